@@ -1,0 +1,172 @@
+/*
+ * Arena - what a process shows the other processes of its user: the format of its memfd.
+ *
+ * The owner maps it read-write; peers and tools map it read-only, through a descriptor that
+ * verbatimd handed them. It is sealed against resizing, so a mapping can never fault, and against
+ * writing through new mappings. A reader must not trust it: it checks every value before use, and
+ * works with indexes and offsets, never with pointers found in it.
+ *
+ *   offset    size      what
+ *   0         4 KiB     struct arena_header
+ *   4 KiB     4 KiB     64 x struct arena_touch: what threads of this process are touching
+ *   8 KiB     4 KiB     16 x struct arena_device: devices this process has open
+ *   12 KiB    64 KiB    256 x struct arena_cause: the ring of causes (base/cause.h)
+ *   128 KiB   1 MiB     16,384 x struct arena_qp, by the index of a QPN
+ *   2 MiB     4 MiB     65,536 x struct arena_key, by the index of a memory key
+ *
+ * Pages that were never written take no memory.
+ */
+#ifndef BASE_ARENA_H
+#define BASE_ARENA_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define ARENA_MAGIC   0x766572626174696dull /* "verbatim" */
+#define ARENA_VERSION 1
+
+#define ARENA_TOUCHES 64
+#define ARENA_DEVICES 16
+#define ARENA_CAUSES  256
+#define ARENA_QPS     16384 /* a QPN is slot << ARENA_QP_BITS | index */
+#define ARENA_QP_BITS 14
+#define ARENA_KEYS    65536
+#define SLOT_MAX      1023
+#define SLOT_COUNT    (SLOT_MAX + 1)
+
+enum arena_duty {
+	DUTY_POLLED = 0, /* somebody polls, or a timer of the pump is about to look: no wake-up needed */
+	DUTY_ASLEEP = 1, /* whoever leaves work here writes the wake eventfd */
+};
+
+struct arena_header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t slot;
+	uint32_t pid;
+	uint32_t uid;
+	char comm[16];
+	uint64_t start_ns;    /* CLOCK_REALTIME */
+	uint64_t cookie;      /* random; with cookie_addr shows whether process_vm_readv reaches the owner */
+	uint64_t cookie_addr; /* where the owner's own mapping has the cookie */
+	_Alignas(64) _Atomic uint32_t duty; /* enum arena_duty */
+	_Alignas(64) _Atomic uint64_t cause_next; /* causes written so far */
+};
+
+/* A key in use by a thread of the owner of this arena (not of the owner of the key). */
+struct arena_touch {
+	_Alignas(64) _Atomic uint64_t what; /* 0 or key_owner_slot << 32 | key; see object/touch.h */
+};
+
+struct arena_device {
+	char name[32];    /* empty: not used */
+	char address[48]; /* as text */
+	uint32_t contexts; /* open ones */
+	uint8_t spare[44];
+};
+
+struct arena_cause {
+	_Atomic uint64_t number; /* of this entry, from 1; 0 while it is being written */
+	uint64_t time_ns;        /* CLOCK_REALTIME */
+	uint32_t cause;          /* enum cause */
+	uint32_t qpn;            /* 0: none */
+	char text[232];          /* the sentence with its values, ends in 0 */
+};
+
+/*
+ * What a requester has to know of the other end's QP. Written by its owner under the QP's lock;
+ * `word` is stored last (release) and loaded first (acquire).
+ */
+struct arena_qp {
+	_Atomic uint32_t word; /* ARENA_QP_WORD: 0 = no such QP */
+	uint32_t dest_qpn;
+	uint32_t pd;           /* number of the PD */
+	uint32_t access;       /* qp_access_flags: enum ibv_access_flags */
+	uint32_t device;       /* index of struct arena_device */
+	uint32_t generation;   /* of this index */
+	_Atomic uint32_t sq_posted, sq_retired, rq_posted, rq_taken; /* for `verbatim show` only */
+	_Atomic uint64_t bytes_sent; /* likewise */
+	uint64_t spare[2];
+};
+
+#define ARENA_QP_WORD(type, state) (0x80000000u | (uint32_t)(type) << 8 | (uint32_t)(state))
+#define ARENA_QP_TYPE(word)        ((word) >> 8 & 0xff) /* enum ibv_qp_type */
+#define ARENA_QP_STATE(word)       ((word)&0xff)        /* enum ibv_qp_state */
+
+enum arena_key_flags {
+	KEY_ON_DEMAND = 1 << 0, /* its memory may not be there: copy with care */
+	KEY_MW        = 1 << 1, /* a memory window, not an MR */
+	KEY_NULL      = 1 << 2, /* the null MR: reads zeroes, swallows writes */
+};
+
+/*
+ * A memory key. Written by its owner; `key` is stored last (release) when the entry comes to life
+ * and zeroed first when it dies. A reader loads it (acquire), publishes what it will touch, and
+ * loads it again: see object/touch.h.
+ */
+struct arena_key {
+	_Atomic uint32_t key; /* the whole key, 0 = none */
+	uint32_t access;      /* enum ibv_access_flags */
+	uint64_t start;       /* remote address of the first byte (iova; 0 if zero-based) */
+	uint64_t length;
+	uint64_t addr;        /* the owner's address of the first byte */
+	uint32_t pd;          /* number of the PD */
+	uint32_t flags;       /* enum arena_key_flags */
+	uint32_t qpn;         /* type 2 windows: the only QP it is good for; else 0 */
+	uint32_t spare32;
+	uint64_t heap;        /* where its adopted pages are; 0 = not adopted */
+	uint64_t spare;
+};
+
+/*
+ * A key is: 8 bits of chance | 16 bits of index | 8 bits of chance. Of a type 2 window the low
+ * byte is the consumer's. Indexes are reused in order of release, oldest first.
+ */
+#define KEY_INDEX(key) ((key) >> 8 & 0xffff)
+
+#define ARENA_TOUCH_OFFSET  4096
+#define ARENA_DEVICE_OFFSET 8192
+#define ARENA_CAUSE_OFFSET  12288
+#define ARENA_QP_OFFSET     (128 * 1024)
+#define ARENA_KEY_OFFSET    (2 * 1024 * 1024)
+#define ARENA_BYTES         (6 * 1024 * 1024)
+
+static_assert(sizeof(struct arena_header) <= 4096, "header");
+static_assert(sizeof(struct arena_touch) == 64, "touch");
+static_assert(sizeof(struct arena_device) == 128, "device");
+static_assert(sizeof(struct arena_cause) == 256, "cause");
+static_assert(sizeof(struct arena_qp) == 64, "qp");
+static_assert(sizeof(struct arena_key) == 64, "key");
+
+static inline struct arena_header *arena_header(void *arena)
+{
+	return arena;
+}
+
+static inline struct arena_touch *arena_touches(void *arena)
+{
+	return (void *)((char *)arena + ARENA_TOUCH_OFFSET);
+}
+
+static inline struct arena_device *arena_devices(void *arena)
+{
+	return (void *)((char *)arena + ARENA_DEVICE_OFFSET);
+}
+
+static inline struct arena_cause *arena_causes(void *arena)
+{
+	return (void *)((char *)arena + ARENA_CAUSE_OFFSET);
+}
+
+static inline struct arena_qp *arena_qps(void *arena)
+{
+	return (void *)((char *)arena + ARENA_QP_OFFSET);
+}
+
+static inline struct arena_key *arena_keys(void *arena)
+{
+	return (void *)((char *)arena + ARENA_KEY_OFFSET);
+}
+
+#endif

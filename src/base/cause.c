@@ -1,0 +1,222 @@
+#include "base/cause.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+
+#define ENTRY_WORDS (sizeof(struct arena_cause) / sizeof(uint64_t))
+
+static_assert(offsetof(struct arena_cause, number) == 0, "the number is word 0");
+
+static const struct {
+	const char *name, *sentence, *remedy;
+} causes[CAUSE_COUNT] = {
+    [CAUSE_NONE] = {"NONE", "No cause", ""},
+#define X(name, sentence, remedy) [CAUSE_##name] = {#name, sentence, remedy},
+#include "base/cause.def"
+#undef X
+};
+
+static _Atomic(void *) ring_arena;
+
+/*
+ * Set while a thread writes an entry. Only a report that comes 256 reports later can find it set:
+ * its own entry is lost then, which is better than a torn one.
+ */
+static _Atomic bool entry_taken[ARENA_CAUSES];
+
+static enum { LINES_OFF, LINES_STDERR, LINES_FILE } lines;
+static char lines_path[PATH_MAX];
+static pthread_once_t lines_once = PTHREAD_ONCE_INIT;
+
+static void read_environment(void)
+{
+	const char *value = secure_getenv("VERBATIM_EXPLAIN");
+	char here[PATH_MAX];
+	int len;
+
+	if (!value || !*value || strcmp(value, "0") == 0)
+		return;
+	if (strcmp(value, "1") == 0) {
+		lines = LINES_STDERR;
+		return;
+	}
+
+	/* Absolute from the start: the program may change its directory. */
+	if (*value == '/' || !getcwd(here, sizeof(here)))
+		len = snprintf(lines_path, sizeof(lines_path), "%s", value);
+	else
+		len = snprintf(lines_path, sizeof(lines_path), "%s/%s", here, value);
+	lines = len < (int)sizeof(lines_path) ? LINES_FILE : LINES_STDERR;
+}
+
+void cause_init(void *arena)
+{
+	int saved = errno;
+
+	pthread_once(&lines_once, read_environment);
+	atomic_store_explicit(&ring_arena, arena, memory_order_release);
+	errno = saved;
+}
+
+void cause_reset_after_fork(void)
+{
+	atomic_store_explicit(&ring_arena, NULL, memory_order_release);
+	for (unsigned i = 0; i < ARENA_CAUSES; i++)
+		atomic_store_explicit(&entry_taken[i], false, memory_order_relaxed);
+}
+
+/*
+ * Barrier "cause entry", writer: the number is 0 before any word of the text changes, because each
+ * word is stored with release; and the new number is stored after all of them, with release.
+ */
+static void store_entry(struct arena_cause *entry, const struct arena_cause *from, uint64_t number)
+{
+	_Atomic uint64_t *to_word = (_Atomic uint64_t *)entry;
+	const uint64_t *from_word = (const uint64_t *)from;
+
+	atomic_store_explicit(&entry->number, 0, memory_order_relaxed);
+	for (unsigned i = 1; i < ENTRY_WORDS; i++)
+		atomic_store_explicit(&to_word[i], from_word[i], memory_order_release);
+	atomic_store_explicit(&entry->number, number, memory_order_release);
+}
+
+/*
+ * Barrier "cause entry", reader: each word is loaded with acquire, so that the second look at the
+ * number is after all of them: it is unchanged only if no writer had begun.
+ */
+bool cause_read(const struct arena_cause *entry, struct arena_cause *copy)
+{
+	const _Atomic uint64_t *from_word = (const _Atomic uint64_t *)entry;
+	uint64_t *to_word = (uint64_t *)copy;
+	uint64_t number = atomic_load_explicit(&entry->number, memory_order_acquire);
+
+	if (number == 0)
+		return false;
+	to_word[0] = number;
+	for (unsigned i = 1; i < ENTRY_WORDS; i++)
+		to_word[i] = atomic_load_explicit(&from_word[i], memory_order_acquire);
+	copy->text[sizeof(copy->text) - 1] = 0;
+	return atomic_load_explicit(&entry->number, memory_order_relaxed) == number;
+}
+
+static void keep(void *arena, const struct arena_cause *report)
+{
+	uint64_t number =
+	    atomic_fetch_add_explicit(&arena_header(arena)->cause_next, 1, memory_order_relaxed) +
+	    1;
+	unsigned index = (number - 1) % ARENA_CAUSES;
+	struct arena_cause *entry = &arena_causes(arena)[index];
+
+	if (atomic_exchange_explicit(&entry_taken[index], true, memory_order_acquire))
+		return;
+	/* A thread that was held up must not replace what is newer. */
+	if (atomic_load_explicit(&entry->number, memory_order_relaxed) < number)
+		store_entry(entry, report, number);
+	atomic_store_explicit(&entry_taken[index], false, memory_order_release);
+}
+
+/* One write, so that lines of several threads and processes do not mix. */
+static void write_line(int fd, const char *line, size_t len)
+{
+	const struct timespec now = {0, 0};
+	sigset_t pipe_signal, before, pending;
+	ssize_t written;
+
+	sigemptyset(&pipe_signal);
+	sigaddset(&pipe_signal, SIGPIPE);
+	sigpending(&pending);
+	pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+	written = write(fd, line, len);
+	if (written < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
+		sigtimedwait(&pipe_signal, NULL, &now);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void say(const struct arena_cause *report)
+{
+	char line[640], qp[32] = "";
+	int fd = STDERR_FILENO, len;
+
+	if (report->qpn)
+		snprintf(qp, sizeof(qp), "QP 0x%06x: ", report->qpn);
+	len = snprintf(line, sizeof(line), "verbatim[%d]: %s%s. %s\n", (int)getpid(), qp,
+		       report->text, cause_remedy(report->cause));
+	if (len >= (int)sizeof(line)) {
+		len = sizeof(line) - 1;
+		line[len - 1] = '\n';
+	}
+
+	if (lines == LINES_FILE)
+		fd = open(lines_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
+	if (fd < 0)
+		return;
+	write_line(fd, line, len);
+	if (lines == LINES_FILE)
+		close(fd);
+}
+
+void cause_report(enum cause cause, uint32_t qpn, const char *fmt, ...)
+{
+	struct arena_cause report = {.cause = cause, .qpn = qpn};
+	int saved = errno;
+	struct timespec now;
+	void *arena;
+	va_list args;
+	int len;
+
+	pthread_once(&lines_once, read_environment);
+	arena = atomic_load_explicit(&ring_arena, memory_order_acquire);
+	if (!arena && lines == LINES_OFF)
+		goto out;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	report.time_ns = now.tv_sec * UINT64_C(1000000000) + now.tv_nsec;
+	len = snprintf(report.text, sizeof(report.text), "%s%s", cause_sentence(cause),
+		       fmt && *fmt ? ": " : "");
+	if (fmt && len < (int)sizeof(report.text)) {
+		errno = saved; /* for %m */
+		va_start(args, fmt);
+		vsnprintf(report.text + len, sizeof(report.text) - len, fmt, args);
+		va_end(args);
+	}
+	if (arena)
+		keep(arena, &report);
+	if (lines != LINES_OFF)
+		say(&report);
+out:
+	errno = saved;
+}
+
+static unsigned row_of(enum cause cause)
+{
+	return (unsigned)cause < CAUSE_COUNT ? cause : CAUSE_COUNT;
+}
+
+const char *cause_name(enum cause cause)
+{
+	return row_of(cause) < CAUSE_COUNT ? causes[cause].name : "UNKNOWN";
+}
+
+const char *cause_sentence(enum cause cause)
+{
+	return row_of(cause) < CAUSE_COUNT ? causes[cause].sentence : "Unknown cause";
+}
+
+const char *cause_remedy(enum cause cause)
+{
+	if (row_of(cause) < CAUSE_COUNT)
+		return causes[cause].remedy;
+	return "Use the `verbatim` of the version that the program runs with.";
+}
