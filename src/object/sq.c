@@ -112,18 +112,13 @@ int sq_begin(struct qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, unsigned 
 			     qp->type);
 		return EINVAL;
 	}
-	if (flags & IBV_SEND_INLINE && OPS_WITHOUT_PAYLOAD & OP(opcode)) {
-		cause_report(CAUSE_ARGUMENT_INVALID, qp->ib.qp_num, "IBV_SEND_INLINE with opcode %d",
-			     opcode);
-		return EINVAL;
-	}
 	new = sq_reserve(&qp->sq);
 	if (!new)
 		return report_full(qp);
 	memset(new, 0, sizeof(*new));
 	new->wr_id = wr_id;
 	new->opcode = (uint8_t)opcode;
-	new->flags = (uint8_t)flags;
+	new->flags = (uint8_t)(flags & ~(unsigned int)IBV_SEND_INLINE);
 	if (qp->sq.sig_all)
 		new->flags |= IBV_SEND_SIGNALED;
 	new->state = WQE_POSTED;
@@ -149,8 +144,22 @@ int sq_set_sges(struct qp *qp, struct wqe *wqe, const struct ibv_sge *list, size
 			     (unsigned long long)length, LIMIT_MESSAGE);
 		return EINVAL;
 	}
+	wqe->flags &= (uint8_t)~IBV_SEND_INLINE;
 	wqe->num_sge = (uint16_t)count;
 	wqe->length = (uint32_t)length;
+	return 0;
+}
+
+int sq_set_inline(struct qp *qp, struct wqe *wqe)
+{
+	if (OPS_WITHOUT_PAYLOAD & OP(wqe->opcode)) {
+		cause_report(CAUSE_ARGUMENT_INVALID, qp->ib.qp_num, "inline data with opcode %d",
+			     wqe->opcode);
+		return EINVAL;
+	}
+	wqe->flags |= IBV_SEND_INLINE;
+	wqe->num_sge = 0;
+	wqe->length = 0;
 	return 0;
 }
 
@@ -206,7 +215,7 @@ int sq_end(struct qp *qp, struct wqe *wqe)
 
 static int push_data(struct qp *qp, struct wqe *wqe, const struct ibv_send_wr *wr)
 {
-	int error = 0;
+	int error;
 
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge) {
 		cause_report(CAUSE_TOO_MANY_SGE, qp->ib.qp_num, "request 0x%llx has %d, at most %u",
@@ -215,6 +224,7 @@ static int push_data(struct qp *qp, struct wqe *wqe, const struct ibv_send_wr *w
 	}
 	if (!(wr->send_flags & IBV_SEND_INLINE))
 		return sq_set_sges(qp, wqe, wr->sg_list, (size_t)wr->num_sge);
+	error = sq_set_inline(qp, wqe);
 	for (int i = 0; i < wr->num_sge && !error; i++)
 		error = sq_add_inline(qp, wqe, (const void *)(uintptr_t)wr->sg_list[i].addr,
 				      wr->sg_list[i].length);

@@ -106,14 +106,15 @@ int sq_push(struct qp *qp, const struct ibv_send_wr *wr);
 
 /*
  * The steps of sq_push, for builders (ibv_wr_*): sq_begin gives the next place with opcode, wr_id
- * and flags set and everything else zero; the setters fill it; sq_end checks the whole and makes it
+ * and flags (but not IBV_SEND_INLINE, which sq_set_inline sets) set and everything else zero; the setters fill it; sq_end checks the whole and makes it
  * posted. A place that was begun and not ended is not in the queue, but sq_drop has to free what
  * it holds. All return 0, ENOMEM or EINVAL with a cause. Caller holds the QP's lock.
  */
 int sq_begin(struct qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, unsigned int flags,
 	     struct wqe **wqe);
 int sq_set_sges(struct qp *qp, struct wqe *wqe, const struct ibv_sge *list, size_t count);
-/* Appends to the inline data. */
+/* The data is inline: sq_add_inline appends to it. */
+int sq_set_inline(struct qp *qp, struct wqe *wqe);
 int sq_add_inline(struct qp *qp, struct wqe *wqe, const void *data, size_t length);
 int sq_set_ah(struct qp *qp, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
 int sq_end(struct qp *qp, struct wqe *wqe);
