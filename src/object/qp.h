@@ -78,7 +78,7 @@ struct qp {
 	bool last_wqe_raised;
 	bool drained;		 /* in SQD: nothing is in flight, and SQ_DRAINED was raised if wanted */
 	bool alive;		 /* false: destroyed, or not made yet (qp_table.c) */
-	_Atomic uint32_t attachments; /* to multicast groups; EBUSY */
+	_Atomic uint32_t attachments; /* to multicast groups, counted by whoever attaches; EBUSY */
 	struct ibv_qp_attr attr; /* what modify set, what query returns; cap is the granted one */
 	struct ibv_qp_init_attr init;
 	struct sq sq;

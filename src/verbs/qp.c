@@ -1,4 +1,4 @@
-/* Queue pairs: ibv_create_qp(3), ibv_query_qp(3), ibv_destroy_qp(3), ibv_attach_mcast(3). */
+/* Queue pairs: ibv_create_qp(3), ibv_query_qp(3), ibv_destroy_qp(3). */
 #include "object/qp.h"
 
 #include <errno.h>
@@ -153,39 +153,4 @@ int verbs_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr 
 {
 	cause_report(CAUSE_UNSUPPORTED, qp->qp_num, "rate limits");
 	return EOPNOTSUPP;
-}
-
-static int check_mcast(struct ibv_qp *qp, const union ibv_gid *gid)
-{
-	if (qp->qp_type != IBV_QPT_UD) {
-		cause_report(CAUSE_WRONG_TYPE, qp->qp_num, "multicast, QP type %d", qp->qp_type);
-		return EINVAL;
-	}
-	if (gid->raw[0] != 0xff) {
-		cause_report(CAUSE_MULTICAST_GID, qp->qp_num, "the first byte is 0x%02x", gid->raw[0]);
-		return EINVAL;
-	}
-	return 0;
-}
-
-VERBS_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
-	int error = check_mcast(qp, gid);
-
-	if (!error)
-		error = adapter_mcast_attach(qp_of(qp), gid);
-	if (!error)
-		atomic_fetch_add(&qp_of(qp)->attachments, 1);
-	return error;
-}
-
-VERBS_EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
-	int error = check_mcast(qp, gid);
-
-	if (!error)
-		error = adapter_mcast_detach(qp_of(qp), gid);
-	if (!error)
-		atomic_fetch_sub(&qp_of(qp)->attachments, 1);
-	return error;
 }
