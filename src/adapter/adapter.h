@@ -1,0 +1,53 @@
+/*
+ * Adapter - this process's software HCA: its slot, its arena, its peers, who makes progress.
+ *
+ * In:  contexts being opened, QPs that choose a path, threads that poll.
+ * Out: progress.
+ *
+ * There is one per process, made when the first device is opened; it lives until the process ends
+ * (a device may be opened and closed a hundred times). After fork() the child has none; the first
+ * device that it opens makes a new one.
+ */
+#ifndef ADAPTER_ADAPTER_H
+#define ADAPTER_ADAPTER_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "object/context.h"
+#include "object/qp.h"
+
+/*
+ * Makes sure that there is one. 0, or a positive errno with a cause reported (no daemon, no slot
+ * left, no memory). May block up to five seconds, while the daemon is started. Idempotent.
+ */
+int adapter_start(void);
+
+/* The context is open, is about to close: for async events of ports, `verbatim show`, and fork. */
+void adapter_add_context(struct context *context);
+void adapter_remove_context(struct context *context);
+
+/* True in a child of the process that made the adapter: objects made before the fork are dead. */
+bool adapter_is_foreign(const struct context *context);
+
+uint32_t adapter_slot(void); /* 1..SLOT_MAX */
+void *adapter_arena(void);
+
+/*
+ * Carries out whatever is due: arrived messages, posted work that had to wait, timers. Called by a
+ * thread that found its CQ empty. Never blocks; does a bounded amount. No lock may be held.
+ */
+void adapter_progress(void);
+
+/* The path for a new QP of this type; NULL with errno EOPNOTSUPP if there is none. */
+const struct qp_path *adapter_path(enum ibv_qp_type type);
+
+/* The address is one of this host's interfaces (as of the last look; ibv_open_device looks). */
+bool adapter_gid_is_local(const union ibv_gid *gid);
+
+/* Multicast membership of this process's QPs: 0 or errno. The QP keeps no reference. */
+int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid);
+int adapter_mcast_detach(struct qp *qp, const union ibv_gid *gid);
+
+#endif

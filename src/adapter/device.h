@@ -1,0 +1,56 @@
+/*
+ * Device - what a network interface looks like as an RDMA device.
+ *
+ * One device per interface that is up and has an address, named vrb_<interface>; the interface of
+ * the default route first, loopback last. A struct device lives as long as somebody holds it: a
+ * device list, or an open context (CONTRACT 5).
+ */
+#ifndef ADAPTER_DEVICE_H
+#define ADAPTER_DEVICE_H
+
+#include <infiniband/verbs.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/lock.h"
+
+#define DEVICE_GIDS 16
+
+struct device {
+	struct ibv_device ib;
+	/*
+	 * What follows ibv_device in rdma-core's struct verbs_device is a pointer to the provider's ops.
+	 * libmlx5 and libefa read it (at offset 664) to see whether a device is theirs. It must be ours.
+	 */
+	const void *provider_ops;
+	char provider_spare[512];    /* the rest of what they might take for a verbs_device */
+	_Atomic uint32_t references;
+	char interface[IF_NAMESIZE];
+	unsigned int ifindex;
+	bool loopback;
+	struct lock lock;	     /* guards what follows: ibv_open_device refreshes it */
+	bool up;
+	uint32_t mtu;		     /* of the interface, bytes */
+	uint8_t mac[6];
+	uint64_t guid;		     /* host order */
+	union ibv_gid gid[DEVICE_GIDS]; /* 0: the IPv4-mapped address; zero: empty */
+};
+
+/*
+ * The devices of now, as a NULL-terminated array with a reference each. NULL with errno if there is
+ * no memory; an empty array if no interface qualifies. VERBATIM_DEVICES (names of interfaces or
+ * devices, comma-separated) filters and orders.
+ */
+struct device **device_list(int *count);
+void device_get(struct device *device);
+void device_put(struct device *device);
+
+/* Looks at the interface again (addresses, MTU, state). 0, or -ENODEV: it is gone. */
+int device_refresh(struct device *device);
+
+/* An address of any interface of this host, or a loopback address. Looks at most once a second. */
+bool device_gid_is_local(const union ibv_gid *gid);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * List - a doubly linked list whose links lie in the elements. No locks.
+ */
+#ifndef BASE_LIST_H
+#define BASE_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct list {
+	struct list *next, *prev;
+};
+
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#define list_entry(ptr, type, member)	container_of(ptr, type, member)
+#define list_for_each(pos, head)	for ((pos) = (head)->next; (pos) != (head); (pos) = (pos)->next)
+/* `pos` may be removed in the body. */
+#define list_for_each_safe(pos, after, head)                                                       \
+	for ((pos) = (head)->next, (after) = (pos)->next; (pos) != (head);                         \
+	     (pos) = (after), (after) = (pos)->next)
+
+static inline void list_init(struct list *list)
+{
+	list->next = list->prev = list;
+}
+
+static inline bool list_empty(const struct list *list)
+{
+	return list->next == list;
+}
+
+static inline void list_add_tail(struct list *head, struct list *element)
+{
+	element->prev = head->prev;
+	element->next = head;
+	head->prev->next = element;
+	head->prev = element;
+}
+
+/* Leaves the element alone in a list of its own, so that deleting it twice is harmless. */
+static inline void list_del(struct list *element)
+{
+	element->prev->next = element->next;
+	element->next->prev = element->prev;
+	list_init(element);
+}
+
+#endif

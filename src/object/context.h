@@ -1,0 +1,50 @@
+/*
+ * Context - an open device: the owner of all other objects, and the queue of async events.
+ */
+#ifndef OBJECT_CONTEXT_H
+#define OBJECT_CONTEXT_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+
+struct device; /* adapter/device.h; here only passed through */
+
+/*
+ * The ops that headers newer than Debian 12's have above query_port. A program finds an op at a
+ * fixed distance below its struct ibv_context, and looks at `sz` to see whether it is there.
+ */
+#define CONTEXT_NEWER_OPS 6
+
+struct context {
+	void *newer_ops[CONTEXT_NEWER_OPS]; /* all NULL */
+	struct verbs_context verbs;	    /* verbs.sz covers newer_ops too */
+	struct device *device;
+	uint32_t device_index;		    /* of struct arena_device */
+	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : for causes only */
+	struct list link;		    /* in the adapter's list of contexts */
+
+	struct lock async_lock;	   /* guards what follows, and async_reported of all objects */
+	struct list async_pending; /* struct async_event; verbs.context.async_fd counts them */
+};
+
+static inline struct context *context_of(struct ibv_context *ib)
+{
+	return (struct context *)((char *)ib - offsetof(struct context, verbs.context));
+}
+
+/*
+ * Queues an async event and makes async_fd readable. `object` is what event->element names: the
+ * event vanishes with it if it was not fetched (context_drop_events). Takes async_lock, allocates;
+ * if there is no memory the event is lost, with a cause.
+ */
+void context_raise(struct context *context, const struct ibv_async_event *event);
+
+/* Removes events of an object that is being destroyed and were not fetched; returns how many. */
+uint32_t context_drop_events(struct context *context, const void *object);
+
+#endif

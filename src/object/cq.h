@@ -1,0 +1,113 @@
+/*
+ * CQ - completion queues and completion channels.
+ *
+ * In:  CQEs, from whoever carries out work (cq_push).
+ * Out: work completions to the program (cq_pop), events on the channel.
+ *
+ * A CQ is a ring of CQEs under a lock. Pushing into a full one raises IBV_EVENT_CQ_ERR once, loses
+ * the CQE and disturbs nobody else. A slot of a send or receive queue is free for the program again
+ * when the CQE that tells of it is popped, as on adapters: a program that posts until ENOMEM cannot
+ * overrun its CQ.
+ *
+ * Locks: cq->lock is taken inside QP and RQ locks, and channel->lock inside cq->lock.
+ */
+#ifndef OBJECT_CQ_H
+#define OBJECT_CQ_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+
+struct qp;
+struct rq;
+
+enum cqe_kind {
+	CQE_SEND,    /* of qp->sq, up to and with sq_seq */
+	CQE_RECEIVE, /* of rq (the QP's own or its SRQ) */
+};
+
+struct cqe {
+	uint64_t wr_id;
+	uint64_t timestamp_ns; /* CLOCK_MONOTONIC; 0 unless cq->wants_timestamp */
+	struct qp *qp;
+	struct rq *rq;	       /* CQE_RECEIVE: whose slot becomes free */
+	uint32_t sq_seq;       /* CQE_SEND: sq->released becomes sq_seq + 1 */
+	uint8_t kind;	       /* enum cqe_kind */
+	uint8_t status;	       /* enum ibv_wc_status */
+	uint8_t opcode;	       /* enum ibv_wc_opcode & 0x7f, the receive bit is in kind */
+	uint8_t sl;
+	uint32_t vendor_err;   /* enum cause */
+	uint32_t byte_len;
+	uint32_t imm;	       /* network order, or the invalidated R_Key */
+	uint32_t qp_num;
+	uint32_t src_qp;
+	uint32_t wc_flags;     /* enum ibv_wc_flags */
+	uint16_t slid;
+	uint8_t dlid_path_bits;
+	uint8_t spare;
+};
+
+/* Which completions make an event. */
+enum cq_armed { CQ_NOT_ARMED, CQ_ARMED_SOLICITED, CQ_ARMED_ANY };
+
+struct channel {
+	struct ibv_comp_channel ib; /* ib.fd: an eventfd (semaphore) that counts pending events */
+	struct lock lock;	    /* guards what follows, and ib.refcnt */
+	struct list pending;	    /* CQs with events_pending > 0 (cq.pending_link) */
+};
+
+struct cq {
+	union {
+		struct ibv_cq ib;
+		struct ibv_cq_ex ex; /* comp_mask and pollers only if made by ibv_create_cq_ex */
+	};
+	struct lock lock;      /* guards what follows, unless said otherwise */
+	struct cqe *ring;      /* ring_size entries, a power of two >= cqe */
+	uint32_t ring_mask;
+	uint32_t capacity;     /* ib.cqe: more than that is an overrun */
+	_Atomic uint32_t tail; /* next to push; read without the lock to see whether there is work */
+	_Atomic uint32_t head; /* next to pop; likewise */
+	uint8_t armed;	       /* enum cq_armed */
+	bool overrun;	       /* IBV_EVENT_CQ_ERR was raised; nothing is pushed any more */
+	bool wants_timestamp;
+	bool wants_wallclock;
+	struct cqe current;    /* of start_poll/next_poll, between them and end_poll */
+	_Atomic uint32_t users; /* QPs, counted once for each of their two queues; EBUSY */
+	uint32_t moderate_count, moderate_period_us;
+	/* guarded by channel->lock */
+	struct list pending_link;
+	uint32_t events_pending;  /* not yet fetched by ibv_get_cq_event */
+	uint32_t events_reported; /* fetched; destroy waits until all of them are acknowledged */
+	/* guarded by the context's async lock */
+	uint32_t async_reported;
+};
+
+static inline struct cq *cq_of(struct ibv_cq *ib)
+{
+	return (struct cq *)ib;
+}
+
+/* Looks without the lock: false may be stale by the time it is read. */
+static inline bool cq_is_empty(struct cq *cq)
+{
+	return atomic_load_explicit(&cq->head, memory_order_relaxed) ==
+	       atomic_load_explicit(&cq->tail, memory_order_acquire);
+}
+
+/*
+ * Adds a completion and, if it matches the arming, an event on the channel. `solicited` is of the
+ * receive side: the sender asked for it; a completion with error always counts as solicited.
+ * Takes cq->lock. Does not fail (overrun: see above).
+ */
+void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited);
+
+/* Takes up to `max` completions in order; returns how many, 0 = empty. Takes cq->lock. */
+int cq_pop(struct cq *cq, int max, struct ibv_wc *wc);
+
+/* Removes the completions of a QP that is destroyed (`rq` != NULL: releases its receive slots). */
+void cq_purge(struct cq *cq, const struct qp *qp);
+
+#endif

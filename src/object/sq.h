@@ -1,0 +1,118 @@
+/*
+ * SQ - a queue of send requests and how far each of them is.
+ *
+ *     released      head            issue            tail
+ *        |  polled?  | in flight     | not yet issued  |
+ *   ------------------------------------------------------->  sequence numbers (uint32, wrapping)
+ *
+ *   released..head  retired; their places are the program's again when a completion at or after
+ *                   them is polled
+ *   head..issue     carried out or on the way; state WQE_ISSUED or WQE_DONE
+ *   issue..tail     posted, not looked at yet; state WQE_POSTED. Only the one at `issue` may be
+ *                   partly done (wqe.done)
+ *
+ * Completions are made in order, at `head`, by sq_retire. Guarded by the QP's lock, except
+ * `released`.
+ */
+#ifndef OBJECT_SQ_H
+#define OBJECT_SQ_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/cause.h"
+
+#define SQ_SGE_MAX    32
+#define SQ_INLINE_MAX 1024
+
+struct ah;
+
+enum wqe_state {
+	WQE_POSTED,
+	WQE_ISSUED, /* waits for the peer: an acknowledgement or a response */
+	WQE_DONE,   /* carried out, or failed: `status` tells */
+};
+
+struct wqe {
+	uint64_t wr_id;
+	uint8_t opcode;	    /* enum ibv_wr_opcode */
+	uint8_t flags;	    /* enum ibv_send_flags; IBV_SEND_SIGNALED is set with sq_sig_all */
+	uint8_t state;	    /* enum wqe_state */
+	uint8_t status;	    /* WQE_DONE: enum ibv_wc_status */
+	uint32_t vendor_err; /* enum cause */
+	uint32_t length;    /* of the message in bytes */
+	uint32_t imm;	    /* network order, or the R_Key to invalidate */
+	uint16_t num_sge;
+	uint16_t retries;
+	/* one-sided */
+	uint32_t rkey;
+	uint64_t remote_addr;
+	uint64_t compare_add;
+	uint64_t swap;
+	/* datagrams */
+	struct ah *ah;	    /* with a reference */
+	uint32_t remote_qpn;
+	uint32_t remote_qkey;
+	/* memory windows: ibv_bind_mw, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV (key in imm) */
+	struct ibv_mw *mw;
+	struct ibv_mw_bind_info bind;
+	/* how far it is; for the path's use */
+	uint32_t done;	    /* bytes carried out */
+	uint32_t msn;	    /* message sequence number it travels under */
+	uint64_t ring_end;  /* local path: position behind its last record */
+	/* SGEs, or the data itself if IBV_SEND_INLINE */
+	union {
+		struct ibv_sge sge[0];
+		uint8_t inline_data[0];
+	};
+};
+
+struct sq {
+	char *ring;	 /* mask + 1 entries of `stride` bytes */
+	uint32_t stride, mask;
+	uint32_t max_wr, max_sge, max_inline; /* granted */
+	bool sig_all;
+	uint32_t head, issue, tail;
+	_Atomic uint32_t released;
+};
+
+int sq_init(struct sq *sq, const struct ibv_qp_cap *cap, bool sig_all); /* 0, -ENOMEM */
+void sq_fini(struct sq *sq); /* drops the references of all WQEs */
+
+static inline struct wqe *sq_wqe(struct sq *sq, uint32_t seq)
+{
+	return (struct wqe *)(sq->ring + (size_t)(seq & sq->mask) * sq->stride);
+}
+
+struct qp;
+
+/* The place for the next request, or NULL: full. */
+static inline struct wqe *sq_reserve(struct sq *sq)
+{
+	if (sq->tail - atomic_load_explicit(&sq->released, memory_order_acquire) >= sq->max_wr)
+		return NULL;
+	return sq_wqe(sq, sq->tail);
+}
+
+/*
+ * Copies one request into the queue: 0, ENOMEM (full), EINVAL (opcode not of this service, too
+ * many SGEs, inline too long, bad AH...), with a cause reported. Caller holds the QP's lock.
+ */
+int sq_push(struct qp *qp, const struct ibv_send_wr *wr);
+
+/*
+ * Makes the completions of all finished requests at the head, in order, until one that is not
+ * WQE_DONE. Caller holds the QP's lock. Takes the send CQ's lock.
+ */
+void sq_retire(struct qp *qp);
+
+/* Marks a request finished; sq_retire makes it known. */
+static inline void wqe_finish(struct wqe *wqe, enum ibv_wc_status status, enum cause cause)
+{
+	wqe->state = WQE_DONE;
+	wqe->status = status;
+	wqe->vendor_err = cause;
+}
+
+#endif
