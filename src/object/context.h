@@ -25,11 +25,18 @@ struct context {
 	struct verbs_context verbs;	    /* verbs.sz covers newer_ops too */
 	struct device *device;
 	uint32_t device_index;		    /* of struct arena_device */
-	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : for causes only */
+	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : kept while not 0 */
+	_Atomic uint64_t dm_bytes;	    /* of device memory in use (object/dm.h) */
 	struct list link;		    /* in the adapter's list of contexts */
 
 	struct lock async_lock;	   /* guards what follows, and async_reported of all objects */
 	struct list async_pending; /* struct async_event; verbs.context.async_fd counts them */
+};
+
+/* An event that was not fetched yet. */
+struct async_event {
+	struct list link; /* in context.async_pending, oldest first */
+	struct ibv_async_event event;
 };
 
 static inline struct context *context_of(struct ibv_context *ib)
@@ -44,7 +51,10 @@ static inline struct context *context_of(struct ibv_context *ib)
  */
 void context_raise(struct context *context, const struct ibv_async_event *event);
 
-/* Removes events of an object that is being destroyed and were not fetched; returns how many. */
+/*
+ * Removes events of an object that is being destroyed and were not fetched; returns how many.
+ * Whoever read async_fd but finds the list empty was overtaken by this: he has to read it again.
+ */
 uint32_t context_drop_events(struct context *context, const void *object);
 
 #endif
