@@ -1,0 +1,36 @@
+# A thin front to Meson and scripts/; each target is one command that can be given by hand.
+BUILD ?= build
+
+.PHONY: all setup demo test test-long bench install clean
+
+all: $(BUILD)/build.ninja
+	meson compile -C $(BUILD)
+
+$(BUILD)/build.ninja:
+	meson setup $(BUILD)
+
+setup:
+	scripts/setup
+
+demo: setup
+	$(MAKE) all
+	scripts/demo
+
+test: setup
+	$(MAKE) all
+	scripts/test
+
+# Everything that `test` runs, plus the tests marked `long`, without the limit on the whole.
+test-long: setup
+	$(MAKE) all
+	scripts/test --long
+
+bench: setup
+	$(MAKE) all
+	scripts/bench
+
+install: all
+	meson install -C $(BUILD) --no-rebuild
+
+clean:
+	rm -rf build build-*/
