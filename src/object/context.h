@@ -31,8 +31,10 @@ struct context {
 	struct verbs_context verbs;	    /* verbs.sz covers newer_ops too */
 	struct device *device;
 	uint32_t device_index;		    /* of struct arena_device */
-	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : for causes only */
+	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : kept while not 0 */
+	_Atomic uint64_t dm_bytes;	    /* of device memory in use (object/dm.h) */
 	struct list link;		    /* in the adapter's list of contexts */
+	uint32_t adapter_generation;	    /* the adapter's, when it was added; see adapter_is_foreign */
 
 	struct lock async_lock;	   /* guards what follows, and async_reported of all objects */
 	struct list async_pending; /* struct async_event; verbs.context.async_fd counts them */
