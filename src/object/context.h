@@ -31,7 +31,8 @@ struct context {
 	struct verbs_context verbs;	    /* verbs.sz covers newer_ops too */
 	struct device *device;
 	uint32_t device_index;		    /* of struct arena_device */
-	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : for causes only */
+	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : kept while not 0 */
+	_Atomic uint64_t dm_bytes;	    /* of device memory in use (object/dm.h) */
 	struct list link;		    /* in the adapter's list of contexts */
 
 	struct lock async_lock;	   /* guards what follows, and async_reported of all objects */
