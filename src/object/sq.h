@@ -46,7 +46,7 @@ struct wqe {
 	uint32_t length;    /* of the message in bytes */
 	uint32_t imm;	    /* network order, or the R_Key to invalidate */
 	uint16_t num_sge;
-	uint16_t retries;
+	uint16_t route;	    /* for the path's use: which way it was begun */
 	/* one-sided */
 	uint32_t rkey;
 	uint64_t remote_addr;
