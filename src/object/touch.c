@@ -16,8 +16,8 @@
 /* How processes that share memory are made to see each other's stores, best first. */
 enum barrier {
 	BARRIER_EXPEDITED, /* interrupts the processors that run a registered process */
-	BARRIER_GLOBAL,	   /* waits until each processor was in the kernel once */
-	BARRIER_FENCE,	   /* no membarrier here: touch_begin has a fence, revokers wait */
+	BARRIER_GLOBAL,    /* waits until each processor was in the kernel once */
+	BARRIER_FENCE,     /* no membarrier here: touch_begin has a fence, revokers wait */
 };
 
 static void *own_arena;
