@@ -95,6 +95,7 @@ static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, e
 		record->header.rkey = wqe->remote_qkey & 0x80000000 ? qp->attr.qkey :
 								      wqe->remote_qkey;
 		record->header.remote_addr = 0;
+		record->header.acked = 0; /* datagrams are not acknowledged */
 		build_grh(record->payload, wqe->ah, wqe->length);
 		*cause = copy_payload(qp, wqe, record->payload + GRH_BYTES);
 		if (*cause == CAUSE_NONE)

@@ -75,7 +75,8 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->peer_qps = arena_qps(arena);
 	link->peer_keys = arena_keys(arena);
 	link->wake_fd = wake_fd;
-	link->acked = 0;
+	link->acked = link->rx_end = 0;
+	link->carried_out = 0;
 	link->flight_head = link->flight_tail = 0;
 	link->reach = own ? REACH_SELF : REACH_NONE;
 	list_init(&link->blocked);

@@ -60,6 +60,9 @@ struct link {
 	struct lock rx_lock; /* guards rx, acked and the head of in_flight */
 	struct ring_consumer rx;
 	uint64_t acked; /* of our records, as last worked through */
+	uint64_t rx_end; /* position behind the record that is being worked on */
+	/* Everything of the peer's below is carried out; for RING-4. Stored under rx_lock, read by senders. */
+	_Atomic uint64_t carried_out;
 
 	struct lock tx_lock; /* guards tx and the tail of in_flight */
 	struct ring_producer tx;

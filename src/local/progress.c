@@ -46,9 +46,38 @@ static bool is_from_peer(struct qp *qp, struct link *link, const struct record_h
 	return local_of(qp)->link == link && qp->attr.dest_qp_num == header->src_qpn;
 }
 
+/* Everything up to `acked` of ours was carried out, but for what a NAK spoke of, which came first. */
+static void take_acks(struct turn *turn, uint64_t acked) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	uint32_t head = atomic_load_explicit(&link->flight_head, memory_order_relaxed);
+	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_acquire);
+	struct qp *touched = NULL;
+
+	if (acked > link->acked)
+		link->acked = acked;
+
+	for (; head != tail; head++) {
+		struct in_flight entry = link->in_flight[head % IN_FLIGHT_MAX];
+		struct qp *qp;
+
+		if (entry.end > acked)
+			break;
+		if (touched && touched->ib.qp_num != entry.qpn)
+			requester_on_progress(touched);
+		qp = take_qp(turn, entry.qpn);
+		if (qp && local_of(qp)->epoch == entry.epoch)
+			completer_on_ack(qp, entry.seq);
+		touched = qp;
+	}
+	if (touched)
+		requester_on_progress(touched);
+	atomic_store_explicit(&link->flight_head, head, memory_order_release);
+}
+
 /* False: it cannot be handled now and stays in the ring. */
 static bool dispatch(struct turn *turn, const struct record_header *header, const uint8_t *payload,
-		     uint64_t end)
+		     uint64_t end) REQUIRES(turn->link->rx_lock)
 {
 	struct link *link = turn->link;
 	struct qp *qp;
@@ -74,6 +103,10 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 			completer_on_response(qp, header, payload);
 		return true;
 	default:
+		if (header->acked > link->acked) {
+			take_acks(turn, header->acked); /* RING-4 */
+			qp = take_qp(turn, header->dst_qpn);
+		}
 		if (!qp)
 			return responder_refuse(link, header);
 		return responder_on_request(qp, link, header, payload, end);
@@ -92,7 +125,8 @@ static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link
 
 		if (!record)
 			return true;
-		if (!dispatch(turn, &header, record->payload, rx->head + record_size(&header)))
+		turn->link->rx_end = rx->head + record_size(&header);
+		if (!dispatch(turn, &header, record->payload, turn->link->rx_end))
 			return false;
 		ring_advance(rx, &header);
 		bytes += record_size(&header);
@@ -100,32 +134,6 @@ static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link
 			link_notify(turn->link);
 	}
 	return false;
-}
-
-/* Everything up to `acked` of ours was carried out, but for what a NAK spoke of, which came first. */
-static void take_acks(struct turn *turn, uint64_t acked) REQUIRES(turn->link->rx_lock)
-{
-	struct link *link = turn->link;
-	uint32_t head = atomic_load_explicit(&link->flight_head, memory_order_relaxed);
-	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_acquire);
-	struct qp *touched = NULL;
-
-	for (; head != tail; head++) {
-		struct in_flight entry = link->in_flight[head % IN_FLIGHT_MAX];
-		struct qp *qp;
-
-		if (entry.end > acked)
-			break;
-		if (touched && touched->ib.qp_num != entry.qpn)
-			requester_on_progress(touched);
-		qp = take_qp(turn, entry.qpn);
-		if (qp && local_of(qp)->epoch == entry.epoch)
-			completer_on_ack(qp, entry.seq);
-		touched = qp;
-	}
-	if (touched)
-		requester_on_progress(touched);
-	atomic_store_explicit(&link->flight_head, head, memory_order_release);
 }
 
 static uint32_t first_waiting(struct link *link, struct list *head, bool answering)
@@ -203,7 +211,6 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 		    link->flight_head != atomic_load_explicit(&link->flight_tail,
 							      memory_order_relaxed))) {
 		any |= acked != link->acked;
-		link->acked = acked;
 		take_acks(turn, acked);
 	}
 	serve_waiting(turn);

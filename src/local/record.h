@@ -1,7 +1,7 @@
 /*
  * Record - the format of what travels in a ring between two processes of a host.
  *
- * A record is a header of 40 bytes and its payload, padded to a multiple of 64 bytes, at a position
+ * A record is a header of 48 bytes and its payload, padded to a multiple of 64 bytes, at a position
  * that is a multiple of 64. It corresponds to a packet of the wire, with a "path MTU" of
  * RECORD_PAYLOAD_MAX:
  *
@@ -15,7 +15,9 @@
  *   24  imm          immediate data, R_Key to invalidate (NAK: enum nak; datagram: Q_Key in rkey)
  *   28  rkey         R_Key (datagram: Q_Key; NAK: enum cause)
  *   32  remote_addr  address at the responder
- *   40  payload      (compare & swap: compare, swap; fetch & add: add; a datagram: GRH, data)
+ *   40  acked        everything of the other direction below this position was carried out, and any
+ *                    NAK for it stands before this record: see RING-4 in ring.h
+ *   48  payload      (compare & swap: compare, swap; fetch & add: add; a datagram: GRH, data)
  *
  * The reader copies the header out, checks the copy, and never trusts a value: see record_is_sane.
  */
@@ -75,6 +77,7 @@ struct record_header {
 	uint32_t imm;
 	uint32_t rkey;
 	uint64_t remote_addr;
+	uint64_t acked;
 };
 
 struct record {
@@ -82,7 +85,7 @@ struct record {
 	uint8_t payload[];
 };
 
-static_assert(sizeof(struct record_header) == 40, "record header");
+static_assert(sizeof(struct record_header) == 48, "record header");
 
 #define RECORD_BYTES_MAX (sizeof(struct record_header) + RECORD_PAYLOAD_MAX + RECORD_UNIT)
 

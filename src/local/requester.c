@@ -128,6 +128,7 @@ static void fill_header(struct qp *qp, struct wqe *wqe, struct record_header *he
 	header->imm = wqe->imm;
 	header->rkey = wqe->rkey;
 	header->remote_addr = wqe->remote_addr;
+	header->acked = atomic_load_explicit(&local_of(qp)->link->carried_out, memory_order_acquire);
 }
 
 /* Entered before the record is published: whoever sees the acknowledgement finds the entry. */

@@ -86,6 +86,13 @@ void responder_complete_receive(struct qp *qp, const struct record_header *heade
 		cqe.src_qp = header->src_qpn;
 	}
 	lq->has_receive = false;
+	if (status == IBV_WC_SUCCESS && lq->link) {
+		/* RING-4: before the program can know of it, and answer */
+		uint64_t end = lq->link->rx_end, hold = lq->link->rx.hold;
+
+		atomic_store_explicit(&lq->link->carried_out, end < hold ? end : hold,
+				      memory_order_release);
+	}
 	cq_push(qp->recv_cq, &cqe, header && record_flags(header) & RECORD_SOLICITED);
 }
 
@@ -105,6 +112,7 @@ static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct
 		record->header.imm = nak->nak;
 		record->header.rkey = nak->cause;
 		record->header.remote_addr = 0;
+		record->header.acked = 0;
 		ring_publish(&link->tx, record, record_word(RECORD_NAK, 0, 0));
 	}
 	lock_release(&link->tx_lock);
@@ -178,6 +186,7 @@ static bool respond_read(struct qp *qp, struct response *response, enum cause *c
 	record->header.msn = response->msn;
 	record->header.total = response->total;
 	record->header.bytes = bytes;
+	record->header.acked = 0;
 	ring_publish(&link->tx, record, record_word(RECORD_READ_RESPONSE, flags, bytes));
 	response->done += bytes;
 out:
@@ -198,6 +207,7 @@ static bool respond_atomic(struct qp *qp, struct response *response)
 		record->header.msn = response->msn;
 		record->header.total = sizeof(response->value);
 		record->header.bytes = sizeof(response->value);
+		record->header.acked = 0;
 		memcpy(record->payload, &response->value, sizeof(response->value));
 		ring_publish(&link->tx, record,
 			     record_word(RECORD_ATOMIC_RESPONSE, RECORD_FIRST | RECORD_LAST,

@@ -14,6 +14,9 @@
  *           for (completion at the responder; NAKs in the ring of the other direction); the
  *           completer loads it with acquire, then reads the other direction until it is empty, and
  *           only then believes it.
+ *   RING-4  a request also carries how far its sender had carried out ours when it was published. So
+ *           a program that answers a message never has its answer arrive before the completion of
+ *           the message, as on a wire, where the ACK goes first.
  *
  * What the other process stores here is not trusted: an index that runs backwards or past what was
  * written marks the ring broken.
