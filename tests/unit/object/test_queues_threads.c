@@ -14,7 +14,7 @@
 #include "object/acknowledge.h"
 #include "verbs/queues.h"
 
-#define ROUNDS 3000
+#define ROUNDS 20000
 
 static _Atomic bool stop;
 static _Atomic uint32_t current_qpn;

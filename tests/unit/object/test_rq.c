@@ -24,7 +24,8 @@ static void test_wrap(void **state)
 	struct rq rq;
 
 	assert_int_equal(rq_init(&rq, 5, 2), 0);
-	rq.head = rq.tail = rq.released = UINT32_MAX - 7; /* the numbers wrap too */
+	rq.head = rq.tail = UINT32_MAX - 7; /* the numbers wrap too */
+	rq.released = UINT32_MAX - 7;
 	for (int round = 0; round < 10; round++) {
 		for (int i = 0; i < 5; i++)
 			assert_int_equal(post(&rq, posted++, 2), 0);
