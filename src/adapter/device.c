@@ -81,8 +81,8 @@ static struct device *create(const struct interface *interface)
 	snprintf(device->ib.name, sizeof(device->ib.name), DEVICE_PREFIX "%s", interface->name);
 	/* UCX wants /dev/infiniband/<dev_name> to be a character device it may write: /dev/null. */
 	snprintf(device->ib.dev_name, sizeof(device->ib.dev_name), "../null");
-	snprintf(device->ib.dev_path, sizeof(device->ib.dev_path),
-		 "/sys/class/infiniband_verbs/%s", device->ib.name);
+	snprintf(device->ib.dev_path, sizeof(device->ib.dev_path), "/sys/class/infiniband_verbs/%s",
+		 device->ib.name);
 	snprintf(device->ib.ibdev_path, sizeof(device->ib.ibdev_path), "/sys/class/infiniband/%s",
 		 device->ib.name);
 	take_over(device, interface);

@@ -153,8 +153,8 @@ static void parse_route6(char *text, char name[IF_NAMESIZE])
 		char candidate[IF_NAMESIZE];
 		unsigned long length, metric;
 
-		if (sscanf(line, "%*32s %lx %*32s %*x %*32s %lx %*x %*x %*x %15s", &length,
-			   &metric, candidate) != 3)
+		if (sscanf(line, "%*32s %lx %*32s %*x %*32s %lx %*x %*x %*x %15s", &length, &metric,
+			   candidate) != 3)
 			continue;
 		if (length || metric >= lowest || strcmp(candidate, "lo") == 0)
 			continue;

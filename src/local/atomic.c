@@ -2,7 +2,7 @@
 
 #include "local/local_qp.h"
 #include "local/memory.h"
-#include "object/mr.h"
+#include "object/key.h"
 #include "object/touch.h"
 
 static uint64_t execute(enum record_kind kind, uint64_t *word, uint64_t first, uint64_t second)

@@ -73,6 +73,8 @@ struct local_qp {
 	bool in_message;	/* FIRST was accepted, LAST has not come */
 	bool dropping;		/* UC: the rest of a message that was not accepted */
 	bool has_receive;	/* `receive` was taken from the RQ */
+	uint8_t receive_status; /* what `receive` ends with, if the QP fails because of it */
+	enum cause receive_cause;
 	uint32_t expected_msn;
 	uint32_t received;	/* bytes of the current message */
 	uint32_t message_total;

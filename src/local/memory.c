@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "object/mr.h"
+#include "object/key.h"
 #include "object/touch.h"
 
 static uint32_t own_slot;

@@ -4,7 +4,7 @@
 
 #include "local/memory.h"
 #include "local/reach.h"
-#include "object/mr.h"
+#include "object/key.h"
 #include "object/touch.h"
 
 /* One system call moves so much. */

@@ -4,7 +4,7 @@
 
 #include "local/atomic.h"
 #include "local/memory.h"
-#include "object/mr.h"
+#include "object/key.h"
 #include "object/touch.h"
 
 /* What a request can end in (STYLE: verdicts and what follows from them are apart). */
@@ -245,11 +245,9 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 			     "message %u from QP 0x%06x, rkey 0x%x, address 0x%llx, length %u",
 			     record_msn(header), header->src_qpn, header->rkey,
 			     (unsigned long long)header->remote_addr, header->total);
-		if (reaction->receive_status && lq->has_receive) {
-			qp_set_state(qp, IBV_QPS_ERR);
-			responder_complete_receive(qp, header, IBV_WC_RECV,
-						   (enum ibv_wc_status)reaction->receive_status,
-						   cause, 0, 0);
+		if (reaction->receive_status) {
+			lq->receive_status = reaction->receive_status;
+			lq->receive_cause = cause;
 		}
 		responder_answer(qp); /* what is owed for earlier requests, if there is room */
 		if (reaction->event)
@@ -399,10 +397,9 @@ static enum verdict on_send(struct qp *qp, const struct record_header *header,
 	if (!(flags & RECORD_LAST))
 		return VERDICT_OK;
 	if (flags & RECORD_INV) {
-		*cause = key_invalidate_remote(header->imm, qp);
-		if (*cause != CAUSE_NONE)
-			return VERDICT_INVALIDATE;
-		wc_flags |= IBV_WC_WITH_INV;
+		/* only windows can be invalidated, and there are none yet */
+		*cause = CAUSE_INVALIDATE_REFUSED;
+		return VERDICT_INVALIDATE;
 	}
 	if (flags & RECORD_IMM)
 		wc_flags |= IBV_WC_WITH_IMM;
@@ -594,8 +591,13 @@ void responder_stop(struct qp *qp)
 	if (!lq->has_receive)
 		return;
 	if (qp_state(qp) == IBV_QPS_ERR) {
-		responder_complete_receive(qp, NULL, IBV_WC_RECV, IBV_WC_WR_FLUSH_ERR,
-					   CAUSE_FLUSHED, 0, 0);
+		enum ibv_wc_status status = (enum ibv_wc_status)lq->receive_status;
+		bool failed = status != IBV_WC_SUCCESS;
+
+		lq->receive_status = IBV_WC_SUCCESS;
+		responder_complete_receive(qp, NULL, IBV_WC_RECV,
+					   failed ? status : IBV_WC_WR_FLUSH_ERR,
+					   failed ? lq->receive_cause : CAUSE_FLUSHED, 0, 0);
 	} else {
 		lq->has_receive = false;
 		rq_release(qp->rq, 1);

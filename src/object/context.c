@@ -31,7 +31,7 @@ uint32_t context_drop_events(struct context *context, const void *object)
 	int saved = errno;
 
 	lock_acquire(&context->async_lock);
-	list_for_each_safe(pos, after, &context->async_pending) {
+	list_for_each_safe (pos, after, &context->async_pending) {
 		struct async_event *pending = list_entry(pos, struct async_event, link);
 
 		if (pending->event.element.cq != object)
@@ -41,7 +41,7 @@ uint32_t context_drop_events(struct context *context, const void *object)
 		dropped++;
 	}
 	context->async_withdrawn +=
-		dropped - eventfd_withdraw(context->verbs.context.async_fd, dropped);
+	    dropped - eventfd_withdraw(context->verbs.context.async_fd, dropped);
 	lock_release(&context->async_lock);
 	errno = saved;
 	return dropped;

@@ -34,6 +34,7 @@ struct context {
 	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : kept while not 0 */
 	_Atomic uint64_t dm_bytes;	    /* of device memory in use (object/dm.h) */
 	struct list link;		    /* in the adapter's list of contexts */
+	uint32_t adapter_generation;	    /* the adapter's, when it was added; see adapter_is_foreign */
 
 	struct lock async_lock;	   /* guards what follows, and async_reported of all objects */
 	struct list async_pending; /* struct async_event; verbs.context.async_fd counts them */

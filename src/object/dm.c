@@ -16,7 +16,8 @@ static void *map_aligned(size_t bytes, size_t align)
 	size_t spare = align > page ? align : 0;
 	char *start, *aligned;
 
-	start = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	start =
+	    mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (start == MAP_FAILED)
 		return NULL;
 	if (!spare)

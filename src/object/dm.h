@@ -13,16 +13,16 @@
 
 struct context;
 
-#define DM_BYTES_MAX (16u << 20) /* of all device memory of a context */
-#define DM_ALIGNMENT 4		 /* of offsets and lengths in copies */
-#define DM_LOG_ALIGN_MAX 21	 /* of log_align_req */
+#define DM_BYTES_MAX     (16u << 20) /* of all device memory of a context */
+#define DM_ALIGNMENT     4           /* of offsets and lengths in copies */
+#define DM_LOG_ALIGN_MAX 21          /* of log_align_req */
 
 struct dm {
 	struct ibv_dm ib;
 	struct context *context;
-	char *memory;		  /* whole pages of its own */
-	size_t length;		  /* as asked for */
-	size_t mapped;		  /* bytes behind memory */
+	char *memory;             /* whole pages of its own */
+	size_t length;            /* as asked for */
+	size_t mapped;            /* bytes behind memory */
 	_Atomic uint32_t regions; /* EBUSY while not 0 */
 };
 
@@ -31,7 +31,8 @@ static inline struct dm *dm_of(struct ibv_dm *ib)
 	return (struct dm *)ib;
 }
 
-/* Zeroed memory. 0, or with a cause reported: -EINVAL (alignment, length 0), -ENOMEM (also: limit). */
+/* Zeroed memory. 0, or with a cause reported: -EINVAL (alignment, length 0), -ENOMEM (also: limit).
+ */
 int dm_create(struct context *context, size_t length, uint32_t log_align, struct dm **out);
 int dm_destroy(struct dm *dm); /* 0, -EBUSY with a cause reported */
 

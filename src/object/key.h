@@ -25,8 +25,8 @@ void mr_table_reset_after_fork(void);
 
 /*
  * Takes a free index and a new random key for it; the entry stays dead (key 0) until
- * key_publish. Returns 0, or -ENOMEM when all 65,536 - 1 are in use (index 0 is never given), -ENODEV when there is
- * no table.
+ * key_publish. Returns 0, or -ENOMEM when all 65,536 - 1 are in use (index 0 is never given),
+ * -ENODEV when there is no table.
  */
 int key_alloc(uint32_t *index, uint32_t *key);
 struct arena_key *key_entry(uint32_t index);
@@ -62,7 +62,6 @@ enum cause key_cause_remote(enum key_verdict verdict);
 
 /* This process's own table. */
 struct arena_key *mr_keys(void);
-
 
 /* Counts the tables of this process: it changes with each fork that a key may have seen. */
 uint32_t key_epoch(void);

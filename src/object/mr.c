@@ -8,7 +8,7 @@
 #include "object/pin.h"
 
 #define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
-#define WRITES	      (IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_MW_BIND)
+#define WRITES        (IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_MW_BIND)
 #define KNOWN_ACCESS                                                                               \
 	(WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND |          \
 	 IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)
@@ -157,11 +157,11 @@ int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length
 {
 	struct pd *old_pd = pd_of(mr->ib.pd);
 	struct mr_spec spec = {
-		.pd = old_pd,
-		.addr = mr->ib.addr,
-		.length = mr->ib.length,
-		.iova = mr->iova,
-		.access = mr->access,
+	    .pd = old_pd,
+	    .addr = mr->ib.addr,
+	    .length = mr->ib.length,
+	    .iova = mr->iova,
+	    .access = mr->access,
 	};
 	int ret;
 

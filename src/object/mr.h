@@ -22,12 +22,12 @@
 struct mr {
 	struct ibv_mr ib;
 	struct arena_key *entry;
-	uint32_t index;	       /* of the entry */
+	uint32_t index; /* of the entry */
 	uint32_t access;
 	uint64_t iova;
 	_Atomic uint32_t windows; /* bound to it */
-	struct dm *dm;	       /* if it stands on device memory */
-	uint32_t epoch;	       /* key_epoch at creation: a region of before a fork has no key here */
+	struct dm *dm;            /* if it stands on device memory */
+	uint32_t epoch; /* key_epoch at creation: a region of before a fork has no key here */
 };
 
 static inline struct mr *mr_of(struct ibv_mr *ib)
@@ -40,26 +40,27 @@ struct mr_spec {
 	struct pd *pd;
 	void *addr;
 	size_t length;
-	uint64_t iova;	 /* remote address of the first byte; 0 with IBV_ACCESS_ZERO_BASED */
+	uint64_t iova;   /* remote address of the first byte; 0 with IBV_ACCESS_ZERO_BASED */
 	uint32_t access; /* enum ibv_access_flags, the optional ones included */
-	bool null;	 /* reads zeroes, swallows writes; addr and length mean nothing */
-	struct dm *dm;	 /* addr lies in it; or NULL */
+	bool null;       /* reads zeroes, swallows writes; addr and length mean nothing */
+	struct dm *dm;   /* addr lies in it; or NULL */
 };
 
 /*
- * Makes a region and its key. 0, or with a cause reported: -EINVAL (rights, range, no adapter in this
- * process), -EFAULT (the range is not mapped, or may not be used so), -ENOMEM.
+ * Makes a region and its key. 0, or with a cause reported: -EINVAL (rights, range, no adapter in
+ * this process), -EFAULT (the range is not mapped, or may not be used so), -ENOMEM.
  */
 int mr_create(const struct mr_spec *spec, struct mr **out);
 
 /*
- * ibv_rereg_mr: `flags` (enum ibv_rereg_mr_flags, not empty) says which of pd, addr with length, and
- * access are new. The key stays the same; what uses it meanwhile fails. Errors as of mr_create, and
- * -EBUSY (windows are bound to it); the region is as it was then. Once per region at a time.
+ * ibv_rereg_mr: `flags` (enum ibv_rereg_mr_flags, not empty) says which of pd, addr with length,
+ * and access are new. The key stays the same; what uses it meanwhile fails. Errors as of mr_create,
+ * and -EBUSY (windows are bound to it); the region is as it was then. Once per region at a time.
  */
 int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length, uint32_t access);
 
-/* Its key is dead and nobody touches its memory any more when it returns. 0, or -EBUSY (windows). */
+/* Its key is dead and nobody touches its memory any more when it returns. 0, or -EBUSY (windows).
+ */
 int mr_destroy(struct mr *mr);
 
 #endif

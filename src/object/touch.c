@@ -16,8 +16,8 @@
 /* How processes that share memory are made to see each other's stores, best first. */
 enum barrier {
 	BARRIER_EXPEDITED, /* interrupts the processors that run a registered process */
-	BARRIER_GLOBAL,	   /* waits until each processor was in the kernel once */
-	BARRIER_FENCE,	   /* no membarrier here: touch_begin has a fence, revokers wait */
+	BARRIER_GLOBAL,    /* waits until each processor was in the kernel once */
+	BARRIER_FENCE,     /* no membarrier here: touch_begin has a fence, revokers wait */
 };
 
 static void *own_arena;
@@ -146,7 +146,7 @@ static bool publishes(void *arena, uint64_t what)
  * Barrier TOUCH, revoker: the key was zeroed before. After this, each other thread either has made
  * its entry visible to us or will see the zero.
  */
-static void revoke_barrier(void)
+void touch_barrier(void)
 {
 	const struct timespec drained = {.tv_nsec = 1000000};
 
@@ -173,7 +173,7 @@ void touch_revoke(uint32_t key)
 	struct timespec pause = {.tv_nsec = 1000};
 	int saved = errno;
 
-	revoke_barrier();
+	touch_barrier();
 	for (unsigned rounds = 0;; rounds++) {
 		if (!(visit ? visit(publishes, what) : publishes(own_arena, what)))
 			break;

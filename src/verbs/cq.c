@@ -69,6 +69,7 @@ int verbs_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
 int verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
 	cq_arm(cq_of(cq), solicited_only);
+	adapter_on_arm();
 	return 0;
 }
 
