@@ -1,7 +1,6 @@
 #include <assert.h>
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -101,27 +100,6 @@ static int create_cmd_fd(const char *device)
 	return -EIO;
 }
 
-/* What most programs do not print: they see an errno only. Once per process. */
-static void say_why(const char *device, int error)
-{
-	static atomic_flag said = ATOMIC_FLAG_INIT;
-	const char *explain = secure_getenv("VERBATIM_EXPLAIN");
-	enum cause cause = CAUSE_DAEMON_MISSING;
-
-	if (explain && *explain && strcmp(explain, "0") != 0)
-		return; /* whoever failed has reported it */
-	if (atomic_flag_test_and_set(&said))
-		return;
-	if (error == ENOSPC)
-		cause = CAUSE_SLOTS_EXHAUSTED;
-	else if (error == ENOMEM || error == EMFILE || error == ENFILE)
-		cause = CAUSE_MEMORY_EXHAUSTED;
-	else if (error == EPERM || error == EPROTONOSUPPORT || error == EPROTO)
-		cause = CAUSE_DAEMON_REFUSED;
-	fprintf(stderr, "verbatim: %s cannot be opened: %s (%s). %s\n", device,
-		cause_sentence(cause), strerror(error), cause_remedy(cause));
-}
-
 static struct context *create_context(struct device *device)
 {
 	struct context *context = calloc(1, sizeof(*context));
@@ -177,8 +155,7 @@ VERBS_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *ib)
 	}
 	error = adapter_start();
 	if (error) {
-		say_why(ib->name, error);
-		errno = error;
+		errno = error; /* the adapter has said why */
 		return NULL;
 	}
 	context = create_context(device);
