@@ -1,0 +1,113 @@
+"""kill -9 in the middle of traffic: the other end is told within 100 ms, nothing is left."""
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from harness import HOST, VERIFY, SLOWER, processes_of, wait_until
+
+BOUND_MS = 100
+RETRY_EXC, FLUSH = 12, 5
+
+
+def start_stream(runner, port, op, *options):
+    """(listening end, connecting end), both with traffic under way."""
+    argv = [VERIFY, 'stream', '--port', port, '--op', op, *options]
+    listening = runner.start_server(argv, port)
+    connecting = runner.start(*argv, HOST)
+    listening.wait_for('running')
+    connecting.wait_for('running')
+    time.sleep(0.1)
+    return listening, connecting
+
+
+def files_of(pid):
+    """What the process has open or mapped that lives in a file system for temporary files."""
+    found = set()
+    for fd in os.listdir(f'/proc/{pid}/fd'):
+        try:
+            found.add(os.readlink(f'/proc/{pid}/fd/{fd}'))
+        except FileNotFoundError:
+            pass
+    with open(f'/proc/{pid}/maps', encoding='utf-8') as maps:
+        found.update(line.split(maxsplit=5)[5].strip() for line in maps if line.count('/') > 0)
+    return {path for path in found
+            if path.startswith(('/tmp/', '/dev/shm/', '/run/', '/var/tmp/'))
+            and not path.endswith('(deleted)')}
+
+
+def kill_and_time(victim):
+    killed_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    os.kill(victim.pid, signal.SIGKILL)
+    return killed_ns
+
+
+def assert_told_in_time(survivor, killed_ns):
+    survivor.wait_for('dead at_ns=', seconds=10)
+    found = re.search(r'dead at_ns=(\d+) status=(\d+)', survivor.output())
+    late_ms = (int(found[1]) - killed_ns) / 1e6
+    print(f'told after {late_ms:.1f} ms with status {found[2]}')
+    assert int(found[2]) in (RETRY_EXC, FLUSH), survivor.report()
+    assert late_ms >= 0, f'the error came before the kill\n{survivor.report()}'
+    assert late_ms <= BOUND_MS * SLOWER, f'told after {late_ms:.1f} ms\n{survivor.report()}'
+
+
+@pytest.mark.parametrize('options', [
+    pytest.param([], id='polling'),
+    pytest.param(['--events'], id='events'),
+])
+@pytest.mark.parametrize('victim_name', ['listening', 'connecting'])
+@pytest.mark.parametrize('op, size', [
+    pytest.param('send', 4096, marks=pytest.mark.asan),
+    ('send', 8),
+    ('send', 1 << 20),
+    ('write', 4096),
+    ('write', 1 << 20),
+    ('read', 4096),
+    ('read', 1 << 20),
+    ('faa', 8),
+])
+def test_kill(runner, port, op, size, victim_name, options):
+    listening, connecting = start_stream(runner, port, op, '--sizes', size, *options)
+    victim, survivor = ((listening, connecting) if victim_name == 'listening'
+                        else (connecting, listening))
+    files = files_of(victim.pid)
+    killed_ns = kill_and_time(victim)
+    assert_told_in_time(survivor, killed_ns)
+    survivor.finish()
+    assert not files, f'would be left behind: {files}'
+
+
+def test_slots_of_the_dead_are_dropped(runner, port):
+    listening, connecting = start_stream(runner, port, 'send')
+
+    def pids():
+        return {process['pid'] for process in runner.show()['processes']}
+    assert {listening.pid, connecting.pid} <= pids()
+    kill_and_time(connecting)
+    connecting.wait(5)
+    wait_until(lambda: connecting.pid not in pids(), 5, 'the slot of the dead process is dropped')
+    listening.finish()
+    wait_until(lambda: listening.pid not in pids(), 5, 'the slot of the other one, too')
+
+
+@pytest.mark.asan
+def test_both_ends_killed_leave_nothing(fresh_runner, port):
+    runner = fresh_runner(linger_ms=300)
+    listening, connecting = start_stream(runner, port, 'send')
+    for program in (listening, connecting):
+        os.kill(program.pid, signal.SIGKILL)
+        program.wait(5)
+    wait_until(lambda: not processes_of(runner.namespace), (0.3 + 5) * SLOWER,
+               'no process is left, not even the daemon')
+
+
+def test_the_next_pair_works(runner, port):
+    """Slots and queues of the dead are as good as new."""
+    for _ in range(3):
+        listening, connecting = start_stream(runner, port, 'send')
+        kill_and_time(listening)
+        connecting.finish()
+        runner.release(listening, connecting)

@@ -1,0 +1,20 @@
+/*
+ * Meet - the TCP connection over which the two ends exchange what they need to know.
+ *
+ * In:  host (NULL: listen) and port. Out: blocks of equal length, exchanged. Blocks; an end that
+ * is gone, or 60 s without a word, ends the process.
+ */
+#ifndef VERIFY_MEET_H
+#define VERIFY_MEET_H
+
+#include <stddef.h>
+
+int meet(const char *host, int port);
+
+/* Sends len bytes of ours and receives as many of theirs. */
+void meet_exchange(int fd, const void *ours, void *theirs, size_t len);
+
+/* Returns when the other end has come here, too. */
+void meet_barrier(int fd);
+
+#endif
