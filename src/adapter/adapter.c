@@ -155,6 +155,7 @@ static void in_child(void) NO_LOCK_CHECK
 	generation++;
 	lock_init(&adapter_lock);
 	list_init(&contexts);
+	device_reset_after_fork();
 	if (!running)
 		return;
 	running = false;

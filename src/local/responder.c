@@ -5,6 +5,7 @@
 #include "local/atomic.h"
 #include "local/memory.h"
 #include "object/key.h"
+#include "object/mw.h"
 #include "object/touch.h"
 
 /* What a request can end in (STYLE: verdicts and what follows from them are apart). */
@@ -407,9 +408,10 @@ static enum verdict on_send(struct qp *qp, const struct record_header *header,
 	if (!(flags & RECORD_LAST))
 		return VERDICT_OK;
 	if (flags & RECORD_INV) {
-		/* only windows can be invalidated, and there are none yet */
-		*cause = CAUSE_INVALIDATE_REFUSED;
-		return VERDICT_INVALIDATE;
+		*cause = mw_invalidate(header->imm, qp->pd->number, qp->ib.qp_num);
+		if (*cause != CAUSE_NONE)
+			return VERDICT_INVALIDATE;
+		wc_flags |= IBV_WC_WITH_INV;
 	}
 	if (flags & RECORD_IMM)
 		wc_flags |= IBV_WC_WITH_IMM;
