@@ -46,11 +46,12 @@ static struct attachment *find(uint32_t qpn, const union ibv_gid *gid) REQUIRES(
 	return NULL;
 }
 
-int group_attach(uint32_t qpn, const union ibv_gid *gid)
+int group_attach(uint32_t qpn, const union ibv_gid *gid, bool *is_new)
 {
 	struct attachment *attachment;
 	int error;
 
+	*is_new = false;
 	lock_acquire(&group_lock);
 	if (find(qpn, gid)) {
 		lock_release(&group_lock);
@@ -63,6 +64,7 @@ int group_attach(uint32_t qpn, const union ibv_gid *gid)
 	if (!attachment)
 		return ENOMEM;
 	error = ctl_mcast_attach(ctl, gid->raw);
+	*is_new = !error;
 	if (!error)
 		return 0;
 	lock_acquire(&group_lock);

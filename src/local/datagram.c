@@ -108,11 +108,12 @@ static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, e
 	return record ? CARRIED : CARRY_NO_ROOM;
 }
 
-static enum carried send_failed(struct qp *qp, struct wqe *wqe, enum cause cause)
+static enum carried send_failed(struct qp *qp, struct wqe *wqe, enum ibv_wc_status status,
+				enum cause cause)
 {
 	uint32_t seq = qp->sq.issue++;
 
-	requester_fail(qp, seq, IBV_WC_LOC_PROT_ERR, cause, "datagram to QP 0x%06x",
+	requester_fail(qp, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
 		       wqe->remote_qpn);
 	return CARRY_FAILED;
 }
@@ -125,10 +126,12 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 	enum cause cause = CAUSE_NONE;
 	int count = 1;
 
+	if (wqe->length > qp_mtu(qp))
+		return send_failed(qp, wqe, IBV_WC_LOC_LEN_ERR, CAUSE_MESSAGE_TOO_LONG);
 	if (!(wqe->flags & IBV_SEND_INLINE)) {
 		cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, 0);
 		if (cause != CAUSE_NONE)
-			return send_failed(qp, wqe, cause);
+			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);
 	}
 	if (group)
 		count = local_env.group_members(to, slots, GROUP_SLOTS);
@@ -157,7 +160,7 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 		}
 		link_put(link);
 		if (cause != CAUSE_NONE)
-			return send_failed(qp, wqe, cause);
+			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);
 	}
 	wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	return CARRIED;

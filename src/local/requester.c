@@ -10,7 +10,7 @@
 #include "local/retry.h"
 #include "object/mw.h"
 
-static void fail_now(struct qp *qp)
+static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock */
 {
 	struct local_qp *lq = local_of(qp);
 	struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.head);

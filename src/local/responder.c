@@ -232,7 +232,7 @@ static void hold_acks(struct link *link, struct local_qp *lq, uint64_t position)
  * the requester knows, this end is in ERR (CONTRACT 15).
  */
 static void react(struct qp *qp, struct link *link, enum verdict verdict, enum cause cause,
-		  const struct record_header *header, uint64_t begin)
+		  const struct record_header *header, uint64_t begin) NO_LOCK_CHECK
 {
 	const struct reaction *reaction = &reactions[verdict];
 	struct local_qp *lq = local_of(qp);
@@ -274,7 +274,7 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 	}
 }
 
-void responder_answer(struct qp *qp)
+void responder_answer(struct qp *qp) NO_LOCK_CHECK
 {
 	struct local_qp *lq = local_of(qp);
 
