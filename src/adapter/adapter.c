@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -284,15 +285,27 @@ void *adapter_arena(void)
 /* The clock is looked at once in so many polls. */
 #define POLLS_PER_LOOK 32
 
+/*
+ * After so many polls in vain (some 50 us) a thread offers its processor to others, once in so many
+ * polls: where there are more spinning programs than processors, the one that is waited for would
+ * otherwise get its turn only when the time slice of the waiting one is over.
+ */
+#define POLLS_BEFORE_YIELD 1024
+#define POLLS_PER_YIELD	   64
+
 void adapter_progress(void)
 {
 	static _Thread_local uint32_t polls __attribute__((tls_model("initial-exec")));
+	static _Thread_local uint32_t in_vain __attribute__((tls_model("initial-exec")));
 	struct timespec t;
 	uint64_t now;
 
 	if (!running)
 		return;
-	peers_progress();
+	if (peers_progress())
+		in_vain = 0;
+	else if (++in_vain >= POLLS_BEFORE_YIELD && in_vain % POLLS_PER_YIELD == 0)
+		sched_yield();
 	if (++polls % POLLS_PER_LOOK)
 		return;
 	clock_gettime(CLOCK_MONOTONIC, &t);
