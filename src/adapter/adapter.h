@@ -40,6 +40,9 @@ void *adapter_arena(void);
  */
 void adapter_progress(void);
 
+/* The program arms a CQ, that is, it is about to sleep: the pump takes over at once. */
+void adapter_on_arm(void);
+
 /* The path for a new QP of this type; NULL with errno EOPNOTSUPP if there is none. */
 const struct qp_path *adapter_path(enum ibv_qp_type type);
 

@@ -28,9 +28,9 @@ struct device {
 	char provider_spare[512];    /* the rest of what they might take for a verbs_device */
 	_Atomic uint32_t references;
 	char interface[IF_NAMESIZE];
+	struct lock lock;	     /* guards what follows: ibv_open_device refreshes it */
 	unsigned int ifindex;
 	bool loopback;
-	struct lock lock;	     /* guards what follows: ibv_open_device refreshes it */
 	bool up;
 	uint32_t mtu;		     /* of the interface, bytes */
 	uint8_t mac[6];
@@ -47,10 +47,13 @@ struct device **device_list(int *count);
 void device_get(struct device *device);
 void device_put(struct device *device);
 
-/* Looks at the interface again (addresses, MTU, state). 0, or -ENODEV: it is gone. */
+/* Looks at the interface again (addresses, MTU, state). 0, -ENODEV: it is gone, -ENOMEM... */
 int device_refresh(struct device *device);
 
 /* An address of any interface of this host, or a loopback address. Looks at most once a second. */
 bool device_gid_is_local(const union ibv_gid *gid);
+
+/* For the child of a fork: the locks may have been held by threads that it does not have. */
+void device_reset_after_fork(void);
 
 #endif

@@ -34,8 +34,7 @@ enum cause {
  */
 void cause_init(void *arena);
 
-/* Without an arena, the report goes only where VERBATIM_EXPLAIN says. qpn 0: none; fmt may be NULL.
- */
+/* Without an arena it goes only where VERBATIM_EXPLAIN says. qpn 0: none; fmt may be NULL. */
 void cause_report(enum cause cause, uint32_t qpn, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -6,6 +6,7 @@
 
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "object/pd.h"
 
@@ -27,6 +28,13 @@ static inline void ah_get(struct ah *ah)
 {
 	atomic_fetch_add(&ah->references, 1);
 }
+
+/* Takes a use of the PD. 0, -ENOMEM or -EINVAL (limit), with a cause reported. */
+int ah_create(struct pd *pd, const struct ibv_ah_attr *attr, const union ibv_gid *sgid, bool local,
+	      struct ah **out);
+
+/* The program's end of it: gives the PD back. Requests on the way keep the rest alive. */
+void ah_destroy(struct ah *ah);
 
 void ah_put(struct ah *ah); /* frees it with the last reference */
 

@@ -14,6 +14,12 @@
 
 struct device; /* adapter/device.h; here only passed through */
 
+/* One event that was raised and not fetched. */
+struct async_event {
+	struct list link; /* in context->async_pending */
+	struct ibv_async_event event;
+};
+
 /*
  * The ops that headers newer than Debian 12's have above query_port. A program finds an op at a
  * fixed distance below its struct ibv_context, and looks at `sz` to see whether it is there.
@@ -25,11 +31,18 @@ struct context {
 	struct verbs_context verbs;	    /* verbs.sz covers newer_ops too */
 	struct device *device;
 	uint32_t device_index;		    /* of struct arena_device */
-	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : for causes only */
+	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : kept while not 0 */
+	_Atomic uint64_t dm_bytes;	    /* of device memory in use (object/dm.h) */
 	struct list link;		    /* in the adapter's list of contexts */
+	uint32_t adapter_generation;	    /* the adapter's, when it was added; see adapter_is_foreign */
 
 	struct lock async_lock;	   /* guards what follows, and async_reported of all objects */
 	struct list async_pending; /* struct async_event; verbs.context.async_fd counts them */
+	/*
+	 * Events that were dropped when a reader had already taken their count off async_fd, but not
+	 * yet the lock: that many readers go back to waiting instead of taking an event.
+	 */
+	uint32_t async_withdrawn;
 };
 
 static inline struct context *context_of(struct ibv_context *ib)
@@ -44,7 +57,17 @@ static inline struct context *context_of(struct ibv_context *ib)
  */
 void context_raise(struct context *context, const struct ibv_async_event *event);
 
-/* Removes events of an object that is being destroyed and were not fetched; returns how many. */
+/*
+ * Removes events of an object that is being destroyed and were not fetched, and takes their counts
+ * off async_fd without blocking (eventfd_withdraw; what it could not take adds to async_withdrawn).
+ * Returns how many.
+ */
 uint32_t context_drop_events(struct context *context, const void *object);
+
+/*
+ * Takes the oldest event for a reader that took one count off async_fd, and adds it to the object's
+ * async_reported. False: there is none (any more), read again. Takes async_lock. (async.c)
+ */
+bool context_take_event(struct context *context, struct ibv_async_event *event);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * CQ - completion queues and completion channels.
+ * CQ - completion queues.
  *
  * In:  CQEs, from whoever carries out work (cq_push).
  * Out: work completions to the program (cq_pop), events on the channel.
@@ -14,13 +14,17 @@
 #ifndef OBJECT_CQ_H
 #define OBJECT_CQ_H
 
+#include <assert.h>
 #include <infiniband/verbs.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "object/channel.h"
 
+struct context;
 struct qp;
 struct rq;
 
@@ -44,20 +48,15 @@ struct cqe {
 	uint32_t imm;	       /* network order, or the invalidated R_Key */
 	uint32_t qp_num;
 	uint32_t src_qp;
-	uint32_t wc_flags;     /* enum ibv_wc_flags */
 	uint16_t slid;
 	uint8_t dlid_path_bits;
-	uint8_t spare;
+	uint8_t wc_flags;      /* enum ibv_wc_flags */
 };
+
+static_assert(sizeof(struct cqe) == 64, "a cache line");
 
 /* Which completions make an event. */
 enum cq_armed { CQ_NOT_ARMED, CQ_ARMED_SOLICITED, CQ_ARMED_ANY };
-
-struct channel {
-	struct ibv_comp_channel ib; /* ib.fd: an eventfd (semaphore) that counts pending events */
-	struct lock lock;	    /* guards what follows, and ib.refcnt */
-	struct list pending;	    /* CQs with events_pending > 0 (cq.pending_link) */
-};
 
 struct cq {
 	union {
@@ -74,7 +73,14 @@ struct cq {
 	bool overrun;	       /* IBV_EVENT_CQ_ERR was raised; nothing is pushed any more */
 	bool wants_timestamp;
 	bool wants_wallclock;
-	struct cqe current;    /* of start_poll/next_poll, between them and end_poll */
+	bool ignore_overrun;   /* what does not fit is lost without an event */
+	bool single_threaded;  /* the program polls with one thread only: poll_lock is not taken */
+	/*
+	 * Held from start_poll to end_poll. Not cq->lock, because a program posts between the two and
+	 * a post may push into this CQ. No other lock is held when it is taken.
+	 */
+	struct lock poll_lock;
+	struct cqe current;    /* of start_poll/next_poll; guarded by poll_lock */
 	_Atomic uint32_t users; /* QPs, counted once for each of their two queues; EBUSY */
 	uint32_t moderate_count, moderate_period_us;
 	/* guarded by channel->lock */
@@ -98,6 +104,22 @@ static inline bool cq_is_empty(struct cq *cq)
 }
 
 /*
+ * A new CQ with the fields of the ABI set, but not the pollers of ibv_cq_ex: 0, -EINVAL (cqe or
+ * vector out of range), -EOPNOTSUPP (wc_flags, flags or comp_mask not offered), -ENOMEM; with a
+ * cause.
+ */
+int cq_create(struct context *context, const struct ibv_cq_init_attr_ex *attr, struct cq **cq);
+
+/* 0, or -EINVAL (out of range, or less than what is in it), -ENOMEM; with a cause. */
+int cq_resize(struct cq *cq, int cqe);
+
+/* 0, or -EBUSY while QPs use it. Waits for the acknowledgement of events that were fetched. */
+int cq_destroy(struct cq *cq);
+
+/* Arms for the next completion, or the next solicited or failed one. Twice is as good as once. */
+void cq_arm(struct cq *cq, bool solicited_only);
+
+/*
  * Adds a completion and, if it matches the arming, an event on the channel. `solicited` is of the
  * receive side: the sender asked for it; a completion with error always counts as solicited.
  * Takes cq->lock. Does not fail (overrun: see above).
@@ -107,7 +129,10 @@ void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited);
 /* Takes up to `max` completions in order; returns how many, 0 = empty. Takes cq->lock. */
 int cq_pop(struct cq *cq, int max, struct ibv_wc *wc);
 
-/* Removes the completions of a QP that is destroyed (`rq` != NULL: releases its receive slots). */
+/* Takes one completion as it is into cq->current; false: empty. Caller holds poll_lock. */
+bool cq_pop_current(struct cq *cq);
+
+/* Removes the completions of a QP that is destroyed or reset, and gives back their receives. */
 void cq_purge(struct cq *cq, const struct qp *qp);
 
 #endif

@@ -1,32 +1,33 @@
 /*
- * MR - memory regions, windows and the table of memory keys.
+ * MR - memory regions: which memory may be reached, by what key, with what rights.
  *
- * In:  registrations from the front; (key, address, length, right) from whoever moves data.
- * Out: a pointer into the process's memory, or a verdict with its cause.
+ * In:  registrations from the front.
+ * Out: live keys (object/key.h).
  *
- * A region's L_Key and R_Key are the same number. The table lies in the arena (base/arena.h), so a
- * peer finds a key there as we do. Lookups take no lock: see object/touch.h for how a key is
- * revoked under the feet of those who copy. mr_create and mr_destroy may sleep.
+ * A region's L_Key and R_Key are the same number. Functions may be called by any thread and may
+ * sleep: registration brings the pages in, deregistration waits for those who copy.
  */
 #ifndef OBJECT_MR_H
 #define OBJECT_MR_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "base/cause.h"
+#include "object/key.h"
 #include "object/pd.h"
 
 struct mr {
 	struct ibv_mr ib;
 	struct arena_key *entry;
-	uint32_t index;	       /* of the entry */
+	uint32_t index; /* of the entry */
 	uint32_t access;
 	uint64_t iova;
 	_Atomic uint32_t windows; /* bound to it */
-	struct dm *dm;	       /* if it stands on device memory */
+	struct dm *dm;            /* if it stands on device memory */
+	uint32_t epoch; /* key_epoch at creation: a region of before a fork has no key here */
 };
 
 static inline struct mr *mr_of(struct ibv_mr *ib)
@@ -34,47 +35,32 @@ static inline struct mr *mr_of(struct ibv_mr *ib)
 	return (struct mr *)ib;
 }
 
-/* Once per adapter: where the table is. `arena` belongs to the caller and outlives all keys. */
-int mr_table_init(void *arena);
-void mr_table_reset_after_fork(void);
-
-/*
- * Takes a free index and a new random key for it; the entry stays dead (key 0) until
- * key_publish. Returns 0, or -ENOMEM when all 65,536 - 1 are in use (index 0 is never given).
- */
-int key_alloc(uint32_t *index, uint32_t *key);
-struct arena_key *key_entry(uint32_t index);
-void key_publish(uint32_t index, uint32_t key);
-/* Zeroes the entry's key, waits until nobody touches what it named (touch_revoke). */
-void key_revoke(uint32_t index);
-void key_free(uint32_t index);
-
-/* What a check of a key can end in. The front maps it to LOC_PROT_ERR, REM_ACCESS_ERR, ... */
-enum key_verdict {
-	KEY_OK = 0,
-	KEY_BAD_UNKNOWN,
-	KEY_BAD_PD,
-	KEY_BAD_RANGE,
-	KEY_BAD_ACCESS,
-	KEY_BAD_QP,
+/* What a region is to be. */
+struct mr_spec {
+	struct pd *pd;
+	void *addr;
+	size_t length;
+	uint64_t iova;   /* remote address of the first byte; 0 with IBV_ACCESS_ZERO_BASED */
+	uint32_t access; /* enum ibv_access_flags, the optional ones included */
+	bool null;       /* reads zeroes, swallows writes; addr and length mean nothing */
+	struct dm *dm;   /* addr lies in it; or NULL */
 };
 
 /*
- * Checks `key` in the table at `keys` (own or a peer's, ARENA_KEYS entries): alive, of PD `pd`,
- * good for [addr, addr + length), with all bits of `access` (enum ibv_access_flags; 0 = local
- * read), and of QP `qpn` if bound to one. On KEY_OK `*host` is the owner's address and `*flags`
- * enum arena_key_flags. The caller has published the key (touch_begin) and copies before touch_end.
- * A zero length is the caller's business: it needs no key.
+ * Makes a region and its key. 0, or with a cause reported: -EINVAL (rights, range, no adapter in
+ * this process), -EFAULT (the range is not mapped, or may not be used so), -ENOMEM.
  */
-enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, uint32_t qpn,
-			   uint64_t addr, uint64_t length, uint32_t access, uint64_t *host,
-			   uint32_t *flags);
+int mr_create(const struct mr_spec *spec, struct mr **out);
 
-/* The cause that goes with a verdict on an L_Key, an R_Key. */
-enum cause key_cause_local(enum key_verdict verdict);
-enum cause key_cause_remote(enum key_verdict verdict);
+/*
+ * ibv_rereg_mr: `flags` (enum ibv_rereg_mr_flags, not empty) says which of pd, addr with length,
+ * and access are new. The key stays the same; what uses it meanwhile fails. Errors as of mr_create,
+ * and -EBUSY (windows are bound to it); the region is as it was then. Once per region at a time.
+ */
+int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length, uint32_t access);
 
-/* This process's own table. */
-struct arena_key *mr_keys(void);
+/* Its key is dead and nobody touches its memory any more when it returns. 0, or -EBUSY (windows).
+ */
+int mr_destroy(struct mr *mr);
 
 #endif

@@ -15,7 +15,18 @@ struct pd {
 	uint32_t number;	 /* 1.., of the protection domain proper */
 	_Atomic uint32_t users; /* MR, MW, QP, SRQ, AH, parent domains; EBUSY while not 0 */
 	struct pd *parent;	 /* of a parent domain: the PD it was made from; else NULL */
+	struct td *td;		 /* of a parent domain: its thread domain, or NULL */
 };
+
+struct td {
+	struct ibv_td ib;
+	_Atomic uint32_t users; /* parent domains; EBUSY while not 0 */
+};
+
+static inline struct td *td_of(struct ibv_td *ib)
+{
+	return (struct td *)ib;
+}
 
 static inline struct pd *pd_of(struct ibv_pd *ib)
 {
@@ -31,5 +42,18 @@ static inline void pd_put(struct pd *pd)
 {
 	atomic_fetch_sub(&pd->users, 1);
 }
+
+/*
+ * A PD; a parent domain on a PD proper or another parent domain, with or without a thread domain.
+ * 0, -ENOMEM or -EINVAL (limit), with a cause reported.
+ */
+int pd_create(struct ibv_context *context, struct pd **out);
+int pd_create_parent(struct pd *parent, struct td *td, struct pd **out);
+
+/* 0, or -EBUSY with a cause reported. */
+int pd_destroy(struct pd *pd);
+
+int td_create(struct ibv_context *context, struct td **out); /* 0, -ENOMEM */
+int td_destroy(struct td *td);				      /* 0, -EBUSY */
 
 #endif

@@ -6,12 +6,13 @@
  *
  * Locks: qp->lock guards everything below it in the struct, the SQ included. It is taken inside
  * a link's receive lock and outside a link's send lock, RQ and CQ locks. The table is read without
- * locks under qp_find's rule.
+ * locks of its own: see qp_table.c.
  */
 #ifndef OBJECT_QP_H
 #define OBJECT_QP_H
 
 #include <infiniband/verbs.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,6 +29,9 @@
 struct context;
 struct qp;
 
+/* Nothing of the QP's work is carried out: what is left of a QP in the child of a fork. */
+extern const struct qp_path qp_path_orphan;
+
 /*
  * The way that a QP's work takes. All are called with qp->lock held, by any thread; none blocks
  * for a peer.
@@ -38,8 +42,10 @@ struct qp_path {
 	/* There is new work behind sq.issue, or a reason to try again. */
 	void (*issue)(struct qp *qp);
 	/*
-	 * The QP enters RESET or ERR or is destroyed: forget messages on the way and the message that
-	 * is being received. The state is already published. Does not touch queues.
+	 * The QP enters RESET or ERR or is destroyed (then its state is RESET): forget messages on the
+	 * way and the message that is being received. The state is already published. Does not touch
+	 * queues, except for a receive that was taken and is not complete: with ERR it completes with
+	 * FLUSH_ERR here (cq_push), with RESET it is given back with rq_release if it is of an SRQ.
 	 */
 	void (*quiesce)(struct qp *qp);
 	/* The path's own memory is freed; nothing refers to the QP any more. */
@@ -66,16 +72,22 @@ struct qp {
 	struct lock lock;
 	_Atomic uint8_t state;	 /* enum ibv_qp_state; written under the lock */
 	uint8_t type;		 /* enum ibv_qp_type */
+	enum cause failure;	 /* why it is in ERR or SQE; CAUSE_NONE: ibv_modify_qp */
 	bool comm_established;	 /* COMM_EST was raised */
 	bool flush_reported;
 	bool last_wqe_raised;
+	bool drained;		 /* in SQD: nothing is in flight, and SQ_DRAINED was raised if wanted */
+	bool alive;		 /* false: destroyed, or not made yet (qp_table.c) */
+	_Atomic uint32_t attachments; /* to multicast groups, counted by whoever attaches; EBUSY */
 	struct ibv_qp_attr attr; /* what modify set, what query returns; cap is the granted one */
 	struct ibv_qp_init_attr init;
 	struct sq sq;
 	struct arena_qp *entry;	 /* what peers see */
 	const struct qp_path *path; /* set at creation */
 	void *path_data;	 /* the path's own */
-	uint32_t builder_start;	 /* ibv_wr_*: sq.tail at ibv_wr_start */
+	/* ibv_wr_*, which hold the lock from start to complete or abort */
+	uint32_t builder_start;	 /* sq.tail at ibv_wr_start */
+	struct wqe *builder_wqe; /* begun and not ended; NULL */
 	int builder_error;
 };
 
@@ -95,9 +107,9 @@ void qp_table_reset_after_fork(void);
 
 /*
  * The QP with this number, locked; NULL if there is none. Any thread, without locks of QPs held.
- * The table's lock makes sure that a QP is not freed between lookup and lock; qp_unlock lets go.
+ * A QP that is being destroyed is not found, and is not freed while it is locked.
  */
-struct qp *qp_find_locked(uint32_t qpn) LOCK_ATTR(no_thread_safety_analysis);
+struct qp *qp_find_locked(uint32_t qpn) NO_LOCK_CHECK;
 
 static inline void qp_unlock(struct qp *qp) NO_LOCK_CHECK
 {
@@ -106,12 +118,39 @@ static inline void qp_unlock(struct qp *qp) NO_LOCK_CHECK
 
 /*
  * Calls visit for each QP of the process, locked, until it returns false. Visit does not create or
- * destroy QPs.
+ * destroy QPs, nor does anybody else meanwhile. No lock of a QP may be held.
  */
 void qp_visit(bool (*visit)(struct qp *qp, void *arg), void *arg);
 
 /*
- * Publishes the state to peers (arena_qp.word) and sets qp->state. Caller holds the lock.
+ * A new QP in RESET: 0, -EINVAL (limits, objects of another context), -EOPNOTSUPP, -ENOMEM; with a
+ * cause. Of `attr` the fields of ibv_qp_init_attr are read, and cap is written back.
+ */
+int qp_create(struct context *context, struct pd *pd, struct ibv_qp_init_attr_ex *attr,
+	      const struct qp_path *path, struct qp **qp);
+
+/*
+ * 0, or -EBUSY while attached to multicast groups. Completions of the QP that were not polled are
+ * gone. Waits for the acknowledgement of events that were fetched.
+ */
+int qp_destroy(struct qp *qp);
+
+/*
+ * ibv_modify_qp: checks the move and the attributes against qp_states.h, all or nothing. 0, or a
+ * positive errno with a cause. The caller has checked what depends on the device (addresses).
+ */
+int qp_modify(struct qp *qp, const struct ibv_qp_attr *attr, int mask);
+void qp_query(struct qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init);
+
+/* The longest datagram, or the path MTU of a connection, in bytes. */
+static inline uint32_t qp_mtu(const struct qp *qp)
+{
+	return 128u << qp->attr.path_mtu;
+}
+
+/*
+ * Publishes the state, the PD, the rights and the destination to peers (arena_qp) and sets
+ * qp->state. Caller holds the lock.
  */
 void qp_set_state(struct qp *qp, enum ibv_qp_state state) REQUIRES(qp->lock);
 
@@ -123,10 +162,19 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state) REQUIRES(qp->lock);
  */
 void qp_fail(struct qp *qp, enum cause cause) REQUIRES(qp->lock);
 
-/* Completes everything in the queues of a QP that is in ERR. Called after each post. Holds the lock. */
+/*
+ * To ERR, because a request of the peer failed or the program wants it: like qp_fail, but for UD
+ * too. Caller holds the lock.
+ */
+void qp_enter_error(struct qp *qp, enum cause cause) REQUIRES(qp->lock);
+
+/*
+ * Completes everything in the queues of a QP that is in ERR, in the send queue if it is in SQE.
+ * Called after each post. Caller holds the lock.
+ */
 void qp_flush(struct qp *qp) REQUIRES(qp->lock);
 
-/* Raises an async event of the QP (object/events.h). Any locks may be held but the async lock. */
+/* Raises an async event of the QP. Any locks may be held but the async lock. */
 void qp_raise(struct qp *qp, enum ibv_event_type type);
 
 #endif

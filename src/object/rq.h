@@ -9,6 +9,7 @@
 #define OBJECT_RQ_H
 
 #include <infiniband/verbs.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,15 +34,26 @@ struct rq {
 	_Atomic uint32_t released; /* receives whose completions were polled; tail - released <= max_wr */
 	uint32_t limit;	       /* of an SRQ: raise IBV_EVENT_SRQ_LIMIT_REACHED below it; 0 = off */
 	struct srq *srq;       /* NULL: a QP's own */
+	uint32_t qpn;	       /* for causes; 0: of an SRQ */
+	bool full_reported;    /* QUEUE_FULL is reported once */
 };
 
 int rq_init(struct rq *rq, uint32_t max_wr, uint32_t max_sge); /* 0, -ENOMEM */
 void rq_fini(struct rq *rq);
 
+/* Forgets all receives, and completions that were not polled: the QP is reset. */
+void rq_clear(struct rq *rq);
+
+/* Changes max_wr: 0, -EINVAL (less than what is outstanding), -ENOMEM. */
+int rq_resize(struct rq *rq, uint32_t max_wr);
+
 /* Posts the chain up to the first that does not fit: 0, ENOMEM or EINVAL with *bad set. */
 int rq_post(struct rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
-/* Takes the oldest receive into *out (only num_sge SGEs are copied). False: none is posted. */
+/*
+ * Takes the oldest receive into *out (only num_sge SGEs are copied). False: none is posted. Raises
+ * the limit event of an SRQ.
+ */
 bool rq_take(struct rq *rq, struct receive *out);
 
 /* Any thread, no lock: `count` completions of this queue were polled, or dropped at destroy. */

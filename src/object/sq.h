@@ -18,7 +18,9 @@
 #define OBJECT_SQ_H
 
 #include <infiniband/verbs.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/cause.h"
@@ -44,7 +46,7 @@ struct wqe {
 	uint32_t length;    /* of the message in bytes */
 	uint32_t imm;	    /* network order, or the R_Key to invalidate */
 	uint16_t num_sge;
-	uint16_t retries;
+	uint16_t route;	    /* for the path's use: which way it was begun */
 	/* one-sided */
 	uint32_t rkey;
 	uint64_t remote_addr;
@@ -73,6 +75,7 @@ struct sq {
 	uint32_t stride, mask;
 	uint32_t max_wr, max_sge, max_inline; /* granted */
 	bool sig_all;
+	bool full_reported; /* QUEUE_FULL is reported once */
 	uint32_t head, issue, tail;
 	_Atomic uint32_t released;
 };
@@ -102,10 +105,36 @@ static inline struct wqe *sq_reserve(struct sq *sq)
 int sq_push(struct qp *qp, const struct ibv_send_wr *wr);
 
 /*
+ * The steps of sq_push, for builders (ibv_wr_*): sq_begin gives the next place with opcode, wr_id
+ * and flags (but not IBV_SEND_INLINE, which sq_set_inline sets) set and everything else zero; the setters fill it; sq_end checks the whole and makes it
+ * posted. A place that was begun and not ended is not in the queue, but sq_drop has to free what
+ * it holds. All return 0, ENOMEM or EINVAL with a cause. Caller holds the QP's lock.
+ */
+int sq_begin(struct qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, unsigned int flags,
+	     struct wqe **wqe);
+int sq_set_sges(struct qp *qp, struct wqe *wqe, const struct ibv_sge *list, size_t count);
+/* The data is inline: sq_add_inline appends to it. */
+int sq_set_inline(struct qp *qp, struct wqe *wqe);
+int sq_add_inline(struct qp *qp, struct wqe *wqe, const void *data, size_t length);
+int sq_set_ah(struct qp *qp, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
+int sq_end(struct qp *qp, struct wqe *wqe);
+void sq_drop(struct wqe *wqe);
+/* Takes back all requests from `tail` on; nobody has looked at them yet. */
+void sq_roll_back(struct qp *qp, uint32_t tail);
+
+/*
  * Makes the completions of all finished requests at the head, in order, until one that is not
- * WQE_DONE. Caller holds the QP's lock. Takes the send CQ's lock.
+ * WQE_DONE. Caller holds the QP's lock. Takes the send CQ's lock. A request that failed and comes
+ * to the head fails the QP (qp_fail): whoever carries out work need only finish the request and
+ * retire, and earlier requests that are still on the way come first.
  */
 void sq_retire(struct qp *qp);
+
+/* Completes all requests, with FLUSH_ERR those that have no status of their own. Holds the lock. */
+void sq_flush(struct qp *qp);
+
+/* Forgets all requests: the QP is reset. Caller holds the lock. */
+void sq_clear(struct sq *sq);
 
 /* Marks a request finished; sq_retire makes it known. */
 static inline void wqe_finish(struct wqe *wqe, enum ibv_wc_status status, enum cause cause)

@@ -9,6 +9,8 @@
 #include "object/pd.h"
 #include "object/rq.h"
 
+struct context;
+
 struct srq {
 	struct ibv_srq ib;
 	struct rq rq;
@@ -23,5 +25,16 @@ static inline struct srq *srq_of(struct ibv_srq *ib)
 {
 	return (struct srq *)ib;
 }
+
+/* 0, -EINVAL (limits), -ENOMEM, with a cause; writes the granted max_wr and max_sge back. */
+int srq_create(struct context *context, struct pd *pd, void *srq_context, struct ibv_srq_attr *attr,
+	       struct srq **srq);
+
+/* IBV_SRQ_MAX_WR and IBV_SRQ_LIMIT: 0, -EINVAL, -ENOMEM. All or nothing. */
+int srq_modify(struct srq *srq, const struct ibv_srq_attr *attr, int mask);
+void srq_query(struct srq *srq, struct ibv_srq_attr *attr);
+
+/* 0, or -EBUSY while QPs use it. Waits for the acknowledgement of events that were fetched. */
+int srq_destroy(struct srq *srq);
 
 #endif

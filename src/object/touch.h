@@ -29,6 +29,13 @@
 void touch_init(void *arena, uint32_t slot);
 void touch_reset_after_fork(void);
 
+/*
+ * Makes all processes of ours pass a full barrier (membarrier): what any of their threads stored
+ * before is visible here afterwards, and what this thread stored before is visible to what they load
+ * afterwards. The costly half of the pairs TOUCH and DUTY.
+ */
+void touch_barrier(void);
+
 /* Returns the entry that now publishes `key` of the process in `slot`. Never fails. */
 struct arena_touch *touch_begin(uint32_t slot, uint32_t key);
 

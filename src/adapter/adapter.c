@@ -1,0 +1,301 @@
+#include "adapter/adapter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "adapter/device.h"
+#include "adapter/group.h"
+#include "adapter/peers.h"
+#include "adapter/pump.h"
+#include "base/cause.h"
+#include "local/local.h"
+#include "local/retry.h"
+#include "object/mr.h"
+#include "object/touch.h"
+
+static struct lock adapter_lock = LOCK_INITIALIZER;
+/* Written once under adapter_lock, before `running`. */
+static bool running;
+static struct ctl_client *ctl;
+static void *arena;
+static int arena_fd = -1, wake_fd = -1;
+static uint32_t slot;
+static uint64_t cookie; /* what peers look for in our memory */
+static struct list contexts GUARDED_BY(adapter_lock) = { &contexts, &contexts };
+static _Atomic uint32_t generation = 1; /* of the process: counts forks */
+
+static uint64_t realtime_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static void read_comm(char comm[16])
+{
+	int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, comm, 15);
+
+	if (fd >= 0)
+		close(fd);
+	comm[n > 0 ? n : 0] = 0;
+	comm[strcspn(comm, "\n")] = 0;
+}
+
+static int make_arena(void)
+{
+	arena_fd = memfd_create("verbatim-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (arena_fd < 0 || ftruncate(arena_fd, ARENA_BYTES))
+		return -errno;
+	arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, arena_fd, 0);
+	if (arena == MAP_FAILED) {
+		arena = NULL;
+		return -errno;
+	}
+	/* From here on nobody can shrink it under a reader, or map it writable. */
+	if (fcntl(arena_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) &&
+	    fcntl(arena_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+		return -errno;
+	return 0;
+}
+
+static void fill_header(void)
+{
+	struct arena_header *header = arena_header(arena);
+
+	if (getrandom(&cookie, sizeof(cookie), 0) != sizeof(cookie))
+		cookie = realtime_ns() ^ (uintptr_t)&cookie;
+	header->version = ARENA_VERSION;
+	header->pid = (uint32_t)getpid();
+	header->uid = getuid();
+	header->start_ns = realtime_ns();
+	header->cookie = cookie;
+	header->cookie_addr = (uintptr_t)&cookie;
+	header->duty = DUTY_ASLEEP;
+	read_comm(header->comm);
+	header->magic = ARENA_MAGIC;
+}
+
+static void undo(void)
+{
+	cause_init(NULL);
+	if (ctl)
+		ctl_close(ctl);
+	if (arena)
+		munmap(arena, ARENA_BYTES);
+	if (arena_fd >= 0)
+		close(arena_fd);
+	if (wake_fd >= 0)
+		close(wake_fd);
+	ctl = NULL;
+	arena = NULL;
+	arena_fd = wake_fd = -1;
+}
+
+static int connect_daemon(void)
+{
+	char why[256] = "";
+	int error = ctl_connect(&ctl, arena_fd, wake_fd, arena_header(arena)->comm, why, sizeof(why));
+
+	if (!error) {
+		slot = ctl_slot(ctl);
+		arena_header(arena)->slot = slot;
+		return 0;
+	}
+	cause_report(error == -ENOSPC ? CAUSE_SLOTS_EXHAUSTED :
+		     error == -EPERM || error == -EPROTONOSUPPORT ? CAUSE_DAEMON_REFUSED :
+								    CAUSE_DAEMON_MISSING,
+		     0, "%s", why);
+	/* Without a daemon nothing works at all, so this is said even to who did not ask. */
+	fprintf(stderr, "verbatim: %s\n", why);
+	return error;
+}
+
+static int make_tables(void)
+{
+	struct local_env env = {
+		.find_link = peers_find,
+		.group_members = group_members,
+		.group_visit = group_visit,
+		.gid_is_local = adapter_gid_is_local,
+		.kick = pump_kick,
+		.deadline = pump_deadline,
+		.slot = slot,
+	};
+	int error;
+
+	touch_init(arena, slot);
+	touch_set_visitor(peers_visit_arenas);
+	error = mr_table_init(arena);
+	if (!error)
+		error = qp_table_init(arena, slot);
+	if (error)
+		return error;
+	local_init(&env);
+	group_init(ctl);
+	return peers_init(ctl, slot, arena, wake_fd);
+}
+
+/*
+ * The child of a fork has no pump and must not disturb its parent: shared mappings are replaced by
+ * private copies where the child's objects point to them, descriptors are let go, and the next
+ * device that it opens makes an adapter of its own.
+ */
+static void in_child(void) NO_LOCK_CHECK
+{
+	generation++;
+	lock_init(&adapter_lock);
+	list_init(&contexts);
+	if (!running)
+		return;
+	running = false;
+	mmap(arena, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, arena_fd, 0);
+	peers_reset_after_fork();
+	local_reset_after_fork();
+	group_reset_after_fork();
+	touch_reset_after_fork();
+	mr_table_reset_after_fork();
+	qp_table_reset_after_fork();
+	cause_reset_after_fork();
+	ctl_close_in_child(ctl);
+	pump_reset_after_fork();
+	close(arena_fd);
+	close(wake_fd);
+	arena_fd = wake_fd = -1;
+	arena = NULL;
+	ctl = NULL;
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
+}
+
+static int start(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	int error;
+
+	pthread_once(&once, watch_forks);
+	error = make_arena();
+	if (error)
+		return error;
+	fill_header();
+	cause_init(arena);
+	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (wake_fd < 0)
+		return -errno;
+	error = connect_daemon();
+	if (error)
+		return error;
+	error = make_tables();
+	if (error)
+		return error;
+	return pump_start(ctl, arena_header(arena), wake_fd);
+}
+
+int adapter_start(void)
+{
+	int error = 0;
+
+	lock_acquire(&adapter_lock);
+	if (!running) {
+		error = start();
+		running = !error;
+		if (error)
+			undo();
+	}
+	lock_release(&adapter_lock);
+	return -error;
+}
+
+void adapter_add_context(struct context *context)
+{
+	context->adapter_generation = generation;
+	lock_acquire(&adapter_lock);
+	list_add_tail(&contexts, &context->link);
+	lock_release(&adapter_lock);
+}
+
+void adapter_remove_context(struct context *context)
+{
+	if (adapter_is_foreign(context))
+		return;
+	lock_acquire(&adapter_lock);
+	list_del(&context->link);
+	lock_release(&adapter_lock);
+}
+
+bool adapter_is_foreign(const struct context *context)
+{
+	return context->adapter_generation != generation;
+}
+
+uint32_t adapter_slot(void)
+{
+	return slot;
+}
+
+void *adapter_arena(void)
+{
+	return arena;
+}
+
+/* The clock is looked at once in so many polls. */
+#define POLLS_PER_LOOK 32
+
+void adapter_progress(void)
+{
+	static _Thread_local uint32_t polls __attribute__((tls_model("initial-exec")));
+	struct timespec t;
+	uint64_t now;
+
+	if (!running)
+		return;
+	peers_progress();
+	if (++polls % POLLS_PER_LOOK)
+		return;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	now = (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+	if (now >= retry_deadline_ns())
+		retry_run(now);
+	pump_on_polling(now);
+}
+
+void adapter_on_arm(void)
+{
+	if (running)
+		pump_on_arm();
+}
+
+const struct qp_path *adapter_path(enum ibv_qp_type type)
+{
+	if (type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD)
+		return &local_path;
+	errno = EOPNOTSUPP;
+	return NULL;
+}
+
+bool adapter_gid_is_local(const union ibv_gid *gid)
+{
+	return device_gid_is_local(gid);
+}
+
+int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid)
+{
+	return group_attach(qp->ib.qp_num, gid);
+}
+
+int adapter_mcast_detach(struct qp *qp, const union ibv_gid *gid)
+{
+	return group_detach(qp->ib.qp_num, gid);
+}

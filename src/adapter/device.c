@@ -1,0 +1,232 @@
+#include "adapter/device.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "adapter/interface.h"
+
+static_assert(offsetof(struct device, provider_ops) == 664,
+	      "libmlx5 and libefa look for their ops here");
+static_assert(DEVICE_GIDS > INTERFACE_GIDS, "one slot of the GID table stays empty");
+
+/* What libmlx5 and libefa compare with their own ops: any address that is not theirs. */
+static const char own_ops;
+
+/*
+ * Devices are the same objects from list to list, as programs that compare pointers expect. The
+ * table holds a reference to each, until a scan no longer finds the interface.
+ */
+static struct lock table_lock = LOCK_INITIALIZER;
+static struct device **table GUARDED_BY(table_lock);
+static int table_count GUARDED_BY(table_lock);
+
+/* All addresses of this host, as of a second ago. */
+static struct lock addresses_lock = LOCK_INITIALIZER;
+static union ibv_gid *addresses GUARDED_BY(addresses_lock);
+static int address_count GUARDED_BY(addresses_lock);
+static time_t addresses_seen GUARDED_BY(addresses_lock);
+
+void device_reset_after_fork(void) NO_LOCK_CHECK
+{
+	lock_init(&table_lock);
+	lock_init(&addresses_lock);
+	for (int i = 0; i < table_count; i++)
+		lock_init(&table[i]->lock);
+}
+
+void device_get(struct device *device)
+{
+	atomic_fetch_add(&device->references, 1);
+}
+
+void device_put(struct device *device)
+{
+	if (atomic_fetch_sub(&device->references, 1) != 1)
+		return;
+	lock_fini(&device->lock);
+	free(device);
+}
+
+static void take_over(struct device *device, const struct interface *interface)
+{
+	lock_acquire(&device->lock);
+	device->ifindex = interface->index;
+	device->loopback = interface->loopback;
+	device->up = interface->running;
+	device->mtu = interface->mtu;
+	memcpy(device->mac, interface->mac, sizeof(device->mac));
+	device->guid = interface_guid(interface);
+	memset(device->gid, 0, sizeof(device->gid));
+	memcpy(device->gid, interface->gid, sizeof(interface->gid));
+	lock_release(&device->lock);
+}
+
+static struct device *create(const struct interface *interface)
+{
+	struct device *device = calloc(1, sizeof(*device));
+
+	if (!device)
+		return NULL;
+	atomic_store(&device->references, 1);
+	device->provider_ops = &own_ops;
+	lock_init(&device->lock);
+	memcpy(device->interface, interface->name, sizeof(device->interface));
+	device->ib.node_type = IBV_NODE_CA;
+	device->ib.transport_type = IBV_TRANSPORT_IB;
+	snprintf(device->ib.name, sizeof(device->ib.name), DEVICE_PREFIX "%s", interface->name);
+	/* UCX wants /dev/infiniband/<dev_name> to be a character device it may write: /dev/null. */
+	snprintf(device->ib.dev_name, sizeof(device->ib.dev_name), "../null");
+	snprintf(device->ib.dev_path, sizeof(device->ib.dev_path), "/sys/class/infiniband_verbs/%s",
+		 device->ib.name);
+	snprintf(device->ib.ibdev_path, sizeof(device->ib.ibdev_path), "/sys/class/infiniband/%s",
+		 device->ib.name);
+	take_over(device, interface);
+	return device;
+}
+
+static struct device *find(const char *interface) REQUIRES(table_lock)
+{
+	for (int i = 0; i < table_count; i++)
+		if (strcmp(table[i]->interface, interface) == 0)
+			return table[i];
+	return NULL;
+}
+
+/* The device of the interface, made if need be; NULL: no memory. */
+static struct device *find_or_create(const struct interface *interface) REQUIRES(table_lock)
+{
+	struct device *device = find(interface->name);
+	struct device **bigger;
+
+	if (device) {
+		take_over(device, interface);
+		return device;
+	}
+	bigger = realloc(table, (table_count + 1) * sizeof(*table));
+	if (!bigger)
+		return NULL;
+	table = bigger;
+	device = create(interface);
+	if (device)
+		table[table_count++] = device;
+	return device;
+}
+
+/* Lets go of devices whose interface is not in the list. */
+static void forget_others(const struct interface *list, int count) REQUIRES(table_lock)
+{
+	int kept = 0;
+
+	for (int i = 0; i < table_count; i++) {
+		bool found = false;
+
+		for (int j = 0; j < count && !found; j++)
+			found = strcmp(list[j].name, table[i]->interface) == 0;
+		if (found)
+			table[kept++] = table[i];
+		else
+			device_put(table[i]);
+	}
+	table_count = kept;
+}
+
+struct device **device_list(int *count)
+{
+	char first[IF_NAMESIZE];
+	struct interface *interfaces;
+	struct device **list;
+	int found, n = 0;
+
+	found = interface_scan(&interfaces);
+	if (found < 0) {
+		errno = -found;
+		return NULL;
+	}
+	lock_acquire(&table_lock);
+	forget_others(interfaces, found);
+	interface_default(first);
+	found = interface_order(interfaces, found, first, secure_getenv("VERBATIM_DEVICES"));
+	list = calloc(found + 1, sizeof(struct device *));
+	for (; list && n < found; n++) {
+		list[n] = find_or_create(&interfaces[n]);
+		if (!list[n])
+			break;
+		device_get(list[n]);
+	}
+	lock_release(&table_lock);
+	free(interfaces);
+	if (list && n == found) {
+		*count = n;
+		return list;
+	}
+	while (list && n > 0)
+		device_put(list[--n]);
+	free(list);
+	errno = ENOMEM;
+	return NULL;
+}
+
+int device_refresh(struct device *device)
+{
+	struct interface *interfaces;
+	int found = interface_scan(&interfaces), ret = -ENODEV;
+
+	if (found < 0)
+		return found;
+	for (int i = 0; i < found; i++) {
+		if (strcmp(interfaces[i].name, device->interface) != 0)
+			continue;
+		take_over(device, &interfaces[i]);
+		ret = 0;
+	}
+	free(interfaces);
+	return ret;
+}
+
+static void look_for_addresses(void) REQUIRES(addresses_lock)
+{
+	struct interface *interfaces;
+	union ibv_gid *all;
+	struct timespec now;
+	int found;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (addresses && now.tv_sec == addresses_seen)
+		return;
+	found = interface_scan(&interfaces);
+	if (found < 0)
+		return;
+	all = calloc(found + 1, INTERFACE_GIDS * sizeof(*all));
+	if (all) {
+		free(addresses);
+		addresses = all;
+		address_count = 0;
+		for (int i = 0; i < found; i++)
+			for (int j = 0; j < interfaces[i].ipv4 + interfaces[i].ipv6; j++)
+				addresses[address_count++] = interfaces[i].gid[j];
+		addresses_seen = now.tv_sec;
+	}
+	free(interfaces);
+}
+
+bool device_gid_is_local(const union ibv_gid *gid)
+{
+	static const uint8_t loopback4[13] = {[10] = 0xff, [11] = 0xff, [12] = 127};
+	static const uint8_t loopback6[16] = {[15] = 1};
+	bool found = false;
+
+	if (memcmp(gid->raw, loopback4, sizeof(loopback4)) == 0 ||
+	    memcmp(gid->raw, loopback6, sizeof(loopback6)) == 0)
+		return true;
+	lock_acquire(&addresses_lock);
+	look_for_addresses();
+	for (int i = 0; i < address_count && !found; i++)
+		found = memcmp(addresses[i].raw, gid->raw, sizeof(gid->raw)) == 0;
+	lock_release(&addresses_lock);
+	return found;
+}

@@ -1,0 +1,295 @@
+#include "adapter/peers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cause.h"
+#include "local/progress.h"
+#include "local/reach.h"
+
+static struct lock links_lock = LOCK_INITIALIZER;
+/* Written under links_lock. The structs outlive their links, so `active` may be read without it. */
+static struct link *links[SLOT_COUNT] GUARDED_BY(links_lock);
+static struct link *_Atomic active[2 * SLOT_COUNT];
+static _Atomic uint32_t active_count;
+static struct link *replaced GUARDED_BY(links_lock); /* by next_free; see peers_bury_replaced */
+
+static struct ctl_client *ctl;
+static uint32_t own_slot;
+static void *own_arena;
+
+static void activate(struct link *link) REQUIRES(links_lock)
+{
+	uint32_t count = active_count;
+
+	active[count] = link;
+	active_count = count + 1;
+}
+
+static void deactivate(struct link *link) REQUIRES(links_lock)
+{
+	uint32_t count = active_count;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (active[i] == link) {
+			active[i] = active[count - 1];
+			active_count = count - 1;
+			return;
+		}
+}
+
+int peers_init(struct ctl_client *client, uint32_t slot, void *arena, int wake_fd)
+{
+	int shared = memfd_create("verbatim-link-self", MFD_CLOEXEC);
+	int wake = fcntl(wake_fd, F_DUPFD_CLOEXEC, 0);
+	struct link *self = NULL;
+
+	ctl = client;
+	own_slot = slot;
+	own_arena = arena;
+	if (shared >= 0 && wake >= 0 && !ftruncate(shared, LINK_BYTES_NEEDED))
+		self = link_create(slot, getpid(), 0, shared, arena, wake);
+	if (shared >= 0)
+		close(shared);
+	if (!self) {
+		if (wake >= 0)
+			close(wake);
+		return -ENOMEM;
+	}
+	reach_probe(self);
+	lock_acquire(&links_lock);
+	links[slot] = self;
+	activate(self);
+	lock_release(&links_lock);
+	return 0;
+}
+
+static void close_info(struct ctl_peer_info *info)
+{
+	int *fds[] = { &info->arena_fd, &info->wake_fd, &info->link_fd };
+
+	for (int i = 0; i < 3; i++) {
+		if (*fds[i] >= 0)
+			close(*fds[i]);
+		*fds[i] = -1;
+	}
+}
+
+/* The peer's arena, if it is one. */
+static void *map_arena(int fd)
+{
+	struct stat st;
+	struct arena_header *header;
+
+	if (fd < 0 || fstat(fd, &st) || st.st_size < ARENA_BYTES)
+		return NULL;
+	header = mmap(NULL, ARENA_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+	if (header == MAP_FAILED)
+		return NULL;
+	if (header->magic == ARENA_MAGIC && header->version == ARENA_VERSION)
+		return header;
+	munmap(header, ARENA_BYTES);
+	return NULL;
+}
+
+static struct link *make_link(struct ctl_peer_info *info)
+{
+	void *arena = map_arena(info->arena_fd);
+	struct link *link;
+	struct stat st;
+
+	if (!arena)
+		return NULL;
+	if (fstat(info->link_fd, &st) || st.st_size < LINK_BYTES_NEEDED || info->side > 1)
+		goto unmap;
+	link = link_create(info->slot, info->pid, (int)info->side, info->link_fd, arena,
+			   info->wake_fd);
+	if (!link)
+		goto unmap;
+	info->wake_fd = -1;
+	reach_probe(link);
+	return link;
+unmap:
+	munmap(arena, ARENA_BYTES);
+	return NULL;
+}
+
+/* Takes over what verbatimd handed us, unless we have it already. A reference is the caller's. */
+static struct link *adopt(struct ctl_peer_info *info)
+{
+	struct link *link = NULL, *there;
+
+	lock_acquire(&links_lock);
+	there = links[info->slot];
+	if (there && there->pid == info->pid)
+		link_get(link = there);
+	lock_release(&links_lock);
+	if (!link)
+		link = make_link(info);
+	close_info(info);
+	if (!link || link == there)
+		return link;
+	lock_acquire(&links_lock);
+	there = links[link->slot];
+	if (there && there->pid == link->pid) {
+		/* another thread was quicker; ours was never used */
+		lock_release(&links_lock);
+		link_bury(link);
+		lock_acquire(&links_lock);
+		there = links[info->slot];
+		if (there)
+			link_get(there);
+		lock_release(&links_lock);
+		return there;
+	}
+	if (there) {
+		there->next_free = replaced;
+		replaced = there;
+	}
+	links[link->slot] = link;
+	activate(link);
+	link_get(link);
+	lock_release(&links_lock);
+	return link;
+}
+
+struct link *peers_find(uint32_t slot)
+{
+	struct ctl_peer_info info;
+	struct link *link;
+
+	if (slot == 0 || slot > SLOT_MAX)
+		return NULL;
+	lock_acquire(&links_lock);
+	link = links[slot];
+	if (link)
+		link_get(link);
+	lock_release(&links_lock);
+	if (link && link->alive)
+		return link;
+	if (link)
+		link_put(link);
+	if (slot == own_slot || ctl_peer(ctl, slot, &info))
+		return NULL;
+	return adopt(&info);
+}
+
+bool peers_progress(void)
+{
+	uint32_t count = atomic_load_explicit(&active_count, memory_order_acquire);
+	bool any = false;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct link *link = atomic_load_explicit(&active[i], memory_order_acquire);
+
+		any |= progress_link(link);
+	}
+	return any;
+}
+
+void peers_on_link(struct ctl_peer_info *info)
+{
+	struct link *link;
+
+	if (info->arena_fd < 0 || info->slot == 0 || info->slot > SLOT_MAX) {
+		close_info(info);
+		return;
+	}
+	link = adopt(info);
+	if (link)
+		link_put(link);
+}
+
+static void bury(struct link *link)
+{
+	progress_on_death(link);
+	lock_acquire(&links_lock);
+	deactivate(link);
+	lock_release(&links_lock);
+	link_bury(link);
+}
+
+void peers_on_death(uint32_t slot, pid_t pid)
+{
+	struct link *link = NULL;
+
+	if (slot == 0 || slot > SLOT_MAX || slot == own_slot)
+		return;
+	lock_acquire(&links_lock);
+	if (links[slot] && links[slot]->pid == pid) {
+		link = links[slot];
+		links[slot] = NULL;
+	}
+	lock_release(&links_lock);
+	if (link)
+		bury(link);
+}
+
+void peers_bury_replaced(void)
+{
+	for (;;) {
+		struct link *link;
+
+		lock_acquire(&links_lock);
+		link = replaced;
+		if (link)
+			replaced = link->next_free;
+		lock_release(&links_lock);
+		if (!link)
+			return;
+		bury(link);
+	}
+}
+
+void peers_introduce_again(void)
+{
+	for (uint32_t slot = 1; slot <= SLOT_MAX; slot++) {
+		struct ctl_peer_info info;
+		bool linked;
+		pid_t pid = 0;
+		int error;
+
+		lock_acquire(&links_lock);
+		linked = links[slot] && slot != own_slot;
+		if (linked)
+			pid = links[slot]->pid;
+		lock_release(&links_lock);
+		if (!linked)
+			continue;
+		error = ctl_peer(ctl, slot, &info);
+		if (!error) {
+			if (info.pid != pid)
+				peers_on_death(slot, pid);
+			close_info(&info);
+		}
+	}
+}
+
+bool peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t what)
+{
+	bool found = own_arena && check(own_arena, what);
+
+	lock_acquire(&links_lock);
+	for (uint32_t slot = 1; slot <= SLOT_MAX && !found; slot++)
+		if (links[slot] && slot != own_slot && links[slot]->alive)
+			found = check(links[slot]->arena, what);
+	for (struct link *link = replaced; link && !found; link = link->next_free)
+		found = link->alive && check(link->arena, what);
+	lock_release(&links_lock);
+	return found;
+}
+
+void peers_reset_after_fork(void) NO_LOCK_CHECK
+{
+	lock_init(&links_lock);
+	active_count = 0;
+	for (uint32_t slot = 0; slot < SLOT_COUNT; slot++)
+		links[slot] = NULL;
+	replaced = NULL;
+	own_arena = NULL;
+	ctl = NULL;
+}

@@ -1,0 +1,42 @@
+/*
+ * Peers - the links of this process: found by slot, made when verbatimd hands them over, buried when
+ * the other process dies.
+ *
+ * Owner: any thread, but for peers_on_notice, which is the pump's. Locks: links_lock is innermost
+ * and never held over a call out.
+ */
+#ifndef ADAPTER_PEERS_H
+#define ADAPTER_PEERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ctl/client.h"
+#include "local/link.h"
+
+/* Makes the link to ourselves. `wake_fd` is duplicated. 0 or -errno. */
+int peers_init(struct ctl_client *ctl, uint32_t slot, void *arena, int wake_fd);
+
+/*
+ * The link to the process in `slot`, with a reference; asks verbatimd if there is none yet (blocks for
+ * that exchange). NULL: there is no such process, or it cannot be reached.
+ */
+struct link *peers_find(uint32_t slot);
+
+/* Works through all links once. True if a look later is worth while. */
+bool peers_progress(void);
+
+/* The pump's: what verbatimd told. */
+void peers_on_link(struct ctl_peer_info *info);
+void peers_on_death(uint32_t slot, pid_t pid);
+/* Links that were replaced before their death was told. */
+void peers_bury_replaced(void);
+/* verbatimd was lost and found: it has to learn again who is linked with whom. */
+void peers_introduce_again(void);
+
+/* True as long as an arena of a peer, or our own, publishes `what` (object/touch.h). */
+bool peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t what);
+
+void peers_reset_after_fork(void);
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * Eventfd - an eventfd in semaphore mode as the count of what a list holds, for descriptors that
+ * programs poll, read through our calls, and set to O_NONBLOCK as they like.
+ */
+#ifndef BASE_EVENTFD_H
+#define BASE_EVENTFD_H
+
+#include <stdint.h>
+
+/* A new one, close-on-exec, at 0; or -errno. */
+int eventfd_create(void);
+
+/* Adds one. Blocks never in practice (the count is 64 bits). Preserves errno. */
+void eventfd_add(int fd);
+
+/* Takes one, as read() does: 0, or -1 with errno (EAGAIN, EINTR). Blocks unless O_NONBLOCK is set. */
+int eventfd_take(int fd);
+
+/* Takes up to `count` without blocking, whatever O_NONBLOCK says; returns how many it took. */
+uint32_t eventfd_withdraw(int fd, uint32_t count);
+
+#endif

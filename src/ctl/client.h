@@ -1,0 +1,127 @@
+/*
+ * Control client - this process's connection to verbatimd: its slot, its peers, its groups.
+ *
+ * In:  the process's arena and wake-up eventfd; the slots of peers, from QPNs.
+ * Out: descriptors that reach a peer; notices of new links, deaths and multicast changes.
+ *
+ * No threads of its own. All functions but the closing ones may be called from any thread at any
+ * time. Requests block for one exchange with the daemon, CTL_REQUEST_MS at most; ctl_next_notice
+ * never blocks. Every descriptor is close-on-exec; SIGPIPE is never raised.
+ *
+ * Order of calls: ctl_connect; ctl_fd into a level-triggered epoll; when it is readable or the
+ * wake eventfd was written, ctl_next_notice until it gives 0; on -ENOTCONN, ctl_reconnect; at the
+ * end ctl_close. A child of fork() calls ctl_close_in_child first and may then connect anew: it
+ * is another process with another slot.
+ *
+ * What a caller has to expect:
+ *  - A link is told twice when both ends ask at the same time, and again after a reconnection: a
+ *    LINK notice or a ctl_peer result for a slot and pid whose link is in use is closed, and the
+ *    old link stays. Links outlive the daemon that made them.
+ *  - A new daemon knows of no link before it: after ctl_reconnect, ask ctl_peer once for every
+ *    linked peer (and close what it gives) to be told of that peer's death again. -ENOENT means
+ *    that the peer has died or has not reconnected yet. Memberships are attached again, too.
+ *  - Being cut off (-ENOTCONN) tells the peers that this process has died.
+ *  - After -ETIMEDOUT it is unknown whether the daemon has done what was asked.
+ */
+#ifndef CTL_CLIENT_H
+#define CTL_CLIENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "ctl/protocol.h"
+
+#define CTL_CONNECT_MS 5000
+#define CTL_REQUEST_MS 2000
+
+struct ctl_client;
+
+/* Another process of this user (or this one). The three descriptors are the receiver's to close. */
+struct ctl_peer_info {
+	unsigned slot; /* 1..CTL_SLOT_MAX */
+	pid_t pid;     /* as the daemon sees it; 0 from another pid namespace */
+	uid_t uid;
+	unsigned side; /* this process's end of the link: 0 or 1 */
+	int arena_fd;  /* memfd; cannot shrink or grow */
+	int wake_fd;   /* eventfd */
+	int link_fd;   /* memfd of LINK_BYTES; cannot shrink or grow; the same for both ends */
+};
+
+enum ctl_notice_kind {
+	CTL_LINK,	   /* peer: somebody asked for a link with this process */
+	CTL_DEATH,	   /* peer.slot, peer.pid: a linked process is gone; descriptors are -1 */
+	CTL_MCAST_CHANGED, /* mgid: a process of this user came or went as a member */
+};
+
+struct ctl_notice {
+	enum ctl_notice_kind kind;
+	/*
+	 * With CTL_LINK the descriptors are all -1 if this process had no room for them; ctl_peer
+	 * may get them later.
+	 */
+	struct ctl_peer_info peer;
+	uint8_t mgid[CTL_MGID_BYTES];
+};
+
+/*
+ * Connects to the system's daemon or the user's own, starts that if need be, and gets a slot.
+ * arena_fd: a memfd sealed with F_SEAL_SHRINK and F_SEAL_GROW. wake_fd: an eventfd; peers write
+ * it, and so does a call of this client that leaves a notice to be fetched. Both stay the caller's,
+ * and stay open as long as the client. comm: shown by tools, cut to 15 characters.
+ * 0, or -errno with one sentence in why (no newline): -ETIMEDOUT after CTL_CONNECT_MS, -EPERM a
+ * stranger holds the daemon's name, -ENOENT, -EACCES and others of launch_daemon, -EINVAL the
+ * arena is not sealed, -ENOSPC no slot is free, -EPROTONOSUPPORT the daemon is of another version.
+ */
+int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, const char *comm, char *why,
+		size_t why_len);
+
+/* 1..CTL_SLOT_MAX; the same for the life of the client. */
+unsigned ctl_slot(const struct ctl_client *c);
+
+/* The daemon's pid, for messages. */
+pid_t ctl_daemon_pid(struct ctl_client *c);
+
+/* Readable when ctl_next_notice has something to say. Changes with ctl_reconnect. */
+int ctl_fd(struct ctl_client *c);
+
+/*
+ * The descriptors of the process that has this slot, and a link with it. 0; -ENOENT no such
+ * process of this user; -EMFILE or -ENOMEM, here or in the daemon; -ENOTCONN the daemon is gone;
+ * -ETIMEDOUT.
+ */
+int ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out);
+
+/*
+ * Memberships count per process: the process is a member until it has detached as often as it
+ * attached. 0; -ENOENT more detached than attached; -ENOSPC; -ENOTCONN; -ETIMEDOUT.
+ */
+int ctl_mcast_attach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES]);
+int ctl_mcast_detach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES]);
+
+/* Bit s % 64 of word s / 64: slot s is a member, maybe this one. 0, -ENOTCONN, -ETIMEDOUT. */
+int ctl_mcast_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
+		      uint64_t slots[CTL_BITMAP_WORDS]);
+
+/*
+ * 1: *out is the next notice; 0: none now; -ENOTCONN: none, and the daemon is gone. Gives 0 while
+ * another thread is in a call, which then writes the wake eventfd if there is a notice.
+ */
+int ctl_next_notice(struct ctl_client *c, struct ctl_notice *out);
+
+/*
+ * After -ENOTCONN: finds the daemon again, or starts another, and takes up the same slot. Other
+ * calls answer -ENOTCONN meanwhile. ctl_fd is closed and replaced: take it out of epoll first.
+ * 0; -EALREADY another thread is at it, or the connection is not lost; -EADDRINUSE the slot is
+ * lost; otherwise as ctl_connect. The system's daemon is not started from here: -ECONNREFUSED,
+ * try again later.
+ */
+int ctl_reconnect(struct ctl_client *c, char *why, size_t why_len);
+
+/* Leaves: to the peers this process is dead. No other call may be under way. */
+void ctl_close(struct ctl_client *c);
+
+/* In the child after fork(): lets go of everything inherited and sends nothing. */
+void ctl_close_in_child(struct ctl_client *c);
+
+#endif

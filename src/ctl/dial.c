@@ -1,0 +1,124 @@
+#include "ctl/dial.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ctl/deadline.h"
+#include "ctl/launch.h"
+#include "ctl/sockname.h"
+
+#define PAUSE_MS_MAX 64
+
+/* An abstract name can be taken by anybody: only root and this user may play the daemon. */
+static int check_owner(int sock, const char *name, char *why, size_t why_len)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+		return -errno;
+	if (peer.uid == 0 || peer.uid == geteuid())
+		return 0;
+	snprintf(why, why_len,
+		 "the socket @%s is held by process %d of user %u, which is not verbatimd; ask the "
+		 "administrator to end that process",
+		 name, (int)peer.pid, (unsigned)peer.uid);
+	return -EPERM;
+}
+
+static int dial_space(const struct sockname_space *space, int *out, char *why, size_t why_len)
+{
+	struct sockname name;
+	int rc = 0;
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (sock < 0) {
+		rc = -errno;
+		snprintf(why, why_len, "no socket for verbatimd: %s", strerror(-rc));
+		return rc;
+	}
+	sockname_of_daemon(space, &name);
+	if (connect(sock, (struct sockaddr *)&name.addr, name.len) < 0) {
+		rc = errno == EINTR ? -EAGAIN : -errno;
+		snprintf(why, why_len, "verbatimd cannot be reached at @%s: %s", space->text,
+			 strerror(-rc));
+	} else {
+		rc = check_owner(sock, space->text, why, why_len);
+	}
+	if (rc) {
+		close(sock);
+		return rc;
+	}
+	*out = sock;
+	return 0;
+}
+
+int dial_running(enum dial_which which, int *sock, enum dial_which *reached, char *why,
+		 size_t why_len)
+{
+	struct sockname_space space;
+	int rc = -ECONNREFUSED;
+
+	if (sockname_space_of_system(&space)) {
+		snprintf(why, why_len, "VERBATIM_NAMESPACE is longer than %d characters",
+			 SOCKNAME_NAMESPACE_MAX);
+		return -ENAMETOOLONG;
+	}
+	if (which != DIAL_USER) {
+		rc = dial_space(&space, sock, why, why_len);
+		if (!rc)
+			*reached = DIAL_SYSTEM;
+		/* A stranger on the system's name must not keep users from their own daemon. */
+		if (which == DIAL_SYSTEM || (rc != -ECONNREFUSED && rc != -EPERM))
+			return rc;
+	}
+	sockname_space_of_user(geteuid(), &space);
+	rc = dial_space(&space, sock, why, why_len);
+	if (!rc)
+		*reached = DIAL_USER;
+	return rc;
+}
+
+static void pause_for(int *pause_ms)
+{
+	struct timespec t = { .tv_nsec = *pause_ms * 1000000L };
+
+	nanosleep(&t, NULL);
+	if (*pause_ms < PAUSE_MS_MAX)
+		*pause_ms *= 2;
+}
+
+int dial_daemon(enum dial_which which, int64_t deadline_ns, int *sock, enum dial_which *reached,
+		char *why, size_t why_len)
+{
+	int pause_ms = 1;
+
+	for (;;) {
+		int rc = dial_running(which, sock, reached, why, why_len);
+
+		if (rc != -ECONNREFUSED && rc != -EAGAIN)
+			return rc;
+		if (rc == -ECONNREFUSED && which == DIAL_SYSTEM)
+			return rc;
+		if (rc == -ECONNREFUSED) {
+			rc = launch_daemon(deadline_ns, why, why_len);
+			if (rc)
+				return rc;
+			/*
+			 * Started, or it gave way to one that has the name and may not listen
+			 * yet, or is about to end: the name being refused once more means start
+			 * once more.
+			 */
+			rc = dial_running(which, sock, reached, why, why_len);
+			if (rc != -ECONNREFUSED && rc != -EAGAIN)
+				return rc;
+		}
+		if (!deadline_left_ms(deadline_ns))
+			return -ETIMEDOUT;
+		pause_for(&pause_ms);
+	}
+}

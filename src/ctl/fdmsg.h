@@ -1,0 +1,50 @@
+/*
+ * Message with descriptors - sends and receives one message of the control socket.
+ *
+ * In:  a SOCK_SEQPACKET socket.
+ * Out: the message as it came, unchecked but for its length, and the descriptors beside it, which
+ *      from then on are the caller's to close.
+ *
+ * Any thread; only fdmsg_wait blocks. Raises no SIGPIPE. Received descriptors are close-on-exec.
+ */
+#ifndef CTL_FDMSG_H
+#define CTL_FDMSG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ctl/protocol.h"
+
+/* One more than any message may carry, so that too many are noticed. */
+#define FDMSG_FDS_ROOM (CTL_FDS_MAX + 1)
+
+struct fdmsg {
+	union ctl_message body;
+	size_t len; /* of the message as sent; larger than body if it did not fit */
+	int fds[FDMSG_FDS_ROOM];
+	unsigned fd_count;
+	bool fds_lost; /* there were more, but this process has no room for descriptors */
+};
+
+/*
+ * 0; -EAGAIN: the socket's buffer is full; -EPIPE, -ECONNRESET: the other end is gone; or another
+ * -errno of sendmsg(2). fd_count: 0..CTL_FDS_MAX.
+ */
+int fdmsg_send(int sock, const void *message, size_t len, const int *fds, unsigned fd_count);
+
+/*
+ * 0; -EAGAIN: nothing there; -ECONNRESET: the other end is gone (or sent an empty message); or
+ * another -errno of recvmsg(2). *out is written on success only.
+ */
+int fdmsg_recv(int sock, struct fdmsg *out);
+
+/* The same, and waits until the deadline (monotonic clock): -ETIMEDOUT instead of -EAGAIN. */
+int fdmsg_wait(int sock, int64_t deadline_ns, struct fdmsg *out);
+
+/* Closes the descriptors that are left in m; one taken out is replaced by -1 first. */
+void fdmsg_close_fds(struct fdmsg *m);
+
+/* Takes descriptor i out of m: the caller's from now on. */
+int fdmsg_take_fd(struct fdmsg *m, unsigned i);
+
+#endif

@@ -1,0 +1,252 @@
+#include "ctl/launch.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ctl/deadline.h"
+
+#define STACK_BYTES (64u << 10)
+
+/* What the two children need; they run in this process's memory while it stands still. */
+struct launch {
+	const char *path;
+	char *const *argv;
+	char *const *envp;
+	char *inner_stack_top;
+	int output_fd; /* above 2: becomes the daemon's stdout and stderr */
+	int error;     /* positive errno of the step that failed, or 0 */
+};
+
+static bool is_program(const char *path)
+{
+	return !access(path, X_OK);
+}
+
+/* DIR/../daemon/verbatimd for a library DIR/LIB: how the build tree is laid out. */
+static bool find_in_build_tree(char path[PATH_MAX])
+{
+	Dl_info info;
+	const char *slash;
+
+	if (getauxval(AT_SECURE) || !dladdr((void *)launch_daemon, &info) || !info.dli_fname)
+		return false;
+	slash = strrchr(info.dli_fname, '/');
+	if (!slash)
+		return false;
+
+	int n = snprintf(path, PATH_MAX, "%.*s/../daemon/verbatimd", (int)(slash - info.dli_fname),
+			 info.dli_fname);
+
+	return n < PATH_MAX && is_program(path);
+}
+
+static int find_program(char path[PATH_MAX], char *why, size_t why_len)
+{
+	const char *named = secure_getenv("VERBATIM_DAEMON");
+
+	if (named && *named) {
+		int error = ENAMETOOLONG;
+
+		if (strlen(named) < PATH_MAX) {
+			strcpy(path, named);
+			if (is_program(path))
+				return 0;
+			error = errno;
+		}
+		snprintf(why, why_len,
+			 "verbatimd cannot be started because VERBATIM_DAEMON names %s (%s); "
+			 "correct or unset the variable",
+			 named, strerror(error));
+		return -error;
+	}
+	if (find_in_build_tree(path))
+		return 0;
+	strcpy(path, VERBATIM_LIBEXECDIR "/verbatimd");
+	if (is_program(path))
+		return 0;
+	strcpy(path, VERBATIM_BINDIR "/verbatimd");
+	if (is_program(path))
+		return 0;
+	snprintf(why, why_len,
+		 "verbatimd cannot be started because it is neither %s nor %s; install Verbatim "
+		 "completely or name the program in VERBATIM_DAEMON",
+		 VERBATIM_LIBEXECDIR "/verbatimd", VERBATIM_BINDIR "/verbatimd");
+	return -ENOENT;
+}
+
+/* A daemon outlives the program: it gets our own variables and the sanitizers', nothing else. */
+static bool is_daemons_variable(const char *variable)
+{
+	return !strncmp(variable, "VERBATIM", strlen("VERBATIM")) ||
+	       strstr(variable, "SAN_OPTIONS=");
+}
+
+/* The pointers alone are copied; free() the result. */
+static char **make_environment(void)
+{
+	size_t count = 0, kept = 0;
+	char **envp;
+
+	while (environ && environ[count])
+		count++;
+	envp = calloc(count + 1, sizeof(*envp));
+	for (size_t i = 0; envp && i < count; i++) {
+		if (is_daemons_variable(environ[i]))
+			envp[kept++] = environ[i];
+	}
+	return envp;
+}
+
+static int exec_daemon(void *arg)
+{
+	struct launch *l = arg;
+
+	if (dup2(l->output_fd, STDOUT_FILENO) >= 0 && dup2(l->output_fd, STDERR_FILENO) >= 0)
+		execve(l->path, l->argv, l->envp);
+	l->error = errno;
+	_exit(127);
+}
+
+static int orphan_daemon(void *arg)
+{
+	struct launch *l = arg;
+
+	if (clone(exec_daemon, l->inner_stack_top, CLONE_VM | CLONE_VFORK | SIGCHLD, l) < 0)
+		l->error = errno;
+	_exit(0);
+}
+
+/* Two clones: the daemon's parent is gone before the program goes on. */
+static int clone_twice(struct launch *l)
+{
+	char *stacks = mmap(NULL, 2 * STACK_BYTES, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	sigset_t all, before;
+	pid_t pid;
+	int cancel;
+
+	if (stacks == MAP_FAILED)
+		return -errno;
+	l->inner_stack_top = stacks + STACK_BYTES;
+	l->error = 0;
+
+	/* The program's handlers must not run in a child that shares its memory. */
+	sigfillset(&all);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+
+	/* No exit signal: no SIGCHLD, and only a wait with __WCLONE sees this child. */
+	pid = clone(orphan_daemon, stacks + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, l);
+	if (pid < 0)
+		l->error = errno;
+	while (pid > 0 && waitpid(pid, NULL, __WCLONE) < 0 && errno == EINTR)
+		;
+
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_setcancelstate(cancel, NULL);
+	munmap(stacks, 2 * STACK_BYTES);
+	return -l->error;
+}
+
+/* What the daemon says before it goes into the background; silence is success. */
+static int read_output(int fd, int64_t deadline_ns, char *text, size_t room)
+{
+	size_t len = 0;
+
+	for (;;) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		int ready = poll(&p, 1, deadline_left_ms(deadline_ns));
+		char excess[128];
+		ssize_t n;
+
+		if (ready < 0 && errno == EINTR)
+			continue;
+		if (ready <= 0)
+			return ready ? -errno : -ETIMEDOUT;
+		if (len + 1 < room)
+			n = read(fd, text + len, room - 1 - len);
+		else
+			n = read(fd, excess, sizeof(excess));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		if (len + 1 < room)
+			len += (size_t)n;
+	}
+	text[len] = '\0';
+	text[strcspn(text, "\n")] = '\0';
+	return 0;
+}
+
+/* A pipe whose ends are above 2, so that they can be put onto stdout and stderr. */
+static int make_pipe(int ends[2])
+{
+	int raw[2];
+	int error = 0;
+
+	if (pipe2(raw, O_CLOEXEC) < 0)
+		return -errno;
+	for (int i = 0; i < 2; i++) {
+		ends[i] = fcntl(raw[i], F_DUPFD_CLOEXEC, 3);
+		if (ends[i] < 0)
+			error = -errno;
+		close(raw[i]);
+	}
+	for (int i = 0; error && i < 2; i++) {
+		if (ends[i] >= 0)
+			close(ends[i]);
+	}
+	return error;
+}
+
+int launch_daemon(int64_t deadline_ns, char *why, size_t why_len)
+{
+	char path[PATH_MAX];
+	char *argv[] = { (char *)"verbatimd", NULL };
+	struct launch l = { .path = path, .argv = argv };
+	char output[256] = "";
+	int ends[2];
+	int rc;
+
+	rc = find_program(path, why, why_len);
+	if (rc)
+		return rc;
+
+	char **envp = make_environment();
+
+	rc = envp ? make_pipe(ends) : -ENOMEM;
+	if (rc)
+		goto say;
+	l.envp = envp;
+	l.output_fd = ends[1];
+	rc = clone_twice(&l);
+	close(ends[1]);
+	if (!rc)
+		rc = read_output(ends[0], deadline_ns, output, sizeof(output));
+	close(ends[0]);
+	if (!rc && *output)
+		rc = -ECONNREFUSED;
+say:
+	free(envp);
+	if (rc)
+		snprintf(why, why_len, "%s could not be started: %s", path,
+			 *output ? output : strerror(-rc));
+	return rc;
+}

@@ -1,0 +1,123 @@
+#include "ctl/observe.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ctl/deadline.h"
+#include "ctl/dial.h"
+#include "ctl/fdmsg.h"
+
+#define OBSERVE_MS 2000
+
+struct observer {
+	int sock;
+	int64_t deadline_ns;
+	pid_t daemon_pid;
+	void (*each)(const struct observe_process *, void *arg);
+	void *arg;
+};
+
+static int say_observe(struct observer *o)
+{
+	struct ctl_observe observe = {
+		.greeting = { .header = { .type = CTL_OBSERVE, .seq = 1 },
+			      .magic = CTL_MAGIC,
+			      .version = CTL_VERSION },
+	};
+	struct fdmsg m;
+	int rc = fdmsg_send(o->sock, &observe, sizeof(observe), NULL, 0);
+
+	if (!rc)
+		rc = fdmsg_wait(o->sock, o->deadline_ns, &m);
+	if (rc)
+		return rc;
+	fdmsg_close_fds(&m);
+	if (m.len != sizeof(m.body.welcome) || m.body.header.type != CTL_WELCOME)
+		return -EPROTO;
+	o->daemon_pid = m.body.welcome.pid;
+	return -m.body.welcome.status;
+}
+
+static int show_process(struct observer *o, struct fdmsg *m)
+{
+	const struct ctl_process *p = &m->body.process;
+
+	if (m->len != sizeof(*p) || p->header.type != CTL_PROCESS)
+		return -EPROTO;
+	if (m->fds_lost)
+		return -EMFILE;
+	if (m->fd_count != 1)
+		return -EPROTO;
+
+	struct observe_process process = {
+		.slot = p->slot,
+		.pid = p->pid,
+		.uid = p->uid,
+		.daemon_pid = o->daemon_pid,
+		.since_ns = p->since_ns,
+		.arena_fd = m->fds[0],
+	};
+
+	snprintf(process.comm, sizeof(process.comm), "%.*s", CTL_COMM_BYTES - 1, p->comm);
+	o->each(&process, o->arg);
+	return 0;
+}
+
+static int list_processes(struct observer *o)
+{
+	struct ctl_list list = { .header = { .type = CTL_LIST, .seq = 2 } };
+	int rc = fdmsg_send(o->sock, &list, sizeof(list), NULL, 0);
+
+	while (!rc) {
+		struct fdmsg m;
+		bool ended;
+
+		rc = fdmsg_wait(o->sock, o->deadline_ns, &m);
+		if (rc)
+			break;
+		ended = m.len == sizeof(list) && m.body.header.type == CTL_LIST_END;
+		if (!ended)
+			rc = show_process(o, &m);
+		fdmsg_close_fds(&m);
+		if (ended)
+			break;
+	}
+	return rc;
+}
+
+static int observe_daemon(enum dial_which which, struct observer *o, char *why, size_t why_len)
+{
+	enum dial_which reached;
+	int rc = dial_running(which, &o->sock, &reached, why, why_len);
+
+	if (rc)
+		return rc;
+	o->deadline_ns = deadline_in_ms(OBSERVE_MS);
+	rc = say_observe(o);
+	if (!rc)
+		rc = list_processes(o);
+	if (rc)
+		snprintf(why, why_len, "verbatimd (pid %d) cannot be asked: %s", (int)o->daemon_pid,
+			 strerror(-rc));
+	close(o->sock);
+	/* It ended while we asked: the same as not being there. */
+	return rc == -ECONNRESET || rc == -EPIPE ? -ECONNREFUSED : rc;
+}
+
+int observe_processes(void (*each)(const struct observe_process *, void *arg), void *arg, char *why,
+		      size_t why_len)
+{
+	struct observer o = { .each = each, .arg = arg };
+	int system_rc = observe_daemon(DIAL_SYSTEM, &o, why, why_len);
+
+	/* A stranger on the system's name is no reason not to ask our own. */
+	if (system_rc && system_rc != -ECONNREFUSED && system_rc != -EPERM)
+		return system_rc;
+
+	int user_rc = observe_daemon(DIAL_USER, &o, why, why_len);
+
+	return user_rc == -ECONNREFUSED ? (system_rc ? -ECONNREFUSED : 0) : user_rc;
+}

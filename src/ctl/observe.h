@@ -1,0 +1,35 @@
+/*
+ * Observe - lists the processes that use verbatimd, for tools.
+ *
+ * In:  the daemons that run: the system's and the user's own; none is started or kept alive.
+ * Out: one call per process, in slot order.
+ *
+ * Any thread. Blocks for 2 s at most per daemon.
+ */
+#ifndef CTL_OBSERVE_H
+#define CTL_OBSERVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "ctl/protocol.h"
+
+struct observe_process {
+	unsigned slot;
+	pid_t pid;
+	uid_t uid;
+	pid_t daemon_pid;
+	int64_t since_ns; /* CLOCK_REALTIME */
+	char comm[CTL_COMM_BYTES];
+	int arena_fd; /* closed after the call; dup it to keep it */
+};
+
+/*
+ * Calls each for every process of this user (of all users, for root at the system's daemon).
+ * 0; -ECONNREFUSED: no daemon runs, so nobody uses Verbatim; otherwise -errno and a sentence.
+ */
+int observe_processes(void (*each)(const struct observe_process *, void *arg), void *arg, char *why,
+		      size_t why_len);
+
+#endif

@@ -1,0 +1,160 @@
+/*
+ * Protocol - what a process and verbatimd say to each other on the control socket.
+ *
+ * The socket is SOCK_SEQPACKET: one message per send, each exactly as long as the struct of its
+ * type; descriptors travel beside it (SCM_RIGHTS), in the order given at the struct. The first
+ * message of a connection is HELLO (a process that wants a slot) or OBSERVE (a tool that looks);
+ * both are answered by WELCOME. Then each request gets the one reply that carries its seq, and
+ * notices, whose seq is 0, may come at any time in between.
+ *
+ * A peer that sends anything else is cut off. Both ends are of one host: all fields are in host
+ * order. HELLO, OBSERVE and WELCOME keep their first four fields in every version, so that two
+ * versions can tell that they do not fit.
+ */
+#ifndef CTL_PROTOCOL_H
+#define CTL_PROTOCOL_H
+
+#include <stdint.h>
+
+#define CTL_MAGIC	 0x74627256u /* "Vrbt" */
+#define CTL_VERSION	 1u
+#define CTL_SLOT_MAX	 1023u /* slots are 1..1023; 0 is the daemon's own */
+#define CTL_COMM_BYTES	 16
+#define CTL_MGID_BYTES	 16
+#define CTL_FDS_MAX	 3  /* no message carries more descriptors */
+#define CTL_BITMAP_WORDS 16 /* 1024 bits, one a slot: bit s % 64 of word s / 64 */
+
+/* Size of the memfd that two processes share; sealed against shrinking and growing. */
+#define LINK_BYTES (2u << 20)
+
+enum ctl_type {
+	CTL_HELLO = 1,
+	CTL_OBSERVE,
+	CTL_WELCOME,
+	CTL_PEER,
+	CTL_PEER_REPLY,
+	CTL_MCAST_ATTACH,
+	CTL_MCAST_DETACH,
+	CTL_MCAST_REPLY,
+	CTL_MCAST_MEMBERS,
+	CTL_MCAST_MEMBERS_REPLY,
+	CTL_LIST,
+	CTL_PROCESS,
+	CTL_LIST_END,
+	CTL_NOTICE_LINK,
+	CTL_NOTICE_DEATH,
+	CTL_NOTICE_MCAST_CHANGED,
+	CTL_TYPE_COUNT,
+};
+
+struct ctl_header {
+	uint32_t type; /* enum ctl_type */
+	uint32_t seq;  /* of a request, repeated in its reply; 0 in notices */
+};
+
+/* What HELLO and OBSERVE begin with in every version. */
+struct ctl_greeting {
+	struct ctl_header header;
+	uint32_t magic;
+	uint32_t version;
+};
+
+/*
+ * Descriptors: arena memfd (sealed SHRINK and GROW), wake eventfd; and, only with a wanted_slot,
+ * the token of that slot.
+ */
+struct ctl_hello {
+	struct ctl_greeting greeting;
+	uint32_t wanted_slot; /* 0 = any; else the slot whose token is passed along */
+	char comm[CTL_COMM_BYTES];
+};
+
+struct ctl_observe {
+	struct ctl_greeting greeting;
+};
+
+/*
+ * Descriptors: the slot's token if a new slot was given, else none. The token is a datagram socket
+ * bound to the slot's name. Whoever holds it keeps the slot from being given to another, even
+ * while no daemon lives; nothing is ever read from it or written to it by its holder.
+ */
+struct ctl_welcome {
+	struct ctl_greeting greeting;
+	int32_t status; /* 0, or the errno for which the daemon refuses; it then hangs up */
+	uint32_t slot;	/* 0 for an observer */
+	int32_t pid;	/* the daemon's */
+};
+
+struct ctl_peer {
+	struct ctl_header header;
+	uint32_t slot;
+};
+
+/*
+ * Of PEER_REPLY with status 0, and of NOTICE_LINK. Descriptors: the peer's arena, the peer's wake
+ * eventfd, the link memfd (LINK_BYTES; the same file for both ends).
+ */
+struct ctl_link {
+	struct ctl_header header;
+	int32_t status; /* 0, ENOENT: no such process of this user, or what the daemon lacks */
+	uint32_t slot;	/* the peer's */
+	int32_t pid;	/* the peer's */
+	uint32_t uid;	/* the peer's */
+	uint32_t side;	/* the receiver's end of the link: 0 is the lower slot, and of oneself */
+};
+
+struct ctl_death {
+	struct ctl_header header;
+	uint32_t slot;
+	int32_t pid;
+};
+
+/* MCAST_ATTACH, MCAST_DETACH, MCAST_MEMBERS and NOTICE_MCAST_CHANGED. */
+struct ctl_mcast {
+	struct ctl_header header;
+	uint8_t mgid[CTL_MGID_BYTES];
+};
+
+struct ctl_mcast_reply {
+	struct ctl_header header;
+	int32_t status; /* 0, ENOENT: detached more often than attached, ENOSPC: too many groups */
+};
+
+struct ctl_mcast_members_reply {
+	struct ctl_header header;
+	uint64_t slots[CTL_BITMAP_WORDS];
+};
+
+struct ctl_list {
+	struct ctl_header header;
+};
+
+/* One per process, in slot order, then LIST_END (a ctl_list). Descriptor: the arena. */
+struct ctl_process {
+	struct ctl_header header;
+	uint32_t slot;
+	int32_t pid;
+	uint32_t uid;
+	uint32_t reserved;
+	int64_t since_ns; /* CLOCK_REALTIME of its HELLO */
+	char comm[CTL_COMM_BYTES];
+};
+
+/* Room and alignment for any of them. */
+union ctl_message {
+	struct ctl_header header;
+	struct ctl_greeting greeting;
+	struct ctl_hello hello;
+	struct ctl_observe observe;
+	struct ctl_welcome welcome;
+	struct ctl_peer peer;
+	struct ctl_link link;
+	struct ctl_death death;
+	struct ctl_mcast mcast;
+	struct ctl_mcast_reply mcast_reply;
+	struct ctl_mcast_members_reply members_reply;
+	struct ctl_list list;
+	struct ctl_process process;
+};
+
+#endif

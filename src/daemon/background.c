@@ -1,0 +1,137 @@
+#include "daemon/background.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void close_inherited(void)
+{
+	if (!syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0))
+		return;
+	/* Before Linux 5.9. */
+	for (long fd = sysconf(_SC_OPEN_MAX); --fd > STDERR_FILENO;)
+		close((int)fd);
+}
+
+/* So that no later descriptor becomes 0, 1 or 2. */
+static int fill_standard_fds(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR);
+		if (fd < 0)
+			return -errno;
+	} while (fd <= STDERR_FILENO);
+	close(fd);
+	return 0;
+}
+
+static void reset_signals(void)
+{
+	sigset_t none;
+
+	for (int sig = 1; sig < NSIG; sig++)
+		signal(sig, SIG_DFL);
+	/* Terminals and readers may go away: neither is a reason to end. */
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* A program that is bound to a CPU, or of real-time priority, is so for itself. */
+static void reset_scheduling(void)
+{
+	struct sched_param normal = { .sched_priority = 0 };
+	cpu_set_t all;
+
+	memset(&all, 0xff, sizeof(all));
+	sched_setaffinity(0, sizeof(all), &all);
+	sched_setscheduler(0, SCHED_OTHER, &normal);
+}
+
+static void raise_fd_limit(void)
+{
+	struct rlimit limit;
+
+	if (!getrlimit(RLIMIT_NOFILE, &limit)) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+int background_clean(void)
+{
+	close_inherited();
+	reset_signals();
+	reset_scheduling();
+	raise_fd_limit();
+	umask(077);
+	return fill_standard_fds();
+}
+
+/* Nobody reported: the daemon died on its way. */
+static int wait_for_report(int fd)
+{
+	unsigned char status = 1;
+
+	while (read(fd, &status, 1) < 0 && errno == EINTR)
+		;
+	return status;
+}
+
+int background_fork(int *report_fd)
+{
+	int ends[2];
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid > 0) {
+		close(ends[1]);
+		waitpid(pid, NULL, 0);
+		_exit(wait_for_report(ends[0]));
+	}
+	setsid();
+	/* Not the leader of its session: it can never get a terminal again. */
+	pid = fork();
+	if (pid)
+		_exit(pid < 0);
+	close(ends[0]);
+	*report_fd = ends[1];
+	return 0;
+}
+
+int background_detach(void)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0 || chdir("/") < 0)
+		return -errno;
+	for (int standard = STDIN_FILENO; standard <= STDERR_FILENO; standard++) {
+		if (dup2(fd, standard) < 0)
+			return -errno;
+	}
+	close(fd);
+	return 0;
+}
+
+void background_report(int report_fd, int status)
+{
+	unsigned char byte = (unsigned char)status;
+
+	while (write(report_fd, &byte, 1) < 0 && errno == EINTR)
+		;
+	close(report_fd);
+}

@@ -1,0 +1,87 @@
+/*
+ * Client - one connection: who it is, what it may ask, and its end.
+ *
+ * In:  a connected socket; its messages, of any content; the death of its process.
+ * Out: each well-formed request to the file that serves it; replies and notices; burial.
+ *
+ * Owner: the daemon's one thread. Whatever a client sends, the worst that follows is that this
+ * client is cut off. A client is condemned at any time and buried at the end of the turn: only
+ * then do its slot, links and memberships go, and only then is it freed.
+ */
+#ifndef DAEMON_CLIENT_H
+#define DAEMON_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "ctl/protocol.h"
+#include "daemon/daemon.h"
+#include "daemon/fdref.h"
+#include "daemon/list.h"
+#include "daemon/loop.h"
+#include "daemon/outbox.h"
+
+struct link;
+
+enum client_role {
+	CLIENT_SPEECHLESS = 1 << 0, /* connected, said nothing yet */
+	CLIENT_PROCESS = 1 << 1,    /* said HELLO, has a slot */
+	CLIENT_OBSERVER = 1 << 2,   /* said OBSERVE, may list */
+};
+
+struct client {
+	struct daemon *daemon;
+	enum client_role role;
+	struct list in_daemon; /* in clients, or in condemned */
+	bool condemned;
+	int sock;
+	struct loop_source on_socket;
+	struct loop_timer speechless; /* armed until the first message */
+	struct outbox outbox;
+	pid_t pid; /* who connected; 0 if it is in a pid namespace out of sight */
+	uid_t uid;
+
+	/* Of a CLIENT_PROCESS only; zero, NULL or -1 in the others. */
+	int pid_fd; /* -1: its death shows at the socket alone */
+	struct loop_source on_death;
+	unsigned slot;
+	int64_t since_ns;
+	char comm[CTL_COMM_BYTES];
+	struct fdref *arena;
+	struct fdref *wake;
+	struct link **links; /* by the slot of the other end */
+	struct list memberships;
+	unsigned membership_count;
+
+	/* Of a CLIENT_OBSERVER only. */
+	unsigned list_next; /* the slot from which on to list; 0: no list is under way */
+	uint32_t list_seq;
+};
+
+/* Takes over sock on success. 0 or -errno. */
+int client_create(struct daemon *d, int sock, const struct ucred *peer);
+
+/* Becomes a CLIENT_PROCESS or CLIENT_OBSERVER. */
+void client_set_role(struct client *c, enum client_role role);
+
+/* Sends or queues. 0; -ETOOMANYREFS: not sent; -ECONNRESET: the client is condemned. */
+int client_post(struct client *c, const void *message, size_t len, struct fdref *const *fds,
+		unsigned fd_count);
+
+/* The same, unless it is waiting to be sent already. */
+void client_post_once(struct client *c, const void *message, size_t len);
+
+/* Cuts the client off at the end of this turn. reason: for the log, NULL if it left by itself. */
+void client_condemn(struct client *c, const char *reason);
+
+/* Whether a may know of b: processes of different users never meet. */
+bool client_sees(const struct client *a, const struct client *b);
+
+void client_bury_condemned(struct daemon *d);
+
+/* Drops all without telling them: they notice, and find the next daemon. */
+void client_dismiss_all(struct daemon *d);
+
+#endif

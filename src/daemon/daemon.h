@@ -1,0 +1,61 @@
+/*
+ * Daemon - all that one verbatimd has: its name, its clients, its slots, its groups.
+ *
+ * In:  whom to serve.
+ * Out: service, until nobody has needed it for a while or a signal ends it.
+ *
+ * Owner: the one thread there is.
+ */
+#ifndef DAEMON_DAEMON_H
+#define DAEMON_DAEMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "ctl/protocol.h"
+#include "ctl/sockname.h"
+#include "daemon/list.h"
+#include "daemon/listen.h"
+#include "daemon/loop.h"
+
+#define DAEMON_LINGER_MS 3000 /* unless VERBATIMD_LINGER_MS says otherwise */
+
+struct client;
+
+enum daemon_scope {
+	DAEMON_OF_USER,	  /* serves one uid, ends after its last client */
+	DAEMON_OF_SYSTEM, /* serves all uids, stays */
+};
+
+struct daemon {
+	enum daemon_scope scope;
+	uid_t uid;		     /* whose it is; in DAEMON_OF_USER the only one served */
+	struct sockname_space space; /* of its socket's name and its slots' */
+	struct loop loop;
+	struct listener listener;
+	struct loop_source on_signal;
+	int signal_fd;
+	struct loop_timer linger; /* armed while no client has a slot */
+	int64_t linger_ms;
+	bool ended;
+	struct list clients;   /* all connections, observers and speechless ones too */
+	struct list condemned; /* connections to be buried at the end of this turn */
+	struct client *by_slot[CTL_SLOT_MAX + 1];
+	unsigned slots_used;
+	struct list memberships; /* of all multicast groups */
+};
+
+/* Takes the name and listens. 0; -EADDRINUSE: another daemon has the name; -errno. */
+int daemon_init(struct daemon *d, enum daemon_scope scope);
+
+/* Serves until the end. */
+void daemon_run(struct daemon *d);
+
+/* Lets all clients go. */
+void daemon_fini(struct daemon *d);
+
+/* A slot was given out or has become free: whether the daemon may end depends on it. */
+void daemon_on_slot_change(struct daemon *d);
+
+#endif

@@ -1,0 +1,159 @@
+#include "daemon/hello.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/slots.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+
+static struct ctl_welcome make_welcome(uint32_t seq)
+{
+	return (struct ctl_welcome){
+		.greeting = { .header = { .type = CTL_WELCOME, .seq = seq },
+			      .magic = CTL_MAGIC,
+			      .version = CTL_VERSION },
+		.pid = getpid(),
+	};
+}
+
+void hello_refuse(struct client *c, uint32_t seq, int status)
+{
+	struct ctl_welcome welcome = make_welcome(seq);
+
+	welcome.status = status;
+	client_post(c, &welcome, sizeof(welcome), NULL, 0);
+	client_condemn(c, strerror(status));
+}
+
+/*
+ * Peers map the arena: if it could shrink under them they would die of SIGBUS.
+ */
+static bool is_sealed(int arena_fd)
+{
+	int need = F_SEAL_SHRINK | F_SEAL_GROW;
+	int seals = fcntl(arena_fd, F_GET_SEALS);
+
+	return seals >= 0 && (seals & need) == need;
+}
+
+static void on_death(struct loop_source *source, uint32_t events)
+{
+	client_condemn(container_of(source, struct client, on_death), NULL);
+}
+
+/*
+ * The socket alone is not enough: a forked child that lives on holds a copy of it. -ESRCH: dead
+ * already. A process that cannot be seen (another pid namespace) or watched (an old kernel, a
+ * sandbox) shows its death at the socket alone.
+ */
+static int watch_death(struct client *c)
+{
+	socklen_t len = sizeof(c->pid_fd);
+	int rc;
+
+	if (c->pid <= 0)
+		return 0;
+	if (getsockopt(c->sock, SOL_SOCKET, SO_PEERPIDFD, &c->pid_fd, &len) < 0) {
+		c->pid_fd = (int)syscall(SYS_pidfd_open, c->pid, 0);
+		if (c->pid_fd < 0) {
+			rc = -errno;
+			return rc == -ENOSYS || rc == -EPERM || rc == -EINVAL ? 0 : rc;
+		}
+	}
+	c->on_death.on_ready = on_death;
+	rc = loop_watch(&c->daemon->loop, c->pid_fd, EPOLLIN, &c->on_death);
+	if (rc) {
+		close(c->pid_fd);
+		c->pid_fd = -1;
+	}
+	return rc;
+}
+
+/* What tools print to a terminal must be harmless there. */
+static void keep_comm(struct client *c, const char *comm)
+{
+	memcpy(c->comm, comm, sizeof(c->comm));
+	c->comm[sizeof(c->comm) - 1] = '\0';
+	for (char *p = c->comm; *p; p++) {
+		if (!isprint((unsigned char)*p))
+			*p = '?';
+	}
+}
+
+/* Takes the descriptors out of m, also when it fails. */
+static int keep_fds(struct client *c, struct fdmsg *m)
+{
+	c->arena = fdref_create(fdmsg_take_fd(m, 0));
+	c->wake = fdref_create(fdmsg_take_fd(m, 1));
+	c->links = calloc(CTL_SLOT_MAX + 1, sizeof(*c->links));
+	return c->arena && c->wake && c->links ? 0 : -ENOMEM;
+}
+
+static int take_slot(struct client *c, const struct ctl_hello *hello, const struct fdmsg *m,
+		     int *token_fd)
+{
+	bool returns = m->fd_count == 3;
+
+	if (returns != (hello->wanted_slot != 0))
+		return -EPROTO;
+	*token_fd = -1;
+	return returns ? slots_adopt(c, hello->wanted_slot, m->fds[2]) : slots_take(c, token_fd);
+}
+
+void hello_on_hello(struct client *c, struct fdmsg *m)
+{
+	struct ctl_hello hello = m->body.hello;
+	struct ctl_welcome welcome = make_welcome(hello.greeting.header.seq);
+	struct timespec now;
+	int token_fd;
+	int rc = 0;
+
+	if (hello.greeting.magic != CTL_MAGIC)
+		rc = -EPROTO;
+	else if (!is_sealed(m->fds[0]))
+		rc = -EINVAL;
+	if (!rc)
+		rc = keep_fds(c, m);
+	if (!rc)
+		rc = watch_death(c);
+	if (!rc)
+		rc = take_slot(c, &hello, m, &token_fd);
+	if (rc) {
+		hello_refuse(c, hello.greeting.header.seq, -rc);
+		return;
+	}
+	clock_gettime(CLOCK_REALTIME, &now);
+	c->since_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+	keep_comm(c, hello.comm);
+	client_set_role(c, CLIENT_PROCESS);
+
+	/* From here on its socket and the token in it are the client's alone. */
+	struct fdref *token = token_fd >= 0 ? fdref_create(token_fd) : NULL;
+
+	welcome.slot = c->slot;
+	if (client_post(c, &welcome, sizeof(welcome), &token, token ? 1 : 0))
+		client_condemn(c, "its slot's token cannot be sent");
+	fdref_put(token);
+}
+
+void hello_on_observe(struct client *c, struct fdmsg *m)
+{
+	struct ctl_welcome welcome = make_welcome(m->body.header.seq);
+
+	if (m->body.observe.greeting.magic != CTL_MAGIC) {
+		hello_refuse(c, m->body.header.seq, EPROTO);
+		return;
+	}
+	client_set_role(c, CLIENT_OBSERVER);
+	client_post(c, &welcome, sizeof(welcome), NULL, 0);
+}

@@ -1,0 +1,151 @@
+#include "daemon/links.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct link {
+	struct client *ends[2]; /* by side; both the same in a process's link with itself */
+	struct fdref *memory;
+};
+
+static struct fdref *create_memory(int *error)
+{
+	int fd = memfd_create("verbatim-link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct fdref *f;
+
+	if (fd < 0) {
+		*error = errno;
+		return NULL;
+	}
+	/* Fixed for good: neither end can take the memory away under the other. */
+	if (ftruncate(fd, LINK_BYTES) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+		*error = errno;
+		close(fd);
+		return NULL;
+	}
+	f = fdref_create(fd);
+	if (!f)
+		*error = ENOMEM;
+	return f;
+}
+
+static struct link *create(struct client *a, struct client *b, int *error)
+{
+	struct link *l = malloc(sizeof(*l));
+
+	if (!l) {
+		*error = ENOMEM;
+		return NULL;
+	}
+	l->memory = create_memory(error);
+	if (!l->memory) {
+		free(l);
+		return NULL;
+	}
+	l->ends[0] = a->slot < b->slot ? a : b;
+	l->ends[1] = a->slot < b->slot ? b : a;
+	a->links[b->slot] = l;
+	b->links[a->slot] = l;
+	return l;
+}
+
+static void destroy(struct link *l)
+{
+	l->ends[0]->links[l->ends[1]->slot] = NULL;
+	l->ends[1]->links[l->ends[0]->slot] = NULL;
+	fdref_put(l->memory);
+	free(l);
+}
+
+/* Tells one end of the other. */
+static int tell(struct link *l, struct client *to, struct client *peer, struct ctl_header header)
+{
+	struct ctl_link message = {
+		.header = header,
+		.slot = peer->slot,
+		.pid = peer->pid,
+		.uid = peer->uid,
+		.side = to == l->ends[0] ? 0 : 1,
+	};
+	struct fdref *fds[] = { peer->arena, peer->wake, l->memory };
+
+	return client_post(to, &message, sizeof(message), fds, 3);
+}
+
+/* The link of c with a peer, made if need be. NULL and *error: a positive errno. */
+static struct link *find_or_create(struct client *c, unsigned slot, int *error)
+{
+	struct client *peer = slot >= 1 && slot <= CTL_SLOT_MAX ? c->daemon->by_slot[slot] : NULL;
+	struct link *l;
+	int rc;
+
+	if (!peer || peer->condemned || !client_sees(c, peer)) {
+		*error = ENOENT;
+		return NULL;
+	}
+	if (c->links[slot])
+		return c->links[slot];
+	l = create(c, peer, error);
+	if (!l || peer == c)
+		return l;
+	/* The other end first: there is no link that only one of them knows. */
+	rc = tell(l, peer, c, (struct ctl_header){ .type = CTL_NOTICE_LINK });
+	if (rc) {
+		*error = rc == -ECONNRESET ? ENOENT : EMFILE;
+		destroy(l);
+		return NULL;
+	}
+	return l;
+}
+
+void links_on_peer(struct client *c, struct fdmsg *m)
+{
+	struct ctl_header header = { .type = CTL_PEER_REPLY, .seq = m->body.header.seq };
+	unsigned slot = m->body.peer.slot;
+	int error = 0;
+	struct link *l = find_or_create(c, slot, &error);
+
+	if (l && tell(l, c, c->daemon->by_slot[slot], header) == -ETOOMANYREFS)
+		error = EMFILE;
+	if (error) {
+		struct ctl_link none = { .header = header, .status = error, .slot = slot };
+
+		client_post(c, &none, sizeof(none), NULL, 0);
+	}
+}
+
+static void drop_links(struct client *c, bool tells)
+{
+	struct ctl_death death = {
+		.header = { .type = CTL_NOTICE_DEATH },
+		.slot = c->slot,
+		.pid = c->pid,
+	};
+
+	for (unsigned slot = 1; c->links && slot <= CTL_SLOT_MAX; slot++) {
+		struct link *l = c->links[slot];
+
+		if (!l)
+			continue;
+
+		struct client *peer = l->ends[l->ends[0] == c];
+
+		destroy(l);
+		if (tells && peer != c)
+			client_post(peer, &death, sizeof(death), NULL, 0);
+	}
+}
+
+void links_on_death(struct client *c)
+{
+	drop_links(c, true);
+}
+
+void links_on_dismissal(struct client *c)
+{
+	drop_links(c, false);
+}

@@ -1,0 +1,141 @@
+#include "daemon/listen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "ctl/fdmsg.h"
+#include "daemon/client.h"
+#include "daemon/daemon.h"
+
+#define CALLS_PER_TURN	16
+#define RESUME_AFTER_MS 100
+
+static int open_reserve(void)
+{
+	return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* Says why and hangs up. */
+static void refuse(int sock, int status)
+{
+	struct ctl_welcome welcome = {
+		.greeting = { .header = { .type = CTL_WELCOME, .seq = 1 },
+			      .magic = CTL_MAGIC,
+			      .version = CTL_VERSION },
+		.status = status,
+		.pid = getpid(),
+	};
+	char unread;
+
+	fdmsg_send(sock, &welcome, sizeof(welcome), NULL, 0);
+	/* Closing over an unread HELLO would reset the connection before the reason is read. */
+	recv(sock, &unread, sizeof(unread), MSG_DONTWAIT);
+	close(sock);
+}
+
+static void take_call(struct daemon *d, int sock)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+	int rc;
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0) {
+		refuse(sock, errno);
+		return;
+	}
+	if (d->scope == DAEMON_OF_USER && peer.uid != d->uid) {
+		refuse(sock, EACCES);
+		return;
+	}
+	rc = client_create(d, sock, &peer);
+	if (rc)
+		refuse(sock, -rc);
+}
+
+/* No descriptor for the caller: spend the reserve on telling it so. False: it has to wait. */
+static bool refuse_for_want_of_fds(struct listener *l)
+{
+	int sock;
+
+	if (l->reserve_fd < 0)
+		return false;
+	close(l->reserve_fd);
+	sock = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (sock >= 0)
+		refuse(sock, EMFILE);
+	l->reserve_fd = open_reserve();
+	return sock >= 0;
+}
+
+static void pause_listening(struct listener *l)
+{
+	loop_change(&l->daemon->loop, l->fd, 0, &l->on_call);
+	loop_timer_arm(&l->daemon->loop, &l->resume, RESUME_AFTER_MS);
+}
+
+static void on_resume(struct loop_timer *timer)
+{
+	struct listener *l = container_of(timer, struct listener, resume);
+
+	if (l->reserve_fd < 0)
+		l->reserve_fd = open_reserve();
+	loop_change(&l->daemon->loop, l->fd, EPOLLIN, &l->on_call);
+}
+
+static void on_call(struct loop_source *source, uint32_t events)
+{
+	struct listener *l = container_of(source, struct listener, on_call);
+
+	for (int i = 0; i < CALLS_PER_TURN; i++) {
+		int sock = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (sock >= 0) {
+			take_call(l->daemon, sock);
+			continue;
+		}
+		switch (errno) {
+		case EAGAIN:
+			return;
+		case EINTR:
+		case ECONNABORTED:
+			continue;
+		case EMFILE:
+			if (refuse_for_want_of_fds(l))
+				continue;
+			/* fall through */
+		default:
+			pause_listening(l);
+			return;
+		}
+	}
+}
+
+int listen_init(struct listener *l, struct daemon *d)
+{
+	struct sockname name;
+
+	l->daemon = d;
+	l->on_call.on_ready = on_call;
+	loop_timer_init(&l->resume, on_resume);
+	l->reserve_fd = open_reserve();
+	l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (l->fd < 0)
+		return -errno;
+	sockname_of_daemon(&d->space, &name);
+	/* Of many that start at once, this decides who stays. */
+	if (bind(l->fd, (struct sockaddr *)&name.addr, name.len) < 0)
+		return -errno;
+	if (listen(l->fd, SOMAXCONN) < 0)
+		return -errno;
+	return loop_watch(&d->loop, l->fd, EPOLLIN, &l->on_call);
+}
+
+void listen_fini(struct listener *l)
+{
+	close(l->fd);
+	if (l->reserve_fd >= 0)
+		close(l->reserve_fd);
+}

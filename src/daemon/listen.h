@@ -1,0 +1,29 @@
+/*
+ * Listen - takes calls on the daemon's name.
+ *
+ * In:  the name, which bind() gives to exactly one daemon.
+ * Out: a client object per connection of a user who is served; a refusal to the others.
+ *
+ * Owner: the daemon's one thread. Running out of descriptors neither blocks it nor makes it spin:
+ * one is held in reserve to answer with.
+ */
+#ifndef DAEMON_LISTEN_H
+#define DAEMON_LISTEN_H
+
+#include "daemon/loop.h"
+
+struct daemon;
+
+struct listener {
+	struct loop_source on_call;
+	struct loop_timer resume; /* armed while calls are left waiting for want of memory */
+	struct daemon *daemon;
+	int fd;
+	int reserve_fd; /* -1 if it could not be opened again */
+};
+
+/* 0; -EADDRINUSE: another daemon has the name; -errno. */
+int listen_init(struct listener *l, struct daemon *d);
+void listen_fini(struct listener *l);
+
+#endif

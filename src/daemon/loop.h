@@ -1,0 +1,53 @@
+/*
+ * Loop - waits for descriptors and timers, and calls whom they belong to.
+ *
+ * In:  descriptors with their sources, timers.
+ * Out: calls of on_ready and on_expire, one after another.
+ *
+ * Owner: the daemon's one thread, which sleeps nowhere else. A source must live until the turn in
+ * which it was forgotten is over: an event for it may already have been fetched.
+ */
+#ifndef DAEMON_LOOP_H
+#define DAEMON_LOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/list.h"
+
+/* Embedded in what owns a descriptor. */
+struct loop_source {
+	void (*on_ready)(struct loop_source *source, uint32_t events); /* EPOLLIN and so on */
+};
+
+/* Embedded in what waits. Goes off once per arming. */
+struct loop_timer {
+	struct list in_loop; /* linked while armed */
+	int64_t deadline_ns;
+	void (*on_expire)(struct loop_timer *timer);
+};
+
+struct loop {
+	int epoll_fd;
+	struct list timers; /* armed, in no order: there are few */
+};
+
+int loop_init(struct loop *l);
+
+/* events: 0 watches for EPOLLHUP and EPOLLERR alone. 0 or -errno. */
+int loop_watch(struct loop *l, int fd, uint32_t events, struct loop_source *source);
+void loop_change(struct loop *l, int fd, uint32_t events, struct loop_source *source);
+
+/* Before fd is closed: a copy of it in another process would keep it watched. */
+void loop_forget(struct loop *l, int fd);
+
+void loop_timer_init(struct loop_timer *t, void (*on_expire)(struct loop_timer *));
+
+/* Moves the deadline if it is armed already. */
+void loop_timer_arm(struct loop *l, struct loop_timer *t, int64_t after_ms);
+void loop_timer_disarm(struct loop_timer *t);
+
+/* Waits for the next event or deadline, and handles what is there. */
+void loop_turn(struct loop *l);
+
+#endif

@@ -1,0 +1,122 @@
+/*
+ * verbatimd - the part that a kernel would play: names the processes that use Verbatim, and hands
+ * descriptors between them.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/background.h"
+#include "daemon/daemon.h"
+
+struct options {
+	enum daemon_scope scope;
+	bool foreground;
+};
+
+static const char usage[] =
+	"Usage: verbatimd [--system] [--foreground]\n"
+	"\n"
+	"Serves the processes of this user that use Verbatim. It is started by the first of them\n"
+	"and ends some seconds after the last: there is no need to start it by hand.\n"
+	"\n"
+	"  -s, --system      serve all users of this host, and stay; for a service manager\n"
+	"  -f, --foreground  do not go into the background\n"
+	"  -h, --help        print this\n"
+	"  -V, --version     print the version\n"
+	"\n"
+	"Environment:\n"
+	"  VERBATIMD_LINGER_MS  how long to stay without clients, in ms (3000)\n"
+	"  VERBATIM_NAMESPACE   serve only the processes that have the same value\n";
+
+/* Returns -1 to go on, or the exit status. */
+static int parse_options(int argc, char **argv, struct options *out)
+{
+	static const struct option longs[] = {
+		{ "system", no_argument, NULL, 's' },
+		{ "foreground", no_argument, NULL, 'f' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ 0 },
+	};
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, "sfhV", longs, NULL)) >= 0) {
+		switch (opt) {
+		case 's':
+			out->scope = DAEMON_OF_SYSTEM;
+			break;
+		case 'f':
+			out->foreground = true;
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		case 'V':
+			puts("verbatimd " VERBATIM_VERSION);
+			return 0;
+		default:
+			fputs("Try 'verbatimd --help'.\n", stderr);
+			return 2;
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "verbatimd: what is '%s'? Try 'verbatimd --help'.\n", argv[optind]);
+		return 2;
+	}
+	return -1;
+}
+
+static int fail(const char *doing, int error)
+{
+	fprintf(stderr, "verbatimd: %s: %s\n", doing, strerror(-error));
+	return 1;
+}
+
+/* -1 and a daemon that listens, or the exit status. */
+static int begin(struct daemon *d, const struct options *options)
+{
+	int rc = daemon_init(d, options->scope);
+
+	/* Another was faster. Whoever started us wants a daemon, and has one. */
+	if (rc == -EADDRINUSE && !options->foreground)
+		return 0;
+	if (rc == -EADDRINUSE)
+		return fail("another one serves already", rc);
+	if (rc)
+		return fail("cannot listen", rc);
+	if (!options->foreground) {
+		rc = background_detach();
+		if (rc)
+			return fail("cannot go into the background", rc);
+	}
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	static struct daemon d;
+	struct options options = { .scope = DAEMON_OF_USER };
+	int report_fd = -1;
+	int status = parse_options(argc, argv, &options);
+	int rc;
+
+	if (status >= 0)
+		return status;
+	rc = background_clean();
+	if (!rc && !options.foreground)
+		rc = background_fork(&report_fd);
+	if (rc)
+		return fail("cannot start", rc);
+
+	status = begin(&d, &options);
+	if (report_fd >= 0)
+		background_report(report_fd, status < 0 ? 0 : status);
+	if (status >= 0)
+		return status;
+	daemon_run(&d);
+	daemon_fini(&d);
+	return 0;
+}

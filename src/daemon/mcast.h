@@ -1,0 +1,28 @@
+/*
+ * Multicast - which processes have members in which group.
+ *
+ * In:  ATTACH and DETACH, counted per process; MEMBERS; deaths.
+ * Out: a bitmap of slots; NOTICE_MCAST_CHANGED to all processes of the user, the one that caused
+ *      it included, when a process becomes a member or ceases to be one.
+ *
+ * Groups of different users are different, though they have the same MGID.
+ *
+ * Owner: the daemon's one thread.
+ */
+#ifndef DAEMON_MCAST_H
+#define DAEMON_MCAST_H
+
+#include "ctl/fdmsg.h"
+#include "daemon/client.h"
+
+#define MCAST_GROUPS_PER_CLIENT 1024
+
+void mcast_on_attach(struct client *c, struct fdmsg *m);
+void mcast_on_detach(struct client *c, struct fdmsg *m);
+void mcast_on_members(struct client *c, struct fdmsg *m);
+void mcast_on_death(struct client *c);
+
+/* The same without telling anybody. */
+void mcast_on_dismissal(struct client *c);
+
+#endif

@@ -1,0 +1,130 @@
+#include "daemon/slots.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PROBES_MAX 64
+
+static void give(struct client *c, unsigned slot)
+{
+	struct daemon *d = c->daemon;
+
+	c->slot = slot;
+	d->by_slot[slot] = c;
+	d->slots_used++;
+	daemon_on_slot_change(d);
+}
+
+static int make_socket(void)
+{
+	return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+int slots_take(struct client *c, int *token_fd)
+{
+	struct daemon *d = c->daemon;
+	int fd = make_socket();
+
+	if (fd < 0)
+		return -errno;
+	for (unsigned slot = 1; slot <= CTL_SLOT_MAX; slot++) {
+		struct sockname name;
+
+		if (d->by_slot[slot])
+			continue;
+		sockname_of_slot(&d->space, slot, &name);
+		if (!bind(fd, (struct sockaddr *)&name.addr, name.len)) {
+			give(c, slot);
+			*token_fd = fd;
+			return 0;
+		}
+		/* Held by a process that has not come back yet, or by a dead one's child. */
+		if (errno != EADDRINUSE) {
+			int rc = -errno;
+
+			close(fd);
+			return rc;
+		}
+	}
+	close(fd);
+	return -ENOSPC;
+}
+
+static bool is_named(int fd, const struct sockname *name)
+{
+	struct sockname actual = { .len = sizeof(actual.addr) };
+	int type;
+	socklen_t len = sizeof(type);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_DGRAM)
+		return false;
+	return !getsockname(fd, (struct sockaddr *)&actual.addr, &actual.len) &&
+	       sockname_equal(&actual, name);
+}
+
+/*
+ * The name alone proves nothing: another network namespace can have the same. What is sent to the
+ * name from here has to arrive at the token.
+ */
+static int probe(int sender, int token_fd, const struct sockname *name)
+{
+	char nonce[16], got[sizeof(nonce)];
+	bool sent = false;
+
+	if (getrandom(nonce, sizeof(nonce), GRND_NONBLOCK) != sizeof(nonce))
+		return -EAGAIN;
+	for (int i = 0; i < PROBES_MAX; i++) {
+		if (!sent) {
+			sent = sendto(sender, nonce, sizeof(nonce), MSG_DONTWAIT | MSG_NOSIGNAL,
+				      (const struct sockaddr *)&name->addr, name->len) >= 0;
+			/* Full of what strangers sent: make room. */
+			if (!sent && errno != EAGAIN)
+				return -EPERM;
+		}
+
+		ssize_t n = recv(token_fd, got, sizeof(got), MSG_DONTWAIT);
+
+		if (n == sizeof(got) && !memcmp(got, nonce, sizeof(got)))
+			return 0;
+		if (n < 0 && sent)
+			return -EPERM;
+	}
+	return -EPERM;
+}
+
+int slots_adopt(struct client *c, unsigned slot, int token_fd)
+{
+	struct sockname name;
+	int sender;
+	int rc;
+
+	if (slot < 1 || slot > CTL_SLOT_MAX)
+		return -EPROTO;
+	if (c->daemon->by_slot[slot])
+		return -EADDRINUSE;
+	sockname_of_slot(&c->daemon->space, slot, &name);
+	if (!is_named(token_fd, &name))
+		return -EPERM;
+	sender = make_socket();
+	if (sender < 0)
+		return -errno;
+	rc = probe(sender, token_fd, &name);
+	close(sender);
+	if (!rc)
+		give(c, slot);
+	return rc;
+}
+
+void slots_on_death(struct client *c)
+{
+	struct daemon *d = c->daemon;
+
+	if (!c->slot)
+		return;
+	d->by_slot[c->slot] = NULL;
+	d->slots_used--;
+	daemon_on_slot_change(d);
+}

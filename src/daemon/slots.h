@@ -1,0 +1,31 @@
+/*
+ * Slots - gives each process a number that no living process has.
+ *
+ * In:  processes that come, come back, and die.
+ * Out: slots 1..CTL_SLOT_MAX, lowest free first.
+ *
+ * Each slot has a token: a datagram socket bound to the slot's abstract name, which the process
+ * holds and the daemon does not. The kernel so remembers which slots are in use even when a daemon
+ * was killed and the next knows nothing: the name cannot be bound again until the last holder is
+ * gone.
+ *
+ * Owner: the daemon's one thread.
+ */
+#ifndef DAEMON_SLOTS_H
+#define DAEMON_SLOTS_H
+
+#include "daemon/client.h"
+
+/* Sets c->slot. *token_fd is the caller's to send and close. 0; -ENOSPC; -errno. */
+int slots_take(struct client *c, int *token_fd);
+
+/*
+ * Sets c->slot to the one it had from an earlier daemon. 0; -EADDRINUSE: another client has it;
+ * -EPERM: the token is not that slot's; -errno.
+ */
+int slots_adopt(struct client *c, unsigned slot, int token_fd);
+
+/* c may have no slot. */
+void slots_on_death(struct client *c);
+
+#endif

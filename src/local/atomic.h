@@ -1,0 +1,24 @@
+/*
+ * Atomic - CMP_AND_SWP and FETCH_AND_ADD, executed by the owner of the memory.
+ *
+ * All atomics of a process's memory are executed in that process with the processor's own locked
+ * instructions, so they are atomic with regard to each other and to the program's (CONTRACT 19,
+ * IBV_ATOMIC_GLOB). Memory that is not there is a verdict, not a signal: it is probed first.
+ */
+#ifndef LOCAL_ATOMIC_H
+#define LOCAL_ATOMIC_H
+
+#include <stdint.h>
+
+#include "base/cause.h"
+#include "local/record.h"
+#include "object/qp.h"
+
+/*
+ * `kind` is RECORD_COMPARE_SWAP (first = compare, second = swap) or RECORD_FETCH_ADD (first = add).
+ * `address` is a multiple of 8. On CAUSE_NONE *before is what was there, in host order.
+ */
+enum cause atomic_execute(struct qp *qp, enum record_kind kind, uint32_t rkey, uint64_t address,
+			  uint64_t first, uint64_t second, uint64_t *before);
+
+#endif

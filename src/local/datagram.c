@@ -1,0 +1,241 @@
+#include "local/datagram.h"
+
+#include <arpa/inet.h>
+#include <netinet/ip.h>
+#include <netinet/ip6.h>
+#include <string.h>
+
+#include "local/memory.h"
+#include "local/responder.h"
+#include "local/retry.h"
+#include "object/ah.h"
+
+#define GROUP_SLOTS 64 /* members of a group that one datagram reaches */
+#define ROCE_V2_PORT 4791
+#define BTH_DETH_ICRC_BYTES (12 + 8 + 4)
+
+static bool is_v4(const union ibv_gid *gid)
+{
+	return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid->raw);
+}
+
+/* IPv4 multicast in a GID is ff0e::ffff:a.b.c.d (RoCEv2 annex A17). */
+static bool is_v4_group(const union ibv_gid *gid)
+{
+	static const uint8_t prefix[12] = { 0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
+
+	return !memcmp(gid->raw, prefix, sizeof(prefix));
+}
+
+/* What the receiver finds before the payload: the IP header as on a wire (IBA A17.4.5.2). */
+static void build_grh(uint8_t *grh, const struct ah *ah, uint32_t payload)
+{
+	const union ibv_gid *to = &ah->attr.grh.dgid, *from = &ah->sgid;
+	uint16_t udp_length = (uint16_t)(8 + BTH_DETH_ICRC_BYTES + payload);
+
+	memset(grh, 0, GRH_BYTES);
+	if (is_v4(from) && (is_v4(to) || is_v4_group(to))) {
+		struct iphdr ip = {
+			.version = 4,
+			.ihl = 5,
+			.tos = ah->attr.grh.traffic_class,
+			.tot_len = htons((uint16_t)(20 + udp_length)),
+			.frag_off = htons(IP_DF),
+			.ttl = ah->attr.grh.hop_limit,
+			.protocol = IPPROTO_UDP,
+		};
+
+		memcpy(&ip.saddr, from->raw + 12, 4);
+		memcpy(&ip.daddr, to->raw + 12, 4);
+		memcpy(grh + 20, &ip, sizeof(ip));
+	} else {
+		struct ip6_hdr ip = {
+			.ip6_flow = htonl(6u << 28 | (uint32_t)ah->attr.grh.traffic_class << 20 |
+					  (ah->attr.grh.flow_label & 0xfffff)),
+			.ip6_plen = htons(udp_length),
+			.ip6_nxt = IPPROTO_UDP,
+			.ip6_hlim = ah->attr.grh.hop_limit,
+		};
+
+		memcpy(&ip.ip6_src, from->raw, 16);
+		memcpy(&ip.ip6_dst, to->raw, 16);
+		memcpy(grh, &ip, sizeof(ip));
+	}
+}
+
+static enum cause copy_payload(struct qp *qp, struct wqe *wqe, uint8_t *to)
+{
+	if (wqe->flags & IBV_SEND_INLINE) {
+		memcpy(to, wqe->inline_data, wqe->length);
+		return CAUSE_NONE;
+	}
+	return memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, 0, to, wqe->length);
+}
+
+static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, enum cause *cause)
+{
+	uint32_t bytes = GRH_BYTES + wqe->length;
+	uint32_t flags = RECORD_FIRST | RECORD_LAST;
+	struct record *record;
+
+	if (wqe->flags & IBV_SEND_SOLICITED)
+		flags |= RECORD_SOLICITED;
+	if (wqe->opcode == IBV_WR_SEND_WITH_IMM)
+		flags |= RECORD_IMM;
+	lock_acquire(&link->tx_lock);
+	record = link->alive ? ring_reserve(&link->tx, bytes) : NULL;
+	if (record) {
+		record->header.dst_qpn = wqe->remote_qpn;
+		record->header.src_qpn = qp->ib.qp_num;
+		record->header.msn = 0;
+		record->header.total = bytes;
+		record->header.bytes = bytes;
+		record->header.imm = wqe->imm;
+		/* a Q_Key with the highest bit set stands for the QP's own (IBA 10.2.5) */
+		record->header.rkey = wqe->remote_qkey & 0x80000000 ? qp->attr.qkey :
+								      wqe->remote_qkey;
+		record->header.remote_addr = 0;
+		record->header.acked = 0; /* datagrams are not acknowledged */
+		build_grh(record->payload, wqe->ah, wqe->length);
+		*cause = copy_payload(qp, wqe, record->payload + GRH_BYTES);
+		if (*cause == CAUSE_NONE)
+			ring_publish(&link->tx, record,
+				     record_word(RECORD_DATAGRAM, flags, bytes));
+	}
+	lock_release(&link->tx_lock);
+	if (record && *cause == CAUSE_NONE)
+		link_notify(link);
+	return record ? CARRIED : CARRY_NO_ROOM;
+}
+
+static enum carried send_failed(struct qp *qp, struct wqe *wqe, enum cause cause)
+{
+	uint32_t seq = qp->sq.issue++;
+
+	requester_fail(qp, seq, IBV_WC_LOC_PROT_ERR, cause, "datagram to QP 0x%06x",
+		       wqe->remote_qpn);
+	return CARRY_FAILED;
+}
+
+enum carried datagram_send(struct qp *qp, struct wqe *wqe)
+{
+	const union ibv_gid *to = &wqe->ah->attr.grh.dgid;
+	bool group = to->raw[0] == 0xff;
+	uint32_t slots[GROUP_SLOTS];
+	enum cause cause = CAUSE_NONE;
+	int count = 1;
+
+	if (!(wqe->flags & IBV_SEND_INLINE)) {
+		cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, 0);
+		if (cause != CAUSE_NONE)
+			return send_failed(qp, wqe, cause);
+	}
+	if (group)
+		count = local_env.group_members(to, slots, GROUP_SLOTS);
+	else if (wqe->ah->local)
+		slots[0] = wqe->remote_qpn >> ARENA_QP_BITS;
+	else
+		count = 0;
+	if (!count && !group)
+		cause_report(CAUSE_NO_PATH, qp->ib.qp_num, "datagram to QP 0x%06x",
+			     wqe->remote_qpn);
+	for (int i = 0; i < count; i++) {
+		struct link *link = local_env.find_link(slots[i]);
+
+		if (!link)
+			continue; /* nobody there: dropped, as on a wire */
+		/*
+		 * A full ring holds a datagram up for a moment, as a port that was told to pause
+		 * does; who does not listen for longer loses it.
+		 */
+		if (send_to(qp, wqe, link, &cause) == CARRY_NO_ROOM && !group && !wqe->route &&
+		    link->alive) {
+			requester_block(qp, link);
+			retry_on_full(qp);
+			link_put(link);
+			return CARRY_NO_ROOM;
+		}
+		link_put(link);
+		if (cause != CAUSE_NONE)
+			return send_failed(qp, wqe, cause);
+	}
+	wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+	return CARRIED;
+}
+
+void datagram_deliver(struct qp *qp, const struct record_header *header, const uint8_t *payload)
+{
+	struct local_qp *lq = local_of(qp);
+	enum ibv_qp_state state = qp_state(qp);
+	uint32_t flags = record_flags(header), wc_flags = IBV_WC_GRH;
+	uint32_t pd = qp->srq ? qp->srq->pd->number : qp->pd->number;
+	enum cause cause;
+
+	if (qp->type != IBV_QPT_UD || header->bytes < GRH_BYTES ||
+	    (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD &&
+	     state != IBV_QPS_SQE)) {
+		cause_report(CAUSE_UD_NO_QP, qp->ib.qp_num, "from QP 0x%06x", header->src_qpn);
+		return;
+	}
+	if (header->rkey != qp->attr.qkey) {
+		cause_report(CAUSE_QKEY_MISMATCH, qp->ib.qp_num, "0x%x from QP 0x%06x, mine is 0x%x",
+			     header->rkey, header->src_qpn, qp->attr.qkey);
+		return;
+	}
+	if (!responder_take_receive(qp)) {
+		cause_report(CAUSE_UD_NO_RECEIVE, qp->ib.qp_num, "from QP 0x%06x", header->src_qpn);
+		return;
+	}
+	if (header->bytes > lq->receive.length) {
+		cause_report(CAUSE_UD_TOO_LONG, qp->ib.qp_num,
+			     "%u bytes with GRH, the receive takes %u", header->bytes,
+			     lq->receive.length);
+		return; /* the receive is kept for the next one */
+	}
+	cause = memory_scatter(lq->receive.sge, lq->receive.num_sge, pd, 0, payload, header->bytes);
+	if (cause != CAUSE_NONE) {
+		cause_report(cause, qp->ib.qp_num, "datagram from QP 0x%06x", header->src_qpn);
+		responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR, cause, 0,
+					   0);
+		return;
+	}
+	if (flags & RECORD_IMM)
+		wc_flags |= IBV_WC_WITH_IMM;
+	responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_SUCCESS, CAUSE_NONE,
+				   header->bytes, wc_flags);
+}
+
+struct delivery {
+	const struct record_header *header;
+	const uint8_t *payload;
+};
+
+static void deliver_to(uint32_t qpn, void *arg)
+{
+	const struct delivery *delivery = arg;
+	struct qp *qp = qp_find_locked(qpn);
+
+	if (!qp)
+		return;
+	datagram_deliver(qp, delivery->header, delivery->payload);
+	qp_unlock(qp);
+}
+
+void datagram_deliver_group(const struct record_header *header, const uint8_t *payload)
+{
+	struct delivery delivery = { header, payload };
+	union ibv_gid group;
+
+	if (header->bytes < GRH_BYTES)
+		return;
+	if (payload[20] == 0x45) {
+		static const uint8_t prefix[12] = { 0xff, 0x0e, 0, 0, 0, 0,
+						    0,	  0,	0, 0, 0xff, 0xff };
+
+		memcpy(group.raw, prefix, 12);
+		memcpy(group.raw + 12, payload + 36, 4);
+	} else {
+		memcpy(group.raw, payload + 24, 16);
+	}
+	local_env.group_visit(&group, deliver_to, &delivery);
+}

@@ -1,0 +1,110 @@
+/*
+ * Link - this process's connection to another process of the host (or to itself): two rings, the
+ * other's arena, and the means to wake it.
+ *
+ * Made by the adapter when verbatimd hands over the descriptors; used by requesters (sending) and
+ * by whoever polls (receiving). The struct is never given back to the allocator, only to a pool,
+ * so a stale pointer can be locked safely and then found not alive. The rings are unmapped when the
+ * other process has died; the arena when the last reference is gone.
+ *
+ * Locks: rx_lock is the outermost lock of the local path, tx_lock is taken inside QP locks,
+ * wait_lock is innermost.
+ */
+#ifndef LOCAL_LINK_H
+#define LOCAL_LINK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "local/ring.h"
+
+/* What the shared memory of a link has to hold: control lines at 0, then the two rings. */
+#define LINK_CONTROL_BYTES 4096
+#define LINK_BYTES_NEEDED  (LINK_CONTROL_BYTES + 2 * RING_BYTES)
+
+/* How the other process's memory is reached: see local/reach.h. */
+enum reach {
+	REACH_NONE, /* not at all: everything travels by message */
+	REACH_SELF, /* it is our own */
+	REACH_VM,   /* process_vm_readv, process_vm_writev */
+};
+
+/* A message that waits for its acknowledgement. */
+struct in_flight {
+	uint64_t end; /* position behind its last record */
+	uint32_t qpn;
+	uint32_t epoch;
+	uint32_t seq; /* of the WQE */
+};
+
+#define IN_FLIGHT_MAX 8192 /* a power of two */
+
+struct link {
+	struct link *next_free;
+	uint32_t slot;
+	pid_t pid;
+	_Atomic bool alive;
+	_Atomic uint32_t references; /* QPs that are connected over it */
+	enum reach reach;
+	void *arena; /* the other's, read-only (our own for the link to ourselves) */
+	struct arena_header *peer;
+	struct arena_qp *peer_qps;
+	struct arena_key *peer_keys;
+	int wake_fd;
+
+	struct lock rx_lock; /* guards rx, acked and the head of in_flight */
+	struct ring_consumer rx;
+	uint64_t acked; /* of our records, as last worked through */
+	uint64_t rx_end; /* position behind the record that is being worked on */
+	/* Everything of the peer's below is carried out; for RING-4. Stored under rx_lock, read by senders. */
+	_Atomic uint64_t carried_out;
+
+	struct lock tx_lock; /* guards tx and the tail of in_flight */
+	struct ring_producer tx;
+	struct in_flight *in_flight; /* IN_FLIGHT_MAX entries */
+	_Atomic uint32_t flight_head, flight_tail;
+
+	struct lock wait_lock; /* guards both lists */
+	struct list blocked;   /* QPs with requests that found no room, or whose turn is over */
+	struct list answering; /* QPs with answers to send */
+	_Atomic bool waiting;  /* one of the lists may not be empty */
+	_Atomic bool again;    /* a QP's turn is over, and it has more to do */
+
+	void *shared; /* LINK_CONTROL_BYTES */
+};
+
+/*
+ * Makes a link. `shared_fd` holds LINK_BYTES_NEEDED bytes; `side` says which ring is ours to write
+ * (0 or 1; the link to oneself has side 0 and one ring for both). `arena` is mapped already and the
+ * link owns the mapping unless it is its own (pid == getpid()); `wake_fd` is the link's from now
+ * on. Returns NULL with errno; then arena and wake_fd are still the caller's.
+ */
+struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd);
+
+/* Nobody will answer any more. The caller then drains and fails what depends on it. */
+void link_get(struct link *link);
+void link_put(struct link *link);
+
+/* Unmaps the rings, after the last progress; the struct goes to the pool with the last reference. */
+void link_bury(struct link *link);
+
+/*
+ * Something was left for the other process: wakes it if it says that it sleeps. No fence here: the
+ * other half of the pair DUTY is the membarrier in the pump, between storing DUTY_ASLEEP and
+ * looking at the rings once more.
+ */
+void link_wake(struct link *link);
+
+static inline void link_notify(struct link *link)
+{
+	atomic_signal_fence(memory_order_seq_cst); /* DUTY */
+	if (atomic_load_explicit(&link->peer->duty, memory_order_relaxed) == DUTY_ASLEEP)
+		link_wake(link);
+}
+
+#endif

@@ -1,0 +1,118 @@
+#include "local/local.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "local/memory.h"
+#include "local/requester.h"
+#include "local/responder.h"
+#include "local/retry.h"
+
+struct local_env local_env;
+static _Atomic uint32_t epochs;
+
+uint32_t local_new_epoch(void)
+{
+	return atomic_fetch_add_explicit(&epochs, 1, memory_order_relaxed) + 1;
+}
+
+void local_init(const struct local_env *env)
+{
+	local_env = *env;
+	memory_init(env->slot);
+}
+
+void local_reset_after_fork(void)
+{
+	retry_reset_after_fork();
+}
+
+static struct local_qp *make(struct qp *qp)
+{
+	struct local_qp *lq = calloc(1, sizeof(*lq));
+
+	if (!lq)
+		return NULL;
+	lq->qp = qp;
+	lq->epoch = local_new_epoch();
+	list_init(&lq->blocked_node);
+	list_init(&lq->answering_node);
+	list_init(&lq->timer_node);
+	qp->path_data = lq;
+	return lq;
+}
+
+static void drop_link(struct local_qp *lq)
+{
+	struct link *link = lq->link;
+
+	if (!link)
+		return;
+	lock_acquire(&link->wait_lock);
+	if (lq->is_answering)
+		list_del(&lq->answering_node);
+	lq->is_answering = false;
+	lock_release(&link->wait_lock);
+	lq->link = NULL;
+	link_put(link);
+}
+
+static int connect(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp) ? local_of(qp) : make(qp);
+
+	if (!lq)
+		return ENOMEM;
+	if (qp->type == IBV_QPT_UD)
+		return 0;
+	drop_link(lq);
+	/* Nobody there is not an error of this call: as on a wire, it shows when work is not answered. */
+	if (local_env.gid_is_local(&qp->attr.ah_attr.grh.dgid))
+		lq->link = local_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS);
+	return 0;
+}
+
+static void issue(struct qp *qp)
+{
+	if (local_of(qp))
+		requester_issue(qp);
+}
+
+static void quiesce(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+
+	if (!lq)
+		return;
+	retry_stop(qp);
+	requester_unblock(qp);
+	responder_stop(qp);
+	lq->epoch = local_new_epoch();
+	lq->attempt++;
+	lq->unacked = lq->reads = 0;
+	lq->failed = lq->started = false;
+	if (qp_state(qp) != IBV_QPS_ERR) {
+		lq->nak.nak = 0;
+		drop_link(lq);
+	}
+}
+
+static void destroy(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+
+	if (!lq)
+		return;
+	retry_stop(qp);
+	requester_unblock(qp);
+	drop_link(lq);
+	qp->path_data = NULL;
+	free(lq);
+}
+
+const struct qp_path local_path = {
+	.connect = connect,
+	.issue = issue,
+	.quiesce = quiesce,
+	.destroy = destroy,
+};

@@ -1,0 +1,19 @@
+/*
+ * Local - the path between processes of one host: struct qp_path for RC, UC and UD.
+ *
+ * Where to look: requester.c (posted work), onesided.c (WRITE, READ on the peer's memory),
+ * responder.c (what peers ask), completer.c (what they answer), datagram.c (UD), retry.c (timers),
+ * progress.c (who comes by), link.c, ring.h, record.h (the shared memory).
+ */
+#ifndef LOCAL_LOCAL_H
+#define LOCAL_LOCAL_H
+
+#include "local/local_qp.h"
+
+extern const struct qp_path local_path;
+
+/* Once per adapter. */
+void local_init(const struct local_env *env);
+void local_reset_after_fork(void);
+
+#endif

@@ -1,0 +1,114 @@
+/*
+ * Local QP - what the local path keeps for a QP: the requester's, the responder's and the
+ * completer's state.
+ *
+ * All of it is guarded by qp->lock, except the two list nodes (link->wait_lock).
+ */
+#ifndef LOCAL_LOCAL_QP_H
+#define LOCAL_LOCAL_QP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "local/link.h"
+#include "local/record.h"
+#include "object/qp.h"
+#include "object/rq.h"
+
+#define RESPONSES_MAX 16 /* READs and atomics that a responder remembers; max_qp_rd_atom */
+
+enum requester_state {
+	REQUESTER_READY,
+	REQUESTER_RNR_WAIT,  /* until deadline_ns, then from the oldest message on again */
+	REQUESTER_RETRY_WAIT, /* likewise */
+	REQUESTER_FULL_WAIT,  /* UD: for room in a ring, until deadline_ns; then it is dropped */
+};
+
+struct response {
+	uint8_t kind; /* enum record_kind of the request */
+	uint32_t msn; /* with its attempt */
+	uint32_t rkey;
+	uint64_t remote_addr;
+	uint32_t total, done;
+	uint64_t value; /* of an atomic: what was there before */
+};
+
+struct nak_pending {
+	uint32_t msn;  /* with its attempt */
+	uint8_t nak;   /* enum nak; 0: none */
+	uint8_t timer; /* RNR timer code */
+	uint32_t cause;
+	uint64_t position; /* behind the request: nothing from there on is acknowledged yet */
+};
+
+struct local_qp {
+	struct qp *qp;
+	struct link *link; /* RC, UC: to the connected process, with a reference; or NULL: unreachable */
+	struct list blocked_node, answering_node;
+	bool is_answering;	 /* in link->answering; guarded by link->wait_lock */
+	struct link *blocked_on; /* in its list `blocked`, with a reference; guarded by its wait_lock */
+
+	/* requester */
+	uint8_t state; /* enum requester_state; only retry.c sets it */
+	bool started;  /* next_msn was set from sq_psn */
+	bool failed;   /* the WQE at sq.issue - 1 failed with what follows, once its turn comes */
+	uint8_t failed_status;
+	enum cause failed_cause;
+	uint32_t next_msn;
+	uint8_t attempt;  /* counts how often we went back; NAKs of earlier attempts are void */
+	uint32_t epoch;	  /* of the in_flight entries that count */
+	uint32_t unacked; /* messages on the way, READs and atomics included */
+	uint32_t reads;	  /* of these: READs and atomics */
+	uint8_t rnr_left, retry_left;
+
+	/* timer, see retry.c */
+	struct list timer_node;
+	bool timer_armed;
+	uint64_t deadline_ns;
+
+	/* responder */
+	bool expecting;		/* expected_msn was set from rq_psn */
+	bool naked;		/* a NAK was sent: all is dropped until expected_msn comes */
+	bool in_message;	/* FIRST was accepted, LAST has not come */
+	bool dropping;		/* UC: the rest of a message that was not accepted */
+	bool has_receive;	/* `receive` was taken from the RQ */
+	uint8_t receive_status; /* what `receive` ends with, if the QP fails because of it */
+	enum cause receive_cause;
+	uint32_t expected_msn;
+	uint32_t received;	/* bytes of the current message */
+	uint32_t message_total;
+	struct receive receive;
+	struct nak_pending nak;
+	uint32_t response_head, response_tail; /* responses[head % MAX .. tail % MAX) are owed */
+	struct response responses[RESPONSES_MAX];
+};
+
+static inline struct local_qp *local_of(struct qp *qp)
+{
+	return qp->path_data;
+}
+
+/* What the local path needs of the adapter. Set once, before the first QP. */
+struct local_env {
+	/* A link to the process with this slot, with a reference; NULL: no such process. May block. */
+	struct link *(*find_link)(uint32_t slot);
+	/* The members of a multicast group: up to `max` slots; may block briefly. */
+	int (*group_members)(const union ibv_gid *gid, uint32_t *slots, int max);
+	/* Calls visit for each QP of this process that is attached to the group. */
+	void (*group_visit)(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg),
+			    void *arg);
+	bool (*gid_is_local)(const union ibv_gid *gid);
+	/* There is work for this process's own pump, should nobody poll. */
+	void (*kick)(void);
+	/* A timer was armed that is due before all others. */
+	void (*deadline)(uint64_t ns);
+	uint32_t slot;
+};
+
+extern struct local_env local_env;
+
+/* A number that no in_flight entry of this process carries. */
+uint32_t local_new_epoch(void);
+
+#endif

@@ -1,0 +1,198 @@
+#include "local/memory.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "object/key.h"
+#include "object/touch.h"
+
+static uint32_t own_slot;
+static pid_t own_pid;
+
+void memory_init(uint32_t slot)
+{
+	own_slot = slot;
+	own_pid = getpid();
+}
+
+void memory_copy_ordered(void *to, const void *from, size_t bytes)
+{
+	uintptr_t end = (uintptr_t)to + bytes;
+	uintptr_t last = bytes ? (end - 1) & ~7ul : end;
+	size_t body = last > (uintptr_t)to ? last - (uintptr_t)to : 0;
+	const char *rest = (const char *)from + body;
+	uint64_t word;
+
+	memcpy(to, from, body);
+	atomic_thread_fence(memory_order_release); /* the tail is stored after the body */
+	if (end - last == 8 && last >= (uintptr_t)to) {
+		memcpy(&word, rest, 8);
+		__atomic_store_n((uint64_t *)last, word, __ATOMIC_RELEASE);
+		return;
+	}
+	for (size_t i = 0; i < bytes - body; i++)
+		__atomic_store_n((char *)to + body + i, rest[i], __ATOMIC_RELEASE);
+}
+
+/* Our own pid, so that the kernel does the copying and finds bad addresses. */
+static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
+{
+	uint64_t last = (to + bytes - 1) & ~7ull;
+	size_t body = last > to ? last - to : 0;
+	struct iovec source = { (void *)(uintptr_t)from, bytes };
+	struct iovec target[2] = {
+		{ (void *)(uintptr_t)to, body },
+		{ (void *)(uintptr_t)(to + body), bytes - body },
+	};
+	ssize_t n;
+
+	if (!bytes)
+		return 0;
+	n = process_vm_readv(own_pid, target, 2, &source, 1, 0);
+	return n == (ssize_t)bytes ? 0 : -EFAULT;
+}
+
+int memory_copy_to(uint64_t to, const void *from, size_t bytes)
+{
+	return copy_by_kernel(to, (uintptr_t)from, bytes);
+}
+
+int memory_copy_from(void *to, uint64_t from, size_t bytes)
+{
+	return copy_by_kernel((uintptr_t)to, from, bytes);
+}
+
+bool memory_probe(const struct iovec *iov, int count)
+{
+	const size_t page = 4096;
+	char byte;
+	struct iovec here = { &byte, 1 };
+
+	for (int i = 0; i < count; i++) {
+		uintptr_t start = (uintptr_t)iov[i].iov_base, end = start + iov[i].iov_len;
+
+		for (uintptr_t at = start; at < end; at = (at + page) & ~(page - 1)) {
+			struct iovec there = { (void *)at, 1 };
+
+			if (process_vm_readv(own_pid, &here, 1, &there, 1, 0) != 1)
+				return false;
+		}
+	}
+	return true;
+}
+
+enum cause memory_check(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t host;
+		uint32_t flags;
+		enum key_verdict verdict;
+
+		if (!sge[i].length)
+			continue;
+		verdict = key_check(mr_keys(), sge[i].lkey, pd, 0, sge[i].addr, sge[i].length,
+				    access, &host, &flags);
+		if (verdict != KEY_OK)
+			return key_cause_local(verdict);
+	}
+	return CAUSE_NONE;
+}
+
+/* One piece of an SGE: `at` bytes into it. */
+static enum cause copy_piece(const struct ibv_sge *sge, uint32_t pd, uint32_t access, size_t at,
+			     void *flat, size_t bytes)
+{
+	struct arena_touch *touch = touch_begin(own_slot, sge->lkey);
+	enum cause cause = CAUSE_NONE;
+	enum key_verdict verdict;
+	uint64_t host;
+	uint32_t flags;
+
+	verdict = key_check(mr_keys(), sge->lkey, pd, 0, sge->addr + at, bytes, access, &host,
+			    &flags);
+	if (verdict != KEY_OK)
+		cause = key_cause_local(verdict);
+	else if (flags & KEY_NULL)
+		access ? (void)0 : (void)memset(flat, 0, bytes);
+	else if (flags & KEY_ON_DEMAND) {
+		if (access ? memory_copy_to(host, flat, bytes) : memory_copy_from(flat, host, bytes))
+			cause = CAUSE_MEMORY_FAULT_LOCAL;
+	} else if (access)
+		memory_copy_ordered((void *)(uintptr_t)host, flat, bytes);
+	else
+		memcpy(flat, (void *)(uintptr_t)host, bytes);
+	touch_end(touch);
+	return cause;
+}
+
+static enum cause copy_list(const struct ibv_sge *sge, uint32_t count, uint32_t pd,
+			    uint32_t access, size_t offset, char *flat, size_t bytes)
+{
+	for (uint32_t i = 0; i < count && bytes; i++) {
+		size_t n = sge[i].length;
+		enum cause cause;
+
+		if (offset >= n) {
+			offset -= n;
+			continue;
+		}
+		n -= offset;
+		if (n > bytes)
+			n = bytes;
+		cause = copy_piece(&sge[i], pd, access, offset, flat, n);
+		if (cause != CAUSE_NONE)
+			return cause;
+		offset = 0;
+		flat += n;
+		bytes -= n;
+	}
+	return CAUSE_NONE;
+}
+
+enum cause memory_gather(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
+			 void *to, size_t bytes)
+{
+	return copy_list(sge, count, pd, 0, offset, to, bytes);
+}
+
+enum cause memory_scatter(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
+			  const void *from, size_t bytes)
+{
+	return copy_list(sge, count, pd, IBV_ACCESS_LOCAL_WRITE, offset, (char *)from, bytes);
+}
+
+int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access,
+		  size_t offset, size_t bytes, struct iovec *iov, int max, enum cause *cause)
+{
+	int pieces = 0;
+
+	*cause = CAUSE_NONE;
+	for (uint32_t i = 0; i < count && bytes && pieces < max; i++) {
+		size_t n = sge[i].length;
+		enum key_verdict verdict;
+		uint64_t host;
+		uint32_t flags;
+
+		if (offset >= n) {
+			offset -= n;
+			continue;
+		}
+		n -= offset;
+		if (n > bytes)
+			n = bytes;
+		verdict = key_check(mr_keys(), sge[i].lkey, pd, 0, sge[i].addr + offset, n, access,
+				    &host, &flags);
+		if (verdict != KEY_OK) {
+			*cause = key_cause_local(verdict);
+			return 0;
+		}
+		if (flags & KEY_NULL)
+			return 0;
+		iov[pieces++] = (struct iovec){ (void *)(uintptr_t)host, n };
+		offset = 0;
+		bytes -= n;
+	}
+	return pieces;
+}

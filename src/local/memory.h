@@ -1,0 +1,55 @@
+/*
+ * Memory - moving payload between SGE lists and flat memory, with the checks of L_Keys.
+ *
+ * Owner: any thread; takes no locks (object/touch.h protects what is touched). Memory of ordinary
+ * regions was populated at registration and is copied with plain stores; memory of on-demand
+ * regions, and any memory that a peer names, is copied by the kernel on our own pid, so that an
+ * address that is not there is an error and not a signal.
+ */
+#ifndef LOCAL_MEMORY_H
+#define LOCAL_MEMORY_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/cause.h"
+
+/* Once per adapter: this process's slot. */
+void memory_init(uint32_t slot);
+
+/*
+ * Checks all L_Keys of the list for `access` (0 = read) in PD `pd`. CAUSE_NONE, or why not. The
+ * check is repeated when the memory is used.
+ */
+enum cause memory_check(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access);
+
+/* Copies `bytes` from offset `offset` of the list to `to`. CAUSE_NONE, or why not. */
+enum cause memory_gather(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
+			 void *to, size_t bytes);
+
+/* Copies `bytes` from `from` to offset `offset` of the list; the last word last. */
+enum cause memory_scatter(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
+			  const void *from, size_t bytes);
+
+/* Flat copies to and from addresses that may not be there: 0 or -EFAULT. The last word last. */
+int memory_copy_to(uint64_t to, const void *from, size_t bytes);
+int memory_copy_from(void *to, uint64_t from, size_t bytes);
+
+/* Copies with the last word last: see CONTRACT 27. Plain stores. */
+void memory_copy_ordered(void *to, const void *from, size_t bytes);
+
+/* Whether every page of the pieces can be read (and `write`: written). */
+bool memory_probe(const struct iovec *iov, int count);
+
+/*
+ * The list from `offset` on as pieces for the kernel: at most `max`; returns how many. Their keys
+ * were checked; on-demand memory needs no special care there. 0: the list is bad and *cause is set,
+ * or it names the null MR, which is no memory.
+ */
+int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access,
+		  size_t offset, size_t bytes, struct iovec *iov, int max, enum cause *cause);
+
+#endif

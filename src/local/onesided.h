@@ -1,0 +1,26 @@
+/*
+ * One-sided - WRITE and READ executed by their requester, on the target's memory.
+ *
+ * In:  a WQE, the target's QP and key tables, its memory (reach.h).
+ * Out: the bytes moved; or the advice to send a message, whenever anything is not in order: the
+ *      responder then finds out what, and its verdict is the same as on a wire.
+ *
+ * Holds the QP's lock; publishes the keys it touches (object/touch.h); does no more than *budget.
+ */
+#ifndef LOCAL_ONESIDED_H
+#define LOCAL_ONESIDED_H
+
+#include <stdint.h>
+
+#include "local/local_qp.h"
+
+enum onesided {
+	ONESIDED_DONE,
+	ONESIDED_TURN_OVER,   /* wqe->done tells how far; call again */
+	ONESIDED_BY_MESSAGE,
+	ONESIDED_LOCAL_ERROR, /* *cause says which; nothing else was written */
+};
+
+enum onesided onesided_execute(struct qp *qp, struct wqe *wqe, int64_t *budget, enum cause *cause);
+
+#endif

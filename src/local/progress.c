@@ -1,0 +1,293 @@
+#include "local/progress.h"
+
+#include "local/completer.h"
+#include "local/datagram.h"
+#include "local/local_qp.h"
+#include "local/requester.h"
+#include "local/responder.h"
+#include "local/retry.h"
+
+/* What one call works through at most, before others have a turn. */
+#define TURN_RECORDS 64
+#define TURN_BYTES   (256 * 1024)
+/* So often the producer learns that there is room again. */
+#define RELEASE_BYTES (32 * 1024)
+
+/* The QP that the last record was for stays locked: records of one QP often come in a row. */
+struct turn {
+	struct link *link;
+	struct qp *qp;
+};
+
+static struct qp *take_qp(struct turn *turn, uint32_t qpn) NO_LOCK_CHECK
+{
+	if (turn->qp && turn->qp->ib.qp_num == qpn)
+		return turn->qp;
+	if (turn->qp)
+		qp_unlock(turn->qp);
+	turn->qp = qp_find_locked(qpn);
+	if (turn->qp && !local_of(turn->qp)) {
+		qp_unlock(turn->qp);
+		turn->qp = NULL;
+	}
+	return turn->qp;
+}
+
+static void leave_qp(struct turn *turn) NO_LOCK_CHECK
+{
+	if (turn->qp)
+		qp_unlock(turn->qp);
+	turn->qp = NULL;
+}
+
+/* An answer is believed only from the process that the QP is connected to. */
+static bool is_from_peer(struct qp *qp, struct link *link, const struct record_header *header)
+{
+	return local_of(qp)->link == link && qp->attr.dest_qp_num == header->src_qpn;
+}
+
+/* Everything up to `acked` of ours was carried out, but for what a NAK spoke of, which came first. */
+static void take_acks(struct turn *turn, uint64_t acked) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	uint32_t head = atomic_load_explicit(&link->flight_head, memory_order_relaxed);
+	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_acquire);
+	struct qp *touched = NULL;
+
+	if (acked > link->acked)
+		link->acked = acked;
+
+	for (; head != tail; head++) {
+		struct in_flight entry = link->in_flight[head % IN_FLIGHT_MAX];
+		struct qp *qp;
+
+		if (entry.end > acked)
+			break;
+		if (touched && touched->ib.qp_num != entry.qpn)
+			requester_on_progress(touched);
+		qp = take_qp(turn, entry.qpn);
+		if (qp && local_of(qp)->epoch == entry.epoch)
+			completer_on_ack(qp, entry.seq);
+		touched = qp;
+	}
+	if (touched)
+		requester_on_progress(touched);
+	atomic_store_explicit(&link->flight_head, head, memory_order_release);
+}
+
+/* False: it cannot be handled now and stays in the ring. */
+static bool dispatch(struct turn *turn, const struct record_header *header, const uint8_t *payload,
+		     uint64_t end) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	struct qp *qp;
+
+	if (record_kind(header) == RECORD_DATAGRAM && header->dst_qpn == MULTICAST_QPN) {
+		leave_qp(turn);
+		datagram_deliver_group(header, payload);
+		return true;
+	}
+	qp = take_qp(turn, header->dst_qpn);
+	switch (record_kind(header)) {
+	case RECORD_DATAGRAM:
+		if (qp)
+			datagram_deliver(qp, header, payload);
+		return true;
+	case RECORD_NAK:
+		if (qp && is_from_peer(qp, link, header))
+			completer_on_nak(qp, header);
+		return true;
+	case RECORD_READ_RESPONSE:
+	case RECORD_ATOMIC_RESPONSE:
+		if (qp && is_from_peer(qp, link, header))
+			completer_on_response(qp, header, payload);
+		return true;
+	default:
+		if (header->acked > link->acked) {
+			take_acks(turn, header->acked); /* RING-4 */
+			qp = take_qp(turn, header->dst_qpn);
+		}
+		if (!qp)
+			return responder_refuse(link, header);
+		return responder_on_request(qp, link, header, payload, end);
+	}
+}
+
+/* Works through the records that are there. True: all of them. */
+static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link->rx_lock)
+{
+	struct ring_consumer *rx = &turn->link->rx;
+	uint64_t bytes = 0;
+
+	for (uint32_t n = 0; n < max_records && bytes < TURN_BYTES; n++) {
+		struct record_header header;
+		struct record *record = ring_peek(rx, &header);
+
+		if (!record)
+			return true;
+		turn->link->rx_end = rx->head + record_size(&header);
+		if (!dispatch(turn, &header, record->payload, turn->link->rx_end))
+			return false;
+		ring_advance(rx, &header);
+		bytes += record_size(&header);
+		if (rx->head - rx->released >= RELEASE_BYTES && ring_release(rx))
+			link_notify(turn->link);
+	}
+	return false;
+}
+
+static uint32_t first_waiting(struct link *link, struct list *head, bool answering)
+{
+	struct local_qp *lq = NULL;
+	uint32_t qpn = 0;
+
+	lock_acquire(&link->wait_lock);
+	if (!list_empty(head)) {
+		if (answering) {
+			lq = list_entry(head->next, struct local_qp, answering_node);
+			list_del(&lq->answering_node);
+			lq->is_answering = false;
+		} else {
+			lq = list_entry(head->next, struct local_qp, blocked_node);
+		}
+		qpn = lq->qp->ib.qp_num;
+	}
+	lock_release(&link->wait_lock);
+	return qpn;
+}
+
+static uint32_t count_waiting(struct link *link, struct list *head)
+{
+	struct list *pos;
+	uint32_t count = 0;
+
+	lock_acquire(&link->wait_lock);
+	list_for_each(pos, head)
+		count++;
+	lock_release(&link->wait_lock);
+	return count;
+}
+
+/* Gives each QP that waits on the link one more try. Those still without luck are there again. */
+static void serve_waiting(struct turn *turn) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	uint32_t tries;
+
+	if (!atomic_load_explicit(&link->waiting, memory_order_acquire))
+		return;
+	atomic_store_explicit(&link->waiting, false, memory_order_relaxed);
+	for (tries = count_waiting(link, &link->answering); tries; tries--) {
+		uint32_t qpn = first_waiting(link, &link->answering, true);
+		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
+
+		if (qp)
+			responder_answer(qp);
+	}
+	if (list_empty(&link->answering))
+		link->rx.hold = UINT64_MAX;
+	for (tries = count_waiting(link, &link->blocked); tries; tries--) {
+		uint32_t qpn = first_waiting(link, &link->blocked, false);
+		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
+
+		if (!qp || local_of(qp)->blocked_on != link)
+			continue;
+		requester_unblock(qp);
+		retry_on_room(qp);
+		requester_issue(qp);
+	}
+}
+
+static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	uint64_t begin = link->rx.head;
+	uint64_t acked = atomic_load_explicit(&link->tx.control->acked,
+					      memory_order_acquire); /* RING-3 */
+	bool all = receive(turn, max_records);
+	bool any = link->rx.head != begin || !all;
+
+	if (all && (acked != link->acked ||
+		    link->flight_head != atomic_load_explicit(&link->flight_tail,
+							      memory_order_relaxed))) {
+		any |= acked != link->acked;
+		take_acks(turn, acked);
+	}
+	serve_waiting(turn);
+	leave_qp(turn);
+	any |= atomic_exchange_explicit(&link->again, false, memory_order_relaxed);
+	if (ring_release(&link->rx)) {
+		any = true;
+		link_notify(link);
+	}
+	return any;
+}
+
+bool progress_link(struct link *link)
+{
+	struct turn turn = { .link = link };
+	bool any = true;
+
+	if (!lock_try(&link->rx_lock))
+		return true;
+	if (link->alive)
+		any = work_through(&turn, TURN_RECORDS);
+	else
+		any = false;
+	lock_release(&link->rx_lock);
+	return any;
+}
+
+/* A QP whose other end is gone: what it waits for will not come. */
+static bool fail_if_connected(struct qp *qp, void *arg)
+{
+	struct link *link = arg;
+	struct local_qp *lq = local_of(qp);
+	struct arena_qp *target;
+	uint32_t word;
+
+	if (!lq || lq->link != link || qp->type != IBV_QPT_RC)
+		return true;
+	if (qp_state(qp) != IBV_QPS_RTR && qp_state(qp) != IBV_QPS_RTS && qp_state(qp) != IBV_QPS_SQD)
+		return true;
+	target = &link->peer_qps[qp->attr.dest_qp_num & (ARENA_QPS - 1)];
+	word = atomic_load_explicit(&target->word, memory_order_acquire);
+	retry_stop(qp);
+	sq_retire(qp);
+	if (qp->sq.head != qp->sq.tail) {
+		uint32_t seq = qp->sq.head;
+
+		lq->failed = false;
+		qp->sq.issue = seq + 1;
+		requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_DIED,
+			       "process %d, QP 0x%06x", (int)link->pid, qp->attr.dest_qp_num);
+	} else if (ARENA_QP_STATE(word) == IBV_QPS_RTS && ARENA_QP_TYPE(word) == qp->type &&
+		   target->dest_qpn == qp->ib.qp_num) {
+		/* It went without a word: nothing will ever arrive here. */
+		cause_report(CAUSE_PEER_DIED, qp->ib.qp_num, "process %d, QP 0x%06x",
+			     (int)link->pid, qp->attr.dest_qp_num);
+		qp_fail(qp, CAUSE_PEER_DIED);
+	}
+	return true;
+}
+
+void progress_on_death(struct link *link) NO_LOCK_CHECK
+{
+	struct turn turn = { .link = link };
+
+	lock_acquire(&link->rx_lock);
+	while (link->alive) {
+		uint64_t head = link->rx.head;
+
+		work_through(&turn, UINT32_MAX);
+		if (link->rx.head == head)
+			break;
+	}
+	lock_acquire(&link->tx_lock);
+	link->alive = false; /* from here on posts fail at once */
+	lock_release(&link->tx_lock);
+	serve_waiting(&turn);
+	leave_qp(&turn);
+	lock_release(&link->rx_lock);
+	qp_visit(fail_if_connected, link);
+}

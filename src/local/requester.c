@@ -1,0 +1,417 @@
+#include "local/requester.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "local/datagram.h"
+#include "local/memory.h"
+#include "local/onesided.h"
+#include "local/retry.h"
+
+static void fail_now(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+	struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.head);
+
+	lq->failed = false;
+	wqe_finish(wqe, lq->failed_status, lq->failed_cause);
+	qp_fail(qp, lq->failed_cause);
+}
+
+void requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
+		    const char *fmt, ...)
+{
+	struct local_qp *lq = local_of(qp);
+	struct wqe *wqe = sq_wqe(&qp->sq, seq);
+	char text[200];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	cause_report(cause, qp->ib.qp_num, "%s", text);
+	lq->failed = true;
+	lq->failed_status = status;
+	lq->failed_cause = cause;
+	wqe->state = WQE_ISSUED;
+	wqe->route = ROUTE_FAILED;
+	sq_retire(qp);
+	if (qp->sq.head == seq)
+		fail_now(qp);
+}
+
+void requester_on_progress(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+
+	sq_retire(qp);
+	if (lq->failed && qp->sq.head + 1 == qp->sq.issue)
+		fail_now(qp);
+	else if (qp->sq.issue != qp->sq.tail)
+		requester_issue(qp);
+}
+
+void requester_block(struct qp *qp, struct link *link)
+{
+	struct local_qp *lq = local_of(qp);
+
+	if (lq->blocked_on == link)
+		return;
+	requester_unblock(qp);
+	link_get(link);
+	lock_acquire(&link->wait_lock);
+	lq->blocked_on = link;
+	list_add_tail(&link->blocked, &lq->blocked_node);
+	atomic_store_explicit(&link->waiting, true, memory_order_release);
+	lock_release(&link->wait_lock);
+}
+
+void requester_unblock(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+	struct link *link = lq->blocked_on;
+
+	if (!link)
+		return;
+	lock_acquire(&link->wait_lock);
+	lq->blocked_on = NULL;
+	list_del(&lq->blocked_node);
+	lock_release(&link->wait_lock);
+	link_put(link);
+}
+
+/* Copies part of the message's payload: from the WQE itself, or from the SGEs. */
+static enum cause copy_payload(struct qp *qp, struct wqe *wqe, void *to, uint32_t bytes)
+{
+	if (wqe->flags & IBV_SEND_INLINE) {
+		memcpy(to, wqe->inline_data + wqe->done, bytes);
+		return CAUSE_NONE;
+	}
+	return memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, wqe->done, to, bytes);
+}
+
+static enum carried fail_local(struct qp *qp, struct wqe *wqe, enum cause cause)
+{
+	uint32_t seq = qp->sq.issue++;
+
+	requester_fail(qp, seq, IBV_WC_LOC_PROT_ERR, cause,
+		       "request %u: first SGE lkey 0x%x address 0x%llx length %u", seq,
+		       wqe->num_sge ? wqe->sge[0].lkey : 0,
+		       wqe->num_sge ? (unsigned long long)wqe->sge[0].addr : 0ull,
+		       wqe->num_sge ? wqe->sge[0].length : 0);
+	return CARRY_FAILED;
+}
+
+static uint32_t flags_of(const struct wqe *wqe)
+{
+	uint32_t flags = wqe->flags & IBV_SEND_SOLICITED ? RECORD_SOLICITED : 0;
+
+	switch (wqe->opcode) {
+	case IBV_WR_SEND_WITH_IMM:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return flags | RECORD_IMM;
+	case IBV_WR_SEND_WITH_INV:
+		return flags | RECORD_INV;
+	default:
+		return flags;
+	}
+}
+
+static void fill_header(struct qp *qp, struct wqe *wqe, struct record_header *header, uint32_t bytes)
+{
+	header->dst_qpn = qp->attr.dest_qp_num;
+	header->src_qpn = qp->ib.qp_num;
+	header->msn = wqe->msn | (uint32_t)local_of(qp)->attempt << 24;
+	header->total = wqe->length;
+	header->bytes = bytes;
+	header->imm = wqe->imm;
+	header->rkey = wqe->rkey;
+	header->remote_addr = wqe->remote_addr;
+	header->acked = atomic_load_explicit(&local_of(qp)->link->carried_out, memory_order_acquire);
+}
+
+/* Entered before the record is published: whoever sees the acknowledgement finds the entry. */
+static void enter_flight(struct link *link, struct qp *qp, uint32_t units) REQUIRES(link->tx_lock)
+{
+	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_relaxed);
+
+	link->in_flight[tail % IN_FLIGHT_MAX] = (struct in_flight){
+		.end = link->tx.tail + (uint64_t)units * RECORD_UNIT,
+		.qpn = qp->ib.qp_num,
+		.epoch = local_of(qp)->epoch,
+		.seq = qp->sq.issue,
+	};
+	atomic_store_explicit(&link->flight_tail, tail + 1, memory_order_release);
+}
+
+static bool flight_is_full(struct link *link) REQUIRES(link->tx_lock)
+{
+	return link->flight_tail -
+		       atomic_load_explicit(&link->flight_head, memory_order_acquire) >=
+	       IN_FLIGHT_MAX;
+}
+
+/* One record of a SEND or WRITE. */
+static enum carried send_piece(struct qp *qp, struct wqe *wqe, enum record_kind kind)
+{
+	struct link *link = local_of(qp)->link;
+	uint32_t bytes = wqe->length - wqe->done;
+	uint32_t flags = wqe->done ? 0 : RECORD_FIRST;
+	enum carried carried = CARRY_NO_ROOM;
+	struct record *record;
+	enum cause cause;
+
+	if (bytes > RECORD_PAYLOAD_MAX)
+		bytes = RECORD_PAYLOAD_MAX;
+	else
+		flags |= RECORD_LAST | flags_of(wqe);
+	lock_acquire(&link->tx_lock);
+	record = link->alive && !flight_is_full(link) ? ring_reserve(&link->tx, bytes) : NULL;
+	if (!record)
+		goto out;
+	fill_header(qp, wqe, &record->header, bytes);
+	cause = copy_payload(qp, wqe, record->payload, bytes);
+	if (cause != CAUSE_NONE) {
+		lock_release(&link->tx_lock);
+		return fail_local(qp, wqe, cause);
+	}
+	if (flags & RECORD_LAST && qp->type == IBV_QPT_RC)
+		enter_flight(link, qp, record_units(bytes));
+	ring_publish(&link->tx, record, record_word(kind, flags, bytes));
+	wqe->done += bytes;
+	carried = CARRIED;
+out:
+	lock_release(&link->tx_lock);
+	return carried;
+}
+
+static void count_message(struct local_qp *lq, struct wqe *wqe)
+{
+	wqe->state = WQE_ISSUED;
+	lq->next_msn = msn_next(lq->next_msn);
+	lq->unacked++;
+	if (wqe_is_read(wqe))
+		lq->reads++;
+}
+
+static enum carried send_message(struct qp *qp, struct wqe *wqe, enum record_kind kind,
+				 int64_t *budget)
+{
+	struct local_qp *lq = local_of(qp);
+	enum carried carried;
+
+	if (wqe->done == 0) {
+		wqe->msn = lq->next_msn;
+		if (!(wqe->flags & IBV_SEND_INLINE) && wqe->length > RECORD_PAYLOAD_MAX) {
+			/* a long message with a bad SGE must not be half way over when that shows */
+			enum cause cause =
+				memory_check(wqe->sge, wqe->num_sge, qp->pd->number, 0);
+
+			if (cause != CAUSE_NONE)
+				return fail_local(qp, wqe, cause);
+		}
+	}
+	do {
+		if (*budget <= 0)
+			return CARRY_TURN_OVER;
+		carried = send_piece(qp, wqe, kind);
+		if (carried != CARRIED)
+			return carried;
+		*budget -= RECORD_PAYLOAD_MAX;
+	} while (wqe->done < wqe->length);
+	if (qp->type == IBV_QPT_RC) {
+		count_message(lq, wqe);
+	} else {
+		lq->next_msn = msn_next(lq->next_msn);
+		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+	}
+	return CARRIED;
+}
+
+/* READ and atomics by message: the request is one record. */
+static enum carried request_read(struct qp *qp, struct wqe *wqe)
+{
+	struct local_qp *lq = local_of(qp);
+	struct link *link = lq->link;
+	uint32_t limit = qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1;
+	uint64_t operands[2] = { wqe->compare_add, wqe->swap };
+	bool atomic = wqe->opcode != IBV_WR_RDMA_READ;
+	uint32_t bytes = atomic ? sizeof(operands) : 0;
+	enum record_kind kind = wqe->opcode == IBV_WR_RDMA_READ ? RECORD_READ :
+				wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? RECORD_COMPARE_SWAP :
+									   RECORD_FETCH_ADD;
+	struct record *record;
+	enum cause cause;
+
+	if (lq->reads >= limit)
+		return CARRY_WAIT;
+	cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, IBV_ACCESS_LOCAL_WRITE);
+	if (cause != CAUSE_NONE)
+		return fail_local(qp, wqe, cause);
+	wqe->msn = lq->next_msn;
+	lock_acquire(&link->tx_lock);
+	record = link->alive ? ring_reserve(&link->tx, bytes) : NULL;
+	if (record) {
+		fill_header(qp, wqe, &record->header, bytes);
+		memcpy(record->payload, operands, bytes);
+		ring_publish(&link->tx, record,
+			     record_word(kind, RECORD_FIRST | RECORD_LAST, bytes));
+	}
+	lock_release(&link->tx_lock);
+	if (!record)
+		return CARRY_NO_ROOM;
+	count_message(lq, wqe);
+	wqe->done = 0; /* from here on: bytes of the response that came */
+	return CARRIED;
+}
+
+/*
+ * WRITE and READ: executed here on the target's memory, if that can be reached and nothing earlier
+ * is on its way; small ones need not wait for that and travel as messages. The responder has the
+ * last word: whatever does not check out here is sent to it, and its verdict comes back.
+ */
+static enum carried one_sided(struct qp *qp, struct wqe *wqe, int64_t *budget)
+{
+	struct local_qp *lq = local_of(qp);
+
+	if (wqe->route == ROUTE_UNDECIDED) {
+		if (lq->link->reach == REACH_NONE)
+			wqe->route = ROUTE_MESSAGE;
+		else if (!lq->unacked)
+			wqe->route = ROUTE_DIRECT;
+		else if (wqe->length <= RECORD_PAYLOAD_MAX)
+			wqe->route = ROUTE_MESSAGE;
+		else
+			return CARRY_WAIT;
+	}
+	if (wqe->route == ROUTE_DIRECT) {
+		enum carried carried = CARRY_FAILED;
+		enum cause cause;
+
+		switch (onesided_execute(qp, wqe, budget, &cause)) {
+		case ONESIDED_DONE:
+			wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+			return CARRIED;
+		case ONESIDED_TURN_OVER:
+			return CARRY_TURN_OVER;
+		case ONESIDED_LOCAL_ERROR:
+			carried = fail_local(qp, wqe, cause);
+			return carried;
+		case ONESIDED_BY_MESSAGE:
+			wqe->route = ROUTE_MESSAGE;
+			wqe->done = 0;
+			break;
+		}
+	}
+	if (wqe->opcode == IBV_WR_RDMA_READ)
+		return request_read(qp, wqe);
+	return send_message(qp, wqe, RECORD_WRITE, budget);
+}
+
+static enum carried unreachable(struct qp *qp, struct wqe *wqe)
+{
+	struct local_qp *lq = local_of(qp);
+
+	if (qp->type != IBV_QPT_RC) {
+		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+		return CARRIED;
+	}
+	if (lq->link) {
+		uint32_t seq = qp->sq.issue++;
+
+		requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_DIED,
+			       "process %d, QP 0x%06x", (int)lq->link->pid, qp->attr.dest_qp_num);
+		return CARRY_FAILED;
+	}
+	wqe->msn = lq->next_msn;
+	retry_on_silence(qp, qp->sq.issue,
+			 local_env.gid_is_local(&qp->attr.ah_attr.grh.dgid) ? CAUSE_PEER_UNKNOWN :
+									      CAUSE_NO_PATH);
+	return CARRY_WAIT;
+}
+
+static enum carried carry_out(struct qp *qp, struct wqe *wqe, int64_t *budget)
+{
+	struct local_qp *lq = local_of(qp);
+
+	if (qp->type == IBV_QPT_UD)
+		return datagram_send(qp, wqe);
+	if (!lq->link || !lq->link->alive)
+		return unreachable(qp, wqe);
+	switch (wqe->opcode) {
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
+	case IBV_WR_SEND_WITH_INV:
+		return send_message(qp, wqe, RECORD_SEND, budget);
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return send_message(qp, wqe, RECORD_WRITE, budget);
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_READ:
+		return one_sided(qp, wqe, budget);
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return request_read(qp, wqe);
+	default: {
+		uint32_t seq = qp->sq.issue++;
+
+		requester_fail(qp, seq, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
+			       "opcode %u", wqe->opcode);
+		return CARRY_FAILED;
+	}
+	}
+}
+
+static void start(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+
+	lq->started = true;
+	lq->next_msn = qp->attr.sq_psn & MSN_MASK;
+	retry_start(qp);
+}
+
+void requester_issue(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+	struct sq *sq = &qp->sq;
+	int64_t budget = REQUESTER_TURN_BYTES;
+	bool stop = false;
+
+	if (lq->state != REQUESTER_READY || lq->failed || qp_state(qp) != IBV_QPS_RTS)
+		return;
+	if (!lq->started)
+		start(qp);
+	while (!stop && sq->issue != sq->tail) {
+		struct wqe *wqe = sq_wqe(sq, sq->issue);
+
+		if (wqe->flags & IBV_SEND_FENCE && wqe->done == 0 && lq->reads)
+			break;
+		switch (carry_out(qp, wqe, &budget)) {
+		case CARRIED:
+			sq->issue++;
+			break;
+		case CARRY_NO_ROOM:
+			if (lq->link)
+				requester_block(qp, lq->link);
+			stop = true;
+			break;
+		case CARRY_TURN_OVER:
+			requester_block(qp, lq->link);
+			atomic_store_explicit(&lq->link->again, true, memory_order_relaxed);
+			local_env.kick();
+			stop = true;
+			break;
+		case CARRY_WAIT:
+			stop = true;
+			break;
+		case CARRY_FAILED:
+			if (lq->link)
+				link_notify(lq->link);
+			return;
+		}
+	}
+	sq_retire(qp);
+	if (lq->link && lq->link->alive)
+		link_notify(lq->link);
+}

@@ -1,0 +1,615 @@
+#include "local/responder.h"
+
+#include <string.h>
+
+#include "local/atomic.h"
+#include "local/memory.h"
+#include "object/key.h"
+#include "object/touch.h"
+
+/* What a request can end in (STYLE: verdicts and what follows from them are apart). */
+enum verdict {
+	VERDICT_OK,
+	VERDICT_STALE,	      /* an old message, or the rest of one that was refused */
+	VERDICT_NOT_READY,    /* no QP, wrong state, not connected to the sender */
+	VERDICT_OUT_OF_ORDER, /* the message sequence number is not the expected one */
+	VERDICT_NO_RECEIVE,
+	VERDICT_TOO_LONG,     /* for the receive */
+	VERDICT_RECEIVE_FAULT,/* the receive's memory is not usable */
+	VERDICT_INVALID,      /* malformed, unaligned, or too many READs */
+	VERDICT_ACCESS,	      /* R_Key or right */
+	VERDICT_INVALIDATE,   /* SEND_WITH_INV with a key that does not allow it */
+	VERDICTS
+};
+
+struct reaction {
+	uint8_t nak;		/* enum nak; 0: nothing is sent */
+	uint8_t receive_status; /* the message's receive completes with it; 0: it does not */
+	bool fails_qp;
+	uint8_t event; /* enum ibv_event_type + 1; 0: none */
+};
+
+static const struct reaction reactions[VERDICTS] = {
+	[VERDICT_NOT_READY] = { NAK_SILENCE },
+	[VERDICT_OUT_OF_ORDER] = { NAK_SILENCE },
+	[VERDICT_NO_RECEIVE] = { NAK_RNR },
+	[VERDICT_TOO_LONG] = { NAK_INVALID_REQUEST, IBV_WC_LOC_LEN_ERR, true },
+	[VERDICT_RECEIVE_FAULT] = { NAK_REMOTE_OPERATION, IBV_WC_LOC_PROT_ERR, true },
+	[VERDICT_INVALID] = { NAK_INVALID_REQUEST, 0, true, IBV_EVENT_QP_REQ_ERR + 1 },
+	[VERDICT_ACCESS] = { NAK_REMOTE_ACCESS, 0, true, IBV_EVENT_QP_ACCESS_ERR + 1 },
+	[VERDICT_INVALIDATE] = { NAK_REMOTE_OPERATION, IBV_WC_LOC_QP_OP_ERR, true },
+};
+
+/* What the requester's cause is, where it differs from ours. */
+static enum cause cause_for_peer(enum verdict verdict, enum cause cause)
+{
+	switch (verdict) {
+	case VERDICT_TOO_LONG:
+		return CAUSE_PEER_RECEIVE_TOO_SHORT;
+	case VERDICT_RECEIVE_FAULT:
+		return CAUSE_PEER_RECEIVE_FAILED;
+	default:
+		return cause;
+	}
+}
+
+bool responder_take_receive(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+
+	if (!lq->has_receive)
+		lq->has_receive = rq_take(qp->rq, &lq->receive);
+	return lq->has_receive;
+}
+
+void responder_complete_receive(struct qp *qp, const struct record_header *header,
+				enum ibv_wc_opcode opcode, enum ibv_wc_status status,
+				enum cause cause, uint32_t length, uint32_t wc_flags)
+{
+	struct local_qp *lq = local_of(qp);
+	struct cqe cqe = {
+		.wr_id = lq->receive.wr_id,
+		.qp = qp,
+		.rq = qp->rq,
+		.kind = CQE_RECEIVE,
+		.status = status,
+		.opcode = opcode & 0x7f,
+		.vendor_err = cause,
+		.byte_len = length,
+		.qp_num = qp->ib.qp_num,
+		.wc_flags = wc_flags,
+		.sl = qp->attr.ah_attr.sl,
+	};
+
+	if (header) {
+		cqe.imm = header->imm;
+		cqe.src_qp = header->src_qpn;
+	}
+	lq->has_receive = false;
+	if (status == IBV_WC_SUCCESS && lq->link) {
+		/* RING-4: before the program can know of it, and answer */
+		uint64_t end = lq->link->rx_end, hold = lq->link->rx.hold;
+
+		atomic_store_explicit(&lq->link->carried_out, end < hold ? end : hold,
+				      memory_order_release);
+	}
+	cq_push(qp->recv_cq, &cqe, header && record_flags(header) & RECORD_SOLICITED);
+}
+
+/* Puts a NAK into the ring; the whole of it may be used for that. False: no room. */
+static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct nak_pending *nak)
+{
+	struct record *record;
+
+	lock_acquire(&link->tx_lock);
+	record = link->alive ? ring_reserve(&link->tx, 0) : NULL;
+	if (record) {
+		record->header.dst_qpn = to;
+		record->header.src_qpn = from;
+		record->header.msn = nak->msn;
+		record->header.total = nak->timer;
+		record->header.bytes = 0;
+		record->header.imm = nak->nak;
+		record->header.rkey = nak->cause;
+		record->header.remote_addr = 0;
+		record->header.acked = 0;
+		ring_publish(&link->tx, record, record_word(RECORD_NAK, 0, 0));
+	}
+	lock_release(&link->tx_lock);
+	return record || !link->alive;
+}
+
+bool responder_refuse(struct link *link, const struct record_header *header)
+{
+	struct nak_pending nak = {
+		.msn = header->msn,
+		.nak = NAK_SILENCE,
+		.cause = CAUSE_PEER_NOT_READY,
+	};
+
+	if (!(record_flags(header) & RECORD_FIRST))
+		return true;
+	return send_nak(link, header->src_qpn, header->dst_qpn, &nak);
+}
+
+static void want_answer(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+	struct link *link = lq->link;
+
+	lock_acquire(&link->wait_lock);
+	if (!lq->is_answering)
+		list_add_tail(&link->answering, &lq->answering_node);
+	lq->is_answering = true;
+	atomic_store_explicit(&link->waiting, true, memory_order_release);
+	lock_release(&link->wait_lock);
+}
+
+/* One record of a READ's response. False: no room. */
+static bool respond_read(struct qp *qp, struct response *response, enum cause *cause)
+{
+	struct link *link = local_of(qp)->link;
+	uint32_t bytes = response->total - response->done;
+	uint32_t flags = response->done ? 0 : RECORD_FIRST;
+	uint64_t host = 0;
+	uint32_t key_flags = 0;
+	struct record *record;
+
+	*cause = CAUSE_NONE;
+	if (bytes > RECORD_PAYLOAD_MAX)
+		bytes = RECORD_PAYLOAD_MAX;
+	else
+		flags |= RECORD_LAST;
+	lock_acquire(&link->tx_lock);
+	record = link->alive ? ring_reserve(&link->tx, bytes) : NULL;
+	if (!record)
+		goto out;
+	if (bytes) {
+		struct arena_touch *touch = touch_begin(local_env.slot, response->rkey);
+		enum key_verdict verdict = key_check(mr_keys(), response->rkey, qp->pd->number,
+						     qp->ib.qp_num,
+						     response->remote_addr + response->done, bytes,
+						     IBV_ACCESS_REMOTE_READ, &host, &key_flags);
+
+		if (verdict != KEY_OK)
+			*cause = key_cause_remote(verdict);
+		else if (key_flags & KEY_NULL)
+			memset(record->payload, 0, bytes);
+		else if (memory_copy_from(record->payload, host, bytes))
+			*cause = CAUSE_MEMORY_FAULT_REMOTE;
+		touch_end(touch);
+		if (*cause != CAUSE_NONE)
+			goto out;
+	}
+	record->header.dst_qpn = qp->attr.dest_qp_num;
+	record->header.src_qpn = qp->ib.qp_num;
+	record->header.msn = response->msn;
+	record->header.total = response->total;
+	record->header.bytes = bytes;
+	record->header.acked = 0;
+	ring_publish(&link->tx, record, record_word(RECORD_READ_RESPONSE, flags, bytes));
+	response->done += bytes;
+out:
+	lock_release(&link->tx_lock);
+	return record != NULL;
+}
+
+static bool respond_atomic(struct qp *qp, struct response *response)
+{
+	struct link *link = local_of(qp)->link;
+	struct record *record;
+
+	lock_acquire(&link->tx_lock);
+	record = link->alive ? ring_reserve(&link->tx, sizeof(response->value)) : NULL;
+	if (record) {
+		record->header.dst_qpn = qp->attr.dest_qp_num;
+		record->header.src_qpn = qp->ib.qp_num;
+		record->header.msn = response->msn;
+		record->header.total = sizeof(response->value);
+		record->header.bytes = sizeof(response->value);
+		record->header.acked = 0;
+		memcpy(record->payload, &response->value, sizeof(response->value));
+		ring_publish(&link->tx, record,
+			     record_word(RECORD_ATOMIC_RESPONSE, RECORD_FIRST | RECORD_LAST,
+					 sizeof(response->value)));
+		response->done = response->total = sizeof(response->value);
+	}
+	lock_release(&link->tx_lock);
+	return record != NULL;
+}
+
+/* What the QP owes an answer for is acknowledged no further than this. */
+static void hold_acks(struct link *link, struct local_qp *lq, uint64_t position)
+{
+	lq->nak.position = position;
+	if (position < link->rx.hold)
+		link->rx.hold = position;
+}
+
+/*
+ * Puts a verdict into effect. The QP's own completions and state come before the NAK: by the time
+ * the requester knows, this end is in ERR (CONTRACT 15).
+ */
+static void react(struct qp *qp, struct link *link, enum verdict verdict, enum cause cause,
+		  const struct record_header *header, uint64_t begin)
+{
+	const struct reaction *reaction = &reactions[verdict];
+	struct local_qp *lq = local_of(qp);
+	struct nak_pending nak = {
+		.msn = header->msn,
+		.nak = reaction->nak,
+		.timer = qp->attr.min_rnr_timer,
+		.cause = cause_for_peer(verdict, cause),
+	};
+
+	lq->in_message = false;
+	if (qp->type != IBV_QPT_RC) {
+		lq->dropping = !(record_flags(header) & RECORD_LAST);
+		if (verdict != VERDICT_STALE && verdict != VERDICT_NOT_READY)
+			cause_report(CAUSE_UC_DROPPED, qp->ib.qp_num, "message %u from 0x%06x: %s",
+				     record_msn(header), header->src_qpn, cause_sentence(cause));
+		return;
+	}
+	if (reaction->fails_qp) {
+		cause_report(cause, qp->ib.qp_num,
+			     "message %u from QP 0x%06x, rkey 0x%x, address 0x%llx, length %u",
+			     record_msn(header), header->src_qpn, header->rkey,
+			     (unsigned long long)header->remote_addr, header->total);
+		if (reaction->receive_status) {
+			lq->receive_status = reaction->receive_status;
+			lq->receive_cause = cause;
+		}
+		responder_answer(qp); /* what is owed for earlier requests, if there is room */
+		if (reaction->event)
+			qp_raise(qp, (enum ibv_event_type)(reaction->event - 1));
+		qp_fail(qp, cause);
+	}
+	lq->naked = true;
+	if (lq->response_head != lq->response_tail || !send_nak(link, header->src_qpn,
+								qp->ib.qp_num, &nak)) {
+		lq->nak = nak;
+		hold_acks(link, lq, begin);
+		want_answer(qp);
+	}
+}
+
+void responder_answer(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+
+	while (lq->response_head != lq->response_tail) {
+		struct response *response = &lq->responses[lq->response_head % RESPONSES_MAX];
+		enum cause cause = CAUSE_NONE;
+		bool room = response->kind == RECORD_READ ? respond_read(qp, response, &cause) :
+							    respond_atomic(qp, response);
+
+		if (cause != CAUSE_NONE) {
+			lq->nak = (struct nak_pending){
+				.msn = response->msn,
+				.nak = NAK_REMOTE_ACCESS,
+				.cause = cause,
+				.position = lq->nak.position,
+			};
+			lq->response_head = lq->response_tail;
+			cause_report(cause, qp->ib.qp_num, "READ of rkey 0x%x, address 0x%llx",
+				     response->rkey, (unsigned long long)response->remote_addr);
+			qp_raise(qp, IBV_EVENT_QP_ACCESS_ERR);
+			qp_fail(qp, cause);
+			break;
+		}
+		if (!room) {
+			want_answer(qp);
+			return;
+		}
+		if (response->done == response->total)
+			lq->response_head++;
+	}
+	if (lq->nak.nak) {
+		if (!send_nak(lq->link, qp->attr.dest_qp_num, qp->ib.qp_num, &lq->nak)) {
+			want_answer(qp);
+			return;
+		}
+		lq->nak.nak = 0;
+	}
+}
+
+static bool add_response(struct qp *qp, const struct record_header *header, uint64_t value)
+{
+	struct local_qp *lq = local_of(qp);
+
+	if (lq->response_tail - lq->response_head >= RESPONSES_MAX)
+		return false;
+	lq->responses[lq->response_tail++ % RESPONSES_MAX] = (struct response){
+		.kind = record_kind(header),
+		.msn = header->msn,
+		.rkey = header->rkey,
+		.remote_addr = header->remote_addr,
+		.total = header->total,
+		.value = value,
+	};
+	return true;
+}
+
+/* The state, the connection, the order: IBA 9.7.4.1.1. */
+static enum verdict check_connection(struct qp *qp, struct link *link,
+				     const struct record_header *header)
+{
+	struct local_qp *lq = local_of(qp);
+	enum ibv_qp_state state = qp_state(qp);
+	bool first = record_flags(header) & RECORD_FIRST;
+
+	if ((qp->type != IBV_QPT_RC && qp->type != IBV_QPT_UC) ||
+	    (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD &&
+	     state != IBV_QPS_SQE) ||
+	    lq->link != link || qp->attr.dest_qp_num != header->src_qpn)
+		return first ? VERDICT_NOT_READY : VERDICT_STALE;
+	if (!lq->expecting) {
+		lq->expecting = true;
+		lq->expected_msn = qp->attr.rq_psn & MSN_MASK;
+	}
+	if (qp->type == IBV_QPT_UC) {
+		/* what was begun and not ended is lost (IBA 9.8.2.2.2) */
+		if (first)
+			lq->in_message = lq->dropping = false;
+		return !first && (lq->dropping || !lq->in_message) ? VERDICT_STALE : VERDICT_OK;
+	}
+	if (record_msn(header) != lq->expected_msn)
+		return lq->naked || !first ? VERDICT_STALE : VERDICT_OUT_OF_ORDER;
+	if (!first && !lq->in_message)
+		return VERDICT_STALE; /* its FIRST was refused */
+	lq->naked = false;
+	return VERDICT_OK;
+}
+
+static enum cause receive_cause(enum cause cause)
+{
+	switch (cause) {
+	case CAUSE_LKEY_UNKNOWN:
+		return CAUSE_RECEIVE_LKEY_UNKNOWN;
+	case CAUSE_LKEY_PD:
+		return CAUSE_RECEIVE_LKEY_PD;
+	case CAUSE_LKEY_RANGE:
+		return CAUSE_RECEIVE_LKEY_RANGE;
+	case CAUSE_LKEY_ACCESS:
+		return CAUSE_RECEIVE_LKEY_ACCESS;
+	default:
+		return cause;
+	}
+}
+
+static enum verdict on_send(struct qp *qp, const struct record_header *header,
+			    const uint8_t *payload, enum cause *cause)
+{
+	struct local_qp *lq = local_of(qp);
+	uint32_t flags = record_flags(header);
+	uint32_t pd = qp->srq ? qp->srq->pd->number : qp->pd->number;
+	uint32_t wc_flags = 0;
+
+	if (flags & RECORD_FIRST) {
+		if (!responder_take_receive(qp)) {
+			*cause = CAUSE_NO_RECEIVE;
+			return VERDICT_NO_RECEIVE;
+		}
+		if (header->total > lq->receive.length) {
+			*cause = CAUSE_RECEIVE_TOO_SHORT;
+			return VERDICT_TOO_LONG;
+		}
+	}
+	if (header->bytes > lq->message_total - lq->received || !lq->has_receive) {
+		*cause = CAUSE_PEER_DISORDERLY;
+		return VERDICT_INVALID;
+	}
+	*cause = receive_cause(memory_scatter(lq->receive.sge, lq->receive.num_sge, pd,
+					      lq->received, payload, header->bytes));
+	if (*cause != CAUSE_NONE)
+		return VERDICT_RECEIVE_FAULT;
+	lq->received += header->bytes;
+	if (!(flags & RECORD_LAST))
+		return VERDICT_OK;
+	if (flags & RECORD_INV) {
+		/* only windows can be invalidated, and there are none yet */
+		*cause = CAUSE_INVALIDATE_REFUSED;
+		return VERDICT_INVALIDATE;
+	}
+	if (flags & RECORD_IMM)
+		wc_flags |= IBV_WC_WITH_IMM;
+	responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_SUCCESS, CAUSE_NONE,
+				   lq->received, wc_flags);
+	return VERDICT_OK;
+}
+
+/* R_Key and right for `bytes` at offset `at` of the request's range, then `copy`. */
+static enum cause write_memory(struct qp *qp, uint32_t rkey, uint64_t address, uint32_t check,
+			       const uint8_t *payload, uint32_t bytes)
+{
+	struct arena_touch *touch;
+	enum key_verdict verdict;
+	enum cause cause = CAUSE_NONE;
+	uint64_t host;
+	uint32_t flags;
+
+	touch = touch_begin(local_env.slot, rkey);
+	verdict = key_check(mr_keys(), rkey, qp->pd->number, qp->ib.qp_num, address, check,
+			    IBV_ACCESS_REMOTE_WRITE, &host, &flags);
+	if (verdict != KEY_OK)
+		cause = key_cause_remote(verdict);
+	else if (!(flags & KEY_NULL) && memory_copy_to(host, payload, bytes))
+		cause = CAUSE_MEMORY_FAULT_REMOTE;
+	touch_end(touch);
+	return cause;
+}
+
+static enum verdict on_write(struct qp *qp, const struct record_header *header,
+			     const uint8_t *payload, enum cause *cause)
+{
+	struct local_qp *lq = local_of(qp);
+	uint32_t flags = record_flags(header);
+	uint32_t left = lq->message_total - lq->received;
+
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE)) {
+		*cause = CAUSE_QP_ACCESS;
+		return VERDICT_ACCESS;
+	}
+	if (header->bytes > left) {
+		*cause = CAUSE_PEER_DISORDERLY;
+		return VERDICT_INVALID;
+	}
+	if (header->total) {
+		*cause = write_memory(qp, header->rkey, header->remote_addr + lq->received, left,
+				      payload, header->bytes);
+		if (*cause != CAUSE_NONE)
+			return VERDICT_ACCESS;
+	}
+	lq->received += header->bytes;
+	if (!(flags & RECORD_LAST) || !(flags & RECORD_IMM))
+		return VERDICT_OK;
+	if (!responder_take_receive(qp)) {
+		*cause = CAUSE_NO_RECEIVE;
+		return VERDICT_NO_RECEIVE;
+	}
+	responder_complete_receive(qp, header, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS,
+				   CAUSE_NONE, lq->received, IBV_WC_WITH_IMM);
+	return VERDICT_OK;
+}
+
+static enum verdict on_read(struct qp *qp, const struct record_header *header, enum cause *cause)
+{
+	enum key_verdict verdict = KEY_OK;
+	uint64_t host;
+	uint32_t flags;
+
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ)) {
+		*cause = CAUSE_QP_ACCESS;
+		return VERDICT_ACCESS;
+	}
+	if (header->total)
+		verdict = key_check(mr_keys(), header->rkey, qp->pd->number, qp->ib.qp_num,
+				    header->remote_addr, header->total, IBV_ACCESS_REMOTE_READ,
+				    &host, &flags);
+	if (verdict != KEY_OK) {
+		*cause = key_cause_remote(verdict);
+		return VERDICT_ACCESS;
+	}
+	if (!add_response(qp, header, 0)) {
+		*cause = CAUSE_READ_ATOMIC_OVERFLOW;
+		return VERDICT_INVALID;
+	}
+	return VERDICT_OK;
+}
+
+static enum verdict on_atomic(struct qp *qp, const struct record_header *header,
+			      const uint8_t *payload, enum cause *cause)
+{
+	struct local_qp *lq = local_of(qp);
+	uint64_t operands[2], before;
+
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC)) {
+		*cause = CAUSE_QP_ACCESS;
+		return VERDICT_ACCESS;
+	}
+	if (header->bytes != sizeof(operands)) {
+		*cause = CAUSE_PEER_DISORDERLY;
+		return VERDICT_INVALID;
+	}
+	if (header->remote_addr % 8) {
+		*cause = CAUSE_ATOMIC_UNALIGNED;
+		return VERDICT_INVALID;
+	}
+	if (lq->response_tail - lq->response_head >= RESPONSES_MAX) {
+		*cause = CAUSE_READ_ATOMIC_OVERFLOW;
+		return VERDICT_INVALID;
+	}
+	memcpy(operands, payload, sizeof(operands));
+	*cause = atomic_execute(qp, record_kind(header), header->rkey, header->remote_addr,
+				operands[0], operands[1], &before);
+	if (*cause != CAUSE_NONE)
+		return VERDICT_ACCESS;
+	add_response(qp, header, before);
+	return VERDICT_OK;
+}
+
+static enum verdict carry_out(struct qp *qp, const struct record_header *header,
+			      const uint8_t *payload, enum cause *cause)
+{
+	struct local_qp *lq = local_of(qp);
+
+	if (record_flags(header) & RECORD_FIRST) {
+		lq->received = 0;
+		lq->message_total = header->total;
+	}
+	switch (record_kind(header)) {
+	case RECORD_SEND:
+		return on_send(qp, header, payload, cause);
+	case RECORD_WRITE:
+		return on_write(qp, header, payload, cause);
+	case RECORD_READ:
+		return qp->type == IBV_QPT_RC ? on_read(qp, header, cause) : VERDICT_INVALID;
+	case RECORD_COMPARE_SWAP:
+	case RECORD_FETCH_ADD:
+		return qp->type == IBV_QPT_RC ? on_atomic(qp, header, payload, cause) :
+						VERDICT_INVALID;
+	default:
+		*cause = CAUSE_PEER_DISORDERLY;
+		return VERDICT_INVALID;
+	}
+}
+
+bool responder_on_request(struct qp *qp, struct link *link, const struct record_header *header,
+			  const uint8_t *payload, uint64_t end)
+{
+	struct local_qp *lq = local_of(qp);
+	uint64_t begin = end - record_size(header);
+	enum cause cause = CAUSE_PEER_NOT_READY;
+	enum verdict verdict = check_connection(qp, link, header);
+
+	if (verdict == VERDICT_OK && qp_state(qp) == IBV_QPS_RTR && !qp->comm_established) {
+		qp->comm_established = true;
+		qp_raise(qp, IBV_EVENT_COMM_EST);
+	}
+	if (verdict == VERDICT_OK)
+		verdict = carry_out(qp, header, payload, &cause);
+	switch (verdict) {
+	case VERDICT_OK:
+		lq->in_message = !(record_flags(header) & RECORD_LAST);
+		if (!lq->in_message)
+			lq->expected_msn = msn_next(lq->expected_msn);
+		if (lq->response_head != lq->response_tail)
+			responder_answer(qp);
+		break;
+	case VERDICT_STALE:
+		break;
+	case VERDICT_NOT_READY:
+	case VERDICT_OUT_OF_ORDER:
+		/* if it is not connected to the sender, nothing of this QP's may change */
+		if (qp->type == IBV_QPT_RC && !responder_refuse(link, header))
+			return false;
+		if (verdict == VERDICT_OUT_OF_ORDER)
+			lq->naked = true;
+		break;
+	default:
+		react(qp, link, verdict, cause, header, begin);
+	}
+	return true;
+}
+
+void responder_stop(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+
+	lq->response_head = lq->response_tail = 0;
+	lq->in_message = lq->dropping = lq->naked = lq->expecting = false;
+	if (!lq->has_receive)
+		return;
+	if (qp_state(qp) == IBV_QPS_ERR) {
+		enum ibv_wc_status status = (enum ibv_wc_status)lq->receive_status;
+		bool failed = status != IBV_WC_SUCCESS;
+
+		lq->receive_status = IBV_WC_SUCCESS;
+		responder_complete_receive(qp, NULL, IBV_WC_RECV,
+					   failed ? status : IBV_WC_WR_FLUSH_ERR,
+					   failed ? lq->receive_cause : CAUSE_FLUSHED, 0, 0);
+	} else {
+		lq->has_receive = false;
+		rq_release(qp->rq, 1);
+	}
+}

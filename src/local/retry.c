@@ -1,0 +1,220 @@
+#include "local/retry.h"
+
+#include <time.h>
+
+#include "local/requester.h"
+
+/*
+ * RNR timer codes in units of 10 us (IBA table 45): code 0 is the longest.
+ */
+static const uint32_t rnr_10us[32] = {
+	65536, 1,   2,	 3,   4,   6,	 8,    12,   16,   24,	 32,   48,    64,    96,    128,   192,
+	256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+};
+
+static struct lock timer_lock = LOCK_INITIALIZER;
+static struct list timers GUARDED_BY(timer_lock) = { &timers, &timers };
+static _Atomic uint64_t next_deadline = RETRY_NEVER; /* written under timer_lock */
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+uint64_t retry_deadline_ns(void)
+{
+	return atomic_load_explicit(&next_deadline, memory_order_relaxed);
+}
+
+static void arm(struct local_qp *lq, enum requester_state state, uint64_t wait_ns)
+{
+	uint64_t deadline = now_ns() + wait_ns;
+	bool first;
+
+	lq->state = state;
+	lock_acquire(&timer_lock);
+	lq->deadline_ns = deadline;
+	if (!lq->timer_armed)
+		list_add_tail(&timers, &lq->timer_node);
+	lq->timer_armed = true;
+	first = deadline < next_deadline;
+	if (first)
+		next_deadline = deadline;
+	lock_release(&timer_lock);
+	if (first)
+		local_env.deadline(deadline);
+}
+
+static void disarm(struct local_qp *lq)
+{
+	lq->state = REQUESTER_READY;
+	lock_acquire(&timer_lock);
+	if (lq->timer_armed)
+		list_del(&lq->timer_node);
+	lq->timer_armed = false;
+	lock_release(&timer_lock);
+}
+
+/*
+ * From `seq` on everything is posted anew: what was issued behind it was dropped by the responder
+ * (IBA 9.7.5.1.2, go-back-N). Entries of the old epoch in the in_flight queue mean nothing any more.
+ */
+static void go_back(struct qp *qp, uint32_t seq)
+{
+	struct local_qp *lq = local_of(qp);
+
+	lq->epoch = local_new_epoch();
+	lq->attempt++;
+	for (uint32_t s = seq; s != qp->sq.issue; s++) {
+		struct wqe *wqe = sq_wqe(&qp->sq, s);
+
+		if (wqe->state == WQE_ISSUED && !wqe_is_local(wqe)) {
+			lq->unacked--;
+			if (wqe_is_read(wqe))
+				lq->reads--;
+		}
+		wqe->state = WQE_POSTED;
+		wqe->route = ROUTE_UNDECIDED;
+		wqe->done = 0;
+	}
+	if (qp->sq.issue != qp->sq.tail)
+		sq_wqe(&qp->sq, qp->sq.issue)->done = 0;
+	lq->next_msn = sq_wqe(&qp->sq, seq)->msn;
+	lq->failed = false; /* it is found again when its turn comes */
+	qp->sq.issue = seq;
+}
+
+void retry_on_rnr_nak(struct qp *qp, uint32_t seq, uint8_t timer)
+{
+	struct local_qp *lq = local_of(qp);
+
+	go_back(qp, seq);
+	if (qp->attr.rnr_retry != 7 && lq->rnr_left-- == 0) {
+		qp->sq.issue = seq + 1;
+		requester_fail(qp, seq, IBV_WC_RNR_RETRY_EXC_ERR, CAUSE_NO_RECEIVE,
+			       "request %u was refused %u times", seq, qp->attr.rnr_retry + 1u);
+		return;
+	}
+	arm(lq, REQUESTER_RNR_WAIT, rnr_10us[timer & 31] * 10000ull);
+}
+
+void retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause)
+{
+	struct local_qp *lq = local_of(qp);
+	/* timeout 0 means no time-out: try again for ever, once in a while */
+	uint64_t wait_ns = qp->attr.timeout ? 4096ull << qp->attr.timeout : 10000000ull;
+
+	go_back(qp, seq);
+	lq->failed_cause = cause;
+	arm(lq, REQUESTER_RETRY_WAIT, wait_ns);
+}
+
+void retry_on_full(struct qp *qp)
+{
+	arm(local_of(qp), REQUESTER_FULL_WAIT, RETRY_FULL_NS);
+}
+
+void retry_on_room(struct qp *qp)
+{
+	if (local_of(qp)->state == REQUESTER_FULL_WAIT)
+		disarm(local_of(qp));
+}
+
+void retry_on_ack(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+
+	lq->rnr_left = qp->attr.rnr_retry;
+	lq->retry_left = qp->attr.retry_cnt;
+}
+
+void retry_start(struct qp *qp)
+{
+	retry_on_ack(qp);
+}
+
+void retry_stop(struct qp *qp)
+{
+	disarm(local_of(qp));
+}
+
+static void fire(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+	enum requester_state state = lq->state;
+
+	lq->state = REQUESTER_READY;
+	if (qp_state(qp) != IBV_QPS_RTS && qp_state(qp) != IBV_QPS_SQD)
+		return;
+	if (qp->sq.issue == qp->sq.tail)
+		return;
+	if (state == REQUESTER_FULL_WAIT) {
+		requester_unblock(qp);
+		sq_wqe(&qp->sq, qp->sq.issue)->route = ROUTE_MESSAGE;
+	}
+	if (state == REQUESTER_RETRY_WAIT && qp->attr.timeout != 0 && lq->retry_left-- == 0) {
+		uint32_t seq = qp->sq.issue++;
+
+		requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, lq->failed_cause,
+			       "QP 0x%06x did not answer %u times in %llu us each",
+			       qp->attr.dest_qp_num, qp->attr.retry_cnt + 1u,
+			       (4096ull << qp->attr.timeout) / 1000);
+		return;
+	}
+	requester_issue(qp);
+}
+
+/* Takes one timer that is due off the list; 0: none. Sets next_deadline when none is left. */
+static uint32_t take_due(uint64_t now)
+{
+	struct list *pos;
+	uint64_t next = RETRY_NEVER;
+	uint32_t qpn = 0;
+
+	lock_acquire(&timer_lock);
+	list_for_each(pos, &timers) {
+		struct local_qp *lq = list_entry(pos, struct local_qp, timer_node);
+
+		if (lq->deadline_ns <= now) {
+			qpn = lq->qp->ib.qp_num;
+			list_del(&lq->timer_node);
+			lq->timer_armed = false;
+			break;
+		}
+		if (lq->deadline_ns < next)
+			next = lq->deadline_ns;
+	}
+	if (!qpn)
+		next_deadline = next;
+	lock_release(&timer_lock);
+	return qpn;
+}
+
+void retry_run(uint64_t now)
+{
+	uint32_t qpn;
+
+	while ((qpn = take_due(now)) != 0) {
+		struct qp *qp = qp_find_locked(qpn);
+
+		if (!qp)
+			continue;
+		/* Disarmed and armed again in between: then it is not due, and armed. */
+		if (local_of(qp) && !local_of(qp)->timer_armed &&
+		    local_of(qp)->state != REQUESTER_READY)
+			fire(qp);
+		qp_unlock(qp);
+	}
+	if (next_deadline != RETRY_NEVER)
+		local_env.deadline(next_deadline);
+}
+
+void retry_reset_after_fork(void)
+{
+	lock_init(&timer_lock);
+	list_init(&timers);
+	next_deadline = RETRY_NEVER;
+}

@@ -1,0 +1,46 @@
+/*
+ * Retry - what a requester does when its messages were not carried out: waits, goes back, gives up.
+ *
+ * In:  NAKs that allow another try, the passing of time.
+ * Out: requests issued again; or the failure of the QP.
+ *
+ * Only this file knows which timers exist. Callers hold the QP's lock unless said otherwise.
+ */
+#ifndef LOCAL_RETRY_H
+#define LOCAL_RETRY_H
+
+#include <stdint.h>
+
+#include "local/local_qp.h"
+
+/* No timer is armed. */
+#define RETRY_NEVER UINT64_MAX
+
+/* The responder had no receive for the message `seq` names; `timer` is its RNR timer code, 0..31. */
+void retry_on_rnr_nak(struct qp *qp, uint32_t seq, uint8_t timer);
+
+/* The message that `seq` names will not be answered: time-out, then again (IBA 9.7.6.1.3). */
+void retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause);
+
+/* A datagram found a ring full: it waits RETRY_FULL_NS, then wqe.route is set and it is dropped. */
+#define RETRY_FULL_NS 50000000ull
+void retry_on_full(struct qp *qp);
+/* There is room again. */
+void retry_on_room(struct qp *qp);
+
+/* A message was acknowledged: the counters start anew. */
+void retry_on_ack(struct qp *qp);
+
+/* The QP is about to start, or leaves its connection. */
+void retry_start(struct qp *qp);
+void retry_stop(struct qp *qp);
+
+/* When the next timer is due, CLOCK_MONOTONIC ns, or RETRY_NEVER. Any thread, no lock. */
+uint64_t retry_deadline_ns(void);
+
+/* Runs what is due. No QP lock may be held. */
+void retry_run(uint64_t now_ns);
+
+void retry_reset_after_fork(void);
+
+#endif

@@ -1,0 +1,121 @@
+#include "object/channel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/cause.h"
+#include "base/eventfd.h"
+#include "object/cq.h"
+
+int channel_create(struct ibv_context *context, struct channel **channel)
+{
+	struct channel *new = calloc(1, sizeof(*new));
+
+	if (!new) {
+		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "completion channel");
+		return -ENOMEM;
+	}
+	new->ib.context = context;
+	new->ib.fd = eventfd_create();
+	if (new->ib.fd < 0) {
+		int error = new->ib.fd;
+
+		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "completion channel: no descriptor (errno %d)",
+			     -error);
+		free(new);
+		return error;
+	}
+	lock_init(&new->lock);
+	list_init(&new->pending);
+	*channel = new;
+	return 0;
+}
+
+int channel_destroy(struct channel *channel)
+{
+	int users;
+
+	lock_acquire(&channel->lock);
+	users = channel->ib.refcnt;
+	lock_release(&channel->lock);
+	if (users) {
+		cause_report(CAUSE_BUSY_CHANNEL, 0, "%d CQs", users);
+		return -EBUSY;
+	}
+	close(channel->ib.fd);
+	lock_fini(&channel->lock);
+	free(channel);
+	return 0;
+}
+
+void channel_attach(struct channel *channel)
+{
+	lock_acquire(&channel->lock);
+	channel->ib.refcnt++;
+	lock_release(&channel->lock);
+}
+
+void channel_notify(struct channel *channel, struct cq *cq)
+{
+	lock_acquire(&channel->lock);
+	if (cq->events_pending++ == 0)
+		list_add_tail(&channel->pending, &cq->pending_link);
+	eventfd_add(channel->ib.fd);
+	lock_release(&channel->lock);
+}
+
+/*
+ * At any time: count of the descriptor + readers between read and lock - withdrawn = sum of
+ * events_pending. So a reader that finds `withdrawn` has to give its count up for an event that
+ * vanished, and one that does not finds an event.
+ */
+static struct cq *take_locked(struct channel *channel) REQUIRES(channel->lock)
+{
+	struct cq *cq;
+
+	if (channel->withdrawn > 0) {
+		channel->withdrawn--;
+		return NULL;
+	}
+	if (list_empty(&channel->pending)) /* the program wrote to or read from the descriptor itself */
+		return NULL;
+	cq = list_entry(channel->pending.next, struct cq, pending_link);
+	list_del(&cq->pending_link);
+	if (--cq->events_pending > 0)
+		list_add_tail(&channel->pending, &cq->pending_link);
+	cq->events_reported++;
+	return cq;
+}
+
+int channel_take(struct channel *channel, struct cq **cq)
+{
+	struct cq *taken;
+
+	do {
+		if (eventfd_take(channel->ib.fd) < 0)
+			return -1;
+		lock_acquire(&channel->lock);
+		taken = take_locked(channel);
+		lock_release(&channel->lock);
+	} while (!taken);
+	*cq = taken;
+	return 0;
+}
+
+uint32_t channel_detach(struct channel *channel, struct cq *cq)
+{
+	uint32_t reported;
+
+	lock_acquire(&channel->lock);
+	if (cq->events_pending > 0) {
+		list_del(&cq->pending_link);
+		channel->withdrawn += cq->events_pending -
+				      eventfd_withdraw(channel->ib.fd, cq->events_pending);
+		cq->events_pending = 0;
+	}
+	reported = cq->events_reported;
+	channel->ib.refcnt--;
+	lock_release(&channel->lock);
+	return reported;
+}

@@ -1,0 +1,48 @@
+#include "object/context.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cause.h"
+#include "base/eventfd.h"
+
+void context_raise(struct context *context, const struct ibv_async_event *event)
+{
+	struct async_event *pending = malloc(sizeof(*pending));
+	int saved = errno;
+
+	if (!pending) {
+		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "asynchronous event %d is lost",
+			     event->event_type);
+		return;
+	}
+	pending->event = *event;
+	lock_acquire(&context->async_lock);
+	list_add_tail(&context->async_pending, &pending->link);
+	eventfd_add(context->verbs.context.async_fd);
+	lock_release(&context->async_lock);
+	errno = saved;
+}
+
+uint32_t context_drop_events(struct context *context, const void *object)
+{
+	struct list *pos, *after;
+	uint32_t dropped = 0;
+	int saved = errno;
+
+	lock_acquire(&context->async_lock);
+	list_for_each_safe (pos, after, &context->async_pending) {
+		struct async_event *pending = list_entry(pos, struct async_event, link);
+
+		if (pending->event.element.cq != object)
+			continue;
+		list_del(pos);
+		free(pending);
+		dropped++;
+	}
+	context->async_withdrawn +=
+	    dropped - eventfd_withdraw(context->verbs.context.async_fd, dropped);
+	lock_release(&context->async_lock);
+	errno = saved;
+	return dropped;
+}

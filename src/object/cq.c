@@ -1,0 +1,335 @@
+#include "object/cq.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cause.h"
+#include "object/acknowledge.h"
+#include "object/context.h"
+#include "object/limits.h"
+#include "object/qp.h"
+
+#define WC_FLAGS_OFFERED                                                                           \
+	(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |                             \
+	 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+#define CREATE_FLAGS_OFFERED                                                                       \
+	(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
+#define COMP_MASK_OFFERED (IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)
+
+static _Atomic uint32_t cqs;	 /* of this process */
+static _Atomic uint32_t handles; /* given so far */
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* A ring for `capacity` entries; its pages are taken when they are first written. */
+static struct cqe *ring_create(uint32_t capacity, uint32_t *mask)
+{
+	uint32_t size = 1;
+	void *ring;
+
+	while (size < capacity)
+		size *= 2;
+	if (posix_memalign(&ring, sizeof(struct cqe), size * sizeof(struct cqe)))
+		return NULL;
+	*mask = size - 1;
+	return ring;
+}
+
+static int check_attr(struct context *context, const struct ibv_cq_init_attr_ex *attr)
+{
+	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
+
+	if (attr->comp_mask & ~(uint32_t)COMP_MASK_OFFERED || flags & ~(uint32_t)CREATE_FLAGS_OFFERED) {
+		cause_report(CAUSE_FLAGS_UNKNOWN, 0, "CQ: comp_mask 0x%x, flags 0x%x", attr->comp_mask,
+			     flags);
+		return -EOPNOTSUPP;
+	}
+	if (attr->wc_flags & ~(uint64_t)WC_FLAGS_OFFERED) {
+		cause_report(CAUSE_UNSUPPORTED, 0, "CQ: wc_flags 0x%llx",
+			     (unsigned long long)attr->wc_flags);
+		return -EOPNOTSUPP;
+	}
+	if (attr->cqe < 1 || attr->cqe > LIMIT_CQE) {
+		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "CQ: cqe %u, must be 1 to %u", attr->cqe, LIMIT_CQE);
+		return -EINVAL;
+	}
+	if (attr->comp_vector >= (uint32_t)context->verbs.context.num_comp_vectors) {
+		cause_report(CAUSE_COMP_VECTOR_RANGE, 0, "CQ: vector %u of %d", attr->comp_vector,
+			     context->verbs.context.num_comp_vectors);
+		return -EINVAL;
+	}
+	if (attr->channel && attr->channel->context != &context->verbs.context) {
+		cause_report(CAUSE_OTHER_CONTEXT, 0, "CQ and its channel");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int cq_create(struct context *context, const struct ibv_cq_init_attr_ex *attr, struct cq **cq)
+{
+	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
+	struct cq *new;
+	int error = check_attr(context, attr);
+
+	if (error)
+		return error;
+	if (atomic_fetch_add(&cqs, 1) >= LIMIT_CQ) {
+		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "%u CQs", LIMIT_CQ);
+		error = -ENOMEM;
+		goto uncount;
+	}
+	error = -ENOMEM;
+	new = calloc(1, sizeof(*new));
+	if (!new)
+		goto no_memory;
+	new->ring = ring_create(attr->cqe, &new->ring_mask);
+	if (!new->ring) {
+		free(new);
+		goto no_memory;
+	}
+	new->ib.context = &context->verbs.context;
+	new->ib.channel = attr->channel;
+	new->ib.cq_context = attr->cq_context;
+	new->ib.handle = atomic_fetch_add(&handles, 1);
+	new->ib.cqe = (int)attr->cqe;
+	pthread_mutex_init(&new->ib.mutex, NULL);
+	pthread_cond_init(&new->ib.cond, NULL);
+	lock_init(&new->lock);
+	lock_init(&new->poll_lock);
+	list_init(&new->pending_link);
+	new->capacity = attr->cqe;
+	new->wants_wallclock = attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+	new->wants_timestamp = new->wants_wallclock ||
+			       attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+	new->ignore_overrun = flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	new->single_threaded = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+	if (attr->channel)
+		channel_attach(channel_of(attr->channel));
+	*cq = new;
+	return 0;
+
+no_memory:
+	cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "CQ of %u entries", attr->cqe);
+uncount:
+	atomic_fetch_sub(&cqs, 1);
+	return error;
+}
+
+int cq_resize(struct cq *cq, int cqe)
+{
+	uint32_t mask, count, head, tail;
+	struct cqe *ring, *old;
+
+	if (cqe < 1 || cqe > LIMIT_CQE) {
+		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "CQ: cqe %d, must be 1 to %u", cqe, LIMIT_CQE);
+		return -EINVAL;
+	}
+	ring = ring_create((uint32_t)cqe, &mask);
+	if (!ring) {
+		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "CQ of %d entries", cqe);
+		return -ENOMEM;
+	}
+	lock_acquire(&cq->lock);
+	head = atomic_load_explicit(&cq->head, memory_order_relaxed);
+	tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+	count = tail - head;
+	if (count > (uint32_t)cqe) {
+		lock_release(&cq->lock);
+		free(ring);
+		cause_report(CAUSE_CQ_SMALLER_THAN_FULL, 0, "cqe %d, %u completions", cqe, count);
+		return -EINVAL;
+	}
+	for (; head != tail; head++)
+		ring[head & mask] = cq->ring[head & cq->ring_mask];
+	old = cq->ring;
+	cq->ring = ring;
+	cq->ring_mask = mask;
+	cq->capacity = (uint32_t)cqe;
+	cq->ib.cqe = cqe;
+	lock_release(&cq->lock);
+	free(old);
+	return 0;
+}
+
+int cq_destroy(struct cq *cq)
+{
+	struct context *context = context_of(cq->ib.context);
+	uint32_t users = atomic_load(&cq->users), reported = 0;
+
+	if (users) {
+		cause_report(CAUSE_BUSY_CQ, 0, "%u queues complete to it", users);
+		return -EBUSY;
+	}
+	/* No QP uses it: nobody pushes. The program does not poll what it destroys. */
+	if (cq->ib.channel)
+		reported = channel_detach(channel_of(cq->ib.channel), cq);
+	acknowledge_wait(&cq->ib.mutex, &cq->ib.cond, &cq->ib.comp_events_completed, reported);
+	context_drop_events(context, &cq->ib);
+	lock_acquire(&context->async_lock);
+	reported = cq->async_reported;
+	lock_release(&context->async_lock);
+	acknowledge_wait(&cq->ib.mutex, &cq->ib.cond, &cq->ib.async_events_completed, reported);
+	lock_fini(&cq->lock);
+	lock_fini(&cq->poll_lock);
+	pthread_mutex_destroy(&cq->ib.mutex);
+	pthread_cond_destroy(&cq->ib.cond);
+	free(cq->ring);
+	free(cq);
+	atomic_fetch_sub(&cqs, 1);
+	return 0;
+}
+
+void cq_arm(struct cq *cq, bool solicited_only)
+{
+	lock_acquire(&cq->lock);
+	if (!solicited_only)
+		cq->armed = CQ_ARMED_ANY;
+	else if (cq->armed == CQ_NOT_ARMED)
+		cq->armed = CQ_ARMED_SOLICITED;
+	lock_release(&cq->lock);
+}
+
+/*
+ * The program knows of this completion: the place of its request is free. All completions of a send
+ * queue come through one CQ, whose lock the caller holds; only a lost one is out of order.
+ */
+static void release(const struct cqe *cqe)
+{
+	struct sq *sq;
+
+	if (cqe->kind == CQE_RECEIVE) {
+		rq_release(cqe->rq, 1);
+		return;
+	}
+	sq = &cqe->qp->sq;
+	if ((int32_t)(cqe->sq_seq + 1 -
+		      atomic_load_explicit(&sq->released, memory_order_relaxed)) > 0)
+		atomic_store_explicit(&sq->released, cqe->sq_seq + 1, memory_order_release);
+}
+
+/* The CQE does not fit. Its request's place is freed all the same: the program cannot poll it. */
+static void lose(struct cq *cq, const struct cqe *cqe) REQUIRES(cq->lock)
+{
+	struct ibv_async_event event = {.element.cq = &cq->ib, .event_type = IBV_EVENT_CQ_ERR};
+
+	release(cqe);
+	if (cq->ignore_overrun || cq->overrun)
+		return;
+	cq->overrun = true;
+	cause_report(CAUSE_CQ_OVERRUN, cqe->qp_num, "CQ of %u entries", cq->capacity);
+	context_raise(context_of(cq->ib.context), &event);
+}
+
+void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited)
+{
+	uint32_t tail;
+	struct cqe *slot;
+
+	lock_acquire(&cq->lock);
+	tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+	if (cq->overrun ||
+	    tail - atomic_load_explicit(&cq->head, memory_order_relaxed) >= cq->capacity) {
+		lose(cq, cqe);
+		lock_release(&cq->lock);
+		return;
+	}
+	slot = &cq->ring[tail & cq->ring_mask];
+	*slot = *cqe;
+	if (cq->wants_timestamp)
+		slot->timestamp_ns = now_ns();
+	atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);
+	if (cq->armed == CQ_ARMED_ANY ||
+	    (cq->armed == CQ_ARMED_SOLICITED && (solicited || cqe->status != IBV_WC_SUCCESS))) {
+		cq->armed = CQ_NOT_ARMED;
+		if (cq->ib.channel)
+			channel_notify(channel_of(cq->ib.channel), cq);
+	}
+	lock_release(&cq->lock);
+}
+
+static void fill_wc(struct ibv_wc *wc, const struct cqe *cqe)
+{
+	wc->wr_id = cqe->wr_id;
+	wc->status = (enum ibv_wc_status)cqe->status;
+	wc->opcode = (enum ibv_wc_opcode)(cqe->opcode | (cqe->kind == CQE_RECEIVE ? IBV_WC_RECV : 0));
+	wc->vendor_err = cqe->vendor_err;
+	wc->byte_len = cqe->byte_len;
+	wc->imm_data = cqe->imm;
+	wc->qp_num = cqe->qp_num;
+	wc->src_qp = cqe->src_qp;
+	wc->wc_flags = cqe->wc_flags;
+	wc->pkey_index = 0;
+	wc->slid = cqe->slid;
+	wc->sl = cqe->sl;
+	wc->dlid_path_bits = cqe->dlid_path_bits;
+}
+
+int cq_pop(struct cq *cq, int max, struct ibv_wc *wc)
+{
+	uint32_t head, tail;
+	int count = 0;
+
+	if (cq_is_empty(cq))
+		return 0;
+	lock_acquire(&cq->lock);
+	head = atomic_load_explicit(&cq->head, memory_order_relaxed);
+	tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+	for (; count < max && head != tail; count++, head++) {
+		const struct cqe *cqe = &cq->ring[head & cq->ring_mask];
+
+		fill_wc(&wc[count], cqe);
+		release(cqe);
+	}
+	atomic_store_explicit(&cq->head, head, memory_order_relaxed);
+	lock_release(&cq->lock);
+	return count;
+}
+
+bool cq_pop_current(struct cq *cq)
+{
+	uint32_t head;
+	bool found;
+
+	if (cq_is_empty(cq))
+		return false;
+	lock_acquire(&cq->lock);
+	head = atomic_load_explicit(&cq->head, memory_order_relaxed);
+	found = head != atomic_load_explicit(&cq->tail, memory_order_relaxed);
+	if (found) {
+		cq->current = cq->ring[head & cq->ring_mask];
+		release(&cq->current);
+		atomic_store_explicit(&cq->head, head + 1, memory_order_relaxed);
+	}
+	lock_release(&cq->lock);
+	return found;
+}
+
+void cq_purge(struct cq *cq, const struct qp *qp)
+{
+	uint32_t from, to, tail;
+
+	lock_acquire(&cq->lock);
+	from = to = atomic_load_explicit(&cq->head, memory_order_relaxed);
+	tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+	for (; from != tail; from++) {
+		const struct cqe *cqe = &cq->ring[from & cq->ring_mask];
+
+		if (cqe->qp == qp) {
+			release(cqe);
+			continue;
+		}
+		if (to != from)
+			cq->ring[to & cq->ring_mask] = *cqe;
+		to++;
+	}
+	atomic_store_explicit(&cq->tail, to, memory_order_release);
+	lock_release(&cq->lock);
+}

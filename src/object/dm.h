@@ -1,0 +1,45 @@
+/*
+ * DM - device memory: memory that belongs to the adapter, and is reached through verbs only.
+ *
+ * An adapter of software has no memory of its own: this is the process's, handed out within the
+ * limit that the device reports.
+ */
+#ifndef OBJECT_DM_H
+#define OBJECT_DM_H
+
+#include <infiniband/verbs.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct context;
+
+#define DM_BYTES_MAX     (16u << 20) /* of all device memory of a context */
+#define DM_ALIGNMENT     4           /* of offsets and lengths in copies */
+#define DM_LOG_ALIGN_MAX 21          /* of log_align_req */
+
+struct dm {
+	struct ibv_dm ib;
+	struct context *context;
+	char *memory;             /* whole pages of its own */
+	size_t length;            /* as asked for */
+	size_t mapped;            /* bytes behind memory */
+	_Atomic uint32_t regions; /* EBUSY while not 0 */
+};
+
+static inline struct dm *dm_of(struct ibv_dm *ib)
+{
+	return (struct dm *)ib;
+}
+
+/* Zeroed memory. 0, or with a cause reported: -EINVAL (alignment, length 0), -ENOMEM (also: limit).
+ */
+int dm_create(struct context *context, size_t length, uint32_t log_align, struct dm **out);
+int dm_destroy(struct dm *dm); /* 0, -EBUSY with a cause reported */
+
+/* [offset, offset + length) lies in it. */
+static inline int dm_has_range(const struct dm *dm, uint64_t offset, size_t length)
+{
+	return offset <= dm->length && length <= dm->length - offset;
+}
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * Limits - what the device has, and what ibv_query_device says it has.
+ *
+ * Modest enough to be reached (CONTRACT 2): a program that tests a limit gets there. What is fixed
+ * by the arena's format (base/arena.h) is derived from it.
+ */
+#ifndef OBJECT_LIMITS_H
+#define OBJECT_LIMITS_H
+
+#include "base/arena.h"
+
+#define LIMIT_QP		   (ARENA_QPS - 1) /* index 0 is never given */
+#define LIMIT_QP_WR		   16384
+#define LIMIT_SGE		   32
+#define LIMIT_SGE_RD		   32
+#define LIMIT_INLINE		   1024 /* bytes */
+#define LIMIT_CQ		   65536
+#define LIMIT_CQE		   131072
+#define LIMIT_COMP_VECTORS	   4
+#define LIMIT_SRQ		   4096
+#define LIMIT_SRQ_WR		   16384
+#define LIMIT_SRQ_SGE		   32
+#define LIMIT_MR		   (ARENA_KEYS - 1) /* MRs and windows share the keys */
+#define LIMIT_MW		   (ARENA_KEYS - 1)
+#define LIMIT_PD		   65536
+#define LIMIT_AH		   65536
+#define LIMIT_QP_RD_ATOM	   16 /* outstanding READs and atomics of a QP, as either end */
+#define LIMIT_MCAST_GRP		   256
+#define LIMIT_MCAST_QP_ATTACH	   256 /* QPs in one group */
+#define LIMIT_TOTAL_MCAST_QP_ATTACH (LIMIT_MCAST_GRP * LIMIT_MCAST_QP_ATTACH)
+#define LIMIT_MESSAGE		   0x40000000u /* bytes of one message: 1 GiB */
+#define LIMIT_PKEYS		   1
+#define LIMIT_CQ_MODERATE	   65535 /* completions, and microseconds */
+
+#endif

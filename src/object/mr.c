@@ -1,0 +1,216 @@
+#include "object/mr.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cause.h"
+#include "object/dm.h"
+#include "object/pin.h"
+
+#define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+#define WRITES        (IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_MW_BIND)
+#define KNOWN_ACCESS                                                                               \
+	(WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND |          \
+	 IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)
+#define DM_ACCESS                                                                                  \
+	(IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | \
+	 IBV_ACCESS_OPTIONAL_RANGE)
+
+static bool is_implicit(const struct mr_spec *spec)
+{
+	return !spec->addr && spec->length == SIZE_MAX;
+}
+
+static int check_access(const struct mr_spec *spec)
+{
+	uint32_t known = spec->dm ? DM_ACCESS : KNOWN_ACCESS;
+
+	if (spec->access & ~known) {
+		cause_report(CAUSE_ACCESS_UNSUPPORTED, 0, "0x%x", spec->access & ~known);
+		return -EINVAL;
+	}
+	if ((spec->access & REMOTE_WRITES) && !(spec->access & IBV_ACCESS_LOCAL_WRITE)) {
+		cause_report(CAUSE_ACCESS_WITHOUT_LOCAL_WRITE, 0, "0x%x", spec->access);
+		return -EINVAL;
+	}
+	if (spec->dm && !(spec->access & IBV_ACCESS_ZERO_BASED)) {
+		cause_report(CAUSE_ACCESS_UNSUPPORTED, 0,
+			     "device memory needs IBV_ACCESS_ZERO_BASED");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int check_range(const struct mr_spec *spec)
+{
+	uint64_t end;
+
+	if (is_implicit(spec)) {
+		if (spec->access & IBV_ACCESS_ON_DEMAND)
+			return 0;
+		cause_report(CAUSE_ACCESS_UNSUPPORTED, 0,
+			     "the whole address space needs IBV_ACCESS_ON_DEMAND");
+		return -EINVAL;
+	}
+	if (__builtin_add_overflow((uintptr_t)spec->addr, spec->length, &end) ||
+	    __builtin_add_overflow(spec->iova, spec->length, &end)) {
+		cause_report(CAUSE_ARGUMENT_INVALID, 0,
+			     "addr %p with length %zu passes the end of the address space",
+			     spec->addr, spec->length);
+		return -EINVAL;
+	}
+	if (spec->dm || (spec->access & IBV_ACCESS_ON_DEMAND))
+		return 0;
+	if (pin_range(spec->addr, spec->length, spec->access & WRITES) < 0) {
+		cause_report(CAUSE_ADDRESS_NOT_MAPPED, 0, "addr %p, length %zu, access 0x%x",
+			     spec->addr, spec->length, spec->access);
+		return -EFAULT;
+	}
+	return 0;
+}
+
+static int check(const struct mr_spec *spec)
+{
+	int ret;
+
+	if (spec->null)
+		return 0;
+	ret = check_access(spec);
+	return ret < 0 ? ret : check_range(spec);
+}
+
+static void fill(struct mr *mr, const struct mr_spec *spec)
+{
+	struct arena_key *entry = mr->entry;
+
+	mr->access = spec->access;
+	mr->iova = spec->access & IBV_ACCESS_ZERO_BASED ? 0 : spec->iova;
+	mr->ib.context = spec->pd->ib.context;
+	mr->ib.pd = &spec->pd->ib;
+	mr->ib.addr = spec->dm ? NULL : spec->addr;
+	mr->ib.length = spec->length;
+
+	entry->access = spec->access;
+	entry->start = mr->iova;
+	entry->length = spec->length;
+	entry->addr = (uintptr_t)spec->addr;
+	entry->pd = spec->pd->number;
+	entry->flags = 0;
+	if (spec->access & IBV_ACCESS_ON_DEMAND)
+		entry->flags |= KEY_ON_DEMAND;
+	if (spec->null)
+		entry->flags |= KEY_NULL;
+	entry->qpn = 0;
+	entry->heap = 0;
+}
+
+int mr_create(const struct mr_spec *spec, struct mr **out)
+{
+	uint32_t index, key;
+	struct mr *mr;
+	int ret;
+
+	ret = check(spec);
+	if (ret < 0)
+		return ret;
+	mr = calloc(1, sizeof(*mr));
+	if (!mr) {
+		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "memory region");
+		return -ENOMEM;
+	}
+	ret = key_alloc(&index, &key);
+	if (ret < 0) {
+		if (ret == -ENODEV)
+			cause_report(CAUSE_OTHER_PROCESS, 0, "memory region");
+		else
+			cause_report(CAUSE_KEYS_EXHAUSTED, 0, "%d regions and windows",
+				     ARENA_KEYS - 1);
+		free(mr);
+		return ret == -ENODEV ? -EINVAL : ret;
+	}
+	mr->entry = key_entry(index);
+	mr->index = index;
+	mr->epoch = key_epoch();
+	mr->dm = spec->dm;
+	fill(mr, spec);
+	mr->ib.handle = index;
+	mr->ib.lkey = mr->ib.rkey = key;
+	pd_get(spec->pd);
+	if (mr->dm)
+		atomic_fetch_add(&mr->dm->regions, 1);
+	key_publish(index, key);
+	*out = mr;
+	return 0;
+}
+
+static int refuse_busy(struct mr *mr)
+{
+	uint32_t windows = atomic_load(&mr->windows);
+
+	if (!windows)
+		return 0;
+	cause_report(CAUSE_BUSY_MR, 0, "key 0x%08x has %u", mr->ib.lkey, windows);
+	return -EBUSY;
+}
+
+int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length, uint32_t access)
+{
+	struct pd *old_pd = pd_of(mr->ib.pd);
+	struct mr_spec spec = {
+	    .pd = old_pd,
+	    .addr = mr->ib.addr,
+	    .length = mr->ib.length,
+	    .iova = mr->iova,
+	    .access = mr->access,
+	};
+	int ret;
+
+	if (mr->dm || (mr->epoch == key_epoch() && (mr->entry->flags & KEY_NULL))) {
+		cause_report(CAUSE_WRONG_TYPE, 0,
+			     "regions of device memory and null regions cannot be changed");
+		return -EINVAL;
+	}
+	if (mr->epoch != key_epoch()) {
+		cause_report(CAUSE_OTHER_PROCESS, 0, "key 0x%08x", mr->ib.lkey);
+		return -EINVAL;
+	}
+	ret = refuse_busy(mr);
+	if (ret < 0)
+		return ret;
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		spec.pd = pd;
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		spec.access = access;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		spec.addr = addr;
+		spec.length = length;
+		spec.iova = (uintptr_t)addr;
+	}
+	ret = check(&spec);
+	if (ret < 0)
+		return ret;
+
+	key_revoke(mr->index);
+	pd_get(spec.pd);
+	fill(mr, &spec);
+	pd_put(old_pd);
+	key_publish(mr->index, mr->ib.rkey);
+	return 0;
+}
+
+int mr_destroy(struct mr *mr)
+{
+	int ret = refuse_busy(mr);
+
+	if (ret < 0)
+		return ret;
+	if (mr->epoch == key_epoch()) {
+		key_revoke(mr->index);
+		key_free(mr->index);
+	}
+	if (mr->dm)
+		atomic_fetch_sub(&mr->dm->regions, 1);
+	pd_put(pd_of(mr->ib.pd));
+	free(mr);
+	return 0;
+}

@@ -1,0 +1,286 @@
+#include "object/qp.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "object/acknowledge.h"
+#include "object/context.h"
+#include "object/limits.h"
+#include "object/qp_states.h"
+#include "object/qp_table.h"
+
+static int check_cap(const struct ibv_qp_cap *cap, bool with_srq)
+{
+	if (cap->max_send_wr <= LIMIT_QP_WR && cap->max_send_sge <= LIMIT_SGE &&
+	    cap->max_inline_data <= LIMIT_INLINE &&
+	    (with_srq || (cap->max_recv_wr <= LIMIT_QP_WR && cap->max_recv_sge <= LIMIT_SGE)))
+		return 0;
+	cause_report(CAUSE_LIMIT_EXCEEDED, 0,
+		     "QP: max_send_wr %u, max_recv_wr %u (at most %u), max_send_sge %u, max_recv_sge %u "
+		     "(%u), max_inline_data %u (%u)",
+		     cap->max_send_wr, cap->max_recv_wr, LIMIT_QP_WR, cap->max_send_sge,
+		     cap->max_recv_sge, LIMIT_SGE, cap->max_inline_data, LIMIT_INLINE);
+	return -EINVAL;
+}
+
+static int check_attr(struct context *context, struct pd *pd, const struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_context *ib = &context->verbs.context;
+
+	if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC && attr->qp_type != IBV_QPT_UD) {
+		cause_report(CAUSE_UNSUPPORTED, 0, "QP type %d", attr->qp_type);
+		return -EOPNOTSUPP;
+	}
+	if (!attr->send_cq || !attr->recv_cq) {
+		cause_report(CAUSE_ARGUMENT_INVALID, 0, "a QP without %s CQ",
+			     attr->send_cq ? "receive" : "send");
+		return -EINVAL;
+	}
+	if (pd->ib.context != ib || attr->send_cq->context != ib || attr->recv_cq->context != ib ||
+	    (attr->srq && attr->srq->context != ib)) {
+		cause_report(CAUSE_OTHER_CONTEXT, 0, "QP and its PD, CQs or SRQ");
+		return -EINVAL;
+	}
+	return check_cap(&attr->cap, attr->srq);
+}
+
+/* What is asked for is what is granted, but a queue has at least one SGE. */
+static void grant(struct ibv_qp_cap *cap, bool with_srq)
+{
+	if (with_srq)
+		cap->max_recv_wr = cap->max_recv_sge = 0;
+	if (cap->max_send_wr && !cap->max_send_sge)
+		cap->max_send_sge = 1;
+	if (cap->max_recv_wr && !cap->max_recv_sge)
+		cap->max_recv_sge = 1;
+}
+
+static void set_fields(struct qp *qp, struct context *context, struct pd *pd,
+		       const struct ibv_qp_init_attr_ex *attr)
+{
+	qp->ib.context = &context->verbs.context;
+	qp->ib.qp_context = attr->qp_context;
+	qp->ib.pd = &pd->ib;
+	qp->ib.send_cq = attr->send_cq;
+	qp->ib.recv_cq = attr->recv_cq;
+	qp->ib.srq = attr->srq;
+	qp->ib.handle = qp->index;
+	qp->ib.state = IBV_QPS_RESET;
+	qp->ib.qp_type = attr->qp_type;
+	pthread_mutex_init(&qp->ib.mutex, NULL);
+	pthread_cond_init(&qp->ib.cond, NULL);
+	qp->context = context;
+	qp->pd = pd;
+	qp->send_cq = cq_of(attr->send_cq);
+	qp->recv_cq = cq_of(attr->recv_cq);
+	qp->srq = attr->srq ? srq_of(attr->srq) : NULL;
+	qp->rq = qp->srq ? &qp->srq->rq : &qp->own_rq;
+	qp->own_rq.qpn = qp->ib.qp_num;
+	qp->type = (uint8_t)attr->qp_type;
+	/* struct ibv_qp_init_attr_ex begins with the fields of struct ibv_qp_init_attr */
+	memcpy(&qp->init, attr, sizeof(qp->init));
+}
+
+static void reset_attr(struct qp *qp)
+{
+	memset(&qp->attr, 0, sizeof(qp->attr));
+	qp->attr.cap = qp->init.cap;
+	qp->attr.path_mtu = IBV_MTU_1024;
+	qp->attr.path_mig_state = IBV_MIG_MIGRATED;
+}
+
+/* The QP uses its PD, CQs and SRQ (+1), or does not any more (-1). */
+static void count_users(struct qp *qp, int by)
+{
+	atomic_fetch_add(&qp->pd->users, by);
+	atomic_fetch_add(&qp->send_cq->users, by);
+	atomic_fetch_add(&qp->recv_cq->users, by);
+	if (qp->srq)
+		atomic_fetch_add(&qp->srq->users, by);
+}
+
+int qp_create(struct context *context, struct pd *pd, struct ibv_qp_init_attr_ex *attr,
+	      const struct qp_path *path, struct qp **qp)
+{
+	struct ibv_qp_cap cap = attr->cap;
+	struct qp *new;
+	int error = check_attr(context, pd, attr);
+
+	if (error)
+		return error;
+	error = qp_table_reserve(&new);
+	if (error)
+		return error;
+	grant(&cap, attr->srq);
+	if (rq_init(&new->own_rq, cap.max_recv_wr, cap.max_recv_sge))
+		goto no_rq;
+	if (sq_init(&new->sq, &cap, attr->sq_sig_all))
+		goto no_sq;
+	attr->cap = cap;
+	set_fields(new, context, pd, attr);
+	reset_attr(new);
+	new->path = path;
+	count_users(new, 1);
+	lock_acquire(&new->lock);
+	qp_set_state(new, IBV_QPS_RESET);
+	lock_release(&new->lock);
+	qp_table_publish(new);
+	*qp = new;
+	return 0;
+
+no_sq:
+	rq_fini(&new->own_rq);
+no_rq:
+	qp_table_free(new);
+	cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "QP with %u send and %u receive requests",
+		     cap.max_send_wr, cap.max_recv_wr);
+	return -ENOMEM;
+}
+
+/* Events that were not fetched vanish; those that were are waited for. */
+static void settle_events(struct qp *qp)
+{
+	uint32_t reported;
+
+	context_drop_events(qp->context, &qp->ib);
+	lock_acquire(&qp->context->async_lock);
+	reported = qp->async_reported;
+	lock_release(&qp->context->async_lock);
+	acknowledge_wait(&qp->ib.mutex, &qp->ib.cond, &qp->ib.events_completed, reported);
+}
+
+int qp_destroy(struct qp *qp)
+{
+	uint32_t attachments = atomic_load(&qp->attachments);
+
+	if (attachments) {
+		cause_report(CAUSE_BUSY_QP, qp->ib.qp_num, "%u multicast groups", attachments);
+		return -EBUSY;
+	}
+	qp_table_withdraw(qp);
+	/* Nobody finds it any more; whoever had found it is through when we have the lock. */
+	lock_acquire(&qp->lock);
+	atomic_store_explicit(&qp->entry->word, 0, memory_order_release);
+	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
+	qp->path->quiesce(qp);
+	cq_purge(qp->send_cq, qp);
+	cq_purge(qp->recv_cq, qp);
+	qp->path->destroy(qp);
+	sq_fini(&qp->sq);
+	lock_release(&qp->lock);
+	settle_events(qp);
+	rq_fini(&qp->own_rq);
+	count_users(qp, -1);
+	pthread_mutex_destroy(&qp->ib.mutex);
+	pthread_cond_destroy(&qp->ib.cond);
+	qp_table_free(qp);
+	return 0;
+}
+
+void qp_query(struct qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init)
+{
+	lock_acquire(&qp->lock);
+	*attr = qp->attr;
+	attr->qp_state = attr->cur_qp_state = qp_state(qp);
+	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && !qp->drained;
+	*init = qp->init;
+	lock_release(&qp->lock);
+}
+
+void qp_set_state(struct qp *qp, enum ibv_qp_state state)
+{
+	struct arena_qp *entry = qp->entry;
+
+	entry->pd = qp->pd->number;
+	entry->access = qp->attr.qp_access_flags;
+	entry->dest_qpn = qp->attr.dest_qp_num;
+	entry->device = qp->context->device_index;
+	/* Pair QPENTRY: peers load the word first. */
+	atomic_store_explicit(&entry->word, ARENA_QP_WORD(qp->type, state), memory_order_release);
+	atomic_store_explicit(&qp->state, (uint8_t)state, memory_order_release);
+}
+
+void qp_raise(struct qp *qp, enum ibv_event_type type)
+{
+	struct ibv_async_event event = {.element.qp = &qp->ib, .event_type = type};
+
+	context_raise(qp->context, &event);
+}
+
+static void report_flush(struct qp *qp) REQUIRES(qp->lock)
+{
+	if (qp->flush_reported)
+		return;
+	qp->flush_reported = true;
+	cause_report(CAUSE_FLUSHED, qp->ib.qp_num, "%u sends at once, because of %s",
+		     qp->sq.tail - qp->sq.head,
+		     qp->failure ? cause_name(qp->failure) : "ibv_modify_qp");
+}
+
+static void flush_receives(struct qp *qp) REQUIRES(qp->lock)
+{
+	struct receive receive;
+
+	while (rq_take(&qp->own_rq, &receive)) {
+		struct cqe cqe = {
+			.wr_id = receive.wr_id,
+			.qp = qp,
+			.rq = &qp->own_rq,
+			.kind = CQE_RECEIVE,
+			.status = IBV_WC_WR_FLUSH_ERR,
+			.vendor_err = CAUSE_FLUSHED,
+			.qp_num = qp->ib.qp_num,
+		};
+
+		report_flush(qp);
+		cq_push(qp->recv_cq, &cqe, false);
+	}
+}
+
+void qp_flush(struct qp *qp)
+{
+	if (qp->sq.head != qp->sq.tail) {
+		report_flush(qp);
+		sq_flush(qp);
+	}
+	if (qp_state(qp) == IBV_QPS_ERR)
+		flush_receives(qp);
+}
+
+/*
+ * The state first: by the time that a completion with error can be seen, the QP reads ERR, here and
+ * at the peers (CONTRACT 15).
+ */
+void qp_enter_error(struct qp *qp, enum cause cause)
+{
+	if (qp_state(qp) == IBV_QPS_RESET || qp_state(qp) == IBV_QPS_ERR) {
+		if (qp_state(qp) == IBV_QPS_ERR)
+			qp_flush(qp);
+		return;
+	}
+	qp->failure = cause;
+	qp_set_state(qp, IBV_QPS_ERR);
+	qp->path->quiesce(qp);
+	qp_flush(qp);
+	if (!qp->srq || qp->last_wqe_raised)
+		return;
+	qp->last_wqe_raised = true;
+	cause_report(CAUSE_LAST_WQE, qp->ib.qp_num, NULL);
+	qp_raise(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+}
+
+void qp_fail(struct qp *qp, enum cause cause)
+{
+	enum ibv_qp_state state = qp_state(qp);
+
+	if (qp->type != IBV_QPT_UD || (state != IBV_QPS_RTS && state != IBV_QPS_SQD &&
+				       state != IBV_QPS_SQE)) {
+		qp_enter_error(qp, cause);
+		return;
+	}
+	if (state != IBV_QPS_SQE) {
+		qp->failure = cause;
+		qp_set_state(qp, IBV_QPS_SQE);
+	}
+	qp_flush(qp);
+}

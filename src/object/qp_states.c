@@ -1,0 +1,167 @@
+#include "object/qp_states.h"
+
+#include <stdbool.h>
+
+#define STATES (IBV_QPS_ERR + 1)
+
+enum service { RC, UC, UD, SERVICES };
+
+struct move {
+	bool legal;
+	int required[SERVICES];
+	int optional[SERVICES];
+};
+
+#define CUR	   IBV_QP_CUR_STATE
+#define ACCESS	   IBV_QP_ACCESS_FLAGS
+#define PKEY	   IBV_QP_PKEY_INDEX
+#define PORT	   IBV_QP_PORT
+#define QKEY	   IBV_QP_QKEY
+#define ALT	   IBV_QP_ALT_PATH
+#define MIG	   IBV_QP_PATH_MIG_STATE
+#define RNR_TIMER  IBV_QP_MIN_RNR_TIMER
+#define INIT_ATTR  (PKEY | PORT)
+#define RTR_ATTR   (IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
+#define RETRY_ATTR (IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC)
+#define RETURN_UC  (CUR | ALT | ACCESS | MIG)
+#define RETURN_RC  (RETURN_UC | RNR_TIMER)
+
+static const struct move moves[STATES][STATES] = {
+	[IBV_QPS_RESET] = {
+		[IBV_QPS_RESET] = { .legal = true },
+		[IBV_QPS_INIT] = {
+			.legal = true,
+			.required = {
+				[RC] = INIT_ATTR | ACCESS,
+				[UC] = INIT_ATTR | ACCESS,
+				[UD] = INIT_ATTR | QKEY,
+			},
+		},
+	},
+	[IBV_QPS_INIT] = {
+		[IBV_QPS_RESET] = { .legal = true },
+		[IBV_QPS_ERR] = { .legal = true },
+		[IBV_QPS_INIT] = {
+			.legal = true,
+			.optional = {
+				[RC] = INIT_ATTR | ACCESS,
+				[UC] = INIT_ATTR | ACCESS,
+				[UD] = INIT_ATTR | QKEY,
+			},
+		},
+		[IBV_QPS_RTR] = {
+			.legal = true,
+			.required = {
+				[RC] = RTR_ATTR | IBV_QP_MAX_DEST_RD_ATOMIC | RNR_TIMER,
+				[UC] = RTR_ATTR,
+			},
+			.optional = {
+				[RC] = ALT | ACCESS | PKEY,
+				[UC] = ALT | ACCESS | PKEY,
+				[UD] = PKEY | QKEY,
+			},
+		},
+	},
+	[IBV_QPS_RTR] = {
+		[IBV_QPS_RESET] = { .legal = true },
+		[IBV_QPS_ERR] = { .legal = true },
+		[IBV_QPS_RTS] = {
+			.legal = true,
+			.required = {
+				[RC] = IBV_QP_SQ_PSN | RETRY_ATTR,
+				[UC] = IBV_QP_SQ_PSN,
+				[UD] = IBV_QP_SQ_PSN,
+			},
+			.optional = {
+				[RC] = RETURN_RC,
+				[UC] = RETURN_UC,
+				[UD] = CUR | QKEY,
+			},
+		},
+	},
+	[IBV_QPS_RTS] = {
+		[IBV_QPS_RESET] = { .legal = true },
+		[IBV_QPS_ERR] = { .legal = true },
+		[IBV_QPS_RTS] = {
+			.legal = true,
+			.optional = {
+				[RC] = RETURN_RC,
+				[UC] = RETURN_UC,
+				[UD] = CUR | QKEY,
+			},
+		},
+		[IBV_QPS_SQD] = {
+			.legal = true,
+			.optional = {
+				[RC] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
+				[UC] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
+				[UD] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
+			},
+		},
+	},
+	[IBV_QPS_SQD] = {
+		[IBV_QPS_RESET] = { .legal = true },
+		[IBV_QPS_ERR] = { .legal = true },
+		[IBV_QPS_RTS] = {
+			.legal = true,
+			.optional = {
+				[RC] = RETURN_RC,
+				[UC] = RETURN_UC,
+				[UD] = CUR | QKEY,
+			},
+		},
+		[IBV_QPS_SQD] = {
+			.legal = true,
+			.optional = {
+				[RC] = PORT | IBV_QP_AV | RETRY_ATTR | IBV_QP_MAX_DEST_RD_ATOMIC | ALT |
+				       ACCESS | PKEY | RNR_TIMER | MIG,
+				[UC] = IBV_QP_AV | ALT | ACCESS | PKEY | MIG,
+				[UD] = PKEY | QKEY,
+			},
+		},
+	},
+	[IBV_QPS_SQE] = {
+		[IBV_QPS_RESET] = { .legal = true },
+		[IBV_QPS_ERR] = { .legal = true },
+		[IBV_QPS_RTS] = {
+			.legal = true,
+			.optional = {
+				[UC] = CUR | ACCESS,
+				[UD] = CUR | QKEY,
+			},
+		},
+	},
+	[IBV_QPS_ERR] = {
+		[IBV_QPS_RESET] = { .legal = true },
+		[IBV_QPS_ERR] = { .legal = true },
+	},
+};
+
+enum move_verdict qp_move_check(enum ibv_qp_state from, enum ibv_qp_state to, enum ibv_qp_type type,
+				int mask, int *which)
+{
+	enum service service = type == IBV_QPT_RC ? RC : type == IBV_QPT_UC ? UC : UD;
+	const struct move *move;
+	int lacks, exceeds;
+
+	if ((unsigned int)from >= STATES || (unsigned int)to >= STATES || !moves[from][to].legal)
+		return MOVE_ILLEGAL;
+	move = &moves[from][to];
+	lacks = move->required[service] & ~mask;
+	exceeds = mask & ~(move->required[service] | move->optional[service] | IBV_QP_STATE);
+	if (!lacks && !exceeds)
+		return MOVE_OK;
+	*which = lacks ? lacks : exceeds;
+	return lacks ? MOVE_LACKS : MOVE_EXCEEDS;
+}
+
+const char *qp_state_name(enum ibv_qp_state state)
+{
+	static const char *const names[STATES] = {
+		[IBV_QPS_RESET] = "RESET", [IBV_QPS_INIT] = "INIT", [IBV_QPS_RTR] = "RTR",
+		[IBV_QPS_RTS] = "RTS",	   [IBV_QPS_SQD] = "SQD",   [IBV_QPS_SQE] = "SQE",
+		[IBV_QPS_ERR] = "ERR",
+	};
+
+	return (unsigned int)state < STATES ? names[state] : "unknown";
+}

@@ -1,0 +1,215 @@
+/*
+ * Why qp_find_locked needs no lock but the QP's own:
+ *
+ * A struct qp is never freed. A destroyed one goes to `spares` and is used again for another QP, with
+ * the same, always valid, lock. So a thread that read a pointer from `live` may lock it at any time,
+ * however long ago the QP was destroyed. Under the lock it looks whether this is (still, or again)
+ * the QP of that index: `alive` and `index` are written under the lock only. qp_destroy withdraws
+ * the QP, then sets alive = false under the lock, before it frees what hangs on the QP. A thread
+ * that got the lock before keeps destroy waiting; one that gets it afterwards sees a dead QP.
+ */
+#include "object/qp_table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+	struct lock lock; /* guards what follows, except `live` */
+	struct arena_qp *entries;
+	uint32_t slot;
+	uint16_t free[ARENA_QPS]; /* indexes, in order of release */
+	uint32_t free_head, free_count;
+	struct list all;    /* qp.link */
+	struct list spares; /* likewise */
+	struct qp *_Atomic live[ARENA_QPS];
+} table = {
+	.lock = LOCK_INITIALIZER,
+	.all = {&table.all, &table.all},
+	.spares = {&table.spares, &table.spares},
+};
+
+static struct arena_qp orphan_entry;
+
+static int orphan_connect(struct qp *qp)
+{
+	return EIO;
+}
+
+static void orphan_nothing(struct qp *qp)
+{
+}
+
+const struct qp_path qp_path_orphan = {
+	.connect = orphan_connect,
+	.issue = orphan_nothing,
+	.quiesce = orphan_nothing,
+	.destroy = orphan_nothing,
+};
+
+int qp_table_init(void *arena, uint32_t slot)
+{
+	lock_acquire(&table.lock);
+	table.entries = arena_qps(arena);
+	table.slot = slot;
+	table.free_head = 0;
+	table.free_count = 0;
+	for (uint32_t index = 1; index < ARENA_QPS; index++)
+		table.free[table.free_count++] = (uint16_t)index;
+	lock_release(&table.lock);
+	return 0;
+}
+
+/* The only thread of the child. Other threads of the parent may have held any of the locks. */
+void qp_table_reset_after_fork(void) NO_LOCK_CHECK
+{
+	struct list *pos;
+
+	lock_init(&table.lock);
+	list_for_each(pos, &table.all)
+	{
+		struct qp *qp = list_entry(pos, struct qp, link);
+
+		atomic_store(&table.live[qp->index], NULL);
+		lock_init(&qp->lock);
+		lock_init(&qp->rq->lock);
+		lock_init(&qp->send_cq->lock);
+		lock_init(&qp->recv_cq->lock);
+		qp->entry = &orphan_entry;
+		qp->path = &qp_path_orphan;
+		qp->path_data = NULL;
+	}
+	/* A spare may have been locked, and its lock cannot be had again: they are lost. */
+	list_init(&table.spares);
+	table.entries = NULL;
+	table.free_count = 0;
+}
+
+bool qp_table_is_orphan(const struct qp *qp)
+{
+	return qp->entry == &orphan_entry;
+}
+
+static struct qp *struct_create(void) REQUIRES(table.lock)
+{
+	struct qp *qp;
+
+	if (!list_empty(&table.spares)) {
+		qp = list_entry(table.spares.next, struct qp, link);
+		list_del(&qp->link);
+		return qp;
+	}
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return NULL;
+	lock_init(&qp->lock);
+	list_init(&qp->link);
+	return qp;
+}
+
+int qp_table_reserve(struct qp **qp)
+{
+	struct qp *new;
+	uint32_t index;
+
+	lock_acquire(&table.lock);
+	if (table.free_count == 0) {
+		lock_release(&table.lock);
+		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "%u QPs", ARENA_QPS - 1);
+		return -ENOMEM;
+	}
+	new = struct_create();
+	if (!new) {
+		lock_release(&table.lock);
+		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "QP");
+		return -ENOMEM;
+	}
+	index = table.free[table.free_head];
+	table.free_head = (table.free_head + 1) % ARENA_QPS;
+	table.free_count--;
+	lock_release(&table.lock);
+
+	/* Locked, because somebody may still look whether it is the QP that it was before. */
+	lock_acquire(&new->lock);
+	memset(new, 0, offsetof(struct qp, lock));
+	memset((char *)new + offsetof(struct qp, lock) + sizeof(new->lock), 0,
+	       sizeof(*new) - offsetof(struct qp, lock) - sizeof(new->lock));
+	list_init(&new->link);
+	new->index = index;
+	new->entry = &table.entries[index];
+	new->entry->generation++;
+	new->ib.qp_num = table.slot << ARENA_QP_BITS | index;
+	lock_release(&new->lock);
+	*qp = new;
+	return 0;
+}
+
+void qp_table_publish(struct qp *qp)
+{
+	lock_acquire(&table.lock);
+	lock_acquire(&qp->lock);
+	qp->alive = true;
+	list_add_tail(&table.all, &qp->link);
+	lock_release(&qp->lock);
+	/* Pair QPTABLE: its fields before the pointer to it. */
+	atomic_store_explicit(&table.live[qp->index], qp, memory_order_release);
+	lock_release(&table.lock);
+}
+
+void qp_table_withdraw(struct qp *qp)
+{
+	lock_acquire(&table.lock);
+	list_del(&qp->link);
+	if (!qp_table_is_orphan(qp))
+		atomic_store_explicit(&table.live[qp->index], NULL, memory_order_release);
+	lock_release(&table.lock);
+	lock_acquire(&qp->lock);
+	qp->alive = false;
+	lock_release(&qp->lock);
+}
+
+void qp_table_free(struct qp *qp)
+{
+	lock_acquire(&table.lock);
+	if (!qp_table_is_orphan(qp)) {
+		table.free[(table.free_head + table.free_count) % ARENA_QPS] = (uint16_t)qp->index;
+		table.free_count++;
+	}
+	list_add_tail(&table.spares, &qp->link);
+	lock_release(&table.lock);
+}
+
+struct qp *qp_find_locked(uint32_t qpn) NO_LOCK_CHECK
+{
+	uint32_t index = qpn & (ARENA_QPS - 1);
+	struct qp *qp;
+
+	if (qpn >> ARENA_QP_BITS != table.slot)
+		return NULL;
+	/* Pair QPTABLE. */
+	qp = atomic_load_explicit(&table.live[index], memory_order_acquire);
+	if (!qp)
+		return NULL;
+	lock_acquire(&qp->lock);
+	if (qp->alive && qp->index == index)
+		return qp;
+	lock_release(&qp->lock);
+	return NULL;
+}
+
+void qp_visit(bool (*visit)(struct qp *qp, void *arg), void *arg)
+{
+	struct list *pos;
+	bool more = true;
+
+	lock_acquire(&table.lock);
+	for (pos = table.all.next; more && pos != &table.all; pos = pos->next) {
+		struct qp *qp = list_entry(pos, struct qp, link);
+
+		lock_acquire(&qp->lock);
+		if (!qp_table_is_orphan(qp))
+			more = visit(qp, arg);
+		lock_release(&qp->lock);
+	}
+	lock_release(&table.lock);
+}

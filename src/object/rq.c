@@ -1,0 +1,173 @@
+#include "object/rq.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cause.h"
+#include "object/context.h"
+#include "object/srq.h"
+
+static struct receive *place(const struct rq *rq, uint32_t seq)
+{
+	return (struct receive *)(rq->ring + (size_t)(seq & rq->mask) * rq->stride);
+}
+
+/* A ring for max_wr entries; its pages are taken when they are first written. */
+static char *ring_create(uint32_t max_wr, uint32_t stride, uint32_t *mask)
+{
+	uint32_t size = 1;
+	void *ring;
+
+	while (size < max_wr)
+		size *= 2;
+	if (posix_memalign(&ring, 64, (size_t)size * stride))
+		return NULL;
+	*mask = size - 1;
+	return ring;
+}
+
+int rq_init(struct rq *rq, uint32_t max_wr, uint32_t max_sge)
+{
+	memset(rq, 0, sizeof(*rq));
+	lock_init(&rq->lock);
+	rq->max_wr = max_wr;
+	rq->max_sge = max_sge;
+	rq->stride = (offsetof(struct receive, sge) + max_sge * sizeof(struct ibv_sge) + 63) & ~63u;
+	if (max_wr == 0)
+		return 0;
+	rq->ring = ring_create(max_wr, rq->stride, &rq->mask);
+	if (rq->ring)
+		return 0;
+	lock_fini(&rq->lock);
+	return -ENOMEM;
+}
+
+void rq_fini(struct rq *rq)
+{
+	free(rq->ring);
+	rq->ring = NULL;
+	lock_fini(&rq->lock);
+}
+
+void rq_clear(struct rq *rq)
+{
+	lock_acquire(&rq->lock);
+	rq->head = rq->tail;
+	atomic_store_explicit(&rq->released, rq->tail, memory_order_release);
+	lock_release(&rq->lock);
+}
+
+int rq_resize(struct rq *rq, uint32_t max_wr)
+{
+	uint32_t mask, seq, outstanding;
+	char *ring = ring_create(max_wr, rq->stride, &mask), *old;
+
+	if (!ring)
+		return -ENOMEM;
+	lock_acquire(&rq->lock);
+	outstanding = rq->tail - atomic_load_explicit(&rq->released, memory_order_acquire);
+	if (outstanding > max_wr) {
+		lock_release(&rq->lock);
+		free(ring);
+		return -EINVAL;
+	}
+	for (seq = rq->head; seq != rq->tail; seq++)
+		memcpy(ring + (size_t)(seq & mask) * rq->stride, place(rq, seq), rq->stride);
+	old = rq->ring;
+	rq->ring = ring;
+	rq->mask = mask;
+	rq->max_wr = max_wr;
+	lock_release(&rq->lock);
+	free(old);
+	return 0;
+}
+
+static void report_full(struct rq *rq) REQUIRES(rq->lock)
+{
+	if (rq->full_reported)
+		return;
+	rq->full_reported = true;
+	cause_report(CAUSE_QUEUE_FULL, rq->qpn, "%s of %u receives",
+		     rq->srq ? "SRQ" : "receive queue", rq->max_wr);
+}
+
+static int post_one(struct rq *rq, const struct ibv_recv_wr *wr) REQUIRES(rq->lock)
+{
+	struct receive *receive;
+	uint64_t length = 0;
+
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge) {
+		cause_report(CAUSE_TOO_MANY_SGE, rq->qpn, "receive 0x%llx has %d, at most %u",
+			     (unsigned long long)wr->wr_id, wr->num_sge, rq->max_sge);
+		return EINVAL;
+	}
+	if (rq->tail - atomic_load_explicit(&rq->released, memory_order_acquire) >= rq->max_wr) {
+		report_full(rq);
+		return ENOMEM;
+	}
+	receive = place(rq, rq->tail);
+	receive->wr_id = wr->wr_id;
+	receive->num_sge = (uint32_t)wr->num_sge;
+	for (int i = 0; i < wr->num_sge; i++) {
+		receive->sge[i] = wr->sg_list[i];
+		length += wr->sg_list[i].length;
+	}
+	receive->length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length;
+	rq->tail++;
+	return 0;
+}
+
+int rq_post(struct rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	int error = 0;
+
+	lock_acquire(&rq->lock);
+	for (; wr; wr = wr->next) {
+		error = post_one(rq, wr);
+		if (error) {
+			*bad = wr;
+			break;
+		}
+	}
+	lock_release(&rq->lock);
+	return error;
+}
+
+/* A receive was taken: raises the limit event once per arming. */
+static void check_limit(struct rq *rq) REQUIRES(rq->lock)
+{
+	struct ibv_async_event event = {.event_type = IBV_EVENT_SRQ_LIMIT_REACHED};
+	uint32_t left = rq->tail - rq->head;
+
+	if (left >= rq->limit)
+		return;
+	cause_report(CAUSE_SRQ_LIMIT, 0, "%u receives, limit %u", left, rq->limit);
+	rq->limit = 0;
+	event.element.srq = &rq->srq->ib;
+	context_raise(context_of(rq->srq->ib.context), &event);
+}
+
+bool rq_take(struct rq *rq, struct receive *out)
+{
+	bool found;
+
+	lock_acquire(&rq->lock);
+	found = rq->head != rq->tail;
+	if (found) {
+		const struct receive *receive = place(rq, rq->head);
+
+		memcpy(out, receive,
+		       offsetof(struct receive, sge) + receive->num_sge * sizeof(struct ibv_sge));
+		rq->head++;
+		if (rq->srq && rq->limit)
+			check_limit(rq);
+	}
+	lock_release(&rq->lock);
+	return found;
+}
+
+void rq_release(struct rq *rq, uint32_t count)
+{
+	atomic_fetch_add_explicit(&rq->released, count, memory_order_release);
+}

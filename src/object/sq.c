@@ -1,0 +1,365 @@
+#include "object/sq.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "object/ah.h"
+#include "object/limits.h"
+#include "object/qp.h"
+
+#define OP(opcode) (1u << (opcode))
+
+/* What each service can do (ibv_post_send(3)). */
+#define OPS_UD (OP(IBV_WR_SEND) | OP(IBV_WR_SEND_WITH_IMM))
+#define OPS_UC                                                                                     \
+	(OPS_UD | OP(IBV_WR_RDMA_WRITE) | OP(IBV_WR_RDMA_WRITE_WITH_IMM) | OP(IBV_WR_LOCAL_INV) |  \
+	 OP(IBV_WR_BIND_MW) | OP(IBV_WR_SEND_WITH_INV))
+#define OPS_RC                                                                                     \
+	(OPS_UC | OP(IBV_WR_RDMA_READ) | OP(IBV_WR_ATOMIC_CMP_AND_SWP) |                           \
+	 OP(IBV_WR_ATOMIC_FETCH_AND_ADD))
+#define OPS_ATOMIC (OP(IBV_WR_ATOMIC_CMP_AND_SWP) | OP(IBV_WR_ATOMIC_FETCH_AND_ADD))
+/* What carries no data away, so that none can be inline. */
+#define OPS_WITHOUT_PAYLOAD                                                                        \
+	(OPS_ATOMIC | OP(IBV_WR_RDMA_READ) | OP(IBV_WR_LOCAL_INV) | OP(IBV_WR_BIND_MW))
+
+#define ATOMIC_BYTES 8
+
+static const uint8_t completion_opcode[] = {
+	[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
+	[IBV_WR_SEND] = IBV_WC_SEND,
+	[IBV_WR_SEND_WITH_IMM] = IBV_WC_SEND,
+	[IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ,
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_WC_COMP_SWAP,
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
+	[IBV_WR_LOCAL_INV] = IBV_WC_LOCAL_INV,
+	[IBV_WR_BIND_MW] = IBV_WC_BIND_MW,
+	[IBV_WR_SEND_WITH_INV] = IBV_WC_SEND,
+};
+
+static uint32_t ops_of(uint8_t type)
+{
+	switch (type) {
+	case IBV_QPT_RC:
+		return OPS_RC;
+	case IBV_QPT_UC:
+		return OPS_UC;
+	case IBV_QPT_UD:
+		return OPS_UD;
+	default:
+		return 0;
+	}
+}
+
+int sq_init(struct sq *sq, const struct ibv_qp_cap *cap, bool sig_all)
+{
+	uint32_t data = cap->max_send_sge * (uint32_t)sizeof(struct ibv_sge), size = 1;
+	void *ring;
+
+	memset(sq, 0, sizeof(*sq));
+	sq->max_wr = cap->max_send_wr;
+	sq->max_sge = cap->max_send_sge;
+	sq->max_inline = cap->max_inline_data;
+	sq->sig_all = sig_all;
+	if (sq->max_inline > data)
+		data = sq->max_inline;
+	sq->stride = (uint32_t)(sizeof(struct wqe) + data + 63) & ~63u;
+	if (sq->max_wr == 0)
+		return 0;
+	while (size < sq->max_wr)
+		size *= 2;
+	/* Not zeroed: its pages are taken when they are first written. */
+	if (posix_memalign(&ring, 64, (size_t)size * sq->stride))
+		return -ENOMEM;
+	sq->ring = ring;
+	sq->mask = size - 1;
+	return 0;
+}
+
+void sq_fini(struct sq *sq)
+{
+	for (; sq->head != sq->tail; sq->head++)
+		sq_drop(sq_wqe(sq, sq->head));
+	free(sq->ring);
+	sq->ring = NULL;
+}
+
+void sq_drop(struct wqe *wqe)
+{
+	if (wqe->ah)
+		ah_put(wqe->ah);
+	wqe->ah = NULL;
+}
+
+static int report_full(struct qp *qp)
+{
+	if (!qp->sq.full_reported) {
+		qp->sq.full_reported = true;
+		cause_report(CAUSE_QUEUE_FULL, qp->ib.qp_num, "send queue of %u requests",
+			     qp->sq.max_wr);
+	}
+	return ENOMEM;
+}
+
+int sq_begin(struct qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, unsigned int flags,
+	     struct wqe **wqe)
+{
+	struct wqe *new;
+
+	if ((unsigned int)opcode >= 32 || !(ops_of(qp->type) & OP(opcode))) {
+		cause_report(CAUSE_OPCODE_UNSUPPORTED, qp->ib.qp_num, "opcode %d, QP type %d", opcode,
+			     qp->type);
+		return EINVAL;
+	}
+	new = sq_reserve(&qp->sq);
+	if (!new)
+		return report_full(qp);
+	memset(new, 0, sizeof(*new));
+	new->wr_id = wr_id;
+	new->opcode = (uint8_t)opcode;
+	new->flags = (uint8_t)(flags & ~(unsigned int)IBV_SEND_INLINE);
+	if (qp->sq.sig_all)
+		new->flags |= IBV_SEND_SIGNALED;
+	new->state = WQE_POSTED;
+	*wqe = new;
+	return 0;
+}
+
+int sq_set_sges(struct qp *qp, struct wqe *wqe, const struct ibv_sge *list, size_t count)
+{
+	uint64_t length = 0;
+
+	if (count > qp->sq.max_sge) {
+		cause_report(CAUSE_TOO_MANY_SGE, qp->ib.qp_num, "request 0x%llx has %zu, at most %u",
+			     (unsigned long long)wqe->wr_id, count, qp->sq.max_sge);
+		return EINVAL;
+	}
+	for (size_t i = 0; i < count; i++) {
+		wqe->sge[i] = list[i];
+		length += list[i].length;
+	}
+	if (length > LIMIT_MESSAGE) {
+		cause_report(CAUSE_MESSAGE_TOO_LONG, qp->ib.qp_num, "%llu bytes, at most %u",
+			     (unsigned long long)length, LIMIT_MESSAGE);
+		return EINVAL;
+	}
+	wqe->flags &= (uint8_t)~IBV_SEND_INLINE;
+	wqe->num_sge = (uint16_t)count;
+	wqe->length = (uint32_t)length;
+	return 0;
+}
+
+int sq_set_inline(struct qp *qp, struct wqe *wqe)
+{
+	if (OPS_WITHOUT_PAYLOAD & OP(wqe->opcode)) {
+		cause_report(CAUSE_ARGUMENT_INVALID, qp->ib.qp_num, "inline data with opcode %d",
+			     wqe->opcode);
+		return EINVAL;
+	}
+	wqe->flags |= IBV_SEND_INLINE;
+	wqe->num_sge = 0;
+	wqe->length = 0;
+	return 0;
+}
+
+int sq_add_inline(struct qp *qp, struct wqe *wqe, const void *data, size_t length)
+{
+	if (length > qp->sq.max_inline - wqe->length) {
+		cause_report(CAUSE_INLINE_TOO_LONG, qp->ib.qp_num, "%zu bytes, at most %u",
+			     wqe->length + length, qp->sq.max_inline);
+		return EINVAL;
+	}
+	if (length)
+		memcpy(wqe->inline_data + wqe->length, data, length);
+	wqe->length += (uint32_t)length;
+	return 0;
+}
+
+int sq_set_ah(struct qp *qp, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
+{
+	if (!ah) {
+		cause_report(CAUSE_AH_INVALID, qp->ib.qp_num, "a datagram without address handle");
+		return EINVAL;
+	}
+	if (pd_of(ah->pd)->number != qp->pd->number) {
+		cause_report(CAUSE_OTHER_PD, qp->ib.qp_num, "address handle of PD %u, QP of PD %u",
+			     pd_of(ah->pd)->number, qp->pd->number);
+		return EINVAL;
+	}
+	sq_drop(wqe);
+	wqe->ah = ah_of(ah);
+	ah_get(wqe->ah);
+	wqe->remote_qpn = qpn;
+	wqe->remote_qkey = qkey;
+	return 0;
+}
+
+int sq_end(struct qp *qp, struct wqe *wqe)
+{
+	if (qp->type == IBV_QPT_UD && !wqe->ah) {
+		cause_report(CAUSE_AH_INVALID, qp->ib.qp_num, "a datagram without address handle");
+		return EINVAL;
+	}
+	if (OPS_ATOMIC & OP(wqe->opcode)) {
+		if (wqe->length < ATOMIC_BYTES) {
+			cause_report(CAUSE_ARGUMENT_INVALID, qp->ib.qp_num,
+				     "SGEs of an atomic take %u bytes, 8 are needed", wqe->length);
+			return EINVAL;
+		}
+		wqe->length = ATOMIC_BYTES;
+	}
+	qp->sq.tail++;
+	return 0;
+}
+
+static int push_data(struct qp *qp, struct wqe *wqe, const struct ibv_send_wr *wr)
+{
+	int error;
+
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge) {
+		cause_report(CAUSE_TOO_MANY_SGE, qp->ib.qp_num, "request 0x%llx has %d, at most %u",
+			     (unsigned long long)wr->wr_id, wr->num_sge, qp->sq.max_sge);
+		return EINVAL;
+	}
+	if (!(wr->send_flags & IBV_SEND_INLINE))
+		return sq_set_sges(qp, wqe, wr->sg_list, (size_t)wr->num_sge);
+	error = sq_set_inline(qp, wqe);
+	for (int i = 0; i < wr->num_sge && !error; i++)
+		error = sq_add_inline(qp, wqe, (const void *)(uintptr_t)wr->sg_list[i].addr,
+				      wr->sg_list[i].length);
+	return error;
+}
+
+int sq_push(struct qp *qp, const struct ibv_send_wr *wr)
+{
+	struct wqe *wqe;
+	int error = sq_begin(qp, wr->opcode, wr->wr_id, wr->send_flags, &wqe);
+
+	if (error)
+		return error;
+	wqe->imm = wr->imm_data;
+	switch (wr->opcode) {
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	case IBV_WR_RDMA_READ:
+		wqe->remote_addr = wr->wr.rdma.remote_addr;
+		wqe->rkey = wr->wr.rdma.rkey;
+		break;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		wqe->remote_addr = wr->wr.atomic.remote_addr;
+		wqe->rkey = wr->wr.atomic.rkey;
+		wqe->compare_add = wr->wr.atomic.compare_add;
+		wqe->swap = wr->wr.atomic.swap;
+		break;
+	case IBV_WR_BIND_MW:
+		wqe->mw = wr->bind_mw.mw;
+		wqe->rkey = wr->bind_mw.rkey;
+		wqe->bind = wr->bind_mw.bind_info;
+		return sq_end(qp, wqe);
+	case IBV_WR_LOCAL_INV:
+		return sq_end(qp, wqe);
+	default:
+		break;
+	}
+	error = push_data(qp, wqe, wr);
+	if (!error && qp->type == IBV_QPT_UD)
+		error = sq_set_ah(qp, wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
+	if (!error)
+		error = sq_end(qp, wqe);
+	if (error)
+		sq_drop(wqe);
+	return error;
+}
+
+void sq_roll_back(struct qp *qp, uint32_t tail)
+{
+	struct sq *sq = &qp->sq;
+
+	while (sq->tail != tail)
+		sq_drop(sq_wqe(sq, --sq->tail));
+}
+
+/* Makes the completion of the request at the head, if it has one, and passes it. */
+static void retire_head(struct qp *qp)
+{
+	struct sq *sq = &qp->sq;
+	struct wqe *wqe = sq_wqe(sq, sq->head);
+
+	sq_drop(wqe);
+	if (wqe->flags & IBV_SEND_SIGNALED || wqe->status != IBV_WC_SUCCESS) {
+		struct cqe cqe = {
+			.wr_id = wqe->wr_id,
+			.qp = qp,
+			.sq_seq = sq->head,
+			.kind = CQE_SEND,
+			.status = wqe->status,
+			.opcode = completion_opcode[wqe->opcode],
+			.vendor_err = wqe->vendor_err,
+			.byte_len = wqe->length,
+			.qp_num = qp->ib.qp_num,
+		};
+
+		cq_push(qp->send_cq, &cqe, false);
+	}
+	/* Someone finished it without a word to `issue`. */
+	if (sq->issue == sq->head)
+		sq->issue++;
+	sq->head++;
+}
+
+/* In SQD the queue is drained when nothing is in flight; what is not issued stays. */
+static void check_drained(struct qp *qp)
+{
+	if (qp->drained || qp->sq.head != qp->sq.issue ||
+	    (qp->sq.issue != qp->sq.tail && sq_wqe(&qp->sq, qp->sq.issue)->done))
+		return;
+	qp->drained = true;
+	if (qp->attr.en_sqd_async_notify)
+		qp_raise(qp, IBV_EVENT_SQ_DRAINED);
+}
+
+void sq_retire(struct qp *qp) NO_LOCK_CHECK
+{
+	struct sq *sq = &qp->sq;
+	enum ibv_qp_state state = qp_state(qp);
+
+	while (sq->head != sq->tail) {
+		const struct wqe *wqe = sq_wqe(sq, sq->head);
+
+		if (wqe->state != WQE_DONE)
+			break;
+		if (wqe->status != IBV_WC_SUCCESS && state != IBV_QPS_ERR && state != IBV_QPS_SQE) {
+			qp_fail(qp, (enum cause)wqe->vendor_err);
+			return;
+		}
+		retire_head(qp);
+	}
+	if (state == IBV_QPS_SQD)
+		check_drained(qp);
+}
+
+void sq_flush(struct qp *qp)
+{
+	struct sq *sq = &qp->sq;
+	bool failed = false;
+
+	while (sq->head != sq->tail) {
+		struct wqe *wqe = sq_wqe(sq, sq->head);
+
+		/* Behind a request that failed none succeeds, whatever happened to it (IBA 10.8.5). */
+		if (wqe->state != WQE_DONE || (failed && wqe->status == IBV_WC_SUCCESS))
+			wqe_finish(wqe, IBV_WC_WR_FLUSH_ERR, CAUSE_FLUSHED);
+		failed |= wqe->status != IBV_WC_SUCCESS;
+		retire_head(qp);
+	}
+}
+
+void sq_clear(struct sq *sq)
+{
+	for (; sq->head != sq->tail; sq->head++)
+		sq_drop(sq_wqe(sq, sq->head));
+	sq->issue = sq->tail;
+	atomic_store_explicit(&sq->released, sq->tail, memory_order_release);
+}

@@ -1,0 +1,188 @@
+#include "object/touch.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Entries below this one belong to a thread each; those above are for whoever needs another. */
+#define OWNED_ENTRIES (ARENA_TOUCHES - 16)
+#define NO_ENTRY      (-1)
+
+/* How processes that share memory are made to see each other's stores, best first. */
+enum barrier {
+	BARRIER_EXPEDITED, /* interrupts the processors that run a registered process */
+	BARRIER_GLOBAL,    /* waits until each processor was in the kernel once */
+	BARRIER_FENCE,     /* no membarrier here: touch_begin has a fence, revokers wait */
+};
+
+static void *own_arena;
+static uint32_t own_slot;
+static _Atomic(touch_visitor *) visitor;
+static enum barrier barrier_kind;
+static _Atomic bool owned[OWNED_ENTRIES];
+static pthread_key_t owner_key;
+static pthread_once_t owner_once = PTHREAD_ONCE_INIT;
+
+/* initial-exec: four bytes of the static block, for an access without a call. */
+static _Thread_local int own_entry __attribute__((tls_model("initial-exec"))) = NO_ENTRY;
+
+static int membarrier(int command)
+{
+	return syscall(SYS_membarrier, command, 0, 0);
+}
+
+/* A thread ends: the next one gets its entry. The value is the entry's number, from 1. */
+static void give_back(void *value)
+{
+	own_entry = NO_ENTRY;
+	atomic_store(&owned[(intptr_t)value - 1], false);
+}
+
+static void make_owner_key(void)
+{
+	pthread_key_create(&owner_key, give_back);
+}
+
+void touch_init(void *arena, uint32_t slot)
+{
+	pthread_once(&owner_once, make_owner_key);
+	if (membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0)
+		barrier_kind = BARRIER_EXPEDITED;
+	else if (membarrier(MEMBARRIER_CMD_QUERY) > 0)
+		barrier_kind = BARRIER_GLOBAL;
+	else
+		barrier_kind = BARRIER_FENCE;
+	own_slot = slot;
+	own_arena = arena;
+}
+
+void touch_reset_after_fork(void)
+{
+	own_arena = NULL;
+	atomic_store(&visitor, NULL);
+	for (unsigned i = 0; i < OWNED_ENTRIES; i++)
+		atomic_store(&owned[i], false);
+	if (own_entry != NO_ENTRY)
+		pthread_setspecific(owner_key, NULL);
+	own_entry = NO_ENTRY;
+}
+
+void touch_set_visitor(touch_visitor *visit)
+{
+	atomic_store(&visitor, visit);
+}
+
+static void claim_entry(void)
+{
+	for (int i = 0; i < OWNED_ENTRIES; i++) {
+		if (atomic_exchange(&owned[i], true))
+			continue;
+		if (pthread_setspecific(owner_key, (void *)(intptr_t)(i + 1)) != 0) {
+			atomic_store(&owned[i], false);
+			return;
+		}
+		own_entry = i;
+		return;
+	}
+}
+
+/* A second touch of this thread, or one of a thread without an entry: a common one. */
+static struct arena_touch *begin_common(uint64_t what)
+{
+	struct arena_touch *touches = arena_touches(own_arena);
+
+	for (unsigned i = OWNED_ENTRIES;;) {
+		uint64_t free_entry = 0;
+
+		if (atomic_compare_exchange_strong(&touches[i].what, &free_entry, what))
+			return &touches[i];
+		if (++i == ARENA_TOUCHES) {
+			i = OWNED_ENTRIES;
+			sched_yield();
+		}
+	}
+}
+
+struct arena_touch *touch_begin(uint32_t slot, uint32_t key)
+{
+	uint64_t what = (uint64_t)slot << 32 | key;
+	struct arena_touch *touch;
+
+	if (own_entry == NO_ENTRY)
+		claim_entry();
+	if (own_entry == NO_ENTRY)
+		return begin_common(what);
+	touch = &arena_touches(own_arena)[own_entry];
+	if (atomic_load_explicit(&touch->what, memory_order_relaxed) != 0)
+		return begin_common(what);
+	atomic_store_explicit(&touch->what, what, memory_order_release);
+	/*
+	 * Barrier TOUCH, toucher: the store above precedes the load of the key that follows. The
+	 * processor may swap them; touch_revoke's membarrier makes good for that.
+	 */
+	if (barrier_kind == BARRIER_FENCE)
+		atomic_thread_fence(memory_order_seq_cst);
+	else
+		atomic_signal_fence(memory_order_seq_cst);
+	return touch;
+}
+
+static bool publishes(void *arena, uint64_t what)
+{
+	struct arena_touch *touches = arena_touches(arena);
+
+	for (unsigned i = 0; i < ARENA_TOUCHES; i++)
+		if (atomic_load_explicit(&touches[i].what, memory_order_acquire) == what)
+			return true;
+	return false;
+}
+
+/*
+ * Barrier TOUCH, revoker: the key was zeroed before. After this, each other thread either has made
+ * its entry visible to us or will see the zero.
+ */
+void touch_barrier(void)
+{
+	const struct timespec drained = {.tv_nsec = 1000000};
+
+	atomic_thread_fence(memory_order_seq_cst);
+	switch (barrier_kind) {
+	case BARRIER_EXPEDITED:
+		if (membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0)
+			return;
+		/* fall through */
+	case BARRIER_GLOBAL:
+		if (membarrier(MEMBARRIER_CMD_GLOBAL) == 0)
+			return;
+		/* fall through */
+	case BARRIER_FENCE:
+		/* Touchers of this process have a fence; those of others emptied their buffers. */
+		nanosleep(&drained, NULL);
+	}
+}
+
+void touch_revoke(uint32_t key)
+{
+	uint64_t what = (uint64_t)own_slot << 32 | key;
+	touch_visitor *visit = atomic_load(&visitor);
+	struct timespec pause = {.tv_nsec = 1000};
+	int saved = errno;
+
+	touch_barrier();
+	for (unsigned rounds = 0;; rounds++) {
+		if (!(visit ? visit(publishes, what) : publishes(own_arena, what)))
+			break;
+		if (rounds < 100)
+			sched_yield();
+		else
+			nanosleep(&pause, NULL);
+		if (rounds > 1000)
+			pause.tv_nsec = 100000; /* a copy of many megabytes, or a stopped process */
+	}
+	errno = saved;
+}

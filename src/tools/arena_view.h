@@ -1,0 +1,73 @@
+/*
+ * Arena view - a tool's look into another process's arena.
+ *
+ * In:  the descriptor that verbatimd handed out, whose content nobody vouches for.
+ * Out: copies of its parts, taken once and made printable, so that what is checked is what is used.
+ *
+ * The part that is mapped cannot shrink (it is sealed); the tables of QPs are read with pread,
+ * which takes no memory for pages that were never written.
+ */
+#ifndef TOOLS_ARENA_VIEW_H
+#define TOOLS_ARENA_VIEW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "tools/text.h"
+
+struct arena_view {
+	int fd;        /* the caller's */
+	void *mapping; /* up to ARENA_QP_OFFSET, read-only */
+};
+
+struct arena_view_device {
+	char name[TEXT_ROOM(sizeof((struct arena_device){0}.name))];
+	char address[TEXT_ROOM(sizeof((struct arena_device){0}.address))];
+	uint32_t contexts;
+};
+
+struct arena_view_qp {
+	uint32_t qpn; /* with the slot that the daemon knows, not the one that the arena claims */
+	unsigned type;
+	unsigned state;
+	uint32_t dest_qpn;
+	uint32_t pd;
+	uint32_t access;
+	uint32_t device;
+	uint32_t sq_posted, sq_retired;
+	uint32_t rq_posted, rq_taken;
+	uint64_t bytes_sent;
+};
+
+struct arena_view_cause {
+	uint64_t number;
+	uint64_t time_ns;
+	uint32_t cause;
+	uint32_t qpn;
+	char text[TEXT_ROOM(sizeof((struct arena_cause){0}.text))];
+};
+
+/*
+ * 0 and a view to be closed before fd is; -EINVAL: that is no arena, or one of another version;
+ * or another -errno. view is written on success only.
+ */
+int arena_view_open(int fd, struct arena_view *view);
+void arena_view_close(struct arena_view *view);
+
+/* index: 0..ARENA_DEVICES - 1. False: there is none. */
+bool arena_view_device(const struct arena_view *view, unsigned index,
+		       struct arena_view_device *out);
+
+/* Calls each for every QP. 0 or -errno. */
+int arena_view_qps(const struct arena_view *view, unsigned slot,
+		   void (*each)(const struct arena_view_qp *qp, void *arg), void *arg);
+
+/* index: 0..ARENA_CAUSES - 1. False: there is none, or it is being written. */
+bool arena_view_cause(const struct arena_view *view, unsigned index, struct arena_view_cause *out);
+
+/* How many causes were ever reported. */
+uint64_t arena_view_cause_count(const struct arena_view *view);
+
+#endif

@@ -1,0 +1,83 @@
+#include "tools/place.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIBIBVERBS "libibverbs.so.1"
+#define LIBRDMACM  "librdmacm.so.1"
+
+/* Whether base/sub has the library; if so, its absolute path without links is put into out. */
+static bool has_library(const char *base, const char *sub, const char *library, char out[PATH_MAX])
+{
+	char path[PATH_MAX], resolved[PATH_MAX];
+	int len = snprintf(path, sizeof(path), "%s/%s/%s", base, sub, library);
+
+	if (len >= (int)sizeof(path) || access(path, R_OK) != 0)
+		return false;
+	*strrchr(path, '/') = 0;
+	if (!realpath(path, resolved))
+		return false;
+	memcpy(out, resolved, strlen(resolved) + 1);
+	return true;
+}
+
+/* base is the build directory's src. */
+static bool find_in_build_tree(const char *base, struct place *out)
+{
+	char verbs[PATH_MAX], cm[PATH_MAX];
+	bool has_cm;
+
+	if (!has_library(base, "verbs", LIBIBVERBS, verbs))
+		return false;
+	has_cm = has_library(base, "cm", LIBRDMACM, cm);
+	snprintf(out->library_path, sizeof(out->library_path), "%s%s%s", verbs, has_cm ? ":" : "",
+		 has_cm ? cm : "");
+	out->build_tree = true;
+	return true;
+}
+
+int place_find(const char *program_dir, struct place *out)
+{
+	char base[PATH_MAX], dir[PATH_MAX];
+
+	/* build/verbatim and build/src/tools/verbatim */
+	if (snprintf(base, sizeof(base), "%s/src", program_dir) < (int)sizeof(base) &&
+	    find_in_build_tree(base, out))
+		return 0;
+	if (snprintf(base, sizeof(base), "%s/..", program_dir) < (int)sizeof(base) &&
+	    find_in_build_tree(base, out))
+		return 0;
+
+	if (!has_library(program_dir, PLACE_LIBDIR_FROM_BINDIR, LIBIBVERBS, dir) &&
+	    !has_library(PLACE_LIBDIR, ".", LIBIBVERBS, dir))
+		return -ENOENT;
+	snprintf(out->library_path, sizeof(out->library_path), "%s", dir);
+	out->build_tree = false;
+	return 0;
+}
+
+int place_of_program(char *dir, size_t len)
+{
+	ssize_t got = readlink("/proc/self/exe", dir, len);
+	char *slash;
+
+	if (got < 0)
+		return -errno;
+	if ((size_t)got >= len)
+		return -ENAMETOOLONG;
+	dir[got] = 0;
+	slash = strrchr(dir, '/');
+	if (!slash)
+		return -ENOENT;
+	*slash = 0;
+	return 0;
+}
+
+const char *place_installed(void)
+{
+	return PLACE_LIBDIR;
+}

@@ -1,0 +1,31 @@
+/*
+ * Place - where Verbatim's libraries are, seen from this program's own file.
+ *
+ * In:  the directory of the running `verbatim`, and where it was to be installed.
+ * Out: the directories to search for libraries. Looks at files, changes nothing.
+ */
+#ifndef TOOLS_PLACE_H
+#define TOOLS_PLACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct place {
+	bool build_tree;
+	char library_path[2 * 4096 +
+			  2]; /* directories separated by colons, our libibverbs in the first */
+};
+
+/*
+ * The build tree that program_dir is part of; or else the installation it is part of, wherever that
+ * was moved to; or else PLACE_LIBDIR. 0, or -ENOENT: none of them has the library.
+ */
+int place_find(const char *program_dir, struct place *out);
+
+/* The directory of the running program. 0 or -errno. */
+int place_of_program(char *dir, size_t len);
+
+/* Where the libraries were to be installed when this was built. */
+const char *place_installed(void);
+
+#endif

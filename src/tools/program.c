@@ -1,0 +1,117 @@
+#include "tools/program.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <paths.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#define OWN_CLASS (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32)
+
+static int check_file(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) != 0)
+		return -errno;
+	return S_ISREG(st.st_mode) && access(path, X_OK) == 0 ? 0 : -EACCES;
+}
+
+int program_find(const char *name, char *path, size_t len)
+{
+	const char *dirs = getenv("PATH"), *end;
+	int result = -ENOENT;
+
+	if (!*name)
+		return -ENOENT;
+	if (strchr(name, '/')) {
+		if (snprintf(path, len, "%s", name) >= (int)len)
+			return -ENAMETOOLONG;
+		return check_file(path);
+	}
+
+	for (dirs = dirs ? dirs : _PATH_DEFPATH; dirs; dirs = *end ? end + 1 : NULL) {
+		int dir_len, rc;
+
+		end = strchrnul(dirs, ':');
+		dir_len = end - dirs < PATH_MAX ? (int)(end - dirs) : PATH_MAX;
+		/* An empty element is the current directory. */
+		if (snprintf(path, len, "%.*s%s%s", dir_len, dirs, dir_len ? "/" : "./", name) >=
+		    (int)len)
+			continue;
+		rc = check_file(path);
+		if (rc == 0)
+			return 0;
+		if (rc == -EACCES)
+			result = -EACCES;
+	}
+	return result;
+}
+
+static bool is_privileged(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		return false;
+	if ((st.st_mode & S_ISUID) && st.st_uid != getuid())
+		return true;
+	if ((st.st_mode & S_ISGID) && (st.st_mode & S_IXGRP) && st.st_gid != getgid())
+		return true;
+	return getuid() != 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0;
+}
+
+/* The header's numbers are the file's word: bounded before use. */
+static bool has_interpreter(int fd, const ElfW(Ehdr) * elf)
+{
+	ElfW(Phdr) segment;
+
+	if (elf->e_phentsize != sizeof(segment))
+		return true;
+	for (unsigned i = 0; i < elf->e_phnum; i++) {
+		uint64_t offset = elf->e_phoff + (uint64_t)i * sizeof(segment);
+
+		if (offset > INT64_MAX ||
+		    pread(fd, &segment, sizeof(segment), (off_t)offset) != sizeof(segment))
+			return true;
+		if (segment.p_type == PT_INTERP)
+			return true;
+	}
+	return false;
+}
+
+enum program_verdict program_judge(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	enum program_verdict verdict = PROGRAM_FINE;
+	ElfW(Ehdr) own, elf;
+	int own_fd;
+
+	if (fd < 0)
+		return PROGRAM_FINE;
+	own_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	if (is_privileged(fd))
+		verdict = PROGRAM_PRIVILEGED;
+	else if (pread(fd, &elf, sizeof(elf), 0) != sizeof(elf) ||
+		 memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0)
+		verdict = PROGRAM_FINE; /* a script, most likely */
+	else if (elf.e_ident[EI_CLASS] != OWN_CLASS ||
+		 (pread(own_fd, &own, sizeof(own), 0) == sizeof(own) &&
+		  own.e_machine != elf.e_machine))
+		verdict = PROGRAM_OTHER_CLASS;
+	else if (!has_interpreter(fd, &elf))
+		verdict = PROGRAM_STATIC;
+	if (own_fd >= 0)
+		close(own_fd);
+	close(fd);
+	return verdict;
+}

@@ -1,0 +1,15 @@
+/*
+ * QP words - the names of what numbers mean in a QP, as users know them.
+ *
+ * Static text; "?" for what is no such number.
+ */
+#ifndef TOOLS_QP_WORDS_H
+#define TOOLS_QP_WORDS_H
+
+/* enum ibv_qp_type */
+const char *qp_words_type(unsigned type);
+
+/* enum ibv_qp_state */
+const char *qp_words_state(unsigned state);
+
+#endif

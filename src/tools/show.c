@@ -1,0 +1,245 @@
+/*
+ * verbatim show - the processes that use Verbatim, their devices and QPs.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <json-c/json.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl/observe.h"
+#include "tools/arena_view.h"
+#include "tools/command.h"
+#include "tools/moment.h"
+#include "tools/qp_words.h"
+#include "tools/text.h"
+
+static const char usage[] =
+    "Usage: verbatim show [--json]\n"
+    "\n"
+    "Shows the processes of this user that use Verbatim (root sees those of all users at the\n"
+    "system's daemon), the devices they have open and their QPs.\n"
+    "\n"
+    "  -j, --json     for programs\n"
+    "  -h, --help     print this\n"
+    "  -V, --version  print the version\n";
+
+struct show {
+	struct json_object *list; /* NULL: text is wanted */
+	unsigned processes;
+	unsigned qps; /* of the process that is being shown */
+	const struct arena_view *view;
+	struct json_object *qp_list;
+};
+
+/* -1 to go on, or the exit status. */
+static int parse_options(int argc, char **argv, bool *json)
+{
+	static const struct option longs[] = {
+	    {"json", no_argument, NULL, 'j'},
+	    {"help", no_argument, NULL, 'h'},
+	    {"version", no_argument, NULL, 'V'},
+	    {0},
+	};
+	int opt;
+
+	optind = 0;
+	while ((opt = getopt_long(argc, argv, "jhV", longs, NULL)) >= 0) {
+		switch (opt) {
+		case 'j':
+			*json = true;
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			return command_end(COMMAND_OK);
+		case 'V':
+			return command_version();
+		default:
+			return command_misused("show");
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "verbatim: what is '%s'?\n", argv[optind]);
+		return command_misused("show");
+	}
+	return -1;
+}
+
+static void add_number(struct json_object *to, const char *name, uint64_t value)
+{
+	json_object_object_add(to, name, json_object_new_uint64(value));
+}
+
+static void add_text(struct json_object *to, const char *name, const char *value)
+{
+	json_object_object_add(to, name, json_object_new_string(value));
+}
+
+/* The name of the QP's device, or "-". */
+static void name_device(const struct show *show, uint32_t index, struct arena_view_device *out)
+{
+	if (index >= ARENA_DEVICES || !arena_view_device(show->view, index, out))
+		strcpy(out->name, "-");
+}
+
+static void print_qp(const struct arena_view_qp *qp, void *arg)
+{
+	struct show *show = arg;
+	struct arena_view_device device;
+	char dest[16] = "-";
+
+	if (show->qps++ == 0)
+		printf("    %-8s %-8s %-5s %-8s %-16s %21s %21s %14s\n", "QP", "TYPE", "STATE",
+		       "TO", "DEVICE", "SENDS DONE/POSTED", "RECVS TAKEN/POSTED", "BYTES SENT");
+	name_device(show, qp->device, &device);
+	if (qp->dest_qpn)
+		snprintf(dest, sizeof(dest), "0x%06x", qp->dest_qpn);
+	printf("    0x%06x %-8s %-5s %-8s %-16s %10u/%-10u %10u/%-10u %14llu\n", qp->qpn,
+	       qp_words_type(qp->type), qp_words_state(qp->state), dest, device.name,
+	       qp->sq_retired, qp->sq_posted, qp->rq_taken, qp->rq_posted,
+	       (unsigned long long)qp->bytes_sent);
+}
+
+static void collect_qp(const struct arena_view_qp *qp, void *arg)
+{
+	struct json_object *object = json_object_new_object();
+	struct arena_view_device device;
+	struct show *show = arg;
+
+	name_device(show, qp->device, &device);
+	add_number(object, "qpn", qp->qpn);
+	add_text(object, "type", qp_words_type(qp->type));
+	add_text(object, "state", qp_words_state(qp->state));
+	add_number(object, "dest_qpn", qp->dest_qpn);
+	add_text(object, "device", device.name);
+	add_number(object, "pd", qp->pd);
+	add_number(object, "qp_access_flags", qp->access);
+	add_number(object, "sends_posted", qp->sq_posted);
+	add_number(object, "sends_done", qp->sq_retired);
+	add_number(object, "receives_posted", qp->rq_posted);
+	add_number(object, "receives_taken", qp->rq_taken);
+	add_number(object, "bytes_sent", qp->bytes_sent);
+	json_object_array_add(show->qp_list, object);
+}
+
+static void print_process(struct show *show, const struct observe_process *process, int error)
+{
+	char comm[TEXT_ROOM(sizeof(process->comm))], since[MOMENT_ROOM];
+	const struct passwd *user = getpwuid(process->uid);
+	struct arena_view_device device;
+	char uid[16];
+
+	if (show->processes == 1)
+		printf("%-5s %-8s %-10s %-24s %s\n", "SLOT", "PID", "USER", "SINCE", "PROGRAM");
+	snprintf(uid, sizeof(uid), "%u", (unsigned)process->uid);
+	text_escape(comm, sizeof(comm), process->comm, sizeof(process->comm));
+	moment_local((uint64_t)process->since_ns, since);
+	printf("%-5u %-8d %-10s %-24s %s\n", process->slot, (int)process->pid,
+	       user ? user->pw_name : uid, since, comm);
+	if (error) {
+		printf("    Its arena cannot be read: %s\n", strerror(-error));
+		return;
+	}
+	for (unsigned i = 0; i < ARENA_DEVICES; i++) {
+		if (arena_view_device(show->view, i, &device))
+			printf("    device %s, address %s, opened %u times\n", device.name,
+			       device.address, device.contexts);
+	}
+	show->qps = 0;
+	error = arena_view_qps(show->view, process->slot, print_qp, show);
+	if (error)
+		printf("    Its QPs cannot be read: %s\n", strerror(-error));
+}
+
+static struct json_object *collect_devices(const struct show *show)
+{
+	struct json_object *list = json_object_new_array();
+	struct arena_view_device device;
+
+	for (unsigned i = 0; i < ARENA_DEVICES; i++) {
+		struct json_object *object;
+
+		if (!arena_view_device(show->view, i, &device))
+			continue;
+		object = json_object_new_object();
+		add_text(object, "name", device.name);
+		add_text(object, "address", device.address);
+		add_number(object, "contexts", device.contexts);
+		json_object_array_add(list, object);
+	}
+	return list;
+}
+
+static void collect_process(struct show *show, const struct observe_process *process, int error)
+{
+	struct json_object *object = json_object_new_object();
+	char comm[TEXT_ROOM(sizeof(process->comm))], since[MOMENT_ROOM];
+
+	text_escape(comm, sizeof(comm), process->comm, sizeof(process->comm));
+	moment_iso((uint64_t)process->since_ns, since);
+	add_number(object, "slot", process->slot);
+	add_number(object, "pid", (uint64_t)process->pid);
+	add_number(object, "uid", process->uid);
+	add_text(object, "program", comm);
+	add_text(object, "since", since);
+	add_number(object, "daemon_pid", (uint64_t)process->daemon_pid);
+	json_object_array_add(show->list, object);
+	if (!error) {
+		json_object_object_add(object, "devices", collect_devices(show));
+		show->qp_list = json_object_new_array();
+		json_object_object_add(object, "qps", show->qp_list);
+		error = arena_view_qps(show->view, process->slot, collect_qp, show);
+	}
+	if (error)
+		add_text(object, "error", strerror(-error));
+}
+
+static void show_process(const struct observe_process *process, void *arg)
+{
+	struct show *show = arg;
+	struct arena_view view;
+	int error = arena_view_open(process->arena_fd, &view);
+
+	show->view = &view;
+	show->processes++;
+	if (show->list)
+		collect_process(show, process, error);
+	else
+		print_process(show, process, error);
+	if (!error)
+		arena_view_close(&view);
+}
+
+int show_command(int argc, char **argv)
+{
+	struct json_object *top = NULL;
+	struct show show = {.list = NULL};
+	char why[512] = "";
+	bool json = false;
+	int status = parse_options(argc, argv, &json), rc;
+
+	if (status >= 0)
+		return status;
+	if (json) {
+		top = json_object_new_object();
+		show.list = json_object_new_array();
+		json_object_object_add(top, "processes", show.list);
+	}
+
+	rc = observe_processes(show_process, &show, why, sizeof(why));
+	status = rc == 0 || rc == -ECONNREFUSED ? COMMAND_OK : COMMAND_FAILED;
+	if (top)
+		puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY |
+							     JSON_C_TO_STRING_NOSLASHESCAPE));
+	else if (rc == -ECONNREFUSED)
+		puts("No verbatimd runs: no process uses Verbatim.");
+	else if (rc == 0 && !show.processes)
+		puts("No process uses Verbatim.");
+	if (status != COMMAND_OK)
+		fprintf(stderr, "verbatim: cannot list the processes: %s\n",
+			*why ? why : strerror(-rc));
+	json_object_put(top);
+	return command_end(status);
+}

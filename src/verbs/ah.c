@@ -1,0 +1,190 @@
+#include <assert.h>
+#include <endian.h>
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "adapter/adapter.h"
+#include "adapter/device.h"
+#include "object/ah.h"
+#include "verbs/export.h"
+#include "verbs/gid.h"
+#include "verbs/refuse.h"
+
+static int check(struct context *context, const struct ibv_ah_attr *attr, union ibv_gid *sgid)
+{
+	static const union ibv_gid none;
+
+	if (attr->port_num != DEVICE_PORT)
+		return refuse(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", attr->port_num);
+	if (!attr->is_global)
+		return refuse(EINVAL, CAUSE_AH_INVALID, "is_global is 0");
+	if (!gid_at(context, attr->grh.sgid_index, sgid))
+		return refuse(EINVAL, CAUSE_GID_UNKNOWN, "sgid_index %u", attr->grh.sgid_index);
+	if (memcmp(&attr->grh.dgid, &none, sizeof(none)) == 0)
+		return refuse(EINVAL, CAUSE_AH_INVALID, "the destination GID is zero");
+	return 0;
+}
+
+VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+	struct context *context = context_of(pd->context);
+	union ibv_gid sgid;
+	struct ah *ah;
+	bool local;
+
+	if (check(context, attr, &sgid) != 0)
+		return NULL;
+	local = gid_is_multicast(&attr->grh.dgid) || adapter_gid_is_local(&attr->grh.dgid);
+	if (answer_of(ah_create(pd_of(pd), attr, &sgid, local, &ah)) != 0)
+		return NULL;
+	return &ah->ib;
+}
+
+VERBS_EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
+{
+	ah_destroy(ah_of(ah));
+	return 0;
+}
+
+/* An IPv4 header, which lies in the last 20 of the 40 bytes that a GRH takes. */
+struct ipv4_header {
+	uint8_t version_ihl, tos;
+	uint16_t length, id, fragment;
+	uint8_t ttl, protocol;
+	uint16_t checksum;
+	uint8_t source[4], destination[4];
+};
+
+static_assert(sizeof(struct ipv4_header) == 20 && sizeof(struct ibv_grh) == 40, "wire formats");
+
+static bool checksum_is_right(const void *header)
+{
+	const uint8_t *bytes = header;
+	uint32_t sum = 0;
+
+	for (unsigned int i = 0; i < sizeof(struct ipv4_header); i += 2)
+		sum += bytes[i] << 8 | bytes[i + 1];
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ((sum & 0xffff) + (sum >> 16)) == 0xffff;
+}
+
+/* The sender's side of what was received; IPv4 addresses become GIDs. */
+struct sender {
+	union ibv_gid sgid, dgid;
+	uint32_t flow_label;
+	uint8_t hop_limit, traffic_class;
+};
+
+static void map_ipv4(union ibv_gid *gid, const uint8_t address[4])
+{
+	memset(gid, 0, sizeof(*gid));
+	gid->raw[10] = gid->raw[11] = 0xff;
+	memcpy(&gid->raw[12], address, 4);
+}
+
+static void read_grh(const struct ibv_grh *grh, struct sender *sender)
+{
+	struct ipv4_header ipv4;
+	uint32_t flow = be32toh(grh->version_tclass_flow);
+
+	memcpy(&ipv4, (const char *)grh + sizeof(*grh) - sizeof(ipv4), sizeof(ipv4));
+	if (ipv4.version_ihl == 0x45 && (flow >> 28 != 6 || checksum_is_right(&ipv4))) {
+		map_ipv4(&sender->sgid, ipv4.source);
+		map_ipv4(&sender->dgid, ipv4.destination);
+		sender->flow_label = 0;
+		sender->hop_limit = ipv4.ttl;
+		sender->traffic_class = ipv4.tos;
+		return;
+	}
+	sender->sgid = grh->sgid;
+	sender->dgid = grh->dgid;
+	sender->flow_label = flow & 0xfffff;
+	sender->traffic_class = flow >> 20 & 0xff;
+	sender->hop_limit = grh->hop_limit;
+}
+
+static bool ipv4_multicast(const union ibv_gid *gid)
+{
+	return gid_is_ipv4(gid) && (gid->raw[12] & 0xf0) == 0xe0;
+}
+
+/* Ours of the sender's family: what was sent to a group names no GID of ours. */
+static int index_for_group(struct context *context, const union ibv_gid *sender)
+{
+	union ibv_gid gid;
+
+	for (uint32_t i = 0; i < DEVICE_GIDS; i++)
+		if (gid_at(context, i, &gid) && gid_is_ipv4(&gid) == gid_is_ipv4(sender))
+			return i;
+	return -1;
+}
+
+VERBS_EXPORT int ibv_init_ah_from_wc(struct ibv_context *ib, uint8_t port_num, struct ibv_wc *wc,
+				     struct ibv_grh *grh, struct ibv_ah_attr *ah_attr)
+{
+	struct context *context = context_of(ib);
+	struct sender sender;
+	int index;
+
+	memset(ah_attr, 0, sizeof(*ah_attr));
+	ah_attr->dlid = wc->slid;
+	ah_attr->sl = wc->sl;
+	ah_attr->src_path_bits = wc->dlid_path_bits;
+	ah_attr->port_num = port_num;
+	if (!(wc->wc_flags & IBV_WC_GRH))
+		return 0;
+
+	read_grh(grh, &sender);
+	if (gid_is_multicast(&sender.dgid) || ipv4_multicast(&sender.dgid))
+		index = index_for_group(context, &sender.sgid);
+	else
+		index = gid_index_of(context, &sender.dgid);
+	if (index < 0) {
+		refuse(EINVAL, CAUSE_GID_UNKNOWN, "the destination of what was received");
+		return -1;
+	}
+	ah_attr->is_global = 1;
+	ah_attr->grh.dgid = sender.sgid;
+	ah_attr->grh.flow_label = sender.flow_label;
+	ah_attr->grh.sgid_index = index;
+	ah_attr->grh.hop_limit = sender.hop_limit;
+	ah_attr->grh.traffic_class = sender.traffic_class;
+	return 0;
+}
+
+VERBS_EXPORT struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc,
+						  struct ibv_grh *grh, uint8_t port_num)
+{
+	struct ibv_ah_attr attr;
+
+	if (ibv_init_ah_from_wc(pd->context, port_num, wc, grh, &attr) != 0)
+		return NULL;
+	return ibv_create_ah(pd, &attr);
+}
+
+VERBS_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *ib, struct ibv_ah_attr *attr,
+					     uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid)
+{
+	struct device *device = context_of(ib)->device;
+	const uint8_t *raw = attr->grh.dgid.raw;
+
+	if (gid_is_multicast(&attr->grh.dgid)) {
+		eth_mac[0] = eth_mac[1] = 0x33;
+		memcpy(&eth_mac[2], &raw[12], 4);
+	} else if (ipv4_multicast(&attr->grh.dgid)) {
+		memcpy(eth_mac,
+		       (const uint8_t[]){0x01, 0x00, 0x5e, raw[13] & 0x7f, raw[14], raw[15]},
+		       ETHERNET_LL_SIZE);
+	} else if (adapter_gid_is_local(&attr->grh.dgid)) {
+		lock_acquire(&device->lock);
+		memcpy(eth_mac, device->mac, ETHERNET_LL_SIZE);
+		lock_release(&device->lock);
+	} else {
+		return refuse(EOPNOTSUPP, CAUSE_UNSUPPORTED,
+			      "ibv_resolve_eth_l2_from_gid of another host");
+	}
+	if (vid)
+		*vid = 0xffff; /* none */
+	return 0;
+}

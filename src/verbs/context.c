@@ -1,0 +1,207 @@
+#include <assert.h>
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "adapter/adapter.h"
+#include "adapter/device.h"
+#include "base/eventfd.h"
+#include "object/context.h"
+#include "object/limits.h"
+#include "object/qp.h"
+#include "verbs/dm.h"
+#include "verbs/export.h"
+#include "verbs/mr.h"
+#include "verbs/mw.h"
+#include "verbs/pd.h"
+#include "verbs/query.h"
+#include "verbs/queues.h"
+#include "verbs/refuse.h"
+#include "verbs/unsupported.h"
+
+/* Programs find ops at fixed distances below ibv_context, whatever their headers' size of it. */
+#define BELOW_CONTEXT(op)                                                                          \
+	(offsetof(struct context, verbs.context) - offsetof(struct context, verbs.op))
+static_assert(BELOW_CONTEXT(query_port) == 320, "the ABI's place of query_port");
+static_assert(offsetof(struct context, verbs) == CONTEXT_NEWER_OPS * sizeof(void *),
+	      "newer ops lie right above query_port");
+static_assert(offsetof(struct context, verbs) + sizeof(struct verbs_context) == 696,
+	      "rdma-core 65's size of struct verbs_context");
+
+static void fill_ops(struct context *context)
+{
+	struct verbs_context *verbs = &context->verbs;
+	struct ibv_context_ops *ops = &verbs->context.ops;
+
+	verbs->sz = offsetof(struct context, verbs) + sizeof(*verbs);
+	verbs->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	unsupported_fill(verbs);
+
+	ops->_compat_query_device = verbs_query_device;
+	ops->_compat_query_port = verbs_query_port_compat;
+	ops->alloc_mw = verbs_alloc_mw;
+	ops->dealloc_mw = verbs_dealloc_mw;
+	ops->bind_mw = verbs_bind_mw;
+	ops->poll_cq = verbs_poll_cq;
+	ops->req_notify_cq = verbs_req_notify_cq;
+	ops->post_srq_recv = verbs_post_srq_recv;
+	ops->post_send = verbs_post_send;
+	ops->post_recv = verbs_post_recv;
+
+	verbs->query_port = verbs_query_port;
+	verbs->query_device_ex = verbs_query_device_ex;
+	verbs->query_rt_values = verbs_query_rt_values;
+	verbs->advise_mr = verbs_advise_mr;
+	verbs->alloc_null_mr = verbs_alloc_null_mr;
+	verbs->reg_dm_mr = verbs_reg_dm_mr;
+	verbs->alloc_dm = verbs_alloc_dm;
+	verbs->free_dm = verbs_free_dm;
+	verbs->alloc_parent_domain = verbs_alloc_parent_domain;
+	verbs->alloc_td = verbs_alloc_td;
+	verbs->dealloc_td = verbs_dealloc_td;
+	verbs->create_cq_ex = verbs_create_cq_ex;
+	verbs->modify_cq = verbs_modify_cq;
+	verbs->create_qp_ex = verbs_create_qp_ex;
+	verbs->open_qp = verbs_open_qp;
+	verbs->modify_qp_rate_limit = verbs_modify_qp_rate_limit;
+	verbs->create_srq_ex = verbs_create_srq_ex;
+	verbs->get_srq_num = verbs_get_srq_num;
+	verbs->post_srq_ops = verbs_post_srq_ops;
+}
+
+/* What cmd_fd shows: whose context it stands for. */
+struct context_identity {
+	char magic[8];
+	uint32_t pid;
+	uint32_t number;
+	char device[IBV_SYSFS_NAME_MAX];
+};
+
+/* A descriptor that can be duplicated, passed on, and told from others; or -errno. */
+static int create_cmd_fd(const char *device)
+{
+	static _Atomic uint32_t last_number;
+	struct context_identity identity = {
+	    .magic = "verbatim",
+	    .pid = getpid(),
+	    .number = atomic_fetch_add(&last_number, 1) + 1,
+	};
+	int fd = memfd_create("verbatim-context", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	strcpy(identity.device, device);
+	if (pwrite(fd, &identity, sizeof(identity), 0) == sizeof(identity))
+		return fd;
+	close(fd);
+	return -EIO;
+}
+
+static struct context *create_context(struct device *device)
+{
+	struct context *context = calloc(1, sizeof(*context));
+	struct ibv_context *ib;
+	int cmd_fd, async_fd;
+
+	if (!context) {
+		refuse(ENOMEM, CAUSE_MEMORY_EXHAUSTED, "context of %s", device->ib.name);
+		return NULL;
+	}
+	cmd_fd = create_cmd_fd(device->ib.name);
+	if (cmd_fd < 0) {
+		refuse(-cmd_fd, CAUSE_MEMORY_EXHAUSTED, "context of %s", device->ib.name);
+		goto free_context;
+	}
+	async_fd = eventfd_create();
+	if (async_fd < 0) {
+		refuse(-async_fd, CAUSE_MEMORY_EXHAUSTED, "context of %s", device->ib.name);
+		goto close_cmd_fd;
+	}
+	fill_ops(context);
+	lock_init(&context->async_lock);
+	list_init(&context->async_pending);
+	list_init(&context->link);
+	device_get(device);
+	context->device = device;
+	ib = &context->verbs.context;
+	ib->device = &device->ib;
+	ib->cmd_fd = cmd_fd;
+	ib->async_fd = async_fd;
+	ib->num_comp_vectors = LIMIT_COMP_VECTORS;
+	pthread_mutex_init(&ib->mutex, NULL);
+	return context;
+
+close_cmd_fd:
+	close(cmd_fd);
+free_context:
+	free(context);
+	return NULL;
+}
+
+VERBS_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *ib)
+{
+	struct device *device = (struct device *)ib;
+	struct context *context;
+	int error;
+
+	error = -device_refresh(device);
+	if (error) {
+		refuse(error, error == ENODEV ? CAUSE_DEVICE_GONE : CAUSE_MEMORY_EXHAUSTED, "%s",
+		       ib->name);
+		return NULL;
+	}
+	error = adapter_start();
+	if (error) {
+		errno = error; /* the adapter has said why */
+		return NULL;
+	}
+	context = create_context(device);
+	if (!context)
+		return NULL;
+	adapter_add_context(context);
+	return &context->verbs.context;
+}
+
+static bool fail_if_of(struct qp *qp, void *context) NO_LOCK_CHECK
+{
+	if (qp->context == context && qp_state(qp) != IBV_QPS_RESET && qp_state(qp) != IBV_QPS_ERR)
+		qp_fail(qp, CAUSE_FLUSHED);
+	return true;
+}
+
+static void destroy_context(struct context *context)
+{
+	struct list *pos, *after;
+
+	list_for_each_safe (pos, after, &context->async_pending)
+		free(list_entry(pos, struct async_event, link));
+	close(context->verbs.context.async_fd);
+	close(context->verbs.context.cmd_fd);
+	pthread_mutex_destroy(&context->verbs.context.mutex);
+	lock_fini(&context->async_lock);
+	device_put(context->device);
+	free(context);
+}
+
+/*
+ * A context with objects is not freed, because they refer to it: its QPs fail, so that peers
+ * notice, and the program loses a few hundred bytes and two descriptors, as it asked for.
+ */
+VERBS_EXPORT int ibv_close_device(struct ibv_context *ib)
+{
+	struct context *context = context_of(ib);
+	bool foreign = adapter_is_foreign(context);
+
+	if (!foreign)
+		adapter_remove_context(context);
+	if (atomic_load(&context->objects) == 0) {
+		destroy_context(context);
+		return 0;
+	}
+	if (!foreign)
+		qp_visit(fail_if_of, context);
+	return 0;
+}

@@ -1,0 +1,92 @@
+/* Completion queues: ibv_create_cq(3), ibv_poll_cq(3), ibv_req_notify_cq(3). */
+#include "object/cq.h"
+
+#include <errno.h>
+
+#include "adapter/adapter.h"
+#include "base/cause.h"
+#include "object/context.h"
+#include "object/limits.h"
+#include "verbs/cq_ex.h"
+#include "verbs/export.h"
+#include "verbs/queues.h"
+
+VERBS_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
+					  struct ibv_comp_channel *channel, int comp_vector)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = cqe < 0 ? 0 : (uint32_t)cqe,
+		.cq_context = cq_context,
+		.channel = channel,
+		.comp_vector = (uint32_t)comp_vector,
+	};
+	struct cq *cq;
+	int error = cq_create(context_of(context), &attr, &cq);
+
+	if (error) {
+		errno = -error;
+		return NULL;
+	}
+	return &cq->ib;
+}
+
+struct ibv_cq_ex *verbs_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+{
+	struct cq *cq;
+	int error = cq_create(context_of(context), attr, &cq);
+
+	if (error) {
+		errno = -error;
+		return NULL;
+	}
+	cq_ex_init(cq, attr->wc_flags);
+	return &cq->ex;
+}
+
+VERBS_EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
+{
+	return -cq_resize(cq_of(cq), cqe);
+}
+
+VERBS_EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
+{
+	return -cq_destroy(cq_of(cq));
+}
+
+int verbs_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	int count;
+
+	if (num_entries < 0)
+		return -EINVAL;
+	count = cq_pop(cq_of(cq), num_entries, wc);
+	if (count || num_entries == 0)
+		return count;
+	adapter_progress();
+	return cq_pop(cq_of(cq), num_entries, wc);
+}
+
+int verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+	cq_arm(cq_of(cq), solicited_only);
+	adapter_on_arm();
+	return 0;
+}
+
+/* Moderation is a permission to delay events, of which we make no use. */
+int verbs_modify_cq(struct ibv_cq *ib, struct ibv_modify_cq_attr *attr)
+{
+	struct cq *cq = cq_of(ib);
+
+	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE) {
+		cause_report(CAUSE_FLAGS_UNKNOWN, 0, "CQ: attr_mask 0x%x", attr->attr_mask);
+		return EINVAL;
+	}
+	if (!(attr->attr_mask & IBV_CQ_ATTR_MODERATE))
+		return 0;
+	lock_acquire(&cq->lock);
+	cq->moderate_count = attr->moderate.cq_count;
+	cq->moderate_period_us = attr->moderate.cq_period;
+	lock_release(&cq->lock);
+	return 0;
+}

@@ -1,0 +1,103 @@
+#include "verbs/dm.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "adapter/adapter.h"
+#include "object/context.h"
+#include "object/dm.h"
+#include "object/mr.h"
+#include "verbs/refuse.h"
+
+/* 0, or EINVAL: adapters copy words, and only inside. */
+static int check_copy(const struct dm *dm, uint64_t offset, size_t length)
+{
+	if (!dm_has_range(dm, offset, length))
+		return refuse(EINVAL, CAUSE_DM_RANGE, "offset %lu, length %zu of %zu", offset,
+			      length, dm->length);
+	if (offset % DM_ALIGNMENT || length % DM_ALIGNMENT)
+		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID,
+			      "device memory is copied in words: offset %lu, length %zu", offset,
+			      length);
+	return 0;
+}
+
+static int copy_to(struct ibv_dm *ib, uint64_t offset, const void *from, size_t length)
+{
+	struct dm *dm = dm_of(ib);
+	int error = check_copy(dm, offset, length);
+
+	if (!error)
+		memcpy(dm->memory + offset, from, length);
+	return error;
+}
+
+static int copy_from(void *to, struct ibv_dm *ib, uint64_t offset, size_t length)
+{
+	struct dm *dm = dm_of(ib);
+	int error = check_copy(dm, offset, length);
+
+	if (!error)
+		memcpy(to, dm->memory + offset, length);
+	return error;
+}
+
+struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
+{
+	static _Atomic uint32_t last_handle;
+	struct dm *dm;
+
+	if (attr->comp_mask) {
+		refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "comp_mask 0x%x", attr->comp_mask);
+		return NULL;
+	}
+	if (answer_of(dm_create(context_of(context), attr->length, attr->log_align_req, &dm)) != 0)
+		return NULL;
+	dm->ib.memcpy_to_dm = copy_to;
+	dm->ib.memcpy_from_dm = copy_from;
+	dm->ib.comp_mask = IBV_DM_MASK_HANDLE;
+	dm->ib.handle = atomic_fetch_add(&last_handle, 1) + 1;
+	atomic_fetch_add(&context_of(context)->objects, 1);
+	return &dm->ib;
+}
+
+int verbs_free_dm(struct ibv_dm *ib)
+{
+	struct context *context = context_of(ib->context);
+	int error = answer_of(dm_destroy(dm_of(ib)));
+
+	if (!error)
+		atomic_fetch_sub(&context->objects, 1);
+	return error;
+}
+
+struct ibv_mr *verbs_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ib, uint64_t dm_offset,
+			       size_t length, unsigned int access)
+{
+	struct dm *dm = dm_of(ib);
+	struct mr *mr;
+	const struct mr_spec spec = {
+	    .pd = pd_of(pd),
+	    .addr = dm->memory + dm_offset,
+	    .length = length,
+	    .access = access,
+	    .dm = dm,
+	};
+
+	if (ib->context != pd->context) {
+		refuse(EINVAL, CAUSE_OTHER_CONTEXT, "ibv_reg_dm_mr");
+		return NULL;
+	}
+	if (adapter_is_foreign(context_of(pd->context))) {
+		refuse(EINVAL, CAUSE_OTHER_PROCESS, "ibv_reg_dm_mr");
+		return NULL;
+	}
+	if (!dm_has_range(dm, dm_offset, length)) {
+		refuse(EINVAL, CAUSE_DM_RANGE, "offset %lu, length %zu of %zu", dm_offset, length,
+		       dm->length);
+		return NULL;
+	}
+	if (answer_of(mr_create(&spec, &mr)) != 0)
+		return NULL;
+	return &mr->ib;
+}

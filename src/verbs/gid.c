@@ -1,0 +1,157 @@
+#include "verbs/gid.h"
+
+#include <string.h>
+
+#include "adapter/device.h"
+#include "verbs/export.h"
+#include "verbs/refuse.h"
+
+static bool is_zero(const union ibv_gid *gid)
+{
+	return gid->global.subnet_prefix == 0 && gid->global.interface_id == 0;
+}
+
+bool gid_at(struct context *context, uint32_t index, union ibv_gid *gid)
+{
+	struct device *device = context->device;
+
+	memset(gid, 0, sizeof(*gid));
+	if (index >= DEVICE_GIDS)
+		return false;
+	lock_acquire(&device->lock);
+	*gid = device->gid[index];
+	lock_release(&device->lock);
+	return !is_zero(gid);
+}
+
+int gid_index_of(struct context *context, const union ibv_gid *gid)
+{
+	union ibv_gid candidate;
+
+	for (uint32_t i = 0; i < DEVICE_GIDS; i++)
+		if (gid_at(context, i, &candidate) &&
+		    memcmp(candidate.raw, gid->raw, sizeof(gid->raw)) == 0)
+			return i;
+	return -1;
+}
+
+bool gid_is_ipv4(const union ibv_gid *gid)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	return memcmp(gid->raw, mapped, sizeof(mapped)) == 0;
+}
+
+/* 0, or EINVAL with errno set. */
+static int check_slot(uint32_t port_num, uint32_t index)
+{
+	if (port_num != DEVICE_PORT)
+		return refuse(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
+	if (index >= DEVICE_GIDS)
+		return refuse(EINVAL, CAUSE_GID_UNKNOWN, "index %u", index);
+	return 0;
+}
+
+VERBS_EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int index,
+			       union ibv_gid *gid)
+{
+	if (check_slot(port_num, index) != 0)
+		return -1;
+	gid_at(context_of(context), index, gid);
+	return 0;
+}
+
+VERBS_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num,
+				    unsigned int index, int *type)
+{
+	if (check_slot(port_num, index) != 0)
+		return -1;
+	*type = GID_TYPE_SYSFS_ROCE_V2;
+	return 0;
+}
+
+/* As much of an entry as the program's struct has; what is newer than ours is zero. */
+static void store_entry(void *to, size_t size, const struct ibv_gid_entry *entry)
+{
+	memset(to, 0, size);
+	memcpy(to, entry, size < sizeof(*entry) ? size : sizeof(*entry));
+}
+
+static bool fill_entry(struct context *context, uint32_t index, struct ibv_gid_entry *entry)
+{
+	struct device *device = context->device;
+
+	if (!gid_at(context, index, &entry->gid))
+		return false;
+	entry->gid_index = index;
+	entry->port_num = DEVICE_PORT;
+	entry->gid_type = IBV_GID_TYPE_ROCE_V2;
+	lock_acquire(&device->lock);
+	entry->ndev_ifindex = device->ifindex;
+	lock_release(&device->lock);
+	return true;
+}
+
+VERBS_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num,
+				   uint32_t gid_index, struct ibv_gid_entry *entry, uint32_t flags,
+				   size_t entry_size)
+{
+	struct ibv_gid_entry found;
+	int error = check_slot(port_num, gid_index);
+
+	if (error)
+		return error;
+	if (flags || entry_size < sizeof(entry->gid))
+		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_query_gid_ex: flags 0x%x", flags);
+	if (!fill_entry(context_of(context), gid_index, &found))
+		return errno = ENODATA; /* an empty slot is no mistake: no cause */
+	store_entry(entry, entry_size, &found);
+	return 0;
+}
+
+VERBS_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context,
+					  struct ibv_gid_entry *entries, size_t max_entries,
+					  uint32_t flags, size_t entry_size)
+{
+	struct ibv_gid_entry found;
+	size_t count = 0;
+
+	if (flags || entry_size < sizeof(entries->gid))
+		return -refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_query_gid_table: flags 0x%x",
+			       flags);
+	for (uint32_t i = 0; i < DEVICE_GIDS; i++) {
+		if (!fill_entry(context_of(context), i, &found))
+			continue;
+		if (count == max_entries)
+			return -refuse(EINVAL, CAUSE_ARGUMENT_INVALID,
+				       "the GID table has more than %zu entries", max_entries);
+		store_entry((char *)entries + count++ * entry_size, entry_size, &found);
+	}
+	return count;
+}
+
+#define PKEY_DEFAULT 0xffff
+
+VERBS_EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int index,
+				__be16 *pkey)
+{
+	if (port_num != DEVICE_PORT) {
+		refuse(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
+		return -1;
+	}
+	if (index != 0) {
+		refuse(EINVAL, CAUSE_PKEY_UNKNOWN, "index %d", index);
+		return -1;
+	}
+	*pkey = PKEY_DEFAULT; /* the same in either byte order */
+	return 0;
+}
+
+VERBS_EXPORT int ibv_get_pkey_index(struct ibv_context *context, uint8_t port_num, __be16 pkey)
+{
+	__be16 only;
+
+	if (ibv_query_pkey(context, port_num, 0, &only) != 0)
+		return -1;
+	return pkey == only ? 0 : -1;
+}

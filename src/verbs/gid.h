@@ -1,0 +1,38 @@
+/*
+ * Verbs of the GID table; the table for the other verbs.
+ */
+#ifndef VERBS_GID_H
+#define VERBS_GID_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "object/context.h"
+
+#define DEVICE_PORT 1 /* the only port of a device */
+
+/* The GID at the index; false: the index does not exist, or is empty (*gid is zero then). */
+bool gid_at(struct context *context, uint32_t index, union ibv_gid *gid);
+
+/* The index of the GID, or -1. */
+int gid_index_of(struct context *context, const union ibv_gid *gid);
+
+/* An IPv4-mapped address. */
+bool gid_is_ipv4(const union ibv_gid *gid);
+
+static inline bool gid_is_multicast(const union ibv_gid *gid)
+{
+	return gid->raw[0] == 0xff;
+}
+
+/* rdma-core's private type of a GID; no header of it is installed. */
+enum gid_type_sysfs {
+	GID_TYPE_SYSFS_IB_ROCE_V1,
+	GID_TYPE_SYSFS_ROCE_V2,
+};
+
+int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index,
+		       int *type);
+
+#endif

@@ -1,0 +1,170 @@
+#include "verbs/mr.h"
+
+#include "adapter/adapter.h"
+#include "object/context.h"
+#include "object/mr.h"
+#include "object/pin.h"
+#include "object/touch.h"
+#include "verbs/export.h"
+#include "verbs/refuse.h"
+
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+/* NULL with errno if the PD was made before a fork: its adapter is the parent's. */
+static struct pd *own_pd(struct ibv_pd *pd)
+{
+	if (!adapter_is_foreign(context_of(pd->context)))
+		return pd_of(pd);
+	refuse(EINVAL, CAUSE_OTHER_PROCESS, "PD %u", pd->handle);
+	return NULL;
+}
+
+static struct ibv_mr *create(const struct mr_spec *spec)
+{
+	struct mr *mr;
+
+	if (!spec->pd || answer_of(mr_create(spec, &mr)) != 0)
+		return NULL;
+	return &mr->ib;
+}
+
+VERBS_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+					     uint64_t iova, unsigned int access)
+{
+	const struct mr_spec spec = {
+	    .pd = own_pd(pd),
+	    .addr = addr,
+	    .length = length,
+	    .iova = iova,
+	    .access = access,
+	};
+
+	return create(&spec);
+}
+
+VERBS_EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length,
+					    uint64_t iova, int access)
+{
+	return ibv_reg_mr_iova2(pd, addr, length, iova, access);
+}
+
+VERBS_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	return ibv_reg_mr_iova2(pd, addr, length, (uintptr_t)addr, access);
+}
+
+VERBS_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
+					      uint64_t iova, int fd, int access)
+{
+	refuse(EOPNOTSUPP, CAUSE_UNSUPPORTED, "ibv_reg_dmabuf_mr");
+	return NULL;
+}
+
+struct ibv_mr *verbs_alloc_null_mr(struct ibv_pd *pd)
+{
+	const struct mr_spec spec = {
+	    .pd = own_pd(pd),
+	    .length = SIZE_MAX,
+	    .access = IBV_ACCESS_LOCAL_WRITE,
+	    .null = true,
+	};
+
+	return create(&spec);
+}
+
+static int check_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+		       int access)
+{
+	if (flags == 0 || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED))
+		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_rereg_mr flags 0x%x", flags);
+	if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && (!length || !addr))
+		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID,
+			      "ibv_rereg_mr with addr %p, length %zu", addr, length);
+	if (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS))
+		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID,
+			      "ibv_rereg_mr with access 0x%x but not its flag", access);
+	if (!(flags & IBV_REREG_MR_CHANGE_PD))
+		return 0;
+	if (!pd)
+		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_rereg_mr with no PD");
+	if (pd->context != mr->context)
+		return refuse(EINVAL, CAUSE_OTHER_CONTEXT, "ibv_rereg_mr");
+	return 0;
+}
+
+VERBS_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
+			      size_t length, int access)
+{
+	if (check_rereg(mr, flags, pd, addr, length, access) != 0)
+		return IBV_REREG_MR_ERR_INPUT;
+	if (answer_of(mr_change(mr_of(mr), flags, pd ? pd_of(pd) : NULL, addr, length, access)) !=
+	    0)
+		return IBV_REREG_MR_ERR_INPUT;
+	return 0;
+}
+
+VERBS_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	return answer_of(mr_destroy(mr_of(mr)));
+}
+
+/* One range of ibv_advise_mr, while its key is published: 0 and where it is, or an errno. */
+static int find_range(struct ibv_pd *pd, const struct ibv_sge *sge, bool writable, uint64_t *host)
+{
+	uint32_t access = writable ? IBV_ACCESS_LOCAL_WRITE : 0, flags = 0;
+	enum key_verdict verdict;
+	int error = EFAULT;
+
+	verdict = key_check(mr_keys(), sge->lkey, pd_of(pd)->number, 0, sge->addr, sge->length,
+			    access, host, &flags);
+	if (verdict == KEY_OK && (flags & KEY_ON_DEMAND))
+		return 0;
+	if (verdict == KEY_OK)
+		return refuse(EINVAL, CAUSE_ACCESS_UNSUPPORTED,
+			      "ibv_advise_mr: lkey 0x%08x is not IBV_ACCESS_ON_DEMAND", sge->lkey);
+	if (verdict == KEY_BAD_PD || verdict == KEY_BAD_ACCESS)
+		error = EPERM;
+	return refuse(error, key_cause_local(verdict),
+		      "ibv_advise_mr: lkey 0x%08x, addr 0x%lx, "
+		      "length %u",
+		      sge->lkey, sge->addr, sge->length);
+}
+
+static int prefetch(struct ibv_pd *pd, const struct ibv_sge *sge, bool writable, bool populate)
+{
+	struct arena_touch *touch;
+	uint64_t host = 0;
+	int error;
+
+	touch = touch_begin(adapter_slot(), sge->lkey);
+	error = find_range(pd, sge, writable, &host);
+	if (!error && populate && pin_range((void *)(uintptr_t)host, sge->length, writable) < 0)
+		error = refuse(EFAULT, CAUSE_ADDRESS_NOT_MAPPED,
+			       "ibv_advise_mr: addr 0x%lx, length %u", sge->addr, sge->length);
+	touch_end(touch);
+	return error;
+}
+
+int verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+		    struct ibv_sge *sg_list, uint32_t num_sges)
+{
+	bool writable = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+	bool populate = advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
+
+	if (!own_pd(pd))
+		return EINVAL;
+	if (advice != IBV_ADVISE_MR_ADVICE_PREFETCH && !writable && populate)
+		return refuse(ENOTSUP, CAUSE_ARGUMENT_INVALID, "ibv_advise_mr: advice %d", advice);
+	if (flags & ~IBV_ADVISE_MR_FLAG_FLUSH)
+		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_advise_mr: flags 0x%x", flags);
+	if (num_sges == 0)
+		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_advise_mr: no range");
+	for (uint32_t i = 0; i < num_sges; i++) {
+		int error = prefetch(pd, &sg_list[i], writable, populate);
+
+		if (error)
+			return error;
+	}
+	return 0;
+}

@@ -1,0 +1,85 @@
+#include "verbs/pd.h"
+
+#include <stdatomic.h>
+
+#include "object/context.h"
+#include "object/pd.h"
+#include "verbs/export.h"
+#include "verbs/refuse.h"
+
+VERBS_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	struct pd *pd;
+
+	if (answer_of(pd_create(context, &pd)) != 0)
+		return NULL;
+	atomic_fetch_add(&context_of(context)->objects, 1);
+	return &pd->ib;
+}
+
+VERBS_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	struct context *context = context_of(pd->context);
+	int error = answer_of(pd_destroy(pd_of(pd)));
+
+	if (!error)
+		atomic_fetch_sub(&context->objects, 1);
+	return error;
+}
+
+#define KNOWN_PARENT_DOMAIN                                                                        \
+	(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+
+/* The allocators are not used: nothing that we allocate is the adapter's to read. */
+struct ibv_pd *verbs_alloc_parent_domain(struct ibv_context *context,
+					 struct ibv_parent_domain_init_attr *attr)
+{
+	struct pd *pd;
+
+	if (attr->comp_mask & ~KNOWN_PARENT_DOMAIN) {
+		refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "comp_mask 0x%x", attr->comp_mask);
+		return NULL;
+	}
+	if (!attr->pd) {
+		refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "a parent domain without a PD");
+		return NULL;
+	}
+	if (attr->pd->context != context || (attr->td && attr->td->context != context)) {
+		refuse(EINVAL, CAUSE_OTHER_CONTEXT, "parent domain");
+		return NULL;
+	}
+	if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) &&
+	    (!attr->alloc || !attr->free)) {
+		refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "a parent domain with half its allocators");
+		return NULL;
+	}
+	if (answer_of(pd_create_parent(pd_of(attr->pd), attr->td ? td_of(attr->td) : NULL, &pd)) !=
+	    0)
+		return NULL;
+	atomic_fetch_add(&context_of(context)->objects, 1);
+	return &pd->ib;
+}
+
+struct ibv_td *verbs_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *init_attr)
+{
+	struct td *td;
+
+	if (init_attr->comp_mask) {
+		refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "comp_mask 0x%x", init_attr->comp_mask);
+		return NULL;
+	}
+	if (answer_of(td_create(context, &td)) != 0)
+		return NULL;
+	atomic_fetch_add(&context_of(context)->objects, 1);
+	return &td->ib;
+}
+
+int verbs_dealloc_td(struct ibv_td *td)
+{
+	struct context *context = context_of(td->context);
+	int error = answer_of(td_destroy(td_of(td)));
+
+	if (!error)
+		atomic_fetch_sub(&context->objects, 1);
+	return error;
+}

@@ -1,0 +1,105 @@
+/* Posting: ibv_post_send(3), ibv_post_recv(3), ibv_post_srq_recv(3), ibv_bind_mw(3). */
+#include "verbs/post.h"
+
+#include <errno.h>
+
+#include "base/cause.h"
+#include "object/qp.h"
+#include "object/qp_states.h"
+#include "verbs/queues.h"
+
+int post_check_state(const struct qp *qp)
+{
+	enum ibv_qp_state state = qp_state(qp);
+
+	if (state >= IBV_QPS_RTS)
+		return 0;
+	cause_report(CAUSE_QP_STATE, qp->ib.qp_num, "a send in %s", qp_state_name(state));
+	return EINVAL;
+}
+
+void post_done(struct qp *qp) NO_LOCK_CHECK
+{
+	switch (qp_state(qp)) {
+	case IBV_QPS_RTS:
+		qp->path->issue(qp);
+		break;
+	case IBV_QPS_ERR:
+	case IBV_QPS_SQE:
+		qp_flush(qp);
+		break;
+	default: /* SQD: it waits for RTS */
+		break;
+	}
+}
+
+int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	struct qp *qp = qp_of(ib);
+	uint32_t tail;
+	int error;
+
+	lock_acquire(&qp->lock);
+	tail = qp->sq.tail;
+	error = post_check_state(qp);
+	while (!error && wr) {
+		error = sq_push(qp, wr);
+		if (!error)
+			wr = wr->next;
+	}
+	if (error)
+		*bad_wr = wr;
+	if (qp->sq.tail != tail)
+		post_done(qp);
+	lock_release(&qp->lock);
+	return error;
+}
+
+static int refuse_receive(const struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	if (qp->srq)
+		cause_report(CAUSE_RECEIVE_ON_SRQ_QP, qp->ib.qp_num, NULL);
+	else
+		cause_report(CAUSE_QP_STATE, qp->ib.qp_num, "a receive in RESET");
+	*bad_wr = wr;
+	return EINVAL;
+}
+
+int verbs_post_recv(struct ibv_qp *ib, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	struct qp *qp = qp_of(ib);
+	int error;
+
+	if (qp->srq || qp_state(qp) == IBV_QPS_RESET)
+		return refuse_receive(qp, wr, bad_wr);
+	error = rq_post(&qp->own_rq, wr, bad_wr);
+	/*
+	 * The state after the post. qp_enter_error sets it before it flushes, and both take the RQ's
+	 * lock: either the flush found our receives, or we see ERR here.
+	 */
+	if (qp_state(qp) == IBV_QPS_ERR) {
+		lock_acquire(&qp->lock);
+		if (qp_state(qp) == IBV_QPS_ERR)
+			qp_flush(qp);
+		lock_release(&qp->lock);
+	}
+	return error;
+}
+
+int verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	return rq_post(&srq_of(srq)->rq, wr, bad_wr);
+}
+
+/* The window's new rkey is the path's to give, when it carries the request out. */
+int verbs_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+{
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = bind->wr_id,
+		.opcode = IBV_WR_BIND_MW,
+		.send_flags = bind->send_flags & ~(unsigned int)IBV_SEND_INLINE,
+		.bind_mw = {.mw = mw, .rkey = mw->rkey, .bind_info = bind->bind_info},
+	};
+
+	return verbs_post_send(qp, &wr, &bad);
+}

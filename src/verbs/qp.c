@@ -1,0 +1,156 @@
+/* Queue pairs: ibv_create_qp(3), ibv_query_qp(3), ibv_destroy_qp(3). */
+#include "object/qp.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "adapter/adapter.h"
+#include "adapter/device.h"
+#include "base/cause.h"
+#include "object/context.h"
+#include "verbs/export.h"
+#include "verbs/qp_ex.h"
+#include "verbs/queues.h"
+
+#define COMP_MASK_OFFERED                                                                          \
+	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+/* GRH, UDP, BTH, the longest extended headers and the ICRC of a RoCE packet, as Linux counts them. */
+#define ROCE_HEADERS 96
+
+/* The MTU of the port (active_mtu) is the longest datagram. */
+static enum ibv_mtu datagram_mtu(struct device *device)
+{
+	enum ibv_mtu mtu = IBV_MTU_4096;
+	uint32_t bytes;
+
+	lock_acquire(&device->lock);
+	bytes = device->mtu;
+	lock_release(&device->lock);
+	while (mtu > IBV_MTU_256 && (128u << mtu) + ROCE_HEADERS > bytes)
+		mtu--;
+	return mtu;
+}
+
+static int check_ex(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
+{
+	if (attr->comp_mask & ~(uint32_t)COMP_MASK_OFFERED) {
+		cause_report(CAUSE_UNSUPPORTED, 0, "QP: comp_mask 0x%x", attr->comp_mask);
+		return EOPNOTSUPP;
+	}
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags) {
+		cause_report(CAUSE_UNSUPPORTED, 0, "QP: create_flags 0x%x", attr->create_flags);
+		return EOPNOTSUPP;
+	}
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context) {
+		cause_report(CAUSE_ARGUMENT_INVALID, 0, "QP: no PD of this context");
+		return EINVAL;
+	}
+	return 0;
+}
+
+static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, struct qp **qp)
+{
+	struct context *context = context_of(ib);
+	const struct qp_path *path;
+	int error = check_ex(ib, attr);
+
+	if (error)
+		return error;
+	path = adapter_path(attr->qp_type);
+	if (!path) {
+		cause_report(CAUSE_UNSUPPORTED, 0, "QP type %d", attr->qp_type);
+		return EOPNOTSUPP;
+	}
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
+		error = qp_ex_check(attr->qp_type, attr->send_ops_flags);
+		if (error)
+			return error;
+	}
+	error = -qp_create(context, pd_of(attr->pd), attr, path, qp);
+	if (error)
+		return error;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		qp_ex_init(*qp);
+	if (attr->qp_type == IBV_QPT_UD) {
+		lock_acquire(&(*qp)->lock);
+		(*qp)->attr.path_mtu = datagram_mtu(context->device);
+		lock_release(&(*qp)->lock);
+	}
+	return 0;
+}
+
+struct ibv_qp *verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	struct qp *qp;
+	int error = create(context, attr, &qp);
+
+	if (error) {
+		errno = error;
+		return NULL;
+	}
+	return &qp->ib;
+}
+
+VERBS_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *qp_init_attr)
+{
+	struct ibv_qp_init_attr_ex attr = {0};
+	struct ibv_qp *qp;
+
+	/* struct ibv_qp_init_attr_ex begins with the fields of struct ibv_qp_init_attr */
+	memcpy(&attr, qp_init_attr, sizeof(*qp_init_attr));
+	attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+	attr.pd = pd;
+	qp = verbs_create_qp_ex(pd->context, &attr);
+	if (qp)
+		qp_init_attr->cap = attr.cap;
+	return qp;
+}
+
+VERBS_EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	return qp_of(qp)->has_ex ? &qp_of(qp)->ex : NULL;
+}
+
+struct ibv_qp *verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
+{
+	cause_report(CAUSE_UNSUPPORTED, 0, "ibv_open_qp");
+	errno = EOPNOTSUPP;
+	return NULL;
+}
+
+VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask,
+			      struct ibv_qp_init_attr *init_attr)
+{
+	qp_query(qp_of(qp), attr, init_attr);
+	qp->state = attr->qp_state;
+	return 0;
+}
+
+VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	return -qp_destroy(qp_of(qp));
+}
+
+/* The last byte of a message is stored last, but the order of the others is memcpy's. */
+VERBS_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+{
+	return 0;
+}
+
+VERBS_EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	cause_report(CAUSE_UNSUPPORTED, qp->qp_num, "enhanced connection establishment");
+	return EOPNOTSUPP;
+}
+
+VERBS_EXPORT int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	cause_report(CAUSE_UNSUPPORTED, qp->qp_num, "enhanced connection establishment");
+	return EOPNOTSUPP;
+}
+
+int verbs_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
+{
+	cause_report(CAUSE_UNSUPPORTED, qp->qp_num, "rate limits");
+	return EOPNOTSUPP;
+}

@@ -1,0 +1,311 @@
+#include "verbs/qp_ex.h"
+
+#include <errno.h>
+
+#include "base/cause.h"
+#include "verbs/post.h"
+
+#define EX_UD (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
+#define EX_UC                                                                                      \
+	(EX_UD | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |                  \
+	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV)
+#define EX_RC                                                                                      \
+	(EX_UC | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                    \
+	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+
+int qp_ex_check(enum ibv_qp_type type, uint64_t send_ops_flags)
+{
+	uint64_t offered = type == IBV_QPT_RC ? EX_RC : type == IBV_QPT_UC ? EX_UC : EX_UD;
+
+	if (!(send_ops_flags & ~offered))
+		return 0;
+	cause_report(CAUSE_OPCODE_UNSUPPORTED, 0, "send_ops_flags 0x%llx of QP type %d",
+		     (unsigned long long)send_ops_flags, type);
+	return EOPNOTSUPP;
+}
+
+static struct qp *qp_ex_of(struct ibv_qp_ex *ex)
+{
+	return (struct qp *)ex;
+}
+
+/* The first error is the one that ibv_wr_complete returns. */
+static void fail(struct qp *qp, int error)
+{
+	if (!qp->builder_error)
+		qp->builder_error = error;
+}
+
+/* The setters of the last request are over. */
+static void end(struct qp *qp)
+{
+	struct wqe *wqe = qp->builder_wqe;
+	int error;
+
+	qp->builder_wqe = NULL;
+	if (!wqe)
+		return;
+	error = qp->builder_error ? 0 : sq_end(qp, wqe);
+	if (error)
+		fail(qp, error);
+	if (qp->builder_error)
+		sq_drop(wqe);
+}
+
+/* Begins the next request; NULL: not after an error. */
+static struct wqe *begin(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
+{
+	struct qp *qp = qp_ex_of(ex);
+	struct wqe *wqe;
+	int error;
+
+	end(qp);
+	if (qp->builder_error)
+		return NULL;
+	error = sq_begin(qp, opcode, ex->wr_id, ex->wr_flags, &wqe);
+	if (error) {
+		fail(qp, error);
+		return NULL;
+	}
+	qp->builder_wqe = wqe;
+	return wqe;
+}
+
+static void wr_send(struct ibv_qp_ex *ex)
+{
+	begin(ex, IBV_WR_SEND);
+}
+
+static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm_data)
+{
+	struct wqe *wqe = begin(ex, IBV_WR_SEND_WITH_IMM);
+
+	if (wqe)
+		wqe->imm = imm_data;
+}
+
+static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
+{
+	struct wqe *wqe = begin(ex, IBV_WR_SEND_WITH_INV);
+
+	if (wqe)
+		wqe->imm = invalidate_rkey;
+}
+
+static struct wqe *begin_remote(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey,
+				uint64_t remote_addr)
+{
+	struct wqe *wqe = begin(ex, opcode);
+
+	if (wqe) {
+		wqe->rkey = rkey;
+		wqe->remote_addr = remote_addr;
+	}
+	return wqe;
+}
+
+static void wr_rdma_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr)
+{
+	begin_remote(ex, IBV_WR_RDMA_WRITE, rkey, remote_addr);
+}
+
+static void wr_rdma_write_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+			      __be32 imm_data)
+{
+	struct wqe *wqe = begin_remote(ex, IBV_WR_RDMA_WRITE_WITH_IMM, rkey, remote_addr);
+
+	if (wqe)
+		wqe->imm = imm_data;
+}
+
+static void wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr)
+{
+	begin_remote(ex, IBV_WR_RDMA_READ, rkey, remote_addr);
+}
+
+static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+			      uint64_t compare, uint64_t swap)
+{
+	struct wqe *wqe = begin_remote(ex, IBV_WR_ATOMIC_CMP_AND_SWP, rkey, remote_addr);
+
+	if (wqe) {
+		wqe->compare_add = compare;
+		wqe->swap = swap;
+	}
+}
+
+static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+				uint64_t add)
+{
+	struct wqe *wqe = begin_remote(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, remote_addr);
+
+	if (wqe)
+		wqe->compare_add = add;
+}
+
+static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
+		       const struct ibv_mw_bind_info *bind_info)
+{
+	struct wqe *wqe = begin(ex, IBV_WR_BIND_MW);
+
+	if (wqe) {
+		wqe->mw = mw;
+		wqe->rkey = rkey;
+		wqe->bind = *bind_info;
+	}
+}
+
+static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
+{
+	struct wqe *wqe = begin(ex, IBV_WR_LOCAL_INV);
+
+	if (wqe)
+		wqe->imm = invalidate_rkey;
+}
+
+static void refuse(struct ibv_qp_ex *ex, const char *what)
+{
+	struct qp *qp = qp_ex_of(ex);
+
+	end(qp);
+	cause_report(CAUSE_UNSUPPORTED, qp->ib.qp_num, "%s", what);
+	fail(qp, EOPNOTSUPP);
+}
+
+static void wr_send_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16_t mss)
+{
+	refuse(ex, "ibv_wr_send_tso");
+}
+
+static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t remote_srqn)
+{
+	refuse(ex, "ibv_wr_set_xrc_srqn");
+}
+
+static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+			    const void *atomic_wr)
+{
+	refuse(ex, "ibv_wr_atomic_write");
+}
+
+/* Of newer headers: its place is the first behind struct ibv_qp_ex. */
+static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t len,
+		     uint8_t type, uint8_t level)
+{
+	refuse(ex, "ibv_wr_flush");
+}
+
+static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn,
+			   uint32_t remote_qkey)
+{
+	struct qp *qp = qp_ex_of(ex);
+
+	if (!qp->builder_wqe || qp->builder_error)
+		return;
+	if (qp->type != IBV_QPT_UD) {
+		cause_report(CAUSE_WRONG_TYPE, qp->ib.qp_num, "ibv_wr_set_ud_addr, QP type %d",
+			     qp->type);
+		fail(qp, EINVAL);
+		return;
+	}
+	fail(qp, sq_set_ah(qp, qp->builder_wqe, ah, remote_qpn, remote_qkey));
+}
+
+static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *sg_list)
+{
+	struct qp *qp = qp_ex_of(ex);
+
+	if (qp->builder_wqe && !qp->builder_error)
+		fail(qp, sq_set_sges(qp, qp->builder_wqe, sg_list, num_sge));
+}
+
+static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
+{
+	struct ibv_sge sge = {.addr = addr, .length = length, .lkey = lkey};
+
+	wr_set_sge_list(ex, 1, &sge);
+}
+
+static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
+				    const struct ibv_data_buf *buf_list)
+{
+	struct qp *qp = qp_ex_of(ex);
+	struct wqe *wqe = qp->builder_wqe;
+
+	if (!wqe || qp->builder_error)
+		return;
+	fail(qp, sq_set_inline(qp, wqe));
+	for (size_t i = 0; i < num_buf && !qp->builder_error; i++)
+		fail(qp, sq_add_inline(qp, wqe, buf_list[i].addr, buf_list[i].length));
+}
+
+static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
+{
+	struct ibv_data_buf buf = {.addr = addr, .length = length};
+
+	wr_set_inline_data_list(ex, 1, &buf);
+}
+
+static void wr_start(struct ibv_qp_ex *ex) NO_LOCK_CHECK
+{
+	struct qp *qp = qp_ex_of(ex);
+
+	lock_acquire(&qp->lock);
+	qp->builder_start = qp->sq.tail;
+	qp->builder_wqe = NULL;
+	qp->builder_error = post_check_state(qp);
+}
+
+static int wr_complete(struct ibv_qp_ex *ex) NO_LOCK_CHECK
+{
+	struct qp *qp = qp_ex_of(ex);
+	int error;
+
+	end(qp);
+	error = qp->builder_error;
+	if (error)
+		sq_roll_back(qp, qp->builder_start);
+	else if (qp->sq.tail != qp->builder_start)
+		post_done(qp);
+	lock_release(&qp->lock);
+	return error;
+}
+
+static void wr_abort(struct ibv_qp_ex *ex) NO_LOCK_CHECK
+{
+	struct qp *qp = qp_ex_of(ex);
+
+	fail(qp, ECANCELED);
+	end(qp);
+	sq_roll_back(qp, qp->builder_start);
+	lock_release(&qp->lock);
+}
+
+void qp_ex_init(struct qp *qp)
+{
+	struct ibv_qp_ex *ex = &qp->ex;
+
+	ex->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+	ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	ex->wr_bind_mw = wr_bind_mw;
+	ex->wr_local_inv = wr_local_inv;
+	ex->wr_rdma_read = wr_rdma_read;
+	ex->wr_rdma_write = wr_rdma_write;
+	ex->wr_rdma_write_imm = wr_rdma_write_imm;
+	ex->wr_send = wr_send;
+	ex->wr_send_imm = wr_send_imm;
+	ex->wr_send_inv = wr_send_inv;
+	ex->wr_send_tso = wr_send_tso;
+	ex->wr_set_ud_addr = wr_set_ud_addr;
+	ex->wr_set_xrc_srqn = wr_set_xrc_srqn;
+	ex->wr_set_inline_data = wr_set_inline_data;
+	ex->wr_set_inline_data_list = wr_set_inline_data_list;
+	ex->wr_set_sge = wr_set_sge;
+	ex->wr_set_sge_list = wr_set_sge_list;
+	ex->wr_start = wr_start;
+	ex->wr_complete = wr_complete;
+	ex->wr_abort = wr_abort;
+	ex->wr_atomic_write = wr_atomic_write;
+	qp->ex_newer[0] = (void *)(uintptr_t)wr_flush;
+	qp->has_ex = true;
+}

@@ -1,0 +1,58 @@
+/* Moves of queue pairs: ibv_modify_qp(3). What depends on the device is checked here. */
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <string.h>
+
+#include "adapter/device.h"
+#include "base/cause.h"
+#include "object/context.h"
+#include "object/qp.h"
+#include "verbs/export.h"
+
+static bool gid_is_zero(const union ibv_gid *gid)
+{
+	return !gid->global.subnet_prefix && !gid->global.interface_id;
+}
+
+/* Is there a GID at this index of the device's table? */
+static bool gid_index_exists(struct device *device, unsigned int index)
+{
+	bool exists;
+
+	if (index >= DEVICE_GIDS)
+		return false;
+	lock_acquire(&device->lock);
+	exists = !gid_is_zero(&device->gid[index]);
+	lock_release(&device->lock);
+	return exists;
+}
+
+/* On Ethernet an address is a GID: there are no LIDs. */
+static int check_av(struct qp *qp, const struct ibv_ah_attr *attr)
+{
+	if (!attr->is_global || gid_is_zero(&attr->grh.dgid)) {
+		cause_report(CAUSE_AH_INVALID, qp->ib.qp_num, "ibv_modify_qp: is_global %d, dgid %s",
+			     attr->is_global, gid_is_zero(&attr->grh.dgid) ? "is zero" : "is set");
+		return EINVAL;
+	}
+	if (!gid_index_exists(qp->context->device, attr->grh.sgid_index)) {
+		cause_report(CAUSE_GID_UNKNOWN, qp->ib.qp_num, "ibv_modify_qp: sgid_index %u",
+			     attr->grh.sgid_index);
+		return EINVAL;
+	}
+	return 0;
+}
+
+VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int attr_mask)
+{
+	struct qp *qp = qp_of(ib);
+	int error = 0;
+
+	if (attr_mask & IBV_QP_AV)
+		error = check_av(qp, &attr->ah_attr);
+	if (!error)
+		error = qp_modify(qp, attr, attr_mask);
+	if (!error && attr_mask & IBV_QP_STATE)
+		ib->state = attr->qp_state;
+	return error;
+}

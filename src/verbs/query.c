@@ -1,0 +1,200 @@
+#include "verbs/query.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "adapter/device.h"
+#include "object/context.h"
+#include "object/dm.h"
+#include "object/limits.h"
+#include "verbs/export.h"
+#include "verbs/gid.h"
+#include "verbs/refuse.h"
+
+#undef ibv_query_port
+
+#define VENDOR_ID             0x027662 /* an OUI that IEEE gives to nobody: bit 1 of the first byte */
+#define VENDOR_PART_ID        1
+#define PORT_ATTR_COMPAT_SIZE 48 /* of programs from before port_cap_flags2 */
+#define HCA_CLOCK_KHZ         1000000
+
+/* Of the IBA's PortInfo; verbs.h has no names for them. */
+#define PHYS_STATE_DISABLED 3
+#define PHYS_STATE_LINK_UP  5
+#define WIDTH_4X            2
+#define SPEED_EDR           32
+
+#define CAP_FLAGS                                                                                  \
+	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | \
+	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE)
+
+static uint32_t vendor_part_id(void)
+{
+	const char *value = secure_getenv("VERBATIM_VENDOR_PART_ID");
+	char *end;
+	unsigned long number;
+
+	if (!value || !*value)
+		return VENDOR_PART_ID;
+	number = strtoul(value, &end, 0);
+	return *end || number > UINT32_MAX ? VENDOR_PART_ID : number;
+}
+
+int verbs_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+	struct device *device = context_of(context)->device;
+
+	memset(attr, 0, sizeof(*attr));
+	strcpy(attr->fw_ver, VERBATIM_VERSION);
+	lock_acquire(&device->lock);
+	attr->node_guid = attr->sys_image_guid = htobe64(device->guid);
+	lock_release(&device->lock);
+	attr->max_mr_size = UINT64_MAX;
+	attr->page_size_cap = ~UINT64_C(4095);
+	attr->vendor_id = VENDOR_ID;
+	attr->vendor_part_id = vendor_part_id();
+	attr->max_qp = LIMIT_QP;
+	attr->max_qp_wr = LIMIT_QP_WR;
+	attr->device_cap_flags = CAP_FLAGS;
+	attr->max_sge = LIMIT_SGE;
+	attr->max_sge_rd = LIMIT_SGE_RD;
+	attr->max_cq = LIMIT_CQ;
+	attr->max_cqe = LIMIT_CQE;
+	attr->max_mr = LIMIT_MR;
+	attr->max_pd = LIMIT_PD;
+	attr->max_qp_rd_atom = LIMIT_QP_RD_ATOM;
+	attr->max_res_rd_atom = LIMIT_QP_RD_ATOM * LIMIT_QP;
+	attr->max_qp_init_rd_atom = LIMIT_QP_RD_ATOM;
+	attr->atomic_cap = IBV_ATOMIC_HCA;
+	attr->max_mcast_grp = LIMIT_MCAST_GRP;
+	attr->max_mcast_qp_attach = LIMIT_MCAST_QP_ATTACH;
+	attr->max_total_mcast_qp_attach = LIMIT_TOTAL_MCAST_QP_ATTACH;
+	attr->max_ah = LIMIT_AH;
+	attr->max_srq = LIMIT_SRQ;
+	attr->max_srq_wr = LIMIT_SRQ_WR;
+	attr->max_srq_sge = LIMIT_SRQ_SGE;
+	attr->max_pkeys = LIMIT_PKEYS;
+	attr->local_ca_ack_delay = 15;
+	attr->phys_port_cnt = DEVICE_PORT;
+	return 0;
+}
+
+VERBS_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+	return verbs_query_device(context, attr);
+}
+
+#define ODP_UD (IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV)
+#define ODP_UC (IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE)
+#define ODP_RC (ODP_UD | ODP_UC | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC)
+
+int verbs_query_device_ex(struct ibv_context *context,
+			  const struct ibv_query_device_ex_input *input,
+			  struct ibv_device_attr_ex *attr, size_t attr_size)
+{
+	struct ibv_device_attr_ex all = {
+	    .odp_caps =
+		{
+		    .general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+		    .per_transport_caps =
+			{
+			    .rc_odp_caps = ODP_RC,
+			    .uc_odp_caps = ODP_UC,
+			    .ud_odp_caps = ODP_UD,
+			},
+		},
+	    .completion_timestamp_mask = UINT64_MAX,
+	    .hca_core_clock = HCA_CLOCK_KHZ,
+	    .device_cap_flags_ex = CAP_FLAGS,
+	    .cq_mod_caps =
+		{
+		    .max_cq_count = LIMIT_CQ_MODERATE,
+		    .max_cq_period = LIMIT_CQ_MODERATE,
+		},
+	    .max_dm_size = DM_BYTES_MAX,
+	    .phys_port_cnt_ex = DEVICE_PORT,
+	};
+
+	if (input && input->comp_mask)
+		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "comp_mask 0x%x", input->comp_mask);
+	if (attr_size < sizeof(attr->orig_attr))
+		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_query_device_ex: size %zu",
+			      attr_size);
+	verbs_query_device(context, &all.orig_attr);
+	memset(attr, 0, attr_size);
+	memcpy(attr, &all, attr_size < sizeof(all) ? attr_size : sizeof(all));
+	return 0;
+}
+
+/* IPv6, UDP, BTH, XRCETH, AtomicETH, ICRC: what rxe and the kernel allow for. */
+#define HEADERS (40 + 8 + 12 + 4 + 28 + 4)
+
+enum ibv_mtu query_active_mtu(uint32_t interface_mtu)
+{
+	uint32_t payload = interface_mtu > HEADERS ? interface_mtu - HEADERS : 0;
+	enum ibv_mtu mtu = IBV_MTU_256;
+
+	while (mtu < IBV_MTU_4096 && payload >= 256u << mtu)
+		mtu++;
+	return mtu;
+}
+
+int verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr,
+		     size_t attr_len)
+{
+	struct device *device = context_of(context)->device;
+	struct ibv_port_attr all = {
+	    .max_mtu = IBV_MTU_4096,
+	    .gid_tbl_len = DEVICE_GIDS,
+	    .port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
+	    .max_msg_sz = LIMIT_MESSAGE,
+	    .pkey_tbl_len = LIMIT_PKEYS,
+	    .max_vl_num = 1,
+	    .active_width = WIDTH_4X,
+	    .active_speed = SPEED_EDR,
+	    .link_layer = IBV_LINK_LAYER_ETHERNET,
+	    .flags = IBV_QPF_GRH_REQUIRED,
+	};
+
+	if (port_num != DEVICE_PORT)
+		return refuse(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
+	lock_acquire(&device->lock);
+	all.state = device->up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+	all.phys_state = device->up ? PHYS_STATE_LINK_UP : PHYS_STATE_DISABLED;
+	all.active_mtu = query_active_mtu(device->mtu);
+	lock_release(&device->lock);
+	memset(attr, 0, attr_len);
+	memcpy(attr, &all, attr_len < sizeof(all) ? attr_len : sizeof(all));
+	return 0;
+}
+
+int verbs_query_port_compat(struct ibv_context *context, uint8_t port_num,
+			    struct _compat_ibv_port_attr *attr)
+{
+	return verbs_query_port(context, port_num, (struct ibv_port_attr *)attr,
+				PORT_ATTR_COMPAT_SIZE);
+}
+
+VERBS_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port_num,
+				struct _compat_ibv_port_attr *attr)
+{
+	return verbs_query_port_compat(context, port_num, attr);
+}
+
+/* The clock of completion timestamps, as one number of nanoseconds: a raw clock has no seconds. */
+int verbs_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
+{
+	struct timespec now;
+	uint32_t asked = values->comp_mask;
+
+	values->comp_mask = 0;
+	if (asked & IBV_VALUES_MASK_RAW_CLOCK) {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		values->raw_clock.tv_sec = 0;
+		values->raw_clock.tv_nsec = now.tv_sec * 1000000000l + now.tv_nsec;
+		values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
+	}
+	return 0;
+}

@@ -1,0 +1,83 @@
+/* Shared receive queues: ibv_create_srq(3), ibv_modify_srq(3). */
+#include "object/srq.h"
+
+#include <errno.h>
+
+#include "base/cause.h"
+#include "object/context.h"
+#include "verbs/export.h"
+#include "verbs/queues.h"
+
+static struct ibv_srq *create(struct ibv_context *context, struct ibv_pd *pd, void *srq_context,
+			      struct ibv_srq_attr *attr)
+{
+	struct srq *srq;
+	int error = srq_create(context_of(context), pd_of(pd), srq_context, attr, &srq);
+
+	if (error) {
+		errno = -error;
+		return NULL;
+	}
+	return &srq->ib;
+}
+
+VERBS_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
+					    struct ibv_srq_init_attr *srq_init_attr)
+{
+	return create(pd->context, pd, srq_init_attr->srq_context, &srq_init_attr->attr);
+}
+
+struct ibv_srq *verbs_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
+{
+	enum ibv_srq_type type = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? attr->srq_type :
+									    IBV_SRQT_BASIC;
+
+	if (attr->comp_mask & ~(uint32_t)(IBV_SRQ_INIT_ATTR_RESERVED - 1)) {
+		cause_report(CAUSE_FLAGS_UNKNOWN, 0, "SRQ: comp_mask 0x%x", attr->comp_mask);
+		errno = EINVAL;
+		return NULL;
+	}
+	if (type != IBV_SRQT_BASIC || attr->comp_mask & IBV_SRQ_INIT_ATTR_TM) {
+		cause_report(CAUSE_UNSUPPORTED, 0, "SRQ of type %d", type);
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context ||
+	    attr->comp_mask & (IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ)) {
+		cause_report(CAUSE_ARGUMENT_INVALID, 0, "SRQ: a basic one needs a PD and nothing else");
+		errno = EINVAL;
+		return NULL;
+	}
+	return create(context, attr->pd, attr->srq_context, &attr->attr);
+}
+
+VERBS_EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *srq_attr,
+				int srq_attr_mask)
+{
+	return -srq_modify(srq_of(srq), srq_attr, srq_attr_mask);
+}
+
+VERBS_EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *srq_attr)
+{
+	srq_query(srq_of(srq), srq_attr);
+	return 0;
+}
+
+VERBS_EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
+{
+	return -srq_destroy(srq_of(srq));
+}
+
+/* Basic SRQs have no number that a peer could name. */
+int verbs_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num)
+{
+	cause_report(CAUSE_WRONG_TYPE, 0, "ibv_get_srq_num of a basic SRQ");
+	return EOPNOTSUPP;
+}
+
+int verbs_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad_op)
+{
+	cause_report(CAUSE_UNSUPPORTED, 0, "tag matching");
+	*bad_op = op;
+	return EOPNOTSUPP;
+}

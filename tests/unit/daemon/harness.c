@@ -1,0 +1,244 @@
+#include "harness.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ctl/deadline.h"
+#include "ctl/fdmsg.h"
+
+static pid_t test_pid;
+static unsigned tests_begun;
+
+void harness_check(bool ok, const char *text, const char *file, int line)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "%s:%d: in process %d: %s\n", file, line, (int)getpid(), text);
+	if (getpid() == test_pid)
+		_fail(file, line);
+	_exit(1);
+}
+
+int harness_setup(void **state)
+{
+	char name[32];
+
+	test_pid = getpid();
+	snprintf(name, sizeof(name), "test.%d.%u", (int)test_pid, tests_begun++);
+	setenv("VERBATIM_NAMESPACE", name, 1);
+	setenv("VERBATIMD_LINGER_MS", "300", 1);
+	return 0;
+}
+
+int harness_teardown(void **state)
+{
+	pid_t pid = daemon_pid();
+
+	if (pid > 0) {
+		kill(pid, SIGTERM);
+		if (!wait_for_end(pid, PATIENCE_MS))
+			kill(pid, SIGKILL);
+	}
+	return 0;
+}
+
+int make_arena(void)
+{
+	int fd = memfd_create("test-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	CHECK(fd >= 0);
+	CHECK(!ftruncate(fd, 4096));
+	CHECK(!fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
+	return fd;
+}
+
+int make_wake(void)
+{
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+	CHECK(fd >= 0);
+	return fd;
+}
+
+struct ctl_client *join(void)
+{
+	struct ctl_client *c;
+	char why[256] = "";
+	int rc = ctl_connect(&c, make_arena(), make_wake(), "test", why, sizeof(why));
+
+	if (rc)
+		fprintf(stderr, "ctl_connect: %d %s\n", rc, why);
+	CHECK(!rc);
+	return c;
+}
+
+void await_notice(struct ctl_client *c, enum ctl_notice_kind kind, struct ctl_notice *out)
+{
+	int64_t deadline_ns = deadline_in_ms(PATIENCE_MS);
+	int rc;
+
+	while ((rc = ctl_next_notice(c, out)) == 0) {
+		struct pollfd p = { .fd = ctl_fd(c), .events = POLLIN };
+
+		CHECK(poll(&p, 1, deadline_left_ms(deadline_ns)) > 0);
+	}
+	CHECK(rc == 1);
+	CHECK(out->kind == kind);
+}
+
+bool has_no_notice(struct ctl_client *c)
+{
+	struct ctl_notice notice;
+
+	return ctl_next_notice(c, &notice) == 0;
+}
+
+void close_peer(struct ctl_peer_info *peer)
+{
+	close(peer->arena_fd);
+	close(peer->wake_fd);
+	close(peer->link_fd);
+}
+
+void worker_start(struct worker *w, void (*body)(int fd))
+{
+	int ends[2];
+
+	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends));
+	w->pid = fork();
+	CHECK(w->pid >= 0);
+	if (!w->pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(ends[0]);
+		body(ends[1]);
+		_exit(0);
+	}
+	close(ends[1]);
+	w->fd = ends[0];
+}
+
+void worker_kill(struct worker *w)
+{
+	kill(w->pid, SIGKILL);
+	waitpid(w->pid, NULL, 0);
+	close(w->fd);
+}
+
+void worker_end(struct worker *w)
+{
+	int status;
+
+	/* Later workers hold copies: closing alone would not be noticed. */
+	shutdown(w->fd, SHUT_RDWR);
+	close(w->fd);
+	CHECK(wait_for_end(w->pid, PATIENCE_MS));
+	CHECK(waitpid(w->pid, &status, 0) == w->pid);
+	CHECK(status == 0);
+}
+
+void say(int fd, uint64_t number)
+{
+	CHECK(send(fd, &number, sizeof(number), MSG_NOSIGNAL) == sizeof(number));
+}
+
+uint64_t hear(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	uint64_t number;
+
+	CHECK(poll(&p, 1, PATIENCE_MS) == 1);
+	CHECK(recv(fd, &number, sizeof(number), 0) == sizeof(number));
+	return number;
+}
+
+static int try_raw_connect(void)
+{
+	struct sockname_space space;
+	struct sockname name;
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	sockname_space_of_user(geteuid(), &space);
+	sockname_of_daemon(&space, &name);
+	if (connect(sock, (struct sockaddr *)&name.addr, name.len) < 0) {
+		close(sock);
+		return -1;
+	}
+	return sock;
+}
+
+int raw_connect(void)
+{
+	int sock = try_raw_connect();
+
+	CHECK(sock >= 0);
+	return sock;
+}
+
+pid_t daemon_pid(void)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+	int sock = try_raw_connect();
+
+	if (sock < 0)
+		return -1;
+	CHECK(!getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len));
+	close(sock);
+	return peer.pid;
+}
+
+bool wait_for_end(pid_t pid, int ms)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	bool ended = fd < 0 || poll(&p, 1, ms) == 1;
+
+	if (fd >= 0)
+		close(fd);
+	return ended;
+}
+
+unsigned count_fds(pid_t pid)
+{
+	char path[64];
+	unsigned count = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+
+	DIR *dir = opendir(path);
+
+	CHECK(dir != NULL);
+	for (struct dirent *e; (e = readdir(dir));)
+		count += e->d_name[0] != '.';
+	closedir(dir);
+	return count;
+}
+
+int64_t now_ms(void)
+{
+	return deadline_now_ns() / 1000000;
+}
+
+bool is_cut_off(int sock)
+{
+	int64_t deadline_ns = deadline_in_ms(PATIENCE_MS);
+	struct fdmsg m;
+	int rc;
+
+	while ((rc = fdmsg_wait(sock, deadline_ns, &m)) == 0)
+		fdmsg_close_fds(&m);
+	return rc == -ECONNRESET || rc == -EPIPE;
+}

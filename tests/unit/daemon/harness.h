@@ -1,0 +1,70 @@
+/*
+ * Harness - a daemon of its own for each test, and processes that use it.
+ *
+ * In:  VERBATIM_DAEMON, the daemon under test.
+ * Out: a namespace that no user's daemon has; worker processes that end with the test.
+ *
+ * CHECK may be used in workers too: there it ends the worker with status 1.
+ */
+#ifndef HARNESS_H
+#define HARNESS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <cmocka.h>
+
+#include "ctl/client.h"
+#include "ctl/sockname.h"
+
+#define CHECK(ok) harness_check((ok), #ok, __FILE__, __LINE__)
+
+/* Long enough for a loaded machine; the waits end as soon as what they wait for is there. */
+#define PATIENCE_MS 10000
+
+struct worker {
+	pid_t pid;
+	int fd; /* to the other one: numbers of 64 bits */
+};
+
+void harness_check(bool ok, const char *text, const char *file, int line);
+
+/* For cmocka: a fresh namespace and a short linger time; and the end of the daemon, if it lives. */
+int harness_setup(void **state);
+int harness_teardown(void **state);
+
+/* Descriptors as a process has them. */
+int make_arena(void);
+int make_wake(void);
+
+/* Connects, with an arena and a wake descriptor that belong to it alone. */
+struct ctl_client *join(void);
+
+/* The next notice, which has to be of this kind. */
+void await_notice(struct ctl_client *c, enum ctl_notice_kind kind, struct ctl_notice *out);
+bool has_no_notice(struct ctl_client *c);
+void close_peer(struct ctl_peer_info *peer);
+
+/* body runs in a child, which then exits with 0. It speaks with the test through fd. */
+void worker_start(struct worker *w, void (*body)(int fd));
+void worker_kill(struct worker *w); /* SIGKILL, and reaped */
+void worker_end(struct worker *w);  /* waits; it has to exit with 0 */
+void say(int fd, uint64_t number);
+uint64_t hear(int fd);
+
+/* The daemon of this namespace; -1 if none runs. */
+pid_t daemon_pid(void);
+bool wait_for_end(pid_t pid, int ms); /* of any process */
+unsigned count_fds(pid_t pid);
+int64_t now_ms(void);
+
+/* A raw connection to the daemon; it must run. */
+int raw_connect(void);
+/* Whether the daemon hangs up within the patience; what it sends before is dropped. */
+bool is_cut_off(int sock);
+
+#endif

@@ -1,0 +1,415 @@
+/* What a client may do to the daemon and to the others: nothing. */
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "ctl/fdmsg.h"
+
+static struct ctl_hello make_hello(void)
+{
+	return (struct ctl_hello){
+		.greeting = { .header = { .type = CTL_HELLO, .seq = 1 },
+			      .magic = CTL_MAGIC,
+			      .version = CTL_VERSION },
+		.comm = "raw",
+	};
+}
+
+/* A raw connection that is a process with a slot. */
+static int raw_join(void)
+{
+	struct ctl_hello hello = make_hello();
+	int fds[] = { make_arena(), make_wake() };
+	int sock = raw_connect();
+	struct fdmsg m;
+
+	CHECK(!fdmsg_send(sock, &hello, sizeof(hello), fds, 2));
+	CHECK(!fdmsg_wait(sock, INT64_MAX, &m));
+	CHECK(m.len == sizeof(m.body.welcome) && m.body.welcome.status == 0);
+	fdmsg_close_fds(&m);
+	close(fds[0]);
+	close(fds[1]);
+	return sock;
+}
+
+/* The daemon's descriptors once it is done with all that this client was told. */
+static unsigned settled_fds(struct ctl_client *c)
+{
+	static const uint8_t no_group[CTL_MGID_BYTES];
+	uint64_t slots[CTL_BITMAP_WORDS];
+
+	/* It sends WELCOME before it closes its copy of the token; then it takes a request. */
+	CHECK(!ctl_mcast_members(c, no_group, slots));
+	return count_fds(ctl_daemon_pid(c));
+}
+
+/* The bystander and the daemon are as they were. */
+static void check_unharmed(struct ctl_client *bystander, pid_t daemon)
+{
+	struct ctl_peer_info peer;
+
+	CHECK(!ctl_peer(bystander, ctl_slot(bystander), &peer));
+	close_peer(&peer);
+	CHECK(daemon_pid() == daemon);
+}
+
+static void test_malformed_messages(void **state)
+{
+	static const struct {
+		uint32_t type;
+		size_t len;
+		unsigned fds;
+		bool joined; /* after HELLO, or as the first message */
+	} rows[] = {
+		{ 0, 8, 0, false },
+		{ 0, 1, 0, false },
+		{ 0, 7, 0, false },
+		{ CTL_HELLO, sizeof(struct ctl_hello), 0, false },
+		{ CTL_HELLO, sizeof(struct ctl_hello), 1, false },
+		{ CTL_HELLO, sizeof(struct ctl_hello), 2, false }, /* no magic */
+		{ CTL_HELLO, sizeof(struct ctl_hello), 4, false },
+		{ CTL_HELLO, sizeof(struct ctl_hello) - 1, 2, false },
+		{ CTL_HELLO, 60000, 0, false },
+		{ CTL_OBSERVE, sizeof(struct ctl_observe), 1, false },
+		{ CTL_PEER, sizeof(struct ctl_peer), 0, false },
+		{ CTL_LIST, sizeof(struct ctl_list), 0, false },
+		{ CTL_HELLO, sizeof(struct ctl_hello), 2, true },
+		{ CTL_LIST, sizeof(struct ctl_list), 0, true },
+		{ CTL_WELCOME, sizeof(struct ctl_welcome), 0, true },
+		{ CTL_PEER, sizeof(struct ctl_peer), 1, true },
+		{ CTL_PEER, sizeof(struct ctl_peer) - 4, 0, true },
+		{ CTL_PEER, sizeof(struct ctl_peer) + 1, 0, true },
+		{ CTL_MCAST_ATTACH, 8, 0, true },
+		{ CTL_NOTICE_DEATH, sizeof(struct ctl_death), 0, true },
+		{ CTL_TYPE_COUNT, 8, 0, true },
+		{ UINT32_MAX, 64, 3, true },
+	};
+	struct ctl_client *bystander = join();
+	pid_t daemon = ctl_daemon_pid(bystander);
+	unsigned fds_before = settled_fds(bystander);
+	static char room[65536];
+	int fds[CTL_FDS_MAX + 1];
+
+	for (int i = 0; i <= CTL_FDS_MAX; i++)
+		fds[i] = make_wake();
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		int sock = rows[i].joined ? raw_join() : raw_connect();
+
+		memset(room, 0, sizeof(room));
+		memcpy(room, &rows[i].type, sizeof(rows[i].type));
+		CHECK(!fdmsg_send(sock, room, rows[i].len, fds, rows[i].fds < 4 ? rows[i].fds : 4));
+		if (!is_cut_off(sock)) {
+			print_error("row %zu is not cut off\n", i);
+			fail();
+		}
+		close(sock);
+		check_unharmed(bystander, daemon);
+	}
+	/* Every descriptor that came along was closed; the raw connections are being buried. */
+	for (int64_t end = now_ms() + PATIENCE_MS; count_fds(daemon) > fds_before + 1;) {
+		CHECK(now_ms() < end);
+		usleep(1000);
+	}
+	for (int i = 0; i <= CTL_FDS_MAX; i++)
+		close(fds[i]);
+	ctl_close(bystander);
+}
+
+/* Bytes from a seed, of any length. */
+static void test_random_messages(void **state)
+{
+	struct ctl_client *bystander = join();
+	pid_t daemon = ctl_daemon_pid(bystander);
+	unsigned seed = 20240229;
+
+	for (int i = 0; i < 2000; i++) {
+		unsigned char room[256];
+		int sock = i % 50 ? raw_connect() : raw_join();
+		size_t len = (unsigned)rand_r(&seed) % sizeof(room) + 1;
+
+		for (size_t b = 0; b < len; b++)
+			room[b] = (unsigned char)rand_r(&seed);
+		if (i % 2 && len >= 4) {
+			memset(room, 0, 4);
+			room[0] = (unsigned char)(rand_r(&seed) % (CTL_TYPE_COUNT + 1));
+		}
+		fdmsg_send(sock, room, len, NULL, 0);
+		close(sock);
+	}
+	check_unharmed(bystander, daemon);
+	ctl_close(bystander);
+}
+
+static void test_other_version(void **state)
+{
+	struct ctl_client *bystander = join();
+	struct ctl_hello hello = make_hello();
+	char longer[200] = "";
+	int sock = raw_connect();
+	struct fdmsg m;
+
+	hello.greeting.version = CTL_VERSION + 1;
+	memcpy(longer, &hello, sizeof(hello));
+	CHECK(!fdmsg_send(sock, longer, sizeof(longer), NULL, 0));
+	CHECK(!fdmsg_wait(sock, INT64_MAX, &m));
+	CHECK(m.len == sizeof(m.body.welcome) && m.body.welcome.status == EPROTONOSUPPORT);
+	CHECK(m.body.welcome.greeting.version == CTL_VERSION);
+	CHECK(is_cut_off(sock));
+	close(sock);
+	ctl_close(bystander);
+}
+
+/* A slot is not to be had by naming it. */
+static void test_slot_without_its_token(void **state)
+{
+	static const struct {
+		unsigned slot;
+		bool bound; /* to the name of slot 500, from this namespace */
+		int status;
+	} rows[] = {
+		{ 1, true, EADDRINUSE }, /* the bystander's */
+		{ 2, true, EPERM },	      { 500, false, EPERM }, { 1024, true, EPROTO },
+		{ UINT32_MAX, true, EPROTO }, { 0, true, EPROTO },
+	};
+	struct ctl_client *bystander = join();
+	struct sockname_space space;
+	struct sockname name;
+	int bound = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int unbound = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	sockname_space_of_user(geteuid(), &space);
+	sockname_of_slot(&space, 500, &name);
+	CHECK(!bind(bound, (struct sockaddr *)&name.addr, name.len));
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct ctl_hello hello = make_hello();
+		int fds[] = { make_arena(), make_wake(), rows[i].bound ? bound : unbound };
+		int sock = raw_connect();
+		struct fdmsg m;
+
+		hello.wanted_slot = rows[i].slot;
+		CHECK(!fdmsg_send(sock, &hello, sizeof(hello), fds, 3));
+		CHECK(!fdmsg_wait(sock, INT64_MAX, &m));
+		if (m.body.welcome.status != rows[i].status) {
+			print_error("row %zu: status %d\n", i, m.body.welcome.status);
+			fail();
+		}
+		close(fds[0]);
+		close(fds[1]);
+		close(sock);
+	}
+	close(bound);
+	close(unbound);
+	ctl_close(bystander);
+}
+
+/* Asks and asks, and never reads. */
+static void test_flood_of_requests(void **state)
+{
+	struct ctl_client *bystander = join();
+	pid_t daemon = ctl_daemon_pid(bystander);
+	struct ctl_peer ask = { .header = { .type = CTL_PEER, .seq = 1 }, .slot = 1 };
+	struct ctl_notice notice;
+	int sock = raw_join();
+	int64_t end = now_ms() + PATIENCE_MS;
+	int64_t slowest_ms = 0;
+	int rc;
+
+	do {
+		int64_t asked_ms = now_ms();
+
+		for (int i = 0; i < 100; i++) {
+			rc = fdmsg_send(sock, &ask, sizeof(ask), NULL, 0);
+			if (rc)
+				break;
+		}
+		check_unharmed(bystander, daemon);
+		if (now_ms() - asked_ms > slowest_ms)
+			slowest_ms = now_ms() - asked_ms;
+	} while ((!rc || rc == -EAGAIN) && now_ms() < end);
+	CHECK(rc == -EPIPE || rc == -ECONNRESET);
+	CHECK(slowest_ms < 1000);
+	await_notice(bystander, CTL_LINK, &notice);
+	close_peer(&notice.peer);
+	await_notice(bystander, CTL_DEATH, &notice);
+	close(sock);
+	ctl_close(bystander);
+}
+
+/* A process that is stopped costs the others nothing, and is told all when it goes on. */
+static void test_slow_reader(void **state)
+{
+	enum { GROUPS = 600 };
+	struct ctl_client *slow = join(), *busy = join();
+	uint8_t mgid[CTL_MGID_BYTES] = { 0xff };
+	struct ctl_notice notice;
+
+	/* More notices than a socket's buffer holds, fewer than the daemon keeps. */
+	for (int i = 0; i < GROUPS; i++) {
+		memcpy(mgid + 4, &i, sizeof(i));
+		CHECK(!ctl_mcast_attach(busy, mgid));
+	}
+	for (int i = 0; i < GROUPS; i++) {
+		await_notice(slow, CTL_MCAST_CHANGED, &notice);
+		memcpy(mgid + 4, &i, sizeof(i));
+		CHECK(!memcmp(notice.mgid, mgid, sizeof(mgid)));
+	}
+	CHECK(has_no_notice(slow));
+	ctl_close(busy);
+	ctl_close(slow);
+}
+
+static void test_no_fd_leak(void **state)
+{
+	struct ctl_client *stays = join();
+	pid_t daemon = ctl_daemon_pid(stays);
+	unsigned before;
+	struct ctl_notice notice;
+
+	before = settled_fds(stays);
+	for (int i = 0; i < 500; i++) {
+		int arena = make_arena(), wake = make_wake();
+		struct ctl_peer_info peer;
+		struct ctl_client *c;
+		char why[256];
+
+		CHECK(!ctl_connect(&c, arena, wake, "cycle", why, sizeof(why)));
+		CHECK(!ctl_peer(c, ctl_slot(stays), &peer));
+		close_peer(&peer);
+		await_notice(stays, CTL_LINK, &notice);
+		close_peer(&notice.peer);
+		ctl_close(c);
+		await_notice(stays, CTL_DEATH, &notice);
+		close(arena);
+		close(wake);
+	}
+	/* A death is told a moment before its descriptors are closed. */
+	for (int64_t end = now_ms() + PATIENCE_MS; count_fds(daemon) != before;)
+		CHECK(now_ms() < end);
+	ctl_close(stays);
+}
+
+static void limit_fds(pid_t pid, unsigned limit)
+{
+	struct rlimit l = { .rlim_cur = limit, .rlim_max = limit };
+	struct rlimit old;
+
+	CHECK(!prlimit(pid, RLIMIT_NOFILE, NULL, &old));
+	l.rlim_max = old.rlim_max;
+	CHECK(!prlimit(pid, RLIMIT_NOFILE, &l, NULL));
+}
+
+static uint64_t cpu_ticks(pid_t pid)
+{
+	char path[64], text[512] = "";
+	unsigned long user, system;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "r");
+	CHECK(f && fgets(text, sizeof(text), f));
+	fclose(f);
+	CHECK(sscanf(strrchr(text, ')') + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+		     &user, &system) == 2);
+	return user + system;
+}
+
+/* Every place where the daemon runs out of descriptors answers, and none spins. */
+static void test_out_of_fds(void **state)
+{
+	struct ctl_client *c = join(), *peer_of_c = join();
+	pid_t daemon = ctl_daemon_pid(c);
+	unsigned used = settled_fds(peer_of_c);
+	uint64_t ticks = cpu_ticks(daemon);
+
+	for (unsigned room = 0; room < 6; room++) {
+		struct ctl_client *newcomer;
+		int arena = make_arena(), wake = make_wake();
+		char why[256] = "";
+		int rc;
+
+		limit_fds(daemon, used + room);
+		rc = ctl_connect(&newcomer, arena, wake, "newcomer", why, sizeof(why));
+		if (!rc) {
+			ctl_close(newcomer);
+			CHECK(room >= 4);
+		} else if (rc != -EMFILE || !strstr(why, "descriptors")) {
+			print_error("room for %u: %d %s\n", room, rc, why);
+			fail();
+		}
+		close(arena);
+		close(wake);
+		for (int64_t end = now_ms() + PATIENCE_MS; count_fds(daemon) != used;)
+			CHECK(now_ms() < end);
+	}
+
+	struct ctl_peer_info peer;
+
+	limit_fds(daemon, used);
+	CHECK(ctl_peer(c, ctl_slot(peer_of_c), &peer) == -EMFILE);
+	CHECK(has_no_notice(peer_of_c));
+
+	/* With callers waiting for whom there is no descriptor it sleeps. */
+	usleep(200000);
+	CHECK(cpu_ticks(daemon) - ticks < 50);
+
+	limit_fds(daemon, 1000);
+	CHECK(!ctl_peer(c, ctl_slot(peer_of_c), &peer));
+	close_peer(&peer);
+	ctl_close(c);
+	ctl_close(peer_of_c);
+}
+
+/* This process has no room: the notice comes without descriptors, the reply with an error. */
+static void test_client_out_of_fds(void **state)
+{
+	struct ctl_client *c = join(), *other = join();
+	struct ctl_peer_info peer;
+	struct ctl_notice notice;
+	struct rlimit old, none = { 0 };
+
+	CHECK(!ctl_peer(other, ctl_slot(c), &peer));
+	close_peer(&peer);
+	CHECK(!getrlimit(RLIMIT_NOFILE, &old));
+	none.rlim_max = old.rlim_max;
+	none.rlim_cur = count_fds(getpid()) - 1;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+
+	struct pollfd p = { .fd = ctl_fd(c), .events = POLLIN };
+	int notice_rc, peer_rc;
+
+	poll(&p, 1, PATIENCE_MS);
+	notice_rc = ctl_next_notice(c, &notice);
+	peer_rc = ctl_peer(c, ctl_slot(other), &peer);
+	CHECK(!setrlimit(RLIMIT_NOFILE, &old));
+	CHECK(notice_rc == 1 && notice.kind == CTL_LINK && notice.peer.slot == ctl_slot(other));
+	CHECK(notice.peer.arena_fd == -1 && notice.peer.wake_fd == -1 && notice.peer.link_fd == -1);
+	CHECK(peer_rc == -EMFILE);
+	CHECK(!ctl_peer(c, ctl_slot(other), &peer));
+	close_peer(&peer);
+	ctl_close(c);
+	ctl_close(other);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_malformed_messages), TEST(test_random_messages),
+		TEST(test_other_version),      TEST(test_slot_without_its_token),
+		TEST(test_flood_of_requests),  TEST(test_slow_reader),
+		TEST(test_no_fd_leak),	       TEST(test_out_of_fds),
+		TEST(test_client_out_of_fds),
+	};
+
+	return cmocka_run_group_tests_name("daemon robust", tests, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+/* Several users: each has a daemon of its own, or all have the system's and do not meet there. */
+#include "harness.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ctl/dial.h"
+
+static const uint8_t group[CTL_MGID_BYTES] = { 0xff, 0x0e, 9 };
+
+/* Says its slot and daemon; then, asked for a slot, the result of ctl_peer, until it hears 0. */
+static void serve_as(int fd, uid_t uid)
+{
+	struct ctl_client *c;
+	struct ctl_peer_info peer;
+	uint64_t slots[CTL_BITMAP_WORDS];
+	uint64_t ask;
+
+	CHECK(!setuid(uid));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	c = join();
+	CHECK(!ctl_mcast_attach(c, group));
+	say(fd, ctl_slot(c));
+	say(fd, (uint64_t)ctl_daemon_pid(c));
+	while ((ask = hear(fd))) {
+		int rc = ctl_peer(c, (unsigned)ask, &peer);
+
+		if (!rc)
+			close_peer(&peer);
+		say(fd, (uint64_t)-rc);
+		CHECK(!ctl_mcast_members(c, group, slots));
+		say(fd, slots[0]);
+	}
+	ctl_close(c);
+}
+
+static void as_one_user(int fd)
+{
+	serve_as(fd, 20001);
+}
+
+static void as_another_user(int fd)
+{
+	serve_as(fd, 20002);
+}
+
+static void need_root(void)
+{
+	if (geteuid() != 0) {
+		print_message("skipped: needs root to be two users\n");
+		skip();
+	}
+}
+
+static void test_each_user_has_a_daemon(void **state)
+{
+	struct worker a, b;
+	pid_t a_daemon, b_daemon;
+
+	need_root();
+	worker_start(&a, as_one_user);
+	worker_start(&b, as_another_user);
+	CHECK(hear(a.fd) == 1);
+	a_daemon = (pid_t)hear(a.fd);
+	CHECK(hear(b.fd) == 1);
+	b_daemon = (pid_t)hear(b.fd);
+	CHECK(a_daemon != b_daemon);
+	say(a.fd, 2);
+	CHECK(hear(a.fd) == ENOENT);
+	hear(a.fd);
+	say(a.fd, 0);
+	say(b.fd, 0);
+	worker_end(&a);
+	worker_end(&b);
+	CHECK(wait_for_end(a_daemon, PATIENCE_MS) && wait_for_end(b_daemon, PATIENCE_MS));
+}
+
+static void test_one_daemon_for_all(void **state)
+{
+	struct worker a, b, c;
+	pid_t daemon;
+
+	need_root();
+	daemon = fork();
+	if (!daemon) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execl(getenv("VERBATIM_DAEMON"), "verbatimd", "--system", "--foreground", NULL);
+		_exit(127);
+	}
+	for (int64_t end = now_ms() + PATIENCE_MS; now_ms() < end; usleep(1000)) {
+		enum dial_which reached;
+		char why[256];
+		int sock;
+
+		if (dial_running(DIAL_SYSTEM, &sock, &reached, why, sizeof(why)))
+			continue;
+		close(sock);
+		break;
+	}
+
+	worker_start(&a, as_one_user);
+	CHECK(hear(a.fd) == 1);
+	CHECK((pid_t)hear(a.fd) == daemon);
+	worker_start(&b, as_another_user);
+	CHECK(hear(b.fd) == 2);
+	CHECK((pid_t)hear(b.fd) == daemon);
+	worker_start(&c, as_one_user);
+	CHECK(hear(c.fd) == 3);
+	CHECK((pid_t)hear(c.fd) == daemon);
+
+	/* Those of one user meet, in groups too; those of another are not there. */
+	say(a.fd, 3);
+	CHECK(hear(a.fd) == 0);
+	CHECK(hear(a.fd) == (1 << 1 | 1 << 3));
+	say(a.fd, 2);
+	CHECK(hear(a.fd) == ENOENT);
+	hear(a.fd);
+	say(b.fd, 1);
+	CHECK(hear(b.fd) == ENOENT);
+	CHECK(hear(b.fd) == 1 << 2);
+
+	say(a.fd, 0);
+	say(b.fd, 0);
+	say(c.fd, 0);
+	worker_end(&a);
+	worker_end(&b);
+	worker_end(&c);
+	/* It stays without clients, and ends when it is told. */
+	CHECK(!wait_for_end(daemon, 500));
+	kill(daemon, SIGTERM);
+	CHECK(wait_for_end(daemon, PATIENCE_MS));
+
+	int status;
+
+	CHECK(waitpid(daemon, &status, 0) == daemon && status == 0);
+}
+
+/* A stranger is told why, and is not served. */
+static void call_as_stranger(int fd)
+{
+	struct sockname_space space;
+	struct sockname name;
+	struct ctl_welcome welcome;
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	sockname_space_of_user(0, &space);
+	sockname_of_daemon(&space, &name);
+	CHECK(!setuid(20001));
+	CHECK(!connect(sock, (struct sockaddr *)&name.addr, name.len));
+	CHECK(read(sock, &welcome, sizeof(welcome)) == sizeof(welcome));
+	CHECK(welcome.status == EACCES);
+	CHECK(read(sock, &welcome, sizeof(welcome)) == 0);
+}
+
+static void test_stranger_is_refused(void **state)
+{
+	struct ctl_client *c;
+	struct worker w;
+
+	need_root();
+	c = join();
+	worker_start(&w, call_as_stranger);
+	worker_end(&w);
+	ctl_close(c);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_each_user_has_a_daemon),
+		TEST(test_one_daemon_for_all),
+		TEST(test_stranger_is_refused),
+	};
+
+	return cmocka_run_group_tests_name("daemon users", tests, NULL, NULL);
+}

@@ -1,0 +1,220 @@
+#!/usr/bin/python3
+"""The commands of `verbatim`, called as a user does. Prints TAP.
+
+    test_commands.py VERBATIM VERBATIMD TENANT
+"""
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import traceback
+
+VERBATIM, VERBATIMD, TENANT = sys.argv[1:4]
+ENV = {name: value for name, value in os.environ.items()
+       if not name.startswith(('VERBATIM', 'LD_LIBRARY_PATH'))}
+ENV.update(VERBATIM_DAEMON=VERBATIMD, VERBATIM_NAMESPACE=f'test_commands.{os.getpid()}',
+           VERBATIMD_LINGER_MS='100', LC_ALL='C', TZ='UTC')
+
+
+def call(*args, program=VERBATIM, env=None):
+    return subprocess.run([program, *args], env={**ENV, **(env or {})}, text=True, timeout=20,
+                          stdin=subprocess.DEVNULL, capture_output=True, check=False)
+
+
+@contextlib.contextmanager
+def tenant(*args):
+    """A process that uses Verbatim; gives its pid and slot."""
+    with subprocess.Popen([TENANT, *args], env=ENV, text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:
+        yield process.pid, int(process.stdout.readline())
+        process.stdin.close()
+
+
+@contextlib.contextmanager
+def tree(*files):
+    """A directory with a copy of verbatim at the first path, and empty files at the others."""
+    with tempfile.TemporaryDirectory() as name:
+        top = pathlib.Path(name).resolve()
+        for file in files:
+            (top / file).parent.mkdir(parents=True, exist_ok=True)
+            (top / file).touch()
+        shutil.copy(VERBATIM, top / files[0])
+        yield top
+
+
+def test_help_and_version_of_all():
+    for command in ([], ['run'], ['show'], ['explain'], ['enable']):
+        got = call(*command, '--help')
+        assert got.returncode == 0 and got.stdout.startswith('Usage: verbatim'), got
+        assert max(map(len, got.stdout.splitlines())) <= 100
+        got = call(*command, '--version')
+        assert got.returncode == 0 and got.stdout.startswith('verbatim '), got
+        if command:
+            assert call('help', *command).stdout == call(*command, '--help').stdout
+            got = call(*command, '--nonsense')
+            assert got.returncode == (125 if command == ['run'] else 2) and 'Try' in got.stderr, got
+    for args in ([], ['nonsense'], ['show', 'x'], ['explain', '1', '2'], ['enable', 'x'],
+                 ['explain', 'x'], ['explain', '0'], ['explain', '-c', '-1']):
+        got = call(*args)
+        assert got.returncode == 2 and got.stderr and not got.stdout, got
+
+
+def test_full_disk_is_a_failure():
+    with open('/dev/full', 'w', encoding='ascii') as full:
+        got = subprocess.run([VERBATIM, 'explain', '--list'], stdout=full, check=False,
+                             stderr=subprocess.PIPE)
+    assert got.returncode == 1 and b'No space' in got.stderr, got
+
+
+def test_run_in_build_tree():
+    for program in ('verbatim', 'src/tools/verbatim'):
+        with tree(program, 'src/verbs/libibverbs.so.1', 'src/cm/librdmacm.so.1') as top:
+            dirs = f'{top}/src/verbs:{top}/src/cm'
+            got = call('run', '--', 'printenv', 'LD_LIBRARY_PATH', program=top / program)
+            assert got.stdout == f'{dirs}\n' and not got.stderr, got
+            got = call('run', 'printenv', 'LD_LIBRARY_PATH', program=top / program,
+                       env={'LD_LIBRARY_PATH': '/before'})
+            assert got.stdout == f'{dirs}:/before\n', got
+            got = call('run', 'printenv', 'LD_LIBRARY_PATH', program=top / program,
+                       env={'LD_LIBRARY_PATH': ''})
+            assert got.stdout == f'{dirs}\n', got
+
+
+def test_run_sets_variables():
+    with tree('verbatim', 'src/verbs/libibverbs.so.1') as top:
+        got = call('run', '--explain', '-d', 'lo,eth0', '--vendor-part-id', '0x1017', 'printenv',
+                   'VERBATIM_EXPLAIN', 'VERBATIM_DEVICES', 'VERBATIM_VENDOR_PART_ID',
+                   program=top / 'verbatim')
+        assert got.stdout.split() == ['1', 'lo,eth0', '4119'], got
+        got = call('run', '--explain=/tmp/file', 'printenv', 'VERBATIM_EXPLAIN',
+                   program=top / 'verbatim')
+        assert got.stdout == '/tmp/file\n', got
+        # Options behind the program are the program's.
+        got = call('run', 'echo', '--explain', '-d', program=top / 'verbatim')
+        assert got.stdout == '--explain -d\n', got
+        for number in ('x', '-1', '', '4294967296', '1x'):
+            got = call('run', '-p', number, 'true', program=top / 'verbatim')
+            assert got.returncode == 125 and 'vendor part ID' in got.stderr, got
+
+
+def test_run_exit_statuses():
+    with tree('verbatim', 'src/verbs/libibverbs.so.1', 'plain', 'orphan') as top:
+        (top / 'orphan').write_text('#!/no/such/interpreter\n', encoding='ascii')
+        (top / 'orphan').chmod(0o755)
+        rows = ((['sh', '-c', 'exit 7'], 7, ''), (['no-such-program'], 127, 'no program'),
+                ([str(top / 'plain')], 126, 'Permission'), ([str(top)], 126, 'Permission'),
+                ([str(top / 'orphan')], 126, 'interpreter'), ([], 125, 'which program'))
+        for args, status, words in rows:
+            got = call('run', '--', *args, program=top / 'verbatim')
+            assert got.returncode == status and words in got.stderr, got
+    with tree('bin/verbatim') as top:
+        got = call('run', 'true', program=top / 'bin/verbatim')
+        # Not an error where Verbatim happens to be installed.
+        assert got.returncode in (0, 125), got
+        assert got.returncode == 0 or 'build or install' in got.stderr, got
+
+
+def test_enable_and_disable_below_a_root():
+    with tempfile.TemporaryDirectory() as root:
+        path = pathlib.Path(root) / 'etc/ld.so.conf.d/00-verbatim.conf'
+        for _ in range(2):
+            got = call('enable', '--root', root)
+            assert got.returncode == 0 and str(path) in got.stdout, got
+            lines = path.read_text(encoding='ascii').splitlines()
+            assert lines[0].startswith('#') and lines[1].endswith('/verbatim'), lines
+            assert len(lines) == 2 and path.stat().st_mode & 0o777 == 0o644
+        assert os.listdir(path.parent) == [path.name]
+        for _ in range(2):
+            got = call('enable', '--disable', '--root', root)
+            assert got.returncode == 0 and not path.exists(), got
+    got = call('enable', '--root', root)
+    assert got.returncode == 1 and 'No such' in got.stderr, got
+
+
+def test_enable_refuses_a_build_tree():
+    with tree('verbatim', 'src/verbs/libibverbs.so.1') as top:
+        got = call('enable', program=top / 'verbatim')
+        assert got.returncode == 1 and 'not installed' in got.stderr, got
+
+
+def test_no_daemon_is_an_empty_list():
+    assert json.loads(call('show', '--json').stdout) == {'processes': []}
+    got = call('show')
+    assert got.returncode == 0 and 'no process uses' in got.stdout, got
+    assert call('explain').returncode == 0
+    got = call('explain', '1')
+    assert got.returncode == 1 and 'process 1' in got.stderr, got
+
+
+def test_show_processes():
+    with tenant('first') as (pid, slot), tenant('second\033') as (other, _):
+        processes = json.loads(call('show', '--json').stdout)['processes']
+        assert [p['pid'] for p in processes] == [pid, other], processes
+        first = processes[0]
+        assert first['slot'] == slot and first['program'] == 'first', first
+        assert first['uid'] == os.getuid() and first['since'].endswith('Z')
+        assert '\033' not in processes[1]['program'], processes
+        assert first['devices'] == [{'name': 'vrb_lo', 'address': '127.0.0.1', 'contexts': 1}]
+        rc, ud = first['qps']
+        assert (rc['qpn'], rc['type'], rc['state']) == (slot << 14 | 1, 'RC', 'RTS'), rc
+        assert (rc['dest_qpn'], rc['device']) == (slot << 14 | 2, 'vrb_lo'), rc
+        assert (rc['sends_posted'], rc['sends_done'], rc['bytes_sent']) == (7, 5, 4096), rc
+        assert (ud['type'], ud['state'], ud['device']) == ('UD', 'ERR', '-'), ud
+
+        text = call('show').stdout
+        for word in ('first', 'second', 'vrb_lo', f'0x{slot << 14 | 1:06x}', 'RTS', str(pid)):
+            assert word in text, text
+        assert '\033' not in text
+
+
+def test_explain_process():
+    with tenant('first') as (pid, slot), tenant('second', '300') as (other, _), \
+            tenant('third', '0') as (third, _):
+        text = call('explain', str(pid)).stdout
+        assert f'first[{pid}] QP 0x{slot << 14 | 1:06x} RKEY_RANGE (7)\n' in text, text
+        assert 'rkey 0xabcd, report 0\\x1b[2J.\n' in text and '\033' not in text, text
+        assert 'Check remote_addr' in text and 'second' not in text, text
+
+        text = call('explain', str(other)).stdout
+        assert text.count('RKEY_RANGE') == 256 and '(44 older' in text, text
+        assert text.index('report 44\\') < text.index('report 299\\')
+        assert 'report 43\\' not in text
+
+        text = call('explain').stdout
+        assert text.count('RKEY_RANGE') == 257 and 'third' not in text
+        assert call('explain', str(third)).stdout == 'Nothing failed.\n'
+        got = call('explain', '1')
+        assert got.returncode == 1 and not got.stdout, got
+
+
+def test_list_of_causes():
+    text = call('explain', '--list').stdout
+    assert text.startswith('  1 LKEY_UNKNOWN\n')
+    assert call('explain', '--cause', '7').stdout in text
+    got = call('explain', '--cause', '1000000')
+    assert got.returncode == 1 and 'knows no cause' in got.stderr, got
+
+
+def main():
+    tests = [(name[5:], function) for name, function in globals().items()
+             if name.startswith('test_')]
+    failed = 0
+    print(f'1..{len(tests)}')
+    for number, (name, function) in enumerate(tests, 1):
+        try:
+            function()
+            print(f'ok {number} - {name}', flush=True)
+        except Exception:  # pylint: disable=broad-except
+            failed += 1
+            for line in traceback.format_exc().splitlines():
+                print(f'# {line}')
+            print(f'not ok {number} - {name}', flush=True)
+    return failed > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
