@@ -309,6 +309,8 @@ static void check_receive(const struct batch *b, unsigned i, const struct ibv_wc
 		fail("receive %u: opcode %d of QP %u", b->first + i, wc->opcode, wc->qp_num);
 	if (wc->byte_len != b->size + (is_ud ? GRH : 0))
 		fail("receive %u: byte_len %u of %zu", b->first + i, wc->byte_len, b->size);
+	if (!is_ud) /* has no meaning there */
+		flags |= wc->wc_flags & IBV_WC_GRH;
 	if (wc->wc_flags != flags)
 		fail("receive %u: wc_flags %#x, not %#x", b->first + i, wc->wc_flags, flags);
 	if (has_imm && ntohl(wc->imm_data) != imm_of(b, i))

@@ -26,6 +26,7 @@ struct stream {
 	struct lane sends;
 	struct lane receives;
 	bool initiates;
+	bool running;
 	bool dead;
 };
 
@@ -76,8 +77,10 @@ static void on_completion(struct stream *s, struct lane *lane, const struct ibv_
 		post_send(s);
 	else
 		post_one_receive(s);
-	if (lane->completed == RUNNING_AFTER)
+	if (!s->running && lane->completed == RUNNING_AFTER) {
 		printf("running\n");
+		s->running = true;
+	}
 }
 
 /* All completions that are there; how many. */
