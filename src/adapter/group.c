@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/lock.h"
+#include "base/multicast.h"
 
 #define ATTACHMENTS_MAX 1024
 #define VISIT_MAX	256
@@ -46,8 +47,17 @@ static struct attachment *find(uint32_t qpn, const union ibv_gid *gid) REQUIRES(
 	return NULL;
 }
 
-int group_attach(uint32_t qpn, const union ibv_gid *gid, bool *is_new)
+static union ibv_gid canonical(const union ibv_gid *gid)
 {
+	union ibv_gid to;
+
+	multicast_canonical(to.raw, gid->raw);
+	return to;
+}
+
+int group_attach(uint32_t qpn, const union ibv_gid *spelled, bool *is_new)
+{
+	const union ibv_gid group = canonical(spelled), *gid = &group;
 	struct attachment *attachment;
 	int error;
 
@@ -73,8 +83,9 @@ int group_attach(uint32_t qpn, const union ibv_gid *gid, bool *is_new)
 	return -error;
 }
 
-int group_detach(uint32_t qpn, const union ibv_gid *gid)
+int group_detach(uint32_t qpn, const union ibv_gid *spelled)
 {
+	const union ibv_gid group = canonical(spelled), *gid = &group;
 	struct attachment *attachment;
 
 	lock_acquire(&group_lock);
@@ -98,8 +109,9 @@ static int list_slots(const uint64_t members[CTL_BITMAP_WORDS], uint32_t *slots,
 	return count;
 }
 
-int group_members(const union ibv_gid *gid, uint32_t *slots, int max)
+int group_members(const union ibv_gid *spelled, uint32_t *slots, int max)
 {
+	const union ibv_gid group = canonical(spelled), *gid = &group;
 	struct cached fresh = { .gid = *gid, .generation = generation };
 	struct cached *entry = &cache[(gid->raw[15] ^ gid->raw[14]) % CACHE_SIZE];
 	bool known;
