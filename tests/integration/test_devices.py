@@ -82,8 +82,8 @@ def test_ibv_devinfo_prints_a_complete_port(runner):
 def test_device_names_choose_and_order(runner):
     output = runner.run('ibv_devinfo', '-l', env={'VERBATIM_DEVICES': 'vrb_lo'})
     assert '1 HCA found' in output and DEVICE in output
-    output = runner.run('ibv_devinfo', '-l', env={'VERBATIM_DEVICES': 'nonexistent'}, status=255)
-    assert 'No IB devices found' in output or '0 HCAs found' in output, output
+    output = runner.run('ibv_devinfo', '-l', env={'VERBATIM_DEVICES': 'nonexistent'})
+    assert '0 HCAs found' in output, output
 
 
 def test_vendor_part_id(runner):
