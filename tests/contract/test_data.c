@@ -401,7 +401,8 @@ static void op_watch_last_byte(struct side *side, void *argument)
 			REQUIRE(now_ms() < end_ms, "round %d of %u bytes never came", round,
 				op->length);
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-		for (uint32_t i = 0; i < op->length && op->bad_byte < 0; i++) {
+		/* Backwards: what a copy writes late is seen before it is there. */
+		for (uint32_t i = op->length; i-- > 0 && op->bad_byte < 0;) {
 			if (first[i] == value)
 				continue;
 			op->bad_round = round;
