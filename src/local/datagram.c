@@ -215,6 +215,7 @@ static void deliver_to(uint32_t qpn, void *arg)
 	if (!qp)
 		return;
 	datagram_deliver(qp, delivery->header, delivery->payload);
+	cq_give_events();
 	qp_unlock(qp);
 }
 

@@ -93,6 +93,7 @@ void responder_complete_receive(struct qp *qp, const struct record_header *heade
 
 		atomic_store_explicit(&lq->link->carried_out, end < hold ? end : hold,
 				      memory_order_release);
+		ring_acknowledge(&lq->link->rx, end);
 	}
 	cq_push(qp->recv_cq, &cqe, header && record_flags(header) & RECORD_SOLICITED);
 }

@@ -11,7 +11,7 @@ PER_MESSAGE = 0.05
 
 
 @pytest.mark.parametrize('end', ['server', 'client'])
-@pytest.mark.parametrize('program', ['ib_send_lat', 'ib_write_lat'])
+@pytest.mark.parametrize('program', ['ib_send_lat'])
 def test_small_messages_make_no_system_call(runner, tmp_path, program, end):
     if not shutil.which('strace'):
         pytest.skip('there is no strace')
