@@ -58,10 +58,20 @@ struct ring_consumer {
 	bool broken;
 };
 
-/* Room for a record with this payload, or NULL: full (or broken). Nothing is taken until publish. */
-static inline struct record *ring_reserve(struct ring_producer *ring, uint32_t bytes)
+/*
+ * What requests and data leave free for NAKs. A consumer that has no room for a NAK cannot go on, and
+ * if both ends wait for each other so (or one process for itself), they wait for ever; but a NAK is
+ * never bigger than what it answers, and each QP has one on the way at most.
+ */
+#define RING_FOR_NAKS (RING_BYTES / 4)
+
+/*
+ * Room for a record with this payload, with `spare` bytes left over (0 for a NAK, else
+ * RING_FOR_NAKS), or NULL: full (or broken). Nothing is taken until publish.
+ */
+static inline struct record *ring_reserve(struct ring_producer *ring, uint32_t bytes, uint64_t spare)
 {
-	uint64_t need = (uint64_t)record_units(bytes) * RECORD_UNIT + RECORD_UNIT;
+	uint64_t need = (uint64_t)record_units(bytes) * RECORD_UNIT + RECORD_UNIT + spare;
 
 	if (ring->tail + need - ring->head > RING_BYTES) {
 		uint64_t head = atomic_load_explicit(&ring->control->head,
@@ -131,6 +141,13 @@ static inline void ring_acknowledge(struct ring_consumer *ring, uint64_t end)
 	atomic_store_explicit(&ring->control->acked, acked, memory_order_release); /* RING-3 */
 }
 
+/* Tells the producer of all room there is. */
+static inline void ring_release_room(struct ring_consumer *ring)
+{
+	atomic_store_explicit(&ring->control->head, ring->head, memory_order_release); /* RING-2 */
+	ring->released = ring->head;
+}
+
 /*
  * Tells the producer how far we are. Returns whether that was news since the last call. Room is told
  * of in large pieces, so that a small message costs one store; a producer that finds the ring full
@@ -145,8 +162,7 @@ static inline bool ring_release(struct ring_consumer *ring)
 	ring->news = false;
 	if (ring->head - ring->released < RING_BYTES / 16)
 		return news;
-	atomic_store_explicit(&ring->control->head, ring->head, memory_order_release); /* RING-2 */
-	ring->released = ring->head;
+	ring_release_room(ring);
 	return true;
 }
 
