@@ -16,11 +16,15 @@
 
 static uint32_t own_slot;
 static pid_t own_pid;
+static bool kernel_populates; /* MADV_POPULATE_WRITE is known */
+
+static bool populate(const void *address);
 
 void memory_init(uint32_t slot)
 {
 	own_slot = slot;
 	own_pid = getpid();
+	kernel_populates = populate(&own_pid);
 }
 
 void memory_copy_ordered(void *to, const void *from, size_t bytes)
@@ -75,15 +79,21 @@ int memory_copy_from(void *to, uint64_t from, size_t bytes)
 	return copy_by_kernel((uintptr_t)to, from, bytes);
 }
 
+static bool populate(const void *address)
+{
+	uintptr_t page = (uintptr_t)address & ~(uintptr_t)(PAGE_BYTES - 1);
+
+	return madvise((void *)page, PAGE_BYTES, MADV_POPULATE_WRITE) == 0;
+}
+
 bool memory_is_writable(uint64_t address)
 {
-	void *page = (void *)(uintptr_t)(address & ~(uint64_t)(PAGE_BYTES - 1));
 	uint64_t word;
 
-	if (madvise(page, PAGE_BYTES, MADV_POPULATE_WRITE) == 0)
+	if (populate((const void *)(uintptr_t)address))
 		return true;
 	/* a kernel before 5.14 cannot tell; that it can be read is all that is known there */
-	return errno == EINVAL && memory_copy_from(&word, address & ~7ull, sizeof(word)) == 0;
+	return !kernel_populates && memory_copy_from(&word, address & ~7ull, sizeof(word)) == 0;
 }
 
 bool memory_probe(const struct iovec *iov, int count)
