@@ -87,6 +87,10 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 		datagram_deliver_group(header, payload);
 		return true;
 	}
+	if (record_kind(header) == RECORD_ADOPT) {
+		local_env.adopt(header->rkey);
+		return true;
+	}
 	qp = take_qp(turn, header->dst_qpn);
 	switch (record_kind(header)) {
 	case RECORD_DATAGRAM:
