@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -63,6 +64,7 @@ int peers_init(struct ctl_client *client, uint32_t slot, void *arena, int wake_f
 	reach_probe(self);
 	lock_acquire(&links_lock);
 	links[slot] = self;
+	link_start(self);
 	activate(self);
 	lock_release(&links_lock);
 	return 0;
@@ -151,6 +153,7 @@ static struct link *adopt(struct ctl_peer_info *info)
 		replaced = there;
 	}
 	links[link->slot] = link;
+	link_start(link);
 	activate(link);
 	link_get(link);
 	lock_release(&links_lock);
@@ -261,11 +264,11 @@ void peers_introduce_again(void)
 		if (!linked)
 			continue;
 		error = ctl_peer(ctl, slot, &info);
-		if (!error) {
-			if (info.pid != pid)
-				peers_on_death(slot, pid);
+		if (!error)
 			close_info(&info);
-		}
+		/* not back yet, or dead: the kernel knows */
+		if (error ? kill(pid, 0) && errno == ESRCH : info.pid != pid)
+			peers_on_death(slot, pid);
 	}
 }
 

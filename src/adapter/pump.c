@@ -176,10 +176,16 @@ static void empty(int fd)
 static void sleep_now(void)
 {
 	struct epoll_event events[8];
-	int timeout = daemon_lost ? RECONNECT_MS : -1;
+	/* without a membarrier a peer may take us for awake: then we look by ourselves */
+	int timeout = daemon_lost ? RECONNECT_MS : touch_barrier_works() ? -1 : 1;
+	uint64_t lease;
 	int n;
 
-	if (atomic_load(&lease_until) <= now_ns()) {
+	lease = atomic_load(&lease_until);
+	if (lease > now_ns()) {
+		/* who holds it may have been late to set the timer, or have set it back */
+		set_timer(lease_timer, lease);
+	} else {
 		atomic_store(&lease_until, 0);
 		atomic_store_explicit(&own->duty, DUTY_ASLEEP, memory_order_release);
 		touch_barrier(); /* DUTY */

@@ -89,7 +89,7 @@ void completer_on_nak(struct qp *qp, const struct record_header *header)
 	enum cause cause = header->rkey < CAUSE_COUNT ? (enum cause)header->rkey : CAUSE_INTERNAL;
 	uint32_t seq;
 
-	if (lq->failed || lq->attempt != header->msn >> 24 ||
+	if (lq->attempt != header->msn >> 24 ||
 	    !find_msn(qp, record_msn(header), &seq))
 		return;
 	seq = finish_earlier(qp, seq);
@@ -133,8 +133,7 @@ void completer_on_response(struct qp *qp, const struct record_header *header, co
 	cause = memory_scatter(wqe->sge, wqe->num_sge, qp->pd->number, wqe->done, payload,
 			       header->bytes);
 	if (cause != CAUSE_NONE) {
-		if (!lq->failed)
-			give_up(qp, seq, IBV_WC_LOC_PROT_ERR, cause);
+		give_up(qp, seq, IBV_WC_LOC_PROT_ERR, cause);
 		return;
 	}
 	wqe->done += header->bytes;

@@ -84,7 +84,8 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	list_init(&link->answering);
 	link->waiting = link->again = false;
 	link->references = 1;
-	link->alive = true;
+	link->dying = false;
+	link->late_acked = 0;
 	return link;
 
 unmap_tx:
@@ -94,6 +95,17 @@ unmap_control:
 give_back_struct:
 	give_struct(link);
 	return NULL;
+}
+
+void link_start(struct link *link)
+{
+	link->alive = true;
+}
+
+void link_reset_after_fork(void) NO_LOCK_CHECK
+{
+	lock_init(&pool_lock);
+	pool = NULL;
 }
 
 void link_get(struct link *link)
@@ -110,6 +122,28 @@ void link_put(struct link *link)
 	close(link->wake_fd);
 	heap_fini(&link->heap);
 	give_struct(link);
+}
+
+uint64_t link_sent(struct link *link)
+{
+	uint64_t position;
+
+	lock_acquire(&link->tx_lock);
+	position = link->tx.tail;
+	lock_release(&link->tx_lock);
+	return position;
+}
+
+bool link_carried_out(struct link *link, uint64_t position)
+{
+	bool carried_out = true;
+
+	lock_acquire(&link->tx_lock);
+	if (link->alive)
+		carried_out = atomic_load_explicit(&link->tx.control->acked,
+						   memory_order_acquire) >= position;
+	lock_release(&link->tx_lock);
+	return carried_out;
 }
 
 void link_bury(struct link *link)

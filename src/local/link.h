@@ -50,6 +50,7 @@ struct link {
 	uint32_t slot;
 	pid_t pid;
 	_Atomic bool alive;
+	bool dying; /* the other process is dead: nobody reads answers. Guarded by rx_lock */
 	_Atomic uint32_t references; /* QPs that are connected over it */
 	enum reach reach;
 	void *arena; /* the other's, read-only (our own for the link to ourselves) */
@@ -62,6 +63,8 @@ struct link {
 	struct lock rx_lock; /* guards rx, acked and the head of in_flight */
 	struct ring_consumer rx;
 	uint64_t acked; /* of our records, as last worked through */
+	uint64_t late_acked; /* acked as it was when rx.head was late_head, not believed yet; 0: none */
+	uint64_t late_head;
 	uint64_t rx_end; /* position behind the record that is being worked on */
 	/* Everything of the peer's below is carried out; for RING-4. Stored under rx_lock, read by senders. */
 	_Atomic uint64_t carried_out;
@@ -90,9 +93,16 @@ struct link {
 struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd,
 			 int heap_fd);
 
-/* Nobody will answer any more. The caller then drains and fails what depends on it. */
+/* From here on it may be used; until then whoever finds it leaves it alone. */
+void link_start(struct link *link);
+void link_reset_after_fork(void);
+
 void link_get(struct link *link);
 void link_put(struct link *link);
+
+/* The position behind what was sent so far; whether everything below `position` was carried out. */
+uint64_t link_sent(struct link *link);
+bool link_carried_out(struct link *link, uint64_t position);
 
 /* Unmaps the rings, after the last progress; the struct goes to the pool with the last reference. */
 void link_bury(struct link *link);

@@ -25,6 +25,7 @@ void local_init(const struct local_env *env)
 void local_reset_after_fork(void)
 {
 	retry_reset_after_fork();
+	link_reset_after_fork();
 }
 
 static struct local_qp *make(struct qp *qp)

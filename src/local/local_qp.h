@@ -58,6 +58,7 @@ struct local_qp {
 	uint32_t next_msn;
 	uint8_t attempt;  /* counts how often we went back; NAKs of earlier attempts are void */
 	uint32_t epoch;	  /* of the in_flight entries that count */
+	uint64_t last_end; /* UC: position behind the last message */
 	uint32_t unacked; /* messages on the way, READs and atomics included */
 	uint32_t reads;	  /* of these: READs and atomics */
 	uint8_t rnr_left, retry_left;
@@ -69,7 +70,8 @@ struct local_qp {
 
 	/* responder */
 	bool expecting;		/* expected_msn was set from rq_psn */
-	bool naked;		/* a NAK was sent: all is dropped until expected_msn comes */
+	bool naked;		/* a NAK was sent: what else came with its attempt is dropped */
+	uint8_t naked_attempt;
 	bool in_message;	/* FIRST was accepted, LAST has not come */
 	bool dropping;		/* UC: the rest of a message that was not accepted */
 	bool has_receive;	/* `receive` was taken from the RQ */

@@ -79,7 +79,7 @@ static char *find_mapped(struct link *link, struct arena_key *entry, uint64_t ho
 	uint64_t heap;
 
 	if (link->reach == REACH_SELF)
-		return flags & KEY_ON_DEMAND ? NULL : (char *)(uintptr_t)host;
+		return NULL; /* the kernel copies: the program may have unmapped it (CONTRACT 6) */
 	heap = atomic_load_explicit(&entry->heap, memory_order_acquire);
 	return heap ? heap_map(&link->heap, heap + (host - entry->addr), bytes) : NULL;
 }

@@ -113,7 +113,8 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 			qp = take_qp(turn, header->dst_qpn);
 		}
 		if (!qp)
-			return responder_refuse(link, header);
+			return !(record_flags(header) & (RECORD_FIRST | RECORD_LAST)) ||
+			       responder_refuse(link, header);
 		return responder_on_request(qp, link, header, payload, end);
 	}
 }
@@ -154,6 +155,9 @@ static uint32_t first_waiting(struct link *link, struct list *head, bool answeri
 			lq->is_answering = false;
 		} else {
 			lq = list_entry(head->next, struct local_qp, blocked_node);
+			/* to the end, so that the next try finds the next one */
+			list_del(&lq->blocked_node);
+			list_add_tail(head, &lq->blocked_node);
 		}
 		qpn = lq->qp->ib.qp_num;
 	}
@@ -207,6 +211,10 @@ static void serve_waiting(struct turn *turn) REQUIRES(turn->link->rx_lock)
 		retry_on_room(qp);
 		requester_issue(qp);
 	}
+	lock_acquire(&link->wait_lock);
+	if (!list_empty(&link->answering) || !list_empty(&link->blocked))
+		atomic_store_explicit(&link->waiting, true, memory_order_relaxed);
+	lock_release(&link->wait_lock);
 }
 
 static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn->link->rx_lock)
@@ -221,6 +229,18 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 	all = receive(turn, max_records);
 	any = link->rx.head != begin || !all;
 
+	/*
+	 * While the ring is never empty: a NAK that came before `acked` was stored lies within a ring's
+	 * length of where we were when we loaded it.
+	 */
+	if (all || (link->late_acked && link->rx.head - link->late_head >= RING_BYTES)) {
+		if (!all)
+			take_acks(turn, link->late_acked);
+		link->late_acked = 0;
+	} else if (!link->late_acked) {
+		link->late_acked = acked;
+		link->late_head = begin;
+	}
 	if (all && (acked != link->acked ||
 		    link->flight_head != atomic_load_explicit(&link->flight_tail,
 							      memory_order_relaxed))) {
@@ -262,7 +282,13 @@ static bool fail_if_connected(struct qp *qp, void *arg) NO_LOCK_CHECK /* qp_visi
 	struct arena_qp *target;
 	uint32_t word;
 
-	if (!lq || lq->link != link || qp->type != IBV_QPT_RC)
+	if (!lq || lq->link != link)
+		return true;
+	if (qp->type == IBV_QPT_UC && lq->blocked_on) {
+		requester_unblock(qp);
+		requester_issue(qp);
+	}
+	if (qp->type != IBV_QPT_RC)
 		return true;
 	if (qp_state(qp) != IBV_QPS_RTR && qp_state(qp) != IBV_QPS_RTS && qp_state(qp) != IBV_QPS_SQD)
 		return true;
@@ -292,6 +318,7 @@ void progress_on_death(struct link *link) NO_LOCK_CHECK
 	struct turn turn = { .link = link };
 
 	lock_acquire(&link->rx_lock);
+	link->dying = true;
 	while (link->alive) {
 		uint64_t head = link->rx.head;
 

@@ -215,17 +215,20 @@ static enum carried send_message(struct qp *qp, struct wqe *wqe, enum record_kin
 		}
 	}
 	do {
+		uint32_t before = wqe->done;
+
 		if (*budget <= 0)
 			return CARRY_TURN_OVER;
 		carried = send_piece(qp, wqe, kind);
 		if (carried != CARRIED)
 			return carried;
-		*budget -= RECORD_PAYLOAD_MAX;
+		*budget -= wqe->done - before + RECORD_UNIT;
 	} while (wqe->done < wqe->length);
 	if (qp->type == IBV_QPT_RC) {
 		count_message(lq, wqe);
 	} else {
 		lq->next_msn = msn_next(lq->next_msn);
+		lq->last_end = link_sent(lq->link);
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	}
 	return CARRIED;
@@ -279,6 +282,8 @@ static enum carried one_sided(struct qp *qp, struct wqe *wqe, int64_t *budget)
 
 	if (wqe->route == ROUTE_UNDECIDED) {
 		if (lq->link->reach == REACH_NONE)
+			wqe->route = ROUTE_MESSAGE;
+		else if (qp->type == IBV_QPT_UC && !link_carried_out(lq->link, lq->last_end))
 			wqe->route = ROUTE_MESSAGE;
 		else if (!lq->unacked)
 			wqe->route = ROUTE_DIRECT;
@@ -361,6 +366,8 @@ static enum carried carry_out(struct qp *qp, struct wqe *wqe, int64_t *budget)
 		return datagram_send(qp, wqe);
 	if (wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV)
 		return manage_memory(qp, wqe);
+	if (!lq->link && local_env.gid_is_local(&qp->attr.ah_attr.grh.dgid))
+		lq->link = local_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS);
 	if (!lq->link || !lq->link->alive)
 		return unreachable(qp, wqe);
 	switch (wqe->opcode) {
@@ -400,25 +407,40 @@ void requester_issue(struct qp *qp)
 	struct local_qp *lq = local_of(qp);
 	struct sq *sq = &qp->sq;
 	int64_t budget = REQUESTER_TURN_BYTES;
-	bool stop = false;
+	bool stop = false, tried_again = false;
+	/* In SQD only the message that is half over goes on (IBA 10.3.1.5). */
+	bool drain = qp_state(qp) == IBV_QPS_SQD && sq->issue != sq->tail &&
+		     sq_wqe(sq, sq->issue)->done;
 
-	if (lq->state != REQUESTER_READY || lq->failed || qp_state(qp) != IBV_QPS_RTS)
+	if (lq->state != REQUESTER_READY || lq->failed ||
+	    (qp_state(qp) != IBV_QPS_RTS && !drain))
 		return;
 	if (!lq->started)
 		start(qp);
 	while (!stop && sq->issue != sq->tail) {
 		struct wqe *wqe = sq_wqe(sq, sq->issue);
 
+		if (wqe->state == WQE_DONE) { /* before the requester went back */
+			sq->issue++;
+			continue;
+		}
 		if (wqe->flags & IBV_SEND_FENCE && wqe->done == 0 && lq->reads)
 			break;
 		switch (carry_out(qp, wqe, &budget)) {
 		case CARRIED:
 			sq->issue++;
+			stop = drain;
 			break;
 		case CARRY_NO_ROOM:
 			if (lq->link)
 				requester_block(qp, lq->link);
-			stop = true;
+			/*
+			 * Once more, now that who makes room finds us in the list: he may have made
+			 * it, and looked, just before.
+			 */
+			atomic_thread_fence(memory_order_seq_cst);
+			stop = tried_again || !lq->link;
+			tried_again = true;
 			break;
 		case CARRY_TURN_OVER:
 			requester_block(qp, lq->link);

@@ -17,7 +17,7 @@
 #include "local/local_qp.h"
 
 /* Bytes that one call of requester_issue moves at most, before it lets others have a turn. */
-#define REQUESTER_TURN_BYTES (256 * 1024)
+#define REQUESTER_TURN_BYTES (1024 * 1024)
 
 enum carried {
 	CARRIED,	/* WQE_ISSUED or WQE_DONE: on to the next */

@@ -123,7 +123,7 @@ static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct
 	lock_release(&link->tx_lock);
 	if (!record)
 		ring_release_room(&link->rx);
-	return record || !link->alive;
+	return record || !link->alive || link->dying;
 }
 
 bool responder_refuse(struct link *link, const struct record_header *header)
@@ -134,7 +134,7 @@ bool responder_refuse(struct link *link, const struct record_header *header)
 		.cause = CAUSE_PEER_NOT_READY,
 	};
 
-	if (!(record_flags(header) & RECORD_FIRST) || record_flags(header) & RECORD_UNACKED)
+	if (record_flags(header) & RECORD_UNACKED)
 		return true;
 	return send_nak(link, header->src_qpn, header->dst_qpn, &nak);
 }
@@ -251,6 +251,12 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 
 	lq->in_message = false;
 	if (qp->type != IBV_QPT_RC) {
+		if (verdict == VERDICT_RECEIVE_FAULT) {
+			lq->receive_status = reaction->receive_status;
+			lq->receive_cause = cause;
+			qp_fail(qp, cause);
+			return;
+		}
 		lq->dropping = !(record_flags(header) & RECORD_LAST);
 		if (verdict != VERDICT_STALE && verdict != VERDICT_NOT_READY)
 			cause_report(CAUSE_UC_DROPPED, qp->ib.qp_num, "message %u from 0x%06x: %s",
@@ -272,6 +278,7 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 		qp_fail(qp, cause);
 	}
 	lq->naked = true;
+	lq->naked_attempt = header->msn >> 24;
 	if (lq->response_head != lq->response_tail || !send_nak(link, header->src_qpn,
 								qp->ib.qp_num, &nak)) {
 		lq->nak = nak;
@@ -349,7 +356,8 @@ static enum verdict check_connection(struct qp *qp, struct link *link,
 	    (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD &&
 	     state != IBV_QPS_SQE) ||
 	    lq->link != link || qp->attr.dest_qp_num != header->src_qpn)
-		return first ? VERDICT_NOT_READY : VERDICT_STALE;
+		return first || record_flags(header) & RECORD_LAST ? VERDICT_NOT_READY :
+								     VERDICT_STALE;
 	if (!lq->expecting) {
 		lq->expecting = true;
 		lq->expected_msn = qp->attr.rq_psn & MSN_MASK;
@@ -360,10 +368,10 @@ static enum verdict check_connection(struct qp *qp, struct link *link,
 			lq->in_message = lq->dropping = false;
 		return !first && (lq->dropping || !lq->in_message) ? VERDICT_STALE : VERDICT_OK;
 	}
-	if (record_msn(header) != lq->expected_msn)
-		return lq->naked || !first ? VERDICT_STALE : VERDICT_OUT_OF_ORDER;
-	if (!first && !lq->in_message)
-		return VERDICT_STALE; /* its FIRST was refused */
+	/* A message without its beginning is as much out of order as one that was not expected. */
+	if (record_msn(header) != lq->expected_msn || (!first && !lq->in_message))
+		return lq->naked && lq->naked_attempt == header->msn >> 24 ? VERDICT_STALE :
+									     VERDICT_OUT_OF_ORDER;
 	lq->naked = false;
 	return VERDICT_OK;
 }
@@ -591,8 +599,10 @@ bool responder_on_request(struct qp *qp, struct link *link, const struct record_
 		/* if it is not connected to the sender, nothing of this QP's may change */
 		if (qp->type == IBV_QPT_RC && !responder_refuse(link, header))
 			return false;
-		if (verdict == VERDICT_OUT_OF_ORDER)
+		if (verdict == VERDICT_OUT_OF_ORDER) {
 			lq->naked = true;
+			lq->naked_attempt = header->msn >> 24;
+		}
 		break;
 	default:
 		react(qp, link, verdict, cause, header, begin);
@@ -600,11 +610,29 @@ bool responder_on_request(struct qp *qp, struct link *link, const struct record_
 	return true;
 }
 
+/* Nobody will answer what is owed: the requester's time-out starts, as on a wire. */
+static void forget_responses(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+	struct nak_pending nak = { .nak = NAK_SILENCE, .cause = CAUSE_PEER_NOT_READY };
+
+	if (lq->response_head == lq->response_tail || !lq->link)
+		return;
+	nak.msn = lq->responses[lq->response_head % RESPONSES_MAX].msn;
+	lq->response_head = lq->response_tail = 0;
+	if (!send_nak(lq->link, qp->attr.dest_qp_num, qp->ib.qp_num, &nak)) {
+		lq->nak = nak;
+		want_answer(qp);
+		return;
+	}
+	link_notify(lq->link);
+}
+
 void responder_stop(struct qp *qp)
 {
 	struct local_qp *lq = local_of(qp);
 
-	lq->response_head = lq->response_tail = 0;
+	forget_responses(qp);
 	lq->in_message = lq->dropping = lq->naked = lq->expecting = false;
 	if (!lq->has_receive)
 		return;

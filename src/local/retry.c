@@ -43,9 +43,9 @@ static void arm(struct local_qp *lq, enum requester_state state, uint64_t wait_n
 	first = deadline < next_deadline;
 	if (first)
 		next_deadline = deadline;
-	lock_release(&timer_lock);
 	if (first)
 		local_env.deadline(deadline);
+	lock_release(&timer_lock);
 }
 
 static void disarm(struct local_qp *lq)
@@ -71,6 +71,8 @@ static void go_back(struct qp *qp, uint32_t seq)
 	for (uint32_t s = seq; s != qp->sq.issue; s++) {
 		struct wqe *wqe = sq_wqe(&qp->sq, s);
 
+		if (wqe->state == WQE_DONE)
+			continue; /* carried out at this end alone */
 		if (wqe->state == WQE_ISSUED && !wqe_is_local(wqe)) {
 			lq->unacked--;
 			if (wqe_is_read(wqe))
@@ -114,13 +116,22 @@ void retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause)
 
 void retry_on_full(struct qp *qp)
 {
-	arm(local_of(qp), REQUESTER_FULL_WAIT, RETRY_FULL_NS);
+	struct local_qp *lq = local_of(qp);
+	struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.issue);
+
+	if (wqe->ring_end) { /* it has been waiting: the timer runs */
+		lq->state = REQUESTER_FULL_WAIT;
+		return;
+	}
+	wqe->ring_end = 1;
+	arm(lq, REQUESTER_FULL_WAIT, RETRY_FULL_NS);
 }
 
 void retry_on_room(struct qp *qp)
 {
+	/* the timer goes on, for the same datagram; it means nothing once that is gone */
 	if (local_of(qp)->state == REQUESTER_FULL_WAIT)
-		disarm(local_of(qp));
+		local_of(qp)->state = REQUESTER_READY;
 }
 
 void retry_on_ack(struct qp *qp)
@@ -208,8 +219,10 @@ void retry_run(uint64_t now)
 			fire(qp);
 		qp_unlock(qp);
 	}
+	lock_acquire(&timer_lock);
 	if (next_deadline != RETRY_NEVER)
 		local_env.deadline(next_deadline);
+	lock_release(&timer_lock);
 }
 
 void retry_reset_after_fork(void)

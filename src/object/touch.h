@@ -36,6 +36,9 @@ void touch_reset_after_fork(void);
  */
 void touch_barrier(void);
 
+/* False where there is no membarrier: touch_barrier then only waits a while. */
+bool touch_barrier_works(void);
+
 /* Returns the entry that now publishes `key` of the process in `slot`. Never fails. */
 struct arena_touch *touch_begin(uint32_t slot, uint32_t key);
 
