@@ -1,8 +1,10 @@
 #include "adapter/adapter.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -155,6 +157,7 @@ static void in_child(void) NO_LOCK_CHECK
 	generation++;
 	lock_init(&adapter_lock);
 	list_init(&contexts);
+	device_reset_after_fork();
 	if (!running)
 		return;
 	running = false;
@@ -218,11 +221,39 @@ int adapter_start(void)
 	return -error;
 }
 
+/* The device's entry in the arena, or a free one; when there is none, the last is shared. */
+static uint32_t device_entry(const char *name) REQUIRES(adapter_lock)
+{
+	struct arena_device *devices = arena_devices(arena);
+	uint32_t i;
+
+	for (i = 0; i < ARENA_DEVICES - 1; i++)
+		if (!devices[i].name[0] || !strcmp(devices[i].name, name))
+			break;
+	return i;
+}
+
+static void show_device(struct context *context) REQUIRES(adapter_lock)
+{
+	const struct device *device = context->device;
+	const uint8_t *gid = device->gid[0].raw;
+	bool v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid);
+	uint32_t index = device_entry(device->ib.name);
+	struct arena_device *entry = &arena_devices(arena)[index];
+
+	context->device_index = index;
+	snprintf(entry->name, sizeof(entry->name), "%.31s", device->ib.name);
+	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gid + 12 : gid, entry->address,
+		  sizeof(entry->address));
+	entry->contexts++;
+}
+
 void adapter_add_context(struct context *context)
 {
 	context->adapter_generation = generation;
 	lock_acquire(&adapter_lock);
 	list_add_tail(&contexts, &context->link);
+	show_device(context);
 	lock_release(&adapter_lock);
 }
 
@@ -232,6 +263,7 @@ void adapter_remove_context(struct context *context)
 		return;
 	lock_acquire(&adapter_lock);
 	list_del(&context->link);
+	arena_devices(arena)[context->device_index].contexts--;
 	lock_release(&adapter_lock);
 }
 
@@ -253,15 +285,27 @@ void *adapter_arena(void)
 /* The clock is looked at once in so many polls. */
 #define POLLS_PER_LOOK 32
 
+/*
+ * After so many polls in vain (some 50 us) a thread offers its processor to others, once in so many
+ * polls: where there are more spinning programs than processors, the one that is waited for would
+ * otherwise get its turn only when the time slice of the waiting one is over.
+ */
+#define POLLS_BEFORE_YIELD 1024
+#define POLLS_PER_YIELD	   64
+
 void adapter_progress(void)
 {
 	static _Thread_local uint32_t polls __attribute__((tls_model("initial-exec")));
+	static _Thread_local uint32_t in_vain __attribute__((tls_model("initial-exec")));
 	struct timespec t;
 	uint64_t now;
 
 	if (!running)
 		return;
-	peers_progress();
+	if (peers_progress())
+		in_vain = 0;
+	else if (++in_vain >= POLLS_BEFORE_YIELD && in_vain % POLLS_PER_YIELD == 0)
+		sched_yield();
 	if (++polls % POLLS_PER_LOOK)
 		return;
 	clock_gettime(CLOCK_MONOTONIC, &t);
@@ -292,10 +336,19 @@ bool adapter_gid_is_local(const union ibv_gid *gid)
 
 int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid)
 {
-	return group_attach(qp->ib.qp_num, gid);
+	bool is_new;
+	int error = group_attach(qp->ib.qp_num, gid, &is_new);
+
+	if (is_new)
+		atomic_fetch_add(&qp->attachments, 1);
+	return error;
 }
 
 int adapter_mcast_detach(struct qp *qp, const union ibv_gid *gid)
 {
-	return group_detach(qp->ib.qp_num, gid);
+	int error = group_detach(qp->ib.qp_num, gid);
+
+	if (!error)
+		atomic_fetch_sub(&qp->attachments, 1);
+	return error;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/lock.h"
+#include "base/multicast.h"
 
 #define ATTACHMENTS_MAX 1024
 #define VISIT_MAX	256
@@ -46,11 +47,21 @@ static struct attachment *find(uint32_t qpn, const union ibv_gid *gid) REQUIRES(
 	return NULL;
 }
 
-int group_attach(uint32_t qpn, const union ibv_gid *gid)
+static union ibv_gid canonical(const union ibv_gid *gid)
 {
+	union ibv_gid to;
+
+	multicast_canonical(to.raw, gid->raw);
+	return to;
+}
+
+int group_attach(uint32_t qpn, const union ibv_gid *spelled, bool *is_new)
+{
+	const union ibv_gid group = canonical(spelled), *gid = &group;
 	struct attachment *attachment;
 	int error;
 
+	*is_new = false;
 	lock_acquire(&group_lock);
 	if (find(qpn, gid)) {
 		lock_release(&group_lock);
@@ -63,6 +74,7 @@ int group_attach(uint32_t qpn, const union ibv_gid *gid)
 	if (!attachment)
 		return ENOMEM;
 	error = ctl_mcast_attach(ctl, gid->raw);
+	*is_new = !error;
 	if (!error)
 		return 0;
 	lock_acquire(&group_lock);
@@ -71,8 +83,9 @@ int group_attach(uint32_t qpn, const union ibv_gid *gid)
 	return -error;
 }
 
-int group_detach(uint32_t qpn, const union ibv_gid *gid)
+int group_detach(uint32_t qpn, const union ibv_gid *spelled)
 {
+	const union ibv_gid group = canonical(spelled), *gid = &group;
 	struct attachment *attachment;
 
 	lock_acquire(&group_lock);
@@ -96,8 +109,9 @@ static int list_slots(const uint64_t members[CTL_BITMAP_WORDS], uint32_t *slots,
 	return count;
 }
 
-int group_members(const union ibv_gid *gid, uint32_t *slots, int max)
+int group_members(const union ibv_gid *spelled, uint32_t *slots, int max)
 {
+	const union ibv_gid group = canonical(spelled), *gid = &group;
 	struct cached fresh = { .gid = *gid, .generation = generation };
 	struct cached *entry = &cache[(gid->raw[15] ^ gid->raw[14]) % CACHE_SIZE];
 	bool known;

@@ -7,14 +7,18 @@
 #define ADAPTER_GROUP_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ctl/client.h"
 
 void group_init(struct ctl_client *ctl);
 
-/* 0 or a positive errno: EINVAL not attached, ENOMEM, or of verbatimd. Attaching twice is harmless. */
-int group_attach(uint32_t qpn, const union ibv_gid *gid);
+/*
+ * 0 or a positive errno: EINVAL not attached, ENOMEM, or of verbatimd. Attaching twice is harmless;
+ * *is_new tells whether it was the first time.
+ */
+int group_attach(uint32_t qpn, const union ibv_gid *gid, bool *is_new);
 int group_detach(uint32_t qpn, const union ibv_gid *gid);
 
 /* Slots of processes with members, at most `max`; asks verbatimd unless that is known. */

@@ -5,6 +5,7 @@
 #include <netinet/ip6.h>
 #include <string.h>
 
+#include "base/multicast.h"
 #include "local/memory.h"
 #include "local/responder.h"
 #include "local/retry.h"
@@ -19,14 +20,6 @@ static bool is_v4(const union ibv_gid *gid)
 	return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid->raw);
 }
 
-/* IPv4 multicast in a GID is ff0e::ffff:a.b.c.d (RoCEv2 annex A17). */
-static bool is_v4_group(const union ibv_gid *gid)
-{
-	static const uint8_t prefix[12] = { 0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
-
-	return !memcmp(gid->raw, prefix, sizeof(prefix));
-}
-
 /* What the receiver finds before the payload: the IP header as on a wire (IBA A17.4.5.2). */
 static void build_grh(uint8_t *grh, const struct ah *ah, uint32_t payload)
 {
@@ -34,7 +27,7 @@ static void build_grh(uint8_t *grh, const struct ah *ah, uint32_t payload)
 	uint16_t udp_length = (uint16_t)(8 + BTH_DETH_ICRC_BYTES + payload);
 
 	memset(grh, 0, GRH_BYTES);
-	if (is_v4(from) && (is_v4(to) || is_v4_group(to))) {
+	if (is_v4(from) && (is_v4(to) || multicast_is_v4(to->raw))) {
 		struct iphdr ip = {
 			.version = 4,
 			.ihl = 5,
@@ -85,7 +78,8 @@ static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, e
 	lock_acquire(&link->tx_lock);
 	record = link->alive ? ring_reserve(&link->tx, bytes) : NULL;
 	if (record) {
-		record->header.dst_qpn = wqe->remote_qpn;
+		record->header.dst_qpn = multicast_is(wqe->ah->attr.grh.dgid.raw) ? MULTICAST_QPN :
+										    wqe->remote_qpn;
 		record->header.src_qpn = qp->ib.qp_num;
 		record->header.msn = 0;
 		record->header.total = bytes;
@@ -108,11 +102,12 @@ static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, e
 	return record ? CARRIED : CARRY_NO_ROOM;
 }
 
-static enum carried send_failed(struct qp *qp, struct wqe *wqe, enum cause cause)
+static enum carried send_failed(struct qp *qp, struct wqe *wqe, enum ibv_wc_status status,
+				enum cause cause)
 {
 	uint32_t seq = qp->sq.issue++;
 
-	requester_fail(qp, seq, IBV_WC_LOC_PROT_ERR, cause, "datagram to QP 0x%06x",
+	requester_fail(qp, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
 		       wqe->remote_qpn);
 	return CARRY_FAILED;
 }
@@ -120,15 +115,17 @@ static enum carried send_failed(struct qp *qp, struct wqe *wqe, enum cause cause
 enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 {
 	const union ibv_gid *to = &wqe->ah->attr.grh.dgid;
-	bool group = to->raw[0] == 0xff;
+	bool group = multicast_is(to->raw);
 	uint32_t slots[GROUP_SLOTS];
 	enum cause cause = CAUSE_NONE;
 	int count = 1;
 
+	if (wqe->length > qp_mtu(qp))
+		return send_failed(qp, wqe, IBV_WC_LOC_LEN_ERR, CAUSE_MESSAGE_TOO_LONG);
 	if (!(wqe->flags & IBV_SEND_INLINE)) {
 		cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, 0);
 		if (cause != CAUSE_NONE)
-			return send_failed(qp, wqe, cause);
+			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);
 	}
 	if (group)
 		count = local_env.group_members(to, slots, GROUP_SLOTS);
@@ -157,7 +154,7 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 		}
 		link_put(link);
 		if (cause != CAUSE_NONE)
-			return send_failed(qp, wqe, cause);
+			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);
 	}
 	wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	return CARRIED;
@@ -229,10 +226,8 @@ void datagram_deliver_group(const struct record_header *header, const uint8_t *p
 	if (header->bytes < GRH_BYTES)
 		return;
 	if (payload[20] == 0x45) {
-		static const uint8_t prefix[12] = { 0xff, 0x0e, 0, 0, 0, 0,
-						    0,	  0,	0, 0, 0xff, 0xff };
-
-		memcpy(group.raw, prefix, 12);
+		memset(group.raw, 0, 10);
+		memset(group.raw + 10, 0xff, 2);
 		memcpy(group.raw + 12, payload + 36, 4);
 	} else {
 		memcpy(group.raw, payload + 24, 16);

@@ -223,7 +223,8 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 	return any;
 }
 
-bool progress_link(struct link *link)
+/* lock_try through a pointer into `turn` is more than the analysis follows. */
+bool progress_link(struct link *link) NO_LOCK_CHECK
 {
 	struct turn turn = { .link = link };
 	bool any = true;
@@ -239,7 +240,7 @@ bool progress_link(struct link *link)
 }
 
 /* A QP whose other end is gone: what it waits for will not come. */
-static bool fail_if_connected(struct qp *qp, void *arg)
+static bool fail_if_connected(struct qp *qp, void *arg) NO_LOCK_CHECK /* qp_visit locked it */
 {
 	struct link *link = arg;
 	struct local_qp *lq = local_of(qp);

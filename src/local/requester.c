@@ -8,8 +8,9 @@
 #include "local/memory.h"
 #include "local/onesided.h"
 #include "local/retry.h"
+#include "object/mw.h"
 
-static void fail_now(struct qp *qp)
+static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock */
 {
 	struct local_qp *lq = local_of(qp);
 	struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.head);
@@ -331,12 +332,34 @@ static enum carried unreachable(struct qp *qp, struct wqe *wqe)
 	return CARRY_WAIT;
 }
 
+/* BIND_MW and LOCAL_INV concern this end only. */
+static enum carried manage_memory(struct qp *qp, struct wqe *wqe)
+{
+	uint32_t pd = qp->pd->number, qpn = qp->ib.qp_num, key = wqe->imm;
+	enum cause cause;
+
+	if (wqe->opcode == IBV_WR_BIND_MW) {
+		key = wqe->rkey;
+		cause = mw_bind(mw_of(wqe->mw), pd, qpn, key, &wqe->bind);
+	} else {
+		cause = mw_invalidate(key, pd, qpn);
+	}
+	if (cause == CAUSE_NONE) {
+		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+		return CARRIED;
+	}
+	requester_fail(qp, qp->sq.issue++, IBV_WC_MW_BIND_ERR, cause, "rkey 0x%08x", key);
+	return CARRY_FAILED;
+}
+
 static enum carried carry_out(struct qp *qp, struct wqe *wqe, int64_t *budget)
 {
 	struct local_qp *lq = local_of(qp);
 
 	if (qp->type == IBV_QPT_UD)
 		return datagram_send(qp, wqe);
+	if (wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV)
+		return manage_memory(qp, wqe);
 	if (!lq->link || !lq->link->alive)
 		return unreachable(qp, wqe);
 	switch (wqe->opcode) {

@@ -5,6 +5,7 @@
 #include "local/atomic.h"
 #include "local/memory.h"
 #include "object/key.h"
+#include "object/mw.h"
 #include "object/touch.h"
 
 /* What a request can end in (STYLE: verdicts and what follows from them are apart). */
@@ -231,7 +232,7 @@ static void hold_acks(struct link *link, struct local_qp *lq, uint64_t position)
  * the requester knows, this end is in ERR (CONTRACT 15).
  */
 static void react(struct qp *qp, struct link *link, enum verdict verdict, enum cause cause,
-		  const struct record_header *header, uint64_t begin)
+		  const struct record_header *header, uint64_t begin) NO_LOCK_CHECK
 {
 	const struct reaction *reaction = &reactions[verdict];
 	struct local_qp *lq = local_of(qp);
@@ -273,7 +274,7 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 	}
 }
 
-void responder_answer(struct qp *qp)
+void responder_answer(struct qp *qp) NO_LOCK_CHECK
 {
 	struct local_qp *lq = local_of(qp);
 
@@ -407,9 +408,10 @@ static enum verdict on_send(struct qp *qp, const struct record_header *header,
 	if (!(flags & RECORD_LAST))
 		return VERDICT_OK;
 	if (flags & RECORD_INV) {
-		/* only windows can be invalidated, and there are none yet */
-		*cause = CAUSE_INVALIDATE_REFUSED;
-		return VERDICT_INVALIDATE;
+		*cause = mw_invalidate(header->imm, qp->pd->number, qp->ib.qp_num);
+		if (*cause != CAUSE_NONE)
+			return VERDICT_INVALIDATE;
+		wc_flags |= IBV_WC_WITH_INV;
 	}
 	if (flags & RECORD_IMM)
 		wc_flags |= IBV_WC_WITH_IMM;

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/lock.h"
+#include "object/mw.h"
 #include "object/touch.h"
 
 #define INDEX_MASK (ARENA_KEYS - 1)
@@ -41,6 +42,7 @@ void mr_table_reset_after_fork(void) NO_LOCK_CHECK
 	fresh = 1;
 	chances_left = 0;
 	epoch++;
+	mw_reset_after_fork();
 }
 
 uint32_t key_epoch(void)

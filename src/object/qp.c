@@ -6,6 +6,7 @@
 #include "object/acknowledge.h"
 #include "object/context.h"
 #include "object/limits.h"
+#include "object/mw.h"
 #include "object/qp_states.h"
 #include "object/qp_table.h"
 
@@ -168,6 +169,7 @@ int qp_destroy(struct qp *qp)
 	qp->path->destroy(qp);
 	sq_fini(&qp->sq);
 	lock_release(&qp->lock);
+	mw_unbind_qp(qp->ib.qp_num);
 	settle_events(qp);
 	rq_fini(&qp->own_rq);
 	count_users(qp, -1);

@@ -72,11 +72,6 @@ static void see_qp(const struct arena_qp *qp, uint32_t qpn, struct arena_view_qp
 	    .pd = qp->pd,
 	    .access = qp->access,
 	    .device = qp->device,
-	    .sq_posted = atomic_load_explicit(&qp->sq_posted, memory_order_relaxed),
-	    .sq_retired = atomic_load_explicit(&qp->sq_retired, memory_order_relaxed),
-	    .rq_posted = atomic_load_explicit(&qp->rq_posted, memory_order_relaxed),
-	    .rq_taken = atomic_load_explicit(&qp->rq_taken, memory_order_relaxed),
-	    .bytes_sent = atomic_load_explicit(&qp->bytes_sent, memory_order_relaxed),
 	};
 }
 

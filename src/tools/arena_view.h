@@ -36,9 +36,6 @@ struct arena_view_qp {
 	uint32_t pd;
 	uint32_t access;
 	uint32_t device;
-	uint32_t sq_posted, sq_retired;
-	uint32_t rq_posted, rq_taken;
-	uint64_t bytes_sent;
 };
 
 struct arena_view_cause {

@@ -91,15 +91,12 @@ static void print_qp(const struct arena_view_qp *qp, void *arg)
 	char dest[16] = "-";
 
 	if (show->qps++ == 0)
-		printf("    %-8s %-8s %-5s %-8s %-16s %21s %21s %14s\n", "QP", "TYPE", "STATE",
-		       "TO", "DEVICE", "SENDS DONE/POSTED", "RECVS TAKEN/POSTED", "BYTES SENT");
+		printf("    %-8s %-8s %-5s %-8s %s\n", "QP", "TYPE", "STATE", "TO", "DEVICE");
 	name_device(show, qp->device, &device);
 	if (qp->dest_qpn)
 		snprintf(dest, sizeof(dest), "0x%06x", qp->dest_qpn);
-	printf("    0x%06x %-8s %-5s %-8s %-16s %10u/%-10u %10u/%-10u %14llu\n", qp->qpn,
-	       qp_words_type(qp->type), qp_words_state(qp->state), dest, device.name,
-	       qp->sq_retired, qp->sq_posted, qp->rq_taken, qp->rq_posted,
-	       (unsigned long long)qp->bytes_sent);
+	printf("    0x%06x %-8s %-5s %-8s %s\n", qp->qpn, qp_words_type(qp->type),
+	       qp_words_state(qp->state), dest, device.name);
 }
 
 static void collect_qp(const struct arena_view_qp *qp, void *arg)
@@ -116,11 +113,6 @@ static void collect_qp(const struct arena_view_qp *qp, void *arg)
 	add_text(object, "device", device.name);
 	add_number(object, "pd", qp->pd);
 	add_number(object, "qp_access_flags", qp->access);
-	add_number(object, "sends_posted", qp->sq_posted);
-	add_number(object, "sends_done", qp->sq_retired);
-	add_number(object, "receives_posted", qp->rq_posted);
-	add_number(object, "receives_taken", qp->rq_taken);
-	add_number(object, "bytes_sent", qp->bytes_sent);
 	json_object_array_add(show->qp_list, object);
 }
 

@@ -1,14 +1,29 @@
 #include "verbs/mw.h"
 
+#include "adapter/adapter.h"
+#include "object/context.h"
+#include "object/mw.h"
 #include "verbs/refuse.h"
 
 struct ibv_mw *verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
-	refuse(EOPNOTSUPP, CAUSE_UNSUPPORTED, "ibv_alloc_mw");
-	return NULL;
+	struct mw *mw;
+
+	if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
+		refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_alloc_mw: type %d", type);
+		return NULL;
+	}
+	if (adapter_is_foreign(context_of(pd->context))) {
+		refuse(EINVAL, CAUSE_OTHER_PROCESS, "PD %u", pd->handle);
+		return NULL;
+	}
+	if (answer_of(mw_create(pd_of(pd), type, &mw)) != 0)
+		return NULL;
+	return &mw->ib;
 }
 
 int verbs_dealloc_mw(struct ibv_mw *mw)
 {
-	return refuse(EOPNOTSUPP, CAUSE_UNSUPPORTED, "ibv_dealloc_mw");
+	mw_destroy(mw_of(mw));
+	return 0;
 }

@@ -91,15 +91,19 @@ int verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_
 	return rq_post(&srq_of(srq)->rq, wr, bad_wr);
 }
 
-/* The window's new rkey is the path's to give, when it carries the request out. */
+/* The program gets the new rkey at once: it may send it behind the bind on the same QP. */
 int verbs_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
 	struct ibv_send_wr *bad, wr = {
 		.wr_id = bind->wr_id,
 		.opcode = IBV_WR_BIND_MW,
 		.send_flags = bind->send_flags & ~(unsigned int)IBV_SEND_INLINE,
-		.bind_mw = {.mw = mw, .rkey = mw->rkey, .bind_info = bind->bind_info},
+		.bind_mw = {.mw = mw, .rkey = ibv_inc_rkey(mw->rkey), .bind_info = bind->bind_info},
 	};
 
-	return verbs_post_send(qp, &wr, &bad);
+	int error = verbs_post_send(qp, &wr, &bad);
+
+	if (!error)
+		mw->rkey = wr.bind_mw.rkey;
+	return error;
 }

@@ -15,20 +15,21 @@
 
 #undef ibv_query_port
 
-#define VENDOR_ID             0x027662 /* an OUI that IEEE gives to nobody: bit 1 of the first byte */
-#define VENDOR_PART_ID        1
+#define VENDOR_ID	      0x027662 /* an OUI that IEEE gives to nobody: bit 1 of the first byte */
+#define VENDOR_PART_ID	      1
 #define PORT_ATTR_COMPAT_SIZE 48 /* of programs from before port_cap_flags2 */
-#define HCA_CLOCK_KHZ         1000000
+#define HCA_CLOCK_KHZ	      1000000
 
 /* Of the IBA's PortInfo; verbs.h has no names for them. */
 #define PHYS_STATE_DISABLED 3
 #define PHYS_STATE_LINK_UP  5
-#define WIDTH_4X            2
-#define SPEED_EDR           32
+#define WIDTH_4X	    2
+#define SPEED_EDR	    32
 
 #define CAP_FLAGS                                                                                  \
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | \
-	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE)
+	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |               \
+	 IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS)
 
 static uint32_t vendor_part_id(void)
 {
@@ -68,6 +69,7 @@ int verbs_query_device(struct ibv_context *context, struct ibv_device_attr *attr
 	attr->max_res_rd_atom = LIMIT_QP_RD_ATOM * LIMIT_QP;
 	attr->max_qp_init_rd_atom = LIMIT_QP_RD_ATOM;
 	attr->atomic_cap = IBV_ATOMIC_HCA;
+	attr->max_mw = LIMIT_MW;
 	attr->max_mcast_grp = LIMIT_MCAST_GRP;
 	attr->max_mcast_qp_attach = LIMIT_MCAST_QP_ATTACH;
 	attr->max_total_mcast_qp_attach = LIMIT_TOTAL_MCAST_QP_ATTACH;
@@ -146,16 +148,16 @@ int verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_p
 {
 	struct device *device = context_of(context)->device;
 	struct ibv_port_attr all = {
-	    .max_mtu = IBV_MTU_4096,
-	    .gid_tbl_len = DEVICE_GIDS,
-	    .port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
-	    .max_msg_sz = LIMIT_MESSAGE,
-	    .pkey_tbl_len = LIMIT_PKEYS,
-	    .max_vl_num = 1,
-	    .active_width = WIDTH_4X,
-	    .active_speed = SPEED_EDR,
-	    .link_layer = IBV_LINK_LAYER_ETHERNET,
-	    .flags = IBV_QPF_GRH_REQUIRED,
+		.max_mtu = IBV_MTU_4096,
+		.gid_tbl_len = DEVICE_GIDS,
+		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
+		.max_msg_sz = LIMIT_MESSAGE,
+		.pkey_tbl_len = LIMIT_PKEYS,
+		.max_vl_num = 1,
+		.active_width = WIDTH_4X,
+		.active_speed = SPEED_EDR,
+		.link_layer = IBV_LINK_LAYER_ETHERNET,
+		.flags = IBV_QPF_GRH_REQUIRED,
 	};
 
 	if (port_num != DEVICE_PORT)

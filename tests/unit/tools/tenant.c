@@ -26,9 +26,6 @@ static void fill(void *arena, unsigned slot)
 	snprintf(device->address, sizeof(device->address), "127.0.0.1");
 	device->contexts = 1;
 	qps[1].dest_qpn = slot << ARENA_QP_BITS | 2;
-	qps[1].sq_posted = 7;
-	qps[1].sq_retired = 5;
-	qps[1].bytes_sent = 4096;
 	qps[1].word = ARENA_QP_WORD(IBV_QPT_RC, IBV_QPS_RTS);
 	qps[2].device = 99;
 	qps[2].word = ARENA_QP_WORD(IBV_QPT_UD, IBV_QPS_ERR);

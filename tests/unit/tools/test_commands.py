@@ -162,7 +162,6 @@ def test_show_processes():
         rc, ud = first['qps']
         assert (rc['qpn'], rc['type'], rc['state']) == (slot << 14 | 1, 'RC', 'RTS'), rc
         assert (rc['dest_qpn'], rc['device']) == (slot << 14 | 2, 'vrb_lo'), rc
-        assert (rc['sends_posted'], rc['sends_done'], rc['bytes_sent']) == (7, 5, 4096), rc
         assert (ud['type'], ud['state'], ud['device']) == ('UD', 'ERR', '-'), ud
 
         text = call('show').stdout
