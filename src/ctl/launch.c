@@ -36,21 +36,32 @@ static bool is_program(const char *path)
 	return !access(path, X_OK);
 }
 
-/* DIR/../daemon/verbatimd for a library DIR/LIB: how the build tree is laid out. */
-static bool find_in_build_tree(char path[PATH_MAX])
+/*
+ * Beside the library in DIR: DIR/../daemon/verbatimd, as the build tree is laid out; or, where DIR ends
+ * in the directory that the library was configured for, the same root with the daemon's (an
+ * installation that was moved as a whole, or staged).
+ */
+static bool find_beside_library(char path[PATH_MAX])
 {
+	const size_t suffix = strlen(VERBATIM_LIBDIR);
 	Dl_info info;
 	const char *slash;
+	size_t dir;
+	int n;
 
 	if (getauxval(AT_SECURE) || !dladdr((void *)launch_daemon, &info) || !info.dli_fname)
 		return false;
 	slash = strrchr(info.dli_fname, '/');
 	if (!slash)
 		return false;
-
-	int n = snprintf(path, PATH_MAX, "%.*s/../daemon/verbatimd", (int)(slash - info.dli_fname),
-			 info.dli_fname);
-
+	dir = (size_t)(slash - info.dli_fname);
+	n = snprintf(path, PATH_MAX, "%.*s/../daemon/verbatimd", (int)dir, info.dli_fname);
+	if (n < PATH_MAX && is_program(path))
+		return true;
+	if (dir <= suffix || strncmp(slash - suffix, VERBATIM_LIBDIR, suffix))
+		return false;
+	n = snprintf(path, PATH_MAX, "%.*s" VERBATIM_LIBEXECDIR "/verbatimd", (int)(dir - suffix),
+		     info.dli_fname);
 	return n < PATH_MAX && is_program(path);
 }
 
@@ -73,7 +84,7 @@ static int find_program(char path[PATH_MAX], char *why, size_t why_len)
 			 named, strerror(error));
 		return -error;
 	}
-	if (find_in_build_tree(path))
+	if (find_beside_library(path))
 		return 0;
 	strcpy(path, VERBATIM_LIBEXECDIR "/verbatimd");
 	if (is_program(path))

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/multicast.h"
 #include "object/context.h"
 
 #define DEVICE_PORT 1 /* the only port of a device */
@@ -23,7 +24,7 @@ bool gid_is_ipv4(const union ibv_gid *gid);
 
 static inline bool gid_is_multicast(const union ibv_gid *gid)
 {
-	return gid->raw[0] == 0xff;
+	return multicast_is(gid->raw);
 }
 
 /* rdma-core's private type of a GID; no header of it is installed. */

@@ -56,6 +56,7 @@ int verbs_query_device(struct ibv_context *context, struct ibv_device_attr *attr
 	attr->page_size_cap = ~UINT64_C(4095);
 	attr->vendor_id = VENDOR_ID;
 	attr->vendor_part_id = vendor_part_id();
+	attr->hw_ver = 1;
 	attr->max_qp = LIMIT_QP;
 	attr->max_qp_wr = LIMIT_QP_WR;
 	attr->device_cap_flags = CAP_FLAGS;

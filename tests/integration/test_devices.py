@@ -83,7 +83,7 @@ def test_device_names_choose_and_order(runner):
     output = runner.run('ibv_devinfo', '-l', env={'VERBATIM_DEVICES': 'vrb_lo'})
     assert '1 HCA found' in output and DEVICE in output
     output = runner.run('ibv_devinfo', '-l', env={'VERBATIM_DEVICES': 'nonexistent'})
-    assert 'No IB devices found' in output or '0 HCAs found' in output, output
+    assert '0 HCAs found' in output, output
 
 
 def test_vendor_part_id(runner):

@@ -1,0 +1,172 @@
+#include "ends.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "side.h"
+
+/* What travels to the other process and back: this, then the argument's bytes. */
+struct call {
+	side_fn *fn; /* NULL: end */
+	size_t size;
+};
+
+static bool send_call(int fd, const struct call *call, void *argument)
+{
+	struct iovec parts[] = { { (void *)call, sizeof(*call) }, { argument, call->size } };
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+
+	return sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)(sizeof(*call) + call->size);
+}
+
+static bool receive_call(int fd, struct call *call, void *argument)
+{
+	struct iovec parts[] = { { call, sizeof(*call) }, { argument, ARGUMENT_MAX } };
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+	ssize_t got;
+
+	do {
+		got = recvmsg(fd, &message, 0);
+	} while (got < 0 && errno == EINTR);
+	return got >= (ssize_t)sizeof(*call) && got == (ssize_t)(sizeof(*call) + call->size);
+}
+
+static void serve(int fd)
+{
+	static char argument[ARGUMENT_MAX] __attribute__((aligned(16)));
+	struct side *side = side_create();
+	struct call call;
+
+	while (receive_call(fd, &call, argument) && call.fn) {
+		call.fn(side, argument);
+		if (!send_call(fd, &call, argument))
+			break;
+	}
+	_exit(0);
+}
+
+static void fork_end(struct end *end)
+{
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		FAIL("socketpair: %s", strerror(errno));
+	end->pid = fork();
+	REQUIRE(end->pid >= 0, "fork: %s", strerror(errno));
+	if (end->pid == 0) {
+		runner_become_peer();
+		close(fds[0]);
+		serve(fds[1]);
+	}
+	close(fds[1]);
+	end->fd = fds[0];
+	end->side = NULL;
+}
+
+void pair_init(struct pair *pair, enum arrangement arrangement)
+{
+	memset(pair, 0, sizeof(*pair));
+	pair->arrangement = arrangement;
+	pair->a.name = "a";
+	pair->b.name = "b";
+	pair->a.fd = pair->b.fd = -1;
+	if (arrangement == TWO_PROCESSES)
+		fork_end(&pair->b);
+	else
+		pair->b.side = side_create();
+	pair->a.side = side_create();
+}
+
+void pair_fini(struct pair *pair)
+{
+	struct call end = { NULL, 0 };
+
+	if (pair->b.pid <= 0)
+		return;
+	send_call(pair->b.fd, &end, &end);
+	close(pair->b.fd);
+	waitpid(pair->b.pid, NULL, 0);
+}
+
+/* The other process went away in the middle of a call. */
+static void report_death(struct end *end)
+{
+	int status = 0;
+
+	if (waitpid(end->pid, &status, 0) == end->pid && WIFSIGNALED(status))
+		FAIL("end %s was killed: %s", end->name, strsignal(WTERMSIG(status)));
+	FAIL("end %s ended with status %d", end->name, WEXITSTATUS(status));
+}
+
+static void *run_here(void *argument)
+{
+	struct end *end = argument;
+
+	end->started(end->side, end->argument);
+	return NULL;
+}
+
+static void call_there(struct end *end, side_fn *fn, void *argument, size_t size)
+{
+	struct call call = { fn, size };
+
+	REQUIRE(size <= ARGUMENT_MAX, "an argument of %zu bytes", size);
+	if (!send_call(end->fd, &call, argument))
+		report_death(end);
+}
+
+static void await_there(struct end *end, void *argument, size_t size)
+{
+	static char reply[ARGUMENT_MAX] __attribute__((aligned(16)));
+	struct call call;
+
+	if (!receive_call(end->fd, &call, reply))
+		report_death(end);
+	memcpy(argument, reply, size);
+}
+
+void end_run(struct end *end, side_fn *fn, void *argument, size_t size)
+{
+	if (end->side) {
+		fn(end->side, argument);
+		return;
+	}
+	call_there(end, fn, argument, size);
+	await_there(end, argument, size);
+}
+
+void end_start(struct end *end, side_fn *fn, void *argument, size_t size)
+{
+	REQUIRE(!end->started, "end %s is busy", end->name);
+	end->started = fn;
+	end->argument = argument;
+	end->size = size;
+	if (!end->side)
+		call_there(end, fn, argument, size);
+	else
+		REQUIRE(pthread_create(&end->thread, NULL, run_here, end) == 0, "pthread_create");
+}
+
+void end_finish(struct end *end)
+{
+	REQUIRE(end->started, "nothing was started at end %s", end->name);
+	if (!end->side)
+		await_there(end, end->argument, end->size);
+	else
+		pthread_join(end->thread, NULL);
+	end->started = NULL;
+}
+
+void end_kill(struct end *end, int signal)
+{
+	REQUIRE(end->pid > 0, "end %s has no process of its own", end->name);
+	kill(end->pid, signal);
+	waitpid(end->pid, NULL, 0);
+	end->pid = 0;
+}

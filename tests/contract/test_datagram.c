@@ -1,0 +1,456 @@
+/* The unreliable services: rules 24 (UC) and 25 (UD) of the contract. */
+#include <unistd.h>
+
+#include "expect.h"
+
+#define TARGET 65536u
+#define BUFFER (1u << 20)
+
+static void rule_24_uc_carries_sends_and_writes(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	static const uint32_t sizes[] = { 0, 1, 64, 1024, 1025, 4097, 65536, 300000 };
+	struct ibv_wc wc;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UC));
+	for (uint32_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint32_t n = sizes[i];
+
+		fill(a, 0, n, i + 1);
+		fill(b, 0, BUFFER, 0);
+		post_receive(b, 0, RECEIVE(.wr_id = 50, .offset = TARGET, .length = n));
+		post_send(a, 0, SEND(.wr_id = 1, .length = n));
+		expect(a, SENDS, 1, IBV_WC_SUCCESS);
+		wc = expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+		REQUIRE(wc.byte_len == n && wc.wc_flags == 0, "completion of the receive");
+		expect_bytes(b, TARGET, n, i + 1);
+		expect_bytes(b, TARGET + n, 4096, 0);
+
+		fill(b, 0, BUFFER, 0);
+		post_receive(b, 0, RECEIVE(.wr_id = 51));
+		post_send(a, 0, WRITE(b, TARGET, .wr_id = 2, .length = n));
+		post_send(a, 0, WRITE_IMM(b, 2 * TARGET, .wr_id = 3, .length = n, .imm = htonl(i)));
+		expect(a, SENDS, 2, IBV_WC_SUCCESS);
+		expect(a, SENDS, 3, IBV_WC_SUCCESS);
+		wc = expect(b, RECEIVES, 51, IBV_WC_SUCCESS);
+		REQUIRE(wc.byte_len == n && wc.imm_data == htonl(i), "WRITE_WITH_IMM");
+		expect_bytes(b, 2 * TARGET, n, i + 1);
+		if (n <= TARGET)
+			expect_bytes(b, TARGET, n, i + 1);
+	}
+	expect_no_async(a);
+	expect_no_async(b);
+}
+
+/* Without a receive there is no RNR: the message is lost, and the next one is not. */
+static void rule_24_uc_no_receive_drops(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UC));
+	fill(a, 0, 20000, 1);
+	fill(a, TARGET, 20000, 2);
+	post_send(a, 0, SEND(.wr_id = 1, .length = 20000));
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	expect_none(b, RECEIVES);
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = 20000));
+	expect_none(b, RECEIVES);
+	post_send(a, 0, SEND(.wr_id = 2, .offset = TARGET, .length = 20000));
+	expect(a, SENDS, 2, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+	expect_bytes(b, 0, 20000, 2);
+	expect_state(b, 0, IBV_QPS_RTS);
+}
+
+/* The requester of UC never hears of it. What becomes of the responder's QP is the IBA's affair. */
+static void rule_24_uc_bad_rkey_writes_nothing(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UC));
+	fill(b, 0, BUFFER, 0);
+	post_send(a, 0, WRITE(b, 0, .wr_id = 1, .length = 4096, .rkey = b->rkey ^ 0x5500));
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	expect_state(a, 0, IBV_QPS_RTS);
+	sleep_ms(QUIET_MS);
+	expect_bytes(b, 0, BUFFER, 0);
+}
+
+static void rule_24_uc_needs_no_peer(struct pair *pair)
+{
+	pair_make(pair, WITH(.type = IBV_QPT_UC));
+	end_ready(&pair->a, &pair->b, 0);
+	for (uint64_t i = 0; i < 200; i++) {
+		post_send(&pair->a, 0, SEND(.wr_id = i, .length = 4096));
+		expect(&pair->a, SENDS, i, IBV_WC_SUCCESS);
+	}
+	expect_state(&pair->a, 0, IBV_QPS_RTS);
+}
+
+static void expect_grh(struct end *from, struct end *to)
+{
+	struct end here = *to;
+	uint8_t grh[GRH_BYTES];
+	static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
+
+	for (uint64_t i = 0; i < GRH_BYTES; i += 8) {
+		uint64_t word = peek(&here, i);
+
+		memcpy(grh + i, &word, 8);
+	}
+	if (memcmp(from->gid.raw, mapped, 12) != 0) {
+		REQUIRE(grh[0] >> 4 == 6, "no IPv6 header");
+		REQUIRE(memcmp(grh + 8, from->gid.raw, 16) == 0, "source GID");
+		REQUIRE(memcmp(grh + 24, to->gid.raw, 16) == 0, "destination GID");
+		return;
+	}
+	REQUIRE(grh[20] == 0x45, "no IPv4 header in the last 20 bytes: %02x", grh[20]);
+	REQUIRE(grh[29] == 17, "protocol %u is not UDP", grh[29]);
+	REQUIRE(memcmp(grh + 32, from->gid.raw + 12, 4) == 0, "source address");
+	REQUIRE(memcmp(grh + 36, to->gid.raw + 12, 4) == 0, "destination address");
+}
+
+static void rule_25_grh_comes_first(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	static const uint32_t sizes[] = { 0, 1, 8, 64, 100, 256, 1024 };
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	for (uint32_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint32_t n = sizes[i];
+		struct ibv_wc wc;
+
+		fill(a, 0, n, i + 1);
+		fill(b, 0, BUFFER, 0);
+		post_receive(b, 0, RECEIVE(.wr_id = 50, .length = GRH_BYTES + n));
+		post_send(a, 0, DATAGRAM(b, .wr_id = 1, .length = n));
+		wc = expect(a, SENDS, 1, IBV_WC_SUCCESS);
+		REQUIRE(wc.opcode == IBV_WC_SEND, "opcode %d", wc.opcode);
+		wc = expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+		REQUIRE(wc.byte_len == GRH_BYTES + n, "byte_len %u for %u", wc.byte_len, n);
+		REQUIRE(wc.wc_flags == IBV_WC_GRH, "wc_flags 0x%x", wc.wc_flags);
+		REQUIRE(wc.src_qp == a->qpn[0], "src_qp 0x%x", wc.src_qp);
+		REQUIRE(wc.opcode == IBV_WC_RECV, "opcode %d", wc.opcode);
+		REQUIRE(wc.pkey_index == 0, "pkey_index %u", wc.pkey_index);
+		expect_grh(a, b);
+		expect_bytes(b, GRH_BYTES, n, i + 1);
+		expect_bytes(b, GRH_BYTES + n, 4096, 0);
+	}
+}
+
+/* The GRH is scattered like data, over whatever SGEs there are. */
+static void rule_25_grh_across_sges(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	fill(a, 0, 100, 3);
+	fill(b, 0, BUFFER, 0);
+	post_receive(b, 0,
+		     RECEIVE(.wr_id = 50, .num_sge = 3,
+			     .sge = { { b->addr + 4096, 20, b->lkey },
+				      { b->addr + 8192, 30, b->lkey },
+				      { b->addr + 12288, 90, b->lkey } }));
+	post_send(a, 0, DATAGRAM(b, .wr_id = 1, .length = 100));
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	REQUIRE(expect(b, RECEIVES, 50, IBV_WC_SUCCESS).byte_len == 140, "byte_len");
+	for (uint64_t i = 0; i < 10; i++)
+		REQUIRE((uint8_t)peek(b, 8192 + 20 + i) == pattern(3, i), "byte %d", (int)i);
+	for (uint64_t i = 10; i < 100; i++)
+		REQUIRE((uint8_t)peek(b, 12288 + i - 10) == pattern(3, i), "byte %d", (int)i);
+	expect_bytes(b, 8192 + 30, 100, 0);
+}
+
+static void rule_25_immediate(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct request request;
+	struct ibv_wc wc;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	request = DATAGRAM(b, .wr_id = 1, .length = 8, .imm = htonl(0x01020304));
+	request.opcode = IBV_WR_SEND_WITH_IMM;
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = 64));
+	post_send(a, 0, request);
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	wc = expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+	REQUIRE(wc.wc_flags == (IBV_WC_GRH | IBV_WC_WITH_IMM), "wc_flags 0x%x", wc.wc_flags);
+	REQUIRE(wc.imm_data == htonl(0x01020304), "imm_data");
+}
+
+static void rule_25_mtu_is_the_limit(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	uint32_t mtu;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	mtu = 128u << a->mtu;
+	fill(a, 0, mtu, 4);
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = GRH_BYTES + mtu + 1));
+	post_receive(b, 0, RECEIVE(.wr_id = 51, .length = GRH_BYTES + mtu + 1));
+	post_send(a, 0, DATAGRAM(b, .wr_id = 1, .length = mtu));
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	REQUIRE(expect(b, RECEIVES, 50, IBV_WC_SUCCESS).byte_len == GRH_BYTES + mtu, "byte_len");
+	expect_bytes(b, GRH_BYTES, mtu, 4);
+	post_send(a, 0, DATAGRAM(b, .wr_id = 2, .length = mtu + 1));
+	expect(a, SENDS, 2, IBV_WC_LOC_LEN_ERR);
+	expect_none(b, RECEIVES);
+	expect_state(b, 0, IBV_QPS_RTS);
+}
+
+/* Each row is lost without a trace; a good datagram afterwards is not. */
+static void expect_dropped(struct pair *pair, struct request request)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	request.wr_id = 1;
+	post_send(a, 0, request);
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	expect_none(b, RECEIVES);
+	expect_state(a, 0, IBV_QPS_RTS);
+	expect_state(b, 0, IBV_QPS_RTS);
+	expect_no_async(b);
+}
+
+static void rule_25_wrong_qkey_is_dropped(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct request request;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = 64));
+	request = DATAGRAM(b, .length = 8);
+	request.qkey = QKEY + 1;
+	expect_dropped(pair, request);
+	post_send(a, 0, DATAGRAM(b, .wr_id = 2, .length = 8));
+	expect(a, SENDS, 2, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+}
+
+/* A Q_Key with the high bit set stands for the sending QP's own. */
+static void rule_25_privileged_qkey(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct request request;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = 64));
+	request = DATAGRAM(b, .wr_id = 2, .length = 8);
+	request.qkey = 0x80000000;
+	post_send(a, 0, request);
+	expect(a, SENDS, 2, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+}
+
+static void rule_25_no_receive_is_dropped(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	expect_dropped(pair, DATAGRAM(b, .length = 8));
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = 64));
+	expect_none(b, RECEIVES);
+	post_send(a, 0, DATAGRAM(b, .wr_id = 2, .length = 8));
+	expect(a, SENDS, 2, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+}
+
+static void rule_25_receive_too_small_is_dropped(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	fill(b, 0, BUFFER, 0);
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = GRH_BYTES + 8));
+	expect_dropped(pair, DATAGRAM(b, .length = 9));
+	expect_bytes(b, GRH_BYTES + 8, 4096, 0);
+	/* The receive was not used up. */
+	post_send(a, 0, DATAGRAM(b, .wr_id = 2, .length = 8));
+	expect(a, SENDS, 2, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+}
+
+static void rule_25_unknown_qp_is_dropped(struct pair *pair)
+{
+	struct request request;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	request = DATAGRAM(&pair->b, .length = 8);
+	request.qpn ^= 0x3ff;
+	expect_dropped(pair, request);
+}
+
+/* A receive that cannot be written to is the receiver's fault: an error there, none here. */
+static void rule_25_bad_receive_key(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	post_receive(
+		b, 0,
+		RECEIVE(.wr_id = 50, .num_sge = 1, .sge = { { b->addr, 64, b->lkey ^ 0x5500 } }));
+	post_send(a, 0, DATAGRAM(b, .wr_id = 1, .length = 8));
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 50, IBV_WC_LOC_PROT_ERR);
+	expect_state(a, 0, IBV_QPS_RTS);
+}
+
+/* One AH, many destinations: the QP is chosen by the request. */
+static void rule_25_one_address_many_qps(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD, .qps = 4));
+	for (int qp = 0; qp < 4; qp++)
+		post_receive(b, qp, RECEIVE(.wr_id = 50 + (uint64_t)qp, .length = 64));
+	for (int qp = 3; qp >= 0; qp--) {
+		struct request request = DATAGRAM(b, .wr_id = 1, .length = 8);
+
+		request.qpn = b->qpn[qp];
+		post_send(a, 0, request);
+		expect(a, SENDS, 1, IBV_WC_SUCCESS);
+		REQUIRE(expect(b, RECEIVES, 50 + (uint64_t)qp, IBV_WC_SUCCESS).qp_num == b->qpn[qp],
+			"qp_num");
+	}
+}
+
+/* The answer goes to an address made from the completion and the GRH. */
+struct op_answer {
+	struct ibv_wc wc;
+	int error, reply;
+};
+
+static void op_answer_from_completion(struct side *side, void *argument)
+{
+	struct op_answer *op = argument;
+	struct ibv_ah *ah =
+		ibv_create_ah_from_wc(side->pd, &op->wc, (struct ibv_grh *)side->buf, 1);
+	struct ibv_sge sge = { (uintptr_t)side->buf, 8, side->mr->lkey };
+	struct ibv_send_wr *bad, wr = { .wr_id = 9,
+					.sg_list = &sge,
+					.num_sge = 1,
+					.opcode = IBV_WR_SEND,
+					.send_flags = IBV_SEND_SIGNALED,
+					.wr.ud = { ah, op->wc.src_qp, QKEY } };
+
+	op->error = ah ? 0 : errno;
+	if (!ah)
+		return;
+	op->reply = ibv_post_send(side->qp[0], &wr, &bad);
+	/* An address may be destroyed while a request still needs it. */
+	REQUIRE(ibv_destroy_ah(ah) == 0, "ibv_destroy_ah");
+}
+
+static void rule_09_address_from_completion(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct op_answer op = { .error = -1 };
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = 64));
+	post_receive(a, 0, RECEIVE(.wr_id = 51, .length = 64));
+	post_send(a, 0, DATAGRAM(b, .wr_id = 1, .length = 8));
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	op.wc = expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+	RUN(b, op_answer_from_completion, &op);
+	REQUIRE(op.error == 0, "ibv_create_ah_from_wc: %s", strerror(op.error));
+	REQUIRE(op.reply == 0, "ibv_post_send: %s", strerror(op.reply));
+	expect(b, SENDS, 9, IBV_WC_SUCCESS);
+	REQUIRE(expect(a, RECEIVES, 51, IBV_WC_SUCCESS).src_qp == b->qpn[0], "src_qp");
+}
+
+/* ::ffff:239.77.88.99 */
+static const union ibv_gid group = { .raw = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 77, 88,
+					      99 } };
+
+struct op_group {
+	int qp;
+	bool detach;
+	int result;
+};
+
+static void op_group(struct side *side, void *argument)
+{
+	struct op_group *op = argument;
+
+	op->result = op->detach ? ibv_detach_mcast(side->qp[op->qp], &group, 0)
+				: ibv_attach_mcast(side->qp[op->qp], &group, 0);
+}
+
+static void op_address_group(struct side *side, void *argument)
+{
+	struct ibv_ah_attr attr = { .is_global = 1,
+				    .grh = { .dgid = group, .hop_limit = 1 },
+				    .port_num = 1 };
+	struct ibv_ah *ah = ibv_create_ah(side->pd, &attr);
+
+	*(int *)argument = ah ? 0 : errno;
+	if (ah)
+		side->ah = ah;
+}
+
+static void rule_25_multicast_reaches_all(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct end *members[] = { a, b };
+	struct request request;
+	int error;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD, .qps = 2));
+	for (int i = 0; i < 4; i++) {
+		struct op_group op = { .qp = i % 2 };
+
+		RUN(members[i / 2], op_group, &op);
+		if (op.result == EOPNOTSUPP || op.result == ENOSYS)
+			skip_because("ibv_attach_mcast: %s", strerror(op.result));
+		REQUIRE(op.result == 0, "ibv_attach_mcast: %s", strerror(op.result));
+		post_receive(members[i / 2], i % 2, RECEIVE(.wr_id = 50, .length = 64));
+		post_receive(members[i / 2], i % 2, RECEIVE(.wr_id = 51, .length = 64));
+	}
+	RUN(a, op_address_group, &error);
+	REQUIRE(error == 0, "ibv_create_ah: %s", strerror(error));
+	request = DATAGRAM(b, .wr_id = 1, .length = 8);
+	request.qpn = 0xffffff;
+	post_send(a, 0, request);
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	for (int i = 0; i < 4; i++)
+		expect(members[i / 2], RECEIVES, 50, IBV_WC_SUCCESS);
+	expect_none(a, RECEIVES);
+	expect_none(b, RECEIVES);
+
+	for (int i = 0; i < 4; i++) {
+		struct op_group op = { .qp = i % 2, .detach = true };
+
+		RUN(members[i / 2], op_group, &op);
+		REQUIRE(op.result == 0, "ibv_detach_mcast: %s", strerror(op.result));
+	}
+	post_send(a, 0, request);
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	expect_none(a, RECEIVES);
+	expect_none(b, RECEIVES);
+}
+
+static const struct test tests[] = {
+	EVERY(rule_24_uc_carries_sends_and_writes),
+	PAIR(rule_24_uc_no_receive_drops),
+	PAIR(rule_24_uc_bad_rkey_writes_nothing),
+	PAIR(rule_24_uc_needs_no_peer),
+	EVERY(rule_25_grh_comes_first),
+	PAIR(rule_25_grh_across_sges),
+	PAIR(rule_25_immediate),
+	PAIR(rule_25_mtu_is_the_limit),
+	PAIR(rule_25_wrong_qkey_is_dropped),
+	PAIR(rule_25_privileged_qkey),
+	PAIR(rule_25_no_receive_is_dropped),
+	PAIR(rule_25_receive_too_small_is_dropped),
+	PAIR(rule_25_unknown_qp_is_dropped),
+	PAIR(rule_25_bad_receive_key),
+	PAIR(rule_25_one_address_many_qps),
+	PAIR(rule_25_multicast_reaches_all),
+	PAIR(rule_09_address_from_completion),
+};
+
+int main(int argc, char **argv)
+{
+	return RUN_TESTS(tests, argc, argv);
+}

@@ -1,0 +1,166 @@
+/* Programs that fork: rule 32 of the contract. */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "expect.h"
+
+/* Runs `body` in a child of this very process and waits for it. */
+static void in_child(void (*body)(struct pair *pair), struct pair *pair)
+{
+	int status;
+	pid_t pid = fork();
+
+	REQUIRE(pid >= 0, "fork: %s", strerror(errno));
+	if (pid == 0) {
+		runner_become_peer();
+		alarm(10 * (unsigned int)patience());
+		body(pair);
+		_exit(0);
+	}
+	REQUIRE(waitpid(pid, &status, 0) == pid, "waitpid");
+	REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child %s %d",
+		WIFSIGNALED(status) ? "was killed by signal" : "failed with status",
+		WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+static void do_nothing(struct pair *pair)
+{
+}
+
+/* A whole connection of the child's own, within it. */
+static void open_anew(struct pair *ignored)
+{
+	static struct pair own;
+
+	pair_init(&own, ONE_PROCESS);
+	pair_connect(&own, WITH());
+	expect_working(&own, 0);
+	fill(&own.a, 0, 70000, 4);
+	post_send(&own.a, 0, WRITE(&own.b, 0, .wr_id = 1, .length = 70000));
+	expect(&own.a, SENDS, 1, IBV_WC_SUCCESS);
+	expect_bytes(&own.b, 0, 70000, 4);
+	for (int i = 0; i < WHICH; i++)
+		expect_none(&own.a, i);
+	REQUIRE(ibv_destroy_qp(own.a.side->qp[0]) == 0, "ibv_destroy_qp");
+	REQUIRE(ibv_destroy_qp(own.b.side->qp[0]) == 0, "ibv_destroy_qp");
+}
+
+static void rule_32_fork_init(struct pair *pair)
+{
+	REQUIRE(ibv_fork_init() == 0, "ibv_fork_init: %s", strerror(errno));
+	pair_connect(pair, WITH());
+	REQUIRE(ibv_is_fork_initialized() != IBV_FORK_DISABLED, "fork is not safe");
+	expect_working(pair, 0);
+	in_child(do_nothing, pair);
+	expect_working(pair, 0);
+}
+
+/* Connection and data of the parent survive children that live, die, and open the device. */
+static void rule_32_child_opens_anew(struct pair *pair)
+{
+	pair_connect(pair, WITH());
+	expect_working(pair, 0);
+	for (int i = 0; i < 3; i++) {
+		in_child(open_anew, pair);
+		expect_working(pair, 0);
+	}
+	expect_no_async(&pair->a);
+	expect_no_async(&pair->b);
+}
+
+static void rule_32_fork_before_open(struct pair *pair)
+{
+	in_child(open_anew, pair);
+	pair_connect(pair, WITH());
+	expect_working(pair, 0);
+}
+
+/* Copies are under way while the process forks. */
+static void rule_32_traffic_during_forks(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_connect(pair, WITH(.size = 4 << 20));
+	for (uint32_t i = 1; i <= 10; i++) {
+		fill(a, 0, 2 << 20, i);
+		post_send(a, 0, WRITE(b, 0, .wr_id = 1, .length = 2 << 20));
+		in_child(do_nothing, pair);
+		expect(a, SENDS, 1, IBV_WC_SUCCESS);
+		expect_bytes(b, 0, 2 << 20, i);
+		fill(b, 0, 2 << 20, i + 100);
+		post_send(a, 0, READ(b, 0, .wr_id = 2, .length = 2 << 20));
+		in_child(do_nothing, pair);
+		expect(a, SENDS, 2, IBV_WC_SUCCESS);
+		expect_bytes(a, 0, 2 << 20, i + 100);
+	}
+}
+
+/* The child has a copy of its own: what the parent's memory receives, it does not see. */
+static void rule_32_child_keeps_its_copy(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	int go[2], status;
+	pid_t pid;
+	char byte;
+
+	pair_connect(pair, WITH());
+	REQUIRE(pipe(go) == 0, "pipe");
+	/* In use before the fork, by both ends. */
+	fill(a, 0, 4096, 1);
+	fill(b, 0, 4096, 2);
+	post_send(b, 0, WRITE(a, 0, .wr_id = 1, .length = 4096));
+	expect(b, SENDS, 1, IBV_WC_SUCCESS);
+	expect_bytes(a, 0, 4096, 2);
+	pid = fork();
+	REQUIRE(pid >= 0, "fork");
+	if (pid == 0) {
+		runner_become_peer();
+		alarm(10);
+		REQUIRE(read(go[0], &byte, 1) == 1, "read");
+		for (uint64_t i = 0; i < 4096; i++)
+			if ((uint8_t)a->side->buf[i] != pattern(2, i))
+				_exit(3);
+		memset(a->side->buf, 0x11, 4096);
+		_exit(0);
+	}
+	fill(b, 0, 4096, 3);
+	post_send(b, 0, WRITE(a, 0, .wr_id = 2, .length = 4096));
+	expect(b, SENDS, 2, IBV_WC_SUCCESS);
+	REQUIRE(write(go[1], "g", 1) == 1, "write");
+	REQUIRE(waitpid(pid, &status, 0) == pid, "waitpid");
+	REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) != 3, "the child saw the parent's data");
+	REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child: status 0x%x", status);
+	expect_bytes(a, 0, 4096, 3); /* nor does the parent see the child's */
+}
+
+/* What exec and exit of a child close is nothing of the parent's. */
+static void exec_true(struct pair *pair)
+{
+	execl("/bin/true", "true", (char *)NULL);
+	_exit(1);
+}
+
+static void rule_32_child_execs(struct pair *pair)
+{
+	pair_connect(pair, WITH());
+	in_child(exec_true, pair);
+	expect_working(pair, 0);
+	in_child(exec_true, pair);
+	expect_working(pair, 0);
+}
+
+static const struct test tests[] = {
+	PAIR(rule_32_fork_init),
+	PAIR(rule_32_child_opens_anew),
+	PAIR(rule_32_fork_before_open),
+	PAIR_WITHIN(60, rule_32_traffic_during_forks),
+	PAIR(rule_32_child_keeps_its_copy),
+	PAIR(rule_32_child_execs),
+};
+
+int main(int argc, char **argv)
+{
+	return RUN_TESTS(tests, argc, argv);
+}

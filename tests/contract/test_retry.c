@@ -1,0 +1,346 @@
+/* Receivers that are not ready, and peers that do not answer: rule 21 of the contract. */
+#include <signal.h>
+
+#include "expect.h"
+
+#define LENGTH 4096u
+
+/* timeout 12: 4.096 us * 2^12 = 16.8 ms for each of the tries; an adapter may take four times that.
+ */
+#define SHORT .timeout = 12, .retry_cnt = 2
+
+static void rule_21_rnr_retry_finite(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_connect(pair, WITH(.rnr_retry = 2, .qps = 3));
+	for (int qp = 0; qp < 3; qp++) {
+		struct request request = SEND(.wr_id = 1, .length = LENGTH);
+
+		if (qp == 1)
+			request = WRITE_IMM(b, 0, .wr_id = 1, .length = LENGTH);
+		if (qp == 2)
+			request = SEND(.wr_id = 1); /* no payload needs a receive too */
+		post_send(a, qp, request);
+		post_send(a, qp, SEND(.wr_id = 2, .length = 8));
+		expect(a, SENDS, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+		expect_state(a, qp, IBV_QPS_ERR);
+		expect(a, SENDS, 2, IBV_WC_WR_FLUSH_ERR);
+		expect_state(b, qp, IBV_QPS_RTS);
+	}
+	expect_no_async(a);
+	expect_no_async(b);
+}
+
+/* min_rnr_timer 22 is 20.48 ms; three retries cannot fail before three of them have passed. */
+static void rule_21_rnr_timer_is_respected(struct pair *pair)
+{
+	uint64_t start_ms, took_ms;
+
+	pair_connect(pair, WITH(.rnr_retry = 3, .min_rnr_timer = 22));
+	start_ms = now_ms();
+	post_send(&pair->a, 0, SEND(.wr_id = 1, .length = 8));
+	expect(&pair->a, SENDS, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+	took_ms = now_ms() - start_ms;
+	REQUIRE(took_ms >= 60 && took_ms < 2000, "failed after %llu ms; 61 ms are the least",
+		(unsigned long long)took_ms);
+}
+
+static void rule_21_rnr_retry_zero_fails_at_once(struct pair *pair)
+{
+	uint64_t start_ms;
+
+	pair_connect(pair, WITH(.rnr_retry = 0, .min_rnr_timer = 0 /* 655 ms */));
+	start_ms = now_ms();
+	post_send(&pair->a, 0, SEND(.wr_id = 1, .length = 8));
+	expect(&pair->a, SENDS, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+	REQUIRE(now_ms() - start_ms < (uint64_t)(500 * patience()), "took %llu ms",
+		(unsigned long long)(now_ms() - start_ms));
+}
+
+static void rule_21_rnr_retry_for_ever(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_connect(pair, WITH(.rnr_retry = 7));
+	fill(a, 0, LENGTH, 1);
+	for (uint64_t i = 1; i <= 5; i++)
+		post_send(a, 0, SEND(.wr_id = i, .length = LENGTH));
+	expect_none(a, SENDS);
+	sleep_ms(200);
+	expect_none(a, SENDS);
+	expect_state(a, 0, IBV_QPS_RTS);
+	for (uint64_t i = 1; i <= 5; i++) {
+		post_receive(b, 0, RECEIVE(.wr_id = 50 + i, .length = LENGTH));
+		expect(a, SENDS, i, IBV_WC_SUCCESS);
+		expect(b, RECEIVES, 50 + i, IBV_WC_SUCCESS);
+	}
+	expect_bytes(b, 0, LENGTH, 1);
+	expect_no_async(a);
+	expect_no_async(b);
+}
+
+/* A receive that comes late, but within the retries. */
+static void rule_21_rnr_then_ready(struct pair *pair)
+{
+	pair_connect(pair, WITH(.rnr_retry = 6, .min_rnr_timer = 26 /* 81.92 ms */));
+	post_send(&pair->a, 0, SEND(.wr_id = 1, .length = LENGTH));
+	sleep_ms(20);
+	post_receive(&pair->b, 0, RECEIVE(.wr_id = 50, .length = LENGTH));
+	expect(&pair->a, SENDS, 1, IBV_WC_SUCCESS);
+	expect(&pair->b, RECEIVES, 50, IBV_WC_SUCCESS);
+	expect_working(pair, 0);
+}
+
+/* One-sided requests need no receive, but wait for the SEND before them. */
+static void rule_21_rnr_keeps_order(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_connect(pair, WITH(.rnr_retry = 7));
+	poke(a, 64, 0x77);
+	poke(b, 128, 0);
+	post_send(a, 0, SEND(.wr_id = 1, .length = 8));
+	post_send(a, 0, WRITE(b, 128, .wr_id = 2, .offset = 64, .length = 8));
+	post_send(a, 0, READ(b, 128, .wr_id = 3, .offset = 256, .length = 8));
+	post_send(a, 0, FETCH_ADD(b, 128, .wr_id = 4, .offset = 264, .compare_add = 1));
+	expect_none(a, SENDS);
+	REQUIRE(peek(b, 128) == 0, "a WRITE overtook the SEND before it");
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = 8));
+	for (uint64_t i = 1; i <= 4; i++)
+		expect(a, SENDS, i, IBV_WC_SUCCESS);
+	REQUIRE(peek(b, 128) == 0x78, "0x%llx", (unsigned long long)peek(b, 128));
+	REQUIRE(peek(a, 256) == 0x77 && peek(a, 264) == 0x77, "read the wrong values");
+}
+
+static const enum ibv_wr_opcode all_opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+						  IBV_WR_ATOMIC_FETCH_AND_ADD };
+
+/* QPs 0..3 of a, each with another opcode, do not reach their peer. */
+static void expect_no_answer(struct pair *pair)
+{
+	for (int qp = 0; qp < 4; qp++) {
+		post_send(&pair->a, qp,
+			  REQUEST(.wr_id = 1, .opcode = all_opcodes[qp], TO(&pair->b, 0),
+				  .length = 8));
+		post_send(&pair->a, qp, SEND(.wr_id = 2, .length = 8));
+	}
+	for (int qp = 0; qp < 4; qp++) {
+		struct op_poll op = { .which = SENDS, .timeout_ms = WAIT_MS };
+
+		for (int i = 0; i < 2; i++) {
+			RUN(&pair->a, op_poll, &op);
+			REQUIRE(op.result == 1, "no completion");
+			REQUIRE(op.wc.status == (op.wc.wr_id == 1 ? IBV_WC_RETRY_EXC_ERR
+								  : IBV_WC_WR_FLUSH_ERR),
+				"request %llu: %s", (unsigned long long)op.wc.wr_id,
+				ibv_wc_status_str(op.wc.status));
+		}
+	}
+	for (int qp = 0; qp < 4; qp++)
+		expect_state(&pair->a, qp, IBV_QPS_ERR);
+	expect_none(&pair->a, SENDS);
+	expect_no_async(&pair->a);
+}
+
+/* The shortest time is not checked here: an end that knows the other to be deaf may say so. */
+static void peer_in_state(struct pair *pair, enum ibv_qp_state state)
+{
+	pair_make(pair, WITH(SHORT, .qps = 4));
+	for (int qp = 0; qp < 4; qp++) {
+		end_ready(&pair->a, &pair->b, qp);
+		if (state == IBV_QPS_ERR)
+			end_ready(&pair->b, &pair->a, qp);
+		if (state != IBV_QPS_RESET)
+			REQUIRE(end_move(&pair->b, &pair->a, qp, state) == 0, "modify failed");
+	}
+	fill(&pair->b, 0, LENGTH, 0);
+	expect_no_answer(pair);
+	expect_bytes(&pair->b, 0, LENGTH, 0);
+}
+
+static void rule_21_peer_in_reset(struct pair *pair)
+{
+	peer_in_state(pair, IBV_QPS_RESET);
+}
+
+static void rule_21_peer_in_init(struct pair *pair)
+{
+	peer_in_state(pair, IBV_QPS_INIT);
+}
+
+static void rule_21_peer_in_error(struct pair *pair)
+{
+	peer_in_state(pair, IBV_QPS_ERR);
+}
+
+static void rule_21_peer_in_rtr_answers(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_make(pair, WITH());
+	end_ready(a, b, 0);
+	REQUIRE(end_move(b, a, 0, IBV_QPS_INIT) == 0, "INIT");
+	REQUIRE(end_move(b, a, 0, IBV_QPS_RTR) == 0, "RTR");
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = 8));
+	post_send(a, 0, SEND(.wr_id = 1, .length = 8));
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+	post_send(a, 0, READ(b, 0, .wr_id = 2, .length = 8));
+	expect(a, SENDS, 2, IBV_WC_SUCCESS);
+}
+
+/* A peer that becomes ready while the requester still retries. */
+static void rule_21_peer_ready_in_time(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_make(pair, WITH(.timeout = 14, .retry_cnt = 7));
+	end_ready(a, b, 0);
+	REQUIRE(end_move(b, a, 0, IBV_QPS_INIT) == 0, "INIT");
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = 8));
+	post_send(a, 0, SEND(.wr_id = 1, .length = 8));
+	sleep_ms(50);
+	REQUIRE(end_move(b, a, 0, IBV_QPS_RTR) == 0, "RTR");
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+	expect_none(b, RECEIVES);
+}
+
+static void rule_21_timeout_zero_waits_for_ever(struct pair *pair)
+{
+	pair_make(pair, WITH(.timeout = 0, .retry_cnt = 0));
+	end_ready(&pair->a, &pair->b, 0);
+	REQUIRE(end_move(&pair->b, &pair->a, 0, IBV_QPS_INIT) == 0, "INIT");
+	post_send(&pair->a, 0, SEND(.wr_id = 1, .length = 8));
+	sleep_ms(300);
+	expect_none(&pair->a, SENDS);
+	expect_state(&pair->a, 0, IBV_QPS_RTS);
+}
+
+static void rule_21_peer_destroyed(struct pair *pair)
+{
+	pair_connect(pair, WITH(SHORT, .qps = 4));
+	for (int qp = 0; qp < 4; qp++) {
+		struct op_destroy_qp op = { .qp = qp };
+
+		RUN(&pair->b, op_destroy_qp, &op);
+		REQUIRE(op.result == 0, "ibv_destroy_qp: %s", strerror(op.result));
+	}
+	expect_no_answer(pair);
+}
+
+/* A QP hears only the QP it was connected to. */
+static void rule_21_peer_connected_elsewhere(struct pair *pair)
+{
+	struct end elsewhere;
+
+	pair_make(pair, WITH(SHORT, .qps = 8));
+	elsewhere = pair->a;
+	for (int qp = 0; qp < 4; qp++) {
+		elsewhere.qpn[qp] = pair->a.qpn[qp + 4];
+		end_ready(&pair->a, &pair->b, qp);
+		end_ready(&pair->b, &elsewhere, qp);
+		post_receive(&pair->b, qp, RECEIVE(.wr_id = 50, .length = 8));
+	}
+	fill(&pair->b, 0, LENGTH, 0);
+	expect_no_answer(pair);
+	expect_none(&pair->b, RECEIVES);
+	expect_bytes(&pair->b, 0, LENGTH, 0);
+}
+
+/*
+ * A process that is killed: what is under way and what is posted later fails within 100 ms of its
+ * death, although the time-outs say four seconds and more.
+ */
+static void rule_21_peer_killed(struct pair *pair)
+{
+	struct end *a = &pair->a;
+	uint64_t start_ms, took_ms;
+
+	pair_connect(pair, WITH(.timeout = 18, .retry_cnt = 7, .qps = 3));
+	post_receive(a, 0, RECEIVE(.wr_id = 60, .length = 8));
+	for (uint64_t i = 1; i <= 4; i++)
+		post_send(a, 0, SEND(.wr_id = i, .length = LENGTH)); /* no receive there */
+	expect_none(a, SENDS);
+	end_kill(&pair->b, SIGKILL);
+	start_ms = now_ms();
+	expect(a, SENDS, 1, IBV_WC_RETRY_EXC_ERR);
+	took_ms = now_ms() - start_ms;
+	for (uint64_t i = 2; i <= 4; i++)
+		expect(a, SENDS, i, IBV_WC_WR_FLUSH_ERR);
+	expect(a, RECEIVES, 60, IBV_WC_WR_FLUSH_ERR);
+	expect_state(a, 0, IBV_QPS_ERR);
+	REQUIRE(took_ms < (uint64_t)(100 * patience()), "it took %llu ms",
+		(unsigned long long)took_ms);
+
+	/*
+	 * QPs that were idle learn of it when they are used, as on adapters; or they are in ERR
+	 * already, since their end is known to be dead.
+	 */
+	start_ms = now_ms();
+	post_send(a, 1, WRITE(&pair->b, 0, .wr_id = 5, .length = LENGTH));
+	post_send(a, 2, READ(&pair->b, 0, .wr_id = 6, .length = LENGTH));
+	for (int i = 0; i < 2; i++) {
+		struct op_poll op = { .which = SENDS, .timeout_ms = WAIT_MS };
+
+		RUN(a, op_poll, &op);
+		REQUIRE(op.result == 1 && (op.wc.status == IBV_WC_RETRY_EXC_ERR ||
+					   op.wc.status == IBV_WC_WR_FLUSH_ERR),
+			"%s", ibv_wc_status_str(op.wc.status));
+	}
+	expect_state(a, 1, IBV_QPS_ERR);
+	expect_state(a, 2, IBV_QPS_ERR);
+	REQUIRE(now_ms() - start_ms < (uint64_t)(200 * patience()), "it took %llu ms",
+		(unsigned long long)(now_ms() - start_ms));
+}
+
+/* Killed in the middle of long one-sided requests: they end one way or the other, in order. */
+static void rule_21_peer_killed_during_write(struct pair *pair)
+{
+	struct op_poll op = { .which = SENDS, .timeout_ms = WAIT_MS };
+	bool failed = false;
+
+	pair_connect(pair, WITH(.timeout = 18, .size = 32 << 20, .qps = 1));
+	for (uint64_t i = 0; i < 20; i++)
+		post_send(&pair->a, 0, WRITE(&pair->b, 0, .wr_id = i, .length = 32 << 20));
+	end_kill(&pair->b, SIGKILL);
+	for (uint64_t i = 0; i < 20; i++) {
+		enum ibv_wc_status status;
+
+		RUN(&pair->a, op_poll, &op);
+		REQUIRE(op.result == 1, "completion %llu is missing", (unsigned long long)i);
+		REQUIRE(op.wc.wr_id == i, "completion of request %llu, expected %llu",
+			(unsigned long long)op.wc.wr_id, (unsigned long long)i);
+		status = op.wc.status;
+		REQUIRE(failed ? status == IBV_WC_WR_FLUSH_ERR
+			       : status == IBV_WC_SUCCESS || status == IBV_WC_RETRY_EXC_ERR,
+			"request %llu: %s", (unsigned long long)i, ibv_wc_status_str(status));
+		failed = failed || status != IBV_WC_SUCCESS;
+	}
+	REQUIRE(failed, "640 MiB were written to a process that had been killed");
+}
+
+static const struct test tests[] = {
+	PAIR(rule_21_rnr_retry_finite),
+	PAIR(rule_21_rnr_timer_is_respected),
+	PAIR(rule_21_rnr_retry_zero_fails_at_once),
+	EVERY(rule_21_rnr_retry_for_ever),
+	PAIR(rule_21_rnr_then_ready),
+	EVERY(rule_21_rnr_keeps_order),
+	PAIR(rule_21_peer_in_reset),
+	PAIR(rule_21_peer_in_init),
+	PAIR(rule_21_peer_in_error),
+	PAIR(rule_21_peer_in_rtr_answers),
+	PAIR(rule_21_peer_ready_in_time),
+	PAIR(rule_21_timeout_zero_waits_for_ever),
+	PAIR(rule_21_peer_destroyed),
+	PAIR(rule_21_peer_connected_elsewhere),
+	APART(rule_21_peer_killed),
+	APART(rule_21_peer_killed_during_write),
+};
+
+int main(int argc, char **argv)
+{
+	return RUN_TESTS(tests, argc, argv);
+}
