@@ -286,12 +286,12 @@ void *adapter_arena(void)
 #define POLLS_PER_LOOK 32
 
 /*
- * After so many polls in vain (some 50 us) a thread offers its processor to others, once in so many
+ * After so many polls in vain (some 200 us) a thread offers its processor to others, once in so many
  * polls: where there are more spinning programs than processors, the one that is waited for would
  * otherwise get its turn only when the time slice of the waiting one is over.
  */
-#define POLLS_BEFORE_YIELD 1024
-#define POLLS_PER_YIELD	   64
+#define POLLS_BEFORE_YIELD 4096
+#define POLLS_PER_YIELD	   256
 
 void adapter_progress(void)
 {

@@ -76,7 +76,7 @@ static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, e
 	if (wqe->opcode == IBV_WR_SEND_WITH_IMM)
 		flags |= RECORD_IMM;
 	lock_acquire(&link->tx_lock);
-	record = link->alive ? ring_reserve(&link->tx, bytes) : NULL;
+	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (record) {
 		record->header.dst_qpn = multicast_is(wqe->ah->attr.grh.dgid.raw) ? MULTICAST_QPN :
 										    wqe->remote_qpn;
@@ -215,6 +215,7 @@ static void deliver_to(uint32_t qpn, void *arg)
 	if (!qp)
 		return;
 	datagram_deliver(qp, delivery->header, delivery->payload);
+	cq_give_events();
 	qp_unlock(qp);
 }
 

@@ -19,25 +19,26 @@ struct turn {
 	struct qp *qp;
 };
 
+static void leave_qp(struct turn *turn) NO_LOCK_CHECK
+{
+	if (!turn->qp)
+		return;
+	cq_give_events();
+	qp_unlock(turn->qp);
+	turn->qp = NULL;
+}
+
 static struct qp *take_qp(struct turn *turn, uint32_t qpn) NO_LOCK_CHECK
 {
 	if (turn->qp && turn->qp->ib.qp_num == qpn)
 		return turn->qp;
-	if (turn->qp)
-		qp_unlock(turn->qp);
+	leave_qp(turn);
 	turn->qp = qp_find_locked(qpn);
 	if (turn->qp && !local_of(turn->qp)) {
 		qp_unlock(turn->qp);
 		turn->qp = NULL;
 	}
 	return turn->qp;
-}
-
-static void leave_qp(struct turn *turn) NO_LOCK_CHECK
-{
-	if (turn->qp)
-		qp_unlock(turn->qp);
-	turn->qp = NULL;
 }
 
 /* An answer is believed only from the process that the QP is connected to. */
@@ -204,8 +205,11 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 	uint64_t begin = link->rx.head;
 	uint64_t acked = atomic_load_explicit(&link->tx.control->acked,
 					      memory_order_acquire); /* RING-3 */
-	bool all = receive(turn, max_records);
-	bool any = link->rx.head != begin || !all;
+	bool all, any;
+
+	cq_gather_events();
+	all = receive(turn, max_records);
+	any = link->rx.head != begin || !all;
 
 	if (all && (acked != link->acked ||
 		    link->flight_head != atomic_load_explicit(&link->flight_tail,
@@ -215,6 +219,7 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 	}
 	serve_waiting(turn);
 	leave_qp(turn);
+	cq_stop_gathering();
 	any |= atomic_exchange_explicit(&link->again, false, memory_order_relaxed);
 	if (ring_release(&link->rx)) {
 		any = true;

@@ -56,6 +56,7 @@ enum record_flags {
 	RECORD_IMM = 1 << 2,
 	RECORD_INV = 1 << 3,
 	RECORD_SOLICITED = 1 << 4,
+	RECORD_UNACKED = 1 << 5, /* UC: nobody waits for an answer */
 };
 
 /* Why a responder did not do what it was asked. Acknowledgements are the ring's acked index. */

@@ -158,7 +158,8 @@ static enum carried send_piece(struct qp *qp, struct wqe *wqe, enum record_kind 
 {
 	struct link *link = local_of(qp)->link;
 	uint32_t bytes = wqe->length - wqe->done;
-	uint32_t flags = wqe->done ? 0 : RECORD_FIRST;
+	uint32_t flags = (wqe->done ? 0 : RECORD_FIRST) |
+			 (qp->type == IBV_QPT_RC ? 0 : RECORD_UNACKED);
 	enum carried carried = CARRY_NO_ROOM;
 	struct record *record;
 	enum cause cause;
@@ -168,7 +169,7 @@ static enum carried send_piece(struct qp *qp, struct wqe *wqe, enum record_kind 
 	else
 		flags |= RECORD_LAST | flags_of(wqe);
 	lock_acquire(&link->tx_lock);
-	record = link->alive && !flight_is_full(link) ? ring_reserve(&link->tx, bytes) : NULL;
+	record = link->alive && !flight_is_full(link) ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (!record)
 		goto out;
 	fill_header(qp, wqe, &record->header, bytes);
@@ -252,7 +253,7 @@ static enum carried request_read(struct qp *qp, struct wqe *wqe)
 		return fail_local(qp, wqe, cause);
 	wqe->msn = lq->next_msn;
 	lock_acquire(&link->tx_lock);
-	record = link->alive ? ring_reserve(&link->tx, bytes) : NULL;
+	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (record) {
 		fill_header(qp, wqe, &record->header, bytes);
 		memcpy(record->payload, operands, bytes);

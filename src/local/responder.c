@@ -93,17 +93,21 @@ void responder_complete_receive(struct qp *qp, const struct record_header *heade
 
 		atomic_store_explicit(&lq->link->carried_out, end < hold ? end : hold,
 				      memory_order_release);
+		ring_acknowledge(&lq->link->rx, end);
 	}
 	cq_push(qp->recv_cq, &cqe, header && record_flags(header) & RECORD_SOLICITED);
 }
 
-/* Puts a NAK into the ring; the whole of it may be used for that. False: no room. */
+/*
+ * Puts a NAK into the ring; the whole of it may be used for that. False: no room. Then all room that
+ * we know of is given: to ourselves, if the ring is the one we read.
+ */
 static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct nak_pending *nak)
 {
 	struct record *record;
 
 	lock_acquire(&link->tx_lock);
-	record = link->alive ? ring_reserve(&link->tx, 0) : NULL;
+	record = link->alive ? ring_reserve(&link->tx, 0, 0) : NULL;
 	if (record) {
 		record->header.dst_qpn = to;
 		record->header.src_qpn = from;
@@ -117,6 +121,8 @@ static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct
 		ring_publish(&link->tx, record, record_word(RECORD_NAK, 0, 0));
 	}
 	lock_release(&link->tx_lock);
+	if (!record)
+		ring_release_room(&link->rx);
 	return record || !link->alive;
 }
 
@@ -128,7 +134,7 @@ bool responder_refuse(struct link *link, const struct record_header *header)
 		.cause = CAUSE_PEER_NOT_READY,
 	};
 
-	if (!(record_flags(header) & RECORD_FIRST))
+	if (!(record_flags(header) & RECORD_FIRST) || record_flags(header) & RECORD_UNACKED)
 		return true;
 	return send_nak(link, header->src_qpn, header->dst_qpn, &nak);
 }
@@ -162,7 +168,7 @@ static bool respond_read(struct qp *qp, struct response *response, enum cause *c
 	else
 		flags |= RECORD_LAST;
 	lock_acquire(&link->tx_lock);
-	record = link->alive ? ring_reserve(&link->tx, bytes) : NULL;
+	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (!record)
 		goto out;
 	if (bytes) {
@@ -201,7 +207,7 @@ static bool respond_atomic(struct qp *qp, struct response *response)
 	struct record *record;
 
 	lock_acquire(&link->tx_lock);
-	record = link->alive ? ring_reserve(&link->tx, sizeof(response->value)) : NULL;
+	record = link->alive ? ring_reserve(&link->tx, sizeof(response->value), RING_FOR_NAKS) : NULL;
 	if (record) {
 		record->header.dst_qpn = qp->attr.dest_qp_num;
 		record->header.src_qpn = qp->ib.qp_num;

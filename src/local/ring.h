@@ -36,7 +36,7 @@
 /* In shared memory; written by the consumer only. */
 struct ring_control {
 	_Alignas(64) _Atomic uint64_t head; /* consumed: the producer may overwrite what is below */
-	_Atomic uint64_t acked;		    /* carried out, or answered; <= head */
+	_Atomic uint64_t acked;		    /* carried out, or answered */
 };
 
 struct ring_producer {
@@ -51,15 +51,27 @@ struct ring_consumer {
 	char *data;
 	struct ring_control *control;
 	uint64_t head;	   /* next to read */
-	uint64_t released; /* as last stored */
+	uint64_t released; /* head as last stored */
+	uint64_t acked;	   /* as last stored */
+	bool news;	   /* acked was stored since the last ring_release */
 	uint64_t hold;	   /* acked may not pass it; UINT64_MAX: no limit */
 	bool broken;
 };
 
-/* Room for a record with this payload, or NULL: full (or broken). Nothing is taken until publish. */
-static inline struct record *ring_reserve(struct ring_producer *ring, uint32_t bytes)
+/*
+ * What requests and data leave free for NAKs. A consumer that has no room for a NAK cannot go on, and
+ * if both ends wait for each other so (or one process for itself), they wait for ever; but a NAK is
+ * never bigger than what it answers, and each QP has one on the way at most.
+ */
+#define RING_FOR_NAKS (RING_BYTES / 4)
+
+/*
+ * Room for a record with this payload, with `spare` bytes left over (0 for a NAK, else
+ * RING_FOR_NAKS), or NULL: full (or broken). Nothing is taken until publish.
+ */
+static inline struct record *ring_reserve(struct ring_producer *ring, uint32_t bytes, uint64_t spare)
 {
-	uint64_t need = (uint64_t)record_units(bytes) * RECORD_UNIT + RECORD_UNIT;
+	uint64_t need = (uint64_t)record_units(bytes) * RECORD_UNIT + RECORD_UNIT + spare;
 
 	if (ring->tail + need - ring->head > RING_BYTES) {
 		uint64_t head = atomic_load_explicit(&ring->control->head,
@@ -114,17 +126,43 @@ static inline void ring_advance(struct ring_consumer *ring, const struct record_
 	ring->head += record_size(header);
 }
 
-/* Tells the producer how far we are. Returns whether that was news. */
+/*
+ * Everything up to `end`, the record being worked on included, was carried out. Called before the
+ * program can know of it: it may end the process at once. `end` may be ahead of head.
+ */
+static inline void ring_acknowledge(struct ring_consumer *ring, uint64_t end)
+{
+	uint64_t acked = end < ring->hold ? end : ring->hold;
+
+	if (acked <= ring->acked)
+		return;
+	ring->acked = acked;
+	ring->news = true;
+	atomic_store_explicit(&ring->control->acked, acked, memory_order_release); /* RING-3 */
+}
+
+/* Tells the producer of all room there is. */
+static inline void ring_release_room(struct ring_consumer *ring)
+{
+	atomic_store_explicit(&ring->control->head, ring->head, memory_order_release); /* RING-2 */
+	ring->released = ring->head;
+}
+
+/*
+ * Tells the producer how far we are. Returns whether that was news since the last call. Room is told
+ * of in large pieces, so that a small message costs one store; a producer that finds the ring full
+ * has left more than that behind.
+ */
 static inline bool ring_release(struct ring_consumer *ring)
 {
-	uint64_t acked = ring->head < ring->hold ? ring->head : ring->hold;
+	bool news;
 
-	if (ring->released == ring->head &&
-	    atomic_load_explicit(&ring->control->acked, memory_order_relaxed) == acked)
-		return false;
-	atomic_store_explicit(&ring->control->head, ring->head, memory_order_release);	/* RING-2 */
-	atomic_store_explicit(&ring->control->acked, acked, memory_order_release);	/* RING-3 */
-	ring->released = ring->head;
+	ring_acknowledge(ring, ring->head);
+	news = ring->news;
+	ring->news = false;
+	if (ring->head - ring->released < RING_BYTES / 16)
+		return news;
+	ring_release_room(ring);
 	return true;
 }
 

@@ -228,6 +228,40 @@ static void lose(struct cq *cq, const struct cqe *cqe) REQUIRES(cq->lock)
 	context_raise(context_of(cq->ib.context), &event);
 }
 
+#define GATHERED_MAX 8
+
+static _Thread_local struct {
+	bool on;
+	uint32_t count;
+	struct cq *cqs[GATHERED_MAX];
+} gathered __attribute__((tls_model("initial-exec")));
+
+void cq_gather_events(void)
+{
+	gathered.on = true;
+}
+
+void cq_give_events(void)
+{
+	for (uint32_t i = 0; i < gathered.count; i++)
+		channel_notify(channel_of(gathered.cqs[i]->ib.channel), gathered.cqs[i]);
+	gathered.count = 0;
+}
+
+void cq_stop_gathering(void)
+{
+	cq_give_events();
+	gathered.on = false;
+}
+
+static void notify(struct cq *cq)
+{
+	if (gathered.on && gathered.count < GATHERED_MAX)
+		gathered.cqs[gathered.count++] = cq;
+	else
+		channel_notify(channel_of(cq->ib.channel), cq);
+}
+
 void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited)
 {
 	uint32_t tail;
@@ -250,7 +284,7 @@ void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited)
 	    (cq->armed == CQ_ARMED_SOLICITED && (solicited || cqe->status != IBV_WC_SUCCESS))) {
 		cq->armed = CQ_NOT_ARMED;
 		if (cq->ib.channel)
-			channel_notify(channel_of(cq->ib.channel), cq);
+			notify(cq);
 	}
 	lock_release(&cq->lock);
 }

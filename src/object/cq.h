@@ -126,6 +126,16 @@ void cq_arm(struct cq *cq, bool solicited_only);
  */
 void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited);
 
+/*
+ * Between cq_gather_events and cq_stop_gathering, events that this thread's pushes make are kept back
+ * until cq_give_events: who is woken then finds all completions of one look, and not the first of
+ * them only, with the next coming while it polls. A CQ must not be destroyed in between: call
+ * cq_give_events before the lock of the QP is released that it was pushed for.
+ */
+void cq_gather_events(void);
+void cq_give_events(void);
+void cq_stop_gathering(void);
+
 /* Takes up to `max` completions in order; returns how many, 0 = empty. Takes cq->lock. */
 int cq_pop(struct cq *cq, int max, struct ibv_wc *wc);
 

@@ -25,6 +25,18 @@
 
 #include "worker.h"
 
+#if defined(__SANITIZE_THREAD__)
+/*
+ * What a peer writes by RDMA is ordered with what the program did to the memory before only through
+ * that peer, in another process, where the sanitizer does not look.
+ */
+const char *__tsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__tsan_default_suppressions(void)
+{
+	return "race:src/local/memory.c\n";
+}
+#endif
+
 static pid_t children[PROCS_MAX];
 
 static void kill_children(unsigned int count)
