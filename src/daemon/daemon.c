@@ -14,7 +14,7 @@
 
 static int64_t read_linger_ms(void)
 {
-	const char *text = getenv("VERBATIMD_LINGER_MS");
+	const char *text = secure_getenv("VERBATIMD_LINGER_MS");
 	char *end;
 	long ms;
 

@@ -21,10 +21,10 @@ enum cause atomic_execute(struct qp *qp, enum record_kind kind, uint32_t rkey, u
 	struct arena_touch *touch = touch_begin(local_env.slot, rkey);
 	enum cause cause = CAUSE_NONE;
 	enum key_verdict verdict;
-	uint64_t host, probe;
+	uint64_t host;
 	uint32_t flags;
 
-	verdict = key_check(mr_keys(), rkey, qp->pd->number, qp->ib.qp_num, address, sizeof(probe),
+	verdict = key_check(mr_keys(), rkey, qp->pd->number, qp->ib.qp_num, address, sizeof(*before),
 			    IBV_ACCESS_REMOTE_ATOMIC, &host, &flags);
 	if (verdict != KEY_OK)
 		cause = key_cause_remote(verdict);
@@ -32,7 +32,7 @@ enum cause atomic_execute(struct qp *qp, enum record_kind kind, uint32_t rkey, u
 		*before = 0;
 	else if (host % 8)
 		cause = CAUSE_ATOMIC_UNALIGNED;
-	else if (memory_copy_from(&probe, host, sizeof(probe)))
+	else if (!memory_is_writable(host))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
 	else
 		*before = execute(kind, (uint64_t *)(uintptr_t)host, first, second);

@@ -2,8 +2,8 @@
  * Atomic - CMP_AND_SWP and FETCH_AND_ADD, executed by the owner of the memory.
  *
  * All atomics of a process's memory are executed in that process with the processor's own locked
- * instructions, so they are atomic with regard to each other and to the program's (CONTRACT 19,
- * IBV_ATOMIC_GLOB). Memory that is not there is a verdict, not a signal: it is probed first.
+ * instructions, so they are atomic with regard to each other and to the program's
+ * (CONTRACT 19). Memory that is not there is a verdict, not a signal: it is probed first.
  */
 #ifndef LOCAL_ATOMIC_H
 #define LOCAL_ATOMIC_H

@@ -38,6 +38,9 @@ enum cause memory_scatter(const struct ibv_sge *sge, uint32_t count, uint32_t pd
 int memory_copy_to(uint64_t to, const void *from, size_t bytes);
 int memory_copy_from(void *to, uint64_t from, size_t bytes);
 
+/* The page at this address of ours can be written. Changes nothing there. */
+bool memory_is_writable(uint64_t address);
+
 /* Copies with the last word last: see CONTRACT 27. Plain stores. */
 void memory_copy_ordered(void *to, const void *from, size_t bytes);
 

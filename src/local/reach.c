@@ -9,7 +9,7 @@
 
 void reach_probe(struct link *link)
 {
-	const char *wish = getenv("VERBATIM_REACH");
+	const char *wish = secure_getenv("VERBATIM_REACH");
 	uint64_t cookie = 0;
 	struct iovec here = { &cookie, sizeof(cookie) };
 	struct iovec there = { (void *)(uintptr_t)link->peer->cookie_addr, sizeof(cookie) };

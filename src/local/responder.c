@@ -8,7 +8,7 @@
 #include "object/mw.h"
 #include "object/touch.h"
 
-/* What a request can end in (STYLE: verdicts and what follows from them are apart). */
+/* What a request can end in (what follows from it is the table below). */
 enum verdict {
 	VERDICT_OK,
 	VERDICT_STALE,	      /* an old message, or the rest of one that was refused */

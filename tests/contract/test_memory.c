@@ -452,9 +452,13 @@ static void rule_06_target_became_read_only(struct pair *pair)
 	struct op_memory memory;
 	uint32_t rkey;
 
-	pair_connect(pair, WITH(.qps = 3));
+	pair_connect(pair, WITH(.qps = 4));
 	rkey = mapped_target(&pair->b, ON_DEMAND, &memory);
 	RUN(&pair->b, op_protect, &memory);
+	post_send(&pair->a, 3,
+		  REQUEST(.wr_id = 3, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .remote = memory.addr,
+			  .rkey = rkey, .length = 8));
+	expect_remote_error(&pair->a, 3);
 	for (int qp = 0; qp < 2; qp++) {
 		post_send(&pair->a, qp,
 			  REQUEST(.wr_id = 1, .opcode = IBV_WR_RDMA_WRITE, .remote = memory.addr,
