@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "base/cause.h"
 #include "local/local.h"
 #include "local/retry.h"
+#include "object/adopt.h"
 #include "object/mr.h"
 #include "object/touch.h"
 
@@ -28,7 +30,8 @@ static struct lock adapter_lock = LOCK_INITIALIZER;
 static bool running;
 static struct ctl_client *ctl;
 static void *arena;
-static int arena_fd = -1, wake_fd = -1;
+static int arena_fd = -1, wake_fd = -1, heap_fd = -1;
+static uint64_t heap_bytes;
 static uint32_t slot;
 static uint64_t cookie; /* what peers look for in our memory */
 static struct list contexts GUARDED_BY(adapter_lock) = { &contexts, &contexts };
@@ -70,6 +73,21 @@ static int make_arena(void)
 	return 0;
 }
 
+/* Sparse: takes memory only for pages that are moved there (object/adopt.h). */
+static int make_heap(void)
+{
+	struct rlimit limit;
+
+	heap_bytes = ADOPT_HEAP_BYTES;
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < heap_bytes)
+		heap_bytes = limit.rlim_cur & ~4095ull; /* to exceed it would be a signal */
+	heap_fd = memfd_create("verbatim-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (heap_fd < 0 || ftruncate(heap_fd, (off_t)heap_bytes) ||
+	    fcntl(heap_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+		return -errno;
+	return 0;
+}
+
 static void fill_header(void)
 {
 	struct arena_header *header = arena_header(arena);
@@ -98,15 +116,17 @@ static void undo(void)
 		close(arena_fd);
 	if (wake_fd >= 0)
 		close(wake_fd);
+	if (heap_fd >= 0)
+		close(heap_fd);
 	ctl = NULL;
 	arena = NULL;
-	arena_fd = wake_fd = -1;
+	arena_fd = wake_fd = heap_fd = -1;
 }
 
 static int connect_daemon(void)
 {
 	char why[256] = "";
-	int error = ctl_connect(&ctl, arena_fd, wake_fd, arena_header(arena)->comm, why, sizeof(why));
+	int error = ctl_connect(&ctl, arena_fd, wake_fd, heap_fd, arena_header(arena)->comm, why, sizeof(why));
 
 	if (!error) {
 		slot = ctl_slot(ctl);
@@ -122,6 +142,12 @@ static int connect_daemon(void)
 	return error;
 }
 
+static void request_adoption(uint32_t key)
+{
+	if (adopt_request(key))
+		pump_wake();
+}
+
 static int make_tables(void)
 {
 	struct local_env env = {
@@ -131,12 +157,14 @@ static int make_tables(void)
 		.gid_is_local = adapter_gid_is_local,
 		.kick = pump_kick,
 		.deadline = pump_deadline,
+		.adopt = request_adoption,
 		.slot = slot,
 	};
 	int error;
 
 	touch_init(arena, slot);
 	touch_set_visitor(peers_visit_arenas);
+	adopt_init(heap_fd, heap_bytes);
 	error = mr_table_init(arena);
 	if (!error)
 		error = qp_table_init(arena, slot);
@@ -154,6 +182,7 @@ static int make_tables(void)
  */
 static void in_child(void) NO_LOCK_CHECK
 {
+	adopt_in_child();
 	generation++;
 	lock_init(&adapter_lock);
 	list_init(&contexts);
@@ -173,14 +202,15 @@ static void in_child(void) NO_LOCK_CHECK
 	pump_reset_after_fork();
 	close(arena_fd);
 	close(wake_fd);
-	arena_fd = wake_fd = -1;
+	close(heap_fd);
+	arena_fd = wake_fd = heap_fd = -1;
 	arena = NULL;
 	ctl = NULL;
 }
 
 static void watch_forks(void)
 {
-	pthread_atfork(NULL, NULL, in_child);
+	pthread_atfork(adopt_before_fork, adopt_in_parent, in_child);
 }
 
 static int start(void)
@@ -190,6 +220,9 @@ static int start(void)
 
 	pthread_once(&once, watch_forks);
 	error = make_arena();
+	if (error)
+		return error;
+	error = make_heap();
 	if (error)
 		return error;
 	fill_header();

@@ -52,7 +52,7 @@ int peers_init(struct ctl_client *client, uint32_t slot, void *arena, int wake_f
 	own_slot = slot;
 	own_arena = arena;
 	if (shared >= 0 && wake >= 0 && !ftruncate(shared, LINK_BYTES_NEEDED))
-		self = link_create(slot, getpid(), 0, shared, arena, wake);
+		self = link_create(slot, getpid(), 0, shared, arena, wake, -1);
 	if (shared >= 0)
 		close(shared);
 	if (!self) {
@@ -70,9 +70,9 @@ int peers_init(struct ctl_client *client, uint32_t slot, void *arena, int wake_f
 
 static void close_info(struct ctl_peer_info *info)
 {
-	int *fds[] = { &info->arena_fd, &info->wake_fd, &info->link_fd };
+	int *fds[] = { &info->arena_fd, &info->wake_fd, &info->link_fd, &info->heap_fd };
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		if (*fds[i] >= 0)
 			close(*fds[i]);
 		*fds[i] = -1;
@@ -107,10 +107,10 @@ static struct link *make_link(struct ctl_peer_info *info)
 	if (fstat(info->link_fd, &st) || st.st_size < LINK_BYTES_NEEDED || info->side > 1)
 		goto unmap;
 	link = link_create(info->slot, info->pid, (int)info->side, info->link_fd, arena,
-			   info->wake_fd);
+			   info->wake_fd, info->heap_fd);
 	if (!link)
 		goto unmap;
-	info->wake_fd = -1;
+	info->wake_fd = info->heap_fd = -1;
 	reach_probe(link);
 	return link;
 unmap:

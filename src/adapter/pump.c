@@ -14,6 +14,7 @@
 #include "adapter/peers.h"
 #include "base/cause.h"
 #include "local/retry.h"
+#include "object/adopt.h"
 #include "object/touch.h"
 
 #define LEASE_NS	1000000ull
@@ -69,7 +70,7 @@ void pump_on_arm(void)
 	pump_kick();
 }
 
-static void write_wake(void)
+void pump_wake(void)
 {
 	uint64_t one = 1;
 
@@ -81,7 +82,7 @@ static void write_wake(void)
 void pump_kick(void)
 {
 	if (lease_until == 0)
-		write_wake();
+		pump_wake();
 }
 
 void pump_deadline(uint64_t ns)
@@ -200,6 +201,7 @@ static void *pump(void *arg)
 	pthread_setname_np(pthread_self(), "verbatim-pump");
 	for (;;) {
 		take_notices();
+		adopt_run();
 		for (int round = 0; round < ROUNDS_AT_ONCE && look(); round++)
 			;
 		sleep_now();

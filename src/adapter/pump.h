@@ -35,6 +35,9 @@ void pump_on_arm(void);
 /* There is work that only a look will find. */
 void pump_kick(void);
 
+/* There is work that only the pump's own thread will do. */
+void pump_wake(void);
+
 /* A retry timer is due earlier than all others. */
 void pump_deadline(uint64_t ns);
 

@@ -96,6 +96,8 @@ enum arena_key_flags {
 	KEY_ON_DEMAND = 1 << 0, /* its memory may not be there: copy with care */
 	KEY_MW        = 1 << 1, /* a memory window, not an MR */
 	KEY_NULL      = 1 << 2, /* the null MR: reads zeroes, swallows writes */
+	KEY_MOVING    = 1 << 3, /* its pages are being moved: no peer touches them now */
+	KEY_STAYS     = 1 << 4, /* its pages will not move to the heap: do not ask (again) */
 };
 
 /*
@@ -110,10 +112,10 @@ struct arena_key {
 	uint64_t length;
 	uint64_t addr;        /* the owner's address of the first byte */
 	uint32_t pd;          /* number of the PD */
-	uint32_t flags;       /* enum arena_key_flags */
+	_Atomic uint32_t flags; /* enum arena_key_flags; MOVING and STAYS change while it lives */
 	uint32_t qpn;         /* type 2 windows: the only QP it is good for; else 0 */
 	uint32_t spare32;
-	uint64_t heap;        /* where its adopted pages are; 0 = not adopted */
+	_Atomic uint64_t heap; /* offset of its first byte in the heap; 0 = not there: object/adopt.h */
 	uint64_t spare;
 };
 

@@ -14,6 +14,9 @@
 #include "ctl/dial.h"
 #include "ctl/fdmsg.h"
 
+/* Of a ctl_link: arena, wake, link, heap. */
+#define LINK_FDS 4
+
 struct queued_notice {
 	struct queued_notice *next;
 	struct ctl_notice notice;
@@ -22,6 +25,7 @@ struct queued_notice {
 struct ctl_client {
 	int arena_fd; /* the caller's */
 	int wake_fd;  /* the caller's */
+	int heap_fd;  /* the caller's */
 	int token_fd; /* keeps the slot ours */
 	unsigned slot;
 	enum dial_which which; /* whose daemon gave the slot */
@@ -49,6 +53,7 @@ static void peer_info_close(struct ctl_peer_info *info)
 	close_fd(info->arena_fd);
 	close_fd(info->wake_fd);
 	close_fd(info->link_fd);
+	close_fd(info->heap_fd);
 }
 
 /*
@@ -149,12 +154,12 @@ static int say_hello(const struct ctl_client *c, struct entry *entry, int64_t de
 			      .version = CTL_VERSION },
 		.wanted_slot = returns ? c->slot : 0,
 	};
-	int fds[] = { c->arena_fd, c->wake_fd, c->token_fd };
+	int fds[] = { c->arena_fd, c->wake_fd, c->heap_fd, c->token_fd };
 	struct fdmsg m;
 	int rc;
 
 	memcpy(hello.comm, c->comm, sizeof(hello.comm));
-	rc = fdmsg_send(entry->sock, &hello, sizeof(hello), fds, returns ? 3 : 2);
+	rc = fdmsg_send(entry->sock, &hello, sizeof(hello), fds, returns ? 4 : 3);
 	/* It may have refused and hung up before we spoke: the reason is there to be read. */
 	if (!rc || rc == -EPIPE)
 		rc = fdmsg_wait(entry->sock, deadline_ns, &m);
@@ -188,8 +193,8 @@ static int enter(const struct ctl_client *c, enum dial_which which, struct entry
 	return rc;
 }
 
-int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, const char *comm, char *why,
-		size_t why_len)
+int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd, const char *comm,
+		char *why, size_t why_len)
 {
 	struct ctl_client *c = calloc(1, sizeof(*c));
 	struct entry entry;
@@ -201,6 +206,7 @@ int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, const char *
 	}
 	c->arena_fd = arena_fd;
 	c->wake_fd = wake_fd;
+	c->heap_fd = heap_fd;
 	c->token_fd = -1;
 	snprintf(c->comm, sizeof(c->comm), "%s", comm);
 	c->notices_end = &c->notices;
@@ -283,7 +289,7 @@ int ctl_fd(struct ctl_client *c)
 static void take_link(struct fdmsg *m, struct ctl_peer_info *out)
 {
 	const struct ctl_link *l = &m->body.link;
-	bool whole = m->fd_count == 3;
+	bool whole = m->fd_count == LINK_FDS;
 
 	*out = (struct ctl_peer_info){
 		.slot = l->slot,
@@ -293,6 +299,7 @@ static void take_link(struct fdmsg *m, struct ctl_peer_info *out)
 		.arena_fd = whole ? fdmsg_take_fd(m, 0) : -1,
 		.wake_fd = whole ? fdmsg_take_fd(m, 1) : -1,
 		.link_fd = whole ? fdmsg_take_fd(m, 2) : -1,
+		.heap_fd = whole ? fdmsg_take_fd(m, 3) : -1,
 	};
 }
 
@@ -306,10 +313,12 @@ static bool is_link(const struct fdmsg *m)
 /* Turns a message into a notice. False: it is none. */
 static bool decode_notice(struct fdmsg *m, struct ctl_notice *out)
 {
-	*out = (struct ctl_notice){ .peer = { .arena_fd = -1, .wake_fd = -1, .link_fd = -1 } };
+	*out = (struct ctl_notice){
+		.peer = { .arena_fd = -1, .wake_fd = -1, .link_fd = -1, .heap_fd = -1 },
+	};
 	switch (m->len >= sizeof(struct ctl_header) ? m->body.header.type : 0) {
 	case CTL_NOTICE_LINK:
-		if (!is_link(m) || (m->fd_count != 3 && !m->fds_lost))
+		if (!is_link(m) || (m->fd_count != LINK_FDS && !m->fds_lost))
 			return false;
 		out->kind = CTL_LINK;
 		take_link(m, &out->peer);
@@ -476,7 +485,7 @@ int ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out)
 		rc = -m.body.link.status;
 	else if (m.fds_lost)
 		rc = -EMFILE;
-	else if (m.fd_count != 3 || !is_link(&m))
+	else if (m.fd_count != LINK_FDS || !is_link(&m))
 		rc = -EPROTO;
 	else
 		take_link(&m, out);

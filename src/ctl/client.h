@@ -37,7 +37,7 @@
 
 struct ctl_client;
 
-/* Another process of this user (or this one). The three descriptors are the receiver's to close. */
+/* Another process of this user (or this one). The descriptors are the receiver's to close. */
 struct ctl_peer_info {
 	unsigned slot; /* 1..CTL_SLOT_MAX */
 	pid_t pid;     /* as the daemon sees it; 0 from another pid namespace */
@@ -46,6 +46,7 @@ struct ctl_peer_info {
 	int arena_fd;  /* memfd; cannot shrink or grow */
 	int wake_fd;   /* eventfd */
 	int link_fd;   /* memfd of LINK_BYTES; cannot shrink or grow; the same for both ends */
+	int heap_fd;   /* memfd with the peer's adopted pages; cannot shrink or grow */
 };
 
 enum ctl_notice_kind {
@@ -66,15 +67,15 @@ struct ctl_notice {
 
 /*
  * Connects to the system's daemon or the user's own, starts that if need be, and gets a slot.
- * arena_fd: a memfd sealed with F_SEAL_SHRINK and F_SEAL_GROW. wake_fd: an eventfd; peers write
- * it, and so does a call of this client that leaves a notice to be fetched. Both stay the caller's,
- * and stay open as long as the client. comm: shown by tools, cut to 15 characters.
+ * arena_fd, heap_fd: memfds sealed with F_SEAL_SHRINK and F_SEAL_GROW. wake_fd: an eventfd; peers
+ * write it, and so does a call of this client that leaves a notice to be fetched. All stay the
+ * caller's, and stay open as long as the client. comm: shown by tools, cut to 15 characters.
  * 0, or -errno with one sentence in why (no newline): -ETIMEDOUT after CTL_CONNECT_MS, -EPERM a
  * stranger holds the daemon's name, -ENOENT, -EACCES and others of launch_daemon, -EINVAL the
- * arena is not sealed, -ENOSPC no slot is free, -EPROTONOSUPPORT the daemon is of another version.
+ * arena or the heap is not sealed, -ENOSPC no slot is free, -EPROTONOSUPPORT the daemon is of another version.
  */
-int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, const char *comm, char *why,
-		size_t why_len);
+int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd, const char *comm,
+		char *why, size_t why_len);
 
 /* 1..CTL_SLOT_MAX; the same for the life of the client. */
 unsigned ctl_slot(const struct ctl_client *c);

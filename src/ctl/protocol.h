@@ -17,11 +17,11 @@
 #include <stdint.h>
 
 #define CTL_MAGIC	 0x74627256u /* "Vrbt" */
-#define CTL_VERSION	 1u
+#define CTL_VERSION	 2u
 #define CTL_SLOT_MAX	 1023u /* slots are 1..1023; 0 is the daemon's own */
 #define CTL_COMM_BYTES	 16
 #define CTL_MGID_BYTES	 16
-#define CTL_FDS_MAX	 3  /* no message carries more descriptors */
+#define CTL_FDS_MAX	 4  /* no message carries more descriptors */
 #define CTL_BITMAP_WORDS 16 /* 1024 bits, one a slot: bit s % 64 of word s / 64 */
 
 /* Size of the memfd that two processes share; sealed against shrinking and growing. */
@@ -60,8 +60,8 @@ struct ctl_greeting {
 };
 
 /*
- * Descriptors: arena memfd (sealed SHRINK and GROW), wake eventfd; and, only with a wanted_slot,
- * the token of that slot.
+ * Descriptors: arena memfd and heap memfd (both sealed SHRINK and GROW), wake eventfd; and, only
+ * with a wanted_slot, the token of that slot. The order is arena, wake, heap, token.
  */
 struct ctl_hello {
 	struct ctl_greeting greeting;
@@ -92,7 +92,7 @@ struct ctl_peer {
 
 /*
  * Of PEER_REPLY with status 0, and of NOTICE_LINK. Descriptors: the peer's arena, the peer's wake
- * eventfd, the link memfd (LINK_BYTES; the same file for both ends).
+ * eventfd, the link memfd (LINK_BYTES; the same file for both ends), the peer's heap.
  */
 struct ctl_link {
 	struct ctl_header header;

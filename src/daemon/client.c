@@ -23,7 +23,7 @@ static const struct {
 	enum client_role role; /* who may say it */
 	void (*on_request)(struct client *c, struct fdmsg *m);
 } requests[CTL_TYPE_COUNT] = {
-	[CTL_HELLO] = { sizeof(struct ctl_hello), 2, 3, CLIENT_SPEECHLESS, hello_on_hello },
+	[CTL_HELLO] = { sizeof(struct ctl_hello), 3, 4, CLIENT_SPEECHLESS, hello_on_hello },
 	[CTL_OBSERVE] = { sizeof(struct ctl_observe), 0, 0, CLIENT_SPEECHLESS, hello_on_observe },
 	[CTL_PEER] = { sizeof(struct ctl_peer), 0, 0, CLIENT_PROCESS, links_on_peer },
 	[CTL_MCAST_ATTACH] = { sizeof(struct ctl_mcast), 0, 0, CLIENT_PROCESS, mcast_on_attach },
@@ -212,6 +212,7 @@ static void destroy(struct client *c)
 	close(c->sock);
 	fdref_put(c->arena);
 	fdref_put(c->wake);
+	fdref_put(c->heap);
 	free(c->links);
 	free(c);
 }

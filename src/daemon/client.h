@@ -51,6 +51,7 @@ struct client {
 	char comm[CTL_COMM_BYTES];
 	struct fdref *arena;
 	struct fdref *wake;
+	struct fdref *heap;
 	struct link **links; /* by the slot of the other end */
 	struct list memberships;
 	unsigned membership_count;

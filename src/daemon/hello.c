@@ -36,12 +36,12 @@ void hello_refuse(struct client *c, uint32_t seq, int status)
 }
 
 /*
- * Peers map the arena: if it could shrink under them they would die of SIGBUS.
+ * Peers map the arena and the heap: if they could shrink under them they would die of SIGBUS.
  */
-static bool is_sealed(int arena_fd)
+static bool is_sealed(int fd)
 {
 	int need = F_SEAL_SHRINK | F_SEAL_GROW;
-	int seals = fcntl(arena_fd, F_GET_SEALS);
+	int seals = fcntl(fd, F_GET_SEALS);
 
 	return seals >= 0 && (seals & need) == need;
 }
@@ -95,19 +95,20 @@ static int keep_fds(struct client *c, struct fdmsg *m)
 {
 	c->arena = fdref_create(fdmsg_take_fd(m, 0));
 	c->wake = fdref_create(fdmsg_take_fd(m, 1));
+	c->heap = fdref_create(fdmsg_take_fd(m, 2));
 	c->links = calloc(CTL_SLOT_MAX + 1, sizeof(*c->links));
-	return c->arena && c->wake && c->links ? 0 : -ENOMEM;
+	return c->arena && c->wake && c->heap && c->links ? 0 : -ENOMEM;
 }
 
 static int take_slot(struct client *c, const struct ctl_hello *hello, const struct fdmsg *m,
 		     int *token_fd)
 {
-	bool returns = m->fd_count == 3;
+	bool returns = m->fd_count == 4;
 
 	if (returns != (hello->wanted_slot != 0))
 		return -EPROTO;
 	*token_fd = -1;
-	return returns ? slots_adopt(c, hello->wanted_slot, m->fds[2]) : slots_take(c, token_fd);
+	return returns ? slots_adopt(c, hello->wanted_slot, m->fds[3]) : slots_take(c, token_fd);
 }
 
 void hello_on_hello(struct client *c, struct fdmsg *m)
@@ -120,7 +121,7 @@ void hello_on_hello(struct client *c, struct fdmsg *m)
 
 	if (hello.greeting.magic != CTL_MAGIC)
 		rc = -EPROTO;
-	else if (!is_sealed(m->fds[0]))
+	else if (!is_sealed(m->fds[0]) || !is_sealed(m->fds[2]))
 		rc = -EINVAL;
 	if (!rc)
 		rc = keep_fds(c, m);

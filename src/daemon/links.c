@@ -71,9 +71,9 @@ static int tell(struct link *l, struct client *to, struct client *peer, struct c
 		.uid = peer->uid,
 		.side = to == l->ends[0] ? 0 : 1,
 	};
-	struct fdref *fds[] = { peer->arena, peer->wake, l->memory };
+	struct fdref *fds[] = { peer->arena, peer->wake, l->memory, peer->heap };
 
-	return client_post(to, &message, sizeof(message), fds, 3);
+	return client_post(to, &message, sizeof(message), fds, 4);
 }
 
 /* The link of c with a peer, made if need be. NULL and *error: a positive errno. */

@@ -41,8 +41,8 @@ static void give_struct(struct link *link)
 	lock_release(&pool_lock);
 }
 
-struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd)
-	NO_LOCK_CHECK
+struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd,
+			 int heap_fd) NO_LOCK_CHECK
 {
 	struct link *link = take_struct();
 	bool own = pid == getpid();
@@ -75,6 +75,7 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->peer_qps = arena_qps(arena);
 	link->peer_keys = arena_keys(arena);
 	link->wake_fd = wake_fd;
+	heap_init(&link->heap, heap_fd);
 	link->acked = link->rx_end = 0;
 	link->carried_out = 0;
 	link->flight_head = link->flight_tail = 0;
@@ -107,6 +108,7 @@ void link_put(struct link *link)
 	if (link->reach != REACH_SELF)
 		munmap(link->arena, ARENA_BYTES);
 	close(link->wake_fd);
+	heap_fini(&link->heap);
 	give_struct(link);
 }
 

@@ -21,6 +21,7 @@
 #include "base/arena.h"
 #include "base/list.h"
 #include "base/lock.h"
+#include "local/heap.h"
 #include "local/ring.h"
 
 /* What the shared memory of a link has to hold: control lines at 0, then the two rings. */
@@ -56,6 +57,7 @@ struct link {
 	struct arena_qp *peer_qps;
 	struct arena_key *peer_keys;
 	int wake_fd;
+	struct heap heap;
 
 	struct lock rx_lock; /* guards rx, acked and the head of in_flight */
 	struct ring_consumer rx;
@@ -82,9 +84,11 @@ struct link {
  * Makes a link. `shared_fd` holds LINK_BYTES_NEEDED bytes; `side` says which ring is ours to write
  * (0 or 1; the link to oneself has side 0 and one ring for both). `arena` is mapped already and the
  * link owns the mapping unless it is its own (pid == getpid()); `wake_fd` is the link's from now
- * on. Returns NULL with errno; then arena and wake_fd are still the caller's.
+ * on, and `heap_fd`, the other's heap (-1: not to be used). Returns NULL with errno; then arena and
+ * descriptors are still the caller's.
  */
-struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd);
+struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd,
+			 int heap_fd);
 
 /* Nobody will answer any more. The caller then drains and fails what depends on it. */
 void link_get(struct link *link);

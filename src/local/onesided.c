@@ -2,6 +2,9 @@
 
 #include <errno.h>
 
+#include <string.h>
+
+#include "local/heap.h"
 #include "local/memory.h"
 #include "local/reach.h"
 #include "object/key.h"
@@ -37,15 +40,66 @@ static int local_pieces(struct qp *qp, struct wqe *wqe, size_t bytes, uint32_t a
 			     SQ_SGE_MAX, cause);
 }
 
+/*
+ * Target memory that is mapped here: plain loads and stores. The local keys were checked for the
+ * whole slice, so a failure now means that one has been revoked meanwhile.
+ */
+static enum onesided copy_mapped(struct qp *qp, struct wqe *wqe, char *target, size_t bytes,
+				 enum cause *cause)
+{
+	size_t tail = ((uintptr_t)target + bytes) & 7;
+	uint32_t pd = qp->pd->number;
+	uint64_t last;
+
+	if (wqe->opcode == IBV_WR_RDMA_READ) {
+		*cause = memory_scatter(wqe->sge, wqe->num_sge, pd, wqe->done, target, bytes);
+	} else if (wqe->flags & IBV_SEND_INLINE) {
+		memory_copy_ordered(target, wqe->inline_data + wqe->done, bytes);
+	} else {
+		if (!tail)
+			tail = sizeof(last);
+		if (tail > bytes)
+			tail = bytes;
+		*cause = memory_gather(wqe->sge, wqe->num_sge, pd, wqe->done, target, bytes - tail);
+		if (*cause == CAUSE_NONE)
+			*cause = memory_gather(wqe->sge, wqe->num_sge, pd, wqe->done + bytes - tail,
+					       &last, tail);
+		if (*cause == CAUSE_NONE) {
+			atomic_thread_fence(memory_order_release); /* CONTRACT 27: the last word last */
+			memory_copy_ordered(target + bytes - tail, &last, tail);
+		}
+	}
+	return *cause == CAUSE_NONE ? ONESIDED_DONE : ONESIDED_LOCAL_ERROR;
+}
+
+/* The slice's target, mapped here, or NULL; *bytes may become less. */
+static char *find_mapped(struct link *link, struct arena_key *entry, uint64_t host, uint32_t flags,
+			 size_t *bytes)
+{
+	uint64_t heap;
+
+	if (link->reach == REACH_SELF)
+		return flags & KEY_ON_DEMAND ? NULL : (char *)(uintptr_t)host;
+	heap = atomic_load_explicit(&entry->heap, memory_order_acquire);
+	return heap ? heap_map(&link->heap, heap + (host - entry->addr), bytes) : NULL;
+}
+
 static enum onesided copy_slice(struct qp *qp, struct wqe *wqe, struct link *link, uint64_t host,
-				size_t bytes, enum cause *cause)
+				uint32_t flags, size_t *slice, enum cause *cause)
 {
 	bool read = wqe->opcode == IBV_WR_RDMA_READ;
+	struct arena_key *entry = &link->peer_keys[KEY_INDEX(wqe->rkey)];
+	char *mapped = find_mapped(link, entry, host, flags, slice);
+	size_t bytes = *slice;
 	struct iovec iov[SQ_SGE_MAX];
 	int pieces = local_pieces(qp, wqe, bytes, read ? IBV_ACCESS_LOCAL_WRITE : 0, iov, cause);
 
 	if (!pieces)
 		return *cause != CAUSE_NONE ? ONESIDED_LOCAL_ERROR : ONESIDED_BY_MESSAGE;
+	if (mapped)
+		return copy_mapped(qp, wqe, mapped, bytes, cause);
+	if (link->reach == REACH_VM && !(flags & KEY_STAYS))
+		heap_want(link, wqe->rkey, entry->length, bytes);
 	switch (reach_copy(link, read ? REACH_READ : REACH_WRITE, iov, pieces, host, bytes)) {
 	case 0:
 		return ONESIDED_DONE;
@@ -83,10 +137,10 @@ enum onesided onesided_execute(struct qp *qp, struct wqe *wqe, int64_t *budget, 
 		/* the whole range, so that nothing is written if any of it is not allowed */
 		if (key_check(link->peer_keys, wqe->rkey, pd, qp->attr.dest_qp_num,
 			      wqe->remote_addr, wqe->length, right, &host, &flags) != KEY_OK ||
-		    flags & KEY_NULL)
+		    flags & KEY_NULL || (flags & KEY_MOVING && link->reach != REACH_SELF))
 			result = ONESIDED_BY_MESSAGE;
 		else
-			result = copy_slice(qp, wqe, link, host + wqe->done, bytes, cause);
+			result = copy_slice(qp, wqe, link, host + wqe->done, flags, &bytes, cause);
 		touch_end(touch);
 		if (result != ONESIDED_DONE)
 			return result;

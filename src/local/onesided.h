@@ -5,6 +5,9 @@
  * Out: the bytes moved; or the advice to send a message, whenever anything is not in order: the
  *      responder then finds out what, and its verdict is the same as on a wire.
  *
+ * Memory that is mapped here (our own; pages that the target has adopted, local/heap.h) is copied
+ * by plain loads and stores, all else by the kernel (local/reach.h).
+ *
  * Holds the QP's lock; publishes the keys it touches (object/touch.h); does no more than *budget.
  */
 #ifndef LOCAL_ONESIDED_H

@@ -88,6 +88,10 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 		datagram_deliver_group(header, payload);
 		return true;
 	}
+	if (record_kind(header) == RECORD_ADOPT) {
+		local_env.adopt(header->rkey);
+		return true;
+	}
 	qp = take_qp(turn, header->dst_qpn);
 	switch (record_kind(header)) {
 	case RECORD_DATAGRAM:
@@ -173,6 +177,7 @@ static uint32_t count_waiting(struct link *link, struct list *head)
 static void serve_waiting(struct turn *turn) REQUIRES(turn->link->rx_lock)
 {
 	struct link *link = turn->link;
+	bool answered = false;
 	uint32_t tries;
 
 	if (!atomic_load_explicit(&link->waiting, memory_order_acquire))
@@ -182,9 +187,14 @@ static void serve_waiting(struct turn *turn) REQUIRES(turn->link->rx_lock)
 		uint32_t qpn = first_waiting(link, &link->answering, true);
 		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
 
-		if (qp)
+		if (qp) {
 			responder_answer(qp);
+			answered = true;
+		}
 	}
+	/* nothing may have been received, so that nobody else tells the other end */
+	if (answered)
+		link_notify(link);
 	if (list_empty(&link->answering))
 		link->rx.hold = UINT64_MAX;
 	for (tries = count_waiting(link, &link->blocked); tries; tries--) {

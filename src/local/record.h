@@ -47,6 +47,8 @@ enum record_kind {
 	RECORD_READ_RESPONSE,
 	RECORD_ATOMIC_RESPONSE,
 	RECORD_NAK,
+	/* to the process: the region of `rkey` is used often, see object/adopt.h */
+	RECORD_ADOPT,
 	RECORD_KINDS
 };
 

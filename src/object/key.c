@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/lock.h"
+#include "object/adopt.h"
 #include "object/mw.h"
 #include "object/touch.h"
 
@@ -121,15 +122,27 @@ int key_alloc(uint32_t *index, uint32_t *key)
  */
 void key_publish(uint32_t index, uint32_t key)
 {
+	adopt_lock_keys();
+	adopt_on_birth(&table[index]);
 	atomic_store_explicit(&table[index].key, key, memory_order_release);
+	adopt_unlock_keys();
 }
 
 void key_revoke(uint32_t index)
 {
-	uint32_t key = atomic_exchange(&table[index].key, 0);
+	struct arena_key *entry = &table[index];
+	uint32_t key;
+	uint64_t heap;
 
-	if (key)
-		touch_revoke(key);
+	adopt_lock_keys();
+	key = atomic_exchange(&entry->key, 0);
+	heap = entry->heap;
+	adopt_unlock_keys();
+	if (!key)
+		return;
+	touch_revoke(key);
+	if (heap)
+		adopt_on_death(heap);
 }
 
 void key_free(uint32_t index)
@@ -137,6 +150,16 @@ void key_free(uint32_t index)
 	lock_acquire(&lock);
 	fifo[fifo_tail++ & INDEX_MASK] = index;
 	lock_release(&lock);
+}
+
+uint32_t key_count(void)
+{
+	uint32_t count;
+
+	lock_acquire(&lock);
+	count = fresh;
+	lock_release(&lock);
+	return count;
 }
 
 #define REMOTE_RIGHTS (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -152,7 +175,7 @@ enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, ui
 	 */
 	if (key == 0 || atomic_load_explicit(&entry->key, memory_order_acquire) != key)
 		return KEY_BAD_UNKNOWN;
-	if ((entry->flags & KEY_MW) && !(access & REMOTE_RIGHTS))
+	if ((atomic_load_explicit(&entry->flags, memory_order_relaxed) & KEY_MW) && !(access & REMOTE_RIGHTS))
 		return KEY_BAD_UNKNOWN; /* a window has no L_Key */
 	if (entry->pd != pd)
 		return KEY_BAD_PD;
@@ -164,7 +187,7 @@ enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, ui
 	if (addr < entry->start || offset > entry->length || length > entry->length - offset)
 		return KEY_BAD_RANGE;
 	*host = entry->addr + offset;
-	*flags = entry->flags;
+	*flags = atomic_load_explicit(&entry->flags, memory_order_relaxed);
 	return KEY_OK;
 }
 

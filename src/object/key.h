@@ -34,6 +34,8 @@ void key_publish(uint32_t index, uint32_t key);
 /* Zeroes the entry's key, waits until nobody touches what it named (touch_revoke). */
 void key_revoke(uint32_t index);
 void key_free(uint32_t index);
+/* All entries from this index on were never used. */
+uint32_t key_count(void);
 
 /* What a check of a key can end in. The front maps it to LOC_PROT_ERR, REM_ACCESS_ERR, ... */
 enum key_verdict {

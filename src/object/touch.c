@@ -166,16 +166,46 @@ void touch_barrier(void)
 	}
 }
 
-void touch_revoke(uint32_t key)
+static bool publishes_there(void *arena, uint64_t what)
+{
+	return arena != own_arena && publishes(arena, what);
+}
+
+static bool is_touched(uint32_t key, touch_check *check)
 {
 	uint64_t what = (uint64_t)own_slot << 32 | key;
 	touch_visitor *visit = atomic_load(&visitor);
+
+	return visit ? visit(check, what) : check(own_arena, what);
+}
+
+bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms)
+{
+	const struct timespec pause = {.tv_nsec = 20000};
+	struct timespec begin, now;
+
+	touch_barrier();
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	for (unsigned i = 0; i < count; i++) {
+		while (is_touched(keys[i], publishes_there)) {
+			nanosleep(&pause, NULL);
+			clock_gettime(CLOCK_MONOTONIC, &now);
+			if ((now.tv_sec - begin.tv_sec) * 1000 +
+				(now.tv_nsec - begin.tv_nsec) / 1000000 >= ms)
+				return false;
+		}
+	}
+	return true;
+}
+
+void touch_revoke(uint32_t key)
+{
 	struct timespec pause = {.tv_nsec = 1000};
 	int saved = errno;
 
 	touch_barrier();
 	for (unsigned rounds = 0;; rounds++) {
-		if (!(visit ? visit(publishes, what) : publishes(own_arena, what)))
+		if (!is_touched(key, publishes))
 			break;
 		if (rounds < 100)
 			sched_yield();

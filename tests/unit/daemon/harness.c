@@ -77,7 +77,7 @@ struct ctl_client *join(void)
 {
 	struct ctl_client *c;
 	char why[256] = "";
-	int rc = ctl_connect(&c, make_arena(), make_wake(), "test", why, sizeof(why));
+	int rc = ctl_connect(&c, make_arena(), make_wake(), make_arena(), "test", why, sizeof(why));
 
 	if (rc)
 		fprintf(stderr, "ctl_connect: %d %s\n", rc, why);
@@ -111,6 +111,7 @@ void close_peer(struct ctl_peer_info *peer)
 	close(peer->arena_fd);
 	close(peer->wake_fd);
 	close(peer->link_fd);
+	close(peer->heap_fd);
 }
 
 void worker_start(struct worker *w, void (*body)(int fd))

@@ -328,7 +328,7 @@ static void test_threads_and_notices(void **state)
 	pthread_t threads[2];
 	unsigned seen = 0;
 
-	CHECK(!ctl_connect(&c, make_arena(), wake_fd, "threads", why, sizeof(why)));
+	CHECK(!ctl_connect(&c, make_arena(), wake_fd, make_arena(), "threads", why, sizeof(why)));
 	for (int i = 0; i < 2; i++)
 		CHECK(!pthread_create(&threads[i], NULL, ask_often, c));
 	for (int i = 0; i < CHANGES; i++)
@@ -455,7 +455,7 @@ static int connect_and_explain(char *why, size_t why_len)
 {
 	struct ctl_client *c;
 
-	return ctl_connect(&c, make_arena(), make_wake(), "test", why, why_len);
+	return ctl_connect(&c, make_arena(), make_wake(), make_arena(), "test", why, why_len);
 }
 
 static void test_missing_daemon_explains_itself(void **state)
@@ -492,7 +492,10 @@ static void test_unsealed_arena_is_refused(void **state)
 	char why[256] = "";
 	int plain = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	CHECK(ctl_connect(&c, plain, make_wake(), "test", why, sizeof(why)) == -EINVAL);
+	CHECK(ctl_connect(&c, plain, make_wake(), make_arena(), "test", why, sizeof(why)) ==
+	      -EINVAL);
+	CHECK(ctl_connect(&c, make_arena(), make_wake(), plain, "test", why, sizeof(why)) ==
+	      -EINVAL);
 	CHECK(strstr(why, "refuses"));
 	close(plain);
 }
@@ -516,7 +519,7 @@ static void test_start_leaves_no_trace_in_the_program(void **state)
 	ctl_close(join());
 	CHECK(sigchlds == 0);
 	CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
-	CHECK(count_fds(getpid()) == fds + 2); /* the arena and the eventfd */
+	CHECK(count_fds(getpid()) == fds + 3); /* the arena and the eventfd */
 	sigaction(SIGCHLD, &before, NULL);
 }
 

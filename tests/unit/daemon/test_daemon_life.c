@@ -278,7 +278,7 @@ static void test_observer(void **state)
 	CHECK(daemon_pid() == -1);
 
 	a = join();
-	CHECK(!ctl_connect(&b, make_arena(), make_wake(), "a\x1b[31mname that is long", why,
+	CHECK(!ctl_connect(&b, make_arena(), make_wake(), make_arena(), "a\x1b[31mname that is long", why,
 			   sizeof(why)));
 	pid = ctl_daemon_pid(a);
 	CHECK(!observe_processes(see, &seen, why, sizeof(why)));

@@ -28,16 +28,16 @@ static struct ctl_hello make_hello(void)
 static int raw_join(void)
 {
 	struct ctl_hello hello = make_hello();
-	int fds[] = { make_arena(), make_wake() };
+	int fds[] = { make_arena(), make_wake(), make_arena() };
 	int sock = raw_connect();
 	struct fdmsg m;
 
-	CHECK(!fdmsg_send(sock, &hello, sizeof(hello), fds, 2));
+	CHECK(!fdmsg_send(sock, &hello, sizeof(hello), fds, 3));
 	CHECK(!fdmsg_wait(sock, INT64_MAX, &m));
 	CHECK(m.len == sizeof(m.body.welcome) && m.body.welcome.status == 0);
 	fdmsg_close_fds(&m);
-	close(fds[0]);
-	close(fds[1]);
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
 	return sock;
 }
 
@@ -75,14 +75,15 @@ static void test_malformed_messages(void **state)
 		{ 0, 7, 0, false },
 		{ CTL_HELLO, sizeof(struct ctl_hello), 0, false },
 		{ CTL_HELLO, sizeof(struct ctl_hello), 1, false },
-		{ CTL_HELLO, sizeof(struct ctl_hello), 2, false }, /* no magic */
-		{ CTL_HELLO, sizeof(struct ctl_hello), 4, false },
-		{ CTL_HELLO, sizeof(struct ctl_hello) - 1, 2, false },
+		{ CTL_HELLO, sizeof(struct ctl_hello), 2, false },
+		{ CTL_HELLO, sizeof(struct ctl_hello), 3, false }, /* no magic */
+		{ CTL_HELLO, sizeof(struct ctl_hello), 5, false },
+		{ CTL_HELLO, sizeof(struct ctl_hello) - 1, 3, false },
 		{ CTL_HELLO, 60000, 0, false },
 		{ CTL_OBSERVE, sizeof(struct ctl_observe), 1, false },
 		{ CTL_PEER, sizeof(struct ctl_peer), 0, false },
 		{ CTL_LIST, sizeof(struct ctl_list), 0, false },
-		{ CTL_HELLO, sizeof(struct ctl_hello), 2, true },
+		{ CTL_HELLO, sizeof(struct ctl_hello), 3, true },
 		{ CTL_LIST, sizeof(struct ctl_list), 0, true },
 		{ CTL_WELCOME, sizeof(struct ctl_welcome), 0, true },
 		{ CTL_PEER, sizeof(struct ctl_peer), 1, true },
@@ -106,7 +107,7 @@ static void test_malformed_messages(void **state)
 
 		memset(room, 0, sizeof(room));
 		memcpy(room, &rows[i].type, sizeof(rows[i].type));
-		CHECK(!fdmsg_send(sock, room, rows[i].len, fds, rows[i].fds < 4 ? rows[i].fds : 4));
+		CHECK(!fdmsg_send(sock, room, rows[i].len, fds, rows[i].fds <= CTL_FDS_MAX ? rows[i].fds : CTL_FDS_MAX));
 		if (!is_cut_off(sock)) {
 			print_error("row %zu is not cut off\n", i);
 			fail();
@@ -191,12 +192,13 @@ static void test_slot_without_its_token(void **state)
 	CHECK(!bind(bound, (struct sockaddr *)&name.addr, name.len));
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		struct ctl_hello hello = make_hello();
-		int fds[] = { make_arena(), make_wake(), rows[i].bound ? bound : unbound };
+		int fds[] = { make_arena(), make_wake(), make_arena(),
+			      rows[i].bound ? bound : unbound };
 		int sock = raw_connect();
 		struct fdmsg m;
 
 		hello.wanted_slot = rows[i].slot;
-		CHECK(!fdmsg_send(sock, &hello, sizeof(hello), fds, 3));
+		CHECK(!fdmsg_send(sock, &hello, sizeof(hello), fds, 4));
 		CHECK(!fdmsg_wait(sock, INT64_MAX, &m));
 		if (m.body.welcome.status != rows[i].status) {
 			print_error("row %zu: status %d\n", i, m.body.welcome.status);
@@ -281,7 +283,7 @@ static void test_no_fd_leak(void **state)
 		struct ctl_client *c;
 		char why[256];
 
-		CHECK(!ctl_connect(&c, arena, wake, "cycle", why, sizeof(why)));
+		CHECK(!ctl_connect(&c, arena, wake, arena, "cycle", why, sizeof(why)));
 		CHECK(!ctl_peer(c, ctl_slot(stays), &peer));
 		close_peer(&peer);
 		await_notice(stays, CTL_LINK, &notice);
@@ -330,17 +332,17 @@ static void test_out_of_fds(void **state)
 	unsigned used = settled_fds(peer_of_c);
 	uint64_t ticks = cpu_ticks(daemon);
 
-	for (unsigned room = 0; room < 6; room++) {
+	for (unsigned room = 0; room < 7; room++) {
 		struct ctl_client *newcomer;
 		int arena = make_arena(), wake = make_wake();
 		char why[256] = "";
 		int rc;
 
 		limit_fds(daemon, used + room);
-		rc = ctl_connect(&newcomer, arena, wake, "newcomer", why, sizeof(why));
+		rc = ctl_connect(&newcomer, arena, wake, arena, "newcomer", why, sizeof(why));
 		if (!rc) {
 			ctl_close(newcomer);
-			CHECK(room >= 4);
+			CHECK(room >= 5);
 		} else if (rc != -EMFILE || !strstr(why, "descriptors")) {
 			print_error("room for %u: %d %s\n", room, rc, why);
 			fail();
@@ -391,7 +393,8 @@ static void test_client_out_of_fds(void **state)
 	peer_rc = ctl_peer(c, ctl_slot(other), &peer);
 	CHECK(!setrlimit(RLIMIT_NOFILE, &old));
 	CHECK(notice_rc == 1 && notice.kind == CTL_LINK && notice.peer.slot == ctl_slot(other));
-	CHECK(notice.peer.arena_fd == -1 && notice.peer.wake_fd == -1 && notice.peer.link_fd == -1);
+	CHECK(notice.peer.arena_fd == -1 && notice.peer.wake_fd == -1 &&
+	      notice.peer.link_fd == -1 && notice.peer.heap_fd == -1);
 	CHECK(peer_rc == -EMFILE);
 	CHECK(!ctl_peer(c, ctl_slot(other), &peer));
 	close_peer(&peer);

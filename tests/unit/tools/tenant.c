@@ -49,7 +49,7 @@ int main(int argc, char **argv)
 		return 1;
 	arena_header(arena)->magic = ARENA_MAGIC;
 	arena_header(arena)->version = ARENA_VERSION;
-	if (ctl_connect(&client, fd, wake_fd, comm, why, sizeof(why)) != 0) {
+	if (ctl_connect(&client, fd, wake_fd, fd, comm, why, sizeof(why)) != 0) {
 		fprintf(stderr, "tenant: %s\n", why);
 		return 1;
 	}

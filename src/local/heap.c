@@ -1,0 +1,126 @@
+#include "local/heap.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "local/link.h"
+#include "local/record.h"
+#include "object/adopt.h"
+
+/* An operation adds 64, and 256 for moving the region's length once. */
+#define WORTH_OPERATION 64
+#define WORTH_LENGTH	256
+#define WORTH_ENOUGH	1024
+/* So much has to come together before the owner is asked again. */
+#define WORTH_AGAIN (4096 * WORTH_OPERATION)
+
+void heap_init(struct heap *heap, int fd)
+{
+	int need = F_SEAL_SHRINK;
+	struct stat st;
+
+	heap->fd = -1;
+	heap->bytes = 0;
+	for (unsigned i = 0; i < HEAP_WINDOWS; i++)
+		heap->windows[i] = NULL;
+	for (unsigned i = 0; i < HEAP_WANTS; i++)
+		heap->wants[i] = 0;
+	if (fd < 0)
+		return;
+	if (adopt_wish() == MOVE_NEVER || fstat(fd, &st) || st.st_size < 0 ||
+	    (fcntl(fd, F_GET_SEALS) & need) != need) {
+		close(fd);
+		return;
+	}
+	heap->fd = fd;
+	heap->bytes = (uint64_t)st.st_size;
+}
+
+static size_t window_bytes(const struct heap *heap, uint64_t window)
+{
+	uint64_t left = heap->bytes - window * HEAP_WINDOW_BYTES;
+
+	return left < HEAP_WINDOW_BYTES ? left : HEAP_WINDOW_BYTES;
+}
+
+void heap_fini(struct heap *heap)
+{
+	for (unsigned i = 0; i < HEAP_WINDOWS; i++)
+		if (heap->windows[i] && heap->windows[i] != MAP_FAILED)
+			munmap(heap->windows[i], window_bytes(heap, i));
+	if (heap->fd >= 0)
+		close(heap->fd);
+	heap->fd = -1;
+}
+
+static char *map_window(struct heap *heap, uint64_t window)
+{
+	size_t bytes = window_bytes(heap, window);
+	char *fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, heap->fd,
+			   (off_t)(window * HEAP_WINDOW_BYTES));
+	char *none = NULL;
+
+	if (fresh != MAP_FAILED) {
+		/* not the business of a child, which might write there; nor of a core file */
+		madvise(fresh, bytes, MADV_DONTFORK);
+		madvise(fresh, bytes, MADV_DONTDUMP);
+	}
+	if (atomic_compare_exchange_strong(&heap->windows[window], &none, fresh))
+		return fresh;
+	if (fresh != MAP_FAILED)
+		munmap(fresh, bytes);
+	return none; /* another thread was quicker */
+}
+
+char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes)
+{
+	uint64_t window = offset / HEAP_WINDOW_BYTES;
+	uint64_t begin = offset % HEAP_WINDOW_BYTES;
+	char *base;
+
+	if (window >= HEAP_WINDOWS || offset >= heap->bytes || *bytes > heap->bytes - offset)
+		return NULL;
+	base = atomic_load_explicit(&heap->windows[window], memory_order_acquire);
+	if (!base)
+		base = map_window(heap, window);
+	if (base == MAP_FAILED)
+		return NULL;
+	if (*bytes > HEAP_WINDOW_BYTES - begin)
+		*bytes = HEAP_WINDOW_BYTES - begin;
+	return base + begin;
+}
+
+static bool ask(struct link *link, uint32_t key)
+{
+	struct record *record;
+
+	lock_acquire(&link->tx_lock);
+	record = link->alive ? ring_reserve(&link->tx, 0, RING_FOR_NAKS) : NULL;
+	if (record) {
+		record->header = (struct record_header){ .rkey = key };
+		ring_publish(&link->tx, record, record_word(RECORD_ADOPT, 0, 0));
+	}
+	lock_release(&link->tx_lock);
+	return record;
+}
+
+void heap_want(struct link *link, uint32_t key, uint64_t length, size_t bytes)
+{
+	_Atomic uint64_t *want = &link->heap.wants[KEY_INDEX(key) % HEAP_WANTS];
+	uint64_t seen = atomic_load_explicit(want, memory_order_relaxed);
+	int64_t worth = seen >> 32 == key ? (int32_t)(uint32_t)seen : 0;
+
+	if (link->heap.fd < 0 || length < ADOPT_REGION_MIN)
+		return;
+	if (bytes > length)
+		bytes = length;
+	worth += WORTH_OPERATION + (int64_t)(WORTH_LENGTH * (double)bytes / (double)length);
+	if (worth >= WORTH_ENOUGH && ask(link, key))
+		worth = -WORTH_AGAIN;
+	else if (worth > WORTH_ENOUGH)
+		worth = WORTH_ENOUGH;
+	atomic_store_explicit(want, (uint64_t)key << 32 | (uint32_t)(int32_t)worth,
+			      memory_order_relaxed);
+}

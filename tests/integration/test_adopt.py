@@ -1,0 +1,40 @@
+"""Pages of a region move to shared memory and back while both ends write: verify/adopt.c."""
+import ctypes
+import os
+
+import pytest
+
+from harness import HOST, VERIFY
+
+
+def can_hold_writers():
+    """Whether userfaultfd holds back the kernel's writes, too; without that nothing is moved."""
+    fd = ctypes.CDLL(None, use_errno=True).syscall(323, os.O_CLOEXEC)
+    if fd < 0:
+        try:
+            fd = os.open('/dev/userfaultfd', os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+    os.close(fd)
+    return True
+
+
+@pytest.mark.asan
+@pytest.mark.parametrize('wish', [None, 'never'])
+@pytest.mark.parametrize('options', [[], ['--wr-api']], ids=['post_send', 'wr_api'])
+def test_nothing_is_lost(runner, port, options, wish):
+    argv = [VERIFY, 'adopt', '--port', port, '--count', 20000, *options]
+    target, initiator = runner.pair(argv, [*argv, HOST], port, seconds=60,
+                                    env={'VERBATIM_ADOPT': wish})
+    moves = wish != 'never' and can_hold_writers()
+    assert f'{"adopted" if moves else "not adopted"}, nothing lost' in target.splitlines(), target
+    assert 'wrote 20000 rounds' in initiator, initiator
+
+
+def test_passive_target_never(runner, port):
+    """What test_data.py does to a target that sleeps, without moving its pages."""
+    argv = [VERIFY, 'passive', '--port', port, '--count', 100, '--sizes', '1,8,100,4096,65537']
+    target = runner.start_server(argv, port, env={'VERBATIM_ADOPT': 'never'})
+    initiator = runner.start(*argv, HOST, env={'VERBATIM_ADOPT': 'never'})
+    assert 'served 100 rounds' in initiator.finish(seconds=60)
+    assert target.status is None, target.report()

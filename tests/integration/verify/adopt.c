@@ -1,0 +1,188 @@
+/*
+ * Adopt - both ends write to the listening end's memory while its pages may be moved beneath them.
+ *
+ * Of each page of the target the first half is the initiator's (WRITEs of patterns, read back), the
+ * word behind it the target's own: a thread there counts it up with plain stores. At the end nothing
+ * of both may be missing, neither before nor after ibv_dereg_mr, and a child that was forked in
+ * between sees its own copy.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "endpoint.h"
+#include "meet.h"
+#include "pattern.h"
+#include "post.h"
+
+#define PAGE  4096u
+#define PAGES 64u
+#define OURS  2048u
+#define WORD  (OURS + 64)
+
+struct target {
+	uint8_t *memory;
+	_Atomic bool stop;
+	uint64_t turns;
+};
+
+static volatile uint64_t *word_of(struct target *target, unsigned page)
+{
+	return (volatile uint64_t *)(target->memory + page * PAGE + WORD);
+}
+
+static void *count(void *arg)
+{
+	struct target *target = arg;
+
+	for (; !target->stop; target->turns++)
+		for (unsigned page = 0; page < PAGES; page++)
+			*word_of(target, page) = *word_of(target, page) + 1;
+	return NULL;
+}
+
+static void check_words(struct target *target, const char *when)
+{
+	for (unsigned page = 0; page < PAGES; page++)
+		if (*word_of(target, page) != target->turns)
+			fail("%s: page %u counts %llu of %llu turns", when, page,
+			     (unsigned long long)*word_of(target, page),
+			     (unsigned long long)target->turns);
+}
+
+static void check_patterns(struct target *target, const struct options *options, const char *when)
+{
+	for (unsigned page = 0; page < PAGES; page++) {
+		struct ibv_sge piece = {.addr = (uintptr_t)target->memory + page * PAGE,
+					.length = OURS};
+		unsigned last = (options->count - 1 - page) / PAGES * PAGES + page;
+
+		if (pattern_check(&piece, 1, pattern_seed(options->seed, OURS, last)) >= 0)
+			fail("%s: page %u is not what was written last", when, page);
+	}
+}
+
+static void fork_a_child(struct target *target)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		memset(target->memory, 0xcc, PAGES * PAGE);
+		_exit(0);
+	}
+	if (waitpid(child, &status, 0) != child || status)
+		fail("the child ended with 0x%x", (unsigned)status);
+}
+
+static bool is_adopted(const struct target *target)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long start, end, at = (unsigned long)target->memory;
+	bool found = false;
+	char line[512];
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx", &start, &end) == 2 && at >= start && at < end)
+			found = strstr(line, "verbatim-heap");
+	if (maps)
+		fclose(maps);
+	return found;
+}
+
+static int run_target(struct endpoint *e)
+{
+	struct target target = {.memory = e->memory};
+	pthread_t thread;
+	bool adopted;
+	char byte;
+
+	if (pthread_create(&thread, NULL, count, &target))
+		fail("no thread");
+	if (read(e->fd, &byte, 1) != 1) /* half of it is done */
+		fail("the initiator is gone");
+	fork_a_child(&target);
+	if (write(e->fd, &byte, 1) != 1 || read(e->fd, &byte, 1) != 1)
+		fail("the initiator is gone");
+	target.stop = true;
+	pthread_join(thread, NULL);
+	check_words(&target, "before ibv_dereg_mr");
+	check_patterns(&target, e->options, "before ibv_dereg_mr");
+	adopted = is_adopted(&target);
+	if (ibv_dereg_mr(e->mr))
+		fail("ibv_dereg_mr");
+	e->mr = ibv_reg_mr(e->pd, e->memory, e->bytes, IBV_ACCESS_LOCAL_WRITE);
+	if (!e->mr)
+		fail("ibv_reg_mr");
+	check_words(&target, "after ibv_dereg_mr");
+	check_patterns(&target, e->options, "after ibv_dereg_mr");
+	if (is_adopted(&target))
+		fail("still shared after ibv_dereg_mr");
+	printf("%s, nothing lost\n", adopted ? "adopted" : "not adopted");
+	return 0;
+}
+
+static void carry_out(struct endpoint *e, enum operation operation, size_t local, uint64_t remote)
+{
+	struct ibv_sge piece = {.addr = (uintptr_t)e->memory + local, .length = OURS,
+				.lkey = e->mr->lkey};
+	struct request request = {
+		.operation = operation,
+		.pieces = &piece,
+		.piece_count = 1,
+		.remote_addr = e->theirs.addr + remote,
+		.rkey = e->theirs.rkey,
+	};
+	struct ibv_wc wc;
+
+	post_send_chain(e, &request, 1);
+	endpoint_wait_success(e, e->send_cq, &wc);
+}
+
+static void write_and_read(struct endpoint *e, unsigned round)
+{
+	uint64_t remote = round % PAGES * PAGE;
+	uint64_t seed = pattern_seed(e->options->seed, OURS, round);
+	struct ibv_sge source = {.addr = (uintptr_t)e->memory, .length = OURS};
+	struct ibv_sge sink = {.addr = (uintptr_t)e->memory + OURS, .length = OURS};
+
+	pattern_fill(&source, 1, seed);
+	carry_out(e, OP_WRITE, 0, remote);
+	carry_out(e, OP_READ, OURS, remote);
+	if (pattern_check(&sink, 1, seed) >= 0)
+		fail("round %u: read back differs", round);
+}
+
+int run_adopt(const struct options *options)
+{
+	struct endpoint e;
+	char byte = 0;
+
+	if (options->count < PAGES)
+		fail("at least %u rounds", PAGES);
+	endpoint_open(&e, options, PAGES * PAGE);
+	endpoint_connect(&e);
+	if (!options->host) {
+		memset(e.memory, 0, e.bytes);
+		if (write(e.fd, &byte, 1) != 1)
+			fail("the initiator is gone");
+		run_target(&e);
+	} else {
+		if (read(e.fd, &byte, 1) != 1)
+			fail("the target is gone");
+		for (unsigned round = 0; round < options->count; round++) {
+			if (round == options->count / 2 &&
+			    (write(e.fd, &byte, 1) != 1 || read(e.fd, &byte, 1) != 1))
+				fail("the target is gone");
+			write_and_read(&e, round);
+		}
+		if (write(e.fd, &byte, 1) != 1)
+			fail("the target is gone");
+		printf("wrote %u rounds\n", options->count);
+	}
+	endpoint_close(&e);
+	return 0;
+}

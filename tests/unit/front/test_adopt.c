@@ -1,0 +1,469 @@
+/*
+ * The promises of object/adopt.h: no write is lost while pages go to the heap and come back,
+ * whatever is mapped there by then is left alone, and a child of a fork has its own copy.
+ */
+#include <linux/io_uring.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "harness.h"
+#include "object/adopt.h"
+
+#define PAGE  4096ul
+#define HEAP  (256ul << 20)
+#define BYTES (4ul << 20)
+#define PLACE (8ul << 20)
+
+static int heap_fd;
+static struct move_heap heap;
+static void *peer_arena; /* of a process that might touch our keys */
+
+static bool visit(touch_check *check, uint64_t what)
+{
+	return check(peer_arena, what);
+}
+
+static char *make_region(size_t bytes)
+{
+	char *region = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(region != MAP_FAILED);
+	for (size_t i = 0; i < bytes / 8; i++)
+		((uint64_t *)region)[i] = i * 31;
+	return region;
+}
+
+static void check_region(const char *region, size_t bytes)
+{
+	for (size_t i = 0; i < bytes / 8; i++)
+		if (((const uint64_t *)region)[i] != i * 31)
+			fail_msg("word %zu differs", i);
+}
+
+static uint32_t make_key(char *addr, size_t bytes, uint32_t flags)
+{
+	struct arena_key *entry;
+	uint32_t index, key;
+
+	assert_int_equal(key_alloc(&index, &key), 0);
+	entry = key_entry(index);
+	entry->addr = entry->start = (uintptr_t)addr;
+	entry->length = bytes;
+	entry->flags = flags;
+	entry->pd = 1;
+	key_publish(index, key);
+	return key;
+}
+
+static void end_key(uint32_t key)
+{
+	key_revoke(KEY_INDEX(key));
+	key_free(KEY_INDEX(key));
+}
+
+static uint64_t heap_of(uint32_t key)
+{
+	return key_entry(KEY_INDEX(key))->heap;
+}
+
+static uint32_t flags_of(uint32_t key)
+{
+	return key_entry(KEY_INDEX(key))->flags;
+}
+
+static void ask(uint32_t key)
+{
+	assert_true(adopt_request(key));
+	adopt_run();
+}
+
+/* What a peer would see. */
+static uint64_t peek(uint64_t offset)
+{
+	uint64_t word = 0;
+
+	assert_int_equal(pread(heap_fd, &word, sizeof(word), (off_t)offset), sizeof(word));
+	return word;
+}
+
+struct writer {
+	_Atomic bool stop;
+	uint64_t *words[3]; /* counted up, each by stores alone */
+	uint64_t writes;
+};
+
+static void *keep_writing(void *arg)
+{
+	struct writer *writer = arg;
+
+	for (; !atomic_load_explicit(&writer->stop, memory_order_relaxed); writer->writes++)
+		for (int i = 0; i < 3; i++) {
+			volatile uint64_t *word = writer->words[i];
+
+			*word = *word + 1;
+		}
+	return NULL;
+}
+
+static void test_no_write_is_lost(void **state)
+{
+	char *region = make_region(BYTES);
+	struct writer writer = {
+		.words = { (uint64_t *)region, (uint64_t *)(region + BYTES / 2),
+			   (uint64_t *)(region + BYTES - 8) },
+	};
+	pthread_t thread;
+
+	for (int i = 0; i < 3; i++)
+		*writer.words[i] = 0;
+	pthread_create(&thread, NULL, keep_writing, &writer);
+	for (int round = 0; round < 50; round++) {
+		assert_int_equal(move_to_heap(&heap, (uintptr_t)region, (uintptr_t)region + BYTES,
+					      PLACE), 0);
+		assert_true(move_is_there(&heap, (uintptr_t)region, (uintptr_t)region + BYTES,
+					  PLACE));
+		usleep(1000);
+		assert_int_equal(move_to_private(&heap, (uintptr_t)region,
+						 (uintptr_t)region + BYTES, PLACE), 0);
+		usleep(500);
+	}
+	writer.stop = true;
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(*writer.words[i], writer.writes);
+	munmap(region, BYTES);
+}
+
+/* Writes by the kernel into pages that are held wait like the program's own. */
+static void test_system_calls_wait(void **state)
+{
+	char *region = make_region(BYTES), byte = 'x';
+	pthread_t thread;
+	int ends[2];
+	uint64_t dummy[3] = { 0 };
+	struct writer writer = { .words = { &dummy[0], &dummy[1], &dummy[2] } };
+
+	assert_int_equal(pipe(ends), 0);
+	pthread_create(&thread, NULL, keep_writing, &writer);
+	for (int round = 0; round < 20; round++) {
+		region[BYTES / 2] = 0;
+		assert_int_equal(move_to_heap(&heap, (uintptr_t)region, (uintptr_t)region + BYTES,
+					      PLACE), 0);
+		assert_int_equal(write(ends[1], &byte, 1), 1);
+		assert_int_equal(read(ends[0], region + BYTES / 2, 1), 1);
+		assert_int_equal(move_to_private(&heap, (uintptr_t)region,
+						 (uintptr_t)region + BYTES, PLACE), 0);
+		assert_int_equal(region[BYTES / 2], 'x');
+	}
+	writer.stop = true;
+	pthread_join(thread, NULL);
+	close(ends[0]);
+	close(ends[1]);
+	munmap(region, BYTES);
+}
+
+static void test_adopted_and_given_back(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region + 24, BYTES - 24, 0);
+
+	ask(key);
+	assert_int_not_equal(heap_of(key), 0);
+	assert_int_equal(flags_of(key), 0);
+	assert_int_equal(peek(heap_of(key)), 3 * 31);
+	((uint64_t *)region)[3] = 77;
+	assert_int_equal(peek(heap_of(key)), 77);
+	((uint64_t *)region)[3] = 3 * 31;
+	end_key(key);
+	check_region(region, BYTES);
+	assert_int_equal(peek(2ul << 20), 0); /* and the heap's part is empty again */
+	munmap(region, BYTES);
+}
+
+static void test_keys_share_a_range(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t inner = make_key(region + PAGE, PAGE, 0);
+	uint32_t outer = make_key(region, BYTES, 0);
+	uint32_t demand = make_key(region, BYTES, KEY_ON_DEMAND);
+	uint32_t late;
+
+	ask(outer);
+	assert_int_equal(heap_of(inner), heap_of(outer) + PAGE);
+	assert_int_equal(heap_of(demand), 0);
+	assert_int_equal(flags_of(demand), KEY_ON_DEMAND);
+	late = make_key(region + 2 * PAGE + 8, 8, 0);
+	assert_int_equal(heap_of(late), heap_of(outer) + 2 * PAGE + 8);
+	end_key(outer);
+	end_key(inner);
+	assert_int_not_equal(heap_of(late), 0); /* the last one keeps it */
+	assert_true(peek(heap_of(late)) == (2 * PAGE / 8 + 1) * 31);
+	end_key(late);
+	assert_int_equal(peek(2ul << 20), 0);
+	end_key(demand);
+	check_region(region, BYTES);
+	munmap(region, BYTES);
+}
+
+static void test_part_of_an_adopted_range(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t first = make_key(region, BYTES / 2, 0);
+	uint32_t across = make_key(region + PAGE, BYTES - PAGE, 0);
+
+	ask(first);
+	ask(across);
+	assert_int_not_equal(heap_of(first), 0);
+	assert_int_equal(heap_of(across), 0);
+	assert_int_equal(flags_of(across), KEY_STAYS);
+	end_key(first);
+	end_key(across);
+	check_region(region, BYTES);
+	munmap(region, BYTES);
+}
+
+static void test_refused(void **state)
+{
+	char *shared = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	char *gap = make_region(BYTES), *readonly = make_region(BYTES);
+	char *stack = __builtin_frame_address(0);
+	uint32_t keys[] = {
+		make_key(shared, BYTES, 0),	       make_key(gap, BYTES, 0),
+		make_key(readonly, BYTES, 0),	       make_key(stack - 8192, 4096, 0),
+		make_key(NULL, SIZE_MAX, KEY_ON_DEMAND), make_key(NULL, SIZE_MAX, KEY_NULL),
+	};
+
+	munmap(gap + BYTES / 2, PAGE);
+	mprotect(readonly, PAGE, PROT_READ);
+	for (unsigned i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+		ask(keys[i]);
+		assert_int_equal(heap_of(keys[i]), 0);
+		assert_int_equal(flags_of(keys[i]) & (KEY_STAYS | KEY_MOVING), KEY_STAYS);
+		end_key(keys[i]);
+	}
+	munmap(shared, BYTES);
+	munmap(gap, BYTES);
+	munmap(readonly, BYTES);
+}
+
+/* The program has given up part of the memory, and something else is there by now. */
+static void test_unmapped_meanwhile(void **state)
+{
+	char *region = make_region(BYTES), *other;
+	uint32_t key = make_key(region, BYTES, 0), newer;
+
+	ask(key);
+	assert_int_not_equal(heap_of(key), 0);
+	munmap(region + BYTES / 2, BYTES / 4);
+	other = mmap(region + BYTES / 2, PAGE, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	memset(other, 'o', PAGE);
+	newer = make_key(other, PAGE, 0);
+	assert_int_equal(heap_of(newer), 0);
+	end_key(key);
+	check_region(region, BYTES / 2);
+	for (unsigned i = 0; i < PAGE; i++)
+		assert_int_equal(other[i], 'o');
+	for (size_t i = BYTES / 4 * 3 / 8; i < BYTES / 8; i++)
+		assert_int_equal(((uint64_t *)region)[i], i * 31);
+	ask(newer);
+	assert_int_not_equal(heap_of(newer), 0);
+	end_key(newer);
+	assert_int_equal(other[9], 'o');
+	munmap(region, BYTES);
+}
+
+/* A peer in the middle of a copy, that does not get on: nothing moves, and it is asked for later. */
+static void test_peer_that_stands_still(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region, BYTES, 0);
+	struct arena_touch *touch = &arena_touches(peer_arena)[3];
+
+	touch->what = (uint64_t)HARNESS_SLOT << 32 | key;
+	ask(key);
+	assert_int_equal(heap_of(key), 0);
+	assert_int_equal(flags_of(key), 0);
+	touch->what = 0;
+	ask(key);
+	assert_int_not_equal(heap_of(key), 0);
+	end_key(key);
+	check_region(region, BYTES);
+	munmap(region, BYTES);
+}
+
+/* The kernel may write to a buffer registered with io_uring at any time, and without a fault. */
+static void test_pinned_pages_stay(void **state)
+{
+	struct io_uring_params params = { 0 };
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region, BYTES, 0);
+	struct iovec pinned = { region + BYTES / 2, PAGE };
+	struct writer writer = {
+		.words = { (uint64_t *)region, (uint64_t *)(region + BYTES / 4),
+			   (uint64_t *)(region + BYTES - 8) },
+	};
+	uint64_t before[3] = { *writer.words[0], *writer.words[1], *writer.words[2] };
+	pthread_t thread;
+	int ring = (int)syscall(SYS_io_uring_setup, 1, &params);
+
+	if (ring < 0 || syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, &pinned, 1)) {
+		end_key(key);
+		skip();
+	}
+	pthread_create(&thread, NULL, keep_writing, &writer);
+	for (int round = 0; round < 100; round++) {
+		ask(key);
+		assert_int_equal(heap_of(key), 0);
+		assert_int_equal(flags_of(key), 0);
+	}
+	writer.stop = true;
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(*writer.words[i], writer.writes + before[i]);
+		*writer.words[i] = before[i];
+	}
+	check_region(region, BYTES);
+	close(ring);
+	for (int i = 0; i < 1000 && !heap_of(key); i++) { /* it is let go a little later */
+		usleep(1000);
+		ask(key);
+	}
+	assert_int_not_equal(heap_of(key), 0);
+	end_key(key);
+	check_region(region, BYTES);
+	munmap(region, BYTES);
+}
+
+static void test_fork(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region, BYTES, 0);
+	int status, go[2];
+	pid_t child;
+	char byte;
+
+	ask(key);
+	assert_int_not_equal(heap_of(key), 0);
+	assert_int_equal(pipe(go), 0);
+	child = fork();
+	if (child == 0) {
+		if (read(go[0], &byte, 1) != 1)
+			_exit(2);
+		for (size_t i = 0; i < BYTES / 8; i++)
+			if (((uint64_t *)region)[i] != i * 31)
+				_exit(3); /* it sees what the parent wrote */
+		memset(region, 'c', BYTES);
+		_exit(0);
+	}
+	memset(region, 'p', BYTES);
+	assert_int_equal(write(go[1], "g", 1), 1);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	for (size_t i = 0; i < BYTES; i++)
+		if (region[i] != 'p')
+			fail_msg("the child wrote to the parent's memory");
+	assert_int_not_equal(heap_of(key), 0);
+	end_key(key);
+	assert_int_equal(region[BYTES - 1], 'p');
+	close(go[0]);
+	close(go[1]);
+	munmap(region, BYTES);
+}
+
+static void *fork_on_an_adopted_stack(void *arg)
+{
+	char block[3 * PAGE];
+	char *aligned = (char *)(((uintptr_t)block + PAGE - 1) & ~(PAGE - 1));
+	uint32_t key = make_key(aligned, PAGE, 0);
+	int status;
+	pid_t child;
+
+	memset(block, 's', sizeof(block));
+	ask(key);
+	assert_int_not_equal(heap_of(key), 0);
+	child = fork();
+	if (child == 0) {
+		memset(block, 'c', sizeof(block));
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(heap_of(key), 0);
+	for (size_t i = 0; i < sizeof(block); i++)
+		assert_int_equal(block[i], 's');
+	end_key(key);
+	return arg;
+}
+
+static void test_fork_on_an_adopted_stack(void **state)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, fork_on_an_adopted_stack, NULL);
+	pthread_join(thread, NULL);
+}
+
+static void test_never(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region, BYTES, 0);
+
+	setenv("VERBATIM_ADOPT", "never", 1);
+	adopt_init(heap_fd, HEAP);
+	ask(key);
+	assert_int_equal(heap_of(key), 0);
+	assert_int_equal(flags_of(key), KEY_STAYS);
+	end_key(key);
+	unsetenv("VERBATIM_ADOPT");
+	adopt_init(heap_fd, HEAP);
+	munmap(region, BYTES);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_no_write_is_lost),
+		cmocka_unit_test(test_system_calls_wait),
+		cmocka_unit_test(test_adopted_and_given_back),
+		cmocka_unit_test(test_keys_share_a_range),
+		cmocka_unit_test(test_part_of_an_adopted_range),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_unmapped_meanwhile),
+		cmocka_unit_test(test_peer_that_stands_still),
+		cmocka_unit_test(test_fork_on_an_adopted_stack),
+		cmocka_unit_test(test_never),
+		cmocka_unit_test(test_pinned_pages_stay),
+		cmocka_unit_test(test_fork),
+	};
+	char *probe;
+
+	harness_arena();
+	peer_arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			  0);
+	touch_set_visitor(visit);
+	heap_fd = memfd_create("test-heap", MFD_CLOEXEC);
+	if (heap_fd < 0 || ftruncate(heap_fd, HEAP) || move_init(&heap, heap_fd, MOVE_IF_SAFE))
+		return 1;
+	adopt_init(heap_fd, HEAP);
+	pthread_atfork(adopt_before_fork, adopt_in_parent, adopt_in_child);
+
+	probe = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (move_to_heap(&heap, (uintptr_t)probe, (uintptr_t)probe + PAGE, PLACE)) {
+		printf("skipped: userfaultfd cannot hold back the kernel's writes here\n");
+		return 77;
+	}
+	if (move_to_private(&heap, (uintptr_t)probe, (uintptr_t)probe + PAGE, PLACE))
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
