@@ -272,6 +272,11 @@ class Runner:
     def daemons(self):
         return [pid for pid, name in processes_of(self.namespace).items() if name == 'verbatimd']
 
+    def stop_daemons(self):
+        """So that nobody waits for one that lingers long."""
+        for pid in self.daemons():
+            os.kill(pid, signal.SIGTERM)
+
     def release(self, *programs):
         for program in programs:
             program.stop()

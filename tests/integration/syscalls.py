@@ -7,17 +7,20 @@ from harness import HOST, free_port
 FEW, MANY = 1000, 21000
 
 
-def _total(path):
-    """The number of calls in the last line of what `strace -c` wrote."""
+def _totals(path):
+    """From what `strace -c` wrote: (all calls but sched_yield, calls of sched_yield)."""
     text = pathlib.Path(path).read_text()
-    found = re.search(r'^100\.00\s+\S+\s+(\d+)\s+(?:\d+\s+)?total$', text, re.MULTILINE)
-    if not found:
+    calls = {name: int(count) for count, name in
+             re.findall(r'^ *[\d.]+\s+[\d.]+\s+(\d+)\s+(?:\d+\s+)?(\w+)$', text, re.MULTILINE)}
+    if 'total' not in calls:
         raise AssertionError(f'not the output of strace -c:\n{text}')
-    return int(found[1])
+    yields = calls.get('sched_yield', 0)
+    return calls['total'] - yields, yields
 
 
 def count(runner, argv, end, directory):
-    """System calls of all threads of one end ('server' or 'client') of perftest's `argv`."""
+    """System calls of all threads of one end ('server' or 'client') of perftest's `argv`, and how
+    often it gave up the processor because there was nothing to do."""
     port = free_port()
     path = pathlib.Path(directory, 'strace')
     # Who polled in vain for long offers its processor: that is waiting, and not on a message's way.
@@ -26,11 +29,12 @@ def count(runner, argv, end, directory):
     server = [*trace, *argv] if end == 'server' else argv
     client = [*trace, *argv, HOST] if end == 'client' else [*argv, HOST]
     runner.pair(server, client, port, seconds=60)
-    return _total(path)
+    return _totals(path)
 
 
 def per_message(runner, argv, end, directory):
-    """What a message more costs: starting and ending a program cost the same in both runs."""
+    """(system calls, yields) that a message more costs: to start and to end a program costs the
+    same in both runs."""
     few = count(runner, [*argv, '-n', FEW], end, directory)
     many = count(runner, [*argv, '-n', MANY], end, directory)
-    return max(0, many - few) / (MANY - FEW)
+    return tuple(max(0, more - less) / (MANY - FEW) for less, more in zip(few, many))

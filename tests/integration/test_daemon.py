@@ -37,6 +37,7 @@ def test_lingers_for_the_next_client(fresh_runner):
     first = runner.daemons()
     runner.run(*DEVINFO)
     assert first and runner.daemons() == first
+    runner.stop_daemons()
 
 
 def test_pipeline_ends_with_the_program(fresh_runner):
@@ -49,6 +50,7 @@ def test_pipeline_ends_with_the_program(fresh_runner):
     assert f'hca_id:\t{DEVICE}' in done.stdout, done.stdout + done.stderr
     assert time.monotonic() - began < 6
     assert runner.daemons(), 'the test needs a daemon that is still there'
+    runner.stop_daemons()
 
 
 def test_holds_no_inherited_descriptor(fresh_runner):
@@ -67,6 +69,7 @@ def test_holds_no_inherited_descriptor(fresh_runner):
     for fd in ('0', '1', '2'):
         assert os.readlink(root / 'fd' / fd) == '/dev/null'
     assert os.getsid(daemon) != os.getsid(0)
+    runner.stop_daemons()
 
 
 def test_thirty_processes_at_the_same_moment(fresh_runner):

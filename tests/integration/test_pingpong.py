@@ -7,11 +7,25 @@ KI = 1 << 10
 MI = 1 << 20
 
 
-def pingpong(runner, port, service, *options, iterations=200, **more):
+def run_pair(runner, port, argv, attempts):
+    """With -e and -t together the program has a race of its own, on any adapter: a completion that
+    comes between its ibv_req_notify_cq and its poll gives an event and is polled at once; when it
+    then takes the event it does not bear an empty CQ. That alone is tried again.
+    """
+    for attempt in range(1, attempts + 1):
+        try:
+            return runner.pair([*argv, '-p', port], [*argv, '-p', port, HOST], port)
+        except AssertionError as error:
+            if 'poll CQ failed 2' not in str(error) or attempt == attempts:
+                raise
+            port = free_port()
+    return None
+
+
+def pingpong(runner, port, service, *options, iterations=200):
     """Runs both ends; returns (server's output, client's output)."""
-    argv = [f'ibv_{service}_pingpong', '-d', DEVICE, '-g', '0', '-p', port, '-n', iterations,
-            *options]
-    outputs = runner.pair(argv, [*argv, HOST], port, **more)
+    argv = [f'ibv_{service}_pingpong', '-d', DEVICE, '-g', '0', '-n', iterations, *options]
+    outputs = run_pair(runner, port, argv, attempts=5 if {'-e', '-t'} <= set(options) else 1)
     for output in outputs:
         assert ' iters in ' in output, output
         assert 'bytes in' in output, output
