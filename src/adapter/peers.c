@@ -21,6 +21,7 @@ static struct link *replaced GUARDED_BY(links_lock); /* by next_free; see peers_
 
 static struct ctl_client *ctl;
 static uint32_t own_slot;
+static bool self_is_active GUARDED_BY(links_lock);
 static void *own_arena;
 
 static void activate(struct link *link) REQUIRES(links_lock)
@@ -64,8 +65,7 @@ int peers_init(struct ctl_client *client, uint32_t slot, void *arena, int wake_f
 	reach_probe(self);
 	lock_acquire(&links_lock);
 	links[slot] = self;
-	link_start(self);
-	activate(self);
+	link_start(self); /* it is looked at from its first use on, see peers_find */
 	lock_release(&links_lock);
 	return 0;
 }
@@ -171,6 +171,10 @@ struct link *peers_find(uint32_t slot)
 	link = links[slot];
 	if (link)
 		link_get(link);
+	if (slot == own_slot && !self_is_active) {
+		activate(link);
+		self_is_active = true;
+	}
 	lock_release(&links_lock);
 	if (link && link->alive)
 		return link;
@@ -293,6 +297,7 @@ void peers_reset_after_fork(void) NO_LOCK_CHECK
 	for (uint32_t slot = 0; slot < SLOT_COUNT; slot++)
 		links[slot] = NULL;
 	replaced = NULL;
+	self_is_active = false;
 	own_arena = NULL;
 	ctl = NULL;
 }

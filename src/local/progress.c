@@ -250,7 +250,8 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 	serve_waiting(turn);
 	leave_qp(turn);
 	cq_stop_gathering();
-	any |= atomic_exchange_explicit(&link->again, false, memory_order_relaxed);
+	if (atomic_load_explicit(&link->again, memory_order_relaxed))
+		any |= atomic_exchange_explicit(&link->again, false, memory_order_relaxed);
 	if (ring_release(&link->rx)) {
 		any = true;
 		link_notify(link);
@@ -280,6 +281,7 @@ static bool fail_if_connected(struct qp *qp, void *arg) NO_LOCK_CHECK /* qp_visi
 	struct link *link = arg;
 	struct local_qp *lq = local_of(qp);
 	struct arena_qp *target;
+	bool without_a_word;
 	uint32_t word;
 
 	if (!lq || lq->link != link)
@@ -294,18 +296,23 @@ static bool fail_if_connected(struct qp *qp, void *arg) NO_LOCK_CHECK /* qp_visi
 		return true;
 	target = &link->peer_qps[qp->attr.dest_qp_num & (ARENA_QPS - 1)];
 	word = atomic_load_explicit(&target->word, memory_order_acquire);
+	without_a_word = ARENA_QP_STATE(word) == IBV_QPS_RTS && ARENA_QP_TYPE(word) == qp->type &&
+			 target->dest_qpn == qp->ib.qp_num;
 	retry_stop(qp);
 	sq_retire(qp);
-	if (qp->sq.head != qp->sq.tail) {
+	if (qp->sq.head != qp->sq.issue && !without_a_word) {
+		/* It left in order, and what we still wanted of it is not answered, as on a wire. */
+		lq->failed = false;
+		retry_on_silence(qp, qp->sq.head, CAUSE_PEER_GONE);
+	} else if (qp->sq.head != qp->sq.tail) {
 		uint32_t seq = qp->sq.head;
 
 		lq->failed = false;
 		qp->sq.issue = seq + 1;
 		requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_DIED,
 			       "process %d, QP 0x%06x", (int)link->pid, qp->attr.dest_qp_num);
-	} else if (ARENA_QP_STATE(word) == IBV_QPS_RTS && ARENA_QP_TYPE(word) == qp->type &&
-		   target->dest_qpn == qp->ib.qp_num) {
-		/* It went without a word: nothing will ever arrive here. */
+	} else if (without_a_word) {
+		/* nothing will ever arrive here */
 		cause_report(CAUSE_PEER_DIED, qp->ib.qp_num, "process %d, QP 0x%06x",
 			     (int)link->pid, qp->attr.dest_qp_num);
 		qp_fail(qp, CAUSE_PEER_DIED);
