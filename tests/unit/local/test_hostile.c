@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -288,6 +289,23 @@ static void test_reads_without_end(void **state)
 		rig_progress(far.link), far_acknowledge(&far);
 }
 
+/* Atomics change what is there, or nothing; memory that cannot be changed is no signal. */
+static void test_atomic_on_memory_that_is_read_only(void **state)
+{
+	uint8_t *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct mr *on_demand =
+		rig_mr(&rig, page, 4096, IBV_ACCESS_LOCAL_WRITE | REMOTE | IBV_ACCESS_ON_DEMAND);
+	struct record_header header = header_of(0, 8, 16);
+
+	header.rkey = on_demand->ib.rkey;
+	header.remote_addr = (uintptr_t)page;
+	send_record(RECORD_FETCH_ADD, RECORD_FIRST | RECORD_LAST, header);
+	assert_int_equal(next_nak(), NAK_REMOTE_ACCESS);
+	assert_int_equal(qp_state(qp), IBV_QPS_ERR);
+	assert_int_equal(mr_destroy(on_demand), 0);
+	munmap(page, 4096);
+}
+
 /* A broken ring is silent; the rest of the process goes on. */
 static void test_broken_ring(void **state)
 {
@@ -320,6 +338,7 @@ int main(void)
 		TEST(test_answers_that_nobody_waits_for),
 		TEST(test_response_longer_than_the_read),
 		TEST(test_reads_without_end),
+		TEST(test_atomic_on_memory_that_is_read_only),
 		TEST(test_broken_ring),
 	};
 
