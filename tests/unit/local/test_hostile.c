@@ -306,6 +306,27 @@ static void test_atomic_on_memory_that_is_read_only(void **state)
 	munmap(page, 4096);
 }
 
+/* One lie about how far it is must not keep us busy for ever. */
+static void test_acknowledgement_of_what_was_never_sent(void **state)
+{
+	static const uint64_t lies[] = { UINT64_MAX, 64, 0, 1ull << 63, 1 };
+	struct record_header header = header_of(0, 5, 5);
+
+	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		int turns = 0;
+
+		atomic_store(&far.control[0].acked, lies[i]);
+		while (progress_link(far.link) && turns < 100)
+			turns++;
+		assert_in_range(turns, 0, 2);
+	}
+	header.acked = UINT64_MAX;
+	post_receive();
+	send_record(RECORD_SEND, RECORD_FIRST | RECORD_LAST, header);
+	assert_false(progress_link(far.link));
+	assert_int_equal(qp_state(qp), IBV_QPS_RTS);
+}
+
 /* A broken ring is silent; the rest of the process goes on. */
 static void test_broken_ring(void **state)
 {
@@ -339,6 +360,7 @@ int main(void)
 		TEST(test_response_longer_than_the_read),
 		TEST(test_reads_without_end),
 		TEST(test_atomic_on_memory_that_is_read_only),
+		TEST(test_acknowledgement_of_what_was_never_sent),
 		TEST(test_broken_ring),
 	};
 
