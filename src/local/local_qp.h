@@ -77,6 +77,7 @@ struct local_qp {
 	bool has_receive;	/* `receive` was taken from the RQ */
 	uint8_t receive_status; /* what `receive` ends with, if the QP fails because of it */
 	enum cause receive_cause;
+	uint8_t message_kind;	/* enum record_kind of its FIRST */
 	uint32_t expected_msn;
 	uint32_t received;	/* bytes of the current message */
 	uint32_t message_total;

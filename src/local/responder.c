@@ -552,6 +552,11 @@ static enum verdict carry_out(struct qp *qp, const struct record_header *header,
 	if (record_flags(header) & RECORD_FIRST) {
 		lq->received = 0;
 		lq->message_total = header->total;
+		lq->message_kind = (uint8_t)record_kind(header);
+	} else if (record_kind(header) != lq->message_kind) {
+		/* what was checked at its FIRST does not hold for it (IBA 9.7.4.1.2) */
+		*cause = CAUSE_PEER_DISORDERLY;
+		return VERDICT_INVALID;
 	}
 	switch (record_kind(header)) {
 	case RECORD_SEND:

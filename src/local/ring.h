@@ -113,6 +113,7 @@ static inline struct record *ring_peek(struct ring_consumer *ring, struct record
 	if (word == 0 || ring->broken)
 		return NULL;
 	*header = record->header;
+	atomic_signal_fence(memory_order_seq_cst); /* the copy is what is checked and used */
 	header->word = word;
 	if (!record_is_sane(header)) {
 		ring->broken = true;

@@ -1,0 +1,332 @@
+/* The timers: how long each RNR code waits, which is due first, what ends a wait. */
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include "local/completer.h"
+#include "local/requester.h"
+#include "local/retry.h"
+
+#define FAR_SLOT 9
+
+static struct rig rig;
+static struct far far;
+
+static int setup(void **state)
+{
+	rig_create(&rig);
+	far_create(&far, FAR_SLOT);
+	retry_reset_after_fork(); /* no deadline is left of the test before */
+	rig_deadlines = 0;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	far_destroy(&far);
+	rig_destroy(&rig);
+	return 0;
+}
+
+/* Connected, with one SEND on its way. */
+static struct qp *waiting_qp(uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry)
+{
+	struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_SEND };
+	struct qp *qp = rig_qp(&rig, IBV_QPT_RC);
+
+	rig_connect(qp, &(struct rig_connection){
+				.slot = FAR_SLOT,
+				.timeout = timeout,
+				.retry_cnt = retry_cnt,
+				.rnr_retry = rnr_retry,
+			});
+	rig_post_send(qp, &wr);
+	assert_int_equal(qp->sq.issue, 1);
+	return qp;
+}
+
+static void rnr_nak(struct qp *qp, uint8_t timer)
+{
+	lock_acquire(&qp->lock);
+	retry_on_rnr_nak(qp, qp->sq.head, timer);
+	lock_release(&qp->lock);
+}
+
+static void silence(struct qp *qp)
+{
+	lock_acquire(&qp->lock);
+	retry_on_silence(qp, qp->sq.head, CAUSE_PEER_NOT_READY);
+	lock_release(&qp->lock);
+}
+
+static void stop(struct qp *qp)
+{
+	lock_acquire(&qp->lock);
+	retry_stop(qp);
+	lock_release(&qp->lock);
+}
+
+static uint32_t records(void)
+{
+	struct record_header header;
+	uint32_t count = 0;
+
+	while (far_next(&far, &header))
+		count++;
+	far_acknowledge(&far);
+	return count;
+}
+
+static void expect_status(enum ibv_wc_status status)
+{
+	struct ibv_wc wc;
+
+	assert_int_equal(cq_pop(rig.cq, 1, &wc), 1);
+	assert_int_equal(wc.wr_id, 7);
+	assert_int_equal(wc.status, status);
+	assert_int_equal(cq_pop(rig.cq, 1, &wc), 0);
+}
+
+/* IBA table 45, in microseconds. */
+static void test_rnr_timer_codes(void **state)
+{
+	static const uint32_t us[32] = {
+		655360, 10,    20,    30,    40,    60,	    80,	    120,    160,    240,    320,
+		480,	640,   960,   1280,  1920,  2560,   3840,   5120,   7680,   10240,  15360,
+		20480,	30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520,
+	};
+	struct qp *qp = waiting_qp(14, 7, 7);
+
+	for (uint8_t code = 0; code < 32; code++) {
+		uint64_t before = now_ns(), wait = us[code] * 1000ull;
+
+		rnr_nak(qp, code);
+		assert_int_equal(local_of(qp)->state, REQUESTER_RNR_WAIT);
+		assert_in_range(local_of(qp)->deadline_ns - wait, before, now_ns());
+		stop(qp);
+		assert_int_equal(local_of(qp)->state, REQUESTER_READY);
+	}
+	assert_int_equal(qp_destroy(qp), 0);
+}
+
+static void test_silence_waits_for_the_time_out(void **state)
+{
+	static const struct {
+		uint8_t timeout;
+		uint64_t wait_ns;
+	} rows[] = {
+		{ 1, 8192 },
+		{ 14, 67108864 },
+		{ 20, 4294967296 },
+		{ 31, 8796093022208 },
+		{ 0, 10000000 /* once in a while */ },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct qp *qp = waiting_qp(rows[i].timeout, 7, 7);
+		uint64_t before = now_ns();
+
+		silence(qp);
+		assert_int_equal(local_of(qp)->state, REQUESTER_RETRY_WAIT);
+		assert_in_range(local_of(qp)->deadline_ns - rows[i].wait_ns, before, now_ns());
+		assert_int_equal(qp_destroy(qp), 0);
+	}
+}
+
+static void test_the_earliest_deadline_counts(void **state)
+{
+	struct qp *slow = waiting_qp(14, 7, 7), *quick = waiting_qp(14, 7, 7),
+		  *middle = waiting_qp(14, 7, 7);
+	uint64_t due;
+
+	assert_int_equal(retry_deadline_ns(), RETRY_NEVER);
+	rnr_nak(slow, 31);
+	assert_int_equal(retry_deadline_ns(), local_of(slow)->deadline_ns);
+	assert_int_equal(rig_deadlines, 1);
+	rnr_nak(quick, 20);
+	assert_int_equal(retry_deadline_ns(), local_of(quick)->deadline_ns);
+	assert_int_equal(rig_deadline_ns, local_of(quick)->deadline_ns);
+	assert_int_equal(rig_deadlines, 2);
+	rnr_nak(middle, 28);
+	assert_int_equal(retry_deadline_ns(), local_of(quick)->deadline_ns);
+	assert_int_equal(rig_deadlines, 2); /* it is not due before all others */
+
+	records();
+	due = local_of(quick)->deadline_ns;
+	retry_run(due - 1);
+	assert_int_equal(records(), 0);
+	retry_run(due);
+	assert_int_equal(records(), 1);
+	assert_int_equal(local_of(quick)->state, REQUESTER_READY);
+	assert_int_equal(local_of(middle)->state, REQUESTER_RNR_WAIT);
+	assert_int_equal(local_of(slow)->state, REQUESTER_RNR_WAIT);
+	assert_int_equal(retry_deadline_ns(), local_of(middle)->deadline_ns);
+	assert_int_equal(rig_deadline_ns, local_of(middle)->deadline_ns);
+
+	retry_run(local_of(slow)->deadline_ns);
+	assert_int_equal(records(), 2);
+	assert_int_equal(retry_deadline_ns(), RETRY_NEVER);
+	assert_int_equal(qp_destroy(slow), 0);
+	assert_int_equal(qp_destroy(quick), 0);
+	assert_int_equal(qp_destroy(middle), 0);
+}
+
+static void test_armed_again_is_due_once(void **state)
+{
+	struct qp *qp = waiting_qp(14, 7, 7);
+	uint64_t first;
+
+	records();
+	rnr_nak(qp, 14);
+	first = local_of(qp)->deadline_ns;
+	rnr_nak(qp, 31);
+	retry_run(first);
+	assert_int_equal(records(), 0);
+	assert_int_equal(retry_deadline_ns(), local_of(qp)->deadline_ns);
+	retry_run(local_of(qp)->deadline_ns);
+	assert_int_equal(records(), 1);
+	retry_run(UINT64_MAX - 1);
+	assert_int_equal(records(), 0);
+	assert_int_equal(qp_destroy(qp), 0);
+}
+
+static void test_disarmed_never_fires(void **state)
+{
+	struct qp *stopped = waiting_qp(14, 7, 7), *destroyed = waiting_qp(14, 7, 7),
+		  *reset = waiting_qp(14, 7, 7), *failed = waiting_qp(14, 7, 7);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	records();
+	rnr_nak(stopped, 14);
+	rnr_nak(destroyed, 15);
+	rnr_nak(reset, 16);
+	silence(failed);
+	stop(stopped);
+	stop(stopped); /* twice is as good as once */
+	assert_int_equal(qp_destroy(destroyed), 0);
+	rig_reset(reset);
+	assert_int_equal(qp_modify(failed, &attr, IBV_QP_STATE), 0);
+	retry_run(UINT64_MAX - 1);
+	assert_int_equal(records(), 0);
+	assert_int_equal(retry_deadline_ns(), RETRY_NEVER);
+	assert_int_equal(qp_destroy(stopped), 0);
+	assert_int_equal(qp_destroy(reset), 0);
+	assert_int_equal(qp_destroy(failed), 0);
+}
+
+/* rnr_retry tries beyond the first, then the end; 7 is for ever. */
+static void test_rnr_retries(void **state)
+{
+	for (uint8_t limit = 0; limit <= 7; limit++) {
+		struct qp *qp = waiting_qp(14, 7, limit);
+
+		for (uint32_t naks = 0; naks < (limit == 7 ? 50u : limit); naks++) {
+			rnr_nak(qp, 1);
+			assert_int_equal(qp_state(qp), IBV_QPS_RTS);
+			retry_run(UINT64_MAX - 1);
+			assert_int_equal(qp->sq.issue, qp->sq.tail);
+		}
+		if (limit != 7) {
+			rnr_nak(qp, 1);
+			assert_int_equal(qp_state(qp), IBV_QPS_ERR);
+			expect_status(IBV_WC_RNR_RETRY_EXC_ERR);
+		}
+		records();
+		assert_int_equal(qp_destroy(qp), 0);
+	}
+}
+
+static void test_time_out_retries(void **state)
+{
+	for (uint8_t limit = 0; limit <= 7; limit++) {
+		struct qp *qp = waiting_qp(14, limit, 7);
+
+		for (uint32_t tries = 0; tries <= limit; tries++) {
+			assert_int_equal(qp_state(qp), IBV_QPS_RTS);
+			assert_int_equal(qp->sq.issue, 1);
+			silence(qp);
+			retry_run(UINT64_MAX - 1);
+		}
+		assert_int_equal(qp_state(qp), IBV_QPS_ERR);
+		expect_status(IBV_WC_RETRY_EXC_ERR);
+		records();
+		assert_int_equal(qp_destroy(qp), 0);
+	}
+}
+
+static void test_no_time_out_tries_for_ever(void **state)
+{
+	struct qp *qp = waiting_qp(0, 1, 7);
+
+	for (uint32_t tries = 0; tries < 50; tries++) {
+		silence(qp);
+		retry_run(UINT64_MAX - 1);
+		assert_int_equal(qp_state(qp), IBV_QPS_RTS);
+	}
+	records();
+	assert_int_equal(qp_destroy(qp), 0);
+}
+
+static void test_an_acknowledgement_starts_the_counters_anew(void **state)
+{
+	struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_SEND };
+	struct qp *qp = waiting_qp(14, 2, 2);
+
+	for (uint32_t message = 0; message < 5; message++) {
+		for (int i = 0; i < 2; i++) {
+			rnr_nak(qp, 1);
+			retry_run(UINT64_MAX - 1);
+			silence(qp);
+			retry_run(UINT64_MAX - 1);
+		}
+		assert_int_equal(qp_state(qp), IBV_QPS_RTS);
+		lock_acquire(&qp->lock);
+		completer_on_ack(qp, qp->sq.head);
+		requester_on_progress(qp);
+		lock_release(&qp->lock);
+		expect_status(IBV_WC_SUCCESS);
+		rig_post_send(qp, &wr);
+	}
+	assert_int_equal(qp_destroy(qp), 0);
+}
+
+static void test_room_ends_the_wait_for_room_only(void **state)
+{
+	struct qp *qp = waiting_qp(14, 7, 7);
+
+	lock_acquire(&qp->lock);
+	retry_on_full(qp);
+	assert_int_equal(local_of(qp)->state, REQUESTER_FULL_WAIT);
+	retry_on_room(qp);
+	assert_int_equal(local_of(qp)->state, REQUESTER_READY);
+	assert_false(local_of(qp)->timer_armed);
+	retry_on_rnr_nak(qp, qp->sq.head, 14);
+	retry_on_room(qp);
+	assert_int_equal(local_of(qp)->state, REQUESTER_RNR_WAIT);
+	assert_true(local_of(qp)->timer_armed);
+	lock_release(&qp->lock);
+	assert_int_equal(qp_destroy(qp), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_rnr_timer_codes),
+		TEST(test_silence_waits_for_the_time_out),
+		TEST(test_the_earliest_deadline_counts),
+		TEST(test_armed_again_is_due_once),
+		TEST(test_disarmed_never_fires),
+		TEST(test_rnr_retries),
+		TEST(test_time_out_retries),
+		TEST(test_no_time_out_tries_for_ever),
+		TEST(test_an_acknowledgement_starts_the_counters_anew),
+		TEST(test_room_ends_the_wait_for_room_only),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
