@@ -164,7 +164,7 @@ static int move_to_rtr(struct side *side, const struct op_move *op)
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = options->mtu,
 		.dest_qp_num = op->qpn,
-		.rq_psn = 0x123456,
+		.rq_psn = (uint32_t)(0x123456 + op->psn_offset),
 		.max_dest_rd_atomic = options->rd_atomic,
 		.min_rnr_timer = options->min_rnr_timer,
 		.ah_attr = address(op),

@@ -100,7 +100,9 @@ struct op_make {
 };
 side_fn op_make;
 
-/* Moves QP `qp` as far as `to`, towards `qpn` at the other end. result: 0 or the errno of modify.
+/*
+ * Moves QP `qp` as far as `to`, towards `qpn` at the other end. result: 0 or the errno of modify.
+ * psn_offset: what the responder waits for is so far from what the other end starts with.
  */
 struct op_move {
 	int qp;
@@ -108,6 +110,7 @@ struct op_move {
 	uint32_t qpn;
 	union ibv_gid gid;
 	uint16_t lid;
+	int psn_offset;
 	int result;
 };
 side_fn op_move;

@@ -1,4 +1,4 @@
-/* The unreliable services: rules 24 (UC) and 25 (UD) of the contract. */
+/* The unreliable services: rules 24 and 27 (UC) and 25 (UD) of the contract. */
 #include <unistd.h>
 
 #include "expect.h"
@@ -74,6 +74,65 @@ static void rule_24_uc_bad_rkey_writes_nothing(struct pair *pair)
 	expect_state(a, 0, IBV_QPS_RTS);
 	sleep_ms(QUIET_MS);
 	expect_bytes(b, 0, BUFFER, 0);
+}
+
+/*
+ * The target spins on the flag at 0, and looks at once whether the message that was sent before it
+ * is there. Backwards: what is copied late is looked at first.
+ */
+struct op_watch {
+	uint64_t flag;
+	struct op_bytes bytes; /* first_bad: the last, here */
+};
+
+static void op_watch_flag(struct side *side, void *argument)
+{
+	struct op_watch *op = argument;
+	const uint8_t *data = (uint8_t *)side->buf + op->bytes.offset;
+	uint64_t end_ms = now_ms() + WAIT_MS;
+
+	while (__atomic_load_n((uint64_t *)side->buf, __ATOMIC_ACQUIRE) != op->flag)
+		REQUIRE(now_ms() < end_ms, "flag %llu never came", (unsigned long long)op->flag);
+	op->bytes.first_bad = -1;
+	for (uint64_t i = op->bytes.length; i-- > 0 && op->bytes.first_bad < 0;)
+		if (data[i] != pattern(op->bytes.seed, i))
+			op->bytes.first_bad = (int64_t)i;
+}
+
+static void rule_27_uc_write_does_not_overtake(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	static const uint32_t sizes[] = { 5000, 65536, 300000, 2000000 };
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UC, .size = TARGET + 2000000));
+	poke(b, 0, 0);
+	for (uint32_t i = 0; i < 32; i++) {
+		struct op_watch op = { .flag = i + 1,
+				       .bytes = { TARGET, sizes[i / 2 % 4], i + 1, 0 } };
+		struct request chain[] = {
+			SEND(.wr_id = 1, .offset = TARGET, .length = sizes[i / 2 % 4]),
+			WRITE(b, 0, .wr_id = 2, .length = 8),
+		};
+		int bad;
+
+		if (i % 2)
+			chain[0] = WRITE_IMM(b, TARGET, .wr_id = 1, .offset = TARGET,
+					     .length = sizes[i / 2 % 4]);
+		poke(a, 0, i + 1);
+		fill(a, TARGET, sizes[i / 2 % 4], i + 1);
+		fill(b, TARGET, sizes[i / 2 % 4], 0);
+		post_receive(b, 0,
+			     RECEIVE(.wr_id = 50, .offset = TARGET, .length = sizes[i / 2 % 4]));
+		START(b, op_watch_flag, &op);
+		REQUIRE(post_chain(a, 0, chain, 2, &bad) == 0, "ibv_post_send");
+		end_finish(b);
+		REQUIRE(op.bytes.first_bad < 0,
+			"round %u: byte %lld of the %s of %u was not there when the flag was", i,
+			(long long)op.bytes.first_bad, i % 2 ? "WRITE" : "SEND", sizes[i / 2 % 4]);
+		expect(a, SENDS, 1, IBV_WC_SUCCESS);
+		expect(a, SENDS, 2, IBV_WC_SUCCESS);
+		expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+	}
 }
 
 static void rule_24_uc_needs_no_peer(struct pair *pair)
@@ -435,6 +494,7 @@ static const struct test tests[] = {
 	PAIR(rule_24_uc_no_receive_drops),
 	PAIR(rule_24_uc_bad_rkey_writes_nothing),
 	PAIR(rule_24_uc_needs_no_peer),
+	PAIR(rule_27_uc_write_does_not_overtake),
 	EVERY(rule_25_grh_comes_first),
 	PAIR(rule_25_grh_across_sges),
 	PAIR(rule_25_immediate),

@@ -311,6 +311,36 @@ static void rule_10_sqd_holds_back_sends(struct pair *pair)
 	expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
 }
 
+/* What was begun is finished, and only then is the queue drained; what is posted later waits. */
+static void rule_10_sqd_in_the_middle_of_a_message(struct pair *pair)
+{
+	enum { LONG = 8 << 20 };
+	struct end *a = &pair->a, *b = &pair->b;
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
+	struct op_query query = { .qp = 0 };
+
+	pair_connect(pair, WITH(.size = LONG));
+	fill(a, 0, LONG, 1);
+	fill(b, 0, LONG, 0);
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = LONG));
+	post_receive(b, 0, RECEIVE(.wr_id = 51, .length = 8));
+	post_send(a, 0, SEND(.wr_id = 1, .length = LONG));
+	REQUIRE(end_modify(a, 0, attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY) == 0, "SQD");
+	post_send(a, 0, SEND(.wr_id = 2, .length = 8));
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+	expect_bytes(b, 0, LONG, 1);
+	expect_async(a, 0, IBV_EVENT_SQ_DRAINED);
+	RUN(a, op_query, &query);
+	REQUIRE(query.attr.qp_state == IBV_QPS_SQD && !query.attr.sq_draining, "still draining");
+	expect_none(a, SENDS);
+	expect_none(b, RECEIVES);
+	attr.qp_state = IBV_QPS_RTS;
+	REQUIRE(end_modify(a, 0, attr, IBV_QP_STATE) == 0, "RTS");
+	expect(a, SENDS, 2, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 51, IBV_WC_SUCCESS);
+}
+
 /* Both ends from ERR to a new connection, some times over. */
 static void rule_10_reset_makes_usable_again(struct pair *pair)
 {
@@ -451,6 +481,7 @@ static const struct test tests[] = {
 	HERE(rule_10_refused_modify_changes_nothing),
 	HERE(rule_10_query_returns_what_was_set),
 	PAIR(rule_10_sqd_holds_back_sends),
+	PAIR(rule_10_sqd_in_the_middle_of_a_message),
 	EVERY(rule_10_reset_makes_usable_again),
 	PAIR(rule_10_reset_forgets_work),
 	PAIR(rule_10_one_end_reset),

@@ -452,6 +452,45 @@ static void rule_14_many_both_ways(struct pair *pair)
 	}
 }
 
+/*
+ * A request that fails at this end waits for its turn. The NAK of the one before it comes
+ * meanwhile: it counts as if nothing had failed.
+ */
+static void rule_14_nak_before_a_local_failure(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	int bad;
+
+	pair_connect(pair, WITH(.rnr_retry = 7, .qps = 2));
+	fill(a, 0, 8, 1);
+	fill(b, 0, 8, 0);
+	for (int qp = 0; qp < 2; qp++) {
+		struct request chain[] = {
+			SEND(.wr_id = 1, .length = 8), /* no receive there */
+			SEND(.wr_id = 2, .num_sge = 1, .sge = { { a->addr, 8, a->lkey ^ 0x5500 } }),
+			SEND(.wr_id = 3, .length = 8),
+		};
+
+		if (qp == 1)
+			chain[0] = WRITE(b, 64, .wr_id = 1, .length = 8, .rkey = b->rkey ^ 0x5500);
+		REQUIRE(post_chain(a, qp, chain, 3, &bad) == 0, "ibv_post_send");
+		if (qp == 0) {
+			expect_none(a, SENDS);
+			post_receive(b, qp, RECEIVE(.wr_id = 50, .length = 8));
+			expect(a, SENDS, 1, IBV_WC_SUCCESS);
+			expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+			expect_bytes(b, 0, 8, 1);
+			expect(a, SENDS, 2, IBV_WC_LOC_PROT_ERR);
+		} else {
+			expect(a, SENDS, 1, IBV_WC_REM_ACCESS_ERR);
+			expect(a, SENDS, 2, IBV_WC_WR_FLUSH_ERR);
+		}
+		expect(a, SENDS, 3, IBV_WC_WR_FLUSH_ERR);
+		expect_none(a, SENDS);
+		expect_state(a, qp, IBV_QPS_ERR);
+	}
+}
+
 static const struct test tests[] = {
 	PAIR(rule_11_receives_from_init_on),
 	PAIR(rule_11_sends_below_rts_are_not_kept),
@@ -474,6 +513,7 @@ static const struct test tests[] = {
 	PAIR(rule_14_finished_work_is_not_flushed),
 	PAIR(rule_14_error_completion_is_complete),
 	PAIR(rule_14_many_both_ways),
+	PAIR(rule_14_nak_before_a_local_failure),
 };
 
 int main(int argc, char **argv)

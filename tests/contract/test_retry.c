@@ -1,5 +1,6 @@
-/* Receivers that are not ready, and peers that do not answer: rule 21 of the contract. */
+/* Receivers that are not ready, peers that do not answer, and what is sent again: rule 21. */
 #include <signal.h>
+#include <unistd.h>
 
 #include "expect.h"
 
@@ -321,6 +322,119 @@ static void rule_21_peer_killed_during_write(struct pair *pair)
 	REQUIRE(failed, "640 MiB were written to a process that had been killed");
 }
 
+/*
+ * The ends do not agree where the numbers begin: nothing that is sent is what the responder waits
+ * for, not the first time and not when it is sent again.
+ */
+static void rule_21_psn_mismatch_is_not_success(struct pair *pair)
+{
+	static const int offsets[] = { -1, -300, 455, 455 };
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_make(pair, WITH(SHORT, .qps = 4));
+	fill(b, 0, LENGTH, 0);
+	for (int qp = 0; qp < 4; qp++) {
+		struct op_move op = { .qp = qp,
+				      .to = IBV_QPS_RTR,
+				      .qpn = a->qpn[qp],
+				      .gid = a->gid,
+				      .lid = a->lid,
+				      .psn_offset = offsets[qp] };
+
+		end_ready(a, b, qp);
+		REQUIRE(end_move(b, a, qp, IBV_QPS_INIT) == 0, "INIT");
+		RUN(b, op_move, &op);
+		REQUIRE(op.result == 0, "RTR: %s", strerror(op.result));
+		post_receive(b, qp, RECEIVE(.wr_id = 50, .length = LENGTH));
+		post_send(a, qp,
+			  qp == 3 ? WRITE_IMM(b, 0, .wr_id = 1, .length = 8)
+				  : SEND(.wr_id = 1, .length = 8));
+		post_send(a, qp, SEND(.wr_id = 2, .length = 8));
+		expect(a, SENDS, 1, IBV_WC_RETRY_EXC_ERR);
+		expect(a, SENDS, 2, IBV_WC_WR_FLUSH_ERR);
+		expect_state(a, qp, IBV_QPS_ERR);
+	}
+	expect_none(b, RECEIVES);
+	expect_bytes(b, 0, LENGTH, 0);
+}
+
+/*
+ * The responder fails while a long message is half way over. Each QP of b leaves a little later
+ * than the one before; a message that was through by then is a success at both ends, no other is.
+ */
+static void rule_21_responder_leaves_in_the_middle(struct pair *pair)
+{
+	enum { LONG = 8 << 20 };
+	struct end *a = &pair->a, *b = &pair->b;
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+
+	pair_connect(pair, WITH(SHORT, .qps = 8, .size = LONG));
+	for (int qp = 0; qp < 8; qp++) {
+		struct op_poll sent = { .which = SENDS, .timeout_ms = WAIT_MS };
+		struct op_poll received = { .which = RECEIVES, .timeout_ms = WAIT_MS };
+
+		post_receive(b, qp, RECEIVE(.wr_id = 50, .length = LONG));
+		post_send(a, qp, SEND(.wr_id = 1, .length = LONG));
+		usleep((useconds_t)qp * 100);
+		REQUIRE(end_modify(b, qp, error, IBV_QP_STATE) == 0, "ERR");
+		RUN(b, op_poll, &received);
+		REQUIRE(received.result == 1 && received.wc.wr_id == 50, "the receive is missing");
+		RUN(a, op_poll, &sent);
+		REQUIRE(sent.result == 1 && sent.wc.wr_id == 1, "the SEND is missing");
+		REQUIRE(sent.wc.status == IBV_WC_RETRY_EXC_ERR ||
+				(sent.wc.status == IBV_WC_SUCCESS &&
+				 received.wc.status == IBV_WC_SUCCESS),
+			"QP %d: the SEND's completion says %s, the receive's %s", qp,
+			ibv_wc_status_str(sent.wc.status), ibv_wc_status_str(received.wc.status));
+	}
+}
+
+/* A window is bound behind a SEND that is sent again: the bind is carried out once. */
+static void rule_08_bind_after_a_retry(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct ibv_sge sge;
+	struct ibv_send_wr bind = { .wr_id = 2,
+				    .opcode = IBV_WR_BIND_MW,
+				    .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr send = { .wr_id = 1,
+				    .next = &bind,
+				    .sg_list = &sge,
+				    .num_sge = 1,
+				    .opcode = IBV_WR_SEND,
+				    .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad;
+	struct ibv_mw *mw;
+
+	pair_connect(pair, WITH(.rnr_retry = 7));
+	mw = ibv_alloc_mw(a->side->pd, IBV_MW_TYPE_2);
+	if (!mw)
+		skip_because("ibv_alloc_mw: %s", strerror(errno));
+	add_region(a, (struct op_region){ .length = LENGTH,
+					  .access = ACCESS_ALL | IBV_ACCESS_MW_BIND });
+	sge = (struct ibv_sge){ a->addr, 8, a->lkey };
+	bind.bind_mw.mw = mw;
+	bind.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+	bind.bind_mw.bind_info =
+		(struct ibv_mw_bind_info){ .mr = a->side->region[0],
+					   .addr = a->addr,
+					   .length = 64,
+					   .mw_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	REQUIRE(ibv_post_send(a->side->qp[0], &send, &bad) == 0, "ibv_post_send");
+	expect_none(a, SENDS);
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = 8));
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	expect(a, SENDS, 2, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+	expect_none(a, SENDS);
+	fill(b, 64, 64, 3);
+	post_send(b, 0,
+		  REQUEST(.wr_id = 3, .opcode = IBV_WR_RDMA_WRITE, .offset = 64, .length = 64,
+			  .remote = a->addr, .rkey = bind.bind_mw.rkey));
+	expect(b, SENDS, 3, IBV_WC_SUCCESS);
+	expect_bytes(a, 0, 64, 3);
+}
+
 static const struct test tests[] = {
 	PAIR(rule_21_rnr_retry_finite),
 	PAIR(rule_21_rnr_timer_is_respected),
@@ -336,6 +450,9 @@ static const struct test tests[] = {
 	PAIR(rule_21_timeout_zero_waits_for_ever),
 	PAIR(rule_21_peer_destroyed),
 	PAIR(rule_21_peer_connected_elsewhere),
+	PAIR(rule_21_psn_mismatch_is_not_success),
+	PAIR(rule_21_responder_leaves_in_the_middle),
+	PAIR(rule_08_bind_after_a_retry),
 	APART(rule_21_peer_killed),
 	APART(rule_21_peer_killed_during_write),
 };
