@@ -85,7 +85,9 @@ struct arena_qp {
 	uint32_t access;       /* qp_access_flags: enum ibv_access_flags */
 	uint32_t device;       /* index of struct arena_device */
 	uint32_t generation;   /* of this index */
-	uint64_t spare[5];     /* nothing that changes with each request: peers read this line for each */
+	uint32_t rq_psn;       /* what the first message of its peer carries */
+	uint32_t spare32;
+	uint64_t spare[4];     /* nothing that changes with each request: peers read this line for each */
 };
 
 #define ARENA_QP_WORD(type, state) (0x80000000u | (uint32_t)(type) << 8 | (uint32_t)(state))

@@ -24,7 +24,8 @@ static bool target_agrees(struct qp *qp, struct link *link, uint32_t right, uint
 	*pd = target->pd;
 	return word != 0 && ARENA_QP_TYPE(word) == qp->type &&
 	       (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
-	       target->dest_qpn == qp->ib.qp_num && (target->access & right);
+	       target->dest_qpn == qp->ib.qp_num && target->rq_psn == qp->attr.sq_psn &&
+	       (target->access & right);
 }
 
 /* The next slice's pieces of local memory; 0: *cause is set, or it cannot be done directly. */
