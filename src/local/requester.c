@@ -408,9 +408,9 @@ void requester_issue(struct qp *qp)
 	struct sq *sq = &qp->sq;
 	int64_t budget = REQUESTER_TURN_BYTES;
 	bool stop = false, tried_again = false;
-	/* In SQD only the message that is half over goes on (IBA 10.3.1.5). */
+	/* In SQD only what was begun goes on (IBA 10.3.1.5). */
 	bool drain = qp_state(qp) == IBV_QPS_SQD && sq->issue != sq->tail &&
-		     sq_wqe(sq, sq->issue)->done;
+		     wqe_is_begun(sq_wqe(sq, sq->issue));
 
 	if (lq->state != REQUESTER_READY || lq->failed ||
 	    (qp_state(qp) != IBV_QPS_RTS && !drain))
@@ -429,7 +429,8 @@ void requester_issue(struct qp *qp)
 		switch (carry_out(qp, wqe, &budget)) {
 		case CARRIED:
 			sq->issue++;
-			stop = drain;
+			stop = drain && (sq->issue == sq->tail ||
+					 !wqe_is_begun(sq_wqe(sq, sq->issue)));
 			break;
 		case CARRY_NO_ROOM:
 			if (lq->link)

@@ -79,11 +79,16 @@ static void go_back(struct qp *qp, uint32_t seq)
 				lq->reads--;
 		}
 		wqe->state = WQE_POSTED;
+		wqe->begun = 1;
 		wqe->route = ROUTE_UNDECIDED;
 		wqe->done = 0;
 	}
-	if (qp->sq.issue != qp->sq.tail)
-		sq_wqe(&qp->sq, qp->sq.issue)->done = 0;
+	if (qp->sq.issue != qp->sq.tail) {
+		struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.issue);
+
+		wqe->begun |= wqe->done != 0;
+		wqe->done = 0;
+	}
 	lq->next_msn = sq_wqe(&qp->sq, seq)->msn;
 	lq->failed = false; /* it is found again when its turn comes */
 	qp->sq.issue = seq;

@@ -313,7 +313,7 @@ static void retire_head(struct qp *qp)
 static void check_drained(struct qp *qp)
 {
 	if (qp->drained || qp->sq.head != qp->sq.issue ||
-	    (qp->sq.issue != qp->sq.tail && sq_wqe(&qp->sq, qp->sq.issue)->done))
+	    (qp->sq.issue != qp->sq.tail && wqe_is_begun(sq_wqe(&qp->sq, qp->sq.issue))))
 		return;
 	qp->drained = true;
 	if (qp->attr.en_sqd_async_notify)

@@ -46,7 +46,8 @@ struct wqe {
 	uint32_t length;    /* of the message in bytes */
 	uint32_t imm;	    /* network order, or the R_Key to invalidate */
 	uint16_t num_sge;
-	uint16_t route;	    /* for the path's use: which way it was begun */
+	uint8_t begun;	    /* it was on the way once: in SQD it is still carried out */
+	uint8_t route;	    /* for the path's use: which way it was begun */
 	/* one-sided */
 	uint32_t rkey;
 	uint64_t remote_addr;
@@ -135,6 +136,12 @@ void sq_flush(struct qp *qp);
 
 /* Forgets all requests: the QP is reset. Caller holds the lock. */
 void sq_clear(struct sq *sq);
+
+/* Part of it, or an attempt at it, is on the way or was. */
+static inline bool wqe_is_begun(const struct wqe *wqe)
+{
+	return wqe->done || wqe->begun;
+}
 
 /* Marks a request finished; sq_retire makes it known. */
 static inline void wqe_finish(struct wqe *wqe, enum ibv_wc_status status, enum cause cause)

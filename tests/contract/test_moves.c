@@ -341,6 +341,29 @@ static void rule_10_sqd_in_the_middle_of_a_message(struct pair *pair)
 	expect(b, RECEIVES, 51, IBV_WC_SUCCESS);
 }
 
+/* A request that was refused for want of a receive was begun: it is finished in SQD. */
+static void rule_10_sqd_while_a_request_is_retried(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
+
+	pair_connect(pair, WITH());
+	post_send(a, 0, SEND(.wr_id = 1, .length = 8));
+	expect_none(a, SENDS);
+	REQUIRE(end_modify(a, 0, attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY) == 0, "SQD");
+	post_send(a, 0, SEND(.wr_id = 2, .length = 8));
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = 8));
+	post_receive(b, 0, RECEIVE(.wr_id = 51, .length = 8));
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+	expect_async(a, 0, IBV_EVENT_SQ_DRAINED);
+	expect_none(a, SENDS);
+	attr.qp_state = IBV_QPS_RTS;
+	REQUIRE(end_modify(a, 0, attr, IBV_QP_STATE) == 0, "RTS");
+	expect(a, SENDS, 2, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 51, IBV_WC_SUCCESS);
+}
+
 /* Both ends from ERR to a new connection, some times over. */
 static void rule_10_reset_makes_usable_again(struct pair *pair)
 {
@@ -482,6 +505,7 @@ static const struct test tests[] = {
 	HERE(rule_10_query_returns_what_was_set),
 	PAIR(rule_10_sqd_holds_back_sends),
 	PAIR(rule_10_sqd_in_the_middle_of_a_message),
+	PAIR(rule_10_sqd_while_a_request_is_retried),
 	EVERY(rule_10_reset_makes_usable_again),
 	PAIR(rule_10_reset_forgets_work),
 	PAIR(rule_10_one_end_reset),
