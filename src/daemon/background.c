@@ -38,8 +38,12 @@ static void reset_signals(void)
 {
 	sigset_t none;
 
+	/*
+	 * Not by signal(): it refuses the two signals that the C library keeps for its threads, and whoever
+	 * ignored all 64 ignored them, too. All zero is SIG_DFL, without flags, whatever the layout.
+	 */
 	for (int sig = 1; sig < NSIG; sig++)
-		signal(sig, SIG_DFL);
+		syscall(SYS_rt_sigaction, sig, (const char[64]){ 0 }, NULL, (size_t)(NSIG - 1) / 8);
 	/* Terminals and readers may go away: neither is a reason to end. */
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
