@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "local/memory.h"
+#include "object/memory.h"
 #include "local/requester.h"
 #include "local/retry.h"
 

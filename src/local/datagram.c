@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "base/multicast.h"
-#include "local/memory.h"
+#include "object/memory.h"
 #include "local/responder.h"
 #include "local/retry.h"
 #include "object/ah.h"
+#include "object/receive.h"
 
 #define GROUP_SLOTS 64 /* members of a group that one datagram reaches */
 #define ROCE_V2_PORT 4791
@@ -162,10 +163,8 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 
 void datagram_deliver(struct qp *qp, const struct record_header *header, const uint8_t *payload)
 {
-	struct local_qp *lq = local_of(qp);
 	enum ibv_qp_state state = qp_state(qp);
 	uint32_t flags = record_flags(header), wc_flags = IBV_WC_GRH;
-	uint32_t pd = qp->srq ? qp->srq->pd->number : qp->pd->number;
 	enum cause cause;
 
 	if (qp->type != IBV_QPT_UD || header->bytes < GRH_BYTES ||
@@ -179,17 +178,17 @@ void datagram_deliver(struct qp *qp, const struct record_header *header, const u
 			     header->rkey, header->src_qpn, qp->attr.qkey);
 		return;
 	}
-	if (!responder_take_receive(qp)) {
+	if (!receive_take(qp)) {
 		cause_report(CAUSE_UD_NO_RECEIVE, qp->ib.qp_num, "from QP 0x%06x", header->src_qpn);
 		return;
 	}
-	if (header->bytes > lq->receive.length) {
+	if (header->bytes > qp->receive.length) {
 		cause_report(CAUSE_UD_TOO_LONG, qp->ib.qp_num,
 			     "%u bytes with GRH, the receive takes %u", header->bytes,
-			     lq->receive.length);
+			     qp->receive.length);
 		return; /* the receive is kept for the next one */
 	}
-	cause = memory_scatter(lq->receive.sge, lq->receive.num_sge, pd, 0, payload, header->bytes);
+	cause = receive_scatter(qp, 0, payload, header->bytes);
 	if (cause != CAUSE_NONE) {
 		cause_report(cause, qp->ib.qp_num, "datagram from QP 0x%06x", header->src_qpn);
 		responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR, cause, 0,

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "local/memory.h"
+#include "object/memory.h"
 #include "local/requester.h"
 #include "local/responder.h"
 #include "local/retry.h"

@@ -74,14 +74,10 @@ struct local_qp {
 	uint8_t naked_attempt;
 	bool in_message;	/* FIRST was accepted, LAST has not come */
 	bool dropping;		/* UC: the rest of a message that was not accepted */
-	bool has_receive;	/* `receive` was taken from the RQ */
-	uint8_t receive_status; /* what `receive` ends with, if the QP fails because of it */
-	enum cause receive_cause;
 	uint8_t message_kind;	/* enum record_kind of its FIRST */
 	uint32_t expected_msn;
 	uint32_t received;	/* bytes of the current message */
 	uint32_t message_total;
-	struct receive receive;
 	struct nak_pending nak;
 	uint32_t response_head, response_tail; /* responses[head % MAX .. tail % MAX) are owed */
 	struct response responses[RESPONSES_MAX];

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "local/heap.h"
-#include "local/memory.h"
+#include "object/memory.h"
 #include "local/reach.h"
 #include "object/key.h"
 #include "object/touch.h"

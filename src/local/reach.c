@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "local/memory.h"
+#include "object/memory.h"
 
 void reach_probe(struct link *link)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "local/datagram.h"
-#include "local/memory.h"
+#include "object/memory.h"
 #include "local/onesided.h"
 #include "local/retry.h"
 #include "object/mw.h"

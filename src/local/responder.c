@@ -2,11 +2,11 @@
 
 #include <string.h>
 
-#include "local/atomic.h"
-#include "local/memory.h"
+#include "object/atomic.h"
 #include "object/key.h"
+#include "object/memory.h"
 #include "object/mw.h"
-#include "object/touch.h"
+#include "object/receive.h"
 
 /* What a request can end in (what follows from it is the table below). */
 enum verdict {
@@ -54,48 +54,34 @@ static enum cause cause_for_peer(enum verdict verdict, enum cause cause)
 	}
 }
 
-bool responder_take_receive(struct qp *qp)
+/* RING-4: before the program can know that its message came, and answer, the peer can. */
+static void acknowledge(struct link *link)
 {
-	struct local_qp *lq = local_of(qp);
+	uint64_t end = link->rx_end, hold = link->rx.hold;
 
-	if (!lq->has_receive)
-		lq->has_receive = rq_take(qp->rq, &lq->receive);
-	return lq->has_receive;
+	atomic_store_explicit(&link->carried_out, end < hold ? end : hold, memory_order_release);
+	ring_acknowledge(&link->rx, end);
 }
 
 void responder_complete_receive(struct qp *qp, const struct record_header *header,
 				enum ibv_wc_opcode opcode, enum ibv_wc_status status,
 				enum cause cause, uint32_t length, uint32_t wc_flags)
 {
-	struct local_qp *lq = local_of(qp);
-	struct cqe cqe = {
-		.wr_id = lq->receive.wr_id,
-		.qp = qp,
-		.rq = qp->rq,
-		.kind = CQE_RECEIVE,
+	struct link *link = local_of(qp)->link;
+	const struct receive_end end = {
+		.opcode = opcode,
 		.status = status,
-		.opcode = opcode & 0x7f,
-		.vendor_err = cause,
+		.cause = cause,
 		.byte_len = length,
-		.qp_num = qp->ib.qp_num,
 		.wc_flags = wc_flags,
-		.sl = qp->attr.ah_attr.sl,
+		.imm = header->imm,
+		.src_qp = header->src_qpn,
+		.solicited = record_flags(header) & RECORD_SOLICITED,
 	};
 
-	if (header) {
-		cqe.imm = header->imm;
-		cqe.src_qp = header->src_qpn;
-	}
-	lq->has_receive = false;
-	if (status == IBV_WC_SUCCESS && lq->link) {
-		/* RING-4: before the program can know of it, and answer */
-		uint64_t end = lq->link->rx_end, hold = lq->link->rx.hold;
-
-		atomic_store_explicit(&lq->link->carried_out, end < hold ? end : hold,
-				      memory_order_release);
-		ring_acknowledge(&lq->link->rx, end);
-	}
-	cq_push(qp->recv_cq, &cqe, header && record_flags(header) & RECORD_SOLICITED);
+	if (status == IBV_WC_SUCCESS && link)
+		acknowledge(link);
+	receive_complete(qp, &end);
 }
 
 /*
@@ -158,8 +144,6 @@ static bool respond_read(struct qp *qp, struct response *response, enum cause *c
 	struct link *link = local_of(qp)->link;
 	uint32_t bytes = response->total - response->done;
 	uint32_t flags = response->done ? 0 : RECORD_FIRST;
-	uint64_t host = 0;
-	uint32_t key_flags = 0;
 	struct record *record;
 
 	*cause = CAUSE_NONE;
@@ -171,23 +155,11 @@ static bool respond_read(struct qp *qp, struct response *response, enum cause *c
 	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (!record)
 		goto out;
-	if (bytes) {
-		struct arena_touch *touch = touch_begin(local_env.slot, response->rkey);
-		enum key_verdict verdict = key_check(mr_keys(), response->rkey, qp->pd->number,
-						     qp->ib.qp_num,
-						     response->remote_addr + response->done, bytes,
-						     IBV_ACCESS_REMOTE_READ, &host, &key_flags);
-
-		if (verdict != KEY_OK)
-			*cause = key_cause_remote(verdict);
-		else if (key_flags & KEY_NULL)
-			memset(record->payload, 0, bytes);
-		else if (memory_copy_from(record->payload, host, bytes))
-			*cause = CAUSE_MEMORY_FAULT_REMOTE;
-		touch_end(touch);
-		if (*cause != CAUSE_NONE)
-			goto out;
-	}
+	if (bytes)
+		*cause = memory_read_remote(qp, response->rkey, response->remote_addr + response->done,
+					    record->payload, bytes);
+	if (*cause != CAUSE_NONE)
+		goto out;
 	record->header.dst_qpn = qp->attr.dest_qp_num;
 	record->header.src_qpn = qp->ib.qp_num;
 	record->header.msn = response->msn;
@@ -252,8 +224,7 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 	lq->in_message = false;
 	if (qp->type != IBV_QPT_RC) {
 		if (verdict == VERDICT_RECEIVE_FAULT) {
-			lq->receive_status = reaction->receive_status;
-			lq->receive_cause = cause;
+			receive_blame(qp, (enum ibv_wc_status)reaction->receive_status, cause);
 			qp_fail(qp, cause);
 			return;
 		}
@@ -269,8 +240,7 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 			     record_msn(header), header->src_qpn, header->rkey,
 			     (unsigned long long)header->remote_addr, header->total);
 		if (reaction->receive_status) {
-			lq->receive_status = reaction->receive_status;
-			lq->receive_cause = cause;
+			receive_blame(qp, (enum ibv_wc_status)reaction->receive_status, cause);
 		}
 		responder_answer(qp); /* what is owed for earlier requests, if there is room */
 		if (reaction->event)
@@ -376,46 +346,28 @@ static enum verdict check_connection(struct qp *qp, struct link *link,
 	return VERDICT_OK;
 }
 
-static enum cause receive_cause(enum cause cause)
-{
-	switch (cause) {
-	case CAUSE_LKEY_UNKNOWN:
-		return CAUSE_RECEIVE_LKEY_UNKNOWN;
-	case CAUSE_LKEY_PD:
-		return CAUSE_RECEIVE_LKEY_PD;
-	case CAUSE_LKEY_RANGE:
-		return CAUSE_RECEIVE_LKEY_RANGE;
-	case CAUSE_LKEY_ACCESS:
-		return CAUSE_RECEIVE_LKEY_ACCESS;
-	default:
-		return cause;
-	}
-}
-
 static enum verdict on_send(struct qp *qp, const struct record_header *header,
 			    const uint8_t *payload, enum cause *cause)
 {
 	struct local_qp *lq = local_of(qp);
 	uint32_t flags = record_flags(header);
-	uint32_t pd = qp->srq ? qp->srq->pd->number : qp->pd->number;
 	uint32_t wc_flags = 0;
 
 	if (flags & RECORD_FIRST) {
-		if (!responder_take_receive(qp)) {
+		if (!receive_take(qp)) {
 			*cause = CAUSE_NO_RECEIVE;
 			return VERDICT_NO_RECEIVE;
 		}
-		if (header->total > lq->receive.length) {
+		if (header->total > qp->receive.length) {
 			*cause = CAUSE_RECEIVE_TOO_SHORT;
 			return VERDICT_TOO_LONG;
 		}
 	}
-	if (header->bytes > lq->message_total - lq->received || !lq->has_receive) {
+	if (header->bytes > lq->message_total - lq->received || !qp->has_receive) {
 		*cause = CAUSE_PEER_DISORDERLY;
 		return VERDICT_INVALID;
 	}
-	*cause = receive_cause(memory_scatter(lq->receive.sge, lq->receive.num_sge, pd,
-					      lq->received, payload, header->bytes));
+	*cause = receive_scatter(qp, lq->received, payload, header->bytes);
 	if (*cause != CAUSE_NONE)
 		return VERDICT_RECEIVE_FAULT;
 	lq->received += header->bytes;
@@ -434,27 +386,6 @@ static enum verdict on_send(struct qp *qp, const struct record_header *header,
 	return VERDICT_OK;
 }
 
-/* R_Key and right for `bytes` at offset `at` of the request's range, then `copy`. */
-static enum cause write_memory(struct qp *qp, uint32_t rkey, uint64_t address, uint32_t check,
-			       const uint8_t *payload, uint32_t bytes)
-{
-	struct arena_touch *touch;
-	enum key_verdict verdict;
-	enum cause cause = CAUSE_NONE;
-	uint64_t host;
-	uint32_t flags;
-
-	touch = touch_begin(local_env.slot, rkey);
-	verdict = key_check(mr_keys(), rkey, qp->pd->number, qp->ib.qp_num, address, check,
-			    IBV_ACCESS_REMOTE_WRITE, &host, &flags);
-	if (verdict != KEY_OK)
-		cause = key_cause_remote(verdict);
-	else if (!(flags & KEY_NULL) && memory_copy_to(host, payload, bytes))
-		cause = CAUSE_MEMORY_FAULT_REMOTE;
-	touch_end(touch);
-	return cause;
-}
-
 static enum verdict on_write(struct qp *qp, const struct record_header *header,
 			     const uint8_t *payload, enum cause *cause)
 {
@@ -471,15 +402,15 @@ static enum verdict on_write(struct qp *qp, const struct record_header *header,
 		return VERDICT_INVALID;
 	}
 	if (header->total) {
-		*cause = write_memory(qp, header->rkey, header->remote_addr + lq->received, left,
-				      payload, header->bytes);
+		*cause = memory_write_remote(qp, header->rkey, header->remote_addr + lq->received,
+					     left, payload, header->bytes);
 		if (*cause != CAUSE_NONE)
 			return VERDICT_ACCESS;
 	}
 	lq->received += header->bytes;
 	if (!(flags & RECORD_LAST) || !(flags & RECORD_IMM))
 		return VERDICT_OK;
-	if (!responder_take_receive(qp)) {
+	if (!receive_take(qp)) {
 		*cause = CAUSE_NO_RECEIVE;
 		return VERDICT_NO_RECEIVE;
 	}
@@ -536,7 +467,7 @@ static enum verdict on_atomic(struct qp *qp, const struct record_header *header,
 		return VERDICT_INVALID;
 	}
 	memcpy(operands, payload, sizeof(operands));
-	*cause = atomic_execute(qp, record_kind(header), header->rkey, header->remote_addr,
+	*cause = atomic_execute(qp, record_kind(header) == RECORD_COMPARE_SWAP, header->rkey, header->remote_addr,
 				operands[0], operands[1], &before);
 	if (*cause != CAUSE_NONE)
 		return VERDICT_ACCESS;
@@ -639,18 +570,5 @@ void responder_stop(struct qp *qp)
 
 	forget_responses(qp);
 	lq->in_message = lq->dropping = lq->naked = lq->expecting = false;
-	if (!lq->has_receive)
-		return;
-	if (qp_state(qp) == IBV_QPS_ERR) {
-		enum ibv_wc_status status = (enum ibv_wc_status)lq->receive_status;
-		bool failed = status != IBV_WC_SUCCESS;
-
-		lq->receive_status = IBV_WC_SUCCESS;
-		responder_complete_receive(qp, NULL, IBV_WC_RECV,
-					   failed ? status : IBV_WC_WR_FLUSH_ERR,
-					   failed ? lq->receive_cause : CAUSE_FLUSHED, 0, 0);
-	} else {
-		lq->has_receive = false;
-		rq_release(qp->rq, 1);
-	}
+	receive_stop(qp);
 }

@@ -33,12 +33,7 @@ void responder_answer(struct qp *qp);
 /* The QP enters RESET or ERR: the message in progress ends, nothing is owed any more. */
 void responder_stop(struct qp *qp);
 
-/*
- * Takes the next receive into lq->receive, unless one is there already. False: none is posted.
- */
-bool responder_take_receive(struct qp *qp);
-
-/* Completes lq->receive. `length` and header are of the message. */
+/* Completes the receive (object/receive.h). `length` and header are of the message. */
 void responder_complete_receive(struct qp *qp, const struct record_header *header,
 				enum ibv_wc_opcode opcode, enum ibv_wc_status status,
 				enum cause cause, uint32_t length, uint32_t wc_flags);

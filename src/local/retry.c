@@ -3,14 +3,7 @@
 #include <time.h>
 
 #include "local/requester.h"
-
-/*
- * RNR timer codes in units of 10 us (IBA table 45): code 0 is the longest.
- */
-static const uint32_t rnr_10us[32] = {
-	65536, 1,   2,	 3,   4,   6,	 8,    12,   16,   24,	 32,   48,    64,    96,    128,   192,
-	256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
-};
+#include "object/rnr.h"
 
 static struct lock timer_lock = LOCK_INITIALIZER;
 static struct list timers GUARDED_BY(timer_lock) = { &timers, &timers };
@@ -105,7 +98,7 @@ void retry_on_rnr_nak(struct qp *qp, uint32_t seq, uint8_t timer)
 			       "request %u was refused %u times", seq, qp->attr.rnr_retry + 1u);
 		return;
 	}
-	arm(lq, REQUESTER_RNR_WAIT, rnr_10us[timer & 31] * 10000ull);
+	arm(lq, REQUESTER_RNR_WAIT, rnr_timer_ns(timer));
 }
 
 void retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause)

@@ -85,6 +85,11 @@ struct qp {
 	struct arena_qp *entry;	 /* what peers see */
 	const struct qp_path *path; /* set at creation */
 	void *path_data;	 /* the path's own */
+	bool has_receive;	 /* what follows is in use: object/receive.h */
+	uint8_t receive_status;	 /* what it ends with if the QP fails: enum ibv_wc_status */
+	enum cause receive_cause;
+	struct receive receive;
+	uint32_t datagram_psn;	 /* UD: of the next packet on the wire */
 	/* ibv_wr_*, which hold the lock from start to complete or abort */
 	uint32_t builder_start;	 /* sq.tail at ibv_wr_start */
 	struct wqe *builder_wqe; /* begun and not ended; NULL */

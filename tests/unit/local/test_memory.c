@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "local/memory.h"
+#include "object/memory.h"
 
 #define CANARY 0xc5
 #define ROOM   96

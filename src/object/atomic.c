@@ -1,13 +1,12 @@
-#include "local/atomic.h"
+#include "object/atomic.h"
 
-#include "local/local_qp.h"
-#include "local/memory.h"
+#include "object/memory.h"
 #include "object/key.h"
 #include "object/touch.h"
 
-static uint64_t execute(enum record_kind kind, uint64_t *word, uint64_t first, uint64_t second)
+static uint64_t execute(bool compare_swap, uint64_t *word, uint64_t first, uint64_t second)
 {
-	if (kind == RECORD_FETCH_ADD)
+	if (!compare_swap)
 		return __atomic_fetch_add(word, first, __ATOMIC_SEQ_CST);
 	/* on failure `first` becomes what is there: the value before in both cases */
 	__atomic_compare_exchange_n(word, &first, second, false, __ATOMIC_SEQ_CST,
@@ -15,10 +14,10 @@ static uint64_t execute(enum record_kind kind, uint64_t *word, uint64_t first, u
 	return first;
 }
 
-enum cause atomic_execute(struct qp *qp, enum record_kind kind, uint32_t rkey, uint64_t address,
+enum cause atomic_execute(struct qp *qp, bool compare_swap, uint32_t rkey, uint64_t address,
 			  uint64_t first, uint64_t second, uint64_t *before)
 {
-	struct arena_touch *touch = touch_begin(local_env.slot, rkey);
+	struct arena_touch *touch = touch_begin(memory_slot(), rkey);
 	enum cause cause = CAUSE_NONE;
 	enum key_verdict verdict;
 	uint64_t host;
@@ -35,7 +34,7 @@ enum cause atomic_execute(struct qp *qp, enum record_kind kind, uint32_t rkey, u
 	else if (!memory_is_writable(host))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
 	else
-		*before = execute(kind, (uint64_t *)(uintptr_t)host, first, second);
+		*before = execute(compare_swap, (uint64_t *)(uintptr_t)host, first, second);
 	touch_end(touch);
 	return cause;
 }

@@ -1,4 +1,4 @@
-#include "local/memory.h"
+#include "object/memory.h"
 
 #include <errno.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "object/key.h"
+#include "object/qp.h"
 #include "object/touch.h"
 
 #define PAGE_BYTES 4096u
@@ -227,4 +228,50 @@ int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32
 		bytes -= n;
 	}
 	return pieces;
+}
+
+static enum cause check_remote(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t check,
+			       uint32_t access, uint64_t *host, uint32_t *flags)
+{
+	enum key_verdict verdict = key_check(mr_keys(), rkey, qp->pd->number, qp->ib.qp_num, address,
+					     check, access, host, flags);
+
+	return verdict == KEY_OK ? CAUSE_NONE : key_cause_remote(verdict);
+}
+
+enum cause memory_write_remote(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t check,
+			       const void *from, uint32_t bytes)
+{
+	struct arena_touch *touch = touch_begin(own_slot, rkey);
+	uint64_t host;
+	uint32_t flags;
+	enum cause cause = check_remote(qp, rkey, address, check, IBV_ACCESS_REMOTE_WRITE, &host,
+					&flags);
+
+	if (cause == CAUSE_NONE && !(flags & KEY_NULL) && memory_copy_to(host, from, bytes))
+		cause = CAUSE_MEMORY_FAULT_REMOTE;
+	touch_end(touch);
+	return cause;
+}
+
+enum cause memory_read_remote(const struct qp *qp, uint32_t rkey, uint64_t address, void *to,
+			      uint32_t bytes)
+{
+	struct arena_touch *touch = touch_begin(own_slot, rkey);
+	uint64_t host;
+	uint32_t flags;
+	enum cause cause = check_remote(qp, rkey, address, bytes, IBV_ACCESS_REMOTE_READ, &host,
+					&flags);
+
+	if (cause == CAUSE_NONE && (flags & KEY_NULL))
+		memset(to, 0, bytes);
+	else if (cause == CAUSE_NONE && memory_copy_from(to, host, bytes))
+		cause = CAUSE_MEMORY_FAULT_REMOTE;
+	touch_end(touch);
+	return cause;
+}
+
+uint32_t memory_slot(void)
+{
+	return own_slot;
 }

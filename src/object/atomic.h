@@ -5,20 +5,20 @@
  * instructions, so they are atomic with regard to each other and to the program's
  * (CONTRACT 19). Memory that is not there is a verdict, not a signal: it is probed first.
  */
-#ifndef LOCAL_ATOMIC_H
-#define LOCAL_ATOMIC_H
+#ifndef OBJECT_ATOMIC_H
+#define OBJECT_ATOMIC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/cause.h"
-#include "local/record.h"
 #include "object/qp.h"
 
 /*
- * `kind` is RECORD_COMPARE_SWAP (first = compare, second = swap) or RECORD_FETCH_ADD (first = add).
+ * CMP_AND_SWP (first = compare, second = swap) or FETCH_AND_ADD (first = add).
  * `address` is a multiple of 8. On CAUSE_NONE *before is what was there, in host order.
  */
-enum cause atomic_execute(struct qp *qp, enum record_kind kind, uint32_t rkey, uint64_t address,
+enum cause atomic_execute(struct qp *qp, bool compare_swap, uint32_t rkey, uint64_t address,
 			  uint64_t first, uint64_t second, uint64_t *before);
 
 #endif

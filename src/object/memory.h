@@ -6,8 +6,8 @@
  * regions, and any memory that a peer names, is copied by the kernel on our own pid, so that an
  * address that is not there is an error and not a signal.
  */
-#ifndef LOCAL_MEMORY_H
-#define LOCAL_MEMORY_H
+#ifndef OBJECT_MEMORY_H
+#define OBJECT_MEMORY_H
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -34,6 +34,20 @@ enum cause memory_gather(const struct ibv_sge *sge, uint32_t count, uint32_t pd,
 enum cause memory_scatter(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
 			  const void *from, size_t bytes);
 
+struct qp;
+
+/*
+ * What the peer of `qp` asks for: the R_Key is checked for REMOTE_WRITE or REMOTE_READ, on the first
+ * `check` bytes from `address` on, then `bytes` are copied. CAUSE_NONE, or why not.
+ */
+enum cause memory_write_remote(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t check,
+			       const void *from, uint32_t bytes);
+enum cause memory_read_remote(const struct qp *qp, uint32_t rkey, uint64_t address, void *to,
+			      uint32_t bytes);
+
+/* This process's slot: what touch_begin is given for keys of our own. */
+uint32_t memory_slot(void);
+
 /* Flat copies to and from addresses that may not be there: 0 or -EFAULT. The last word last. */
 int memory_copy_to(uint64_t to, const void *from, size_t bytes);
 int memory_copy_from(void *to, uint64_t from, size_t bytes);
@@ -44,7 +58,7 @@ bool memory_is_writable(uint64_t address);
 /* Copies with the last word last: see CONTRACT 27. Plain stores. */
 void memory_copy_ordered(void *to, const void *from, size_t bytes);
 
-/* Whether every page of the pieces can be read (and `write`: written). */
+/* Whether every page of the pieces can be read. */
 bool memory_probe(const struct iovec *iov, int count);
 
 /*

@@ -1,0 +1,85 @@
+#include "object/receive.h"
+
+#include "object/memory.h"
+
+bool receive_take(struct qp *qp)
+{
+	if (!qp->has_receive)
+		qp->has_receive = rq_take(qp->rq, &qp->receive);
+	return qp->has_receive;
+}
+
+static enum cause name_receive(enum cause cause)
+{
+	switch (cause) {
+	case CAUSE_LKEY_UNKNOWN:
+		return CAUSE_RECEIVE_LKEY_UNKNOWN;
+	case CAUSE_LKEY_PD:
+		return CAUSE_RECEIVE_LKEY_PD;
+	case CAUSE_LKEY_RANGE:
+		return CAUSE_RECEIVE_LKEY_RANGE;
+	case CAUSE_LKEY_ACCESS:
+		return CAUSE_RECEIVE_LKEY_ACCESS;
+	default:
+		return cause;
+	}
+}
+
+enum cause receive_scatter(struct qp *qp, size_t offset, const void *from, size_t bytes)
+{
+	uint32_t pd = qp->srq ? qp->srq->pd->number : qp->pd->number;
+
+	return name_receive(memory_scatter(qp->receive.sge, qp->receive.num_sge, pd, offset, from,
+					   bytes));
+}
+
+void receive_complete(struct qp *qp, const struct receive_end *end)
+{
+	struct cqe cqe = {
+		.wr_id = qp->receive.wr_id,
+		.qp = qp,
+		.rq = qp->rq,
+		.kind = CQE_RECEIVE,
+		.status = end->status,
+		.opcode = end->opcode & 0x7f,
+		.vendor_err = end->cause,
+		.byte_len = end->byte_len,
+		.qp_num = qp->ib.qp_num,
+		.wc_flags = end->wc_flags,
+		.imm = end->imm,
+		.src_qp = end->src_qp,
+		.sl = qp->attr.ah_attr.sl,
+	};
+
+	qp->has_receive = false;
+	cq_push(qp->recv_cq, &cqe, end->solicited);
+}
+
+void receive_blame(struct qp *qp, enum ibv_wc_status status, enum cause cause)
+{
+	qp->receive_status = status;
+	qp->receive_cause = cause;
+}
+
+void receive_stop(struct qp *qp)
+{
+	struct receive_end end = {
+		.opcode = IBV_WC_RECV,
+		.status = (enum ibv_wc_status)qp->receive_status,
+		.cause = qp->receive_cause,
+	};
+
+	qp->receive_status = IBV_WC_SUCCESS;
+	if (!qp->has_receive)
+		return;
+	if (qp_state(qp) != IBV_QPS_ERR) {
+		qp->has_receive = false;
+		rq_release(qp->rq, 1);
+		return;
+	}
+	if (end.status == IBV_WC_SUCCESS) {
+		end.status = IBV_WC_WR_FLUSH_ERR;
+		end.cause = CAUSE_FLUSHED;
+	}
+	receive_complete(qp, &end);
+}

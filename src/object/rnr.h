@@ -1,0 +1,12 @@
+/*
+ * RNR - how long a responder without a receive wants to be left alone.
+ */
+#ifndef OBJECT_RNR_H
+#define OBJECT_RNR_H
+
+#include <stdint.h>
+
+/* The time of an RNR timer code (min_rnr_timer, 0..31; IBA table 45) in ns: 10 us to 655.36 ms. */
+uint64_t rnr_timer_ns(uint8_t code);
+
+#endif

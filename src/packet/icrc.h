@@ -1,0 +1,49 @@
+/*
+ * ICRC - the invariant CRC of a RoCEv2 packet (IBA 7.8.1, annex A17.3.3).
+ *
+ * CRC-32 over eight bytes of ones, the IP and UDP headers with what routers change set to ones, the
+ * BTH with its reserved byte (FECN, BECN) set to ones, and the rest up to the ICRC. Done by a tuned
+ * library.
+ *
+ * The IPv4 identification is covered, too, but a UDP socket neither sets nor sees it: it is 0 in a
+ * datagram with DF from an unconnected socket and counts 0, 1, 2, ... through the segments of
+ * UDP_SEGMENT. A receiver solves for it: CRC is linear, so the difference between the ICRC received
+ * and the one computed with 0 is a function of the identification alone, or the packet is damaged.
+ *
+ * Pure but for a table that icrc_init makes. IPv6 packets have no such field.
+ */
+#ifndef PACKET_ICRC_H
+#define PACKET_ICRC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#define ICRC_BYTES 4
+
+/* What the checksum covers of IP and UDP. */
+struct icrc_path {
+	uint8_t source[16], destination[16]; /* IPv4-mapped: IPv4 */
+	uint16_t source_port, destination_port; /* host order */
+};
+
+/* Once; any number of times, by any thread. */
+void icrc_init(void);
+
+/*
+ * The ICRC as the four bytes read as a little-endian number, which is how they are sent.
+ * `header` begins with the BTH; the pieces and `pad` zero bytes follow.
+ */
+uint32_t icrc_compute(const struct icrc_path *path, uint16_t identification, const uint8_t *header,
+		      size_t header_bytes, const struct iovec *pieces, unsigned count, unsigned pad);
+
+/*
+ * Checks a whole packet, `length` bytes from the BTH to the end of its ICRC. For IPv4 tries
+ * *identification first, then solves for it and stores what it found. False: damaged, or shorter
+ * than BTH and ICRC.
+ */
+bool icrc_check(const struct icrc_path *path, const uint8_t *bytes, size_t length,
+		uint16_t *identification);
+
+#endif

@@ -1,0 +1,144 @@
+/*
+ * Packet - the transport's packets as bytes and as fields (IBA chapter 9.2 to 9.4, volume 1).
+ *
+ * Pure: no state, no allocation, no I/O. A packet here begins with the BTH and ends before the ICRC
+ * (packet/icrc.h). Fields are in host order, immediate data excepted, which nobody calculates with.
+ */
+#ifndef PACKET_PACKET_H
+#define PACKET_PACKET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PACKET_BTH_BYTES    12
+#define PACKET_HEADER_BYTES 64 /* no opcode has longer headers */
+#define PACKET_PSN_MASK	    0xffffffu
+#define PACKET_QPN_MASK	    0xffffffu
+#define PACKET_PKEY	    0xffffu /* the default one, full member: all that RoCE has */
+
+/* The upper three bits of an opcode. */
+enum packet_service {
+	PACKET_RC = 0,
+	PACKET_UC = 1,
+	PACKET_RD = 2,
+	PACKET_UD = 3,
+	PACKET_CNP = 4, /* congestion notification: opcode 0x81 only */
+	PACKET_XRC = 5,
+};
+
+/* What the lower five bits stand for, without FIRST, MIDDLE, LAST, ONLY and what a message carries. */
+enum packet_kind {
+	PACKET_SEND = 1,
+	PACKET_WRITE,
+	PACKET_READ_REQUEST,
+	PACKET_READ_RESPONSE,
+	PACKET_ACK,
+	PACKET_ATOMIC_ACK,
+	PACKET_COMPARE_SWAP,
+	PACKET_FETCH_ADD,
+	PACKET_NOTIFY_CONGESTION,
+};
+
+enum packet_header {
+	PACKET_HAS_RETH = 1 << 0,
+	PACKET_HAS_AETH = 1 << 1,
+	PACKET_HAS_ATOMIC_ETH = 1 << 2,
+	PACKET_HAS_ATOMIC_ACK_ETH = 1 << 3,
+	PACKET_HAS_IMM = 1 << 4,
+	PACKET_HAS_IETH = 1 << 5,
+	PACKET_HAS_DETH = 1 << 6,
+	PACKET_HAS_XRCETH = 1 << 7,
+};
+
+/* One row per opcode; kind 0: there is no such opcode. */
+struct packet_opcode {
+	uint8_t kind; /* enum packet_kind */
+	bool first;   /* FIRST or ONLY */
+	bool last;    /* LAST or ONLY */
+	bool payload; /* it may have one */
+	uint8_t headers; /* enum packet_header */
+	const char *name; /* as in the IBA: "RC SEND First" */
+};
+
+/* Never NULL. */
+const struct packet_opcode *packet_opcode(uint8_t opcode);
+
+/* Bytes of BTH and extended headers; 0: no such opcode. */
+unsigned packet_header_bytes(uint8_t opcode);
+
+static inline enum packet_service packet_service(uint8_t opcode)
+{
+	return (enum packet_service)(opcode >> 5);
+}
+
+/* The opcode of a service for this kind, position and set of IMM and IETH; -1: there is none. */
+int packet_find_opcode(enum packet_service service, enum packet_kind kind, bool first, bool last,
+		       unsigned headers);
+
+/* AETH syndrome (IBA 9.7.5.1): bits 5 and 6 tell which. */
+enum packet_syndrome {
+	PACKET_SYNDROME_ACK = 0x00,	/* | credits; 31: none are counted */
+	PACKET_SYNDROME_RNR = 0x20,	/* | timer code */
+	PACKET_SYNDROME_NAK = 0x60,	/* | enum packet_nak */
+	PACKET_SYNDROME_MASK = 0x60,
+};
+#define PACKET_ACK_UNLIMITED 31
+
+enum packet_nak {
+	PACKET_NAK_SEQUENCE = 0,
+	PACKET_NAK_INVALID_REQUEST = 1,
+	PACKET_NAK_REMOTE_ACCESS = 2,
+	PACKET_NAK_REMOTE_OPERATION = 3,
+	PACKET_NAK_INVALID_RD_REQUEST = 4,
+};
+
+struct packet {
+	/* BTH */
+	uint8_t opcode;
+	uint8_t pad; /* 0..3 */
+	bool solicited, migrated, fecn, becn, ack_req;
+	uint16_t pkey;
+	uint32_t dest_qpn; /* 24 bits */
+	uint32_t psn;	   /* 24 bits */
+	/* extended headers: those that the opcode has are set, the others are 0 */
+	uint64_t va;	   /* RETH, AtomicETH */
+	uint32_t rkey;	   /* RETH, AtomicETH, IETH */
+	uint32_t length;   /* RETH: of the whole message */
+	uint64_t swap_add, compare;	/* AtomicETH */
+	uint64_t atomic_result;		/* AtomicAckETH */
+	uint8_t syndrome;		/* AETH */
+	uint32_t msn;			/* AETH, 24 bits */
+	uint32_t imm;			/* ImmDt, network order */
+	uint32_t invalidate_rkey;	/* IETH */
+	uint32_t qkey, src_qpn;		/* DETH */
+	uint32_t xrc_srqn;		/* XRCETH */
+	const uint8_t *payload; /* points into what was decoded */
+	uint32_t payload_bytes; /* without the pad */
+};
+
+enum packet_error {
+	PACKET_GOOD = 0,
+	PACKET_TOO_SHORT,	/* for its headers, or for its pad */
+	PACKET_BAD_VERSION,	/* TVer is not 0 */
+	PACKET_BAD_OPCODE,
+	PACKET_BAD_PKEY,
+	PACKET_BAD_LENGTH,	/* payload where there is none, or not a multiple of 4 with the pad */
+};
+
+/* Any bytes of any length. *out is filled as far as it was understood. */
+enum packet_error packet_decode(const uint8_t *bytes, size_t length, struct packet *out);
+
+/*
+ * BTH and extended headers into `header`; returns how many bytes. Payload is not touched; pad is
+ * what the caller set. The opcode exists.
+ */
+unsigned packet_encode(const struct packet *packet, uint8_t header[PACKET_HEADER_BYTES]);
+
+/* a before b in the circle of PSNs: negative; the distance b to a, -2^23 .. 2^23 - 1. */
+static inline int32_t packet_psn_diff(uint32_t a, uint32_t b)
+{
+	return (int32_t)((a - b) << 8) >> 8;
+}
+
+#endif

@@ -1,0 +1,77 @@
+/*
+ * Transport - the IB transport between hosts: struct qp_path for RC and UC, and datagrams.
+ *
+ * A library without I/O, clock or thread: packets come in as arguments, packets and the next
+ * deadline go out through struct transport_env, which also tells the time. So the adapter puts it
+ * on sockets, a simulator on a virtual clock, and a fuzzer feeds it.
+ *
+ * Where to look: requester.c (posted work becomes packets), completer.c (what comes back),
+ * responder.c (what peers ask), verdict.c (what a packet can do wrong, and what follows), window.c
+ * (congestion), timer.c (time-outs), datagram.c (UD).
+ */
+#ifndef TRANSPORT_TRANSPORT_H
+#define TRANSPORT_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "object/qp.h"
+#include "wire/wire.h"
+
+/* No timer is armed. */
+#define TRANSPORT_NEVER UINT64_MAX
+
+/* What the transport needs of its surroundings. Set once, before the first QP. */
+struct transport_env {
+	/* CLOCK_MONOTONIC in ns, or a simulator's. */
+	uint64_t (*now)(void);
+	/*
+	 * Sends packets of one flow, in order; *sent tells how many left. Called with the QP's lock.
+	 * Never blocks.
+	 */
+	enum wire_result (*send)(const struct wire_flow *flow, const struct wire_packet *packets,
+				 unsigned count, unsigned *sent);
+	/*
+	 * Fills *flow from the QP's or AH's address (attr->grh, sgid_index of the QP's device) and opens
+	 * the port. 0, or an errno with a cause reported. May block briefly.
+	 */
+	int (*resolve)(struct context *context, const struct ibv_ah_attr *attr,
+		       struct wire_flow *flow);
+	/* A timer was armed that is due before all others. */
+	void (*deadline)(uint64_t ns);
+	/* Calls visit for each QP of this process that is attached to the group. */
+	void (*group_visit)(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg),
+			    void *arg);
+};
+
+void transport_init(const struct transport_env *env);
+void transport_reset_after_fork(void);
+
+extern const struct qp_path transport_path; /* RC and UC */
+
+/*
+ * A packet came. Any thread, without locks held; packets of one QP in the order of the wire.
+ * Whatever is in it, the worst that follows is that it is dropped. The caller calls
+ * transport_flush afterwards.
+ */
+void transport_receive(const struct wire_arrival *arrival);
+
+/*
+ * Sends what transport_receive put off so that it is sent once a burst: acknowledgements, and what
+ * the window now lets go. The same thread, without locks.
+ */
+void transport_flush(void);
+
+/* When the next timer is due, CLOCK_MONOTONIC ns, or TRANSPORT_NEVER. Any thread, no lock. */
+uint64_t transport_deadline_ns(void);
+
+/* Runs what is due. No lock of a QP may be held. */
+void transport_run(uint64_t now_ns);
+
+/*
+ * Sends the datagram of a UD QP, whose lock is held; multicast too. WIRE_SENT also if it was lost on
+ * the way out; WIRE_FULL: try again later; WIRE_FAULT: *cause tells (L_Key, memory, too long).
+ */
+enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause);
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * UDP - the wire over a plain UDP socket: bursts out and in, ICRC on and off.
+ *
+ * In:  packets of the transport; datagrams of anybody.
+ * Out: the same as datagrams with DF and a correct ICRC, with UDP_SEGMENT where the kernel has it;
+ *      packets with a correct ICRC to the receiver, in order, with UDP_GRO undone.
+ *
+ * A port is a socket that verbatimd bound to one local address (never connected, so that its IPv4
+ * identifications can be predicted: packet/icrc.h), or one of a multicast group. udp_send may be
+ * called by any thread at any time; udp_receive by one thread at a time (the port's receive lock is
+ * only tried: who finds it taken leaves the work to the other).
+ *
+ * VERBATIM_TEST_LOSS=RATE[,SEED] drops that share (0..1) of the packets that are sent: for tests.
+ */
+#ifndef WIRE_UDP_H
+#define WIRE_UDP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/wire.h"
+
+/* Counted since the port was opened; relaxed, for `verbatim show` and benchmarks. */
+struct udp_counters {
+	uint64_t sent_packets, sent_calls;
+	uint64_t received_packets, received_calls;
+	uint64_t damaged; /* ICRC wrong or shorter than a packet */
+	uint64_t dropped_by_test;
+};
+
+/*
+ * A port on a bound socket, which it takes over. `gid` is the address it is bound to; `ifindex` the
+ * interface. Sets DF, UDP_GRO, buffer sizes, the receipt of TOS, hop limit and destination address.
+ * 0 or -errno.
+ */
+int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **port);
+void udp_close(struct wire_port *port);
+
+int udp_fd(const struct wire_port *port);
+const uint8_t *udp_gid(const struct wire_port *port);
+void udp_counters(const struct wire_port *port, struct udp_counters *out);
+
+/* struct transport_env's send, on flow->port. count <= WIRE_BURST. */
+enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet *packets,
+			  unsigned count, unsigned *sent);
+
+/*
+ * Takes what is there, at most some 64 packets, and calls `receive` for each, without locks but the
+ * port's own. Returns how many datagrams came; -EBUSY: another thread is at it; 0: none.
+ */
+int udp_receive(struct wire_port *port, uint64_t now_ns,
+		void (*receive)(const struct wire_arrival *arrival));
+
+/* A socket for a multicast group on an interface, joined. 0 or -errno. */
+int udp_open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **port);
+
+#endif
