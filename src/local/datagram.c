@@ -1,6 +1,7 @@
 #include "local/datagram.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
 #include <string.h>
@@ -113,13 +114,32 @@ static enum carried send_failed(struct qp *qp, struct wqe *wqe, enum ibv_wc_stat
 	return CARRY_FAILED;
 }
 
+/* True: gone, one way or the other; false: *carried is what became of it. */
+static bool send_to_wire(struct qp *qp, struct wqe *wqe, enum carried *carried)
+{
+	enum cause cause = CAUSE_NONE;
+	int error = local_env.datagram_to_wire ? local_env.datagram_to_wire(qp, wqe, &cause) : 0;
+
+	if (error == -EAGAIN && retry_on_wire_full(qp, wqe))
+		*carried = CARRY_WAIT;
+	else if (error == -EFAULT)
+		*carried = send_failed(qp, wqe,
+				       cause == CAUSE_MESSAGE_TOO_LONG ? IBV_WC_LOC_LEN_ERR :
+									 IBV_WC_LOC_PROT_ERR,
+				       cause);
+	else
+		return true;
+	return false;
+}
+
 enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 {
 	const union ibv_gid *to = &wqe->ah->attr.grh.dgid;
 	bool group = multicast_is(to->raw);
 	uint32_t slots[GROUP_SLOTS];
 	enum cause cause = CAUSE_NONE;
-	int count = 1;
+	enum carried carried;
+	int count = 0;
 
 	if (wqe->length > qp_mtu(qp))
 		return send_failed(qp, wqe, IBV_WC_LOC_LEN_ERR, CAUSE_MESSAGE_TOO_LONG);
@@ -128,15 +148,13 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 		if (cause != CAUSE_NONE)
 			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);
 	}
+	/* The wire first: what has to wait for it must not have reached the members here already. */
+	if ((group || !wqe->ah->local) && !send_to_wire(qp, wqe, &carried))
+		return carried;
 	if (group)
 		count = local_env.group_members(to, slots, GROUP_SLOTS);
 	else if (wqe->ah->local)
-		slots[0] = wqe->remote_qpn >> ARENA_QP_BITS;
-	else
-		count = 0;
-	if (!count && !group)
-		cause_report(CAUSE_NO_PATH, qp->ib.qp_num, "datagram to QP 0x%06x",
-			     wqe->remote_qpn);
+		slots[count++] = wqe->remote_qpn >> ARENA_QP_BITS;
 	for (int i = 0; i < count; i++) {
 		struct link *link = local_env.find_link(slots[i]);
 

@@ -125,6 +125,16 @@ void retry_on_full(struct qp *qp)
 	arm(lq, REQUESTER_FULL_WAIT, RETRY_FULL_NS);
 }
 
+#define WIRE_RETRY_NS 100000ull
+
+bool retry_on_wire_full(struct qp *qp, struct wqe *wqe)
+{
+	if (wqe->msn++ >= RETRY_FULL_NS / WIRE_RETRY_NS)
+		return false;
+	arm(local_of(qp), REQUESTER_WIRE_WAIT, WIRE_RETRY_NS);
+	return true;
+}
+
 void retry_on_room(struct qp *qp)
 {
 	/* the timer goes on, for the same datagram; it means nothing once that is gone */

@@ -9,6 +9,7 @@
 #ifndef LOCAL_RETRY_H
 #define LOCAL_RETRY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "local/local_qp.h"
@@ -27,6 +28,9 @@ void retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause);
 void retry_on_full(struct qp *qp);
 /* There is room again. */
 void retry_on_room(struct qp *qp);
+
+/* A datagram found the wire full: true: it is tried again soon; false: it has waited long enough. */
+bool retry_on_wire_full(struct qp *qp, struct wqe *wqe);
 
 /* A message was acknowledged: the counters start anew. */
 void retry_on_ack(struct qp *qp);
