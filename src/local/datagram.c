@@ -109,7 +109,7 @@ static enum carried send_failed(struct qp *qp, struct wqe *wqe, enum ibv_wc_stat
 {
 	uint32_t seq = qp->sq.issue++;
 
-	requester_fail(qp, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
+	local_requester_fail(qp, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
 		       wqe->remote_qpn);
 	return CARRY_FAILED;
 }
@@ -120,7 +120,7 @@ static bool send_to_wire(struct qp *qp, struct wqe *wqe, enum carried *carried)
 	enum cause cause = CAUSE_NONE;
 	int error = local_env.datagram_to_wire ? local_env.datagram_to_wire(qp, wqe, &cause) : 0;
 
-	if (error == -EAGAIN && retry_on_wire_full(qp, wqe))
+	if (error == -EAGAIN && local_retry_on_wire_full(qp, wqe))
 		*carried = CARRY_WAIT;
 	else if (error == -EFAULT)
 		*carried = send_failed(qp, wqe,
@@ -166,8 +166,8 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 		 */
 		if (send_to(qp, wqe, link, &cause) == CARRY_NO_ROOM && !group && !wqe->route &&
 		    link->alive) {
-			requester_block(qp, link);
-			retry_on_full(qp);
+			local_requester_block(qp, link);
+			local_retry_on_full(qp);
 			link_put(link);
 			return CARRY_NO_ROOM;
 		}
@@ -209,13 +209,13 @@ void datagram_deliver(struct qp *qp, const struct record_header *header, const u
 	cause = receive_scatter(qp, 0, payload, header->bytes);
 	if (cause != CAUSE_NONE) {
 		cause_report(cause, qp->ib.qp_num, "datagram from QP 0x%06x", header->src_qpn);
-		responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR, cause, 0,
+		local_responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR, cause, 0,
 					   0);
 		return;
 	}
 	if (flags & RECORD_IMM)
 		wc_flags |= IBV_WC_WITH_IMM;
-	responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_SUCCESS, CAUSE_NONE,
+	local_responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_SUCCESS, CAUSE_NONE,
 				   header->bytes, wc_flags);
 }
 
