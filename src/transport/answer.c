@@ -3,7 +3,7 @@
 #include "object/memory.h"
 #include "transport/burst.h"
 #include "transport/responder.h"
-#include "transport/retry.h"
+#include "transport/retransmit.h"
 
 #define CNP_OPCODE	   0x81
 #define CNP_RESERVED_BYTES 16
@@ -278,7 +278,7 @@ static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint6
 		/* those that left are sent twice: the requester ignores what it has */
 		tq->responses = before.responses;
 		tq->replays = before.replays;
-		retry_again(tq, now_ns + RESPONDER_AGAIN_NS);
+		retransmit_again(tq, now_ns + RESPONDER_AGAIN_NS);
 		return false;
 	}
 	if (acknowledged)
@@ -302,12 +302,12 @@ void answer_send(struct qp *qp)
 	uint32_t turn = RESPONDER_TURN;
 
 	if (!burst) {
-		retry_again(tq, now_ns + RESPONDER_AGAIN_NS);
+		retransmit_again(tq, now_ns + RESPONDER_AGAIN_NS);
 		return;
 	}
 	while (send_burst(qp, burst, &turn, now_ns))
 		if (!turn) {
-			retry_again(tq, now_ns);
+			retransmit_again(tq, now_ns);
 			break;
 		}
 	burst_put(burst);

@@ -2,7 +2,7 @@
 
 #include "object/memory.h"
 #include "transport/requester.h"
-#include "transport/retry.h"
+#include "transport/retransmit.h"
 
 /*
  * Everything before `end` was carried out: finishes what can be finished. A READ or atomic is only
@@ -38,7 +38,7 @@ static uint32_t advance(struct qp *qp, uint32_t end, bool answered)
 	if (packet_psn_diff(end, tq->next_psn) > 0)
 		requester_catch_up(qp);
 	if (qp->type == IBV_QPT_RC)
-		retry_on_progress(tq, packets, transport_env.now());
+		retransmit_on_progress(tq, packets, transport_env.now());
 	return end;
 }
 
@@ -77,7 +77,7 @@ static void give_up(struct qp *qp, enum ibv_wc_status status, enum cause cause)
 		return;
 	requester_go_back(qp, tq->una_psn);
 	qp->sq.issue = seq + 1;
-	requester_fail(qp, seq, status, cause,
+	requester_fail_wqe(qp, seq, status, cause,
 		       "peer QP 0x%06x, rkey 0x%x, remote address 0x%llx, length %u",
 		       qp->attr.dest_qp_num, wqe->rkey, (unsigned long long)wqe->remote_addr,
 		       wqe->length);
@@ -87,7 +87,7 @@ static void on_nak(struct qp *qp, uint8_t syndrome)
 {
 	switch (syndrome & ~PACKET_SYNDROME_MASK) {
 	case PACKET_NAK_SEQUENCE:
-		retry_on_sequence_nak(qp);
+		retransmit_on_sequence_nak(qp);
 		break;
 	case PACKET_NAK_REMOTE_ACCESS:
 		give_up(qp, IBV_WC_REM_ACCESS_ERR, CAUSE_PEER_REFUSED_ACCESS);
@@ -106,19 +106,18 @@ static void on_nak(struct qp *qp, uint8_t syndrome)
 
 static void on_ack(struct qp *qp, const struct packet *packet)
 {
-	struct transport_qp *tq = transport_of(qp);
 	uint8_t kind = packet->syndrome & PACKET_SYNDROME_MASK;
 	uint32_t end = kind == PACKET_SYNDROME_ACK ? psn_add(packet->psn, 1) : packet->psn;
 
 	if (advance(qp, end, false) != end) {
 		/* a READ before it was not answered: its response was lost (IBA 9.7.5.1.1) */
-		retry_on_gap(qp, packet->psn);
+		retransmit_on_gap(qp, packet->psn);
 		return;
 	}
 	/* earlier requests complete first */
 	sq_retire(qp);
 	if (kind == PACKET_SYNDROME_RNR)
-		retry_on_rnr_nak(qp, packet->syndrome & 31);
+		retransmit_on_rnr_nak(qp, packet->syndrome & 31);
 	else if (kind == PACKET_SYNDROME_NAK)
 		on_nak(qp, packet->syndrome);
 }
@@ -134,7 +133,7 @@ static void on_response(struct qp *qp, const struct packet *packet, const struct
 	struct wqe *wqe;
 
 	if (advance(qp, packet->psn, false) != packet->psn) {
-		retry_on_gap(qp, packet->psn);
+		retransmit_on_gap(qp, packet->psn);
 		return;
 	}
 	wqe = find_oldest(qp, &seq);
@@ -181,5 +180,5 @@ void completer_on_packet(struct qp *qp, const struct packet *packet, const struc
 	else if (packet->syndrome >> 5 == PACKET_SYNDROME_ACK)
 		on_response(qp, packet, op);
 	if (qp_state(qp) == state)
-		requester_on_progress(qp);
+		requester_on_answer(qp);
 }

@@ -2,7 +2,7 @@
  * Completer - what comes back to a requester: acknowledgements, NAKs, responses.
  *
  * In:  answer packets, in the order of the wire, from anybody who knows the connection's addresses.
- * Out: finished WQEs, data of READs and atomics; or news for retry.h.
+ * Out: finished WQEs, data of READs and atomics; or news for retransmit.c.
  *
  * Callers hold the QP's lock. An answer that does not belong to anything on the way is ignored
  * (IBA 9.7.5.1.3, ghost acknowledgements).

@@ -8,15 +8,15 @@
 #include "transport/burst.h"
 #include "transport/completer.h"
 #include "transport/payload.h"
-#include "transport/retry.h"
+#include "transport/retransmit.h"
 
 enum carried {
 	CARRIED,      /* on to the next */
 	CARRY_WAIT,   /* for the window, for answers, for a timer */
-	CARRY_FAILED, /* requester_fail was called */
+	CARRY_FAILED, /* requester_fail_wqe was called */
 };
 
-/* One call of requester_issue. */
+/* One call of requester_transmit. */
 struct issue {
 	struct qp *qp;
 	struct transport_qp *tq;
@@ -35,7 +35,7 @@ static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock *
 	qp_fail(qp, tq->failed_cause);
 }
 
-void requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
+void requester_fail_wqe(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
 		    const char *fmt, ...)
 {
 	struct transport_qp *tq = transport_of(qp);
@@ -57,7 +57,7 @@ void requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum
 		fail_now(qp);
 }
 
-void requester_on_progress(struct qp *qp)
+void requester_on_answer(struct qp *qp)
 {
 	struct transport_qp *tq = transport_of(qp);
 
@@ -153,7 +153,7 @@ static enum carried fail_local(struct qp *qp, enum cause cause)
 	struct wqe *wqe = sq_wqe(&qp->sq, seq);
 	bool has_sge = !(wqe->flags & IBV_SEND_INLINE) && wqe->num_sge;
 
-	requester_fail(qp, seq, IBV_WC_LOC_PROT_ERR, cause,
+	requester_fail_wqe(qp, seq, IBV_WC_LOC_PROT_ERR, cause,
 		       "request %u: first SGE lkey 0x%x address 0x%llx length %u", seq,
 		       has_sge ? wqe->sge[0].lkey : 0,
 		       has_sge ? (unsigned long long)wqe->sge[0].addr : 0ull,
@@ -184,7 +184,7 @@ static enum carried flush(struct issue *it)
 	case WIRE_FULL:
 		requester_go_back(qp, unsent);
 		note_sent(tq);
-		retry_again(tq, it->now_ns + REQUESTER_AGAIN_NS);
+		retransmit_again(tq, it->now_ns + REQUESTER_AGAIN_NS);
 		return CARRY_WAIT;
 	case WIRE_FAULT:
 		requester_go_back(qp, unsent);
@@ -268,7 +268,7 @@ static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_ki
 	header.solicited = last && wqe->flags & IBV_SEND_SOLICITED;
 	header.ack_req = wants_ack(it, last);
 	if (header.ack_req)
-		retry_on_ack_requested(tq, header.psn, it->now_ns);
+		retransmit_on_ack_requested(tq, header.psn, it->now_ns);
 	burst_add(it->burst, &header);
 	it->turn--;
 	tq->next_psn = psn_add(tq->next_psn, 1);
@@ -372,7 +372,7 @@ static enum carried ask(struct issue *it, struct wqe *wqe, uint32_t packets)
 		header.compare = 0;
 	}
 	header.opcode = (uint8_t)packet_find_opcode(PACKET_RC, kind, true, true, 0);
-	retry_on_ack_requested(tq, header.psn, it->now_ns);
+	retransmit_on_ack_requested(tq, header.psn, it->now_ns);
 	burst_add(it->burst, &header);
 	tq->unrequested = 0;
 	tq->next_psn = psn_add(tq->next_psn, packets);
@@ -453,16 +453,30 @@ static enum carried manage_memory(struct issue *it, struct wqe *wqe)
 		qp->sq.issue++;
 		return CARRIED;
 	}
-	requester_fail(qp, qp->sq.issue++, IBV_WC_MW_BIND_ERR, cause, "rkey 0x%08x", key);
+	requester_fail_wqe(qp, qp->sq.issue++, IBV_WC_MW_BIND_ERR, cause, "rkey 0x%08x", key);
+	return CARRY_FAILED;
+}
+
+static enum carried fail_opcode(struct issue *it, struct wqe *wqe)
+{
+	enum carried carried = flush(it);
+
+	if (carried != CARRIED)
+		return carried;
+	requester_fail_wqe(it->qp, it->qp->sq.issue++, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
+		       "opcode %u", wqe->opcode);
 	return CARRY_FAILED;
 }
 
 static enum carried carry_out(struct issue *it, struct wqe *wqe)
 {
 	switch (wqe->opcode) {
+	case IBV_WR_SEND_WITH_INV:
+		if (it->qp->type != IBV_QPT_RC) /* there is no such packet */
+			return fail_opcode(it, wqe);
+		return send_message(it, wqe, PACKET_SEND);
 	case IBV_WR_SEND:
 	case IBV_WR_SEND_WITH_IMM:
-	case IBV_WR_SEND_WITH_INV:
 		return send_message(it, wqe, PACKET_SEND);
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
@@ -474,15 +488,8 @@ static enum carried carry_out(struct issue *it, struct wqe *wqe)
 	case IBV_WR_BIND_MW:
 	case IBV_WR_LOCAL_INV:
 		return manage_memory(it, wqe);
-	default: {
-		enum carried carried = flush(it);
-
-		if (carried != CARRIED)
-			return carried;
-		requester_fail(it->qp, it->qp->sq.issue++, IBV_WC_LOC_QP_OP_ERR,
-			       CAUSE_OPCODE_UNSUPPORTED, "opcode %u", wqe->opcode);
-		return CARRY_FAILED;
-	}
+	default:
+		return fail_opcode(it, wqe);
 	}
 }
 
@@ -493,7 +500,7 @@ static void start(struct qp *qp)
 	tq->started = true;
 	tq->next_psn = tq->una_psn = tq->max_psn = qp->attr.sq_psn & PACKET_PSN_MASK;
 	window_start(&tq->window, tq->mtu);
-	retry_start(qp);
+	retransmit_start(qp);
 }
 
 /* In SQD only what was begun goes on (IBA 10.3.1.5). */
@@ -530,7 +537,7 @@ static enum carried issue_all(struct issue *it)
 	return carried;
 }
 
-void requester_issue(struct qp *qp)
+void requester_transmit(struct qp *qp)
 {
 	struct transport_qp *tq = transport_of(qp);
 	struct issue it = { .qp = qp, .tq = tq, .turn = REQUESTER_TURN };
@@ -542,7 +549,7 @@ void requester_issue(struct qp *qp)
 	it.now_ns = transport_env.now();
 	it.burst = burst_get(&tq->flow);
 	if (!it.burst) {
-		retry_again(tq, it.now_ns + REQUESTER_AGAIN_NS);
+		retransmit_again(tq, it.now_ns + REQUESTER_AGAIN_NS);
 		return;
 	}
 	if (issue_all(&it) == CARRY_FAILED) {
@@ -551,8 +558,8 @@ void requester_issue(struct qp *qp)
 	}
 	burst_put(it.burst);
 	if (qp->type != IBV_QPT_RC && !it.turn)
-		retry_again(tq, it.now_ns);
+		retransmit_again(tq, it.now_ns);
 	sq_retire(qp);
 	if (in_flight(tq))
-		retry_on_sent(tq, it.now_ns);
+		retransmit_on_sent(tq, it.now_ns);
 }

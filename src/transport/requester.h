@@ -5,7 +5,7 @@
  * Out: request packets, or finished WQEs.
  *
  * Callers hold the QP's lock. Never waits: what may not leave now stays in the queue, and
- * requester_issue is called again when that changes. One call sends at most a window, and of a UC QP
+ * requester_transmit is called again when that changes. One call sends at most a window, and of a UC QP
  * REQUESTER_TURN packets.
  *
  * A READ is asked for in pieces of the window: its responses are not acknowledged, so that this is
@@ -38,17 +38,17 @@ static inline bool wqe_has_failed(const struct wqe *wqe)
 	return wqe->route == ROUTE_FAILED;
 }
 
-void requester_issue(struct qp *qp);
+void requester_transmit(struct qp *qp);
 
 /*
  * The request `seq` (sq.issue is behind it) failed. Its completion comes after those of all earlier
  * ones; then the QP fails. The text is reported with the cause.
  */
-void requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
+void requester_fail_wqe(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
 		    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 /* Makes completions, and the failure that waited for them. The QP may be in ERR afterwards. */
-void requester_on_progress(struct qp *qp);
+void requester_on_answer(struct qp *qp);
 
 /* From `psn` on, which is on the way, everything is sent anew. */
 void requester_go_back(struct qp *qp, uint32_t psn);

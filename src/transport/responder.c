@@ -167,7 +167,7 @@ static enum verdict on_write(struct qp *qp, const struct packet *packet,
 /* How many READs and atomics may wait for their answers. */
 static bool has_resources(const struct qp *qp)
 {
-	const struct responses *responses = &transport_of((struct qp *)qp)->responses;
+	const struct responses *responses = &transport_of(qp)->responses;
 	uint32_t limit = qp->attr.max_dest_rd_atomic ? qp->attr.max_dest_rd_atomic : 1;
 
 	return responses->tail - responses->head < limit;
@@ -406,7 +406,7 @@ void responder_flush(struct qp *qp)
 		answer_send(qp);
 }
 
-void responder_stop(struct qp *qp)
+void responder_quiesce(struct qp *qp)
 {
 	struct transport_qp *tq = transport_of(qp);
 

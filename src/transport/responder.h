@@ -26,6 +26,6 @@ void responder_on_mark(struct transport_qp *tq);
 void responder_flush(struct qp *qp);
 
 /* The QP enters RESET or ERR. With ERR a NAK that ended the connection stays. */
-void responder_stop(struct qp *qp);
+void responder_quiesce(struct qp *qp);
 
 #endif

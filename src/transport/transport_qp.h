@@ -82,7 +82,7 @@ struct transport_qp {
 	struct asked asked[LIMIT_QP_RD_ATOM];
 	struct window window;
 
-	/* retry.c */
+	/* retransmit.c */
 	uint8_t rnr_left, retry_left;
 	uint8_t backoff;	/* probes in a row without progress */
 	bool gap_open;		/* completer: a response was missed, and we went back */
@@ -122,9 +122,10 @@ struct transport_qp {
 	uint64_t cnp_ns; /* when the last CNP was sent */
 };
 
-static inline struct transport_qp *transport_of(struct qp *qp)
+/* NULL: it takes another path, or has no destination yet. */
+static inline struct transport_qp *transport_of(const struct qp *qp)
 {
-	return qp->path_data;
+	return qp->path == &transport_path ? qp->path_data : NULL;
 }
 
 static inline uint32_t psn_add(uint32_t psn, uint32_t n)

@@ -1,4 +1,4 @@
-#include "transport/retry.h"
+#include "transport/retransmit.h"
 
 #include "object/rnr.h"
 #include "transport/requester.h"
@@ -8,7 +8,7 @@ static uint64_t timeout_ns(const struct transport_qp *tq)
 {
 	uint64_t ns = 4096ull << tq->qp->attr.timeout;
 
-	return ns > RETRY_TIMEOUT_MIN_NS ? ns : RETRY_TIMEOUT_MIN_NS;
+	return ns > RETRANSMIT_TIMEOUT_MIN_NS ? ns : RETRANSMIT_TIMEOUT_MIN_NS;
 }
 
 static bool is_in_flight(const struct transport_qp *tq)
@@ -34,13 +34,13 @@ static void arm(struct transport_qp *tq)
 /* Not later than the transport timer, which is looked at when the probe is due. */
 static void set_probe(struct transport_qp *tq, uint64_t now_ns)
 {
-	uint64_t wait_ns = tq->rtt_ns ? tq->rtt_ns + 4 * tq->rtt_var_ns : RETRY_PROBE_FIRST_NS;
+	uint64_t wait_ns = tq->rtt_ns ? tq->rtt_ns + 4 * tq->rtt_var_ns : RETRANSMIT_PROBE_FIRST_NS;
 
-	if (wait_ns < RETRY_PROBE_MIN_NS)
-		wait_ns = RETRY_PROBE_MIN_NS;
+	if (wait_ns < RETRANSMIT_PROBE_MIN_NS)
+		wait_ns = RETRANSMIT_PROBE_MIN_NS;
 	wait_ns <<= tq->backoff;
-	if (wait_ns > RETRY_PROBE_MAX_NS)
-		wait_ns = RETRY_PROBE_MAX_NS;
+	if (wait_ns > RETRANSMIT_PROBE_MAX_NS)
+		wait_ns = RETRANSMIT_PROBE_MAX_NS;
 	tq->probe_ns = now_ns + wait_ns;
 	if (tq->qp->attr.timeout && tq->probe_ns > tq->progress_ns + timeout_ns(tq))
 		tq->probe_ns = tq->progress_ns + timeout_ns(tq);
@@ -56,7 +56,7 @@ static void reset_counters(struct transport_qp *tq)
 	tq->gap_open = false;
 }
 
-void retry_start(struct qp *qp)
+void retransmit_start(struct qp *qp)
 {
 	struct transport_qp *tq = transport_of(qp);
 
@@ -66,7 +66,7 @@ void retry_start(struct qp *qp)
 	tq->rtt_running = tq->probing = false;
 }
 
-void retry_on_ack_requested(struct transport_qp *tq, uint32_t psn, uint64_t now_ns)
+void retransmit_on_ack_requested(struct transport_qp *tq, uint32_t psn, uint64_t now_ns)
 {
 	if (tq->rtt_running || tq->went_back)
 		return; /* an answer to what was sent twice tells nothing (Karn) */
@@ -75,7 +75,7 @@ void retry_on_ack_requested(struct transport_qp *tq, uint32_t psn, uint64_t now_
 	tq->rtt_sent_ns = now_ns;
 }
 
-void retry_on_sent(struct transport_qp *tq, uint64_t now_ns)
+void retransmit_on_sent(struct transport_qp *tq, uint64_t now_ns)
 {
 	if (tq->probe_ns || tq->qp->type != IBV_QPT_RC)
 		return;
@@ -103,7 +103,7 @@ static void measure(struct transport_qp *tq, uint64_t now_ns)
 	tq->rtt_ns = tq->rtt_ns - tq->rtt_ns / 8 + sample / 8;
 }
 
-void retry_on_progress(struct transport_qp *tq, uint32_t packets, uint64_t now_ns)
+void retransmit_on_progress(struct transport_qp *tq, uint32_t packets, uint64_t now_ns)
 {
 	uint32_t before = (uint32_t)packet_psn_diff(tq->next_psn, psn_add(tq->una_psn, -packets));
 
@@ -136,7 +136,7 @@ static bool is_old_news(const struct transport_qp *tq, uint64_t now_ns)
 	return tq->went_back && now_ns - tq->went_back_ns < tq->rtt_ns / 2;
 }
 
-void retry_on_sequence_nak(struct qp *qp)
+void retransmit_on_sequence_nak(struct qp *qp)
 {
 	struct transport_qp *tq = transport_of(qp);
 	uint64_t now_ns = transport_env.now();
@@ -147,7 +147,7 @@ void retry_on_sequence_nak(struct qp *qp)
 	go_back(qp, now_ns);
 }
 
-void retry_on_gap(struct qp *qp, uint32_t psn)
+void retransmit_on_gap(struct qp *qp, uint32_t psn)
 {
 	struct transport_qp *tq = transport_of(qp);
 	bool again = !tq->gap_open || packet_psn_diff(psn, tq->gap_psn) <= 0;
@@ -155,10 +155,10 @@ void retry_on_gap(struct qp *qp, uint32_t psn)
 	tq->gap_open = true;
 	tq->gap_psn = psn;
 	if (again)
-		retry_on_sequence_nak(qp);
+		retransmit_on_sequence_nak(qp);
 }
 
-void retry_on_rnr_nak(struct qp *qp, uint8_t timer)
+void retransmit_on_rnr_nak(struct qp *qp, uint8_t timer)
 {
 	struct transport_qp *tq = transport_of(qp);
 	uint64_t now_ns = transport_env.now();
@@ -169,7 +169,7 @@ void retry_on_rnr_nak(struct qp *qp, uint8_t timer)
 	if (qp->attr.rnr_retry != 7 && tq->rnr_left-- == 0) {
 		uint32_t seq = qp->sq.issue++;
 
-		requester_fail(qp, seq, IBV_WC_RNR_RETRY_EXC_ERR, CAUSE_NO_RECEIVE,
+		requester_fail_wqe(qp, seq, IBV_WC_RNR_RETRY_EXC_ERR, CAUSE_NO_RECEIVE,
 			       "request %u was refused %u times", seq, qp->attr.rnr_retry + 1u);
 		return;
 	}
@@ -179,7 +179,7 @@ void retry_on_rnr_nak(struct qp *qp, uint8_t timer)
 	arm(tq);
 }
 
-void retry_again(struct transport_qp *tq, uint64_t when_ns)
+void retransmit_again(struct transport_qp *tq, uint64_t when_ns)
 {
 	if (tq->again_ns && tq->again_ns <= when_ns)
 		return;
@@ -187,7 +187,7 @@ void retry_again(struct transport_qp *tq, uint64_t when_ns)
 	arm(tq);
 }
 
-void retry_stop(struct transport_qp *tq)
+void retransmit_stop(struct transport_qp *tq)
 {
 	tq->probe_ns = tq->rnr_ns = tq->again_ns = 0;
 	tq->state = REQUESTER_READY;
@@ -201,7 +201,7 @@ static void give_up(struct qp *qp)
 
 	requester_go_back(qp, transport_of(qp)->una_psn);
 	seq = qp->sq.issue++;
-	requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_GONE,
+	requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_GONE,
 		       "QP 0x%06x did not answer %u times in %llu us each", qp->attr.dest_qp_num,
 		       qp->attr.retry_cnt + 1u,
 		       (unsigned long long)timeout_ns(transport_of(qp)) / 1000);
@@ -232,7 +232,7 @@ static bool probe(struct qp *qp, uint64_t now_ns)
 	return true;
 }
 
-void retry_fire(struct qp *qp, uint64_t now_ns)
+void retransmit_fire(struct qp *qp, uint64_t now_ns)
 {
 	struct transport_qp *tq = transport_of(qp);
 	enum ibv_qp_state state = qp_state(qp);
