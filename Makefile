@@ -1,7 +1,7 @@
 # A thin front to Meson and scripts/; each target is one command that can be given by hand.
 BUILD ?= build
 
-.PHONY: all setup demo test test-long bench install clean
+.PHONY: all setup demo test test-long fuzz bench install clean
 
 all: $(BUILD)/build.ninja
 	meson compile -C $(BUILD)
@@ -24,6 +24,10 @@ test: setup
 test-long: setup
 	$(MAKE) all
 	scripts/test --long
+
+# Ten minutes for each fuzzer; `test` gives each half a minute.
+fuzz: setup
+	scripts/fuzz 600
 
 bench: setup
 	$(MAKE) all
