@@ -333,7 +333,7 @@ void adapter_progress(void)
 	struct timespec t;
 	uint64_t now;
 
-	if (!running)
+	if (!running || qp_building)
 		return;
 	if (peers_progress())
 		in_vain = 0;

@@ -10,6 +10,8 @@
 #include "object/qp_states.h"
 #include "object/qp_table.h"
 
+_Thread_local unsigned qp_building __attribute__((tls_model("initial-exec")));
+
 static int check_cap(const struct ibv_qp_cap *cap, bool with_srq)
 {
 	if (cap->max_send_wr <= LIMIT_QP_WR && cap->max_send_sge <= LIMIT_SGE &&

@@ -96,6 +96,12 @@ struct qp {
 	int builder_error;
 };
 
+/*
+ * How many QPs this thread has locked between ibv_wr_start and ibv_wr_complete. It makes no progress
+ * meanwhile: what arrived for those QPs would wait for a lock that the thread itself holds.
+ */
+extern _Thread_local unsigned qp_building __attribute__((tls_model("initial-exec")));
+
 static inline struct qp *qp_of(struct ibv_qp *ib)
 {
 	return (struct qp *)ib;

@@ -251,6 +251,7 @@ static void wr_start(struct ibv_qp_ex *ex) NO_LOCK_CHECK
 	struct qp *qp = qp_ex_of(ex);
 
 	lock_acquire(&qp->lock);
+	qp_building++;
 	qp->builder_start = qp->sq.tail;
 	qp->builder_wqe = NULL;
 	qp->builder_error = post_check_state(qp);
@@ -267,6 +268,7 @@ static int wr_complete(struct ibv_qp_ex *ex) NO_LOCK_CHECK
 		sq_roll_back(qp, qp->builder_start);
 	else if (qp->sq.tail != qp->builder_start)
 		post_done(qp);
+	qp_building--;
 	lock_release(&qp->lock);
 	return error;
 }
@@ -278,6 +280,7 @@ static void wr_abort(struct ibv_qp_ex *ex) NO_LOCK_CHECK
 	fail(qp, ECANCELED);
 	end(qp);
 	sq_roll_back(qp, qp->builder_start);
+	qp_building--;
 	lock_release(&qp->lock);
 }
 

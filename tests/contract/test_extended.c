@@ -167,6 +167,39 @@ static void rule_09_start_poll_family(struct pair *pair)
 	ibv_end_poll(cq);
 }
 
+/* A thread may poll while it builds requests, though what arrived for the QP waits for it. */
+static void rule_09_poll_while_building(struct pair *pair)
+{
+	struct end *a = &pair->a;
+	struct ibv_cq_ex *cq;
+	struct ibv_qp_ex *qp;
+	struct ibv_wc wc[2];
+
+	pair_make(pair, WITH(.qps = 0));
+	cq = make_cq_ex(a->side);
+	REQUIRE(cq, "ibv_create_cq_ex: %s", strerror(errno));
+	qp = make_qp_ex(pair, cq, IBV_QP_EX_WITH_SEND);
+	for (int round = 0; round < 200; round++) {
+		uint64_t end_ms = now_ms() + WAIT_MS;
+		int seen = 0;
+
+		post_receive(a, 0, RECEIVE(.wr_id = 60, .offset = 4096, .length = 4096));
+		ibv_wr_start(qp);
+		qp->wr_id = 61;
+		qp->wr_flags = IBV_SEND_SIGNALED;
+		ibv_wr_send(qp);
+		ibv_wr_set_sge(qp, a->lkey, a->addr, 100);
+		REQUIRE(ibv_wr_complete(qp) == 0, "ibv_wr_complete");
+		ibv_wr_start(qp);
+		for (int i = 0; i < 100; i++)
+			seen += ibv_poll_cq(ibv_cq_ex_to_cq(cq), 2, wc);
+		ibv_wr_abort(qp);
+		while (seen < 2 && now_ms() < end_ms)
+			seen += ibv_poll_cq(ibv_cq_ex_to_cq(cq), 2, wc);
+		REQUIRE(seen == 2, "round %d: %d completions", round, seen);
+	}
+}
+
 static void expect_plain(struct ibv_cq *cq, uint64_t wr_id, enum ibv_wc_opcode opcode)
 {
 	uint64_t end_ms = now_ms() + WAIT_MS;
@@ -424,6 +457,7 @@ static const struct test tests[] = {
 	HERE(rule_09_query_device_ex),
 	HERE(rule_09_cq_ex_bad_arguments),
 	HERE(rule_09_start_poll_family),
+	HERE(rule_09_poll_while_building),
 	HERE(rule_09_builders),
 	HERE(rule_09_abort),
 	HERE(rule_09_create_qp_ex_bad_arguments),
