@@ -3,6 +3,7 @@
  * second implementation confirms; and what becomes of all that cannot be sent or is not a packet.
  */
 #include <errno.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -26,6 +27,7 @@
 #define LENGTH_MAX  (WIRE_HEADER_BYTES + PAYLOAD_MAX + 3)
 
 static bool has_namespace;
+static bool has_veth; /* vf0: 10.99.0.1, fd00::1 */
 static uint64_t randomness = 1;
 static uint8_t memory[1 << 20]; /* what payload is taken from */
 
@@ -435,9 +437,7 @@ static void test_full(void **state)
 	unsigned sent = 0, total = 0;
 	int fd, bytes = 4096;
 
-	if (!has_namespace || system("ip link add vf0 type veth peer name vf1 && "
-				     "ip addr add 10.99.0.1/24 dev vf0 && ip link set vf0 up && "
-				     "ip link set vf1 up"))
+	if (!has_veth)
 		skip();
 	udp_address_v4_to_gid(&local, gid);
 	fd = net_bind(gid, WIRE_UDP_PORT);
@@ -613,44 +613,45 @@ static void note_flow(const struct wire_arrival *a)
 	arrived++;
 }
 
+/* On vf0: what leaves there with the loop off does not come back, as it would on lo. */
 static void run_group(bool v6)
 {
 	struct in_addr group4 = { htonl(0xefc0ffee) }; /* 239.192.255.238 */
-	uint8_t group[WIRE_GID_BYTES] = { 0xff, 0x02, [15] = 0x77 }, gid[WIRE_GID_BYTES];
-	struct wire_port *first, *second, *from = open_port(v6, 1);
-	union udp_address address;
-	uint8_t bytes[12 + 4] = { 0 };
-	socklen_t len;
-	uint32_t icrc;
+	struct in_addr local4 = { htonl(0x0a630001) };
+	uint8_t local[WIRE_GID_BYTES] = { 0xfd, [15] = 1 };
+	uint8_t group[WIRE_GID_BYTES] = { 0xff, 0x02, [15] = 0x77 };
+	struct wire_port *first, *second, *from;
+	struct wire_packet packet;
+	struct wire_flow f = { 0 };
 	int fd, on = 1;
 
-	if (!from)
-		skip();
-	if (!v6)
+	f.ifindex = if_nametoindex("vf0");
+	if (!v6) {
 		udp_address_v4_to_gid(&group4, group);
-	assert_int_equal(udp_open_group(udp_gid(from), 1, &first), -EINVAL);
-	assert_int_equal(udp_open_group(group, 1, &first), 0);
-	assert_int_equal(udp_open_group(group, 1, &second), 0);
-
-	/* somebody else's packet reaches both */
-	net_address(v6, 2, gid);
-	fd = net_bind(gid, 0);
-	assert_true(fd >= 0);
-	if (v6) {
-		setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &on, sizeof(on));
-		setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &on, sizeof(on));
-	} else {
-		struct ip_mreqn leaves = { .imr_ifindex = 1 };
-
-		setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &on, sizeof(on));
-		setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &leaves, sizeof(leaves));
+		udp_address_v4_to_gid(&local4, local);
 	}
-	len = sizeof(address);
-	assert_int_equal(getsockname(fd, &address.any, &len), 0);
-	icrc = net_icrc(gid, group, udp_address_port(&address), WIRE_UDP_PORT, 0, bytes, 12);
-	memcpy(bytes + 12, &icrc, 4);
-	len = udp_address_from_gid(group, 1, WIRE_UDP_PORT, &address);
-	assert_int_equal(sendto(fd, bytes, 16, 0, &address.any, len), 16);
+	fd = net_bind(local, WIRE_UDP_PORT);
+	assert_true(fd >= 0);
+	assert_int_equal(udp_open(fd, local, f.ifindex, &from), 0);
+	assert_int_equal(udp_open_group(local, f.ifindex, &first), -EINVAL);
+	assert_int_equal(udp_open_group(group, f.ifindex, &first), 0);
+	assert_int_equal(udp_open_group(group, f.ifindex, &second), 0);
+
+	/* our own does not come back */
+	f.port = from;
+	memcpy(f.local, local, WIRE_GID_BYTES);
+	memcpy(f.remote, group, WIRE_GID_BYTES);
+	make_packet(&packet, 20, 100, 1);
+	expected_count = 0;
+	send_all(&f, &packet, 1);
+	assert_int_equal(udp_receive(first, 0, note_flow), 0);
+
+	/* with the loop on, to both */
+	if (v6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &on, sizeof(on));
+	else
+		setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &on, sizeof(on));
+	send_all(&f, &packet, 1);
 	for (int i = 0; i < 2; i++) {
 		struct wire_port *port = i ? second : first;
 
@@ -659,19 +660,9 @@ static void run_group(bool v6)
 		assert_int_equal(udp_receive(port, 0, note_flow), 1);
 		assert_int_equal(arrived, 1);
 		assert_memory_equal(seen.local, group, WIRE_GID_BYTES);
-		assert_memory_equal(seen.remote, gid, WIRE_GID_BYTES);
-		assert_int_equal(seen.ifindex, 1);
+		assert_memory_equal(seen.remote, local, WIRE_GID_BYTES);
+		assert_int_equal(seen.ifindex, f.ifindex);
 	}
-	close(fd);
-
-	/* our own does not come back */
-	struct wire_flow f = flow_to(from, v6, 1);
-	struct wire_packet packet = { .header_bytes = 12 };
-
-	memcpy(f.remote, group, WIRE_GID_BYTES);
-	f.ifindex = 1;
-	send_all(&f, &packet, 1);
-	assert_int_equal(udp_receive(first, 0, note_flow), 0);
 	udp_close(first);
 	udp_close(second);
 	udp_close(from);
@@ -679,14 +670,14 @@ static void run_group(bool v6)
 
 static void test_group_v4(void **state)
 {
-	if (!has_namespace)
+	if (!has_veth)
 		skip();
 	run_group(false);
 }
 
 static void test_group_v6(void **state)
 {
-	if (!has_namespace)
+	if (!has_veth)
 		skip();
 	run_group(true);
 }
@@ -694,6 +685,7 @@ static void test_group_v6(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_loss), /* first: its children must be new to the environment */
 		cmocka_unit_test(test_raw_v4_trains),
 		cmocka_unit_test(test_raw_v4_single),
 		cmocka_unit_test(test_raw_v6_trains),
@@ -706,13 +698,17 @@ int main(void)
 		cmocka_unit_test(test_no_route),
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_garbage),
-		cmocka_unit_test(test_loss),
 		cmocka_unit_test(test_group_v4),
 		cmocka_unit_test(test_group_v6),
 	};
 
 	unsetenv("VERBATIM_TEST_LOSS");
 	has_namespace = net_init();
+	has_veth = has_namespace &&
+		   !system("ip link add vf0 type veth peer name vf1 && "
+			   "ip addr add 10.99.0.1/24 dev vf0 && "
+			   "ip addr add fd00::1/64 dev vf0 nodad && "
+			   "ip link set vf0 up && ip link set vf1 up");
 	if (!has_namespace)
 		fprintf(stderr, "no network namespace of its own: some cases are skipped\n");
 	for (size_t i = 0; i < sizeof(memory); i++)
