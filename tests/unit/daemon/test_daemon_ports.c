@@ -548,7 +548,7 @@ static void test_bad_addresses(void **state)
 		CHECK(rc == rows[i].rc);
 		CHECK(*why);
 	}
-	CHECK(count_fds(ctl_daemon_pid(c)) == before);
+	CHECK(count_fds(ctl_daemon_pid(c)) <= before);
 	ctl_close(c);
 }
 
