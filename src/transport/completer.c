@@ -1,6 +1,7 @@
 #include "transport/completer.h"
 
 #include "object/memory.h"
+#include "transport/counter.h"
 #include "transport/requester.h"
 #include "transport/retransmit.h"
 
@@ -116,6 +117,8 @@ static void on_ack(struct qp *qp, const struct packet *packet)
 	}
 	/* earlier requests complete first */
 	sq_retire(qp);
+	if (kind != PACKET_SYNDROME_ACK)
+		counter_add(COUNTER_NAKS_RECEIVED);
 	if (kind == PACKET_SYNDROME_RNR)
 		retransmit_on_rnr_nak(qp, packet->syndrome & 31);
 	else if (kind == PACKET_SYNDROME_NAK)
