@@ -22,7 +22,7 @@ bool (*rig_on_packet)(struct rig_packet *packet, struct packet *decoded);
 
 static struct rig_packet *wire;
 static uint32_t wire_head, wire_tail;
-static struct ibv_qp *members[4];
+static struct qp *members[RIG_MEMBERS];
 
 static uint64_t now(void)
 {
@@ -86,9 +86,14 @@ static void deadline(uint64_t ns)
 
 static void group_visit(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg), void *arg)
 {
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 0; i < RIG_MEMBERS; i++)
 		if (members[i])
-			visit(members[i]->qp_num, arg);
+			visit(members[i]->ib.qp_num, arg);
+}
+
+void rig_set_member(unsigned i, struct qp *qp)
+{
+	members[i] = qp;
 }
 
 static const struct transport_env env = {
@@ -125,6 +130,7 @@ void rig_create(struct rig *rig)
 	rig_now_ns = START_NS;
 	rig_deadline_ns = TRANSPORT_NEVER;
 	rig_sent = 0;
+	memset(members, 0, sizeof(members));
 	rig_full_after = UINT32_MAX;
 	rig_refusal = WIRE_FULL;
 	rig_on_packet = NULL;

@@ -24,6 +24,7 @@
 #define RIG_SLOT       5
 #define RIG_WIRE_MAX   8192
 #define RIG_BYTES_MAX  4224
+#define RIG_MEMBERS    4
 
 struct rig_packet {
 	struct wire_flow flow; /* as the receiver sees it */
@@ -67,6 +68,9 @@ void rig_modify(struct qp *qp, enum ibv_qp_state state);
 struct mr *rig_mr(struct rig *rig, void *addr, size_t length, uint32_t access);
 void rig_post_send(struct qp *qp, struct ibv_send_wr *wr);
 void rig_post_receive(struct qp *qp, uint64_t wr_id, struct ibv_sge *sge);
+
+/* Whom multicast packets reach, of any group. */
+void rig_set_member(unsigned i, struct qp *qp);
 
 /* Delivers the oldest packet. False: there is none. */
 bool rig_step(void);
