@@ -7,6 +7,7 @@
 #ifndef WIRE_WIRE_H
 #define WIRE_WIRE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
@@ -44,6 +45,11 @@ struct wire_arrival {
 	const uint8_t *bytes; /* from the BTH on, without the ICRC; valid during the call */
 	uint32_t length;
 	uint64_t when_ns;     /* CLOCK_MONOTONIC */
+	/*
+	 * The same thread calls with another packet next, and does nothing else before; until that
+	 * call returns the bytes of this one stay, too.
+	 */
+	bool more;
 };
 
 /* Why wire_send took fewer packets than it was given. */
