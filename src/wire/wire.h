@@ -49,6 +49,11 @@ struct wire_arrival {
 	const uint8_t *bytes; /* from the BTH on, without the ICRC; valid during the call */
 	uint32_t length;
 	uint64_t when_ns;     /* CLOCK_MONOTONIC */
+	/*
+	 * The same thread calls with another packet next, and does nothing else before; until that
+	 * call returns the bytes of this one stay, too.
+	 */
+	bool more;
 };
 
 /* Why wire_send took fewer packets than it was given. */
