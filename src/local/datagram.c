@@ -1,8 +1,5 @@
 #include "local/datagram.h"
 
-#include <arpa/inet.h>
-#include <netinet/ip.h>
-#include <netinet/ip6.h>
 #include <string.h>
 
 #include "base/multicast.h"
@@ -11,50 +8,24 @@
 #include "local/retry.h"
 #include "object/ah.h"
 #include "object/receive.h"
+#include "packet/grh.h"
 
 #define GROUP_SLOTS 64 /* members of a group that one datagram reaches */
-#define ROCE_V2_PORT 4791
-#define BTH_DETH_ICRC_BYTES (12 + 8 + 4)
+#define UDP_BTH_DETH_ICRC_BYTES (8 + 12 + 8 + 4)
 
-static bool is_v4(const union ibv_gid *gid)
+/* As on a wire (IBA A17.4.5.2). */
+static void build_header(uint8_t *grh, const struct ah *ah, uint32_t payload)
 {
-	return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid->raw);
-}
+	const struct grh_fields fields = {
+		.source = ah->sgid.raw,
+		.destination = ah->attr.grh.dgid.raw,
+		.traffic_class = ah->attr.grh.traffic_class,
+		.hop_limit = ah->attr.grh.hop_limit,
+		.flow_label = ah->attr.grh.flow_label,
+		.udp_bytes = UDP_BTH_DETH_ICRC_BYTES + payload,
+	};
 
-/* What the receiver finds before the payload: the IP header as on a wire (IBA A17.4.5.2). */
-static void build_grh(uint8_t *grh, const struct ah *ah, uint32_t payload)
-{
-	const union ibv_gid *to = &ah->attr.grh.dgid, *from = &ah->sgid;
-	uint16_t udp_length = (uint16_t)(8 + BTH_DETH_ICRC_BYTES + payload);
-
-	memset(grh, 0, GRH_BYTES);
-	if (is_v4(from) && (is_v4(to) || multicast_is_v4(to->raw))) {
-		struct iphdr ip = {
-			.version = 4,
-			.ihl = 5,
-			.tos = ah->attr.grh.traffic_class,
-			.tot_len = htons((uint16_t)(20 + udp_length)),
-			.frag_off = htons(IP_DF),
-			.ttl = ah->attr.grh.hop_limit,
-			.protocol = IPPROTO_UDP,
-		};
-
-		memcpy(&ip.saddr, from->raw + 12, 4);
-		memcpy(&ip.daddr, to->raw + 12, 4);
-		memcpy(grh + 20, &ip, sizeof(ip));
-	} else {
-		struct ip6_hdr ip = {
-			.ip6_flow = htonl(6u << 28 | (uint32_t)ah->attr.grh.traffic_class << 20 |
-					  (ah->attr.grh.flow_label & 0xfffff)),
-			.ip6_plen = htons(udp_length),
-			.ip6_nxt = IPPROTO_UDP,
-			.ip6_hlim = ah->attr.grh.hop_limit,
-		};
-
-		memcpy(&ip.ip6_src, from->raw, 16);
-		memcpy(&ip.ip6_dst, to->raw, 16);
-		memcpy(grh, &ip, sizeof(ip));
-	}
+	grh_build(grh, &fields);
 }
 
 static enum cause copy_payload(struct qp *qp, struct wqe *wqe, uint8_t *to)
@@ -91,7 +62,7 @@ static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, e
 								      wqe->remote_qkey;
 		record->header.remote_addr = 0;
 		record->header.acked = 0; /* datagrams are not acknowledged */
-		build_grh(record->payload, wqe->ah, wqe->length);
+		build_header(record->payload, wqe->ah, wqe->length);
 		*cause = copy_payload(qp, wqe, record->payload + GRH_BYTES);
 		if (*cause == CAUSE_NONE)
 			ring_publish(&link->tx, record,
@@ -225,12 +196,6 @@ void datagram_deliver_group(const struct record_header *header, const uint8_t *p
 
 	if (header->bytes < GRH_BYTES)
 		return;
-	if (payload[20] == 0x45) {
-		memset(group.raw, 0, 10);
-		memset(group.raw + 10, 0xff, 2);
-		memcpy(group.raw + 12, payload + 36, 4);
-	} else {
-		memcpy(group.raw, payload + 24, 16);
-	}
+	grh_destination(group.raw, payload);
 	local_env.group_visit(&group, deliver_to, &delivery);
 }

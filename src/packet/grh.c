@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/multicast.h"

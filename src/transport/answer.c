@@ -2,6 +2,7 @@
 
 #include "object/memory.h"
 #include "transport/burst.h"
+#include "transport/counter.h"
 #include "transport/responder.h"
 #include "transport/retransmit.h"
 
@@ -103,6 +104,7 @@ void answer_nak(struct transport_qp *tq, const struct nak *nak)
 {
 	if (tq->nak.final)
 		return;
+	counter_add(COUNTER_NAKS_SENT);
 	tq->nak = *nak;
 	tq->ack_owed = false;
 	transport_want_flush(tq);

@@ -1,8 +1,10 @@
 #include "transport/completer.h"
 
 #include "object/memory.h"
+#include "transport/counter.h"
 #include "transport/requester.h"
 #include "transport/retransmit.h"
+#include "transport/verdict.h"
 
 /*
  * Everything before `end` was carried out: finishes what can be finished. A READ or atomic is only
@@ -83,25 +85,27 @@ static void give_up(struct qp *qp, enum ibv_wc_status status, enum cause cause)
 		       wqe->length);
 }
 
+static enum cause cause_of(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_REM_ACCESS_ERR:
+		return CAUSE_PEER_REFUSED_ACCESS;
+	case IBV_WC_REM_OP_ERR:
+		return CAUSE_PEER_RECEIVE_FAILED;
+	default:
+		return CAUSE_PEER_REFUSED;
+	}
+}
+
+/* A reserved code is treated as if it had not come (IBA 9.7.5.2.8). */
 static void on_nak(struct qp *qp, uint8_t syndrome)
 {
-	switch (syndrome & ~PACKET_SYNDROME_MASK) {
-	case PACKET_NAK_SEQUENCE:
+	enum ibv_wc_status status = verdict_of_nak(syndrome);
+
+	if (syndrome == (PACKET_SYNDROME_NAK | PACKET_NAK_SEQUENCE))
 		retransmit_on_sequence_nak(qp);
-		break;
-	case PACKET_NAK_REMOTE_ACCESS:
-		give_up(qp, IBV_WC_REM_ACCESS_ERR, CAUSE_PEER_REFUSED_ACCESS);
-		break;
-	case PACKET_NAK_REMOTE_OPERATION:
-		give_up(qp, IBV_WC_REM_OP_ERR, CAUSE_PEER_RECEIVE_FAILED);
-		break;
-	case PACKET_NAK_INVALID_REQUEST:
-	case PACKET_NAK_INVALID_RD_REQUEST:
-		give_up(qp, IBV_WC_REM_INV_REQ_ERR, CAUSE_PEER_REFUSED);
-		break;
-	default: /* reserved: as if it had not come (IBA 9.7.5.2.8) */
-		break;
-	}
+	else if (status != IBV_WC_SUCCESS)
+		give_up(qp, status, cause_of(status));
 }
 
 static void on_ack(struct qp *qp, const struct packet *packet)
@@ -116,6 +120,8 @@ static void on_ack(struct qp *qp, const struct packet *packet)
 	}
 	/* earlier requests complete first */
 	sq_retire(qp);
+	if (kind != PACKET_SYNDROME_ACK)
+		counter_add(COUNTER_NAKS_RECEIVED);
 	if (kind == PACKET_SYNDROME_RNR)
 		retransmit_on_rnr_nak(qp, packet->syndrome & 31);
 	else if (kind == PACKET_SYNDROME_NAK)

@@ -1,6 +1,7 @@
 #include "transport/retransmit.h"
 
 #include "object/rnr.h"
+#include "transport/counter.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
 
@@ -125,6 +126,7 @@ static void go_back(struct qp *qp, uint64_t now_ns)
 	struct transport_qp *tq = transport_of(qp);
 
 	requester_go_back(qp, tq->una_psn);
+	counter_add(COUNTER_WENT_BACK);
 	tq->went_back = true;
 	tq->went_back_ns = now_ns;
 	transport_want_flush(tq);
@@ -222,6 +224,7 @@ static bool probe(struct qp *qp, uint64_t now_ns)
 		}
 		tq->progress_ns = now_ns;
 	}
+	counter_add(COUNTER_PROBES);
 	window_on_probe(&tq->window);
 	tq->probing = true;
 	tq->probe_psn = psn_add(tq->una_psn, 1);

@@ -107,12 +107,13 @@ void timer_arm(struct timer *timer, uint64_t deadline_ns)
 	lock_release(&heap_lock);
 }
 
-/* earliest_ns may stay too early: then somebody looks in vain, once. */
+/* Nobody is told that the earliest is later now: he looks in vain, once. */
 void timer_disarm(struct timer *timer)
 {
 	lock_acquire(&heap_lock);
 	if (timer->place)
 		take_out(timer);
+	earliest_ns = find_earliest();
 	lock_release(&heap_lock);
 }
 

@@ -3,25 +3,24 @@
 #include "packet/packet.h"
 
 #define NAK(which) (PACKET_SYNDROME_NAK | PACKET_NAK_##which)
-#define NOTHING	   { VERDICT_SILENT, 0, false, false, VERDICT_NO_EVENT, 0 }
+/* The requester tries again. */
+#define AGAIN(syndrome) { syndrome, 0, false, false, VERDICT_NO_EVENT, 0 }
 /* UC: the message is gone, and nobody is told (IBA 9.8.2.2.2). */
-#define LOST	   { VERDICT_SILENT, 0, false, true, VERDICT_NO_EVENT, 0 }
+#define LOST { VERDICT_SILENT, 0, false, true, VERDICT_NO_EVENT, 0 }
 
-/* IBA 9.9.3.1, tables 60 and 61; CONTRACT 15 to 21. */
+/* IBA 9.9.3.1, tables 60 and 61; CONTRACT 15 to 21. The first column is RC, the second UC. */
 static const struct reaction reactions[VERDICTS][VERDICT_SERVICES] = {
-	[VERDICT_OK] = { NOTHING, NOTHING },
-	[VERDICT_DROPPED] = { NOTHING, NOTHING },
-	[VERDICT_NOT_READY] = { NOTHING, NOTHING },
-	[VERDICT_DUPLICATE] = { { PACKET_SYNDROME_ACK, 0, false, false, VERDICT_NO_EVENT, 0 }, NOTHING },
-	[VERDICT_OUT_OF_ORDER] = { { NAK(SEQUENCE), 0, false, false, VERDICT_NO_EVENT, 0 }, LOST },
-	[VERDICT_NO_RECEIVE] = { { PACKET_SYNDROME_RNR, 0, false, false, VERDICT_NO_EVENT, 0 }, LOST },
-	[VERDICT_TOO_LONG] = { { NAK(INVALID_REQUEST), IBV_WC_LOC_LEN_ERR, true, true, VERDICT_NO_EVENT,
-				 IBV_WC_REM_INV_REQ_ERR },
+	[VERDICT_OK] = { { VERDICT_SILENT, 0, false, false, VERDICT_NO_EVENT, 0 },
+			 { VERDICT_SILENT, 0, false, false, VERDICT_NO_EVENT, 0 } },
+	[VERDICT_OUT_OF_ORDER] = { AGAIN(NAK(SEQUENCE)), LOST },
+	[VERDICT_NO_RECEIVE] = { AGAIN(PACKET_SYNDROME_RNR), LOST },
+	[VERDICT_TOO_LONG] = { { NAK(INVALID_REQUEST), IBV_WC_LOC_LEN_ERR, true, true,
+				 VERDICT_NO_EVENT, IBV_WC_REM_INV_REQ_ERR },
 			       LOST },
 	[VERDICT_RECEIVE_FAULT] = { { NAK(REMOTE_OPERATION), IBV_WC_LOC_PROT_ERR, true, true,
 				      VERDICT_NO_EVENT, IBV_WC_REM_OP_ERR },
-				    { VERDICT_SILENT, IBV_WC_LOC_PROT_ERR, true, true, VERDICT_NO_EVENT,
-				      0 } },
+				    { VERDICT_SILENT, IBV_WC_LOC_PROT_ERR, true, true,
+				      VERDICT_NO_EVENT, 0 } },
 	[VERDICT_INVALID] = { { NAK(INVALID_REQUEST), 0, true, true, IBV_EVENT_QP_REQ_ERR,
 				IBV_WC_REM_INV_REQ_ERR },
 			      LOST },
@@ -36,4 +35,16 @@ static const struct reaction reactions[VERDICTS][VERDICT_SERVICES] = {
 const struct reaction *verdict_reaction(enum verdict verdict, enum verdict_service service)
 {
 	return &reactions[verdict][service];
+}
+
+enum ibv_wc_status verdict_of_nak(uint8_t syndrome)
+{
+	/* of responders that tell READs apart; it has no verdict of its own here */
+	if (syndrome == NAK(INVALID_RD_REQUEST))
+		return IBV_WC_REM_INV_REQ_ERR;
+	for (int v = 0; v < VERDICTS; v++)
+		if (reactions[v][VERDICT_RC].syndrome == syndrome &&
+		    reactions[v][VERDICT_RC].requester_status)
+			return (enum ibv_wc_status)reactions[v][VERDICT_RC].requester_status;
+	return IBV_WC_SUCCESS;
 }

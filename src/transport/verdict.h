@@ -2,7 +2,8 @@
  * Verdict - what a request packet can end in, and what follows from it: one table.
  *
  * Pure. Deciding is the responder's business (responder.c), and so is carrying out what the table
- * says.
+ * says; the completer reads the same table for what a NAK means to the requester. Packets that are of
+ * no connection, duplicates and what comes behind a gap never get so far.
  */
 #ifndef TRANSPORT_VERDICT_H
 #define TRANSPORT_VERDICT_H
@@ -13,9 +14,6 @@
 
 enum verdict {
 	VERDICT_OK,
-	VERDICT_DROPPED,	/* of no message that is being received */
-	VERDICT_NOT_READY,	/* wrong state, service or sender */
-	VERDICT_DUPLICATE,	/* carried out before: it is answered again */
 	VERDICT_OUT_OF_ORDER,	/* something before it is missing */
 	VERDICT_NO_RECEIVE,
 	VERDICT_TOO_LONG,	/* for the receive */
@@ -28,7 +26,7 @@ enum verdict {
 
 enum verdict_service { VERDICT_RC, VERDICT_UC, VERDICT_SERVICES };
 
-#define VERDICT_SILENT 0xff /* no NAK is sent */
+#define VERDICT_SILENT	 0xff /* no NAK is sent */
 #define VERDICT_NO_EVENT -1
 
 struct reaction {
@@ -41,5 +39,8 @@ struct reaction {
 };
 
 const struct reaction *verdict_reaction(enum verdict verdict, enum verdict_service service);
+
+/* What a request completes with that got this NAK; IBV_WC_SUCCESS: none that ends a request. */
+enum ibv_wc_status verdict_of_nak(uint8_t syndrome);
 
 #endif

@@ -20,7 +20,7 @@
 #define WINDOW_MAX_BYTES    (256 * 1024)
 #define WINDOW_PACKET_EXTRA 512 /* what a packet costs besides its payload, in bytes */
 /* What is left of the window after a loss, and after a congestion mark. */
-#define WINDOW_AFTER_LOSS(size) ((size)-(size) / 4)
+#define WINDOW_AFTER_LOSS(size) ((size) * 3 / 4)
 #define WINDOW_AFTER_MARK(size) ((size) / 2)
 
 struct window {
