@@ -17,9 +17,9 @@
 
 struct flight {
 	uint64_t when_ns;
-	uint64_t number; /* orders what arrives at the same time */
+	uint64_t number;       /* orders what arrives at the same time */
 	struct wire_flow flow; /* as the receiver sees it */
-	uint32_t length; /* with the ICRC */
+	uint32_t length;       /* with the ICRC */
 	uint8_t bytes[];
 };
 
@@ -135,8 +135,7 @@ int net_resolve(struct context *context, const struct ibv_ah_attr *attr, struct 
 
 static struct icrc_path path_of(const struct flight *flight)
 {
-	struct icrc_path path = { .source_port = SOURCE_PORT,
-				  .destination_port = WIRE_UDP_PORT };
+	struct icrc_path path = { .source_port = SOURCE_PORT, .destination_port = WIRE_UDP_PORT };
 
 	memcpy(path.source, flight->flow.remote, sizeof(path.source));
 	memcpy(path.destination, flight->flow.local, sizeof(path.destination));
@@ -146,8 +145,8 @@ static struct icrc_path path_of(const struct flight *flight)
 static void put_icrc(struct flight *flight)
 {
 	struct icrc_path path = path_of(flight);
-	uint16_t id = (uint16_t)(random_chance(&dice, 500) ? identification + 1 :
-							     random_next(&dice));
+	uint16_t id =
+		(uint16_t)(random_chance(&dice, 500) ? identification + 1u : random_next(&dice));
 	uint32_t icrc = icrc_compute(&path, weather.v6 ? 0 : id, flight->bytes,
 				     flight->length - ICRC_BYTES, NULL, 0, 0);
 
@@ -288,8 +287,8 @@ static void launch(const struct wire_flow *flow, const struct wire_packet *packe
 			net_counts.damaged++;
 			observer->lost(qpn);
 			/*
-			 * One in 2^16 passes the ICRC that leaves the identification open, and would have
-			 * been found by UDP's checksum, which covers what the ICRC does.
+			 * One in 2^16 passes the ICRC that leaves the identification open, and
+			 * would have been found by UDP's checksum, which covers what the ICRC does.
 			 */
 			if (flight->length &&
 			    icrc_check(&path, flight->bytes, flight->length, &guess)) {

@@ -1,9 +1,9 @@
 /*
  * Net - a virtual clock, and a virtual network between the ends of one simulation.
  *
- * In:  packets from the transport (struct transport_env), which leave flattened and with their ICRC.
- * Out: packets to the transport, some of them late, twice, in another order, damaged, or never;
- *      what a receiving socket and ICRC would reject is rejected here by the same code.
+ * In:  packets from the transport (struct transport_env), which leave flattened and with their
+ * ICRC. Out: packets to the transport, some of them late, twice, in another order, damaged, or
+ * never; what a receiving socket and ICRC would reject is rejected here by the same code.
  *
  * Everything that happens is decided by the seed. One thread.
  */
@@ -22,7 +22,7 @@
 /* How bad the network is; chances in permille. */
 struct net_weather {
 	uint32_t loss, duplication, reordering, damage, lateness;
-	uint32_t full;  /* of a call of send: the socket takes only a part */
+	uint32_t full;	/* of a call of send: the socket takes only a part */
 	uint32_t marks; /* ECN: congestion experienced */
 	uint64_t delay_ns, jitter_ns;
 	bool v6;

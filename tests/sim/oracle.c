@@ -6,10 +6,9 @@
 #include "fail.h"
 #include "packet/packet.h"
 
-#define BATCH	    64
-#define RETRIES	    7
-#define SCRIBBLE    7 /* pattern + this: what a program writes where a message was */
-#define FIND_NUMBER 0xffffffffu
+#define BATCH	 64
+#define RETRIES	 7
+#define SCRIBBLE 7 /* pattern + this: what a program writes where a message was */
 
 static struct plan *plan;
 
@@ -121,8 +120,8 @@ static void check_fields(const struct end *end, const struct ibv_wc *wc, const s
 {
 	bool imm = op->opcode == IBV_WR_SEND_WITH_IMM || op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 	bool inv = op->opcode == IBV_WR_SEND_WITH_INV, ud = end->type == IBV_QPT_UD;
-	unsigned flags = (imm ? IBV_WC_WITH_IMM : 0) | (inv ? IBV_WC_WITH_INV : 0) |
-			 (ud ? IBV_WC_GRH : 0);
+	unsigned flags =
+		(imm ? IBV_WC_WITH_IMM : 0) | (inv ? IBV_WC_WITH_INV : 0) | (ud ? IBV_WC_GRH : 0);
 	enum ibv_wc_opcode opcode = op_is_write(op) ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
 
 	if (wc->opcode != opcode || wc->wc_flags != flags ||
@@ -161,7 +160,8 @@ static void on_reliable_message(struct end *end, const struct ibv_wc *wc,
 	if (!places_hold(&receive->places, op->length, op->pattern, 0))
 		sim_fail("end %u: receive %llu of %u bytes has wrong data", end->number,
 			 (unsigned long long)wc->wr_id, op->length);
-	places_trust(&receive->places, op->length); /* it is the pattern; behind it all is as it was */
+	places_trust(&receive->places,
+		     op->length); /* it is the pattern; behind it all is as it was */
 	if (is_scribbled(op))
 		places_scribble(&receive->places, op->pattern);
 }
@@ -299,7 +299,8 @@ static void on_reliable_done(struct end *end, struct op *op)
 	long number = (long)(op - end->ops);
 
 	if (op_is_received(op) && !op->received)
-		sim_fail("end %u: request %ld succeeded, but was not received", end->number, number);
+		sim_fail("end %u: request %ld succeeded, but was not received", end->number,
+			 number);
 	if (op_is_write(op)) {
 		if (!world_holds(op->remote, op->length, op->pattern, 0))
 			sim_fail("end %u: WRITE %ld succeeded, but was not executed", end->number,
@@ -335,6 +336,14 @@ static bool is_plausible(const struct end *end, const struct op *op, enum ibv_wc
 {
 	if (status == op->expected)
 		return true;
+	/*
+	 * A READ or atomic that was executed, but whose answer was lost, is not answered any more once
+	 * a later request moved the responder to ERR.
+	 */
+	if (status == IBV_WC_RETRY_EXC_ERR && qp_state(end->peer->qp) == IBV_QPS_ERR &&
+	    (op_is_atomic(op) || op->opcode == IBV_WR_RDMA_READ) && end->mishap != MISHAP_NONE &&
+	    op < end->ops + end->mishap_op)
+		return true;
 	if (status == IBV_WC_RETRY_EXC_ERR)
 		return end->disturbed || end->drops > RETRIES;
 	return status == IBV_WC_WR_FLUSH_ERR && end->disturbed;
@@ -344,7 +353,8 @@ static void on_failed(struct end *end, struct op *op, const struct ibv_wc *wc)
 {
 	op->state = OP_FAILED;
 	if (end->failed ? wc->status != IBV_WC_WR_FLUSH_ERR : !is_plausible(end, op, wc->status))
-		sim_fail("end %u: request %ld, opcode %d, completed with %d, vendor_err %u, should be "
+		sim_fail("end %u: request %ld, opcode %d, completed with %d, vendor_err %u, should "
+			 "be "
 			 "%d; %u packets lost in a row",
 			 end->number, (long)(op - end->ops), op->opcode, wc->status, wc->vendor_err,
 			 end->failed ? IBV_WC_WR_FLUSH_ERR : op->expected, end->drops);
@@ -379,7 +389,8 @@ static void on_send(const struct ibv_wc *wc)
 		return;
 	}
 	if (end->failed)
-		sim_fail("end %u: request %u succeeded behind one that failed", end->number, number);
+		sim_fail("end %u: request %u succeeded behind one that failed", end->number,
+			 number);
 	if (!end->sig_all && !(op->flags & IBV_SEND_SIGNALED))
 		sim_fail("end %u: request %u completed, though unsignalled", end->number, number);
 	if (wc->opcode != completion_opcode(op) ||

@@ -6,10 +6,10 @@
 #include "object/ah.h"
 #include "packet/packet.h"
 
-#define PACKETS_PER_END	  60 /* that its payload takes, about */
-#define BAD_KEY_BITS	  0x5
-#define SLACK_MAX	  64 /* bytes that a receive has to spare */
-#define PAIR_ENDS	  2
+#define PACKETS_PER_END 60 /* that its payload takes, about */
+#define BAD_KEY_BITS	0x5
+#define SLACK_MAX	64 /* bytes that a receive has to spare */
+#define PAIR_ENDS	2
 
 static uint32_t mtu_bytes(const struct plan *plan)
 {
@@ -97,8 +97,8 @@ static uint32_t choose_length(struct random *random, uint32_t mtu, uint32_t most
 		length = random_below(random, 8 * mtu);
 		break;
 	default:
-		length = random_chance(random, 200) ? random_below(random, 65536) :
-						      random_below(random, 32);
+		length = random_chance(random, 200) ? random_below(random, 65536)
+						    : random_below(random, 32);
 		break;
 	}
 	return length < most ? length : most;
@@ -326,7 +326,8 @@ static void prepare_end(struct plan *plan, unsigned number, enum ibv_qp_type typ
 	end->post_gap_ns = random_below(random, 200000);
 	end->receive_gap_ns = random_chance(random, 500) ? 0 : random_below(random, 2000000);
 	end->post_ns = net_now() + random_below(random, 100000);
-	end->receive_ns = net_now() + random_below(random, random_chance(random, 200) ? 20000000 : 1);
+	end->receive_ns =
+		net_now() + random_below(random, random_chance(random, 200) ? 20000000 : 1);
 	end->qp = world_qp(type, &end->cap, end->sig_all);
 	end->op_count = random_range(random, 1, random_chance(random, 300) ? PLAN_OPS : 10);
 	end->withheld = PLAN_RECEIVES;
@@ -362,8 +363,8 @@ static void make_one_sided_mishap(struct end *end, uint32_t length, struct rando
 	enum ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
 	struct op *op;
 
-	if (end->mishap == MISHAP_NO_READ || (end->mishap < MISHAP_NO_WRITE &&
-					      random_chance(random, 500)))
+	if (end->mishap == MISHAP_NO_READ ||
+	    (end->mishap < MISHAP_NO_WRITE && random_chance(random, 500)))
 		opcode = IBV_WR_RDMA_READ;
 	op = remake(end, random, opcode, length, IBV_WC_REM_ACCESS_ERR);
 	if (end->mishap == MISHAP_BAD_RKEY)
@@ -462,8 +463,8 @@ static void connect_end(struct plan *plan, struct end *end, const struct terms *
 		.port_num = 1,
 		.path_mtu = (enum ibv_mtu)plan->mtu,
 		.qkey = PLAN_QKEY,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-				   IBV_ACCESS_REMOTE_ATOMIC,
+		.qp_access_flags =
+			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 		.dest_qp_num = end->peer->qp->ib.qp_num,
 		.sq_psn = terms->psn[end->number & 1],
 		.rq_psn = terms->psn[~end->number & 1],
@@ -473,8 +474,8 @@ static void connect_end(struct plan *plan, struct end *end, const struct terms *
 				      .dgid = net_gid(end->peer->number) } },
 		.max_rd_atomic = terms->reads,
 		.max_dest_rd_atomic = (uint8_t)random_range(random, terms->reads, 16),
-		.min_rnr_timer = (uint8_t)(random_chance(random, 20) ? 0 :
-								       random_range(random, 1, 14)),
+		.min_rnr_timer =
+			(uint8_t)(random_chance(random, 20) ? 0 : random_range(random, 1, 14)),
 		.timeout = terms->timeout,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
@@ -487,17 +488,17 @@ static void connect_end(struct plan *plan, struct end *end, const struct terms *
 		     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 			     (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
 	attr.qp_state = IBV_QPS_RTR;
-	world_modify(end->qp, &attr,
-		     IBV_QP_STATE |
-			     (ud ? 0 :
-				   IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN) |
-			     (rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0));
+	world_modify(
+		end->qp, &attr,
+		IBV_QP_STATE |
+			(ud ? 0 : IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN) |
+			(rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0));
 	attr.qp_state = IBV_QPS_RTS;
 	world_modify(end->qp, &attr,
 		     IBV_QP_STATE | IBV_QP_SQ_PSN |
 			     (rc ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-					   IBV_QP_MAX_QP_RD_ATOMIC :
-				   0));
+					      IBV_QP_MAX_QP_RD_ATOMIC
+				 : 0));
 	if (ud) {
 		struct ah *ah;
 

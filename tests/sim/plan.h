@@ -40,12 +40,12 @@ struct op {
 	uint32_t lkey;
 	uint32_t remote, rkey;
 	uint64_t compare_add, swap;
-	uint64_t before;  /* atomics: what must come back; of a shared word nobody knows */
+	uint64_t before; /* atomics: what must come back; of a shared word nobody knows */
 	bool shared;
 	bool keeps_target, keeps_local; /* another op reads them: they are not written over */
-	int receive;	  /* RC: which one of the peer it consumes; -1: none */
+	int receive;			/* RC: which one of the peer it consumes; -1: none */
 	bool received;
-	struct mw *mw;	  /* SEND_WITH_INV */
+	struct mw *mw; /* SEND_WITH_INV */
 	enum ibv_wc_status expected;
 };
 
@@ -69,10 +69,10 @@ enum mishap {
 	MISHAP_RECEIVE_SHORT,
 	MISHAP_RECEIVE_LKEY,
 	MISHAP_LOCAL_LKEY,
-	MISHAP_READ_LKEY,	 /* the place for what is read */
-	MISHAP_NO_RECEIVE,	 /* and rnr_retry is limited */
-	MISHAP_SELF_TO_ERROR,	 /* the program moves it to ERR, at any time */
-	MISHAP_PEER_TO_ERROR,	 /* or the other end */
+	MISHAP_READ_LKEY,     /* the place for what is read */
+	MISHAP_NO_RECEIVE,    /* and rnr_retry is limited */
+	MISHAP_SELF_TO_ERROR, /* the program moves it to ERR, at any time */
+	MISHAP_PEER_TO_ERROR, /* or the other end */
 	MISHAPS,
 };
 
@@ -85,10 +85,10 @@ struct end {
 	bool sig_all;
 	struct ibv_ah *ah; /* UD */
 	enum mishap mishap;
-	unsigned mishap_op;	   /* which one it is about */
-	uint64_t mishap_ns;	   /* ..._TO_ERROR: when */
+	unsigned mishap_op; /* which one it is about */
+	uint64_t mishap_ns; /* ..._TO_ERROR: when */
 	bool mishap_done;
-	bool disturbed;		   /* its connection may fail at any time */
+	bool disturbed; /* its connection may fail at any time */
 	uint64_t post_gap_ns, receive_gap_ns;
 
 	struct op ops[PLAN_OPS];
@@ -102,7 +102,7 @@ struct end {
 	uint64_t receive_ns;
 	unsigned withheld; /* this receive and those behind it are never posted */
 
-	uint32_t word; /* atomics of this end alone, in the peer's memory */
+	uint32_t word;			    /* atomics of this end alone, in the peer's memory */
 	uint64_t word_values[PLAN_OPS + 1]; /* what it may hold after each of them */
 	unsigned word_steps, word_done;
 	unsigned drops; /* packets lost, in both directions, since an answer came */

@@ -26,16 +26,16 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* What happens next in the network and the transport. False: nothing will. */
-static bool step(struct plan *plan, struct random *random)
+/* What happens next in the network, the transport and, if it goes on, the traffic. False: nothing. */
+static bool step(struct plan *plan, bool traffic, struct random *random)
 {
-	uint64_t next = smaller(smaller(net_next_ns(), transport_deadline_ns()),
-				traffic_next_ns(plan));
+	uint64_t post_ns = traffic ? traffic_next_ns(plan) : NET_NEVER;
+	uint64_t next = smaller(smaller(net_next_ns(), transport_deadline_ns()), post_ns);
 
 	if (next == NET_NEVER)
 		return false;
 	net_advance(next);
-	if (traffic_next_ns(plan) <= net_now())
+	if (post_ns <= net_now())
 		traffic_run(plan);
 	if (net_next_ns() <= net_now())
 		net_deliver(random_range(random, 1, WIRE_BURST));
@@ -46,8 +46,22 @@ static bool step(struct plan *plan, struct random *random)
 	return true;
 }
 
-static void check_limits(uint64_t steps, uint64_t limit_ns)
+static void show_ends(const struct plan *plan)
 {
+	for (unsigned i = 0; i < plan->end_count; i++) {
+		const struct end *end = &plan->ends[i];
+
+		printf("end %u: state %d, of %u requests %u posted, %u done; of %u receives %u "
+		       "posted, %u done\n",
+		       i, qp_state(end->qp), end->op_count, end->next_post, end->next_done,
+		       end->receive_count, end->next_receive_post, end->next_receive_done);
+	}
+}
+
+static void check_limits(const struct plan *plan, uint64_t steps, uint64_t limit_ns)
+{
+	if (steps > STEPS_MAX || net_now() > limit_ns)
+		show_ends(plan);
 	if (steps > STEPS_MAX)
 		sim_fail("no end after %d steps", STEPS_MAX);
 	if (net_now() > limit_ns)
@@ -57,9 +71,9 @@ static void check_limits(uint64_t steps, uint64_t limit_ns)
 static const char *mishap_name(enum mishap mishap)
 {
 	static const char *const names[MISHAPS] = {
-		"none",		 "bad rkey",   "other PD",     "range",	      "no write right",
+		"none",		 "bad rkey",   "other PD",	"range",	"no write right",
 		"no read right", "unaligned",  "receive short", "receive lkey", "local lkey",
-		"read lkey",	 "no receive", "self to ERR",  "peer to ERR",
+		"read lkey",	 "no receive", "self to ERR",	"peer to ERR",
 	};
 
 	return names[mishap];
@@ -118,17 +132,20 @@ static void run_seed(uint64_t seed)
 	if (net_verbose)
 		describe(&plan);
 	while (!traffic_is_done(&plan)) {
-		if (!step(&plan, &random)) {
+		if (!step(&plan, true, &random)) {
 			oracle_poll();
-			if (!traffic_is_done(&plan))
-				sim_fail("nothing will happen any more, and requests are left");
+			if (traffic_is_done(&plan))
+				break;
+			show_ends(&plan);
+			sim_fail("nothing will happen any more, and requests are left");
 		}
-		check_limits(++steps, TIME_MAX_NS);
+		check_limits(&plan, ++steps, TIME_MAX_NS);
 	}
 	oracle_poll();
-	/* Late packets and timers: they must not do anything any more, and there is an end to them. */
-	for (uint64_t limit_ns = net_now() + QUIET_NS; step(&plan, &random);)
-		check_limits(++steps, limit_ns);
+	/* Late packets and timers: they must not do anything any more, and there is an end to them.
+	 */
+	for (uint64_t limit_ns = net_now() + QUIET_NS; step(&plan, false, &random);)
+		check_limits(&plan, ++steps, limit_ns);
 	oracle_finish();
 	add_totals(&plan);
 	plan_drop(&plan);
@@ -156,7 +173,8 @@ int main(int argc, char **argv)
 	world_create();
 	for (uint64_t seed = from; seed <= to; seed++)
 		run_seed(seed);
-	printf("%" PRIu64 " seeds: %" PRIu64 " requests, %" PRIu64 " of them failed as they should; "
+	printf("%" PRIu64 " seeds: %" PRIu64 " requests, %" PRIu64
+	       " of them failed as they should; "
 	       "%" PRIu64 " packets, %" PRIu64 " lost, %" PRIu64 " damaged\n",
 	       to - from + 1, totals.requests, totals.failed, totals.packets, totals.lost,
 	       totals.damaged);

@@ -5,9 +5,9 @@
 #include "fail.h"
 #include "verbs/queues.h"
 
-#define CHAIN	     4
-#define AGAIN_NS     20000 /* after a queue was full */
-#define OTHER_BYTES  1	   /* pattern + this: what replaces a payload that was taken */
+#define CHAIN	    4
+#define AGAIN_NS    20000 /* after a queue was full */
+#define OTHER_BYTES 1	  /* pattern + this: what replaces a payload that was taken */
 
 static bool is_unfinished(const struct end *end)
 {
@@ -174,8 +174,8 @@ void traffic_run(struct plan *plan)
 			post_sends(plan, end);
 		if (has_mishap(end) && end->mishap_ns <= now_ns) {
 			end->mishap_done = true;
-			world_to_error(end->mishap == MISHAP_SELF_TO_ERROR ? end->qp :
-									     end->peer->qp);
+			world_to_error(end->mishap == MISHAP_SELF_TO_ERROR ? end->qp
+									   : end->peer->qp);
 		}
 	}
 }

@@ -21,8 +21,8 @@ static void issue(struct qp *qp)
 			break;
 		if (result == WIRE_FAULT)
 			wqe_finish(wqe,
-				   cause == CAUSE_MESSAGE_TOO_LONG ? IBV_WC_LOC_LEN_ERR :
-								     IBV_WC_LOC_PROT_ERR,
+				   cause == CAUSE_MESSAGE_TOO_LONG ? IBV_WC_LOC_LEN_ERR
+								   : IBV_WC_LOC_PROT_ERR,
 				   cause);
 		else
 			wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);

@@ -13,9 +13,9 @@
 #include "transport/transport.h"
 #include "ud_path.h"
 
-#define FILLER	 0x5c
-#define GAP_MAX	 96
-#define MESSAGE	 65536u
+#define FILLER	0x5c
+#define GAP_MAX 96
+#define MESSAGE 65536u
 #define ALL_RIGHTS                                                                                 \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND)
@@ -41,8 +41,8 @@ static const struct transport_env env = {
 
 static void *map(size_t bytes)
 {
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			    0);
+	void *memory =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (memory == MAP_FAILED)
 		sim_fail("no memory");
@@ -98,10 +98,10 @@ void world_create(void)
 	memset(world.memory, FILLER, WORLD_BYTES);
 	memset(world.shadow, FILLER, WORLD_BYTES);
 	world.mr = make_mr(world.pd, WORLD_BYTES, ALL_RIGHTS);
-	world.mr_unwritable = make_mr(world.pd, WORLD_BYTES,
-				      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
-	world.mr_unreadable = make_mr(world.pd, WORLD_BYTES,
-				      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	world.mr_unwritable =
+		make_mr(world.pd, WORLD_BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+	world.mr_unreadable =
+		make_mr(world.pd, WORLD_BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	world.mr_small = make_mr(world.pd, WORLD_SMALL_BYTES, ALL_RIGHTS);
 	world.mr_other_pd = make_mr(world.other_pd, WORLD_BYTES, ALL_RIGHTS);
 	world.taken = WORLD_SMALL_BYTES;

@@ -16,18 +16,18 @@
 #include "object/qp.h"
 #include "random.h"
 
-#define WORLD_SLOT	   5
-#define WORLD_BYTES	   (16u << 20)
-#define WORLD_CQE	   65536
-#define WORLD_SMALL_BYTES  4096 /* of the memory's beginning, which nobody takes: mr_small */
+#define WORLD_SLOT	  5
+#define WORLD_BYTES	  (16u << 20)
+#define WORLD_CQE	  65536
+#define WORLD_SMALL_BYTES 4096 /* of the memory's beginning, which nobody takes: mr_small */
 
 struct world {
 	struct context *context;
 	struct pd *pd, *other_pd;
 	struct cq *send_cq, *recv_cq;
 	char *memory, *shadow;
-	uint32_t taken; /* bytes of it in use */
-	struct mr *mr;		/* all rights on all memory */
+	uint32_t taken;		  /* bytes of it in use */
+	struct mr *mr;		  /* all rights on all memory */
 	struct mr *mr_unwritable; /* by peers */
 	struct mr *mr_unreadable; /* by peers */
 	struct mr *mr_small;
