@@ -132,9 +132,9 @@ static void add_atomic(struct burst *burst, struct transport_qp *tq, struct resp
 	burst_add(burst, &header);
 }
 
-/* One packet of a READ's response, whose payload is a copy: the memory may change meanwhile. */
-static enum cause add_read(struct burst *burst, struct transport_qp *tq,
-			   const struct response *response, uint8_t *room, uint32_t bytes)
+/* One packet of a READ's response; its payload is in the burst. */
+static void add_read(struct burst *burst, struct transport_qp *tq, const struct response *response,
+		     uint8_t *payload, uint32_t bytes)
 {
 	struct wire_packet *packet = burst_next(burst);
 	bool last = bytes == response->left;
@@ -147,18 +147,10 @@ static enum cause add_read(struct burst *burst, struct transport_qp *tq,
 		.msn = response->msn,
 	};
 
-	if (bytes) {
-		enum cause cause = memory_read_remote(tq->qp, response->rkey, response->va, room,
-						      bytes);
-
-		if (cause != CAUSE_NONE)
-			return cause;
-		packet->piece[0] = (struct iovec){ room, bytes };
-		packet->pieces = 1;
-		packet->payload_bytes = (uint16_t)bytes;
-	}
+	packet->piece[0] = (struct iovec){ payload, bytes };
+	packet->pieces = bytes ? 1 : 0;
+	packet->payload_bytes = (uint16_t)bytes;
 	burst_add(burst, &header);
-	return CAUSE_NONE;
 }
 
 /* Moves on behind the packet that was added. */
@@ -194,30 +186,66 @@ struct before {
 	struct responses responses, replays;
 };
 
+/* So many packets of the response fit into this burst and this turn. */
+static uint32_t packets_now(const struct burst *burst, const struct transport_qp *tq,
+			    const struct response *response, uint32_t turn)
+{
+	uint32_t packets = (uint32_t)packet_psn_diff(response->end, response->psn);
+	const uint32_t limits[] = { turn, WIRE_BURST - burst->count, burst_room(burst) / tq->mtu };
+
+	for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+		if (limits[i] < packets)
+			packets = limits[i];
+	return packets;
+}
+
+/*
+ * As much of the response at the head as there is room for: what was added, in packets. The payload
+ * is a copy, made at once, because the memory may change meanwhile.
+ */
+static uint32_t add_response(struct burst *burst, struct transport_qp *tq,
+			     struct responses *responses, uint32_t turn, enum cause *cause)
+{
+	struct response *response = &responses->entries[responses->head % LIMIT_QP_RD_ATOM];
+	uint32_t packets = packets_now(burst, tq, response, turn);
+	uint64_t room = (uint64_t)packets * tq->mtu;
+	uint32_t bytes = response->left < room ? response->left : (uint32_t)room;
+	uint8_t *payload = burst_stage(burst, bytes);
+
+	*cause = CAUSE_NONE;
+	if (bytes)
+		*cause = memory_read_remote(tq->qp, response->rkey, response->va, payload, bytes);
+	if (*cause != CAUSE_NONE)
+		return 0;
+	for (uint32_t i = 0; i < packets; i++) {
+		uint32_t n = bytes < tq->mtu ? bytes : tq->mtu;
+
+		if (response->kind == PACKET_READ_REQUEST)
+			add_read(burst, tq, response, payload, n);
+		else
+			add_atomic(burst, tq, response);
+		step(tq, responses, n);
+		payload += n;
+		bytes -= n;
+	}
+	return packets;
+}
+
 /* Fills the burst with responses. *turn goes down. False: the memory of a READ is not accessible. */
 static bool add_responses(struct burst *burst, struct transport_qp *tq, uint32_t *turn,
 			  enum cause *cause)
 {
 	struct responses *responses;
 
-	while (*turn && !burst_is_full(burst) && (responses = next_responses(tq)) != NULL) {
-		struct response *response = &responses->entries[responses->head % LIMIT_QP_RD_ATOM];
-		uint32_t bytes = response->left < tq->mtu ? response->left : tq->mtu;
-		uint8_t *room = burst_stage(burst, bytes);
+	*cause = CAUSE_NONE;
+	while ((responses = next_responses(tq)) != NULL) {
+		uint32_t added = add_response(burst, tq, responses, *turn, cause);
 
-		if (!room)
-			return true;
-		*cause = CAUSE_NONE;
-		if (response->kind == PACKET_READ_REQUEST)
-			*cause = add_read(burst, tq, response, room, bytes);
-		else
-			add_atomic(burst, tq, response);
-		if (*cause != CAUSE_NONE)
-			return false;
-		step(tq, responses, bytes);
-		(*turn)--;
+		if (!added)
+			break;
+		*turn -= added;
 	}
-	return true;
+	return *cause == CAUSE_NONE;
 }
 
 /* NAK, or acknowledgement of everything before expected_psn. */

@@ -51,6 +51,11 @@ static inline bool burst_is_full(const struct burst *burst)
 	return burst->count == WIRE_BURST;
 }
 
+static inline uint32_t burst_room(const struct burst *burst)
+{
+	return BURST_STAGING - burst->staged;
+}
+
 /* Room for a payload inside the burst, or NULL: send it first. At most BURST_STAGING bytes. */
 void *burst_stage(struct burst *burst, uint32_t bytes);
 

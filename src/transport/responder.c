@@ -137,6 +137,43 @@ static enum verdict on_send(struct qp *qp, const struct packet *packet,
 	return VERDICT_OK;
 }
 
+static void hold(struct transport_qp *tq, const struct packet *packet)
+{
+	if (!tq->held) {
+		tq->held_psn = packet->psn;
+		tq->held_bytes = 0;
+	}
+	tq->held_pieces[tq->held++] =
+		(struct iovec){ (void *)packet->payload, packet->payload_bytes };
+	tq->held_bytes += packet->payload_bytes;
+	tq->received += packet->payload_bytes;
+}
+
+/*
+ * The key is checked for all that is to come, so that nothing is written if that is not allowed. If
+ * it is not, nothing that was held may be acknowledged.
+ */
+static enum cause write_held(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+	uint32_t before = tq->received - tq->held_bytes, held = tq->held;
+	enum cause cause;
+
+	tq->held = 0;
+	if (!tq->total)
+		return CAUSE_NONE;
+	if (held == 1)
+		cause = memory_write_remote(qp, tq->rkey, tq->va + before, tq->total - before,
+					    tq->held_pieces[0].iov_base, tq->held_bytes);
+	else
+		cause = memory_write_remote_pieces(qp, tq->rkey, tq->va + before,
+						   tq->total - before, tq->held_pieces, (int)held,
+						   tq->held_bytes);
+	if (cause != CAUSE_NONE)
+		tq->expected_psn = tq->held_psn;
+	return cause;
+}
+
 static enum verdict on_write(struct qp *qp, const struct packet *packet,
 			     const struct packet_opcode *op, enum cause *cause)
 {
@@ -148,17 +185,16 @@ static enum verdict on_write(struct qp *qp, const struct packet *packet,
 		return VERDICT_NO_RECEIVE;
 	}
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE)) {
+		tq->held_psn = packet->psn;
 		*cause = CAUSE_QP_ACCESS;
 		return VERDICT_ACCESS;
 	}
-	if (tq->total) {
-		*cause = memory_write_remote(qp, tq->rkey, tq->va + tq->received,
-					     tq->total - tq->received, packet->payload,
-					     packet->payload_bytes);
-		if (*cause != CAUSE_NONE)
-			return VERDICT_ACCESS;
-	}
-	tq->received += packet->payload_bytes;
+	hold(tq, packet);
+	if (!op->last && tq->more && tq->held < RESPONDER_HELD_MAX)
+		return VERDICT_OK;
+	*cause = write_held(qp);
+	if (*cause != CAUSE_NONE)
+		return VERDICT_ACCESS;
 	if (imm)
 		complete(qp, packet, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_WITH_IMM);
 	return VERDICT_OK;
@@ -295,7 +331,22 @@ static void execute(struct qp *qp, const struct packet *packet, const struct pac
 	if (verdict == VERDICT_OK)
 		pass(transport_of(qp), packet, op);
 	else
-		react(qp, verdict, cause, packet->psn);
+		react(qp, verdict, cause,
+		      verdict == VERDICT_ACCESS && op->kind == PACKET_WRITE ?
+			      transport_of(qp)->held_psn :
+			      packet->psn);
+}
+
+void responder_settle(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+	enum cause cause;
+
+	if (!tq->held)
+		return;
+	cause = write_held(qp);
+	if (cause != CAUSE_NONE)
+		react(qp, VERDICT_ACCESS, cause, tq->held_psn);
 }
 
 /*
@@ -369,8 +420,12 @@ static void on_unreliable(struct qp *qp, const struct packet *packet,
 void responder_on_packet(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
 {
 	struct transport_qp *tq = transport_of(qp);
-	enum ibv_qp_state state = qp_state(qp);
+	bool goes_on = op->kind == PACKET_WRITE && !op->first && packet->psn == tq->expected_psn;
+	enum ibv_qp_state state;
 
+	if (!goes_on)
+		responder_settle(qp);
+	state = qp_state(qp);
 	if (state == IBV_QPS_ERR && tq->nak.final &&
 	    packet_psn_diff(packet->psn, tq->nak.psn) >= 0) {
 		/* it is the reason of the error, and was sent again because the NAK was lost */
@@ -401,6 +456,7 @@ void responder_flush(struct qp *qp)
 {
 	struct transport_qp *tq = transport_of(qp);
 
+	responder_settle(qp);
 	if (tq->responses.head != tq->responses.tail || tq->replays.head != tq->replays.tail ||
 	    tq->nak.owed || tq->ack_owed || tq->congestion_seen)
 		answer_send(qp);
@@ -410,6 +466,7 @@ void responder_quiesce(struct qp *qp)
 {
 	struct transport_qp *tq = transport_of(qp);
 
+	tq->held = 0;
 	tq->in_message = tq->naked = tq->expecting = tq->ack_owed = tq->congestion_seen = false;
 	tq->responses.head = tq->responses.tail = 0;
 	tq->replays.head = tq->replays.tail = 0;

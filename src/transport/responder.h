@@ -19,6 +19,12 @@
 
 void responder_on_packet(struct qp *qp, const struct packet *packet, const struct packet_opcode *op);
 
+/*
+ * Puts what is held of a WRITE into memory. The bytes are there: whoever receives for this QP
+ * comes back for its lock before he gives them up.
+ */
+void responder_settle(struct qp *qp);
+
 /* A packet of this connection was marked by a router (ECN). */
 void responder_on_mark(struct transport_qp *tq);
 

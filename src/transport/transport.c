@@ -28,6 +28,9 @@ static _Thread_local struct {
 	uint32_t qpns[LISTED_MAX];
 } to_flush __attribute__((tls_model("initial-exec")));
 
+/* The QP of which this thread's last arrival is held (responder.h); 0: none. */
+static _Thread_local uint32_t holding_qpn __attribute__((tls_model("initial-exec")));
+
 void transport_init(const struct transport_env *env)
 {
 	transport_env = *env;
@@ -38,6 +41,7 @@ void transport_reset_after_fork(void)
 	timer_reset_after_fork();
 	burst_reset_after_fork();
 	to_flush.count = 0;
+	holding_qpn = 0;
 }
 
 static struct transport_qp *make(struct qp *qp)
@@ -191,18 +195,53 @@ static void on_connection_packet(struct qp *qp, const struct packet *packet,
 	}
 }
 
+/* The next packet is not for the QP that holds some: they go where they belong. */
+static void settle(void)
+{
+	struct qp *qp = qp_find_locked(holding_qpn);
+
+	holding_qpn = 0;
+	if (!qp)
+		return;
+	if (transport_of(qp))
+		responder_settle(qp);
+	cq_give_events();
+	qp_unlock(qp);
+}
+
+static void on_packet(struct qp *qp, const struct packet *packet,
+		      const struct wire_arrival *arrival)
+{
+	const struct packet_opcode *op = packet_opcode(packet->opcode);
+	struct transport_qp *tq = transport_of(qp);
+
+	if (!tq || !is_of_connection(tq, arrival->flow)) {
+		counter_add(COUNTER_STRANGER);
+	} else if (!fits_service(qp, packet, op)) {
+		counter_add(COUNTER_OTHER_SERVICE);
+	} else {
+		tq->more = arrival->more;
+		on_connection_packet(qp, packet, op, arrival->flow);
+	}
+	if (tq && !arrival->more)
+		responder_settle(qp);
+	holding_qpn = tq && tq->held ? packet->dest_qpn : 0;
+}
+
 void transport_receive(const struct wire_arrival *arrival)
 {
-	const struct packet_opcode *op;
 	struct packet packet;
-	struct transport_qp *tq;
+	bool good = packet_decode(arrival->bytes, arrival->length, &packet) == PACKET_GOOD;
+	bool datagram = good && packet_service(packet.opcode) == PACKET_UD;
 	struct qp *qp;
 
-	if (packet_decode(arrival->bytes, arrival->length, &packet) != PACKET_GOOD) {
+	if (holding_qpn && (!good || datagram || holding_qpn != packet.dest_qpn))
+		settle();
+	if (!good) {
 		counter_add(COUNTER_MALFORMED);
 		return;
 	}
-	if (packet_service(packet.opcode) == PACKET_UD) {
+	if (datagram) {
 		datagram_receive(&packet, arrival);
 		return;
 	}
@@ -211,14 +250,7 @@ void transport_receive(const struct wire_arrival *arrival)
 		counter_add(COUNTER_NO_QP);
 		return;
 	}
-	tq = transport_of(qp);
-	op = packet_opcode(packet.opcode);
-	if (!tq || !is_of_connection(tq, arrival->flow))
-		counter_add(COUNTER_STRANGER);
-	else if (!fits_service(qp, &packet, op))
-		counter_add(COUNTER_OTHER_SERVICE);
-	else
-		on_connection_packet(qp, &packet, op, arrival->flow);
+	on_packet(qp, &packet, arrival);
 	cq_give_events();
 	qp_unlock(qp);
 }

@@ -18,6 +18,8 @@
 #include "transport/transport.h"
 #include "transport/window.h"
 
+#define RESPONDER_HELD_MAX 64
+
 enum requester_state {
 	REQUESTER_READY,
 	REQUESTER_RNR_WAIT, /* until rnr_ns, then from una_psn on again */
@@ -112,6 +114,13 @@ struct transport_qp {
 	uint32_t total;	   /* WRITE: length of the RETH */
 	uint32_t rkey;
 	uint64_t va;
+	/*
+	 * Packets of a WRITE that arrived together are copied at once: these were accepted, from
+	 * held_psn on, and are still where they arrived.
+	 */
+	bool more; /* wire_arrival.more of the packet that is looked at */
+	uint32_t held, held_psn, held_bytes;
+	struct iovec held_pieces[RESPONDER_HELD_MAX];
 	bool ack_owed;
 	struct nak nak;
 	struct responses responses; /* to new requests */

@@ -117,7 +117,6 @@ void rig_create(struct rig *rig)
 	assert_int_equal(qp_table_init(rig->arena, RIG_SLOT), 0);
 	memory_init(RIG_SLOT);
 	transport_init(&env);
-	transport_reset_after_fork(); /* no timer is left of the test before */
 	context->verbs.context.num_comp_vectors = 1;
 	context->verbs.context.async_fd = eventfd_create();
 	lock_init(&context->async_lock);
@@ -274,7 +273,7 @@ struct packet rig_peek(uint32_t i)
 	return decoded;
 }
 
-bool rig_step(void)
+static bool step(bool more)
 {
 	struct rig_packet *packet = &wire[wire_head % RIG_WIRE_MAX];
 	struct wire_arrival arrival;
@@ -286,9 +285,15 @@ bool rig_step(void)
 	packet_decode(packet->bytes, packet->length, &decoded);
 	if (rig_on_packet && !rig_on_packet(packet, &decoded))
 		return true;
-	arrival = (struct wire_arrival){ &packet->flow, packet->bytes, packet->length, rig_now_ns };
+	arrival = (struct wire_arrival){ &packet->flow, packet->bytes, packet->length, rig_now_ns,
+					 more };
 	transport_receive(&arrival);
 	return true;
+}
+
+bool rig_step(void)
+{
+	return step(false);
 }
 
 void rig_inject(struct qp *from, const struct packet *header, const void *payload)
@@ -312,8 +317,8 @@ void rig_inject(struct qp *from, const struct packet *header, const void *payloa
 static void deliver_all(void)
 {
 	while (rig_waiting()) {
-		for (unsigned i = 0; i < 16 && rig_step(); i++)
-			;
+		for (unsigned i = 0; i < 16 && rig_waiting(); i++)
+			step(i < 15 && rig_waiting() > 1);
 		rig_now_ns += 1000;
 		transport_flush();
 	}
