@@ -193,6 +193,10 @@ void retransmit_on_rnr_nak(struct qp *qp, uint8_t timer)
 			       "request %u was refused %u times", seq, qp->attr.rnr_retry + 1u);
 		return;
 	}
+	/* An answer all the same: what follows must not count as one more time-out of the same silence. */
+	tq->progress_ns = now_ns;
+	tq->retry_left = qp->attr.retry_cnt;
+	tq->backoff = 0;
 	tq->state = REQUESTER_RNR_WAIT;
 	tq->probe_ns = 0;
 	tq->rnr_ns = now_ns + rnr_timer_ns(timer);
