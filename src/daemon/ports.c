@@ -79,7 +79,9 @@ static int explain_taken(struct client *c, const struct wanted *w, char *why)
 		snprintf(why, CTL_WHY_BYTES, "UDP port %d of %s is taken by process %d (%.30s)",
 			 CTL_UDP_PORT, w->text, (int)o.pid, o.comm);
 	else if (o.found && o.uid)
-		snprintf(why, CTL_WHY_BYTES, "UDP port %d of %s is taken by a process of user %u",
+		snprintf(why, CTL_WHY_BYTES,
+			 "UDP port %d of %s is taken by a process of user %u; if that uses Verbatim, too, "
+			 "run verbatimd --system for both",
 			 CTL_UDP_PORT, w->text, (unsigned)o.uid);
 	else
 		snprintf(why, CTL_WHY_BYTES,

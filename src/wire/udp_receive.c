@@ -41,9 +41,30 @@ struct envelope {
 	size_t segment; /* bytes of each packet but the last */
 };
 
+/* The kernel writes over the room that it was told of. */
+static void make_room(struct udp_inbox *in, int i)
+{
+	struct msghdr *h = &in->messages[i].msg_hdr;
+
+	h->msg_namelen = sizeof(in->from[i]);
+	h->msg_controllen = sizeof(in->control[i].bytes);
+}
+
 struct udp_inbox *udp_inbox_create(void)
 {
-	return malloc(sizeof(struct udp_inbox));
+	struct udp_inbox *in = malloc(sizeof(*in));
+
+	for (int i = 0; in && i < DATAGRAMS; i++) {
+		in->iov[i] = (struct iovec){ in->data[i], sizeof(in->data[i]) };
+		in->messages[i].msg_hdr = (struct msghdr){
+			.msg_name = &in->from[i],
+			.msg_iov = &in->iov[i],
+			.msg_iovlen = 1,
+			.msg_control = in->control[i].bytes,
+		};
+		make_room(in, i);
+	}
+	return in;
 }
 
 void udp_inbox_destroy(struct udp_inbox *inbox)
@@ -166,22 +187,12 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 	return packets;
 }
 
+/* Each datagram that is given has to be given back its room (make_room). */
 static int fetch(struct wire_port *port)
 {
 	struct udp_inbox *in = port->inbox;
 	bool refused_before = false;
 
-	for (int i = 0; i < DATAGRAMS; i++) {
-		in->iov[i] = (struct iovec){ in->data[i], sizeof(in->data[i]) };
-		in->messages[i].msg_hdr = (struct msghdr){
-			.msg_name = &in->from[i],
-			.msg_namelen = sizeof(in->from[i]),
-			.msg_iov = &in->iov[i],
-			.msg_iovlen = 1,
-			.msg_control = in->control[i].bytes,
-			.msg_controllen = sizeof(in->control[i].bytes),
-		};
-	}
 	for (;;) {
 		int n = recvmmsg(port->fd, in->messages, DATAGRAMS, MSG_DONTWAIT, NULL);
 
@@ -205,8 +216,10 @@ int udp_receive(struct wire_port *port, uint64_t now_ns,
 		return -EBUSY;
 	do {
 		n = fetch(port);
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < n; i++) {
 			packets += deliver(port, &port->inbox->messages[i], now_ns, receive);
+			make_room(port->inbox, i);
+		}
 		datagrams += n;
 	} while (n == DATAGRAMS && packets < PACKETS_A_CALL);
 	if (packets)
