@@ -15,6 +15,10 @@
  * The first socket is bound without SO_REUSEPORT, so that a group never mixes with sockets that are
  * there already, of an earlier group or of another daemon of this user.
  *
+ * A process of one user may have left copies of its socket: of what another user's process, with the
+ * same slot, got there they would take a share. So a slot whose socket was a user's stays with that
+ * user while the group lives (port_group_suits).
+ *
  * A socket that no process uses drops what comes for it (a filter that lets nothing pass), so that
  * it neither fills nor has anything stale for the next process of its slot. Socket 0 is the daemon's
  * own: QP 0 and 1 of the host (the GSI: connection management). Nobody reads it yet, so it drops too.
@@ -26,6 +30,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "ctl/protocol.h"
 #include "daemon/fdref.h"
@@ -38,6 +43,7 @@ struct port_group {
 	struct fdref *bag;
 	struct fdref *sockets[CTL_SLOT_MAX + 1]; /* by slot */
 	unsigned count;				 /* there are sockets 0..count-1 */
+	uint64_t uids[CTL_SLOT_MAX + 1];	 /* whose the socket was last, plus 1; 0: nobody's */
 	uint64_t users[CTL_BITMAP_WORDS];	 /* the slots of processes that use the address */
 };
 
@@ -56,11 +62,14 @@ int port_group_adopt(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag
 
 bool port_group_has_bag(const struct port_group *g, int bag_fd);
 
+/* Whether a process of this user may have the slot. */
+bool port_group_suits(const struct port_group *g, unsigned slot, uid_t uid);
+
 /* The slot's process uses the address from now on. What came before is dropped. 0 or -errno. */
-int port_group_use(struct port_group *g, unsigned slot);
+int port_group_use(struct port_group *g, unsigned slot, uid_t uid);
 
 /* The same for a process that has used it all along: what came stays. */
-int port_group_use_on(struct port_group *g, unsigned slot);
+int port_group_use_on(struct port_group *g, unsigned slot, uid_t uid);
 
 /* It uses it no more. Returns whether nobody does. */
 bool port_group_leave(struct port_group *g, unsigned slot);

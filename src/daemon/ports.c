@@ -173,7 +173,7 @@ void ports_on_port(struct client *c, struct fdmsg *m)
 	}
 	rc = find_or_create(c->daemon, &w, &g);
 	if (!rc) {
-		rc = port_group_use(g, c->slot);
+		rc = port_group_use(g, c->slot, c->uid);
 		/* Nobody uses a group that was made in vain. */
 		if (rc && port_group_leave(g, c->slot))
 			end(c->daemon, g);
@@ -215,7 +215,7 @@ void ports_on_kept(struct client *c, struct fdmsg *m)
 	if (!rc)
 		rc = adopt(c->daemon, &w, m->fds[0], &g);
 	if (!rc) {
-		rc = port_group_use_on(g, c->slot);
+		rc = port_group_use_on(g, c->slot, c->uid);
 		if (rc && port_group_leave(g, c->slot))
 			end(c->daemon, g);
 	}
@@ -223,6 +223,15 @@ void ports_on_kept(struct client *c, struct fdmsg *m)
 		snprintf(why, sizeof(why), "what was kept of %s's port is of no use: %s", w.text,
 			 strerror(-rc));
 	reply(c, m, rc, why, NULL);
+}
+
+bool ports_suit(struct daemon *d, unsigned slot, uid_t uid)
+{
+	list_for_each_safe(m, &d->port_groups) {
+		if (!port_group_suits(container_of(m, struct port_group, in_daemon), slot, uid))
+			return false;
+	}
+	return true;
 }
 
 void ports_on_death(struct client *c)

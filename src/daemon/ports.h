@@ -22,6 +22,9 @@
 void ports_on_port(struct client *c, struct fdmsg *m);
 void ports_on_kept(struct client *c, struct fdmsg *m);
 
+/* Whether a process of this user may have the slot, as far as ports are concerned. */
+bool ports_suit(struct daemon *d, unsigned slot, uid_t uid);
+
 /* c may have no slot. */
 void ports_on_death(struct client *c);
 

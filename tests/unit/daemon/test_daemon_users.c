@@ -236,10 +236,22 @@ static void test_port_of_all(void **state)
 	CHECK(hear(a.fd) == 0 && hear(b.fd) == 0);
 	CHECK(hear(a.fd) == 12);
 	CHECK(hear(b.fd) == 21);
+
+	/* While the port is in use, a user's slot goes to nobody else: somebody may have its socket. */
+	struct worker c, d;
+
 	say(a.fd, 0);
-	say(b.fd, 0);
 	worker_end(&a);
+	worker_start(&c, port_of_another);
+	CHECK(hear(c.fd) == 0 && hear(c.fd) == 3 && hear(c.fd) == 1);
+	worker_start(&d, port_of_one);
+	CHECK(hear(d.fd) == 0 && hear(d.fd) == 1 && hear(d.fd) == 1);
+	say(b.fd, 0);
+	say(c.fd, 0);
+	say(d.fd, 0);
 	worker_end(&b);
+	worker_end(&c);
+	worker_end(&d);
 	kill(daemon, SIGTERM);
 	CHECK(waitpid(daemon, NULL, 0) == daemon);
 }
