@@ -20,10 +20,16 @@
 #define DATAGRAMS     8	 /* of one system call */
 #define PACKETS_A_CALL 64 /* then it is somebody else's turn */
 
-/* Destination, TOS or traffic class, hop limit, flow label, segment size: and room for a few more. */
+/* TOS or traffic class, hop limit, flow label, segment size: and room for a few more. */
 #define CONTROL_BYTES 256
 
 struct udp_inbox {
+	/*
+	 * Datagrams to ask for: one as long as they come one by one, since looking for a second that
+	 * is not there would delay the first.
+	 */
+	unsigned wanted;
+	bool found_before; /* the last look found one */
 	struct mmsghdr messages[DATAGRAMS];
 	struct iovec iov[DATAGRAMS];
 	union udp_address from[DATAGRAMS];
@@ -54,7 +60,11 @@ struct udp_inbox *udp_inbox_create(void)
 {
 	struct udp_inbox *in = malloc(sizeof(*in));
 
-	for (int i = 0; in && i < DATAGRAMS; i++) {
+	if (!in)
+		return NULL;
+	in->wanted = 1;
+	in->found_before = false;
+	for (int i = 0; i < DATAGRAMS; i++) {
 		in->iov[i] = (struct iovec){ in->data[i], sizeof(in->data[i]) };
 		in->messages[i].msg_hdr = (struct msghdr){
 			.msg_name = &in->from[i],
@@ -87,8 +97,6 @@ static int value_of(const struct cmsghdr *c)
 
 static void read_v4(const struct cmsghdr *c, struct wire_flow *flow)
 {
-	struct in_pktinfo info;
-
 	switch (c->cmsg_type) {
 	case IP_TOS:
 		flow->traffic_class = (uint8_t)value_of(c);
@@ -96,18 +104,11 @@ static void read_v4(const struct cmsghdr *c, struct wire_flow *flow)
 	case IP_TTL:
 		flow->hop_limit = (uint8_t)value_of(c);
 		break;
-	case IP_PKTINFO:
-		memcpy(&info, CMSG_DATA(c), sizeof(info));
-		udp_address_v4_to_gid(&info.ipi_addr, flow->local);
-		flow->ifindex = (uint32_t)info.ipi_ifindex;
-		break;
 	}
 }
 
 static void read_v6(const struct cmsghdr *c, struct wire_flow *flow)
 {
-	struct in6_pktinfo info;
-
 	switch (c->cmsg_type) {
 	case IPV6_TCLASS:
 		flow->traffic_class = (uint8_t)value_of(c);
@@ -117,11 +118,6 @@ static void read_v6(const struct cmsghdr *c, struct wire_flow *flow)
 		break;
 	case IPV6_FLOWINFO:
 		flow->flow_label = ntohl((uint32_t)value_of(c)) & 0xfffff;
-		break;
-	case IPV6_PKTINFO:
-		memcpy(&info, CMSG_DATA(c), sizeof(info));
-		memcpy(flow->local, &info.ipi6_addr, WIRE_GID_BYTES);
-		flow->ifindex = info.ipi6_ifindex;
 		break;
 	}
 }
@@ -134,6 +130,7 @@ static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes
 	memset(e, 0, sizeof(*e));
 	e->segment = bytes;
 	e->flow.port = port;
+	/* The socket is bound to it: nothing else comes here. */
 	memcpy(e->flow.local, port->gid, WIRE_GID_BYTES);
 	udp_address_to_gid(from, e->flow.remote);
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
@@ -144,8 +141,8 @@ static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes
 		else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO && value_of(c) > 0)
 			e->segment = (size_t)value_of(c);
 	}
-	if (!udp_address_is_scoped(e->flow.remote) && !udp_address_is_multicast(e->flow.local))
-		e->flow.ifindex = 0;
+	if (udp_address_is_scoped(e->flow.remote) || udp_address_is_multicast(e->flow.local))
+		e->flow.ifindex = port->ifindex;
 	memcpy(e->path.source, e->flow.remote, WIRE_GID_BYTES);
 	memcpy(e->path.destination, e->flow.local, WIRE_GID_BYTES);
 	e->path.source_port = udp_address_port(from);
@@ -194,7 +191,7 @@ static int fetch(struct wire_port *port)
 	bool refused_before = false;
 
 	for (;;) {
-		int n = recvmmsg(port->fd, in->messages, DATAGRAMS, MSG_DONTWAIT, NULL);
+		int n = recvmmsg(port->fd, in->messages, in->wanted, MSG_DONTWAIT, NULL);
 
 		udp_count(&port->received_calls, 1);
 		if (n >= 0 || errno == EAGAIN)
@@ -204,6 +201,16 @@ static int fetch(struct wire_port *port)
 			return 0;
 		refused_before |= errno != EINTR;
 	}
+}
+
+/* Two looks in a row that found one: there may be many. */
+static void adapt(struct udp_inbox *in, int found)
+{
+	if (found > 1 || (found == 1 && in->found_before))
+		in->wanted = DATAGRAMS;
+	else
+		in->wanted = 1;
+	in->found_before = found > 0;
 }
 
 int udp_receive(struct wire_port *port, uint64_t now_ns,
@@ -221,6 +228,7 @@ int udp_receive(struct wire_port *port, uint64_t now_ns,
 			make_room(port->inbox, i);
 		}
 		datagrams += n;
+		adapt(port->inbox, n);
 	} while (n == DATAGRAMS && packets < PACKETS_A_CALL);
 	if (packets)
 		udp_count(&port->received_packets, packets);

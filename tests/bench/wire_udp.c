@@ -1,10 +1,12 @@
 /*
  * Wire_udp - what the UDP wire carries over the loopback, from one thread to another, in MiB/s of
- * payload; and for comparison plain sockets with the same datagrams, without ICRC.
+ * payload; or what one packet costs, in ns, to send and to receive. For comparison plain sockets
+ * with the same datagrams, without ICRC.
  *
  * The sender never has more under way than the receiver's buffer takes, so nothing is lost.
  *
  *     wire_udp [PAYLOAD]      prints "WIRE_MIB_PER_SECOND PLAIN_MIB_PER_SECOND"
+ *     wire_udp one            prints "WIRE_NS PLAIN_NS": with 8 bytes of payload
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -135,7 +137,7 @@ static void send_wire(void *arg, unsigned count)
 		packets[i].payload_bytes = (uint16_t)payload;
 		packets[i].pad_bytes = 0;
 		packets[i].pieces = 1;
-		packets[i].pinned = !getenv("PROBE");
+		packets[i].pinned = true;
 		memset(packets[i].header, 0, HEADER);
 		packets[i].piece[0] = (struct iovec){ memory + i * payload, payload };
 	}
@@ -161,16 +163,93 @@ static void send_plain(void *arg, unsigned count)
 		fail("sendmsg");
 }
 
+/* ------------------------------------------------------------------------------------------
+ * One packet: one thread sends it to itself, which on the loopback happens within the call.
+ */
+
+#define TURNS 100001
+
+static void turn_wire(struct wire_flow *flow, struct wire_port *to)
+{
+	struct wire_packet packet = { .header_bytes = HEADER, .payload_bytes = 8, .pieces = 1 };
+	unsigned sent;
+
+	packet.pinned = true;
+	packet.piece[0] = (struct iovec){ memory, 8 };
+	udp_send(flow, &packet, 1, &sent);
+	/* as a program polls: now and then in vain */
+	udp_receive(to, 0, count_packet);
+	udp_receive(to, 0, count_packet);
+}
+
+static void turn_plain(struct plain *from, int to)
+{
+	uint8_t bytes[HEADER + 8 + 4] = { 0 };
+
+	sendto(from->fd, bytes, sizeof(bytes), 0, &from->to.any, sizeof(from->to.v4));
+	recv(to, bytes, sizeof(bytes), MSG_DONTWAIT);
+	recv(to, bytes, sizeof(bytes), MSG_DONTWAIT);
+}
+
+static int compare(const void *a, const void *b)
+{
+	double difference = *(const double *)a - *(const double *)b;
+
+	return (difference > 0) - (difference < 0);
+}
+
+static void run_one(void)
+{
+	static double ns[2][TURNS];
+	uint8_t gids[2][WIRE_GID_BYTES];
+	struct wire_port *ports[2] = { NULL };
+	struct wire_flow flow = { .hop_limit = 64 };
+	struct plain plain;
+	int fds[2];
+
+	for (int kind = 0; kind < 2; kind++) {
+		for (unsigned i = 0; i < 2; i++)
+			fds[i] = bind_to(i + 1, gids[i]);
+		if (!kind && (udp_open(fds[0], gids[0], 0, &ports[0]) ||
+			      udp_open(fds[1], gids[1], 0, &ports[1])))
+			fail("udp_open");
+		flow.port = ports[0];
+		memcpy(flow.remote, gids[1], WIRE_GID_BYTES);
+		plain.fd = fds[0];
+		udp_address_from_gid(gids[1], 0, WIRE_UDP_PORT, &plain.to);
+		for (int i = 0; i < TURNS; i++) {
+			double start = now();
+
+			if (kind)
+				turn_plain(&plain, fds[1]);
+			else
+				turn_wire(&flow, ports[1]);
+			ns[kind][i] = (now() - start) * 1e9;
+		}
+		qsort(ns[kind], TURNS, sizeof(**ns), compare);
+		if (!kind) {
+			udp_close(ports[0]);
+			udp_close(ports[1]);
+		}
+	}
+	printf("%.0f %.0f\n", ns[0][TURNS / 2], ns[1][TURNS / 2]);
+}
+
 int main(int argc, char **argv)
 {
 	uint8_t from_gid[WIRE_GID_BYTES], to_gid[WIRE_GID_BYTES];
 	int from_fd, to_fd, segment, gro = 1;
-	struct wire_port *from, *to;
+	struct wire_port *from = NULL, *to = NULL;
 	struct wire_flow flow = { .hop_limit = 64 };
 	struct plain plain;
 	unsigned burst;
 	double wire;
 
+	cores_choose(cpu);
+	if (argc > 1 && !strcmp(argv[1], "one")) {
+		run_one();
+		return 0;
+	}
 	payload = argc > 1 ? strtoull(argv[1], NULL, 0) : 4096;
 	if (payload < 4 || payload > 4096 || payload % 4)
 		return 2;
@@ -178,7 +257,6 @@ int main(int argc, char **argv)
 	if (burst > WIRE_BURST)
 		burst = WIRE_BURST;
 	memset(memory, 1, sizeof(memory));
-	cores_choose(cpu);
 	cores_pin(cpu[0]);
 	from_fd = bind_to(1, from_gid);
 	to_fd = bind_to(2, to_gid);
