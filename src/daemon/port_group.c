@@ -34,7 +34,7 @@ static int deafen(int fd)
 	struct sock_fprog program = { 1, nothing };
 
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0 ? -errno
-											  : 0;
+											   : 0;
 }
 
 static int undeafen(int fd)

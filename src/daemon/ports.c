@@ -67,7 +67,8 @@ static int explain_taken(struct client *c, const struct wanted *w, char *why)
 	owner_find(w->gid, &o);
 	if (away && o.pid)
 		snprintf(why, CTL_WHY_BYTES,
-			 "UDP port %d of %s is held by process %d (%.30s), which has not come back to "
+			 "UDP port %d of %s is held by process %d (%.30s), which has not come back "
+			 "to "
 			 "verbatimd yet",
 			 CTL_UDP_PORT, w->text, (int)o.pid, o.comm);
 	else if (away)
@@ -80,7 +81,8 @@ static int explain_taken(struct client *c, const struct wanted *w, char *why)
 			 CTL_UDP_PORT, w->text, (int)o.pid, o.comm);
 	else if (o.found && o.uid)
 		snprintf(why, CTL_WHY_BYTES,
-			 "UDP port %d of %s is taken by a process of user %u; if that uses Verbatim, too, "
+			 "UDP port %d of %s is taken by a process of user %u; if that uses "
+			 "Verbatim, too, "
 			 "run verbatimd --system for both",
 			 CTL_UDP_PORT, w->text, (unsigned)o.uid);
 	else
@@ -105,7 +107,8 @@ static int explain(struct client *c, const struct wanted *w, int rc, char *why)
 	case -ETOOMANYREFS:
 	case -ENOBUFS:
 		snprintf(why, CTL_WHY_BYTES,
-			 "verbatimd (pid %d) is out of file descriptors or socket memory (%s); raise "
+			 "verbatimd (pid %d) is out of file descriptors or socket memory (%s); "
+			 "raise "
 			 "its limit (ulimit -Hn) or run fewer processes",
 			 (int)getpid(), strerror(-rc));
 		return rc == -ENOBUFS ? rc : -EMFILE;

@@ -17,7 +17,7 @@
 #define IPV6_FLOWINFO 11
 #endif
 
-#define DATAGRAMS     8	 /* of one system call */
+#define DATAGRAMS      8  /* of one system call */
 #define PACKETS_A_CALL 64 /* then it is somebody else's turn */
 
 /* TOS or traffic class, hop limit, flow label, segment size: and room for a few more. */
@@ -25,8 +25,8 @@
 
 struct udp_inbox {
 	/*
-	 * Datagrams to ask for: one as long as they come one by one, since looking for a second that
-	 * is not there would delay the first.
+	 * Datagrams to ask for: one as long as they come one by one, since looking for a second
+	 * that is not there would delay the first.
 	 */
 	unsigned wanted;
 	bool found_before; /* the last look found one */
@@ -196,7 +196,8 @@ static int fetch(struct wire_port *port)
 		udp_count(&port->received_calls, 1);
 		if (n >= 0 || errno == EAGAIN)
 			return n < 0 ? 0 : n;
-		/* What an ICMP message says of something that was sent is no business of ours here. */
+		/* What an ICMP message says of something that was sent is no business of ours here.
+		 */
 		if (errno != EINTR && refused_before)
 			return 0;
 		refused_before |= errno != EINTR;

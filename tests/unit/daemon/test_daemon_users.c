@@ -237,7 +237,8 @@ static void test_port_of_all(void **state)
 	CHECK(hear(a.fd) == 12);
 	CHECK(hear(b.fd) == 21);
 
-	/* While the port is in use, a user's slot goes to nobody else: somebody may have its socket. */
+	/* While the port is in use, a user's slot goes to nobody else: somebody may have its
+	 * socket. */
 	struct worker c, d;
 
 	say(a.fd, 0);

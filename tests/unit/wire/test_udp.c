@@ -82,7 +82,8 @@ static void make_packet(struct wire_packet *p, unsigned header, unsigned payload
 	memcpy(e->bytes, p->header, header);
 	e->length = header;
 	for (unsigned i = 0; i < pieces && left; i++) {
-		unsigned n = i + 1 == pieces ? left : 1 + (unsigned)(net_random(&randomness) % left);
+		unsigned n =
+			i + 1 == pieces ? left : 1 + (unsigned)(net_random(&randomness) % left);
 		uint8_t *at = memory + net_random(&randomness) % (sizeof(memory) - PAYLOAD_MAX);
 
 		p->piece[p->pieces++] = (struct iovec){ at, n };
@@ -276,8 +277,9 @@ static void run_ports(bool v6, bool trains, bool gro)
 		for (unsigned i = 0; i < count; i++) {
 			if (net_random(&randomness) % 8 == 0)
 				payload = (unsigned)(net_random(&randomness) % (PAYLOAD_MAX + 1));
-			make_packet(&packets[i], 12 + 4 * (unsigned)(net_random(&randomness) % 4 == 0),
-				    payload, 1 + i % WIRE_PIECES);
+			make_packet(&packets[i],
+				    12 + 4 * (unsigned)(net_random(&randomness) % 4 == 0), payload,
+				    1 + i % WIRE_PIECES);
 		}
 		send_all(&f, packets, count);
 		receive_all(to);
@@ -339,8 +341,8 @@ static void run_fault(bool trains)
 	struct wire_packet packets[6];
 	struct wire_port *to = open_port(false, 1), *from = open_port(false, 2);
 	struct wire_flow f = flow_to(from, false, 1);
-	uint8_t *pages = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE,
-			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *pages =
+		mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	unsigned sent = 99;
 
 	assert_int_equal(mprotect(pages + 4096, 4096, PROT_NONE), 0);
@@ -699,7 +701,8 @@ static void test_group_v6(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_loss), /* first: its children must be new to the environment */
+		cmocka_unit_test(
+			test_loss), /* first: its children must be new to the environment */
 		cmocka_unit_test(test_raw_v4_trains),
 		cmocka_unit_test(test_raw_v4_single),
 		cmocka_unit_test(test_raw_v6_trains),
@@ -718,11 +721,10 @@ int main(void)
 
 	unsetenv("VERBATIM_TEST_LOSS");
 	has_namespace = net_init();
-	has_veth = has_namespace &&
-		   !system("ip link add vf0 type veth peer name vf1 && "
-			   "ip addr add 10.99.0.1/24 dev vf0 && "
-			   "ip addr add fd00::1/64 dev vf0 nodad && "
-			   "ip link set vf0 up && ip link set vf1 up");
+	has_veth = has_namespace && !system("ip link add vf0 type veth peer name vf1 && "
+					    "ip addr add 10.99.0.1/24 dev vf0 && "
+					    "ip addr add fd00::1/64 dev vf0 nodad && "
+					    "ip link set vf0 up && ip link set vf1 up");
 	if (!has_namespace)
 		fprintf(stderr, "no network namespace of its own: some cases are skipped\n");
 	for (size_t i = 0; i < sizeof(memory); i++)
