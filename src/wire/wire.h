@@ -20,18 +20,17 @@
 struct wire_port; /* wire/udp.h: an open address of this process */
 
 /*
- * From where to where. Fixed for a connection; of an arrival, as the packet said it: `local` is
- * then the destination in the packet, of a multicast packet the group. hop_limit 0: the system's
- * default.
+ * From where to where. Fixed for a connection; of an arrival, as the packet said it: `local` is then
+ * the destination in the packet, of a multicast packet the group. hop_limit 0: the system's default.
  */
 struct wire_flow {
 	uint8_t local[WIRE_GID_BYTES];	/* GIDs: IPv4-mapped or IPv6 addresses of this host, ... */
 	uint8_t remote[WIRE_GID_BYTES]; /* ... of the other end, or a multicast group */
 	uint32_t ifindex;		/* of link-local and multicast addresses; else 0 */
 	uint32_t flow_label;		/* IPv6 only */
-	uint8_t traffic_class; /* TOS or traffic class, with the ECN bits: ECT(0) to send */
+	uint8_t traffic_class;		/* TOS or traffic class, with the ECN bits: ECT(0) to send */
 	uint8_t hop_limit;
-	struct wire_port *port; /* where it leaves, where it came in */
+	struct wire_port *port;		/* where it leaves, where it came in */
 };
 
 struct wire_packet {
@@ -40,8 +39,7 @@ struct wire_packet {
 	uint16_t payload_bytes; /* sum of the pieces, without the pad */
 	uint8_t pad_bytes;	/* zeroes behind the payload: 0..3 */
 	uint8_t pieces;
-	bool pinned; /* the payload is known to be readable: it is not looked at before it is used
-		      */
+	bool pinned; /* the payload is known to be readable: it is not looked at before it is used */
 	struct iovec piece[WIRE_PIECES]; /* stay as they are until the call returns */
 };
 
@@ -50,14 +48,14 @@ struct wire_arrival {
 	const struct wire_flow *flow;
 	const uint8_t *bytes; /* from the BTH on, without the ICRC; valid during the call */
 	uint32_t length;
-	uint64_t when_ns; /* CLOCK_MONOTONIC */
+	uint64_t when_ns;     /* CLOCK_MONOTONIC */
 };
 
 /* Why wire_send took fewer packets than it was given. */
 enum wire_result {
-	WIRE_SENT = 0,	   /* all left */
-	WIRE_FULL = 1,	   /* the socket takes no more now: again a little later */
-	WIRE_FAULT = 2,	   /* the next packet's payload is not readable memory */
+	WIRE_SENT = 0,	  /* all left */
+	WIRE_FULL = 1,	  /* the socket takes no more now: again a little later */
+	WIRE_FAULT = 2,	  /* the next packet's payload is not readable memory */
 	WIRE_NO_ROUTE = 3, /* no address, no route, interface down: as good as lost */
 	WIRE_TOO_LONG = 4, /* the path's MTU is smaller than the packet */
 };
