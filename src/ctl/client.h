@@ -73,7 +73,8 @@ struct ctl_notice {
  * caller's, and stay open as long as the client. comm: shown by tools, cut to 15 characters.
  * 0, or -errno with one sentence in why (no newline): -ETIMEDOUT after CTL_CONNECT_MS, -EPERM a
  * stranger holds the daemon's name, -ENOENT, -EACCES and others of launch_daemon, -EINVAL the
- * arena or the heap is not sealed, -ENOSPC no slot is free, -EPROTONOSUPPORT the daemon is of another version.
+ * arena or the heap is not sealed, -ENOSPC no slot is free, -EPROTONOSUPPORT the daemon is of
+ * another version.
  */
 int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd, const char *comm,
 		char *why, size_t why_len);

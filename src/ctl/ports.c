@@ -67,8 +67,7 @@ int ports_return(struct ctl_client *c)
 	return 0;
 }
 
-static int port_once(struct ctl_client *c, struct ctl_port *ask, int *fd, char *why,
-		     size_t why_len)
+static int port_once(struct ctl_client *c, struct ctl_port *ask, int *fd, char *why, size_t why_len)
 {
 	struct ctl_port_reply *r;
 	struct fdmsg m;

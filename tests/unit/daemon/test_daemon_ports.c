@@ -26,7 +26,7 @@
 
 static unsigned addresses; /* each test has one of its own */
 
-static uint32_t network;   /* set before the workers are forked */
+static uint32_t network; /* set before the workers are forked */
 
 /* 127.x.y.z: nobody else's. */
 static void this_address(uint8_t gid[CTL_GID_BYTES])
