@@ -168,7 +168,7 @@ class Capture:
         # buffer. The shell opens the file: tcpdump would want to give it to another user.
         self._program = self.host.start_plain(
             'sh', '-c', 'exec tcpdump "$@" -w - >"$0"', self.path, '-i', self.host.interface,
-            '-s', '0', '-B', '65536', '-U', '--immediate-mode', '-Z', 'root', '-n',
+            '-s', '4400', '-B', '131072', '-U', '--immediate-mode', '-Z', 'root', '-n',
             'udp port 4791')
         self._program.wait_for('listening on')
         return self
