@@ -284,15 +284,26 @@ static void prepare_target(const struct batch *b)
 		post_receives(b);
 }
 
-/* An IPv4 header in the last 20 of the 40 bytes, to and from the addresses of the GIDs. */
+/*
+ * An IPv6 header, or an IPv4 header in the last 20 of the 40 bytes, to and from the addresses of the
+ * GIDs.
+ */
 static void check_grh(const struct batch *b, unsigned i)
 {
-	const uint8_t *header = slot_start(b, i) + 20;
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	const uint8_t *source = b->e->theirs.gid.raw, *target = b->e->ours.gid.raw;
+	bool is_ipv4 = memcmp(target, mapped, sizeof(mapped)) == 0;
+	const uint8_t *header = slot_start(b, i) + (is_ipv4 ? 20 : 0);
+	bool good;
 
-	if (header[0] != 0x45)
-		fail("message %u: GRH does not hold an IPv4 header (%#x)", b->first + i, header[0]);
-	if (memcmp(header + 12, &b->e->theirs.gid.raw[12], 4) ||
-	    memcmp(header + 16, &b->e->ours.gid.raw[12], 4))
+	if (header[0] >> 4 != (is_ipv4 ? 4 : 6))
+		fail("message %u: GRH holds no IPv%d header (%#x)", b->first + i, is_ipv4 ? 4 : 6,
+		     header[0]);
+	if (is_ipv4)
+		good = !memcmp(header + 12, source + 12, 4) && !memcmp(header + 16, target + 12, 4);
+	else
+		good = !memcmp(header + 8, source, 16) && !memcmp(header + 24, target, 16);
+	if (!good)
 		fail("message %u: wrong addresses in the GRH", b->first + i);
 }
 

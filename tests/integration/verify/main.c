@@ -40,6 +40,7 @@ static const struct option long_options[] = {
 	{"seed", required_argument, NULL, 'x'},	   {"hold-ms", required_argument, NULL, 't'},
 	{"events", no_argument, NULL, 'e'},	   {"inline", no_argument, NULL, 'I'},
 	{"wr-api", no_argument, NULL, 'N'},	   {"sleep", required_argument, NULL, 'w'},
+	{"listen", required_argument, NULL, 'l'},
 	{NULL, 0, NULL, 0},
 };
 
@@ -157,6 +158,9 @@ static void parse_options(int argc, char **argv, struct options *out)
 		case 'N':
 			out->use_wr_api = true;
 			break;
+		case 'l':
+			out->listen = optarg;
+			break;
 		case 'w':
 			out->sleep_how = parse_sleep(optarg);
 			break;
@@ -171,6 +175,7 @@ static void parse_options(int argc, char **argv, struct options *out)
 int main(int argc, char **argv)
 {
 	struct options options = {
+		.listen = "127.0.0.1",
 		.port = 18515,
 		.service = IBV_QPT_RC,
 		.operation = OP_SEND,

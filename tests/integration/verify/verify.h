@@ -36,6 +36,7 @@ enum sleep_how {
 
 struct options {
 	const char *host; /* NULL: this end listens */
+	const char *listen; /* the address to listen on */
 	int port;	  /* TCP, where the ends meet */
 	int gid_index;
 	enum ibv_qp_type service;
