@@ -69,7 +69,7 @@ class Guest:
             (self.path / part).symlink_to(IMAGE / part)
         self._environment = {**os.environ, 'NS': self.namespace, 'MTU': str(mtu), **environment}
         self.host = None
-        self._programs = []
+        self.programs = []
 
     def _script(self, *words):
         return [str(SCRIPT), str(self.path), *map(str, words)]
@@ -107,7 +107,7 @@ class Guest:
         return left
 
     def _stop(self):
-        for program in self._programs:
+        for program in self.programs:
             program.stop()
         self._call('stop')
         self._directory.cleanup()
@@ -115,24 +115,27 @@ class Guest:
     def start(self, command):
         """A shell command in the guest, in the background, with its output here."""
         program = harness.Program(self._script('sh', command), self._environment)
-        self._programs.append(program)
+        self.programs.append(program)
         return program
 
     def run(self, command, seconds=30, status=0):
-        """The output of a shell command in the guest."""
+        """The output of a shell command in the guest, whatever its status if that is None."""
         program = self.start(command)
         try:
-            return program.finish(seconds, status)
+            return program.finish(seconds, program.wait(seconds) if status is None else status)
         finally:
             self.release(program)
 
     def release(self, program):
         program.stop()
-        self._programs.remove(program)
+        self.programs.remove(program)
 
-    def wait_listening(self, port, seconds=20):
-        """Returns when somebody in the guest listens on the TCP port."""
+    def wait_listening(self, port, program, seconds=20):
+        """Returns when somebody in the guest listens on the TCP port; that is to be `program`."""
         wanted = f'{port:04X}'
-        self.run(f"for i in $(seq {seconds * 10}); do awk '$4 == \"0A\" {{ print $2 }}' "
-                 f"/proc/net/tcp /proc/net/tcp6 | grep -q ':{wanted}$' && exit 0; sleep 0.1; done; "
-                 f'exit 1', seconds=seconds + 10)
+        try:
+            self.run(f"for i in $(seq {seconds * 20}); do awk '$4 == \"0A\" {{ print $2 }}' "
+                     f"/proc/net/tcp /proc/net/tcp6 | grep -q ':{wanted}$' && exit 0; "
+                     'sleep 0.05; done; exit 1', seconds=seconds + 10)
+        except AssertionError as error:
+            raise AssertionError(f'{error}\n{program.report()}') from None

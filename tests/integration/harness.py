@@ -165,6 +165,27 @@ class Program:
         self._file.close()
 
 
+def finish_both(ends, seconds, tell=lambda: ''):
+    """Returns when both programs have ended well. `tell` adds to what the error says of a program
+    that does not end.
+    """
+    deadline = time.monotonic() + seconds * SLOWER
+    what = 'did not end well'
+    while any(end.status is None for end in ends):
+        if time.monotonic() > deadline:
+            what = f'not ended in {seconds * SLOWER} s'
+            break
+        # One end that fails lets the other wait for ever: do not wait with it.
+        if any(end.status for end in ends):
+            for end in ends:
+                end.wait(2)
+            break
+        time.sleep(0.002)
+    if any(end.status != 0 for end in ends):
+        text = what + '\n' + '\n'.join(end.report() for end in ends)
+        raise AssertionError(text + (tell() if any(end.status is None for end in ends) else ''))
+
+
 class Runner:
     """Starts programs in one namespace. Use as a context manager, or call close()."""
     prefix = ()      # words before every command line, e.g. to enter a network namespace
@@ -236,30 +257,17 @@ class Runner:
         peer = peer or self
         server = self.start_server(server_argv, port, **options, **(server_options or {}))
         client = peer.start(*client_argv, **options, **(client_options or {}))
-        ends = (server, client)
         try:
-            deadline = time.monotonic() + seconds * SLOWER
-            while any(end.status is None for end in ends):
-                if time.monotonic() > deadline:
-                    raise AssertionError(self._explain(f'not ended in {seconds * SLOWER} s', ends))
-                # One end that fails lets the other wait for ever: do not wait with it.
-                if any(end.status for end in ends):
-                    for end in ends:
-                        end.wait(2)
-                    break
-                time.sleep(0.002)
-            if any(end.status != 0 for end in ends):
-                raise AssertionError(self._explain('did not end well', ends))
+            finish_both((server, client), seconds, lambda: self._tell(peer))
             return server.output(), client.output()
         finally:
             peer.release(client)
             self.release(server)
 
-    def _explain(self, what, ends):
-        text = what + '\n' + '\n'.join(end.report() for end in ends)
-        if any(end.status is None for end in ends):
-            text += f'\n--- verbatim show\n{self.tool("show", check=False)}'
-        return text
+    def _tell(self, peer):
+        runners = [self] if peer is self else [self, peer]
+        return ''.join(f'\n--- verbatim show\n{runner.tool("show", check=False)}'
+                       for runner in runners)
 
     def tool(self, *argv, check=True, env=None):
         """Standard output of `verbatim argv...`."""
