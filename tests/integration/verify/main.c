@@ -19,6 +19,8 @@ static const struct {
 	{"stream", run_stream, "traffic until the other end dies"},
 	{"block", run_block, "the listening end sleeps until a message comes"},
 	{"badkey", run_badkey, "a WRITE with a wrong rkey"},
+	{"group", run_group, "datagrams to a multicast group"},
+	{"guard", run_guard, "traffic beside memory that nobody may write to"},
 	{"address", run_address, "print the GIDs; again, with the device opened anew, for each line"},
 };
 
@@ -40,7 +42,7 @@ static const struct option long_options[] = {
 	{"seed", required_argument, NULL, 'x'},	   {"hold-ms", required_argument, NULL, 't'},
 	{"events", no_argument, NULL, 'e'},	   {"inline", no_argument, NULL, 'I'},
 	{"wr-api", no_argument, NULL, 'N'},	   {"sleep", required_argument, NULL, 'w'},
-	{"listen", required_argument, NULL, 'l'},
+	{"listen", required_argument, NULL, 'l'},  {"group", required_argument, NULL, 'G'},
 	{NULL, 0, NULL, 0},
 };
 
@@ -157,6 +159,9 @@ static void parse_options(int argc, char **argv, struct options *out)
 			break;
 		case 'N':
 			out->use_wr_api = true;
+			break;
+		case 'G':
+			out->group = optarg;
 			break;
 		case 'l':
 			out->listen = optarg;

@@ -13,8 +13,8 @@
 /* An IPv4 or IPv6 address, of the latter also a link-local one with %interface. */
 static struct addrinfo *resolve(const char *address, int port)
 {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-				 .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
+				  .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV };
 	struct addrinfo *found;
 	char service[16];
 
@@ -28,7 +28,7 @@ int meet(const struct options *options)
 {
 	const char *address = options->host ? options->host : options->listen;
 	struct addrinfo *addr = resolve(address, options->port);
-	struct timeval limit = {.tv_sec = 60};
+	struct timeval limit = { .tv_sec = 60 };
 	int one = 1;
 	int listener, fd = socket(addr->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
