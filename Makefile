@@ -1,7 +1,7 @@
 # A thin front to Meson and scripts/; each target is one command that can be given by hand.
 BUILD ?= build
 
-.PHONY: all setup demo test test-long test-interop bench install clean
+.PHONY: all setup demo test test-long test-interop fuzz bench install clean
 
 all: $(BUILD)/build.ninja
 	meson compile -C $(BUILD)
@@ -29,6 +29,10 @@ test-long: setup
 test-interop: setup
 	$(MAKE) all
 	scripts/test --long interop
+
+# Ten minutes for each fuzzer; `test` gives each half a minute.
+fuzz: setup
+	scripts/fuzz 600
 
 bench: setup
 	$(MAKE) all

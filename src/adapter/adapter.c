@@ -16,7 +16,9 @@
 
 #include "adapter/device.h"
 #include "adapter/group.h"
+#include "adapter/path.h"
 #include "adapter/peers.h"
+#include "adapter/ports.h"
 #include "adapter/pump.h"
 #include "base/cause.h"
 #include "local/local.h"
@@ -24,6 +26,7 @@
 #include "object/adopt.h"
 #include "object/mr.h"
 #include "object/touch.h"
+#include "transport/transport.h"
 
 static struct lock adapter_lock = LOCK_INITIALIZER;
 /* Written once under adapter_lock, before `running`. */
@@ -148,13 +151,36 @@ static void request_adoption(uint32_t key)
 		pump_wake();
 }
 
+static uint64_t monotonic_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/* Those that are reached through shared memory. */
+static int find_group_members(const union ibv_gid *gid, uint32_t *slots, int max)
+{
+	return path_is_forced() ? 0 : group_members(gid, slots, max);
+}
+
+static const struct transport_env transport_env = {
+	.now = monotonic_ns,
+	.send = ports_send,
+	.resolve = path_resolve,
+	.deadline = pump_wire_deadline,
+	.group_visit = group_visit,
+};
+
 static int make_tables(void)
 {
 	struct local_env env = {
 		.find_link = peers_find,
-		.group_members = group_members,
+		.group_members = find_group_members,
 		.group_visit = group_visit,
-		.gid_is_local = adapter_gid_is_local,
+		.gid_is_local = path_is_local,
+		.datagram_to_wire = path_send_datagram,
 		.kick = pump_kick,
 		.deadline = pump_deadline,
 		.adopt = request_adoption,
@@ -172,6 +198,11 @@ static int make_tables(void)
 		return error;
 	local_init(&env);
 	group_init(ctl);
+	path_init();
+	transport_init(&transport_env);
+	error = ports_init(ctl, arena);
+	if (error)
+		return error;
 	return peers_init(ctl, slot, arena, wake_fd);
 }
 
@@ -193,6 +224,8 @@ static void in_child(void) NO_LOCK_CHECK
 	mmap(arena, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, arena_fd, 0);
 	peers_reset_after_fork();
 	local_reset_after_fork();
+	transport_reset_after_fork();
+	ports_reset_after_fork();
 	group_reset_after_fork();
 	touch_reset_after_fork();
 	mr_table_reset_after_fork();
@@ -326,25 +359,40 @@ void *adapter_arena(void)
 #define POLLS_BEFORE_YIELD 4096
 #define POLLS_PER_YIELD	   256
 
+/* True if packets came. Ports where nothing happens are looked at only now and then. */
+static bool poll_wire(bool all)
+{
+	uint64_t now = monotonic_ns();
+	int got = ports_progress(now, all ? PORTS_ALL : PORTS_BUSY_ONES);
+
+	if (now >= transport_deadline_ns())
+		transport_run(now);
+	if (got > 0)
+		pump_on_found();
+	return got > 0;
+}
+
 void adapter_progress(void)
 {
 	static _Thread_local uint32_t polls __attribute__((tls_model("initial-exec")));
 	static _Thread_local uint32_t in_vain __attribute__((tls_model("initial-exec")));
-	struct timespec t;
+	bool any, now_and_then = ++polls % POLLS_PER_LOOK == 0;
 	uint64_t now;
 
 	if (!running || qp_building)
 		return;
-	if (peers_progress())
+	any = peers_progress();
+	if (ports_any())
+		any |= poll_wire(now_and_then);
+	if (any)
 		in_vain = 0;
 	else if (++in_vain >= POLLS_BEFORE_YIELD && in_vain % POLLS_PER_YIELD == 0)
 		sched_yield();
-	if (++polls % POLLS_PER_LOOK)
+	if (!now_and_then)
 		return;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	now = (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-	if (now >= retry_deadline_ns())
-		retry_run(now);
+	now = monotonic_ns();
+	if (now >= local_retry_deadline_ns())
+		local_retry_run(now);
 	pump_on_polling(now);
 }
 
@@ -367,12 +415,22 @@ bool adapter_gid_is_local(const union ibv_gid *gid)
 	return device_gid_is_local(gid);
 }
 
+bool adapter_stays_local(const union ibv_gid *gid)
+{
+	return path_is_local(gid);
+}
+
 int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid)
 {
 	bool is_new;
 	int error = group_attach(qp->ib.qp_num, gid, &is_new);
 
-	if (is_new)
+	if (!is_new)
+		return error;
+	error = ports_join(qp->context, gid);
+	if (error)
+		group_detach(qp->ib.qp_num, gid);
+	else
 		atomic_fetch_add(&qp->attachments, 1);
 	return error;
 }
@@ -381,7 +439,9 @@ int adapter_mcast_detach(struct qp *qp, const union ibv_gid *gid)
 {
 	int error = group_detach(qp->ib.qp_num, gid);
 
-	if (!error)
-		atomic_fetch_sub(&qp->attachments, 1);
-	return error;
+	if (error)
+		return error;
+	ports_leave(qp->context, gid);
+	atomic_fetch_sub(&qp->attachments, 1);
+	return 0;
 }

@@ -49,6 +49,9 @@ const struct qp_path *adapter_path(enum ibv_qp_type type);
 /* The address is one of this host's interfaces (as of the last look; ibv_open_device looks). */
 bool adapter_gid_is_local(const union ibv_gid *gid);
 
+/* What is sent to it goes through shared memory, not through the wire. */
+bool adapter_stays_local(const union ibv_gid *gid);
+
 /* Multicast membership of this process's QPs: 0 or errno. The QP keeps no reference. */
 int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid);
 int adapter_mcast_detach(struct qp *qp, const union ibv_gid *gid);

@@ -2,32 +2,50 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "adapter/group.h"
 #include "adapter/peers.h"
+#include "adapter/ports.h"
 #include "base/cause.h"
 #include "local/retry.h"
 #include "object/adopt.h"
 #include "object/touch.h"
+#include "transport/transport.h"
 
 #define LEASE_NS	1000000ull
 #define RENEW_NS	(LEASE_NS / 2)
 #define RECONNECT_MS	200
+#define FINDS_MIN	16
+#define FINDS_MAX	4096
+#define PUMP_FIND	8
 #define ROUNDS_AT_ONCE	1024 /* before notices and timers get a look again */
 
 static struct ctl_client *ctl;
 static struct arena_header *own;
-static int wake = -1, epoll = -1, lease_timer = -1, retry_timer = -1;
+static int wake = -1, epoll = -1, lease_timer = -1, retry_timer = -1, wire_timer = -1;
 static bool daemon_lost;
 static _Atomic uint64_t lease_until; /* 0: nobody holds it */
 static _Atomic uint64_t renew_at;
+
+/* Guards `listening` and what the kernel was told of it. Innermost. */
+static struct lock listen_lock = LOCK_INITIALIZER;
+static _Atomic bool listening = true;
+/* Packets found by pollers, less PUMP_FIND for each time that the pump found some. */
+static _Atomic uint32_t finds;
+static _Atomic uint32_t finds_needed = FINDS_MIN;
+static bool look_found; /* the pump's last look found packets */
+
+static struct lock wire_timer_lock = LOCK_INITIALIZER; /* innermost */
+static uint64_t wire_timer_ns GUARDED_BY(wire_timer_lock) = TRANSPORT_NEVER; /* it is set to this */
 
 static uint64_t now_ns(void)
 {
@@ -46,6 +64,62 @@ static void set_timer(int fd, uint64_t ns)
 	timerfd_settime(fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
+static void set_listening(bool on) REQUIRES(listen_lock)
+{
+	struct epoll_event event = { .events = on ? EPOLLIN : 0, .data.fd = ports_epoll() };
+
+	if (on == listening)
+		return;
+	listening = on;
+	epoll_ctl(epoll, EPOLL_CTL_MOD, ports_epoll(), &event);
+}
+
+/* The pollers find the packets, so let the pump sleep, for as long as they do. */
+static void stop_listening(void)
+{
+	lock_acquire(&listen_lock);
+	if (atomic_load(&lease_until) != 0)
+		set_listening(false);
+	lock_release(&listen_lock);
+}
+
+/* The lease is over. True: listening had stopped for it. */
+static bool listen_again(void)
+{
+	bool stopped;
+
+	lock_acquire(&listen_lock);
+	stopped = !listening;
+	set_listening(true);
+	lock_release(&listen_lock);
+	return stopped;
+}
+
+/* A lease without listening is over, and there were packets or not. */
+static void judge(bool found)
+{
+	uint32_t needed = finds_needed;
+
+	if (found && needed < FINDS_MAX)
+		finds_needed = needed * 2;
+	else if (!found && needed > FINDS_MIN)
+		finds_needed = needed / 2;
+	finds = 0;
+}
+
+void pump_on_found(void)
+{
+	atomic_fetch_add_explicit(&finds, 1, memory_order_relaxed);
+}
+
+static void on_pump_found(void)
+{
+	uint32_t before = finds;
+
+	atomic_store_explicit(&finds, before > PUMP_FIND ? before - PUMP_FIND : 0,
+			      memory_order_relaxed);
+}
+
 void pump_on_polling(uint64_t now)
 {
 	uint64_t renew = atomic_load_explicit(&renew_at, memory_order_relaxed);
@@ -59,6 +133,8 @@ void pump_on_polling(uint64_t now)
 	atomic_store(&lease_until, now + LEASE_NS);
 	set_timer(lease_timer, now + LEASE_NS);
 	atomic_store(&own->duty, DUTY_POLLED);
+	if (listening && finds >= finds_needed)
+		stop_listening();
 }
 
 void pump_on_arm(void)
@@ -88,6 +164,22 @@ void pump_kick(void)
 void pump_deadline(uint64_t ns)
 {
 	set_timer(retry_timer, ns);
+}
+
+static void arm_wire_timer(uint64_t ns)
+{
+	lock_acquire(&wire_timer_lock);
+	if (ns < wire_timer_ns) {
+		wire_timer_ns = ns;
+		set_timer(wire_timer, ns ? ns : 1);
+	}
+	lock_release(&wire_timer_lock);
+}
+
+void pump_wire_deadline(uint64_t ns)
+{
+	if (atomic_load_explicit(&lease_until, memory_order_relaxed) == 0) /* TIMER */
+		arm_wire_timer(ns);
 }
 
 static void on_notice(struct ctl_notice *notice)
@@ -149,18 +241,43 @@ static void take_notices(void)
 		find_daemon_again();
 }
 
+/* True: packets came, or another thread is at them. */
+static bool look_at_wire(void)
+{
+	uint64_t now;
+	int got;
+
+	if (!ports_any())
+		return false;
+	now = now_ns();
+	got = ports_progress(now, PORTS_ALL);
+	if (got > 0) {
+		look_found = true;
+		on_pump_found();
+	} else if (got == -EBUSY) {
+		sched_yield();
+	}
+	if (now >= transport_deadline_ns())
+		transport_run(now);
+	return got != 0;
+}
+
 /* One look at everything. */
 static bool look(void)
 {
 	uint64_t now;
+	bool any;
 
-	if (peers_progress())
+	look_found = false;
+	any = peers_progress();
+	any |= look_at_wire();
+	if (any)
 		return true;
-	if (retry_deadline_ns() == RETRY_NEVER)
+	if (local_retry_deadline_ns() == RETRY_NEVER)
 		return false;
 	now = now_ns();
-	if (now >= retry_deadline_ns())
-		retry_run(now);
+	if (now >= local_retry_deadline_ns())
+		local_retry_run(now);
 	return false;
 }
 
@@ -172,12 +289,25 @@ static void empty(int fd)
 		return; /* EAGAIN: it was not this one */
 }
 
+static void on_event(int fd)
+{
+	if (fd == wake || fd == lease_timer || fd == retry_timer)
+		empty(fd);
+	if (fd != wire_timer)
+		return;
+	lock_acquire(&wire_timer_lock);
+	empty(fd);
+	wire_timer_ns = TRANSPORT_NEVER;
+	lock_release(&wire_timer_lock);
+}
+
 /* Sleeps until somebody calls. Returns at once if the last look finds something. */
 static void sleep_now(void)
 {
 	struct epoll_event events[8];
 	/* without a membarrier a peer may take us for awake: then we look by ourselves */
 	int timeout = daemon_lost ? RECONNECT_MS : touch_barrier_works() ? -1 : 1;
+	bool stopped, any;
 	uint64_t lease;
 	int n;
 
@@ -188,23 +318,54 @@ static void sleep_now(void)
 	} else {
 		atomic_store(&lease_until, 0);
 		atomic_store_explicit(&own->duty, DUTY_ASLEEP, memory_order_release);
-		touch_barrier(); /* DUTY */
-		if (look()) {
+		touch_barrier(); /* DUTY, TIMER */
+		stopped = listen_again();
+		any = look();
+		if (stopped)
+			judge(look_found);
+		if (any) {
 			atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
 			return;
 		}
+		arm_wire_timer(transport_deadline_ns());
 	}
 	n = epoll_wait(epoll, events, 8, timeout);
 	atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
 	for (int i = 0; i < n; i++)
-		if (events[i].data.fd == wake || events[i].data.fd == lease_timer ||
-		    events[i].data.fd == retry_timer)
-			empty(events[i].data.fd);
+		on_event(events[i].data.fd);
+}
+
+/* Of the kernel's headers, which C libraries before glibc 2.41 clash with. */
+struct scheduling {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline, period;
+};
+
+#define SLICE_NS 100000ull /* the shortest there is */
+
+/*
+ * Who has short turns need not wait for the end of another's long one (Linux 6.12): programs that
+ * spin on memory, waiting for what the pump is to put there, would otherwise keep it waiting for
+ * milliseconds where there are no more processors than they. Where that is not known it does nothing.
+ */
+static void ask_for_short_turns(void)
+{
+	struct scheduling own_scheduling = { .size = sizeof(own_scheduling) };
+
+	if (syscall(SYS_sched_getattr, 0, &own_scheduling, sizeof(own_scheduling), 0) ||
+	    own_scheduling.policy != SCHED_OTHER)
+		return;
+	own_scheduling.runtime = SLICE_NS;
+	syscall(SYS_sched_setattr, 0, &own_scheduling, 0);
 }
 
 static void *pump(void *arg)
 {
 	pthread_setname_np(pthread_self(), "verbatim-pump");
+	ask_for_short_turns();
 	for (;;) {
 		take_notices();
 		adopt_run();
@@ -243,7 +404,8 @@ int pump_start(struct ctl_client *client, struct arena_header *header, int wake_
 	epoll = epoll_create1(EPOLL_CLOEXEC);
 	lease_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	retry_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (epoll < 0 || lease_timer < 0 || retry_timer < 0) {
+	wire_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (epoll < 0 || lease_timer < 0 || retry_timer < 0 || wire_timer < 0) {
 		int error = -errno;
 
 		pump_reset_after_fork();
@@ -252,19 +414,27 @@ int pump_start(struct ctl_client *client, struct arena_header *header, int wake_
 	watch(wake);
 	watch(lease_timer);
 	watch(retry_timer);
+	watch(wire_timer);
+	watch(ports_epoll());
 	watch(ctl_fd(ctl));
 	return start_thread();
 }
 
-void pump_reset_after_fork(void)
+void pump_reset_after_fork(void) NO_LOCK_CHECK
 {
-	int *fds[] = { &epoll, &lease_timer, &retry_timer };
+	int *fds[] = { &epoll, &lease_timer, &retry_timer, &wire_timer };
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		if (*fds[i] >= 0)
 			close(*fds[i]);
 		*fds[i] = -1;
 	}
 	wake = -1;
 	lease_until = renew_at = 0;
+	lock_init(&listen_lock);
+	lock_init(&wire_timer_lock);
+	wire_timer_ns = TRANSPORT_NEVER;
+	listening = true;
+	finds = 0;
+	finds_needed = FINDS_MIN;
 }

@@ -13,6 +13,27 @@
  * before it sleeps. A peer stores its record, then loads duty, with no fence between. Either the
  * peer sees ASLEEP and writes the eventfd, or the pump's look sees the record.
  *
+ * The ports' sockets are in an epoll descriptor of their own (ports_epoll), which the pump's epoll watches:
+ * it *listens*. A packet would then wake the pump beside the thread that polls, so while there is a
+ * lease it may stop listening. Whether it does is decided by evidence:
+ *   - As often as a poller finds packets by itself, listening is found useless, and when it was so
+ *     FINDS_MIN times more often than the pump found some, the poller that renews the lease ends it.
+ *   - When a lease runs out and packets lie there, the program does not poll when packets come (it
+ *     waits for memory to change, say). Then the pump listens again, leases or not, and it takes
+ *     twice as many finds to end that; a lease that runs out on empty sockets halves the number.
+ * So a program that polls all the time has its packets without a wake-up; one that polls between
+ * waits loses at most a lease now and then, and one that does not poll nothing.
+ *
+ * No packet is slept over: the pump listens before it takes its last look with no lease, and to listen
+ * (EPOLL_CTL_MOD) is to look whether there is something already. Who ends listening does so under
+ * listen_lock, only while the lease is held, after the lease timer was set: so the timer fires, and
+ * the pump listens again, or pump_on_arm, which ends the lease first and then wakes the pump.
+ *
+ * Timers of the transport: who arms one while there is a lease leaves it to the pollers, and to the
+ * pump when it ends the lease. Barrier TIMER: it stores the deadline, then loads lease_until; the
+ * pump stores 0 there, executes a membarrier, then loads the deadline. With no lease, the timerfd is set
+ * only if it is not going to fire before anyway.
+ *
  * The same pair covers work that this process leaves itself (pump_kick) and acknowledgements.
  */
 #ifndef ADAPTER_PUMP_H
@@ -23,11 +44,14 @@
 #include "base/arena.h"
 #include "ctl/client.h"
 
-/* Starts the thread. 0 or -errno. `wake_fd` is the process's wake eventfd. */
+/* Starts the thread, after ports_init. 0 or -errno. `wake_fd` is the process's wake eventfd. */
 int pump_start(struct ctl_client *ctl, struct arena_header *header, int wake_fd);
 
 /* A thread has polled in vain a number of times in a row; it is `now`, CLOCK_MONOTONIC. */
 void pump_on_polling(uint64_t now_ns);
+
+/* A thread that polls has found packets. */
+void pump_on_found(void);
 
 /* The program arms a CQ: it will sleep, so the lease ends now. */
 void pump_on_arm(void);
@@ -38,8 +62,9 @@ void pump_kick(void);
 /* There is work that only the pump's own thread will do. */
 void pump_wake(void);
 
-/* A retry timer is due earlier than all others. */
+/* A retry timer of the local path, or one of the transport, is due earlier than all others of its kind. */
 void pump_deadline(uint64_t ns);
+void pump_wire_deadline(uint64_t ns);
 
 void pump_reset_after_fork(void);
 

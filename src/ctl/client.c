@@ -10,37 +10,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "ctl/client_state.h"
 #include "ctl/deadline.h"
 #include "ctl/dial.h"
 #include "ctl/fdmsg.h"
+#include "ctl/ports.h"
 
 /* Of a ctl_link: arena, wake, link, heap. */
 #define LINK_FDS 4
-
-struct queued_notice {
-	struct queued_notice *next;
-	struct ctl_notice notice;
-};
-
-struct ctl_client {
-	int arena_fd; /* the caller's */
-	int wake_fd;  /* the caller's */
-	int heap_fd;  /* the caller's */
-	int token_fd; /* keeps the slot ours */
-	unsigned slot;
-	enum dial_which which; /* whose daemon gave the slot */
-	char comm[CTL_COMM_BYTES];
-
-	/* Guards all below, and reading from and writing to sock. */
-	pthread_mutex_t lock;
-	int sock;
-	bool down; /* sock is of no more use */
-	bool reconnecting;
-	pid_t daemon_pid;
-	uint32_t seq; /* of the last request; never 0 */
-	struct queued_notice *notices;
-	struct queued_notice **notices_end;
-};
 
 static void close_fd(int fd)
 {
@@ -56,11 +33,7 @@ static void peer_info_close(struct ctl_peer_info *info)
 	close_fd(info->heap_fd);
 }
 
-/*
- * Releases lock. Whoever looked for notices meanwhile was sent away, and does not see in ctl_fd
- * what was read from it: the wake eventfd has to tell.
- */
-static void release(struct ctl_client *c)
+void client_release(struct ctl_client *c)
 {
 	bool tell = c->notices != NULL;
 
@@ -236,7 +209,7 @@ int ctl_reconnect(struct ctl_client *c, char *why, size_t why_len)
 	mine = c->down && !c->reconnecting;
 	if (mine)
 		c->reconnecting = true;
-	release(c);
+	client_release(c);
 	if (!mine) {
 		snprintf(why, why_len, "the connection to verbatimd is not lost");
 		return -EALREADY;
@@ -252,8 +225,14 @@ int ctl_reconnect(struct ctl_client *c, char *why, size_t why_len)
 		c->sock = entry.sock;
 		c->daemon_pid = entry.daemon_pid;
 		c->down = false;
+		/* Before anybody asks the new daemon for another. */
+		rc = ports_return(c);
+		if (rc) {
+			c->down = true;
+			snprintf(why, why_len, "verbatimd was lost again");
+		}
 	}
-	release(c);
+	client_release(c);
 	return rc;
 }
 
@@ -268,7 +247,7 @@ pid_t ctl_daemon_pid(struct ctl_client *c)
 
 	pthread_mutex_lock(&c->lock);
 	pid = c->daemon_pid;
-	release(c);
+	client_release(c);
 	return pid;
 }
 
@@ -278,7 +257,7 @@ int ctl_fd(struct ctl_client *c)
 
 	pthread_mutex_lock(&c->lock);
 	fd = c->sock;
-	release(c);
+	client_release(c);
 	return fd;
 }
 
@@ -417,8 +396,7 @@ int ctl_next_notice(struct ctl_client *c, struct ctl_notice *out)
  * Requests.
  */
 
-/* Caller holds lock. Keeps the notices that come in between. */
-static int exchange(struct ctl_client *c, struct ctl_header *request, size_t len,
+int client_exchange(struct ctl_client *c, struct ctl_header *request, size_t len, int fd,
 		    struct fdmsg *reply)
 {
 	int64_t deadline_ns = deadline_in_ms(CTL_REQUEST_MS);
@@ -430,7 +408,7 @@ static int exchange(struct ctl_client *c, struct ctl_header *request, size_t len
 		c->seq = 1;
 	request->seq = c->seq;
 
-	while ((rc = fdmsg_send(c->sock, request, len, NULL, 0)) == -EAGAIN) {
+	while ((rc = fdmsg_send(c->sock, request, len, &fd, fd >= 0)) == -EAGAIN) {
 		struct pollfd p = { .fd = c->sock, .events = POLLOUT };
 
 		if (!poll(&p, 1, deadline_left_ms(deadline_ns)))
@@ -452,23 +430,19 @@ static int exchange(struct ctl_client *c, struct ctl_header *request, size_t len
 	return -ENOTCONN;
 }
 
-/*
- * Sends a request and gives its reply, which has the given type and length. The descriptors in it
- * are the caller's.
- */
-static int request(struct ctl_client *c, struct ctl_header *request, size_t len,
+int client_request(struct ctl_client *c, struct ctl_header *request, size_t len,
 		   enum ctl_type reply_type, size_t reply_len, struct fdmsg *reply)
 {
 	int rc;
 
 	pthread_mutex_lock(&c->lock);
-	rc = exchange(c, request, len, reply);
+	rc = client_exchange(c, request, len, -1, reply);
 	if (!rc && (reply->body.header.type != reply_type || reply->len != reply_len)) {
 		fdmsg_close_fds(reply);
 		c->down = true;
 		rc = -ENOTCONN;
 	}
-	release(c);
+	client_release(c);
 	return rc;
 }
 
@@ -478,7 +452,7 @@ int ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out)
 	struct fdmsg m;
 	int rc;
 
-	rc = request(c, &ask.header, sizeof(ask), CTL_PEER_REPLY, sizeof(struct ctl_link), &m);
+	rc = client_request(c, &ask.header, sizeof(ask), CTL_PEER_REPLY, sizeof(struct ctl_link), &m);
 	if (rc)
 		return rc;
 	if (m.body.link.status)
@@ -500,7 +474,7 @@ static int change_membership(struct ctl_client *c, enum ctl_type type, const uin
 	int rc;
 
 	memcpy(ask.mgid, mgid, sizeof(ask.mgid));
-	rc = request(c, &ask.header, sizeof(ask), CTL_MCAST_REPLY, sizeof(struct ctl_mcast_reply),
+	rc = client_request(c, &ask.header, sizeof(ask), CTL_MCAST_REPLY, sizeof(struct ctl_mcast_reply),
 		     &m);
 	if (rc)
 		return rc;
@@ -526,7 +500,7 @@ int ctl_mcast_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
 	int rc;
 
 	memcpy(ask.mgid, mgid, sizeof(ask.mgid));
-	rc = request(c, &ask.header, sizeof(ask), CTL_MCAST_MEMBERS_REPLY,
+	rc = client_request(c, &ask.header, sizeof(ask), CTL_MCAST_MEMBERS_REPLY,
 		     sizeof(struct ctl_mcast_members_reply), &m);
 	if (rc)
 		return rc;
@@ -550,6 +524,7 @@ static void drop_notices(struct ctl_client *c)
 void ctl_close(struct ctl_client *c)
 {
 	drop_notices(c);
+	ports_drop(c);
 	close(c->sock);
 	close(c->token_fd);
 	pthread_mutex_destroy(&c->lock);
@@ -564,6 +539,7 @@ void ctl_close_in_child(struct ctl_client *c)
 	 */
 	if (!pthread_mutex_trylock(&c->lock)) {
 		drop_notices(c);
+		ports_drop(c);
 		pthread_mutex_unlock(&c->lock);
 	}
 	close(c->sock);

@@ -20,6 +20,7 @@
  *  - A new daemon knows of no link before it: after ctl_reconnect, ask ctl_peer once for every
  *    linked peer (and close what it gives) to be told of that peer's death again. -ENOENT means
  *    that the peer has died or has not reconnected yet. Memberships are attached again, too.
+ *  - Ports outlive the daemon, too: the client gives back to the next one what keeps them in order.
  *  - Being cut off (-ENOTCONN) tells the peers that this process has died.
  *  - After -ETIMEDOUT it is unknown whether the daemon has done what was asked.
  */
@@ -103,6 +104,21 @@ int ctl_mcast_detach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES]);
 /* Bit s % 64 of word s / 64: slot s is a member, maybe this one. 0, -ENOTCONN, -ETIMEDOUT. */
 int ctl_mcast_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
 		      uint64_t slots[CTL_BITMAP_WORDS]);
+
+/*
+ * This process's socket of UDP port 4791 of a local address: datagrams for QPNs of its slot arrive
+ * there. Non-blocking, bound, never to be connected; *fd is the caller's to close. Asked again, it
+ * gives another descriptor of the same socket. `ifindex` counts for IPv6 link-local addresses. What
+ * came before this process had it has been dropped. The port stays this process's until it ends or
+ * calls ctl_close.
+ *
+ * 0, or -errno with one sentence in why (no newline): -EADDRNOTAVAIL no address of this host;
+ * -EADDRINUSE the port is somebody else's, named if known; -EAGAIN after a daemon's death its
+ * owners have not come back within CTL_REQUEST_MS (asked again during that time): later; -EMFILE,
+ * -ENOSPC, -ENOTCONN, -ETIMEDOUT and others.
+ */
+int ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex, int *fd,
+	     char *why, size_t why_len);
 
 /*
  * 1: *out is the next notice; 0: none now; -ENOTCONN: none, and the daemon is gone. Gives 0 while

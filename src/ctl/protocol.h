@@ -17,12 +17,16 @@
 #include <stdint.h>
 
 #define CTL_MAGIC	 0x74627256u /* "Vrbt" */
-#define CTL_VERSION	 2u
+#define CTL_VERSION	 3u
 #define CTL_SLOT_MAX	 1023u /* slots are 1..1023; 0 is the daemon's own */
 #define CTL_COMM_BYTES	 16
 #define CTL_MGID_BYTES	 16
+#define CTL_GID_BYTES	 16
+#define CTL_WHY_BYTES	 240 /* a sentence, with its end */
 #define CTL_FDS_MAX	 4  /* no message carries more descriptors */
 #define CTL_BITMAP_WORDS 16 /* 1024 bits, one a slot: bit s % 64 of word s / 64 */
+
+#define CTL_UDP_PORT 4791 /* of RoCEv2 */
 
 /* Size of the memfd that two processes share; sealed against shrinking and growing. */
 #define LINK_BYTES (2u << 20)
@@ -44,6 +48,9 @@ enum ctl_type {
 	CTL_NOTICE_LINK,
 	CTL_NOTICE_DEATH,
 	CTL_NOTICE_MCAST_CHANGED,
+	CTL_PORT,
+	CTL_PORT_KEPT,
+	CTL_PORT_REPLY,
 	CTL_TYPE_COUNT,
 };
 
@@ -125,6 +132,34 @@ struct ctl_mcast_members_reply {
 	uint64_t slots[CTL_BITMAP_WORDS];
 };
 
+/*
+ * PORT asks for this process's socket of UDP port 4791 of a local address. PORT_KEPT gives a new
+ * daemon back what the old one left with the process: the bag is its descriptor. IPv4 addresses are
+ * IPv4-mapped; ifindex counts for IPv6 link-local addresses only.
+ */
+struct ctl_port {
+	struct ctl_header header;
+	uint8_t gid[CTL_GID_BYTES];
+	uint32_t ifindex;
+};
+
+/*
+ * The answer to both. Descriptors, of PORT with status 0 only: the socket; then, from a user's own
+ * daemon, the bag: a unix socket in whose queue all sockets of the address are, in their order
+ * (daemon/bag.h). The process keeps it as long as it uses the address, and neither reads nor writes
+ * it.
+ */
+struct ctl_port_reply {
+	struct ctl_header header;
+	/*
+	 * 0; EADDRNOTAVAIL: no address of this host; EADDRINUSE: a stranger has the port; EAGAIN: a
+	 * process that has not come back to this daemon yet has it; EEXIST: what was kept is not what
+	 * the others have; or what the daemon lacks.
+	 */
+	int32_t status;
+	char why[CTL_WHY_BYTES]; /* one sentence, if status is not 0 */
+};
+
 struct ctl_list {
 	struct ctl_header header;
 };
@@ -153,6 +188,8 @@ union ctl_message {
 	struct ctl_mcast mcast;
 	struct ctl_mcast_reply mcast_reply;
 	struct ctl_mcast_members_reply members_reply;
+	struct ctl_port port;
+	struct ctl_port_reply port_reply;
 	struct ctl_list list;
 	struct ctl_process process;
 };

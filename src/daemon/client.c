@@ -11,6 +11,7 @@
 #include "daemon/links.h"
 #include "daemon/listing.h"
 #include "daemon/mcast.h"
+#include "daemon/ports.h"
 #include "daemon/slots.h"
 
 #define SPEECHLESS_MS	  5000
@@ -29,6 +30,8 @@ static const struct {
 	[CTL_MCAST_ATTACH] = { sizeof(struct ctl_mcast), 0, 0, CLIENT_PROCESS, mcast_on_attach },
 	[CTL_MCAST_DETACH] = { sizeof(struct ctl_mcast), 0, 0, CLIENT_PROCESS, mcast_on_detach },
 	[CTL_MCAST_MEMBERS] = { sizeof(struct ctl_mcast), 0, 0, CLIENT_PROCESS, mcast_on_members },
+	[CTL_PORT] = { sizeof(struct ctl_port), 0, 0, CLIENT_PROCESS, ports_on_port },
+	[CTL_PORT_KEPT] = { sizeof(struct ctl_port), 1, 1, CLIENT_PROCESS, ports_on_kept },
 	[CTL_LIST] = { sizeof(struct ctl_list), 0, 0, CLIENT_OBSERVER, listing_on_list },
 };
 
@@ -106,9 +109,13 @@ static const char *serve(struct client *c, struct fdmsg *m)
 	if (m->len != requests[type].len)
 		return "it sent a request of a wrong length";
 	if (m->fds_lost) {
-		/* Only the first words carry descriptors: any other is wrong to have some. */
 		if (!requests[type].fds_max)
 			return "it sent descriptors that belong to no request";
+		/* It is not the client's fault: whoever serves the request says so. */
+		if (c->role != CLIENT_SPEECHLESS) {
+			requests[type].on_request(c, m);
+			return NULL;
+		}
 		hello_refuse(c, m->body.header.seq, EMFILE);
 		return NULL;
 	}
@@ -219,6 +226,7 @@ static void destroy(struct client *c)
 
 static void bury(struct client *c)
 {
+	ports_on_death(c);
 	slots_on_death(c);
 	links_on_death(c);
 	mcast_on_death(c);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/client.h"
+#include "daemon/ports.h"
 
 #define FIRST_CALL_MS 1000
 
@@ -68,6 +69,7 @@ int daemon_init(struct daemon *d, enum daemon_scope scope)
 	list_init(&d->clients);
 	list_init(&d->condemned);
 	list_init(&d->memberships);
+	list_init(&d->port_groups);
 	loop_timer_init(&d->linger, on_linger_end);
 
 	rc = scope == DAEMON_OF_SYSTEM ? sockname_space_of_system(&d->space)
@@ -105,6 +107,7 @@ void daemon_fini(struct daemon *d)
 {
 	listen_fini(&d->listener);
 	client_dismiss_all(d);
+	ports_on_end(d);
 	close(d->signal_fd);
 	close(d->loop.epoll_fd);
 }

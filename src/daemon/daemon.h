@@ -44,6 +44,8 @@ struct daemon {
 	struct client *by_slot[CTL_SLOT_MAX + 1];
 	unsigned slots_used;
 	struct list memberships; /* of all multicast groups */
+	struct list port_groups;
+	unsigned port_group_count;
 };
 
 /* Takes the name and listens. 0; -EADDRINUSE: another daemon has the name; -errno. */

@@ -118,6 +118,24 @@ int slots_adopt(struct client *c, unsigned slot, int token_fd)
 	return rc;
 }
 
+bool slots_any_away(struct daemon *d)
+{
+	int fd = make_socket();
+	bool away = false;
+
+	for (unsigned slot = 1; fd >= 0 && !away && slot <= CTL_SLOT_MAX; slot++) {
+		struct sockname name;
+
+		if (d->by_slot[slot])
+			continue;
+		sockname_of_slot(&d->space, slot, &name);
+		away = !connect(fd, (struct sockaddr *)&name.addr, name.len);
+	}
+	if (fd >= 0)
+		close(fd);
+	return away;
+}
+
 void slots_on_death(struct client *c)
 {
 	struct daemon *d = c->daemon;

@@ -25,6 +25,12 @@ int slots_take(struct client *c, int *token_fd);
  */
 int slots_adopt(struct client *c, unsigned slot, int token_fd);
 
+/*
+ * Whether processes live that have a slot from an earlier daemon and have not come back. Looks at
+ * all names: for failures only.
+ */
+bool slots_any_away(struct daemon *d);
+
 /* c may have no slot. */
 void slots_on_death(struct client *c);
 

@@ -1,8 +1,6 @@
 #include "local/datagram.h"
 
-#include <arpa/inet.h>
-#include <netinet/ip.h>
-#include <netinet/ip6.h>
+#include <errno.h>
 #include <string.h>
 
 #include "base/multicast.h"
@@ -11,50 +9,24 @@
 #include "local/retry.h"
 #include "object/ah.h"
 #include "object/receive.h"
+#include "packet/grh.h"
 
 #define GROUP_SLOTS 64 /* members of a group that one datagram reaches */
-#define ROCE_V2_PORT 4791
-#define BTH_DETH_ICRC_BYTES (12 + 8 + 4)
+#define UDP_BTH_DETH_ICRC_BYTES (8 + 12 + 8 + 4)
 
-static bool is_v4(const union ibv_gid *gid)
+/* As on a wire (IBA A17.4.5.2). */
+static void build_header(uint8_t *grh, const struct ah *ah, uint32_t payload)
 {
-	return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid->raw);
-}
+	const struct grh_fields fields = {
+		.source = ah->sgid.raw,
+		.destination = ah->attr.grh.dgid.raw,
+		.traffic_class = ah->attr.grh.traffic_class,
+		.hop_limit = ah->attr.grh.hop_limit,
+		.flow_label = ah->attr.grh.flow_label,
+		.udp_bytes = UDP_BTH_DETH_ICRC_BYTES + payload,
+	};
 
-/* What the receiver finds before the payload: the IP header as on a wire (IBA A17.4.5.2). */
-static void build_grh(uint8_t *grh, const struct ah *ah, uint32_t payload)
-{
-	const union ibv_gid *to = &ah->attr.grh.dgid, *from = &ah->sgid;
-	uint16_t udp_length = (uint16_t)(8 + BTH_DETH_ICRC_BYTES + payload);
-
-	memset(grh, 0, GRH_BYTES);
-	if (is_v4(from) && (is_v4(to) || multicast_is_v4(to->raw))) {
-		struct iphdr ip = {
-			.version = 4,
-			.ihl = 5,
-			.tos = ah->attr.grh.traffic_class,
-			.tot_len = htons((uint16_t)(20 + udp_length)),
-			.frag_off = htons(IP_DF),
-			.ttl = ah->attr.grh.hop_limit,
-			.protocol = IPPROTO_UDP,
-		};
-
-		memcpy(&ip.saddr, from->raw + 12, 4);
-		memcpy(&ip.daddr, to->raw + 12, 4);
-		memcpy(grh + 20, &ip, sizeof(ip));
-	} else {
-		struct ip6_hdr ip = {
-			.ip6_flow = htonl(6u << 28 | (uint32_t)ah->attr.grh.traffic_class << 20 |
-					  (ah->attr.grh.flow_label & 0xfffff)),
-			.ip6_plen = htons(udp_length),
-			.ip6_nxt = IPPROTO_UDP,
-			.ip6_hlim = ah->attr.grh.hop_limit,
-		};
-
-		memcpy(&ip.ip6_src, from->raw, 16);
-		memcpy(&ip.ip6_dst, to->raw, 16);
-		memcpy(grh, &ip, sizeof(ip));
-	}
+	grh_build(grh, &fields);
 }
 
 static enum cause copy_payload(struct qp *qp, struct wqe *wqe, uint8_t *to)
@@ -91,7 +63,7 @@ static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, e
 								      wqe->remote_qkey;
 		record->header.remote_addr = 0;
 		record->header.acked = 0; /* datagrams are not acknowledged */
-		build_grh(record->payload, wqe->ah, wqe->length);
+		build_header(record->payload, wqe->ah, wqe->length);
 		*cause = copy_payload(qp, wqe, record->payload + GRH_BYTES);
 		if (*cause == CAUSE_NONE)
 			ring_publish(&link->tx, record,
@@ -108,9 +80,27 @@ static enum carried send_failed(struct qp *qp, struct wqe *wqe, enum ibv_wc_stat
 {
 	uint32_t seq = qp->sq.issue++;
 
-	requester_fail(qp, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
+	local_requester_fail(qp, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
 		       wqe->remote_qpn);
 	return CARRY_FAILED;
+}
+
+/* True: gone, one way or the other; false: *carried is what became of it. */
+static bool send_to_wire(struct qp *qp, struct wqe *wqe, enum carried *carried)
+{
+	enum cause cause = CAUSE_NONE;
+	int error = local_env.datagram_to_wire ? local_env.datagram_to_wire(qp, wqe, &cause) : 0;
+
+	if (error == -EAGAIN && local_retry_on_wire_full(qp, wqe))
+		*carried = CARRY_WAIT;
+	else if (error == -EFAULT)
+		*carried = send_failed(qp, wqe,
+				       cause == CAUSE_MESSAGE_TOO_LONG ? IBV_WC_LOC_LEN_ERR :
+									 IBV_WC_LOC_PROT_ERR,
+				       cause);
+	else
+		return true;
+	return false;
 }
 
 enum carried datagram_send(struct qp *qp, struct wqe *wqe)
@@ -119,7 +109,8 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 	bool group = multicast_is(to->raw);
 	uint32_t slots[GROUP_SLOTS];
 	enum cause cause = CAUSE_NONE;
-	int count = 1;
+	enum carried carried;
+	int count = 0;
 
 	if (wqe->length > qp_mtu(qp))
 		return send_failed(qp, wqe, IBV_WC_LOC_LEN_ERR, CAUSE_MESSAGE_TOO_LONG);
@@ -128,15 +119,13 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 		if (cause != CAUSE_NONE)
 			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);
 	}
+	/* The wire first: what has to wait for it must not have reached the members here already. */
+	if ((group || !wqe->ah->local) && !send_to_wire(qp, wqe, &carried))
+		return carried;
 	if (group)
 		count = local_env.group_members(to, slots, GROUP_SLOTS);
 	else if (wqe->ah->local)
-		slots[0] = wqe->remote_qpn >> ARENA_QP_BITS;
-	else
-		count = 0;
-	if (!count && !group)
-		cause_report(CAUSE_NO_PATH, qp->ib.qp_num, "datagram to QP 0x%06x",
-			     wqe->remote_qpn);
+		slots[count++] = wqe->remote_qpn >> ARENA_QP_BITS;
 	for (int i = 0; i < count; i++) {
 		struct link *link = local_env.find_link(slots[i]);
 
@@ -148,8 +137,8 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 		 */
 		if (send_to(qp, wqe, link, &cause) == CARRY_NO_ROOM && !group && !wqe->route &&
 		    link->alive) {
-			requester_block(qp, link);
-			retry_on_full(qp);
+			local_requester_block(qp, link);
+			local_retry_on_full(qp);
 			link_put(link);
 			return CARRY_NO_ROOM;
 		}
@@ -191,13 +180,13 @@ void datagram_deliver(struct qp *qp, const struct record_header *header, const u
 	cause = receive_scatter(qp, 0, payload, header->bytes);
 	if (cause != CAUSE_NONE) {
 		cause_report(cause, qp->ib.qp_num, "datagram from QP 0x%06x", header->src_qpn);
-		responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR, cause, 0,
+		local_responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR, cause, 0,
 					   0);
 		return;
 	}
 	if (flags & RECORD_IMM)
 		wc_flags |= IBV_WC_WITH_IMM;
-	responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_SUCCESS, CAUSE_NONE,
+	local_responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_SUCCESS, CAUSE_NONE,
 				   header->bytes, wc_flags);
 }
 
@@ -225,12 +214,6 @@ void datagram_deliver_group(const struct record_header *header, const uint8_t *p
 
 	if (header->bytes < GRH_BYTES)
 		return;
-	if (payload[20] == 0x45) {
-		memset(group.raw, 0, 10);
-		memset(group.raw + 10, 0xff, 2);
-		memcpy(group.raw + 12, payload + 36, 4);
-	} else {
-		memcpy(group.raw, payload + 24, 16);
-	}
+	grh_destination(group.raw, payload);
 	local_env.group_visit(&group, deliver_to, &delivery);
 }

@@ -29,10 +29,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "packet/grh.h"
+
 #define RECORD_UNIT	   64
 #define RECORD_PAYLOAD_MAX (16 * 1024)
 #define MSN_MASK	   0xffffff
-#define GRH_BYTES	   40
 
 enum record_kind {
 	RECORD_NONE,

@@ -42,6 +42,10 @@ struct qp;
  */
 enum cause memory_write_remote(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t check,
 			       const void *from, uint32_t bytes);
+/* The same, from pieces that lie one behind the other there: one copy by the kernel for all. */
+enum cause memory_write_remote_pieces(const struct qp *qp, uint32_t rkey, uint64_t address,
+				      uint32_t check, const struct iovec *from, int pieces,
+				      uint32_t bytes);
 enum cause memory_read_remote(const struct qp *qp, uint32_t rkey, uint64_t address, void *to,
 			      uint32_t bytes);
 

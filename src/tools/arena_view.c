@@ -60,6 +60,18 @@ bool arena_view_device(const struct arena_view *view, unsigned index, struct are
 	return true;
 }
 
+bool arena_view_port(const struct arena_view *view, unsigned index, struct arena_view_port *out)
+{
+	struct arena_port copy;
+
+	memcpy(&copy, &arena_ports(view->mapping)[index], sizeof(copy));
+	if (!copy.address[0])
+		return false;
+	text_escape(out->address, sizeof(out->address), copy.address, sizeof(copy.address));
+	out->is_group = copy.is_group != 0;
+	return true;
+}
+
 static void see_qp(const struct arena_qp *qp, uint32_t qpn, struct arena_view_qp *out)
 {
 	uint32_t word = atomic_load_explicit(&qp->word, memory_order_relaxed);
@@ -72,7 +84,9 @@ static void see_qp(const struct arena_qp *qp, uint32_t qpn, struct arena_view_qp
 	    .pd = qp->pd,
 	    .access = qp->access,
 	    .device = qp->device,
+	    .path = qp->path,
 	};
+	memcpy(out->peer, qp->peer, sizeof(out->peer));
 }
 
 int arena_view_qps(const struct arena_view *view, unsigned slot,

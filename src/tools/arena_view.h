@@ -28,6 +28,11 @@ struct arena_view_device {
 	uint32_t contexts;
 };
 
+struct arena_view_port {
+	char address[TEXT_ROOM(sizeof((struct arena_port){0}.address))];
+	bool is_group;
+};
+
 struct arena_view_qp {
 	uint32_t qpn; /* with the slot that the daemon knows, not the one that the arena claims */
 	unsigned type;
@@ -36,6 +41,8 @@ struct arena_view_qp {
 	uint32_t pd;
 	uint32_t access;
 	uint32_t device;
+	unsigned path;	  /* enum arena_path, or nonsense */
+	uint8_t peer[16]; /* a GID; of what has no path yet, zero */
 };
 
 struct arena_view_cause {
@@ -56,6 +63,9 @@ void arena_view_close(struct arena_view *view);
 /* index: 0..ARENA_DEVICES - 1. False: there is none. */
 bool arena_view_device(const struct arena_view *view, unsigned index,
 		       struct arena_view_device *out);
+
+/* index: 0..ARENA_PORTS - 1. False: there is none. */
+bool arena_view_port(const struct arena_view *view, unsigned index, struct arena_view_port *out);
 
 /* Calls each for every QP. 0 or -errno. */
 int arena_view_qps(const struct arena_view *view, unsigned slot,

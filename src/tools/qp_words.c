@@ -1,6 +1,10 @@
 #include "tools/qp_words.h"
 
+#include <arpa/inet.h>
 #include <infiniband/verbs.h>
+#include <stdbool.h>
+
+#include "base/arena.h"
 
 const char *qp_words_type(unsigned type)
 {
@@ -33,4 +37,25 @@ const char *qp_words_state(unsigned state)
 	};
 
 	return state < sizeof(states) / sizeof(states[0]) ? states[state] : "?";
+}
+
+const char *qp_words_path(unsigned path)
+{
+	switch (path) {
+	case ARENA_PATH_NONE:
+		return "-";
+	case ARENA_PATH_LOCAL:
+		return "local";
+	case ARENA_PATH_WIRE:
+		return "wire";
+	default:
+		return "?";
+	}
+}
+
+const char *qp_words_gid(const uint8_t gid[16], char text[QP_WORDS_GID_ROOM])
+{
+	bool v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid);
+
+	return inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gid + 12 : gid, text, QP_WORDS_GID_ROOM);
 }

@@ -88,21 +88,25 @@ static void print_qp(const struct arena_view_qp *qp, void *arg)
 {
 	struct show *show = arg;
 	struct arena_view_device device;
-	char dest[16] = "-";
+	char dest[16] = "-", peer[QP_WORDS_GID_ROOM] = "-";
 
 	if (show->qps++ == 0)
-		printf("    %-8s %-8s %-5s %-8s %s\n", "QP", "TYPE", "STATE", "TO", "DEVICE");
+		printf("    %-8s %-8s %-5s %-8s %-5s %-15s %s\n", "QP", "TYPE", "STATE", "TO", "PATH",
+		       "PEER", "DEVICE");
 	name_device(show, qp->device, &device);
 	if (qp->dest_qpn)
 		snprintf(dest, sizeof(dest), "0x%06x", qp->dest_qpn);
-	printf("    0x%06x %-8s %-5s %-8s %s\n", qp->qpn, qp_words_type(qp->type),
-	       qp_words_state(qp->state), dest, device.name);
+	if (qp->path != ARENA_PATH_NONE)
+		qp_words_gid(qp->peer, peer);
+	printf("    0x%06x %-8s %-5s %-8s %-5s %-15s %s\n", qp->qpn, qp_words_type(qp->type),
+	       qp_words_state(qp->state), dest, qp_words_path(qp->path), peer, device.name);
 }
 
 static void collect_qp(const struct arena_view_qp *qp, void *arg)
 {
 	struct json_object *object = json_object_new_object();
 	struct arena_view_device device;
+	char peer[QP_WORDS_GID_ROOM];
 	struct show *show = arg;
 
 	name_device(show, qp->device, &device);
@@ -110,10 +114,28 @@ static void collect_qp(const struct arena_view_qp *qp, void *arg)
 	add_text(object, "type", qp_words_type(qp->type));
 	add_text(object, "state", qp_words_state(qp->state));
 	add_number(object, "dest_qpn", qp->dest_qpn);
+	if (qp->path != ARENA_PATH_NONE) {
+		add_text(object, "path", qp_words_path(qp->path));
+		add_text(object, "peer", qp_words_gid(qp->peer, peer));
+	}
 	add_text(object, "device", device.name);
 	add_number(object, "pd", qp->pd);
 	add_number(object, "qp_access_flags", qp->access);
 	json_object_array_add(show->qp_list, object);
+}
+
+/* On one line: "UDP port 4791 open on 10.0.0.1, fe80::1, group 239.1.1.1". */
+static void print_ports(const struct show *show)
+{
+	struct arena_view_port port;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < ARENA_PORTS; i++)
+		if (arena_view_port(show->view, i, &port))
+			printf("%s%s%s", count++ ? ", " : "    UDP port 4791 open on ",
+			       port.is_group ? "group " : "", port.address);
+	if (count)
+		puts("");
 }
 
 static void print_process(struct show *show, const struct observe_process *process, int error)
@@ -139,6 +161,7 @@ static void print_process(struct show *show, const struct observe_process *proce
 			printf("    device %s, address %s, opened %u times\n", device.name,
 			       device.address, device.contexts);
 	}
+	print_ports(show);
 	show->qps = 0;
 	error = arena_view_qps(show->view, process->slot, print_qp, show);
 	if (error)
@@ -164,6 +187,24 @@ static struct json_object *collect_devices(const struct show *show)
 	return list;
 }
 
+static struct json_object *collect_ports(const struct show *show)
+{
+	struct json_object *list = json_object_new_array();
+	struct arena_view_port port;
+
+	for (unsigned i = 0; i < ARENA_PORTS; i++) {
+		struct json_object *object;
+
+		if (!arena_view_port(show->view, i, &port))
+			continue;
+		object = json_object_new_object();
+		add_text(object, "address", port.address);
+		json_object_object_add(object, "group", json_object_new_boolean(port.is_group));
+		json_object_array_add(list, object);
+	}
+	return list;
+}
+
 static void collect_process(struct show *show, const struct observe_process *process, int error)
 {
 	struct json_object *object = json_object_new_object();
@@ -180,6 +221,7 @@ static void collect_process(struct show *show, const struct observe_process *pro
 	json_object_array_add(show->list, object);
 	if (!error) {
 		json_object_object_add(object, "devices", collect_devices(show));
+		json_object_object_add(object, "ports", collect_ports(show));
 		show->qp_list = json_object_new_array();
 		json_object_object_add(object, "qps", show->qp_list);
 		error = arena_view_qps(show->view, process->slot, collect_qp, show);

@@ -35,7 +35,7 @@ VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
 
 	if (check(context, attr, &sgid) != 0)
 		return NULL;
-	local = gid_is_multicast(&attr->grh.dgid) || adapter_gid_is_local(&attr->grh.dgid);
+	local = gid_is_multicast(&attr->grh.dgid) || adapter_stays_local(&attr->grh.dgid);
 	if (answer_of(ah_create(pd_of(pd), attr, &sgid, local, &ah)) != 0)
 		return NULL;
 	return &ah->ib;

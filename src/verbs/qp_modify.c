@@ -3,11 +3,13 @@
 #include <infiniband/verbs.h>
 #include <string.h>
 
+#include "adapter/adapter.h"
 #include "adapter/device.h"
 #include "base/cause.h"
 #include "object/context.h"
 #include "object/qp.h"
 #include "verbs/export.h"
+#include "verbs/query.h"
 
 static bool gid_is_zero(const union ibv_gid *gid)
 {
@@ -43,6 +45,24 @@ static int check_av(struct qp *qp, const struct ibv_ah_attr *attr)
 	return 0;
 }
 
+/* On the wire a packet has to fit what the interface carries; shared memory does not care. */
+static int check_mtu(struct qp *qp, const struct ibv_qp_attr *attr)
+{
+	struct device *device = qp->context->device;
+	enum ibv_mtu active;
+
+	if (qp->type == IBV_QPT_UD || adapter_stays_local(&attr->ah_attr.grh.dgid))
+		return 0;
+	lock_acquire(&device->lock);
+	active = query_active_mtu(device->mtu);
+	lock_release(&device->lock);
+	if (attr->path_mtu <= active)
+		return 0;
+	cause_report(CAUSE_PATH_TOO_NARROW, qp->ib.qp_num, "path_mtu %u, active_mtu of %s is %u",
+		     128u << attr->path_mtu, device->ib.name, 128u << active);
+	return EINVAL;
+}
+
 VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int attr_mask)
 {
 	struct qp *qp = qp_of(ib);
@@ -50,6 +70,8 @@ VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int 
 
 	if (attr_mask & IBV_QP_AV)
 		error = check_av(qp, &attr->ah_attr);
+	if (!error && attr_mask & IBV_QP_AV && attr_mask & IBV_QP_PATH_MTU)
+		error = check_mtu(qp, attr);
 	if (!error)
 		error = qp_modify(qp, attr, attr_mask);
 	if (!error && attr_mask & IBV_QP_STATE)

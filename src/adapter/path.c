@@ -1,0 +1,112 @@
+#include "adapter/path.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/device.h"
+#include "adapter/ports.h"
+#include "base/multicast.h"
+#include "local/local.h"
+#include "transport/transport.h"
+
+#define ECT_0		  0x02 /* ECN-capable transport (RFC 3168), lowest two bits of TOS */
+#define ECN_MASK	  0x03
+#define HOP_LIMIT_DEFAULT 64
+
+static bool forced;
+
+bool path_is_forced(void)
+{
+	return forced;
+}
+
+bool path_is_local(const union ibv_gid *gid)
+{
+	return !forced && device_gid_is_local(gid);
+}
+
+static const struct qp_path *choose(struct qp *qp)
+{
+	const union ibv_gid *peer = &qp->attr.ah_attr.grh.dgid;
+	bool wire;
+
+	if (qp->path == &qp_path_orphan)
+		return qp->path;
+	if (qp->type == IBV_QPT_UD) {
+		ports_open_all(qp->context);
+		return &local_path;
+	}
+	wire = !path_is_local(peer);
+	qp->entry->path = wire ? ARENA_PATH_WIRE : ARENA_PATH_LOCAL;
+	memcpy(qp->entry->peer, peer->raw, sizeof(qp->entry->peer));
+	return wire ? &transport_path : &local_path;
+}
+
+void path_init(void)
+{
+	const char *path = secure_getenv("VERBATIM_PATH");
+
+	forced = path && !strcmp(path, "wire");
+	qp_set_path_choice(choose);
+}
+
+static bool is_v4(const uint8_t gid[16])
+{
+	return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid);
+}
+
+static bool is_link_local(const uint8_t gid[16])
+{
+	return IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)gid);
+}
+
+int path_resolve(struct context *context, const struct ibv_ah_attr *attr, struct wire_flow *flow)
+{
+	struct device *device = context->device;
+	char text[INET6_ADDRSTRLEN];
+	union ibv_gid own = { 0 };
+	uint32_t ifindex;
+
+	lock_acquire(&device->lock);
+	if (attr->grh.sgid_index < DEVICE_GIDS)
+		own = device->gid[attr->grh.sgid_index];
+	ifindex = device->ifindex;
+	lock_release(&device->lock);
+	if (!own.global.subnet_prefix && !own.global.interface_id) {
+		cause_report(CAUSE_GID_UNKNOWN, 0, "sgid_index %u of %s", attr->grh.sgid_index,
+			     device->ib.name);
+		return EINVAL;
+	}
+	memset(flow, 0, sizeof(*flow));
+	memcpy(flow->local, own.raw, sizeof(flow->local));
+	multicast_canonical(flow->remote, attr->grh.dgid.raw);
+	if (is_v4(flow->local) != is_v4(flow->remote)) {
+		inet_ntop(AF_INET6, flow->remote, text, sizeof(text));
+		cause_report(CAUSE_NO_PATH, 0, "sgid_index %u is of %s, the destination is %s",
+			     attr->grh.sgid_index, is_v4(flow->local) ? "IPv4" : "IPv6", text);
+		return ENETUNREACH;
+	}
+	if (multicast_is(flow->remote) || is_link_local(flow->remote))
+		flow->ifindex = ifindex;
+	flow->flow_label = attr->grh.flow_label & 0xfffff;
+	flow->traffic_class = (attr->grh.traffic_class & ~ECN_MASK) | ECT_0;
+	flow->hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : HOP_LIMIT_DEFAULT;
+	return ports_open(flow->local, ifindex, device->ib.name, &flow->port);
+}
+
+int path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)
+{
+	switch (transport_send_datagram(qp, wqe, cause)) {
+	case WIRE_FULL:
+		return -EAGAIN;
+	case WIRE_FAULT:
+	case WIRE_TOO_LONG:
+		return -EFAULT;
+	case WIRE_SENT:
+	case WIRE_NO_ROUTE:
+	default:
+		return 0;
+	}
+}

@@ -1,0 +1,457 @@
+#include "adapter/ports.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "adapter/device.h"
+#include "adapter/path.h"
+#include "base/arena.h"
+#include "base/cause.h"
+#include "base/lock.h"
+#include "base/multicast.h"
+#include "transport/transport.h"
+#include "wire/udp.h"
+
+#define PORTS_MAX 128
+#define FAILURES  8
+#define FORGET_NS 1000000000ull
+/* How long an address that was there is taken to be there still. */
+#define TRUST_NS 100000000ull
+/* After so many looks in vain (a few milliseconds) a port is looked at now and then only. */
+#define LOOKS_BEFORE_COLD 4096
+
+/*
+ * Entries are never moved, and those below ports_count are read without ports_lock: gid, ifindex and
+ * is_group do not change while `wire` is not NULL. The entry of a group that was left is used again
+ * for another group: whoever finds a group holds ports_lock.
+ */
+struct port {
+	uint8_t gid[WIRE_GID_BYTES];
+	uint32_t ifindex;
+	bool is_group;
+	uint32_t joins;	  /* of a group; guarded by ports_lock */
+	bool closing;	  /* likewise */
+	struct lock lock; /* who receives holds it, from before it reads `wire` */
+	struct wire_port *_Atomic wire;
+	_Atomic uint32_t in_vain;   /* looks since the last packet */
+	_Atomic uint64_t trusted_ns; /* until then the address need not be looked for */
+};
+
+struct failure {
+	uint8_t gid[WIRE_GID_BYTES];
+	int error;
+	uint64_t until_ns;
+};
+
+_Atomic uint32_t ports_count;
+
+static struct lock ports_lock = LOCK_INITIALIZER;
+static struct port ports[PORTS_MAX];
+static struct failure failures[FAILURES] GUARDED_BY(ports_lock);
+static uint32_t next_failure GUARDED_BY(ports_lock);
+static struct ctl_client *ctl;
+static struct arena_port *shown;
+static int epoll = -1;
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static bool is_v4(const uint8_t gid[WIRE_GID_BYTES])
+{
+	return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid);
+}
+
+static const char *print_gid(const uint8_t gid[WIRE_GID_BYTES], char text[INET6_ADDRSTRLEN])
+{
+	bool v4 = is_v4(gid);
+
+	return inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gid + 12 : gid, text, INET6_ADDRSTRLEN);
+}
+
+int ports_init(struct ctl_client *client, void *arena)
+{
+	ctl = client;
+	shown = arena_ports(arena);
+	for (int i = 0; i < PORTS_MAX; i++)
+		lock_init(&ports[i].lock);
+	if (epoll < 0)
+		epoll = epoll_create1(EPOLL_CLOEXEC);
+	return epoll < 0 ? -errno : 0;
+}
+
+int ports_epoll(void)
+{
+	return epoll;
+}
+
+/* Without ports_lock what is found may be closed by the time it is used, if it is a group's. */
+static struct port *find(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex)
+{
+	uint32_t count = atomic_load_explicit(&ports_count, memory_order_acquire);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (atomic_load_explicit(&ports[i].wire, memory_order_acquire) &&
+		    !memcmp(ports[i].gid, gid, WIRE_GID_BYTES) && ports[i].ifindex == ifindex)
+			return &ports[i];
+	return NULL;
+}
+
+static void show(const struct port *port)
+{
+	struct arena_port *entry = &shown[port - ports];
+	char text[INET6_ADDRSTRLEN];
+
+	if (port - ports >= ARENA_PORTS)
+		return;
+	if (!atomic_load_explicit(&port->wire, memory_order_relaxed)) {
+		entry->address[0] = 0;
+		return;
+	}
+	entry->ifindex = port->ifindex;
+	entry->is_group = port->is_group;
+	snprintf(entry->address, sizeof(entry->address), "%s", print_gid(port->gid, text));
+}
+
+/* Takes the port over. 0, or -ENOSPC. */
+static int add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex,
+	       bool is_group) REQUIRES(ports_lock)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	uint32_t count = ports_count, i = 0;
+	struct port *port;
+
+	while (i < count && (ports[i].wire || ports[i].closing))
+		i++;
+	if (i == PORTS_MAX)
+		return -ENOSPC;
+	port = &ports[i];
+	memcpy(port->gid, gid, WIRE_GID_BYTES);
+	port->ifindex = ifindex;
+	port->is_group = is_group;
+	port->joins = is_group;
+	port->in_vain = LOOKS_BEFORE_COLD;
+	port->trusted_ns = now_ns() + TRUST_NS;
+	atomic_store_explicit(&port->wire, wire, memory_order_release);
+	show(port);
+	if (i == count)
+		atomic_store_explicit(&ports_count, count + 1, memory_order_release);
+	event.data.u32 = i;
+	epoll_ctl(epoll, EPOLL_CTL_ADD, udp_fd(wire), &event);
+	return 0;
+}
+
+/* The kernel knows: an address that is not ours cannot be bound. */
+static bool address_exists(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex)
+{
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_scope_id = ifindex };
+	struct sockaddr_in v4 = { .sin_family = AF_INET };
+	bool is4 = is_v4(gid);
+	int fd = socket(is4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool exists;
+
+	if (fd < 0)
+		return true; /* nothing is known against it */
+	memcpy(&v6.sin6_addr, gid, 16);
+	memcpy(&v4.sin_addr, gid + 12, 4);
+	exists = bind(fd, is4 ? (void *)&v4 : (void *)&v6, is4 ? sizeof(v4) : sizeof(v6)) == 0 ||
+		 errno != EADDRNOTAVAIL;
+	close(fd);
+	return exists;
+}
+
+static bool is_still_there(struct port *port)
+{
+	uint64_t now = now_ns();
+
+	if (now < atomic_load_explicit(&port->trusted_ns, memory_order_relaxed))
+		return true;
+	if (!address_exists(port->gid, port->ifindex))
+		return false;
+	atomic_store_explicit(&port->trusted_ns, now + TRUST_NS, memory_order_relaxed);
+	return true;
+}
+
+/* The error of a little while ago, or 0. */
+static int failed_before(const uint8_t gid[WIRE_GID_BYTES]) REQUIRES(ports_lock)
+{
+	for (int i = 0; i < FAILURES; i++)
+		if (!memcmp(failures[i].gid, gid, WIRE_GID_BYTES) &&
+		    now_ns() < failures[i].until_ns)
+			return failures[i].error;
+	return 0;
+}
+
+static int fail(const uint8_t gid[WIRE_GID_BYTES], const char *device, int error, const char *why)
+	REQUIRES(ports_lock)
+{
+	struct failure *failure = &failures[next_failure++ % FAILURES];
+	char text[INET6_ADDRSTRLEN];
+
+	memcpy(failure->gid, gid, WIRE_GID_BYTES);
+	failure->error = error;
+	failure->until_ns = now_ns() + FORGET_NS;
+	cause_report(error == EADDRINUSE    ? CAUSE_PORT_TAKEN :
+		     error == EADDRNOTAVAIL ? CAUSE_DEVICE_GONE :
+					      CAUSE_PORT_FAILED,
+		     0, "%s of %s: %s", print_gid(gid, text), device, *why ? why : strerror(error));
+	return error;
+}
+
+static int open_port(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device)
+	REQUIRES(ports_lock)
+{
+	struct wire_port *wire;
+	char why[256] = "";
+	int fd, error;
+
+	error = -ctl_port(ctl, gid, ifindex, &fd, why, sizeof(why));
+	if (error)
+		return fail(gid, device, error, why);
+	error = -udp_open(fd, gid, ifindex, &wire);
+	if (error)
+		return fail(gid, device, error, "");
+	/* Members on this host have it from shared memory, if there is any between them. */
+	if (path_is_forced())
+		setsockopt(udp_fd(wire), is_v4(gid) ? IPPROTO_IP : IPPROTO_IPV6,
+			   is_v4(gid) ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, &(int){ 1 },
+			   sizeof(int));
+	error = -add(wire, gid, ifindex, false);
+	if (!error)
+		return 0;
+	udp_close(wire);
+	return fail(gid, device, error, "");
+}
+
+int ports_open(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
+	       struct wire_port **out)
+{
+	struct port *port = find(gid, ifindex);
+	int error = 0;
+
+	if (!port || !is_still_there(port)) {
+		lock_acquire(&ports_lock);
+		error = failed_before(gid);
+		port = find(gid, ifindex);
+		if (!error && port && !is_still_there(port))
+			error = fail(gid, device, EADDRNOTAVAIL, "");
+		else if (!error && !port)
+			error = open_port(gid, ifindex, device);
+		lock_release(&ports_lock);
+		port = find(gid, ifindex);
+	}
+	if (!error)
+		*out = port->wire;
+	return error;
+}
+
+void ports_open_all(struct context *context)
+{
+	struct device *device = context->device;
+	union ibv_gid gids[DEVICE_GIDS];
+	struct wire_port *port;
+	uint32_t ifindex;
+	bool loopback;
+
+	lock_acquire(&device->lock);
+	memcpy(gids, device->gid, sizeof(gids));
+	ifindex = device->ifindex;
+	loopback = device->loopback;
+	lock_release(&device->lock);
+	if (loopback && !path_is_forced())
+		return;
+	for (int i = 0; i < DEVICE_GIDS; i++)
+		if (gids[i].global.subnet_prefix || gids[i].global.interface_id)
+			ports_open(gids[i].raw, ifindex, device->ib.name, &port);
+}
+
+/* Where the group is joined; 0: nowhere, its members are all on this host. */
+static uint32_t group_interface(struct context *context)
+{
+	struct device *device = context->device;
+	uint32_t ifindex;
+
+	lock_acquire(&device->lock);
+	ifindex = device->loopback && !path_is_forced() ? 0 : device->ifindex;
+	lock_release(&device->lock);
+	return ifindex;
+}
+
+static int open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, const char *device)
+	REQUIRES(ports_lock)
+{
+	char text[INET6_ADDRSTRLEN];
+	struct wire_port *wire;
+	int error = -udp_open_group(group, ifindex, &wire);
+
+	if (!error) {
+		error = -add(wire, group, ifindex, true);
+		if (error)
+			udp_close(wire);
+	}
+	if (error)
+		cause_report(CAUSE_GROUP_REFUSED, 0, "%s on %s: %s", print_gid(group, text), device,
+			     strerror(error));
+	return error;
+}
+
+int ports_join(struct context *context, const union ibv_gid *spelled)
+{
+	uint32_t ifindex = group_interface(context);
+	uint8_t group[WIRE_GID_BYTES];
+	struct port *port;
+	int error = 0;
+
+	if (!ifindex)
+		return 0;
+	multicast_canonical(group, spelled->raw);
+	lock_acquire(&ports_lock);
+	port = find(group, ifindex);
+	if (port)
+		port->joins++;
+	else
+		error = open_group(group, ifindex, context->device->ib.name);
+	lock_release(&ports_lock);
+	return error;
+}
+
+/*
+ * Without ports_lock: who receives may wait for the lock of a QP whose owner waits for ports_lock. The
+ * entry is out of sight already, and `closing` keeps it from being used again.
+ */
+static void close_group(struct port *port, struct wire_port *wire)
+{
+	lock_acquire(&port->lock);
+	lock_release(&port->lock); /* nobody receives from it any more */
+	epoll_ctl(epoll, EPOLL_CTL_DEL, udp_fd(wire), NULL);
+	udp_close(wire);
+	lock_acquire(&ports_lock);
+	port->closing = false;
+	lock_release(&ports_lock);
+}
+
+void ports_leave(struct context *context, const union ibv_gid *spelled)
+{
+	uint32_t ifindex = group_interface(context);
+	struct wire_port *wire = NULL;
+	uint8_t group[WIRE_GID_BYTES];
+	struct port *port;
+
+	if (!ifindex)
+		return;
+	multicast_canonical(group, spelled->raw);
+	lock_acquire(&ports_lock);
+	port = find(group, ifindex);
+	if (port && --port->joins == 0) {
+		wire = port->wire;
+		port->closing = true;
+		atomic_store_explicit(&port->wire, NULL, memory_order_release);
+		show(port);
+	}
+	lock_release(&ports_lock);
+	if (wire)
+		close_group(port, wire);
+}
+
+/* Members on this host got it through shared memory. */
+static void receive_for_group(const struct wire_arrival *arrival)
+{
+	union ibv_gid source;
+
+	memcpy(source.raw, arrival->flow->remote, sizeof(source.raw));
+	if (!path_is_local(&source))
+		transport_receive(arrival);
+}
+
+static int look_at(struct port *port, uint64_t now)
+{
+	struct wire_port *wire;
+	uint32_t in_vain;
+	int got = 0;
+
+	if (!lock_try(&port->lock))
+		return -EBUSY;
+	wire = atomic_load_explicit(&port->wire, memory_order_relaxed);
+	if (wire)
+		got = udp_receive(wire, now, port->is_group ? receive_for_group : transport_receive);
+	lock_release(&port->lock);
+	in_vain = atomic_load_explicit(&port->in_vain, memory_order_relaxed);
+	if (got > 0)
+		atomic_store_explicit(&port->in_vain, 0, memory_order_relaxed);
+	else if (in_vain < LOOKS_BEFORE_COLD)
+		atomic_store_explicit(&port->in_vain, in_vain + 1, memory_order_relaxed);
+	return got;
+}
+
+int ports_progress(uint64_t now, enum ports_look which)
+{
+	uint32_t count = atomic_load_explicit(&ports_count, memory_order_acquire);
+	bool busy = false;
+	int all = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		int got;
+
+		if (which == PORTS_BUSY_ONES &&
+		    atomic_load_explicit(&ports[i].in_vain, memory_order_relaxed) >= LOOKS_BEFORE_COLD)
+			continue;
+		got = look_at(&ports[i], now);
+		if (got > 0)
+			all += got;
+		busy |= got == -EBUSY;
+	}
+	if (all)
+		transport_flush();
+	return all ? all : busy ? -EBUSY : 0;
+}
+
+/* Who sends expects an answer. */
+static void warm_up(const struct wire_port *wire)
+{
+	uint32_t count = atomic_load_explicit(&ports_count, memory_order_relaxed);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (atomic_load_explicit(&ports[i].wire, memory_order_relaxed) == wire) {
+			if (atomic_load_explicit(&ports[i].in_vain, memory_order_relaxed))
+				atomic_store_explicit(&ports[i].in_vain, 0, memory_order_relaxed);
+			return;
+		}
+}
+
+enum wire_result ports_send(const struct wire_flow *flow, const struct wire_packet *packets,
+			    unsigned count, unsigned *sent)
+{
+	warm_up(flow->port);
+	return udp_send(flow, packets, count, sent);
+}
+
+/* Descriptors are closed, memberships are the parent's: its sockets live on. */
+void ports_reset_after_fork(void) NO_LOCK_CHECK
+{
+	lock_init(&ports_lock);
+	for (int i = 0; i < PORTS_MAX; i++) {
+		struct wire_port *wire = ports[i].wire;
+
+		lock_init(&ports[i].lock);
+		ports[i].wire = NULL;
+		if (wire)
+			udp_close(wire);
+	}
+	ports_count = 0;
+	memset(failures, 0, sizeof(failures));
+	if (epoll >= 0)
+		close(epoll);
+	epoll = -1;
+	ctl = NULL;
+	shown = NULL;
+}

@@ -1,0 +1,75 @@
+/*
+ * Ports - the UDP ports of this process: opened when they are needed, looked at by who makes progress.
+ *
+ * In:  GIDs of this host that QPs use, groups that they are attached to.
+ * Out: arrived packets, to the transport; the transport's packets, to the socket.
+ *
+ * A port is opened when the first connection with another host, the first datagram to one, or the
+ * first UD QP that may receive (RTR) uses its address, and stays open for the life of the process: a
+ * UD QP may be addressed by any GID of its device, so it opens all of them, but for the loopback
+ * device's, which nobody reaches from elsewhere. A group's port lives from the first attachment to
+ * the last detachment on its interface.
+ *
+ * Owner: any thread. Locks: ports_lock (opening and closing; held over calls to verbatimd, inside
+ * qp->lock), and for each port a receive lock, only tried by those who look, outside of qp->lock. Only
+ * opening, joining and leaving block.
+ */
+#ifndef ADAPTER_PORTS_H
+#define ADAPTER_PORTS_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ctl/client.h"
+#include "object/context.h"
+#include "wire/wire.h"
+
+/* `arena`: where open ports are shown. 0 or -errno. */
+int ports_init(struct ctl_client *ctl, void *arena);
+
+/*
+ * The port of an address of this host. `device` is the name for messages. 0, or an errno with a
+ * cause: EADDRNOTAVAIL the address is gone, EADDRINUSE another program has the port, or what the
+ * system or verbatimd answered. A failure is remembered for a second, and not reported again.
+ */
+int ports_open(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
+	       struct wire_port **port);
+
+/* All addresses of the device, for a UD QP. What does not succeed is reported, no more. */
+void ports_open_all(struct context *context);
+
+/* A QP of this context is attached to a group, or detached: 0, or an errno with a cause. */
+int ports_join(struct context *context, const union ibv_gid *group);
+void ports_leave(struct context *context, const union ibv_gid *group);
+
+extern _Atomic uint32_t ports_count;
+
+/* False: no port is open, there is nothing to look at. */
+static inline bool ports_any(void)
+{
+	return atomic_load_explicit(&ports_count, memory_order_acquire) != 0;
+}
+
+enum ports_look {
+	PORTS_ALL,
+	PORTS_BUSY_ONES, /* those where a packet came or left lately */
+};
+
+/*
+ * Takes what arrived, a bounded number of packets. Returns how many datagrams; 0: none; -EBUSY:
+ * another thread is at it. No lock may be held.
+ */
+int ports_progress(uint64_t now_ns, enum ports_look which);
+
+/* struct transport_env's send. */
+enum wire_result ports_send(const struct wire_flow *flow, const struct wire_packet *packets,
+			    unsigned count, unsigned *sent);
+
+/* An epoll descriptor that is readable while any port has packets. */
+int ports_epoll(void);
+
+void ports_reset_after_fork(void);
+
+#endif

@@ -1,0 +1,64 @@
+/*
+ * Client state - what the files of the control client share: the connection and its requests.
+ *
+ * client.c has the connection, the notices and the plain requests; ports.c has the ports.
+ */
+#ifndef CTL_CLIENT_STATE_H
+#define CTL_CLIENT_STATE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "ctl/client.h"
+#include "ctl/dial.h"
+#include "ctl/fdmsg.h"
+
+struct queued_notice {
+	struct queued_notice *next;
+	struct ctl_notice notice;
+};
+
+struct kept_port; /* ports.c */
+
+struct ctl_client {
+	int arena_fd; /* the caller's */
+	int wake_fd;  /* the caller's */
+	int heap_fd;  /* the caller's */
+	int token_fd; /* keeps the slot ours */
+	unsigned slot;
+	enum dial_which which; /* whose daemon gave the slot */
+	char comm[CTL_COMM_BYTES];
+
+	/* Guards all below, and reading from and writing to sock. */
+	pthread_mutex_t lock;
+	int sock;
+	bool down; /* sock is of no more use */
+	bool reconnecting;
+	pid_t daemon_pid;
+	uint32_t seq; /* of the last request; never 0 */
+	struct kept_port *ports;
+	struct queued_notice *notices;
+	struct queued_notice **notices_end;
+};
+
+/*
+ * Caller holds lock. Sends a request, with fd along unless it is -1, and waits for its reply; keeps
+ * the notices that come in between. 0, -ENOTCONN, -ETIMEDOUT.
+ */
+int client_exchange(struct ctl_client *c, struct ctl_header *request, size_t len, int fd,
+		    struct fdmsg *reply);
+
+/*
+ * The same with the lock taken and no descriptor; the reply has the given type and length. The
+ * descriptors in it are the caller's.
+ */
+int client_request(struct ctl_client *c, struct ctl_header *request, size_t len,
+		   enum ctl_type reply_type, size_t reply_len, struct fdmsg *reply);
+
+/*
+ * Releases lock. Whoever looked for notices meanwhile was sent away, and does not see in ctl_fd
+ * what was read from it: the wake eventfd has to tell.
+ */
+void client_release(struct ctl_client *c);
+
+#endif

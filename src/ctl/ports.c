@@ -1,0 +1,126 @@
+#include "ctl/ports.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ctl/client_state.h"
+#include "ctl/deadline.h"
+
+#define RETRY_MS 20
+
+/* Guarded by the client's lock. */
+struct kept_port {
+	struct kept_port *next;
+	uint8_t gid[CTL_GID_BYTES];
+	uint32_t ifindex;
+	int bag_fd;
+};
+
+static struct ctl_port ask_port(enum ctl_type type, const uint8_t *gid, uint32_t ifindex)
+{
+	struct ctl_port ask = { .header = { .type = type }, .ifindex = ifindex };
+
+	memcpy(ask.gid, gid, sizeof(ask.gid));
+	return ask;
+}
+
+/* Takes over bag_fd. The newest is the one that counts. */
+static int keep_port(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex, int bag_fd)
+{
+	struct kept_port *p;
+
+	pthread_mutex_lock(&c->lock);
+	for (p = c->ports; p; p = p->next) {
+		if (p->ifindex == ifindex && !memcmp(p->gid, gid, sizeof(p->gid)))
+			break;
+	}
+	if (p) {
+		close(p->bag_fd);
+		p->bag_fd = bag_fd;
+	} else if ((p = malloc(sizeof(*p)))) {
+		*p = (struct kept_port){ .next = c->ports, .ifindex = ifindex, .bag_fd = bag_fd };
+		memcpy(p->gid, gid, sizeof(p->gid));
+		c->ports = p;
+	}
+	client_release(c);
+	if (p)
+		return 0;
+	close(bag_fd);
+	return -ENOMEM;
+}
+
+int ports_return(struct ctl_client *c)
+{
+	for (const struct kept_port *p = c->ports; p; p = p->next) {
+		struct ctl_port ask = ask_port(CTL_PORT_KEPT, p->gid, p->ifindex);
+		struct fdmsg m;
+		int rc = client_exchange(c, &ask.header, sizeof(ask), p->bag_fd, &m);
+
+		if (rc)
+			return rc;
+		fdmsg_close_fds(&m);
+	}
+	return 0;
+}
+
+static int port_once(struct ctl_client *c, struct ctl_port *ask, int *fd, char *why,
+		     size_t why_len)
+{
+	struct ctl_port_reply *r;
+	struct fdmsg m;
+	int rc = client_request(c, &ask->header, sizeof(*ask), CTL_PORT_REPLY, sizeof(*r), &m);
+
+	if (rc) {
+		snprintf(why, why_len, "verbatimd cannot be asked for UDP port %d: %s",
+			 CTL_UDP_PORT, strerror(-rc));
+		return rc;
+	}
+	r = &m.body.port_reply;
+	if (r->status) {
+		rc = r->status > 0 ? -r->status : -EPROTO;
+		snprintf(why, why_len, "%.*s", (int)sizeof(r->why) - 1, r->why);
+	} else if (m.fds_lost) {
+		rc = -EMFILE;
+		snprintf(why, why_len, "this process is out of file descriptors");
+	} else if (m.fd_count < 1 || m.fd_count > 2) {
+		rc = -EPROTO;
+		snprintf(why, why_len, "verbatimd sent a malformed answer");
+	} else {
+		if (m.fd_count == 2)
+			rc = keep_port(c, ask->gid, ask->ifindex, fdmsg_take_fd(&m, 1));
+		if (!rc)
+			*fd = fdmsg_take_fd(&m, 0);
+		else
+			snprintf(why, why_len, "out of memory");
+	}
+	fdmsg_close_fds(&m);
+	return rc;
+}
+
+int ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex, int *fd,
+	     char *why, size_t why_len)
+{
+	struct timespec pause = { .tv_nsec = RETRY_MS * 1000000 };
+	int64_t deadline_ns = deadline_in_ms(CTL_REQUEST_MS);
+	struct ctl_port ask = ask_port(CTL_PORT, gid, ifindex);
+	int rc;
+
+	while ((rc = port_once(c, &ask, fd, why, why_len)) == -EAGAIN &&
+	       deadline_left_ms(deadline_ns))
+		nanosleep(&pause, NULL);
+	return rc;
+}
+
+void ports_drop(struct ctl_client *c)
+{
+	for (struct kept_port *p = c->ports, *next; p; p = next) {
+		next = p->next;
+		close(p->bag_fd);
+		free(p);
+	}
+	c->ports = NULL;
+}

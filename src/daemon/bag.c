@@ -1,0 +1,136 @@
+#include "daemon/bag.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define QUEUE_BYTES (1 << 20)
+
+union control {
+	struct cmsghdr align;
+	char room[CMSG_SPACE(BAG_ADD_MAX * sizeof(int))];
+};
+
+/* Connected to itself, nobody else can send to it. */
+static int connect_to_itself(int fd)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	socklen_t len = sizeof(name);
+	char stray;
+
+	/* Without a name the kernel chooses one that is free. */
+	if (bind(fd, (struct sockaddr *)&name, sizeof(sa_family_t)) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&name, &len) < 0 ||
+	    connect(fd, (struct sockaddr *)&name, len) < 0)
+		return -errno;
+	while (recv(fd, &stray, sizeof(stray), MSG_DONTWAIT) >= 0)
+		;
+	return 0;
+}
+
+int bag_create(void)
+{
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int bytes = QUEUE_BYTES, rc;
+
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	rc = connect_to_itself(fd);
+	if (rc) {
+		close(fd);
+		return rc;
+	}
+	return fd;
+}
+
+int bag_add(int bag, const int *fds, unsigned count)
+{
+	char byte = 0;
+	struct iovec iov = { &byte, 1 };
+	union control control;
+	struct msghdr mh = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.room,
+		.msg_controllen = CMSG_SPACE(count * sizeof(int)),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&mh);
+
+	memset(&control, 0, sizeof(control));
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(count * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, count * sizeof(int));
+	while (sendmsg(bag, &mh, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+		if (errno != EINTR)
+			return errno == EAGAIN ? -ENOBUFS : -errno;
+	}
+	return 0;
+}
+
+static bool is_bag(int fd)
+{
+	int type, domain;
+	socklen_t type_len = sizeof(type), domain_len = sizeof(domain);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len) && type == SOCK_DGRAM &&
+	       !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_len) && domain == AF_UNIX;
+}
+
+/* Copies what the next message has. Returns how many; 0: there is none; -errno. */
+static int look_at_next(int bag, int *fds, unsigned max)
+{
+	char byte;
+	struct iovec iov = { &byte, 1 };
+	union control control;
+	struct msghdr mh = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.room,
+		.msg_controllen = sizeof(control.room),
+	};
+	struct cmsghdr *c;
+	int got[BAG_ADD_MAX], count, rc = 0;
+
+	if (recvmsg(bag, &mh, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
+		return errno == EAGAIN ? 0 : -errno;
+	c = CMSG_FIRSTHDR(&mh);
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+		return mh.msg_flags & MSG_CTRUNC ? -EMFILE : -EPROTO;
+	count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+	memcpy(got, CMSG_DATA(c), (size_t)count * sizeof(int));
+	if (mh.msg_flags & (MSG_CTRUNC | MSG_TRUNC))
+		rc = mh.msg_flags & MSG_TRUNC ? -EPROTO : -EMFILE;
+	else if ((unsigned)count > max)
+		rc = -E2BIG;
+	for (int i = 0; i < count; i++) {
+		if (rc)
+			close(got[i]);
+		else
+			fds[i] = got[i];
+	}
+	return rc ? rc : count;
+}
+
+int bag_look(int bag, int *fds, unsigned max)
+{
+	int from_start = 0, as_usual = -1, count = 0, n;
+
+	if (!is_bag(bag))
+		return -EPROTO;
+	/* Each look then goes on where the last one ended. */
+	if (setsockopt(bag, SOL_SOCKET, SO_PEEK_OFF, &from_start, sizeof(from_start)) < 0)
+		return -errno;
+	while ((n = look_at_next(bag, fds + count, max - (unsigned)count)) > 0)
+		count += n;
+	setsockopt(bag, SOL_SOCKET, SO_PEEK_OFF, &as_usual, sizeof(as_usual));
+	if (!n)
+		return count;
+	while (count)
+		close(fds[--count]);
+	return n;
+}

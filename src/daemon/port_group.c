@@ -1,0 +1,296 @@
+#include "daemon/port_group.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/address.h"
+#include "daemon/bag.h"
+
+#define STEP	   4 /* sockets made at once: so many messages of the bag are saved */
+#define SLOT_SHIFT 14
+#define QPN_MASK   0xffffff
+
+_Static_assert(STEP <= BAG_ADD_MAX && (CTL_SLOT_MAX + 1) % STEP == 0, "a step is one message");
+
+static int set(int fd, int level, int option, int value)
+{
+	return setsockopt(fd, level, option, &value, sizeof(value)) < 0 ? -errno : 0;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * One socket.
+ */
+
+/* From now on nothing arrives. 0 or -errno. */
+static int deafen(int fd)
+{
+	struct sock_filter nothing[] = { BPF_STMT(BPF_RET | BPF_K, 0) };
+	struct sock_fprog program = { 1, nothing };
+
+	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0 ? -errno
+											  : 0;
+}
+
+static int undeafen(int fd)
+{
+	return set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0) && errno != ENOENT ? -errno : 0;
+}
+
+/* Drops what has arrived. Ends because nothing arrives any more. */
+static void drain(int fd)
+{
+	char byte;
+
+	while (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_TRUNC) >= 0 || errno == EINTR ||
+	       errno == ECONNREFUSED)
+		;
+}
+
+/* A deaf socket bound to the address, or -errno. */
+static int open_socket(const struct port_group *g, bool shares)
+{
+	union address address;
+	socklen_t len = address_make(g->gid, g->ifindex, &address);
+	int fd = socket(address.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = deafen(fd);
+	if (!rc && shares)
+		rc = set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
+	if (!rc && address.any.sa_family == AF_INET6)
+		rc = set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+	if (!rc && bind(fd, &address.any, len) < 0)
+		rc = -errno;
+	/* Others may join from now on; not before, so that this is the first there is. */
+	if (!rc && !shares)
+		rc = set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
+	if (rc) {
+		close(fd);
+		return rc;
+	}
+	return fd;
+}
+
+/* What a stranger gave us may be anything. */
+static bool is_socket_of(const struct port_group *g, int fd)
+{
+	union address want, have;
+	socklen_t len = sizeof(have), int_len = sizeof(int);
+	int type, shares;
+
+	address_make(g->gid, g->ifindex, &want);
+	memset(&have, 0, sizeof(have));
+	return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &int_len) && type == SOCK_DGRAM &&
+	       !getsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &shares, &int_len) && shares &&
+	       !getsockname(fd, &have.any, &len) && address_equal(&want, &have);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * The group.
+ */
+
+/* The slot is in the destination QPN; what names no socket here goes to socket 0. 0 or -errno. */
+static int steer(struct port_group *g)
+{
+	struct sock_filter slot_of_qpn[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 4), /* of the BTH; shorter ones go to socket 0 */
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, QPN_MASK),
+		BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, SLOT_SHIFT),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, g->count, 1, 0),
+		BPF_STMT(BPF_RET | BPF_A, 0),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+	};
+	struct sock_fprog program = { sizeof(slot_of_qpn) / sizeof(*slot_of_qpn), slot_of_qpn };
+
+	return setsockopt(g->sockets[0]->fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program,
+			  sizeof(program)) < 0
+		       ? -errno
+		       : 0;
+}
+
+/* From the end on, so that those before keep their places. */
+static void shrink(struct port_group *g, unsigned count)
+{
+	while (g->count > count)
+		fdref_put(g->sockets[--g->count]);
+}
+
+/* Binds the next sockets, into the bag, and steers to them. All or nothing: 0 or -errno. */
+static int grow(struct port_group *g)
+{
+	unsigned before = g->count;
+	int fds[STEP], rc = 0;
+
+	for (int i = 0; i < STEP && !rc; i++) {
+		fds[i] = open_socket(g, g->count != 0);
+		if (fds[i] < 0) {
+			rc = fds[i];
+			break;
+		}
+		g->sockets[g->count] = fdref_create(fds[i]);
+		if (g->sockets[g->count])
+			g->count++;
+		else
+			rc = -ENOMEM;
+	}
+	if (!rc)
+		rc = bag_add(g->bag->fd, fds, STEP);
+	if (rc) {
+		shrink(g, before);
+		return rc;
+	}
+	return steer(g);
+}
+
+static struct port_group *allocate(const uint8_t *gid, uint32_t ifindex)
+{
+	struct port_group *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return NULL;
+	list_init(&g->in_daemon);
+	memcpy(g->gid, gid, sizeof(g->gid));
+	g->ifindex = ifindex;
+	return g;
+}
+
+int port_group_create(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, struct port_group **out)
+{
+	struct port_group *g = allocate(gid, ifindex);
+	int bag = bag_create(), rc = bag < 0 ? bag : 0;
+
+	if (!rc && g)
+		g->bag = fdref_create(bag);
+	if (!rc)
+		rc = g && g->bag ? grow(g) : -ENOMEM;
+	if (!g) {
+		if (bag >= 0)
+			close(bag);
+		return rc;
+	}
+	if (rc) {
+		port_group_destroy(g);
+		return rc;
+	}
+	*out = g;
+	return 0;
+}
+
+/* Takes over what is in the bag; g->count says how many. 0 or -errno. */
+static int unpack(struct port_group *g, int bag_fd)
+{
+	static int fds[CTL_SLOT_MAX + 1]; /* the daemon has one thread */
+	int count = bag_look(bag_fd, fds, CTL_SLOT_MAX + 1), rc = 0;
+
+	if (count < 0)
+		return count;
+	for (int i = 0; i < count; i++) {
+		struct fdref *f = fdref_create(fds[i]);
+
+		if (!f)
+			rc = -ENOMEM;
+		else if (rc || !is_socket_of(g, fds[i]))
+			rc = rc ? rc : -EPROTO;
+		if (!rc)
+			g->sockets[g->count++] = f;
+		else
+			fdref_put(f);
+	}
+	return rc ? rc : count % STEP || !count ? -EPROTO : 0;
+}
+
+int port_group_adopt(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd,
+		     struct port_group **out)
+{
+	struct port_group *g = allocate(gid, ifindex);
+	int fd, rc;
+
+	if (!g)
+		return -ENOMEM;
+	rc = unpack(g, bag_fd);
+	if (!rc) {
+		fd = fcntl(bag_fd, F_DUPFD_CLOEXEC, 0);
+		g->bag = fd >= 0 ? fdref_create(fd) : NULL;
+		rc = g->bag ? 0 : fd < 0 ? -errno : -ENOMEM;
+	}
+	/* The old daemon may have been killed between the last sockets and this. */
+	if (!rc)
+		rc = steer(g);
+	if (rc) {
+		port_group_destroy(g);
+		return rc;
+	}
+	*out = g;
+	return 0;
+}
+
+bool port_group_has_bag(const struct port_group *g, int bag_fd)
+{
+	struct stat a, b;
+
+	return !fstat(g->bag->fd, &a) && !fstat(bag_fd, &b) && a.st_dev == b.st_dev &&
+	       a.st_ino == b.st_ino;
+}
+
+static uint64_t *users_word(struct port_group *g, unsigned slot)
+{
+	return &g->users[slot / 64];
+}
+
+int port_group_use_on(struct port_group *g, unsigned slot)
+{
+	int rc = 0;
+
+	while (!rc && g->count <= slot)
+		rc = grow(g);
+	if (!rc)
+		rc = undeafen(g->sockets[slot]->fd);
+	if (!rc)
+		*users_word(g, slot) |= UINT64_C(1) << slot % 64;
+	return rc;
+}
+
+int port_group_use(struct port_group *g, unsigned slot)
+{
+	bool used_before = *users_word(g, slot) >> slot % 64 & 1;
+
+	/* Of a process that died while there was no daemon. */
+	if (!used_before && slot < g->count) {
+		int rc = deafen(g->sockets[slot]->fd);
+
+		if (rc)
+			return rc;
+		drain(g->sockets[slot]->fd);
+	}
+	return port_group_use_on(g, slot);
+}
+
+bool port_group_leave(struct port_group *g, unsigned slot)
+{
+	uint64_t all = 0;
+
+	if (*users_word(g, slot) >> slot % 64 & 1) {
+		*users_word(g, slot) &= ~(UINT64_C(1) << slot % 64);
+		if (!deafen(g->sockets[slot]->fd))
+			drain(g->sockets[slot]->fd);
+	}
+	for (unsigned i = 0; i < CTL_BITMAP_WORDS; i++)
+		all |= g->users[i];
+	return !all;
+}
+
+void port_group_destroy(struct port_group *g)
+{
+	list_remove(&g->in_daemon);
+	shrink(g, 0);
+	fdref_put(g->bag);
+	free(g);
+}

@@ -1,0 +1,71 @@
+/*
+ * Port group - the sockets that share UDP port 4791 of one local address, one a slot.
+ *
+ * In:  an address; or the bag of a group that an earlier daemon made.
+ * Out: sockets; the kernel gives each datagram to the one whose index in the group (SO_REUSEPORT) is
+ *      the slot in the BTH's destination QPN, and those for slots beyond the group to socket 0.
+ *
+ * The kernel numbers the sockets in the order of their bind and renumbers them when one is closed. So
+ * they are bound in slot order and none is closed while the group lives. All of them are in the
+ * group's bag (daemon/bag.h) before anybody gets one; each process that uses the address holds the
+ * bag, so the order outlives the daemon as long as there is such a process. Those of verbatimd
+ * --system do not, because a bag would show a user's traffic to another: when that daemon is killed,
+ * the ports of the processes that used it are lost, until they all end.
+ *
+ * The first socket is bound without SO_REUSEPORT, so that a group never mixes with sockets that are
+ * there already, of an earlier group or of another daemon of this user.
+ *
+ * A socket that no process uses drops what comes for it (a filter that lets nothing pass), so that
+ * it neither fills nor has anything stale for the next process of its slot. Socket 0 is the daemon's
+ * own: QP 0 and 1 of the host (the GSI: connection management). Nobody reads it yet, so it drops too.
+ *
+ * Owner: the daemon's one thread. Never blocks.
+ */
+#ifndef DAEMON_PORT_GROUP_H
+#define DAEMON_PORT_GROUP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ctl/protocol.h"
+#include "daemon/fdref.h"
+#include "daemon/list.h"
+
+struct port_group {
+	struct list in_daemon;
+	uint8_t gid[CTL_GID_BYTES];
+	uint32_t ifindex; /* of a link-local address, else 0 */
+	struct fdref *bag;
+	struct fdref *sockets[CTL_SLOT_MAX + 1]; /* by slot */
+	unsigned count;				 /* there are sockets 0..count-1 */
+	uint64_t users[CTL_BITMAP_WORDS];	 /* the slots of processes that use the address */
+};
+
+/*
+ * A new group for an address of this host. 0; -EADDRINUSE: the port is taken; -EADDRNOTAVAIL: no
+ * address of this host; -errno.
+ */
+int port_group_create(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, struct port_group **out);
+
+/*
+ * The group whose bag this is; bag_fd stays the caller's. 0; -EPROTO: it is not this address's bag;
+ * -errno.
+ */
+int port_group_adopt(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd,
+		     struct port_group **out);
+
+bool port_group_has_bag(const struct port_group *g, int bag_fd);
+
+/* The slot's process uses the address from now on. What came before is dropped. 0 or -errno. */
+int port_group_use(struct port_group *g, unsigned slot);
+
+/* The same for a process that has used it all along: what came stays. */
+int port_group_use_on(struct port_group *g, unsigned slot);
+
+/* It uses it no more. Returns whether nobody does. */
+bool port_group_leave(struct port_group *g, unsigned slot);
+
+/* Closes all that this daemon has of it. */
+void port_group_destroy(struct port_group *g);
+
+#endif

@@ -1,0 +1,244 @@
+#include "daemon/ports.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/address.h"
+#include "daemon/owner.h"
+#include "daemon/port_group.h"
+#include "daemon/slots.h"
+
+/* What a request is about, checked. */
+struct wanted {
+	const uint8_t *gid;
+	uint32_t ifindex;
+	char text[ADDRESS_TEXT_BYTES];
+};
+
+static struct port_group *find(struct daemon *d, const struct wanted *w)
+{
+	list_for_each_safe(m, &d->port_groups) {
+		struct port_group *g = container_of(m, struct port_group, in_daemon);
+
+		if (g->ifindex == w->ifindex && !memcmp(g->gid, w->gid, sizeof(g->gid)))
+			return g;
+	}
+	return NULL;
+}
+
+static void insert(struct daemon *d, struct port_group *g)
+{
+	list_append(&d->port_groups, &g->in_daemon);
+	d->port_group_count++;
+}
+
+static void end(struct daemon *d, struct port_group *g)
+{
+	d->port_group_count--;
+	port_group_destroy(g);
+}
+
+static int read_wanted(const struct ctl_port *p, struct wanted *out, char *why)
+{
+	bool is_local = address_is_link_local(p->gid);
+
+	out->gid = p->gid;
+	out->ifindex = is_local ? p->ifindex : 0;
+	address_print(p->gid, out->text);
+	if (!address_is_unicast(p->gid)) {
+		snprintf(why, CTL_WHY_BYTES, "%s is not the address of an interface", out->text);
+		return -EADDRNOTAVAIL;
+	}
+	if (is_local && !p->ifindex) {
+		snprintf(why, CTL_WHY_BYTES, "%s is link-local: it needs an interface", out->text);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* The port is taken: by whom, and is it worth waiting? */
+static int explain_taken(struct client *c, const struct wanted *w, char *why)
+{
+	bool away = slots_any_away(c->daemon);
+	struct owner o;
+
+	owner_find(w->gid, &o);
+	if (away && o.pid)
+		snprintf(why, CTL_WHY_BYTES,
+			 "UDP port %d of %s is held by process %d (%.30s), which has not come back to "
+			 "verbatimd yet",
+			 CTL_UDP_PORT, w->text, (int)o.pid, o.comm);
+	else if (away)
+		snprintf(why, CTL_WHY_BYTES,
+			 "UDP port %d of %s is held, maybe by a process that has not come back to "
+			 "verbatimd yet",
+			 CTL_UDP_PORT, w->text);
+	else if (o.pid)
+		snprintf(why, CTL_WHY_BYTES, "UDP port %d of %s is taken by process %d (%.30s)",
+			 CTL_UDP_PORT, w->text, (int)o.pid, o.comm);
+	else if (o.found && o.uid)
+		snprintf(why, CTL_WHY_BYTES, "UDP port %d of %s is taken by a process of user %u",
+			 CTL_UDP_PORT, w->text, (unsigned)o.uid);
+	else
+		snprintf(why, CTL_WHY_BYTES,
+			 "UDP port %d of %s is taken by no process that can be seen; the kernel's "
+			 "soft-RoCE (rdma_rxe) takes it",
+			 CTL_UDP_PORT, w->text);
+	return away ? -EAGAIN : -EADDRINUSE;
+}
+
+static int explain(struct client *c, const struct wanted *w, int rc, char *why)
+{
+	switch (rc) {
+	case -EADDRINUSE:
+		return explain_taken(c, w, why);
+	case -EADDRNOTAVAIL:
+	case -ENODEV:
+		snprintf(why, CTL_WHY_BYTES, "%s is no address of this host", w->text);
+		return -EADDRNOTAVAIL;
+	case -EMFILE:
+	case -ENFILE:
+	case -ETOOMANYREFS:
+	case -ENOBUFS:
+		snprintf(why, CTL_WHY_BYTES,
+			 "verbatimd (pid %d) is out of file descriptors or socket memory (%s); raise "
+			 "its limit (ulimit -Hn) or run fewer processes",
+			 (int)getpid(), strerror(-rc));
+		return rc == -ENOBUFS ? rc : -EMFILE;
+	case -ENOSPC:
+		snprintf(why, CTL_WHY_BYTES, "verbatimd has ports of %d addresses already",
+			 PORT_GROUPS_MAX);
+		return rc;
+	default:
+		snprintf(why, CTL_WHY_BYTES, "UDP port %d of %s cannot be opened: %s", CTL_UDP_PORT,
+			 w->text, strerror(-rc));
+		return rc;
+	}
+}
+
+static int find_or_create(struct daemon *d, const struct wanted *w, struct port_group **out)
+{
+	int rc;
+
+	*out = find(d, w);
+	if (*out)
+		return 0;
+	if (d->port_group_count >= PORT_GROUPS_MAX)
+		return -ENOSPC;
+	rc = port_group_create(w->gid, w->ifindex, out);
+	if (!rc)
+		insert(d, *out);
+	return rc;
+}
+
+static void reply(struct client *c, const struct fdmsg *m, int rc, const char *why,
+		  const struct port_group *g)
+{
+	struct ctl_port_reply r = {
+		.header = { .type = CTL_PORT_REPLY, .seq = m->body.header.seq },
+		.status = -rc,
+	};
+	struct fdref *fds[2];
+	unsigned count = 0;
+
+	if (rc)
+		snprintf(r.why, sizeof(r.why), "%s", why);
+	if (g) {
+		fds[count++] = g->sockets[c->slot];
+		if (c->daemon->scope == DAEMON_OF_USER)
+			fds[count++] = g->bag;
+	}
+	if (client_post(c, &r, sizeof(r), fds, count) == -ETOOMANYREFS) {
+		r.status = EMFILE;
+		snprintf(r.why, sizeof(r.why),
+			 "too many file descriptors are on their way between processes");
+		client_post(c, &r, sizeof(r), NULL, 0);
+	}
+}
+
+void ports_on_port(struct client *c, struct fdmsg *m)
+{
+	char why[CTL_WHY_BYTES] = "";
+	struct port_group *g = NULL;
+	struct wanted w;
+	int rc = read_wanted(&m->body.port, &w, why);
+
+	if (rc) {
+		reply(c, m, rc, why, NULL);
+		return;
+	}
+	rc = find_or_create(c->daemon, &w, &g);
+	if (!rc) {
+		rc = port_group_use(g, c->slot);
+		/* Nobody uses a group that was made in vain. */
+		if (rc && port_group_leave(g, c->slot))
+			end(c->daemon, g);
+	}
+	if (rc) {
+		rc = explain(c, &w, rc, why);
+		g = NULL;
+	}
+	reply(c, m, rc, why, g);
+}
+
+/* The group of the bag, known or taken over. */
+static int adopt(struct daemon *d, const struct wanted *w, int bag_fd, struct port_group **out)
+{
+	int rc;
+
+	*out = find(d, w);
+	if (*out)
+		return port_group_has_bag(*out, bag_fd) ? 0 : -EEXIST;
+	if (d->port_group_count >= PORT_GROUPS_MAX)
+		return -ENOSPC;
+	rc = port_group_adopt(w->gid, w->ifindex, bag_fd, out);
+	if (!rc)
+		insert(d, *out);
+	return rc;
+}
+
+void ports_on_kept(struct client *c, struct fdmsg *m)
+{
+	char why[CTL_WHY_BYTES] = "";
+	struct port_group *g = NULL;
+	struct wanted w;
+	int rc = read_wanted(&m->body.port, &w, why);
+
+	if (!rc && c->daemon->scope != DAEMON_OF_USER)
+		rc = -EPERM;
+	if (!rc && m->fds_lost)
+		rc = -EMFILE;
+	if (!rc)
+		rc = adopt(c->daemon, &w, m->fds[0], &g);
+	if (!rc) {
+		rc = port_group_use_on(g, c->slot);
+		if (rc && port_group_leave(g, c->slot))
+			end(c->daemon, g);
+	}
+	if (rc && !*why)
+		snprintf(why, sizeof(why), "what was kept of %s's port is of no use: %s", w.text,
+			 strerror(-rc));
+	reply(c, m, rc, why, NULL);
+}
+
+void ports_on_death(struct client *c)
+{
+	struct daemon *d = c->daemon;
+
+	if (!c->slot)
+		return;
+	list_for_each_safe(m, &d->port_groups) {
+		struct port_group *g = container_of(m, struct port_group, in_daemon);
+
+		if (port_group_leave(g, c->slot))
+			end(d, g);
+	}
+}
+
+void ports_on_end(struct daemon *d)
+{
+	list_for_each_safe(m, &d->port_groups)
+		end(d, container_of(m, struct port_group, in_daemon));
+}

@@ -1,0 +1,31 @@
+/*
+ * Ports - gives processes their sockets of UDP port 4791, of the addresses that they use.
+ *
+ * In:  requests of processes; what they kept from an earlier daemon; their deaths.
+ * Out: sockets of port groups (daemon/port_group.h), which begin with the first process that uses an
+ *      address and end with the last.
+ *
+ * An address whose port is taken, while processes live that have a slot and have not come back to
+ * this daemon, may well be theirs: then the answer is to ask again (EAGAIN). Once all are back, or
+ * gone, it is a stranger's (EADDRINUSE).
+ *
+ * Owner: the daemon's one thread.
+ */
+#ifndef DAEMON_PORTS_H
+#define DAEMON_PORTS_H
+
+#include "ctl/fdmsg.h"
+#include "daemon/client.h"
+
+#define PORT_GROUPS_MAX 256
+
+void ports_on_port(struct client *c, struct fdmsg *m);
+void ports_on_kept(struct client *c, struct fdmsg *m);
+
+/* c may have no slot. */
+void ports_on_death(struct client *c);
+
+/* The daemon ends: what is in use lives on in the processes. */
+void ports_on_end(struct daemon *d);
+
+#endif

@@ -1,0 +1,344 @@
+#include "transport/answer.h"
+
+#include "object/memory.h"
+#include "transport/burst.h"
+#include "transport/counter.h"
+#include "transport/responder.h"
+#include "transport/retransmit.h"
+
+#define CNP_OPCODE	   0x81
+#define CNP_RESERVED_BYTES 16
+
+static struct response *add(struct responses *responses)
+{
+	return &responses->entries[responses->tail++ % LIMIT_QP_RD_ATOM];
+}
+
+static bool is_empty(const struct responses *responses)
+{
+	return responses->head == responses->tail;
+}
+
+void answer_add_read(struct responses *responses, const struct transport_qp *tq,
+		     const struct packet *request, uint32_t msn)
+{
+	*add(responses) = (struct response){
+		.kind = PACKET_READ_REQUEST,
+		.first = true,
+		.psn = request->psn,
+		.end = psn_add(request->psn, packets_of(request->length, tq->mtu)),
+		.msn = msn,
+		.rkey = request->rkey,
+		.va = request->va,
+		.left = request->length,
+	};
+}
+
+void answer_add_atomic(struct responses *responses, const struct saved_atomic *saved)
+{
+	*add(responses) = (struct response){
+		.kind = PACKET_FETCH_ADD,
+		.first = true,
+		.psn = saved->psn,
+		.end = psn_add(saved->psn, 1),
+		.msn = saved->msn,
+		.value = saved->value,
+	};
+}
+
+/* A response with this PSN is still to be sent. */
+static bool will_come(const struct responses *responses, uint32_t psn)
+{
+	for (uint32_t i = responses->head; i != responses->tail; i++) {
+		const struct response *response = &responses->entries[i % LIMIT_QP_RD_ATOM];
+
+		if (packet_psn_diff(psn, response->psn) >= 0 &&
+		    packet_psn_diff(psn, response->end) < 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Whether to repeat the answer from `psn` on. Repetitions have rising PSNs, as the requests they
+ * answer: one that is lower shows that the requester went back once more, and what it asked for
+ * before that it will ask for again.
+ */
+static bool is_to_be_repeated(struct transport_qp *tq, uint32_t psn)
+{
+	struct responses *replays = &tq->replays;
+
+	if (will_come(&tq->responses, psn) || will_come(replays, psn))
+		return false;
+	if (!is_empty(replays) &&
+	    packet_psn_diff(psn, replays->entries[(replays->tail - 1) % LIMIT_QP_RD_ATOM].psn) < 0)
+		replays->head = replays->tail;
+	return replays->tail - replays->head < LIMIT_QP_RD_ATOM;
+}
+
+void answer_repeat_read(struct transport_qp *tq, const struct packet *request)
+{
+	uint32_t packets = packets_of(request->length, tq->mtu);
+
+	/* what was not carried out cannot be repeated */
+	if (request->length > LIMIT_MESSAGE ||
+	    packet_psn_diff(psn_add(request->psn, packets), tq->expected_psn) > 0 ||
+	    !(tq->qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ))
+		return;
+	if (is_to_be_repeated(tq, request->psn))
+		answer_add_read(&tq->replays, tq, request, tq->msn);
+}
+
+void answer_repeat_atomic(struct transport_qp *tq, uint32_t psn)
+{
+	for (unsigned i = 0; i < LIMIT_QP_RD_ATOM; i++) {
+		if (!tq->saved[i].valid || tq->saved[i].psn != psn)
+			continue;
+		if (is_to_be_repeated(tq, psn))
+			answer_add_atomic(&tq->replays, &tq->saved[i]);
+		return;
+	}
+}
+
+void answer_nak(struct transport_qp *tq, const struct nak *nak)
+{
+	if (tq->nak.final)
+		return;
+	counter_add(COUNTER_NAKS_SENT);
+	tq->nak = *nak;
+	tq->ack_owed = false;
+	transport_want_flush(tq);
+}
+
+/* What is the next response to be sent, or NULL. */
+static struct responses *next_responses(struct transport_qp *tq)
+{
+	if (!is_empty(&tq->replays))
+		return &tq->replays;
+	return is_empty(&tq->responses) ? NULL : &tq->responses;
+}
+
+static void add_atomic(struct burst *burst, struct transport_qp *tq, struct response *response)
+{
+	struct packet header = {
+		.opcode = (uint8_t)packet_find_opcode(PACKET_RC, PACKET_ATOMIC_ACK, true, true, 0),
+		.dest_qpn = tq->qp->attr.dest_qp_num,
+		.psn = response->psn,
+		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
+		.msn = response->msn,
+		.atomic_result = response->value,
+	};
+
+	burst_add(burst, &header);
+}
+
+/* One packet of a READ's response; its payload is in the burst. */
+static void add_read(struct burst *burst, struct transport_qp *tq, const struct response *response,
+		     uint8_t *payload, uint32_t bytes)
+{
+	struct wire_packet *packet = burst_next(burst);
+	bool last = bytes == response->left;
+	struct packet header = {
+		.opcode = (uint8_t)packet_find_opcode(PACKET_RC, PACKET_READ_RESPONSE,
+						      response->first, last, 0),
+		.dest_qpn = tq->qp->attr.dest_qp_num,
+		.psn = response->psn,
+		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
+		.msn = response->msn,
+	};
+
+	packet->piece[0] = (struct iovec){ payload, bytes };
+	packet->pieces = bytes ? 1 : 0;
+	packet->payload_bytes = (uint16_t)bytes;
+	burst_add(burst, &header);
+}
+
+/* Moves on behind the packet that was added. */
+static void step(struct transport_qp *tq, struct responses *responses, uint32_t bytes)
+{
+	struct response *response = &responses->entries[responses->head % LIMIT_QP_RD_ATOM];
+
+	response->first = false;
+	response->psn = psn_add(response->psn, 1);
+	response->va += bytes;
+	response->left -= bytes;
+	if (response->psn == response->end)
+		responses->head++;
+}
+
+/* The memory of a READ cannot be read any more: as if it had been so from the beginning. */
+static void fail_read(struct qp *qp, struct response response, enum cause cause) NO_LOCK_CHECK
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	cause_report(cause, qp->ib.qp_num, "READ of rkey 0x%x, address 0x%llx", response.rkey,
+		     (unsigned long long)response.va);
+	qp_raise(qp, IBV_EVENT_QP_ACCESS_ERR);
+	qp_fail(qp, cause);
+	answer_nak(tq, &(struct nak){ .owed = true,
+				      .final = true,
+				      .syndrome = PACKET_SYNDROME_NAK | PACKET_NAK_REMOTE_ACCESS,
+				      .psn = response.psn });
+}
+
+/* The state before a burst, for when it does not leave. */
+struct before {
+	struct responses responses, replays;
+};
+
+/* So many packets of the response fit into this burst and this turn. */
+static uint32_t packets_now(const struct burst *burst, const struct transport_qp *tq,
+			    const struct response *response, uint32_t turn)
+{
+	uint32_t packets = (uint32_t)packet_psn_diff(response->end, response->psn);
+	const uint32_t limits[] = { turn, WIRE_BURST - burst->count, burst_room(burst) / tq->mtu };
+
+	for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+		if (limits[i] < packets)
+			packets = limits[i];
+	return packets;
+}
+
+/*
+ * As much of the response at the head as there is room for: what was added, in packets. The payload
+ * is a copy, made at once, because the memory may change meanwhile.
+ */
+static uint32_t add_response(struct burst *burst, struct transport_qp *tq,
+			     struct responses *responses, uint32_t turn, enum cause *cause)
+{
+	struct response *response = &responses->entries[responses->head % LIMIT_QP_RD_ATOM];
+	uint32_t packets = packets_now(burst, tq, response, turn);
+	uint64_t room = (uint64_t)packets * tq->mtu;
+	uint32_t bytes = response->left < room ? response->left : (uint32_t)room;
+	uint8_t *payload = burst_stage(burst, bytes);
+
+	*cause = CAUSE_NONE;
+	if (bytes)
+		*cause = memory_read_remote(tq->qp, response->rkey, response->va, payload, bytes);
+	if (*cause != CAUSE_NONE)
+		return 0;
+	for (uint32_t i = 0; i < packets; i++) {
+		uint32_t n = bytes < tq->mtu ? bytes : tq->mtu;
+
+		if (response->kind == PACKET_READ_REQUEST)
+			add_read(burst, tq, response, payload, n);
+		else
+			add_atomic(burst, tq, response);
+		step(tq, responses, n);
+		payload += n;
+		bytes -= n;
+	}
+	return packets;
+}
+
+/* Fills the burst with responses. *turn goes down. False: the memory of a READ is not accessible. */
+static bool add_responses(struct burst *burst, struct transport_qp *tq, uint32_t *turn,
+			  enum cause *cause)
+{
+	struct responses *responses;
+
+	*cause = CAUSE_NONE;
+	while ((responses = next_responses(tq)) != NULL) {
+		uint32_t added = add_response(burst, tq, responses, *turn, cause);
+
+		if (!added)
+			break;
+		*turn -= added;
+	}
+	return *cause == CAUSE_NONE;
+}
+
+/* NAK, or acknowledgement of everything before expected_psn. */
+static void add_acknowledgement(struct burst *burst, struct transport_qp *tq)
+{
+	struct packet header = {
+		.opcode = (uint8_t)packet_find_opcode(PACKET_RC, PACKET_ACK, true, true, 0),
+		.dest_qpn = tq->qp->attr.dest_qp_num,
+		.psn = psn_add(tq->expected_psn, PACKET_PSN_MASK),
+		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
+		.msn = tq->msn,
+	};
+
+	if (tq->nak.owed) {
+		header.psn = tq->nak.psn;
+		header.syndrome = tq->nak.syndrome;
+		if ((header.syndrome & PACKET_SYNDROME_MASK) == PACKET_SYNDROME_RNR)
+			header.syndrome |= tq->qp->attr.min_rnr_timer & 31;
+	}
+	burst_add(burst, &header);
+}
+
+static void add_congestion_notification(struct burst *burst, struct transport_qp *tq)
+{
+	static const uint8_t reserved[CNP_RESERVED_BYTES];
+	struct wire_packet *packet = burst_next(burst);
+	struct packet header = {
+		.opcode = CNP_OPCODE,
+		.becn = true,
+		.dest_qpn = tq->qp->attr.dest_qp_num,
+	};
+
+	packet->piece[0] = (struct iovec){ (void *)reserved, sizeof(reserved) };
+	packet->pieces = 1;
+	packet->payload_bytes = sizeof(reserved);
+	burst_add(burst, &header);
+}
+
+/* One burst. False: no more now. */
+static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint64_t now_ns)
+{
+	struct transport_qp *tq = transport_of(qp);
+	struct before before = { tq->responses, tq->replays };
+	enum cause cause = CAUSE_NONE;
+	bool readable = add_responses(burst, tq, turn, &cause);
+	bool acknowledged = readable && !next_responses(tq) && !burst_is_full(burst) &&
+			    (tq->nak.owed || tq->ack_owed);
+	bool notified = false;
+	uint32_t unsent;
+
+	if (acknowledged)
+		add_acknowledgement(burst, tq);
+	if (tq->congestion_seen && !burst_is_full(burst)) {
+		notified = now_ns - tq->cnp_ns >= RESPONDER_CNP_NS || !tq->cnp_ns;
+		if (notified)
+			add_congestion_notification(burst, tq);
+		tq->congestion_seen = false;
+	}
+	if (burst_send(burst, &unsent) == WIRE_FULL) {
+		/* those that left are sent twice: the requester ignores what it has */
+		tq->responses = before.responses;
+		tq->replays = before.replays;
+		retransmit_again(tq, now_ns + RESPONDER_AGAIN_NS);
+		return false;
+	}
+	if (acknowledged)
+		tq->nak.owed = tq->ack_owed = false;
+	if (notified)
+		tq->cnp_ns = now_ns;
+	if (!readable) {
+		struct responses *failed = next_responses(tq);
+
+		fail_read(qp, failed->entries[failed->head % LIMIT_QP_RD_ATOM], cause);
+		return true; /* the NAK is still to be sent */
+	}
+	return next_responses(tq) || tq->nak.owed || tq->ack_owed;
+}
+
+void answer_send(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+	uint64_t now_ns = transport_env.now();
+	struct burst *burst = burst_get(&tq->flow);
+	uint32_t turn = RESPONDER_TURN;
+
+	if (!burst) {
+		retransmit_again(tq, now_ns + RESPONDER_AGAIN_NS);
+		return;
+	}
+	while (send_burst(qp, burst, &turn, now_ns))
+		if (!turn) {
+			retransmit_again(tq, now_ns);
+			break;
+		}
+	burst_put(burst);
+}

@@ -1,0 +1,30 @@
+/*
+ * Answer - what a responder owes: responses, a NAK or an acknowledgement, a congestion notification.
+ *
+ * In:  what responder.c found out. Out: packets, in the order that a requester relies on.
+ *
+ * Callers hold the QP's lock. What the socket does not take now is kept, and sent when the QP's
+ * timer fires. What is kept is bounded: READs and atomics that were not answered, as many that were
+ * asked for again, one NAK, one acknowledgement for all requests before it.
+ */
+#ifndef TRANSPORT_ANSWER_H
+#define TRANSPORT_ANSWER_H
+
+#include "transport/transport_qp.h"
+
+/* There is room: the caller counts (max_dest_rd_atomic). */
+void answer_add_read(struct responses *responses, const struct transport_qp *tq,
+		     const struct packet *request, uint32_t msn);
+void answer_add_atomic(struct responses *responses, const struct saved_atomic *saved);
+
+/* The same for a request that was carried out before; nothing happens if it will be answered yet. */
+void answer_repeat_read(struct transport_qp *tq, const struct packet *request);
+void answer_repeat_atomic(struct transport_qp *tq, uint32_t psn);
+
+/* A NAK acknowledges everything before it, too. One that ended the connection stays. */
+void answer_nak(struct transport_qp *tq, const struct nak *nak);
+
+/* Sends what is owed. A READ whose memory is not accessible any more may fail the QP. */
+void answer_send(struct qp *qp);
+
+#endif

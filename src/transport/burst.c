@@ -1,0 +1,111 @@
+#include "transport/burst.h"
+
+#include <stdlib.h>
+
+#include "base/lock.h"
+#include "object/memory.h"
+#include "object/touch.h"
+#include "transport/transport_qp.h"
+
+/* Bursts are in use only within calls, so there are no more of them than threads at once. */
+static struct lock pool_lock = LOCK_INITIALIZER;
+static struct burst *pool GUARDED_BY(pool_lock);
+
+struct burst *burst_get(const struct wire_flow *flow)
+{
+	struct burst *burst;
+
+	lock_acquire(&pool_lock);
+	burst = pool;
+	if (burst)
+		pool = burst->next;
+	lock_release(&pool_lock);
+	if (!burst)
+		burst = malloc(sizeof(*burst));
+	if (!burst)
+		return NULL;
+	burst->flow = flow;
+	burst->count = 0;
+	burst->staged = 0;
+	burst->touch = NULL;
+	burst->packets[0].pieces = 0;
+	burst->packets[0].payload_bytes = 0;
+	return burst;
+}
+
+static void empty(struct burst *burst)
+{
+	if (burst->touch)
+		touch_end(burst->touch);
+	burst->touch = NULL;
+	burst->count = 0;
+	burst->staged = 0;
+	burst->packets[0].pieces = 0;
+	burst->packets[0].payload_bytes = 0;
+}
+
+void burst_put(struct burst *burst)
+{
+	if (!burst)
+		return;
+	empty(burst);
+	lock_acquire(&pool_lock);
+	burst->next = pool;
+	pool = burst;
+	lock_release(&pool_lock);
+}
+
+void *burst_stage(struct burst *burst, uint32_t bytes)
+{
+	void *room = burst->staging + burst->staged;
+
+	if (bytes > BURST_STAGING - burst->staged)
+		return NULL;
+	burst->staged += bytes;
+	return room;
+}
+
+bool burst_touch(struct burst *burst, uint32_t key)
+{
+	if (burst->touch)
+		return burst->key == key;
+	burst->key = key;
+	burst->touch = touch_begin(memory_slot(), key);
+	return true;
+}
+
+void burst_add(struct burst *burst, struct packet *header)
+{
+	struct wire_packet *packet = burst_next(burst);
+
+	header->pad = (uint8_t)(-packet->payload_bytes & 3);
+	header->pkey = PACKET_PKEY;
+	packet->pad_bytes = header->pad;
+	packet->header_bytes = (uint16_t)packet_encode(header, packet->header);
+	burst->psn[burst->count++] = header->psn;
+	if (burst_is_full(burst))
+		return;
+	burst_next(burst)->pieces = 0;
+	burst_next(burst)->payload_bytes = 0;
+}
+
+enum wire_result burst_send(struct burst *burst, uint32_t *unsent)
+{
+	enum wire_result result = WIRE_SENT;
+	unsigned sent = 0;
+
+	if (burst->count)
+		result = transport_env.send(burst->flow, burst->packets, burst->count, &sent);
+	if (result != WIRE_SENT && sent == burst->count)
+		result = WIRE_SENT;
+	if (result != WIRE_SENT)
+		*unsent = burst->psn[sent];
+	empty(burst);
+	return result;
+}
+
+void burst_reset_after_fork(void) NO_LOCK_CHECK
+{
+	lock_init(&pool_lock);
+	pool = NULL;
+}

@@ -1,0 +1,76 @@
+/*
+ * Burst - packets of one QP that leave in one call of transport_env.send.
+ *
+ * In:  headers; payload as pieces of the program's memory, or copied into the burst.
+ * Out: packets on the wire; or how far it came.
+ *
+ * Bursts come from a pool, because they are large. A burst publishes at most one key (object/touch.h)
+ * from burst_touch until it is sent: no thread waits for a touch entry while it holds another, so
+ * the entries that threads share cannot run out for good. Callers hold the QP's lock.
+ */
+#ifndef TRANSPORT_BURST_H
+#define TRANSPORT_BURST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "packet/packet.h"
+#include "wire/wire.h"
+
+#define BURST_STAGING (64 * 1024)
+
+struct burst {
+	struct burst *next; /* in the pool */
+	const struct wire_flow *flow;
+	unsigned count;
+	uint32_t staged; /* bytes of `staging` in use */
+	uint32_t key;
+	struct arena_touch *touch; /* publishes `key`; or NULL */
+	uint32_t psn[WIRE_BURST];
+	struct wire_packet packets[WIRE_BURST];
+	uint8_t staging[BURST_STAGING];
+};
+
+/* An empty one; NULL: out of memory. `flow` outlives it. */
+struct burst *burst_get(const struct wire_flow *flow);
+
+/* What was not sent is dropped. NULL is allowed. */
+void burst_put(struct burst *burst);
+
+/*
+ * The next packet, without payload: it is in the burst once its header is there (burst_add).
+ * There is room: see burst_is_full.
+ */
+static inline struct wire_packet *burst_next(struct burst *burst)
+{
+	return &burst->packets[burst->count];
+}
+
+static inline bool burst_is_full(const struct burst *burst)
+{
+	return burst->count == WIRE_BURST;
+}
+
+static inline uint32_t burst_room(const struct burst *burst)
+{
+	return BURST_STAGING - burst->staged;
+}
+
+/* Room for a payload inside the burst, or NULL: send it first. At most BURST_STAGING bytes. */
+void *burst_stage(struct burst *burst, uint32_t bytes);
+
+/* Publishes the key. False: another one is published already; send first. */
+bool burst_touch(struct burst *burst, uint32_t key);
+
+/* The payload of the next packet is there; completes it. Sets header->pad. */
+void burst_add(struct burst *burst, struct packet *header);
+
+/*
+ * Sends all. The burst is empty afterwards, and its key withdrawn. Unless all left, *unsent is the
+ * PSN of the first that did not.
+ */
+enum wire_result burst_send(struct burst *burst, uint32_t *unsent);
+
+void burst_reset_after_fork(void);
+
+#endif

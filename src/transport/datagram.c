@@ -1,0 +1,177 @@
+#include "transport/datagram.h"
+
+#include <string.h>
+
+#include "base/multicast.h"
+#include "object/ah.h"
+#include "object/memory.h"
+#include "object/receive.h"
+#include "packet/grh.h"
+#include "transport/transport_qp.h"
+
+#define MULTICAST_QPN	     0xffffffu
+#define PRIVILEGED_QKEY	     0x80000000u /* stands for the QP's own (IBA 10.2.5) */
+#define MTU_MAX		     4096
+/* Of the IP and UDP headers and the ICRC, which are not in arrival->length. */
+#define UDP_HEADER_BYTES     8
+#define ICRC_TRAILER_BYTES   4
+
+enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)
+{
+	const struct ibv_ah_attr *address = &wqe->ah->attr;
+	bool imm = wqe->opcode == IBV_WR_SEND_WITH_IMM;
+	uint8_t copy[MTU_MAX];
+	struct packet header = {
+		.opcode = (uint8_t)packet_find_opcode(PACKET_UD, PACKET_SEND, true, true,
+						      imm ? PACKET_HAS_IMM : 0),
+		.pad = (uint8_t)(-wqe->length & 3),
+		.solicited = wqe->flags & IBV_SEND_SOLICITED,
+		.pkey = PACKET_PKEY,
+		.dest_qpn = multicast_is(address->grh.dgid.raw) ? MULTICAST_QPN : wqe->remote_qpn,
+		.psn = qp->datagram_psn,
+		.imm = wqe->imm,
+		.qkey = wqe->remote_qkey & PRIVILEGED_QKEY ? qp->attr.qkey : wqe->remote_qkey,
+		.src_qpn = qp->ib.qp_num,
+	};
+	struct wire_packet packet = {
+		.payload_bytes = (uint16_t)wqe->length,
+		.pad_bytes = header.pad,
+		.pieces = 1,
+		.piece = { { wqe->flags & IBV_SEND_INLINE ? wqe->inline_data : copy, wqe->length } },
+	};
+	struct wire_flow flow;
+	enum wire_result result;
+	unsigned sent;
+
+	*cause = CAUSE_NONE;
+	if (wqe->length > qp_mtu(qp) || wqe->length > sizeof(copy)) {
+		*cause = CAUSE_MESSAGE_TOO_LONG;
+		return WIRE_FAULT;
+	}
+	if (!(wqe->flags & IBV_SEND_INLINE)) {
+		*cause = memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, 0, copy, wqe->length);
+		if (*cause != CAUSE_NONE)
+			return WIRE_FAULT;
+	}
+	if (transport_env.resolve(qp->context, address, &flow))
+		return WIRE_SENT; /* the cause is reported; as good as lost */
+	packet.header_bytes = (uint16_t)packet_encode(&header, packet.header);
+	result = transport_env.send(&flow, &packet, 1, &sent);
+	if (result == WIRE_FULL)
+		return WIRE_FULL;
+	qp->datagram_psn = psn_add(qp->datagram_psn, 1);
+	if (result == WIRE_TOO_LONG)
+		cause_report(CAUSE_PATH_TOO_NARROW, qp->ib.qp_num, "datagram of %u bytes",
+			     wqe->length);
+	return WIRE_SENT;
+}
+
+static bool receives(const struct qp *qp)
+{
+	enum ibv_qp_state state = qp_state(qp);
+
+	return qp->type == IBV_QPT_UD && (state == IBV_QPS_RTR || state == IBV_QPS_RTS ||
+					  state == IBV_QPS_SQD || state == IBV_QPS_SQE);
+}
+
+/* IBA 9.8.3: what does not fit is dropped, and the receive is kept for the next one. */
+static bool accept(struct qp *qp, const struct packet *packet)
+{
+	uint32_t bytes = GRH_BYTES + packet->payload_bytes;
+
+	if (!receives(qp)) {
+		cause_report(CAUSE_UD_NO_QP, qp->ib.qp_num, "from QP 0x%06x", packet->src_qpn);
+		return false;
+	}
+	if (packet->qkey != qp->attr.qkey) {
+		cause_report(CAUSE_QKEY_MISMATCH, qp->ib.qp_num,
+			     "0x%x from QP 0x%06x, mine is 0x%x", packet->qkey, packet->src_qpn,
+			     qp->attr.qkey);
+		return false;
+	}
+	if (!receive_take(qp)) {
+		cause_report(CAUSE_UD_NO_RECEIVE, qp->ib.qp_num, "from QP 0x%06x", packet->src_qpn);
+		return false;
+	}
+	if (bytes > qp->receive.length) {
+		cause_report(CAUSE_UD_TOO_LONG, qp->ib.qp_num,
+			     "%u bytes with GRH, the receive takes %u", bytes, qp->receive.length);
+		return false;
+	}
+	return true;
+}
+
+static void build_header(uint8_t grh[GRH_BYTES], const struct wire_arrival *arrival)
+{
+	const struct wire_flow *flow = arrival->flow;
+	const struct grh_fields fields = {
+		.source = flow->remote,
+		.destination = flow->local,
+		.traffic_class = flow->traffic_class,
+		.hop_limit = flow->hop_limit,
+		.flow_label = flow->flow_label,
+		.udp_bytes = UDP_HEADER_BYTES + arrival->length + ICRC_TRAILER_BYTES,
+	};
+
+	grh_build(grh, &fields);
+}
+
+static void deliver(struct qp *qp, const struct packet *packet, const struct wire_arrival *arrival)
+{
+	bool imm = packet_opcode(packet->opcode)->headers & PACKET_HAS_IMM;
+	struct receive_end end = {
+		.opcode = IBV_WC_RECV,
+		.status = IBV_WC_SUCCESS,
+		.src_qp = packet->src_qpn,
+		.solicited = packet->solicited,
+	};
+	uint8_t grh[GRH_BYTES];
+
+	if (!accept(qp, packet))
+		return;
+	build_header(grh, arrival);
+	end.cause = receive_scatter(qp, 0, grh, GRH_BYTES);
+	if (end.cause == CAUSE_NONE)
+		end.cause = receive_scatter(qp, GRH_BYTES, packet->payload, packet->payload_bytes);
+	if (end.cause == CAUSE_NONE) {
+		end.byte_len = GRH_BYTES + packet->payload_bytes;
+		end.wc_flags = IBV_WC_GRH | (imm ? IBV_WC_WITH_IMM : 0);
+		end.imm = packet->imm;
+	} else {
+		end.status = IBV_WC_LOC_PROT_ERR;
+		cause_report(end.cause, qp->ib.qp_num, "datagram from QP 0x%06x", packet->src_qpn);
+	}
+	receive_complete(qp, &end);
+}
+
+struct delivery {
+	const struct packet *packet;
+	const struct wire_arrival *arrival;
+};
+
+static void deliver_to(uint32_t qpn, void *arg)
+{
+	const struct delivery *delivery = arg;
+	struct qp *qp = qp_find_locked(qpn);
+
+	if (!qp)
+		return;
+	deliver(qp, delivery->packet, delivery->arrival);
+	cq_give_events();
+	qp_unlock(qp);
+}
+
+void datagram_receive(const struct packet *packet, const struct wire_arrival *arrival)
+{
+	struct delivery delivery = { packet, arrival };
+	union ibv_gid group;
+
+	if (!multicast_is(arrival->flow->local)) {
+		deliver_to(packet->dest_qpn, &delivery);
+		return;
+	}
+	if (packet->dest_qpn != MULTICAST_QPN)
+		return;
+	multicast_canonical(group.raw, arrival->flow->local);
+	transport_env.group_visit(&group, deliver_to, &delivery);
+}

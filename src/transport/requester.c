@@ -1,0 +1,565 @@
+#include "transport/requester.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "object/memory.h"
+#include "object/mw.h"
+#include "transport/burst.h"
+#include "transport/completer.h"
+#include "transport/payload.h"
+#include "transport/retransmit.h"
+
+enum carried {
+	CARRIED,      /* on to the next */
+	CARRY_WAIT,   /* for the window, for answers, for a timer */
+	CARRY_FAILED, /* requester_fail_wqe was called */
+};
+
+/* One call of requester_transmit. */
+struct issue {
+	struct qp *qp;
+	struct transport_qp *tq;
+	struct burst *burst;
+	uint32_t turn; /* packets that may still be sent */
+	uint64_t now_ns;
+};
+
+static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock */
+{
+	struct transport_qp *tq = transport_of(qp);
+	struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.head);
+
+	tq->failed = false;
+	wqe_finish(wqe, tq->failed_status, tq->failed_cause);
+	qp_fail(qp, tq->failed_cause);
+}
+
+void requester_fail_wqe(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
+		    const char *fmt, ...)
+{
+	struct transport_qp *tq = transport_of(qp);
+	struct wqe *wqe = sq_wqe(&qp->sq, seq);
+	char text[200];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	cause_report(cause, qp->ib.qp_num, "%s", text);
+	tq->failed = true;
+	tq->failed_status = status;
+	tq->failed_cause = cause;
+	wqe->state = WQE_ISSUED;
+	wqe->route = ROUTE_FAILED;
+	sq_retire(qp);
+	if (qp->sq.head == seq)
+		fail_now(qp);
+}
+
+void requester_on_answer(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	sq_retire(qp);
+	if (tq->failed && qp->sq.head + 1 == qp->sq.issue)
+		fail_now(qp);
+	else
+		transport_want_flush(tq);
+}
+
+/* A request at sq.issue is done as far as next_psn tells. */
+static void set_done(struct transport_qp *tq, struct wqe *wqe)
+{
+	uint64_t done = (uint64_t)tq->mtu *
+			(uint32_t)packet_psn_diff(tq->next_psn, wqe->msn);
+
+	wqe->done = done < wqe->length ? (uint32_t)done : wqe->length;
+}
+
+static void forget_asked(struct transport_qp *tq, uint32_t psn)
+{
+	while (tq->asked_head != tq->asked_tail &&
+	       packet_psn_diff(tq->asked[(tq->asked_tail - 1) % LIMIT_QP_RD_ATOM].end, psn) > 0)
+		tq->asked_tail--;
+}
+
+void requester_go_back(struct qp *qp, uint32_t psn)
+{
+	struct transport_qp *tq = transport_of(qp);
+	struct sq *sq = &qp->sq;
+	bool found = false;
+
+	for (uint32_t seq = sq->head; seq != sq->tail; seq++) {
+		struct wqe *wqe = sq_wqe(sq, seq);
+
+		if (wqe->state == WQE_DONE)
+			continue; /* answered, or carried out at this end alone */
+		if (!wqe->begun && !wqe_has_failed(wqe))
+			break;
+		if (!wqe_has_failed(wqe) && packet_psn_diff(psn, (uint32_t)wqe->ring_end) >= 0)
+			continue;
+		wqe->state = WQE_POSTED;
+		wqe->route = 0;
+		wqe->done = 0;
+		if (found)
+			continue;
+		found = true;
+		sq->issue = seq;
+		tq->next_psn = psn;
+		if (wqe->begun && packet_psn_diff(psn, wqe->msn) > 0)
+			set_done(tq, wqe);
+	}
+	tq->failed = false; /* it is found again when its turn comes */
+	tq->rtt_running = false;
+	forget_asked(tq, psn);
+}
+
+void requester_catch_up(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+	struct sq *sq = &qp->sq;
+
+	tq->next_psn = tq->una_psn;
+	for (; sq->issue != sq->tail; sq->issue++) {
+		struct wqe *wqe = sq_wqe(sq, sq->issue);
+
+		if (wqe->state == WQE_DONE)
+			continue;
+		if (wqe->begun && packet_psn_diff(tq->next_psn, wqe->msn) > 0)
+			set_done(tq, wqe);
+		break;
+	}
+}
+
+/* Answers to what is on the way are waited for. */
+static uint32_t in_flight(const struct transport_qp *tq)
+{
+	return (uint32_t)packet_psn_diff(tq->next_psn, tq->una_psn);
+}
+
+static uint32_t room_in_window(const struct issue *it)
+{
+	uint32_t used = in_flight(it->tq);
+
+	if (it->qp->type != IBV_QPT_RC)
+		return it->turn;
+	return used < it->tq->window.size ? it->tq->window.size - used : 0;
+}
+
+static enum carried fail_local(struct qp *qp, enum cause cause)
+{
+	uint32_t seq = qp->sq.issue++;
+	struct wqe *wqe = sq_wqe(&qp->sq, seq);
+	bool has_sge = !(wqe->flags & IBV_SEND_INLINE) && wqe->num_sge;
+
+	requester_fail_wqe(qp, seq, IBV_WC_LOC_PROT_ERR, cause,
+		       "request %u: first SGE lkey 0x%x address 0x%llx length %u", seq,
+		       has_sge ? wqe->sge[0].lkey : 0,
+		       has_sge ? (unsigned long long)wqe->sge[0].addr : 0ull,
+		       has_sge ? wqe->sge[0].length : 0);
+	return CARRY_FAILED;
+}
+
+/* Everything before next_psn has left. */
+static void note_sent(struct transport_qp *tq)
+{
+	if (packet_psn_diff(tq->next_psn, tq->max_psn) > 0)
+		tq->max_psn = tq->next_psn;
+	if (tq->qp->type != IBV_QPT_RC)
+		completer_on_sent(tq->qp);
+}
+
+/*
+ * Sends what is in the burst. After CARRY_WAIT the requester went back to what did not leave, so
+ * that sq.issue and next_psn are others than before.
+ */
+static enum carried flush(struct issue *it)
+{
+	struct transport_qp *tq = it->tq;
+	struct qp *qp = it->qp;
+	uint32_t unsent = 0;
+
+	switch (burst_send(it->burst, &unsent)) {
+	case WIRE_FULL:
+		requester_go_back(qp, unsent);
+		note_sent(tq);
+		retransmit_again(tq, it->now_ns + REQUESTER_AGAIN_NS);
+		return CARRY_WAIT;
+	case WIRE_FAULT:
+		requester_go_back(qp, unsent);
+		note_sent(tq);
+		return fail_local(qp, CAUSE_MEMORY_FAULT_LOCAL);
+	case WIRE_TOO_LONG:
+		cause_report(CAUSE_PATH_TOO_NARROW, qp->ib.qp_num, "path MTU %u", tq->mtu);
+		break;
+	case WIRE_NO_ROUTE: /* as good as lost */
+	case WIRE_SENT:
+		break;
+	}
+	note_sent(tq);
+	return CARRIED;
+}
+
+static unsigned last_headers(const struct wqe *wqe)
+{
+	switch (wqe->opcode) {
+	case IBV_WR_SEND_WITH_IMM:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return PACKET_HAS_IMM;
+	case IBV_WR_SEND_WITH_INV:
+		return PACKET_HAS_IETH;
+	default:
+		return 0;
+	}
+}
+
+static bool wants_ack(struct issue *it, bool last)
+{
+	struct transport_qp *tq = it->tq;
+
+	if (it->qp->type != IBV_QPT_RC)
+		return false;
+	if (!last && room_in_window(it) > 1 && ++tq->unrequested < REQUESTER_ACK_EVERY)
+		return false;
+	tq->unrequested = 0;
+	return true;
+}
+
+/* The packet at next_psn of a SEND or WRITE. */
+static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_kind kind)
+{
+	struct transport_qp *tq = it->tq;
+	struct qp *qp = it->qp;
+	uint32_t index = (uint32_t)packet_psn_diff(tq->next_psn, wqe->msn);
+	uint32_t offset = index * tq->mtu, bytes = wqe->length - offset;
+	bool first = index == 0, last = bytes <= tq->mtu;
+	struct packet header = {
+		.dest_qpn = qp->attr.dest_qp_num,
+		.psn = tq->next_psn,
+		.va = wqe->remote_addr,
+		.rkey = wqe->rkey,
+		.length = wqe->length,
+		.imm = wqe->imm,
+		.invalidate_rkey = wqe->imm,
+	};
+	enum cause cause;
+
+	if (!last)
+		bytes = tq->mtu;
+	switch (payload_place(it->burst, qp, wqe, offset, bytes, &cause)) {
+	case PAYLOAD_NO_ROOM: {
+		enum carried carried = flush(it);
+
+		/* that it was sent may have made room in the window, but changed nothing else */
+		return carried == CARRIED ? add_packet(it, wqe, kind) : carried;
+	}
+	case PAYLOAD_BAD: {
+		enum carried carried = flush(it);
+
+		return carried == CARRIED ? fail_local(qp, cause) : carried;
+	}
+	case PAYLOAD_PLACED:
+		break;
+	}
+	header.opcode = (uint8_t)packet_find_opcode(qp->type == IBV_QPT_RC ? PACKET_RC : PACKET_UC,
+						    kind, first, last,
+						    last ? last_headers(wqe) : 0);
+	header.solicited = last && wqe->flags & IBV_SEND_SOLICITED;
+	header.ack_req = wants_ack(it, last);
+	if (header.ack_req)
+		retransmit_on_ack_requested(tq, header.psn, it->now_ns);
+	burst_add(it->burst, &header);
+	it->turn--;
+	tq->next_psn = psn_add(tq->next_psn, 1);
+	set_done(tq, wqe);
+	return CARRIED;
+}
+
+/* A request that starts now takes its PSNs; one that was begun has them. */
+static void begin(struct transport_qp *tq, struct wqe *wqe)
+{
+	if (wqe->begun)
+		return;
+	wqe->begun = 1;
+	wqe->msn = tq->next_psn;
+	wqe->ring_end = psn_add(tq->next_psn, packets_of(wqe->length, tq->mtu));
+}
+
+static bool is_start(const struct transport_qp *tq, const struct wqe *wqe)
+{
+	return !wqe->begun || tq->next_psn == wqe->msn;
+}
+
+static enum carried passed_on(struct issue *it, struct wqe *wqe)
+{
+	wqe->state = WQE_ISSUED;
+	it->qp->sq.issue++;
+	return CARRIED;
+}
+
+static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_kind kind)
+{
+	struct transport_qp *tq = it->tq;
+
+	if (is_start(tq, wqe) && wqe->length > tq->mtu && !(wqe->flags & IBV_SEND_INLINE)) {
+		/* a long message with a bad SGE must not be half way over when that shows */
+		enum cause cause = memory_check(wqe->sge, wqe->num_sge, it->qp->pd->number, 0);
+
+		if (cause != CAUSE_NONE) {
+			enum carried carried = flush(it);
+
+			return carried == CARRIED ? fail_local(it->qp, cause) : carried;
+		}
+	}
+	if (!room_in_window(it))
+		return CARRY_WAIT;
+	begin(tq, wqe);
+	while (tq->next_psn != wqe->ring_end) {
+		enum carried carried = CARRIED;
+
+		if (!room_in_window(it))
+			return CARRY_WAIT;
+		if (burst_is_full(it->burst))
+			carried = flush(it);
+		if (carried == CARRIED)
+			carried = add_packet(it, wqe, kind);
+		if (carried != CARRIED)
+			return carried;
+	}
+	return passed_on(it, wqe);
+}
+
+static void fill_read(struct packet *header, const struct transport_qp *tq, const struct wqe *wqe,
+		      uint32_t packets)
+{
+	uint32_t offset = (uint32_t)packet_psn_diff(tq->next_psn, wqe->msn) * tq->mtu;
+	uint32_t bytes = wqe->length - offset;
+
+	if (bytes > packets * (uint64_t)tq->mtu)
+		bytes = packets * tq->mtu;
+	header->va = wqe->remote_addr + offset;
+	header->length = bytes;
+}
+
+/* The request for `packets` responses from next_psn on, or an atomic. */
+static enum carried ask(struct issue *it, struct wqe *wqe, uint32_t packets)
+{
+	struct transport_qp *tq = it->tq;
+	struct packet header = {
+		.dest_qpn = it->qp->attr.dest_qp_num,
+		.psn = tq->next_psn,
+		.va = wqe->remote_addr,
+		.rkey = wqe->rkey,
+		.compare = wqe->compare_add,
+		.swap_add = wqe->swap,
+		.ack_req = true,
+	};
+	enum packet_kind kind = PACKET_COMPARE_SWAP;
+
+	if (burst_is_full(it->burst)) {
+		enum carried carried = flush(it);
+
+		if (carried != CARRIED)
+			return carried;
+	}
+	if (wqe->opcode == IBV_WR_RDMA_READ) {
+		kind = PACKET_READ_REQUEST;
+		fill_read(&header, tq, wqe, packets);
+	} else if (wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		kind = PACKET_FETCH_ADD;
+		header.swap_add = wqe->compare_add;
+		header.compare = 0;
+	}
+	header.opcode = (uint8_t)packet_find_opcode(PACKET_RC, kind, true, true, 0);
+	retransmit_on_ack_requested(tq, header.psn, it->now_ns);
+	burst_add(it->burst, &header);
+	tq->unrequested = 0;
+	tq->next_psn = psn_add(tq->next_psn, packets);
+	tq->asked[tq->asked_tail++ % LIMIT_QP_RD_ATOM] = (struct asked){ header.psn, tq->next_psn };
+	if (wqe->opcode == IBV_WR_RDMA_READ)
+		set_done(tq, wqe);
+	return CARRIED;
+}
+
+/*
+ * How much of a READ to ask for now: what the window has room for, but no crumbs of it while
+ * responses that will make more room are on the way. With several requests allowed, two halves keep
+ * the responder busy.
+ */
+static uint32_t read_share(struct issue *it, uint32_t left)
+{
+	struct transport_qp *tq = it->tq;
+	uint32_t room = room_in_window(it);
+	uint32_t share = it->qp->attr.max_rd_atomic > 1 ? (tq->window.size + 1) / 2 :
+							  tq->window.size;
+
+	if (share > left)
+		share = left;
+	return room >= share ? share : 0;
+}
+
+static enum carried request_read(struct issue *it, struct wqe *wqe)
+{
+	struct transport_qp *tq = it->tq;
+	struct qp *qp = it->qp;
+	uint32_t limit = qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1;
+
+	if (is_start(tq, wqe)) {
+		enum cause cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number,
+						IBV_ACCESS_LOCAL_WRITE);
+
+		if (cause != CAUSE_NONE) {
+			enum carried carried = flush(it);
+
+			return carried == CARRIED ? fail_local(qp, cause) : carried;
+		}
+	}
+	if (!room_in_window(it) || tq->asked_tail - tq->asked_head >= limit)
+		return CARRY_WAIT;
+	begin(tq, wqe);
+	while (tq->next_psn != wqe->ring_end) {
+		uint32_t left = (uint32_t)packet_psn_diff((uint32_t)wqe->ring_end, tq->next_psn);
+		uint32_t share = read_share(it, left);
+		enum carried carried;
+
+		if (!share || tq->asked_tail - tq->asked_head >= limit)
+			return CARRY_WAIT;
+		carried = ask(it, wqe, share);
+		if (carried != CARRIED)
+			return carried;
+	}
+	return passed_on(it, wqe);
+}
+
+/* BIND_MW and LOCAL_INV concern this end only. */
+static enum carried manage_memory(struct issue *it, struct wqe *wqe)
+{
+	struct qp *qp = it->qp;
+	uint32_t pd = qp->pd->number, qpn = qp->ib.qp_num, key = wqe->imm;
+	enum carried carried = flush(it); /* no key is published when one is revoked */
+	enum cause cause;
+
+	if (carried != CARRIED)
+		return carried;
+	if (wqe->opcode == IBV_WR_BIND_MW) {
+		key = wqe->rkey;
+		cause = mw_bind(mw_of(wqe->mw), pd, qpn, key, &wqe->bind);
+	} else {
+		cause = mw_invalidate(key, pd, qpn);
+	}
+	if (cause == CAUSE_NONE) {
+		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+		qp->sq.issue++;
+		return CARRIED;
+	}
+	requester_fail_wqe(qp, qp->sq.issue++, IBV_WC_MW_BIND_ERR, cause, "rkey 0x%08x", key);
+	return CARRY_FAILED;
+}
+
+static enum carried fail_opcode(struct issue *it, struct wqe *wqe)
+{
+	enum carried carried = flush(it);
+
+	if (carried != CARRIED)
+		return carried;
+	requester_fail_wqe(it->qp, it->qp->sq.issue++, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
+		       "opcode %u", wqe->opcode);
+	return CARRY_FAILED;
+}
+
+static enum carried carry_out(struct issue *it, struct wqe *wqe)
+{
+	switch (wqe->opcode) {
+	case IBV_WR_SEND_WITH_INV:
+		if (it->qp->type != IBV_QPT_RC) /* there is no such packet */
+			return fail_opcode(it, wqe);
+		return send_message(it, wqe, PACKET_SEND);
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
+		return send_message(it, wqe, PACKET_SEND);
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return send_message(it, wqe, PACKET_WRITE);
+	case IBV_WR_RDMA_READ:
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return request_read(it, wqe);
+	case IBV_WR_BIND_MW:
+	case IBV_WR_LOCAL_INV:
+		return manage_memory(it, wqe);
+	default:
+		return fail_opcode(it, wqe);
+	}
+}
+
+static void start(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	tq->started = true;
+	tq->next_psn = tq->una_psn = tq->max_psn = qp->attr.sq_psn & PACKET_PSN_MASK;
+	window_start(&tq->window, tq->mtu);
+	retransmit_start(qp);
+}
+
+/* In SQD only what was begun goes on (IBA 10.3.1.5). */
+static bool may_issue(struct qp *qp)
+{
+	struct sq *sq = &qp->sq;
+
+	if (sq->issue == sq->tail)
+		return false;
+	return qp_state(qp) == IBV_QPS_RTS ||
+	       (qp_state(qp) == IBV_QPS_SQD && wqe_is_begun(sq_wqe(sq, sq->issue)));
+}
+
+static enum carried issue_all(struct issue *it)
+{
+	struct qp *qp = it->qp;
+	struct sq *sq = &qp->sq;
+	enum carried carried = CARRIED;
+
+	while (carried == CARRIED && may_issue(qp)) {
+		struct wqe *wqe = sq_wqe(sq, sq->issue);
+
+		if (wqe->state == WQE_DONE) { /* before the requester went back */
+			sq->issue++;
+			continue;
+		}
+		if (wqe->flags & IBV_SEND_FENCE && is_start(it->tq, wqe) &&
+		    it->tq->asked_head != it->tq->asked_tail)
+			break;
+		carried = carry_out(it, wqe);
+	}
+	if (carried != CARRY_FAILED && it->burst->count)
+		carried = flush(it);
+	return carried;
+}
+
+void requester_transmit(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+	struct issue it = { .qp = qp, .tq = tq, .turn = REQUESTER_TURN };
+
+	if (tq->state != REQUESTER_READY || tq->failed || !may_issue(qp))
+		return;
+	if (!tq->started)
+		start(qp);
+	it.now_ns = transport_env.now();
+	it.burst = burst_get(&tq->flow);
+	if (!it.burst) {
+		retransmit_again(tq, it.now_ns + REQUESTER_AGAIN_NS);
+		return;
+	}
+	if (issue_all(&it) == CARRY_FAILED) {
+		burst_put(it.burst);
+		return;
+	}
+	burst_put(it.burst);
+	if (qp->type != IBV_QPT_RC && !it.turn)
+		retransmit_again(tq, it.now_ns);
+	sq_retire(qp);
+	if (in_flight(tq))
+		retransmit_on_sent(tq, it.now_ns);
+}

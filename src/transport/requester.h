@@ -1,0 +1,59 @@
+/*
+ * Requester - posted work becomes packets.
+ *
+ * In:  the QP's send queue, from sq.issue on; what the window and the retries allow.
+ * Out: request packets, or finished WQEs.
+ *
+ * Callers hold the QP's lock. Never waits: what may not leave now stays in the queue, and
+ * requester_transmit is called again when that changes. One call sends at most a window, and of a UC QP
+ * REQUESTER_TURN packets.
+ *
+ * A READ is asked for in pieces of the window: its responses are not acknowledged, so that this is
+ * what governs how many of them are on the way.
+ */
+#ifndef TRANSPORT_REQUESTER_H
+#define TRANSPORT_REQUESTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "transport/transport_qp.h"
+
+#define REQUESTER_TURN	    256	   /* packets of a UC QP in one call */
+#define REQUESTER_AGAIN_NS  100000 /* after the socket was full */
+#define REQUESTER_ACK_EVERY 16	   /* packets of a message, for each acknowledgement asked for */
+
+/* READs and atomics: what is answered by data and limited by max_rd_atomic. */
+static inline bool wqe_is_read(const struct wqe *wqe)
+{
+	return wqe->opcode == IBV_WR_RDMA_READ || wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/* It failed at this end, and only waits for its turn to be completed (wqe.route). */
+#define ROUTE_FAILED 1
+
+static inline bool wqe_has_failed(const struct wqe *wqe)
+{
+	return wqe->route == ROUTE_FAILED;
+}
+
+void requester_transmit(struct qp *qp);
+
+/*
+ * The request `seq` (sq.issue is behind it) failed. Its completion comes after those of all earlier
+ * ones; then the QP fails. The text is reported with the cause.
+ */
+void requester_fail_wqe(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
+		    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+/* Makes completions, and the failure that waited for them. The QP may be in ERR afterwards. */
+void requester_on_answer(struct qp *qp);
+
+/* From `psn` on, which is on the way, everything is sent anew. */
+void requester_go_back(struct qp *qp, uint32_t psn);
+
+/* una_psn passed next_psn: what was sent before the requester went back did arrive. */
+void requester_catch_up(struct qp *qp);
+
+#endif

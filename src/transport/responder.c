@@ -1,0 +1,480 @@
+#include "transport/responder.h"
+
+#include "object/atomic.h"
+#include "object/key.h"
+#include "object/memory.h"
+#include "object/mw.h"
+#include "object/receive.h"
+#include "transport/answer.h"
+#include "transport/verdict.h"
+
+/* Puts a verdict that is not VERDICT_OK into effect, for the packet with this PSN. */
+static void react(struct qp *qp, enum verdict verdict, enum cause cause, uint32_t psn)
+	NO_LOCK_CHECK
+{
+	struct transport_qp *tq = transport_of(qp);
+	const struct reaction *reaction = verdict_reaction(
+		verdict, qp->type == IBV_QPT_RC ? VERDICT_RC : VERDICT_UC);
+
+	if (reaction->ends_message)
+		tq->in_message = false;
+	if (reaction->fails_qp) {
+		cause_report(cause, qp->ib.qp_num,
+			     "PSN %u from QP 0x%06x, rkey 0x%x, address 0x%llx, length %u", psn,
+			     qp->attr.dest_qp_num, tq->rkey, (unsigned long long)tq->va, tq->total);
+		if (reaction->receive_status)
+			receive_blame(qp, (enum ibv_wc_status)reaction->receive_status, cause);
+		answer_send(qp); /* what is owed for earlier requests */
+		if (reaction->event != VERDICT_NO_EVENT)
+			qp_raise(qp, (enum ibv_event_type)reaction->event);
+		qp_fail(qp, cause);
+	} else if (qp->type != IBV_QPT_RC && reaction->ends_message) {
+		cause_report(CAUSE_UC_DROPPED, qp->ib.qp_num, "PSN %u from QP 0x%06x: %s", psn,
+			     qp->attr.dest_qp_num, cause_sentence(cause));
+	}
+	if (reaction->syndrome == VERDICT_SILENT)
+		return;
+	/*
+	 * The QP's own completions and state came before the NAK: by the time the requester knows,
+	 * this end is in ERR (CONTRACT 15).
+	 */
+	answer_nak(tq, &(struct nak){ .owed = true,
+				      .final = reaction->fails_qp,
+				      .syndrome = reaction->syndrome,
+				      .psn = psn });
+	tq->naked = true;
+	tq->stray_psn = psn;
+}
+
+static void complete(struct qp *qp, const struct packet *packet, enum ibv_wc_opcode opcode,
+		     uint32_t wc_flags)
+{
+	struct transport_qp *tq = transport_of(qp);
+	const struct receive_end end = {
+		.opcode = opcode,
+		.status = IBV_WC_SUCCESS,
+		.byte_len = tq->received,
+		.wc_flags = wc_flags,
+		.imm = wc_flags & IBV_WC_WITH_INV ? packet->invalidate_rkey : packet->imm,
+		.src_qp = qp->attr.dest_qp_num,
+		.solicited = packet->solicited,
+	};
+
+	receive_complete(qp, &end);
+}
+
+/* IBA 9.7.4.1.2: the packet goes on with the message, or begins one when none is under way. */
+static enum verdict check_sequence(const struct transport_qp *tq, const struct packet_opcode *op,
+				   enum cause *cause)
+{
+	*cause = CAUSE_PACKET_OUT_OF_PLACE;
+	if (op->kind != PACKET_SEND && op->kind != PACKET_WRITE)
+		return tq->in_message ? VERDICT_INVALID : VERDICT_OK;
+	if (op->first)
+		return tq->in_message ? VERDICT_INVALID : VERDICT_OK;
+	return tq->in_message && tq->message_kind == op->kind ? VERDICT_OK : VERDICT_INVALID;
+}
+
+/* IBA 9.7.4.1.6: FIRST and MIDDLE are full, LAST is not empty, none is more than full. */
+static enum verdict check_length(const struct transport_qp *tq, const struct packet *packet,
+				 const struct packet_opcode *op, enum cause *cause)
+{
+	uint32_t bytes = packet->payload_bytes;
+
+	*cause = CAUSE_PACKET_OUT_OF_PLACE;
+	if (op->kind == PACKET_READ_REQUEST)
+		return packet->length <= LIMIT_MESSAGE ? VERDICT_OK : VERDICT_INVALID;
+	if (op->kind != PACKET_SEND && op->kind != PACKET_WRITE)
+		return VERDICT_OK;
+	if (op->last ? bytes > tq->mtu || (!op->first && !bytes) : bytes != tq->mtu)
+		return VERDICT_INVALID;
+	if (op->kind == PACKET_SEND)
+		return VERDICT_OK;
+	if (tq->total > LIMIT_MESSAGE || bytes > tq->total - tq->received)
+		return VERDICT_INVALID;
+	return !op->last || bytes == tq->total - tq->received ? VERDICT_OK : VERDICT_INVALID;
+}
+
+static void start_message(struct transport_qp *tq, const struct packet *packet,
+			  const struct packet_opcode *op)
+{
+	tq->message_kind = op->kind;
+	tq->received = 0;
+	tq->total = packet->length;
+	tq->va = packet->va;
+	tq->rkey = packet->rkey;
+}
+
+static enum verdict on_send(struct qp *qp, const struct packet *packet,
+			    const struct packet_opcode *op, enum cause *cause)
+{
+	struct transport_qp *tq = transport_of(qp);
+	uint32_t wc_flags = 0;
+
+	if (!receive_take(qp)) {
+		*cause = CAUSE_NO_RECEIVE;
+		return VERDICT_NO_RECEIVE;
+	}
+	if (packet->payload_bytes > qp->receive.length - tq->received) {
+		*cause = CAUSE_RECEIVE_TOO_SHORT;
+		return VERDICT_TOO_LONG;
+	}
+	*cause = receive_scatter(qp, tq->received, packet->payload, packet->payload_bytes);
+	if (*cause != CAUSE_NONE)
+		return VERDICT_RECEIVE_FAULT;
+	tq->received += packet->payload_bytes;
+	if (!op->last)
+		return VERDICT_OK;
+	if (op->headers & PACKET_HAS_IETH) {
+		*cause = mw_invalidate(packet->invalidate_rkey, qp->pd->number, qp->ib.qp_num);
+		if (*cause != CAUSE_NONE)
+			return VERDICT_INVALIDATE;
+		wc_flags |= IBV_WC_WITH_INV;
+	}
+	if (op->headers & PACKET_HAS_IMM)
+		wc_flags |= IBV_WC_WITH_IMM;
+	complete(qp, packet, IBV_WC_RECV, wc_flags);
+	return VERDICT_OK;
+}
+
+static void hold(struct transport_qp *tq, const struct packet *packet)
+{
+	if (!tq->held) {
+		tq->held_psn = packet->psn;
+		tq->held_bytes = 0;
+	}
+	tq->held_pieces[tq->held++] =
+		(struct iovec){ (void *)packet->payload, packet->payload_bytes };
+	tq->held_bytes += packet->payload_bytes;
+	tq->received += packet->payload_bytes;
+}
+
+/*
+ * The key is checked for all that is to come, so that nothing is written if that is not allowed. If
+ * it is not, nothing that was held may be acknowledged.
+ */
+static enum cause write_held(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+	uint32_t before = tq->received - tq->held_bytes, held = tq->held;
+	enum cause cause;
+
+	tq->held = 0;
+	if (!tq->total)
+		return CAUSE_NONE;
+	if (held == 1)
+		cause = memory_write_remote(qp, tq->rkey, tq->va + before, tq->total - before,
+					    tq->held_pieces[0].iov_base, tq->held_bytes);
+	else
+		cause = memory_write_remote_pieces(qp, tq->rkey, tq->va + before,
+						   tq->total - before, tq->held_pieces, (int)held,
+						   tq->held_bytes);
+	if (cause != CAUSE_NONE)
+		tq->expected_psn = tq->held_psn;
+	return cause;
+}
+
+static enum verdict on_write(struct qp *qp, const struct packet *packet,
+			     const struct packet_opcode *op, enum cause *cause)
+{
+	struct transport_qp *tq = transport_of(qp);
+	bool imm = op->headers & PACKET_HAS_IMM;
+
+	if (imm && !receive_take(qp)) {
+		*cause = CAUSE_NO_RECEIVE;
+		return VERDICT_NO_RECEIVE;
+	}
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE)) {
+		tq->held_psn = packet->psn;
+		*cause = CAUSE_QP_ACCESS;
+		return VERDICT_ACCESS;
+	}
+	hold(tq, packet);
+	if (!op->last && tq->more && tq->held < RESPONDER_HELD_MAX)
+		return VERDICT_OK;
+	*cause = write_held(qp);
+	if (*cause != CAUSE_NONE)
+		return VERDICT_ACCESS;
+	if (imm)
+		complete(qp, packet, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_WITH_IMM);
+	return VERDICT_OK;
+}
+
+/* How many READs and atomics may wait for their answers. */
+static bool has_resources(const struct qp *qp)
+{
+	const struct responses *responses = &transport_of(qp)->responses;
+	uint32_t limit = qp->attr.max_dest_rd_atomic ? qp->attr.max_dest_rd_atomic : 1;
+
+	return responses->tail - responses->head < limit;
+}
+
+static enum verdict on_read(struct qp *qp, const struct packet *packet, enum cause *cause)
+{
+	struct transport_qp *tq = transport_of(qp);
+	enum key_verdict verdict = KEY_OK;
+	uint64_t host;
+	uint32_t flags;
+
+	if (!has_resources(qp)) {
+		*cause = CAUSE_READ_ATOMIC_OVERFLOW;
+		return VERDICT_INVALID;
+	}
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ)) {
+		*cause = CAUSE_QP_ACCESS;
+		return VERDICT_ACCESS;
+	}
+	if (packet->length)
+		verdict = key_check(mr_keys(), packet->rkey, qp->pd->number, qp->ib.qp_num,
+				    packet->va, packet->length, IBV_ACCESS_REMOTE_READ, &host,
+				    &flags);
+	if (verdict != KEY_OK) {
+		*cause = key_cause_remote(verdict);
+		return VERDICT_ACCESS;
+	}
+	tq->msn = psn_add(tq->msn, 1);
+	answer_add_read(&tq->responses, tq, packet, tq->msn);
+	return VERDICT_OK;
+}
+
+static enum verdict on_atomic(struct qp *qp, const struct packet *packet,
+			      const struct packet_opcode *op, enum cause *cause)
+{
+	struct transport_qp *tq = transport_of(qp);
+	bool compare_swap = op->kind == PACKET_COMPARE_SWAP;
+	struct saved_atomic *saved = &tq->saved[tq->saved_next % LIMIT_QP_RD_ATOM];
+	uint64_t before;
+
+	if (!has_resources(qp)) {
+		*cause = CAUSE_READ_ATOMIC_OVERFLOW;
+		return VERDICT_INVALID;
+	}
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC)) {
+		*cause = CAUSE_QP_ACCESS;
+		return VERDICT_ACCESS;
+	}
+	if (packet->va % 8) {
+		*cause = CAUSE_ATOMIC_UNALIGNED;
+		return VERDICT_INVALID;
+	}
+	*cause = atomic_execute(qp, compare_swap, packet->rkey, packet->va,
+				compare_swap ? packet->compare : packet->swap_add, packet->swap_add,
+				&before);
+	if (*cause != CAUSE_NONE)
+		return VERDICT_ACCESS;
+	tq->msn = psn_add(tq->msn, 1);
+	tq->saved_next++;
+	*saved = (struct saved_atomic){
+		.valid = true, .psn = packet->psn, .msn = tq->msn, .value = before
+	};
+	answer_add_atomic(&tq->responses, saved);
+	return VERDICT_OK;
+}
+
+static enum verdict carry_out(struct qp *qp, const struct packet *packet,
+			      const struct packet_opcode *op, enum cause *cause)
+{
+	struct transport_qp *tq = transport_of(qp);
+	enum verdict verdict = check_sequence(tq, op, cause);
+
+	if (verdict != VERDICT_OK)
+		return verdict;
+	if (op->first || (op->kind != PACKET_SEND && op->kind != PACKET_WRITE))
+		start_message(tq, packet, op);
+	verdict = check_length(tq, packet, op, cause);
+	if (verdict != VERDICT_OK)
+		return verdict;
+	*cause = CAUSE_PACKET_OUT_OF_PLACE;
+	switch (op->kind) {
+	case PACKET_SEND:
+		return on_send(qp, packet, op, cause);
+	case PACKET_WRITE:
+		return on_write(qp, packet, op, cause);
+	case PACKET_READ_REQUEST:
+		return qp->type == IBV_QPT_RC ? on_read(qp, packet, cause) : VERDICT_INVALID;
+	case PACKET_COMPARE_SWAP:
+	case PACKET_FETCH_ADD:
+		return qp->type == IBV_QPT_RC ? on_atomic(qp, packet, op, cause) : VERDICT_INVALID;
+	default:
+		return VERDICT_INVALID;
+	}
+}
+
+/* It was carried out: its PSNs are done with. */
+static void pass(struct transport_qp *tq, const struct packet *packet,
+		 const struct packet_opcode *op)
+{
+	bool message = op->kind == PACKET_SEND || op->kind == PACKET_WRITE;
+	uint32_t psns = op->kind == PACKET_READ_REQUEST ? packets_of(packet->length, tq->mtu) : 1;
+
+	tq->expected_psn = psn_add(packet->psn, psns);
+	if (message) {
+		tq->in_message = !op->last;
+		if (op->last)
+			tq->msn = psn_add(tq->msn, 1);
+		tq->ack_owed |= packet->ack_req;
+	}
+	tq->naked = false;
+	tq->nak.owed = false;
+}
+
+static void execute(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
+{
+	enum cause cause = CAUSE_NONE;
+	enum verdict verdict;
+
+	if (qp_state(qp) == IBV_QPS_RTR && !qp->comm_established) {
+		qp->comm_established = true;
+		qp_raise(qp, IBV_EVENT_COMM_EST);
+	}
+	verdict = carry_out(qp, packet, op, &cause);
+	if (verdict == VERDICT_OK)
+		pass(transport_of(qp), packet, op);
+	else
+		react(qp, verdict, cause,
+		      verdict == VERDICT_ACCESS && op->kind == PACKET_WRITE ?
+			      transport_of(qp)->held_psn :
+			      packet->psn);
+}
+
+void responder_settle(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+	enum cause cause;
+
+	if (!tq->held)
+		return;
+	cause = write_held(qp);
+	if (cause != CAUSE_NONE)
+		react(qp, VERDICT_ACCESS, cause, tq->held_psn);
+}
+
+/*
+ * A request that was carried out before is answered again, but has no other effect (IBA 9.7.5.1.4):
+ * a READ is executed anew, an atomic's saved result is sent.
+ */
+static void on_duplicate(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	switch (op->kind) {
+	case PACKET_SEND:
+	case PACKET_WRITE:
+		tq->ack_owed = true;
+		break;
+	case PACKET_READ_REQUEST:
+		answer_repeat_read(tq, packet);
+		break;
+	case PACKET_COMPARE_SWAP:
+	case PACKET_FETCH_ADD:
+		answer_repeat_atomic(tq, packet->psn);
+		break;
+	default:
+		break;
+	}
+}
+
+/*
+ * One NAK for each gap (IBA 9.7.5.1.2). What was on the way behind it follows with rising PSNs, so
+ * one that is not higher than the last shows that the requester went back, and the gap is there again.
+ */
+static void on_stray(struct qp *qp, const struct packet *packet)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	if (!tq->naked || packet_psn_diff(packet->psn, tq->stray_psn) <= 0)
+		react(qp, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
+	tq->stray_psn = packet->psn;
+}
+
+static void on_reliable(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
+{
+	int32_t distance = packet_psn_diff(packet->psn, transport_of(qp)->expected_psn);
+
+	if (distance < 0)
+		on_duplicate(qp, packet, op);
+	else if (distance > 0)
+		on_stray(qp, packet);
+	else
+		execute(qp, packet, op);
+}
+
+/* IBA 9.8.2.2.2: after a gap the next FIRST or ONLY is accepted, whatever its PSN. */
+static void on_unreliable(struct qp *qp, const struct packet *packet,
+			  const struct packet_opcode *op)
+{
+	struct transport_qp *tq = transport_of(qp);
+	bool gap = packet->psn != tq->expected_psn;
+
+	tq->expected_psn = packet->psn;
+	if (op->first || gap)
+		tq->in_message = false;
+	if (!op->first && !tq->in_message) {
+		tq->expected_psn = psn_add(packet->psn, 1);
+		return;
+	}
+	execute(qp, packet, op);
+	tq->expected_psn = psn_add(packet->psn, 1);
+}
+
+void responder_on_packet(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
+{
+	struct transport_qp *tq = transport_of(qp);
+	bool goes_on = op->kind == PACKET_WRITE && !op->first && packet->psn == tq->expected_psn;
+	enum ibv_qp_state state;
+
+	if (!goes_on)
+		responder_settle(qp);
+	state = qp_state(qp);
+	if (state == IBV_QPS_ERR && tq->nak.final &&
+	    packet_psn_diff(packet->psn, tq->nak.psn) >= 0) {
+		/* it is the reason of the error, and was sent again because the NAK was lost */
+		tq->nak.owed = true;
+		transport_want_flush(tq);
+		return;
+	}
+	if (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD)
+		return;
+	if (!tq->expecting) {
+		tq->expecting = true;
+		tq->expected_psn = qp->attr.rq_psn & PACKET_PSN_MASK;
+	}
+	if (qp->type == IBV_QPT_RC)
+		on_reliable(qp, packet, op);
+	else
+		on_unreliable(qp, packet, op);
+	transport_want_flush(tq);
+}
+
+void responder_on_mark(struct transport_qp *tq)
+{
+	tq->congestion_seen = true;
+	transport_want_flush(tq);
+}
+
+void responder_flush(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	responder_settle(qp);
+	if (tq->responses.head != tq->responses.tail || tq->replays.head != tq->replays.tail ||
+	    tq->nak.owed || tq->ack_owed || tq->congestion_seen)
+		answer_send(qp);
+}
+
+void responder_quiesce(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	tq->held = 0;
+	tq->in_message = tq->naked = tq->expecting = tq->ack_owed = tq->congestion_seen = false;
+	tq->responses.head = tq->responses.tail = 0;
+	tq->replays.head = tq->replays.tail = 0;
+	if (qp_state(qp) != IBV_QPS_ERR) {
+		tq->nak = (struct nak){ 0 };
+		tq->msn = 0;
+		for (unsigned i = 0; i < LIMIT_QP_RD_ATOM; i++)
+			tq->saved[i].valid = false;
+	}
+	receive_stop(qp);
+}

@@ -1,0 +1,257 @@
+#include "transport/retransmit.h"
+
+#include "object/rnr.h"
+#include "transport/counter.h"
+#include "transport/requester.h"
+#include "transport/responder.h"
+
+static uint64_t timeout_ns(const struct transport_qp *tq)
+{
+	uint64_t ns = 4096ull << tq->qp->attr.timeout;
+
+	return ns > RETRANSMIT_TIMEOUT_MIN_NS ? ns : RETRANSMIT_TIMEOUT_MIN_NS;
+}
+
+static bool is_in_flight(const struct transport_qp *tq)
+{
+	return tq->next_psn != tq->una_psn;
+}
+
+/* The earliest of the QP's deadlines. */
+static void arm(struct transport_qp *tq)
+{
+	const uint64_t deadlines[] = { tq->probe_ns, tq->rnr_ns, tq->again_ns };
+	uint64_t first = TIMER_NEVER;
+
+	for (unsigned i = 0; i < sizeof(deadlines) / sizeof(deadlines[0]); i++)
+		if (deadlines[i] && deadlines[i] < first)
+			first = deadlines[i];
+	if (first < tq->timer_ns) {
+		tq->timer_ns = first;
+		timer_arm(&tq->timer, first);
+	}
+}
+
+/* Not later than the transport timer, which is looked at when the probe is due. */
+static void set_probe(struct transport_qp *tq, uint64_t now_ns)
+{
+	uint64_t wait_ns = tq->rtt_ns ? tq->rtt_ns + 4 * tq->rtt_var_ns : RETRANSMIT_PROBE_FIRST_NS;
+
+	if (wait_ns < RETRANSMIT_PROBE_MIN_NS)
+		wait_ns = RETRANSMIT_PROBE_MIN_NS;
+	wait_ns <<= tq->backoff;
+	if (wait_ns > RETRANSMIT_PROBE_MAX_NS)
+		wait_ns = RETRANSMIT_PROBE_MAX_NS;
+	tq->probe_ns = now_ns + wait_ns;
+	if (tq->qp->attr.timeout && tq->probe_ns > tq->progress_ns + timeout_ns(tq))
+		tq->probe_ns = tq->progress_ns + timeout_ns(tq);
+	arm(tq);
+}
+
+static void reset_counters(struct transport_qp *tq)
+{
+	tq->rnr_left = tq->qp->attr.rnr_retry;
+	tq->retry_left = tq->qp->attr.retry_cnt;
+	tq->backoff = 0;
+	tq->went_back = false;
+	tq->gap_open = false;
+}
+
+void retransmit_start(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	reset_counters(tq);
+	tq->state = REQUESTER_READY;
+	tq->rtt_ns = tq->rtt_var_ns = 0;
+	tq->rtt_running = tq->probing = false;
+}
+
+void retransmit_on_ack_requested(struct transport_qp *tq, uint32_t psn, uint64_t now_ns)
+{
+	if (tq->rtt_running || tq->went_back)
+		return; /* an answer to what was sent twice tells nothing (Karn) */
+	tq->rtt_running = true;
+	tq->rtt_psn = psn;
+	tq->rtt_sent_ns = now_ns;
+}
+
+void retransmit_on_sent(struct transport_qp *tq, uint64_t now_ns)
+{
+	if (tq->probe_ns || tq->qp->type != IBV_QPT_RC)
+		return;
+	if (!tq->backoff && !tq->went_back)
+		tq->progress_ns = now_ns;
+	set_probe(tq, now_ns);
+}
+
+static void measure(struct transport_qp *tq, uint64_t now_ns)
+{
+	uint64_t sample, off;
+
+	if (!tq->rtt_running || packet_psn_diff(tq->una_psn, tq->rtt_psn) <= 0)
+		return;
+	tq->rtt_running = false;
+	sample = now_ns - tq->rtt_sent_ns;
+	if (!tq->rtt_ns) {
+		tq->rtt_ns = sample ? sample : 1;
+		tq->rtt_var_ns = sample / 2;
+		return;
+	}
+	off = sample > tq->rtt_ns ? sample - tq->rtt_ns : tq->rtt_ns - sample;
+	tq->rtt_var_ns += off / 4;
+	tq->rtt_var_ns -= tq->rtt_var_ns / 4;
+	tq->rtt_ns = tq->rtt_ns - tq->rtt_ns / 8 + sample / 8;
+}
+
+void retransmit_on_progress(struct transport_qp *tq, uint32_t packets, uint64_t now_ns)
+{
+	uint32_t before = (uint32_t)packet_psn_diff(tq->next_psn, psn_add(tq->una_psn, -packets));
+
+	if (tq->probing && packet_psn_diff(tq->una_psn, tq->probe_psn) > 0)
+		window_on_late(&tq->window);
+	tq->probing = false;
+	measure(tq, now_ns);
+	window_on_ack(&tq->window, packets, tq->una_psn, 2 * before >= tq->window.size);
+	reset_counters(tq);
+	tq->progress_ns = now_ns;
+	tq->probe_ns = 0;
+	if (is_in_flight(tq))
+		set_probe(tq, now_ns);
+}
+
+/* Everything from una_psn on is sent anew, at this thread's flush or when its timer fires. */
+static void go_back(struct qp *qp, uint64_t now_ns)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	requester_go_back(qp, tq->una_psn);
+	counter_add(COUNTER_WENT_BACK);
+	tq->went_back = true;
+	tq->went_back_ns = now_ns;
+	transport_want_flush(tq);
+}
+
+/* Asked for once more before a round trip after the last time: then it is the same loss. */
+static bool is_old_news(const struct transport_qp *tq, uint64_t now_ns)
+{
+	return tq->went_back && now_ns - tq->went_back_ns < tq->rtt_ns / 2;
+}
+
+void retransmit_on_sequence_nak(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+	uint64_t now_ns = transport_env.now();
+
+	if (tq->state != REQUESTER_READY || is_old_news(tq, now_ns))
+		return;
+	window_on_loss(&tq->window, tq->next_psn);
+	go_back(qp, now_ns);
+}
+
+void retransmit_on_gap(struct qp *qp, uint32_t psn)
+{
+	struct transport_qp *tq = transport_of(qp);
+	bool again = !tq->gap_open || packet_psn_diff(psn, tq->gap_psn) <= 0;
+
+	tq->gap_open = true;
+	tq->gap_psn = psn;
+	if (again)
+		retransmit_on_sequence_nak(qp);
+}
+
+void retransmit_on_rnr_nak(struct qp *qp, uint8_t timer)
+{
+	struct transport_qp *tq = transport_of(qp);
+	uint64_t now_ns = transport_env.now();
+
+	if (tq->state != REQUESTER_READY)
+		return;
+	requester_go_back(qp, tq->una_psn);
+	if (qp->attr.rnr_retry != 7 && tq->rnr_left-- == 0) {
+		uint32_t seq = qp->sq.issue++;
+
+		requester_fail_wqe(qp, seq, IBV_WC_RNR_RETRY_EXC_ERR, CAUSE_NO_RECEIVE,
+			       "request %u was refused %u times", seq, qp->attr.rnr_retry + 1u);
+		return;
+	}
+	tq->state = REQUESTER_RNR_WAIT;
+	tq->probe_ns = 0;
+	tq->rnr_ns = now_ns + rnr_timer_ns(timer);
+	arm(tq);
+}
+
+void retransmit_again(struct transport_qp *tq, uint64_t when_ns)
+{
+	if (tq->again_ns && tq->again_ns <= when_ns)
+		return;
+	tq->again_ns = when_ns ? when_ns : 1;
+	arm(tq);
+}
+
+void retransmit_stop(struct transport_qp *tq)
+{
+	tq->probe_ns = tq->rnr_ns = tq->again_ns = 0;
+	tq->state = REQUESTER_READY;
+	tq->timer_ns = TIMER_NEVER;
+	timer_disarm(&tq->timer);
+}
+
+static void give_up(struct qp *qp)
+{
+	uint32_t seq;
+
+	requester_go_back(qp, transport_of(qp)->una_psn);
+	seq = qp->sq.issue++;
+	requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_GONE,
+		       "QP 0x%06x did not answer %u times in %llu us each", qp->attr.dest_qp_num,
+		       qp->attr.retry_cnt + 1u,
+		       (unsigned long long)timeout_ns(transport_of(qp)) / 1000);
+}
+
+/* Nothing came back in time. False: the QP failed. */
+static bool probe(struct qp *qp, uint64_t now_ns)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	tq->probe_ns = 0;
+	if (!is_in_flight(tq))
+		return true;
+	if (qp->attr.timeout && now_ns >= tq->progress_ns + timeout_ns(tq)) {
+		if (tq->retry_left-- == 0) {
+			give_up(qp);
+			return false;
+		}
+		tq->progress_ns = now_ns;
+	}
+	counter_add(COUNTER_PROBES);
+	window_on_probe(&tq->window);
+	tq->probing = true;
+	tq->probe_psn = psn_add(tq->una_psn, 1);
+	if (tq->backoff < 16)
+		tq->backoff++;
+	tq->gap_open = false;
+	go_back(qp, now_ns);
+	return true;
+}
+
+void retransmit_fire(struct qp *qp, uint64_t now_ns)
+{
+	struct transport_qp *tq = transport_of(qp);
+	enum ibv_qp_state state = qp_state(qp);
+
+	tq->timer_ns = TIMER_NEVER;
+	if (tq->rnr_ns && tq->rnr_ns <= now_ns) {
+		tq->rnr_ns = 0;
+		tq->state = REQUESTER_READY;
+		transport_want_flush(tq);
+	}
+	if (tq->again_ns && tq->again_ns <= now_ns) {
+		tq->again_ns = 0;
+		transport_want_flush(tq);
+	}
+	if (tq->probe_ns && tq->probe_ns <= now_ns &&
+	    (state == IBV_QPS_RTS || state == IBV_QPS_SQD) && !probe(qp, now_ns))
+		return;
+	arm(tq);
+}

@@ -1,0 +1,277 @@
+#include "transport/transport.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/burst.h"
+#include "transport/completer.h"
+#include "transport/counter.h"
+#include "transport/datagram.h"
+#include "transport/requester.h"
+#include "transport/responder.h"
+#include "transport/retransmit.h"
+
+#define LISTED_MAX 64
+#define ECN_MASK   3
+#define ECN_CE	   3
+
+struct transport_env transport_env;
+
+/*
+ * QPs that this thread will flush. By number: one may be destroyed meanwhile, and then is not found.
+ * A QP is in the list of one thread only (tq->listed, under its lock); that thread flushes after
+ * whatever another one does with the QP before.
+ */
+static _Thread_local struct {
+	uint32_t count;
+	uint32_t qpns[LISTED_MAX];
+} to_flush __attribute__((tls_model("initial-exec")));
+
+/* The QP of which this thread's last arrival is held (responder.h); 0: none. */
+static _Thread_local uint32_t holding_qpn __attribute__((tls_model("initial-exec")));
+
+void transport_init(const struct transport_env *env)
+{
+	transport_env = *env;
+}
+
+void transport_reset_after_fork(void)
+{
+	timer_reset_after_fork();
+	burst_reset_after_fork();
+	to_flush.count = 0;
+	holding_qpn = 0;
+}
+
+static struct transport_qp *make(struct qp *qp)
+{
+	struct transport_qp *tq;
+
+	if (timer_reserve())
+		return NULL;
+	tq = calloc(1, sizeof(*tq));
+	if (!tq) {
+		timer_release();
+		return NULL;
+	}
+	tq->qp = qp;
+	tq->timer.qpn = qp->ib.qp_num;
+	tq->timer_ns = TIMER_NEVER;
+	qp->path_data = tq;
+	return tq;
+}
+
+static int connect(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	if (!tq)
+		tq = make(qp);
+	if (!tq)
+		return ENOMEM;
+	tq->mtu = qp_mtu(qp);
+	return transport_env.resolve(qp->context, &qp->attr.ah_attr, &tq->flow);
+}
+
+static void issue(struct qp *qp)
+{
+	if (transport_of(qp))
+		requester_transmit(qp);
+}
+
+static void quiesce(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	if (!tq)
+		return;
+	retransmit_stop(tq);
+	responder_quiesce(qp);
+	tq->started = tq->failed = false;
+	tq->next_psn = tq->una_psn = tq->max_psn = 0;
+	tq->asked_head = tq->asked_tail = 0;
+}
+
+static void destroy(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	if (!tq)
+		return;
+	retransmit_stop(tq);
+	timer_release();
+	qp->path_data = NULL;
+	free(tq);
+}
+
+const struct qp_path transport_path = {
+	.connect = connect,
+	.issue = issue,
+	.quiesce = quiesce,
+	.destroy = destroy,
+};
+
+void transport_want_flush(struct transport_qp *tq)
+{
+	if (tq->listed)
+		return;
+	if (to_flush.count == LISTED_MAX) {
+		retransmit_again(tq, transport_env.now());
+		return;
+	}
+	tq->listed = true;
+	to_flush.qpns[to_flush.count++] = tq->qp->ib.qp_num;
+}
+
+static void flush(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	if (tq && tq->listed) {
+		tq->listed = false;
+		responder_flush(qp);
+		requester_transmit(qp);
+	}
+	cq_give_events();
+	qp_unlock(qp);
+}
+
+void transport_flush(void)
+{
+	/* flushing may list QPs again */
+	uint32_t qpns[LISTED_MAX], count = to_flush.count;
+
+	memcpy(qpns, to_flush.qpns, count * sizeof(*qpns));
+	to_flush.count = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		struct qp *qp = qp_find_locked(qpns[i]);
+
+		if (qp)
+			flush(qp);
+	}
+}
+
+static bool is_of_connection(const struct transport_qp *tq, const struct wire_flow *flow)
+{
+	return !memcmp(tq->flow.remote, flow->remote, WIRE_GID_BYTES) &&
+	       !memcmp(tq->flow.local, flow->local, WIRE_GID_BYTES);
+}
+
+static bool fits_service(const struct qp *qp, const struct packet *packet,
+			 const struct packet_opcode *op)
+{
+	switch (packet_service(packet->opcode)) {
+	case PACKET_RC:
+		return qp->type == IBV_QPT_RC;
+	case PACKET_UC:
+		return qp->type == IBV_QPT_UC;
+	case PACKET_CNP:
+		return op->kind == PACKET_NOTIFY_CONGESTION;
+	default:
+		return false;
+	}
+}
+
+static void on_connection_packet(struct qp *qp, const struct packet *packet,
+				 const struct packet_opcode *op, const struct wire_flow *flow)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	if ((flow->traffic_class & ECN_MASK) == ECN_CE)
+		responder_on_mark(tq);
+	switch (op->kind) {
+	case PACKET_NOTIFY_CONGESTION:
+		window_on_mark(&tq->window, tq->next_psn);
+		break;
+	case PACKET_ACK:
+	case PACKET_ATOMIC_ACK:
+	case PACKET_READ_RESPONSE:
+		completer_on_packet(qp, packet, op);
+		break;
+	default:
+		responder_on_packet(qp, packet, op);
+		break;
+	}
+}
+
+/* The next packet is not for the QP that holds some: they go where they belong. */
+static void settle(void)
+{
+	struct qp *qp = qp_find_locked(holding_qpn);
+
+	holding_qpn = 0;
+	if (!qp)
+		return;
+	if (transport_of(qp))
+		responder_settle(qp);
+	cq_give_events();
+	qp_unlock(qp);
+}
+
+static void on_packet(struct qp *qp, const struct packet *packet,
+		      const struct wire_arrival *arrival)
+{
+	const struct packet_opcode *op = packet_opcode(packet->opcode);
+	struct transport_qp *tq = transport_of(qp);
+
+	if (!tq || !is_of_connection(tq, arrival->flow)) {
+		counter_add(COUNTER_STRANGER);
+	} else if (!fits_service(qp, packet, op)) {
+		counter_add(COUNTER_OTHER_SERVICE);
+	} else {
+		tq->more = arrival->more;
+		on_connection_packet(qp, packet, op, arrival->flow);
+	}
+	if (tq && !arrival->more)
+		responder_settle(qp);
+	holding_qpn = tq && tq->held ? packet->dest_qpn : 0;
+}
+
+void transport_receive(const struct wire_arrival *arrival)
+{
+	struct packet packet;
+	bool good = packet_decode(arrival->bytes, arrival->length, &packet) == PACKET_GOOD;
+	bool datagram = good && packet_service(packet.opcode) == PACKET_UD;
+	struct qp *qp;
+
+	if (holding_qpn && (!good || datagram || holding_qpn != packet.dest_qpn))
+		settle();
+	if (!good) {
+		counter_add(COUNTER_MALFORMED);
+		return;
+	}
+	if (datagram) {
+		datagram_receive(&packet, arrival);
+		return;
+	}
+	qp = qp_find_locked(packet.dest_qpn);
+	if (!qp) {
+		counter_add(COUNTER_NO_QP);
+		return;
+	}
+	on_packet(qp, &packet, arrival);
+	cq_give_events();
+	qp_unlock(qp);
+}
+
+uint64_t transport_deadline_ns(void)
+{
+	return timer_next_ns();
+}
+
+void transport_run(uint64_t now_ns)
+{
+	uint32_t qpn;
+
+	while ((qpn = timer_take_due(now_ns)) != 0) {
+		struct qp *qp = qp_find_locked(qpn);
+
+		if (!qp)
+			continue;
+		if (transport_of(qp))
+			retransmit_fire(qp, now_ns);
+		flush(qp);
+	}
+	timer_announce();
+}

@@ -1,0 +1,156 @@
+/*
+ * Transport QP - what the network path keeps for an RC or UC QP (qp->path_data): the requester's, the
+ * completer's and the responder's state.
+ *
+ * All of it is guarded by qp->lock, except the timer's place (timer.h). Its size is fixed: a peer
+ * cannot make it grow.
+ */
+#ifndef TRANSPORT_TRANSPORT_QP_H
+#define TRANSPORT_TRANSPORT_QP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "object/limits.h"
+#include "object/qp.h"
+#include "packet/packet.h"
+#include "transport/timer.h"
+#include "transport/transport.h"
+#include "transport/window.h"
+
+#define RESPONDER_HELD_MAX 64
+
+enum requester_state {
+	REQUESTER_READY,
+	REQUESTER_RNR_WAIT, /* until rnr_ns, then from una_psn on again */
+};
+
+/* A READ request or an atomic that was sent: its PSNs, of which the answers carry one each. */
+struct asked {
+	uint32_t first, end;
+};
+
+/* An answer that the responder owes, or a part of it. */
+struct response {
+	uint8_t kind; /* enum packet_kind of the request */
+	bool first;   /* nothing of it was sent */
+	uint32_t psn; /* of its next packet, ... */
+	uint32_t end; /* ... up to this one, exclusive */
+	uint32_t msn;
+	uint32_t rkey;
+	uint64_t va;  /* of its next packet */
+	uint32_t left; /* bytes */
+	uint64_t value; /* of an atomic: what was there before */
+};
+
+/* Answers in the order of their PSNs. */
+struct responses {
+	uint32_t head, tail;
+	struct response entries[LIMIT_QP_RD_ATOM];
+};
+
+struct saved_atomic {
+	bool valid;
+	uint32_t psn, msn;
+	uint64_t value;
+};
+
+/* A NAK to be sent, or one that ended the connection and is repeated when it was lost. */
+struct nak {
+	bool owed, final;
+	uint8_t syndrome;
+	uint32_t psn;
+};
+
+struct transport_qp {
+	struct qp *qp;
+	struct wire_flow flow;
+	uint32_t mtu;
+	bool listed; /* in the list of a thread that will flush it */
+
+	/*
+	 * Requester. una_psn .. next_psn is on the way and not answered. Behind next_psn, up to
+	 * max_psn, is what was on the way when the requester went back: answers to it may still come.
+	 * A request that is begun (wqe.begun) keeps its PSNs, wqe.msn .. wqe.ring_end, whatever happens.
+	 */
+	uint8_t state; /* enum requester_state */
+	bool started;  /* the PSNs were set from sq_psn */
+	bool failed;   /* the WQE at sq.issue - 1 failed with what follows, once its turn comes */
+	uint8_t failed_status;
+	enum cause failed_cause;
+	uint32_t next_psn, una_psn, max_psn;
+	uint32_t unrequested; /* packets since the last one that asked for an acknowledgement */
+	uint32_t asked_head, asked_tail;
+	struct asked asked[LIMIT_QP_RD_ATOM];
+	struct window window;
+
+	/* retransmit.c */
+	uint8_t rnr_left, retry_left;
+	uint8_t backoff;	/* probes in a row without progress */
+	bool gap_open;		/* completer: a response was missed, and we went back */
+	uint32_t gap_psn;	/* the last response that came behind the gap */
+	bool went_back;		/* since the last progress, to una_psn, at ... */
+	uint64_t went_back_ns;
+	bool probing;		/* window.before_probe may still be restored */
+	uint32_t probe_psn;	/* what is acknowledged from here on was on the way before the probe */
+	uint64_t progress_ns;	/* of the last answer, or of the start of what is on the way */
+	bool rtt_running;
+	uint32_t rtt_psn;
+	uint64_t rtt_sent_ns, rtt_ns, rtt_var_ns; /* rtt_ns 0: not measured yet */
+	/* deadlines; 0: not armed */
+	uint64_t probe_ns, rnr_ns, again_ns;
+	uint64_t timer_ns; /* when the timer fires; TIMER_NEVER */
+	struct timer timer;
+
+	/* responder */
+	bool expecting;	   /* expected_psn was set from rq_psn */
+	bool naked;	   /* a NAK was sent: what comes behind the gap is dropped, up to ... */
+	uint32_t stray_psn; /* ... the last packet that was; one before it shows a new attempt */
+	bool in_message;   /* FIRST was accepted, LAST has not come */
+	uint8_t message_kind; /* enum packet_kind of its FIRST */
+	uint32_t expected_psn;
+	uint32_t msn;	   /* messages carried out */
+	uint32_t received; /* bytes of the current message */
+	uint32_t total;	   /* WRITE: length of the RETH */
+	uint32_t rkey;
+	uint64_t va;
+	/*
+	 * Packets of a WRITE that arrived together are copied at once: these were accepted, from
+	 * held_psn on, and are still where they arrived.
+	 */
+	bool more; /* wire_arrival.more of the packet that is looked at */
+	uint32_t held, held_psn, held_bytes;
+	struct iovec held_pieces[RESPONDER_HELD_MAX];
+	bool ack_owed;
+	struct nak nak;
+	struct responses responses; /* to new requests */
+	struct responses replays;   /* to repeated ones; these go first */
+	uint32_t saved_next;
+	struct saved_atomic saved[LIMIT_QP_RD_ATOM];
+	bool congestion_seen;
+	uint64_t cnp_ns; /* when the last CNP was sent */
+};
+
+/* NULL: it takes another path, or has no destination yet. */
+static inline struct transport_qp *transport_of(const struct qp *qp)
+{
+	return qp->path == &transport_path ? qp->path_data : NULL;
+}
+
+static inline uint32_t psn_add(uint32_t psn, uint32_t n)
+{
+	return (psn + n) & PACKET_PSN_MASK;
+}
+
+/* Packets of a message, or of the responses to a READ. */
+static inline uint32_t packets_of(uint32_t length, uint32_t mtu)
+{
+	return length ? (length - 1) / mtu + 1 : 1;
+}
+
+extern struct transport_env transport_env;
+
+/* The QP gets a turn at this thread's transport_flush. Its lock is held. */
+void transport_want_flush(struct transport_qp *tq);
+
+#endif

@@ -1,0 +1,457 @@
+/*
+ * What is lost, repeated, late, refused: that everything arrives once and in order, and how the
+ * requester and the responder find out.
+ */
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "transport/counter.h"
+
+#define BYTES  (256 * 1024)
+#define ACCESS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
+#define MS 1000000ull
+
+static struct rig rig;
+static struct qp *a, *b;
+static uint8_t here[BYTES] __attribute__((aligned(4096))), there[BYTES] __attribute__((aligned(4096)));
+static struct mr *here_mr, *there_mr;
+/* which packets are lost: the n-th with this opcode, counted from 0 */
+static int lose_opcode, lose_from, lose_count, seen;
+
+static bool lose(struct rig_packet *packet, struct packet *decoded)
+{
+	if (decoded->opcode != lose_opcode)
+		return true;
+	seen++;
+	return seen - 1 < lose_from || seen - 1 >= lose_from + lose_count;
+}
+
+static void lose_packets(int opcode, int from, int count)
+{
+	lose_opcode = opcode;
+	lose_from = from;
+	lose_count = count;
+	seen = 0;
+	rig_on_packet = lose;
+}
+
+static struct rig_options options;
+
+static void connect(void)
+{
+	a = rig_qp(&rig, IBV_QPT_RC);
+	b = rig_qp(&rig, IBV_QPT_RC);
+	rig_connect(a, b, &options);
+}
+
+static int setup(void **state)
+{
+	rig_create(&rig);
+	options = (struct rig_options){ .access = ACCESS,
+					.timeout = 14,
+					.retry_cnt = 7,
+					.rnr_retry = 7,
+					.min_rnr_timer = 12,
+					.psn = 0xfffff0 };
+	for (uint32_t i = 0; i < BYTES; i++)
+		here[i] = (uint8_t)(i * 7 + i / 1000);
+	memset(there, 0xee, BYTES);
+	here_mr = rig_mr(&rig, here, BYTES, ACCESS);
+	there_mr = rig_mr(&rig, there, BYTES, ACCESS);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	assert_int_equal(qp_destroy(a), 0);
+	assert_int_equal(qp_destroy(b), 0);
+	assert_int_equal(transport_deadline_ns(), TRANSPORT_NEVER);
+	assert_int_equal(mr_destroy(here_mr), 0);
+	assert_int_equal(mr_destroy(there_mr), 0);
+	rig_destroy(&rig);
+	return 0;
+}
+
+static void post_at(enum ibv_wr_opcode opcode, uint32_t offset, uint32_t bytes, uint64_t wr_id,
+		    unsigned flags)
+{
+	struct ibv_sge sge = { (uintptr_t)here + offset, bytes, here_mr->ib.lkey };
+	struct ibv_send_wr wr = {
+		.wr_id = wr_id,
+		.opcode = opcode,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.send_flags = flags,
+	};
+
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = (uintptr_t)there + offset;
+		wr.wr.atomic.rkey = there_mr->ib.rkey;
+		wr.wr.atomic.compare_add = 1;
+	} else {
+		wr.wr.rdma.remote_addr = (uintptr_t)there + offset;
+		wr.wr.rdma.rkey = there_mr->ib.rkey;
+	}
+	rig_post_send(a, &wr);
+}
+
+static void post(enum ibv_wr_opcode opcode, uint32_t bytes, uint64_t wr_id)
+{
+	post_at(opcode, 0, bytes, wr_id, 0);
+}
+
+static void expect(uint64_t wr_id, enum ibv_wc_status status)
+{
+	struct ibv_wc wc = rig_completion(&rig);
+
+	assert_int_equal(wc.wr_id, wr_id);
+	assert_int_equal(wc.status, status);
+}
+
+static void run_ms(uint64_t ms)
+{
+	rig_run(rig_now_ns + ms * MS);
+}
+
+/* The responder tells at once; no timer is needed. */
+static void test_lost_middle(void **state)
+{
+	connect();
+	lose_packets(0x07, 5, 1);
+	post(IBV_WR_RDMA_WRITE, 40000, 1);
+	run_ms(0);
+	assert_int_equal(counter_read(COUNTER_WENT_BACK) > 0, 1);
+	expect(1, IBV_WC_SUCCESS);
+	assert_memory_equal(here, there, 40000);
+}
+
+/* It is lost again when it is sent again: another NAK, because the PSNs start over. */
+static void test_lost_twice(void **state)
+{
+	connect();
+	lose_packets(0x07, 5, 0);
+	lose_from = 5;
+	lose_count = 1;
+	post(IBV_WR_RDMA_WRITE, 30000, 1);
+	/* 28 MIDDLE go out; the sixth is lost, and the first of the second attempt, too */
+	while (rig_step())
+		;
+	lose_from = seen;
+	transport_flush(); /* b's NAK */
+	while (rig_step())
+		;
+	transport_flush(); /* a goes back */
+	run_ms(0);
+	expect(1, IBV_WC_SUCCESS);
+	assert_memory_equal(here, there, 30000);
+}
+
+/* Nobody can tell that the last one is missing: the probe finds out, long before the time-out. */
+static void test_lost_tail(void **state)
+{
+	connect();
+	lose_packets(0x08, 0, 1);
+	post(IBV_WR_RDMA_WRITE, 2000, 1);
+	run_ms(20);
+	expect(1, IBV_WC_SUCCESS);
+	assert_memory_equal(here, there, 2000);
+}
+
+static void test_lost_acknowledgement(void **state)
+{
+	uint32_t before;
+
+	connect();
+	lose_packets(0x11, 0, 1);
+	rig_post_receive(b, 7, NULL);
+	post(IBV_WR_SEND, 0, 1);
+	before = rig_sent;
+	run_ms(20);
+	expect(7, IBV_WC_SUCCESS);
+	expect(1, IBV_WC_SUCCESS);
+	assert_true(rig_is_quiet(&rig)); /* it was received once */
+	assert_true(rig_sent - before <= 4);
+}
+
+/* Each packet of a READ's response, and the request. */
+static void test_lost_response(void **state)
+{
+	for (uint32_t i = 0; i < BYTES; i++)
+		there[i] = (uint8_t)(i * 13 + i / 700);
+	connect();
+	for (int n = 0; n < 12; n++) {
+		int opcode = n == 0 ? 0x0c : n == 1 ? 0x0d : n == 11 ? 0x0f : 0x0e;
+
+		memset(here, 0, BYTES);
+		lose_packets(opcode, n < 2 || n == 11 ? 0 : n - 2, 1);
+		post(IBV_WR_RDMA_READ, 11 * 1024, (uint64_t)n);
+		post(IBV_WR_RDMA_READ, 100, 100 + (uint64_t)n);
+		run_ms(20);
+		expect((uint64_t)n, IBV_WC_SUCCESS);
+		expect(100 + (uint64_t)n, IBV_WC_SUCCESS);
+		assert_memory_equal(here, there, 11 * 1024);
+	}
+}
+
+/* The acknowledgement of a SEND behind a READ tells that the READ's response was lost. */
+static void test_implied_nak(void **state)
+{
+	connect();
+	rig_post_receive(b, 7, NULL);
+	lose_packets(0x10, 0, 1);
+	post(IBV_WR_RDMA_READ, 100, 1);
+	post(IBV_WR_SEND, 0, 2);
+	run_ms(0);
+	expect(7, IBV_WC_SUCCESS);
+	expect(1, IBV_WC_SUCCESS);
+	expect(2, IBV_WC_SUCCESS);
+}
+
+/* An atomic is executed once, however often it is asked for. */
+static void test_lost_atomic_response(void **state)
+{
+	connect();
+	memset(there, 0, 64);
+	lose_packets(0x12, 0, 3);
+	for (uint64_t i = 0; i < 6; i++)
+		post_at(IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 8, i, 0);
+	run_ms(300);
+	for (uint64_t i = 0; i < 6; i++)
+		expect(i, IBV_WC_SUCCESS);
+	assert_int_equal(*(uint64_t *)(there + 8), 6);
+	assert_int_equal(*(uint64_t *)(here + 8), 5);
+}
+
+static void test_no_receive(void **state)
+{
+	connect();
+	post(IBV_WR_SEND, 5000, 1);
+	post(IBV_WR_SEND, 100, 2);
+	run_ms(3); /* 0.64 ms for each try */
+	assert_true(rig_is_quiet(&rig));
+	for (uint64_t i = 0; i < 2; i++) {
+		struct ibv_sge sge = { (uintptr_t)there, 5000, there_mr->ib.lkey };
+
+		rig_post_receive(b, 10 + i, &sge);
+	}
+	run_ms(3);
+	expect(10, IBV_WC_SUCCESS);
+	expect(11, IBV_WC_SUCCESS);
+	expect(1, IBV_WC_SUCCESS);
+	expect(2, IBV_WC_SUCCESS);
+}
+
+static void test_no_receive_for_ever(void **state)
+{
+	uint64_t start;
+
+	options.rnr_retry = 2;
+	connect();
+	post(IBV_WR_SEND, 10, 1);
+	post(IBV_WR_RDMA_WRITE, 10, 2);
+	start = rig_now_ns;
+	while (rig_is_quiet(&rig)) {
+		assert_true(rig_now_ns < start + 10 * MS);
+		rig_run(rig_now_ns + 10000);
+	}
+	assert_in_range(rig_now_ns - start, 2 * 640000, 3 * 640000);
+	expect(1, IBV_WC_RNR_RETRY_EXC_ERR);
+	expect(2, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(qp_state(a), IBV_QPS_ERR);
+	assert_int_equal(qp_state(b), IBV_QPS_RTS);
+}
+
+/* timeout 12 is 16.8 ms, three times. */
+static void test_silence(void **state)
+{
+	uint64_t start;
+
+	options.timeout = 12;
+	options.retry_cnt = 2;
+	connect();
+	lose_packets(0x0a, 0, 1000);
+	post(IBV_WR_RDMA_WRITE, 10, 1);
+	start = rig_now_ns;
+	while (rig_is_quiet(&rig)) {
+		assert_true(rig_now_ns < start + 300 * MS);
+		rig_run(rig_now_ns + 100000);
+	}
+	assert_in_range(rig_now_ns - start, 3 * 16 * MS, 3 * 4 * 17 * MS);
+	expect(1, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(qp_state(a), IBV_QPS_ERR);
+}
+
+/* timeout 0: it never gives up. */
+static void test_silence_for_ever(void **state)
+{
+	options.timeout = 0;
+	options.retry_cnt = 0;
+	connect();
+	lose_packets(0x0a, 0, 12);
+	post(IBV_WR_RDMA_WRITE, 10, 1);
+	run_ms(20000);
+	expect(1, IBV_WC_SUCCESS);
+}
+
+/* A socket that takes nothing for a while: nothing is counted, nothing is lost. */
+static void test_full_socket(void **state)
+{
+	options.retry_cnt = 0;
+	connect();
+	rig_full_after = 3;
+	post(IBV_WR_RDMA_WRITE, 20000, 1);
+	post_at(IBV_WR_RDMA_READ, 100000, 3000, 2, 0);
+	for (unsigned i = 0; i < 50; i++) {
+		run_ms(1);
+		rig_full_after = i % 2 ? 1 : 0;
+	}
+	rig_full_after = UINT32_MAX;
+	run_ms(20);
+	expect(1, IBV_WC_SUCCESS);
+	expect(2, IBV_WC_SUCCESS);
+	assert_memory_equal(here, there, 20000);
+}
+
+/* The NAK of a refused request is lost: it is repeated, so the requester learns the reason. */
+static void test_lost_refusal(void **state)
+{
+	connect();
+	lose_packets(0x11, 0, 1);
+	post_at(IBV_WR_RDMA_WRITE, BYTES, 0, 1, 0);
+	{
+		struct ibv_sge sge = { (uintptr_t)here, 8, here_mr->ib.lkey };
+		struct ibv_send_wr wr = {
+			.wr_id = 2,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.wr.rdma = { .remote_addr = (uintptr_t)there + BYTES - 4,
+				     .rkey = there_mr->ib.rkey },
+		};
+
+		rig_post_send(a, &wr);
+	}
+	run_ms(50);
+	expect(1, IBV_WC_SUCCESS);
+	expect(2, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(qp_state(b), IBV_QPS_ERR);
+	assert_int_equal(qp_state(a), IBV_QPS_ERR);
+	assert_int_equal(there[BYTES - 4], 0xee);
+}
+
+static unsigned random_state;
+
+static bool lose_some(struct rig_packet *packet, struct packet *decoded)
+{
+	return rand_r(&random_state) % 100 >= 10;
+}
+
+/* A tenth of everything is lost. */
+static void test_random_loss(void **state)
+{
+	for (unsigned seed = 0; seed < 40; seed++) {
+		uint64_t *count = (uint64_t *)(there + 200000);
+
+		random_state = seed;
+		if (!seed)
+			connect();
+		rig_on_packet = NULL;
+		memset(there, (int)seed, 65536);
+		for (uint32_t i = 65536; i < 131072; i++)
+			there[i] = (uint8_t)(i * 3 + i / 100 + seed);
+		*count = 0;
+		rig_on_packet = lose_some;
+		for (uint64_t i = 0; i < 8; i++) {
+			rig_post_receive(b, 1000 + i, NULL);
+			post_at(IBV_WR_RDMA_WRITE, (uint32_t)i * 8192, 8192, 5 * i, 0);
+			post_at(IBV_WR_SEND, 0, 0, 5 * i + 1, 0);
+			post_at(IBV_WR_RDMA_READ, 65536 + (uint32_t)i * 8192, 8192, 5 * i + 2, 0);
+			post_at(IBV_WR_ATOMIC_FETCH_AND_ADD, 200000, 8, 5 * i + 3,
+				i % 2 ? IBV_SEND_FENCE : 0);
+			post_at(IBV_WR_RDMA_WRITE, (uint32_t)i * 8192, 10, 5 * i + 4, 0);
+		}
+		run_ms(20000);
+		for (uint64_t next = 0, received = 0; next < 40 || received < 8;) {
+			struct ibv_wc wc = rig_completion(&rig);
+
+			assert_int_equal(wc.status, IBV_WC_SUCCESS);
+			if (wc.wr_id >= 1000)
+				assert_int_equal(wc.wr_id, 1000 + received++);
+			else
+				assert_int_equal(wc.wr_id, next++);
+		}
+		assert_true(rig_is_quiet(&rig));
+		assert_memory_equal(here, there, 131072);
+		assert_int_equal(*count, 8);
+	}
+}
+
+/* Anything at any moment: reset, with packets and timers left over. */
+static void test_reset(void **state)
+{
+	connect();
+	post(IBV_WR_RDMA_WRITE, 100000, 1);
+	post_at(IBV_WR_RDMA_READ, 100000, 3000, 2, 0);
+	rig_modify(a, IBV_QPS_RESET);
+	assert_true(rig_is_quiet(&rig));
+	run_ms(100);
+	rig_modify(b, IBV_QPS_RESET);
+	memset(there, 0, BYTES);
+	rig_connect(a, b, &options);
+	post(IBV_WR_RDMA_WRITE, 100000, 3);
+	run_ms(100);
+	expect(3, IBV_WC_SUCCESS);
+	assert_memory_equal(here, there, 100000);
+}
+
+static void test_drain(void **state)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
+
+	connect();
+	lose_packets(0x07, 3, 1);
+	post(IBV_WR_RDMA_WRITE, 250000, 1);
+	assert_int_equal(qp_modify(a, &attr, IBV_QP_STATE), 0);
+	post(IBV_WR_RDMA_WRITE, 10, 2);
+	run_ms(100);
+	expect(1, IBV_WC_SUCCESS);
+	assert_true(a->drained);
+	assert_true(rig_is_quiet(&rig));
+	attr.qp_state = IBV_QPS_RTS;
+	assert_int_equal(qp_modify(a, &attr, IBV_QP_STATE), 0);
+	run_ms(100);
+	expect(2, IBV_WC_SUCCESS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+		TEST(lost_middle),
+		TEST(lost_twice),
+		TEST(lost_tail),
+		TEST(lost_acknowledgement),
+		TEST(lost_response),
+		TEST(implied_nak),
+		TEST(lost_atomic_response),
+		TEST(no_receive),
+		TEST(no_receive_for_ever),
+		TEST(silence),
+		TEST(silence_for_ever),
+		TEST(full_socket),
+		TEST(lost_refusal),
+		TEST(random_loss),
+		TEST(reset),
+		TEST(drain),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,101 @@
+/* The congestion window: how it grows and shrinks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "transport/window.h"
+
+#define MTU	 4096
+#define RMEM	 (208 * 1024)
+#define TRUESIZE(mtu) ((mtu) + 1280) /* what the kernel counts for a packet, at least */
+
+static struct window window;
+
+static int setup(void **state)
+{
+	window_start(&window, MTU);
+	return 0;
+}
+
+static void test_bounds(void **state)
+{
+	for (uint32_t mtu = 256; mtu <= 4096; mtu *= 2) {
+		window_start(&window, mtu);
+		assert_in_range(window.size, WINDOW_MIN, window.max);
+		assert_true(window.size * TRUESIZE(mtu) < RMEM);
+	}
+}
+
+static void test_slow_start(void **state)
+{
+	uint32_t una = 0, size = window.size;
+
+	una += size;
+	window_on_ack(&window, size, una, true);
+	assert_int_equal(window.size, 2 * size);
+	for (unsigned i = 0; i < 20; i++)
+		window_on_ack(&window, window.size, una += window.size, true);
+	assert_int_equal(window.size, window.max);
+}
+
+/* What was not used does not grow. */
+static void test_unused(void **state)
+{
+	uint32_t size = window.size;
+
+	window_on_ack(&window, 1, 1, false);
+	assert_int_equal(window.size, size);
+}
+
+static void test_loss(void **state)
+{
+	uint32_t size;
+
+	window.size = 40;
+	window_on_loss(&window, 100);
+	size = window.size;
+	assert_int_equal(size, 30);
+	window_on_loss(&window, 110); /* of the same window */
+	window_on_mark(&window, 110);
+	assert_int_equal(window.size, size);
+	window_on_ack(&window, size, 90, true); /* from here on one packet a window */
+	assert_int_equal(window.size, size + 1);
+	window_on_ack(&window, 10, 100, true);
+	window_on_mark(&window, 140);
+	assert_int_equal(window.size, (size + 1) / 2);
+	for (unsigned i = 1; i < 20; i++) {
+		window_on_ack(&window, 0, 100 + i * 100, false);
+		window_on_loss(&window, 150 + i * 100);
+	}
+	assert_int_equal(window.size, WINDOW_MIN);
+}
+
+static void test_probe(void **state)
+{
+	window.size = 40;
+	window_on_probe(&window);
+	window_on_probe(&window);
+	assert_int_equal(window.size, 1);
+	window_on_late(&window);
+	assert_int_equal(window.size, 40);
+	window_on_probe(&window);
+	for (uint32_t una = 1; una < 200; una++)
+		window_on_ack(&window, 1, una, true);
+	assert_in_range(window.size, 20, 30); /* slow start to the half, then slowly */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_bounds, setup),
+		cmocka_unit_test_setup(test_slow_start, setup),
+		cmocka_unit_test_setup(test_unused, setup),
+		cmocka_unit_test_setup(test_loss, setup),
+		cmocka_unit_test_setup(test_probe, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
