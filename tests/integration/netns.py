@@ -129,6 +129,9 @@ class Cable:
                 host.command('ethtool', '-K', INTERFACE, 'tx-udp-segmentation', 'off')
         for host in self.hosts:
             host.ip('link', 'set', INTERFACE, 'up')
+        for host in self.hosts:  # the kernel is in no hurry to tell that there is a carrier
+            harness.wait_until(lambda host=host: 'state UP' in host.ip('link', 'show', INTERFACE),
+                               5, f'{INTERFACE} up')
 
     def _drop(self):
         for holder in reversed(self._holders):
