@@ -81,6 +81,7 @@ void burst_add(struct burst *burst, struct packet *header)
 	header->pad = (uint8_t)(-packet->payload_bytes & 3);
 	header->pkey = PACKET_PKEY;
 	packet->pad_bytes = header->pad;
+	packet->pinned = true; /* object/memory.h: regions that are not on demand are there */
 	packet->header_bytes = (uint16_t)packet_encode(header, packet->header);
 	burst->psn[burst->count++] = header->psn;
 	if (burst_is_full(burst))

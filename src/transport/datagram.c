@@ -37,6 +37,7 @@ enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum ca
 		.payload_bytes = (uint16_t)wqe->length,
 		.pad_bytes = header.pad,
 		.pieces = 1,
+		.pinned = true,
 		.piece = { { wqe->flags & IBV_SEND_INLINE ? wqe->inline_data : copy, wqe->length } },
 	};
 	struct wire_flow flow;

@@ -71,6 +71,7 @@ static int connect(struct qp *qp)
 	if (!tq)
 		return ENOMEM;
 	tq->mtu = qp_mtu(qp);
+	tq->narrow_reported = false;
 	return transport_env.resolve(qp->context, &qp->attr.ah_attr, &tq->flow);
 }
 

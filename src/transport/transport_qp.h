@@ -66,6 +66,7 @@ struct transport_qp {
 	struct qp *qp;
 	struct wire_flow flow;
 	uint32_t mtu;
+	bool narrow_reported; /* CAUSE_PATH_TOO_NARROW, once */
 	bool listed; /* in the list of a thread that will flush it */
 
 	/*

@@ -131,7 +131,10 @@ static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes
 	e->path.destination_port = port->number;
 }
 
-/* Hands out the packets of one datagram; returns how many there were, good and damaged. */
+/*
+ * Hands out the packets of one datagram; returns how many there were, good and damaged. Each is given
+ * away when the next good one was found, so that the receiver knows that there is one.
+ */
 static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_t now_ns,
 			void (*receive)(const struct wire_arrival *arrival))
 {
@@ -139,6 +142,7 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 	const uint8_t *bytes = h.msg_iov->iov_base;
 	size_t left = m->msg_len;
 	struct envelope e;
+	struct wire_arrival arrival = { .flow = &e.flow, .when_ns = now_ns, .more = true };
 	unsigned packets = 0;
 	uint16_t id = 0;
 
@@ -149,12 +153,13 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 	open_envelope(port, &h, left, &e);
 	while (left) {
 		size_t length = left < e.segment ? left : e.segment;
-		struct wire_arrival arrival = { &e.flow, bytes, 0, now_ns };
 
 		/* Through the segments of a train the identification counts, mostly from 0. */
 		if (icrc_check(&e.path, bytes, length, &id)) {
+			if (arrival.bytes)
+				receive(&arrival);
+			arrival.bytes = bytes;
 			arrival.length = (uint32_t)(length - ICRC_BYTES);
-			receive(&arrival);
 		} else {
 			udp_count(&port->damaged, 1);
 		}
@@ -163,6 +168,9 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 		bytes += length;
 		left -= length;
 	}
+	arrival.more = false;
+	if (arrival.bytes)
+		receive(&arrival);
 	return packets;
 }
 

@@ -117,7 +117,6 @@ void rig_create(struct rig *rig)
 	assert_int_equal(qp_table_init(rig->arena, RIG_SLOT), 0);
 	memory_init(RIG_SLOT);
 	transport_init(&env);
-	transport_reset_after_fork(); /* no timer is left of the test before */
 	context->verbs.context.num_comp_vectors = 1;
 	context->verbs.context.async_fd = eventfd_create();
 	lock_init(&context->async_lock);
