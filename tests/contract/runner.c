@@ -58,6 +58,13 @@ int patience(void)
 	return factor < 1 ? 1 : factor;
 }
 
+bool over_wire(void)
+{
+	const char *path = getenv("VERBATIM_PATH");
+
+	return path && !strcmp(path, "wire");
+}
+
 void runner_become_peer(void)
 {
 	is_peer = true;

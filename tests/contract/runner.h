@@ -16,6 +16,7 @@
 #define CONTRACT_RUNNER_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
@@ -75,6 +76,9 @@ int contract_run(const char *program, const struct test *tests, size_t count, in
 
 /* Ends the case as skipped. Only in the test's own process, not at an end that has its own. */
 void skip_because(const char *reason, ...) __attribute__((noreturn, format(printf, 1, 2)));
+
+/* The ends meet over UDP, as if they were on two hosts (VERBATIM_PATH=wire). */
+bool over_wire(void);
 
 /* Ends the case as failed, from whatever thread or process of it. */
 void fail_here(const char *file, int line, const char *format, ...)
