@@ -88,6 +88,8 @@ def pingpong(guest, server, service, *options):
 def perftest(guest, server, program, *options, sizes=None, seconds=40):
     port = free_port()
     argv = [program, '-F', '-p', port, *options]
+    if 'read' in program or 'atomic' in program:
+        argv += ['-o', 8]  # otherwise each asks for as many as its own device has
     outputs = run_pair(guest, server, [*argv, '-d', guest.host.device, '-x', 0],
                        [*argv, '-d', 'rxe0', '-x', 1], port, seconds)
     found = rows(outputs[server == VERBATIM])
@@ -117,8 +119,8 @@ def check(guest, capture, ends=True):
 @pytest.mark.parametrize('service', ['rc', 'uc', 'ud', 'srq'])
 def test_pingpong(guest, server, service):
     with Capture(guest.host) as capture:
-        pingpong(guest, server, service, '-n', 50, '-s', 1000 if service == 'ud' else 5001, '-m',
-                 PATH_MTU[guest.mtu])
+        options = ['-s', 1000] if service == 'ud' else ['-s', 5001, '-m', PATH_MTU[guest.mtu]]
+        pingpong(guest, server, service, '-n', 50, *options)
     report = check(guest, capture, ends=service != 'srq')
     assert len(report.by_direction) == 2, report
 
