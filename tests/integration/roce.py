@@ -160,6 +160,7 @@ class Flow:
         self.mtu = mtu
         self.next = first.psn       # the PSN that no packet has had yet
         self.message = None         # 'send' or 'write' while a message of that kind has not ended
+        self.reads = []             # (first PSN, how many) of each READ request, oldest first
         self.highest_needed = None  # the last PSN for which an answer is due
         self.repeated = 0
         self.packets = 0
@@ -183,12 +184,16 @@ class Flow:
                 return f'PSN {packet.psn} is used again by a service that repeats nothing'
             if behind + psns > 0 and packet.operation != 'read':
                 return f'PSN {packet.psn} is used again for something longer'
-            if behind + psns < 0 or packet.operation == 'read':
+            if packet.operation == 'read':
+                return self.repeat_read(packet, psns)
+            if behind + psns < 0:
                 return None
             # The last one that was sent before: what follows goes on from here.
             self.message = packet.operation if packet.place in (FIRST, MIDDLE) else None
             return None
         self.next = (packet.psn + psns) % PSNS
+        if packet.operation == 'read':
+            self.reads.append((packet.psn, psns))
         if packet.service == RC and (packet.ack_req or packet.operation in ('read', 'atomic')):
             self.highest_needed = (self.next - 1) % PSNS
         before, self.message = self.message, (
@@ -204,6 +209,21 @@ class Flow:
         if packet.place == LAST and packet.payload == 0:
             return 'an empty last packet'
         return None
+
+
+    def repeat_read(self, packet, psns):
+        """A responder executes what is a part of one request that it had, and nothing else."""
+        for first, count in reversed(self.reads):
+            ahead = distance(packet.psn, first)
+            if 0 <= ahead < count:
+                if ahead + psns <= count:
+                    return None
+                end = distance((packet.psn + psns) % PSNS, self.next)
+                if end > 0:
+                    self.next = (self.next + end) % PSNS
+                return (f'READ of {psns} PSNs from {packet.psn} repeats one of {count} from {first} '
+                        f'and goes beyond it')
+        return f'READ of {psns} PSNs from {packet.psn} repeats no request that there was'
 
 
 class Answers:

@@ -66,6 +66,8 @@ def test_good_sequences(packets):
     ([request(5, place=F, payload=1024), request(6)], 'before the end'),
     ([request(5), request(6, place=L)], 'within'),
     ([request(5, place=F, payload=1000), request(6, place=L)], 'not 1024'),
+    ([request(5, 'read', dma_length=4097), request(10, 'read', dma_length=9),
+      request(9, 'read', dma_length=1025)], 'goes beyond'),
     ([request(5, payload=1025)], 'more than the MTU'),
     ([request(5, place=F, payload=1024), request(6, place=L, payload=0)], 'empty last'),
 ])
