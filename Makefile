@@ -1,7 +1,7 @@
 # A thin front to Meson and scripts/; each target is one command that can be given by hand.
 BUILD ?= build
 
-.PHONY: all setup demo test test-long fuzz bench install clean
+.PHONY: all setup demo test test-long test-interop fuzz bench install clean
 
 all: $(BUILD)/build.ninja
 	meson compile -C $(BUILD)
@@ -24,6 +24,11 @@ test: setup
 test-long: setup
 	$(MAKE) all
 	scripts/test --long
+
+# Against Linux's soft-RoCE in a guest, all sizes, each side as server and as client.
+test-interop: setup
+	$(MAKE) all
+	scripts/test --long interop
 
 # Ten minutes for each fuzzer; `test` gives each half a minute.
 fuzz: setup

@@ -75,10 +75,20 @@ static int connect(struct qp *qp)
 	return transport_env.resolve(qp->context, &qp->attr.ah_attr, &tq->flow);
 }
 
+/*
+ * The program may be answering what it has received while another thread has yet to send the
+ * acknowledgement of that: this goes first. Whoever gets the answer knows then that its request has
+ * completed, as between adapters, which acknowledge before the program knows of anything.
+ */
 static void issue(struct qp *qp)
 {
-	if (transport_of(qp))
-		requester_transmit(qp);
+	struct transport_qp *tq = transport_of(qp);
+
+	if (!tq)
+		return;
+	if (tq->ack_owed)
+		responder_flush(qp);
+	requester_transmit(qp);
 }
 
 static void quiesce(struct qp *qp)
@@ -87,6 +97,9 @@ static void quiesce(struct qp *qp)
 
 	if (!tq)
 		return;
+	/* What the program has received counts as received, though it ends the QP right after. */
+	if (tq->ack_owed && qp_state(qp) == IBV_QPS_RESET)
+		responder_flush(qp);
 	retransmit_stop(tq);
 	responder_quiesce(qp);
 	tq->started = tq->failed = false;

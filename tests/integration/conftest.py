@@ -5,12 +5,15 @@ import os
 import pytest
 
 import harness
+import netns
 
 counter = itertools.count(1)
 
 
 def pytest_configure(config):
     config.addinivalue_line('markers', 'asan: also run with the sanitizers')
+    config.addinivalue_line('markers', 'network: between network namespaces')
+    config.addinivalue_line('markers', 'interop: with the soft-RoCE of Linux in a guest')
     config.addinivalue_line('markers', 'long: takes minutes; run by `make test-long` only')
 
 
@@ -54,3 +57,32 @@ def fresh_runner():
 @pytest.fixture
 def port():
     return harness.free_port()
+
+
+@pytest.fixture(scope='session')
+def _cables():
+    """{(mtu, segment): Cable}, each made when it is needed first."""
+    made = {}
+    yield made
+    left = {}
+    for cable in made.values():
+        left.update(cable.close())
+    assert not left, f'left behind: {left}'
+
+
+@pytest.fixture
+def cables(_cables):
+    """cables(mtu, segment=True): two hosts; what a test leaves running on them is ended with it."""
+    def get(mtu, segment=True):
+        key = mtu, segment
+        if key not in _cables:
+            try:
+                _cables[key] = netns.Cable(
+                    mtu, segment, name=f'net-{os.getpid()}-{next(counter)}', linger_ms=1000)
+            except netns.Unavailable as reason:
+                pytest.skip(str(reason))
+        return _cables[key]
+    yield get
+    for cable in _cables.values():
+        for host in cable.hosts:
+            host.release(*list(host.programs))

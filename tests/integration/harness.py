@@ -39,10 +39,12 @@ def free_port():
         return port
 
 
-def is_listening(port):
-    """Whether somebody listens on this TCP port; found out without connecting to it."""
+def is_listening(port, of='self'):
+    """Whether somebody listens on this TCP port; found out without connecting to it. `of` is a
+    process of the network namespace that is meant.
+    """
     wanted = f'{port:04X}'
-    for table in ('/proc/net/tcp', '/proc/net/tcp6'):
+    for table in (f'/proc/{of}/net/tcp', f'/proc/{of}/net/tcp6'):
         try:
             with open(table, encoding='ascii') as rows:
                 next(rows)
@@ -163,8 +165,31 @@ class Program:
         self._file.close()
 
 
+def finish_both(ends, seconds, tell=lambda: ''):
+    """Returns when both programs have ended well. `tell` adds to what the error says of a program
+    that does not end.
+    """
+    deadline = time.monotonic() + seconds * SLOWER
+    what = 'did not end well'
+    while any(end.status is None for end in ends):
+        if time.monotonic() > deadline:
+            what = f'not ended in {seconds * SLOWER} s'
+            break
+        # One end that fails lets the other wait for ever: do not wait with it.
+        if any(end.status for end in ends):
+            for end in ends:
+                end.wait(2)
+            break
+        time.sleep(0.002)
+    if any(end.status != 0 for end in ends):
+        text = what + '\n' + '\n'.join(end.report() for end in ends)
+        raise AssertionError(text + (tell() if any(end.status is None for end in ends) else ''))
+
+
 class Runner:
     """Starts programs in one namespace. Use as a context manager, or call close()."""
+    prefix = ()      # words before every command line, e.g. to enter a network namespace
+    anchor = 'self'  # a process in the same network namespace as what is started
 
     def __init__(self, namespace, verbatim=VERBATIM, linger_ms=500, **variables):
         self.namespace = namespace
@@ -172,8 +197,8 @@ class Runner:
         self.programs = []
         self.env = {name: value for name, value in os.environ.items()
                     if not name.startswith('VERBATIM')}
-        self.env.update(VERBATIM_NAMESPACE=namespace, VERBATIM_DEVICES='lo',
-                        VERBATIMD_LINGER_MS=str(linger_ms), **variables)
+        self.env.update({'VERBATIM_NAMESPACE': namespace, 'VERBATIM_DEVICES': 'lo',
+                         'VERBATIMD_LINGER_MS': str(linger_ms), **variables})
 
     def __enter__(self):
         return self
@@ -192,8 +217,11 @@ class Runner:
 
     def start(self, *argv, env=None, before=(), **options):
         """Starts `before... verbatim run -- argv...`, e.g. before=('setpriv', ...)."""
-        program = Program([*before, self.verbatim, 'run', '--', *argv],
-                          self.environment(env), **options)
+        return self.start_plain(*before, self.verbatim, 'run', '--', *argv, env=env, **options)
+
+    def start_plain(self, *argv, env=None, **options):
+        """Starts a program that is to know nothing of Verbatim."""
+        program = Program([*self.prefix, *argv], self.environment(env), **options)
         self.programs.append(program)
         return program
 
@@ -212,7 +240,7 @@ class Runner:
         def ready():
             if server.status is not None:
                 raise AssertionError(f'the server ended before it listened\n{server.report()}')
-            return is_listening(port)
+            return is_listening(port, self.anchor)
         try:
             wait_until(ready, seconds * SLOWER, f'listening on port {port}')
         except AssertionError as error:
@@ -222,38 +250,29 @@ class Runner:
         return server
 
     def pair(self, server_argv, client_argv, port, seconds=20, server_options=None,
-             client_options=None, **options):
-        """Runs both ends to their ends; (server's output, client's output) if both exit with 0."""
+             client_options=None, peer=None, **options):
+        """Runs both ends to their ends; (server's output, client's output) if both exit with 0.
+        The client is started by `peer`, another runner, if there is one.
+        """
+        peer = peer or self
         server = self.start_server(server_argv, port, **options, **(server_options or {}))
-        client = self.start(*client_argv, **options, **(client_options or {}))
-        ends = (server, client)
+        client = peer.start(*client_argv, **options, **(client_options or {}))
         try:
-            deadline = time.monotonic() + seconds * SLOWER
-            while any(end.status is None for end in ends):
-                if time.monotonic() > deadline:
-                    raise AssertionError(self._explain(f'not ended in {seconds * SLOWER} s', ends))
-                # One end that fails lets the other wait for ever: do not wait with it.
-                if any(end.status for end in ends):
-                    for end in ends:
-                        end.wait(2)
-                    break
-                time.sleep(0.002)
-            if any(end.status != 0 for end in ends):
-                raise AssertionError(self._explain('did not end well', ends))
+            finish_both((server, client), seconds, lambda: self._tell(peer))
             return server.output(), client.output()
         finally:
-            self.release(*ends)
+            peer.release(client)
+            self.release(server)
 
-    def _explain(self, what, ends):
-        text = what + '\n' + '\n'.join(end.report() for end in ends)
-        if any(end.status is None for end in ends):
-            text += f'\n--- verbatim show\n{self.tool("show", check=False)}'
-        return text
+    def _tell(self, peer):
+        runners = [self] if peer is self else [self, peer]
+        return ''.join(f'\n--- verbatim show\n{runner.tool("show", check=False)}'
+                       for runner in runners)
 
     def tool(self, *argv, check=True, env=None):
         """Standard output of `verbatim argv...`."""
         try:
-            done = subprocess.run([self.verbatim, *map(str, argv)], env=self.environment(env),
+            done = subprocess.run([*self.prefix, self.verbatim, *map(str, argv)], env=self.environment(env),
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                   timeout=10 * SLOWER, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:

@@ -66,9 +66,9 @@ static size_t message_offset(const struct batch *b, unsigned i)
 static struct spread whole_of(const struct batch *b, unsigned i)
 {
 	return (struct spread){
-		.pieces = {{.addr = (uintptr_t)b->e->memory + message_offset(b, i),
-			    .length = (uint32_t)b->size,
-			    .lkey = b->e->mr->lkey}},
+		.pieces = { { .addr = (uintptr_t)b->e->memory + message_offset(b, i),
+			      .length = (uint32_t)b->size,
+			      .lkey = b->e->mr->lkey } },
 		.count = b->size ? 1 : 0,
 	};
 }
@@ -78,15 +78,16 @@ static struct spread pieces_of(const struct batch *b, unsigned i)
 {
 	size_t pieces = (size_t)b->e->options->pieces, left = b->size;
 	uint64_t at = (uintptr_t)b->e->memory + message_offset(b, i);
-	struct spread out = {.count = 0};
+	struct spread out = { .count = 0 };
 
 	if (pieces > b->size)
 		pieces = b->size;
 	for (size_t k = 0; k < pieces; k++) {
 		size_t len = k + 1 < pieces ? b->size / pieces : left;
 
-		out.pieces[out.count++] = (struct ibv_sge){
-			.addr = at, .length = (uint32_t)len, .lkey = b->e->mr->lkey};
+		out.pieces[out.count++] = (struct ibv_sge){ .addr = at,
+							    .length = (uint32_t)len,
+							    .lkey = b->e->mr->lkey };
 		at += len + GAP;
 		left -= len;
 	}
@@ -110,7 +111,7 @@ struct atomic_plan {
 
 static struct atomic_plan atomic_plan(const struct batch *b, unsigned i)
 {
-	struct atomic_plan plan = {.before = seed_of(b, i), .swap = ~seed_of(b, i)};
+	struct atomic_plan plan = { .before = seed_of(b, i), .swap = ~seed_of(b, i) };
 	bool matches = i % 2 == 0;
 
 	if (b->e->options->operation == OP_FAA) {
@@ -155,12 +156,13 @@ static void check_slot(const struct batch *b, unsigned i, const struct spread *s
 		fail("message %u of %zu bytes differs at byte %lld", b->first + i, b->size,
 		     (long long)wrong);
 	for (int k = 0; k <= spread->count; k++) {
-		const uint8_t *next = k < spread->count ?
-					      (const uint8_t *)(uintptr_t)spread->pieces[k].addr :
-					      end;
+		const uint8_t *next = k < spread->count
+					      ? (const uint8_t *)(uintptr_t)spread->pieces[k].addr
+					      : end;
 
 		if (pattern_check_blank(cursor, (size_t)(next - cursor)) >= 0)
-			fail("message %u of %zu bytes: written outside of it", b->first + i, b->size);
+			fail("message %u of %zu bytes: written outside of it", b->first + i,
+			     b->size);
 		if (k < spread->count)
 			cursor = next + spread->pieces[k].length;
 	}
@@ -255,9 +257,9 @@ static void post_receives(const struct batch *b)
 		int count = 0;
 
 		if (b->e->options->service == IBV_QPT_UD)
-			pieces[count++] = (struct ibv_sge){.addr = (uintptr_t)slot_start(b, i),
-							   .length = GRH,
-							   .lkey = b->e->mr->lkey};
+			pieces[count++] = (struct ibv_sge){ .addr = (uintptr_t)slot_start(b, i),
+							    .length = GRH,
+							    .lkey = b->e->mr->lkey };
 		memcpy(&pieces[count], spread.pieces, sizeof(spread.pieces));
 		count += spread.count;
 		if (b->e->options->operation == OP_WRITE_IMM)
@@ -284,15 +286,26 @@ static void prepare_target(const struct batch *b)
 		post_receives(b);
 }
 
-/* An IPv4 header in the last 20 of the 40 bytes, to and from the addresses of the GIDs. */
+/*
+ * An IPv6 header, or an IPv4 header in the last 20 of the 40 bytes, to and from the addresses of
+ * the GIDs.
+ */
 static void check_grh(const struct batch *b, unsigned i)
 {
-	const uint8_t *header = slot_start(b, i) + 20;
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	const uint8_t *source = b->e->theirs.gid.raw, *target = b->e->ours.gid.raw;
+	bool is_ipv4 = memcmp(target, mapped, sizeof(mapped)) == 0;
+	const uint8_t *header = slot_start(b, i) + (is_ipv4 ? 20 : 0);
+	bool good;
 
-	if (header[0] != 0x45)
-		fail("message %u: GRH does not hold an IPv4 header (%#x)", b->first + i, header[0]);
-	if (memcmp(header + 12, &b->e->theirs.gid.raw[12], 4) ||
-	    memcmp(header + 16, &b->e->ours.gid.raw[12], 4))
+	if (header[0] >> 4 != (is_ipv4 ? 4 : 6))
+		fail("message %u: GRH holds no IPv%d header (%#x)", b->first + i, is_ipv4 ? 4 : 6,
+		     header[0]);
+	if (is_ipv4)
+		good = !memcmp(header + 12, source + 12, 4) && !memcmp(header + 16, target + 12, 4);
+	else
+		good = !memcmp(header + 8, source, 16) && !memcmp(header + 24, target, 16);
+	if (!good)
 		fail("message %u: wrong addresses in the GRH", b->first + i);
 }
 
@@ -390,7 +403,7 @@ int run_data(const struct options *options)
 	endpoint_open(&e, options, memory_bytes(options));
 	endpoint_connect(&e);
 	for (int k = 0; k < options->size_count; k++) {
-		struct batch b = {.e = &e, .size = options->sizes[k]};
+		struct batch b = { .e = &e, .size = options->sizes[k] };
 
 		b.slot = slot_bytes(options, b.size);
 		for (b.first = 0; b.first < options->count; b.first += b.count) {

@@ -188,7 +188,7 @@ void endpoint_connect(struct endpoint *e)
 	e->ours.lid = e->port.lid;
 	if (ibv_query_gid(e->context, 1, e->options->gid_index, &e->ours.gid))
 		fail("ibv_query_gid: %s", strerror(errno));
-	e->fd = meet(e->options->host, e->options->port);
+	e->fd = meet(e->options);
 	meet_exchange(e->fd, &e->ours, &e->theirs, sizeof(e->ours));
 	move_to_rtr(e);
 	move_to_rts(e);

@@ -19,6 +19,8 @@ static const struct {
 	{"stream", run_stream, "traffic until the other end dies"},
 	{"block", run_block, "the listening end sleeps until a message comes"},
 	{"badkey", run_badkey, "a WRITE with a wrong rkey"},
+	{"group", run_group, "datagrams to a multicast group"},
+	{"guard", run_guard, "traffic beside memory that nobody may write to"},
 	{"address", run_address, "print the GIDs; again, with the device opened anew, for each line"},
 };
 
@@ -40,6 +42,7 @@ static const struct option long_options[] = {
 	{"seed", required_argument, NULL, 'x'},	   {"hold-ms", required_argument, NULL, 't'},
 	{"events", no_argument, NULL, 'e'},	   {"inline", no_argument, NULL, 'I'},
 	{"wr-api", no_argument, NULL, 'N'},	   {"sleep", required_argument, NULL, 'w'},
+	{"listen", required_argument, NULL, 'l'},  {"group", required_argument, NULL, 'G'},
 	{NULL, 0, NULL, 0},
 };
 
@@ -157,6 +160,12 @@ static void parse_options(int argc, char **argv, struct options *out)
 		case 'N':
 			out->use_wr_api = true;
 			break;
+		case 'G':
+			out->group = optarg;
+			break;
+		case 'l':
+			out->listen = optarg;
+			break;
 		case 'w':
 			out->sleep_how = parse_sleep(optarg);
 			break;
@@ -171,6 +180,7 @@ static void parse_options(int argc, char **argv, struct options *out)
 int main(int argc, char **argv)
 {
 	struct options options = {
+		.listen = "127.0.0.1",
 		.port = 18515,
 		.service = IBV_QPT_RC,
 		.operation = OP_SEND,

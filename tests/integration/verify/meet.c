@@ -1,39 +1,51 @@
 #include "meet.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "verify.h"
-
-int meet(const char *host, int port)
+/* An IPv4 or IPv6 address, of the latter also a link-local one with %interface. */
+static struct addrinfo *resolve(const char *address, int port)
 {
-	struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	struct timeval limit = {.tv_sec = 60};
-	int one = 1;
-	int listener, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
+				  .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV };
+	struct addrinfo *found;
+	char service[16];
 
-	if (host) {
-		if (inet_pton(AF_INET, host, &addr.sin_addr) != 1)
-			fail("'%s' is not an IPv4 address", host);
-		if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)))
-			fail("connect to %s port %d: %s", host, port, strerror(errno));
+	snprintf(service, sizeof(service), "%d", port);
+	if (getaddrinfo(address, service, &hints, &found))
+		fail("'%s' is not an IP address", address);
+	return found;
+}
+
+int meet(const struct options *options)
+{
+	const char *address = options->host ? options->host : options->listen;
+	struct addrinfo *addr = resolve(address, options->port);
+	struct timeval limit = { .tv_sec = 60 };
+	int one = 1;
+	int listener, fd = socket(addr->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (options->host) {
+		if (connect(fd, addr->ai_addr, addr->ai_addrlen))
+			fail("connect to %s port %d: %s", address, options->port, strerror(errno));
 	} else {
 		listener = fd;
-		addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 		setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-		if (bind(listener, (struct sockaddr *)&addr, sizeof(addr)) || listen(listener, 1))
-			fail("listen on port %d: %s", port, strerror(errno));
+		if (bind(listener, addr->ai_addr, addr->ai_addrlen) || listen(listener, 1))
+			fail("listen on %s port %d: %s", address, options->port, strerror(errno));
 		fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)
 			fail("accept: %s", strerror(errno));
 		close(listener);
 	}
+	freeaddrinfo(addr);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	return fd;

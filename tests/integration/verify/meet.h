@@ -1,15 +1,17 @@
 /*
  * Meet - the TCP connection over which the two ends exchange what they need to know.
  *
- * In:  host (NULL: listen) and port. Out: blocks of equal length, exchanged. Blocks; an end that
- * is gone, or 60 s without a word, ends the process.
+ * In:  where the other end is, or where to listen. Out: blocks of equal length, exchanged. Blocks; an
+ * end that is gone, or 60 s without a word, ends the process.
  */
 #ifndef VERIFY_MEET_H
 #define VERIFY_MEET_H
 
 #include <stddef.h>
 
-int meet(const char *host, int port);
+#include "verify.h"
+
+int meet(const struct options *options);
 
 /* Sends len bytes of ours and receives as many of theirs. */
 void meet_exchange(int fd, const void *ours, void *theirs, size_t len);

@@ -35,8 +35,10 @@ enum sleep_how {
 };
 
 struct options {
-	const char *host; /* NULL: this end listens */
-	int port;	  /* TCP, where the ends meet */
+	const char *host;   /* NULL: this end listens */
+	const char *listen; /* the address to listen on */
+	const char *group;  /* as a GID */
+	int port;	    /* TCP, where the ends meet */
 	int gid_index;
 	enum ibv_qp_type service;
 	enum operation operation;
@@ -68,6 +70,8 @@ int run_adopt(const struct options *options);
 int run_badkey(const struct options *options);
 int run_block(const struct options *options);
 int run_data(const struct options *options);
+int run_group(const struct options *options);
+int run_guard(const struct options *options);
 int run_passive(const struct options *options);
 int run_stream(const struct options *options);
 

@@ -1,0 +1,148 @@
+"""Speeds between two hosts (network namespaces joined by a cable), each as a ratio to what plain
+sockets do over the same cable in the same run. Part of `make bench`.
+"""
+import json
+import os
+import sys
+
+import measure
+from measure import harness
+import netns  # beside harness
+
+KI = 1 << 10
+
+
+class Ends:
+    """Both ends of a cable: the server on host b, the client on host a, each on a CPU of its own."""
+
+    def __init__(self, cable, cpus):
+        self.cable = cable
+        self.on_server = ('taskset', '-c', cpus[0])
+        self.on_client = ('taskset', '-c', cpus[1])
+
+    def perftest(self, program, *options, env=None):
+        """The columns of the client's last row."""
+        port = harness.free_port()
+        argv = [program, '-d', self.cable.a.device, '-x', '0', '-F', '-p', port, *options]
+        _, output = self.cable.b.pair(
+            [*self.on_server, *argv], [*self.on_client, *argv, self.cable.b.address], port,
+            seconds=60, peer=self.cable.a, env=env)
+        return measure.table_row(output)
+
+    def latency_ns(self, program, *options):
+        return float(self.perftest(program, *options)[4]) * 1000
+
+    def bandwidth_mib(self, program, *options, loss=None):
+        env = {'VERBATIM_TEST_LOSS': f'{loss},1'} if loss else None
+        return float(self.perftest(program, *options, env=env)[3])
+
+    def plain_pair(self, server_argv, client_argv, ready, seconds=60):
+        """The client's output; of programs without verbs. `ready` says whether the server is."""
+        server = self.cable.b.start_plain(*self.on_server, *server_argv)
+        client = None
+        try:
+            harness.wait_until(lambda: ready(server), 10, 'the server')
+            client = self.cable.a.start_plain(*self.on_client, *client_argv)
+            return client.finish(seconds)
+        finally:
+            if client:
+                self.cable.a.release(client)
+            self.cable.b.release(server)
+
+    def tcp_mib(self):
+        """iperf3, one stream."""
+        port = str(harness.free_port())
+        output = self.plain_pair(
+            ['iperf3', '-s', '-1', '-p', port],
+            ['iperf3', '-c', self.cable.b.address, '-p', port, '-t', '1', '-J'],
+            lambda _: harness.is_listening(int(port), self.cable.b.anchor))
+        return json.loads(output)['end']['sum_received']['bits_per_second'] / 8 / (1 << 20)
+
+    def udp_ns(self, how):
+        """One way of 8 bytes; `how` the receivers wait: spin or sleep."""
+        port = str(harness.free_port())
+        program = measure.BENCH / 'udp_pingpong'
+        return float(self.plain_pair(
+            [program, 'server', how, port, self.cable.b.address],
+            [program, 'client', how, port, self.cable.a.address, self.cable.b.address],
+            lambda server: 'ready' in server.output()))
+
+
+def met(ratio, target):
+    """'met' or 'missed'; target as '>= 1.2'."""
+    relation, bound = target.split()
+    good = ratio >= float(bound) if relation == '>=' else ratio <= float(bound)
+    return 'met' if good else 'missed'
+
+
+def bandwidth_row(ends, runs, program):
+    target = '>= 1.2'
+    value, floor, ratio = measure.median_beside(
+        lambda: ends.bandwidth_mib(program, '-s', 64 * KI, '-n', 10000), ends.tcp_mib, runs)
+    return (f'{value:.0f} MiB/s', f'TCP, one stream: {floor:.0f} MiB/s', f'{ratio:.2f}', target,
+            met(ratio, target))
+
+
+def latency_row(ends, runs, program, how):
+    target = '<= 1.5'
+    value, floor, ratio = measure.median_beside(
+        lambda: ends.latency_ns(program, '-s', 8, '-n', 20000), lambda: ends.udp_ns(how), runs)
+    words = {'spin': 'spinning', 'sleep': 'asleep in epoll'}[how]
+    return (f'{value / 1000:.2f} us', f'UDP, {words}: {floor / 1000:.2f} us', f'{ratio:.2f}',
+            target, met(ratio, target))
+
+
+def loss_row(ends, runs, program, loss, target):
+    options = [program, '-s', 64 * KI, '-n', 5000]
+    value, floor, ratio = measure.median_beside(
+        lambda: ends.bandwidth_mib(*options, loss=loss), lambda: ends.bandwidth_mib(*options), runs)
+    return (f'{value:.0f} MiB/s', f'without loss: {floor:.0f} MiB/s', f'{ratio:.2f}', target,
+            met(ratio, target))
+
+
+def all_rows(at, runs):
+    """(name, function that measures the row); `at` gives the ends for an MTU."""
+    for mtu in (1500, 9000):
+        for program in ('ib_write_bw', 'ib_send_bw'):
+            yield (f'{program} 64 KiB, MTU {mtu}',
+                   lambda m=mtu, p=program: bandwidth_row(at(m), runs, p))
+    for program, how in (('ib_send_lat', 'spin'), ('ib_write_lat', 'sleep'),
+                         ('ib_read_lat', 'sleep')):
+        yield (f'{program} 8 B, MTU 1500',
+               lambda p=program, h=how: latency_row(at(1500), runs, p, h))
+    for loss, target in ((0.001, '>= 0.8'), (0.01, '>= 0.4')):
+        for program in ('ib_write_bw', 'ib_send_bw', 'ib_read_bw'):
+            yield (f'{program} 64 KiB, MTU 9000, {loss * 100:g} % lost',
+                   lambda p=program, x=loss, t=target: loss_row(at(9000), runs, p, x, t))
+
+
+def run(cpus, runs, wanted):
+    """Prints the table of the rows that are wanted; how many failed."""
+    cables, rows, failures = {}, [], 0
+
+    def at(mtu):
+        if mtu not in cables:
+            cables[mtu] = netns.Cable(mtu, name=f'bench-{os.getpid()}-{mtu}', linger_ms=2000)
+        return Ends(cables[mtu], cpus)
+    try:
+        for name, row in all_rows(at, runs):
+            if not wanted(name):
+                continue
+            print(f'{name} ...', file=sys.stderr)
+            try:
+                rows.append((name, *row()))
+            except netns.Unavailable as reason:
+                print(f'between hosts: not measured: {reason}')
+                return 0
+            except AssertionError as error:
+                failures += 1
+                print(error, file=sys.stderr)
+                rows.append((name, 'FAILED', '', '', '', ''))
+    finally:
+        for cable in cables.values():
+            cable.close()
+    if rows:
+        print(f'\nBetween two hosts (namespaces, veth), medians of {runs} runs, each beside plain '
+              f'sockets:\n')
+        measure.print_table(('what', 'measured', 'beside it', 'ratio', 'target', ''), rows)
+    return failures

@@ -1,0 +1,141 @@
+"""A small guest with Linux's soft-RoCE (rxe) and iWARP (siw) as the other end of a cable.
+
+The machine itself is made and driven by rxe-guest.sh, which lies beside the project, not in it:
+without it there is no guest. Its image takes a minute to build and is kept in VERBATIM_CACHE.
+"""
+import fcntl
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+import harness
+import netns
+
+SCRIPT = harness.ROOT.parent / 'shared/rxe-guest.sh'
+CACHE = pathlib.Path(os.environ.get('VERBATIM_CACHE', '~/.cache/verbatim')).expanduser()
+IMAGE = CACHE / 'rxe-guest'
+PARTS = ('vmlinux', 'initrd', 'root')
+NO_NETWORK = re.compile(r'Could not resolve|Failed to fetch|Unable to fetch|Could not connect|'
+                        r'Temporary failure|Unable to locate package')
+
+
+class Unavailable(Exception):
+    """There can be no guest here; says why."""
+
+
+def build(seconds=400):
+    """The image, built if it is missing or the script has changed."""
+    if not SCRIPT.exists():
+        raise Unavailable(f'{SCRIPT} does not exist')
+    if os.geteuid() != 0:
+        raise Unavailable('a guest on a tap needs root')
+    CACHE.mkdir(parents=True, exist_ok=True)
+    stamp = IMAGE / 'built-by'
+    digest = hashlib.sha256(SCRIPT.read_bytes()).hexdigest()
+    with open(CACHE / 'rxe-guest.lock', 'w', encoding='ascii') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stamp.exists() and stamp.read_text() == digest and \
+                all((IMAGE / part).exists() for part in PARTS):
+            return
+        done = subprocess.run([SCRIPT, IMAGE, 'build'], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=seconds, check=False)
+        if done.returncode:
+            if NO_NETWORK.search(done.stdout):
+                raise Unavailable(f'the image needs packages of Debian: {done.stdout[-500:]}')
+            raise AssertionError(f'the image of the guest was not built\n{done.stdout[-4000:]}')
+        stamp.write_text(digest)
+
+
+class Guest:
+    """A running guest, and the host side of its tap: a context manager.
+
+    `host` starts programs over Verbatim on the host side; `start` and `run` those of the guest.
+    `share` is a directory of the host that the guest sees as /share.
+    """
+    address = '10.77.0.2'
+
+    def __init__(self, mtu=1500, **environment):
+        self.mtu = mtu
+        self.namespace = f'vrb{os.getpid()}'
+        self._directory = tempfile.TemporaryDirectory(prefix='verbatim-guest-')
+        self.path = pathlib.Path(self._directory.name)
+        self.share = self.path / 'share'
+        self.share.mkdir()
+        for part in PARTS:
+            (self.path / part).symlink_to(IMAGE / part)
+        self._environment = {**os.environ, 'NS': self.namespace, 'MTU': str(mtu), **environment}
+        self.host = None
+        self.programs = []
+
+    def _script(self, *words):
+        return [str(SCRIPT), str(self.path), *map(str, words)]
+
+    def _call(self, *words, seconds=150):
+        return subprocess.run(self._script(*words), env=self._environment,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=seconds, check=False)
+
+    def __enter__(self):
+        try:
+            with open(self.path / 'start.log', 'w+', encoding='utf-8') as log:
+                # Not through a pipe: qemu would hold it for as long as it runs.
+                done = subprocess.run(self._script('start'), env=self._environment,
+                                      stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                      timeout=150, check=False)
+                log.seek(0)
+                assert done.returncode == 0, f'the guest does not start\n{log.read()}'
+            path = f'/run/netns/{self.namespace}'
+            self.host = netns.Host(f'guest-{os.getpid()}', ['nsenter', f'--net={path}', '--'],
+                                   int((self.path / 'qemu.pid').read_text()), interface='tap0',
+                                   addresses=['10.77.0.1'])
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Returns {pid: name} of what would not go by itself on the host side."""
+        left = self.host.close() if self.host else {}
+        self._stop()
+        return left
+
+    def _stop(self):
+        for program in self.programs:
+            program.stop()
+        self._call('stop')
+        self._directory.cleanup()
+
+    def start(self, command):
+        """A shell command in the guest, in the background, with its output here."""
+        program = harness.Program(self._script('sh', command), self._environment)
+        self.programs.append(program)
+        return program
+
+    def run(self, command, seconds=30, status=0):
+        """The output of a shell command in the guest, whatever its status if that is None."""
+        program = self.start(command)
+        try:
+            return program.finish(seconds, program.wait(seconds) if status is None else status)
+        finally:
+            self.release(program)
+
+    def release(self, program):
+        program.stop()
+        self.programs.remove(program)
+
+    def wait_listening(self, port, program, seconds=20):
+        """Returns when somebody in the guest listens on the TCP port; that is to be `program`."""
+        wanted = f'{port:04X}'
+        try:
+            self.run(f"for i in $(seq {seconds * 20}); do awk '$4 == \"0A\" {{ print $2 }}' "
+                     f"/proc/net/tcp /proc/net/tcp6 | grep -q ':{wanted}$' && exit 0; "
+                     'sleep 0.05; done; exit 1', seconds=seconds + 10)
+        except AssertionError as error:
+            raise AssertionError(f'{error}\n{program.report()}') from None

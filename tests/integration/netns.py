@@ -1,0 +1,199 @@
+"""Hosts that are network namespaces of this machine, two of them joined by a cable (veth).
+
+A namespace is held by a process that ends with this one, whatever way that goes; the last process
+gone, the kernel removes the namespace and the cable with it: no names, nothing left behind. An
+ordinary user gets a user namespace first, in which that is allowed.
+"""
+import ipaddress
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+import harness
+
+INTERFACE = 'net0'  # the same in all namespaces
+
+
+class Unavailable(Exception):
+    """This machine has no namespaces for us; says why."""
+
+
+def _hold(*argv):
+    """A process that ends when its standard input does. Returns it once the namespaces are made."""
+    holder = subprocess.Popen([*argv, 'sh', '-c', 'echo; exec cat >/dev/null'],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, start_new_session=True)
+    if not holder.stdout.readline():
+        raise Unavailable(f'no network namespaces: {holder.stderr.read().decode().strip()}')
+    return holder
+
+
+def _release(holder):
+    holder.stdin.close()
+    holder.wait()
+    holder.stdout.close()
+    holder.stderr.close()
+
+
+class Host(harness.Runner):
+    """A runner whose programs are in one network namespace, with a daemon of their own."""
+
+    def __init__(self, name, prefix, anchor, interface=INTERFACE, addresses=(), **options):
+        super().__init__(name, VERBATIM_DEVICES=interface, VERIFY_DEVICE=f'vrb_{interface}',
+                         **options)
+        self.prefix = tuple(prefix)
+        self.anchor = anchor
+        self.interface = interface
+        self.device = f'vrb_{interface}'
+        self.addresses = list(addresses)
+        self._gids = {}
+
+    @property
+    def address(self):
+        return self.addresses[0]
+
+    def command(self, *argv, check=True, seconds=20):
+        """The standard output of a program that is no part of the test."""
+        done = subprocess.run([*self.prefix, *map(str, argv)], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=seconds, check=False)
+        if check and done.returncode:
+            raise AssertionError(f'{" ".join(map(str, argv))}: status {done.returncode}\n'
+                                 f'{done.stdout}{done.stderr}')
+        return done.stdout
+
+    def ip(self, *words):
+        return self.command('ip', *words)
+
+    def gid_index(self, address):
+        """Of the GID that stands for an IPv4 or IPv6 address."""
+        wanted = ipaddress.ip_address(address)
+        if wanted.version == 4:
+            wanted = ipaddress.ip_address(f'::ffff:{wanted}')
+        if wanted not in self._gids:
+            output = self.run(harness.VERIFY, 'address')
+            for index, gid in re.findall(r'^gid (\d+) (\S+)$', output, re.MULTILINE):
+                self._gids[ipaddress.ip_address(gid)] = int(index)
+        assert wanted in self._gids, f'{address} is no GID of {self.device}: {self._gids}'
+        return self._gids[wanted]
+
+
+class Cable:
+    """Two hosts, a and b, joined by a pair of Ethernet interfaces. A context manager.
+
+    `segment` leaves the cutting of bursts to the interface, as it is by default on veth: fast, but
+    a capture then shows packets that no wire ever carried. Captures want it off.
+    """
+
+    def __init__(self, mtu=1500, segment=True, name=None, **options):
+        self.mtu = mtu
+        name = name or f'net-{os.getpid()}'
+        self._holders = []
+        self._user = ()
+        try:
+            if os.geteuid() != 0:
+                outer = _hold('unshare', '--user', '--map-root-user', '--keep-caps')
+                self._holders.append(outer)
+                self._user = ('nsenter', f'--user=/proc/{outer.pid}/ns/user',
+                              '--preserve-credentials', '--')
+            self.a = self._host(name + 'a', 1, options)
+            self.b = self._host(name + 'b', 2, options)
+            self.hosts = (self.a, self.b)
+            self._join(segment)
+        except BaseException:
+            self._drop()
+            raise
+
+    def _host(self, name, number, options):
+        holder = _hold(*self._user, 'unshare', '--net', '--')
+        self._holders.append(holder)
+        enter = ['nsenter', f'--net=/proc/{holder.pid}/ns/net']
+        if self._user:
+            enter += [self._user[1], self._user[2]]
+        return Host(name, [*enter, '--'], holder.pid,
+                    addresses=[f'10.78.0.{number}', f'fd78::{number}', f'fe80::{number}'], **options)
+
+    def _join(self, segment):
+        self.a.ip('link', 'add', INTERFACE, 'mtu', self.mtu, 'type', 'veth',
+                  'peer', 'name', INTERFACE, 'mtu', self.mtu, 'netns', self.b.anchor)
+        for host in self.hosts:
+            ipv4, ipv6, local = host.addresses
+            host.ip('link', 'set', 'lo', 'up')
+            # Addresses that are there at once, and no others that come later.
+            host.ip('link', 'set', INTERFACE, 'addrgenmode', 'none')
+            host.ip('addr', 'add', f'{ipv4}/24', 'dev', INTERFACE)
+            for address in (ipv6, local):
+                host.ip('addr', 'add', f'{address}/64', 'dev', INTERFACE, 'nodad')
+            if not segment:
+                host.command('ethtool', '-K', INTERFACE, 'tx-udp-segmentation', 'off')
+        for host in self.hosts:
+            host.ip('link', 'set', INTERFACE, 'up')
+        for host in self.hosts:  # the kernel is in no hurry to tell that there is a carrier
+            harness.wait_until(lambda host=host: 'state UP' in host.ip('link', 'show', INTERFACE),
+                               5, f'{INTERFACE} up')
+
+    def _drop(self):
+        for holder in reversed(self._holders):
+            _release(holder)
+        self._holders = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Returns {pid: name} of what would not go by itself, as Runner.close does."""
+        left = {}
+        for host in self.hosts:
+            left.update(host.close())
+        self._drop()
+        return left
+
+
+class Capture:
+    """All RoCE traffic of a host's interface during a `with`; afterwards a file, `path`."""
+
+    def __init__(self, host, path=None):
+        self.host = host
+        self._directory = None
+        if path is None:
+            self._directory = tempfile.TemporaryDirectory()
+            path = pathlib.Path(self._directory.name, 'capture.pcap')
+        self.path = pathlib.Path(path)
+
+    def __enter__(self):
+        if os.geteuid() != 0:
+            raise Unavailable('tcpdump in a user namespace fails to give up its rights')
+        # --immediate-mode and -U: what was captured is in the file at once, nothing waits in a
+        # buffer. The shell opens the file: tcpdump would want to give it to another user.
+        self._program = self.host.start_plain(
+            'sh', '-c', 'exec tcpdump "$@" -w - >"$0"', self.path, '-i', self.host.interface,
+            '-s', '4400', '-B', '131072', '-U', '--immediate-mode', '-Z', 'root', '-n',
+            'udp port 4791')
+        self._program.wait_for('listening on')
+        return self
+
+    def __exit__(self, kind, *_):
+        size = -1
+
+        def settled():
+            nonlocal size
+            before, size = size, self.path.stat().st_size
+            return before == size
+        while not settled():
+            self._program.wait(0.2)
+        self._program.signal(2)
+        self._program.wait(10)
+        output = self._program.output()
+        self.host.release(self._program)
+        if kind is None:
+            dropped = re.search(r'(\d+) packets? dropped by kernel', output)
+            assert dropped, output
+            assert dropped[1] == '0', f'the capture is not complete: {output}'
+
+    def close(self):
+        if self._directory:
+            self._directory.cleanup()

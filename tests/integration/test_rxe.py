@@ -1,0 +1,205 @@
+"""With Linux's soft-RoCE as the other end: each side as server and as client, what crosses the tap
+checked like everything else.
+"""
+import shutil
+
+import pytest
+
+import guest as guests
+import roce
+from harness import VERIFY, finish_both, free_port
+from netns import Capture
+from test_perftest import PROGRAM_IDS, PROGRAMS, rows
+
+pytestmark = pytest.mark.interop
+
+KI = 1 << 10
+MI = 1 << 20
+PATH_MTU = {1500: 1024, 9000: 4096}
+VERBATIM, RXE = 'verbatim', 'rxe'
+SERVERS = pytest.mark.parametrize('server', [VERBATIM, RXE], ids=lambda name: f'{name}_serves')
+
+
+def start_guest(mtu):
+    try:
+        guests.build()
+    except guests.Unavailable as reason:
+        pytest.skip(str(reason))
+    guest = guests.Guest(mtu)
+    guest.__enter__()
+    # So that what is captured is what is on the wire, should the tap ever learn to cut bursts.
+    guest.host.command('ethtool', '-K', 'tap0', 'tx-udp-segmentation', 'off', check=False)
+    shutil.copy(VERIFY, guest.share)
+    return guest
+
+
+@pytest.fixture(scope='module', params=[
+    1500, pytest.param(9000, marks=pytest.mark.long)])
+def running(request):
+    """One guest at a time: a module's tests for one MTU come before those for the next."""
+    guest = start_guest(request.param)
+    yield guest
+    left = guest.close()
+    assert not left, f'left behind: {left}'
+
+
+@pytest.fixture
+def guest(running):
+    yield running
+    running.host.release(*list(running.host.programs))
+    for program in list(running.programs):
+        running.release(program)
+
+
+def words(*argv):
+    return ' '.join(str(word) for word in argv)
+
+
+def run_pair(guest, server, ours, theirs, port, seconds=40):
+    """Both ends to their end; (Verbatim's output, rxe's output)."""
+    # What goes wrong is not to stay behind in the guest: nobody there ends with us.
+    shell = f'export VERIFY_DEVICE=rxe0; exec timeout -s KILL {seconds + 20} '
+    if server == VERBATIM:
+        our_end = guest.host.start_server(ours, port)
+        their_end = guest.start(shell + words(*theirs, guest.host.address))
+    else:
+        their_end = guest.start(shell + words(*theirs))
+        guest.wait_listening(port, their_end)
+        our_end = guest.host.start(*ours, guest.address)
+    try:
+        finish_both((our_end, their_end), seconds, lambda: (
+            f'\n--- verbatim show\n{guest.host.tool("show", check=False)}'
+            f'\n--- in the guest\n{guest.run("dmesg | tail -5", status=None)}'))
+        return our_end.output(), their_end.output()
+    finally:
+        guest.host.release(our_end)
+        guest.release(their_end)
+
+
+def pingpong(guest, server, service, *options):
+    port = free_port()
+    argv = [f'ibv_{service}_pingpong', '-p', port, '-c', *options]
+    outputs = run_pair(guest, server, [*argv, '-d', guest.host.device, '-g', 0],
+                       [*argv, '-d', 'rxe0', '-g', 1], port)
+    for output in outputs:
+        assert 'iters in' in output and 'invalid data' not in output, output
+
+
+def perftest(guest, server, program, *options, sizes=None, seconds=40):
+    port = free_port()
+    argv = [program, '-F', '-p', port, *options]
+    if 'read' in program or 'atomic' in program:
+        argv += ['-o', 8]  # otherwise each asks for as many as its own device has
+    outputs = run_pair(guest, server, [*argv, '-d', guest.host.device, '-x', 0],
+                       [*argv, '-d', 'rxe0', '-x', 1], port, seconds)
+    found = rows(outputs[server == VERBATIM])
+    assert found, f'no results\n{outputs}'
+    if sizes:
+        assert [int(row[0]) for row in found] == sizes
+
+
+def verify(guest, server, service, op, sizes, *options, count=16):
+    port = free_port()
+    argv = ['data', '--port', port, '--service', service, '--op', op, '--listen', '0.0.0.0',
+            '--sizes', ','.join(map(str, sizes)), '--count', count, '--depth', 8, *options]
+    outputs = run_pair(guest, server, [VERIFY, *argv, '--gid-index', 0],
+                       ['/share/verify', *argv, '--gid-index', 1], port)
+    for output in outputs:
+        assert f'verified {len(sizes) * count} messages' in output, output
+
+
+def check(guest, capture, ends=True):
+    report = roce.check(capture.path, PATH_MTU[guest.mtu], ends)
+    ends = guest.host.address, guest.address
+    assert set(report.by_direction) <= {ends, ends[::-1]}, report
+    return report
+
+
+@SERVERS
+@pytest.mark.parametrize('service', ['rc', 'uc', 'ud', 'srq'])
+def test_pingpong(guest, server, service):
+    with Capture(guest.host) as capture:
+        options = ['-s', 1000] if service == 'ud' else ['-s', 5001, '-m', PATH_MTU[guest.mtu]]
+        pingpong(guest, server, service, '-n', 50, *options)
+    report = check(guest, capture, ends=service != 'srq')
+    assert len(report.by_direction) == 2, report
+
+
+@SERVERS
+@pytest.mark.parametrize('program, options', [
+    ('ib_send_bw', ['-s', 64 * KI, '-n', 50]),
+    ('ib_write_bw', ['-s', 64 * KI, '-n', 50]),
+    ('ib_read_bw', ['-s', 64 * KI, '-n', 50]),
+    ('ib_atomic_bw', ['-n', 50]),
+    ('ib_send_lat', ['-s', 1, '-n', 50]),
+    ('ib_write_lat', ['-s', 1, '-n', 50]),
+    ('ib_read_lat', ['-s', 1, '-n', 50]),
+], ids=lambda value: value if isinstance(value, str) else '')
+def test_perftest(guest, server, program, options):
+    with Capture(guest.host) as capture:
+        perftest(guest, server, program, *options)
+    check(guest, capture)
+
+
+@SERVERS
+@pytest.mark.parametrize('service, op', [
+    ('rc', 'send_imm'), ('rc', 'write_imm'), ('rc', 'read'), ('rc', 'cas'), ('rc', 'faa'),
+    ('ud', 'send_imm')])
+def test_every_byte(guest, server, service, op):
+    if service == 'ud':
+        sizes = [1, 2, 3, 1000]
+    else:
+        sizes = [8] if op in ('cas', 'faa') else [0, 1, 2, 3, 1023, 1024, 1025, 10000, 65537]
+    with Capture(guest.host) as capture:
+        verify(guest, server, service, op, sizes)
+    check(guest, capture)
+
+
+# What remains is the whole matrix.
+
+SIZES = [1, 2, 63, 1 * KI - 1, KI, KI + 1, 4 * KI, 64 * KI, MI]
+
+
+@pytest.mark.long
+@SERVERS
+@pytest.mark.parametrize('program, service', PROGRAMS, ids=PROGRAM_IDS)
+@pytest.mark.parametrize('size', SIZES)
+def test_matrix(guest, server, program, service, size):
+    if 'atomic' in program:
+        if size != SIZES[0]:
+            pytest.skip('atomics have one size')
+        options = []
+    elif service == 'UD' and size > PATH_MTU[guest.mtu]:
+        pytest.skip('longer than a datagram')
+    else:
+        options = ['-s', size]
+    # UC and UD lose what the other end has no buffer for, and perftest waits for it.
+    count = 20 if service == 'RC' else max(2, min(20, 40 * KI // size))
+    if program.endswith('bw') and service != 'RC':
+        options += ['-t', min(count, 8)]
+    with Capture(guest.host) as capture:
+        perftest(guest, server, program, '-c', service, '-n', max(count, 5), *options)
+    check(guest, capture)
+
+
+@pytest.mark.long
+@SERVERS
+@pytest.mark.parametrize('program', ['ib_send_bw', 'ib_write_bw', 'ib_read_bw'])
+@pytest.mark.parametrize('options', [['-b'], ['-e'], ['-q', 4]],
+                         ids=lambda value: ''.join(map(str, value)))
+def test_modes(guest, server, program, options):
+    if program == 'ib_write_bw' and options == ['-e']:
+        pytest.skip('ib_write_bw has no events')
+    perftest(guest, server, program, '-s', 8 * KI, '-n', 100, *options)
+
+
+@pytest.mark.long
+@SERVERS
+@pytest.mark.parametrize('op', ['send', 'write', 'read'])
+def test_every_byte_with_losses(guest, server, op):
+    """Verbatim loses one packet in a hundred of what it sends: rxe repeats and is repeated to."""
+    guest.host.env['VERBATIM_TEST_LOSS'] = '0.01,5'
+    try:
+        verify(guest, server, 'rc', op, [1, 5000, 65537], count=40)
+    finally:
+        del guest.host.env['VERBATIM_TEST_LOSS']
