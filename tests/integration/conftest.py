@@ -7,11 +7,20 @@ import pytest
 import harness
 
 counter = itertools.count(1)
+TABLES = pytest.StashKey()  # {title: lines} to print after all tests
 
 
 def pytest_configure(config):
     config.addinivalue_line('markers', 'asan: also run with the sanitizers')
     config.addinivalue_line('markers', 'long: takes minutes; run by `make test-long` only')
+    config.stash[TABLES] = {}
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for title, lines in config.stash[TABLES].items():
+        terminalreporter.section(title)
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope='session', autouse=True)
