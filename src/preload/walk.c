@@ -21,18 +21,18 @@ static void go_up(char *at)
 		*slash = 0;
 }
 
-/* Takes one component off the rest into name. False: there is none. */
-static bool take(char *rest, char name[NAME_MAX + 1])
+/* Takes one component off the rest into name. 1, 0: there is none, or -errno. */
+static int take(char *rest, char name[NAME_MAX + 1])
 {
 	char *start = rest + strspn(rest, "/");
 	size_t len = strcspn(start, "/");
 
-	if (len == 0 || len > NAME_MAX)
-		return false;
+	if (len > NAME_MAX)
+		return -ENAMETOOLONG;
 	memcpy(name, start, len);
 	name[len] = 0;
 	memmove(rest, start + len, strlen(start + len) + 1);
-	return true;
+	return len > 0;
 }
 
 /* Puts the link's text before the rest, and goes back to the directory it is in. */
@@ -84,12 +84,12 @@ int walk(const struct view *view, const char *path, bool follow, struct node *no
 {
 	struct walker walker = {.entered = false};
 	char name[NAME_MAX + 1];
-	int rc = 0;
+	int rc;
 
 	if (strlen(path) >= sizeof(walker.rest))
 		return WALKED_REAL;
 	strcpy(walker.rest, path);
-	while (rc == 0 && take(walker.rest, name)) {
+	while ((rc = take(walker.rest, name)) > 0) {
 		size_t len = strlen(walker.at);
 
 		if (strcmp(name, ".") == 0)
@@ -105,8 +105,10 @@ int walk(const struct view *view, const char *path, bool follow, struct node *no
 			return leave(&walker, elsewhere);
 		if (tree_place(walker.at) == TREE_INSIDE)
 			rc = visit(view, &walker, follow);
+		if (rc < 0)
+			return rc;
 	}
-	if (rc != 0)
+	if (rc < 0)
 		return rc;
 	if (tree_place(walker.at) != TREE_INSIDE)
 		return leave(&walker, elsewhere);

@@ -190,9 +190,9 @@ class Runner:
                 merged[name] = str(value)
         return merged
 
-    def start(self, *argv, env=None, before=(), **options):
-        """Starts `before... verbatim run -- argv...`, e.g. before=('setpriv', ...)."""
-        program = Program([*before, self.verbatim, 'run', '--', *argv],
+    def start(self, *argv, env=None, before=(), run=(), **options):
+        """Starts `before... verbatim run run... -- argv...`, e.g. before=('setpriv', ...)."""
+        program = Program([*before, self.verbatim, 'run', *run, '--', *argv],
                           self.environment(env), **options)
         self.programs.append(program)
         return program
