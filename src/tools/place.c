@@ -9,6 +9,7 @@
 
 #define LIBIBVERBS "libibverbs.so.1"
 #define LIBRDMACM  "librdmacm.so.1"
+#define LIBSYSFS   "libverbatim-sysfs.so"
 
 /* Whether base/sub has the library; if so, its absolute path without links is put into out. */
 static bool has_library(const char *base, const char *sub, const char *library, char out[PATH_MAX])
@@ -25,10 +26,18 @@ static bool has_library(const char *base, const char *sub, const char *library, 
 	return true;
 }
 
+static void set_preload(const char *dir, struct place *out)
+{
+	const size_t size = sizeof(out->preload);
+
+	if (!dir || snprintf(out->preload, size, "%s/" LIBSYSFS, dir) >= (int)size)
+		out->preload[0] = 0;
+}
+
 /* base is the build directory's src. */
 static bool find_in_build_tree(const char *base, struct place *out)
 {
-	char verbs[PATH_MAX], cm[PATH_MAX];
+	char verbs[PATH_MAX], cm[PATH_MAX], preload[PATH_MAX];
 	bool has_cm;
 
 	if (!has_library(base, "verbs", LIBIBVERBS, verbs))
@@ -36,6 +45,7 @@ static bool find_in_build_tree(const char *base, struct place *out)
 	has_cm = has_library(base, "cm", LIBRDMACM, cm);
 	snprintf(out->library_path, sizeof(out->library_path), "%s%s%s", verbs, has_cm ? ":" : "",
 		 has_cm ? cm : "");
+	set_preload(has_library(base, "preload", LIBSYSFS, preload) ? preload : NULL, out);
 	out->build_tree = true;
 	return true;
 }
@@ -56,6 +66,7 @@ int place_find(const char *program_dir, struct place *out)
 	    !has_library(PLACE_LIBDIR, ".", LIBIBVERBS, dir))
 		return -ENOENT;
 	snprintf(out->library_path, sizeof(out->library_path), "%s", dir);
+	set_preload(has_library(dir, ".", LIBSYSFS, base) ? dir : NULL, out);
 	out->build_tree = false;
 	return 0;
 }

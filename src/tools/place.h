@@ -14,6 +14,7 @@ struct place {
 	bool build_tree;
 	char library_path[2 * 4096 +
 			  2]; /* directories separated by colons, our libibverbs in the first */
+	char preload[4096]; /* the file of the view of sysfs; empty: there is none */
 };
 
 /*

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +17,15 @@
 static const char usage[] =
     "Usage: verbatim run [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
     "\n"
-    "Runs PROGRAM with Verbatim's libibverbs in place of the system's.\n"
+    "Runs PROGRAM with Verbatim's libibverbs in place of the system's; it and what it starts find\n"
+    "the devices in /sys/class/infiniband and /dev/infiniband, too.\n"
     "\n"
     "  -e, --explain[=FILE]     say on standard error, or at the end of FILE, why things failed\n"
     "                           (VERBATIM_EXPLAIN)\n"
     "  -d, --devices LIST       interfaces or devices to show, separated by commas\n"
     "                           (VERBATIM_DEVICES)\n"
     "  -p, --vendor-part-id N   what to report as vendor_part_id (VERBATIM_VENDOR_PART_ID)\n"
+    "      --no-sysfs           leave /sys/class/infiniband and /dev/infiniband as they are\n"
     "  -h, --help               print this\n"
     "  -V, --version            print the version\n"
     "\n"
@@ -53,13 +56,16 @@ static int set_vendor_part_id(const char *text)
 	return set_variable("VERBATIM_VENDOR_PART_ID", number);
 }
 
+#define OPTION_NO_SYSFS 256 /* it has no letter */
+
 /* -1 to go on, or the exit status. */
-static int parse_options(int argc, char **argv)
+static int parse_options(int argc, char **argv, bool *sysfs)
 {
 	static const struct option longs[] = {
 	    {"explain", optional_argument, NULL, 'e'},
 	    {"devices", required_argument, NULL, 'd'},
 	    {"vendor-part-id", required_argument, NULL, 'p'},
+	    {"no-sysfs", no_argument, NULL, OPTION_NO_SYSFS},
 	    {"help", no_argument, NULL, 'h'},
 	    {"version", no_argument, NULL, 'V'},
 	    {0},
@@ -79,6 +85,9 @@ static int parse_options(int argc, char **argv)
 		case 'p':
 			rc = set_vendor_part_id(optarg);
 			break;
+		case OPTION_NO_SYSFS:
+			*sysfs = false;
+			break;
 		case 'h':
 			fputs(usage, stdout);
 			return command_end(COMMAND_OK);
@@ -97,16 +106,14 @@ static int parse_options(int argc, char **argv)
 	return rc ? COMMAND_RUN_FAILED : -1;
 }
 
-static int set_library_path(void)
+static int find_place(struct place *place)
 {
-	const char *before = getenv("LD_LIBRARY_PATH");
-	char program_dir[PATH_MAX], *path;
-	struct place place;
+	char program_dir[PATH_MAX];
 	int rc;
 
 	rc = place_of_program(program_dir, sizeof(program_dir));
 	if (rc == 0)
-		rc = place_find(program_dir, &place);
+		rc = place_find(program_dir, place);
 	if (rc != 0) {
 		fprintf(
 		    stderr,
@@ -115,13 +122,53 @@ static int set_library_path(void)
 		    rc == -ENOENT ? program_dir : "this program", place_installed());
 		return -1;
 	}
+	return 0;
+}
+
+/* Puts a value before, or behind, what a variable that is a list has. */
+static int extend(const char *name, const char *first, const char *second)
+{
+	char *joined;
+	int rc;
 
 	/* An empty element would be the current directory. */
-	if (asprintf(&path, "%s%s%s", place.library_path, before && *before ? ":" : "",
-		     before ? before : "") < 0)
+	if (asprintf(&joined, "%s%s%s", first, *first && *second ? ":" : "", second) < 0)
 		return -1;
-	rc = set_variable("LD_LIBRARY_PATH", path);
-	free(path);
+	rc = set_variable(name, joined);
+	free(joined);
+	return rc;
+}
+
+static const char *value_of(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value ? value : "";
+}
+
+/* Behind what is there: a sanitizer wants to be the first. */
+static int set_preload(const struct place *place)
+{
+	if (strpbrk(place->preload, " :")) {
+		fprintf(stderr,
+			"verbatim: warning: the loader takes no path with a space: %s is not "
+			"loaded, and /sys/class/infiniband stays as it is\n",
+			place->preload);
+		return 0;
+	}
+	return *place->preload ? extend("LD_PRELOAD", value_of("LD_PRELOAD"), place->preload) : 0;
+}
+
+/* 0, or -1: said why. */
+static int set_environment(bool sysfs)
+{
+	struct place place;
+	int rc = find_place(&place);
+
+	if (rc == 0)
+		rc = extend("LD_LIBRARY_PATH", place.library_path, value_of("LD_LIBRARY_PATH"));
+	if (rc == 0 && sysfs)
+		rc = set_preload(&place);
 	return rc;
 }
 
@@ -166,7 +213,8 @@ static int complain(const char *name, int error)
 
 int run_command(int argc, char **argv)
 {
-	int status = parse_options(argc, argv), rc;
+	bool sysfs = true;
+	int status = parse_options(argc, argv, &sysfs), rc;
 	char path[PATH_MAX];
 
 	if (status >= 0)
@@ -174,7 +222,7 @@ int run_command(int argc, char **argv)
 	rc = program_find(argv[optind], path, sizeof(path));
 	if (rc != 0)
 		return complain(argv[optind], -rc);
-	if (set_library_path() != 0)
+	if (set_environment(sysfs) != 0)
 		return COMMAND_RUN_FAILED;
 	warn(path);
 

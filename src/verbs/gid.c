@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "adapter/device.h"
+#include "base/identity.h"
 #include "verbs/export.h"
 #include "verbs/refuse.h"
 
@@ -130,8 +131,6 @@ VERBS_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context,
 	return count;
 }
 
-#define PKEY_DEFAULT 0xffff
-
 VERBS_EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int index,
 				__be16 *pkey)
 {
@@ -143,7 +142,7 @@ VERBS_EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, i
 		refuse(EINVAL, CAUSE_PKEY_UNKNOWN, "index %d", index);
 		return -1;
 	}
-	*pkey = PKEY_DEFAULT; /* the same in either byte order */
+	*pkey = IDENTITY_PKEY; /* the same in either byte order */
 	return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "adapter/device.h"
+#include "base/identity.h"
 #include "object/context.h"
 #include "object/dm.h"
 #include "object/limits.h"
@@ -15,16 +16,8 @@
 
 #undef ibv_query_port
 
-#define VENDOR_ID	      0x027662 /* an OUI that IEEE gives to nobody: bit 1 of the first byte */
-#define VENDOR_PART_ID	      1
 #define PORT_ATTR_COMPAT_SIZE 48 /* of programs from before port_cap_flags2 */
 #define HCA_CLOCK_KHZ	      1000000
-
-/* Of the IBA's PortInfo; verbs.h has no names for them. */
-#define PHYS_STATE_DISABLED 3
-#define PHYS_STATE_LINK_UP  5
-#define WIDTH_4X	    2
-#define SPEED_EDR	    32
 
 #define CAP_FLAGS                                                                                  \
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | \
@@ -38,9 +31,9 @@ static uint32_t vendor_part_id(void)
 	unsigned long number;
 
 	if (!value || !*value)
-		return VENDOR_PART_ID;
+		return IDENTITY_VENDOR_PART_ID;
 	number = strtoul(value, &end, 0);
-	return *end || number > UINT32_MAX ? VENDOR_PART_ID : number;
+	return *end || number > UINT32_MAX ? IDENTITY_VENDOR_PART_ID : number;
 }
 
 int verbs_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
@@ -54,9 +47,9 @@ int verbs_query_device(struct ibv_context *context, struct ibv_device_attr *attr
 	lock_release(&device->lock);
 	attr->max_mr_size = UINT64_MAX;
 	attr->page_size_cap = ~UINT64_C(4095);
-	attr->vendor_id = VENDOR_ID;
+	attr->vendor_id = IDENTITY_VENDOR_ID;
 	attr->vendor_part_id = vendor_part_id();
-	attr->hw_ver = 1;
+	attr->hw_ver = IDENTITY_HW_VER;
 	attr->max_qp = LIMIT_QP;
 	attr->max_qp_wr = LIMIT_QP_WR;
 	attr->device_cap_flags = CAP_FLAGS;
@@ -151,12 +144,12 @@ int verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_p
 	struct ibv_port_attr all = {
 		.max_mtu = IBV_MTU_4096,
 		.gid_tbl_len = DEVICE_GIDS,
-		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
+		.port_cap_flags = IDENTITY_PORT_CAP_FLAGS,
 		.max_msg_sz = LIMIT_MESSAGE,
 		.pkey_tbl_len = LIMIT_PKEYS,
 		.max_vl_num = 1,
-		.active_width = WIDTH_4X,
-		.active_speed = SPEED_EDR,
+		.active_width = IDENTITY_WIDTH_4X,
+		.active_speed = IDENTITY_SPEED_EDR,
 		.link_layer = IBV_LINK_LAYER_ETHERNET,
 		.flags = IBV_QPF_GRH_REQUIRED,
 	};
@@ -165,7 +158,7 @@ int verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_p
 		return refuse(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
 	lock_acquire(&device->lock);
 	all.state = device->up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
-	all.phys_state = device->up ? PHYS_STATE_LINK_UP : PHYS_STATE_DISABLED;
+	all.phys_state = device->up ? IDENTITY_PHYS_STATE_LINK_UP : IDENTITY_PHYS_STATE_DISABLED;
 	all.active_mtu = query_active_mtu(device->mtu);
 	lock_release(&device->lock);
 	memset(attr, 0, attr_len);

@@ -8,9 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/identity.h"
 #include "verbs/export.h"
-
-#define BOARD_ID "VRB0000000001"
 
 /* SYSFS_PATH is rdma-core's own variable: trees that programs are tested with. */
 VERBS_EXPORT const char *ibv_get_sysfs_path(void)
@@ -60,6 +59,6 @@ VERBS_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *bu
 
 	if (len >= 0 || strcmp(file, "board_id") != 0 || !strstr(dir, "/infiniband/vrb_"))
 		return len;
-	len = snprintf(buf, size, "%s", BOARD_ID);
+	len = snprintf(buf, size, "%s", IDENTITY_BOARD_ID);
 	return (size_t)len < size ? len : -1;
 }

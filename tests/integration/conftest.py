@@ -8,6 +8,7 @@ import harness
 import netns
 
 counter = itertools.count(1)
+TABLES = pytest.StashKey()  # {title: lines} to print after all tests
 
 
 def pytest_configure(config):
@@ -15,6 +16,14 @@ def pytest_configure(config):
     config.addinivalue_line('markers', 'network: between network namespaces')
     config.addinivalue_line('markers', 'interop: with the soft-RoCE of Linux in a guest')
     config.addinivalue_line('markers', 'long: takes minutes; run by `make test-long` only')
+    config.stash[TABLES] = {}
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for title, lines in config.stash[TABLES].items():
+        terminalreporter.section(title)
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope='session', autouse=True)

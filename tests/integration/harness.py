@@ -215,9 +215,10 @@ class Runner:
                 merged[name] = str(value)
         return merged
 
-    def start(self, *argv, env=None, before=(), **options):
-        """Starts `before... verbatim run -- argv...`, e.g. before=('setpriv', ...)."""
-        return self.start_plain(*before, self.verbatim, 'run', '--', *argv, env=env, **options)
+    def start(self, *argv, env=None, before=(), run=(), **options):
+        """Starts `before... verbatim run run... -- argv...`, e.g. before=('setpriv', ...)."""
+        return self.start_plain(*before, self.verbatim, 'run', *run, '--', *argv, env=env,
+                                **options)
 
     def start_plain(self, *argv, env=None, **options):
         """Starts a program that is to know nothing of Verbatim."""

@@ -1,0 +1,21 @@
+/*
+ * Identity - what devices say of themselves both through verbs and in the view of sysfs.
+ */
+#ifndef BASE_IDENTITY_H
+#define BASE_IDENTITY_H
+
+#define IDENTITY_VENDOR_ID	0x027662 /* an OUI that IEEE gives to nobody: bit 1 of its first byte */
+#define IDENTITY_VENDOR_PART_ID 1	 /* unless VERBATIM_VENDOR_PART_ID says otherwise */
+#define IDENTITY_HW_VER		1
+#define IDENTITY_BOARD_ID	"VRB0000000001"
+
+/* Of the IBA's PortInfo; verbs.h has no names for them. */
+#define IDENTITY_PHYS_STATE_DISABLED 3
+#define IDENTITY_PHYS_STATE_LINK_UP  5
+#define IDENTITY_WIDTH_4X	     2
+#define IDENTITY_SPEED_EDR	     32
+
+#define IDENTITY_PORT_CAP_FLAGS (IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS)
+#define IDENTITY_PKEY		0xffff
+
+#endif

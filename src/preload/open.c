@@ -1,0 +1,125 @@
+/*
+ * open, fopen and their kin: files of the tree are descriptors with their text.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "preload/real.h"
+#include "preload/served.h"
+
+/* What became of a call that may concern the tree: true if it is answered, by *fd and errno. */
+__attribute__((noinline)) static bool answer(int *directory_fd, const char **path, int flags,
+					     char elsewhere[PATH_MAX], int *fd)
+{
+	struct served served;
+	int rc = served_begin(*directory_fd, *path, !(flags & O_NOFOLLOW), &served);
+
+	if (rc == WALKED_REAL)
+		return false;
+	if (rc == WALKED_ELSEWHERE) {
+		memcpy(elsewhere, served.elsewhere, PATH_MAX);
+		*directory_fd = AT_FDCWD;
+		*path = elsewhere;
+		return false;
+	}
+	if (rc == WALKED_NODE) {
+		rc = served_open(&served, flags);
+		served_end(&served);
+	}
+	if (rc < 0)
+		errno = -rc;
+	*fd = rc < 0 ? -1 : rc;
+	return true;
+}
+
+static __attribute__((noinline)) int open_served(int directory_fd, const char *path, int flags,
+						 mode_t mode)
+{
+	char elsewhere[PATH_MAX];
+	int fd;
+
+	if (answer(&directory_fd, &path, flags, elsewhere, &fd))
+		return fd;
+	return real()->openat(directory_fd, path, flags, mode);
+}
+
+static bool takes_mode(int flags)
+{
+	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE;
+}
+
+PRELOAD_EXPORT int open(const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+	va_list list;
+
+	if (takes_mode(flags)) {
+		va_start(list, flags);
+		mode = va_arg(list, mode_t);
+		va_end(list);
+	}
+	if (served_concerns(AT_FDCWD, path))
+		return open_served(AT_FDCWD, path, flags, mode);
+	return real()->open(path, flags, mode);
+}
+
+PRELOAD_EXPORT int openat(int directory_fd, const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+	va_list list;
+
+	if (takes_mode(flags)) {
+		va_start(list, flags);
+		mode = va_arg(list, mode_t);
+		va_end(list);
+	}
+	if (served_concerns(directory_fd, path))
+		return open_served(directory_fd, path, flags, mode);
+	return real()->openat(directory_fd, path, flags, mode);
+}
+
+/* What programs call that were compiled with _FORTIFY_SOURCE. */
+PRELOAD_EXPORT int __open_2(const char *path, int flags);
+PRELOAD_EXPORT int __openat_2(int directory_fd, const char *path, int flags);
+
+int __open_2(const char *path, int flags)
+{
+	return open(path, flags);
+}
+
+int __openat_2(int directory_fd, const char *path, int flags)
+{
+	return openat(directory_fd, path, flags);
+}
+
+static __attribute__((noinline)) FILE *fopen_served(const char *path, const char *mode)
+{
+	int flags = *mode == 'r' && !strchr(mode, '+') ? O_RDONLY : O_RDWR | O_CREAT;
+	int directory_fd = AT_FDCWD, fd;
+	char elsewhere[PATH_MAX];
+	FILE *file;
+
+	flags |= strchr(mode, 'e') ? O_CLOEXEC : 0;
+	if (!answer(&directory_fd, &path, flags, elsewhere, &fd))
+		return real()->fopen(path, mode);
+	if (fd < 0)
+		return NULL;
+	file = fdopen(fd, mode);
+	if (!file)
+		close(fd);
+	return file;
+}
+
+PRELOAD_EXPORT FILE *fopen(const char *path, const char *mode)
+{
+	if (served_concerns(AT_FDCWD, path))
+		return fopen_served(path, mode);
+	return real()->fopen(path, mode);
+}
+
+ALSO_AS(open64, open);
+ALSO_AS(openat64, openat);
+ALSO_AS(__open64_2, __open_2);
+ALSO_AS(__openat64_2, __openat_2);
+ALSO_AS(fopen64, fopen);

@@ -1,0 +1,180 @@
+#include "preload/served.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FD_NAME	     "verbatim:"
+#define FD_LINK	     "/memfd:" FD_NAME
+#define UVERBS_MAJOR 231
+#define UVERBS_MINOR 192
+
+/* A number that no file system has: its major is for experiments. */
+#define DEVICE_NUMBER makedev(250, 0x76)
+
+/* Whether descriptors can be ours: until one is made, none is looked at. */
+static atomic_bool any_made;
+
+bool served_concerns(int directory_fd, const char *path)
+{
+	if (!path)
+		return false;
+	if (path[0] != '/')
+		return directory_fd >= 0 && atomic_load_explicit(&any_made, memory_order_relaxed);
+	return strstr(path, "/infiniband") || strstr(path, "/devices/verbatim");
+}
+
+/* The path of the node that the descriptor is of. */
+static bool path_of_fd(int fd, char path[TREE_PATH_MAX])
+{
+	char name[32], target[TREE_PATH_MAX + 32];
+	ssize_t len;
+	char *end;
+
+	if (fd < 0 || !atomic_load_explicit(&any_made, memory_order_relaxed))
+		return false;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	len = syscall(SYS_readlink, name, target, sizeof(target) - 1);
+	if (len <= (ssize_t)strlen(FD_LINK) || memcmp(target, FD_LINK, strlen(FD_LINK)) != 0)
+		return false;
+	target[len] = 0;
+	end = strstr(target, " (deleted)");
+	if (end)
+		*end = 0;
+	return snprintf(path, TREE_PATH_MAX, "%s", target + strlen(FD_LINK)) < TREE_PATH_MAX;
+}
+
+static int find(const char *path, bool follow, struct served *out)
+{
+	int rc = view_load(&out->view);
+
+	if (rc < 0)
+		return rc;
+	rc = walk(&out->view, path, follow, &out->node, out->elsewhere);
+	if (rc != WALKED_NODE)
+		view_free(&out->view);
+	return rc;
+}
+
+int served_begin(int directory_fd, const char *path, bool follow, struct served *out)
+{
+	char base[TREE_PATH_MAX], joined[PATH_MAX];
+	int before = errno, rc;
+
+	if (path[0] != '/') {
+		if (!path_of_fd(directory_fd, base))
+			return WALKED_REAL;
+		if (snprintf(joined, sizeof(joined), "%s/%s", base, path) >= (int)sizeof(joined))
+			return -ENAMETOOLONG;
+		path = joined;
+	}
+	rc = find(path, follow, out);
+	errno = before;
+	return rc;
+}
+
+int served_begin_fd(int fd, struct served *out)
+{
+	int before = errno, rc = WALKED_REAL;
+	char path[TREE_PATH_MAX];
+
+	if (path_of_fd(fd, path) && find(path, false, out) == WALKED_NODE)
+		rc = WALKED_NODE;
+	errno = before;
+	return rc;
+}
+
+void served_end(struct served *served)
+{
+	view_free(&served->view);
+}
+
+static ino_t number_of(const char *path)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+
+	while (*path)
+		hash = (hash ^ (unsigned char)*path++) * UINT64_C(0x100000001b3);
+	return hash >> 16 | 1;
+}
+
+void served_stat(const struct served *served, struct stat *out)
+{
+	static const mode_t modes[] = {
+	    [NODE_DIRECTORY] = S_IFDIR | 0755,
+	    [NODE_FILE] = S_IFREG | 0444,
+	    [NODE_LINK] = S_IFLNK | 0777,
+	    [NODE_DEVICE] = S_IFCHR | 0666,
+	};
+	char text[TREE_TEXT_MAX];
+	int len = tree_text(&served->view, &served->node, text, sizeof(text));
+
+	memset(out, 0, sizeof(*out));
+	out->st_dev = DEVICE_NUMBER;
+	out->st_ino = number_of(served->node.path);
+	out->st_mode = modes[served->node.kind];
+	out->st_nlink = served->node.kind == NODE_DIRECTORY ? 2 : 1;
+	out->st_size = len > 0 ? len : 0;
+	out->st_blksize = 4096;
+	if (served->node.kind == NODE_DEVICE)
+		out->st_rdev = makedev(UVERBS_MAJOR, UVERBS_MINOR + served->node.device);
+	out->st_atim.tv_sec = out->st_mtim.tv_sec = out->st_ctim.tv_sec = time(NULL);
+}
+
+static int make_fd(const struct served *served, const char *text, int len, int flags)
+{
+	char name[TREE_PATH_MAX + sizeof(FD_NAME)];
+	int fd, error;
+
+	snprintf(name, sizeof(name), FD_NAME "%s", served->node.path);
+	fd = memfd_create(name, MFD_ALLOW_SEALING | (flags & O_CLOEXEC ? MFD_CLOEXEC : 0));
+	if (fd < 0)
+		return -errno;
+	if (pwrite(fd, text, len, 0) == len &&
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) == 0) {
+		atomic_store_explicit(&any_made, true, memory_order_relaxed);
+		return fd;
+	}
+	error = errno;
+	close(fd);
+	return -error;
+}
+
+int served_open(const struct served *served, int flags)
+{
+	bool is_directory = served->node.kind == NODE_DIRECTORY;
+	char text[TREE_TEXT_MAX];
+	int len = 0;
+
+	if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL))
+		return -EEXIST;
+	if (is_directory && ((flags & O_ACCMODE) != O_RDONLY || flags & O_CREAT))
+		return -EISDIR;
+	if (!is_directory && flags & O_DIRECTORY)
+		return -ENOTDIR;
+	if (served->node.kind == NODE_LINK)
+		return -ELOOP;
+	if (served->node.kind == NODE_DEVICE)
+		return -ENXIO;
+	if ((flags & O_ACCMODE) != O_RDONLY)
+		return -EACCES;
+	if (!is_directory)
+		len = tree_text(&served->view, &served->node, text, sizeof(text));
+	return len < 0 ? len : make_fd(served, text, len, flags);
+}
+
+int served_access(const struct served *served, int mode)
+{
+	enum node_kind kind = served->node.kind;
+
+	if (mode & W_OK && kind != NODE_DEVICE)
+		return kind == NODE_DIRECTORY ? -EROFS : -EACCES;
+	return mode & X_OK && kind != NODE_DIRECTORY ? -EACCES : 0;
+}

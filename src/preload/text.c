@@ -1,0 +1,306 @@
+#include "preload/text.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/identity.h"
+
+#define UVERBS_MAJOR 231
+#define UVERBS_MINOR 192
+#define NO_LID	     0
+
+/* What each of these functions begins with. */
+#define TEXT(function)                                                                             \
+	int function(const struct view *view, int device, int index, char *text, size_t size)
+
+TEXT(text_class_link)
+{
+	char name[VIEW_NAME_MAX];
+
+	view_name(view, device, name);
+	return snprintf(text, size, "../../devices/verbatim/%s/infiniband/%s", name, name);
+}
+
+TEXT(text_verbs_abi)
+{
+	return snprintf(text, size, "6\n");
+}
+
+TEXT(text_uverbs_link)
+{
+	char name[VIEW_NAME_MAX];
+
+	view_name(view, device, name);
+	return snprintf(text, size, "../../devices/verbatim/%s/infiniband_verbs/uverbs%d", name,
+			device);
+}
+
+TEXT(text_pci_class)
+{
+	return snprintf(text, size, "0x020700\n"); /* an InfiniBand controller */
+}
+
+TEXT(text_pci_device)
+{
+	const char *value = secure_getenv("VERBATIM_VENDOR_PART_ID");
+	unsigned long id = value && *value ? strtoul(value, NULL, 0) : IDENTITY_VENDOR_PART_ID;
+
+	return snprintf(text, size, "0x%04lx\n", id & 0xffff);
+}
+
+TEXT(text_pci_vendor)
+{
+	return snprintf(text, size, "0x%04x\n", IDENTITY_VENDOR_ID & 0xffff);
+}
+
+/* The length of the file's text, 0 if there is none. */
+static int read_text(const char *path, char *text, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t len;
+
+	if (fd < 0)
+		return 0;
+	len = read(fd, text, size - 1);
+	close(fd);
+	if (len <= 0)
+		return 0;
+	text[len] = 0;
+	return len;
+}
+
+static int read_of_interface(const struct view *view, int device, const char *file, char *text,
+			     size_t size)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/device/%s", view->devices[device].name,
+		 file);
+	return read_text(path, text, size);
+}
+
+TEXT(text_local_cpulist)
+{
+	int len = read_of_interface(view, device, "local_cpulist", text, size);
+
+	if (len == 0)
+		len = read_text("/sys/devices/system/cpu/online", text, size);
+	return len ? len : snprintf(text, size, "0\n");
+}
+
+/* "0-3,8" as words of 32 bits, the highest first; its length. */
+static int print_mask(const char *list, char *text, size_t size)
+{
+	uint32_t words[32] = {0};
+	int top = 0, len;
+
+	while (*list) {
+		char *end;
+		unsigned long first = strtoul(list, &end, 10), last = first;
+
+		if (end == list)
+			break;
+		if (*end == '-')
+			last = strtoul(end + 1, &end, 10);
+		for (unsigned long cpu = first; cpu <= last && cpu < 32 * 32; cpu++) {
+			words[cpu / 32] |= UINT32_C(1) << cpu % 32;
+			top = (int)(cpu / 32) > top ? (int)(cpu / 32) : top;
+		}
+		list = *end == ',' ? end + 1 : end;
+	}
+	len = snprintf(text, size, "%x", words[top]);
+	while (top > 0 && len < (int)size)
+		len += snprintf(text + len, size - len, ",%08x", words[--top]);
+	if (len < (int)size)
+		len += snprintf(text + len, size - len, "\n");
+	return len;
+}
+
+TEXT(text_local_cpus)
+{
+	int len = read_of_interface(view, device, "local_cpus", text, size);
+	char list[512];
+
+	if (len)
+		return len;
+	text_local_cpulist(view, device, index, list, sizeof(list));
+	return print_mask(list, text, size);
+}
+
+TEXT(text_numa_node)
+{
+	int len = read_of_interface(view, device, "numa_node", text, size);
+
+	return len ? len : snprintf(text, size, "-1\n");
+}
+
+TEXT(text_net_link)
+{
+	return snprintf(text, size, "../../../../class/net/%s", view->devices[device].name);
+}
+
+TEXT(text_device_abi)
+{
+	return snprintf(text, size, "1\n");
+}
+
+TEXT(text_dev)
+{
+	return snprintf(text, size, "%d:%d\n", UVERBS_MAJOR, UVERBS_MINOR + device);
+}
+
+TEXT(text_device_link)
+{
+	char name[VIEW_NAME_MAX];
+
+	view_name(view, device, name);
+	return snprintf(text, size, "../../../%s", name);
+}
+
+TEXT(text_subsystem_link)
+{
+	return snprintf(text, size, "../../../../../class/infiniband");
+}
+
+TEXT(text_name)
+{
+	char name[VIEW_NAME_MAX];
+
+	view_name(view, device, name);
+	return snprintf(text, size, "%s\n", name);
+}
+
+TEXT(text_board_id)
+{
+	return snprintf(text, size, IDENTITY_BOARD_ID "\n");
+}
+
+TEXT(text_fw_ver)
+{
+	return snprintf(text, size, VERBATIM_VERSION "\n");
+}
+
+TEXT(text_hca_type)
+{
+	return snprintf(text, size, "Verbatim\n");
+}
+
+TEXT(text_hw_rev)
+{
+	return snprintf(text, size, "%x\n", IDENTITY_HW_VER);
+}
+
+TEXT(text_node_desc)
+{
+	char name[VIEW_NAME_MAX], host[64] = "";
+
+	view_name(view, device, name);
+	gethostname(host, sizeof(host) - 1);
+	host[strcspn(host, ".")] = 0;
+	return snprintf(text, size, "%s %s\n", host, name);
+}
+
+TEXT(text_guid)
+{
+	uint64_t guid = interface_guid(&view->devices[device]);
+
+	return snprintf(text, size, "%04x:%04x:%04x:%04x\n", (unsigned)(guid >> 48),
+			(unsigned)(guid >> 32) & 0xffff, (unsigned)(guid >> 16) & 0xffff,
+			(unsigned)guid & 0xffff);
+}
+
+TEXT(text_node_type)
+{
+	return snprintf(text, size, "%d: CA\n", IBV_NODE_CA);
+}
+
+TEXT(text_cap_mask)
+{
+	return snprintf(text, size, "0x%08x\n", IDENTITY_PORT_CAP_FLAGS);
+}
+
+TEXT(text_lid)
+{
+	return snprintf(text, size, "0x%x\n", NO_LID);
+}
+
+TEXT(text_link_layer)
+{
+	return snprintf(text, size, "Ethernet\n");
+}
+
+TEXT(text_phys_state)
+{
+	if (view->devices[device].running)
+		return snprintf(text, size, "%d: LinkUp\n", IDENTITY_PHYS_STATE_LINK_UP);
+	return snprintf(text, size, "%d: Disabled\n", IDENTITY_PHYS_STATE_DISABLED);
+}
+
+TEXT(text_rate)
+{
+	return snprintf(text, size, "100 Gb/sec (4X EDR)\n");
+}
+
+TEXT(text_sm_lid)
+{
+	return snprintf(text, size, "0x%x\n", NO_LID);
+}
+
+TEXT(text_state)
+{
+	if (view->devices[device].running)
+		return snprintf(text, size, "%d: ACTIVE\n", IBV_PORT_ACTIVE);
+	return snprintf(text, size, "%d: DOWN\n", IBV_PORT_DOWN);
+}
+
+TEXT(text_zero)
+{
+	return snprintf(text, size, "0\n");
+}
+
+/* NULL: the slot is empty. */
+static const union ibv_gid *find_gid(const struct view *view, int device, int index)
+{
+	const struct interface *interface = &view->devices[device];
+
+	return index < interface->ipv4 + interface->ipv6 ? &interface->gid[index] : NULL;
+}
+
+TEXT(text_gid)
+{
+	static const union ibv_gid empty;
+	const union ibv_gid *gid = find_gid(view, device, index);
+	const uint8_t *raw = gid ? gid->raw : empty.raw;
+	int len = 0;
+
+	for (int i = 0; i < 16 && len < (int)size; i += 2)
+		len += snprintf(text + len, size - len, "%02x%02x%s", raw[i], raw[i + 1],
+				i == 14 ? "\n" : ":");
+	return len;
+}
+
+TEXT(text_gid_ndev)
+{
+	if (!find_gid(view, device, index))
+		return -EINVAL;
+	return snprintf(text, size, "%s\n", view->devices[device].name);
+}
+
+TEXT(text_gid_type)
+{
+	if (!find_gid(view, device, index))
+		return -EINVAL;
+	return snprintf(text, size, "RoCE v2\n");
+}
+
+TEXT(text_pkey)
+{
+	return snprintf(text, size, "0x%04x\n", IDENTITY_PKEY);
+}

@@ -1,0 +1,242 @@
+#include "preload/tree.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "preload/text.h"
+
+/*
+ * A path with these components: D the device's name, U uverbs<its number>, I its interface, G the index
+ * of a GID. The links are those of the kernel, where a device's parent is its PCI function.
+ */
+struct pattern {
+	const char *path;
+	enum node_kind kind;
+	text_fn text; /* of a file or a link */
+};
+
+#define PARENT "/sys/devices/verbatim/D"
+#define DEVICE PARENT "/infiniband/D"
+#define PORT   DEVICE "/ports/1"
+#define UVERBS PARENT "/infiniband_verbs/U"
+
+static const struct pattern patterns[] = {
+    {"/sys/class/infiniband", NODE_DIRECTORY, NULL},
+    {"/sys/class/infiniband/D", NODE_LINK, text_class_link},
+    {"/sys/class/infiniband_verbs", NODE_DIRECTORY, NULL},
+    {"/sys/class/infiniband_verbs/abi_version", NODE_FILE, text_verbs_abi},
+    {"/sys/class/infiniband_verbs/U", NODE_LINK, text_uverbs_link},
+    {"/dev/infiniband", NODE_DIRECTORY, NULL},
+    {"/dev/infiniband/U", NODE_DEVICE, NULL},
+
+    {"/sys/devices/verbatim", NODE_DIRECTORY, NULL},
+    {PARENT, NODE_DIRECTORY, NULL},
+    {PARENT "/class", NODE_FILE, text_pci_class},
+    {PARENT "/device", NODE_FILE, text_pci_device},
+    {PARENT "/vendor", NODE_FILE, text_pci_vendor},
+    {PARENT "/local_cpulist", NODE_FILE, text_local_cpulist},
+    {PARENT "/local_cpus", NODE_FILE, text_local_cpus},
+    {PARENT "/numa_node", NODE_FILE, text_numa_node},
+    {PARENT "/net", NODE_DIRECTORY, NULL},
+    {PARENT "/net/I", NODE_LINK, text_net_link},
+    {PARENT "/infiniband", NODE_DIRECTORY, NULL},
+    {PARENT "/infiniband_verbs", NODE_DIRECTORY, NULL},
+
+    {UVERBS, NODE_DIRECTORY, NULL},
+    {UVERBS "/abi_version", NODE_FILE, text_device_abi},
+    {UVERBS "/dev", NODE_FILE, text_dev},
+    {UVERBS "/device", NODE_LINK, text_device_link},
+    {UVERBS "/ibdev", NODE_FILE, text_name},
+
+    {DEVICE, NODE_DIRECTORY, NULL},
+    {DEVICE "/board_id", NODE_FILE, text_board_id},
+    {DEVICE "/device", NODE_LINK, text_device_link},
+    {DEVICE "/fw_ver", NODE_FILE, text_fw_ver},
+    {DEVICE "/hca_type", NODE_FILE, text_hca_type},
+    {DEVICE "/hw_rev", NODE_FILE, text_hw_rev},
+    {DEVICE "/node_desc", NODE_FILE, text_node_desc},
+    {DEVICE "/node_guid", NODE_FILE, text_guid},
+    {DEVICE "/node_type", NODE_FILE, text_node_type},
+    {DEVICE "/subsystem", NODE_LINK, text_subsystem_link},
+    {DEVICE "/sys_image_guid", NODE_FILE, text_guid},
+    {DEVICE "/ports", NODE_DIRECTORY, NULL},
+
+    {PORT, NODE_DIRECTORY, NULL},
+    {PORT "/cap_mask", NODE_FILE, text_cap_mask},
+    {PORT "/lid", NODE_FILE, text_lid},
+    {PORT "/lid_mask_count", NODE_FILE, text_zero},
+    {PORT "/link_layer", NODE_FILE, text_link_layer},
+    {PORT "/phys_state", NODE_FILE, text_phys_state},
+    {PORT "/rate", NODE_FILE, text_rate},
+    {PORT "/sm_lid", NODE_FILE, text_sm_lid},
+    {PORT "/sm_sl", NODE_FILE, text_zero},
+    {PORT "/state", NODE_FILE, text_state},
+    {PORT "/gids", NODE_DIRECTORY, NULL},
+    {PORT "/gids/G", NODE_FILE, text_gid},
+    {PORT "/gid_attrs", NODE_DIRECTORY, NULL},
+    {PORT "/gid_attrs/ndevs", NODE_DIRECTORY, NULL},
+    {PORT "/gid_attrs/ndevs/G", NODE_FILE, text_gid_ndev},
+    {PORT "/gid_attrs/types", NODE_DIRECTORY, NULL},
+    {PORT "/gid_attrs/types/G", NODE_FILE, text_gid_type},
+    {PORT "/pkeys", NODE_DIRECTORY, NULL},
+    {PORT "/pkeys/0", NODE_FILE, text_pkey},
+};
+
+#define PATTERNS (sizeof(patterns) / sizeof(patterns[0]))
+
+static const char *const roots[] = {
+    "/sys/class/infiniband",
+    "/sys/class/infiniband_verbs",
+    "/sys/devices/verbatim",
+    "/dev/infiniband",
+};
+
+#define ROOTS (sizeof(roots) / sizeof(roots[0]))
+
+/* Whether path is `above` or below it. */
+static bool is_below(const char *path, const char *above)
+{
+	size_t len = strlen(above);
+
+	return strncmp(path, above, len) == 0 && (path[len] == 0 || path[len] == '/');
+}
+
+enum tree_place tree_place(const char *path)
+{
+	enum tree_place place = TREE_OUTSIDE;
+
+	for (unsigned i = 0; i < ROOTS; i++) {
+		if (is_below(path, roots[i]))
+			return TREE_INSIDE;
+		if (is_below(roots[i], path))
+			place = TREE_ABOVE;
+	}
+	return place;
+}
+
+/* What a component of a pattern stands for: one name of a device, or the one with an index. */
+static void expand(const struct view *view, char placeholder, int device, int index, char *name)
+{
+	switch (placeholder) {
+	case 'D':
+		view_name(view, device, name);
+		break;
+	case 'I':
+		snprintf(name, VIEW_NAME_MAX, "%s", view->devices[device].name);
+		break;
+	case 'U':
+		snprintf(name, VIEW_NAME_MAX, "uverbs%d", device);
+		break;
+	case 'G':
+		snprintf(name, VIEW_NAME_MAX, "%d", index);
+		break;
+	}
+}
+
+static bool is_placeholder(const char *component, size_t len)
+{
+	return len == 1 && strchr("DIUG", *component);
+}
+
+/* Whether the component is what the placeholder stands for; binds the node's device or index. */
+static bool bind_component(const struct view *view, char placeholder, const char *component, size_t len,
+			   struct node *node)
+{
+	char name[VIEW_NAME_MAX];
+	bool is_gid = placeholder == 'G';
+	int *bound = is_gid ? &node->index : &node->device;
+	int first = !is_gid && *bound >= 0 ? *bound : 0;
+	int last = is_gid ? VIEW_GIDS - 1 : *bound >= 0 ? *bound : view->count - 1;
+
+	for (int i = first; i <= last; i++) {
+		expand(view, placeholder, i, i, name);
+		if (strlen(name) != len || memcmp(name, component, len) != 0)
+			continue;
+		*bound = i;
+		return true;
+	}
+	return false;
+}
+
+static bool match(const struct view *view, const char *pattern, const char *path, struct node *node)
+{
+	node->device = -1;
+	node->index = 0;
+	while (*pattern == '/' && *path == '/') {
+		size_t wanted = strcspn(++pattern, "/"), len = strcspn(++path, "/");
+
+		if (is_placeholder(pattern, wanted)) {
+			if (!bind_component(view, *pattern, path, len, node))
+				return false;
+		} else if (wanted != len || memcmp(pattern, path, len) != 0) {
+			return false;
+		}
+		pattern += wanted;
+		path += len;
+	}
+	return *pattern == 0 && *path == 0;
+}
+
+bool tree_find(const struct view *view, const char *path, struct node *out)
+{
+	if (strlen(path) >= sizeof(out->path))
+		return false;
+	for (unsigned i = 0; i < PATTERNS; i++) {
+		if (!match(view, patterns[i].path, path, out))
+			continue;
+		out->pattern = &patterns[i];
+		out->kind = patterns[i].kind;
+		strcpy(out->path, path);
+		return true;
+	}
+	return false;
+}
+
+int tree_text(const struct view *view, const struct node *node, char *text, size_t size)
+{
+	int len;
+
+	if (!node->pattern->text)
+		return -EINVAL;
+	len = node->pattern->text(view, node->device, node->index, text, size);
+	return len < (int)size ? len : -EFBIG;
+}
+
+/* The component behind the directory's, if the pattern is of one of its entries. */
+static const char *entry_of(const char *pattern, const char *directory)
+{
+	size_t len = strlen(directory);
+
+	if (strncmp(pattern, directory, len) != 0 || pattern[len] != '/' ||
+	    strchr(pattern + len + 1, '/'))
+		return NULL;
+	return pattern + len + 1;
+}
+
+int tree_list(const struct view *view, const struct node *directory,
+	      int (*each)(void *context, const char *name, enum node_kind kind), void *context)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; i < PATTERNS && rc == 0; i++) {
+		const char *entry = entry_of(patterns[i].path, directory->pattern->path);
+		bool is_gid = entry && strcmp(entry, "G") == 0;
+		int first = 0, last = is_gid ? VIEW_GIDS - 1 : view->count - 1;
+		char name[VIEW_NAME_MAX];
+
+		if (!entry)
+			continue;
+		if (!is_placeholder(entry, strlen(entry))) {
+			rc = each(context, entry, patterns[i].kind);
+			continue;
+		}
+		if (!is_gid && directory->device >= 0)
+			first = last = directory->device;
+		for (int j = first; j <= last && rc == 0; j++) {
+			expand(view, *entry, j, j, name);
+			rc = each(context, name, patterns[i].kind);
+		}
+	}
+	return rc;
+}

@@ -1,0 +1,27 @@
+#include "preload/view.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int view_load(struct view *out)
+{
+	char first[IF_NAMESIZE];
+	int found = interface_scan(&out->devices);
+
+	if (found < 0)
+		return found;
+	interface_default(first);
+	out->count =
+	    interface_order(out->devices, found, first, secure_getenv("VERBATIM_DEVICES"));
+	return 0;
+}
+
+void view_free(struct view *view)
+{
+	free(view->devices);
+}
+
+void view_name(const struct view *view, int device, char name[VIEW_NAME_MAX])
+{
+	snprintf(name, VIEW_NAME_MAX, DEVICE_PREFIX "%s", view->devices[device].name);
+}

@@ -1,0 +1,116 @@
+#include "preload/walk.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LINKS_MAX 16
+
+struct walker {
+	char at[PATH_MAX];     /* where it is, without links; "" is the root */
+	char rest[PATH_MAX];   /* what is still to be walked */
+	bool entered;	       /* it has been in the tree */
+	int links;
+};
+
+static void go_up(char *at)
+{
+	char *slash = strrchr(at, '/');
+
+	if (slash)
+		*slash = 0;
+}
+
+/* Takes one component off the rest into name. 1, 0: there is none, or -errno. */
+static int take(char *rest, char name[NAME_MAX + 1])
+{
+	char *start = rest + strspn(rest, "/");
+	size_t len = strcspn(start, "/");
+
+	if (len > NAME_MAX)
+		return -ENAMETOOLONG;
+	memcpy(name, start, len);
+	name[len] = 0;
+	memmove(rest, start + len, strlen(start + len) + 1);
+	return len > 0;
+}
+
+/* Puts the link's text before the rest, and goes back to the directory it is in. */
+static int expand_link(const struct view *view, const struct node *link, struct walker *walker)
+{
+	char target[TREE_TEXT_MAX], rest[PATH_MAX];
+	int len = tree_text(view, link, target, sizeof(target));
+
+	if (len < 0)
+		return len;
+	if (++walker->links > LINKS_MAX)
+		return -ELOOP;
+	strcpy(rest, walker->rest);
+	if (snprintf(walker->rest, sizeof(walker->rest), "%s%s", target, rest) >=
+	    (int)sizeof(walker->rest))
+		return -ENAMETOOLONG;
+	go_up(walker->at);
+	return 0;
+}
+
+/* The walker has just come to a place in the tree. 0 to go on, or -errno. */
+static int visit(const struct view *view, struct walker *walker, bool follow)
+{
+	struct node node;
+
+	walker->entered = true;
+	if (!tree_find(view, walker->at, &node))
+		return -ENOENT;
+	/* A slash behind the last component makes it a directory that is looked into. */
+	if (node.kind == NODE_LINK && (walker->rest[0] || follow))
+		return expand_link(view, &node, walker);
+	if (node.kind != NODE_DIRECTORY && walker->rest[0])
+		return -ENOTDIR;
+	return 0;
+}
+
+static int leave(const struct walker *walker, char elsewhere[PATH_MAX])
+{
+	if (!walker->entered)
+		return WALKED_REAL;
+	if (snprintf(elsewhere, PATH_MAX, "%s%s%s", walker->at, walker->at[0] ? "" : "/",
+		     walker->rest) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	return WALKED_ELSEWHERE;
+}
+
+int walk(const struct view *view, const char *path, bool follow, struct node *node,
+	 char elsewhere[PATH_MAX])
+{
+	struct walker walker = {.entered = false};
+	char name[NAME_MAX + 1];
+	int rc;
+
+	if (strlen(path) >= sizeof(walker.rest))
+		return WALKED_REAL;
+	strcpy(walker.rest, path);
+	while ((rc = take(walker.rest, name)) > 0) {
+		size_t len = strlen(walker.at);
+
+		if (strcmp(name, ".") == 0)
+			continue;
+		if (strcmp(name, "..") == 0) {
+			go_up(walker.at);
+			continue;
+		}
+		if (snprintf(walker.at + len, sizeof(walker.at) - len, "/%s", name) >=
+		    (int)(sizeof(walker.at) - len))
+			return -ENAMETOOLONG;
+		if (tree_place(walker.at) == TREE_OUTSIDE)
+			return leave(&walker, elsewhere);
+		if (tree_place(walker.at) == TREE_INSIDE)
+			rc = visit(view, &walker, follow);
+		if (rc < 0)
+			return rc;
+	}
+	if (rc < 0)
+		return rc;
+	if (tree_place(walker.at) != TREE_INSIDE)
+		return leave(&walker, elsewhere);
+	return tree_find(view, walker.at, node) ? WALKED_NODE : -ENOENT;
+}

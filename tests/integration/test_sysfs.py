@@ -1,0 +1,124 @@
+"""Programs that look into /sys/class/infiniband and /dev/infiniband, in `verbatim run`."""
+import os
+import re
+import subprocess
+
+import pytest
+
+from harness import BUILD, DEVICE
+
+CLASS = '/sys/class/infiniband'
+PORT = f'{CLASS}/{DEVICE}/ports/1'
+
+pytestmark = pytest.mark.skipif(
+    os.path.isdir(CLASS), reason='this host has RDMA devices of its own to look at')
+
+
+def cat(runner, *paths, **options):
+    return runner.run('cat', *paths, **options).splitlines()
+
+
+def devinfo(runner, **options):
+    """{name: value} of ibv_devinfo -v."""
+    found = {}
+    for line in runner.run('ibv_devinfo', '-v', '-d', DEVICE, **options).splitlines():
+        name, colon, value = line.strip().partition(':')
+        if colon:
+            found.setdefault(name.strip(), value.strip())
+    return found
+
+
+@pytest.mark.asan
+def test_files_agree_with_verbs(runner):
+    """Both name the same GUIDs, states, GIDs."""
+    verbs = devinfo(runner)
+    assert cat(runner, *(f'{CLASS}/{DEVICE}/{name}' for name in (
+        'node_guid', 'sys_image_guid', 'fw_ver', 'board_id'))) == [
+            verbs['node_guid'], verbs['sys_image_guid'], verbs['fw_ver'], verbs['board_id']]
+    (revision,) = cat(runner, f'{CLASS}/{DEVICE}/hw_rev')
+    assert int(revision, 16) == int(verbs['hw_ver'], 16)
+    state, physical, layer, lid, mask, pkey, kind, rate = cat(runner, *(
+        f'{PORT}/{name}' for name in ('state', 'phys_state', 'link_layer', 'lid', 'cap_mask',
+                                      'pkeys/0', 'gid_attrs/types/0', 'rate')))
+    assert verbs['state'] == f'PORT_{state.split()[1]} ({state[0]})'
+    assert verbs['phys_state'].endswith(f'({physical[0]})')
+    assert verbs['link_layer'] == layer
+    assert int(verbs['port_lid']) == int(lid, 16)
+    assert verbs['port_cap_flags'] == mask
+    assert pkey == '0xffff'
+    assert verbs['GID[  0]'].endswith(kind)
+    width, speed = verbs['active_width'].split('X')[0], verbs['active_speed'].split()[0]
+    assert int(rate.split()[0]) == round(int(width) * float(speed))
+    gids = cat(runner, *(f'{PORT}/gids/{index}' for index in range(int(verbs['gid_tbl_len']))))
+    assert gids[0] == '0000:0000:0000:0000:0000:ffff:7f00:0001'
+
+
+def test_devices_are_in_the_order_of_verbs(runner):
+    env = {'VERBATIM_DEVICES': None}
+    listed = [line.strip() for line in runner.run('ibv_devinfo', '-l', env=env).splitlines()
+              if line.startswith('\t')]
+    verbs = runner.run('sh', '-c', 'cat /sys/class/infiniband_verbs/uverbs*/ibdev', env=env)
+    assert verbs.split() == listed
+    assert sorted(runner.run('ls', CLASS, env=env).split()) == sorted(listed)
+    assert runner.run('ls', '/dev/infiniband', env=env).split() == [
+        f'uverbs{number}' for number in range(len(listed))]
+    assert runner.run('ls', CLASS, env={'VERBATIM_DEVICES': 'nonexistent'}) == ''
+
+
+@pytest.mark.asan
+def test_ibstat(runner):
+    output = runner.run('ibstat', DEVICE)
+    guid = devinfo(runner)['node_guid'].replace(':', '')
+    assert f"CA '{DEVICE}'" in output
+    for line in ('CA type: Verbatim', f'Node GUID: 0x{guid}', 'State: Active',
+                 'Physical state: LinkUp', 'Link layer: Ethernet'):
+        assert line in output
+
+
+def test_shell_tools(runner):
+    """ls, find, grep, realpath, test: what scripts use; each a process of its own."""
+    assert runner.run('ls', f'{CLASS}/{DEVICE}/device/net/').split() == ['lo']
+    assert runner.run('cat', f'{CLASS}/{DEVICE}/device/net/lo/mtu') == '65536\n'
+    assert runner.run('realpath', f'{CLASS}/{DEVICE}/device/net/lo') == \
+        '/sys/devices/virtual/net/lo\n'
+    assert runner.run('find', f'{CLASS}/', '-name', 'vrb_*', '-type', 'l') == f'{CLASS}/{DEVICE}\n'
+    found = runner.run('find', '-L', f'{PORT}/gids', '-type', 'f').split()
+    assert len(found) == 16
+    assert runner.run('grep', '-rl', '7f00:0001', f'{PORT}/gids') == f'{PORT}/gids/0\n'
+    runner.run('sh', '-c', f'test -d {CLASS}/{DEVICE} && test -L {CLASS}/{DEVICE} && '
+               'test -c /dev/infiniband/uverbs0 && test -r /dev/infiniband/../null')
+    output = runner.run('ls', '-la', f'{CLASS}/', f'{CLASS}/{DEVICE}/')
+    assert f'{DEVICE} -> ../../devices/verbatim/{DEVICE}/infiniband/{DEVICE}' in output
+    assert 'No such file' not in output and 'cannot' not in output, output
+
+
+def test_no_sysfs(runner):
+    output = runner.run('ls', CLASS, run=['--no-sysfs'], status=2)
+    assert 'No such file or directory' in output
+    assert 'preload' not in runner.run('env', run=['--no-sysfs'])
+    assert devinfo(runner, run=['--no-sysfs'])['state'] == 'PORT_ACTIVE (4)'
+
+
+def test_what_was_preloaded_stays(runner, tmp_path):
+    other = tmp_path / 'other.so'
+    subprocess.run(['cc', '-shared', '-o', other, '-x', 'c', '/dev/null'], check=True)
+    output = runner.run('env', env={'LD_PRELOAD': other})
+    assert re.search(rf'^LD_PRELOAD={other}:.*/libverbatim-sysfs\.so$', output, re.MULTILINE)
+
+
+def test_other_programs_see_nothing():
+    assert not os.path.exists(CLASS)
+
+
+def test_costs_other_calls_nothing(runner):
+    """A program that does not look there makes the same system calls with and without the view."""
+    def calls(*run):
+        output = runner.run('strace', '-f', '-qq', '-e', 'trace=!mmap,munmap,mprotect,brk',
+                            'find', BUILD / 'src/base', run=run)
+        lines = output.splitlines()
+        first = next(i for i, line in enumerate(lines) if f'"{BUILD}/src/base"' in line
+                     and 'execve' not in line)  # behind what the loader does
+        return [re.match(r'\w+', line).group() for line in lines[first:]
+                if re.match(r'\w+\(', line)]
+    with_view, without = calls(), calls('--no-sysfs')
+    assert with_view and with_view == without
