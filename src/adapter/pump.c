@@ -66,7 +66,7 @@ static void set_timer(int fd, uint64_t ns)
 
 static void set_listening(bool on) REQUIRES(listen_lock)
 {
-	struct epoll_event event = { .events = on ? EPOLLIN : 0, .data.fd = ports_epoll() };
+	struct epoll_event event = { .events = on ? EPOLLIN | EPOLLET : 0, .data.fd = ports_epoll() };
 
 	if (on == listening)
 		return;
@@ -199,7 +199,8 @@ static void on_notice(struct ctl_notice *notice)
 
 static void watch(int fd)
 {
-	struct epoll_event event = { .events = EPOLLIN, .data.fd = fd };
+	uint32_t how = fd == ports_epoll() ? EPOLLIN | EPOLLET : EPOLLIN;
+	struct epoll_event event = { .events = how, .data.fd = fd };
 
 	epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
@@ -241,7 +242,7 @@ static void take_notices(void)
 		find_daemon_again();
 }
 
-/* True: packets came, or another thread is at them. */
+/* True: there may be more, now. */
 static bool look_at_wire(void)
 {
 	uint64_t now;
@@ -251,15 +252,20 @@ static bool look_at_wire(void)
 		return false;
 	now = now_ns();
 	got = ports_progress(now, PORTS_ALL);
+	if (now >= transport_deadline_ns())
+		transport_run(now);
 	if (got > 0) {
 		look_found = true;
 		on_pump_found();
-	} else if (got == -EBUSY) {
-		sched_yield();
+		return got >= PORTS_MANY;
 	}
-	if (now >= transport_deadline_ns())
-		transport_run(now);
-	return got != 0;
+	if (got != -EBUSY)
+		return false;
+	/* who is at it comes again while he has a lease */
+	if (atomic_load_explicit(&lease_until, memory_order_relaxed) != 0)
+		return false;
+	sched_yield();
+	return true;
 }
 
 /* One look at everything. */
@@ -301,38 +307,73 @@ static void on_event(int fd)
 	lock_release(&wire_timer_lock);
 }
 
+/* False: the last look found something. */
+static bool prepare_to_sleep(void)
+{
+	uint64_t lease = atomic_load(&lease_until);
+	bool stopped, any;
+
+	if (lease > now_ns()) {
+		/* who holds it may have been late to set the timer, or have set it back */
+		set_timer(lease_timer, lease);
+		return true;
+	}
+	atomic_store(&lease_until, 0);
+	atomic_store_explicit(&own->duty, DUTY_ASLEEP, memory_order_release);
+	touch_barrier(); /* DUTY, TIMER */
+	stopped = listen_again();
+	any = look();
+	if (stopped)
+		judge(look_found);
+	if (any) {
+		atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
+		return false;
+	}
+	arm_wire_timer(transport_deadline_ns());
+	return true;
+}
+
+/*
+ * Packets and their timers, and nothing else: then the pump sleeps on, for all that others see. Duty
+ * stays what it is, so no barrier is needed before the next wait.
+ */
+static bool is_wire_only(const struct epoll_event *events, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (events[i].data.fd != ports_epoll() && events[i].data.fd != wire_timer)
+			return false;
+	return n > 0;
+}
+
+/* The ports are watched edge-triggered: what lies there is taken, or somebody else is at it. */
+static void serve_wire(void)
+{
+	while (look_at_wire())
+		;
+	if (atomic_load_explicit(&lease_until, memory_order_relaxed) == 0)
+		arm_wire_timer(transport_deadline_ns());
+}
+
 /* Sleeps until somebody calls. Returns at once if the last look finds something. */
 static void sleep_now(void)
 {
 	struct epoll_event events[8];
 	/* without a membarrier a peer may take us for awake: then we look by ourselves */
 	int timeout = daemon_lost ? RECONNECT_MS : touch_barrier_works() ? -1 : 1;
-	bool stopped, any;
-	uint64_t lease;
+	bool again;
 	int n;
 
-	lease = atomic_load(&lease_until);
-	if (lease > now_ns()) {
-		/* who holds it may have been late to set the timer, or have set it back */
-		set_timer(lease_timer, lease);
-	} else {
-		atomic_store(&lease_until, 0);
-		atomic_store_explicit(&own->duty, DUTY_ASLEEP, memory_order_release);
-		touch_barrier(); /* DUTY, TIMER */
-		stopped = listen_again();
-		any = look();
-		if (stopped)
-			judge(look_found);
-		if (any) {
-			atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
-			return;
-		}
-		arm_wire_timer(transport_deadline_ns());
-	}
-	n = epoll_wait(epoll, events, 8, timeout);
+	if (!prepare_to_sleep())
+		return;
+	do {
+		n = epoll_wait(epoll, events, 8, timeout);
+		for (int i = 0; i < n; i++)
+			on_event(events[i].data.fd);
+		again = is_wire_only(events, n);
+		if (again)
+			serve_wire();
+	} while (again);
 	atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
-	for (int i = 0; i < n; i++)
-		on_event(events[i].data.fd);
 }
 
 /* Of the kernel's headers, which C libraries before glibc 2.41 clash with. */

@@ -24,6 +24,10 @@
  * So a program that polls all the time has its packets without a wake-up; one that polls between
  * waits loses at most a lease now and then, and one that does not poll nothing.
  *
+ * The ports are watched edge-triggered, so that a pump that finds a poller at a port need not watch him: he
+ * has a lease, and its end is a look; who has none may leave packets behind, and the pump stays. Woken by
+ * packets alone, the pump takes them and sleeps on, without touching the duty word.
+ *
  * No packet is slept over: the pump listens before it takes its last look with no lease, and to listen
  * (EPOLL_CTL_MOD) is to look whether there is something already. Who ends listening does so under
  * listen_lock, only while the lease is held, after the lease timer was set: so the timer fires, and

@@ -284,6 +284,22 @@ static void add_congestion_notification(struct burst *burst, struct transport_qp
 	burst_add(burst, &header);
 }
 
+/*
+ * Behind the responses that left, in the order of add_responses. They must not stay: their requester
+ * may ask for more as soon as it has them, and would find no place (has_resources).
+ */
+static void pass_sent(struct transport_qp *tq, unsigned packets)
+{
+	struct responses *responses;
+
+	for (; packets && (responses = next_responses(tq)) != NULL; packets--) {
+		const struct response *response =
+			&responses->entries[responses->head % LIMIT_QP_RD_ATOM];
+
+		step(tq, responses, response->left < tq->mtu ? response->left : tq->mtu);
+	}
+}
+
 /* One burst. False: no more now. */
 static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint64_t now_ns)
 {
@@ -305,9 +321,9 @@ static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint6
 		tq->congestion_seen = false;
 	}
 	if (burst_send(burst, &unsent) == WIRE_FULL) {
-		/* those that left are sent twice: the requester ignores what it has */
 		tq->responses = before.responses;
 		tq->replays = before.replays;
+		pass_sent(tq, burst->left);
 		retransmit_again(tq, now_ns + RESPONDER_AGAIN_NS);
 		return false;
 	}

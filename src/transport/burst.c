@@ -101,6 +101,7 @@ enum wire_result burst_send(struct burst *burst, uint32_t *unsent)
 		result = WIRE_SENT;
 	if (result != WIRE_SENT)
 		*unsent = burst->psn[sent];
+	burst->left = result == WIRE_SENT ? burst->count : sent;
 	empty(burst);
 	return result;
 }

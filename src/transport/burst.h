@@ -24,6 +24,7 @@ struct burst {
 	const struct wire_flow *flow;
 	unsigned count;
 	uint32_t staged; /* bytes of `staging` in use */
+	unsigned left;	 /* how many the last burst_send sent */
 	uint32_t key;
 	struct arena_touch *touch; /* publishes `key`; or NULL */
 	uint32_t psn[WIRE_BURST];

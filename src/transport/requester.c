@@ -543,6 +543,7 @@ void requester_transmit(struct qp *qp)
 {
 	struct transport_qp *tq = transport_of(qp);
 	struct issue it = { .qp = qp, .tq = tq, .turn = REQUESTER_TURN };
+	enum carried carried;
 
 	if (tq->state != REQUESTER_READY || tq->failed || !may_issue(qp))
 		return;
@@ -554,14 +555,14 @@ void requester_transmit(struct qp *qp)
 		retransmit_again(tq, it.now_ns + REQUESTER_AGAIN_NS);
 		return;
 	}
-	if (issue_all(&it) == CARRY_FAILED) {
-		burst_put(it.burst);
-		return;
-	}
+	carried = issue_all(&it);
 	burst_put(it.burst);
-	if (qp->type != IBV_QPT_RC && !it.turn)
-		retransmit_again(tq, it.now_ns);
-	sq_retire(qp);
+	if (carried != CARRY_FAILED) {
+		if (qp->type != IBV_QPT_RC && !it.turn)
+			retransmit_again(tq, it.now_ns);
+		sq_retire(qp);
+	}
+	/* Also with a request that failed: it waits for the answers to those before it. */
 	if (in_flight(tq))
 		retransmit_on_sent(tq, it.now_ns);
 }

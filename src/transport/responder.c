@@ -426,9 +426,11 @@ void responder_on_packet(struct qp *qp, const struct packet *packet, const struc
 	if (!goes_on)
 		responder_settle(qp);
 	state = qp_state(qp);
-	if (state == IBV_QPS_ERR && tq->nak.final &&
-	    packet_psn_diff(packet->psn, tq->nak.psn) >= 0) {
-		/* it is the reason of the error, and was sent again because the NAK was lost */
+	if (state == IBV_QPS_ERR && tq->nak.final) {
+		/*
+		 * The NAK was lost, and the requester asks again; from an earlier request on, if the
+		 * acknowledgement of that was lost too, which the NAK implies.
+		 */
 		tq->nak.owed = true;
 		transport_want_flush(tq);
 		return;

@@ -135,7 +135,9 @@ static void go_back(struct qp *qp, uint64_t now_ns)
 /* Asked for once more before a round trip after the last time: then it is the same loss. */
 static bool is_old_news(const struct transport_qp *tq, uint64_t now_ns)
 {
-	return tq->went_back && now_ns - tq->went_back_ns < tq->rtt_ns / 2;
+	uint64_t trip_ns = tq->rtt_ns ? tq->rtt_ns : RETRANSMIT_PROBE_MIN_NS;
+
+	return tq->went_back && now_ns - tq->went_back_ns < trip_ns / 2;
 }
 
 void retransmit_on_sequence_nak(struct qp *qp)

@@ -1,0 +1,356 @@
+#include "net.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fail.h"
+#include "packet/icrc.h"
+#include "packet/packet.h"
+#include "transport/transport.h"
+
+#define SOURCE_PORT 49200
+#define ECN_CE	    3
+#define ECN_ECT0    2
+#define ON_THE_WAY  65536 /* packets, at most */
+#define HOP_LIMIT   64
+
+struct flight {
+	uint64_t when_ns;
+	uint64_t number;       /* orders what arrives at the same time */
+	struct wire_flow flow; /* as the receiver sees it */
+	uint32_t length;       /* with the ICRC */
+	uint8_t bytes[];
+};
+
+struct net_counts net_counts;
+bool net_verbose;
+
+static struct net_weather weather;
+static struct random dice;
+static const struct net_observer *observer;
+static uint64_t now_ns, numbers;
+static uint16_t identification; /* the receiver's guess */
+static struct flight *heap[ON_THE_WAY];
+static unsigned heap_count;
+
+static bool is_before(const struct flight *a, const struct flight *b)
+{
+	return a->when_ns != b->when_ns ? a->when_ns < b->when_ns : a->number < b->number;
+}
+
+static void heap_push(struct flight *flight)
+{
+	unsigned at = heap_count++;
+
+	for (; at > 0 && is_before(flight, heap[(at - 1) / 2]); at = (at - 1) / 2)
+		heap[at] = heap[(at - 1) / 2];
+	heap[at] = flight;
+}
+
+static struct flight *heap_pop(void)
+{
+	struct flight *first = heap[0], *last = heap[--heap_count];
+	unsigned at = 0;
+
+	for (;;) {
+		unsigned child = 2 * at + 1;
+
+		if (child >= heap_count)
+			break;
+		if (child + 1 < heap_count && is_before(heap[child + 1], heap[child]))
+			child++;
+		if (!is_before(heap[child], last))
+			break;
+		heap[at] = heap[child];
+		at = child;
+	}
+	heap[at] = last;
+	return first;
+}
+
+void net_start(const struct net_weather *is, uint64_t seed)
+{
+	weather = *is;
+	dice.state = seed;
+	now_ns = 1000000000;
+	numbers = 0;
+	identification = 0;
+	memset(&net_counts, 0, sizeof(net_counts));
+}
+
+void net_stop(void)
+{
+	while (heap_count > 0)
+		free(heap_pop());
+}
+
+void net_observe(const struct net_observer *is)
+{
+	observer = is;
+}
+
+uint64_t net_now(void)
+{
+	return now_ns;
+}
+
+void net_advance(uint64_t to_ns)
+{
+	if (to_ns > now_ns)
+		now_ns = to_ns;
+}
+
+uint64_t net_next_ns(void)
+{
+	return heap_count ? heap[0]->when_ns : NET_NEVER;
+}
+
+union ibv_gid net_gid(unsigned host)
+{
+	union ibv_gid gid = { .raw = { 0 } };
+
+	if (weather.v6) {
+		gid.raw[0] = 0xfd;
+	} else {
+		gid.raw[10] = gid.raw[11] = 0xff;
+		gid.raw[12] = 10;
+	}
+	gid.raw[15] = (uint8_t)(host + 1);
+	return gid;
+}
+
+/* An end is on the host of its sgid_index. */
+int net_resolve(struct context *context, const struct ibv_ah_attr *attr, struct wire_flow *flow)
+{
+	union ibv_gid local = net_gid(attr->grh.sgid_index);
+
+	memset(flow, 0, sizeof(*flow));
+	memcpy(flow->local, local.raw, sizeof(flow->local));
+	memcpy(flow->remote, attr->grh.dgid.raw, sizeof(flow->remote));
+	flow->traffic_class = attr->grh.traffic_class | ECN_ECT0;
+	flow->hop_limit = HOP_LIMIT;
+	return 0;
+}
+
+static struct icrc_path path_of(const struct flight *flight)
+{
+	struct icrc_path path = { .source_port = SOURCE_PORT, .destination_port = WIRE_UDP_PORT };
+
+	memcpy(path.source, flight->flow.remote, sizeof(path.source));
+	memcpy(path.destination, flight->flow.local, sizeof(path.destination));
+	return path;
+}
+
+static void put_icrc(struct flight *flight)
+{
+	struct icrc_path path = path_of(flight);
+	uint16_t id =
+		(uint16_t)(random_chance(&dice, 500) ? identification + 1u : random_next(&dice));
+	uint32_t icrc = icrc_compute(&path, weather.v6 ? 0 : id, flight->bytes,
+				     flight->length - ICRC_BYTES, NULL, 0, 0);
+
+	for (int i = 0; i < ICRC_BYTES; i++)
+		flight->bytes[flight->length - ICRC_BYTES + i] = (uint8_t)(icrc >> 8 * i);
+}
+
+static struct flight *flatten(const struct wire_flow *flow, const struct wire_packet *packet)
+{
+	uint32_t length = packet->header_bytes + packet->payload_bytes + packet->pad_bytes;
+	struct flight *flight = malloc(sizeof(*flight) + length + ICRC_BYTES);
+	uint8_t *at = flight->bytes;
+	uint32_t bytes = 0;
+
+	flight->flow = *flow;
+	memcpy(flight->flow.local, flow->remote, sizeof(flow->local));
+	memcpy(flight->flow.remote, flow->local, sizeof(flow->remote));
+	flight->length = length + ICRC_BYTES;
+	memcpy(at, packet->header, packet->header_bytes);
+	at += packet->header_bytes;
+	for (unsigned i = 0; i < packet->pieces; i++) {
+		bytes += (uint32_t)packet->piece[i].iov_len;
+		if (bytes > packet->payload_bytes)
+			sim_fail("the pieces of a packet are longer than its payload");
+		memcpy(at, packet->piece[i].iov_base, packet->piece[i].iov_len);
+		at += packet->piece[i].iov_len;
+	}
+	if (bytes != packet->payload_bytes)
+		sim_fail("the pieces of a packet are shorter than its payload");
+	memset(at, 0, packet->pad_bytes);
+	put_icrc(flight);
+	return flight;
+}
+
+static uint32_t dest_qpn(const struct flight *flight)
+{
+	return (uint32_t)flight->bytes[5] << 16 | (uint32_t)flight->bytes[6] << 8 |
+	       flight->bytes[7];
+}
+
+static void trace(const char *what, const struct flight *flight)
+{
+	struct packet packet;
+	uint32_t length = flight->length - ICRC_BYTES;
+
+	if (!net_verbose)
+		return;
+	packet_decode(flight->bytes, length, &packet);
+	printf("%12.3f us %-9s to %06x %-34s psn %06x%s %u bytes", (double)now_ns / 1e3, what,
+	       packet.dest_qpn, packet_opcode(packet.opcode)->name, packet.psn,
+	       packet.ack_req ? " ack-req" : "", packet.payload_bytes);
+	if (packet_opcode(packet.opcode)->headers & PACKET_HAS_AETH)
+		printf(" syndrome %02x msn %u", packet.syndrome, packet.msn);
+	if (packet_opcode(packet.opcode)->headers & PACKET_HAS_RETH)
+		printf(" length %u", packet.length);
+	printf("\n");
+}
+
+static void fly(struct flight *flight)
+{
+	uint64_t delay = weather.delay_ns;
+
+	if (weather.jitter_ns)
+		delay += random_next(&dice) % weather.jitter_ns;
+	if (random_chance(&dice, weather.reordering))
+		delay += weather.delay_ns * random_range(&dice, 1, 4) / 2;
+	if (random_chance(&dice, weather.lateness))
+		delay += weather.delay_ns * random_range(&dice, 5, 100);
+	flight->when_ns = now_ns + delay;
+	flight->number = numbers++;
+	if (random_chance(&dice, weather.marks))
+		flight->flow.traffic_class |= ECN_CE;
+	if (heap_count == ON_THE_WAY)
+		sim_fail("more than %u packets on the way", ON_THE_WAY);
+	heap_push(flight);
+}
+
+/* As UDP sums: the order of words does not matter, nor does the carry's place. */
+static uint16_t udp_sum(const struct flight *flight)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < flight->length; i++)
+		sum += (uint64_t)flight->bytes[i] << (i & 1 ? 0 : 8);
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)sum;
+}
+
+/* What UDP's checksum finds does not reach the ICRC: half of the damage was done before that. */
+static void damage(struct flight *flight)
+{
+	uint16_t before = udp_sum(flight);
+	unsigned flips = random_range(&dice, 1, 8);
+
+	for (unsigned i = 0; i < flips; i++)
+		flight->bytes[random_below(&dice, flight->length)] ^=
+			(uint8_t)(1u << random_below(&dice, 8));
+	if (udp_sum(flight) != before && random_chance(&dice, 500))
+		flight->length = 0;
+}
+
+static bool is_intact(const struct flight *flight, const uint8_t *original)
+{
+	return flight->length && memcmp(flight->bytes, original, flight->length) == 0;
+}
+
+static void launch(const struct wire_flow *flow, const struct wire_packet *packet)
+{
+	struct flight *flight = flatten(flow, packet), *copy;
+
+	net_counts.sent++;
+	if (random_chance(&dice, weather.duplication)) {
+		size_t size = sizeof(*flight) + flight->length;
+
+		copy = malloc(size);
+		memcpy(copy, flight, size);
+		net_counts.duplicated++;
+		fly(copy);
+	}
+	if (random_chance(&dice, weather.loss)) {
+		net_counts.lost++;
+		trace("lost", flight);
+		observer->lost(dest_qpn(flight));
+		free(flight);
+		return;
+	}
+	trace("sent", flight);
+	if (random_chance(&dice, weather.damage)) {
+		uint8_t original[WIRE_HEADER_BYTES + 4096 + 8];
+		uint32_t qpn = dest_qpn(flight), length = flight->length;
+		struct icrc_path path = path_of(flight);
+		uint16_t guess = identification;
+
+		memcpy(original, flight->bytes, length);
+		damage(flight);
+		if (!is_intact(flight, original)) {
+			net_counts.damaged++;
+			observer->lost(qpn);
+			/*
+			 * One in 2^16 passes the ICRC that leaves the identification open, and
+			 * would have been found by UDP's checksum, which covers what the ICRC does.
+			 */
+			if (flight->length &&
+			    icrc_check(&path, flight->bytes, flight->length, &guess)) {
+				net_counts.undetected++;
+				flight->length = 0;
+			}
+		}
+		if (!flight->length) {
+			free(flight);
+			return;
+		}
+	}
+	fly(flight);
+}
+
+enum wire_result net_send(const struct wire_flow *flow, const struct wire_packet *packets,
+			  unsigned count, unsigned *sent)
+{
+	unsigned taken = count;
+
+	if (count == 0 || count > WIRE_BURST)
+		sim_fail("a burst of %u packets", count);
+	if (random_chance(&dice, weather.full))
+		taken = random_below(&dice, count);
+	for (unsigned i = 0; i < taken; i++)
+		launch(flow, &packets[i]);
+	*sent = taken;
+	return taken == count ? WIRE_SENT : WIRE_FULL;
+}
+
+static void arrive(struct flight *flight)
+{
+	struct icrc_path path = path_of(flight);
+	struct wire_arrival arrival = {
+		.flow = &flight->flow,
+		.when_ns = now_ns,
+	};
+	uint8_t *exact;
+
+	if (!icrc_check(&path, flight->bytes, flight->length, &identification)) {
+		net_counts.refused++;
+		return;
+	}
+	trace("arrives", flight);
+	net_counts.delivered++;
+	/* A copy of exactly that size, so that a sanitizer sees a byte too many being read. */
+	arrival.length = flight->length - ICRC_BYTES;
+	exact = malloc(arrival.length);
+	memcpy(exact, flight->bytes, arrival.length);
+	arrival.bytes = exact;
+	observer->delivered(exact, arrival.length);
+	transport_receive(&arrival);
+	free(exact);
+}
+
+void net_deliver(unsigned max)
+{
+	for (unsigned i = 0; i < max && net_next_ns() <= now_ns; i++) {
+		struct flight *flight = heap_pop();
+
+		arrive(flight);
+		free(flight);
+	}
+	transport_flush();
+}

@@ -1,0 +1,68 @@
+/*
+ * Net - a virtual clock, and a virtual network between the ends of one simulation.
+ *
+ * In:  packets from the transport (struct transport_env), which leave flattened and with their
+ * ICRC. Out: packets to the transport, some of them late, twice, in another order, damaged, or
+ * never; what a receiving socket and ICRC would reject is rejected here by the same code.
+ *
+ * Everything that happens is decided by the seed. One thread.
+ */
+#ifndef TESTS_SIM_NET_H
+#define TESTS_SIM_NET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "object/context.h"
+#include "random.h"
+#include "wire/wire.h"
+
+#define NET_NEVER UINT64_MAX
+
+/* How bad the network is; chances in permille. */
+struct net_weather {
+	uint32_t loss, duplication, reordering, damage, lateness;
+	uint32_t full;	/* of a call of send: the socket takes only a part */
+	uint32_t marks; /* ECN: congestion experienced */
+	uint64_t delay_ns, jitter_ns;
+	bool v6;
+};
+
+/* Counted since net_start. */
+struct net_counts {
+	uint64_t sent, delivered, lost, damaged, duplicated, refused, undetected;
+};
+
+extern struct net_counts net_counts;
+extern bool net_verbose; /* a line per packet to standard output */
+
+void net_start(const struct net_weather *weather, uint64_t seed);
+
+/* All packets on the way are gone; the memory of it all is freed. */
+void net_stop(void);
+
+uint64_t net_now(void);
+void net_advance(uint64_t to_ns);
+
+/* When the next packet arrives; NET_NEVER. */
+uint64_t net_next_ns(void);
+
+/* Delivers what has arrived by now, `max` packets at most, then flushes the transport. */
+void net_deliver(unsigned max);
+
+/* The GID of an end, by which its packets are addressed. */
+union ibv_gid net_gid(unsigned host);
+
+/* Called for each packet that is lost or damaged, and each one that is delivered. */
+struct net_observer {
+	void (*lost)(uint32_t dest_qpn);
+	void (*delivered)(const uint8_t *bytes, uint32_t length);
+};
+void net_observe(const struct net_observer *observer);
+
+/* For struct transport_env. */
+enum wire_result net_send(const struct wire_flow *flow, const struct wire_packet *packets,
+			  unsigned count, unsigned *sent);
+int net_resolve(struct context *context, const struct ibv_ah_attr *attr, struct wire_flow *flow);
+
+#endif

@@ -1,0 +1,21 @@
+/*
+ * Oracle - judges every completion, and every byte of the memory.
+ */
+#ifndef TESTS_SIM_ORACLE_H
+#define TESTS_SIM_ORACLE_H
+
+#include "plan.h"
+
+/* Before anything is sent. The plan stays where it is. */
+void oracle_start(struct plan *plan);
+
+/* Takes all completions and judges them. */
+void oracle_poll(void);
+
+/*
+ * All is over, and nothing is on the way any more: moves the ends to ERR, and looks whether all
+ * that was posted has ended, and whether the memory is as it should be.
+ */
+void oracle_finish(void);
+
+#endif

@@ -1,0 +1,150 @@
+/*
+ * Plan - what one seed does: ends, how they are connected, and all that is posted to them.
+ *
+ * Each message has places in memory of its own, so that the oracle can tell what should be where at
+ * any time. A plan says what is posted and what must come of it, not when: that is the traffic's.
+ */
+#ifndef TESTS_SIM_PLAN_H
+#define TESTS_SIM_PLAN_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net.h"
+#include "world.h"
+
+#define PLAN_ENDS     8
+#define PLAN_OPS      32
+#define PLAN_RECEIVES 96
+#define PLAN_PIECES   4
+#define PLAN_QKEY     0x1234
+#define PLAN_GRH      40
+
+/* Bytes in several places of the memory, which count as one after the other. */
+struct places {
+	unsigned count;
+	uint32_t at[PLAN_PIECES], bytes[PLAN_PIECES];
+};
+
+enum op_state { OP_PLANNED, OP_POSTED, OP_DONE, OP_FAILED };
+
+struct op {
+	enum ibv_wr_opcode opcode;
+	unsigned flags; /* enum ibv_send_flags */
+	enum op_state state;
+	uint32_t length;
+	uint32_t imm;
+	uint64_t pattern; /* the payload, of a READ what must come */
+	struct places local;
+	uint32_t lkey;
+	uint32_t remote, rkey;
+	uint64_t compare_add, swap;
+	uint64_t before; /* atomics: what must come back; of a shared word nobody knows */
+	bool shared;
+	bool keeps_target, keeps_local; /* another op reads them: they are not written over */
+	int receive;			/* RC: which one of the peer it consumes; -1: none */
+	bool received;
+	struct mw *mw; /* SEND_WITH_INV */
+	enum ibv_wc_status expected;
+};
+
+struct receive_plan {
+	struct places places;
+	uint32_t bytes;
+	uint32_t lkey;
+	enum ibv_wc_status expected;
+	bool posted, done;
+};
+
+/* What goes wrong at an end, beside the network. */
+enum mishap {
+	MISHAP_NONE,
+	MISHAP_BAD_RKEY,
+	MISHAP_OTHER_PD,
+	MISHAP_RANGE,
+	MISHAP_NO_WRITE,
+	MISHAP_NO_READ,
+	MISHAP_UNALIGNED,
+	MISHAP_RECEIVE_SHORT,
+	MISHAP_RECEIVE_LKEY,
+	MISHAP_LOCAL_LKEY,
+	MISHAP_READ_LKEY,     /* the place for what is read */
+	MISHAP_NO_RECEIVE,    /* and rnr_retry is limited */
+	MISHAP_SELF_TO_ERROR, /* the program moves it to ERR, at any time */
+	MISHAP_PEER_TO_ERROR, /* or the other end */
+	MISHAPS,
+};
+
+struct end {
+	unsigned number; /* and its host */
+	struct end *peer;
+	struct qp *qp;
+	enum ibv_qp_type type;
+	struct ibv_qp_cap cap;
+	bool sig_all;
+	struct ibv_ah *ah; /* UD */
+	enum mishap mishap;
+	unsigned mishap_op; /* which one it is about */
+	uint64_t mishap_ns; /* ..._TO_ERROR: when */
+	bool mishap_done;
+	bool disturbed; /* its connection may fail at any time */
+	uint64_t post_gap_ns, receive_gap_ns;
+
+	struct op ops[PLAN_OPS];
+	unsigned op_count, next_post, next_done;
+	bool failed; /* a request ended badly: all further ones are flushed */
+	uint64_t post_ns;
+
+	struct receive_plan receives[PLAN_RECEIVES];
+	unsigned receive_count, next_receive_post, next_receive_done;
+	bool flushed; /* a receive was */
+	uint64_t receive_ns;
+	unsigned withheld; /* this receive and those behind it are never posted */
+
+	uint32_t word;			    /* atomics of this end alone, in the peer's memory */
+	uint64_t word_values[PLAN_OPS + 1]; /* what it may hold after each of them */
+	unsigned word_steps, word_done;
+	unsigned drops; /* packets lost, in both directions, since an answer came */
+};
+
+struct plan {
+	struct net_weather weather;
+	uint32_t mtu; /* enum ibv_mtu */
+	unsigned end_count;
+	struct end ends[PLAN_ENDS];
+	uint32_t shared_word; /* that all ends add 1 to */
+	unsigned shared_adds;
+	bool reorders; /* or duplicates */
+};
+
+/* Makes it, creates and connects the QPs, puts payload where it is sent from. */
+void plan_make(struct plan *plan, uint64_t seed);
+
+/* Destroys what it made. */
+void plan_drop(struct plan *plan);
+
+static inline bool op_is_atomic(const struct op *op)
+{
+	return op->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || op->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/* Consumes a receive of the peer. */
+static inline bool op_is_received(const struct op *op)
+{
+	return op->opcode == IBV_WR_SEND || op->opcode == IBV_WR_SEND_WITH_IMM ||
+	       op->opcode == IBV_WR_SEND_WITH_INV || op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+static inline bool op_is_write(const struct op *op)
+{
+	return op->opcode == IBV_WR_RDMA_WRITE || op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+/* Its payload goes into a receive. */
+static inline bool op_is_send(const struct op *op)
+{
+	return op_is_received(op) && !op_is_write(op);
+}
+
+#endif
