@@ -21,7 +21,9 @@ def datagram(source, target, body, source_port=50000, identification=1):
 
 
 def signed(source, target, body, **options):
-    """The same with the ICRC behind it that makes it good."""
+    """The same with the ICRC behind it that makes it good; without, if there is too little for one."""
+    if len(body) < 12:
+        return datagram(source, target, body, **options)
     packet = datagram(source, target, body + bytes(4), **options)
     return packet[:-4] + roce.icrc(packet[:20], packet[20:28], packet[28:-4])
 

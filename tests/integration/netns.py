@@ -154,10 +154,13 @@ class Cable:
 
 
 class Capture:
-    """All RoCE traffic of a host's interface during a `with`; afterwards a file, `path`."""
+    """RoCE traffic of a host's interface during a `with`; afterwards a file, `path`. All of it, or
+    an error, if it is to be `complete`; then the traffic has to end by itself.
+    """
 
-    def __init__(self, host, path=None):
+    def __init__(self, host, path=None, complete=True):
         self.host = host
+        self.complete = complete
         self._directory = None
         if path is None:
             self._directory = tempfile.TemporaryDirectory()
@@ -183,13 +186,13 @@ class Capture:
             nonlocal size
             before, size = size, self.path.stat().st_size
             return before == size
-        while not settled():
+        while self.complete and not settled():
             self._program.wait(0.2)
         self._program.signal(2)
         self._program.wait(10)
         output = self._program.output()
         self.host.release(self._program)
-        if kind is None:
+        if kind is None and self.complete:
             dropped = re.search(r'(\d+) packets? dropped by kernel', output)
             assert dropped, output
             assert dropped[1] == '0', f'the capture is not complete: {output}'
