@@ -52,9 +52,6 @@ static inline bool ports_any(void)
 	return atomic_load_explicit(&ports_count, memory_order_acquire) != 0;
 }
 
-/* If fewer came in one look, no more lay there. */
-#define PORTS_MANY 8
-
 enum ports_look {
 	PORTS_ALL,
 	PORTS_BUSY_ONES, /* those where a packet came or left lately */
@@ -62,7 +59,7 @@ enum ports_look {
 
 /*
  * Takes what arrived, a bounded number of packets. Returns how many datagrams; 0: none; -EBUSY:
- * another thread is at it. No lock may be held.
+ * another thread is at it. No lock may be held. The caller calls transport_flush if there were any.
  */
 int ports_progress(uint64_t now_ns, enum ports_look which);
 
