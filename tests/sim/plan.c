@@ -336,7 +336,7 @@ static void prepare_end(struct plan *plan, unsigned number, enum ibv_qp_type typ
 	end->pause_ns = end->resume_ns = NET_NEVER;
 	if (random_chance(random, 150)) {
 		end->pause_ns = net_now() + random_below(random, 3000000);
-		end->resume_ns = end->pause_ns + random_below(random, 3000000);
+		end->rest_ns = random_below(random, 3000000);
 	}
 	end->word = world_take(random, 8, 8);
 	end->word_values[0] = random_next(random);

@@ -44,7 +44,7 @@ struct op {
 	bool shared;
 	bool keeps_target, keeps_local; /* another op reads them: they are not written over */
 	int receive;			/* RC: which one of the peer it consumes; -1: none */
-	bool received;
+	bool received, refused;
 	struct mw *mw; /* SEND_WITH_INV */
 	enum ibv_wc_status expected;
 };
@@ -88,8 +88,12 @@ struct end {
 	unsigned mishap_op; /* which one it is about */
 	uint64_t mishap_ns; /* ..._TO_ERROR: when */
 	bool mishap_done;
-	bool disturbed;		      /* its connection may fail at any time */
-	uint64_t pause_ns, resume_ns; /* the program moves it to SQD, and back */
+	bool disturbed;	   /* its connection may fail at any time */
+	uint64_t pause_ns; /* the program moves it to SQD ... */
+	uint64_t rest_ns;  /* ... and back, this long after it is drained: at ... */
+	uint64_t resume_ns;
+	uint32_t drained_head; /* of the send queue, when it was drained */
+	uint32_t events;       /* that it raised: 1 << enum ibv_event_type */
 	uint64_t post_gap_ns, receive_gap_ns;
 
 	struct op ops[PLAN_OPS];
