@@ -31,6 +31,40 @@ static void on_lost(uint32_t dest_qpn)
 	}
 }
 
+/*
+ * In a network that loses nothing nothing is sent twice, but what the responder refused; and a READ
+ * may be asked for in parts, whose PSNs rise, too.
+ */
+static void on_sent(const uint8_t *bytes, uint32_t length)
+{
+	struct packet packet;
+	struct end *end;
+
+	packet_decode(bytes, length, &packet);
+	end = find_end(packet.dest_qpn);
+	if (!end || !plan->clean || end->type != IBV_QPT_RC)
+		return;
+	switch (packet_opcode(packet.opcode)->kind) {
+	case PACKET_ACK:
+		if ((packet.syndrome & PACKET_SYNDROME_MASK) == PACKET_SYNDROME_RNR)
+			end->was_refused = true;
+		return;
+	case PACKET_ATOMIC_ACK:
+	case PACKET_READ_RESPONSE:
+	case PACKET_NOTIFY_CONGESTION:
+		return;
+	default:
+		break;
+	}
+	end = end->peer;
+	if (end->has_sent && packet_psn_diff(packet.psn, end->sent_psn) <= 0 && !end->was_refused &&
+	    !end->disturbed && end->mishap == MISHAP_NONE)
+		sim_fail("end %u: PSN %06x is sent again, and nothing was lost", end->number,
+			 packet.psn);
+	end->has_sent = true;
+	end->sent_psn = packet.psn;
+}
+
 static void on_delivered(const uint8_t *bytes, uint32_t length)
 {
 	struct packet packet;
@@ -51,7 +85,9 @@ static void on_delivered(const uint8_t *bytes, uint32_t length)
 	}
 }
 
-static const struct net_observer observer = { .lost = on_lost, .delivered = on_delivered };
+static const struct net_observer observer = { .sent = on_sent,
+					      .lost = on_lost,
+					      .delivered = on_delivered };
 
 void oracle_start(struct plan *is)
 {

@@ -110,7 +110,9 @@ struct end {
 	uint32_t word;			    /* atomics of this end alone, in the peer's memory */
 	uint64_t word_values[PLAN_OPS + 1]; /* what it may hold after each of them */
 	unsigned word_steps, word_done;
-	unsigned drops; /* packets lost, in both directions, since an answer came */
+	bool has_sent, was_refused; /* an RNR NAK was sent to it */
+	uint32_t sent_psn;	    /* the highest of its requests */
+	unsigned drops;		    /* packets lost, in both directions, since an answer came */
 };
 
 struct plan {
@@ -121,6 +123,7 @@ struct plan {
 	uint32_t shared_word; /* that all ends add 1 to */
 	unsigned shared_adds;
 	bool reorders; /* or duplicates */
+	bool clean;    /* nothing happens to packets at all */
 };
 
 /* Makes it, creates and connects the QPs, puts payload where it is sent from. */
