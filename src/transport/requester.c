@@ -21,7 +21,7 @@ struct issue {
 	struct qp *qp;
 	struct transport_qp *tq;
 	struct burst *burst;
-	uint32_t turn; /* packets that may still be sent */
+	uint32_t allowed, turn; /* UC: packets that might be sent, and that still may */
 	uint64_t now_ns;
 };
 
@@ -272,7 +272,8 @@ static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_ki
 	if (header.ack_req)
 		retransmit_on_ack_requested(tq, header.psn, it->now_ns);
 	burst_add(it->burst, &header);
-	it->turn--;
+	if (qp->type != IBV_QPT_RC)
+		it->turn--;
 	tq->next_psn = psn_add(tq->next_psn, 1);
 	set_done(tq, wqe);
 	return CARRIED;
@@ -554,10 +555,24 @@ static enum carried issue_all(struct issue *it)
 	return carried;
 }
 
+/* What a packet counts for the pace. */
+static uint32_t packet_cost(const struct transport_qp *tq)
+{
+	return tq->mtu + WINDOW_PACKET_EXTRA;
+}
+
+/* UC: what was not allowed follows in a while. */
+static void end_turn(struct issue *it)
+{
+	pace_use(&it->tq->pace, (it->allowed - it->turn) * packet_cost(it->tq));
+	if (!it->turn && may_issue(it->qp))
+		retransmit_again(it->tq, it->now_ns + PACE_INTERVAL_NS);
+}
+
 void requester_transmit(struct qp *qp)
 {
 	struct transport_qp *tq = transport_of(qp);
-	struct issue it = { .qp = qp, .tq = tq, .turn = REQUESTER_TURN };
+	struct issue it = { .qp = qp, .tq = tq };
 	enum carried carried;
 
 	if (tq->state != REQUESTER_READY || tq->failed || !may_issue(qp))
@@ -570,11 +585,13 @@ void requester_transmit(struct qp *qp)
 		retransmit_again(tq, it.now_ns + REQUESTER_AGAIN_NS);
 		return;
 	}
+	if (qp->type != IBV_QPT_RC)
+		it.turn = it.allowed = pace_allows(&tq->pace, packet_cost(tq), it.now_ns);
 	carried = issue_all(&it);
 	burst_put(it.burst);
 	if (carried != CARRY_FAILED) {
-		if (qp->type != IBV_QPT_RC && !it.turn)
-			retransmit_again(tq, it.now_ns);
+		if (qp->type != IBV_QPT_RC)
+			end_turn(&it);
 		sq_retire(qp);
 	}
 	/* Also with a request that failed: it waits for the answers to those before it. */

@@ -14,6 +14,7 @@
 #include "object/limits.h"
 #include "object/qp.h"
 #include "packet/packet.h"
+#include "transport/pace.h"
 #include "transport/timer.h"
 #include "transport/transport.h"
 #include "transport/window.h"
@@ -83,7 +84,8 @@ struct transport_qp {
 	uint32_t unrequested; /* packets since the last one that asked for an acknowledgement */
 	uint32_t asked_head, asked_tail;
 	struct asked asked[LIMIT_QP_RD_ATOM];
-	struct window window;
+	struct window window; /* RC */
+	struct pace pace;     /* UC */
 
 	/* retransmit.c */
 	uint8_t rnr_left, retry_left;
