@@ -134,6 +134,27 @@ static void test_dropped(void **state)
 	assert_int_equal(qp_state(b), IBV_QPS_RTS);
 }
 
+/* rxe asks even here; there is nothing to answer with. */
+static void test_acknowledgement_asked_for(void **state)
+{
+	struct packet packet = { .opcode = 0x2a,
+				 .psn = 100,
+				 .ack_req = true,
+				 .va = (uintptr_t)there,
+				 .rkey = there_mr->ib.rkey,
+				 .length = 8,
+				 .payload_bytes = 8 };
+
+	connect(IBV_QPT_UC);
+	memset(there, 0, 8);
+	rig_inject(a, &packet, here + 8);
+	while (rig_step())
+		;
+	transport_flush();
+	assert_int_equal(rig_waiting(), 0);
+	assert_memory_equal(there, here + 8, 8);
+}
+
 /* Nothing comes back, so only timers drive it; and it does not send faster than its pace. */
 static void test_pace(void **state)
 {
@@ -192,6 +213,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 		TEST(loss),
 		TEST(dropped),
+		TEST(acknowledgement_asked_for),
 		TEST(pace),
 		TEST(congestion),
 	};
