@@ -88,6 +88,7 @@ struct qp {
 	bool has_receive;	 /* what follows is in use: object/receive.h */
 	uint8_t receive_status;	 /* what it ends with if the QP fails: enum ibv_wc_status */
 	enum cause receive_cause;
+	uint8_t receive_l3;	 /* of the datagram in it: enum receive_l3 */
 	struct receive receive;
 	uint32_t datagram_psn;	 /* UD: of the next packet on the wire */
 	/* ibv_wr_*, which hold the lock from start to complete or abort */
