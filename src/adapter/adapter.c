@@ -343,8 +343,8 @@ void adapter_progress(void)
 		return;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	now = (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-	if (now >= retry_deadline_ns())
-		retry_run(now);
+	if (now >= local_retry_deadline_ns())
+		local_retry_run(now);
 	pump_on_polling(now);
 }
 

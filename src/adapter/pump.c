@@ -156,11 +156,11 @@ static bool look(void)
 
 	if (peers_progress())
 		return true;
-	if (retry_deadline_ns() == RETRY_NEVER)
+	if (local_retry_deadline_ns() == RETRY_NEVER)
 		return false;
 	now = now_ns();
-	if (now >= retry_deadline_ns())
-		retry_run(now);
+	if (now >= local_retry_deadline_ns())
+		local_retry_run(now);
 	return false;
 }
 

@@ -20,7 +20,7 @@ static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock *
 	qp_fail(qp, lq->failed_cause);
 }
 
-void requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
+void local_requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
 		    const char *fmt, ...)
 {
 	struct local_qp *lq = local_of(qp);
@@ -42,7 +42,7 @@ void requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum
 		fail_now(qp);
 }
 
-void requester_on_progress(struct qp *qp)
+void local_requester_on_progress(struct qp *qp)
 {
 	struct local_qp *lq = local_of(qp);
 
@@ -50,16 +50,16 @@ void requester_on_progress(struct qp *qp)
 	if (lq->failed && qp->sq.head + 1 == qp->sq.issue)
 		fail_now(qp);
 	else if (qp->sq.issue != qp->sq.tail)
-		requester_issue(qp);
+		local_requester_issue(qp);
 }
 
-void requester_block(struct qp *qp, struct link *link)
+void local_requester_block(struct qp *qp, struct link *link)
 {
 	struct local_qp *lq = local_of(qp);
 
 	if (lq->blocked_on == link)
 		return;
-	requester_unblock(qp);
+	local_requester_unblock(qp);
 	link_get(link);
 	lock_acquire(&link->wait_lock);
 	lq->blocked_on = link;
@@ -68,7 +68,7 @@ void requester_block(struct qp *qp, struct link *link)
 	lock_release(&link->wait_lock);
 }
 
-void requester_unblock(struct qp *qp)
+void local_requester_unblock(struct qp *qp)
 {
 	struct local_qp *lq = local_of(qp);
 	struct link *link = lq->blocked_on;
@@ -96,7 +96,7 @@ static enum carried fail_local(struct qp *qp, struct wqe *wqe, enum cause cause)
 {
 	uint32_t seq = qp->sq.issue++;
 
-	requester_fail(qp, seq, IBV_WC_LOC_PROT_ERR, cause,
+	local_requester_fail(qp, seq, IBV_WC_LOC_PROT_ERR, cause,
 		       "request %u: first SGE lkey 0x%x address 0x%llx length %u", seq,
 		       wqe->num_sge ? wqe->sge[0].lkey : 0,
 		       wqe->num_sge ? (unsigned long long)wqe->sge[0].addr : 0ull,
@@ -327,12 +327,12 @@ static enum carried unreachable(struct qp *qp, struct wqe *wqe)
 	if (lq->link) {
 		uint32_t seq = qp->sq.issue++;
 
-		requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_DIED,
+		local_requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_DIED,
 			       "process %d, QP 0x%06x", (int)lq->link->pid, qp->attr.dest_qp_num);
 		return CARRY_FAILED;
 	}
 	wqe->msn = lq->next_msn;
-	retry_on_silence(qp, qp->sq.issue,
+	local_retry_on_silence(qp, qp->sq.issue,
 			 local_env.gid_is_local(&qp->attr.ah_attr.grh.dgid) ? CAUSE_PEER_UNKNOWN :
 									      CAUSE_NO_PATH);
 	return CARRY_WAIT;
@@ -354,7 +354,7 @@ static enum carried manage_memory(struct qp *qp, struct wqe *wqe)
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 		return CARRIED;
 	}
-	requester_fail(qp, qp->sq.issue++, IBV_WC_MW_BIND_ERR, cause, "rkey 0x%08x", key);
+	local_requester_fail(qp, qp->sq.issue++, IBV_WC_MW_BIND_ERR, cause, "rkey 0x%08x", key);
 	return CARRY_FAILED;
 }
 
@@ -386,7 +386,7 @@ static enum carried carry_out(struct qp *qp, struct wqe *wqe, int64_t *budget)
 	default: {
 		uint32_t seq = qp->sq.issue++;
 
-		requester_fail(qp, seq, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
+		local_requester_fail(qp, seq, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
 			       "opcode %u", wqe->opcode);
 		return CARRY_FAILED;
 	}
@@ -399,10 +399,10 @@ static void start(struct qp *qp)
 
 	lq->started = true;
 	lq->next_msn = qp->attr.sq_psn & MSN_MASK;
-	retry_start(qp);
+	local_retry_start(qp);
 }
 
-void requester_issue(struct qp *qp)
+void local_requester_issue(struct qp *qp)
 {
 	struct local_qp *lq = local_of(qp);
 	struct sq *sq = &qp->sq;
@@ -434,7 +434,7 @@ void requester_issue(struct qp *qp)
 			break;
 		case CARRY_NO_ROOM:
 			if (lq->link)
-				requester_block(qp, lq->link);
+				local_requester_block(qp, lq->link);
 			/*
 			 * Once more, now that who makes room finds us in the list: he may have made
 			 * it, and looked, just before.
@@ -444,7 +444,7 @@ void requester_issue(struct qp *qp)
 			tried_again = true;
 			break;
 		case CARRY_TURN_OVER:
-			requester_block(qp, lq->link);
+			local_requester_block(qp, lq->link);
 			atomic_store_explicit(&lq->link->again, true, memory_order_relaxed);
 			local_env.kick();
 			stop = true;

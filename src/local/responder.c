@@ -63,7 +63,7 @@ static void acknowledge(struct link *link)
 	ring_acknowledge(&link->rx, end);
 }
 
-void responder_complete_receive(struct qp *qp, const struct record_header *header,
+void local_responder_complete_receive(struct qp *qp, const struct record_header *header,
 				enum ibv_wc_opcode opcode, enum ibv_wc_status status,
 				enum cause cause, uint32_t length, uint32_t wc_flags)
 {
@@ -112,7 +112,7 @@ static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct
 	return record || !link->alive || link->dying;
 }
 
-bool responder_refuse(struct link *link, const struct record_header *header)
+bool local_responder_refuse(struct link *link, const struct record_header *header)
 {
 	struct nak_pending nak = {
 		.msn = header->msn,
@@ -242,7 +242,7 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 		if (reaction->receive_status) {
 			receive_blame(qp, (enum ibv_wc_status)reaction->receive_status, cause);
 		}
-		responder_answer(qp); /* what is owed for earlier requests, if there is room */
+		local_responder_answer(qp); /* what is owed for earlier requests, if there is room */
 		if (reaction->event)
 			qp_raise(qp, (enum ibv_event_type)(reaction->event - 1));
 		qp_fail(qp, cause);
@@ -257,7 +257,7 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 	}
 }
 
-void responder_answer(struct qp *qp) NO_LOCK_CHECK
+void local_responder_answer(struct qp *qp) NO_LOCK_CHECK
 {
 	struct local_qp *lq = local_of(qp);
 
@@ -381,7 +381,7 @@ static enum verdict on_send(struct qp *qp, const struct record_header *header,
 	}
 	if (flags & RECORD_IMM)
 		wc_flags |= IBV_WC_WITH_IMM;
-	responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_SUCCESS, CAUSE_NONE,
+	local_responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_SUCCESS, CAUSE_NONE,
 				   lq->received, wc_flags);
 	return VERDICT_OK;
 }
@@ -414,7 +414,7 @@ static enum verdict on_write(struct qp *qp, const struct record_header *header,
 		*cause = CAUSE_NO_RECEIVE;
 		return VERDICT_NO_RECEIVE;
 	}
-	responder_complete_receive(qp, header, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS,
+	local_responder_complete_receive(qp, header, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS,
 				   CAUSE_NONE, lq->received, IBV_WC_WITH_IMM);
 	return VERDICT_OK;
 }
@@ -506,7 +506,7 @@ static enum verdict carry_out(struct qp *qp, const struct record_header *header,
 	}
 }
 
-bool responder_on_request(struct qp *qp, struct link *link, const struct record_header *header,
+bool local_responder_on_request(struct qp *qp, struct link *link, const struct record_header *header,
 			  const uint8_t *payload, uint64_t end)
 {
 	struct local_qp *lq = local_of(qp);
@@ -526,14 +526,14 @@ bool responder_on_request(struct qp *qp, struct link *link, const struct record_
 		if (!lq->in_message)
 			lq->expected_msn = msn_next(lq->expected_msn);
 		if (lq->response_head != lq->response_tail)
-			responder_answer(qp);
+			local_responder_answer(qp);
 		break;
 	case VERDICT_STALE:
 		break;
 	case VERDICT_NOT_READY:
 	case VERDICT_OUT_OF_ORDER:
 		/* if it is not connected to the sender, nothing of this QP's may change */
-		if (qp->type == IBV_QPT_RC && !responder_refuse(link, header))
+		if (qp->type == IBV_QPT_RC && !local_responder_refuse(link, header))
 			return false;
 		if (verdict == VERDICT_OUT_OF_ORDER) {
 			lq->naked = true;
@@ -564,7 +564,7 @@ static void forget_responses(struct qp *qp)
 	link_notify(lq->link);
 }
 
-void responder_stop(struct qp *qp)
+void local_responder_stop(struct qp *qp)
 {
 	struct local_qp *lq = local_of(qp);
 

@@ -52,6 +52,13 @@ struct qp_path {
 	void (*destroy)(struct qp *qp);
 };
 
+/*
+ * Which path a QP takes that goes to RTR, with its attributes set; asked with qp->lock held, before
+ * the path's `connect`. A QP that changes its path is destroyed for the old one first. Set once by
+ * the adapter; without it a QP keeps the path that it was created with.
+ */
+void qp_set_path_choice(const struct qp_path *(*choose)(struct qp *qp));
+
 struct qp {
 	union {
 		struct ibv_qp ib;
@@ -83,7 +90,7 @@ struct qp {
 	struct ibv_qp_init_attr init;
 	struct sq sq;
 	struct arena_qp *entry;	 /* what peers see */
-	const struct qp_path *path; /* set at creation */
+	const struct qp_path *path; /* set at creation, and chosen again at each RTR */
 	void *path_data;	 /* the path's own */
 	bool has_receive;	 /* what follows is in use: object/receive.h */
 	uint8_t receive_status;	 /* what it ends with if the QP fails: enum ibv_wc_status */
