@@ -10,7 +10,9 @@
 #include "object/context.h"
 #include "verbs/export.h"
 #include "verbs/qp_ex.h"
+#include "verbs/query.h"
 #include "verbs/queues.h"
+#include "verbs/refuse.h"
 
 #define COMP_MASK_OFFERED                                                                          \
 	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
@@ -137,16 +139,25 @@ VERBS_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcod
 	return 0;
 }
 
+/*
+ * Enhanced connection establishment: what two adapters of one vendor agree on beside the IBA's
+ * attributes. We have no such options: whatever a peer offers, none is what both ends have. A vendor
+ * that is not ours gets EOPNOTSUPP, which connection managers take for "without".
+ */
 VERBS_EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	cause_report(CAUSE_UNSUPPORTED, qp->qp_num, "enhanced connection establishment");
-	return EOPNOTSUPP;
+	if (ece->comp_mask)
+		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ECE: comp_mask 0x%x", ece->comp_mask);
+	if (ece->vendor_id != VENDOR_ID)
+		return refuse(EOPNOTSUPP, CAUSE_UNSUPPORTED, "ECE of vendor 0x%06x", ece->vendor_id);
+	ece->options = 0;
+	return 0;
 }
 
 VERBS_EXPORT int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	cause_report(CAUSE_UNSUPPORTED, qp->qp_num, "enhanced connection establishment");
-	return EOPNOTSUPP;
+	*ece = (struct ibv_ece){ .vendor_id = VENDOR_ID };
+	return 0;
 }
 
 int verbs_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)

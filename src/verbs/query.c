@@ -15,7 +15,6 @@
 
 #undef ibv_query_port
 
-#define VENDOR_ID	      0x027662 /* an OUI that IEEE gives to nobody: bit 1 of the first byte */
 #define VENDOR_PART_ID	      1
 #define PORT_ATTR_COMPAT_SIZE 48 /* of programs from before port_cap_flags2 */
 #define HCA_CLOCK_KHZ	      1000000

@@ -6,6 +6,8 @@
 
 #include <infiniband/verbs.h>
 
+#define VENDOR_ID 0x027662 /* an OUI that IEEE gives to nobody: bit 1 of the first byte */
+
 struct _compat_ibv_port_attr;
 
 int verbs_query_device(struct ibv_context *context, struct ibv_device_attr *attr);
