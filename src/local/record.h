@@ -19,6 +19,8 @@
  *                    NAK for it stands before this record: see RING-4 in ring.h
  *   48  payload      (compare & swap: compare, swap; fetch & add: add; a datagram: GRH, data)
  *
+ * FLUSH: `total` is the length of its range, imm is placement types | selectivity level << 4.
+ *
  * The reader copies the header out, checks the copy, and never trusts a value: see record_is_sane.
  */
 #ifndef LOCAL_RECORD_H
@@ -47,6 +49,9 @@ enum record_kind {
 	RECORD_READ_RESPONSE,
 	RECORD_ATOMIC_RESPONSE,
 	RECORD_NAK,
+	/* more requests */
+	RECORD_ATOMIC_WRITE,
+	RECORD_FLUSH,
 	/* to the process: the region of `rkey` is used often, see object/adopt.h */
 	RECORD_ADOPT,
 	RECORD_KINDS

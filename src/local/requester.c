@@ -9,6 +9,7 @@
 #include "local/onesided.h"
 #include "local/retry.h"
 #include "object/mw.h"
+#include "object/newer.h"
 
 static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock */
 {
@@ -234,6 +235,48 @@ static enum carried send_message(struct qp *qp, struct wqe *wqe, enum record_kin
 	return CARRIED;
 }
 
+/* A message of one record with an acknowledgement and nothing more: ATOMIC_WRITE and FLUSH. */
+static enum carried send_alone(struct qp *qp, struct wqe *wqe, enum record_kind kind,
+			       const void *payload, uint32_t bytes)
+{
+	struct link *link = local_of(qp)->link;
+	struct record *record;
+
+	wqe->msn = local_of(qp)->next_msn;
+	lock_acquire(&link->tx_lock);
+	record = link->alive && !flight_is_full(link) ?
+			 ring_reserve(&link->tx, bytes, RING_FOR_NAKS) :
+			 NULL;
+	if (record) {
+		fill_header(qp, wqe, &record->header, bytes);
+		memcpy(record->payload, payload, bytes);
+		enter_flight(link, qp, record_units(bytes));
+		ring_publish(&link->tx, record,
+			     record_word(kind, RECORD_FIRST | RECORD_LAST, bytes));
+	}
+	lock_release(&link->tx_lock);
+	if (!record)
+		return CARRY_NO_ROOM;
+	count_message(local_of(qp), wqe);
+	return CARRIED;
+}
+
+static enum carried write_atomically(struct qp *qp, struct wqe *wqe)
+{
+	uint64_t value;
+	enum cause cause = copy_payload(qp, wqe, &value, sizeof(value));
+
+	if (cause != CAUSE_NONE)
+		return fail_local(qp, wqe, cause);
+	return send_alone(qp, wqe, RECORD_ATOMIC_WRITE, &value, sizeof(value));
+}
+
+static enum carried flush(struct qp *qp, struct wqe *wqe)
+{
+	wqe->imm = (uint32_t)(wqe->compare_add | wqe->swap << 4);
+	return send_alone(qp, wqe, RECORD_FLUSH, NULL, 0);
+}
+
 /* READ and atomics by message: the request is one record. */
 static enum carried request_read(struct qp *qp, struct wqe *wqe)
 {
@@ -383,6 +426,10 @@ static enum carried carry_out(struct qp *qp, struct wqe *wqe, int64_t *budget)
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return request_read(qp, wqe);
+	case IBV_WR_ATOMIC_WRITE:
+		return write_atomically(qp, wqe);
+	case NEWER_WR_FLUSH:
+		return flush(qp, wqe);
 	default: {
 		uint32_t seq = qp->sq.issue++;
 

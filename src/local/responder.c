@@ -6,6 +6,7 @@
 #include "object/key.h"
 #include "object/memory.h"
 #include "object/mw.h"
+#include "object/newer.h"
 #include "object/receive.h"
 
 /* What a request can end in (what follows from it is the table below). */
@@ -475,6 +476,51 @@ static enum verdict on_atomic(struct qp *qp, const struct record_header *header,
 	return VERDICT_OK;
 }
 
+static enum verdict on_atomic_write(struct qp *qp, const struct record_header *header,
+				    const uint8_t *payload, enum cause *cause)
+{
+	uint64_t value;
+
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE)) {
+		*cause = CAUSE_QP_ACCESS;
+		return VERDICT_ACCESS;
+	}
+	if (header->bytes != sizeof(value)) {
+		*cause = CAUSE_PEER_DISORDERLY;
+		return VERDICT_INVALID;
+	}
+	if (header->remote_addr % 8) {
+		*cause = CAUSE_ATOMIC_UNALIGNED;
+		return VERDICT_INVALID;
+	}
+	memcpy(&value, payload, sizeof(value));
+	*cause = atomic_write(qp, header->rkey, header->remote_addr, value);
+	return *cause == CAUSE_NONE ? VERDICT_OK : VERDICT_ACCESS;
+}
+
+/* What was written before is visible; what is checked is whether the peer may ask (IBA 9.7.4.1.10). */
+static enum verdict on_flush(struct qp *qp, const struct record_header *header, enum cause *cause)
+{
+	uint32_t types = header->imm & 0xf, level = header->imm >> 4, rights = 0;
+
+	if (types & NEWER_FLUSH_GLOBAL)
+		rights |= NEWER_ACCESS_FLUSH_GLOBAL;
+	if (types & NEWER_FLUSH_PERSISTENT)
+		rights |= NEWER_ACCESS_FLUSH_PERSISTENT;
+	if (!rights || types & ~(NEWER_FLUSH_GLOBAL | NEWER_FLUSH_PERSISTENT) ||
+	    level > NEWER_FLUSH_MR) {
+		*cause = CAUSE_PEER_DISORDERLY;
+		return VERDICT_INVALID;
+	}
+	if ((qp->attr.qp_access_flags & rights) != rights) {
+		*cause = CAUSE_QP_ACCESS;
+		return VERDICT_INVALID;
+	}
+	*cause = memory_flush_remote(qp, header->rkey, header->remote_addr, header->total, rights,
+				     level == NEWER_FLUSH_MR);
+	return *cause == CAUSE_NONE ? VERDICT_OK : VERDICT_ACCESS;
+}
+
 static enum verdict carry_out(struct qp *qp, const struct record_header *header,
 			      const uint8_t *payload, enum cause *cause)
 {
@@ -500,6 +546,11 @@ static enum verdict carry_out(struct qp *qp, const struct record_header *header,
 	case RECORD_FETCH_ADD:
 		return qp->type == IBV_QPT_RC ? on_atomic(qp, header, payload, cause) :
 						VERDICT_INVALID;
+	case RECORD_ATOMIC_WRITE:
+		return qp->type == IBV_QPT_RC ? on_atomic_write(qp, header, payload, cause) :
+						VERDICT_INVALID;
+	case RECORD_FLUSH:
+		return qp->type == IBV_QPT_RC ? on_flush(qp, header, cause) : VERDICT_INVALID;
 	default:
 		*cause = CAUSE_PEER_DISORDERLY;
 		return VERDICT_INVALID;

@@ -276,6 +276,25 @@ enum cause memory_read_remote(const struct qp *qp, uint32_t rkey, uint64_t addre
 	return cause;
 }
 
+enum cause memory_flush_remote(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t bytes,
+			       uint32_t access, bool whole)
+{
+	struct arena_touch *touch = touch_begin(own_slot, rkey);
+	uint64_t host;
+	uint32_t flags;
+	enum cause cause;
+
+	if (whole) {
+		address = mr_keys()[KEY_INDEX(rkey)].start;
+		bytes = 0;
+	}
+	cause = check_remote(qp, rkey, address, bytes, access, &host, &flags);
+	touch_end(touch);
+	/* the processors' caches are coherent: nothing is held back but by the order of stores */
+	atomic_thread_fence(memory_order_seq_cst);
+	return cause;
+}
+
 uint32_t memory_slot(void)
 {
 	return own_slot;

@@ -5,16 +5,17 @@
 
 #include "base/cause.h"
 #include "object/dm.h"
+#include "object/newer.h"
 #include "object/pin.h"
 
 #define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 #define WRITES        (IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_MW_BIND)
 #define KNOWN_ACCESS                                                                               \
 	(WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND |          \
-	 IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)
+	 IBV_ACCESS_HUGETLB | NEWER_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
 #define DM_ACCESS                                                                                  \
 	(IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | \
-	 IBV_ACCESS_OPTIONAL_RANGE)
+	 NEWER_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
 
 static bool is_implicit(const struct mr_spec *spec)
 {

@@ -51,8 +51,8 @@ struct wqe {
 	/* one-sided */
 	uint32_t rkey;
 	uint64_t remote_addr;
-	uint64_t compare_add;
-	uint64_t swap;
+	uint64_t compare_add; /* FLUSH: its placement types, enum ibv_placement_type */
+	uint64_t swap;	      /* FLUSH: its selectivity level */
 	/* datagrams */
 	struct ah *ah;	    /* with a reference */
 	uint32_t remote_qpn;

@@ -81,7 +81,7 @@ static void access_rules(void **state)
 		{ 9, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE, 0 },
 		{ 10, IBV_ACCESS_ON_DEMAND, 0 },
 		{ 11, IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB, 0 },
-		{ 12, 1 << 8, EINVAL },
+		{ 12, 1 << 9, EINVAL },
 		{ 13, 1 << 19, EINVAL },
 		{ 14, IBV_ACCESS_RELAXED_ORDERING, 0 },
 		{ 15, 1 << 29, 0 }, /* optional, unknown */
@@ -203,7 +203,7 @@ static void rereg_refuses_and_leaves_the_region(void **state)
 		{ 8, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)16, 64, 0, EFAULT },
 		{ 9, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, readable, 64, 0, EFAULT },
 		{ 10, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE, EINVAL },
-		{ 11, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 1 << 8, EINVAL },
+		{ 11, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 1 << 9, EINVAL },
 	};
 	struct ibv_mr *mr;
 	uint64_t host;
