@@ -29,6 +29,8 @@ struct async_event {
 struct context {
 	void *newer_ops[CONTEXT_NEWER_OPS]; /* all NULL */
 	struct verbs_context verbs;	    /* verbs.sz covers newer_ops too */
+	uint64_t number;		    /* of its cmd_fd: those that share one are imported */
+	bool elsewhere;			    /* it is another process's: so are the handles */
 	struct device *device;
 	uint32_t device_index;		    /* of struct arena_device */
 	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : kept while not 0 */

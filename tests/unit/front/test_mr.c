@@ -18,7 +18,7 @@
 #include "verbs/mr.h"
 #include "verbs/pd.h"
 
-static struct context context;
+static struct context context = {.verbs.context.cmd_fd = -1};
 static struct ibv_pd *pd;
 static size_t page;
 static bool foreign;
@@ -183,7 +183,7 @@ static void addresses_of_each_kind(void **state)
 
 static void rereg_refuses_and_leaves_the_region(void **state)
 {
-	static struct context other;
+	static struct context other = {.verbs.context.cmd_fd = -1};
 	struct ibv_pd *foreign_pd = ibv_alloc_pd(&other.verbs.context);
 	char *memory = map(PROT_READ | PROT_WRITE), *readable = map(PROT_READ);
 	const struct {
