@@ -356,7 +356,8 @@ void adapter_on_arm(void)
 
 const struct qp_path *adapter_path(enum ibv_qp_type type)
 {
-	if (type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD)
+	if (type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD ||
+	    type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV)
 		return &local_path;
 	errno = EOPNOTSUPP;
 	return NULL;

@@ -11,7 +11,8 @@
  *   12  msn          sequence number of its message, 24 bits, starts at the requester's sq_psn; and
  *                    8 bits that count the requester's attempts: answers carry both back
  *   16  total        length of the whole message (NAK: RNR timer code)
- *   20  bytes        length of the payload in this record
+ *   20  bytes        length of the payload in this record (16 bits)
+ *   22  srqn         XRC: number of the SRQ that the message is for (16 bits); else 0
  *   24  imm          immediate data, R_Key to invalidate (NAK: enum nak; datagram: Q_Key in rkey)
  *   28  rkey         R_Key (datagram: Q_Key; NAK: enum cause)
  *   32  remote_addr  address at the responder
@@ -81,7 +82,8 @@ struct record_header {
 	uint32_t src_qpn;
 	uint32_t msn;
 	uint32_t total;
-	uint32_t bytes;
+	uint16_t bytes;
+	uint16_t srqn;
 	uint32_t imm;
 	uint32_t rkey;
 	uint64_t remote_addr;

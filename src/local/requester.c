@@ -126,7 +126,9 @@ static void fill_header(struct qp *qp, struct wqe *wqe, struct record_header *he
 	header->src_qpn = qp->ib.qp_num;
 	header->msn = wqe->msn | (uint32_t)local_of(qp)->attempt << 24;
 	header->total = wqe->length;
-	header->bytes = bytes;
+	header->bytes = (uint16_t)bytes;
+	/* numbers of SRQs have 16 bits (object/handles.h); others name none */
+	header->srqn = wqe->remote_srqn <= UINT16_MAX ? (uint16_t)wqe->remote_srqn : 0;
 	header->imm = wqe->imm;
 	header->rkey = wqe->rkey;
 	header->remote_addr = wqe->remote_addr;
@@ -160,7 +162,7 @@ static enum carried send_piece(struct qp *qp, struct wqe *wqe, enum record_kind 
 	struct link *link = local_of(qp)->link;
 	uint32_t bytes = wqe->length - wqe->done;
 	uint32_t flags = (wqe->done ? 0 : RECORD_FIRST) |
-			 (qp->type == IBV_QPT_RC ? 0 : RECORD_UNACKED);
+			 (qp_is_reliable(qp) ? 0 : RECORD_UNACKED);
 	enum carried carried = CARRY_NO_ROOM;
 	struct record *record;
 	enum cause cause;
@@ -179,7 +181,7 @@ static enum carried send_piece(struct qp *qp, struct wqe *wqe, enum record_kind 
 		lock_release(&link->tx_lock);
 		return fail_local(qp, wqe, cause);
 	}
-	if (flags & RECORD_LAST && qp->type == IBV_QPT_RC)
+	if (flags & RECORD_LAST && qp_is_reliable(qp))
 		enter_flight(link, qp, record_units(bytes));
 	ring_publish(&link->tx, record, record_word(kind, flags, bytes));
 	wqe->done += bytes;
@@ -225,7 +227,7 @@ static enum carried send_message(struct qp *qp, struct wqe *wqe, enum record_kin
 			return carried;
 		*budget -= wqe->done - before + RECORD_UNIT;
 	} while (wqe->done < wqe->length);
-	if (qp->type == IBV_QPT_RC) {
+	if (qp_is_reliable(qp)) {
 		count_message(lq, wqe);
 	} else {
 		lq->next_msn = msn_next(lq->next_msn);
@@ -324,7 +326,8 @@ static enum carried one_sided(struct qp *qp, struct wqe *wqe, int64_t *budget)
 	struct local_qp *lq = local_of(qp);
 
 	if (wqe->route == ROUTE_UNDECIDED) {
-		if (lq->link->reach == REACH_NONE)
+		/* the PD of XRC is that of an SRQ, which the target knows */
+		if (lq->link->reach == REACH_NONE || qp->type == IBV_QPT_XRC_SEND)
 			wqe->route = ROUTE_MESSAGE;
 		else if (qp->type == IBV_QPT_UC && !link_carried_out(lq->link, lq->last_end))
 			wqe->route = ROUTE_MESSAGE;
@@ -363,7 +366,7 @@ static enum carried unreachable(struct qp *qp, struct wqe *wqe)
 {
 	struct local_qp *lq = local_of(qp);
 
-	if (qp->type != IBV_QPT_RC) {
+	if (!qp_is_reliable(qp)) {
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 		return CARRIED;
 	}

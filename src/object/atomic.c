@@ -23,7 +23,7 @@ static uint64_t *find_word(const struct qp *qp, uint32_t rkey, uint64_t address,
 	uint32_t flags;
 
 	*cause = CAUSE_NONE;
-	verdict = key_check(mr_keys(), rkey, qp->pd->number, qp->ib.qp_num, address,
+	verdict = key_check(mr_keys(), rkey, qp->remote_pd, qp->ib.qp_num, address,
 			    sizeof(uint64_t), right, &host, &flags);
 	if (verdict != KEY_OK)
 		*cause = key_cause_remote(verdict);

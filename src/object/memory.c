@@ -238,7 +238,7 @@ int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32
 static enum cause check_remote(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t check,
 			       uint32_t access, uint64_t *host, uint32_t *flags)
 {
-	enum key_verdict verdict = key_check(mr_keys(), rkey, qp->pd->number, qp->ib.qp_num, address,
+	enum key_verdict verdict = key_check(mr_keys(), rkey, qp->remote_pd, qp->ib.qp_num, address,
 					     check, access, host, flags);
 
 	return verdict == KEY_OK ? CAUSE_NONE : key_cause_remote(verdict);

@@ -46,6 +46,7 @@ static uint32_t ops_of(uint8_t type)
 {
 	switch (type) {
 	case IBV_QPT_RC:
+	case IBV_QPT_XRC_SEND:
 		return OPS_RC;
 	case IBV_QPT_UC:
 		return OPS_UC;
@@ -254,6 +255,8 @@ int sq_push(struct qp *qp, const struct ibv_send_wr *wr)
 	if (error)
 		return error;
 	wqe->imm = wr->imm_data;
+	if (qp->type == IBV_QPT_XRC_SEND)
+		wqe->remote_srqn = wr->qp_type.xrc.remote_srqn;
 	switch (wr->opcode) {
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:

@@ -57,6 +57,7 @@ struct wqe {
 	struct ah *ah;	    /* with a reference */
 	uint32_t remote_qpn;
 	uint32_t remote_qkey;
+	uint32_t remote_srqn; /* XRC */
 	/* memory windows: ibv_bind_mw, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV (key in imm) */
 	struct ibv_mw *mw;
 	struct ibv_mw_bind_info bind;

@@ -7,6 +7,7 @@
 #include "object/acknowledge.h"
 #include "object/context.h"
 #include "object/limits.h"
+#include "object/xrcd.h"
 
 static _Atomic uint32_t srqs;	 /* of this process */
 static _Atomic uint32_t numbers; /* given so far */
@@ -108,6 +109,8 @@ int srq_destroy(struct srq *srq)
 		cause_report(CAUSE_BUSY_SRQ, 0, "%u QPs", users);
 		return -EBUSY;
 	}
+	if (srq->type == IBV_SRQT_XRC)
+		xrc_remove_srq(srq);
 	/* No QP uses it: nobody takes receives, so no event comes any more. */
 	context_drop_events(context, &srq->ib);
 	lock_acquire(&context->async_lock);

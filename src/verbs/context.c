@@ -69,6 +69,8 @@ static void fill_ops(struct context *context)
 	verbs->create_qp_ex = verbs_create_qp_ex;
 	verbs->open_qp = verbs_open_qp;
 	verbs->modify_qp_rate_limit = verbs_modify_qp_rate_limit;
+	verbs->open_xrcd = verbs_open_xrcd;
+	verbs->close_xrcd = verbs_close_xrcd;
 	verbs->create_srq_ex = verbs_create_srq_ex;
 	verbs->get_srq_num = verbs_get_srq_num;
 	verbs->post_srq_ops = verbs_post_srq_ops;

@@ -8,6 +8,7 @@
 #include "adapter/device.h"
 #include "base/cause.h"
 #include "object/context.h"
+#include "object/xrcd.h"
 #include "verbs/export.h"
 #include "verbs/qp_ex.h"
 #include "verbs/query.h"
@@ -15,7 +16,8 @@
 #include "verbs/refuse.h"
 
 #define COMP_MASK_OFFERED                                                                          \
-	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS |             \
+	 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 /* GRH, UDP, BTH, the longest extended headers and the ICRC of a RoCE packet, as Linux counts them. */
 #define ROCE_HEADERS 96
 
@@ -43,6 +45,11 @@ static int check_ex(struct ibv_context *context, const struct ibv_qp_init_attr_e
 		cause_report(CAUSE_UNSUPPORTED, 0, "QP: create_flags 0x%x", attr->create_flags);
 		return EOPNOTSUPP;
 	}
+	if (attr->qp_type == IBV_QPT_XRC_RECV) {
+		if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD && attr->xrcd)
+			return 0;
+		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "XRC_RECV QP: no XRC domain");
+	}
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context) {
 		cause_report(CAUSE_ARGUMENT_INVALID, 0, "QP: no PD of this context");
 		return EINVAL;
@@ -68,7 +75,8 @@ static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, stru
 		if (error)
 			return error;
 	}
-	error = -qp_create(context, pd_of(attr->pd), attr, path, qp);
+	error = -qp_create(context, attr->qp_type == IBV_QPT_XRC_RECV ? NULL : pd_of(attr->pd), attr,
+			   path, qp);
 	if (error)
 		return error;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
@@ -113,17 +121,32 @@ VERBS_EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 	return qp_of(qp)->has_ex ? &qp_of(qp)->ex : NULL;
 }
 
+#define OPEN_REQUIRED (IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE)
+
 struct ibv_qp *verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
 {
-	cause_report(CAUSE_UNSUPPORTED, 0, "ibv_open_qp");
-	errno = EOPNOTSUPP;
-	return NULL;
+	struct qp *handle;
+
+	if (attr->comp_mask & ~(uint32_t)(OPEN_REQUIRED | IBV_QP_OPEN_ATTR_CONTEXT) ||
+	    (attr->comp_mask & OPEN_REQUIRED) != OPEN_REQUIRED) {
+		refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_open_qp: comp_mask 0x%x", attr->comp_mask);
+		return NULL;
+	}
+	if (attr->qp_type != IBV_QPT_XRC_RECV || attr->xrcd->context != context) {
+		refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_open_qp: QP type %d", attr->qp_type);
+		return NULL;
+	}
+	if (answer_of(qp_open(context_of(context), xrcd_of(attr->xrcd), attr->qp_num,
+			      attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL,
+			      &handle)) != 0)
+		return NULL;
+	return &handle->ib;
 }
 
 VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask,
 			      struct ibv_qp_init_attr *init_attr)
 {
-	qp_query(qp_of(qp), attr, init_attr);
+	qp_query(qp_behind(qp), attr, init_attr);
 	qp->state = attr->qp_state;
 	return 0;
 }

@@ -17,7 +17,10 @@
 
 int qp_ex_check(enum ibv_qp_type type, uint64_t send_ops_flags)
 {
-	uint64_t offered = type == IBV_QPT_RC ? EX_RC : type == IBV_QPT_UC ? EX_UC : EX_UD;
+	uint64_t offered = type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND ? EX_RC :
+			   type == IBV_QPT_UC				  ? EX_UC :
+			   type == IBV_QPT_UD				  ? EX_UD :
+									    0;
 
 	if (!(send_ops_flags & ~offered))
 		return 0;
@@ -181,7 +184,17 @@ static void wr_send_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t remote_srqn)
 {
-	refuse(ex, "ibv_wr_set_xrc_srqn");
+	struct qp *qp = qp_ex_of(ex);
+
+	if (!qp->builder_wqe || qp->builder_error)
+		return;
+	if (qp->type != IBV_QPT_XRC_SEND) {
+		cause_report(CAUSE_WRONG_TYPE, qp->ib.qp_num, "ibv_wr_set_xrc_srqn, QP type %d",
+			     qp->type);
+		fail(qp, EINVAL);
+		return;
+	}
+	qp->builder_wqe->remote_srqn = remote_srqn;
 }
 
 static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,

@@ -29,7 +29,7 @@
 #define CAP_FLAGS                                                                                  \
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | \
 	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |               \
-	 IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS)
+	 IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC)
 
 static uint32_t vendor_part_id(void)
 {
@@ -118,6 +118,7 @@ int verbs_query_device_ex(struct ibv_context *context,
 		},
 	    .max_dm_size = DM_BYTES_MAX,
 	    .phys_port_cnt_ex = DEVICE_PORT,
+	    .xrc_odp_caps = ODP_RC,
 	};
 
 	if (input && input->comp_mask)

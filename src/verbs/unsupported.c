@@ -95,18 +95,6 @@ static int destroy_rwq_ind_table(struct ibv_rwq_ind_table *table)
 	return no("ibv_destroy_rwq_ind_table");
 }
 
-/* XRC */
-
-static struct ibv_xrcd *open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
-{
-	return none("ibv_open_xrcd");
-}
-
-static int close_xrcd(struct ibv_xrcd *xrcd)
-{
-	return no("ibv_close_xrcd");
-}
-
 void unsupported_fill(struct verbs_context *verbs)
 {
 	verbs->ibv_create_flow = create_flow;
@@ -126,6 +114,4 @@ void unsupported_fill(struct verbs_context *verbs)
 	verbs->destroy_wq = destroy_wq;
 	verbs->create_rwq_ind_table = create_rwq_ind_table;
 	verbs->destroy_rwq_ind_table = destroy_rwq_ind_table;
-	verbs->open_xrcd = open_xrcd;
-	verbs->close_xrcd = close_xrcd;
 }
