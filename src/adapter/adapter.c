@@ -300,6 +300,16 @@ void adapter_remove_context(struct context *context)
 	lock_release(&adapter_lock);
 }
 
+void adapter_visit_contexts(void (*visit)(struct context *context, void *arg), void *arg)
+{
+	struct list *pos;
+
+	lock_acquire(&adapter_lock);
+	list_for_each(pos, &contexts)
+		visit(list_entry(pos, struct context, link), arg);
+	lock_release(&adapter_lock);
+}
+
 bool adapter_is_foreign(const struct context *context)
 {
 	return context->adapter_generation != generation;

@@ -104,6 +104,10 @@ static struct context *create_context(struct device *device, int cmd_fd, struct 
 	list_init(&context->link);
 	device_get(device);
 	context->device = device;
+	lock_acquire(&device->lock);
+	context->port_up = device->up;
+	context->gid_changes = device->gid_changes;
+	lock_release(&device->lock);
 	context->number = identity->number;
 	context->elsewhere = !cmd_fd_is_ours(identity);
 	ib = &context->verbs.context;
