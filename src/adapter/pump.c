@@ -12,6 +12,7 @@
 
 #include "adapter/group.h"
 #include "adapter/peers.h"
+#include "adapter/watch.h"
 #include "base/cause.h"
 #include "local/retry.h"
 #include "object/adopt.h"
@@ -156,11 +157,11 @@ static bool look(void)
 
 	if (peers_progress())
 		return true;
-	if (retry_deadline_ns() == RETRY_NEVER)
+	if (local_retry_deadline_ns() == RETRY_NEVER)
 		return false;
 	now = now_ns();
-	if (now >= retry_deadline_ns())
-		retry_run(now);
+	if (now >= local_retry_deadline_ns())
+		local_retry_run(now);
 	return false;
 }
 
@@ -208,6 +209,7 @@ static void *pump(void *arg)
 	for (;;) {
 		take_notices();
 		adopt_run();
+		watch_run();
 		for (int round = 0; round < ROUNDS_AT_ONCE && look(); round++)
 			;
 		sleep_now();
@@ -253,6 +255,7 @@ int pump_start(struct ctl_client *client, struct arena_header *header, int wake_
 	watch(lease_timer);
 	watch(retry_timer);
 	watch(ctl_fd(ctl));
+	watch(watch_start());
 	return start_thread();
 }
 
@@ -267,4 +270,5 @@ void pump_reset_after_fork(void)
 	}
 	wake = -1;
 	lease_until = renew_at = 0;
+	watch_reset_after_fork();
 }

@@ -7,7 +7,8 @@
  * works with indexes and offsets, never with pointers found in it.
  *
  *   offset    size      what
- *   0         4 KiB     struct arena_header
+ *   0         2 KiB     struct arena_header
+ *   2 KiB     2 KiB     32 x struct arena_port: UDP ports this process has open
  *   4 KiB     4 KiB     64 x struct arena_touch: what threads of this process are touching
  *   8 KiB     4 KiB     16 x struct arena_device: devices this process has open
  *   12 KiB    64 KiB    256 x struct arena_cause: the ring of causes (base/cause.h)
@@ -27,6 +28,7 @@
 #define ARENA_VERSION 1
 
 #define ARENA_TOUCHES 64
+#define ARENA_PORTS   32
 #define ARENA_DEVICES 16
 #define ARENA_CAUSES  256
 #define ARENA_QPS     16384 /* a QPN is slot << ARENA_QP_BITS | index */
@@ -66,12 +68,27 @@ struct arena_device {
 	uint8_t spare[44];
 };
 
+/* An address of this process on the wire. What does not fit in the table is not shown. */
+struct arena_port {
+	char address[48]; /* as text; empty: not used */
+	uint32_t ifindex;
+	uint32_t is_group; /* a multicast group that was joined */
+	uint8_t spare[8];
+};
+
 struct arena_cause {
 	_Atomic uint64_t number; /* of this entry, from 1; 0 while it is being written */
 	uint64_t time_ns;        /* CLOCK_REALTIME */
 	uint32_t cause;          /* enum cause */
 	uint32_t qpn;            /* 0: none */
 	char text[232];          /* the sentence with its values, ends in 0 */
+};
+
+/* The way of a QP's work. */
+enum arena_path {
+	ARENA_PATH_NONE = 0, /* it was not connected yet */
+	ARENA_PATH_LOCAL = 1,
+	ARENA_PATH_WIRE = 2,
 };
 
 /*
@@ -86,8 +103,9 @@ struct arena_qp {
 	uint32_t device;       /* index of struct arena_device */
 	uint32_t generation;   /* of this index */
 	uint32_t rq_psn;       /* what the first message of its peer carries */
-	uint32_t spare32;
-	uint64_t spare[4];     /* nothing that changes with each request: peers read this line for each */
+	uint32_t path;	       /* enum arena_path; with `peer` for tools */
+	uint8_t peer[16];      /* GID of the other end of a connection */
+	uint64_t spare[2];     /* nothing that changes with each request: peers read this line for each */
 };
 
 #define ARENA_QP_WORD(type, state) (0x80000000u | (uint32_t)(type) << 8 | (uint32_t)(state))
@@ -127,6 +145,7 @@ struct arena_key {
  */
 #define KEY_INDEX(key) ((key) >> 8 & 0xffff)
 
+#define ARENA_PORT_OFFSET   2048
 #define ARENA_TOUCH_OFFSET  4096
 #define ARENA_DEVICE_OFFSET 8192
 #define ARENA_CAUSE_OFFSET  12288
@@ -134,7 +153,8 @@ struct arena_key {
 #define ARENA_KEY_OFFSET    (2 * 1024 * 1024)
 #define ARENA_BYTES         (6 * 1024 * 1024)
 
-static_assert(sizeof(struct arena_header) <= 4096, "header");
+static_assert(sizeof(struct arena_header) <= ARENA_PORT_OFFSET, "header");
+static_assert(sizeof(struct arena_port) == 64, "port");
 static_assert(sizeof(struct arena_touch) == 64, "touch");
 static_assert(sizeof(struct arena_device) == 128, "device");
 static_assert(sizeof(struct arena_cause) == 256, "cause");
@@ -149,6 +169,11 @@ static inline struct arena_header *arena_header(void *arena)
 static inline struct arena_touch *arena_touches(void *arena)
 {
 	return (void *)((char *)arena + ARENA_TOUCH_OFFSET);
+}
+
+static inline struct arena_port *arena_ports(void *arena)
+{
+	return (void *)((char *)arena + ARENA_PORT_OFFSET);
 }
 
 static inline struct arena_device *arena_devices(void *arena)

@@ -21,7 +21,7 @@ static bool is_on_the_way(const struct wqe *wqe)
 	return wqe->state == WQE_ISSUED && !wqe_is_local(wqe);
 }
 
-void completer_on_ack(struct qp *qp, uint32_t seq)
+void local_completer_on_ack(struct qp *qp, uint32_t seq)
 {
 	struct wqe *wqe = sq_wqe(&qp->sq, seq);
 
@@ -29,7 +29,7 @@ void completer_on_ack(struct qp *qp, uint32_t seq)
 	    wqe_is_read(wqe))
 		return;
 	finish_message(qp, wqe);
-	retry_on_ack(qp);
+	local_retry_on_ack(qp);
 }
 
 /* The request on the way with this number; false: there is none (a late answer). */
@@ -65,7 +65,7 @@ static uint32_t finish_earlier(struct qp *qp, uint32_t seq)
 		if (wqe_is_read(wqe))
 			return s;
 		finish_message(qp, wqe);
-		retry_on_ack(qp);
+		local_retry_on_ack(qp);
 	}
 	return seq;
 }
@@ -75,15 +75,15 @@ static void give_up(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum
 	struct wqe *wqe = sq_wqe(&qp->sq, seq);
 
 	if (is_on_the_way(wqe))
-		finish_message(qp, wqe); /* for the counters; requester_fail marks it again */
+		finish_message(qp, wqe); /* for the counters; local_requester_fail marks it again */
 	qp->sq.issue = seq + 1;
-	requester_fail(qp, seq, status, cause,
+	local_requester_fail(qp, seq, status, cause,
 		       "peer QP 0x%06x, rkey 0x%x, remote address 0x%llx, length %u",
 		       qp->attr.dest_qp_num, wqe->rkey, (unsigned long long)wqe->remote_addr,
 		       wqe->length);
 }
 
-void completer_on_nak(struct qp *qp, const struct record_header *header)
+void local_completer_on_nak(struct qp *qp, const struct record_header *header)
 {
 	struct local_qp *lq = local_of(qp);
 	enum cause cause = header->rkey < CAUSE_COUNT ? (enum cause)header->rkey : CAUSE_INTERNAL;
@@ -96,10 +96,10 @@ void completer_on_nak(struct qp *qp, const struct record_header *header)
 	sq_retire(qp);
 	switch (header->imm) {
 	case NAK_RNR:
-		retry_on_rnr_nak(qp, seq, header->total & 31);
+		local_retry_on_rnr_nak(qp, seq, header->total & 31);
 		break;
 	case NAK_SILENCE:
-		retry_on_silence(qp, seq, cause);
+		local_retry_on_silence(qp, seq, cause);
 		break;
 	case NAK_REMOTE_ACCESS:
 		give_up(qp, seq, IBV_WC_REM_ACCESS_ERR, cause);
@@ -114,7 +114,7 @@ void completer_on_nak(struct qp *qp, const struct record_header *header)
 	}
 }
 
-void completer_on_response(struct qp *qp, const struct record_header *header, const void *payload)
+void local_completer_on_response(struct qp *qp, const struct record_header *header, const void *payload)
 {
 	struct local_qp *lq = local_of(qp);
 	enum cause cause;
@@ -140,6 +140,6 @@ void completer_on_response(struct qp *qp, const struct record_header *header, co
 	if (wqe->done < wqe->length)
 		return;
 	finish_message(qp, wqe);
-	retry_on_ack(qp);
-	requester_on_progress(qp);
+	local_retry_on_ack(qp);
+	local_requester_on_progress(qp);
 }

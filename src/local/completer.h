@@ -11,10 +11,10 @@
 
 #include "local/local_qp.h"
 
-/* The message of WQE `seq` was carried out. The caller calls requester_on_progress afterwards. */
-void completer_on_ack(struct qp *qp, uint32_t seq);
+/* The message of WQE `seq` was carried out. The caller calls local_requester_on_progress afterwards. */
+void local_completer_on_ack(struct qp *qp, uint32_t seq);
 
-void completer_on_nak(struct qp *qp, const struct record_header *header);
-void completer_on_response(struct qp *qp, const struct record_header *header, const void *payload);
+void local_completer_on_nak(struct qp *qp, const struct record_header *header);
+void local_completer_on_response(struct qp *qp, const struct record_header *header, const void *payload);
 
 #endif

@@ -1,6 +1,7 @@
 #include "local/datagram.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
 #include <string.h>
@@ -108,9 +109,27 @@ static enum carried send_failed(struct qp *qp, struct wqe *wqe, enum ibv_wc_stat
 {
 	uint32_t seq = qp->sq.issue++;
 
-	requester_fail(qp, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
+	local_requester_fail(qp, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
 		       wqe->remote_qpn);
 	return CARRY_FAILED;
+}
+
+/* True: gone, one way or the other; false: *carried is what became of it. */
+static bool send_to_wire(struct qp *qp, struct wqe *wqe, enum carried *carried)
+{
+	enum cause cause = CAUSE_NONE;
+	int error = local_env.datagram_to_wire ? local_env.datagram_to_wire(qp, wqe, &cause) : 0;
+
+	if (error == -EAGAIN && local_retry_on_wire_full(qp, wqe))
+		*carried = CARRY_WAIT;
+	else if (error == -EFAULT)
+		*carried = send_failed(qp, wqe,
+				       cause == CAUSE_MESSAGE_TOO_LONG ? IBV_WC_LOC_LEN_ERR :
+									 IBV_WC_LOC_PROT_ERR,
+				       cause);
+	else
+		return true;
+	return false;
 }
 
 enum carried datagram_send(struct qp *qp, struct wqe *wqe)
@@ -119,7 +138,8 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 	bool group = multicast_is(to->raw);
 	uint32_t slots[GROUP_SLOTS];
 	enum cause cause = CAUSE_NONE;
-	int count = 1;
+	enum carried carried;
+	int count = 0;
 
 	if (wqe->length > qp_mtu(qp))
 		return send_failed(qp, wqe, IBV_WC_LOC_LEN_ERR, CAUSE_MESSAGE_TOO_LONG);
@@ -128,15 +148,13 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 		if (cause != CAUSE_NONE)
 			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);
 	}
+	/* The wire first: what has to wait for it must not have reached the members here already. */
+	if ((group || !wqe->ah->local) && !send_to_wire(qp, wqe, &carried))
+		return carried;
 	if (group)
 		count = local_env.group_members(to, slots, GROUP_SLOTS);
 	else if (wqe->ah->local)
-		slots[0] = wqe->remote_qpn >> ARENA_QP_BITS;
-	else
-		count = 0;
-	if (!count && !group)
-		cause_report(CAUSE_NO_PATH, qp->ib.qp_num, "datagram to QP 0x%06x",
-			     wqe->remote_qpn);
+		slots[count++] = wqe->remote_qpn >> ARENA_QP_BITS;
 	for (int i = 0; i < count; i++) {
 		struct link *link = local_env.find_link(slots[i]);
 
@@ -148,8 +166,8 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 		 */
 		if (send_to(qp, wqe, link, &cause) == CARRY_NO_ROOM && !group && !wqe->route &&
 		    link->alive) {
-			requester_block(qp, link);
-			retry_on_full(qp);
+			local_requester_block(qp, link);
+			local_retry_on_full(qp);
 			link_put(link);
 			return CARRY_NO_ROOM;
 		}
@@ -191,13 +209,13 @@ void datagram_deliver(struct qp *qp, const struct record_header *header, const u
 	cause = receive_scatter(qp, 0, payload, header->bytes);
 	if (cause != CAUSE_NONE) {
 		cause_report(cause, qp->ib.qp_num, "datagram from QP 0x%06x", header->src_qpn);
-		responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR, cause, 0,
+		local_responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR, cause, 0,
 					   0);
 		return;
 	}
 	if (flags & RECORD_IMM)
 		wc_flags |= IBV_WC_WITH_IMM;
-	responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_SUCCESS, CAUSE_NONE,
+	local_responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_SUCCESS, CAUSE_NONE,
 				   header->bytes, wc_flags);
 }
 

@@ -1,6 +1,9 @@
 /*
  * Datagram - UD sends and their delivery to the QPs of this host.
  *
+ * A UD QP stays on this path wherever its datagrams go: those for other hosts and a group's one for
+ * the wire are handed to the adapter (local_env.datagram_to_wire).
+ *
  * In:  UD WQEs; datagram records.
  * Out: datagram records to the process of the destination QP (multicast: to every process with an
  *      attached QP, our own included); receive completions with 40 bytes of GRH.

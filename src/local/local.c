@@ -24,7 +24,7 @@ void local_init(const struct local_env *env)
 
 void local_reset_after_fork(void)
 {
-	retry_reset_after_fork();
+	local_retry_reset_after_fork();
 	link_reset_after_fork();
 }
 
@@ -76,7 +76,7 @@ static int connect(struct qp *qp)
 static void issue(struct qp *qp)
 {
 	if (local_of(qp))
-		requester_issue(qp);
+		local_requester_issue(qp);
 }
 
 static void quiesce(struct qp *qp)
@@ -85,9 +85,9 @@ static void quiesce(struct qp *qp)
 
 	if (!lq)
 		return;
-	retry_stop(qp);
-	requester_unblock(qp);
-	responder_stop(qp);
+	local_retry_stop(qp);
+	local_requester_unblock(qp);
+	local_responder_stop(qp);
 	lq->epoch = local_new_epoch();
 	lq->attempt++;
 	lq->unacked = lq->reads = 0;
@@ -104,8 +104,8 @@ static void destroy(struct qp *qp)
 
 	if (!lq)
 		return;
-	retry_stop(qp);
-	requester_unblock(qp);
+	local_retry_stop(qp);
+	local_requester_unblock(qp);
 	drop_link(lq);
 	qp->path_data = NULL;
 	free(lq);

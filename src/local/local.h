@@ -10,8 +10,6 @@
 
 #include "local/local_qp.h"
 
-extern const struct qp_path local_path;
-
 /* Once per adapter. */
 void local_init(const struct local_env *env);
 void local_reset_after_fork(void);

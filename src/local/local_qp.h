@@ -23,12 +23,14 @@ enum requester_state {
 	REQUESTER_RNR_WAIT,  /* until deadline_ns, then from the oldest message on again */
 	REQUESTER_RETRY_WAIT, /* likewise */
 	REQUESTER_FULL_WAIT,  /* UD: for room in a ring, until deadline_ns; then it is dropped */
+	REQUESTER_WIRE_WAIT,  /* UD: for room on the wire, until deadline_ns; then another try */
 };
 
 struct response {
 	uint8_t kind; /* enum record_kind of the request */
 	uint32_t msn; /* with its attempt */
 	uint32_t rkey;
+	uint32_t pd; /* number of the one that the request was checked against */
 	uint64_t remote_addr;
 	uint32_t total, done;
 	uint64_t value; /* of an atomic: what was there before */
@@ -83,9 +85,12 @@ struct local_qp {
 	struct response responses[RESPONSES_MAX];
 };
 
+extern const struct qp_path local_path;
+
+/* NULL: it takes another path, or none yet. */
 static inline struct local_qp *local_of(struct qp *qp)
 {
-	return qp->path_data;
+	return qp->path == &local_path ? qp->path_data : NULL;
 }
 
 /* What the local path needs of the adapter. Set once, before the first QP. */
@@ -98,6 +103,11 @@ struct local_env {
 	void (*group_visit)(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg),
 			    void *arg);
 	bool (*gid_is_local)(const union ibv_gid *gid);
+	/*
+	 * A datagram for another host or a group, with the QP's lock: 0: it left, or was lost; -EAGAIN:
+	 * again a little later; -EFAULT: *cause tells what is wrong with it. NULL: there is no wire.
+	 */
+	int (*datagram_to_wire)(struct qp *qp, struct wqe *wqe, enum cause *cause);
 	/* There is work for this process's own pump, should nobody poll. */
 	void (*kick)(void);
 	/* A timer was armed that is due before all others. */

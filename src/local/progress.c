@@ -65,14 +65,14 @@ static void take_acks(struct turn *turn, uint64_t acked) REQUIRES(turn->link->rx
 		if (entry.end > acked)
 			break;
 		if (touched && touched->ib.qp_num != entry.qpn)
-			requester_on_progress(touched);
+			local_requester_on_progress(touched);
 		qp = take_qp(turn, entry.qpn);
 		if (qp && local_of(qp)->epoch == entry.epoch)
-			completer_on_ack(qp, entry.seq);
+			local_completer_on_ack(qp, entry.seq);
 		touched = qp;
 	}
 	if (touched)
-		requester_on_progress(touched);
+		local_requester_on_progress(touched);
 	atomic_store_explicit(&link->flight_head, head, memory_order_release);
 }
 
@@ -100,12 +100,12 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 		return true;
 	case RECORD_NAK:
 		if (qp && is_from_peer(qp, link, header))
-			completer_on_nak(qp, header);
+			local_completer_on_nak(qp, header);
 		return true;
 	case RECORD_READ_RESPONSE:
 	case RECORD_ATOMIC_RESPONSE:
 		if (qp && is_from_peer(qp, link, header))
-			completer_on_response(qp, header, payload);
+			local_completer_on_response(qp, header, payload);
 		return true;
 	default:
 		if (header->acked > link->acked) {
@@ -114,8 +114,8 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 		}
 		if (!qp)
 			return !(record_flags(header) & (RECORD_FIRST | RECORD_LAST)) ||
-			       responder_refuse(link, header);
-		return responder_on_request(qp, link, header, payload, end);
+			       local_responder_refuse(link, header);
+		return local_responder_on_request(qp, link, header, payload, end);
 	}
 }
 
@@ -192,7 +192,7 @@ static void serve_waiting(struct turn *turn) REQUIRES(turn->link->rx_lock)
 		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
 
 		if (qp) {
-			responder_answer(qp);
+			local_responder_answer(qp);
 			answered = true;
 		}
 	}
@@ -207,9 +207,9 @@ static void serve_waiting(struct turn *turn) REQUIRES(turn->link->rx_lock)
 
 		if (!qp || local_of(qp)->blocked_on != link)
 			continue;
-		requester_unblock(qp);
-		retry_on_room(qp);
-		requester_issue(qp);
+		local_requester_unblock(qp);
+		local_retry_on_room(qp);
+		local_requester_issue(qp);
 	}
 	lock_acquire(&link->wait_lock);
 	if (!list_empty(&link->answering) || !list_empty(&link->blocked))
@@ -287,29 +287,29 @@ static bool fail_if_connected(struct qp *qp, void *arg) NO_LOCK_CHECK /* qp_visi
 	if (!lq || lq->link != link)
 		return true;
 	if (qp->type == IBV_QPT_UC && lq->blocked_on) {
-		requester_unblock(qp);
-		requester_issue(qp);
+		local_requester_unblock(qp);
+		local_requester_issue(qp);
 	}
-	if (qp->type != IBV_QPT_RC)
+	if (!qp_is_reliable(qp))
 		return true;
 	if (qp_state(qp) != IBV_QPS_RTR && qp_state(qp) != IBV_QPS_RTS && qp_state(qp) != IBV_QPS_SQD)
 		return true;
 	target = &link->peer_qps[qp->attr.dest_qp_num & (ARENA_QPS - 1)];
 	word = atomic_load_explicit(&target->word, memory_order_acquire);
-	without_a_word = ARENA_QP_STATE(word) == IBV_QPS_RTS && ARENA_QP_TYPE(word) == qp->type &&
+	without_a_word = ARENA_QP_STATE(word) == IBV_QPS_RTS && ARENA_QP_TYPE(word) == qp_peer_type(qp) &&
 			 target->dest_qpn == qp->ib.qp_num;
-	retry_stop(qp);
+	local_retry_stop(qp);
 	sq_retire(qp);
 	if (qp->sq.head != qp->sq.issue && !without_a_word) {
 		/* It left in order, and what we still wanted of it is not answered, as on a wire. */
 		lq->failed = false;
-		retry_on_silence(qp, qp->sq.head, CAUSE_PEER_GONE);
+		local_retry_on_silence(qp, qp->sq.head, CAUSE_PEER_GONE);
 	} else if (qp->sq.head != qp->sq.tail) {
 		uint32_t seq = qp->sq.head;
 
 		lq->failed = false;
 		qp->sq.issue = seq + 1;
-		requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_DIED,
+		local_requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_DIED,
 			       "process %d, QP 0x%06x", (int)link->pid, qp->attr.dest_qp_num);
 	} else if (without_a_word) {
 		/* nothing will ever arrive here */

@@ -6,7 +6,7 @@
  *
  * Owner: whoever holds the QP's lock: the posting thread, or one that makes progress. Takes the
  * link's tx_lock. Never waits: what finds no room, or must wait its turn, stays in the queue, and
- * requester_issue is called again when that changes. One call does a bounded amount.
+ * local_requester_issue is called again when that changes. One call does a bounded amount.
  */
 #ifndef LOCAL_REQUESTER_H
 #define LOCAL_REQUESTER_H
@@ -16,7 +16,7 @@
 
 #include "local/local_qp.h"
 
-/* Bytes that one call of requester_issue moves at most, before it lets others have a turn. */
+/* Bytes that one call of local_requester_issue moves at most, before it lets others have a turn. */
 #define REQUESTER_TURN_BYTES (1024 * 1024)
 
 enum carried {
@@ -24,7 +24,7 @@ enum carried {
 	CARRY_NO_ROOM,	/* the ring is full */
 	CARRY_WAIT,	/* for acknowledgements or responses of earlier requests, or a timer */
 	CARRY_TURN_OVER,
-	CARRY_FAILED,	/* requester_fail was called */
+	CARRY_FAILED,	/* local_requester_fail was called */
 };
 
 /* READs and atomics: what is answered by data and limited by max_rd_atomic. */
@@ -43,23 +43,23 @@ static inline bool wqe_is_local(const struct wqe *wqe)
 /* How a one-sided request was begun (wqe.route). */
 enum wqe_route { ROUTE_UNDECIDED, ROUTE_DIRECT, ROUTE_MESSAGE, ROUTE_FAILED };
 
-void requester_issue(struct qp *qp);
+void local_requester_issue(struct qp *qp);
 
 /*
  * The request `seq` (sq.issue is behind it) failed. Its completion comes after those of all earlier
  * ones; then the QP fails. The text is reported with the cause.
  */
-void requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
+void local_requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
 		    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 /* Makes completions, and the failure that waited for them; then issues what may go now. */
-void requester_on_progress(struct qp *qp);
+void local_requester_on_progress(struct qp *qp);
 
 /*
- * The QP waits for room in the link's ring, or for another turn; requester_unblock is called by
+ * The QP waits for room in the link's ring, or for another turn; local_requester_unblock is called by
  * whoever makes progress on the link, and takes it out of the list if it is in one.
  */
-void requester_block(struct qp *qp, struct link *link);
-void requester_unblock(struct qp *qp);
+void local_requester_block(struct qp *qp, struct link *link);
+void local_requester_unblock(struct qp *qp);
 
 #endif

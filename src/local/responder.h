@@ -6,7 +6,7 @@
  *
  * Callers hold the link's rx_lock and the QP's lock; takes the link's tx_lock. Never waits: answers
  * that find no room are kept in the QP (a NAK and at most 16 responses) and sent by
- * responder_answer; a NAK that is kept also holds the acknowledgements back behind it. A record
+ * local_responder_answer; a NAK that is kept also holds the acknowledgements back behind it. A record
  * cannot make it fail: whatever the peer sends ends in a verdict.
  *
  * The checks are those of IBA 9.7.4, in their order; what a verdict entails is in the table
@@ -21,20 +21,20 @@
  * `link` is where it came from; `end` the position behind the record. False: an answer that cannot
  * be kept found no room; the record stays where it is, and is tried again.
  */
-bool responder_on_request(struct qp *qp, struct link *link, const struct record_header *header,
+bool local_responder_on_request(struct qp *qp, struct link *link, const struct record_header *header,
 			  const uint8_t *payload, uint64_t end);
 
 /* The same for a QP that does not exist. Returns false if the answer found no room. */
-bool responder_refuse(struct link *link, const struct record_header *header);
+bool local_responder_refuse(struct link *link, const struct record_header *header);
 
 /* Sends what is owed, responses and NAK in order, as far as there is room. */
-void responder_answer(struct qp *qp);
+void local_responder_answer(struct qp *qp);
 
 /* The QP enters RESET or ERR: the message in progress ends, nothing is owed any more. */
-void responder_stop(struct qp *qp);
+void local_responder_stop(struct qp *qp);
 
 /* Completes the receive (object/receive.h). `length` and header are of the message. */
-void responder_complete_receive(struct qp *qp, const struct record_header *header,
+void local_responder_complete_receive(struct qp *qp, const struct record_header *header,
 				enum ibv_wc_opcode opcode, enum ibv_wc_status status,
 				enum cause cause, uint32_t length, uint32_t wc_flags);
 

@@ -17,7 +17,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-uint64_t retry_deadline_ns(void)
+uint64_t local_retry_deadline_ns(void)
 {
 	return atomic_load_explicit(&next_deadline, memory_order_relaxed);
 }
@@ -87,21 +87,21 @@ static void go_back(struct qp *qp, uint32_t seq)
 	qp->sq.issue = seq;
 }
 
-void retry_on_rnr_nak(struct qp *qp, uint32_t seq, uint8_t timer)
+void local_retry_on_rnr_nak(struct qp *qp, uint32_t seq, uint8_t timer)
 {
 	struct local_qp *lq = local_of(qp);
 
 	go_back(qp, seq);
 	if (qp->attr.rnr_retry != 7 && lq->rnr_left-- == 0) {
 		qp->sq.issue = seq + 1;
-		requester_fail(qp, seq, IBV_WC_RNR_RETRY_EXC_ERR, CAUSE_NO_RECEIVE,
+		local_requester_fail(qp, seq, IBV_WC_RNR_RETRY_EXC_ERR, CAUSE_NO_RECEIVE,
 			       "request %u was refused %u times", seq, qp->attr.rnr_retry + 1u);
 		return;
 	}
 	arm(lq, REQUESTER_RNR_WAIT, rnr_timer_ns(timer));
 }
 
-void retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause)
+void local_retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause)
 {
 	struct local_qp *lq = local_of(qp);
 	/* timeout 0 means no time-out: try again for ever, once in a while */
@@ -112,7 +112,7 @@ void retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause)
 	arm(lq, REQUESTER_RETRY_WAIT, wait_ns);
 }
 
-void retry_on_full(struct qp *qp)
+void local_retry_on_full(struct qp *qp)
 {
 	struct local_qp *lq = local_of(qp);
 	struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.issue);
@@ -125,14 +125,24 @@ void retry_on_full(struct qp *qp)
 	arm(lq, REQUESTER_FULL_WAIT, RETRY_FULL_NS);
 }
 
-void retry_on_room(struct qp *qp)
+#define WIRE_RETRY_NS 100000ull
+
+bool local_retry_on_wire_full(struct qp *qp, struct wqe *wqe)
+{
+	if (wqe->msn++ >= RETRY_FULL_NS / WIRE_RETRY_NS)
+		return false;
+	arm(local_of(qp), REQUESTER_WIRE_WAIT, WIRE_RETRY_NS);
+	return true;
+}
+
+void local_retry_on_room(struct qp *qp)
 {
 	/* the timer goes on, for the same datagram; it means nothing once that is gone */
 	if (local_of(qp)->state == REQUESTER_FULL_WAIT)
 		local_of(qp)->state = REQUESTER_READY;
 }
 
-void retry_on_ack(struct qp *qp)
+void local_retry_on_ack(struct qp *qp)
 {
 	struct local_qp *lq = local_of(qp);
 
@@ -140,12 +150,12 @@ void retry_on_ack(struct qp *qp)
 	lq->retry_left = qp->attr.retry_cnt;
 }
 
-void retry_start(struct qp *qp)
+void local_retry_start(struct qp *qp)
 {
-	retry_on_ack(qp);
+	local_retry_on_ack(qp);
 }
 
-void retry_stop(struct qp *qp)
+void local_retry_stop(struct qp *qp)
 {
 	disarm(local_of(qp));
 }
@@ -161,19 +171,19 @@ static void fire(struct qp *qp)
 	if (qp->sq.issue == qp->sq.tail)
 		return;
 	if (state == REQUESTER_FULL_WAIT) {
-		requester_unblock(qp);
+		local_requester_unblock(qp);
 		sq_wqe(&qp->sq, qp->sq.issue)->route = ROUTE_MESSAGE;
 	}
 	if (state == REQUESTER_RETRY_WAIT && qp->attr.timeout != 0 && lq->retry_left-- == 0) {
 		uint32_t seq = qp->sq.issue++;
 
-		requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, lq->failed_cause,
+		local_requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, lq->failed_cause,
 			       "QP 0x%06x did not answer %u times in %llu us each",
 			       qp->attr.dest_qp_num, qp->attr.retry_cnt + 1u,
 			       (4096ull << qp->attr.timeout) / 1000);
 		return;
 	}
-	requester_issue(qp);
+	local_requester_issue(qp);
 }
 
 /* Takes one timer that is due off the list; 0: none. Sets next_deadline when none is left. */
@@ -202,7 +212,7 @@ static uint32_t take_due(uint64_t now)
 	return qpn;
 }
 
-void retry_run(uint64_t now)
+void local_retry_run(uint64_t now)
 {
 	uint32_t qpn;
 
@@ -223,7 +233,7 @@ void retry_run(uint64_t now)
 	lock_release(&timer_lock);
 }
 
-void retry_reset_after_fork(void)
+void local_retry_reset_after_fork(void)
 {
 	lock_init(&timer_lock);
 	list_init(&timers);

@@ -9,6 +9,7 @@
 #ifndef LOCAL_RETRY_H
 #define LOCAL_RETRY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "local/local_qp.h"
@@ -17,30 +18,33 @@
 #define RETRY_NEVER UINT64_MAX
 
 /* The responder had no receive for the message `seq` names; `timer` is its RNR timer code, 0..31. */
-void retry_on_rnr_nak(struct qp *qp, uint32_t seq, uint8_t timer);
+void local_retry_on_rnr_nak(struct qp *qp, uint32_t seq, uint8_t timer);
 
 /* The message that `seq` names will not be answered: time-out, then again (IBA 9.7.6.1.3). */
-void retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause);
+void local_retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause);
 
 /* A datagram found a ring full: it waits RETRY_FULL_NS, then wqe.route is set and it is dropped. */
 #define RETRY_FULL_NS 50000000ull
-void retry_on_full(struct qp *qp);
+void local_retry_on_full(struct qp *qp);
 /* There is room again. */
-void retry_on_room(struct qp *qp);
+void local_retry_on_room(struct qp *qp);
+
+/* A datagram found the wire full: true: it is tried again soon; false: it has waited long enough. */
+bool local_retry_on_wire_full(struct qp *qp, struct wqe *wqe);
 
 /* A message was acknowledged: the counters start anew. */
-void retry_on_ack(struct qp *qp);
+void local_retry_on_ack(struct qp *qp);
 
 /* The QP is about to start, or leaves its connection. */
-void retry_start(struct qp *qp);
-void retry_stop(struct qp *qp);
+void local_retry_start(struct qp *qp);
+void local_retry_stop(struct qp *qp);
 
 /* When the next timer is due, CLOCK_MONOTONIC ns, or RETRY_NEVER. Any thread, no lock. */
-uint64_t retry_deadline_ns(void);
+uint64_t local_retry_deadline_ns(void);
 
 /* Runs what is due. No QP lock may be held. */
-void retry_run(uint64_t now_ns);
+void local_retry_run(uint64_t now_ns);
 
-void retry_reset_after_fork(void);
+void local_retry_reset_after_fork(void);
 
 #endif

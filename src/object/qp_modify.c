@@ -130,8 +130,10 @@ static void reset(struct qp *qp) REQUIRES(qp->lock)
 
 	qp_set_state(qp, IBV_QPS_RESET);
 	qp->path->quiesce(qp);
-	cq_purge(qp->send_cq, qp);
-	cq_purge(qp->recv_cq, qp);
+	if (qp->send_cq)
+		cq_purge(qp->send_cq, qp);
+	if (qp->recv_cq && qp->type != IBV_QPT_XRC_RECV)
+		cq_purge(qp->recv_cq, qp);
 	sq_clear(&qp->sq);
 	rq_clear(&qp->own_rq);
 	memset(&qp->attr, 0, sizeof(qp->attr));
@@ -150,6 +152,24 @@ static void drain(struct qp *qp, bool notify) REQUIRES(qp->lock)
 	sq_retire(qp);
 }
 
+static const struct qp_path *(*choose_path)(struct qp *qp);
+
+void qp_set_path_choice(const struct qp_path *(*choose)(struct qp *qp))
+{
+	choose_path = choose;
+}
+
+static int connect(struct qp *qp) REQUIRES(qp->lock)
+{
+	const struct qp_path *path = choose_path ? choose_path(qp) : qp->path;
+
+	if (path != qp->path) {
+		qp->path->destroy(qp);
+		qp->path = path;
+	}
+	return path->connect(qp);
+}
+
 static int carry_out(struct qp *qp, const struct change *change) REQUIRES(qp->lock)
 {
 	struct ibv_qp_attr before = qp->attr;
@@ -157,7 +177,7 @@ static int carry_out(struct qp *qp, const struct change *change) REQUIRES(qp->lo
 
 	apply(&qp->attr, change->attr, change->mask);
 	if (change->to == IBV_QPS_RTR) {
-		error = qp->path->connect(qp);
+		error = connect(qp);
 		if (error) {
 			qp->attr = before;
 			return error;

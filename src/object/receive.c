@@ -40,8 +40,9 @@ static enum cause name_receive(enum cause cause)
 
 enum cause receive_scatter(struct qp *qp, size_t offset, const void *from, size_t bytes)
 {
-	uint32_t pd = qp->srq ? qp->srq->pd->number : qp->pd->number;
+	uint32_t pd = qp->srq ? qp->srq->pd->number : qp->remote_pd;
 	const uint8_t *grh = from;
+
 
 	if (qp->type == IBV_QPT_UD && offset == 0 && bytes >= GRH_BYTES)
 		qp->receive_l3 = grh[0] >> 4 != 6 && grh[IPV4_OFFSET] == IPV4_VERSION ? L3_IPV4 :
@@ -54,7 +55,8 @@ void receive_complete(struct qp *qp, const struct receive_end *end)
 {
 	struct cqe cqe = {
 		.wr_id = qp->receive.wr_id,
-		.qp = qp,
+		/* of XRC it outlives the QP, and is in a CQ that the QP does not know when it goes */
+		.qp = qp->type == IBV_QPT_XRC_RECV ? NULL : qp,
 		.rq = qp->rq,
 		.kind = CQE_RECEIVE,
 		.status = end->status,

@@ -45,7 +45,7 @@ static int check_av(struct qp *qp, const struct ibv_ah_attr *attr)
 
 VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int attr_mask)
 {
-	struct qp *qp = qp_of(ib);
+	struct qp *qp = qp_behind(ib);
 	int error = 0;
 
 	if (attr_mask & IBV_QP_AV)

@@ -10,6 +10,7 @@
 #include "object/context.h"
 #include "object/dm.h"
 #include "object/limits.h"
+#include "object/newer.h"
 #include "verbs/export.h"
 #include "verbs/gid.h"
 #include "verbs/refuse.h"
@@ -22,7 +23,7 @@
 #define CAP_FLAGS                                                                                  \
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | \
 	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |               \
-	 IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS)
+	 IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC)
 
 static uint32_t vendor_part_id(void)
 {
@@ -103,7 +104,7 @@ int verbs_query_device_ex(struct ibv_context *context,
 		},
 	    .completion_timestamp_mask = UINT64_MAX,
 	    .hca_core_clock = HCA_CLOCK_KHZ,
-	    .device_cap_flags_ex = CAP_FLAGS,
+	    .device_cap_flags_ex = CAP_FLAGS | NEWER_DEVICE_FLUSH_GLOBAL | NEWER_DEVICE_ATOMIC_WRITE,
 	    .cq_mod_caps =
 		{
 		    .max_cq_count = LIMIT_CQ_MODERATE,
@@ -111,6 +112,7 @@ int verbs_query_device_ex(struct ibv_context *context,
 		},
 	    .max_dm_size = DM_BYTES_MAX,
 	    .phys_port_cnt_ex = DEVICE_PORT,
+	    .xrc_odp_caps = ODP_RC,
 	};
 
 	if (input && input->comp_mask)

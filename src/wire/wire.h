@@ -7,6 +7,7 @@
 #ifndef WIRE_WIRE_H
 #define WIRE_WIRE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
@@ -18,7 +19,10 @@
 
 struct wire_port; /* wire/udp.h: an open address of this process */
 
-/* From where to where. Fixed for a connection; of an arrival, as the packet said it. */
+/*
+ * From where to where. Fixed for a connection; of an arrival, as the packet said it: `local` is then
+ * the destination in the packet, of a multicast packet the group. hop_limit 0: the system's default.
+ */
 struct wire_flow {
 	uint8_t local[WIRE_GID_BYTES];	/* GIDs: IPv4-mapped or IPv6 addresses of this host, ... */
 	uint8_t remote[WIRE_GID_BYTES]; /* ... of the other end, or a multicast group */
@@ -35,6 +39,7 @@ struct wire_packet {
 	uint16_t payload_bytes; /* sum of the pieces, without the pad */
 	uint8_t pad_bytes;	/* zeroes behind the payload: 0..3 */
 	uint8_t pieces;
+	bool pinned; /* the payload is known to be readable: it is not looked at before it is used */
 	struct iovec piece[WIRE_PIECES]; /* stay as they are until the call returns */
 };
 

@@ -354,7 +354,7 @@ static void one_turn(void)
 	for (int turns = 0; turns < 4 && progress_link(far.link); turns++)
 		;
 	if (below(4) == 0)
-		retry_run(now_ns() + below(2) * 1000000000ull);
+		local_retry_run(now_ns() + below(2) * 1000000000ull);
 	if (below(3)) {
 		struct record_header header;
 

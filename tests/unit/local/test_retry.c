@@ -19,7 +19,7 @@ static int setup(void **state)
 {
 	rig_create(&rig);
 	far_create(&far, FAR_SLOT);
-	retry_reset_after_fork(); /* no deadline is left of the test before */
+	local_retry_reset_after_fork(); /* no deadline is left of the test before */
 	rig_deadlines = 0;
 	return 0;
 }
@@ -51,21 +51,21 @@ static struct qp *waiting_qp(uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_ret
 static void rnr_nak(struct qp *qp, uint8_t timer)
 {
 	lock_acquire(&qp->lock);
-	retry_on_rnr_nak(qp, qp->sq.head, timer);
+	local_retry_on_rnr_nak(qp, qp->sq.head, timer);
 	lock_release(&qp->lock);
 }
 
 static void silence(struct qp *qp)
 {
 	lock_acquire(&qp->lock);
-	retry_on_silence(qp, qp->sq.head, CAUSE_PEER_NOT_READY);
+	local_retry_on_silence(qp, qp->sq.head, CAUSE_PEER_NOT_READY);
 	lock_release(&qp->lock);
 }
 
 static void stop(struct qp *qp)
 {
 	lock_acquire(&qp->lock);
-	retry_stop(qp);
+	local_retry_stop(qp);
 	lock_release(&qp->lock);
 }
 
@@ -142,33 +142,33 @@ static void test_the_earliest_deadline_counts(void **state)
 		  *middle = waiting_qp(14, 7, 7);
 	uint64_t due;
 
-	assert_int_equal(retry_deadline_ns(), RETRY_NEVER);
+	assert_int_equal(local_retry_deadline_ns(), RETRY_NEVER);
 	rnr_nak(slow, 31);
-	assert_int_equal(retry_deadline_ns(), local_of(slow)->deadline_ns);
+	assert_int_equal(local_retry_deadline_ns(), local_of(slow)->deadline_ns);
 	assert_int_equal(rig_deadlines, 1);
 	rnr_nak(quick, 20);
-	assert_int_equal(retry_deadline_ns(), local_of(quick)->deadline_ns);
+	assert_int_equal(local_retry_deadline_ns(), local_of(quick)->deadline_ns);
 	assert_int_equal(rig_deadline_ns, local_of(quick)->deadline_ns);
 	assert_int_equal(rig_deadlines, 2);
 	rnr_nak(middle, 28);
-	assert_int_equal(retry_deadline_ns(), local_of(quick)->deadline_ns);
+	assert_int_equal(local_retry_deadline_ns(), local_of(quick)->deadline_ns);
 	assert_int_equal(rig_deadlines, 2); /* it is not due before all others */
 
 	records();
 	due = local_of(quick)->deadline_ns;
-	retry_run(due - 1);
+	local_retry_run(due - 1);
 	assert_int_equal(records(), 0);
-	retry_run(due);
+	local_retry_run(due);
 	assert_int_equal(records(), 1);
 	assert_int_equal(local_of(quick)->state, REQUESTER_READY);
 	assert_int_equal(local_of(middle)->state, REQUESTER_RNR_WAIT);
 	assert_int_equal(local_of(slow)->state, REQUESTER_RNR_WAIT);
-	assert_int_equal(retry_deadline_ns(), local_of(middle)->deadline_ns);
+	assert_int_equal(local_retry_deadline_ns(), local_of(middle)->deadline_ns);
 	assert_int_equal(rig_deadline_ns, local_of(middle)->deadline_ns);
 
-	retry_run(local_of(slow)->deadline_ns);
+	local_retry_run(local_of(slow)->deadline_ns);
 	assert_int_equal(records(), 2);
-	assert_int_equal(retry_deadline_ns(), RETRY_NEVER);
+	assert_int_equal(local_retry_deadline_ns(), RETRY_NEVER);
 	assert_int_equal(qp_destroy(slow), 0);
 	assert_int_equal(qp_destroy(quick), 0);
 	assert_int_equal(qp_destroy(middle), 0);
@@ -183,12 +183,12 @@ static void test_armed_again_is_due_once(void **state)
 	rnr_nak(qp, 14);
 	first = local_of(qp)->deadline_ns;
 	rnr_nak(qp, 31);
-	retry_run(first);
+	local_retry_run(first);
 	assert_int_equal(records(), 0);
-	assert_int_equal(retry_deadline_ns(), local_of(qp)->deadline_ns);
-	retry_run(local_of(qp)->deadline_ns);
+	assert_int_equal(local_retry_deadline_ns(), local_of(qp)->deadline_ns);
+	local_retry_run(local_of(qp)->deadline_ns);
 	assert_int_equal(records(), 1);
-	retry_run(UINT64_MAX - 1);
+	local_retry_run(UINT64_MAX - 1);
 	assert_int_equal(records(), 0);
 	assert_int_equal(qp_destroy(qp), 0);
 }
@@ -209,9 +209,9 @@ static void test_disarmed_never_fires(void **state)
 	assert_int_equal(qp_destroy(destroyed), 0);
 	rig_reset(reset);
 	assert_int_equal(qp_modify(failed, &attr, IBV_QP_STATE), 0);
-	retry_run(UINT64_MAX - 1);
+	local_retry_run(UINT64_MAX - 1);
 	assert_int_equal(records(), 0);
-	assert_int_equal(retry_deadline_ns(), RETRY_NEVER);
+	assert_int_equal(local_retry_deadline_ns(), RETRY_NEVER);
 	assert_int_equal(qp_destroy(stopped), 0);
 	assert_int_equal(qp_destroy(reset), 0);
 	assert_int_equal(qp_destroy(failed), 0);
@@ -226,7 +226,7 @@ static void test_rnr_retries(void **state)
 		for (uint32_t naks = 0; naks < (limit == 7 ? 50u : limit); naks++) {
 			rnr_nak(qp, 1);
 			assert_int_equal(qp_state(qp), IBV_QPS_RTS);
-			retry_run(UINT64_MAX - 1);
+			local_retry_run(UINT64_MAX - 1);
 			assert_int_equal(qp->sq.issue, qp->sq.tail);
 		}
 		if (limit != 7) {
@@ -248,7 +248,7 @@ static void test_time_out_retries(void **state)
 			assert_int_equal(qp_state(qp), IBV_QPS_RTS);
 			assert_int_equal(qp->sq.issue, 1);
 			silence(qp);
-			retry_run(UINT64_MAX - 1);
+			local_retry_run(UINT64_MAX - 1);
 		}
 		assert_int_equal(qp_state(qp), IBV_QPS_ERR);
 		expect_status(IBV_WC_RETRY_EXC_ERR);
@@ -263,7 +263,7 @@ static void test_no_time_out_tries_for_ever(void **state)
 
 	for (uint32_t tries = 0; tries < 50; tries++) {
 		silence(qp);
-		retry_run(UINT64_MAX - 1);
+		local_retry_run(UINT64_MAX - 1);
 		assert_int_equal(qp_state(qp), IBV_QPS_RTS);
 	}
 	records();
@@ -278,14 +278,14 @@ static void test_an_acknowledgement_starts_the_counters_anew(void **state)
 	for (uint32_t message = 0; message < 5; message++) {
 		for (int i = 0; i < 2; i++) {
 			rnr_nak(qp, 1);
-			retry_run(UINT64_MAX - 1);
+			local_retry_run(UINT64_MAX - 1);
 			silence(qp);
-			retry_run(UINT64_MAX - 1);
+			local_retry_run(UINT64_MAX - 1);
 		}
 		assert_int_equal(qp_state(qp), IBV_QPS_RTS);
 		lock_acquire(&qp->lock);
-		completer_on_ack(qp, qp->sq.head);
-		requester_on_progress(qp);
+		local_completer_on_ack(qp, qp->sq.head);
+		local_requester_on_progress(qp);
 		lock_release(&qp->lock);
 		expect_status(IBV_WC_SUCCESS);
 		rig_post_send(qp, &wr);
@@ -298,13 +298,13 @@ static void test_room_ends_the_wait_for_room_only(void **state)
 	struct qp *qp = waiting_qp(14, 7, 7);
 
 	lock_acquire(&qp->lock);
-	retry_on_full(qp);
+	local_retry_on_full(qp);
 	assert_int_equal(local_of(qp)->state, REQUESTER_FULL_WAIT);
-	retry_on_room(qp);
+	local_retry_on_room(qp);
 	assert_int_equal(local_of(qp)->state, REQUESTER_READY);
 	assert_false(local_of(qp)->timer_armed);
-	retry_on_rnr_nak(qp, qp->sq.head, 14);
-	retry_on_room(qp);
+	local_retry_on_rnr_nak(qp, qp->sq.head, 14);
+	local_retry_on_room(qp);
 	assert_int_equal(local_of(qp)->state, REQUESTER_RNR_WAIT);
 	assert_true(local_of(qp)->timer_armed);
 	lock_release(&qp->lock);

@@ -1,0 +1,196 @@
+#include "packet/icrc.h"
+
+#include <isa-l/crc.h>
+#include <pthread.h>
+#include <string.h>
+
+#define BTH_BYTES	12
+#define BTH_RESERVED	4 /* the byte with FECN and BECN */
+#define UDP_BYTES	8
+#define IPV4_BYTES	20
+#define IPV4_ID		4
+#define IPV6_BYTES	40
+#define IP_PROTOCOL_UDP 17
+#define DATAGRAM_MAX	65535u /* of IP, with its headers */
+
+/* All that is covered ahead of the payload, as far as it is copied together. */
+#define LEAD_BYTES    8
+#define HEADER_COPIED 64
+#define COVERED_BYTES (LEAD_BYTES + IPV6_BYTES + UDP_BYTES + HEADER_COPIED)
+
+/*
+ * A CRC is a polynomial over GF(2) modulo P, its highest power in the lowest bit. A byte more of
+ * zeroes multiplies it by x^8. ONE and the powers of x^-8 are all that going back needs.
+ */
+#define POLYNOMIAL 0xedb88320u
+#define ONE	   0x80000000u
+
+static uint32_t back_bytes[256];  /* x^(-8 i) */
+static uint32_t back_blocks[256]; /* x^(-8 256 i) */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static uint32_t multiply(uint32_t a, uint32_t b)
+{
+	uint32_t product = 0;
+
+	for (; a; a <<= 1) {
+		product ^= b & -(a >> 31);
+		b = (b >> 1) ^ (POLYNOMIAL & -(b & 1));
+	}
+	return product;
+}
+
+static uint32_t divide_by_x(uint32_t a)
+{
+	return a & ONE ? (a ^ POLYNOMIAL) << 1 | 1 : a << 1;
+}
+
+static void fill_powers(uint32_t *powers, uint32_t factor)
+{
+	powers[0] = ONE;
+	for (int i = 1; i < 256; i++)
+		powers[i] = multiply(powers[i - 1], factor);
+}
+
+static void make_tables(void)
+{
+	uint32_t back = ONE;
+
+	for (int bit = 0; bit < 8; bit++)
+		back = divide_by_x(back);
+	fill_powers(back_bytes, back);
+	fill_powers(back_blocks, multiply(back_bytes[255], back));
+}
+
+void icrc_init(void)
+{
+	pthread_once(&once, make_tables);
+}
+
+static bool is_ipv4(const struct icrc_path *path)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	return memcmp(path->source, mapped, sizeof(mapped)) == 0;
+}
+
+static uint8_t *put16(uint8_t *at, unsigned value)
+{
+	at[0] = (uint8_t)(value >> 8);
+	at[1] = (uint8_t)value;
+	return at + 2;
+}
+
+static uint8_t *put_ipv4(uint8_t *at, const struct icrc_path *path, uint16_t identification,
+			 size_t udp_bytes)
+{
+	*at++ = 0x45;
+	*at++ = 0xff; /* TOS */
+	at = put16(at, (unsigned)(IPV4_BYTES + udp_bytes));
+	at = put16(at, identification);
+	at = put16(at, 0x4000); /* DF */
+	*at++ = 0xff;		/* TTL */
+	*at++ = IP_PROTOCOL_UDP;
+	at = put16(at, 0xffff); /* checksum */
+	memcpy(at, path->source + 12, 4);
+	memcpy(at + 4, path->destination + 12, 4);
+	return at + 8;
+}
+
+static uint8_t *put_ipv6(uint8_t *at, const struct icrc_path *path, size_t udp_bytes)
+{
+	*at++ = 0x6f; /* traffic class and flow label are ones */
+	memset(at, 0xff, 3);
+	at = put16(at + 3, (unsigned)udp_bytes);
+	*at++ = IP_PROTOCOL_UDP;
+	*at++ = 0xff; /* hop limit */
+	memcpy(at, path->source, 16);
+	memcpy(at + 16, path->destination, 16);
+	return at + 32;
+}
+
+/*
+ * The CRC of what is ahead of the payload: ones, IP, UDP, and a header that begins with the BTH.
+ * `length` counts from the BTH to the end of the ICRC.
+ */
+static uint32_t cover_headers(const struct icrc_path *path, uint16_t identification,
+			      const uint8_t *header, size_t header_bytes, size_t length)
+{
+	uint8_t covered[COVERED_BYTES];
+	size_t copied = header_bytes < HEADER_COPIED ? header_bytes : HEADER_COPIED;
+	uint8_t *at = covered;
+	uint32_t crc;
+
+	memset(at, 0xff, LEAD_BYTES);
+	at += LEAD_BYTES;
+	if (is_ipv4(path))
+		at = put_ipv4(at, path, identification, UDP_BYTES + length);
+	else
+		at = put_ipv6(at, path, UDP_BYTES + length);
+	at = put16(at, path->source_port);
+	at = put16(at, path->destination_port);
+	at = put16(at, (unsigned)(UDP_BYTES + length));
+	at = put16(at, 0xffff); /* checksum */
+	memcpy(at, header, copied);
+	at[BTH_RESERVED] = 0xff;
+	crc = crc32_gzip_refl(0, covered, (uint64_t)(at - covered) + copied);
+	if (header_bytes > copied)
+		crc = crc32_gzip_refl(crc, header + copied, header_bytes - copied);
+	return crc;
+}
+
+uint32_t icrc_compute(const struct icrc_path *path, uint16_t identification, const uint8_t *header,
+		      size_t header_bytes, const struct iovec *pieces, unsigned count, unsigned pad)
+{
+	static const uint8_t zeroes[4];
+	size_t length = header_bytes + pad + ICRC_BYTES;
+	uint32_t crc;
+
+	for (unsigned i = 0; i < count; i++)
+		length += pieces[i].iov_len;
+	crc = cover_headers(path, identification, header, header_bytes, length);
+	for (unsigned i = 0; i < count; i++)
+		if (pieces[i].iov_len > 0)
+			crc = crc32_gzip_refl(crc, pieces[i].iov_base, pieces[i].iov_len);
+	if (pad > 0)
+		crc = crc32_gzip_refl(crc, zeroes, pad);
+	return crc;
+}
+
+/*
+ * Two packets of this length whose ICRCs differ by `difference`: is it explained by their
+ * identifications alone, and by which difference of these? The register takes in the two bytes
+ * as its low 16 bits, and then goes on over them and what is behind them: go back all that way.
+ */
+static bool solve(uint32_t difference, size_t length, uint16_t *identification)
+{
+	size_t back = IPV4_BYTES - IPV4_ID + UDP_BYTES + length - ICRC_BYTES;
+	uint32_t taken_in = multiply(difference, back_bytes[back & 0xff]);
+
+	taken_in = multiply(taken_in, back_blocks[back >> 8]);
+	if (taken_in >> 16)
+		return false;
+	*identification = __builtin_bswap16((uint16_t)taken_in);
+	return true;
+}
+
+bool icrc_check(const struct icrc_path *path, const uint8_t *bytes, size_t length,
+		uint16_t *identification)
+{
+	uint32_t computed, received;
+	uint16_t difference;
+	const uint8_t *icrc;
+
+	if (length < BTH_BYTES + ICRC_BYTES || length > DATAGRAM_MAX - IPV4_BYTES - UDP_BYTES)
+		return false;
+	icrc = bytes + length - ICRC_BYTES;
+	received = (uint32_t)icrc[0] | (uint32_t)icrc[1] << 8 | (uint32_t)icrc[2] << 16 |
+		   (uint32_t)icrc[3] << 24;
+	computed = cover_headers(path, *identification, bytes, length - ICRC_BYTES, length);
+	if (computed == received)
+		return true;
+	if (!is_ipv4(path) || !solve(computed ^ received, length, &difference))
+		return false;
+	*identification ^= difference;
+	return true;
+}

@@ -1,0 +1,114 @@
+#include "packet/packet.h"
+
+#define OPCODES_PER_SERVICE 32
+
+#define RETH	       PACKET_HAS_RETH
+#define AETH	       PACKET_HAS_AETH
+#define ATOMIC_ETH     PACKET_HAS_ATOMIC_ETH
+#define ATOMIC_ACK_ETH PACKET_HAS_ATOMIC_ACK_ETH
+#define IMM	       PACKET_HAS_IMM
+#define IETH	       PACKET_HAS_IETH
+#define DETH	       PACKET_HAS_DETH
+#define XRCETH	       PACKET_HAS_XRCETH
+
+/* kind, first, last, payload, headers */
+#define ROW(service, low, text, kind, first, last, payload, headers)                               \
+	[(service) << 5 | (low)] = { kind, first, last, payload, headers, text }
+
+/* IBA table 38. `eth` is the header that all requests of the service have. */
+#define SEND_AND_WRITE(service, name, eth)                                                         \
+	ROW(service, 0x00, name " SEND First", PACKET_SEND, 1, 0, 1, eth),                         \
+		ROW(service, 0x01, name " SEND Middle", PACKET_SEND, 0, 0, 1, eth),                \
+		ROW(service, 0x02, name " SEND Last", PACKET_SEND, 0, 1, 1, eth),                  \
+		ROW(service, 0x03, name " SEND Last with Immediate", PACKET_SEND, 0, 1, 1,         \
+		    (eth) | IMM),                                                                  \
+		SEND_ONLY(service, name, eth),                                                     \
+		ROW(service, 0x06, name " RDMA WRITE First", PACKET_WRITE, 1, 0, 1, (eth) | RETH), \
+		ROW(service, 0x07, name " RDMA WRITE Middle", PACKET_WRITE, 0, 0, 1, eth),         \
+		ROW(service, 0x08, name " RDMA WRITE Last", PACKET_WRITE, 0, 1, 1, eth),           \
+		ROW(service, 0x09, name " RDMA WRITE Last with Immediate", PACKET_WRITE, 0, 1, 1,  \
+		    (eth) | IMM),                                                                  \
+		ROW(service, 0x0a, name " RDMA WRITE Only", PACKET_WRITE, 1, 1, 1, (eth) | RETH),  \
+		ROW(service, 0x0b, name " RDMA WRITE Only with Immediate", PACKET_WRITE, 1, 1, 1,  \
+		    (eth) | RETH | IMM)
+
+#define SEND_ONLY(service, name, eth)                                                              \
+	ROW(service, 0x04, name " SEND Only", PACKET_SEND, 1, 1, 1, eth),                          \
+		ROW(service, 0x05, name " SEND Only with Immediate", PACKET_SEND, 1, 1, 1,         \
+		    (eth) | IMM)
+
+/* What needs answers, and the answers, which have the same headers in all services. */
+#define READ_AND_ATOMIC(service, name, eth)                                                        \
+	ROW(service, 0x0c, name " RDMA READ Request", PACKET_READ_REQUEST, 1, 1, 0, (eth) | RETH), \
+		ROW(service, 0x0d, name " RDMA READ response First", PACKET_READ_RESPONSE, 1, 0,   \
+		    1, AETH),                                                                      \
+		ROW(service, 0x0e, name " RDMA READ response Middle", PACKET_READ_RESPONSE, 0, 0,  \
+		    1, 0),                                                                         \
+		ROW(service, 0x0f, name " RDMA READ response Last", PACKET_READ_RESPONSE, 0, 1, 1, \
+		    AETH),                                                                         \
+		ROW(service, 0x10, name " RDMA READ response Only", PACKET_READ_RESPONSE, 1, 1, 1, \
+		    AETH),                                                                         \
+		ROW(service, 0x11, name " Acknowledge", PACKET_ACK, 1, 1, 0, AETH),                \
+		ROW(service, 0x12, name " ATOMIC Acknowledge", PACKET_ATOMIC_ACK, 1, 1, 0,         \
+		    AETH | ATOMIC_ACK_ETH),                                                        \
+		ROW(service, 0x13, name " CmpSwap", PACKET_COMPARE_SWAP, 1, 1, 0,                  \
+		    (eth) | ATOMIC_ETH),                                                           \
+		ROW(service, 0x14, name " FetchAdd", PACKET_FETCH_ADD, 1, 1, 0,                    \
+		    (eth) | ATOMIC_ETH),                                                           \
+		ROW(service, 0x16, name " SEND Last with Invalidate", PACKET_SEND, 0, 1, 1,        \
+		    (eth) | IETH),                                                                 \
+		ROW(service, 0x17, name " SEND Only with Invalidate", PACKET_SEND, 1, 1, 1,        \
+		    (eth) | IETH)
+
+static const struct packet_opcode opcodes[256] = {
+	SEND_AND_WRITE(PACKET_RC, "RC", 0),
+	READ_AND_ATOMIC(PACKET_RC, "RC", 0),
+	SEND_AND_WRITE(PACKET_UC, "UC", 0),
+	SEND_ONLY(PACKET_UD, "UD", DETH),
+	/* Its payload is 16 reserved bytes (annex A17). */
+	ROW(PACKET_CNP, 0x01, "CNP", PACKET_NOTIFY_CONGESTION, 1, 1, 1, 0),
+	SEND_AND_WRITE(PACKET_XRC, "XRC", XRCETH),
+	READ_AND_ATOMIC(PACKET_XRC, "XRC", XRCETH),
+};
+
+const struct packet_opcode *packet_opcode(uint8_t opcode)
+{
+	return &opcodes[opcode];
+}
+
+unsigned packet_header_bytes(uint8_t opcode)
+{
+	static const struct {
+		uint8_t header, bytes;
+	} sizes[] = {
+		{ RETH, 16 }, { AETH, 4 }, { ATOMIC_ETH, 28 }, { ATOMIC_ACK_ETH, 8 },
+		{ IMM, 4 },   { IETH, 4 }, { DETH, 8 },	       { XRCETH, 4 },
+	};
+	unsigned headers = opcodes[opcode].headers;
+	unsigned bytes = PACKET_BTH_BYTES;
+
+	if (!opcodes[opcode].kind)
+		return 0;
+	if (!headers)
+		return bytes;
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		if (headers & sizes[i].header)
+			bytes += sizes[i].bytes;
+	return bytes;
+}
+
+int packet_find_opcode(enum packet_service service, enum packet_kind kind, bool first, bool last,
+		       unsigned headers)
+{
+	const unsigned carried = IMM | IETH;
+	unsigned start = (unsigned)service << 5;
+
+	for (unsigned opcode = start; opcode < start + OPCODES_PER_SERVICE; opcode++) {
+		const struct packet_opcode *row = &opcodes[opcode];
+
+		if (row->kind == kind && row->first == first && row->last == last &&
+		    (row->headers & carried) == (headers & carried))
+			return (int)opcode;
+	}
+	return -1;
+}

@@ -1,0 +1,58 @@
+/*
+ * UDP port - what the sending and the receiving half of an open address share.
+ *
+ * In:  a bound socket.
+ * Out: the socket with all that RoCEv2 needs of it.
+ *
+ * Only the files of the UDP wire see inside.
+ */
+#ifndef WIRE_UDP_PORT_H
+#define WIRE_UDP_PORT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/udp.h"
+
+#define UDP_DATAGRAM_MAX 65535
+
+struct udp_inbox;   /* udp_receive.c */
+struct udp_scratch; /* udp_send.c */
+
+struct wire_port {
+	int fd;
+	uint8_t gid[WIRE_GID_BYTES];
+	uint32_t ifindex;
+	uint16_t number; /* of UDP, host order */
+	bool is_v4;
+
+	/* Trains: cleared when the device turns out to have no checksum offload, or the kernel none. */
+	atomic_bool segments;
+
+	/* Guards the free scratches; held for a few instructions. */
+	pthread_mutex_t scratch_lock;
+	struct udp_scratch *scratches;
+
+	/* Only tried. Guards the inbox and what is received. */
+	pthread_mutex_t receive_lock;
+	struct udp_inbox *inbox;
+
+	_Atomic uint64_t sent_packets, sent_calls;
+	_Atomic uint64_t received_packets, received_calls;
+	_Atomic uint64_t damaged, dropped_by_test;
+};
+
+static inline void udp_count(_Atomic uint64_t *counter, uint64_t by)
+{
+	atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+}
+
+void udp_scratches_free(struct wire_port *port);
+
+/* NULL: out of memory. */
+struct udp_inbox *udp_inbox_create(void);
+void udp_inbox_destroy(struct udp_inbox *inbox);
+
+#endif

@@ -1,0 +1,216 @@
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "packet/icrc.h"
+#include "wire/udp.h"
+#include "wire/udp_address.h"
+#include "wire/udp_port.h"
+
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+#ifndef IPV6_FLOWINFO
+#define IPV6_FLOWINFO 11
+#endif
+
+#define DATAGRAMS     8	 /* of one system call */
+#define PACKETS_A_CALL 64 /* then it is somebody else's turn */
+
+/* Destination, TOS or traffic class, hop limit, flow label, segment size: and room for a few more. */
+#define CONTROL_BYTES 256
+
+struct udp_inbox {
+	struct mmsghdr messages[DATAGRAMS];
+	struct iovec iov[DATAGRAMS];
+	union udp_address from[DATAGRAMS];
+	union {
+		struct cmsghdr align;
+		uint8_t bytes[CONTROL_BYTES];
+	} control[DATAGRAMS];
+	uint8_t data[DATAGRAMS][UDP_DATAGRAM_MAX + 1];
+};
+
+/* What the kernel says of one datagram, or of one train of them. */
+struct envelope {
+	struct wire_flow flow;
+	struct icrc_path path;
+	size_t segment; /* bytes of each packet but the last */
+};
+
+struct udp_inbox *udp_inbox_create(void)
+{
+	return malloc(sizeof(struct udp_inbox));
+}
+
+void udp_inbox_destroy(struct udp_inbox *inbox)
+{
+	free(inbox);
+}
+
+static int value_of(const struct cmsghdr *c)
+{
+	int value = 0;
+	size_t bytes = c->cmsg_len - CMSG_LEN(0);
+
+	/* IP_TOS is one byte, the others are of four. */
+	if (bytes == 1)
+		return *CMSG_DATA(c);
+	if (bytes >= sizeof(value))
+		memcpy(&value, CMSG_DATA(c), sizeof(value));
+	return value;
+}
+
+static void read_v4(const struct cmsghdr *c, struct wire_flow *flow)
+{
+	struct in_pktinfo info;
+
+	switch (c->cmsg_type) {
+	case IP_TOS:
+		flow->traffic_class = (uint8_t)value_of(c);
+		break;
+	case IP_TTL:
+		flow->hop_limit = (uint8_t)value_of(c);
+		break;
+	case IP_PKTINFO:
+		memcpy(&info, CMSG_DATA(c), sizeof(info));
+		udp_address_v4_to_gid(&info.ipi_addr, flow->local);
+		flow->ifindex = (uint32_t)info.ipi_ifindex;
+		break;
+	}
+}
+
+static void read_v6(const struct cmsghdr *c, struct wire_flow *flow)
+{
+	struct in6_pktinfo info;
+
+	switch (c->cmsg_type) {
+	case IPV6_TCLASS:
+		flow->traffic_class = (uint8_t)value_of(c);
+		break;
+	case IPV6_HOPLIMIT:
+		flow->hop_limit = (uint8_t)value_of(c);
+		break;
+	case IPV6_FLOWINFO:
+		flow->flow_label = ntohl((uint32_t)value_of(c)) & 0xfffff;
+		break;
+	case IPV6_PKTINFO:
+		memcpy(&info, CMSG_DATA(c), sizeof(info));
+		memcpy(flow->local, &info.ipi6_addr, WIRE_GID_BYTES);
+		flow->ifindex = info.ipi6_ifindex;
+		break;
+	}
+}
+
+static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes,
+			  struct envelope *e)
+{
+	const union udp_address *from = h->msg_name;
+
+	memset(e, 0, sizeof(*e));
+	e->segment = bytes;
+	e->flow.port = port;
+	memcpy(e->flow.local, port->gid, WIRE_GID_BYTES);
+	udp_address_to_gid(from, e->flow.remote);
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
+		if (c->cmsg_level == IPPROTO_IP)
+			read_v4(c, &e->flow);
+		else if (c->cmsg_level == IPPROTO_IPV6)
+			read_v6(c, &e->flow);
+		else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO && value_of(c) > 0)
+			e->segment = (size_t)value_of(c);
+	}
+	if (!udp_address_is_scoped(e->flow.remote) && !udp_address_is_multicast(e->flow.local))
+		e->flow.ifindex = 0;
+	memcpy(e->path.source, e->flow.remote, WIRE_GID_BYTES);
+	memcpy(e->path.destination, e->flow.local, WIRE_GID_BYTES);
+	e->path.source_port = udp_address_port(from);
+	e->path.destination_port = port->number;
+}
+
+/* Hands out the packets of one datagram; returns how many there were, good and damaged. */
+static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_t now_ns,
+			void (*receive)(const struct wire_arrival *arrival))
+{
+	struct msghdr h = m->msg_hdr;
+	const uint8_t *bytes = h.msg_iov->iov_base;
+	size_t left = m->msg_len;
+	struct envelope e;
+	unsigned packets = 0;
+	uint16_t id = 0;
+
+	if (h.msg_flags & MSG_TRUNC || !left) {
+		udp_count(&port->damaged, 1);
+		return 1;
+	}
+	open_envelope(port, &h, left, &e);
+	while (left) {
+		size_t length = left < e.segment ? left : e.segment;
+		struct wire_arrival arrival = { &e.flow, bytes, 0, now_ns };
+
+		/* Through the segments of a train the identification counts, mostly from 0. */
+		if (icrc_check(&e.path, bytes, length, &id)) {
+			arrival.length = (uint32_t)(length - ICRC_BYTES);
+			receive(&arrival);
+		} else {
+			udp_count(&port->damaged, 1);
+		}
+		id++;
+		packets++;
+		bytes += length;
+		left -= length;
+	}
+	return packets;
+}
+
+static int fetch(struct wire_port *port)
+{
+	struct udp_inbox *in = port->inbox;
+	bool refused_before = false;
+
+	for (int i = 0; i < DATAGRAMS; i++) {
+		in->iov[i] = (struct iovec){ in->data[i], sizeof(in->data[i]) };
+		in->messages[i].msg_hdr = (struct msghdr){
+			.msg_name = &in->from[i],
+			.msg_namelen = sizeof(in->from[i]),
+			.msg_iov = &in->iov[i],
+			.msg_iovlen = 1,
+			.msg_control = in->control[i].bytes,
+			.msg_controllen = sizeof(in->control[i].bytes),
+		};
+	}
+	for (;;) {
+		int n = recvmmsg(port->fd, in->messages, DATAGRAMS, MSG_DONTWAIT, NULL);
+
+		udp_count(&port->received_calls, 1);
+		if (n >= 0 || errno == EAGAIN)
+			return n < 0 ? 0 : n;
+		/* What an ICMP message says of something that was sent is no business of ours here. */
+		if (errno != EINTR && refused_before)
+			return 0;
+		refused_before |= errno != EINTR;
+	}
+}
+
+int udp_receive(struct wire_port *port, uint64_t now_ns,
+		void (*receive)(const struct wire_arrival *arrival))
+{
+	int datagrams = 0, n;
+	unsigned packets = 0;
+
+	if (pthread_mutex_trylock(&port->receive_lock))
+		return -EBUSY;
+	do {
+		n = fetch(port);
+		for (int i = 0; i < n; i++)
+			packets += deliver(port, &port->inbox->messages[i], now_ns, receive);
+		datagrams += n;
+	} while (n == DATAGRAMS && packets < PACKETS_A_CALL);
+	if (packets)
+		udp_count(&port->received_packets, packets);
+	pthread_mutex_unlock(&port->receive_lock);
+	return datagrams;
+}

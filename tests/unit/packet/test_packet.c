@@ -1,0 +1,213 @@
+/* Every opcode there is and is not, every length, and the fields of packets that others made. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "packet/packet.h"
+#include "vector.h"
+
+static void assert_fields(const struct packet *is, const struct packet *should)
+{
+	struct packet a = *is;
+
+	a.payload = NULL;
+	assert_int_equal(a.opcode, should->opcode);
+	assert_int_equal(a.pad, should->pad);
+	assert_int_equal(a.solicited, should->solicited);
+	assert_int_equal(a.migrated, should->migrated);
+	assert_int_equal(a.fecn, should->fecn);
+	assert_int_equal(a.becn, should->becn);
+	assert_int_equal(a.ack_req, should->ack_req);
+	assert_int_equal(a.pkey, should->pkey);
+	assert_int_equal(a.dest_qpn, should->dest_qpn);
+	assert_int_equal(a.psn, should->psn);
+	assert_int_equal(a.va, should->va);
+	assert_int_equal(a.rkey, should->rkey);
+	assert_int_equal(a.length, should->length);
+	assert_int_equal(a.swap_add, should->swap_add);
+	assert_int_equal(a.compare, should->compare);
+	assert_int_equal(a.atomic_result, should->atomic_result);
+	assert_int_equal(a.syndrome, should->syndrome);
+	assert_int_equal(a.msn, should->msn);
+	assert_int_equal(a.imm, should->imm);
+	assert_int_equal(a.invalidate_rkey, should->invalidate_rkey);
+	assert_int_equal(a.qkey, should->qkey);
+	assert_int_equal(a.src_qpn, should->src_qpn);
+	assert_int_equal(a.xrc_srqn, should->xrc_srqn);
+	assert_int_equal(a.payload_bytes, should->payload_bytes);
+}
+
+/* Each opcode twice among the vectors, and none that is not there. */
+static void test_opcodes_are_those_of_the_vectors(void **state)
+{
+	unsigned seen[256] = { 0 };
+
+	for (size_t i = 0; i < vector_count; i++)
+		seen[vector_at(i)->opcode]++;
+	for (unsigned opcode = 0; opcode < 256; opcode++) {
+		assert_int_equal(seen[opcode], packet_opcode((uint8_t)opcode)->kind ? 2 : 0);
+		if (!seen[opcode]) {
+			assert_int_equal(packet_header_bytes((uint8_t)opcode), 0);
+			continue;
+		}
+		assert_non_null(packet_opcode((uint8_t)opcode)->name);
+		assert_in_range(packet_header_bytes((uint8_t)opcode), PACKET_BTH_BYTES,
+				PACKET_HEADER_BYTES);
+	}
+}
+
+static void test_decode_and_encode_vectors(void **state)
+{
+	for (size_t i = 0; i < vector_count; i++) {
+		const struct vector *vector = vector_at(i);
+		struct packet should = vector_fields(vector);
+		uint8_t bytes[VECTOR_BYTES_MAX], header[PACKET_HEADER_BYTES];
+		size_t length = vector_bytes(vector, bytes) - ICRC_BYTES;
+		struct packet packet;
+		unsigned header_bytes;
+
+		assert_int_equal(packet_decode(bytes, length, &packet), PACKET_GOOD);
+		assert_fields(&packet, &should);
+		header_bytes = packet_header_bytes(vector->opcode);
+		assert_int_equal(packet.payload - bytes, header_bytes);
+		assert_int_equal(packet_encode(&should, header), header_bytes);
+		assert_memory_equal(header, bytes, header_bytes);
+	}
+}
+
+/* A copy of exactly that size, so that a sanitizer sees a byte too many being read. */
+static enum packet_error decode_exactly(const uint8_t *bytes, size_t length)
+{
+	uint8_t *exact = test_malloc(length + 1);
+	enum packet_error error;
+	struct packet packet;
+
+	memcpy(exact + 1, bytes, length);
+	error = packet_decode(exact + 1, length, &packet);
+	test_free(exact);
+	return error;
+}
+
+static void test_truncated(void **state)
+{
+	for (size_t i = 0; i < vector_count; i++) {
+		const struct vector *vector = vector_at(i);
+		uint8_t bytes[VECTOR_BYTES_MAX];
+		size_t length = vector_bytes(vector, bytes) - ICRC_BYTES;
+		size_t header_bytes = packet_header_bytes(vector->opcode);
+
+		for (size_t cut = 0; cut < length; cut++) {
+			enum packet_error error = decode_exactly(bytes, cut);
+
+			if (cut < header_bytes + vector->pad)
+				assert_int_equal(error, PACKET_TOO_SHORT);
+			else
+				assert_int_equal(error, (cut - header_bytes) % 4 ? PACKET_BAD_LENGTH
+										 : PACKET_GOOD);
+		}
+	}
+}
+
+static void test_refused(void **state)
+{
+	static const struct {
+		uint8_t bytes[16];
+		size_t length;
+		enum packet_error error;
+	} rows[] = {
+		{ { 0x04, 0x00, 0xff, 0xff }, 12, PACKET_GOOD },
+		{ { 0x04, 0x00, 0x7f, 0xff }, 12, PACKET_GOOD }, /* a limited member */
+		{ { 0x04, 0x01, 0xff, 0xff }, 12, PACKET_BAD_VERSION },
+		{ { 0x04, 0x0f, 0xff, 0xff }, 12, PACKET_BAD_VERSION },
+		{ { 0x04, 0x00, 0xff, 0xfe }, 12, PACKET_BAD_PKEY },
+		{ { 0x04, 0x00, 0x00, 0x00 }, 12, PACKET_BAD_PKEY },
+		{ { 0x15, 0x00, 0xff, 0xff }, 12, PACKET_BAD_OPCODE },
+		{ { 0x04, 0x10, 0xff, 0xff }, 12, PACKET_TOO_SHORT }, /* less than its pad */
+		{ { 0x04, 0x30, 0xff, 0xff }, 16, PACKET_GOOD },
+		{ { 0x04, 0x00, 0xff, 0xff }, 15, PACKET_BAD_LENGTH },
+		{ { 0x11, 0x00, 0xff, 0xff }, 16, PACKET_GOOD },
+		{ { 0x11, 0x10, 0xff, 0xff }, 16, PACKET_TOO_SHORT },
+	};
+	uint8_t acknowledge[20] = { 0x11, 0x00, 0xff, 0xff };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		assert_int_equal(decode_exactly(rows[i].bytes, rows[i].length), rows[i].error);
+	assert_int_equal(decode_exactly(acknowledge, 20), PACKET_BAD_LENGTH);
+}
+
+/* Reserved bits are ignored, and sent as 0 (IBA 9.2). */
+static void test_reserved_bits(void **state)
+{
+	const uint8_t bytes[12] = { 0x04, 0, 0xff, 0xff, 0x3f, 1, 2, 3, 0x7f, 4, 5, 6 };
+	uint8_t header[PACKET_HEADER_BYTES];
+	struct packet packet;
+
+	assert_int_equal(packet_decode(bytes, sizeof(bytes), &packet), PACKET_GOOD);
+	assert_false(packet.fecn || packet.becn || packet.ack_req);
+	assert_int_equal(packet.dest_qpn, 0x010203);
+	assert_int_equal(packet.psn, 0x040506);
+	packet_encode(&packet, header);
+	assert_int_equal(header[4], 0);
+	assert_int_equal(header[8], 0);
+}
+
+static void test_find_opcode(void **state)
+{
+	const unsigned carried = PACKET_HAS_IMM | PACKET_HAS_IETH;
+
+	for (unsigned opcode = 0; opcode < 256; opcode++) {
+		const struct packet_opcode *row = packet_opcode((uint8_t)opcode);
+
+		if (row->kind)
+			assert_int_equal(packet_find_opcode(packet_service((uint8_t)opcode),
+							    row->kind, row->first, row->last,
+							    row->headers & carried),
+					 opcode);
+	}
+	assert_int_equal(packet_find_opcode(PACKET_UC, PACKET_SEND, true, true, PACKET_HAS_IETH),
+			 -1);
+	assert_int_equal(packet_find_opcode(PACKET_UC, PACKET_READ_REQUEST, true, true, 0), -1);
+	assert_int_equal(packet_find_opcode(PACKET_UD, PACKET_SEND, true, false, 0), -1);
+	assert_int_equal(packet_find_opcode(PACKET_RC, PACKET_SEND, true, false, PACKET_HAS_IMM),
+			 -1);
+	assert_int_equal(packet_find_opcode(PACKET_RD, PACKET_SEND, true, true, 0), -1);
+}
+
+static void test_psn_diff(void **state)
+{
+	static const struct {
+		uint32_t a, b;
+		int32_t diff;
+	} rows[] = {
+		{ 0, 0, 0 },
+		{ 1, 0, 1 },
+		{ 0, 1, -1 },
+		{ 0, 0xffffff, 1 },
+		{ 0xffffff, 0, -1 },
+		{ 0x7fffff, 0, 0x7fffff },
+		{ 0x800000, 0, -0x800000 },
+		{ 5, 0x800006, 0x7fffff },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		assert_int_equal(packet_psn_diff(rows[i].a, rows[i].b), rows[i].diff);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_opcodes_are_those_of_the_vectors),
+		cmocka_unit_test(test_decode_and_encode_vectors),
+		cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_reserved_bits),
+		cmocka_unit_test(test_find_opcode),
+		cmocka_unit_test(test_psn_diff),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
