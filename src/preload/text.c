@@ -98,7 +98,7 @@ TEXT(text_local_cpulist)
 /* "0-3,8" as words of 32 bits, the highest first; its length. */
 static int print_mask(const char *list, char *text, size_t size)
 {
-	uint32_t words[32] = {0};
+	uint32_t words[32] = { 0 };
 	int top = 0, len;
 
 	while (*list) {

@@ -11,8 +11,7 @@ int view_load(struct view *out)
 	if (found < 0)
 		return found;
 	interface_default(first);
-	out->count =
-	    interface_order(out->devices, found, first, secure_getenv("VERBATIM_DEVICES"));
+	out->count = interface_order(out->devices, found, first, secure_getenv("VERBATIM_DEVICES"));
 	return 0;
 }
 

@@ -4,8 +4,8 @@
  * In:  the network interfaces of now, VERBATIM_DEVICES.
  * Out: one entry for each device, in the order of ibv_get_device_list.
  *
- * No state: each look makes a new view, so that it is as young as what verbs would say. Makes system
- * calls and allocates.
+ * No state: each look makes a new view, so that it is as young as what verbs would say. Makes
+ * system calls and allocates.
  */
 #ifndef PRELOAD_VIEW_H
 #define PRELOAD_VIEW_H
