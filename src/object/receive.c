@@ -49,6 +49,7 @@ void receive_complete(struct qp *qp, const struct receive_end *end)
 		.wc_flags = end->wc_flags,
 		.imm = end->imm,
 		.src_qp = end->src_qp,
+		.slid = end->slid,
 		.sl = qp->attr.ah_attr.sl,
 	};
 
