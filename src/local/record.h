@@ -65,6 +65,7 @@ enum record_flags {
 	RECORD_INV = 1 << 3,
 	RECORD_SOLICITED = 1 << 4,
 	RECORD_UNACKED = 1 << 5, /* UC: nobody waits for an answer */
+	RECORD_NO_GRH = 1 << 6,	 /* datagrams: what is before the data is not for the program */
 };
 
 /* Why a responder did not do what it was asked. Acknowledgements are the ring's acked index. */

@@ -92,6 +92,7 @@ struct qp {
 	bool alive;		 /* false: destroyed, or not made yet (qp_table.c) */
 	_Atomic uint32_t attachments; /* to multicast groups, counted by whoever attaches; EBUSY */
 	struct ibv_qp_attr attr; /* what modify set, what query returns; cap is the granted one */
+	struct ibv_ah_attr asked_av; /* what ah_attr was before verbs/link.h resolved it */
 	struct ibv_qp_init_attr init;
 	struct sq sq;
 	struct arena_qp *entry;	 /* what peers see */

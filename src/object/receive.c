@@ -67,6 +67,7 @@ void receive_complete(struct qp *qp, const struct receive_end *end)
 		.wc_flags = end->wc_flags,
 		.imm = end->imm,
 		.src_qp = end->src_qp,
+		.slid = end->slid,
 		.sl = qp->type == IBV_QPT_UD ? qp->receive_l3 : qp->attr.ah_attr.sl,
 	};
 

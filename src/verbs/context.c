@@ -16,6 +16,7 @@
 #include "verbs/cmd_fd.h"
 #include "verbs/dm.h"
 #include "verbs/export.h"
+#include "verbs/link.h"
 #include "verbs/mr.h"
 #include "verbs/mw.h"
 #include "verbs/pd.h"
@@ -108,6 +109,7 @@ static struct context *create_context(struct device *device, int cmd_fd, struct 
 	context->port_up = device->up;
 	context->gid_changes = device->gid_changes;
 	lock_release(&device->lock);
+	context->infiniband = link_is_infiniband();
 	context->number = identity->number;
 	context->elsewhere = !cmd_fd_is_ours(identity);
 	ib = &context->verbs.context;

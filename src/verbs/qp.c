@@ -148,6 +148,8 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int a
 			      struct ibv_qp_init_attr *init_attr)
 {
 	qp_query(qp_behind(qp), attr, init_attr);
+	if (context_of(qp->context)->infiniband)
+		attr->ah_attr = qp_behind(qp)->asked_av;
 	qp->state = attr->qp_state;
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include "object/newer.h"
 #include "verbs/export.h"
 #include "verbs/gid.h"
+#include "verbs/link.h"
 #include "verbs/refuse.h"
 
 #undef ibv_query_port
@@ -143,17 +144,18 @@ int verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_p
 		     size_t attr_len)
 {
 	struct device *device = context_of(context)->device;
+	bool infiniband = context_of(context)->infiniband;
 	struct ibv_port_attr all = {
 		.max_mtu = IBV_MTU_4096,
 		.gid_tbl_len = DEVICE_GIDS,
-		.port_cap_flags = IDENTITY_PORT_CAP_FLAGS,
+		.port_cap_flags = IDENTITY_PORT_CAP_FLAGS | (infiniband ? 0 : IDENTITY_ROCE_CAP_FLAGS),
 		.max_msg_sz = LIMIT_MESSAGE,
 		.pkey_tbl_len = LIMIT_PKEYS,
 		.max_vl_num = 1,
 		.active_width = IDENTITY_WIDTH_4X,
 		.active_speed = IDENTITY_SPEED_EDR,
-		.link_layer = IBV_LINK_LAYER_ETHERNET,
-		.flags = IBV_QPF_GRH_REQUIRED,
+		.link_layer = infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET,
+		.flags = infiniband ? 0 : IBV_QPF_GRH_REQUIRED,
 	};
 
 	if (port_num != DEVICE_PORT)
@@ -163,6 +165,11 @@ int verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_p
 	all.phys_state = device->up ? IDENTITY_PHYS_STATE_LINK_UP : IDENTITY_PHYS_STATE_DISABLED;
 	all.active_mtu = query_active_mtu(device->mtu);
 	lock_release(&device->lock);
+	if (infiniband) {
+		all.lid = all.sm_lid = link_lid(context_of(context));
+		if (!all.lid && all.state == IBV_PORT_ACTIVE)
+			all.state = IBV_PORT_INIT; /* as while no subnet manager has given it one */
+	}
 	memset(attr, 0, attr_len);
 	memcpy(attr, &all, attr_len < sizeof(all) ? attr_len : sizeof(all));
 	return 0;

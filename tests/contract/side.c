@@ -150,7 +150,7 @@ static int move_to_init(struct side *side, const struct op_move *op)
 static struct ibv_ah_attr address(const struct op_move *op)
 {
 	return (struct ibv_ah_attr){
-		.is_global = 1,
+		.is_global = !op->lid, /* a port with a LID is reached by that alone */
 		.grh = { .dgid = op->gid, .sgid_index = 0, .hop_limit = 64 },
 		.dlid = op->lid,
 		.port_num = 1,
