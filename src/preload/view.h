@@ -11,6 +11,7 @@
 #define PRELOAD_VIEW_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "adapter/interface.h"
@@ -21,6 +22,7 @@
 struct view {
 	struct interface *devices;
 	int count;
+	bool infiniband; /* the link mode: object/lid.h */
 };
 
 /* 0 or -errno. */

@@ -82,6 +82,32 @@ static void empty_gid_has_no_attributes(void **state)
 	assert_int_equal(tree_text(&two, &node, text, sizeof(text)), -EINVAL);
 }
 
+static void infiniband(void **state)
+{
+	static const struct {
+		const char *path, *text;
+	} rows[] = {
+		{ PORT "/link_layer", "InfiniBand\n" },
+		{ PORT "/lid", "0x209\n" },
+		{ PORT "/sm_lid", "0x209\n" },
+		{ PORT "/state", "4: ACTIVE\n" },
+		{ PORT "/gids/0", "fe80:0000:0000:0000:0200:5efe:c000:0209\n" },
+		{ PORT "/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000\n" }, /* IPv6 */
+		{ PORT "/gid_attrs/types/0", "IB/RoCE v1\n" },
+	};
+	struct view view = { .devices = interfaces, .count = 2, .infiniband = true };
+	char text[TREE_TEXT_MAX];
+	struct node node;
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		assert_true(tree_find(&view, rows[i].path, &node));
+		assert_true(tree_text(&view, &node, text, sizeof(text)) > 0);
+		assert_string_equal(text, rows[i].text);
+	}
+	assert_true(tree_find(&view, PORT "/gid_attrs/ndevs/0", &node));
+	assert_int_equal(tree_text(&view, &node, text, sizeof(text)), -EINVAL);
+}
+
 static void what_is_not_there(void **state)
 {
 	static const char *const paths[] = {
@@ -194,6 +220,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(texts),
 		cmocka_unit_test(empty_gid_has_no_attributes),
+		cmocka_unit_test(infiniband),
 		cmocka_unit_test(what_is_not_there),
 		cmocka_unit_test(places),
 		cmocka_unit_test(listings),
