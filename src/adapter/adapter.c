@@ -333,6 +333,16 @@ void adapter_remove_context(struct context *context)
 	lock_release(&adapter_lock);
 }
 
+void adapter_visit_contexts(void (*visit)(struct context *context, void *arg), void *arg)
+{
+	struct list *pos;
+
+	lock_acquire(&adapter_lock);
+	list_for_each(pos, &contexts)
+		visit(list_entry(pos, struct context, link), arg);
+	lock_release(&adapter_lock);
+}
+
 bool adapter_is_foreign(const struct context *context)
 {
 	return context->adapter_generation != generation;
@@ -422,7 +432,8 @@ void adapter_on_arm(void)
 
 const struct qp_path *adapter_path(enum ibv_qp_type type)
 {
-	if (type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD)
+	if (type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD ||
+	    type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV)
 		return &local_path;
 	errno = EOPNOTSUPP;
 	return NULL;

@@ -26,6 +26,8 @@ int adapter_start(void);
 
 /* The context is open, is about to close: for async events of ports, `verbatim show`, and fork. */
 void adapter_add_context(struct context *context);
+/* Calls visit for each context of this adapter. They stay meanwhile; visit opens and closes none. */
+void adapter_visit_contexts(void (*visit)(struct context *context, void *arg), void *arg);
 void adapter_remove_context(struct context *context);
 
 /* True in a child of the process that made the adapter: objects made before the fork are dead. */

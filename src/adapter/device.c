@@ -52,6 +52,15 @@ void device_put(struct device *device)
 	free(device);
 }
 
+static void set_gids(struct device *device, const union ibv_gid gid[INTERFACE_GIDS])
+	REQUIRES(device->lock)
+{
+	if (memcmp(device->gid, gid, INTERFACE_GIDS * sizeof(*gid)) == 0)
+		return;
+	memcpy(device->gid, gid, INTERFACE_GIDS * sizeof(*gid));
+	device->gid_changes++;
+}
+
 static void take_over(struct device *device, const struct interface *interface)
 {
 	lock_acquire(&device->lock);
@@ -61,8 +70,7 @@ static void take_over(struct device *device, const struct interface *interface)
 	device->mtu = interface->mtu;
 	memcpy(device->mac, interface->mac, sizeof(device->mac));
 	device->guid = interface_guid(interface);
-	memset(device->gid, 0, sizeof(device->gid));
-	memcpy(device->gid, interface->gid, sizeof(interface->gid));
+	set_gids(device, interface->gid);
 	lock_release(&device->lock);
 }
 
@@ -186,6 +194,31 @@ int device_refresh(struct device *device)
 	}
 	free(interfaces);
 	return ret;
+}
+
+/* The interface has no address, or is down. */
+static void take_away(struct device *device)
+{
+	static const union ibv_gid none[INTERFACE_GIDS];
+	bool up, running;
+
+	interface_flags(device->interface, &up, &running);
+	lock_acquire(&device->lock);
+	device->up = running;
+	if (up)
+		set_gids(device, none);
+	lock_release(&device->lock);
+}
+
+void device_update(struct device *device, const struct interface *list, int count)
+{
+	for (int i = 0; i < count; i++) {
+		if (strcmp(list[i].name, device->interface) == 0) {
+			take_over(device, &list[i]);
+			return;
+		}
+	}
+	take_away(device);
 }
 
 static void look_for_addresses(void) REQUIRES(addresses_lock)

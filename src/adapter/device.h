@@ -17,6 +17,7 @@
 #include "base/lock.h"
 
 #define DEVICE_GIDS 16
+#define DEVICE_PORT 1 /* the only port of a device */
 
 struct device {
 	struct ibv_device ib;
@@ -28,13 +29,14 @@ struct device {
 	char provider_spare[512];    /* the rest of what they might take for a verbs_device */
 	_Atomic uint32_t references;
 	char interface[IF_NAMESIZE];
-	struct lock lock;	     /* guards what follows: ibv_open_device refreshes it */
+	struct lock lock;	     /* guards what follows: ibv_open_device and watch.h refresh it */
 	unsigned int ifindex;
 	bool loopback;
 	bool up;
 	uint32_t mtu;		     /* of the interface, bytes */
 	uint8_t mac[6];
 	uint64_t guid;		     /* host order */
+	uint32_t gid_changes;	     /* counts how often `gid` changed */
 	union ibv_gid gid[DEVICE_GIDS]; /* 0: the IPv4-mapped address; zero: empty */
 };
 
@@ -49,6 +51,13 @@ void device_put(struct device *device);
 
 /* Looks at the interface again (addresses, MTU, state). 0, -ENODEV: it is gone, -ENOMEM... */
 int device_refresh(struct device *device);
+
+/*
+ * The same from a scan of all interfaces. What is not in it is down, or has no address any more; a device
+ * that is down keeps its addresses.
+ */
+struct interface;
+void device_update(struct device *device, const struct interface *list, int count);
 
 /* An address of any interface of this host, or a loopback address. Looks at most once a second. */
 bool device_gid_is_local(const union ibv_gid *gid);

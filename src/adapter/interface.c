@@ -244,6 +244,24 @@ int interface_order(struct interface *list, int count, const char *first, const 
 	return kept;
 }
 
+void interface_flags(const char *name, bool *up, bool *running)
+{
+	int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct ifreq request = { 0 };
+
+	if (sock < 0)
+		sock = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	memcpy(request.ifr_name, name, strnlen(name, IF_NAMESIZE - 1));
+	*up = *running = false;
+	if (sock < 0)
+		return;
+	if (ioctl(sock, SIOCGIFFLAGS, &request) == 0) {
+		*up = request.ifr_flags & IFF_UP;
+		*running = *up && request.ifr_flags & IFF_RUNNING;
+	}
+	close(sock);
+}
+
 static uint64_t mix(uint64_t hash, const void *data, size_t len)
 {
 	for (size_t i = 0; i < len; i++)

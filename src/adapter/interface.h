@@ -50,6 +50,9 @@ void interface_parse_route(const char *text, char name[IF_NAMESIZE]);
  */
 int interface_order(struct interface *list, int count, const char *first, const char *filter);
 
+/* Whether the interface is up, and has a carrier too; both false: there is none. */
+void interface_flags(const char *name, bool *up, bool *running);
+
 /* EUI-64 of the MAC, or what identifies this host and interface; never 0. Host order. */
 uint64_t interface_guid(const struct interface *interface);
 

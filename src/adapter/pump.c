@@ -15,6 +15,7 @@
 #include "adapter/group.h"
 #include "adapter/peers.h"
 #include "adapter/ports.h"
+#include "adapter/watch.h"
 #include "base/cause.h"
 #include "local/retry.h"
 #include "object/adopt.h"
@@ -417,6 +418,7 @@ static void *pump(void *arg)
 	for (;;) {
 		take_notices();
 		adopt_run();
+		watch_run();
 		for (int round = 0; round < ROUNDS_AT_ONCE && look(); round++)
 			;
 		sleep_now();
@@ -465,6 +467,7 @@ int pump_start(struct ctl_client *client, struct arena_header *header, int wake_
 	watch(wire_timer);
 	watch(ports_epoll());
 	watch(ctl_fd(ctl));
+	watch(watch_start());
 	return start_thread();
 }
 
@@ -485,4 +488,5 @@ void pump_reset_after_fork(void) NO_LOCK_CHECK
 	listening = true;
 	finds = 0;
 	finds_needed = FINDS_MIN;
+	watch_reset_after_fork();
 }

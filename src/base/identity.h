@@ -4,8 +4,9 @@
 #ifndef BASE_IDENTITY_H
 #define BASE_IDENTITY_H
 
-#define IDENTITY_VENDOR_ID	0x027662 /* an OUI that IEEE gives to nobody: bit 1 of its first byte */
-#define IDENTITY_VENDOR_PART_ID 1	 /* unless VERBATIM_VENDOR_PART_ID says otherwise */
+#define IDENTITY_VENDOR_ID 0x027662 /* an OUI that IEEE gives to nobody: bit 1 of its first byte   \
+				     */
+#define IDENTITY_VENDOR_PART_ID 1   /* unless VERBATIM_VENDOR_PART_ID says otherwise */
 #define IDENTITY_HW_VER		1
 #define IDENTITY_BOARD_ID	"VRB0000000001"
 
@@ -15,7 +16,8 @@
 #define IDENTITY_WIDTH_4X	     2
 #define IDENTITY_SPEED_EDR	     32
 
-#define IDENTITY_PORT_CAP_FLAGS (IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS)
+#define IDENTITY_PORT_CAP_FLAGS IBV_PORT_CM_SUP
+#define IDENTITY_ROCE_CAP_FLAGS IBV_PORT_IP_BASED_GIDS /* on Ethernet beside them */
 #define IDENTITY_PKEY		0xffff
 
 #endif

@@ -8,6 +8,8 @@
 #include "local/responder.h"
 #include "local/retry.h"
 #include "object/ah.h"
+#include "object/context.h"
+#include "object/lid.h"
 #include "object/receive.h"
 #include "packet/grh.h"
 
@@ -48,6 +50,8 @@ static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, e
 		flags |= RECORD_SOLICITED;
 	if (wqe->opcode == IBV_WR_SEND_WITH_IMM)
 		flags |= RECORD_IMM;
+	if (wqe->ah->without_grh)
+		flags |= RECORD_NO_GRH;
 	lock_acquire(&link->tx_lock);
 	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (record) {
@@ -150,10 +154,37 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 	return CARRIED;
 }
 
+/* The 40 bytes before the data as this link mode has them, then the data. */
+static enum cause scatter(struct qp *qp, const struct record_header *header, const uint8_t *payload,
+			  struct receive_end *end)
+{
+	uint8_t grh[GRH_BYTES];
+	enum cause cause;
+
+	if (!qp->context->infiniband)
+		return receive_scatter(qp, 0, payload, header->bytes);
+	memcpy(grh, payload, GRH_BYTES);
+	end->slid = lid_rewrite_grh(grh);
+	if (record_flags(header) & RECORD_NO_GRH) {
+		end->wc_flags &= ~(uint32_t)IBV_WC_GRH;
+		memset(grh, 0, sizeof(grh));
+	}
+	cause = receive_scatter(qp, 0, grh, GRH_BYTES);
+	if (cause != CAUSE_NONE)
+		return cause;
+	return receive_scatter(qp, GRH_BYTES, payload + GRH_BYTES, header->bytes - GRH_BYTES);
+}
+
 void datagram_deliver(struct qp *qp, const struct record_header *header, const uint8_t *payload)
 {
 	enum ibv_qp_state state = qp_state(qp);
-	uint32_t flags = record_flags(header), wc_flags = IBV_WC_GRH;
+	struct receive_end end = {
+		.opcode = IBV_WC_RECV,
+		.wc_flags = IBV_WC_GRH,
+		.imm = header->imm,
+		.src_qp = header->src_qpn,
+		.solicited = record_flags(header) & RECORD_SOLICITED,
+	};
 	enum cause cause;
 
 	if (qp->type != IBV_QPT_UD || header->bytes < GRH_BYTES ||
@@ -177,17 +208,19 @@ void datagram_deliver(struct qp *qp, const struct record_header *header, const u
 			     qp->receive.length);
 		return; /* the receive is kept for the next one */
 	}
-	cause = receive_scatter(qp, 0, payload, header->bytes);
+	cause = scatter(qp, header, payload, &end);
 	if (cause != CAUSE_NONE) {
 		cause_report(cause, qp->ib.qp_num, "datagram from QP 0x%06x", header->src_qpn);
-		local_responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR, cause, 0,
-					   0);
+		end.status = IBV_WC_LOC_PROT_ERR;
+		end.cause = cause;
+		end.wc_flags = 0;
+		receive_complete(qp, &end);
 		return;
 	}
-	if (flags & RECORD_IMM)
-		wc_flags |= IBV_WC_WITH_IMM;
-	local_responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_SUCCESS, CAUSE_NONE,
-				   header->bytes, wc_flags);
+	if (record_flags(header) & RECORD_IMM)
+		end.wc_flags |= IBV_WC_WITH_IMM;
+	end.byte_len = header->bytes;
+	receive_complete(qp, &end);
 }
 
 struct delivery {

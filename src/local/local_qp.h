@@ -30,6 +30,7 @@ struct response {
 	uint8_t kind; /* enum record_kind of the request */
 	uint32_t msn; /* with its attempt */
 	uint32_t rkey;
+	uint32_t pd; /* number of the one that the request was checked against */
 	uint64_t remote_addr;
 	uint32_t total, done;
 	uint64_t value; /* of an atomic: what was there before */

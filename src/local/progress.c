@@ -290,13 +290,13 @@ static bool fail_if_connected(struct qp *qp, void *arg) NO_LOCK_CHECK /* qp_visi
 		local_requester_unblock(qp);
 		local_requester_issue(qp);
 	}
-	if (qp->type != IBV_QPT_RC)
+	if (!qp_is_reliable(qp))
 		return true;
 	if (qp_state(qp) != IBV_QPS_RTR && qp_state(qp) != IBV_QPS_RTS && qp_state(qp) != IBV_QPS_SQD)
 		return true;
 	target = &link->peer_qps[qp->attr.dest_qp_num & (ARENA_QPS - 1)];
 	word = atomic_load_explicit(&target->word, memory_order_acquire);
-	without_a_word = ARENA_QP_STATE(word) == IBV_QPS_RTS && ARENA_QP_TYPE(word) == qp->type &&
+	without_a_word = ARENA_QP_STATE(word) == IBV_QPS_RTS && ARENA_QP_TYPE(word) == qp_peer_type(qp) &&
 			 target->dest_qpn == qp->ib.qp_num;
 	local_retry_stop(qp);
 	sq_retire(qp);

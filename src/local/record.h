@@ -11,13 +11,16 @@
  *   12  msn          sequence number of its message, 24 bits, starts at the requester's sq_psn; and
  *                    8 bits that count the requester's attempts: answers carry both back
  *   16  total        length of the whole message (NAK: RNR timer code)
- *   20  bytes        length of the payload in this record
+ *   20  bytes        length of the payload in this record (16 bits)
+ *   22  srqn         XRC: number of the SRQ that the message is for (16 bits); else 0
  *   24  imm          immediate data, R_Key to invalidate (NAK: enum nak; datagram: Q_Key in rkey)
  *   28  rkey         R_Key (datagram: Q_Key; NAK: enum cause)
  *   32  remote_addr  address at the responder
  *   40  acked        everything of the other direction below this position was carried out, and any
  *                    NAK for it stands before this record: see RING-4 in ring.h
  *   48  payload      (compare & swap: compare, swap; fetch & add: add; a datagram: GRH, data)
+ *
+ * FLUSH: `total` is the length of its range, imm is placement types | selectivity level << 4.
  *
  * The reader copies the header out, checks the copy, and never trusts a value: see record_is_sane.
  */
@@ -48,6 +51,9 @@ enum record_kind {
 	RECORD_READ_RESPONSE,
 	RECORD_ATOMIC_RESPONSE,
 	RECORD_NAK,
+	/* more requests */
+	RECORD_ATOMIC_WRITE,
+	RECORD_FLUSH,
 	/* to the process: the region of `rkey` is used often, see object/adopt.h */
 	RECORD_ADOPT,
 	RECORD_KINDS
@@ -60,6 +66,7 @@ enum record_flags {
 	RECORD_INV = 1 << 3,
 	RECORD_SOLICITED = 1 << 4,
 	RECORD_UNACKED = 1 << 5, /* UC: nobody waits for an answer */
+	RECORD_NO_GRH = 1 << 6,	 /* datagrams: what is before the data is not for the program */
 };
 
 /* Why a responder did not do what it was asked. Acknowledgements are the ring's acked index. */
@@ -77,7 +84,8 @@ struct record_header {
 	uint32_t src_qpn;
 	uint32_t msn;
 	uint32_t total;
-	uint32_t bytes;
+	uint16_t bytes;
+	uint16_t srqn;
 	uint32_t imm;
 	uint32_t rkey;
 	uint64_t remote_addr;

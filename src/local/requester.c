@@ -9,6 +9,7 @@
 #include "local/onesided.h"
 #include "local/retry.h"
 #include "object/mw.h"
+#include "object/newer.h"
 
 static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock */
 {
@@ -125,7 +126,9 @@ static void fill_header(struct qp *qp, struct wqe *wqe, struct record_header *he
 	header->src_qpn = qp->ib.qp_num;
 	header->msn = wqe->msn | (uint32_t)local_of(qp)->attempt << 24;
 	header->total = wqe->length;
-	header->bytes = bytes;
+	header->bytes = (uint16_t)bytes;
+	/* numbers of SRQs have 16 bits (object/handles.h); others name none */
+	header->srqn = wqe->remote_srqn <= UINT16_MAX ? (uint16_t)wqe->remote_srqn : 0;
 	header->imm = wqe->imm;
 	header->rkey = wqe->rkey;
 	header->remote_addr = wqe->remote_addr;
@@ -159,7 +162,7 @@ static enum carried send_piece(struct qp *qp, struct wqe *wqe, enum record_kind 
 	struct link *link = local_of(qp)->link;
 	uint32_t bytes = wqe->length - wqe->done;
 	uint32_t flags = (wqe->done ? 0 : RECORD_FIRST) |
-			 (qp->type == IBV_QPT_RC ? 0 : RECORD_UNACKED);
+			 (qp_is_reliable(qp) ? 0 : RECORD_UNACKED);
 	enum carried carried = CARRY_NO_ROOM;
 	struct record *record;
 	enum cause cause;
@@ -178,7 +181,7 @@ static enum carried send_piece(struct qp *qp, struct wqe *wqe, enum record_kind 
 		lock_release(&link->tx_lock);
 		return fail_local(qp, wqe, cause);
 	}
-	if (flags & RECORD_LAST && qp->type == IBV_QPT_RC)
+	if (flags & RECORD_LAST && qp_is_reliable(qp))
 		enter_flight(link, qp, record_units(bytes));
 	ring_publish(&link->tx, record, record_word(kind, flags, bytes));
 	wqe->done += bytes;
@@ -224,7 +227,7 @@ static enum carried send_message(struct qp *qp, struct wqe *wqe, enum record_kin
 			return carried;
 		*budget -= wqe->done - before + RECORD_UNIT;
 	} while (wqe->done < wqe->length);
-	if (qp->type == IBV_QPT_RC) {
+	if (qp_is_reliable(qp)) {
 		count_message(lq, wqe);
 	} else {
 		lq->next_msn = msn_next(lq->next_msn);
@@ -232,6 +235,48 @@ static enum carried send_message(struct qp *qp, struct wqe *wqe, enum record_kin
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	}
 	return CARRIED;
+}
+
+/* A message of one record with an acknowledgement and nothing more: ATOMIC_WRITE and FLUSH. */
+static enum carried send_alone(struct qp *qp, struct wqe *wqe, enum record_kind kind,
+			       const void *payload, uint32_t bytes)
+{
+	struct link *link = local_of(qp)->link;
+	struct record *record;
+
+	wqe->msn = local_of(qp)->next_msn;
+	lock_acquire(&link->tx_lock);
+	record = link->alive && !flight_is_full(link) ?
+			 ring_reserve(&link->tx, bytes, RING_FOR_NAKS) :
+			 NULL;
+	if (record) {
+		fill_header(qp, wqe, &record->header, bytes);
+		memcpy(record->payload, payload, bytes);
+		enter_flight(link, qp, record_units(bytes));
+		ring_publish(&link->tx, record,
+			     record_word(kind, RECORD_FIRST | RECORD_LAST, bytes));
+	}
+	lock_release(&link->tx_lock);
+	if (!record)
+		return CARRY_NO_ROOM;
+	count_message(local_of(qp), wqe);
+	return CARRIED;
+}
+
+static enum carried write_atomically(struct qp *qp, struct wqe *wqe)
+{
+	uint64_t value;
+	enum cause cause = copy_payload(qp, wqe, &value, sizeof(value));
+
+	if (cause != CAUSE_NONE)
+		return fail_local(qp, wqe, cause);
+	return send_alone(qp, wqe, RECORD_ATOMIC_WRITE, &value, sizeof(value));
+}
+
+static enum carried flush(struct qp *qp, struct wqe *wqe)
+{
+	wqe->imm = (uint32_t)(wqe->compare_add | wqe->swap << 4);
+	return send_alone(qp, wqe, RECORD_FLUSH, NULL, 0);
 }
 
 /* READ and atomics by message: the request is one record. */
@@ -281,7 +326,8 @@ static enum carried one_sided(struct qp *qp, struct wqe *wqe, int64_t *budget)
 	struct local_qp *lq = local_of(qp);
 
 	if (wqe->route == ROUTE_UNDECIDED) {
-		if (lq->link->reach == REACH_NONE)
+		/* the PD of XRC is that of an SRQ, which the target knows */
+		if (lq->link->reach == REACH_NONE || qp->type == IBV_QPT_XRC_SEND)
 			wqe->route = ROUTE_MESSAGE;
 		else if (qp->type == IBV_QPT_UC && !link_carried_out(lq->link, lq->last_end))
 			wqe->route = ROUTE_MESSAGE;
@@ -320,7 +366,7 @@ static enum carried unreachable(struct qp *qp, struct wqe *wqe)
 {
 	struct local_qp *lq = local_of(qp);
 
-	if (qp->type != IBV_QPT_RC) {
+	if (!qp_is_reliable(qp)) {
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 		return CARRIED;
 	}
@@ -383,6 +429,10 @@ static enum carried carry_out(struct qp *qp, struct wqe *wqe, int64_t *budget)
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return request_read(qp, wqe);
+	case IBV_WR_ATOMIC_WRITE:
+		return write_atomically(qp, wqe);
+	case NEWER_WR_FLUSH:
+		return flush(qp, wqe);
 	default: {
 		uint32_t seq = qp->sq.issue++;
 

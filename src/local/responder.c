@@ -6,7 +6,9 @@
 #include "object/key.h"
 #include "object/memory.h"
 #include "object/mw.h"
+#include "object/newer.h"
 #include "object/receive.h"
+#include "object/xrcd.h"
 
 /* What a request can end in (what follows from it is the table below). */
 enum verdict {
@@ -155,6 +157,7 @@ static bool respond_read(struct qp *qp, struct response *response, enum cause *c
 	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (!record)
 		goto out;
+	qp->remote_pd = response->pd; /* XRC: not that of the last request */
 	if (bytes)
 		*cause = memory_read_remote(qp, response->rkey, response->remote_addr + response->done,
 					    record->payload, bytes);
@@ -222,7 +225,7 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 	};
 
 	lq->in_message = false;
-	if (qp->type != IBV_QPT_RC) {
+	if (!qp_is_reliable(qp)) {
 		if (verdict == VERDICT_RECEIVE_FAULT) {
 			receive_blame(qp, (enum ibv_wc_status)reaction->receive_status, cause);
 			qp_fail(qp, cause);
@@ -308,6 +311,7 @@ static bool add_response(struct qp *qp, const struct record_header *header, uint
 		.msn = header->msn,
 		.rkey = header->rkey,
 		.remote_addr = header->remote_addr,
+		.pd = qp->remote_pd,
 		.total = header->total,
 		.value = value,
 	};
@@ -322,7 +326,7 @@ static enum verdict check_connection(struct qp *qp, struct link *link,
 	enum ibv_qp_state state = qp_state(qp);
 	bool first = record_flags(header) & RECORD_FIRST;
 
-	if ((qp->type != IBV_QPT_RC && qp->type != IBV_QPT_UC) ||
+	if ((!qp_is_reliable(qp) && qp->type != IBV_QPT_UC) || qp->type == IBV_QPT_XRC_SEND ||
 	    (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD &&
 	     state != IBV_QPS_SQE) ||
 	    lq->link != link || qp->attr.dest_qp_num != header->src_qpn)
@@ -374,7 +378,7 @@ static enum verdict on_send(struct qp *qp, const struct record_header *header,
 	if (!(flags & RECORD_LAST))
 		return VERDICT_OK;
 	if (flags & RECORD_INV) {
-		*cause = mw_invalidate(header->imm, qp->pd->number, qp->ib.qp_num);
+		*cause = mw_invalidate(header->imm, qp->remote_pd, qp->ib.qp_num);
 		if (*cause != CAUSE_NONE)
 			return VERDICT_INVALIDATE;
 		wc_flags |= IBV_WC_WITH_INV;
@@ -430,7 +434,7 @@ static enum verdict on_read(struct qp *qp, const struct record_header *header, e
 		return VERDICT_ACCESS;
 	}
 	if (header->total)
-		verdict = key_check(mr_keys(), header->rkey, qp->pd->number, qp->ib.qp_num,
+		verdict = key_check(mr_keys(), header->rkey, qp->remote_pd, qp->ib.qp_num,
 				    header->remote_addr, header->total, IBV_ACCESS_REMOTE_READ,
 				    &host, &flags);
 	if (verdict != KEY_OK) {
@@ -475,12 +479,61 @@ static enum verdict on_atomic(struct qp *qp, const struct record_header *header,
 	return VERDICT_OK;
 }
 
+static enum verdict on_atomic_write(struct qp *qp, const struct record_header *header,
+				    const uint8_t *payload, enum cause *cause)
+{
+	uint64_t value;
+
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE)) {
+		*cause = CAUSE_QP_ACCESS;
+		return VERDICT_ACCESS;
+	}
+	if (header->bytes != sizeof(value)) {
+		*cause = CAUSE_PEER_DISORDERLY;
+		return VERDICT_INVALID;
+	}
+	if (header->remote_addr % 8) {
+		*cause = CAUSE_ATOMIC_UNALIGNED;
+		return VERDICT_INVALID;
+	}
+	memcpy(&value, payload, sizeof(value));
+	*cause = atomic_write(qp, header->rkey, header->remote_addr, value);
+	return *cause == CAUSE_NONE ? VERDICT_OK : VERDICT_ACCESS;
+}
+
+/* What was written before is visible; what is checked is whether the peer may ask (IBA 9.7.4.1.10). */
+static enum verdict on_flush(struct qp *qp, const struct record_header *header, enum cause *cause)
+{
+	uint32_t types = header->imm & 0xf, level = header->imm >> 4, rights = 0;
+
+	if (types & NEWER_FLUSH_GLOBAL)
+		rights |= NEWER_ACCESS_FLUSH_GLOBAL;
+	if (types & NEWER_FLUSH_PERSISTENT)
+		rights |= NEWER_ACCESS_FLUSH_PERSISTENT;
+	if (!rights || types & ~(NEWER_FLUSH_GLOBAL | NEWER_FLUSH_PERSISTENT) ||
+	    level > NEWER_FLUSH_MR) {
+		*cause = CAUSE_PEER_DISORDERLY;
+		return VERDICT_INVALID;
+	}
+	if ((qp->attr.qp_access_flags & rights) != rights) {
+		*cause = CAUSE_QP_ACCESS;
+		return VERDICT_INVALID;
+	}
+	*cause = memory_flush_remote(qp, header->rkey, header->remote_addr, header->total, rights,
+				     level == NEWER_FLUSH_MR);
+	return *cause == CAUSE_NONE ? VERDICT_OK : VERDICT_ACCESS;
+}
+
 static enum verdict carry_out(struct qp *qp, const struct record_header *header,
 			      const uint8_t *payload, enum cause *cause)
 {
 	struct local_qp *lq = local_of(qp);
 
 	if (record_flags(header) & RECORD_FIRST) {
+		if (qp->type == IBV_QPT_XRC_RECV && !xrc_select(qp, header->srqn)) {
+			*cause = CAUSE_XRC_SRQ_UNKNOWN;
+			return VERDICT_INVALID;
+		}
 		lq->received = 0;
 		lq->message_total = header->total;
 		lq->message_kind = (uint8_t)record_kind(header);
@@ -495,11 +548,16 @@ static enum verdict carry_out(struct qp *qp, const struct record_header *header,
 	case RECORD_WRITE:
 		return on_write(qp, header, payload, cause);
 	case RECORD_READ:
-		return qp->type == IBV_QPT_RC ? on_read(qp, header, cause) : VERDICT_INVALID;
+		return qp_is_reliable(qp) ? on_read(qp, header, cause) : VERDICT_INVALID;
 	case RECORD_COMPARE_SWAP:
 	case RECORD_FETCH_ADD:
-		return qp->type == IBV_QPT_RC ? on_atomic(qp, header, payload, cause) :
+		return qp_is_reliable(qp) ? on_atomic(qp, header, payload, cause) :
 						VERDICT_INVALID;
+	case RECORD_ATOMIC_WRITE:
+		return qp_is_reliable(qp) ? on_atomic_write(qp, header, payload, cause) :
+						VERDICT_INVALID;
+	case RECORD_FLUSH:
+		return qp_is_reliable(qp) ? on_flush(qp, header, cause) : VERDICT_INVALID;
 	default:
 		*cause = CAUSE_PEER_DISORDERLY;
 		return VERDICT_INVALID;
@@ -533,7 +591,7 @@ bool local_responder_on_request(struct qp *qp, struct link *link, const struct r
 	case VERDICT_NOT_READY:
 	case VERDICT_OUT_OF_ORDER:
 		/* if it is not connected to the sender, nothing of this QP's may change */
-		if (qp->type == IBV_QPT_RC && !local_responder_refuse(link, header))
+		if (qp_is_reliable(qp) && !local_responder_refuse(link, header))
 			return false;
 		if (verdict == VERDICT_OUT_OF_ORDER) {
 			lq->naked = true;

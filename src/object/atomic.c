@@ -14,27 +14,49 @@ static uint64_t execute(bool compare_swap, uint64_t *word, uint64_t first, uint6
 	return first;
 }
 
-enum cause atomic_execute(struct qp *qp, bool compare_swap, uint32_t rkey, uint64_t address,
-			  uint64_t first, uint64_t second, uint64_t *before)
+/* The word that the key opens; NULL with CAUSE_NONE: of the null MR. Between touch_begin and _end. */
+static uint64_t *find_word(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t right,
+			   enum cause *cause)
 {
-	struct arena_touch *touch = touch_begin(memory_slot(), rkey);
-	enum cause cause = CAUSE_NONE;
 	enum key_verdict verdict;
 	uint64_t host;
 	uint32_t flags;
 
-	verdict = key_check(mr_keys(), rkey, qp->pd->number, qp->ib.qp_num, address, sizeof(*before),
-			    IBV_ACCESS_REMOTE_ATOMIC, &host, &flags);
+	*cause = CAUSE_NONE;
+	verdict = key_check(mr_keys(), rkey, qp->remote_pd, qp->ib.qp_num, address,
+			    sizeof(uint64_t), right, &host, &flags);
 	if (verdict != KEY_OK)
-		cause = key_cause_remote(verdict);
+		*cause = key_cause_remote(verdict);
 	else if (flags & KEY_NULL)
-		*before = 0;
+		return NULL;
 	else if (host % 8)
-		cause = CAUSE_ATOMIC_UNALIGNED;
+		*cause = CAUSE_ATOMIC_UNALIGNED;
 	else if (!memory_is_writable(host))
-		cause = CAUSE_MEMORY_FAULT_REMOTE;
-	else
-		*before = execute(compare_swap, (uint64_t *)(uintptr_t)host, first, second);
+		*cause = CAUSE_MEMORY_FAULT_REMOTE;
+	return *cause == CAUSE_NONE ? (uint64_t *)(uintptr_t)host : NULL;
+}
+
+enum cause atomic_execute(struct qp *qp, bool compare_swap, uint32_t rkey, uint64_t address,
+			  uint64_t first, uint64_t second, uint64_t *before)
+{
+	struct arena_touch *touch = touch_begin(memory_slot(), rkey);
+	enum cause cause;
+	uint64_t *word = find_word(qp, rkey, address, IBV_ACCESS_REMOTE_ATOMIC, &cause);
+
+	if (cause == CAUSE_NONE)
+		*before = word ? execute(compare_swap, word, first, second) : 0;
+	touch_end(touch);
+	return cause;
+}
+
+enum cause atomic_write(struct qp *qp, uint32_t rkey, uint64_t address, uint64_t value)
+{
+	struct arena_touch *touch = touch_begin(memory_slot(), rkey);
+	enum cause cause;
+	uint64_t *word = find_word(qp, rkey, address, IBV_ACCESS_REMOTE_WRITE, &cause);
+
+	if (word)
+		__atomic_store_n(word, value, __ATOMIC_SEQ_CST);
 	touch_end(touch);
 	return cause;
 }

@@ -21,4 +21,10 @@
 enum cause atomic_execute(struct qp *qp, bool compare_swap, uint32_t rkey, uint64_t address,
 			  uint64_t first, uint64_t second, uint64_t *before);
 
+/*
+ * ATOMIC WRITE: stores `value` as it lies in memory, in one piece, after all that was written before.
+ * `address` is a multiple of 8. CAUSE_NONE, or why not.
+ */
+enum cause atomic_write(struct qp *qp, uint32_t rkey, uint64_t address, uint64_t value);
+
 #endif

@@ -29,11 +29,16 @@ struct async_event {
 struct context {
 	void *newer_ops[CONTEXT_NEWER_OPS]; /* all NULL */
 	struct verbs_context verbs;	    /* verbs.sz covers newer_ops too */
+	uint64_t number;		    /* of its cmd_fd: those that share one are imported */
+	bool elsewhere;			    /* it is another process's: so are the handles */
 	struct device *device;
 	uint32_t device_index;		    /* of struct arena_device */
 	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : kept while not 0 */
 	_Atomic uint64_t dm_bytes;	    /* of device memory in use (object/dm.h) */
 	struct list link;		    /* in the adapter's list of contexts */
+	bool infiniband;		    /* the link mode: object/lid.h */
+	bool port_up;			    /* as its program was told; guarded by the adapter's lock */
+	uint32_t gid_changes;		    /* likewise; of struct device */
 	uint32_t adapter_generation;	    /* the adapter's, when it was added; see adapter_is_foreign */
 
 	struct lock async_lock;	   /* guards what follows, and async_reported of all objects */

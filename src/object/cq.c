@@ -206,7 +206,8 @@ static void release(const struct cqe *cqe)
 	struct sq *sq;
 
 	if (cqe->kind == CQE_RECEIVE) {
-		rq_release(cqe->rq, 1);
+		if (cqe->rq)
+			rq_release(cqe->rq, 1);
 		return;
 	}
 	sq = &cqe->qp->sq;
@@ -344,6 +345,22 @@ bool cq_pop_current(struct cq *cq)
 	}
 	lock_release(&cq->lock);
 	return found;
+}
+
+void cq_forget_queue(struct cq *cq, const struct rq *rq)
+{
+	uint32_t at, tail;
+
+	lock_acquire(&cq->lock);
+	at = atomic_load_explicit(&cq->head, memory_order_relaxed);
+	tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+	for (; at != tail; at++) {
+		struct cqe *cqe = &cq->ring[at & cq->ring_mask];
+
+		if (cqe->kind == CQE_RECEIVE && cqe->rq == rq)
+			cqe->rq = NULL;
+	}
+	lock_release(&cq->lock);
 }
 
 void cq_purge(struct cq *cq, const struct qp *qp)

@@ -37,7 +37,7 @@ struct cqe {
 	uint64_t wr_id;
 	uint64_t timestamp_ns; /* CLOCK_MONOTONIC; 0 unless cq->wants_timestamp */
 	struct qp *qp;
-	struct rq *rq;	       /* CQE_RECEIVE: whose slot becomes free */
+	struct rq *rq;	       /* CQE_RECEIVE: whose slot becomes free; NULL: that queue is gone */
 	uint32_t sq_seq;       /* CQE_SEND: sq->released becomes sq_seq + 1 */
 	uint8_t kind;	       /* enum cqe_kind */
 	uint8_t status;	       /* enum ibv_wc_status */
@@ -141,6 +141,9 @@ int cq_pop(struct cq *cq, int max, struct ibv_wc *wc);
 
 /* Takes one completion as it is into cq->current; false: empty. Caller holds poll_lock. */
 bool cq_pop_current(struct cq *cq);
+
+/* Completions of this queue stay, but release nothing: the queue is about to go. */
+void cq_forget_queue(struct cq *cq, const struct rq *rq);
 
 /* Removes the completions of a QP that is destroyed or reset, and gives back their receives. */
 void cq_purge(struct cq *cq, const struct qp *qp);

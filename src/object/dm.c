@@ -8,6 +8,9 @@
 
 #include "base/cause.h"
 #include "object/context.h"
+#include "object/handles.h"
+
+static struct handles handles;
 
 /* Pages at a multiple of `align`, which is a page or more. */
 static void *map_aligned(size_t bytes, size_t align)
@@ -59,9 +62,15 @@ int dm_create(struct context *context, size_t length, uint32_t log_align, struct
 	dm->ib.context = &context->verbs.context;
 	dm->context = context;
 	dm->length = length;
+	dm->ib.comp_mask = IBV_DM_MASK_HANDLE;
+	dm->ib.handle = handles_add(&handles, dm);
+	if (!dm->ib.handle)
+		goto unmap;
 	*out = dm;
 	return 0;
 
+unmap:
+	munmap(dm->memory, dm->mapped);
 free_dm:
 	free(dm);
 no_memory:
@@ -74,14 +83,44 @@ limit:
 	return -ENOMEM;
 }
 
+struct dm *dm_find(uint32_t handle)
+{
+	return handles_find(&handles, handle);
+}
+
+int dm_import(struct dm *home, struct context *context, struct dm **out)
+{
+	struct dm *dm = calloc(1, sizeof(*dm));
+
+	if (!dm) {
+		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "imported device memory");
+		return -ENOMEM;
+	}
+	dm->ib = home->ib;
+	dm->ib.context = &context->verbs.context;
+	dm->context = context;
+	dm->memory = home->memory;
+	dm->length = home->length;
+	dm->home = home;
+	atomic_fetch_add(&home->imports, 1);
+	*out = dm;
+	return 0;
+}
+
 int dm_destroy(struct dm *dm)
 {
-	uint32_t regions = atomic_load(&dm->regions);
+	uint32_t regions = atomic_load(&dm->regions), imports = atomic_load(&dm->imports);
 
-	if (regions) {
-		cause_report(CAUSE_BUSY_DM, 0, "%u", regions);
+	if (regions || imports) {
+		cause_report(CAUSE_BUSY_DM, 0, "%u, and %u imports", regions, imports);
 		return -EBUSY;
 	}
+	if (dm->home) {
+		atomic_fetch_sub(&dm->home->imports, 1);
+		free(dm);
+		return 0;
+	}
+	handles_remove(&handles, dm->ib.handle);
 	atomic_fetch_sub(&dm->context->dm_bytes, dm->length);
 	munmap(dm->memory, dm->mapped);
 	free(dm);

@@ -23,6 +23,8 @@ struct dm {
 	char *memory;             /* whole pages of its own */
 	size_t length;            /* as asked for */
 	size_t mapped;            /* bytes behind memory */
+	struct dm *home;          /* of an import: what it stands for; else NULL */
+	_Atomic uint32_t imports; /* EBUSY while not 0 */
 	_Atomic uint32_t regions; /* EBUSY while not 0 */
 };
 
@@ -34,6 +36,10 @@ static inline struct dm *dm_of(struct ibv_dm *ib)
 /* Zeroed memory. 0, or with a cause reported: -EINVAL (alignment, length 0), -ENOMEM (also: limit).
  */
 int dm_create(struct context *context, size_t length, uint32_t log_align, struct dm **out);
+/* The device memory with this handle, of any context of this process; NULL. */
+struct dm *dm_find(uint32_t handle);
+/* Another struct for the same memory. 0, -ENOMEM. */
+int dm_import(struct dm *home, struct context *context, struct dm **out);
 int dm_destroy(struct dm *dm); /* 0, -EBUSY with a cause reported */
 
 /* [offset, offset + length) lies in it. */

@@ -22,7 +22,7 @@
 #define LIMIT_SRQ_SGE		   32
 #define LIMIT_MR		   (ARENA_KEYS - 1) /* MRs and windows share the keys */
 #define LIMIT_MW		   (ARENA_KEYS - 1)
-#define LIMIT_PD		   65536
+#define LIMIT_PD		   65535 /* handles */
 #define LIMIT_AH		   65536
 #define LIMIT_QP_RD_ATOM	   16 /* outstanding READs and atomics of a QP, as either end */
 #define LIMIT_MCAST_GRP		   256

@@ -261,7 +261,7 @@ int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32
 static enum cause check_remote(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t check,
 			       uint32_t access, uint64_t *host, uint32_t *flags)
 {
-	enum key_verdict verdict = key_check(mr_keys(), rkey, qp->pd->number, qp->ib.qp_num, address,
+	enum key_verdict verdict = key_check(mr_keys(), rkey, qp->remote_pd, qp->ib.qp_num, address,
 					     check, access, host, flags);
 
 	return verdict == KEY_OK ? CAUSE_NONE : key_cause_remote(verdict);
@@ -313,6 +313,25 @@ enum cause memory_read_remote(const struct qp *qp, uint32_t rkey, uint64_t addre
 	else if (cause == CAUSE_NONE && memory_copy_from(to, host, bytes))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
 	touch_end(touch);
+	return cause;
+}
+
+enum cause memory_flush_remote(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t bytes,
+			       uint32_t access, bool whole)
+{
+	struct arena_touch *touch = touch_begin(own_slot, rkey);
+	uint64_t host;
+	uint32_t flags;
+	enum cause cause;
+
+	if (whole) {
+		address = mr_keys()[KEY_INDEX(rkey)].start;
+		bytes = 0;
+	}
+	cause = check_remote(qp, rkey, address, bytes, access, &host, &flags);
+	touch_end(touch);
+	/* the processors' caches are coherent: nothing is held back but by the order of stores */
+	atomic_thread_fence(memory_order_seq_cst);
 	return cause;
 }
 

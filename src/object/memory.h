@@ -49,6 +49,13 @@ enum cause memory_write_remote_pieces(const struct qp *qp, uint32_t rkey, uint64
 enum cause memory_read_remote(const struct qp *qp, uint32_t rkey, uint64_t address, void *to,
 			      uint32_t bytes);
 
+/*
+ * FLUSH: the R_Key is checked for `access` (the FLUSH rights), on [address, address + bytes) or, with
+ * `whole`, on the region. Everything that was written is in memory, for all to see, when it returns.
+ */
+enum cause memory_flush_remote(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t bytes,
+			       uint32_t access, bool whole);
+
 /* This process's slot: what touch_begin is given for keys of our own. */
 uint32_t memory_slot(void);
 

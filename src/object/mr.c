@@ -5,16 +5,19 @@
 
 #include "base/cause.h"
 #include "object/dm.h"
+#include "object/newer.h"
 #include "object/pin.h"
 
 #define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 #define WRITES        (IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_MW_BIND)
 #define KNOWN_ACCESS                                                                               \
 	(WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND |          \
-	 IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)
+	 IBV_ACCESS_HUGETLB | NEWER_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
 #define DM_ACCESS                                                                                  \
 	(IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | \
-	 IBV_ACCESS_OPTIONAL_RANGE)
+	 NEWER_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
+
+static struct mr *_Atomic regions[ARENA_KEYS]; /* by the index of their key */
 
 static bool is_implicit(const struct mr_spec *spec)
 {
@@ -139,6 +142,7 @@ int mr_create(const struct mr_spec *spec, struct mr **out)
 	if (mr->dm)
 		atomic_fetch_add(&mr->dm->regions, 1);
 	key_publish(index, key);
+	atomic_store(&regions[index], mr);
 	*out = mr;
 	return 0;
 }
@@ -165,6 +169,10 @@ int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length
 	};
 	int ret;
 
+	if (mr->imported || mr->retired) {
+		cause_report(CAUSE_WRONG_TYPE, 0, "an imported region cannot be changed");
+		return -EINVAL;
+	}
 	if (mr->dm || (mr->epoch == key_epoch() && (mr->entry->flags & KEY_NULL))) {
 		cause_report(CAUSE_WRONG_TYPE, 0,
 			     "regions of device memory and null regions cannot be changed");
@@ -198,19 +206,85 @@ int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length
 	return 0;
 }
 
-int mr_destroy(struct mr *mr)
+struct mr *mr_find(uint32_t handle)
+{
+	struct mr *mr = handle < ARENA_KEYS ? atomic_load(&regions[handle]) : NULL;
+
+	return mr && mr->epoch == key_epoch() ? mr : NULL;
+}
+
+struct mr *mr_home(struct mr *mr)
+{
+	struct mr *home;
+
+	if (!mr->imported)
+		return mr;
+	home = mr_find(mr->index);
+	return home && home->ib.rkey == mr->ib.rkey ? home : NULL;
+}
+
+int mr_import(struct mr *home, struct pd *pd, struct mr **out)
+{
+	struct mr *mr;
+
+	if (pd_of(home->ib.pd)->number != pd->number) {
+		cause_report(CAUSE_OTHER_PD, 0, "key 0x%08x is of PD %u, not %u", home->ib.lkey,
+			     pd_of(home->ib.pd)->number, pd->number);
+		return -EINVAL;
+	}
+	mr = malloc(sizeof(*mr));
+	if (!mr) {
+		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "memory region");
+		return -ENOMEM;
+	}
+	*mr = *home;
+	atomic_store(&mr->windows, 0);
+	mr->imported = true;
+	mr->ib.context = pd->ib.context;
+	mr->ib.pd = &pd->ib;
+	mr->ib.addr = NULL;
+	pd_get(pd);
+	*out = mr;
+	return 0;
+}
+
+/* The key dies, and what it held is given back; the struct stays. */
+static int retire(struct mr *mr)
 {
 	int ret = refuse_busy(mr);
 
 	if (ret < 0)
 		return ret;
 	if (mr->epoch == key_epoch()) {
+		atomic_store(&regions[mr->index], NULL);
 		key_revoke(mr->index);
 		key_free(mr->index);
 	}
 	if (mr->dm)
 		atomic_fetch_sub(&mr->dm->regions, 1);
 	pd_put(pd_of(mr->ib.pd));
-	free(mr);
+	mr->retired = true;
 	return 0;
+}
+
+int mr_destroy(struct mr *mr)
+{
+	struct mr *home = mr_home(mr);
+	int ret = home && !home->retired ? retire(home) : 0;
+
+	if (ret < 0)
+		return ret;
+	mr_unimport(mr);
+	return 0;
+}
+
+void mr_unimport(struct mr *mr)
+{
+	if (!mr->imported && !mr->retired) {
+		cause_report(CAUSE_WRONG_TYPE, 0, "key 0x%08x was not imported", mr->ib.lkey);
+		return;
+	}
+	if (mr->imported)
+		pd_put(pd_of(mr->ib.pd));
+	free(mr);
 }

@@ -27,6 +27,8 @@ struct mr {
 	uint64_t iova;
 	_Atomic uint32_t windows; /* bound to it */
 	struct dm *dm;            /* if it stands on device memory */
+	bool imported;            /* the key is that of another struct mr */
+	bool retired;             /* its key was destroyed by way of an import */
 	uint32_t epoch; /* key_epoch at creation: a region of before a fork has no key here */
 };
 
@@ -58,6 +60,20 @@ int mr_create(const struct mr_spec *spec, struct mr **out);
  * and -EBUSY (windows are bound to it); the region is as it was then. Once per region at a time.
  */
 int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length, uint32_t access);
+
+/* The region with this handle (the index of its key), of this process; NULL. */
+struct mr *mr_find(uint32_t handle);
+
+/*
+ * Another struct for the same region, in PD `pd`, which is that of the region or an import of it: 0,
+ * -EINVAL, -ENOMEM. mr_destroy on it destroys the region; then only mr_unimport or mr_destroy is left
+ * to do with the first one. mr_unimport frees this struct alone.
+ */
+int mr_import(struct mr *home, struct pd *pd, struct mr **out);
+void mr_unimport(struct mr *mr);
+
+/* Whose key it is: itself, or for an import the region that was made first; NULL: that is gone. */
+struct mr *mr_home(struct mr *mr);
 
 /* Its key is dead and nobody touches its memory any more when it returns. 0, or -EBUSY (windows).
  */

@@ -115,16 +115,16 @@ static enum cause check(const struct mw *mw, uint32_t pd, uint32_t rkey,
 		return CAUSE_MW_BOUND;
 	if (mw->ib.type == IBV_MW_TYPE_1 && info->length == 0)
 		return CAUSE_NONE;
-	if (!info->mr)
+	if (!info->mr || !mr_home(mr_of(info->mr)))
 		return CAUSE_MW_RANGE;
-	return check_region(mr_of(info->mr), pd, info);
+	return check_region(mr_home(mr_of(info->mr)), pd, info);
 }
 
 static void bind(struct mw *mw, uint32_t qpn, uint32_t rkey, const struct ibv_mw_bind_info *info)
 	REQUIRES(lock)
 {
 	struct arena_key *entry = key_entry(mw->index);
-	struct mr *mr = mr_of(info->mr);
+	struct mr *mr = mr_home(mr_of(info->mr));
 
 	entry->access = info->mw_access_flags;
 	entry->start = info->mw_access_flags & IBV_ACCESS_ZERO_BASED ? 0 : info->addr;

@@ -4,10 +4,13 @@
 #include <stdlib.h>
 
 #include "base/cause.h"
+#include "object/context.h"
+#include "object/handles.h"
 #include "object/limits.h"
 
 static _Atomic uint32_t pd_count;
 static _Atomic uint32_t last_number;
+static struct handles handles; /* of PDs proper */
 
 static int create(struct pd **out)
 {
@@ -38,7 +41,7 @@ int pd_create(struct ibv_context *context, struct pd **out)
 		(*out)->number = atomic_fetch_add(&last_number, 1) + 1;
 	while ((*out)->number == 0);
 	(*out)->ib.context = context;
-	(*out)->ib.handle = (*out)->number;
+	(*out)->handle = (*out)->ib.handle = handles_add(&handles, *out);
 	return 0;
 }
 
@@ -58,6 +61,38 @@ int pd_create_parent(struct pd *parent, struct td *td, struct pd **out)
 	return 0;
 }
 
+static bool is_of(const struct pd *pd, uint64_t context_number, uint32_t handle)
+{
+	struct context *context = pd ? context_of(pd->ib.context) : NULL;
+
+	return pd && pd->ib.handle == handle && context->number == context_number &&
+	       (pd->imported || !context->elsewhere);
+}
+
+struct pd *pd_find(uint64_t context_number, uint32_t handle)
+{
+	struct pd *pd = handles_find(&handles, handle);
+
+	if (is_of(pd, context_number, handle))
+		return pd;
+	/* what was imported from another process has a place of its own, and the other one's handle */
+	for (uint32_t i = 1; i < HANDLES; i++) {
+		pd = handles_find(&handles, i);
+		if (is_of(pd, context_number, handle))
+			return pd;
+	}
+	return NULL;
+}
+
+int pd_import(struct pd *home, struct ibv_context *context, struct pd **out)
+{
+	int ret = pd_create_parent(home, NULL, out);
+
+	if (ret == 0)
+		(*out)->ib.context = context;
+	return ret;
+}
+
 int pd_destroy(struct pd *pd)
 {
 	uint32_t users = atomic_load(&pd->users);
@@ -70,6 +105,8 @@ int pd_destroy(struct pd *pd)
 		atomic_fetch_sub(&pd->td->users, 1);
 	if (pd->parent)
 		pd_put(pd->parent);
+	if (pd->handle)
+		handles_remove(&handles, pd->handle);
 	free(pd);
 	atomic_fetch_sub(&pd_count, 1);
 	return 0;

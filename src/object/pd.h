@@ -9,12 +9,15 @@
 
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 struct pd {
 	struct ibv_pd ib;
+	uint32_t handle;	 /* by which pd_find finds it; 0: parent domains and imports */
 	uint32_t number;	 /* 1.., of the protection domain proper */
 	_Atomic uint32_t users; /* MR, MW, QP, SRQ, AH, parent domains; EBUSY while not 0 */
 	struct pd *parent;	 /* of a parent domain: the PD it was made from; else NULL */
+	bool imported;		 /* parent, if in this process, is what it stands for */
 	struct td *td;		 /* of a parent domain: its thread domain, or NULL */
 };
 
@@ -49,6 +52,15 @@ static inline void pd_put(struct pd *pd)
  */
 int pd_create(struct ibv_context *context, struct pd **out);
 int pd_create_parent(struct pd *parent, struct td *td, struct pd **out);
+
+/*
+ * The PD that `handle` names among the PDs of the contexts with this number: made by this process, or
+ * imported from another before. NULL: none.
+ */
+struct pd *pd_find(uint64_t context_number, uint32_t handle);
+
+/* Another struct for the same PD, in another context; `home` stays busy while there is one. */
+int pd_import(struct pd *home, struct ibv_context *context, struct pd **out);
 
 /* 0, or -EBUSY with a cause reported. */
 int pd_destroy(struct pd *pd);

@@ -1,6 +1,7 @@
 #include "object/qp.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "object/acknowledge.h"
@@ -9,6 +10,7 @@
 #include "object/mw.h"
 #include "object/qp_states.h"
 #include "object/qp_table.h"
+#include "object/xrcd.h"
 
 _Thread_local unsigned qp_building __attribute__((tls_model("initial-exec")));
 
@@ -26,25 +28,68 @@ static int check_cap(const struct ibv_qp_cap *cap, bool with_srq)
 	return -EINVAL;
 }
 
-static int check_attr(struct context *context, struct pd *pd, const struct ibv_qp_init_attr_ex *attr)
+static int refuse(enum cause cause, int error, const char *what)
 {
-	struct ibv_context *ib = &context->verbs.context;
+	cause_report(cause, 0, "%s", what);
+	return error;
+}
 
-	if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC && attr->qp_type != IBV_QPT_UD) {
+static int check_objects(struct ibv_context *ib, const struct pd *pd,
+			 const struct ibv_qp_init_attr_ex *attr)
+{
+	if (attr->qp_type == IBV_QPT_XRC_RECV)
+		return attr->xrcd->context == ib ? 0 : refuse(CAUSE_OTHER_CONTEXT, -EINVAL,
+							      "QP and its XRC domain");
+	if (!attr->send_cq)
+		return refuse(CAUSE_ARGUMENT_INVALID, -EINVAL, "a QP without send CQ");
+	if (!attr->recv_cq && attr->qp_type != IBV_QPT_XRC_SEND)
+		return refuse(CAUSE_ARGUMENT_INVALID, -EINVAL, "a QP without receive CQ");
+	if (pd->ib.context == ib && attr->send_cq->context == ib &&
+	    (!attr->recv_cq || attr->recv_cq->context == ib) &&
+	    (!attr->srq || attr->srq->context == ib))
+		return 0;
+	return refuse(CAUSE_OTHER_CONTEXT, -EINVAL, "QP and its PD, CQs or SRQ");
+}
+
+static int check_attr(struct context *context, const struct pd *pd,
+		      const struct ibv_qp_init_attr_ex *attr)
+{
+	int error;
+
+	switch ((int)attr->qp_type) {
+	case IBV_QPT_RC:
+	case IBV_QPT_UC:
+	case IBV_QPT_UD:
+	case IBV_QPT_XRC_SEND:
+	case IBV_QPT_XRC_RECV:
+		break;
+	default:
 		cause_report(CAUSE_UNSUPPORTED, 0, "QP type %d", attr->qp_type);
 		return -EOPNOTSUPP;
 	}
-	if (!attr->send_cq || !attr->recv_cq) {
-		cause_report(CAUSE_ARGUMENT_INVALID, 0, "a QP without %s CQ",
-			     attr->send_cq ? "receive" : "send");
-		return -EINVAL;
-	}
-	if (pd->ib.context != ib || attr->send_cq->context != ib || attr->recv_cq->context != ib ||
-	    (attr->srq && attr->srq->context != ib)) {
-		cause_report(CAUSE_OTHER_CONTEXT, 0, "QP and its PD, CQs or SRQ");
-		return -EINVAL;
-	}
+	error = check_objects(&context->verbs.context, pd, attr);
+	if (error)
+		return error;
+	if (attr->srq && srq_of(attr->srq)->type == IBV_SRQT_XRC)
+		return refuse(CAUSE_WRONG_TYPE, -EINVAL, "an XRC SRQ is named by requests, not by QPs");
 	return check_cap(&attr->cap, attr->srq);
+}
+
+/*
+ * What does not apply to the type is not there: an XRC_RECV QP has no queues, and its receives and
+ * completions are those of SRQs; an XRC_SEND QP does not receive.
+ */
+static void narrow(struct ibv_qp_init_attr_ex *attr)
+{
+	if (attr->qp_type != IBV_QPT_XRC_SEND && attr->qp_type != IBV_QPT_XRC_RECV)
+		return;
+	attr->recv_cq = NULL;
+	attr->srq = NULL;
+	attr->cap.max_recv_wr = attr->cap.max_recv_sge = 0;
+	if (attr->qp_type == IBV_QPT_XRC_SEND)
+		return;
+	attr->send_cq = NULL;
+	memset(&attr->cap, 0, sizeof(attr->cap));
 }
 
 /* What is asked for is what is granted, but a queue has at least one SGE. */
@@ -61,9 +106,11 @@ static void grant(struct ibv_qp_cap *cap, bool with_srq)
 static void set_fields(struct qp *qp, struct context *context, struct pd *pd,
 		       const struct ibv_qp_init_attr_ex *attr)
 {
+	struct xrcd *xrcd = attr->qp_type == IBV_QPT_XRC_RECV ? xrcd_of(attr->xrcd) : NULL;
+
 	qp->ib.context = &context->verbs.context;
 	qp->ib.qp_context = attr->qp_context;
-	qp->ib.pd = &pd->ib;
+	qp->ib.pd = pd ? &pd->ib : NULL;
 	qp->ib.send_cq = attr->send_cq;
 	qp->ib.recv_cq = attr->recv_cq;
 	qp->ib.srq = attr->srq;
@@ -74,8 +121,12 @@ static void set_fields(struct qp *qp, struct context *context, struct pd *pd,
 	pthread_cond_init(&qp->ib.cond, NULL);
 	qp->context = context;
 	qp->pd = pd;
-	qp->send_cq = cq_of(attr->send_cq);
-	qp->recv_cq = cq_of(attr->recv_cq);
+	qp->remote_pd = pd ? pd->number : 0;
+	qp->xrcd = xrcd;
+	qp->domain = xrcd ? xrcd->domain : NULL;
+	atomic_store(&qp->handles, 1);
+	qp->send_cq = attr->send_cq ? cq_of(attr->send_cq) : NULL;
+	qp->recv_cq = attr->recv_cq ? cq_of(attr->recv_cq) : NULL;
 	qp->srq = attr->srq ? srq_of(attr->srq) : NULL;
 	qp->rq = qp->srq ? &qp->srq->rq : &qp->own_rq;
 	qp->own_rq.qpn = qp->ib.qp_num;
@@ -95,9 +146,20 @@ static void reset_attr(struct qp *qp)
 /* The QP uses its PD, CQs and SRQ (+1), or does not any more (-1). */
 static void count_users(struct qp *qp, int by)
 {
+	if (qp->type == IBV_QPT_XRC_RECV) {
+		if (qp->xrcd)
+			atomic_fetch_add(&qp->xrcd->users, by);
+		atomic_fetch_add(&qp->context->objects, by);
+		if (by > 0)
+			xrc_domain_get(qp->domain);
+		else
+			xrc_domain_put(qp->domain);
+		return;
+	}
 	atomic_fetch_add(&qp->pd->users, by);
 	atomic_fetch_add(&qp->send_cq->users, by);
-	atomic_fetch_add(&qp->recv_cq->users, by);
+	if (qp->recv_cq)
+		atomic_fetch_add(&qp->recv_cq->users, by);
 	if (qp->srq)
 		atomic_fetch_add(&qp->srq->users, by);
 }
@@ -105,10 +167,13 @@ static void count_users(struct qp *qp, int by)
 int qp_create(struct context *context, struct pd *pd, struct ibv_qp_init_attr_ex *attr,
 	      const struct qp_path *path, struct qp **qp)
 {
-	struct ibv_qp_cap cap = attr->cap;
+	struct ibv_qp_cap cap;
 	struct qp *new;
-	int error = check_attr(context, pd, attr);
+	int error;
 
+	narrow(attr);
+	cap = attr->cap;
+	error = check_attr(context, pd, attr);
 	if (error)
 		return error;
 	error = qp_table_reserve(&new);
@@ -152,10 +217,74 @@ static void settle_events(struct qp *qp)
 	acknowledge_wait(&qp->ib.mutex, &qp->ib.cond, &qp->ib.events_completed, reported);
 }
 
-int qp_destroy(struct qp *qp)
+int qp_open(struct context *context, struct xrcd *xrcd, uint32_t qpn, void *qp_context,
+	    struct qp **handle)
 {
+	struct qp *new = calloc(1, sizeof(*new)), *qp;
+
+	if (!new) {
+		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "a handle of QP 0x%06x", qpn);
+		return -ENOMEM;
+	}
+	qp = qp_find_locked(qpn);
+	if (qp && (qp->type != IBV_QPT_XRC_RECV || qp->domain != xrcd->domain)) {
+		qp_unlock(qp);
+		qp = NULL;
+	}
+	if (!qp) {
+		cause_report(CAUSE_ARGUMENT_INVALID, qpn, "it is no XRC_RECV QP of this domain");
+		free(new);
+		return -EINVAL;
+	}
+	new->ib = qp->ib;
+	new->ib.context = &context->verbs.context;
+	new->ib.qp_context = qp_context;
+	new->type = qp->type;
+	new->context = context;
+	new->target = qp;
+	new->xrcd = xrcd;
+	lock_init(&new->lock);
+	rq_init(&new->own_rq, 0, 0);
+	new->rq = &new->own_rq;
+	atomic_fetch_add(&qp->handles, 1);
+	atomic_fetch_add(&xrcd->users, 1);
+	qp_unlock(qp);
+	*handle = new;
+	return 0;
+}
+
+/* True: it was not the last. The first handle's struct is the QP, and stays for the others. */
+static bool close_handle(struct qp *handle, struct qp *qp)
+{
+	if (handle != qp) {
+		atomic_fetch_sub(&handle->xrcd->users, 1);
+		rq_fini(&handle->own_rq);
+		lock_fini(&handle->lock);
+		free(handle);
+	} else if (atomic_load(&qp->handles) > 1) {
+		lock_acquire(&qp->lock);
+		atomic_fetch_sub(&qp->xrcd->users, 1);
+		qp->xrcd = NULL;
+		lock_release(&qp->lock);
+	}
+	return atomic_fetch_sub(&qp->handles, 1) > 1;
+}
+
+static void purge(struct qp *qp)
+{
+	if (qp->send_cq)
+		cq_purge(qp->send_cq, qp);
+	if (qp->recv_cq && qp->type != IBV_QPT_XRC_RECV)
+		cq_purge(qp->recv_cq, qp);
+}
+
+int qp_destroy(struct qp *handle)
+{
+	struct qp *qp = handle->target ? handle->target : handle;
 	uint32_t attachments = atomic_load(&qp->attachments);
 
+	if (qp->type == IBV_QPT_XRC_RECV && close_handle(handle, qp))
+		return 0;
 	if (attachments) {
 		cause_report(CAUSE_BUSY_QP, qp->ib.qp_num, "%u multicast groups", attachments);
 		return -EBUSY;
@@ -166,8 +295,7 @@ int qp_destroy(struct qp *qp)
 	atomic_store_explicit(&qp->entry->word, 0, memory_order_release);
 	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 	qp->path->quiesce(qp);
-	cq_purge(qp->send_cq, qp);
-	cq_purge(qp->recv_cq, qp);
+	purge(qp);
 	qp->path->destroy(qp);
 	sq_fini(&qp->sq);
 	lock_release(&qp->lock);
@@ -195,7 +323,7 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state)
 {
 	struct arena_qp *entry = qp->entry;
 
-	entry->pd = qp->pd->number;
+	entry->pd = qp->remote_pd;
 	entry->access = qp->attr.qp_access_flags;
 	entry->dest_qpn = qp->attr.dest_qp_num;
 	entry->rq_psn = qp->attr.rq_psn;
@@ -267,7 +395,7 @@ void qp_enter_error(struct qp *qp, enum cause cause)
 	qp_set_state(qp, IBV_QPS_ERR);
 	qp->path->quiesce(qp);
 	qp_flush(qp);
-	if (!qp->srq || qp->last_wqe_raised)
+	if (!qp->srq || qp->type == IBV_QPT_XRC_RECV || qp->last_wqe_raised)
 		return;
 	qp->last_wqe_raised = true;
 	cause_report(CAUSE_LAST_WQE, qp->ib.qp_num, NULL);

@@ -67,9 +67,13 @@ struct qp {
 	void *ex_newer[4];	 /* wr_flush of newer headers lies right behind ibv_qp_ex */
 	bool has_ex;		 /* made with SEND_OPS_FLAGS: ibv_qp_to_qp_ex works */
 	struct context *context;
-	struct pd *pd;
-	struct cq *send_cq, *recv_cq;
-	struct srq *srq;	 /* or NULL */
+	struct pd *pd;		 /* XRC_RECV: NULL */
+	struct cq *send_cq, *recv_cq; /* XRC_SEND has no recv_cq, XRC_RECV no send_cq */
+	struct srq *srq;	 /* or NULL; of XRC_RECV, as recv_cq and rq: of the last message */
+	struct xrcd *xrcd;	 /* XRC_RECV; NULL once ibv_destroy_qp was called on the first handle */
+	struct xrc_domain *domain; /* XRC_RECV: with a reference */
+	struct qp *target;	 /* of ibv_open_qp: whose handle this is; else NULL */
+	_Atomic uint32_t handles; /* XRC_RECV: the first one and those of ibv_open_qp */
 	struct rq own_rq;
 	struct rq *rq;		 /* &own_rq or &srq->rq */
 	uint32_t index;		 /* in the table; qp_num = slot << 14 | index */
@@ -79,6 +83,7 @@ struct qp {
 	struct lock lock;
 	_Atomic uint8_t state;	 /* enum ibv_qp_state; written under the lock */
 	uint8_t type;		 /* enum ibv_qp_type */
+	uint32_t remote_pd;	 /* number of the PD that R_Keys of the peer are checked against */
 	enum cause failure;	 /* why it is in ERR or SQE; CAUSE_NONE: ibv_modify_qp */
 	bool comm_established;	 /* COMM_EST was raised */
 	bool flush_reported;
@@ -87,6 +92,7 @@ struct qp {
 	bool alive;		 /* false: destroyed, or not made yet (qp_table.c) */
 	_Atomic uint32_t attachments; /* to multicast groups, counted by whoever attaches; EBUSY */
 	struct ibv_qp_attr attr; /* what modify set, what query returns; cap is the granted one */
+	struct ibv_ah_attr asked_av; /* what ah_attr was before verbs/link.h resolved it */
 	struct ibv_qp_init_attr init;
 	struct sq sq;
 	struct arena_qp *entry;	 /* what peers see */
@@ -95,6 +101,7 @@ struct qp {
 	bool has_receive;	 /* what follows is in use: object/receive.h */
 	uint8_t receive_status;	 /* what it ends with if the QP fails: enum ibv_wc_status */
 	enum cause receive_cause;
+	uint8_t receive_l3;	 /* of the datagram in it: enum receive_l3 */
 	struct receive receive;
 	uint32_t datagram_psn;	 /* UD: of the next packet on the wire */
 	/* ibv_wr_*, which hold the lock from start to complete or abort */
@@ -114,9 +121,31 @@ static inline struct qp *qp_of(struct ibv_qp *ib)
 	return (struct qp *)ib;
 }
 
+/* Of a handle of ibv_open_qp: the QP itself. */
+static inline struct qp *qp_behind(struct ibv_qp *ib)
+{
+	struct qp *qp = qp_of(ib);
+
+	return qp->target ? qp->target : qp;
+}
+
 static inline enum ibv_qp_state qp_state(const struct qp *qp)
 {
 	return (enum ibv_qp_state)atomic_load_explicit(&qp->state, memory_order_acquire);
+}
+
+/* RC and its relatives: each request is answered. */
+static inline bool qp_is_reliable(const struct qp *qp)
+{
+	return qp->type == IBV_QPT_RC || qp->type == IBV_QPT_XRC_SEND || qp->type == IBV_QPT_XRC_RECV;
+}
+
+/* The type of QP that this one can be connected to. */
+static inline uint8_t qp_peer_type(const struct qp *qp)
+{
+	return qp->type == IBV_QPT_XRC_SEND ? IBV_QPT_XRC_RECV :
+	       qp->type == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND :
+					      qp->type;
 }
 
 /* Once per adapter. */
@@ -146,6 +175,14 @@ void qp_visit(bool (*visit)(struct qp *qp, void *arg), void *arg);
  */
 int qp_create(struct context *context, struct pd *pd, struct ibv_qp_init_attr_ex *attr,
 	      const struct qp_path *path, struct qp **qp);
+
+/*
+ * ibv_open_qp: another handle for the XRC_RECV QP with this number, if it is of the domain: 0,
+ * -EINVAL (there is none), -ENOMEM. The handle's fields of struct ibv_qp and `target` are set, nothing
+ * else. The QP goes with the last of its handles (qp_destroy).
+ */
+int qp_open(struct context *context, struct xrcd *xrcd, uint32_t qpn, void *qp_context,
+	    struct qp **handle);
 
 /*
  * 0, or -EBUSY while attached to multicast groups. Completions of the QP that were not polled are

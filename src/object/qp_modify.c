@@ -130,8 +130,10 @@ static void reset(struct qp *qp) REQUIRES(qp->lock)
 
 	qp_set_state(qp, IBV_QPS_RESET);
 	qp->path->quiesce(qp);
-	cq_purge(qp->send_cq, qp);
-	cq_purge(qp->recv_cq, qp);
+	if (qp->send_cq)
+		cq_purge(qp->send_cq, qp);
+	if (qp->recv_cq && qp->type != IBV_QPT_XRC_RECV)
+		cq_purge(qp->recv_cq, qp);
 	sq_clear(&qp->sq);
 	rq_clear(&qp->own_rq);
 	memset(&qp->attr, 0, sizeof(qp->attr));

@@ -4,7 +4,7 @@
 
 #define STATES (IBV_QPS_ERR + 1)
 
-enum service { RC, UC, UD, SERVICES };
+enum service { RC, UC, UD, XRC_SEND, XRC_RECV, SERVICES };
 
 struct move {
 	bool legal;
@@ -23,6 +23,8 @@ struct move {
 #define INIT_ATTR  (PKEY | PORT)
 #define RTR_ATTR   (IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
 #define RETRY_ATTR (IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC)
+/* Programs give both ends of XRC all that RC has; what only the other end needs is no mistake. */
+#define TARGET_ATTR (IBV_QP_MAX_DEST_RD_ATOMIC | RNR_TIMER)
 #define RETURN_UC  (CUR | ALT | ACCESS | MIG)
 #define RETURN_RC  (RETURN_UC | RNR_TIMER)
 
@@ -35,6 +37,8 @@ static const struct move moves[STATES][STATES] = {
 				[RC] = INIT_ATTR | ACCESS,
 				[UC] = INIT_ATTR | ACCESS,
 				[UD] = INIT_ATTR | QKEY,
+				[XRC_SEND] = INIT_ATTR | ACCESS,
+				[XRC_RECV] = INIT_ATTR | ACCESS,
 			},
 		},
 	},
@@ -47,18 +51,24 @@ static const struct move moves[STATES][STATES] = {
 				[RC] = INIT_ATTR | ACCESS,
 				[UC] = INIT_ATTR | ACCESS,
 				[UD] = INIT_ATTR | QKEY,
+				[XRC_SEND] = INIT_ATTR | ACCESS,
+				[XRC_RECV] = INIT_ATTR | ACCESS,
 			},
 		},
 		[IBV_QPS_RTR] = {
 			.legal = true,
 			.required = {
-				[RC] = RTR_ATTR | IBV_QP_MAX_DEST_RD_ATOMIC | RNR_TIMER,
+				[RC] = RTR_ATTR | TARGET_ATTR,
 				[UC] = RTR_ATTR,
+				[XRC_SEND] = RTR_ATTR,
+				[XRC_RECV] = RTR_ATTR | TARGET_ATTR,
 			},
 			.optional = {
 				[RC] = ALT | ACCESS | PKEY,
 				[UC] = ALT | ACCESS | PKEY,
 				[UD] = PKEY | QKEY,
+				[XRC_SEND] = ALT | ACCESS | PKEY | TARGET_ATTR,
+				[XRC_RECV] = ALT | ACCESS | PKEY,
 			},
 		},
 	},
@@ -71,11 +81,15 @@ static const struct move moves[STATES][STATES] = {
 				[RC] = IBV_QP_SQ_PSN | RETRY_ATTR,
 				[UC] = IBV_QP_SQ_PSN,
 				[UD] = IBV_QP_SQ_PSN,
+				[XRC_SEND] = IBV_QP_SQ_PSN | RETRY_ATTR,
+				[XRC_RECV] = IBV_QP_SQ_PSN | IBV_QP_TIMEOUT,
 			},
 			.optional = {
 				[RC] = RETURN_RC,
 				[UC] = RETURN_UC,
 				[UD] = CUR | QKEY,
+				[XRC_SEND] = RETURN_UC,
+				[XRC_RECV] = RETURN_RC | RETRY_ATTR,
 			},
 		},
 	},
@@ -88,6 +102,8 @@ static const struct move moves[STATES][STATES] = {
 				[RC] = RETURN_RC,
 				[UC] = RETURN_UC,
 				[UD] = CUR | QKEY,
+				[XRC_SEND] = RETURN_UC,
+				[XRC_RECV] = RETURN_RC,
 			},
 		},
 		[IBV_QPS_SQD] = {
@@ -96,6 +112,8 @@ static const struct move moves[STATES][STATES] = {
 				[RC] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
 				[UC] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
 				[UD] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
+				[XRC_SEND] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
+				[XRC_RECV] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
 			},
 		},
 	},
@@ -108,6 +126,8 @@ static const struct move moves[STATES][STATES] = {
 				[RC] = RETURN_RC,
 				[UC] = RETURN_UC,
 				[UD] = CUR | QKEY,
+				[XRC_SEND] = RETURN_UC,
+				[XRC_RECV] = RETURN_RC,
 			},
 		},
 		[IBV_QPS_SQD] = {
@@ -117,6 +137,9 @@ static const struct move moves[STATES][STATES] = {
 				       ACCESS | PKEY | RNR_TIMER | MIG,
 				[UC] = IBV_QP_AV | ALT | ACCESS | PKEY | MIG,
 				[UD] = PKEY | QKEY,
+				[XRC_SEND] = PORT | IBV_QP_AV | RETRY_ATTR | ALT | ACCESS | PKEY | MIG,
+				[XRC_RECV] = PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_MAX_DEST_RD_ATOMIC |
+					     ALT | ACCESS | PKEY | RNR_TIMER | MIG,
 			},
 		},
 	},
@@ -137,10 +160,26 @@ static const struct move moves[STATES][STATES] = {
 	},
 };
 
+static enum service service_of(enum ibv_qp_type type)
+{
+	switch ((int)type) {
+	case IBV_QPT_RC:
+		return RC;
+	case IBV_QPT_UC:
+		return UC;
+	case IBV_QPT_XRC_SEND:
+		return XRC_SEND;
+	case IBV_QPT_XRC_RECV:
+		return XRC_RECV;
+	default:
+		return UD;
+	}
+}
+
 enum move_verdict qp_move_check(enum ibv_qp_state from, enum ibv_qp_state to, enum ibv_qp_type type,
 				int mask, int *which)
 {
-	enum service service = type == IBV_QPT_RC ? RC : type == IBV_QPT_UC ? UC : UD;
+	enum service service = service_of(type);
 	const struct move *move;
 	int lacks, exceeds;
 

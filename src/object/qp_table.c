@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object/xrcd.h"
+
 static struct {
 	struct lock lock; /* guards what follows, except `live` */
 	struct arena_qp *entries;
@@ -73,14 +75,17 @@ void qp_table_reset_after_fork(void) NO_LOCK_CHECK
 		atomic_store(&table.live[qp->index], NULL);
 		lock_init(&qp->lock);
 		lock_init(&qp->rq->lock);
-		lock_init(&qp->send_cq->lock);
-		lock_init(&qp->recv_cq->lock);
+		if (qp->send_cq)
+			lock_init(&qp->send_cq->lock);
+		if (qp->recv_cq)
+			lock_init(&qp->recv_cq->lock);
 		qp->entry = &orphan_entry;
 		qp->path = &qp_path_orphan;
 		qp->path_data = NULL;
 	}
 	/* A spare may have been locked, and its lock cannot be had again: they are lost. */
 	list_init(&table.spares);
+	xrc_reset_after_fork();
 	table.entries = NULL;
 	table.free_count = 0;
 }

@@ -2,6 +2,19 @@
 
 #include "object/memory.h"
 
+#define GRH_BYTES    40
+#define IPV4_OFFSET  20
+#define IPV4_VERSION 0x45 /* and the length of its header */
+
+/*
+ * What the sl of a datagram's completion says: on Ethernet there is no service level, and mlx5 tells
+ * the kind of header there. UCX up to 1.13 takes IPv4 for IPv6 without it, and drops the datagram.
+ */
+enum receive_l3 {
+	L3_OTHER = 0,
+	L3_IPV4 = 2,
+};
+
 bool receive_take(struct qp *qp)
 {
 	if (!qp->has_receive)
@@ -27,8 +40,13 @@ static enum cause name_receive(enum cause cause)
 
 enum cause receive_scatter(struct qp *qp, size_t offset, const void *from, size_t bytes)
 {
-	uint32_t pd = qp->srq ? qp->srq->pd->number : qp->pd->number;
+	uint32_t pd = qp->srq ? qp->srq->pd->number : qp->remote_pd;
+	const uint8_t *grh = from;
 
+
+	if (qp->type == IBV_QPT_UD && offset == 0 && bytes >= GRH_BYTES)
+		qp->receive_l3 = grh[0] >> 4 != 6 && grh[IPV4_OFFSET] == IPV4_VERSION ? L3_IPV4 :
+											L3_OTHER;
 	return name_receive(memory_scatter(qp->receive.sge, qp->receive.num_sge, pd, offset, from,
 					   bytes));
 }
@@ -37,7 +55,8 @@ void receive_complete(struct qp *qp, const struct receive_end *end)
 {
 	struct cqe cqe = {
 		.wr_id = qp->receive.wr_id,
-		.qp = qp,
+		/* of XRC it outlives the QP, and is in a CQ that the QP does not know when it goes */
+		.qp = qp->type == IBV_QPT_XRC_RECV ? NULL : qp,
 		.rq = qp->rq,
 		.kind = CQE_RECEIVE,
 		.status = end->status,
@@ -48,10 +67,12 @@ void receive_complete(struct qp *qp, const struct receive_end *end)
 		.wc_flags = end->wc_flags,
 		.imm = end->imm,
 		.src_qp = end->src_qp,
-		.sl = qp->attr.ah_attr.sl,
+		.slid = end->slid,
+		.sl = qp->type == IBV_QPT_UD ? qp->receive_l3 : qp->attr.ah_attr.sl,
 	};
 
 	qp->has_receive = false;
+	qp->receive_l3 = L3_OTHER;
 	cq_push(qp->recv_cq, &cqe, end->solicited);
 }
 

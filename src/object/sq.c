@@ -6,6 +6,7 @@
 
 #include "object/ah.h"
 #include "object/limits.h"
+#include "object/newer.h"
 #include "object/qp.h"
 
 #define OP(opcode) (1u << (opcode))
@@ -17,11 +18,12 @@
 	 OP(IBV_WR_BIND_MW) | OP(IBV_WR_SEND_WITH_INV))
 #define OPS_RC                                                                                     \
 	(OPS_UC | OP(IBV_WR_RDMA_READ) | OP(IBV_WR_ATOMIC_CMP_AND_SWP) |                           \
-	 OP(IBV_WR_ATOMIC_FETCH_AND_ADD))
+	 OP(IBV_WR_ATOMIC_FETCH_AND_ADD) | OP(IBV_WR_ATOMIC_WRITE) | OP(NEWER_WR_FLUSH))
 #define OPS_ATOMIC (OP(IBV_WR_ATOMIC_CMP_AND_SWP) | OP(IBV_WR_ATOMIC_FETCH_AND_ADD))
 /* What carries no data away, so that none can be inline. */
 #define OPS_WITHOUT_PAYLOAD                                                                        \
-	(OPS_ATOMIC | OP(IBV_WR_RDMA_READ) | OP(IBV_WR_LOCAL_INV) | OP(IBV_WR_BIND_MW))
+	(OPS_ATOMIC | OP(IBV_WR_RDMA_READ) | OP(IBV_WR_LOCAL_INV) | OP(IBV_WR_BIND_MW) |           \
+	 OP(NEWER_WR_FLUSH))
 
 #define ATOMIC_BYTES 8
 
@@ -36,12 +38,15 @@ static const uint8_t completion_opcode[] = {
 	[IBV_WR_LOCAL_INV] = IBV_WC_LOCAL_INV,
 	[IBV_WR_BIND_MW] = IBV_WC_BIND_MW,
 	[IBV_WR_SEND_WITH_INV] = IBV_WC_SEND,
+	[NEWER_WR_FLUSH] = NEWER_WC_FLUSH,
+	[IBV_WR_ATOMIC_WRITE] = IBV_WC_ATOMIC_WRITE,
 };
 
 static uint32_t ops_of(uint8_t type)
 {
 	switch (type) {
 	case IBV_QPT_RC:
+	case IBV_QPT_XRC_SEND:
 		return OPS_RC;
 	case IBV_QPT_UC:
 		return OPS_UC;
@@ -209,6 +214,11 @@ int sq_end(struct qp *qp, struct wqe *wqe)
 		}
 		wqe->length = ATOMIC_BYTES;
 	}
+	if (wqe->opcode == IBV_WR_ATOMIC_WRITE && wqe->length != ATOMIC_BYTES) {
+		cause_report(CAUSE_ARGUMENT_INVALID, qp->ib.qp_num, "an atomic WRITE of %u bytes, not 8",
+			     wqe->length);
+		return EINVAL;
+	}
 	qp->sq.tail++;
 	return 0;
 }
@@ -234,15 +244,24 @@ static int push_data(struct qp *qp, struct wqe *wqe, const struct ibv_send_wr *w
 int sq_push(struct qp *qp, const struct ibv_send_wr *wr)
 {
 	struct wqe *wqe;
-	int error = sq_begin(qp, wr->opcode, wr->wr_id, wr->send_flags, &wqe);
+	int error;
 
+	/* struct ibv_send_wr has no place for what FLUSH needs: it is for builders alone */
+	if ((int)wr->opcode == NEWER_WR_FLUSH) {
+		cause_report(CAUSE_OPCODE_UNSUPPORTED, qp->ib.qp_num, "FLUSH by ibv_post_send");
+		return EINVAL;
+	}
+	error = sq_begin(qp, wr->opcode, wr->wr_id, wr->send_flags, &wqe);
 	if (error)
 		return error;
 	wqe->imm = wr->imm_data;
+	if (qp->type == IBV_QPT_XRC_SEND)
+		wqe->remote_srqn = wr->qp_type.xrc.remote_srqn;
 	switch (wr->opcode) {
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 	case IBV_WR_RDMA_READ:
+	case IBV_WR_ATOMIC_WRITE:
 		wqe->remote_addr = wr->wr.rdma.remote_addr;
 		wqe->rkey = wr->wr.rdma.rkey;
 		break;

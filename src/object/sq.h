@@ -51,12 +51,13 @@ struct wqe {
 	/* one-sided */
 	uint32_t rkey;
 	uint64_t remote_addr;
-	uint64_t compare_add;
-	uint64_t swap;
+	uint64_t compare_add; /* FLUSH: its placement types, enum ibv_placement_type */
+	uint64_t swap;	      /* FLUSH: its selectivity level */
 	/* datagrams */
 	struct ah *ah;	    /* with a reference */
 	uint32_t remote_qpn;
 	uint32_t remote_qkey;
+	uint32_t remote_srqn; /* XRC */
 	/* memory windows: ibv_bind_mw, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV (key in imm) */
 	struct ibv_mw *mw;
 	struct ibv_mw_bind_info bind;

@@ -7,6 +7,7 @@
 #include "object/acknowledge.h"
 #include "object/context.h"
 #include "object/limits.h"
+#include "object/xrcd.h"
 
 static _Atomic uint32_t srqs;	 /* of this process */
 static _Atomic uint32_t numbers; /* given so far */
@@ -63,15 +64,16 @@ int srq_modify(struct srq *srq, const struct ibv_srq_attr *attr, int mask)
 {
 	struct rq *rq = &srq->rq;
 	uint32_t max_wr = mask & IBV_SRQ_MAX_WR ? attr->max_wr : rq->max_wr;
+	uint32_t limit = mask & IBV_SRQ_LIMIT ? attr->srq_limit : rq->limit;
 	int error = 0;
 
 	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) {
 		cause_report(CAUSE_FLAGS_UNKNOWN, 0, "SRQ: srq_attr_mask 0x%x", mask);
 		return -EINVAL;
 	}
-	if (max_wr < 1 || max_wr > LIMIT_SRQ_WR || (mask & IBV_SRQ_LIMIT && attr->srq_limit > max_wr)) {
+	if (max_wr < 1 || max_wr > LIMIT_SRQ_WR || limit > max_wr) {
 		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "SRQ: max_wr %u (1 to %u), srq_limit %u", max_wr,
-			     LIMIT_SRQ_WR, attr->srq_limit);
+			     LIMIT_SRQ_WR, limit);
 		return -EINVAL;
 	}
 	if (mask & IBV_SRQ_MAX_WR)
@@ -107,6 +109,8 @@ int srq_destroy(struct srq *srq)
 		cause_report(CAUSE_BUSY_SRQ, 0, "%u QPs", users);
 		return -EBUSY;
 	}
+	if (srq->type == IBV_SRQT_XRC)
+		xrc_remove_srq(srq);
 	/* No QP uses it: nobody takes receives, so no event comes any more. */
 	context_drop_events(context, &srq->ib);
 	lock_acquire(&context->async_lock);

@@ -10,6 +10,9 @@
 #include "object/rq.h"
 
 struct context;
+struct cq;
+struct xrcd;
+struct xrc_domain;
 
 struct srq {
 	struct ibv_srq ib;
@@ -19,6 +22,10 @@ struct srq {
 	uint32_t number;	/* for XRC and get_srq_num */
 	uint32_t async_reported; /* guarded by the context's async lock */
 	enum ibv_srq_type type;
+	/* of an XRC SRQ (object/xrcd.h) */
+	struct xrcd *xrcd;
+	struct xrc_domain *domain;
+	struct cq *cq;
 };
 
 static inline struct srq *srq_of(struct ibv_srq *ib)

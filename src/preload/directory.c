@@ -36,10 +36,10 @@ static void destroy(struct directory *directory)
 static int add(void *context, const char *name, enum node_kind kind)
 {
 	static const unsigned char types[] = {
-	    [NODE_DIRECTORY] = DT_DIR,
-	    [NODE_FILE] = DT_REG,
-	    [NODE_LINK] = DT_LNK,
-	    [NODE_DEVICE] = DT_CHR,
+		[NODE_DIRECTORY] = DT_DIR,
+		[NODE_FILE] = DT_REG,
+		[NODE_LINK] = DT_LNK,
+		[NODE_DEVICE] = DT_CHR,
 	};
 	struct directory *directory = context;
 	struct dirent *entry;
@@ -303,7 +303,7 @@ PRELOAD_EXPORT int glob(const char *pattern, int flags,
 	if (flags & GLOB_ALTDIRFUNC || !served_concerns(AT_FDCWD, pattern))
 		return real()->glob(pattern, flags, on_error, out);
 	out->gl_opendir = (void *(*)(const char *))opendir;
-	out->gl_readdir = (struct dirent *(*)(void *))readdir;
+	out->gl_readdir = (struct dirent * (*)(void *)) readdir;
 	out->gl_closedir = close_globbed;
 	out->gl_stat = stat;
 	out->gl_lstat = lstat;

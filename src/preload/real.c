@@ -5,18 +5,20 @@
 
 _Atomic(const struct real *) real_loaded;
 
+/* clang-format off */
 #define ENTRY(name) { #name, offsetof(struct real, name) }
+/* clang-format on */
 
 static const struct {
 	const char *name;
 	size_t offset;
 } entries[] = {
-    ENTRY(open),	ENTRY(openat),	   ENTRY(fopen),     ENTRY(stat),	ENTRY(lstat),
-    ENTRY(fstat),	ENTRY(fstatat),	   ENTRY(statx),     ENTRY(access),	ENTRY(euidaccess),
-    ENTRY(faccessat),	ENTRY(readlink),   ENTRY(readlinkat), ENTRY(realpath),	ENTRY(getxattr),
-    ENTRY(lgetxattr),	ENTRY(listxattr),  ENTRY(llistxattr), ENTRY(opendir),	ENTRY(fdopendir),
-    ENTRY(readdir),	ENTRY(readdir_r),  ENTRY(closedir),   ENTRY(rewinddir), ENTRY(seekdir),
-    ENTRY(telldir),	ENTRY(dirfd),	   ENTRY(scandir),    ENTRY(scandirat), ENTRY(glob),
+	ENTRY(open),	  ENTRY(openat),    ENTRY(fopen),      ENTRY(stat),	 ENTRY(lstat),
+	ENTRY(fstat),	  ENTRY(fstatat),   ENTRY(statx),      ENTRY(access),	 ENTRY(euidaccess),
+	ENTRY(faccessat), ENTRY(readlink),  ENTRY(readlinkat), ENTRY(realpath),	 ENTRY(getxattr),
+	ENTRY(lgetxattr), ENTRY(listxattr), ENTRY(llistxattr), ENTRY(opendir),	 ENTRY(fdopendir),
+	ENTRY(readdir),	  ENTRY(readdir_r), ENTRY(closedir),   ENTRY(rewinddir), ENTRY(seekdir),
+	ENTRY(telldir),	  ENTRY(dirfd),	    ENTRY(scandir),    ENTRY(scandirat), ENTRY(glob),
 };
 
 /*

@@ -19,10 +19,11 @@
 
 #define PRELOAD_EXPORT __attribute__((visibility("default")))
 
-/* Lets programs call `function` by another name as well, e.g. open64 for open: here they are one. */
+/* Lets programs call `function` by another name as well, e.g. open64 for open: here they are one.
+ */
 #define ALSO_AS(name, function)                                                                    \
 	extern PRELOAD_EXPORT __typeof__(function) also_##name __asm__(#name)                      \
-	    __attribute__((alias(#function), nothrow))
+		__attribute__((alias(#function), nothrow))
 
 /* glob may be given a struct dirent64, and stat a struct stat64. */
 _Static_assert(sizeof(struct stat) == sizeof(struct stat64), "one function serves both");

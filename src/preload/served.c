@@ -108,10 +108,10 @@ static ino_t number_of(const char *path)
 void served_stat(const struct served *served, struct stat *out)
 {
 	static const mode_t modes[] = {
-	    [NODE_DIRECTORY] = S_IFDIR | 0755,
-	    [NODE_FILE] = S_IFREG | 0444,
-	    [NODE_LINK] = S_IFLNK | 0777,
-	    [NODE_DEVICE] = S_IFCHR | 0666,
+		[NODE_DIRECTORY] = S_IFDIR | 0755,
+		[NODE_FILE] = S_IFREG | 0444,
+		[NODE_LINK] = S_IFLNK | 0777,
+		[NODE_DEVICE] = S_IFCHR | 0666,
 	};
 	char text[TREE_TEXT_MAX];
 	int len = tree_text(&served->view, &served->node, text, sizeof(text));

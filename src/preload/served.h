@@ -4,10 +4,10 @@
  * In:  a path as programs give it, or a descriptor that served_open made.
  * Out: a node with its view; a status; a descriptor.
  *
- * A descriptor of the tree is a sealed memfd with the text of the file, or without any for a directory;
- * its name is the node's path, so that it is known again after dup, fork and exec, and nothing has to
- * be kept or is left behind. Thread-safe; no locks. What does not concern the tree costs a search
- * of its path, and no system call.
+ * A descriptor of the tree is a sealed memfd with the text of the file, or without any for a
+ * directory; its name is the node's path, so that it is known again after dup, fork and exec, and
+ * nothing has to be kept or is left behind. Thread-safe; no locks. What does not concern the tree
+ * costs a search of its path, and no system call.
  */
 #ifndef PRELOAD_SERVED_H
 #define PRELOAD_SERVED_H
@@ -27,8 +27,9 @@ struct served {
 bool served_concerns(int directory_fd, const char *path);
 
 /*
- * WALKED_REAL; WALKED_NODE, with a view that the caller gives back with served_end; WALKED_ELSEWHERE:
- * the call has to be made with `elsewhere` and AT_FDCWD; or -errno. Errno is left alone.
+ * WALKED_REAL; WALKED_NODE, with a view that the caller gives back with served_end;
+ * WALKED_ELSEWHERE: the call has to be made with `elsewhere` and AT_FDCWD; or -errno. Errno is left
+ * alone.
  */
 int served_begin(int directory_fd, const char *path, bool follow, struct served *out);
 

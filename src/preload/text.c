@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "base/identity.h"
+#include "object/lid.h"
 
 #define UVERBS_MAJOR 231
 #define UVERBS_MINOR 192
-#define NO_LID	     0
 
 /* What each of these functions begins with. */
 #define TEXT(function)                                                                             \
@@ -98,7 +98,7 @@ TEXT(text_local_cpulist)
 /* "0-3,8" as words of 32 bits, the highest first; its length. */
 static int print_mask(const char *list, char *text, size_t size)
 {
-	uint32_t words[32] = {0};
+	uint32_t words[32] = { 0 };
 	int top = 0, len;
 
 	while (*list) {
@@ -223,17 +223,24 @@ TEXT(text_node_type)
 
 TEXT(text_cap_mask)
 {
-	return snprintf(text, size, "0x%08x\n", IDENTITY_PORT_CAP_FLAGS);
+	return snprintf(text, size, "0x%08x\n",
+			IDENTITY_PORT_CAP_FLAGS | (view->infiniband ? 0 : IDENTITY_ROCE_CAP_FLAGS));
+}
+
+/* 0 on Ethernet, and for an interface without an IPv4 address. */
+static uint16_t find_lid(const struct view *view, int device)
+{
+	return view->infiniband ? lid_of(&view->devices[device].gid[0]) : 0;
 }
 
 TEXT(text_lid)
 {
-	return snprintf(text, size, "0x%x\n", NO_LID);
+	return snprintf(text, size, "0x%x\n", find_lid(view, device));
 }
 
 TEXT(text_link_layer)
 {
-	return snprintf(text, size, "Ethernet\n");
+	return snprintf(text, size, view->infiniband ? "InfiniBand\n" : "Ethernet\n");
 }
 
 TEXT(text_phys_state)
@@ -250,14 +257,16 @@ TEXT(text_rate)
 
 TEXT(text_sm_lid)
 {
-	return snprintf(text, size, "0x%x\n", NO_LID);
+	return text_lid(view, device, index, text, size);
 }
 
 TEXT(text_state)
 {
-	if (view->devices[device].running)
-		return snprintf(text, size, "%d: ACTIVE\n", IBV_PORT_ACTIVE);
-	return snprintf(text, size, "%d: DOWN\n", IBV_PORT_DOWN);
+	if (!view->devices[device].running)
+		return snprintf(text, size, "%d: DOWN\n", IBV_PORT_DOWN);
+	if (view->infiniband && !find_lid(view, device))
+		return snprintf(text, size, "%d: INIT\n", IBV_PORT_INIT);
+	return snprintf(text, size, "%d: ACTIVE\n", IBV_PORT_ACTIVE);
 }
 
 TEXT(text_zero)
@@ -265,39 +274,48 @@ TEXT(text_zero)
 	return snprintf(text, size, "0\n");
 }
 
-/* NULL: the slot is empty. */
-static const union ibv_gid *find_gid(const struct view *view, int device, int index)
+/* False: the slot is empty. */
+static bool find_gid(const struct view *view, int device, int index, union ibv_gid *gid)
 {
 	const struct interface *interface = &view->devices[device];
 
-	return index < interface->ipv4 + interface->ipv6 ? &interface->gid[index] : NULL;
+	memset(gid, 0, sizeof(*gid));
+	if (index >= interface->ipv4 + interface->ipv6)
+		return false;
+	if (view->infiniband)
+		return lid_show_gid(&interface->gid[index], gid);
+	*gid = interface->gid[index];
+	return true;
 }
 
 TEXT(text_gid)
 {
-	static const union ibv_gid empty;
-	const union ibv_gid *gid = find_gid(view, device, index);
-	const uint8_t *raw = gid ? gid->raw : empty.raw;
+	union ibv_gid gid;
 	int len = 0;
 
+	find_gid(view, device, index, &gid);
 	for (int i = 0; i < 16 && len < (int)size; i += 2)
-		len += snprintf(text + len, size - len, "%02x%02x%s", raw[i], raw[i + 1],
+		len += snprintf(text + len, size - len, "%02x%02x%s", gid.raw[i], gid.raw[i + 1],
 				i == 14 ? "\n" : ":");
 	return len;
 }
 
 TEXT(text_gid_ndev)
 {
-	if (!find_gid(view, device, index))
+	union ibv_gid gid;
+
+	if (view->infiniband || !find_gid(view, device, index, &gid))
 		return -EINVAL;
 	return snprintf(text, size, "%s\n", view->devices[device].name);
 }
 
 TEXT(text_gid_type)
 {
-	if (!find_gid(view, device, index))
+	union ibv_gid gid;
+
+	if (!find_gid(view, device, index, &gid))
 		return -EINVAL;
-	return snprintf(text, size, "RoCE v2\n");
+	return snprintf(text, size, view->infiniband ? "IB/RoCE v1\n" : "RoCE v2\n");
 }
 
 TEXT(text_pkey)

@@ -7,8 +7,8 @@
 #include "preload/text.h"
 
 /*
- * A path with these components: D the device's name, U uverbs<its number>, I its interface, G the index
- * of a GID. The links are those of the kernel, where a device's parent is its PCI function.
+ * A path with these components: D the device's name, U uverbs<its number>, I its interface, G the
+ * index of a GID. The links are those of the kernel, where a device's parent is its PCI function.
  */
 struct pattern {
 	const char *path;
@@ -22,74 +22,74 @@ struct pattern {
 #define UVERBS PARENT "/infiniband_verbs/U"
 
 static const struct pattern patterns[] = {
-    {"/sys/class/infiniband", NODE_DIRECTORY, NULL},
-    {"/sys/class/infiniband/D", NODE_LINK, text_class_link},
-    {"/sys/class/infiniband_verbs", NODE_DIRECTORY, NULL},
-    {"/sys/class/infiniband_verbs/abi_version", NODE_FILE, text_verbs_abi},
-    {"/sys/class/infiniband_verbs/U", NODE_LINK, text_uverbs_link},
-    {"/dev/infiniband", NODE_DIRECTORY, NULL},
-    {"/dev/infiniband/U", NODE_DEVICE, NULL},
+	{ "/sys/class/infiniband", NODE_DIRECTORY, NULL },
+	{ "/sys/class/infiniband/D", NODE_LINK, text_class_link },
+	{ "/sys/class/infiniband_verbs", NODE_DIRECTORY, NULL },
+	{ "/sys/class/infiniband_verbs/abi_version", NODE_FILE, text_verbs_abi },
+	{ "/sys/class/infiniband_verbs/U", NODE_LINK, text_uverbs_link },
+	{ "/dev/infiniband", NODE_DIRECTORY, NULL },
+	{ "/dev/infiniband/U", NODE_DEVICE, NULL },
 
-    {"/sys/devices/verbatim", NODE_DIRECTORY, NULL},
-    {PARENT, NODE_DIRECTORY, NULL},
-    {PARENT "/class", NODE_FILE, text_pci_class},
-    {PARENT "/device", NODE_FILE, text_pci_device},
-    {PARENT "/vendor", NODE_FILE, text_pci_vendor},
-    {PARENT "/local_cpulist", NODE_FILE, text_local_cpulist},
-    {PARENT "/local_cpus", NODE_FILE, text_local_cpus},
-    {PARENT "/numa_node", NODE_FILE, text_numa_node},
-    {PARENT "/net", NODE_DIRECTORY, NULL},
-    {PARENT "/net/I", NODE_LINK, text_net_link},
-    {PARENT "/infiniband", NODE_DIRECTORY, NULL},
-    {PARENT "/infiniband_verbs", NODE_DIRECTORY, NULL},
+	{ "/sys/devices/verbatim", NODE_DIRECTORY, NULL },
+	{ PARENT, NODE_DIRECTORY, NULL },
+	{ PARENT "/class", NODE_FILE, text_pci_class },
+	{ PARENT "/device", NODE_FILE, text_pci_device },
+	{ PARENT "/vendor", NODE_FILE, text_pci_vendor },
+	{ PARENT "/local_cpulist", NODE_FILE, text_local_cpulist },
+	{ PARENT "/local_cpus", NODE_FILE, text_local_cpus },
+	{ PARENT "/numa_node", NODE_FILE, text_numa_node },
+	{ PARENT "/net", NODE_DIRECTORY, NULL },
+	{ PARENT "/net/I", NODE_LINK, text_net_link },
+	{ PARENT "/infiniband", NODE_DIRECTORY, NULL },
+	{ PARENT "/infiniband_verbs", NODE_DIRECTORY, NULL },
 
-    {UVERBS, NODE_DIRECTORY, NULL},
-    {UVERBS "/abi_version", NODE_FILE, text_device_abi},
-    {UVERBS "/dev", NODE_FILE, text_dev},
-    {UVERBS "/device", NODE_LINK, text_device_link},
-    {UVERBS "/ibdev", NODE_FILE, text_name},
+	{ UVERBS, NODE_DIRECTORY, NULL },
+	{ UVERBS "/abi_version", NODE_FILE, text_device_abi },
+	{ UVERBS "/dev", NODE_FILE, text_dev },
+	{ UVERBS "/device", NODE_LINK, text_device_link },
+	{ UVERBS "/ibdev", NODE_FILE, text_name },
 
-    {DEVICE, NODE_DIRECTORY, NULL},
-    {DEVICE "/board_id", NODE_FILE, text_board_id},
-    {DEVICE "/device", NODE_LINK, text_device_link},
-    {DEVICE "/fw_ver", NODE_FILE, text_fw_ver},
-    {DEVICE "/hca_type", NODE_FILE, text_hca_type},
-    {DEVICE "/hw_rev", NODE_FILE, text_hw_rev},
-    {DEVICE "/node_desc", NODE_FILE, text_node_desc},
-    {DEVICE "/node_guid", NODE_FILE, text_guid},
-    {DEVICE "/node_type", NODE_FILE, text_node_type},
-    {DEVICE "/subsystem", NODE_LINK, text_subsystem_link},
-    {DEVICE "/sys_image_guid", NODE_FILE, text_guid},
-    {DEVICE "/ports", NODE_DIRECTORY, NULL},
+	{ DEVICE, NODE_DIRECTORY, NULL },
+	{ DEVICE "/board_id", NODE_FILE, text_board_id },
+	{ DEVICE "/device", NODE_LINK, text_device_link },
+	{ DEVICE "/fw_ver", NODE_FILE, text_fw_ver },
+	{ DEVICE "/hca_type", NODE_FILE, text_hca_type },
+	{ DEVICE "/hw_rev", NODE_FILE, text_hw_rev },
+	{ DEVICE "/node_desc", NODE_FILE, text_node_desc },
+	{ DEVICE "/node_guid", NODE_FILE, text_guid },
+	{ DEVICE "/node_type", NODE_FILE, text_node_type },
+	{ DEVICE "/subsystem", NODE_LINK, text_subsystem_link },
+	{ DEVICE "/sys_image_guid", NODE_FILE, text_guid },
+	{ DEVICE "/ports", NODE_DIRECTORY, NULL },
 
-    {PORT, NODE_DIRECTORY, NULL},
-    {PORT "/cap_mask", NODE_FILE, text_cap_mask},
-    {PORT "/lid", NODE_FILE, text_lid},
-    {PORT "/lid_mask_count", NODE_FILE, text_zero},
-    {PORT "/link_layer", NODE_FILE, text_link_layer},
-    {PORT "/phys_state", NODE_FILE, text_phys_state},
-    {PORT "/rate", NODE_FILE, text_rate},
-    {PORT "/sm_lid", NODE_FILE, text_sm_lid},
-    {PORT "/sm_sl", NODE_FILE, text_zero},
-    {PORT "/state", NODE_FILE, text_state},
-    {PORT "/gids", NODE_DIRECTORY, NULL},
-    {PORT "/gids/G", NODE_FILE, text_gid},
-    {PORT "/gid_attrs", NODE_DIRECTORY, NULL},
-    {PORT "/gid_attrs/ndevs", NODE_DIRECTORY, NULL},
-    {PORT "/gid_attrs/ndevs/G", NODE_FILE, text_gid_ndev},
-    {PORT "/gid_attrs/types", NODE_DIRECTORY, NULL},
-    {PORT "/gid_attrs/types/G", NODE_FILE, text_gid_type},
-    {PORT "/pkeys", NODE_DIRECTORY, NULL},
-    {PORT "/pkeys/0", NODE_FILE, text_pkey},
+	{ PORT, NODE_DIRECTORY, NULL },
+	{ PORT "/cap_mask", NODE_FILE, text_cap_mask },
+	{ PORT "/lid", NODE_FILE, text_lid },
+	{ PORT "/lid_mask_count", NODE_FILE, text_zero },
+	{ PORT "/link_layer", NODE_FILE, text_link_layer },
+	{ PORT "/phys_state", NODE_FILE, text_phys_state },
+	{ PORT "/rate", NODE_FILE, text_rate },
+	{ PORT "/sm_lid", NODE_FILE, text_sm_lid },
+	{ PORT "/sm_sl", NODE_FILE, text_zero },
+	{ PORT "/state", NODE_FILE, text_state },
+	{ PORT "/gids", NODE_DIRECTORY, NULL },
+	{ PORT "/gids/G", NODE_FILE, text_gid },
+	{ PORT "/gid_attrs", NODE_DIRECTORY, NULL },
+	{ PORT "/gid_attrs/ndevs", NODE_DIRECTORY, NULL },
+	{ PORT "/gid_attrs/ndevs/G", NODE_FILE, text_gid_ndev },
+	{ PORT "/gid_attrs/types", NODE_DIRECTORY, NULL },
+	{ PORT "/gid_attrs/types/G", NODE_FILE, text_gid_type },
+	{ PORT "/pkeys", NODE_DIRECTORY, NULL },
+	{ PORT "/pkeys/0", NODE_FILE, text_pkey },
 };
 
 #define PATTERNS (sizeof(patterns) / sizeof(patterns[0]))
 
 static const char *const roots[] = {
-    "/sys/class/infiniband",
-    "/sys/class/infiniband_verbs",
-    "/sys/devices/verbatim",
-    "/dev/infiniband",
+	"/sys/class/infiniband",
+	"/sys/class/infiniband_verbs",
+	"/sys/devices/verbatim",
+	"/dev/infiniband",
 };
 
 #define ROOTS (sizeof(roots) / sizeof(roots[0]))
@@ -140,8 +140,8 @@ static bool is_placeholder(const char *component, size_t len)
 }
 
 /* Whether the component is what the placeholder stands for; binds the node's device or index. */
-static bool bind_component(const struct view *view, char placeholder, const char *component, size_t len,
-			   struct node *node)
+static bool bind_component(const struct view *view, char placeholder, const char *component,
+			   size_t len, struct node *node)
 {
 	char name[VIEW_NAME_MAX];
 	bool is_gid = placeholder == 'G';

@@ -2,17 +2,19 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 int view_load(struct view *out)
 {
+	const char *link = secure_getenv("VERBATIM_LINK_LAYER");
 	char first[IF_NAMESIZE];
 	int found = interface_scan(&out->devices);
 
 	if (found < 0)
 		return found;
 	interface_default(first);
-	out->count =
-	    interface_order(out->devices, found, first, secure_getenv("VERBATIM_DEVICES"));
+	out->count = interface_order(out->devices, found, first, secure_getenv("VERBATIM_DEVICES"));
+	out->infiniband = link && strcasecmp(link, "infiniband") == 0;
 	return 0;
 }
 

@@ -4,13 +4,14 @@
  * In:  the network interfaces of now, VERBATIM_DEVICES.
  * Out: one entry for each device, in the order of ibv_get_device_list.
  *
- * No state: each look makes a new view, so that it is as young as what verbs would say. Makes system
- * calls and allocates.
+ * No state: each look makes a new view, so that it is as young as what verbs would say. Makes
+ * system calls and allocates.
  */
 #ifndef PRELOAD_VIEW_H
 #define PRELOAD_VIEW_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "adapter/interface.h"
@@ -21,6 +22,7 @@
 struct view {
 	struct interface *devices;
 	int count;
+	bool infiniband; /* the link mode: object/lid.h */
 };
 
 /* 0 or -errno. */

@@ -7,9 +7,9 @@
 #define LINKS_MAX 16
 
 struct walker {
-	char at[PATH_MAX];     /* where it is, without links; "" is the root */
-	char rest[PATH_MAX];   /* what is still to be walked */
-	bool entered;	       /* it has been in the tree */
+	char at[PATH_MAX];   /* where it is, without links; "" is the root */
+	char rest[PATH_MAX]; /* what is still to be walked */
+	bool entered;	     /* it has been in the tree */
 	int links;
 };
 
@@ -82,7 +82,7 @@ static int leave(const struct walker *walker, char elsewhere[PATH_MAX])
 int walk(const struct view *view, const char *path, bool follow, struct node *node,
 	 char elsewhere[PATH_MAX])
 {
-	struct walker walker = {.entered = false};
+	struct walker walker = { .entered = false };
 	char name[NAME_MAX + 1];
 	int rc;
 

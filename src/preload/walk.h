@@ -15,14 +15,15 @@
 #include "preload/tree.h"
 
 enum walked {
-	WALKED_REAL,	  /* the path has nothing to do with the tree */
+	WALKED_REAL, /* the path has nothing to do with the tree */
 	WALKED_NODE,
 	WALKED_ELSEWHERE, /* it leads through the tree, and out of it */
 };
 
 /*
- * follow: the last component may be a link that is followed. Returns an enum walked, or -errno. *node is
- * written with WALKED_NODE, `elsewhere` with WALKED_ELSEWHERE: the real path to take instead.
+ * follow: the last component may be a link that is followed. Returns an enum walked, or -errno.
+ * *node is written with WALKED_NODE, `elsewhere` with WALKED_ELSEWHERE: the real path to take
+ * instead.
  */
 int walk(const struct view *view, const char *path, bool follow, struct node *node,
 	 char elsewhere[PATH_MAX]);

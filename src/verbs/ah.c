@@ -7,8 +7,10 @@
 #include "adapter/adapter.h"
 #include "adapter/device.h"
 #include "object/ah.h"
+#include "object/lid.h"
 #include "verbs/export.h"
 #include "verbs/gid.h"
+#include "verbs/link.h"
 #include "verbs/refuse.h"
 
 static int check(struct context *context, const struct ibv_ah_attr *attr, union ibv_gid *sgid)
@@ -19,25 +21,32 @@ static int check(struct context *context, const struct ibv_ah_attr *attr, union 
 		return refuse(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", attr->port_num);
 	if (!attr->is_global)
 		return refuse(EINVAL, CAUSE_AH_INVALID, "is_global is 0");
-	if (!gid_at(context, attr->grh.sgid_index, sgid))
+	if (!gid_at(context, attr->grh.sgid_index, sgid) ||
+	    (context->infiniband && !lid_resolve_gid(sgid, sgid)))
 		return refuse(EINVAL, CAUSE_GID_UNKNOWN, "sgid_index %u", attr->grh.sgid_index);
 	if (memcmp(&attr->grh.dgid, &none, sizeof(none)) == 0)
 		return refuse(EINVAL, CAUSE_AH_INVALID, "the destination GID is zero");
 	return 0;
 }
 
-VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *asked)
 {
 	struct context *context = context_of(pd->context);
+	struct ibv_ah_attr resolved, *attr = &resolved;
 	union ibv_gid sgid;
 	struct ah *ah;
 	bool local;
 
+	if (!link_resolve(context, asked, attr)) {
+		refuse(EINVAL, CAUSE_AH_INVALID, "dlid %u", asked->dlid);
+		return NULL;
+	}
 	if (check(context, attr, &sgid) != 0)
 		return NULL;
 	local = gid_is_multicast(&attr->grh.dgid) || adapter_stays_local(&attr->grh.dgid);
 	if (answer_of(ah_create(pd_of(pd), attr, &sgid, local, &ah)) != 0)
 		return NULL;
+	ah->without_grh = context->infiniband && !asked->is_global;
 	return &ah->ib;
 }
 

@@ -1,9 +1,10 @@
+#include "verbs/context.h"
+
 #include <assert.h>
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "adapter/adapter.h"
@@ -12,8 +13,10 @@
 #include "object/context.h"
 #include "object/limits.h"
 #include "object/qp.h"
+#include "verbs/cmd_fd.h"
 #include "verbs/dm.h"
 #include "verbs/export.h"
+#include "verbs/link.h"
 #include "verbs/mr.h"
 #include "verbs/mw.h"
 #include "verbs/pd.h"
@@ -67,50 +70,26 @@ static void fill_ops(struct context *context)
 	verbs->create_qp_ex = verbs_create_qp_ex;
 	verbs->open_qp = verbs_open_qp;
 	verbs->modify_qp_rate_limit = verbs_modify_qp_rate_limit;
+	verbs->open_xrcd = verbs_open_xrcd;
+	verbs->close_xrcd = verbs_close_xrcd;
 	verbs->create_srq_ex = verbs_create_srq_ex;
 	verbs->get_srq_num = verbs_get_srq_num;
 	verbs->post_srq_ops = verbs_post_srq_ops;
 }
 
-/* What cmd_fd shows: whose context it stands for. */
-struct context_identity {
-	char magic[8];
-	uint32_t pid;
-	uint32_t number;
-	char device[IBV_SYSFS_NAME_MAX];
-};
-
-/* A descriptor that can be duplicated, passed on, and told from others; or -errno. */
-static int create_cmd_fd(const char *device)
-{
-	static _Atomic uint32_t last_number;
-	struct context_identity identity = {
-	    .magic = "verbatim",
-	    .pid = getpid(),
-	    .number = atomic_fetch_add(&last_number, 1) + 1,
-	};
-	int fd = memfd_create("verbatim-context", MFD_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	strcpy(identity.device, device);
-	if (pwrite(fd, &identity, sizeof(identity), 0) == sizeof(identity))
-		return fd;
-	close(fd);
-	return -EIO;
-}
-
-static struct context *create_context(struct device *device)
+static struct context *create_context(struct device *device, int cmd_fd, struct cmd_fd *identity)
 {
 	struct context *context = calloc(1, sizeof(*context));
 	struct ibv_context *ib;
-	int cmd_fd, async_fd;
+	bool own_fd = cmd_fd < 0;
+	int async_fd;
 
 	if (!context) {
 		refuse(ENOMEM, CAUSE_MEMORY_EXHAUSTED, "context of %s", device->ib.name);
 		return NULL;
 	}
-	cmd_fd = create_cmd_fd(device->ib.name);
+	if (own_fd)
+		cmd_fd = cmd_fd_create(device->ib.name, identity);
 	if (cmd_fd < 0) {
 		refuse(-cmd_fd, CAUSE_MEMORY_EXHAUSTED, "context of %s", device->ib.name);
 		goto free_context;
@@ -126,6 +105,13 @@ static struct context *create_context(struct device *device)
 	list_init(&context->link);
 	device_get(device);
 	context->device = device;
+	lock_acquire(&device->lock);
+	context->port_up = device->up;
+	context->gid_changes = device->gid_changes;
+	lock_release(&device->lock);
+	context->infiniband = link_is_infiniband();
+	context->number = identity->number;
+	context->elsewhere = !cmd_fd_is_ours(identity);
 	ib = &context->verbs.context;
 	ib->device = &device->ib;
 	ib->cmd_fd = cmd_fd;
@@ -135,22 +121,23 @@ static struct context *create_context(struct device *device)
 	return context;
 
 close_cmd_fd:
-	close(cmd_fd);
+	if (own_fd)
+		close(cmd_fd);
 free_context:
 	free(context);
 	return NULL;
 }
 
-VERBS_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *ib)
+struct ibv_context *context_open(struct device *device, int fd, const struct cmd_fd *identity)
 {
-	struct device *device = (struct device *)ib;
+	struct cmd_fd cmd_fd = fd < 0 ? (struct cmd_fd){0} : *identity;
 	struct context *context;
 	int error;
 
 	error = -device_refresh(device);
 	if (error) {
 		refuse(error, error == ENODEV ? CAUSE_DEVICE_GONE : CAUSE_MEMORY_EXHAUSTED, "%s",
-		       ib->name);
+		       device->ib.name);
 		return NULL;
 	}
 	error = adapter_start();
@@ -158,11 +145,16 @@ VERBS_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *ib)
 		errno = error; /* the adapter has said why */
 		return NULL;
 	}
-	context = create_context(device);
+	context = create_context(device, fd, &cmd_fd);
 	if (!context)
 		return NULL;
 	adapter_add_context(context);
 	return &context->verbs.context;
+}
+
+VERBS_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *ib)
+{
+	return context_open((struct device *)ib, -1, NULL);
 }
 
 static bool fail_if_of(struct qp *qp, void *context) NO_LOCK_CHECK

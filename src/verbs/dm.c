@@ -44,7 +44,6 @@ static int copy_from(void *to, struct ibv_dm *ib, uint64_t offset, size_t length
 
 struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
 {
-	static _Atomic uint32_t last_handle;
 	struct dm *dm;
 
 	if (attr->comp_mask) {
@@ -55,8 +54,6 @@ struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_a
 		return NULL;
 	dm->ib.memcpy_to_dm = copy_to;
 	dm->ib.memcpy_from_dm = copy_from;
-	dm->ib.comp_mask = IBV_DM_MASK_HANDLE;
-	dm->ib.handle = atomic_fetch_add(&last_handle, 1) + 1;
 	atomic_fetch_add(&context_of(context)->objects, 1);
 	return &dm->ib;
 }

@@ -4,6 +4,7 @@
 
 #include "adapter/device.h"
 #include "base/identity.h"
+#include "object/lid.h"
 #include "verbs/export.h"
 #include "verbs/refuse.h"
 
@@ -22,6 +23,8 @@ bool gid_at(struct context *context, uint32_t index, union ibv_gid *gid)
 	lock_acquire(&device->lock);
 	*gid = device->gid[index];
 	lock_release(&device->lock);
+	if (context->infiniband && !lid_show_gid(gid, gid))
+		memset(gid, 0, sizeof(*gid));
 	return !is_zero(gid);
 }
 
@@ -67,7 +70,7 @@ VERBS_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_nu
 {
 	if (check_slot(port_num, index) != 0)
 		return -1;
-	*type = GID_TYPE_SYSFS_ROCE_V2;
+	*type = context_of(context)->infiniband ? GID_TYPE_SYSFS_IB_ROCE_V1 : GID_TYPE_SYSFS_ROCE_V2;
 	return 0;
 }
 
@@ -86,7 +89,10 @@ static bool fill_entry(struct context *context, uint32_t index, struct ibv_gid_e
 		return false;
 	entry->gid_index = index;
 	entry->port_num = DEVICE_PORT;
-	entry->gid_type = IBV_GID_TYPE_ROCE_V2;
+	entry->gid_type = context->infiniband ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2;
+	entry->ndev_ifindex = 0;
+	if (context->infiniband)
+		return true;
 	lock_acquire(&device->lock);
 	entry->ndev_ifindex = device->ifindex;
 	lock_release(&device->lock);

@@ -8,10 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "adapter/device.h"
 #include "base/multicast.h"
 #include "object/context.h"
-
-#define DEVICE_PORT 1 /* the only port of a device */
 
 /* The GID at the index; false: the index does not exist, or is empty (*gid is zero then). */
 bool gid_at(struct context *context, uint32_t index, union ibv_gid *gid);

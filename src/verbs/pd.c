@@ -2,8 +2,10 @@
 
 #include <stdatomic.h>
 
+#include "adapter/adapter.h"
 #include "object/context.h"
 #include "object/pd.h"
+#include "verbs/cmd_fd.h"
 #include "verbs/export.h"
 #include "verbs/refuse.h"
 
@@ -13,6 +15,8 @@ VERBS_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 	if (answer_of(pd_create(context, &pd)) != 0)
 		return NULL;
+	if (!context_of(context)->elsewhere)
+		cmd_fd_show_pd(context->cmd_fd, pd->ib.handle, true);
 	atomic_fetch_add(&context_of(context)->objects, 1);
 	return &pd->ib;
 }
@@ -20,8 +24,13 @@ VERBS_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 VERBS_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 {
 	struct context *context = context_of(pd->context);
+	bool is_shown = !pd_of(pd)->parent && !pd_of(pd)->imported && !context->elsewhere;
+	uint32_t handle = pd->handle;
 	int error = answer_of(pd_destroy(pd_of(pd)));
 
+	/* what the child of a fork does to its copies is of no concern to others */
+	if (!error && is_shown && !adapter_is_foreign(context))
+		cmd_fd_show_pd(context->verbs.context.cmd_fd, handle, false);
 	if (!error)
 		atomic_fetch_sub(&context->objects, 1);
 	return error;

@@ -57,7 +57,7 @@ int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_w
 
 static int refuse_receive(const struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
-	if (qp->srq)
+	if (qp->srq || qp->type == IBV_QPT_XRC_SEND || qp->type == IBV_QPT_XRC_RECV)
 		cause_report(CAUSE_RECEIVE_ON_SRQ_QP, qp->ib.qp_num, NULL);
 	else
 		cause_report(CAUSE_QP_STATE, qp->ib.qp_num, "a receive in RESET");
@@ -70,7 +70,8 @@ int verbs_post_recv(struct ibv_qp *ib, struct ibv_recv_wr *wr, struct ibv_recv_w
 	struct qp *qp = qp_of(ib);
 	int error;
 
-	if (qp->srq || qp_state(qp) == IBV_QPS_RESET)
+	if (qp->srq || qp_state(qp) == IBV_QPS_RESET || qp->type == IBV_QPT_XRC_SEND ||
+	    qp->type == IBV_QPT_XRC_RECV)
 		return refuse_receive(qp, wr, bad_wr);
 	error = rq_post(&qp->own_rq, wr, bad_wr);
 	/*

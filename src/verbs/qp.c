@@ -5,15 +5,20 @@
 #include <string.h>
 
 #include "adapter/adapter.h"
+#include "base/identity.h"
 #include "adapter/device.h"
 #include "base/cause.h"
 #include "object/context.h"
+#include "object/xrcd.h"
 #include "verbs/export.h"
 #include "verbs/qp_ex.h"
+#include "verbs/query.h"
 #include "verbs/queues.h"
+#include "verbs/refuse.h"
 
 #define COMP_MASK_OFFERED                                                                          \
-	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS |             \
+	 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 /* GRH, UDP, BTH, the longest extended headers and the ICRC of a RoCE packet, as Linux counts them. */
 #define ROCE_HEADERS 96
 
@@ -41,6 +46,11 @@ static int check_ex(struct ibv_context *context, const struct ibv_qp_init_attr_e
 		cause_report(CAUSE_UNSUPPORTED, 0, "QP: create_flags 0x%x", attr->create_flags);
 		return EOPNOTSUPP;
 	}
+	if (attr->qp_type == IBV_QPT_XRC_RECV) {
+		if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD && attr->xrcd)
+			return 0;
+		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "XRC_RECV QP: no XRC domain");
+	}
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context) {
 		cause_report(CAUSE_ARGUMENT_INVALID, 0, "QP: no PD of this context");
 		return EINVAL;
@@ -66,7 +76,8 @@ static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, stru
 		if (error)
 			return error;
 	}
-	error = -qp_create(context, pd_of(attr->pd), attr, path, qp);
+	error = -qp_create(context, attr->qp_type == IBV_QPT_XRC_RECV ? NULL : pd_of(attr->pd), attr,
+			   path, qp);
 	if (error)
 		return error;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
@@ -111,17 +122,34 @@ VERBS_EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 	return qp_of(qp)->has_ex ? &qp_of(qp)->ex : NULL;
 }
 
+#define OPEN_REQUIRED (IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE)
+
 struct ibv_qp *verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
 {
-	cause_report(CAUSE_UNSUPPORTED, 0, "ibv_open_qp");
-	errno = EOPNOTSUPP;
-	return NULL;
+	struct qp *handle;
+
+	if (attr->comp_mask & ~(uint32_t)(OPEN_REQUIRED | IBV_QP_OPEN_ATTR_CONTEXT) ||
+	    (attr->comp_mask & OPEN_REQUIRED) != OPEN_REQUIRED) {
+		refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_open_qp: comp_mask 0x%x", attr->comp_mask);
+		return NULL;
+	}
+	if (attr->qp_type != IBV_QPT_XRC_RECV || attr->xrcd->context != context) {
+		refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_open_qp: QP type %d", attr->qp_type);
+		return NULL;
+	}
+	if (answer_of(qp_open(context_of(context), xrcd_of(attr->xrcd), attr->qp_num,
+			      attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL,
+			      &handle)) != 0)
+		return NULL;
+	return &handle->ib;
 }
 
 VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask,
 			      struct ibv_qp_init_attr *init_attr)
 {
-	qp_query(qp_of(qp), attr, init_attr);
+	qp_query(qp_behind(qp), attr, init_attr);
+	if (context_of(qp->context)->infiniband)
+		attr->ah_attr = qp_behind(qp)->asked_av;
 	qp->state = attr->qp_state;
 	return 0;
 }
@@ -137,16 +165,25 @@ VERBS_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcod
 	return 0;
 }
 
+/*
+ * Enhanced connection establishment: what two adapters of one vendor agree on beside the IBA's
+ * attributes. We have no such options: whatever a peer offers, none is what both ends have. A vendor
+ * that is not ours gets EOPNOTSUPP, which connection managers take for "without".
+ */
 VERBS_EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	cause_report(CAUSE_UNSUPPORTED, qp->qp_num, "enhanced connection establishment");
-	return EOPNOTSUPP;
+	if (ece->comp_mask)
+		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ECE: comp_mask 0x%x", ece->comp_mask);
+	if (ece->vendor_id != IDENTITY_VENDOR_ID)
+		return refuse(EOPNOTSUPP, CAUSE_UNSUPPORTED, "ECE of vendor 0x%06x", ece->vendor_id);
+	ece->options = 0;
+	return 0;
 }
 
 VERBS_EXPORT int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	cause_report(CAUSE_UNSUPPORTED, qp->qp_num, "enhanced connection establishment");
-	return EOPNOTSUPP;
+	*ece = (struct ibv_ece){ .vendor_id = IDENTITY_VENDOR_ID };
+	return 0;
 }
 
 int verbs_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)

@@ -1,8 +1,10 @@
 #include "verbs/qp_ex.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/cause.h"
+#include "object/newer.h"
 #include "verbs/post.h"
 
 #define EX_UD (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
@@ -11,11 +13,14 @@
 	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV)
 #define EX_RC                                                                                      \
 	(EX_UC | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                    \
-	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_WRITE | NEWER_QP_EX_WITH_FLUSH)
 
 int qp_ex_check(enum ibv_qp_type type, uint64_t send_ops_flags)
 {
-	uint64_t offered = type == IBV_QPT_RC ? EX_RC : type == IBV_QPT_UC ? EX_UC : EX_UD;
+	uint64_t offered = type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND ? EX_RC :
+			   type == IBV_QPT_UC				  ? EX_UC :
+			   type == IBV_QPT_UD				  ? EX_UD :
+									    0;
 
 	if (!(send_ops_flags & ~offered))
 		return 0;
@@ -179,20 +184,55 @@ static void wr_send_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t remote_srqn)
 {
-	refuse(ex, "ibv_wr_set_xrc_srqn");
+	struct qp *qp = qp_ex_of(ex);
+
+	if (!qp->builder_wqe || qp->builder_error)
+		return;
+	if (qp->type != IBV_QPT_XRC_SEND) {
+		cause_report(CAUSE_WRONG_TYPE, qp->ib.qp_num, "ibv_wr_set_xrc_srqn, QP type %d",
+			     qp->type);
+		fail(qp, EINVAL);
+		return;
+	}
+	qp->builder_wqe->remote_srqn = remote_srqn;
 }
 
 static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
 			    const void *atomic_wr)
 {
-	refuse(ex, "ibv_wr_atomic_write");
+	struct wqe *wqe = begin_remote(ex, IBV_WR_ATOMIC_WRITE, rkey, remote_addr);
+
+	if (!wqe)
+		return;
+	/* Like inline data, but it fits into every request, whatever max_inline_data is. */
+	wqe->flags |= IBV_SEND_INLINE;
+	wqe->length = sizeof(uint64_t);
+	memcpy(wqe->inline_data, atomic_wr, sizeof(uint64_t));
 }
 
 /* Of newer headers: its place is the first behind struct ibv_qp_ex. */
 static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t len,
 		     uint8_t type, uint8_t level)
 {
-	refuse(ex, "ibv_wr_flush");
+	struct wqe *wqe;
+
+	/* a FETH's fields are as wide, a RETH's length has 32 bits (IBA 9.4.4.2) */
+	if (!type || type & ~(NEWER_FLUSH_GLOBAL | NEWER_FLUSH_PERSISTENT) ||
+	    level > NEWER_FLUSH_MR || len > UINT32_MAX) {
+		struct qp *qp = qp_ex_of(ex);
+
+		end(qp);
+		cause_report(CAUSE_ARGUMENT_INVALID, qp->ib.qp_num,
+			     "ibv_wr_flush: type 0x%x, level %u, %zu bytes", type, level, len);
+		fail(qp, EINVAL);
+		return;
+	}
+	wqe = begin_remote(ex, (enum ibv_wr_opcode)NEWER_WR_FLUSH, rkey, remote_addr);
+	if (!wqe)
+		return;
+	wqe->length = (uint32_t)len;
+	wqe->compare_add = type;
+	wqe->swap = level;
 }
 
 static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn,

@@ -9,6 +9,7 @@
 #include "object/context.h"
 #include "object/qp.h"
 #include "verbs/export.h"
+#include "verbs/link.h"
 #include "verbs/query.h"
 
 static bool gid_is_zero(const union ibv_gid *gid)
@@ -65,15 +66,29 @@ static int check_mtu(struct qp *qp, const struct ibv_qp_attr *attr)
 
 VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int attr_mask)
 {
-	struct qp *qp = qp_of(ib);
+	struct qp *qp = qp_behind(ib);
+	struct ibv_ah_attr asked = {0};
+	struct ibv_qp_attr resolved;
 	int error = 0;
 
+	if (qp->context->infiniband && attr_mask & IBV_QP_AV) {
+		asked = attr->ah_attr;
+		resolved = *attr;
+		if (!link_resolve(qp->context, &asked, &resolved.ah_attr)) {
+			cause_report(CAUSE_AH_INVALID, qp->ib.qp_num, "ibv_modify_qp: dlid %u",
+				     asked.dlid);
+			return EINVAL;
+		}
+		attr = &resolved;
+	}
 	if (attr_mask & IBV_QP_AV)
 		error = check_av(qp, &attr->ah_attr);
 	if (!error && attr_mask & IBV_QP_AV && attr_mask & IBV_QP_PATH_MTU)
 		error = check_mtu(qp, attr);
 	if (!error)
 		error = qp_modify(qp, attr, attr_mask);
+	if (!error && attr_mask & IBV_QP_AV)
+		qp->asked_av = asked;
 	if (!error && attr_mask & IBV_QP_STATE)
 		ib->state = attr->qp_state;
 	return error;

@@ -10,8 +10,10 @@
 #include "object/context.h"
 #include "object/dm.h"
 #include "object/limits.h"
+#include "object/newer.h"
 #include "verbs/export.h"
 #include "verbs/gid.h"
+#include "verbs/link.h"
 #include "verbs/refuse.h"
 
 #undef ibv_query_port
@@ -22,7 +24,7 @@
 #define CAP_FLAGS                                                                                  \
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | \
 	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |               \
-	 IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS)
+	 IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC)
 
 static uint32_t vendor_part_id(void)
 {
@@ -103,7 +105,7 @@ int verbs_query_device_ex(struct ibv_context *context,
 		},
 	    .completion_timestamp_mask = UINT64_MAX,
 	    .hca_core_clock = HCA_CLOCK_KHZ,
-	    .device_cap_flags_ex = CAP_FLAGS,
+	    .device_cap_flags_ex = CAP_FLAGS | NEWER_DEVICE_FLUSH_GLOBAL | NEWER_DEVICE_ATOMIC_WRITE,
 	    .cq_mod_caps =
 		{
 		    .max_cq_count = LIMIT_CQ_MODERATE,
@@ -111,6 +113,7 @@ int verbs_query_device_ex(struct ibv_context *context,
 		},
 	    .max_dm_size = DM_BYTES_MAX,
 	    .phys_port_cnt_ex = DEVICE_PORT,
+	    .xrc_odp_caps = ODP_RC,
 	};
 
 	if (input && input->comp_mask)
@@ -141,17 +144,18 @@ int verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_p
 		     size_t attr_len)
 {
 	struct device *device = context_of(context)->device;
+	bool infiniband = context_of(context)->infiniband;
 	struct ibv_port_attr all = {
 		.max_mtu = IBV_MTU_4096,
 		.gid_tbl_len = DEVICE_GIDS,
-		.port_cap_flags = IDENTITY_PORT_CAP_FLAGS,
+		.port_cap_flags = IDENTITY_PORT_CAP_FLAGS | (infiniband ? 0 : IDENTITY_ROCE_CAP_FLAGS),
 		.max_msg_sz = LIMIT_MESSAGE,
 		.pkey_tbl_len = LIMIT_PKEYS,
 		.max_vl_num = 1,
 		.active_width = IDENTITY_WIDTH_4X,
 		.active_speed = IDENTITY_SPEED_EDR,
-		.link_layer = IBV_LINK_LAYER_ETHERNET,
-		.flags = IBV_QPF_GRH_REQUIRED,
+		.link_layer = infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET,
+		.flags = infiniband ? 0 : IBV_QPF_GRH_REQUIRED,
 	};
 
 	if (port_num != DEVICE_PORT)
@@ -161,6 +165,11 @@ int verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_p
 	all.phys_state = device->up ? IDENTITY_PHYS_STATE_LINK_UP : IDENTITY_PHYS_STATE_DISABLED;
 	all.active_mtu = query_active_mtu(device->mtu);
 	lock_release(&device->lock);
+	if (infiniband) {
+		all.lid = all.sm_lid = link_lid(context_of(context));
+		if (!all.lid && all.state == IBV_PORT_ACTIVE)
+			all.state = IBV_PORT_INIT; /* as while no subnet manager has given it one */
+	}
 	memset(attr, 0, attr_len);
 	memcpy(attr, &all, attr_len < sizeof(all) ? attr_len : sizeof(all));
 	return 0;

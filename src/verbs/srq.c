@@ -5,6 +5,7 @@
 
 #include "base/cause.h"
 #include "object/context.h"
+#include "object/xrcd.h"
 #include "verbs/export.h"
 #include "verbs/queues.h"
 
@@ -27,28 +28,46 @@ VERBS_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
 	return create(pd->context, pd, srq_init_attr->srq_context, &srq_init_attr->attr);
 }
 
+#define XRC_NEEDS (IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ)
+
 struct ibv_srq *verbs_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
 	enum ibv_srq_type type = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? attr->srq_type :
 									    IBV_SRQT_BASIC;
+	struct ibv_srq *srq;
+	uint32_t needs;
 
 	if (attr->comp_mask & ~(uint32_t)(IBV_SRQ_INIT_ATTR_RESERVED - 1)) {
 		cause_report(CAUSE_FLAGS_UNKNOWN, 0, "SRQ: comp_mask 0x%x", attr->comp_mask);
 		errno = EINVAL;
 		return NULL;
 	}
-	if (type != IBV_SRQT_BASIC || attr->comp_mask & IBV_SRQ_INIT_ATTR_TM) {
+	if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) {
 		cause_report(CAUSE_UNSUPPORTED, 0, "SRQ of type %d", type);
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context ||
-	    attr->comp_mask & (IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ)) {
-		cause_report(CAUSE_ARGUMENT_INVALID, 0, "SRQ: a basic one needs a PD and nothing else");
+	needs = type == IBV_SRQT_XRC ? XRC_NEEDS : IBV_SRQ_INIT_ATTR_PD;
+	if ((attr->comp_mask & ~(uint32_t)IBV_SRQ_INIT_ATTR_TYPE) != needs || !attr->pd ||
+	    attr->pd->context != context ||
+	    (type == IBV_SRQT_XRC && (!attr->xrcd || attr->xrcd->context != context || !attr->cq ||
+				      attr->cq->context != context))) {
+		cause_report(CAUSE_ARGUMENT_INVALID, 0,
+			     "SRQ: a basic one needs a PD and nothing else, one of XRC a PD, a domain and "
+			     "a CQ, of one context; comp_mask 0x%x",
+			     attr->comp_mask);
 		errno = EINVAL;
 		return NULL;
 	}
-	return create(context, attr->pd, attr->srq_context, &attr->attr);
+	srq = create(context, attr->pd, attr->srq_context, &attr->attr);
+	if (!srq || type == IBV_SRQT_BASIC)
+		return srq;
+	if (xrc_add_srq(xrcd_of(attr->xrcd), srq_of(srq), cq_of(attr->cq)) == 0)
+		return srq;
+	srq_of(srq)->type = IBV_SRQT_BASIC; /* nothing of the domain's is to be undone */
+	srq_destroy(srq_of(srq));
+	errno = ENOMEM;
+	return NULL;
 }
 
 VERBS_EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *srq_attr,
@@ -71,6 +90,10 @@ VERBS_EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 /* Basic SRQs have no number that a peer could name. */
 int verbs_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num)
 {
+	if (srq_of(srq)->type == IBV_SRQT_XRC) {
+		*srq_num = srq_of(srq)->number;
+		return 0;
+	}
 	cause_report(CAUSE_WRONG_TYPE, 0, "ibv_get_srq_num of a basic SRQ");
 	return EOPNOTSUPP;
 }

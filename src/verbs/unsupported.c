@@ -1,6 +1,5 @@
 #include "verbs/unsupported.h"
 
-#include "verbs/export.h"
 #include "verbs/refuse.h"
 
 static int no(const char *verb)
@@ -96,18 +95,6 @@ static int destroy_rwq_ind_table(struct ibv_rwq_ind_table *table)
 	return no("ibv_destroy_rwq_ind_table");
 }
 
-/* XRC */
-
-static struct ibv_xrcd *open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
-{
-	return none("ibv_open_xrcd");
-}
-
-static int close_xrcd(struct ibv_xrcd *xrcd)
-{
-	return no("ibv_close_xrcd");
-}
-
 void unsupported_fill(struct verbs_context *verbs)
 {
 	verbs->ibv_create_flow = create_flow;
@@ -127,43 +114,4 @@ void unsupported_fill(struct verbs_context *verbs)
 	verbs->destroy_wq = destroy_wq;
 	verbs->create_rwq_ind_table = create_rwq_ind_table;
 	verbs->destroy_rwq_ind_table = destroy_rwq_ind_table;
-	verbs->open_xrcd = open_xrcd;
-	verbs->close_xrcd = close_xrcd;
-}
-
-/* Objects of other processes */
-
-VERBS_EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
-{
-	return none("ibv_import_device");
-}
-
-VERBS_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
-{
-	return none("ibv_import_pd");
-}
-
-VERBS_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
-{
-	no("ibv_unimport_pd");
-}
-
-VERBS_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
-{
-	return none("ibv_import_mr");
-}
-
-VERBS_EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
-{
-	no("ibv_unimport_mr");
-}
-
-VERBS_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
-{
-	return none("ibv_import_dm");
-}
-
-VERBS_EXPORT void ibv_unimport_dm(struct ibv_dm *dm)
-{
-	no("ibv_unimport_dm");
 }

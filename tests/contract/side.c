@@ -150,7 +150,7 @@ static int move_to_init(struct side *side, const struct op_move *op)
 static struct ibv_ah_attr address(const struct op_move *op)
 {
 	return (struct ibv_ah_attr){
-		.is_global = 1,
+		.is_global = !op->lid, /* a port with a LID is reached by that alone */
 		.grh = { .dgid = op->gid, .sgid_index = 0, .hop_limit = 64 },
 		.dlid = op->lid,
 		.port_num = 1,
@@ -181,7 +181,7 @@ static int move_to_rtr(struct side *side, const struct op_move *op)
 		return ibv_modify_qp(side->qp[op->qp], &attr, mask);
 	}
 	mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	if (options->type == IBV_QPT_RC)
+	if (options->type == IBV_QPT_RC || options->type == IBV_QPT_XRC_RECV)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	return ibv_modify_qp(side->qp[op->qp], &attr, mask);
 }
@@ -199,7 +199,9 @@ static int move_to_rts(struct side *side, const struct op_move *op)
 	};
 	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
-	if (options->type == IBV_QPT_RC)
+	if (options->type == IBV_QPT_XRC_RECV)
+		mask |= IBV_QP_TIMEOUT;
+	if (options->type == IBV_QPT_RC || options->type == IBV_QPT_XRC_SEND)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC;
 	return ibv_modify_qp(side->qp[op->qp], &attr, mask);
@@ -253,6 +255,7 @@ static int use_sges(struct side *side, struct ibv_sge *sge, int num_sge, uint32_
 
 static void fill_remote(struct side *side, const struct request *request, struct ibv_send_wr *wr)
 {
+	wr->qp_type.xrc.remote_srqn = request->srqn;
 	if (side->options.type == IBV_QPT_UD) {
 		wr->wr.ud.ah = side->ah;
 		wr->wr.ud.remote_qpn = request->qpn;

@@ -144,6 +144,7 @@ struct request {
 	uint32_t rkey;
 	uint64_t compare_add, swap;
 	uint32_t qpn, qkey; /* UD */
+	uint32_t srqn;	    /* XRC */
 	int num_sge;
 	struct ibv_sge sge[SGES_MAX];
 };

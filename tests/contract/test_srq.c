@@ -186,6 +186,30 @@ static void rule_09_resize(struct pair *pair)
 		expect_delivery(pair, 0, i);
 }
 
+/* Below what is outstanding, or below the limit, it cannot shrink; above both it can. */
+static void rule_09_resize_to_less(struct pair *pair)
+{
+	struct op_limit op = { .attr = { .max_wr = 7 }, .mask = IBV_SRQ_MAX_WR };
+
+	pair_connect(pair, WITH(.srq = true));
+	for (uint64_t i = 0; i < 8; i++)
+		post_receive(&pair->b, -1, RECEIVE(.wr_id = i, .length = 64));
+	RUN(&pair->b, op_modify_srq, &op);
+	REQUIRE(op.result != 0, "fewer places than receives");
+	set_limit(&pair->b, 20);
+	op.attr.max_wr = 16;
+	RUN(&pair->b, op_modify_srq, &op);
+	REQUIRE(op.result != 0, "fewer places than the limit");
+	REQUIRE(get_limit(&pair->b) == 20, "a refused modify changed the limit");
+	set_limit(&pair->b, 0);
+	op.attr.max_wr = 16;
+	RUN(&pair->b, op_modify_srq, &op);
+	if (op.result)
+		skip_because("no resizing");
+	for (uint64_t i = 0; i < 8; i++)
+		expect_delivery(pair, 0, i);
+}
+
 static void rule_21_empty_srq_is_rnr(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -252,6 +276,7 @@ static const struct test tests[] = {
 	PAIR(rule_09_limit_event_below_the_limit),
 	PAIR(rule_09_limit_above_the_size),
 	PAIR(rule_09_resize),
+	PAIR(rule_09_resize_to_less),
 	PAIR(rule_21_empty_srq_is_rnr),
 };
 

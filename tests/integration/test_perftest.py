@@ -29,7 +29,8 @@ def perftest(runner, port, program, *options, iterations=200, sizes=None, second
     return found
 
 
-SERVICES = {'send': ['RC', 'UC', 'UD'], 'write': ['RC', 'UC'], 'read': ['RC'], 'atomic': ['RC']}
+SERVICES = {'send': ['RC', 'UC', 'UD', 'XRC'], 'write': ['RC', 'UC', 'XRC'], 'read': ['RC', 'XRC'],
+            'atomic': ['RC', 'XRC']}
 PROGRAMS = [(f'ib_{operation}_{kind}', service)
             for operation, services in SERVICES.items()
             for kind in ('bw', 'lat') for service in services]

@@ -134,3 +134,12 @@ def test_several_pairs_at_once(runner):
     for end in ends:
         output = end.finish(seconds=30)
         assert '500 iters in' in output and 'invalid data' not in output, output
+
+
+@pytest.mark.asan
+@pytest.mark.parametrize('options', [[], ['-e'], ['-o'], ['-s', 64 * KI, '-n', 50]],
+                         ids=['plain', 'events', 'odp', 'long'])
+def test_xsrq(runner, port, options):
+    argv = ['ibv_xsrq_pingpong', '-d', DEVICE, '-g', '0', '-p', port, *options]
+    for output in runner.pair(argv, [*argv, HOST], port):
+        assert 'success' in output, output

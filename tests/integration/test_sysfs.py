@@ -29,28 +29,34 @@ def devinfo(runner, **options):
 
 
 @pytest.mark.asan
-def test_files_agree_with_verbs(runner):
+@pytest.mark.parametrize('layer', ['ethernet', 'infiniband'])
+def test_files_agree_with_verbs(runner, layer):
     """Both name the same GUIDs, states, GIDs."""
-    verbs = devinfo(runner)
+    env = {'VERBATIM_LINK_LAYER': layer}
+    verbs = devinfo(runner, env=env)
     assert cat(runner, *(f'{CLASS}/{DEVICE}/{name}' for name in (
-        'node_guid', 'sys_image_guid', 'fw_ver', 'board_id'))) == [
+        'node_guid', 'sys_image_guid', 'fw_ver', 'board_id')), env=env) == [
             verbs['node_guid'], verbs['sys_image_guid'], verbs['fw_ver'], verbs['board_id']]
     (revision,) = cat(runner, f'{CLASS}/{DEVICE}/hw_rev')
     assert int(revision, 16) == int(verbs['hw_ver'], 16)
-    state, physical, layer, lid, mask, pkey, kind, rate = cat(runner, *(
-        f'{PORT}/{name}' for name in ('state', 'phys_state', 'link_layer', 'lid', 'cap_mask',
-                                      'pkeys/0', 'gid_attrs/types/0', 'rate')))
+    state, physical, link, lid, sm_lid, mask, pkey, kind, rate = cat(runner, *(
+        f'{PORT}/{name}' for name in ('state', 'phys_state', 'link_layer', 'lid', 'sm_lid', 'cap_mask',
+                                      'pkeys/0', 'gid_attrs/types/0', 'rate')), env=env)
     assert verbs['state'] == f'PORT_{state.split()[1]} ({state[0]})'
     assert verbs['phys_state'].endswith(f'({physical[0]})')
-    assert verbs['link_layer'] == layer
+    assert verbs['link_layer'] == link and link.lower() == layer
     assert int(verbs['port_lid']) == int(lid, 16)
+    assert int(verbs['sm_lid']) == int(sm_lid, 16)
     assert verbs['port_cap_flags'] == mask
     assert pkey == '0xffff'
-    assert verbs['GID[  0]'].endswith(kind)
     width, speed = verbs['active_width'].split('X')[0], verbs['active_speed'].split()[0]
     assert int(rate.split()[0]) == round(int(width) * float(speed))
-    gids = cat(runner, *(f'{PORT}/gids/{index}' for index in range(int(verbs['gid_tbl_len']))))
-    assert gids[0] == '0000:0000:0000:0000:0000:ffff:7f00:0001'
+    gids = cat(runner, *(f'{PORT}/gids/{index}' for index in range(int(verbs['gid_tbl_len']))), env=env)
+    if layer == 'ethernet':
+        assert verbs['GID[  0]'].endswith(kind)
+        assert gids[0] == '0000:0000:0000:0000:0000:ffff:7f00:0001'
+    else:
+        assert verbs['GID[  0]'].startswith(gids[0])
 
 
 def test_devices_are_in_the_order_of_verbs(runner):

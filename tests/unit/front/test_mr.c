@@ -18,7 +18,7 @@
 #include "verbs/mr.h"
 #include "verbs/pd.h"
 
-static struct context context;
+static struct context context = {.verbs.context.cmd_fd = -1};
 static struct ibv_pd *pd;
 static size_t page;
 static bool foreign;
@@ -81,7 +81,7 @@ static void access_rules(void **state)
 		{ 9, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE, 0 },
 		{ 10, IBV_ACCESS_ON_DEMAND, 0 },
 		{ 11, IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB, 0 },
-		{ 12, 1 << 8, EINVAL },
+		{ 12, 1 << 9, EINVAL },
 		{ 13, 1 << 19, EINVAL },
 		{ 14, IBV_ACCESS_RELAXED_ORDERING, 0 },
 		{ 15, 1 << 29, 0 }, /* optional, unknown */
@@ -183,7 +183,7 @@ static void addresses_of_each_kind(void **state)
 
 static void rereg_refuses_and_leaves_the_region(void **state)
 {
-	static struct context other;
+	static struct context other = {.verbs.context.cmd_fd = -1};
 	struct ibv_pd *foreign_pd = ibv_alloc_pd(&other.verbs.context);
 	char *memory = map(PROT_READ | PROT_WRITE), *readable = map(PROT_READ);
 	const struct {
@@ -203,7 +203,7 @@ static void rereg_refuses_and_leaves_the_region(void **state)
 		{ 8, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)16, 64, 0, EFAULT },
 		{ 9, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, readable, 64, 0, EFAULT },
 		{ 10, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE, EINVAL },
-		{ 11, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 1 << 8, EINVAL },
+		{ 11, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 1 << 9, EINVAL },
 	};
 	struct ibv_mr *mr;
 	uint64_t host;

@@ -59,10 +59,10 @@ static void test_insane(void **state)
 		{ .word = RECORD_SEND | 1 << 16, .bytes = 17 },
 		{ .word = RECORD_SEND | 257u << 16, .bytes = RECORD_PAYLOAD_MAX + 1 },
 		{ .word = RECORD_SEND | 258u << 16, .bytes = RECORD_PAYLOAD_MAX + 64 },
-		{ .word = RECORD_SEND | 1 << 16, .bytes = UINT32_MAX },
-		{ .word = RECORD_SEND | 1 << 16, .bytes = UINT32_MAX - 47 }, /* + 48 is 0 */
-		{ .word = RECORD_SEND, .bytes = UINT32_MAX - 110 },
-		{ .word = UINT32_MAX, .bytes = UINT32_MAX },
+		{ .word = RECORD_SEND | 1 << 16, .bytes = UINT16_MAX },
+		{ .word = RECORD_SEND | 1 << 16, .bytes = UINT16_MAX - 47 }, /* + 48 is 0 */
+		{ .word = RECORD_SEND, .bytes = UINT16_MAX - 110 },
+		{ .word = UINT32_MAX, .bytes = UINT16_MAX },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)

@@ -315,8 +315,8 @@ static void test_insane_headers(void **state)
 		{ .word = RECORD_SEND },
 		{ .word = RECORD_SEND | 0xffffu << 16, .bytes = 16 },
 		{ .word = RECORD_SEND | 1 << 16, .bytes = 17 },
-		{ .word = RECORD_SEND | 257u << 16, .bytes = UINT32_MAX },
-		{ .word = UINT32_MAX, .bytes = UINT32_MAX },
+		{ .word = RECORD_SEND | 257u << 16, .bytes = UINT16_MAX },
+		{ .word = UINT32_MAX, .bytes = UINT16_MAX },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -145,10 +145,11 @@ static void test_ud_goes_to_sqe_and_back(void **state)
 static void test_what_each_service_can_do(void **state)
 {
 	static const char *const able[] = {
-		/* WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CMP_SWP, FETCH_ADD, INV, BIND, SEND_INV */
-		[IBV_QPT_RC] = "yyyyyyyyyy",
-		[IBV_QPT_UC] = "yyyynnnyyy",
-		[IBV_QPT_UD] = "nnyynnnnnn",
+		/* WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CMP_SWP, FETCH_ADD, INV, BIND, SEND_INV,
+		   TSO, DRIVER1, -, -, FLUSH (by builders only), ATOMIC_WRITE */
+		[IBV_QPT_RC] = "yyyyyyyyyynnnnny",
+		[IBV_QPT_UC] = "yyyynnnyyynnnnnn",
+		[IBV_QPT_UD] = "nnyynnnnnnnnnnnn",
 	};
 	struct world *world = *state;
 	struct ibv_ah_attr ah_attr = {.port_num = 1};
@@ -162,7 +163,7 @@ static void test_what_each_service_can_do(void **state)
 			struct ibv_sge sge = {.length = 8};
 			struct ibv_send_wr *bad = NULL, wr = {
 				.sg_list = &sge, .num_sge = 1, .opcode = (enum ibv_wr_opcode)opcode};
-			bool can = opcode < 10 && able[type][opcode] == 'y';
+			bool can = opcode < 16 && able[type][opcode] == 'y';
 
 			if (type == IBV_QPT_UD)
 				wr.wr.ud.ah = &ah->ib;

@@ -75,16 +75,16 @@ static void refuses_to_open(void **state)
 		const char *path;
 		int flags, error;
 	} rows[] = {
-	    {DEVICE "/nothing", O_RDONLY, ENOENT},
-	    {CLASS "/vrb_nothing", O_RDONLY, ENOENT},
-	    {DEVICE "/fw_ver/x", O_RDONLY, ENOTDIR},
-	    {DEVICE "/fw_ver", O_RDONLY | O_DIRECTORY, ENOTDIR},
-	    {DEVICE "/fw_ver", O_RDWR, EACCES},
-	    {DEVICE "/fw_ver", O_RDONLY | O_CREAT | O_EXCL, EEXIST},
-	    {DEVICE "/ports", O_WRONLY, EISDIR},
-	    {DEVICE "/device", O_RDONLY | O_NOFOLLOW, ELOOP},
-	    {DEVICE "/ports/1/gid_attrs/types/15", O_RDONLY, EINVAL},
-	    {"/dev/infiniband/uverbs0", O_RDWR, ENXIO},
+		{ DEVICE "/nothing", O_RDONLY, ENOENT },
+		{ CLASS "/vrb_nothing", O_RDONLY, ENOENT },
+		{ DEVICE "/fw_ver/x", O_RDONLY, ENOTDIR },
+		{ DEVICE "/fw_ver", O_RDONLY | O_DIRECTORY, ENOTDIR },
+		{ DEVICE "/fw_ver", O_RDWR, EACCES },
+		{ DEVICE "/fw_ver", O_RDONLY | O_CREAT | O_EXCL, EEXIST },
+		{ DEVICE "/ports", O_WRONLY, EISDIR },
+		{ DEVICE "/device", O_RDONLY | O_NOFOLLOW, ELOOP },
+		{ DEVICE "/ports/1/gid_attrs/types/15", O_RDONLY, EINVAL },
+		{ "/dev/infiniband/uverbs0", O_RDWR, ENXIO },
 	};
 
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -380,13 +380,13 @@ static void real_files(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(opens),	   cmocka_unit_test(refuses_to_open),
-	    cmocka_unit_test(streams),	   cmocka_unit_test(statuses),
-	    cmocka_unit_test(accesses),	   cmocka_unit_test(null_is_in_the_directory),
-	    cmocka_unit_test(links),	   cmocka_unit_test(directories),
-	    cmocka_unit_test(scans),	   cmocka_unit_test(globs),
-	    cmocka_unit_test(attributes),  cmocka_unit_test(inherited),
-	    cmocka_unit_test(real_files),
+		cmocka_unit_test(opens),      cmocka_unit_test(refuses_to_open),
+		cmocka_unit_test(streams),    cmocka_unit_test(statuses),
+		cmocka_unit_test(accesses),   cmocka_unit_test(null_is_in_the_directory),
+		cmocka_unit_test(links),      cmocka_unit_test(directories),
+		cmocka_unit_test(scans),      cmocka_unit_test(globs),
+		cmocka_unit_test(attributes), cmocka_unit_test(inherited),
+		cmocka_unit_test(real_files),
 	};
 
 	umask(0);

@@ -13,18 +13,23 @@
 #include "preload/tree.h"
 
 static struct interface interfaces[] = {
-    {.name = "eth7",
-     .index = 7,
-     .running = true,
-     .mac = {2, 0xfc, 0, 0, 0, 1},
-     .ipv4 = 1,
-     .ipv6 = 1,
-     .gid = {{.raw = {[10] = 0xff, [11] = 0xff, 192, 0, 2, 9}}, {.raw = {0xfd, [15] = 9}}}},
-    {.name = "lo", .index = 1, .loopback = true, .ipv4 = 1, .gid = {{.raw = {[15] = 1}}}},
+	{ .name = "eth7",
+	  .index = 7,
+	  .running = true,
+	  .mac = { 2, 0xfc, 0, 0, 0, 1 },
+	  .ipv4 = 1,
+	  .ipv6 = 1,
+	  .gid = { { .raw = { [10] = 0xff, [11] = 0xff, 192, 0, 2, 9 } },
+		   { .raw = { 0xfd, [15] = 9 } } } },
+	{ .name = "lo",
+	  .index = 1,
+	  .loopback = true,
+	  .ipv4 = 1,
+	  .gid = { { .raw = { [15] = 1 } } } },
 };
 
-static const struct view two = {.devices = interfaces, .count = 2};
-static const struct view none = {.devices = interfaces, .count = 0};
+static const struct view two = { .devices = interfaces, .count = 2 };
+static const struct view none = { .devices = interfaces, .count = 0 };
 
 #define PORT "/sys/devices/verbatim/vrb_eth7/infiniband/vrb_eth7/ports/1"
 
@@ -33,25 +38,27 @@ static void texts(void **state)
 	static const struct {
 		const char *path, *text;
 	} rows[] = {
-	    {"/sys/class/infiniband/vrb_lo", "../../devices/verbatim/vrb_lo/infiniband/vrb_lo"},
-	    {"/sys/devices/verbatim/vrb_eth7/net/eth7", "../../../../class/net/eth7"},
-	    {"/sys/devices/verbatim/vrb_eth7/infiniband/vrb_eth7/device", "../../../vrb_eth7"},
-	    {"/sys/devices/verbatim/vrb_eth7/infiniband/vrb_eth7/node_type", "1: CA\n"},
-	    {"/sys/devices/verbatim/vrb_eth7/infiniband/vrb_eth7/node_guid",
-	     "00fc:00ff:fe00:0001\n"},
-	    {"/sys/devices/verbatim/vrb_lo/infiniband_verbs/uverbs1/ibdev", "vrb_lo\n"},
-	    {"/sys/devices/verbatim/vrb_lo/infiniband_verbs/uverbs1/dev", "231:193\n"},
-	    {"/sys/devices/verbatim/vrb_lo/infiniband/vrb_lo/ports/1/state", "1: DOWN\n"},
-	    {"/sys/devices/verbatim/vrb_lo/numa_node", "-1\n"},
-	    {PORT "/state", "4: ACTIVE\n"},
-	    {PORT "/phys_state", "5: LinkUp\n"},
-	    {PORT "/link_layer", "Ethernet\n"},
-	    {PORT "/gids/0", "0000:0000:0000:0000:0000:ffff:c000:0209\n"},
-	    {PORT "/gids/1", "fd00:0000:0000:0000:0000:0000:0000:0009\n"},
-	    {PORT "/gids/2", "0000:0000:0000:0000:0000:0000:0000:0000\n"},
-	    {PORT "/gid_attrs/types/1", "RoCE v2\n"},
-	    {PORT "/gid_attrs/ndevs/1", "eth7\n"},
-	    {PORT "/pkeys/0", "0xffff\n"},
+		{ "/sys/class/infiniband/vrb_lo",
+		  "../../devices/verbatim/vrb_lo/infiniband/vrb_lo" },
+		{ "/sys/devices/verbatim/vrb_eth7/net/eth7", "../../../../class/net/eth7" },
+		{ "/sys/devices/verbatim/vrb_eth7/infiniband/vrb_eth7/device",
+		  "../../../vrb_eth7" },
+		{ "/sys/devices/verbatim/vrb_eth7/infiniband/vrb_eth7/node_type", "1: CA\n" },
+		{ "/sys/devices/verbatim/vrb_eth7/infiniband/vrb_eth7/node_guid",
+		  "00fc:00ff:fe00:0001\n" },
+		{ "/sys/devices/verbatim/vrb_lo/infiniband_verbs/uverbs1/ibdev", "vrb_lo\n" },
+		{ "/sys/devices/verbatim/vrb_lo/infiniband_verbs/uverbs1/dev", "231:193\n" },
+		{ "/sys/devices/verbatim/vrb_lo/infiniband/vrb_lo/ports/1/state", "1: DOWN\n" },
+		{ "/sys/devices/verbatim/vrb_lo/numa_node", "-1\n" },
+		{ PORT "/state", "4: ACTIVE\n" },
+		{ PORT "/phys_state", "5: LinkUp\n" },
+		{ PORT "/link_layer", "Ethernet\n" },
+		{ PORT "/gids/0", "0000:0000:0000:0000:0000:ffff:c000:0209\n" },
+		{ PORT "/gids/1", "fd00:0000:0000:0000:0000:0000:0000:0009\n" },
+		{ PORT "/gids/2", "0000:0000:0000:0000:0000:0000:0000:0000\n" },
+		{ PORT "/gid_attrs/types/1", "RoCE v2\n" },
+		{ PORT "/gid_attrs/ndevs/1", "eth7\n" },
+		{ PORT "/pkeys/0", "0xffff\n" },
 	};
 	char text[TREE_TEXT_MAX];
 	struct node node;
@@ -75,27 +82,53 @@ static void empty_gid_has_no_attributes(void **state)
 	assert_int_equal(tree_text(&two, &node, text, sizeof(text)), -EINVAL);
 }
 
+static void infiniband(void **state)
+{
+	static const struct {
+		const char *path, *text;
+	} rows[] = {
+		{ PORT "/link_layer", "InfiniBand\n" },
+		{ PORT "/lid", "0x209\n" },
+		{ PORT "/sm_lid", "0x209\n" },
+		{ PORT "/state", "4: ACTIVE\n" },
+		{ PORT "/gids/0", "fe80:0000:0000:0000:0200:5efe:c000:0209\n" },
+		{ PORT "/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000\n" }, /* IPv6 */
+		{ PORT "/gid_attrs/types/0", "IB/RoCE v1\n" },
+	};
+	struct view view = { .devices = interfaces, .count = 2, .infiniband = true };
+	char text[TREE_TEXT_MAX];
+	struct node node;
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		assert_true(tree_find(&view, rows[i].path, &node));
+		assert_true(tree_text(&view, &node, text, sizeof(text)) > 0);
+		assert_string_equal(text, rows[i].text);
+	}
+	assert_true(tree_find(&view, PORT "/gid_attrs/ndevs/0", &node));
+	assert_int_equal(tree_text(&view, &node, text, sizeof(text)), -EINVAL);
+}
+
 static void what_is_not_there(void **state)
 {
 	static const char *const paths[] = {
-	    "/sys/class/infiniband/vrb_eth", /* a part of a name */
-	    "/sys/class/infiniband/vrb_eth77",
-	    "/sys/class/infiniband/eth7",
-	    "/sys/class/infiniband/D", /* a pattern itself */
-	    "/sys/class/infiniband/",
-	    "/sys/class/infiniband_mad",
-	    "/sys/devices/verbatim/vrb_lo/infiniband/vrb_eth7", /* the other's */
-	    "/sys/devices/verbatim/vrb_lo/net/eth7",
-	    "/sys/devices/verbatim/vrb_lo/infiniband_verbs/uverbs0",
-	    "/dev/infiniband/uverbs2",
-	    "/dev/infiniband/rdma_cm",
-	    PORT "/gids/16",
-	    PORT "/gids/00",
-	    PORT "/gids/-1",
-	    PORT "/pkeys/1",
-	    "/sys/devices/verbatim/vrb_eth7/infiniband/vrb_eth7/ports/2",
-	    "/sys",
-	    "",
+		"/sys/class/infiniband/vrb_eth", /* a part of a name */
+		"/sys/class/infiniband/vrb_eth77",
+		"/sys/class/infiniband/eth7",
+		"/sys/class/infiniband/D", /* a pattern itself */
+		"/sys/class/infiniband/",
+		"/sys/class/infiniband_mad",
+		"/sys/devices/verbatim/vrb_lo/infiniband/vrb_eth7", /* the other's */
+		"/sys/devices/verbatim/vrb_lo/net/eth7",
+		"/sys/devices/verbatim/vrb_lo/infiniband_verbs/uverbs0",
+		"/dev/infiniband/uverbs2",
+		"/dev/infiniband/rdma_cm",
+		PORT "/gids/16",
+		PORT "/gids/00",
+		PORT "/gids/-1",
+		PORT "/pkeys/1",
+		"/sys/devices/verbatim/vrb_eth7/infiniband/vrb_eth7/ports/2",
+		"/sys",
+		"",
 	};
 	struct node node;
 
@@ -126,11 +159,10 @@ struct walk_state {
 /* Finds an entry again, of the kind that was told; goes below it. */
 static int visit(void *context, const char *name, enum node_kind kind)
 {
-	struct walk_state *state = context, below = {.found = 0};
+	struct walk_state *state = context, below = { .found = 0 };
 	char path[TREE_PATH_MAX], text[TREE_TEXT_MAX];
 
-	assert_true(snprintf(path, sizeof(path), "%s/%s", state->above.path, name) <
-		    TREE_PATH_MAX);
+	assert_true(snprintf(path, sizeof(path), "%s/%s", state->above.path, name) < TREE_PATH_MAX);
 	assert_true(tree_find(&two, path, &below.above));
 	assert_int_equal(below.above.kind, kind);
 	state->found++;
@@ -153,14 +185,14 @@ static void listings(void **state)
 		const char *root;
 		int entries; /* itself excluded, all below */
 	} rows[] = {
-	    {"/sys/class/infiniband", 2},
-	    {"/sys/class/infiniband_verbs", 3},
-	    {"/dev/infiniband", 2},
+		{ "/sys/class/infiniband", 2 },
+		{ "/sys/class/infiniband_verbs", 3 },
+		{ "/dev/infiniband", 2 },
 	};
-	struct walk_state all = {.found = 0};
+	struct walk_state all = { .found = 0 };
 
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct walk_state root = {.found = 0};
+		struct walk_state root = { .found = 0 };
 
 		assert_true(tree_find(&two, rows[i].root, &root.above));
 		assert_int_equal(tree_list(&two, &root.above, visit, &root), 0);
@@ -173,8 +205,8 @@ static void listings(void **state)
 
 static void longest_names_fit(void **state)
 {
-	struct interface longest = {.name = "fifteen-letters"};
-	struct view view = {.devices = &longest, .count = 1};
+	struct interface longest = { .name = "fifteen-letters" };
+	struct view view = { .devices = &longest, .count = 1 };
 	struct node node;
 
 	assert_true(tree_find(&view,
@@ -186,12 +218,13 @@ static void longest_names_fit(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(texts),
-	    cmocka_unit_test(empty_gid_has_no_attributes),
-	    cmocka_unit_test(what_is_not_there),
-	    cmocka_unit_test(places),
-	    cmocka_unit_test(listings),
-	    cmocka_unit_test(longest_names_fit),
+		cmocka_unit_test(texts),
+		cmocka_unit_test(empty_gid_has_no_attributes),
+		cmocka_unit_test(infiniband),
+		cmocka_unit_test(what_is_not_there),
+		cmocka_unit_test(places),
+		cmocka_unit_test(listings),
+		cmocka_unit_test(longest_names_fit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

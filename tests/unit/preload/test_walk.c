@@ -11,8 +11,8 @@
 
 #include "preload/walk.h"
 
-static struct interface lo = {.name = "lo", .index = 1, .ipv4 = 1};
-static const struct view view = {.devices = &lo, .count = 1};
+static struct interface lo = { .name = "lo", .index = 1, .ipv4 = 1 };
+static const struct view view = { .devices = &lo, .count = 1 };
 
 #define DEVICE "/sys/devices/verbatim/vrb_lo/infiniband/vrb_lo"
 
@@ -25,42 +25,43 @@ static void paths(void **state)
 		int result;
 		const char *found; /* the node's path, or the real one */
 	} rows[] = {
-	    {"/etc/passwd", FOLLOW, WALKED_REAL, NULL},
-	    {"/sys/class", FOLLOW, WALKED_REAL, NULL},
-	    {"/sys/class/infiniband_mad/x", FOLLOW, WALKED_REAL, NULL},
-	    {"/home/infiniband", FOLLOW, WALKED_REAL, NULL},
+		{ "/etc/passwd", FOLLOW, WALKED_REAL, NULL },
+		{ "/sys/class", FOLLOW, WALKED_REAL, NULL },
+		{ "/sys/class/infiniband_mad/x", FOLLOW, WALKED_REAL, NULL },
+		{ "/home/infiniband", FOLLOW, WALKED_REAL, NULL },
 
-	    {"/sys/class/infiniband", FOLLOW, WALKED_NODE, "/sys/class/infiniband"},
-	    {"//sys///class/./infiniband//", NOFOLLOW, WALKED_NODE, "/sys/class/infiniband"},
-	    {"/sys/class/infiniband/vrb_lo", FOLLOW, WALKED_NODE, DEVICE},
-	    {"/sys/class/infiniband/vrb_lo", NOFOLLOW, WALKED_NODE, "/sys/class/infiniband/vrb_lo"},
-	    {"/sys/class/infiniband/vrb_lo/", NOFOLLOW, WALKED_NODE, DEVICE},
-	    {"/sys/class/infiniband/vrb_lo/.", NOFOLLOW, WALKED_NODE, DEVICE},
-	    {"/sys/class/infiniband/vrb_lo/device", FOLLOW, WALKED_NODE,
-	     "/sys/devices/verbatim/vrb_lo"},
-	    {"/sys/class/infiniband/vrb_lo/device/infiniband/vrb_lo/fw_ver", FOLLOW, WALKED_NODE,
-	     DEVICE "/fw_ver"},
-	    {"/sys/class/infiniband/vrb_lo/..", FOLLOW, WALKED_NODE,
-	     "/sys/devices/verbatim/vrb_lo/infiniband"},
-	    {"/sys/class/infiniband/../infiniband_verbs", FOLLOW, WALKED_NODE,
-	     "/sys/class/infiniband_verbs"},
-	    {"/sys/class/infiniband/vrb_lo/subsystem/vrb_lo", FOLLOW, WALKED_NODE, DEVICE},
+		{ "/sys/class/infiniband", FOLLOW, WALKED_NODE, "/sys/class/infiniband" },
+		{ "//sys///class/./infiniband//", NOFOLLOW, WALKED_NODE, "/sys/class/infiniband" },
+		{ "/sys/class/infiniband/vrb_lo", FOLLOW, WALKED_NODE, DEVICE },
+		{ "/sys/class/infiniband/vrb_lo", NOFOLLOW, WALKED_NODE,
+		  "/sys/class/infiniband/vrb_lo" },
+		{ "/sys/class/infiniband/vrb_lo/", NOFOLLOW, WALKED_NODE, DEVICE },
+		{ "/sys/class/infiniband/vrb_lo/.", NOFOLLOW, WALKED_NODE, DEVICE },
+		{ "/sys/class/infiniband/vrb_lo/device", FOLLOW, WALKED_NODE,
+		  "/sys/devices/verbatim/vrb_lo" },
+		{ "/sys/class/infiniband/vrb_lo/device/infiniband/vrb_lo/fw_ver", FOLLOW,
+		  WALKED_NODE, DEVICE "/fw_ver" },
+		{ "/sys/class/infiniband/vrb_lo/..", FOLLOW, WALKED_NODE,
+		  "/sys/devices/verbatim/vrb_lo/infiniband" },
+		{ "/sys/class/infiniband/../infiniband_verbs", FOLLOW, WALKED_NODE,
+		  "/sys/class/infiniband_verbs" },
+		{ "/sys/class/infiniband/vrb_lo/subsystem/vrb_lo", FOLLOW, WALKED_NODE, DEVICE },
 
-	    {"/dev/infiniband/../null", FOLLOW, WALKED_ELSEWHERE, "/dev/null"},
-	    {"/dev/infiniband/..", FOLLOW, WALKED_ELSEWHERE, "/dev"},
-	    {"/sys/class/infiniband/vrb_lo/device/net/lo", FOLLOW, WALKED_ELSEWHERE,
-	     "/sys/class/net/lo"},
-	    {"/sys/class/infiniband/vrb_lo/device/net/lo", NOFOLLOW, WALKED_NODE,
-	     "/sys/devices/verbatim/vrb_lo/net/lo"},
-	    {"/sys/class/infiniband/vrb_lo/device/net/lo/mtu", NOFOLLOW, WALKED_ELSEWHERE,
-	     "/sys/class/net/lo/mtu"},
-	    {"/sys/class/infiniband/vrb_lo/device/net/lo/../../infiniband", FOLLOW,
-	     WALKED_ELSEWHERE, "/sys/class/net/lo/../../infiniband"},
+		{ "/dev/infiniband/../null", FOLLOW, WALKED_ELSEWHERE, "/dev/null" },
+		{ "/dev/infiniband/..", FOLLOW, WALKED_ELSEWHERE, "/dev" },
+		{ "/sys/class/infiniband/vrb_lo/device/net/lo", FOLLOW, WALKED_ELSEWHERE,
+		  "/sys/class/net/lo" },
+		{ "/sys/class/infiniband/vrb_lo/device/net/lo", NOFOLLOW, WALKED_NODE,
+		  "/sys/devices/verbatim/vrb_lo/net/lo" },
+		{ "/sys/class/infiniband/vrb_lo/device/net/lo/mtu", NOFOLLOW, WALKED_ELSEWHERE,
+		  "/sys/class/net/lo/mtu" },
+		{ "/sys/class/infiniband/vrb_lo/device/net/lo/../../infiniband", FOLLOW,
+		  WALKED_ELSEWHERE, "/sys/class/net/lo/../../infiniband" },
 
-	    {"/sys/class/infiniband/vrb_eth9", FOLLOW, -ENOENT, NULL},
-	    {"/sys/class/infiniband/nothing/../vrb_lo", FOLLOW, -ENOENT, NULL},
-	    {"/sys/class/infiniband/vrb_lo/fw_ver/", FOLLOW, -ENOTDIR, NULL},
-	    {"/sys/class/infiniband/vrb_lo/fw_ver/..", FOLLOW, -ENOTDIR, NULL},
+		{ "/sys/class/infiniband/vrb_eth9", FOLLOW, -ENOENT, NULL },
+		{ "/sys/class/infiniband/nothing/../vrb_lo", FOLLOW, -ENOENT, NULL },
+		{ "/sys/class/infiniband/vrb_lo/fw_ver/", FOLLOW, -ENOTDIR, NULL },
+		{ "/sys/class/infiniband/vrb_lo/fw_ver/..", FOLLOW, -ENOTDIR, NULL },
 	};
 	char elsewhere[PATH_MAX];
 	struct node node;
@@ -108,8 +109,8 @@ static void long_paths(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(paths),
-	    cmocka_unit_test(long_paths),
+		cmocka_unit_test(paths),
+		cmocka_unit_test(long_paths),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,27 @@
+#include "object/handles.h"
+
+#include <stddef.h>
+
+uint32_t handles_add(struct handles *handles, void *object)
+{
+	for (int i = 0; i < HANDLES; i++) {
+		uint32_t handle = atomic_fetch_add(&handles->last, 1) + 1;
+		void *none = NULL;
+
+		handle &= HANDLES - 1;
+		if (handle && atomic_compare_exchange_strong(&handles->object[handle], &none, object))
+			return handle;
+	}
+	return 0;
+}
+
+void handles_remove(struct handles *handles, uint32_t handle)
+{
+	if (handle < HANDLES)
+		atomic_store(&handles->object[handle], NULL);
+}
+
+void *handles_find(struct handles *handles, uint32_t handle)
+{
+	return handle < HANDLES ? atomic_load(&handles->object[handle]) : NULL;
+}

@@ -1,0 +1,134 @@
+/*
+ * Objects by their handles: ibv_import_device(3), ibv_import_pd(3), ibv_import_mr(3),
+ * ibv_import_dm(3).
+ *
+ * Within a process, what is imported is another struct for the same object. Another process can
+ * import a device and a PD: a protection domain has no contents but what the importing process puts
+ * there. Regions and device memory are memory of the process that made them; its keys mean nothing in
+ * another process's table.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/adapter.h"
+#include "adapter/device.h"
+#include "object/context.h"
+#include "object/dm.h"
+#include "object/mr.h"
+#include "verbs/cmd_fd.h"
+#include "verbs/context.h"
+#include "verbs/export.h"
+#include "verbs/refuse.h"
+
+static struct device *find_device(const char *name)
+{
+	struct device *found = NULL, **list;
+	int count;
+
+	list = device_list(&count);
+	for (int i = 0; list && i < count; i++) {
+		if (!found && strcmp(list[i]->ib.name, name) == 0)
+			found = list[i];
+		else
+			device_put(list[i]);
+	}
+	free(list);
+	return found;
+}
+
+VERBS_EXPORT struct ibv_context *ibv_import_device(int fd)
+{
+	struct ibv_context *context;
+	struct device *device;
+	struct cmd_fd cmd_fd;
+
+	if (cmd_fd_read(fd, &cmd_fd) < 0) {
+		refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "descriptor %d is no context's cmd_fd", fd);
+		return NULL;
+	}
+	device = find_device(cmd_fd.device);
+	if (!device) {
+		refuse(ENODEV, CAUSE_DEVICE_GONE, "%s", cmd_fd.device);
+		return NULL;
+	}
+	context = context_open(device, fd, &cmd_fd);
+	device_put(device);
+	return context;
+}
+
+/* An object that a context of this process made, and that belongs to the same cmd_fd as `context`. */
+static bool is_same(struct ibv_context *maker, struct ibv_context *context)
+{
+	return !adapter_is_foreign(context_of(maker)) && !context_of(context)->elsewhere &&
+	       context_of(maker)->number == context_of(context)->number;
+}
+
+static void *refuse_handle(const char *what, uint32_t handle)
+{
+	refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "%s %u is not one of that context", what, handle);
+	return NULL;
+}
+
+VERBS_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
+{
+	struct pd *home = pd_find(context_of(context)->number, handle), *pd;
+	int error;
+
+	if (home && !adapter_is_foreign(context_of(home->ib.context)))
+		error = pd_import(home, context, &pd);
+	else if (cmd_fd_shows_pd(context->cmd_fd, handle))
+		error = pd_create(context, &pd);
+	else
+		return refuse_handle("PD", handle);
+	if (answer_of(error) != 0)
+		return NULL;
+	pd->ib.handle = handle;
+	pd->imported = true;
+	atomic_fetch_add(&context_of(context)->objects, 1);
+	return &pd->ib;
+}
+
+VERBS_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
+{
+	ibv_dealloc_pd(pd); /* an imported one gives back the import only; it says why, if it cannot */
+}
+
+VERBS_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
+{
+	struct mr *home = mr_find(handle), *mr;
+
+	if (!home || !is_same(home->ib.context, pd->context)) {
+		refuse(EOPNOTSUPP, CAUSE_OTHER_PROCESS, "memory region %u", handle);
+		return NULL;
+	}
+	if (answer_of(mr_import(home, pd_of(pd), &mr)) != 0)
+		return NULL;
+	return &mr->ib;
+}
+
+VERBS_EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
+{
+	mr_unimport(mr_of(mr));
+}
+
+VERBS_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
+{
+	struct dm *home = dm_find(handle), *dm;
+
+	if (!home || !is_same(home->ib.context, context)) {
+		refuse(EOPNOTSUPP, CAUSE_OTHER_PROCESS, "device memory %u", handle);
+		return NULL;
+	}
+	if (answer_of(dm_import(home, context_of(context), &dm)) != 0)
+		return NULL;
+	atomic_fetch_add(&context_of(context)->objects, 1);
+	return &dm->ib;
+}
+
+VERBS_EXPORT void ibv_unimport_dm(struct ibv_dm *dm)
+{
+	struct context *context = context_of(dm->context);
+
+	if (dm_destroy(dm_of(dm)) == 0)
+		atomic_fetch_sub(&context->objects, 1);
+}

@@ -1,0 +1,35 @@
+/* XRC domains: ibv_open_xrcd(3). */
+#include "object/xrcd.h"
+
+#include <fcntl.h>
+
+#include "object/context.h"
+#include "verbs/queues.h"
+#include "verbs/refuse.h"
+
+#define REQUIRED (IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS)
+
+struct ibv_xrcd *verbs_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
+{
+	struct xrcd *xrcd;
+
+	if (attr->comp_mask != REQUIRED || attr->oflags & ~(O_CREAT | O_EXCL)) {
+		refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "XRC domain: comp_mask 0x%x, oflags 0x%x",
+		       attr->comp_mask, attr->oflags);
+		return NULL;
+	}
+	if (answer_of(xrcd_open(context_of(context), attr->fd, attr->oflags, &xrcd)) != 0)
+		return NULL;
+	atomic_fetch_add(&context_of(context)->objects, 1);
+	return &xrcd->ib;
+}
+
+int verbs_close_xrcd(struct ibv_xrcd *xrcd)
+{
+	struct context *context = context_of(xrcd->context);
+	int error = answer_of(xrcd_close(xrcd_of(xrcd)));
+
+	if (!error)
+		atomic_fetch_sub(&context->objects, 1);
+	return error;
+}

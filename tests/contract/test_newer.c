@@ -1,0 +1,304 @@
+/*
+ * Programs that are built with the headers of a newer rdma-core: the structures that have grown since
+ * version 44 are spelled out here, as such a program's compiler lays them out.
+ */
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "expect.h"
+
+/* rdma-core 45 and later */
+struct newer_qp_ex {
+	struct ibv_qp_ex older;
+	void (*wr_flush)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len,
+			 uint8_t type, uint8_t level);
+};
+
+/* rdma-core 62 and later */
+struct newer_port_attr {
+	struct ibv_port_attr older;
+	uint32_t active_speed_ex;
+};
+
+_Static_assert(sizeof(struct ibv_qp_ex) == 352 || sizeof(struct ibv_qp_ex) == 360, "ibv_qp_ex");
+#define WR_FLUSH_OFFSET	      352
+#define WR_FLUSH	      14
+#define WC_FLUSH	      8
+#define QP_EX_WITH_FLUSH      (1 << 11)
+#define ACCESS_FLUSH_GLOBAL   (1 << 8)
+#define ACCESS_FLUSH_PERSIST  (1 << 9)
+#define FLUSH_GLOBAL	      1
+#define FLUSH_PERSISTENT      2
+#define FLUSH_RANGE	      0
+#define FLUSH_MR	      1
+#define DEVICE_FLUSH_GLOBAL   (UINT64_C(1) << 38)
+#define DEVICE_FLUSH_PERSIST  (UINT64_C(1) << 39)
+#define DEVICE_ATOMIC_WRITE   (UINT64_C(1) << 40)
+#define FLUSH_RIGHTS	      (ACCESS_ALL | ACCESS_FLUSH_GLOBAL)
+#define OPS		      (IBV_QP_EX_WITH_ATOMIC_WRITE | QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_RDMA_WRITE)
+
+static void wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len,
+		     uint8_t type, uint8_t level)
+{
+	struct newer_qp_ex *newer;
+
+	memcpy(&newer, &qp, sizeof(newer));
+	newer->wr_flush(qp, rkey, remote_addr, len, type, level);
+}
+
+static uint64_t capabilities(struct ibv_context *context)
+{
+	struct ibv_device_attr_ex device;
+
+	REQUIRE(ibv_query_device_ex(context, NULL, &device) == 0, "ibv_query_device_ex");
+	return device.device_cap_flags_ex;
+}
+
+/* Gives end `a` a QP with builders in place of its own, connected to that of `b`. */
+static struct ibv_qp_ex *connect_builder(struct pair *pair, const struct options *options)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct ibv_qp_init_attr_ex init = { .qp_type = options->type,
+					    .cap = options->cap,
+					    .comp_mask = IBV_QP_INIT_ATTR_PD |
+							 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+					    .send_ops_flags = OPS };
+	struct ibv_qp *qp;
+
+	pair_make(pair, options);
+	init.pd = a->side->pd;
+	init.send_cq = a->side->cq[SENDS];
+	init.recv_cq = a->side->cq[RECEIVES];
+	qp = ibv_create_qp_ex(a->side->context, &init);
+	if (!qp && errno == EOPNOTSUPP)
+		skip_because("neither ATOMIC_WRITE nor FLUSH");
+	REQUIRE(qp, "ibv_create_qp_ex: %s", strerror(errno));
+	REQUIRE(ibv_destroy_qp(a->side->qp[0]) == 0, "ibv_destroy_qp");
+	a->side->qp[0] = qp;
+	a->qpn[0] = qp->qp_num;
+	end_ready(a, b, 0);
+	end_ready(b, a, 0);
+	return ibv_qp_to_qp_ex(qp);
+}
+
+static void begin(struct ibv_qp_ex *qp, uint64_t wr_id)
+{
+	ibv_wr_start(qp);
+	qp->wr_id = wr_id;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+}
+
+/* Eight bytes arrive in one piece, and completions say what they are. */
+static void rule_09_atomic_write(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct ibv_qp_ex *qp = connect_builder(pair, WITH(.cap = { .max_send_wr = 16,
+								   .max_recv_wr = 16,
+								   .max_send_sge = 1,
+								   .max_recv_sge = 1 }));
+	uint64_t value = 0x0123456789abcdef;
+	struct ibv_wc wc;
+
+	REQUIRE(capabilities(a->side->context) & DEVICE_ATOMIC_WRITE, "device_cap_flags_ex");
+	fill(a, 0, 4096, 7);
+	poke(b, 64, 0);
+	begin(qp, 1);
+	ibv_wr_rdma_write(qp, b->rkey, b->addr + 4096);
+	ibv_wr_set_sge(qp, a->lkey, a->addr, 4096);
+	qp->wr_id = 2;
+	ibv_wr_atomic_write(qp, b->rkey, b->addr + 64, &value);
+	REQUIRE(ibv_wr_complete(qp) == 0, "ibv_wr_complete");
+	value = 0; /* it was taken at the post */
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	wc = expect(a, SENDS, 2, IBV_WC_SUCCESS);
+	REQUIRE(wc.opcode == IBV_WC_ATOMIC_WRITE, "opcode %d", wc.opcode);
+	REQUIRE(peek(b, 64) == 0x0123456789abcdef, "0x%llx", (unsigned long long)peek(b, 64));
+	expect_bytes(b, 4096, 4096, 7);
+	/* and by ibv_post_send, from an SGE */
+	poke(a, 8, 42);
+	post_send(a, 0, REQUEST(.wr_id = 3, .opcode = IBV_WR_ATOMIC_WRITE, TO(b, 72), .offset = 8,
+				.length = 8));
+	expect(a, SENDS, 3, IBV_WC_SUCCESS);
+	REQUIRE(peek(b, 72) == 42, "%llu", (unsigned long long)peek(b, 72));
+	REQUIRE(try_send(a, 0, REQUEST(.wr_id = 4, .opcode = IBV_WR_ATOMIC_WRITE, TO(b, 72),
+				       .length = 4)) == EINVAL,
+		"4 bytes");
+}
+
+static void expect_atomic_write(struct pair *pair, struct ibv_qp_ex *qp, uint32_t rkey,
+				uint64_t addr, enum ibv_wc_status status)
+{
+	uint64_t value = 1;
+
+	poke(&pair->b, 64, 99);
+	begin(qp, 1);
+	ibv_wr_atomic_write(qp, rkey, addr, &value);
+	REQUIRE(ibv_wr_complete(qp) == 0, "ibv_wr_complete");
+	expect(&pair->a, SENDS, 1, status);
+	REQUIRE(peek(&pair->b, 64) == 99, "something was written");
+}
+
+static void rule_19_atomic_write_unaligned(struct pair *pair)
+{
+	struct ibv_qp_ex *qp = connect_builder(pair, WITH());
+
+	expect_atomic_write(pair, qp, pair->b.rkey, pair->b.addr + 65, IBV_WC_REM_INV_REQ_ERR);
+	expect_async(&pair->b, 0, IBV_EVENT_QP_REQ_ERR);
+}
+
+static void rule_17_atomic_write_rkey(struct pair *pair)
+{
+	struct ibv_qp_ex *qp = connect_builder(pair, WITH());
+
+	expect_atomic_write(pair, qp, pair->b.rkey ^ 0x3300, pair->b.addr + 64,
+			    IBV_WC_REM_ACCESS_ERR);
+	expect_async(&pair->b, 0, IBV_EVENT_QP_ACCESS_ERR);
+}
+
+static void rule_17_atomic_write_right(struct pair *pair)
+{
+	struct ibv_qp_ex *qp = connect_builder(
+		pair, WITH(.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC));
+
+	expect_atomic_write(pair, qp, pair->b.rkey, pair->b.addr + 64, IBV_WC_REM_ACCESS_ERR);
+}
+
+/* What was written before is there when the FLUSH completes; both levels. */
+static void rule_09_flush(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct ibv_qp_ex *qp =
+		connect_builder(pair, WITH(.access = FLUSH_RIGHTS, .qp_access = FLUSH_RIGHTS));
+	struct ibv_wc wc;
+
+	REQUIRE((char *)&((struct newer_qp_ex *)qp)->wr_flush - (char *)qp == WR_FLUSH_OFFSET,
+		"the place of wr_flush");
+	REQUIRE(capabilities(a->side->context) & DEVICE_FLUSH_GLOBAL, "device_cap_flags_ex");
+	fill(a, 0, 65536, 3);
+	fill(b, 0, 65536, 0);
+	begin(qp, 1);
+	qp->wr_flags = 0;
+	ibv_wr_rdma_write(qp, b->rkey, b->addr);
+	ibv_wr_set_sge(qp, a->lkey, a->addr, 65536);
+	qp->wr_id = 2;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	wr_flush(qp, b->rkey, b->addr, 65536, FLUSH_GLOBAL, FLUSH_RANGE);
+	qp->wr_id = 3;
+	wr_flush(qp, b->rkey, 0, 0, FLUSH_GLOBAL, FLUSH_MR);
+	REQUIRE(ibv_wr_complete(qp) == 0, "ibv_wr_complete");
+	wc = expect(a, SENDS, 2, IBV_WC_SUCCESS);
+	REQUIRE((int)wc.opcode == WC_FLUSH, "opcode %d", wc.opcode);
+	expect_bytes(b, 0, 65536, 3);
+	expect(a, SENDS, 3, IBV_WC_SUCCESS);
+	begin(qp, 4);
+	wr_flush(qp, b->rkey, b->addr, 64, 0, FLUSH_RANGE);
+	REQUIRE(ibv_wr_complete(qp) != 0, "no placement type");
+	begin(qp, 4);
+	wr_flush(qp, b->rkey, b->addr, 64, FLUSH_GLOBAL, 7);
+	REQUIRE(ibv_wr_complete(qp) != 0, "selectivity level 7");
+	expect_none(a, SENDS);
+}
+
+static void expect_flush(struct pair *pair, struct ibv_qp_ex *qp, uint32_t rkey, size_t length,
+			 uint8_t type, enum ibv_wc_status status)
+{
+	begin(qp, 1);
+	wr_flush(qp, rkey, pair->b.addr, length, type, FLUSH_RANGE);
+	REQUIRE(ibv_wr_complete(qp) == 0, "ibv_wr_complete");
+	expect(&pair->a, SENDS, 1, status);
+}
+
+static void rule_17_flush_range(struct pair *pair)
+{
+	const struct options *options = WITH(.access = FLUSH_RIGHTS, .qp_access = FLUSH_RIGHTS);
+	struct ibv_qp_ex *qp = connect_builder(pair, options);
+
+	expect_flush(pair, qp, pair->b.rkey, options->size, FLUSH_GLOBAL, IBV_WC_SUCCESS);
+	expect_flush(pair, qp, pair->b.rkey, options->size + 1, FLUSH_GLOBAL, IBV_WC_REM_ACCESS_ERR);
+}
+
+static void rule_17_flush_region_without_the_right(struct pair *pair)
+{
+	struct ibv_qp_ex *qp = connect_builder(pair, WITH(.qp_access = FLUSH_RIGHTS));
+
+	expect_flush(pair, qp, pair->b.rkey, 64, FLUSH_GLOBAL, IBV_WC_REM_ACCESS_ERR);
+}
+
+static void rule_17_flush_qp_without_the_right(struct pair *pair)
+{
+	struct ibv_qp_ex *qp = connect_builder(pair, WITH(.access = FLUSH_RIGHTS));
+
+	expect_flush(pair, qp, pair->b.rkey, 64, FLUSH_GLOBAL, IBV_WC_REM_INV_REQ_ERR);
+}
+
+/* Where nothing is persistent, neither a region nor a FLUSH can be. */
+static void rule_17_flush_type(struct pair *pair)
+{
+	struct ibv_qp_ex *qp =
+		connect_builder(pair, WITH(.access = FLUSH_RIGHTS,
+					   .qp_access = FLUSH_RIGHTS | ACCESS_FLUSH_PERSIST));
+	struct side *side = pair->a.side;
+
+	if (!(capabilities(side->context) & DEVICE_FLUSH_PERSIST))
+		REQUIRE(!ibv_reg_mr(side->pd, side->buf, 4096, FLUSH_RIGHTS | ACCESS_FLUSH_PERSIST),
+			"a persistent region");
+	expect_flush(pair, qp, pair->b.rkey, 64, FLUSH_PERSISTENT, IBV_WC_REM_ACCESS_ERR);
+}
+
+/* Services without it refuse at creation. */
+static void rule_12_not_of_this_service(struct pair *pair)
+{
+	struct side *side = side_open(WITH());
+	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_UC,
+					    .cap = WITH()->cap,
+					    .comp_mask = IBV_QP_INIT_ATTR_PD |
+							 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+					    .pd = side->pd,
+					    .send_cq = side->cq[SENDS],
+					    .recv_cq = side->cq[RECEIVES] };
+	const uint64_t ops[] = { IBV_QP_EX_WITH_ATOMIC_WRITE, QP_EX_WITH_FLUSH };
+
+	for (int i = 0; i < 2; i++) {
+		init.send_ops_flags = ops[i];
+		REQUIRE(!ibv_create_qp_ex(side->context, &init), "UC with ops 0x%llx",
+			(unsigned long long)ops[i]);
+	}
+}
+
+/* The caller says how long its struct is; what we do not know of is zero. */
+static void rule_09_longer_port_attr(struct pair *pair)
+{
+	struct ibv_context *context = side_open_device();
+	struct verbs_context *verbs = verbs_get_ctx_op(context, query_port);
+	struct {
+		struct newer_port_attr attr;
+		uint32_t canary;
+	} port;
+
+	_Static_assert(sizeof(struct newer_port_attr) == 56, "ibv_port_attr of rdma-core 62");
+	memset(&port, 0xa5, sizeof(port));
+	REQUIRE(verbs, "query_port");
+	REQUIRE(verbs->query_port(context, 1, &port.attr.older, sizeof(port.attr)) == 0,
+		"ibv_query_port");
+	REQUIRE(port.attr.active_speed_ex == 0 && port.canary == 0xa5a5a5a5, "its end");
+	REQUIRE(verbs->query_port(context, 1, &port.attr.older, 48) == 0, "ibv_query_port");
+}
+
+static const struct test tests[] = {
+	HERE(rule_09_longer_port_attr),
+	PAIR(rule_09_atomic_write),
+	PAIR(rule_19_atomic_write_unaligned),
+	PAIR(rule_17_atomic_write_rkey),
+	PAIR(rule_17_atomic_write_right),
+	PAIR(rule_09_flush),
+	PAIR(rule_17_flush_range),
+	PAIR(rule_17_flush_region_without_the_right),
+	PAIR(rule_17_flush_qp_without_the_right),
+	PAIR(rule_17_flush_type),
+	HERE(rule_12_not_of_this_service),
+};
+
+int main(int argc, char **argv)
+{
+	return RUN_TESTS(tests, argc, argv);
+}
