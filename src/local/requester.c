@@ -251,7 +251,8 @@ static enum carried send_alone(struct qp *qp, struct wqe *wqe, enum record_kind 
 			 NULL;
 	if (record) {
 		fill_header(qp, wqe, &record->header, bytes);
-		memcpy(record->payload, payload, bytes);
+		if (bytes)
+			memcpy(record->payload, payload, bytes);
 		enter_flight(link, qp, record_units(bytes));
 		ring_publish(&link->tx, record,
 			     record_word(kind, RECORD_FIRST | RECORD_LAST, bytes));

@@ -93,6 +93,21 @@ int pd_import(struct pd *home, struct ibv_context *context, struct pd **out)
 	return ret;
 }
 
+void pd_abandon(struct pd *pd)
+{
+	pd_get(pd);
+	atomic_store(&pd->abandoned, true);
+	pd_put(pd);
+}
+
+void pd_finish(struct pd *pd)
+{
+	struct context *context = context_of(pd->ib.context);
+
+	if (pd_destroy(pd) == 0)
+		atomic_fetch_sub(&context->objects, 1);
+}
+
 int pd_destroy(struct pd *pd)
 {
 	uint32_t users = atomic_load(&pd->users);

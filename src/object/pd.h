@@ -17,6 +17,7 @@ struct pd {
 	uint32_t number;	 /* 1.., of the protection domain proper */
 	_Atomic uint32_t users; /* MR, MW, QP, SRQ, AH, parent domains; EBUSY while not 0 */
 	struct pd *parent;	 /* of a parent domain: the PD it was made from; else NULL */
+	_Atomic bool abandoned;	 /* unimported with objects left: it goes with the last of them */
 	bool imported;		 /* parent, if in this process, is what it stands for */
 	struct td *td;		 /* of a parent domain: its thread domain, or NULL */
 };
@@ -41,9 +42,16 @@ static inline void pd_get(struct pd *pd)
 	atomic_fetch_add(&pd->users, 1);
 }
 
+/* ibv_unimport_pd: the import goes, now or with the last of its objects. */
+void pd_abandon(struct pd *pd);
+void pd_finish(struct pd *pd); /* for pd_put */
+
 static inline void pd_put(struct pd *pd)
 {
-	atomic_fetch_sub(&pd->users, 1);
+	bool abandoned = atomic_load(&pd->abandoned);
+
+	if (atomic_fetch_sub(&pd->users, 1) == 1 && abandoned)
+		pd_finish(pd);
 }
 
 /*

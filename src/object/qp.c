@@ -156,7 +156,10 @@ static void count_users(struct qp *qp, int by)
 			xrc_domain_put(qp->domain);
 		return;
 	}
-	atomic_fetch_add(&qp->pd->users, by);
+	if (by > 0)
+		pd_get(qp->pd);
+	else
+		pd_put(qp->pd);
 	atomic_fetch_add(&qp->send_cq->users, by);
 	if (qp->recv_cq)
 		atomic_fetch_add(&qp->recv_cq->users, by);

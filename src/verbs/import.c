@@ -90,7 +90,10 @@ VERBS_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t 
 
 VERBS_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
 {
-	ibv_dealloc_pd(pd); /* an imported one gives back the import only; it says why, if it cannot */
+	if (pd_of(pd)->imported)
+		pd_abandon(pd_of(pd));
+	else
+		refuse(EINVAL, CAUSE_WRONG_TYPE, "PD %u was not imported", pd->handle);
 }
 
 VERBS_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)

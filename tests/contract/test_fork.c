@@ -151,6 +151,83 @@ static void rule_32_child_execs(struct pair *pair)
 	expect_working(pair, 0);
 }
 
+/*
+ * What the child may do with what it inherits: ask, have objects of its own that need no adapter, and
+ * put away its copies. Nothing of that is the parent's.
+ */
+static void use_and_destroy(struct pair *pair)
+{
+	struct side *side = pair->a.side;
+	struct ibv_alloc_dm_attr dm_attr = { .length = 4096 };
+	struct ibv_xrcd_init_attr xrcd_init = { .comp_mask = IBV_XRCD_INIT_ATTR_FD |
+							     IBV_XRCD_INIT_ATTR_OFLAGS,
+						.fd = -1 };
+	uint64_t value = 5, back = 0;
+	struct ibv_device_attr device;
+	struct ibv_xrcd *xrcd;
+	union ibv_gid gid;
+	struct ibv_pd *pd;
+	struct ibv_dm *dm;
+
+	REQUIRE(ibv_query_device(side->context, &device) == 0, "ibv_query_device");
+	REQUIRE(ibv_query_gid(side->context, 1, 0, &gid) == 0, "ibv_query_gid");
+	pd = ibv_alloc_pd(side->context);
+	REQUIRE(pd && ibv_dealloc_pd(pd) == 0, "a PD");
+	dm = ibv_alloc_dm(side->context, &dm_attr);
+	REQUIRE(dm && ibv_memcpy_to_dm(dm, 0, &value, 8) == 0 &&
+			ibv_memcpy_from_dm(&back, dm, 0, 8) == 0 && back == 5 && ibv_free_dm(dm) == 0,
+		"device memory: %s", strerror(errno));
+	xrcd = ibv_open_xrcd(side->context, &xrcd_init);
+	REQUIRE(xrcd && ibv_close_xrcd(xrcd) == 0, "an XRC domain");
+	REQUIRE(!ibv_reg_mr(side->pd, side->buf, 4096, 0), "a region in the parent's PD");
+	REQUIRE(ibv_destroy_qp(side->qp[0]) == 0 && ibv_destroy_srq(side->srq) == 0 &&
+			ibv_dereg_mr(side->mr) == 0 && ibv_dealloc_pd(side->pd) == 0,
+		"destroying the copies");
+}
+
+static void rule_32_child_uses_its_copies(struct pair *pair)
+{
+	struct ibv_context *imported;
+	struct ibv_pd *pd;
+
+	pair_connect(pair, WITH(.srq = true));
+	in_child(use_and_destroy, pair);
+	post_receive(&pair->b, -1, RECEIVE(.wr_id = 50, .length = 64));
+	post_send(&pair->a, 0, SEND(.wr_id = 1, .length = 64));
+	expect(&pair->a, SENDS, 1, IBV_WC_SUCCESS);
+	expect(&pair->b, RECEIVES, 50, IBV_WC_SUCCESS);
+	/* the parent's PD is still one that can be imported */
+	imported = ibv_import_device(dup(pair->a.side->context->cmd_fd));
+	REQUIRE(imported, "ibv_import_device");
+	pd = ibv_import_pd(imported, pair->a.side->pd->handle);
+	REQUIRE(pd, "ibv_import_pd: %s", strerror(errno));
+	ibv_unimport_pd(pd);
+}
+
+/* A child imports the parent's device by the cmd_fd that it inherits, and connects on it. */
+static void import_inherited(struct pair *pair)
+{
+	struct ibv_context *context = ibv_import_device(dup(pair->a.side->context->cmd_fd));
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+
+	REQUIRE(context, "ibv_import_device: %s", strerror(errno));
+	pd = ibv_import_pd(context, pair->a.side->pd->handle);
+	REQUIRE(pd, "ibv_import_pd: %s", strerror(errno));
+	mr = ibv_reg_mr(pd, pair->a.side->buf, 4096, IBV_ACCESS_LOCAL_WRITE);
+	REQUIRE(mr, "ibv_reg_mr: %s", strerror(errno));
+	REQUIRE(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
+	ibv_unimport_pd(pd);
+	REQUIRE(ibv_close_device(context) == 0, "ibv_close_device");
+}
+
+static void rule_32_child_imports(struct pair *pair)
+{
+	pair_connect(pair, WITH());
+	in_child(import_inherited, pair);
+	expect_working(pair, 0);
+}
+
 static const struct test tests[] = {
 	PAIR(rule_32_fork_init),
 	PAIR(rule_32_child_opens_anew),
@@ -158,6 +235,8 @@ static const struct test tests[] = {
 	PAIR_WITHIN(60, rule_32_traffic_during_forks),
 	PAIR(rule_32_child_keeps_its_copy),
 	PAIR(rule_32_child_execs),
+	PAIR(rule_32_child_uses_its_copies),
+	PAIR(rule_32_child_imports),
 };
 
 int main(int argc, char **argv)
