@@ -1,0 +1,133 @@
+/* Locks: nobody is inside with another, and nobody who sleeps for one is forgotten. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/lock.h"
+
+#define THREADS 8
+#define ROUNDS	40000
+#define STALL_S 30 /* a sleeper that was forgotten */
+
+static struct lock lock = LOCK_INITIALIZER;
+static uint64_t counter; /* guarded by the lock: the sanitizer watches */
+static unsigned seed;
+
+/* Holds the lock now and then for longer than others spin, so that they sleep. */
+static void linger(unsigned *random)
+{
+	struct timespec some = { .tv_nsec = 20000 };
+
+	if (rand_r(random) % 256 == 0)
+		nanosleep(&some, NULL);
+}
+
+static void *count(void *arg)
+{
+	unsigned random = seed + (unsigned)(uintptr_t)arg;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		if (i % 3 || !lock_try(&lock))
+			lock_acquire(&lock);
+		counter++;
+		linger(&random);
+		lock_release(&lock);
+	}
+	return NULL;
+}
+
+static void count_together(void)
+{
+	pthread_t threads[THREADS];
+
+	counter = 0;
+	for (uintptr_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, count, (void *)i), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(counter, (uint64_t)THREADS * ROUNDS);
+	assert_int_equal(lock.taken, 0);
+	assert_int_equal(lock.sleepers, 0);
+}
+
+static void test_threads(void **state)
+{
+	alarm(STALL_S);
+	count_together();
+	alarm(0);
+}
+
+static void test_try(void **state)
+{
+	assert_true(lock_try(&lock));
+	assert_false(lock_try(&lock));
+	lock_release(&lock);
+	assert_true(lock_try(&lock));
+	lock_release(&lock);
+}
+
+/* Two threads hand the lock to and fro, each asleep while the other has it. */
+static _Atomic int turn;
+
+static void *hand_over(void *arg)
+{
+	const int me = (int)(uintptr_t)arg;
+	struct timespec longer = { .tv_nsec = 200000 }; /* than anybody spins */
+
+	for (int i = 0; i < 200; i++) {
+		lock_acquire(&lock);
+		turn = me;
+		nanosleep(&longer, NULL);
+		lock_release(&lock);
+	}
+	return NULL;
+}
+
+static void test_sleepers_are_woken(void **state)
+{
+	pthread_t threads[3];
+
+	alarm(STALL_S);
+	for (uintptr_t i = 0; i < 3; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, hand_over, (void *)i), 0);
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	alarm(0);
+	assert_int_equal(lock.sleepers, 0);
+}
+
+static void test_in_child(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		alarm(STALL_S);
+		count_together();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_try),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_sleepers_are_woken),
+		cmocka_unit_test(test_in_child),
+	};
+
+	seed = argc > 1 ? (unsigned)atoi(argv[1]) : (unsigned)getpid();
+	print_message("seed %u\n", seed);
+	return cmocka_run_group_tests_name("lock", tests, NULL, NULL);
+}
