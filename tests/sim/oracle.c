@@ -173,15 +173,25 @@ static void check_fields(const struct end *end, const struct ibv_wc *wc, const s
 		sim_fail("end %u: the window is still bound", end->number);
 }
 
+/* The message that a receive is for: of a pool, the first that has not come yet. */
+static struct op *find_message(const struct end *end, const struct ibv_wc *wc)
+{
+	struct end *sender = end->peer;
+
+	for (struct op *op = sender->ops; op < sender->ops + sender->op_count; op++)
+		if (end->pooled ? op_is_received(op) && !op->received
+				: op->receive == (int)wc->wr_id)
+			return op->state == OP_PLANNED || op->received ? NULL : op;
+	return NULL;
+}
+
 static void on_reliable_message(struct end *end, const struct ibv_wc *wc,
 				struct receive_plan *receive)
 {
 	struct end *sender = end->peer;
-	struct op *op = sender->ops;
+	struct op *op = find_message(end, wc);
 
-	while (op < sender->ops + sender->op_count && op->receive != (int)wc->wr_id)
-		op++;
-	if (op == sender->ops + sender->op_count || op->state == OP_PLANNED || op->received)
+	if (!op)
 		sim_fail("end %u: receive %llu of a message that was not sent", end->number,
 			 (unsigned long long)wc->wr_id);
 	check_fields(end, wc, op);
@@ -247,6 +257,27 @@ static void on_unreliable_message(struct end *end, const struct ibv_wc *wc,
 		 end->number, (unsigned long long)wc->wr_id, wc->byte_len);
 }
 
+/* A QP's own complete in order; which QP takes which one of a pool is open. */
+static struct receive_plan *take_receive(struct end *end, uint64_t wr_id)
+{
+	struct receive_plan *receive;
+
+	if (end->pooled) {
+		receive = &plan->pool[wr_id];
+		if (wr_id >= plan->next_pool_post || receive->done)
+			sim_fail("end %u: receive %llu of the pool completed, which is not there",
+				 end->number, (unsigned long long)wr_id);
+	} else {
+		receive = &end->receives[end->next_receive_done];
+		if (wr_id != end->next_receive_done || wr_id >= end->next_receive_post)
+			sim_fail("end %u: receive %llu completed, it is the turn of %u",
+				 end->number, (unsigned long long)wr_id, end->next_receive_done);
+		end->next_receive_done++;
+	}
+	receive->done = true;
+	return receive;
+}
+
 static void on_receive(const struct ibv_wc *wc)
 {
 	struct end *end = find_end(wc->qp_num);
@@ -254,11 +285,7 @@ static void on_receive(const struct ibv_wc *wc)
 
 	if (!end)
 		sim_fail("a completion of QP 0x%06x, which there is not", wc->qp_num);
-	if (wc->wr_id != end->next_receive_done || wc->wr_id >= end->next_receive_post)
-		sim_fail("end %u: receive %llu completed, it is the turn of %u", end->number,
-			 (unsigned long long)wc->wr_id, end->next_receive_done);
-	receive = &end->receives[end->next_receive_done++];
-	receive->done = true;
+	receive = take_receive(end, wc->wr_id);
 	if (wc->status != IBV_WC_SUCCESS) {
 		bool flush = wc->status == IBV_WC_WR_FLUSH_ERR && qp_state(end->qp) == IBV_QPS_ERR;
 
@@ -530,7 +557,8 @@ static void settle_shared(void)
 
 static void check_events(const struct end *end)
 {
-	uint32_t allowed = 1u << IBV_EVENT_SQ_DRAINED;
+	uint32_t allowed = 1u << IBV_EVENT_SQ_DRAINED |
+			   (end->pooled ? 1u << IBV_EVENT_QP_LAST_WQE_REACHED : 0);
 	bool refused = end->peer->mishap >= MISHAP_BAD_RKEY &&
 		       end->peer->mishap <= MISHAP_NO_READ &&
 		       end->peer->ops[end->peer->mishap_op].refused;

@@ -8,7 +8,8 @@
 
 #define PACKETS_PER_END 60 /* that its payload takes, about */
 #define BAD_KEY_BITS	0x5
-#define SLACK_MAX	64 /* bytes that a receive has to spare */
+#define SLACK_MAX	64   /* bytes that a receive has to spare */
+#define POOL_BYTES	8192 /* that a receive of the pool takes */
 #define PAIR_ENDS	2
 
 static uint32_t mtu_bytes(const struct plan *plan)
@@ -151,6 +152,8 @@ static void make_receive(struct end *end, struct op *op, struct random *random)
 	struct end *peer = end->peer;
 	struct receive_plan *receive = &peer->receives[peer->receive_count];
 
+	if (peer->pooled)
+		return;
 	op->receive = (int)peer->receive_count++;
 	receive->bytes = op_is_send(op) ? op->length : 0;
 	if (random_chance(random, 500))
@@ -245,6 +248,8 @@ static void make_op(struct plan *plan, struct end *end, unsigned number, uint32_
 	struct op *op = &end->ops[number];
 	uint32_t most = end->type == IBV_QPT_UD ? mtu_bytes(plan) : *budget;
 
+	if (end->peer->pooled && most > POOL_BYTES)
+		most = POOL_BYTES;
 	memset(op, 0, sizeof(*op));
 	op->opcode = choose_opcode(random, end->type);
 	op->length = choose_length(random, mtu_bytes(plan), most);
@@ -330,7 +335,8 @@ static void prepare_end(struct plan *plan, unsigned number, enum ibv_qp_type typ
 	end->post_ns = net_now() + random_below(random, 100000);
 	end->receive_ns =
 		net_now() + random_below(random, random_chance(random, 200) ? 20000000 : 1);
-	end->qp = world_qp(type, &end->cap, end->sig_all);
+	end->pooled = plan->srq && type == IBV_QPT_RC && random_chance(random, 600);
+	end->qp = world_qp(type, &end->cap, end->sig_all, end->pooled ? plan->srq : NULL);
 	end->op_count = random_range(random, 1, random_chance(random, 300) ? PLAN_OPS : 10);
 	end->withheld = PLAN_RECEIVES;
 	end->pause_ns = end->resume_ns = NET_NEVER;
@@ -418,6 +424,12 @@ static void make_mishap(struct plan *plan, struct end *end, struct random *rando
 	uint32_t length = 1 + choose_length(random, mtu_bytes(plan), 6 * mtu_bytes(plan));
 
 	end->mishap = (enum mishap)random_range(random, 1, MISHAPS - 1);
+	/* Which receive a message gets from an SRQ is open. */
+	if (end->peer->pooled && end->mishap >= MISHAP_RECEIVE_SHORT &&
+	    end->mishap <= MISHAP_RECEIVE_LKEY)
+		end->mishap = MISHAP_LOCAL_LKEY;
+	if (end->peer->pooled && end->mishap == MISHAP_NO_RECEIVE)
+		end->mishap = MISHAP_LOCAL_LKEY;
 	/* No earlier message may find the receive queue empty. */
 	if (end->mishap == MISHAP_NO_RECEIVE) {
 		if (end->peer->receive_count > end->peer->cap.max_recv_wr)
@@ -567,6 +579,39 @@ static void make_pair(struct plan *plan, unsigned first, struct random *random)
 	}
 }
 
+static struct srq *make_srq(void)
+{
+	struct ibv_srq_attr attr = { .max_wr = PLAN_POOL_WR, .max_sge = PLAN_PIECES };
+	struct srq *srq;
+
+	if (srq_create(world.context, world.pd, NULL, &attr, &srq))
+		sim_fail("srq_create");
+	return srq;
+}
+
+/* One for each message, and one for each end that fails in the middle of a message. */
+static void make_pool(struct plan *plan, struct random *random)
+{
+	plan->pool_count = plan->next_pool_post = 0;
+	plan->pool_ns = net_now() + random_below(random, 1000000);
+	plan->pool_gap_ns = random_chance(random, 500) ? 0 : random_below(random, 1000000);
+	for (unsigned i = 0; i < plan->end_count; i++) {
+		const struct end *end = &plan->ends[i];
+
+		plan->pool_count += end->pooled;
+		for (unsigned j = 0; end->peer->pooled && j < end->op_count; j++)
+			plan->pool_count += op_is_received(&end->ops[j]);
+	}
+	for (unsigned i = 0; i < plan->pool_count; i++) {
+		plan->pool[i] = (struct receive_plan){
+			.bytes = POOL_BYTES,
+			.places = take_places(random, POOL_BYTES, PLAN_PIECES),
+			.lkey = world.mr->ib.lkey,
+			.expected = IBV_WC_SUCCESS,
+		};
+	}
+}
+
 void plan_make(struct plan *plan, uint64_t seed)
 {
 	struct random random = { seed * 0x2545f4914f6cdd1du + 1 };
@@ -584,8 +629,10 @@ void plan_make(struct plan *plan, uint64_t seed)
 	plan->shared_adds = 0;
 	world_expect_word(plan->shared_word, 0);
 	memset(world.memory + plan->shared_word, 0, 8);
+	plan->srq = random_chance(&random, 200) ? make_srq() : NULL;
 	for (unsigned i = 0; i < plan->end_count; i += PAIR_ENDS)
 		make_pair(plan, i, &random);
+	make_pool(plan, &random);
 }
 
 void plan_drop(struct plan *plan)
@@ -601,4 +648,6 @@ void plan_drop(struct plan *plan)
 		if (end->ah)
 			ah_destroy(ah_of(end->ah));
 	}
+	if (plan->srq && srq_destroy(plan->srq))
+		sim_fail("srq_destroy");
 }
