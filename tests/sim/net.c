@@ -242,11 +242,13 @@ static void damage(struct flight *flight)
 {
 	uint16_t before = udp_sum(flight);
 	unsigned flips = random_range(&dice, 1, 8);
+	/* drawn in any case: what chance decides must not depend on addresses and keys */
+	bool summed = random_chance(&dice, 500);
 
 	for (unsigned i = 0; i < flips; i++)
 		flight->bytes[random_below(&dice, flight->length)] ^=
 			(uint8_t)(1u << random_below(&dice, 8));
-	if (udp_sum(flight) != before && random_chance(&dice, 500))
+	if (summed && udp_sum(flight) != before)
 		flight->length = 0;
 }
 

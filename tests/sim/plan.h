@@ -22,6 +22,7 @@
 #define PLAN_GRH      40
 #define PLAN_POOL     (PLAN_ENDS * PLAN_OPS + PLAN_ENDS)
 #define PLAN_POOL_WR  48
+#define POOL_BYTES    8192 /* that a receive of the pool takes */
 
 /* Bytes in several places of the memory, which count as one after the other. */
 struct places {
@@ -138,6 +139,11 @@ void plan_make(struct plan *plan, uint64_t seed);
 
 /* Destroys what it made. */
 void plan_drop(struct plan *plan);
+
+static inline uint32_t plan_mtu(const struct plan *plan)
+{
+	return 128u << plan->mtu; /* in bytes */
+}
 
 static inline bool op_is_atomic(const struct op *op)
 {
