@@ -58,8 +58,13 @@ static void make_two_sided_mishap(struct end *end, uint32_t length, struct rando
 		[MISHAP_NO_RECEIVE] = IBV_WC_RNR_RETRY_EXC_ERR,
 	};
 	struct op *op = remake(end, random, IBV_WR_SEND, length, here[end->mishap]);
-	struct receive_plan *receive = &end->peer->receives[op->receive];
+	struct receive_plan *receive;
 
+	if (end->mishap == MISHAP_LOCAL_LKEY)
+		op->lkey ^= BAD_KEY_BITS;
+	if (end->peer->pooled)
+		return; /* it is LOCAL_LKEY then */
+	receive = &end->peer->receives[op->receive];
 	receive->expected = IBV_WC_WR_FLUSH_ERR;
 	if (end->mishap == MISHAP_RECEIVE_SHORT) {
 		receive->bytes = random_below(random, length);
@@ -68,9 +73,7 @@ static void make_two_sided_mishap(struct end *end, uint32_t length, struct rando
 	} else if (end->mishap == MISHAP_RECEIVE_LKEY) {
 		receive->lkey ^= BAD_KEY_BITS;
 		receive->expected = IBV_WC_LOC_PROT_ERR;
-	} else if (end->mishap == MISHAP_LOCAL_LKEY) {
-		op->lkey ^= BAD_KEY_BITS;
-	} else {
+	} else if (end->mishap == MISHAP_NO_RECEIVE) {
 		end->peer->withheld = (unsigned)op->receive;
 	}
 }
