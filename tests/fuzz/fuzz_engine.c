@@ -154,7 +154,7 @@ static void create(void)
 
 	memset(sides, 0, sizeof(sides));
 	for (unsigned i = 0; i < QPS; i++)
-		sides[i].qp = world_qp(type_of(i), &cap, true);
+		sides[i].qp = world_qp(type_of(i), &cap, true, NULL);
 	for (unsigned i = 0; i < QPS; i++)
 		connect_qp(i);
 }

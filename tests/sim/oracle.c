@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "fail.h"
+#include "op.h"
 #include "packet/packet.h"
+#include "settle.h"
 
 #define BATCH	 64
 #define RETRIES	 7
@@ -118,16 +120,6 @@ static bool places_hold(const struct places *places, uint32_t bytes, uint64_t pa
 	return bytes == 0;
 }
 
-static void places_trust(const struct places *places, uint32_t bytes)
-{
-	for (unsigned i = 0; i < places->count; i++) {
-		uint32_t part = places->bytes[i] < bytes ? places->bytes[i] : bytes;
-
-		world_trust(places->at[i], part);
-		bytes -= part;
-	}
-}
-
 /* The program uses the memory for something else: a late packet must not write there any more. */
 static void places_scribble(const struct places *places, uint64_t pattern)
 {
@@ -173,15 +165,25 @@ static void check_fields(const struct end *end, const struct ibv_wc *wc, const s
 		sim_fail("end %u: the window is still bound", end->number);
 }
 
+/* The message that a receive is for: of a pool, the first that has not come yet. */
+static struct op *find_message(const struct end *end, const struct ibv_wc *wc)
+{
+	struct end *sender = end->peer;
+
+	for (struct op *op = sender->ops; op < sender->ops + sender->op_count; op++)
+		if (end->pooled ? op_is_received(op) && !op->received
+				: op->receive == (int)wc->wr_id)
+			return op->state == OP_PLANNED || op->received ? NULL : op;
+	return NULL;
+}
+
 static void on_reliable_message(struct end *end, const struct ibv_wc *wc,
 				struct receive_plan *receive)
 {
 	struct end *sender = end->peer;
-	struct op *op = sender->ops;
+	struct op *op = find_message(end, wc);
 
-	while (op < sender->ops + sender->op_count && op->receive != (int)wc->wr_id)
-		op++;
-	if (op == sender->ops + sender->op_count || op->state == OP_PLANNED || op->received)
+	if (!op)
 		sim_fail("end %u: receive %llu of a message that was not sent", end->number,
 			 (unsigned long long)wc->wr_id);
 	check_fields(end, wc, op);
@@ -247,6 +249,27 @@ static void on_unreliable_message(struct end *end, const struct ibv_wc *wc,
 		 end->number, (unsigned long long)wc->wr_id, wc->byte_len);
 }
 
+/* A QP's own complete in order; which QP takes which one of a pool is open. */
+static struct receive_plan *take_receive(struct end *end, uint64_t wr_id)
+{
+	struct receive_plan *receive;
+
+	if (end->pooled) {
+		receive = &plan->pool[wr_id];
+		if (wr_id >= plan->next_pool_post || receive->done)
+			sim_fail("end %u: receive %llu of the pool completed, which is not there",
+				 end->number, (unsigned long long)wr_id);
+	} else {
+		receive = &end->receives[end->next_receive_done];
+		if (wr_id != end->next_receive_done || wr_id >= end->next_receive_post)
+			sim_fail("end %u: receive %llu completed, it is the turn of %u",
+				 end->number, (unsigned long long)wr_id, end->next_receive_done);
+		end->next_receive_done++;
+	}
+	receive->done = true;
+	return receive;
+}
+
 static void on_receive(const struct ibv_wc *wc)
 {
 	struct end *end = find_end(wc->qp_num);
@@ -254,11 +277,7 @@ static void on_receive(const struct ibv_wc *wc)
 
 	if (!end)
 		sim_fail("a completion of QP 0x%06x, which there is not", wc->qp_num);
-	if (wc->wr_id != end->next_receive_done || wc->wr_id >= end->next_receive_post)
-		sim_fail("end %u: receive %llu completed, it is the turn of %u", end->number,
-			 (unsigned long long)wc->wr_id, end->next_receive_done);
-	receive = &end->receives[end->next_receive_done++];
-	receive->done = true;
+	receive = take_receive(end, wc->wr_id);
 	if (wc->status != IBV_WC_SUCCESS) {
 		bool flush = wc->status == IBV_WC_WR_FLUSH_ERR && qp_state(end->qp) == IBV_QPS_ERR;
 
@@ -472,107 +491,11 @@ void oracle_poll(void)
 		on_send(&sends[i]);
 }
 
-/* The end */
-
-/* A request failed or was flushed: how far it came depends on why, and on how far it had to be. */
-static void settle_failed(const struct end *end, struct op *op)
-{
-	bool open = end->disturbed || end->mishap == MISHAP_READ_LKEY;
-
-	if (op->state != OP_FAILED)
-		return;
-	if (op->opcode == IBV_WR_RDMA_READ || op_is_atomic(op))
-		places_trust(&op->local, op->length);
-	if (!op_is_write(op))
-		return;
-	if (open && !world_holds_partly(op->remote, op->length, op->pattern))
-		sim_fail("end %u: WRITE %ld, which failed, wrote other data", end->number,
-			 (long)(op - end->ops));
-}
-
-/* May be lost, in whole or behind some packet. */
-static void settle_unreliable(const struct end *end, struct op *op)
-{
-	if (op_is_write(op) && !world_holds_partly(op->remote, op->length, op->pattern))
-		sim_fail("end %u: WRITE %ld over UC wrote other data", end->number,
-			 (long)(op - end->ops));
-}
-
-static void settle_word(const struct end *end)
-{
-	uint64_t value;
-
-	memcpy(&value, world.memory + end->word, sizeof(value));
-	for (unsigned i = end->word_done; i <= end->word_steps; i++)
-		if (value == end->word_values[i]) {
-			world_trust(end->word, 8);
-			return;
-		}
-	sim_fail("end %u: its word holds 0x%llx", end->number, (unsigned long long)value);
-}
-
-static void settle_shared(void)
-{
-	uint64_t value, done = 0;
-
-	for (unsigned i = 0; i < plan->end_count; i++)
-		for (unsigned j = 0; j < plan->ends[i].op_count; j++) {
-			const struct op *op = &plan->ends[i].ops[j];
-
-			done += op->shared && op->state == OP_DONE;
-		}
-	memcpy(&value, world.memory + plan->shared_word, sizeof(value));
-	if (value < done || value > plan->shared_adds)
-		sim_fail("the shared word holds %llu, of %u additions %llu succeeded",
-			 (unsigned long long)value, plan->shared_adds, (unsigned long long)done);
-	world_trust(plan->shared_word, 8);
-}
-
-static void check_events(const struct end *end)
-{
-	uint32_t allowed = 1u << IBV_EVENT_SQ_DRAINED;
-	bool refused = end->peer->mishap >= MISHAP_BAD_RKEY &&
-		       end->peer->mishap <= MISHAP_NO_READ &&
-		       end->peer->ops[end->peer->mishap_op].refused;
-
-	/* CONTRACT 17 and 31 */
-	if (refused)
-		allowed |= 1u << IBV_EVENT_QP_ACCESS_ERR;
-	if (refused && !(end->events & 1u << IBV_EVENT_QP_ACCESS_ERR))
-		sim_fail("end %u: refused its peer, but raised no event", end->number);
-	if (!end->disturbed && end->mishap == MISHAP_NONE && (end->events & ~allowed))
-		sim_fail("end %u: events 0x%x, though all went well", end->number, end->events);
-}
-
 void oracle_finish(void)
 {
-	int64_t wrong;
-
-	poll_events();
+	oracle_poll();
 	for (unsigned i = 0; i < plan->end_count; i++)
 		world_to_error(plan->ends[i].qp);
 	oracle_poll();
-	for (unsigned i = 0; i < plan->end_count; i++) {
-		struct end *end = &plan->ends[i];
-
-		check_events(end);
-		if (end->next_receive_done != end->next_receive_post)
-			sim_fail("end %u: receive %u was posted and never completed", end->number,
-				 end->next_receive_done);
-		if (end->qp->sq.head != end->qp->sq.tail)
-			sim_fail("end %u: %u requests are left in the send queue", end->number,
-				 end->qp->sq.tail - end->qp->sq.head);
-		for (unsigned j = 0; j < end->op_count; j++) {
-			if (end->type == IBV_QPT_RC)
-				settle_failed(end, &end->ops[j]);
-			else
-				settle_unreliable(end, &end->ops[j]);
-		}
-		settle_word(end);
-	}
-	settle_shared();
-	wrong = world_compare();
-	if (wrong >= 0)
-		sim_fail("memory at %lld is 0x%02x, should be 0x%02x", (long long)wrong,
-			 (unsigned char)world.memory[wrong], (unsigned char)world.shadow[wrong]);
+	settle(plan);
 }

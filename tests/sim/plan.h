@@ -20,6 +20,9 @@
 #define PLAN_PIECES   4
 #define PLAN_QKEY     0x1234
 #define PLAN_GRH      40
+#define PLAN_POOL     (PLAN_ENDS * PLAN_OPS + PLAN_ENDS)
+#define PLAN_POOL_WR  48
+#define POOL_BYTES    8192 /* that a receive of the pool takes */
 
 /* Bytes in several places of the memory, which count as one after the other. */
 struct places {
@@ -43,7 +46,7 @@ struct op {
 	uint64_t before; /* atomics: what must come back; of a shared word nobody knows */
 	bool shared;
 	bool keeps_target, keeps_local; /* another op reads them: they are not written over */
-	int receive;			/* RC: which one of the peer it consumes; -1: none */
+	int receive; /* RC: which one of the peer it consumes; -1: none, or of the pool */
 	bool received, refused;
 	struct mw *mw; /* SEND_WITH_INV */
 	enum ibv_wc_status expected;
@@ -105,6 +108,7 @@ struct end {
 	unsigned receive_count, next_receive_post, next_receive_done;
 	bool flushed; /* a receive was */
 	uint64_t receive_ns;
+	bool pooled;	   /* its receives are the plan's */
 	unsigned withheld; /* this receive and those behind it are never posted */
 
 	uint32_t word;			    /* atomics of this end alone, in the peer's memory */
@@ -120,6 +124,10 @@ struct plan {
 	uint32_t mtu; /* enum ibv_mtu */
 	unsigned end_count;
 	struct end ends[PLAN_ENDS];
+	struct srq *srq; /* of the pooled ends; or NULL */
+	struct receive_plan pool[PLAN_POOL];
+	unsigned pool_count, next_pool_post;
+	uint64_t pool_ns, pool_gap_ns;
 	uint32_t shared_word; /* that all ends add 1 to */
 	unsigned shared_adds;
 	bool reorders; /* or duplicates */
@@ -131,6 +139,11 @@ void plan_make(struct plan *plan, uint64_t seed);
 
 /* Destroys what it made. */
 void plan_drop(struct plan *plan);
+
+static inline uint32_t plan_mtu(const struct plan *plan)
+{
+	return 128u << plan->mtu; /* in bytes */
+}
 
 static inline bool op_is_atomic(const struct op *op)
 {

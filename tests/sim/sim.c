@@ -106,7 +106,7 @@ static void describe(const struct plan *plan)
 
 /* How much the seeds did, to see that they do not all do nothing. */
 static struct {
-	uint64_t requests, failed, packets, lost, damaged;
+	uint64_t requests, failed, packets, lost, damaged, undetected;
 } totals;
 
 static void add_totals(const struct plan *plan)
@@ -119,6 +119,7 @@ static void add_totals(const struct plan *plan)
 	totals.packets += net_counts.sent;
 	totals.lost += net_counts.lost;
 	totals.damaged += net_counts.damaged;
+	totals.undetected += net_counts.undetected;
 }
 
 static void run_seed(uint64_t seed)
@@ -173,6 +174,9 @@ int main(int argc, char **argv)
 	world_create();
 	for (uint64_t seed = from; seed <= to; seed++)
 		run_seed(seed);
+	if (totals.undetected > 5 + totals.damaged / 5000)
+		sim_fail("of %" PRIu64 " damaged packets %" PRIu64 " passed the ICRC",
+			 totals.damaged, totals.undetected);
 	printf("%" PRIu64 " seeds: %" PRIu64 " requests, %" PRIu64
 	       " of them failed as they should; "
 	       "%" PRIu64 " packets, %" PRIu64 " lost, %" PRIu64 " damaged\n",

@@ -27,9 +27,14 @@ static bool has_mishap(const struct end *end)
 	       (end->mishap == MISHAP_SELF_TO_ERROR || end->mishap == MISHAP_PEER_TO_ERROR);
 }
 
+static bool has_pool(const struct plan *plan)
+{
+	return plan->next_pool_post < plan->pool_count;
+}
+
 uint64_t traffic_next_ns(const struct plan *plan)
 {
-	uint64_t next = NET_NEVER;
+	uint64_t next = has_pool(plan) ? plan->pool_ns : NET_NEVER;
 
 	for (unsigned i = 0; i < plan->end_count; i++) {
 		const struct end *end = &plan->ends[i];
@@ -165,6 +170,32 @@ static void post_receives(struct end *end)
 	}
 }
 
+static void post_pool(struct plan *plan)
+{
+	plan->pool_ns = net_now() + plan->pool_gap_ns;
+	while (has_pool(plan)) {
+		struct receive_plan *receive = &plan->pool[plan->next_pool_post];
+		struct ibv_sge sge[PLAN_PIECES];
+		struct ibv_recv_wr *bad, wr = {
+			.wr_id = plan->next_pool_post,
+			.sg_list = sge,
+			.num_sge = make_sges(&receive->places, receive->lkey, sge),
+		};
+		int error = verbs_post_srq_recv(&plan->srq->ib, &wr, &bad);
+
+		if (error == ENOMEM) {
+			plan->pool_ns = net_now() + AGAIN_NS;
+			return;
+		}
+		if (error)
+			sim_fail("ibv_post_srq_recv: %d", error);
+		receive->posted = true;
+		plan->next_pool_post++;
+		if (plan->pool_gap_ns)
+			return;
+	}
+}
+
 static void pause(struct end *end)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
@@ -190,6 +221,8 @@ void traffic_run(struct plan *plan)
 {
 	uint64_t now_ns = net_now();
 
+	if (has_pool(plan) && plan->pool_ns <= now_ns)
+		post_pool(plan);
 	for (unsigned i = 0; i < plan->end_count; i++) {
 		struct end *end = &plan->ends[i];
 

@@ -181,13 +181,15 @@ int64_t world_compare(void)
 	return -1;
 }
 
-struct qp *world_qp(enum ibv_qp_type type, const struct ibv_qp_cap *cap, bool sig_all)
+struct qp *world_qp(enum ibv_qp_type type, const struct ibv_qp_cap *cap, bool sig_all,
+		    struct srq *srq)
 {
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = type,
 		.send_cq = &world.send_cq->ib,
 		.recv_cq = &world.recv_cq->ib,
 		.sq_sig_all = sig_all,
+		.srq = srq ? &srq->ib : NULL,
 		.cap = *cap,
 	};
 	struct qp *qp;

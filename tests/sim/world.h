@@ -14,6 +14,7 @@
 #include "object/mw.h"
 #include "object/pd.h"
 #include "object/qp.h"
+#include "object/srq.h"
 #include "random.h"
 
 #define WORLD_SLOT	  5
@@ -62,8 +63,9 @@ bool world_holds_partly(uint32_t at, uint32_t bytes, uint64_t pattern);
 /* The first byte that is not as it should be; -1: none. */
 int64_t world_compare(void);
 
-/* A QP of `type` in RESET whose path is the transport. */
-struct qp *world_qp(enum ibv_qp_type type, const struct ibv_qp_cap *cap, bool sig_all);
+/* A QP of `type` in RESET whose path is the transport; with an SRQ, or NULL. */
+struct qp *world_qp(enum ibv_qp_type type, const struct ibv_qp_cap *cap, bool sig_all,
+		    struct srq *srq);
 
 void world_modify(struct qp *qp, const struct ibv_qp_attr *attr, int mask);
 void world_to_error(struct qp *qp);
