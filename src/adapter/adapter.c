@@ -359,17 +359,33 @@ void *adapter_arena(void)
 #define POLLS_BEFORE_YIELD 4096
 #define POLLS_PER_YIELD	   256
 
+/* This thread owes acknowledgements for what it polled: after the program's next step. */
+static _Thread_local bool owing __attribute__((tls_model("initial-exec")));
+
 /* True if packets came. Ports where nothing happens are looked at only now and then. */
 static bool poll_wire(bool all)
 {
 	uint64_t now = monotonic_ns();
 	int got = ports_progress(now, all ? PORTS_ALL : PORTS_BUSY_ONES);
 
+	if (got > 0) {
+		pump_on_found();
+		if (pump_has_lease())
+			owing = transport_flush_urgent();
+		else
+			transport_flush();
+	}
 	if (now >= transport_deadline_ns())
 		transport_run(now);
-	if (got > 0)
-		pump_on_found();
 	return got > 0;
+}
+
+void adapter_settle(void)
+{
+	if (!owing || qp_building)
+		return;
+	owing = false;
+	transport_flush();
 }
 
 void adapter_progress(void)
@@ -381,6 +397,7 @@ void adapter_progress(void)
 
 	if (!running || qp_building)
 		return;
+	adapter_settle();
 	any = peers_progress();
 	if (ports_any())
 		any |= poll_wire(now_and_then);
@@ -398,6 +415,7 @@ void adapter_progress(void)
 
 void adapter_on_arm(void)
 {
+	adapter_settle();
 	if (running)
 		pump_on_arm();
 }

@@ -40,6 +40,13 @@ void *adapter_arena(void);
  */
 void adapter_progress(void);
 
+/*
+ * Sends the acknowledgements that this thread's adapter_progress kept back, so that the program's
+ * answer to what it polled goes first. Called when there was nothing for the program. No lock may be
+ * held.
+ */
+void adapter_settle(void);
+
 /* The program arms a CQ, that is, it is about to sleep: the pump takes over at once. */
 void adapter_on_arm(void);
 

@@ -410,8 +410,6 @@ int ports_progress(uint64_t now, enum ports_look which)
 			all += got;
 		busy |= got == -EBUSY;
 	}
-	if (all)
-		transport_flush();
 	return all ? all : busy ? -EBUSY : 0;
 }
 

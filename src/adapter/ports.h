@@ -62,7 +62,7 @@ enum ports_look {
 
 /*
  * Takes what arrived, a bounded number of packets. Returns how many datagrams; 0: none; -EBUSY:
- * another thread is at it. No lock may be held.
+ * another thread is at it. No lock may be held. The caller calls transport_flush if there were any.
  */
 int ports_progress(uint64_t now_ns, enum ports_look which);
 

@@ -107,6 +107,11 @@ static void judge(bool found)
 	finds = 0;
 }
 
+bool pump_has_lease(void)
+{
+	return atomic_load_explicit(&lease_until, memory_order_relaxed) != 0;
+}
+
 void pump_on_found(void)
 {
 	atomic_fetch_add_explicit(&finds, 1, memory_order_relaxed);
@@ -252,6 +257,8 @@ static bool look_at_wire(void)
 		return false;
 	now = now_ns();
 	got = ports_progress(now, PORTS_ALL);
+	if (got > 0)
+		transport_flush();
 	if (now >= transport_deadline_ns())
 		transport_run(now);
 	if (got > 0) {

@@ -43,6 +43,7 @@
 #ifndef ADAPTER_PUMP_H
 #define ADAPTER_PUMP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/arena.h"
@@ -53,6 +54,9 @@ int pump_start(struct ctl_client *ctl, struct arena_header *header, int wake_fd)
 
 /* A thread has polled in vain a number of times in a row; it is `now`, CLOCK_MONOTONIC. */
 void pump_on_polling(uint64_t now_ns);
+
+/* Threads poll, and will again; if they do not, the pump will look within a lease. */
+bool pump_has_lease(void);
 
 /* A thread that polls has found packets. */
 void pump_on_found(void);

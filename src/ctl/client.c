@@ -452,7 +452,8 @@ int ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out)
 	struct fdmsg m;
 	int rc;
 
-	rc = client_request(c, &ask.header, sizeof(ask), CTL_PEER_REPLY, sizeof(struct ctl_link), &m);
+	rc = client_request(c, &ask.header, sizeof(ask), CTL_PEER_REPLY, sizeof(struct ctl_link),
+			    &m);
 	if (rc)
 		return rc;
 	if (m.body.link.status)
@@ -474,8 +475,8 @@ static int change_membership(struct ctl_client *c, enum ctl_type type, const uin
 	int rc;
 
 	memcpy(ask.mgid, mgid, sizeof(ask.mgid));
-	rc = client_request(c, &ask.header, sizeof(ask), CTL_MCAST_REPLY, sizeof(struct ctl_mcast_reply),
-		     &m);
+	rc = client_request(c, &ask.header, sizeof(ask), CTL_MCAST_REPLY,
+			    sizeof(struct ctl_mcast_reply), &m);
 	if (rc)
 		return rc;
 	fdmsg_close_fds(&m);
@@ -501,7 +502,7 @@ int ctl_mcast_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
 
 	memcpy(ask.mgid, mgid, sizeof(ask.mgid));
 	rc = client_request(c, &ask.header, sizeof(ask), CTL_MCAST_MEMBERS_REPLY,
-		     sizeof(struct ctl_mcast_members_reply), &m);
+			    sizeof(struct ctl_mcast_members_reply), &m);
 	if (rc)
 		return rc;
 	fdmsg_close_fds(&m);

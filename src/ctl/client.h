@@ -73,7 +73,8 @@ struct ctl_notice {
  * caller's, and stay open as long as the client. comm: shown by tools, cut to 15 characters.
  * 0, or -errno with one sentence in why (no newline): -ETIMEDOUT after CTL_CONNECT_MS, -EPERM a
  * stranger holds the daemon's name, -ENOENT, -EACCES and others of launch_daemon, -EINVAL the
- * arena or the heap is not sealed, -ENOSPC no slot is free, -EPROTONOSUPPORT the daemon is of another version.
+ * arena or the heap is not sealed, -ENOSPC no slot is free, -EPROTONOSUPPORT the daemon is of
+ * another version.
  */
 int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd, const char *comm,
 		char *why, size_t why_len);
@@ -114,8 +115,8 @@ int ctl_mcast_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
  *
  * 0, or -errno with one sentence in why (no newline): -EADDRNOTAVAIL no address of this host;
  * -EADDRINUSE the port is somebody else's, named if known; -EAGAIN after a daemon's death its
- * owners have not come back within CTL_REQUEST_MS (asked again during that time): later; -EMFILE,
- * -ENOSPC, -ENOTCONN, -ETIMEDOUT and others.
+ * owners have not come back within CTL_REQUEST_MS (asked again during that time): later; -ENOTCONN
+ * nobody has reconnected within half a second; -EMFILE, -ENOSPC, -ETIMEDOUT and others.
  */
 int ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex, int *fd,
 	     char *why, size_t why_len);

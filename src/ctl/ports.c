@@ -10,7 +10,8 @@
 #include "ctl/client_state.h"
 #include "ctl/deadline.h"
 
-#define RETRY_MS 20
+#define RETRY_MS     20
+#define RECONNECT_MS 500
 
 /* Guarded by the client's lock. */
 struct kept_port {
@@ -67,8 +68,7 @@ int ports_return(struct ctl_client *c)
 	return 0;
 }
 
-static int port_once(struct ctl_client *c, struct ctl_port *ask, int *fd, char *why,
-		     size_t why_len)
+static int port_once(struct ctl_client *c, struct ctl_port *ask, int *fd, char *why, size_t why_len)
 {
 	struct ctl_port_reply *r;
 	struct fdmsg m;
@@ -106,13 +106,19 @@ int ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned if
 {
 	struct timespec pause = { .tv_nsec = RETRY_MS * 1000000 };
 	int64_t deadline_ns = deadline_in_ms(CTL_REQUEST_MS);
+	int64_t reconnected_ns = deadline_in_ms(RECONNECT_MS);
 	struct ctl_port ask = ask_port(CTL_PORT, gid, ifindex);
 	int rc;
 
-	while ((rc = port_once(c, &ask, fd, why, why_len)) == -EAGAIN &&
-	       deadline_left_ms(deadline_ns))
+	/* Another thread reconnects meanwhile, or other processes do. */
+	for (;;) {
+		rc = port_once(c, &ask, fd, why, why_len);
+		if (rc != -EAGAIN && rc != -ENOTCONN)
+			return rc;
+		if (!deadline_left_ms(rc == -EAGAIN ? deadline_ns : reconnected_ns))
+			return rc;
 		nanosleep(&pause, NULL);
-	return rc;
+	}
 }
 
 void ports_drop(struct ctl_client *c)

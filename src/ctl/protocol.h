@@ -23,8 +23,8 @@
 #define CTL_MGID_BYTES	 16
 #define CTL_GID_BYTES	 16
 #define CTL_WHY_BYTES	 240 /* a sentence, with its end */
-#define CTL_FDS_MAX	 4  /* no message carries more descriptors */
-#define CTL_BITMAP_WORDS 16 /* 1024 bits, one a slot: bit s % 64 of word s / 64 */
+#define CTL_FDS_MAX	 4   /* no message carries more descriptors */
+#define CTL_BITMAP_WORDS 16  /* 1024 bits, one a slot: bit s % 64 of word s / 64 */
 
 #define CTL_UDP_PORT 4791 /* of RoCEv2 */
 
@@ -153,8 +153,8 @@ struct ctl_port_reply {
 	struct ctl_header header;
 	/*
 	 * 0; EADDRNOTAVAIL: no address of this host; EADDRINUSE: a stranger has the port; EAGAIN: a
-	 * process that has not come back to this daemon yet has it; EEXIST: what was kept is not what
-	 * the others have; or what the daemon lacks.
+	 * process that has not come back to this daemon yet has it; EEXIST: what was kept is not
+	 * what the others have; or what the daemon lacks.
 	 */
 	int32_t status;
 	char why[CTL_WHY_BYTES]; /* one sentence, if status is not 0 */

@@ -47,8 +47,7 @@ bool address_equal(const union address *a, const union address *b)
 	if (a->any.sa_family == AF_INET)
 		return a->v4.sin_port == b->v4.sin_port &&
 		       a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
-	return a->v6.sin6_port == b->v6.sin6_port &&
-	       a->v6.sin6_scope_id == b->v6.sin6_scope_id &&
+	return a->v6.sin6_port == b->v6.sin6_port && a->v6.sin6_scope_id == b->v6.sin6_scope_id &&
 	       !memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof(a->v6.sin6_addr));
 }
 

@@ -16,10 +16,10 @@
 #include "ctl/protocol.h"
 
 struct owner {
-	bool found;	   /* there is such a socket */
-	uid_t uid;	   /* whose */
-	pid_t pid;	   /* 0: no process that this daemon may look at has it */
-	char comm[64];	   /* printable */
+	bool found;    /* there is such a socket */
+	uid_t uid;     /* whose */
+	pid_t pid;     /* 0: no process that this daemon may look at has it */
+	char comm[64]; /* printable */
 };
 
 void owner_find(const uint8_t gid[CTL_GID_BYTES], struct owner *out);

@@ -34,7 +34,7 @@ static int deafen(int fd)
 	struct sock_fprog program = { 1, nothing };
 
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0 ? -errno
-											  : 0;
+											   : 0;
 }
 
 static int undeafen(int fd)
@@ -245,7 +245,12 @@ static uint64_t *users_word(struct port_group *g, unsigned slot)
 	return &g->users[slot / 64];
 }
 
-int port_group_use_on(struct port_group *g, unsigned slot)
+bool port_group_suits(const struct port_group *g, unsigned slot, uid_t uid)
+{
+	return !g->uids[slot] || g->uids[slot] == uid + UINT64_C(1);
+}
+
+int port_group_use_on(struct port_group *g, unsigned slot, uid_t uid)
 {
 	int rc = 0;
 
@@ -253,12 +258,14 @@ int port_group_use_on(struct port_group *g, unsigned slot)
 		rc = grow(g);
 	if (!rc)
 		rc = undeafen(g->sockets[slot]->fd);
-	if (!rc)
+	if (!rc) {
 		*users_word(g, slot) |= UINT64_C(1) << slot % 64;
+		g->uids[slot] = uid + UINT64_C(1);
+	}
 	return rc;
 }
 
-int port_group_use(struct port_group *g, unsigned slot)
+int port_group_use(struct port_group *g, unsigned slot, uid_t uid)
 {
 	bool used_before = *users_word(g, slot) >> slot % 64 & 1;
 
@@ -270,7 +277,7 @@ int port_group_use(struct port_group *g, unsigned slot)
 			return rc;
 		drain(g->sockets[slot]->fd);
 	}
-	return port_group_use_on(g, slot);
+	return port_group_use_on(g, slot, uid);
 }
 
 bool port_group_leave(struct port_group *g, unsigned slot)

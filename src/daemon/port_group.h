@@ -2,22 +2,27 @@
  * Port group - the sockets that share UDP port 4791 of one local address, one a slot.
  *
  * In:  an address; or the bag of a group that an earlier daemon made.
- * Out: sockets; the kernel gives each datagram to the one whose index in the group (SO_REUSEPORT) is
- *      the slot in the BTH's destination QPN, and those for slots beyond the group to socket 0.
+ * Out: sockets; the kernel gives each datagram to the one whose index in the group (SO_REUSEPORT)
+ * is the slot in the BTH's destination QPN, and those for slots beyond the group to socket 0.
  *
- * The kernel numbers the sockets in the order of their bind and renumbers them when one is closed. So
- * they are bound in slot order and none is closed while the group lives. All of them are in the
+ * The kernel numbers the sockets in the order of their bind and renumbers them when one is closed.
+ * So they are bound in slot order and none is closed while the group lives. All of them are in the
  * group's bag (daemon/bag.h) before anybody gets one; each process that uses the address holds the
  * bag, so the order outlives the daemon as long as there is such a process. Those of verbatimd
- * --system do not, because a bag would show a user's traffic to another: when that daemon is killed,
- * the ports of the processes that used it are lost, until they all end.
+ * --system do not, because a bag would show a user's traffic to another: when that daemon is
+ * killed, the ports of the processes that used it are lost, until they all end.
  *
  * The first socket is bound without SO_REUSEPORT, so that a group never mixes with sockets that are
  * there already, of an earlier group or of another daemon of this user.
  *
+ * A process of one user may have left copies of its socket: of what another user's process, with
+ * the same slot, got there they would take a share. So a slot whose socket was a user's stays with
+ * that user while the group lives (port_group_suits).
+ *
  * A socket that no process uses drops what comes for it (a filter that lets nothing pass), so that
- * it neither fills nor has anything stale for the next process of its slot. Socket 0 is the daemon's
- * own: QP 0 and 1 of the host (the GSI: connection management). Nobody reads it yet, so it drops too.
+ * it neither fills nor has anything stale for the next process of its slot. Socket 0 is the
+ * daemon's own: QP 0 and 1 of the host (the GSI: connection management). Nobody reads it yet, so it
+ * drops too.
  *
  * Owner: the daemon's one thread. Never blocks.
  */
@@ -26,6 +31,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "ctl/protocol.h"
 #include "daemon/fdref.h"
@@ -38,7 +44,8 @@ struct port_group {
 	struct fdref *bag;
 	struct fdref *sockets[CTL_SLOT_MAX + 1]; /* by slot */
 	unsigned count;				 /* there are sockets 0..count-1 */
-	uint64_t users[CTL_BITMAP_WORDS];	 /* the slots of processes that use the address */
+	uint64_t uids[CTL_SLOT_MAX + 1];  /* whose the socket was last, plus 1; 0: nobody's */
+	uint64_t users[CTL_BITMAP_WORDS]; /* the slots of processes that use the address */
 };
 
 /*
@@ -56,11 +63,14 @@ int port_group_adopt(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag
 
 bool port_group_has_bag(const struct port_group *g, int bag_fd);
 
+/* Whether a process of this user may have the slot. */
+bool port_group_suits(const struct port_group *g, unsigned slot, uid_t uid);
+
 /* The slot's process uses the address from now on. What came before is dropped. 0 or -errno. */
-int port_group_use(struct port_group *g, unsigned slot);
+int port_group_use(struct port_group *g, unsigned slot, uid_t uid);
 
 /* The same for a process that has used it all along: what came stays. */
-int port_group_use_on(struct port_group *g, unsigned slot);
+int port_group_use_on(struct port_group *g, unsigned slot, uid_t uid);
 
 /* It uses it no more. Returns whether nobody does. */
 bool port_group_leave(struct port_group *g, unsigned slot);

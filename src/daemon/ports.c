@@ -67,7 +67,8 @@ static int explain_taken(struct client *c, const struct wanted *w, char *why)
 	owner_find(w->gid, &o);
 	if (away && o.pid)
 		snprintf(why, CTL_WHY_BYTES,
-			 "UDP port %d of %s is held by process %d (%.30s), which has not come back to "
+			 "UDP port %d of %s is held by process %d (%.30s), which has not come back "
+			 "to "
 			 "verbatimd yet",
 			 CTL_UDP_PORT, w->text, (int)o.pid, o.comm);
 	else if (away)
@@ -79,7 +80,10 @@ static int explain_taken(struct client *c, const struct wanted *w, char *why)
 		snprintf(why, CTL_WHY_BYTES, "UDP port %d of %s is taken by process %d (%.30s)",
 			 CTL_UDP_PORT, w->text, (int)o.pid, o.comm);
 	else if (o.found && o.uid)
-		snprintf(why, CTL_WHY_BYTES, "UDP port %d of %s is taken by a process of user %u",
+		snprintf(why, CTL_WHY_BYTES,
+			 "UDP port %d of %s is taken by a process of user %u; if that uses "
+			 "Verbatim, too, "
+			 "run verbatimd --system for both",
 			 CTL_UDP_PORT, w->text, (unsigned)o.uid);
 	else
 		snprintf(why, CTL_WHY_BYTES,
@@ -103,7 +107,8 @@ static int explain(struct client *c, const struct wanted *w, int rc, char *why)
 	case -ETOOMANYREFS:
 	case -ENOBUFS:
 		snprintf(why, CTL_WHY_BYTES,
-			 "verbatimd (pid %d) is out of file descriptors or socket memory (%s); raise "
+			 "verbatimd (pid %d) is out of file descriptors or socket memory (%s); "
+			 "raise "
 			 "its limit (ulimit -Hn) or run fewer processes",
 			 (int)getpid(), strerror(-rc));
 		return rc == -ENOBUFS ? rc : -EMFILE;
@@ -171,7 +176,7 @@ void ports_on_port(struct client *c, struct fdmsg *m)
 	}
 	rc = find_or_create(c->daemon, &w, &g);
 	if (!rc) {
-		rc = port_group_use(g, c->slot);
+		rc = port_group_use(g, c->slot, c->uid);
 		/* Nobody uses a group that was made in vain. */
 		if (rc && port_group_leave(g, c->slot))
 			end(c->daemon, g);
@@ -213,7 +218,7 @@ void ports_on_kept(struct client *c, struct fdmsg *m)
 	if (!rc)
 		rc = adopt(c->daemon, &w, m->fds[0], &g);
 	if (!rc) {
-		rc = port_group_use_on(g, c->slot);
+		rc = port_group_use_on(g, c->slot, c->uid);
 		if (rc && port_group_leave(g, c->slot))
 			end(c->daemon, g);
 	}
@@ -221,6 +226,15 @@ void ports_on_kept(struct client *c, struct fdmsg *m)
 		snprintf(why, sizeof(why), "what was kept of %s's port is of no use: %s", w.text,
 			 strerror(-rc));
 	reply(c, m, rc, why, NULL);
+}
+
+bool ports_suit(struct daemon *d, unsigned slot, uid_t uid)
+{
+	list_for_each_safe(m, &d->port_groups) {
+		if (!port_group_suits(container_of(m, struct port_group, in_daemon), slot, uid))
+			return false;
+	}
+	return true;
 }
 
 void ports_on_death(struct client *c)

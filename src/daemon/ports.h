@@ -2,8 +2,8 @@
  * Ports - gives processes their sockets of UDP port 4791, of the addresses that they use.
  *
  * In:  requests of processes; what they kept from an earlier daemon; their deaths.
- * Out: sockets of port groups (daemon/port_group.h), which begin with the first process that uses an
- *      address and end with the last.
+ * Out: sockets of port groups (daemon/port_group.h), which begin with the first process that uses
+ * an address and end with the last.
  *
  * An address whose port is taken, while processes live that have a slot and have not come back to
  * this daemon, may well be theirs: then the answer is to ask again (EAGAIN). Once all are back, or
@@ -21,6 +21,9 @@
 
 void ports_on_port(struct client *c, struct fdmsg *m);
 void ports_on_kept(struct client *c, struct fdmsg *m);
+
+/* Whether a process of this user may have the slot, as far as ports are concerned. */
+bool ports_suit(struct daemon *d, unsigned slot, uid_t uid);
 
 /* c may have no slot. */
 void ports_on_death(struct client *c);

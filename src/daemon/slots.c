@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/ports.h"
+
 #define PROBES_MAX 64
 
 static void give(struct client *c, unsigned slot)
@@ -33,7 +35,7 @@ int slots_take(struct client *c, int *token_fd)
 	for (unsigned slot = 1; slot <= CTL_SLOT_MAX; slot++) {
 		struct sockname name;
 
-		if (d->by_slot[slot])
+		if (d->by_slot[slot] || !ports_suit(d, slot, c->uid))
 			continue;
 		sockname_of_slot(&d->space, slot, &name);
 		if (!bind(fd, (struct sockaddr *)&name.addr, name.len)) {

@@ -2,7 +2,8 @@
  * Slots - gives each process a number that no living process has.
  *
  * In:  processes that come, come back, and die.
- * Out: slots 1..CTL_SLOT_MAX, lowest free first.
+ * Out: slots 1..CTL_SLOT_MAX, lowest free first; of verbatimd --system some may be skipped
+ *      (ports_suit).
  *
  * Each slot has a token: a datagram socket bound to the slot's abstract name, which the process
  * holds and the daemon does not. The kernel so remembers which slots are in use even when a daemon

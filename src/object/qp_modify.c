@@ -135,6 +135,7 @@ static void reset(struct qp *qp) REQUIRES(qp->lock)
 	sq_clear(&qp->sq);
 	rq_clear(&qp->own_rq);
 	memset(&qp->attr, 0, sizeof(qp->attr));
+	qp->entry->path = ARENA_PATH_NONE;
 	qp->attr.cap = qp->init.cap;
 	qp->attr.path_mtu = mtu;
 	qp->failure = CAUSE_NONE;

@@ -138,6 +138,7 @@ int qp_table_reserve(struct qp **qp)
 	new->index = index;
 	new->entry = &table.entries[index];
 	new->entry->generation++;
+	new->entry->path = ARENA_PATH_NONE;
 	new->ib.qp_num = table.slot << ARENA_QP_BITS | index;
 	lock_release(&new->lock);
 	*qp = new;

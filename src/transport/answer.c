@@ -248,16 +248,38 @@ static bool add_responses(struct burst *burst, struct transport_qp *tq, uint32_t
 	return *cause == CAUSE_NONE;
 }
 
-/* NAK, or acknowledgement of everything before expected_psn. */
-static void add_acknowledgement(struct burst *burst, struct transport_qp *tq)
+/* Of everything before expected_psn. */
+static struct packet acknowledgement(const struct transport_qp *tq)
 {
-	struct packet header = {
+	return (struct packet){
 		.opcode = (uint8_t)packet_find_opcode(PACKET_RC, PACKET_ACK, true, true, 0),
+		.pkey = PACKET_PKEY,
 		.dest_qpn = tq->qp->attr.dest_qp_num,
 		.psn = psn_add(tq->expected_psn, PACKET_PSN_MASK),
 		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
 		.msn = tq->msn,
 	};
+}
+
+bool answer_is_ack_only(const struct transport_qp *tq)
+{
+	return tq->ack_owed && !tq->nak.owed && !tq->congestion_seen && is_empty(&tq->responses) &&
+	       is_empty(&tq->replays);
+}
+
+void answer_take_ack(struct transport_qp *tq, struct wire_packet *packet)
+{
+	struct packet header = acknowledgement(tq);
+
+	packet->header_bytes = (uint16_t)packet_encode(&header, packet->header);
+	packet->payload_bytes = 0;
+	packet->pad_bytes = packet->pieces = 0;
+	tq->ack_owed = false;
+}
+
+static void add_acknowledgement(struct burst *burst, struct transport_qp *tq)
+{
+	struct packet header = acknowledgement(tq);
 
 	if (tq->nak.owed) {
 		header.psn = tq->nak.psn;

@@ -24,6 +24,12 @@ void answer_repeat_atomic(struct transport_qp *tq, uint32_t psn);
 /* A NAK acknowledges everything before it, too. One that ended the connection stays. */
 void answer_nak(struct transport_qp *tq, const struct nak *nak);
 
+/* Nothing is owed but an acknowledgement. */
+bool answer_is_ack_only(const struct transport_qp *tq);
+
+/* Makes that packet, which is not owed any more: it is sent by the caller. */
+void answer_take_ack(struct transport_qp *tq, struct wire_packet *packet);
+
 /* Sends what is owed. A READ whose memory is not accessible any more may fail the QP. */
 void answer_send(struct qp *qp);
 

@@ -26,7 +26,7 @@ static uint32_t advance(struct qp *qp, uint32_t end, bool answered)
 			end = packet_psn_diff(tq->una_psn, wqe->msn) > 0 ? tq->una_psn : wqe->msn;
 			break;
 		}
-		if (packet_psn_diff(end, (uint32_t)wqe->ring_end) < 0)
+		if (packet_psn_diff(end, wqe_end(wqe)) < 0)
 			break;
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	}

@@ -21,7 +21,7 @@ struct issue {
 	struct qp *qp;
 	struct transport_qp *tq;
 	struct burst *burst;
-	uint32_t turn; /* packets that may still be sent */
+	uint32_t allowed, turn; /* UC: packets that might be sent, and that still may */
 	uint64_t now_ns;
 };
 
@@ -97,7 +97,7 @@ void requester_go_back(struct qp *qp, uint32_t psn)
 			continue; /* answered, or carried out at this end alone */
 		if (!wqe->begun && !wqe_has_failed(wqe))
 			break;
-		if (!wqe_has_failed(wqe) && packet_psn_diff(psn, (uint32_t)wqe->ring_end) >= 0)
+		if (!wqe_has_failed(wqe) && packet_psn_diff(psn, wqe_end(wqe)) >= 0)
 			continue;
 		wqe->state = WQE_POSTED;
 		wqe->route = 0;
@@ -272,20 +272,22 @@ static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_ki
 	if (header.ack_req)
 		retransmit_on_ack_requested(tq, header.psn, it->now_ns);
 	burst_add(it->burst, &header);
-	it->turn--;
+	if (qp->type != IBV_QPT_RC)
+		it->turn--;
 	tq->next_psn = psn_add(tq->next_psn, 1);
 	set_done(tq, wqe);
 	return CARRIED;
 }
 
 /* A request that starts now takes its PSNs; one that was begun has them. */
-static void begin(struct transport_qp *tq, struct wqe *wqe)
+static void begin(struct transport_qp *tq, struct wqe *wqe, uint32_t piece)
 {
 	if (wqe->begun)
 		return;
 	wqe->begun = 1;
 	wqe->msn = tq->next_psn;
-	wqe->ring_end = psn_add(tq->next_psn, packets_of(wqe->length, tq->mtu));
+	wqe->ring_end = (uint64_t)piece << 32 |
+			psn_add(tq->next_psn, packets_of(wqe->length, tq->mtu));
 }
 
 static bool is_start(const struct transport_qp *tq, const struct wqe *wqe)
@@ -316,8 +318,8 @@ static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_
 	}
 	if (!room_in_window(it))
 		return CARRY_WAIT;
-	begin(tq, wqe);
-	while (tq->next_psn != wqe->ring_end) {
+	begin(tq, wqe, 0);
+	while (tq->next_psn != wqe_end(wqe)) {
 		enum carried carried = CARRIED;
 
 		if (!room_in_window(it))
@@ -385,27 +387,42 @@ static enum carried ask(struct issue *it, struct wqe *wqe, uint32_t packets)
 }
 
 /*
- * How much of a READ to ask for now: what the window has room for, but no crumbs of it while
- * responses that will make more room are on the way. With several requests allowed, two halves keep
- * the responder busy.
+ * The next piece of a READ. Pieces end where they did when they were asked for first: a repeated
+ * request must not reach behind what the responder executed (IBA 9.7.5.1.4).
  */
-static uint32_t read_share(struct issue *it, uint32_t left)
+static uint32_t next_piece(const struct transport_qp *tq, const struct wqe *wqe)
 {
-	struct transport_qp *tq = it->tq;
-	uint32_t room = room_in_window(it);
-	uint32_t share = it->qp->attr.max_rd_atomic > 1 ? (tq->window.size + 1) / 2 :
-							  tq->window.size;
+	uint32_t at = (uint32_t)packet_psn_diff(tq->next_psn, wqe->msn);
+	uint32_t left = (uint32_t)packet_psn_diff(wqe_end(wqe), tq->next_psn);
+	uint32_t piece = wqe_piece(wqe) - at % wqe_piece(wqe);
 
-	if (share > left)
-		share = left;
-	return room >= share ? share : 0;
+	return piece < left ? piece : left;
+}
+
+/* A piece may be more than the window is now: then it waits until nothing else is on the way. */
+static bool has_room_for(struct issue *it, uint32_t packets)
+{
+	return !in_flight(it->tq) || room_in_window(it) >= packets;
+}
+
+static uint32_t read_limit(const struct qp *qp)
+{
+	return qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1;
+}
+
+/* Several pieces of a READ keep the responder busy, if so many may be outstanding. */
+static uint32_t choose_piece(const struct issue *it)
+{
+	uint32_t limit = read_limit(it->qp), pieces = limit < READ_PIECES ? limit : READ_PIECES;
+	uint32_t piece = it->tq->window.size / pieces;
+
+	return piece > READ_PIECE_MIN ? piece : READ_PIECE_MIN;
 }
 
 static enum carried request_read(struct issue *it, struct wqe *wqe)
 {
 	struct transport_qp *tq = it->tq;
 	struct qp *qp = it->qp;
-	uint32_t limit = qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1;
 
 	if (is_start(tq, wqe)) {
 		enum cause cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number,
@@ -417,17 +434,16 @@ static enum carried request_read(struct issue *it, struct wqe *wqe)
 			return carried == CARRIED ? fail_local(qp, cause) : carried;
 		}
 	}
-	if (!room_in_window(it) || tq->asked_tail - tq->asked_head >= limit)
+	if (!room_in_window(it) || tq->asked_tail - tq->asked_head >= read_limit(qp))
 		return CARRY_WAIT;
-	begin(tq, wqe);
-	while (tq->next_psn != wqe->ring_end) {
-		uint32_t left = (uint32_t)packet_psn_diff((uint32_t)wqe->ring_end, tq->next_psn);
-		uint32_t share = read_share(it, left);
+	begin(tq, wqe, choose_piece(it));
+	while (tq->next_psn != wqe_end(wqe)) {
+		uint32_t piece = next_piece(tq, wqe);
 		enum carried carried;
 
-		if (!share || tq->asked_tail - tq->asked_head >= limit)
+		if (!has_room_for(it, piece) || tq->asked_tail - tq->asked_head >= read_limit(qp))
 			return CARRY_WAIT;
-		carried = ask(it, wqe, share);
+		carried = ask(it, wqe, piece);
 		if (carried != CARRIED)
 			return carried;
 	}
@@ -539,10 +555,24 @@ static enum carried issue_all(struct issue *it)
 	return carried;
 }
 
+/* What a packet counts for the pace. */
+static uint32_t packet_cost(const struct transport_qp *tq)
+{
+	return tq->mtu + WINDOW_PACKET_EXTRA;
+}
+
+/* UC: what was not allowed follows in a while. */
+static void end_turn(struct issue *it)
+{
+	pace_use(&it->tq->pace, (it->allowed - it->turn) * packet_cost(it->tq));
+	if (!it->turn && may_issue(it->qp))
+		retransmit_again(it->tq, it->now_ns + PACE_INTERVAL_NS);
+}
+
 void requester_transmit(struct qp *qp)
 {
 	struct transport_qp *tq = transport_of(qp);
-	struct issue it = { .qp = qp, .tq = tq, .turn = REQUESTER_TURN };
+	struct issue it = { .qp = qp, .tq = tq };
 	enum carried carried;
 
 	if (tq->state != REQUESTER_READY || tq->failed || !may_issue(qp))
@@ -555,11 +585,13 @@ void requester_transmit(struct qp *qp)
 		retransmit_again(tq, it.now_ns + REQUESTER_AGAIN_NS);
 		return;
 	}
+	if (qp->type != IBV_QPT_RC)
+		it.turn = it.allowed = pace_allows(&tq->pace, packet_cost(tq), it.now_ns);
 	carried = issue_all(&it);
 	burst_put(it.burst);
 	if (carried != CARRY_FAILED) {
-		if (qp->type != IBV_QPT_RC && !it.turn)
-			retransmit_again(tq, it.now_ns);
+		if (qp->type != IBV_QPT_RC)
+			end_turn(&it);
 		sq_retire(qp);
 	}
 	/* Also with a request that failed: it waits for the answers to those before it. */

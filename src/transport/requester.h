@@ -6,7 +6,7 @@
  *
  * Callers hold the QP's lock. Never waits: what may not leave now stays in the queue, and
  * requester_transmit is called again when that changes. One call sends at most a window, and of a UC QP
- * REQUESTER_TURN packets.
+ * what its pace allows.
  *
  * A READ is asked for in pieces of the window: its responses are not acknowledged, so that this is
  * what governs how many of them are on the way.
@@ -19,9 +19,23 @@
 
 #include "transport/transport_qp.h"
 
-#define REQUESTER_TURN	    256	   /* packets of a UC QP in one call */
 #define REQUESTER_AGAIN_NS  100000 /* after the socket was full */
 #define REQUESTER_ACK_EVERY 16	   /* packets of a message, for each acknowledgement asked for */
+
+/* A READ is asked for in so many pieces of the window, of at least so many packets. */
+#define READ_PIECES    4
+#define READ_PIECE_MIN 4
+
+/* What a request that is begun keeps in wqe.ring_end: the PSN behind it; a READ's piece in packets. */
+static inline uint32_t wqe_end(const struct wqe *wqe)
+{
+	return (uint32_t)wqe->ring_end;
+}
+
+static inline uint32_t wqe_piece(const struct wqe *wqe)
+{
+	return (uint32_t)(wqe->ring_end >> 32);
+}
 
 /* READs and atomics: what is answered by data and limited by max_rd_atomic. */
 static inline bool wqe_is_read(const struct wqe *wqe)

@@ -32,17 +32,29 @@ static void arm(struct transport_qp *tq)
 	}
 }
 
-/* Not later than the transport timer, which is looked at when the probe is due. */
-static void set_probe(struct transport_qp *tq, uint64_t now_ns)
+/*
+ * A few of the shortest round trips, not of the usual ones: on a busy host these are as long as it
+ * takes until a process gets a processor, while a probe in vain costs one packet.
+ */
+static uint64_t probe_wait_ns(const struct transport_qp *tq)
 {
-	uint64_t wait_ns = tq->rtt_ns ? tq->rtt_ns + 4 * tq->rtt_var_ns : RETRANSMIT_PROBE_FIRST_NS;
+	uint64_t wait_ns = RETRANSMIT_PROBE_FIRST_NS;
 
+	if (tq->rtt_min_ns) {
+		wait_ns = tq->rtt_ns + 4 * tq->rtt_var_ns;
+		if (wait_ns > RETRANSMIT_PROBE_TRIPS * tq->rtt_min_ns)
+			wait_ns = RETRANSMIT_PROBE_TRIPS * tq->rtt_min_ns;
+	}
 	if (wait_ns < RETRANSMIT_PROBE_MIN_NS)
 		wait_ns = RETRANSMIT_PROBE_MIN_NS;
 	wait_ns <<= tq->backoff;
-	if (wait_ns > RETRANSMIT_PROBE_MAX_NS)
-		wait_ns = RETRANSMIT_PROBE_MAX_NS;
-	tq->probe_ns = now_ns + wait_ns;
+	return wait_ns < RETRANSMIT_PROBE_MAX_NS ? wait_ns : RETRANSMIT_PROBE_MAX_NS;
+}
+
+/* Not later than the transport timer, which is looked at when the probe is due. */
+static void set_probe(struct transport_qp *tq, uint64_t now_ns)
+{
+	tq->probe_ns = now_ns + probe_wait_ns(tq);
 	if (tq->qp->attr.timeout && tq->probe_ns > tq->progress_ns + timeout_ns(tq))
 		tq->probe_ns = tq->progress_ns + timeout_ns(tq);
 	arm(tq);
@@ -63,7 +75,7 @@ void retransmit_start(struct qp *qp)
 
 	reset_counters(tq);
 	tq->state = REQUESTER_READY;
-	tq->rtt_ns = tq->rtt_var_ns = 0;
+	tq->rtt_ns = tq->rtt_var_ns = tq->rtt_min_ns = 0;
 	tq->rtt_running = tq->probing = false;
 }
 
@@ -93,8 +105,12 @@ static void measure(struct transport_qp *tq, uint64_t now_ns)
 		return;
 	tq->rtt_running = false;
 	sample = now_ns - tq->rtt_sent_ns;
+	if (!sample)
+		sample = 1;
+	if (!tq->rtt_min_ns || sample < tq->rtt_min_ns)
+		tq->rtt_min_ns = sample;
 	if (!tq->rtt_ns) {
-		tq->rtt_ns = sample ? sample : 1;
+		tq->rtt_ns = sample;
 		tq->rtt_var_ns = sample / 2;
 		return;
 	}
@@ -135,7 +151,7 @@ static void go_back(struct qp *qp, uint64_t now_ns)
 /* Asked for once more before a round trip after the last time: then it is the same loss. */
 static bool is_old_news(const struct transport_qp *tq, uint64_t now_ns)
 {
-	uint64_t trip_ns = tq->rtt_ns ? tq->rtt_ns : RETRANSMIT_PROBE_MIN_NS;
+	uint64_t trip_ns = tq->rtt_min_ns ? tq->rtt_min_ns : RETRANSMIT_PROBE_MIN_NS;
 
 	return tq->went_back && now_ns - tq->went_back_ns < trip_ns / 2;
 }
@@ -177,6 +193,10 @@ void retransmit_on_rnr_nak(struct qp *qp, uint8_t timer)
 			       "request %u was refused %u times", seq, qp->attr.rnr_retry + 1u);
 		return;
 	}
+	/* An answer all the same: what follows must not count as one more time-out of the same silence. */
+	tq->progress_ns = now_ns;
+	tq->retry_left = qp->attr.retry_cnt;
+	tq->backoff = 0;
 	tq->state = REQUESTER_RNR_WAIT;
 	tq->probe_ns = 0;
 	tq->rnr_ns = now_ns + rnr_timer_ns(timer);

@@ -21,6 +21,7 @@
 
 #define RETRANSMIT_PROBE_FIRST_NS 5000000ull /* before a round trip was measured */
 #define RETRANSMIT_PROBE_MIN_NS   1000000ull
+#define RETRANSMIT_PROBE_TRIPS	  8 /* shortest round trips that it waits at most, if that is more */
 #define RETRANSMIT_PROBE_MAX_NS   500000000ull
 /* A shorter transport timer counts as this one: processes are scheduled, adapters are not. */
 #define RETRANSMIT_TIMEOUT_MIN_NS 8000000ull

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "transport/answer.h"
 #include "transport/burst.h"
 #include "transport/completer.h"
 #include "transport/counter.h"
@@ -12,7 +13,9 @@
 #include "transport/responder.h"
 #include "transport/retransmit.h"
 
-#define LISTED_MAX 64
+#define LISTED_MAX   64
+#define ACKS_MAX     4
+#define ACK_WAITS_NS 100000
 #define ECN_MASK   3
 #define ECN_CE	   3
 
@@ -31,6 +34,16 @@ static _Thread_local struct {
 /* The QP of which this thread's last arrival is held (responder.h); 0: none. */
 static _Thread_local uint32_t holding_qpn __attribute__((tls_model("initial-exec")));
 
+/*
+ * QPs whose acknowledgement waits until this thread posts to them, or for its next transport_flush.
+ * Should neither come, the QP's timer sends it; should another thread have something to send for the
+ * QP, it sends that, too.
+ */
+static _Thread_local struct {
+	uint32_t count;
+	uint32_t qpns[ACKS_MAX];
+} to_acknowledge __attribute__((tls_model("initial-exec")));
+
 void transport_init(const struct transport_env *env)
 {
 	transport_env = *env;
@@ -40,7 +53,7 @@ void transport_reset_after_fork(void)
 {
 	timer_reset_after_fork();
 	burst_reset_after_fork();
-	to_flush.count = 0;
+	to_flush.count = to_acknowledge.count = 0;
 	holding_qpn = 0;
 }
 
@@ -76,9 +89,10 @@ static int connect(struct qp *qp)
 }
 
 /*
- * The program may be answering what it has received while another thread has yet to send the
- * acknowledgement of that: this goes first. Whoever gets the answer knows then that its request has
- * completed, as between adapters, which acknowledge before the program knows of anything.
+ * The program may be answering what an event told it of while the thread that took the packet has yet
+ * to acknowledge it: this goes first. Whoever sleeps for one event of either kind, as ib_send_lat -e
+ * does, is to find its request completed when the answer is there. Who polls keeps its own
+ * acknowledgements back instead (transport_flush_urgent).
  */
 static void issue(struct qp *qp)
 {
@@ -86,9 +100,12 @@ static void issue(struct qp *qp)
 
 	if (!tq)
 		return;
-	if (tq->ack_owed)
+	if (tq->ack_owed && !to_acknowledge.count)
 		responder_flush(qp);
 	requester_transmit(qp);
+	/* what the acknowledgement waited for */
+	if (to_acknowledge.count && answer_is_ack_only(tq))
+		answer_send(qp);
 }
 
 static void quiesce(struct qp *qp)
@@ -138,12 +155,52 @@ void transport_want_flush(struct transport_qp *tq)
 	to_flush.qpns[to_flush.count++] = tq->qp->ib.qp_num;
 }
 
-static void flush(struct qp *qp)
+/*
+ * Acknowledges, and unlocks the QP before the packet leaves: a program that sees its data come may be
+ * about to post. Acknowledgements that overtake one another do no harm. What the socket does not
+ * take is owed again. A program that sleeps is woken only afterwards: see issue.
+ */
+static void send_ack(struct qp *qp) NO_LOCK_CHECK
+{
+	struct transport_qp *tq = transport_of(qp);
+	struct wire_flow flow = tq->flow; /* the QP may be gone when it is used */
+	uint32_t qpn = qp->ib.qp_num;
+	struct wire_packet packet;
+	unsigned sent;
+
+	if (cq_has_gathered()) {
+		answer_send(qp);
+		cq_give_events();
+		qp_unlock(qp);
+		return;
+	}
+	answer_take_ack(tq, &packet);
+	qp_unlock(qp);
+	if (transport_env.send(&flow, &packet, 1, &sent) != WIRE_FULL)
+		return;
+	qp = qp_find_locked(qpn);
+	if (!qp)
+		return;
+	tq = transport_of(qp);
+	if (tq && tq->expecting) {
+		tq->ack_owed = true;
+		retransmit_again(tq, transport_env.now() + RESPONDER_AGAIN_NS);
+	}
+	qp_unlock(qp);
+}
+
+static void flush(struct qp *qp) NO_LOCK_CHECK
 {
 	struct transport_qp *tq = transport_of(qp);
 
 	if (tq && tq->listed) {
 		tq->listed = false;
+		responder_settle(qp);
+		if (answer_is_ack_only(tq)) {
+			requester_transmit(qp);
+			send_ack(qp);
+			return;
+		}
 		responder_flush(qp);
 		requester_transmit(qp);
 	}
@@ -151,9 +208,29 @@ static void flush(struct qp *qp)
 	qp_unlock(qp);
 }
 
-void transport_flush(void)
+/* As flush, but an acknowledgement waits until this thread's next transport_flush. */
+static void flush_urgent(struct qp *qp) NO_LOCK_CHECK
 {
-	/* flushing may list QPs again */
+	struct transport_qp *tq = transport_of(qp);
+
+	if (tq && tq->listed) {
+		responder_settle(qp);
+		if (answer_is_ack_only(tq) && to_acknowledge.count < ACKS_MAX) {
+			tq->listed = false;
+			requester_transmit(qp);
+			to_acknowledge.qpns[to_acknowledge.count++] = qp->ib.qp_num;
+			retransmit_again(tq, transport_env.now() + ACK_WAITS_NS);
+			cq_give_events();
+			qp_unlock(qp);
+			return;
+		}
+	}
+	flush(qp);
+}
+
+/* Flushing may list QPs again. */
+static void flush_listed(void (*how)(struct qp *qp))
+{
 	uint32_t qpns[LISTED_MAX], count = to_flush.count;
 
 	memcpy(qpns, to_flush.qpns, count * sizeof(*qpns));
@@ -162,8 +239,37 @@ void transport_flush(void)
 		struct qp *qp = qp_find_locked(qpns[i]);
 
 		if (qp)
-			flush(qp);
+			how(qp);
 	}
+}
+
+static void acknowledge(void) NO_LOCK_CHECK
+{
+	uint32_t count = to_acknowledge.count;
+
+	to_acknowledge.count = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		struct qp *qp = qp_find_locked(to_acknowledge.qpns[i]);
+
+		if (!qp)
+			continue;
+		if (transport_of(qp) && answer_is_ack_only(transport_of(qp)))
+			send_ack(qp);
+		else /* somebody else was quicker, or is about to be */
+			qp_unlock(qp);
+	}
+}
+
+void transport_flush(void)
+{
+	acknowledge();
+	flush_listed(flush);
+}
+
+bool transport_flush_urgent(void)
+{
+	flush_listed(flush_urgent);
+	return to_acknowledge.count != 0;
 }
 
 static bool is_of_connection(const struct transport_qp *tq, const struct wire_flow *flow)

@@ -62,6 +62,13 @@ void transport_receive(const struct wire_arrival *arrival);
  */
 void transport_flush(void);
 
+/*
+ * The same, but acknowledgements wait until this thread posts to their QP, or for its next
+ * transport_flush, so that what the program does about the data that came goes first. True: some do.
+ * It should not be long; a timer sends them otherwise.
+ */
+bool transport_flush_urgent(void);
+
 /* When the next timer is due, CLOCK_MONOTONIC ns, or TRANSPORT_NEVER. Any thread, no lock. */
 uint64_t transport_deadline_ns(void);
 

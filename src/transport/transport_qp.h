@@ -14,6 +14,7 @@
 #include "object/limits.h"
 #include "object/qp.h"
 #include "packet/packet.h"
+#include "transport/pace.h"
 #include "transport/timer.h"
 #include "transport/transport.h"
 #include "transport/window.h"
@@ -72,7 +73,7 @@ struct transport_qp {
 	/*
 	 * Requester. una_psn .. next_psn is on the way and not answered. Behind next_psn, up to
 	 * max_psn, is what was on the way when the requester went back: answers to it may still come.
-	 * A request that is begun (wqe.begun) keeps its PSNs, wqe.msn .. wqe.ring_end, whatever happens.
+	 * A request that is begun (wqe.begun) keeps its PSNs, wqe.msn .. wqe_end, whatever happens.
 	 */
 	uint8_t state; /* enum requester_state */
 	bool started;  /* the PSNs were set from sq_psn */
@@ -83,7 +84,8 @@ struct transport_qp {
 	uint32_t unrequested; /* packets since the last one that asked for an acknowledgement */
 	uint32_t asked_head, asked_tail;
 	struct asked asked[LIMIT_QP_RD_ATOM];
-	struct window window;
+	struct window window; /* RC */
+	struct pace pace;     /* UC */
 
 	/* retransmit.c */
 	uint8_t rnr_left, retry_left;
@@ -97,7 +99,8 @@ struct transport_qp {
 	uint64_t progress_ns;	/* of the last answer, or of the start of what is on the way */
 	bool rtt_running;
 	uint32_t rtt_psn;
-	uint64_t rtt_sent_ns, rtt_ns, rtt_var_ns; /* rtt_ns 0: not measured yet */
+	/* 0: not measured yet */
+	uint64_t rtt_sent_ns, rtt_ns, rtt_var_ns, rtt_min_ns;
 	/* deadlines; 0: not armed */
 	uint64_t probe_ns, rnr_ns, again_ns;
 	uint64_t timer_ns; /* when the timer fires; TIMER_NEVER */

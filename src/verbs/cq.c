@@ -63,7 +63,10 @@ int verbs_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
 	if (count || num_entries == 0)
 		return count;
 	adapter_progress();
-	return cq_pop(cq_of(cq), num_entries, wc);
+	count = cq_pop(cq_of(cq), num_entries, wc);
+	if (!count)
+		adapter_settle();
+	return count;
 }
 
 int verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only)

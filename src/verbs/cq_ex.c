@@ -38,10 +38,13 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 
 	if (attr && attr->comp_mask)
 		return EINVAL;
-	if (cq_is_empty(cq))
+	if (cq_is_empty(cq)) {
 		adapter_progress();
-	if (cq_is_empty(cq))
-		return ENOENT;
+		if (cq_is_empty(cq)) {
+			adapter_settle();
+			return ENOENT;
+		}
+	}
 	poll_lock(cq);
 	if (pop(cq))
 		return 0;

@@ -44,18 +44,11 @@ static void set_buffer(int fd, int forced, int plain)
 }
 
 /* What the transport cannot do without. 0 or -errno. */
-static int require_v4(int fd)
+static int require(const struct wire_port *port)
 {
-	int rc = set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
-
-	return rc ? rc : set(fd, IPPROTO_IP, IP_PKTINFO, 1);
-}
-
-static int require_v6(int fd)
-{
-	int rc = set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
-
-	return rc ? rc : set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+	if (port->is_v4)
+		return set(port->fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+	return set(port->fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
 }
 
 /* What makes it better or faster: an older kernel does without. */
@@ -118,7 +111,7 @@ int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct
 	if (!rc && bound.any.sa_family != (port->is_v4 ? AF_INET : AF_INET6))
 		rc = -EAFNOSUPPORT;
 	if (!rc)
-		rc = port->is_v4 ? require_v4(fd) : require_v6(fd);
+		rc = require(port);
 	if (rc)
 		goto free_port;
 	prefer(port);

@@ -30,8 +30,8 @@ struct udp_counters {
 
 /*
  * A port on a bound socket, which it takes over. `gid` is the address it is bound to; `ifindex` the
- * interface. Sets DF, UDP_GRO, buffer sizes, the receipt of TOS, hop limit and destination address.
- * 0 or -errno.
+ * interface. Sets DF, UDP_GRO, buffer sizes, the receipt of TOS, hop limit and flow label. 0 or
+ * -errno.
  */
 int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **port);
 void udp_close(struct wire_port *port);

@@ -1,8 +1,8 @@
 /*
  * UDP addresses - a GID as the socket address that it stands for, and back.
  *
- * An IPv4-mapped GID is an IPv4 address, any other an IPv6 address; that decides the socket's family.
- * Pure.
+ * An IPv4-mapped GID is an IPv4 address, any other an IPv6 address; that decides the socket's
+ * family. Pure.
  */
 #ifndef WIRE_UDP_ADDRESS_H
 #define WIRE_UDP_ADDRESS_H

@@ -17,13 +17,19 @@
 #define IPV6_FLOWINFO 11
 #endif
 
-#define DATAGRAMS     8	 /* of one system call */
+#define DATAGRAMS      8  /* of one system call */
 #define PACKETS_A_CALL 64 /* then it is somebody else's turn */
 
-/* Destination, TOS or traffic class, hop limit, flow label, segment size: and room for a few more. */
+/* TOS or traffic class, hop limit, flow label, segment size: and room for a few more. */
 #define CONTROL_BYTES 256
 
 struct udp_inbox {
+	/*
+	 * Datagrams to ask for: one as long as they come one by one, since looking for a second
+	 * that is not there would delay the first.
+	 */
+	unsigned wanted;
+	bool found_before; /* the last look found one */
 	struct mmsghdr messages[DATAGRAMS];
 	struct iovec iov[DATAGRAMS];
 	union udp_address from[DATAGRAMS];
@@ -41,9 +47,34 @@ struct envelope {
 	size_t segment; /* bytes of each packet but the last */
 };
 
+/* The kernel writes over the room that it was told of. */
+static void make_room(struct udp_inbox *in, int i)
+{
+	struct msghdr *h = &in->messages[i].msg_hdr;
+
+	h->msg_namelen = sizeof(in->from[i]);
+	h->msg_controllen = sizeof(in->control[i].bytes);
+}
+
 struct udp_inbox *udp_inbox_create(void)
 {
-	return malloc(sizeof(struct udp_inbox));
+	struct udp_inbox *in = malloc(sizeof(*in));
+
+	if (!in)
+		return NULL;
+	in->wanted = 1;
+	in->found_before = false;
+	for (int i = 0; i < DATAGRAMS; i++) {
+		in->iov[i] = (struct iovec){ in->data[i], sizeof(in->data[i]) };
+		in->messages[i].msg_hdr = (struct msghdr){
+			.msg_name = &in->from[i],
+			.msg_iov = &in->iov[i],
+			.msg_iovlen = 1,
+			.msg_control = in->control[i].bytes,
+		};
+		make_room(in, i);
+	}
+	return in;
 }
 
 void udp_inbox_destroy(struct udp_inbox *inbox)
@@ -66,8 +97,6 @@ static int value_of(const struct cmsghdr *c)
 
 static void read_v4(const struct cmsghdr *c, struct wire_flow *flow)
 {
-	struct in_pktinfo info;
-
 	switch (c->cmsg_type) {
 	case IP_TOS:
 		flow->traffic_class = (uint8_t)value_of(c);
@@ -75,18 +104,11 @@ static void read_v4(const struct cmsghdr *c, struct wire_flow *flow)
 	case IP_TTL:
 		flow->hop_limit = (uint8_t)value_of(c);
 		break;
-	case IP_PKTINFO:
-		memcpy(&info, CMSG_DATA(c), sizeof(info));
-		udp_address_v4_to_gid(&info.ipi_addr, flow->local);
-		flow->ifindex = (uint32_t)info.ipi_ifindex;
-		break;
 	}
 }
 
 static void read_v6(const struct cmsghdr *c, struct wire_flow *flow)
 {
-	struct in6_pktinfo info;
-
 	switch (c->cmsg_type) {
 	case IPV6_TCLASS:
 		flow->traffic_class = (uint8_t)value_of(c);
@@ -96,11 +118,6 @@ static void read_v6(const struct cmsghdr *c, struct wire_flow *flow)
 		break;
 	case IPV6_FLOWINFO:
 		flow->flow_label = ntohl((uint32_t)value_of(c)) & 0xfffff;
-		break;
-	case IPV6_PKTINFO:
-		memcpy(&info, CMSG_DATA(c), sizeof(info));
-		memcpy(flow->local, &info.ipi6_addr, WIRE_GID_BYTES);
-		flow->ifindex = info.ipi6_ifindex;
 		break;
 	}
 }
@@ -113,6 +130,7 @@ static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes
 	memset(e, 0, sizeof(*e));
 	e->segment = bytes;
 	e->flow.port = port;
+	/* The socket is bound to it: nothing else comes here. */
 	memcpy(e->flow.local, port->gid, WIRE_GID_BYTES);
 	udp_address_to_gid(from, e->flow.remote);
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
@@ -123,8 +141,8 @@ static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes
 		else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO && value_of(c) > 0)
 			e->segment = (size_t)value_of(c);
 	}
-	if (!udp_address_is_scoped(e->flow.remote) && !udp_address_is_multicast(e->flow.local))
-		e->flow.ifindex = 0;
+	if (udp_address_is_scoped(e->flow.remote) || udp_address_is_multicast(e->flow.local))
+		e->flow.ifindex = port->ifindex;
 	memcpy(e->path.source, e->flow.remote, WIRE_GID_BYTES);
 	memcpy(e->path.destination, e->flow.local, WIRE_GID_BYTES);
 	e->path.source_port = udp_address_port(from);
@@ -174,33 +192,34 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 	return packets;
 }
 
+/* Each datagram that is given has to be given back its room (make_room). */
 static int fetch(struct wire_port *port)
 {
 	struct udp_inbox *in = port->inbox;
 	bool refused_before = false;
 
-	for (int i = 0; i < DATAGRAMS; i++) {
-		in->iov[i] = (struct iovec){ in->data[i], sizeof(in->data[i]) };
-		in->messages[i].msg_hdr = (struct msghdr){
-			.msg_name = &in->from[i],
-			.msg_namelen = sizeof(in->from[i]),
-			.msg_iov = &in->iov[i],
-			.msg_iovlen = 1,
-			.msg_control = in->control[i].bytes,
-			.msg_controllen = sizeof(in->control[i].bytes),
-		};
-	}
 	for (;;) {
-		int n = recvmmsg(port->fd, in->messages, DATAGRAMS, MSG_DONTWAIT, NULL);
+		int n = recvmmsg(port->fd, in->messages, in->wanted, MSG_DONTWAIT, NULL);
 
 		udp_count(&port->received_calls, 1);
 		if (n >= 0 || errno == EAGAIN)
 			return n < 0 ? 0 : n;
-		/* What an ICMP message says of something that was sent is no business of ours here. */
+		/* What an ICMP message says of something that was sent is no business of ours here.
+		 */
 		if (errno != EINTR && refused_before)
 			return 0;
 		refused_before |= errno != EINTR;
 	}
+}
+
+/* Two looks in a row that found one: there may be many. */
+static void adapt(struct udp_inbox *in, int found)
+{
+	if (found > 1 || (found == 1 && in->found_before))
+		in->wanted = DATAGRAMS;
+	else
+		in->wanted = 1;
+	in->found_before = found > 0;
 }
 
 int udp_receive(struct wire_port *port, uint64_t now_ns,
@@ -213,9 +232,12 @@ int udp_receive(struct wire_port *port, uint64_t now_ns,
 		return -EBUSY;
 	do {
 		n = fetch(port);
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < n; i++) {
 			packets += deliver(port, &port->inbox->messages[i], now_ns, receive);
+			make_room(port->inbox, i);
+		}
 		datagrams += n;
+		adapt(port->inbox, n);
 	} while (n == DATAGRAMS && packets < PACKETS_A_CALL);
 	if (packets)
 		udp_count(&port->received_packets, packets);

@@ -54,9 +54,9 @@ struct burst {
 	struct wire_port *port;
 	struct udp_scratch *scratch;
 	const struct wire_packet *packets;
-	unsigned count;	      /* the first that cannot be read, or all */
-	uint64_t lost;	      /* bit i: packet i is not sent, for a test */
-	bool segments;	      /* trains may be tried */
+	unsigned count; /* the first that cannot be read, or all */
+	uint64_t lost;	/* bit i: packet i is not sent, for a test */
+	bool segments;	/* trains may be tried */
 	struct icrc_path path;
 	union udp_address to;
 	socklen_t to_len;
@@ -164,9 +164,8 @@ static unsigned fill(struct burst *b, unsigned index, uint16_t id, struct iovec 
 	if (p->payload_bytes <= SMALL_BYTES)
 		return fill_small(b, index, id, iov);
 	memset(trailer, 0, p->pad_bytes);
-	put_icrc(trailer + p->pad_bytes,
-		 icrc_compute(&b->path, id, p->header, p->header_bytes, p->piece, p->pieces,
-			      p->pad_bytes));
+	put_icrc(trailer + p->pad_bytes, icrc_compute(&b->path, id, p->header, p->header_bytes,
+						      p->piece, p->pieces, p->pad_bytes));
 	iov[n++] = (struct iovec){ (void *)p->header, p->header_bytes };
 	for (unsigned i = 0; i < p->pieces; i++)
 		iov[n++] = p->piece[i];

@@ -14,6 +14,7 @@
 #define ECN_ECT0    2
 #define ON_THE_WAY  65536 /* packets, at most */
 #define HOP_LIMIT   64
+#define FOREIGN	    200 /* a host that has no ends */
 
 struct flight {
 	uint64_t when_ns;
@@ -254,11 +255,38 @@ static bool is_intact(const struct flight *flight, const uint8_t *original)
 	return flight->length && memcmp(flight->bytes, original, flight->length) == 0;
 }
 
+static bool is_foreign(const struct flight *flight)
+{
+	return flight->flow.remote[15] == FOREIGN + 1;
+}
+
+/* All is right with it, but that it comes from somebody else. */
+static void forge(const struct flight *model)
+{
+	size_t size = sizeof(*model) + model->length;
+	uint32_t header_bytes = packet_header_bytes(model->bytes[0]);
+	union ibv_gid gid = net_gid(FOREIGN);
+	struct flight *flight;
+
+	if (packet_service(model->bytes[0]) > PACKET_UC)
+		return; /* a datagram may come from anybody */
+	flight = malloc(size);
+	memcpy(flight, model, size);
+	memcpy(flight->flow.remote, gid.raw, sizeof(flight->flow.remote));
+	flight->bytes[11] = (uint8_t)(flight->bytes[11] + random_below(&dice, 4)); /* PSN */
+	for (uint32_t i = header_bytes; i < flight->length - ICRC_BYTES; i++)
+		flight->bytes[i] ^= 0xff;
+	put_icrc(flight);
+	fly(flight);
+}
+
 static void launch(const struct wire_flow *flow, const struct wire_packet *packet)
 {
 	struct flight *flight = flatten(flow, packet), *copy;
 
 	net_counts.sent++;
+	if (random_chance(&dice, weather.forgery))
+		forge(flight);
 	if (random_chance(&dice, weather.duplication)) {
 		size_t size = sizeof(*flight) + flight->length;
 
@@ -307,16 +335,25 @@ static void launch(const struct wire_flow *flow, const struct wire_packet *packe
 enum wire_result net_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			  unsigned count, unsigned *sent)
 {
+	enum wire_result result = WIRE_SENT;
 	unsigned taken = count;
 
 	if (count == 0 || count > WIRE_BURST)
 		sim_fail("a burst of %u packets", count);
-	if (random_chance(&dice, weather.full))
+	if (random_chance(&dice, weather.unreachable)) {
 		taken = random_below(&dice, count);
+		result = WIRE_NO_ROUTE;
+	} else if (random_chance(&dice, weather.full)) {
+		taken = random_below(&dice, count);
+		result = WIRE_FULL;
+	}
 	for (unsigned i = 0; i < taken; i++)
 		launch(flow, &packets[i]);
+	for (unsigned i = taken; result == WIRE_NO_ROUTE && i < count; i++)
+		observer->lost((uint32_t)packets[i].header[5] << 16 |
+			       (uint32_t)packets[i].header[6] << 8 | packets[i].header[7]);
 	*sent = taken;
-	return taken == count ? WIRE_SENT : WIRE_FULL;
+	return result;
 }
 
 static void arrive(struct flight *flight)
@@ -339,7 +376,8 @@ static void arrive(struct flight *flight)
 	exact = malloc(arrival.length);
 	memcpy(exact, flight->bytes, arrival.length);
 	arrival.bytes = exact;
-	observer->delivered(exact, arrival.length);
+	if (!is_foreign(flight))
+		observer->delivered(exact, arrival.length);
 	transport_receive(&arrival);
 	free(exact);
 }

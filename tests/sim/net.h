@@ -22,8 +22,10 @@
 /* How bad the network is; chances in permille. */
 struct net_weather {
 	uint32_t loss, duplication, reordering, damage, lateness;
-	uint32_t full;	/* of a call of send: the socket takes only a part */
-	uint32_t marks; /* ECN: congestion experienced */
+	uint32_t full;	      /* of a call of send: the socket takes only a part */
+	uint32_t unreachable; /* of a call of send: no route for the rest of the packets */
+	uint32_t marks;	      /* ECN: congestion experienced */
+	uint32_t forgery; /* a packet of a connection comes once more, altered, from another host */
 	uint64_t delay_ns, jitter_ns;
 	bool v6;
 };

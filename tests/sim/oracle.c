@@ -337,15 +337,15 @@ static bool is_plausible(const struct end *end, const struct op *op, enum ibv_wc
 	if (status == op->expected)
 		return true;
 	/*
-	 * A READ or atomic that was executed, but whose answer was lost, is not answered any more once
-	 * a later request moved the responder to ERR.
+	 * A READ or atomic that was executed, but whose answer was lost, is not answered any more
+	 * once a later request moved the responder to ERR.
 	 */
 	if (status == IBV_WC_RETRY_EXC_ERR && qp_state(end->peer->qp) == IBV_QPS_ERR &&
 	    (op_is_atomic(op) || op->opcode == IBV_WR_RDMA_READ) && end->mishap != MISHAP_NONE &&
 	    op < end->ops + end->mishap_op)
 		return true;
 	if (status == IBV_WC_RETRY_EXC_ERR)
-		return end->disturbed || end->drops > RETRIES;
+		return end->disturbed || (end->qp->attr.timeout && end->drops > RETRIES);
 	return status == IBV_WC_WR_FLUSH_ERR && end->disturbed;
 }
 

@@ -32,6 +32,8 @@ static void make_weather(struct net_weather *weather, struct random *random)
 	if (weather->loss + weather->damage > 200) /* both make a packet vanish */
 		weather->damage = 200 - weather->loss;
 	weather->full = random_chance(random, 300) ? random_below(random, 200) : 0;
+	weather->unreachable = random_chance(random, 200) ? random_below(random, 50) : 0;
+	weather->forgery = random_chance(random, 300) ? random_below(random, 200) : 0;
 	weather->marks = random_chance(random, 200) ? random_below(random, 200) : 0;
 	weather->delay_ns = random_range(random, 2000, random_chance(random, 500) ? 20000 : 500000);
 	weather->jitter_ns = random_chance(random, 300) ? weather->delay_ns / 8 : 0;
@@ -331,6 +333,11 @@ static void prepare_end(struct plan *plan, unsigned number, enum ibv_qp_type typ
 	end->qp = world_qp(type, &end->cap, end->sig_all);
 	end->op_count = random_range(random, 1, random_chance(random, 300) ? PLAN_OPS : 10);
 	end->withheld = PLAN_RECEIVES;
+	end->pause_ns = end->resume_ns = NET_NEVER;
+	if (random_chance(random, 150)) {
+		end->pause_ns = net_now() + random_below(random, 3000000);
+		end->resume_ns = end->pause_ns + random_below(random, 3000000);
+	}
 	end->word = world_take(random, 8, 8);
 	end->word_values[0] = random_next(random);
 	world_expect_word(end->word, end->word_values[0]);
@@ -548,6 +555,9 @@ static void make_pair(struct plan *plan, unsigned first, struct random *random)
 		}
 		choose_signals(end, random);
 	}
+	/* For ever: then no end may vanish. */
+	if (!plan->ends[first].mishap && random_chance(random, 100))
+		terms.timeout = 0;
 	for (unsigned i = 0; i < PAIR_ENDS; i++) {
 		struct end *end = &plan->ends[first + i];
 

@@ -88,7 +88,8 @@ struct end {
 	unsigned mishap_op; /* which one it is about */
 	uint64_t mishap_ns; /* ..._TO_ERROR: when */
 	bool mishap_done;
-	bool disturbed; /* its connection may fail at any time */
+	bool disturbed;		      /* its connection may fail at any time */
+	uint64_t pause_ns, resume_ns; /* the program moves it to SQD, and back */
 	uint64_t post_gap_ns, receive_gap_ns;
 
 	struct op ops[PLAN_OPS];

@@ -26,7 +26,8 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* What happens next in the network, the transport and, if it goes on, the traffic. False: nothing. */
+/* What happens next in the network, the transport and, if it goes on, the traffic. False: nothing.
+ */
 static bool step(struct plan *plan, bool traffic, struct random *random)
 {
 	uint64_t post_ns = traffic ? traffic_next_ns(plan) : NET_NEVER;

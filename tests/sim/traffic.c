@@ -40,6 +40,10 @@ uint64_t traffic_next_ns(const struct plan *plan)
 			next = end->receive_ns;
 		if (has_mishap(end) && end->mishap_ns < next)
 			next = end->mishap_ns;
+		if (end->pause_ns < next)
+			next = end->pause_ns;
+		if (end->resume_ns < next)
+			next = end->resume_ns;
 	}
 	return next;
 }
@@ -161,6 +165,26 @@ static void post_receives(struct end *end)
 	}
 }
 
+static void move(struct end *end, enum ibv_qp_state from, enum ibv_qp_state to)
+{
+	struct ibv_qp_attr attr = { .qp_state = to };
+
+	if (qp_state(end->qp) == from)
+		world_modify(end->qp, &attr, IBV_QP_STATE);
+}
+
+static void pause(struct end *end)
+{
+	end->pause_ns = NET_NEVER;
+	move(end, IBV_QPS_RTS, IBV_QPS_SQD);
+}
+
+static void resume(struct end *end)
+{
+	end->resume_ns = NET_NEVER;
+	move(end, IBV_QPS_SQD, IBV_QPS_RTS);
+}
+
 void traffic_run(struct plan *plan)
 {
 	uint64_t now_ns = net_now();
@@ -172,6 +196,10 @@ void traffic_run(struct plan *plan)
 			post_receives(end);
 		if (is_unfinished(end) && end->post_ns <= now_ns)
 			post_sends(plan, end);
+		if (end->pause_ns <= now_ns)
+			pause(end);
+		if (end->resume_ns <= now_ns)
+			resume(end);
 		if (has_mishap(end) && end->mishap_ns <= now_ns) {
 			end->mishap_done = true;
 			world_to_error(end->mishap == MISHAP_SELF_TO_ERROR ? end->qp

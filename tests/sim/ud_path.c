@@ -1,5 +1,6 @@
 #include "ud_path.h"
 
+#include "object/receive.h"
 #include "transport/transport.h"
 
 static int connect(struct qp *qp)
@@ -30,8 +31,10 @@ static void issue(struct qp *qp)
 	sq_retire(qp);
 }
 
+/* A receive was taken for a datagram that was too long, and kept for the next. */
 static void quiesce(struct qp *qp)
 {
+	receive_stop(qp);
 }
 
 static void destroy(struct qp *qp)

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@
 
 static unsigned addresses; /* each test has one of its own */
 
-static uint32_t network;   /* set before the workers are forked */
+static uint32_t network; /* set before the workers are forked */
 
 /* 127.x.y.z: nobody else's. */
 static void this_address(uint8_t gid[CTL_GID_BYTES])
@@ -436,6 +437,37 @@ static void test_newcomer_is_told_to_wait(void **state)
 	ctl_close(c);
 }
 
+static void *reconnect_later(void *client)
+{
+	struct ctl_notice notice;
+	char why[CTL_WHY_BYTES];
+
+	while (ctl_next_notice(client, &notice) != -ENOTCONN)
+		usleep(1000);
+	usleep(100000);
+	CHECK(!ctl_reconnect(client, why, sizeof(why)));
+	return NULL;
+}
+
+/* A program asks in the moment between two daemons: it does not notice. */
+static void test_asked_between_daemons(void **state)
+{
+	struct ctl_client *c = join();
+	uint8_t gid[CTL_GID_BYTES];
+	char why[CTL_WHY_BYTES];
+	pthread_t pump;
+
+	this_address(gid);
+	kill_daemon();
+	CHECK(!pthread_create(&pump, NULL, reconnect_later, c));
+	close(open_port(c, gid));
+	pthread_join(pump, NULL);
+	/* and if nobody reconnects, it is told */
+	kill_daemon();
+	CHECK(get_port(c, gid, why) == -ENOTCONN);
+	ctl_close(c);
+}
+
 /* Daemon and process die; the process's successor gets its socket, without what is stale. */
 static void test_both_killed(void **state)
 {
@@ -681,6 +713,7 @@ int main(void)
 		port_test(test_daemon_killed),
 		port_test(test_newcomer_waits),
 		port_test(test_newcomer_is_told_to_wait),
+		port_test(test_asked_between_daemons),
 		port_test(test_both_killed),
 		port_test(test_order_outlives_the_owners),
 		port_test(test_port_taken),

@@ -1,7 +1,10 @@
 /* Several users: each has a daemon of its own, or all have the system's and do not meet there. */
 #include "harness.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,13 +84,10 @@ static void test_each_user_has_a_daemon(void **state)
 	CHECK(wait_for_end(a_daemon, PATIENCE_MS) && wait_for_end(b_daemon, PATIENCE_MS));
 }
 
-static void test_one_daemon_for_all(void **state)
+static pid_t start_system_daemon(void)
 {
-	struct worker a, b, c;
-	pid_t daemon;
+	pid_t daemon = fork();
 
-	need_root();
-	daemon = fork();
 	if (!daemon) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		execl(getenv("VERBATIM_DAEMON"), "verbatimd", "--system", "--foreground", NULL);
@@ -103,7 +103,16 @@ static void test_one_daemon_for_all(void **state)
 		close(sock);
 		break;
 	}
+	return daemon;
+}
 
+static void test_one_daemon_for_all(void **state)
+{
+	struct worker a, b, c;
+	pid_t daemon;
+
+	need_root();
+	daemon = start_system_daemon();
 	worker_start(&a, as_one_user);
 	CHECK(hear(a.fd) == 1);
 	CHECK((pid_t)hear(a.fd) == daemon);
@@ -139,6 +148,129 @@ static void test_one_daemon_for_all(void **state)
 	int status;
 
 	CHECK(waitpid(daemon, &status, 0) == daemon && status == 0);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * One UDP port.
+ */
+
+static void this_address(uint8_t gid[CTL_GID_BYTES])
+{
+	uint32_t a = htonl(0x7f000000 | ((uint32_t)getppid() & 0xffff) << 8 | 201);
+
+	memset(gid, 0, 10);
+	memset(gid + 10, 0xff, 2);
+	memcpy(gid + 12, &a, sizeof(a));
+}
+
+/* A datagram for a QP of the slot, with the sender's slot in it. */
+static void send_to_slot(int fd, const uint8_t *gid, unsigned slot, uint8_t mark)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(CTL_UDP_PORT) };
+	uint32_t qpn = htonl(slot << 14 | 1);
+	uint8_t bytes[16] = { [12] = mark };
+
+	memcpy(&to.sin_addr, gid + 12, 4);
+	memcpy(bytes + 4, &qpn, 4);
+	CHECK(sendto(fd, bytes, sizeof(bytes), 0, (struct sockaddr *)&to, sizeof(to)) ==
+	      sizeof(bytes));
+}
+
+/* Says -result of ctl_port, the slot, and the descriptors it got; then each datagram's mark. */
+static void use_port_as(int orders, uid_t uid)
+{
+	uint8_t gid[CTL_GID_BYTES], bytes[64];
+	struct ctl_client *c;
+	char why[CTL_WHY_BYTES];
+	int fd = -1, rc;
+	unsigned before;
+	uint64_t slot;
+
+	CHECK(!setuid(uid));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	this_address(gid);
+	c = join();
+	prctl(PR_SET_DUMPABLE, 1); /* its /proc is its own again */
+	before = count_fds(getpid());
+	rc = ctl_port(c, gid, 0, &fd, why, sizeof(why));
+	say(orders, (uint64_t)-rc);
+	say(orders, ctl_slot(c));
+	say(orders, count_fds(getpid()) - before);
+	while ((slot = hear(orders))) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+
+		send_to_slot(fd, gid, (unsigned)slot, (uint8_t)(10 * slot + ctl_slot(c)));
+		say(orders, 0);
+		CHECK(poll(&p, 1, PATIENCE_MS) == 1);
+		CHECK(recv(fd, bytes, sizeof(bytes), 0) == 16);
+		say(orders, bytes[12]);
+	}
+	close(fd);
+	ctl_close(c);
+}
+
+static void port_of_one(int fd)
+{
+	use_port_as(fd, 20001);
+}
+
+static void port_of_another(int fd)
+{
+	use_port_as(fd, 20002);
+}
+
+/* The system's daemon divides the port among users; what would show one's traffic is not given. */
+static void test_port_of_all(void **state)
+{
+	struct worker a, b;
+	pid_t daemon;
+
+	need_root();
+	daemon = start_system_daemon();
+	worker_start(&a, port_of_one);
+	CHECK(hear(a.fd) == 0 && hear(a.fd) == 1 && hear(a.fd) == 1);
+	worker_start(&b, port_of_another);
+	CHECK(hear(b.fd) == 0 && hear(b.fd) == 2 && hear(b.fd) == 1);
+	say(a.fd, 2);
+	say(b.fd, 1);
+	CHECK(hear(a.fd) == 0 && hear(b.fd) == 0);
+	CHECK(hear(a.fd) == 12);
+	CHECK(hear(b.fd) == 21);
+
+	/* While the port is in use, a user's slot goes to nobody else: somebody may have its
+	 * socket. */
+	struct worker c, d;
+
+	say(a.fd, 0);
+	worker_end(&a);
+	worker_start(&c, port_of_another);
+	CHECK(hear(c.fd) == 0 && hear(c.fd) == 3 && hear(c.fd) == 1);
+	worker_start(&d, port_of_one);
+	CHECK(hear(d.fd) == 0 && hear(d.fd) == 1 && hear(d.fd) == 1);
+	say(b.fd, 0);
+	say(c.fd, 0);
+	say(d.fd, 0);
+	worker_end(&b);
+	worker_end(&c);
+	worker_end(&d);
+	kill(daemon, SIGTERM);
+	CHECK(waitpid(daemon, NULL, 0) == daemon);
+}
+
+/* Two users' own daemons cannot share it, and the second is told. */
+static void test_port_of_each(void **state)
+{
+	struct worker a, b;
+
+	need_root();
+	worker_start(&a, port_of_one);
+	CHECK(hear(a.fd) == 0 && hear(a.fd) == 1 && hear(a.fd) == 2);
+	worker_start(&b, port_of_another);
+	CHECK(hear(b.fd) == EADDRINUSE && hear(b.fd) == 1 && hear(b.fd) == 0);
+	say(a.fd, 0);
+	say(b.fd, 0);
+	worker_end(&a);
+	worker_end(&b);
 }
 
 /* A stranger is told why, and is not served. */
@@ -177,6 +309,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_each_user_has_a_daemon),
 		TEST(test_one_daemon_for_all),
+		TEST(test_port_of_all),
+		TEST(test_port_of_each),
 		TEST(test_stranger_is_refused),
 	};
 

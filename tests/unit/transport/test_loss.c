@@ -149,7 +149,7 @@ static void test_lost_twice(void **state)
 	while (rig_step())
 		;
 	transport_flush(); /* a goes back */
-	run_ms(0);
+	run_ms(20);
 	expect(1, IBV_WC_SUCCESS);
 	assert_memory_equal(here, there, 30000);
 }

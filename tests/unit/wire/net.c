@@ -91,7 +91,7 @@ static uint32_t lead_v4(uint8_t *ip, const uint8_t *source, const uint8_t *desti
 	put16(ip + 2, 20 + udp_length);
 	put16(ip + 4, identification);
 	put16(ip + 6, 0x4000); /* DF */
-	ip[8] = 0xff; /* TTL */
+	ip[8] = 0xff;	       /* TTL */
 	ip[9] = 17;
 	put16(ip + 10, 0xffff); /* checksum */
 	memcpy(ip + 12, source + 12, 4);

@@ -2,8 +2,8 @@
  * Net - a network namespace for one test program, and raw UDP sockets in it.
  *
  * In:  nothing; as an ordinary user, user namespaces.
- * Out: a loopback of its own, so that port 4791 is free; where namespaces are forbidden, the host's,
- *      with an IPv4 address that nobody else uses.
+ * Out: a loopback of its own, so that port 4791 is free; where namespaces are forbidden, the
+ * host's, with an IPv4 address that nobody else uses.
  */
 #ifndef TEST_NET_H
 #define TEST_NET_H
