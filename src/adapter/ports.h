@@ -52,9 +52,6 @@ static inline bool ports_any(void)
 	return atomic_load_explicit(&ports_count, memory_order_acquire) != 0;
 }
 
-/* If fewer came in one look, no more lay there. */
-#define PORTS_MANY 8
-
 enum ports_look {
 	PORTS_ALL,
 	PORTS_BUSY_ONES, /* those where a packet came or left lately */

@@ -264,7 +264,7 @@ static bool look_at_wire(void)
 	if (got > 0) {
 		look_found = true;
 		on_pump_found();
-		return got >= PORTS_MANY;
+		return true;
 	}
 	if (got != -EBUSY)
 		return false;
