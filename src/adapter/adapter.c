@@ -368,8 +368,8 @@ static bool poll_wire(bool all)
 	uint64_t now = monotonic_ns();
 	int got = ports_progress(now, all ? PORTS_ALL : PORTS_BUSY_ONES);
 
+	pump_on_look(now, got > 0);
 	if (got > 0) {
-		pump_on_found();
 		if (pump_has_lease())
 			owing = transport_flush_urgent();
 		else

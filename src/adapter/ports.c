@@ -11,6 +11,7 @@
 
 #include "adapter/device.h"
 #include "adapter/path.h"
+#include "adapter/pump.h"
 #include "base/arena.h"
 #include "base/cause.h"
 #include "base/lock.h"
@@ -429,8 +430,13 @@ static void warm_up(const struct wire_port *wire)
 enum wire_result ports_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			    unsigned count, unsigned *sent)
 {
+	enum wire_result result;
+
 	warm_up(flow->port);
-	return udp_send(flow, packets, count, sent);
+	pump_on_send_begin();
+	result = udp_send(flow, packets, count, sent);
+	pump_on_send_end();
+	return result;
 }
 
 /* Descriptors are closed, memberships are the parent's: its sockets live on. */

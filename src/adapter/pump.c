@@ -25,8 +25,9 @@
 #define RENEW_NS	(LEASE_NS / 2)
 #define RECONNECT_MS	200
 #define FINDS_MIN	16
-#define FINDS_MAX	4096
+#define FINDS_MAX	256
 #define PUMP_FIND	8
+#define PRESENT_NS	5000
 #define ROUNDS_AT_ONCE	1024 /* before notices and timers get a look again */
 
 static struct ctl_client *ctl;
@@ -43,6 +44,10 @@ static _Atomic bool listening = true;
 static _Atomic uint32_t finds;
 static _Atomic uint32_t finds_needed = FINDS_MIN;
 static bool look_found; /* the pump's last look found packets */
+/* Threads of the program that are sending, and when one looked or had sent last. */
+static _Atomic uint32_t sending;
+static _Atomic uint64_t present_ns;
+static _Thread_local bool is_pump __attribute__((tls_model("initial-exec")));
 
 static struct lock wire_timer_lock = LOCK_INITIALIZER; /* innermost */
 static uint64_t wire_timer_ns GUARDED_BY(wire_timer_lock) = TRANSPORT_NEVER; /* it is set to this */
@@ -112,15 +117,37 @@ bool pump_has_lease(void)
 	return atomic_load_explicit(&lease_until, memory_order_relaxed) != 0;
 }
 
-void pump_on_found(void)
+void pump_on_look(uint64_t now, bool found)
 {
-	atomic_fetch_add_explicit(&finds, 1, memory_order_relaxed);
+	atomic_store_explicit(&present_ns, now, memory_order_relaxed);
+	if (found)
+		atomic_fetch_add_explicit(&finds, 1, memory_order_relaxed);
 }
 
-static void on_pump_found(void)
+void pump_on_send_begin(void)
+{
+	if (!is_pump)
+		atomic_fetch_add_explicit(&sending, 1, memory_order_relaxed);
+}
+
+void pump_on_send_end(void)
+{
+	if (is_pump)
+		return;
+	atomic_store_explicit(&present_ns, now_ns(), memory_order_relaxed);
+	atomic_fetch_sub_explicit(&sending, 1, memory_order_relaxed);
+}
+
+/* Who sends, or has just sent or looked, would have found it a moment later. */
+static void on_pump_found(uint64_t now)
 {
 	uint32_t before = finds;
+	uint64_t present = atomic_load_explicit(&present_ns, memory_order_relaxed);
 
+	if (atomic_load_explicit(&sending, memory_order_relaxed) || now < present + PRESENT_NS) {
+		atomic_fetch_add_explicit(&finds, 1, memory_order_relaxed);
+		return;
+	}
 	atomic_store_explicit(&finds, before > PUMP_FIND ? before - PUMP_FIND : 0,
 			      memory_order_relaxed);
 }
@@ -263,7 +290,7 @@ static bool look_at_wire(void)
 		transport_run(now);
 	if (got > 0) {
 		look_found = true;
-		on_pump_found();
+		on_pump_found(now);
 		return true;
 	}
 	if (got != -EBUSY)
@@ -412,6 +439,7 @@ static void ask_for_short_turns(void)
 
 static void *pump(void *arg)
 {
+	is_pump = true;
 	pthread_setname_np(pthread_self(), "verbatim-pump");
 	ask_for_short_turns();
 	for (;;) {
@@ -483,6 +511,7 @@ void pump_reset_after_fork(void) NO_LOCK_CHECK
 	lock_init(&wire_timer_lock);
 	wire_timer_ns = TRANSPORT_NEVER;
 	listening = true;
+	sending = 0;
 	finds = 0;
 	finds_needed = FINDS_MIN;
 }

@@ -16,8 +16,10 @@
  * The ports' sockets are in an epoll descriptor of their own (ports_epoll), which the pump's epoll watches:
  * it *listens*. A packet would then wake the pump beside the thread that polls, so while there is a
  * lease it may stop listening. Whether it does is decided by evidence:
- *   - As often as a poller finds packets by itself, listening is found useless, and when it was so
- *     FINDS_MIN times more often than the pump found some, the poller that renews the lease ends it.
+ *   - Each time that a poller finds packets by itself, listening was useless; so it was if the pump finds
+ *     some while a thread of the program is sending, or was there microseconds ago: it would have
+ *     come by. When that happened FINDS_MIN times more often than the pump was of use, the poller that
+ *     renews the lease ends it.
  *   - When a lease runs out and packets lie there, the program does not poll when packets come (it
  *     waits for memory to change, say). Then the pump listens again, leases or not, and it takes
  *     twice as many finds to end that; a lease that runs out on empty sockets halves the number.
@@ -58,8 +60,12 @@ void pump_on_polling(uint64_t now_ns);
 /* Threads poll, and will again; if they do not, the pump will look within a lease. */
 bool pump_has_lease(void);
 
-/* A thread that polls has found packets. */
-void pump_on_found(void);
+/* A thread that polls has looked at the ports, and found packets or not; it was `now`. */
+void pump_on_look(uint64_t now_ns, bool found);
+
+/* Around each sending of packets. */
+void pump_on_send_begin(void);
+void pump_on_send_end(void);
 
 /* The program arms a CQ: it will sleep, so the lease ends now. */
 void pump_on_arm(void);

@@ -312,7 +312,8 @@ static void pass(struct transport_qp *tq, const struct packet *packet,
 		tq->in_message = !op->last;
 		if (op->last)
 			tq->msn = psn_add(tq->msn, 1);
-		tq->ack_owed |= packet->ack_req;
+		/* UC answers nobody, whatever is asked for */
+		tq->ack_owed |= packet->ack_req && tq->qp->type == IBV_QPT_RC;
 	}
 	tq->naked = false;
 	tq->nak.owed = false;

@@ -391,7 +391,9 @@ void transport_run(uint64_t now_ns)
 			continue;
 		if (transport_of(qp))
 			retransmit_fire(qp, now_ns);
-		flush(qp);
+		cq_give_events();
+		qp_unlock(qp);
+		transport_flush();
 	}
 	timer_announce();
 }

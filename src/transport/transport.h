@@ -6,8 +6,16 @@
  * on sockets, a simulator on a virtual clock, and a fuzzer feeds it.
  *
  * Where to look: requester.c (posted work becomes packets), completer.c (what comes back),
- * responder.c (what peers ask), verdict.c (what a packet can do wrong, and what follows), window.c
- * (congestion), timer.c (time-outs), datagram.c (UD).
+ * responder.c (what peers ask), answer.c (what is sent back), verdict.c (what a packet can do wrong, and
+ * what follows), retransmit.c (losses and time-outs), window.c and pace.c (how much is on the way),
+ * timer.c, datagram.c (UD).
+ *
+ * Threads: a QP's state is only touched with its lock, which each function takes that is not given a
+ * QP. A thread that received for QPs remembers them by number until its transport_flush; they may be
+ * destroyed meanwhile, and are not found then. Within a QP's lock only those of bursts (pool) and
+ * timers are taken, for a few instructions each, and whatever transport_env needs. A key is published
+ * (object/touch.h) only from the moment that a packet points to its memory until env.send returns, so
+ * that its deregistration waits for no peer.
  */
 #ifndef TRANSPORT_TRANSPORT_H
 #define TRANSPORT_TRANSPORT_H

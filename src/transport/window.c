@@ -23,7 +23,7 @@ void window_on_ack(struct window *window, uint32_t packets, uint32_t una, bool l
 		window->counted += packets;
 		if (window->counted >= window->size) {
 			window->counted = 0;
-			window->size++;
+			window->size += WINDOW_GROWTH;
 		}
 	}
 	if (window->size > window->max)

@@ -285,6 +285,7 @@ static void launch(const struct wire_flow *flow, const struct wire_packet *packe
 	struct flight *flight = flatten(flow, packet), *copy;
 
 	net_counts.sent++;
+	observer->sent(flight->bytes, flight->length - ICRC_BYTES);
 	if (random_chance(&dice, weather.forgery))
 		forge(flight);
 	if (random_chance(&dice, weather.duplication)) {

@@ -55,8 +55,9 @@ void net_deliver(unsigned max);
 /* The GID of an end, by which its packets are addressed. */
 union ibv_gid net_gid(unsigned host);
 
-/* Called for each packet that is lost or damaged, and each one that is delivered. */
+/* Called for each packet that leaves, that is lost or damaged, and that is delivered. */
 struct net_observer {
+	void (*sent)(const uint8_t *bytes, uint32_t length);
 	void (*lost)(uint32_t dest_qpn);
 	void (*delivered)(const uint8_t *bytes, uint32_t length);
 };

@@ -31,6 +31,40 @@ static void on_lost(uint32_t dest_qpn)
 	}
 }
 
+/*
+ * In a network that loses nothing nothing is sent twice, but what the responder refused; and a READ
+ * may be asked for in parts, whose PSNs rise, too.
+ */
+static void on_sent(const uint8_t *bytes, uint32_t length)
+{
+	struct packet packet;
+	struct end *end;
+
+	packet_decode(bytes, length, &packet);
+	end = find_end(packet.dest_qpn);
+	if (!end || !plan->clean || end->type != IBV_QPT_RC)
+		return;
+	switch (packet_opcode(packet.opcode)->kind) {
+	case PACKET_ACK:
+		if ((packet.syndrome & PACKET_SYNDROME_MASK) == PACKET_SYNDROME_RNR)
+			end->was_refused = true;
+		return;
+	case PACKET_ATOMIC_ACK:
+	case PACKET_READ_RESPONSE:
+	case PACKET_NOTIFY_CONGESTION:
+		return;
+	default:
+		break;
+	}
+	end = end->peer;
+	if (end->has_sent && packet_psn_diff(packet.psn, end->sent_psn) <= 0 && !end->was_refused &&
+	    !end->disturbed && end->mishap == MISHAP_NONE)
+		sim_fail("end %u: PSN %06x is sent again, and nothing was lost", end->number,
+			 packet.psn);
+	end->has_sent = true;
+	end->sent_psn = packet.psn;
+}
+
 static void on_delivered(const uint8_t *bytes, uint32_t length)
 {
 	struct packet packet;
@@ -51,7 +85,9 @@ static void on_delivered(const uint8_t *bytes, uint32_t length)
 	}
 }
 
-static const struct net_observer observer = { .lost = on_lost, .delivered = on_delivered };
+static const struct net_observer observer = { .sent = on_sent,
+					      .lost = on_lost,
+					      .delivered = on_delivered };
 
 void oracle_start(struct plan *is)
 {
@@ -352,6 +388,7 @@ static bool is_plausible(const struct end *end, const struct op *op, enum ibv_wc
 static void on_failed(struct end *end, struct op *op, const struct ibv_wc *wc)
 {
 	op->state = OP_FAILED;
+	op->refused = wc->status == IBV_WC_REM_ACCESS_ERR;
 	if (end->failed ? wc->status != IBV_WC_WR_FLUSH_ERR : !is_plausible(end, op, wc->status))
 		sim_fail("end %u: request %ld, opcode %d, completed with %d, vendor_err %u, should "
 			 "be "
@@ -400,11 +437,32 @@ static void on_send(const struct ibv_wc *wc)
 	on_done(end, op);
 }
 
+static void poll_events(void)
+{
+	struct ibv_async_event event;
+
+	while (context_take_event(world.context, &event)) {
+		struct qp *qp = qp_of(event.element.qp);
+		struct end *end = find_end(qp->ib.qp_num);
+
+		qp->async_reported--; /* acknowledged: it can be destroyed */
+		if (!end)
+			sim_fail("async event %d of another QP", event.event_type);
+		end->events |= 1u << event.event_type;
+		if (event.event_type == IBV_EVENT_SQ_DRAINED) {
+			end->drained_head = qp->sq.head;
+			end->resume_ns = net_now() + end->rest_ns;
+		}
+	}
+}
+
 void oracle_poll(void)
 {
 	static struct ibv_wc sends[WORLD_CQE];
 	struct ibv_wc receives[BATCH];
 	int count = cq_pop(world.send_cq, WORLD_CQE, sends), received;
+
+	poll_events();
 
 	/* What a send's success says was received has completed before it did. */
 	while ((received = cq_pop(world.recv_cq, BATCH, receives)) > 0)
@@ -470,32 +528,34 @@ static void settle_shared(void)
 	world_trust(plan->shared_word, 8);
 }
 
-static void check_events(void)
+static void check_events(const struct end *end)
 {
-	struct ibv_async_event event;
-	bool calm = true;
+	uint32_t allowed = 1u << IBV_EVENT_SQ_DRAINED;
+	bool refused = end->peer->mishap >= MISHAP_BAD_RKEY &&
+		       end->peer->mishap <= MISHAP_NO_READ &&
+		       end->peer->ops[end->peer->mishap_op].refused;
 
-	for (unsigned i = 0; i < plan->end_count; i++)
-		calm &= !plan->ends[i].disturbed && plan->ends[i].mishap == MISHAP_NONE;
-	while (context_take_event(world.context, &event)) {
-		if (calm)
-			sim_fail("async event %d, though all went well", event.event_type);
-		/* acknowledged, so that the QP can be destroyed */
-		qp_of(event.element.qp)->async_reported--;
-	}
+	/* CONTRACT 17 and 31 */
+	if (refused)
+		allowed |= 1u << IBV_EVENT_QP_ACCESS_ERR;
+	if (refused && !(end->events & 1u << IBV_EVENT_QP_ACCESS_ERR))
+		sim_fail("end %u: refused its peer, but raised no event", end->number);
+	if (!end->disturbed && end->mishap == MISHAP_NONE && (end->events & ~allowed))
+		sim_fail("end %u: events 0x%x, though all went well", end->number, end->events);
 }
 
 void oracle_finish(void)
 {
 	int64_t wrong;
 
-	check_events();
+	poll_events();
 	for (unsigned i = 0; i < plan->end_count; i++)
 		world_to_error(plan->ends[i].qp);
 	oracle_poll();
 	for (unsigned i = 0; i < plan->end_count; i++) {
 		struct end *end = &plan->ends[i];
 
+		check_events(end);
 		if (end->next_receive_done != end->next_receive_post)
 			sim_fail("end %u: receive %u was posted and never completed", end->number,
 				 end->next_receive_done);

@@ -336,7 +336,7 @@ static void prepare_end(struct plan *plan, unsigned number, enum ibv_qp_type typ
 	end->pause_ns = end->resume_ns = NET_NEVER;
 	if (random_chance(random, 150)) {
 		end->pause_ns = net_now() + random_below(random, 3000000);
-		end->resume_ns = end->pause_ns + random_below(random, 3000000);
+		end->rest_ns = random_below(random, 3000000);
 	}
 	end->word = world_take(random, 8, 8);
 	end->word_values[0] = random_next(random);
@@ -576,6 +576,8 @@ void plan_make(struct plan *plan, uint64_t seed)
 	net_start(&plan->weather, random_next(&random));
 	plan->reorders = plan->weather.reordering || plan->weather.lateness ||
 			 plan->weather.duplication || plan->weather.jitter_ns;
+	plan->clean = !plan->reorders && !plan->weather.loss && !plan->weather.damage &&
+		      !plan->weather.full && !plan->weather.unreachable;
 	plan->mtu = random_range(&random, IBV_MTU_256, IBV_MTU_4096);
 	plan->end_count = PAIR_ENDS * random_range(&random, 1, random_chance(&random, 300) ? 4 : 2);
 	plan->shared_word = world_take(&random, 8, 8);

@@ -44,7 +44,7 @@ struct op {
 	bool shared;
 	bool keeps_target, keeps_local; /* another op reads them: they are not written over */
 	int receive;			/* RC: which one of the peer it consumes; -1: none */
-	bool received;
+	bool received, refused;
 	struct mw *mw; /* SEND_WITH_INV */
 	enum ibv_wc_status expected;
 };
@@ -88,8 +88,12 @@ struct end {
 	unsigned mishap_op; /* which one it is about */
 	uint64_t mishap_ns; /* ..._TO_ERROR: when */
 	bool mishap_done;
-	bool disturbed;		      /* its connection may fail at any time */
-	uint64_t pause_ns, resume_ns; /* the program moves it to SQD, and back */
+	bool disturbed;	   /* its connection may fail at any time */
+	uint64_t pause_ns; /* the program moves it to SQD ... */
+	uint64_t rest_ns;  /* ... and back, this long after it is drained: at ... */
+	uint64_t resume_ns;
+	uint32_t drained_head; /* of the send queue, when it was drained */
+	uint32_t events;       /* that it raised: 1 << enum ibv_event_type */
 	uint64_t post_gap_ns, receive_gap_ns;
 
 	struct op ops[PLAN_OPS];
@@ -106,7 +110,9 @@ struct end {
 	uint32_t word;			    /* atomics of this end alone, in the peer's memory */
 	uint64_t word_values[PLAN_OPS + 1]; /* what it may hold after each of them */
 	unsigned word_steps, word_done;
-	unsigned drops; /* packets lost, in both directions, since an answer came */
+	bool has_sent, was_refused; /* an RNR NAK was sent to it */
+	uint32_t sent_psn;	    /* the highest of its requests */
+	unsigned drops;		    /* packets lost, in both directions, since an answer came */
 };
 
 struct plan {
@@ -117,6 +123,7 @@ struct plan {
 	uint32_t shared_word; /* that all ends add 1 to */
 	unsigned shared_adds;
 	bool reorders; /* or duplicates */
+	bool clean;    /* nothing happens to packets at all */
 };
 
 /* Makes it, creates and connects the QPs, puts payload where it is sent from. */

@@ -165,24 +165,25 @@ static void post_receives(struct end *end)
 	}
 }
 
-static void move(struct end *end, enum ibv_qp_state from, enum ibv_qp_state to)
-{
-	struct ibv_qp_attr attr = { .qp_state = to };
-
-	if (qp_state(end->qp) == from)
-		world_modify(end->qp, &attr, IBV_QP_STATE);
-}
-
 static void pause(struct end *end)
 {
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
+
 	end->pause_ns = NET_NEVER;
-	move(end, IBV_QPS_RTS, IBV_QPS_SQD);
+	if (qp_state(end->qp) == IBV_QPS_RTS)
+		world_modify(end->qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY);
 }
 
 static void resume(struct end *end)
 {
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+
 	end->resume_ns = NET_NEVER;
-	move(end, IBV_QPS_SQD, IBV_QPS_RTS);
+	if (qp_state(end->qp) != IBV_QPS_SQD)
+		return;
+	if (end->qp->sq.head != end->drained_head)
+		sim_fail("end %u: requests went on after SQ_DRAINED", end->number);
+	world_modify(end->qp, &attr, IBV_QP_STATE);
 }
 
 void traffic_run(struct plan *plan)
