@@ -249,6 +249,11 @@ void cq_give_events(void)
 	gathered.count = 0;
 }
 
+bool cq_has_gathered(void)
+{
+	return gathered.count != 0;
+}
+
 void cq_stop_gathering(void)
 {
 	cq_give_events();

@@ -134,6 +134,7 @@ void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited);
  */
 void cq_gather_events(void);
 void cq_give_events(void);
+bool cq_has_gathered(void); /* an event is kept back */
 void cq_stop_gathering(void);
 
 /* Takes up to `max` completions in order; returns how many, 0 = empty. Takes cq->lock. */

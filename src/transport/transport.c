@@ -89,9 +89,10 @@ static int connect(struct qp *qp)
 }
 
 /*
- * The program may be answering what it has received while another thread has yet to send the
- * acknowledgement of that: this goes first. Whoever gets the answer knows then that its request has
- * completed, as between adapters, which acknowledge before the program knows of anything.
+ * The program may be answering what an event told it of while the thread that took the packet has yet
+ * to acknowledge it: this goes first. Whoever sleeps for one event of either kind, as ib_send_lat -e
+ * does, is to find its request completed when the answer is there. Who polls keeps its own
+ * acknowledgements back instead (transport_flush_urgent).
  */
 static void issue(struct qp *qp)
 {
@@ -154,7 +155,7 @@ void transport_want_flush(struct transport_qp *tq)
 /*
  * Acknowledges, and unlocks the QP before the packet leaves: a program that sees its data come may be
  * about to post. Acknowledgements that overtake one another do no harm. What the socket does not
- * take is owed again.
+ * take is owed again. A program that sleeps is woken only afterwards: see issue.
  */
 static void send_ack(struct qp *qp) NO_LOCK_CHECK
 {
@@ -164,8 +165,13 @@ static void send_ack(struct qp *qp) NO_LOCK_CHECK
 	struct wire_packet packet;
 	unsigned sent;
 
+	if (cq_has_gathered()) {
+		answer_send(qp);
+		cq_give_events();
+		qp_unlock(qp);
+		return;
+	}
 	answer_take_ack(tq, &packet);
-	cq_give_events();
 	qp_unlock(qp);
 	if (transport_env.send(&flow, &packet, 1, &sent) != WIRE_FULL)
 		return;

@@ -241,9 +241,10 @@ class Answers:
             if packet.syndrome >> 5 == 2 or packet.syndrome >> 5 > 3:
                 return f'syndrome {packet.syndrome:#x}'
             return None
-        if self.highest is None or distance(packet.psn, self.highest) > 0:
-            self.highest = packet.psn
-        if packet.msn is not None and packet.psn == self.highest:
+        if self.highest is not None and distance(packet.psn, self.highest) <= 0:
+            return None  # told before, perhaps with the MSN that was true then
+        self.highest = packet.psn
+        if packet.msn is not None:
             if self.msn is not None and distance(packet.msn, self.msn) < 0:
                 return f'MSN {packet.msn} after {self.msn}'
             self.msn = packet.msn

@@ -10,14 +10,14 @@ import pytest
 
 import hostile
 import roce
-from harness import BUILD, VERIFY, free_port
+from harness import BUILD, SLOWER, VERIFY, free_port
 from netns import Capture
 
 pytestmark = pytest.mark.network
 
 BLAST = BUILD / 'tests/integration/blast/blast'
-SECONDS = 2
-GROWTH_MAX_KIB = 16 << 10
+SECONDS = 1
+GROWTH_MAX_KIB = (16 if SLOWER == 1 else 400) << 10  # sanitizers keep what was freed
 
 
 def resident_kib(pid):
@@ -76,11 +76,11 @@ def attacks(kind, guarded, tmp_path):
         yield victim, packets
 
 
-KINDS = ['noise', 'truncated', 'forged_by_peer', 'forged_by_strangers', 'wrong_targets', 'replayed']
-
-
-@pytest.mark.asan
-@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('kind', [
+    pytest.param('noise', marks=pytest.mark.asan),
+    pytest.param('truncated', marks=pytest.mark.asan),
+    pytest.param('forged_by_peer', marks=pytest.mark.asan),
+    'forged_by_strangers', 'wrong_targets', 'replayed'])
 def test_hostile_sender(cables, tmp_path, kind):
     cable = cables(1500, segment=False)
     guarded = Guarded(cable)
