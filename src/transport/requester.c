@@ -5,6 +5,7 @@
 
 #include "object/memory.h"
 #include "object/mw.h"
+#include "transport/answer.h"
 #include "transport/burst.h"
 #include "transport/completer.h"
 #include "transport/payload.h"
@@ -23,6 +24,7 @@ struct issue {
 	struct burst *burst;
 	uint32_t allowed, turn; /* UC: packets that might be sent, and that still may */
 	uint64_t now_ns;
+	bool acknowledges; /* the burst begins with an acknowledgement */
 };
 
 static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock */
@@ -179,8 +181,12 @@ static enum carried flush(struct issue *it)
 	struct transport_qp *tq = it->tq;
 	struct qp *qp = it->qp;
 	uint32_t unsent = 0;
+	enum wire_result result = burst_send(it->burst, &unsent);
 
-	switch (burst_send(it->burst, &unsent)) {
+	if (it->acknowledges && !it->burst->left)
+		tq->ack_owed = true;
+	it->acknowledges = false;
+	switch (result) {
 	case WIRE_FULL:
 		requester_go_back(qp, unsent);
 		note_sent(tq);
@@ -587,7 +593,14 @@ void requester_transmit(struct qp *qp)
 	}
 	if (qp->type != IBV_QPT_RC)
 		it.turn = it.allowed = pace_allows(&tq->pace, packet_cost(tq), it.now_ns);
+	/* One call for both; and who gets our request finds his own acknowledged. */
+	if (answer_is_ack_only(tq)) {
+		answer_take_ack(tq, burst_next(it.burst));
+		burst_add_answer(it.burst, tq->next_psn);
+		it.acknowledges = true;
+	}
 	carried = issue_all(&it);
+	tq->ack_owed |= it.acknowledges; /* it did not leave */
 	burst_put(it.burst);
 	if (carried != CARRY_FAILED) {
 		if (qp->type != IBV_QPT_RC)

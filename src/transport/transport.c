@@ -90,9 +90,9 @@ static int connect(struct qp *qp)
 
 /*
  * The program may be answering what an event told it of while the thread that took the packet has yet
- * to acknowledge it: this goes first. Whoever sleeps for one event of either kind, as ib_send_lat -e
- * does, is to find its request completed when the answer is there. Who polls keeps its own
- * acknowledgements back instead (transport_flush_urgent).
+ * to acknowledge it, or keeps that back (transport_flush_urgent): it goes first. Whoever sleeps for one
+ * event of either kind, as ib_send_lat -e does, is to find its request completed when the answer is
+ * there, as with adapters.
  */
 static void issue(struct qp *qp)
 {
@@ -100,9 +100,11 @@ static void issue(struct qp *qp)
 
 	if (!tq)
 		return;
+	if (tq->ack_owed && !answer_is_ack_only(tq))
+		responder_flush(qp);
+	requester_transmit(qp); /* takes an acknowledgement along, ahead of it */
 	if (tq->ack_owed)
 		responder_flush(qp);
-	requester_transmit(qp);
 }
 
 static void quiesce(struct qp *qp)
@@ -193,13 +195,13 @@ static void flush(struct qp *qp) NO_LOCK_CHECK
 	if (tq && tq->listed) {
 		tq->listed = false;
 		responder_settle(qp);
+		if (!answer_is_ack_only(tq))
+			responder_flush(qp);
+		requester_transmit(qp);
 		if (answer_is_ack_only(tq)) {
-			requester_transmit(qp);
 			send_ack(qp);
 			return;
 		}
-		responder_flush(qp);
-		requester_transmit(qp);
 	}
 	cq_give_events();
 	qp_unlock(qp);
@@ -212,9 +214,10 @@ static void flush_urgent(struct qp *qp) NO_LOCK_CHECK
 
 	if (tq && tq->listed) {
 		responder_settle(qp);
+		if (answer_is_ack_only(tq))
+			requester_transmit(qp);
 		if (answer_is_ack_only(tq) && to_acknowledge.count < ACKS_MAX) {
 			tq->listed = false;
-			requester_transmit(qp);
 			to_acknowledge.qpns[to_acknowledge.count++] = qp->ib.qp_num;
 			retransmit_again(tq, transport_env.now() + ACK_WAITS_NS);
 			cq_give_events();
