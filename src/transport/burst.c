@@ -83,12 +83,7 @@ void burst_add(struct burst *burst, struct packet *header)
 	packet->pad_bytes = header->pad;
 	packet->pinned = true; /* object/memory.h: regions that are not on demand are there */
 	packet->header_bytes = (uint16_t)packet_encode(header, packet->header);
-	burst_add_answer(burst, header->psn);
-}
-
-void burst_add_answer(struct burst *burst, uint32_t psn)
-{
-	burst->psn[burst->count++] = psn;
+	burst->psn[burst->count++] = header->psn;
 	if (burst_is_full(burst))
 		return;
 	burst_next(burst)->pieces = 0;

@@ -67,12 +67,6 @@ bool burst_touch(struct burst *burst, uint32_t key);
 void burst_add(struct burst *burst, struct packet *header);
 
 /*
- * The next packet is there as a whole, and is no request: should it not leave, *unsent of burst_send
- * is `psn`.
- */
-void burst_add_answer(struct burst *burst, uint32_t psn);
-
-/*
  * Sends all. The burst is empty afterwards, and its key withdrawn. Unless all left, *unsent is the
  * PSN of the first that did not.
  */

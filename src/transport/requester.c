@@ -24,7 +24,6 @@ struct issue {
 	struct burst *burst;
 	uint32_t allowed, turn; /* UC: packets that might be sent, and that still may */
 	uint64_t now_ns;
-	bool acknowledges; /* the burst begins with an acknowledgement */
 };
 
 static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock */
@@ -180,12 +179,18 @@ static enum carried flush(struct issue *it)
 {
 	struct transport_qp *tq = it->tq;
 	struct qp *qp = it->qp;
+	bool acknowledges = answer_join(tq, it->burst);
+	unsigned count = it->burst->count;
+	enum wire_result result;
 	uint32_t unsent = 0;
-	enum wire_result result = burst_send(it->burst, &unsent);
 
-	if (it->acknowledges && !it->burst->left)
+	result = burst_send(it->burst, &unsent);
+	if (acknowledges && it->burst->left < count) {
 		tq->ack_owed = true;
-	it->acknowledges = false;
+		retransmit_again(tq, it->now_ns + REQUESTER_AGAIN_NS);
+		if (it->burst->left == count - 1)
+			result = WIRE_SENT;
+	}
 	switch (result) {
 	case WIRE_FULL:
 		requester_go_back(qp, unsent);
@@ -593,14 +598,7 @@ void requester_transmit(struct qp *qp)
 	}
 	if (qp->type != IBV_QPT_RC)
 		it.turn = it.allowed = pace_allows(&tq->pace, packet_cost(tq), it.now_ns);
-	/* One call for both; and who gets our request finds his own acknowledged. */
-	if (answer_is_ack_only(tq)) {
-		answer_take_ack(tq, burst_next(it.burst));
-		burst_add_answer(it.burst, tq->next_psn);
-		it.acknowledges = true;
-	}
 	carried = issue_all(&it);
-	tq->ack_owed |= it.acknowledges; /* it did not leave */
 	burst_put(it.burst);
 	if (carried != CARRY_FAILED) {
 		if (qp->type != IBV_QPT_RC)

@@ -90,9 +90,9 @@ static int connect(struct qp *qp)
 
 /*
  * The program may be answering what an event told it of while the thread that took the packet has yet
- * to acknowledge it, or keeps that back (transport_flush_urgent): it goes first. Whoever sleeps for one
- * event of either kind, as ib_send_lat -e does, is to find its request completed when the answer is
- * there, as with adapters.
+ * to acknowledge it, or keeps that back (transport_flush_urgent). Both leave in one train, of which
+ * the other end takes all before it tells of any: whoever sleeps for one event of either kind, as
+ * ib_send_lat -e does, finds its request completed when the answer is there, as with adapters.
  */
 static void issue(struct qp *qp)
 {
@@ -102,7 +102,7 @@ static void issue(struct qp *qp)
 		return;
 	if (tq->ack_owed && !answer_is_ack_only(tq))
 		responder_flush(qp);
-	requester_transmit(qp); /* takes an acknowledgement along, ahead of it */
+	requester_transmit(qp); /* takes the acknowledgement along */
 	if (tq->ack_owed)
 		responder_flush(qp);
 }
