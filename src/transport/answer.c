@@ -290,6 +290,15 @@ static void add_acknowledgement(struct burst *burst, struct transport_qp *tq)
 	burst_add(burst, &header);
 }
 
+bool answer_join(struct transport_qp *tq, struct burst *burst)
+{
+	if (!burst->count || burst_is_full(burst) || !answer_is_ack_only(tq))
+		return false;
+	add_acknowledgement(burst, tq);
+	tq->ack_owed = false;
+	return true;
+}
+
 static void add_congestion_notification(struct burst *burst, struct transport_qp *tq)
 {
 	static const uint8_t reserved[CNP_RESERVED_BYTES];

@@ -30,6 +30,15 @@ bool answer_is_ack_only(const struct transport_qp *tq);
 /* Makes that packet, which is not owed any more: it is sent by the caller. */
 void answer_take_ack(struct transport_qp *tq, struct wire_packet *packet);
 
+struct burst;
+
+/*
+ * Adds it behind the requests in the burst, if nothing else is owed and there is room: it costs
+ * little in their train. True: it is there, and the caller sets tq->ack_owed again if it does not
+ * leave.
+ */
+bool answer_join(struct transport_qp *tq, struct burst *burst);
+
 /* Sends what is owed. A READ whose memory is not accessible any more may fail the QP. */
 void answer_send(struct qp *qp);
 

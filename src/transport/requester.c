@@ -5,6 +5,7 @@
 
 #include "object/memory.h"
 #include "object/mw.h"
+#include "transport/answer.h"
 #include "transport/burst.h"
 #include "transport/completer.h"
 #include "transport/payload.h"
@@ -178,9 +179,19 @@ static enum carried flush(struct issue *it)
 {
 	struct transport_qp *tq = it->tq;
 	struct qp *qp = it->qp;
+	bool acknowledges = answer_join(tq, it->burst);
+	unsigned count = it->burst->count;
+	enum wire_result result;
 	uint32_t unsent = 0;
 
-	switch (burst_send(it->burst, &unsent)) {
+	result = burst_send(it->burst, &unsent);
+	if (acknowledges && it->burst->left < count) {
+		tq->ack_owed = true;
+		retransmit_again(tq, it->now_ns + REQUESTER_AGAIN_NS);
+		if (it->burst->left == count - 1)
+			result = WIRE_SENT;
+	}
+	switch (result) {
 	case WIRE_FULL:
 		requester_go_back(qp, unsent);
 		note_sent(tq);

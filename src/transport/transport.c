@@ -103,7 +103,7 @@ static void issue(struct qp *qp)
 	if (tq->ack_owed && !to_acknowledge.count)
 		responder_flush(qp);
 	requester_transmit(qp);
-	/* what the acknowledgement waited for */
+	/* what the acknowledgement waited for, but nothing left that it could have joined */
 	if (to_acknowledge.count && answer_is_ack_only(tq))
 		answer_send(qp);
 }

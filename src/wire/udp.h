@@ -46,7 +46,8 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 
 /*
  * Takes what is there, at most some 64 packets, and calls `receive` for each, without locks but the
- * port's own. Returns how many datagrams came; -EBUSY: another thread is at it; 0: none.
+ * port's own. Returns how many datagrams came, and there may be more; -EBUSY: another thread is at
+ * it; 0: none.
  */
 int udp_receive(struct wire_port *port, uint64_t now_ns,
 		void (*receive)(const struct wire_arrival *arrival));

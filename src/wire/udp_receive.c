@@ -24,12 +24,6 @@
 #define CONTROL_BYTES 256
 
 struct udp_inbox {
-	/*
-	 * Datagrams to ask for: one as long as they come one by one, since looking for a second
-	 * that is not there would delay the first.
-	 */
-	unsigned wanted;
-	bool found_before; /* the last look found one */
 	struct mmsghdr messages[DATAGRAMS];
 	struct iovec iov[DATAGRAMS];
 	union udp_address from[DATAGRAMS];
@@ -62,8 +56,6 @@ struct udp_inbox *udp_inbox_create(void)
 
 	if (!in)
 		return NULL;
-	in->wanted = 1;
-	in->found_before = false;
 	for (int i = 0; i < DATAGRAMS; i++) {
 		in->iov[i] = (struct iovec){ in->data[i], sizeof(in->data[i]) };
 		in->messages[i].msg_hdr = (struct msghdr){
@@ -193,52 +185,44 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 }
 
 /* Each datagram that is given has to be given back its room (make_room). */
-static int fetch(struct wire_port *port)
+static int fetch(struct wire_port *port, unsigned max)
 {
 	struct udp_inbox *in = port->inbox;
 	bool refused_before = false;
 
 	for (;;) {
-		int n = recvmmsg(port->fd, in->messages, in->wanted, MSG_DONTWAIT, NULL);
+		int n = recvmmsg(port->fd, in->messages, max, MSG_DONTWAIT, NULL);
 
 		udp_count(&port->received_calls, 1);
 		if (n >= 0 || errno == EAGAIN)
 			return n < 0 ? 0 : n;
-		/* What an ICMP message says of something that was sent is no business of ours here.
-		 */
+		/* What an ICMP message says of something sent before is no business of ours. */
 		if (errno != EINTR && refused_before)
 			return 0;
 		refused_before |= errno != EINTR;
 	}
 }
 
-/* Two looks in a row that found one: there may be many. */
-static void adapt(struct udp_inbox *in, int found)
-{
-	if (found > 1 || (found == 1 && in->found_before))
-		in->wanted = DATAGRAMS;
-	else
-		in->wanted = 1;
-	in->found_before = found > 0;
-}
-
 int udp_receive(struct wire_port *port, uint64_t now_ns,
 		void (*receive)(const struct wire_arrival *arrival))
 {
+	unsigned packets = 0, max = 1;
 	int datagrams = 0, n;
-	unsigned packets = 0;
+	bool drained;
 
 	if (pthread_mutex_trylock(&port->receive_lock))
 		return -EBUSY;
 	do {
-		n = fetch(port);
+		n = fetch(port, max);
 		for (int i = 0; i < n; i++) {
 			packets += deliver(port, &port->inbox->messages[i], now_ns, receive);
 			make_room(port->inbox, i);
 		}
 		datagrams += n;
-		adapt(port->inbox, n);
-	} while (n == DATAGRAMS && packets < PACKETS_A_CALL);
+		drained = n < (int)max;
+		/* The first one by itself: looking for a second would delay it. */
+		max = DATAGRAMS;
+	} while (!drained && packets < PACKETS_A_CALL);
 	if (packets)
 		udp_count(&port->received_packets, packets);
 	pthread_mutex_unlock(&port->receive_lock);
