@@ -25,7 +25,7 @@ SYSTEM_LIBRARIES = '/usr/lib/x86_64-linux-gnu'
 ROWS = [
     ('ib_write_bw', ['-s', 64 * KI, '-n', 300], 'MiB/s', ('rxe', 'siw')),
     ('ib_send_bw', ['-s', 64 * KI, '-n', 300], 'MiB/s', ('rxe', 'siw')),
-    ('ib_read_bw', ['-s', 64 * KI, '-n', 300], 'MiB/s', ('rxe', 'siw')),
+    ('ib_read_bw', ['-s', 64 * KI, '-n', 300, '-o', 16], 'MiB/s', ('rxe', 'siw')),
     ('ib_send_lat', ['-s', 8, '-n', 2000], 'us', ('rxe',)),
 ]
 

@@ -1,6 +1,7 @@
 """Fixtures of the integration tests: real programs, over the build in VERBATIM_BUILD."""
 import itertools
 import os
+import signal
 
 import pytest
 
@@ -11,7 +12,13 @@ counter = itertools.count(1)
 TABLES = pytest.StashKey()  # {title: lines} to print after all tests
 
 
+def on_terminate(*_):
+    raise KeyboardInterrupt('terminated')
+
+
 def pytest_configure(config):
+    # Who runs out of time is terminated, and is to end its programs, networks and guests like anybody.
+    signal.signal(signal.SIGTERM, on_terminate)
     config.addinivalue_line('markers', 'asan: also run with the sanitizers')
     config.addinivalue_line('markers', 'network: between network namespaces')
     config.addinivalue_line('markers', 'interop: with the soft-RoCE of Linux in a guest')
