@@ -24,7 +24,13 @@
 
 #define LEASE_NS	1000000ull
 #define RENEW_NS	(LEASE_NS / 2)
-#define RECONNECT_MS	200
+#define RECONNECT_MS	200 /* between two attempts */
+/*
+ * An attempt holds up everything else. At first it is given up soon; each further one gets more time, for
+ * a machine so slow that a daemon takes it, but less than the time-outs of peers with usual settings.
+ */
+#define ATTEMPT_MS_MIN	50
+#define ATTEMPT_MS_MAX	400
 #define FINDS_MIN	16
 #define FINDS_MAX	256
 #define PUMP_FIND	8
@@ -241,14 +247,18 @@ static void watch(int fd)
 /* Links outlive the daemon; what is lost meanwhile is news of deaths and new processes. */
 static void find_daemon_again(void)
 {
+	static int attempt_ms;
 	char why[256];
 	int error;
 
 	if (!daemon_lost) {
 		daemon_lost = true;
+		attempt_ms = ATTEMPT_MS_MIN;
 		epoll_ctl(epoll, EPOLL_CTL_DEL, ctl_fd(ctl), NULL);
 	}
-	error = ctl_reconnect(ctl, why, sizeof(why));
+	error = ctl_reconnect(ctl, attempt_ms, why, sizeof(why));
+	if (attempt_ms < ATTEMPT_MS_MAX)
+		attempt_ms *= 2;
 	if (error == -EADDRINUSE)
 		cause_report(CAUSE_DAEMON_LOST, 0, "%s", why);
 	if (error)
