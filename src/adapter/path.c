@@ -78,8 +78,10 @@ int path_resolve(struct context *context, const struct ibv_ah_attr *attr, struct
 	ifindex = device->ifindex;
 	lock_release(&device->lock);
 	if (!own.global.subnet_prefix && !own.global.interface_id) {
-		cause_report(CAUSE_GID_UNKNOWN, 0, "sgid_index %u of %s", attr->grh.sgid_index,
-			     device->ib.name);
+		char why[128];
+
+		device_explain_gid(device, attr->grh.sgid_index, why, sizeof(why));
+		cause_report(CAUSE_GID_UNKNOWN, 0, "%s", why);
 		return EINVAL;
 	}
 	memset(flow, 0, sizeof(*flow));
