@@ -11,10 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/pace.h"
 #include "object/limits.h"
 #include "object/qp.h"
 #include "packet/packet.h"
-#include "transport/pace.h"
 #include "transport/timer.h"
 #include "transport/transport.h"
 #include "transport/window.h"
