@@ -195,6 +195,8 @@ static enum carried flush(struct issue *it)
 	case WIRE_FULL:
 		requester_go_back(qp, unsent);
 		note_sent(tq);
+		if (!in_flight(tq))
+			retransmit_on_held_up(tq);
 		retransmit_again(tq, it->now_ns + REQUESTER_AGAIN_NS);
 		return CARRY_WAIT;
 	case WIRE_FAULT:

@@ -96,7 +96,9 @@ struct transport_qp {
 	uint64_t went_back_ns;
 	bool probing;		/* window.before_probe may still be restored */
 	uint32_t probe_psn;	/* what is acknowledged from here on was on the way before the probe */
-	uint64_t progress_ns;	/* of the last answer, or of the start of what is on the way */
+	bool waiting;		/* for an answer; the transport timer runs, ... */
+	uint64_t waiting_ns;	/* ... since then */
+	bool excused;		/* a time-out was not counted since the last that was */
 	bool rtt_running;
 	uint32_t rtt_psn;
 	/* 0: not measured yet */
