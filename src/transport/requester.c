@@ -204,9 +204,7 @@ static enum carried flush(struct issue *it)
 		note_sent(tq);
 		return fail_local(qp, CAUSE_MEMORY_FAULT_LOCAL);
 	case WIRE_TOO_LONG:
-		if (!tq->narrow_reported)
-			cause_report(CAUSE_PATH_TOO_NARROW, qp->ib.qp_num, "path MTU %u", tq->mtu);
-		tq->narrow_reported = true;
+		transport_on_too_long(tq);
 		break;
 	case WIRE_NO_ROUTE: /* as good as lost */
 	case WIRE_SENT:
