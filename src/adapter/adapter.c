@@ -376,7 +376,9 @@ static _Thread_local bool owing __attribute__((tls_model("initial-exec")));
 static bool poll_wire(bool all)
 {
 	uint64_t now = monotonic_ns();
-	int got = ports_progress(now, all ? PORTS_ALL : PORTS_BUSY_ONES);
+	/* before a timer says that nothing came, all ports are looked at */
+	bool due = now >= transport_deadline_ns();
+	int got = ports_progress(now, all || due ? PORTS_ALL : PORTS_BUSY_ONES);
 
 	pump_on_look(now, got > 0);
 	if (got > 0) {

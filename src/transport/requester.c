@@ -196,6 +196,8 @@ static enum carried flush(struct issue *it)
 		requester_go_back(qp, unsent);
 		note_sent(tq);
 		tq->unrequested++; /* an acknowledgement was, perhaps, but by a packet that did not leave */
+		if (!in_flight(tq))
+			retransmit_on_held_up(tq);
 		retransmit_again(tq, it->now_ns + REQUESTER_AGAIN_NS);
 		return CARRY_WAIT;
 	case WIRE_FAULT:
@@ -203,9 +205,7 @@ static enum carried flush(struct issue *it)
 		note_sent(tq);
 		return fail_local(qp, CAUSE_MEMORY_FAULT_LOCAL);
 	case WIRE_TOO_LONG:
-		if (!tq->narrow_reported)
-			cause_report(CAUSE_PATH_TOO_NARROW, qp->ib.qp_num, "path MTU %u", tq->mtu);
-		tq->narrow_reported = true;
+		transport_on_too_long(tq);
 		break;
 	case WIRE_NO_ROUTE: /* as good as lost */
 		tq->no_route = true;
