@@ -124,18 +124,28 @@ static void show(const struct port *port)
 	snprintf(entry->address, sizeof(entry->address), "%s", print_gid(port->gid, text));
 }
 
-/* Takes the port over. 0, or -ENOSPC. */
+static int watch(int how, const struct wire_port *wire, uint32_t events)
+{
+	struct epoll_event event = { .events = events };
+
+	return epoll_ctl(epoll, how, udp_fd(wire), &event) ? -errno : 0;
+}
+
+/* Takes the port over. 0, or -ENOSPC, or what epoll answers. */
 static int add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex,
 	       bool is_group) REQUIRES(ports_lock)
 {
-	struct epoll_event event = { .events = EPOLLIN };
 	uint32_t count = ports_count, i = 0;
 	struct port *port;
+	int error;
 
 	while (i < count && (ports[i].wire || ports[i].closing))
 		i++;
 	if (i == PORTS_MAX)
 		return -ENOSPC;
+	error = watch(EPOLL_CTL_ADD, wire, 0);
+	if (error)
+		return error;
 	port = &ports[i];
 	memcpy(port->gid, gid, WIRE_GID_BYTES);
 	port->ifindex = ifindex;
@@ -147,8 +157,8 @@ static int add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], uint32
 	show(port);
 	if (i == count)
 		atomic_store_explicit(&ports_count, count + 1, memory_order_release);
-	event.data.u32 = i;
-	epoll_ctl(epoll, EPOLL_CTL_ADD, udp_fd(wire), &event);
+	/* Only now: whoever is woken by what lies there already has to find the port. */
+	watch(EPOLL_CTL_MOD, wire, EPOLLIN);
 	return 0;
 }
 

@@ -207,6 +207,8 @@ static enum carried flush(struct issue *it)
 		tq->narrow_reported = true;
 		break;
 	case WIRE_NO_ROUTE: /* as good as lost */
+		tq->no_route = true;
+		break;
 	case WIRE_SENT:
 		break;
 	}

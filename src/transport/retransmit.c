@@ -67,6 +67,7 @@ static void reset_counters(struct transport_qp *tq)
 	tq->backoff = 0;
 	tq->went_back = false;
 	tq->gap_open = false;
+	tq->no_route = false;
 }
 
 void retransmit_start(struct qp *qp)
@@ -221,14 +222,21 @@ void retransmit_stop(struct transport_qp *tq)
 
 static void give_up(struct qp *qp)
 {
+	struct transport_qp *tq = transport_of(qp);
 	uint32_t seq;
 
-	requester_go_back(qp, transport_of(qp)->una_psn);
+	requester_go_back(qp, tq->una_psn);
 	seq = qp->sq.issue++;
-	requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_GONE,
-		       "QP 0x%06x did not answer %u times in %llu us each", qp->attr.dest_qp_num,
-		       qp->attr.retry_cnt + 1u,
-		       (unsigned long long)timeout_ns(transport_of(qp)) / 1000);
+	if (tq->no_route)
+		requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_NO_PATH,
+				   "the system sends nothing to QP 0x%06x: the interface is down, its "
+				   "address was removed, or there is no route",
+				   qp->attr.dest_qp_num);
+	else
+		requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_GONE,
+				   "QP 0x%06x did not answer %u times in %llu us each",
+				   qp->attr.dest_qp_num, qp->attr.retry_cnt + 1u,
+				   (unsigned long long)timeout_ns(tq) / 1000);
 }
 
 /* Nothing came back in time. False: the QP failed. */
