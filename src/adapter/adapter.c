@@ -361,6 +361,9 @@ void *adapter_arena(void)
 /* The clock is looked at once in so many polls, if there is no other need for it. */
 #define POLLS_PER_LOOK 32
 
+/* A thread that has polled sockets in vain for so long is one that polls: see pump.h. */
+#define LEASE_AFTER_NS 15000ull
+
 /*
  * A thread that has polled in vain for so long offers its processor to others, again and again: where
  * there are more spinning programs than processors, the one that is waited for (or the kernel's own thread
@@ -390,15 +393,20 @@ static bool poll_wire(bool all, uint64_t now)
 	return got > 0;
 }
 
-/* Nothing was found at `now`, nor since *in_vain_ns; 0: this is the first time. */
-static void offer_processor(uint64_t now, uint64_t *in_vain_ns)
+/* This thread finds nothing since then; 0: it just did. */
+static _Thread_local uint64_t in_vain_ns __attribute__((tls_model("initial-exec")));
+
+static bool is_polling(uint64_t now)
 {
-	if (!*in_vain_ns) {
-		*in_vain_ns = now;
-	} else if (now - *in_vain_ns >= YIELD_AFTER_NS) {
-		*in_vain_ns = now - YIELD_AFTER_NS + YIELD_EVERY_NS;
-		sched_yield();
-	}
+	return pump_has_lease() || (in_vain_ns && now - in_vain_ns >= LEASE_AFTER_NS);
+}
+
+static void offer_processor(uint64_t now)
+{
+	if (!in_vain_ns || now - in_vain_ns < YIELD_AFTER_NS)
+		return;
+	in_vain_ns = now - YIELD_AFTER_NS + YIELD_EVERY_NS;
+	sched_yield();
 }
 
 void adapter_settle(void)
@@ -412,7 +420,6 @@ void adapter_settle(void)
 void adapter_progress(void)
 {
 	static _Thread_local uint32_t polls __attribute__((tls_model("initial-exec")));
-	static _Thread_local uint64_t in_vain_ns __attribute__((tls_model("initial-exec")));
 	bool any, now_and_then = ++polls % POLLS_PER_LOOK == 0, wire;
 	uint64_t now = 0;
 
@@ -423,17 +430,20 @@ void adapter_progress(void)
 	wire = ports_any();
 	if (wire || now_and_then)
 		now = monotonic_ns();
-	if (wire)
-		any |= poll_wire(now_and_then, now);
-	if (now_and_then) {
-		if (now >= local_retry_deadline_ns())
-			local_retry_run(now);
-		pump_on_polling(now);
+	if (wire && poll_wire(now_and_then, now)) {
+		any = true;
+		now = monotonic_ns(); /* that may have taken longer than a lease */
 	}
 	if (any)
 		in_vain_ns = 0;
-	else if (now)
-		offer_processor(now, &in_vain_ns);
+	else if (!in_vain_ns)
+		in_vain_ns = now;
+	if (now_and_then && now >= local_retry_deadline_ns())
+		local_retry_run(now);
+	if (now_and_then || (wire && is_polling(now)))
+		pump_on_polling(now);
+	if (now)
+		offer_processor(now);
 }
 
 void adapter_on_arm(void)
