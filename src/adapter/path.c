@@ -33,7 +33,7 @@ static const struct qp_path *choose(struct qp *qp)
 	const union ibv_gid *peer = &qp->attr.ah_attr.grh.dgid;
 	bool wire;
 
-	if (qp->path == &qp_path_orphan)
+	if (qp->path == &qp_path_orphan || qp->type == IBV_QPT_RAW_PACKET)
 		return qp->path;
 	if (qp->type == IBV_QPT_UD) {
 		ports_open_all(qp->context);
