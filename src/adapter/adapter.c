@@ -21,6 +21,7 @@
 #include "adapter/ports.h"
 #include "adapter/pump.h"
 #include "base/cause.h"
+#include "base/counter.h"
 #include "local/local.h"
 #include "local/retry.h"
 #include "object/adopt.h"
@@ -111,6 +112,7 @@ static void fill_header(void)
 static void undo(void)
 {
 	cause_init(NULL);
+	counter_init(NULL);
 	if (ctl)
 		ctl_close(ctl);
 	if (arena)
@@ -231,6 +233,7 @@ static void in_child(void) NO_LOCK_CHECK
 	mr_table_reset_after_fork();
 	qp_table_reset_after_fork();
 	cause_reset_after_fork();
+	counter_reset_after_fork();
 	ctl_close_in_child(ctl);
 	pump_reset_after_fork();
 	close(arena_fd);
@@ -260,6 +263,7 @@ static int start(void)
 		return error;
 	fill_header();
 	cause_init(arena);
+	counter_init(arena);
 	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (wake_fd < 0)
 		return -errno;

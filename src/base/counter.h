@@ -1,27 +1,32 @@
 /*
  * Counter - how often packets came that no connection could use, and what happened to the others.
  *
- * Anybody may send such packets, at any rate: they are counted, and nothing is reported for each.
+ * In:  events, by any thread. Out: numbers in this process's arena, for `verbatim show`.
+ *
+ * Anybody may send bad packets, at any rate: they are counted, and nothing is reported for each.
  * Relaxed: a reader sees each count some time.
  */
-#ifndef TRANSPORT_COUNTER_H
-#define TRANSPORT_COUNTER_H
+#ifndef BASE_COUNTER_H
+#define BASE_COUNTER_H
 
 #include <stdint.h>
 
 enum counter {
-	COUNTER_MALFORMED,     /* not a packet of RoCEv2 */
-	COUNTER_NO_QP,	       /* for a QP that does not exist */
-	COUNTER_STRANGER,      /* not from the other end of the connection */
-	COUNTER_OTHER_SERVICE, /* RC to a UC QP, ... */
-	COUNTER_NAKS_SENT,
-	COUNTER_NAKS_RECEIVED,
-	COUNTER_WENT_BACK,     /* requesters that sent anew because of a loss */
-	COUNTER_PROBES,	       /* ... because nothing came back */
+#define X(name, text, what) COUNTER_##name,
+#include "base/counter.def"
+#undef X
 	COUNTERS
 };
 
+/* From here on it is counted in this arena, from its own numbers on; NULL: in none. */
+void counter_init(void *arena);
+void counter_reset_after_fork(void);
+
 void counter_add(enum counter counter);
 uint64_t counter_read(enum counter counter);
+
+/* "naks_sent", and what it counts in words. */
+const char *counter_name(enum counter counter);
+const char *counter_what(enum counter counter);
 
 #endif

@@ -1,7 +1,7 @@
 #include "transport/completer.h"
 
+#include "base/counter.h"
 #include "object/memory.h"
-#include "transport/counter.h"
 #include "transport/requester.h"
 #include "transport/retransmit.h"
 #include "transport/verdict.h"

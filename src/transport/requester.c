@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/counter.h"
 #include "object/memory.h"
 #include "object/mw.h"
 #include "transport/answer.h"
@@ -193,6 +194,7 @@ static enum carried flush(struct issue *it)
 	}
 	switch (result) {
 	case WIRE_FULL:
+		counter_add(COUNTER_SOCKET_FULL);
 		requester_go_back(qp, unsent);
 		note_sent(tq);
 		if (!in_flight(tq))

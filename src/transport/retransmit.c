@@ -1,7 +1,7 @@
 #include "transport/retransmit.h"
 
+#include "base/counter.h"
 #include "object/rnr.h"
-#include "transport/counter.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
 
@@ -260,6 +260,7 @@ static bool on_timeout(struct transport_qp *tq, uint64_t now_ns)
 		tq->excused = true;
 	} else {
 		tq->excused = false;
+		counter_add(COUNTER_TIMEOUTS);
 		if (tq->retry_left-- == 0)
 			return false;
 	}
