@@ -7,7 +7,7 @@
 
 static uint64_t timeout_ns(const struct transport_qp *tq)
 {
-	uint64_t ns = 4096ull << tq->qp->attr.timeout;
+	uint64_t ns = RETRANSMIT_TIMEOUTS * 4096ull << tq->qp->attr.timeout;
 
 	return ns > RETRANSMIT_TIMEOUT_MIN_NS ? ns : RETRANSMIT_TIMEOUT_MIN_NS;
 }
