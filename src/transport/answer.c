@@ -210,7 +210,7 @@ static uint32_t packets_now(const struct burst *burst, const struct transport_qp
 			    const struct response *response, uint32_t turn)
 {
 	uint32_t packets = (uint32_t)packet_psn_diff(response->end, response->psn);
-	const uint32_t limits[] = { turn, WIRE_BURST - burst->count, burst_room(burst) / tq->mtu };
+	const uint32_t limits[] = { turn, burst_places(burst), burst_room(burst) / tq->mtu };
 
 	for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
 		if (limits[i] < packets)

@@ -217,12 +217,21 @@ static bool has_resources(const struct qp *qp)
 	return responses->tail - responses->head < limit;
 }
 
+static enum key_verdict check_read_key(struct qp *qp, const struct packet *packet)
+{
+	uint64_t host;
+	uint32_t flags;
+
+	if (!packet->length)
+		return KEY_OK;
+	return key_check(mr_keys(), packet->rkey, qp->pd->number, qp->ib.qp_num, packet->va,
+			 packet->length, IBV_ACCESS_REMOTE_READ, &host, &flags);
+}
+
 static enum verdict on_read(struct qp *qp, const struct packet *packet, enum cause *cause)
 {
 	struct transport_qp *tq = transport_of(qp);
-	enum key_verdict verdict = KEY_OK;
-	uint64_t host;
-	uint32_t flags;
+	enum key_verdict verdict;
 
 	if (!has_resources(qp)) {
 		*cause = CAUSE_READ_ATOMIC_OVERFLOW;
@@ -232,10 +241,7 @@ static enum verdict on_read(struct qp *qp, const struct packet *packet, enum cau
 		*cause = CAUSE_QP_ACCESS;
 		return VERDICT_ACCESS;
 	}
-	if (packet->length)
-		verdict = key_check(mr_keys(), packet->rkey, qp->pd->number, qp->ib.qp_num,
-				    packet->va, packet->length, IBV_ACCESS_REMOTE_READ, &host,
-				    &flags);
+	verdict = check_read_key(qp, packet);
 	if (verdict != KEY_OK) {
 		*cause = key_cause_remote(verdict);
 		return VERDICT_ACCESS;
@@ -364,7 +370,9 @@ void responder_settle(struct qp *qp)
 
 /*
  * A request that was carried out before is answered again, but has no other effect (IBA 9.7.5.1.4):
- * a READ is executed anew, an atomic's saved result is sent.
+ * a READ is executed anew, an atomic's saved result is sent. A READ that the key does not allow was not
+ * carried out before: who guesses PSNs finds one that is past sooner than the next one, and should not end
+ * the connection with it.
  */
 static void on_duplicate(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
 {
@@ -377,7 +385,8 @@ static void on_duplicate(struct qp *qp, const struct packet *packet, const struc
 		tq->ack_owed = true;
 		break;
 	case PACKET_READ_REQUEST:
-		answer_repeat_read(tq, packet);
+		if (check_read_key(qp, packet) == KEY_OK)
+			answer_repeat_read(tq, packet);
 		break;
 	case PACKET_COMPARE_SWAP:
 	case PACKET_FETCH_ADD:

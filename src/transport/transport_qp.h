@@ -68,6 +68,7 @@ struct transport_qp {
 	struct wire_flow flow;
 	uint32_t mtu;
 	bool narrow_reported; /* CAUSE_PATH_TOO_NARROW, once */
+	bool no_route;	      /* the wire took no packets since the last progress */
 
 	/*
 	 * Requester. una_psn .. next_psn is on the way and not answered. Behind next_psn, up to
