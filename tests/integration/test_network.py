@@ -208,7 +208,7 @@ def test_processes_share_the_port(cables):
 def test_processes_share_the_port_as_captured(captured):
     with Capture(captured.a) as capture:
         share_the_port(captured, 20)
-    report = roce.check(capture.path, PATH_MTU[captured.mtu])
+    report = roce.check(capture.path, PATH_MTU[captured.mtu], reused=True)
     both_directions(report, captured)
     # A flow towards each of the eight ends; a server of SENDs answers with none.
     assert len({(source, qpn) for source, _, qpn, _ in report.flows}) >= 4, report
