@@ -129,16 +129,17 @@ static void undo(void)
 static int connect_daemon(void)
 {
 	char why[256] = "";
-	int error = ctl_connect(&ctl, arena_fd, wake_fd, heap_fd, arena_header(arena)->comm, why, sizeof(why));
+	int error = ctl_connect(&ctl, arena_fd, wake_fd, heap_fd, arena_header(arena)->comm, why,
+				sizeof(why));
 
 	if (!error) {
 		slot = ctl_slot(ctl);
 		arena_header(arena)->slot = slot;
 		return 0;
 	}
-	cause_report(error == -ENOSPC ? CAUSE_SLOTS_EXHAUSTED :
-		     error == -EPERM || error == -EPROTONOSUPPORT ? CAUSE_DAEMON_REFUSED :
-								    CAUSE_DAEMON_MISSING,
+	cause_report(error == -ENOSPC				    ? CAUSE_SLOTS_EXHAUSTED
+		     : error == -EPERM || error == -EPROTONOSUPPORT ? CAUSE_DAEMON_REFUSED
+								    : CAUSE_DAEMON_MISSING,
 		     0, "%s", why);
 	/* Without a daemon nothing works at all, so this is said even to who did not ask. */
 	fprintf(stderr, "verbatim: %s\n", why);
@@ -362,9 +363,9 @@ void *adapter_arena(void)
 #define POLLS_PER_LOOK 32
 
 /*
- * After so many polls in vain (some 200 us) a thread offers its processor to others, once in so many
- * polls: where there are more spinning programs than processors, the one that is waited for would
- * otherwise get its turn only when the time slice of the waiting one is over.
+ * After so many polls in vain (some 200 us) a thread offers its processor to others, once in so
+ * many polls: where there are more spinning programs than processors, the one that is waited for
+ * would otherwise get its turn only when the time slice of the waiting one is over.
  */
 #define POLLS_BEFORE_YIELD 4096
 #define POLLS_PER_YIELD	   256

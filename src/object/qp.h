@@ -104,6 +104,7 @@ struct qp {
 	uint8_t receive_l3;	 /* of the datagram in it: enum receive_l3 */
 	struct receive receive;
 	uint32_t datagram_psn;	 /* UD: of the next packet on the wire */
+	bool no_route;		 /* UD: the wire took none since the last that left; reported */
 	/* ibv_wr_*, which hold the lock from start to complete or abort */
 	uint32_t builder_start;	 /* sq.tail at ibv_wr_start */
 	struct wqe *builder_wqe; /* begun and not ended; NULL */

@@ -13,9 +13,9 @@
 #include "rig.h"
 #include "wire/udp.h"
 
-#define A_SECOND_NS    1000000000ull
-#define TRUST_US       120000 /* after that an address is looked for again */
-#define BATCH_MAX      128    /* what one look may take, and some more */
+#define A_SECOND_NS 1000000000ull
+#define TRUST_US    120000 /* after that an address is looked for again */
+#define BATCH_MAX   128	   /* what one look may take, and some more */
 
 static struct wire_port *open_address(unsigned which)
 {
