@@ -286,6 +286,15 @@ static void take_notices(void)
 		find_daemon_again();
 }
 
+/* A thread is at a port: if nobody has a lease it is given one. */
+static void lend(uint64_t now)
+{
+	uint64_t nobody = 0;
+
+	if (atomic_compare_exchange_strong(&lease_until, &nobody, now + LEASE_NS))
+		set_timer(lease_timer, now + LEASE_NS);
+}
+
 /* True: there may be more, now. */
 static bool look_at_wire(void)
 {
@@ -305,13 +314,9 @@ static bool look_at_wire(void)
 		on_pump_found(now);
 		return true;
 	}
-	if (got != -EBUSY)
-		return false;
-	/* who is at it comes again while he has a lease */
-	if (atomic_load_explicit(&lease_until, memory_order_relaxed) != 0)
-		return false;
-	sched_yield();
-	return true;
+	if (got == -EBUSY)
+		lend(now);
+	return false;
 }
 
 static void run_local_timers(void)
@@ -384,7 +389,7 @@ static bool prepare_to_sleep(void)
 	any = look();
 	if (stopped)
 		judge(look_found);
-	if (any) {
+	if (any || pump_has_lease()) {
 		atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
 		return false;
 	}

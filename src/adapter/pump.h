@@ -27,8 +27,10 @@
  * waits loses at most a lease now and then, and one that does not poll nothing.
  *
  * The ports are watched edge-triggered, so that a pump that finds a poller at a port need not watch
- * him: he has a lease, and its end is a look; who has none may leave packets behind, and the pump
- * stays. Woken by packets alone, the pump takes them and sleeps on, without touching the duty word.
+ * him: he has a lease, or is given one by the pump, and its end is a look. (To wait for him to
+ * leave the port would take turns from him where both share a processor, and he is there most of
+ * the time.) Woken by packets alone, the pump takes them and sleeps on, without touching the duty
+ * word.
  *
  * Order LEASE: who takes or renews it stores lease_until, then POLLED, and sets the timer last. He
  * may be kept from his processor anywhere between, for longer than a lease, and the pump end the
@@ -37,15 +39,13 @@
  * most.
  *
  * No packet is slept over. Before the pump waits it has looked until nothing was left, or a thread
- * was at the port that
- *   - has a lease: its end is a look, whatever that thread left behind (its turn is bounded); or
- *   - has none: then the pump does not wait, but looks again until it gets the port itself.
- * A packet that comes after that look is a new edge: each one is, also while others lie there,
- * because the kernel tells of each arrival. The look comes after the pump began to listen, and to
- * begin (EPOLL_CTL_MOD) is to look whether there is something already. Who ends listening does so
- * under listen_lock, only while the lease is held, after the lease timer was set: so the timer
- * fires, and the pump listens again, or pump_on_arm, which ends the lease first and then wakes the
- * pump. A port is found by looks before its socket is listened to (ports.c).
+ * was at the port and there is a lease, whose end is a look, whatever that thread left behind (its
+ * turn is bounded). A packet that comes after that look is a new edge: each one is, also while
+ * others lie there, because the kernel tells of each arrival. The look comes after the pump began
+ * to listen, and to begin (EPOLL_CTL_MOD) is to look whether there is something already. Who ends
+ * listening does so under listen_lock, only while the lease is held, after the lease timer was set:
+ * so the timer fires, and the pump listens again, or pump_on_arm, which ends the lease first and
+ * then wakes the pump. A port is found by looks before its socket is listened to (ports.c).
  *
  * Nobody starves: packets without end that wake the pump are served for a bounded time; then they
  * take turns with links, timers and what verbatimd tells.
