@@ -70,6 +70,11 @@ enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum ca
 	}
 	pace_use(&qp->datagram_pace, cost);
 	qp->datagram_psn = psn_add(qp->datagram_psn, 1);
+	if (result == WIRE_NO_ROUTE && !qp->no_route)
+		cause_report(CAUSE_NO_PATH, qp->ib.qp_num,
+			     "the system does not send the datagram: the interface is down, or there is "
+			     "no route");
+	qp->no_route = result == WIRE_NO_ROUTE;
 	if (result == WIRE_TOO_LONG)
 		cause_report(CAUSE_PATH_TOO_NARROW, qp->ib.qp_num, "datagram of %u bytes",
 			     wqe->length);
