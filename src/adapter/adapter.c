@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "adapter/device.h"
+#include "adapter/frames.h"
 #include "adapter/group.h"
 #include "adapter/path.h"
 #include "adapter/peers.h"
@@ -26,6 +27,7 @@
 #include "object/adopt.h"
 #include "object/mr.h"
 #include "object/touch.h"
+#include "raw/raw.h"
 #include "transport/transport.h"
 
 static struct lock adapter_lock = LOCK_INITIALIZER;
@@ -199,6 +201,7 @@ static int make_tables(void)
 	local_init(&env);
 	group_init(ctl);
 	path_init();
+	frames_init();
 	transport_init(&transport_env);
 	error = ports_init(ctl, arena);
 	if (error)
@@ -225,6 +228,7 @@ static void in_child(void) NO_LOCK_CHECK
 	peers_reset_after_fork();
 	local_reset_after_fork();
 	transport_reset_after_fork();
+	frames_reset_after_fork();
 	ports_reset_after_fork();
 	group_reset_after_fork();
 	touch_reset_after_fork();
@@ -379,7 +383,9 @@ static _Thread_local bool owing __attribute__((tls_model("initial-exec")));
 /* True if packets came. Ports where nothing happens are looked at only now and then. */
 static bool poll_wire(bool all, uint64_t now)
 {
-	int got = ports_progress(now, all ? PORTS_ALL : PORTS_BUSY_ONES);
+	/* before a timer says that nothing came, all ports are looked at */
+	bool due = now >= transport_deadline_ns();
+	int got = ports_progress(now, all || due ? PORTS_ALL : PORTS_BUSY_ONES);
 
 	pump_on_look(now, got > 0);
 	if (got > 0) {
@@ -458,8 +464,25 @@ const struct qp_path *adapter_path(enum ibv_qp_type type)
 	if (type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD ||
 	    type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV)
 		return &local_path;
+	if (type == IBV_QPT_RAW_PACKET)
+		return &raw_path;
 	errno = EOPNOTSUPP;
 	return NULL;
+}
+
+int adapter_open_frames(struct qp *qp)
+{
+	return frames_open(qp);
+}
+
+int adapter_attach_flow(struct qp *qp, struct flow *flow)
+{
+	return -raw_add_flow(qp, flow);
+}
+
+void adapter_detach_flow(struct qp *qp, struct flow *flow)
+{
+	raw_remove_flow(qp, flow);
 }
 
 bool adapter_gid_is_local(const union ibv_gid *gid)

@@ -141,6 +141,7 @@ static void hold(struct transport_qp *tq, const struct packet *packet)
 {
 	if (!tq->held) {
 		tq->held_psn = packet->psn;
+		tq->held_ack_psn = tq->ack_psn;
 		tq->held_bytes = 0;
 	}
 	tq->held_pieces[tq->held++] =
@@ -169,8 +170,10 @@ static enum cause write_held(struct qp *qp)
 		cause = memory_write_remote_pieces(qp, tq->rkey, tq->va + before,
 						   tq->total - before, tq->held_pieces, (int)held,
 						   tq->held_bytes);
-	if (cause != CAUSE_NONE)
+	if (cause != CAUSE_NONE) {
 		tq->expected_psn = tq->held_psn;
+		tq->ack_psn = tq->held_ack_psn;
+	}
 	return cause;
 }
 
@@ -270,10 +273,8 @@ static enum verdict on_atomic(struct qp *qp, const struct packet *packet,
 		return VERDICT_ACCESS;
 	tq->msn = psn_add(tq->msn, 1);
 	tq->saved_next++;
-	*saved = (struct saved_atomic){
-		.valid = true, .psn = packet->psn, .msn = tq->msn, .value = before
-	};
-	answer_add_atomic(&tq->responses, saved);
+	*saved = (struct saved_atomic){ .valid = true, .psn = packet->psn, .value = before };
+	answer_add_atomic(&tq->responses, saved, tq->msn);
 	return VERDICT_OK;
 }
 
@@ -318,8 +319,14 @@ static void pass(struct transport_qp *tq, const struct packet *packet,
 		tq->in_message = !op->last;
 		if (op->last)
 			tq->msn = psn_add(tq->msn, 1);
-		/* UC answers nobody, whatever is asked for */
-		tq->ack_owed |= packet->ack_req && tq->qp->type == IBV_QPT_RC;
+		tq->ack_psn = packet->psn;
+		/*
+		 * A NAK that was not sent yet, and is not needed any more, would have acknowledged what
+		 * came before it. UC answers nobody, whatever is asked for.
+		 */
+		tq->ack_owed |= (packet->ack_req || tq->nak.owed) && tq->qp->type == IBV_QPT_RC;
+	} else {
+		tq->ack_owed = false; /* its answer acknowledges what came before it */
 	}
 	tq->naked = false;
 	tq->nak.owed = false;
@@ -450,6 +457,7 @@ void responder_on_packet(struct qp *qp, const struct packet *packet, const struc
 	if (!tq->expecting) {
 		tq->expecting = true;
 		tq->expected_psn = qp->attr.rq_psn & PACKET_PSN_MASK;
+		tq->ack_psn = psn_add(tq->expected_psn, PACKET_PSN_MASK);
 	}
 	if (qp->type == IBV_QPT_RC)
 		on_reliable(qp, packet, op);

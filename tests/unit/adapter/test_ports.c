@@ -207,8 +207,11 @@ static _Atomic bool done;
 
 static void *look_all_the_time(void *arg)
 {
-	while (!done)
+	while (!done) {
 		ports_progress(0, PORTS_ALL);
+		if (try_address(1))
+			abort();
+	}
 	return arg;
 }
 
