@@ -76,7 +76,7 @@ static void poll_once(unsigned polls)
 	int got = ports_progress(now, all ? PORTS_ALL : PORTS_BUSY_ONES);
 
 	pump_on_look(now, got > 0);
-	if (all)
+	if (all || pump_has_lease())
 		pump_on_polling(now);
 }
 
