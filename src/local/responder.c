@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "object/atomic.h"
+#include "object/flush.h"
 #include "object/key.h"
 #include "object/memory.h"
 #include "object/mw.h"
-#include "object/newer.h"
 #include "object/receive.h"
 #include "object/xrcd.h"
 
@@ -157,10 +157,10 @@ static bool respond_read(struct qp *qp, struct response *response, enum cause *c
 	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (!record)
 		goto out;
-	qp->remote_pd = response->pd; /* XRC: not that of the last request */
 	if (bytes)
-		*cause = memory_read_remote(qp, response->rkey, response->remote_addr + response->done,
-					    record->payload, bytes);
+		*cause = memory_read_remote(qp, response->pd, response->rkey,
+					    response->remote_addr + response->done, record->payload,
+					    bytes);
 	if (*cause != CAUSE_NONE)
 		goto out;
 	record->header.dst_qpn = qp->attr.dest_qp_num;
@@ -504,23 +504,18 @@ static enum verdict on_atomic_write(struct qp *qp, const struct record_header *h
 /* What was written before is visible; what is checked is whether the peer may ask (IBA 9.7.4.1.10). */
 static enum verdict on_flush(struct qp *qp, const struct record_header *header, enum cause *cause)
 {
-	uint32_t types = header->imm & 0xf, level = header->imm >> 4, rights = 0;
+	uint32_t types = header->imm & 0xf, level = header->imm >> 4;
 
-	if (types & NEWER_FLUSH_GLOBAL)
-		rights |= NEWER_ACCESS_FLUSH_GLOBAL;
-	if (types & NEWER_FLUSH_PERSISTENT)
-		rights |= NEWER_ACCESS_FLUSH_PERSISTENT;
-	if (!rights || types & ~(NEWER_FLUSH_GLOBAL | NEWER_FLUSH_PERSISTENT) ||
-	    level > NEWER_FLUSH_MR) {
+	if (!flush_is_valid(types, level)) {
 		*cause = CAUSE_PEER_DISORDERLY;
 		return VERDICT_INVALID;
 	}
-	if ((qp->attr.qp_access_flags & rights) != rights) {
+	if (!flush_is_allowed(qp, types)) {
 		*cause = CAUSE_QP_ACCESS;
 		return VERDICT_INVALID;
 	}
-	*cause = memory_flush_remote(qp, header->rkey, header->remote_addr, header->total, rights,
-				     level == NEWER_FLUSH_MR);
+	*cause = memory_flush_remote(qp, header->rkey, header->remote_addr, header->total,
+				     flush_rights(types), level == NEWER_FLUSH_MR);
 	return *cause == CAUSE_NONE ? VERDICT_OK : VERDICT_ACCESS;
 }
 

@@ -187,11 +187,28 @@ void xrc_remove_srq(struct srq *srq)
 	atomic_fetch_sub(&srq->xrcd->users, 1);
 }
 
-bool xrc_select(struct qp *qp, uint32_t srqn)
+/* Its owner cannot free it while the QP is locked: see xrc_remove_srq. */
+static struct srq *find_srq(const struct qp *qp, uint32_t srqn)
 {
 	struct srq *srq = handles_find(&srqs, srqn);
 
-	if (!srq || srq->domain != qp->domain || (qp->has_receive && qp->srq != srq))
+	return srq && srq->domain == qp->domain ? srq : NULL;
+}
+
+bool xrc_find_pd(const struct qp *qp, uint32_t srqn, uint32_t *pd)
+{
+	struct srq *srq = find_srq(qp, srqn);
+
+	if (srq)
+		*pd = srq->pd->number;
+	return srq;
+}
+
+bool xrc_select(struct qp *qp, uint32_t srqn)
+{
+	struct srq *srq = find_srq(qp, srqn);
+
+	if (!srq || (qp->has_receive && qp->srq != srq))
 		return false;
 	qp->srq = srq;
 	qp->rq = &srq->rq;

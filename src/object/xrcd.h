@@ -62,4 +62,7 @@ void xrc_remove_srq(struct srq *srq);
  */
 bool xrc_select(struct qp *qp, uint32_t srqn);
 
+/* The number of that SRQ's protection domain alone. The same for false, and for the lock. */
+bool xrc_find_pd(const struct qp *qp, uint32_t srqn, uint32_t *pd);
+
 #endif

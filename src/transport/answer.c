@@ -214,7 +214,8 @@ static uint32_t add_response(struct burst *burst, struct transport_qp *tq,
 
 	*cause = CAUSE_NONE;
 	if (bytes)
-		*cause = memory_read_remote(tq->qp, response->rkey, response->va, payload, bytes);
+		*cause = memory_read_remote(tq->qp, tq->qp->remote_pd, response->rkey,
+					    response->va, payload, bytes);
 	if (*cause != CAUSE_NONE)
 		return 0;
 	for (uint32_t i = 0; i < packets; i++) {
