@@ -90,7 +90,7 @@ void retransmit_on_ack_requested(struct transport_qp *tq, uint32_t psn, uint64_t
 
 void retransmit_on_sent(struct transport_qp *tq, uint64_t now_ns)
 {
-	if (tq->probe_ns || tq->qp->type != IBV_QPT_RC)
+	if (tq->probe_ns || !qp_is_reliable(tq->qp))
 		return;
 	if (!tq->backoff && !tq->went_back)
 		tq->progress_ns = now_ns;
