@@ -331,13 +331,19 @@ static enum verdict on_flush(struct qp *qp, const struct record_header *header, 
 	return *cause == CAUSE_NONE ? VERDICT_OK : VERDICT_ACCESS;
 }
 
+/* The record says a place in this process. */
+static uint32_t number_of(uint16_t place)
+{
+	return memory_slot() << XRC_PLACE_BITS | place;
+}
+
 static enum verdict carry_out(struct qp *qp, const struct record_header *header,
 			      const uint8_t *payload, enum cause *cause)
 {
 	struct local_qp *lq = local_of(qp);
 
 	if (record_flags(header) & RECORD_FIRST) {
-		if (qp->type == IBV_QPT_XRC_RECV && !xrc_select(qp, header->srqn)) {
+		if (qp->type == IBV_QPT_XRC_RECV && !xrc_select(qp, number_of(header->srqn))) {
 			*cause = CAUSE_XRC_SRQ_UNKNOWN;
 			return VERDICT_INVALID;
 		}

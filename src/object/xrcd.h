@@ -14,8 +14,16 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/arena.h"
 #include "object/cq.h"
 #include "object/srq.h"
+
+/*
+ * The number of an XRC SRQ is slot << XRC_PLACE_BITS | place, as that of a QP: so no two processes of a
+ * verbatimd have the same, and a request for another process's SRQ is not taken for one's own.
+ */
+#define XRC_PLACE_BITS ARENA_QP_BITS
+#define XRC_PLACES     (1u << XRC_PLACE_BITS)
 
 struct context;
 struct qp;
