@@ -357,7 +357,8 @@ static void rule_09_xrc_destroy_srq(struct pair *pair)
 static void rule_14_xrc_reset_and_again(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
-	struct op_target target = connect_xrc(pair, 1, WITH(.qps = 0));
+	/* an RNR timer of 655 ms: no attempt of the first connection may come to the second */
+	struct op_target target = connect_xrc(pair, 1, WITH(.qps = 0, .min_rnr_timer = 0));
 
 	post_send(a, 0, SEND(.wr_id = 1, .length = 64, .srqn = target.srqn[0]));
 	expect_none(a, SENDS); /* it has arrived: the next connection has the same PSNs */
