@@ -62,6 +62,7 @@ static int check_attr(struct context *context, const struct pd *pd,
 	case IBV_QPT_UD:
 	case IBV_QPT_XRC_SEND:
 	case IBV_QPT_XRC_RECV:
+	case IBV_QPT_RAW_PACKET:
 		break;
 	default:
 		cause_report(CAUSE_UNSUPPORTED, 0, "QP type %d", attr->qp_type);
@@ -289,7 +290,7 @@ int qp_destroy(struct qp *handle)
 	if (qp->type == IBV_QPT_XRC_RECV && close_handle(handle, qp))
 		return 0;
 	if (attachments) {
-		cause_report(CAUSE_BUSY_QP, qp->ib.qp_num, "%u multicast groups", attachments);
+		cause_report(CAUSE_BUSY_QP, qp->ib.qp_num, "%u multicast groups or flows", attachments);
 		return -EBUSY;
 	}
 	qp_table_withdraw(qp);

@@ -15,7 +15,7 @@
 /* There is room: the caller counts (max_dest_rd_atomic). */
 void answer_add_read(struct responses *responses, const struct transport_qp *tq,
 		     const struct packet *request, uint32_t pd, uint32_t msn);
-void answer_add_atomic(struct responses *responses, const struct saved_atomic *saved);
+void answer_add_atomic(struct responses *responses, const struct saved_atomic *saved, uint32_t msn);
 /* Of an ATOMIC WRITE or a FLUSH: as if it had been a READ of nothing (annex A19). */
 void answer_add_empty(struct responses *responses, uint32_t psn, uint32_t msn);
 
