@@ -257,6 +257,13 @@ def test_loss_perftest(cables, program, loss):
              env={'VERBATIM_TEST_LOSS': f'{loss},3'})
 
 
+@pytest.mark.parametrize('program', ['ib_send_bw', 'ib_write_bw', 'ib_read_bw', 'ib_atomic_bw'])
+def test_loss_xrc(cables, program):
+    options = [] if 'atomic' in program else ['-s', 64 * KI]
+    perftest(cables(9000), program, '-c', 'XRC', *options, iterations=300, seconds=60,
+             env={'VERBATIM_TEST_LOSS': '0.01,5'})
+
+
 def test_loss_is_seen_in_the_capture(cables):
     """So that the tests above cannot pass because nothing was lost."""
     cable = cables(9000, segment=False)
