@@ -63,7 +63,7 @@ int dm_create(struct context *context, size_t length, uint32_t log_align, struct
 	dm->context = context;
 	dm->length = length;
 	dm->ib.comp_mask = IBV_DM_MASK_HANDLE;
-	dm->ib.handle = handles_add(&handles, dm);
+	dm->ib.handle = handles_add(&handles, dm, HANDLES);
 	if (!dm->ib.handle)
 		goto unmap;
 	*out = dm;

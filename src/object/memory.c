@@ -258,11 +258,11 @@ int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32
 	return pieces;
 }
 
-static enum cause check_remote(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t check,
-			       uint32_t access, uint64_t *host, uint32_t *flags)
+static enum cause check_remote(const struct qp *qp, uint32_t pd, uint32_t rkey, uint64_t address,
+			       uint32_t check, uint32_t access, uint64_t *host, uint32_t *flags)
 {
-	enum key_verdict verdict = key_check(mr_keys(), rkey, qp->remote_pd, qp->ib.qp_num, address,
-					     check, access, host, flags);
+	enum key_verdict verdict = key_check(mr_keys(), rkey, pd, qp->ib.qp_num, address, check,
+					     access, host, flags);
 
 	return verdict == KEY_OK ? CAUSE_NONE : key_cause_remote(verdict);
 }
@@ -273,8 +273,8 @@ enum cause memory_write_remote(const struct qp *qp, uint32_t rkey, uint64_t addr
 	struct arena_touch *touch = touch_begin(own_slot, rkey);
 	uint64_t host;
 	uint32_t flags;
-	enum cause cause = check_remote(qp, rkey, address, check, IBV_ACCESS_REMOTE_WRITE, &host,
-					&flags);
+	enum cause cause = check_remote(qp, qp->remote_pd, rkey, address, check,
+					IBV_ACCESS_REMOTE_WRITE, &host, &flags);
 
 	if (cause == CAUSE_NONE && !(flags & KEY_NULL) && memory_copy_to(host, from, bytes))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
@@ -289,8 +289,8 @@ enum cause memory_write_remote_pieces(const struct qp *qp, uint32_t rkey, uint64
 	struct arena_touch *touch = touch_begin(own_slot, rkey);
 	uint64_t host;
 	uint32_t flags;
-	enum cause cause = check_remote(qp, rkey, address, check, IBV_ACCESS_REMOTE_WRITE, &host,
-					&flags);
+	enum cause cause = check_remote(qp, qp->remote_pd, rkey, address, check,
+					IBV_ACCESS_REMOTE_WRITE, &host, &flags);
 
 	if (cause == CAUSE_NONE && !(flags & KEY_NULL) &&
 	    copy_pieces_by_kernel(host, from, pieces, bytes))
@@ -299,14 +299,14 @@ enum cause memory_write_remote_pieces(const struct qp *qp, uint32_t rkey, uint64
 	return cause;
 }
 
-enum cause memory_read_remote(const struct qp *qp, uint32_t rkey, uint64_t address, void *to,
-			      uint32_t bytes)
+enum cause memory_read_remote(const struct qp *qp, uint32_t pd, uint32_t rkey, uint64_t address,
+			      void *to, uint32_t bytes)
 {
 	struct arena_touch *touch = touch_begin(own_slot, rkey);
 	uint64_t host;
 	uint32_t flags;
-	enum cause cause = check_remote(qp, rkey, address, bytes, IBV_ACCESS_REMOTE_READ, &host,
-					&flags);
+	enum cause cause = check_remote(qp, pd, rkey, address, bytes, IBV_ACCESS_REMOTE_READ,
+					&host, &flags);
 
 	if (cause == CAUSE_NONE && (flags & KEY_NULL))
 		memset(to, 0, bytes);
@@ -328,7 +328,7 @@ enum cause memory_flush_remote(const struct qp *qp, uint32_t rkey, uint64_t addr
 		address = mr_keys()[KEY_INDEX(rkey)].start;
 		bytes = 0;
 	}
-	cause = check_remote(qp, rkey, address, bytes, access, &host, &flags);
+	cause = check_remote(qp, qp->remote_pd, rkey, address, bytes, access, &host, &flags);
 	touch_end(touch);
 	/* the processors' caches are coherent: nothing is held back but by the order of stores */
 	atomic_thread_fence(memory_order_seq_cst);

@@ -99,7 +99,7 @@ void retransmit_on_ack_requested(struct transport_qp *tq, uint32_t psn, uint64_t
 
 void retransmit_on_sent(struct transport_qp *tq, uint64_t now_ns)
 {
-	if (tq->qp->type != IBV_QPT_RC)
+	if (!qp_is_reliable(tq->qp))
 		return;
 	if (!tq->waiting)
 		wait_from(tq, now_ns);
