@@ -22,6 +22,7 @@
 #include "adapter/ports.h"
 #include "adapter/pump.h"
 #include "base/cause.h"
+#include "local/foreign.h"
 #include "local/local.h"
 #include "local/retry.h"
 #include "object/adopt.h"
@@ -199,6 +200,7 @@ static int make_tables(void)
 	if (error)
 		return error;
 	local_init(&env);
+	foreign_init();
 	group_init(ctl);
 	path_init();
 	frames_init();
@@ -357,6 +359,11 @@ uint32_t adapter_slot(void)
 	return slot;
 }
 
+uint64_t adapter_cookie(void)
+{
+	return cookie;
+}
+
 void *adapter_arena(void)
 {
 	return arena;
@@ -443,6 +450,21 @@ const struct qp_path *adapter_path(enum ibv_qp_type type)
 		return &raw_path;
 	errno = EOPNOTSUPP;
 	return NULL;
+}
+
+int adapter_import_region(struct pd *pd, uint32_t pd_number, uint32_t handle, struct mr **mr)
+{
+	const struct context *context = context_of(pd->ib.context);
+	struct link *link = peers_find(context->home_slot);
+	int error = EINVAL;
+
+	if (link && link->peer->cookie == context->home_cookie)
+		error = -foreign_import(link, pd_number, handle, pd, mr);
+	else
+		cause_report(CAUSE_PEER_DIED, 0, "it had made the context");
+	if (link)
+		link_put(link);
+	return error;
 }
 
 int adapter_open_frames(struct qp *qp)
