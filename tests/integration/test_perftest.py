@@ -179,13 +179,11 @@ def test_run_by_duration(runner, port):
 
 @pytest.mark.parametrize('program, options', [
     ('ib_send_bw', ['-c', 'DC']),
-    ('ib_send_bw', ['-c', 'SRD']),
     ('ib_send_lat', ['-c', 'UD', '-s', 8192]),
     ('ib_write_bw', ['--use_rocm=0']),
     ('ib_write_bw', ['--use_cuda=0']),
     ('ib_write_bw', ['-c', 'UD']),
     ('ib_write_bw', ['--rate_limit=5', '--rate_limit_type=HW']),
-    ('ib_send_bw', ['-m', 8192]),
 ], ids=lambda value: value if isinstance(value, str) else '_'.join(map(str, value)))
 def test_refused(runner, port, program, options):
     """What this device, or this perftest, does not have: both ends say so, and end."""
