@@ -22,7 +22,7 @@
 
 /*
  * Makes sure that there is one. 0, or a positive errno with a cause reported (no daemon, no slot
- * left, no memory). May block up to five seconds, while the daemon is started. Idempotent.
+ * left, no memory). Blocks while the daemon is started (CTL_CONNECT_MS). Idempotent.
  */
 int adapter_start(void);
 

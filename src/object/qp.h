@@ -20,6 +20,7 @@
 #include "base/cause.h"
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/pace.h"
 #include "object/cq.h"
 #include "object/pd.h"
 #include "object/rq.h"
@@ -103,7 +104,8 @@ struct qp {
 	enum cause receive_cause;
 	uint8_t receive_l3;	 /* of the datagram in it: enum receive_l3 */
 	struct receive receive;
-	uint32_t datagram_psn;	 /* UD: of the next packet on the wire */
+	uint32_t datagram_psn;	 /* UD: of the next packet on the wire; and how many may leave */
+	struct pace datagram_pace;
 	/* ibv_wr_*, which hold the lock from start to complete or abort */
 	uint32_t builder_start;	 /* sq.tail at ibv_wr_start */
 	struct wqe *builder_wqe; /* begun and not ended; NULL */
