@@ -17,6 +17,7 @@
 #include "adapter/device.h"
 #include "adapter/frames.h"
 #include "adapter/group.h"
+#include "adapter/neighbour.h"
 #include "adapter/path.h"
 #include "adapter/peers.h"
 #include "adapter/ports.h"
@@ -510,6 +511,16 @@ void adapter_detach_flow(struct qp *qp, struct flow *flow)
 bool adapter_gid_is_local(const union ibv_gid *gid)
 {
 	return device_gid_is_local(gid);
+}
+
+int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t mac[6])
+{
+	uint32_t ifindex;
+
+	lock_acquire(&context->device->lock);
+	ifindex = context->device->ifindex;
+	lock_release(&context->device->lock);
+	return neighbour_find(ifindex, gid, mac);
 }
 
 bool adapter_stays_local(const union ibv_gid *gid)

@@ -74,6 +74,9 @@ void adapter_detach_flow(struct qp *qp, struct flow *flow);
 /* The address is one of this host's interfaces (as of the last look; ibv_open_device looks). */
 bool adapter_gid_is_local(const union ibv_gid *gid);
 
+/* The Ethernet address of another host's GID, or of the router: 0 or an errno. May block for a second. */
+int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t mac[6]);
+
 /* What is sent to it goes through shared memory, not through the wire. */
 bool adapter_stays_local(const union ibv_gid *gid);
 

@@ -151,6 +151,36 @@ static void rule_09_ethernet_address(struct pair *pair)
 		"ff0e::102:304");
 }
 
+struct op_mac {
+	union ibv_gid gid;
+	uint8_t mac[6];
+	int error;
+};
+
+static void op_resolve(struct side *side, void *argument)
+{
+	int (*resolve)(struct ibv_context *, struct ibv_ah_attr *, uint8_t[6], uint16_t *);
+	struct op_mac *op = argument;
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh.dgid = op->gid };
+
+	FIND(resolve, "ibv_resolve_eth_l2_from_gid", "IBVERBS_1.1");
+	op->error = resolve(side->context, &attr, op->mac, NULL);
+}
+
+/* What one end finds out of the other is what that knows of itself. */
+static void rule_09_ethernet_address_of_the_peer(struct pair *pair)
+{
+	struct op_mac here, there;
+
+	pair_make(pair, WITH());
+	here.gid = there.gid = pair->b.gid;
+	RUN(&pair->a, op_resolve, &here);
+	RUN(&pair->b, op_resolve, &there);
+	REQUIRE(here.error == 0, "asked by a: %s", strerror(here.error));
+	REQUIRE(there.error == 0, "asked by b: %s", strerror(there.error));
+	REQUIRE(!memcmp(here.mac, there.mac, 6), "they differ");
+}
+
 static void rule_09_names(struct pair *pair)
 {
 	const char *(*opcode)(enum ibv_wr_opcode);
@@ -210,6 +240,7 @@ static const struct test tests[] = {
 	HERE(rule_09_attributes_of_kernels),
 	HERE(rule_09_files),
 	HERE(rule_09_ethernet_address),
+	PAIR(rule_09_ethernet_address_of_the_peer),
 	HERE(rule_09_names),
 	HERE(rule_09_not_offered),
 	HERE(rule_09_no_dmabuf),
