@@ -27,11 +27,14 @@ static size_t whole_pages(size_t length)
 	return (length + page - 1) & ~(page - 1);
 }
 
+/* Whoever has the file could otherwise take the place away from under those who map it. */
 static bool has_place(int file, off_t offset, size_t bytes)
 {
+	int seals = file < 0 ? -1 : fcntl(file, F_GET_SEALS);
 	struct stat status;
 
-	return file >= 0 && !fstat(file, &status) && offset + (off_t)bytes <= status.st_size;
+	return seals >= 0 && seals & F_SEAL_SHRINK && !fstat(file, &status) &&
+	       offset + (off_t)bytes <= status.st_size;
 }
 
 /* Pages at a multiple of `align`, which is a page or more; of `file` unless that is -1. */

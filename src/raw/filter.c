@@ -12,13 +12,13 @@ _Static_assert(VARIANT_MAX < TO_NEXT, "a jump over a variant fits its 8 bits");
 
 struct program {
 	struct sock_filter *code;
-	unsigned count;
+	unsigned count, max;
 	bool is_full;
 };
 
 static void put(struct program *program, uint16_t code, uint8_t yes, uint8_t no, uint32_t k)
 {
-	if (program->count == FILTER_MAX) {
+	if (program->count == program->max) {
 		program->is_full = true;
 		return;
 	}
@@ -146,13 +146,15 @@ static bool any_sniffer(const struct list *flows)
 }
 
 unsigned filter_build(const struct list *flows, const struct filter_interface *interface,
-		      struct sock_filter *code)
+		      struct sock_filter *code, unsigned max)
 {
-	struct program program = { code, 0, false };
+	struct program program = { code, 0, max, false };
 	struct list *pos;
+	unsigned beginning;
 
 	if (interface->is_loopback || !any_sniffer(flows))
 		put_outgoing(&program, interface);
+	beginning = program.count;
 	list_for_each(pos, flows) {
 		const struct flow *flow = list_entry(pos, struct flow, link);
 
@@ -160,7 +162,11 @@ unsigned filter_build(const struct list *flows, const struct filter_interface *i
 			put_variant(&program, &flow->variant[i]);
 	}
 	put(&program, BPF_RET | BPF_K, 0, 0, 0);
-	return program.is_full ? 0 : program.count;
+	if (program.is_full) {
+		program.count = beginning;
+		put(&program, BPF_RET | BPF_K, 0, 0, TAKE);
+	}
+	return program.count;
 }
 
 bool filter_returns(const struct filter_interface *interface, const uint8_t *frame)

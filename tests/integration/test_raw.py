@@ -52,3 +52,12 @@ def test_without_capability(cables):
                             before=['setpriv', '--bounding-set', '-net_raw', '--inh-caps', '-net_raw'])
     assert program.wait(20) != 0, program.report()
     assert 'CAP_NET_RAW' in program.output(), program.report()
+
+
+def test_many_flows(cables):
+    """How fast flows are made: more of them than one filter of the kernel holds."""
+    cable = cables(1500)
+    options = [str(option).format(client=cable.a.address, server=cable.b.address) for option in UDP]
+    output = cable.b.run('raw_ethernet_fs_rate', '-d', cable.b.device, '-F', '-s', 64, '-n', 500,
+                         '--server', '-B', mac_of(cable.b), '-E', mac_of(cable.a), *options)
+    assert '500' in output and 'flow' in output.lower(), output
