@@ -50,6 +50,13 @@ void retransmit_on_sequence_nak(struct qp *qp);
 /* A response is missing at una_psn; `psn` came instead. */
 void retransmit_on_gap(struct qp *qp, uint32_t psn);
 
+/*
+ * A response is missing at una_psn; instead, the responder told that it is in error. It may not be able
+ * to repeat it, so going back for that counts as a try (retry_cnt): else, without a time-out, there
+ * would be no end.
+ */
+void retransmit_on_refusal(struct qp *qp);
+
 /* The responder had no receive for the message at una_psn; `timer` is its RNR timer code. */
 void retransmit_on_rnr_nak(struct qp *qp, uint8_t timer);
 
