@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "object/foreign.h"
 #include "object/key.h"
 #include "object/qp.h"
 #include "object/touch.h"
@@ -175,7 +176,10 @@ static enum cause copy_piece(const struct ibv_sge *sge, uint32_t pd, uint32_t ac
 			    &flags);
 	if (verdict != KEY_OK)
 		cause = key_cause_local(verdict);
-	else if (flags & KEY_NULL)
+	else if (flags & KEY_FOREIGN) {
+		if (foreign_ops->copy(sge->lkey, sge->addr + at, flat, bytes, access != 0))
+			cause = CAUSE_MEMORY_FAULT_LOCAL;
+	} else if (flags & KEY_NULL)
 		access ? (void)0 : (void)memset(flat, 0, bytes);
 	else if (flags & KEY_ON_DEMAND) {
 		if (access ? memory_copy_to(host, flat, bytes) : memory_copy_from(flat, host, bytes))
@@ -267,6 +271,37 @@ static enum cause check_remote(const struct qp *qp, uint32_t pd, uint32_t rkey, 
 	return verdict == KEY_OK ? CAUSE_NONE : key_cause_remote(verdict);
 }
 
+/* What a peer writes to, or reads from, a region of ours: 0 or -EFAULT. */
+static int store(uint32_t key, uint64_t address, uint64_t host, uint32_t flags, const void *from,
+		 size_t bytes)
+{
+	if (flags & KEY_FOREIGN)
+		return foreign_ops->copy(key, address, (void *)from, bytes, true);
+	return flags & KEY_NULL ? 0 : memory_copy_to(host, from, bytes);
+}
+
+static int fetch(uint32_t key, uint64_t address, uint64_t host, uint32_t flags, void *to, size_t bytes)
+{
+	if (flags & KEY_FOREIGN)
+		return foreign_ops->copy(key, address, to, bytes, false);
+	if (!(flags & KEY_NULL))
+		return memory_copy_from(to, host, bytes);
+	memset(to, 0, bytes);
+	return 0;
+}
+
+static int store_pieces(uint32_t key, uint64_t address, uint64_t host, uint32_t flags,
+			const struct iovec *from, int pieces, uint32_t bytes)
+{
+	int error = 0;
+
+	if (!(flags & KEY_FOREIGN))
+		return flags & KEY_NULL ? 0 : copy_pieces_by_kernel(host, from, pieces, bytes);
+	for (int i = 0; i < pieces && !error; address += from[i++].iov_len)
+		error = store(key, address, 0, flags, from[i].iov_base, from[i].iov_len);
+	return error;
+}
+
 enum cause memory_write_remote(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t check,
 			       const void *from, uint32_t bytes)
 {
@@ -276,7 +311,7 @@ enum cause memory_write_remote(const struct qp *qp, uint32_t rkey, uint64_t addr
 	enum cause cause = check_remote(qp, qp->remote_pd, rkey, address, check,
 					IBV_ACCESS_REMOTE_WRITE, &host, &flags);
 
-	if (cause == CAUSE_NONE && !(flags & KEY_NULL) && memory_copy_to(host, from, bytes))
+	if (cause == CAUSE_NONE && store(rkey, address, host, flags, from, bytes))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
 	touch_end(touch);
 	return cause;
@@ -292,8 +327,7 @@ enum cause memory_write_remote_pieces(const struct qp *qp, uint32_t rkey, uint64
 	enum cause cause = check_remote(qp, qp->remote_pd, rkey, address, check,
 					IBV_ACCESS_REMOTE_WRITE, &host, &flags);
 
-	if (cause == CAUSE_NONE && !(flags & KEY_NULL) &&
-	    copy_pieces_by_kernel(host, from, pieces, bytes))
+	if (cause == CAUSE_NONE && store_pieces(rkey, address, host, flags, from, pieces, bytes))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
 	touch_end(touch);
 	return cause;
@@ -308,9 +342,7 @@ enum cause memory_read_remote(const struct qp *qp, uint32_t pd, uint32_t rkey, u
 	enum cause cause = check_remote(qp, pd, rkey, address, bytes, IBV_ACCESS_REMOTE_READ,
 					&host, &flags);
 
-	if (cause == CAUSE_NONE && (flags & KEY_NULL))
-		memset(to, 0, bytes);
-	else if (cause == CAUSE_NONE && memory_copy_from(to, host, bytes))
+	if (cause == CAUSE_NONE && fetch(rkey, address, host, flags, to, bytes))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
 	touch_end(touch);
 	return cause;

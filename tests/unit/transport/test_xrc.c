@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "transport/counter.h"
+#include "base/counter.h"
 
 #define BYTES  65536
 #define ACCESS                                                                                     \
