@@ -287,13 +287,13 @@ static void add_middles(struct issue *it, struct wqe *wqe)
 	most = (wqe->length - offset - 1) / tq->mtu; /* without LAST */
 	if (most > room - 2)
 		most = room - 2; /* the last one that there is room for asks for an acknowledgement */
-	if (it->qp->type == IBV_QPT_RC && most > REQUESTER_ACK_EVERY - 1 - tq->unrequested)
+	if (qp_is_reliable(it->qp) && most > REQUESTER_ACK_EVERY - 1 - tq->unrequested)
 		most = REQUESTER_ACK_EVERY - 1 - tq->unrequested;
 	if (!most)
 		return;
 	most = payload_behind(it->burst, it->qp, wqe, offset, most * tq->mtu) / tq->mtu;
 	added = burst_repeat(it->burst, most);
-	if (it->qp->type == IBV_QPT_RC)
+	if (qp_is_reliable(it->qp))
 		tq->unrequested += added;
 	else
 		it->turn -= added;
