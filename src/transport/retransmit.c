@@ -1,13 +1,13 @@
 #include "transport/retransmit.h"
 
+#include "base/counter.h"
 #include "object/rnr.h"
-#include "transport/counter.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
 
 static uint64_t timeout_ns(const struct transport_qp *tq)
 {
-	uint64_t ns = 4096ull << tq->qp->attr.timeout;
+	uint64_t ns = RETRANSMIT_TIMEOUTS * 4096ull << tq->qp->attr.timeout;
 
 	return ns > RETRANSMIT_TIMEOUT_MIN_NS ? ns : RETRANSMIT_TIMEOUT_MIN_NS;
 }
@@ -102,7 +102,7 @@ void retransmit_on_ack_requested(struct transport_qp *tq, uint32_t psn, uint64_t
 
 void retransmit_on_sent(struct transport_qp *tq, uint64_t now_ns)
 {
-	if (tq->qp->type != IBV_QPT_RC)
+	if (!qp_is_reliable(tq->qp))
 		return;
 	if (!tq->waiting)
 		wait_from(tq, now_ns);
@@ -288,6 +288,7 @@ static bool on_timeout(struct transport_qp *tq, uint64_t now_ns)
 		tq->excused = true;
 	} else {
 		tq->excused = false;
+		counter_add(COUNTER_TIMEOUTS);
 		if (tq->retry_left-- == 0)
 			return false;
 	}
