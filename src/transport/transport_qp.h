@@ -104,6 +104,7 @@ struct transport_qp {
 	uint32_t rtt_psn;
 	/* 0: not measured yet */
 	uint64_t rtt_sent_ns, rtt_ns, rtt_var_ns, rtt_min_ns;
+	uint8_t patience; /* how often probes wait twice as long as round trips suggest */
 	/* deadlines; 0: not armed */
 	uint64_t probe_ns, rnr_ns, again_ns;
 	uint64_t timer_ns; /* when the timer fires; TIMER_NEVER */
