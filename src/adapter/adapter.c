@@ -17,11 +17,14 @@
 #include "adapter/device.h"
 #include "adapter/frames.h"
 #include "adapter/group.h"
+#include "adapter/neighbour.h"
 #include "adapter/path.h"
 #include "adapter/peers.h"
 #include "adapter/ports.h"
 #include "adapter/pump.h"
 #include "base/cause.h"
+#include "base/counter.h"
+#include "local/foreign.h"
 #include "local/local.h"
 #include "local/retry.h"
 #include "object/adopt.h"
@@ -113,6 +116,7 @@ static void fill_header(void)
 static void undo(void)
 {
 	cause_init(NULL);
+	counter_init(NULL);
 	if (ctl)
 		ctl_close(ctl);
 	if (arena)
@@ -131,16 +135,17 @@ static void undo(void)
 static int connect_daemon(void)
 {
 	char why[256] = "";
-	int error = ctl_connect(&ctl, arena_fd, wake_fd, heap_fd, arena_header(arena)->comm, why, sizeof(why));
+	int error = ctl_connect(&ctl, arena_fd, wake_fd, heap_fd, arena_header(arena)->comm, why,
+				sizeof(why));
 
 	if (!error) {
 		slot = ctl_slot(ctl);
 		arena_header(arena)->slot = slot;
 		return 0;
 	}
-	cause_report(error == -ENOSPC ? CAUSE_SLOTS_EXHAUSTED :
-		     error == -EPERM || error == -EPROTONOSUPPORT ? CAUSE_DAEMON_REFUSED :
-								    CAUSE_DAEMON_MISSING,
+	cause_report(error == -ENOSPC				    ? CAUSE_SLOTS_EXHAUSTED
+		     : error == -EPERM || error == -EPROTONOSUPPORT ? CAUSE_DAEMON_REFUSED
+								    : CAUSE_DAEMON_MISSING,
 		     0, "%s", why);
 	/* Without a daemon nothing works at all, so this is said even to who did not ask. */
 	fprintf(stderr, "verbatim: %s\n", why);
@@ -208,6 +213,7 @@ static int make_tables(void)
 		return error;
 	qp_table_turn(random_number());
 	local_init(&env);
+	foreign_init();
 	group_init(ctl);
 	path_init();
 	frames_init();
@@ -244,6 +250,7 @@ static void in_child(void) NO_LOCK_CHECK
 	mr_table_reset_after_fork();
 	qp_table_reset_after_fork();
 	cause_reset_after_fork();
+	counter_reset_after_fork();
 	ctl_close_in_child(ctl);
 	pump_reset_after_fork();
 	close(arena_fd);
@@ -273,6 +280,7 @@ static int start(void)
 		return error;
 	fill_header();
 	cause_init(arena);
+	counter_init(arena);
 	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (wake_fd < 0)
 		return -errno;
@@ -366,6 +374,11 @@ uint32_t adapter_slot(void)
 	return slot;
 }
 
+uint64_t adapter_cookie(void)
+{
+	return cookie;
+}
+
 void *adapter_arena(void)
 {
 	return arena;
@@ -378,10 +391,11 @@ void *adapter_arena(void)
 #define LEASE_AFTER_NS 15000ull
 
 /*
- * A thread that has polled in vain for so long offers its processor to others, again and again: where
- * there are more spinning programs than processors, the one that is waited for (or the kernel's own thread
- * that has its packets) would otherwise get its turn only when the time slice of the waiting one is
- * over. By the clock, because a poll that looks at sockets takes a hundred times as long as one that does not.
+ * A thread that has polled in vain for so long offers its processor to others, again and again:
+ * where there are more spinning programs than processors, the one that is waited for (or the
+ * kernel's own thread that has its packets) would otherwise get its turn only when the time slice
+ * of the waiting one is over. By the clock, because a poll that looks at sockets takes a hundred
+ * times as long as one that does not.
  */
 #define YIELD_AFTER_NS 100000ull
 #define YIELD_EVERY_NS 10000ull
@@ -479,6 +493,21 @@ const struct qp_path *adapter_path(enum ibv_qp_type type)
 	return NULL;
 }
 
+int adapter_import_region(struct pd *pd, uint32_t pd_number, uint32_t handle, struct mr **mr)
+{
+	const struct context *context = context_of(pd->ib.context);
+	struct link *link = peers_find(context->home_slot);
+	int error = EINVAL;
+
+	if (link && link->peer->cookie == context->home_cookie)
+		error = -foreign_import(link, pd_number, handle, pd, mr);
+	else
+		cause_report(CAUSE_PEER_DIED, 0, "it had made the context");
+	if (link)
+		link_put(link);
+	return error;
+}
+
 int adapter_open_frames(struct qp *qp)
 {
 	return frames_open(qp);
@@ -497,6 +526,16 @@ void adapter_detach_flow(struct qp *qp, struct flow *flow)
 bool adapter_gid_is_local(const union ibv_gid *gid)
 {
 	return device_gid_is_local(gid);
+}
+
+int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t mac[6])
+{
+	uint32_t ifindex;
+
+	lock_acquire(&context->device->lock);
+	ifindex = context->device->ifindex;
+	lock_release(&context->device->lock);
+	return neighbour_find(ifindex, gid, mac);
 }
 
 bool adapter_stays_local(const union ibv_gid *gid)

@@ -1,13 +1,13 @@
 #include "transport/retransmit.h"
 
+#include "base/counter.h"
 #include "object/rnr.h"
-#include "transport/counter.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
 
 static uint64_t timeout_ns(const struct transport_qp *tq)
 {
-	uint64_t ns = 4096ull << tq->qp->attr.timeout;
+	uint64_t ns = RETRANSMIT_TIMEOUTS * 4096ull << tq->qp->attr.timeout;
 
 	return ns > RETRANSMIT_TIMEOUT_MIN_NS ? ns : RETRANSMIT_TIMEOUT_MIN_NS;
 }
@@ -34,7 +34,9 @@ static void arm(struct transport_qp *tq)
 
 /*
  * A few of the shortest round trips, not of the usual ones: on a busy host these are as long as it
- * takes until a process gets a processor, while a probe in vain costs one packet.
+ * takes until a process gets a processor, while a probe in vain costs little. Unless it is in vain each time:
+ * what the window holds is then sent twice to a peer that was too slow for it once. So one that was
+ * makes the next ones wait twice as long, and an answer in much less time than that half as long.
  */
 static uint64_t probe_wait_ns(const struct transport_qp *tq)
 {
@@ -47,7 +49,7 @@ static uint64_t probe_wait_ns(const struct transport_qp *tq)
 	}
 	if (wait_ns < RETRANSMIT_PROBE_MIN_NS)
 		wait_ns = RETRANSMIT_PROBE_MIN_NS;
-	wait_ns <<= tq->backoff;
+	wait_ns <<= tq->backoff + tq->patience;
 	return wait_ns < RETRANSMIT_PROBE_MAX_NS ? wait_ns : RETRANSMIT_PROBE_MAX_NS;
 }
 
@@ -86,11 +88,12 @@ void retransmit_start(struct qp *qp)
 	tq->waiting = false;
 	tq->rtt_ns = tq->rtt_var_ns = tq->rtt_min_ns = 0;
 	tq->rtt_running = tq->probing = false;
+	tq->patience = 0;
 }
 
 void retransmit_on_ack_requested(struct transport_qp *tq, uint32_t psn, uint64_t now_ns)
 {
-	if (tq->rtt_running || tq->went_back)
+	if (tq->rtt_running || packet_psn_diff(psn, tq->max_psn) < 0)
 		return; /* an answer to what was sent twice tells nothing (Karn) */
 	tq->rtt_running = true;
 	tq->rtt_psn = psn;
@@ -99,7 +102,7 @@ void retransmit_on_ack_requested(struct transport_qp *tq, uint32_t psn, uint64_t
 
 void retransmit_on_sent(struct transport_qp *tq, uint64_t now_ns)
 {
-	if (tq->qp->type != IBV_QPT_RC)
+	if (!qp_is_reliable(tq->qp))
 		return;
 	if (!tq->waiting)
 		wait_from(tq, now_ns);
@@ -122,6 +125,8 @@ static void measure(struct transport_qp *tq, uint64_t now_ns)
 	sample = now_ns - tq->rtt_sent_ns;
 	if (!sample)
 		sample = 1;
+	if (tq->patience && 4 * sample < probe_wait_ns(tq))
+		tq->patience--;
 	if (!tq->rtt_min_ns || sample < tq->rtt_min_ns)
 		tq->rtt_min_ns = sample;
 	if (!tq->rtt_ns) {
@@ -139,8 +144,11 @@ void retransmit_on_progress(struct transport_qp *tq, uint32_t packets, uint64_t 
 {
 	uint32_t before = (uint32_t)packet_psn_diff(tq->next_psn, psn_add(tq->una_psn, -packets));
 
-	if (tq->probing && packet_psn_diff(tq->una_psn, tq->probe_psn) > 0)
+	if (tq->probing && packet_psn_diff(tq->una_psn, tq->probe_psn) > 0) {
 		window_on_late(&tq->window);
+		if (tq->patience < RETRANSMIT_PATIENCE_MAX)
+			tq->patience++;
+	}
 	tq->probing = false;
 	measure(tq, now_ns);
 	window_on_ack(&tq->window, packets, tq->una_psn, 2 * before >= tq->window.size);
@@ -151,6 +159,25 @@ void retransmit_on_progress(struct transport_qp *tq, uint32_t packets, uint64_t 
 		return;
 	wait_from(tq, now_ns);
 	set_probe(tq, now_ns);
+}
+
+static void give_up(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+	uint32_t seq;
+
+	requester_go_back(qp, tq->una_psn);
+	seq = qp->sq.issue++;
+	if (tq->no_route)
+		requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_NO_PATH,
+				   "the system sends nothing to QP 0x%06x: the interface is down, its "
+				   "address was removed, or there is no route",
+				   qp->attr.dest_qp_num);
+	else
+		requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_GONE,
+				   "QP 0x%06x did not answer %u times in %llu us each",
+				   qp->attr.dest_qp_num, qp->attr.retry_cnt + 1u,
+				   (unsigned long long)timeout_ns(tq) / 1000);
 }
 
 /* Everything from una_psn on is sent anew, at this thread's flush or when its timer fires. */
@@ -192,6 +219,18 @@ void retransmit_on_gap(struct qp *qp, uint32_t psn)
 	tq->gap_open = true;
 	tq->gap_psn = psn;
 	if (again)
+		retransmit_on_sequence_nak(qp);
+}
+
+void retransmit_on_refusal(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	if (tq->state != REQUESTER_READY || is_old_news(tq, transport_env.now()))
+		return;
+	if (tq->went_back && tq->retry_left-- == 0)
+		give_up(qp);
+	else
 		retransmit_on_sequence_nak(qp);
 }
 
@@ -237,25 +276,6 @@ void retransmit_stop(struct transport_qp *tq)
 	timer_disarm(&tq->timer);
 }
 
-static void give_up(struct qp *qp)
-{
-	struct transport_qp *tq = transport_of(qp);
-	uint32_t seq;
-
-	requester_go_back(qp, tq->una_psn);
-	seq = qp->sq.issue++;
-	if (tq->no_route)
-		requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_NO_PATH,
-				   "the system sends nothing to QP 0x%06x: the interface is down, its "
-				   "address was removed, or there is no route",
-				   qp->attr.dest_qp_num);
-	else
-		requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_GONE,
-				   "QP 0x%06x did not answer %u times in %llu us each",
-				   qp->attr.dest_qp_num, qp->attr.retry_cnt + 1u,
-				   (unsigned long long)timeout_ns(tq) / 1000);
-}
-
 /*
  * The transport timer has run out. False: for good. Who finds that late was kept from looking: by the
  * scheduler, or because another thread, which was, has the port. So the answer may be there by now.
@@ -268,6 +288,7 @@ static bool on_timeout(struct transport_qp *tq, uint64_t now_ns)
 		tq->excused = true;
 	} else {
 		tq->excused = false;
+		counter_add(COUNTER_TIMEOUTS);
 		if (tq->retry_left-- == 0)
 			return false;
 	}

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/counter.h"
 #include "transport/answer.h"
 #include "transport/burst.h"
 #include "transport/completer.h"
-#include "transport/counter.h"
 #include "transport/datagram.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
@@ -185,6 +185,7 @@ static void send_ack(struct qp *qp) NO_LOCK_CHECK
 	qp_unlock(qp);
 	if (transport_env.send(&flow, &packet, 1, &sent) != WIRE_FULL)
 		return;
+	counter_add(COUNTER_SOCKET_FULL);
 	qp = qp_find_locked(qpn);
 	if (!qp)
 		return;
@@ -284,6 +285,12 @@ static bool is_of_connection(const struct transport_qp *tq, const struct wire_fl
 	       !memcmp(tq->flow.local, flow->local, WIRE_GID_BYTES);
 }
 
+static bool is_answer(const struct packet_opcode *op)
+{
+	return op->kind == PACKET_ACK || op->kind == PACKET_ATOMIC_ACK ||
+	       op->kind == PACKET_READ_RESPONSE;
+}
+
 static bool fits_service(const struct qp *qp, const struct packet *packet,
 			 const struct packet_opcode *op)
 {
@@ -292,6 +299,8 @@ static bool fits_service(const struct qp *qp, const struct packet *packet,
 		return qp->type == IBV_QPT_RC;
 	case PACKET_UC:
 		return qp->type == IBV_QPT_UC;
+	case PACKET_XRC: /* each end has one half of the service */
+		return qp->type == (is_answer(op) ? IBV_QPT_XRC_SEND : IBV_QPT_XRC_RECV);
 	case PACKET_CNP:
 		return op->kind == PACKET_NOTIFY_CONGESTION;
 	default:
@@ -308,6 +317,7 @@ static void on_connection_packet(struct qp *qp, const struct packet *packet,
 		responder_on_mark(tq);
 	switch (op->kind) {
 	case PACKET_NOTIFY_CONGESTION:
+		counter_add(COUNTER_CONGESTION);
 		window_on_mark(&tq->window, tq->next_psn);
 		break;
 	case PACKET_ACK:

@@ -28,16 +28,20 @@ OPERATIONS = {
     0x11: ('ack', ONLY, 'aeth'), 0x12: ('atomic_ack', ONLY, 'aeth atomic_ack'),
     0x13: ('atomic', ONLY, 'atomic'), 0x14: ('atomic', ONLY, 'atomic'),
     0x16: ('send', LAST, 'ieth'), 0x17: ('send', ONLY, 'ieth'),
+    0x1c: ('flush', ONLY, 'feth reth'), 0x1d: ('atomic_write', ONLY, 'reth'),  # annex A19
 }
 SERVICE_OPERATIONS = {
     RC: set(OPERATIONS), UC: set(range(0x0c)), UD: {0x04, 0x05},
+    XRC: set(OPERATIONS),
 }
-HEADER_BYTES = {'imm': 4, 'reth': 16, 'aeth': 4, 'atomic_ack': 8, 'atomic': 28, 'ieth': 4}
-REQUESTS = ('send', 'write', 'read', 'atomic')
+RELIABLE = (RC, XRC)
+HEADER_BYTES = {'imm': 4, 'reth': 16, 'aeth': 4, 'atomic_ack': 8, 'atomic': 28, 'ieth': 4, 'feth': 4}
+ANSWERED = ('read', 'atomic', 'flush', 'atomic_write')  # by responses
+REQUESTS = ('send', 'write', *ANSWERED)
 
 Packet = collections.namedtuple(
     'Packet', 'number time source target source_port dont_fragment identification icrc_good bytes '
-    'service operation place pad ack_req qpn psn dma_length syndrome msn source_qpn payload')
+    'service operation place pad ack_req qpn psn dma_length syndrome msn source_qpn srqn payload')
 
 
 def icrc(ip, udp, roce):
@@ -120,10 +124,13 @@ def decode(number, time, datagram):
         raise Malformed(f'P_Key {pkey:#x}')
     kind, place, headers = OPERATIONS[operation]
     at = 12
-    fields = dict(dma_length=None, syndrome=None, msn=None, source_qpn=None)
+    fields = dict(dma_length=None, syndrome=None, msn=None, source_qpn=None, srqn=None)
     if service == UD:
         fields['source_qpn'] = int.from_bytes(roce[17:20], 'big')
         at += 8
+    if service == XRC and kind in REQUESTS:
+        fields['srqn'] = int.from_bytes(roce[13:16], 'big')
+        at += 4
     for header in headers.split():
         if len(roce) < at + HEADER_BYTES[header]:
             raise Malformed(f'cut in its headers ({len(roce)} bytes, opcode {opcode:#x})')
@@ -137,8 +144,12 @@ def decode(number, time, datagram):
     payload = len(roce) - at - pad
     if payload < 0 or len(roce) % 4:
         raise Malformed(f'{len(roce)} bytes with {pad} of padding, opcode {opcode:#x}')
-    if payload and kind in ('read', 'ack', 'atomic', 'atomic_ack'):
+    if payload and kind in ('read', 'ack', 'atomic', 'atomic_ack', 'flush'):
         raise Malformed(f'payload of a {kind}')
+    if kind == 'atomic_write' and (payload != 8 or fields['dma_length'] != 8):
+        raise Malformed(f'{payload} bytes of an ATOMIC WRITE, which says {fields["dma_length"]}')
+    if kind == 'flush' and not 1 <= roce[at - 17] & 15 <= 3:
+        raise Malformed(f'FLUSH with placement type {roce[at - 17] & 15}')
     return Packet(
         number=number, time=time, source=str(ipaddress.ip_address(source)),
         target=str(ipaddress.ip_address(target)), source_port=source_port,
@@ -180,7 +191,7 @@ class Flow:
         psns = self.psns_of(packet)
         if behind < 0:
             self.repeated += 1
-            if packet.service != RC:
+            if packet.service not in RELIABLE:
                 return f'PSN {packet.psn} is used again by a service that repeats nothing'
             if behind + psns > 0 and packet.operation != 'read':
                 return f'PSN {packet.psn} is used again for something longer'
@@ -194,7 +205,7 @@ class Flow:
         self.next = (packet.psn + psns) % PSNS
         if packet.operation == 'read':
             self.reads.append((packet.psn, psns))
-        if packet.service == RC and (packet.ack_req or packet.operation in ('read', 'atomic')):
+        if packet.service in RELIABLE and (packet.ack_req or packet.operation in ANSWERED):
             self.highest_needed = (self.next - 1) % PSNS
         before, self.message = self.message, (
             packet.operation if packet.place in (FIRST, MIDDLE) else None)
@@ -227,27 +238,35 @@ class Flow:
 
 
 class Answers:
-    """What comes back to a QP."""
+    """What comes back to a QP. `reused`: its number may be that of several QPs, one after the other."""
 
-    def __init__(self):
+    def __init__(self, reused=False):
+        self.reused = reused
         self.highest = None
         self.msn = None
         self.naks = collections.Counter()
 
     def add(self, packet):
+        new = self.highest is None or distance(packet.psn, self.highest) > 0
         if packet.syndrome is not None and packet.syndrome >> 5:
             self.naks[{1: 'rnr', 3: f'nak {packet.syndrome & 31}'}.get(
                 packet.syndrome >> 5, 'reserved')] += 1
             if packet.syndrome >> 5 == 2 or packet.syndrome >> 5 > 3:
                 return f'syndrome {packet.syndrome:#x}'
+        elif new:
+            self.highest = packet.psn
+        return self.add_msn(packet, new)
+
+    def add_msn(self, packet, new):
+        """A responder tells how many messages it has completed, whatever it answers, and repeats."""
+        if packet.msn is None or self.reused:
             return None
-        if self.highest is not None and distance(packet.psn, self.highest) <= 0:
-            return None  # told before, perhaps with the MSN that was true then
-        self.highest = packet.psn
-        if packet.msn is not None:
-            if self.msn is not None and distance(packet.msn, self.msn) < 0:
-                return f'MSN {packet.msn} after {self.msn}'
-            self.msn = packet.msn
+        if self.msn is not None and distance(packet.msn, self.msn) < 0:
+            # Of two threads that acknowledge, the one with more to tell was quicker: no harm done.
+            if packet.operation == 'ack' and not new:
+                return None
+            return f'MSN {packet.msn} after {self.msn}'
+        self.msn = packet.msn
         return None
 
 
@@ -274,16 +293,17 @@ class Report:
         return sum((answers.naks for answers in self.answers.values()), collections.Counter())
 
     def __str__(self):
-        names = {RC: 'RC', UC: 'UC', UD: 'UD'}
+        names = {RC: 'RC', UC: 'UC', UD: 'UD', XRC: 'XRC'}
         kinds = ', '.join(f'{names[service]} {operation} {count}' for (service, operation), count
                           in sorted(self.by_operation.items()))
         return (f'{self.packets} packets ({kinds}), {len(self.flows)} flows, '
                 f'{self.repeated} repeated, {dict(self.naks)}')
 
 
-def read(path, mtu, ends=True):
+def read(path, mtu, ends=True, reused=False):
     """A Report of a capture in which the path MTU is `mtu`. `ends`: the programs saw to it that all
-    they sent was acknowledged before they ended.
+    they sent was acknowledged before they ended. `reused`: some ended before others began, so that QP
+    numbers may have been given twice.
 
     A flow is known by the destination QP and the source address: with UD by the source QP, too.
     Answers of RC belong to the other direction; which flow they answer is known only from what the
@@ -314,7 +334,7 @@ def read(path, mtu, ends=True):
             error = flow.add(packet)
         else:
             key = (packet.source, packet.target, packet.qpn)
-            answers = report.answers.setdefault(key, Answers())
+            answers = report.answers.setdefault(key, Answers(reused))
             error = answers.add(packet)
         if error:
             report.wrong.append(f'frame {number}, to QP {packet.qpn:#x}: {error}')
@@ -360,9 +380,9 @@ def dissect(path):
     return done.stdout.splitlines()
 
 
-def check(path, mtu, ends=True):
+def check(path, mtu, ends=True, reused=False):
     """The Report of a capture; an error if anything in it is wrong."""
-    report = read(path, mtu, ends)
+    report = read(path, mtu, ends, reused)
     wrong = report.wrong + dissect(path)
     assert not wrong, (f'{report}\n{len(wrong)} things are wrong:\n' + '\n'.join(wrong[:20]))
     assert report.packets, f'{path} holds no packets'
