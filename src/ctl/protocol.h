@@ -3,12 +3,12 @@
  *
  * The socket is SOCK_SEQPACKET: one message per send, each exactly as long as the struct of its
  * type; descriptors travel beside it (SCM_RIGHTS), in the order given at the struct. The first
- * message of a connection is HELLO (a process that wants a slot) or OBSERVE (a tool that looks);
- * both are answered by WELCOME. Then each request gets the one reply that carries its seq, and
+ * message of a connection is HELLO (a process that wants a slot), CM_HELLO (one that manages
+ * connections) or OBSERVE (a tool that looks); all are answered by WELCOME. Then each request gets the one reply that carries its seq, and
  * notices, whose seq is 0, may come at any time in between.
  *
  * A peer that sends anything else is cut off. Both ends are of one host: all fields are in host
- * order. HELLO, OBSERVE and WELCOME keep their first four fields in every version, so that two
+ * order. HELLO, CM_HELLO, OBSERVE and WELCOME keep their first four fields in every version, so that two
  * versions can tell that they do not fit.
  */
 #ifndef CTL_PROTOCOL_H
@@ -16,8 +16,11 @@
 
 #include <stdint.h>
 
+#include "ctl/cm_protocol.h"
+#include "ctl/header.h"
+
 #define CTL_MAGIC	 0x74627256u /* "Vrbt" */
-#define CTL_VERSION	 3u
+#define CTL_VERSION	 4u
 #define CTL_SLOT_MAX	 1023u /* slots are 1..1023; 0 is the daemon's own */
 #define CTL_COMM_BYTES	 16
 #define CTL_MGID_BYTES	 16
@@ -30,41 +33,6 @@
 
 /* Size of the memfd that two processes share; sealed against shrinking and growing. */
 #define LINK_BYTES (2u << 20)
-
-enum ctl_type {
-	CTL_HELLO = 1,
-	CTL_OBSERVE,
-	CTL_WELCOME,
-	CTL_PEER,
-	CTL_PEER_REPLY,
-	CTL_MCAST_ATTACH,
-	CTL_MCAST_DETACH,
-	CTL_MCAST_REPLY,
-	CTL_MCAST_MEMBERS,
-	CTL_MCAST_MEMBERS_REPLY,
-	CTL_LIST,
-	CTL_PROCESS,
-	CTL_LIST_END,
-	CTL_NOTICE_LINK,
-	CTL_NOTICE_DEATH,
-	CTL_NOTICE_MCAST_CHANGED,
-	CTL_PORT,
-	CTL_PORT_KEPT,
-	CTL_PORT_REPLY,
-	CTL_TYPE_COUNT,
-};
-
-struct ctl_header {
-	uint32_t type; /* enum ctl_type */
-	uint32_t seq;  /* of a request, repeated in its reply; 0 in notices */
-};
-
-/* What HELLO and OBSERVE begin with in every version. */
-struct ctl_greeting {
-	struct ctl_header header;
-	uint32_t magic;
-	uint32_t version;
-};
 
 /*
  * Descriptors: arena memfd and heap memfd (both sealed SHRINK and GROW), wake eventfd; and, only
@@ -192,6 +160,13 @@ union ctl_message {
 	struct ctl_port_reply port_reply;
 	struct ctl_list list;
 	struct ctl_process process;
+	struct ctl_cm_hello cm_hello;
+	struct ctl_cm_ask cm_ask;
+	struct ctl_cm_bind cm_bind;
+	struct ctl_cm_talk cm_talk;
+	struct ctl_cm_raise cm_raise;
+	struct ctl_cm_reply cm_reply;
+	struct ctl_cm_event cm_event;
 };
 
 #endif

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "ctl/fdmsg.h"
+#include "daemon/cm.h"
 #include "daemon/hello.h"
 #include "daemon/links.h"
 #include "daemon/listing.h"
@@ -16,6 +17,8 @@
 
 #define SPEECHLESS_MS	  5000
 #define MESSAGES_PER_TURN 16
+
+#define ASK sizeof(struct ctl_cm_ask)
 
 /* All that a client may say. Whatever does not match its row is no message. */
 static const struct {
@@ -32,6 +35,22 @@ static const struct {
 	[CTL_MCAST_MEMBERS] = { sizeof(struct ctl_mcast), 0, 0, CLIENT_PROCESS, mcast_on_members },
 	[CTL_PORT] = { sizeof(struct ctl_port), 0, 0, CLIENT_PROCESS, ports_on_port },
 	[CTL_PORT_KEPT] = { sizeof(struct ctl_port), 1, 1, CLIENT_PROCESS, ports_on_kept },
+	[CTL_CM_HELLO] = { sizeof(struct ctl_cm_hello), 0, 0, CLIENT_SPEECHLESS, hello_on_cm },
+	[CTL_CM_CREATE_CHANNEL] = { ASK, 2, 2, CLIENT_CM, cm_on_create_channel },
+	[CTL_CM_DESTROY_CHANNEL] = { ASK, 0, 0, CLIENT_CM, cm_on_destroy_channel },
+	[CTL_CM_CREATE_ID] = { ASK, 0, 0, CLIENT_CM, cm_on_create_id },
+	[CTL_CM_DESTROY_ID] = { ASK, 0, 0, CLIENT_CM, cm_on_destroy_id },
+	[CTL_CM_MIGRATE_ID] = { ASK, 0, 0, CLIENT_CM, cm_on_migrate_id },
+	[CTL_CM_BIND] = { sizeof(struct ctl_cm_bind), 0, 0, CLIENT_CM, cm_on_bind },
+	[CTL_CM_LISTEN] = { ASK, 0, 0, CLIENT_CM, cm_on_listen },
+	[CTL_CM_CONNECT] = { sizeof(struct ctl_cm_talk), 0, 0, CLIENT_CM, cm_on_talk },
+	[CTL_CM_ACCEPT] = { sizeof(struct ctl_cm_talk), 0, 0, CLIENT_CM, cm_on_talk },
+	[CTL_CM_REJECT] = { sizeof(struct ctl_cm_talk), 0, 0, CLIENT_CM, cm_on_talk },
+	[CTL_CM_READY] = { ASK, 0, 0, CLIENT_CM, cm_on_step },
+	[CTL_CM_ESTABLISH] = { ASK, 0, 0, CLIENT_CM, cm_on_step },
+	[CTL_CM_DISCONNECT] = { ASK, 0, 0, CLIENT_CM, cm_on_step },
+	[CTL_CM_RAISE] = { sizeof(struct ctl_cm_raise), 0, 0, CLIENT_CM, cm_on_raise },
+	[CTL_CM_GET_EVENT] = { ASK, 0, 0, CLIENT_CM, cm_on_get_event },
 	[CTL_LIST] = { sizeof(struct ctl_list), 0, 0, CLIENT_OBSERVER, listing_on_list },
 };
 
@@ -90,7 +109,8 @@ static bool is_other_version(const struct client *c, const struct fdmsg *m)
 	const struct ctl_greeting *g = &m->body.greeting;
 
 	return c->role == CLIENT_SPEECHLESS && m->len >= sizeof(*g) &&
-	       (g->header.type == CTL_HELLO || g->header.type == CTL_OBSERVE) &&
+	       (g->header.type == CTL_HELLO || g->header.type == CTL_OBSERVE ||
+		g->header.type == CTL_CM_HELLO) &&
 	       g->magic == CTL_MAGIC && g->version != CTL_VERSION;
 }
 
@@ -226,6 +246,7 @@ static void destroy(struct client *c)
 
 static void bury(struct client *c)
 {
+	cm_on_death(c);
 	ports_on_death(c);
 	slots_on_death(c);
 	links_on_death(c);
@@ -248,6 +269,7 @@ void client_dismiss_all(struct daemon *d)
 
 		links_on_dismissal(c);
 		mcast_on_dismissal(c);
+		cm_on_death(c);
 		destroy(c);
 	}
 }

@@ -23,12 +23,14 @@
 #include "daemon/loop.h"
 #include "daemon/outbox.h"
 
+struct cm_client;
 struct link;
 
 enum client_role {
 	CLIENT_SPEECHLESS = 1 << 0, /* connected, said nothing yet */
 	CLIENT_PROCESS = 1 << 1,    /* said HELLO, has a slot */
 	CLIENT_OBSERVER = 1 << 2,   /* said OBSERVE, may list */
+	CLIENT_CM = 1 << 3,	    /* said CM_HELLO, manages connections */
 };
 
 struct client {
@@ -43,9 +45,14 @@ struct client {
 	pid_t pid; /* who connected; 0 if it is in a pid namespace out of sight */
 	uid_t uid;
 
-	/* Of a CLIENT_PROCESS only; zero, NULL or -1 in the others. */
+	/* Of a CLIENT_PROCESS or CLIENT_CM. */
 	int pid_fd; /* -1: its death shows at the socket alone */
 	struct loop_source on_death;
+
+	/* Of a CLIENT_CM only. */
+	struct cm_client *cm;
+
+	/* Of a CLIENT_PROCESS only; zero or NULL in the others. */
 	unsigned slot;
 	int64_t since_ns;
 	char comm[CTL_COMM_BYTES];
@@ -64,7 +71,7 @@ struct client {
 /* Takes over sock on success. 0 or -errno. */
 int client_create(struct daemon *d, int sock, const struct ucred *peer);
 
-/* Becomes a CLIENT_PROCESS or CLIENT_OBSERVER. */
+/* Becomes something else than speechless. */
 void client_set_role(struct client *c, enum client_role role);
 
 /* Sends or queues. 0; -ETOOMANYREFS: not sent; -ECONNRESET: the client is condemned. */

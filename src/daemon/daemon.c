@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/client.h"
+#include "daemon/cm.h"
 #include "daemon/ports.h"
 
 #define FIRST_CALL_MS 1000
@@ -79,6 +80,8 @@ int daemon_init(struct daemon *d, enum daemon_scope scope)
 	if (!rc)
 		rc = watch_signals(d);
 	if (!rc)
+		rc = cm_init(d);
+	if (!rc)
 		rc = listen_init(&d->listener, d);
 	/* Whoever started it needs a moment to come, however short it is to stay afterwards. */
 	if (!rc && scope == DAEMON_OF_USER)
@@ -89,7 +92,7 @@ int daemon_init(struct daemon *d, enum daemon_scope scope)
 
 void daemon_on_slot_change(struct daemon *d)
 {
-	if (d->slots_used || d->scope == DAEMON_OF_SYSTEM)
+	if (d->slots_used || d->cm_clients || d->scope == DAEMON_OF_SYSTEM)
 		loop_timer_disarm(&d->linger);
 	else
 		loop_timer_arm(&d->loop, &d->linger, d->linger_ms);
@@ -106,7 +109,9 @@ void daemon_run(struct daemon *d)
 void daemon_fini(struct daemon *d)
 {
 	listen_fini(&d->listener);
+	cm_forget(d);
 	client_dismiss_all(d);
+	cm_fini(d);
 	ports_on_end(d);
 	close(d->signal_fd);
 	close(d->loop.epoll_fd);

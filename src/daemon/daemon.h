@@ -22,6 +22,7 @@
 #define DAEMON_LINGER_MS 3000 /* unless VERBATIMD_LINGER_MS says otherwise */
 
 struct client;
+struct cm;
 
 enum daemon_scope {
 	DAEMON_OF_USER,	  /* serves one uid, ends after its last client */
@@ -36,7 +37,7 @@ struct daemon {
 	struct listener listener;
 	struct loop_source on_signal;
 	int signal_fd;
-	struct loop_timer linger; /* armed while no client has a slot */
+	struct loop_timer linger; /* armed while there is no process */
 	int64_t linger_ms;
 	bool ended;
 	struct list clients;   /* all connections, observers and speechless ones too */
@@ -46,6 +47,8 @@ struct daemon {
 	struct list memberships; /* of all multicast groups */
 	struct list port_groups;
 	unsigned port_group_count;
+	struct cm *cm;
+	unsigned cm_clients; /* processes that manage connections */
 };
 
 /* Takes the name and listens. 0; -EADDRINUSE: another daemon has the name; -errno. */
@@ -57,7 +60,7 @@ void daemon_run(struct daemon *d);
 /* Lets all clients go. */
 void daemon_fini(struct daemon *d);
 
-/* A slot was given out or has become free: whether the daemon may end depends on it. */
+/* A process came or went: whether the daemon may end depends on it. */
 void daemon_on_slot_change(struct daemon *d);
 
 #endif

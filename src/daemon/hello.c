@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/cm.h"
 #include "daemon/slots.h"
 
 #ifndef SO_PEERPIDFD
@@ -156,5 +157,22 @@ void hello_on_observe(struct client *c, struct fdmsg *m)
 		return;
 	}
 	client_set_role(c, CLIENT_OBSERVER);
+	client_post(c, &welcome, sizeof(welcome), NULL, 0);
+}
+
+void hello_on_cm(struct client *c, struct fdmsg *m)
+{
+	struct ctl_welcome welcome = make_welcome(m->body.header.seq);
+	int rc = m->body.cm_hello.greeting.magic == CTL_MAGIC ? 0 : -EPROTO;
+
+	if (!rc)
+		rc = watch_death(c);
+	if (!rc)
+		rc = cm_client_create(c);
+	if (rc) {
+		hello_refuse(c, m->body.header.seq, -rc);
+		return;
+	}
+	client_set_role(c, CLIENT_CM);
 	client_post(c, &welcome, sizeof(welcome), NULL, 0);
 }

@@ -1,6 +1,7 @@
 #include "daemon/loop.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 int loop_init(struct loop *l)
 {
 	list_init(&l->timers);
+	l->corpses = NULL;
 	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	return l->epoll_fd < 0 ? -errno : 0;
 }
@@ -84,6 +86,22 @@ static void expire_timers(struct loop *l)
 	}
 }
 
+void loop_bury(struct loop *l, struct loop_corpse *corpse)
+{
+	corpse->next = l->corpses;
+	l->corpses = corpse;
+}
+
+static void free_corpses(struct loop *l)
+{
+	while (l->corpses) {
+		struct loop_corpse *next = l->corpses->next;
+
+		free(l->corpses);
+		l->corpses = next;
+	}
+}
+
 void loop_turn(struct loop *l)
 {
 	struct epoll_event events[EVENTS_PER_TURN];
@@ -97,4 +115,5 @@ void loop_turn(struct loop *l)
 		source->on_ready(source, events[i].events);
 	}
 	expire_timers(l);
+	free_corpses(l);
 }

@@ -27,9 +27,15 @@ struct loop_timer {
 	void (*on_expire)(struct loop_timer *timer);
 };
 
+/* First in what has a source and is freed by the loop once no event for it can be left. */
+struct loop_corpse {
+	struct loop_corpse *next;
+};
+
 struct loop {
 	int epoll_fd;
 	struct list timers; /* armed, in no order: there are few */
+	struct loop_corpse *corpses;
 };
 
 int loop_init(struct loop *l);
@@ -46,6 +52,9 @@ void loop_timer_init(struct loop_timer *t, void (*on_expire)(struct loop_timer *
 /* Moves the deadline if it is armed already. */
 void loop_timer_arm(struct loop *l, struct loop_timer *t, int64_t after_ms);
 void loop_timer_disarm(struct loop_timer *t);
+
+/* free() at the end of the turn; its source may be called until then. */
+void loop_bury(struct loop *l, struct loop_corpse *corpse);
 
 /* Waits for the next event or deadline, and handles what is there. */
 void loop_turn(struct loop *l);

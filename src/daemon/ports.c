@@ -7,7 +7,6 @@
 
 #include "daemon/address.h"
 #include "daemon/owner.h"
-#include "daemon/port_group.h"
 #include "daemon/slots.h"
 
 /* What a request is about, checked. */
@@ -226,6 +225,29 @@ void ports_on_kept(struct client *c, struct fdmsg *m)
 		snprintf(why, sizeof(why), "what was kept of %s's port is of no use: %s", w.text,
 			 strerror(-rc));
 	reply(c, m, rc, why, NULL);
+}
+
+int ports_use_for_daemon(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
+			 struct port_group **out)
+{
+	struct wanted w = { .gid = gid, .ifindex = address_is_link_local(gid) ? ifindex : 0 };
+	int rc;
+
+	if (!address_is_unicast(gid))
+		return -EADDRNOTAVAIL;
+	rc = find_or_create(d, &w, out);
+	if (rc)
+		return rc == -EADDRINUSE && slots_any_away(d) ? -EAGAIN : rc;
+	rc = port_group_use(*out, 0, d->uid);
+	if (rc && port_group_leave(*out, 0))
+		end(d, *out);
+	return rc;
+}
+
+void ports_leave_for_daemon(struct daemon *d, struct port_group *g)
+{
+	if (port_group_leave(g, 0))
+		end(d, g);
 }
 
 bool ports_suit(struct daemon *d, unsigned slot, uid_t uid)

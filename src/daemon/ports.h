@@ -16,11 +16,21 @@
 
 #include "ctl/fdmsg.h"
 #include "daemon/client.h"
+#include "daemon/port_group.h"
 
 #define PORT_GROUPS_MAX 256
 
 void ports_on_port(struct client *c, struct fdmsg *m);
 void ports_on_kept(struct client *c, struct fdmsg *m);
+
+/*
+ * The daemon itself uses an address: the socket of slot 0 is its own to read and write, and stays until
+ * ports_leave_for_daemon. 0, or -errno as of port_group_create and port_group_use; -EAGAIN: processes
+ * that have not come back to this daemon yet may have the port.
+ */
+int ports_use_for_daemon(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
+			 struct port_group **out);
+void ports_leave_for_daemon(struct daemon *d, struct port_group *g);
 
 /* Whether a process of this user may have the slot, as far as ports are concerned. */
 bool ports_suit(struct daemon *d, unsigned slot, uid_t uid);

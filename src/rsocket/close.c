@@ -78,9 +78,9 @@ int close_half(struct stream *s, int how)
 
 void close_stream(struct stream *s)
 {
-	unsigned seconds = s->linger.l_onoff && s->linger.l_linger >= 0 ?
-				   (unsigned)s->linger.l_linger :
-				   CLOSE_WAIT_S;
+	unsigned seconds = s->linger.l_onoff && s->linger.l_linger >= 0
+				   ? (unsigned)s->linger.l_linger
+				   : CLOSE_WAIT_S;
 
 	keepalive_stop(s);
 	if (s->phase == STREAM_CONNECTED || s->phase == STREAM_ACCEPTING) {

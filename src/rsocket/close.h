@@ -10,8 +10,8 @@
 int close_half(struct stream *s, int how) EXCLUDES(s->lock);
 
 /*
- * What rclose has to do before the last reference goes: tells the peer, waits until everything that was
- * sent has been acknowledged, as long as SO_LINGER allows or CLOSE_WAIT_S, and disconnects.
+ * What rclose has to do before the last reference goes: tells the peer, waits until everything that
+ * was sent has been acknowledged, as long as SO_LINGER allows or CLOSE_WAIT_S, and disconnects.
  */
 enum { CLOSE_WAIT_S = 10 };
 void close_stream(struct stream *s) EXCLUDES(s->lock);

@@ -1,7 +1,8 @@
 /*
  * Config - what a new rsocket is like: the files of /etc/rdma/rsocket, read once.
  *
- * Each file holds one number. What is missing, unreadable or senseless is as if the file was not there.
+ * Each file holds one number. What is missing, unreadable or senseless is as if the file was not
+ * there.
  */
 #ifndef RSOCKET_CONFIG_H
 #define RSOCKET_CONFIG_H

@@ -29,8 +29,8 @@ static bool is_length(const struct stream *s, const struct sockaddr *addr, sockl
 {
 	if (!addr || length < sizeof(addr->sa_family))
 		return false;
-	return length >= (addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
-						       sizeof(struct sockaddr_in6));
+	return length >= (addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+						     : sizeof(struct sockaddr_in6));
 }
 
 int connect_bind(struct stream *s, const struct sockaddr *addr, socklen_t length)
@@ -190,8 +190,8 @@ static int on_event(struct stream *s, const struct rdma_cm_event *event) REQUIRE
 }
 
 /*
- * What arrived before the peer went is in the CQ by now, and counts: a disconnected QP delivers it. Only then
- * it is the end.
+ * What arrived before the peer went is in the CQ by now, and counts: a disconnected QP delivers it.
+ * Only then it is the end.
  */
 static void on_failure(struct stream *s, int error) REQUIRES(s->lock)
 {

@@ -1,17 +1,16 @@
 /*
  * Connect - how a stream comes to its connection, and ends it: the calls and events of the CM.
  *
- * The id of a stream is asynchronous, its channel never blocks. So nothing here sleeps; who wants to
- * wait for the outcome uses stream_wait. A connection makes progress in the calls of the program alone:
- * rpoll, rselect, or any call that waits.
+ * The id of a stream is asynchronous, its channel never blocks. So nothing here sleeps; who wants
+ * to wait for the outcome uses stream_wait. A connection makes progress in the calls of the program
+ * alone: rpoll, rselect, or any call that waits.
  */
 #ifndef RSOCKET_CONNECT_H
 #define RSOCKET_CONNECT_H
 
 #include "rsocket/stream.h"
 
-int connect_bind(struct stream *s, const struct sockaddr *addr, socklen_t length)
-	REQUIRES(s->lock);
+int connect_bind(struct stream *s, const struct sockaddr *addr, socklen_t length) REQUIRES(s->lock);
 int connect_listen(struct stream *s, int backlog) REQUIRES(s->lock);
 
 /* Begins: 0, or -errno; the phase tells the rest. */

@@ -17,12 +17,12 @@
 #define LOOKS_UDP  16	/* between two looks at the UDP socket that find nothing */
 #define CLOSE_NS   UINT64_C(1000000000)
 
-socklen_t address_length(const union address *address)
+socklen_t name_length(const union socket_name *address)
 {
 	return address->sa.sa_family == AF_INET ? sizeof(address->v4) : sizeof(address->v6);
 }
 
-bool address_equal(const union address *a, const union address *b)
+bool name_equal(const union socket_name *a, const union socket_name *b)
 {
 	if (a->sa.sa_family != b->sa.sa_family || a->v4.sin_port != b->v4.sin_port)
 		return false;
@@ -32,7 +32,7 @@ bool address_equal(const union address *a, const union address *b)
 }
 
 static int take_address(const struct datagram *d, const struct sockaddr *from, socklen_t length,
-			union address *address)
+			union socket_name *address)
 {
 	memset(address, 0, sizeof(*address));
 	if (!from || length < sizeof(from->sa_family))
@@ -40,9 +40,9 @@ static int take_address(const struct datagram *d, const struct sockaddr *from, s
 	if (from->sa_family != d->family)
 		return -EAFNOSUPPORT;
 	address->sa.sa_family = from->sa_family;
-	if (length < address_length(address))
+	if (length < name_length(address))
 		return -EINVAL;
-	memcpy(address, from, address_length(address));
+	memcpy(address, from, name_length(address));
 	return 0;
 }
 
@@ -114,7 +114,7 @@ int datagram_bind(struct datagram *d, const struct sockaddr *addr, socklen_t len
 
 int datagram_connect(struct datagram *d, const struct sockaddr *addr, socklen_t length)
 {
-	union address address;
+	union socket_name address;
 	int rc = 0;
 
 	lock_acquire(&d->lock);
@@ -250,7 +250,7 @@ static bool can_send(struct datagram *d)
 }
 
 /* -EAGAIN: its QP has no room. */
-static ssize_t send_now(struct datagram *d, const union address *address, struct pieces *pieces,
+static ssize_t send_now(struct datagram *d, const union socket_name *address, struct pieces *pieces,
 			size_t length, bool nonblock) REQUIRES(d->lock)
 {
 	struct peer *peer;
@@ -278,7 +278,7 @@ ssize_t datagram_send(struct datagram *d, struct pieces *pieces, int flags,
 {
 	ssize_t length = pieces_length(pieces), sent;
 	bool nonblock = nonblocking(d, flags);
-	union address address;
+	union socket_name address;
 	int rc = length < 0 ? (int)length : 0;
 
 	if (!rc && addr)
@@ -301,14 +301,14 @@ ssize_t datagram_send(struct datagram *d, struct pieces *pieces, int flags,
 /* Datagrams of others are not for a connected one; the kernel sees to that for those over UDP. */
 static void drop_strangers(struct datagram *d) REQUIRES(d->lock)
 {
-	union address from;
+	union socket_name from;
 
 	while (d->connected && !list_empty(&d->arrived)) {
 		struct ud_received *received =
 			list_entry(d->arrived.next, struct ud_received, link);
 
 		ud_sender(received, &from);
-		if (address_equal(&from, &d->peer))
+		if (name_equal(&from, &d->peer))
 			break;
 		ud_release(d, received);
 	}
@@ -332,7 +332,7 @@ static ssize_t give(struct pieces *pieces, size_t room, const void *data, size_t
 
 /* -EAGAIN: there is none. */
 static ssize_t receive_now(struct datagram *d, struct pieces *pieces, size_t room, bool peek,
-			   union address *from, bool *truncated) REQUIRES(d->lock)
+			   union socket_name *from, bool *truncated) REQUIRES(d->lock)
 {
 	ssize_t length;
 
@@ -364,10 +364,10 @@ static ssize_t receive_now(struct datagram *d, struct pieces *pieces, size_t roo
 }
 
 ssize_t datagram_receive(struct datagram *d, struct pieces *pieces, int flags,
-			 union address *addr, bool *truncated)
+			 union socket_name *addr, bool *truncated)
 {
 	ssize_t room = pieces_length(pieces), length;
-	union address from = { 0 };
+	union socket_name from = { 0 };
 	int rc = room < 0 ? (int)room : 0;
 
 	while (!rc) {
@@ -431,9 +431,9 @@ short datagram_poll(struct datagram *d, short events)
 
 static int set_queue(struct datagram *d, int name, int number)
 {
-	uint32_t size = number < SIZE_MIN ? SIZE_MIN :
-			number > SIZE_MAX_QUEUE ? SIZE_MAX_QUEUE :
-						  (uint32_t)number;
+	uint32_t size = number < SIZE_MIN	  ? SIZE_MIN
+			: number > SIZE_MAX_QUEUE ? SIZE_MAX_QUEUE
+						  : (uint32_t)number;
 
 	if (!list_empty(&d->ends))
 		return -EINVAL;

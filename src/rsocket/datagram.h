@@ -1,9 +1,11 @@
 /*
- * Datagram - a datagram rsocket: a UDP socket, whose number it has, and a UD QP on each local address in use.
+ * Datagram - a datagram rsocket: a UDP socket, whose number it has, and a UD QP on each local
+ * address in use.
  *
- * The first datagram to an address goes over the UDP sockets and tells the peer our QP; its answer tells us
- * the peer's (resolve.h). From then on they go between the QPs (ud.h), and once a second, when nothing comes back, one
- * goes over UDP again: so a peer that was started anew is found. What is too long for a QP goes over UDP always.
+ * The first datagram to an address goes over the UDP sockets and tells the peer our QP; its answer
+ * tells us the peer's (resolve.h). From then on they go between the QPs (ud.h), and once a second,
+ * when nothing comes back, one goes over UDP again: so a peer that was started anew is found. What
+ * is too long for a QP goes over UDP always.
  *
  * In:  calls of any thread, which also fetch what came. Out: datagrams, to the UDP socket or a QP.
  *
@@ -24,7 +26,7 @@
 #include "rsocket/table.h"
 #include "rsocket/transfer.h"
 
-union address {
+union socket_name {
 	struct sockaddr sa;
 	struct sockaddr_in v4;
 	struct sockaddr_in6 v6;
@@ -49,8 +51,8 @@ struct datagram {
 	bool armed;
 	bool shut_send, shut_receive;
 	bool connected;
-	union address peer; /* if connected */
-	unsigned looks;	    /* in vain, at the UDP socket */
+	union socket_name peer; /* if connected */
+	unsigned looks;		/* in vain, at the UDP socket */
 
 	struct list ends;    /* of ud.c */
 	struct list arrived; /* datagrams in receives of QPs */
@@ -60,7 +62,7 @@ struct datagram {
 
 	/* A datagram that came over UDP and has not been read; 0: none */
 	size_t udp_length; /* with its header, which is valid */
-	union address udp_from;
+	union socket_name udp_from;
 	uint8_t udp_buffer[DATAGRAM_UDP_MAX];
 };
 
@@ -80,7 +82,7 @@ ssize_t datagram_send(struct datagram *d, struct pieces *pieces, int flags,
 
 /* The same; addr may be NULL. `truncated`: the datagram was longer. */
 ssize_t datagram_receive(struct datagram *d, struct pieces *pieces, int flags,
-			 union address *addr, bool *truncated) EXCLUDES(d->lock);
+			 union socket_name *addr, bool *truncated) EXCLUDES(d->lock);
 
 int datagram_shutdown(struct datagram *d, int how);
 
@@ -96,7 +98,7 @@ short datagram_poll(struct datagram *d, short events) REQUIRES(d->lock);
 int datagram_arm(struct datagram *d, struct pollfd fds[1]) REQUIRES(d->lock);
 void datagram_disarm(struct datagram *d) REQUIRES(d->lock);
 
-socklen_t address_length(const union address *address);
-bool address_equal(const union address *a, const union address *b);
+socklen_t name_length(const union socket_name *address);
+bool name_equal(const union socket_name *a, const union socket_name *b);
 
 #endif

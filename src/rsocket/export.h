@@ -1,5 +1,6 @@
 /*
- * Exported names of rsockets: those of <rdma/rsocket.h>, and repoll, which Debian's header does not have.
+ * Exported names of rsockets: those of <rdma/rsocket.h>, and repoll, which Debian's header does not
+ * have.
  */
 #ifndef RSOCKET_EXPORT_H
 #define RSOCKET_EXPORT_H
@@ -11,8 +12,8 @@
 #define RSOCKET_EXPORT __attribute__((visibility("default")))
 
 /*
- * An epoll descriptor that takes rsockets, too, for which it is level-triggered whatever they ask for. rclose ends
- * it; its events are epoll's.
+ * An epoll descriptor that takes rsockets, too, for which it is level-triggered whatever they ask
+ * for. rclose ends it; its events are epoll's.
  */
 int repoll_create(int size);
 int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);

@@ -1,9 +1,9 @@
 /*
  * Fork - the child of a fork has none of its parent's rsockets.
  *
- * Their connections belong to the parent's adapter. In the child their numbers answer EBADF, and rclose
- * closes the descriptor and nothing more; the parent's connection does not notice. New rsockets of the child
- * work like any.
+ * Their connections belong to the parent's adapter. In the child their numbers answer EBADF, and
+ * rclose closes the descriptor and nothing more; the parent's connection does not notice. New
+ * rsockets of the child work like any.
  */
 #ifndef RSOCKET_FORK_H
 #define RSOCKET_FORK_H

@@ -11,20 +11,20 @@
 
 /* Receiving */
 
-static void give_sender(const union address *from, void *addr, socklen_t *length)
+static void give_sender(const union socket_name *from, void *addr, socklen_t *length)
 {
-	socklen_t bytes = from->sa.sa_family ? address_length(from) : 0;
+	socklen_t bytes = from->sa.sa_family ? name_length(from) : 0;
 
 	if (addr)
 		memcpy(addr, from, *length < bytes ? *length : bytes);
 	*length = bytes;
 }
 
-static ssize_t receive(int socket, struct pieces *pieces, int flags, void *addr,
-		       socklen_t *length, int *msg_flags)
+static ssize_t receive(int socket, struct pieces *pieces, int flags, void *addr, socklen_t *length,
+		       int *msg_flags)
 {
 	struct rsocket *rs = table_get(socket);
-	union address from = { 0 };
+	union socket_name from = { 0 };
 	bool truncated = false;
 	ssize_t rc;
 
@@ -71,8 +71,8 @@ RSOCKET_EXPORT ssize_t rreadv(int socket, const struct iovec *iov, int count)
 RSOCKET_EXPORT ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 {
 	struct pieces pieces = { msg->msg_iov, msg->msg_iovlen, 0 };
-	ssize_t rc = receive(socket, &pieces, flags, msg->msg_name, &msg->msg_namelen,
-			     &msg->msg_flags);
+	ssize_t rc =
+		receive(socket, &pieces, flags, msg->msg_name, &msg->msg_namelen, &msg->msg_flags);
 
 	if (rc >= 0)
 		msg->msg_controllen = 0;

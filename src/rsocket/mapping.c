@@ -8,7 +8,7 @@
 #define NO_ENTRY (-1)
 
 struct local_mapping {
-	struct list link; /* in mapping_list, or, while the peer is to be told, in mapping_news */
+	struct list link;  /* in mapping_list, or, while the peer is to be told, in mapping_news */
 	struct ibv_mr *mr; /* NULL: ended */
 	uint64_t offset;
 	int entry; /* of the peer's list, or NO_ENTRY */
@@ -158,9 +158,9 @@ bool mapping_find(struct stream *s, uint64_t offset, struct region *place)
 
 		if (offset < begin || offset - begin >= length)
 			continue;
-		*place = (struct region){ mapping->region.addr + (offset - begin),
-					  mapping->region.key,
-					  length - (uint32_t)(offset - begin) };
+		*place =
+			(struct region){ mapping->region.addr + (offset - begin),
+					 mapping->region.key, length - (uint32_t)(offset - begin) };
 		return true;
 	}
 	return false;

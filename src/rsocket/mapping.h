@@ -1,8 +1,8 @@
 /*
  * Mapping - memory of the program that the peer writes to by an offset: riomap and riowrite.
  *
- * A mapping is told to the peer before the next message that is sent after it. One that ended is told as an
- * empty one; until the peer knows, what it writes there breaks the connection.
+ * A mapping is told to the peer before the next message that is sent after it. One that ended is
+ * told as an empty one; until the peer knows, what it writes there breaks the connection.
  */
 #ifndef RSOCKET_MAPPING_H
 #define RSOCKET_MAPPING_H
@@ -12,8 +12,9 @@
 #include "rsocket/stream.h"
 
 /*
- * The offset, or -errno. `offset` -1: the address is it. Without `writable` the memory is registered, and
- * nothing told. -ENOMEM: the peer has no entry free. -ENOTCONN: there is no connection yet.
+ * The offset, or -errno. `offset` -1: the address is it. Without `writable` the memory is
+ * registered, and nothing told. -ENOMEM: the peer has no entry free. -ENOTCONN: there is no
+ * connection yet.
  */
 off_t mapping_add(struct stream *s, void *memory, size_t length, bool writable, off_t offset)
 	EXCLUDES(s->lock);

@@ -8,8 +8,8 @@
 
 #include "base/cause.h"
 
-#define RECEIVE	  (UINT64_C(1) << 63) /* of wr_id: otherwise the number of a request */
-#define BATCH	  16
+#define RECEIVE		(UINT64_C(1) << 63) /* of wr_id: otherwise the number of a request */
+#define BATCH		16
 #define BIG_ENDIAN_HOST (__BYTE_ORDER == __BIG_ENDIAN)
 
 static uint32_t half(const struct stream *s)
@@ -43,8 +43,8 @@ void message_hello(const struct stream *s, struct hello *hello)
 		.flags = HELLO_MAPPINGS | (BIG_ENDIAN_HOST ? HELLO_BIG_ENDIAN : 0),
 		.credits = htobe16((uint16_t)s->rq_size),
 		.mappings = protocol_scale(s->mappings),
-		.targets = region_to_wire((uintptr_t)s->targets, s->lists_mr->rkey,
-					  PROTOCOL_TARGETS),
+		.targets =
+			region_to_wire((uintptr_t)s->targets, s->lists_mr->rkey, PROTOCOL_TARGETS),
 		.first = region_to_wire((uintptr_t)s->receive_ring, s->receive_mr->rkey, half(s)),
 	};
 }
@@ -54,7 +54,8 @@ int message_take_hello(struct stream *s, const void *data, size_t length)
 	struct hello hello;
 
 	if (!data || length < sizeof(hello)) {
-		cause_report(CAUSE_RSOCKET_HELLO, s->qp->qp_num, "%zu bytes of private data", length);
+		cause_report(CAUSE_RSOCKET_HELLO, s->qp->qp_num, "%zu bytes of private data",
+			     length);
 		return -EPROTO;
 	}
 	memcpy(&hello, data, sizeof(hello));
@@ -98,7 +99,8 @@ static bool is_audible(const struct stream *s, bool control)
 	       s->send_tail - s->quiet_from >= s->send_bytes / 4;
 }
 
-/* What no completion has told of yet is what lies between two audible requests, and the last ones. */
+/* What no completion has told of yet is what lies between two audible requests, and the last ones.
+ */
 static void post(struct stream *s, struct ibv_send_wr *wr, bool control) REQUIRES(s->lock)
 {
 	struct ibv_send_wr *bad;
@@ -207,8 +209,8 @@ uint32_t message_room(const struct stream *s)
 }
 
 /*
- * The peer fills a target again only after we have filled what it named before, and we forget a target
- * before we fill it. Its last 8 bytes, which hold the length, come after its first.
+ * The peer fills a target again only after we have filled what it named before, and we forget a
+ * target before we fill it. Its last 8 bytes, which hold the length, come after its first.
  */
 static void take_target(struct stream *s) REQUIRES(s->lock)
 {
@@ -259,8 +261,7 @@ static void grant(struct stream *s) REQUIRES(s->lock)
 		post_write(s, NULL, 0, true, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM, credits, true);
 		return;
 	}
-	offer = region_for_peer(s,
-				(uintptr_t)(s->receive_ring + s->granted % s->receive_bytes),
+	offer = region_for_peer(s, (uintptr_t)(s->receive_ring + s->granted % s->receive_bytes),
 				s->receive_mr->rkey, half(s));
 	s->granted += half(s);
 	post_write(s, &offer, sizeof(offer), true,
@@ -381,8 +382,7 @@ bool message_poll(struct stream *s)
 				on_sent(s, &wc[i]);
 		}
 		found |= n > 0;
-		if (s->reposts && s->phase != STREAM_ENDED &&
-		    message_post_receives(s, s->reposts))
+		if (s->reposts && s->phase != STREAM_ENDED && message_post_receives(s, s->reposts))
 			stream_end(s, ECONNRESET);
 		s->reposts = 0;
 	} while (n == BATCH);

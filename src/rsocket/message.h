@@ -1,5 +1,6 @@
 /*
- * Message - what goes over the connection of a stream: requests posted, completions taken (protocol.h).
+ * Message - what goes over the connection of a stream: requests posted, completions taken
+ * (protocol.h).
  *
  * The caller holds the stream's lock. Never sleeps. What the peer does wrong ends the stream with
  * EPROTO and a cause; what it wrote into our lists is only ever used as an address at its own end.
@@ -31,8 +32,9 @@ bool message_grant_due(const struct stream *s);
 bool message_can_send(struct stream *s) REQUIRES(s->lock);
 
 /*
- * Posts `length` bytes, which message_can_send allows, at most `to.length`: into the peer's receive buffer.
- * They lie in the send ring at its tail, which moves; or, `inlined`, anywhere. A failure ends the stream.
+ * Posts `length` bytes, which message_can_send allows, at most `to.length`: into the peer's receive
+ * buffer. They lie in the send ring at its tail, which moves; or, `inlined`, anywhere. A failure
+ * ends the stream.
  */
 void message_post_data(struct stream *s, const void *data, uint32_t length, bool inlined)
 	REQUIRES(s->lock);

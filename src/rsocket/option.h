@@ -1,8 +1,8 @@
 /*
  * Option - rsetsockopt and rgetsockopt.
  *
- * Sizes and queues are fixed once a connection is asked for. Options that TCP has and that mean nothing here
- * are kept and shown. Which there are: verbatim's librdmacm manual page.
+ * Sizes and queues are fixed once a connection is asked for. Options that TCP has and that mean
+ * nothing here are kept and shown. Which there are: verbatim's librdmacm manual page.
  */
 #ifndef RSOCKET_OPTION_H
 #define RSOCKET_OPTION_H

@@ -211,7 +211,8 @@ static int wait_with(struct call *call, uint64_t deadline_ns)
 
 	collect(call);
 	if (!call->count) {
-		/* Nothing of ours: as it is. Those who wait longer than wake_up_interval are woken in between. */
+		/* Nothing of ours: as it is. Those who wait longer than wake_up_interval are woken
+		 * in between. */
 		do {
 			rc = poll(call->fds, call->fd_count, time_left_ms(deadline_ns));
 			rc = rc < 0 ? -errno : rc;
@@ -229,8 +230,9 @@ int poll_wait(struct pollfd *fds, nfds_t count, uint64_t deadline_ns)
 {
 	struct entry few_entries[FEW];
 	struct pollfd few_sleep[FEW * (1 + PER_ENTRY) + 1];
-	struct call call = { .fds = fds, .fd_count = count, .entries = few_entries,
-			     .sleep = few_sleep };
+	struct call call = {
+		.fds = fds, .fd_count = count, .entries = few_entries, .sleep = few_sleep
+	};
 	int rc;
 
 	if (count <= FEW)

@@ -2,8 +2,8 @@
  * Poll - rpoll, rselect and repoll: waiting for rsockets and ordinary descriptors at once.
  *
  * Numbers that are no rsocket's are polled as they are. A call looks at everything, for some time
- * (config.h), before it sleeps; it sleeps on the descriptors of all rsockets at once, and on the eventfd of
- * its thread (wait.h).
+ * (config.h), before it sleeps; it sleeps on the descriptors of all rsockets at once, and on the
+ * eventfd of its thread (wait.h).
  */
 #ifndef RSOCKET_POLL_H
 #define RSOCKET_POLL_H
@@ -11,7 +11,8 @@
 #include <poll.h>
 #include <stdint.h>
 
-/* As poll(): the number of entries with events, or -errno. `deadline_ns` of CLOCK_MONOTONIC; 0: none. */
+/* As poll(): the number of entries with events, or -errno. `deadline_ns` of CLOCK_MONOTONIC; 0:
+ * none. */
 int poll_wait(struct pollfd *fds, nfds_t count, uint64_t deadline_ns);
 
 /* A time-out in ms as such a deadline, negative: none. */

@@ -1,25 +1,26 @@
 /*
  * Protocol - what rsockets say to each other, as rdma-core's do: so the other end may be theirs.
  *
- * A stream is an RC connection. Each end offers the other a receive buffer in two halves. Data is an
- * RDMA WRITE into it whose immediate says how many bytes it is; whoever has read a half empty offers
- * it again, by a WRITE of its description into the other end's list of targets. The halves are filled
- * one after the other, each to its end.
+ * A stream is an RC connection. Each end offers the other a receive buffer in two halves. Data is
+ * an RDMA WRITE into it whose immediate says how many bytes it is; whoever has read a half empty
+ * offers it again, by a WRITE of its description into the other end's list of targets. The halves
+ * are filled one after the other, each to its end.
  *
- * The private data of the connection request and of its answer is a `hello`, big endian. It names the
- * list of targets, how many entries it has, and the first half. Behind the list, in the same region,
- * lies the list of mappings (riomap). What is written into the lists is in the byte order of their
- * owner, which HELLO_BIG_ENDIAN tells.
+ * The private data of the connection request and of its answer is a `hello`, big endian. It names
+ * the list of targets, how many entries it has, and the first half. Behind the list, in the same
+ * region, lies the list of mappings (riomap). What is written into the lists is in the byte order
+ * of their owner, which HELLO_BIG_ENDIAN tells.
  *
  * An immediate is an operation in the upper 3 bits and a value below. Messages with data, and those
  * about mappings, use up a credit each; credits, and control messages, do not. Credits are given by
  * saying how far the other end's count of such messages may go: its lower 16 bits.
  *
- * Credits are counted here when a message arrives, where rdma-core counts when its bytes have been read,
- * and never for messages about mappings: so each of those that is sent to it costs a credit for good.
+ * Credits are counted here when a message arrives, where rdma-core counts when its bytes have been
+ * read, and never for messages about mappings: so each of those that is sent to it costs a credit
+ * for good.
  *
- * Datagrams go over UDP sockets with a `udp_header` until the other end's QP is known, then between UD
- * QPs with a `ud_header`. Both are in network byte order.
+ * Datagrams go over UDP sockets with a `udp_header` until the other end's QP is known, then between
+ * UD QPs with a `ud_header`. Both are in network byte order.
  */
 #ifndef RSOCKET_PROTOCOL_H
 #define RSOCKET_PROTOCOL_H
@@ -104,9 +105,9 @@ static inline uint32_t protocol_unscale(uint8_t scaled)
 
 struct udp_header {
 	uint32_t tag;
-	uint8_t version; /* of IP: 4 or 6 */
+	uint8_t version;   /* of IP: 4 or 6 */
 	uint8_t operation; /* OP_DATA, or OP_CONTROL: the sender's QP alone */
-	uint8_t length;	/* of this header */
+	uint8_t length;	   /* of this header */
 	uint8_t reserved;
 	uint32_t qpn; /* the sender's */
 	union {

@@ -12,12 +12,12 @@
 #include "rsocket/wait.h"
 
 #define BELIEVED_NS  UINT64_C(1000000000) /* after that its QP is asked for again */
-#define MESSAGES_MAX 64			   /* a look takes no more */
+#define MESSAGES_MAX 64			  /* a look takes no more */
 #define QPN_MASK     0xffffff
 
 /* Peers */
 
-static struct list *bucket_of(struct datagram *d, const union address *address)
+static struct list *bucket_of(struct datagram *d, const union socket_name *address)
 {
 	const uint8_t *bytes;
 	uint32_t hash = 2166136261u;
@@ -36,14 +36,14 @@ static struct list *bucket_of(struct datagram *d, const union address *address)
 	return &d->buckets[hash % DATAGRAM_BUCKETS];
 }
 
-static struct peer *find(struct datagram *d, const union address *address) REQUIRES(d->lock)
+static struct peer *find(struct datagram *d, const union socket_name *address) REQUIRES(d->lock)
 {
 	struct list *bucket = bucket_of(d, address), *pos;
 
 	list_for_each(pos, bucket) {
 		struct peer *peer = list_entry(pos, struct peer, link);
 
-		if (address_equal(&peer->address, address))
+		if (name_equal(&peer->address, address))
 			return peer;
 	}
 	return NULL;
@@ -77,8 +77,9 @@ static int make_room(struct datagram *d) REQUIRES(d->lock)
 	return 0;
 }
 
-/* Which local address leads to it. By system calls: a preloaded library would make an rsocket of the socket. */
-static int route_to(const union address *address, union address *local)
+/* Which local address leads to it. By system calls: a preloaded library would make an rsocket of
+ * the socket. */
+static int route_to(const union socket_name *address, union socket_name *local)
 {
 	socklen_t length = sizeof(*local);
 	int fd = (int)syscall(SYS_socket, address->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -86,23 +87,25 @@ static int route_to(const union address *address, union address *local)
 
 	if (fd < 0)
 		return -errno;
-	if (syscall(SYS_connect, fd, address, address_length(address)) ||
+	if (syscall(SYS_connect, fd, address, name_length(address)) ||
 	    syscall(SYS_getsockname, fd, local, &length))
 		rc = -errno;
 	syscall(SYS_close, fd);
 	return rc;
 }
 
-static bool is_any(const union address *address)
+static bool is_any(const union socket_name *address)
 {
-	return address->sa.sa_family == AF_INET ? address->v4.sin_addr.s_addr == INADDR_ANY :
-						  IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
+	return address->sa.sa_family == AF_INET ? address->v4.sin_addr.s_addr == INADDR_ANY
+						: IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
 }
 
-/* Our address towards the peer, with the port of the UDP socket, which is bound now at the latest. */
-static int local_address(struct datagram *d, const union address *address, union address *local)
+/* Our address towards the peer, with the port of the UDP socket, which is bound now at the latest.
+ */
+static int local_address(struct datagram *d, const union socket_name *address,
+			 union socket_name *local)
 {
-	union address bound = { .sa.sa_family = (sa_family_t)d->family };
+	union socket_name bound = { .sa.sa_family = (sa_family_t)d->family };
 	socklen_t length = sizeof(bound);
 	int rc;
 
@@ -110,7 +113,7 @@ static int local_address(struct datagram *d, const union address *address, union
 		return -errno;
 	if (!bound.v4.sin_port) {
 		bound.sa.sa_family = (sa_family_t)d->family;
-		if (bind(d->base.fd, &bound.sa, address_length(&bound)))
+		if (bind(d->base.fd, &bound.sa, name_length(&bound)))
 			return -errno;
 		length = sizeof(bound);
 		if (getsockname(d->base.fd, &bound.sa, &length))
@@ -124,9 +127,9 @@ static int local_address(struct datagram *d, const union address *address, union
 	return rc;
 }
 
-int resolve_get(struct datagram *d, const union address *address, struct peer **peer)
+int resolve_get(struct datagram *d, const union socket_name *address, struct peer **peer)
 {
-	union address local;
+	union socket_name local;
 	struct ud_end *end;
 	int rc;
 
@@ -167,7 +170,7 @@ bool resolve_is_known(struct datagram *d, struct peer *peer)
 	return false;
 }
 
-void resolve_heard(struct datagram *d, const union address *address)
+void resolve_heard(struct datagram *d, const union socket_name *address)
 {
 	struct peer *peer = find(d, address);
 
@@ -204,7 +207,7 @@ ssize_t resolve_send(struct datagram *d, struct peer *peer, enum operation opera
 	struct udp_header header;
 	struct msghdr msg = {
 		.msg_name = d->connected ? NULL : &peer->address,
-		.msg_namelen = d->connected ? 0 : address_length(&peer->address),
+		.msg_namelen = d->connected ? 0 : name_length(&peer->address),
 		.msg_iov = iov,
 		.msg_iovlen = 1,
 	};
@@ -234,7 +237,7 @@ static bool is_message(const struct udp_header *header, size_t length, int famil
 }
 
 static void learn(struct datagram *d, const struct udp_header *header,
-		  const union address *from) REQUIRES(d->lock)
+		  const union socket_name *from) REQUIRES(d->lock)
 {
 	struct peer *peer;
 

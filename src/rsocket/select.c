@@ -110,8 +110,8 @@ RSOCKET_EXPORT int rselect(int count, fd_set *reads, fd_set *writes, fd_set *exc
 }
 
 /*
- * Repoll: the set of an epoll descriptor that holds rsockets, too. The descriptor itself is real, and what
- * is no rsocket lies in it; it is then one of those polled.
+ * Repoll: the set of an epoll descriptor that holds rsockets, too. The descriptor itself is real,
+ * and what is no rsocket lies in it; it is then one of those polled.
  */
 struct repoll {
 	struct list link;

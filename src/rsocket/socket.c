@@ -109,8 +109,8 @@ RSOCKET_EXPORT int rlisten(int socket, int backlog)
 /* An address to the program, cut to the room that it has. */
 static void give_address(const struct sockaddr *from, struct sockaddr *addr, socklen_t *length)
 {
-	socklen_t bytes = from->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
-						       sizeof(struct sockaddr_in6);
+	socklen_t bytes = from->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+						     : sizeof(struct sockaddr_in6);
 
 	if (!length)
 		return;
@@ -246,8 +246,8 @@ static int close_other(int fd)
 }
 
 /*
- * The number stays taken until the last call on it has returned, as its descriptor is closed with the
- * rsocket: so it cannot be given to something else meanwhile.
+ * The number stays taken until the last call on it has returned, as its descriptor is closed with
+ * the rsocket: so it cannot be given to something else meanwhile.
  */
 RSOCKET_EXPORT int rclose(int socket)
 {
@@ -310,8 +310,7 @@ RSOCKET_EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *le
 	return (int)answer(rc);
 }
 
-RSOCKET_EXPORT int rsetsockopt(int socket, int level, int name, const void *value,
-			       socklen_t length)
+RSOCKET_EXPORT int rsetsockopt(int socket, int level, int name, const void *value, socklen_t length)
 {
 	struct rsocket *rs = table_get(socket);
 	int rc;

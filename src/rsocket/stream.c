@@ -144,15 +144,15 @@ static int make_qp(struct stream *s) REQUIRES(s->lock)
 
 static int make_buffers(struct stream *s) REQUIRES(s->lock)
 {
-	size_t lists = PROTOCOL_TARGETS * sizeof(struct region) +
-		       s->mappings * sizeof(struct mapping);
+	size_t lists =
+		PROTOCOL_TARGETS * sizeof(struct region) + s->mappings * sizeof(struct mapping);
 	size_t send_at = to_pages(lists), receive_at = send_at + to_pages(s->send_bytes);
 	const int written = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
 	s->sent = calloc(s->sq_size, sizeof(*s->sent));
 	s->memory_bytes = receive_at + to_pages(s->receive_bytes);
-	s->memory = mmap(NULL, s->memory_bytes, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	s->memory = mmap(NULL, s->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
 	if (s->memory == MAP_FAILED)
 		s->memory = NULL;
 	if (!s->sent || !s->memory)

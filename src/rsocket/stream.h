@@ -4,14 +4,16 @@
  * In:  calls of any thread; completions, and events of the CM, which those calls fetch.
  * Out: messages (message.h), CM calls (connect.h).
  *
- * No thread belongs to a stream: what has arrived is looked at by the calls of the program. Meanwhile
- * the adapter takes data, credits and acknowledgements by itself, until the credits are used up.
+ * No thread belongs to a stream: what has arrived is looked at by the calls of the program.
+ * Meanwhile the adapter takes data, credits and acknowledgements by itself, until the credits are
+ * used up.
  *
- * Locks, in this order: `sending`, or `receiving` (never both), then `lock`. The first two let one thread at a
- * time copy out of or into the program's memory; nobody sleeps for the peer while holding one. `lock`
- * guards all the rest, and posting: the order of `sent` is that of the QP.
+ * Locks, in this order: `sending`, or `receiving` (never both), then `lock`. The first two let one
+ * thread at a time copy out of or into the program's memory; nobody sleeps for the peer while
+ * holding one. `lock` guards all the rest, and posting: the order of `sent` is that of the QP.
  *
- * The receive buffer and the send buffer are rings; their places are counted in bytes since the beginning.
+ * The receive buffer and the send buffer are rings; their places are counted in bytes since the
+ * beginning.
  */
 #ifndef RSOCKET_STREAM_H
 #define RSOCKET_STREAM_H
@@ -34,17 +36,18 @@ enum stream_phase {
 	STREAM_LISTENING,
 	STREAM_RESOLVING,  /* the peer's address, then the route to it */
 	STREAM_CONNECTING, /* the request has been sent */
-	STREAM_ACCEPTING,  /* the answer has been sent, or is about to be; the peer has not confirmed it */
+	STREAM_ACCEPTING, /* the answer has been sent, or is about to be; the peer has not confirmed
+			     it */
 	STREAM_CONNECTED,
 	STREAM_FAILED, /* never connected */
 	STREAM_ENDED,  /* was connected */
 };
 
 enum {
-	STREAM_CONTROLS = 4,	 /* requests kept back for credits and control messages */
-	STREAM_SPARE = 8,	 /* receives beyond those that credits are given for */
-	STREAM_INLINE_MIN = 24,	 /* the longest of our own messages */
-	STREAM_SEND_MIN = 2048,	 /* less room than this counts as none */
+	STREAM_CONTROLS = 4,	/* requests kept back for credits and control messages */
+	STREAM_SPARE = 8,	/* receives beyond those that credits are given for */
+	STREAM_INLINE_MIN = 24, /* the longest of our own messages */
+	STREAM_SEND_MIN = 2048, /* less room than this counts as none */
 };
 
 /* A request that was posted and not yet known to have completed. */
@@ -67,8 +70,8 @@ struct stream {
 	struct linger linger;
 	unsigned keepalive_s; /* TCP_KEEPIDLE; 0: the system's default */
 	bool keepalive;
-	struct list keepalive_link;  /* of keepalive.c, */
-	uint64_t keepalive_due_ns;   /* and guarded by its lock */
+	struct list keepalive_link; /* of keepalive.c, */
+	uint64_t keepalive_due_ns;  /* and guarded by its lock */
 
 	struct lock sending, receiving, lock;
 
@@ -78,11 +81,11 @@ struct stream {
 	bool shut_send, shut_receive; /* by the program here */
 	bool reset;		      /* ended by an error, which may have been told by now */
 	bool broken;		      /* the peer does not keep to the protocol */
-	int error;		      /* for SO_ERROR, or the next call that has nothing else to return */
+	int error; /* for SO_ERROR, or the next call that has nothing else to return */
 	struct sockaddr_storage peer; /* that the program connects to */
 	unsigned retries;	      /* of resolving it */
 	bool disconnected;	      /* connect_end was called */
-	unsigned looks; /* in vain, for events of the CM */
+	unsigned looks;		      /* in vain, for events of the CM */
 	struct list waiters;
 	bool armed; /* the CQ will raise an event */
 
@@ -93,8 +96,8 @@ struct stream {
 	void *memory; /* lists, send ring, receive ring */
 	size_t memory_bytes;
 	struct ibv_mr *lists_mr, *send_mr, *receive_mr;
-	volatile struct region *targets;  /* the peer writes them */
-	volatile struct mapping *mapped;  /* and these: `mappings` of them */
+	volatile struct region *targets; /* the peer writes them */
+	volatile struct mapping *mapped; /* and these: `mappings` of them */
 	uint8_t *send_ring, *receive_ring;
 	struct stream_sent *sent; /* sq_size of them */
 
@@ -109,8 +112,8 @@ struct stream {
 	unsigned to_next;	     /* the target that follows */
 
 	/* Receiving */
-	uint64_t granted; /* how far the peer may write; guarded by lock, read without */
-	_Atomic uint64_t arrived; /* written under lock */
+	uint64_t granted;	   /* how far the peer may write; guarded by lock, read without */
+	_Atomic uint64_t arrived;  /* written under lock */
 	_Atomic uint64_t consumed; /* written under receiving, or under lock once nobody reads */
 	uint16_t rx_count, rx_reported; /* messages; guarded by lock */
 	unsigned reposts;
@@ -133,8 +136,8 @@ static inline struct stream *stream_of(struct rsocket *rs)
 }
 
 /*
- * Makes QP, CQ and buffers on the device of the id, and posts the receives. -errno; what was made is
- * freed with the stream. The caller holds lock, or is the only one who knows the stream.
+ * Makes QP, CQ and buffers on the device of the id, and posts the receives. -errno; what was made
+ * is freed with the stream. The caller holds lock, or is the only one who knows the stream.
  */
 int stream_open(struct stream *s) REQUIRES(s->lock);
 
@@ -148,8 +151,9 @@ void stream_end(struct stream *s, int error) REQUIRES(s->lock);
 int stream_take_error(struct stream *s) REQUIRES(s->lock);
 
 /*
- * Returns 0 once ready(s), which is called under lock; -EAGAIN at once with `nonblock`, or at the deadline (0: none),
- * -EINTR, or -EBADF after rclose. Looks for some time before it sleeps (config.h).
+ * Returns 0 once ready(s), which is called under lock; -EAGAIN at once with `nonblock`, or at the
+ * deadline (0: none), -EINTR, or -EBADF after rclose. Looks for some time before it sleeps
+ * (config.h).
  */
 int stream_wait(struct stream *s, bool (*ready)(struct stream *s), bool nonblock,
 		uint64_t deadline_ns) EXCLUDES(s->lock);
@@ -157,7 +161,8 @@ int stream_wait(struct stream *s, bool (*ready)(struct stream *s), bool nonblock
 /* What poll() would say of it: those of `events`, and POLLERR and POLLHUP. Looks first. */
 short stream_poll(struct stream *s, short events) REQUIRES(s->lock);
 
-/* The descriptors that will be readable when there is news, with the CQ armed: how many, at most 2. */
+/* The descriptors that will be readable when there is news, with the CQ armed: how many, at most 2.
+ */
 int stream_arm(struct stream *s, struct pollfd fds[2]) REQUIRES(s->lock);
 
 /* One of those descriptors was readable: takes the event, and kicks who else may wait for it. */

@@ -1,9 +1,9 @@
 /*
  * Table - the rsockets of the process by descriptor number.
  *
- * The number of an rsocket is that of a real descriptor that it owns (the channel of its CM id, or its
- * UDP socket), so it never meets another number of the program. An rsocket lives until it has left the
- * table and the last call on it has returned: each call holds a reference.
+ * The number of an rsocket is that of a real descriptor that it owns (the channel of its CM id, or
+ * its UDP socket), so it never meets another number of the program. An rsocket lives until it has
+ * left the table and the last call on it has returned: each call holds a reference.
  *
  * The lock of the table is held for some instructions only; no other is taken under it.
  */
@@ -41,8 +41,8 @@ struct rsocket *table_remove(int fd);
 void rsocket_put(struct rsocket *rs);
 
 /*
- * Around a fork, whose child finds none of the rsockets, but knows which numbers were some: each is told
- * once.
+ * Around a fork, whose child finds none of the rsockets, but knows which numbers were some: each is
+ * told once.
  */
 void table_before_fork(void);
 void table_still_parent(void);

@@ -68,7 +68,7 @@ static void make_header(struct ud_end *end)
 /* The id names the device; its own port is of no use, as QPs are found over UDP. */
 static int make_id(struct ud_end *end)
 {
-	union address any_port = end->local;
+	union socket_name any_port = end->local;
 
 	end->channel = rdma_create_event_channel();
 	if (!end->channel || fcntl(end->channel->fd, F_SETFL, O_NONBLOCK))
@@ -140,7 +140,7 @@ static int post_receive(struct ud_end *end, uint32_t slot)
 	return -ibv_post_recv(end->qp, &wr, &bad);
 }
 
-static union ibv_gid gid_of(const union address *address)
+static union ibv_gid gid_of(const union socket_name *address)
 {
 	union ibv_gid gid = { .raw = { [10] = 0xff, [11] = 0xff } };
 
@@ -188,14 +188,14 @@ static int open_end(struct datagram *d, struct ud_end *end) REQUIRES(d->lock)
 	return epoll_ctl(d->epoll, EPOLL_CTL_ADD, end->comp->fd, &event) ? -errno : 0;
 }
 
-int ud_get(struct datagram *d, const union address *local, struct ud_end **end)
+int ud_get(struct datagram *d, const union socket_name *local, struct ud_end **end)
 {
 	struct list *pos;
 	int rc;
 
 	list_for_each(pos, &d->ends) {
 		*end = list_entry(pos, struct ud_end, link);
-		if (address_equal(&(*end)->local, local))
+		if (name_equal(&(*end)->local, local))
 			return 0;
 	}
 	*end = calloc(1, sizeof(**end));
@@ -249,12 +249,13 @@ int ud_send(struct datagram *d, struct ud_end *end, struct ibv_ah *ah, uint32_t 
 	return -rc;
 }
 
-struct ibv_ah *ud_address(struct ud_end *end, const union address *address)
+struct ibv_ah *ud_address(struct ud_end *end, const union socket_name *address)
 {
 	struct ibv_ah_attr attr = {
 		.is_global = 1,
 		.port_num = end->id->port_num,
-		.grh = { .dgid = gid_of(address), .sgid_index = (uint8_t)end->gid_index,
+		.grh = { .dgid = gid_of(address),
+			 .sgid_index = (uint8_t)end->gid_index,
 			 .hop_limit = 64 },
 	};
 
@@ -287,8 +288,8 @@ static void on_received(struct datagram *d, struct ud_end *end, const struct ibv
 		return;
 	}
 	if (wc->status == IBV_WC_SUCCESS)
-		cause_report(CAUSE_RSOCKET_DATAGRAM, end->qp->qp_num, "%u bytes from QP %06x", length,
-			     wc->src_qp);
+		cause_report(CAUSE_RSOCKET_DATAGRAM, end->qp->qp_num, "%u bytes from QP %06x",
+			     length, wc->src_qp);
 	if (wc->status != IBV_WC_WR_FLUSH_ERR)
 		post_receive(end, slot);
 }
@@ -317,7 +318,7 @@ bool ud_poll(struct datagram *d)
 	return found;
 }
 
-void ud_sender(const struct ud_received *received, union address *address)
+void ud_sender(const struct ud_received *received, union socket_name *address)
 {
 	const struct ud_header *header = received->header;
 

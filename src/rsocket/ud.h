@@ -1,7 +1,8 @@
 /*
  * UD - the QP of a datagram rsocket on one local address: its buffers, what it sends and receives.
  *
- * The caller holds the rsocket's lock. Never sleeps. A message that is no datagram of an rsocket is dropped.
+ * The caller holds the rsocket's lock. Never sleeps. A message that is no datagram of an rsocket is
+ * dropped.
  */
 #ifndef RSOCKET_UD_H
 #define RSOCKET_UD_H
@@ -13,7 +14,7 @@
 
 struct ud_end {
 	struct list link;
-	union address local; /* with the port of the UDP socket */
+	union socket_name local; /* with the port of the UDP socket */
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *id;
 	struct ibv_comp_channel *comp;
@@ -39,7 +40,7 @@ struct ud_received {
 };
 
 /* The end on this local address, made if there is none; -errno: there is no device. */
-int ud_get(struct datagram *d, const union address *local, struct ud_end **end)
+int ud_get(struct datagram *d, const union socket_name *local, struct ud_end **end)
 	REQUIRES(d->lock);
 
 /* Longest datagram that goes through. */
@@ -53,13 +54,13 @@ int ud_send(struct datagram *d, struct ud_end *end, struct ibv_ah *ah, uint32_t 
 	    struct pieces *pieces, uint32_t length) REQUIRES(d->lock);
 
 /* An address handle of this address; NULL: QPs there cannot be addressed. */
-struct ibv_ah *ud_address(struct ud_end *end, const union address *address);
+struct ibv_ah *ud_address(struct ud_end *end, const union socket_name *address);
 
 /* Takes completions of all ends; true if there were any. */
 bool ud_poll(struct datagram *d) REQUIRES(d->lock);
 
 /* The sender of a datagram in d->arrived; its payload follows the header. */
-void ud_sender(const struct ud_received *received, union address *address);
+void ud_sender(const struct ud_received *received, union socket_name *address);
 
 /* A datagram has been read: its receive is posted again. */
 void ud_release(struct datagram *d, struct ud_received *received) REQUIRES(d->lock);

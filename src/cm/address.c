@@ -1,0 +1,146 @@
+#include "cm/address.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <unistd.h>
+
+static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+int address_from_sockaddr(const struct sockaddr *sa, struct ctl_cm_address *out)
+{
+	memset(out, 0, sizeof(*out));
+	if (sa->sa_family == AF_INET) {
+		const struct sockaddr_in *v4 = (const struct sockaddr_in *)sa;
+
+		memcpy(out->gid, mapped, sizeof(mapped));
+		memcpy(out->gid + sizeof(mapped), &v4->sin_addr, sizeof(v4->sin_addr));
+		out->port = v4->sin_port;
+	} else if (sa->sa_family == AF_INET6) {
+		const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)sa;
+
+		memcpy(out->gid, &v6->sin6_addr, sizeof(out->gid));
+		out->port = v6->sin6_port;
+		if (IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) || IN6_IS_ADDR_MULTICAST(&v6->sin6_addr))
+			out->ifindex = v6->sin6_scope_id;
+	} else {
+		return -EAFNOSUPPORT;
+	}
+	out->family = sa->sa_family;
+	return 0;
+}
+
+void address_to_sockaddr(const struct ctl_cm_address *a, struct sockaddr *out)
+{
+	memset(out, 0, sizeof(struct sockaddr_storage));
+	if (a->family == AF_INET) {
+		struct sockaddr_in *v4 = (struct sockaddr_in *)out;
+
+		v4->sin_family = AF_INET;
+		v4->sin_port = a->port;
+		memcpy(&v4->sin_addr, a->gid + sizeof(mapped), sizeof(v4->sin_addr));
+	} else if (a->family == AF_INET6) {
+		struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
+
+		v6->sin6_family = AF_INET6;
+		v6->sin6_port = a->port;
+		v6->sin6_scope_id = a->ifindex;
+		memcpy(&v6->sin6_addr, a->gid, sizeof(v6->sin6_addr));
+	}
+}
+
+socklen_t address_length(const struct sockaddr *sa)
+{
+	switch (sa->sa_family) {
+	case AF_INET:
+		return sizeof(struct sockaddr_in);
+	case AF_INET6:
+		return sizeof(struct sockaddr_in6);
+	default:
+		return 0;
+	}
+}
+
+bool address_is_any(const struct ctl_cm_address *a)
+{
+	static const uint8_t any[sizeof(a->gid)];
+	size_t from = a->family == AF_INET ? sizeof(mapped) : 0;
+
+	return !memcmp(a->gid + from, any, sizeof(any) - from);
+}
+
+bool address_is_multicast(const struct ctl_cm_address *a)
+{
+	return a->family == AF_INET ? a->gid[12] >> 4 == 14 : a->gid[0] == 0xff;
+}
+
+void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid)
+{
+	memcpy(gid->raw, a->gid, sizeof(gid->raw));
+}
+
+/* 0 or -errno. */
+static int bind_probe(int fd, const struct ctl_cm_address *a)
+{
+	struct ctl_cm_address any_port = *a;
+	struct sockaddr_storage sa;
+
+	any_port.port = 0;
+	address_to_sockaddr(&any_port, (struct sockaddr *)&sa);
+	return bind(fd, (struct sockaddr *)&sa, address_length((struct sockaddr *)&sa)) < 0 ? -errno
+											     : 0;
+}
+
+bool address_is_local(const struct ctl_cm_address *a)
+{
+	int fd = socket(a->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool is_local = fd >= 0 && !bind_probe(fd, a);
+
+	if (fd >= 0)
+		close(fd);
+	return is_local;
+}
+
+/* Connecting a datagram socket sends nothing: it looks up the route. */
+static int look_up(const struct ctl_cm_address *remote, struct ctl_cm_address *local)
+{
+	struct sockaddr_storage to, from;
+	socklen_t len = sizeof(from);
+	struct ctl_cm_address found;
+	int fd = socket(remote->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int rc = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (local->family == remote->family && !address_is_any(local))
+		rc = bind_probe(fd, local);
+	address_to_sockaddr(remote, (struct sockaddr *)&to);
+	/* Of UDP port 0 there is no route. */
+	if (!remote->port)
+		((struct sockaddr_in *)&to)->sin_port = htons(CTL_UDP_PORT);
+	if (!rc && (connect(fd, (struct sockaddr *)&to, address_length((struct sockaddr *)&to)) < 0 ||
+		    getsockname(fd, (struct sockaddr *)&from, &len) < 0))
+		rc = -errno;
+	close(fd);
+	if (!rc)
+		rc = address_from_sockaddr((struct sockaddr *)&from, &found);
+	if (rc)
+		return rc;
+	found.port = local->port;
+	*local = found;
+	return 0;
+}
+
+int address_route(const struct ctl_cm_address *remote, struct ctl_cm_address *local)
+{
+	bool is_given = local->family == remote->family && !address_is_any(local);
+	int rc = look_up(remote, local);
+
+	/* A group has no route where there is no default route; its interface is given, then. */
+	if (rc && rc != -EADDRNOTAVAIL && is_given && address_is_multicast(remote))
+		return 0;
+	if (!rc && address_is_multicast(remote) && is_given)
+		return 0;
+	return rc;
+}

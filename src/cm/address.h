@@ -1,0 +1,40 @@
+/*
+ * Address - socket addresses of programs as those of the protocol, and back; routes.
+ *
+ * Pure, but for address_is_local and address_route, which ask the kernel and do not block.
+ */
+#ifndef CM_ADDRESS_H
+#define CM_ADDRESS_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "ctl/protocol.h"
+
+/* 0; -EAFNOSUPPORT: neither IPv4 nor IPv6. */
+int address_from_sockaddr(const struct sockaddr *sa, struct ctl_cm_address *out);
+
+/* out has room for a sockaddr_storage. */
+void address_to_sockaddr(const struct ctl_cm_address *a, struct sockaddr *out);
+
+/* 0: neither IPv4 nor IPv6. */
+socklen_t address_length(const struct sockaddr *sa);
+
+/* 0.0.0.0 or ::, or no address at all. */
+bool address_is_any(const struct ctl_cm_address *a);
+bool address_is_multicast(const struct ctl_cm_address *a);
+
+/* As RoCEv2 has it: that of an IPv4 group is IPv4-mapped. */
+void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid);
+
+/* Whether this host has it. */
+bool address_is_local(const struct ctl_cm_address *a);
+
+/*
+ * Which local address reaches `remote`: *local, if that is one, or the route's. *local gets address and
+ * interface, and keeps its port. 0; -ENETUNREACH and others of connect(2).
+ */
+int address_route(const struct ctl_cm_address *remote, struct ctl_cm_address *local);
+
+#endif

@@ -1,0 +1,80 @@
+#include "cm/channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cm/export.h"
+#include "cm/session.h"
+
+struct channel *channel_create(void)
+{
+	struct ctl_cm_ask ask = { .header = { .type = CTL_CM_CREATE_CHANNEL } };
+	struct channel *ch = calloc(1, sizeof(*ch));
+	struct ctl_cm_reply reply;
+	int ends[2], rc;
+
+	if (!ch)
+		return NULL;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
+		free(ch);
+		return NULL;
+	}
+	/* verbatimd puts a byte in at the first and takes it out at the second. */
+	rc = session_ask(&ask.header, sizeof(ask), ends, 2, &reply);
+	close(ends[0]);
+	if (rc) {
+		close(ends[1]);
+		free(ch);
+		errno = -rc;
+		return NULL;
+	}
+	ch->base.fd = ends[1];
+	ch->number = reply.number;
+	return ch;
+}
+
+void channel_destroy(struct channel *ch)
+{
+	struct ctl_cm_ask ask = {
+		.header = { .type = CTL_CM_DESTROY_CHANNEL },
+		.channel = ch->number,
+	};
+
+	session_ask_plain(&ask, NULL);
+	close(ch->base.fd);
+	free(ch);
+}
+
+int channel_wait(struct channel *ch, struct ctl_cm_event *out)
+{
+	for (;;) {
+		struct pollfd p = { .fd = ch->base.fd, .events = POLLIN };
+		int flags, rc = session_next_event(ch->number, out);
+
+		if (rc != -EAGAIN)
+			return rc;
+		flags = fcntl(ch->base.fd, F_GETFL);
+		if (flags < 0)
+			return -errno;
+		if (flags & O_NONBLOCK)
+			return -EAGAIN;
+		if (poll(&p, 1, -1) < 0 && errno != EINTR)
+			return -errno;
+	}
+}
+
+CM_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
+{
+	struct channel *ch = channel_create();
+
+	return ch ? &ch->base : NULL;
+}
+
+CM_EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
+{
+	channel_destroy(channel_of(channel));
+}

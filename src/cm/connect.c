@@ -1,0 +1,275 @@
+#include "cm/connect.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "cm/export.h"
+#include "cm/qp.h"
+#include "cm/qp_attr.h"
+#include "cm/session.h"
+
+#define REASON_CONSUMER	   28
+#define REASON_VENDOR_ECE 35 /* vendor option is not supported */
+#define RETRIES_MAX	   7
+
+static bool is_ud(const struct id *id)
+{
+	return id->base.qp_type == IBV_QPT_UD;
+}
+
+static int say(struct id *id, enum ctl_type type)
+{
+	struct ctl_cm_ask ask = { .header = { .type = type }, .id = id->number };
+
+	return session_ask_plain(&ask, NULL);
+}
+
+static int talk(const struct id *id, struct ctl_cm_talk *t, enum ctl_type type)
+{
+	struct ctl_cm_reply reply;
+
+	t->header.type = type;
+	t->id = id->number;
+	return session_ask(&t->header, sizeof(*t), NULL, 0, &reply);
+}
+
+/* Without a QP the program says which it has. */
+static int check_param(const struct id *id, const struct rdma_conn_param *param)
+{
+	if (id->base.ps != RDMA_PS_TCP)
+		return 0;
+	if (!id->base.qp && !param)
+		return -EINVAL;
+	if (!param || !id->device)
+		return 0;
+	if (param->responder_resources != RDMA_MAX_RESP_RES &&
+	    param->responder_resources > id->device->max_responder_resources)
+		return -EINVAL;
+	if (param->initiator_depth != RDMA_MAX_INIT_DEPTH &&
+	    param->initiator_depth > id->device->max_initiator_depth)
+		return -EINVAL;
+	return 0;
+}
+
+static int fill_end(const struct id *id, const struct rdma_conn_param *param,
+		    struct ctl_cm_end *end)
+{
+	end->qpn = id->base.qp ? id->base.qp->qp_num : param ? param->qp_num : 0;
+	end->has_srq = id->base.qp ? id->base.srq != NULL : param && param->srq;
+	end->psn = id->psn;
+	end->qkey = is_ud(id) ? RDMA_UDP_QKEY : 0;
+	end->responder_resources = id->responder_resources;
+	end->initiator_depth = id->initiator_depth;
+	end->retry_count = end->rnr_retry_count = RETRIES_MAX;
+	end->ece_vendor = id->local_ece.vendor_id;
+	end->ece_options = id->local_ece.options;
+	if (!param)
+		return 0;
+	end->flow_control = param->flow_control != 0;
+	end->retry_count = param->retry_count < RETRIES_MAX ? param->retry_count : RETRIES_MAX;
+	end->rnr_retry_count =
+		param->rnr_retry_count < RETRIES_MAX ? param->rnr_retry_count : RETRIES_MAX;
+	if (!param->private_data_len)
+		return 0;
+	if (!param->private_data || param->private_data_len > sizeof(end->private_data))
+		return -EINVAL;
+	end->private_bytes = param->private_data_len;
+	memcpy(end->private_data, param->private_data, param->private_data_len);
+	return 0;
+}
+
+static uint8_t min_u8(uint8_t a, uint8_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * The active end.
+ */
+
+static void choose_depths(struct id *id, const struct rdma_conn_param *param)
+{
+	if (param && param->responder_resources != RDMA_MAX_RESP_RES)
+		id->responder_resources = param->responder_resources;
+	else
+		id->responder_resources = id->device->max_responder_resources;
+	if (param && param->initiator_depth != RDMA_MAX_INIT_DEPTH)
+		id->initiator_depth = param->initiator_depth;
+	else
+		id->initiator_depth = id->device->max_initiator_depth;
+}
+
+CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *param)
+{
+	struct id *id = id_of(base);
+	struct ctl_cm_talk t = { .local = id->local, .remote = id->remote };
+	struct ibv_port_attr port;
+	int rc = check_param(id, param);
+
+	if (!rc && (!id->device || !id->remote.family))
+		rc = -EINVAL;
+	if (rc)
+		return answer(rc);
+	choose_depths(id, param);
+	rc = fill_end(id, param, &t.end);
+	if (!rc && ibv_query_port(base->verbs, DEVICE_PORT, &port))
+		rc = -ENODEV;
+	if (rc)
+		return answer(rc);
+	t.end.path_mtu = (uint8_t)port.active_mtu;
+	t.end.ack_timeout = qp_attr_ack_timeout(id);
+	t.end.traffic_class = id->tos;
+	t.end.hop_limit = 64;
+	id->retry_count = t.end.retry_count;
+	id->rnr_retry_count = t.end.rnr_retry_count;
+	/* The answer says nothing of these two. */
+	id->peer.path_mtu = t.end.path_mtu;
+	id->peer.ack_timeout = t.end.ack_timeout;
+	rc = talk(id, &t, CTL_CM_CONNECT);
+	return rc ? answer(rc) : id_complete(id);
+}
+
+int connect_finish(struct id *id)
+{
+	struct ctl_cm_talk refusal = { .reason = REASON_CONSUMER };
+	int rc = qp_to_rtr(id);
+
+	if (!rc)
+		rc = qp_to_rts(id);
+	if (!rc)
+		rc = say(id, CTL_CM_READY);
+	if (rc) {
+		talk(id, &refusal, CTL_CM_REJECT);
+		qp_fail(id);
+	}
+	return rc;
+}
+
+CM_EXPORT int rdma_establish(struct rdma_cm_id *id)
+{
+	/* With a QP the library did it already. */
+	return answer(id->qp ? -EINVAL : say(id_of(id), CTL_CM_READY));
+}
+
+/* ------------------------------------------------------------------------------------------
+ * The passive end.
+ */
+
+static void agree_depths(struct id *id, const struct rdma_conn_param *param)
+{
+	if (param && param->responder_resources != RDMA_MAX_RESP_RES)
+		id->responder_resources = param->responder_resources;
+	else
+		id->responder_resources =
+			min_u8(id->responder_resources, id->device->max_responder_resources);
+	if (param && param->initiator_depth != RDMA_MAX_INIT_DEPTH)
+		id->initiator_depth = param->initiator_depth;
+	else
+		id->initiator_depth = min_u8(id->initiator_depth, id->device->max_initiator_depth);
+}
+
+static int make_ready(struct id *id)
+{
+	int rc;
+
+	if (is_ud(id) || !id->base.qp)
+		return 0;
+	rc = qp_to_rtr(id);
+	return rc ? rc : qp_to_rts(id);
+}
+
+CM_EXPORT int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *param)
+{
+	struct id *id = id_of(base);
+	struct ctl_cm_talk t = { .reason = 0 };
+	int rc = check_param(id, param);
+
+	if (!rc && !id->device)
+		rc = -EINVAL;
+	if (rc)
+		return answer(rc);
+	agree_depths(id, param);
+	rc = fill_end(id, param, &t.end);
+	if (!rc)
+		rc = make_ready(id);
+	if (!rc)
+		rc = talk(id, &t, CTL_CM_ACCEPT);
+	if (rc) {
+		qp_fail(id);
+		return answer(rc);
+	}
+	return is_ud(id) ? 0 : id_complete(id);
+}
+
+static int reject(struct id *id, const void *data, uint8_t len, uint16_t reason)
+{
+	struct ctl_cm_talk t = { .reason = reason };
+
+	if (len && !data)
+		return -EINVAL;
+	if (len > sizeof(t.end.private_data))
+		return -EINVAL;
+	t.end.private_bytes = len;
+	if (len)
+		memcpy(t.end.private_data, data, len);
+	return talk(id, &t, CTL_CM_REJECT);
+}
+
+CM_EXPORT int rdma_reject(struct rdma_cm_id *id, const void *private_data,
+			  uint8_t private_data_len)
+{
+	return answer(reject(id_of(id), private_data, private_data_len, REASON_CONSUMER));
+}
+
+CM_EXPORT int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data,
+			      uint8_t private_data_len)
+{
+	return answer(reject(id_of(id), private_data, private_data_len, REASON_VENDOR_ECE));
+}
+
+CM_EXPORT int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
+{
+	int rc;
+
+	if (event != IBV_EVENT_COMM_EST)
+		return answer(-EINVAL);
+	rc = say(id_of(id), CTL_CM_ESTABLISH);
+	/* The RTU was faster. */
+	return answer(rc == -EISCONN ? 0 : rc);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Either end.
+ */
+
+CM_EXPORT int rdma_disconnect(struct rdma_cm_id *base)
+{
+	struct id *id = id_of(base);
+	int rc = qp_fail(id);
+
+	if (!rc)
+		rc = say(id, CTL_CM_DISCONNECT);
+	return rc ? answer(rc) : id_complete(id);
+}
+
+CM_EXPORT int rdma_set_local_ece(struct rdma_cm_id *base, struct ibv_ece *ece)
+{
+	/* With a QP the QP's own count. */
+	if (!base || base->qp || !ece || !ece->vendor_id || ece->comp_mask)
+		return answer(-EINVAL);
+	id_of(base)->local_ece = *ece;
+	return 0;
+}
+
+CM_EXPORT int rdma_get_remote_ece(struct rdma_cm_id *base, struct ibv_ece *ece)
+{
+	const struct id *id = base ? id_of(base) : NULL;
+
+	if (!id || base->qp || !ece)
+		return answer(-EINVAL);
+	*ece = (struct ibv_ece){
+		.vendor_id = id->peer.ece_vendor,
+		.options = id->peer.ece_options,
+	};
+	return 0;
+}

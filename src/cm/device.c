@@ -1,0 +1,206 @@
+#include "cm/device.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "cm/address.h"
+#include "cm/export.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and the users */
+static struct device *devices;
+
+/* Caller holds lock. The list may have got devices since. 0 or -errno. */
+static int open_device(struct ibv_device *ibv)
+{
+	struct ibv_device_attr attr;
+	struct device **end = &devices;
+	struct device *d;
+
+	for (; *end; end = &(*end)->next) {
+		if (!strcmp(ibv_get_device_name((*end)->verbs->device), ibv_get_device_name(ibv)))
+			return 0;
+	}
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return -ENOMEM;
+	d->verbs = ibv_open_device(ibv);
+	if (!d->verbs) {
+		free(d);
+		return -ENODEV;
+	}
+	if (!ibv_query_device(d->verbs, &attr)) {
+		d->max_responder_resources =
+			(uint8_t)(attr.max_qp_rd_atom < 254 ? attr.max_qp_rd_atom : 254);
+		d->max_initiator_depth =
+			(uint8_t)(attr.max_qp_init_rd_atom < 254 ? attr.max_qp_init_rd_atom : 254);
+	}
+	*end = d;
+	return 0;
+}
+
+static int open_all(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	int rc = 0;
+
+	if (!list)
+		return -errno;
+	for (int i = 0; list[i]; i++) {
+		int one = open_device(list[i]);
+
+		rc = rc ? rc : one;
+	}
+	ibv_free_device_list(list);
+	return devices ? 0 : rc ? rc : -ENODEV;
+}
+
+/* The interface that has an address: 0 if none has. */
+static uint32_t interface_of(const struct ctl_cm_address *local)
+{
+	struct ifaddrs *all;
+	uint32_t found = 0;
+
+	if (local->ifindex)
+		return local->ifindex;
+	if (getifaddrs(&all) < 0)
+		return 0;
+	for (const struct ifaddrs *a = all; a && !found; a = a->ifa_next) {
+		struct ctl_cm_address address;
+
+		if (a->ifa_addr && !address_from_sockaddr(a->ifa_addr, &address) &&
+		    !memcmp(address.gid, local->gid, sizeof(address.gid)))
+			found = if_nametoindex(a->ifa_name);
+	}
+	freeifaddrs(all);
+	return found;
+}
+
+int device_gid_index(const struct device *d, const struct ctl_cm_address *local)
+{
+	struct ibv_port_attr port;
+	struct ibv_gid_entry entry;
+	uint32_t ifindex;
+
+	if (ibv_query_port(d->verbs, DEVICE_PORT, &port))
+		return -ENODEV;
+	for (int i = 0; i < port.gid_tbl_len; i++) {
+		if (!ibv_query_gid_ex(d->verbs, DEVICE_PORT, (uint32_t)i, &entry, 0) &&
+		    !memcmp(entry.gid.raw, local->gid, sizeof(entry.gid.raw)) &&
+		    (!local->ifindex || local->ifindex == entry.ndev_ifindex))
+			return i;
+	}
+	/* On InfiniBand GIDs are no IP addresses: one of the same interface does. */
+	ifindex = interface_of(local);
+	for (int i = 0; ifindex && i < port.gid_tbl_len; i++) {
+		bool is_link = port.link_layer == IBV_LINK_LAYER_INFINIBAND;
+
+		if (is_link &&
+		    !ibv_query_gid_ex(d->verbs, DEVICE_PORT, (uint32_t)i, &entry, 0) &&
+		    entry.ndev_ifindex == ifindex)
+			return i;
+	}
+	return -ENODEV;
+}
+
+static struct device *find(const struct ctl_cm_address *local)
+{
+	for (struct device *d = devices; d; d = d->next) {
+		if (device_gid_index(d, local) >= 0)
+			return d;
+	}
+	return NULL;
+}
+
+int device_get(const struct ctl_cm_address *local, struct device **out)
+{
+	struct device *d;
+	int rc = 0;
+
+	pthread_mutex_lock(&lock);
+	d = find(local);
+	/* An interface that came since. */
+	if (!d) {
+		rc = open_all();
+		d = rc ? NULL : find(local);
+	}
+	if (!d) {
+		rc = -ENODEV;
+	} else if (!d->users) {
+		d->pd = ibv_alloc_pd(d->verbs);
+		rc = d->pd ? 0 : -errno;
+	}
+	if (!rc) {
+		d->users++;
+		*out = d;
+	}
+	pthread_mutex_unlock(&lock);
+	return rc;
+}
+
+void device_put(struct device *d)
+{
+	pthread_mutex_lock(&lock);
+	if (!--d->users) {
+		if (d->xrcd)
+			ibv_close_xrcd(d->xrcd);
+		ibv_dealloc_pd(d->pd);
+		d->pd = NULL;
+		d->xrcd = NULL;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+struct ibv_xrcd *device_xrcd(struct device *d)
+{
+	struct ibv_xrcd_init_attr attr = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+	struct ibv_xrcd *xrcd;
+
+	pthread_mutex_lock(&lock);
+	if (!d->xrcd)
+		d->xrcd = ibv_open_xrcd(d->verbs, &attr);
+	xrcd = d->xrcd;
+	pthread_mutex_unlock(&lock);
+	return xrcd;
+}
+
+CM_EXPORT struct ibv_context **rdma_get_devices(int *num_devices)
+{
+	struct ibv_context **contexts = NULL;
+	int count = 0, rc;
+
+	pthread_mutex_lock(&lock);
+	rc = open_all();
+	for (const struct device *d = devices; d && !rc; d = d->next)
+		count++;
+	if (!rc)
+		contexts = calloc((size_t)count + 1, sizeof(struct ibv_context *));
+	if (contexts) {
+		count = 0;
+		for (const struct device *d = devices; d; d = d->next)
+			contexts[count++] = d->verbs;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!contexts)
+		errno = rc ? -rc : ENOMEM;
+	if (num_devices)
+		*num_devices = contexts ? count : 0;
+	return contexts;
+}
+
+CM_EXPORT void rdma_free_devices(struct ibv_context **list)
+{
+	free(list);
+}

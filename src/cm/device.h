@@ -1,0 +1,44 @@
+/*
+ * Device - the RDMA devices as librdmacm sees them: open contexts that all identifiers share.
+ *
+ * In:  local addresses.
+ * Out: the device and the GID index that an address belongs to.
+ *
+ * Opened when first needed and never closed: programs keep what rdma_get_devices gave. The PD is there
+ * while an identifier uses the device. Any thread.
+ */
+#ifndef CM_DEVICE_H
+#define CM_DEVICE_H
+
+#include <infiniband/verbs.h>
+#include <stdint.h>
+
+#include "ctl/protocol.h"
+
+#define DEVICE_PORT 1 /* each device has one */
+
+struct device {
+	struct device *next;
+	struct ibv_context *verbs;
+	uint8_t max_responder_resources, max_initiator_depth;
+
+	/* Guarded by the devices' lock. */
+	struct ibv_pd *pd;
+	struct ibv_xrcd *xrcd;
+	unsigned users;
+};
+
+/*
+ * The device of a local address, with its PD: device_put gives it back. 0; -ENODEV: the address belongs
+ * to no device; -errno.
+ */
+int device_get(const struct ctl_cm_address *local, struct device **out);
+void device_put(struct device *d);
+
+/* The device's domain for shared receive queues; NULL with errno. It stays as long as the PD. */
+struct ibv_xrcd *device_xrcd(struct device *d);
+
+/* The index of an address's GID; -ENODEV: it has gone. */
+int device_gid_index(const struct device *d, const struct ctl_cm_address *local);
+
+#endif

@@ -1,0 +1,248 @@
+#include "cm/event.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cm/channel.h"
+#include "cm/connect.h"
+#include "cm/export.h"
+#include "cm/multicast.h"
+#include "cm/qp.h"
+#include "cm/qp_attr.h"
+#include "cm/session.h"
+
+_Static_assert((int)CTL_CM_CONNECT_REQUEST == (int)RDMA_CM_EVENT_CONNECT_REQUEST &&
+		       (int)CTL_CM_DISCONNECTED == (int)RDMA_CM_EVENT_DISCONNECTED &&
+		       (int)CTL_CM_TIMEWAIT_EXIT == (int)RDMA_CM_EVENT_TIMEWAIT_EXIT,
+	       "kinds of events are those of the ABI");
+
+/* What the program gets, with room for what it points to. */
+struct told {
+	struct rdma_cm_event base; /* first */
+	struct id *held;	   /* whose destruction waits for this: of a request the listener */
+	uint8_t private_data[CTL_CM_PRIVATE_BYTES];
+};
+
+int event_raise(struct id *id, enum rdma_cm_event_type type, int status, uint64_t cookie)
+{
+	struct ctl_cm_raise ask = {
+		.header = { .type = CTL_CM_RAISE },
+		.id = id->number,
+		.kind = type,
+		.status = status,
+		.cookie = cookie,
+	};
+	struct ctl_cm_reply reply;
+
+	return session_ask(&ask.header, sizeof(ask), NULL, 0, &reply);
+}
+
+static void copy_private_data(struct told *t, const struct ctl_cm_end *end)
+{
+	memcpy(t->private_data, end->private_data, sizeof(t->private_data));
+}
+
+static void tell_conn(struct told *t, const struct ctl_cm_end *end)
+{
+	struct rdma_conn_param *conn = &t->base.param.conn;
+
+	copy_private_data(t, end);
+	conn->private_data = end->private_bytes ? t->private_data : NULL;
+	conn->private_data_len = (uint8_t)end->private_bytes;
+	conn->responder_resources = end->responder_resources;
+	conn->initiator_depth = end->initiator_depth;
+	conn->flow_control = end->flow_control;
+	conn->retry_count = end->retry_count;
+	conn->rnr_retry_count = end->rnr_retry_count;
+	conn->srq = end->has_srq;
+	conn->qp_num = end->qpn;
+}
+
+static void tell_ud(struct told *t, struct id *id, const struct ctl_cm_end *end)
+{
+	struct rdma_ud_param *ud = &t->base.param.ud;
+
+	copy_private_data(t, end);
+	ud->private_data = end->private_bytes ? t->private_data : NULL;
+	ud->private_data_len = (uint8_t)end->private_bytes;
+	ud->qp_num = end->qpn;
+	ud->qkey = end->qkey;
+	qp_attr_address(id, &id->remote, &ud->ah_attr);
+}
+
+static bool is_ud(const struct id *id)
+{
+	return id->base.qp_type == IBV_QPT_UD;
+}
+
+/* Keeps what an end says of itself, for the moves of the QP. */
+static void keep_peer(struct id *id, const struct ctl_cm_end *end)
+{
+	uint8_t path_mtu = id->peer.path_mtu, ack_timeout = id->peer.ack_timeout;
+
+	id->peer = *end;
+	id->has_peer = true;
+	/* A REP says neither: they are those of the REQ. */
+	if (!end->path_mtu) {
+		id->peer.path_mtu = path_mtu;
+		id->peer.ack_timeout = ack_timeout;
+	}
+}
+
+/* False: it cannot be told, and is refused. */
+static bool on_request(struct told *t, struct id *listener, const struct ctl_cm_event *event)
+{
+	struct ctl_cm_ask ask = { .header = { .type = CTL_CM_DESTROY_ID }, .id = event->id };
+	struct id *child;
+
+	if (id_adopt(listener, event, &child)) {
+		session_ask_plain(&ask, NULL);
+		return false;
+	}
+	keep_peer(child, &event->end);
+	child->responder_resources = event->end.responder_resources;
+	child->initiator_depth = event->end.initiator_depth;
+	child->retry_count = event->end.retry_count;
+	child->rnr_retry_count = event->end.rnr_retry_count;
+	t->base.id = &child->base;
+	t->base.listen_id = &listener->base;
+	if (is_ud(child))
+		tell_ud(t, child, &event->end);
+	else
+		tell_conn(t, &event->end);
+	if (listener->is_sync && id_migrate(child, NULL)) {
+		id_destroy(child);
+		return false;
+	}
+	return true;
+}
+
+/* With a QP the library answers; without one the program does (rdma_establish). */
+static void on_response(struct told *t, struct id *id, const struct ctl_cm_event *event)
+{
+	int rc;
+
+	keep_peer(id, &event->end);
+	id->rnr_retry_count = event->end.rnr_retry_count;
+	tell_conn(t, &event->end);
+	if (!id->base.qp)
+		return;
+	rc = connect_finish(id);
+	t->base.event = rc ? RDMA_CM_EVENT_CONNECT_ERROR : RDMA_CM_EVENT_ESTABLISHED;
+	t->base.status = rc;
+	id->failed = rc != 0;
+}
+
+/* False: the program is not told of it. */
+static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event)
+{
+	t->base.id = &id->base;
+	t->base.event = (enum rdma_cm_event_type)event->kind;
+	t->base.status = event->status;
+	switch (t->base.event) {
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		on_response(t, id, event);
+		return true;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		if (is_ud(id))
+			tell_ud(t, id, &event->end);
+		else
+			tell_conn(t, &event->end);
+		return true;
+	case RDMA_CM_EVENT_REJECTED:
+		tell_conn(t, &event->end);
+		qp_fail(id);
+		return !id->failed;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		tell_conn(t, &event->end);
+		return !id->failed;
+	case RDMA_CM_EVENT_MULTICAST_JOIN:
+	case RDMA_CM_EVENT_MULTICAST_ERROR:
+		return multicast_on_event(id, event->cookie, &t->base);
+	default:
+		if (is_ud(id))
+			tell_ud(t, id, &event->end);
+		else
+			tell_conn(t, &event->end);
+		return true;
+	}
+}
+
+/* 1: *out is the program's; 0: nothing that it has to know; -errno. */
+static int fetch(struct channel *ch, struct rdma_cm_event **out)
+{
+	struct told *t = calloc(1, sizeof(*t));
+	struct ctl_cm_event event;
+	struct id *id;
+	int rc;
+
+	if (!t)
+		return -ENOMEM;
+	rc = channel_wait(ch, &event);
+	if (rc) {
+		free(t);
+		return rc;
+	}
+	id = id_find(event.kind == CTL_CM_CONNECT_REQUEST ? event.listener : event.id);
+	if (!id) {
+		free(t);
+		return 0;
+	}
+	id_hold_event(id);
+	t->held = id;
+	t->base.event = (enum rdma_cm_event_type)event.kind;
+	if (event.kind == CTL_CM_CONNECT_REQUEST ? !on_request(t, id, &event)
+						 : !make(t, id, &event)) {
+		id_ack_event(id);
+		free(t);
+		return 0;
+	}
+	*out = &t->base;
+	return 1;
+}
+
+CM_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
+{
+	int rc;
+
+	do
+		rc = fetch(channel_of(channel), event);
+	while (rc == 0);
+	return answer(rc < 0 ? rc : 0);
+}
+
+CM_EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)
+{
+	struct told *t = (struct told *)event;
+
+	if (!event)
+		return answer(-EINVAL);
+	id_ack_event(t->held);
+	free(t);
+	return 0;
+}
+
+CM_EXPORT const char *rdma_event_str(enum rdma_cm_event_type event)
+{
+	static const char *const names[] = {
+		[RDMA_CM_EVENT_ADDR_RESOLVED] = "RDMA_CM_EVENT_ADDR_RESOLVED",
+		[RDMA_CM_EVENT_ADDR_ERROR] = "RDMA_CM_EVENT_ADDR_ERROR",
+		[RDMA_CM_EVENT_ROUTE_RESOLVED] = "RDMA_CM_EVENT_ROUTE_RESOLVED",
+		[RDMA_CM_EVENT_ROUTE_ERROR] = "RDMA_CM_EVENT_ROUTE_ERROR",
+		[RDMA_CM_EVENT_CONNECT_REQUEST] = "RDMA_CM_EVENT_CONNECT_REQUEST",
+		[RDMA_CM_EVENT_CONNECT_RESPONSE] = "RDMA_CM_EVENT_CONNECT_RESPONSE",
+		[RDMA_CM_EVENT_CONNECT_ERROR] = "RDMA_CM_EVENT_CONNECT_ERROR",
+		[RDMA_CM_EVENT_UNREACHABLE] = "RDMA_CM_EVENT_UNREACHABLE",
+		[RDMA_CM_EVENT_REJECTED] = "RDMA_CM_EVENT_REJECTED",
+		[RDMA_CM_EVENT_ESTABLISHED] = "RDMA_CM_EVENT_ESTABLISHED",
+		[RDMA_CM_EVENT_DISCONNECTED] = "RDMA_CM_EVENT_DISCONNECTED",
+		[RDMA_CM_EVENT_DEVICE_REMOVAL] = "RDMA_CM_EVENT_DEVICE_REMOVAL",
+		[RDMA_CM_EVENT_MULTICAST_JOIN] = "RDMA_CM_EVENT_MULTICAST_JOIN",
+		[RDMA_CM_EVENT_MULTICAST_ERROR] = "RDMA_CM_EVENT_MULTICAST_ERROR",
+		[RDMA_CM_EVENT_ADDR_CHANGE] = "RDMA_CM_EVENT_ADDR_CHANGE",
+		[RDMA_CM_EVENT_TIMEWAIT_EXIT] = "RDMA_CM_EVENT_TIMEWAIT_EXIT",
+	};
+
+	return (unsigned)event < sizeof(names) / sizeof(*names) ? names[event] : "UNKNOWN EVENT";
+}

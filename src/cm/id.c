@@ -1,0 +1,293 @@
+#include "cm/id.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "cm/address.h"
+#include "cm/export.h"
+#include "cm/multicast.h"
+#include "cm/session.h"
+
+#define BUCKETS	 1024
+#define PSN_MASK 0xffffff
+
+static struct {
+	pthread_mutex_t lock;
+	struct id *buckets[BUCKETS];
+} known = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void remember(struct id *id)
+{
+	struct id **bucket = &known.buckets[id->number % BUCKETS];
+
+	pthread_mutex_lock(&known.lock);
+	id->next = *bucket;
+	*bucket = id;
+	pthread_mutex_unlock(&known.lock);
+}
+
+static void forget(struct id *id)
+{
+	struct id **at = &known.buckets[id->number % BUCKETS];
+
+	pthread_mutex_lock(&known.lock);
+	while (*at && *at != id)
+		at = &(*at)->next;
+	if (*at)
+		*at = id->next;
+	pthread_mutex_unlock(&known.lock);
+}
+
+struct id *id_find(uint32_t number)
+{
+	struct id *id;
+
+	pthread_mutex_lock(&known.lock);
+	for (id = known.buckets[number % BUCKETS]; id && id->number != number; id = id->next)
+		;
+	pthread_mutex_unlock(&known.lock);
+	return id;
+}
+
+static uint32_t random_psn(void)
+{
+	uint32_t psn = 0;
+
+	if (getrandom(&psn, sizeof(psn), GRND_NONBLOCK) < 0)
+		psn = (uint32_t)random();
+	return psn & PSN_MASK;
+}
+
+/* On `channel`, or on a new one of its own. NULL with errno. */
+static struct id *allocate(struct rdma_event_channel *channel, void *context,
+			   enum rdma_port_space ps, enum ibv_qp_type type)
+{
+	struct id *id = calloc(1, sizeof(*id));
+
+	if (!id)
+		return NULL;
+	if (!channel) {
+		struct channel *own = channel_create();
+
+		if (!own) {
+			free(id);
+			return NULL;
+		}
+		id->is_sync = true;
+		channel = &own->base;
+	}
+	id->base.channel = channel;
+	id->base.context = context;
+	id->base.ps = ps;
+	id->base.qp_type = type;
+	id->psn = random_psn();
+	id->responder_resources = RDMA_MAX_RESP_RES;
+	id->initiator_depth = RDMA_MAX_INIT_DEPTH;
+	pthread_mutex_init(&id->lock, NULL);
+	pthread_cond_init(&id->acked, NULL);
+	return id;
+}
+
+static void release(struct id *id)
+{
+	if (id->device)
+		device_put(id->device);
+	if (id->is_sync)
+		channel_destroy(channel_of(id->base.channel));
+	pthread_cond_destroy(&id->acked);
+	pthread_mutex_destroy(&id->lock);
+	free(id->base.route.path_rec);
+	free(id->qp_init_attr);
+	free(id);
+}
+
+int id_create(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps,
+	      enum ibv_qp_type type, struct id **out)
+{
+	struct ctl_cm_ask ask = {
+		.header = { .type = CTL_CM_CREATE_ID },
+		.value = ps,
+		.flags = type,
+	};
+	struct id *id = allocate(channel, context, ps, type);
+	int rc;
+
+	if (!id)
+		return -errno;
+	ask.channel = channel_of(id->base.channel)->number;
+	rc = session_ask_plain(&ask, &id->number);
+	if (rc) {
+		release(id);
+		return rc;
+	}
+	remember(id);
+	*out = id;
+	return 0;
+}
+
+static int destroy_number(uint32_t number)
+{
+	struct ctl_cm_ask ask = { .header = { .type = CTL_CM_DESTROY_ID }, .id = number };
+
+	return session_ask_plain(&ask, NULL);
+}
+
+int id_adopt(const struct id *listener, const struct ctl_cm_event *event, struct id **out)
+{
+	struct id *id = allocate(listener->base.channel, listener->base.context, listener->base.ps,
+				 listener->base.qp_type);
+	int rc;
+
+	if (!id)
+		return -ENOMEM;
+	id->number = event->id;
+	id->local = event->local;
+	id->remote = event->remote;
+	id->is_bound = true;
+	id->tos = listener->tos;
+	id->ack_timeout = listener->ack_timeout;
+	rc = id_set_device(id);
+	if (rc) {
+		release(id);
+		return rc;
+	}
+	remember(id);
+	*out = id;
+	return 0;
+}
+
+void id_hold_event(struct id *id)
+{
+	pthread_mutex_lock(&id->lock);
+	id->events++;
+	pthread_mutex_unlock(&id->lock);
+}
+
+void id_ack_event(struct id *id)
+{
+	pthread_mutex_lock(&id->lock);
+	if (!--id->events)
+		pthread_cond_broadcast(&id->acked);
+	pthread_mutex_unlock(&id->lock);
+}
+
+static void wait_for_acks(struct id *id)
+{
+	pthread_mutex_lock(&id->lock);
+	while (id->events)
+		pthread_cond_wait(&id->acked, &id->lock);
+	pthread_mutex_unlock(&id->lock);
+}
+
+int id_destroy(struct id *id)
+{
+	/* From here on there are no new events; a daemon that is gone knows of none either. */
+	destroy_number(id->number);
+	if (id->base.event)
+		rdma_ack_cm_event(id->base.event);
+	wait_for_acks(id);
+	multicast_leave_all(id);
+	forget(id);
+	release(id);
+	return 0;
+}
+
+int id_migrate(struct id *id, struct rdma_event_channel *channel)
+{
+	struct channel *own = NULL;
+	struct channel *to = channel ? channel_of(channel) : (own = channel_create());
+	struct ctl_cm_ask ask = { .header = { .type = CTL_CM_MIGRATE_ID }, .id = id->number };
+	struct rdma_event_channel *from = id->base.channel;
+	int rc;
+
+	if (!to)
+		return -errno;
+	if (id->is_sync && id->base.event) {
+		rdma_ack_cm_event(id->base.event);
+		id->base.event = NULL;
+	}
+	ask.channel = to->number;
+	rc = session_ask_plain(&ask, NULL);
+	if (rc) {
+		if (own)
+			channel_destroy(own);
+		return rc;
+	}
+	/* What was told on the old channel is done with before the new one tells anything. */
+	wait_for_acks(id);
+	id->base.channel = &to->base;
+	if (id->is_sync)
+		channel_destroy(channel_of(from));
+	id->is_sync = !channel;
+	return 0;
+}
+
+int id_set_device(struct id *id)
+{
+	int rc = 0;
+
+	if (!id->device && !address_is_any(&id->local) && id->local.family)
+		rc = device_get(&id->local, &id->device);
+	if (!rc && id->device) {
+		id->base.verbs = id->device->verbs;
+		id->base.port_num = DEVICE_PORT;
+		if (!id->base.pd)
+			id->base.pd = id->device->pd;
+	}
+	id_show_addresses(id);
+	return rc;
+}
+
+void id_show_addresses(struct id *id)
+{
+	struct rdma_addr *addr = &id->base.route.addr;
+
+	address_to_sockaddr(&id->local, &addr->src_addr);
+	address_to_sockaddr(&id->remote, &addr->dst_addr);
+	if (id->device) {
+		address_gid(&id->local, &addr->addr.ibaddr.sgid);
+		address_gid(&id->remote, &addr->addr.ibaddr.dgid);
+		addr->addr.ibaddr.pkey = 0xffff;
+	}
+}
+
+int id_complete(struct id *id)
+{
+	if (!id->is_sync)
+		return 0;
+	if (id->base.event) {
+		rdma_ack_cm_event(id->base.event);
+		id->base.event = NULL;
+	}
+	if (rdma_get_cm_event(id->base.channel, &id->base.event))
+		return -1;
+	if (!id->base.event->status)
+		return 0;
+	if (id->base.event->event == RDMA_CM_EVENT_REJECTED)
+		return answer(-ECONNREFUSED);
+	return answer(-abs(id->base.event->status));
+}
+
+CM_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id,
+			     void *context, enum rdma_port_space ps)
+{
+	bool is_ud = ps == RDMA_PS_UDP || ps == RDMA_PS_IPOIB;
+	struct id *made;
+	int rc = id_create(channel, context, ps, is_ud ? IBV_QPT_UD : IBV_QPT_RC, &made);
+
+	if (!rc)
+		*id = &made->base;
+	return answer(rc);
+}
+
+CM_EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
+{
+	return answer(id_destroy(id_of(id)));
+}
+
+CM_EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
+{
+	return answer(id_migrate(id_of(id), channel));
+}

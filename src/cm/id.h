@@ -1,0 +1,90 @@
+/*
+ * Identifier - the program's half of an rdma_cm_id.
+ *
+ * Known to verbatimd by its number. Any thread may use it; as in rdma-core the program sees to it that
+ * no call is under way when it is destroyed, which waits for the events that were not acknowledged.
+ */
+#ifndef CM_ID_H
+#define CM_ID_H
+
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cm/channel.h"
+#include "cm/device.h"
+#include "ctl/protocol.h"
+
+struct group; /* multicast.c */
+
+struct id {
+	struct rdma_cm_id base; /* first: what the program has */
+	struct id *next;	/* in its bucket */
+	uint32_t number;
+	bool is_sync;	   /* has a channel of its own, calls wait for their event */
+	struct device *device; /* NULL: not bound to one */
+
+	struct ctl_cm_address local, remote; /* as in route.addr */
+	bool is_bound;
+	uint32_t bind_flags; /* CTL_CM_REUSEADDR, CTL_CM_AFONLY */
+	uint8_t tos;
+	uint8_t ack_timeout; /* 0: the default */
+
+	/* The connection. */
+	uint32_t psn; /* this end's first */
+	uint8_t responder_resources, initiator_depth;
+	uint8_t retry_count, rnr_retry_count;
+	bool has_peer;	       /* peer is valid: RTR is possible */
+	bool failed; /* the QP could not follow: what comes after CONNECT_ERROR is not told */
+	struct ctl_cm_end peer;
+	struct ibv_ece local_ece;
+
+	/* Of an endpoint that listens: what the QPs of its children are made with. */
+	struct ibv_qp_init_attr *qp_init_attr;
+
+	/* Guards all below. */
+	pthread_mutex_t lock;
+	pthread_cond_t acked;
+	unsigned events; /* given to the program and not acknowledged */
+	struct group *groups;
+};
+
+static inline struct id *id_of(struct rdma_cm_id *base)
+{
+	return (struct id *)base;
+}
+
+/* With a channel of its own if channel is NULL. 0 or -errno. */
+int id_create(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps,
+	      enum ibv_qp_type type, struct id **out);
+
+/* The child that a request made: verbatimd knows it already. 0 or -errno. */
+int id_adopt(const struct id *listener, const struct ctl_cm_event *event, struct id **out);
+
+/* Out of verbatimd, and out of memory once all its events are acknowledged. 0 or -errno. */
+int id_destroy(struct id *id);
+
+/* NULL: there is none (any more). The caller got it from an event, so it is not being destroyed. */
+struct id *id_find(uint32_t number);
+
+/* Moves it, with its events, and waits for those of the old channel. NULL: to one of its own. */
+int id_migrate(struct id *id, struct rdma_event_channel *channel);
+
+/* An event goes to the program; it came back. */
+void id_hold_event(struct id *id);
+void id_ack_event(struct id *id);
+
+/* From which address, and so on which device it is from now on. 0 or -errno. */
+int id_set_device(struct id *id);
+
+/* route.addr from local and remote. */
+void id_show_addresses(struct id *id);
+
+/*
+ * At the end of a call that an event answers: a synchronous identifier waits for it, and keeps it in
+ * base.event. Returns as exported functions do.
+ */
+int id_complete(struct id *id);
+
+#endif

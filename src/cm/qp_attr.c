@@ -1,0 +1,145 @@
+#include "cm/qp_attr.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "cm/address.h"
+#include "cm/export.h"
+
+#define ACK_TIMEOUT 17 /* exponent of 4.096 us: 0.5 s */
+#define HOP_LIMIT   64
+
+uint8_t qp_attr_ack_timeout(const struct id *id)
+{
+	return id->ack_timeout ? id->ack_timeout : ACK_TIMEOUT;
+}
+
+/* LIDs are the end of the IPv4 address; there are none on Ethernet. */
+static void use_lid(const struct ctl_cm_address *remote, struct ibv_ah_attr *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->port_num = DEVICE_PORT;
+	out->dlid = (uint16_t)(remote->gid[14] << 8 | remote->gid[15]);
+}
+
+int qp_attr_address(struct id *id, const struct ctl_cm_address *remote, struct ibv_ah_attr *out)
+{
+	struct ibv_port_attr port;
+	int index;
+
+	memset(out, 0, sizeof(*out));
+	if (!id->device)
+		return -EINVAL;
+	index = device_gid_index(id->device, &id->local);
+	if (index < 0 || ibv_query_port(id->base.verbs, DEVICE_PORT, &port))
+		return -ENODEV;
+	if (port.link_layer == IBV_LINK_LAYER_INFINIBAND && !address_is_multicast(remote)) {
+		use_lid(remote, out);
+		return 0;
+	}
+	out->is_global = 1;
+	out->port_num = DEVICE_PORT;
+	out->sl = id->tos >> 5;
+	out->grh.sgid_index = (uint8_t)index;
+	out->grh.hop_limit = HOP_LIMIT;
+	out->grh.traffic_class = id->tos;
+	address_gid(remote, &out->grh.dgid);
+	return 0;
+}
+
+static void init_ud(struct ibv_qp_attr *attr, int *mask)
+{
+	switch (attr->qp_state) {
+	case IBV_QPS_INIT:
+		attr->pkey_index = 0;
+		attr->port_num = DEVICE_PORT;
+		attr->qkey = RDMA_UDP_QKEY;
+		*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+		break;
+	case IBV_QPS_RTS:
+		attr->sq_psn = 0;
+		*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+		break;
+	default:
+		*mask = IBV_QP_STATE;
+		break;
+	}
+}
+
+static void init_init(const struct id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	attr->pkey_index = 0;
+	attr->port_num = DEVICE_PORT;
+	attr->qp_access_flags = 0;
+	if (id->has_peer) {
+		attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+		if (id->responder_resources)
+			attr->qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	}
+	*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+}
+
+static bool is_rc(const struct id *id)
+{
+	return id->base.qp_type == IBV_QPT_RC || id->base.qp_type == IBV_QPT_XRC_SEND ||
+	       id->base.qp_type == IBV_QPT_XRC_RECV;
+}
+
+static int init_rtr(struct id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	int rc = qp_attr_address(id, &id->remote, &attr->ah_attr);
+
+	attr->path_mtu = id->peer.path_mtu ? (enum ibv_mtu)id->peer.path_mtu : IBV_MTU_1024;
+	attr->dest_qp_num = id->peer.qpn;
+	attr->rq_psn = id->peer.psn;
+	*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	if (is_rc(id)) {
+		attr->max_dest_rd_atomic = id->responder_resources;
+		attr->min_rnr_timer = 0;
+		*mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	}
+	return rc;
+}
+
+static void init_rts(const struct id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	attr->sq_psn = id->psn;
+	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	if (is_rc(id)) {
+		attr->timeout = id->peer.ack_timeout ? id->peer.ack_timeout : ACK_TIMEOUT;
+		attr->retry_cnt = id->retry_count;
+		attr->rnr_retry = id->rnr_retry_count;
+		attr->max_rd_atomic = id->initiator_depth;
+		*mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			 IBV_QP_MAX_QP_RD_ATOMIC;
+	}
+}
+
+int qp_attr_init(struct id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	if (id->base.qp_type == IBV_QPT_UD) {
+		init_ud(attr, mask);
+		return 0;
+	}
+	if (attr->qp_state == IBV_QPS_INIT) {
+		init_init(id, attr, mask);
+		return 0;
+	}
+	if (!id->has_peer)
+		return -EINVAL;
+	switch (attr->qp_state) {
+	case IBV_QPS_RTR:
+		return init_rtr(id, attr, mask);
+	case IBV_QPS_RTS:
+		init_rts(id, attr, mask);
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+CM_EXPORT int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *qp_attr,
+				int *qp_attr_mask)
+{
+	return answer(qp_attr_init(id_of(id), qp_attr, qp_attr_mask));
+}

@@ -1,0 +1,140 @@
+/*
+ * CM protocol - what librdmacm and verbatimd say to each other.
+ *
+ * On a connection of its own, which begins with CM_HELLO. Every request gets one answer: CM_EVENT to
+ * GET_EVENT, CM_REPLY to all others; there are no notices. Identifiers and channels are known by
+ * numbers that verbatimd gives, never 0 and not used again for long.
+ *
+ * Rooms for private data are those of InfiniBand's messages; shorter ones are filled with zeroes.
+ */
+#ifndef CTL_CM_PROTOCOL_H
+#define CTL_CM_PROTOCOL_H
+
+#include <stdint.h>
+
+#include "ctl/header.h"
+
+#define CTL_CM_PRIVATE_BYTES 216
+
+/* As in rdma_cm_event_type. */
+enum ctl_cm_event_kind {
+	CTL_CM_ADDR_RESOLVED,
+	CTL_CM_ADDR_ERROR,
+	CTL_CM_ROUTE_RESOLVED,
+	CTL_CM_ROUTE_ERROR,
+	CTL_CM_CONNECT_REQUEST,
+	CTL_CM_CONNECT_RESPONSE,
+	CTL_CM_CONNECT_ERROR,
+	CTL_CM_UNREACHABLE,
+	CTL_CM_REJECTED,
+	CTL_CM_ESTABLISHED,
+	CTL_CM_DISCONNECTED,
+	CTL_CM_DEVICE_REMOVAL,
+	CTL_CM_MULTICAST_JOIN,
+	CTL_CM_MULTICAST_ERROR,
+	CTL_CM_ADDR_CHANGE,
+	CTL_CM_TIMEWAIT_EXIT,
+	CTL_CM_EVENT_KINDS,
+};
+
+/* As in rdma_port_space. */
+enum ctl_cm_space {
+	CTL_CM_IPOIB = 0x0002,
+	CTL_CM_TCP = 0x0106,
+	CTL_CM_UDP = 0x0111,
+	CTL_CM_IB = 0x013f,
+};
+
+struct ctl_cm_hello {
+	struct ctl_greeting greeting;
+};
+
+/* An address with its port. Any address: IPv4-mapped 0.0.0.0, or ::, as the family says. */
+struct ctl_cm_address {
+	uint8_t gid[16];
+	uint16_t family; /* AF_INET, AF_INET6; 0: none */
+	uint16_t port;	 /* network order; 0: none yet */
+	uint32_t ifindex; /* of IPv6 link-local addresses, else 0 */
+};
+
+/* What one end of a connection tells the other about itself. */
+struct ctl_cm_end {
+	uint32_t qpn;
+	uint32_t psn;
+	uint32_t qkey; /* of UD */
+	uint8_t responder_resources, initiator_depth;
+	uint8_t flow_control, retry_count, rnr_retry_count;
+	uint8_t has_srq;
+	uint8_t path_mtu;    /* enum ibv_mtu */
+	uint8_t ack_timeout; /* exponent of the QP's time-out */
+	uint8_t traffic_class;
+	uint8_t hop_limit;
+	uint16_t private_bytes;
+	uint8_t private_data[CTL_CM_PRIVATE_BYTES];
+	uint32_t ece_vendor, ece_options;
+};
+
+/*
+ * CREATE_CHANNEL (descriptors: the two ends of a socket pair, verbatimd's, and a copy of the
+ * program's), DESTROY_CHANNEL, GET_EVENT: channel. CREATE_ID: channel, value is the port space, flags
+ * the QP type. DESTROY_ID. MIGRATE_ID: id, channel. LISTEN: id, value is the backlog. READY: id; the
+ * QP can receive and send: RTU. ESTABLISH: id; data came before the RTU. DISCONNECT: id.
+ */
+struct ctl_cm_ask {
+	struct ctl_header header;
+	uint32_t id;
+	uint32_t channel;
+	uint32_t value;
+	uint32_t flags;
+};
+
+#define CTL_CM_REUSEADDR 1u
+#define CTL_CM_AFONLY	 2u
+
+struct ctl_cm_bind {
+	struct ctl_header header;
+	uint32_t id;
+	uint32_t flags; /* CTL_CM_REUSEADDR, CTL_CM_AFONLY */
+	struct ctl_cm_address local;
+};
+
+/* CONNECT, ACCEPT and REJECT. */
+struct ctl_cm_talk {
+	struct ctl_header header;
+	uint32_t id;
+	uint32_t reason; /* REJECT: of the IBA */
+	struct ctl_cm_address local, remote; /* CONNECT: from where to where */
+	struct ctl_cm_end end;
+};
+
+/* Puts an event into the channel of the identifier. */
+struct ctl_cm_raise {
+	struct ctl_header header;
+	uint32_t id;
+	uint32_t kind; /* enum ctl_cm_event_kind */
+	int32_t status;
+	uint32_t reserved;
+	uint64_t cookie;
+};
+
+struct ctl_cm_reply {
+	struct ctl_header header;
+	int32_t status; /* 0 or an errno */
+	uint32_t number; /* CREATE_*: the new one's */
+	struct ctl_cm_address local; /* BIND, CONNECT, LISTEN: what the identifier is bound to */
+};
+
+struct ctl_cm_event {
+	struct ctl_header header;
+	int32_t answer; /* 0; EAGAIN: there is none; or an errno */
+	uint32_t kind;	/* enum ctl_cm_event_kind */
+	int32_t status; /* as in rdma_cm_event */
+	uint32_t id;
+	uint32_t listener; /* CONNECT_REQUEST: of which id is a child */
+	uint32_t channel;  /* where the id is */
+	uint64_t cookie;   /* of CM_RAISE */
+	struct ctl_cm_address local, remote; /* CONNECT_REQUEST */
+	struct ctl_cm_end end;		     /* the other end's */
+};
+
+#endif

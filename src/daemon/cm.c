@@ -1,0 +1,291 @@
+#include "daemon/cm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/cm_channel.h"
+#include "daemon/cm_connection.h"
+#include "daemon/cm_id.h"
+#include "daemon/daemon.h"
+
+/* ------------------------------------------------------------------------------------------
+ * The whole.
+ */
+
+int cm_init(struct daemon *d)
+{
+	struct cm *cm = calloc(1, sizeof(*cm));
+	struct timespec now;
+
+	if (!cm)
+		return -ENOMEM;
+	clock_gettime(CLOCK_REALTIME, &now);
+	d->cm = cm;
+	cm->daemon = d;
+	numbers_init(&cm->channels, 0);
+	numbers_init(&cm->ids, 0);
+	/* Other hosts remember the numbers of connections: those of an earlier daemon are others. */
+	numbers_init(&cm->connections, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
+	for (unsigned i = 0; i < CM_REMOTE_BUCKETS; i++)
+		list_init(&cm->by_remote[i]);
+	cm_space_init(&cm->space);
+	cm_timers_init(&cm->timers, &d->loop, cm_connection_on_time);
+	gsi_init(&cm->gsi, d, cm_connection_on_mad);
+	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop);
+	list_init(&cm->in_flight);
+	return 0;
+}
+
+void cm_forget(struct daemon *d)
+{
+	cm_connection_forget_all(d->cm);
+}
+
+void cm_fini(struct daemon *d)
+{
+	cm_timers_fini(&d->cm->timers);
+	free(d->cm);
+}
+
+int cm_client_create(struct client *c)
+{
+	struct cm_client *cc = calloc(1, sizeof(*cc));
+
+	if (!cc)
+		return -ENOMEM;
+	cc->cm = c->daemon->cm;
+	cc->client = c;
+	list_init(&cc->ids);
+	list_init(&cc->channels);
+	c->cm = cc;
+	c->daemon->cm_clients++;
+	daemon_on_slot_change(c->daemon);
+	return 0;
+}
+
+void cm_on_death(struct client *c)
+{
+	struct cm_client *cc = c->cm;
+
+	if (!cc)
+		return;
+	while (!list_empty(&cc->ids))
+		cm_id_destroy(container_of(cc->ids.next, struct cm_id, in_client));
+	while (!list_empty(&cc->channels))
+		cm_channel_destroy(container_of(cc->channels.next, struct cm_channel, in_client));
+	cm_connection_deliver(cc->cm);
+	c->cm = NULL;
+	free(cc);
+	c->daemon->cm_clients--;
+	daemon_on_slot_change(c->daemon);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Requests.
+ */
+
+/* What this client has by that number, or NULL. */
+static struct cm_channel *find_channel(struct client *c, uint32_t number)
+{
+	struct numbered *n = numbers_find(&c->cm->cm->channels, number);
+	struct cm_channel *ch = n ? container_of(n, struct cm_channel, numbered) : NULL;
+
+	return ch && ch->owner == c->cm ? ch : NULL;
+}
+
+static struct cm_id *find_id(struct client *c, uint32_t number)
+{
+	struct numbered *n = numbers_find(&c->cm->cm->ids, number);
+	struct cm_id *id = n ? container_of(n, struct cm_id, numbered) : NULL;
+
+	/* A child is nobody's before its request was fetched. */
+	return id && id->owner == c->cm && !id->listener ? id : NULL;
+}
+
+static void reply(struct client *c, const struct fdmsg *m, int rc, uint32_t number,
+		  const struct cm_id *id)
+{
+	struct ctl_cm_reply r = {
+		.header = { .type = CTL_CM_REPLY, .seq = m->body.header.seq },
+		.status = -rc,
+		.number = number,
+	};
+
+	if (id)
+		r.local = id->binding.local;
+	client_post(c, &r, sizeof(r), NULL, 0);
+}
+
+void cm_on_create_channel(struct client *c, struct fdmsg *m)
+{
+	struct cm_channel *ch = NULL;
+	int rc = 0;
+
+	if (m->fds_lost)
+		rc = -EMFILE;
+	else if (c->cm->channel_count >= CM_CHANNELS_PER_CLIENT)
+		rc = -ENOSPC;
+	else if (!(ch = cm_channel_create(c->cm, m->fds[0], m->fds[1])))
+		rc = -ENOMEM;
+	if (ch) {
+		fdmsg_take_fd(m, 0);
+		fdmsg_take_fd(m, 1);
+	}
+	reply(c, m, rc, ch ? ch->numbered.number : 0, NULL);
+}
+
+void cm_on_destroy_channel(struct client *c, struct fdmsg *m)
+{
+	struct cm_channel *ch = find_channel(c, m->body.cm_ask.channel);
+	int rc = !ch ? -ENOENT : ch->id_count ? -EBUSY : 0;
+
+	if (!rc)
+		cm_channel_destroy(ch);
+	reply(c, m, rc, 0, NULL);
+}
+
+static bool is_space(uint32_t space)
+{
+	return space == CTL_CM_TCP || space == CTL_CM_UDP || space == CTL_CM_IB ||
+	       space == CTL_CM_IPOIB;
+}
+
+void cm_on_create_id(struct client *c, struct fdmsg *m)
+{
+	const struct ctl_cm_ask *ask = &m->body.cm_ask;
+	struct cm_channel *ch = find_channel(c, ask->channel);
+	struct cm_id *id = NULL;
+	int rc = 0;
+
+	if (!ch)
+		rc = -ENOENT;
+	else if (!is_space(ask->value))
+		rc = -EPROTONOSUPPORT;
+	else if (c->cm->id_count >= CM_IDS_PER_CLIENT)
+		rc = -ENOSPC;
+	else if (!(id = cm_id_create(c->cm, ch, (uint16_t)ask->value)))
+		rc = -ENOMEM;
+	reply(c, m, rc, id ? id->numbered.number : 0, NULL);
+}
+
+void cm_on_destroy_id(struct client *c, struct fdmsg *m)
+{
+	struct cm_id *id = find_id(c, m->body.cm_ask.id);
+
+	if (id)
+		cm_id_destroy(id);
+	reply(c, m, id ? 0 : -ENOENT, 0, NULL);
+	cm_connection_deliver(c->daemon->cm);
+}
+
+void cm_on_migrate_id(struct client *c, struct fdmsg *m)
+{
+	struct cm_id *id = find_id(c, m->body.cm_ask.id);
+	struct cm_channel *ch = find_channel(c, m->body.cm_ask.channel);
+
+	if (id && ch) {
+		cm_channel_move(id, ch);
+		/* Requests that wait go where the listener goes. */
+		list_for_each_safe(n, &id->children)
+			cm_channel_move(container_of(n, struct cm_id, in_listener), ch);
+	}
+	reply(c, m, id && ch ? 0 : -ENOENT, 0, NULL);
+}
+
+void cm_on_bind(struct client *c, struct fdmsg *m)
+{
+	struct cm_id *id = find_id(c, m->body.cm_bind.id);
+	int rc = id ? cm_id_bind(id, m->body.cm_bind.flags, &m->body.cm_bind.local) : -ENOENT;
+
+	reply(c, m, rc, 0, id);
+}
+
+void cm_on_listen(struct client *c, struct fdmsg *m)
+{
+	struct cm_id *id = find_id(c, m->body.cm_ask.id);
+	int rc = id ? cm_id_listen(id, m->body.cm_ask.value) : -ENOENT;
+
+	reply(c, m, rc, 0, id);
+}
+
+void cm_on_talk(struct client *c, struct fdmsg *m)
+{
+	const struct ctl_cm_talk *talk = &m->body.cm_talk;
+	struct cm_id *id = find_id(c, talk->id);
+	int rc;
+
+	if (!id)
+		rc = -ENOENT;
+	else if (talk->header.type == CTL_CM_CONNECT)
+		rc = cm_connection_connect(id, talk);
+	else if (!id->connection)
+		rc = -EINVAL;
+	else if (talk->header.type == CTL_CM_ACCEPT)
+		rc = cm_connection_accept(id->connection, talk);
+	else
+		rc = cm_connection_reject(id->connection, talk);
+	reply(c, m, rc, 0, id);
+	cm_connection_deliver(c->daemon->cm);
+}
+
+void cm_on_step(struct client *c, struct fdmsg *m)
+{
+	struct cm_id *id = find_id(c, m->body.cm_ask.id);
+	bool disconnects = m->body.header.type == CTL_CM_DISCONNECT;
+	int rc;
+
+	if (!id)
+		rc = -ENOENT;
+	else if (!id->connection)
+		rc = disconnects && id->had_connection ? 0 : -EINVAL;
+	else if (m->body.header.type == CTL_CM_READY)
+		rc = cm_connection_ready(id->connection);
+	else if (m->body.header.type == CTL_CM_ESTABLISH)
+		rc = cm_connection_establish(id->connection);
+	else
+		rc = cm_connection_disconnect(id->connection);
+	/* Whoever is disconnected already has what it wants. */
+	if (disconnects && rc == -EINVAL && id->had_connection)
+		rc = 0;
+	reply(c, m, rc, 0, NULL);
+	cm_connection_deliver(c->daemon->cm);
+}
+
+void cm_on_raise(struct client *c, struct fdmsg *m)
+{
+	const struct ctl_cm_raise *raise = &m->body.cm_raise;
+	struct cm_id *id = find_id(c, raise->id);
+	struct ctl_cm_event body = {
+		.kind = raise->kind,
+		.status = raise->status,
+		.cookie = raise->cookie,
+	};
+	int rc = -ENOENT;
+
+	if (id)
+		rc = raise->kind < CTL_CM_EVENT_KINDS && raise->kind != CTL_CM_CONNECT_REQUEST
+			     ? cm_channel_post(id, &body)
+			     : -EINVAL;
+	reply(c, m, rc, 0, NULL);
+}
+
+void cm_on_get_event(struct client *c, struct fdmsg *m)
+{
+	struct cm_channel *ch = find_channel(c, m->body.cm_ask.channel);
+	struct cm_event *e = ch ? cm_channel_first(ch) : NULL;
+	struct ctl_cm_event body = { .answer = ch ? EAGAIN : ENOENT };
+
+	if (e) {
+		body = e->body;
+		body.answer = 0;
+		body.id = e->id->numbered.number;
+		body.channel = ch->numbered.number;
+		cm_id_release_child(e->id);
+		cm_channel_drop(e);
+	}
+	body.header = (struct ctl_header){ .type = CTL_CM_EVENT, .seq = m->body.header.seq };
+	client_post(c, &body, sizeof(body), NULL, 0);
+}

@@ -1,0 +1,110 @@
+#include "daemon/cm_channel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/cm.h"
+#include "daemon/cm_id.h"
+
+static void ring(struct cm_channel *ch)
+{
+	char byte = 0;
+
+	send(ch->bell_fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void silence(struct cm_channel *ch)
+{
+	char bytes[16];
+
+	while (recv(ch->program_fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+}
+
+struct cm_channel *cm_channel_create(struct cm_client *owner, int bell_fd, int program_fd)
+{
+	struct cm_channel *ch = calloc(1, sizeof(*ch));
+
+	if (!ch)
+		return NULL;
+	ch->owner = owner;
+	ch->bell_fd = bell_fd;
+	ch->program_fd = program_fd;
+	list_init(&ch->events);
+	list_init(&ch->in_client);
+	list_append(&owner->channels, &ch->in_client);
+	owner->channel_count++;
+	numbers_add(&owner->cm->channels, &ch->numbered);
+	return ch;
+}
+
+void cm_channel_destroy(struct cm_channel *ch)
+{
+	numbers_remove(&ch->numbered);
+	list_remove(&ch->in_client);
+	ch->owner->channel_count--;
+	close(ch->bell_fd);
+	close(ch->program_fd);
+	free(ch);
+}
+
+static void append(struct cm_channel *ch, struct cm_event *e)
+{
+	e->channel = ch;
+	list_append(&ch->events, &e->in_channel);
+	if (!ch->event_count++)
+		ring(ch);
+}
+
+static void take_out(struct cm_event *e)
+{
+	struct cm_channel *ch = e->channel;
+
+	list_remove(&e->in_channel);
+	if (!--ch->event_count)
+		silence(ch);
+}
+
+int cm_channel_post(struct cm_id *id, const struct ctl_cm_event *body)
+{
+	struct cm_event *e;
+
+	if (id->channel->event_count >= CM_EVENTS_PER_CHANNEL)
+		return -ENOSPC;
+	e = malloc(sizeof(*e));
+	if (!e)
+		return -ENOMEM;
+	e->id = id;
+	e->body = *body;
+	list_append(&id->events, &e->in_id);
+	append(id->channel, e);
+	return 0;
+}
+
+struct cm_event *cm_channel_first(struct cm_channel *ch)
+{
+	return list_empty(&ch->events) ? NULL
+				       : container_of(ch->events.next, struct cm_event, in_channel);
+}
+
+void cm_channel_drop(struct cm_event *e)
+{
+	take_out(e);
+	list_remove(&e->in_id);
+	free(e);
+}
+
+void cm_channel_move(struct cm_id *id, struct cm_channel *to)
+{
+	id->channel->id_count--;
+	to->id_count++;
+	id->channel = to;
+	list_for_each_safe(m, &id->events) {
+		struct cm_event *e = container_of(m, struct cm_event, in_id);
+
+		take_out(e);
+		append(to, e);
+	}
+}

@@ -1,0 +1,568 @@
+#include "daemon/cm_connection.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/deadline.h"
+#include "daemon/address.h"
+#include "daemon/cm.h"
+#include "ibcm/ip_header.h"
+#include "ibcm/mad.h"
+
+#define MTU_MAX	 5 /* IBV_MTU_4096 */
+#define PSN_MASK 0xffffffu
+
+/* Where a message came from, and how. */
+struct origin {
+	bool is_local;
+	uid_t uid; /* of who sent it, if is_local */
+	const uint8_t *local, *remote; /* GIDs: where it came to, where it came from */
+	uint32_t ifindex;
+	struct gsi_port *gsi; /* unless is_local */
+};
+
+/* A message between two ends of this host. */
+struct handed {
+	struct list in_flight;
+	uid_t uid;
+	uint8_t from[CTL_GID_BYTES], to[CTL_GID_BYTES];
+	uint32_t ifindex;
+	struct ibcm_message message;
+};
+
+/* ------------------------------------------------------------------------------------------
+ * Out.
+ */
+
+/* Out of memory it is lost, as it might be on a wire. */
+static void hand_over(struct cm *cm, const struct handed *h, const struct ibcm_message *m)
+{
+	struct handed *copy = malloc(sizeof(*copy));
+
+	if (!copy)
+		return;
+	*copy = *h;
+	copy->message = *m;
+	list_append(&cm->in_flight, &copy->in_flight);
+}
+
+static void on_send(struct connection *end, const struct ibcm_message *m)
+{
+	struct cm_connection *c = container_of(end, struct cm_connection, end);
+	struct handed h = { .uid = c->uid, .ifindex = c->ifindex };
+
+	if (!c->is_local) {
+		gsi_send(c->gsi, c->remote_gid, m);
+		return;
+	}
+	memcpy(h.from, c->local_gid, sizeof(h.from));
+	memcpy(h.to, c->remote_gid, sizeof(h.to));
+	hand_over(c->cm, &h, m);
+}
+
+/* What the other end offers is what this end may use, and the other way round: mirrored. */
+static void read_end(const struct ibcm_message *m, unsigned skip, struct ctl_cm_end *end)
+{
+	memset(end, 0, sizeof(*end));
+	end->qpn = m->qpn;
+	end->psn = m->psn;
+	end->qkey = m->qkey;
+	end->responder_resources = m->initiator_depth;
+	end->initiator_depth = m->responder_resources;
+	end->flow_control = m->flow_control;
+	end->retry_count = m->retry_count;
+	end->rnr_retry_count = m->rnr_retry_count;
+	end->has_srq = m->has_srq;
+	end->path_mtu = m->path_mtu <= MTU_MAX ? m->path_mtu : MTU_MAX;
+	end->ack_timeout = m->ack_timeout;
+	end->traffic_class = m->traffic_class;
+	end->hop_limit = m->hop_limit;
+	end->ece_vendor = m->ece_vendor;
+	end->ece_options = m->ece_options;
+
+	/* As much as the message has room for, whatever the other end filled of it. */
+	unsigned room = mad_private_bytes(m->type);
+
+	room = room > skip ? room - skip : 0;
+	end->private_bytes = (uint16_t)(room < CTL_CM_PRIVATE_BYTES ? room : CTL_CM_PRIVATE_BYTES);
+	memcpy(end->private_data, m->private_data + skip, end->private_bytes);
+}
+
+static void on_raise(struct connection *end, enum connection_event event,
+		     const struct ibcm_message *m)
+{
+	struct cm_connection *c = container_of(end, struct cm_connection, end);
+	struct ctl_cm_event body = { 0 };
+
+	switch (event) {
+	case CONNECTION_ON_RESPONSE:
+		body.kind = c->is_ud ? CTL_CM_ESTABLISHED : CTL_CM_CONNECT_RESPONSE;
+		read_end(m, 0, &body.end);
+		break;
+	case CONNECTION_ON_ESTABLISHED:
+		body.kind = CTL_CM_ESTABLISHED;
+		break;
+	case CONNECTION_ON_REJECTED:
+		body.kind = c->is_ud ? CTL_CM_UNREACHABLE : CTL_CM_REJECTED;
+		body.status = m->reason;
+		read_end(m, 0, &body.end);
+		break;
+	case CONNECTION_ON_UNREACHABLE:
+		body.kind = CTL_CM_UNREACHABLE;
+		body.status = -ETIMEDOUT;
+		break;
+	case CONNECTION_ON_DISCONNECTED:
+		body.kind = CTL_CM_DISCONNECTED;
+		break;
+	case CONNECTION_ON_TIMEWAIT_EXIT:
+		body.kind = CTL_CM_TIMEWAIT_EXIT;
+		break;
+	}
+	cm_channel_post(c->id, &body);
+}
+
+static const struct connection_env env = { .send = on_send, .raise = on_raise };
+
+/* ------------------------------------------------------------------------------------------
+ * The life of a connection.
+ */
+
+static struct list *remote_bucket(struct cm *cm, uint32_t number)
+{
+	return &cm->by_remote[number % CM_REMOTE_BUCKETS];
+}
+
+static struct cm_connection *create(struct cm_id *id, const struct origin *o)
+{
+	struct cm *cm = id->owner->cm;
+	struct cm_connection *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->cm = cm;
+	c->id = id;
+	id->had_connection = true;
+	c->uid = id->owner->client->uid;
+	c->is_local = o->is_local;
+	memcpy(c->local_gid, o->local, sizeof(c->local_gid));
+	memcpy(c->remote_gid, o->remote, sizeof(c->remote_gid));
+	c->ifindex = o->ifindex;
+	c->gsi = o->gsi ? gsi_ref(o->gsi) : NULL;
+	list_init(&c->by_remote);
+	numbers_add(&cm->connections, &c->numbered);
+	connection_init(&c->end, &env, c->numbered.number);
+	id->connection = c;
+	return c;
+}
+
+static void destroy(struct cm_connection *c)
+{
+	if (c->id)
+		c->id->connection = NULL;
+	cm_timers_set(&c->cm->timers, &c->timer, 0);
+	list_remove(&c->by_remote);
+	numbers_remove(&c->numbered);
+	gsi_put(c->gsi);
+	free(c);
+}
+
+/* After every call of the protocol. */
+static void settle(struct cm_connection *c)
+{
+	bool is_known = !list_empty(&c->by_remote);
+
+	if (c->end.state == CONNECTION_CLOSED) {
+		destroy(c);
+		return;
+	}
+	if (c->end.remote_id && !is_known)
+		list_append(remote_bucket(c->cm, c->end.remote_id), &c->by_remote);
+	/* Without memory for its timer nothing would ever end it. */
+	if (cm_timers_set(&c->cm->timers, &c->timer, c->end.deadline_ns)) {
+		connection_abandon(&c->end, deadline_now_ns());
+		destroy(c);
+	}
+}
+
+void cm_connection_on_time(struct cm_timers *timers, struct cm_timer *timer, int64_t now_ns)
+{
+	struct cm_connection *c = container_of(timer, struct cm_connection, timer);
+	struct cm *cm = c->cm;
+
+	connection_on_time(&c->end, now_ns);
+	settle(c);
+	cm_connection_deliver(cm);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * What an identifier wants.
+ */
+
+static void fill_request(struct ibcm_message *m, struct cm_id *id, const struct ctl_cm_talk *talk)
+{
+	const struct ctl_cm_end *end = &talk->end;
+	struct ip_header header = {
+		.is_v4 = talk->remote.family == AF_INET,
+		.source_port = ntohs(talk->local.port),
+	};
+
+	m->service_id = ip_header_service_id(id->binding.space, ntohs(talk->remote.port));
+	m->qpn = end->qpn;
+	m->psn = end->psn & PSN_MASK;
+	m->responder_resources = end->responder_resources;
+	m->initiator_depth = end->initiator_depth;
+	m->flow_control = end->flow_control & 1;
+	m->retry_count = end->retry_count & 7;
+	m->rnr_retry_count = end->rnr_retry_count & 7;
+	m->has_srq = end->has_srq & 1;
+	m->path_mtu = end->path_mtu & 15;
+	m->ack_timeout = end->ack_timeout & 31;
+	m->traffic_class = end->traffic_class;
+	m->hop_limit = end->hop_limit;
+	m->ece_vendor = end->ece_vendor & PSN_MASK;
+	m->ece_options = end->ece_options;
+	memcpy(m->local_gid, talk->local.gid, sizeof(m->local_gid));
+	memcpy(m->remote_gid, talk->remote.gid, sizeof(m->remote_gid));
+	memcpy(&m->ca_guid, talk->local.gid + 8, sizeof(m->ca_guid));
+	memcpy(header.source, talk->local.gid, sizeof(header.source));
+	memcpy(header.destination, talk->remote.gid, sizeof(header.destination));
+	ip_header_encode(&header, m->private_data);
+	memcpy(m->private_data + IP_HEADER_BYTES, end->private_data, end->private_bytes);
+	m->private_bytes = (uint16_t)(IP_HEADER_BYTES + end->private_bytes);
+}
+
+int cm_connection_connect(struct cm_id *id, const struct ctl_cm_talk *talk)
+{
+	struct cm *cm = id->owner->cm;
+	struct ibcm_message request = {
+		.type = id->binding.space == CTL_CM_UDP ? IBCM_SIDR_REQ : IBCM_REQ,
+	};
+	struct origin o = {
+		.local = talk->local.gid,
+		.remote = talk->remote.gid,
+		.ifindex = talk->remote.ifindex,
+	};
+	struct cm_connection *c;
+	int rc = 0;
+
+	if (id->connection || id->binding.listening)
+		return -EINVAL;
+	if (talk->end.private_bytes + 0u + IP_HEADER_BYTES > mad_private_bytes(request.type) ||
+	    talk->end.private_bytes > CTL_CM_PRIVATE_BYTES)
+		return -EINVAL;
+	o.is_local = address_is_local(talk->remote.gid, talk->remote.ifindex);
+	if (!o.is_local)
+		rc = gsi_get(&cm->gsi, o.local, talk->local.ifindex, &o.gsi);
+	if (rc)
+		return rc;
+	c = create(id, &o);
+	gsi_put(o.gsi);
+	if (!c)
+		return -ENOMEM;
+	c->is_ud = request.type == IBCM_SIDR_REQ;
+	fill_request(&request, id, talk);
+	connection_connect(&c->end, &request, deadline_now_ns());
+	settle(c);
+	return 0;
+}
+
+static int fill_answer(struct ibcm_message *m, enum ibcm_type type, const struct ctl_cm_talk *talk)
+{
+	const struct ctl_cm_end *end = &talk->end;
+
+	if (end->private_bytes > mad_private_bytes(type) ||
+	    end->private_bytes > CTL_CM_PRIVATE_BYTES)
+		return -EINVAL;
+	*m = (struct ibcm_message){
+		.qpn = end->qpn & PSN_MASK,
+		.psn = end->psn & PSN_MASK,
+		.qkey = end->qkey,
+		.responder_resources = end->responder_resources,
+		.initiator_depth = end->initiator_depth,
+		.flow_control = end->flow_control & 1,
+		.rnr_retry_count = end->rnr_retry_count & 7,
+		.has_srq = end->has_srq & 1,
+		.ece_vendor = end->ece_vendor & PSN_MASK,
+		.ece_options = end->ece_options,
+		.reason = (uint16_t)talk->reason,
+		.private_bytes = end->private_bytes,
+	};
+	memcpy(m->private_data, end->private_data, end->private_bytes);
+	return 0;
+}
+
+int cm_connection_accept(struct cm_connection *c, const struct ctl_cm_talk *talk)
+{
+	struct ibcm_message answer;
+	int rc = fill_answer(&answer, c->is_ud ? IBCM_SIDR_REP : IBCM_REP, talk);
+
+	if (!rc)
+		rc = connection_accept(&c->end, &answer, deadline_now_ns());
+	settle(c);
+	return rc;
+}
+
+int cm_connection_reject(struct cm_connection *c, const struct ctl_cm_talk *talk)
+{
+	struct ibcm_message answer;
+	int rc = fill_answer(&answer, c->is_ud ? IBCM_SIDR_REP : IBCM_REJ, talk);
+
+	if (!rc)
+		rc = connection_reject(&c->end, &answer);
+	settle(c);
+	return rc;
+}
+
+int cm_connection_ready(struct cm_connection *c)
+{
+	int rc = connection_ready(&c->end);
+
+	settle(c);
+	return rc;
+}
+
+int cm_connection_establish(struct cm_connection *c)
+{
+	int rc = connection_establish(&c->end);
+
+	settle(c);
+	return rc;
+}
+
+int cm_connection_disconnect(struct cm_connection *c)
+{
+	int rc = connection_disconnect(&c->end, deadline_now_ns());
+
+	settle(c);
+	return rc;
+}
+
+void cm_connection_abandon(struct cm_connection *c)
+{
+	c->id->connection = NULL;
+	c->id = NULL;
+	connection_abandon(&c->end, deadline_now_ns());
+	settle(c);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * In.
+ */
+
+static bool is_with(const struct cm_connection *c, const struct origin *o)
+{
+	return c->is_local == o->is_local && (!o->is_local || c->uid == o->uid) &&
+	       !memcmp(c->remote_gid, o->remote, CTL_GID_BYTES) &&
+	       !memcmp(c->local_gid, o->local, CTL_GID_BYTES);
+}
+
+/* The passive end of what the other end calls `number`. */
+static struct cm_connection *find_by_remote(struct cm *cm, const struct origin *o, uint32_t number,
+					    bool is_ud)
+{
+	list_for_each_safe(m, remote_bucket(cm, number)) {
+		struct cm_connection *c = container_of(m, struct cm_connection, by_remote);
+
+		if (c->end.remote_id == number && c->is_ud == is_ud && is_with(c, o))
+			return c;
+	}
+	return NULL;
+}
+
+static struct cm_connection *find(struct cm *cm, const struct origin *o,
+				  const struct ibcm_message *m)
+{
+	struct numbered *n;
+	struct cm_connection *c;
+
+	if (m->type == IBCM_REQ || m->type == IBCM_SIDR_REQ)
+		return find_by_remote(cm, o, m->local_id, m->type == IBCM_SIDR_REQ);
+	/* Who gives up before it got an answer does not know our number. */
+	if (m->type == IBCM_REJ && !m->remote_id)
+		return find_by_remote(cm, o, m->local_id, false);
+	n = numbers_find(&cm->connections, m->remote_id);
+	c = n ? container_of(n, struct cm_connection, numbered) : NULL;
+	if (!c || !is_with(c, o))
+		return NULL;
+	/* What it knows of the other end has to be right, but for the answer that tells it. */
+	if (m->type != IBCM_SIDR_REP && m->local_id && c->end.remote_id &&
+	    m->local_id != c->end.remote_id)
+		return NULL;
+	return c;
+}
+
+static bool suits(const struct cm_binding *b, const void *arg)
+{
+	const struct cm_id *id = container_of(b, struct cm_id, binding);
+	const struct origin *o = arg;
+
+	return !o->is_local || id->owner->client->uid == o->uid;
+}
+
+/* Between which addresses, and for whom. NULL: for nobody. */
+static struct cm_id *find_listener(struct cm *cm, const struct origin *o,
+				   const struct ibcm_message *m, struct ctl_cm_event *body)
+{
+	uint16_t space, port;
+	struct ip_header header;
+	struct cm_binding *b;
+
+	if (!ip_header_service(m->service_id, &space, &port) ||
+	    !ip_header_decode(m->private_data, &header) ||
+	    memcmp(header.destination, o->local, CTL_GID_BYTES) ||
+	    (space == CTL_CM_UDP) != (m->type == IBCM_SIDR_REQ))
+		return NULL;
+	body->local.family = body->remote.family = header.is_v4 ? AF_INET : AF_INET6;
+	memcpy(body->local.gid, o->local, CTL_GID_BYTES);
+	memcpy(body->remote.gid, header.source, CTL_GID_BYTES);
+	body->local.port = htons(port);
+	body->remote.port = htons(header.source_port);
+	body->local.ifindex = body->remote.ifindex = o->ifindex;
+	b = cm_space_find(&cm->space, space, &body->local, suits, o);
+	return b ? container_of(b, struct cm_id, binding) : NULL;
+}
+
+/* 0, or the reason why not. */
+static int take_request(struct cm *cm, const struct origin *o, const struct ibcm_message *m)
+{
+	struct ctl_cm_event body = { .kind = CTL_CM_CONNECT_REQUEST };
+	struct cm_id *listener = find_listener(cm, o, m, &body);
+	struct cm_connection *c;
+	struct cm_id *child;
+
+	if (!listener)
+		return IBCM_REASON_NO_LISTENER;
+	if (m->type == IBCM_REQ && (m->transport > IBCM_UC && m->transport != IBCM_EXTENDED))
+		return IBCM_REASON_BAD_TRANSPORT;
+	if (!listener->backlog_left || listener->owner->id_count >= CM_IDS_PER_CLIENT)
+		return IBCM_REASON_CONSUMER;
+	child = cm_id_create(listener->owner, listener->channel, listener->binding.space);
+	if (!child)
+		return IBCM_REASON_CONSUMER;
+	child->binding.local = body.local;
+	c = create(child, o);
+	read_end(m, IP_HEADER_BYTES, &body.end);
+	body.listener = listener->numbered.number;
+	if (!c || cm_channel_post(child, &body)) {
+		if (c)
+			destroy(c);
+		cm_id_destroy(child);
+		return IBCM_REASON_CONSUMER;
+	}
+	child->listener = listener;
+	list_append(&listener->children, &child->in_listener);
+	listener->backlog_left--;
+	c->is_ud = m->type == IBCM_SIDR_REQ;
+	connection_on_request(&c->end, m, deadline_now_ns());
+	settle(c);
+	return 0;
+}
+
+static void answer(struct cm *cm, const struct origin *o, const struct ibcm_message *m)
+{
+	struct handed h = { .uid = o->uid, .ifindex = o->ifindex };
+
+	if (!o->is_local) {
+		gsi_send(o->gsi, o->remote, m);
+		return;
+	}
+	memcpy(h.from, o->local, sizeof(h.from));
+	memcpy(h.to, o->remote, sizeof(h.to));
+	hand_over(cm, &h, m);
+}
+
+/*
+ * The other end begins a connection of a QP that, as far as this end knows, is connected already: it
+ * has forgotten that one (IBA 12.4.1). It is told, and so is the identifier here.
+ */
+static bool is_stale(struct cm *cm, const struct origin *o, const struct ibcm_message *m)
+{
+	if (m->type != IBCM_REQ || !m->qpn || o->is_local)
+		return false;
+	for (unsigned i = 0; i < CM_REMOTE_BUCKETS; i++) {
+		list_for_each_safe(n, &cm->by_remote[i]) {
+			struct cm_connection *c = container_of(n, struct cm_connection, by_remote);
+
+			if (c->end.state != CONNECTION_ESTABLISHED || c->end.remote_qpn != m->qpn ||
+			    !is_with(c, o))
+				continue;
+			connection_on_message(&c->end,
+					      &(struct ibcm_message){ .type = IBCM_REJ,
+								      .reason = IBCM_REASON_STALE },
+					      deadline_now_ns());
+			settle(c);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void on_message(struct cm *cm, const struct origin *o, const struct ibcm_message *m)
+{
+	struct cm_connection *c = find(cm, o, m);
+	struct ibcm_message stray;
+	int reason = 0;
+
+	if (c) {
+		connection_on_message(&c->end, m, deadline_now_ns());
+		settle(c);
+		return;
+	}
+	if (m->type == IBCM_REQ || m->type == IBCM_SIDR_REQ) {
+		reason = is_stale(cm, o, m) ? IBCM_REASON_STALE : take_request(cm, o, m);
+		if (!reason)
+			return;
+	}
+	if (connection_answer_stray(m, (enum ibcm_reason)reason, &stray))
+		answer(cm, o, &stray);
+}
+
+void cm_connection_on_mad(struct gsi *gsi, struct gsi_port *port, const uint8_t *remote,
+			  const struct ibcm_message *m)
+{
+	struct cm *cm = container_of(gsi, struct cm, gsi);
+	struct origin o = {
+		.local = gsi_gid(port),
+		.remote = remote,
+		.ifindex = gsi_ifindex(port),
+		.gsi = port,
+	};
+
+	on_message(cm, &o, m);
+	cm_connection_deliver(cm);
+}
+
+void cm_connection_deliver(struct cm *cm)
+{
+	while (!list_empty(&cm->in_flight)) {
+		struct handed *h = container_of(cm->in_flight.next, struct handed, in_flight);
+		struct origin o = {
+			.is_local = true,
+			.uid = h->uid,
+			.local = h->to,
+			.remote = h->from,
+			.ifindex = h->ifindex,
+		};
+
+		list_remove(&h->in_flight);
+		on_message(cm, &o, &h->message);
+		free(h);
+	}
+}
+
+void cm_connection_forget_all(struct cm *cm)
+{
+	for (unsigned i = 0; i < NUMBERS_BUCKETS; i++) {
+		list_for_each_safe(m, &cm->connections.buckets[i]) {
+			struct numbered *n = container_of(m, struct numbered, in_bucket);
+
+			destroy(container_of(n, struct cm_connection, numbered));
+		}
+	}
+	list_for_each_safe(m, &cm->in_flight) {
+		list_remove(m);
+		free(container_of(m, struct handed, in_flight));
+	}
+}

@@ -1,0 +1,68 @@
+/*
+ * CM connection - one end of a connection (ibcm/connection.h), with its way to the other end.
+ *
+ * In:  what an identifier wants; messages from this host and from others.
+ * Out: messages there; events for the identifier.
+ *
+ * On this host messages go through a queue (cm_connection_deliver), so that no end is called from
+ * within the other. Only ends of one user meet there. From another host a message is for a connection
+ * only if it comes from the address that the connection is with.
+ *
+ * Owner: the daemon's one thread. A connection is freed here, once it is closed: any call may do that,
+ * and id->connection is NULL then.
+ */
+#ifndef DAEMON_CM_CONNECTION_H
+#define DAEMON_CM_CONNECTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "daemon/cm_id.h"
+#include "daemon/cm_timers.h"
+#include "ibcm/connection.h"
+
+struct cm;
+struct gsi;
+
+struct cm_connection {
+	struct connection end;
+	struct numbered numbered; /* end.local_id */
+	struct list by_remote;
+	struct cm *cm;
+	struct cm_id *id; /* NULL: abandoned */
+	uid_t uid;
+	bool is_local; /* the other end is on this host */
+	bool is_ud;
+	uint8_t local_gid[CTL_GID_BYTES], remote_gid[CTL_GID_BYTES];
+	uint32_t ifindex;
+	struct gsi_port *gsi; /* unless is_local */
+	struct cm_timer timer;
+};
+
+/* The active end. What is sent is in `talk`. 0 or -errno. */
+int cm_connection_connect(struct cm_id *id, const struct ctl_cm_talk *talk);
+
+/* 0 or -errno. */
+int cm_connection_accept(struct cm_connection *c, const struct ctl_cm_talk *talk);
+int cm_connection_reject(struct cm_connection *c, const struct ctl_cm_talk *talk);
+int cm_connection_ready(struct cm_connection *c);
+int cm_connection_establish(struct cm_connection *c);
+int cm_connection_disconnect(struct cm_connection *c);
+
+/* Its identifier is no more. */
+void cm_connection_abandon(struct cm_connection *c);
+
+/* From another host: of struct gsi. */
+void cm_connection_on_mad(struct gsi *gsi, struct gsi_port *port, const uint8_t *remote,
+			  const struct ibcm_message *m);
+
+void cm_connection_on_time(struct cm_timers *timers, struct cm_timer *timer, int64_t now_ns);
+
+/* Hands over the messages between ends on this host, until there are none. */
+void cm_connection_deliver(struct cm *cm);
+
+/* The daemon ends: without a word. */
+void cm_connection_forget_all(struct cm *cm);
+
+#endif

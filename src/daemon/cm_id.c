@@ -1,0 +1,132 @@
+#include "daemon/cm_id.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/address.h"
+#include "daemon/cm.h"
+#include "daemon/cm_connection.h"
+#include "daemon/gsi.h"
+
+#define BACKLOG_MAX 1024
+
+struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space)
+{
+	struct cm_id *id = calloc(1, sizeof(*id));
+
+	if (!id)
+		return NULL;
+	id->owner = owner;
+	id->channel = channel;
+	channel->id_count++;
+	id->binding.space = space;
+	list_init(&id->binding.in_bucket);
+	list_init(&id->events);
+	list_init(&id->children);
+	list_init(&id->in_listener);
+	list_init(&id->in_client);
+	list_append(&owner->ids, &id->in_client);
+	owner->id_count++;
+	numbers_add(&owner->cm->ids, &id->numbered);
+	return id;
+}
+
+void cm_id_destroy(struct cm_id *id)
+{
+	while (!list_empty(&id->children))
+		cm_id_destroy(container_of(id->children.next, struct cm_id, in_listener));
+	if (id->connection)
+		cm_connection_abandon(id->connection);
+	while (!list_empty(&id->events))
+		cm_channel_drop(container_of(id->events.next, struct cm_event, in_id));
+	if (id->listens_everywhere)
+		cm_interfaces_put(&id->owner->cm->interfaces);
+	gsi_put(id->gsi);
+	cm_space_release(&id->binding);
+	list_remove(&id->in_listener);
+	list_remove(&id->in_client);
+	id->owner->id_count--;
+	numbers_remove(&id->numbered);
+	id->channel->id_count--;
+	free(id);
+}
+
+void cm_id_release_child(struct cm_id *child)
+{
+	if (!child->listener)
+		return;
+	list_remove(&child->in_listener);
+	child->listener->backlog_left++;
+	child->listener = NULL;
+}
+
+int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local)
+{
+	int rc;
+
+	if (id->binding.bound || id->connection)
+		return -EINVAL;
+	if (local->family != AF_INET && local->family != AF_INET6)
+		return -EAFNOSUPPORT;
+	if (!cm_address_is_any(local) && !address_is_local(local->gid, local->ifindex))
+		return -EADDRNOTAVAIL;
+	id->binding.flags = flags;
+	id->binding.local = *local;
+	if (local->family == AF_INET)
+		id->binding.flags |= CTL_CM_AFONLY;
+	rc = cm_space_bind(&id->owner->cm->space, &id->binding);
+	if (rc)
+		memset(&id->binding.local, 0, sizeof(id->binding.local));
+	return rc;
+}
+
+/*
+ * Without the port of its address a listener serves this host alone. That is no reason to fail: the
+ * port may be another user's, or the kernel's.
+ */
+static void open_address(struct cm_id *id)
+{
+	const struct ctl_cm_address *local = &id->binding.local;
+	struct cm *cm = id->owner->cm;
+	char text[ADDRESS_TEXT_BYTES];
+	int rc;
+
+	if (cm_address_is_any(local)) {
+		id->listens_everywhere = true;
+		cm_interfaces_get(&cm->interfaces);
+		return;
+	}
+	if (cm_address_is_loopback(local->gid))
+		return;
+	rc = gsi_get(&cm->gsi, local->gid, local->ifindex, &id->gsi);
+	if (!rc)
+		return;
+	address_print(local->gid, text);
+	fprintf(stderr, "verbatimd: connections from other hosts to %s cannot be taken: %s\n", text,
+		strerror(-rc));
+}
+
+int cm_id_listen(struct cm_id *id, uint32_t backlog)
+{
+	static const struct ctl_cm_address anywhere = {
+		.gid = { [10] = 0xff, [11] = 0xff },
+		.family = AF_INET,
+	};
+	int rc = 0;
+
+	if (id->connection)
+		return -EINVAL;
+	if (!id->binding.bound)
+		rc = cm_id_bind(id, 0, &anywhere);
+	if (!rc && !id->binding.listening) {
+		rc = cm_space_listen(&id->owner->cm->space, &id->binding);
+		if (!rc)
+			open_address(id);
+	}
+	if (!rc)
+		id->backlog_left = backlog && backlog < BACKLOG_MAX ? backlog : BACKLOG_MAX;
+	return rc;
+}

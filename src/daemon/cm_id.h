@@ -1,0 +1,58 @@
+/*
+ * CM identifier - the daemon's half of an rdma_cm_id.
+ *
+ * Has a port, may listen, may have one end of a connection. A child is made by a request that came for
+ * a listener; until its event is fetched it belongs to the listener, and dies with it.
+ *
+ * Owner: the daemon's one thread.
+ */
+#ifndef DAEMON_CM_ID_H
+#define DAEMON_CM_ID_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/cm_channel.h"
+#include "daemon/cm_space.h"
+#include "daemon/numbers.h"
+
+struct cm_connection;
+struct gsi_port;
+
+struct cm_id {
+	struct numbered numbered;
+	struct list in_client;
+	struct cm_client *owner;
+	struct cm_channel *channel;
+	struct list events; /* about it, not fetched yet */
+	struct cm_binding binding;
+	struct cm_connection *connection; /* NULL: none */
+	bool had_connection;
+
+	/* Of a listener. */
+	unsigned backlog_left;
+	struct gsi_port *gsi; /* of the address that it listens on; NULL: all, or none */
+	bool listens_everywhere;
+	struct list children; /* whose request was not fetched yet */
+
+	/* Of such a child. */
+	struct list in_listener;
+	struct cm_id *listener;
+};
+
+/* NULL: out of memory. */
+struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space);
+
+/* Its connection ends itself from here on; its children are refused. */
+void cm_id_destroy(struct cm_id *id);
+
+/* The request of a child was fetched: it stands for itself. */
+void cm_id_release_child(struct cm_id *child);
+
+/* 0 or -errno. flags and address as of CTL_CM_BIND. */
+int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local);
+
+/* 0 or -errno. */
+int cm_id_listen(struct cm_id *id, uint32_t backlog);
+
+#endif

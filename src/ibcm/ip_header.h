@@ -1,0 +1,34 @@
+/*
+ * IP header - what stands before the program's private data in a REQ or SIDR_REQ whose service is a
+ * port of IP addressing (IBA annex A11): between which addresses and from which port.
+ *
+ * Pure.
+ */
+#ifndef IBCM_IP_HEADER_H
+#define IBCM_IP_HEADER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ibcm/message.h"
+
+#define IP_HEADER_BYTES 36
+
+struct ip_header {
+	bool is_v4;
+	uint16_t source_port; /* host order */
+	uint8_t source[IBCM_GID_BYTES], destination[IBCM_GID_BYTES]; /* IPv4-mapped: IPv4 */
+};
+
+void ip_header_encode(const struct ip_header *header, uint8_t bytes[IP_HEADER_BYTES]);
+
+/* False: of a version that nobody knows. */
+bool ip_header_decode(const uint8_t bytes[IP_HEADER_BYTES], struct ip_header *out);
+
+/* Port in host order. */
+uint64_t ip_header_service_id(uint16_t space, uint16_t port);
+
+/* False: no service of IP addressing. */
+bool ip_header_service(uint64_t service_id, uint16_t *space, uint16_t *port);
+
+#endif

@@ -1,0 +1,95 @@
+/*
+ * Message - what the two ends of a connection say to each other (IBA chapter 12.6), as fields.
+ *
+ * One struct for all of them: a field that a type does not have is 0. In host order. Names of ends
+ * are the sender's: local_id is the sender's number of the connection.
+ */
+#ifndef IBCM_MESSAGE_H
+#define IBCM_MESSAGE_H
+
+#include <stdint.h>
+
+#define IBCM_GID_BYTES	   16
+#define IBCM_PRIVATE_BYTES 224 /* the most that any type has room for (RTU, DREP) */
+#define IBCM_INFO_BYTES	   72  /* of a REJ or SIDR_REP */
+
+/* The attribute ID of its MAD. */
+enum ibcm_type {
+	IBCM_REQ = 0x10,
+	IBCM_MRA = 0x11,
+	IBCM_REJ = 0x12,
+	IBCM_REP = 0x13,
+	IBCM_RTU = 0x14,
+	IBCM_DREQ = 0x15,
+	IBCM_DREP = 0x16,
+	IBCM_SIDR_REQ = 0x17,
+	IBCM_SIDR_REP = 0x18,
+};
+
+/* What a MRA or REJ is about. */
+enum ibcm_subject {
+	IBCM_ABOUT_REQ = 0,
+	IBCM_ABOUT_REP = 1,
+	IBCM_ABOUT_OTHER = 2,
+};
+
+/* Reasons of a REJ, those that are given here (IBA table 108). */
+enum ibcm_reason {
+	IBCM_REASON_TIMEOUT = 4,
+	IBCM_REASON_UNSUPPORTED = 5,
+	IBCM_REASON_INVALID_ID = 6,
+	IBCM_REASON_INVALID_INSTANCE = 7,
+	IBCM_REASON_NO_LISTENER = 8, /* invalid service ID */
+	IBCM_REASON_BAD_TRANSPORT = 9,
+	IBCM_REASON_STALE = 10,
+	IBCM_REASON_CONSUMER = 28,
+};
+
+/* Of a SIDR_REP (IBA table 120). */
+enum ibcm_sidr_status {
+	IBCM_SIDR_OK = 0,
+	IBCM_SIDR_NO_LISTENER = 1,
+	IBCM_SIDR_REJECTED = 2,
+};
+
+enum ibcm_transport {
+	IBCM_RC = 0,
+	IBCM_UC = 1,
+	IBCM_RD = 2,
+	IBCM_EXTENDED = 3, /* XRC */
+};
+
+struct ibcm_message {
+	enum ibcm_type type;
+	uint64_t transaction;
+	uint32_t local_id;  /* of SIDR: the request's number, of both ends */
+	uint32_t remote_id; /* 0 in a REQ */
+
+	/* REQ, REP, SIDR_REQ, SIDR_REP */
+	uint64_t service_id;
+	uint64_t ca_guid;
+	uint32_t qpn, psn, qkey;
+	uint8_t responder_resources, initiator_depth;
+	uint8_t flow_control, rnr_retry_count, has_srq;
+	uint32_t ece_vendor, ece_options;
+
+	/* REQ */
+	uint8_t retry_count, transport, extended_transport, path_mtu, ack_timeout, max_tries;
+	uint8_t remote_timeout, local_timeout; /* exponents: how long an answer may take */
+	uint8_t local_gid[IBCM_GID_BYTES], remote_gid[IBCM_GID_BYTES];
+	uint8_t traffic_class, hop_limit;
+	uint32_t flow_label;
+
+	/* MRA, REJ, SIDR_REP */
+	uint8_t subject; /* enum ibcm_subject */
+	uint8_t service_timeout; /* MRA: exponent */
+	uint16_t reason; /* REJ: enum ibcm_reason; SIDR_REP: enum ibcm_sidr_status */
+	uint8_t info_bytes;
+	uint8_t info[IBCM_INFO_BYTES];
+
+	/* In a message that came: as many as its type has room for. */
+	uint16_t private_bytes;
+	uint8_t private_data[IBCM_PRIVATE_BYTES];
+};
+
+#endif
