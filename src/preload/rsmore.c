@@ -1,13 +1,15 @@
 /*
  * Rsmore - the calls that rdma-core 44's librspreload.so leaves to the C library, for its rsockets.
  *
- * librspreload shows programs a placeholder (a descriptor of /dev/null) for each rsocket, and takes the socket
- * calls on it, poll and select. Newer ones take epoll, accept4 and fcntl64, too; this library adds those,
- * in terms of what librspreload has: accept, fcntl, poll. It is put behind it in LD_PRELOAD.
+ * librspreload shows programs a placeholder (a descriptor of /dev/null) for each rsocket, and takes
+ * the socket calls on it, poll and select. Newer ones take epoll, accept4 and fcntl64, too; this
+ * library adds those, in terms of what librspreload has: accept, fcntl, poll. It is put behind it
+ * in LD_PRELOAD.
  *
- * A placeholder is known by how the system refuses it: EPERM from epoll_ctl, ENOTSOCK from accept4. What is no
- * placeholder goes straight to the C library. Descriptors in a set are level-triggered if they are
- * placeholders, whatever they ask for. A closed one leaves its set when the next wait finds it closed.
+ * A placeholder is known by how the system refuses it: EPERM from epoll_ctl, ENOTSOCK from accept4.
+ * What is no placeholder goes straight to the C library. Descriptors in a set are level-triggered
+ * if they are placeholders, whatever they ask for. A closed one leaves its set when the next wait
+ * finds it closed.
  *
  * Any thread; the mutex is held for no call that may wait.
  */
@@ -115,8 +117,7 @@ static int add(int epoll, int fd, const struct epoll_event *event)
 }
 
 /* An entry of the same number that is still there was closed: its place is taken. */
-static int change(struct member *member, int epoll, int op, int fd,
-		  const struct epoll_event *event)
+static int change(struct member *member, int epoll, int op, int fd, const struct epoll_event *event)
 {
 	if (op == EPOLL_CTL_DEL) {
 		*member = members[--member_count];

@@ -8,7 +8,13 @@
 
 #include "base/cause.h"
 
-#define RECEIVE		(UINT64_C(1) << 63) /* of wr_id: otherwise the number of a request */
+#define RECEIVE (UINT64_C(1) << 63) /* of wr_id: otherwise the number of a request */
+/*
+ * From this size on data and immediate are two requests. To the peer it is the same; but on one
+ * host a WRITE without immediate is a single copy into its memory, where one with goes through a
+ * ring.
+ */
+#define APART_MIN	(16 << 10)
 #define BATCH		16
 #define BIG_ENDIAN_HOST (__BYTE_ORDER == __BIG_ENDIAN)
 
@@ -155,7 +161,13 @@ void message_post_data(struct stream *s, const void *data, uint32_t length, bool
 	s->to.addr += length;
 	s->to.length -= length;
 	s->tx_count++;
-	post_write(s, data, length, inlined, addr, s->to.key, IBV_WR_RDMA_WRITE_WITH_IMM,
+	if (length < APART_MIN) {
+		post_write(s, data, length, inlined, addr, s->to.key, IBV_WR_RDMA_WRITE_WITH_IMM,
+			   message_make(OP_DATA, length), false);
+		return;
+	}
+	post_write(s, data, length, inlined, addr, s->to.key, IBV_WR_RDMA_WRITE, 0, false);
+	post_write(s, NULL, 0, true, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM,
 		   message_make(OP_DATA, length), false);
 }
 
@@ -230,7 +242,7 @@ bool message_can_send(struct stream *s)
 	if (!s->to.length)
 		take_target(s);
 	return s->to.length && s->tx_count != s->tx_limit &&
-	       s->posted - s->completed - s->controls < s->sq_size - STREAM_CONTROLS &&
+	       s->posted - s->completed - s->controls + 1 < s->sq_size - STREAM_CONTROLS &&
 	       s->send_bytes - (s->send_tail - s->send_head) >= STREAM_SEND_MIN;
 }
 

@@ -311,6 +311,16 @@ static int get_route(const struct stream *s, void *value, socklen_t *length)
 	return 0;
 }
 
+/* Nothing is counted: programs that report retransmissions see none. */
+static void get_info(const struct stream *s, struct tcp_info *info)
+{
+	*info = (struct tcp_info){
+		.tcpi_state = s->phase == STREAM_CONNECTED ? TCP_ESTABLISHED : TCP_CLOSE,
+		.tcpi_snd_mss = (uint32_t)segment_bytes(s),
+		.tcpi_rcv_mss = (uint32_t)segment_bytes(s),
+	};
+}
+
 static int give(void *value, socklen_t *length, const void *from, size_t bytes)
 {
 	if (*length > bytes)
@@ -321,10 +331,15 @@ static int give(void *value, socklen_t *length, const void *from, size_t bytes)
 
 int option_get(struct stream *s, int level, int name, void *value, socklen_t *length)
 {
+	struct tcp_info info;
 	int number = 0, rc;
 
 	if (!value || !length)
 		return -EFAULT;
+	if (level == IPPROTO_TCP && name == TCP_INFO) {
+		get_info(s, &info);
+		return give(value, length, &info, sizeof(info));
+	}
 	if (level == SOL_SOCKET && name == SO_LINGER)
 		return give(value, length, &s->linger, sizeof(s->linger));
 	if (level == SOL_RDMA && name == RDMA_ROUTE)

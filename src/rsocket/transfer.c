@@ -8,7 +8,7 @@
 #include "rsocket/mapping.h"
 #include "rsocket/message.h"
 
-#define CHUNK_MAX  (16 << 10) /* the peer reads one while the next is written */
+#define CHUNK_MAX  (32 << 10) /* the peer reads one while the next is written */
 #define INLINE_MAX 1024
 
 ssize_t pieces_length(const struct pieces *pieces)
