@@ -1,8 +1,12 @@
 """Verbatim, Linux's soft-RoCE (rxe) and software iWARP (siw) side by side, all of them in one guest:
 figures from there compare with nothing else. Part of `make bench`.
 
-rxe and siw talk with themselves, which their kernel module shortens; Verbatim's two ends are in two
-network namespaces joined by veth, so that they cannot meet through memory.
+Over each of two ways, the same for all of them:
+  - a cable: both ends of a veth pair in one network namespace (rxe knows no other), and routes that
+    lead from one to the other through it. VERBATIM_PATH=wire keeps Verbatim's ends from meeting
+    through memory.
+  - one interface, whose both ends one device is. rxe then hands packets over within the kernel, siw
+    uses TCP's loopback, Verbatim shared memory; beside it what Verbatim's packets do through UDP.
 """
 import os
 import pathlib
@@ -29,40 +33,74 @@ ROWS = [
     ('ib_send_lat', ['-s', 8, '-n', 2000], 'us', ('rxe',)),
 ]
 
-# Both ends in one script: the second one starts when the first listens.
+# Both ends in one script, each on a processor of its own: the second one starts when the first listens.
 PAIR = '''
+rdev none
 %(before)s
 port=%(port)d
-%(server)s timeout 60 taskset -c 0 %(run)s %(program)s -p $port %(options)s >/tmp/server.log 2>&1 &
+%(run)s timeout 60 taskset -c 0 %(wrap)s %(program)s -p $port %(server)s %(options)s \
+    >/tmp/server.log 2>&1 &
 for i in $(seq 200); do
-    %(server)s cat /proc/net/tcp /proc/net/tcp6 | grep -q ":$(printf %%04X $port) .* 0A " && break
+    cat /proc/net/tcp /proc/net/tcp6 | grep -q ":$(printf %%04X $port) .* 0A " && break
     [ -n "%(blind)s" ] && [ $i -gt 15 ] && break
     sleep 0.1
 done
-%(client)s timeout 60 taskset -c 1 %(run)s %(program)s -p $port %(options)s %(address)s || {
+%(run)s timeout 60 taskset -c 1 %(wrap)s %(program)s -p $port %(client)s %(options)s %(address)s || {
     cat /tmp/server.log; exit 1; }
 wait
 '''
 
-KINDS = {
-    'Verbatim': dict(before='rdev none', server='/sbin/ip netns exec b', client='/sbin/ip netns exec a',
-                     run=f'{PLACE}/usr/local/bin/verbatim run --', options='-d vrb_n0 -x 0',
-                     address='10.79.0.2', blind=''),
-    'rxe': dict(before='rdev rxe', server='', client='', run='', options='-d rxe0 -x 1',
-                address=guests.Guest.address, blind=''),
-    'siw': dict(before='rdev siw', server='', client='', run='', options='-d siw0 -R',
-                address=guests.Guest.address, blind='rdma_cm'),
+VERBATIM = dict(before='', wrap=f'{PLACE}/usr/local/bin/verbatim run --', run='', blind='')
+PLAIN = dict(run='', wrap='', blind='')
+UDP = 'env VERBATIM_PATH=wire'
+
+WAYS = {
+    'across a cable (veth)': {
+        'Verbatim': dict(VERBATIM, run=UDP, server='-d vrb_n1 -x 0', client='-d vrb_n0 -x 0',
+                         address='10.79.0.2'),
+        'rxe': dict(PLAIN, before='rdma link add rxe0 type rxe netdev n0; '
+                                  'rdma link add rxe1 type rxe netdev n1',
+                    server='-d rxe1 -x 1', client='-d rxe0 -x 1', address='10.79.0.2'),
+        'siw': dict(PLAIN, before='rdma link add siw0 type siw netdev n0; '
+                                  'rdma link add siw1 type siw netdev n1',
+                    server='-d siw1 -R', client='-d siw0 -R', address='10.79.0.2',
+                    blind='rdma_cm'),
+    },
+    'on one interface': {
+        'Verbatim': dict(VERBATIM, server='-d vrb_eth0 -x 0', client='-d vrb_eth0 -x 0',
+                         address=guests.Guest.address),
+        'Verbatim, UDP': dict(VERBATIM, run=UDP, server='-d vrb_eth0 -x 0',
+                              client='-d vrb_eth0 -x 0', address=guests.Guest.address),
+        'rxe': dict(PLAIN, before='rdev rxe', server='-d rxe0 -x 1', client='-d rxe0 -x 1',
+                    address=guests.Guest.address),
+        'siw': dict(PLAIN, before='rdev siw', server='-d siw0 -R', client='-d siw0 -R',
+                    address=guests.Guest.address, blind='rdma_cm'),
+    },
 }
 
-# /sbin/ip: a shell of busybox would take its own.
+# What this host sends (iif lo) to an address of its own goes through the cable; what comes out of it
+# is delivered as ever. /sbin/ip: a shell of busybox would take its own.
 SET_UP = f'''
 cp /share/libraries/* {SYSTEM_LIBRARIES}/
 insmod /share/veth.ko
-mkdir -p /run/netns
-/sbin/ip netns add a && /sbin/ip netns add b
-/sbin/ip -n a link add n0 mtu $MTU type veth peer name n0 mtu $MTU netns b
-/sbin/ip -n a addr add 10.79.0.1/24 dev n0 && /sbin/ip -n b addr add 10.79.0.2/24 dev n0
-for n in a b; do /sbin/ip -n $n link set lo up; /sbin/ip -n $n link set n0 up; done
+/sbin/ip link add n0 mtu $MTU type veth peer name n1 mtu $MTU
+for n in all n0 n1; do
+    echo 0 >/proc/sys/net/ipv4/conf/$n/rp_filter
+    echo 1 >/proc/sys/net/ipv4/conf/$n/accept_local
+    echo 1 >/proc/sys/net/ipv6/conf/$n/disable_ipv6
+done
+/sbin/ip rule add pref 100 lookup local
+/sbin/ip rule del pref 0
+join() {{ # FROM DEVICE TO DEVICE TABLE
+    /sbin/ip addr add $1/32 dev $2
+    /sbin/ip link set $2 up
+    /sbin/ip rule add pref $5 iif lo to $3 lookup $5
+    /sbin/ip route add $3 dev $2 src $1 table $5
+    /sbin/ip neigh replace $3 lladdr $(cat /sys/class/net/$4/address) dev $2 nud permanent
+}}
+/sbin/ip link set n1 up
+join 10.79.0.1 n0 10.79.0.2 n1 10
+join 10.79.0.2 n1 10.79.0.1 n0 11
 '''
 
 
@@ -93,32 +131,48 @@ def install(guest):
     guest.run(SET_UP)
 
 
-def measured(guest, kind, program, options, unit):
-    words = dict(KINDS[kind], program=program, port=harness.free_port())
-    words['options'] += ' -F ' + ' '.join(map(str, options))
+def measured(guest, how, program, options, unit):
+    words = dict(how, program=program, port=harness.free_port(),
+                 options='-F ' + ' '.join(map(str, options)))
     row = measure.table_row(guest.run(PAIR % words, seconds=90))
     return float(row[3 if unit == 'MiB/s' else 4])
 
 
-def row_of(guest, runs, program, options, unit, rivals):
+def row_of(guest, kinds, runs, program, options, unit, rivals):
     """The cells behind the name."""
-    seen = {kind: [] for kind in KINDS}
+    seen = {kind: [] for kind in kinds}
     for _ in range(runs):
-        for kind, values in seen.items():
-            values.append(measured(guest, kind, program, options, unit))
+        for kind, how in kinds.items():
+            seen[kind].append(measured(guest, how, program, options, unit))
+    print({kind: values for kind, values in seen.items()}, file=sys.stderr)
     medians = {kind: statistics.median(values) for kind, values in seen.items()}
     better = max if unit == 'MiB/s' else min
     ahead = all(better(medians['Verbatim'], medians[rival]) == medians['Verbatim']
                 and medians['Verbatim'] != medians[rival] for rival in rivals)
-    return (*(f'{medians[kind]:.1f} {unit}' for kind in KINDS),
+    return (*(f'{medians[kind]:.1f} {unit}' for kind in kinds),
             f'ahead of {" and ".join(rivals)}', 'met' if ahead else 'missed')
 
 
+def rows_of(guest, way, kinds, runs, chosen):
+    """The rows of one table, and how many failed."""
+    rows, failures = [], 0
+    for program, options, unit, rivals in chosen:
+        print(f'guest, {way}, {program} ...', file=sys.stderr)
+        name = f'{program} {"64 KiB" if unit == "MiB/s" else "8 B"}'
+        try:
+            rows.append((name, *row_of(guest, kinds, runs, program, options, unit, rivals)))
+        except AssertionError as error:
+            failures += 1
+            print(error, file=sys.stderr)
+            rows.append((name, 'FAILED', *[''] * (len(kinds) + 1)))
+    return rows, failures
+
+
 def run(runs, wanted):
-    """Prints the table of the rows that are wanted; how many failed."""
-    runs, failures, rows = min(runs, RUNS_MAX), 0, []
-    chosen = [row for row in ROWS if wanted(f'guest, {row[0]}')]
-    if not chosen:
+    """Prints the tables of the rows that are wanted; how many failed."""
+    runs, failures = min(runs, RUNS_MAX), 0
+    chosen = {way: [row for row in ROWS if wanted(f'guest, {way}, {row[0]}')] for way in WAYS}
+    if not any(chosen.values()):
         return 0
     try:
         guests.build()
@@ -127,15 +181,12 @@ def run(runs, wanted):
         return 0
     with guests.Guest(1500) as guest:
         install(guest)
-        for program, options, unit, rivals in chosen:
-            print(f'guest, {program} ...', file=sys.stderr)
-            name = f'{program} {"64 KiB" if unit == "MiB/s" else "8 B"}'
-            try:
-                rows.append((name, *row_of(guest, runs, program, options, unit, rivals)))
-            except AssertionError as error:
-                failures += 1
-                print(error, file=sys.stderr)
-                rows.append((name, 'FAILED', *[''] * (len(KINDS) + 1)))
-    print(f'\nIn a guest (QEMU, software emulation), MTU 1500, medians of {runs} runs:\n')
-    measure.print_table(('what', *KINDS, 'target', ''), rows)
+        for way, kinds in WAYS.items():
+            if not chosen[way]:
+                continue
+            rows, failed = rows_of(guest, way, kinds, runs, chosen[way])
+            failures += failed
+            print(f'\nIn a guest (QEMU, software emulation), MTU 1500, {way}, medians of {runs} '
+                  f'runs:\n')
+            measure.print_table(('what', *kinds, 'target', ''), rows)
     return failures

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "adapter/device.h"
+#include "adapter/frames.h"
 #include "adapter/group.h"
 #include "adapter/path.h"
 #include "adapter/peers.h"
@@ -26,6 +27,7 @@
 #include "object/adopt.h"
 #include "object/mr.h"
 #include "object/touch.h"
+#include "raw/raw.h"
 #include "transport/transport.h"
 
 static struct lock adapter_lock = LOCK_INITIALIZER;
@@ -199,6 +201,7 @@ static int make_tables(void)
 	local_init(&env);
 	group_init(ctl);
 	path_init();
+	frames_init();
 	transport_init(&transport_env);
 	error = ports_init(ctl, arena);
 	if (error)
@@ -225,6 +228,7 @@ static void in_child(void) NO_LOCK_CHECK
 	peers_reset_after_fork();
 	local_reset_after_fork();
 	transport_reset_after_fork();
+	frames_reset_after_fork();
 	ports_reset_after_fork();
 	group_reset_after_fork();
 	touch_reset_after_fork();
@@ -358,25 +362,30 @@ void *adapter_arena(void)
 	return arena;
 }
 
-/* The clock is looked at once in so many polls. */
+/* The clock is looked at once in so many polls, if there is no other need for it. */
 #define POLLS_PER_LOOK 32
 
+/* A thread that has polled sockets in vain for so long is one that polls: see pump.h. */
+#define LEASE_AFTER_NS 15000ull
+
 /*
- * After so many polls in vain (some 200 us) a thread offers its processor to others, once in so many
- * polls: where there are more spinning programs than processors, the one that is waited for would
- * otherwise get its turn only when the time slice of the waiting one is over.
+ * A thread that has polled in vain for so long offers its processor to others, again and again: where
+ * there are more spinning programs than processors, the one that is waited for (or the kernel's own thread
+ * that has its packets) would otherwise get its turn only when the time slice of the waiting one is
+ * over. By the clock, because a poll that looks at sockets takes a hundred times as long as one that does not.
  */
-#define POLLS_BEFORE_YIELD 4096
-#define POLLS_PER_YIELD	   256
+#define YIELD_AFTER_NS 100000ull
+#define YIELD_EVERY_NS 10000ull
 
 /* This thread owes acknowledgements for what it polled: after the program's next step. */
 static _Thread_local bool owing __attribute__((tls_model("initial-exec")));
 
 /* True if packets came. Ports where nothing happens are looked at only now and then. */
-static bool poll_wire(bool all)
+static bool poll_wire(bool all, uint64_t now)
 {
-	uint64_t now = monotonic_ns();
-	int got = ports_progress(now, all ? PORTS_ALL : PORTS_BUSY_ONES);
+	/* before a timer says that nothing came, all ports are looked at */
+	bool due = now >= transport_deadline_ns();
+	int got = ports_progress(now, all || due ? PORTS_ALL : PORTS_BUSY_ONES);
 
 	pump_on_look(now, got > 0);
 	if (got > 0) {
@@ -390,6 +399,22 @@ static bool poll_wire(bool all)
 	return got > 0;
 }
 
+/* This thread finds nothing since then; 0: it just did. */
+static _Thread_local uint64_t in_vain_ns __attribute__((tls_model("initial-exec")));
+
+static bool is_polling(uint64_t now)
+{
+	return pump_has_lease() || (in_vain_ns && now - in_vain_ns >= LEASE_AFTER_NS);
+}
+
+static void offer_processor(uint64_t now)
+{
+	if (!in_vain_ns || now - in_vain_ns < YIELD_AFTER_NS)
+		return;
+	in_vain_ns = now - YIELD_AFTER_NS + YIELD_EVERY_NS;
+	sched_yield();
+}
+
 void adapter_settle(void)
 {
 	if (!owing || qp_building)
@@ -401,26 +426,30 @@ void adapter_settle(void)
 void adapter_progress(void)
 {
 	static _Thread_local uint32_t polls __attribute__((tls_model("initial-exec")));
-	static _Thread_local uint32_t in_vain __attribute__((tls_model("initial-exec")));
-	bool any, now_and_then = ++polls % POLLS_PER_LOOK == 0;
-	uint64_t now;
+	bool any, now_and_then = ++polls % POLLS_PER_LOOK == 0, wire;
+	uint64_t now = 0;
 
 	if (!running || qp_building)
 		return;
 	adapter_settle();
 	any = peers_progress();
-	if (ports_any())
-		any |= poll_wire(now_and_then);
+	wire = ports_any();
+	if (wire || now_and_then)
+		now = monotonic_ns();
+	if (wire && poll_wire(now_and_then, now)) {
+		any = true;
+		now = monotonic_ns(); /* that may have taken longer than a lease */
+	}
 	if (any)
-		in_vain = 0;
-	else if (++in_vain >= POLLS_BEFORE_YIELD && in_vain % POLLS_PER_YIELD == 0)
-		sched_yield();
-	if (!now_and_then)
-		return;
-	now = monotonic_ns();
-	if (now >= local_retry_deadline_ns())
+		in_vain_ns = 0;
+	else if (!in_vain_ns)
+		in_vain_ns = now;
+	if (now_and_then && now >= local_retry_deadline_ns())
 		local_retry_run(now);
-	pump_on_polling(now);
+	if (now_and_then || (wire && is_polling(now)))
+		pump_on_polling(now);
+	if (now)
+		offer_processor(now);
 }
 
 void adapter_on_arm(void)
@@ -435,8 +464,25 @@ const struct qp_path *adapter_path(enum ibv_qp_type type)
 	if (type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD ||
 	    type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV)
 		return &local_path;
+	if (type == IBV_QPT_RAW_PACKET)
+		return &raw_path;
 	errno = EOPNOTSUPP;
 	return NULL;
+}
+
+int adapter_open_frames(struct qp *qp)
+{
+	return frames_open(qp);
+}
+
+int adapter_attach_flow(struct qp *qp, struct flow *flow)
+{
+	return -raw_add_flow(qp, flow);
+}
+
+void adapter_detach_flow(struct qp *qp, struct flow *flow)
+{
+	raw_remove_flow(qp, flow);
 }
 
 bool adapter_gid_is_local(const union ibv_gid *gid)

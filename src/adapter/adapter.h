@@ -16,11 +16,12 @@
 #include <stdint.h>
 
 #include "object/context.h"
+#include "object/flow.h"
 #include "object/qp.h"
 
 /*
  * Makes sure that there is one. 0, or a positive errno with a cause reported (no daemon, no slot
- * left, no memory). May block up to five seconds, while the daemon is started. Idempotent.
+ * left, no memory). Blocks while the daemon is started (CTL_CONNECT_MS). Idempotent.
  */
 int adapter_start(void);
 
@@ -54,6 +55,13 @@ void adapter_on_arm(void);
 
 /* The path for a new QP of this type; NULL with errno EOPNOTSUPP if there is none. */
 const struct qp_path *adapter_path(enum ibv_qp_type type);
+
+/* The packet socket of a new RAW_PACKET QP: 0, or an errno with a cause. */
+int adapter_open_frames(struct qp *qp);
+
+/* A RAW_PACKET QP receives what a flow of its own takes: 0, or an errno with a cause; or no longer. */
+int adapter_attach_flow(struct qp *qp, struct flow *flow);
+void adapter_detach_flow(struct qp *qp, struct flow *flow);
 
 /* The address is one of this host's interfaces (as of the last look; ibv_open_device looks). */
 bool adapter_gid_is_local(const union ibv_gid *gid);

@@ -1,5 +1,6 @@
 #include "adapter/device.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
@@ -52,13 +53,63 @@ void device_put(struct device *device)
 	free(device);
 }
 
-static void set_gids(struct device *device, const union ibv_gid gid[INTERFACE_GIDS])
+static bool is_empty(const union ibv_gid *gid)
+{
+	return !gid->global.subnet_prefix && !gid->global.interface_id;
+}
+
+static bool is_in(const union ibv_gid *gid, const union ibv_gid table[INTERFACE_GIDS])
+{
+	for (int i = 0; i < INTERFACE_GIDS; i++)
+		if (memcmp(gid, &table[i], sizeof(*gid)) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * An address keeps its index for as long as it is there, as in the kernel's table: programs and QPs
+ * remember indexes. New ones take the first that are empty.
+ */
+static void set_gids(struct device *device, const union ibv_gid now[INTERFACE_GIDS])
 	REQUIRES(device->lock)
 {
-	if (memcmp(device->gid, gid, INTERFACE_GIDS * sizeof(*gid)) == 0)
-		return;
-	memcpy(device->gid, gid, INTERFACE_GIDS * sizeof(*gid));
-	device->gid_changes++;
+	bool changed = false;
+
+	for (int i = 0; i < INTERFACE_GIDS; i++) {
+		if (is_empty(&device->gid[i]) || is_in(&device->gid[i], now))
+			continue;
+		device->gone[i] = device->gid[i];
+		memset(&device->gid[i], 0, sizeof(device->gid[i]));
+		changed = true;
+	}
+	for (int i = 0, to = 0; i < INTERFACE_GIDS; i++) {
+		if (is_empty(&now[i]) || is_in(&now[i], device->gid))
+			continue;
+		while (!is_empty(&device->gid[to]))
+			to++; /* there is room: no more than INTERFACE_GIDS are in `now` */
+		device->gid[to] = now[i];
+		changed = true;
+	}
+	device->gid_changes += changed;
+}
+
+void device_explain_gid(struct device *device, uint32_t index, char *text, size_t room)
+{
+	char address[INET6_ADDRSTRLEN] = "";
+	union ibv_gid gone = { 0 };
+	bool v4;
+
+	lock_acquire(&device->lock);
+	if (index < DEVICE_GIDS && is_empty(&device->gid[index]))
+		gone = device->gone[index];
+	lock_release(&device->lock);
+	v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gone.raw);
+	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gone.raw + 12 : gone.raw, address, sizeof(address));
+	if (is_empty(&gone))
+		snprintf(text, room, "sgid_index %u of %s", index, device->ib.name);
+	else
+		snprintf(text, room, "sgid_index %u of %s: the interface lost %s", index,
+			 device->ib.name, address);
 }
 
 static void take_over(struct device *device, const struct interface *interface)

@@ -38,6 +38,7 @@ struct device {
 	uint64_t guid;		     /* host order */
 	uint32_t gid_changes;	     /* counts how often `gid` changed */
 	union ibv_gid gid[DEVICE_GIDS]; /* 0: the IPv4-mapped address; zero: empty */
+	union ibv_gid gone[DEVICE_GIDS]; /* what was there last */
 };
 
 /*
@@ -58,6 +59,9 @@ int device_refresh(struct device *device);
  */
 struct interface;
 void device_update(struct device *device, const struct interface *list, int count);
+
+/* Why there is no GID at this index, one line: the address that was there last, if there was one. */
+void device_explain_gid(struct device *device, uint32_t index, char *text, size_t room);
 
 /* An address of any interface of this host, or a loopback address. Looks at most once a second. */
 bool device_gid_is_local(const union ibv_gid *gid);

@@ -78,7 +78,9 @@ int group_attach(uint32_t qpn, const union ibv_gid *spelled, bool *is_new)
 	if (!error)
 		return 0;
 	lock_acquire(&group_lock);
-	attachment->qpn = 0;
+	attachment = find(qpn, gid); /* the entry may have been given back, and be another's */
+	if (attachment)
+		attachment->qpn = 0;
 	lock_release(&group_lock);
 	return -error;
 }

@@ -10,6 +10,7 @@
 #include "base/multicast.h"
 #include "local/local.h"
 #include "transport/transport.h"
+#include "wire/udp.h"
 
 #define ECT_0		  0x02 /* ECN-capable transport (RFC 3168), lowest two bits of TOS */
 #define ECN_MASK	  0x03
@@ -32,7 +33,7 @@ static const struct qp_path *choose(struct qp *qp)
 	const union ibv_gid *peer = &qp->attr.ah_attr.grh.dgid;
 	bool wire;
 
-	if (qp->path == &qp_path_orphan)
+	if (qp->path == &qp_path_orphan || qp->type == IBV_QPT_RAW_PACKET)
 		return qp->path;
 	if (qp->type == IBV_QPT_UD) {
 		ports_open_all(qp->context);
@@ -69,6 +70,7 @@ int path_resolve(struct context *context, const struct ibv_ah_attr *attr, struct
 	char text[INET6_ADDRSTRLEN];
 	union ibv_gid own = { 0 };
 	uint32_t ifindex;
+	int error;
 
 	lock_acquire(&device->lock);
 	if (attr->grh.sgid_index < DEVICE_GIDS)
@@ -76,8 +78,10 @@ int path_resolve(struct context *context, const struct ibv_ah_attr *attr, struct
 	ifindex = device->ifindex;
 	lock_release(&device->lock);
 	if (!own.global.subnet_prefix && !own.global.interface_id) {
-		cause_report(CAUSE_GID_UNKNOWN, 0, "sgid_index %u of %s", attr->grh.sgid_index,
-			     device->ib.name);
+		char why[128];
+
+		device_explain_gid(device, attr->grh.sgid_index, why, sizeof(why));
+		cause_report(CAUSE_GID_UNKNOWN, 0, "%s", why);
 		return EINVAL;
 	}
 	memset(flow, 0, sizeof(*flow));
@@ -94,7 +98,11 @@ int path_resolve(struct context *context, const struct ibv_ah_attr *attr, struct
 	flow->flow_label = attr->grh.flow_label & 0xfffff;
 	flow->traffic_class = (attr->grh.traffic_class & ~ECN_MASK) | ECT_0;
 	flow->hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : HOP_LIMIT_DEFAULT;
-	return ports_open(flow->local, ifindex, device->ib.name, &flow->port);
+	error = ports_open(flow->local, ifindex, device->ib.name, &flow->port);
+	/* the other end's is not known: it is taken to be like ours, and losses tell if it is not */
+	if (!error)
+		flow->buffer_bytes = udp_buffer_bytes(flow->port);
+	return error;
 }
 
 int path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)

@@ -28,9 +28,12 @@
 #define LOOKS_BEFORE_COLD 4096
 
 /*
- * Entries are never moved, and those below ports_count are read without ports_lock: gid, ifindex and
- * is_group do not change while `wire` is not NULL. The entry of a group that was left is used again
- * for another group: whoever finds a group holds ports_lock.
+ * Entries are never moved, and those below ports_count are read without ports_lock. What was an
+ * address's or a group's stays one; an address's entry does not change any more, that of a group that
+ * was left is used again for another group: whoever finds a group holds ports_lock.
+ *
+ * Barrier PORT: `wire` is stored (release) after all that it takes to use it, and loaded (acquire) by
+ * whoever receives, whom the receive lock alone does not order behind who opened the port.
  */
 struct port {
 	uint8_t gid[WIRE_GID_BYTES];
@@ -96,13 +99,14 @@ int ports_epoll(void)
 	return epoll;
 }
 
-/* Without ports_lock what is found may be closed by the time it is used, if it is a group's. */
-static struct port *find(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex)
+/* A group, with ports_lock; or an address. */
+static struct port *find(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, bool is_group)
 {
 	uint32_t count = atomic_load_explicit(&ports_count, memory_order_acquire);
 
 	for (uint32_t i = 0; i < count; i++)
-		if (atomic_load_explicit(&ports[i].wire, memory_order_acquire) &&
+		if (ports[i].is_group == is_group &&
+		    atomic_load_explicit(&ports[i].wire, memory_order_acquire) &&
 		    !memcmp(ports[i].gid, gid, WIRE_GID_BYTES) && ports[i].ifindex == ifindex)
 			return &ports[i];
 	return NULL;
@@ -124,31 +128,43 @@ static void show(const struct port *port)
 	snprintf(entry->address, sizeof(entry->address), "%s", print_gid(port->gid, text));
 }
 
-/* Takes the port over. 0, or -ENOSPC. */
+static int watch(int how, const struct wire_port *wire, uint32_t events)
+{
+	struct epoll_event event = { .events = events };
+
+	return epoll_ctl(epoll, how, udp_fd(wire), &event) ? -errno : 0;
+}
+
+/* Takes the port over. 0, or -ENOSPC, or what epoll answers. */
 static int add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex,
 	       bool is_group) REQUIRES(ports_lock)
 {
-	struct epoll_event event = { .events = EPOLLIN };
 	uint32_t count = ports_count, i = 0;
 	struct port *port;
+	int error;
 
-	while (i < count && (ports[i].wire || ports[i].closing))
+	while (i < count &&
+	       !(is_group && ports[i].is_group && !ports[i].wire && !ports[i].closing))
 		i++;
 	if (i == PORTS_MAX)
 		return -ENOSPC;
+	error = watch(EPOLL_CTL_ADD, wire, 0);
+	if (error)
+		return error;
 	port = &ports[i];
 	memcpy(port->gid, gid, WIRE_GID_BYTES);
 	port->ifindex = ifindex;
-	port->is_group = is_group;
+	if (i == count)
+		port->is_group = is_group;
 	port->joins = is_group;
 	port->in_vain = LOOKS_BEFORE_COLD;
 	port->trusted_ns = now_ns() + TRUST_NS;
-	atomic_store_explicit(&port->wire, wire, memory_order_release);
+	atomic_store_explicit(&port->wire, wire, memory_order_release); /* PORT */
 	show(port);
 	if (i == count)
 		atomic_store_explicit(&ports_count, count + 1, memory_order_release);
-	event.data.u32 = i;
-	epoll_ctl(epoll, EPOLL_CTL_ADD, udp_fd(wire), &event);
+	/* Only now: whoever is woken by what lies there already has to find the port. */
+	watch(EPOLL_CTL_MOD, wire, EPOLLIN);
 	return 0;
 }
 
@@ -237,19 +253,19 @@ static int open_port(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const 
 int ports_open(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
 	       struct wire_port **out)
 {
-	struct port *port = find(gid, ifindex);
+	struct port *port = find(gid, ifindex, false);
 	int error = 0;
 
 	if (!port || !is_still_there(port)) {
 		lock_acquire(&ports_lock);
 		error = failed_before(gid);
-		port = find(gid, ifindex);
+		port = find(gid, ifindex, false);
 		if (!error && port && !is_still_there(port))
 			error = fail(gid, device, EADDRNOTAVAIL, "");
 		else if (!error && !port)
 			error = open_port(gid, ifindex, device);
 		lock_release(&ports_lock);
-		port = find(gid, ifindex);
+		port = find(gid, ifindex, false);
 	}
 	if (!error)
 		*out = port->wire;
@@ -317,7 +333,7 @@ int ports_join(struct context *context, const union ibv_gid *spelled)
 		return 0;
 	multicast_canonical(group, spelled->raw);
 	lock_acquire(&ports_lock);
-	port = find(group, ifindex);
+	port = find(group, ifindex, true);
 	if (port)
 		port->joins++;
 	else
@@ -352,7 +368,7 @@ void ports_leave(struct context *context, const union ibv_gid *spelled)
 		return;
 	multicast_canonical(group, spelled->raw);
 	lock_acquire(&ports_lock);
-	port = find(group, ifindex);
+	port = find(group, ifindex, true);
 	if (port && --port->joins == 0) {
 		wire = port->wire;
 		port->closing = true;
@@ -382,7 +398,7 @@ static int look_at(struct port *port, uint64_t now)
 
 	if (!lock_try(&port->lock))
 		return -EBUSY;
-	wire = atomic_load_explicit(&port->wire, memory_order_relaxed);
+	wire = atomic_load_explicit(&port->wire, memory_order_acquire); /* PORT */
 	if (wire)
 		got = udp_receive(wire, now, port->is_group ? receive_for_group : transport_receive);
 	lock_release(&port->lock);
@@ -411,6 +427,8 @@ int ports_progress(uint64_t now, enum ports_look which)
 			all += got;
 		busy |= got == -EBUSY;
 	}
+	if (frames_any())
+		all += frames_progress();
 	return all ? all : busy ? -EBUSY : 0;
 }
 

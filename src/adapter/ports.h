@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "adapter/frames.h"
 #include "ctl/client.h"
 #include "object/context.h"
 #include "wire/wire.h"
@@ -46,10 +47,10 @@ void ports_leave(struct context *context, const union ibv_gid *group);
 
 extern _Atomic uint32_t ports_count;
 
-/* False: no port is open, there is nothing to look at. */
+/* False: no port is open, nor a packet socket; there is nothing to look at. */
 static inline bool ports_any(void)
 {
-	return atomic_load_explicit(&ports_count, memory_order_acquire) != 0;
+	return atomic_load_explicit(&ports_count, memory_order_acquire) != 0 || frames_any();
 }
 
 enum ports_look {
@@ -58,7 +59,7 @@ enum ports_look {
 };
 
 /*
- * Takes what arrived, a bounded number of packets. Returns how many datagrams; 0: none; -EBUSY:
+ * Takes what arrived, a bounded number of packets, frames too. Returns how many; 0: none; -EBUSY:
  * another thread is at it. No lock may be held. The caller calls transport_flush if there were any.
  */
 int ports_progress(uint64_t now_ns, enum ports_look which);
@@ -67,7 +68,7 @@ int ports_progress(uint64_t now_ns, enum ports_look which);
 enum wire_result ports_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			    unsigned count, unsigned *sent);
 
-/* An epoll descriptor that is readable while any port has packets. */
+/* An epoll descriptor that is readable while any port, or packet socket, has packets. */
 int ports_epoll(void);
 
 void ports_reset_after_fork(void);

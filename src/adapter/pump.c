@@ -24,12 +24,19 @@
 
 #define LEASE_NS	1000000ull
 #define RENEW_NS	(LEASE_NS / 2)
-#define RECONNECT_MS	200
+#define RECONNECT_MS	200 /* between two attempts */
+/*
+ * An attempt holds up everything else. At first it is given up soon; each further one gets more time, for
+ * a machine so slow that a daemon takes it, but less than the time-outs of peers with usual settings.
+ */
+#define ATTEMPT_MS_MIN	50
+#define ATTEMPT_MS_MAX	400
 #define FINDS_MIN	16
 #define FINDS_MAX	256
 #define PUMP_FIND	8
 #define PRESENT_NS	5000
-#define ROUNDS_AT_ONCE	1024 /* before notices and timers get a look again */
+#define ROUNDS_AT_ONCE	1024 /* before notices get a look again */
+#define WIRE_ROUNDS	16   /* before links do */
 
 static struct ctl_client *ctl;
 static struct arena_header *own;
@@ -164,8 +171,8 @@ void pump_on_polling(uint64_t now)
 	if (!atomic_compare_exchange_strong(&renew_at, &renew, now + RENEW_NS))
 		return;
 	atomic_store(&lease_until, now + LEASE_NS);
-	set_timer(lease_timer, now + LEASE_NS);
 	atomic_store(&own->duty, DUTY_POLLED);
+	set_timer(lease_timer, now + LEASE_NS); /* LEASE: last */
 	if (listening && finds >= finds_needed)
 		stop_listening();
 }
@@ -241,14 +248,18 @@ static void watch(int fd)
 /* Links outlive the daemon; what is lost meanwhile is news of deaths and new processes. */
 static void find_daemon_again(void)
 {
+	static int attempt_ms;
 	char why[256];
 	int error;
 
 	if (!daemon_lost) {
 		daemon_lost = true;
+		attempt_ms = ATTEMPT_MS_MIN;
 		epoll_ctl(epoll, EPOLL_CTL_DEL, ctl_fd(ctl), NULL);
 	}
-	error = ctl_reconnect(ctl, why, sizeof(why));
+	error = ctl_reconnect(ctl, attempt_ms, why, sizeof(why));
+	if (attempt_ms < ATTEMPT_MS_MAX)
+		attempt_ms *= 2;
 	if (error == -EADDRINUSE)
 		cause_report(CAUSE_DAEMON_LOST, 0, "%s", why);
 	if (error)
@@ -275,6 +286,15 @@ static void take_notices(void)
 		find_daemon_again();
 }
 
+/* A thread is at a port: if nobody has a lease it is given one. */
+static void lend(uint64_t now)
+{
+	uint64_t nobody = 0;
+
+	if (atomic_compare_exchange_strong(&lease_until, &nobody, now + LEASE_NS))
+		set_timer(lease_timer, now + LEASE_NS);
+}
+
 /* True: there may be more, now. */
 static bool look_at_wire(void)
 {
@@ -294,31 +314,40 @@ static bool look_at_wire(void)
 		on_pump_found(now);
 		return true;
 	}
-	if (got != -EBUSY)
-		return false;
-	/* who is at it comes again while he has a lease */
-	if (atomic_load_explicit(&lease_until, memory_order_relaxed) != 0)
-		return false;
-	sched_yield();
-	return true;
+	if (got == -EBUSY)
+		lend(now);
+	return false;
 }
 
-/* One look at everything. */
-static bool look(void)
+static void run_local_timers(void)
 {
 	uint64_t now;
+
+	if (local_retry_deadline_ns() == RETRY_NEVER)
+		return;
+	now = now_ns();
+	if (now >= local_retry_deadline_ns())
+		local_retry_run(now);
+}
+
+/* One look at everything. True: there may be more. */
+static bool look(void)
+{
 	bool any;
 
 	look_found = false;
 	any = peers_progress();
 	any |= look_at_wire();
-	if (any)
-		return true;
-	if (local_retry_deadline_ns() == RETRY_NEVER)
-		return false;
-	now = now_ns();
-	if (now >= local_retry_deadline_ns())
-		local_retry_run(now);
+	run_local_timers();
+	return any;
+}
+
+/* False: there is more, but notices have to be taken now and then, whatever the traffic. */
+static bool work_off(void)
+{
+	for (int round = 0; round < ROUNDS_AT_ONCE; round++)
+		if (!look())
+			return true;
 	return false;
 }
 
@@ -360,7 +389,7 @@ static bool prepare_to_sleep(void)
 	any = look();
 	if (stopped)
 		judge(look_found);
-	if (any) {
+	if (any || pump_has_lease()) {
 		atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
 		return false;
 	}
@@ -380,13 +409,18 @@ static bool is_wire_only(const struct epoll_event *events, int n)
 	return n > 0;
 }
 
-/* The ports are watched edge-triggered: what lies there is taken, or somebody else is at it. */
-static void serve_wire(void)
+/*
+ * The ports are watched edge-triggered: what lies there is taken, or somebody else is at it. False: it
+ * has no end. Then everything else gets its turn, too.
+ */
+static bool serve_wire(void)
 {
-	while (look_at_wire())
-		;
+	for (int round = 0; look_at_wire(); round++)
+		if (round == WIRE_ROUNDS)
+			return false;
 	if (atomic_load_explicit(&lease_until, memory_order_relaxed) == 0)
 		arm_wire_timer(transport_deadline_ns());
+	return true;
 }
 
 /* Sleeps until somebody calls. Returns at once if the last look finds something. */
@@ -404,9 +438,7 @@ static void sleep_now(void)
 		n = epoll_wait(epoll, events, 8, timeout);
 		for (int i = 0; i < n; i++)
 			on_event(events[i].data.fd);
-		again = is_wire_only(events, n);
-		if (again)
-			serve_wire();
+		again = is_wire_only(events, n) && serve_wire();
 	} while (again);
 	atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
 }
@@ -447,9 +479,8 @@ static void *pump(void *arg)
 		take_notices();
 		adopt_run();
 		watch_run();
-		for (int round = 0; round < ROUNDS_AT_ONCE && look(); round++)
-			;
-		sleep_now();
+		if (work_off() || pump_has_lease())
+			sleep_now();
 	}
 	return arg;
 }

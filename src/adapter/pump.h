@@ -27,13 +27,26 @@
  * waits loses at most a lease now and then, and one that does not poll nothing.
  *
  * The ports are watched edge-triggered, so that a pump that finds a poller at a port need not watch him: he
- * has a lease, and its end is a look; who has none may leave packets behind, and the pump stays. Woken by
- * packets alone, the pump takes them and sleeps on, without touching the duty word.
+ * has a lease, or is given one by the pump, and its end is a look. (To wait for him to leave the port would
+ * take turns from him where both share a processor, and he is there most of the time.) Woken by packets
+ * alone, the pump takes them and sleeps on, without touching the duty word.
  *
- * No packet is slept over: the pump listens before it takes its last look with no lease, and to listen
+ * Order LEASE: who takes or renews it stores lease_until, then POLLED, and sets the timer last. He may be
+ * kept from his processor anywhere between, for longer than a lease, and the pump end the lease and say
+ * ASLEEP meanwhile; whatever the duty word is then left at, the timer fires after it, and the pump looks, and
+ * says ASLEEP, once more. So POLLED outlives the last poller by a lease at most.
+ *
+ * No packet is slept over. Before the pump waits it has looked until nothing was left, or a thread was at
+ * the port and there is a lease, whose end is a look, whatever that thread left behind (its turn is bounded).
+ * A packet that comes after that look is a new edge: each one is, also while others lie there, because the
+ * kernel tells of each arrival. The look comes after the pump began to listen, and to begin
  * (EPOLL_CTL_MOD) is to look whether there is something already. Who ends listening does so under
  * listen_lock, only while the lease is held, after the lease timer was set: so the timer fires, and
- * the pump listens again, or pump_on_arm, which ends the lease first and then wakes the pump.
+ * the pump listens again, or pump_on_arm, which ends the lease first and then wakes the pump. A port is
+ * found by looks before its socket is listened to (ports.c).
+ *
+ * Nobody starves: packets without end that wake the pump are served for a bounded time; then they take
+ * turns with links, timers and what verbatimd tells.
  *
  * Timers of the transport: who arms one while there is a lease leaves it to the pollers, and to the
  * pump when it ends the lease. Barrier TIMER: it stores the deadline, then loads lease_until; the

@@ -44,12 +44,15 @@ void channel_destroy(struct channel *ch)
 		.channel = ch->number,
 	};
 
-	session_ask_plain(&ask, NULL);
+	/* Who polls it keeps the file open. */
 	close(ch->base.fd);
+	if (atomic_load(&ch->waiters))
+		return;
+	session_ask_plain(&ask, NULL);
 	free(ch);
 }
 
-int channel_wait(struct channel *ch, struct ctl_cm_event *out)
+static int wait_for_event(struct channel *ch, struct ctl_cm_event *out)
 {
 	for (;;) {
 		struct pollfd p = { .fd = ch->base.fd, .events = POLLIN };
@@ -57,7 +60,7 @@ int channel_wait(struct channel *ch, struct ctl_cm_event *out)
 
 		if (rc != -EAGAIN)
 			return rc;
-		flags = fcntl(ch->base.fd, F_GETFL);
+		flags = fcntl(p.fd, F_GETFL);
 		if (flags < 0)
 			return -errno;
 		if (flags & O_NONBLOCK)
@@ -65,6 +68,16 @@ int channel_wait(struct channel *ch, struct ctl_cm_event *out)
 		if (poll(&p, 1, -1) < 0 && errno != EINTR)
 			return -errno;
 	}
+}
+
+int channel_wait(struct channel *ch, struct ctl_cm_event *out)
+{
+	int rc;
+
+	atomic_fetch_add(&ch->waiters, 1);
+	rc = wait_for_event(ch, out);
+	atomic_fetch_sub(&ch->waiters, 1);
+	return rc;
 }
 
 CM_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)

@@ -10,6 +10,7 @@
 #define CM_CHANNEL_H
 
 #include <rdma/rdma_cma.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "ctl/protocol.h"
@@ -17,6 +18,7 @@
 struct channel {
 	struct rdma_event_channel base; /* first: what the program has */
 	uint32_t number;
+	atomic_uint waiters; /* threads in channel_wait */
 };
 
 static inline struct channel *channel_of(struct rdma_event_channel *base)
@@ -26,6 +28,11 @@ static inline struct channel *channel_of(struct rdma_event_channel *base)
 
 /* NULL with errno. */
 struct channel *channel_create(void);
+
+/*
+ * Programs destroy channels under threads that wait there, and then end. Such a thread waits on, as it
+ * would in the kernel: the channel stays until the process ends.
+ */
 void channel_destroy(struct channel *ch);
 
 /*

@@ -232,7 +232,9 @@ static int create_qp(struct id *id, struct ibv_qp_init_attr_ex *attr)
 		destroy_cqs(base);
 		return rc;
 	}
-	base->pd = qp->pd;
+	/* One of XRC that only receives has none. */
+	if (qp->pd)
+		base->pd = qp->pd;
 	base->qp = qp;
 	return 0;
 }

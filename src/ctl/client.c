@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "ctl/answer.h"
 #include "ctl/client_state.h"
 #include "ctl/deadline.h"
 #include "ctl/dial.h"
@@ -135,7 +136,7 @@ static int say_hello(const struct ctl_client *c, struct entry *entry, int64_t de
 	rc = fdmsg_send(entry->sock, &hello, sizeof(hello), fds, returns ? 4 : 3);
 	/* It may have refused and hung up before we spoke: the reason is there to be read. */
 	if (!rc || rc == -EPIPE)
-		rc = fdmsg_wait(entry->sock, deadline_ns, &m);
+		rc = answer_wait(entry->sock, deadline_in_ms(CTL_REQUEST_MS), deadline_ns, &m);
 	if (rc) {
 		snprintf(why, why_len, "verbatimd does not answer: %s", strerror(-rc));
 		return rc == -EPIPE ? -ECONNRESET : rc;
@@ -145,10 +146,10 @@ static int say_hello(const struct ctl_client *c, struct entry *entry, int64_t de
 	return rc;
 }
 
-static int enter(const struct ctl_client *c, enum dial_which which, struct entry *out, char *why,
-		 size_t why_len)
+static int enter(const struct ctl_client *c, enum dial_which which, int limit_ms, struct entry *out,
+		 char *why, size_t why_len)
 {
-	int64_t deadline_ns = deadline_in_ms(CTL_CONNECT_MS);
+	int64_t deadline_ns = deadline_in_ms(limit_ms);
 	struct entry entry;
 	int rc;
 
@@ -184,7 +185,7 @@ int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd,
 	snprintf(c->comm, sizeof(c->comm), "%s", comm);
 	c->notices_end = &c->notices;
 
-	rc = enter(c, DIAL_ANY, &entry, why, why_len);
+	rc = enter(c, DIAL_ANY, CTL_CONNECT_MS, &entry, why, why_len);
 	if (rc) {
 		free(c);
 		return rc;
@@ -199,7 +200,7 @@ int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd,
 	return 0;
 }
 
-int ctl_reconnect(struct ctl_client *c, char *why, size_t why_len)
+int ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len)
 {
 	struct entry entry;
 	bool mine;
@@ -216,7 +217,7 @@ int ctl_reconnect(struct ctl_client *c, char *why, size_t why_len)
 	}
 
 	/* Not under the lock, so that other threads' requests fail at once meanwhile. */
-	rc = enter(c, c->which, &entry, why, why_len);
+	rc = enter(c, c->which, limit_ms, &entry, why, why_len);
 
 	pthread_mutex_lock(&c->lock);
 	c->reconnecting = false;
@@ -400,6 +401,7 @@ int client_exchange(struct ctl_client *c, struct ctl_header *request, size_t len
 		    struct fdmsg *reply)
 {
 	int64_t deadline_ns = deadline_in_ms(CTL_REQUEST_MS);
+	int64_t latest_ns = deadline_in_ms(CTL_CONNECT_MS);
 	int rc;
 
 	if (c->down || c->reconnecting)
@@ -415,7 +417,7 @@ int client_exchange(struct ctl_client *c, struct ctl_header *request, size_t len
 			return -ETIMEDOUT;
 	}
 	while (!rc) {
-		rc = fdmsg_wait(c->sock, deadline_ns, reply);
+		rc = answer_wait(c->sock, deadline_ns, latest_ns, reply);
 		if (rc)
 			break;
 		if (reply->len >= sizeof(*request) && reply->body.header.seq == c->seq)

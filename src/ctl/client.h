@@ -5,8 +5,8 @@
  * Out: descriptors that reach a peer; notices of new links, deaths and multicast changes.
  *
  * No threads of its own. All functions but the closing ones may be called from any thread at any
- * time. Requests block for one exchange with the daemon, CTL_REQUEST_MS at most; ctl_next_notice
- * never blocks. Every descriptor is close-on-exec; SIGPIPE is never raised.
+ * time. Requests block for one exchange with the daemon, CTL_REQUEST_MS at most (CTL_CONNECT_MS if the
+ * machine is so busy that the daemon gets no processor, ctl/answer.h); ctl_next_notice never blocks. Every descriptor is close-on-exec; SIGPIPE is never raised.
  *
  * Order of calls: ctl_connect; ctl_fd into a level-triggered epoll; when it is readable or the
  * wake eventfd was written, ctl_next_notice until it gives 0; on -ENOTCONN, ctl_reconnect; at the
@@ -33,8 +33,8 @@
 
 #include "ctl/protocol.h"
 
-#define CTL_CONNECT_MS 5000
-#define CTL_REQUEST_MS 2000
+#define CTL_CONNECT_MS 30000 /* to find the daemon, or to start one: a busy machine takes its time */
+#define CTL_REQUEST_MS 2000  /* for an answer of one that runs */
 
 struct ctl_client;
 
@@ -71,10 +71,10 @@ struct ctl_notice {
  * arena_fd, heap_fd: memfds sealed with F_SEAL_SHRINK and F_SEAL_GROW. wake_fd: an eventfd; peers
  * write it, and so does a call of this client that leaves a notice to be fetched. All stay the
  * caller's, and stay open as long as the client. comm: shown by tools, cut to 15 characters.
- * 0, or -errno with one sentence in why (no newline): -ETIMEDOUT after CTL_CONNECT_MS, -EPERM a
- * stranger holds the daemon's name, -ENOENT, -EACCES and others of launch_daemon, -EINVAL the
- * arena or the heap is not sealed, -ENOSPC no slot is free, -EPROTONOSUPPORT the daemon is of
- * another version.
+ * 0, or -errno with one sentence in why (no newline): -ETIMEDOUT after CTL_CONNECT_MS, or after
+ * CTL_REQUEST_MS if a daemon runs and hangs; -EPERM a stranger holds the daemon's name, -ENOENT,
+ * -EACCES and others of launch_daemon, -EINVAL the arena or the heap is not sealed, -ENOSPC no slot
+ * is free, -EPROTONOSUPPORT the daemon is of another version.
  */
 int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd, const char *comm,
 		char *why, size_t why_len);
@@ -131,10 +131,10 @@ int ctl_next_notice(struct ctl_client *c, struct ctl_notice *out);
  * After -ENOTCONN: finds the daemon again, or starts another, and takes up the same slot. Other
  * calls answer -ENOTCONN meanwhile. ctl_fd is closed and replaced: take it out of epoll first.
  * 0; -EALREADY another thread is at it, or the connection is not lost; -EADDRINUSE the slot is
- * lost; otherwise as ctl_connect. The system's daemon is not started from here: -ECONNREFUSED,
- * try again later.
+ * lost; otherwise as ctl_connect, but -ETIMEDOUT after limit_ms: try again later. The system's daemon
+ * is not started from here: -ECONNREFUSED, try again later.
  */
-int ctl_reconnect(struct ctl_client *c, char *why, size_t why_len);
+int ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len);
 
 /* Leaves: to the peers this process is dead. No other call may be under way. */
 void ctl_close(struct ctl_client *c);

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 
 #define LIMIT_QP		   (ARENA_QPS - 1) /* index 0 is never given */
+#define LIMIT_RAW_QP		   64 /* RAW_PACKET QPs of a process */
 #define LIMIT_QP_WR		   16384
 #define LIMIT_SGE		   32
 #define LIMIT_SGE_RD		   32

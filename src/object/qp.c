@@ -62,6 +62,7 @@ static int check_attr(struct context *context, const struct pd *pd,
 	case IBV_QPT_UD:
 	case IBV_QPT_XRC_SEND:
 	case IBV_QPT_XRC_RECV:
+	case IBV_QPT_RAW_PACKET:
 		break;
 	default:
 		cause_report(CAUSE_UNSUPPORTED, 0, "QP type %d", attr->qp_type);
@@ -92,7 +93,10 @@ static void narrow(struct ibv_qp_init_attr_ex *attr)
 	memset(&attr->cap, 0, sizeof(attr->cap));
 }
 
-/* What is asked for is what is granted, but a queue has at least one SGE. */
+/*
+ * What is asked for is what is granted, but a queue has at least one SGE; and, as with adapters, inline data
+ * as long as the SGEs that it takes the place of: programs send 16 bytes inline without asking.
+ */
 static void grant(struct ibv_qp_cap *cap, bool with_srq)
 {
 	if (with_srq)
@@ -101,6 +105,8 @@ static void grant(struct ibv_qp_cap *cap, bool with_srq)
 		cap->max_send_sge = 1;
 	if (cap->max_recv_wr && !cap->max_recv_sge)
 		cap->max_recv_sge = 1;
+	if (cap->max_inline_data < cap->max_send_sge * sizeof(struct ibv_sge))
+		cap->max_inline_data = cap->max_send_sge * (uint32_t)sizeof(struct ibv_sge);
 }
 
 static void set_fields(struct qp *qp, struct context *context, struct pd *pd,
@@ -289,7 +295,7 @@ int qp_destroy(struct qp *handle)
 	if (qp->type == IBV_QPT_XRC_RECV && close_handle(handle, qp))
 		return 0;
 	if (attachments) {
-		cause_report(CAUSE_BUSY_QP, qp->ib.qp_num, "%u multicast groups", attachments);
+		cause_report(CAUSE_BUSY_QP, qp->ib.qp_num, "%u multicast groups or flows", attachments);
 		return -EBUSY;
 	}
 	qp_table_withdraw(qp);

@@ -20,6 +20,7 @@
 #include "base/cause.h"
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/pace.h"
 #include "object/cq.h"
 #include "object/pd.h"
 #include "object/rq.h"
@@ -90,7 +91,7 @@ struct qp {
 	bool last_wqe_raised;
 	bool drained;		 /* in SQD: nothing is in flight, and SQ_DRAINED was raised if wanted */
 	bool alive;		 /* false: destroyed, or not made yet (qp_table.c) */
-	_Atomic uint32_t attachments; /* to multicast groups, counted by whoever attaches; EBUSY */
+	_Atomic uint32_t attachments; /* to multicast groups, and flows, counted by whoever attaches; EBUSY */
 	struct ibv_qp_attr attr; /* what modify set, what query returns; cap is the granted one */
 	struct ibv_ah_attr asked_av; /* what ah_attr was before verbs/link.h resolved it */
 	struct ibv_qp_init_attr init;
@@ -103,7 +104,8 @@ struct qp {
 	enum cause receive_cause;
 	uint8_t receive_l3;	 /* of the datagram in it: enum receive_l3 */
 	struct receive receive;
-	uint32_t datagram_psn;	 /* UD: of the next packet on the wire */
+	uint32_t datagram_psn;	 /* UD: of the next packet on the wire; and how many may leave */
+	struct pace datagram_pace;
 	/* ibv_wr_*, which hold the lock from start to complete or abort */
 	uint32_t builder_start;	 /* sq.tail at ibv_wr_start */
 	struct wqe *builder_wqe; /* begun and not ended; NULL */
@@ -185,7 +187,7 @@ int qp_open(struct context *context, struct xrcd *xrcd, uint32_t qpn, void *qp_c
 	    struct qp **handle);
 
 /*
- * 0, or -EBUSY while attached to multicast groups. Completions of the QP that were not polled are
+ * 0, or -EBUSY while attached to multicast groups, or with flows. Completions of the QP that were not polled are
  * gone. Waits for the acknowledgement of events that were fetched.
  */
 int qp_destroy(struct qp *qp);

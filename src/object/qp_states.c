@@ -4,7 +4,7 @@
 
 #define STATES (IBV_QPS_ERR + 1)
 
-enum service { RC, UC, UD, XRC_SEND, XRC_RECV, SERVICES };
+enum service { RC, UC, UD, XRC_SEND, XRC_RECV, RAW, SERVICES };
 
 struct move {
 	bool legal;
@@ -39,6 +39,7 @@ static const struct move moves[STATES][STATES] = {
 				[UD] = INIT_ATTR | QKEY,
 				[XRC_SEND] = INIT_ATTR | ACCESS,
 				[XRC_RECV] = INIT_ATTR | ACCESS,
+				[RAW] = PORT,
 			},
 		},
 	},
@@ -53,6 +54,7 @@ static const struct move moves[STATES][STATES] = {
 				[UD] = INIT_ATTR | QKEY,
 				[XRC_SEND] = INIT_ATTR | ACCESS,
 				[XRC_RECV] = INIT_ATTR | ACCESS,
+				[RAW] = PORT,
 			},
 		},
 		[IBV_QPS_RTR] = {
@@ -90,6 +92,7 @@ static const struct move moves[STATES][STATES] = {
 				[UD] = CUR | QKEY,
 				[XRC_SEND] = RETURN_UC,
 				[XRC_RECV] = RETURN_RC | RETRY_ATTR,
+				[RAW] = CUR,
 			},
 		},
 	},
@@ -104,6 +107,7 @@ static const struct move moves[STATES][STATES] = {
 				[UD] = CUR | QKEY,
 				[XRC_SEND] = RETURN_UC,
 				[XRC_RECV] = RETURN_RC,
+				[RAW] = CUR,
 			},
 		},
 		[IBV_QPS_SQD] = {
@@ -114,6 +118,7 @@ static const struct move moves[STATES][STATES] = {
 				[UD] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
 				[XRC_SEND] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
 				[XRC_RECV] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
+				[RAW] = IBV_QP_EN_SQD_ASYNC_NOTIFY,
 			},
 		},
 	},
@@ -128,6 +133,7 @@ static const struct move moves[STATES][STATES] = {
 				[UD] = CUR | QKEY,
 				[XRC_SEND] = RETURN_UC,
 				[XRC_RECV] = RETURN_RC,
+				[RAW] = CUR,
 			},
 		},
 		[IBV_QPS_SQD] = {
@@ -171,6 +177,8 @@ static enum service service_of(enum ibv_qp_type type)
 		return XRC_SEND;
 	case IBV_QPT_XRC_RECV:
 		return XRC_RECV;
+	case IBV_QPT_RAW_PACKET:
+		return RAW;
 	default:
 		return UD;
 	}

@@ -13,6 +13,7 @@
 
 /* What each service can do (ibv_post_send(3)). */
 #define OPS_UD (OP(IBV_WR_SEND) | OP(IBV_WR_SEND_WITH_IMM))
+#define OPS_RAW OP(IBV_WR_SEND)
 #define OPS_UC                                                                                     \
 	(OPS_UD | OP(IBV_WR_RDMA_WRITE) | OP(IBV_WR_RDMA_WRITE_WITH_IMM) | OP(IBV_WR_LOCAL_INV) |  \
 	 OP(IBV_WR_BIND_MW) | OP(IBV_WR_SEND_WITH_INV))
@@ -52,6 +53,8 @@ static uint32_t ops_of(uint8_t type)
 		return OPS_UC;
 	case IBV_QPT_UD:
 		return OPS_UD;
+	case IBV_QPT_RAW_PACKET:
+		return OPS_RAW;
 	default:
 		return 0;
 	}
@@ -204,6 +207,10 @@ int sq_end(struct qp *qp, struct wqe *wqe)
 {
 	if (qp->type == IBV_QPT_UD && !wqe->ah) {
 		cause_report(CAUSE_AH_INVALID, qp->ib.qp_num, "a datagram without address handle");
+		return EINVAL;
+	}
+	if (qp->type == IBV_QPT_RAW_PACKET && wqe->flags & IBV_SEND_IP_CSUM) {
+		cause_report(CAUSE_FLAGS_UNKNOWN, qp->ib.qp_num, "IBV_SEND_IP_CSUM");
 		return EINVAL;
 	}
 	if (OPS_ATOMIC & OP(wqe->opcode)) {

@@ -1,8 +1,9 @@
 #include "packet/icrc.h"
 
-#include <isa-l/crc.h>
 #include <pthread.h>
 #include <string.h>
+
+#include "packet/crc.h"
 
 #define BTH_BYTES	12
 #define BTH_RESERVED	4 /* the byte with FECN and BECN */
@@ -62,9 +63,15 @@ static void make_tables(void)
 	fill_powers(back_blocks, multiply(back_bytes[255], back));
 }
 
+static void init(void)
+{
+	make_tables();
+	crc_init();
+}
+
 void icrc_init(void)
 {
-	pthread_once(&once, make_tables);
+	pthread_once(&once, init);
 }
 
 static bool is_ipv4(const struct icrc_path *path)
@@ -133,9 +140,9 @@ static uint32_t cover_headers(const struct icrc_path *path, uint16_t identificat
 	at = put16(at, 0xffff); /* checksum */
 	memcpy(at, header, copied);
 	at[BTH_RESERVED] = 0xff;
-	crc = crc32_gzip_refl(0, covered, (uint64_t)(at - covered) + copied);
+	crc = crc_add(0, covered, (size_t)(at - covered) + copied);
 	if (header_bytes > copied)
-		crc = crc32_gzip_refl(crc, header + copied, header_bytes - copied);
+		crc = crc_add(crc, header + copied, header_bytes - copied);
 	return crc;
 }
 
@@ -151,9 +158,9 @@ uint32_t icrc_compute(const struct icrc_path *path, uint16_t identification, con
 	crc = cover_headers(path, identification, header, header_bytes, length);
 	for (unsigned i = 0; i < count; i++)
 		if (pieces[i].iov_len > 0)
-			crc = crc32_gzip_refl(crc, pieces[i].iov_base, pieces[i].iov_len);
+			crc = crc_add(crc, pieces[i].iov_base, pieces[i].iov_len);
 	if (pad > 0)
-		crc = crc32_gzip_refl(crc, zeroes, pad);
+		crc = crc_add(crc, zeroes, pad);
 	return crc;
 }
 

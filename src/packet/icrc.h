@@ -2,15 +2,14 @@
  * ICRC - the invariant CRC of a RoCEv2 packet (IBA 7.8.1, annex A17.3.3).
  *
  * CRC-32 over eight bytes of ones, the IP and UDP headers with what routers change set to ones, the
- * BTH with its reserved byte (FECN, BECN) set to ones, and the rest up to the ICRC. Done by a tuned
- * library.
+ * BTH with its reserved byte (FECN, BECN) set to ones, and the rest up to the ICRC (packet/crc.h).
  *
  * The IPv4 identification is covered, too, but a UDP socket neither sets nor sees it: it is 0 in a
  * datagram with DF from an unconnected socket and counts 0, 1, 2, ... through the segments of
  * UDP_SEGMENT. A receiver solves for it: CRC is linear, so the difference between the ICRC received
  * and the one computed with 0 is a function of the identification alone, or the packet is damaged.
  *
- * Pure but for a table that icrc_init makes. IPv6 packets have no such field.
+ * Pure but for what icrc_init prepares. IPv6 packets have no such field.
  */
 #ifndef PACKET_ICRC_H
 #define PACKET_ICRC_H

@@ -82,6 +82,7 @@ enum packet_syndrome {
 	PACKET_SYNDROME_RNR = 0x20,	/* | timer code */
 	PACKET_SYNDROME_NAK = 0x60,	/* | enum packet_nak */
 	PACKET_SYNDROME_MASK = 0x60,
+	PACKET_SYNDROME_RESERVED = 0x80,
 };
 #define PACKET_ACK_UNLIMITED 31
 

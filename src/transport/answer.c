@@ -34,14 +34,14 @@ void answer_add_read(struct responses *responses, const struct transport_qp *tq,
 	};
 }
 
-void answer_add_atomic(struct responses *responses, const struct saved_atomic *saved)
+void answer_add_atomic(struct responses *responses, const struct saved_atomic *saved, uint32_t msn)
 {
 	*add(responses) = (struct response){
 		.kind = PACKET_FETCH_ADD,
 		.first = true,
 		.psn = saved->psn,
 		.end = psn_add(saved->psn, 1),
-		.msn = saved->msn,
+		.msn = msn,
 		.value = saved->value,
 	};
 }
@@ -86,16 +86,20 @@ void answer_repeat_read(struct transport_qp *tq, const struct packet *request)
 	    !(tq->qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ))
 		return;
 	if (is_to_be_repeated(tq, request->psn))
-		answer_add_read(&tq->replays, tq, request, tq->msn);
+		answer_add_read(&tq->replays, tq, request, 0);
 }
 
 void answer_repeat_atomic(struct transport_qp *tq, uint32_t psn)
 {
-	for (unsigned i = 0; i < LIMIT_QP_RD_ATOM; i++) {
-		if (!tq->saved[i].valid || tq->saved[i].psn != psn)
+	/* the newest first: of an old one the PSN may have come round again */
+	for (unsigned i = 1; i <= LIMIT_QP_RD_ATOM; i++) {
+		const struct saved_atomic *saved =
+			&tq->saved[(tq->saved_next - i) % LIMIT_QP_RD_ATOM];
+
+		if (!saved->valid || saved->psn != psn)
 			continue;
 		if (is_to_be_repeated(tq, psn))
-			answer_add_atomic(&tq->replays, &tq->saved[i]);
+			answer_add_atomic(&tq->replays, saved, 0);
 		return;
 	}
 }
@@ -118,14 +122,29 @@ static struct responses *next_responses(struct transport_qp *tq)
 	return is_empty(&tq->responses) ? NULL : &tq->responses;
 }
 
-static void add_atomic(struct burst *burst, struct transport_qp *tq, struct response *response)
+/*
+ * A READ or atomic counts as completed when its answer begins (IBA C9-148), so that the MSNs of all
+ * that is sent never go back: a repetition, which goes first, has the one that was told last.
+ */
+static uint32_t msn_of(const struct transport_qp *tq, const struct responses *responses)
+{
+	const struct responses *fresh = &tq->responses;
+	const struct response *next = &fresh->entries[fresh->head % LIMIT_QP_RD_ATOM];
+
+	if (is_empty(fresh))
+		return tq->msn;
+	return responses == fresh || !next->first ? next->msn : psn_add(next->msn, PACKET_PSN_MASK);
+}
+
+static void add_atomic(struct burst *burst, struct transport_qp *tq,
+		       const struct response *response, uint32_t msn)
 {
 	struct packet header = {
 		.opcode = (uint8_t)packet_find_opcode(PACKET_RC, PACKET_ATOMIC_ACK, true, true, 0),
 		.dest_qpn = tq->qp->attr.dest_qp_num,
 		.psn = response->psn,
 		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
-		.msn = response->msn,
+		.msn = msn,
 		.atomic_result = response->value,
 	};
 
@@ -134,7 +153,7 @@ static void add_atomic(struct burst *burst, struct transport_qp *tq, struct resp
 
 /* One packet of a READ's response; its payload is in the burst. */
 static void add_read(struct burst *burst, struct transport_qp *tq, const struct response *response,
-		     uint8_t *payload, uint32_t bytes)
+		     uint32_t msn, uint8_t *payload, uint32_t bytes)
 {
 	struct wire_packet *packet = burst_next(burst);
 	bool last = bytes == response->left;
@@ -144,7 +163,7 @@ static void add_read(struct burst *burst, struct transport_qp *tq, const struct 
 		.dest_qpn = tq->qp->attr.dest_qp_num,
 		.psn = response->psn,
 		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
-		.msn = response->msn,
+		.msn = msn,
 	};
 
 	packet->piece[0] = (struct iovec){ payload, bytes };
@@ -191,7 +210,7 @@ static uint32_t packets_now(const struct burst *burst, const struct transport_qp
 			    const struct response *response, uint32_t turn)
 {
 	uint32_t packets = (uint32_t)packet_psn_diff(response->end, response->psn);
-	const uint32_t limits[] = { turn, WIRE_BURST - burst->count, burst_room(burst) / tq->mtu };
+	const uint32_t limits[] = { turn, burst_places(burst), burst_room(burst) / tq->mtu };
 
 	for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
 		if (limits[i] < packets)
@@ -218,12 +237,12 @@ static uint32_t add_response(struct burst *burst, struct transport_qp *tq,
 	if (*cause != CAUSE_NONE)
 		return 0;
 	for (uint32_t i = 0; i < packets; i++) {
-		uint32_t n = bytes < tq->mtu ? bytes : tq->mtu;
+		uint32_t n = bytes < tq->mtu ? bytes : tq->mtu, msn = msn_of(tq, responses);
 
 		if (response->kind == PACKET_READ_REQUEST)
-			add_read(burst, tq, response, payload, n);
+			add_read(burst, tq, response, msn, payload, n);
 		else
-			add_atomic(burst, tq, response);
+			add_atomic(burst, tq, response, msn);
 		step(tq, responses, n);
 		payload += n;
 		bytes -= n;
@@ -248,14 +267,14 @@ static bool add_responses(struct burst *burst, struct transport_qp *tq, uint32_t
 	return *cause == CAUSE_NONE;
 }
 
-/* Of everything before expected_psn. */
+/* Of everything up to ack_psn. */
 static struct packet acknowledgement(const struct transport_qp *tq)
 {
 	return (struct packet){
 		.opcode = (uint8_t)packet_find_opcode(PACKET_RC, PACKET_ACK, true, true, 0),
 		.pkey = PACKET_PKEY,
 		.dest_qpn = tq->qp->attr.dest_qp_num,
-		.psn = psn_add(tq->expected_psn, PACKET_PSN_MASK),
+		.psn = tq->ack_psn,
 		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
 		.msn = tq->msn,
 	};
@@ -263,8 +282,8 @@ static struct packet acknowledgement(const struct transport_qp *tq)
 
 bool answer_is_ack_only(const struct transport_qp *tq)
 {
-	return tq->ack_owed && !tq->nak.owed && !tq->congestion_seen && is_empty(&tq->responses) &&
-	       is_empty(&tq->replays);
+	return tq->ack_owed && !tq->held && !tq->nak.owed && !tq->congestion_seen &&
+	       is_empty(&tq->responses) && is_empty(&tq->replays);
 }
 
 void answer_take_ack(struct transport_qp *tq, struct wire_packet *packet)
@@ -340,6 +359,7 @@ static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint6
 	bool readable = add_responses(burst, tq, turn, &cause);
 	bool acknowledged = readable && !next_responses(tq) && !burst_is_full(burst) &&
 			    (tq->nak.owed || tq->ack_owed);
+	enum wire_result result;
 	bool notified = false;
 	uint32_t unsent;
 
@@ -351,7 +371,10 @@ static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint6
 			add_congestion_notification(burst, tq);
 		tq->congestion_seen = false;
 	}
-	if (burst_send(burst, &unsent) == WIRE_FULL) {
+	result = burst_send(burst, &unsent);
+	if (result == WIRE_TOO_LONG)
+		transport_on_too_long(tq);
+	if (result == WIRE_FULL) {
 		tq->responses = before.responses;
 		tq->replays = before.replays;
 		pass_sent(tq, burst->left);

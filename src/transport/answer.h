@@ -15,7 +15,7 @@
 /* There is room: the caller counts (max_dest_rd_atomic). */
 void answer_add_read(struct responses *responses, const struct transport_qp *tq,
 		     const struct packet *request, uint32_t msn);
-void answer_add_atomic(struct responses *responses, const struct saved_atomic *saved);
+void answer_add_atomic(struct responses *responses, const struct saved_atomic *saved, uint32_t msn);
 
 /* The same for a request that was carried out before; nothing happens if it will be answered yet. */
 void answer_repeat_read(struct transport_qp *tq, const struct packet *request);

@@ -5,11 +5,25 @@
 #include "base/lock.h"
 #include "object/memory.h"
 #include "object/touch.h"
+#include "packet/icrc.h"
 #include "transport/transport_qp.h"
 
 /* Bursts are in use only within calls, so there are no more of them than threads at once. */
 static struct lock pool_lock = LOCK_INITIALIZER;
 static struct burst *pool GUARDED_BY(pool_lock);
+
+static void empty(struct burst *burst)
+{
+	if (burst->touch)
+		touch_end(burst->touch);
+	burst->touch = NULL;
+	burst->count = 0;
+	burst->staged = 0;
+	burst->run_bytes = burst->run = 0;
+	burst->full = false;
+	burst->packets[0].pieces = 0;
+	burst->packets[0].payload_bytes = 0;
+}
 
 struct burst *burst_get(const struct wire_flow *flow)
 {
@@ -25,23 +39,9 @@ struct burst *burst_get(const struct wire_flow *flow)
 	if (!burst)
 		return NULL;
 	burst->flow = flow;
-	burst->count = 0;
-	burst->staged = 0;
 	burst->touch = NULL;
-	burst->packets[0].pieces = 0;
-	burst->packets[0].payload_bytes = 0;
+	empty(burst);
 	return burst;
-}
-
-static void empty(struct burst *burst)
-{
-	if (burst->touch)
-		touch_end(burst->touch);
-	burst->touch = NULL;
-	burst->count = 0;
-	burst->staged = 0;
-	burst->packets[0].pieces = 0;
-	burst->packets[0].payload_bytes = 0;
 }
 
 void burst_put(struct burst *burst)
@@ -74,6 +74,19 @@ bool burst_touch(struct burst *burst, uint32_t key)
 	return true;
 }
 
+static bool is_enough(struct burst *burst, const struct wire_packet *packet)
+{
+	uint32_t bytes = packet->header_bytes + packet->payload_bytes + packet->pad_bytes +
+			 ICRC_BYTES;
+	unsigned train = WIRE_TRAIN_BYTES / bytes, left = WIRE_BURST - burst->count;
+
+	burst->run = bytes == burst->run_bytes ? burst->run + 1 : 1;
+	burst->run_bytes = bytes;
+	if (train > WIRE_TRAIN_PACKETS)
+		train = WIRE_TRAIN_PACKETS;
+	return !left || (left < train && burst->run % train == 0);
+}
+
 void burst_add(struct burst *burst, struct packet *header)
 {
 	struct wire_packet *packet = burst_next(burst);
@@ -84,7 +97,8 @@ void burst_add(struct burst *burst, struct packet *header)
 	packet->pinned = true; /* object/memory.h: regions that are not on demand are there */
 	packet->header_bytes = (uint16_t)packet_encode(header, packet->header);
 	burst->psn[burst->count++] = header->psn;
-	if (burst_is_full(burst))
+	burst->full = is_enough(burst, packet);
+	if (burst->full)
 		return;
 	burst_next(burst)->pieces = 0;
 	burst_next(burst)->payload_bytes = 0;

@@ -25,6 +25,9 @@ struct burst {
 	unsigned count;
 	uint32_t staged; /* bytes of `staging` in use */
 	unsigned left;	 /* how many the last burst_send sent */
+	uint32_t run_bytes; /* the size of the last packet, ... */
+	unsigned run;	    /* ... and how many of that size came one after the other */
+	bool full;
 	uint32_t key;
 	struct arena_touch *touch; /* publishes `key`; or NULL */
 	uint32_t psn[WIRE_BURST];
@@ -47,9 +50,20 @@ static inline struct wire_packet *burst_next(struct burst *burst)
 	return &burst->packets[burst->count];
 }
 
+/*
+ * True: send it first. That is so before all room is used, too, if packets like the last ones would
+ * make a train now that is full, and there is not room enough for another: each train costs the
+ * same, whatever its length.
+ */
 static inline bool burst_is_full(const struct burst *burst)
 {
-	return burst->count == WIRE_BURST;
+	return burst->full;
+}
+
+/* Packets that may still be added; there may be less of them. */
+static inline unsigned burst_places(const struct burst *burst)
+{
+	return burst->full ? 0 : WIRE_BURST - burst->count;
 }
 
 static inline uint32_t burst_room(const struct burst *burst)

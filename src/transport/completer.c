@@ -108,6 +108,15 @@ static void on_nak(struct qp *qp, uint8_t syndrome)
 		give_up(qp, status, cause_of(status));
 }
 
+/* None of ACK, RNR NAK and NAK: as if it had not come (IBA 9.7.5.2.8). */
+static bool is_reserved(uint8_t syndrome)
+{
+	uint8_t kind = syndrome & (PACKET_SYNDROME_MASK | PACKET_SYNDROME_RESERVED);
+
+	return kind != PACKET_SYNDROME_ACK && kind != PACKET_SYNDROME_RNR &&
+	       kind != PACKET_SYNDROME_NAK;
+}
+
 static void on_ack(struct qp *qp, const struct packet *packet)
 {
 	uint8_t kind = packet->syndrome & PACKET_SYNDROME_MASK;
@@ -180,6 +189,8 @@ void completer_on_packet(struct qp *qp, const struct packet *packet, const struc
 	enum ibv_qp_state state = qp_state(qp);
 
 	if ((state != IBV_QPS_RTS && state != IBV_QPS_SQD) || !is_answer_to_something(tq, packet))
+		return;
+	if (is_reserved(packet->syndrome))
 		return;
 	if (op->kind == PACKET_ACK)
 		on_ack(qp, packet);

@@ -15,6 +15,8 @@
 /* Of the IP and UDP headers and the ICRC, which are not in arrival->length. */
 #define UDP_HEADER_BYTES     8
 #define ICRC_TRAILER_BYTES   4
+/* What a datagram costs its receiver besides its payload, as bytes: each is a packet by itself. */
+#define DATAGRAM_EXTRA	     512
 
 enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)
 {
@@ -40,6 +42,7 @@ enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum ca
 		.pinned = true,
 		.piece = { { wqe->flags & IBV_SEND_INLINE ? wqe->inline_data : copy, wqe->length } },
 	};
+	uint32_t cost = wqe->length + DATAGRAM_EXTRA;
 	struct wire_flow flow;
 	enum wire_result result;
 	unsigned sent;
@@ -54,12 +57,15 @@ enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum ca
 		if (*cause != CAUSE_NONE)
 			return WIRE_FAULT;
 	}
+	if (!pace_allows(&qp->datagram_pace, cost, transport_env.now()))
+		return WIRE_FULL;
 	if (transport_env.resolve(qp->context, address, &flow))
 		return WIRE_SENT; /* the cause is reported; as good as lost */
 	packet.header_bytes = (uint16_t)packet_encode(&header, packet.header);
 	result = transport_env.send(&flow, &packet, 1, &sent);
 	if (result == WIRE_FULL)
 		return WIRE_FULL;
+	pace_use(&qp->datagram_pace, cost);
 	qp->datagram_psn = psn_add(qp->datagram_psn, 1);
 	if (result == WIRE_TOO_LONG)
 		cause_report(CAUSE_PATH_TOO_NARROW, qp->ib.qp_num, "datagram of %u bytes",

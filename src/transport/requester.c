@@ -195,6 +195,9 @@ static enum carried flush(struct issue *it)
 	case WIRE_FULL:
 		requester_go_back(qp, unsent);
 		note_sent(tq);
+		tq->unrequested++; /* an acknowledgement was, perhaps, but by a packet that did not leave */
+		if (!in_flight(tq))
+			retransmit_on_held_up(tq);
 		retransmit_again(tq, it->now_ns + REQUESTER_AGAIN_NS);
 		return CARRY_WAIT;
 	case WIRE_FAULT:
@@ -202,11 +205,11 @@ static enum carried flush(struct issue *it)
 		note_sent(tq);
 		return fail_local(qp, CAUSE_MEMORY_FAULT_LOCAL);
 	case WIRE_TOO_LONG:
-		if (!tq->narrow_reported)
-			cause_report(CAUSE_PATH_TOO_NARROW, qp->ib.qp_num, "path MTU %u", tq->mtu);
-		tq->narrow_reported = true;
+		transport_on_too_long(tq);
 		break;
 	case WIRE_NO_ROUTE: /* as good as lost */
+		tq->no_route = true;
+		break;
 	case WIRE_SENT:
 		break;
 	}
@@ -528,7 +531,7 @@ static void start(struct qp *qp)
 
 	tq->started = true;
 	tq->next_psn = tq->una_psn = tq->max_psn = qp->attr.sq_psn & PACKET_PSN_MASK;
-	window_start(&tq->window, tq->mtu);
+	window_start(&tq->window, tq->mtu, tq->flow.buffer_bytes);
 	retransmit_start(qp);
 }
 
@@ -580,6 +583,19 @@ static void end_turn(struct issue *it)
 		retransmit_again(it->tq, it->now_ns + PACE_INTERVAL_NS);
 }
 
+/*
+ * The window opens a little with each acknowledgement. To fill it up each time would make many short
+ * trains, for which there would be as many acknowledgements; so it is left until a good part of it
+ * is open. Those will come: the last packet that left has asked for one.
+ */
+static bool waits_for_room(const struct transport_qp *tq)
+{
+	uint32_t used = in_flight(tq), size = tq->window.size;
+	uint32_t enough = size / 4 < REQUESTER_ENOUGH ? size / 4 : REQUESTER_ENOUGH;
+
+	return used && !tq->unrequested && tq->qp->type == IBV_QPT_RC && used + enough > size;
+}
+
 void requester_transmit(struct qp *qp)
 {
 	struct transport_qp *tq = transport_of(qp);
@@ -590,6 +606,8 @@ void requester_transmit(struct qp *qp)
 		return;
 	if (!tq->started)
 		start(qp);
+	if (waits_for_room(tq))
+		return;
 	it.now_ns = transport_env.now();
 	it.burst = burst_get(&tq->flow);
 	if (!it.burst) {

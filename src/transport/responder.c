@@ -141,6 +141,7 @@ static void hold(struct transport_qp *tq, const struct packet *packet)
 {
 	if (!tq->held) {
 		tq->held_psn = packet->psn;
+		tq->held_ack_psn = tq->ack_psn;
 		tq->held_bytes = 0;
 	}
 	tq->held_pieces[tq->held++] =
@@ -169,8 +170,10 @@ static enum cause write_held(struct qp *qp)
 		cause = memory_write_remote_pieces(qp, tq->rkey, tq->va + before,
 						   tq->total - before, tq->held_pieces, (int)held,
 						   tq->held_bytes);
-	if (cause != CAUSE_NONE)
+	if (cause != CAUSE_NONE) {
 		tq->expected_psn = tq->held_psn;
+		tq->ack_psn = tq->held_ack_psn;
+	}
 	return cause;
 }
 
@@ -209,12 +212,21 @@ static bool has_resources(const struct qp *qp)
 	return responses->tail - responses->head < limit;
 }
 
+static enum key_verdict check_read_key(struct qp *qp, const struct packet *packet)
+{
+	uint64_t host;
+	uint32_t flags;
+
+	if (!packet->length)
+		return KEY_OK;
+	return key_check(mr_keys(), packet->rkey, qp->pd->number, qp->ib.qp_num, packet->va,
+			 packet->length, IBV_ACCESS_REMOTE_READ, &host, &flags);
+}
+
 static enum verdict on_read(struct qp *qp, const struct packet *packet, enum cause *cause)
 {
 	struct transport_qp *tq = transport_of(qp);
-	enum key_verdict verdict = KEY_OK;
-	uint64_t host;
-	uint32_t flags;
+	enum key_verdict verdict;
 
 	if (!has_resources(qp)) {
 		*cause = CAUSE_READ_ATOMIC_OVERFLOW;
@@ -224,10 +236,7 @@ static enum verdict on_read(struct qp *qp, const struct packet *packet, enum cau
 		*cause = CAUSE_QP_ACCESS;
 		return VERDICT_ACCESS;
 	}
-	if (packet->length)
-		verdict = key_check(mr_keys(), packet->rkey, qp->pd->number, qp->ib.qp_num,
-				    packet->va, packet->length, IBV_ACCESS_REMOTE_READ, &host,
-				    &flags);
+	verdict = check_read_key(qp, packet);
 	if (verdict != KEY_OK) {
 		*cause = key_cause_remote(verdict);
 		return VERDICT_ACCESS;
@@ -264,10 +273,8 @@ static enum verdict on_atomic(struct qp *qp, const struct packet *packet,
 		return VERDICT_ACCESS;
 	tq->msn = psn_add(tq->msn, 1);
 	tq->saved_next++;
-	*saved = (struct saved_atomic){
-		.valid = true, .psn = packet->psn, .msn = tq->msn, .value = before
-	};
-	answer_add_atomic(&tq->responses, saved);
+	*saved = (struct saved_atomic){ .valid = true, .psn = packet->psn, .value = before };
+	answer_add_atomic(&tq->responses, saved, tq->msn);
 	return VERDICT_OK;
 }
 
@@ -312,8 +319,14 @@ static void pass(struct transport_qp *tq, const struct packet *packet,
 		tq->in_message = !op->last;
 		if (op->last)
 			tq->msn = psn_add(tq->msn, 1);
-		/* UC answers nobody, whatever is asked for */
-		tq->ack_owed |= packet->ack_req && tq->qp->type == IBV_QPT_RC;
+		tq->ack_psn = packet->psn;
+		/*
+		 * A NAK that was not sent yet, and is not needed any more, would have acknowledged what
+		 * came before it. UC answers nobody, whatever is asked for.
+		 */
+		tq->ack_owed |= (packet->ack_req || tq->nak.owed) && tq->qp->type == IBV_QPT_RC;
+	} else {
+		tq->ack_owed = false; /* its answer acknowledges what came before it */
 	}
 	tq->naked = false;
 	tq->nak.owed = false;
@@ -352,7 +365,9 @@ void responder_settle(struct qp *qp)
 
 /*
  * A request that was carried out before is answered again, but has no other effect (IBA 9.7.5.1.4):
- * a READ is executed anew, an atomic's saved result is sent.
+ * a READ is executed anew, an atomic's saved result is sent. A READ that the key does not allow was not
+ * carried out before: who guesses PSNs finds one that is past sooner than the next one, and should not end
+ * the connection with it.
  */
 static void on_duplicate(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
 {
@@ -364,7 +379,8 @@ static void on_duplicate(struct qp *qp, const struct packet *packet, const struc
 		tq->ack_owed = true;
 		break;
 	case PACKET_READ_REQUEST:
-		answer_repeat_read(tq, packet);
+		if (check_read_key(qp, packet) == KEY_OK)
+			answer_repeat_read(tq, packet);
 		break;
 	case PACKET_COMPARE_SWAP:
 	case PACKET_FETCH_ADD:
@@ -441,6 +457,7 @@ void responder_on_packet(struct qp *qp, const struct packet *packet, const struc
 	if (!tq->expecting) {
 		tq->expecting = true;
 		tq->expected_psn = qp->attr.rq_psn & PACKET_PSN_MASK;
+		tq->ack_psn = psn_add(tq->expected_psn, PACKET_PSN_MASK);
 	}
 	if (qp->type == IBV_QPT_RC)
 		on_reliable(qp, packet, op);

@@ -55,9 +55,15 @@ static uint64_t probe_wait_ns(const struct transport_qp *tq)
 static void set_probe(struct transport_qp *tq, uint64_t now_ns)
 {
 	tq->probe_ns = now_ns + probe_wait_ns(tq);
-	if (tq->qp->attr.timeout && tq->probe_ns > tq->progress_ns + timeout_ns(tq))
-		tq->probe_ns = tq->progress_ns + timeout_ns(tq);
+	if (tq->qp->attr.timeout && tq->probe_ns > tq->waiting_ns + timeout_ns(tq))
+		tq->probe_ns = tq->waiting_ns + timeout_ns(tq);
 	arm(tq);
+}
+
+static void wait_from(struct transport_qp *tq, uint64_t now_ns)
+{
+	tq->waiting = true;
+	tq->waiting_ns = now_ns;
 }
 
 static void reset_counters(struct transport_qp *tq)
@@ -67,6 +73,8 @@ static void reset_counters(struct transport_qp *tq)
 	tq->backoff = 0;
 	tq->went_back = false;
 	tq->gap_open = false;
+	tq->no_route = false;
+	tq->excused = false;
 }
 
 void retransmit_start(struct qp *qp)
@@ -75,6 +83,7 @@ void retransmit_start(struct qp *qp)
 
 	reset_counters(tq);
 	tq->state = REQUESTER_READY;
+	tq->waiting = false;
 	tq->rtt_ns = tq->rtt_var_ns = tq->rtt_min_ns = 0;
 	tq->rtt_running = tq->probing = false;
 }
@@ -90,11 +99,17 @@ void retransmit_on_ack_requested(struct transport_qp *tq, uint32_t psn, uint64_t
 
 void retransmit_on_sent(struct transport_qp *tq, uint64_t now_ns)
 {
-	if (tq->probe_ns || tq->qp->type != IBV_QPT_RC)
+	if (tq->qp->type != IBV_QPT_RC)
 		return;
-	if (!tq->backoff && !tq->went_back)
-		tq->progress_ns = now_ns;
-	set_probe(tq, now_ns);
+	if (!tq->waiting)
+		wait_from(tq, now_ns);
+	if (!tq->probe_ns)
+		set_probe(tq, now_ns);
+}
+
+void retransmit_on_held_up(struct transport_qp *tq)
+{
+	tq->waiting = false;
 }
 
 static void measure(struct transport_qp *tq, uint64_t now_ns)
@@ -130,10 +145,12 @@ void retransmit_on_progress(struct transport_qp *tq, uint32_t packets, uint64_t 
 	measure(tq, now_ns);
 	window_on_ack(&tq->window, packets, tq->una_psn, 2 * before >= tq->window.size);
 	reset_counters(tq);
-	tq->progress_ns = now_ns;
+	tq->waiting = false;
 	tq->probe_ns = 0;
-	if (is_in_flight(tq))
-		set_probe(tq, now_ns);
+	if (!is_in_flight(tq))
+		return;
+	wait_from(tq, now_ns);
+	set_probe(tq, now_ns);
 }
 
 /* Everything from una_psn on is sent anew, at this thread's flush or when its timer fires. */
@@ -194,7 +211,7 @@ void retransmit_on_rnr_nak(struct qp *qp, uint8_t timer)
 		return;
 	}
 	/* An answer all the same: what follows must not count as one more time-out of the same silence. */
-	tq->progress_ns = now_ns;
+	tq->waiting = tq->excused = false;
 	tq->retry_left = qp->attr.retry_cnt;
 	tq->backoff = 0;
 	tq->state = REQUESTER_RNR_WAIT;
@@ -215,20 +232,47 @@ void retransmit_stop(struct transport_qp *tq)
 {
 	tq->probe_ns = tq->rnr_ns = tq->again_ns = 0;
 	tq->state = REQUESTER_READY;
+	tq->waiting = false;
 	tq->timer_ns = TIMER_NEVER;
 	timer_disarm(&tq->timer);
 }
 
 static void give_up(struct qp *qp)
 {
+	struct transport_qp *tq = transport_of(qp);
 	uint32_t seq;
 
-	requester_go_back(qp, transport_of(qp)->una_psn);
+	requester_go_back(qp, tq->una_psn);
 	seq = qp->sq.issue++;
-	requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_GONE,
-		       "QP 0x%06x did not answer %u times in %llu us each", qp->attr.dest_qp_num,
-		       qp->attr.retry_cnt + 1u,
-		       (unsigned long long)timeout_ns(transport_of(qp)) / 1000);
+	if (tq->no_route)
+		requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_NO_PATH,
+				   "the system sends nothing to QP 0x%06x: the interface is down, its "
+				   "address was removed, or there is no route",
+				   qp->attr.dest_qp_num);
+	else
+		requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_GONE,
+				   "QP 0x%06x did not answer %u times in %llu us each",
+				   qp->attr.dest_qp_num, qp->attr.retry_cnt + 1u,
+				   (unsigned long long)timeout_ns(tq) / 1000);
+}
+
+/*
+ * The transport timer has run out. False: for good. Who finds that late was kept from looking: by the
+ * scheduler, or because another thread, which was, has the port. So the answer may be there by now.
+ */
+static bool on_timeout(struct transport_qp *tq, uint64_t now_ns)
+{
+	bool late = now_ns - tq->waiting_ns > timeout_ns(tq) + timeout_ns(tq) / RETRANSMIT_LATE;
+
+	if (late && !tq->excused) {
+		tq->excused = true;
+	} else {
+		tq->excused = false;
+		if (tq->retry_left-- == 0)
+			return false;
+	}
+	wait_from(tq, now_ns);
+	return true;
 }
 
 /* Nothing came back in time. False: the QP failed. */
@@ -237,14 +281,14 @@ static bool probe(struct qp *qp, uint64_t now_ns)
 	struct transport_qp *tq = transport_of(qp);
 
 	tq->probe_ns = 0;
-	if (!is_in_flight(tq))
+	if (!is_in_flight(tq)) { /* who went back has not come to send anything yet */
+		transport_want_flush(tq);
 		return true;
-	if (qp->attr.timeout && now_ns >= tq->progress_ns + timeout_ns(tq)) {
-		if (tq->retry_left-- == 0) {
-			give_up(qp);
-			return false;
-		}
-		tq->progress_ns = now_ns;
+	}
+	if (qp->attr.timeout && now_ns >= tq->waiting_ns + timeout_ns(tq) &&
+	    !on_timeout(tq, now_ns)) {
+		give_up(qp);
+		return false;
 	}
 	counter_add(COUNTER_PROBES);
 	window_on_probe(&tq->window);

@@ -8,7 +8,9 @@
  * Two clocks run while something is on the way. The probe, a few measured round trips, finds losses
  * that no NAK tells of: everything is sent anew, beginning with one packet, and nothing is counted.
  * The transport timer of the IBA (9.7.6.1.3) is much longer; each time that it passes without any
- * progress counts against retry_cnt.
+ * progress counts against retry_cnt. It runs only while the responder might have answered: not before
+ * a packet could leave, not while the responder wants to be left alone, and a time-out that is found
+ * out of late does not count at first, as the answer may be waiting where nobody has looked.
  *
  * Only this file knows which deadlines a QP has. Callers hold the QP's lock unless said otherwise.
  */
@@ -25,6 +27,7 @@
 #define RETRANSMIT_PROBE_MAX_NS   500000000ull
 /* A shorter transport timer counts as this one: processes are scheduled, adapters are not. */
 #define RETRANSMIT_TIMEOUT_MIN_NS 8000000ull
+#define RETRANSMIT_LATE		  4 /* later than this part of the time-out */
 
 /* The QP is about to start. */
 void retransmit_start(struct qp *qp);
@@ -34,6 +37,9 @@ void retransmit_on_ack_requested(struct transport_qp *tq, uint32_t psn, uint64_t
 
 /* Something is on the way. */
 void retransmit_on_sent(struct transport_qp *tq, uint64_t now_ns);
+
+/* Something should be on the way, and nothing is: the socket took none. */
+void retransmit_on_held_up(struct transport_qp *tq);
 
 /* una_psn moved on by `packets`. */
 void retransmit_on_progress(struct transport_qp *tq, uint32_t packets, uint64_t now_ns);

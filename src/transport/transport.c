@@ -23,8 +23,8 @@ struct transport_env transport_env;
 
 /*
  * QPs that this thread will flush. By number: one may be destroyed meanwhile, and then is not found.
- * A QP is in the list of one thread only (tq->listed, under its lock); that thread flushes after
- * whatever another one does with the QP before.
+ * Several threads may have the same QP in their lists: each sees to what it has put off itself, as the
+ * others may not get a processor for a while. Who comes second finds nothing left to do.
  */
 static _Thread_local struct {
 	uint32_t count;
@@ -144,14 +144,22 @@ const struct qp_path transport_path = {
 
 void transport_want_flush(struct transport_qp *tq)
 {
-	if (tq->listed)
-		return;
-	if (to_flush.count == LISTED_MAX) {
+	uint32_t qpn = tq->qp->ib.qp_num;
+
+	for (uint32_t i = to_flush.count; i-- > 0;)
+		if (to_flush.qpns[i] == qpn)
+			return;
+	if (to_flush.count == LISTED_MAX)
 		retransmit_again(tq, transport_env.now());
-		return;
-	}
-	tq->listed = true;
-	to_flush.qpns[to_flush.count++] = tq->qp->ib.qp_num;
+	else
+		to_flush.qpns[to_flush.count++] = qpn;
+}
+
+void transport_on_too_long(struct transport_qp *tq)
+{
+	if (!tq->narrow_reported)
+		cause_report(CAUSE_PATH_TOO_NARROW, tq->qp->ib.qp_num, "path MTU %u", tq->mtu);
+	tq->narrow_reported = true;
 }
 
 /*
@@ -192,8 +200,7 @@ static void flush(struct qp *qp) NO_LOCK_CHECK
 {
 	struct transport_qp *tq = transport_of(qp);
 
-	if (tq && tq->listed) {
-		tq->listed = false;
+	if (tq) {
 		responder_settle(qp);
 		if (!answer_is_ack_only(tq))
 			responder_flush(qp);
@@ -212,12 +219,11 @@ static void flush_urgent(struct qp *qp) NO_LOCK_CHECK
 {
 	struct transport_qp *tq = transport_of(qp);
 
-	if (tq && tq->listed) {
+	if (tq) {
 		responder_settle(qp);
 		if (answer_is_ack_only(tq))
 			requester_transmit(qp);
 		if (answer_is_ack_only(tq) && to_acknowledge.count < ACKS_MAX) {
-			tq->listed = false;
 			to_acknowledge.qpns[to_acknowledge.count++] = qp->ib.qp_num;
 			retransmit_again(tq, transport_env.now() + ACK_WAITS_NS);
 			cq_give_events();

@@ -11,10 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/pace.h"
 #include "object/limits.h"
 #include "object/qp.h"
 #include "packet/packet.h"
-#include "transport/pace.h"
 #include "transport/timer.h"
 #include "transport/transport.h"
 #include "transport/window.h"
@@ -37,7 +37,7 @@ struct response {
 	bool first;   /* nothing of it was sent */
 	uint32_t psn; /* of its next packet, ... */
 	uint32_t end; /* ... up to this one, exclusive */
-	uint32_t msn;
+	uint32_t msn; /* of the request, if it is new */
 	uint32_t rkey;
 	uint64_t va;  /* of its next packet */
 	uint32_t left; /* bytes */
@@ -52,7 +52,7 @@ struct responses {
 
 struct saved_atomic {
 	bool valid;
-	uint32_t psn, msn;
+	uint32_t psn;
 	uint64_t value;
 };
 
@@ -68,7 +68,7 @@ struct transport_qp {
 	struct wire_flow flow;
 	uint32_t mtu;
 	bool narrow_reported; /* CAUSE_PATH_TOO_NARROW, once */
-	bool listed; /* in the list of a thread that will flush it */
+	bool no_route;	      /* the wire took no packets since the last progress */
 
 	/*
 	 * Requester. una_psn .. next_psn is on the way and not answered. Behind next_psn, up to
@@ -96,7 +96,9 @@ struct transport_qp {
 	uint64_t went_back_ns;
 	bool probing;		/* window.before_probe may still be restored */
 	uint32_t probe_psn;	/* what is acknowledged from here on was on the way before the probe */
-	uint64_t progress_ns;	/* of the last answer, or of the start of what is on the way */
+	bool waiting;		/* for an answer; the transport timer runs, ... */
+	uint64_t waiting_ns;	/* ... since then */
+	bool excused;		/* a time-out was not counted since the last that was */
 	bool rtt_running;
 	uint32_t rtt_psn;
 	/* 0: not measured yet */
@@ -113,6 +115,11 @@ struct transport_qp {
 	bool in_message;   /* FIRST was accepted, LAST has not come */
 	uint8_t message_kind; /* enum packet_kind of its FIRST */
 	uint32_t expected_psn;
+	/*
+	 * The last packet of a SEND or WRITE that was carried out, which acknowledgements name. Never
+	 * that of a READ or atomic: requesters exist that take those for answered then, without data.
+	 */
+	uint32_t ack_psn;
 	uint32_t msn;	   /* messages carried out */
 	uint32_t received; /* bytes of the current message */
 	uint32_t total;	   /* WRITE: length of the RETH */
@@ -124,6 +131,7 @@ struct transport_qp {
 	 */
 	bool more; /* wire_arrival.more of the packet that is looked at */
 	uint32_t held, held_psn, held_bytes;
+	uint32_t held_ack_psn; /* ack_psn before them */
 	struct iovec held_pieces[RESPONDER_HELD_MAX];
 	bool ack_owed;
 	struct nak nak;
@@ -156,5 +164,8 @@ extern struct transport_env transport_env;
 
 /* The QP gets a turn at this thread's transport_flush. Its lock is held. */
 void transport_want_flush(struct transport_qp *tq);
+
+/* Packets did not leave, because the path takes none of this length: reports that, once. */
+void transport_on_too_long(struct transport_qp *tq);
 
 #endif

@@ -2,11 +2,17 @@
 
 #include "packet/packet.h"
 
-void window_start(struct window *window, uint32_t mtu)
+void window_start(struct window *window, uint32_t mtu, uint32_t buffer_bytes)
 {
+	uint32_t most = WINDOW_BUFFERED(buffer_bytes);
+
+	if (most > WINDOW_MAX_BYTES)
+		most = WINDOW_MAX_BYTES;
+	if (most < WINDOW_SMALL_BYTES)
+		most = WINDOW_SMALL_BYTES;
 	*window = (struct window){
 		.size = WINDOW_START_BYTES / (mtu + WINDOW_PACKET_EXTRA),
-		.max = WINDOW_MAX_BYTES / (mtu + WINDOW_PACKET_EXTRA),
+		.max = most / (mtu + WINDOW_PACKET_EXTRA),
 	};
 	window->threshold = window->max;
 }

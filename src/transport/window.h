@@ -5,7 +5,9 @@
  *
  * Slow start, additive increase, multiplicative decrease. It starts and ends low enough that the
  * receive buffer of an unprivileged socket (208 KiB, in which the kernel counts a packet as more
- * than its bytes) holds a full window, so that one connection alone does not lose packets there.
+ * than its bytes) holds a full window, so that one connection alone does not lose packets there. Where
+ * sockets hold more it may grow further: a receiver that takes a window, then acknowledges it, should
+ * not find its socket empty until the answer to that comes.
  *
  * Pure; its QP's lock guards it.
  */
@@ -17,7 +19,9 @@
 
 #define WINDOW_MIN	    2	/* packets; a probe goes down to 1 */
 #define WINDOW_START_BYTES  (64 * 1024)
-#define WINDOW_MAX_BYTES    (256 * 1024)
+#define WINDOW_SMALL_BYTES  (256 * 1024)  /* its highest, for a buffer that is small or not known */
+#define WINDOW_MAX_BYTES    (1024 * 1024) /* its highest, if that is no more than ... */
+#define WINDOW_BUFFERED(b)  ((b) / 4)     /* ... this much of the buffer */
 #define WINDOW_PACKET_EXTRA 512 /* what a packet costs besides its payload, in bytes */
 #define WINDOW_GROWTH	    2 /* packets for each window that was acknowledged, after slow start */
 /*
@@ -37,7 +41,8 @@ struct window {
 	uint32_t before_probe, threshold_before_probe;
 };
 
-void window_start(struct window *window, uint32_t mtu);
+/* `buffer_bytes`: what the other end's socket holds, or 0. */
+void window_start(struct window *window, uint32_t mtu, uint32_t buffer_bytes);
 
 /* `packets` were acknowledged, up to `una`; the window was the limit if `limited`. */
 void window_on_ack(struct window *window, uint32_t packets, uint32_t una, bool limited);

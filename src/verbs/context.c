@@ -16,6 +16,7 @@
 #include "verbs/cmd_fd.h"
 #include "verbs/dm.h"
 #include "verbs/export.h"
+#include "verbs/flow.h"
 #include "verbs/link.h"
 #include "verbs/mr.h"
 #include "verbs/mw.h"
@@ -55,6 +56,7 @@ static void fill_ops(struct context *context)
 	ops->post_recv = verbs_post_recv;
 
 	verbs->query_port = verbs_query_port;
+	flow_fill(verbs);
 	verbs->query_device_ex = verbs_query_device_ex;
 	verbs->query_rt_values = verbs_query_rt_values;
 	verbs->advise_mr = verbs_advise_mr;

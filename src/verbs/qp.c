@@ -67,6 +67,8 @@ static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, stru
 	if (error)
 		return error;
 	path = adapter_path(attr->qp_type);
+	if (attr->qp_type == IBV_QPT_RAW_PACKET && context->infiniband)
+		path = NULL; /* there is no Ethernet */
 	if (!path) {
 		cause_report(CAUSE_UNSUPPORTED, 0, "QP type %d", attr->qp_type);
 		return EOPNOTSUPP;
@@ -82,6 +84,13 @@ static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, stru
 		return error;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		qp_ex_init(*qp);
+	if (attr->qp_type == IBV_QPT_RAW_PACKET) {
+		error = adapter_open_frames(*qp);
+		if (error) {
+			qp_destroy(*qp);
+			return error;
+		}
+	}
 	if (attr->qp_type == IBV_QPT_UD) {
 		lock_acquire(&(*qp)->lock);
 		(*qp)->attr.path_mtu = datagram_mtu(context->device);

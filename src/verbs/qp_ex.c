@@ -20,6 +20,7 @@ int qp_ex_check(enum ibv_qp_type type, uint64_t send_ops_flags)
 	uint64_t offered = type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND ? EX_RC :
 			   type == IBV_QPT_UC				  ? EX_UC :
 			   type == IBV_QPT_UD				  ? EX_UD :
+			   type == IBV_QPT_RAW_PACKET		  ? IBV_QP_EX_WITH_SEND :
 									    0;
 
 	if (!(send_ops_flags & ~offered))

@@ -39,8 +39,10 @@ static int check_av(struct qp *qp, const struct ibv_ah_attr *attr)
 		return EINVAL;
 	}
 	if (!gid_index_exists(qp->context->device, attr->grh.sgid_index)) {
-		cause_report(CAUSE_GID_UNKNOWN, qp->ib.qp_num, "ibv_modify_qp: sgid_index %u",
-			     attr->grh.sgid_index);
+		char why[128];
+
+		device_explain_gid(qp->context->device, attr->grh.sgid_index, why, sizeof(why));
+		cause_report(CAUSE_GID_UNKNOWN, qp->ib.qp_num, "ibv_modify_qp: %s", why);
 		return EINVAL;
 	}
 	return 0;

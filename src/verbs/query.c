@@ -24,7 +24,8 @@
 #define CAP_FLAGS                                                                                  \
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | \
 	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |               \
-	 IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC)
+	 IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC |         \
+	 IBV_DEVICE_MANAGED_FLOW_STEERING)
 
 static uint32_t vendor_part_id(void)
 {
@@ -66,6 +67,8 @@ int verbs_query_device(struct ibv_context *context, struct ibv_device_attr *attr
 	attr->max_qp_init_rd_atom = LIMIT_QP_RD_ATOM;
 	attr->atomic_cap = IBV_ATOMIC_HCA;
 	attr->max_mw = LIMIT_MW;
+	if (!context_of(context)->infiniband)
+		attr->max_raw_ethy_qp = LIMIT_RAW_QP;
 	attr->max_mcast_grp = LIMIT_MCAST_GRP;
 	attr->max_mcast_qp_attach = LIMIT_MCAST_QP_ATTACH;
 	attr->max_total_mcast_qp_attach = LIMIT_TOTAL_MCAST_QP_ATTACH;

@@ -182,6 +182,16 @@ int udp_fd(const struct wire_port *port)
 	return port->fd;
 }
 
+uint32_t udp_buffer_bytes(const struct wire_port *port)
+{
+	int bytes = 0;
+	socklen_t len = sizeof(bytes);
+
+	if (getsockopt(port->fd, SOL_SOCKET, SO_RCVBUF, &bytes, &len) || bytes < 0)
+		return 0;
+	return (uint32_t)bytes;
+}
+
 const uint8_t *udp_gid(const struct wire_port *port)
 {
 	return port->gid;

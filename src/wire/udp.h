@@ -37,6 +37,8 @@ int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct
 void udp_close(struct wire_port *port);
 
 int udp_fd(const struct wire_port *port);
+/* What the socket holds of what was received, as the kernel counts it; bytes. */
+uint32_t udp_buffer_bytes(const struct wire_port *port);
 const uint8_t *udp_gid(const struct wire_port *port);
 void udp_counters(const struct wire_port *port, struct udp_counters *out);
 

@@ -19,9 +19,6 @@
 #define IPV6_FLOWINFO 11
 #endif
 
-#define TRAIN_PACKETS 64			  /* UDP_MAX_SEGMENTS of older kernels */
-#define TRAIN_BYTES   (UDP_DATAGRAM_MAX - 40 - 8) /* behind an IPv6 and a UDP header */
-
 /*
  * Payloads up to here are copied behind their header: one piece for the kernel instead of three,
  * and what another thread changes meanwhile (a flag that a peer polls by READ) cannot come between
@@ -196,8 +193,8 @@ static unsigned lay_message(struct burst *b, unsigned m, unsigned first, unsigne
 			continue;
 		}
 		size = packet_size(&b->packets[i]);
-		if (packets && (!b->segments || packets == TRAIN_PACKETS || size > segment ||
-				bytes + size > TRAIN_BYTES))
+		if (packets && (!b->segments || packets == WIRE_TRAIN_PACKETS || size > segment ||
+				bytes + size > WIRE_TRAIN_BYTES))
 			break;
 		used += fill(b, i, (uint16_t)packets, iov + used);
 		bytes += size;

@@ -17,6 +17,10 @@
 #define WIRE_PIECES	  4  /* of a payload; who has more gathers it first */
 #define WIRE_BURST	  64 /* packets in one call of wire_send, at most */
 
+/* Packets of one size, of which the last may be shorter, leave as one train, up to this. */
+#define WIRE_TRAIN_PACKETS 64		 /* UDP_MAX_SEGMENTS of older kernels */
+#define WIRE_TRAIN_BYTES   (65535 - 40 - 8) /* with ICRCs; behind an IPv6 and a UDP header */
+
 struct wire_port; /* wire/udp.h: an open address of this process */
 
 /*
@@ -30,6 +34,7 @@ struct wire_flow {
 	uint32_t flow_label;		/* IPv6 only */
 	uint8_t traffic_class;		/* TOS or traffic class, with the ECN bits: ECT(0) to send */
 	uint8_t hop_limit;
+	uint32_t buffer_bytes;		/* what a socket like the other end's holds; 0: not known */
 	struct wire_port *port;		/* where it leaves, where it came in */
 };
 

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "networks.h"
 #include "side.h"
 
 /* What travels to the other process and back: this, then the argument's bytes. */
@@ -51,7 +52,7 @@ static void serve(int fd)
 	_exit(0);
 }
 
-static void fork_end(struct end *end)
+static void fork_end(struct end *end, enum arrangement arrangement)
 {
 	int fds[2];
 
@@ -61,6 +62,8 @@ static void fork_end(struct end *end)
 	REQUIRE(end->pid >= 0, "fork: %s", strerror(errno));
 	if (end->pid == 0) {
 		runner_become_peer();
+		if (arrangement == TWO_NAMESPACES)
+			networks_enter_second();
 		close(fds[0]);
 		serve(fds[1]);
 	}
@@ -76,8 +79,8 @@ void pair_init(struct pair *pair, enum arrangement arrangement)
 	pair->a.name = "a";
 	pair->b.name = "b";
 	pair->a.fd = pair->b.fd = -1;
-	if (arrangement == TWO_PROCESSES)
-		fork_end(&pair->b);
+	if (BETWEEN_PROCESSES & 1u << arrangement)
+		fork_end(&pair->b, arrangement);
 	else
 		pair->b.side = side_create();
 	pair->a.side = side_create();

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "ends.h"
+#include "networks.h"
 
 #define CASES_MAX    256
 #define EXIT_FAILED  1
@@ -26,6 +27,7 @@ static const char *const arrangement_names[ARRANGEMENTS] = {
 	[ONE_CONTEXT] = "one_context",
 	[ONE_PROCESS] = "one_process",
 	[TWO_PROCESSES] = "two_processes",
+	[TWO_NAMESPACES] = "two_namespaces",
 };
 
 static const int crash_signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS };
@@ -62,7 +64,7 @@ bool over_wire(void)
 {
 	const char *path = getenv("VERBATIM_PATH");
 
-	return path && !strcmp(path, "wire");
+	return networks_wanted() || (path && !strcmp(path, "wire"));
 }
 
 void runner_become_peer(void)
@@ -140,17 +142,28 @@ static void run_apart(void **state)
 		FAIL("%s: failed with status %d", this->name, WEXITSTATUS(status));
 }
 
+/* Each program is run once for two namespaces, and once for everything else. */
+static bool is_asked_for(const struct test *test, enum arrangement where)
+{
+	return test->arrangements & 1u << where && (where == TWO_NAMESPACES) == networks_wanted();
+}
+
 int contract_run(const char *program, const struct test *tests, size_t count, int argc, char **argv)
 {
 	static struct test_case cases[CASES_MAX];
 	static struct CMUnitTest units[CASES_MAX];
+	const char *lacks = networks_wanted() ? networks_make() : NULL;
 	size_t n = 0;
 
+	if (lacks) {
+		fprintf(stderr, "skipped: %s\n", lacks);
+		return EXIT_SKIPPED;
+	}
 	for (size_t i = 0; i < count; i++) {
 		for (int where = 0; where < ARRANGEMENTS; where++) {
 			struct test_case *this = &cases[n];
 
-			if (!(tests[i].arrangements & 1u << where))
+			if (!is_asked_for(&tests[i], where))
 				continue;
 			if (n == CASES_MAX)
 				return 1;

@@ -11,6 +11,7 @@
  *     test_status                      all cases
  *     test_status 'rule_17*'           those that match
  *     VERBATIM_TEST_PATIENCE=5         all time limits five times as long
+ *     VERBATIM_TEST_NETWORKS=2         the cases between two network namespaces, and only those
  */
 #ifndef CONTRACT_RUNNER_H
 #define CONTRACT_RUNNER_H
@@ -27,9 +28,12 @@ enum arrangement {
 	ONE_CONTEXT,   /* one process, one ibv_context */
 	ONE_PROCESS,   /* one process, a context for each end */
 	TWO_PROCESSES, /* end b in a child, forked before the device was opened */
-	/* Two network namespaces come here: b's child then enters its own before it opens. */
+	TWO_NAMESPACES, /* the same, and the child is in a network namespace of its own (networks.h) */
 	ARRANGEMENTS,
 };
+
+#define BETWEEN_PROCESSES (1u << TWO_PROCESSES | 1u << TWO_NAMESPACES)
+#define BETWEEN_ANY	  (1u << ONE_PROCESS | BETWEEN_PROCESSES)
 
 struct pair;
 typedef void test_body(struct pair *pair);
@@ -45,7 +49,7 @@ struct test {
 
 #define PAIR(body)                                                                                 \
 	{                                                                                          \
-#body, body, 1u << ONE_PROCESS | 1u << TWO_PROCESSES, 0                            \
+#body, body, BETWEEN_ANY, 0                                                        \
 	}
 #define EVERY(body)                                                                                \
 	{                                                                                          \
@@ -57,11 +61,11 @@ struct test {
 	}
 #define APART(body)                                                                                \
 	{                                                                                          \
-#body, body, 1u << TWO_PROCESSES, 0                                                \
+#body, body, BETWEEN_PROCESSES, 0                                                  \
 	}
 #define PAIR_WITHIN(seconds, body)                                                                 \
 	{                                                                                          \
-#body, body, 1u << ONE_PROCESS | 1u << TWO_PROCESSES, seconds                      \
+#body, body, BETWEEN_ANY, seconds                                                  \
 	}
 #define HERE_WITHIN(seconds, body)                                                                 \
 	{                                                                                          \
@@ -77,7 +81,7 @@ int contract_run(const char *program, const struct test *tests, size_t count, in
 /* Ends the case as skipped. Only in the test's own process, not at an end that has its own. */
 void skip_because(const char *reason, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/* The ends meet over UDP, as if they were on two hosts (VERBATIM_PATH=wire). */
+/* The ends meet over UDP: in two namespaces, or with VERBATIM_PATH=wire as if they were. */
 bool over_wire(void);
 
 /* Ends the case as failed, from whatever thread or process of it. */

@@ -336,6 +336,48 @@ static void rule_25_receive_too_small_is_dropped(struct pair *pair)
 	expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
 }
 
+/* Datagrams that did not fit left a receive at the front: the QP's end completes it, once. */
+static void rule_25_receive_kept_is_flushed(struct pair *pair)
+{
+	struct end *b = &pair->b;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = GRH_BYTES + 8));
+	post_receive(b, 0, RECEIVE(.wr_id = 51, .length = GRH_BYTES + 8));
+	expect_dropped(pair, DATAGRAM(b, .length = 9));
+	expect_dropped(pair, DATAGRAM(b, .length = 10));
+	REQUIRE(end_modify(b, 0, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE) == 0,
+		"to ERR");
+	expect(b, RECEIVES, 50, IBV_WC_WR_FLUSH_ERR);
+	expect(b, RECEIVES, 51, IBV_WC_WR_FLUSH_ERR);
+	expect_none(b, RECEIVES);
+}
+
+/* RESET gives it back: the queue then takes as many as it did, as often as one likes. */
+static void rule_25_receive_kept_is_given_back(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD, .cap = { .max_send_wr = 4,
+							     .max_recv_wr = 2,
+							     .max_send_sge = 1,
+							     .max_recv_sge = 1 }));
+	for (int round = 0; round < 4; round++) {
+		for (uint64_t i = 0; i < 2; i++)
+			post_receive(b, 0, RECEIVE(.wr_id = 50 + i, .length = GRH_BYTES + 8));
+		expect_dropped(pair, DATAGRAM(b, .length = 9));
+		REQUIRE(end_modify(b, 0, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET },
+				   IBV_QP_STATE) == 0,
+			"to RESET");
+		expect_none(b, RECEIVES);
+		end_ready(b, a, 0);
+	}
+	post_receive(b, 0, RECEIVE(.wr_id = 60, .length = GRH_BYTES + 8));
+	post_send(a, 0, DATAGRAM(b, .wr_id = 2, .length = 8));
+	expect(a, SENDS, 2, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 60, IBV_WC_SUCCESS);
+}
+
 static void rule_25_unknown_qp_is_dropped(struct pair *pair)
 {
 	struct request request;
@@ -510,6 +552,8 @@ static const struct test tests[] = {
 	PAIR(rule_25_privileged_qkey),
 	PAIR(rule_25_no_receive_is_dropped),
 	PAIR(rule_25_receive_too_small_is_dropped),
+	PAIR(rule_25_receive_kept_is_flushed),
+	PAIR(rule_25_receive_kept_is_given_back),
 	PAIR(rule_25_unknown_qp_is_dropped),
 	PAIR(rule_25_bad_receive_key),
 	PAIR(rule_25_one_address_many_qps),

@@ -1,6 +1,7 @@
 /* Programs that fork: rule 32 of the contract. */
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -228,6 +229,38 @@ static void rule_32_child_imports(struct pair *pair)
 	expect_working(pair, 0);
 }
 
+static bool is_udp_port_or_its_keeper(int fd)
+{
+	struct sockaddr_storage name = { 0 };
+	socklen_t len = sizeof(name), int_len = sizeof(int);
+	int type = 0;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &int_len) || type != SOCK_DGRAM)
+		return false;
+	return !getsockname(fd, (struct sockaddr *)&name, &len);
+}
+
+/* So the port can be had by others when the parent is gone, however long the child lives. */
+static void look_for_ports(struct pair *pair)
+{
+	for (int fd = 3; fd < 1024; fd++)
+		REQUIRE(!is_udp_port_or_its_keeper(fd), "descriptor %d is a port of the parent's, or keeps it",
+			fd);
+}
+
+static void rule_32_child_holds_no_port(struct pair *pair)
+{
+	bool any = false;
+
+	pair_connect(pair, WITH());
+	expect_working(pair, 0);
+	for (int fd = 3; fd < 1024; fd++)
+		any |= is_udp_port_or_its_keeper(fd);
+	REQUIRE(any, "the test looks for the wrong thing");
+	in_child(look_for_ports, pair);
+	expect_working(pair, 0);
+}
+
 static const struct test tests[] = {
 	PAIR(rule_32_fork_init),
 	PAIR(rule_32_child_opens_anew),
@@ -237,6 +270,7 @@ static const struct test tests[] = {
 	PAIR(rule_32_child_execs),
 	PAIR(rule_32_child_uses_its_copies),
 	PAIR(rule_32_child_imports),
+	PAIR(rule_32_child_holds_no_port),
 };
 
 int main(int argc, char **argv)

@@ -1,4 +1,9 @@
 /* The moves of a queue pair and what each requires: rules 10 and 15 of the contract. */
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "expect.h"
 
 #define S(state) IBV_QPS_##state
@@ -262,6 +267,43 @@ static void rule_10_refused_modify_changes_nothing(struct pair *pair)
 	}
 }
 
+/* Only where the network is the test's own. */
+static void set_loopback_mtu(int mtu)
+{
+	struct ifreq request = { .ifr_name = "lo", .ifr_mtu = mtu };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	REQUIRE(fd >= 0 && ioctl(fd, SIOCSIFMTU, &request) == 0, "SIOCSIFMTU: %s", strerror(errno));
+	close(fd);
+}
+
+/* A packet has to fit what the port carries; shared memory does not care. */
+static void rule_10_path_mtu_beyond_the_port(struct pair *pair)
+{
+	struct ibv_qp_attr attr;
+	struct ibv_port_attr port;
+	struct ibv_qp *qp;
+	int result;
+
+	if (!over_wire())
+		skip_because("there are no packets");
+	set_loopback_mtu(1500);
+	pair_make(pair, WITH(.qps = 0));
+	REQUIRE(ibv_query_port(pair->a.side->context, 1, &port) == 0 && port.active_mtu == IBV_MTU_1024,
+		"active_mtu is %d", port.active_mtu);
+	qp = qp_in_state(pair->a.side, &pair->a, IBV_QPT_RC, IBV_QPS_INIT);
+	attr = good_values(&pair->a, IBV_QPS_RTR);
+	attr.path_mtu = IBV_MTU_2048;
+	result = ibv_modify_qp(qp, &attr, IBV_QP_STATE | RC_RTR);
+	REQUIRE(result == EINVAL, "path_mtu 2048 with 1024 of the port: result %d", result);
+	REQUIRE(qp->state == IBV_QPS_INIT, "state");
+	attr.path_mtu = IBV_MTU_1024;
+	result = ibv_modify_qp(qp, &attr, IBV_QP_STATE | RC_RTR);
+	REQUIRE(result == 0, "path_mtu of the port: result %d", result);
+	REQUIRE(ibv_destroy_qp(qp) == 0, "ibv_destroy_qp");
+	set_loopback_mtu(65536);
+}
+
 static void rule_10_query_returns_what_was_set(struct pair *pair)
 {
 	struct ibv_qp *qp;
@@ -502,6 +544,7 @@ static const struct test tests[] = {
 	HERE(rule_10_attributes_of_other_moves),
 	HERE(rule_10_illegal_moves),
 	HERE(rule_10_refused_modify_changes_nothing),
+	HERE(rule_10_path_mtu_beyond_the_port),
 	HERE(rule_10_query_returns_what_was_set),
 	PAIR(rule_10_sqd_holds_back_sends),
 	PAIR(rule_10_sqd_in_the_middle_of_a_message),

@@ -481,7 +481,107 @@ static void rule_07_freed_key_does_not_come_back(struct pair *pair)
 		REQUIRE(keys[i] != keys[i - 1], "a freed key was given again");
 }
 
+/* What both ends of a connection use cannot be destroyed, and the connection does not notice the attempt. */
+static void op_destroy_what_is_used(struct side *side, void *argument)
+{
+	REQUIRE(ibv_dealloc_pd(side->pd) == EBUSY, "the PD of a QP");
+	REQUIRE(ibv_destroy_cq(side->cq[SENDS]) == EBUSY, "a QP's send CQ");
+	REQUIRE(ibv_destroy_cq(side->cq[RECEIVES]) == EBUSY, "a QP's receive CQ");
+	REQUIRE(ibv_destroy_srq(side->srq) == EBUSY, "a QP's SRQ");
+	REQUIRE(ibv_destroy_comp_channel(side->channel) == EBUSY, "the channel of CQs");
+}
+
+static void rule_01_connected_objects_are_busy(struct pair *pair)
+{
+	char nothing = 0;
+
+	pair_connect(pair, WITH(.srq = true, .channel = true));
+	RUN(&pair->a, op_destroy_what_is_used, &nothing);
+	RUN(&pair->b, op_destroy_what_is_used, &nothing);
+	for (int i = 0; i < 2; i++) {
+		struct end *from = i ? &pair->b : &pair->a, *to = i ? &pair->a : &pair->b;
+
+		post_receive(to, -1, RECEIVE(.wr_id = 2, .length = 64));
+		post_send(from, 0, SEND(.wr_id = 1, .length = 64));
+		expect(from, SENDS, 1, IBV_WC_SUCCESS);
+		expect(to, RECEIVES, 2, IBV_WC_SUCCESS);
+	}
+}
+
+/* Queues that are as deep as the device says hold that much, and not one more. */
+static void op_fill_receive_queue(struct side *side, void *argument)
+{
+	struct ibv_recv_wr wr = { 0 }, *bad;
+	struct ibv_device_attr device;
+	int posted = 0;
+
+	REQUIRE(ibv_query_device(side->context, &device) == 0, "ibv_query_device");
+	while (ibv_post_recv(side->qp[0], &wr, &bad) == 0)
+		posted++;
+	REQUIRE(posted == device.max_qp_wr, "%d receives, max_qp_wr is %d", posted, device.max_qp_wr);
+}
+
+static void rule_02_deepest_queues_with_a_peer(struct pair *pair)
+{
+	struct ibv_qp_cap cap = WITH()->cap;
+	struct ibv_device_attr device;
+	char nothing = 0;
+
+	REQUIRE(ibv_query_device(side_open_device(), &device) == 0, "ibv_query_device");
+	cap.max_send_wr = cap.max_recv_wr = (uint32_t)device.max_qp_wr;
+	pair_connect(pair, WITH(.cap = cap));
+	RUN(&pair->b, op_fill_receive_queue, &nothing);
+	for (uint64_t i = 0; i < 64; i++) {
+		post_send(&pair->a, 0, SEND(.wr_id = i));
+		expect(&pair->a, SENDS, i, IBV_WC_SUCCESS);
+		expect(&pair->b, RECEIVES, 0, IBV_WC_SUCCESS);
+	}
+}
+
+/* side_open_device has freed the list by then. */
+static void op_check_device(struct side *side, void *argument)
+{
+	struct ibv_device_attr device;
+
+	REQUIRE(side->context->device && ibv_get_device_name(side->context->device)[0], "its name");
+	REQUIRE(ibv_query_device(side->context, &device) == 0 &&
+			device.node_guid == ibv_get_device_guid(side->context->device),
+		"its GUID");
+}
+
+static void rule_05_device_of_both_ends(struct pair *pair)
+{
+	char nothing = 0;
+
+	pair_connect(pair, WITH());
+	RUN(&pair->a, op_check_device, &nothing);
+	RUN(&pair->b, op_check_device, &nothing);
+	expect_working(pair, 0);
+}
+
+/* The peer that kept a key cannot use it, though the same memory has a new one. */
+static void rule_07_freed_key_is_dead_for_the_peer(struct pair *pair)
+{
+	struct op_region old, new;
+
+	pair_connect(pair, WITH(.qps = 2));
+	old = add_region(&pair->b, (struct op_region){ .slot = 0, .length = 4096, .access = ACCESS_ALL });
+	post_send(&pair->a, 0, WRITE(&pair->b, 0, .wr_id = 1, .length = 64, .rkey = old.rkey));
+	expect(&pair->a, SENDS, 1, IBV_WC_SUCCESS);
+	drop_region(&pair->b, 0);
+	new = add_region(&pair->b, (struct op_region){ .slot = 0, .length = 4096, .access = ACCESS_ALL });
+	REQUIRE(new.rkey != old.rkey, "the key was given again at once");
+	post_send(&pair->a, 0, WRITE(&pair->b, 0, .wr_id = 2, .length = 64, .rkey = old.rkey));
+	expect(&pair->a, SENDS, 2, IBV_WC_REM_ACCESS_ERR);
+	post_send(&pair->a, 1, WRITE(&pair->b, 0, .wr_id = 3, .length = 64, .rkey = new.rkey));
+	expect(&pair->a, SENDS, 3, IBV_WC_SUCCESS);
+}
+
 static const struct test tests[] = {
+	PAIR(rule_01_connected_objects_are_busy),
+	PAIR(rule_02_deepest_queues_with_a_peer),
+	PAIR(rule_05_device_of_both_ends),
+	PAIR(rule_07_freed_key_is_dead_for_the_peer),
 	HERE(rule_01_pd_in_use_is_busy),
 	HERE(rule_01_cq_and_srq_in_use_are_busy),
 	HERE(rule_01_channel_in_use_is_busy),

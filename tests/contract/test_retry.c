@@ -238,8 +238,6 @@ static void rule_21_peer_connected_elsewhere(struct pair *pair)
 {
 	struct end elsewhere;
 
-	if (over_wire())
-		skip_because("no packet of a connection names the QP that sent it");
 	pair_make(pair, WITH(SHORT, .qps = 8));
 	elsewhere = pair->a;
 	for (int qp = 0; qp < 4; qp++) {
@@ -250,6 +248,8 @@ static void rule_21_peer_connected_elsewhere(struct pair *pair)
 	}
 	fill(&pair->b, 0, LENGTH, 0);
 	expect_no_answer(pair);
+	if (over_wire())
+		return; /* no packet of a connection names the QP that sent it: b takes what fits */
 	expect_none(&pair->b, RECEIVES);
 	expect_bytes(&pair->b, 0, LENGTH, 0);
 }

@@ -26,6 +26,14 @@ def pytest_configure(config):
     config.stash[TABLES] = {}
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call():
+    """A test that finds in its middle that the machine lacks something is skipped."""
+    outcome = yield
+    if outcome.excinfo and isinstance(outcome.excinfo[1], netns.Unavailable):
+        pytest.skip(str(outcome.excinfo[1]))
+
+
 def pytest_terminal_summary(terminalreporter, config):
     for title, lines in config.stash[TABLES].items():
         terminalreporter.section(title)

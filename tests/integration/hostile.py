@@ -48,9 +48,9 @@ def headers(operation, rkey, address, length):
 class Victim:
     """A QP on the host `target`, connected with one on the host `peer`."""
 
-    def __init__(self, peer, target, qpn, psn, rkey, addr):
+    def __init__(self, peer, target, qpn, psn, rkey, addr, size=1 << 21):
         self.peer, self.target = peer, target
-        self.qpn, self.psn, self.rkey, self.addr = qpn, psn, rkey, addr
+        self.qpn, self.psn, self.rkey, self.addr, self.bytes = qpn, psn, rkey, addr, size
 
 
 def noise(victim, count, chance):
@@ -103,6 +103,20 @@ def forged_by_strangers(victim, count, chance):
         body = bth(opcode, victim.qpn, victim.psn + number) + headers(
             opcode & 31, victim.rkey, victim.addr + 8 * (number % 1000), len(payload))
         yield signed(stranger(chance), victim.target, body + payload)
+
+
+def without_right(victim, count, chance):
+    """From the peer's address, with every PSN that the connection may be at; what is wrong is the
+    key, or the place, which lies before what the key is for or reaches behind it.
+    """
+    for number in range(count):
+        opcode = chance.choice([0x0a, 0x0c, 0x13, 0x14])
+        payload = bytes(64) if opcode == 0x0a else b''
+        rkey, addr = chance.choice([
+            (victim.rkey ^ chance.randrange(1, 1 << 32), victim.addr + 8 * chance.randrange(1000)),
+            (victim.rkey, victim.addr - 4096), (victim.rkey, victim.addr + victim.bytes - 4)])
+        body = bth(opcode, victim.qpn, victim.psn + number) + headers(opcode & 31, rkey, addr, 64)
+        yield signed(victim.peer, victim.target, body + payload)
 
 
 def wrong_targets(victim, count, chance):

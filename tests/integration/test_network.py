@@ -186,19 +186,32 @@ def test_passive_target(cables):
     assert target.status is None, target.report()
 
 
-@pytest.mark.asan
-def test_processes_share_the_port(cables):
+def share_the_port(cable, count):
     """Two servers and two clients on each host, all at once, every byte compared."""
-    cable, pairs = cables(9000), []
+    ends = []
     for number, op in enumerate(['send', 'write', 'read', 'send_imm']):
         server, client = cable.hosts if number % 2 else cable.hosts[::-1]
         port = free_port()
         argv = [VERIFY, 'data', '--port', port, '--op', op, '--listen', '::', '--sizes',
-                '100,5000,70000', '--count', 200, '--seed', number + 1]
-        pairs.append(server.start_server(argv, port))
-        pairs.append(client.start(*argv, server.address))
-    for program in pairs:
-        assert 'verified 600 messages' in program.finish(60)
+                '100,5000,70000', '--count', count, '--seed', number + 1]
+        ends.append(server.start_server(argv, port))
+        ends.append(client.start(*argv, server.address))
+    for end in ends:
+        assert f'verified {3 * count} messages' in end.finish(60)
+
+
+@pytest.mark.asan
+def test_processes_share_the_port(cables):
+    share_the_port(cables(9000), 200)
+
+
+def test_processes_share_the_port_as_captured(captured):
+    with Capture(captured.a) as capture:
+        share_the_port(captured, 20)
+    report = roce.check(capture.path, PATH_MTU[captured.mtu])
+    both_directions(report, captured)
+    # A flow towards each of the eight ends; a server of SENDs answers with none.
+    assert len({(source, qpn) for source, _, qpn, _ in report.flows}) >= 4, report
 
 
 @pytest.mark.parametrize('loss', ['0.001', '0.01', '0.05'])

@@ -105,6 +105,20 @@ def test_port_is_taken(cable, bound):
     assert str(taker.pid) in output or 'python' in output, f'who has the port is not said\n{output}'
 
 
+def test_address_that_goes_in_the_middle(cable):
+    """Of a connection: what is under way fails when its retries are over, and the cause is told."""
+    port = free_port()
+    argv = [VERIFY, 'stream', '--port', port, '--op', 'write', '--sizes', 100, '--listen', '::']
+    cable.b.start_server(argv, port)
+    client = cable.a.start(*argv, cable.b.address, env={'VERBATIM_EXPLAIN': 1})
+    client.wait_for('running')
+    cable.a.ip('addr', 'del', f'{cable.a.address}/24', 'dev', cable.a.interface)
+    client.wait_for('dead', 30)
+    dead = re.search(r'dead .* status=(\d+)', client.output())
+    assert dead[1] == '12', client.report()  # IBV_WC_RETRY_EXC_ERR
+    assert 'cannot be reached' in client.output(), client.report()
+
+
 def test_peer_that_cannot_be_reached(cable):
     """No route: the request fails when its retries are over, and the cause says more than that."""
     port = free_port()

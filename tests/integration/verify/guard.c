@@ -1,9 +1,10 @@
 /*
  * Guard - memory that nobody may write to, beside traffic that is to go on whatever else arrives.
  *
- * The end with a host writes and reads back, again and again, until its standard input ends. The
- * other end says where it could be attacked and sleeps; the first half of its memory has a key, and
- * has to be as it was.
+ * The end with a host writes and reads back, again and again, until its standard input ends. For each
+ * byte that comes there it says how many rounds it has gone, and after a 'w' it waits for the next one.
+ * The other end says where it could be attacked and sleeps; the first half of its memory has a key, and
+ * has to be as it was, whatever became of the connection.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -52,24 +53,30 @@ static void write_and_read(struct endpoint *e, size_t size, unsigned round)
 		     size);
 }
 
-static bool input_ended(void)
+/* False: the input ended. */
+static bool obey(unsigned rounds)
 {
 	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
-	char byte;
+	char byte = 0;
 
-	return poll(&input, 1, 0) > 0 && read(STDIN_FILENO, &byte, 1) <= 0;
+	while (byte == 'w' || poll(&input, 1, 0) > 0) {
+		if (read(STDIN_FILENO, &byte, 1) <= 0)
+			return false;
+		printf("so far %u\n", rounds);
+	}
+	return true;
 }
 
 static void keep_traffic_up(struct endpoint *e)
 {
 	unsigned rounds = 0;
 
-	while (!input_ended()) {
+	do {
 		write_and_read(e, e->options->sizes[rounds % (unsigned)e->options->size_count],
 			       rounds);
 		if (rounds++ == 0)
 			printf("running\n");
-	}
+	} while (obey(rounds));
 	printf("rounds %u\n", rounds);
 }
 
@@ -90,7 +97,7 @@ int run_guard(const struct options *options)
 		printf("guard qpn=%u peer=%u psn=%u rkey=%u addr=%llu bytes=%u\n", e.qp->qp_num,
 		       e.theirs.qpn, e.theirs.psn, e.mr->rkey,
 		       (unsigned long long)(uintptr_t)e.memory, HALF_BYTES);
-	meet_barrier(e.fd);
+	meet_end(e.fd);
 	if (!options->host) {
 		if (pattern_check_blank(e.memory, HALF_BYTES) >= 0)
 			fail("guarded memory was written to");

@@ -65,3 +65,11 @@ void meet_barrier(int fd)
 
 	meet_exchange(fd, &ours, &theirs, 1);
 }
+
+void meet_end(int fd)
+{
+	char byte = 'e';
+
+	if (send(fd, &byte, 1, MSG_NOSIGNAL) == 1 && recv(fd, &byte, 1, MSG_WAITALL) < 0)
+		fail("the other end is silent");
+}

@@ -2,7 +2,7 @@
  * Meet - the TCP connection over which the two ends exchange what they need to know.
  *
  * In:  where the other end is, or where to listen. Out: blocks of equal length, exchanged. Blocks; an
- * end that is gone, or 60 s without a word, ends the process.
+ * end that is gone, or 60 s without a word, ends the process, but for meet_end.
  */
 #ifndef VERIFY_MEET_H
 #define VERIFY_MEET_H
@@ -18,5 +18,8 @@ void meet_exchange(int fd, const void *ours, void *theirs, size_t len);
 
 /* Returns when the other end has come here, too. */
 void meet_barrier(int fd);
+
+/* Returns when the other end has come here, too, or is gone. */
+void meet_end(int fd);
 
 #endif

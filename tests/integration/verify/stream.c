@@ -60,8 +60,13 @@ static void post_one_receive(struct stream *s)
 	post_receive(&s->e, s->receives.posted++, &piece, 1);
 }
 
+static int reap(struct stream *s, struct lane *lane);
+
 static void on_completion(struct stream *s, struct lane *lane, const struct ibv_wc *wc)
 {
+	/* The send that failed came before the receives that were flushed for it. */
+	if (wc->status != IBV_WC_SUCCESS && !s->dead && lane == &s->receives && s->initiates)
+		reap(s, &s->sends);
 	if (wc->wr_id != lane->completed)
 		fail("%s %llu completed, expected %llu", lane == &s->sends ? "send" : "receive",
 		     (unsigned long long)wc->wr_id, (unsigned long long)lane->completed);

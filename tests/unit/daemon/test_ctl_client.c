@@ -372,7 +372,7 @@ static void live_and_reconnect(int fd)
 		if (ctl_next_notice(c, &notice) != -ENOTCONN)
 			continue;
 		hear(fd); /* the test says when */
-		CHECK(!ctl_reconnect(c, why, sizeof(why)));
+		CHECK(!ctl_reconnect(c, CTL_CONNECT_MS, why, sizeof(why)));
 		say(fd, ctl_slot(c));
 	}
 	ctl_close(c);
@@ -394,7 +394,7 @@ static void test_daemon_killed(void **state)
 	c = join();
 	CHECK(ctl_slot(c) == 3);
 	CHECK(!ctl_peer(c, 1, &before));
-	CHECK(ctl_reconnect(c, why, sizeof(why)) == -EALREADY);
+	CHECK(ctl_reconnect(c, CTL_CONNECT_MS, why, sizeof(why)) == -EALREADY);
 
 	killed = ctl_daemon_pid(c);
 	kill(killed, SIGKILL);
@@ -407,7 +407,7 @@ static void test_daemon_killed(void **state)
 	CHECK(ctl_slot(newcomer) == 4);
 	CHECK(ctl_daemon_pid(newcomer) != killed);
 
-	CHECK(!ctl_reconnect(c, why, sizeof(why)));
+	CHECK(!ctl_reconnect(c, CTL_CONNECT_MS, why, sizeof(why)));
 	CHECK(ctl_slot(c) == 3);
 	CHECK(ctl_peer(c, 1, &after) == -ENOENT);
 	say(b.fd, 0);
@@ -456,6 +456,82 @@ static int connect_and_explain(char *why, size_t why_len)
 	struct ctl_client *c;
 
 	return ctl_connect(&c, make_arena(), make_wake(), make_arena(), "test", why, why_len);
+}
+
+/*
+ * In place of a daemon: answers the first HELLO with a refusal, after it has slept, or spun, for longer
+ * than a daemon usually needs.
+ */
+static void answer_late(int fd, bool spins)
+{
+	struct ctl_welcome welcome = {
+		.greeting = { .header = { .type = CTL_WELCOME, .seq = 1 },
+			      .magic = CTL_MAGIC,
+			      .version = CTL_VERSION },
+		.status = ENOSPC,
+		.pid = getpid(),
+	};
+	int64_t until_ms = now_ms() + CTL_REQUEST_MS + 1000;
+	struct sockname_space space;
+	struct sockname name;
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	sockname_space_of_user(geteuid(), &space);
+	sockname_of_daemon(&space, &name);
+	CHECK(!bind(sock, (struct sockaddr *)&name.addr, name.len) && !listen(sock, 8));
+	say(fd, 1);
+	sock = accept(sock, NULL, NULL);
+	CHECK(sock >= 0);
+	while (now_ms() < until_ms)
+		if (!spins)
+			usleep(10000);
+	send(sock, &welcome, sizeof(welcome), MSG_NOSIGNAL);
+	pause();
+}
+
+static void answer_after_a_sleep(int fd)
+{
+	answer_late(fd, false);
+}
+
+static void answer_after_work(int fd)
+{
+	answer_late(fd, true);
+}
+
+/* Who sleeps and says nothing hangs; who wants a processor is waited for. */
+static void test_daemon_is_late(void **state)
+{
+	struct worker daemon;
+	char why[512] = "";
+
+	worker_start(&daemon, answer_after_a_sleep);
+	hear(daemon.fd);
+	CHECK(connect_and_explain(why, sizeof(why)) == -ETIMEDOUT);
+	CHECK(strstr(why, "does not answer"));
+	worker_kill(&daemon);
+
+	worker_start(&daemon, answer_after_work);
+	hear(daemon.fd);
+	CHECK(connect_and_explain(why, sizeof(why)) == -ENOSPC);
+	worker_kill(&daemon);
+}
+
+/* A start that takes its time, as on a busy machine. */
+static void test_daemon_is_slow_to_start(void **state)
+{
+	char *program = strdup(getenv("VERBATIM_DAEMON"));
+	char path[] = "/tmp/test-slow-daemon.XXXXXX";
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	dprintf(fd, "#!/bin/sh\nsleep 6\nexec '%s'\n", program);
+	CHECK(!fchmod(fd, 0700) && !close(fd));
+	setenv("VERBATIM_DAEMON", path, 1);
+	ctl_close(join());
+	setenv("VERBATIM_DAEMON", program, 1);
+	unlink(path);
+	free(program);
 }
 
 static void test_missing_daemon_explains_itself(void **state)
@@ -593,6 +669,8 @@ int main(void)
 		TEST(test_threads_and_notices),
 		TEST(test_daemon_killed),
 		TEST(test_daemon_hangs),
+		TEST(test_daemon_is_late),
+		TEST(test_daemon_is_slow_to_start),
 		TEST(test_missing_daemon_explains_itself),
 		TEST(test_unsealed_arena_is_refused),
 		TEST(test_start_leaves_no_trace_in_the_program),

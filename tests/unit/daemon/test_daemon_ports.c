@@ -179,7 +179,7 @@ static void agent(int orders)
 			say(orders, receive_marks(fd));
 			break;
 		case ORDER_RECONNECT:
-			rc = ctl_reconnect(c, why, sizeof(why));
+			rc = ctl_reconnect(c, CTL_CONNECT_MS, why, sizeof(why));
 			say(orders, (uint64_t)-rc);
 			break;
 		case ORDER_INODE:
@@ -445,7 +445,7 @@ static void *reconnect_later(void *client)
 	while (ctl_next_notice(client, &notice) != -ENOTCONN)
 		usleep(1000);
 	usleep(100000);
-	CHECK(!ctl_reconnect(client, why, sizeof(why)));
+	CHECK(!ctl_reconnect(client, CTL_CONNECT_MS, why, sizeof(why)));
 	return NULL;
 }
 

@@ -296,6 +296,11 @@ bool rig_step(void)
 	return step(false);
 }
 
+bool rig_step_more(void)
+{
+	return step(true);
+}
+
 void rig_inject(struct qp *from, const struct packet *header, const void *payload)
 {
 	struct rig_packet *to = &wire[wire_tail++ % RIG_WIRE_MAX];

@@ -72,8 +72,9 @@ void rig_post_receive(struct qp *qp, uint64_t wr_id, struct ibv_sge *sge);
 /* Whom multicast packets reach, of any group. */
 void rig_set_member(unsigned i, struct qp *qp);
 
-/* Delivers the oldest packet. False: there is none. */
+/* Delivers the oldest packet. False: there is none. The second: another one follows at once. */
 bool rig_step(void);
+bool rig_step_more(void);
 uint32_t rig_waiting(void);
 /* The i-th packet that waits, decoded. */
 struct packet rig_peek(uint32_t i);

@@ -314,6 +314,44 @@ static void test_strangers(void **state)
 	drop_qps();
 }
 
+/* PSNs that are past are easily guessed: a READ there that nobody may carry out ends no connection. */
+static void test_forged_repetition(void **state)
+{
+	const struct request read = { .opcode = IBV_WR_RDMA_READ, .bytes = 3000 };
+	struct packet forged = { .opcode = 0x0c,
+				 .psn = 77,
+				 .va = (uintptr_t)there,
+				 .rkey = there_mr->ib.rkey + 1,
+				 .length = 8 };
+
+	connect(IBV_QPT_RC, RIGHTS);
+	post(&read);
+	rig_run(rig_now_ns + MS);
+	assert_int_equal(rig_completion(&rig).status, IBV_WC_SUCCESS);
+	rig_inject(a, &forged, NULL);
+	forged.rkey = there_mr->ib.rkey;
+	forged.va += BYTES - 4;
+	rig_inject(a, &forged, NULL);
+	while (rig_step())
+		;
+	transport_flush();
+	assert_int_equal(rig_waiting(), 0);
+	assert_int_equal(qp_state(b), IBV_QPS_RTS);
+	assert_int_equal(take_event(b), NO_EVENT);
+	/* what it may is repeated */
+	forged.va = (uintptr_t)there;
+	rig_inject(a, &forged, NULL);
+	assert_true(rig_step());
+	transport_flush();
+	assert_int_equal(rig_waiting(), 1);
+	assert_int_equal(rig_peek(0).opcode, 0x10);
+	rig_run(rig_now_ns + MS);
+	post(&read);
+	rig_run(rig_now_ns + MS);
+	assert_int_equal(rig_completion(&rig).status, IBV_WC_SUCCESS);
+	drop_qps();
+}
+
 /* Each reaction that ends a connection tells the requester; UC never tells anybody. */
 static void test_table(void **state)
 {
@@ -339,6 +377,7 @@ int main(void)
 		TEST(refusals),
 		TEST(odd_packets),
 		TEST(strangers),
+		TEST(forged_repetition),
 		TEST(table),
 	};
 

@@ -16,17 +16,33 @@ static struct window window;
 
 static int setup(void **state)
 {
-	window_start(&window, MTU);
+	window_start(&window, MTU, 0);
 	return 0;
 }
 
 static void test_bounds(void **state)
 {
 	for (uint32_t mtu = 256; mtu <= 4096; mtu *= 2) {
-		window_start(&window, mtu);
+		window_start(&window, mtu, RMEM);
 		assert_in_range(window.size, WINDOW_MIN, window.max);
 		assert_true(window.size * TRUESIZE(mtu) < RMEM);
 	}
+}
+
+/* A larger buffer is made use of, but no more than a part of it, and not without bounds. */
+static void test_buffers(void **state)
+{
+	uint32_t small, before = 0;
+
+	window_start(&window, MTU, 0);
+	small = window.max;
+	for (uint32_t buffer = RMEM; buffer <= 64u << 20; buffer *= 2) {
+		window_start(&window, MTU, buffer);
+		assert_true(window.max >= before);
+		assert_true(window.max == small || window.max * TRUESIZE(MTU) < buffer);
+		before = window.max;
+	}
+	assert_int_equal(before, 1048576 / (MTU + WINDOW_PACKET_EXTRA));
 }
 
 static void test_slow_start(void **state)
@@ -91,6 +107,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_bounds, setup),
+		cmocka_unit_test_setup(test_buffers, setup),
 		cmocka_unit_test_setup(test_slow_start, setup),
 		cmocka_unit_test_setup(test_unused, setup),
 		cmocka_unit_test_setup(test_loss, setup),

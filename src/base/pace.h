@@ -1,14 +1,15 @@
 /*
- * Pace - how fast a UC QP sends.
+ * Pace - how fast a UC or UD QP sends to other hosts.
  *
- * Nobody acknowledges, so there is no window, and a receive buffer that overflows loses messages. So a
- * UC QP sends at most PACE_BURST_BYTES at once, and as many again each PACE_INTERVAL_NS: a receiver
- * that is held up for less than a millisecond loses nothing.
+ * Nobody acknowledges, so there is no window, and a receive buffer that overflows loses messages. So
+ * such a QP sends at most PACE_BURST_BYTES at once, and as many again each PACE_INTERVAL_NS: a receiver
+ * that is held up for some hundred microseconds loses nothing, even with the small socket buffers that
+ * ordinary users get.
  *
  * Pure; its QP's lock guards it.
  */
-#ifndef TRANSPORT_PACE_H
-#define TRANSPORT_PACE_H
+#ifndef BASE_PACE_H
+#define BASE_PACE_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "transport/pace.h"
+#include "base/pace.h"
 
 uint32_t pace_allows(struct pace *pace, uint32_t packet_bytes, uint64_t now_ns)
 {

@@ -1,0 +1,46 @@
+/*
+ * Counters - how many frames, and bytes of them, flows have steered.
+ *
+ * In:  what each place of the program's array shall tell (counters_define), frames.
+ * Out: the numbers.
+ *
+ * Any thread, no locks but its own for a moment; nothing blocks.
+ */
+#ifndef OBJECT_COUNTERS_H
+#define OBJECT_COUNTERS_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define COUNTERS_MAX 16 /* places in one object */
+
+struct counters {
+	struct ibv_counters ib;
+	_Atomic uint8_t kind[COUNTERS_MAX]; /* enum ibv_counter_description + 1; 0: tells nothing */
+	_Atomic uint64_t packets, bytes;
+	_Atomic uint32_t flows; /* EBUSY while not 0 */
+};
+
+static inline struct counters *counters_of(struct ibv_counters *ib)
+{
+	return (struct counters *)ib;
+}
+
+struct counters *counters_create(struct ibv_context *context); /* NULL: no memory */
+int counters_destroy(struct counters *counters); /* 0, -EBUSY with a cause reported */
+
+/* Place `index` tells `kind`: 0, -EINVAL (index), -EOPNOTSUPP (kind), with a cause reported. */
+int counters_define(struct counters *counters, uint32_t index, uint32_t kind);
+
+/* Fills the first `count` places of `values`: 0, -EINVAL (too few for what is defined). */
+int counters_read(const struct counters *counters, uint64_t *values, uint32_t count);
+
+static inline void counters_add(struct counters *counters, size_t bytes)
+{
+	atomic_fetch_add_explicit(&counters->packets, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&counters->bytes, bytes, memory_order_relaxed);
+}
+
+#endif

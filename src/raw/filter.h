@@ -1,0 +1,38 @@
+/*
+ * Filter - the flows of a RAW_PACKET QP as a socket filter (classic BPF), so that the kernel does not
+ * bring what the QP does not take.
+ *
+ * In:  the list of flows, what the interface is.
+ * Out: a program for SO_ATTACH_FILTER.
+ *
+ * Pure. The filter may take too much, never too little: each frame is judged once more (object/flow.h).
+ */
+#ifndef RAW_FILTER_H
+#define RAW_FILTER_H
+
+#include <linux/filter.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "object/flow.h"
+
+#define FILTER_MAX BPF_MAXINSNS
+
+/* Of the network interface. */
+struct filter_interface {
+	uint8_t mac[FLOW_MAC_BYTES];
+	bool is_loopback; /* what leaves comes back by itself */
+};
+
+/*
+ * Writes the program for `flows` (struct flow, by `link`) to `code`, which has FILTER_MAX places. Returns
+ * how many instructions; 0: they are too many.
+ */
+unsigned filter_build(const struct list *flows, const struct filter_interface *interface,
+		      struct sock_filter *code);
+
+/* A frame that leaves this host is one that an adapter would return to its own QPs. */
+bool filter_returns(const struct filter_interface *interface, const uint8_t *frame);
+
+#endif

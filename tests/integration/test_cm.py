@@ -1,0 +1,397 @@
+"""librdmacm: rdmacm-utils and perftest with -R, untouched; on one host, between two, and with Linux's
+connection manager in a guest as the other end.
+"""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness import BUILD, HOST, SLOWER, finish_both, free_port, wait_until
+from netns import Capture
+from test_perftest import rows
+from test_rxe import guest, running  # noqa: F401, pylint: disable=unused-import
+
+LIBRDMACM = str(BUILD / 'src/cm/librdmacm.so.1')
+LIBRDMACM_FILE = os.path.realpath(LIBRDMACM)
+BOUND_MS = 100
+REJECTED = 28
+
+
+def is_waiting(program):
+    """Whether it uses our library and sleeps: these servers do so once they listen."""
+    try:
+        mapped = pathlib.Path(f'/proc/{program.pid}/maps').read_text(encoding='utf-8')
+        stat = pathlib.Path(f'/proc/{program.pid}/stat').read_text(encoding='utf-8')
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return LIBRDMACM_FILE in mapped and stat[stat.rindex(')') + 2] == 'S'
+
+
+def start_server(runner, argv, **options):
+    """Nothing but verbatimd sees what listens in a port space: sleeping for long is the sign."""
+    server = runner.start(*argv, **options)
+    calm = 0
+
+    def ready():
+        nonlocal calm
+        if server.status is not None:
+            raise AssertionError(f'the server ended before it listened\n{server.report()}')
+        calm = calm + 1 if is_waiting(server) else 0
+        time.sleep(0.01)
+        return calm >= 12
+    wait_until(ready, 10 * SLOWER, f'{argv} listens')
+    return server
+
+
+def pair(runner, server_argv, client_argv, peer=None, seconds=30, **options):
+    """Both to their ends; (server's output, client's output)."""
+    peer = peer or runner
+    server = start_server(runner, server_argv, **options)
+    client = peer.start(*client_argv, **options)
+    try:
+        finish_both((server, client), seconds)
+        return server.output(), client.output()
+    finally:
+        peer.release(client)
+        runner.release(server)
+
+
+@pytest.fixture
+def fresh(fresh_runner):
+    """A daemon of its own: its port space is empty."""
+    return fresh_runner()
+
+
+# name: server's words, client's words but for the address, what both say
+PROGRAMS = {
+    'rping': (['rping', '-s', '-v', '-C', '20', '-V'], ['rping', '-c', '-v', '-C', '20', '-V', '-a'],
+              'rdma-ping-19'),
+    'rping-q': (['rping', '-s', '-q', '-v', '-C', '5'], ['rping', '-c', '-q', '-v', '-C', '5', '-a'],
+                'rdma-ping-4'),
+    'rping-large': (['rping', '-s', '-v', '-C', '5', '-S', '60000'],
+                    ['rping', '-c', '-v', '-C', '5', '-S', '60000', '-a'], 'rdma-ping-4'),
+    'rdma_client': (['rdma_server'], ['rdma_client', '-s'], 'end 0'),
+    'rdma_xclient': (['rdma_xserver'], ['rdma_xclient', '-s'], 'end 0'),
+    'ucmatose': (['ucmatose', '-c', '10'], ['ucmatose', '-c', '10', '-s'], 'return status 0'),
+    'ucmatose-migrate': (['ucmatose', '-c', '10', '-m'], ['ucmatose', '-c', '10', '-m', '-s'],
+                         'return status 0'),
+    'ucmatose-large': (['ucmatose', '-S', '65536', '-C', '20'],
+                       ['ucmatose', '-S', '65536', '-C', '20', '-s'], 'return status 0'),
+    'udaddy': (['udaddy', '-c', '5'], ['udaddy', '-c', '5', '-s'], 'return status 0'),
+}
+
+
+def run_program(runner, name, address, peer=None, **options):
+    server, client, said = PROGRAMS[name]
+    for output in pair(runner, server, [*client, address], peer, **options):
+        assert said in output, output
+
+
+@pytest.mark.asan
+@pytest.mark.parametrize('name', PROGRAMS)
+def test_programs(fresh, name):
+    run_program(fresh, name, HOST)
+
+
+@pytest.mark.asan
+def test_xrc(fresh):
+    for output in pair(fresh, ['rdma_xserver', '-c', 'x'], ['rdma_xclient', '-c', 'x', '-s', HOST]):
+        assert 'end 0' in output
+
+
+def test_ipv6(fresh):
+    for output in pair(fresh, ['rping', '-s', '-v', '-C', '3', '-a', '::1'],
+                       ['rping', '-c', '-v', '-C', '3', '-a', '::1']):
+        assert 'rdma-ping-2' in output
+
+
+def test_multicast(fresh):
+    argv = ['mckey', '-m', '239.1.1.7', '-b', HOST]
+    for output in pair(fresh, argv, [*argv, '-s']):
+        assert 'return status 0' in output
+
+
+def test_persistent_server(fresh):
+    """Thirty clients one after another, five at a time."""
+    server = start_server(fresh, ['rping', '-s', '-P'])
+    for _ in range(6):
+        clients = [fresh.start('rping', '-c', '-a', HOST, '-C', '5', '-v') for _ in range(5)]
+        for client in clients:
+            assert 'rdma-ping-4' in client.finish(20)
+    assert server.status is None, server.report()
+
+
+def test_nobody_listens(fresh):
+    program = fresh.start('ucmatose', '-s', HOST)
+    assert program.wait(10 * SLOWER) not in (None, 0)
+    assert 'RDMA_CM_EVENT_REJECTED, error: 8' in program.output()
+
+
+def test_program_refuses(fresh):
+    """A server that was told of one connection refuses the second, by the consumer's reason."""
+    server = start_server(fresh, ['ucmatose', '-c', '1'])
+    client = fresh.start('ucmatose', '-c', '2', '-s', HOST)
+    assert client.wait(10 * SLOWER) not in (None, 0)
+    assert f'RDMA_CM_EVENT_REJECTED, error: {REJECTED}' in client.output()
+    fresh.release(server)
+
+
+PERFTEST = [(f'ib_{operation}_{kind}', service)
+            for operation, services in {'send': ['RC', 'UD'], 'write': ['RC'], 'read': ['RC'],
+                                        'atomic': ['RC']}.items()
+            for kind in ('bw', 'lat') for service in services]
+
+
+def run_perftest(runner, program, service, address, peer=None):
+    port = free_port()
+    argv = [program, '-R', '-F', '-p', port, '-n', 100, '-c', service]
+    _, output = pair(runner, argv, [*argv, address], peer)
+    assert rows(output), f'no results\n{output}'
+
+
+@pytest.mark.parametrize('program, service', PERFTEST)
+def test_perftest(runner, program, service):
+    run_perftest(runner, program, service, HOST)
+
+
+def test_qperf(fresh):
+    server = start_server(fresh, ['qperf'], run=())
+    output = fresh.run('qperf', '-cm', '1', '-t', '1', HOST, 'rc_lat', 'rc_bw', seconds=30)
+    assert len(re.findall(r'latency|bw ', output)) >= 2, output
+    fresh.release(server)
+
+
+# --------------------------------------------------------------------------------------------
+# Death, number, leaks.
+
+def say_when(program, text, since, seconds=5):
+    """ms from `since` until the program said it."""
+    wait_until(lambda: text in program.output(), seconds * SLOWER, f'"{text}"')
+    return (time.monotonic() - since) * 1000
+
+
+def kill_one(runner, victim, other, text):
+    time.sleep(0.2)
+    since = time.monotonic()
+    os.kill(victim.pid, signal.SIGKILL)
+    took = say_when(other, text, since)
+    runner.release(victim)
+    return took
+
+
+@pytest.mark.parametrize('victim', ['client', 'server'])
+def test_killed(fresh, victim):
+    server = start_server(fresh, ['rping', '-s', '-v'])
+    client = fresh.start('rping', '-c', '-v', '-a', HOST)
+    client.wait_for('rdma-ping-5')
+    ends = {'client': client, 'server': server}
+    (other,) = set(ends) - {victim}
+    took = kill_one(fresh, ends[victim], ends[other], f'{other} DISCONNECT EVENT')
+    assert took < BOUND_MS * SLOWER, f'{took:.0f} ms'
+
+
+def files(pid):
+    return len(os.listdir(f'/proc/{pid}/fd'))
+
+
+def cmtime(runner, count, peer=None, address=HOST, seconds=60):
+    """Makes connections all at once and takes them down; returns the client's table."""
+    server = start_server(runner, ['cmtime', '-c', count])
+    client = (peer or runner).start('cmtime', '-c', count, '-s', address)
+    try:
+        output = client.finish(seconds)
+        assert 'destroy' in output and 'failure' not in output, output
+        return output
+    finally:
+        (peer or runner).release(client)
+        runner.release(server)
+
+
+@pytest.mark.parametrize('count, rounds', [
+    (1000, 1), pytest.param(1000, 10, marks=pytest.mark.long)])
+def test_many(fresh, count, rounds):
+    """So many at once; afterwards verbatimd has no more descriptors or memory than before."""
+    keeper = start_server(fresh, ['rping', '-s', '-p', '4000'])
+    cmtime(fresh, count)
+    (daemon,) = fresh.daemons()
+
+    def settled():
+        before = files(daemon)
+        time.sleep(0.2)
+        return files(daemon) if files(daemon) == before else None
+    first = wait_until(settled, 10, 'descriptors settle')
+    memory = resident(daemon)
+    for _ in range(rounds):
+        cmtime(fresh, count)
+    assert wait_until(settled, 10, 'descriptors settle') <= first
+    assert resident(daemon) < memory * 1.5 + 4096, f'{memory} KiB before'
+    assert keeper.status is None
+
+
+def resident(pid):
+    status = pathlib.Path(f'/proc/{pid}/status').read_text(encoding='utf-8')
+    return int(re.search(r'VmRSS:\s+(\d+)', status)[1])
+
+
+def test_daemon_is_killed(fresh):
+    """Data goes on; new connections are made by the next one."""
+    server = start_server(fresh, ['rping', '-s', '-v', '-C', '3000'])
+    client = fresh.start('rping', '-c', '-v', '-C', '3000', '-a', HOST)
+    client.wait_for('rdma-ping-5')
+    (daemon,) = fresh.daemons()
+    os.kill(daemon, signal.SIGKILL)
+    before = client.output().count('ping data')
+    wait_until(lambda: client.output().count('ping data') > before + 100 or
+               client.status is not None, 10 * SLOWER, 'data goes on')
+    assert client.output().count('ping data') > before + 100, client.report()
+    fresh.release(server, client)
+    run_program(fresh, 'rdma_client', HOST)
+
+
+# --------------------------------------------------------------------------------------------
+# Between hosts.
+
+MADS = {0x10: 'REQ', 0x11: 'MRA', 0x12: 'REJ', 0x13: 'REP', 0x14: 'RTU', 0x15: 'DREQ', 0x16: 'DREP',
+        0x17: 'SIDR_REQ', 0x18: 'SIDR_REP'}
+
+
+def read_mads(path):
+    """[(source, message)] of a capture as tshark takes it apart; an error if it cannot."""
+    def tshark(*words):
+        return subprocess.run(['tshark', '-r', path, *words], check=True, capture_output=True,
+                              text=True, timeout=60).stdout
+    bad = tshark('-Y', 'infiniband.bth.destqp == 1 && (_ws.malformed || _ws.expert.severity >= 0x600000)')
+    assert not bad, bad
+    found = tshark('-Y', 'infiniband.mad.attributeid && infiniband.mad.mgmtclass == 7', '-T', 'fields',
+                   '-e', 'infiniband.mad.attributeid', '-e', 'udp.srcport', '-e', 'frame.number')
+    return [MADS[int(line.split()[0], 16)] for line in found.splitlines()]
+
+
+@pytest.mark.network
+@pytest.mark.parametrize('name', ['rping', 'rdma_client', 'ucmatose', 'udaddy'])
+def test_network(cables, name):
+    cable = cables(1500, segment=False)
+    with Capture(cable.a) as capture:
+        run_program(cable.a, name, cable.a.address, peer=cable.b)
+    mads = read_mads(capture.path)
+    wanted = {'SIDR_REQ', 'SIDR_REP'} if name == 'udaddy' else {'REQ', 'MRA', 'REP', 'RTU', 'DREQ'}
+    assert wanted <= set(mads), mads
+
+
+@pytest.mark.network
+def test_network_ipv6(cables):
+    cable = cables(1500)
+    for address in (cable.a.addresses[1], f'{cable.a.addresses[2]}%{cable.a.interface}'):
+        for output in pair(cable.a, ['rping', '-s', '-v', '-C', '3', '-a', address],
+                           ['rping', '-c', '-v', '-C', '3', '-a', address], peer=cable.b):
+            assert 'rdma-ping-2' in output
+
+
+@pytest.mark.network
+def test_network_multicast(cables):
+    cable = cables(1500)
+    argv = ['mckey', '-m', '239.1.1.7', '-b']
+    for output in pair(cable.a, [*argv, cable.a.address], [*argv, cable.b.address, '-s'],
+                       peer=cable.b):
+        assert 'return status 0' in output
+
+
+@pytest.mark.network
+@pytest.mark.parametrize('program', ['ib_send_bw', 'ib_write_bw', 'ib_read_lat'])
+def test_network_perftest(cables, program):
+    cable = cables(1500)
+    run_perftest(cable.a, program, 'RC', cable.a.address, peer=cable.b)
+
+
+@pytest.mark.network
+def test_network_refused(cables):
+    cable = cables(1500)
+    keeper = start_server(cable.a, ['rping', '-s', '-p', '4000'])
+    program = cable.b.start('ucmatose', '-s', cable.a.address)
+    assert program.wait(10 * SLOWER) not in (None, 0)
+    assert 'RDMA_CM_EVENT_REJECTED, error: 8' in program.output()
+    assert keeper.status is None
+
+
+@pytest.mark.network
+@pytest.mark.parametrize('victim', ['client', 'server'])
+def test_network_killed(cables, victim):
+    cable = cables(1500)
+    server = start_server(cable.a, ['rping', '-s', '-v'])
+    client = cable.b.start('rping', '-c', '-v', '-a', cable.a.address)
+    client.wait_for('rdma-ping-5')
+    ends = {'client': client, 'server': server}
+    runners = {'client': cable.b, 'server': cable.a}
+    (other,) = set(ends) - {victim}
+    took = kill_one(runners[victim], ends[victim], ends[other], f'{other} DISCONNECT EVENT')
+    assert took < BOUND_MS * SLOWER, f'{took:.0f} ms'
+
+
+@pytest.mark.network
+def test_network_many(cables):
+    cable = cables(1500)
+    cmtime(cable.a, 200, peer=cable.b, address=cable.a.address)
+
+
+@pytest.mark.network
+def test_network_loss(cables):
+    """A third of all packets is lost on the way: what is lost is repeated."""
+    cable = cables(1500)
+    rule = ('dev', cable.a.interface, 'root')
+    try:
+        cable.a.command('tc', 'qdisc', 'add', *rule, 'netem', 'loss', '30%')
+    except AssertionError as error:
+        pytest.skip(str(error))
+    try:
+        run_program(cable.a, 'rdma_client', cable.a.address, peer=cable.b, seconds=90)
+    finally:
+        cable.a.command('tc', 'qdisc', 'del', *rule)
+
+
+# --------------------------------------------------------------------------------------------
+# With Linux's own connection manager and soft-RoCE.
+
+INTEROP = ['rping', 'rdma_client', 'ucmatose']
+
+
+def in_guest(guest, argv, seconds=60):  # noqa: F811
+    words = ' '.join(str(word) for word in argv)
+    return guest.start(f'exec timeout -s KILL {seconds} {words}')
+
+
+def start_guest_server(guest, argv):  # noqa: F811
+    server = in_guest(guest, argv)
+    # As on this side: asleep for a while.
+    time.sleep(1.5)
+    assert server.status is None, server.report()
+    return server
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize('name', INTEROP)
+@pytest.mark.parametrize('server', ['verbatim_serves', 'rxe_serves'])
+def test_rxe(guest, server, name):  # noqa: F811
+    server_argv, client_argv, said = PROGRAMS[name]
+    if server == 'verbatim_serves':
+        ends = [start_server(guest.host, server_argv)]
+        ends.append(in_guest(guest, [*client_argv, guest.host.address]))
+    else:
+        ends = [start_guest_server(guest, server_argv)]
+        ends.append(guest.host.start(*client_argv, guest.address))
+    finish_both(ends, 40)
+    for end in ends:
+        assert said in end.output(), end.report()
+
+
+@pytest.mark.interop
+def test_rxe_sees_death(guest):  # noqa: F811
+    server = start_guest_server(guest, ['rping', '-s', '-v'])
+    client = guest.host.start('rping', '-c', '-v', '-a', guest.address)
+    client.wait_for('rdma-ping-5')
+    with Capture(guest.host, complete=False) as capture:
+        took = kill_one(guest.host, client, server, 'server DISCONNECT EVENT')
+    assert 'DREQ' in read_mads(capture.path), f'{took:.0f} ms'

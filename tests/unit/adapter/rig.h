@@ -1,0 +1,49 @@
+/*
+ * Rig - real UDP ports without a daemon, and without a transport behind them.
+ *
+ * In:  addresses of a network namespace of the test's own.
+ * Out: sockets in place of verbatimd's (ctl_port), counts in place of the transport's packets
+ *      (transport_receive), the last cause. The functions are replaced at link time (--wrap).
+ */
+#ifndef TESTS_UNIT_ADAPTER_RIG_H
+#define TESTS_UNIT_ADAPTER_RIG_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "adapter/device.h"
+#include "adapter/ports.h"
+#include "base/cause.h"
+#include "object/context.h"
+
+extern int rig_port_error;	 /* what ctl_port answers, 0: a socket */
+extern unsigned rig_port_calls;	 /* of ctl_port */
+extern int rig_epoll_error;	 /* what adding to an epoll descriptor answers */
+extern enum cause rig_cause;	 /* reported last; the test sets it back */
+extern _Atomic uint32_t rig_arrivals;
+/* Called for each packet, if it is set; `inside` transport_receive. */
+extern void (*rig_on_arrival)(const struct wire_arrival *arrival);
+
+/* Exits with 77 where there are no network namespaces. */
+void rig_init(void);
+
+/* Ports as a process has them at its start; and their end. */
+int rig_setup(void **state);
+int rig_teardown(void **state);
+
+/* Of the loopback interface: 10.78.x.y that this host has, or will not have any more. */
+void rig_address(unsigned which, uint8_t gid[WIRE_GID_BYTES]);
+void rig_add_address(unsigned which);
+void rig_remove_address(unsigned which);
+
+/* A context of a device that has these addresses, and is no loopback device for all it says. */
+struct context *rig_context(unsigned first, unsigned count);
+
+/* From one open port to an address: `count` packets, at most WIRE_BURST. Returns how many left. */
+unsigned rig_send(struct wire_port *from, const uint8_t to[WIRE_GID_BYTES], unsigned count);
+
+uint64_t rig_now_ns(void);
+void rig_sleep_us(unsigned us);
+
+#endif

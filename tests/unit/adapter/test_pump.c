@@ -1,0 +1,346 @@
+/*
+ * The pump against a world made of counters: what is around it is replaced at link time (--wrap), so that
+ * a thread can be kept from its processor at any point, and packets can come without end.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "adapter/ports.h"
+#include "adapter/pump.h"
+#include "local/retry.h"
+#include "transport/transport.h"
+
+#define LEASE_MS    1
+#define PATIENCE_MS 5000 /* for what comes as soon as the machine has time for it */
+
+static struct arena_header header;
+static int wake_fd, daemon_fd, packets_fd;
+
+static _Atomic unsigned link_looks, wire_looks, notice_looks, retries;
+static _Atomic unsigned packets; /* that are there to be taken */
+static _Atomic bool endless;	 /* there is always one more */
+static _Atomic uint64_t retry_due = RETRY_NEVER;
+static _Atomic bool daemon_is_lost; /* and none is found: each search takes all the time it is given */
+static _Atomic unsigned searches;
+/* How long threads other than the pump are away before and after they set a timer. */
+static _Atomic unsigned away_ms;
+static pthread_t main_thread;
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static void sleep_ms(unsigned ms)
+{
+	struct timespec t = { ms / 1000, ms % 1000 * 1000000l };
+
+	while (ms && nanosleep(&t, &t))
+		;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * The world.
+ */
+
+int __wrap_ctl_fd(struct ctl_client *c);
+int __wrap_ctl_fd(struct ctl_client *c)
+{
+	return daemon_fd;
+}
+
+int __wrap_ctl_next_notice(struct ctl_client *c, struct ctl_notice *out);
+int __wrap_ctl_next_notice(struct ctl_client *c, struct ctl_notice *out)
+{
+	notice_looks++;
+	return daemon_is_lost ? -ENOTCONN : 0;
+}
+
+int __wrap_ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len);
+int __wrap_ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len)
+{
+	searches++;
+	if (!daemon_is_lost)
+		return 0;
+	sleep_ms((unsigned)limit_ms);
+	return -ETIMEDOUT;
+}
+
+void __wrap_peers_introduce_again(void);
+void __wrap_peers_introduce_again(void)
+{
+}
+
+void __wrap_group_attach_again(void);
+void __wrap_group_attach_again(void)
+{
+}
+
+int __wrap_watch_start(void);
+int __wrap_watch_start(void)
+{
+	return -1;
+}
+
+void __wrap_watch_run(void);
+void __wrap_watch_run(void)
+{
+}
+
+void __wrap_adopt_run(void);
+void __wrap_adopt_run(void)
+{
+}
+
+void __wrap_peers_bury_replaced(void);
+void __wrap_peers_bury_replaced(void)
+{
+}
+
+bool __wrap_peers_progress(void);
+bool __wrap_peers_progress(void)
+{
+	link_looks++;
+	return false;
+}
+
+int __wrap_ports_progress(uint64_t now, enum ports_look which);
+int __wrap_ports_progress(uint64_t now, enum ports_look which)
+{
+	unsigned there = packets;
+
+	wire_looks++;
+	if (endless)
+		return 1;
+	while (there && !atomic_compare_exchange_weak(&packets, &there, there - 1))
+		;
+	return there != 0;
+}
+
+uint64_t __wrap_local_retry_deadline_ns(void);
+uint64_t __wrap_local_retry_deadline_ns(void)
+{
+	return retry_due;
+}
+
+void __wrap_local_retry_run(uint64_t now);
+void __wrap_local_retry_run(uint64_t now)
+{
+	retries++;
+	retry_due = RETRY_NEVER;
+}
+
+int __real_timerfd_settime(int fd, int flags, const struct itimerspec *new, struct itimerspec *old);
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *new, struct itimerspec *old);
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *new, struct itimerspec *old)
+{
+	unsigned ms = pthread_equal(pthread_self(), main_thread) ? away_ms : 0;
+	int rc;
+
+	sleep_ms(ms);
+	rc = __real_timerfd_settime(fd, flags, new, old);
+	sleep_ms(ms);
+	return rc;
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+static bool waits_for(bool (*condition)(void))
+{
+	uint64_t end = now_ns() + PATIENCE_MS * 1000000ull;
+
+	while (!condition())
+		if (now_ns() > end)
+			return false;
+		else
+			sleep_ms(1);
+	return true;
+}
+
+static bool is_asleep(void)
+{
+	return atomic_load(&header.duty) == DUTY_ASLEEP && !pump_has_lease();
+}
+
+static bool is_empty(void)
+{
+	return packets == 0;
+}
+
+static void arrive(void)
+{
+	packets++;
+	eventfd_write(packets_fd, 1);
+}
+
+/* One pump for all tests: it lives as long as its process. */
+static int start(void **state)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	void *arena = aligned_alloc(4096, 2 << 20);
+
+	main_thread = pthread_self();
+	header.duty = DUTY_ASLEEP;
+	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	daemon_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	packets_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	assert_int_equal(ports_init(NULL, arena), 0);
+	assert_int_equal(epoll_ctl(ports_epoll(), EPOLL_CTL_ADD, packets_fd, &event), 0);
+	ports_count = 1;
+	assert_int_equal(pump_start(NULL, &header, wake_fd), 0);
+	return 0;
+}
+
+static int settle(void **state)
+{
+	endless = false;
+	away_ms = 0;
+	assert_true(waits_for(is_asleep));
+	return 0;
+}
+
+/* A thread takes the lease and polls no more: a lease later whoever leaves something wakes the pump. */
+static void says_asleep_after_the_last_poller(void **state)
+{
+	pump_on_polling(now_ns());
+	assert_int_equal(header.duty, DUTY_POLLED);
+	assert_true(waits_for(is_asleep));
+}
+
+/* The same if that thread loses its processor in the middle of it, for longer than a lease. */
+static void says_asleep_after_a_poller_that_was_away(void **state)
+{
+	for (int i = 0; i < 20; i++) {
+		away_ms = 3 * LEASE_MS;
+		pump_on_polling(now_ns());
+		away_ms = 0;
+		assert_true(waits_for(is_asleep));
+	}
+}
+
+/* It was away before: its clock is of long ago. */
+static void says_asleep_after_a_poller_with_an_old_clock(void **state)
+{
+	uint64_t before = now_ns();
+
+	sleep_ms(5 * LEASE_MS);
+	for (int i = 0; i < 20; i++) {
+		pump_on_polling(before + (unsigned)i * LEASE_MS * 1000000ull);
+		assert_true(waits_for(is_asleep));
+	}
+}
+
+static void arming_ends_the_lease(void **state)
+{
+	pump_on_polling(now_ns());
+	assert_true(pump_has_lease());
+	pump_on_arm();
+	assert_false(pump_has_lease());
+	assert_true(waits_for(is_asleep));
+}
+
+static void takes_packets_while_nobody_polls(void **state)
+{
+	for (int i = 0; i < 100; i++) {
+		arrive();
+		if (i % 7 == 0)
+			arrive();
+		assert_true(waits_for(is_empty));
+	}
+}
+
+/* Enough was found by pollers that it stops listening: when they are gone it listens again. */
+static void takes_packets_after_pollers_that_found_all(void **state)
+{
+	for (int i = 0; i < 20; i++) {
+		for (int polls = 0; polls < 300; polls++)
+			pump_on_look(now_ns(), true);
+		pump_on_polling(now_ns());
+		arrive();
+		assert_true(waits_for(is_empty));
+		assert_true(waits_for(is_asleep));
+		arrive();
+		assert_true(waits_for(is_empty));
+	}
+}
+
+static unsigned links_before, notices_before;
+
+static bool links_and_notices_had_a_look(void)
+{
+	return link_looks > links_before + 2 && notice_looks > notices_before + 2;
+}
+
+static bool retry_was_run(void)
+{
+	return retries > 0;
+}
+
+/* A sender without end has the wire, and nothing but the wire. */
+static void packets_without_end_starve_nobody(void **state)
+{
+	links_before = link_looks;
+	notices_before = notice_looks;
+	endless = true;
+	eventfd_write(packets_fd, 1);
+	assert_true(waits_for(links_and_notices_had_a_look));
+	retries = 0;
+	retry_due = now_ns();
+	assert_true(waits_for(retry_was_run));
+}
+
+static bool was_searched_for(void)
+{
+	return searches >= 5;
+}
+
+/* The daemon hangs: what comes is still taken before peers with usual time-outs (537 ms) give up. */
+static void a_daemon_that_hangs_stops_no_packets(void **state)
+{
+	searches = 0;
+	daemon_is_lost = true;
+	eventfd_write(wake_fd, 1);
+	assert_true(waits_for(was_searched_for));
+	for (int i = 0; i < 4; i++) {
+		uint64_t start = now_ns();
+
+		arrive();
+		assert_true(waits_for(is_empty));
+		assert_in_range(now_ns() - start, 0, 500 * 1000000ull);
+	}
+	daemon_is_lost = false;
+}
+
+#define TEST(f) cmocka_unit_test_teardown(f, settle)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(says_asleep_after_the_last_poller),
+		TEST(says_asleep_after_a_poller_that_was_away),
+		TEST(says_asleep_after_a_poller_with_an_old_clock),
+		TEST(arming_ends_the_lease),
+		TEST(takes_packets_while_nobody_polls),
+		TEST(takes_packets_after_pollers_that_found_all),
+		TEST(packets_without_end_starve_nobody),
+		TEST(a_daemon_that_hangs_stops_no_packets),
+	};
+
+	return cmocka_run_group_tests(tests, start, NULL);
+}

@@ -1,0 +1,407 @@
+/*
+ * Both ends of a connection on a clock of the test's, with a carrier that may lose, repeat and forge.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ibcm/connection.h"
+
+#define S  INT64_C(1000000000)
+#define MAX 64
+
+struct end {
+	struct connection c; /* first */
+	enum connection_event events[MAX];
+	unsigned event_count;
+	uint16_t reason; /* of the last message that came with an event */
+	struct ibcm_message out[MAX]; /* sent, not carried */
+	unsigned out_count, sent;
+};
+
+static int64_t now_ns;
+
+static void on_send(struct connection *c, const struct ibcm_message *m)
+{
+	struct end *e = (struct end *)c;
+
+	assert_true(e->out_count < MAX);
+	e->out[e->out_count++] = *m;
+	e->sent++;
+}
+
+static void on_raise(struct connection *c, enum connection_event event, const struct ibcm_message *m)
+{
+	struct end *e = (struct end *)c;
+
+	assert_true(e->event_count < MAX);
+	e->events[e->event_count++] = event;
+	e->reason = m ? m->reason : 0;
+}
+
+static const struct connection_env env = { on_send, on_raise };
+
+struct pair {
+	struct end a, b; /* a is active */
+};
+
+static void init(struct pair *p)
+{
+	memset(p, 0, sizeof(*p));
+	now_ns = S;
+	connection_init(&p->a.c, &env, 11);
+	connection_init(&p->b.c, &env, 22);
+}
+
+/* The oldest message of an end to the other. */
+static void carry(struct end *from, struct end *to)
+{
+	struct ibcm_message m = from->out[0];
+
+	assert_true(from->out_count > 0);
+	memmove(from->out, from->out + 1, --from->out_count * sizeof(m));
+	if (to->c.state == CONNECTION_CLOSED && (m.type == IBCM_REQ || m.type == IBCM_SIDR_REQ))
+		connection_on_request(&to->c, &m, now_ns);
+	else
+		connection_on_message(&to->c, &m, now_ns);
+}
+
+static void carry_all(struct pair *p)
+{
+	while (p->a.out_count || p->b.out_count) {
+		if (p->a.out_count)
+			carry(&p->a, &p->b);
+		if (p->b.out_count)
+			carry(&p->b, &p->a);
+	}
+}
+
+static void lose(struct end *e)
+{
+	e->out_count = 0;
+}
+
+static void pass(struct end *e, int64_t ns)
+{
+	now_ns += ns;
+	connection_on_time(&e->c, now_ns);
+}
+
+static void connect_a(struct pair *p, enum ibcm_type type)
+{
+	struct ibcm_message req = { .type = type, .qpn = 100, .psn = 1, .ack_timeout = 17 };
+
+	connection_connect(&p->a.c, &req, now_ns);
+}
+
+static void establish(struct pair *p)
+{
+	struct ibcm_message rep = { .qpn = 200, .psn = 2 };
+
+	init(p);
+	connect_a(p, IBCM_REQ);
+	carry_all(p);
+	assert_int_equal(p->b.c.state, CONNECTION_REQ_RCVD);
+	assert_int_equal(connection_accept(&p->b.c, &rep, now_ns), 0);
+	carry_all(p);
+	assert_int_equal(p->a.events[0], CONNECTION_ON_RESPONSE);
+	assert_int_equal(connection_ready(&p->a.c), 0);
+	carry_all(p);
+	assert_int_equal(p->a.c.state, CONNECTION_ESTABLISHED);
+	assert_int_equal(p->b.c.state, CONNECTION_ESTABLISHED);
+	assert_int_equal(p->b.events[0], CONNECTION_ON_ESTABLISHED);
+	p->a.event_count = p->b.event_count = 0;
+}
+
+static void test_connects_and_disconnects(void **state)
+{
+	struct pair p;
+
+	establish(&p);
+	assert_int_equal(p.a.c.deadline_ns, 0);
+	assert_int_equal(connection_disconnect(&p.a.c, now_ns), 0);
+	carry_all(&p);
+	assert_int_equal(p.b.events[0], CONNECTION_ON_DISCONNECTED);
+	assert_int_equal(p.a.event_count, 0);
+	assert_int_equal(connection_disconnect(&p.b.c, now_ns), 0);
+	carry_all(&p);
+	assert_int_equal(p.a.events[0], CONNECTION_ON_DISCONNECTED);
+	assert_int_equal(p.a.c.state, CONNECTION_TIMEWAIT);
+	pass(&p.a, 5 * S);
+	pass(&p.b, 0);
+	assert_int_equal(p.a.events[1], CONNECTION_ON_TIMEWAIT_EXIT);
+	assert_int_equal(p.b.events[1], CONNECTION_ON_TIMEWAIT_EXIT);
+	assert_int_equal(p.a.c.state, CONNECTION_CLOSED);
+	assert_int_equal(p.b.c.state, CONNECTION_CLOSED);
+}
+
+static void test_both_disconnect_at_once(void **state)
+{
+	struct pair p;
+
+	establish(&p);
+	connection_disconnect(&p.a.c, now_ns);
+	connection_disconnect(&p.b.c, now_ns);
+	carry_all(&p);
+	assert_int_equal(p.a.c.state, CONNECTION_TIMEWAIT);
+	assert_int_equal(p.b.c.state, CONNECTION_TIMEWAIT);
+	assert_int_equal(p.a.event_count, 1);
+	assert_int_equal(p.b.event_count, 1);
+}
+
+/* Each message lost once: all is repeated until it arrives. */
+static void test_repeats_what_was_lost(void **state)
+{
+	struct ibcm_message rep = { .qpn = 200 };
+	struct pair p;
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	lose(&p.a);
+	pass(&p.a, 5 * S);
+	carry(&p.a, &p.b);
+	lose(&p.b); /* the MRA */
+	pass(&p.a, 5 * S);
+	carry_all(&p); /* a REQ that was seen before: the MRA again */
+	connection_accept(&p.b.c, &rep, now_ns);
+	lose(&p.b);
+	pass(&p.b, 5 * S);
+	carry(&p.b, &p.a);
+	lose(&p.a); /* the MRA of the REP */
+	connection_ready(&p.a.c);
+	lose(&p.a); /* the RTU */
+	pass(&p.b, 5 * S);
+	carry_all(&p);
+	assert_int_equal(p.b.c.state, CONNECTION_ESTABLISHED);
+	assert_int_equal(p.a.event_count, 1);
+	assert_int_equal(p.b.event_count, 1);
+	connection_disconnect(&p.a.c, now_ns);
+	lose(&p.a);
+	pass(&p.a, 5 * S);
+	carry_all(&p);
+	connection_disconnect(&p.b.c, now_ns);
+	lose(&p.b); /* the DREP */
+	pass(&p.a, 5 * S - 1);
+	carry_all(&p);
+	assert_int_equal(p.a.c.state, CONNECTION_TIMEWAIT);
+}
+
+static void test_gives_up(void **state)
+{
+	struct pair p;
+	unsigned tries = 0;
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	while (p.a.c.state == CONNECTION_REQ_SENT && tries++ < 100) {
+		lose(&p.a);
+		pass(&p.a, 5 * S);
+	}
+	assert_int_equal(tries, 16);
+	assert_int_equal(p.a.events[0], CONNECTION_ON_UNREACHABLE);
+	assert_int_equal(p.a.out[0].type, IBCM_REJ);
+	assert_int_equal(p.a.out[0].reason, IBCM_REASON_TIMEOUT);
+	assert_int_equal(p.a.c.state, CONNECTION_CLOSED);
+}
+
+static void test_a_slow_user_is_waited_for(void **state)
+{
+	struct pair p;
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	carry_all(&p);
+	assert_true(p.a.c.deadline_ns > now_ns + 60 * S);
+	pass(&p.a, 60 * S);
+	assert_int_equal(p.a.sent, 1);
+}
+
+static void test_reject(void **state)
+{
+	struct ibcm_message no = { .reason = IBCM_REASON_CONSUMER };
+	struct pair p;
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	carry_all(&p);
+	assert_int_equal(connection_reject(&p.b.c, &no), 0);
+	carry_all(&p);
+	assert_int_equal(p.a.events[0], CONNECTION_ON_REJECTED);
+	assert_int_equal(p.a.reason, IBCM_REASON_CONSUMER);
+	assert_int_equal(p.a.c.state, CONNECTION_CLOSED);
+	assert_int_equal(p.b.c.state, CONNECTION_CLOSED);
+	assert_int_equal(p.b.event_count, 0);
+}
+
+static void test_refused_by_nobody(void **state)
+{
+	struct ibcm_message answer;
+	struct pair p;
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	assert_true(connection_answer_stray(&p.a.out[0], IBCM_REASON_NO_LISTENER, &answer));
+	connection_on_message(&p.a.c, &answer, now_ns);
+	assert_int_equal(p.a.events[0], CONNECTION_ON_REJECTED);
+	assert_int_equal(p.a.reason, IBCM_REASON_NO_LISTENER);
+	assert_false(connection_answer_stray(&answer, IBCM_REASON_NO_LISTENER, &p.a.out[1]));
+}
+
+static void test_dreq_before_rtu(void **state)
+{
+	struct ibcm_message rep = { .qpn = 200 };
+	struct pair p;
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	carry_all(&p);
+	connection_accept(&p.b.c, &rep, now_ns);
+	carry_all(&p);
+	connection_ready(&p.a.c);
+	lose(&p.a);
+	connection_disconnect(&p.a.c, now_ns);
+	carry_all(&p);
+	assert_int_equal(p.b.event_count, 1);
+	assert_int_equal(p.b.events[0], CONNECTION_ON_DISCONNECTED);
+}
+
+static void test_data_before_rtu(void **state)
+{
+	struct ibcm_message rep = { .qpn = 200 };
+	struct pair p;
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	carry_all(&p);
+	connection_accept(&p.b.c, &rep, now_ns);
+	assert_int_equal(connection_establish(&p.b.c), 0);
+	assert_int_equal(p.b.events[0], CONNECTION_ON_ESTABLISHED);
+	assert_int_equal(connection_establish(&p.b.c), -EISCONN);
+	carry_all(&p);
+	connection_ready(&p.a.c);
+	carry_all(&p);
+	assert_int_equal(p.b.event_count, 1);
+}
+
+/* A DREQ for another QP is somebody else's, or forged. */
+static void test_dreq_names_the_qp(void **state)
+{
+	struct ibcm_message dreq = { .type = IBCM_DREQ, .local_id = 22, .remote_id = 11, .qpn = 101 };
+	struct pair p;
+
+	establish(&p);
+	connection_on_message(&p.a.c, &dreq, now_ns);
+	assert_int_equal(p.a.c.state, CONNECTION_ESTABLISHED);
+	dreq.qpn = 100;
+	connection_on_message(&p.a.c, &dreq, now_ns);
+	assert_int_equal(p.a.c.state, CONNECTION_DREQ_RCVD);
+}
+
+static void test_abandoned_in_every_state(void **state)
+{
+	struct ibcm_message rep = { .qpn = 200 };
+	struct pair p;
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	carry_all(&p);
+	connection_abandon(&p.a.c, now_ns);
+	carry_all(&p);
+	assert_int_equal(p.a.c.state, CONNECTION_CLOSED);
+	assert_int_equal(p.b.events[0], CONNECTION_ON_REJECTED);
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	carry_all(&p);
+	connection_abandon(&p.b.c, now_ns);
+	carry_all(&p);
+	assert_int_equal(p.a.events[0], CONNECTION_ON_REJECTED);
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	carry_all(&p);
+	connection_accept(&p.b.c, &rep, now_ns);
+	carry_all(&p);
+	connection_abandon(&p.a.c, now_ns);
+	carry_all(&p);
+	assert_int_equal(p.b.events[0], CONNECTION_ON_REJECTED);
+
+	establish(&p);
+	connection_abandon(&p.a.c, now_ns);
+	carry_all(&p);
+	assert_int_equal(p.b.events[0], CONNECTION_ON_DISCONNECTED);
+	for (int i = 0; i < 40 && p.a.c.state != CONNECTION_CLOSED; i++) {
+		lose(&p.a);
+		pass(&p.a, 5 * S);
+	}
+	assert_int_equal(p.a.c.state, CONNECTION_CLOSED);
+	assert_int_equal(p.a.event_count, 0);
+}
+
+static void test_lookup_of_a_ud_qp(void **state)
+{
+	struct ibcm_message yes = { .qpn = 300, .qkey = 7 }, no = { .reason = 28 };
+	struct pair p;
+
+	init(&p);
+	connect_a(&p, IBCM_SIDR_REQ);
+	carry_all(&p);
+	assert_int_equal(p.b.c.state, CONNECTION_SIDR_REQ_RCVD);
+	assert_int_equal(connection_accept(&p.b.c, &yes, now_ns), 0);
+	assert_int_equal(p.b.out[0].qpn, 300);
+	carry_all(&p);
+	assert_int_equal(p.a.events[0], CONNECTION_ON_RESPONSE);
+	assert_int_equal(p.a.c.state, CONNECTION_CLOSED);
+
+	init(&p);
+	connect_a(&p, IBCM_SIDR_REQ);
+	carry_all(&p);
+	assert_int_equal(connection_reject(&p.b.c, &no), 0);
+	carry_all(&p);
+	assert_int_equal(p.a.events[0], CONNECTION_ON_REJECTED);
+	assert_int_equal(p.a.reason, IBCM_SIDR_REJECTED);
+}
+
+static void test_out_of_turn(void **state)
+{
+	struct ibcm_message none = { .qpn = 0 };
+	struct pair p;
+
+	init(&p);
+	assert_int_equal(connection_accept(&p.a.c, &none, now_ns), -EINVAL);
+	assert_int_equal(connection_reject(&p.a.c, &none), -EINVAL);
+	assert_int_equal(connection_ready(&p.a.c), -EINVAL);
+	assert_int_equal(connection_establish(&p.a.c), -EINVAL);
+	assert_int_equal(connection_disconnect(&p.a.c, now_ns), -EINVAL);
+	establish(&p);
+	assert_int_equal(connection_accept(&p.b.c, &none, now_ns), -EINVAL);
+	assert_int_equal(connection_ready(&p.a.c), -EINVAL);
+	assert_int_equal(p.a.out_count + p.b.out_count, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_connects_and_disconnects),
+		cmocka_unit_test(test_both_disconnect_at_once),
+		cmocka_unit_test(test_repeats_what_was_lost),
+		cmocka_unit_test(test_gives_up),
+		cmocka_unit_test(test_a_slow_user_is_waited_for),
+		cmocka_unit_test(test_reject),
+		cmocka_unit_test(test_refused_by_nobody),
+		cmocka_unit_test(test_dreq_before_rtu),
+		cmocka_unit_test(test_data_before_rtu),
+		cmocka_unit_test(test_dreq_names_the_qp),
+		cmocka_unit_test(test_abandoned_in_every_state),
+		cmocka_unit_test(test_lookup_of_a_ud_qp),
+		cmocka_unit_test(test_out_of_turn),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,303 @@
+/*
+ * What a responder sends back, packet by packet: that nothing which is owed gets lost between threads,
+ * nothing is acknowledged too early, and PSNs and MSNs are those that requesters of other makes expect.
+ */
+#include "rig.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define BYTES 65536
+#define PSN   0xfffffe
+#define ACCESS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
+#define MS 1000000ull
+
+enum {
+	SEND_ONLY = 0x04,
+	WRITE_FIRST = 0x06,
+	WRITE_ONLY = 0x0a,
+	READ_REQUEST = 0x0c,
+	READ_RESPONSE_ONLY = 0x10,
+	ACKNOWLEDGE = 0x11,
+};
+
+static struct rig rig;
+static struct qp *a, *b;
+static uint8_t here[BYTES] __attribute__((aligned(4096))), there[BYTES] __attribute__((aligned(4096)));
+static struct mr *here_mr, *there_mr;
+
+static int setup(void **state)
+{
+	rig_create(&rig);
+	for (uint32_t i = 0; i < BYTES; i++)
+		here[i] = (uint8_t)(i * 7 + i / 1000);
+	memset(there, 0xee, BYTES);
+	here_mr = rig_mr(&rig, here, BYTES, ACCESS);
+	there_mr = rig_mr(&rig, there, BYTES, ACCESS);
+	a = rig_qp(&rig, IBV_QPT_RC);
+	b = rig_qp(&rig, IBV_QPT_RC);
+	rig_connect(a, b, &(struct rig_options){ .access = ACCESS,
+						 .timeout = 14,
+						 .retry_cnt = 7,
+						 .rnr_retry = 7,
+						 .min_rnr_timer = 12,
+						 .psn = PSN });
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	assert_int_equal(qp_destroy(a), 0);
+	assert_int_equal(qp_destroy(b), 0);
+	assert_int_equal(mr_destroy(here_mr), 0);
+	assert_int_equal(mr_destroy(there_mr), 0);
+	rig_destroy(&rig);
+	return 0;
+}
+
+/* The n-th PSN of the connection from a to b. */
+static uint32_t psn(uint32_t n)
+{
+	return (PSN + n) & PACKET_PSN_MASK;
+}
+
+static void post(struct qp *qp, enum ibv_wr_opcode opcode, uint32_t bytes, uint64_t wr_id)
+{
+	struct ibv_sge sge = { (uintptr_t)here + 32768, bytes, here_mr->ib.lkey };
+	struct ibv_send_wr wr = {
+		.wr_id = wr_id,
+		.opcode = opcode,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.rdma = { .remote_addr = (uintptr_t)there + 32768, .rkey = there_mr->ib.rkey },
+	};
+
+	rig_post_send(qp, &wr);
+}
+
+/* As if a had sent it: 4 bytes each, but for a WRITE's first packet. */
+static void inject(uint8_t opcode, uint32_t n, bool ack_req)
+{
+	uint32_t bytes = opcode == WRITE_FIRST ? 1024 : opcode == WRITE_ONLY ? 4 : 0;
+	struct packet packet = {
+		.opcode = opcode,
+		.psn = psn(n),
+		.ack_req = ack_req,
+		.va = (uintptr_t)there,
+		.rkey = there_mr->ib.rkey,
+		.length = opcode == WRITE_FIRST ? 2048 : 4,
+		.payload_bytes = bytes,
+	};
+
+	rig_inject(a, &packet, here);
+}
+
+static void step(unsigned count)
+{
+	while (count--)
+		assert_true(rig_step());
+}
+
+static bool lose_all(struct rig_packet *packet, struct packet *decoded)
+{
+	return false;
+}
+
+static void lose_what_waits(void)
+{
+	rig_on_packet = lose_all;
+	while (rig_step())
+		;
+	rig_on_packet = NULL;
+}
+
+static void run(void)
+{
+	rig_run(rig_now_ns + 100 * MS);
+}
+
+static void expect(uint64_t wr_id)
+{
+	struct ibv_wc wc = rig_completion(&rig);
+
+	assert_int_equal(wc.wr_id, wr_id);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+}
+
+/* rxe completes a READ, without data, by an acknowledgement with its PSN, if its response was lost. */
+static void test_never_acknowledges_a_read(void **state)
+{
+	rig_post_receive(b, 9, NULL);
+	post(a, IBV_WR_SEND, 0, 1);
+	post(a, IBV_WR_RDMA_READ, 100, 2);
+	step(2);
+	transport_flush();
+	assert_in_range(rig_waiting(), 1, 2);
+	assert_int_equal(rig_peek(0).opcode, READ_RESPONSE_ONLY);
+	for (uint32_t i = 0; i < rig_waiting(); i++)
+		assert_true(rig_peek(i).opcode == READ_RESPONSE_ONLY || rig_peek(i).psn == psn(0));
+
+	lose_what_waits();
+	inject(SEND_ONLY, 0, true); /* the requester begins again */
+	step(1);
+	transport_flush();
+	assert_int_equal(rig_waiting(), 1);
+	assert_int_equal(rig_peek(0).opcode, ACKNOWLEDGE);
+	assert_int_equal(rig_peek(0).psn, psn(0));
+	run();
+	expect(9);
+	expect(1);
+	expect(2);
+}
+
+static bool lose_first_response(struct rig_packet *packet, struct packet *decoded)
+{
+	return decoded->opcode != READ_RESPONSE_ONLY || decoded->psn != psn(0);
+}
+
+/* Whatever is repeated, and before whatever waits: MSNs never go back. */
+static void test_message_numbers(void **state)
+{
+	uint32_t last = 0;
+
+	rig_post_receive(b, 9, NULL);
+	for (uint64_t i = 0; i < 3; i++)
+		post(a, IBV_WR_RDMA_READ, 4, i);
+	post(a, IBV_WR_SEND, 0, 3);
+	rig_full_after = 1;
+	step(4);
+	transport_flush(); /* one response leaves */
+	assert_int_equal(rig_waiting(), 1);
+	assert_int_equal(rig_peek(0).msn, 1);
+	inject(READ_REQUEST, 0, true);
+	rig_on_packet = lose_first_response;
+	step(2);
+	rig_on_packet = NULL;
+	rig_full_after = UINT32_MAX;
+	transport_flush();
+	assert_int_equal(rig_waiting(), 4); /* the first once more, two others, an acknowledgement */
+	assert_int_equal(rig_peek(0).psn, psn(0));
+	for (uint32_t i = 0; i < rig_waiting(); i++) {
+		assert_in_range(rig_peek(i).msn, last, i + 1);
+		last = rig_peek(i).msn;
+	}
+	assert_int_equal(last, 4);
+	run();
+	expect(9);
+	for (uint64_t i = 0; i < 4; i++)
+		expect(i);
+}
+
+/* What closes a gap makes the NAK unnecessary, but not the acknowledgement that it contained. */
+static void test_gap_that_closes(void **state)
+{
+	inject(WRITE_ONLY, 0, true);
+	inject(WRITE_ONLY, 2, false);
+	inject(WRITE_ONLY, 1, false);
+	step(3);
+	transport_flush();
+	assert_int_equal(rig_waiting(), 1);
+	assert_int_equal(rig_peek(0).opcode, ACKNOWLEDGE);
+	assert_int_equal(rig_peek(0).syndrome, 31);
+	assert_int_equal(rig_peek(0).psn, psn(1));
+}
+
+/* Another thread posts while the packets of a WRITE are collected: no acknowledgement overtakes them. */
+static void test_acknowledges_what_is_there(void **state)
+{
+	bool acknowledged = false;
+
+	inject(WRITE_FIRST, 0, true);
+	assert_true(rig_step_more());
+	post(b, IBV_WR_RDMA_WRITE, 8, 1);
+	for (uint32_t i = 0; i < rig_waiting(); i++)
+		acknowledged |= rig_peek(i).opcode == ACKNOWLEDGE;
+	assert_true(acknowledged);
+	assert_memory_equal(there, here, 1024);
+	run();
+	expect(1);
+}
+
+static void *take_one(void *arg)
+{
+	rig_step();
+	return arg;
+}
+
+/* Takes a packet, and gets no processor any more before it could do something about it. */
+static void take_in_a_thread_that_is_gone(void)
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, take_one, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void test_thread_that_does_not_acknowledge(void **state)
+{
+	inject(WRITE_ONLY, 0, true);
+	take_in_a_thread_that_is_gone();
+	inject(WRITE_ONLY, 1, true);
+	step(1);
+	transport_flush();
+	assert_int_equal(rig_waiting(), 1);
+	assert_int_equal(rig_peek(0).opcode, ACKNOWLEDGE);
+	assert_int_equal(rig_peek(0).psn, psn(1));
+}
+
+static void test_thread_that_does_not_go_back(void **state)
+{
+	struct packet nak = { .opcode = ACKNOWLEDGE, .psn = psn(0), .syndrome = 0x60 };
+
+	post(a, IBV_WR_RDMA_WRITE, 8, 1);
+	lose_what_waits();
+	rig_inject(b, &nak, NULL);
+	take_in_a_thread_that_is_gone();
+	assert_int_equal(rig_waiting(), 0);
+	run();
+	expect(1);
+}
+
+/* Codes that stand for nothing yet. */
+static void test_reserved_syndromes(void **state)
+{
+	static const uint8_t syndromes[] = { 0x40, 0x5f, 0x80, 0x9f, 0xa0, 0xe0, 0xff };
+
+	post(a, IBV_WR_RDMA_WRITE, 8, 1);
+	lose_what_waits();
+	for (unsigned i = 0; i < sizeof(syndromes); i++) {
+		struct packet answer = { .opcode = ACKNOWLEDGE,
+					 .psn = psn(0),
+					 .syndrome = syndromes[i] };
+
+		rig_inject(b, &answer, NULL);
+		step(1);
+		transport_flush();
+		assert_true(rig_is_quiet(&rig));
+		assert_int_equal(rig_waiting(), 0);
+	}
+	run();
+	expect(1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+		TEST(never_acknowledges_a_read),
+		TEST(message_numbers),
+		TEST(gap_that_closes),
+		TEST(acknowledges_what_is_there),
+		TEST(thread_that_does_not_acknowledge),
+		TEST(thread_that_does_not_go_back),
+		TEST(reserved_syndromes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

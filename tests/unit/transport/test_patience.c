@@ -1,0 +1,175 @@
+/* When a requester gives up: only after times in which an answer could have come and been seen. */
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define BYTES	   4096
+#define ACCESS	   (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+#define MS	   1000000ull
+#define TIMEOUT	   12 /* 16.8 ms */
+#define TIMEOUT_NS (4096ull << TIMEOUT)
+#define LONGEST	   0 /* RNR timer code: 655 ms */
+
+static struct rig rig;
+static struct qp *a, *b;
+static uint8_t here[BYTES] __attribute__((aligned(4096))), there[BYTES] __attribute__((aligned(4096)));
+static struct mr *here_mr, *there_mr;
+
+static int setup(void **state)
+{
+	rig_create(&rig);
+	here_mr = rig_mr(&rig, here, BYTES, ACCESS);
+	there_mr = rig_mr(&rig, there, BYTES, ACCESS);
+	return 0;
+}
+
+static void connect(uint8_t retry_cnt)
+{
+	a = rig_qp(&rig, IBV_QPT_RC);
+	b = rig_qp(&rig, IBV_QPT_RC);
+	rig_connect(a, b, &(struct rig_options){ .access = ACCESS,
+						 .timeout = TIMEOUT,
+						 .retry_cnt = retry_cnt,
+						 .rnr_retry = 7,
+						 .min_rnr_timer = LONGEST,
+						 .psn = 7 });
+}
+
+static int teardown(void **state)
+{
+	assert_int_equal(qp_destroy(a), 0);
+	assert_int_equal(qp_destroy(b), 0);
+	assert_int_equal(mr_destroy(here_mr), 0);
+	assert_int_equal(mr_destroy(there_mr), 0);
+	rig_destroy(&rig);
+	return 0;
+}
+
+static void post(enum ibv_wr_opcode opcode, uint64_t wr_id)
+{
+	struct ibv_sge sge = { (uintptr_t)here, 8, here_mr->ib.lkey };
+	struct ibv_send_wr wr = {
+		.wr_id = wr_id,
+		.opcode = opcode,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.rdma = { .remote_addr = (uintptr_t)there, .rkey = there_mr->ib.rkey },
+	};
+
+	rig_post_send(a, &wr);
+}
+
+static void expect(uint64_t wr_id, enum ibv_wc_status status)
+{
+	struct ibv_wc wc = rig_completion(&rig);
+
+	assert_int_equal(wc.wr_id, wr_id);
+	assert_int_equal(wc.status, status);
+}
+
+static bool lose_all(struct rig_packet *packet, struct packet *decoded)
+{
+	return false;
+}
+
+/* The timers' turn, some time later; nothing that was sent has arrived yet. */
+static void look_after(uint64_t ns)
+{
+	rig_now_ns += ns;
+	transport_run(rig_now_ns);
+}
+
+/* The process had no processor; the answer was there all the time, and is looked at too late. */
+static void test_nobody_looked(void **state)
+{
+	connect(0);
+	post(IBV_WR_RDMA_WRITE, 1);
+	look_after(20 * TIMEOUT_NS);
+	assert_true(rig_is_quiet(&rig));
+	rig_run(rig_now_ns + MS);
+	expect(1, IBV_WC_SUCCESS);
+}
+
+/* Who always comes late gives up all the same. */
+static void test_nobody_ever_looks(void **state)
+{
+	unsigned looks = 0;
+
+	connect(2);
+	rig_on_packet = lose_all;
+	post(IBV_WR_RDMA_WRITE, 1);
+	while (rig_is_quiet(&rig)) {
+		look_after(3 * TIMEOUT_NS);
+		assert_in_range(++looks, 1, 6);
+	}
+	expect(1, IBV_WC_RETRY_EXC_ERR);
+	assert_in_range(looks, 3, 6);
+}
+
+/* A responder that asks for more time than the transport timer's gets it. */
+static void test_refused_for_longer_than_the_timer(void **state)
+{
+	struct ibv_sge sge = { (uintptr_t)there, 8, there_mr->ib.lkey };
+
+	connect(0);
+	/* the first of two is lost, so that the requester has gone back before it is refused */
+	post(IBV_WR_SEND, 1);
+	rig_on_packet = lose_all;
+	rig_step();
+	rig_on_packet = NULL;
+	post(IBV_WR_SEND, 2);
+	rig_run(rig_now_ns + MS);
+	rig_post_receive(b, 10, &sge);
+	rig_post_receive(b, 11, &sge);
+	rig_now_ns = transport_deadline_ns();
+	while (rig_waiting() == 0) { /* until it tries again */
+		assert_true(transport_deadline_ns() != TRANSPORT_NEVER);
+		rig_now_ns = transport_deadline_ns();
+		transport_run(rig_now_ns);
+	}
+	look_after(TIMEOUT_NS / 2);
+	assert_true(rig_is_quiet(&rig));
+	rig_run(rig_now_ns + MS);
+	expect(10, IBV_WC_SUCCESS);
+	expect(11, IBV_WC_SUCCESS);
+	expect(1, IBV_WC_SUCCESS);
+	expect(2, IBV_WC_SUCCESS);
+}
+
+/* Nor does time count in which the socket takes nothing. */
+static void test_held_up(void **state)
+{
+	connect(0);
+	post(IBV_WR_RDMA_WRITE, 1);
+	rig_on_packet = lose_all;
+	rig_step();
+	rig_on_packet = NULL;
+	rig_full_after = 0;
+	for (unsigned i = 0; i < 500; i++) /* it probes, and cannot */
+		look_after(MS / 5);
+	assert_true(rig_is_quiet(&rig));
+	rig_full_after = UINT32_MAX;
+	look_after(MS / 5);
+	assert_int_equal(rig_waiting(), 1);
+	look_after(TIMEOUT_NS / 2);
+	assert_true(rig_is_quiet(&rig));
+	rig_run(rig_now_ns + MS);
+	expect(1, IBV_WC_SUCCESS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+		TEST(nobody_looked),
+		TEST(nobody_ever_looks),
+		TEST(refused_for_longer_than_the_timer),
+		TEST(held_up),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
