@@ -33,7 +33,7 @@ ROWS = [
     ('ib_send_lat', ['-s', 8, '-n', 2000], 'us', ('rxe',)),
 ]
 
-# Both ends in one script, each on a processor of its own: the second one starts when the first listens.
+# Both ends in one script, each on a processor of its own: the second starts when the first listens.
 PAIR = '''
 rdev none
 %(before)s
@@ -50,15 +50,18 @@ done
 wait
 '''
 
-VERBATIM = dict(before='', wrap=f'{PLACE}/usr/local/bin/verbatim run --', run='', blind='')
+# Loaded, rxe has UDP port 4791 on all addresses, whether there is a device or not.
+VERBATIM = dict(before='rmmod rdma_rxe 2>/dev/null', run='', blind='',
+                wrap=f'{PLACE}/usr/local/bin/verbatim run --')
 PLAIN = dict(run='', wrap='', blind='')
 UDP = 'env VERBATIM_PATH=wire'
 
+CABLE = 'across a cable (veth)'
 WAYS = {
-    'across a cable (veth)': {
+    CABLE: {
         'Verbatim': dict(VERBATIM, run=UDP, server='-d vrb_n1 -x 0', client='-d vrb_n0 -x 0',
                          address='10.79.0.2'),
-        'rxe': dict(PLAIN, before='rdma link add rxe0 type rxe netdev n0; '
+        'rxe': dict(PLAIN, before='modprobe rdma_rxe; rdma link add rxe0 type rxe netdev n0; '
                                   'rdma link add rxe1 type rxe netdev n1',
                     server='-d rxe1 -x 1', client='-d rxe0 -x 1', address='10.79.0.2'),
         'siw': dict(PLAIN, before='rdma link add siw0 type siw netdev n0; '
@@ -71,8 +74,8 @@ WAYS = {
                          address=guests.Guest.address),
         'Verbatim, UDP': dict(VERBATIM, run=UDP, server='-d vrb_eth0 -x 0',
                               client='-d vrb_eth0 -x 0', address=guests.Guest.address),
-        'rxe': dict(PLAIN, before='rdev rxe', server='-d rxe0 -x 1', client='-d rxe0 -x 1',
-                    address=guests.Guest.address),
+        'rxe': dict(PLAIN, before='modprobe rdma_rxe; rdev rxe', server='-d rxe0 -x 1',
+                    client='-d rxe0 -x 1', address=guests.Guest.address),
         'siw': dict(PLAIN, before='rdev siw', server='-d siw0 -R', client='-d siw0 -R',
                     address=guests.Guest.address, blind='rdma_cm'),
     },
@@ -121,6 +124,7 @@ def install(guest):
     subprocess.run(['meson', 'install', '-C', harness.BUILD, '--no-rebuild', '--quiet',
                     '--destdir', place], check=True, stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL)
+    shutil.copy(measure.BENCH / 'udp_pingpong', guest.share)
     (guest.share / 'libraries').mkdir()
     for path in libraries(place):
         shutil.copy(path, guest.share / 'libraries')
@@ -136,6 +140,21 @@ def measured(guest, how, program, options, unit):
                  options='-F ' + ' '.join(map(str, options)))
     row = measure.table_row(guest.run(PAIR % words, seconds=90))
     return float(row[3 if unit == 'MiB/s' else 4])
+
+
+# What a program can do by sockets at all, over the cable: nobody waits for anything but a packet.
+UDP_PING_PONG = '''
+rdev none
+taskset -c 0 /share/udp_pingpong server spin 5000 10.79.0.2 >/dev/null 2>&1 &
+sleep 1
+taskset -c 1 /share/udp_pingpong client spin 5000 10.79.0.1 10.79.0.2
+'''
+
+
+def floor_row(guest, runs):
+    """One way of a datagram between two programs that do nothing else."""
+    values = [float(guest.run(UDP_PING_PONG, seconds=90)) / 1000 for _ in range(runs)]
+    return f'{statistics.median(values):.1f} us'
 
 
 def row_of(guest, kinds, runs, program, options, unit, rivals):
@@ -185,6 +204,8 @@ def run(runs, wanted):
             if not chosen[way]:
                 continue
             rows, failed = rows_of(guest, way, kinds, runs, chosen[way])
+            if way == CABLE and chosen[way][-1][2] == 'us':
+                rows.append(('UDP alone 8 B', floor_row(guest, runs), *[''] * (len(kinds) + 1)))
             failures += failed
             print(f'\nIn a guest (QEMU, software emulation), MTU 1500, {way}, medians of {runs} '
                   f'runs:\n')

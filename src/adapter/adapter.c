@@ -22,6 +22,7 @@
 #include "adapter/ports.h"
 #include "adapter/pump.h"
 #include "base/cause.h"
+#include "base/counter.h"
 #include "local/local.h"
 #include "local/retry.h"
 #include "object/adopt.h"
@@ -113,6 +114,7 @@ static void fill_header(void)
 static void undo(void)
 {
 	cause_init(NULL);
+	counter_init(NULL);
 	if (ctl)
 		ctl_close(ctl);
 	if (arena)
@@ -131,16 +133,17 @@ static void undo(void)
 static int connect_daemon(void)
 {
 	char why[256] = "";
-	int error = ctl_connect(&ctl, arena_fd, wake_fd, heap_fd, arena_header(arena)->comm, why, sizeof(why));
+	int error = ctl_connect(&ctl, arena_fd, wake_fd, heap_fd, arena_header(arena)->comm, why,
+				sizeof(why));
 
 	if (!error) {
 		slot = ctl_slot(ctl);
 		arena_header(arena)->slot = slot;
 		return 0;
 	}
-	cause_report(error == -ENOSPC ? CAUSE_SLOTS_EXHAUSTED :
-		     error == -EPERM || error == -EPROTONOSUPPORT ? CAUSE_DAEMON_REFUSED :
-								    CAUSE_DAEMON_MISSING,
+	cause_report(error == -ENOSPC				    ? CAUSE_SLOTS_EXHAUSTED
+		     : error == -EPERM || error == -EPROTONOSUPPORT ? CAUSE_DAEMON_REFUSED
+								    : CAUSE_DAEMON_MISSING,
 		     0, "%s", why);
 	/* Without a daemon nothing works at all, so this is said even to who did not ask. */
 	fprintf(stderr, "verbatim: %s\n", why);
@@ -235,6 +238,7 @@ static void in_child(void) NO_LOCK_CHECK
 	mr_table_reset_after_fork();
 	qp_table_reset_after_fork();
 	cause_reset_after_fork();
+	counter_reset_after_fork();
 	ctl_close_in_child(ctl);
 	pump_reset_after_fork();
 	close(arena_fd);
@@ -264,6 +268,7 @@ static int start(void)
 		return error;
 	fill_header();
 	cause_init(arena);
+	counter_init(arena);
 	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (wake_fd < 0)
 		return -errno;
@@ -369,10 +374,11 @@ void *adapter_arena(void)
 #define LEASE_AFTER_NS 15000ull
 
 /*
- * A thread that has polled in vain for so long offers its processor to others, again and again: where
- * there are more spinning programs than processors, the one that is waited for (or the kernel's own thread
- * that has its packets) would otherwise get its turn only when the time slice of the waiting one is
- * over. By the clock, because a poll that looks at sockets takes a hundred times as long as one that does not.
+ * A thread that has polled in vain for so long offers its processor to others, again and again:
+ * where there are more spinning programs than processors, the one that is waited for (or the
+ * kernel's own thread that has its packets) would otherwise get its turn only when the time slice
+ * of the waiting one is over. By the clock, because a poll that looks at sockets takes a hundred
+ * times as long as one that does not.
  */
 #define YIELD_AFTER_NS 100000ull
 #define YIELD_EVERY_NS 10000ull

@@ -27,7 +27,7 @@ int adapter_start(void);
 
 /* The context is open, is about to close: for async events of ports, `verbatim show`, and fork. */
 void adapter_add_context(struct context *context);
-/* Calls visit for each context of this adapter. They stay meanwhile; visit opens and closes none. */
+/* Calls visit for each context of this adapter. They stay meanwhile; visit opens or closes none. */
 void adapter_visit_contexts(void (*visit)(struct context *context, void *arg), void *arg);
 void adapter_remove_context(struct context *context);
 
@@ -45,8 +45,8 @@ void adapter_progress(void);
 
 /*
  * Sends the acknowledgements that this thread's adapter_progress kept back, so that the program's
- * answer to what it polled goes first. Called when there was nothing for the program. No lock may be
- * held.
+ * answer to what it polled goes first. Called when there was nothing for the program. No lock may
+ * be held.
  */
 void adapter_settle(void);
 

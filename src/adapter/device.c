@@ -300,8 +300,8 @@ static void look_for_addresses(void) REQUIRES(addresses_lock)
 
 bool device_gid_is_local(const union ibv_gid *gid)
 {
-	static const uint8_t loopback4[13] = {[10] = 0xff, [11] = 0xff, [12] = 127};
-	static const uint8_t loopback6[16] = {[15] = 1};
+	static const uint8_t loopback4[13] = { [10] = 0xff, [11] = 0xff, [12] = 127 };
+	static const uint8_t loopback6[16] = { [15] = 1 };
 	bool found = false;
 
 	if (memcmp(gid->raw, loopback4, sizeof(loopback4)) == 0 ||

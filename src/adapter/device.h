@@ -22,22 +22,23 @@
 struct device {
 	struct ibv_device ib;
 	/*
-	 * What follows ibv_device in rdma-core's struct verbs_device is a pointer to the provider's ops.
-	 * libmlx5 and libefa read it (at offset 664) to see whether a device is theirs. It must be ours.
+	 * What follows ibv_device in rdma-core's struct verbs_device is a pointer to the provider's
+	 * ops. libmlx5 and libefa read it (at offset 664) to see whether a device is theirs. It
+	 * must be ours.
 	 */
 	const void *provider_ops;
-	char provider_spare[512];    /* the rest of what they might take for a verbs_device */
+	char provider_spare[512]; /* the rest of what they might take for a verbs_device */
 	_Atomic uint32_t references;
 	char interface[IF_NAMESIZE];
-	struct lock lock;	     /* guards what follows: ibv_open_device and watch.h refresh it */
+	struct lock lock; /* guards what follows: ibv_open_device and watch.h refresh it */
 	unsigned int ifindex;
 	bool loopback;
 	bool up;
-	uint32_t mtu;		     /* of the interface, bytes */
+	uint32_t mtu; /* of the interface, bytes */
 	uint8_t mac[6];
-	uint64_t guid;		     /* host order */
-	uint32_t gid_changes;	     /* counts how often `gid` changed */
-	union ibv_gid gid[DEVICE_GIDS]; /* 0: the IPv4-mapped address; zero: empty */
+	uint64_t guid;			 /* host order */
+	uint32_t gid_changes;		 /* counts how often `gid` changed */
+	union ibv_gid gid[DEVICE_GIDS];	 /* 0: the IPv4-mapped address; zero: empty */
 	union ibv_gid gone[DEVICE_GIDS]; /* what was there last */
 };
 
@@ -54,13 +55,13 @@ void device_put(struct device *device);
 int device_refresh(struct device *device);
 
 /*
- * The same from a scan of all interfaces. What is not in it is down, or has no address any more; a device
- * that is down keeps its addresses.
+ * The same from a scan of all interfaces. What is not in it is down, or has no address any more; a
+ * device that is down keeps its addresses.
  */
 struct interface;
 void device_update(struct device *device, const struct interface *list, int count);
 
-/* Why there is no GID at this index, one line: the address that was there last, if there was one. */
+/* Why there is no GID at this index, one line: with the address that was there last, if any. */
 void device_explain_gid(struct device *device, uint32_t index, char *text, size_t room);
 
 /* An address of any interface of this host, or a loopback address. Looks at most once a second. */

@@ -85,7 +85,7 @@ int frames_open(struct qp *qp)
 	return epoll_ctl(ports_epoll(), EPOLL_CTL_ADD, event.data.fd, &event) < 0 ? errno : 0;
 }
 
-int frames_progress(void)
+int frames_progress(void) NO_LOCK_CHECK /* qp_find_locked locked it */
 {
 	uint32_t count = atomic_load_explicit(&frames_count, memory_order_acquire);
 	int got = 0;

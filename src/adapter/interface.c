@@ -32,7 +32,7 @@ static struct interface *find(struct interface *list, int *count, const char *la
 
 static void add_ipv4(struct interface *interface, const struct sockaddr_in *address)
 {
-	union ibv_gid gid = {.raw = {[10] = 0xff, [11] = 0xff}};
+	union ibv_gid gid = { .raw = { [10] = 0xff, [11] = 0xff } };
 
 	if (interface->ipv4 + interface->ipv6 == INTERFACE_GIDS || !address->sin_addr.s_addr)
 		return;
@@ -89,7 +89,7 @@ int interface_collect(const struct ifaddrs *addresses, struct interface **out)
 
 static uint32_t read_mtu(int sock, const char *name)
 {
-	struct ifreq request = {0};
+	struct ifreq request = { 0 };
 
 	memcpy(request.ifr_name, name, sizeof(request.ifr_name));
 	return sock >= 0 && ioctl(sock, SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : 1500;

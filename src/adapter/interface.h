@@ -22,10 +22,10 @@ struct interface {
 	char name[IF_NAMESIZE];
 	unsigned int index;
 	bool loopback;
-	bool running;                      /* has a carrier */
-	uint32_t mtu;                      /* bytes */
-	uint8_t mac[6];                    /* all zero: it has none */
-	int ipv4, ipv6;                    /* number of addresses of each kind in gid */
+	bool running;			   /* has a carrier */
+	uint32_t mtu;			   /* bytes */
+	uint8_t mac[6];			   /* all zero: it has none */
+	int ipv4, ipv6;			   /* number of addresses of each kind in gid */
 	union ibv_gid gid[INTERFACE_GIDS]; /* IPv4-mapped addresses first, each kind as found */
 };
 

@@ -1,5 +1,6 @@
 /*
- * Path - which way a QP's work takes: shared memory or the wire; and from where to where on the wire.
+ * Path - which way a QP's work takes: shared memory or the wire; and from where to where on the
+ * wire.
  *
  * A connected QP chooses when it goes to RTR: `local_path` if its destination is an address of this
  * host, else `transport_path`. A UD QP stays on `local_path`, which hands datagrams for other hosts

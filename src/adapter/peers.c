@@ -158,7 +158,8 @@ static struct link *adopt(struct ctl_peer_info *info)
 	activate(link);
 	link_get(link);
 	lock_release(&links_lock);
-	/* The peer may have left something already, and the pump have looked before there was the link. */
+	/* The peer may have left something already, and the pump have looked before there was the
+	 * link. */
 	pump_kick();
 	return link;
 }

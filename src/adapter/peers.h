@@ -1,6 +1,6 @@
 /*
- * Peers - the links of this process: found by slot, made when verbatimd hands them over, buried when
- * the other process dies.
+ * Peers - the links of this process: found by slot, made when verbatimd hands them over, buried
+ * when the other process dies.
  *
  * Owner: any thread, but for peers_on_notice, which is the pump's. Locks: links_lock is innermost
  * and never held over a call out.
@@ -18,8 +18,8 @@
 int peers_init(struct ctl_client *ctl, uint32_t slot, void *arena, int wake_fd);
 
 /*
- * The link to the process in `slot`, with a reference; asks verbatimd if there is none yet (blocks for
- * that exchange). NULL: there is no such process, or it cannot be reached.
+ * The link to the process in `slot`, with a reference; asks verbatimd if there is none yet (blocks
+ * for that exchange). NULL: there is no such process, or it cannot be reached.
  */
 struct link *peers_find(uint32_t slot);
 

@@ -99,6 +99,16 @@ int ports_epoll(void)
 	return epoll;
 }
 
+/*
+ * An address has one socket, whatever interface has it at the moment, or which of several: two entries
+ * would take a QP's packets from it side by side, in no order. Groups are joined on an interface.
+ */
+static bool is_on(const struct port *port, uint32_t ifindex)
+{
+	return port->ifindex == ifindex ||
+	       (!port->is_group && !IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)port->gid));
+}
+
 /* A group, with ports_lock; or an address. */
 static struct port *find(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, bool is_group)
 {
@@ -107,7 +117,7 @@ static struct port *find(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, bo
 	for (uint32_t i = 0; i < count; i++)
 		if (ports[i].is_group == is_group &&
 		    atomic_load_explicit(&ports[i].wire, memory_order_acquire) &&
-		    !memcmp(ports[i].gid, gid, WIRE_GID_BYTES) && ports[i].ifindex == ifindex)
+		    !memcmp(ports[i].gid, gid, WIRE_GID_BYTES) && is_on(&ports[i], ifindex))
 			return &ports[i];
 	return NULL;
 }

@@ -1,18 +1,19 @@
 /*
- * Ports - the UDP ports of this process: opened when they are needed, looked at by who makes progress.
+ * Ports - the UDP ports of this process: opened when they are needed, looked at by who makes
+ * progress.
  *
  * In:  GIDs of this host that QPs use, groups that they are attached to.
  * Out: arrived packets, to the transport; the transport's packets, to the socket.
  *
  * A port is opened when the first connection with another host, the first datagram to one, or the
- * first UD QP that may receive (RTR) uses its address, and stays open for the life of the process: a
- * UD QP may be addressed by any GID of its device, so it opens all of them, but for the loopback
+ * first UD QP that may receive (RTR) uses its address, and stays open for the life of the process:
+ * a UD QP may be addressed by any GID of its device, so it opens all of them, but for the loopback
  * device's, which nobody reaches from elsewhere. A group's port lives from the first attachment to
  * the last detachment on its interface.
  *
  * Owner: any thread. Locks: ports_lock (opening and closing; held over calls to verbatimd, inside
- * qp->lock), and for each port a receive lock, only tried by those who look, outside of qp->lock. Only
- * opening, joining and leaving block.
+ * qp->lock), and for each port a receive lock, only tried by those who look, outside of qp->lock.
+ * Only opening, joining and leaving block.
  */
 #ifndef ADAPTER_PORTS_H
 #define ADAPTER_PORTS_H

@@ -5,53 +5,55 @@
  * The arena's duty word tells peers whether somebody will look at the rings by himself:
  *   DUTY_ASLEEP  nobody: whoever leaves something writes the wake eventfd
  *   DUTY_POLLED  the pump is awake, or a program's thread polls and holds the lease
- * A thread that polled in vain for a while takes the lease: it pushes the lease timer (timerfd, 1 ms)
- * ahead of itself, every half millisecond, and the pump sleeps on. When it stops polling the timer
- * fires, and the pump looks, and says ASLEEP.
+ * A thread that polled in vain for a while takes the lease: it pushes the lease timer (timerfd, 1
+ * ms) ahead of itself, every half millisecond, and the pump sleeps on. When it stops polling the
+ * timer fires, and the pump looks, and says ASLEEP.
  *
- * Barrier DUTY: the pump stores ASLEEP, executes a membarrier, and then looks at everything once more
- * before it sleeps. A peer stores its record, then loads duty, with no fence between. Either the
- * peer sees ASLEEP and writes the eventfd, or the pump's look sees the record.
+ * Barrier DUTY: the pump stores ASLEEP, executes a membarrier, and then looks at everything once
+ * more before it sleeps. A peer stores its record, then loads duty, with no fence between. Either
+ * the peer sees ASLEEP and writes the eventfd, or the pump's look sees the record.
  *
- * The ports' sockets are in an epoll descriptor of their own (ports_epoll), which the pump's epoll watches:
- * it *listens*. A packet would then wake the pump beside the thread that polls, so while there is a
- * lease it may stop listening. Whether it does is decided by evidence:
- *   - Each time that a poller finds packets by itself, listening was useless; so it was if the pump finds
- *     some while a thread of the program is sending, or was there microseconds ago: it would have
- *     come by. When that happened FINDS_MIN times more often than the pump was of use, the poller that
- *     renews the lease ends it.
+ * The ports' sockets are in an epoll descriptor of their own (ports_epoll), which the pump's epoll
+ * watches: it *listens*. A packet would then wake the pump beside the thread that polls, so while
+ * there is a lease it may stop listening. Whether it does is decided by evidence:
+ *   - Each time that a poller finds packets by itself, listening was useless; so it was if the
+ *     pump finds some while a thread of the program is sending, or was there microseconds ago: it
+ *     would have come by. When that happened FINDS_MIN times more often than the pump was of use,
+ *     the poller that renews the lease ends it.
  *   - When a lease runs out and packets lie there, the program does not poll when packets come (it
  *     waits for memory to change, say). Then the pump listens again, leases or not, and it takes
  *     twice as many finds to end that; a lease that runs out on empty sockets halves the number.
  * So a program that polls all the time has its packets without a wake-up; one that polls between
  * waits loses at most a lease now and then, and one that does not poll nothing.
  *
- * The ports are watched edge-triggered, so that a pump that finds a poller at a port need not watch him: he
- * has a lease, or is given one by the pump, and its end is a look. (To wait for him to leave the port would
- * take turns from him where both share a processor, and he is there most of the time.) Woken by packets
- * alone, the pump takes them and sleeps on, without touching the duty word.
+ * The ports are watched edge-triggered, so that a pump that finds a poller at a port need not watch
+ * him: he has a lease, or is given one by the pump, and its end is a look. (To wait for him to
+ * leave the port would take turns from him where both share a processor, and he is there most of
+ * the time.) Woken by packets alone, the pump takes them and sleeps on, without touching the duty
+ * word.
  *
- * Order LEASE: who takes or renews it stores lease_until, then POLLED, and sets the timer last. He may be
- * kept from his processor anywhere between, for longer than a lease, and the pump end the lease and say
- * ASLEEP meanwhile; whatever the duty word is then left at, the timer fires after it, and the pump looks, and
- * says ASLEEP, once more. So POLLED outlives the last poller by a lease at most.
+ * Order LEASE: who takes or renews it stores lease_until, then POLLED, and sets the timer last. He
+ * may be kept from his processor anywhere between, for longer than a lease, and the pump end the
+ * lease and say ASLEEP meanwhile; whatever the duty word is then left at, the timer fires after it,
+ * and the pump looks, and says ASLEEP, once more. So POLLED outlives the last poller by a lease at
+ * most.
  *
- * No packet is slept over. Before the pump waits it has looked until nothing was left, or a thread was at
- * the port and there is a lease, whose end is a look, whatever that thread left behind (its turn is bounded).
- * A packet that comes after that look is a new edge: each one is, also while others lie there, because the
- * kernel tells of each arrival. The look comes after the pump began to listen, and to begin
- * (EPOLL_CTL_MOD) is to look whether there is something already. Who ends listening does so under
- * listen_lock, only while the lease is held, after the lease timer was set: so the timer fires, and
- * the pump listens again, or pump_on_arm, which ends the lease first and then wakes the pump. A port is
- * found by looks before its socket is listened to (ports.c).
+ * No packet is slept over. Before the pump waits it has looked until nothing was left, or a thread
+ * was at the port and there is a lease, whose end is a look, whatever that thread left behind (its
+ * turn is bounded). A packet that comes after that look is a new edge: each one is, also while
+ * others lie there, because the kernel tells of each arrival. The look comes after the pump began
+ * to listen, and to begin (EPOLL_CTL_MOD) is to look whether there is something already. Who ends
+ * listening does so under listen_lock, only while the lease is held, after the lease timer was set:
+ * so the timer fires, and the pump listens again, or pump_on_arm, which ends the lease first and
+ * then wakes the pump. A port is found by looks before its socket is listened to (ports.c).
  *
- * Nobody starves: packets without end that wake the pump are served for a bounded time; then they take
- * turns with links, timers and what verbatimd tells.
+ * Nobody starves: packets without end that wake the pump are served for a bounded time; then they
+ * take turns with links, timers and what verbatimd tells.
  *
  * Timers of the transport: who arms one while there is a lease leaves it to the pollers, and to the
  * pump when it ends the lease. Barrier TIMER: it stores the deadline, then loads lease_until; the
- * pump stores 0 there, executes a membarrier, then loads the deadline. With no lease, the timerfd is set
- * only if it is not going to fire before anyway.
+ * pump stores 0 there, executes a membarrier, then loads the deadline. With no lease, the timerfd
+ * is set only if it is not going to fire before anyway.
  *
  * The same pair covers work that this process leaves itself (pump_kick) and acknowledgements.
  */
@@ -89,7 +91,8 @@ void pump_kick(void);
 /* There is work that only the pump's own thread will do. */
 void pump_wake(void);
 
-/* A retry timer of the local path, or one of the transport, is due earlier than all others of its kind. */
+/* A retry timer of the local path, or one of the transport, is due earlier than all others of its
+ * kind. */
 void pump_deadline(uint64_t ns);
 void pump_wire_deadline(uint64_t ns);
 

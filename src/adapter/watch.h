@@ -2,8 +2,8 @@
  * Watch - sees the network interfaces change, and tells the contexts of their devices.
  *
  * In:  the kernel's announcements (rtnetlink) of links and addresses of this network namespace.
- * Out: IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE and IBV_EVENT_GID_CHANGE; and devices as the interfaces
- *      are now, for ibv_query_port and ibv_query_gid.
+ * Out: IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE and IBV_EVENT_GID_CHANGE; and devices as the
+ * interfaces are now, for ibv_query_port and ibv_query_gid.
  *
  * Owner: the pump, whose epoll holds the descriptor. Takes the adapter's lock.
  */

@@ -12,6 +12,7 @@
  *   4 KiB     4 KiB     64 x struct arena_touch: what threads of this process are touching
  *   8 KiB     4 KiB     16 x struct arena_device: devices this process has open
  *   12 KiB    64 KiB    256 x struct arena_cause: the ring of causes (base/cause.h)
+ *   76 KiB    4 KiB     512 counters (base/counter.h)
  *   128 KiB   1 MiB     16,384 x struct arena_qp, by the index of a QPN
  *   2 MiB     4 MiB     65,536 x struct arena_key, by the index of a memory key
  *
@@ -31,6 +32,7 @@
 #define ARENA_PORTS   32
 #define ARENA_DEVICES 16
 #define ARENA_CAUSES  256
+#define ARENA_COUNTERS 512
 #define ARENA_QPS     16384 /* a QPN is slot << ARENA_QP_BITS | index */
 #define ARENA_QP_BITS 14
 #define ARENA_KEYS    65536
@@ -149,6 +151,7 @@ struct arena_key {
 #define ARENA_TOUCH_OFFSET  4096
 #define ARENA_DEVICE_OFFSET 8192
 #define ARENA_CAUSE_OFFSET  12288
+#define ARENA_COUNTER_OFFSET (ARENA_CAUSE_OFFSET + ARENA_CAUSES * 256)
 #define ARENA_QP_OFFSET     (128 * 1024)
 #define ARENA_KEY_OFFSET    (2 * 1024 * 1024)
 #define ARENA_BYTES         (6 * 1024 * 1024)
@@ -158,6 +161,7 @@ static_assert(sizeof(struct arena_port) == 64, "port");
 static_assert(sizeof(struct arena_touch) == 64, "touch");
 static_assert(sizeof(struct arena_device) == 128, "device");
 static_assert(sizeof(struct arena_cause) == 256, "cause");
+static_assert(ARENA_COUNTER_OFFSET + ARENA_COUNTERS * 8 <= ARENA_QP_OFFSET, "counters");
 static_assert(sizeof(struct arena_qp) == 64, "qp");
 static_assert(sizeof(struct arena_key) == 64, "key");
 
@@ -184,6 +188,11 @@ static inline struct arena_device *arena_devices(void *arena)
 static inline struct arena_cause *arena_causes(void *arena)
 {
 	return (void *)((char *)arena + ARENA_CAUSE_OFFSET);
+}
+
+static inline _Atomic uint64_t *arena_counters(void *arena)
+{
+	return (void *)((char *)arena + ARENA_COUNTER_OFFSET);
 }
 
 static inline struct arena_qp *arena_qps(void *arena)

@@ -39,8 +39,9 @@ static void reset_signals(void)
 	sigset_t none;
 
 	/*
-	 * Not by signal(): it refuses the two signals that the C library keeps for its threads, and whoever
-	 * ignored all 64 ignored them, too. All zero is SIG_DFL, without flags, whatever the layout.
+	 * Not by signal(): it refuses the two signals that the C library keeps for its threads, and
+	 * whoever ignored all 64 ignored them, too. All zero is SIG_DFL, without flags, whatever
+	 * the layout.
 	 */
 	for (int sig = 1; sig < NSIG; sig++)
 		syscall(SYS_rt_sigaction, sig, (const char[64]){ 0 }, NULL, (size_t)(NSIG - 1) / 8);

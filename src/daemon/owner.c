@@ -7,9 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ctl/deadline.h"
 #include "daemon/address.h"
 
 #define INODES_MAX 64
+#define KNOWN_MS   1000
 
 /* The sockets in question. */
 struct search {
@@ -129,7 +131,7 @@ static void find_process(const struct search *s)
 		closedir(dir);
 }
 
-void owner_find(const uint8_t gid[CTL_GID_BYTES], struct owner *out)
+static void search(const uint8_t gid[CTL_GID_BYTES], struct owner *out)
 {
 	struct search s = { .is_v4 = address_is_v4(gid), .owner = out };
 
@@ -141,4 +143,20 @@ void owner_find(const uint8_t gid[CTL_GID_BYTES], struct owner *out)
 	read_table(&s, "/proc/net/udp6", true);
 	if (s.count)
 		find_process(&s);
+}
+
+void owner_find(const uint8_t gid[CTL_GID_BYTES], struct owner *out)
+{
+	static struct {
+		uint8_t gid[CTL_GID_BYTES];
+		int64_t until_ns;
+		struct owner owner;
+	} last; /* the daemon has one thread */
+
+	if (memcmp(last.gid, gid, CTL_GID_BYTES) || !deadline_left_ms(last.until_ns)) {
+		search(gid, &last.owner);
+		memcpy(last.gid, gid, CTL_GID_BYTES);
+		last.until_ns = deadline_in_ms(KNOWN_MS);
+	}
+	*out = last.owner;
 }

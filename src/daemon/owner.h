@@ -22,6 +22,10 @@ struct owner {
 	char comm[64]; /* printable */
 };
 
+/*
+ * Looks into all processes, which takes a while on a large host: who asks for the same address
+ * again within a second is told the same.
+ */
 void owner_find(const uint8_t gid[CTL_GID_BYTES], struct owner *out);
 
 #endif

@@ -110,10 +110,11 @@ static int steer(struct port_group *g)
 	};
 	struct sock_fprog program = { sizeof(slot_of_qpn) / sizeof(*slot_of_qpn), slot_of_qpn };
 
-	return setsockopt(g->sockets[0]->fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program,
-			  sizeof(program)) < 0
-		       ? -errno
-		       : 0;
+	if (setsockopt(g->sockets[0]->fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program,
+		       sizeof(program)) < 0)
+		return -errno;
+	g->steered = g->count;
+	return 0;
 }
 
 /* From the end on, so that those before keep their places. */
@@ -123,7 +124,8 @@ static void shrink(struct port_group *g, unsigned count)
 		fdref_put(g->sockets[--g->count]);
 }
 
-/* Binds the next sockets, into the bag, and steers to them. All or nothing: 0 or -errno. */
+/* Binds the next sockets, into the bag. All or nothing: 0 or -errno. Nothing is steered to them
+ * yet. */
 static int grow(struct port_group *g)
 {
 	unsigned before = g->count;
@@ -143,11 +145,9 @@ static int grow(struct port_group *g)
 	}
 	if (!rc)
 		rc = bag_add(g->bag->fd, fds, STEP);
-	if (rc) {
+	if (rc)
 		shrink(g, before);
-		return rc;
-	}
-	return steer(g);
+	return rc;
 }
 
 static struct port_group *allocate(const uint8_t *gid, uint32_t ifindex)
@@ -256,6 +256,9 @@ int port_group_use_on(struct port_group *g, unsigned slot, uid_t uid)
 
 	while (!rc && g->count <= slot)
 		rc = grow(g);
+	/* Sockets that are there, but were not steered to when the kernel refused it, too. */
+	if (!rc && g->steered != g->count)
+		rc = steer(g);
 	if (!rc)
 		rc = undeafen(g->sockets[slot]->fd);
 	if (!rc) {

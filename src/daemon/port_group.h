@@ -43,6 +43,7 @@ struct port_group {
 	struct fdref *bag;
 	struct fdref *sockets[CTL_SLOT_MAX + 1]; /* by slot */
 	unsigned count;				 /* there are sockets 0..count-1 */
+	unsigned steered;			 /* of these the kernel's program knows */
 	uint64_t uids[CTL_SLOT_MAX + 1];  /* whose the socket was last, plus 1; 0: nobody's */
 	uint64_t users[CTL_BITMAP_WORDS]; /* the slots of processes that use the address */
 };

@@ -106,6 +106,7 @@ struct qp {
 	struct receive receive;
 	uint32_t datagram_psn;	 /* UD: of the next packet on the wire; and how many may leave */
 	struct pace datagram_pace;
+	bool no_route;		 /* UD: the wire took none since the last that left; reported */
 	/* ibv_wr_*, which hold the lock from start to complete or abort */
 	uint32_t builder_start;	 /* sq.tail at ibv_wr_start */
 	struct wqe *builder_wqe; /* begun and not ended; NULL */

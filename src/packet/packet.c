@@ -14,6 +14,7 @@ enum {
 	ACK_REQ = 0x80,
 };
 
+#define BTH_ACK_REQ 8 /* the byte with that bit; the PSN is behind it */
 #define PKEY_NUMBER 0x7fff /* the other bit tells full from limited membership */
 
 static uint32_t get24(const uint8_t *at)
@@ -163,6 +164,12 @@ static uint8_t *encode_bth(const struct packet *packet, uint8_t *at)
 	at = put24(at, packet->dest_qpn);
 	*at++ = packet->ack_req ? ACK_REQ : 0;
 	return put24(at, packet->psn);
+}
+
+void packet_renumber(uint8_t *header, uint32_t psn)
+{
+	header[BTH_ACK_REQ] = 0;
+	put24(header + BTH_ACK_REQ + 1, psn);
 }
 
 unsigned packet_encode(const struct packet *packet, uint8_t header[PACKET_HEADER_BYTES])

@@ -136,6 +136,9 @@ enum packet_error packet_decode(const uint8_t *bytes, size_t length, struct pack
  */
 unsigned packet_encode(const struct packet *packet, uint8_t header[PACKET_HEADER_BYTES]);
 
+/* Makes an encoded header that of another packet, which asks for no acknowledgement. */
+void packet_renumber(uint8_t *header, uint32_t psn);
+
 /* a before b in the circle of PSNs: negative; the distance b to a, -2^23 .. 2^23 - 1. */
 static inline int32_t packet_psn_diff(uint32_t a, uint32_t b)
 {

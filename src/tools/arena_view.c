@@ -72,6 +72,11 @@ bool arena_view_port(const struct arena_view *view, unsigned index, struct arena
 	return true;
 }
 
+uint64_t arena_view_counter(const struct arena_view *view, unsigned index)
+{
+	return atomic_load_explicit(&arena_counters(view->mapping)[index], memory_order_relaxed);
+}
+
 static void see_qp(const struct arena_qp *qp, uint32_t qpn, struct arena_view_qp *out)
 {
 	uint32_t word = atomic_load_explicit(&qp->word, memory_order_relaxed);

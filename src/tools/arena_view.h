@@ -67,6 +67,9 @@ bool arena_view_device(const struct arena_view *view, unsigned index,
 /* index: 0..ARENA_PORTS - 1. False: there is none. */
 bool arena_view_port(const struct arena_view *view, unsigned index, struct arena_view_port *out);
 
+/* A counter of base/counter.h. */
+uint64_t arena_view_counter(const struct arena_view *view, unsigned index);
+
 /* Calls each for every QP. 0 or -errno. */
 int arena_view_qps(const struct arena_view *view, unsigned slot,
 		   void (*each)(const struct arena_view_qp *qp, void *arg), void *arg);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/counter.h"
 #include "ctl/observe.h"
 #include "tools/arena_view.h"
 #include "tools/command.h"
@@ -138,6 +139,18 @@ static void print_ports(const struct show *show)
 		puts("");
 }
 
+/* Those that are not 0: "    naks_received 3 (NAKs received, RNR NAKs included)". */
+static void print_counters(const struct show *show)
+{
+	for (unsigned i = 0; i < COUNTERS; i++) {
+		uint64_t value = arena_view_counter(show->view, i);
+
+		if (value)
+			printf("    %s %llu (%s)\n", counter_name((enum counter)i),
+			       (unsigned long long)value, counter_what((enum counter)i));
+	}
+}
+
 static void print_process(struct show *show, const struct observe_process *process, int error)
 {
 	char comm[TEXT_ROOM(sizeof(process->comm))], since[MOMENT_ROOM];
@@ -162,6 +175,7 @@ static void print_process(struct show *show, const struct observe_process *proce
 			       device.address, device.contexts);
 	}
 	print_ports(show);
+	print_counters(show);
 	show->qps = 0;
 	error = arena_view_qps(show->view, process->slot, print_qp, show);
 	if (error)
@@ -205,6 +219,15 @@ static struct json_object *collect_ports(const struct show *show)
 	return list;
 }
 
+static struct json_object *collect_counters(const struct show *show)
+{
+	struct json_object *object = json_object_new_object();
+
+	for (unsigned i = 0; i < COUNTERS; i++)
+		add_number(object, counter_name((enum counter)i), arena_view_counter(show->view, i));
+	return object;
+}
+
 static void collect_process(struct show *show, const struct observe_process *process, int error)
 {
 	struct json_object *object = json_object_new_object();
@@ -222,6 +245,7 @@ static void collect_process(struct show *show, const struct observe_process *pro
 	if (!error) {
 		json_object_object_add(object, "devices", collect_devices(show));
 		json_object_object_add(object, "ports", collect_ports(show));
+		json_object_object_add(object, "counters", collect_counters(show));
 		show->qp_list = json_object_new_array();
 		json_object_object_add(object, "qps", show->qp_list);
 		error = arena_view_qps(show->view, process->slot, collect_qp, show);

@@ -1,8 +1,8 @@
 #include "transport/answer.h"
 
+#include "base/counter.h"
 #include "object/memory.h"
 #include "transport/burst.h"
-#include "transport/counter.h"
 #include "transport/responder.h"
 #include "transport/retransmit.h"
 
@@ -375,6 +375,7 @@ static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint6
 	if (result == WIRE_TOO_LONG)
 		transport_on_too_long(tq);
 	if (result == WIRE_FULL) {
+		counter_add(COUNTER_SOCKET_FULL);
 		tq->responses = before.responses;
 		tq->replays = before.replays;
 		pass_sent(tq, burst->left);

@@ -1,6 +1,7 @@
 #include "transport/burst.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/lock.h"
 #include "object/memory.h"
@@ -74,17 +75,30 @@ bool burst_touch(struct burst *burst, uint32_t key)
 	return true;
 }
 
-static bool is_enough(struct burst *burst, const struct wire_packet *packet)
+static unsigned train_of(uint32_t bytes)
 {
+	unsigned train = WIRE_TRAIN_BYTES / bytes;
+
+	return train < WIRE_TRAIN_PACKETS ? train : WIRE_TRAIN_PACKETS;
+}
+
+/* The next packet is complete. */
+static void count(struct burst *burst, uint32_t psn)
+{
+	const struct wire_packet *packet = burst_next(burst);
 	uint32_t bytes = packet->header_bytes + packet->payload_bytes + packet->pad_bytes +
 			 ICRC_BYTES;
-	unsigned train = WIRE_TRAIN_BYTES / bytes, left = WIRE_BURST - burst->count;
+	unsigned left;
 
-	burst->run = bytes == burst->run_bytes ? burst->run + 1 : 1;
-	burst->run_bytes = bytes;
-	if (train > WIRE_TRAIN_PACKETS)
-		train = WIRE_TRAIN_PACKETS;
-	return !left || (left < train && burst->run % train == 0);
+	if (bytes != burst->run_bytes) {
+		burst->run_bytes = bytes;
+		burst->train = train_of(bytes);
+		burst->run = 0;
+	}
+	burst->run++;
+	burst->psn[burst->count++] = psn;
+	left = WIRE_BURST - burst->count;
+	burst->full = !left || (left < burst->train && burst->run % burst->train == 0);
 }
 
 void burst_add(struct burst *burst, struct packet *header)
@@ -96,12 +110,40 @@ void burst_add(struct burst *burst, struct packet *header)
 	packet->pad_bytes = header->pad;
 	packet->pinned = true; /* object/memory.h: regions that are not on demand are there */
 	packet->header_bytes = (uint16_t)packet_encode(header, packet->header);
-	burst->psn[burst->count++] = header->psn;
-	burst->full = is_enough(burst, packet);
+	count(burst, header->psn);
 	if (burst->full)
 		return;
 	burst_next(burst)->pieces = 0;
 	burst_next(burst)->payload_bytes = 0;
+}
+
+unsigned burst_repeat(struct burst *burst, unsigned most)
+{
+	uint32_t psn = burst->psn[burst->count - 1];
+	unsigned added;
+
+	for (added = 0; added < most && !burst->full; added++) {
+		const struct wire_packet *like = &burst->packets[burst->count - 1];
+		struct wire_packet *packet = burst_next(burst);
+
+		psn = psn_add(psn, 1);
+		memcpy(packet->header, like->header, like->header_bytes);
+		packet_renumber(packet->header, psn);
+		packet->header_bytes = like->header_bytes;
+		packet->payload_bytes = like->payload_bytes;
+		packet->pad_bytes = like->pad_bytes;
+		packet->pinned = like->pinned;
+		packet->pieces = 1;
+		packet->piece[0] = (struct iovec){
+			(char *)like->piece[0].iov_base + like->payload_bytes, like->payload_bytes
+		};
+		count(burst, psn);
+	}
+	if (!burst->full) {
+		burst_next(burst)->pieces = 0;
+		burst_next(burst)->payload_bytes = 0;
+	}
+	return added;
 }
 
 enum wire_result burst_send(struct burst *burst, uint32_t *unsent)

@@ -26,7 +26,8 @@ struct burst {
 	uint32_t staged; /* bytes of `staging` in use */
 	unsigned left;	 /* how many the last burst_send sent */
 	uint32_t run_bytes; /* the size of the last packet, ... */
-	unsigned run;	    /* ... and how many of that size came one after the other */
+	unsigned run;	    /* ... how many of that size came one after the other, ... */
+	unsigned train;	    /* ... and how many make a full train */
 	bool full;
 	uint32_t key;
 	struct arena_touch *touch; /* publishes `key`; or NULL */
@@ -79,6 +80,13 @@ bool burst_touch(struct burst *burst, uint32_t key);
 
 /* The payload of the next packet is there; completes it. Sets header->pad. */
 void burst_add(struct burst *burst, struct packet *header);
+
+/*
+ * At most so many packets more like the last one, with the PSNs behind its, none of which asks for an
+ * acknowledgement. Their payload lies behind its payload, which is one piece. Returns how many were
+ * added before the burst was full.
+ */
+unsigned burst_repeat(struct burst *burst, unsigned most);
 
 /*
  * Sends all. The burst is empty afterwards, and its key withdrawn. Unless all left, *unsent is the

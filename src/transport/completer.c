@@ -1,7 +1,7 @@
 #include "transport/completer.h"
 
+#include "base/counter.h"
 #include "object/memory.h"
-#include "transport/counter.h"
 #include "transport/requester.h"
 #include "transport/retransmit.h"
 #include "transport/verdict.h"
@@ -124,7 +124,10 @@ static void on_ack(struct qp *qp, const struct packet *packet)
 
 	if (advance(qp, end, false) != end) {
 		/* a READ before it was not answered: its response was lost (IBA 9.7.5.1.1) */
-		retransmit_on_gap(qp, packet->psn);
+		if (kind == PACKET_SYNDROME_NAK && verdict_of_nak(packet->syndrome) != IBV_WC_SUCCESS)
+			retransmit_on_refusal(qp);
+		else
+			retransmit_on_gap(qp, packet->psn);
 		return;
 	}
 	/* earlier requests complete first */

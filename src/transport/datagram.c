@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/counter.h"
 #include "base/multicast.h"
 #include "object/ah.h"
 #include "object/memory.h"
@@ -63,10 +64,17 @@ enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum ca
 		return WIRE_SENT; /* the cause is reported; as good as lost */
 	packet.header_bytes = (uint16_t)packet_encode(&header, packet.header);
 	result = transport_env.send(&flow, &packet, 1, &sent);
-	if (result == WIRE_FULL)
+	if (result == WIRE_FULL) {
+		counter_add(COUNTER_SOCKET_FULL);
 		return WIRE_FULL;
+	}
 	pace_use(&qp->datagram_pace, cost);
 	qp->datagram_psn = psn_add(qp->datagram_psn, 1);
+	if (result == WIRE_NO_ROUTE && !qp->no_route)
+		cause_report(CAUSE_NO_PATH, qp->ib.qp_num,
+			     "the system does not send the datagram: the interface is down, or there is "
+			     "no route");
+	qp->no_route = result == WIRE_NO_ROUTE;
 	if (result == WIRE_TOO_LONG)
 		cause_report(CAUSE_PATH_TOO_NARROW, qp->ib.qp_num, "datagram of %u bytes",
 			     wqe->length);
@@ -134,8 +142,10 @@ static void deliver(struct qp *qp, const struct packet *packet, const struct wir
 	};
 	uint8_t grh[GRH_BYTES];
 
-	if (!accept(qp, packet))
+	if (!accept(qp, packet)) {
+		counter_add(COUNTER_DROPPED);
 		return;
+	}
 	build_header(grh, arrival);
 	end.cause = receive_scatter(qp, 0, grh, GRH_BYTES);
 	if (end.cause == CAUSE_NONE)
@@ -161,8 +171,10 @@ static void deliver_to(uint32_t qpn, void *arg)
 	const struct delivery *delivery = arg;
 	struct qp *qp = qp_find_locked(qpn);
 
-	if (!qp)
+	if (!qp) {
+		counter_add(COUNTER_NO_QP);
 		return;
+	}
 	deliver(qp, delivery->packet, delivery->arrival);
 	cq_give_events();
 	qp_unlock(qp);

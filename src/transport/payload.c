@@ -111,3 +111,29 @@ enum payload_result payload_place(struct burst *burst, const struct qp *qp, stru
 		return PAYLOAD_BAD;
 	return copy(burst, qp, wqe, offset, bytes, cause);
 }
+
+uint32_t payload_behind(const struct burst *burst, const struct qp *qp, const struct wqe *wqe,
+			uint32_t offset, uint32_t bytes)
+{
+	const struct wire_packet *last = &burst->packets[burst->count - 1];
+	uint32_t in_sge = offset, index, flags;
+	const struct ibv_sge *sge;
+	uint64_t host;
+
+	if (wqe->flags & IBV_SEND_INLINE || last->pieces != 1)
+		return 0;
+	index = find_sge(wqe, &in_sge);
+	if (index == wqe->num_sge)
+		return 0;
+	sge = &wqe->sge[index];
+	if (!burst->touch || burst->key != sge->lkey)
+		return 0;
+	if (bytes > sge->length - in_sge)
+		bytes = sge->length - in_sge;
+	if (key_check(mr_keys(), sge->lkey, qp->pd->number, 0, sge->addr + in_sge, bytes, 0, &host,
+		      &flags) != KEY_OK ||
+	    flags & (KEY_NULL | KEY_ON_DEMAND) ||
+	    host != (uintptr_t)last->piece[0].iov_base + last->payload_bytes)
+		return 0;
+	return bytes;
+}

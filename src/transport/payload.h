@@ -22,4 +22,11 @@ enum payload_result {
 enum payload_result payload_place(struct burst *burst, const struct qp *qp, struct wqe *wqe,
 				  uint32_t offset, uint32_t bytes, enum cause *cause);
 
+/*
+ * How many of these bytes lie behind the payload of the burst's last packet, which is what comes before
+ * `offset` in the message, and may be sent in place as that was. 0 tells nothing: see payload_place.
+ */
+uint32_t payload_behind(const struct burst *burst, const struct qp *qp, const struct wqe *wqe,
+			uint32_t offset, uint32_t bytes);
+
 #endif

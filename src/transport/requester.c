@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/counter.h"
 #include "object/memory.h"
 #include "object/mw.h"
 #include "transport/answer.h"
@@ -193,6 +194,7 @@ static enum carried flush(struct issue *it)
 	}
 	switch (result) {
 	case WIRE_FULL:
+		counter_add(COUNTER_SOCKET_FULL);
 		requester_go_back(qp, unsent);
 		note_sent(tq);
 		tq->unrequested++; /* an acknowledgement was, perhaps, but by a packet that did not leave */
@@ -293,6 +295,36 @@ static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_ki
 	return CARRIED;
 }
 
+/*
+ * MIDDLE packets behind the one that was just added, as far as they differ from it in nothing but PSN
+ * and payload: a shorter way for most of a long message.
+ */
+static void add_middles(struct issue *it, struct wqe *wqe)
+{
+	struct transport_qp *tq = it->tq;
+	uint32_t index = (uint32_t)packet_psn_diff(tq->next_psn, wqe->msn);
+	uint32_t offset = index * tq->mtu, room = room_in_window(it), most, added;
+
+	if (index < 2 || !it->burst->count || offset >= wqe->length || room < 3 ||
+	    tq->unrequested >= REQUESTER_ACK_EVERY - 1)
+		return;
+	most = (wqe->length - offset - 1) / tq->mtu; /* without LAST */
+	if (most > room - 2)
+		most = room - 2; /* the last one that there is room for asks for an acknowledgement */
+	if (it->qp->type == IBV_QPT_RC && most > REQUESTER_ACK_EVERY - 1 - tq->unrequested)
+		most = REQUESTER_ACK_EVERY - 1 - tq->unrequested;
+	if (!most)
+		return;
+	most = payload_behind(it->burst, it->qp, wqe, offset, most * tq->mtu) / tq->mtu;
+	added = burst_repeat(it->burst, most);
+	if (it->qp->type == IBV_QPT_RC)
+		tq->unrequested += added;
+	else
+		it->turn -= added;
+	tq->next_psn = psn_add(tq->next_psn, added);
+	set_done(tq, wqe);
+}
+
 /* A request that starts now takes its PSNs; one that was begun has them. */
 static void begin(struct transport_qp *tq, struct wqe *wqe, uint32_t piece)
 {
@@ -344,6 +376,7 @@ static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_
 			carried = add_packet(it, wqe, kind);
 		if (carried != CARRIED)
 			return carried;
+		add_middles(it, wqe);
 	}
 	return passed_on(it, wqe);
 }

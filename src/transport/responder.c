@@ -1,5 +1,6 @@
 #include "transport/responder.h"
 
+#include "base/counter.h"
 #include "object/atomic.h"
 #include "object/key.h"
 #include "object/memory.h"
@@ -16,9 +17,12 @@ static void react(struct qp *qp, enum verdict verdict, enum cause cause, uint32_
 	const struct reaction *reaction = verdict_reaction(
 		verdict, qp->type == IBV_QPT_RC ? VERDICT_RC : VERDICT_UC);
 
+	if (verdict == VERDICT_NO_RECEIVE)
+		counter_add(COUNTER_NO_RECEIVE);
 	if (reaction->ends_message)
 		tq->in_message = false;
 	if (reaction->fails_qp) {
+		counter_add(COUNTER_REFUSED);
 		cause_report(cause, qp->ib.qp_num,
 			     "PSN %u from QP 0x%06x, rkey 0x%x, address 0x%llx, length %u", psn,
 			     qp->attr.dest_qp_num, tq->rkey, (unsigned long long)tq->va, tq->total);
@@ -29,6 +33,7 @@ static void react(struct qp *qp, enum verdict verdict, enum cause cause, uint32_
 			qp_raise(qp, (enum ibv_event_type)reaction->event);
 		qp_fail(qp, cause);
 	} else if (qp->type != IBV_QPT_RC && reaction->ends_message) {
+		counter_add(COUNTER_DROPPED);
 		cause_report(CAUSE_UC_DROPPED, qp->ib.qp_num, "PSN %u from QP 0x%06x: %s", psn,
 			     qp->attr.dest_qp_num, cause_sentence(cause));
 	}
@@ -373,6 +378,7 @@ static void on_duplicate(struct qp *qp, const struct packet *packet, const struc
 {
 	struct transport_qp *tq = transport_of(qp);
 
+	counter_add(COUNTER_DUPLICATES);
 	switch (op->kind) {
 	case PACKET_SEND:
 	case PACKET_WRITE:
@@ -399,6 +405,7 @@ static void on_stray(struct qp *qp, const struct packet *packet)
 {
 	struct transport_qp *tq = transport_of(qp);
 
+	counter_add(COUNTER_OUT_OF_ORDER);
 	if (!tq->naked || packet_psn_diff(packet->psn, tq->stray_psn) <= 0)
 		react(qp, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
 	tq->stray_psn = packet->psn;
@@ -427,6 +434,7 @@ static void on_unreliable(struct qp *qp, const struct packet *packet,
 	if (op->first || gap)
 		tq->in_message = false;
 	if (!op->first && !tq->in_message) {
+		counter_add(COUNTER_DROPPED);
 		tq->expected_psn = psn_add(packet->psn, 1);
 		return;
 	}
@@ -468,6 +476,7 @@ void responder_on_packet(struct qp *qp, const struct packet *packet, const struc
 
 void responder_on_mark(struct transport_qp *tq)
 {
+	counter_add(COUNTER_MARKED);
 	tq->congestion_seen = true;
 	transport_want_flush(tq);
 }

@@ -1,13 +1,13 @@
 #include "transport/retransmit.h"
 
+#include "base/counter.h"
 #include "object/rnr.h"
-#include "transport/counter.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
 
 static uint64_t timeout_ns(const struct transport_qp *tq)
 {
-	uint64_t ns = 4096ull << tq->qp->attr.timeout;
+	uint64_t ns = RETRANSMIT_TIMEOUTS * 4096ull << tq->qp->attr.timeout;
 
 	return ns > RETRANSMIT_TIMEOUT_MIN_NS ? ns : RETRANSMIT_TIMEOUT_MIN_NS;
 }
@@ -153,6 +153,25 @@ void retransmit_on_progress(struct transport_qp *tq, uint32_t packets, uint64_t 
 	set_probe(tq, now_ns);
 }
 
+static void give_up(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+	uint32_t seq;
+
+	requester_go_back(qp, tq->una_psn);
+	seq = qp->sq.issue++;
+	if (tq->no_route)
+		requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_NO_PATH,
+				   "the system sends nothing to QP 0x%06x: the interface is down, its "
+				   "address was removed, or there is no route",
+				   qp->attr.dest_qp_num);
+	else
+		requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_GONE,
+				   "QP 0x%06x did not answer %u times in %llu us each",
+				   qp->attr.dest_qp_num, qp->attr.retry_cnt + 1u,
+				   (unsigned long long)timeout_ns(tq) / 1000);
+}
+
 /* Everything from una_psn on is sent anew, at this thread's flush or when its timer fires. */
 static void go_back(struct qp *qp, uint64_t now_ns)
 {
@@ -192,6 +211,18 @@ void retransmit_on_gap(struct qp *qp, uint32_t psn)
 	tq->gap_open = true;
 	tq->gap_psn = psn;
 	if (again)
+		retransmit_on_sequence_nak(qp);
+}
+
+void retransmit_on_refusal(struct qp *qp)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	if (tq->state != REQUESTER_READY || is_old_news(tq, transport_env.now()))
+		return;
+	if (tq->went_back && tq->retry_left-- == 0)
+		give_up(qp);
+	else
 		retransmit_on_sequence_nak(qp);
 }
 
@@ -237,25 +268,6 @@ void retransmit_stop(struct transport_qp *tq)
 	timer_disarm(&tq->timer);
 }
 
-static void give_up(struct qp *qp)
-{
-	struct transport_qp *tq = transport_of(qp);
-	uint32_t seq;
-
-	requester_go_back(qp, tq->una_psn);
-	seq = qp->sq.issue++;
-	if (tq->no_route)
-		requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_NO_PATH,
-				   "the system sends nothing to QP 0x%06x: the interface is down, its "
-				   "address was removed, or there is no route",
-				   qp->attr.dest_qp_num);
-	else
-		requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_GONE,
-				   "QP 0x%06x did not answer %u times in %llu us each",
-				   qp->attr.dest_qp_num, qp->attr.retry_cnt + 1u,
-				   (unsigned long long)timeout_ns(tq) / 1000);
-}
-
 /*
  * The transport timer has run out. False: for good. Who finds that late was kept from looking: by the
  * scheduler, or because another thread, which was, has the port. So the answer may be there by now.
@@ -268,6 +280,7 @@ static bool on_timeout(struct transport_qp *tq, uint64_t now_ns)
 		tq->excused = true;
 	} else {
 		tq->excused = false;
+		counter_add(COUNTER_TIMEOUTS);
 		if (tq->retry_left-- == 0)
 			return false;
 	}

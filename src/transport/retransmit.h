@@ -8,7 +8,9 @@
  * Two clocks run while something is on the way. The probe, a few measured round trips, finds losses
  * that no NAK tells of: everything is sent anew, beginning with one packet, and nothing is counted.
  * The transport timer of the IBA (9.7.6.1.3) is much longer; each time that it passes without any
- * progress counts against retry_cnt. It runs only while the responder might have answered: not before
+ * progress counts against retry_cnt. It may take up to four times what the QP's attribute says, and
+ * takes RETRANSMIT_TIMEOUTS: the responder may be a process that does not get a processor for a while,
+ * and losses are found sooner anyway. It runs only while the responder might have answered: not before
  * a packet could leave, not while the responder wants to be left alone, and a time-out that is found
  * out of late does not count at first, as the answer may be waiting where nobody has looked.
  *
@@ -25,6 +27,7 @@
 #define RETRANSMIT_PROBE_MIN_NS   1000000ull
 #define RETRANSMIT_PROBE_TRIPS	  8 /* shortest round trips that it waits at most, if that is more */
 #define RETRANSMIT_PROBE_MAX_NS   500000000ull
+#define RETRANSMIT_TIMEOUTS	  3
 /* A shorter transport timer counts as this one: processes are scheduled, adapters are not. */
 #define RETRANSMIT_TIMEOUT_MIN_NS 8000000ull
 #define RETRANSMIT_LATE		  4 /* later than this part of the time-out */
@@ -49,6 +52,13 @@ void retransmit_on_sequence_nak(struct qp *qp);
 
 /* A response is missing at una_psn; `psn` came instead. */
 void retransmit_on_gap(struct qp *qp, uint32_t psn);
+
+/*
+ * A response is missing at una_psn; instead, the responder told that it is in error. It may not be able
+ * to repeat it, so going back for that counts as a try (retry_cnt): else, without a time-out, there
+ * would be no end.
+ */
+void retransmit_on_refusal(struct qp *qp);
 
 /* The responder had no receive for the message at una_psn; `timer` is its RNR timer code. */
 void retransmit_on_rnr_nak(struct qp *qp, uint8_t timer);

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/counter.h"
 #include "transport/answer.h"
 #include "transport/burst.h"
 #include "transport/completer.h"
-#include "transport/counter.h"
 #include "transport/datagram.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
@@ -185,6 +185,7 @@ static void send_ack(struct qp *qp) NO_LOCK_CHECK
 	qp_unlock(qp);
 	if (transport_env.send(&flow, &packet, 1, &sent) != WIRE_FULL)
 		return;
+	counter_add(COUNTER_SOCKET_FULL);
 	qp = qp_find_locked(qpn);
 	if (!qp)
 		return;
@@ -308,6 +309,7 @@ static void on_connection_packet(struct qp *qp, const struct packet *packet,
 		responder_on_mark(tq);
 	switch (op->kind) {
 	case PACKET_NOTIFY_CONGESTION:
+		counter_add(COUNTER_CONGESTION);
 		window_on_mark(&tq->window, tq->next_psn);
 		break;
 	case PACKET_ACK:

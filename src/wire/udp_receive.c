@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/counter.h"
 #include "packet/icrc.h"
 #include "wire/udp.h"
 #include "wire/udp_address.h"
@@ -144,6 +145,12 @@ static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes
 	e->path.destination_port = port->number;
 }
 
+static void count_damaged(struct wire_port *port)
+{
+	udp_count(&port->damaged, 1);
+	counter_add(COUNTER_DAMAGED);
+}
+
 /*
  * Hands out the packets of one datagram; returns how many there were, good and damaged. Each is given
  * away when the next good one was found, so that the receiver knows that there is one.
@@ -160,7 +167,7 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 	uint16_t id = 0;
 
 	if (h.msg_flags & MSG_TRUNC || !left) {
-		udp_count(&port->damaged, 1);
+		count_damaged(port);
 		return 1;
 	}
 	open_envelope(port, &h, left, &e);
@@ -174,7 +181,7 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 			arrival.bytes = bytes;
 			arrival.length = (uint32_t)(length - ICRC_BYTES);
 		} else {
-			udp_count(&port->damaged, 1);
+			count_damaged(port);
 		}
 		id++;
 		packets++;

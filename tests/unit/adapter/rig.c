@@ -25,10 +25,10 @@ enum cause rig_cause;
 _Atomic uint32_t rig_arrivals;
 void (*rig_on_arrival)(const struct wire_arrival *arrival);
 
-int __wrap_ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex, int *fd,
-		    char *why, size_t why_len);
-int __wrap_ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex, int *fd,
-		    char *why, size_t why_len)
+int __wrap_ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex,
+		    int *fd, char *why, size_t why_len);
+int __wrap_ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex,
+		    int *fd, char *why, size_t why_len)
 {
 	rig_port_calls++;
 	if (rig_port_error)

@@ -17,10 +17,10 @@
 #include "base/cause.h"
 #include "object/context.h"
 
-extern int rig_port_error;	 /* what ctl_port answers, 0: a socket */
-extern unsigned rig_port_calls;	 /* of ctl_port */
-extern int rig_epoll_error;	 /* what adding to an epoll descriptor answers */
-extern enum cause rig_cause;	 /* reported last; the test sets it back */
+extern int rig_port_error;	/* what ctl_port answers, 0: a socket */
+extern unsigned rig_port_calls; /* of ctl_port */
+extern int rig_epoll_error;	/* what adding to an epoll descriptor answers */
+extern enum cause rig_cause;	/* reported last; the test sets it back */
 extern _Atomic uint32_t rig_arrivals;
 /* Called for each packet, if it is set; `inside` transport_receive. */
 extern void (*rig_on_arrival)(const struct wire_arrival *arrival);

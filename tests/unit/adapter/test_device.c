@@ -16,7 +16,9 @@ static union ibv_gid gid_of(char letter)
 	union ibv_gid gid = { .raw = { 0xfd, [15] = (uint8_t)letter } };
 
 	if (letter >= 'A' && letter <= 'Z') /* IPv4 */
-		gid = (union ibv_gid){ .raw = { [10] = 0xff, [11] = 0xff, 10, 0, 0, (uint8_t)letter } };
+		gid = (union ibv_gid){
+			.raw = { [10] = 0xff, [11] = 0xff, 10, 0, 0, (uint8_t)letter }
+		};
 	return gid;
 }
 

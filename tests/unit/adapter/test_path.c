@@ -21,10 +21,10 @@ static struct ibv_ah_attr attr_to(const char *dgid, uint8_t sgid_index)
 	return attr;
 }
 
-#define V4(last)	"\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\x4e\0" last
-#define V4_GROUP	"\0\0\0\0\0\0\0\0\0\0\xff\xff\xef\x4e\1\2"
-#define V4_OTHER_GROUP	"\xff\x0e\0\0\0\0\0\0\0\0\xff\xff\xef\x4e\1\2"
-#define V6		"\xfd\x78\0\0\0\0\0\0\0\0\0\0\0\0\0\x09"
+#define V4(last)       "\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\x4e\0" last
+#define V4_GROUP       "\0\0\0\0\0\0\0\0\0\0\xff\xff\xef\x4e\1\2"
+#define V4_OTHER_GROUP "\xff\x0e\0\0\0\0\0\0\0\0\xff\xff\xef\x4e\1\2"
+#define V6	       "\xfd\x78\0\0\0\0\0\0\0\0\0\0\0\0\0\x09"
 
 static void fields_of_the_flow_follow_from_the_address(void **state)
 {

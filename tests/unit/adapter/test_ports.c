@@ -13,9 +13,9 @@
 #include "rig.h"
 #include "wire/udp.h"
 
-#define A_SECOND_NS    1000000000ull
-#define TRUST_US       120000 /* after that an address is looked for again */
-#define BATCH_MAX      128    /* what one look may take, and some more */
+#define A_SECOND_NS 1000000000ull
+#define TRUST_US    120000 /* after that an address is looked for again */
+#define BATCH_MAX   128	   /* what one look may take, and some more */
 
 static struct wire_port *open_address(unsigned which)
 {
@@ -59,6 +59,19 @@ static void opens_a_port_once(void **state)
 	assert_ptr_not_equal(open_address(2), first);
 	assert_int_equal(rig_port_calls, 2);
 	assert_true(ports_any());
+}
+
+/* Moved to a bridge, say, or there twice. */
+static void an_address_has_one_port_on_all_interfaces(void **state)
+{
+	struct wire_port *first = open_address(1), *port = NULL;
+	uint8_t gid[WIRE_GID_BYTES];
+
+	rig_address(1, gid);
+	assert_int_equal(ports_open(gid, 7, "vrb_test", &port), 0);
+	assert_ptr_equal(port, first);
+	assert_int_equal(rig_port_calls, 1);
+	assert_int_equal(ports_count, 1);
 }
 
 static void a_refusal_is_remembered_for_a_second(void **state)
@@ -246,6 +259,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(opens_a_port_once),
+		TEST(an_address_has_one_port_on_all_interfaces),
 		TEST(a_refusal_is_remembered_for_a_second),
 		TEST(an_address_that_is_not_ours_is_said_to_be_gone),
 		TEST(an_address_that_is_removed_fails_and_comes_back),

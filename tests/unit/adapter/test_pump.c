@@ -1,6 +1,6 @@
 /*
- * The pump against a world made of counters: what is around it is replaced at link time (--wrap), so that
- * a thread can be kept from its processor at any point, and packets can come without end.
+ * The pump against a world made of counters: what is around it is replaced at link time (--wrap),
+ * so that a thread can be kept from its processor at any point, and packets can come without end.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -33,7 +33,8 @@ static _Atomic unsigned link_looks, wire_looks, notice_looks, retries;
 static _Atomic unsigned packets; /* that are there to be taken */
 static _Atomic bool endless;	 /* there is always one more */
 static _Atomic uint64_t retry_due = RETRY_NEVER;
-static _Atomic bool daemon_is_lost; /* and none is found: each search takes all the time it is given */
+static _Atomic bool
+	daemon_is_lost; /* and none is found: each search takes all the time it is given */
 static _Atomic unsigned searches;
 /* How long threads other than the pump are away before and after they set a timer. */
 static _Atomic unsigned away_ms;
@@ -215,7 +216,8 @@ static int settle(void **state)
 	return 0;
 }
 
-/* A thread takes the lease and polls no more: a lease later whoever leaves something wakes the pump. */
+/* A thread takes the lease and polls no more: a lease later whoever leaves something wakes the
+ * pump. */
 static void says_asleep_after_the_last_poller(void **state)
 {
 	pump_on_polling(now_ns());
@@ -310,7 +312,8 @@ static bool was_searched_for(void)
 	return searches >= 5;
 }
 
-/* The daemon hangs: what comes is still taken before peers with usual time-outs (537 ms) give up. */
+/* The daemon hangs: what comes is still taken before peers with usual time-outs (537 ms) give up.
+ */
 static void a_daemon_that_hangs_stops_no_packets(void **state)
 {
 	searches = 0;

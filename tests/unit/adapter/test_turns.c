@@ -1,10 +1,10 @@
 /*
- * Pump and ports as they are, real sockets, and threads that poll, stop polling, arm and sleep at random:
- * no packet may be slept over. Takes a seed as its argument; prints it.
+ * Pump and ports as they are, real sockets, and threads that poll, stop polling, arm and sleep at
+ * random: no packet may be slept over. Takes a seed as its argument; prints it.
  *
- * In each round packets are sent while the threads do as they like. At some moment all of them stop, wherever
- * they are, and do not come back: whatever is not taken then is the pump's. Nothing is ever sent twice
- * here, so what it sleeps over stays where it is.
+ * In each round packets are sent while the threads do as they like. At some moment all of them
+ * stop, wherever they are, and do not come back: whatever is not taken then is the pump's. Nothing
+ * is ever sent twice here, so what it sleeps over stays where it is.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -76,7 +76,7 @@ static void poll_once(unsigned polls)
 	int got = ports_progress(now, all ? PORTS_ALL : PORTS_BUSY_ONES);
 
 	pump_on_look(now, got > 0);
-	if (all)
+	if (all || pump_has_lease())
 		pump_on_polling(now);
 }
 
@@ -151,7 +151,8 @@ static void no_packet_is_slept_over(void **state)
 	pthread_t threads[POLLERS];
 
 	for (uintptr_t i = 0; i < POLLERS; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, poll_now_and_then, (void *)i), 0);
+		assert_int_equal(pthread_create(&threads[i], NULL, poll_now_and_then, (void *)i),
+				 0);
 	for (int round = 0; round < ROUNDS; round++) {
 		quiet = false;
 		sent += send_some(&random);
@@ -163,7 +164,8 @@ static void no_packet_is_slept_over(void **state)
 		while (polling)
 			rig_sleep_us(100);
 		if (!sleeps())
-			fail_msg("seed %llu, round %d: nobody polls, and duty says that somebody does",
+			fail_msg("seed %llu, round %d: nobody polls, and duty says that somebody "
+				 "does",
 				 (unsigned long long)seed, round);
 	}
 	done = true;

@@ -85,7 +85,7 @@ static void test_limits_and_grants(void **state)
 	attr.recv_cq = NULL;
 	assert_int_equal(qp_create(world->context, world->pd, &attr, &fake_path, &qp), -EINVAL);
 	attr = good;
-	attr.qp_type = IBV_QPT_RAW_PACKET;
+	attr.qp_type = IBV_QPT_DRIVER;
 	assert_int_equal(qp_create(world->context, world->pd, &attr, &fake_path, &qp), -EOPNOTSUPP);
 	attr = good;
 	assert_int_equal(qp_create(world->context, world->pd, &attr, &fake_path, &qp), 0);

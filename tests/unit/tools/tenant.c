@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/cause.h"
+#include "base/counter.h"
 #include "ctl/client.h"
 
 static void fill(void *arena, unsigned slot)
@@ -54,6 +55,9 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	fill(arena, ctl_slot(client));
+	counter_init(arena);
+	for (int i = 0; i < 3; i++)
+		counter_add(COUNTER_NAKS_RECEIVED);
 	cause_init(arena);
 	for (int i = 0; i < causes; i++)
 		cause_report(CAUSE_RKEY_RANGE, ctl_slot(client) << ARENA_QP_BITS | 1,

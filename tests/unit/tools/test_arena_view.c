@@ -14,6 +14,7 @@
 #include <infiniband/verbs.h>
 
 #include "base/cause.h"
+#include "base/counter.h"
 #include "tools/arena_view.h"
 
 struct owner {
@@ -113,6 +114,34 @@ static void devices_are_printable(void **state)
 	owner_fini(&owner);
 }
 
+static void counters_are_those_of_the_process(void **state)
+{
+	struct arena_view view;
+	struct owner owner;
+
+	owner_init(&owner);
+	counter_init(owner.arena);
+	counter_add(COUNTER_DAMAGED);
+	for (unsigned i = 0; i < 5; i++)
+		counter_add(COUNTER_SOCKET_FULL);
+	assert_int_equal(arena_view_open(owner.fd, &view), 0);
+	for (unsigned i = 0; i < COUNTERS; i++) {
+		uint64_t expected = i == COUNTER_DAMAGED ? 1 : i == COUNTER_SOCKET_FULL ? 5 : 0;
+
+		assert_int_equal(arena_view_counter(&view, i), expected);
+		assert_int_equal(counter_read((enum counter)i), expected);
+		assert_non_null(counter_name((enum counter)i));
+		assert_non_null(counter_what((enum counter)i));
+	}
+	arena_view_close(&view);
+	/* the child of a fork counts by itself */
+	counter_reset_after_fork();
+	counter_add(COUNTER_DAMAGED);
+	assert_int_equal(arena_counters(owner.arena)[COUNTER_DAMAGED], 1);
+	assert_int_equal(counter_read(COUNTER_SOCKET_FULL), 0);
+	owner_fini(&owner);
+}
+
 struct seen {
 	unsigned count;
 	struct arena_view_qp last;
@@ -186,6 +215,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_is_no_arena_is_refused),
 	    cmocka_unit_test(another_version_is_refused),
+	    cmocka_unit_test(counters_are_those_of_the_process),
 	    cmocka_unit_test(devices_are_printable),
 	    cmocka_unit_test(qps_are_found_without_taking_memory),
 	    cmocka_unit_test(causes_are_read),

@@ -159,6 +159,8 @@ def test_show_processes():
         assert first['uid'] == os.getuid() and first['since'].endswith('Z')
         assert '\033' not in processes[1]['program'], processes
         assert first['devices'] == [{'name': 'vrb_lo', 'address': '127.0.0.1', 'contexts': 1}]
+        counters = first['counters']
+        assert counters.pop('naks_received') == 3 and set(counters.values()) == {0}, counters
         rc, ud = first['qps']
         assert (rc['qpn'], rc['type'], rc['state']) == (slot << 14 | 1, 'RC', 'RTS'), rc
         assert (rc['dest_qpn'], rc['device']) == (slot << 14 | 2, 'vrb_lo'), rc
@@ -168,6 +170,7 @@ def test_show_processes():
         for word in ('first', 'second', 'vrb_lo', f'0x{slot << 14 | 1:06x}', 'RTS', str(pid)):
             assert word in text, text
         assert '\033' not in text
+        assert 'naks_received 3 (' in text and 'timeouts' not in text, text
 
 
 def test_explain_process():

@@ -198,6 +198,27 @@ static void test_refused(void **state)
 	assert_int_equal(rig_sent, 0);
 }
 
+/* Once, until a datagram leaves again. */
+static void test_no_route_is_told(void **state)
+{
+	_Atomic uint64_t *told = &arena_header(rig.arena)->cause_next;
+
+	cause_init(rig.arena);
+	rig_refusal = WIRE_NO_ROUTE;
+	for (uint64_t times = 1; times <= 2; times++) {
+		rig_full_after = 0;
+		for (int i = 0; i < 3; i++) {
+			assert_int_equal(send(10, 0x11), WIRE_SENT);
+			assert_int_equal(*told, times);
+		}
+		rig_full_after = UINT32_MAX;
+		post_receive(times, 60);
+		assert_int_equal(send(10, 0x11), WIRE_SENT);
+		assert_int_equal(rig_completion(&rig).wr_id, times);
+	}
+	cause_init(NULL);
+}
+
 static void test_multicast(void **state)
 {
 	ah_destroy(ah);
@@ -219,7 +240,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 		TEST(delivery), TEST(v4_header), TEST(v6_header), TEST(immediate),
-		TEST(dropped),	TEST(refused),	 TEST(multicast),
+		TEST(dropped),	TEST(refused),	 TEST(no_route_is_told), TEST(multicast),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "transport/counter.h"
+#include "base/counter.h"
 
 #define BYTES  (256 * 1024)
 #define ACCESS                                                                                     \

@@ -281,6 +281,40 @@ static void test_gathered(void **state)
 		assert_int_equal(there[i], 'x');
 }
 
+/* A fenced request waits for the answers to READs and atomics, and for nothing else (IBA 10.8.3.3). */
+static void test_fence(void **state)
+{
+	struct ibv_send_wr wr = { .wr_id = 3, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_FENCE };
+
+	CONNECT(IBV_QPT_RC);
+	rig_post_receive(b, 10, NULL);
+	rig_post_receive(b, 11, NULL);
+	post(IBV_WR_RDMA_WRITE, 8, 1);
+	rig_post_send(a, &wr);
+	assert_int_equal(rig_waiting(), 2);
+	run();
+	expect_receive(10, 0);
+	expect(1, IBV_WC_SUCCESS);
+	expect(3, IBV_WC_SUCCESS);
+	post(IBV_WR_RDMA_READ, 2000, 2);
+	rig_post_send(a, &wr);
+	assert_int_equal(rig_waiting(), 1);
+	assert_true(rig_step());
+	transport_flush(); /* two responses */
+	assert_int_equal(rig_waiting(), 2);
+	assert_true(rig_step());
+	transport_flush();
+	assert_int_equal(rig_waiting(), 1);
+	assert_true(rig_step());
+	transport_flush();
+	assert_int_equal(rig_waiting(), 1);
+	assert_int_equal(rig_peek(0).opcode, 0x04);
+	run();
+	expect(2, IBV_WC_SUCCESS);
+	expect_receive(11, 0);
+	expect(3, IBV_WC_SUCCESS);
+}
+
 /* One acknowledgement for a burst of small messages, and the opcodes of a long one. */
 static void test_packets(void **state)
 {
@@ -324,7 +358,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 		TEST(send),	      TEST(unreliable_send), TEST(write),
 		TEST(write_with_immediate), TEST(read),	     TEST(reads_in_order),
-		TEST(atomics),	      TEST(gathered),	     TEST(packets),
+		TEST(atomics),	      TEST(gathered),	     TEST(fence),
+		TEST(packets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

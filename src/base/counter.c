@@ -1,0 +1,55 @@
+#include "base/counter.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+
+static_assert(COUNTERS <= ARENA_COUNTERS, "there is room for them");
+
+static const struct {
+	const char *name, *what;
+} rows[COUNTERS] = {
+#define X(name, text, what) [COUNTER_##name] = { text, what },
+#include "base/counter.def"
+#undef X
+};
+
+static _Atomic uint64_t without_arena[ARENA_COUNTERS];
+static _Atomic uint64_t *_Atomic counters = without_arena;
+
+void counter_init(void *arena)
+{
+	atomic_store_explicit(&counters, arena ? arena_counters(arena) : without_arena,
+			      memory_order_release);
+}
+
+void counter_reset_after_fork(void)
+{
+	counter_init(NULL);
+}
+
+void counter_add(enum counter counter)
+{
+	_Atomic uint64_t *all = atomic_load_explicit(&counters, memory_order_acquire);
+
+	atomic_fetch_add_explicit(&all[counter], 1, memory_order_relaxed);
+}
+
+uint64_t counter_read(enum counter counter)
+{
+	_Atomic uint64_t *all = atomic_load_explicit(&counters, memory_order_acquire);
+
+	return atomic_load_explicit(&all[counter], memory_order_relaxed);
+}
+
+const char *counter_name(enum counter counter)
+{
+	return rows[counter].name;
+}
+
+const char *counter_what(enum counter counter)
+{
+	return rows[counter].what;
+}

@@ -1,0 +1,32 @@
+/*
+ * Counter - how often packets came that no connection could use, and what happened to the others.
+ *
+ * In:  events, by any thread. Out: numbers in this process's arena, for `verbatim show`.
+ *
+ * Anybody may send bad packets, at any rate: they are counted, and nothing is reported for each.
+ * Relaxed: a reader sees each count some time.
+ */
+#ifndef BASE_COUNTER_H
+#define BASE_COUNTER_H
+
+#include <stdint.h>
+
+enum counter {
+#define X(name, text, what) COUNTER_##name,
+#include "base/counter.def"
+#undef X
+	COUNTERS
+};
+
+/* From here on it is counted in this arena, from its own numbers on; NULL: in none. */
+void counter_init(void *arena);
+void counter_reset_after_fork(void);
+
+void counter_add(enum counter counter);
+uint64_t counter_read(enum counter counter);
+
+/* "naks_sent", and what it counts in words. */
+const char *counter_name(enum counter counter);
+const char *counter_what(enum counter counter);
+
+#endif

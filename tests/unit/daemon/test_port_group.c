@@ -1,0 +1,144 @@
+/*
+ * A port's sockets when the system refuses something in the middle; and the search for who has a
+ * port. Linked with the daemon's own files, system calls replaced at link time (--wrap).
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "daemon/address.h"
+#include "daemon/owner.h"
+#include "daemon/port_group.h"
+
+#define SLOT_SHIFT 14
+
+static int refused_option; /* of SOL_SOCKET: fails once with ENOMEM */
+static unsigned searches;
+
+int __real_setsockopt(int fd, int level, int option, const void *value, socklen_t len);
+int __wrap_setsockopt(int fd, int level, int option, const void *value, socklen_t len);
+int __wrap_setsockopt(int fd, int level, int option, const void *value, socklen_t len)
+{
+	if (level == SOL_SOCKET && option == refused_option) {
+		refused_option = 0;
+		errno = ENOMEM;
+		return -1;
+	}
+	return __real_setsockopt(fd, level, option, value, len);
+}
+
+DIR *__real_opendir(const char *name);
+DIR *__wrap_opendir(const char *name);
+DIR *__wrap_opendir(const char *name)
+{
+	searches += !strcmp(name, "/proc");
+	return __real_opendir(name);
+}
+
+/* 127.x.y.z: nobody else's. */
+static void address(uint8_t which, uint8_t gid[CTL_GID_BYTES])
+{
+	memset(gid, 0, CTL_GID_BYTES);
+	gid[10] = gid[11] = 0xff;
+	gid[12] = 127;
+	gid[13] = (uint8_t)(getpid() >> 8);
+	gid[14] = (uint8_t)getpid();
+	gid[15] = which;
+}
+
+/* A packet to a QP of the slot arrives at the slot's socket, and only there. */
+static void expect_steered(struct port_group *g, unsigned slot)
+{
+	uint8_t packet[12] = { 0 };
+	union address to;
+	socklen_t len = address_make(g->gid, 0, &to);
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	uint32_t qpn = slot << SLOT_SHIFT | 5;
+	struct pollfd p = { .fd = g->sockets[slot]->fd, .events = POLLIN };
+
+	for (int i = 0; i < 3; i++)
+		packet[5 + i] = (uint8_t)(qpn >> (16 - 8 * i));
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(sendto(fd, packet, sizeof(packet), 0, &to.any, len),
+				 sizeof(packet));
+		assert_int_equal(poll(&p, 1, 5000), 1);
+		assert_int_equal(recv(p.fd, packet, sizeof(packet), MSG_DONTWAIT), sizeof(packet));
+	}
+	close(fd);
+}
+
+/* What was refused once is done when it is wanted again, and not forgotten. */
+static void steering_that_was_refused_is_made_up_for(void **state)
+{
+	static const unsigned slots[] = { 1, 4, 9, 2 };
+	struct port_group *g;
+	uint8_t gid[CTL_GID_BYTES];
+
+	address(1, gid);
+	assert_int_equal(port_group_create(gid, 0, &g), 0);
+	for (int i = 0; i < 4; i++) {
+		if (g->count <= slots[i]) {
+			refused_option = SO_ATTACH_REUSEPORT_CBPF;
+			assert_int_equal(port_group_use(g, slots[i], getuid()), -ENOMEM);
+		}
+		assert_int_equal(port_group_use(g, slots[i], getuid()), 0);
+		for (int j = 0; j <= i; j++)
+			expect_steered(g, slots[j]);
+	}
+	port_group_destroy(g);
+}
+
+static void a_socket_that_was_refused_leaves_the_others_in_order(void **state)
+{
+	struct port_group *g;
+	uint8_t gid[CTL_GID_BYTES];
+
+	address(2, gid);
+	assert_int_equal(port_group_create(gid, 0, &g), 0);
+	assert_int_equal(port_group_use(g, 3, getuid()), 0);
+	refused_option = SO_REUSEPORT;
+	assert_int_equal(port_group_use(g, 6, getuid()), -ENOMEM);
+	expect_steered(g, 3);
+	assert_int_equal(port_group_use(g, 6, getuid()), 0);
+	expect_steered(g, 3);
+	expect_steered(g, 6);
+	port_group_destroy(g);
+}
+
+/* A client that asks over and over must not keep the daemon busy with it. */
+static void processes_are_searched_once_a_second(void **state)
+{
+	struct port_group *g;
+	uint8_t gid[CTL_GID_BYTES];
+	struct owner owner;
+
+	address(3, gid);
+	assert_int_equal(port_group_create(gid, 0, &g), 0);
+	for (int i = 0; i < 50; i++) {
+		owner_find(gid, &owner);
+		assert_true(owner.found && owner.uid == getuid());
+	}
+	assert_in_range(searches, 1, 10);
+	address(4, gid);
+	owner_find(gid, &owner);
+	assert_false(owner.found);
+	port_group_destroy(g);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(steering_that_was_refused_is_made_up_for),
+		cmocka_unit_test(a_socket_that_was_refused_leaves_the_others_in_order),
+		cmocka_unit_test(processes_are_searched_once_a_second),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
