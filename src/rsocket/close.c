@@ -53,6 +53,19 @@ static uint64_t after_s(unsigned seconds)
 	return wait_now_ns() + seconds * UINT64_C(1000000000);
 }
 
+/* Signals do not cut it short: the requests before the last message complete audibly only with
+ * that. */
+static int wait_through(struct stream *s, bool (*ready)(struct stream *s), uint64_t deadline_ns)
+	EXCLUDES(s->lock)
+{
+	int rc;
+
+	do
+		rc = stream_wait(s, ready, false, deadline_ns);
+	while (rc == -EINTR);
+	return rc;
+}
+
 int close_half(struct stream *s, int how)
 {
 	enum control control;
@@ -62,7 +75,7 @@ int close_half(struct stream *s, int how)
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		return -EINVAL;
 	if (s->phase == STREAM_ACCEPTING)
-		stream_wait(s, is_settled, false, after_s(CLOSE_WAIT_S));
+		wait_through(s, is_settled, after_s(CLOSE_WAIT_S));
 	if (s->phase != STREAM_CONNECTED)
 		return s->phase == STREAM_ENDED ? 0 : -ENOTCONN;
 	lock_acquire(&s->lock);
@@ -70,7 +83,7 @@ int close_half(struct stream *s, int how)
 	lock_release(&s->lock);
 	if (!say)
 		return 0;
-	rc = stream_wait(s, controls, false, after_s(CLOSE_WAIT_S));
+	rc = wait_through(s, controls, after_s(CLOSE_WAIT_S));
 	if (!rc)
 		tell(s, control);
 	return rc;
@@ -87,8 +100,7 @@ void close_stream(struct stream *s)
 		uint64_t deadline = after_s(seconds);
 
 		close_half(s, SHUT_RDWR);
-		while (stream_wait(s, is_done, false, deadline) == -EINTR)
-			;
+		wait_through(s, is_done, deadline);
 	}
 	lock_acquire(&s->lock);
 	s->base.closed = true;
