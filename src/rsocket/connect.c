@@ -1,7 +1,7 @@
 #include "rsocket/connect.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 
 #include "base/cause.h"
@@ -128,6 +128,14 @@ static void connected(struct stream *s) REQUIRES(s->lock)
 
 /* Events */
 
+/* Cheaper than asking: the other end of a channel may be another process. */
+static bool has_event(const struct rdma_event_channel *channel)
+{
+	struct pollfd fd = { .fd = channel->fd, .events = POLLIN };
+
+	return poll(&fd, 1, 0) > 0;
+}
+
 static int error_of(const struct rdma_cm_event *event, int otherwise)
 {
 	return event->status < 0 ? -event->status : otherwise;
@@ -209,7 +217,7 @@ void connect_on_events(struct stream *s)
 	struct rdma_cm_event *event;
 	int rc;
 
-	while (!rdma_get_cm_event(s->channel, &event)) {
+	while (has_event(s->channel) && !rdma_get_cm_event(s->channel, &event)) {
 		rc = on_event(s, event);
 		rdma_ack_cm_event(event);
 		if (rc)
@@ -301,7 +309,7 @@ int connect_accept(struct stream *listener, struct stream **stream)
 	uint8_t data[256] = { 0 };
 	int rc;
 
-	for (;;) {
+	while (has_event(listener->channel)) {
 		if (rdma_get_cm_event(listener->channel, &event))
 			return -errno;
 		id = event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? event->id : NULL;
@@ -318,4 +326,5 @@ int connect_accept(struct stream *listener, struct stream **stream)
 		if (rc != -EPROTO)
 			return rc;
 	}
+	return -EAGAIN;
 }

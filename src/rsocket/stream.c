@@ -216,7 +216,8 @@ bool stream_nonblocking(const struct stream *s, int flags)
 
 void stream_end(struct stream *s, int error)
 {
-	if (s->phase == STREAM_ENDED || s->phase == STREAM_FAILED)
+	/* Before that it is for events of the CM to say what has failed; a flushed QP says less. */
+	if (s->phase != STREAM_ACCEPTING && s->phase != STREAM_CONNECTED)
 		return;
 	s->phase = STREAM_ENDED;
 	s->may_send = s->may_receive = false;

@@ -6,11 +6,12 @@ import os
 import pathlib
 import re
 import subprocess
+import time
 
 import pytest
 
-from harness import BUILD, HOST, SLOWER, is_listening, wait_until
-from test_cm import LIBRDMACM_FILE, pair, start_server
+from harness import BUILD, HOST, SLOWER, finish_both, is_listening, wait_until
+from test_cm import LIBRDMACM_FILE
 
 MI = 1 << 20
 LIBDIR = subprocess.run(['pkg-config', '--variable=libdir', 'librdmacm'], check=True,
@@ -32,6 +33,38 @@ def fresh(fresh_runner):
 @pytest.fixture
 def cable(cables):
     return cables(9000)
+
+
+def has_library(pid):
+    try:
+        return LIBRDMACM_FILE in pathlib.Path(f'/proc/{pid}/maps').read_text(encoding='utf-8')
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def start_server(runner, argv):
+    """Nobody but verbatimd sees who listens, and rstream does not even sleep then: a moment is enough."""
+    server = runner.start(*argv)
+
+    def ready():
+        if server.status is not None:
+            raise AssertionError(f'the server ended before it listened\n{server.report()}')
+        return has_library(server.pid)
+    wait_until(ready, 10 * SLOWER, f'{argv} runs')
+    time.sleep(0.3 * SLOWER)
+    return server
+
+
+def pair(runner, server_argv, client_argv, peer=None, seconds=30):
+    """Both to their ends; (server's output, client's output)."""
+    server = start_server(runner, server_argv)
+    client = (peer or runner).start(*client_argv)
+    try:
+        finish_both((server, client), seconds)
+        return server.output(), client.output()
+    finally:
+        (peer or runner).release(client)
+        runner.release(server)
 
 
 def row(output):
@@ -133,19 +166,6 @@ def test_datagrams_one_way(fresh, port):
 # Programs that know nothing of it
 
 
-def uses_rsockets(program):
-    """Its process or a child has our librdmacm."""
-    pids = subprocess.run(['pgrep', '-g', str(program.pid)], capture_output=True, text=True,
-                          check=False).stdout.split()
-    for pid in pids:
-        try:
-            if LIBRDMACM_FILE in pathlib.Path(f'/proc/{pid}/maps').read_text(encoding='utf-8'):
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            pass
-    return False
-
-
 def iperf3(runner, port, *options, address=HOST, peer=None):
     """Gbit/s at the receiver."""
     peer = peer or runner
@@ -170,7 +190,7 @@ def redis(runner, port, address=HOST, peer=None):
     server = runner.start(*UNDER_MORE, *REDIS_SERVER, '--port', port, '--save', '', '--bind',
                           address)
     server.wait_for('Ready to accept connections')
-    assert uses_rsockets(server) and not is_listening(port, runner.anchor)
+    assert has_library(server.pid) and not is_listening(port, runner.anchor)
     client = peer.start(*UNDER_MORE, 'redis-benchmark', '-h', address, '-p', port, '-t',
                         'set,get,lrange_100', '-n', 2000, '-c', 8, '-q')
     output = client.finish(30).replace('\r', '\n')
