@@ -264,9 +264,11 @@ static void nobody_listens(void **state)
 	rclose(fd);
 	fd = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	assert_int_equal(rconnect(fd, (struct sockaddr *)&addr, sizeof(addr)), -1);
-	assert_int_equal(errno, EINPROGRESS);
-	wait_for(fd, POLLOUT);
-	assert_return_code(rgetsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length), errno);
+	error = errno; /* the answer may be there already */
+	if (error == EINPROGRESS) {
+		wait_for(fd, POLLOUT);
+		assert_return_code(rgetsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length), errno);
+	}
 	assert_int_equal(error, ECONNREFUSED);
 	rclose(fd);
 }
