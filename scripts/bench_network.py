@@ -58,6 +58,16 @@ class Ends:
             lambda _: harness.is_listening(int(port), self.cable.b.anchor))
         return json.loads(output)['end']['sum_received']['bits_per_second'] / 8 / (1 << 20)
 
+    def trains_mib(self, operation, path_mtu):
+        """Payload in packets like those of 64 KiB SENDs or WRITEs, by plain sockets."""
+        port = str(harness.free_port())
+        program = measure.BENCH / 'udp_trains'
+        return float(self.plain_pair(
+            [program, 'server', port, self.cable.b.address],
+            [program, 'client', operation, path_mtu, port, self.cable.a.address,
+             self.cable.b.address],
+            lambda server: 'ready' in server.output()))
+
     def udp_ns(self, how):
         """One way of 8 bytes; `how` the receivers wait: spin or sleep."""
         port = str(harness.free_port())
@@ -83,6 +93,13 @@ def bandwidth_row(ends, runs, program):
             met(ratio, target))
 
 
+def trains_row(ends, runs, operation, path_mtu):
+    """No target: how far packets of this kind go on these sockets, if nothing else is done."""
+    value, floor, ratio = measure.median_beside(
+        lambda: ends.trains_mib(operation, path_mtu), ends.tcp_mib, runs)
+    return (f'{value:.0f} MiB/s', f'TCP, one stream: {floor:.0f} MiB/s', f'{ratio:.2f}', '', '')
+
+
 def latency_row(ends, runs, program, how):
     target = '<= 1.5'
     value, floor, ratio = measure.median_beside(
@@ -106,6 +123,10 @@ def all_rows(at, runs):
         for program in ('ib_write_bw', 'ib_send_bw'):
             yield (f'{program} 64 KiB, MTU {mtu}',
                    lambda m=mtu, p=program: bandwidth_row(at(m), runs, p))
+        for operation in ('write', 'send'):
+            path_mtu = 1024 if mtu == 1500 else 4096
+            yield (f'plain sockets, packets as of {operation} 64 KiB, MTU {mtu}',
+                   lambda m=mtu, o=operation, p=path_mtu: trains_row(at(m), runs, o, p))
     for program, how in (('ib_send_lat', 'spin'), ('ib_write_lat', 'sleep'),
                          ('ib_read_lat', 'sleep')):
         yield (f'{program} 8 B, MTU 1500',

@@ -17,12 +17,14 @@
 #include "adapter/device.h"
 #include "adapter/frames.h"
 #include "adapter/group.h"
+#include "adapter/neighbour.h"
 #include "adapter/path.h"
 #include "adapter/peers.h"
 #include "adapter/ports.h"
 #include "adapter/pump.h"
 #include "base/cause.h"
 #include "base/counter.h"
+#include "local/foreign.h"
 #include "local/local.h"
 #include "local/retry.h"
 #include "object/adopt.h"
@@ -202,6 +204,7 @@ static int make_tables(void)
 	if (error)
 		return error;
 	local_init(&env);
+	foreign_init();
 	group_init(ctl);
 	path_init();
 	frames_init();
@@ -362,6 +365,11 @@ uint32_t adapter_slot(void)
 	return slot;
 }
 
+uint64_t adapter_cookie(void)
+{
+	return cookie;
+}
+
 void *adapter_arena(void)
 {
 	return arena;
@@ -476,6 +484,21 @@ const struct qp_path *adapter_path(enum ibv_qp_type type)
 	return NULL;
 }
 
+int adapter_import_region(struct pd *pd, uint32_t pd_number, uint32_t handle, struct mr **mr)
+{
+	const struct context *context = context_of(pd->ib.context);
+	struct link *link = peers_find(context->home_slot);
+	int error = EINVAL;
+
+	if (link && link->peer->cookie == context->home_cookie)
+		error = -foreign_import(link, pd_number, handle, pd, mr);
+	else
+		cause_report(CAUSE_PEER_DIED, 0, "it had made the context");
+	if (link)
+		link_put(link);
+	return error;
+}
+
 int adapter_open_frames(struct qp *qp)
 {
 	return frames_open(qp);
@@ -494,6 +517,16 @@ void adapter_detach_flow(struct qp *qp, struct flow *flow)
 bool adapter_gid_is_local(const union ibv_gid *gid)
 {
 	return device_gid_is_local(gid);
+}
+
+int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t mac[6])
+{
+	uint32_t ifindex;
+
+	lock_acquire(&context->device->lock);
+	ifindex = context->device->ifindex;
+	lock_release(&context->device->lock);
+	return neighbour_find(ifindex, gid, mac);
 }
 
 bool adapter_stays_local(const union ibv_gid *gid)

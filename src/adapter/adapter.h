@@ -17,6 +17,7 @@
 
 #include "object/context.h"
 #include "object/flow.h"
+#include "object/mr.h"
 #include "object/qp.h"
 
 /*
@@ -35,6 +36,7 @@ void adapter_remove_context(struct context *context);
 bool adapter_is_foreign(const struct context *context);
 
 uint32_t adapter_slot(void); /* 1..SLOT_MAX */
+uint64_t adapter_cookie(void); /* of the arena */
 void *adapter_arena(void);
 
 /*
@@ -56,6 +58,12 @@ void adapter_on_arm(void);
 /* The path for a new QP of this type; NULL with errno EOPNOTSUPP if there is none. */
 const struct qp_path *adapter_path(enum ibv_qp_type type);
 
+/*
+ * A region of the process that made the context of `pd`, an imported one, whose PD has that number there:
+ * 0, or an errno with a cause: EINVAL (no such process, or region), EOPNOTSUPP, ENOMEM.
+ */
+int adapter_import_region(struct pd *pd, uint32_t pd_number, uint32_t handle, struct mr **mr);
+
 /* The packet socket of a new RAW_PACKET QP: 0, or an errno with a cause. */
 int adapter_open_frames(struct qp *qp);
 
@@ -65,6 +73,9 @@ void adapter_detach_flow(struct qp *qp, struct flow *flow);
 
 /* The address is one of this host's interfaces (as of the last look; ibv_open_device looks). */
 bool adapter_gid_is_local(const union ibv_gid *gid);
+
+/* The Ethernet address of another host's GID, or of the router: 0 or an errno. May block for a second. */
+int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t mac[6]);
 
 /* What is sent to it goes through shared memory, not through the wire. */
 bool adapter_stays_local(const union ibv_gid *gid);

@@ -39,8 +39,7 @@ static const struct qp_path *choose(struct qp *qp)
 		ports_open_all(qp->context);
 		return &local_path;
 	}
-	/* XRC is not on the wire yet: to another host it finds nobody who answers */
-	wire = !path_is_local(peer) && (qp->type == IBV_QPT_RC || qp->type == IBV_QPT_UC);
+	wire = !path_is_local(peer);
 	qp->entry->path = wire ? ARENA_PATH_WIRE : ARENA_PATH_LOCAL;
 	memcpy(qp->entry->peer, peer->raw, sizeof(qp->entry->peer));
 	return wire ? &transport_path : &local_path;

@@ -120,6 +120,7 @@ enum arena_key_flags {
 	KEY_NULL      = 1 << 2, /* the null MR: reads zeroes, swallows writes */
 	KEY_MOVING    = 1 << 3, /* its pages are being moved: no peer touches them now */
 	KEY_STAYS     = 1 << 4, /* its pages will not move to the heap: do not ask (again) */
+	KEY_FOREIGN   = 1 << 5, /* with KEY_NULL: its memory is another process's (object/foreign.h) */
 };
 
 /*

@@ -15,6 +15,7 @@
 #define IDENTITY_PHYS_STATE_LINK_UP  5
 #define IDENTITY_WIDTH_4X	     2
 #define IDENTITY_SPEED_EDR	     32
+#define IDENTITY_SPEED_100_MBPS	     1000 /* what width and speed come to, in units of 100 Mbit/s */
 
 #define IDENTITY_PORT_CAP_FLAGS IBV_PORT_CM_SUP
 #define IDENTITY_ROCE_CAP_FLAGS IBV_PORT_IP_BASED_GIDS /* on Ethernet beside them */

@@ -8,6 +8,7 @@
 
 #include "daemon/cm_channel.h"
 #include "daemon/cm_connection.h"
+#include "daemon/cm_held.h"
 #include "daemon/cm_id.h"
 #include "daemon/daemon.h"
 
@@ -36,11 +37,13 @@ int cm_init(struct daemon *d)
 	gsi_init(&cm->gsi, d, cm_connection_on_mad);
 	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop);
 	list_init(&cm->in_flight);
+	list_init(&cm->held);
 	return 0;
 }
 
 void cm_forget(struct daemon *d)
 {
+	cm_held_forget_all(d->cm);
 	cm_connection_forget_all(d->cm);
 }
 
@@ -209,6 +212,8 @@ void cm_on_listen(struct client *c, struct fdmsg *m)
 	int rc = id ? cm_id_listen(id, m->body.cm_ask.value) : -ENOENT;
 
 	reply(c, m, rc, 0, id);
+	cm_held_retry(c->daemon->cm);
+	cm_connection_deliver(c->daemon->cm);
 }
 
 void cm_on_talk(struct client *c, struct fdmsg *m)
@@ -288,4 +293,8 @@ void cm_on_get_event(struct client *c, struct fdmsg *m)
 	}
 	body.header = (struct ctl_header){ .type = CTL_CM_EVENT, .seq = m->body.header.seq };
 	client_post(c, &body, sizeof(body), NULL, 0);
+	if (e && body.kind == CTL_CM_CONNECT_REQUEST) {
+		cm_held_retry(c->daemon->cm);
+		cm_connection_deliver(c->daemon->cm);
+	}
 }

@@ -30,6 +30,8 @@ struct cm {
 	struct gsi gsi;
 	struct cm_interfaces interfaces;
 	struct list in_flight; /* messages between ends on this host */
+	struct list held;      /* requests that wait for a listener (daemon/cm_held.h) */
+	unsigned held_count;
 };
 
 /* What a client of role CLIENT_CM has. */

@@ -8,20 +8,12 @@
 #include "ctl/deadline.h"
 #include "daemon/address.h"
 #include "daemon/cm.h"
+#include "daemon/cm_held.h"
 #include "ibcm/ip_header.h"
 #include "ibcm/mad.h"
 
 #define MTU_MAX	 5 /* IBV_MTU_4096 */
 #define PSN_MASK 0xffffffu
-
-/* Where a message came from, and how. */
-struct origin {
-	bool is_local;
-	uid_t uid; /* of who sent it, if is_local */
-	const uint8_t *local, *remote; /* GIDs: where it came to, where it came from */
-	uint32_t ifindex;
-	struct gsi_port *gsi; /* unless is_local */
-};
 
 /* A message between two ends of this host. */
 struct handed {
@@ -134,7 +126,7 @@ static struct list *remote_bucket(struct cm *cm, uint32_t number)
 	return &cm->by_remote[number % CM_REMOTE_BUCKETS];
 }
 
-static struct cm_connection *create(struct cm_id *id, const struct origin *o)
+static struct cm_connection *create(struct cm_id *id, const struct cm_origin *o)
 {
 	struct cm *cm = id->owner->cm;
 	struct cm_connection *c = calloc(1, sizeof(*c));
@@ -239,7 +231,7 @@ int cm_connection_connect(struct cm_id *id, const struct ctl_cm_talk *talk)
 	struct ibcm_message request = {
 		.type = id->binding.space == CTL_CM_UDP ? IBCM_SIDR_REQ : IBCM_REQ,
 	};
-	struct origin o = {
+	struct cm_origin o = {
 		.local = talk->local.gid,
 		.remote = talk->remote.gid,
 		.ifindex = talk->remote.ifindex,
@@ -351,7 +343,7 @@ void cm_connection_abandon(struct cm_connection *c)
  * In.
  */
 
-static bool is_with(const struct cm_connection *c, const struct origin *o)
+static bool is_with(const struct cm_connection *c, const struct cm_origin *o)
 {
 	return c->is_local == o->is_local && (!o->is_local || c->uid == o->uid) &&
 	       !memcmp(c->remote_gid, o->remote, CTL_GID_BYTES) &&
@@ -359,7 +351,7 @@ static bool is_with(const struct cm_connection *c, const struct origin *o)
 }
 
 /* The passive end of what the other end calls `number`. */
-static struct cm_connection *find_by_remote(struct cm *cm, const struct origin *o, uint32_t number,
+static struct cm_connection *find_by_remote(struct cm *cm, const struct cm_origin *o, uint32_t number,
 					    bool is_ud)
 {
 	list_for_each_safe(m, remote_bucket(cm, number)) {
@@ -371,7 +363,7 @@ static struct cm_connection *find_by_remote(struct cm *cm, const struct origin *
 	return NULL;
 }
 
-static struct cm_connection *find(struct cm *cm, const struct origin *o,
+static struct cm_connection *find(struct cm *cm, const struct cm_origin *o,
 				  const struct ibcm_message *m)
 {
 	struct numbered *n;
@@ -396,13 +388,13 @@ static struct cm_connection *find(struct cm *cm, const struct origin *o,
 static bool suits(const struct cm_binding *b, const void *arg)
 {
 	const struct cm_id *id = container_of(b, struct cm_id, binding);
-	const struct origin *o = arg;
+	const struct cm_origin *o = arg;
 
 	return !o->is_local || id->owner->client->uid == o->uid;
 }
 
 /* Between which addresses, and for whom. NULL: for nobody. */
-static struct cm_id *find_listener(struct cm *cm, const struct origin *o,
+static struct cm_id *find_listener(struct cm *cm, const struct cm_origin *o,
 				   const struct ibcm_message *m, struct ctl_cm_event *body)
 {
 	uint16_t space, port;
@@ -425,7 +417,7 @@ static struct cm_id *find_listener(struct cm *cm, const struct origin *o,
 }
 
 /* 0, or the reason why not. */
-static int take_request(struct cm *cm, const struct origin *o, const struct ibcm_message *m)
+static int take_request(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m)
 {
 	struct ctl_cm_event body = { .kind = CTL_CM_CONNECT_REQUEST };
 	struct cm_id *listener = find_listener(cm, o, m, &body);
@@ -460,7 +452,13 @@ static int take_request(struct cm *cm, const struct origin *o, const struct ibcm
 	return 0;
 }
 
-static void answer(struct cm *cm, const struct origin *o, const struct ibcm_message *m)
+int cm_connection_take(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m)
+{
+	/* It came twice, and the other is taken. */
+	return find(cm, o, m) ? 0 : take_request(cm, o, m);
+}
+
+static void answer(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m)
 {
 	struct handed h = { .uid = o->uid, .ifindex = o->ifindex };
 
@@ -477,7 +475,7 @@ static void answer(struct cm *cm, const struct origin *o, const struct ibcm_mess
  * The other end begins a connection of a QP that, as far as this end knows, is connected already: it
  * has forgotten that one (IBA 12.4.1). It is told, and so is the identifier here.
  */
-static bool is_stale(struct cm *cm, const struct origin *o, const struct ibcm_message *m)
+static bool is_stale(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m)
 {
 	if (m->type != IBCM_REQ || !m->qpn || o->is_local)
 		return false;
@@ -499,31 +497,45 @@ static bool is_stale(struct cm *cm, const struct origin *o, const struct ibcm_me
 	return false;
 }
 
-static void on_message(struct cm *cm, const struct origin *o, const struct ibcm_message *m)
+void cm_connection_refuse(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m,
+			  int reason)
+{
+	struct ibcm_message stray;
+
+	if (connection_answer_stray(m, (enum ibcm_reason)reason, &stray))
+		answer(cm, o, &stray);
+}
+
+static void on_request(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m)
+{
+	bool stale = is_stale(cm, o, m);
+	int reason = stale ? IBCM_REASON_STALE : take_request(cm, o, m);
+
+	if (!reason)
+		return;
+	if (stale || reason == IBCM_REASON_BAD_TRANSPORT || !cm_held_add(cm, o, m, reason))
+		cm_connection_refuse(cm, o, m, reason);
+}
+
+static void on_message(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m)
 {
 	struct cm_connection *c = find(cm, o, m);
-	struct ibcm_message stray;
-	int reason = 0;
 
 	if (c) {
 		connection_on_message(&c->end, m, deadline_now_ns());
 		settle(c);
-		return;
+	} else if (m->type == IBCM_REQ || m->type == IBCM_SIDR_REQ) {
+		on_request(cm, o, m);
+	} else {
+		cm_connection_refuse(cm, o, m, 0);
 	}
-	if (m->type == IBCM_REQ || m->type == IBCM_SIDR_REQ) {
-		reason = is_stale(cm, o, m) ? IBCM_REASON_STALE : take_request(cm, o, m);
-		if (!reason)
-			return;
-	}
-	if (connection_answer_stray(m, (enum ibcm_reason)reason, &stray))
-		answer(cm, o, &stray);
 }
 
 void cm_connection_on_mad(struct gsi *gsi, struct gsi_port *port, const uint8_t *remote,
 			  const struct ibcm_message *m)
 {
 	struct cm *cm = container_of(gsi, struct cm, gsi);
-	struct origin o = {
+	struct cm_origin o = {
 		.local = gsi_gid(port),
 		.remote = remote,
 		.ifindex = gsi_ifindex(port),
@@ -538,7 +550,7 @@ void cm_connection_deliver(struct cm *cm)
 {
 	while (!list_empty(&cm->in_flight)) {
 		struct handed *h = container_of(cm->in_flight.next, struct handed, in_flight);
-		struct origin o = {
+		struct cm_origin o = {
 			.is_local = true,
 			.uid = h->uid,
 			.local = h->to,

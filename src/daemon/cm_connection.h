@@ -25,6 +25,15 @@
 struct cm;
 struct gsi;
 
+/* Where a message came from, and how. */
+struct cm_origin {
+	bool is_local;
+	uid_t uid; /* of who sent it, if is_local */
+	const uint8_t *local, *remote; /* GIDs: where it came to, where it came from */
+	uint32_t ifindex;
+	struct gsi_port *gsi; /* unless is_local */
+};
+
 struct cm_connection {
 	struct connection end;
 	struct numbered numbered; /* end.local_id */
@@ -56,6 +65,13 @@ void cm_connection_abandon(struct cm_connection *c);
 /* From another host: of struct gsi. */
 void cm_connection_on_mad(struct gsi *gsi, struct gsi_port *port, const uint8_t *remote,
 			  const struct ibcm_message *m);
+
+/* Of a REQ or SIDR_REQ: 0: it has a connection now; or the reason why not (enum ibcm_reason). */
+int cm_connection_take(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m);
+
+/* Says no to what is for nobody, if it wants an answer. */
+void cm_connection_refuse(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m,
+			  int reason);
 
 void cm_connection_on_time(struct cm_timers *timers, struct cm_timer *timer, int64_t now_ns);
 

@@ -1,5 +1,6 @@
 #include "local/progress.h"
 
+#include "local/answer.h"
 #include "local/completer.h"
 #include "local/datagram.h"
 #include "local/local_qp.h"
@@ -114,7 +115,7 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 		}
 		if (!qp)
 			return !(record_flags(header) & (RECORD_FIRST | RECORD_LAST)) ||
-			       local_responder_refuse(link, header);
+			       local_answer_refuse(link, header);
 		return local_responder_on_request(qp, link, header, payload, end);
 	}
 }
@@ -192,7 +193,7 @@ static void serve_waiting(struct turn *turn) REQUIRES(turn->link->rx_lock)
 		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
 
 		if (qp) {
-			local_responder_answer(qp);
+			local_answer_send(qp);
 			answered = true;
 		}
 	}

@@ -12,7 +12,8 @@
  *                    8 bits that count the requester's attempts: answers carry both back
  *   16  total        length of the whole message (NAK: RNR timer code)
  *   20  bytes        length of the payload in this record (16 bits)
- *   22  srqn         XRC: number of the SRQ that the message is for (16 bits); else 0
+ *   22  srqn         XRC: place of the SRQ that the message is for (object/xrcd.h); 0: none of dst_qpn's
+ *                    process
  *   24  imm          immediate data, R_Key to invalidate (NAK: enum nak; datagram: Q_Key in rkey)
  *   28  rkey         R_Key (datagram: Q_Key; NAK: enum cause)
  *   32  remote_addr  address at the responder

@@ -10,6 +10,7 @@
 #include "local/retry.h"
 #include "object/mw.h"
 #include "object/newer.h"
+#include "object/xrcd.h"
 
 static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock */
 {
@@ -127,8 +128,9 @@ static void fill_header(struct qp *qp, struct wqe *wqe, struct record_header *he
 	header->msn = wqe->msn | (uint32_t)local_of(qp)->attempt << 24;
 	header->total = wqe->length;
 	header->bytes = (uint16_t)bytes;
-	/* numbers of SRQs have 16 bits (object/handles.h); others name none */
-	header->srqn = wqe->remote_srqn <= UINT16_MAX ? (uint16_t)wqe->remote_srqn : 0;
+	header->srqn = wqe->remote_srqn >> XRC_PLACE_BITS == header->dst_qpn >> ARENA_QP_BITS ?
+			       wqe->remote_srqn & (XRC_PLACES - 1) :
+			       0;
 	header->imm = wqe->imm;
 	header->rkey = wqe->rkey;
 	header->remote_addr = wqe->remote_addr;

@@ -2,11 +2,12 @@
 
 #include <string.h>
 
+#include "local/answer.h"
 #include "object/atomic.h"
+#include "object/flush.h"
 #include "object/key.h"
 #include "object/memory.h"
 #include "object/mw.h"
-#include "object/newer.h"
 #include "object/receive.h"
 #include "object/xrcd.h"
 
@@ -65,15 +66,13 @@ static void acknowledge(struct link *link)
 	ring_acknowledge(&link->rx, end);
 }
 
-void local_responder_complete_receive(struct qp *qp, const struct record_header *header,
-				enum ibv_wc_opcode opcode, enum ibv_wc_status status,
-				enum cause cause, uint32_t length, uint32_t wc_flags)
+static void complete(struct qp *qp, const struct record_header *header, enum ibv_wc_opcode opcode,
+		     uint32_t length, uint32_t wc_flags)
 {
 	struct link *link = local_of(qp)->link;
 	const struct receive_end end = {
 		.opcode = opcode,
-		.status = status,
-		.cause = cause,
+		.status = IBV_WC_SUCCESS,
 		.byte_len = length,
 		.wc_flags = wc_flags,
 		.imm = header->imm,
@@ -81,131 +80,9 @@ void local_responder_complete_receive(struct qp *qp, const struct record_header 
 		.solicited = record_flags(header) & RECORD_SOLICITED,
 	};
 
-	if (status == IBV_WC_SUCCESS && link)
+	if (link)
 		acknowledge(link);
 	receive_complete(qp, &end);
-}
-
-/*
- * Puts a NAK into the ring; the whole of it may be used for that. False: no room. Then all room that
- * we know of is given: to ourselves, if the ring is the one we read.
- */
-static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct nak_pending *nak)
-{
-	struct record *record;
-
-	lock_acquire(&link->tx_lock);
-	record = link->alive ? ring_reserve(&link->tx, 0, 0) : NULL;
-	if (record) {
-		record->header.dst_qpn = to;
-		record->header.src_qpn = from;
-		record->header.msn = nak->msn;
-		record->header.total = nak->timer;
-		record->header.bytes = 0;
-		record->header.imm = nak->nak;
-		record->header.rkey = nak->cause;
-		record->header.remote_addr = 0;
-		record->header.acked = 0;
-		ring_publish(&link->tx, record, record_word(RECORD_NAK, 0, 0));
-	}
-	lock_release(&link->tx_lock);
-	if (!record)
-		ring_release_room(&link->rx);
-	return record || !link->alive || link->dying;
-}
-
-bool local_responder_refuse(struct link *link, const struct record_header *header)
-{
-	struct nak_pending nak = {
-		.msn = header->msn,
-		.nak = NAK_SILENCE,
-		.cause = CAUSE_PEER_NOT_READY,
-	};
-
-	if (record_flags(header) & RECORD_UNACKED)
-		return true;
-	return send_nak(link, header->src_qpn, header->dst_qpn, &nak);
-}
-
-static void want_answer(struct qp *qp)
-{
-	struct local_qp *lq = local_of(qp);
-	struct link *link = lq->link;
-
-	lock_acquire(&link->wait_lock);
-	if (!lq->is_answering)
-		list_add_tail(&link->answering, &lq->answering_node);
-	lq->is_answering = true;
-	atomic_store_explicit(&link->waiting, true, memory_order_release);
-	lock_release(&link->wait_lock);
-}
-
-/* One record of a READ's response. False: no room. */
-static bool respond_read(struct qp *qp, struct response *response, enum cause *cause)
-{
-	struct link *link = local_of(qp)->link;
-	uint32_t bytes = response->total - response->done;
-	uint32_t flags = response->done ? 0 : RECORD_FIRST;
-	struct record *record;
-
-	*cause = CAUSE_NONE;
-	if (bytes > RECORD_PAYLOAD_MAX)
-		bytes = RECORD_PAYLOAD_MAX;
-	else
-		flags |= RECORD_LAST;
-	lock_acquire(&link->tx_lock);
-	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
-	if (!record)
-		goto out;
-	qp->remote_pd = response->pd; /* XRC: not that of the last request */
-	if (bytes)
-		*cause = memory_read_remote(qp, response->rkey, response->remote_addr + response->done,
-					    record->payload, bytes);
-	if (*cause != CAUSE_NONE)
-		goto out;
-	record->header.dst_qpn = qp->attr.dest_qp_num;
-	record->header.src_qpn = qp->ib.qp_num;
-	record->header.msn = response->msn;
-	record->header.total = response->total;
-	record->header.bytes = bytes;
-	record->header.acked = 0;
-	ring_publish(&link->tx, record, record_word(RECORD_READ_RESPONSE, flags, bytes));
-	response->done += bytes;
-out:
-	lock_release(&link->tx_lock);
-	return record != NULL;
-}
-
-static bool respond_atomic(struct qp *qp, struct response *response)
-{
-	struct link *link = local_of(qp)->link;
-	struct record *record;
-
-	lock_acquire(&link->tx_lock);
-	record = link->alive ? ring_reserve(&link->tx, sizeof(response->value), RING_FOR_NAKS) : NULL;
-	if (record) {
-		record->header.dst_qpn = qp->attr.dest_qp_num;
-		record->header.src_qpn = qp->ib.qp_num;
-		record->header.msn = response->msn;
-		record->header.total = sizeof(response->value);
-		record->header.bytes = sizeof(response->value);
-		record->header.acked = 0;
-		memcpy(record->payload, &response->value, sizeof(response->value));
-		ring_publish(&link->tx, record,
-			     record_word(RECORD_ATOMIC_RESPONSE, RECORD_FIRST | RECORD_LAST,
-					 sizeof(response->value)));
-		response->done = response->total = sizeof(response->value);
-	}
-	lock_release(&link->tx_lock);
-	return record != NULL;
-}
-
-/* What the QP owes an answer for is acknowledged no further than this. */
-static void hold_acks(struct link *link, struct local_qp *lq, uint64_t position)
-{
-	lq->nak.position = position;
-	if (position < link->rx.hold)
-		link->rx.hold = position;
 }
 
 /*
@@ -245,77 +122,15 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 		if (reaction->receive_status) {
 			receive_blame(qp, (enum ibv_wc_status)reaction->receive_status, cause);
 		}
-		local_responder_answer(qp); /* what is owed for earlier requests, if there is room */
+		local_answer_send(qp); /* what is owed for earlier requests, if there is room */
 		if (reaction->event)
 			qp_raise(qp, (enum ibv_event_type)(reaction->event - 1));
 		qp_fail(qp, cause);
 	}
 	lq->naked = true;
 	lq->naked_attempt = header->msn >> 24;
-	if (lq->response_head != lq->response_tail || !send_nak(link, header->src_qpn,
-								qp->ib.qp_num, &nak)) {
-		lq->nak = nak;
-		hold_acks(link, lq, begin);
-		want_answer(qp);
-	}
-}
-
-void local_responder_answer(struct qp *qp) NO_LOCK_CHECK
-{
-	struct local_qp *lq = local_of(qp);
-
-	while (lq->response_head != lq->response_tail) {
-		struct response *response = &lq->responses[lq->response_head % RESPONSES_MAX];
-		enum cause cause = CAUSE_NONE;
-		bool room = response->kind == RECORD_READ ? respond_read(qp, response, &cause) :
-							    respond_atomic(qp, response);
-
-		if (cause != CAUSE_NONE) {
-			lq->nak = (struct nak_pending){
-				.msn = response->msn,
-				.nak = NAK_REMOTE_ACCESS,
-				.cause = cause,
-				.position = lq->nak.position,
-			};
-			lq->response_head = lq->response_tail;
-			cause_report(cause, qp->ib.qp_num, "READ of rkey 0x%x, address 0x%llx",
-				     response->rkey, (unsigned long long)response->remote_addr);
-			qp_raise(qp, IBV_EVENT_QP_ACCESS_ERR);
-			qp_fail(qp, cause);
-			break;
-		}
-		if (!room) {
-			want_answer(qp);
-			return;
-		}
-		if (response->done == response->total)
-			lq->response_head++;
-	}
-	if (lq->nak.nak) {
-		if (!send_nak(lq->link, qp->attr.dest_qp_num, qp->ib.qp_num, &lq->nak)) {
-			want_answer(qp);
-			return;
-		}
-		lq->nak.nak = 0;
-	}
-}
-
-static bool add_response(struct qp *qp, const struct record_header *header, uint64_t value)
-{
-	struct local_qp *lq = local_of(qp);
-
-	if (lq->response_tail - lq->response_head >= RESPONSES_MAX)
-		return false;
-	lq->responses[lq->response_tail++ % RESPONSES_MAX] = (struct response){
-		.kind = record_kind(header),
-		.msn = header->msn,
-		.rkey = header->rkey,
-		.remote_addr = header->remote_addr,
-		.pd = qp->remote_pd,
-		.total = header->total,
-		.value = value,
-	};
-	return true;
+	nak.position = begin;
+	local_answer_nak(qp, link, header->src_qpn, &nak);
 }
 
 /* The state, the connection, the order: IBA 9.7.4.1.1. */
@@ -385,8 +200,7 @@ static enum verdict on_send(struct qp *qp, const struct record_header *header,
 	}
 	if (flags & RECORD_IMM)
 		wc_flags |= IBV_WC_WITH_IMM;
-	local_responder_complete_receive(qp, header, IBV_WC_RECV, IBV_WC_SUCCESS, CAUSE_NONE,
-				   lq->received, wc_flags);
+	complete(qp, header, IBV_WC_RECV, lq->received, wc_flags);
 	return VERDICT_OK;
 }
 
@@ -418,8 +232,7 @@ static enum verdict on_write(struct qp *qp, const struct record_header *header,
 		*cause = CAUSE_NO_RECEIVE;
 		return VERDICT_NO_RECEIVE;
 	}
-	local_responder_complete_receive(qp, header, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS,
-				   CAUSE_NONE, lq->received, IBV_WC_WITH_IMM);
+	complete(qp, header, IBV_WC_RECV_RDMA_WITH_IMM, lq->received, IBV_WC_WITH_IMM);
 	return VERDICT_OK;
 }
 
@@ -441,7 +254,7 @@ static enum verdict on_read(struct qp *qp, const struct record_header *header, e
 		*cause = key_cause_remote(verdict);
 		return VERDICT_ACCESS;
 	}
-	if (!add_response(qp, header, 0)) {
+	if (!local_answer_add(qp, header, 0)) {
 		*cause = CAUSE_READ_ATOMIC_OVERFLOW;
 		return VERDICT_INVALID;
 	}
@@ -451,7 +264,6 @@ static enum verdict on_read(struct qp *qp, const struct record_header *header, e
 static enum verdict on_atomic(struct qp *qp, const struct record_header *header,
 			      const uint8_t *payload, enum cause *cause)
 {
-	struct local_qp *lq = local_of(qp);
 	uint64_t operands[2], before;
 
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC)) {
@@ -466,7 +278,7 @@ static enum verdict on_atomic(struct qp *qp, const struct record_header *header,
 		*cause = CAUSE_ATOMIC_UNALIGNED;
 		return VERDICT_INVALID;
 	}
-	if (lq->response_tail - lq->response_head >= RESPONSES_MAX) {
+	if (!local_answer_has_room(qp)) {
 		*cause = CAUSE_READ_ATOMIC_OVERFLOW;
 		return VERDICT_INVALID;
 	}
@@ -475,7 +287,7 @@ static enum verdict on_atomic(struct qp *qp, const struct record_header *header,
 				operands[0], operands[1], &before);
 	if (*cause != CAUSE_NONE)
 		return VERDICT_ACCESS;
-	add_response(qp, header, before);
+	local_answer_add(qp, header, before);
 	return VERDICT_OK;
 }
 
@@ -504,24 +316,25 @@ static enum verdict on_atomic_write(struct qp *qp, const struct record_header *h
 /* What was written before is visible; what is checked is whether the peer may ask (IBA 9.7.4.1.10). */
 static enum verdict on_flush(struct qp *qp, const struct record_header *header, enum cause *cause)
 {
-	uint32_t types = header->imm & 0xf, level = header->imm >> 4, rights = 0;
+	uint32_t types = header->imm & 0xf, level = header->imm >> 4;
 
-	if (types & NEWER_FLUSH_GLOBAL)
-		rights |= NEWER_ACCESS_FLUSH_GLOBAL;
-	if (types & NEWER_FLUSH_PERSISTENT)
-		rights |= NEWER_ACCESS_FLUSH_PERSISTENT;
-	if (!rights || types & ~(NEWER_FLUSH_GLOBAL | NEWER_FLUSH_PERSISTENT) ||
-	    level > NEWER_FLUSH_MR) {
+	if (!flush_is_valid(types, level)) {
 		*cause = CAUSE_PEER_DISORDERLY;
 		return VERDICT_INVALID;
 	}
-	if ((qp->attr.qp_access_flags & rights) != rights) {
+	if (!flush_is_allowed(qp, types)) {
 		*cause = CAUSE_QP_ACCESS;
 		return VERDICT_INVALID;
 	}
-	*cause = memory_flush_remote(qp, header->rkey, header->remote_addr, header->total, rights,
-				     level == NEWER_FLUSH_MR);
+	*cause = memory_flush_remote(qp, header->rkey, header->remote_addr, header->total,
+				     flush_rights(types), level == NEWER_FLUSH_MR);
 	return *cause == CAUSE_NONE ? VERDICT_OK : VERDICT_ACCESS;
+}
+
+/* The record says a place in this process. */
+static uint32_t number_of(uint16_t place)
+{
+	return memory_slot() << XRC_PLACE_BITS | place;
 }
 
 static enum verdict carry_out(struct qp *qp, const struct record_header *header,
@@ -530,7 +343,7 @@ static enum verdict carry_out(struct qp *qp, const struct record_header *header,
 	struct local_qp *lq = local_of(qp);
 
 	if (record_flags(header) & RECORD_FIRST) {
-		if (qp->type == IBV_QPT_XRC_RECV && !xrc_select(qp, header->srqn)) {
+		if (qp->type == IBV_QPT_XRC_RECV && !xrc_select(qp, number_of(header->srqn))) {
 			*cause = CAUSE_XRC_SRQ_UNKNOWN;
 			return VERDICT_INVALID;
 		}
@@ -583,15 +396,15 @@ bool local_responder_on_request(struct qp *qp, struct link *link, const struct r
 		lq->in_message = !(record_flags(header) & RECORD_LAST);
 		if (!lq->in_message)
 			lq->expected_msn = msn_next(lq->expected_msn);
-		if (lq->response_head != lq->response_tail)
-			local_responder_answer(qp);
+		if (local_answer_is_owed(qp))
+			local_answer_send(qp);
 		break;
 	case VERDICT_STALE:
 		break;
 	case VERDICT_NOT_READY:
 	case VERDICT_OUT_OF_ORDER:
 		/* if it is not connected to the sender, nothing of this QP's may change */
-		if (qp_is_reliable(qp) && !local_responder_refuse(link, header))
+		if (qp_is_reliable(qp) && !local_answer_refuse(link, header))
 			return false;
 		if (verdict == VERDICT_OUT_OF_ORDER) {
 			lq->naked = true;
@@ -604,29 +417,11 @@ bool local_responder_on_request(struct qp *qp, struct link *link, const struct r
 	return true;
 }
 
-/* Nobody will answer what is owed: the requester's time-out starts, as on a wire. */
-static void forget_responses(struct qp *qp)
-{
-	struct local_qp *lq = local_of(qp);
-	struct nak_pending nak = { .nak = NAK_SILENCE, .cause = CAUSE_PEER_NOT_READY };
-
-	if (lq->response_head == lq->response_tail || !lq->link)
-		return;
-	nak.msn = lq->responses[lq->response_head % RESPONSES_MAX].msn;
-	lq->response_head = lq->response_tail = 0;
-	if (!send_nak(lq->link, qp->attr.dest_qp_num, qp->ib.qp_num, &nak)) {
-		lq->nak = nak;
-		want_answer(qp);
-		return;
-	}
-	link_notify(lq->link);
-}
-
 void local_responder_stop(struct qp *qp)
 {
 	struct local_qp *lq = local_of(qp);
 
-	forget_responses(qp);
+	local_answer_forget(qp);
 	lq->in_message = lq->dropping = lq->naked = lq->expecting = false;
 	receive_stop(qp);
 }

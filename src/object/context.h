@@ -31,6 +31,8 @@ struct context {
 	struct verbs_context verbs;	    /* verbs.sz covers newer_ops too */
 	uint64_t number;		    /* of its cmd_fd: those that share one are imported */
 	bool elsewhere;			    /* it is another process's: so are the handles */
+	uint32_t home_slot;		    /* where that process is, or was: */
+	uint64_t home_cookie;		    /* its arena has this cookie */
 	struct device *device;
 	uint32_t device_index;		    /* of struct arena_device */
 	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : kept while not 0 */

@@ -1,41 +1,75 @@
 #include "object/dm.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cause.h"
 #include "object/context.h"
 #include "object/handles.h"
+#include "object/key.h"
 
 static struct handles handles;
 
-/* Pages at a multiple of `align`, which is a page or more. */
-static void *map_aligned(size_t bytes, size_t align)
+static off_t file_offset(uint32_t handle)
+{
+	return DM_FILE_START + (off_t)handle * DM_BYTES_MAX;
+}
+
+static size_t whole_pages(size_t length)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+
+	return (length + page - 1) & ~(page - 1);
+}
+
+/* Whoever has the file could otherwise take the place away from under those who map it. */
+static bool has_place(int file, off_t offset, size_t bytes)
+{
+	int seals = file < 0 ? -1 : fcntl(file, F_GET_SEALS);
+	struct stat status;
+
+	return seals >= 0 && seals & F_SEAL_SHRINK && !fstat(file, &status) &&
+	       offset + (off_t)bytes <= status.st_size;
+}
+
+/* Pages at a multiple of `align`, which is a page or more; of `file` unless that is -1. */
+static void *map_aligned(size_t bytes, size_t align, int file, off_t offset)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
 	size_t spare = align > page ? align : 0;
+	int how = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
 	char *start, *aligned;
 
-	start =
-	    mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	start = mmap(NULL, bytes + spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (start == MAP_FAILED)
 		return NULL;
-	if (!spare)
-		return start;
-	aligned = (char *)(((uintptr_t)start + align - 1) & ~(align - 1));
+	aligned = spare ? (char *)(((uintptr_t)start + align - 1) & ~(align - 1)) : start;
 	if (aligned > start)
 		munmap(start, aligned - start);
 	if (aligned + bytes < start + bytes + spare)
 		munmap(aligned + bytes, start + spare - aligned);
-	return aligned;
+	if (mmap(aligned, bytes, PROT_READ | PROT_WRITE, how | MAP_FIXED, file, file < 0 ? 0 : offset) !=
+	    MAP_FAILED)
+		return aligned;
+	munmap(aligned, bytes);
+	return NULL;
 }
 
-int dm_create(struct context *context, size_t length, uint32_t log_align, struct dm **out)
+/* The next one with this handle finds zeroes there. Not in the child of a fork: it is its parent's. */
+static void clear_file(const struct dm *dm)
 {
-	size_t page = sysconf(_SC_PAGESIZE);
+	if (dm->file >= 0 && !dm->imported && dm->epoch == key_epoch())
+		fallocate(dm->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			  file_offset(dm->ib.handle), (off_t)dm->mapped);
+}
+
+int dm_create(struct context *context, size_t length, uint32_t log_align, int file, struct dm **out)
+{
 	struct dm *dm;
 	uint64_t used;
 
@@ -55,22 +89,25 @@ int dm_create(struct context *context, size_t length, uint32_t log_align, struct
 	dm = calloc(1, sizeof(*dm));
 	if (!dm)
 		goto no_memory;
-	dm->mapped = (length + page - 1) & ~(page - 1);
-	dm->memory = map_aligned(dm->mapped, (size_t)1 << log_align);
-	if (!dm->memory)
-		goto free_dm;
+	dm->mapped = whole_pages(length);
 	dm->ib.context = &context->verbs.context;
 	dm->context = context;
 	dm->length = length;
+	dm->epoch = key_epoch();
 	dm->ib.comp_mask = IBV_DM_MASK_HANDLE;
-	dm->ib.handle = handles_add(&handles, dm);
+	dm->ib.handle = handles_add(&handles, dm, HANDLES);
 	if (!dm->ib.handle)
-		goto unmap;
+		goto free_dm;
+	dm->file = has_place(file, file_offset(dm->ib.handle), dm->mapped) ? file : -1;
+	dm->memory = map_aligned(dm->mapped, (size_t)1 << log_align, dm->file,
+				 file_offset(dm->ib.handle));
+	if (!dm->memory)
+		goto remove;
 	*out = dm;
 	return 0;
 
-unmap:
-	munmap(dm->memory, dm->mapped);
+remove:
+	handles_remove(&handles, dm->ib.handle);
 free_dm:
 	free(dm);
 no_memory:
@@ -102,7 +139,38 @@ int dm_import(struct dm *home, struct context *context, struct dm **out)
 	dm->memory = home->memory;
 	dm->length = home->length;
 	dm->home = home;
+	dm->file = -1;
 	atomic_fetch_add(&home->imports, 1);
+	*out = dm;
+	return 0;
+}
+
+int dm_import_file(struct context *context, int file, uint32_t handle, size_t length,
+		   struct dm **out)
+{
+	size_t mapped = whole_pages(length);
+	struct dm *dm;
+
+	if (length > DM_BYTES_MAX || !has_place(file, file_offset(handle), mapped)) {
+		cause_report(CAUSE_ARGUMENT_INVALID, 0, "device memory %u of %zu bytes", handle, length);
+		return -EINVAL;
+	}
+	dm = calloc(1, sizeof(*dm));
+	if (dm)
+		dm->memory = map_aligned(mapped, 1, file, file_offset(handle));
+	if (!dm || !dm->memory) {
+		free(dm);
+		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "imported device memory");
+		return -ENOMEM;
+	}
+	dm->ib.context = &context->verbs.context;
+	dm->ib.comp_mask = IBV_DM_MASK_HANDLE;
+	dm->ib.handle = handle;
+	dm->context = context;
+	dm->length = length;
+	dm->mapped = mapped;
+	dm->file = file;
+	dm->imported = true;
 	*out = dm;
 	return 0;
 }
@@ -120,9 +188,12 @@ int dm_destroy(struct dm *dm)
 		free(dm);
 		return 0;
 	}
-	handles_remove(&handles, dm->ib.handle);
-	atomic_fetch_sub(&dm->context->dm_bytes, dm->length);
 	munmap(dm->memory, dm->mapped);
+	if (!dm->imported) {
+		clear_file(dm);
+		handles_remove(&handles, dm->ib.handle);
+		atomic_fetch_sub(&dm->context->dm_bytes, dm->length);
+	}
 	free(dm);
 	return 0;
 }

@@ -2,13 +2,13 @@
 
 #include <stddef.h>
 
-uint32_t handles_add(struct handles *handles, void *object)
+uint32_t handles_add(struct handles *handles, void *object, uint32_t limit)
 {
-	for (int i = 0; i < HANDLES; i++) {
+	for (uint32_t i = 0; i < limit; i++) {
 		uint32_t handle = atomic_fetch_add(&handles->last, 1) + 1;
 		void *none = NULL;
 
-		handle &= HANDLES - 1;
+		handle &= limit - 1;
 		if (handle && atomic_compare_exchange_strong(&handles->object[handle], &none, object))
 			return handle;
 	}

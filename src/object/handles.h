@@ -17,7 +17,8 @@ struct handles {
 	_Atomic uint32_t last;
 };
 
-uint32_t handles_add(struct handles *handles, void *object); /* 0: all are in use */
+/* A number below `limit`, a power of two up to HANDLES; 0: all are in use. */
+uint32_t handles_add(struct handles *handles, void *object, uint32_t limit);
 void handles_remove(struct handles *handles, uint32_t handle);
 void *handles_find(struct handles *handles, uint32_t handle); /* or NULL */
 

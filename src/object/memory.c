@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "object/foreign.h"
 #include "object/key.h"
 #include "object/qp.h"
 #include "object/touch.h"
@@ -175,7 +176,10 @@ static enum cause copy_piece(const struct ibv_sge *sge, uint32_t pd, uint32_t ac
 			    &flags);
 	if (verdict != KEY_OK)
 		cause = key_cause_local(verdict);
-	else if (flags & KEY_NULL)
+	else if (flags & KEY_FOREIGN) {
+		if (foreign_ops->copy(sge->lkey, sge->addr + at, flat, bytes, access != 0))
+			cause = CAUSE_MEMORY_FAULT_LOCAL;
+	} else if (flags & KEY_NULL)
 		access ? (void)0 : (void)memset(flat, 0, bytes);
 	else if (flags & KEY_ON_DEMAND) {
 		if (access ? memory_copy_to(host, flat, bytes) : memory_copy_from(flat, host, bytes))
@@ -258,13 +262,44 @@ int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32
 	return pieces;
 }
 
-static enum cause check_remote(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t check,
-			       uint32_t access, uint64_t *host, uint32_t *flags)
+static enum cause check_remote(const struct qp *qp, uint32_t pd, uint32_t rkey, uint64_t address,
+			       uint32_t check, uint32_t access, uint64_t *host, uint32_t *flags)
 {
-	enum key_verdict verdict = key_check(mr_keys(), rkey, qp->remote_pd, qp->ib.qp_num, address,
-					     check, access, host, flags);
+	enum key_verdict verdict = key_check(mr_keys(), rkey, pd, qp->ib.qp_num, address, check,
+					     access, host, flags);
 
 	return verdict == KEY_OK ? CAUSE_NONE : key_cause_remote(verdict);
+}
+
+/* What a peer writes to, or reads from, a region of ours: 0 or -EFAULT. */
+static int store(uint32_t key, uint64_t address, uint64_t host, uint32_t flags, const void *from,
+		 size_t bytes)
+{
+	if (flags & KEY_FOREIGN)
+		return foreign_ops->copy(key, address, (void *)from, bytes, true);
+	return flags & KEY_NULL ? 0 : memory_copy_to(host, from, bytes);
+}
+
+static int fetch(uint32_t key, uint64_t address, uint64_t host, uint32_t flags, void *to, size_t bytes)
+{
+	if (flags & KEY_FOREIGN)
+		return foreign_ops->copy(key, address, to, bytes, false);
+	if (!(flags & KEY_NULL))
+		return memory_copy_from(to, host, bytes);
+	memset(to, 0, bytes);
+	return 0;
+}
+
+static int store_pieces(uint32_t key, uint64_t address, uint64_t host, uint32_t flags,
+			const struct iovec *from, int pieces, uint32_t bytes)
+{
+	int error = 0;
+
+	if (!(flags & KEY_FOREIGN))
+		return flags & KEY_NULL ? 0 : copy_pieces_by_kernel(host, from, pieces, bytes);
+	for (int i = 0; i < pieces && !error; address += from[i++].iov_len)
+		error = store(key, address, 0, flags, from[i].iov_base, from[i].iov_len);
+	return error;
 }
 
 enum cause memory_write_remote(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t check,
@@ -273,10 +308,10 @@ enum cause memory_write_remote(const struct qp *qp, uint32_t rkey, uint64_t addr
 	struct arena_touch *touch = touch_begin(own_slot, rkey);
 	uint64_t host;
 	uint32_t flags;
-	enum cause cause = check_remote(qp, rkey, address, check, IBV_ACCESS_REMOTE_WRITE, &host,
-					&flags);
+	enum cause cause = check_remote(qp, qp->remote_pd, rkey, address, check,
+					IBV_ACCESS_REMOTE_WRITE, &host, &flags);
 
-	if (cause == CAUSE_NONE && !(flags & KEY_NULL) && memory_copy_to(host, from, bytes))
+	if (cause == CAUSE_NONE && store(rkey, address, host, flags, from, bytes))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
 	touch_end(touch);
 	return cause;
@@ -289,28 +324,25 @@ enum cause memory_write_remote_pieces(const struct qp *qp, uint32_t rkey, uint64
 	struct arena_touch *touch = touch_begin(own_slot, rkey);
 	uint64_t host;
 	uint32_t flags;
-	enum cause cause = check_remote(qp, rkey, address, check, IBV_ACCESS_REMOTE_WRITE, &host,
-					&flags);
+	enum cause cause = check_remote(qp, qp->remote_pd, rkey, address, check,
+					IBV_ACCESS_REMOTE_WRITE, &host, &flags);
 
-	if (cause == CAUSE_NONE && !(flags & KEY_NULL) &&
-	    copy_pieces_by_kernel(host, from, pieces, bytes))
+	if (cause == CAUSE_NONE && store_pieces(rkey, address, host, flags, from, pieces, bytes))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
 	touch_end(touch);
 	return cause;
 }
 
-enum cause memory_read_remote(const struct qp *qp, uint32_t rkey, uint64_t address, void *to,
-			      uint32_t bytes)
+enum cause memory_read_remote(const struct qp *qp, uint32_t pd, uint32_t rkey, uint64_t address,
+			      void *to, uint32_t bytes)
 {
 	struct arena_touch *touch = touch_begin(own_slot, rkey);
 	uint64_t host;
 	uint32_t flags;
-	enum cause cause = check_remote(qp, rkey, address, bytes, IBV_ACCESS_REMOTE_READ, &host,
-					&flags);
+	enum cause cause = check_remote(qp, pd, rkey, address, bytes, IBV_ACCESS_REMOTE_READ,
+					&host, &flags);
 
-	if (cause == CAUSE_NONE && (flags & KEY_NULL))
-		memset(to, 0, bytes);
-	else if (cause == CAUSE_NONE && memory_copy_from(to, host, bytes))
+	if (cause == CAUSE_NONE && fetch(rkey, address, host, flags, to, bytes))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
 	touch_end(touch);
 	return cause;
@@ -328,7 +360,7 @@ enum cause memory_flush_remote(const struct qp *qp, uint32_t rkey, uint64_t addr
 		address = mr_keys()[KEY_INDEX(rkey)].start;
 		bytes = 0;
 	}
-	cause = check_remote(qp, rkey, address, bytes, access, &host, &flags);
+	cause = check_remote(qp, qp->remote_pd, rkey, address, bytes, access, &host, &flags);
 	touch_end(touch);
 	/* the processors' caches are coherent: nothing is held back but by the order of stores */
 	atomic_thread_fence(memory_order_seq_cst);

@@ -46,8 +46,9 @@ enum cause memory_write_remote(const struct qp *qp, uint32_t rkey, uint64_t addr
 enum cause memory_write_remote_pieces(const struct qp *qp, uint32_t rkey, uint64_t address,
 				      uint32_t check, const struct iovec *from, int pieces,
 				      uint32_t bytes);
-enum cause memory_read_remote(const struct qp *qp, uint32_t rkey, uint64_t address, void *to,
-			      uint32_t bytes);
+/* `pd` is the number of the one that the R_Key must be of: the others take qp->remote_pd. */
+enum cause memory_read_remote(const struct qp *qp, uint32_t pd, uint32_t rkey, uint64_t address,
+			      void *to, uint32_t bytes);
 
 /*
  * FLUSH: the R_Key is checked for `access` (the FLUSH rights), on [address, address + bytes) or, with

@@ -5,6 +5,7 @@
 
 #include "base/cause.h"
 #include "object/dm.h"
+#include "object/foreign.h"
 #include "object/newer.h"
 #include "object/pin.h"
 
@@ -17,6 +18,9 @@
 	(IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | \
 	 NEWER_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
 
+#define DMABUF_ACCESS                                                                              \
+	(WRITES | IBV_ACCESS_REMOTE_READ | NEWER_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
+
 static struct mr *_Atomic regions[ARENA_KEYS]; /* by the index of their key */
 
 static bool is_implicit(const struct mr_spec *spec)
@@ -26,7 +30,7 @@ static bool is_implicit(const struct mr_spec *spec)
 
 static int check_access(const struct mr_spec *spec)
 {
-	uint32_t known = spec->dm ? DM_ACCESS : KNOWN_ACCESS;
+	uint32_t known = spec->dm ? DM_ACCESS : spec->dmabuf ? DMABUF_ACCESS : KNOWN_ACCESS;
 
 	if (spec->access & ~known) {
 		cause_report(CAUSE_ACCESS_UNSUPPORTED, 0, "0x%x", spec->access & ~known);
@@ -90,7 +94,7 @@ static void fill(struct mr *mr, const struct mr_spec *spec)
 	mr->iova = spec->access & IBV_ACCESS_ZERO_BASED ? 0 : spec->iova;
 	mr->ib.context = spec->pd->ib.context;
 	mr->ib.pd = &spec->pd->ib;
-	mr->ib.addr = spec->dm ? NULL : spec->addr;
+	mr->ib.addr = spec->dm ? NULL : spec->dmabuf ? (void *)(uintptr_t)spec->offset : spec->addr;
 	mr->ib.length = spec->length;
 
 	entry->access = spec->access;
@@ -102,7 +106,7 @@ static void fill(struct mr *mr, const struct mr_spec *spec)
 	if (spec->access & IBV_ACCESS_ON_DEMAND)
 		entry->flags |= KEY_ON_DEMAND;
 	if (spec->null)
-		entry->flags |= KEY_NULL;
+		entry->flags |= spec->foreign ? KEY_NULL | KEY_FOREIGN : KEY_NULL;
 	entry->qpn = 0;
 	entry->heap = 0;
 }
@@ -135,6 +139,8 @@ int mr_create(const struct mr_spec *spec, struct mr **out)
 	mr->index = index;
 	mr->epoch = key_epoch();
 	mr->dm = spec->dm;
+	mr->foreign = spec->foreign;
+	mr->dmabuf = spec->dmabuf ? *spec->dmabuf : (struct dmabuf){ .fd = -1 };
 	fill(mr, spec);
 	mr->ib.handle = index;
 	mr->ib.lkey = mr->ib.rkey = key;
@@ -173,9 +179,9 @@ int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length
 		cause_report(CAUSE_WRONG_TYPE, 0, "an imported region cannot be changed");
 		return -EINVAL;
 	}
-	if (mr->dm || (mr->epoch == key_epoch() && (mr->entry->flags & KEY_NULL))) {
+	if (mr->dm || mr->dmabuf.fd >= 0 || (mr->epoch == key_epoch() && (mr->entry->flags & KEY_NULL))) {
 		cause_report(CAUSE_WRONG_TYPE, 0,
-			     "regions of device memory and null regions cannot be changed");
+			     "regions of device memory and dma-bufs, and null regions, cannot be changed");
 		return -EINVAL;
 	}
 	if (mr->epoch != key_epoch()) {
@@ -240,6 +246,7 @@ int mr_import(struct mr *home, struct pd *pd, struct mr **out)
 	*mr = *home;
 	atomic_store(&mr->windows, 0);
 	mr->imported = true;
+	mr->dmabuf.fd = -1;
 	mr->ib.context = pd->ib.context;
 	mr->ib.pd = &pd->ib;
 	mr->ib.addr = NULL;
@@ -258,10 +265,13 @@ static int retire(struct mr *mr)
 	if (mr->epoch == key_epoch()) {
 		atomic_store(&regions[mr->index], NULL);
 		key_revoke(mr->index);
+		if (mr->foreign)
+			foreign_ops->release(mr->index);
 		key_free(mr->index);
 	}
 	if (mr->dm)
 		atomic_fetch_sub(&mr->dm->regions, 1);
+	dmabuf_unmap(&mr->dmabuf);
 	pd_put(pd_of(mr->ib.pd));
 	mr->retired = true;
 	return 0;
@@ -280,6 +290,8 @@ int mr_destroy(struct mr *mr)
 
 void mr_unimport(struct mr *mr)
 {
+	if (mr->foreign && !mr->retired)
+		retire(mr); /* windows cannot be bound to it: it is not busy */
 	if (!mr->imported && !mr->retired) {
 		cause_report(CAUSE_WRONG_TYPE, 0, "key 0x%08x was not imported", mr->ib.lkey);
 		return;

@@ -41,7 +41,7 @@ int pd_create(struct ibv_context *context, struct pd **out)
 		(*out)->number = atomic_fetch_add(&last_number, 1) + 1;
 	while ((*out)->number == 0);
 	(*out)->ib.context = context;
-	(*out)->handle = (*out)->ib.handle = handles_add(&handles, *out);
+	(*out)->handle = (*out)->ib.handle = handles_add(&handles, *out, HANDLES);
 	return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "base/cause.h"
 #include "object/context.h"
 #include "object/handles.h"
+#include "object/memory.h"
 #include "object/qp.h"
 
 struct xrc_domain {
@@ -23,7 +24,7 @@ struct xrc_domain {
 
 static struct lock lock = LOCK_INITIALIZER;
 static struct list domains GUARDED_BY(lock) = { &domains, &domains };
-static struct handles srqs; /* XRC SRQs by their numbers */
+static struct handles srqs; /* XRC SRQs by their places */
 
 static struct xrc_domain *find(struct device *device, const struct stat *file) REQUIRES(lock)
 {
@@ -149,15 +150,18 @@ void xrc_reset_after_fork(void) NO_LOCK_CHECK
 
 int xrc_add_srq(struct xrcd *xrcd, struct srq *srq, struct cq *cq)
 {
+	uint32_t place;
+
 	srq->xrcd = xrcd;
 	srq->domain = xrcd->domain;
 	srq->cq = cq;
 	srq->type = IBV_SRQT_XRC;
-	srq->number = handles_add(&srqs, srq);
-	if (!srq->number) {
-		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "%d XRC SRQs", HANDLES - 1);
+	place = handles_add(&srqs, srq, XRC_PLACES);
+	if (!place) {
+		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "%u XRC SRQs", XRC_PLACES - 1);
 		return -ENOMEM;
 	}
+	srq->number = memory_slot() << XRC_PLACE_BITS | place;
 	atomic_fetch_add(&xrcd->users, 1);
 	atomic_fetch_add(&cq->users, 1);
 	return 0;
@@ -178,8 +182,10 @@ static bool take_away(struct qp *qp, void *arg) NO_LOCK_CHECK
 
 void xrc_remove_srq(struct srq *srq)
 {
-	if (handles_find(&srqs, srq->number) == srq)
-		handles_remove(&srqs, srq->number);
+	uint32_t place = srq->number & (XRC_PLACES - 1);
+
+	if (handles_find(&srqs, place) == srq)
+		handles_remove(&srqs, place);
 	/* Whoever found it before holds the lock of a QP, and is visited; nobody finds it now. */
 	qp_visit(take_away, srq);
 	cq_forget_queue(srq->cq, &srq->rq);
@@ -187,11 +193,30 @@ void xrc_remove_srq(struct srq *srq)
 	atomic_fetch_sub(&srq->xrcd->users, 1);
 }
 
+/* Its owner cannot free it while the QP is locked: see xrc_remove_srq. */
+static struct srq *find_srq(const struct qp *qp, uint32_t srqn)
+{
+	struct srq *srq = srqn >> XRC_PLACE_BITS == memory_slot() ?
+				  handles_find(&srqs, srqn & (XRC_PLACES - 1)) :
+				  NULL;
+
+	return srq && srq->domain == qp->domain ? srq : NULL;
+}
+
+bool xrc_find_pd(const struct qp *qp, uint32_t srqn, uint32_t *pd)
+{
+	struct srq *srq = find_srq(qp, srqn);
+
+	if (srq)
+		*pd = srq->pd->number;
+	return srq;
+}
+
 bool xrc_select(struct qp *qp, uint32_t srqn)
 {
-	struct srq *srq = handles_find(&srqs, srqn);
+	struct srq *srq = find_srq(qp, srqn);
 
-	if (!srq || srq->domain != qp->domain || (qp->has_receive && qp->srq != srq))
+	if (!srq || (qp->has_receive && qp->srq != srq))
 		return false;
 	qp->srq = srq;
 	qp->rq = &srq->rq;

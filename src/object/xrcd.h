@@ -14,8 +14,16 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/arena.h"
 #include "object/cq.h"
 #include "object/srq.h"
+
+/*
+ * The number of an XRC SRQ is slot << XRC_PLACE_BITS | place, as that of a QP: so no two processes of a
+ * verbatimd have the same, and a request for another process's SRQ is not taken for one's own.
+ */
+#define XRC_PLACE_BITS ARENA_QP_BITS
+#define XRC_PLACES     (1u << XRC_PLACE_BITS)
 
 struct context;
 struct qp;
@@ -61,5 +69,8 @@ void xrc_remove_srq(struct srq *srq);
  * of another one is still in use. Holds the QP's lock.
  */
 bool xrc_select(struct qp *qp, uint32_t srqn);
+
+/* The number of that SRQ's protection domain alone. The same for false, and for the lock. */
+bool xrc_find_pd(const struct qp *qp, uint32_t srqn, uint32_t *pd);
 
 #endif

@@ -10,6 +10,7 @@
 #define IETH	       PACKET_HAS_IETH
 #define DETH	       PACKET_HAS_DETH
 #define XRCETH	       PACKET_HAS_XRCETH
+#define FETH	       PACKET_HAS_FETH
 
 /* kind, first, last, payload, headers */
 #define ROW(service, low, text, kind, first, last, payload, headers)                               \
@@ -37,7 +38,7 @@
 		ROW(service, 0x05, name " SEND Only with Immediate", PACKET_SEND, 1, 1, 1,         \
 		    (eth) | IMM)
 
-/* What needs answers, and the answers, which have the same headers in all services. */
+/* What needs answers (annex A19 has the last two rows), and the answers, which have the same headers in all services. */
 #define READ_AND_ATOMIC(service, name, eth)                                                        \
 	ROW(service, 0x0c, name " RDMA READ Request", PACKET_READ_REQUEST, 1, 1, 0, (eth) | RETH), \
 		ROW(service, 0x0d, name " RDMA READ response First", PACKET_READ_RESPONSE, 1, 0,   \
@@ -58,7 +59,9 @@
 		ROW(service, 0x16, name " SEND Last with Invalidate", PACKET_SEND, 0, 1, 1,        \
 		    (eth) | IETH),                                                                 \
 		ROW(service, 0x17, name " SEND Only with Invalidate", PACKET_SEND, 1, 1, 1,        \
-		    (eth) | IETH)
+		    (eth) | IETH),                                                                 \
+		ROW(service, 0x1c, name " FLUSH", PACKET_FLUSH, 1, 1, 0, (eth) | FETH | RETH),     \
+		ROW(service, 0x1d, name " ATOMIC WRITE", PACKET_ATOMIC_WRITE, 1, 1, 1, (eth) | RETH)
 
 static const struct packet_opcode opcodes[256] = {
 	SEND_AND_WRITE(PACKET_RC, "RC", 0),
@@ -79,10 +82,10 @@ const struct packet_opcode *packet_opcode(uint8_t opcode)
 unsigned packet_header_bytes(uint8_t opcode)
 {
 	static const struct {
-		uint8_t header, bytes;
+		uint16_t header, bytes;
 	} sizes[] = {
-		{ RETH, 16 }, { AETH, 4 }, { ATOMIC_ETH, 28 }, { ATOMIC_ACK_ETH, 8 },
-		{ IMM, 4 },   { IETH, 4 }, { DETH, 8 },	       { XRCETH, 4 },
+		{ RETH, 16 }, { AETH, 4 }, { ATOMIC_ETH, 28 }, { ATOMIC_ACK_ETH, 8 }, { IMM, 4 },
+		{ IETH, 4 },  { DETH, 8 }, { XRCETH, 4 },      { FETH, 4 },
 	};
 	unsigned headers = opcodes[opcode].headers;
 	unsigned bytes = PACKET_BTH_BYTES;

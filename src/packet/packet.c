@@ -15,6 +15,11 @@ enum {
 };
 
 #define BTH_ACK_REQ 8 /* the byte with that bit; the PSN is behind it */
+/* The FETH's last byte (annex A19). */
+#define FLUSH_TYPES	  0x0f
+#define FLUSH_LEVEL_SHIFT 4
+#define FLUSH_LEVEL	  0x03
+
 #define PKEY_NUMBER 0x7fff /* the other bit tells full from limited membership */
 
 static uint32_t get24(const uint8_t *at)
@@ -86,6 +91,11 @@ static const uint8_t *decode_extended(const uint8_t *at, unsigned headers, struc
 	}
 	if (headers & PACKET_HAS_XRCETH) {
 		out->xrc_srqn = get24(at + 1);
+		at += 4;
+	}
+	if (headers & PACKET_HAS_FETH) {
+		out->flush_types = at[3] & FLUSH_TYPES;
+		out->flush_level = at[3] >> FLUSH_LEVEL_SHIFT & FLUSH_LEVEL;
 		at += 4;
 	}
 	if (headers & PACKET_HAS_RETH) {
@@ -183,6 +193,9 @@ unsigned packet_encode(const struct packet *packet, uint8_t header[PACKET_HEADER
 	}
 	if (headers & PACKET_HAS_XRCETH)
 		at = put32(at, packet->xrc_srqn & PACKET_QPN_MASK);
+	if (headers & PACKET_HAS_FETH)
+		at = put32(at, (packet->flush_types & FLUSH_TYPES) |
+				       (uint32_t)(packet->flush_level & FLUSH_LEVEL) << FLUSH_LEVEL_SHIFT);
 	if (headers & PACKET_HAS_RETH) {
 		at = put64(at, packet->va);
 		at = put32(at, packet->rkey);

@@ -38,6 +38,8 @@ enum packet_kind {
 	PACKET_COMPARE_SWAP,
 	PACKET_FETCH_ADD,
 	PACKET_NOTIFY_CONGESTION,
+	PACKET_FLUSH,	      /* IBA annex A19 */
+	PACKET_ATOMIC_WRITE,  /* likewise; it has a RETH, and its 8 bytes are payload */
 };
 
 enum packet_header {
@@ -49,6 +51,7 @@ enum packet_header {
 	PACKET_HAS_IETH = 1 << 5,
 	PACKET_HAS_DETH = 1 << 6,
 	PACKET_HAS_XRCETH = 1 << 7,
+	PACKET_HAS_FETH = 1 << 8,
 };
 
 /* One row per opcode; kind 0: there is no such opcode. */
@@ -57,7 +60,7 @@ struct packet_opcode {
 	bool first;   /* FIRST or ONLY */
 	bool last;    /* LAST or ONLY */
 	bool payload; /* it may have one */
-	uint8_t headers; /* enum packet_header */
+	uint16_t headers; /* enum packet_header */
 	const char *name; /* as in the IBA: "RC SEND First" */
 };
 
@@ -114,6 +117,7 @@ struct packet {
 	uint32_t invalidate_rkey;	/* IETH */
 	uint32_t qkey, src_qpn;		/* DETH */
 	uint32_t xrc_srqn;		/* XRCETH */
+	uint8_t flush_types, flush_level; /* FETH: what shall be flushed to where, and how much */
 	const uint8_t *payload; /* points into what was decoded */
 	uint32_t payload_bytes; /* without the pad */
 };

@@ -5,21 +5,20 @@
 
 #define TAKE	      0xffffffffu
 #define ETH_BYTES     14
-#define IPV4_BYTES    20
-#define VARIANT_MAX   (4 * FLOW_MATCHES_MAX + 8)
+#define VARIANT_MAX   (4 * FLOW_MATCHES_MAX + 32) /* the two ports of IPv4 take more */
 #define TO_NEXT	      0xff /* a jump to the next variant, until its end is known */
 
 _Static_assert(VARIANT_MAX < TO_NEXT, "a jump over a variant fits its 8 bits");
 
 struct program {
 	struct sock_filter *code;
-	unsigned count;
+	unsigned count, max;
 	bool is_full;
 };
 
 static void put(struct program *program, uint16_t code, uint8_t yes, uint8_t no, uint32_t k)
 {
-	if (program->count == FILTER_MAX) {
+	if (program->count == program->max) {
 		program->is_full = true;
 		return;
 	}
@@ -52,6 +51,13 @@ static void put_match(struct program *program, const struct flow_match *match)
 		load(program, BPF_H, SKF_AD_OFF + SKF_AD_VLAN_TAG);
 		break;
 	case FLOW_BEHIND_IPV4:
+		/* the frame is long enough for what its header says of its own length */
+		put(program, BPF_LDX | BPF_B | BPF_MSH, 0, 0, ETH_BYTES);
+		put(program, BPF_MISC | BPF_TXA, 0, 0, 0);
+		put(program, BPF_ALU | BPF_ADD | BPF_K, 0, 0, ETH_BYTES + match->offset + match->bytes);
+		put(program, BPF_MISC | BPF_TAX, 0, 0, 0);
+		put(program, BPF_LD | BPF_W | BPF_LEN, 0, 0, 0);
+		put(program, BPF_JMP | BPF_JGE | BPF_X, 0, TO_NEXT, 0);
 		put(program, BPF_LDX | BPF_B | BPF_MSH, 0, 0, ETH_BYTES);
 		put(program, BPF_LD | size | BPF_IND, 0, 0, ETH_BYTES + match->offset);
 		break;
@@ -62,14 +68,6 @@ static void put_match(struct program *program, const struct flow_match *match)
 	if (!is_whole(match))
 		put(program, BPF_ALU | BPF_AND | BPF_K, 0, 0, match->mask);
 	put(program, BPF_JMP | BPF_JEQ | BPF_K, 0, TO_NEXT, match->value);
-}
-
-static bool needs_ipv4_length(const struct flow_variant *variant)
-{
-	for (uint32_t i = 0; i < variant->count; i++)
-		if (variant->match[i].place == FLOW_BEHIND_IPV4)
-			return true;
-	return false;
 }
 
 /* A load from behind the end of a frame would end the program, and what comes after would not be asked. */
@@ -84,7 +82,7 @@ static uint32_t bytes_needed(const struct flow_variant *variant)
 		if (match->place == FLOW_VLAN)
 			continue;
 		if (match->place == FLOW_BEHIND_IPV4)
-			end += ETH_BYTES + IPV4_BYTES;
+			end = ETH_BYTES + 1; /* the rest is for the frame to say */
 		if (end > needed)
 			needed = end;
 	}
@@ -147,31 +145,28 @@ static bool any_sniffer(const struct list *flows)
 	return false;
 }
 
-static void put_variants(struct program *program, const struct list *flows, bool with_ipv4_length)
+unsigned filter_build(const struct list *flows, const struct filter_interface *interface,
+		      struct sock_filter *code, unsigned max)
 {
+	struct program program = { code, 0, max, false };
 	struct list *pos;
+	unsigned beginning;
 
+	if (interface->is_loopback || !any_sniffer(flows))
+		put_outgoing(&program, interface);
+	beginning = program.count;
 	list_for_each(pos, flows) {
 		const struct flow *flow = list_entry(pos, struct flow, link);
 
 		for (uint32_t i = 0; i < flow->variants; i++)
-			if (needs_ipv4_length(&flow->variant[i]) == with_ipv4_length)
-				put_variant(program, &flow->variant[i]);
+			put_variant(&program, &flow->variant[i]);
 	}
-}
-
-unsigned filter_build(const struct list *flows, const struct filter_interface *interface,
-		      struct sock_filter *code)
-{
-	struct program program = { code, 0, false };
-
-	if (interface->is_loopback || !any_sniffer(flows))
-		put_outgoing(&program, interface);
-	/* Headers that lie about their length end the program: so those that ask for it come last. */
-	put_variants(&program, flows, false);
-	put_variants(&program, flows, true);
 	put(&program, BPF_RET | BPF_K, 0, 0, 0);
-	return program.is_full ? 0 : program.count;
+	if (program.is_full) {
+		program.count = beginning;
+		put(&program, BPF_RET | BPF_K, 0, 0, TAKE);
+	}
+	return program.count;
 }
 
 bool filter_returns(const struct filter_interface *interface, const uint8_t *frame)

@@ -17,6 +17,7 @@
 #include "base/list.h"
 #include "object/flow.h"
 
+#define FILTER_MIN 16
 #define FILTER_MAX BPF_MAXINSNS
 
 /* Of the network interface. */
@@ -26,11 +27,11 @@ struct filter_interface {
 };
 
 /*
- * Writes the program for `flows` (struct flow, by `link`) to `code`, which has FILTER_MAX places. Returns
- * how many instructions; 0: they are too many.
+ * Writes the program for `flows` (struct flow, by `link`) to `code`: at most `max` instructions, FILTER_MIN
+ * to FILTER_MAX. Returns how many. If they are too few for the flows, it takes what any of them might.
  */
 unsigned filter_build(const struct list *flows, const struct filter_interface *interface,
-		      struct sock_filter *code);
+		      struct sock_filter *code, unsigned max);
 
 /* A frame that leaves this host is one that an adapter would return to its own QPs. */
 bool filter_returns(const struct filter_interface *interface, const uint8_t *frame);

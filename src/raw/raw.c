@@ -64,9 +64,12 @@ int raw_fd(const struct qp *qp)
 static int refilter(struct raw *raw)
 {
 	struct sock_filter *code = malloc(FILTER_MAX * sizeof(*code));
-	unsigned count = code ? filter_build(&raw->flows, &raw->socket.interface, code) : 0;
-	int error = count ? socket_filter(&raw->socket, code, count) : -ENOMEM;
+	int error = -ENOMEM;
 
+	/* the longest program may be too long for what a socket is allowed (net.core.optmem_max) */
+	for (unsigned max = FILTER_MAX; code && error == -ENOMEM && max >= FILTER_MIN; max /= 16)
+		error = socket_filter(&raw->socket, code,
+				      filter_build(&raw->flows, &raw->socket.interface, code, max));
 	free(code);
 	return error;
 }

@@ -38,7 +38,7 @@ extern const struct qp_path raw_path;
 int raw_open(struct qp *qp, uint32_t ifindex);
 int raw_fd(const struct qp *qp);
 
-/* The QP receives what the flow takes: 0, or with a cause reported -ENOMEM (too many flows), -errno. */
+/* The QP receives what the flow takes: 0, or with a cause reported -errno of the kernel. */
 int raw_add_flow(struct qp *qp, struct flow *flow);
 void raw_remove_flow(struct qp *qp, struct flow *flow);
 

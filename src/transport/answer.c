@@ -19,8 +19,13 @@ static bool is_empty(const struct responses *responses)
 	return responses->head == responses->tail;
 }
 
+bool answer_has_room(const struct transport_qp *tq)
+{
+	return tq->responses.tail - tq->responses.head < LIMIT_QP_RD_ATOM;
+}
+
 void answer_add_read(struct responses *responses, const struct transport_qp *tq,
-		     const struct packet *request, uint32_t msn)
+		     const struct packet *request, uint32_t pd, uint32_t msn)
 {
 	*add(responses) = (struct response){
 		.kind = PACKET_READ_REQUEST,
@@ -28,9 +33,21 @@ void answer_add_read(struct responses *responses, const struct transport_qp *tq,
 		.psn = request->psn,
 		.end = psn_add(request->psn, packets_of(request->length, tq->mtu)),
 		.msn = msn,
+		.pd = pd,
 		.rkey = request->rkey,
 		.va = request->va,
 		.left = request->length,
+	};
+}
+
+void answer_add_empty(struct responses *responses, uint32_t psn, uint32_t msn)
+{
+	*add(responses) = (struct response){
+		.kind = PACKET_READ_REQUEST,
+		.first = true,
+		.psn = psn,
+		.end = psn_add(psn, 1),
+		.msn = msn,
 	};
 }
 
@@ -76,7 +93,7 @@ static bool is_to_be_repeated(struct transport_qp *tq, uint32_t psn)
 	return replays->tail - replays->head < LIMIT_QP_RD_ATOM;
 }
 
-void answer_repeat_read(struct transport_qp *tq, const struct packet *request)
+void answer_repeat_read(struct transport_qp *tq, const struct packet *request, uint32_t pd)
 {
 	uint32_t packets = packets_of(request->length, tq->mtu);
 
@@ -86,7 +103,13 @@ void answer_repeat_read(struct transport_qp *tq, const struct packet *request)
 	    !(tq->qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ))
 		return;
 	if (is_to_be_repeated(tq, request->psn))
-		answer_add_read(&tq->replays, tq, request, 0);
+		answer_add_read(&tq->replays, tq, request, pd, 0);
+}
+
+void answer_repeat_empty(struct transport_qp *tq, uint32_t psn)
+{
+	if (is_to_be_repeated(tq, psn))
+		answer_add_empty(&tq->replays, psn, 0);
 }
 
 void answer_repeat_atomic(struct transport_qp *tq, uint32_t psn)
@@ -140,7 +163,8 @@ static void add_atomic(struct burst *burst, struct transport_qp *tq,
 		       const struct response *response, uint32_t msn)
 {
 	struct packet header = {
-		.opcode = (uint8_t)packet_find_opcode(PACKET_RC, PACKET_ATOMIC_ACK, true, true, 0),
+		.opcode = (uint8_t)packet_find_opcode(transport_service(tq->qp),
+						      PACKET_ATOMIC_ACK, true, true, 0),
 		.dest_qpn = tq->qp->attr.dest_qp_num,
 		.psn = response->psn,
 		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
@@ -158,8 +182,9 @@ static void add_read(struct burst *burst, struct transport_qp *tq, const struct 
 	struct wire_packet *packet = burst_next(burst);
 	bool last = bytes == response->left;
 	struct packet header = {
-		.opcode = (uint8_t)packet_find_opcode(PACKET_RC, PACKET_READ_RESPONSE,
-						      response->first, last, 0),
+		.opcode = (uint8_t)packet_find_opcode(transport_service(tq->qp),
+						      PACKET_READ_RESPONSE, response->first,
+						      last, 0),
 		.dest_qpn = tq->qp->attr.dest_qp_num,
 		.psn = response->psn,
 		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
@@ -233,7 +258,8 @@ static uint32_t add_response(struct burst *burst, struct transport_qp *tq,
 
 	*cause = CAUSE_NONE;
 	if (bytes)
-		*cause = memory_read_remote(tq->qp, response->rkey, response->va, payload, bytes);
+		*cause = memory_read_remote(tq->qp, response->pd, response->rkey, response->va,
+					    payload, bytes);
 	if (*cause != CAUSE_NONE)
 		return 0;
 	for (uint32_t i = 0; i < packets; i++) {
@@ -271,7 +297,8 @@ static bool add_responses(struct burst *burst, struct transport_qp *tq, uint32_t
 static struct packet acknowledgement(const struct transport_qp *tq)
 {
 	return (struct packet){
-		.opcode = (uint8_t)packet_find_opcode(PACKET_RC, PACKET_ACK, true, true, 0),
+		.opcode = (uint8_t)packet_find_opcode(transport_service(tq->qp), PACKET_ACK,
+						      true, true, 0),
 		.pkey = PACKET_PKEY,
 		.dest_qpn = tq->qp->attr.dest_qp_num,
 		.psn = tq->ack_psn,

@@ -14,15 +14,21 @@
 
 /* There is room: the caller counts (max_dest_rd_atomic). */
 void answer_add_read(struct responses *responses, const struct transport_qp *tq,
-		     const struct packet *request, uint32_t msn);
+		     const struct packet *request, uint32_t pd, uint32_t msn);
 void answer_add_atomic(struct responses *responses, const struct saved_atomic *saved, uint32_t msn);
+/* Of an ATOMIC WRITE or a FLUSH: as if it had been a READ of nothing (annex A19). */
+void answer_add_empty(struct responses *responses, uint32_t psn, uint32_t msn);
 
 /* The same for a request that was carried out before; nothing happens if it will be answered yet. */
-void answer_repeat_read(struct transport_qp *tq, const struct packet *request);
+void answer_repeat_read(struct transport_qp *tq, const struct packet *request, uint32_t pd);
+void answer_repeat_empty(struct transport_qp *tq, uint32_t psn);
 void answer_repeat_atomic(struct transport_qp *tq, uint32_t psn);
 
 /* A NAK acknowledges everything before it, too. One that ended the connection stays. */
 void answer_nak(struct transport_qp *tq, const struct nak *nak);
+
+/* For one more response, whatever was agreed on. */
+bool answer_has_room(const struct transport_qp *tq);
 
 /* Nothing is owed but an acknowledgement. */
 bool answer_is_ack_only(const struct transport_qp *tq);

@@ -2,13 +2,15 @@
 
 #include "base/counter.h"
 #include "object/memory.h"
+#include "transport/request.h"
 #include "transport/requester.h"
 #include "transport/retransmit.h"
 #include "transport/verdict.h"
 
 /*
- * Everything before `end` was carried out: finishes what can be finished. A READ or atomic is only
- * finished by its data (`answered`: these came just now), so una_psn stops there; returns una_psn.
+ * Everything before `end` was carried out: finishes what can be finished. What is asked for
+ * is only finished by its response (`answered`: it came just now), so una_psn stops there; returns
+ * una_psn.
  */
 static uint32_t advance(struct qp *qp, uint32_t end, bool answered)
 {
@@ -22,7 +24,7 @@ static uint32_t advance(struct qp *qp, uint32_t end, bool answered)
 			continue;
 		if (!wqe->begun || wqe_has_failed(wqe) || packet_psn_diff(wqe->msn, end) >= 0)
 			break;
-		if (wqe_is_read(wqe) && !answered) {
+		if (request_is_asked(wqe) && !answered) {
 			end = packet_psn_diff(tq->una_psn, wqe->msn) > 0 ? tq->una_psn : wqe->msn;
 			break;
 		}
@@ -39,7 +41,7 @@ static uint32_t advance(struct qp *qp, uint32_t end, bool answered)
 		tq->asked_head++;
 	if (packet_psn_diff(end, tq->next_psn) > 0)
 		requester_catch_up(qp);
-	if (qp->type == IBV_QPT_RC)
+	if (qp_is_reliable(qp))
 		retransmit_on_progress(tq, packets, transport_env.now());
 	return end;
 }
@@ -140,7 +142,7 @@ static void on_ack(struct qp *qp, const struct packet *packet)
 		on_nak(qp, packet->syndrome);
 }
 
-/* The data of the READ or atomic at una_psn. */
+/* The response to the request at una_psn. */
 static void on_response(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
 {
 	struct transport_qp *tq = transport_of(qp);
@@ -155,13 +157,16 @@ static void on_response(struct qp *qp, const struct packet *packet, const struct
 		return;
 	}
 	wqe = find_oldest(qp, &seq);
-	if (!wqe || !wqe_is_read(wqe) || is_read_response != (wqe->opcode == IBV_WR_RDMA_READ)) {
+	if (!wqe || !request_is_asked(wqe) ||
+	    is_read_response != request_is_answered_as_read(wqe)) {
 		sq_retire(qp);
 		give_up(qp, IBV_WC_BAD_RESP_ERR, CAUSE_PACKET_OUT_OF_PLACE);
 		return;
 	}
 	offset = (uint32_t)packet_psn_diff(packet->psn, wqe->msn) * tq->mtu;
-	expected = wqe->length - offset < tq->mtu ? wqe->length - offset : tq->mtu;
+	expected = request_brings_nothing(wqe) ? 0 : wqe->length - offset;
+	if (expected > tq->mtu)
+		expected = tq->mtu;
 	if (!is_read_response) {
 		data = &packet->atomic_result;
 		bytes = sizeof(packet->atomic_result);

@@ -5,6 +5,8 @@
 #include "base/counter.h"
 #include "base/multicast.h"
 #include "object/ah.h"
+#include "object/context.h"
+#include "object/lid.h"
 #include "object/memory.h"
 #include "object/receive.h"
 #include "packet/grh.h"
@@ -16,6 +18,11 @@
 /* Of the IP and UDP headers and the ICRC, which are not in arrival->length. */
 #define UDP_HEADER_BYTES     8
 #define ICRC_TRAILER_BYTES   4
+/*
+ * A datagram that was addressed by LID alone (object/lid.h) leaves without the mark of a transport that
+ * heeds congestion, which routers never set. So its receiver can tell, and shows its program no GRH.
+ */
+#define ECN_MASK	     3
 /* What a datagram costs its receiver besides its payload, as bytes: each is a packet by itself. */
 #define DATAGRAM_EXTRA	     512
 
@@ -62,6 +69,8 @@ enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum ca
 		return WIRE_FULL;
 	if (transport_env.resolve(qp->context, address, &flow))
 		return WIRE_SENT; /* the cause is reported; as good as lost */
+	if (wqe->ah->without_grh)
+		flow.traffic_class &= (uint8_t)~ECN_MASK;
 	packet.header_bytes = (uint16_t)packet_encode(&header, packet.header);
 	result = transport_env.send(&flow, &packet, 1, &sent);
 	if (result == WIRE_FULL) {
@@ -116,19 +125,30 @@ static bool accept(struct qp *qp, const struct packet *packet)
 	return true;
 }
 
-static void build_header(uint8_t grh[GRH_BYTES], const struct wire_arrival *arrival)
+/* As on the wire, or as this link mode has it: then without what is the wire's. */
+static void build_header(struct qp *qp, const struct wire_arrival *arrival, uint8_t grh[GRH_BYTES],
+			 struct receive_end *end)
 {
+	bool infiniband = qp->context->infiniband;
 	const struct wire_flow *flow = arrival->flow;
 	const struct grh_fields fields = {
 		.source = flow->remote,
 		.destination = flow->local,
-		.traffic_class = flow->traffic_class,
+		.traffic_class = flow->traffic_class & (infiniband ? (uint8_t)~ECN_MASK : 0xff),
 		.hop_limit = flow->hop_limit,
 		.flow_label = flow->flow_label,
 		.udp_bytes = UDP_HEADER_BYTES + arrival->length + ICRC_TRAILER_BYTES,
 	};
 
 	grh_build(grh, &fields);
+	end->wc_flags = IBV_WC_GRH;
+	if (!infiniband)
+		return;
+	end->slid = lid_rewrite_grh(grh);
+	if (!(flow->traffic_class & ECN_MASK)) {
+		end->wc_flags = 0;
+		memset(grh, 0, GRH_BYTES);
+	}
 }
 
 static void deliver(struct qp *qp, const struct packet *packet, const struct wire_arrival *arrival)
@@ -146,16 +166,17 @@ static void deliver(struct qp *qp, const struct packet *packet, const struct wir
 		counter_add(COUNTER_DROPPED);
 		return;
 	}
-	build_header(grh, arrival);
+	build_header(qp, arrival, grh, &end);
 	end.cause = receive_scatter(qp, 0, grh, GRH_BYTES);
 	if (end.cause == CAUSE_NONE)
 		end.cause = receive_scatter(qp, GRH_BYTES, packet->payload, packet->payload_bytes);
 	if (end.cause == CAUSE_NONE) {
 		end.byte_len = GRH_BYTES + packet->payload_bytes;
-		end.wc_flags = IBV_WC_GRH | (imm ? IBV_WC_WITH_IMM : 0);
+		end.wc_flags |= imm ? IBV_WC_WITH_IMM : 0;
 		end.imm = packet->imm;
 	} else {
 		end.status = IBV_WC_LOC_PROT_ERR;
+		end.wc_flags = 0;
 		cause_report(end.cause, qp->ib.qp_num, "datagram from QP 0x%06x", packet->src_qpn);
 	}
 	receive_complete(qp, &end);

@@ -10,6 +10,7 @@
 #include "transport/burst.h"
 #include "transport/completer.h"
 #include "transport/payload.h"
+#include "transport/request.h"
 #include "transport/retransmit.h"
 
 enum carried {
@@ -144,7 +145,7 @@ static uint32_t room_in_window(const struct issue *it)
 {
 	uint32_t used = in_flight(it->tq);
 
-	if (it->qp->type != IBV_QPT_RC)
+	if (!qp_is_reliable(it->qp))
 		return it->turn;
 	return used < it->tq->window.size ? it->tq->window.size - used : 0;
 }
@@ -168,7 +169,7 @@ static void note_sent(struct transport_qp *tq)
 {
 	if (packet_psn_diff(tq->next_psn, tq->max_psn) > 0)
 		tq->max_psn = tq->next_psn;
-	if (tq->qp->type != IBV_QPT_RC)
+	if (!qp_is_reliable(tq->qp))
 		completer_on_sent(tq->qp);
 }
 
@@ -219,24 +220,11 @@ static enum carried flush(struct issue *it)
 	return CARRIED;
 }
 
-static unsigned last_headers(const struct wqe *wqe)
-{
-	switch (wqe->opcode) {
-	case IBV_WR_SEND_WITH_IMM:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		return PACKET_HAS_IMM;
-	case IBV_WR_SEND_WITH_INV:
-		return PACKET_HAS_IETH;
-	default:
-		return 0;
-	}
-}
-
 static bool wants_ack(struct issue *it, bool last)
 {
 	struct transport_qp *tq = it->tq;
 
-	if (it->qp->type != IBV_QPT_RC)
+	if (!qp_is_reliable(it->qp))
 		return false;
 	if (!last && room_in_window(it) > 1 && ++tq->unrequested < REQUESTER_ACK_EVERY)
 		return false;
@@ -251,16 +239,8 @@ static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_ki
 	struct qp *qp = it->qp;
 	uint32_t index = (uint32_t)packet_psn_diff(tq->next_psn, wqe->msn);
 	uint32_t offset = index * tq->mtu, bytes = wqe->length - offset;
-	bool first = index == 0, last = bytes <= tq->mtu;
-	struct packet header = {
-		.dest_qpn = qp->attr.dest_qp_num,
-		.psn = tq->next_psn,
-		.va = wqe->remote_addr,
-		.rkey = wqe->rkey,
-		.length = wqe->length,
-		.imm = wqe->imm,
-		.invalidate_rkey = wqe->imm,
-	};
+	bool last = bytes <= tq->mtu;
+	struct packet header = request_message(tq, wqe, kind, last);
 	enum cause cause;
 
 	if (!last)
@@ -280,15 +260,11 @@ static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_ki
 	case PAYLOAD_PLACED:
 		break;
 	}
-	header.opcode = (uint8_t)packet_find_opcode(qp->type == IBV_QPT_RC ? PACKET_RC : PACKET_UC,
-						    kind, first, last,
-						    last ? last_headers(wqe) : 0);
-	header.solicited = last && wqe->flags & IBV_SEND_SOLICITED;
 	header.ack_req = wants_ack(it, last);
 	if (header.ack_req)
 		retransmit_on_ack_requested(tq, header.psn, it->now_ns);
 	burst_add(it->burst, &header);
-	if (qp->type != IBV_QPT_RC)
+	if (!qp_is_reliable(qp))
 		it->turn--;
 	tq->next_psn = psn_add(tq->next_psn, 1);
 	set_done(tq, wqe);
@@ -311,13 +287,13 @@ static void add_middles(struct issue *it, struct wqe *wqe)
 	most = (wqe->length - offset - 1) / tq->mtu; /* without LAST */
 	if (most > room - 2)
 		most = room - 2; /* the last one that there is room for asks for an acknowledgement */
-	if (it->qp->type == IBV_QPT_RC && most > REQUESTER_ACK_EVERY - 1 - tq->unrequested)
+	if (qp_is_reliable(it->qp) && most > REQUESTER_ACK_EVERY - 1 - tq->unrequested)
 		most = REQUESTER_ACK_EVERY - 1 - tq->unrequested;
 	if (!most)
 		return;
 	most = payload_behind(it->burst, it->qp, wqe, offset, most * tq->mtu) / tq->mtu;
 	added = burst_repeat(it->burst, most);
-	if (it->qp->type == IBV_QPT_RC)
+	if (qp_is_reliable(it->qp))
 		tq->unrequested += added;
 	else
 		it->turn -= added;
@@ -333,7 +309,7 @@ static void begin(struct transport_qp *tq, struct wqe *wqe, uint32_t piece)
 	wqe->begun = 1;
 	wqe->msn = tq->next_psn;
 	wqe->ring_end = (uint64_t)piece << 32 |
-			psn_add(tq->next_psn, packets_of(wqe->length, tq->mtu));
+			psn_add(tq->next_psn, request_psns(tq, wqe));
 }
 
 static bool is_start(const struct transport_qp *tq, const struct wqe *wqe)
@@ -381,48 +357,38 @@ static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_
 	return passed_on(it, wqe);
 }
 
-static void fill_read(struct packet *header, const struct transport_qp *tq, const struct wqe *wqe,
-		      uint32_t packets)
+/* The 8 bytes of an ATOMIC WRITE, which travel with it. */
+static enum carried add_operand(struct issue *it, struct wqe *wqe)
 {
-	uint32_t offset = (uint32_t)packet_psn_diff(tq->next_psn, wqe->msn) * tq->mtu;
-	uint32_t bytes = wqe->length - offset;
+	enum cause cause;
+	enum carried carried;
 
-	if (bytes > packets * (uint64_t)tq->mtu)
-		bytes = packets * tq->mtu;
-	header->va = wqe->remote_addr + offset;
-	header->length = bytes;
+	switch (payload_place(it->burst, it->qp, wqe, 0, wqe->length, &cause)) {
+	case PAYLOAD_PLACED:
+		return CARRIED;
+	case PAYLOAD_NO_ROOM:
+		carried = flush(it);
+		return carried == CARRIED ? add_operand(it, wqe) : carried;
+	case PAYLOAD_BAD:
+	default:
+		carried = flush(it);
+		return carried == CARRIED ? fail_local(it->qp, cause) : carried;
+	}
 }
 
-/* The request for `packets` responses from next_psn on, or an atomic. */
+/* The request for `packets` responses from next_psn on. */
 static enum carried ask(struct issue *it, struct wqe *wqe, uint32_t packets)
 {
 	struct transport_qp *tq = it->tq;
-	struct packet header = {
-		.dest_qpn = it->qp->attr.dest_qp_num,
-		.psn = tq->next_psn,
-		.va = wqe->remote_addr,
-		.rkey = wqe->rkey,
-		.compare = wqe->compare_add,
-		.swap_add = wqe->swap,
-		.ack_req = true,
-	};
-	enum packet_kind kind = PACKET_COMPARE_SWAP;
+	struct packet header = request_ask(tq, wqe, packets);
+	enum carried carried = CARRIED;
 
-	if (burst_is_full(it->burst)) {
-		enum carried carried = flush(it);
-
-		if (carried != CARRIED)
-			return carried;
-	}
-	if (wqe->opcode == IBV_WR_RDMA_READ) {
-		kind = PACKET_READ_REQUEST;
-		fill_read(&header, tq, wqe, packets);
-	} else if (wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-		kind = PACKET_FETCH_ADD;
-		header.swap_add = wqe->compare_add;
-		header.compare = 0;
-	}
-	header.opcode = (uint8_t)packet_find_opcode(PACKET_RC, kind, true, true, 0);
+	if (burst_is_full(it->burst))
+		carried = flush(it);
+	if (carried == CARRIED && wqe->opcode == IBV_WR_ATOMIC_WRITE)
+		carried = add_operand(it, wqe);
+	if (carried != CARRIED)
+		return carried;
 	retransmit_on_ack_requested(tq, header.psn, it->now_ns);
 	burst_add(it->burst, &header);
 	tq->unrequested = 0;
@@ -466,12 +432,12 @@ static uint32_t choose_piece(const struct issue *it)
 	return piece > READ_PIECE_MIN ? piece : READ_PIECE_MIN;
 }
 
-static enum carried request_read(struct issue *it, struct wqe *wqe)
+static enum carried send_asked(struct issue *it, struct wqe *wqe)
 {
 	struct transport_qp *tq = it->tq;
 	struct qp *qp = it->qp;
 
-	if (is_start(tq, wqe)) {
+	if (is_start(tq, wqe) && !request_brings_nothing(wqe)) {
 		enum cause cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number,
 						IBV_ACCESS_LOCAL_WRITE);
 
@@ -537,7 +503,7 @@ static enum carried carry_out(struct issue *it, struct wqe *wqe)
 {
 	switch (wqe->opcode) {
 	case IBV_WR_SEND_WITH_INV:
-		if (it->qp->type != IBV_QPT_RC) /* there is no such packet */
+		if (!qp_is_reliable(it->qp)) /* there is no such packet */
 			return fail_opcode(it, wqe);
 		return send_message(it, wqe, PACKET_SEND);
 	case IBV_WR_SEND:
@@ -549,7 +515,9 @@ static enum carried carry_out(struct issue *it, struct wqe *wqe)
 	case IBV_WR_RDMA_READ:
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		return request_read(it, wqe);
+	case IBV_WR_ATOMIC_WRITE:
+	case NEWER_WR_FLUSH:
+		return send_asked(it, wqe);
 	case IBV_WR_BIND_MW:
 	case IBV_WR_LOCAL_INV:
 		return manage_memory(it, wqe);
@@ -626,7 +594,7 @@ static bool waits_for_room(const struct transport_qp *tq)
 	uint32_t used = in_flight(tq), size = tq->window.size;
 	uint32_t enough = size / 4 < REQUESTER_ENOUGH ? size / 4 : REQUESTER_ENOUGH;
 
-	return used && !tq->unrequested && tq->qp->type == IBV_QPT_RC && used + enough > size;
+	return used && !tq->unrequested && qp_is_reliable(tq->qp) && used + enough > size;
 }
 
 void requester_transmit(struct qp *qp)
@@ -647,12 +615,12 @@ void requester_transmit(struct qp *qp)
 		retransmit_again(tq, it.now_ns + REQUESTER_AGAIN_NS);
 		return;
 	}
-	if (qp->type != IBV_QPT_RC)
+	if (!qp_is_reliable(qp))
 		it.turn = it.allowed = pace_allows(&tq->pace, packet_cost(tq), it.now_ns);
 	carried = issue_all(&it);
 	burst_put(it.burst);
 	if (carried != CARRY_FAILED) {
-		if (qp->type != IBV_QPT_RC)
+		if (!qp_is_reliable(qp))
 			end_turn(&it);
 		sq_retire(qp);
 	}

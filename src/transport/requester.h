@@ -38,13 +38,6 @@ static inline uint32_t wqe_piece(const struct wqe *wqe)
 	return (uint32_t)(wqe->ring_end >> 32);
 }
 
-/* READs and atomics: what is answered by data and limited by max_rd_atomic. */
-static inline bool wqe_is_read(const struct wqe *wqe)
-{
-	return wqe->opcode == IBV_WR_RDMA_READ || wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 /* It failed at this end, and only waits for its turn to be completed (wqe.route). */
 #define ROUTE_FAILED 1
 

@@ -1,11 +1,15 @@
 #include "transport/responder.h"
 
+#include <string.h>
+
 #include "base/counter.h"
 #include "object/atomic.h"
+#include "object/flush.h"
 #include "object/key.h"
 #include "object/memory.h"
 #include "object/mw.h"
 #include "object/receive.h"
+#include "object/xrcd.h"
 #include "transport/answer.h"
 #include "transport/verdict.h"
 
@@ -15,7 +19,7 @@ static void react(struct qp *qp, enum verdict verdict, enum cause cause, uint32_
 {
 	struct transport_qp *tq = transport_of(qp);
 	const struct reaction *reaction = verdict_reaction(
-		verdict, qp->type == IBV_QPT_RC ? VERDICT_RC : VERDICT_UC);
+		verdict, qp_is_reliable(qp) ? VERDICT_RC : VERDICT_UC);
 
 	if (verdict == VERDICT_NO_RECEIVE)
 		counter_add(COUNTER_NO_RECEIVE);
@@ -32,7 +36,7 @@ static void react(struct qp *qp, enum verdict verdict, enum cause cause, uint32_
 		if (reaction->event != VERDICT_NO_EVENT)
 			qp_raise(qp, (enum ibv_event_type)reaction->event);
 		qp_fail(qp, cause);
-	} else if (qp->type != IBV_QPT_RC && reaction->ends_message) {
+	} else if (!qp_is_reliable(qp) && reaction->ends_message) {
 		counter_add(COUNTER_DROPPED);
 		cause_report(CAUSE_UC_DROPPED, qp->ib.qp_num, "PSN %u from QP 0x%06x: %s", psn,
 			     qp->attr.dest_qp_num, cause_sentence(cause));
@@ -131,7 +135,7 @@ static enum verdict on_send(struct qp *qp, const struct packet *packet,
 	if (!op->last)
 		return VERDICT_OK;
 	if (op->headers & PACKET_HAS_IETH) {
-		*cause = mw_invalidate(packet->invalidate_rkey, qp->pd->number, qp->ib.qp_num);
+		*cause = mw_invalidate(packet->invalidate_rkey, qp->remote_pd, qp->ib.qp_num);
 		if (*cause != CAUSE_NONE)
 			return VERDICT_INVALIDATE;
 		wc_flags |= IBV_WC_WITH_INV;
@@ -217,15 +221,15 @@ static bool has_resources(const struct qp *qp)
 	return responses->tail - responses->head < limit;
 }
 
-static enum key_verdict check_read_key(struct qp *qp, const struct packet *packet)
+static enum key_verdict check_read_key(struct qp *qp, const struct packet *packet, uint32_t pd)
 {
 	uint64_t host;
 	uint32_t flags;
 
 	if (!packet->length)
 		return KEY_OK;
-	return key_check(mr_keys(), packet->rkey, qp->pd->number, qp->ib.qp_num, packet->va,
-			 packet->length, IBV_ACCESS_REMOTE_READ, &host, &flags);
+	return key_check(mr_keys(), packet->rkey, pd, qp->ib.qp_num, packet->va, packet->length,
+			 IBV_ACCESS_REMOTE_READ, &host, &flags);
 }
 
 static enum verdict on_read(struct qp *qp, const struct packet *packet, enum cause *cause)
@@ -241,13 +245,13 @@ static enum verdict on_read(struct qp *qp, const struct packet *packet, enum cau
 		*cause = CAUSE_QP_ACCESS;
 		return VERDICT_ACCESS;
 	}
-	verdict = check_read_key(qp, packet);
+	verdict = check_read_key(qp, packet, qp->remote_pd);
 	if (verdict != KEY_OK) {
 		*cause = key_cause_remote(verdict);
 		return VERDICT_ACCESS;
 	}
 	tq->msn = psn_add(tq->msn, 1);
-	answer_add_read(&tq->responses, tq, packet, tq->msn);
+	answer_add_read(&tq->responses, tq, packet, qp->remote_pd, tq->msn);
 	return VERDICT_OK;
 }
 
@@ -283,6 +287,70 @@ static enum verdict on_atomic(struct qp *qp, const struct packet *packet,
 	return VERDICT_OK;
 }
 
+static enum verdict on_atomic_write(struct qp *qp, const struct packet *packet, enum cause *cause)
+{
+	struct transport_qp *tq = transport_of(qp);
+	uint64_t value;
+
+	if (!has_resources(qp)) {
+		*cause = CAUSE_READ_ATOMIC_OVERFLOW;
+		return VERDICT_INVALID;
+	}
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE)) {
+		*cause = CAUSE_QP_ACCESS;
+		return VERDICT_ACCESS;
+	}
+	if (packet->length != sizeof(value) || packet->payload_bytes != sizeof(value))
+		return VERDICT_INVALID;
+	if (packet->va % 8) {
+		*cause = CAUSE_ATOMIC_UNALIGNED;
+		return VERDICT_INVALID;
+	}
+	memcpy(&value, packet->payload, sizeof(value));
+	*cause = atomic_write(qp, packet->rkey, packet->va, value);
+	if (*cause != CAUSE_NONE)
+		return VERDICT_ACCESS;
+	tq->msn = psn_add(tq->msn, 1);
+	answer_add_empty(&tq->responses, packet->psn, tq->msn);
+	return VERDICT_OK;
+}
+
+/*
+ * There are requesters that do not count FLUSHes among the READs (soft-RoCE): what finds no place for
+ * its answer even after the others were sent counts as lost on the way.
+ */
+static enum verdict on_flush(struct qp *qp, const struct packet *packet, enum cause *cause)
+{
+	struct transport_qp *tq = transport_of(qp);
+
+	if (!flush_is_valid(packet->flush_types, packet->flush_level))
+		return VERDICT_INVALID;
+	if (!flush_is_allowed(qp, packet->flush_types)) {
+		*cause = CAUSE_QP_ACCESS;
+		return VERDICT_INVALID;
+	}
+	if (!answer_has_room(tq)) {
+		answer_send(qp);
+		if (!answer_has_room(tq) || qp_state(qp) == IBV_QPS_ERR)
+			return VERDICT_OUT_OF_ORDER;
+	}
+	*cause = memory_flush_remote(qp, packet->rkey, packet->va, packet->length,
+				     flush_rights(packet->flush_types),
+				     packet->flush_level == NEWER_FLUSH_MR);
+	if (*cause != CAUSE_NONE)
+		return VERDICT_ACCESS;
+	tq->msn = psn_add(tq->msn, 1);
+	answer_add_empty(&tq->responses, packet->psn, tq->msn);
+	return VERDICT_OK;
+}
+
+/* XRC: the message is for the SRQ that it names, which may be destroyed before its end. */
+static bool has_target(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
+{
+	return qp->type != IBV_QPT_XRC_RECV ||
+	       (op->first ? xrc_select(qp, packet->xrc_srqn) : qp->srq != NULL);
+}
+
 static enum verdict carry_out(struct qp *qp, const struct packet *packet,
 			      const struct packet_opcode *op, enum cause *cause)
 {
@@ -291,6 +359,10 @@ static enum verdict carry_out(struct qp *qp, const struct packet *packet,
 
 	if (verdict != VERDICT_OK)
 		return verdict;
+	if (!has_target(qp, packet, op)) {
+		*cause = CAUSE_XRC_SRQ_UNKNOWN;
+		return VERDICT_INVALID;
+	}
 	if (op->first || (op->kind != PACKET_SEND && op->kind != PACKET_WRITE))
 		start_message(tq, packet, op);
 	verdict = check_length(tq, packet, op, cause);
@@ -303,10 +375,14 @@ static enum verdict carry_out(struct qp *qp, const struct packet *packet,
 	case PACKET_WRITE:
 		return on_write(qp, packet, op, cause);
 	case PACKET_READ_REQUEST:
-		return qp->type == IBV_QPT_RC ? on_read(qp, packet, cause) : VERDICT_INVALID;
+		return qp_is_reliable(qp) ? on_read(qp, packet, cause) : VERDICT_INVALID;
 	case PACKET_COMPARE_SWAP:
 	case PACKET_FETCH_ADD:
-		return qp->type == IBV_QPT_RC ? on_atomic(qp, packet, op, cause) : VERDICT_INVALID;
+		return qp_is_reliable(qp) ? on_atomic(qp, packet, op, cause) : VERDICT_INVALID;
+	case PACKET_ATOMIC_WRITE:
+		return qp_is_reliable(qp) ? on_atomic_write(qp, packet, cause) : VERDICT_INVALID;
+	case PACKET_FLUSH:
+		return qp_is_reliable(qp) ? on_flush(qp, packet, cause) : VERDICT_INVALID;
 	default:
 		return VERDICT_INVALID;
 	}
@@ -329,7 +405,7 @@ static void pass(struct transport_qp *tq, const struct packet *packet,
 		 * A NAK that was not sent yet, and is not needed any more, would have acknowledged what
 		 * came before it. UC answers nobody, whatever is asked for.
 		 */
-		tq->ack_owed |= (packet->ack_req || tq->nak.owed) && tq->qp->type == IBV_QPT_RC;
+		tq->ack_owed |= (packet->ack_req || tq->nak.owed) && qp_is_reliable(tq->qp);
 	} else {
 		tq->ack_owed = false; /* its answer acknowledges what came before it */
 	}
@@ -370,13 +446,14 @@ void responder_settle(struct qp *qp)
 
 /*
  * A request that was carried out before is answered again, but has no other effect (IBA 9.7.5.1.4):
- * a READ is executed anew, an atomic's saved result is sent. A READ that the key does not allow was not
- * carried out before: who guesses PSNs finds one that is past sooner than the next one, and should not end
- * the connection with it.
+ * a READ is executed anew, an atomic's saved result is sent, and what has none is only confirmed. A READ
+ * that the key does not allow was not carried out before: who guesses PSNs finds one that is past sooner
+ * than the next one, and should not end the connection with it.
  */
 static void on_duplicate(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
 {
 	struct transport_qp *tq = transport_of(qp);
+	uint32_t pd = qp->remote_pd;
 
 	counter_add(COUNTER_DUPLICATES);
 	switch (op->kind) {
@@ -385,8 +462,13 @@ static void on_duplicate(struct qp *qp, const struct packet *packet, const struc
 		tq->ack_owed = true;
 		break;
 	case PACKET_READ_REQUEST:
-		if (check_read_key(qp, packet) == KEY_OK)
-			answer_repeat_read(tq, packet);
+		if ((qp->type != IBV_QPT_XRC_RECV || xrc_find_pd(qp, packet->xrc_srqn, &pd)) &&
+		    check_read_key(qp, packet, pd) == KEY_OK)
+			answer_repeat_read(tq, packet, pd);
+		break;
+	case PACKET_ATOMIC_WRITE:
+	case PACKET_FLUSH:
+		answer_repeat_empty(tq, packet->psn);
 		break;
 	case PACKET_COMPARE_SWAP:
 	case PACKET_FETCH_ADD:
@@ -467,7 +549,7 @@ void responder_on_packet(struct qp *qp, const struct packet *packet, const struc
 		tq->expected_psn = qp->attr.rq_psn & PACKET_PSN_MASK;
 		tq->ack_psn = psn_add(tq->expected_psn, PACKET_PSN_MASK);
 	}
-	if (qp->type == IBV_QPT_RC)
+	if (qp_is_reliable(qp))
 		on_reliable(qp, packet, op);
 	else
 		on_unreliable(qp, packet, op);

@@ -34,7 +34,9 @@ static void arm(struct transport_qp *tq)
 
 /*
  * A few of the shortest round trips, not of the usual ones: on a busy host these are as long as it
- * takes until a process gets a processor, while a probe in vain costs one packet.
+ * takes until a process gets a processor, while a probe in vain costs little. Unless it is in vain each time:
+ * what the window holds is then sent twice to a peer that was too slow for it once. So one that was
+ * makes the next ones wait twice as long, and an answer in much less time than that half as long.
  */
 static uint64_t probe_wait_ns(const struct transport_qp *tq)
 {
@@ -47,7 +49,7 @@ static uint64_t probe_wait_ns(const struct transport_qp *tq)
 	}
 	if (wait_ns < RETRANSMIT_PROBE_MIN_NS)
 		wait_ns = RETRANSMIT_PROBE_MIN_NS;
-	wait_ns <<= tq->backoff;
+	wait_ns <<= tq->backoff + tq->patience;
 	return wait_ns < RETRANSMIT_PROBE_MAX_NS ? wait_ns : RETRANSMIT_PROBE_MAX_NS;
 }
 
@@ -86,11 +88,12 @@ void retransmit_start(struct qp *qp)
 	tq->waiting = false;
 	tq->rtt_ns = tq->rtt_var_ns = tq->rtt_min_ns = 0;
 	tq->rtt_running = tq->probing = false;
+	tq->patience = 0;
 }
 
 void retransmit_on_ack_requested(struct transport_qp *tq, uint32_t psn, uint64_t now_ns)
 {
-	if (tq->rtt_running || tq->went_back)
+	if (tq->rtt_running || packet_psn_diff(psn, tq->max_psn) < 0)
 		return; /* an answer to what was sent twice tells nothing (Karn) */
 	tq->rtt_running = true;
 	tq->rtt_psn = psn;
@@ -99,7 +102,7 @@ void retransmit_on_ack_requested(struct transport_qp *tq, uint32_t psn, uint64_t
 
 void retransmit_on_sent(struct transport_qp *tq, uint64_t now_ns)
 {
-	if (tq->qp->type != IBV_QPT_RC)
+	if (!qp_is_reliable(tq->qp))
 		return;
 	if (!tq->waiting)
 		wait_from(tq, now_ns);
@@ -122,6 +125,8 @@ static void measure(struct transport_qp *tq, uint64_t now_ns)
 	sample = now_ns - tq->rtt_sent_ns;
 	if (!sample)
 		sample = 1;
+	if (tq->patience && 4 * sample < probe_wait_ns(tq))
+		tq->patience--;
 	if (!tq->rtt_min_ns || sample < tq->rtt_min_ns)
 		tq->rtt_min_ns = sample;
 	if (!tq->rtt_ns) {
@@ -139,8 +144,11 @@ void retransmit_on_progress(struct transport_qp *tq, uint32_t packets, uint64_t 
 {
 	uint32_t before = (uint32_t)packet_psn_diff(tq->next_psn, psn_add(tq->una_psn, -packets));
 
-	if (tq->probing && packet_psn_diff(tq->una_psn, tq->probe_psn) > 0)
+	if (tq->probing && packet_psn_diff(tq->una_psn, tq->probe_psn) > 0) {
 		window_on_late(&tq->window);
+		if (tq->patience < RETRANSMIT_PATIENCE_MAX)
+			tq->patience++;
+	}
 	tq->probing = false;
 	measure(tq, now_ns);
 	window_on_ack(&tq->window, packets, tq->una_psn, 2 * before >= tq->window.size);

@@ -285,6 +285,12 @@ static bool is_of_connection(const struct transport_qp *tq, const struct wire_fl
 	       !memcmp(tq->flow.local, flow->local, WIRE_GID_BYTES);
 }
 
+static bool is_answer(const struct packet_opcode *op)
+{
+	return op->kind == PACKET_ACK || op->kind == PACKET_ATOMIC_ACK ||
+	       op->kind == PACKET_READ_RESPONSE;
+}
+
 static bool fits_service(const struct qp *qp, const struct packet *packet,
 			 const struct packet_opcode *op)
 {
@@ -293,6 +299,8 @@ static bool fits_service(const struct qp *qp, const struct packet *packet,
 		return qp->type == IBV_QPT_RC;
 	case PACKET_UC:
 		return qp->type == IBV_QPT_UC;
+	case PACKET_XRC: /* each end has one half of the service */
+		return qp->type == (is_answer(op) ? IBV_QPT_XRC_SEND : IBV_QPT_XRC_RECV);
 	case PACKET_CNP:
 		return op->kind == PACKET_NOTIFY_CONGESTION;
 	default:

@@ -1,14 +1,15 @@
 /*
- * Transport - the IB transport between hosts: struct qp_path for RC and UC, and datagrams.
+ * Transport - the IB transport between hosts: struct qp_path for RC, UC and XRC, and
+ * datagrams.
  *
  * A library without I/O, clock or thread: packets come in as arguments, packets and the next
  * deadline go out through struct transport_env, which also tells the time. So the adapter puts it
  * on sockets, a simulator on a virtual clock, and a fuzzer feeds it.
  *
- * Where to look: requester.c (posted work becomes packets), completer.c (what comes back),
- * responder.c (what peers ask), answer.c (what is sent back), verdict.c (what a packet can do wrong, and
- * what follows), retransmit.c (losses and time-outs), window.c and base/pace.h (how much is on the
- * way), timer.c, datagram.c (UD).
+ * Where to look: requester.c (posted work becomes packets), request.c (what these say), completer.c
+ * (what comes back), responder.c (what peers ask), answer.c (what is sent back), verdict.c (what a packet
+ * can do wrong, and what follows), retransmit.c (losses and time-outs), window.c and base/pace.h (how
+ * much is on the way), timer.c, datagram.c (UD).
  *
  * Threads: a QP's state is only touched with its lock, which each function takes that is not given a
  * QP. A thread that received for QPs remembers them by number until its transport_flush; they may be
@@ -55,7 +56,7 @@ struct transport_env {
 void transport_init(const struct transport_env *env);
 void transport_reset_after_fork(void);
 
-extern const struct qp_path transport_path; /* RC and UC */
+extern const struct qp_path transport_path; /* RC, UC, XRC */
 
 /*
  * A packet came. Any thread, without locks held; packets of one QP in the order of the wire.

@@ -1,5 +1,5 @@
 /*
- * Transport QP - what the network path keeps for an RC or UC QP (qp->path_data): the requester's, the
+ * Transport QP - what the network path keeps for an RC, UC or XRC QP (qp->path_data): the requester's, the
  * completer's and the responder's state.
  *
  * All of it is guarded by qp->lock, except the timer's place (timer.h). Its size is fixed: a peer
@@ -26,7 +26,7 @@ enum requester_state {
 	REQUESTER_RNR_WAIT, /* until rnr_ns, then from una_psn on again */
 };
 
-/* A READ request or an atomic that was sent: its PSNs, of which the answers carry one each. */
+/* What was sent and is answered by responses: its PSNs, of which these carry one each. */
 struct asked {
 	uint32_t first, end;
 };
@@ -38,6 +38,7 @@ struct response {
 	uint32_t psn; /* of its next packet, ... */
 	uint32_t end; /* ... up to this one, exclusive */
 	uint32_t msn; /* of the request, if it is new */
+	uint32_t pd;  /* number of the one that the key is checked against: XRC has many */
 	uint32_t rkey;
 	uint64_t va;  /* of its next packet */
 	uint32_t left; /* bytes */
@@ -84,7 +85,7 @@ struct transport_qp {
 	uint32_t unrequested; /* packets since the last one that asked for an acknowledgement */
 	uint32_t asked_head, asked_tail;
 	struct asked asked[LIMIT_QP_RD_ATOM];
-	struct window window; /* RC */
+	struct window window; /* RC, XRC */
 	struct pace pace;     /* UC */
 
 	/* retransmit.c */
@@ -103,6 +104,7 @@ struct transport_qp {
 	uint32_t rtt_psn;
 	/* 0: not measured yet */
 	uint64_t rtt_sent_ns, rtt_ns, rtt_var_ns, rtt_min_ns;
+	uint8_t patience; /* how often probes wait twice as long as round trips suggest */
 	/* deadlines; 0: not armed */
 	uint64_t probe_ns, rnr_ns, again_ns;
 	uint64_t timer_ns; /* when the timer fires; TIMER_NEVER */
@@ -142,6 +144,12 @@ struct transport_qp {
 	bool congestion_seen;
 	uint64_t cnp_ns; /* when the last CNP was sent */
 };
+
+/* What the opcodes of its packets begin with. */
+static inline enum packet_service transport_service(const struct qp *qp)
+{
+	return qp->type == IBV_QPT_RC ? PACKET_RC : qp->type == IBV_QPT_UC ? PACKET_UC : PACKET_XRC;
+}
 
 /* NULL: it takes another path, or has no destination yet. */
 static inline struct transport_qp *transport_of(const struct qp *qp)

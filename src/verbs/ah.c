@@ -177,21 +177,23 @@ VERBS_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *ib, struct ibv_
 {
 	struct device *device = context_of(ib)->device;
 	const uint8_t *raw = attr->grh.dgid.raw;
+	int error;
 
-	if (gid_is_multicast(&attr->grh.dgid)) {
-		eth_mac[0] = eth_mac[1] = 0x33;
-		memcpy(&eth_mac[2], &raw[12], 4);
-	} else if (ipv4_multicast(&attr->grh.dgid)) {
+	if (multicast_is_v4(raw)) {
 		memcpy(eth_mac,
 		       (const uint8_t[]){0x01, 0x00, 0x5e, raw[13] & 0x7f, raw[14], raw[15]},
 		       ETHERNET_LL_SIZE);
+	} else if (gid_is_multicast(&attr->grh.dgid)) {
+		eth_mac[0] = eth_mac[1] = 0x33;
+		memcpy(&eth_mac[2], &raw[12], 4);
 	} else if (adapter_gid_is_local(&attr->grh.dgid)) {
 		lock_acquire(&device->lock);
 		memcpy(eth_mac, device->mac, ETHERNET_LL_SIZE);
 		lock_release(&device->lock);
 	} else {
-		return refuse(EOPNOTSUPP, CAUSE_UNSUPPORTED,
-			      "ibv_resolve_eth_l2_from_gid of another host");
+		error = adapter_find_mac(context_of(ib), &attr->grh.dgid, eth_mac);
+		if (error)
+			return refuse(error, CAUSE_NO_PATH, "no Ethernet address: %s", strerror(error));
 	}
 	if (vid)
 		*vid = 0xffff; /* none */

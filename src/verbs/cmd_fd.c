@@ -1,16 +1,20 @@
 #include "verbs/cmd_fd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "object/dm.h"
 #include "object/handles.h"
 
 #define MAGIC	   "verbatim"
 #define PDS_OFFSET 128
+#define DMS_OFFSET (PDS_OFFSET + 4 * HANDLES)
 
 struct identity {
 	char magic[8];
@@ -18,6 +22,7 @@ struct identity {
 };
 
 _Static_assert(sizeof(struct identity) <= PDS_OFFSET, "the PDs come behind it");
+_Static_assert(DMS_OFFSET + 4 * HANDLES <= DM_FILE_START, "then the device memory");
 
 /*
  * A number that no other process has, nor the one that this was forked off: random, with the PID below
@@ -42,14 +47,29 @@ bool cmd_fd_is_ours(const struct cmd_fd *cmd_fd)
 	return cmd_fd->process && cmd_fd->process == own_process();
 }
 
-int cmd_fd_create(const char *device, struct cmd_fd *out)
+/* To exceed a limit would be a signal: then device memory is not in it, and cannot be imported. */
+static void make_long(int fd)
+{
+	off_t bytes = DM_FILE_START + (off_t)HANDLES * DM_BYTES_MAX;
+	struct rlimit limit;
+
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < (rlim_t)bytes)
+		return;
+	if (ftruncate(fd, bytes) == 0)
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+}
+
+int cmd_fd_create(const char *device, uint32_t slot, uint64_t cookie, struct cmd_fd *out)
 {
 	struct identity identity = { .magic = MAGIC };
-	int fd = memfd_create("verbatim-context", MFD_CLOEXEC);
+	int fd = memfd_create("verbatim-context", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd < 0)
 		return -errno;
 	identity.is.process = own_process();
+	identity.is.slot = slot;
+	identity.is.cookie = cookie;
+	make_long(fd);
 	strncpy(identity.is.device, device, sizeof(identity.is.device) - 1);
 	if (getrandom(&identity.is.number, sizeof(identity.is.number), 0) ==
 		    sizeof(identity.is.number) &&
@@ -73,21 +93,40 @@ int cmd_fd_read(int fd, struct cmd_fd *out)
 	return 0;
 }
 
-void cmd_fd_show_pd(int fd, uint32_t handle, bool there)
+/* A context that cannot say so any more has objects that cannot be imported elsewhere: no harm. */
+static void show(int fd, off_t table, uint32_t handle, uint32_t word)
 {
-	uint32_t word = there;
-
-	/* A context that cannot say so any more has PDs that cannot be imported elsewhere: no harm. */
 	if (handle < HANDLES &&
-	    pwrite(fd, &word, sizeof(word), PDS_OFFSET + 4 * (off_t)handle) != sizeof(word))
+	    pwrite(fd, &word, sizeof(word), table + 4 * (off_t)handle) != sizeof(word))
 		return;
 }
 
-bool cmd_fd_shows_pd(int fd, uint32_t handle)
+static uint32_t shown(int fd, off_t table, uint32_t handle)
 {
 	uint32_t word;
 
-	return handle < HANDLES &&
-	       pread(fd, &word, sizeof(word), PDS_OFFSET + 4 * (off_t)handle) == sizeof(word) &&
-	       word == 1;
+	if (handle >= HANDLES ||
+	    pread(fd, &word, sizeof(word), table + 4 * (off_t)handle) != sizeof(word))
+		return 0;
+	return word;
+}
+
+void cmd_fd_show_pd(int fd, uint32_t handle, uint32_t number)
+{
+	show(fd, PDS_OFFSET, handle, number);
+}
+
+uint32_t cmd_fd_shows_pd(int fd, uint32_t handle)
+{
+	return shown(fd, PDS_OFFSET, handle);
+}
+
+void cmd_fd_show_dm(int fd, uint32_t handle, uint32_t length)
+{
+	show(fd, DMS_OFFSET, handle, length);
+}
+
+uint32_t cmd_fd_shows_dm(int fd, uint32_t handle)
+{
+	return shown(fd, DMS_OFFSET, handle);
 }

@@ -91,7 +91,7 @@ static struct context *create_context(struct device *device, int cmd_fd, struct 
 		return NULL;
 	}
 	if (own_fd)
-		cmd_fd = cmd_fd_create(device->ib.name, identity);
+		cmd_fd = cmd_fd_create(device->ib.name, adapter_slot(), adapter_cookie(), identity);
 	if (cmd_fd < 0) {
 		refuse(-cmd_fd, CAUSE_MEMORY_EXHAUSTED, "context of %s", device->ib.name);
 		goto free_context;
@@ -114,6 +114,8 @@ static struct context *create_context(struct device *device, int cmd_fd, struct 
 	context->infiniband = link_is_infiniband();
 	context->number = identity->number;
 	context->elsewhere = !cmd_fd_is_ours(identity);
+	context->home_slot = identity->slot;
+	context->home_cookie = identity->cookie;
 	ib = &context->verbs.context;
 	ib->device = &device->ib;
 	ib->cmd_fd = cmd_fd;

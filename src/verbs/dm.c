@@ -7,6 +7,7 @@
 #include "object/context.h"
 #include "object/dm.h"
 #include "object/mr.h"
+#include "verbs/cmd_fd.h"
 #include "verbs/refuse.h"
 
 /* 0, or EINVAL: adapters copy words, and only inside. */
@@ -42,6 +43,20 @@ static int copy_from(void *to, struct ibv_dm *ib, uint64_t offset, size_t length
 	return error;
 }
 
+void dm_fill(struct ibv_dm *dm)
+{
+	dm->memcpy_to_dm = copy_to;
+	dm->memcpy_from_dm = copy_from;
+}
+
+/* Handles of other processes, or of the parent's, are not ours to place in their file. */
+static int file_of(struct ibv_context *context)
+{
+	return context_of(context)->elsewhere || adapter_is_foreign(context_of(context)) ?
+		       -1 :
+		       context->cmd_fd;
+}
+
 struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
 {
 	struct dm *dm;
@@ -50,10 +65,12 @@ struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_a
 		refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "comp_mask 0x%x", attr->comp_mask);
 		return NULL;
 	}
-	if (answer_of(dm_create(context_of(context), attr->length, attr->log_align_req, &dm)) != 0)
+	if (answer_of(dm_create(context_of(context), attr->length, attr->log_align_req,
+				file_of(context), &dm)) != 0)
 		return NULL;
-	dm->ib.memcpy_to_dm = copy_to;
-	dm->ib.memcpy_from_dm = copy_from;
+	dm_fill(&dm->ib);
+	if (dm->file >= 0)
+		cmd_fd_show_dm(dm->file, dm->ib.handle, (uint32_t)attr->length);
 	atomic_fetch_add(&context_of(context)->objects, 1);
 	return &dm->ib;
 }
@@ -61,10 +78,19 @@ struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_a
 int verbs_free_dm(struct ibv_dm *ib)
 {
 	struct context *context = context_of(ib->context);
-	int error = answer_of(dm_destroy(dm_of(ib)));
+	struct dm *dm = dm_of(ib);
+	bool shown = dm->file >= 0 && !dm->imported && !adapter_is_foreign(context);
+	uint32_t handle = ib->handle, length = (uint32_t)dm->length;
+	int file = dm->file, error;
 
+	/* before its handle may be another's */
+	if (shown)
+		cmd_fd_show_dm(file, handle, 0);
+	error = answer_of(dm_destroy(dm));
 	if (!error)
 		atomic_fetch_sub(&context->objects, 1);
+	else if (shown)
+		cmd_fd_show_dm(file, handle, length);
 	return error;
 }
 

@@ -3,9 +3,9 @@
  * ibv_import_dm(3).
  *
  * Within a process, what is imported is another struct for the same object. Another process can
- * import a device and a PD: a protection domain has no contents but what the importing process puts
- * there. Regions and device memory are memory of the process that made them; its keys mean nothing in
- * another process's table.
+ * import a device, a PD (a protection domain has no contents but what the importing process puts
+ * there), device memory, which lies in the file of the context's cmd_fd, and regions: they get keys of
+ * their own here, and each copy goes to the other's memory (object/foreign.h).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +17,7 @@
 #include "object/mr.h"
 #include "verbs/cmd_fd.h"
 #include "verbs/context.h"
+#include "verbs/dm.h"
 #include "verbs/export.h"
 #include "verbs/refuse.h"
 
@@ -99,13 +100,23 @@ VERBS_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
 VERBS_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
 	struct mr *home = mr_find(handle), *mr;
+	uint32_t number;
+	int error;
 
-	if (!home || !is_same(home->ib.context, pd->context)) {
-		refuse(EOPNOTSUPP, CAUSE_OTHER_PROCESS, "memory region %u", handle);
+	if (home && is_same(home->ib.context, pd->context)) {
+		error = -mr_import(home, pd_of(pd), &mr);
+	} else {
+		number = pd_of(pd)->imported && context_of(pd->context)->elsewhere ?
+				 cmd_fd_shows_pd(pd->context->cmd_fd, pd->handle) :
+				 0;
+		if (!number)
+			return refuse_handle("memory region", handle);
+		error = adapter_import_region(pd_of(pd), number, handle, &mr);
+	}
+	if (error) {
+		errno = error;
 		return NULL;
 	}
-	if (answer_of(mr_import(home, pd_of(pd), &mr)) != 0)
-		return NULL;
 	return &mr->ib;
 }
 
@@ -117,13 +128,20 @@ VERBS_EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
 VERBS_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 {
 	struct dm *home = dm_find(handle), *dm;
+	uint32_t length;
+	int error;
 
-	if (!home || !is_same(home->ib.context, context)) {
-		refuse(EOPNOTSUPP, CAUSE_OTHER_PROCESS, "device memory %u", handle);
-		return NULL;
+	if (home && is_same(home->ib.context, context)) {
+		error = dm_import(home, context_of(context), &dm);
+	} else {
+		length = cmd_fd_shows_dm(context->cmd_fd, handle);
+		if (!length)
+			return refuse_handle("device memory", handle);
+		error = dm_import_file(context_of(context), context->cmd_fd, handle, length, &dm);
 	}
-	if (answer_of(dm_import(home, context_of(context), &dm)) != 0)
+	if (answer_of(error) != 0)
 		return NULL;
+	dm_fill(&dm->ib);
 	atomic_fetch_add(&context_of(context)->objects, 1);
 	return &dm->ib;
 }

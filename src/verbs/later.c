@@ -13,7 +13,6 @@ ANSWER_NULL(ibv_reg_mr_ex)
 
 /* IBVERBS_1.16 */
 ANSWER_MINUS_ONE(ibv_dm_export_dmabuf_fd)
-ANSWER_ERRNO(ibv_query_port_speed)
 
 /* IBVERBS_1.17 */
 ANSWER_NULL(ibv_alloc_buf)

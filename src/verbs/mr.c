@@ -11,6 +11,8 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
+#define WRITES (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+
 /* NULL with errno if the PD was made before a fork: its adapter is the parent's. */
 static struct pd *own_pd(struct ibv_pd *pd)
 {
@@ -57,8 +59,24 @@ VERBS_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len
 VERBS_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
 					      uint64_t iova, int fd, int access)
 {
-	refuse(EOPNOTSUPP, CAUSE_UNSUPPORTED, "ibv_reg_dmabuf_mr");
-	return NULL;
+	struct dmabuf dmabuf;
+	struct mr_spec spec = {
+	    .pd = own_pd(pd),
+	    .length = length,
+	    .iova = iova,
+	    .access = (uint32_t)access,
+	    .dmabuf = &dmabuf,
+	    .offset = offset,
+	};
+	struct ibv_mr *mr;
+
+	if (!spec.pd || answer_of(dmabuf_map(fd, offset, length, access & WRITES, &dmabuf)) != 0)
+		return NULL;
+	spec.addr = dmabuf.range;
+	mr = create(&spec);
+	if (!mr)
+		dmabuf_unmap(&dmabuf);
+	return mr;
 }
 
 struct ibv_mr *verbs_alloc_null_mr(struct ibv_pd *pd)

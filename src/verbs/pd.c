@@ -16,7 +16,7 @@ VERBS_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	if (answer_of(pd_create(context, &pd)) != 0)
 		return NULL;
 	if (!context_of(context)->elsewhere)
-		cmd_fd_show_pd(context->cmd_fd, pd->ib.handle, true);
+		cmd_fd_show_pd(context->cmd_fd, pd->ib.handle, pd->number);
 	atomic_fetch_add(&context_of(context)->objects, 1);
 	return &pd->ib;
 }
@@ -30,7 +30,7 @@ VERBS_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 
 	/* what the child of a fork does to its copies is of no concern to others */
 	if (!error && is_shown && !adapter_is_foreign(context))
-		cmd_fd_show_pd(context->verbs.context.cmd_fd, handle, false);
+		cmd_fd_show_pd(context->verbs.context.cmd_fd, handle, 0);
 	if (!error)
 		atomic_fetch_sub(&context->objects, 1);
 	return error;

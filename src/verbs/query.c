@@ -191,6 +191,18 @@ VERBS_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port_num,
 	return verbs_query_port_compat(context, port_num, attr);
 }
 
+/* IBVERBS_1.16, after the headers that Verbatim is built with. */
+VERBS_EXPORT int ibv_query_port_speed(struct ibv_context *context, uint32_t port_num,
+				      uint64_t *port_speed);
+
+int ibv_query_port_speed(struct ibv_context *context, uint32_t port_num, uint64_t *port_speed)
+{
+	if (port_num != DEVICE_PORT)
+		return refuse(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
+	*port_speed = IDENTITY_SPEED_100_MBPS;
+	return 0;
+}
+
 /* The clock of completion timestamps, as one number of nanoseconds: a raw clock has no seconds. */
 int verbs_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
 {

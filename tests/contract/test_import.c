@@ -172,7 +172,7 @@ static int import_there(int socket)
 	if (!again || ibv_import_pd(context, handle + 100))
 		return 3;
 	mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
-	if (!mr || ibv_import_mr(pd, 1))
+	if (!mr || ibv_import_mr(pd, 65535))
 		return 4;
 	if (ibv_dereg_mr(mr))
 		return 5;
@@ -185,29 +185,275 @@ static int import_there(int socket)
 	return ibv_close_device(context) ? 6 : 0;
 }
 
-static void rule_09_import_in_another_process(struct pair *pair)
+/* Gives `context` and a handle of it to a process that was forked before, and does what it does with it. */
+static pid_t start_importer(int (*work)(int socket), int *socket)
 {
-	struct ibv_context *context;
-	struct ibv_pd *pd;
-	int sockets[2], status;
+	int sockets[2];
 	pid_t child;
 
 	REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0, "socketpair");
 	child = fork();
+	REQUIRE(child >= 0, "fork");
 	if (child == 0) {
 		runner_become_peer();
 		close(sockets[0]);
-		_exit(import_there(sockets[1]));
+		_exit(work(sockets[1]));
 	}
-	context = side_open_device();
-	pd = ibv_alloc_pd(context);
-	REQUIRE(pd, "ibv_alloc_pd");
-	send_fd(sockets[0], context->cmd_fd, pd->handle);
+	close(sockets[1]);
+	*socket = sockets[0];
+	return child;
+}
+
+static void expect_imported(pid_t child)
+{
+	int status;
+
 	REQUIRE(waitpid(child, &status, 0) == child, "waitpid");
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 1)
 		skip_because("no import across processes");
 	REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status 0x%x", status);
+}
+
+static void rule_09_import_in_another_process(struct pair *pair)
+{
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	pid_t child;
+	int socket;
+
+	child = start_importer(import_there, &socket);
+	context = side_open_device();
+	pd = ibv_alloc_pd(context);
+	REQUIRE(pd, "ibv_alloc_pd");
+	send_fd(socket, context->cmd_fd, pd->handle);
+	expect_imported(child);
 	REQUIRE(ibv_dealloc_pd(pd) == 0, "ibv_dealloc_pd");
+}
+
+/*
+ * A region of another process: the one that imports it sends from it, receives into it, reads and writes it,
+ * and lets peers do so, all without its memory being mapped there. What the parent tells: the handle of
+ * the PD, by send_fd, then this.
+ */
+struct region {
+	uint32_t handle;
+	uint64_t addr;
+	uint32_t bytes;
+};
+
+/* What the connection of the importer with itself sees. */
+struct loop {
+	struct ibv_qp *qp;
+	struct ibv_cq *cq;
+	struct ibv_mr *own;
+	char *memory;
+};
+
+static int connect_loop(struct loop *loop, struct ibv_context *context, struct ibv_pd *pd)
+{
+	static char memory[65536];
+	struct side side = { .context = context, .pd = pd };
+	struct end end = { .side = &side };
+	struct op_move op = { 0 };
+
+	loop->memory = memory;
+	loop->cq = ibv_create_cq(context, 64, NULL, NULL, 0);
+	loop->own = ibv_reg_mr(pd, memory, sizeof(memory), ACCESS_ALL);
+	if (!loop->cq || !loop->own)
+		return -1;
+	side.cq[SENDS] = side.cq[RECEIVES] = loop->cq;
+	side.options = *WITH();
+	side.qp[0] = side_create_qp(&side, WITH());
+	if (!side.qp[0] || ibv_query_gid(context, 1, 0, &op.gid))
+		return -1;
+	loop->qp = side.qp[0];
+	op.qpn = loop->qp->qp_num;
+	for (op.to = IBV_QPS_INIT; op.to <= IBV_QPS_RTS; op.to++) {
+		RUN(&end, op_move, &op);
+		if (op.result)
+			return -1;
+	}
+	return 0;
+}
+
+/* Posts one request and returns its status, or -1. */
+static int carry_out(struct loop *loop, enum ibv_wr_opcode opcode, struct ibv_sge sge, uint64_t remote,
+		     uint32_t rkey)
+{
+	struct ibv_send_wr wr = { .opcode = opcode, .sg_list = &sge, .num_sge = 1,
+				  .send_flags = IBV_SEND_SIGNALED,
+				  .wr.rdma = { .remote_addr = remote, .rkey = rkey } }, *bad;
+	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
+	uint64_t end_ms = now_ms() + WAIT_MS;
+	int n = 0;
+
+	if (ibv_post_send(loop->qp, &wr, &bad))
+		return -1;
+	while (n == 0 && now_ms() < end_ms)
+		n = ibv_poll_cq(loop->cq, 1, &wc);
+	return n == 1 ? (int)wc.status : -1;
+}
+
+static bool is_pattern(const char *bytes, uint32_t count, uint32_t seed)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if ((uint8_t)bytes[i] != pattern(seed, i))
+			return false;
+	return true;
+}
+
+#define HALF 32768
+
+static int import_mr_there(int socket)
+{
+	uint32_t pd_handle;
+	struct ibv_context *context = ibv_import_device(receive_fd(socket, &pd_handle));
+	struct region region;
+	struct loop loop;
+	struct ibv_pd *pd, *own;
+	struct ibv_mr *mr;
+	char word = 0;
+
+	if (!context)
+		return 1;
+	if (recv(socket, &region, sizeof(region), MSG_WAITALL) != sizeof(region))
+		return 2;
+	pd = ibv_import_pd(context, pd_handle);
+	own = ibv_alloc_pd(context);
+	if (!pd || !own || ibv_import_mr(own, region.handle) || ibv_import_mr(pd, region.handle ^ 0x8000))
+		return 3;
+	mr = ibv_import_mr(pd, region.handle);
+	if (!mr)
+		return errno == EOPNOTSUPP ? 1 : 4;
+	if (mr->pd != pd || mr->length != region.bytes || mr->handle == 0 || connect_loop(&loop, context, pd))
+		return 5;
+	/* its first half to a place of ours: as the source of a WRITE, by its lkey */
+	if (carry_out(&loop, IBV_WR_RDMA_WRITE, (struct ibv_sge){ region.addr, HALF, mr->lkey },
+		      (uintptr_t)loop.memory, loop.own->rkey) != IBV_WC_SUCCESS ||
+	    !is_pattern(loop.memory, HALF, 3))
+		return 6;
+	/* and back into its second half: as the target, by its rkey */
+	for (uint32_t i = 0; i < HALF; i++)
+		loop.memory[i] = (char)pattern(4, i);
+	if (carry_out(&loop, IBV_WR_RDMA_WRITE,
+		      (struct ibv_sge){ (uintptr_t)loop.memory, HALF, loop.own->lkey }, region.addr + HALF,
+		      mr->rkey) != IBV_WC_SUCCESS)
+		return 7;
+	if (carry_out(&loop, IBV_WR_RDMA_READ,
+		      (struct ibv_sge){ (uintptr_t)loop.memory + HALF, HALF, loop.own->lkey },
+		      region.addr + HALF, mr->rkey) != IBV_WC_SUCCESS ||
+	    !is_pattern(loop.memory + HALF, HALF, 4))
+		return 8;
+	if (carry_out(&loop, IBV_WR_RDMA_WRITE, (struct ibv_sge){ region.addr + 1, region.bytes, mr->lkey },
+		      (uintptr_t)loop.memory, loop.own->rkey) != IBV_WC_LOC_PROT_ERR)
+		return 9;
+	/* the owner deregisters it now: it is gone for us, too */
+	if (send(socket, &word, 1, 0) != 1 || recv(socket, &word, 1, MSG_WAITALL) != 1)
+		return 10;
+	ibv_destroy_qp(loop.qp);
+	if (ibv_dereg_mr(loop.own) || ibv_destroy_cq(loop.cq) || connect_loop(&loop, context, pd))
+		return 11;
+	if (carry_out(&loop, IBV_WR_RDMA_WRITE, (struct ibv_sge){ region.addr, 64, mr->lkey },
+		      (uintptr_t)loop.memory, loop.own->rkey) != IBV_WC_LOC_PROT_ERR)
+		return 12;
+	ibv_unimport_mr(mr);
+	return 0;
+}
+
+static void rule_09_import_mr_in_another_process(struct pair *pair)
+{
+	static char memory[2 * HALF] __attribute__((aligned(4096)));
+	struct region region = { .addr = (uintptr_t)memory, .bytes = sizeof(memory) };
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	pid_t child;
+	int socket;
+	char word;
+
+	child = start_importer(import_mr_there, &socket);
+	context = side_open_device();
+	pd = ibv_alloc_pd(context);
+	for (uint32_t i = 0; i < HALF; i++)
+		memory[i] = (char)pattern(3, i);
+	mr = ibv_reg_mr(pd, memory, sizeof(memory), ACCESS_ALL);
+	REQUIRE(mr, "ibv_reg_mr");
+	region.handle = mr->handle;
+	send_fd(socket, context->cmd_fd, pd->handle);
+	REQUIRE(send(socket, &region, sizeof(region), 0) == sizeof(region), "send");
+	if (recv(socket, &word, 1, MSG_WAITALL) == 1) {
+		REQUIRE(is_pattern(memory + HALF, HALF, 4), "what the other process wrote");
+		REQUIRE(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
+		REQUIRE(send(socket, &word, 1, MSG_NOSIGNAL) == 1, "send");
+	}
+	expect_imported(child);
+}
+
+#define DM_BYTES 8192
+
+/* Device memory of another process: what one writes the other reads, and it can be registered. */
+static int import_dm_there(int socket)
+{
+	uint64_t word = 0;
+	uint32_t handle;
+	struct ibv_context *context = ibv_import_device(receive_fd(socket, &handle));
+	struct ibv_pd *pd;
+	struct ibv_dm *dm;
+	struct ibv_mr *mr;
+
+	if (!context)
+		return 1;
+	dm = ibv_import_dm(context, handle);
+	if (!dm || ibv_import_dm(context, handle + 1))
+		return 2;
+	if (ibv_memcpy_from_dm(&word, dm, 4096, 8) || word != 4711)
+		return 3;
+	word++;
+	if (ibv_memcpy_to_dm(dm, 0, &word, 8) || !ibv_memcpy_to_dm(dm, DM_BYTES, &word, 8))
+		return 4;
+	pd = ibv_alloc_pd(context);
+	mr = ibv_reg_dm_mr(pd, dm, 0, DM_BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED);
+	if (!mr || ibv_dereg_mr(mr) || ibv_dealloc_pd(pd))
+		return 5;
+	ibv_unimport_dm(dm);
+	return ibv_close_device(context) ? 6 : 0;
+}
+
+static int import_dm_that_is_gone(int socket)
+{
+	uint32_t handle;
+	struct ibv_context *context = ibv_import_device(receive_fd(socket, &handle));
+
+	if (!context)
+		return 1;
+	return ibv_import_dm(context, handle) || errno != EINVAL ? 2 : 0;
+}
+
+static void rule_09_import_dm_in_another_process(struct pair *pair)
+{
+	struct ibv_alloc_dm_attr attr = { .length = DM_BYTES };
+	pid_t child, late;
+	struct ibv_context *context;
+	uint64_t word = 4711;
+	struct ibv_dm *dm;
+	int socket, late_socket;
+
+	child = start_importer(import_dm_there, &socket);
+	late = start_importer(import_dm_that_is_gone, &late_socket);
+	context = side_open_device();
+	dm = ibv_alloc_dm(context, &attr);
+	if (!dm)
+		skip_because("no device memory");
+	REQUIRE(ibv_memcpy_to_dm(dm, 4096, &word, 8) == 0, "ibv_memcpy_to_dm");
+	send_fd(socket, context->cmd_fd, dm->handle);
+	expect_imported(child);
+	REQUIRE(ibv_memcpy_from_dm(&word, dm, 0, 8) == 0 && word == 4712, "what the other process wrote");
+	REQUIRE(ibv_free_dm(dm) == 0, "ibv_free_dm");
+	send_fd(late_socket, context->cmd_fd, 1);
+	expect_imported(late);
+	dm = ibv_alloc_dm(context, &attr);
+	REQUIRE(dm && ibv_memcpy_from_dm(&word, dm, 0, 8) == 0 && word == 0, "new device memory is zeroed");
+	REQUIRE(ibv_free_dm(dm) == 0 && ibv_close_device(context) == 0, "closing");
 }
 
 static const struct test tests[] = {
@@ -215,6 +461,8 @@ static const struct test tests[] = {
 	HERE(rule_09_import_pd_and_mr),
 	HERE(rule_09_import_dm),
 	HERE(rule_09_import_in_another_process),
+	HERE(rule_09_import_dm_in_another_process),
+	HERE(rule_09_import_mr_in_another_process),
 };
 
 int main(int argc, char **argv)

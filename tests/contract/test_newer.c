@@ -2,6 +2,7 @@
  * Programs that are built with the headers of a newer rdma-core: the structures that have grown since
  * version 44 are spelled out here, as such a program's compiler lays them out.
  */
+#include <dlfcn.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -284,8 +285,113 @@ static void rule_09_longer_port_attr(struct pair *pair)
 	REQUIRE(verbs->query_port(context, 1, &port.attr.older, 48) == 0, "ibv_query_port");
 }
 
+/* rdma-core 65: its ops above query_port are found, by their distance, and are not there. */
+struct newer_verbs_context {
+	void *ops[6]; /* free_buf, alloc_buf, dm_export_dmabuf_fd, reg_mr_ex, dealloc_dmah, alloc_dmah */
+	struct verbs_context older;
+};
+
+static void rule_09_longer_context(struct pair *pair)
+{
+	struct ibv_context *context = side_open_device();
+	struct newer_verbs_context *newer = (struct newer_verbs_context *)((char *)context -
+		offsetof(struct newer_verbs_context, older.context));
+
+	_Static_assert(sizeof(struct newer_verbs_context) == 696, "verbs_context of rdma-core 65");
+	REQUIRE(context->abi_compat == __VERBS_ABI_IS_EXTENDED, "abi_compat");
+	for (int i = 0; i < 6; i++) {
+		bool there = newer->older.sz >= sizeof(*newer) - i * sizeof(void *);
+
+		REQUIRE(!there || !newer->ops[i], "op %d is neither there nor absent", i);
+	}
+	REQUIRE(newer->older.query_port == verbs_get_ctx_op(context, query_port)->query_port,
+		"query_port is elsewhere");
+}
+
+/* A longer struct of attributes is filled as far as we know, and zero behind. */
+static void rule_09_longer_device_attr(struct pair *pair)
+{
+	struct ibv_context *context = side_open_device();
+	struct {
+		struct ibv_device_attr_ex older;
+		uint64_t newer[4];
+	} attr;
+
+	memset(&attr, 0xa5, sizeof(attr));
+	REQUIRE(verbs_get_ctx_op(context, query_device_ex)
+				->query_device_ex(context, NULL, &attr.older, sizeof(attr)) == 0,
+		"ibv_query_device_ex");
+	for (int i = 0; i < 4; i++)
+		REQUIRE(attr.newer[i] == 0, "word %d of its end", i);
+	REQUIRE(attr.older.orig_attr.max_qp > 0, "its beginning");
+}
+
+static void *newer_symbol(const char *name, const char *version)
+{
+	void *symbol = dlvsym(RTLD_DEFAULT, name, version);
+
+	REQUIRE(symbol, "%s@%s: %s", name, version, dlerror());
+	return symbol;
+}
+
+/* How a verb says that it is not offered. */
+enum refusal { GIVES_NULL, GIVES_ERRNO, GIVES_MINUS_ONE };
+
+/* The verbs of 45 to 65 are there in their versions, and work or say that they are not offered. */
+static void rule_09_newer_verbs(struct pair *pair)
+{
+	static const struct {
+		const char *name, *version;
+		enum refusal refusal;
+	} verbs[] = {
+		{ "ibv_alloc_dmah", "IBVERBS_1.15", GIVES_NULL },
+		{ "ibv_dealloc_dmah", "IBVERBS_1.15", GIVES_ERRNO },
+		{ "ibv_reg_mr_ex", "IBVERBS_1.15", GIVES_NULL },
+		{ "ibv_dm_export_dmabuf_fd", "IBVERBS_1.16", GIVES_MINUS_ONE },
+		{ "ibv_alloc_buf", "IBVERBS_1.17", GIVES_NULL },
+		{ "ibv_reg_buf_mr", "IBVERBS_1.17", GIVES_NULL },
+		{ "_ibv_query_comp_cntr_caps", "IBVERBS_1.18", GIVES_ERRNO },
+		{ "ibv_create_comp_cntr", "IBVERBS_1.18", GIVES_NULL },
+		{ "ibv_destroy_comp_cntr", "IBVERBS_1.18", GIVES_ERRNO },
+		{ "ibv_qp_attach_comp_cntr", "IBVERBS_1.18", GIVES_ERRNO },
+		{ "ibv_export_buf_dmabuf_fd", "IBVERBS_1.18", GIVES_MINUS_ONE },
+	};
+	struct ibv_context *context = side_open_device();
+	int (*query_port_speed)(struct ibv_context *, uint32_t, uint64_t *);
+	uint64_t speed = 0;
+
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+		void *symbol = newer_symbol(verbs[i].name, verbs[i].version);
+		void *(*making)(void *, void *);
+		int (*doing)(void *, void *), result;
+
+		memcpy(&making, &symbol, sizeof(symbol));
+		memcpy(&doing, &symbol, sizeof(symbol));
+		errno = 0;
+		if (verbs[i].refusal == GIVES_NULL) {
+			REQUIRE(!making(context, NULL) && errno == EOPNOTSUPP, "%s", verbs[i].name);
+			continue;
+		}
+		result = doing(context, NULL);
+		REQUIRE(verbs[i].refusal == GIVES_ERRNO ? result == EOPNOTSUPP :
+							  result == -1 && errno == EOPNOTSUPP,
+			"%s: %d", verbs[i].name, result);
+	}
+	{
+		void *symbol = newer_symbol("ibv_query_port_speed", "IBVERBS_1.16");
+
+		memcpy(&query_port_speed, &symbol, sizeof(symbol));
+	}
+	REQUIRE(query_port_speed(context, 1, &speed) == 0 && speed == 1000, "%llu00 Mbit/s",
+		(unsigned long long)speed);
+	REQUIRE(query_port_speed(context, 2, &speed) == EINVAL, "port 2");
+}
+
 static const struct test tests[] = {
 	HERE(rule_09_longer_port_attr),
+	HERE(rule_09_longer_context),
+	HERE(rule_09_longer_device_attr),
+	HERE(rule_09_newer_verbs),
 	PAIR(rule_09_atomic_write),
 	PAIR(rule_19_atomic_write_unaligned),
 	PAIR(rule_17_atomic_write_rkey),

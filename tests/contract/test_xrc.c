@@ -250,7 +250,7 @@ static void rule_17_xrc_unknown_srq(struct pair *pair)
 	post_send(a, 0, SEND(.wr_id = 1, .length = 8, .srqn = target.srqn[1] + 1000));
 	expect(a, SENDS, 1, IBV_WC_REM_INV_REQ_ERR);
 	expect_async(b, 0, IBV_EVENT_QP_REQ_ERR);
-	post_send(a, 1, SEND(.wr_id = 2, .length = 8, .srqn = target.srqn[0] | 0x10000));
+	post_send(a, 1, SEND(.wr_id = 2, .length = 8, .srqn = target.srqn[0] ^ 0x10000));
 	expect(a, SENDS, 2, IBV_WC_REM_INV_REQ_ERR);
 	expect_none(b, SENDS); /* the receive is still there */
 }
@@ -277,6 +277,35 @@ static void rule_17_xrc_srq_of_another_domain(struct pair *pair)
 	RUN(b, op_other_domain, &other);
 	post_send(a, 0, SEND(.wr_id = 1, .length = 8, .srqn = other.srqn));
 	expect(a, SENDS, 1, IBV_WC_REM_INV_REQ_ERR);
+}
+
+struct op_number {
+	uint32_t srqn;
+};
+
+static void op_number(struct side *side, void *argument)
+{
+	struct op_number *op = argument;
+	struct ibv_srq *srq = make_srq(side->pd, open_xrcd(side->context, -1, O_CREAT), side->cq[0]);
+
+	REQUIRE(srq && ibv_get_srq_num(srq, &op->srqn) == 0, "ibv_get_srq_num");
+}
+
+/* Nor of another process, which has other numbers: what is for it does not come to anybody else. */
+static void rule_17_xrc_srq_of_the_sender(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct op_target target = connect_xrc(pair, 1, WITH(.qps = 0));
+	struct op_number own;
+
+	if (memcmp(&a->gid, &b->gid, sizeof(a->gid)))
+		skip_because("two hosts");
+	RUN(a, op_number, &own);
+	REQUIRE(own.srqn != target.srqn[0] && own.srqn != target.srqn[1], "SRQ 0x%x twice", own.srqn);
+	post_to(b, &target, 0, RECEIVE(.wr_id = 50, .length = 64));
+	post_send(a, 0, SEND(.wr_id = 1, .length = 8, .srqn = own.srqn));
+	expect(a, SENDS, 1, IBV_WC_REM_INV_REQ_ERR);
+	expect_none(b, SENDS);
 }
 
 static void rule_21_xrc_empty_srq_is_rnr(struct pair *pair)
@@ -330,7 +359,8 @@ static void rule_09_xrc_destroy_srq(struct pair *pair)
 static void rule_14_xrc_reset_and_again(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
-	struct op_target target = connect_xrc(pair, 1, WITH(.qps = 0));
+	/* an RNR timer of 655 ms: no attempt of the first connection may come to the second */
+	struct op_target target = connect_xrc(pair, 1, WITH(.qps = 0, .min_rnr_timer = 0));
 
 	post_send(a, 0, SEND(.wr_id = 1, .length = 64, .srqn = target.srqn[0]));
 	expect_none(a, SENDS); /* it has arrived: the next connection has the same PSNs */
@@ -486,6 +516,7 @@ static const struct test tests[] = {
 	PAIR(rule_17_xrc_pd_of_the_srq),
 	PAIR(rule_17_xrc_unknown_srq),
 	PAIR(rule_17_xrc_srq_of_another_domain),
+	PAIR(rule_17_xrc_srq_of_the_sender),
 	PAIR(rule_21_xrc_empty_srq_is_rnr),
 	PAIR(rule_18_xrc_receive_too_short),
 	PAIR(rule_09_xrc_destroy_srq),

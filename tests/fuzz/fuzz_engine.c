@@ -13,12 +13,16 @@
 #include "fail.h"
 #include "net.h"
 #include "object/ah.h"
+#include "object/newer.h"
 #include "packet/packet.h"
 #include "transport/transport.h"
+#include "verbs/post.h"
 #include "verbs/queues.h"
 #include "world.h"
 
-#define QPS	     6 /* RC, RC, UC, UC, UD, UD: each two are connected */
+#define QPS	     8 /* RC, RC, UC, UC, UD, UD, XRC_SEND, XRC_RECV: each two are connected */
+#define XRC_RECV     7 /* whose receives are those of two SRQs, of two PDs */
+#define SRQS	     2
 #define STEPS_MAX    400
 #define OPEN_BYTES   65536 /* of the memory, under mr_open */
 #define CLOSED_BYTES 65536 /* behind it: no key that the input knows allows it */
@@ -43,6 +47,7 @@ struct side {
 };
 
 static struct side sides[QPS];
+static struct srq *srqs[SRQS];
 
 static uint8_t take(void)
 {
@@ -75,7 +80,11 @@ static uint32_t take_length(void)
 
 static enum ibv_qp_type type_of(unsigned number)
 {
-	return number < 2 ? IBV_QPT_RC : number < 4 ? IBV_QPT_UC : IBV_QPT_UD;
+	return number < 2	   ? IBV_QPT_RC :
+	       number < 4	   ? IBV_QPT_UC :
+	       number < 6	   ? IBV_QPT_UD :
+	       number == XRC_RECV ? IBV_QPT_XRC_RECV :
+				     IBV_QPT_XRC_SEND;
 }
 
 static void nobody_cares(uint32_t qpn)
@@ -95,14 +104,15 @@ static const struct net_observer observer = {
 static void connect_qp(unsigned number)
 {
 	struct side *side = &sides[number];
-	bool rc = type_of(number) == IBV_QPT_RC, ud = type_of(number) == IBV_QPT_UD;
+	bool rc = qp_is_reliable(side->qp), ud = type_of(number) == IBV_QPT_UD;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
 		.path_mtu = IBV_MTU_256,
 		.qkey = QKEY,
 		.qp_access_flags =
-			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			IBV_ACCESS_REMOTE_ATOMIC | NEWER_ACCESS_FLUSH_GLOBAL,
 		.dest_qp_num = sides[number ^ 1].qp->ib.qp_num,
 		.sq_psn = PSN,
 		.rq_psn = PSN,
@@ -144,6 +154,17 @@ static void connect_qp(unsigned number)
 	}
 }
 
+static struct srq *make_srq(struct pd *pd)
+{
+	struct ibv_srq_attr attr = { .max_wr = 8, .max_sge = 2 };
+	struct srq *srq;
+
+	if (srq_create(world.context, pd, NULL, &attr, &srq) ||
+	    xrc_add_srq(world.xrcd, srq, world.recv_cq))
+		sim_fail("an XRC SRQ");
+	return srq;
+}
+
 static void create(void)
 {
 	static const struct ibv_qp_cap cap = { .max_send_wr = 8,
@@ -153,6 +174,8 @@ static void create(void)
 					       .max_inline_data = 64 };
 
 	memset(sides, 0, sizeof(sides));
+	srqs[0] = make_srq(world.pd);
+	srqs[1] = make_srq(world.other_pd);
 	for (unsigned i = 0; i < QPS; i++)
 		sides[i].qp = world_qp(type_of(i), &cap, true, NULL);
 	for (unsigned i = 0; i < QPS; i++)
@@ -191,6 +214,38 @@ static struct ibv_sge take_sge(void)
 	};
 }
 
+/* Mostly of one of them. */
+static uint32_t take_srqn(void)
+{
+	uint8_t how = take();
+
+	return srqs[how & 1]->number ^ (how & 0xc0 ? 0 : take32() & 0xffffff);
+}
+
+static void post_flush(void)
+{
+	unsigned number = take() % QPS;
+	struct side *side = &sides[number];
+	struct qp *qp = side->qp;
+	struct wqe *wqe;
+
+	lock_acquire(&qp->lock);
+	if (!post_check_state(qp) &&
+	    !sq_begin(qp, (enum ibv_wr_opcode)NEWER_WR_FLUSH, 0, 0, &wqe)) {
+		wqe->remote_addr = world_address((uint32_t)(take() & 15) * 4096);
+		wqe->rkey = mr_open->ib.rkey ^ (take() & 1);
+		wqe->remote_srqn = take_srqn();
+		wqe->length = take_length();
+		wqe->compare_add = 1 + take() % 3;
+		wqe->swap = take() & 1;
+		if (sq_end(qp, wqe) == 0) {
+			side->sends++;
+			post_done(qp);
+		}
+	}
+	lock_release(&qp->lock);
+}
+
 static void post_send(void)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
@@ -202,6 +257,7 @@ static void post_send(void)
 		IBV_WR_ATOMIC_CMP_AND_SWP,
 		IBV_WR_ATOMIC_FETCH_AND_ADD,
 		IBV_WR_SEND_WITH_INV,
+		IBV_WR_ATOMIC_WRITE,
 	};
 	unsigned number = take() % QPS;
 	struct side *side = &sides[number];
@@ -210,7 +266,7 @@ static void post_send(void)
 	struct ibv_send_wr *bad, wr = {
 		.sg_list = sge,
 		.num_sge = how & 16 ? 2 : 1,
-		.opcode = opcodes[how & 7],
+		.opcode = opcodes[take() % 9],
 		.send_flags = how & 8 ? IBV_SEND_FENCE : 0,
 		.imm_data = how,
 	};
@@ -219,6 +275,12 @@ static void post_send(void)
 
 	if (wr.num_sge == 2)
 		sge[1] = take_sge();
+	if (wr.opcode == IBV_WR_ATOMIC_WRITE) {
+		wr.num_sge = 1;
+		sge[0].length = 8;
+	}
+	if (type_of(number) == IBV_QPT_XRC_SEND)
+		wr.qp_type.xrc.remote_srqn = take_srqn();
 	if (how & 64 && sge[0].length <= 64 && wr.num_sge == 1 && !(how & 4))
 		wr.send_flags |= IBV_SEND_INLINE;
 	if (how & 128)
@@ -243,11 +305,14 @@ static void post_send(void)
 
 static void post_receive(void)
 {
-	struct side *side = &sides[take() % QPS];
+	unsigned number = take() % QPS;
+	struct side *side = &sides[number];
 	struct ibv_sge sge = take_sge();
 	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
 
-	if (verbs_post_recv(&side->qp->ib, &wr, &bad) == 0)
+	if (number == XRC_RECV)
+		side->receives += !verbs_post_srq_recv(&srqs[take() & 1]->ib, &wr, &bad);
+	else if (verbs_post_recv(&side->qp->ib, &wr, &bad) == 0)
 		side->receives++;
 }
 
@@ -285,6 +350,9 @@ static void forge(void)
 		.msn = take(),
 		.qkey = QKEY,
 		.src_qpn = sides[number ^ 1].qp->ib.qp_num,
+		.xrc_srqn = take_srqn(),
+		.flush_types = how >> 1 & 15,
+		.flush_level = how & 1,
 	};
 	uint32_t payload = take_length() % 600 & ~3u;
 	unsigned header_bytes;
@@ -327,7 +395,9 @@ static void to_reset(unsigned number)
 
 	poll();
 	world_modify(side->qp, &attr, IBV_QP_STATE);
-	side->sends = side->receives = 0; /* forgotten */
+	side->sends = 0; /* forgotten; what an SRQ has, it keeps */
+	if (number != XRC_RECV)
+		side->receives = 0;
 }
 
 static void change_state(void)
@@ -356,7 +426,10 @@ static void step(void)
 	switch (take() % 10) {
 	case 0:
 	case 1:
-		post_send();
+		if (take() % 8)
+			post_send();
+		else
+			post_flush();
 		break;
 	case 2:
 		post_receive();
@@ -426,7 +499,7 @@ static void destroy(void)
 	transport_flush();
 	poll();
 	for (unsigned i = 0; i < QPS; i++)
-		if (sides[i].sends || sides[i].receives)
+		if (sides[i].sends || (sides[i].receives && i != XRC_RECV))
 			sim_fail("QP %u: %u sends and %u receives never completed", i,
 				 sides[i].sends, sides[i].receives);
 	while (context_take_event(world.context, &event))
@@ -437,13 +510,17 @@ static void destroy(void)
 		if (sides[i].ah)
 			ah_destroy(ah_of(sides[i].ah));
 	}
+	for (unsigned i = 0; i < SRQS; i++)
+		if (srq_destroy(srqs[i]))
+			sim_fail("srq_destroy");
 }
 
 static void prepare(void)
 {
 	struct mr_spec spec = {
 		.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-			  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+			  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+			  NEWER_ACCESS_FLUSH_GLOBAL,
 	};
 
 	if (mr_open)

@@ -28,16 +28,20 @@ OPERATIONS = {
     0x11: ('ack', ONLY, 'aeth'), 0x12: ('atomic_ack', ONLY, 'aeth atomic_ack'),
     0x13: ('atomic', ONLY, 'atomic'), 0x14: ('atomic', ONLY, 'atomic'),
     0x16: ('send', LAST, 'ieth'), 0x17: ('send', ONLY, 'ieth'),
+    0x1c: ('flush', ONLY, 'feth reth'), 0x1d: ('atomic_write', ONLY, 'reth'),  # annex A19
 }
 SERVICE_OPERATIONS = {
     RC: set(OPERATIONS), UC: set(range(0x0c)), UD: {0x04, 0x05},
+    XRC: set(OPERATIONS),
 }
-HEADER_BYTES = {'imm': 4, 'reth': 16, 'aeth': 4, 'atomic_ack': 8, 'atomic': 28, 'ieth': 4}
-REQUESTS = ('send', 'write', 'read', 'atomic')
+RELIABLE = (RC, XRC)
+HEADER_BYTES = {'imm': 4, 'reth': 16, 'aeth': 4, 'atomic_ack': 8, 'atomic': 28, 'ieth': 4, 'feth': 4}
+ANSWERED = ('read', 'atomic', 'flush', 'atomic_write')  # by responses
+REQUESTS = ('send', 'write', *ANSWERED)
 
 Packet = collections.namedtuple(
     'Packet', 'number time source target source_port dont_fragment identification icrc_good bytes '
-    'service operation place pad ack_req qpn psn dma_length syndrome msn source_qpn payload')
+    'service operation place pad ack_req qpn psn dma_length syndrome msn source_qpn srqn payload')
 
 
 def icrc(ip, udp, roce):
@@ -120,10 +124,13 @@ def decode(number, time, datagram):
         raise Malformed(f'P_Key {pkey:#x}')
     kind, place, headers = OPERATIONS[operation]
     at = 12
-    fields = dict(dma_length=None, syndrome=None, msn=None, source_qpn=None)
+    fields = dict(dma_length=None, syndrome=None, msn=None, source_qpn=None, srqn=None)
     if service == UD:
         fields['source_qpn'] = int.from_bytes(roce[17:20], 'big')
         at += 8
+    if service == XRC and kind in REQUESTS:
+        fields['srqn'] = int.from_bytes(roce[13:16], 'big')
+        at += 4
     for header in headers.split():
         if len(roce) < at + HEADER_BYTES[header]:
             raise Malformed(f'cut in its headers ({len(roce)} bytes, opcode {opcode:#x})')
@@ -137,8 +144,12 @@ def decode(number, time, datagram):
     payload = len(roce) - at - pad
     if payload < 0 or len(roce) % 4:
         raise Malformed(f'{len(roce)} bytes with {pad} of padding, opcode {opcode:#x}')
-    if payload and kind in ('read', 'ack', 'atomic', 'atomic_ack'):
+    if payload and kind in ('read', 'ack', 'atomic', 'atomic_ack', 'flush'):
         raise Malformed(f'payload of a {kind}')
+    if kind == 'atomic_write' and (payload != 8 or fields['dma_length'] != 8):
+        raise Malformed(f'{payload} bytes of an ATOMIC WRITE, which says {fields["dma_length"]}')
+    if kind == 'flush' and not 1 <= roce[at - 17] & 15 <= 3:
+        raise Malformed(f'FLUSH with placement type {roce[at - 17] & 15}')
     return Packet(
         number=number, time=time, source=str(ipaddress.ip_address(source)),
         target=str(ipaddress.ip_address(target)), source_port=source_port,
@@ -180,7 +191,7 @@ class Flow:
         psns = self.psns_of(packet)
         if behind < 0:
             self.repeated += 1
-            if packet.service != RC:
+            if packet.service not in RELIABLE:
                 return f'PSN {packet.psn} is used again by a service that repeats nothing'
             if behind + psns > 0 and packet.operation != 'read':
                 return f'PSN {packet.psn} is used again for something longer'
@@ -194,7 +205,7 @@ class Flow:
         self.next = (packet.psn + psns) % PSNS
         if packet.operation == 'read':
             self.reads.append((packet.psn, psns))
-        if packet.service == RC and (packet.ack_req or packet.operation in ('read', 'atomic')):
+        if packet.service in RELIABLE and (packet.ack_req or packet.operation in ANSWERED):
             self.highest_needed = (self.next - 1) % PSNS
         before, self.message = self.message, (
             packet.operation if packet.place in (FIRST, MIDDLE) else None)
@@ -282,7 +293,7 @@ class Report:
         return sum((answers.naks for answers in self.answers.values()), collections.Counter())
 
     def __str__(self):
-        names = {RC: 'RC', UC: 'UC', UD: 'UD'}
+        names = {RC: 'RC', UC: 'UC', UD: 'UD', XRC: 'XRC'}
         kinds = ', '.join(f'{names[service]} {operation} {count}' for (service, operation), count
                           in sorted(self.by_operation.items()))
         return (f'{self.packets} packets ({kinds}), {len(self.flows)} flows, '

@@ -238,17 +238,12 @@ def resident(pid):
 
 
 def test_daemon_is_killed(fresh):
-    """Data goes on; new connections are made by the next one."""
-    server = start_server(fresh, ['rping', '-s', '-v', '-C', '3000'])
-    client = fresh.start('rping', '-c', '-v', '-C', '3000', '-a', HOST)
-    client.wait_for('rdma-ping-5')
+    """New connections are made by the next one."""
+    server = start_server(fresh, ['rping', '-s', '-v'])
     (daemon,) = fresh.daemons()
     os.kill(daemon, signal.SIGKILL)
-    before = client.output().count('ping data')
-    wait_until(lambda: client.output().count('ping data') > before + 100 or
-               client.status is not None, 10 * SLOWER, 'data goes on')
-    assert client.output().count('ping data') > before + 100, client.report()
-    fresh.release(server, client)
+    assert server.wait(5) not in (None, 0), 'it is told, and does not listen in vain'
+    fresh.release(server)
     run_program(fresh, 'rdma_client', HOST)
 
 

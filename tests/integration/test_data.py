@@ -18,7 +18,7 @@ OPERATIONS = [
 
 
 def verify(runner, port, service, op, sizes, *options, count=64, seconds=30):
-    if op in ('cas', 'faa'):
+    if op in ('cas', 'faa', 'atomic_write'):
         sizes = [8]
     if service == 'ud':
         sizes = [size for size in sizes if size <= 4096]
@@ -43,6 +43,14 @@ def test_large_messages(runner, port, service, op):
 @pytest.mark.parametrize('service, op', OPERATIONS)
 def test_wr_api(runner, port, service, op):
     verify(runner, port, service, op, [*MANY, 64 * KI + 1], '--wr-api')
+
+
+@pytest.mark.asan
+@pytest.mark.parametrize('op, options', [
+    ('atomic_write', []), ('atomic_write', ['--wr-api']), ('write_flush', ['--wr-api'])],
+    ids=['atomic_write', 'atomic_write-wr_api', 'write_flush'])
+def test_placement(runner, port, op, options):
+    verify(runner, port, 'rc', op, [*MANY, 64 * KI + 1], *options)
 
 
 @pytest.mark.parametrize('service, op', OPERATIONS)

@@ -1,7 +1,7 @@
 """VERBATIM_LINK_LAYER=infiniband: programs that address by LID, with no GID given to them."""
 import pytest
 
-from harness import DEVICE, HOST
+from harness import DEVICE, HOST, free_port
 
 INFINIBAND = {'VERBATIM_LINK_LAYER': 'infiniband'}
 
@@ -29,4 +29,25 @@ def test_qperf(runner, port):
                             env=INFINIBAND)
     finally:
         runner.release(server)
+    assert output.count('latency') == 2 and 'bw' in output, output
+
+
+@pytest.mark.network
+@pytest.mark.parametrize('service', ['rc', 'uc', 'ud', 'srq', 'xsrq'])
+def test_pingpong_between_hosts(cables, service):
+    cable, port = cables(1500), free_port()
+    argv = [f'ibv_{service}_pingpong', '-d', cable.a.device, '-p', port]
+    if service == 'ud':
+        argv += ['-s', 1000]
+    for output in cable.b.pair(argv, [*argv, cable.b.address], port, peer=cable.a, env=INFINIBAND):
+        assert ' iters in ' in output or 'success' in output, output
+        assert 'LID 0x0001' in output or 'LID 0001' in output, output
+
+
+@pytest.mark.network
+def test_qperf_between_hosts(cables):
+    cable, port = cables(9000), free_port()
+    cable.b.start_server(['qperf', '-lp', port], port, env=INFINIBAND)
+    output = cable.a.run('qperf', '-lp', port, '-t', 1, cable.b.address, 'rc_lat', 'ud_lat', 'uc_bw',
+                         env=INFINIBAND)
     assert output.count('latency') == 2 and 'bw' in output, output

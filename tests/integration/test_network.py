@@ -48,7 +48,7 @@ def perftest(cable, program, *options, iterations=50, gid_index=0, **more):
 
 def verify(cable, service, op, sizes, *options, count=16, gid_index=0, mtu=None, **more):
     port = free_port()
-    if op in ('cas', 'faa'):
+    if op in ('cas', 'faa', 'atomic_write'):
         sizes = [8]
     if service == 'ud':
         sizes = [size for size in sizes if size <= PATH_MTU[mtu or cable.mtu]]
@@ -83,19 +83,31 @@ def test_pingpong(captured, service):
     assert not report.naks and report.repeated < report.packets // 10, report
 
 
+@pytest.mark.parametrize('options', [[], ['-e'], ['-s', 30000]], ids=['plain', 'events', 'long'])
+def test_xrc_pingpong(captured, options):
+    port, mtu = free_port(), PATH_MTU[captured.mtu]
+    argv = ['ibv_xsrq_pingpong', '-d', captured.a.device, '-g', 0, '-m', mtu, '-p', port, '-n', 20,
+            *options]
+    with Capture(captured.a) as capture:
+        for output in run_pair(captured, argv, port):
+            assert 'success' in output, output
+    report = roce.check(capture.path, mtu, ends=False)
+    assert report.by_operation[roce.XRC, 'send'] >= 40, report
+
+
 @pytest.mark.parametrize('program, service', PROGRAMS, ids=PROGRAM_IDS)
 def test_perftest(captured, program, service):
     mtu = PATH_MTU[captured.mtu]
     if 'atomic' in program:
         options = []
-    elif service == 'RC':
+    elif service in ('RC', 'XRC'):
         options = ['-s', 64 * KI + 1 if program.endswith('bw') else 3001]
     else:  # nothing that is lost comes again: less than a receive buffer
         options = ['-s', 1001, '-n', 40]
     with Capture(captured.a) as capture:
         perftest(captured, program, '-c', service, *options)
     report = roce.check(capture.path, mtu)
-    if service == 'RC':
+    if service in ('RC', 'XRC'):
         both_directions(report, captured)
     kind = program.split('_')[1]
     assert report.by_operation[getattr(roce, service), kind] >= 40, report
@@ -141,6 +153,21 @@ def test_every_byte(cables, service, op):
     sizes = SIZES if service == 'rc' else SIZES[:-2]
     pieces = [] if op in ('cas', 'faa') else ['--pieces', 3]
     verify(cables(1500), service, op, sizes, *pieces)
+
+
+PLACEMENT = [('atomic_write', []), ('atomic_write', ['--wr-api']), ('write_flush', ['--wr-api'])]
+
+
+@pytest.mark.parametrize('op, options', PLACEMENT, ids=['atomic_write', 'wr_api', 'write_flush'])
+def test_placement(cables, op, options):
+    cable = cables(1500, segment=False)
+    with Capture(cable.a) as capture:
+        verify(cable, 'rc', op, SIZES, *options)
+    report = roce.check(capture.path, 1024)
+    kind = op.split('_')[-1] if op == 'write_flush' else op
+    assert report.by_operation[roce.RC, kind] >= 16, report
+    verify(cable, 'rc', op, [1, 5000], *options, count=200,
+           env={'VERBATIM_TEST_LOSS': '0.02,7'})
 
 
 @pytest.mark.parametrize('op', ['send', 'write', 'read'])
@@ -228,6 +255,13 @@ def test_loss_perftest(cables, program, loss):
     options = [] if 'atomic' in program else ['-s', 64 * KI]
     perftest(cables(9000), program, *options, iterations=300, seconds=60,
              env={'VERBATIM_TEST_LOSS': f'{loss},3'})
+
+
+@pytest.mark.parametrize('program', ['ib_send_bw', 'ib_write_bw', 'ib_read_bw', 'ib_atomic_bw'])
+def test_loss_xrc(cables, program):
+    options = [] if 'atomic' in program else ['-s', 64 * KI]
+    perftest(cables(9000), program, '-c', 'XRC', *options, iterations=300, seconds=60,
+             env={'VERBATIM_TEST_LOSS': '0.01,5'})
 
 
 def test_loss_is_seen_in_the_capture(cables):

@@ -175,3 +175,20 @@ def test_run_by_duration(runner, port):
     argv = ['ib_write_bw', '-d', DEVICE, '-F', '-p', port, '-D', 1, '-f', 0]
     _, output = runner.pair(argv, [*argv, HOST], port)
     assert rows(output), output
+
+
+@pytest.mark.parametrize('program, options', [
+    ('ib_send_bw', ['-c', 'DC']),
+    ('ib_send_lat', ['-c', 'UD', '-s', 8192]),
+    ('ib_write_bw', ['--use_rocm=0']),
+    ('ib_write_bw', ['--use_cuda=0']),
+    ('ib_write_bw', ['-c', 'UD']),
+    ('ib_write_bw', ['--rate_limit=5', '--rate_limit_type=HW']),
+], ids=lambda value: value if isinstance(value, str) else '_'.join(map(str, value)))
+def test_refused(runner, port, program, options):
+    """What this device, or this perftest, does not have: both ends say so, and end."""
+    argv = [program, '-d', DEVICE, '-F', '-p', port, '-n', 20, *options]
+    ends = [runner.start(*argv), runner.start(*argv, HOST)]
+    for end in ends:
+        status = end.wait(20)
+        assert status is not None and status > 0, end.report()

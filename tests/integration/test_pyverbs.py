@@ -37,7 +37,7 @@ def read_expected(text):
             reasons[name] = (said, why)
             continue
         test, *names = rest.split()
-        assert kind in ('passed', 'skipped'), f'line {number}: {line}'
+        assert kind in ('passed', 'skipped', 'refused'), f'line {number}: {line}'
         assert test not in tests, f'line {number}: {test} is there twice'
         assert set(names) <= set(reasons), f'line {number}: unknown reason in {names}'
         assert names or kind == 'passed', f'line {number}: skipped without a reason'
@@ -51,6 +51,13 @@ REASONS, EXPECTED = read_expected((HERE / 'expected.txt').read_text(encoding='ut
 def reason_of(expected, text):
     """The listed reason that allows this skip, or None."""
     return next((name for name in expected.reasons if text.startswith(REASONS[name][0])), None)
+
+
+def refusal_of(expected, text):
+    """The listed reason that allows this failure, or None."""
+    if expected.outcome != 'refused':
+        return None
+    return next((name for name in expected.reasons if REASONS[name][0] in text), None)
 
 
 @pytest.fixture(scope='module')
@@ -94,7 +101,7 @@ def make_table(found):
     for name, count in why.most_common():
         lines.append(f'{count:5} skipped: {REASONS[name][1] if name in REASONS else name}')
     for test, (outcome, _) in listed.items():
-        if outcome == 'passed' and EXPECTED[test].outcome == 'skipped':
+        if outcome == 'passed' and EXPECTED[test].outcome != 'passed':
             lines.append(f'      {test} passes now: change its line in expected.txt')
     return lines
 
@@ -116,6 +123,8 @@ def results(suite, request):
 def test_pyverbs(results, test):
     assert test in results, 'has no result: it crashed, ran out of time, or is no longer there'
     outcome, text = results[test]
+    if outcome == 'failed' and refusal_of(EXPECTED[test], text):
+        pytest.skip(REASONS[refusal_of(EXPECTED[test], text)][1])
     assert outcome != 'failed', text
     if outcome == 'skipped':
         reason = reason_of(EXPECTED[test], text)

@@ -256,7 +256,8 @@ static void forge(const struct flight *model)
 	union ibv_gid gid = net_gid(FOREIGN);
 	struct flight *flight;
 
-	if (packet_service(model->bytes[0]) > PACKET_UC)
+	if (packet_service(model->bytes[0]) == PACKET_UD ||
+	    packet_service(model->bytes[0]) == PACKET_CNP)
 		return; /* a datagram may come from anybody */
 	flight = malloc(size);
 	memcpy(flight, model, size);

@@ -98,8 +98,10 @@ static enum ibv_wr_opcode choose_opcode(struct random *random, enum ibv_qp_type 
 		IBV_WR_ATOMIC_CMP_AND_SWP,
 		IBV_WR_ATOMIC_FETCH_AND_ADD,
 		IBV_WR_SEND_WITH_INV,
+		IBV_WR_ATOMIC_WRITE,
+		(enum ibv_wr_opcode)NEWER_WR_FLUSH,
 	};
-	unsigned count = type == IBV_QPT_UD ? 2 : type == IBV_QPT_UC ? 4 : 11;
+	unsigned count = type == IBV_QPT_UD ? 2 : type == IBV_QPT_UC ? 4 : 13;
 
 	return opcodes[random_below(random, count)];
 }
@@ -196,7 +198,7 @@ static void make_read(struct end *end, struct op *op, unsigned number, struct ra
 static bool make_relay(struct op *op, struct op *before)
 {
 	if (before->opcode != IBV_WR_RDMA_READ || before->expected != IBV_WC_SUCCESS ||
-	    op_is_atomic(op) || op->opcode == IBV_WR_RDMA_READ)
+	    op_is_asked(op))
 		return false;
 	before->keeps_local = true;
 	op->flags |= IBV_SEND_FENCE;
@@ -217,6 +219,14 @@ static void make_payload(struct end *end, struct op *op, unsigned number, struct
 		op->flags |= IBV_SEND_INLINE;
 }
 
+/* Of memory that nobody writes to; it may be longer than any packet. */
+static void make_flush(struct op *op, struct random *random)
+{
+	op->length = random_below(random, 65536);
+	op->compare_add = NEWER_FLUSH_GLOBAL;
+	op->swap = random_chance(random, 500) ? NEWER_FLUSH_RANGE : NEWER_FLUSH_MR;
+}
+
 void op_make(struct plan *plan, struct end *end, unsigned number, uint32_t *budget,
 	     struct random *random)
 {
@@ -228,6 +238,8 @@ void op_make(struct plan *plan, struct end *end, unsigned number, uint32_t *budg
 	memset(op, 0, sizeof(*op));
 	op->opcode = choose_opcode(random, end->type);
 	op->length = op_choose_length(random, plan_mtu(plan), most);
+	if (op->opcode == IBV_WR_ATOMIC_WRITE)
+		op->length = 8;
 	op->pattern = random_next(random);
 	op->imm = (uint32_t)random_next(random);
 	op->lkey = world.mr->ib.lkey;
@@ -238,10 +250,15 @@ void op_make(struct plan *plan, struct end *end, unsigned number, uint32_t *budg
 		make_atomic(plan, end, op, random);
 	else if (op->opcode == IBV_WR_RDMA_READ)
 		make_read(end, op, number, random);
+	else if (op_is_flush(op))
+		make_flush(op, random);
 	else
 		make_payload(end, op, number, random);
 	if (op_is_write(op))
-		op->remote = world_take(random, op->length, 1u << random_below(random, 4));
+		op->remote = world_take(random, op->length,
+					op->opcode == IBV_WR_ATOMIC_WRITE ?
+						8 :
+						1u << random_below(random, 4));
 	if (op->opcode == IBV_WR_SEND_WITH_INV)
 		make_window(end, op);
 	if (random_chance(random, 200))
@@ -250,5 +267,6 @@ void op_make(struct plan *plan, struct end *end, unsigned number, uint32_t *budg
 		op->flags |= IBV_SEND_FENCE;
 	if (op_is_received(op) && end->type == IBV_QPT_RC)
 		op_make_receive(end, op, random);
-	*budget -= op->length < *budget ? op->length : *budget;
+	if (!op_is_flush(op))
+		*budget -= op->length < *budget ? op->length : *budget;
 }

@@ -307,7 +307,7 @@ static void on_receive(const struct ibv_wc *wc)
 
 static enum ibv_wc_opcode completion_opcode(const struct op *op)
 {
-	switch (op->opcode) {
+	switch ((int)op->opcode) {
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 		return IBV_WC_RDMA_WRITE;
@@ -317,6 +317,10 @@ static enum ibv_wc_opcode completion_opcode(const struct op *op)
 		return IBV_WC_COMP_SWAP;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return IBV_WC_FETCH_ADD;
+	case IBV_WR_ATOMIC_WRITE:
+		return IBV_WC_ATOMIC_WRITE;
+	case NEWER_WR_FLUSH:
+		return (enum ibv_wc_opcode)NEWER_WC_FLUSH;
 	default:
 		return IBV_WC_SEND;
 	}
@@ -392,11 +396,11 @@ static bool is_plausible(const struct end *end, const struct op *op, enum ibv_wc
 	if (status == op->expected)
 		return true;
 	/*
-	 * A READ or atomic that was executed, but whose answer was lost, is not answered any more
-	 * once a later request moved the responder to ERR.
+	 * What was executed, but whose response was lost, is not answered any more once a later
+	 * request moved the responder to ERR.
 	 */
 	if (status == IBV_WC_RETRY_EXC_ERR && qp_state(end->peer->qp) == IBV_QPS_ERR &&
-	    (op_is_atomic(op) || op->opcode == IBV_WR_RDMA_READ) && end->mishap != MISHAP_NONE &&
+	    op_is_asked(op) && end->mishap != MISHAP_NONE &&
 	    op < end->ops + end->mishap_op)
 		return true;
 	if (status == IBV_WC_RETRY_EXC_ERR)

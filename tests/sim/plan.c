@@ -6,6 +6,7 @@
 #include "mishap.h"
 #include "object/ah.h"
 #include "op.h"
+#include "object/newer.h"
 #include "packet/packet.h"
 
 #define PACKETS_PER_END 60 /* that its payload takes, about */
@@ -80,7 +81,7 @@ static void prepare_end(struct plan *plan, unsigned number, enum ibv_qp_type typ
 	memset(end, 0, sizeof(*end));
 	end->number = number;
 	end->peer = &plan->ends[number ^ 1];
-	end->type = type;
+	end->type = type == IBV_QPT_UC || type == IBV_QPT_UD ? type : IBV_QPT_RC;
 	end->cap.max_send_wr = random_range(random, 1, 32);
 	end->cap.max_recv_wr = random_range(random, 1, 32);
 	end->cap.max_send_sge = random_range(random, 1, PLAN_PIECES);
@@ -92,12 +93,18 @@ static void prepare_end(struct plan *plan, unsigned number, enum ibv_qp_type typ
 	end->post_ns = net_now() + random_below(random, 100000);
 	end->receive_ns =
 		net_now() + random_below(random, random_chance(random, 200) ? 20000000 : 1);
-	end->pooled = plan->srq && type == IBV_QPT_RC && random_chance(random, 600);
+	end->pooled = plan->srq && !plan->xrc && type == IBV_QPT_RC && random_chance(random, 600);
 	end->qp = world_qp(type, &end->cap, end->sig_all, end->pooled ? plan->srq : NULL);
 	end->op_count = random_range(random, 1, random_chance(random, 300) ? PLAN_OPS : 10);
+	if (type == IBV_QPT_XRC_SEND)
+		end->srqn = plan->srq->number;
+	if (type == IBV_QPT_XRC_RECV) {
+		end->pooled = true;
+		end->op_count = 0;
+	}
 	end->withheld = PLAN_RECEIVES;
 	end->pause_ns = end->resume_ns = NET_NEVER;
-	if (random_chance(random, 150)) {
+	if (type != IBV_QPT_XRC_RECV && random_chance(random, 150)) {
 		end->pause_ns = net_now() + random_below(random, 3000000);
 		end->rest_ns = random_below(random, 3000000);
 	}
@@ -124,7 +131,8 @@ static void connect_end(struct plan *plan, struct end *end, const struct terms *
 		.path_mtu = (enum ibv_mtu)plan->mtu,
 		.qkey = PLAN_QKEY,
 		.qp_access_flags =
-			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			IBV_ACCESS_REMOTE_ATOMIC | NEWER_ACCESS_FLUSH_GLOBAL,
 		.dest_qp_num = end->peer->qp->ib.qp_num,
 		.sq_psn = terms->psn[end->number & 1],
 		.rq_psn = terms->psn[~end->number & 1],
@@ -187,8 +195,11 @@ static void make_pair(struct plan *plan, unsigned first, struct random *random)
 		.timeout = (uint8_t)random_range(random, 10, 14),
 	};
 
+	bool xrc = plan->xrc && service == IBV_QPT_RC && random_chance(random, 700);
+
 	for (unsigned i = 0; i < PAIR_ENDS; i++)
-		prepare_end(plan, first + i, service, random);
+		prepare_end(plan, first + i,
+			    !xrc ? service : i ? IBV_QPT_XRC_RECV : IBV_QPT_XRC_SEND, random);
 	for (unsigned i = 0; i < PAIR_ENDS; i++) {
 		struct end *end = &plan->ends[first + i];
 		bool mishap = i == 0 && service == IBV_QPT_RC && random_chance(random, 200);
@@ -220,13 +231,15 @@ static void make_pair(struct plan *plan, unsigned first, struct random *random)
 	}
 }
 
-static struct srq *make_srq(void)
+static struct srq *make_srq(bool xrc)
 {
 	struct ibv_srq_attr attr = { .max_wr = PLAN_POOL_WR, .max_sge = PLAN_PIECES };
 	struct srq *srq;
 
 	if (srq_create(world.context, world.pd, NULL, &attr, &srq))
 		sim_fail("srq_create");
+	if (xrc && xrc_add_srq(world.xrcd, srq, world.recv_cq))
+		sim_fail("xrc_add_srq");
 	return srq;
 }
 
@@ -270,7 +283,9 @@ void plan_make(struct plan *plan, uint64_t seed)
 	plan->shared_adds = 0;
 	world_expect_word(plan->shared_word, 0);
 	memset(world.memory + plan->shared_word, 0, 8);
-	plan->srq = random_chance(&random, 200) ? make_srq() : NULL;
+	plan->xrc = random_chance(&random, 500);
+	plan->srq = random_chance(&random, 300) ? make_srq(plan->xrc) : NULL;
+	plan->xrc = plan->xrc && plan->srq;
 	for (unsigned i = 0; i < plan->end_count; i += PAIR_ENDS)
 		make_pair(plan, i, &random);
 	make_pool(plan, &random);

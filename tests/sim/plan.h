@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "net.h"
+#include "object/newer.h"
 #include "world.h"
 
 #define PLAN_ENDS     8
@@ -83,7 +84,8 @@ struct end {
 	unsigned number; /* and its host */
 	struct end *peer;
 	struct qp *qp;
-	enum ibv_qp_type type;
+	enum ibv_qp_type type; /* of XRC, too, it is RC; qp->type tells */
+	uint32_t srqn;	       /* XRC: what its requests name */
 	struct ibv_qp_cap cap;
 	bool sig_all;
 	struct ibv_ah *ah; /* UD */
@@ -125,6 +127,7 @@ struct plan {
 	unsigned end_count;
 	struct end ends[PLAN_ENDS];
 	struct srq *srq; /* of the pooled ends; or NULL */
+	bool xrc;	 /* it is one of XRC: those are the receiving ends of XRC pairs */
 	struct receive_plan pool[PLAN_POOL];
 	unsigned pool_count, next_pool_post;
 	uint64_t pool_ns, pool_gap_ns;
@@ -159,7 +162,21 @@ static inline bool op_is_received(const struct op *op)
 
 static inline bool op_is_write(const struct op *op)
 {
-	return op->opcode == IBV_WR_RDMA_WRITE || op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	return op->opcode == IBV_WR_RDMA_WRITE || op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
+	       op->opcode == IBV_WR_ATOMIC_WRITE;
+}
+
+/* Its length is that of a range, not of a payload. */
+static inline bool op_is_flush(const struct op *op)
+{
+	return (int)op->opcode == NEWER_WR_FLUSH;
+}
+
+/* It is finished by a response. */
+static inline bool op_is_asked(const struct op *op)
+{
+	return op->opcode == IBV_WR_RDMA_READ || op_is_atomic(op) || op_is_flush(op) ||
+	       op->opcode == IBV_WR_ATOMIC_WRITE;
 }
 
 /* Its payload goes into a receive. */

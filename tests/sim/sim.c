@@ -94,7 +94,7 @@ static void describe(const struct plan *plan)
 
 		printf("end %u: QP %06x type %d, %u requests (queue %u), %u receives (queue %u), "
 		       "mishap: %s at request %u\n",
-		       i, end->qp->ib.qp_num, end->type, end->op_count, end->cap.max_send_wr,
+		       i, end->qp->ib.qp_num, end->qp->type, end->op_count, end->cap.max_send_wr,
 		       end->receive_count, end->cap.max_recv_wr, mishap_name(end->mishap),
 		       end->mishap_op);
 		for (unsigned j = 0; j < end->op_count; j++)

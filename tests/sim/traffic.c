@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "fail.h"
+#include "verbs/post.h"
 #include "verbs/queues.h"
 
 #define CHAIN	    4
@@ -77,6 +78,8 @@ static void make_request(const struct end *end, unsigned number, struct ibv_send
 		.send_flags = op->flags,
 		.imm_data = op->imm,
 	};
+	if (end->srqn)
+		wr->qp_type.xrc.remote_srqn = end->srqn;
 	if (op_is_atomic(op)) {
 		wr->wr.atomic.remote_addr = world_address(op->remote);
 		wr->wr.atomic.rkey = op->rkey;
@@ -114,27 +117,70 @@ static void go_on(struct end *end)
 	lock_release(&end->qp->lock);
 }
 
+/* There is no struct ibv_send_wr of a FLUSH: the steps that its builder takes. */
+static int post_flush(struct end *end)
+{
+	const struct op *op = &end->ops[end->next_post];
+	struct qp *qp = end->qp;
+	struct wqe *wqe;
+	int error;
+
+	lock_acquire(&qp->lock);
+	error = sq_begin(qp, op->opcode, (uint64_t)end->number << 32 | end->next_post, op->flags,
+			 &wqe);
+	if (!error) {
+		wqe->remote_addr = world_address(op->remote);
+		wqe->rkey = op->rkey;
+		wqe->remote_srqn = end->srqn;
+		wqe->length = op->length;
+		wqe->compare_add = op->compare_add;
+		wqe->swap = op->swap;
+		error = sq_end(qp, wqe);
+	}
+	if (!error)
+		post_done(qp);
+	lock_release(&qp->lock);
+	return error;
+}
+
+/* How many requests make the next chain; *flush: it is one of these alone. */
+static unsigned choose_chain(const struct end *end, bool *flush)
+{
+	const struct op *next = &end->ops[end->next_post];
+	unsigned left = end->op_count - end->next_post, count = 1 + end->next_post % CHAIN;
+
+	*flush = op_is_flush(next);
+	if (*flush)
+		return 1;
+	if (count > left)
+		count = left;
+	for (unsigned i = 1; i < count; i++)
+		if (op_is_flush(&next[i]))
+			return i;
+	return count;
+}
+
 static void post_sends(struct plan *plan, struct end *end)
 {
 	struct ibv_sge sges[CHAIN][PLAN_PIECES];
 	struct ibv_send_wr wrs[CHAIN], *bad = NULL;
-	unsigned left = end->op_count - end->next_post, count = 1 + end->next_post % CHAIN;
-	unsigned posted;
+	unsigned count, posted;
+	bool flush;
 	int error;
 
 	if (end->type == IBV_QPT_UD)
 		go_on(end);
 	end->post_ns = net_now() + AGAIN_NS;
-	if (left == 0)
+	if (end->next_post == end->op_count)
 		return;
-	if (count > left)
-		count = left;
+	count = choose_chain(end, &flush);
 	for (unsigned i = 0; i < count; i++) {
 		make_request(end, end->next_post + i, &wrs[i], sges[i]);
 		if (i > 0)
 			wrs[i - 1].next = &wrs[i];
 	}
-	error = verbs_post_send(&end->qp->ib, wrs, &bad);
+	bad = wrs;
+	error = flush ? post_flush(end) : verbs_post_send(&end->qp->ib, wrs, &bad);
 	if (error && (error != ENOMEM || bad < wrs || bad >= wrs + count))
 		sim_fail("end %u: ibv_post_send: %d", end->number, error);
 	posted = error ? (unsigned)(bad - wrs) : count;

@@ -1,5 +1,6 @@
 #include "world.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -8,6 +9,7 @@
 #include "fail.h"
 #include "net.h"
 #include "object/memory.h"
+#include "object/newer.h"
 #include "object/touch.h"
 #include "packet/icrc.h"
 #include "transport/transport.h"
@@ -18,7 +20,7 @@
 #define MESSAGE 65536u
 #define ALL_RIGHTS                                                                                 \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
-	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND)
+	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | NEWER_ACCESS_FLUSH_GLOBAL)
 
 struct world world;
 
@@ -92,6 +94,7 @@ void world_create(void)
 	require(pd_create(&context->verbs.context, &world.other_pd), "pd_create");
 	require(cq_create(context, &cq_attr, &world.send_cq), "cq_create");
 	require(cq_create(context, &cq_attr, &world.recv_cq), "cq_create");
+	require(xrcd_open(context, -1, O_CREAT, &world.xrcd), "xrcd_open");
 
 	world.memory = map(WORLD_BYTES);
 	world.shadow = map(WORLD_BYTES);
@@ -190,11 +193,12 @@ struct qp *world_qp(enum ibv_qp_type type, const struct ibv_qp_cap *cap, bool si
 		.recv_cq = &world.recv_cq->ib,
 		.sq_sig_all = sig_all,
 		.srq = srq ? &srq->ib : NULL,
+		.xrcd = &world.xrcd->ib,
 		.cap = *cap,
 	};
 	struct qp *qp;
 
-	require(qp_create(world.context, world.pd, &attr,
+	require(qp_create(world.context, type == IBV_QPT_XRC_RECV ? NULL : world.pd, &attr,
 			  type == IBV_QPT_UD ? &ud_path : &transport_path, &qp),
 		"qp_create");
 	return qp;

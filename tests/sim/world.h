@@ -15,6 +15,7 @@
 #include "object/pd.h"
 #include "object/qp.h"
 #include "object/srq.h"
+#include "object/xrcd.h"
 #include "random.h"
 
 #define WORLD_SLOT	  5
@@ -26,6 +27,7 @@ struct world {
 	struct context *context;
 	struct pd *pd, *other_pd;
 	struct cq *send_cq, *recv_cq;
+	struct xrcd *xrcd;
 	char *memory, *shadow;
 	uint32_t taken;		  /* bytes of it in use */
 	struct mr *mr;		  /* all rights on all memory */

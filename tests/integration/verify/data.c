@@ -56,10 +56,15 @@ static uint8_t *slot_start(const struct batch *b, unsigned i)
 	return b->e->memory + i * b->slot;
 }
 
+static bool is_aligned(enum operation operation)
+{
+	return op_is_atomic(operation) || operation == OP_ATOMIC_WRITE;
+}
+
 /* Where the message begins in its slot, at both ends. */
 static size_t message_offset(const struct batch *b, unsigned i)
 {
-	return i * b->slot + GUARD + (op_is_atomic(b->e->options->operation) ? 0 : i % 5);
+	return i * b->slot + GUARD + (is_aligned(b->e->options->operation) ? 0 : i % 5);
 }
 
 /* The message in one piece: the end that is named by an rkey. */
@@ -223,6 +228,11 @@ static void wait_sends(const struct batch *b)
 			fail("send completion: opcode %d of QP %u", wc.opcode, wc.qp_num);
 		if ((operation == OP_READ || op_is_atomic(operation)) && wc.byte_len != b->size)
 			fail("completion of %zu bytes says %u", b->size, wc.byte_len);
+		if (operation != OP_WRITE_FLUSH)
+			continue;
+		endpoint_wait_success(b->e, b->e->send_cq, &wc);
+		if ((int)wc.opcode != ENDPOINT_WC_FLUSH)
+			fail("completion of a FLUSH: opcode %d", wc.opcode);
 	}
 }
 
@@ -348,7 +358,8 @@ static void wait_for_uc_write(const struct batch *b)
 static void check_target(const struct batch *b)
 {
 	enum operation operation = b->e->options->operation;
-	bool writes = operation == OP_WRITE || operation == OP_WRITE_IMM;
+	bool writes = operation == OP_WRITE || operation == OP_WRITE_IMM ||
+		      operation == OP_ATOMIC_WRITE || operation == OP_WRITE_FLUSH;
 
 	if (operation == OP_WRITE && b->e->options->service == IBV_QPT_UC)
 		wait_for_uc_write(b);
@@ -397,6 +408,8 @@ int run_data(const struct options *options)
 	struct endpoint e;
 	uint64_t messages = 0, bytes = 0;
 
+	if (options->operation == OP_WRITE_FLUSH && !options->use_wr_api)
+		fail("write_flush takes --wr-api");
 	if (options->depth > DEPTH_MAX || options->pieces < 1 ||
 	    options->pieces > ENDPOINT_PIECES_MAX)
 		fail("depth 1..%u, pieces 1..%d", DEPTH_MAX, ENDPOINT_PIECES_MAX);

@@ -35,13 +35,19 @@ struct ibv_context *endpoint_open_device(void)
 	return context;
 }
 
+/* Of the region; the QP has the remote ones, as its service allows. */
+static int access_of(const struct options *options)
+{
+	return ACCESS | (options->operation == OP_WRITE_FLUSH ? ENDPOINT_ACCESS_FLUSH : 0);
+}
+
 static void create_qp(struct endpoint *e)
 {
 	const struct options *options = e->options;
 	struct ibv_qp_init_attr_ex init = {
 		.send_cq = e->send_cq,
 		.recv_cq = e->recv_cq,
-		.cap = {.max_send_wr = options->depth,
+		.cap = {.max_send_wr = options->depth * op_requests(options->operation),
 			.max_recv_wr = options->depth,
 			.max_send_sge = ENDPOINT_PIECES_MAX,
 			.max_recv_sge = ENDPOINT_PIECES_MAX + 1,
@@ -62,6 +68,10 @@ static void create_qp(struct endpoint *e)
 			init.send_ops_flags |= IBV_QP_EX_WITH_RDMA_READ |
 					       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
 					       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+		if (options->operation == OP_ATOMIC_WRITE)
+			init.send_ops_flags |= IBV_QP_EX_WITH_ATOMIC_WRITE;
+		if (options->operation == OP_WRITE_FLUSH)
+			init.send_ops_flags |= ENDPOINT_WITH_FLUSH;
 	}
 	e->qp = ibv_create_qp_ex(e->context, &init);
 	if (!e->qp)
@@ -103,7 +113,7 @@ static void move_to_init(struct endpoint *e)
 		mask |= IBV_QP_QKEY;
 	} else {
 		attr.qp_access_flags = e->options->service == IBV_QPT_RC ?
-					       ACCESS & ~IBV_ACCESS_LOCAL_WRITE :
+					       access_of(e->options) & ~IBV_ACCESS_LOCAL_WRITE :
 					       IBV_ACCESS_REMOTE_WRITE;
 		mask |= IBV_QP_ACCESS_FLAGS;
 	}
@@ -120,14 +130,16 @@ void endpoint_open(struct endpoint *e, const struct options *options, size_t byt
 	e->channel = ibv_create_comp_channel(e->context);
 	if (!e->pd || !e->channel)
 		fail("ibv_alloc_pd, ibv_create_comp_channel: %s", strerror(errno));
-	e->send_cq = ibv_create_cq(e->context, (int)options->depth, NULL, e->channel, 0);
+	e->send_cq = ibv_create_cq(e->context,
+				   (int)(options->depth * op_requests(options->operation)), NULL,
+				   e->channel, 0);
 	e->recv_cq = ibv_create_cq(e->context, (int)options->depth, NULL, e->channel, 0);
 	if (!e->send_cq || !e->recv_cq)
 		fail("ibv_create_cq: %s", strerror(errno));
 	e->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (e->memory == MAP_FAILED)
 		fail("mmap of %zu bytes: %s", bytes, strerror(errno));
-	e->mr = ibv_reg_mr(e->pd, e->memory, bytes, ACCESS);
+	e->mr = ibv_reg_mr(e->pd, e->memory, bytes, access_of(options));
 	if (!e->mr)
 		fail("ibv_reg_mr of %zu bytes: %s", bytes, strerror(errno));
 	create_qp(e);

@@ -9,6 +9,11 @@
 
 #include "verify.h"
 
+/* Of rdma-core 45, which the headers may not have yet. */
+#define ENDPOINT_ACCESS_FLUSH (1 << 8)
+#define ENDPOINT_WITH_FLUSH   (1 << 11)
+#define ENDPOINT_WC_FLUSH     8
+
 #define ENDPOINT_QKEY	  0x11111111u
 #define ENDPOINT_PIECES_MAX 8
 

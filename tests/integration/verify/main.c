@@ -32,6 +32,8 @@ static const char *const operation_names[OP_COUNT] = {
 	[OP_READ] = "read",
 	[OP_CAS] = "cas",
 	[OP_FAA] = "faa",
+	[OP_ATOMIC_WRITE] = "atomic_write",
+	[OP_WRITE_FLUSH] = "write_flush",
 };
 
 static const struct option long_options[] = {
@@ -74,6 +76,11 @@ bool op_has_receive(enum operation operation)
 bool op_is_atomic(enum operation operation)
 {
 	return operation == OP_CAS || operation == OP_FAA;
+}
+
+unsigned op_requests(enum operation operation)
+{
+	return operation == OP_WRITE_FLUSH ? 2 : 1;
 }
 
 static enum operation parse_operation(const char *name)

@@ -5,6 +5,16 @@
 
 #define CHAIN_MAX 256
 
+#define FLUSH_GLOBAL 1
+#define FLUSH_RANGE  0
+
+/* rdma-core 45 and later */
+struct newer_qp_ex {
+	struct ibv_qp_ex older;
+	void (*wr_flush)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len,
+			 uint8_t type, uint8_t level);
+};
+
 static const struct {
 	enum ibv_wr_opcode wr;
 	enum ibv_wc_opcode wc;
@@ -16,6 +26,8 @@ static const struct {
 	[OP_READ] = {IBV_WR_RDMA_READ, IBV_WC_RDMA_READ},
 	[OP_CAS] = {IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WC_COMP_SWAP},
 	[OP_FAA] = {IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_FETCH_ADD},
+	[OP_ATOMIC_WRITE] = {IBV_WR_ATOMIC_WRITE, IBV_WC_ATOMIC_WRITE},
+	[OP_WRITE_FLUSH] = {IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE},
 };
 
 enum ibv_wc_opcode post_wc_opcode(enum operation operation)
@@ -92,9 +104,27 @@ static void call_operation(struct ibv_qp_ex *qp, const struct request *r)
 	case OP_FAA:
 		ibv_wr_atomic_fetch_add(qp, r->rkey, r->remote_addr, r->compare_add);
 		break;
+	case OP_ATOMIC_WRITE: /* its data come with it */
+		ibv_wr_atomic_write(qp, r->rkey, r->remote_addr,
+				    (const void *)(uintptr_t)r->pieces[0].addr);
+		break;
+	case OP_WRITE_FLUSH:
+		ibv_wr_rdma_write(qp, r->rkey, r->remote_addr);
+		break;
 	case OP_COUNT:
 		break;
 	}
+}
+
+static void call_flush(struct ibv_qp_ex *qp, const struct request *r)
+{
+	struct newer_qp_ex *newer;
+	size_t length = 0;
+
+	for (int i = 0; i < r->piece_count; i++)
+		length += r->pieces[i].length;
+	memcpy(&newer, &qp, sizeof(newer));
+	newer->wr_flush(qp, r->rkey, r->remote_addr, length, FLUSH_GLOBAL, FLUSH_RANGE);
 }
 
 static void set_data(struct ibv_qp_ex *qp, const struct request *r, bool use_inline)
@@ -123,7 +153,10 @@ static void build_chain(struct endpoint *e, const struct request *requests, unsi
 		call_operation(e->qp_ex, &requests[i]);
 		if (e->options->service == IBV_QPT_UD)
 			ibv_wr_set_ud_addr(e->qp_ex, e->ah, e->theirs.qpn, ENDPOINT_QKEY);
-		set_data(e->qp_ex, &requests[i], e->options->use_inline);
+		if (requests[i].operation != OP_ATOMIC_WRITE)
+			set_data(e->qp_ex, &requests[i], e->options->use_inline);
+		if (requests[i].operation == OP_WRITE_FLUSH)
+			call_flush(e->qp_ex, &requests[i]);
 	}
 	error = ibv_wr_complete(e->qp_ex);
 	if (error)

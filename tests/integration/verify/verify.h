@@ -25,6 +25,8 @@ enum operation {
 	OP_READ,
 	OP_CAS,
 	OP_FAA,
+	OP_ATOMIC_WRITE,
+	OP_WRITE_FLUSH, /* a WRITE and a FLUSH of what it wrote; by ibv_wr_*() only */
 	OP_COUNT,
 };
 
@@ -63,6 +65,9 @@ int64_t now_ns(void);
 
 bool op_has_receive(enum operation operation);
 bool op_is_atomic(enum operation operation);
+
+/* Requests, and completions, of one message. */
+unsigned op_requests(enum operation operation);
 
 /* The commands; each returns the exit status. */
 int run_address(const struct options *options);

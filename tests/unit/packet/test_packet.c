@@ -38,6 +38,8 @@ static void assert_fields(const struct packet *is, const struct packet *should)
 	assert_int_equal(a.qkey, should->qkey);
 	assert_int_equal(a.src_qpn, should->src_qpn);
 	assert_int_equal(a.xrc_srqn, should->xrc_srqn);
+	assert_int_equal(a.flush_types, should->flush_types);
+	assert_int_equal(a.flush_level, should->flush_level);
 	assert_int_equal(a.payload_bytes, should->payload_bytes);
 }
 

@@ -57,6 +57,10 @@ struct packet vector_fields(const struct vector *vector)
 	}
 	if (headers & PACKET_HAS_XRCETH)
 		fields.xrc_srqn = 0x123456;
+	if (headers & PACKET_HAS_FETH) {
+		fields.flush_types = 3;
+		fields.flush_level = 1;
+	}
 	if (headers & (PACKET_HAS_RETH | PACKET_HAS_ATOMIC_ETH)) {
 		fields.va = 0x7f0011223344f5a1;
 		fields.rkey = 0xdeadbeef;

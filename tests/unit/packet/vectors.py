@@ -23,12 +23,13 @@ FIELDS = {
     'result': ('!Q', 'atomic_result'),
     'imm': ('!I', 'imm'),
     'ieth': ('!I', 'invalidate_rkey'),
+    'feth': ('!I', 'flush'),
 }
 VALUES = {
     'qkey': 0x80010203, 'src_qpn': 0xabcdef, 'xrc_srqn': 0x123456, 'va': 0x7f0011223344f5a1,
     'rkey': 0xdeadbeef, 'length': 0x40000123, 'swap_add': 0x0102030405060708,
     'compare': 0xf1f2f3f4f5f6f7f8, 'atomic_result': 0x99aabbccddeeff01, 'imm': 0xcafe1234,
-    'invalidate_rkey': 0x0badf00d,
+    'invalidate_rkey': 0x0badf00d, 'flush': 0x13,
 }
 
 # lower five bits: headers in the order of the wire, whether there may be payload
@@ -45,6 +46,7 @@ ANSWERS = {
     0x0d: ('aeth', 1), 0x0e: ('', 1), 0x0f: ('aeth', 1), 0x10: ('aeth', 1), 0x11: ('aeth', 0),
     0x12: ('aeth result', 0),
 }
+PLACEMENT = {0x1c: ('feth reth', 0), 0x1d: ('reth', 1)}  # annex A19
 
 
 def opcodes():
@@ -60,6 +62,9 @@ def opcodes():
         yield 0xa0 | low, f'xrceth {headers}'.strip(), payload
     for low, row in ANSWERS.items():
         yield 0xa0 | low, *row
+    for low, (headers, payload) in PLACEMENT.items():
+        yield low, headers, payload
+        yield 0xa0 | low, f'xrceth {headers}', payload
 
 
 def extended(headers):

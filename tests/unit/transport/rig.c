@@ -1,5 +1,6 @@
 #include "rig.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 
 #include "base/eventfd.h"
 #include "object/memory.h"
+#include "object/newer.h"
 #include "object/touch.h"
 
 #define START_NS 1000000000ull
@@ -126,6 +128,7 @@ void rig_create(struct rig *rig)
 	assert_int_equal(cq_create(context, &attr, &rig->cq), 0);
 	wire = calloc(RIG_WIRE_MAX, sizeof(*wire));
 	wire_head = wire_tail = 0;
+	rig->xrcd = NULL;
 	rig_now_ns = START_NS;
 	rig_deadline_ns = TRANSPORT_NEVER;
 	rig_sent = 0;
@@ -138,12 +141,26 @@ void rig_create(struct rig *rig)
 void rig_destroy(struct rig *rig)
 {
 	free(wire);
+	if (rig->xrcd)
+		assert_int_equal(xrcd_close(rig->xrcd), 0);
 	assert_int_equal(cq_destroy(rig->cq), 0);
 	assert_int_equal(pd_destroy(rig->pd), 0);
 	close(rig->context->verbs.context.async_fd);
 	lock_fini(&rig->context->async_lock);
 	free(rig->context);
 	munmap(rig->arena, ARENA_BYTES);
+}
+
+struct srq *rig_xrc_srq(struct rig *rig, struct pd *pd)
+{
+	struct ibv_srq_attr attr = { .max_wr = 64, .max_sge = 4 };
+	struct srq *srq;
+
+	if (!rig->xrcd)
+		assert_int_equal(xrcd_open(rig->context, -1, O_CREAT, &rig->xrcd), 0);
+	assert_int_equal(srq_create(rig->context, pd, NULL, &attr, &srq), 0);
+	assert_int_equal(xrc_add_srq(rig->xrcd, srq, rig->cq), 0);
+	return srq;
 }
 
 struct qp *rig_qp(struct rig *rig, enum ibv_qp_type type)
@@ -153,6 +170,7 @@ struct qp *rig_qp(struct rig *rig, enum ibv_qp_type type)
 		.send_cq = &rig->cq->ib,
 		.recv_cq = &rig->cq->ib,
 		.sq_sig_all = 1,
+		.xrcd = rig->xrcd ? &rig->xrcd->ib : NULL,
 		.cap = { .max_send_wr = 64,
 			 .max_recv_wr = 64,
 			 .max_send_sge = 4,
@@ -161,7 +179,8 @@ struct qp *rig_qp(struct rig *rig, enum ibv_qp_type type)
 	};
 	struct qp *qp;
 
-	assert_int_equal(qp_create(rig->context, rig->pd, &attr, &transport_path, &qp), 0);
+	assert_int_equal(qp_create(rig->context, type == IBV_QPT_XRC_RECV ? NULL : rig->pd, &attr,
+				   &transport_path, &qp), 0);
 	return qp;
 }
 
@@ -184,7 +203,7 @@ static void connect_one(struct qp *qp, struct qp *to, const struct rig_options *
 		.min_rnr_timer = options->min_rnr_timer,
 		.qkey = 0x11,
 	};
-	bool ud = qp->type == IBV_QPT_UD, rc = qp->type == IBV_QPT_RC;
+	bool ud = qp->type == IBV_QPT_UD, rc = qp_is_reliable(qp);
 	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 	static const uint8_t own[WIRE_GID_BYTES] = { [10] = 0xff, 0xff, 10, 0, 0, 1 };
 
@@ -248,6 +267,23 @@ void rig_post_send(struct qp *qp, struct ibv_send_wr *wr)
 		qp_flush(qp);
 	else
 		qp->path->issue(qp);
+	lock_release(&qp->lock);
+}
+
+void rig_post_flush(struct qp *qp, uint64_t wr_id, uint64_t address, uint32_t rkey, uint32_t bytes,
+		    uint32_t types, uint32_t level)
+{
+	struct wqe *wqe;
+
+	lock_acquire(&qp->lock);
+	assert_int_equal(sq_begin(qp, (enum ibv_wr_opcode)NEWER_WR_FLUSH, wr_id, 0, &wqe), 0);
+	wqe->remote_addr = address;
+	wqe->rkey = rkey;
+	wqe->length = bytes;
+	wqe->compare_add = types;
+	wqe->swap = level;
+	assert_int_equal(sq_end(qp, wqe), 0);
+	qp->path->issue(qp);
 	lock_release(&qp->lock);
 }
 

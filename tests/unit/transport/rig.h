@@ -17,6 +17,8 @@
 #include "object/mr.h"
 #include "object/pd.h"
 #include "object/qp.h"
+#include "object/srq.h"
+#include "object/xrcd.h"
 #include "packet/packet.h"
 #include "transport/transport.h"
 #include "transport/transport_qp.h"
@@ -36,6 +38,7 @@ struct rig {
 	struct context *context;
 	struct pd *pd;
 	struct cq *cq;
+	struct xrcd *xrcd; /* made by the first rig_xrc_srq; or NULL */
 	void *arena;
 };
 
@@ -48,6 +51,9 @@ extern bool (*rig_on_packet)(struct rig_packet *packet, struct packet *decoded);
 
 void rig_create(struct rig *rig);
 void rig_destroy(struct rig *rig);
+
+/* An SRQ of XRC, with 64 receives; before the QPs that receive for it. */
+struct srq *rig_xrc_srq(struct rig *rig, struct pd *pd);
 
 /* A QP in RESET, with 64 requests in each queue and 4 SGEs, inline up to 256 bytes. */
 struct qp *rig_qp(struct rig *rig, enum ibv_qp_type type);
@@ -67,6 +73,9 @@ void rig_modify(struct qp *qp, enum ibv_qp_state state);
 
 struct mr *rig_mr(struct rig *rig, void *addr, size_t length, uint32_t access);
 void rig_post_send(struct qp *qp, struct ibv_send_wr *wr);
+/* Through the steps of a builder: ibv_post_send cannot say what it takes. */
+void rig_post_flush(struct qp *qp, uint64_t wr_id, uint64_t address, uint32_t rkey, uint32_t bytes,
+		    uint32_t types, uint32_t level);
 void rig_post_receive(struct qp *qp, uint64_t wr_id, struct ibv_sge *sge);
 
 /* Whom multicast packets reach, of any group. */

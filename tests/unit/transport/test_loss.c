@@ -441,6 +441,46 @@ static bool check_piece(struct rig_packet *packet, struct packet *decoded)
 }
 
 /*
+ * Everything takes a peer twenty times as long as the first round trip was: after a few probes in vain
+ * nothing is sent twice any more. When it is quick again a lost packet is soon found.
+ */
+static void test_slow_peer(void **state)
+{
+	uint32_t before;
+	uint64_t start;
+
+	options.timeout = 20;
+	connect();
+	post(IBV_WR_RDMA_WRITE, 100, 1);
+	run_ms(1);
+	expect(1, IBV_WC_SUCCESS);
+	for (uint64_t round = 2; round < 20; round++) {
+		before = rig_sent;
+		post(IBV_WR_RDMA_WRITE, 30 * 1024, round);
+		for (int ms = 0; ms < 20; ms++) {
+			rig_now_ns += MS;
+			transport_run(rig_now_ns);
+		}
+		run_ms(0);
+		expect(round, IBV_WC_SUCCESS);
+	}
+	assert_in_range(rig_sent - before, 30, 34); /* with acknowledgements */
+
+	for (uint64_t round = 20; round < 40; round++) {
+		post(IBV_WR_RDMA_WRITE, 100, round);
+		run_ms(0);
+		expect(round, IBV_WC_SUCCESS);
+	}
+	lose_packets(0x0a, 0, 1);
+	post(IBV_WR_RDMA_WRITE, 100, 40);
+	start = rig_now_ns;
+	while (rig_is_quiet(&rig))
+		run_ms(1);
+	expect(40, IBV_WC_SUCCESS);
+	assert_in_range(rig_now_ns - start, 0, 20 * MS);
+}
+
+/*
  * A responder need not repeat what it did not execute yet (IBA 9.7.5.1.4): a repeated request may
  * begin later, but ends where it did, whatever has become of the window. And once a later part was
  * repeated, Linux's soft-RoCE does not repeat an earlier one.
@@ -516,6 +556,7 @@ int main(void)
 		TEST(full_socket),
 		TEST(lost_refusal),
 		TEST(random_loss),
+		TEST(slow_peer),
 		TEST(read_pieces),
 		TEST(reset),
 		TEST(drain),

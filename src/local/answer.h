@@ -1,0 +1,49 @@
+/*
+ * Answer - what a responder owes: responses to READs and atomics, a NAK.
+ *
+ * In:  what responder.c found out. Out: records in the link's ring, in the order that a requester
+ * relies on: a NAK behind the responses.
+ *
+ * Callers hold the QP's lock; takes the link's tx_lock. What finds no room is kept in the QP, a NAK and at
+ * most RESPONSES_MAX responses, and sent by local_answer_send; a NAK that is kept also holds the
+ * acknowledgements back behind it.
+ */
+#ifndef LOCAL_ANSWER_H
+#define LOCAL_ANSWER_H
+
+#include "local/local_qp.h"
+
+/* For one more response; there are some. */
+static inline bool local_answer_has_room(struct qp *qp)
+{
+	const struct local_qp *lq = local_of(qp);
+
+	return lq->response_tail - lq->response_head < RESPONSES_MAX;
+}
+
+static inline bool local_answer_is_owed(struct qp *qp)
+{
+	const struct local_qp *lq = local_of(qp);
+
+	return lq->response_head != lq->response_tail;
+}
+
+/* The response to this request, with an atomic's result. False: there is no room. */
+bool local_answer_add(struct qp *qp, const struct record_header *header, uint64_t value);
+
+/* A NAK to QP `to` at the other end of the link, of the request at nak->position. */
+void local_answer_nak(struct qp *qp, struct link *link, uint32_t to, const struct nak_pending *nak);
+
+/*
+ * What is not for any QP is answered as by nobody (NAK_SILENCE). False: there is no room for that, and
+ * nothing is kept: the record has to be looked at again. Without lock of a QP, too.
+ */
+bool local_answer_refuse(struct link *link, const struct record_header *header);
+
+/* Sends what is owed, as far as there is room. A READ whose memory is gone fails the QP. */
+void local_answer_send(struct qp *qp);
+
+/* Nobody will answer what is owed: the requester's time-out starts, as on a wire. */
+void local_answer_forget(struct qp *qp);
+
+#endif

@@ -1,0 +1,3 @@
+#include "object/foreign.h"
+
+const struct foreign_ops *foreign_ops;
