@@ -172,6 +172,14 @@ static int find_group_members(const union ibv_gid *gid, uint32_t *slots, int max
 	return path_is_forced() ? 0 : group_members(gid, slots, max);
 }
 
+/* 0 where the kernel has none to give. */
+static uint32_t random_number(void)
+{
+	uint32_t number = 0;
+
+	return getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number) ? number : 0;
+}
+
 static const struct transport_env transport_env = {
 	.now = monotonic_ns,
 	.send = ports_send,
@@ -203,6 +211,7 @@ static int make_tables(void)
 		error = qp_table_init(arena, slot);
 	if (error)
 		return error;
+	qp_table_turn(random_number());
 	local_init(&env);
 	foreign_init();
 	group_init(ctl);

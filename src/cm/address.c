@@ -89,7 +89,7 @@ static int bind_probe(int fd, const struct ctl_cm_address *a)
 	any_port.port = 0;
 	address_to_sockaddr(&any_port, (struct sockaddr *)&sa);
 	return bind(fd, (struct sockaddr *)&sa, address_length((struct sockaddr *)&sa)) < 0 ? -errno
-											     : 0;
+											    : 0;
 }
 
 bool address_is_local(const struct ctl_cm_address *a)
@@ -119,8 +119,9 @@ static int look_up(const struct ctl_cm_address *remote, struct ctl_cm_address *l
 	/* Of UDP port 0 there is no route. */
 	if (!remote->port)
 		((struct sockaddr_in *)&to)->sin_port = htons(CTL_UDP_PORT);
-	if (!rc && (connect(fd, (struct sockaddr *)&to, address_length((struct sockaddr *)&to)) < 0 ||
-		    getsockname(fd, (struct sockaddr *)&from, &len) < 0))
+	if (!rc &&
+	    (connect(fd, (struct sockaddr *)&to, address_length((struct sockaddr *)&to)) < 0 ||
+	     getsockname(fd, (struct sockaddr *)&from, &len) < 0))
 		rc = -errno;
 	close(fd);
 	if (!rc)

@@ -32,8 +32,8 @@ void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid);
 bool address_is_local(const struct ctl_cm_address *a);
 
 /*
- * Which local address reaches `remote`: *local, if that is one, or the route's. *local gets address and
- * interface, and keeps its port. 0; -ENETUNREACH and others of connect(2).
+ * Which local address reaches `remote`: *local, if that is one, or the route's. *local gets address
+ * and interface, and keeps its port. 0; -ENETUNREACH and others of connect(2).
  */
 int address_route(const struct ctl_cm_address *remote, struct ctl_cm_address *local);
 

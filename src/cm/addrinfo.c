@@ -1,5 +1,6 @@
 /*
- * rdma_getaddrinfo: names and services as the addresses of endpoints. Needs no device and no network.
+ * rdma_getaddrinfo: names and services as the addresses of endpoints. Needs no device and no
+ * network.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -93,18 +94,21 @@ static void find_source(struct rdma_addrinfo *r)
 		     address_length((struct sockaddr *)&sa));
 }
 
-/* Neither name nor service: the addresses are in the hints. */
+/* Neither name nor service: the addresses are in the hints, if there are any. */
 static int from_hints(const struct wanted *w, const struct rdma_addrinfo *hints,
 		      struct rdma_addrinfo **out)
 {
 	bool is_passive = w->flags & RAI_PASSIVE;
-	struct addrinfo ai = { 0 };
+	struct addrinfo ai = {
+		.ai_family = w->family,
+		.ai_addr = is_passive ? hints->ai_src_addr : hints->ai_dst_addr,
+		.ai_addrlen = is_passive ? hints->ai_src_len : hints->ai_dst_len,
+	};
 
-	ai.ai_addr = is_passive ? hints->ai_src_addr : hints->ai_dst_addr;
-	ai.ai_addrlen = is_passive ? hints->ai_src_len : hints->ai_dst_len;
-	if (!ai.ai_addr || !ai.ai_addrlen)
-		return EAI_NONAME;
-	ai.ai_family = ai.ai_addr->sa_family;
+	if (!ai.ai_family && hints->ai_src_addr && hints->ai_src_len)
+		ai.ai_family = hints->ai_src_addr->sa_family;
+	if (!ai.ai_family && hints->ai_dst_addr && hints->ai_dst_len)
+		ai.ai_family = hints->ai_dst_addr->sa_family;
 	return make_entry(&ai, w, hints, out);
 }
 

@@ -30,8 +30,8 @@ static inline struct channel *channel_of(struct rdma_event_channel *base)
 struct channel *channel_create(void);
 
 /*
- * Programs destroy channels under threads that wait there, and then end. Such a thread waits on, as it
- * would in the kernel: the channel stays until the process ends.
+ * Programs destroy channels under threads that wait there, and then end. Such a thread waits on, as
+ * it would in the kernel: the channel stays until the process ends.
  */
 void channel_destroy(struct channel *ch);
 

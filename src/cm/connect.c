@@ -8,9 +8,9 @@
 #include "cm/qp_attr.h"
 #include "cm/session.h"
 
-#define REASON_CONSUMER	   28
+#define REASON_CONSUMER	  28
 #define REASON_VENDOR_ECE 35 /* vendor option is not supported */
-#define RETRIES_MAX	   7
+#define RETRIES_MAX	  7
 
 static bool is_ud(const struct id *id)
 {
@@ -215,8 +215,7 @@ static int reject(struct id *id, const void *data, uint8_t len, uint16_t reason)
 	return talk(id, &t, CTL_CM_REJECT);
 }
 
-CM_EXPORT int rdma_reject(struct rdma_cm_id *id, const void *private_data,
-			  uint8_t private_data_len)
+CM_EXPORT int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
 	return answer(reject(id_of(id), private_data, private_data_len, REASON_CONSUMER));
 }

@@ -103,8 +103,7 @@ int device_gid_index(const struct device *d, const struct ctl_cm_address *local)
 	for (int i = 0; ifindex && i < port.gid_tbl_len; i++) {
 		bool is_link = port.link_layer == IBV_LINK_LAYER_INFINIBAND;
 
-		if (is_link &&
-		    !ibv_query_gid_ex(d->verbs, DEVICE_PORT, (uint32_t)i, &entry, 0) &&
+		if (is_link && !ibv_query_gid_ex(d->verbs, DEVICE_PORT, (uint32_t)i, &entry, 0) &&
 		    entry.ndev_ifindex == ifindex)
 			return i;
 	}

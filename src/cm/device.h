@@ -4,8 +4,8 @@
  * In:  local addresses.
  * Out: the device and the GID index that an address belongs to.
  *
- * Opened when first needed and never closed: programs keep what rdma_get_devices gave. The PD is there
- * while an identifier uses the device. Any thread.
+ * Opened when first needed and never closed: programs keep what rdma_get_devices gave. The PD is
+ * there while an identifier uses the device. Any thread.
  */
 #ifndef CM_DEVICE_H
 #define CM_DEVICE_H
@@ -29,8 +29,8 @@ struct device {
 };
 
 /*
- * The device of a local address, with its PD: device_put gives it back. 0; -ENODEV: the address belongs
- * to no device; -errno.
+ * The device of a local address, with its PD: device_put gives it back. 0; -ENODEV: the address
+ * belongs to no device; -errno.
  */
 int device_get(const struct ctl_cm_address *local, struct device **out);
 void device_put(struct device *d);

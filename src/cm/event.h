@@ -1,5 +1,6 @@
 /*
- * Event - what verbatimd tells, as the program's rdma_cm_event; and what follows from it for the QP.
+ * Event - what verbatimd tells, as the program's rdma_cm_event; and what follows from it for the
+ * QP.
  *
  * Any thread. Fetching blocks as the channel's descriptor says.
  */

@@ -1,8 +1,9 @@
 /*
  * Identifier - the program's half of an rdma_cm_id.
  *
- * Known to verbatimd by its number. Any thread may use it; as in rdma-core the program sees to it that
- * no call is under way when it is destroyed, which waits for the events that were not acknowledged.
+ * Known to verbatimd by its number. Any thread may use it; as in rdma-core the program sees to it
+ * that no call is under way when it is destroyed, which waits for the events that were not
+ * acknowledged.
  */
 #ifndef CM_ID_H
 #define CM_ID_H
@@ -22,7 +23,7 @@ struct id {
 	struct rdma_cm_id base; /* first: what the program has */
 	struct id *next;	/* in its bucket */
 	uint32_t number;
-	bool is_sync;	   /* has a channel of its own, calls wait for their event */
+	bool is_sync;	       /* has a channel of its own, calls wait for their event */
 	struct device *device; /* NULL: not bound to one */
 
 	struct ctl_cm_address local, remote; /* as in route.addr */
@@ -32,11 +33,11 @@ struct id {
 	uint8_t ack_timeout; /* 0: the default */
 
 	/* The connection. */
-	uint32_t psn; /* this end's first */
+	uint32_t psn; /* with which the peer is to begin */
 	uint8_t responder_resources, initiator_depth;
 	uint8_t retry_count, rnr_retry_count;
-	bool has_peer;	       /* peer is valid: RTR is possible */
-	bool failed; /* the QP could not follow: what comes after CONNECT_ERROR is not told */
+	bool has_peer; /* peer is valid: RTR is possible */
+	bool failed;   /* the QP could not follow: what comes after CONNECT_ERROR is not told */
 	struct ctl_cm_end peer;
 	struct ibv_ece local_ece;
 
@@ -82,8 +83,8 @@ int id_set_device(struct id *id);
 void id_show_addresses(struct id *id);
 
 /*
- * At the end of a call that an event answers: a synchronous identifier waits for it, and keeps it in
- * base.event. Returns as exported functions do.
+ * At the end of a call that an event answers: a synchronous identifier waits for it, and keeps it
+ * in base.event. Returns as exported functions do.
  */
 int id_complete(struct id *id);
 

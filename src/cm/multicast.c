@@ -26,6 +26,16 @@ static bool same_address(const struct ctl_cm_address *a, const struct ctl_cm_add
 	return a->family == b->family && !memcmp(a->gid, b->gid, sizeof(a->gid));
 }
 
+/* Caller holds the lock. */
+static struct group **find(struct id *id, uint64_t cookie)
+{
+	struct group **at = &id->groups;
+
+	while (*at && (*at)->cookie != cookie)
+		at = &(*at)->next;
+	return at;
+}
+
 static uint64_t next_cookie(void)
 {
 	static _Atomic uint64_t last;
@@ -55,17 +65,19 @@ static int join(struct id *id, const struct sockaddr *sa, bool attaches, void *c
 	g->next = id->groups;
 	id->groups = g;
 	pthread_mutex_unlock(&id->lock);
-	return event_raise(id, RDMA_CM_EVENT_MULTICAST_JOIN, 0, cookie);
-}
+	rc = event_raise(id, RDMA_CM_EVENT_MULTICAST_JOIN, 0, cookie);
+	if (rc) {
+		struct group **at;
 
-/* Caller holds the lock. */
-static struct group **find(struct id *id, uint64_t cookie)
-{
-	struct group **at = &id->groups;
-
-	while (*at && (*at)->cookie != cookie)
-		at = &(*at)->next;
-	return at;
+		pthread_mutex_lock(&id->lock);
+		at = find(id, cookie);
+		g = *at;
+		if (g)
+			*at = g->next;
+		pthread_mutex_unlock(&id->lock);
+		free(g);
+	}
+	return rc;
 }
 
 static int attach(struct id *id, struct group *g)
@@ -131,8 +143,8 @@ CM_EXPORT int rdma_join_multicast(struct rdma_cm_id *base, struct sockaddr *addr
 	return rc ? answer(rc) : id_complete(id_of(base));
 }
 
-CM_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *base,
-				     struct rdma_cm_join_mc_attr_ex *attr, void *context)
+CM_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *base, struct rdma_cm_join_mc_attr_ex *attr,
+				     void *context)
 {
 	unsigned known = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
 	int rc;

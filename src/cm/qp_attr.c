@@ -91,7 +91,7 @@ static int init_rtr(struct id *id, struct ibv_qp_attr *attr, int *mask)
 
 	attr->path_mtu = id->peer.path_mtu ? (enum ibv_mtu)id->peer.path_mtu : IBV_MTU_1024;
 	attr->dest_qp_num = id->peer.qpn;
-	attr->rq_psn = id->peer.psn;
+	attr->rq_psn = id->psn; /* each tells the other where to begin (IBA 12.6.5) */
 	*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	if (is_rc(id)) {
 		attr->max_dest_rd_atomic = id->responder_resources;
@@ -103,7 +103,7 @@ static int init_rtr(struct id *id, struct ibv_qp_attr *attr, int *mask)
 
 static void init_rts(const struct id *id, struct ibv_qp_attr *attr, int *mask)
 {
-	attr->sq_psn = id->psn;
+	attr->sq_psn = id->peer.psn;
 	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	if (is_rc(id)) {
 		attr->timeout = id->peer.ack_timeout ? id->peer.ack_timeout : ACK_TIMEOUT;

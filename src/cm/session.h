@@ -4,9 +4,10 @@
  * In:  requests of ctl/cm_protocol.h.
  * Out: their answers.
  *
- * Made by the first request; one a process. Any thread may ask; each request blocks for one exchange.
- * The child of a fork gets one of its own, where nothing of its parent's is known. When verbatimd died
- * the next request finds or starts another one, and is answered -ENOENT for what the old one knew.
+ * Made by the first request; one a process. Any thread may ask; each request blocks for one
+ * exchange. The child of a fork gets one of its own, where nothing of its parent's is known. When
+ * verbatimd died the next request finds or starts another one, and is answered -ENOENT for what the
+ * old one knew.
  */
 #ifndef CM_SESSION_H
 #define CM_SESSION_H

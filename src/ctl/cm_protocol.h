@@ -1,8 +1,8 @@
 /*
  * CM protocol - what librdmacm and verbatimd say to each other.
  *
- * On a connection of its own, which begins with CM_HELLO. Every request gets one answer: CM_EVENT to
- * GET_EVENT, CM_REPLY to all others; there are no notices. Identifiers and channels are known by
+ * On a connection of its own, which begins with CM_HELLO. Every request gets one answer: CM_EVENT
+ * to GET_EVENT, CM_REPLY to all others; there are no notices. Identifiers and channels are known by
  * numbers that verbatimd gives, never 0 and not used again for long.
  *
  * Rooms for private data are those of InfiniBand's messages; shorter ones are filled with zeroes.
@@ -52,15 +52,15 @@ struct ctl_cm_hello {
 /* An address with its port. Any address: IPv4-mapped 0.0.0.0, or ::, as the family says. */
 struct ctl_cm_address {
 	uint8_t gid[16];
-	uint16_t family; /* AF_INET, AF_INET6; 0: none */
-	uint16_t port;	 /* network order; 0: none yet */
+	uint16_t family;  /* AF_INET, AF_INET6; 0: none */
+	uint16_t port;	  /* network order; 0: none yet */
 	uint32_t ifindex; /* of IPv6 link-local addresses, else 0 */
 };
 
 /* What one end of a connection tells the other about itself. */
 struct ctl_cm_end {
 	uint32_t qpn;
-	uint32_t psn;
+	uint32_t psn;  /* with which the other end is to begin */
 	uint32_t qkey; /* of UD */
 	uint8_t responder_resources, initiator_depth;
 	uint8_t flow_control, retry_count, rnr_retry_count;
@@ -76,9 +76,9 @@ struct ctl_cm_end {
 
 /*
  * CREATE_CHANNEL (descriptors: the two ends of a socket pair, verbatimd's, and a copy of the
- * program's), DESTROY_CHANNEL, GET_EVENT: channel. CREATE_ID: channel, value is the port space, flags
- * the QP type. DESTROY_ID. MIGRATE_ID: id, channel. LISTEN: id, value is the backlog. READY: id; the
- * QP can receive and send: RTU. ESTABLISH: id; data came before the RTU. DISCONNECT: id.
+ * program's), DESTROY_CHANNEL, GET_EVENT: channel. CREATE_ID: channel, value is the port space,
+ * flags the QP type. DESTROY_ID. MIGRATE_ID: id, channel. LISTEN: id, value is the backlog. READY:
+ * id; the QP can receive and send: RTU. ESTABLISH: id; data came before the RTU. DISCONNECT: id.
  */
 struct ctl_cm_ask {
 	struct ctl_header header;
@@ -102,7 +102,7 @@ struct ctl_cm_bind {
 struct ctl_cm_talk {
 	struct ctl_header header;
 	uint32_t id;
-	uint32_t reason; /* REJECT: of the IBA */
+	uint32_t reason;		     /* REJECT: of the IBA */
 	struct ctl_cm_address local, remote; /* CONNECT: from where to where */
 	struct ctl_cm_end end;
 };
@@ -119,8 +119,8 @@ struct ctl_cm_raise {
 
 struct ctl_cm_reply {
 	struct ctl_header header;
-	int32_t status; /* 0 or an errno */
-	uint32_t number; /* CREATE_*: the new one's */
+	int32_t status;		     /* 0 or an errno */
+	uint32_t number;	     /* CREATE_*: the new one's */
 	struct ctl_cm_address local; /* BIND, CONNECT, LISTEN: what the identifier is bound to */
 };
 
@@ -130,9 +130,9 @@ struct ctl_cm_event {
 	uint32_t kind;	/* enum ctl_cm_event_kind */
 	int32_t status; /* as in rdma_cm_event */
 	uint32_t id;
-	uint32_t listener; /* CONNECT_REQUEST: of which id is a child */
-	uint32_t channel;  /* where the id is */
-	uint64_t cookie;   /* of CM_RAISE */
+	uint32_t listener;		     /* CONNECT_REQUEST: of which id is a child */
+	uint32_t channel;		     /* where the id is */
+	uint64_t cookie;		     /* of CM_RAISE */
 	struct ctl_cm_address local, remote; /* CONNECT_REQUEST */
 	struct ctl_cm_end end;		     /* the other end's */
 };

@@ -28,7 +28,8 @@ int cm_init(struct daemon *d)
 	cm->daemon = d;
 	numbers_init(&cm->channels, 0);
 	numbers_init(&cm->ids, 0);
-	/* Other hosts remember the numbers of connections: those of an earlier daemon are others. */
+	/* Other hosts remember the numbers of connections: those of an earlier daemon are others.
+	 */
 	numbers_init(&cm->connections, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
 	for (unsigned i = 0; i < CM_REMOTE_BUCKETS; i++)
 		list_init(&cm->by_remote[i]);

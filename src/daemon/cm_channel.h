@@ -2,10 +2,11 @@
  * CM channel - an event channel of a program: its events, and the descriptor that tells of them.
  *
  * In:  events, from connections and requests.
- * Out: the same one by one (GET_EVENT); a byte in the program's descriptor as long as there are any.
+ * Out: the same one by one (GET_EVENT); a byte in the program's descriptor as long as there are
+ * any.
  *
- * The descriptor is one end of a socket pair, of which the daemon has both: it puts the byte in at one
- * and takes it out at the other. Where the program took it out itself, it has to poll no more.
+ * The descriptor is one end of a socket pair, of which the daemon has both: it puts the byte in at
+ * one and takes it out at the other. Where the program took it out itself, it has to poll no more.
  *
  * Owner: the daemon's one thread.
  */
@@ -27,7 +28,7 @@ struct cm_channel {
 	struct numbered numbered;
 	struct list in_client;
 	struct cm_client *owner;
-	int bell_fd;    /* the byte goes in here */
+	int bell_fd;	/* the byte goes in here */
 	int program_fd; /* a copy of the program's own: it comes out here */
 	struct list events;
 	unsigned event_count;
@@ -49,7 +50,8 @@ struct cm_channel *cm_channel_create(struct cm_client *owner, int bell_fd, int p
 /* It has no identifiers. */
 void cm_channel_destroy(struct cm_channel *ch);
 
-/* 0, -ENOSPC, -ENOMEM. The header, id and channel of the body are set here and when it is fetched. */
+/* 0, -ENOSPC, -ENOMEM. The header, id and channel of the body are set here and when it is fetched.
+ */
 int cm_channel_post(struct cm_id *id, const struct ctl_cm_event *body);
 
 /* NULL: there is none. It stays in the queue. */

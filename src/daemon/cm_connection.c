@@ -260,7 +260,8 @@ int cm_connection_connect(struct cm_id *id, const struct ctl_cm_talk *talk)
 	return 0;
 }
 
-static int fill_answer(struct ibcm_message *m, enum ibcm_type type, const struct ctl_cm_talk *talk)
+static int fill_answer(const struct cm_connection *c, enum ibcm_type type,
+		       const struct ctl_cm_talk *talk, struct ibcm_message *m)
 {
 	const struct ctl_cm_end *end = &talk->end;
 
@@ -281,6 +282,7 @@ static int fill_answer(struct ibcm_message *m, enum ibcm_type type, const struct
 		.reason = (uint16_t)talk->reason,
 		.private_bytes = end->private_bytes,
 	};
+	memcpy(&m->ca_guid, c->local_gid + 8, sizeof(m->ca_guid));
 	memcpy(m->private_data, end->private_data, end->private_bytes);
 	return 0;
 }
@@ -288,7 +290,7 @@ static int fill_answer(struct ibcm_message *m, enum ibcm_type type, const struct
 int cm_connection_accept(struct cm_connection *c, const struct ctl_cm_talk *talk)
 {
 	struct ibcm_message answer;
-	int rc = fill_answer(&answer, c->is_ud ? IBCM_SIDR_REP : IBCM_REP, talk);
+	int rc = fill_answer(c, c->is_ud ? IBCM_SIDR_REP : IBCM_REP, talk, &answer);
 
 	if (!rc)
 		rc = connection_accept(&c->end, &answer, deadline_now_ns());
@@ -299,7 +301,7 @@ int cm_connection_accept(struct cm_connection *c, const struct ctl_cm_talk *talk
 int cm_connection_reject(struct cm_connection *c, const struct ctl_cm_talk *talk)
 {
 	struct ibcm_message answer;
-	int rc = fill_answer(&answer, c->is_ud ? IBCM_SIDR_REP : IBCM_REJ, talk);
+	int rc = fill_answer(c, c->is_ud ? IBCM_SIDR_REP : IBCM_REJ, talk, &answer);
 
 	if (!rc)
 		rc = connection_reject(&c->end, &answer);
@@ -351,8 +353,8 @@ static bool is_with(const struct cm_connection *c, const struct cm_origin *o)
 }
 
 /* The passive end of what the other end calls `number`. */
-static struct cm_connection *find_by_remote(struct cm *cm, const struct cm_origin *o, uint32_t number,
-					    bool is_ud)
+static struct cm_connection *find_by_remote(struct cm *cm, const struct cm_origin *o,
+					    uint32_t number, bool is_ud)
 {
 	list_for_each_safe(m, remote_bucket(cm, number)) {
 		struct cm_connection *c = container_of(m, struct cm_connection, by_remote);
@@ -472,8 +474,8 @@ static void answer(struct cm *cm, const struct cm_origin *o, const struct ibcm_m
 }
 
 /*
- * The other end begins a connection of a QP that, as far as this end knows, is connected already: it
- * has forgotten that one (IBA 12.4.1). It is told, and so is the identifier here.
+ * The other end begins a connection of a QP that, as far as this end knows, is connected already:
+ * it has forgotten that one (IBA 12.4.1). It is told, and so is the identifier here.
  */
 static bool is_stale(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m)
 {

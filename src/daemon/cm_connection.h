@@ -5,11 +5,11 @@
  * Out: messages there; events for the identifier.
  *
  * On this host messages go through a queue (cm_connection_deliver), so that no end is called from
- * within the other. Only ends of one user meet there. From another host a message is for a connection
- * only if it comes from the address that the connection is with.
+ * within the other. Only ends of one user meet there. From another host a message is for a
+ * connection only if it comes from the address that the connection is with.
  *
- * Owner: the daemon's one thread. A connection is freed here, once it is closed: any call may do that,
- * and id->connection is NULL then.
+ * Owner: the daemon's one thread. A connection is freed here, once it is closed: any call may do
+ * that, and id->connection is NULL then.
  */
 #ifndef DAEMON_CM_CONNECTION_H
 #define DAEMON_CM_CONNECTION_H
@@ -28,7 +28,7 @@ struct gsi;
 /* Where a message came from, and how. */
 struct cm_origin {
 	bool is_local;
-	uid_t uid; /* of who sent it, if is_local */
+	uid_t uid;		       /* of who sent it, if is_local */
 	const uint8_t *local, *remote; /* GIDs: where it came to, where it came from */
 	uint32_t ifindex;
 	struct gsi_port *gsi; /* unless is_local */

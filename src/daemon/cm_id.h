@@ -1,8 +1,8 @@
 /*
  * CM identifier - the daemon's half of an rdma_cm_id.
  *
- * Has a port, may listen, may have one end of a connection. A child is made by a request that came for
- * a listener; until its event is fetched it belongs to the listener, and dies with it.
+ * Has a port, may listen, may have one end of a connection. A child is made by a request that came
+ * for a listener; until its event is fetched it belongs to the listener, and dies with it.
  *
  * Owner: the daemon's one thread.
  */

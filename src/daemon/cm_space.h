@@ -4,8 +4,8 @@
  * In:  addresses to bind; ports that connections come for.
  * Out: a port of the address, or EADDRINUSE; the listener that a connection is for.
  *
- * The ports of RDMA are not those of TCP or UDP: each space has its own 65535. All users of a daemon
- * share them. An address without a port gets one of the system's range for that
+ * The ports of RDMA are not those of TCP or UDP: each space has its own 65535. All users of a
+ * daemon share them. An address without a port gets one of the system's range for that
  * (net.ipv4.ip_local_port_range).
  *
  * Owner: the daemon's one thread.
@@ -39,7 +39,8 @@ struct cm_space {
 
 void cm_space_init(struct cm_space *s);
 
-/* b->space, flags and local are set; gives a port if there is none. 0, -EADDRINUSE, -EADDRNOTAVAIL. */
+/* b->space, flags and local are set; gives a port if there is none. 0, -EADDRINUSE, -EADDRNOTAVAIL.
+ */
 int cm_space_bind(struct cm_space *s, struct cm_binding *b);
 void cm_space_release(struct cm_binding *b);
 

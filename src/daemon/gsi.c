@@ -14,11 +14,11 @@
 #include "packet/icrc.h"
 #include "packet/packet.h"
 
-#define GSI_QPN		1
-#define GSI_QKEY	0x80010000u
-#define HEADER_BYTES	(PACKET_BTH_BYTES + 8) /* with the DETH */
-#define PACKET_BYTES	(HEADER_BYTES + MAD_BYTES + ICRC_BYTES)
-#define PACKETS_A_TURN	64
+#define GSI_QPN	       1
+#define GSI_QKEY       0x80010000u
+#define HEADER_BYTES   (PACKET_BTH_BYTES + 8) /* with the DETH */
+#define PACKET_BYTES   (HEADER_BYTES + MAD_BYTES + ICRC_BYTES)
+#define PACKETS_A_TURN 64
 
 struct gsi_port {
 	struct loop_corpse corpse; /* first */

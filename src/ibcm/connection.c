@@ -119,7 +119,8 @@ void connection_on_request(struct connection *c, const struct ibcm_message *requ
 	c->remote_id = request->local_id;
 	c->remote_qpn = request->qpn;
 	c->ack_timeout = request->ack_timeout;
-	c->wait_ns = exponent_ns(request->local_timeout ? request->local_timeout : RESPONSE_TIMEOUT);
+	c->wait_ns =
+		exponent_ns(request->local_timeout ? request->local_timeout : RESPONSE_TIMEOUT);
 	if (request->type == IBCM_SIDR_REQ) {
 		c->state = CONNECTION_SIDR_REQ_RCVD;
 		c->sent.service_id = request->service_id;
@@ -129,7 +130,8 @@ void connection_on_request(struct connection *c, const struct ibcm_message *requ
 	send_mra(c, IBCM_ABOUT_REQ);
 }
 
-static void fill_answer(struct connection *c, enum ibcm_type type, const struct ibcm_message *answer)
+static void fill_answer(struct connection *c, enum ibcm_type type,
+			const struct ibcm_message *answer)
 {
 	uint64_t service_id = c->sent.service_id;
 

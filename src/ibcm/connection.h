@@ -1,15 +1,17 @@
 /*
- * Connection - one end of a connection between two QPs, or of a lookup of a UD QP (IBA 12.9.7, 12.11).
+ * Connection - one end of a connection between two QPs, or of a lookup of a UD QP
+ * (IBA 12.9.7, 12.11).
  *
  * In:  what its user wants (connection_connect and so on), messages from the other end, time.
- * Out: messages to the other end, and what its user has to know, both through struct connection_env.
+ * Out: messages to the other end, and what its user has to know, both through struct
+ * connection_env.
  *
  * No I/O, no clock, no allocation, no locks. Time is in ns of any monotonic clock and comes as an
  * argument; `deadline_ns` is when connection_on_time wants to be called. The functions of the env
  * must not call back into the connection.
  *
- * Once `state` is CONNECTION_CLOSED nothing more happens and the owner may forget it. A user that goes
- * away calls connection_abandon: the connection then ends itself, and raises nothing any more.
+ * Once `state` is CONNECTION_CLOSED nothing more happens and the owner may forget it. A user that
+ * goes away calls connection_abandon: the connection then ends itself, and raises nothing any more.
  */
 #ifndef IBCM_CONNECTION_H
 #define IBCM_CONNECTION_H
@@ -47,7 +49,8 @@ struct connection;
 struct connection_env {
 	void (*send)(struct connection *c, const struct ibcm_message *m);
 	/* m: the message that caused it, or NULL. */
-	void (*raise)(struct connection *c, enum connection_event event, const struct ibcm_message *m);
+	void (*raise)(struct connection *c, enum connection_event event,
+		      const struct ibcm_message *m);
 };
 
 struct connection {
@@ -60,7 +63,7 @@ struct connection {
 	int64_t deadline_ns; /* 0: none */
 	int64_t wait_ns;     /* for an answer, each time */
 	unsigned tries_left;
-	bool has_mra; /* of the message that waits */
+	bool has_mra;	     /* of the message that waits */
 	uint8_t ack_timeout; /* exponent: packets are no longer on their way after twice that */
 	struct ibcm_message sent; /* REQ, REP, DREQ, SIDR_REQ: what is repeated */
 };
@@ -69,13 +72,14 @@ struct connection {
 void connection_init(struct connection *c, const struct connection_env *env, uint32_t local_id);
 
 /*
- * Sends a REQ or SIDR_REQ: `request` is complete but for transaction, local_id and time-outs, which are
- * set here.
+ * Sends a REQ or SIDR_REQ: `request` is complete but for transaction, local_id and time-outs, which
+ * are set here.
  */
 void connection_connect(struct connection *c, const struct ibcm_message *request, int64_t now_ns);
 
 /* A REQ or SIDR_REQ came for this new connection. */
-void connection_on_request(struct connection *c, const struct ibcm_message *request, int64_t now_ns);
+void connection_on_request(struct connection *c, const struct ibcm_message *request,
+			   int64_t now_ns);
 
 /*
  * What the user wants. 0, or -EINVAL: not in this state. The REP's or SIDR_REP's qpn, psn, qkey,
@@ -83,7 +87,7 @@ void connection_on_request(struct connection *c, const struct ibcm_message *requ
  */
 int connection_accept(struct connection *c, const struct ibcm_message *answer, int64_t now_ns);
 int connection_reject(struct connection *c, const struct ibcm_message *answer);
-int connection_ready(struct connection *c); /* the active end sends RTU */
+int connection_ready(struct connection *c);	/* the active end sends RTU */
 int connection_establish(struct connection *c); /* the passive end got data before the RTU */
 int connection_disconnect(struct connection *c, int64_t now_ns);
 
@@ -96,8 +100,8 @@ void connection_on_message(struct connection *c, const struct ibcm_message *m, i
 void connection_on_time(struct connection *c, int64_t now_ns);
 
 /*
- * The answer to a message that is for no connection: false if there is none to be given. reason: of a
- * REJ to a REQ.
+ * The answer to a message that is for no connection: false if there is none to be given. reason: of
+ * a REJ to a REQ.
  */
 bool connection_answer_stray(const struct ibcm_message *m, enum ibcm_reason reason,
 			     struct ibcm_message *answer);

@@ -16,7 +16,7 @@
 
 struct ip_header {
 	bool is_v4;
-	uint16_t source_port; /* host order */
+	uint16_t source_port;					     /* host order */
 	uint8_t source[IBCM_GID_BYTES], destination[IBCM_GID_BYTES]; /* IPv4-mapped: IPv4 */
 };
 

@@ -2,16 +2,16 @@
 
 #include <string.h>
 
-#define HEADER_BYTES  24
-#define CLASS_CM      0x07
-#define METHOD_SEND   0x03
-#define PKEY	      0xffff
+#define HEADER_BYTES   24
+#define CLASS_CM       0x07
+#define METHOD_SEND    0x03
+#define PKEY	       0xffff
 #define LID_PERMISSIVE 0xffff /* RoCE has no LIDs */
-#define RATE_10_GBPS  3
+#define RATE_10_GBPS   3
 
 /*
- * Fields are named by their byte in the MAD, behind its header as in the IBA's tables, and for parts
- * of a byte by their lowest bit.
+ * Fields are named by their byte in the MAD, behind its header as in the IBA's tables, and for
+ * parts of a byte by their lowest bit.
  */
 static void put(uint8_t *at, unsigned bytes, uint64_t value)
 {

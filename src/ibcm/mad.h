@@ -1,5 +1,6 @@
 /*
- * MAD - messages of connection management as the 256 bytes that they are on a wire (IBA 13.4, 12.6).
+ * MAD - messages of connection management as the 256 bytes that they are on a wire
+ * (IBA 13.4, 12.6).
  *
  * Pure. Class 0x07 version 2, method Send.
  */

@@ -81,9 +81,9 @@ struct ibcm_message {
 	uint32_t flow_label;
 
 	/* MRA, REJ, SIDR_REP */
-	uint8_t subject; /* enum ibcm_subject */
+	uint8_t subject;	 /* enum ibcm_subject */
 	uint8_t service_timeout; /* MRA: exponent */
-	uint16_t reason; /* REJ: enum ibcm_reason; SIDR_REP: enum ibcm_sidr_status */
+	uint16_t reason;	 /* REJ: enum ibcm_reason; SIDR_REP: enum ibcm_sidr_status */
 	uint8_t info_bytes;
 	uint8_t info[IBCM_INFO_BYTES];
 

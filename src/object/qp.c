@@ -95,7 +95,7 @@ static void narrow(struct ibv_qp_init_attr_ex *attr)
 
 /*
  * What is asked for is what is granted, but a queue has at least one SGE; and, as with adapters, inline data
- * as long as the SGEs that it takes the place of: programs send 16 bytes inline without asking.
+ * as long as the SGE that it takes the place of: programs send 16 bytes inline without asking.
  */
 static void grant(struct ibv_qp_cap *cap, bool with_srq)
 {
@@ -105,8 +105,8 @@ static void grant(struct ibv_qp_cap *cap, bool with_srq)
 		cap->max_send_sge = 1;
 	if (cap->max_recv_wr && !cap->max_recv_sge)
 		cap->max_recv_sge = 1;
-	if (cap->max_inline_data < cap->max_send_sge * sizeof(struct ibv_sge))
-		cap->max_inline_data = cap->max_send_sge * (uint32_t)sizeof(struct ibv_sge);
+	if (cap->max_send_sge && cap->max_inline_data < sizeof(struct ibv_sge))
+		cap->max_inline_data = sizeof(struct ibv_sge);
 }
 
 static void set_fields(struct qp *qp, struct context *context, struct pd *pd,

@@ -153,6 +153,13 @@ static inline uint8_t qp_peer_type(const struct qp *qp)
 
 /* Once per adapter. */
 int qp_table_init(void *arena, uint32_t slot);
+
+/*
+ * Right after that: QPs are numbered from somewhere else on. Slots are used again at once, so the QPs of
+ * processes one after another would have the same numbers, which peers still remember: Linux's connection
+ * manager takes the second for the first.
+ */
+void qp_table_turn(uint32_t by);
 void qp_table_reset_after_fork(void);
 
 /*

@@ -62,6 +62,14 @@ int qp_table_init(void *arena, uint32_t slot)
 	return 0;
 }
 
+void qp_table_turn(uint32_t by)
+{
+	lock_acquire(&table.lock);
+	for (uint32_t i = 0; i < ARENA_QPS - 1; i++)
+		table.free[i] = (uint16_t)(1 + (i + by) % (ARENA_QPS - 1));
+	lock_release(&table.lock);
+}
+
 /* The only thread of the child. Other threads of the parent may have held any of the locks. */
 void qp_table_reset_after_fork(void) NO_LOCK_CHECK
 {

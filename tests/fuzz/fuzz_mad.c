@@ -1,7 +1,7 @@
 /*
  * Any bytes as messages of connection management, against a connection in any state: decoding stays
- * inside them, what was understood survives encoding, and the connection stays in its states, sends at
- * most one message for each that came, and ends once it is abandoned.
+ * inside them, what was understood survives encoding, and the connection stays in its states, sends
+ * at most one message for each that came, and ends once it is abandoned.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,7 +33,8 @@ static void on_send(struct connection *c, const struct ibcm_message *m)
 	require(mad_decode(mad, sizeof(mad), &back));
 }
 
-static void on_raise(struct connection *c, enum connection_event event, const struct ibcm_message *m)
+static void on_raise(struct connection *c, enum connection_event event,
+		     const struct ibcm_message *m)
 {
 	require(!c->abandoned);
 }

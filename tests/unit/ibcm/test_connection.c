@@ -1,5 +1,6 @@
 /*
- * Both ends of a connection on a clock of the test's, with a carrier that may lose, repeat and forge.
+ * Both ends of a connection on a clock of the test's, with a carrier that may lose, repeat and
+ * forge.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -13,14 +14,14 @@
 
 #include "ibcm/connection.h"
 
-#define S  INT64_C(1000000000)
+#define S   INT64_C(1000000000)
 #define MAX 64
 
 struct end {
 	struct connection c; /* first */
 	enum connection_event events[MAX];
 	unsigned event_count;
-	uint16_t reason; /* of the last message that came with an event */
+	uint16_t reason;	      /* of the last message that came with an event */
 	struct ibcm_message out[MAX]; /* sent, not carried */
 	unsigned out_count, sent;
 };
@@ -36,7 +37,8 @@ static void on_send(struct connection *c, const struct ibcm_message *m)
 	e->sent++;
 }
 
-static void on_raise(struct connection *c, enum connection_event event, const struct ibcm_message *m)
+static void on_raise(struct connection *c, enum connection_event event,
+		     const struct ibcm_message *m)
 {
 	struct end *e = (struct end *)c;
 
@@ -292,7 +294,9 @@ static void test_data_before_rtu(void **state)
 /* A DREQ for another QP is somebody else's, or forged. */
 static void test_dreq_names_the_qp(void **state)
 {
-	struct ibcm_message dreq = { .type = IBCM_DREQ, .local_id = 22, .remote_id = 11, .qpn = 101 };
+	struct ibcm_message dreq = {
+		.type = IBCM_DREQ, .local_id = 22, .remote_id = 11, .qpn = 101
+	};
 	struct pair p;
 
 	establish(&p);

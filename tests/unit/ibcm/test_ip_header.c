@@ -34,7 +34,8 @@ static void test_ipv4_lies_at_the_end_of_its_field(void **state)
 
 static void test_ipv6_and_unknown_versions(void **state)
 {
-	struct ip_header h = { .source_port = 7, .source = { 0xfd, [15] = 1 },
+	struct ip_header h = { .source_port = 7,
+			       .source = { 0xfd, [15] = 1 },
 			       .destination = { 0xfd, [15] = 2 } };
 	uint8_t bytes[IP_HEADER_BYTES];
 	struct ip_header back;

@@ -15,8 +15,8 @@
 #define BODY 24 /* behind the MAD's header */
 
 static const enum ibcm_type types[] = {
-	IBCM_REQ, IBCM_MRA, IBCM_REJ, IBCM_REP, IBCM_RTU, IBCM_DREQ, IBCM_DREP, IBCM_SIDR_REQ,
-	IBCM_SIDR_REP,
+	IBCM_REQ,  IBCM_MRA,  IBCM_REJ,	     IBCM_REP,	    IBCM_RTU,
+	IBCM_DREQ, IBCM_DREP, IBCM_SIDR_REQ, IBCM_SIDR_REP,
 };
 
 static struct ibcm_message make_req(void)
@@ -143,7 +143,8 @@ static void test_others_are_refused(void **state)
 	static const struct {
 		unsigned at;
 		uint8_t value;
-	} rows[] = { { 0, 2 }, { 1, 0x03 }, { 2, 1 }, { 3, 0x81 }, { 17, 0x19 }, { 17, 0 }, { 16, 1 } };
+	} rows[] = { { 0, 2 },	   { 1, 0x03 }, { 2, 1 }, { 3, 0x81 },
+		     { 17, 0x19 }, { 17, 0 },	{ 16, 1 } };
 	struct ibcm_message m = make_req(), out;
 	uint8_t mad[MAD_BYTES];
 
