@@ -64,6 +64,12 @@ static void send_rej(struct connection *c, enum ibcm_subject subject, enum ibcm_
 
 	m.subject = subject;
 	m.reason = reason;
+	/* Who never got an answer is not known by a number of both, but by its GUID and its own. */
+	if (reason == IBCM_REASON_TIMEOUT) {
+		m.info_bytes = sizeof(c->sent.ca_guid);
+		for (unsigned i = 0; i < m.info_bytes; i++)
+			m.info[i] = (uint8_t)(c->sent.ca_guid >> (56 - 8 * i));
+	}
 	c->env->send(c, &m);
 }
 
@@ -359,6 +365,7 @@ static void on_dreq(struct connection *c, const struct ibcm_message *m, int64_t 
 		c->deadline_ns = 0;
 		raise(c, CONNECTION_ON_DISCONNECTED, m);
 		break;
+	case CONNECTION_REP_RCVD: /* it accepted, and ended before it was answered */
 	case CONNECTION_DREQ_SENT: /* both at once */
 		c->transaction = m->transaction;
 		send_plain(c, IBCM_DREP);

@@ -273,6 +273,43 @@ static void test_dreq_before_rtu(void **state)
 	assert_int_equal(p.b.events[0], CONNECTION_ON_DISCONNECTED);
 }
 
+/* The passive end accepts and dies while the program of the active one has not looked yet. */
+static void test_dreq_before_ready(void **state)
+{
+	struct ibcm_message rep = { .qpn = 200 };
+	struct pair p;
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	carry_all(&p);
+	connection_accept(&p.b.c, &rep, now_ns);
+	carry_all(&p);
+	assert_int_equal(p.a.c.state, CONNECTION_REP_RCVD);
+	connection_abandon(&p.b.c, now_ns);
+	carry_all(&p);
+	assert_int_equal(p.a.event_count, 2);
+	assert_int_equal(p.a.events[1], CONNECTION_ON_DISCONNECTED);
+	assert_int_equal(p.b.c.state, CONNECTION_TIMEWAIT);
+	assert_int_equal(connection_ready(&p.a.c), -EINVAL);
+}
+
+/* Linux finds the connection of such a refusal by the GUID in it, and by nothing else. */
+static void test_who_gives_up_names_itself(void **state)
+{
+	static const uint8_t guid[] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+	struct ibcm_message req = { .type = IBCM_REQ, .ca_guid = 0x0102030405060708 };
+	struct pair p;
+
+	init(&p);
+	connection_connect(&p.a.c, &req, now_ns);
+	lose(&p.a);
+	connection_abandon(&p.a.c, now_ns);
+	assert_int_equal(p.a.out[0].type, IBCM_REJ);
+	assert_int_equal(p.a.out[0].reason, IBCM_REASON_TIMEOUT);
+	assert_int_equal(p.a.out[0].info_bytes, sizeof(guid));
+	assert_memory_equal(p.a.out[0].info, guid, sizeof(guid));
+}
+
 static void test_data_before_rtu(void **state)
 {
 	struct ibcm_message rep = { .qpn = 200 };
@@ -400,6 +437,8 @@ int main(void)
 		cmocka_unit_test(test_reject),
 		cmocka_unit_test(test_refused_by_nobody),
 		cmocka_unit_test(test_dreq_before_rtu),
+		cmocka_unit_test(test_dreq_before_ready),
+		cmocka_unit_test(test_who_gives_up_names_itself),
 		cmocka_unit_test(test_data_before_rtu),
 		cmocka_unit_test(test_dreq_names_the_qp),
 		cmocka_unit_test(test_abandoned_in_every_state),
