@@ -290,16 +290,6 @@ static bool refuses_trains(struct burst *b, int error)
 	return true;
 }
 
-/* How many the kernel took, or -1. */
-static int give(int fd, struct mmsghdr *messages, unsigned count)
-{
-	const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
-
-	if (count > 1)
-		return sendmmsg(fd, messages, count, flags);
-	return sendmsg(fd, &messages->msg_hdr, flags) < 0 ? -1 : 1;
-}
-
 /* Sends what is laid out and the rest; *sent counts on. */
 static enum wire_result send_all(struct burst *b, unsigned *sent)
 {
@@ -308,7 +298,8 @@ static enum wire_result send_all(struct burst *b, unsigned *sent)
 	bool refused_before = false;
 
 	while (m < messages) {
-		int n = give(b->port->fd, s->messages + m, messages - m);
+		int n = sendmmsg(b->port->fd, s->messages + m, messages - m,
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		udp_count(&b->port->sent_calls, 1);
 		if (n > 0) {
