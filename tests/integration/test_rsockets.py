@@ -249,6 +249,7 @@ def test_redis_between_hosts(cable, port, tmp_path):
     redis(cable.b, port, tmp_path, cable.b.address, cable.a)
 
 
+@pytest.mark.long  # a busy machine tells nothing
 def test_faster_than_tcp(fresh, port):
     """A stream of 64 KiB messages on one host, in Gbit/s, against TCP on loopback: medians of three."""
     def measure(*options):
