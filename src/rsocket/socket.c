@@ -157,6 +157,7 @@ RSOCKET_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *length)
 	if (!rc) {
 		give_address(rdma_get_peer_addr(s->id), addr, length);
 		s->base.file_flags = O_RDWR;
+		s->told = true;
 		if (s->options[0] >> SO_KEEPALIVE & 1)
 			keepalive_start(s);
 		rc = enter(&s->base, s->channel->fd);
@@ -175,7 +176,7 @@ static int begin_connect(struct stream *s, const struct sockaddr *addr, socklen_
 	if (stream_is_connecting(s))
 		rc = -EALREADY;
 	else if (s->phase == STREAM_CONNECTED || s->phase == STREAM_ENDED)
-		rc = -EISCONN;
+		rc = s->told ? -EISCONN : 0; /* as Linux: once it tells the outcome */
 	else if (s->phase == STREAM_FAILED)
 		rc = s->error ? -stream_take_error(s) : -ECONNABORTED;
 	else if (s->phase == STREAM_LISTENING)
@@ -201,6 +202,8 @@ static int connect_stream(struct stream *s, const struct sockaddr *addr, socklen
 	lock_acquire(&s->lock);
 	if (s->phase == STREAM_FAILED)
 		rc = -stream_take_error(s);
+	else
+		s->told = true;
 	lock_release(&s->lock);
 	return rc;
 }

@@ -84,6 +84,7 @@ struct stream {
 	int error; /* for SO_ERROR, or the next call that has nothing else to return */
 	struct sockaddr_storage peer; /* that the program connects to */
 	unsigned retries;	      /* of resolving it */
+	bool told;		      /* a call of rconnect has returned 0, or none will ask */
 	bool disconnected;	      /* connect_end was called */
 	unsigned looks;		      /* in vain, for events of the CM */
 	struct list waiters;

@@ -189,7 +189,8 @@ def redis(runner, port, tmp_path, address=HOST, peer=None):
     peer = peer or runner
     program = tmp_path / 'redis-server'
     program.symlink_to(REDIS_SERVER)
-    server = runner.start(*UNDER_MORE, program, '--port', port, '--save', '', '--bind', address)
+    server = runner.start(*UNDER_MORE, program, '--port', port, '--save', '', '--bind', address,
+                          '--protected-mode', 'no')
     server.wait_for('Ready to accept connections')
     assert has_library(server.pid) and not is_listening(port, runner.anchor)
     client = peer.start(*UNDER_MORE, 'redis-benchmark', '-h', address, '-p', port, '-t',
@@ -249,6 +250,7 @@ def test_redis_between_hosts(cable, port, tmp_path):
     redis(cable.b, port, tmp_path, cable.b.address, cable.a)
 
 
+@pytest.mark.long  # a busy machine tells nothing
 def test_faster_than_tcp(fresh, port):
     """A stream of 64 KiB messages on one host, in Gbit/s, against TCP on loopback: medians of three."""
     def measure(*options):

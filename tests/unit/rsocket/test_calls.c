@@ -74,6 +74,9 @@ static void make_pair(int fds[2], int mappings)
 	wait_for(fds[0], POLLOUT);
 	assert_return_code(rgetsockopt(fds[0], SOL_SOCKET, SO_ERROR, &error, &length), errno);
 	assert_int_equal(error, 0);
+	assert_return_code(rconnect(fds[0], (struct sockaddr *)&addr, sizeof(addr)), errno);
+	assert_int_equal(rconnect(fds[0], (struct sockaddr *)&addr, sizeof(addr)), -1);
+	assert_int_equal(errno, EISCONN);
 	assert_return_code(rfcntl(fds[0], F_SETFL, 0), errno);
 	assert_return_code(rclose(server), errno);
 }
