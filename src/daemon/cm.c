@@ -26,10 +26,10 @@ int cm_init(struct daemon *d)
 	clock_gettime(CLOCK_REALTIME, &now);
 	d->cm = cm;
 	cm->daemon = d;
-	numbers_init(&cm->channels, 0);
-	numbers_init(&cm->ids, 0);
-	/* Other hosts remember the numbers of connections: those of an earlier daemon are others.
-	 */
+	/* Programs keep the numbers of a daemon that died: they must not mean what this one gives. */
+	numbers_init(&cm->channels, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
+	numbers_init(&cm->ids, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
+	/* Other hosts remember the numbers of connections: so here, too. */
 	numbers_init(&cm->connections, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
 	for (unsigned i = 0; i < CM_REMOTE_BUCKETS; i++)
 		list_init(&cm->by_remote[i]);
