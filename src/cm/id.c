@@ -260,6 +260,18 @@ int id_set_device(struct id *id)
 	return rc;
 }
 
+void id_drop_device(struct id *id)
+{
+	if (!id->device)
+		return;
+	if (id->base.pd == id->device->pd)
+		id->base.pd = NULL;
+	id->base.verbs = NULL;
+	id->base.port_num = 0;
+	device_put(id->device);
+	id->device = NULL;
+}
+
 void id_show_addresses(struct id *id)
 {
 	struct rdma_addr *addr = &id->base.route.addr;

@@ -87,6 +87,9 @@ void id_ack_event(struct id *id);
 /* From which address, and so on which device it is from now on. 0 or -errno. */
 int id_set_device(struct id *id);
 
+/* What id_set_device did is undone: the address could not be bound. */
+void id_drop_device(struct id *id);
+
 /* route.addr from local and remote. */
 void id_show_addresses(struct id *id);
 
