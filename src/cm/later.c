@@ -18,8 +18,3 @@
 LATER(rdma_query_addrinfo)
 LATER(rdma_resolve_addrinfo)
 LATER(rdma_write_cm_event)
-
-/* RDMACM_1.5 */
-LATER(repoll_create)
-LATER(repoll_ctl)
-LATER(repoll_wait)

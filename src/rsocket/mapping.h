@@ -1,0 +1,34 @@
+/*
+ * Mapping - memory of the program that the peer writes to by an offset: riomap and riowrite.
+ *
+ * A mapping is told to the peer before the next message that is sent after it. One that ended is
+ * told as an empty one; until the peer knows, what it writes there breaks the connection.
+ */
+#ifndef RSOCKET_MAPPING_H
+#define RSOCKET_MAPPING_H
+
+#include <sys/types.h>
+
+#include "rsocket/stream.h"
+
+/*
+ * The offset, or -errno. `offset` -1: the address is it. Without `writable` the memory is
+ * registered, and nothing told. -ENOMEM: the peer has no entry free. -ENOTCONN: there is no
+ * connection yet.
+ */
+off_t mapping_add(struct stream *s, void *memory, size_t length, bool writable, off_t offset)
+	EXCLUDES(s->lock);
+
+/* -EINVAL: nothing is mapped so. */
+int mapping_remove(struct stream *s, void *memory, size_t length) EXCLUDES(s->lock);
+
+/* Tells the peer as much of the news as can be posted. */
+void mapping_tell(struct stream *s) REQUIRES(s->lock);
+
+/* Where the peer mapped this offset, and how many bytes there are from it on. */
+bool mapping_find(struct stream *s, uint64_t offset, struct region *place);
+
+/* With the stream; nobody uses it any more, and the QP is gone. */
+void mapping_free(struct stream *s);
+
+#endif

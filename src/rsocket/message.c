@@ -1,0 +1,402 @@
+#include "rsocket/message.h"
+
+#include <arpa/inet.h>
+#include <byteswap.h>
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/cause.h"
+
+#define RECEIVE (UINT64_C(1) << 63) /* of wr_id: otherwise the number of a request */
+/*
+ * From this size on data and immediate are two requests. To the peer it is the same; but on one
+ * host a WRITE without immediate is a single copy into its memory, where one with goes through a
+ * ring.
+ */
+#define APART_MIN	(16 << 10)
+#define BATCH		16
+#define BIG_ENDIAN_HOST (__BYTE_ORDER == __BIG_ENDIAN)
+
+static uint32_t half(const struct stream *s)
+{
+	return s->receive_bytes / 2;
+}
+
+static struct region region_to_wire(uint64_t addr, uint32_t key, uint32_t length)
+{
+	return (struct region){ htobe64(addr), htobe32(key), htobe32(length) };
+}
+
+static struct region region_from_wire(struct region region)
+{
+	return (struct region){ be64toh(region.addr), be32toh(region.key), be32toh(region.length) };
+}
+
+/* As the peer wants it in its lists. */
+static struct region region_for_peer(const struct stream *s, uint64_t addr, uint32_t key,
+				     uint32_t length)
+{
+	if (s->swap)
+		return (struct region){ bswap_64(addr), bswap_32(key), bswap_32(length) };
+	return (struct region){ addr, key, length };
+}
+
+void message_hello(const struct stream *s, struct hello *hello)
+{
+	*hello = (struct hello){
+		.version = PROTOCOL_VERSION,
+		.flags = HELLO_MAPPINGS | (BIG_ENDIAN_HOST ? HELLO_BIG_ENDIAN : 0),
+		.credits = htobe16((uint16_t)s->rq_size),
+		.mappings = protocol_scale(s->mappings),
+		.targets =
+			region_to_wire((uintptr_t)s->targets, s->lists_mr->rkey, PROTOCOL_TARGETS),
+		.first = region_to_wire((uintptr_t)s->receive_ring, s->receive_mr->rkey, half(s)),
+	};
+}
+
+int message_take_hello(struct stream *s, const void *data, size_t length)
+{
+	struct hello hello;
+
+	if (!data || length < sizeof(hello)) {
+		cause_report(CAUSE_RSOCKET_HELLO, s->qp->qp_num, "%zu bytes of private data",
+			     length);
+		return -EPROTO;
+	}
+	memcpy(&hello, data, sizeof(hello));
+	s->remote_targets = region_from_wire(hello.targets);
+	if (hello.version != PROTOCOL_VERSION || !s->remote_targets.length) {
+		cause_report(CAUSE_RSOCKET_HELLO, s->qp->qp_num, "version %u, %u targets",
+			     hello.version, s->remote_targets.length);
+		return -EPROTO;
+	}
+	s->swap = BIG_ENDIAN_HOST != !!(hello.flags & HELLO_BIG_ENDIAN);
+	/* Our first half was in our hello; the second goes into the target after the first. */
+	s->remote_next = 1 % s->remote_targets.length;
+	if (hello.flags & HELLO_MAPPINGS)
+		s->remote_mappings = (struct region){
+			.addr = s->remote_targets.addr +
+				(uint64_t)s->remote_targets.length * sizeof(struct region),
+			.key = s->remote_targets.key,
+			.length = protocol_unscale(hello.mappings),
+		};
+	s->to = region_from_wire(hello.first);
+	s->to_next = 1;
+	s->tx_limit = be16toh(hello.credits);
+	s->granted = half(s);
+	return 0;
+}
+
+/* Requests */
+
+static void violation(struct stream *s, uint32_t message) REQUIRES(s->lock)
+{
+	cause_report(CAUSE_RSOCKET_VIOLATION, s->qp->qp_num,
+		     "message %08x; %llu bytes granted, %llu arrived", message,
+		     (unsigned long long)s->granted, (unsigned long long)s->arrived);
+	s->broken = true;
+	stream_end(s, EPROTO);
+}
+
+static bool is_audible(const struct stream *s, bool control)
+{
+	return control || s->quiet + 1 >= s->sq_size / 4 ||
+	       s->send_tail - s->quiet_from >= s->send_bytes / 4;
+}
+
+/* What no completion has told of yet is what lies between two audible requests, and the last ones.
+ */
+static void post(struct stream *s, struct ibv_send_wr *wr, bool control) REQUIRES(s->lock)
+{
+	struct ibv_send_wr *bad;
+	int rc;
+
+	wr->wr_id = s->posted;
+	if (is_audible(s, control)) {
+		wr->send_flags |= IBV_SEND_SIGNALED;
+		s->quiet = 0;
+		s->quiet_from = s->send_tail;
+	} else {
+		s->quiet++;
+	}
+	rc = ibv_post_send(s->qp, wr, &bad);
+	if (rc) {
+		stream_end(s, rc);
+		return;
+	}
+	s->sent[s->posted % s->sq_size] = (struct stream_sent){ s->send_tail, control };
+	s->posted++;
+	s->controls += control;
+}
+
+static void post_write(struct stream *s, const void *data, uint32_t length, bool inlined,
+		       uint64_t addr, uint32_t key, enum ibv_wr_opcode opcode, uint32_t message,
+		       bool control) REQUIRES(s->lock)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)data,
+		.length = length,
+		.lkey = inlined ? 0 : s->send_mr->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = length != 0,
+		.opcode = opcode,
+		.send_flags = inlined && length ? IBV_SEND_INLINE : 0,
+		.imm_data = htonl(message),
+		.wr.rdma.remote_addr = addr,
+		.wr.rdma.rkey = key,
+	};
+
+	if (!inlined)
+		s->send_tail += length;
+	post(s, &wr, control);
+}
+
+void message_post_data(struct stream *s, const void *data, uint32_t length, bool inlined)
+{
+	uint64_t addr = s->to.addr;
+
+	s->to.addr += length;
+	s->to.length -= length;
+	s->tx_count++;
+	if (length < APART_MIN) {
+		post_write(s, data, length, inlined, addr, s->to.key, IBV_WR_RDMA_WRITE_WITH_IMM,
+			   message_make(OP_DATA, length), false);
+		return;
+	}
+	post_write(s, data, length, inlined, addr, s->to.key, IBV_WR_RDMA_WRITE, 0, false);
+	post_write(s, NULL, 0, true, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM,
+		   message_make(OP_DATA, length), false);
+}
+
+void message_post_direct(struct stream *s, const void *data, uint32_t length, bool inlined,
+			 uint64_t addr, uint32_t key)
+{
+	post_write(s, data, length, inlined, addr, key, IBV_WR_RDMA_WRITE, 0, false);
+}
+
+void message_post_mapping(struct stream *s, uint32_t index, const struct mapping *mapping)
+{
+	struct mapping update = {
+		.offset = s->swap ? bswap_64(mapping->offset) : mapping->offset,
+		.region = region_for_peer(s, mapping->region.addr, mapping->region.key,
+					  mapping->region.length),
+	};
+
+	s->tx_count++;
+	post_write(s, &update, sizeof(update), true,
+		   s->remote_mappings.addr + index * sizeof(update), s->remote_mappings.key,
+		   IBV_WR_RDMA_WRITE_WITH_IMM, message_make(OP_MAPPING, index), false);
+}
+
+bool message_can_control(const struct stream *s)
+{
+	return s->controls < STREAM_CONTROLS;
+}
+
+void message_post_control(struct stream *s, enum control control)
+{
+	post_write(s, NULL, 0, true, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM,
+		   message_make(OP_CONTROL, control), true);
+}
+
+void message_post_keepalive(struct stream *s)
+{
+	post_write(s, NULL, 0, true, 0, 0, IBV_WR_RDMA_WRITE, 0, true);
+}
+
+bool message_all_done(const struct stream *s)
+{
+	return s->posted == s->completed;
+}
+
+uint32_t message_room(const struct stream *s)
+{
+	uint32_t at = (uint32_t)(s->send_tail % s->send_bytes);
+	uint32_t room = (uint32_t)(s->send_bytes - (s->send_tail - s->send_head));
+
+	return room < s->send_bytes - at ? room : s->send_bytes - at;
+}
+
+/*
+ * The peer fills a target again only after we have filled what it named before, and we forget a
+ * target before we fill it. Its last 8 bytes, which hold the length, come after its first.
+ */
+static void take_target(struct stream *s) REQUIRES(s->lock)
+{
+	volatile struct region *target = &s->targets[s->to_next];
+	uint32_t length = target->length;
+
+	if (!length)
+		return;
+	atomic_thread_fence(memory_order_acquire);
+	s->to = (struct region){ target->addr, target->key, length };
+	target->length = 0;
+	s->to_next = (s->to_next + 1) % PROTOCOL_TARGETS;
+}
+
+bool message_can_send(struct stream *s)
+{
+	if (!s->to.length)
+		take_target(s);
+	return s->to.length && s->tx_count != s->tx_limit &&
+	       s->posted - s->completed - s->controls + 1 < s->sq_size - STREAM_CONTROLS &&
+	       s->send_bytes - (s->send_tail - s->send_head) >= STREAM_SEND_MIN;
+}
+
+/* Room and credits for the peer */
+
+static bool offers_half(const struct stream *s)
+{
+	return s->granted - s->consumed <= half(s);
+}
+
+static bool offers_credits(const struct stream *s)
+{
+	return (uint16_t)(s->rx_count - s->rx_reported) >= s->rq_size / 2;
+}
+
+bool message_grant_due(const struct stream *s)
+{
+	return offers_half(s) || offers_credits(s);
+}
+
+static void grant(struct stream *s) REQUIRES(s->lock)
+{
+	uint32_t credits = message_make(OP_CREDIT, (uint16_t)(s->rx_count + s->rq_size));
+	struct region offer;
+
+	s->rx_reported = s->rx_count;
+	if (!offers_half(s)) {
+		post_write(s, NULL, 0, true, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM, credits, true);
+		return;
+	}
+	offer = region_for_peer(s, (uintptr_t)(s->receive_ring + s->granted % s->receive_bytes),
+				s->receive_mr->rkey, half(s));
+	s->granted += half(s);
+	post_write(s, &offer, sizeof(offer), true,
+		   s->remote_targets.addr + s->remote_next * sizeof(offer), s->remote_targets.key,
+		   IBV_WR_RDMA_WRITE_WITH_IMM, credits, true);
+	s->remote_next = (s->remote_next + 1) % s->remote_targets.length;
+}
+
+void message_grant(struct stream *s)
+{
+	while (s->phase == STREAM_CONNECTED && message_can_control(s) && message_grant_due(s))
+		grant(s);
+}
+
+/* Completions */
+
+static void on_control(struct stream *s, uint32_t control) REQUIRES(s->lock)
+{
+	if (control == CONTROL_DISCONNECT) {
+		stream_end(s, 0);
+	} else if (control == CONTROL_SHUTDOWN) {
+		s->may_receive = false;
+		if (!s->may_send)
+			stream_end(s, 0);
+	}
+}
+
+static void on_message(struct stream *s, uint32_t message) REQUIRES(s->lock)
+{
+	uint32_t value = message_value(message);
+
+	/* A peer that sends knows that it is connected. */
+	if (s->phase == STREAM_ACCEPTING)
+		s->phase = STREAM_CONNECTED;
+	switch (message_operation(message)) {
+	case OP_DATA:
+		if (value > s->granted - s->arrived) {
+			violation(s, message);
+			return;
+		}
+		s->rx_count++;
+		atomic_store_explicit(&s->arrived, s->arrived + value, memory_order_release);
+		if (s->shut_receive)
+			s->consumed = s->arrived;
+		break;
+	case OP_CREDIT:
+		s->tx_limit = (uint16_t)value;
+		break;
+	case OP_MAPPING:
+		s->rx_count++;
+		break;
+	case OP_CONTROL:
+		on_control(s, value);
+		break;
+	default:
+		violation(s, message);
+	}
+}
+
+static void on_receive(struct stream *s, const struct ibv_wc *wc) REQUIRES(s->lock)
+{
+	if (wc->status != IBV_WC_SUCCESS) {
+		stream_end(s, 0); /* flushed: the connection is no more */
+		return;
+	}
+	s->reposts++;
+	if (s->broken)
+		return;
+	if (wc->wc_flags & IBV_WC_WITH_IMM)
+		on_message(s, ntohl(wc->imm_data));
+	else
+		violation(s, 0);
+}
+
+static void on_sent(struct stream *s, const struct ibv_wc *wc) REQUIRES(s->lock)
+{
+	struct stream_sent *sent;
+
+	while (s->completed <= wc->wr_id) {
+		sent = &s->sent[s->completed % s->sq_size];
+		s->send_head = sent->send_end;
+		s->controls -= sent->control;
+		s->completed++;
+	}
+	if (wc->status != IBV_WC_SUCCESS)
+		stream_end(s, wc->status == IBV_WC_WR_FLUSH_ERR ? 0 : ECONNRESET);
+}
+
+int message_post_receives(struct stream *s, unsigned count)
+{
+	struct ibv_recv_wr wr[BATCH], *bad;
+	int rc = 0;
+
+	while (count && !rc) {
+		unsigned n = count < BATCH ? count : BATCH;
+
+		for (unsigned i = 0; i < n; i++)
+			wr[i] = (struct ibv_recv_wr){ .wr_id = RECEIVE,
+						      .next = i + 1 < n ? &wr[i + 1] : NULL };
+		rc = ibv_post_recv(s->qp, wr, &bad);
+		count -= n;
+	}
+	return -rc;
+}
+
+bool message_poll(struct stream *s)
+{
+	struct ibv_wc wc[BATCH];
+	bool found = false;
+	int n;
+
+	do {
+		n = ibv_poll_cq(s->cq, BATCH, wc);
+		for (int i = 0; i < n; i++) {
+			if (wc[i].wr_id & RECEIVE)
+				on_receive(s, &wc[i]);
+			else
+				on_sent(s, &wc[i]);
+		}
+		found |= n > 0;
+		if (s->reposts && s->phase != STREAM_ENDED && message_post_receives(s, s->reposts))
+			stream_end(s, ECONNRESET);
+		s->reposts = 0;
+	} while (n == BATCH);
+	return found;
+}

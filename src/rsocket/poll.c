@@ -1,0 +1,248 @@
+#include "rsocket/poll.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "rsocket/config.h"
+#include "rsocket/datagram.h"
+#include "rsocket/stream.h"
+#include "rsocket/wait.h"
+
+#define FEW	  16 /* entries for which nothing is allocated */
+#define PER_ENTRY 2  /* descriptors of an rsocket, at most */
+#define MS_NS	  UINT64_C(1000000)
+
+/* An entry of the caller that is an rsocket. */
+struct entry {
+	struct rsocket *rs;
+	struct pollfd *fd;
+	struct waiter waiter;
+	unsigned first, count; /* its descriptors among those that the thread sleeps on */
+};
+
+/* One call. `sleep` holds first a copy of the caller's entries, with -1 for rsockets. */
+struct call {
+	struct pollfd *fds;
+	nfds_t fd_count;
+	struct entry *entries;
+	unsigned count;
+	bool ordinary; /* there are descriptors that are no rsockets */
+	struct pollfd *sleep;
+	nfds_t sleep_count;
+	int self;
+};
+
+uint64_t poll_deadline(int timeout_ms)
+{
+	return timeout_ms < 0 ? 0 : wait_now_ns() + (uint64_t)timeout_ms * MS_NS;
+}
+
+static struct lock *lock_of(struct rsocket *rs)
+{
+	return rs->type == SOCK_STREAM ? &stream_of(rs)->lock : &datagram_of(rs)->lock;
+}
+
+static short look(struct rsocket *rs, short events) NO_LOCK_CHECK
+{
+	short revents;
+
+	lock_acquire(lock_of(rs));
+	if (rs->closed)
+		revents = POLLNVAL;
+	else if (rs->type == SOCK_STREAM)
+		revents = stream_poll(stream_of(rs), events);
+	else
+		revents = datagram_poll(datagram_of(rs), events);
+	lock_release(lock_of(rs));
+	return revents;
+}
+
+/* Collects the rsockets among the entries, with a reference to each. */
+static void collect(struct call *call)
+{
+	for (nfds_t i = 0; i < call->fd_count; i++) {
+		struct pollfd *fd = &call->fds[i];
+		struct rsocket *rs = table_get(fd->fd);
+
+		call->sleep[i] = *fd;
+		if (rs) {
+			call->entries[call->count++] = (struct entry){ .rs = rs, .fd = fd };
+			call->sleep[i].fd = -1;
+		} else if (fd->fd >= 0) {
+			call->ordinary = true;
+		}
+	}
+}
+
+static int count_ready(const struct call *call)
+{
+	int ready = 0;
+
+	for (nfds_t i = 0; i < call->fd_count; i++)
+		ready += call->fds[i].revents != 0;
+	return ready;
+}
+
+static void copy_ordinary(struct call *call)
+{
+	for (nfds_t i = 0; i < call->fd_count; i++)
+		if (call->sleep[i].fd >= 0 || call->fds[i].fd < 0)
+			call->fds[i].revents = call->sleep[i].revents;
+}
+
+/* Looks once at everything: the number of entries with events, or -errno. */
+static int look_at_all(struct call *call)
+{
+	int ready = 0;
+
+	for (unsigned i = 0; i < call->count; i++) {
+		struct entry *entry = &call->entries[i];
+
+		entry->fd->revents = look(entry->rs, entry->fd->events);
+		ready += entry->fd->revents != 0;
+	}
+	if (!call->ordinary)
+		return ready;
+	if (poll(call->sleep, call->fd_count, 0) < 0)
+		return -errno;
+	copy_ordinary(call);
+	return count_ready(call);
+}
+
+/* Arms all, and enters their lists of waiters. True: there is something already. */
+static bool arm(struct call *call) NO_LOCK_CHECK
+{
+	bool ready = false;
+
+	call->sleep_count = call->fd_count;
+	for (unsigned i = 0; i < call->count; i++) {
+		struct entry *entry = &call->entries[i];
+		struct rsocket *rs = entry->rs;
+		struct pollfd *at = call->sleep + call->sleep_count;
+
+		lock_acquire(lock_of(rs));
+		if (rs->type == SOCK_STREAM) {
+			entry->count = (unsigned)stream_arm(stream_of(rs), at);
+			wait_join(&stream_of(rs)->waiters, &entry->waiter, call->self);
+		} else {
+			entry->count = (unsigned)datagram_arm(datagram_of(rs), at);
+			wait_join(&datagram_of(rs)->waiters, &entry->waiter, call->self);
+		}
+		lock_release(lock_of(rs));
+		entry->first = (unsigned)call->sleep_count;
+		call->sleep_count += entry->count;
+		ready |= look(rs, entry->fd->events) != 0;
+	}
+	call->sleep[call->sleep_count++] = (struct pollfd){ .fd = call->self, .events = POLLIN };
+	return ready;
+}
+
+/* Leaves the lists, and takes the events of those whose descriptors are readable. */
+static void disarm(struct call *call, bool woken) NO_LOCK_CHECK
+{
+	for (unsigned i = 0; i < call->count; i++) {
+		struct entry *entry = &call->entries[i];
+		struct rsocket *rs = entry->rs;
+		bool news = false;
+
+		for (unsigned j = 0; woken && j < entry->count; j++)
+			news |= call->sleep[entry->first + j].revents != 0;
+		lock_acquire(lock_of(rs));
+		wait_leave(&entry->waiter);
+		if (news && rs->type == SOCK_STREAM)
+			stream_disarm(stream_of(rs));
+		else if (news)
+			datagram_disarm(datagram_of(rs));
+		lock_release(lock_of(rs));
+	}
+}
+
+static int time_left_ms(uint64_t deadline_ns)
+{
+	uint64_t now = deadline_ns ? wait_now_ns() : 0, left_ms = config_get()->wake_ms;
+
+	if (deadline_ns && now >= deadline_ns)
+		return 0;
+	if (deadline_ns && (deadline_ns - now) / MS_NS < left_ms)
+		left_ms = (deadline_ns - now + MS_NS - 1) / MS_NS;
+	return (int)left_ms;
+}
+
+static int sleep_once(struct call *call, uint64_t deadline_ns)
+{
+	bool ready = arm(call);
+	int woken = poll(call->sleep, call->sleep_count, ready ? 0 : time_left_ms(deadline_ns));
+	int rc = woken < 0 ? -errno : 0;
+
+	if (woken > 0 && call->sleep[call->sleep_count - 1].revents)
+		wait_clear(call->self);
+	disarm(call, woken > 0);
+	return rc;
+}
+
+static int wait_for_any(struct call *call, uint64_t deadline_ns)
+{
+	uint64_t start = 0, now, until = config_get()->poll_us * UINT64_C(1000);
+	int ready;
+
+	for (;;) {
+		ready = look_at_all(call);
+		if (ready)
+			return ready;
+		now = wait_now_ns();
+		if (deadline_ns && now >= deadline_ns)
+			return 0;
+		if (!start)
+			start = now;
+		if (now - start < until)
+			continue;
+		ready = sleep_once(call, deadline_ns);
+		if (ready)
+			return ready;
+	}
+}
+
+static int wait_with(struct call *call, uint64_t deadline_ns)
+{
+	int rc;
+
+	collect(call);
+	if (!call->count) {
+		/* Nothing of ours: as it is. Those who wait longer than wake_up_interval are woken
+		 * in between. */
+		do {
+			rc = poll(call->fds, call->fd_count, time_left_ms(deadline_ns));
+			rc = rc < 0 ? -errno : rc;
+		} while (!rc && (!deadline_ns || wait_now_ns() < deadline_ns));
+		return rc;
+	}
+	call->self = wait_fd();
+	rc = call->self < 0 ? call->self : wait_for_any(call, deadline_ns);
+	for (unsigned i = 0; i < call->count; i++)
+		rsocket_put(call->entries[i].rs);
+	return rc;
+}
+
+int poll_wait(struct pollfd *fds, nfds_t count, uint64_t deadline_ns)
+{
+	struct entry few_entries[FEW];
+	struct pollfd few_sleep[FEW * (1 + PER_ENTRY) + 1];
+	struct call call = {
+		.fds = fds, .fd_count = count, .entries = few_entries, .sleep = few_sleep
+	};
+	int rc;
+
+	if (count <= FEW)
+		return wait_with(&call, deadline_ns);
+	if (count > 1 << 20)
+		return -EINVAL;
+	call.entries = calloc(count, sizeof(*call.entries));
+	call.sleep = calloc(count * (1 + PER_ENTRY) + 1, sizeof(*call.sleep));
+	rc = call.entries && call.sleep ? wait_with(&call, deadline_ns) : -ENOMEM;
+	free(call.entries);
+	free(call.sleep);
+	return rc;
+}

@@ -1,0 +1,314 @@
+/* The exported calls that wait: rpoll, rselect, repoll. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rsocket/config.h"
+#include "rsocket/export.h"
+#include "rsocket/poll.h"
+#include "rsocket/table.h"
+#include "rsocket/wait.h"
+
+RSOCKET_EXPORT int rpoll(struct pollfd *fds, nfds_t count, int timeout)
+{
+	return (int)answer(poll_wait(fds, count, poll_deadline(timeout)));
+}
+
+/* What select() means, as the kernel has it. */
+#define READ_EVENTS   (POLLIN | POLLRDNORM | POLLHUP | POLLERR)
+#define WRITE_EVENTS  (POLLOUT | POLLWRNORM | POLLERR)
+#define EXCEPT_EVENTS POLLPRI
+
+static bool is_in(const fd_set *set, int fd)
+{
+	return set && FD_ISSET(fd, set);
+}
+
+static nfds_t collect(int count, const fd_set *reads, const fd_set *writes, const fd_set *excepts,
+		      struct pollfd *fds)
+{
+	nfds_t n = 0;
+
+	for (int fd = 0; fd < count; fd++) {
+		short events = (short)((is_in(reads, fd) ? POLLIN : 0) |
+				       (is_in(writes, fd) ? POLLOUT : 0) |
+				       (is_in(excepts, fd) ? POLLPRI : 0));
+
+		if (events)
+			fds[n++] = (struct pollfd){ .fd = fd, .events = events };
+	}
+	return n;
+}
+
+static int keep(fd_set *set, int fd, bool set_it)
+{
+	if (!is_in(set, fd))
+		return 0;
+	if (!set_it)
+		FD_CLR(fd, set);
+	return set_it;
+}
+
+/* -EBADF, and nothing changed, if one of them is no descriptor. */
+static int distribute(const struct pollfd *fds, nfds_t n, fd_set *reads, fd_set *writes,
+		      fd_set *excepts)
+{
+	int ready = 0;
+
+	for (nfds_t i = 0; i < n; i++)
+		if (fds[i].revents & POLLNVAL)
+			return -EBADF;
+	for (nfds_t i = 0; i < n; i++) {
+		ready += keep(reads, fds[i].fd, fds[i].revents & READ_EVENTS);
+		ready += keep(writes, fds[i].fd, fds[i].revents & WRITE_EVENTS);
+		ready += keep(excepts, fds[i].fd, fds[i].revents & EXCEPT_EVENTS);
+	}
+	return ready;
+}
+
+/* The time that is left, as Linux tells it. */
+static void give_time_left(uint64_t deadline_ns, struct timeval *timeout)
+{
+	uint64_t now = wait_now_ns(), left = now < deadline_ns ? deadline_ns - now : 0;
+
+	timeout->tv_sec = (time_t)(left / 1000000000);
+	timeout->tv_usec = (suseconds_t)(left % 1000000000 / 1000);
+}
+
+static int deadline_of(const struct timeval *timeout, uint64_t *deadline_ns)
+{
+	*deadline_ns = 0;
+	if (!timeout)
+		return 0;
+	if (timeout->tv_sec < 0 || timeout->tv_usec < 0 || timeout->tv_usec >= 1000000)
+		return -EINVAL;
+	*deadline_ns = wait_now_ns() + (uint64_t)timeout->tv_sec * 1000000000 +
+		       (uint64_t)timeout->tv_usec * 1000;
+	return 0;
+}
+
+RSOCKET_EXPORT int rselect(int count, fd_set *reads, fd_set *writes, fd_set *excepts,
+			   struct timeval *timeout)
+{
+	struct pollfd fds[FD_SETSIZE];
+	uint64_t deadline;
+	nfds_t n;
+	int rc = deadline_of(timeout, &deadline);
+
+	if (!rc && count < 0)
+		rc = -EINVAL;
+	if (rc)
+		return (int)answer(rc);
+	n = collect(count < FD_SETSIZE ? count : FD_SETSIZE, reads, writes, excepts, fds);
+	rc = poll_wait(fds, n, deadline);
+	if (rc < 0)
+		return (int)answer(rc);
+	if (timeout)
+		give_time_left(deadline, timeout);
+	return (int)answer(distribute(fds, n, reads, writes, excepts));
+}
+
+/*
+ * Repoll: the set of an epoll descriptor that holds rsockets, too. The descriptor itself is real,
+ * and what is no rsocket lies in it; it is then one of those polled.
+ */
+struct repoll {
+	struct list link;
+	int epoll;
+	nfds_t count, room;
+	struct pollfd *fds; /* first the epoll descriptor */
+	epoll_data_t *data;
+	nfds_t turn; /* who comes first when there are more than fit */
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the list and all sets in it */
+static struct list repolls = { &repolls, &repolls };
+
+static struct repoll *find_repoll(int epoll)
+{
+	struct list *pos;
+
+	list_for_each(pos, &repolls)
+		if (list_entry(pos, struct repoll, link)->epoll == epoll)
+			return list_entry(pos, struct repoll, link);
+	return NULL;
+}
+
+static int grow(struct repoll *r)
+{
+	nfds_t room = r->room ? 2 * r->room : 16;
+	struct pollfd *fds = realloc(r->fds, room * sizeof(*fds));
+	epoll_data_t *data;
+
+	if (!fds)
+		return -ENOMEM;
+	r->fds = fds;
+	data = realloc(r->data, room * sizeof(*data));
+	if (!data)
+		return -ENOMEM;
+	r->data = data;
+	r->room = room;
+	return 0;
+}
+
+static void free_repoll(struct repoll *r)
+{
+	free(r->fds);
+	free(r->data);
+	free(r);
+}
+
+RSOCKET_EXPORT int repoll_create(int size)
+{
+	struct repoll *r = calloc(1, sizeof(*r));
+
+	if (!r || grow(r)) {
+		if (r)
+			free_repoll(r);
+		return (int)answer(-ENOMEM);
+	}
+	r->epoll = epoll_create1(0);
+	if (r->epoll < 0) {
+		free_repoll(r);
+		return -1;
+	}
+	r->fds[0] = (struct pollfd){ .fd = r->epoll, .events = POLLIN };
+	r->count = 1;
+	pthread_mutex_lock(&mutex);
+	list_add_tail(&repolls, &r->link);
+	pthread_mutex_unlock(&mutex);
+	return r->epoll;
+}
+
+int poll_close_set(int epoll)
+{
+	struct repoll *r;
+
+	pthread_mutex_lock(&mutex);
+	r = find_repoll(epoll);
+	if (r)
+		list_del(&r->link);
+	pthread_mutex_unlock(&mutex);
+	if (!r)
+		return -EBADF;
+	free_repoll(r);
+	return close(epoll) ? -errno : 0;
+}
+
+static int change(struct repoll *r, int op, int fd, const struct epoll_event *event)
+{
+	nfds_t i = 1;
+
+	while (i < r->count && r->fds[i].fd != fd)
+		i++;
+	if (op == EPOLL_CTL_ADD && i < r->count)
+		return -EEXIST;
+	if (op != EPOLL_CTL_ADD && i == r->count)
+		return -ENOENT;
+	if (op == EPOLL_CTL_DEL) {
+		r->count--;
+		r->fds[i] = r->fds[r->count];
+		r->data[i] = r->data[r->count];
+		return 0;
+	}
+	if (i == r->room && grow(r))
+		return -ENOMEM;
+	/* The lower bits of epoll's events are poll's. */
+	r->fds[i] = (struct pollfd){ .fd = fd, .events = (short)(event->events & 0x3fff) };
+	r->data[i] = event->data;
+	r->count += op == EPOLL_CTL_ADD;
+	return 0;
+}
+
+RSOCKET_EXPORT int repoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
+{
+	struct rsocket *rs = table_get(fd);
+	struct repoll *r;
+	int rc;
+
+	if (rs)
+		rsocket_put(rs);
+	if (op != EPOLL_CTL_DEL && !event)
+		return (int)answer(-EFAULT);
+	pthread_mutex_lock(&mutex);
+	r = find_repoll(epoll);
+	if (!r)
+		rc = -EBADF;
+	else if (!rs && op != EPOLL_CTL_DEL)
+		rc = epoll_ctl(epoll, op, fd, event) ? -errno : 0;
+	else if (op == EPOLL_CTL_ADD || op == EPOLL_CTL_MOD || op == EPOLL_CTL_DEL)
+		rc = change(r, op, fd, event);
+	else
+		rc = -EINVAL;
+	/* An rsocket that is closed by now is still in the set. */
+	if (rc == -ENOENT && op == EPOLL_CTL_DEL)
+		rc = epoll_ctl(epoll, op, fd, event) ? -errno : 0;
+	pthread_mutex_unlock(&mutex);
+	return (int)answer(rc);
+}
+
+/* A copy of the set as it is now; the caller frees it. */
+static int copy_set(int epoll, struct pollfd **fds, epoll_data_t **data, nfds_t *count,
+		    nfds_t *turn)
+{
+	struct repoll *r;
+	int rc = -EBADF;
+
+	pthread_mutex_lock(&mutex);
+	r = find_repoll(epoll);
+	if (r) {
+		*count = r->count;
+		*turn = r->turn++;
+		*fds = malloc(r->count * (sizeof(**fds) + sizeof(**data)));
+		rc = *fds ? 0 : -ENOMEM;
+	}
+	if (!rc) {
+		*data = (epoll_data_t *)(*fds + r->count);
+		memcpy(*fds, r->fds, r->count * sizeof(**fds));
+		memcpy(*data, r->data, r->count * sizeof(**data));
+	}
+	pthread_mutex_unlock(&mutex);
+	return rc;
+}
+
+static int give_events(int epoll, const struct pollfd *fds, const epoll_data_t *data, nfds_t count,
+		       nfds_t turn, struct epoll_event *events, int max)
+{
+	int n = 0;
+
+	for (nfds_t i = 0; i < count && n < max; i++) {
+		nfds_t at = (turn + i) % count;
+
+		if (!fds[at].revents)
+			continue;
+		if (!at) {
+			int found = epoll_wait(epoll, events + n, max - n, 0);
+
+			n += found > 0 ? found : 0;
+		} else if (!(fds[at].revents & POLLNVAL)) {
+			events[n].events = (uint32_t)fds[at].revents;
+			events[n++].data = data[at];
+		}
+	}
+	return n;
+}
+
+RSOCKET_EXPORT int repoll_wait(int epoll, struct epoll_event *events, int max, int timeout)
+{
+	epoll_data_t *data;
+	struct pollfd *fds;
+	nfds_t count, turn;
+	int rc;
+
+	if (max <= 0)
+		return (int)answer(-EINVAL);
+	rc = copy_set(epoll, &fds, &data, &count, &turn);
+	if (rc)
+		return (int)answer(rc);
+	rc = poll_wait(fds, count, poll_deadline(timeout));
+	if (rc > 0)
+		rc = give_events(epoll, fds, data, count, turn, events, max);
+	free(fds);
+	return (int)answer(rc);
+}

@@ -1,0 +1,376 @@
+/* The exported calls on an rsocket as such: made, connected, closed, named, set. */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "rsocket/close.h"
+#include "rsocket/connect.h"
+#include "rsocket/datagram.h"
+#include "rsocket/export.h"
+#include "rsocket/fork.h"
+#include "rsocket/keepalive.h"
+#include "rsocket/option.h"
+#include "rsocket/poll.h"
+#include "rsocket/stream.h"
+#include "rsocket/table.h"
+#include "rsocket/transfer.h"
+
+static bool is_protocol(int type, int protocol)
+{
+	if (type == SOCK_STREAM)
+		return !protocol || protocol == IPPROTO_TCP;
+	return type == SOCK_DGRAM && (!protocol || protocol == IPPROTO_UDP);
+}
+
+/* Into the table; the reference that it had goes there. */
+static int enter(struct rsocket *rs, int fd)
+{
+	int rc = table_insert(rs, fd);
+
+	if (rc) {
+		rsocket_put(rs);
+		return rc;
+	}
+	return fd;
+}
+
+static int make(int domain, int type, int file_flags)
+{
+	struct datagram *d;
+	struct stream *s;
+	int rc;
+
+	if (type == SOCK_DGRAM) {
+		rc = datagram_create(domain, &d);
+		if (rc)
+			return rc;
+		d->base.file_flags = file_flags;
+		return enter(&d->base, d->base.fd);
+	}
+	rc = stream_create(domain, NULL, &s);
+	if (rc)
+		return rc;
+	s->base.file_flags = file_flags;
+	return enter(&s->base, s->channel->fd);
+}
+
+RSOCKET_EXPORT int rsocket(int domain, int type, int protocol)
+{
+	int file_flags = O_RDWR | (type & SOCK_NONBLOCK ? O_NONBLOCK : 0);
+
+	type &= ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if ((domain != AF_INET && domain != AF_INET6) || !is_protocol(type, protocol))
+		return (int)answer(-ENOTSUP);
+	fork_watch();
+	return (int)answer(make(domain, type, file_flags));
+}
+
+RSOCKET_EXPORT int rbind(int socket, const struct sockaddr *addr, socklen_t length)
+{
+	struct rsocket *rs = table_get(socket);
+	int rc;
+
+	if (!rs)
+		return (int)answer(-EBADF);
+	if (rs->type == SOCK_STREAM) {
+		struct stream *s = stream_of(rs);
+
+		lock_acquire(&s->lock);
+		rc = connect_bind(s, addr, length);
+		lock_release(&s->lock);
+	} else {
+		rc = datagram_bind(datagram_of(rs), addr, length);
+	}
+	rsocket_put(rs);
+	return (int)answer(rc);
+}
+
+RSOCKET_EXPORT int rlisten(int socket, int backlog)
+{
+	struct rsocket *rs = table_get(socket);
+	int rc = -EOPNOTSUPP;
+
+	if (!rs)
+		return (int)answer(-EBADF);
+	if (rs->type == SOCK_STREAM) {
+		struct stream *s = stream_of(rs);
+
+		lock_acquire(&s->lock);
+		rc = connect_listen(s, backlog);
+		lock_release(&s->lock);
+	}
+	rsocket_put(rs);
+	return (int)answer(rc);
+}
+
+/* An address to the program, cut to the room that it has. */
+static void give_address(const struct sockaddr *from, struct sockaddr *addr, socklen_t *length)
+{
+	socklen_t bytes = from->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+						     : sizeof(struct sockaddr_in6);
+
+	if (!length)
+		return;
+	if (addr)
+		memcpy(addr, from, *length < bytes ? *length : bytes);
+	*length = bytes;
+}
+
+static int wait_for_request(struct stream *s)
+{
+	struct pollfd fd = { .fd = s->channel->fd, .events = POLLIN };
+
+	if (s->base.closed)
+		return -EBADF;
+	return poll(&fd, 1, -1) < 0 ? -errno : 0;
+}
+
+static int accept_stream(struct stream *listener, struct stream **stream)
+{
+	int rc = -EINVAL;
+
+	while (listener->phase == STREAM_LISTENING) {
+		lock_acquire(&listener->lock);
+		rc = connect_accept(listener, stream);
+		lock_release(&listener->lock);
+		if (rc != -EAGAIN || stream_nonblocking(listener, 0))
+			break;
+		rc = wait_for_request(listener);
+		if (rc)
+			break;
+	}
+	return rc;
+}
+
+RSOCKET_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *length)
+{
+	struct rsocket *rs = table_get(socket);
+	struct stream *s = NULL;
+	int rc;
+
+	if (!rs)
+		return (int)answer(-EBADF);
+	rc = rs->type == SOCK_STREAM ? accept_stream(stream_of(rs), &s) : -EOPNOTSUPP;
+	if (!rc) {
+		give_address(rdma_get_peer_addr(s->id), addr, length);
+		s->base.file_flags = O_RDWR;
+		if (s->options[0] >> SO_KEEPALIVE & 1)
+			keepalive_start(s);
+		rc = enter(&s->base, s->channel->fd);
+	}
+	rsocket_put(rs);
+	return (int)answer(rc);
+}
+
+static int begin_connect(struct stream *s, const struct sockaddr *addr, socklen_t length)
+{
+	int rc;
+
+	lock_acquire(&s->lock);
+	if (stream_is_connecting(s))
+		stream_progress(s);
+	if (stream_is_connecting(s))
+		rc = -EALREADY;
+	else if (s->phase == STREAM_CONNECTED || s->phase == STREAM_ENDED)
+		rc = -EISCONN;
+	else if (s->phase == STREAM_FAILED)
+		rc = s->error ? -stream_take_error(s) : -ECONNABORTED;
+	else if (s->phase == STREAM_LISTENING)
+		rc = -EINVAL;
+	else
+		rc = connect_start(s, addr, length);
+	lock_release(&s->lock);
+	return rc;
+}
+
+static int connect_stream(struct stream *s, const struct sockaddr *addr, socklen_t length)
+{
+	bool nonblock = stream_nonblocking(s, 0);
+	int rc = begin_connect(s, addr, length);
+
+	if (rc)
+		return rc;
+	rc = transfer_connected(s, 0);
+	if (rc == -EAGAIN && nonblock)
+		return -EINPROGRESS;
+	if (rc)
+		return rc;
+	lock_acquire(&s->lock);
+	if (s->phase == STREAM_FAILED)
+		rc = -stream_take_error(s);
+	lock_release(&s->lock);
+	return rc;
+}
+
+RSOCKET_EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t length)
+{
+	struct rsocket *rs = table_get(socket);
+	int rc;
+
+	if (!rs)
+		return (int)answer(-EBADF);
+	if (!addr || length < sizeof(addr->sa_family))
+		rc = -EINVAL;
+	else if (rs->type == SOCK_STREAM)
+		rc = connect_stream(stream_of(rs), addr, length);
+	else
+		rc = datagram_connect(datagram_of(rs), addr, length);
+	rsocket_put(rs);
+	return (int)answer(rc);
+}
+
+RSOCKET_EXPORT int rshutdown(int socket, int how)
+{
+	struct rsocket *rs = table_get(socket);
+	int rc;
+
+	if (!rs)
+		return (int)answer(-EBADF);
+	if (rs->type == SOCK_STREAM)
+		rc = close_half(stream_of(rs), how);
+	else
+		rc = datagram_shutdown(datagram_of(rs), how);
+	rsocket_put(rs);
+	return (int)answer(rc);
+}
+
+/* What is no rsocket, but is closed as if it were. */
+static int close_other(int fd)
+{
+	int rc = fork_close(fd);
+
+	return rc == -EBADF ? poll_close_set(fd) : rc;
+}
+
+/*
+ * The number stays taken until the last call on it has returned, as its descriptor is closed with
+ * the rsocket: so it cannot be given to something else meanwhile.
+ */
+RSOCKET_EXPORT int rclose(int socket)
+{
+	struct rsocket *rs = table_remove(socket);
+
+	if (!rs)
+		return (int)answer(close_other(socket));
+	if (rs->type == SOCK_STREAM)
+		close_stream(stream_of(rs));
+	else
+		datagram_close(datagram_of(rs));
+	rsocket_put(rs);
+	return 0;
+}
+
+static int peer_name(struct stream *s, struct sockaddr *addr, socklen_t *length)
+{
+	if (s->phase < STREAM_CONNECTING || s->phase == STREAM_FAILED)
+		return -ENOTCONN;
+	give_address(rdma_get_peer_addr(s->id), addr, length);
+	return 0;
+}
+
+RSOCKET_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *length)
+{
+	struct rsocket *rs = table_get(socket);
+	int rc;
+
+	if (!rs)
+		return (int)answer(-EBADF);
+	if (rs->type == SOCK_STREAM)
+		rc = peer_name(stream_of(rs), addr, length);
+	else
+		rc = getpeername(rs->fd, addr, length) ? -errno : 0;
+	rsocket_put(rs);
+	return (int)answer(rc);
+}
+
+static int own_name(struct stream *s, struct sockaddr *addr, socklen_t *length)
+{
+	struct sockaddr_storage none = { .ss_family = (sa_family_t)s->family };
+	const struct sockaddr *local = rdma_get_local_addr(s->id);
+
+	give_address(local->sa_family ? local : (struct sockaddr *)&none, addr, length);
+	return 0;
+}
+
+RSOCKET_EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *length)
+{
+	struct rsocket *rs = table_get(socket);
+	int rc;
+
+	if (!rs)
+		return (int)answer(-EBADF);
+	if (rs->type == SOCK_STREAM)
+		rc = own_name(stream_of(rs), addr, length);
+	else
+		rc = getsockname(rs->fd, addr, length) ? -errno : 0;
+	rsocket_put(rs);
+	return (int)answer(rc);
+}
+
+RSOCKET_EXPORT int rsetsockopt(int socket, int level, int name, const void *value, socklen_t length)
+{
+	struct rsocket *rs = table_get(socket);
+	int rc;
+
+	if (!rs)
+		return (int)answer(-EBADF);
+	if (rs->type == SOCK_STREAM)
+		rc = option_set(stream_of(rs), level, name, value, length);
+	else
+		rc = datagram_set_option(datagram_of(rs), level, name, value, length);
+	rsocket_put(rs);
+	return (int)answer(rc);
+}
+
+RSOCKET_EXPORT int rgetsockopt(int socket, int level, int name, void *value, socklen_t *length)
+{
+	struct rsocket *rs = table_get(socket);
+	int rc;
+
+	if (!rs)
+		return (int)answer(-EBADF);
+	if (rs->type == SOCK_STREAM)
+		rc = option_get(stream_of(rs), level, name, value, length);
+	else
+		rc = datagram_get_option(datagram_of(rs), level, name, value, length);
+	rsocket_put(rs);
+	return (int)answer(rc);
+}
+
+static int change_flags(struct rsocket *rs, int cmd, int arg)
+{
+	switch (cmd) {
+	case F_GETFL:
+		return rs->file_flags;
+	case F_SETFL:
+		rs->file_flags = O_RDWR | (arg & ~O_ACCMODE);
+		return 0;
+	case F_GETFD:
+	case F_SETFD: {
+		int rc = fcntl(rs->fd, cmd, arg);
+
+		return rc < 0 ? -errno : rc;
+	}
+	default:
+		return -ENOTSUP;
+	}
+}
+
+RSOCKET_EXPORT int rfcntl(int socket, int cmd, ...)
+{
+	struct rsocket *rs = table_get(socket);
+	va_list args;
+	int rc, arg;
+
+	if (!rs)
+		return (int)answer(-EBADF);
+	va_start(args, cmd);
+	arg = cmd == F_SETFL || cmd == F_SETFD ? va_arg(args, int) : 0;
+	va_end(args);
+	rc = change_flags(rs, cmd, arg);
+	rsocket_put(rs);
+	return (int)answer(rc);
+}

@@ -1,0 +1,118 @@
+#include "rsocket/table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct lock lock = LOCK_INITIALIZER;
+static struct rsocket **slots GUARDED_BY(&lock);
+static int slot_count GUARDED_BY(&lock);
+
+/* In `slots` of a child: it was one of the parent. */
+static struct rsocket inherited;
+
+void rsocket_init(struct rsocket *rs, int type, void (*destroy)(struct rsocket *rs))
+{
+	rs->type = type;
+	rs->fd = -1;
+	atomic_init(&rs->refs, 1);
+	atomic_init(&rs->file_flags, 0);
+	atomic_init(&rs->closed, false);
+	rs->destroy = destroy;
+}
+
+static int grow(int fd) REQUIRES(&lock)
+{
+	int count = (fd | 63) + 1;
+	struct rsocket **larger;
+
+	if (fd < slot_count)
+		return 0;
+	larger = realloc(slots, (size_t)count * sizeof(*larger));
+	if (!larger)
+		return -ENOMEM;
+	memset(larger + slot_count, 0, (size_t)(count - slot_count) * sizeof(*larger));
+	slots = larger;
+	slot_count = count;
+	return 0;
+}
+
+int table_insert(struct rsocket *rs, int fd)
+{
+	int rc;
+
+	lock_acquire(&lock);
+	rc = grow(fd);
+	if (!rc) {
+		slots[fd] = rs;
+		rs->fd = fd;
+	}
+	lock_release(&lock);
+	return rc;
+}
+
+struct rsocket *table_get(int fd)
+{
+	struct rsocket *rs = NULL;
+
+	lock_acquire(&lock);
+	if (fd >= 0 && fd < slot_count)
+		rs = slots[fd];
+	if (rs == &inherited)
+		rs = NULL;
+	if (rs)
+		atomic_fetch_add_explicit(&rs->refs, 1, memory_order_relaxed);
+	lock_release(&lock);
+	return rs;
+}
+
+struct rsocket *table_remove(int fd)
+{
+	struct rsocket *rs = NULL;
+
+	lock_acquire(&lock);
+	if (fd >= 0 && fd < slot_count)
+		rs = slots[fd];
+	if (rs == &inherited)
+		rs = NULL;
+	if (rs)
+		slots[fd] = NULL;
+	lock_release(&lock);
+	return rs;
+}
+
+void rsocket_put(struct rsocket *rs)
+{
+	if (atomic_fetch_sub_explicit(&rs->refs, 1, memory_order_acq_rel) == 1)
+		rs->destroy(rs);
+}
+
+void table_before_fork(void) NO_LOCK_CHECK
+{
+	lock_acquire(&lock);
+}
+
+void table_still_parent(void) NO_LOCK_CHECK
+{
+	lock_release(&lock);
+}
+
+void table_after_fork(void) NO_LOCK_CHECK
+{
+	for (int fd = 0; fd < slot_count; fd++)
+		if (slots[fd])
+			slots[fd] = &inherited;
+	lock_release(&lock);
+}
+
+bool table_take_inherited(int fd)
+{
+	bool was;
+
+	lock_acquire(&lock);
+	was = fd >= 0 && fd < slot_count && slots[fd] == &inherited;
+	if (was)
+		slots[fd] = NULL;
+	lock_release(&lock);
+	return was;
+}

@@ -1,0 +1,291 @@
+#include "rsocket/transfer.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "rsocket/mapping.h"
+#include "rsocket/message.h"
+
+#define CHUNK_MAX  (32 << 10) /* the peer reads one while the next is written */
+#define INLINE_MAX 1024
+
+ssize_t pieces_length(const struct pieces *pieces)
+{
+	size_t length = 0;
+
+	for (size_t i = 0; i < pieces->count; i++) {
+		length += pieces->iov[i].iov_len;
+		if (pieces->iov[i].iov_len > SSIZE_MAX || length > SSIZE_MAX)
+			return -EINVAL;
+	}
+	return (ssize_t)(length - pieces->offset);
+}
+
+/* The bytes of the first piece that is not empty, at most `max`; moves on. */
+static void *next_piece(struct pieces *pieces, size_t max, size_t *length)
+{
+	char *at;
+
+	while (pieces->offset == pieces->iov->iov_len) {
+		pieces->iov++;
+		pieces->count--;
+		pieces->offset = 0;
+	}
+	at = (char *)pieces->iov->iov_base + pieces->offset;
+	*length = pieces->iov->iov_len - pieces->offset;
+	if (*length > max)
+		*length = max;
+	pieces->offset += *length;
+	return at;
+}
+
+void pieces_gather(struct pieces *from, void *to, size_t length)
+{
+	while (length) {
+		size_t n;
+		const void *piece = next_piece(from, length, &n);
+
+		memcpy(to, piece, n);
+		to = (char *)to + n;
+		length -= n;
+	}
+}
+
+void pieces_scatter(struct pieces *to, const void *from, size_t length)
+{
+	while (length) {
+		size_t n;
+		void *piece = next_piece(to, length, &n);
+
+		memcpy(piece, from, n);
+		from = (const char *)from + n;
+		length -= n;
+	}
+}
+
+/* The connection */
+
+static bool is_decided(struct stream *s)
+{
+	return !stream_is_connecting(s);
+}
+
+int transfer_connected(struct stream *s, int flags)
+{
+	int phase = s->phase, rc = 0;
+
+	if (phase >= STREAM_CONNECTED)
+		return 0;
+	if (stream_is_connecting(s))
+		rc = stream_wait(s, is_decided, stream_nonblocking(s, flags), 0);
+	else
+		rc = -ENOTCONN;
+	return rc;
+}
+
+/* Sending */
+
+static bool sends(struct stream *s) REQUIRES(s->lock)
+{
+	return !s->may_send || message_can_send(s);
+}
+
+/* Whether it may go on: news of mappings go first, so that a message tells the peer of them. */
+static bool can_send(struct stream *s) REQUIRES(s->lock)
+{
+	if (!s->may_send)
+		return false;
+	if (!message_can_send(s)) {
+		stream_progress(s);
+		if (!s->may_send || !message_can_send(s))
+			return false;
+	}
+	if (!list_empty(&s->mapping_news)) {
+		mapping_tell(s);
+		return s->may_send && list_empty(&s->mapping_news) && message_can_send(s);
+	}
+	return true;
+}
+
+static uint32_t least(size_t a, uint32_t b)
+{
+	return a < b ? (uint32_t)a : b;
+}
+
+/* One message of at most `max` bytes; 0: not now. `direct`: into this place, not into the stream.
+ */
+static size_t send_one(struct stream *s, struct pieces *pieces, size_t max,
+		       const struct region *direct) REQUIRES(s->sending) EXCLUDES(s->lock)
+{
+	uint8_t small[INLINE_MAX], *at;
+	uint32_t length;
+	bool inlined;
+
+	lock_acquire(&s->lock);
+	if (!can_send(s)) {
+		lock_release(&s->lock);
+		return 0;
+	}
+	length = least(max, direct ? direct->length : s->to.length);
+	inlined = length <= s->inline_bytes && length <= INLINE_MAX;
+	if (inlined) {
+		at = small;
+		pieces_gather(pieces, at, length);
+	} else {
+		/* The tail is ours alone while we are `sending`. */
+		length = least(length, CHUNK_MAX);
+		length = least(length, message_room(s));
+		at = s->send_ring + s->send_tail % s->send_bytes;
+		lock_release(&s->lock);
+		pieces_gather(pieces, at, length);
+		lock_acquire(&s->lock);
+	}
+	if (direct)
+		message_post_direct(s, at, length, inlined, direct->addr, direct->key);
+	else
+		message_post_data(s, at, length, inlined);
+	lock_release(&s->lock);
+	return length;
+}
+
+static int why_not_sent(struct stream *s) EXCLUDES(s->lock)
+{
+	int error;
+
+	lock_acquire(&s->lock);
+	error = stream_take_error(s);
+	if (!error)
+		error = s->shut_send ? EPIPE : ECONNRESET;
+	lock_release(&s->lock);
+	return -error;
+}
+
+static int wait_to_send(struct stream *s, int flags)
+{
+	int rc = stream_wait(s, sends, stream_nonblocking(s, flags), 0);
+
+	return !rc && !s->may_send ? why_not_sent(s) : rc;
+}
+
+ssize_t transfer_send(struct stream *s, struct pieces *pieces, int flags)
+{
+	ssize_t length = pieces_length(pieces), done = 0;
+	int rc = length < 0 ? (int)length : transfer_connected(s, flags);
+
+	if (!rc && !s->may_send)
+		rc = why_not_sent(s);
+	while (!rc && done < length) {
+		size_t sent = 1;
+
+		lock_acquire(&s->sending);
+		while (sent && done < length) {
+			sent = send_one(s, pieces, (size_t)(length - done), NULL);
+			done += (ssize_t)sent;
+		}
+		lock_release(&s->sending);
+		if (done < length)
+			rc = wait_to_send(s, flags);
+	}
+	return done ? done : rc;
+}
+
+ssize_t transfer_send_to(struct stream *s, const void *data, size_t length, uint64_t offset,
+			 int flags)
+{
+	struct iovec iov = { (void *)data, length };
+	struct pieces pieces = { &iov, 1, 0 };
+	size_t done = 0, sent;
+	int rc = transfer_connected(s, flags);
+
+	while (!rc && done < length) {
+		struct region place;
+
+		lock_acquire(&s->sending);
+		do {
+			sent = 0;
+			if (!mapping_find(s, offset + done, &place))
+				break;
+			sent = send_one(s, &pieces, length - done, &place);
+			done += sent;
+		} while (sent && done < length);
+		lock_release(&s->sending);
+		if (!sent && !mapping_find(s, offset + done, &place))
+			break;
+		if (done < length)
+			rc = wait_to_send(s, flags);
+	}
+	return done ? (ssize_t)done : rc;
+}
+
+/* Receiving */
+
+static bool receives(struct stream *s)
+{
+	return s->arrived != s->consumed || !s->may_receive;
+}
+
+static size_t receive_some(struct stream *s, struct pieces *pieces, size_t max, bool peek)
+	REQUIRES(s->receiving)
+{
+	uint64_t from = s->consumed;
+	uint64_t there = atomic_load_explicit(&s->arrived, memory_order_acquire) - from;
+	size_t length = max < there ? max : (size_t)there, left = length;
+
+	while (left) {
+		uint32_t at = (uint32_t)(from % s->receive_bytes);
+		uint32_t n = least(left, s->receive_bytes - at);
+
+		pieces_scatter(pieces, s->receive_ring + at, n);
+		from += n;
+		left -= n;
+	}
+	if (!peek)
+		atomic_store_explicit(&s->consumed, from, memory_order_release);
+	return length;
+}
+
+/* What has been read makes room for the peer. */
+static void make_room(struct stream *s) EXCLUDES(s->lock)
+{
+	if (!message_grant_due(s))
+		return;
+	lock_acquire(&s->lock);
+	message_grant(s);
+	lock_release(&s->lock);
+}
+
+static int end_of_stream(struct stream *s) EXCLUDES(s->lock)
+{
+	int error;
+
+	lock_acquire(&s->lock);
+	error = stream_take_error(s);
+	lock_release(&s->lock);
+	return -error;
+}
+
+ssize_t transfer_receive(struct stream *s, struct pieces *pieces, int flags)
+{
+	ssize_t length = pieces_length(pieces), done = 0;
+	bool peek = flags & MSG_PEEK, all = (flags & MSG_WAITALL) && !peek;
+	int rc = length < 0 ? (int)length : transfer_connected(s, flags);
+
+	while (!rc && length) {
+		bool open = s->may_receive; /* before looking: what came before the end is read */
+
+		lock_acquire(&s->receiving);
+		done += (ssize_t)receive_some(s, pieces, (size_t)(length - done), peek);
+		lock_release(&s->receiving);
+		make_room(s);
+		if (done == length || (done && !all))
+			break;
+		if (!open) {
+			rc = done ? 0 : end_of_stream(s);
+			break;
+		}
+		rc = stream_wait(s, receives, stream_nonblocking(s, flags), 0);
+	}
+	return done ? done : rc;
+}

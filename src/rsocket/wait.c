@@ -1,0 +1,86 @@
+#include "rsocket/wait.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+static pthread_key_t key;
+static int key_error;
+static _Atomic unsigned generation = 1;
+
+static __thread int thread_fd;
+static __thread unsigned thread_generation;
+
+static void close_fd(void *value)
+{
+	if (thread_generation == atomic_load(&generation))
+		close(thread_fd);
+	thread_generation = 0;
+}
+
+static void make_key(void)
+{
+	key_error = pthread_key_create(&key, close_fd);
+}
+
+int wait_fd(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	unsigned now = atomic_load(&generation);
+
+	if (thread_generation == now)
+		return thread_fd;
+	pthread_once(&once, make_key);
+	if (key_error)
+		return -key_error;
+	thread_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (thread_fd < 0)
+		return -errno;
+	thread_generation = now;
+	pthread_setspecific(key, &thread_fd);
+	return thread_fd;
+}
+
+void wait_clear(int fd)
+{
+	eventfd_t value;
+
+	eventfd_read(fd, &value);
+}
+
+void wait_join(struct list *waiters, struct waiter *waiter, int fd)
+{
+	waiter->fd = fd;
+	list_add_tail(waiters, &waiter->link);
+}
+
+void wait_leave(struct waiter *waiter)
+{
+	list_del(&waiter->link);
+}
+
+void wait_kick(struct list *waiters)
+{
+	struct list *pos;
+	int error = errno;
+
+	list_for_each(pos, waiters)
+		eventfd_write(list_entry(pos, struct waiter, link)->fd, 1);
+	errno = error;
+}
+
+uint64_t wait_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+void wait_forget(void)
+{
+	atomic_fetch_add(&generation, 1);
+}

@@ -1,0 +1,43 @@
+/*
+ * Wait - how threads that sleep for an rsocket are woken, besides by the descriptors they sleep on.
+ *
+ * A thread that sleeps polls the descriptors of the rsocket's completion channel and CM channel.
+ * But another thread may take the event that it sleeps for, and with it completions that both wait
+ * for. So each sleeper is also in the rsocket's list of waiters, with an eventfd of its thread, and
+ * whoever takes an event or finds completions kicks all that are in the list.
+ *
+ * The list is guarded by the rsocket's lock. Barrier WAIT is that lock: a sleeper enters the list
+ * under it after it has seen that there is nothing for it, so whoever changes that later, under the
+ * lock, finds it in the list; and an eventfd that was kicked stays readable until its thread takes
+ * it.
+ */
+#ifndef RSOCKET_WAIT_H
+#define RSOCKET_WAIT_H
+
+#include <stdint.h>
+
+#include "base/list.h"
+
+struct waiter {
+	struct list link;
+	int fd; /* of the thread that waits */
+};
+
+/* The calling thread's eventfd, made when it first sleeps and closed when it ends; or -errno. */
+int wait_fd(void);
+
+/* The calling thread's eventfd is no longer readable. */
+void wait_clear(int fd);
+
+/* The caller holds the lock that guards the list. */
+void wait_join(struct list *waiters, struct waiter *waiter, int fd);
+void wait_leave(struct waiter *waiter);
+void wait_kick(struct list *waiters);
+
+/* CLOCK_MONOTONIC. */
+uint64_t wait_now_ns(void);
+
+/* For the child of a fork: eventfds made before are the parent's. */
+void wait_forget(void);
+
+#endif
