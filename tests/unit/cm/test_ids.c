@@ -12,7 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROUNDS 2000
+#define ROUNDS	 2000
+#define DEATH_MS 1000 /* promised are 100: this bound is for sanitizers and loaded machines */
 
 static struct sockaddr_in loopback(uint16_t port)
 {
@@ -206,6 +207,78 @@ static void test_fewer_reads_are_granted(void **state)
 	rdma_destroy_event_channel(passive);
 }
 
+/* How far the other end gets before it is killed. */
+enum stage { STAGE_REQUEST, STAGE_RESPONSE, STAGE_ESTABLISHED };
+
+static void wait_for(struct rdma_event_channel *channel, enum rdma_cm_event_type type,
+		     struct rdma_cm_id **id)
+{
+	struct rdma_cm_event *event;
+
+	CHECK(!rdma_get_cm_event(channel, &event) && event->event == type);
+	if (id)
+		*id = event->id;
+	CHECK(!rdma_ack_cm_event(event));
+}
+
+static void active_end(int fd)
+{
+	struct rdma_conn_param param = { .qp_num = 77 };
+	struct sockaddr_in to = loopback(0);
+	enum stage stage = (enum stage)hear(fd);
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id;
+
+	to.sin_port = (in_port_t)hear(fd);
+	CHECK(channel && !rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
+	wait_for(channel, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
+	CHECK(!rdma_resolve_route(id, 1000));
+	wait_for(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
+	CHECK(!rdma_connect(id, &param));
+	if (stage >= STAGE_RESPONSE)
+		wait_for(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, NULL);
+	if (stage >= STAGE_ESTABLISHED)
+		CHECK(!rdma_establish(id));
+	say(fd, stage);
+	pause();
+}
+
+/* Nobody is left with a connection to a process that was killed. */
+static void test_the_other_end_is_killed(void **state)
+{
+	for (enum stage stage = STAGE_REQUEST; stage <= STAGE_ESTABLISHED; stage++) {
+		struct rdma_event_channel *channel = rdma_create_event_channel();
+		struct rdma_conn_param param = { .qp_num = 88 };
+		struct sockaddr_in at = loopback(0);
+		struct rdma_cm_id *listener, *child;
+		struct worker other;
+		int64_t killed_ms;
+
+		CHECK(channel && !rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP));
+		CHECK(!rdma_bind_addr(listener, (struct sockaddr *)&at));
+		CHECK(!rdma_listen(listener, 1));
+		worker_start(&other, active_end);
+		say(other.fd, stage);
+		say(other.fd, rdma_get_src_port(listener));
+		wait_for(channel, RDMA_CM_EVENT_CONNECT_REQUEST, &child);
+		if (stage >= STAGE_RESPONSE)
+			CHECK(!rdma_accept(child, &param));
+		CHECK(hear(other.fd) == stage);
+		if (stage >= STAGE_ESTABLISHED)
+			wait_for(channel, RDMA_CM_EVENT_ESTABLISHED, NULL);
+		killed_ms = now_ms();
+		worker_kill(&other);
+		wait_for(channel,
+			 stage >= STAGE_ESTABLISHED ? RDMA_CM_EVENT_DISCONNECTED
+						    : RDMA_CM_EVENT_REJECTED,
+			 NULL);
+		CHECK(now_ms() - killed_ms < DEATH_MS);
+		CHECK(!rdma_destroy_id(child) && !rdma_destroy_id(listener));
+		rdma_destroy_event_channel(channel);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -215,6 +288,8 @@ int main(void)
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_signals, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_what_a_dead_daemon_gave, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_the_other_end_is_killed, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_fewer_reads_are_granted, harness_setup,
 						harness_teardown),
