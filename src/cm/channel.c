@@ -59,7 +59,7 @@ static int wait_for_event(struct channel *ch, int (*take)(struct channel *ch, vo
 
 		if (rc != -EAGAIN)
 			return rc;
-		/* The byte stays. recv is what signals interrupt as they do a call of the kernel. */
+		/* The byte stays. Signals interrupt recv as they do a call of the kernel. */
 		if (recv(ch->base.fd, &byte, sizeof(byte), MSG_PEEK) < 0)
 			return -errno;
 	}

@@ -68,8 +68,8 @@ int id_destroy(struct id *id);
 
 /*
  * From before an event leaves verbatimd until id_hold_event: that long the identifier stays, since
- * whoever destroys it first has verbatimd forget it, then waits for those that are in here, and then
- * for the events that they hold. A child is remembered in here, too: its next event finds it.
+ * whoever destroys it first has verbatimd forget it, then waits for those that are in here, and
+ * then for the events that they hold. A child is remembered in here, too: its next event finds it.
  */
 void id_delivery_begin(void);
 void id_delivery_end(void);

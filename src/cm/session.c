@@ -46,7 +46,7 @@ static void after_fork_in_child(void)
 	pthread_mutex_unlock(&session.lock);
 }
 
-/* Before all others of this library: handlers run the other way round, and this lock is the innermost. */
+/* Before others of this library: handlers run the other way round, this lock is the innermost. */
 __attribute__((constructor(200))) static void watch_forks(void)
 {
 	pthread_atfork(before_fork, after_fork, after_fork_in_child);

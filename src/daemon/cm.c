@@ -27,7 +27,7 @@ int cm_init(struct daemon *d)
 	clock_gettime(CLOCK_REALTIME, &now);
 	d->cm = cm;
 	cm->daemon = d;
-	/* Programs keep the numbers of a daemon that died: they must not mean what this one gives. */
+	/* Programs keep the numbers of a daemon that died: here they must mean nothing. */
 	numbers_init(&cm->channels, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
 	numbers_init(&cm->ids, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
 	/* Other hosts remember the numbers of connections: so here, too. */
@@ -124,7 +124,7 @@ static void reply(struct client *c, const struct fdmsg *m, int rc, uint32_t numb
 	client_post(c, &r, sizeof(r), NULL, 0);
 }
 
-/* Each has two descriptors here: some are left for other clients, whatever this one and its like do. */
+/* Each has two descriptors here: some are left for other clients, whatever this one does. */
 static bool has_room_for_channel(const struct cm_client *cc)
 {
 	struct rlimit limit;

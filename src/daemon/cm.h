@@ -25,7 +25,7 @@
 struct cm {
 	struct daemon *daemon;
 	struct numbers channels, ids, connections;
-	unsigned channel_count; /* of all clients */
+	unsigned channel_count;			  /* of all clients */
 	struct list by_remote[CM_REMOTE_BUCKETS]; /* connections, by the other end's number */
 	struct cm_space space;
 	struct cm_timers timers;

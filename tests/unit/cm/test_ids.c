@@ -43,7 +43,8 @@ static void *fetch_all(void *channel)
 	return NULL;
 }
 
-/* An event may be on its way out when its identifier ends: it is told before that, or not at all. */
+/* An event may be on its way out when its identifier ends: it is told before that, or not at all.
+ */
 static void test_destroy_beside_fetch(void **state)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -151,10 +152,12 @@ static void test_what_a_dead_daemon_gave(void **state)
 	struct rdma_cm_id *old, *id;
 	pid_t daemon = daemon_pid();
 
-	CHECK(old_channel && !rdma_create_id(old_channel, &old, NULL, RDMA_PS_TCP));
+	CHECK(old_channel);
+	CHECK(!rdma_create_id(old_channel, &old, NULL, RDMA_PS_TCP));
 	CHECK(!kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
 	channel = rdma_create_event_channel();
-	CHECK(channel && !rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(channel);
+	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
 	CHECK(rdma_bind_addr(old, (struct sockaddr *)&at) && errno == ENOENT);
 	rdma_destroy_id(old);
 	rdma_destroy_event_channel(old_channel);
@@ -166,9 +169,9 @@ static void test_what_a_dead_daemon_gave(void **state)
 /* What the other end grants is what the QP uses, not what was asked for. */
 static void test_fewer_reads_are_granted(void **state)
 {
-	struct ibv_qp_init_attr init = {
-		.cap = { 4, 4, 1, 1, 0 }, .qp_type = IBV_QPT_RC, .sq_sig_all = 1
-	};
+	struct ibv_qp_init_attr init = { .cap = { 4, 4, 1, 1, 0 },
+					 .qp_type = IBV_QPT_RC,
+					 .sq_sig_all = 1 };
 	struct rdma_event_channel *passive = rdma_create_event_channel();
 	struct rdma_event_channel *active = rdma_create_event_channel();
 	struct rdma_conn_param wish = { .responder_resources = 7, .initiator_depth = 8 };
@@ -230,7 +233,8 @@ static void active_end(int fd)
 	struct rdma_cm_id *id;
 
 	to.sin_port = (in_port_t)hear(fd);
-	CHECK(channel && !rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(channel);
+	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
 	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
 	wait_for(channel, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
 	CHECK(!rdma_resolve_route(id, 1000));
@@ -255,7 +259,8 @@ static void test_the_other_end_is_killed(void **state)
 		struct worker other;
 		int64_t killed_ms;
 
-		CHECK(channel && !rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP));
+		CHECK(channel);
+		CHECK(!rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP));
 		CHECK(!rdma_bind_addr(listener, (struct sockaddr *)&at));
 		CHECK(!rdma_listen(listener, 1));
 		worker_start(&other, active_end);

@@ -49,9 +49,9 @@ static int create_channel(int sock, const int ends[2], uint32_t *number)
 
 static uint32_t create_id(int sock, uint32_t channel)
 {
-	struct ctl_cm_ask request = {
-		.header = { .type = CTL_CM_CREATE_ID }, .channel = channel, .value = CTL_CM_TCP
-	};
+	struct ctl_cm_ask request = { .header = { .type = CTL_CM_CREATE_ID },
+				      .channel = channel,
+				      .value = CTL_CM_TCP };
 	struct ctl_cm_reply r = ask(sock, &request, sizeof(request));
 
 	CHECK(!r.status);
@@ -60,9 +60,9 @@ static uint32_t create_id(int sock, uint32_t channel)
 
 static int raise_event(int sock, uint32_t id)
 {
-	struct ctl_cm_raise request = {
-		.header = { .type = CTL_CM_RAISE }, .id = id, .kind = CTL_CM_ADDR_RESOLVED
-	};
+	struct ctl_cm_raise request = { .header = { .type = CTL_CM_RAISE },
+					.id = id,
+					.kind = CTL_CM_ADDR_RESOLVED };
 
 	return ask(sock, &request, sizeof(request)).status;
 }
@@ -101,8 +101,8 @@ static void test_events_of_all_channels_are_bounded(void **state)
 }
 
 /*
- * The other end of a channel's descriptor is the program's, too: were the daemon to read until nothing
- * is left, a program that writes faster would keep it there.
+ * The other end of a channel's descriptor is the program's, too: were the daemon to read until
+ * nothing is left, a program that writes faster would keep it there.
  */
 static void test_a_bell_is_read_once(void **state)
 {
@@ -158,8 +158,8 @@ int main(void)
 						harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_a_bell_is_read_once, harness_setup,
 						harness_teardown),
-		cmocka_unit_test_setup_teardown(test_descriptors_are_left_for_others,
-						harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_descriptors_are_left_for_others, harness_setup,
+						harness_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
