@@ -1,8 +1,7 @@
 #include "cm/channel.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -52,31 +51,33 @@ void channel_destroy(struct channel *ch)
 	free(ch);
 }
 
-static int wait_for_event(struct channel *ch, struct ctl_cm_event *out)
+static int wait_for_event(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)
 {
 	for (;;) {
-		struct pollfd p = { .fd = ch->base.fd, .events = POLLIN };
-		int flags, rc = session_next_event(ch->number, out);
+		int rc = take(ch, arg);
+		char byte;
 
 		if (rc != -EAGAIN)
 			return rc;
-		flags = fcntl(p.fd, F_GETFL);
-		if (flags < 0)
-			return -errno;
-		if (flags & O_NONBLOCK)
-			return -EAGAIN;
-		if (poll(&p, 1, -1) < 0 && errno != EINTR)
+		/* The byte stays. Signals interrupt recv as they do a call of the kernel. */
+		if (recv(ch->base.fd, &byte, sizeof(byte), MSG_PEEK) < 0)
 			return -errno;
 	}
 }
 
-int channel_wait(struct channel *ch, struct ctl_cm_event *out)
+static void leave(void *channel)
+{
+	atomic_fetch_sub(&((struct channel *)channel)->waiters, 1);
+}
+
+int channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)
 {
 	int rc;
 
 	atomic_fetch_add(&ch->waiters, 1);
-	rc = wait_for_event(ch, out);
-	atomic_fetch_sub(&ch->waiters, 1);
+	pthread_cleanup_push(leave, ch);
+	rc = wait_for_event(ch, take, arg);
+	pthread_cleanup_pop(1);
 	return rc;
 }
 

@@ -36,9 +36,11 @@ struct channel *channel_create(void);
 void channel_destroy(struct channel *ch);
 
 /*
- * Takes the next event; waits for it unless the descriptor is O_NONBLOCK. 0; -EAGAIN; -EINTR is not
- * returned; other -errno: verbatimd is gone.
+ * Calls `take` until it returns something else than -EAGAIN, and sleeps in between while there are
+ * no events. What it returned; -EAGAIN: there are none, and the descriptor is O_NONBLOCK; -EINTR as
+ * of any system call: a signal came whose handler was not set with SA_RESTART. The thread may be
+ * cancelled while it sleeps.
  */
-int channel_wait(struct channel *ch, struct ctl_cm_event *out);
+int channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg);
 
 #endif

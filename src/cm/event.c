@@ -1,6 +1,8 @@
 #include "cm/event.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,12 +93,12 @@ static void keep_peer(struct id *id, const struct ctl_cm_end *end)
 }
 
 /* False: it cannot be told, and is refused. */
-static bool on_request(struct told *t, struct id *listener, const struct ctl_cm_event *event)
+static bool on_request(struct told *t, struct id *listener, struct id *child,
+		       const struct ctl_cm_event *event)
 {
 	struct ctl_cm_ask ask = { .header = { .type = CTL_CM_DESTROY_ID }, .id = event->id };
-	struct id *child;
 
-	if (id_adopt(listener, event, &child)) {
+	if (!child) {
 		session_ask_plain(&ask, NULL);
 		return false;
 	}
@@ -125,6 +127,9 @@ static void on_response(struct told *t, struct id *id, const struct ctl_cm_event
 
 	keep_peer(id, &event->end);
 	id->rnr_retry_count = event->end.rnr_retry_count;
+	/* What it grants, which may be less than was asked for. */
+	id->responder_resources = event->end.responder_resources;
+	id->initiator_depth = event->end.initiator_depth;
 	tell_conn(t, &event->end);
 	if (!id->base.qp)
 		return;
@@ -169,32 +174,59 @@ static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event
 	}
 }
 
+struct taking {
+	struct ctl_cm_event event;
+	struct id *held;  /* NULL: its identifier is no more */
+	struct id *child; /* of a request; NULL: it could not be made */
+};
+
+static int take_event(struct channel *ch, void *arg)
+{
+	struct taking *taking = arg;
+	struct ctl_cm_event *event = &taking->event;
+	bool is_request = false;
+	int rc, cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	id_delivery_begin();
+	rc = session_next_event(ch->number, event);
+	if (!rc) {
+		is_request = event->kind == CTL_CM_CONNECT_REQUEST;
+		taking->held = id_find(is_request ? event->listener : event->id);
+	}
+	if (taking->held) {
+		id_hold_event(taking->held);
+		if (is_request && id_adopt(taking->held, event, &taking->child))
+			taking->child = NULL;
+	}
+	id_delivery_end();
+	pthread_setcancelstate(cancel, NULL);
+	return rc;
+}
+
 /* 1: *out is the program's; 0: nothing that it has to know; -errno. */
 static int fetch(struct channel *ch, struct rdma_cm_event **out)
 {
+	struct taking taking = { .held = NULL };
+	const struct ctl_cm_event *event = &taking.event;
 	struct told *t = calloc(1, sizeof(*t));
-	struct ctl_cm_event event;
-	struct id *id;
+	bool is_told;
 	int rc;
 
 	if (!t)
 		return -ENOMEM;
-	rc = channel_wait(ch, &event);
-	if (rc) {
-		free(t);
+	pthread_cleanup_push(free, t);
+	rc = channel_wait(ch, take_event, &taking);
+	pthread_cleanup_pop(rc || !taking.held);
+	if (rc || !taking.held)
 		return rc;
-	}
-	id = id_find(event.kind == CTL_CM_CONNECT_REQUEST ? event.listener : event.id);
-	if (!id) {
-		free(t);
-		return 0;
-	}
-	id_hold_event(id);
-	t->held = id;
-	t->base.event = (enum rdma_cm_event_type)event.kind;
-	if (event.kind == CTL_CM_CONNECT_REQUEST ? !on_request(t, id, &event)
-						 : !make(t, id, &event)) {
-		id_ack_event(id);
+	t->held = taking.held;
+	t->base.event = (enum rdma_cm_event_type)event->kind;
+	is_told = event->kind == CTL_CM_CONNECT_REQUEST
+			  ? on_request(t, taking.held, taking.child, event)
+			  : make(t, taking.held, event);
+	if (!is_told) {
+		id_ack_event(taking.held);
 		free(t);
 		return 0;
 	}

@@ -51,6 +51,23 @@ struct id *id_find(uint32_t number)
 	return id;
 }
 
+static pthread_mutex_t delivery = PTHREAD_MUTEX_INITIALIZER;
+
+void id_delivery_begin(void)
+{
+	pthread_mutex_lock(&delivery);
+}
+
+void id_delivery_end(void)
+{
+	pthread_mutex_unlock(&delivery);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(id_delivery_begin, id_delivery_end, id_delivery_end);
+}
+
 static uint32_t random_psn(void)
 {
 	uint32_t psn = 0;
@@ -173,8 +190,11 @@ void id_ack_event(struct id *id)
 	pthread_mutex_unlock(&id->lock);
 }
 
+/* verbatimd gives no more events of it, or not those that are meant. */
 static void wait_for_acks(struct id *id)
 {
+	id_delivery_begin();
+	id_delivery_end();
 	pthread_mutex_lock(&id->lock);
 	while (id->events)
 		pthread_cond_wait(&id->acked, &id->lock);
@@ -238,6 +258,18 @@ int id_set_device(struct id *id)
 	}
 	id_show_addresses(id);
 	return rc;
+}
+
+void id_drop_device(struct id *id)
+{
+	if (!id->device)
+		return;
+	if (id->base.pd == id->device->pd)
+		id->base.pd = NULL;
+	id->base.verbs = NULL;
+	id->base.port_num = 0;
+	device_put(id->device);
+	id->device = NULL;
 }
 
 void id_show_addresses(struct id *id)

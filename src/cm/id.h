@@ -66,7 +66,15 @@ int id_adopt(const struct id *listener, const struct ctl_cm_event *event, struct
 /* Out of verbatimd, and out of memory once all its events are acknowledged. 0 or -errno. */
 int id_destroy(struct id *id);
 
-/* NULL: there is none (any more). The caller got it from an event, so it is not being destroyed. */
+/*
+ * From before an event leaves verbatimd until id_hold_event: that long the identifier stays, since
+ * whoever destroys it first has verbatimd forget it, then waits for those that are in here, and
+ * then for the events that they hold. A child is remembered in here, too: its next event finds it.
+ */
+void id_delivery_begin(void);
+void id_delivery_end(void);
+
+/* NULL: there is none (any more). Within a delivery. */
 struct id *id_find(uint32_t number);
 
 /* Moves it, with its events, and waits for those of the old channel. NULL: to one of its own. */
@@ -78,6 +86,9 @@ void id_ack_event(struct id *id);
 
 /* From which address, and so on which device it is from now on. 0 or -errno. */
 int id_set_device(struct id *id);
+
+/* What id_set_device did is undone: the address could not be bound. */
+void id_drop_device(struct id *id);
 
 /* route.addr from local and remote. */
 void id_show_addresses(struct id *id);

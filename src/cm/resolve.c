@@ -45,8 +45,12 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 		rc = bind_local(id);
 	if (rc == -ENODEV && !address_is_local(&id->local))
 		rc = -EADDRNOTAVAIL;
-	if (rc)
+	if (rc) {
 		id->local = before;
+		/* Bound before, it keeps what it has. */
+		if (!id->is_bound)
+			id_drop_device(id);
+	}
 	id_show_addresses(id);
 	return answer(rc);
 }
@@ -73,7 +77,7 @@ CM_EXPORT int rdma_listen(struct rdma_cm_id *base, int backlog)
 /* 0 or -errno. */
 static int resolve(struct id *id, const struct sockaddr *src, const struct sockaddr *dst)
 {
-	struct ctl_cm_address wanted = { .family = 0 };
+	struct ctl_cm_address wanted = { .family = 0 }, before = id->local;
 	int rc = address_from_sockaddr(dst, &id->remote);
 
 	if (!rc && src)
@@ -92,6 +96,11 @@ static int resolve(struct id *id, const struct sockaddr *src, const struct socka
 		rc = id_set_device(id);
 	if (!rc && !id->is_bound)
 		rc = bind_local(id);
+	/* Another attempt may go elsewhere. */
+	if (rc && !id->is_bound) {
+		id->local = before;
+		id_drop_device(id);
+	}
 	id_show_addresses(id);
 	return rc;
 }

@@ -46,7 +46,8 @@ static void after_fork_in_child(void)
 	pthread_mutex_unlock(&session.lock);
 }
 
-__attribute__((constructor)) static void watch_forks(void)
+/* Before others of this library: handlers run the other way round, this lock is the innermost. */
+__attribute__((constructor(200))) static void watch_forks(void)
 {
 	pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
@@ -118,8 +119,10 @@ static int exchange(struct ctl_header *request, size_t len, const int *fds, unsi
 static int ask(struct ctl_header *request, size_t len, const int *fds, unsigned fd_count,
 	       enum ctl_type type, size_t reply_len, struct fdmsg *reply)
 {
-	int rc = 0;
+	int rc = 0, cancel;
 
+	/* Programs cancel threads that wait for events: not here, with the lock. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	pthread_mutex_lock(&session.lock);
 	for (int tries = 0; tries < 2; tries++) {
 		if (session.sock < 0)
@@ -136,6 +139,7 @@ static int ask(struct ctl_header *request, size_t len, const int *fds, unsigned 
 		rc = 0;
 	}
 	pthread_mutex_unlock(&session.lock);
+	pthread_setcancelstate(cancel, NULL);
 	if (!rc && (reply->body.header.type != type || reply->len != reply_len))
 		rc = -EPROTO;
 	return rc;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,10 +27,10 @@ int cm_init(struct daemon *d)
 	clock_gettime(CLOCK_REALTIME, &now);
 	d->cm = cm;
 	cm->daemon = d;
-	numbers_init(&cm->channels, 0);
-	numbers_init(&cm->ids, 0);
-	/* Other hosts remember the numbers of connections: those of an earlier daemon are others.
-	 */
+	/* Programs keep the numbers of a daemon that died: here they must mean nothing. */
+	numbers_init(&cm->channels, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
+	numbers_init(&cm->ids, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
+	/* Other hosts remember the numbers of connections: so here, too. */
 	numbers_init(&cm->connections, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
 	for (unsigned i = 0; i < CM_REMOTE_BUCKETS; i++)
 		list_init(&cm->by_remote[i]);
@@ -123,6 +124,18 @@ static void reply(struct client *c, const struct fdmsg *m, int rc, uint32_t numb
 	client_post(c, &r, sizeof(r), NULL, 0);
 }
 
+/* Each has two descriptors here: some are left for other clients, whatever this one does. */
+static bool has_room_for_channel(const struct cm_client *cc)
+{
+	struct rlimit limit;
+
+	if (cc->channel_count >= CM_CHANNELS_PER_CLIENT)
+		return false;
+	return getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+	       (cc->channel_count < limit.rlim_cur / 8 &&
+		cc->cm->channel_count < limit.rlim_cur / 4);
+}
+
 void cm_on_create_channel(struct client *c, struct fdmsg *m)
 {
 	struct cm_channel *ch = NULL;
@@ -130,8 +143,8 @@ void cm_on_create_channel(struct client *c, struct fdmsg *m)
 
 	if (m->fds_lost)
 		rc = -EMFILE;
-	else if (c->cm->channel_count >= CM_CHANNELS_PER_CLIENT)
-		rc = -ENOSPC;
+	else if (!has_room_for_channel(c->cm))
+		rc = -EMFILE;
 	else if (!(ch = cm_channel_create(c->cm, m->fds[0], m->fds[1])))
 		rc = -ENOMEM;
 	if (ch) {
@@ -271,7 +284,10 @@ void cm_on_raise(struct client *c, struct fdmsg *m)
 	};
 	int rc = -ENOENT;
 
-	if (id)
+	/* The rest is for what others have to tell. */
+	if (id && c->cm->event_count >= CM_EVENTS_PER_CLIENT / 2)
+		rc = -ENOSPC;
+	else if (id)
 		rc = raise->kind < CTL_CM_EVENT_KINDS && raise->kind != CTL_CM_CONNECT_REQUEST
 			     ? cm_channel_post(id, &body)
 			     : -EINVAL;

@@ -19,11 +19,13 @@
 
 #define CM_IDS_PER_CLIENT      65536
 #define CM_CHANNELS_PER_CLIENT 65536
+#define CM_EVENTS_PER_CLIENT   131072 /* 57 MiB */
 #define CM_REMOTE_BUCKETS      4096
 
 struct cm {
 	struct daemon *daemon;
 	struct numbers channels, ids, connections;
+	unsigned channel_count;			  /* of all clients */
 	struct list by_remote[CM_REMOTE_BUCKETS]; /* connections, by the other end's number */
 	struct cm_space space;
 	struct cm_timers timers;
@@ -39,7 +41,7 @@ struct cm_client {
 	struct cm *cm;
 	struct client *client;
 	struct list ids, channels;
-	unsigned id_count, channel_count;
+	unsigned id_count, channel_count, event_count;
 };
 
 /* 0 or -ENOMEM. */

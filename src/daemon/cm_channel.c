@@ -19,8 +19,8 @@ static void silence(struct cm_channel *ch)
 {
 	char bytes[16];
 
-	while (recv(ch->program_fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
-		;
+	/* Once: there is one byte, and where the program puts in more it wakes itself. */
+	recv(ch->program_fd, bytes, sizeof(bytes), MSG_DONTWAIT);
 }
 
 struct cm_channel *cm_channel_create(struct cm_client *owner, int bell_fd, int program_fd)
@@ -36,6 +36,7 @@ struct cm_channel *cm_channel_create(struct cm_client *owner, int bell_fd, int p
 	list_init(&ch->in_client);
 	list_append(&owner->channels, &ch->in_client);
 	owner->channel_count++;
+	owner->cm->channel_count++;
 	numbers_add(&owner->cm->channels, &ch->numbered);
 	return ch;
 }
@@ -45,6 +46,7 @@ void cm_channel_destroy(struct cm_channel *ch)
 	numbers_remove(&ch->numbered);
 	list_remove(&ch->in_client);
 	ch->owner->channel_count--;
+	ch->owner->cm->channel_count--;
 	close(ch->bell_fd);
 	close(ch->program_fd);
 	free(ch);
@@ -71,7 +73,7 @@ int cm_channel_post(struct cm_id *id, const struct ctl_cm_event *body)
 {
 	struct cm_event *e;
 
-	if (id->channel->event_count >= CM_EVENTS_PER_CHANNEL)
+	if (id->owner->event_count >= CM_EVENTS_PER_CLIENT)
 		return -ENOSPC;
 	e = malloc(sizeof(*e));
 	if (!e)
@@ -79,6 +81,7 @@ int cm_channel_post(struct cm_id *id, const struct ctl_cm_event *body)
 	e->id = id;
 	e->body = *body;
 	list_append(&id->events, &e->in_id);
+	id->owner->event_count++;
 	append(id->channel, e);
 	return 0;
 }
@@ -93,6 +96,7 @@ void cm_channel_drop(struct cm_event *e)
 {
 	take_out(e);
 	list_remove(&e->in_id);
+	e->id->owner->event_count--;
 	free(e);
 }
 

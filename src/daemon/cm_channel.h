@@ -19,8 +19,6 @@
 #include "daemon/list.h"
 #include "daemon/numbers.h"
 
-#define CM_EVENTS_PER_CHANNEL 65536
-
 struct cm_client;
 struct cm_id;
 

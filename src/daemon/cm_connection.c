@@ -406,6 +406,8 @@ static struct cm_id *find_listener(struct cm *cm, const struct cm_origin *o,
 	if (!ip_header_service(m->service_id, &space, &port) ||
 	    !ip_header_decode(m->private_data, &header) ||
 	    memcmp(header.destination, o->local, CTL_GID_BYTES) ||
+	    /* The QP would send there: nobody asks for that but from there. */
+	    memcmp(header.source, o->remote, CTL_GID_BYTES) ||
 	    (space == CTL_CM_UDP) != (m->type == IBCM_SIDR_REQ))
 		return NULL;
 	body->local.family = body->remote.family = header.is_v4 ? AF_INET : AF_INET6;

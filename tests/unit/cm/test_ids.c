@@ -1,0 +1,304 @@
+/* Identifiers and channels where threads, signals and the end of verbatimd come in between. */
+#include "harness.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ROUNDS	 2000
+#define DEATH_MS 1000 /* promised are 100: this bound is for sanitizers and loaded machines */
+
+static struct sockaddr_in loopback(uint16_t port)
+{
+	return (struct sockaddr_in){
+		.sin_family = AF_INET,
+		.sin_port = htons(port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+}
+
+static void rest(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+}
+
+static void *fetch_all(void *channel)
+{
+	struct rdma_cm_event *event;
+
+	while (!rdma_get_cm_event(channel, &event)) {
+		bool is_last = event->id->context == channel;
+
+		rdma_ack_cm_event(event);
+		if (is_last)
+			break;
+	}
+	return NULL;
+}
+
+/* An event may be on its way out when its identifier ends: it is told before that, or not at all.
+ */
+static void test_destroy_beside_fetch(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct sockaddr_in to = loopback(7);
+	struct rdma_cm_id *id;
+	pthread_t threads[2];
+
+	CHECK(channel);
+	for (int i = 0; i < 2; i++)
+		CHECK(!pthread_create(&threads[i], NULL, fetch_all, channel));
+	for (int i = 0; i < ROUNDS; i++) {
+		CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+		CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
+		CHECK(!rdma_destroy_id(id));
+	}
+	CHECK(!rdma_create_id(channel, &id, channel, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
+	CHECK(!rdma_resolve_route(id, 1000));
+	for (int i = 0; i < 2; i++)
+		CHECK(!pthread_join(threads[i], NULL));
+	CHECK(!rdma_destroy_id(id));
+	rdma_destroy_event_channel(channel);
+}
+
+/* rping ends its thread so: no lock stays taken, no channel stays behind. */
+static void test_cancelled_fetch(void **state)
+{
+	struct rdma_event_channel *keeper = rdma_create_event_channel();
+	pid_t daemon = daemon_pid();
+	unsigned fds = count_fds(daemon);
+
+	CHECK(keeper);
+	for (int i = 0; i < 200; i++) {
+		struct rdma_event_channel *channel = rdma_create_event_channel();
+		pthread_t thread;
+
+		CHECK(channel);
+		CHECK(!pthread_create(&thread, NULL, fetch_all, channel));
+		if (i % 2)
+			nanosleep(&(struct timespec){ .tv_nsec = i * 1000 }, NULL);
+		CHECK(!pthread_cancel(thread));
+		CHECK(!pthread_join(thread, NULL));
+		rdma_destroy_event_channel(channel);
+	}
+	/* Requests are served in order, so all are closed by now. */
+	rdma_destroy_event_channel(rdma_create_event_channel());
+	CHECK(count_fds(daemon) <= fds + 2);
+	rdma_destroy_event_channel(keeper);
+}
+
+static void on_signal(int number)
+{
+}
+
+struct sleeper {
+	struct rdma_event_channel *channel;
+	int error;
+	atomic_bool ended;
+};
+
+static void *sleep_there(void *arg)
+{
+	struct sleeper *s = arg;
+	struct rdma_cm_event *event;
+
+	s->error = rdma_get_cm_event(s->channel, &event) ? errno : 0;
+	s->ended = true;
+	return NULL;
+}
+
+/* As with any system call: the handler's SA_RESTART decides. */
+static void test_signals(void **state)
+{
+	for (int restarts = 0; restarts < 2; restarts++) {
+		struct sigaction action = {
+			.sa_handler = on_signal,
+			.sa_flags = restarts ? SA_RESTART : 0,
+		};
+		struct sleeper s = { .channel = rdma_create_event_channel() };
+		pthread_t thread;
+
+		CHECK(s.channel && !sigaction(SIGUSR1, &action, NULL));
+		CHECK(!pthread_create(&thread, NULL, sleep_there, &s));
+		rest();
+		for (int64_t end = now_ms() + (restarts ? 200 : PATIENCE_MS);
+		     now_ms() < end && !s.ended;) {
+			pthread_kill(thread, SIGUSR1);
+			rest();
+		}
+		CHECK(s.ended == !restarts);
+		if (restarts)
+			pthread_cancel(thread);
+		CHECK(!pthread_join(thread, NULL));
+		if (!restarts)
+			CHECK(s.error == EINTR);
+		rdma_destroy_event_channel(s.channel);
+	}
+}
+
+/* The next verbatimd knows nothing of what the last one gave, and mistakes it for nothing. */
+static void test_what_a_dead_daemon_gave(void **state)
+{
+	struct rdma_event_channel *old_channel = rdma_create_event_channel(), *channel;
+	struct sockaddr_in at = loopback(0);
+	struct rdma_cm_id *old, *id;
+	pid_t daemon = daemon_pid();
+
+	CHECK(old_channel);
+	CHECK(!rdma_create_id(old_channel, &old, NULL, RDMA_PS_TCP));
+	CHECK(!kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
+	channel = rdma_create_event_channel();
+	CHECK(channel);
+	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(rdma_bind_addr(old, (struct sockaddr *)&at) && errno == ENOENT);
+	rdma_destroy_id(old);
+	rdma_destroy_event_channel(old_channel);
+	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at));
+	CHECK(!rdma_destroy_id(id));
+	rdma_destroy_event_channel(channel);
+}
+
+/* What the other end grants is what the QP uses, not what was asked for. */
+static void test_fewer_reads_are_granted(void **state)
+{
+	struct ibv_qp_init_attr init = { .cap = { 4, 4, 1, 1, 0 },
+					 .qp_type = IBV_QPT_RC,
+					 .sq_sig_all = 1 };
+	struct rdma_event_channel *passive = rdma_create_event_channel();
+	struct rdma_event_channel *active = rdma_create_event_channel();
+	struct rdma_conn_param wish = { .responder_resources = 7, .initiator_depth = 8 };
+	struct rdma_conn_param grant = { .responder_resources = 1, .initiator_depth = 2 };
+	struct sockaddr_in at = loopback(0);
+	struct rdma_cm_id *listener, *child, *id;
+	struct rdma_cm_event *event;
+	struct ibv_qp_attr attr;
+
+	CHECK(!rdma_create_id(passive, &listener, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(listener, (struct sockaddr *)&at) && !rdma_listen(listener, 1));
+	at.sin_port = rdma_get_src_port(listener);
+	CHECK(!rdma_create_id(active, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&at, 1000));
+	CHECK(!rdma_get_cm_event(active, &event) && !rdma_ack_cm_event(event));
+	CHECK(!rdma_resolve_route(id, 1000));
+	CHECK(!rdma_get_cm_event(active, &event) && !rdma_ack_cm_event(event));
+	CHECK(!rdma_create_qp(id, NULL, &init) && !rdma_connect(id, &wish));
+
+	CHECK(!rdma_get_cm_event(passive, &event));
+	CHECK(event->param.conn.responder_resources == 8 && event->param.conn.initiator_depth == 7);
+	child = event->id;
+	CHECK(!rdma_ack_cm_event(event));
+	CHECK(!rdma_create_qp(child, NULL, &init) && !rdma_accept(child, &grant));
+
+	CHECK(!rdma_get_cm_event(active, &event) && event->event == RDMA_CM_EVENT_ESTABLISHED);
+	CHECK(!rdma_ack_cm_event(event));
+	CHECK(!ibv_query_qp(id->qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC,
+			    &init));
+	CHECK(attr.max_rd_atomic == 1 && attr.max_dest_rd_atomic == 2);
+
+	rdma_destroy_ep(id);
+	rdma_destroy_ep(child);
+	CHECK(!rdma_destroy_id(listener));
+	rdma_destroy_event_channel(active);
+	rdma_destroy_event_channel(passive);
+}
+
+/* How far the other end gets before it is killed. */
+enum stage { STAGE_REQUEST, STAGE_RESPONSE, STAGE_ESTABLISHED };
+
+static void wait_for(struct rdma_event_channel *channel, enum rdma_cm_event_type type,
+		     struct rdma_cm_id **id)
+{
+	struct rdma_cm_event *event;
+
+	CHECK(!rdma_get_cm_event(channel, &event) && event->event == type);
+	if (id)
+		*id = event->id;
+	CHECK(!rdma_ack_cm_event(event));
+}
+
+static void active_end(int fd)
+{
+	struct rdma_conn_param param = { .qp_num = 77 };
+	struct sockaddr_in to = loopback(0);
+	enum stage stage = (enum stage)hear(fd);
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id;
+
+	to.sin_port = (in_port_t)hear(fd);
+	CHECK(channel);
+	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
+	wait_for(channel, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
+	CHECK(!rdma_resolve_route(id, 1000));
+	wait_for(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
+	CHECK(!rdma_connect(id, &param));
+	if (stage >= STAGE_RESPONSE)
+		wait_for(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, NULL);
+	if (stage >= STAGE_ESTABLISHED)
+		CHECK(!rdma_establish(id));
+	say(fd, stage);
+	pause();
+}
+
+/* Nobody is left with a connection to a process that was killed. */
+static void test_the_other_end_is_killed(void **state)
+{
+	for (enum stage stage = STAGE_REQUEST; stage <= STAGE_ESTABLISHED; stage++) {
+		struct rdma_event_channel *channel = rdma_create_event_channel();
+		struct rdma_conn_param param = { .qp_num = 88 };
+		struct sockaddr_in at = loopback(0);
+		struct rdma_cm_id *listener, *child;
+		struct worker other;
+		int64_t killed_ms;
+
+		CHECK(channel);
+		CHECK(!rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP));
+		CHECK(!rdma_bind_addr(listener, (struct sockaddr *)&at));
+		CHECK(!rdma_listen(listener, 1));
+		worker_start(&other, active_end);
+		say(other.fd, stage);
+		say(other.fd, rdma_get_src_port(listener));
+		wait_for(channel, RDMA_CM_EVENT_CONNECT_REQUEST, &child);
+		if (stage >= STAGE_RESPONSE)
+			CHECK(!rdma_accept(child, &param));
+		CHECK(hear(other.fd) == stage);
+		if (stage >= STAGE_ESTABLISHED)
+			wait_for(channel, RDMA_CM_EVENT_ESTABLISHED, NULL);
+		killed_ms = now_ms();
+		worker_kill(&other);
+		wait_for(channel,
+			 stage >= STAGE_ESTABLISHED ? RDMA_CM_EVENT_DISCONNECTED
+						    : RDMA_CM_EVENT_REJECTED,
+			 NULL);
+		CHECK(now_ms() - killed_ms < DEATH_MS);
+		CHECK(!rdma_destroy_id(child) && !rdma_destroy_id(listener));
+		rdma_destroy_event_channel(channel);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_destroy_beside_fetch, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_cancelled_fetch, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_signals, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_what_a_dead_daemon_gave, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_the_other_end_is_killed, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_fewer_reads_are_granted, harness_setup,
+						harness_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
