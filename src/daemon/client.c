@@ -1,6 +1,7 @@
 #include "daemon/client.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -244,8 +245,34 @@ static void destroy(struct client *c)
 	free(c);
 }
 
+static bool has_ended(const struct client *c)
+{
+	struct pollfd death = { .fd = c->pid_fd, .events = POLLIN };
+
+	return c->pid_fd >= 0 && poll(&death, 1, 0) == 1;
+}
+
+/*
+ * A process that ended has a socket for its connections, too, whose end may be noticed later. But its
+ * peers hear of the end of a connection before that of the QP (links_on_death): what they do about
+ * requests that were flushed may be to put the connection away, and then they never learn why.
+ */
+static void end_connections(struct client *dead)
+{
+	list_for_each_safe(m, &dead->daemon->clients) {
+		struct client *c = container_of(m, struct client, in_daemon);
+
+		if (c == dead || c->role != CLIENT_CM || c->pid != dead->pid)
+			continue;
+		cm_on_death(c);
+		client_condemn(c, NULL);
+	}
+}
+
 static void bury(struct client *c)
 {
+	if (c->role == CLIENT_PROCESS && has_ended(c))
+		end_connections(c);
 	cm_on_death(c);
 	ports_on_death(c);
 	slots_on_death(c);

@@ -171,17 +171,18 @@ def test_qperf(fresh):
 # --------------------------------------------------------------------------------------------
 # Death, number, leaks.
 
-def say_when(program, text, since, seconds=5):
-    """ms from `since` until the program said it."""
-    wait_until(lambda: text in program.output(), seconds * SLOWER, f'"{text}"')
+def say_when(program, texts, since, seconds=5):
+    """ms from `since` until the program said one of them."""
+    wait_until(lambda: any(text in program.output() for text in texts), seconds * SLOWER,
+               ' or '.join(texts))
     return (time.monotonic() - since) * 1000
 
 
-def kill_one(runner, victim, other, text):
+def kill_one(runner, victim, other, *texts):
     time.sleep(0.2)
     since = time.monotonic()
     os.kill(victim.pid, signal.SIGKILL)
-    took = say_when(other, text, since)
+    took = say_when(other, texts, since)
     runner.release(victim)
     return took
 
@@ -193,7 +194,10 @@ def test_killed(fresh, victim):
     client.wait_for('rdma-ping-5')
     ends = {'client': client, 'server': server}
     (other,) = set(ends) - {victim}
-    took = kill_one(fresh, ends[victim], ends[other], f'{other} DISCONNECT EVENT')
+    # rping's other thread may see the requests that were flushed first, and put the connection away
+    # before the event is told (cm/ids in tests/unit tells for sure)
+    took = kill_one(fresh, ends[victim], ends[other], f'{other} DISCONNECT EVENT',
+                    'cq completion failed')
     assert took < BOUND_MS * SLOWER, f'{took:.0f} ms'
 
 
