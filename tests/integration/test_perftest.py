@@ -59,9 +59,13 @@ def all_sizes(runner, port, program, service, env):
 
 
 WITH_SIZES = [(program, service) for program, service in PROGRAMS if 'atomic' not in program]
+# up to 8 MiB: for each service the bandwidths here, the rest in the long run
+WITH_SIZES_SOME_LONG = [
+    pytest.param(program, service, marks=[] if program.endswith('_bw') and service != 'XRC' else
+                 [pytest.mark.long]) for program, service in WITH_SIZES]
 
 
-@pytest.mark.parametrize('program, service', WITH_SIZES)
+@pytest.mark.parametrize('program, service', WITH_SIZES_SOME_LONG)
 def test_all_sizes(runner, port, program, service):
     all_sizes(runner, port, program, service, {})
 
@@ -179,7 +183,6 @@ def test_run_by_duration(runner, port):
 
 @pytest.mark.parametrize('program, options', [
     ('ib_send_bw', ['-c', 'DC']),
-    ('ib_send_lat', ['-c', 'UD', '-s', 8192]),
     ('ib_write_bw', ['--use_rocm=0']),
     ('ib_write_bw', ['--use_cuda=0']),
     ('ib_write_bw', ['-c', 'UD']),

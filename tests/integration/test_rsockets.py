@@ -110,6 +110,7 @@ def test_stream_modes(fresh, port, mode):
     stream(fresh, port, *MODES[mode], '-S', 20000, '-C', 100, '-I', 5)
 
 
+@pytest.mark.long
 def test_stream_all(fresh, port):
     assert stream(fresh, port, '-S', 'all', seconds=60)[0] == '6m_bw'
 
