@@ -20,6 +20,7 @@
 uint64_t rig_now_ns, rig_deadline_ns;
 uint32_t rig_sent, rig_full_after;
 enum wire_result rig_refusal;
+uint32_t rig_calls, rig_call_packets[RIG_CALLS], rig_buffer_bytes;
 bool (*rig_on_packet)(struct rig_packet *packet, struct packet *decoded);
 
 static struct rig_packet *wire;
@@ -66,6 +67,7 @@ static enum wire_result send_packets(const struct wire_flow *flow,
 		wire_tail++;
 		rig_sent++;
 	}
+	rig_call_packets[rig_calls++ % RIG_CALLS] = count;
 	return WIRE_SENT;
 }
 
@@ -78,6 +80,7 @@ static int resolve(struct context *context, const struct ibv_ah_attr *attr, stru
 	memcpy(flow->remote, attr->grh.dgid.raw, WIRE_GID_BYTES);
 	flow->traffic_class = 2;
 	flow->hop_limit = 64;
+	flow->buffer_bytes = rig_buffer_bytes;
 	return 0;
 }
 
@@ -131,7 +134,7 @@ void rig_create(struct rig *rig)
 	rig->xrcd = NULL;
 	rig_now_ns = START_NS;
 	rig_deadline_ns = TRANSPORT_NEVER;
-	rig_sent = 0;
+	rig_sent = rig_calls = rig_buffer_bytes = 0;
 	memset(members, 0, sizeof(members));
 	rig_full_after = UINT32_MAX;
 	rig_refusal = WIRE_FULL;

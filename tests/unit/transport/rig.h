@@ -27,6 +27,7 @@
 #define RIG_WIRE_MAX   8192
 #define RIG_BYTES_MAX  4224
 #define RIG_MEMBERS    4
+#define RIG_CALLS      64
 
 struct rig_packet {
 	struct wire_flow flow; /* as the receiver sees it */
@@ -46,6 +47,10 @@ extern uint64_t rig_now_ns, rig_deadline_ns;
 extern uint32_t rig_sent;	/* packets since rig_create */
 extern uint32_t rig_full_after; /* the socket takes so many packets, then is full; UINT32_MAX: never */
 extern enum wire_result rig_refusal; /* what a full socket answers: WIRE_FULL, ... */
+/* How many packets each of the last calls sent; a test may set rig_calls to 0. */
+extern uint32_t rig_calls, rig_call_packets[RIG_CALLS];
+/* wire_flow.buffer_bytes of QPs that are connected from now on. */
+extern uint32_t rig_buffer_bytes;
 /* Looks at each packet before it is delivered: false: it is lost. NULL: nobody looks. */
 extern bool (*rig_on_packet)(struct rig_packet *packet, struct packet *decoded);
 

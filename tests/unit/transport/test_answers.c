@@ -2,7 +2,7 @@
  * What a responder sends back, packet by packet: that nothing which is owed gets lost between threads,
  * nothing is acknowledged too early, and PSNs and MSNs are those that requesters of other makes expect.
  */
-#include "rig.h"
+#include "pair.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -27,37 +27,17 @@ enum {
 	ACKNOWLEDGE = 0x11,
 };
 
-static struct rig rig;
-static struct qp *a, *b;
-static uint8_t here[BYTES] __attribute__((aligned(4096))), there[BYTES] __attribute__((aligned(4096)));
-static struct mr *here_mr, *there_mr;
+static uint8_t here[BYTES] PAIR_ALIGNED, there[BYTES] PAIR_ALIGNED;
 
 static int setup(void **state)
 {
-	rig_create(&rig);
-	for (uint32_t i = 0; i < BYTES; i++)
-		here[i] = (uint8_t)(i * 7 + i / 1000);
-	memset(there, 0xee, BYTES);
-	here_mr = rig_mr(&rig, here, BYTES, ACCESS);
-	there_mr = rig_mr(&rig, there, BYTES, ACCESS);
-	a = rig_qp(&rig, IBV_QPT_RC);
-	b = rig_qp(&rig, IBV_QPT_RC);
-	rig_connect(a, b, &(struct rig_options){ .access = ACCESS,
+	pair_regions(here, there, BYTES, ACCESS);
+	pair_connect(IBV_QPT_RC, &(struct rig_options){ .access = ACCESS,
 						 .timeout = 14,
 						 .retry_cnt = 7,
 						 .rnr_retry = 7,
 						 .min_rnr_timer = 12,
 						 .psn = PSN });
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	assert_int_equal(qp_destroy(a), 0);
-	assert_int_equal(qp_destroy(b), 0);
-	assert_int_equal(mr_destroy(here_mr), 0);
-	assert_int_equal(mr_destroy(there_mr), 0);
-	rig_destroy(&rig);
 	return 0;
 }
 
@@ -289,7 +269,7 @@ static void test_reserved_syndromes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
 		TEST(never_acknowledges_a_read),
 		TEST(message_numbers),
 		TEST(gap_that_closes),

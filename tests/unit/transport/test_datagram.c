@@ -1,5 +1,5 @@
 /* UD: what arrives, with which GRH, and what is dropped. */
-#include "rig.h"
+#include "pair.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,10 +13,7 @@
 #define BYTES  65536
 #define ACCESS IBV_ACCESS_LOCAL_WRITE
 
-static struct rig rig;
-static struct qp *a, *b;
-static uint8_t here[BYTES] __attribute__((aligned(4096))), there[BYTES] __attribute__((aligned(4096)));
-static struct mr *here_mr, *there_mr;
+static uint8_t here[BYTES] PAIR_ALIGNED, there[BYTES] PAIR_ALIGNED;
 static struct ah *ah;
 
 static const union ibv_gid v4 = { .raw = { [10] = 0xff, 0xff, 10, 0, 0, 1 } };
@@ -34,15 +31,8 @@ static void make_ah(const union ibv_gid *gid)
 
 static int setup(void **state)
 {
-	rig_create(&rig);
-	for (uint32_t i = 0; i < BYTES; i++)
-		here[i] = (uint8_t)(i * 7 + i / 1000);
-	memset(there, 0xee, BYTES);
-	here_mr = rig_mr(&rig, here, BYTES, ACCESS);
-	there_mr = rig_mr(&rig, there, BYTES, ACCESS);
-	a = rig_qp(&rig, IBV_QPT_UD);
-	b = rig_qp(&rig, IBV_QPT_UD);
-	rig_connect(a, b, &(struct rig_options){ .psn = 0 });
+	pair_regions(here, there, BYTES, ACCESS);
+	pair_connect(IBV_QPT_UD, &(struct rig_options){ .psn = 0 });
 	make_ah(&v4);
 	return 0;
 }
@@ -50,12 +40,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	ah_destroy(ah);
-	assert_int_equal(qp_destroy(a), 0);
-	assert_int_equal(qp_destroy(b), 0);
-	assert_int_equal(mr_destroy(here_mr), 0);
-	assert_int_equal(mr_destroy(there_mr), 0);
-	rig_destroy(&rig);
-	return 0;
+	return pair_teardown(state);
 }
 
 static void post_receive(uint64_t wr_id, uint32_t bytes)

@@ -1,5 +1,5 @@
 /* SEND, WRITE, READ and atomics of connected QPs: data, completions, packets. */
-#include "rig.h"
+#include "pair.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,16 +12,11 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
-static struct rig rig;
-static struct qp *a, *b;
-static uint8_t here[BYTES] __attribute__((aligned(4096))), there[BYTES] __attribute__((aligned(4096)));
-static struct mr *here_mr, *there_mr;
+static uint8_t here[BYTES] PAIR_ALIGNED, there[BYTES] PAIR_ALIGNED;
 
 static void connect(enum ibv_qp_type type, const struct rig_options *options)
 {
-	a = rig_qp(&rig, type);
-	b = rig_qp(&rig, type);
-	rig_connect(a, b, &(struct rig_options){
+	pair_connect(type, &(struct rig_options){
 				  .mtu = options->mtu,
 				  .access = options->access,
 				  .timeout = options->timeout,
@@ -44,36 +39,13 @@ static void connect(enum ibv_qp_type type, const struct rig_options *options)
 
 static int setup(void **state)
 {
-	rig_create(&rig);
-	for (uint32_t i = 0; i < BYTES; i++)
-		here[i] = (uint8_t)(i * 7 + i / 1000);
-	memset(there, 0xee, BYTES);
-	here_mr = rig_mr(&rig, here, BYTES, ACCESS);
-	there_mr = rig_mr(&rig, there, BYTES, ACCESS);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	assert_int_equal(qp_destroy(a), 0);
-	assert_int_equal(qp_destroy(b), 0);
-	assert_int_equal(mr_destroy(here_mr), 0);
-	assert_int_equal(mr_destroy(there_mr), 0);
-	rig_destroy(&rig);
+	pair_regions(here, there, BYTES, ACCESS);
 	return 0;
 }
 
 static void run(void)
 {
 	rig_run(rig_now_ns + 100000000);
-}
-
-static void expect(uint64_t wr_id, enum ibv_wc_status status)
-{
-	struct ibv_wc wc = rig_completion(&rig);
-
-	assert_int_equal(wc.wr_id, wr_id);
-	assert_int_equal(wc.status, status);
 }
 
 /* The receive completes before the send is acknowledged. */
@@ -115,10 +87,10 @@ static void sends(enum ibv_qp_type type)
 		post(IBV_WR_SEND, sizes[i], i);
 		run();
 		if (type == IBV_QPT_UC)
-			expect(i, IBV_WC_SUCCESS);
+			pair_expect(i, IBV_WC_SUCCESS);
 		expect_receive(100 + i, sizes[i]);
 		if (type == IBV_QPT_RC)
-			expect(i, IBV_WC_SUCCESS);
+			pair_expect(i, IBV_WC_SUCCESS);
 		assert_memory_equal(here, there, sizes[i]);
 		assert_true(sizes[i] == BYTES || there[sizes[i]] == 0xee);
 	}
@@ -141,7 +113,7 @@ static void test_write(void **state)
 		memset(there, 0xee, BYTES);
 		post(IBV_WR_RDMA_WRITE, sizes[i], i);
 		run();
-		expect(i, IBV_WC_SUCCESS);
+		pair_expect(i, IBV_WC_SUCCESS);
 		assert_memory_equal(here, there, sizes[i]);
 		assert_true(sizes[i] == BYTES || there[sizes[i]] == 0xee);
 	}
@@ -159,7 +131,7 @@ static void test_write_with_immediate(void **state)
 	assert_int_equal(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
 	assert_int_equal(wc.wc_flags, IBV_WC_WITH_IMM);
 	assert_int_equal(wc.imm_data, 0x12345678);
-	expect(1, IBV_WC_SUCCESS);
+	pair_expect(1, IBV_WC_SUCCESS);
 	assert_memory_equal(here, there, 5000);
 }
 
@@ -171,7 +143,7 @@ static void test_read(void **state)
 		memset(here, 0xee, BYTES);
 		post(IBV_WR_RDMA_READ, sizes[i], i);
 		run();
-		expect(i, IBV_WC_SUCCESS);
+		pair_expect(i, IBV_WC_SUCCESS);
 		assert_memory_equal(here, there, sizes[i]);
 		assert_true(sizes[i] == BYTES || here[sizes[i]] == 0xee);
 	}
@@ -226,7 +198,7 @@ static void test_atomics(void **state)
 	*(uint64_t *)there = 37;
 	rig_post_send(a, &wr);
 	run();
-	expect(0, IBV_WC_SUCCESS);
+	pair_expect(0, IBV_WC_SUCCESS);
 	assert_int_equal(*(uint64_t *)here, 37);
 	assert_int_equal(*(uint64_t *)there, 42);
 	wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
@@ -234,12 +206,12 @@ static void test_atomics(void **state)
 	wr.wr.atomic.swap = 0x1122334455667788;
 	rig_post_send(a, &wr);
 	run();
-	expect(0, IBV_WC_SUCCESS);
+	pair_expect(0, IBV_WC_SUCCESS);
 	assert_int_equal(*(uint64_t *)here, 42);
 	assert_int_equal(*(uint64_t *)there, 0x1122334455667788);
 	rig_post_send(a, &wr); /* the comparison fails */
 	run();
-	expect(0, IBV_WC_SUCCESS);
+	pair_expect(0, IBV_WC_SUCCESS);
 	assert_int_equal(*(uint64_t *)here, 0x1122334455667788);
 	assert_int_equal(*(uint64_t *)there, 0x1122334455667788);
 }
@@ -262,7 +234,7 @@ static void test_gathered(void **state)
 	rig_post_send(a, &wr);
 	run();
 	expect_receive(1, 2500);
-	expect(0, IBV_WC_SUCCESS);
+	pair_expect(0, IBV_WC_SUCCESS);
 	assert_memory_equal(there, here, 700);
 	assert_memory_equal(there + 700, there + 500000, 1500);
 	assert_memory_equal(there + 2200, here + 700, 300);
@@ -276,7 +248,7 @@ static void test_gathered(void **state)
 	memset(text, 'y', sizeof(text));
 	run();
 	expect_receive(2, 200);
-	expect(0, IBV_WC_SUCCESS);
+	pair_expect(0, IBV_WC_SUCCESS);
 	for (unsigned i = 0; i < 200; i++)
 		assert_int_equal(there[i], 'x');
 }
@@ -294,8 +266,8 @@ static void test_fence(void **state)
 	assert_int_equal(rig_waiting(), 2);
 	run();
 	expect_receive(10, 0);
-	expect(1, IBV_WC_SUCCESS);
-	expect(3, IBV_WC_SUCCESS);
+	pair_expect(1, IBV_WC_SUCCESS);
+	pair_expect(3, IBV_WC_SUCCESS);
 	post(IBV_WR_RDMA_READ, 2000, 2);
 	rig_post_send(a, &wr);
 	assert_int_equal(rig_waiting(), 1);
@@ -310,9 +282,9 @@ static void test_fence(void **state)
 	assert_int_equal(rig_waiting(), 1);
 	assert_int_equal(rig_peek(0).opcode, 0x04);
 	run();
-	expect(2, IBV_WC_SUCCESS);
+	pair_expect(2, IBV_WC_SUCCESS);
 	expect_receive(11, 0);
-	expect(3, IBV_WC_SUCCESS);
+	pair_expect(3, IBV_WC_SUCCESS);
 }
 
 /* One acknowledgement for a burst of small messages, and the opcodes of a long one. */
@@ -349,13 +321,13 @@ static void test_packets(void **state)
 	assert_int_equal(packet.msn, 8);
 	run();
 	for (unsigned i = 0; i < 8; i++)
-		expect(i, IBV_WC_SUCCESS);
+		pair_expect(i, IBV_WC_SUCCESS);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
 		TEST(send),	      TEST(unreliable_send), TEST(write),
 		TEST(write_with_immediate), TEST(read),	     TEST(reads_in_order),
 		TEST(atomics),	      TEST(gathered),	     TEST(fence),

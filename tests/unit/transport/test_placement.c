@@ -1,5 +1,5 @@
 /* ATOMIC WRITE and FLUSH (IBA annex A19): packets, answers, losses, refusals. */
-#include "rig.h"
+#include "pair.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,17 +19,12 @@
 #define RESPONSE_ONLY	    0x10
 #define ACKNOWLEDGE	    0x11
 
-static struct rig rig;
-static struct qp *a, *b;
 static uint64_t here[BYTES / 8], there[BYTES / 8];
-static struct mr *here_mr, *there_mr;
 static unsigned responses, naks; /* that came to `a` */
 
 static void connect(uint32_t access)
 {
-	a = rig_qp(&rig, IBV_QPT_RC);
-	b = rig_qp(&rig, IBV_QPT_RC);
-	rig_connect(a, b, &(struct rig_options){ .access = access,
+	pair_connect(IBV_QPT_RC, &(struct rig_options){ .access = access,
 						 .timeout = 14,
 						 .retry_cnt = 7,
 						 .rnr_retry = 7,
@@ -39,23 +34,11 @@ static void connect(uint32_t access)
 
 static int setup(void **state)
 {
-	rig_create(&rig);
+	pair_regions(here, there, BYTES, ACCESS);
 	for (unsigned i = 0; i < BYTES / 8; i++)
 		here[i] = UINT64_C(0x0101010101010101) * (i + 1);
 	memset(there, 0, BYTES);
-	here_mr = rig_mr(&rig, here, BYTES, ACCESS);
-	there_mr = rig_mr(&rig, there, BYTES, ACCESS);
 	responses = naks = 0;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	assert_int_equal(qp_destroy(a), 0);
-	assert_int_equal(qp_destroy(b), 0);
-	assert_int_equal(mr_destroy(here_mr), 0);
-	assert_int_equal(mr_destroy(there_mr), 0);
-	rig_destroy(&rig);
 	return 0;
 }
 
@@ -85,15 +68,6 @@ static void run(void)
 	rig_run(rig_now_ns + 1000 * MS);
 }
 
-static struct ibv_wc expect(uint64_t wr_id, enum ibv_wc_status status)
-{
-	struct ibv_wc wc = rig_completion(&rig);
-
-	assert_int_equal(wc.wr_id, wr_id);
-	assert_int_equal(wc.status, status);
-	return wc;
-}
-
 static void test_atomic_write(void **state)
 {
 	struct packet packet;
@@ -120,8 +94,8 @@ static void test_atomic_write(void **state)
 	assert_int_equal(rig_peek(1).psn, PSN + 1);
 	assert_true(rig_is_quiet(&rig));
 	run();
-	assert_int_equal(expect(1, IBV_WC_SUCCESS).opcode, IBV_WC_ATOMIC_WRITE);
-	expect(2, IBV_WC_SUCCESS);
+	assert_int_equal(pair_expect(1, IBV_WC_SUCCESS).opcode, IBV_WC_ATOMIC_WRITE);
+	pair_expect(2, IBV_WC_SUCCESS);
 	assert_int_equal(there[3], here[3]);
 	assert_int_equal(there[4], here[4]);
 	assert_int_equal(there[2] | there[5], 0);
@@ -147,9 +121,9 @@ static void test_flush(void **state)
 	assert_int_equal(rig_peek(6).psn, (PSN + 6) & PACKET_PSN_MASK);
 	assert_int_equal(rig_peek(6).flush_level, NEWER_FLUSH_MR);
 	run();
-	expect(1, IBV_WC_SUCCESS);
-	assert_int_equal(expect(2, IBV_WC_SUCCESS).opcode, NEWER_WC_FLUSH);
-	expect(3, IBV_WC_SUCCESS);
+	pair_expect(1, IBV_WC_SUCCESS);
+	assert_int_equal(pair_expect(2, IBV_WC_SUCCESS).opcode, NEWER_WC_FLUSH);
+	pair_expect(3, IBV_WC_SUCCESS);
 	assert_memory_equal(here, there, 5000);
 }
 
@@ -174,8 +148,8 @@ static void test_request_is_lost(void **state)
 	post_write(IBV_WR_ATOMIC_WRITE, 7, 8, 1, 0);
 	rig_post_flush(a, 2, address_of(0), there_mr->ib.rkey, 64, NEWER_FLUSH_GLOBAL, 0);
 	run();
-	expect(1, IBV_WC_SUCCESS);
-	expect(2, IBV_WC_SUCCESS);
+	pair_expect(1, IBV_WC_SUCCESS);
+	pair_expect(2, IBV_WC_SUCCESS);
 	assert_int_equal(there[7], here[7]);
 }
 
@@ -187,12 +161,12 @@ static void test_response_is_lost(void **state)
 	rig_on_packet = lose_first;
 	post_write(IBV_WR_ATOMIC_WRITE, 7, 8, 1, 0);
 	run();
-	expect(1, IBV_WC_SUCCESS);
+	pair_expect(1, IBV_WC_SUCCESS);
 	assert_int_equal(there[7], 42);
 	lost_opcode = RESPONSE_ONLY;
 	rig_post_flush(a, 2, address_of(0), there_mr->ib.rkey, 64, NEWER_FLUSH_GLOBAL, 0);
 	run();
-	expect(2, IBV_WC_SUCCESS);
+	pair_expect(2, IBV_WC_SUCCESS);
 	assert_int_equal(lost_opcode, -1);
 }
 
@@ -213,14 +187,14 @@ static void test_acknowledgement_is_no_response(void **state)
 	rig_step();
 	assert_true(rig_is_quiet(&rig));
 	run();
-	expect(1, IBV_WC_SUCCESS);
-	expect(2, IBV_WC_SUCCESS);
+	pair_expect(1, IBV_WC_SUCCESS);
+	pair_expect(2, IBV_WC_SUCCESS);
 }
 
 static void refused(enum ibv_wc_status status)
 {
 	run();
-	expect(1, status);
+	pair_expect(1, status);
 	assert_int_equal(qp_state(a), IBV_QPS_ERR);
 	assert_int_equal(qp_state(b), IBV_QPS_ERR);
 	for (unsigned i = 0; i < BYTES / 8; i++)
@@ -358,7 +332,7 @@ static void test_many_flushes(void **state)
 	assert_int_equal(qp_state(b), IBV_QPS_RTS);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, pair_teardown)
 
 int main(void)
 {

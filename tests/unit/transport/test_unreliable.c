@@ -1,5 +1,5 @@
 /* UC: what is lost is lost whole; and congestion marks, which RC and UC answer alike. */
-#include "rig.h"
+#include "pair.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,10 +12,7 @@
 #define MS     1000000ull
 #define CNP    0x81
 
-static struct rig rig;
-static struct qp *a, *b;
-static uint8_t here[BYTES] __attribute__((aligned(4096))), there[BYTES] __attribute__((aligned(4096)));
-static struct mr *here_mr, *there_mr;
+static uint8_t here[BYTES] PAIR_ALIGNED, there[BYTES] PAIR_ALIGNED;
 static uint32_t lost_psn, marks;
 
 static bool lose_psn(struct rig_packet *packet, struct packet *decoded)
@@ -37,28 +34,12 @@ static bool mark(struct rig_packet *packet, struct packet *decoded)
 
 static void connect(enum ibv_qp_type type)
 {
-	a = rig_qp(&rig, type);
-	b = rig_qp(&rig, type);
-	rig_connect(a, b, &(struct rig_options){ .access = ACCESS, .timeout = 14, .psn = 100 });
+	pair_connect(type, &(struct rig_options){ .access = ACCESS, .timeout = 14, .psn = 100 });
 }
 
 static int setup(void **state)
 {
-	rig_create(&rig);
-	for (uint32_t i = 0; i < BYTES; i++)
-		here[i] = (uint8_t)(i * 7 + i / 1000);
-	here_mr = rig_mr(&rig, here, BYTES, ACCESS);
-	there_mr = rig_mr(&rig, there, BYTES, ACCESS);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	assert_int_equal(qp_destroy(a), 0);
-	assert_int_equal(qp_destroy(b), 0);
-	assert_int_equal(mr_destroy(here_mr), 0);
-	assert_int_equal(mr_destroy(there_mr), 0);
-	rig_destroy(&rig);
+	pair_regions(here, there, BYTES, ACCESS);
 	return 0;
 }
 
@@ -210,7 +191,7 @@ static void test_congestion(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
 		TEST(loss),
 		TEST(dropped),
 		TEST(acknowledgement_asked_for),

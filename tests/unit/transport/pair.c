@@ -1,0 +1,51 @@
+#include "pair.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct rig rig;
+struct qp *a, *b;
+struct mr *here_mr, *there_mr;
+
+void pair_regions(void *here, void *there, size_t bytes, uint32_t access)
+{
+	uint8_t *pattern = here;
+
+	rig_create(&rig);
+	for (size_t i = 0; i < bytes; i++)
+		pattern[i] = (uint8_t)(i * 7 + i / 1000);
+	memset(there, 0xee, bytes);
+	here_mr = rig_mr(&rig, here, bytes, access);
+	there_mr = rig_mr(&rig, there, bytes, access);
+}
+
+void pair_connect(enum ibv_qp_type type, const struct rig_options *options)
+{
+	a = rig_qp(&rig, type);
+	b = rig_qp(&rig, type);
+	rig_connect(a, b, options);
+}
+
+int pair_teardown(void **state)
+{
+	assert_int_equal(qp_destroy(a), 0);
+	assert_int_equal(qp_destroy(b), 0);
+	assert_int_equal(transport_deadline_ns(), TRANSPORT_NEVER);
+	assert_int_equal(mr_destroy(here_mr), 0);
+	assert_int_equal(mr_destroy(there_mr), 0);
+	rig_destroy(&rig);
+	return 0;
+}
+
+struct ibv_wc pair_expect(uint64_t wr_id, enum ibv_wc_status status)
+{
+	struct ibv_wc wc = rig_completion(&rig);
+
+	assert_int_equal(wc.wr_id, wr_id);
+	assert_int_equal(wc.status, status);
+	return wc;
+}
