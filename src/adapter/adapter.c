@@ -379,11 +379,6 @@ uint64_t adapter_cookie(void)
 	return cookie;
 }
 
-void *adapter_arena(void)
-{
-	return arena;
-}
-
 /* The clock is looked at once in so many polls, if there is no other need for it. */
 #define POLLS_PER_LOOK 32
 

@@ -37,7 +37,6 @@ bool adapter_is_foreign(const struct context *context);
 
 uint32_t adapter_slot(void); /* 1..SLOT_MAX */
 uint64_t adapter_cookie(void); /* of the arena */
-void *adapter_arena(void);
 
 /*
  * Carries out whatever is due: arrived messages, posted work that had to wait, timers. Called by a

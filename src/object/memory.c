@@ -49,6 +49,16 @@ void memory_copy_ordered(void *to, const void *from, size_t bytes)
 		__atomic_store_n((char *)to + body + i, rest[i], __ATOMIC_RELEASE);
 }
 
+/* Where `bytes` go, the last word by itself: the kernel finishes one piece before the next. */
+static void order_target(struct iovec target[2], uint64_t to, size_t bytes)
+{
+	uint64_t last = (to + bytes - 1) & ~7ull;
+	size_t body = last > to ? last - to : 0;
+
+	target[0] = (struct iovec){ (void *)(uintptr_t)to, body };
+	target[1] = (struct iovec){ (void *)(uintptr_t)(to + body), bytes - body };
+}
+
 /*
  * Our own pid, so that the kernel does the copying and finds bad addresses. By its number, because
  * sanitizers watch the function: what a peer asks for is ordered with the program's own accesses by
@@ -56,17 +66,13 @@ void memory_copy_ordered(void *to, const void *from, size_t bytes)
  */
 static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
 {
-	uint64_t last = (to + bytes - 1) & ~7ull;
-	size_t body = last > to ? last - to : 0;
 	struct iovec source = { (void *)(uintptr_t)from, bytes };
-	struct iovec target[2] = {
-		{ (void *)(uintptr_t)to, body },
-		{ (void *)(uintptr_t)(to + body), bytes - body },
-	};
+	struct iovec target[2];
 	ssize_t n;
 
 	if (!bytes)
 		return 0;
+	order_target(target, to, bytes);
 	n = syscall(SYS_process_vm_readv, own_pid, target, 2, &source, 1, 0);
 	if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
 		/* forbidden here even on oneself (seccomp): then without the care */
@@ -79,16 +85,12 @@ static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
 /* The same from pieces; the last word last, and `to` is what the kernel looks up in advance. */
 static int copy_pieces_by_kernel(uint64_t to, const struct iovec *from, int pieces, size_t bytes)
 {
-	uint64_t last = (to + bytes - 1) & ~7ull;
-	size_t body = last > to ? last - to : 0;
-	struct iovec target[2] = {
-		{ (void *)(uintptr_t)to, body },
-		{ (void *)(uintptr_t)(to + body), bytes - body },
-	};
+	struct iovec target[2];
 	ssize_t n;
 
 	if (!bytes)
 		return 0;
+	order_target(target, to, bytes);
 	n = process_vm_writev(own_pid, from, (unsigned long)pieces, target, 2, 0);
 	if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
 		for (int i = 0; i < pieces; to += from[i++].iov_len)

@@ -51,15 +51,19 @@ int table_insert(struct rsocket *rs, int fd)
 	return rc;
 }
 
+static struct rsocket *find(int fd) REQUIRES(&lock)
+{
+	struct rsocket *rs = fd >= 0 && fd < slot_count ? slots[fd] : NULL;
+
+	return rs == &inherited ? NULL : rs;
+}
+
 struct rsocket *table_get(int fd)
 {
-	struct rsocket *rs = NULL;
+	struct rsocket *rs;
 
 	lock_acquire(&lock);
-	if (fd >= 0 && fd < slot_count)
-		rs = slots[fd];
-	if (rs == &inherited)
-		rs = NULL;
+	rs = find(fd);
 	if (rs)
 		atomic_fetch_add_explicit(&rs->refs, 1, memory_order_relaxed);
 	lock_release(&lock);
@@ -68,13 +72,10 @@ struct rsocket *table_get(int fd)
 
 struct rsocket *table_remove(int fd)
 {
-	struct rsocket *rs = NULL;
+	struct rsocket *rs;
 
 	lock_acquire(&lock);
-	if (fd >= 0 && fd < slot_count)
-		rs = slots[fd];
-	if (rs == &inherited)
-		rs = NULL;
+	rs = find(fd);
 	if (rs)
 		slots[fd] = NULL;
 	lock_release(&lock);

@@ -11,7 +11,6 @@
  * Messages have 8 bytes. The server ends when the client says so, or after a minute. Pinned by the
  * caller.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,8 +19,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "udp_end.h"
 
 #define TURNS	20000
 #define WARM_UP 1000
@@ -34,44 +34,16 @@ struct end {
 	struct sockaddr_in other;
 };
 
-static void fail(const char *what)
-{
-	fprintf(stderr, "udp_pingpong: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static int64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
-
-static struct sockaddr_in address_of(const char *address, const char *port)
-{
-	struct sockaddr_in out = { .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port)) };
-
-	if (inet_pton(AF_INET, address, &out.sin_addr) != 1) {
-		errno = EINVAL;
-		fail(address);
-	}
-	return out;
-}
-
 static void open_end(struct end *end, const char *how, const char *port, const char *address)
 {
-	struct sockaddr_in ours = address_of(address, port);
 	struct epoll_event event = { .events = EPOLLIN };
 
-	end->fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (end->fd < 0 || bind(end->fd, (struct sockaddr *)&ours, sizeof(ours)))
-		fail(address);
+	end->fd = udp_end_open(port, address, SOCK_NONBLOCK);
 	end->epoll = -1;
 	if (strcmp(how, "sleep") == 0) {
 		end->epoll = epoll_create1(EPOLL_CLOEXEC);
 		if (end->epoll < 0 || epoll_ctl(end->epoll, EPOLL_CTL_ADD, end->fd, &event))
-			fail("epoll");
+			udp_end_fail("epoll");
 	}
 }
 
@@ -79,14 +51,14 @@ static void send_word(struct end *end, uint64_t word)
 {
 	if (sendto(end->fd, &word, sizeof(word), 0, (struct sockaddr *)&end->other,
 		   sizeof(end->other)) != sizeof(word))
-		fail("sendto");
+		udp_end_fail("sendto");
 }
 
 static uint64_t receive_word(struct end *end)
 {
 	socklen_t len = sizeof(end->other);
 	struct epoll_event event;
-	int64_t until = now_ns() + WAIT_NS;
+	int64_t until = udp_end_now_ns() + WAIT_NS;
 	uint64_t word;
 
 	for (unsigned turn = 0;; turn++) {
@@ -96,10 +68,10 @@ static uint64_t receive_word(struct end *end)
 			     &len) == sizeof(word))
 			return word;
 		if (errno != EAGAIN && errno != EINTR && errno != ECONNREFUSED)
-			fail("recvfrom");
-		if ((end->epoll >= 0 || turn % 4096 == 4095) && now_ns() > until) {
+			udp_end_fail("recvfrom");
+		if ((end->epoll >= 0 || turn % 4096 == 4095) && udp_end_now_ns() > until) {
 			errno = ETIMEDOUT;
-			fail("the other end");
+			udp_end_fail("the other end");
 		}
 	}
 }
@@ -126,15 +98,15 @@ static void play(struct end *end)
 	static int64_t took[TURNS];
 
 	for (int i = 0; i < WARM_UP + TURNS; i++) {
-		int64_t start = now_ns();
+		int64_t start = udp_end_now_ns();
 
 		send_word(end, (uint64_t)i);
 		if (receive_word(end) != (uint64_t)i) {
 			errno = EBADMSG;
-			fail("the answer");
+			udp_end_fail("the answer");
 		}
 		if (i >= WARM_UP)
-			took[i - WARM_UP] = now_ns() - start;
+			took[i - WARM_UP] = udp_end_now_ns() - start;
 	}
 	send_word(end, END);
 	qsort(took, TURNS, sizeof(*took), compare);
@@ -153,7 +125,7 @@ int main(int argc, char **argv)
 	}
 	open_end(&end, argv[2], argv[3], argv[4]);
 	if (is_client) {
-		end.other = address_of(argv[5], argv[3]);
+		end.other = udp_end_address(argv[5], argv[3]);
 		play(&end);
 	} else {
 		serve(&end);

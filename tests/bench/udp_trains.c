@@ -12,7 +12,6 @@
  * ready in one piece, nothing is computed, checked, acknowledged or copied to where it belongs. So it is
  * a bound for whoever sends such packets through sockets. Pinned by the caller.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/udp.h>
 #include <stdbool.h>
@@ -21,8 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "udp_end.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -45,38 +45,10 @@ struct train {
 	unsigned packet, packets; /* bytes of each, how many */
 };
 
-static void fail(const char *what)
-{
-	fprintf(stderr, "udp_trains: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static int64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
-
-static struct sockaddr_in address_of(const char *address, const char *port)
-{
-	struct sockaddr_in out = { .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port)) };
-
-	if (inet_pton(AF_INET, address, &out.sin_addr) != 1) {
-		errno = EINVAL;
-		fail(address);
-	}
-	return out;
-}
-
 static int open_end(const char *port, const char *address)
 {
-	struct sockaddr_in ours = address_of(address, port);
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), bytes = BUFFER, one = 1;
+	int fd = udp_end_open(port, address, 0), bytes = BUFFER, one = 1;
 
-	if (fd < 0 || bind(fd, (struct sockaddr *)&ours, sizeof(ours)))
-		fail(address);
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)))
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)))
@@ -101,13 +73,13 @@ static void serve(int fd)
 		ssize_t n = recvfrom(fd, data, sizeof(data), 0, (struct sockaddr *)&from, &len);
 
 		if (n < 0)
-			fail("recvfrom");
+			udp_end_fail("recvfrom");
 		if (n == 1)
 			break;
 		bytes += (uint64_t)n;
 	}
 	if (sendto(fd, &bytes, sizeof(bytes), 0, (struct sockaddr *)&from, sizeof(from)) < 0)
-		fail("sendto");
+		udp_end_fail("sendto");
 }
 
 /* How a message leaves: returns the number of trains. */
@@ -165,8 +137,7 @@ static uint64_t ask(int fd, const struct sockaddr_in *to)
 		if (recv(fd, &bytes, sizeof(bytes), 0) == sizeof(bytes))
 			return bytes;
 	}
-	fail("the server does not answer");
-	return 0;
+	udp_end_fail("the server does not answer");
 }
 
 static void send_all(int fd, bool write, unsigned mtu, struct sockaddr_in *to)
@@ -182,19 +153,19 @@ static void send_all(int fd, bool write, unsigned mtu, struct sockaddr_in *to)
 
 	if (count > MOST) {
 		errno = EINVAL;
-		fail("MTU");
+		udp_end_fail("MTU");
 	}
 	lay_out(messages, iov, control[0], sizeof(control[0]), trains, count, to);
 	for (unsigned i = 0; i < count; i++) {
 		payload += (uint64_t)trains[i].packets * mtu;
 		wire += (uint64_t)trains[i].packets * trains[i].packet;
 	}
-	start = now_ns();
+	start = udp_end_now_ns();
 	do {
 		for (int i = 0; i < SENDS_A_LOOK; i++)
 			if (sendmmsg(fd, messages, count, 0) != (int)count)
-				fail("sendmmsg");
-		took = now_ns() - start;
+				udp_end_fail("sendmmsg");
+		took = udp_end_now_ns() - start;
 	} while (took < RUN_NS);
 	arrived = ask(fd, to);
 	printf("%.1f\n", (double)arrived / (double)wire * (double)payload / 1048576 * 1e9 /
@@ -214,7 +185,7 @@ int main(int argc, char **argv)
 		      "       udp_trains client send|write MTU PORT ADDRESS SERVER\n", stderr);
 		return 2;
 	}
-	to = address_of(argv[6], argv[4]);
+	to = udp_end_address(argv[6], argv[4]);
 	send_all(open_end(argv[4], argv[5]), !strcmp(argv[2], "write"), (unsigned)atoi(argv[3]), &to);
 	return 0;
 }

@@ -332,6 +332,36 @@ static void test_trains_are_used(void **state)
 	udp_close(from);
 }
 
+/* Datagrams that come one by one are taken without a look behind each; nothing is left, if one is. */
+static void test_lone_datagrams(void **state)
+{
+	struct wire_packet packet;
+	struct wire_port *to = open_port(false, 1), *from = open_port(false, 2);
+	struct wire_flow f = flow_to(from, false, 1);
+	struct udp_counters counters;
+
+	expect_flow(&f, to);
+	for (unsigned i = 0; i < 128; i++) {
+		expected_count = arrived = 0;
+		make_packet(&packet, 12, 8, 1);
+		send_all(&f, &packet, 1);
+		wait_for(udp_fd(to));
+		assert_int_equal(udp_receive(to, 4711, on_arrival), 1);
+	}
+	udp_counters(to, &counters);
+	assert_int_equal(counters.received_packets, 128);
+	assert_in_range(counters.received_calls, 128, 128 + 16 + 128 / 16);
+
+	expected_count = 0;
+	for (unsigned i = 0; i < 3; i++) {
+		make_packet(&packet, 12, 8, 1);
+		send_all(&f, &packet, 1);
+	}
+	receive_all(to);
+	udp_close(to);
+	udp_close(from);
+}
+
 /* ------------------------------------------------------------------------------------------
  * What cannot be sent.
  */
@@ -710,6 +740,7 @@ int main(void)
 		cmocka_unit_test(test_ports_v4),
 		cmocka_unit_test(test_ports_v6),
 		cmocka_unit_test(test_trains_are_used),
+		cmocka_unit_test(test_lone_datagrams),
 		cmocka_unit_test(test_unreadable_memory),
 		cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_no_route),
