@@ -23,6 +23,9 @@ GROWTH_MAX_KIB = (16 if SLOWER == 1 else 400) << 10  # sanitizers keep what was 
 # The share of its rate without an attack that traffic keeps. Its two ends and the attacker share the
 # processors of this machine, and the receiver has to look at each packet to find it wrong.
 SHARE_MIN = 1 / 50
+# What forges the peer's address can forge its NAKs and congestion notifications, too, and these ask
+# for a slower sender: of the QP that they name there is only to show that it goes on at all.
+ROUNDS_MIN = 3
 
 
 def resident_kib(pid):
@@ -146,7 +149,8 @@ def test_hostile_sender(cables, tmp_path, kind):
             busy = pair.rate(attack.run)
             print(f'{kind}: {attack.sent} datagrams; {name}: {busy:.0f} rounds/s, '
                   f'{quiet:.0f} without')
-            assert busy > quiet * SHARE_MIN, (
+            told_to_slow_down = kind == 'forged_by_peer' and name == 'attacked'
+            assert busy * SECONDS > (ROUNDS_MIN if told_to_slow_down else quiet * SHARE_MIN), (
                 f'{name}: {busy:.0f} rounds/s while {attack.sent} datagrams came, {quiet:.0f} without')
     growth = [resident_kib(pid) - size for pid, size in zip(watched, before)]
     assert max(growth) < GROWTH_MAX_KIB, f'memory grew by {growth} KiB'

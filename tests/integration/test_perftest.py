@@ -182,16 +182,24 @@ def test_run_by_duration(runner, port):
 
 
 @pytest.mark.parametrize('program, options', [
-    ('ib_send_bw', ['-c', 'DC']),
     ('ib_write_bw', ['--use_rocm=0']),
     ('ib_write_bw', ['--use_cuda=0']),
     ('ib_write_bw', ['-c', 'UD']),
+], ids=lambda value: value if isinstance(value, str) else '_'.join(map(str, value)))
+@pytest.mark.parametrize('peer', [[], [HOST]], ids=['server', 'client'])
+def test_options_refused(runner, port, program, options, peer):
+    """What this perftest does not have: it says so before it looks for a peer."""
+    runner.run(program, '-d', DEVICE, '-F', '-p', port, '-n', 20, *options, *peer, status=1)
+
+
+@pytest.mark.parametrize('program, options', [
+    ('ib_send_bw', ['-c', 'DC']),
     ('ib_write_bw', ['--rate_limit=5', '--rate_limit_type=HW']),
 ], ids=lambda value: value if isinstance(value, str) else '_'.join(map(str, value)))
 def test_refused(runner, port, program, options):
-    """What this device, or this perftest, does not have: both ends say so, and end."""
+    """What this device does not have: both ends say so once they have met, and end."""
     argv = [program, '-d', DEVICE, '-F', '-p', port, '-n', 20, *options]
-    ends = [runner.start(*argv), runner.start(*argv, HOST)]
+    ends = [runner.start_server(argv, port), runner.start(*argv, HOST)]
     for end in ends:
         status = end.wait(20)
         assert status is not None and status > 0, end.report()
