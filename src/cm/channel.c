@@ -1,8 +1,10 @@
 #include "cm/channel.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -33,6 +35,8 @@ struct channel *channel_create(void)
 	}
 	ch->base.fd = ends[1];
 	ch->number = reply.number;
+	/* If verbatimd died just now the next one says that it knows nothing of the channel. */
+	ch->session = session_number();
 	return ch;
 }
 
@@ -47,8 +51,27 @@ void channel_destroy(struct channel *ch)
 	close(ch->base.fd);
 	if (atomic_load(&ch->waiters))
 		return;
-	session_ask_plain(&ask, NULL);
+	if (!atomic_load(&ch->is_lost))
+		session_ask_plain(&ask, NULL);
 	free(ch);
+}
+
+bool channel_is_gone(struct channel *ch, int rc)
+{
+	return rc == -ENOENT || (rc != -EAGAIN && ch->session != session_number());
+}
+
+void channel_lose(struct channel *ch)
+{
+	int silent;
+
+	if (atomic_exchange(&ch->is_lost, true))
+		return;
+	silent = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (silent < 0)
+		return;
+	dup3(silent, ch->base.fd, O_CLOEXEC);
+	close(silent);
 }
 
 static int wait_for_event(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)

@@ -11,6 +11,7 @@
 
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ctl/protocol.h"
@@ -18,6 +19,8 @@
 struct channel {
 	struct rdma_event_channel base; /* first: what the program has */
 	uint32_t number;
+	unsigned session;    /* in which it was made */
+	atomic_bool is_lost; /* verbatimd died, and all its identifiers were told */
 	atomic_uint waiters; /* threads in channel_wait */
 };
 
@@ -34,6 +37,18 @@ struct channel *channel_create(void);
  * it would in the kernel: the channel stays until the process ends.
  */
 void channel_destroy(struct channel *ch);
+
+/*
+ * After a request about the channel failed with rc: whether it is unknown to verbatimd, and so are
+ * all identifiers that it has. Their program is told by DEVICE_REMOVAL, one by one (cm/event.c).
+ */
+bool channel_is_gone(struct channel *ch, int rc);
+
+/*
+ * They were. Whoever polls the descriptor has nothing to wait for: it is not readable any more,
+ * though its other end is closed.
+ */
+void channel_lose(struct channel *ch);
 
 /*
  * Calls `take` until it returns something else than -EAGAIN, and sleeps in between while there are
