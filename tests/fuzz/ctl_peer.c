@@ -12,6 +12,9 @@
 #include "daemon/client.h"
 #include "daemon/daemon.h"
 
+/* What is asked by create_channel is known by its seq, from here on. */
+#define FIRST_CHANNEL 0x70000000u
+
 void peer_init(struct peer *p)
 {
 	*p = (struct peer){ .sock = -1, .token = -1, .bag = -1, .next_end = -1 };
@@ -106,11 +109,14 @@ static void learn(struct peer *p, struct fdmsg *m)
 		if (!m->body.cm_reply.number)
 			break;
 		/* seq says what it answers. */
-		if (m->body.header.seq == CTL_CM_CREATE_CHANNEL) {
+		if (m->body.header.seq >= FIRST_CHANNEL) {
 			unsigned at = p->channel_count++ % PEER_NUMBERS;
 
 			p->channels[at] = m->body.cm_reply.number;
 			drop(&p->ends[at]);
+			/* Of the others that were asked for while it was deaf nothing is left. */
+			if (m->body.header.seq != FIRST_CHANNEL + p->asked)
+				break;
 			p->ends[at] = p->next_end;
 			p->next_end = -1;
 		} else {
@@ -149,7 +155,7 @@ static void ask(struct peer *p, const void *message, size_t length, int *fds, un
 
 void peer_create_channel(struct peer *p)
 {
-	struct ctl_cm_ask a = { .header = { CTL_CM_CREATE_CHANNEL, CTL_CM_CREATE_CHANNEL } };
+	struct ctl_cm_ask a = { .header = { CTL_CM_CREATE_CHANNEL, FIRST_CHANNEL + ++p->asked } };
 	int ends[2], both[2];
 
 	require(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends));

@@ -30,7 +30,8 @@ struct peer {
 	int token, bag; /* -1: none */
 	uint32_t ids[PEER_NUMBERS], channels[PEER_NUMBERS];
 	int ends[PEER_NUMBERS]; /* the channels' descriptors, the program's */
-	int next_end;		/* of the channel that was asked for; -1: none */
+	int next_end;		/* of the channel that was asked for last; -1: none */
+	unsigned asked;		/* how many were */
 	unsigned id_count, channel_count;
 	bool has_event;
 	struct ctl_cm_event event; /* the last one that it fetched */
