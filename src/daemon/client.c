@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "ctl/deadline.h"
 #include "ctl/fdmsg.h"
 #include "daemon/closer.h"
 #include "daemon/cm.h"
@@ -20,6 +21,7 @@
 
 #define SPEECHLESS_MS	  5000
 #define MESSAGES_PER_TURN 16
+#define TURN_NS		  500000
 
 #define ASK sizeof(struct ctl_cm_ask)
 
@@ -150,8 +152,13 @@ static const char *serve(struct client *c, struct fdmsg *m)
 
 static void receive(struct client *c)
 {
-	/* A few, then it is the others' turn. */
+	int64_t until_ns = deadline_now_ns() + TURN_NS;
+
+	/* A few, fewer if they take long, then it is the others' turn. */
 	for (int i = 0; i < MESSAGES_PER_TURN && !c->condemned; i++) {
+		if (i && deadline_now_ns() > until_ns)
+			return;
+
 		struct fdmsg m;
 		int rc = intake_message(c->uid, c->sock, &m);
 
