@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "daemon/cm_channel.h"
@@ -17,23 +16,48 @@
  * The whole.
  */
 
+static int init_tables(struct cm *cm)
+{
+	int rc = secret_init(&cm->secret);
+
+	if (!rc)
+		rc = numbers_init(&cm->channels);
+	if (!rc)
+		rc = numbers_init(&cm->ids);
+	if (!rc)
+		rc = numbers_init(&cm->connections);
+	if (!rc)
+		rc = table_init(&cm->by_remote);
+	if (!rc)
+		rc = table_init(&cm->by_qp);
+	return rc;
+}
+
+/* Also what init_tables did not come to: it is zero. */
+static void fini_tables(struct cm *cm)
+{
+	numbers_fini(&cm->channels);
+	numbers_fini(&cm->ids);
+	numbers_fini(&cm->connections);
+	table_fini(&cm->by_remote);
+	table_fini(&cm->by_qp);
+}
+
 int cm_init(struct daemon *d)
 {
 	struct cm *cm = calloc(1, sizeof(*cm));
-	struct timespec now;
+	int rc;
 
 	if (!cm)
 		return -ENOMEM;
-	clock_gettime(CLOCK_REALTIME, &now);
+	rc = init_tables(cm);
+	if (rc) {
+		fini_tables(cm);
+		free(cm);
+		return rc;
+	}
 	d->cm = cm;
 	cm->daemon = d;
-	/* Programs keep the numbers of a daemon that died: here they must mean nothing. */
-	numbers_init(&cm->channels, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
-	numbers_init(&cm->ids, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
-	/* Other hosts remember the numbers of connections: so here, too. */
-	numbers_init(&cm->connections, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
-	for (unsigned i = 0; i < CM_REMOTE_BUCKETS; i++)
-		list_init(&cm->by_remote[i]);
 	cm_space_init(&cm->space);
 	cm_timers_init(&cm->timers, &d->loop, cm_connection_on_time);
 	gsi_init(&cm->gsi, d, cm_connection_on_mad);
@@ -52,6 +76,7 @@ void cm_forget(struct daemon *d)
 void cm_fini(struct daemon *d)
 {
 	cm_timers_fini(&d->cm->timers);
+	fini_tables(d->cm);
 	free(d->cm);
 }
 

@@ -43,7 +43,7 @@ struct cm_channel *cm_channel_create(struct cm_client *owner, int bell_fd, int p
 
 void cm_channel_destroy(struct cm_channel *ch)
 {
-	numbers_remove(&ch->numbered);
+	numbers_remove(&ch->owner->cm->channels, &ch->numbered);
 	list_remove(&ch->in_client);
 	ch->owner->channel_count--;
 	ch->owner->cm->channel_count--;

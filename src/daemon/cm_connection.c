@@ -121,9 +121,16 @@ static const struct connection_env env = { .send = on_send, .raise = on_raise };
  * The life of a connection.
  */
 
-static struct list *remote_bucket(struct cm *cm, uint32_t number)
+/* Of what another end calls by a number: a connection, or its QP. */
+static uint64_t hash_remote(const struct cm *cm, const uint8_t *remote_gid, uint32_t number)
 {
-	return &cm->by_remote[number % CM_REMOTE_BUCKETS];
+	struct {
+		uint8_t gid[CTL_GID_BYTES];
+		uint32_t number;
+	} named = { .number = number };
+
+	memcpy(named.gid, remote_gid, sizeof(named.gid));
+	return secret_hash(&cm->secret, &named, sizeof(named));
 }
 
 static struct cm_connection *create(struct cm_id *id, const struct cm_origin *o)
@@ -142,7 +149,8 @@ static struct cm_connection *create(struct cm_id *id, const struct cm_origin *o)
 	memcpy(c->remote_gid, o->remote, sizeof(c->remote_gid));
 	c->ifindex = o->ifindex;
 	c->gsi = o->gsi ? gsi_ref(o->gsi) : NULL;
-	list_init(&c->by_remote);
+	table_entry_init(&c->by_remote);
+	table_entry_init(&c->by_qp);
 	numbers_add(&cm->connections, &c->numbered);
 	connection_init(&c->end, &env, c->numbered.number);
 	id->connection = c;
@@ -154,23 +162,36 @@ static void destroy(struct cm_connection *c)
 	if (c->id)
 		c->id->connection = NULL;
 	cm_timers_set(&c->cm->timers, &c->timer, 0);
-	list_remove(&c->by_remote);
-	numbers_remove(&c->numbered);
+	table_remove(&c->cm->by_remote, &c->by_remote);
+	table_remove(&c->cm->by_qp, &c->by_qp);
+	numbers_remove(&c->cm->connections, &c->numbered);
 	gsi_put(c->gsi);
 	free(c);
+}
+
+/* Tables say what they say of it: by_qp, that it is established. */
+static void enter_tables(struct cm_connection *c)
+{
+	bool has_qp = !c->is_local && c->end.state == CONNECTION_ESTABLISHED;
+	struct cm *cm = c->cm;
+
+	if (c->end.remote_id && !table_holds(&c->by_remote))
+		table_add(&cm->by_remote, &c->by_remote,
+			  hash_remote(cm, c->remote_gid, c->end.remote_id));
+	if (!has_qp)
+		table_remove(&cm->by_qp, &c->by_qp);
+	else if (!table_holds(&c->by_qp))
+		table_add(&cm->by_qp, &c->by_qp, hash_remote(cm, c->remote_gid, c->end.remote_qpn));
 }
 
 /* After every call of the protocol. */
 static void settle(struct cm_connection *c)
 {
-	bool is_known = !list_empty(&c->by_remote);
-
 	if (c->end.state == CONNECTION_CLOSED) {
 		destroy(c);
 		return;
 	}
-	if (c->end.remote_id && !is_known)
-		list_append(remote_bucket(c->cm, c->end.remote_id), &c->by_remote);
+	enter_tables(c);
 	/* Without memory for its timer nothing would ever end it. */
 	if (cm_timers_set(&c->cm->timers, &c->timer, c->end.deadline_ns)) {
 		connection_abandon(&c->end, deadline_now_ns());
@@ -356,8 +377,9 @@ static bool is_with(const struct cm_connection *c, const struct cm_origin *o)
 static struct cm_connection *find_by_remote(struct cm *cm, const struct cm_origin *o,
 					    uint32_t number, bool is_ud)
 {
-	list_for_each_safe(m, remote_bucket(cm, number)) {
-		struct cm_connection *c = container_of(m, struct cm_connection, by_remote);
+	list_for_each_safe(m, table_bucket(&cm->by_remote, hash_remote(cm, o->remote, number))) {
+		struct cm_connection *c =
+			container_of(m, struct cm_connection, by_remote.in_bucket);
 
 		if (c->end.remote_id == number && c->is_ud == is_ud && is_with(c, o))
 			return c;
@@ -481,22 +503,18 @@ static void answer(struct cm *cm, const struct cm_origin *o, const struct ibcm_m
  */
 static bool is_stale(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m)
 {
+	struct ibcm_message stale = { .type = IBCM_REJ, .reason = IBCM_REASON_STALE };
+
 	if (m->type != IBCM_REQ || !m->qpn || o->is_local)
 		return false;
-	for (unsigned i = 0; i < CM_REMOTE_BUCKETS; i++) {
-		list_for_each_safe(n, &cm->by_remote[i]) {
-			struct cm_connection *c = container_of(n, struct cm_connection, by_remote);
+	list_for_each_safe(n, table_bucket(&cm->by_qp, hash_remote(cm, o->remote, m->qpn))) {
+		struct cm_connection *c = container_of(n, struct cm_connection, by_qp.in_bucket);
 
-			if (c->end.state != CONNECTION_ESTABLISHED || c->end.remote_qpn != m->qpn ||
-			    !is_with(c, o))
-				continue;
-			connection_on_message(&c->end,
-					      &(struct ibcm_message){ .type = IBCM_REJ,
-								      .reason = IBCM_REASON_STALE },
-					      deadline_now_ns());
-			settle(c);
-			return true;
-		}
+		if (c->end.remote_qpn != m->qpn || !is_with(c, o))
+			continue;
+		connection_on_message(&c->end, &stale, deadline_now_ns());
+		settle(c);
+		return true;
 	}
 	return false;
 }
@@ -570,12 +588,11 @@ void cm_connection_deliver(struct cm *cm)
 
 void cm_connection_forget_all(struct cm *cm)
 {
-	for (unsigned i = 0; i < NUMBERS_BUCKETS; i++) {
-		list_for_each_safe(m, &cm->connections.buckets[i]) {
-			struct numbered *n = container_of(m, struct numbered, in_bucket);
+	const struct table *all = &cm->connections.table;
 
-			destroy(container_of(n, struct cm_connection, numbered));
-		}
+	for (size_t i = 0; i < all->bucket_count; i++) {
+		list_for_each_safe(m, &all->buckets[i])
+			destroy(container_of(m, struct cm_connection, numbered.entry.in_bucket));
 	}
 	list_for_each_safe(m, &cm->in_flight) {
 		list_remove(m);

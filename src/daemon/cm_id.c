@@ -49,7 +49,7 @@ void cm_id_destroy(struct cm_id *id)
 	list_remove(&id->in_listener);
 	list_remove(&id->in_client);
 	id->owner->id_count--;
-	numbers_remove(&id->numbered);
+	numbers_remove(&id->owner->cm->ids, &id->numbered);
 	id->channel->id_count--;
 	free(id);
 }
