@@ -8,7 +8,6 @@
 
 #include "daemon/cm_channel.h"
 #include "daemon/cm_connection.h"
-#include "daemon/cm_held.h"
 #include "daemon/cm_id.h"
 #include "daemon/daemon.h"
 
@@ -63,7 +62,7 @@ int cm_init(struct daemon *d)
 	gsi_init(&cm->gsi, d, cm_connection_on_mad);
 	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop);
 	list_init(&cm->in_flight);
-	list_init(&cm->held);
+	cm_held_init(cm);
 	return 0;
 }
 
@@ -251,7 +250,7 @@ void cm_on_listen(struct client *c, struct fdmsg *m)
 	int rc = id ? cm_id_listen(id, m->body.cm_ask.value) : -ENOENT;
 
 	reply(c, m, rc, 0, id);
-	cm_held_retry(c->daemon->cm);
+	cm_held_on_listen(c->daemon->cm);
 	cm_connection_deliver(c->daemon->cm);
 }
 
@@ -336,7 +335,7 @@ void cm_on_get_event(struct client *c, struct fdmsg *m)
 	body.header = (struct ctl_header){ .type = CTL_CM_EVENT, .seq = m->body.header.seq };
 	client_post(c, &body, sizeof(body), NULL, 0);
 	if (e && body.kind == CTL_CM_CONNECT_REQUEST) {
-		cm_held_retry(c->daemon->cm);
+		cm_held_on_room(c->daemon->cm);
 		cm_connection_deliver(c->daemon->cm);
 	}
 }

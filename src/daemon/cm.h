@@ -11,6 +11,7 @@
 
 #include "ctl/fdmsg.h"
 #include "daemon/client.h"
+#include "daemon/cm_held.h"
 #include "daemon/cm_interfaces.h"
 #include "daemon/cm_space.h"
 #include "daemon/cm_timers.h"
@@ -35,8 +36,7 @@ struct cm {
 	struct gsi gsi;
 	struct cm_interfaces interfaces;
 	struct list in_flight; /* messages between ends on this host */
-	struct list held;      /* requests that wait for a listener (daemon/cm_held.h) */
-	unsigned held_count;
+	struct cm_held held;
 };
 
 /* What a client of role CLIENT_CM has. */

@@ -8,7 +8,6 @@
 #include "ctl/deadline.h"
 #include "daemon/address.h"
 #include "daemon/cm.h"
-#include "daemon/cm_held.h"
 #include "ibcm/ip_header.h"
 #include "ibcm/mad.h"
 
@@ -535,7 +534,7 @@ static void on_request(struct cm *cm, const struct cm_origin *o, const struct ib
 
 	if (!reason)
 		return;
-	if (stale || reason == IBCM_REASON_BAD_TRANSPORT || !cm_held_add(cm, o, m, reason))
+	if (!cm_held_add(cm, o, m, reason))
 		cm_connection_refuse(cm, o, m, reason);
 }
 
