@@ -181,11 +181,11 @@ void cm_on_create_channel(struct client *c, struct fdmsg *m)
 void cm_on_destroy_channel(struct client *c, struct fdmsg *m)
 {
 	struct cm_channel *ch = find_channel(c, m->body.cm_ask.channel);
-	int rc = !ch ? -ENOENT : ch->id_count ? -EBUSY : 0;
 
-	if (!rc)
+	if (ch)
 		cm_channel_destroy(ch);
-	reply(c, m, rc, 0, NULL);
+	reply(c, m, ch ? 0 : -ENOENT, 0, NULL);
+	cm_connection_deliver(c->daemon->cm);
 }
 
 static bool is_space(uint32_t space)

@@ -21,7 +21,8 @@ struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, 
 		return NULL;
 	id->owner = owner;
 	id->channel = channel;
-	channel->id_count++;
+	list_init(&id->in_channel);
+	list_append(&channel->ids, &id->in_channel);
 	id->binding.space = space;
 	list_init(&id->binding.in_bucket);
 	list_init(&id->events);
@@ -50,7 +51,7 @@ void cm_id_destroy(struct cm_id *id)
 	list_remove(&id->in_client);
 	id->owner->id_count--;
 	numbers_remove(&id->owner->cm->ids, &id->numbered);
-	id->channel->id_count--;
+	list_remove(&id->in_channel);
 	free(id);
 }
 

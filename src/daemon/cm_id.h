@@ -24,6 +24,7 @@ struct cm_id {
 	struct list in_client;
 	struct cm_client *owner;
 	struct cm_channel *channel;
+	struct list in_channel;
 	struct list events; /* about it, not fetched yet */
 	struct cm_binding binding;
 	struct cm_connection *connection; /* NULL: none */
