@@ -194,6 +194,26 @@ static bool is_space(uint32_t space)
 	       space == CTL_CM_IPOIB;
 }
 
+/* As in Linux: what the port space says, and where it says nothing, what the program says. */
+static enum ctl_cm_qp_type qp_type_of(const struct ctl_cm_ask *ask)
+{
+	switch (ask->value) {
+	case CTL_CM_TCP:
+		return CTL_CM_QP_RC;
+	case CTL_CM_UDP:
+	case CTL_CM_IPOIB:
+		return CTL_CM_QP_UD;
+	default:
+		return (enum ctl_cm_qp_type)ask->flags;
+	}
+}
+
+static bool is_qp_type(enum ctl_cm_qp_type type)
+{
+	return type == CTL_CM_QP_RC || type == CTL_CM_QP_UC || type == CTL_CM_QP_UD ||
+	       type == CTL_CM_QP_XRC_SEND || type == CTL_CM_QP_XRC_RECV;
+}
+
 void cm_on_create_id(struct client *c, struct fdmsg *m)
 {
 	const struct ctl_cm_ask *ask = &m->body.cm_ask;
@@ -205,9 +225,11 @@ void cm_on_create_id(struct client *c, struct fdmsg *m)
 		rc = -ENOENT;
 	else if (!is_space(ask->value))
 		rc = -EPROTONOSUPPORT;
+	else if (!is_qp_type(qp_type_of(ask)))
+		rc = -EINVAL;
 	else if (c->cm->id_count >= CM_IDS_PER_CLIENT)
 		rc = -ENOSPC;
-	else if (!(id = cm_id_create(c->cm, ch, (uint16_t)ask->value)))
+	else if (!(id = cm_id_create(c->cm, ch, (uint16_t)ask->value, qp_type_of(ask))))
 		rc = -ENOMEM;
 	reply(c, m, rc, id ? id->numbered.number : 0, NULL);
 }

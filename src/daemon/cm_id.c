@@ -13,7 +13,8 @@
 
 #define BACKLOG_MAX 1024
 
-struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space)
+struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
+			   enum ctl_cm_qp_type qp_type)
 {
 	struct cm_id *id = calloc(1, sizeof(*id));
 
@@ -24,6 +25,7 @@ struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, 
 	list_init(&id->in_channel);
 	list_append(&channel->ids, &id->in_channel);
 	id->binding.space = space;
+	id->qp_type = qp_type;
 	list_init(&id->binding.in_bucket);
 	list_init(&id->events);
 	list_init(&id->children);
