@@ -99,7 +99,7 @@ def copy(guest, server, port, tmp_path, size):  # noqa: F811
 SHORT = [
     ('rstream', ['-S', 65536, '-C', 20, '-I', 1]),
     ('rstream', ['-T', 'v', '-S', 20001, '-C', 20, '-I', 1]),
-    ('rstream', ['-T', 'a', '-T', 'n', '-S', 64, '-C', 200, '-I', 1]),
+    ('rstream', ['-T', 'n', '-S', 64, '-C', 200, '-I', 1]),
     ('riostream', ['-T', 'v', '-S', 65536, '-C', 20, '-I', 1]),
 ]
 
