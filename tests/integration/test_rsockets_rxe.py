@@ -61,7 +61,10 @@ def stream(guest, server, port, *options, program='rstream', **more):  # noqa: F
 
 
 def pong(guest, server, port, *options, **more):  # noqa: F811
-    """rdma-core's datagram rsockets do not work on Ethernet; with libgrh.so (grh/grh.c) they do."""
+    """rdma-core's datagram rsockets do not work on Ethernet; with libgrh.so (grh/grh.c) they do.
+
+    One way: with -T e, udpong never comes to its end again once an echo took longer than 1 ms.
+    """
     shutil.copy(GRH, guest.share)
     here, there = ['udpong', '-p', port], ['env', 'LD_PRELOAD=/share/libgrh.so', 'udpong', '-p', port]
     if server == VERBATIM:
@@ -70,6 +73,7 @@ def pong(guest, server, port, *options, **more):  # noqa: F811
         server_argv, client_argv, address = there, here, guest.address
     _, output = run_pair(guest, server, [*server_argv, '-b', address],
                          [*client_argv, *options, '-s'], port, ends=False, **more)
+    assert int(row(output)[1]) > 0, output
     return row(output)
 
 
@@ -124,7 +128,7 @@ def test_copy(guest, server, port, tmp_path):  # noqa: F811
 @SERVERS
 def test_datagrams(guest, server, port):  # noqa: F811
     with Capture(guest.host) as capture:
-        pong(guest, server, port, '-T', 'e', '-S', 64, '-C', 200)
+        pong(guest, server, port, '-S', 64, '-C', 200)
     report = check(guest, capture, ends=False)
     assert len(report.by_direction) == 2, report  # not over UDP
 
@@ -165,10 +169,10 @@ def test_long_copy(guest, server, port, tmp_path):  # noqa: F811
 
 @pytest.mark.long
 @SERVERS
-@pytest.mark.parametrize('size', [1, 1000])
-@pytest.mark.parametrize('mode', DATAGRAMS)
+@pytest.mark.parametrize('size', [16, 1000])
+@pytest.mark.parametrize('mode', [[], ['-T', 'a'], ['-T', 'b']], ids=lambda mode: ''.join(mode))
 def test_datagram_modes(guest, server, port, mode, size):  # noqa: F811
-    pong(guest, server, port, *DATAGRAMS[mode], '-S', size, '-C', 500)
+    pong(guest, server, port, *mode, '-S', size, '-C', 200)
 
 
 @pytest.mark.long

@@ -24,7 +24,7 @@ static int find_ipv4(struct ibv_pd *pd, uint8_t port, union ibv_gid *gid)
 }
 
 __attribute__((visibility("default"))) struct ibv_ah *ibv_create_ah(struct ibv_pd *pd,
-								   struct ibv_ah_attr *attr)
+								    struct ibv_ah_attr *attr)
 {
 	struct ibv_ah *(*next)(struct ibv_pd *, struct ibv_ah_attr *) =
 		dlsym(RTLD_NEXT, "ibv_create_ah");
