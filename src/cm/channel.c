@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cm/export.h"
+#include "cm/id.h"
 #include "cm/session.h"
 
 struct channel *channel_create(void)
@@ -34,22 +35,23 @@ struct channel *channel_create(void)
 		return NULL;
 	}
 	ch->base.fd = ends[1];
+	atomic_init(&ch->users, 1);
 	ch->number = reply.number;
 	/* If verbatimd died just now the next one says that it knows nothing of the channel. */
 	ch->session = session_number();
 	return ch;
 }
 
-void channel_destroy(struct channel *ch)
+/* The last one that leaves ends it. */
+static void leave(void *channel)
 {
+	struct channel *ch = channel;
 	struct ctl_cm_ask ask = {
 		.header = { .type = CTL_CM_DESTROY_CHANNEL },
 		.channel = ch->number,
 	};
 
-	/* Who polls it keeps the file open. */
-	close(ch->base.fd);
-	if (atomic_load(&ch->waiters))
+	if (atomic_fetch_sub(&ch->users, 1) > 1)
 		return;
 	if (!atomic_load(&ch->is_lost))
 		session_ask_plain(&ask, NULL);
@@ -65,13 +67,24 @@ void channel_lose(struct channel *ch)
 {
 	int silent;
 
-	if (atomic_exchange(&ch->is_lost, true))
+	/* The number may be another file's by now. */
+	if (atomic_exchange(&ch->is_lost, true) || ch->is_destroyed)
 		return;
 	silent = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (silent < 0)
 		return;
 	dup3(silent, ch->base.fd, O_CLOEXEC);
 	close(silent);
+}
+
+void channel_destroy(struct channel *ch)
+{
+	id_delivery_begin();
+	ch->is_destroyed = true;
+	/* Who polls it keeps the file open. */
+	close(ch->base.fd);
+	id_delivery_end();
+	leave(ch);
 }
 
 static int wait_for_event(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)
@@ -88,16 +101,11 @@ static int wait_for_event(struct channel *ch, int (*take)(struct channel *ch, vo
 	}
 }
 
-static void leave(void *channel)
-{
-	atomic_fetch_sub(&((struct channel *)channel)->waiters, 1);
-}
-
 int channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)
 {
 	int rc;
 
-	atomic_fetch_add(&ch->waiters, 1);
+	atomic_fetch_add(&ch->users, 1);
 	pthread_cleanup_push(leave, ch);
 	rc = wait_for_event(ch, take, arg);
 	pthread_cleanup_pop(1);

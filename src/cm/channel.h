@@ -21,7 +21,8 @@ struct channel {
 	uint32_t number;
 	unsigned session;    /* in which it was made */
 	atomic_bool is_lost; /* verbatimd died, and all its identifiers were told */
-	atomic_uint waiters; /* threads in channel_wait */
+	bool is_destroyed;   /* base.fd is not its own any more; within a delivery */
+	atomic_uint users;   /* the program, until it destroyed it, and threads in channel_wait */
 };
 
 static inline struct channel *channel_of(struct rdma_event_channel *base)
@@ -34,7 +35,8 @@ struct channel *channel_create(void);
 
 /*
  * Programs destroy channels under threads that wait there, and then end. Such a thread waits on, as
- * it would in the kernel: the channel stays until the process ends.
+ * it would in the kernel: the channel, and what it has in verbatimd, ends with the last of them.
+ * Identifiers that are still there end with it in verbatimd, and are only to be destroyed.
  */
 void channel_destroy(struct channel *ch);
 
@@ -45,8 +47,8 @@ void channel_destroy(struct channel *ch);
 bool channel_is_gone(struct channel *ch, int rc);
 
 /*
- * They were. Whoever polls the descriptor has nothing to wait for: it is not readable any more,
- * though its other end is closed.
+ * They were; within a delivery. Whoever polls the descriptor has nothing to wait for: it is not
+ * readable any more, though its other end is closed.
  */
 void channel_lose(struct channel *ch);
 

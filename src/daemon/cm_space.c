@@ -12,9 +12,7 @@
 
 static struct list *bucket_of(const struct cm_space *s, uint16_t space, uint16_t port)
 {
-	/* All buckets, whatever the space: where all ports are taken a search goes through all
-	 * lists. */
-	return (struct list *)&s->buckets[(ntohs(port) ^ (unsigned)space << 2) % CM_SPACE_BUCKETS];
+	return (struct list *)&s->buckets[(ntohs(port) ^ space << 4) % CM_SPACE_BUCKETS];
 }
 
 static void read_range(struct cm_space *s)

@@ -101,9 +101,9 @@ void check_connections(const struct daemon *d)
 {
 	const struct cm *cm = d->cm;
 
-	for (unsigned i = 0; i < NUMBERS_BUCKETS; i++) {
-		list_for_each_safe(m, (struct list *)&cm->connections.buckets[i]) {
-			struct numbered *n = container_of(m, struct numbered, in_bucket);
+	for (size_t i = 0; i < cm->connections.table.bucket_count; i++) {
+		list_for_each_safe(m, &cm->connections.table.buckets[i]) {
+			struct numbered *n = container_of(m, struct numbered, entry.in_bucket);
 			struct cm_connection *c = container_of(n, struct cm_connection, numbered);
 
 			require(c->end.state != CONNECTION_CLOSED);
@@ -155,7 +155,9 @@ void check_books(struct daemon *d)
 	require(channels == d->cm->channel_count);
 	require(count(&d->port_groups) == d->port_group_count);
 	require(list_empty(&d->cm->in_flight));
-	require(count(&d->cm->held) == d->cm->held_count && d->cm->held_count <= CM_HELD_MAX);
+	require(count(&d->cm->held.listener.requests) + count(&d->cm->held.room.requests) ==
+		d->cm->held.count);
+	require(d->cm->held.count <= CM_HELD_MAX);
 }
 
 void check_bells(struct daemon *d, const struct peer *p)

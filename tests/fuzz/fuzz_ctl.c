@@ -242,6 +242,7 @@ static void ask_cm(struct peer *p)
 	default:
 		m.cm_ask.id = take_number(p, false);
 		m.cm_ask.channel = take_number(p, true);
+		m.cm_ask.flags = take() & 15;
 		m.cm_ask.value = type == CTL_CM_CREATE_ID ? spaces[take() & 3] : take() & 3;
 		break;
 	}

@@ -1,48 +1,62 @@
-/*
- * What a client of connection management may do to the daemon and to the others: nothing. Whatever
- * one does, a connection between two others is made meanwhile, and soon.
- */
-#include "cm_raw.h"
+/* What a client of connection management may do to the daemon and to the others: nothing. */
 #include "harness.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "ctl/deadline.h"
+#include "ctl/fdmsg.h"
 
-#define SOON_MS 3000 /* for a whole round, on a loaded machine with sanitizers; else some 5 */
-
-/* Two that want nothing but connections. */
-static struct others {
-	struct ctl_client *first; /* starts the daemon, and keeps it */
-	int passive, active;
-	pid_t daemon;
-} others;
-
-static void others_join(void)
+static struct fdmsg ask_with(int sock, const void *request, size_t len, const int *fds,
+			     unsigned fd_count)
 {
-	others.first = join();
-	others.daemon = daemon_pid();
-	others.passive = cm_join();
-	others.active = cm_join();
+	struct fdmsg m;
+
+	CHECK(!fdmsg_send(sock, request, len, fds, fd_count));
+	CHECK(!fdmsg_wait(sock, deadline_in_ms(PATIENCE_MS), &m));
+	return m;
 }
 
-static void check_others(void)
+static struct ctl_cm_reply ask(int sock, const void *request, size_t len)
 {
-	CHECK(cm_round(others.passive, others.active) < SOON_MS);
+	return ask_with(sock, request, len, NULL, 0).body.cm_reply;
 }
 
-static void others_leave(void)
+static int cm_join(void)
 {
-	check_others();
-	CHECK(daemon_pid() == others.daemon);
-	close(others.passive);
-	close(others.active);
-	ctl_close(others.first);
+	struct ctl_cm_hello hello = {
+		.greeting = { .header = { .type = CTL_CM_HELLO, .seq = 1 },
+			      .magic = CTL_MAGIC,
+			      .version = CTL_VERSION },
+	};
+	int sock = raw_connect();
+
+	CHECK(!ask_with(sock, &hello, sizeof(hello), NULL, 0).body.welcome.status);
+	return sock;
+}
+
+/* 0 or an errno. */
+static int create_channel(int sock, const int ends[2], uint32_t *number)
+{
+	struct ctl_cm_ask request = { .header = { .type = CTL_CM_CREATE_CHANNEL } };
+	struct ctl_cm_reply r = ask_with(sock, &request, sizeof(request), ends, 2).body.cm_reply;
+
+	*number = r.number;
+	return r.status;
+}
+
+static uint32_t create_id(int sock, uint32_t channel)
+{
+	struct ctl_cm_ask request = { .header = { .type = CTL_CM_CREATE_ID },
+				      .channel = channel,
+				      .value = CTL_CM_TCP };
+	struct ctl_cm_reply r = ask(sock, &request, sizeof(request));
+
+	CHECK(!r.status);
+	return r.number;
 }
 
 static int raise_event(int sock, uint32_t id)
@@ -51,20 +65,37 @@ static int raise_event(int sock, uint32_t id)
 					.id = id,
 					.kind = CTL_CM_ADDR_RESOLVED };
 
-	return cm_ask(sock, &request, sizeof(request)).status;
+	return ask(sock, &request, sizeof(request)).status;
+}
+
+static uint32_t make_channel(int sock)
+{
+	uint32_t number;
+	int ends[2];
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+	CHECK(!create_channel(sock, ends, &number));
+	close(ends[0]);
+	close(ends[1]);
+	return number;
+}
+
+static uint32_t make_id(int sock)
+{
+	return create_id(sock, make_channel(sock));
 }
 
 /* More channels are no way to have more events kept. */
 static void test_events_of_all_channels_are_bounded(void **state)
 {
+	struct ctl_client *bystander = join();
+	int sock = cm_join();
 	uint32_t ids[4];
 	unsigned kept = 0;
-	int sock, rc = 0;
+	int rc = 0;
 
-	others_join();
-	sock = cm_join();
 	for (unsigned i = 0; i < 4; i++)
-		ids[i] = cm_make_id(sock, cm_make_channel(sock));
+		ids[i] = make_id(sock);
 	while (!rc && kept < 200000) {
 		rc = raise_event(sock, ids[kept % 4]);
 		kept += !rc;
@@ -72,7 +103,7 @@ static void test_events_of_all_channels_are_bounded(void **state)
 	CHECK(rc == ENOSPC && kept <= 65536);
 	CHECK(raise_event(sock, ids[3]) == ENOSPC);
 	close(sock);
-	others_leave();
+	ctl_close(bystander);
 }
 
 /*
@@ -81,355 +112,238 @@ static void test_events_of_all_channels_are_bounded(void **state)
  */
 static void test_a_bell_is_read_once(void **state)
 {
+	struct ctl_client *bystander = join();
+	struct ctl_cm_ask get = { .header = { .type = CTL_CM_GET_EVENT } };
+	int ends[2], sock = cm_join();
 	static char bytes[8192];
-	uint32_t channel, id;
-	int ends[2], sock;
+	uint32_t id;
 
-	others_join();
-	sock = cm_join();
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
-	CHECK(!cm_create_channel(sock, ends, &channel));
-	id = cm_make_id(sock, channel);
+	CHECK(!create_channel(sock, ends, &get.channel));
+	id = create_id(sock, get.channel);
 	CHECK(send(ends[0], bytes, 4096, 0) == 4096);
 	CHECK(!raise_event(sock, id));
-	CHECK(!cm_event(sock, channel).answer);
+	CHECK(!ask_with(sock, &get, sizeof(get), NULL, 0).body.cm_event.answer);
 	CHECK(recv(ends[1], bytes, sizeof(bytes), MSG_DONTWAIT) >= 4000);
 	close(ends[0]);
 	close(ends[1]);
 	close(sock);
-	others_leave();
+	ctl_close(bystander);
 }
 
 /* Channels have descriptors in the daemon: they end before the daemon has none for others. */
 static void test_descriptors_are_left_for_others(void **state)
 {
 	struct rlimit few = { 400, 400 };
+	struct ctl_client *first, *second;
 	unsigned count = 0;
 	uint32_t channel;
 	int ends[2], sock, rc = 0;
 
 	CHECK(!setrlimit(RLIMIT_NOFILE, &few));
-	others_join();
+	first = join(); /* and starts the daemon */
 	sock = cm_join();
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
 	while (!rc && count < 400) {
-		rc = cm_create_channel(sock, ends, &channel);
+		rc = create_channel(sock, ends, &channel);
 		count += !rc;
 	}
 	CHECK(rc == EMFILE && count <= 50);
-	ctl_close(join());
+	second = join();
+	ctl_close(second);
+	ctl_close(first);
 	close(ends[0]);
 	close(ends[1]);
 	close(sock);
-	others_leave();
 }
 
-/* After the hello, what is no request ends the connection, and nothing else. */
-static void test_garbage_after_the_hello(void **state)
+/* The identifiers that are left in a channel end with it, and nothing of them stays. */
+static void test_a_channel_ends_with_its_identifiers(void **state)
 {
-	static const struct {
-		uint32_t type;
-		size_t len;
-		unsigned fds;
-	} rows[] = {
-		{ 0, 8, 0 },
-		{ CTL_CM_HELLO, sizeof(struct ctl_cm_hello), 0 },
-		{ CTL_HELLO, sizeof(struct ctl_hello), 3 },
-		{ CTL_PEER, sizeof(struct ctl_peer), 0 },
-		{ CTL_MCAST_ATTACH, sizeof(struct ctl_mcast), 0 },
-		{ CTL_PORT, sizeof(struct ctl_port), 0 },
-		{ CTL_LIST, sizeof(struct ctl_list), 0 },
-		{ CTL_CM_REPLY, sizeof(struct ctl_cm_reply), 0 },
-		{ CTL_CM_EVENT, sizeof(struct ctl_cm_event), 0 },
-		{ CTL_CM_CREATE_CHANNEL, sizeof(struct ctl_cm_ask), 0 },
-		{ CTL_CM_CREATE_CHANNEL, sizeof(struct ctl_cm_ask), 1 },
-		{ CTL_CM_CREATE_CHANNEL, sizeof(struct ctl_cm_ask), 3 },
-		{ CTL_CM_CREATE_ID, sizeof(struct ctl_cm_ask), 1 },
-		{ CTL_CM_CREATE_ID, sizeof(struct ctl_cm_ask) - 1, 0 },
-		{ CTL_CM_GET_EVENT, sizeof(struct ctl_cm_ask) + 1, 0 },
-		{ CTL_CM_BIND, sizeof(struct ctl_cm_bind) - 4, 0 },
-		{ CTL_CM_CONNECT, sizeof(struct ctl_cm_talk) - 1, 0 },
-		{ CTL_CM_CONNECT, 60000, 0 },
-		{ CTL_CM_RAISE, sizeof(struct ctl_cm_raise) + 8, 0 },
-		{ CTL_TYPE_COUNT, 64, 0 },
-		{ UINT32_MAX, 64, 4 },
-	};
-	static char room[65536];
-	int fds[CTL_FDS_MAX];
+	struct ctl_client *bystander = join();
+	struct ctl_cm_ask end = { .header = { .type = CTL_CM_DESTROY_CHANNEL } };
+	struct ctl_cm_ask gone = { .header = { .type = CTL_CM_DESTROY_ID } };
+	struct ctl_cm_ask move = { .header = { .type = CTL_CM_MIGRATE_ID } };
+	int ends[2], sock = cm_join();
+	pid_t daemon = daemon_pid();
+	unsigned fds = count_fds(daemon);
 
-	others_join();
-	for (int i = 0; i < CTL_FDS_MAX; i++)
-		fds[i] = make_wake();
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-		int sock = cm_join();
-
-		cm_make_id(sock, cm_make_channel(sock));
-		memset(room, 0, sizeof(room));
-		memcpy(room, &rows[i].type, sizeof(rows[i].type));
-		CHECK(!fdmsg_send(sock, room, rows[i].len, fds, rows[i].fds));
-		if (!is_cut_off(sock)) {
-			print_error("row %zu is not cut off\n", i);
-			fail();
-		}
-		close(sock);
-		check_others();
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+	for (unsigned i = 0; i < 100; i++) {
+		CHECK(!create_channel(sock, ends, &end.channel));
+		CHECK(!create_channel(sock, ends, &move.channel));
+		gone.id = create_id(sock, end.channel);
+		move.id = create_id(sock, end.channel);
+		CHECK(!raise_event(sock, gone.id) && !raise_event(sock, move.id));
+		CHECK(!ask(sock, &move, sizeof(move)).status);
+		CHECK(!ask(sock, &end, sizeof(end)).status);
+		CHECK(ask(sock, &gone, sizeof(gone)).status == ENOENT);
+		CHECK(ask(sock, &end, sizeof(end)).status == ENOENT);
+		/* What moved on is not in it any more. */
+		CHECK(!raise_event(sock, move.id));
+		end.channel = move.channel;
+		CHECK(!ask(sock, &end, sizeof(end)).status);
+		CHECK(raise_event(sock, move.id) == ENOENT);
 	}
-	for (int i = 0; i < CTL_FDS_MAX; i++)
-		close(fds[i]);
-	others_leave();
+	CHECK(count_fds(daemon) <= fds);
+	close(ends[0]);
+	close(ends[1]);
+	close(sock);
+	ctl_close(bystander);
 }
 
-/* Numbers are no secrets: another's, or nobody's, lead nowhere. */
-static void test_what_belongs_to_others(void **state)
+static struct ctl_cm_address loopback(uint16_t port)
 {
-	static const enum ctl_type steps[] = {
-		CTL_CM_DESTROY_ID, CTL_CM_MIGRATE_ID, CTL_CM_LISTEN,
-		CTL_CM_READY,	   CTL_CM_ESTABLISH,  CTL_CM_DISCONNECT,
+	return (struct ctl_cm_address){
+		.gid = { [10] = 0xff, [11] = 0xff, 127, 0, 0, 1 },
+		.family = AF_INET,
+		.port = htons(port),
 	};
-	static const enum ctl_type talks[] = { CTL_CM_CONNECT, CTL_CM_ACCEPT, CTL_CM_REJECT };
-	struct ctl_cm_address at;
-	uint32_t channel, own, victims[3];
-	int owner, sock;
-
-	others_join();
-	owner = cm_join();
-	sock = cm_join();
-	channel = cm_make_channel(owner);
-	own = cm_make_channel(sock);
-	victims[0] = cm_listen(owner, channel, &at);
-	victims[1] = victims[0] + 1000;
-	/* A request that was not fetched is nobody's yet. */
-	CHECK(!cm_connect(owner, cm_make_id(owner, channel), &at));
-	victims[2] = victims[0] + 2;
-	CHECK(cm_say(owner, CTL_CM_READY, victims[2], 0) == ENOENT);
-	for (size_t v = 0; v < 3; v++) {
-		struct ctl_cm_bind bind = { .header = { .type = CTL_CM_BIND }, .id = victims[v] };
-
-		for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
-			CHECK(cm_say(sock, steps[i], victims[v], own) == ENOENT);
-		for (size_t i = 0; i < sizeof(talks) / sizeof(*talks); i++) {
-			struct ctl_cm_talk talk = { .header = { .type = talks[i] },
-						    .id = victims[v] };
-
-			CHECK(cm_ask(sock, &talk, sizeof(talk)).status == ENOENT);
-		}
-		CHECK(cm_ask(sock, &bind, sizeof(bind)).status == ENOENT);
-		CHECK(raise_event(sock, victims[v]) == ENOENT);
-	}
-	CHECK(cm_event(sock, channel).answer == ENOENT);
-	CHECK(cm_say(sock, CTL_CM_DESTROY_CHANNEL, 0, channel) == ENOENT);
-	CHECK(cm_say(sock, CTL_CM_CREATE_ID, 0, channel) == ENOENT);
-	CHECK(cm_say(sock, CTL_CM_MIGRATE_ID, cm_make_id(sock, own), channel) == ENOENT);
-	/* All is as it was. */
-	CHECK(cm_event(owner, channel).kind == CTL_CM_CONNECT_REQUEST);
-	CHECK(cm_say(owner, CTL_CM_DESTROY_CHANNEL, 0, channel) == EBUSY);
-	close(owner);
-	close(sock);
-	others_leave();
 }
 
-/* In any state, what does not fit it is refused; the rest of the connection goes on. */
-static void test_steps_out_of_order(void **state)
+static uint32_t create_typed(int sock, uint32_t channel, enum ctl_cm_qp_type type, int status)
 {
-	uint32_t channel, id;
-	struct ctl_cm_address at;
-	struct ctl_cm_talk talk = { .end = { .private_bytes = 65535 } };
-	int sock;
+	struct ctl_cm_ask request = { .header = { .type = CTL_CM_CREATE_ID },
+				      .channel = channel,
+				      .value = CTL_CM_IB,
+				      .flags = type };
+	struct ctl_cm_reply r = ask(sock, &request, sizeof(request));
 
-	others_join();
-	sock = cm_join();
-	channel = cm_make_channel(sock);
-	id = cm_make_id(sock, channel);
-	CHECK(cm_say(sock, CTL_CM_READY, id, 0) == EINVAL);
-	CHECK(cm_say(sock, CTL_CM_ESTABLISH, id, 0) == EINVAL);
-	CHECK(cm_say(sock, CTL_CM_DISCONNECT, id, 0) == EINVAL);
-	talk.id = id;
-	for (talk.header.type = CTL_CM_CONNECT; talk.header.type <= CTL_CM_REJECT;
-	     talk.header.type++)
-		CHECK(cm_ask(sock, &talk, sizeof(talk)).status == EINVAL);
-	talk.id = cm_listen(sock, channel, &at);
-	CHECK(!cm_connect(sock, id, &at));
-	CHECK(cm_connect(sock, id, &at) == EINVAL);
-	CHECK(cm_connect(sock, talk.id, &at) == EINVAL);
-	CHECK(cm_say(sock, CTL_CM_LISTEN, id, 0) == EINVAL);
-	talk.id = cm_event(sock, channel).id;
-	talk.header.type = CTL_CM_ACCEPT;
-	CHECK(cm_ask(sock, &talk, sizeof(talk)).status == EINVAL);
-	talk.end.private_bytes = 0;
-	CHECK(!cm_ask(sock, &talk, sizeof(talk)).status);
-	CHECK(cm_ask(sock, &talk, sizeof(talk)).status == EINVAL);
-	CHECK(!cm_say(sock, CTL_CM_READY, id, 0));
-	CHECK(cm_say(sock, CTL_CM_READY, id, 0) == EINVAL);
-	close(sock);
-	others_leave();
+	CHECK(r.status == status);
+	return r.number;
 }
 
-static unsigned resident_kib(pid_t pid)
+static void bind_to(int sock, uint32_t id, uint16_t port)
 {
-	char path[64], line[128];
-	unsigned kib = 0;
-	FILE *f;
+	struct ctl_cm_bind request = { .header = { .type = CTL_CM_BIND },
+				       .id = id,
+				       .local = loopback(port) };
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	f = fopen(path, "r");
-	while (f && fgets(line, sizeof(line), f))
-		sscanf(line, "VmRSS: %u", &kib);
-	if (f)
-		fclose(f);
-	return kib;
+	CHECK(!ask(sock, &request, sizeof(request)).status);
 }
 
-/* Asks without end and reads nothing: it is cut off before much has piled up. */
-static void test_one_that_does_not_read(void **state)
+static uint32_t listen_on(int sock, uint32_t channel, enum ctl_cm_qp_type type, uint16_t port,
+			  uint32_t backlog)
 {
-	struct ctl_cm_raise request = { .header = { .type = CTL_CM_RAISE, .seq = 1 },
-					.kind = CTL_CM_ADDR_RESOLVED };
-	int64_t end = now_ms() + PATIENCE_MS;
-	unsigned before;
-	int sock, rc;
+	struct ctl_cm_ask request = { .header = { .type = CTL_CM_LISTEN }, .value = backlog };
 
-	others_join();
-	check_others();
-	before = resident_kib(others.daemon);
-	sock = cm_join();
-	request.id = cm_make_id(sock, cm_make_channel(sock));
+	request.id = create_typed(sock, channel, type, 0);
+	bind_to(sock, request.id, port);
+	CHECK(!ask(sock, &request, sizeof(request)).status);
+	return request.id;
+}
+
+static uint32_t connect_to(int sock, uint32_t channel, enum ctl_cm_qp_type type, uint16_t port)
+{
+	struct ctl_cm_talk request = { .header = { .type = CTL_CM_CONNECT },
+				       .local = loopback(0),
+				       .remote = loopback(port) };
+
+	request.id = create_typed(sock, channel, type, 0);
+	CHECK(!ask(sock, &request, sizeof(request)).status);
+	return request.id;
+}
+
+/* The next one, which may take a while to come. */
+static struct ctl_cm_event next_event(int sock, uint32_t channel)
+{
+	struct ctl_cm_ask get = { .header = { .type = CTL_CM_GET_EVENT }, .channel = channel };
+	int64_t end_ms = now_ms() + PATIENCE_MS;
+	struct ctl_cm_event event;
+
 	do {
-		for (int i = 0; i < 500; i++)
-			rc = fdmsg_send(sock, &request, sizeof(request), NULL, 0);
-		check_others();
-	} while ((!rc || rc == -EAGAIN) && now_ms() < end);
-	CHECK(rc == -EPIPE || rc == -ECONNRESET);
-	CHECK(resident_kib(others.daemon) < before + 16384);
-	close(sock);
-	others_leave();
+		event = ask_with(sock, &get, sizeof(get), NULL, 0).body.cm_event;
+		CHECK(now_ms() < end_ms);
+	} while (event.answer == EAGAIN);
+	CHECK(!event.answer);
+	return event;
 }
 
-static void test_identifiers_are_bounded(void **state)
+/* QPs that cannot talk to one another are not connected, whatever their ends would say. */
+static void test_both_ends_are_of_a_kind(void **state)
 {
-	struct ctl_cm_ask create = { .header = { .type = CTL_CM_CREATE_ID }, .value = CTL_CM_TCP };
-	unsigned count = 0;
-	int sock, rc = 0;
-
-	others_join();
-	sock = cm_join();
-	create.channel = cm_make_channel(sock);
-	while (!rc && count < 100000) {
-		rc = cm_ask(sock, &create, sizeof(create)).status;
-		count += !rc;
-	}
-	CHECK(rc == ENOSPC && count <= 65536);
-	check_others();
-	close(sock);
-	others_leave();
-}
-
-/*
- * Asks as fast as it can for what costs the daemon most, a port where there are hardly any left,
- * and reads all answers.
- */
-static void flood(int fd)
-{
-	struct ctl_cm_bind bind = {
-		.header = { .type = CTL_CM_BIND, .seq = 1 },
-		.local = { .gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 },
-			   .family = AF_INET },
-	};
+	static const enum ctl_cm_qp_type listens[] = { CTL_CM_QP_RC, CTL_CM_QP_UC,
+						       CTL_CM_QP_XRC_RECV };
+	static const enum ctl_cm_qp_type connects[] = { CTL_CM_QP_RC, CTL_CM_QP_UC,
+							CTL_CM_QP_XRC_SEND };
+	struct ctl_client *bystander = join();
+	struct ctl_cm_talk target = { .header = { .type = CTL_CM_CONNECT } };
 	int sock = cm_join();
-	uint32_t channel = cm_make_channel(sock);
-	struct ctl_cm_ask create = { .header = { .type = CTL_CM_CREATE_ID },
-				     .channel = channel,
-				     .value = CTL_CM_UDP };
-	bool is_told = false;
+	uint32_t channel = make_channel(sock);
 
-	for (;;) {
-		struct ctl_cm_reply r = cm_ask(sock, &create, sizeof(create));
+	create_typed(sock, channel, CTL_CM_QP_NONE, EINVAL);
+	for (unsigned i = 0; i < 9; i++) {
+		uint16_t port = (uint16_t)(100 + i);
+		uint32_t listener = listen_on(sock, channel, listens[i / 3], port, 1);
+		uint32_t id = connect_to(sock, channel, connects[i % 3], port);
+		struct ctl_cm_event event = next_event(sock, channel);
 
-		bind.id = r.number;
-		if (!r.status && !cm_ask(sock, &bind, sizeof(bind)).status)
-			continue;
-		if (!is_told)
-			say(fd, 1);
-		is_told = true;
-		for (unsigned i = 0; i < 64; i++) {
-			struct fdmsg m;
-
-			fdmsg_send(sock, &bind, sizeof(bind), NULL, 0);
-			while (!fdmsg_recv(sock, &m))
-				;
+		if (i / 3 == i % 3) {
+			CHECK(event.kind == CTL_CM_CONNECT_REQUEST && event.listener == listener);
+		} else {
+			CHECK(event.kind == CTL_CM_REJECTED && event.id == id);
+			CHECK(event.status == 9); /* invalid transport service type */
 		}
 	}
+	/* A target waits for initiators; it has nothing to ask for. */
+	target.id = create_typed(sock, channel, CTL_CM_QP_XRC_RECV, 0);
+	CHECK(ask(sock, &target, sizeof(target)).status == EINVAL);
+	close(sock);
+	ctl_close(bystander);
 }
 
-static void test_floods(void **state)
+/* Until somebody listens, until there is room, and neither for ever. */
+static void test_requests_that_wait(void **state)
 {
-	struct worker workers[3];
-	int64_t slowest_ms = 0, end;
+	struct ctl_client *bystander = join();
+	int passive = cm_join(), active = cm_join();
+	uint32_t asked = make_channel(passive), answered = make_channel(active);
+	struct ctl_cm_event event;
+	uint32_t listener, late;
+	int64_t since_ms;
 
-	others_join();
-	for (int i = 0; i < 3; i++)
-		worker_start(&workers[i], flood);
-	for (int i = 0; i < 3; i++)
-		hear(workers[i].fd);
-	for (end = now_ms() + 1500; now_ms() < end;) {
-		struct ctl_peer_info peer;
-		int64_t since = now_ms();
+	connect_to(active, answered, CTL_CM_QP_RC, 200);
+	late = connect_to(active, answered, CTL_CM_QP_RC, 201);
+	listener = listen_on(passive, asked, CTL_CM_QP_RC, 200, 1);
+	event = next_event(passive, asked);
+	CHECK(event.kind == CTL_CM_CONNECT_REQUEST && event.listener == listener);
+	event = next_event(active, answered);
+	CHECK(event.kind == CTL_CM_REJECTED && event.id == late && event.status == 8);
 
-		check_others();
-		CHECK(!ctl_peer(others.first, ctl_slot(others.first), &peer));
-		close_peer(&peer);
-		if (now_ms() - since > slowest_ms)
-			slowest_ms = now_ms() - since;
+	for (unsigned i = 0; i < 20; i++)
+		late = connect_to(active, answered, CTL_CM_QP_RC, 200);
+	for (unsigned i = 0; i < 20; i++) {
+		event = next_event(passive, asked);
+		CHECK(event.kind == CTL_CM_CONNECT_REQUEST && event.listener == listener);
 	}
-	for (int i = 0; i < 3; i++)
-		worker_kill(&workers[i]);
-	print_message("slowest connection during the flood: %d ms\n", (int)slowest_ms);
-	CHECK(slowest_ms < SOON_MS);
-	others_leave();
+
+	since_ms = now_ms();
+	connect_to(active, answered, CTL_CM_QP_RC, 200);
+	late = connect_to(active, answered, CTL_CM_QP_RC, 200);
+	event = next_event(active, answered);
+	CHECK(event.kind == CTL_CM_REJECTED && event.id == late && event.status == 28);
+	CHECK(now_ms() - since_ms >= 900);
+	close(active);
+	close(passive);
+	ctl_close(bystander);
 }
-
-/* Connections are descriptors, too: when there are no more, those who are there go on. */
-static void test_endless_connections(void **state)
-{
-	struct rlimit old;
-	int socks[400], count = 0;
-
-	CHECK(!getrlimit(RLIMIT_NOFILE, &old));
-	others_join();
-	CHECK(!prlimit(others.daemon, RLIMIT_NOFILE, &(struct rlimit){ 200, old.rlim_max }, NULL));
-	while (count < 250) {
-		struct ctl_cm_hello hello = {
-			.greeting = { { CTL_CM_HELLO, 1 }, CTL_MAGIC, CTL_VERSION },
-		};
-		struct fdmsg m;
-
-		socks[count] = raw_connect();
-		fdmsg_send(socks[count], &hello, sizeof(hello), NULL, 0);
-		if (fdmsg_wait(socks[count++], deadline_in_ms(PATIENCE_MS), &m) ||
-		    m.body.welcome.status)
-			break;
-	}
-	CHECK(count < 200);
-	while (count)
-		close(socks[--count]);
-	others_leave();
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_events_of_all_channels_are_bounded),
-		TEST(test_a_bell_is_read_once),
-		TEST(test_garbage_after_the_hello),
-		TEST(test_what_belongs_to_others),
-		TEST(test_steps_out_of_order),
-		TEST(test_one_that_does_not_read),
-		TEST(test_identifiers_are_bounded),
-		TEST(test_floods),
-		TEST(test_endless_connections),
-		TEST(test_descriptors_are_left_for_others), /* last: its limit stays */
+		cmocka_unit_test_setup_teardown(test_events_of_all_channels_are_bounded,
+						harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_a_bell_is_read_once, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_a_channel_ends_with_its_identifiers,
+						harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_both_ends_are_of_a_kind, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_requests_that_wait, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_descriptors_are_left_for_others, harness_setup,
+						harness_teardown),
 	};
 
-	return cmocka_run_group_tests_name("daemon cm", tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }
