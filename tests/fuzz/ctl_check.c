@@ -85,7 +85,7 @@ static void check_cm_client(const struct cm_client *cc)
 
 		check_channel(ch);
 		events += ch->event_count;
-		uses += ch->id_count;
+		uses += count(&ch->ids);
 	}
 	list_for_each_safe(m, &cc->ids) {
 		struct cm_id *id = container_of(m, struct cm_id, in_client);
