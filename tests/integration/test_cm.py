@@ -5,12 +5,15 @@ import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import time
 
 import pytest
 
+import hostile
 import netns
+import roce
 from conftest import TABLES
 from harness import BUILD, HOST, SLOWER, finish_both, free_port, wait_until
 from netns import Capture
@@ -208,6 +211,7 @@ def test_killed(fresh, victim):
 # --------------------------------------------------------------------------------------------
 # Many connections: at once, and one after another.
 
+BLAST = BUILD / 'tests/integration/blast/blast'
 REDIAL = BUILD / 'tests/integration/redial/redial'
 AT_ONCE = 1000
 IN_A_LOOP = 10000
@@ -452,6 +456,71 @@ def test_network_xrc(cables):
     assert kinds, 'no REQ was captured'
     for kind in kinds:
         assert [int(word, 0) for word in kind.split()] == [XRC, EXTENDED_XRC], kinds
+
+
+# name: where the sender's number, and that of its QP, are in the MAD (IBA tables 99 and 103)
+NUMBERS = {0x10: (24, 24 + 32), 0x13: (24, 24 + 12)}
+DREQ = 0x15
+IP_UDP_BTH_DETH = 20 + 8 + 12 + 8
+GUESSES = 1000
+
+
+def read_numbers(path):
+    """{REQ or REP: (number, QPN)} of the one connection in a capture."""
+    found = {}
+    for number, when, datagram in roce.datagrams(path):
+        packet = roce.decode(number, when, datagram)
+        mad = datagram[IP_UDP_BTH_DETH:]
+        kind = int.from_bytes(mad[16:18], 'big')
+        if packet and packet.qpn == 1 and kind in NUMBERS:
+            own, qpn = NUMBERS[kind]
+            found[MADS[kind]] = (int.from_bytes(mad[own:own + 4], 'big'),
+                                 int.from_bytes(mad[qpn:qpn + 3], 'big'))
+    return found['REQ'], found['REP']
+
+
+def make_dreq(source, target, sender, receiver, qpn):
+    """A datagram that says that the sender's connection ends."""
+    mad = bytearray(256)
+    mad[:4] = 1, 7, 2, 3
+    mad[16:18] = DREQ.to_bytes(2, 'big')
+    mad[24:35] = struct.pack('>II', sender % 2**32, receiver % 2**32) + qpn.to_bytes(3, 'big')
+    deth = struct.pack('>II', 0x80010000, 1)
+    return hostile.signed(source, target, hostile.bth(0x64, 1, 0, ack_req=False) + deth + bytes(mad))
+
+
+def send_datagrams(sender, receiver, path, datagrams):
+    path.write_bytes(b''.join(struct.pack('=I', len(one)) + one for one in datagrams))
+    mac = re.search(r'link/ether (\S+)', receiver.ip('link', 'show', receiver.interface))[1]
+    sender.command(BLAST, sender.interface, mac, path, 0.2)
+
+
+@pytest.mark.network
+def test_network_forged(cables, tmp_path):
+    """Who has a connection, and may say what it likes from the address of another one's peer, does not end
+    that other one: what it knows of the numbers of its own says nothing of theirs.
+    """
+    cable = cables(1500, segment=False)
+    port = free_port()
+    server = start_server(cable.a, ['rping', '-s', '-P', '-v', '-p', port])
+    clients, numbers = [], []
+    for name in 'own', 'other':
+        with Capture(cable.a, tmp_path / name, complete=False) as capture:
+            clients.append(cable.b.start('rping', '-c', '-a', cable.a.address, '-p', port, '-V'))
+            time.sleep(0.3)
+        numbers.append(read_numbers(capture.path))
+    ((_, (own, _))), ((asked, _), (answered, qpn)) = numbers
+
+    def dreq(sender, receiver):
+        return make_dreq(cable.b.address, cable.a.address, sender, receiver, qpn)
+    near = [dreq(sender, own + step) for step in range(-GUESSES, GUESSES) for sender in (0, asked)]
+    send_datagrams(cable.b, cable.a, tmp_path / 'guesses', [*near, dreq(0, answered),
+                                                            dreq(asked + 1, answered)])
+    assert 'DISCONNECT' not in server.output()
+    assert all(client.status is None for client in clients)
+    # Had it known them, it would have been believed.
+    send_datagrams(cable.b, cable.a, tmp_path / 'right', [dreq(asked, answered)])
+    server.wait_for('server DISCONNECT EVENT')
 
 
 @pytest.mark.network
