@@ -158,6 +158,22 @@ void device_put(struct device *d)
 	pthread_mutex_unlock(&lock);
 }
 
+void device_before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void device_after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+void device_after_fork_in_child(void)
+{
+	devices = NULL;
+	pthread_mutex_unlock(&lock);
+}
+
 struct ibv_xrcd *device_xrcd(struct device *d)
 {
 	struct ibv_xrcd_init_attr attr = {

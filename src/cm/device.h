@@ -35,6 +35,14 @@ struct device {
 int device_get(const struct ctl_cm_address *local, struct device **out);
 void device_put(struct device *d);
 
+/*
+ * No device is being opened or let go meanwhile. The child opens those that it uses anew; what its
+ * identifiers have from the parent stays.
+ */
+void device_before_fork(void);
+void device_after_fork(void);
+void device_after_fork_in_child(void);
+
 /* The device's domain for shared receive queues; NULL with errno. It stays as long as the PD. */
 struct ibv_xrcd *device_xrcd(struct device *d);
 

@@ -78,6 +78,8 @@ static int take_request(struct id *listener, struct rdma_cm_event *event)
 
 	if (event->status)
 		return -abs(event->status);
+	if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		return -ENODEV;
 	if (event->event != RDMA_CM_EVENT_CONNECT_REQUEST)
 		return -EINVAL;
 	if (!listener->qp_init_attr)

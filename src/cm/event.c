@@ -162,6 +162,8 @@ static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event
 	case RDMA_CM_EVENT_DISCONNECTED:
 		tell_conn(t, &event->end);
 		return !id->failed;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		return true;
 	case RDMA_CM_EVENT_MULTICAST_JOIN:
 	case RDMA_CM_EVENT_MULTICAST_ERROR:
 		return multicast_on_event(id, event->cookie, &t->base);
@@ -180,6 +182,24 @@ struct taking {
 	struct id *child; /* of a request; NULL: it could not be made */
 };
 
+/*
+ * As when a kernel's device is removed: each identifier is of no more use, and its program is told
+ * so once. Within a delivery. 0, or -ENODEV: all know.
+ */
+static int take_removal(struct channel *ch, struct taking *taking)
+{
+	taking->held = id_next_lost(&ch->base);
+	if (!taking->held) {
+		channel_lose(ch);
+		return -ENODEV;
+	}
+	taking->event = (struct ctl_cm_event){
+		.kind = CTL_CM_DEVICE_REMOVAL,
+		.id = taking->held->number,
+	};
+	return 0;
+}
+
 static int take_event(struct channel *ch, void *arg)
 {
 	struct taking *taking = arg;
@@ -189,8 +209,10 @@ static int take_event(struct channel *ch, void *arg)
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	id_delivery_begin();
-	rc = session_next_event(ch->number, event);
-	if (!rc) {
+	rc = atomic_load(&ch->is_lost) ? -ENODEV : session_next_event(ch->number, event);
+	if (rc && channel_is_gone(ch, rc))
+		rc = take_removal(ch, taking);
+	else if (!rc) {
 		is_request = event->kind == CTL_CM_CONNECT_REQUEST;
 		taking->held = id_find(is_request ? event->listener : event->id);
 	}

@@ -24,6 +24,7 @@ struct id {
 	struct id *next;	/* in its bucket */
 	uint32_t number;
 	bool is_sync;	       /* has a channel of its own, calls wait for their event */
+	bool is_lost;	       /* verbatimd died, and the program was told; within a delivery */
 	struct device *device; /* NULL: not bound to one */
 
 	struct ctl_cm_address local, remote; /* as in route.addr */
@@ -76,6 +77,9 @@ void id_delivery_end(void);
 
 /* NULL: there is none (any more). Within a delivery. */
 struct id *id_find(uint32_t number);
+
+/* The next identifier of a channel that is gone which was not told so yet. Within a delivery. */
+struct id *id_next_lost(const struct rdma_event_channel *channel);
 
 /* Moves it, with its events, and waits for those of the old channel. NULL: to one of its own. */
 int id_migrate(struct id *id, struct rdma_event_channel *channel);

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "daemon/cm_channel.h"
 #include "daemon/cm_connection.h"
 #include "daemon/cm_id.h"
 #include "daemon/daemon.h"
+#include "daemon/intake.h"
 
 /* ------------------------------------------------------------------------------------------
  * The whole.
@@ -167,6 +169,8 @@ void cm_on_create_channel(struct client *c, struct fdmsg *m)
 
 	if (m->fds_lost)
 		rc = -EMFILE;
+	else if (!intake_is_unix(m->fds[0], SOCK_STREAM) || !intake_is_unix(m->fds[1], SOCK_STREAM))
+		rc = -EINVAL;
 	else if (!has_room_for_channel(c->cm))
 		rc = -EMFILE;
 	else if (!(ch = cm_channel_create(c->cm, m->fds[0], m->fds[1])))
