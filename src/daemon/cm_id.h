@@ -24,8 +24,10 @@ struct cm_id {
 	struct list in_client;
 	struct cm_client *owner;
 	struct cm_channel *channel;
+	struct list in_channel;
 	struct list events; /* about it, not fetched yet */
 	struct cm_binding binding;
+	enum ctl_cm_qp_type qp_type;	  /* of the QP that its connection has, or its children's */
 	struct cm_connection *connection; /* NULL: none */
 	bool had_connection;
 
@@ -41,7 +43,8 @@ struct cm_id {
 };
 
 /* NULL: out of memory. */
-struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space);
+struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
+			   enum ctl_cm_qp_type qp_type);
 
 /* Its connection ends itself from here on; its children are refused. */
 void cm_id_destroy(struct cm_id *id);
