@@ -15,6 +15,9 @@
 #include "cm/address.h"
 #include "cm/export.h"
 
+#define V4_AT	 12 /* in a GID */
+#define V4_BYTES 4
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and the users */
 static struct device *devices;
 
@@ -22,6 +25,7 @@ static struct device *devices;
 static int open_device(struct ibv_device *ibv)
 {
 	struct ibv_device_attr attr;
+	struct ibv_port_attr port;
 	struct device **end = &devices;
 	struct device *d;
 
@@ -33,6 +37,8 @@ static int open_device(struct ibv_device *ibv)
 	if (!d)
 		return -ENOMEM;
 	d->verbs = ibv_open_device(ibv);
+	if (d->verbs && !ibv_query_port(d->verbs, DEVICE_PORT, &port))
+		d->is_infiniband = port.link_layer == IBV_LINK_LAYER_INFINIBAND;
 	if (!d->verbs) {
 		free(d);
 		return -ENODEV;
@@ -98,16 +104,31 @@ int device_gid_index(const struct device *d, const struct ctl_cm_address *local)
 		    (!local->ifindex || local->ifindex == entry.ndev_ifindex))
 			return i;
 	}
-	/* On InfiniBand GIDs are no IP addresses: one of the same interface does. */
+	/* There GIDs end in IPv4 addresses; IPv6 ones have none. */
+	if (!d->is_infiniband || local->family != AF_INET)
+		return -ENODEV;
 	ifindex = interface_of(local);
 	for (int i = 0; ifindex && i < port.gid_tbl_len; i++) {
-		bool is_link = port.link_layer == IBV_LINK_LAYER_INFINIBAND;
-
-		if (is_link && !ibv_query_gid_ex(d->verbs, DEVICE_PORT, (uint32_t)i, &entry, 0) &&
-		    entry.ndev_ifindex == ifindex)
+		if (!ibv_query_gid_ex(d->verbs, DEVICE_PORT, (uint32_t)i, &entry, 0) &&
+		    entry.ndev_ifindex == ifindex &&
+		    !memcmp(entry.gid.raw + V4_AT, local->gid + V4_AT, V4_BYTES))
 			return i;
 	}
 	return -ENODEV;
+}
+
+void device_gids(const struct device *d, const struct ctl_cm_address *local,
+		 const struct ctl_cm_address *remote, union ibv_gid *sgid, union ibv_gid *dgid)
+{
+	int index = d->is_infiniband ? device_gid_index(d, local) : -ENODEV;
+
+	address_gid(local, sgid);
+	address_gid(remote, dgid);
+	if (index < 0 || ibv_query_gid(d->verbs, DEVICE_PORT, index, sgid) ||
+	    remote->family != AF_INET || address_is_multicast(remote))
+		return;
+	*dgid = *sgid;
+	memcpy(dgid->raw + V4_AT, remote->gid + V4_AT, V4_BYTES);
 }
 
 static struct device *find(const struct ctl_cm_address *local)

@@ -17,6 +17,11 @@
  * The whole.
  */
 
+static void on_addresses(struct cm_interfaces *interfaces)
+{
+	cm_moved_look(container_of(interfaces, struct cm, interfaces));
+}
+
 int cm_init(struct daemon *d)
 {
 	struct cm *cm = calloc(1, sizeof(*cm));
@@ -37,7 +42,7 @@ int cm_init(struct daemon *d)
 	cm_space_init(&cm->space);
 	cm_timers_init(&cm->timers, &d->loop, cm_connection_on_time);
 	gsi_init(&cm->gsi, d, cm_connection_on_mad);
-	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop);
+	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop, on_addresses);
 	list_init(&cm->in_flight);
 	list_init(&cm->held);
 	return 0;
@@ -67,6 +72,7 @@ int cm_client_create(struct client *c)
 	list_init(&cc->channels);
 	c->cm = cc;
 	c->daemon->cm_clients++;
+	cm_interfaces_watch(&cc->cm->interfaces);
 	daemon_on_slot_change(c->daemon);
 	return 0;
 }
@@ -82,6 +88,7 @@ void cm_on_death(struct client *c)
 	while (!list_empty(&cc->channels))
 		cm_channel_destroy(container_of(cc->channels.next, struct cm_channel, in_client));
 	cm_connection_deliver(cc->cm);
+	cm_interfaces_unwatch(&cc->cm->interfaces);
 	c->cm = NULL;
 	free(cc);
 	c->daemon->cm_clients--;
@@ -170,6 +177,12 @@ static bool is_space(uint32_t space)
 	       space == CTL_CM_IPOIB;
 }
 
+static bool is_ud(uint32_t space, uint32_t qp_type)
+{
+	return space == CTL_CM_UDP || space == CTL_CM_IPOIB ||
+	       (space == CTL_CM_IB && qp_type == CTL_CM_QPT_UD);
+}
+
 void cm_on_create_id(struct client *c, struct fdmsg *m)
 {
 	const struct ctl_cm_ask *ask = &m->body.cm_ask;
@@ -180,10 +193,11 @@ void cm_on_create_id(struct client *c, struct fdmsg *m)
 	if (!ch)
 		rc = -ENOENT;
 	else if (!is_space(ask->value))
-		rc = -EPROTONOSUPPORT;
+		rc = -EINVAL;
 	else if (c->cm->id_count >= CM_IDS_PER_CLIENT)
 		rc = -ENOSPC;
-	else if (!(id = cm_id_create(c->cm, ch, (uint16_t)ask->value)))
+	else if (!(id = cm_id_create(c->cm, ch, (uint16_t)ask->value,
+				      is_ud(ask->value, ask->flags))))
 		rc = -ENOMEM;
 	reply(c, m, rc, id ? id->numbered.number : 0, NULL);
 }
@@ -223,7 +237,7 @@ void cm_on_bind(struct client *c, struct fdmsg *m)
 void cm_on_listen(struct client *c, struct fdmsg *m)
 {
 	struct cm_id *id = find_id(c, m->body.cm_ask.id);
-	int rc = id ? cm_id_listen(id, m->body.cm_ask.value) : -ENOENT;
+	int rc = id ? cm_id_listen(id, m->body.cm_ask.value, m->body.cm_ask.flags) : -ENOENT;
 
 	reply(c, m, rc, 0, id);
 	cm_held_retry(c->daemon->cm);

@@ -12,6 +12,7 @@
 #include "ctl/fdmsg.h"
 #include "daemon/client.h"
 #include "daemon/cm_interfaces.h"
+#include "daemon/cm_moved.h"
 #include "daemon/cm_space.h"
 #include "daemon/cm_timers.h"
 #include "daemon/gsi.h"
@@ -31,6 +32,7 @@ struct cm {
 	struct cm_timers timers;
 	struct gsi gsi;
 	struct cm_interfaces interfaces;
+	struct cm_places places; /* where addresses are, for those that are bound to them */
 	struct list in_flight; /* messages between ends on this host */
 	struct list held;      /* requests that wait for a listener (daemon/cm_held.h) */
 	unsigned held_count;

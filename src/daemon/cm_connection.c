@@ -9,6 +9,7 @@
 #include "daemon/address.h"
 #include "daemon/cm.h"
 #include "daemon/cm_held.h"
+#include "daemon/cm_moved.h"
 #include "ibcm/ip_header.h"
 #include "ibcm/mad.h"
 
@@ -146,6 +147,7 @@ static struct cm_connection *create(struct cm_id *id, const struct cm_origin *o)
 	numbers_add(&cm->connections, &c->numbered);
 	connection_init(&c->end, &env, c->numbered.number);
 	id->connection = c;
+	cm_moved_bind(id, c->local_gid);
 	return c;
 }
 
@@ -229,7 +231,7 @@ int cm_connection_connect(struct cm_id *id, const struct ctl_cm_talk *talk)
 {
 	struct cm *cm = id->owner->cm;
 	struct ibcm_message request = {
-		.type = id->binding.space == CTL_CM_UDP ? IBCM_SIDR_REQ : IBCM_REQ,
+		.type = id->is_ud ? IBCM_SIDR_REQ : IBCM_REQ,
 	};
 	struct cm_origin o = {
 		.local = talk->local.gid,
@@ -387,18 +389,25 @@ static struct cm_connection *find(struct cm *cm, const struct cm_origin *o,
 	return c;
 }
 
+struct caller {
+	const struct cm_origin *origin;
+	bool is_ud;
+};
+
 static bool suits(const struct cm_binding *b, const void *arg)
 {
 	const struct cm_id *id = container_of(b, struct cm_id, binding);
-	const struct cm_origin *o = arg;
+	const struct caller *caller = arg;
+	const struct cm_origin *o = caller->origin;
 
-	return !o->is_local || id->owner->client->uid == o->uid;
+	return id->is_ud == caller->is_ud && (!o->is_local || id->owner->client->uid == o->uid);
 }
 
 /* Between which addresses, and for whom. NULL: for nobody. */
 static struct cm_id *find_listener(struct cm *cm, const struct cm_origin *o,
 				   const struct ibcm_message *m, struct ctl_cm_event *body)
 {
+	const struct caller caller = { .origin = o, .is_ud = m->type == IBCM_SIDR_REQ };
 	uint16_t space, port;
 	struct ip_header header;
 	struct cm_binding *b;
@@ -407,8 +416,7 @@ static struct cm_id *find_listener(struct cm *cm, const struct cm_origin *o,
 	    !ip_header_decode(m->private_data, &header) ||
 	    memcmp(header.destination, o->local, CTL_GID_BYTES) ||
 	    /* The QP would send there: nobody asks for that but from there. */
-	    memcmp(header.source, o->remote, CTL_GID_BYTES) ||
-	    (space == CTL_CM_UDP) != (m->type == IBCM_SIDR_REQ))
+	    memcmp(header.source, o->remote, CTL_GID_BYTES))
 		return NULL;
 	body->local.family = body->remote.family = header.is_v4 ? AF_INET : AF_INET6;
 	memcpy(body->local.gid, o->local, CTL_GID_BYTES);
@@ -416,7 +424,7 @@ static struct cm_id *find_listener(struct cm *cm, const struct cm_origin *o,
 	body->local.port = htons(port);
 	body->remote.port = htons(header.source_port);
 	body->local.ifindex = body->remote.ifindex = o->ifindex;
-	b = cm_space_find(&cm->space, space, &body->local, suits, o);
+	b = cm_space_find(&cm->space, space, &body->local, suits, &caller);
 	return b ? container_of(b, struct cm_id, binding) : NULL;
 }
 
@@ -434,7 +442,8 @@ static int take_request(struct cm *cm, const struct cm_origin *o, const struct i
 		return IBCM_REASON_BAD_TRANSPORT;
 	if (!listener->backlog_left || listener->owner->id_count >= CM_IDS_PER_CLIENT)
 		return IBCM_REASON_CONSUMER;
-	child = cm_id_create(listener->owner, listener->channel, listener->binding.space);
+	child = cm_id_create(listener->owner, listener->channel, listener->binding.space,
+			     listener->is_ud);
 	if (!child)
 		return IBCM_REASON_CONSUMER;
 	child->binding.local = body.local;

@@ -28,6 +28,12 @@ struct cm_id {
 	struct cm_binding binding;
 	struct cm_connection *connection; /* NULL: none */
 	bool had_connection;
+	bool is_ud; /* its QP has no connection: SIDR instead */
+
+	/* Which address it is bound to, and on which interface that is (daemon/cm_moved.h). */
+	bool has_own_gid;
+	uint8_t own_gid[CTL_GID_BYTES];
+	uint32_t own_ifindex; /* 0: not known yet */
 
 	/* Of a listener. */
 	unsigned backlog_left;
@@ -41,7 +47,8 @@ struct cm_id {
 };
 
 /* NULL: out of memory. */
-struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space);
+struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
+			   bool is_ud);
 
 /* Its connection ends itself from here on; its children are refused. */
 void cm_id_destroy(struct cm_id *id);
@@ -53,6 +60,6 @@ void cm_id_release_child(struct cm_id *child);
 int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local);
 
 /* 0 or -errno. */
-int cm_id_listen(struct cm_id *id, uint32_t backlog);
+int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags);
 
 #endif

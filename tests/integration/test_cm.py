@@ -82,6 +82,8 @@ PROGRAMS = {
     'ucmatose-large': (['ucmatose', '-S', '65536', '-C', '20'],
                        ['ucmatose', '-S', '65536', '-C', '20', '-s'], 'return status 0'),
     'udaddy': (['udaddy', '-c', '5'], ['udaddy', '-c', '5', '-s'], 'return status 0'),
+    'ucmatose-ib': (['ucmatose', '-c', '2', '-P', 'ib'], ['ucmatose', '-c', '2', '-P', 'ib', '-s'],
+                    'return status 0'),
 }
 
 
@@ -103,18 +105,21 @@ def test_xrc(fresh):
         assert 'end 0' in output
 
 
+@pytest.mark.asan
 def test_ipv6(fresh):
     for output in pair(fresh, ['rping', '-s', '-v', '-C', '3', '-a', '::1'],
                        ['rping', '-c', '-v', '-C', '3', '-a', '::1']):
         assert 'rdma-ping-2' in output
 
 
+@pytest.mark.asan
 def test_multicast(fresh):
     argv = ['mckey', '-m', '239.1.1.7', '-b', HOST]
     for output in pair(fresh, argv, [*argv, '-s']):
         assert 'return status 0' in output
 
 
+@pytest.mark.asan
 def test_persistent_server(fresh):
     """Clients that come one after another and stay: rping loses one of two that come at once."""
     server = start_server(fresh, ['rping', '-s', '-P'])
@@ -128,12 +133,26 @@ def test_persistent_server(fresh):
     assert server.status is None, server.report()
 
 
+@pytest.mark.asan
 def test_nobody_listens(fresh):
     program = fresh.start('ucmatose', '-s', HOST)
     assert program.wait(10 * SLOWER) not in (None, 0)
     assert 'RDMA_CM_EVENT_REJECTED, error: 8' in program.output()
 
 
+@pytest.mark.asan
+def test_addresses_by_gid(fresh):
+    """As with RoCE adapters there is no device that has one (AF_IB), and the program says so."""
+    for argv in (['ucmatose', '-f', 'gid', '-b', '::1'], ['ucmatose', '-f', 'gid', '-s', '::1'],
+                 ['udaddy', '-f', 'gid', '-s', '::1']):
+        program = fresh.start(*argv, env={'VERBATIM_EXPLAIN': '1'})
+        assert program.wait(10 * SLOWER) not in (None, 0), program.report()
+        assert 'No such device' in program.output(), program.report()
+        assert 'AF_IB' in program.output(), program.report()
+        fresh.release(program)
+
+
+@pytest.mark.asan
 def test_program_refuses(fresh):
     """A server that was told of one connection refuses the second, by the consumer's reason; and ends,
     whereupon the first may fail before the client has heard of the second.
@@ -151,10 +170,10 @@ PERFTEST = [(f'ib_{operation}_{kind}', service)
             for kind in ('bw', 'lat') for service in services]
 
 
-def run_perftest(runner, program, service, address, peer=None):
+def run_perftest(runner, program, service, address, peer=None, **options):
     port = free_port()
     argv = [program, '-R', '-F', '-p', port, '-n', 100, '-c', service]
-    _, output = pair(runner, argv, [*argv, address], peer)
+    _, output = pair(runner, argv, [*argv, address], peer, **options)
     assert rows(output), f'no results\n{output}'
 
 
@@ -189,6 +208,7 @@ def kill_one(runner, victim, other, *texts):
     return took
 
 
+@pytest.mark.asan
 @pytest.mark.parametrize('victim', ['client', 'server'])
 def test_killed(fresh, victim):
     server = start_server(fresh, ['rping', '-s', '-v'])
@@ -246,6 +266,7 @@ def resident(pid):
     return int(re.search(r'VmRSS:\s+(\d+)', status)[1])
 
 
+@pytest.mark.asan
 def test_daemon_is_killed(fresh):
     """New connections are made by the next one."""
     server = start_server(fresh, ['rping', '-s', '-v'])
@@ -260,7 +281,7 @@ def test_daemon_is_killed(fresh):
 # Between hosts.
 
 MADS = {0x10: 'REQ', 0x11: 'MRA', 0x12: 'REJ', 0x13: 'REP', 0x14: 'RTU', 0x15: 'DREQ', 0x16: 'DREP',
-        0x17: 'SIDR_REQ', 0x18: 'SIDR_REP'}
+        0x17: 'SIDR_REQ', 0x18: 'SIDR_REP', 0x19: 'LAP', 0x1a: 'APR'}
 
 
 def read_mads(path):
