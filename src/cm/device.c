@@ -1,10 +1,7 @@
 #include "cm/device.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
@@ -69,32 +66,10 @@ static int open_all(void)
 	return devices ? 0 : rc ? rc : -ENODEV;
 }
 
-/* The interface that has an address: 0 if none has. */
-static uint32_t interface_of(const struct ctl_cm_address *local)
-{
-	struct ifaddrs *all;
-	uint32_t found = 0;
-
-	if (local->ifindex)
-		return local->ifindex;
-	if (getifaddrs(&all) < 0)
-		return 0;
-	for (const struct ifaddrs *a = all; a && !found; a = a->ifa_next) {
-		struct ctl_cm_address address;
-
-		if (a->ifa_addr && !address_from_sockaddr(a->ifa_addr, &address) &&
-		    !memcmp(address.gid, local->gid, sizeof(address.gid)))
-			found = if_nametoindex(a->ifa_name);
-	}
-	freeifaddrs(all);
-	return found;
-}
-
 int device_gid_index(const struct device *d, const struct ctl_cm_address *local)
 {
 	struct ibv_port_attr port;
 	struct ibv_gid_entry entry;
-	uint32_t ifindex;
 
 	if (ibv_query_port(d->verbs, DEVICE_PORT, &port))
 		return -ENODEV;
@@ -104,13 +79,9 @@ int device_gid_index(const struct device *d, const struct ctl_cm_address *local)
 		    (!local->ifindex || local->ifindex == entry.ndev_ifindex))
 			return i;
 	}
-	/* There GIDs end in IPv4 addresses; IPv6 ones have none. */
-	if (!d->is_infiniband || local->family != AF_INET)
-		return -ENODEV;
-	ifindex = interface_of(local);
-	for (int i = 0; ifindex && i < port.gid_tbl_len; i++) {
+	/* On InfiniBand a GID has no interface, and ends in its IPv4 address; IPv6 ones have none. */
+	for (int i = 0; d->is_infiniband && local->family == AF_INET && i < port.gid_tbl_len; i++) {
 		if (!ibv_query_gid_ex(d->verbs, DEVICE_PORT, (uint32_t)i, &entry, 0) &&
-		    entry.ndev_ifindex == ifindex &&
 		    !memcmp(entry.gid.raw + V4_AT, local->gid + V4_AT, V4_BYTES))
 			return i;
 	}
