@@ -95,8 +95,7 @@ static int make_entry(const struct addrinfo *ai, const struct wanted *w,
 	r->ai_port_space = w->port_space;
 	if (is_passive) {
 		good = is_gid ? copy_as_gid(&r->ai_src_addr, &r->ai_src_len,
-					    (const struct sockaddr_in6 *)ai->ai_addr,
-					    w->port_space)
+					    (const struct sockaddr_in6 *)ai->ai_addr, w->port_space)
 			      : copy_address(&r->ai_src_addr, &r->ai_src_len, ai->ai_addr,
 					     ai->ai_addrlen);
 		if (good && ai->ai_canonname)

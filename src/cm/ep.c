@@ -115,7 +115,7 @@ CM_EXPORT int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **ou
 		rdma_ack_cm_event(listen->event);
 		listen->event = NULL;
 	}
-	if (rdma_get_cm_event(listen->channel, &event))
+	if (id_next_answer(listener, &event))
 		return -1;
 	rc = take_request(listener, event);
 	if (rc) {

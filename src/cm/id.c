@@ -287,16 +287,30 @@ void id_show_addresses(struct id *id)
 	}
 }
 
+int id_next_answer(struct id *id, struct rdma_cm_event **out)
+{
+	int rc = rdma_get_cm_event(id->base.channel, out);
+
+	while (!rc && (*out)->event == RDMA_CM_EVENT_ADDR_CHANGE) {
+		rdma_ack_cm_event(*out);
+		rc = rdma_get_cm_event(id->base.channel, out);
+	}
+	return rc;
+}
+
 int id_complete(struct id *id)
 {
+	struct rdma_cm_event *event;
+
 	if (!id->is_sync)
 		return 0;
 	if (id->base.event) {
 		rdma_ack_cm_event(id->base.event);
 		id->base.event = NULL;
 	}
-	if (rdma_get_cm_event(id->base.channel, &id->base.event))
+	if (id_next_answer(id, &event))
 		return -1;
+	id->base.event = event;
 	if (!id->base.event->status)
 		return 0;
 	if (id->base.event->event == RDMA_CM_EVENT_REJECTED)

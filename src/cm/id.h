@@ -116,4 +116,10 @@ void id_show_addresses(struct id *id);
  */
 int id_complete(struct id *id);
 
+/*
+ * The next event of a synchronous identifier that may be an answer: ADDR_CHANGE is a hint. 0 or -1
+ * with errno.
+ */
+int id_next_answer(struct id *id, struct rdma_cm_event **out);
+
 #endif

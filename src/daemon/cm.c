@@ -197,7 +197,7 @@ void cm_on_create_id(struct client *c, struct fdmsg *m)
 	else if (c->cm->id_count >= CM_IDS_PER_CLIENT)
 		rc = -ENOSPC;
 	else if (!(id = cm_id_create(c->cm, ch, (uint16_t)ask->value,
-				      is_ud(ask->value, ask->flags))))
+				     is_ud(ask->value, ask->flags))))
 		rc = -ENOMEM;
 	reply(c, m, rc, id ? id->numbered.number : 0, NULL);
 }

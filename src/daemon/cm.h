@@ -33,8 +33,8 @@ struct cm {
 	struct gsi gsi;
 	struct cm_interfaces interfaces;
 	struct cm_places places; /* where addresses are, for those that are bound to them */
-	struct list in_flight; /* messages between ends on this host */
-	struct list held;      /* requests that wait for a listener (daemon/cm_held.h) */
+	struct list in_flight;	 /* messages between ends on this host */
+	struct list held;	 /* requests that wait for a listener (daemon/cm_held.h) */
 	unsigned held_count;
 };
 

@@ -22,8 +22,8 @@ struct cm_interfaces {
 	void (*on_addresses)(struct cm_interfaces *i);
 	unsigned users;	   /* listeners */
 	unsigned watchers; /* users among them */
-	struct list open; /* struct open_address */
-	int netlink_fd;	  /* -1: not watching */
+	struct list open;  /* struct open_address */
+	int netlink_fd;	   /* -1: not watching */
 	struct loop_source on_change;
 	struct loop_timer again; /* a port was taken: armed while one is missing */
 };

@@ -5,11 +5,14 @@ import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
+import sys
 import time
 
 import pytest
 
+import hostile
 from harness import BUILD, HOST, SLOWER, finish_both, free_port, wait_until
 from netns import Capture
 from test_perftest import rows
@@ -340,6 +343,28 @@ def test_network_refused(cables):
     assert program.wait(10 * SLOWER) not in (None, 0)
     assert 'RDMA_CM_EVENT_REJECTED, error: 8' in program.output()
     assert keeper.status is None
+
+
+def make_lap(source, target):
+    """Proposes an alternate path for a connection that does not exist."""
+    mad = struct.pack('>BBBBIQHHI', 1, 7, 2, 3, 0, 77, 0x19, 0, 0) + struct.pack('>II', 11, 22)
+    body = hostile.bth(0x64, 1, 0, ack_req=False) + struct.pack('>II', 0x80010000, 1)
+    return hostile.signed(source, target, body + mad.ljust(256, b'\0'))
+
+
+SEND = ('import socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW);'
+        's.sendto(bytes.fromhex(sys.argv[1]), (sys.argv[2], 0))')
+
+
+@pytest.mark.network
+def test_network_alternate_path(cables):
+    cable = cables(1500, segment=False)
+    server = start_server(cable.a, ['rping', '-s', '-v'])
+    packet = make_lap(cable.b.address, cable.a.address)
+    with Capture(cable.a) as capture:
+        cable.b.command(sys.executable, '-c', SEND, packet.hex(), cable.a.address)
+    assert read_mads(capture.path) == ['LAP', 'APR']
+    cable.a.release(server)
 
 
 @pytest.mark.network

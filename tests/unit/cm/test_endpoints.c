@@ -103,7 +103,9 @@ static void test_endpoints_of_two_processes(void **state)
 /* The connection's own data goes before the program's. */
 static void test_data_of_an_endpoint(void **state)
 {
-	struct rdma_conn_param param = { .qp_num = 5, .private_data = "two", .private_data_len = 4 };
+	struct rdma_conn_param param = { .qp_num = 5,
+					 .private_data = "two",
+					 .private_data_len = 4 };
 	struct rdma_addrinfo *res;
 	struct rdma_cm_event *event;
 	struct rdma_cm_id *id, *unused;

@@ -104,7 +104,8 @@ static void test_datagrams_of_port_space_ib(void **state)
 {
 	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE,
 				       .ai_qp_type = IBV_QPT_UD,
-				       .ai_port_space = RDMA_PS_IB }, *res;
+				       .ai_port_space = RDMA_PS_IB },
+			     *res;
 	struct rdma_conn_param param = { .qp_num = 5 };
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_cm_id *listener, *connected, *datagram, *child;

@@ -9,7 +9,6 @@
 #include <pthread.h>
 #include <rdma/rdma_verbs.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -236,13 +235,16 @@ static void test_options(void **state)
 	CHECK(!bind_to(id, pairs_v4(INADDR_LOOPBACK, 0)));
 	set_int(id, RDMA_OPTION_ID_REUSEADDR, 1);
 	set_int(id, RDMA_OPTION_ID_AFONLY, 1);
-	CHECK(fails_with(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &off,
-					 sizeof(off)), EINVAL));
+	CHECK(fails_with(
+		rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &off, sizeof(off)),
+		EINVAL));
 	CHECK(!rdma_listen(id, 1));
-	CHECK(fails_with(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on,
-					 sizeof(on)), EINVAL));
-	CHECK(fails_with(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on)),
-			 EINVAL));
+	CHECK(fails_with(
+		rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)),
+		EINVAL));
+	CHECK(fails_with(
+		rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on)),
+		EINVAL));
 	CHECK(!rdma_destroy_id(id));
 	rdma_destroy_event_channel(channel);
 }
@@ -315,7 +317,8 @@ static void test_nonblocking_channel(void **state)
 
 	CHECK(!fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK));
 	CHECK(fails_with(rdma_get_cm_event(channel, &event), EAGAIN));
-	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1) && !rdma_resolve_route(id, 1));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1) &&
+	      !rdma_resolve_route(id, 1));
 	/* As long as there are events, and not longer. */
 	CHECK(has_event(channel, 0) && has_event(channel, 0));
 	expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
@@ -414,7 +417,7 @@ static void test_a_listener_ends(void **state)
 
 static void test_addrinfo(void **state)
 {
-	struct rdma_addrinfo hints = { .ai_flags = RAI_NUMERICHOST }, *res;
+	struct rdma_addrinfo hints = { .ai_flags = RAI_NUMERICHOST }, *res, *copied;
 	struct sockaddr_in *v4;
 
 	CHECK(fails_with(rdma_getaddrinfo(NULL, NULL, NULL, &res), EINVAL));
@@ -446,11 +449,11 @@ static void test_addrinfo(void **state)
 					.ai_src_len = res->ai_src_len,
 					.ai_dst_addr = res->ai_src_addr,
 					.ai_dst_len = res->ai_src_len };
-	rdma_getaddrinfo(NULL, NULL, &hints, &res);
-	CHECK(!memcmp(res->ai_src_addr, hints.ai_src_addr, hints.ai_src_len) &&
-	      !memcmp(res->ai_dst_addr, hints.ai_dst_addr, hints.ai_dst_len));
+	CHECK(!rdma_getaddrinfo(NULL, NULL, &hints, &copied));
+	CHECK(!memcmp(copied->ai_src_addr, hints.ai_src_addr, hints.ai_src_len) &&
+	      !memcmp(copied->ai_dst_addr, hints.ai_dst_addr, hints.ai_dst_len));
+	rdma_freeaddrinfo(copied);
 	rdma_freeaddrinfo(res);
-	free(hints.ai_src_addr);
 }
 
 /* A GID for a name is a sockaddr_ib, whose service is that of the port. */
@@ -458,7 +461,8 @@ static void test_addrinfo_of_a_gid(void **state)
 {
 	struct rdma_addrinfo hints = { .ai_flags = RAI_NUMERICHOST | RAI_FAMILY,
 				       .ai_family = AF_IB,
-				       .ai_port_space = RDMA_PS_IB }, *res;
+				       .ai_port_space = RDMA_PS_IB },
+			     *res;
 	struct sockaddr_ib *sib;
 	struct rdma_cm_id *id;
 
