@@ -26,6 +26,7 @@
 #include "base/counter.h"
 #include "local/foreign.h"
 #include "local/local.h"
+#include "local/progress.h"
 #include "local/retry.h"
 #include "object/adopt.h"
 #include "object/mr.h"
@@ -381,6 +382,11 @@ uint64_t adapter_cookie(void)
 
 /* The clock is looked at once in so many polls, if there is no other need for it. */
 #define POLLS_PER_LOOK 32
+/*
+ * A poll that copies much takes long, and so does the program's next step: a lease must not run out
+ * under a thread that polls all the time. So much counts as one poll more.
+ */
+#define MOVED_PER_POLL 2048
 
 /* A thread that has polled sockets in vain for so long is one that polls: see pump.h. */
 #define LEASE_AFTER_NS 15000ull
@@ -444,7 +450,7 @@ void adapter_settle(void)
 void adapter_progress(void)
 {
 	static _Thread_local uint32_t polls __attribute__((tls_model("initial-exec")));
-	bool any, now_and_then = ++polls % POLLS_PER_LOOK == 0, wire;
+	bool any, now_and_then, wire;
 	uint64_t now = 0;
 
 	if (!running || qp_building)
@@ -452,6 +458,11 @@ void adapter_progress(void)
 	adapter_settle();
 	any = peers_progress();
 	wire = ports_any();
+	polls += 1 + (uint32_t)(local_moved / MOVED_PER_POLL);
+	local_moved = 0;
+	now_and_then = polls >= POLLS_PER_LOOK;
+	if (now_and_then)
+		polls = 0;
 	if (wire || now_and_then)
 		now = monotonic_ns();
 	if (wire && poll_wire(now_and_then, now)) {

@@ -342,11 +342,15 @@ static bool look(void)
 	return any;
 }
 
-/* False: there is more, but notices have to be taken now and then, whatever the traffic. */
+/*
+ * False: there is more, but notices have to be taken now and then, whatever the traffic. What comes
+ * through memory is left to the threads that poll: at it beside them the pump takes their locks, and
+ * their processor where they have but one. The end of their lease is a look.
+ */
 static bool work_off(void)
 {
 	for (int round = 0; round < ROUNDS_AT_ONCE; round++)
-		if (!look())
+		if (!look() || (pump_has_lease() && !look_found))
 			return true;
 	return false;
 }

@@ -6,6 +6,7 @@
 
 #include "local/heap.h"
 #include "object/memory.h"
+#include "local/progress.h"
 #include "local/reach.h"
 #include "object/key.h"
 #include "object/touch.h"
@@ -146,6 +147,7 @@ enum onesided onesided_execute(struct qp *qp, struct wqe *wqe, int64_t *budget, 
 		if (result != ONESIDED_DONE)
 			return result;
 		wqe->done += bytes;
+		local_moved += bytes;
 		*budget -= bytes;
 	}
 	return ONESIDED_DONE;

@@ -14,6 +14,8 @@
 /* So often the producer learns that there is room again. */
 #define RELEASE_BYTES (32 * 1024)
 
+_Thread_local uint64_t local_moved __attribute__((tls_model("initial-exec")));
+
 /* The QP that the last record was for stays locked: records of one QP often come in a row. */
 struct turn {
 	struct link *link;
@@ -137,6 +139,7 @@ static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link
 			return false;
 		ring_advance(rx, &header);
 		bytes += record_size(&header);
+		local_moved += record_size(&header);
 		if (rx->head - rx->released >= RELEASE_BYTES && ring_release(rx))
 			link_notify(turn->link);
 	}

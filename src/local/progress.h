@@ -11,6 +11,7 @@
 #define LOCAL_PROGRESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "local/link.h"
 
@@ -22,5 +23,8 @@ bool progress_link(struct link *link);
  * Waits for other threads that are at the link. The caller buries the link afterwards.
  */
 void progress_on_death(struct link *link);
+
+/* Bytes of payload that this thread has copied; whoever takes it as a measure of time sets it back. */
+extern _Thread_local uint64_t local_moved __attribute__((tls_model("initial-exec")));
 
 #endif

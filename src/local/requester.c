@@ -7,6 +7,7 @@
 #include "local/datagram.h"
 #include "object/memory.h"
 #include "local/onesided.h"
+#include "local/progress.h"
 #include "local/retry.h"
 #include "object/mw.h"
 #include "object/newer.h"
@@ -187,6 +188,7 @@ static enum carried send_piece(struct qp *qp, struct wqe *wqe, enum record_kind 
 		enter_flight(link, qp, record_units(bytes));
 	ring_publish(&link->tx, record, record_word(kind, flags, bytes));
 	wqe->done += bytes;
+	local_moved += bytes;
 	carried = CARRIED;
 out:
 	lock_release(&link->tx_lock);

@@ -88,17 +88,20 @@ static void count(struct burst *burst, uint32_t psn)
 	const struct wire_packet *packet = burst_next(burst);
 	uint32_t bytes = packet->header_bytes + packet->payload_bytes + packet->pad_bytes +
 			 ICRC_BYTES;
+	bool rides = false; /* as the last, shorter one of the train before it */
 	unsigned left;
 
 	if (bytes != burst->run_bytes) {
+		rides = bytes < burst->run_bytes && burst->run % burst->train;
 		burst->run_bytes = bytes;
 		burst->train = train_of(bytes);
 		burst->run = 0;
 	}
-	burst->run++;
+	if (!rides)
+		burst->run++;
 	burst->psn[burst->count++] = psn;
 	left = WIRE_BURST - burst->count;
-	burst->full = !left || (left < burst->train && burst->run % burst->train == 0);
+	burst->full = !left || (burst->run && left < burst->train && burst->run % burst->train == 0);
 }
 
 void burst_add(struct burst *burst, struct packet *header)

@@ -324,6 +324,24 @@ static enum carried passed_on(struct issue *it, struct wqe *wqe)
 	return CARRIED;
 }
 
+/*
+ * A WRITE begins with a longer packet, so trains do not go on from one message to the next, and one that
+ * starts in the middle of a burst, or of what the window lets go, makes two of each train. Those that
+ * fit a burst start with one, unless the window is too small to be left open for that.
+ */
+static enum carried make_way(struct issue *it, struct wqe *wqe)
+{
+	struct transport_qp *tq = it->tq;
+	uint32_t packets = request_psns(tq, wqe);
+
+	if (packets < 2 || packets > WIRE_BURST || !qp_is_reliable(it->qp))
+		return CARRIED;
+	if (in_flight(tq) && !tq->unrequested && room_in_window(it) < packets &&
+	    4 * packets <= tq->window.size)
+		return CARRY_WAIT; /* for the answer that the last packet asked for */
+	return it->burst->count + packets > WIRE_BURST && it->burst->count ? flush(it) : CARRIED;
+}
+
 static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_kind kind)
 {
 	struct transport_qp *tq = it->tq;
@@ -340,6 +358,12 @@ static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_
 	}
 	if (!room_in_window(it))
 		return CARRY_WAIT;
+	if (kind == PACKET_WRITE && is_start(tq, wqe)) {
+		enum carried carried = make_way(it, wqe);
+
+		if (carried != CARRIED)
+			return carried;
+	}
 	begin(tq, wqe, 0);
 	while (tq->next_psn != wqe_end(wqe)) {
 		enum carried carried = CARRIED;

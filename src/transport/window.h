@@ -7,7 +7,8 @@
  * receive buffer of an unprivileged socket (208 KiB, in which the kernel counts a packet as more
  * than its bytes) holds a full window, so that one connection alone does not lose packets there. Where
  * sockets hold more it may grow further: a receiver that takes a window, then acknowledges it, should
- * not find its socket empty until the answer to that comes.
+ * not find its socket empty until the answer to that comes. But a loss costs what is on the way behind
+ * it, so it grows no further than that needs where a round trip is some 100 us.
  *
  * Pure; its QP's lock guards it.
  */
@@ -20,7 +21,7 @@
 #define WINDOW_MIN	    2	/* packets; a probe goes down to 1 */
 #define WINDOW_START_BYTES  (64 * 1024)
 #define WINDOW_SMALL_BYTES  (256 * 1024)  /* its highest, for a buffer that is small or not known */
-#define WINDOW_MAX_BYTES    (1024 * 1024) /* its highest, if that is no more than ... */
+#define WINDOW_MAX_BYTES    (512 * 1024)  /* its highest, if that is no more than ... */
 #define WINDOW_BUFFERED(b)  ((b) / 4)     /* ... this much of the buffer */
 #define WINDOW_PACKET_EXTRA 512 /* what a packet costs besides its payload, in bytes */
 #define WINDOW_GROWTH	    2 /* packets for each window that was acknowledged, after slow start */

@@ -8,7 +8,7 @@
  *     udp_trains client send|write MTU PORT ADDRESS SERVER
  *
  * The datagrams are as many and as long as those of a requester: trains (UDP_SEGMENT) of packets with
- * header and ICRC, and of a WRITE the FIRST by itself, because it is longer. But all of it lies there
+ * header and ICRC, and of a WRITE the FIRST with one more, because it is longer. But all of it lies there
  * ready in one piece, nothing is computed, checked, acknowledged or copied to where it belongs. So it is
  * a bound for whoever sends such packets through sockets. Pinned by the caller.
  */
@@ -42,8 +42,13 @@
 #define DATAGRAMS    8
 
 struct train {
-	unsigned packet, packets; /* bytes of each, how many */
+	unsigned packet, packets, last; /* bytes of each, how many, bytes of the last one */
 };
+
+static unsigned bytes_of(const struct train *train)
+{
+	return train->packet * (train->packets - 1) + train->last;
+}
 
 static int open_end(const char *port, const char *address)
 {
@@ -87,16 +92,16 @@ static unsigned plan(bool write, unsigned mtu, struct train *trains)
 {
 	unsigned left = MESSAGE / mtu, count = 0, packet = mtu + BTH_ICRC;
 
-	if (write) {
-		trains[count++] = (struct train){ packet + RETH, 1 };
-		left--;
+	if (write) { /* the first MIDDLE is the shorter end of the train that FIRST begins */
+		trains[count++] = (struct train){ packet + RETH, 2, packet };
+		left -= 2;
 	}
 	while (left) {
 		unsigned packets = TRAIN_BYTES / packet;
 
 		if (packets > left)
 			packets = left;
-		trains[count++] = (struct train){ packet, packets };
+		trains[count++] = (struct train){ packet, packets, packet };
 		left -= packets;
 	}
 	/* of SENDs one message goes on where the other ends: full trains only */
@@ -113,7 +118,7 @@ static void lay_out(struct mmsghdr *messages, struct iovec *iov, uint8_t *contro
 		uint16_t segment = (uint16_t)trains[i].packet;
 		struct cmsghdr *c = (struct cmsghdr *)(void *)(control + i * control_bytes);
 
-		iov[i] = (struct iovec){ data, trains[i].packet * trains[i].packets };
+		iov[i] = (struct iovec){ data, bytes_of(&trains[i]) };
 		messages[i].msg_hdr = (struct msghdr){ .msg_name = to, .msg_namelen = sizeof(*to),
 						       .msg_iov = &iov[i], .msg_iovlen = 1 };
 		if (trains[i].packets == 1)
@@ -158,7 +163,7 @@ static void send_all(int fd, bool write, unsigned mtu, struct sockaddr_in *to)
 	lay_out(messages, iov, control[0], sizeof(control[0]), trains, count, to);
 	for (unsigned i = 0; i < count; i++) {
 		payload += (uint64_t)trains[i].packets * mtu;
-		wire += (uint64_t)trains[i].packets * trains[i].packet;
+		wire += bytes_of(&trains[i]);
 	}
 	start = udp_end_now_ns();
 	do {

@@ -96,15 +96,87 @@ static void test_sends(void **state)
 	finish(BYTES);
 }
 
-/* FIRST is longer, and a train by itself; what follows it in the same call is a full one. */
+/*
+ * FIRST is longer, and begins a train that the packet behind it ends. What follows in the same call is a
+ * full one, so that messages of 64 KiB are two trains each.
+ */
 static void test_write(void **state)
 {
-	static const uint32_t packets[] = { 63, 62, 62, 62, 7 };
+	static const uint32_t packets[] = { 64, 62, 62, 62, 6 }, messages[] = { 64, 64, 64 };
 
 	connect(IBV_MTU_1024, 0);
 	post(IBV_WR_RDMA_WRITE, 256 * 1024, 2);
 	expect_calls(packets, 5);
 	finish(256 * 1024);
+
+	rig_calls = 0;
+	for (uint64_t wr_id = 3; wr_id < 6; wr_id++)
+		post(IBV_WR_RDMA_WRITE, 64 * 1024, wr_id);
+	expect_calls(messages, 3);
+	rig_run(rig_now_ns + 100 * MS);
+	for (uint64_t wr_id = 3; wr_id < 6; wr_id++)
+		pair_expect(wr_id, IBV_WC_SUCCESS);
+}
+
+/* Messages of a long packet and a short one leave in one call: each short one ends a train, no burst. */
+static void test_short_ends(void **state)
+{
+	static const uint32_t packets[] = { 40 };
+	struct ibv_sge sge = { (uintptr_t)here, 1025, here_mr->ib.lkey };
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_RDMA_WRITE,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.rdma = { .remote_addr = (uintptr_t)there, .rkey = there_mr->ib.rkey },
+	};
+
+	connect(IBV_MTU_1024, 0);
+	lock_acquire(&a->lock);
+	for (wr.wr_id = 2; wr.wr_id < 22; wr.wr_id++)
+		assert_int_equal(sq_push(a, &wr), 0);
+	a->path->issue(a);
+	lock_release(&a->lock);
+	expect_calls(packets, 1);
+	rig_run(rig_now_ns + 100 * MS);
+	for (uint64_t wr_id = 2; wr_id < 22; wr_id++)
+		pair_expect(wr_id, IBV_WC_SUCCESS);
+}
+
+static uint32_t calls_of(uint32_t packets)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < rig_calls; i++)
+		count += rig_call_packets[i] == packets;
+	return count;
+}
+
+/*
+ * What is left of the window is too little for the next message, which waits for an answer, so that it
+ * leaves at once; unless the window is too small to be left open.
+ */
+static void test_write_waits_for_its_burst(void **state)
+{
+	static const uint32_t some[] = { 64, 64, 64, 64 }, all[] = { 64, 64, 52 };
+
+	connect(IBV_MTU_1024, 300);
+	for (uint64_t wr_id = 2; wr_id < 7; wr_id++)
+		post(IBV_WR_RDMA_WRITE, 64 * 1024, wr_id);
+	expect_calls(some, 4);
+	rig_run(rig_now_ns + 100 * MS);
+	for (uint64_t wr_id = 2; wr_id < 7; wr_id++)
+		pair_expect(wr_id, IBV_WC_SUCCESS);
+	assert_int_equal(calls_of(64), 5);
+	assert_int_equal(calls_of(1) + 5, rig_calls); /* acknowledgements */
+
+	rig_calls = 0;
+	transport_of(a)->window.size = 180;
+	for (uint64_t wr_id = 2; wr_id < 5; wr_id++)
+		post(IBV_WR_RDMA_WRITE, 64 * 1024, wr_id);
+	expect_calls(all, 3);
+	rig_run(rig_now_ns + 100 * MS);
+	for (uint64_t wr_id = 2; wr_id < 5; wr_id++)
+		pair_expect(wr_id, IBV_WC_SUCCESS);
 }
 
 static void step(void)
@@ -137,7 +209,8 @@ static void test_waits_for_room(void **state)
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
-	const struct CMUnitTest tests[] = { TEST(sends), TEST(write), TEST(waits_for_room) };
+	const struct CMUnitTest tests[] = { TEST(sends), TEST(write), TEST(short_ends),
+					    TEST(write_waits_for_its_burst), TEST(waits_for_room) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void test_buffers(void **state)
 		assert_true(window.max == small || window.max * TRUESIZE(MTU) < buffer);
 		before = window.max;
 	}
-	assert_int_equal(before, 1048576 / (MTU + WINDOW_PACKET_EXTRA));
+	assert_int_equal(before, 524288 / (MTU + WINDOW_PACKET_EXTRA));
 }
 
 static void test_slow_start(void **state)
