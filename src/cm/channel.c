@@ -32,23 +32,31 @@ struct channel *channel_create(void)
 		return NULL;
 	}
 	ch->base.fd = ends[1];
+	atomic_init(&ch->users, 1);
 	ch->number = reply.number;
 	return ch;
 }
 
-void channel_destroy(struct channel *ch)
+/* The last one that leaves ends it. */
+static void leave(void *channel)
 {
+	struct channel *ch = channel;
 	struct ctl_cm_ask ask = {
 		.header = { .type = CTL_CM_DESTROY_CHANNEL },
 		.channel = ch->number,
 	};
 
-	/* Who polls it keeps the file open. */
-	close(ch->base.fd);
-	if (atomic_load(&ch->waiters))
+	if (atomic_fetch_sub(&ch->users, 1) > 1)
 		return;
 	session_ask_plain(&ask, NULL);
 	free(ch);
+}
+
+void channel_destroy(struct channel *ch)
+{
+	/* Who polls it keeps the file open. */
+	close(ch->base.fd);
+	leave(ch);
 }
 
 static int wait_for_event(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)
@@ -65,16 +73,11 @@ static int wait_for_event(struct channel *ch, int (*take)(struct channel *ch, vo
 	}
 }
 
-static void leave(void *channel)
-{
-	atomic_fetch_sub(&((struct channel *)channel)->waiters, 1);
-}
-
 int channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)
 {
 	int rc;
 
-	atomic_fetch_add(&ch->waiters, 1);
+	atomic_fetch_add(&ch->users, 1);
 	pthread_cleanup_push(leave, ch);
 	rc = wait_for_event(ch, take, arg);
 	pthread_cleanup_pop(1);

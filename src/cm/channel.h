@@ -18,7 +18,7 @@
 struct channel {
 	struct rdma_event_channel base; /* first: what the program has */
 	uint32_t number;
-	atomic_uint waiters; /* threads in channel_wait */
+	atomic_uint users; /* the program, until it destroyed it, and threads in channel_wait */
 };
 
 static inline struct channel *channel_of(struct rdma_event_channel *base)
@@ -31,7 +31,8 @@ struct channel *channel_create(void);
 
 /*
  * Programs destroy channels under threads that wait there, and then end. Such a thread waits on, as
- * it would in the kernel: the channel stays until the process ends.
+ * it would in the kernel: the channel, and what it has in verbatimd, ends with the last of them.
+ * Identifiers that are still there end with it in verbatimd, and are only to be destroyed.
  */
 void channel_destroy(struct channel *ch);
 

@@ -10,7 +10,7 @@
 #include "cm/multicast.h"
 #include "cm/session.h"
 
-#define BUCKETS	 1024
+#define BUCKETS	 8192
 #define PSN_MASK 0xffffff
 
 static struct {
@@ -72,8 +72,9 @@ static uint32_t random_psn(void)
 {
 	uint32_t psn = 0;
 
-	if (getrandom(&psn, sizeof(psn), GRND_NONBLOCK) < 0)
-		psn = (uint32_t)random();
+	/* Who foresees it can put packets into a connection that it does not see. */
+	while (getrandom(&psn, sizeof(psn), 0) < 0 && errno == EINTR)
+		;
 	return psn & PSN_MASK;
 }
 

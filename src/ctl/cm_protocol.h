@@ -49,6 +49,16 @@ enum ctl_cm_space {
 	CTL_CM_IB = 0x013f,
 };
 
+/* As in ibv_qp_type. */
+enum ctl_cm_qp_type {
+	CTL_CM_QP_NONE = 0,
+	CTL_CM_QP_RC = 2,
+	CTL_CM_QP_UC = 3,
+	CTL_CM_QP_UD = 4,
+	CTL_CM_QP_XRC_SEND = 9,
+	CTL_CM_QP_XRC_RECV = 10,
+};
+
 struct ctl_cm_hello {
 	struct ctl_greeting greeting;
 };
@@ -81,8 +91,8 @@ struct ctl_cm_end {
 /*
  * CREATE_CHANNEL (descriptors: the two ends of a socket pair, verbatimd's, and a copy of the
  * program's), DESTROY_CHANNEL, GET_EVENT: channel. CREATE_ID: channel, value is the port space,
- * flags the QP type. DESTROY_ID. MIGRATE_ID: id, channel. LISTEN: id, value is the backlog,
- * flags CTL_CM_REUSEADDR and CTL_CM_AFONLY. READY:
+ * flags the QP type, which counts in CTL_CM_IB alone. DESTROY_ID. MIGRATE_ID: id, channel. LISTEN:
+ * id, value is the backlog, flags CTL_CM_REUSEADDR and CTL_CM_AFONLY. READY:
  * id; the QP can receive and send: RTU. ESTABLISH: id; data came before the RTU. DISCONNECT: id.
  */
 struct ctl_cm_ask {
@@ -92,8 +102,6 @@ struct ctl_cm_ask {
 	uint32_t value;
 	uint32_t flags;
 };
-
-#define CTL_CM_QPT_UD 4u /* as in ibv_qp_type: its connections are lookups (SIDR) */
 
 #define CTL_CM_REUSEADDR 1u
 #define CTL_CM_AFONLY	 2u

@@ -4,12 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "daemon/cm_channel.h"
 #include "daemon/cm_connection.h"
-#include "daemon/cm_held.h"
 #include "daemon/cm_id.h"
 #include "daemon/daemon.h"
 
@@ -22,29 +20,54 @@ static void on_addresses(struct cm_interfaces *interfaces)
 	cm_moved_look(container_of(interfaces, struct cm, interfaces));
 }
 
+static int init_tables(struct cm *cm)
+{
+	int rc = secret_init(&cm->secret);
+
+	if (!rc)
+		rc = numbers_init(&cm->channels);
+	if (!rc)
+		rc = numbers_init(&cm->ids);
+	if (!rc)
+		rc = numbers_init(&cm->connections);
+	if (!rc)
+		rc = table_init(&cm->by_remote);
+	if (!rc)
+		rc = table_init(&cm->by_qp);
+	return rc;
+}
+
+/* Also what init_tables did not come to: it is zero. */
+static void fini_tables(struct cm *cm)
+{
+	numbers_fini(&cm->channels);
+	numbers_fini(&cm->ids);
+	numbers_fini(&cm->connections);
+	table_fini(&cm->by_remote);
+	table_fini(&cm->by_qp);
+}
+
 int cm_init(struct daemon *d)
 {
 	struct cm *cm = calloc(1, sizeof(*cm));
-	struct timespec now;
+	int rc;
 
 	if (!cm)
 		return -ENOMEM;
-	clock_gettime(CLOCK_REALTIME, &now);
+	rc = init_tables(cm);
+	if (rc) {
+		fini_tables(cm);
+		free(cm);
+		return rc;
+	}
 	d->cm = cm;
 	cm->daemon = d;
-	/* Programs keep the numbers of a daemon that died: here they must mean nothing. */
-	numbers_init(&cm->channels, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
-	numbers_init(&cm->ids, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
-	/* Other hosts remember the numbers of connections: so here, too. */
-	numbers_init(&cm->connections, (uint32_t)(now.tv_sec << 12 ^ now.tv_nsec));
-	for (unsigned i = 0; i < CM_REMOTE_BUCKETS; i++)
-		list_init(&cm->by_remote[i]);
 	cm_space_init(&cm->space);
 	cm_timers_init(&cm->timers, &d->loop, cm_connection_on_time);
 	gsi_init(&cm->gsi, d, cm_connection_on_mad);
 	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop, on_addresses);
 	list_init(&cm->in_flight);
-	list_init(&cm->held);
+	cm_held_init(cm);
 	return 0;
 }
 
@@ -57,6 +80,7 @@ void cm_forget(struct daemon *d)
 void cm_fini(struct daemon *d)
 {
 	cm_timers_fini(&d->cm->timers);
+	fini_tables(d->cm);
 	free(d->cm);
 }
 
@@ -164,11 +188,11 @@ void cm_on_create_channel(struct client *c, struct fdmsg *m)
 void cm_on_destroy_channel(struct client *c, struct fdmsg *m)
 {
 	struct cm_channel *ch = find_channel(c, m->body.cm_ask.channel);
-	int rc = !ch ? -ENOENT : ch->id_count ? -EBUSY : 0;
 
-	if (!rc)
+	if (ch)
 		cm_channel_destroy(ch);
-	reply(c, m, rc, 0, NULL);
+	reply(c, m, ch ? 0 : -ENOENT, 0, NULL);
+	cm_connection_deliver(c->daemon->cm);
 }
 
 static bool is_space(uint32_t space)
@@ -177,10 +201,24 @@ static bool is_space(uint32_t space)
 	       space == CTL_CM_IPOIB;
 }
 
-static bool is_ud(uint32_t space, uint32_t qp_type)
+/* As in Linux: what the port space says, and where it says nothing, what the program says. */
+static enum ctl_cm_qp_type qp_type_of(const struct ctl_cm_ask *ask)
 {
-	return space == CTL_CM_UDP || space == CTL_CM_IPOIB ||
-	       (space == CTL_CM_IB && qp_type == CTL_CM_QPT_UD);
+	switch (ask->value) {
+	case CTL_CM_TCP:
+		return CTL_CM_QP_RC;
+	case CTL_CM_UDP:
+	case CTL_CM_IPOIB:
+		return CTL_CM_QP_UD;
+	default:
+		return (enum ctl_cm_qp_type)ask->flags;
+	}
+}
+
+static bool is_qp_type(enum ctl_cm_qp_type type)
+{
+	return type == CTL_CM_QP_RC || type == CTL_CM_QP_UC || type == CTL_CM_QP_UD ||
+	       type == CTL_CM_QP_XRC_SEND || type == CTL_CM_QP_XRC_RECV;
 }
 
 void cm_on_create_id(struct client *c, struct fdmsg *m)
@@ -192,12 +230,11 @@ void cm_on_create_id(struct client *c, struct fdmsg *m)
 
 	if (!ch)
 		rc = -ENOENT;
-	else if (!is_space(ask->value))
+	else if (!is_space(ask->value) || !is_qp_type(qp_type_of(ask)))
 		rc = -EINVAL;
 	else if (c->cm->id_count >= CM_IDS_PER_CLIENT)
 		rc = -ENOSPC;
-	else if (!(id = cm_id_create(c->cm, ch, (uint16_t)ask->value,
-				     is_ud(ask->value, ask->flags))))
+	else if (!(id = cm_id_create(c->cm, ch, (uint16_t)ask->value, qp_type_of(ask))))
 		rc = -ENOMEM;
 	reply(c, m, rc, id ? id->numbered.number : 0, NULL);
 }
@@ -240,7 +277,7 @@ void cm_on_listen(struct client *c, struct fdmsg *m)
 	int rc = id ? cm_id_listen(id, m->body.cm_ask.value, m->body.cm_ask.flags) : -ENOENT;
 
 	reply(c, m, rc, 0, id);
-	cm_held_retry(c->daemon->cm);
+	cm_held_on_listen(c->daemon->cm);
 	cm_connection_deliver(c->daemon->cm);
 }
 
@@ -325,7 +362,7 @@ void cm_on_get_event(struct client *c, struct fdmsg *m)
 	body.header = (struct ctl_header){ .type = CTL_CM_EVENT, .seq = m->body.header.seq };
 	client_post(c, &body, sizeof(body), NULL, 0);
 	if (e && body.kind == CTL_CM_CONNECT_REQUEST) {
-		cm_held_retry(c->daemon->cm);
+		cm_held_on_room(c->daemon->cm);
 		cm_connection_deliver(c->daemon->cm);
 	}
 }

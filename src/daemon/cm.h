@@ -11,31 +11,34 @@
 
 #include "ctl/fdmsg.h"
 #include "daemon/client.h"
+#include "daemon/cm_held.h"
 #include "daemon/cm_interfaces.h"
 #include "daemon/cm_moved.h"
 #include "daemon/cm_space.h"
 #include "daemon/cm_timers.h"
 #include "daemon/gsi.h"
 #include "daemon/numbers.h"
+#include "daemon/secret.h"
+#include "daemon/table.h"
 
 #define CM_IDS_PER_CLIENT      65536
 #define CM_CHANNELS_PER_CLIENT 65536
 #define CM_EVENTS_PER_CLIENT   131072 /* 57 MiB */
-#define CM_REMOTE_BUCKETS      4096
 
 struct cm {
 	struct daemon *daemon;
 	struct numbers channels, ids, connections;
-	unsigned channel_count;			  /* of all clients */
-	struct list by_remote[CM_REMOTE_BUCKETS]; /* connections, by the other end's number */
+	unsigned channel_count; /* of all clients */
+	struct secret secret;	/* of the hashes of all below: other hosts choose what is hashed */
+	struct table by_remote; /* connections, by the other end's number */
+	struct table by_qp;	/* established ones with other hosts, by the other end's QP */
 	struct cm_space space;
 	struct cm_timers timers;
 	struct gsi gsi;
 	struct cm_interfaces interfaces;
 	struct cm_places places; /* where addresses are, for those that are bound to them */
 	struct list in_flight;	 /* messages between ends on this host */
-	struct list held;	 /* requests that wait for a listener (daemon/cm_held.h) */
-	unsigned held_count;
+	struct cm_held held;
 };
 
 /* What a client of role CLIENT_CM has. */
@@ -46,7 +49,7 @@ struct cm_client {
 	unsigned id_count, channel_count, event_count;
 };
 
-/* 0 or -ENOMEM. */
+/* 0 or -errno. */
 int cm_init(struct daemon *d);
 
 /* The daemon ends: connections are forgotten without a word, then the clients go. */

@@ -33,6 +33,7 @@ struct cm_channel *cm_channel_create(struct cm_client *owner, int bell_fd, int p
 	ch->bell_fd = bell_fd;
 	ch->program_fd = program_fd;
 	list_init(&ch->events);
+	list_init(&ch->ids);
 	list_init(&ch->in_client);
 	list_append(&owner->channels, &ch->in_client);
 	owner->channel_count++;
@@ -43,7 +44,9 @@ struct cm_channel *cm_channel_create(struct cm_client *owner, int bell_fd, int p
 
 void cm_channel_destroy(struct cm_channel *ch)
 {
-	numbers_remove(&ch->numbered);
+	while (!list_empty(&ch->ids))
+		cm_id_destroy(container_of(ch->ids.next, struct cm_id, in_channel));
+	numbers_remove(&ch->owner->cm->channels, &ch->numbered);
 	list_remove(&ch->in_client);
 	ch->owner->channel_count--;
 	ch->owner->cm->channel_count--;
@@ -102,8 +105,8 @@ void cm_channel_drop(struct cm_event *e)
 
 void cm_channel_move(struct cm_id *id, struct cm_channel *to)
 {
-	id->channel->id_count--;
-	to->id_count++;
+	list_remove(&id->in_channel);
+	list_append(&to->ids, &id->in_channel);
 	id->channel = to;
 	list_for_each_safe(m, &id->events) {
 		struct cm_event *e = container_of(m, struct cm_event, in_id);

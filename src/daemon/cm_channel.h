@@ -30,7 +30,7 @@ struct cm_channel {
 	int program_fd; /* a copy of the program's own: it comes out here */
 	struct list events;
 	unsigned event_count;
-	unsigned id_count; /* identifiers that it has */
+	struct list ids; /* whose events come here */
 };
 
 /* Belongs to both: whichever dies first takes it along. */
@@ -45,7 +45,10 @@ struct cm_event {
 /* Takes over the descriptors on success. NULL: out of memory. */
 struct cm_channel *cm_channel_create(struct cm_client *owner, int bell_fd, int program_fd);
 
-/* It has no identifiers. */
+/*
+ * Its identifiers end with it, as they do when a program closes the file that Linux has in its
+ * place: the program may still destroy its halves of them, and do nothing else with them.
+ */
 void cm_channel_destroy(struct cm_channel *ch);
 
 /* 0, -ENOSPC, -ENOMEM. The header, id and channel of the body are set here and when it is fetched.

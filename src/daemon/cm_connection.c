@@ -8,13 +8,10 @@
 #include "ctl/deadline.h"
 #include "daemon/address.h"
 #include "daemon/cm.h"
-#include "daemon/cm_held.h"
+#include "daemon/cm_end.h"
 #include "daemon/cm_moved.h"
 #include "ibcm/ip_header.h"
 #include "ibcm/mad.h"
-
-#define MTU_MAX	 5 /* IBV_MTU_4096 */
-#define PSN_MASK 0xffffffu
 
 /* A message between two ends of this host. */
 struct handed {
@@ -55,34 +52,6 @@ static void on_send(struct connection *end, const struct ibcm_message *m)
 	hand_over(c->cm, &h, m);
 }
 
-/* What the other end offers is what this end may use, and the other way round: mirrored. */
-static void read_end(const struct ibcm_message *m, unsigned skip, struct ctl_cm_end *end)
-{
-	memset(end, 0, sizeof(*end));
-	end->qpn = m->qpn;
-	end->psn = m->psn;
-	end->qkey = m->qkey;
-	end->responder_resources = m->initiator_depth;
-	end->initiator_depth = m->responder_resources;
-	end->flow_control = m->flow_control;
-	end->retry_count = m->retry_count;
-	end->rnr_retry_count = m->rnr_retry_count;
-	end->has_srq = m->has_srq;
-	end->path_mtu = m->path_mtu <= MTU_MAX ? m->path_mtu : MTU_MAX;
-	end->ack_timeout = m->ack_timeout;
-	end->traffic_class = m->traffic_class;
-	end->hop_limit = m->hop_limit;
-	end->ece_vendor = m->ece_vendor;
-	end->ece_options = m->ece_options;
-
-	/* As much as the message has room for, whatever the other end filled of it. */
-	unsigned room = mad_private_bytes(m->type);
-
-	room = room > skip ? room - skip : 0;
-	end->private_bytes = (uint16_t)(room < CTL_CM_PRIVATE_BYTES ? room : CTL_CM_PRIVATE_BYTES);
-	memcpy(end->private_data, m->private_data + skip, end->private_bytes);
-}
-
 static void on_raise(struct connection *end, enum connection_event event,
 		     const struct ibcm_message *m)
 {
@@ -92,7 +61,7 @@ static void on_raise(struct connection *end, enum connection_event event,
 	switch (event) {
 	case CONNECTION_ON_RESPONSE:
 		body.kind = c->is_ud ? CTL_CM_ESTABLISHED : CTL_CM_CONNECT_RESPONSE;
-		read_end(m, 0, &body.end);
+		cm_end_read(m, 0, &body.end);
 		break;
 	case CONNECTION_ON_ESTABLISHED:
 		body.kind = CTL_CM_ESTABLISHED;
@@ -100,7 +69,7 @@ static void on_raise(struct connection *end, enum connection_event event,
 	case CONNECTION_ON_REJECTED:
 		body.kind = c->is_ud ? CTL_CM_UNREACHABLE : CTL_CM_REJECTED;
 		body.status = m->reason;
-		read_end(m, 0, &body.end);
+		cm_end_read(m, 0, &body.end);
 		break;
 	case CONNECTION_ON_UNREACHABLE:
 		body.kind = CTL_CM_UNREACHABLE;
@@ -122,9 +91,16 @@ static const struct connection_env env = { .send = on_send, .raise = on_raise };
  * The life of a connection.
  */
 
-static struct list *remote_bucket(struct cm *cm, uint32_t number)
+/* Of what another end calls by a number: a connection, or its QP. */
+static uint64_t hash_remote(const struct cm *cm, const uint8_t *remote_gid, uint32_t number)
 {
-	return &cm->by_remote[number % CM_REMOTE_BUCKETS];
+	struct {
+		uint8_t gid[CTL_GID_BYTES];
+		uint32_t number;
+	} named = { .number = number };
+
+	memcpy(named.gid, remote_gid, sizeof(named.gid));
+	return secret_hash(&cm->secret, &named, sizeof(named));
 }
 
 static struct cm_connection *create(struct cm_id *id, const struct cm_origin *o)
@@ -143,7 +119,8 @@ static struct cm_connection *create(struct cm_id *id, const struct cm_origin *o)
 	memcpy(c->remote_gid, o->remote, sizeof(c->remote_gid));
 	c->ifindex = o->ifindex;
 	c->gsi = o->gsi ? gsi_ref(o->gsi) : NULL;
-	list_init(&c->by_remote);
+	table_entry_init(&c->by_remote);
+	table_entry_init(&c->by_qp);
 	numbers_add(&cm->connections, &c->numbered);
 	connection_init(&c->end, &env, c->numbered.number);
 	id->connection = c;
@@ -156,23 +133,36 @@ static void destroy(struct cm_connection *c)
 	if (c->id)
 		c->id->connection = NULL;
 	cm_timers_set(&c->cm->timers, &c->timer, 0);
-	list_remove(&c->by_remote);
-	numbers_remove(&c->numbered);
+	table_remove(&c->cm->by_remote, &c->by_remote);
+	table_remove(&c->cm->by_qp, &c->by_qp);
+	numbers_remove(&c->cm->connections, &c->numbered);
 	gsi_put(c->gsi);
 	free(c);
+}
+
+/* Tables say what they say of it: by_qp, that it is established. */
+static void enter_tables(struct cm_connection *c)
+{
+	bool has_qp = !c->is_local && c->end.state == CONNECTION_ESTABLISHED;
+	struct cm *cm = c->cm;
+
+	if (c->end.remote_id && !table_holds(&c->by_remote))
+		table_add(&cm->by_remote, &c->by_remote,
+			  hash_remote(cm, c->remote_gid, c->end.remote_id));
+	if (!has_qp)
+		table_remove(&cm->by_qp, &c->by_qp);
+	else if (!table_holds(&c->by_qp))
+		table_add(&cm->by_qp, &c->by_qp, hash_remote(cm, c->remote_gid, c->end.remote_qpn));
 }
 
 /* After every call of the protocol. */
 static void settle(struct cm_connection *c)
 {
-	bool is_known = !list_empty(&c->by_remote);
-
 	if (c->end.state == CONNECTION_CLOSED) {
 		destroy(c);
 		return;
 	}
-	if (c->end.remote_id && !is_known)
-		list_append(remote_bucket(c->cm, c->end.remote_id), &c->by_remote);
+	enter_tables(c);
 	/* Without memory for its timer nothing would ever end it. */
 	if (cm_timers_set(&c->cm->timers, &c->timer, c->end.deadline_ns)) {
 		connection_abandon(&c->end, deadline_now_ns());
@@ -194,58 +184,23 @@ void cm_connection_on_time(struct cm_timers *timers, struct cm_timer *timer, int
  * What an identifier wants.
  */
 
-static void fill_request(struct ibcm_message *m, struct cm_id *id, const struct ctl_cm_talk *talk)
-{
-	const struct ctl_cm_end *end = &talk->end;
-	struct ip_header header = {
-		.is_v4 = talk->remote.family == AF_INET,
-		.source_port = ntohs(talk->local.port),
-	};
-
-	m->service_id = ip_header_service_id(id->binding.space, ntohs(talk->remote.port));
-	m->qpn = end->qpn;
-	m->psn = end->psn & PSN_MASK;
-	m->responder_resources = end->responder_resources;
-	m->initiator_depth = end->initiator_depth;
-	m->flow_control = end->flow_control & 1;
-	m->retry_count = end->retry_count & 7;
-	m->rnr_retry_count = end->rnr_retry_count & 7;
-	m->has_srq = end->has_srq & 1;
-	m->path_mtu = end->path_mtu & 15;
-	m->ack_timeout = end->ack_timeout & 31;
-	m->traffic_class = end->traffic_class;
-	m->hop_limit = end->hop_limit;
-	m->ece_vendor = end->ece_vendor & PSN_MASK;
-	m->ece_options = end->ece_options;
-	memcpy(m->local_gid, talk->local.gid, sizeof(m->local_gid));
-	memcpy(m->remote_gid, talk->remote.gid, sizeof(m->remote_gid));
-	memcpy(&m->ca_guid, talk->local.gid + 8, sizeof(m->ca_guid));
-	memcpy(header.source, talk->local.gid, sizeof(header.source));
-	memcpy(header.destination, talk->remote.gid, sizeof(header.destination));
-	ip_header_encode(&header, m->private_data);
-	memcpy(m->private_data + IP_HEADER_BYTES, end->private_data, end->private_bytes);
-	m->private_bytes = (uint16_t)(IP_HEADER_BYTES + end->private_bytes);
-}
-
 int cm_connection_connect(struct cm_id *id, const struct ctl_cm_talk *talk)
 {
 	struct cm *cm = id->owner->cm;
-	struct ibcm_message request = {
-		.type = id->is_ud ? IBCM_SIDR_REQ : IBCM_REQ,
-	};
+	struct ibcm_message request;
 	struct cm_origin o = {
 		.local = talk->local.gid,
 		.remote = talk->remote.gid,
 		.ifindex = talk->remote.ifindex,
 	};
 	struct cm_connection *c;
-	int rc = 0;
+	int rc;
 
-	if (id->connection || id->binding.listening)
+	if (id->connection || id->binding.listening || id->qp_type == CTL_CM_QP_XRC_RECV)
 		return -EINVAL;
-	if (talk->end.private_bytes + 0u + IP_HEADER_BYTES > mad_private_bytes(request.type) ||
-	    talk->end.private_bytes > CTL_CM_PRIVATE_BYTES)
-		return -EINVAL;
+	rc = cm_end_fill_request(&request, id->binding.space, id->qp_type, talk);
+	if (rc)
+		return rc;
 	o.is_local = address_is_local(talk->remote.gid, talk->remote.ifindex);
 	if (!o.is_local)
 		rc = gsi_get(&cm->gsi, o.local, talk->local.ifindex, &o.gsi);
@@ -256,43 +211,16 @@ int cm_connection_connect(struct cm_id *id, const struct ctl_cm_talk *talk)
 	if (!c)
 		return -ENOMEM;
 	c->is_ud = request.type == IBCM_SIDR_REQ;
-	fill_request(&request, id, talk);
 	connection_connect(&c->end, &request, deadline_now_ns());
 	settle(c);
-	return 0;
-}
-
-static int fill_answer(const struct cm_connection *c, enum ibcm_type type,
-		       const struct ctl_cm_talk *talk, struct ibcm_message *m)
-{
-	const struct ctl_cm_end *end = &talk->end;
-
-	if (end->private_bytes > mad_private_bytes(type) ||
-	    end->private_bytes > CTL_CM_PRIVATE_BYTES)
-		return -EINVAL;
-	*m = (struct ibcm_message){
-		.qpn = end->qpn & PSN_MASK,
-		.psn = end->psn & PSN_MASK,
-		.qkey = end->qkey,
-		.responder_resources = end->responder_resources,
-		.initiator_depth = end->initiator_depth,
-		.flow_control = end->flow_control & 1,
-		.rnr_retry_count = end->rnr_retry_count & 7,
-		.has_srq = end->has_srq & 1,
-		.ece_vendor = end->ece_vendor & PSN_MASK,
-		.ece_options = end->ece_options,
-		.reason = (uint16_t)talk->reason,
-		.private_bytes = end->private_bytes,
-	};
-	memcpy(&m->ca_guid, c->local_gid + 8, sizeof(m->ca_guid));
-	memcpy(m->private_data, end->private_data, end->private_bytes);
 	return 0;
 }
 
 int cm_connection_accept(struct cm_connection *c, const struct ctl_cm_talk *talk)
 {
 	struct ibcm_message answer;
-	int rc = fill_answer(c, c->is_ud ? IBCM_SIDR_REP : IBCM_REP, talk, &answer);
+	int rc = cm_end_fill_answer(&answer, c->is_ud ? IBCM_SIDR_REP : IBCM_REP, c->local_gid,
+				    talk);
 
 	if (!rc)
 		rc = connection_accept(&c->end, &answer, deadline_now_ns());
@@ -303,7 +231,8 @@ int cm_connection_accept(struct cm_connection *c, const struct ctl_cm_talk *talk
 int cm_connection_reject(struct cm_connection *c, const struct ctl_cm_talk *talk)
 {
 	struct ibcm_message answer;
-	int rc = fill_answer(c, c->is_ud ? IBCM_SIDR_REP : IBCM_REJ, talk, &answer);
+	int rc = cm_end_fill_answer(&answer, c->is_ud ? IBCM_SIDR_REP : IBCM_REJ, c->local_gid,
+				    talk);
 
 	if (!rc)
 		rc = connection_reject(&c->end, &answer);
@@ -358,13 +287,25 @@ static bool is_with(const struct cm_connection *c, const struct cm_origin *o)
 static struct cm_connection *find_by_remote(struct cm *cm, const struct cm_origin *o,
 					    uint32_t number, bool is_ud)
 {
-	list_for_each_safe(m, remote_bucket(cm, number)) {
-		struct cm_connection *c = container_of(m, struct cm_connection, by_remote);
+	list_for_each_safe(m, table_bucket(&cm->by_remote, hash_remote(cm, o->remote, number))) {
+		struct cm_connection *c =
+			container_of(m, struct cm_connection, by_remote.in_bucket);
 
 		if (c->end.remote_id == number && c->is_ud == is_ud && is_with(c, o))
 			return c;
 	}
 	return NULL;
+}
+
+/* What it knows of the other end has to be right, but for the answer that tells it. */
+static bool knows_both(const struct connection *end, const struct ibcm_message *m)
+{
+	if (m->type == IBCM_SIDR_REP || !end->remote_id)
+		return true;
+	/* Of a REQ that it refuses at once, the other end made no number. */
+	if (m->type == IBCM_REJ && !m->local_id && end->state == CONNECTION_REQ_SENT)
+		return true;
+	return m->local_id == end->remote_id;
 }
 
 static struct cm_connection *find(struct cm *cm, const struct cm_origin *o,
@@ -382,32 +323,21 @@ static struct cm_connection *find(struct cm *cm, const struct cm_origin *o,
 	c = n ? container_of(n, struct cm_connection, numbered) : NULL;
 	if (!c || !is_with(c, o))
 		return NULL;
-	/* What it knows of the other end has to be right, but for the answer that tells it. */
-	if (m->type != IBCM_SIDR_REP && m->local_id && c->end.remote_id &&
-	    m->local_id != c->end.remote_id)
-		return NULL;
-	return c;
+	return knows_both(&c->end, m) ? c : NULL;
 }
-
-struct caller {
-	const struct cm_origin *origin;
-	bool is_ud;
-};
 
 static bool suits(const struct cm_binding *b, const void *arg)
 {
 	const struct cm_id *id = container_of(b, struct cm_id, binding);
-	const struct caller *caller = arg;
-	const struct cm_origin *o = caller->origin;
+	const struct cm_origin *o = arg;
 
-	return id->is_ud == caller->is_ud && (!o->is_local || id->owner->client->uid == o->uid);
+	return !o->is_local || id->owner->client->uid == o->uid;
 }
 
 /* Between which addresses, and for whom. NULL: for nobody. */
 static struct cm_id *find_listener(struct cm *cm, const struct cm_origin *o,
 				   const struct ibcm_message *m, struct ctl_cm_event *body)
 {
-	const struct caller caller = { .origin = o, .is_ud = m->type == IBCM_SIDR_REQ };
 	uint16_t space, port;
 	struct ip_header header;
 	struct cm_binding *b;
@@ -424,7 +354,7 @@ static struct cm_id *find_listener(struct cm *cm, const struct cm_origin *o,
 	body->local.port = htons(port);
 	body->remote.port = htons(header.source_port);
 	body->local.ifindex = body->remote.ifindex = o->ifindex;
-	b = cm_space_find(&cm->space, space, &body->local, suits, &caller);
+	b = cm_space_find(&cm->space, space, &body->local, suits, o);
 	return b ? container_of(b, struct cm_id, binding) : NULL;
 }
 
@@ -436,19 +366,20 @@ static int take_request(struct cm *cm, const struct cm_origin *o, const struct i
 	struct cm_connection *c;
 	struct cm_id *child;
 
-	if (!listener)
+	if (!listener || (listener->qp_type == CTL_CM_QP_UD) != (m->type == IBCM_SIDR_REQ))
 		return IBCM_REASON_NO_LISTENER;
-	if (m->type == IBCM_REQ && (m->transport > IBCM_UC && m->transport != IBCM_EXTENDED))
+	/* The listener's program would answer with a QP that cannot talk to the other one. */
+	if (listener->qp_type != cm_end_wanted_type(m))
 		return IBCM_REASON_BAD_TRANSPORT;
 	if (!listener->backlog_left || listener->owner->id_count >= CM_IDS_PER_CLIENT)
 		return IBCM_REASON_CONSUMER;
 	child = cm_id_create(listener->owner, listener->channel, listener->binding.space,
-			     listener->is_ud);
+			     listener->qp_type);
 	if (!child)
 		return IBCM_REASON_CONSUMER;
 	child->binding.local = body.local;
 	c = create(child, o);
-	read_end(m, IP_HEADER_BYTES, &body.end);
+	cm_end_read(m, IP_HEADER_BYTES, &body.end);
 	body.listener = listener->numbered.number;
 	if (!c || cm_channel_post(child, &body)) {
 		if (c)
@@ -490,22 +421,18 @@ static void answer(struct cm *cm, const struct cm_origin *o, const struct ibcm_m
  */
 static bool is_stale(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m)
 {
+	struct ibcm_message stale = { .type = IBCM_REJ, .reason = IBCM_REASON_STALE };
+
 	if (m->type != IBCM_REQ || !m->qpn || o->is_local)
 		return false;
-	for (unsigned i = 0; i < CM_REMOTE_BUCKETS; i++) {
-		list_for_each_safe(n, &cm->by_remote[i]) {
-			struct cm_connection *c = container_of(n, struct cm_connection, by_remote);
+	list_for_each_safe(n, table_bucket(&cm->by_qp, hash_remote(cm, o->remote, m->qpn))) {
+		struct cm_connection *c = container_of(n, struct cm_connection, by_qp.in_bucket);
 
-			if (c->end.state != CONNECTION_ESTABLISHED || c->end.remote_qpn != m->qpn ||
-			    !is_with(c, o))
-				continue;
-			connection_on_message(&c->end,
-					      &(struct ibcm_message){ .type = IBCM_REJ,
-								      .reason = IBCM_REASON_STALE },
-					      deadline_now_ns());
-			settle(c);
-			return true;
-		}
+		if (c->end.remote_qpn != m->qpn || !is_with(c, o))
+			continue;
+		connection_on_message(&c->end, &stale, deadline_now_ns());
+		settle(c);
+		return true;
 	}
 	return false;
 }
@@ -526,7 +453,7 @@ static void on_request(struct cm *cm, const struct cm_origin *o, const struct ib
 
 	if (!reason)
 		return;
-	if (stale || reason == IBCM_REASON_BAD_TRANSPORT || !cm_held_add(cm, o, m, reason))
+	if (!cm_held_add(cm, o, m, reason))
 		cm_connection_refuse(cm, o, m, reason);
 }
 
@@ -579,12 +506,11 @@ void cm_connection_deliver(struct cm *cm)
 
 void cm_connection_forget_all(struct cm *cm)
 {
-	for (unsigned i = 0; i < NUMBERS_BUCKETS; i++) {
-		list_for_each_safe(m, &cm->connections.buckets[i]) {
-			struct numbered *n = container_of(m, struct numbered, in_bucket);
+	const struct table *all = &cm->connections.table;
 
-			destroy(container_of(n, struct cm_connection, numbered));
-		}
+	for (size_t i = 0; i < all->bucket_count; i++) {
+		list_for_each_safe(m, &all->buckets[i])
+			destroy(container_of(m, struct cm_connection, numbered.entry.in_bucket));
 	}
 	list_for_each_safe(m, &cm->in_flight) {
 		list_remove(m);

@@ -36,8 +36,9 @@ struct cm_origin {
 
 struct cm_connection {
 	struct connection end;
-	struct numbered numbered; /* end.local_id */
-	struct list by_remote;
+	struct numbered numbered;     /* end.local_id */
+	struct table_entry by_remote; /* once the other end's number is known */
+	struct table_entry by_qp;     /* while it is established with another host */
 	struct cm *cm;
 	struct cm_id *id; /* NULL: abandoned */
 	uid_t uid;

@@ -15,7 +15,7 @@
 #define BACKLOG_MAX 1024
 
 struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
-			   bool is_ud)
+			   enum ctl_cm_qp_type qp_type)
 {
 	struct cm_id *id = calloc(1, sizeof(*id));
 
@@ -23,9 +23,10 @@ struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, 
 		return NULL;
 	id->owner = owner;
 	id->channel = channel;
-	channel->id_count++;
+	list_init(&id->in_channel);
+	list_append(&channel->ids, &id->in_channel);
 	id->binding.space = space;
-	id->is_ud = is_ud;
+	id->qp_type = qp_type;
 	list_init(&id->binding.in_bucket);
 	list_init(&id->events);
 	list_init(&id->children);
@@ -52,8 +53,8 @@ void cm_id_destroy(struct cm_id *id)
 	list_remove(&id->in_listener);
 	list_remove(&id->in_client);
 	id->owner->id_count--;
-	numbers_remove(&id->numbered);
-	id->channel->id_count--;
+	numbers_remove(&id->owner->cm->ids, &id->numbered);
+	list_remove(&id->in_channel);
 	free(id);
 }
 

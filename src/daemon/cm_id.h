@@ -24,11 +24,12 @@ struct cm_id {
 	struct list in_client;
 	struct cm_client *owner;
 	struct cm_channel *channel;
+	struct list in_channel;
 	struct list events; /* about it, not fetched yet */
 	struct cm_binding binding;
+	enum ctl_cm_qp_type qp_type;	  /* of the QP that its connection has, or its children's */
 	struct cm_connection *connection; /* NULL: none */
 	bool had_connection;
-	bool is_ud; /* its QP has no connection: SIDR instead */
 
 	/* Which address it is bound to, and on which interface that is (daemon/cm_moved.h). */
 	bool has_own_gid;
@@ -48,7 +49,7 @@ struct cm_id {
 
 /* NULL: out of memory. */
 struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
-			   bool is_ud);
+			   enum ctl_cm_qp_type qp_type);
 
 /* Its connection ends itself from here on; its children are refused. */
 void cm_id_destroy(struct cm_id *id);

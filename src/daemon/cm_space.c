@@ -12,7 +12,7 @@
 
 static struct list *bucket_of(const struct cm_space *s, uint16_t space, uint16_t port)
 {
-	return (struct list *)&s->buckets[(unsigned)(ntohs(port) * 4 + space) % CM_SPACE_BUCKETS];
+	return (struct list *)&s->buckets[(ntohs(port) ^ space << 4) % CM_SPACE_BUCKETS];
 }
 
 static void read_range(struct cm_space *s)

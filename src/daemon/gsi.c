@@ -19,6 +19,7 @@
 #define HEADER_BYTES   (PACKET_BTH_BYTES + 8) /* with the DETH */
 #define PACKET_BYTES   (HEADER_BYTES + MAD_BYTES + ICRC_BYTES)
 #define PACKETS_A_TURN 64
+#define BUFFER_BYTES   (4 << 20) /* for what a thousand connections say at once */
 
 struct gsi_port {
 	struct loop_corpse corpse; /* first */
@@ -118,11 +119,23 @@ static void on_packet(struct loop_source *source, uint32_t events)
 	gsi_put(port);
 }
 
-/* DF, so that the identification is 0, which the ICRC covers. */
+/* Less than that means that what comes beyond is lost, and said again seconds later. */
+static void enlarge(int fd, int forced, int name)
+{
+	int bytes = BUFFER_BYTES;
+
+	/* Without the right to exceed it, as far as the system's limit goes (net.core.rmem_max). */
+	if (setsockopt(fd, SOL_SOCKET, forced, &bytes, sizeof(bytes)) < 0)
+		setsockopt(fd, SOL_SOCKET, name, &bytes, sizeof(bytes));
+}
+
 static void set_options(const struct gsi_port *port)
 {
 	int v4 = IP_PMTUDISC_DO, v6 = IPV6_PMTUDISC_DO;
 
+	enlarge(socket_of(port), SO_RCVBUFFORCE, SO_RCVBUF);
+	enlarge(socket_of(port), SO_SNDBUFFORCE, SO_SNDBUF);
+	/* DF, so that the identification is 0, which the ICRC covers. */
 	if (address_is_v4(gsi_gid(port)))
 		setsockopt(socket_of(port), IPPROTO_IP, IP_MTU_DISCOVER, &v4, sizeof(v4));
 	else

@@ -1,35 +1,57 @@
 #include "daemon/numbers.h"
 
-void numbers_init(struct numbers *n, uint32_t last)
+#define ROUNDS 8 /* four are enough if the hash is good (Luby and Rackoff) */
+
+int numbers_init(struct numbers *n)
 {
-	for (unsigned i = 0; i < NUMBERS_BUCKETS; i++)
-		list_init(&n->buckets[i]);
-	n->last = last;
+	int rc = table_init(&n->table);
+
+	n->given = 0;
+	if (!rc)
+		rc = secret_init(&n->secret);
+	return rc;
+}
+
+void numbers_fini(struct numbers *n)
+{
+	table_fini(&n->table);
+}
+
+/* A Feistel network: whatever the hash is, different numbers stay different. */
+static uint32_t encrypt(const struct numbers *n, uint32_t plain)
+{
+	uint16_t left = (uint16_t)(plain >> 16), right = (uint16_t)plain;
+
+	for (uint16_t round = 0; round < ROUNDS; round++) {
+		uint16_t input[2] = { round, right };
+		uint16_t next = left ^ (uint16_t)secret_hash(&n->secret, input, sizeof(input));
+
+		left = right;
+		right = next;
+	}
+	return (uint32_t)left << 16 | right;
 }
 
 void numbers_add(struct numbers *n, struct numbered *entry)
 {
 	do
-		n->last++;
-	while (!n->last || numbers_find(n, n->last));
-	entry->number = n->last;
-	list_append(&n->buckets[entry->number % NUMBERS_BUCKETS], &entry->in_bucket);
+		entry->number = encrypt(n, n->given++);
+	while (!entry->number || numbers_find(n, entry->number));
+	table_add(&n->table, &entry->entry, entry->number);
 }
 
-void numbers_remove(struct numbered *entry)
+void numbers_remove(struct numbers *n, struct numbered *entry)
 {
-	list_remove(&entry->in_bucket);
+	table_remove(&n->table, &entry->entry);
 }
 
 struct numbered *numbers_find(const struct numbers *n, uint32_t number)
 {
-	const struct list *bucket = &n->buckets[number % NUMBERS_BUCKETS];
+	list_for_each_safe(m, table_bucket(&n->table, number)) {
+		struct table_entry *e = container_of(m, struct table_entry, in_bucket);
 
-	for (struct list *m = bucket->next; m != bucket; m = m->next) {
-		struct numbered *entry = container_of(m, struct numbered, in_bucket);
-
-		if (entry->number == number)
-			return entry;
+		if (e->hash == number)
+			return container_of(e, struct numbered, entry);
 	}
 	return NULL;
 }

@@ -1,7 +1,21 @@
 /*
- * Numbers - finds what clients name by a number.
+ * Numbers - gives out numbers that cannot be foreseen, and finds what has them.
  *
- * Numbers are given in order and come again after 2^32 of them, never 0 or one that is in use.
+ * A number is never 0, nor one that is in use, and comes again after 2^32 others, however short the
+ * time in which the first one was used: the n-th number is n, encrypted by a key of this table's
+ * own (a permutation of all 32-bit numbers).
+ *
+ * Why not to be foreseen: other hosts name a connection by its number. Who knows which it is can
+ * forge the packets that end it, or that establish it, without seeing any of its traffic. Numbers
+ * in order would tell each peer those of all others, and so would numbers in order behind a fixed
+ * secret: any one of them gives the next away.
+ *
+ * Why not just random ones: a number must not come back while the other end, or a late packet,
+ * remembers who had it, and of 10,000 remembered at random two are alike sooner than one might
+ * think.
+ *
+ * Another daemon on this host has another key: what programs remember of one that died, and what
+ * other hosts do, means nothing to the next.
  *
  * Owner: the daemon's one thread.
  */
@@ -10,25 +24,29 @@
 
 #include <stdint.h>
 
-#include "daemon/list.h"
-
-#define NUMBERS_BUCKETS 4096
+#include "daemon/secret.h"
+#include "daemon/table.h"
 
 /* Embedded in what has a number. */
 struct numbered {
-	struct list in_bucket;
+	struct table_entry entry;
 	uint32_t number;
 };
 
 struct numbers {
-	struct list buckets[NUMBERS_BUCKETS];
-	uint32_t last;
+	struct table table;
+	struct secret secret;
+	uint32_t given; /* how many so far */
 };
 
-/* The first number given is the one behind `last`. */
-void numbers_init(struct numbers *n, uint32_t last);
+/* 0 or -errno. */
+int numbers_init(struct numbers *n);
+
+/* Everything is out of it. */
+void numbers_fini(struct numbers *n);
+
 void numbers_add(struct numbers *n, struct numbered *entry);
-void numbers_remove(struct numbered *entry);
+void numbers_remove(struct numbers *n, struct numbered *entry);
 
 /* NULL: nothing has it. */
 struct numbered *numbers_find(const struct numbers *n, uint32_t number);

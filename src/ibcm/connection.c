@@ -73,6 +73,12 @@ static void send_rej(struct connection *c, enum ibcm_subject subject, enum ibcm_
 	c->env->send(c, &m);
 }
 
+static bool asks_for_xrc(const struct ibcm_message *request)
+{
+	return request->transport == IBCM_EXTENDED &&
+	       request->extended_transport == IBCM_EXTENDED_XRC;
+}
+
 static void close(struct connection *c)
 {
 	c->state = CONNECTION_CLOSED;
@@ -114,6 +120,7 @@ void connection_connect(struct connection *c, const struct ibcm_message *request
 	c->sent.remote_timeout = c->sent.local_timeout = RESPONSE_TIMEOUT;
 	c->sent.max_tries = TRIES;
 	c->local_qpn = request->qpn;
+	c->is_xrc = asks_for_xrc(request);
 	c->ack_timeout = request->ack_timeout;
 	send_until_answered(c, is_sidr ? CONNECTION_SIDR_REQ_SENT : CONNECTION_REQ_SENT,
 			    exponent_ns(RESPONSE_TIMEOUT), TRIES, now_ns);
@@ -124,6 +131,7 @@ void connection_on_request(struct connection *c, const struct ibcm_message *requ
 	c->transaction = request->transaction;
 	c->remote_id = request->local_id;
 	c->remote_qpn = request->qpn;
+	c->is_xrc = asks_for_xrc(request);
 	c->ack_timeout = request->ack_timeout;
 	c->wait_ns =
 		exponent_ns(request->local_timeout ? request->local_timeout : RESPONSE_TIMEOUT);
@@ -150,6 +158,16 @@ static void fill_answer(struct connection *c, enum ibcm_type type,
 	c->local_qpn = answer->qpn;
 }
 
+/* XRC's target initiates nothing, and receives by SRQs alone (IBA annex A14). */
+static void speak_as_target(struct ibcm_message *rep)
+{
+	rep->eecn = rep->qpn;
+	rep->qpn = 0;
+	rep->initiator_depth = 0;
+	rep->flow_control = 0;
+	rep->has_srq = 1;
+}
+
 int connection_accept(struct connection *c, const struct ibcm_message *answer, int64_t now_ns)
 {
 	if (c->state == CONNECTION_SIDR_REQ_RCVD) {
@@ -162,6 +180,8 @@ int connection_accept(struct connection *c, const struct ibcm_message *answer, i
 	if (c->state != CONNECTION_REQ_RCVD)
 		return -EINVAL;
 	fill_answer(c, IBCM_REP, answer);
+	if (c->is_xrc)
+		speak_as_target(&c->sent);
 	c->sent.ack_timeout = 0; /* here: how long the adapter may take to acknowledge */
 	send_until_answered(c, CONNECTION_REP_SENT, c->wait_ns, TRIES, now_ns);
 	return 0;
@@ -297,14 +317,18 @@ static void on_repeated_req(struct connection *c)
 
 static void on_rep(struct connection *c, const struct ibcm_message *m)
 {
+	struct ibcm_message rep = *m;
+
+	if (c->is_xrc)
+		rep.qpn = rep.eecn;
 	switch (c->state) {
 	case CONNECTION_REQ_SENT:
 		c->state = CONNECTION_REP_RCVD;
 		c->deadline_ns = 0;
 		c->remote_id = m->local_id;
-		c->remote_qpn = m->qpn;
+		c->remote_qpn = rep.qpn;
 		send_mra(c, IBCM_ABOUT_REP);
-		raise(c, CONNECTION_ON_RESPONSE, m);
+		raise(c, CONNECTION_ON_RESPONSE, &rep);
 		break;
 	case CONNECTION_REP_RCVD:
 		send_mra(c, IBCM_ABOUT_REP);

@@ -57,6 +57,7 @@ struct connection {
 	const struct connection_env *env;
 	enum connection_state state;
 	bool abandoned;
+	bool is_xrc;
 	uint32_t local_id, remote_id;
 	uint32_t local_qpn, remote_qpn;
 	uint64_t transaction;

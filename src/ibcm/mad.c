@@ -148,6 +148,7 @@ static void encode_rep(const struct ibcm_message *m, uint8_t *b)
 	encode_ids(m, b);
 	put(b + 8, 4, m->qkey);
 	put(b + 12, 3, m->qpn);
+	put(b + 16, 3, m->eecn);
 	put(b + 20, 3, m->psn);
 	b[24] = m->responder_resources;
 	b[25] = m->initiator_depth;
@@ -161,6 +162,7 @@ static void decode_rep(const uint8_t *b, struct ibcm_message *m)
 	decode_ids(b, m);
 	m->qkey = (uint32_t)get(b + 8, 4);
 	m->qpn = (uint32_t)get(b + 12, 3);
+	m->eecn = (uint32_t)get(b + 16, 3);
 	m->psn = (uint32_t)get(b + 20, 3);
 	m->responder_resources = b[24];
 	m->initiator_depth = b[25];

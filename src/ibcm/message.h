@@ -64,7 +64,12 @@ enum ibcm_transport {
 	IBCM_RC = 0,
 	IBCM_UC = 1,
 	IBCM_RD = 2,
-	IBCM_EXTENDED = 3, /* XRC */
+	IBCM_EXTENDED = 3,
+};
+
+/* Of IBCM_EXTENDED. */
+enum ibcm_extended_transport {
+	IBCM_EXTENDED_XRC = 1,
 };
 
 struct ibcm_message {
@@ -80,6 +85,7 @@ struct ibcm_message {
 	uint8_t responder_resources, initiator_depth;
 	uint8_t flow_control, rnr_retry_count, has_srq;
 	uint32_t ece_vendor, ece_options;
+	uint32_t eecn; /* REP of XRC's target: its QP, whose number is not in qpn */
 
 	/* REQ */
 	uint8_t retry_count, transport, extended_transport, path_mtu, ack_timeout, max_tries;

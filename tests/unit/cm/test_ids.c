@@ -95,6 +95,50 @@ static void test_cancelled_fetch(void **state)
 	rdma_destroy_event_channel(keeper);
 }
 
+static void *sleep_for_ever(void *channel)
+{
+	struct rdma_cm_event *event;
+
+	rdma_get_cm_event(channel, &event);
+	return NULL;
+}
+
+/* Programs end so: the channel before what is in it, and before the thread that waits there. */
+static void test_channels_that_end_too_early(void **state)
+{
+	struct rdma_event_channel *keeper = rdma_create_event_channel();
+	unsigned fds = count_fds(daemon_pid()), own_fds = count_fds(getpid());
+	struct sockaddr_in to = loopback(7);
+
+	CHECK(keeper);
+	for (int i = 0; i < 100; i++) {
+		struct rdma_event_channel *channel = rdma_create_event_channel();
+		struct rdma_cm_id *id, *idle;
+		pthread_t thread;
+
+		CHECK(channel);
+		CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+		CHECK(!rdma_create_id(channel, &idle, NULL, RDMA_PS_TCP));
+		if (i % 10) {
+			CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
+			rdma_destroy_event_channel(channel);
+		} else {
+			CHECK(!pthread_create(&thread, NULL, sleep_for_ever, channel));
+			rest();
+			rdma_destroy_event_channel(channel);
+			pthread_cancel(thread);
+			CHECK(!pthread_join(thread, NULL));
+		}
+		rdma_destroy_id(id);
+		rdma_destroy_id(idle);
+	}
+	/* Requests are served in order, so all are closed by now. */
+	rdma_destroy_event_channel(rdma_create_event_channel());
+	CHECK(count_fds(daemon_pid()) <= fds + 2);
+	CHECK(count_fds(getpid()) <= own_fds + 2);
+	rdma_destroy_event_channel(keeper);
+}
+
 static void on_signal(int number)
 {
 }
@@ -290,6 +334,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_destroy_beside_fetch, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_cancelled_fetch, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_channels_that_end_too_early, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_signals, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_what_a_dead_daemon_gave, harness_setup,

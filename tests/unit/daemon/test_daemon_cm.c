@@ -1,6 +1,7 @@
 /* What a client of connection management may do to the daemon and to the others: nothing. */
 #include "harness.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -67,16 +68,21 @@ static int raise_event(int sock, uint32_t id)
 	return ask(sock, &request, sizeof(request)).status;
 }
 
-static uint32_t make_id(int sock)
+static uint32_t make_channel(int sock)
 {
-	uint32_t channel;
+	uint32_t number;
 	int ends[2];
 
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
-	CHECK(!create_channel(sock, ends, &channel));
+	CHECK(!create_channel(sock, ends, &number));
 	close(ends[0]);
 	close(ends[1]);
-	return create_id(sock, channel);
+	return number;
+}
+
+static uint32_t make_id(int sock)
+{
+	return create_id(sock, make_channel(sock));
 }
 
 /* More channels are no way to have more events kept. */
@@ -151,12 +157,189 @@ static void test_descriptors_are_left_for_others(void **state)
 	close(sock);
 }
 
+/* The identifiers that are left in a channel end with it, and nothing of them stays. */
+static void test_a_channel_ends_with_its_identifiers(void **state)
+{
+	struct ctl_client *bystander = join();
+	struct ctl_cm_ask end = { .header = { .type = CTL_CM_DESTROY_CHANNEL } };
+	struct ctl_cm_ask gone = { .header = { .type = CTL_CM_DESTROY_ID } };
+	struct ctl_cm_ask move = { .header = { .type = CTL_CM_MIGRATE_ID } };
+	int ends[2], sock = cm_join();
+	pid_t daemon = daemon_pid();
+	unsigned fds = count_fds(daemon);
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+	for (unsigned i = 0; i < 100; i++) {
+		CHECK(!create_channel(sock, ends, &end.channel));
+		CHECK(!create_channel(sock, ends, &move.channel));
+		gone.id = create_id(sock, end.channel);
+		move.id = create_id(sock, end.channel);
+		CHECK(!raise_event(sock, gone.id) && !raise_event(sock, move.id));
+		CHECK(!ask(sock, &move, sizeof(move)).status);
+		CHECK(!ask(sock, &end, sizeof(end)).status);
+		CHECK(ask(sock, &gone, sizeof(gone)).status == ENOENT);
+		CHECK(ask(sock, &end, sizeof(end)).status == ENOENT);
+		/* What moved on is not in it any more. */
+		CHECK(!raise_event(sock, move.id));
+		end.channel = move.channel;
+		CHECK(!ask(sock, &end, sizeof(end)).status);
+		CHECK(raise_event(sock, move.id) == ENOENT);
+	}
+	CHECK(count_fds(daemon) <= fds);
+	close(ends[0]);
+	close(ends[1]);
+	close(sock);
+	ctl_close(bystander);
+}
+
+static struct ctl_cm_address loopback(uint16_t port)
+{
+	return (struct ctl_cm_address){
+		.gid = { [10] = 0xff, [11] = 0xff, 127, 0, 0, 1 },
+		.family = AF_INET,
+		.port = htons(port),
+	};
+}
+
+static uint32_t create_typed(int sock, uint32_t channel, enum ctl_cm_qp_type type, int status)
+{
+	struct ctl_cm_ask request = { .header = { .type = CTL_CM_CREATE_ID },
+				      .channel = channel,
+				      .value = CTL_CM_IB,
+				      .flags = type };
+	struct ctl_cm_reply r = ask(sock, &request, sizeof(request));
+
+	CHECK(r.status == status);
+	return r.number;
+}
+
+static void bind_to(int sock, uint32_t id, uint16_t port)
+{
+	struct ctl_cm_bind request = { .header = { .type = CTL_CM_BIND },
+				       .id = id,
+				       .local = loopback(port) };
+
+	CHECK(!ask(sock, &request, sizeof(request)).status);
+}
+
+static uint32_t listen_on(int sock, uint32_t channel, enum ctl_cm_qp_type type, uint16_t port,
+			  uint32_t backlog)
+{
+	struct ctl_cm_ask request = { .header = { .type = CTL_CM_LISTEN }, .value = backlog };
+
+	request.id = create_typed(sock, channel, type, 0);
+	bind_to(sock, request.id, port);
+	CHECK(!ask(sock, &request, sizeof(request)).status);
+	return request.id;
+}
+
+static uint32_t connect_to(int sock, uint32_t channel, enum ctl_cm_qp_type type, uint16_t port)
+{
+	struct ctl_cm_talk request = { .header = { .type = CTL_CM_CONNECT },
+				       .local = loopback(0),
+				       .remote = loopback(port) };
+
+	request.id = create_typed(sock, channel, type, 0);
+	CHECK(!ask(sock, &request, sizeof(request)).status);
+	return request.id;
+}
+
+/* The next one, which may take a while to come. */
+static struct ctl_cm_event next_event(int sock, uint32_t channel)
+{
+	struct ctl_cm_ask get = { .header = { .type = CTL_CM_GET_EVENT }, .channel = channel };
+	int64_t end_ms = now_ms() + PATIENCE_MS;
+	struct ctl_cm_event event;
+
+	do {
+		event = ask_with(sock, &get, sizeof(get), NULL, 0).body.cm_event;
+		CHECK(now_ms() < end_ms);
+	} while (event.answer == EAGAIN);
+	CHECK(!event.answer);
+	return event;
+}
+
+/* QPs that cannot talk to one another are not connected, whatever their ends would say. */
+static void test_both_ends_are_of_a_kind(void **state)
+{
+	static const enum ctl_cm_qp_type listens[] = { CTL_CM_QP_RC, CTL_CM_QP_UC,
+						       CTL_CM_QP_XRC_RECV };
+	static const enum ctl_cm_qp_type connects[] = { CTL_CM_QP_RC, CTL_CM_QP_UC,
+							CTL_CM_QP_XRC_SEND };
+	struct ctl_client *bystander = join();
+	struct ctl_cm_talk target = { .header = { .type = CTL_CM_CONNECT } };
+	int sock = cm_join();
+	uint32_t channel = make_channel(sock);
+
+	create_typed(sock, channel, CTL_CM_QP_NONE, EINVAL);
+	for (unsigned i = 0; i < 9; i++) {
+		uint16_t port = (uint16_t)(100 + i);
+		uint32_t listener = listen_on(sock, channel, listens[i / 3], port, 1);
+		uint32_t id = connect_to(sock, channel, connects[i % 3], port);
+		struct ctl_cm_event event = next_event(sock, channel);
+
+		if (i / 3 == i % 3) {
+			CHECK(event.kind == CTL_CM_CONNECT_REQUEST && event.listener == listener);
+		} else {
+			CHECK(event.kind == CTL_CM_REJECTED && event.id == id);
+			CHECK(event.status == 9); /* invalid transport service type */
+		}
+	}
+	/* A target waits for initiators; it has nothing to ask for. */
+	target.id = create_typed(sock, channel, CTL_CM_QP_XRC_RECV, 0);
+	CHECK(ask(sock, &target, sizeof(target)).status == EINVAL);
+	close(sock);
+	ctl_close(bystander);
+}
+
+/* Until somebody listens, until there is room, and neither for ever. */
+static void test_requests_that_wait(void **state)
+{
+	struct ctl_client *bystander = join();
+	int passive = cm_join(), active = cm_join();
+	uint32_t asked = make_channel(passive), answered = make_channel(active);
+	struct ctl_cm_event event;
+	uint32_t listener, late;
+	int64_t since_ms;
+
+	connect_to(active, answered, CTL_CM_QP_RC, 200);
+	late = connect_to(active, answered, CTL_CM_QP_RC, 201);
+	listener = listen_on(passive, asked, CTL_CM_QP_RC, 200, 1);
+	event = next_event(passive, asked);
+	CHECK(event.kind == CTL_CM_CONNECT_REQUEST && event.listener == listener);
+	event = next_event(active, answered);
+	CHECK(event.kind == CTL_CM_REJECTED && event.id == late && event.status == 8);
+
+	for (unsigned i = 0; i < 20; i++)
+		late = connect_to(active, answered, CTL_CM_QP_RC, 200);
+	for (unsigned i = 0; i < 20; i++) {
+		event = next_event(passive, asked);
+		CHECK(event.kind == CTL_CM_CONNECT_REQUEST && event.listener == listener);
+	}
+
+	since_ms = now_ms();
+	connect_to(active, answered, CTL_CM_QP_RC, 200);
+	late = connect_to(active, answered, CTL_CM_QP_RC, 200);
+	event = next_event(active, answered);
+	CHECK(event.kind == CTL_CM_REJECTED && event.id == late && event.status == 28);
+	CHECK(now_ms() - since_ms >= 900);
+	close(active);
+	close(passive);
+	ctl_close(bystander);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_events_of_all_channels_are_bounded,
 						harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_a_bell_is_read_once, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_a_channel_ends_with_its_identifiers,
+						harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_both_ends_are_of_a_kind, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_requests_that_wait, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors_are_left_for_others, harness_setup,
 						harness_teardown),

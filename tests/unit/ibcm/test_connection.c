@@ -22,6 +22,7 @@ struct end {
 	enum connection_event events[MAX];
 	unsigned event_count;
 	uint16_t reason;	      /* of the last message that came with an event */
+	uint32_t qpn;		      /* the same */
 	struct ibcm_message out[MAX]; /* sent, not carried */
 	unsigned out_count, sent;
 };
@@ -45,6 +46,7 @@ static void on_raise(struct connection *c, enum connection_event event,
 	assert_true(e->event_count < MAX);
 	e->events[e->event_count++] = event;
 	e->reason = m ? m->reason : 0;
+	e->qpn = m ? m->qpn : 0;
 }
 
 static const struct connection_env env = { on_send, on_raise };
@@ -436,6 +438,34 @@ static void test_lookup_of_a_ud_qp(void **state)
 	assert_int_equal(p.a.reason, IBCM_SIDR_REJECTED);
 }
 
+/* The target's number travels in a field of its own; both ends know the other's all the same. */
+static void test_xrc(void **state)
+{
+	struct ibcm_message req = { .type = IBCM_REQ,
+				    .qpn = 100,
+				    .transport = IBCM_EXTENDED,
+				    .extended_transport = IBCM_EXTENDED_XRC };
+	struct ibcm_message rep = { .qpn = 200, .initiator_depth = 4, .flow_control = 1 };
+	struct pair p;
+
+	init(&p);
+	connection_connect(&p.a.c, &req, now_ns);
+	carry_all(&p);
+	assert_int_equal(connection_accept(&p.b.c, &rep, now_ns), 0);
+	assert_int_equal(p.b.out[0].qpn, 0);
+	assert_int_equal(p.b.out[0].eecn, 200);
+	assert_int_equal(p.b.out[0].has_srq, 1);
+	assert_int_equal(p.b.out[0].initiator_depth + p.b.out[0].flow_control, 0);
+	carry_all(&p);
+	assert_int_equal(p.a.qpn, 200);
+	assert_int_equal(connection_ready(&p.a.c), 0);
+	carry_all(&p);
+	assert_int_equal(connection_disconnect(&p.a.c, now_ns), 0);
+	assert_int_equal(p.a.out[0].qpn, 200);
+	carry_all(&p);
+	assert_int_equal(p.b.c.state, CONNECTION_DREQ_RCVD);
+}
+
 static void test_out_of_turn(void **state)
 {
 	struct ibcm_message none = { .qpn = 0 };
@@ -471,6 +501,7 @@ int main(void)
 		cmocka_unit_test(test_abandoned_in_every_state),
 		cmocka_unit_test(test_no_alternate_path),
 		cmocka_unit_test(test_lookup_of_a_ud_qp),
+		cmocka_unit_test(test_xrc),
 		cmocka_unit_test(test_out_of_turn),
 	};
 

@@ -98,6 +98,20 @@ static void test_fields_of_a_req(void **state)
 	}
 }
 
+/* IBA 12.6.8: the QP's number and XRC's, each in its place. */
+static void test_numbers_of_a_rep(void **state)
+{
+	struct ibcm_message m = { .type = IBCM_REP, .qpn = 0x313233, .eecn = 0x414243 }, out;
+	uint8_t mad[MAD_BYTES];
+
+	mad_encode(&m, mad);
+	assert_memory_equal(mad + BODY + 12, "\x31\x32\x33", 3);
+	assert_memory_equal(mad + BODY + 16, "\x41\x42\x43", 3);
+	assert_true(mad_decode(mad, sizeof(mad), &out));
+	assert_int_equal(out.qpn, m.qpn);
+	assert_int_equal(out.eecn, m.eecn);
+}
+
 /* What a type has no room for does not come back: two rounds agree. */
 static void test_all_types_come_back(void **state)
 {
@@ -165,6 +179,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fields_of_a_req),
+		cmocka_unit_test(test_numbers_of_a_rep),
 		cmocka_unit_test(test_all_types_come_back),
 		cmocka_unit_test(test_rooms_for_private_data),
 		cmocka_unit_test(test_others_are_refused),

@@ -1,0 +1,24 @@
+/*
+ * Secret - a hash that nobody foresees who does not have its key (SipHash-2-4).
+ *
+ * In:  bytes that others may have chosen.
+ * Out: 64 bits; the same for the same bytes as long as the secret lives.
+ *
+ * A key comes from the kernel and never leaves the process. Pure otherwise, any thread.
+ */
+#ifndef DAEMON_SECRET_H
+#define DAEMON_SECRET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct secret {
+	uint64_t key[2];
+};
+
+/* A key of its own. 0; -errno: the kernel gives none. */
+int secret_init(struct secret *s);
+
+uint64_t secret_hash(const struct secret *s, const void *data, size_t len);
+
+#endif

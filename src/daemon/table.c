@@ -1,0 +1,74 @@
+#include "daemon/table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define BUCKETS_FIRST 256
+
+static struct list *make_buckets(size_t count)
+{
+	struct list *buckets = malloc(count * sizeof(*buckets));
+
+	for (size_t i = 0; buckets && i < count; i++)
+		list_init(&buckets[i]);
+	return buckets;
+}
+
+int table_init(struct table *t)
+{
+	t->buckets = make_buckets(BUCKETS_FIRST);
+	t->bucket_count = t->buckets ? BUCKETS_FIRST : 0;
+	t->count = 0;
+	return t->buckets ? 0 : -ENOMEM;
+}
+
+void table_fini(struct table *t)
+{
+	free(t->buckets);
+}
+
+void table_entry_init(struct table_entry *e)
+{
+	list_init(&e->in_bucket);
+}
+
+struct list *table_bucket(const struct table *t, uint64_t hash)
+{
+	return &t->buckets[hash & (t->bucket_count - 1)];
+}
+
+static void grow(struct table *t)
+{
+	struct table larger = { .bucket_count = 2 * t->bucket_count, .count = t->count };
+
+	larger.buckets = make_buckets(larger.bucket_count);
+	if (!larger.buckets)
+		return;
+	for (size_t i = 0; i < t->bucket_count; i++) {
+		list_for_each_safe(m, &t->buckets[i]) {
+			struct table_entry *e = container_of(m, struct table_entry, in_bucket);
+
+			list_remove(&e->in_bucket);
+			list_append(table_bucket(&larger, e->hash), &e->in_bucket);
+		}
+	}
+	free(t->buckets);
+	*t = larger;
+}
+
+void table_add(struct table *t, struct table_entry *e, uint64_t hash)
+{
+	if (t->count >= t->bucket_count)
+		grow(t);
+	e->hash = hash;
+	list_append(table_bucket(t, hash), &e->in_bucket);
+	t->count++;
+}
+
+void table_remove(struct table *t, struct table_entry *e)
+{
+	if (!table_holds(e))
+		return;
+	list_remove(&e->in_bucket);
+	t->count--;
+}
