@@ -5,32 +5,22 @@
 
 #include "rsocket/connect.h"
 #include "rsocket/keepalive.h"
+#include "rsocket/linger.h"
 #include "rsocket/message.h"
 
-static bool controls(struct stream *s) REQUIRES(s->lock)
+static bool has_told(struct stream *s) REQUIRES(s->lock)
 {
-	return s->phase != STREAM_CONNECTED || message_can_control(s);
+	return !s->owes || (s->phase != STREAM_CONNECTED && s->phase != STREAM_ACCEPTING);
 }
 
-static bool is_done(struct stream *s) REQUIRES(s->lock)
+bool close_is_over(struct stream *s)
 {
-	return s->phase != STREAM_CONNECTED || message_all_done(s);
+	if (s->phase == STREAM_ACCEPTING)
+		return false; /* the peer may have what was sent, but has not been told yet */
+	return s->phase != STREAM_CONNECTED || (!s->owes && message_all_done(s));
 }
 
-static bool is_settled(struct stream *s)
-{
-	return s->phase != STREAM_ACCEPTING;
-}
-
-static void tell(struct stream *s, enum control control) EXCLUDES(s->lock)
-{
-	lock_acquire(&s->lock);
-	if (s->phase == STREAM_CONNECTED && message_can_control(s))
-		message_post_control(s, control);
-	lock_release(&s->lock);
-}
-
-/* What remains to be said to the peer; false: nothing. */
+/* What is to be said to the peer; false: nothing. */
 static bool shut(struct stream *s, int how, enum control *control) REQUIRES(s->lock)
 {
 	bool sent = s->may_send, received = s->may_receive;
@@ -48,9 +38,9 @@ static bool shut(struct stream *s, int how, enum control *control) REQUIRES(s->l
 	return (sent || received) && !s->may_send && (sent || !s->may_receive);
 }
 
-static uint64_t after_s(unsigned seconds)
+static uint64_t after_ms(uint64_t ms)
 {
-	return wait_now_ns() + seconds * UINT64_C(1000000000);
+	return wait_now_ns() + ms * UINT64_C(1000000);
 }
 
 /* Signals do not cut it short: the requests before the last message complete audibly only with
@@ -66,45 +56,65 @@ static int wait_through(struct stream *s, bool (*ready)(struct stream *s), uint6
 	return rc;
 }
 
-int close_half(struct stream *s, int how)
+/* False: the connection is no more, or was none. */
+static bool begin(struct stream *s, int how) EXCLUDES(s->lock)
 {
 	enum control control;
-	bool say;
+	bool open;
+
+	lock_acquire(&s->lock);
+	open = s->phase == STREAM_CONNECTED || s->phase == STREAM_ACCEPTING;
+	if (open && shut(s, how, &control))
+		message_owe_control(s, control);
+	lock_release(&s->lock);
+	return open;
+}
+
+int close_half(struct stream *s, int how)
+{
 	int rc;
 
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		return -EINVAL;
-	if (s->phase == STREAM_ACCEPTING)
-		wait_through(s, is_settled, after_s(CLOSE_WAIT_S));
-	if (s->phase != STREAM_CONNECTED)
+	if (!begin(s, how))
 		return s->phase == STREAM_ENDED ? 0 : -ENOTCONN;
-	lock_acquire(&s->lock);
-	say = shut(s, how, &control);
-	lock_release(&s->lock);
-	if (!say)
-		return 0;
-	rc = wait_through(s, controls, after_s(CLOSE_WAIT_S));
-	if (!rc)
-		tell(s, control);
-	return rc;
+	rc = wait_through(s, has_told,
+			  after_ms(stream_nonblocking(s, 0) ? CLOSE_GRACE_MS : CLOSE_WAIT_MS));
+	return rc == -EAGAIN ? 0 : rc;
+}
+
+/* True: linger.c goes on. */
+static bool wait_or_hand_over(struct stream *s)
+{
+	uint64_t until = after_ms(CLOSE_WAIT_MS);
+
+	if (s->linger.l_onoff) {
+		/* 0: the program wants the rest thrown away. */
+		if (s->linger.l_linger > 0)
+			wait_through(s, close_is_over,
+				     after_ms((uint64_t)s->linger.l_linger * 1000));
+		return false;
+	}
+	if (stream_nonblocking(s, 0)) {
+		if (wait_through(s, close_is_over, after_ms(CLOSE_GRACE_MS)) != -EAGAIN)
+			return false;
+		if (!linger_add(s, until))
+			return true;
+	}
+	wait_through(s, close_is_over, until);
+	return false;
 }
 
 void close_stream(struct stream *s)
 {
-	unsigned seconds = s->linger.l_onoff && s->linger.l_linger >= 0
-				   ? (unsigned)s->linger.l_linger
-				   : CLOSE_WAIT_S;
+	bool handed_over;
 
 	keepalive_stop(s);
-	if (s->phase == STREAM_CONNECTED || s->phase == STREAM_ACCEPTING) {
-		uint64_t deadline = after_s(seconds);
-
-		close_half(s, SHUT_RDWR);
-		wait_through(s, is_done, deadline);
-	}
+	handed_over = begin(s, SHUT_RDWR) && wait_or_hand_over(s);
 	lock_acquire(&s->lock);
 	s->base.closed = true;
 	wait_kick(&s->waiters);
-	connect_end(s);
+	if (!handed_over)
+		connect_end(s);
 	lock_release(&s->lock);
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "rsocket/keepalive.h"
+#include "rsocket/linger.h"
 #include "rsocket/table.h"
 #include "rsocket/wait.h"
 
@@ -13,6 +14,7 @@ static void in_child(void)
 	table_after_fork();
 	wait_forget();
 	keepalive_forget();
+	linger_forget();
 }
 
 static void watch(void)

@@ -196,12 +196,6 @@ bool message_can_control(const struct stream *s)
 	return s->controls < STREAM_CONTROLS;
 }
 
-void message_post_control(struct stream *s, enum control control)
-{
-	post_write(s, NULL, 0, true, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM,
-		   message_make(OP_CONTROL, control), true);
-}
-
 void message_post_keepalive(struct stream *s)
 {
 	post_write(s, NULL, 0, true, 0, 0, IBV_WR_RDMA_WRITE, 0, true);
@@ -286,6 +280,18 @@ void message_grant(struct stream *s)
 {
 	while (s->phase == STREAM_CONNECTED && message_can_control(s) && message_grant_due(s))
 		grant(s);
+	if (s->owes && s->phase == STREAM_CONNECTED && message_can_control(s)) {
+		s->owes = false;
+		post_write(s, NULL, 0, true, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM,
+			   message_make(OP_CONTROL, s->owed), true);
+	}
+}
+
+void message_owe_control(struct stream *s, enum control control)
+{
+	s->owes = true;
+	s->owed = control;
+	message_grant(s);
 }
 
 /* Completions */

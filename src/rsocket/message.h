@@ -22,7 +22,7 @@ int message_post_receives(struct stream *s, unsigned count) REQUIRES(s->lock);
 /* Takes all completions; true if there were any. */
 bool message_poll(struct stream *s) REQUIRES(s->lock);
 
-/* Gives the peer what it may have by now: room, credits. */
+/* Tells the peer what it may know by now: room, credits, the control message that is owed. */
 void message_grant(struct stream *s) REQUIRES(s->lock);
 
 /* Whether that would give it anything. Needs no lock; may be late. */
@@ -49,7 +49,9 @@ void message_post_mapping(struct stream *s, uint32_t index, const struct mapping
 
 /* Whether a control message can be posted. */
 bool message_can_control(const struct stream *s) REQUIRES(s->lock);
-void message_post_control(struct stream *s, enum control control) REQUIRES(s->lock);
+
+/* Posts it, now or when message_grant can. It takes the place of one that is still owed. */
+void message_owe_control(struct stream *s, enum control control) REQUIRES(s->lock);
 
 /* An empty WRITE, which only the peer's adapter notices. */
 void message_post_keepalive(struct stream *s) REQUIRES(s->lock);

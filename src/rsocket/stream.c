@@ -83,6 +83,7 @@ int stream_create(int family, const struct stream *listener, struct stream **str
 	lock_init(&s->lock);
 	list_init(&s->waiters);
 	list_init(&s->keepalive_link);
+	list_init(&s->linger_link);
 	list_init(&s->mapping_list);
 	list_init(&s->mapping_news);
 	inherit(s, listener);

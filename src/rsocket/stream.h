@@ -88,7 +88,13 @@ struct stream {
 	bool disconnected;	      /* connect_end was called */
 	unsigned looks;		      /* in vain, for events of the CM */
 	struct list waiters;
-	bool armed; /* the CQ will raise an event */
+	bool armed;	   /* the CQ will raise an event */
+	bool owes;	   /* a control message, */
+	enum control owed; /* this one, as soon as it can be posted */
+
+	/* Closed, and of linger.c: */
+	struct list linger_link;
+	uint64_t linger_until_ns;
 
 	/* The endpoint; NULL until it is open */
 	struct ibv_comp_channel *comp;

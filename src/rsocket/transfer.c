@@ -8,8 +8,9 @@
 #include "rsocket/mapping.h"
 #include "rsocket/message.h"
 
-#define CHUNK_MAX  (32 << 10) /* the peer reads one while the next is written */
-#define INLINE_MAX 1024
+#define CHUNK_MAX    (32 << 10) /* the peer reads one while the next is written */
+#define INLINE_MAX   1024
+#define CONFIRMED_NS UINT64_C(10000000)
 
 ssize_t pieces_length(const struct pieces *pieces)
 {
@@ -83,6 +84,22 @@ int transfer_connected(struct stream *s, int flags)
 	else
 		rc = -ENOTCONN;
 	return rc;
+}
+
+/*
+ * The same before sending. Who has accepted a connection has one, as with TCP, and may send its
+ * only message and close: it does not fail because the peer's confirmation is on its way.
+ */
+static int may_begin(struct stream *s, int flags)
+{
+	uint64_t soon = wait_now_ns() + CONFIRMED_NS;
+
+	if (s->phase == STREAM_ACCEPTING && stream_nonblocking(s, flags)) {
+		int rc = stream_wait(s, is_decided, false, soon);
+
+		return rc == -EINTR ? -EAGAIN : rc;
+	}
+	return transfer_connected(s, flags);
 }
 
 /* Sending */
@@ -172,7 +189,7 @@ static int wait_to_send(struct stream *s, int flags)
 ssize_t transfer_send(struct stream *s, struct pieces *pieces, int flags)
 {
 	ssize_t length = pieces_length(pieces), done = 0;
-	int rc = length < 0 ? (int)length : transfer_connected(s, flags);
+	int rc = length < 0 ? (int)length : may_begin(s, flags);
 
 	if (!rc && !s->may_send)
 		rc = why_not_sent(s);

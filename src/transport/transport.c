@@ -113,8 +113,11 @@ static void quiesce(struct qp *qp)
 
 	if (!tq)
 		return;
-	/* What the program has received counts as received, though it ends the QP right after. */
-	if (tq->ack_owed && qp_state(qp) == IBV_QPS_RESET)
+	/*
+	 * What the program has received counts as received, though it ends the QP right after. In ERR
+	 * that is for an acknowledgement alone: a response that fails would end the QP once more.
+	 */
+	if (tq->ack_owed && (qp_state(qp) == IBV_QPS_RESET || answer_is_ack_only(tq)))
 		responder_flush(qp);
 	retransmit_stop(tq);
 	responder_quiesce(qp);

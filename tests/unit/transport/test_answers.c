@@ -266,6 +266,26 @@ static void test_reserved_syndromes(void **state)
 	expect(1);
 }
 
+/* The program has its message and ends the QP, while the acknowledgement waits for its next step. */
+static void test_acknowledges_before_an_end(void **state)
+{
+	static const enum ibv_qp_state ends[] = { IBV_QPS_ERR, IBV_QPS_RESET };
+
+	for (unsigned i = 0; i < 2; i++) {
+		post(a, IBV_WR_RDMA_WRITE, 8, 1);
+		step(1);
+		assert_int_equal(rig_waiting(), 0);
+		rig_modify(b, ends[i]);
+		assert_int_equal(rig_waiting(), 1);
+		step(1);
+		expect(1);
+		if (!i) {
+			pair_teardown(state);
+			setup(state);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -277,6 +297,7 @@ int main(void)
 		TEST(thread_that_does_not_acknowledge),
 		TEST(thread_that_does_not_go_back),
 		TEST(reserved_syndromes),
+		TEST(acknowledges_before_an_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,195 @@
+#include "rsocket/linger.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "rsocket/close.h"
+#include "rsocket/connect.h"
+
+#define PER_STREAM 2 /* descriptors */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
+static struct list streams = { &streams, &streams }; /* taken out by the thread alone */
+static unsigned stream_count;
+static bool running;
+static int news = -1; /* an eventfd: the list has become longer */
+
+/* Looks at one; false: there is nothing more to do for it. */
+static bool look(struct stream *s, struct pollfd *fds, nfds_t *count, uint64_t now)
+{
+	bool goes_on;
+
+	lock_acquire(&s->lock);
+	*count += (nfds_t)stream_arm(s, fds + *count);
+	stream_progress(s); /* after arming: what came before raises no event */
+	goes_on = now < s->linger_until_ns && !close_is_over(s);
+	lock_release(&s->lock);
+	return goes_on;
+}
+
+/* Looks at all. Those that are over go to the other list; the descriptors of the rest are polled.
+ */
+static nfds_t look_at_all(struct pollfd *fds, struct list *over, uint64_t *until_ns)
+{
+	uint64_t now = wait_now_ns();
+	struct list *pos, *after;
+	nfds_t count = 0;
+
+	fds[count++] = (struct pollfd){ .fd = news, .events = POLLIN };
+	list_for_each_safe(pos, after, &streams) {
+		struct stream *s = list_entry(pos, struct stream, linger_link);
+		nfds_t before = count;
+
+		if (look(s, fds, &count, now)) {
+			if (s->linger_until_ns < *until_ns)
+				*until_ns = s->linger_until_ns;
+			continue;
+		}
+		count = before;
+		list_del(&s->linger_link);
+		list_add_tail(over, &s->linger_link);
+		stream_count--;
+	}
+	return count;
+}
+
+/* Takes the events of all: there are few, and none is there for nothing. */
+static void take_events(void)
+{
+	struct list *pos;
+
+	list_for_each(pos, &streams) {
+		struct stream *s = list_entry(pos, struct stream, linger_link);
+
+		lock_acquire(&s->lock);
+		stream_disarm(s);
+		lock_release(&s->lock);
+	}
+}
+
+static void finish(struct list *over)
+{
+	while (!list_empty(over)) {
+		struct stream *s = list_entry(over->next, struct stream, linger_link);
+
+		list_del(&s->linger_link);
+		lock_acquire(&s->lock);
+		connect_end(s);
+		lock_release(&s->lock);
+		rsocket_put(&s->base);
+	}
+}
+
+static int wait_ms(uint64_t until_ns)
+{
+	uint64_t now = wait_now_ns();
+
+	return now < until_ns ? (int)((until_ns - now) / 1000000) + 1 : 0;
+}
+
+/* One turn, with the mutex, which is given away meanwhile. */
+static void turn(void)
+{
+	struct pollfd few[1 + 8 * PER_STREAM], *fds = few, *many = NULL;
+	struct list over = { &over, &over };
+	uint64_t until_ns = wait_now_ns() + UINT64_C(1000000000);
+	nfds_t count;
+
+	if (stream_count > 8)
+		fds = many = malloc((1 + (size_t)stream_count * PER_STREAM) * sizeof(*fds));
+	if (!fds) { /* without memory the oldest is given up */
+		struct list *oldest = streams.next;
+
+		list_del(oldest);
+		list_add_tail(&over, oldest);
+		stream_count--;
+	}
+	count = fds ? look_at_all(fds, &over, &until_ns) : 0;
+	pthread_mutex_unlock(&mutex);
+	finish(&over);
+	if (fds)
+		poll(fds, count, wait_ms(until_ns));
+	free(many);
+	pthread_mutex_lock(&mutex);
+	wait_clear(news);
+	take_events();
+}
+
+static void *run(void *arg)
+{
+	pthread_mutex_lock(&mutex);
+	while (!list_empty(&streams))
+		turn();
+	close(news);
+	running = false;
+	pthread_cond_broadcast(&ended);
+	pthread_mutex_unlock(&mutex);
+	return NULL;
+}
+
+static void wait_at_exit(void)
+{
+	pthread_mutex_lock(&mutex);
+	while (running)
+		pthread_cond_wait(&ended, &mutex);
+	pthread_mutex_unlock(&mutex);
+}
+
+static int start_thread(void)
+{
+	static bool watched;
+	sigset_t all, before;
+	pthread_t thread;
+	int rc;
+
+	if (!watched && atexit(wait_at_exit))
+		return -ENOMEM;
+	watched = true;
+	news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (news < 0)
+		return -errno;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&thread, NULL, run, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc) {
+		close(news);
+		return -rc;
+	}
+	pthread_detach(thread);
+	running = true;
+	return 0;
+}
+
+int linger_add(struct stream *s, uint64_t until_ns)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&mutex);
+	if (!running)
+		rc = start_thread();
+	else
+		eventfd_write(news, 1);
+	if (!rc) {
+		atomic_fetch_add(&s->base.refs, 1);
+		s->linger_until_ns = until_ns;
+		list_add_tail(&streams, &s->linger_link);
+		stream_count++;
+	}
+	pthread_mutex_unlock(&mutex);
+	return rc;
+}
+
+void linger_forget(void)
+{
+	pthread_mutex_init(&mutex, NULL);
+	pthread_cond_init(&ended, NULL);
+	list_init(&streams);
+	stream_count = 0;
+	running = false;
+}

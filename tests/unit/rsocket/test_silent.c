@@ -1,0 +1,200 @@
+/*
+ * A peer that is stopped: nothing that was sent to it is acknowledged. How long rclose and
+ * rshutdown take then, and what arrives when it goes on.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <rdma/rsocket.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LONG_MS	  20000
+#define AT_ONCE_S 0.5
+
+static double now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+struct rig {
+	int listener, fd;
+	pid_t peer;
+};
+
+/* Connects, stops, and when it goes on expects "bye" and the end of the stream. */
+static void be_peer(const struct sockaddr_in *addr)
+{
+	int fd = rsocket(AF_INET, SOCK_STREAM, 0);
+	char buffer[8] = "";
+
+	if (fd < 0 || rconnect(fd, (const struct sockaddr *)addr, sizeof(*addr)))
+		_exit(2);
+	if (rsend(fd, "x", 1, 0) != 1)
+		_exit(3);
+	usleep(50000);
+	raise(SIGSTOP);
+	if (rrecv(fd, buffer, 3, MSG_WAITALL) != 3 || memcmp(buffer, "bye", 3))
+		_exit(4);
+	_exit(rrecv(fd, buffer, 1, 0) == 0 ? 0 : 5);
+}
+
+/* The peer is made before this process has a device. */
+static pid_t peer_of(struct sockaddr_in *addr, int *go)
+{
+	int tube[2];
+	pid_t pid;
+
+	assert_return_code(pipe(tube), errno);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		close(tube[1]);
+		if (read(tube[0], addr, sizeof(*addr)) != sizeof(*addr))
+			_exit(1);
+		be_peer(addr);
+	}
+	close(tube[0]);
+	*go = tube[1];
+	return pid;
+}
+
+enum { ROUNDS = 4 };
+
+static pid_t peers[ROUNDS];
+static int gates[ROUNDS], next_peer;
+
+static int make_peers(void **state)
+{
+	static struct sockaddr_in addr;
+
+	signal(SIGPIPE, SIG_IGN);
+	for (int i = 0; i < ROUNDS; i++)
+		peers[i] = peer_of(&addr, &gates[i]);
+	return 0;
+}
+
+static void begin(struct rig *rig, bool nonblocking)
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t length = sizeof(addr);
+	int status;
+	char byte;
+
+	rig->listener = rsocket(AF_INET, SOCK_STREAM, 0);
+	assert_return_code(rbind(rig->listener, (struct sockaddr *)&addr, sizeof(addr)), errno);
+	assert_return_code(rgetsockname(rig->listener, (struct sockaddr *)&addr, &length), errno);
+	assert_return_code(rlisten(rig->listener, 8), errno);
+	rig->peer = peers[next_peer];
+	assert_int_equal(write(gates[next_peer++], &addr, sizeof(addr)), sizeof(addr));
+	rig->fd = raccept(rig->listener, NULL, NULL);
+	assert_true(rig->fd >= 0);
+	assert_int_equal(rrecv(rig->fd, &byte, 1, 0), 1);
+	assert_int_equal(waitpid(rig->peer, &status, WUNTRACED), rig->peer);
+	assert_true(WIFSTOPPED(status));
+	assert_return_code(rfcntl(rig->fd, F_SETFL, nonblocking ? O_NONBLOCK : 0), errno);
+	assert_int_equal(rsend(rig->fd, "bye", 3, 0), 3);
+}
+
+static int end(struct rig *rig)
+{
+	int status;
+
+	kill(rig->peer, SIGCONT);
+	assert_int_equal(waitpid(rig->peer, &status, 0), rig->peer);
+	assert_return_code(rclose(rig->listener), errno);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static double close_s(struct rig *rig)
+{
+	double since = now_s();
+
+	assert_return_code(rclose(rig->fd), errno);
+	return now_s() - since;
+}
+
+/* Nobody waits for it, and it gets everything all the same. */
+static void nonblocking(void **state)
+{
+	struct rig rig;
+
+	begin(&rig, true);
+	assert_true(close_s(&rig) < AT_ONCE_S);
+	assert_int_equal(end(&rig), 0);
+}
+
+static void shut_down(void **state)
+{
+	struct rig rig;
+	double since;
+
+	begin(&rig, true);
+	since = now_s();
+	for (int i = 0; i < 8; i++) {
+		assert_return_code(rshutdown(rig.fd, SHUT_WR), errno);
+		assert_int_equal(rsend(rig.fd, "x", 1, 0), -1);
+		assert_int_equal(errno, EPIPE);
+	}
+	assert_true(now_s() - since < AT_ONCE_S);
+	assert_int_equal(end(&rig), 0);
+	assert_true(close_s(&rig) < AT_ONCE_S);
+}
+
+static void linger(struct rig *rig, int seconds)
+{
+	struct linger linger = { .l_onoff = 1, .l_linger = seconds };
+
+	assert_return_code(rsetsockopt(rig->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)),
+			   errno);
+}
+
+/* As close() of a socket: also if it is non-blocking. */
+static void lingers(void **state)
+{
+	struct rig rig;
+	double took;
+
+	begin(&rig, true);
+	linger(&rig, 1);
+	took = close_s(&rig);
+	assert_true(took >= 0.9 && took < 1 + AT_ONCE_S);
+	end(&rig);
+}
+
+static void does_not_linger(void **state)
+{
+	struct rig rig;
+
+	begin(&rig, false);
+	linger(&rig, 0);
+	assert_true(close_s(&rig) < AT_ONCE_S);
+	end(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[ROUNDS] = {
+		cmocka_unit_test(nonblocking),
+		cmocka_unit_test(shut_down),
+		cmocka_unit_test(lingers),
+		cmocka_unit_test(does_not_linger),
+	};
+
+	return cmocka_run_group_tests(tests, make_peers, NULL);
+}
