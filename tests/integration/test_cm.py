@@ -7,6 +7,7 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 import time
 
 import pytest
@@ -87,6 +88,8 @@ PROGRAMS = {
     'ucmatose-large': (['ucmatose', '-S', '65536', '-C', '20'],
                        ['ucmatose', '-S', '65536', '-C', '20', '-s'], 'return status 0'),
     'udaddy': (['udaddy', '-c', '5'], ['udaddy', '-c', '5', '-s'], 'return status 0'),
+    'ucmatose-ib': (['ucmatose', '-c', '2', '-P', 'ib'], ['ucmatose', '-c', '2', '-P', 'ib', '-s'],
+                    'return status 0'),
 }
 
 
@@ -108,18 +111,21 @@ def test_xrc(fresh):
         assert 'end 0' in output
 
 
+@pytest.mark.asan
 def test_ipv6(fresh):
     for output in pair(fresh, ['rping', '-s', '-v', '-C', '3', '-a', '::1'],
                        ['rping', '-c', '-v', '-C', '3', '-a', '::1']):
         assert 'rdma-ping-2' in output
 
 
+@pytest.mark.asan
 def test_multicast(fresh):
     argv = ['mckey', '-m', '239.1.1.7', '-b', HOST]
     for output in pair(fresh, argv, [*argv, '-s']):
         assert 'return status 0' in output
 
 
+@pytest.mark.asan
 def test_persistent_server(fresh):
     """Clients that come one after another and stay: rping loses one of two that come at once."""
     server = start_server(fresh, ['rping', '-s', '-P'])
@@ -133,12 +139,26 @@ def test_persistent_server(fresh):
     assert server.status is None, server.report()
 
 
+@pytest.mark.asan
 def test_nobody_listens(fresh):
     program = fresh.start('ucmatose', '-s', HOST)
     assert program.wait(10 * SLOWER) not in (None, 0)
     assert 'RDMA_CM_EVENT_REJECTED, error: 8' in program.output()
 
 
+@pytest.mark.asan
+def test_addresses_by_gid(fresh):
+    """As with RoCE adapters there is no device that has one (AF_IB), and the program says so."""
+    for argv in (['ucmatose', '-f', 'gid', '-b', '::1'], ['ucmatose', '-f', 'gid', '-s', '::1'],
+                 ['udaddy', '-f', 'gid', '-s', '::1']):
+        program = fresh.start(*argv, env={'VERBATIM_EXPLAIN': '1'})
+        assert program.wait(10 * SLOWER) not in (None, 0), program.report()
+        assert 'No such device' in program.output(), program.report()
+        assert 'AF_IB' in program.output(), program.report()
+        fresh.release(program)
+
+
+@pytest.mark.asan
 def test_program_refuses(fresh):
     """A server that was told of one connection refuses the second, by the consumer's reason; and ends,
     whereupon the first may fail before the client has heard of the second.
@@ -156,10 +176,10 @@ PERFTEST = [(f'ib_{operation}_{kind}', service)
             for kind in ('bw', 'lat') for service in services]
 
 
-def run_perftest(runner, program, service, address, peer=None):
+def run_perftest(runner, program, service, address, peer=None, **options):
     port = free_port()
     argv = [program, '-R', '-F', '-p', port, '-n', 100, '-c', service]
-    _, output = pair(runner, argv, [*argv, address], peer)
+    _, output = pair(runner, argv, [*argv, address], peer, **options)
     assert rows(output), f'no results\n{output}'
 
 
@@ -194,6 +214,7 @@ def kill_one(runner, victim, other, *texts):
     return took
 
 
+@pytest.mark.asan
 @pytest.mark.parametrize('victim', ['client', 'server'])
 def test_killed(fresh, victim):
     server = start_server(fresh, ['rping', '-s', '-v'])
@@ -331,6 +352,7 @@ def test_cmtime(request, fresh):
     tell_cmtime(request, 'one host', cmtime(fresh, AT_ONCE))
 
 
+@pytest.mark.asan
 def test_daemon_is_killed(fresh):
     """New connections are made by the next one."""
     server = start_server(fresh, ['rping', '-s', '-v'])
@@ -345,7 +367,7 @@ def test_daemon_is_killed(fresh):
 # Between hosts.
 
 MADS = {0x10: 'REQ', 0x11: 'MRA', 0x12: 'REJ', 0x13: 'REP', 0x14: 'RTU', 0x15: 'DREQ', 0x16: 'DREP',
-        0x17: 'SIDR_REQ', 0x18: 'SIDR_REP'}
+        0x17: 'SIDR_REQ', 0x18: 'SIDR_REP', 0x19: 'LAP', 0x1a: 'APR'}
 
 
 def read_mads(path):
@@ -404,6 +426,28 @@ def test_network_refused(cables):
     assert program.wait(10 * SLOWER) not in (None, 0)
     assert 'RDMA_CM_EVENT_REJECTED, error: 8' in program.output()
     assert keeper.status is None
+
+
+def make_lap(source, target):
+    """Proposes an alternate path for a connection that does not exist."""
+    mad = struct.pack('>BBBBIQHHI', 1, 7, 2, 3, 0, 77, 0x19, 0, 0) + struct.pack('>II', 11, 22)
+    body = hostile.bth(0x64, 1, 0, ack_req=False) + struct.pack('>II', 0x80010000, 1)
+    return hostile.signed(source, target, body + mad.ljust(256, b'\0'))
+
+
+SEND = ('import socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW);'
+        's.sendto(bytes.fromhex(sys.argv[1]), (sys.argv[2], 0))')
+
+
+@pytest.mark.network
+def test_network_alternate_path(cables):
+    cable = cables(1500, segment=False)
+    server = start_server(cable.a, ['rping', '-s', '-v'])
+    packet = make_lap(cable.b.address, cable.a.address)
+    with Capture(cable.a) as capture:
+        cable.b.command(sys.executable, '-c', SEND, packet.hex(), cable.a.address)
+    assert read_mads(capture.path) == ['LAP', 'APR']
+    cable.a.release(server)
 
 
 @pytest.mark.network
