@@ -11,6 +11,7 @@
 #define CM_DEVICE_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ctl/protocol.h"
@@ -21,6 +22,7 @@ struct device {
 	struct device *next;
 	struct ibv_context *verbs;
 	uint8_t max_responder_resources, max_initiator_depth;
+	bool is_infiniband; /* its GIDs are no IP addresses */
 
 	/* Guarded by the devices' lock. */
 	struct ibv_pd *pd;
@@ -48,5 +50,9 @@ struct ibv_xrcd *device_xrcd(struct device *d);
 
 /* The index of an address's GID; -ENODEV: it has gone. */
 int device_gid_index(const struct device *d, const struct ctl_cm_address *local);
+
+/* The GIDs by which the device knows a local address and one that is reached from there. */
+void device_gids(const struct device *d, const struct ctl_cm_address *local,
+		 const struct ctl_cm_address *remote, union ibv_gid *sgid, union ibv_gid *dgid);
 
 #endif

@@ -139,12 +139,23 @@ static void on_response(struct told *t, struct id *id, const struct ctl_cm_event
 	id->failed = rc != 0;
 }
 
+/* By rdma_write_cm_event, or of rdma_resolve_addrinfo: their kinds are later than the headers. */
+static bool is_written(uint32_t kind)
+{
+	return kind >= CTL_CM_ADDRINFO_RESOLVED;
+}
+
 /* False: the program is not told of it. */
 static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event)
 {
 	t->base.id = &id->base;
 	t->base.event = (enum rdma_cm_event_type)event->kind;
 	t->base.status = event->status;
+	if (is_written(event->kind)) {
+		/* param.arg of later headers */
+		memcpy(&t->base.param, &event->cookie, sizeof(event->cookie));
+		return true;
+	}
 	switch (t->base.event) {
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		on_response(t, id, event);
@@ -260,6 +271,8 @@ CM_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_
 {
 	int rc;
 
+	if (!event)
+		return answer(-EINVAL);
 	do
 		rc = fetch(channel_of(channel), event);
 	while (rc == 0);
@@ -296,6 +309,10 @@ CM_EXPORT const char *rdma_event_str(enum rdma_cm_event_type event)
 		[RDMA_CM_EVENT_MULTICAST_ERROR] = "RDMA_CM_EVENT_MULTICAST_ERROR",
 		[RDMA_CM_EVENT_ADDR_CHANGE] = "RDMA_CM_EVENT_ADDR_CHANGE",
 		[RDMA_CM_EVENT_TIMEWAIT_EXIT] = "RDMA_CM_EVENT_TIMEWAIT_EXIT",
+		[CTL_CM_ADDRINFO_RESOLVED] = "RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+		[CTL_CM_ADDRINFO_ERROR] = "RDMA_CM_EVENT_ADDRINFO_ERROR",
+		[CTL_CM_USER] = "RDMA_CM_EVENT_USER",
+		[CTL_CM_INTERNAL] = "RDMA_CM_EVENT_INTERNAL",
 	};
 
 	return (unsigned)event < sizeof(names) / sizeof(*names) ? names[event] : "UNKNOWN EVENT";

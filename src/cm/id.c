@@ -172,6 +172,8 @@ static void release(struct id *id)
 	pthread_mutex_destroy(&id->lock);
 	free(id->base.route.path_rec);
 	free(id->qp_init_attr);
+	free(id->connect_data);
+	rdma_freeaddrinfo(id->resolved);
 	free(id);
 }
 
@@ -219,7 +221,7 @@ int id_adopt(const struct id *listener, const struct ctl_cm_event *event, struct
 	id->number = event->id;
 	id->local = event->local;
 	id->remote = event->remote;
-	id->is_bound = true;
+	id->state = ID_CONNECTING;
 	id->tos = listener->tos;
 	id->ack_timeout = listener->ack_timeout;
 	rc = id_set_device(id);
@@ -340,23 +342,37 @@ void id_show_addresses(struct id *id)
 	address_to_sockaddr(&id->local, &addr->src_addr);
 	address_to_sockaddr(&id->remote, &addr->dst_addr);
 	if (id->device) {
-		address_gid(&id->local, &addr->addr.ibaddr.sgid);
-		address_gid(&id->remote, &addr->addr.ibaddr.dgid);
+		device_gids(id->device, &id->local, &id->remote, &addr->addr.ibaddr.sgid,
+			    &addr->addr.ibaddr.dgid);
 		addr->addr.ibaddr.pkey = 0xffff;
 	}
 }
 
+int id_next_answer(struct id *id, struct rdma_cm_event **out)
+{
+	int rc = rdma_get_cm_event(id->base.channel, out);
+
+	while (!rc && (*out)->event == RDMA_CM_EVENT_ADDR_CHANGE) {
+		rdma_ack_cm_event(*out);
+		rc = rdma_get_cm_event(id->base.channel, out);
+	}
+	return rc;
+}
+
 int id_complete(struct id *id)
 {
+	struct rdma_cm_event *event;
+
 	if (!id->is_sync)
 		return 0;
 	if (id->base.event) {
 		rdma_ack_cm_event(id->base.event);
 		id->base.event = NULL;
 	}
-	if (rdma_get_cm_event(id->base.channel, &id->base.event))
+	if (id_next_answer(id, &event))
 		return -1;
-	if (id->base.event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
+	id->base.event = event;
+	if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		return answer(-ENODEV);
 	if (!id->base.event->status)
 		return 0;
@@ -384,5 +400,8 @@ CM_EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
 
 CM_EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 {
+	/* It is synchronous already. */
+	if (!channel && id_of(id)->is_sync)
+		return answer(-EINVAL);
 	return answer(id_migrate(id_of(id), channel));
 }

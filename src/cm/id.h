@@ -19,6 +19,16 @@
 
 struct group; /* multicast.c */
 
+/* How far it is; each call says from which states it may be made. */
+enum id_state {
+	ID_IDLE = 0,
+	ID_BOUND, /* has a port; and a device, unless bound to any address */
+	ID_ADDR_RESOLVED,
+	ID_ROUTE_RESOLVED,
+	ID_CONNECTING, /* or connected, or not any more: it cannot be used again. A child's first */
+	ID_LISTENING,
+};
+
 struct id {
 	struct rdma_cm_id base; /* first: what the program has */
 	struct id *next;	/* in its bucket */
@@ -28,7 +38,7 @@ struct id {
 	struct device *device; /* NULL: not bound to one */
 
 	struct ctl_cm_address local, remote; /* as in route.addr */
-	bool is_bound;
+	enum id_state state;
 	uint32_t bind_flags; /* CTL_CM_REUSEADDR, CTL_CM_AFONLY */
 	uint8_t tos;
 	uint8_t ack_timeout; /* 0: the default */
@@ -44,6 +54,13 @@ struct id {
 
 	/* Of an endpoint that listens: what the QPs of its children are made with. */
 	struct ibv_qp_init_attr *qp_init_attr;
+
+	/* Of an endpoint: what goes before the program's private data in a request. */
+	void *connect_data;
+	size_t connect_bytes;
+
+	/* Of rdma_resolve_addrinfo, not queried yet. */
+	struct rdma_addrinfo *resolved;
 
 	/* Guards all below. */
 	pthread_mutex_t lock;
@@ -102,5 +119,11 @@ void id_show_addresses(struct id *id);
  * in base.event. Returns as exported functions do.
  */
 int id_complete(struct id *id);
+
+/*
+ * The next event of a synchronous identifier that may be an answer: ADDR_CHANGE is a hint. 0 or -1
+ * with errno.
+ */
+int id_next_answer(struct id *id, struct rdma_cm_event **out);
 
 #endif

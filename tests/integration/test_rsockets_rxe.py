@@ -73,7 +73,7 @@ def pong(guest, server, port, *options, **more):  # noqa: F811
         server_argv, client_argv, address = there, here, guest.address
     _, output = run_pair(guest, server, [*server_argv, '-b', address],
                          [*client_argv, *options, '-s'], port, ends=False, **more)
-    assert int(row(output)[1]) > 0, output
+    assert int(row(output)[2]) > 0, output
     return row(output)
 
 

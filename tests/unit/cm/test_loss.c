@@ -308,7 +308,8 @@ static void be_a_child(struct rdma_cm_id *inherited)
 static void test_forks_beside_busy_threads(void **state)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct rdma_cm_id *inherited = make_listener(channel);
+	struct rdma_cm_id *inherited = make_listener(channel), *second;
+	struct sockaddr_in at;
 	pthread_t threads[3];
 
 	busy_ends = false;
@@ -327,9 +328,11 @@ static void test_forks_beside_busy_threads(void **state)
 	busy_ends = true;
 	for (int i = 0; i < 3; i++)
 		CHECK(!pthread_join(threads[i], NULL));
-	/* The child's end of it is not ours. */
-	CHECK(!rdma_listen(inherited, 2));
-	CHECK(!rdma_destroy_id(inherited));
+	/* The child's end of it is not ours: it listens. */
+	at = loopback(rdma_get_src_port(inherited));
+	CHECK(!rdma_create_id(channel, &second, NULL, RDMA_PS_TCP));
+	CHECK(rdma_bind_addr(second, (struct sockaddr *)&at) && errno == EADDRINUSE);
+	CHECK(!rdma_destroy_id(second) && !rdma_destroy_id(inherited));
 	rdma_destroy_event_channel(channel);
 }
 

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -123,13 +124,44 @@ static void in_pieces(void **state)
 	close_pair(fds);
 }
 
-/* Streams of bytes in both directions at once, by four threads. */
-enum { STREAM_BYTES = 64 << 20 };
-
 static uint8_t byte_at(size_t i)
 {
 	return (uint8_t)(i * 31 + (i >> 11));
 }
+
+/* More pieces than any message holds, empty ones among them, and what is looked at stays there. */
+static void in_many_pieces(void **state)
+{
+	enum { PIECES = 1000, PIECE = 61 };
+	static uint8_t out[PIECES * PIECE], in[PIECES * PIECE];
+	static struct iovec outs[PIECES], ins[PIECES];
+	struct msghdr message = { .msg_iov = outs, .msg_iovlen = PIECES };
+	size_t length = 0;
+	int fds[2];
+
+	for (size_t i = 0; i < PIECES; i++) {
+		outs[i] = (struct iovec){ out + length, i % PIECE };
+		length += i % PIECE;
+		ins[PIECES - 1 - i].iov_len = i % PIECE;
+	}
+	for (size_t i = 0, at = 0; i < PIECES; at += ins[i++].iov_len)
+		ins[i].iov_base = in + at;
+	for (size_t i = 0; i < length; i++)
+		out[i] = byte_at(i);
+	make_pair(fds, 0);
+	assert_int_equal(rsendmsg(fds[0], &message, 0), length);
+	wait_for(fds[1], POLLIN);
+	assert_int_equal(rrecv(fds[1], in, 10, MSG_PEEK), 10);
+	message = (struct msghdr){ .msg_iov = ins, .msg_iovlen = PIECES };
+	assert_int_equal(rrecvmsg(fds[1], &message, MSG_WAITALL), length);
+	assert_memory_equal(in, out, length);
+	assert_int_equal(rrecv(fds[1], in, 1, MSG_PEEK | MSG_DONTWAIT), -1);
+	assert_int_equal(errno, EAGAIN);
+	close_pair(fds);
+}
+
+/* Streams of bytes in both directions at once, by four threads. */
+enum { STREAM_BYTES = 64 << 20 };
 
 static void *write_all(void *arg)
 {
@@ -302,6 +334,53 @@ static void with_other_descriptors(void **state)
 	FD_SET(tube[0], &reads);
 	FD_SET(fds[1], &writes);
 	assert_int_equal(rselect(top, &reads, &writes, NULL, NULL), 3);
+	close(tube[0]);
+	close(tube[1]);
+	close_pair(fds);
+}
+
+/* Of RDMACM_1.5: later than the headers that Verbatim is built with. */
+int repoll_create(int size);
+int repoll_ctl(int epoll, int op, int fd, struct epoll_event *event);
+int repoll_wait(int epoll, struct epoll_event *events, int max, int timeout);
+
+static void in_a_set(void **state)
+{
+	struct epoll_event event = { .events = EPOLLIN }, got[4];
+	int fds[2], tube[2], set = repoll_create(1);
+
+	assert_true(set >= 0);
+	make_pair(fds, 0);
+	assert_return_code(pipe(tube), errno);
+	assert_int_equal(repoll_ctl(set, EPOLL_CTL_MOD, fds[1], &event), -1);
+	assert_int_equal(errno, ENOENT);
+	event.data.u32 = 1;
+	assert_return_code(repoll_ctl(set, EPOLL_CTL_ADD, fds[1], &event), errno);
+	assert_int_equal(repoll_ctl(set, EPOLL_CTL_ADD, fds[1], &event), -1);
+	assert_int_equal(errno, EEXIST);
+	event.data.u32 = 2;
+	assert_return_code(repoll_ctl(set, EPOLL_CTL_ADD, tube[0], &event), errno);
+	assert_int_equal(repoll_wait(set, got, 4, 10), 0);
+	assert_int_equal(write(tube[1], "x", 1), 1);
+	assert_int_equal(repoll_wait(set, got, 4, LONG_MS), 1);
+	assert_int_equal(got[0].data.u32, 2);
+	assert_int_equal(rsend(fds[0], "x", 1, 0), 1);
+	wait_for(fds[1], POLLIN);
+	assert_int_equal(repoll_wait(set, got, 4, LONG_MS), 2);
+	assert_int_equal(got[0].data.u32 + got[1].data.u32, 3);
+	event = (struct epoll_event){ .events = EPOLLOUT, .data.u32 = 4 };
+	assert_return_code(repoll_ctl(set, EPOLL_CTL_DEL, tube[0], NULL), errno);
+	assert_return_code(repoll_ctl(set, EPOLL_CTL_MOD, fds[1], &event), errno);
+	assert_int_equal(repoll_wait(set, got, 4, LONG_MS), 1);
+	assert_int_equal(got[0].data.u32, 4);
+	assert_int_equal(got[0].events, EPOLLOUT);
+	assert_return_code(repoll_ctl(set, EPOLL_CTL_DEL, fds[1], NULL), errno);
+	assert_int_equal(repoll_ctl(set, EPOLL_CTL_DEL, fds[1], NULL), -1);
+	assert_int_equal(repoll_wait(set, got, 0, 10), -1);
+	assert_int_equal(errno, EINVAL);
+	assert_return_code(rclose(set), errno);
+	assert_int_equal(repoll_wait(set, got, 4, 10), -1);
+	assert_int_equal(errno, EBADF);
 	close(tube[0]);
 	close(tube[1]);
 	close_pair(fds);
@@ -499,12 +578,14 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(there_and_back),
 		cmocka_unit_test(in_pieces),
+		cmocka_unit_test(in_many_pieces),
 		cmocka_unit_test(both_ways_at_once),
 		cmocka_unit_test(a_full_stream),
 		cmocka_unit_test(half_closed),
 		cmocka_unit_test(closed_with_data),
 		cmocka_unit_test(nobody_listens),
 		cmocka_unit_test(with_other_descriptors),
+		cmocka_unit_test(in_a_set),
 		cmocka_unit_test(two_sleepers),
 		cmocka_unit_test(closed_under_a_reader),
 		cmocka_unit_test(mapped),

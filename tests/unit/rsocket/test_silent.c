@@ -1,6 +1,7 @@
 /*
  * A peer that is stopped: nothing that was sent to it is acknowledged. How long rclose and
- * rshutdown take then, and what arrives when it goes on.
+ * rshutdown take then, and what arrives when it goes on. And one that is killed: whoever waits for
+ * it is told.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <rdma/rsocket.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -73,7 +75,7 @@ static pid_t peer_of(struct sockaddr_in *addr, int *go)
 	return pid;
 }
 
-enum { ROUNDS = 4 };
+enum { ROUNDS = 7 };
 
 static pid_t peers[ROUNDS];
 static int gates[ROUNDS], next_peer;
@@ -187,6 +189,69 @@ static void does_not_linger(void **state)
 	end(&rig);
 }
 
+static void *kill_later(void *arg)
+{
+	usleep(100000);
+	kill(((struct rig *)arg)->peer, SIGKILL);
+	return NULL;
+}
+
+/* What the end of the peer's process looks like is the end of the stream, or an error: soon. */
+static void while_killed(bool nonblocking, void (*waits)(int fd))
+{
+	struct rig rig;
+	pthread_t killer;
+	double since;
+
+	begin(&rig, nonblocking);
+	assert_int_equal(pthread_create(&killer, NULL, kill_later, &rig), 0);
+	since = now_s();
+	waits(rig.fd);
+	assert_true(now_s() - since < 0.1 + AT_ONCE_S);
+	pthread_join(killer, NULL);
+	assert_int_equal(waitpid(rig.peer, NULL, 0), rig.peer);
+	assert_true(close_s(&rig) < AT_ONCE_S);
+	assert_return_code(rclose(rig.listener), errno);
+}
+
+static void read_it(int fd)
+{
+	char byte;
+
+	assert_true(rrecv(fd, &byte, 1, 0) <= 0);
+}
+
+static void poll_it(int fd)
+{
+	struct pollfd poll = { .fd = fd, .events = POLLIN };
+
+	assert_int_equal(rpoll(&poll, 1, LONG_MS), 1);
+}
+
+static void write_to_it(int fd)
+{
+	static char data[1 << 20];
+
+	while (rsend(fd, data, sizeof(data), 0) > 0)
+		;
+	assert_true(errno == ECONNRESET || errno == EPIPE);
+}
+
+static void killed_while_read(void **state)
+{
+	while_killed(false, read_it);
+}
+
+static void killed_while_polled(void **state)
+{
+	while_killed(true, poll_it);
+}
+
+static void killed_while_written_to(void **state)
+{
+	while_killed(false, write_to_it);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[ROUNDS] = {
@@ -194,6 +259,9 @@ int main(void)
 		cmocka_unit_test(shut_down),
 		cmocka_unit_test(lingers),
 		cmocka_unit_test(does_not_linger),
+		cmocka_unit_test(killed_while_read),
+		cmocka_unit_test(killed_while_polled),
+		cmocka_unit_test(killed_while_written_to),
 	};
 
 	return cmocka_run_group_tests(tests, make_peers, NULL);
