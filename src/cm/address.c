@@ -2,9 +2,12 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <infiniband/ib.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/cause.h"
 
 static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
@@ -24,8 +27,11 @@ int address_from_sockaddr(const struct sockaddr *sa, struct ctl_cm_address *out)
 		out->port = v6->sin6_port;
 		if (IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) || IN6_IS_ADDR_MULTICAST(&v6->sin6_addr))
 			out->ifindex = v6->sin6_scope_id;
+	} else if (sa->sa_family == AF_IB) {
+		cause_report(CAUSE_CM_AF_IB, 0, NULL);
+		return -ENODEV;
 	} else {
-		return -EAFNOSUPPORT;
+		return -EINVAL;
 	}
 	out->family = sa->sa_family;
 	return 0;
@@ -73,6 +79,22 @@ bool address_is_any(const struct ctl_cm_address *a)
 bool address_is_multicast(const struct ctl_cm_address *a)
 {
 	return a->family == AF_INET ? a->gid[12] >> 4 == 14 : a->gid[0] == 0xff;
+}
+
+bool address_lacks_interface(const struct ctl_cm_address *a)
+{
+	return a->family == AF_INET6 && a->gid[0] == 0xfe && (a->gid[1] & 0xc0) == 0x80 &&
+	       !a->ifindex;
+}
+
+void address_set_loopback(struct ctl_cm_address *a)
+{
+	memset(a->gid, 0, sizeof(a->gid));
+	a->gid[15] = 1;
+	if (a->family != AF_INET)
+		return;
+	memcpy(a->gid, mapped, sizeof(mapped));
+	a->gid[12] = 127;
 }
 
 void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid)

@@ -12,7 +12,7 @@
 
 #include "ctl/protocol.h"
 
-/* 0; -EAFNOSUPPORT: neither IPv4 nor IPv6. */
+/* 0; -ENODEV, with a cause: AF_IB; -EINVAL: none of IPv4, IPv6 and AF_IB. */
 int address_from_sockaddr(const struct sockaddr *sa, struct ctl_cm_address *out);
 
 /* out has room for a sockaddr_storage. */
@@ -24,6 +24,12 @@ socklen_t address_length(const struct sockaddr *sa);
 /* 0.0.0.0 or ::, or no address at all. */
 bool address_is_any(const struct ctl_cm_address *a);
 bool address_is_multicast(const struct ctl_cm_address *a);
+
+/* IPv6 link-local, and it is not said on which interface. */
+bool address_lacks_interface(const struct ctl_cm_address *a);
+
+/* 127.0.0.1 or ::1, as the family says; the port stays. */
+void address_set_loopback(struct ctl_cm_address *a);
 
 /* As RoCEv2 has it: that of an IPv4 group is IPv4-mapped. */
 void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid);

@@ -3,7 +3,9 @@
  * network.
  */
 #include <errno.h>
+#include <infiniband/ib.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -36,6 +38,33 @@ static struct wanted read_hints(const struct rdma_addrinfo *hints)
 	return w;
 }
 
+/* A GID that was given like an IPv6 address; its service is the port in the port space. */
+static bool copy_as_gid(struct sockaddr **to, socklen_t *to_len, const struct sockaddr_in6 *from,
+			int port_space)
+{
+	struct sockaddr_ib *sib = calloc(1, sizeof(*sib));
+
+	if (!sib)
+		return false;
+	sib->sib_family = AF_IB;
+	sib->sib_pkey = htobe16(0xffff);
+	sib->sib_flowinfo = from->sin6_flowinfo;
+	sib->sib_scope_id = from->sin6_scope_id;
+	memcpy(&sib->sib_addr, &from->sin6_addr, sizeof(sib->sib_addr));
+	sib->sib_sid = htobe64((uint64_t)port_space << 16 | be16toh(from->sin6_port));
+	sib->sib_sid_mask = htobe64(RDMA_IB_IP_PS_MASK);
+	if (from->sin6_port)
+		sib->sib_sid_mask |= htobe64(RDMA_IB_IP_PORT_MASK);
+	*to = (struct sockaddr *)sib;
+	*to_len = sizeof(*sib);
+	return true;
+}
+
+static bool wants_gids(const struct wanted *w)
+{
+	return w->family == AF_IB && w->flags & RAI_FAMILY && w->flags & RAI_NUMERICHOST;
+}
+
 static bool copy_address(struct sockaddr **to, socklen_t *to_len, const struct sockaddr *from,
 			 socklen_t len)
 {
@@ -55,21 +84,27 @@ static int make_entry(const struct addrinfo *ai, const struct wanted *w,
 {
 	struct rdma_addrinfo *r = calloc(1, sizeof(*r));
 	bool is_passive = w->flags & RAI_PASSIVE, good;
+	bool is_gid = wants_gids(w) && ai->ai_family == AF_INET6;
 
 	if (!r)
 		return EAI_MEMORY;
 	*out = r;
 	r->ai_flags = w->flags;
-	r->ai_family = ai->ai_family;
+	r->ai_family = is_gid ? AF_IB : ai->ai_family;
 	r->ai_qp_type = w->qp_type;
 	r->ai_port_space = w->port_space;
 	if (is_passive) {
-		good = copy_address(&r->ai_src_addr, &r->ai_src_len, ai->ai_addr, ai->ai_addrlen);
+		good = is_gid ? copy_as_gid(&r->ai_src_addr, &r->ai_src_len,
+					    (const struct sockaddr_in6 *)ai->ai_addr, w->port_space)
+			      : copy_address(&r->ai_src_addr, &r->ai_src_len, ai->ai_addr,
+					     ai->ai_addrlen);
 		if (good && ai->ai_canonname)
 			good = (r->ai_src_canonname = strdup(ai->ai_canonname)) != NULL;
 		return good ? 0 : EAI_MEMORY;
 	}
-	good = copy_address(&r->ai_dst_addr, &r->ai_dst_len, ai->ai_addr, ai->ai_addrlen);
+	good = is_gid ? copy_as_gid(&r->ai_dst_addr, &r->ai_dst_len,
+				    (const struct sockaddr_in6 *)ai->ai_addr, w->port_space)
+		      : copy_address(&r->ai_dst_addr, &r->ai_dst_len, ai->ai_addr, ai->ai_addrlen);
 	if (good && ai->ai_canonname)
 		good = (r->ai_dst_canonname = strdup(ai->ai_canonname)) != NULL;
 	/* The hints may say from where. */
@@ -115,13 +150,21 @@ static int from_hints(const struct wanted *w, const struct rdma_addrinfo *hints,
 static int from_names(const char *node, const char *service, const struct wanted *w,
 		      const struct rdma_addrinfo *hints, struct rdma_addrinfo **out)
 {
+	bool is_ud = w->qp_type == IBV_QPT_UD;
 	struct addrinfo ask = {
-		.ai_family = w->family,
-		.ai_socktype = w->qp_type == IBV_QPT_UD ? SOCK_DGRAM : SOCK_STREAM,
+		.ai_family = w->family != AF_IB ? w->family
+			     : wants_gids(w)	? AF_INET6
+						: AF_UNSPEC,
+		.ai_socktype = is_ud ? SOCK_DGRAM : SOCK_STREAM,
 	};
 	struct addrinfo *list;
 	int rc;
 
+	/* What does not fit the type of QP is refused by getaddrinfo (EAI_SOCKTYPE). */
+	if (w->port_space == RDMA_PS_TCP)
+		ask.ai_protocol = IPPROTO_TCP;
+	else if (w->port_space == RDMA_PS_UDP || w->port_space == RDMA_PS_IPOIB)
+		ask.ai_protocol = IPPROTO_UDP;
 	if (w->flags & RAI_PASSIVE)
 		ask.ai_flags |= AI_PASSIVE;
 	if (w->flags & RAI_NUMERICHOST)

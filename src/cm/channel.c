@@ -1,12 +1,15 @@
 #include "cm/channel.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "cm/export.h"
+#include "cm/id.h"
 #include "cm/session.h"
 
 struct channel *channel_create(void)
@@ -34,6 +37,8 @@ struct channel *channel_create(void)
 	ch->base.fd = ends[1];
 	atomic_init(&ch->users, 1);
 	ch->number = reply.number;
+	/* If verbatimd died just now the next one says that it knows nothing of the channel. */
+	ch->session = session_number();
 	return ch;
 }
 
@@ -48,14 +53,37 @@ static void leave(void *channel)
 
 	if (atomic_fetch_sub(&ch->users, 1) > 1)
 		return;
-	session_ask_plain(&ask, NULL);
+	if (!atomic_load(&ch->is_lost))
+		session_ask_plain(&ask, NULL);
 	free(ch);
+}
+
+bool channel_is_gone(struct channel *ch, int rc)
+{
+	return rc == -ENOENT || (rc != -EAGAIN && ch->session != session_number());
+}
+
+void channel_lose(struct channel *ch)
+{
+	int silent;
+
+	/* The number may be another file's by now. */
+	if (atomic_exchange(&ch->is_lost, true) || ch->is_destroyed)
+		return;
+	silent = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (silent < 0)
+		return;
+	dup3(silent, ch->base.fd, O_CLOEXEC);
+	close(silent);
 }
 
 void channel_destroy(struct channel *ch)
 {
+	id_delivery_begin();
+	ch->is_destroyed = true;
 	/* Who polls it keeps the file open. */
 	close(ch->base.fd);
+	id_delivery_end();
 	leave(ch);
 }
 

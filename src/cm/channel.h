@@ -11,6 +11,7 @@
 
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ctl/protocol.h"
@@ -18,7 +19,10 @@
 struct channel {
 	struct rdma_event_channel base; /* first: what the program has */
 	uint32_t number;
-	atomic_uint users; /* the program, until it destroyed it, and threads in channel_wait */
+	unsigned session;    /* in which it was made */
+	atomic_bool is_lost; /* verbatimd died, and all its identifiers were told */
+	bool is_destroyed;   /* base.fd is not its own any more; within a delivery */
+	atomic_uint users;   /* the program, until it destroyed it, and threads in channel_wait */
 };
 
 static inline struct channel *channel_of(struct rdma_event_channel *base)
@@ -35,6 +39,18 @@ struct channel *channel_create(void);
  * Identifiers that are still there end with it in verbatimd, and are only to be destroyed.
  */
 void channel_destroy(struct channel *ch);
+
+/*
+ * After a request about the channel failed with rc: whether it is unknown to verbatimd, and so are
+ * all identifiers that it has. Their program is told by DEVICE_REMOVAL, one by one (cm/event.c).
+ */
+bool channel_is_gone(struct channel *ch, int rc);
+
+/*
+ * They were; within a delivery. Whoever polls the descriptor has nothing to wait for: it is not
+ * readable any more, though its other end is closed.
+ */
+void channel_lose(struct channel *ch);
 
 /*
  * Calls `take` until it returns something else than -EAGAIN, and sleeps in between while there are

@@ -12,6 +12,13 @@
 #define REASON_VENDOR_ECE 35 /* vendor option is not supported */
 #define RETRIES_MAX	  7
 
+/* For private data; before it a REQ and SIDR_REQ have the addresses (IBA annex A11). */
+#define REQ_ROOM      56
+#define SIDR_REQ_ROOM 180
+#define REP_ROOM      196
+#define SIDR_REP_ROOM 136
+#define REJ_ROOM      148
+
 static bool is_ud(const struct id *id)
 {
 	return id->base.qp_type == IBV_QPT_UD;
@@ -51,11 +58,12 @@ static int check_param(const struct id *id, const struct rdma_conn_param *param)
 	return 0;
 }
 
-static int fill_end(const struct id *id, const struct rdma_conn_param *param,
+/* room: for private data. */
+static int fill_end(const struct id *id, const struct rdma_conn_param *param, size_t room,
 		    struct ctl_cm_end *end)
 {
 	end->qpn = id->base.qp ? id->base.qp->qp_num : param ? param->qp_num : 0;
-	end->has_srq = id->base.qp ? id->base.srq != NULL : param && param->srq;
+	end->has_srq = id->base.qp ? id->base.qp->srq != NULL : param && param->srq;
 	end->psn = id->psn;
 	end->qkey = is_ud(id) ? RDMA_UDP_QKEY : 0;
 	end->responder_resources = id->responder_resources;
@@ -71,7 +79,7 @@ static int fill_end(const struct id *id, const struct rdma_conn_param *param,
 		param->rnr_retry_count < RETRIES_MAX ? param->rnr_retry_count : RETRIES_MAX;
 	if (!param->private_data_len)
 		return 0;
-	if (!param->private_data || param->private_data_len > sizeof(end->private_data))
+	if (!param->private_data || param->private_data_len > room)
 		return -EINVAL;
 	end->private_bytes = param->private_data_len;
 	memcpy(end->private_data, param->private_data, param->private_data_len);
@@ -99,24 +107,48 @@ static void choose_depths(struct id *id, const struct rdma_conn_param *param)
 		id->initiator_depth = id->device->max_initiator_depth;
 }
 
+/*
+ * What came with the address of an endpoint goes before what the program has to say. There is room
+ * for both.
+ */
+static void put_connect_data(const struct id *id, struct ctl_cm_end *end)
+{
+	memmove(end->private_data + id->connect_bytes, end->private_data, end->private_bytes);
+	if (id->connect_bytes)
+		memcpy(end->private_data, id->connect_data, id->connect_bytes);
+	end->private_bytes = (uint16_t)(end->private_bytes + id->connect_bytes);
+}
+
+/* The route's, which the program may have given (RDMA_OPTION_IB_PATH), as far as the port goes. */
+static uint8_t path_mtu(const struct id *id, const struct ibv_port_attr *port)
+{
+	uint8_t mtu = id->base.route.num_paths ? id->base.route.path_rec->mtu : 0;
+
+	return min_u8(mtu ? mtu : UINT8_MAX, (uint8_t)port->active_mtu);
+}
+
 CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *param)
 {
 	struct id *id = id_of(base);
 	struct ctl_cm_talk t = { .local = id->local, .remote = id->remote };
 	struct ibv_port_attr port;
+	size_t room;
 	int rc = check_param(id, param);
 
-	if (!rc && (!id->device || !id->remote.family))
+	if (!rc && id->state != ID_ROUTE_RESOLVED)
 		rc = -EINVAL;
 	if (rc)
 		return answer(rc);
 	choose_depths(id, param);
-	rc = fill_end(id, param, &t.end);
+	room = is_ud(id) ? SIDR_REQ_ROOM : REQ_ROOM;
+	rc = id->connect_bytes > room ? -EINVAL
+				      : fill_end(id, param, room - id->connect_bytes, &t.end);
 	if (!rc && ibv_query_port(base->verbs, DEVICE_PORT, &port))
 		rc = -ENODEV;
 	if (rc)
 		return answer(rc);
-	t.end.path_mtu = (uint8_t)port.active_mtu;
+	put_connect_data(id, &t.end);
+	t.end.path_mtu = path_mtu(id, &port);
 	t.end.ack_timeout = qp_attr_ack_timeout(id);
 	t.end.traffic_class = id->tos;
 	t.end.hop_limit = 64;
@@ -125,8 +157,14 @@ CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *para
 	/* The answer says nothing of these two. */
 	id->peer.path_mtu = t.end.path_mtu;
 	id->peer.ack_timeout = t.end.ack_timeout;
+	/* Before: who is told of the outcome may end the identifier at once. */
+	id->state = ID_CONNECTING;
 	rc = talk(id, &t, CTL_CM_CONNECT);
-	return rc ? answer(rc) : id_complete(id);
+	if (rc) {
+		id->state = ID_ROUTE_RESOLVED;
+		return answer(rc);
+	}
+	return id_complete(id);
 }
 
 int connect_finish(struct id *id)
@@ -184,16 +222,18 @@ CM_EXPORT int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *param
 	struct ctl_cm_talk t = { .reason = 0 };
 	int rc = check_param(id, param);
 
-	if (!rc && !id->device)
+	if (!rc && id->state != ID_CONNECTING)
 		rc = -EINVAL;
 	if (rc)
 		return answer(rc);
 	agree_depths(id, param);
-	rc = fill_end(id, param, &t.end);
+	rc = fill_end(id, param, is_ud(id) ? SIDR_REP_ROOM : REP_ROOM, &t.end);
+	/* A QP that does not move is not in the state for it: it may be connected already. */
 	if (!rc)
 		rc = make_ready(id);
-	if (!rc)
-		rc = talk(id, &t, CTL_CM_ACCEPT);
+	if (rc)
+		return answer(rc);
+	rc = talk(id, &t, CTL_CM_ACCEPT);
 	if (rc) {
 		qp_fail(id);
 		return answer(rc);
@@ -207,7 +247,7 @@ static int reject(struct id *id, const void *data, uint8_t len, uint16_t reason)
 
 	if (len && !data)
 		return -EINVAL;
-	if (len > sizeof(t.end.private_data))
+	if (len > (is_ud(id) ? SIDR_REP_ROOM : REJ_ROOM))
 		return -EINVAL;
 	t.end.private_bytes = len;
 	if (len)
@@ -226,15 +266,10 @@ CM_EXPORT int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data,
 	return answer(reject(id_of(id), private_data, private_data_len, REASON_VENDOR_ECE));
 }
 
+/* EISCONN: the RTU was faster. */
 CM_EXPORT int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 {
-	int rc;
-
-	if (event != IBV_EVENT_COMM_EST)
-		return answer(-EINVAL);
-	rc = say(id_of(id), CTL_CM_ESTABLISH);
-	/* The RTU was faster. */
-	return answer(rc == -EISCONN ? 0 : rc);
+	return answer(event == IBV_EVENT_COMM_EST ? say(id_of(id), CTL_CM_ESTABLISH) : -EINVAL);
 }
 
 /* ------------------------------------------------------------------------------------------

@@ -1,10 +1,7 @@
 #include "cm/device.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
@@ -15,6 +12,9 @@
 #include "cm/address.h"
 #include "cm/export.h"
 
+#define V4_AT	 12 /* in a GID */
+#define V4_BYTES 4
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and the users */
 static struct device *devices;
 
@@ -22,6 +22,7 @@ static struct device *devices;
 static int open_device(struct ibv_device *ibv)
 {
 	struct ibv_device_attr attr;
+	struct ibv_port_attr port;
 	struct device **end = &devices;
 	struct device *d;
 
@@ -33,6 +34,8 @@ static int open_device(struct ibv_device *ibv)
 	if (!d)
 		return -ENOMEM;
 	d->verbs = ibv_open_device(ibv);
+	if (d->verbs && !ibv_query_port(d->verbs, DEVICE_PORT, &port))
+		d->is_infiniband = port.link_layer == IBV_LINK_LAYER_INFINIBAND;
 	if (!d->verbs) {
 		free(d);
 		return -ENODEV;
@@ -63,32 +66,10 @@ static int open_all(void)
 	return devices ? 0 : rc ? rc : -ENODEV;
 }
 
-/* The interface that has an address: 0 if none has. */
-static uint32_t interface_of(const struct ctl_cm_address *local)
-{
-	struct ifaddrs *all;
-	uint32_t found = 0;
-
-	if (local->ifindex)
-		return local->ifindex;
-	if (getifaddrs(&all) < 0)
-		return 0;
-	for (const struct ifaddrs *a = all; a && !found; a = a->ifa_next) {
-		struct ctl_cm_address address;
-
-		if (a->ifa_addr && !address_from_sockaddr(a->ifa_addr, &address) &&
-		    !memcmp(address.gid, local->gid, sizeof(address.gid)))
-			found = if_nametoindex(a->ifa_name);
-	}
-	freeifaddrs(all);
-	return found;
-}
-
 int device_gid_index(const struct device *d, const struct ctl_cm_address *local)
 {
 	struct ibv_port_attr port;
 	struct ibv_gid_entry entry;
-	uint32_t ifindex;
 
 	if (ibv_query_port(d->verbs, DEVICE_PORT, &port))
 		return -ENODEV;
@@ -98,16 +79,28 @@ int device_gid_index(const struct device *d, const struct ctl_cm_address *local)
 		    (!local->ifindex || local->ifindex == entry.ndev_ifindex))
 			return i;
 	}
-	/* On InfiniBand GIDs are no IP addresses: one of the same interface does. */
-	ifindex = interface_of(local);
-	for (int i = 0; ifindex && i < port.gid_tbl_len; i++) {
-		bool is_link = port.link_layer == IBV_LINK_LAYER_INFINIBAND;
-
-		if (is_link && !ibv_query_gid_ex(d->verbs, DEVICE_PORT, (uint32_t)i, &entry, 0) &&
-		    entry.ndev_ifindex == ifindex)
+	/* On InfiniBand a GID has no interface, and ends in its IPv4 address; IPv6 ones have none.
+	 */
+	for (int i = 0; d->is_infiniband && local->family == AF_INET && i < port.gid_tbl_len; i++) {
+		if (!ibv_query_gid_ex(d->verbs, DEVICE_PORT, (uint32_t)i, &entry, 0) &&
+		    !memcmp(entry.gid.raw + V4_AT, local->gid + V4_AT, V4_BYTES))
 			return i;
 	}
 	return -ENODEV;
+}
+
+void device_gids(const struct device *d, const struct ctl_cm_address *local,
+		 const struct ctl_cm_address *remote, union ibv_gid *sgid, union ibv_gid *dgid)
+{
+	int index = d->is_infiniband ? device_gid_index(d, local) : -ENODEV;
+
+	address_gid(local, sgid);
+	address_gid(remote, dgid);
+	if (index < 0 || ibv_query_gid(d->verbs, DEVICE_PORT, index, sgid) ||
+	    remote->family != AF_INET || address_is_multicast(remote))
+		return;
+	*dgid = *sgid;
+	memcpy(dgid->raw + V4_AT, remote->gid + V4_AT, V4_BYTES);
 }
 
 static struct device *find(const struct ctl_cm_address *local)
@@ -155,6 +148,22 @@ void device_put(struct device *d)
 		d->pd = NULL;
 		d->xrcd = NULL;
 	}
+	pthread_mutex_unlock(&lock);
+}
+
+void device_before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void device_after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+void device_after_fork_in_child(void)
+{
+	devices = NULL;
 	pthread_mutex_unlock(&lock);
 }
 

@@ -11,6 +11,7 @@
 #define CM_DEVICE_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ctl/protocol.h"
@@ -21,6 +22,7 @@ struct device {
 	struct device *next;
 	struct ibv_context *verbs;
 	uint8_t max_responder_resources, max_initiator_depth;
+	bool is_infiniband; /* its GIDs are no IP addresses */
 
 	/* Guarded by the devices' lock. */
 	struct ibv_pd *pd;
@@ -35,10 +37,22 @@ struct device {
 int device_get(const struct ctl_cm_address *local, struct device **out);
 void device_put(struct device *d);
 
+/*
+ * No device is being opened or let go meanwhile. The child opens those that it uses anew; what its
+ * identifiers have from the parent stays.
+ */
+void device_before_fork(void);
+void device_after_fork(void);
+void device_after_fork_in_child(void);
+
 /* The device's domain for shared receive queues; NULL with errno. It stays as long as the PD. */
 struct ibv_xrcd *device_xrcd(struct device *d);
 
 /* The index of an address's GID; -ENODEV: it has gone. */
 int device_gid_index(const struct device *d, const struct ctl_cm_address *local);
+
+/* The GIDs by which the device knows a local address and one that is reached from there. */
+void device_gids(const struct device *d, const struct ctl_cm_address *local,
+		 const struct ctl_cm_address *remote, union ibv_gid *sgid, union ibv_gid *dgid);
 
 #endif

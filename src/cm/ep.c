@@ -32,9 +32,24 @@ static int prepare_passive(struct id *id, struct rdma_addrinfo *res, struct ibv_
 static int prepare_active(struct id *id, struct rdma_addrinfo *res, struct ibv_pd *pd,
 			  struct ibv_qp_init_attr *attr)
 {
-	if (rdma_resolve_addr(&id->base, res->ai_src_addr, res->ai_dst_addr, RESOLVE_MS) ||
-	    rdma_resolve_route(&id->base, RESOLVE_MS))
+	int rc;
+
+	if (rdma_resolve_addr(&id->base, res->ai_src_addr, res->ai_dst_addr, RESOLVE_MS))
 		return -errno;
+	if (res->ai_route_len)
+		rc = rdma_set_option(&id->base, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, res->ai_route,
+				     (size_t)res->ai_route_len);
+	else
+		rc = rdma_resolve_route(&id->base, RESOLVE_MS);
+	if (rc)
+		return -errno;
+	if (res->ai_connect_len) {
+		id->connect_data = malloc((size_t)res->ai_connect_len);
+		if (!id->connect_data)
+			return -ENOMEM;
+		memcpy(id->connect_data, res->ai_connect, (size_t)res->ai_connect_len);
+		id->connect_bytes = (size_t)res->ai_connect_len;
+	}
 	if (!attr)
 		return 0;
 	attr->qp_type = (enum ibv_qp_type)res->ai_qp_type;
@@ -78,6 +93,8 @@ static int take_request(struct id *listener, struct rdma_cm_event *event)
 
 	if (event->status)
 		return -abs(event->status);
+	if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		return -ENODEV;
 	if (event->event != RDMA_CM_EVENT_CONNECT_REQUEST)
 		return -EINVAL;
 	if (!listener->qp_init_attr)
@@ -100,7 +117,7 @@ CM_EXPORT int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **ou
 		rdma_ack_cm_event(listen->event);
 		listen->event = NULL;
 	}
-	if (rdma_get_cm_event(listen->channel, &event))
+	if (id_next_answer(listener, &event))
 		return -1;
 	rc = take_request(listener, event);
 	if (rc) {

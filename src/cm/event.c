@@ -139,12 +139,23 @@ static void on_response(struct told *t, struct id *id, const struct ctl_cm_event
 	id->failed = rc != 0;
 }
 
+/* By rdma_write_cm_event, or of rdma_resolve_addrinfo: their kinds are later than the headers. */
+static bool is_written(uint32_t kind)
+{
+	return kind >= CTL_CM_ADDRINFO_RESOLVED;
+}
+
 /* False: the program is not told of it. */
 static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event)
 {
 	t->base.id = &id->base;
 	t->base.event = (enum rdma_cm_event_type)event->kind;
 	t->base.status = event->status;
+	if (is_written(event->kind)) {
+		/* param.arg of later headers */
+		memcpy(&t->base.param, &event->cookie, sizeof(event->cookie));
+		return true;
+	}
 	switch (t->base.event) {
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		on_response(t, id, event);
@@ -162,6 +173,8 @@ static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event
 	case RDMA_CM_EVENT_DISCONNECTED:
 		tell_conn(t, &event->end);
 		return !id->failed;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		return true;
 	case RDMA_CM_EVENT_MULTICAST_JOIN:
 	case RDMA_CM_EVENT_MULTICAST_ERROR:
 		return multicast_on_event(id, event->cookie, &t->base);
@@ -180,6 +193,24 @@ struct taking {
 	struct id *child; /* of a request; NULL: it could not be made */
 };
 
+/*
+ * As when a kernel's device is removed: each identifier is of no more use, and its program is told
+ * so once. Within a delivery. 0, or -ENODEV: all know.
+ */
+static int take_removal(struct channel *ch, struct taking *taking)
+{
+	taking->held = id_next_lost(&ch->base);
+	if (!taking->held) {
+		channel_lose(ch);
+		return -ENODEV;
+	}
+	taking->event = (struct ctl_cm_event){
+		.kind = CTL_CM_DEVICE_REMOVAL,
+		.id = taking->held->number,
+	};
+	return 0;
+}
+
 static int take_event(struct channel *ch, void *arg)
 {
 	struct taking *taking = arg;
@@ -189,8 +220,10 @@ static int take_event(struct channel *ch, void *arg)
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	id_delivery_begin();
-	rc = session_next_event(ch->number, event);
-	if (!rc) {
+	rc = atomic_load(&ch->is_lost) ? -ENODEV : session_next_event(ch->number, event);
+	if (rc && channel_is_gone(ch, rc))
+		rc = take_removal(ch, taking);
+	else if (!rc) {
 		is_request = event->kind == CTL_CM_CONNECT_REQUEST;
 		taking->held = id_find(is_request ? event->listener : event->id);
 	}
@@ -238,6 +271,8 @@ CM_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_
 {
 	int rc;
 
+	if (!event)
+		return answer(-EINVAL);
 	do
 		rc = fetch(channel_of(channel), event);
 	while (rc == 0);
@@ -274,6 +309,10 @@ CM_EXPORT const char *rdma_event_str(enum rdma_cm_event_type event)
 		[RDMA_CM_EVENT_MULTICAST_ERROR] = "RDMA_CM_EVENT_MULTICAST_ERROR",
 		[RDMA_CM_EVENT_ADDR_CHANGE] = "RDMA_CM_EVENT_ADDR_CHANGE",
 		[RDMA_CM_EVENT_TIMEWAIT_EXIT] = "RDMA_CM_EVENT_TIMEWAIT_EXIT",
+		[CTL_CM_ADDRINFO_RESOLVED] = "RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+		[CTL_CM_ADDRINFO_ERROR] = "RDMA_CM_EVENT_ADDRINFO_ERROR",
+		[CTL_CM_USER] = "RDMA_CM_EVENT_USER",
+		[CTL_CM_INTERNAL] = "RDMA_CM_EVENT_INTERNAL",
 	};
 
 	return (unsigned)event < sizeof(names) / sizeof(*names) ? names[event] : "UNKNOWN EVENT";

@@ -51,6 +51,22 @@ struct id *id_find(uint32_t number)
 	return id;
 }
 
+struct id *id_next_lost(const struct rdma_event_channel *channel)
+{
+	struct id *found = NULL;
+
+	pthread_mutex_lock(&known.lock);
+	for (unsigned i = 0; i < BUCKETS && !found; i++) {
+		found = known.buckets[i];
+		while (found && (found->is_lost || found->base.channel != channel))
+			found = found->next;
+	}
+	if (found)
+		found->is_lost = true;
+	pthread_mutex_unlock(&known.lock);
+	return found;
+}
+
 static pthread_mutex_t delivery = PTHREAD_MUTEX_INITIALIZER;
 
 void id_delivery_begin(void)
@@ -63,9 +79,47 @@ void id_delivery_end(void)
 	pthread_mutex_unlock(&delivery);
 }
 
+/* ------------------------------------------------------------------------------------------
+ * Fork: all locks of this library, in the order in which they are taken; the session's is last, and
+ * is that of its own handlers, which run within these.
+ */
+
+static void before_fork(void)
+{
+	id_delivery_begin();
+	device_before_fork();
+	pthread_mutex_lock(&known.lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&known.lock);
+	device_after_fork();
+	id_delivery_end();
+}
+
+/*
+ * An identifier's lock is held over calls of verbs, whose own handlers run before these: so it is
+ * not taken, but made anew. What it guards is consistent at any time; and events that other threads
+ * of the parent have in hand are not acknowledged here.
+ */
+static void after_fork_in_child(void)
+{
+	for (unsigned i = 0; i < BUCKETS; i++) {
+		for (struct id *id = known.buckets[i]; id; id = id->next) {
+			pthread_mutex_init(&id->lock, NULL);
+			pthread_cond_init(&id->acked, NULL);
+			id->events = 0;
+		}
+	}
+	pthread_mutex_unlock(&known.lock);
+	device_after_fork_in_child();
+	id_delivery_end();
+}
+
 __attribute__((constructor)) static void watch_forks(void)
 {
-	pthread_atfork(id_delivery_begin, id_delivery_end, id_delivery_end);
+	pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
 static uint32_t random_psn(void)
@@ -118,6 +172,8 @@ static void release(struct id *id)
 	pthread_mutex_destroy(&id->lock);
 	free(id->base.route.path_rec);
 	free(id->qp_init_attr);
+	free(id->connect_data);
+	rdma_freeaddrinfo(id->resolved);
 	free(id);
 }
 
@@ -136,6 +192,8 @@ int id_create(struct rdma_event_channel *channel, void *context, enum rdma_port_
 		return -errno;
 	ask.channel = channel_of(id->base.channel)->number;
 	rc = session_ask_plain(&ask, &id->number);
+	if (rc && channel_is_gone(channel_of(id->base.channel), rc))
+		rc = -ENODEV;
 	if (rc) {
 		release(id);
 		return rc;
@@ -163,7 +221,7 @@ int id_adopt(const struct id *listener, const struct ctl_cm_event *event, struct
 	id->number = event->id;
 	id->local = event->local;
 	id->remote = event->remote;
-	id->is_bound = true;
+	id->state = ID_CONNECTING;
 	id->tos = listener->tos;
 	id->ack_timeout = listener->ack_timeout;
 	rc = id_set_device(id);
@@ -186,7 +244,8 @@ void id_hold_event(struct id *id)
 void id_ack_event(struct id *id)
 {
 	pthread_mutex_lock(&id->lock);
-	if (!--id->events)
+	/* In the child of a fork it may be one of its parent's. */
+	if (id->events && !--id->events)
 		pthread_cond_broadcast(&id->acked);
 	pthread_mutex_unlock(&id->lock);
 }
@@ -206,6 +265,9 @@ int id_destroy(struct id *id)
 {
 	/* From here on there are no new events; a daemon that is gone knows of none either. */
 	destroy_number(id->number);
+	id_delivery_begin();
+	id->is_lost = true;
+	id_delivery_end();
 	if (id->base.event)
 		rdma_ack_cm_event(id->base.event);
 	wait_for_acks(id);
@@ -280,22 +342,38 @@ void id_show_addresses(struct id *id)
 	address_to_sockaddr(&id->local, &addr->src_addr);
 	address_to_sockaddr(&id->remote, &addr->dst_addr);
 	if (id->device) {
-		address_gid(&id->local, &addr->addr.ibaddr.sgid);
-		address_gid(&id->remote, &addr->addr.ibaddr.dgid);
+		device_gids(id->device, &id->local, &id->remote, &addr->addr.ibaddr.sgid,
+			    &addr->addr.ibaddr.dgid);
 		addr->addr.ibaddr.pkey = 0xffff;
 	}
 }
 
+int id_next_answer(struct id *id, struct rdma_cm_event **out)
+{
+	int rc = rdma_get_cm_event(id->base.channel, out);
+
+	while (!rc && (*out)->event == RDMA_CM_EVENT_ADDR_CHANGE) {
+		rdma_ack_cm_event(*out);
+		rc = rdma_get_cm_event(id->base.channel, out);
+	}
+	return rc;
+}
+
 int id_complete(struct id *id)
 {
+	struct rdma_cm_event *event;
+
 	if (!id->is_sync)
 		return 0;
 	if (id->base.event) {
 		rdma_ack_cm_event(id->base.event);
 		id->base.event = NULL;
 	}
-	if (rdma_get_cm_event(id->base.channel, &id->base.event))
+	if (id_next_answer(id, &event))
 		return -1;
+	id->base.event = event;
+	if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		return answer(-ENODEV);
 	if (!id->base.event->status)
 		return 0;
 	if (id->base.event->event == RDMA_CM_EVENT_REJECTED)
@@ -322,5 +400,8 @@ CM_EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
 
 CM_EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 {
+	/* It is synchronous already. */
+	if (!channel && id_of(id)->is_sync)
+		return answer(-EINVAL);
 	return answer(id_migrate(id_of(id), channel));
 }

@@ -19,15 +19,26 @@
 
 struct group; /* multicast.c */
 
+/* How far it is; each call says from which states it may be made. */
+enum id_state {
+	ID_IDLE = 0,
+	ID_BOUND, /* has a port; and a device, unless bound to any address */
+	ID_ADDR_RESOLVED,
+	ID_ROUTE_RESOLVED,
+	ID_CONNECTING, /* or connected, or not any more: it cannot be used again. A child's first */
+	ID_LISTENING,
+};
+
 struct id {
 	struct rdma_cm_id base; /* first: what the program has */
 	struct id *next;	/* in its bucket */
 	uint32_t number;
 	bool is_sync;	       /* has a channel of its own, calls wait for their event */
+	bool is_lost;	       /* verbatimd died, and the program was told; within a delivery */
 	struct device *device; /* NULL: not bound to one */
 
 	struct ctl_cm_address local, remote; /* as in route.addr */
-	bool is_bound;
+	enum id_state state;
 	uint32_t bind_flags; /* CTL_CM_REUSEADDR, CTL_CM_AFONLY */
 	uint8_t tos;
 	uint8_t ack_timeout; /* 0: the default */
@@ -43,6 +54,13 @@ struct id {
 
 	/* Of an endpoint that listens: what the QPs of its children are made with. */
 	struct ibv_qp_init_attr *qp_init_attr;
+
+	/* Of an endpoint: what goes before the program's private data in a request. */
+	void *connect_data;
+	size_t connect_bytes;
+
+	/* Of rdma_resolve_addrinfo, not queried yet. */
+	struct rdma_addrinfo *resolved;
 
 	/* Guards all below. */
 	pthread_mutex_t lock;
@@ -77,6 +95,9 @@ void id_delivery_end(void);
 /* NULL: there is none (any more). Within a delivery. */
 struct id *id_find(uint32_t number);
 
+/* The next identifier of a channel that is gone which was not told so yet. Within a delivery. */
+struct id *id_next_lost(const struct rdma_event_channel *channel);
+
 /* Moves it, with its events, and waits for those of the old channel. NULL: to one of its own. */
 int id_migrate(struct id *id, struct rdma_event_channel *channel);
 
@@ -98,5 +119,11 @@ void id_show_addresses(struct id *id);
  * in base.event. Returns as exported functions do.
  */
 int id_complete(struct id *id);
+
+/*
+ * The next event of a synchronous identifier that may be an answer: ADDR_CHANGE is a hint. 0 or -1
+ * with errno.
+ */
+int id_next_answer(struct id *id, struct rdma_cm_event **out);
 
 #endif

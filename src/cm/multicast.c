@@ -43,6 +43,12 @@ static uint64_t next_cookie(void)
 	return ++last;
 }
 
+static bool may_join(const struct id *id)
+{
+	return id->device && id->base.qp_type == IBV_QPT_UD &&
+	       (id->state == ID_BOUND || id->state == ID_ADDR_RESOLVED);
+}
+
 static int join(struct id *id, const struct sockaddr *sa, bool attaches, void *context)
 {
 	struct group *g = calloc(1, sizeof(*g));
@@ -51,7 +57,7 @@ static int join(struct id *id, const struct sockaddr *sa, bool attaches, void *c
 
 	if (!g)
 		return -ENOMEM;
-	rc = id->device ? address_from_sockaddr(sa, &g->address) : -EINVAL;
+	rc = may_join(id) ? address_from_sockaddr(sa, &g->address) : -EINVAL;
 	if (!rc && !address_is_multicast(&g->address))
 		rc = -EINVAL;
 	if (rc) {

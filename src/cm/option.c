@@ -6,6 +6,7 @@
 
 #include "cm/export.h"
 #include "cm/id.h"
+#include "cm/route.h"
 
 #define ACK_TIMEOUT_MAX 31
 
@@ -15,10 +16,12 @@ static int set_flag(struct id *id, uint32_t flag, const void *value, size_t len)
 
 	if (len != sizeof(on))
 		return -EINVAL;
-	/* It decides on the port that is given. */
-	if (id->is_bound)
-		return -EINVAL;
 	memcpy(&on, value, sizeof(on));
+	/* A listener shares its port with nobody; what was shared cannot be taken back. */
+	if (flag == CTL_CM_REUSEADDR && (on ? id->state == ID_LISTENING : id->state != ID_IDLE))
+		return -EINVAL;
+	if (flag == CTL_CM_AFONLY && id->state != ID_IDLE && id->state != ID_BOUND)
+		return -EINVAL;
 	id->bind_flags = on ? id->bind_flags | flag : id->bind_flags & ~flag;
 	return 0;
 }
@@ -55,8 +58,7 @@ CM_EXPORT int rdma_set_option(struct rdma_cm_id *id, int level, int optname, voi
 {
 	if (level == RDMA_OPTION_ID)
 		return answer(set_id_option(id_of(id), optname, optval, optlen));
-	/* Paths are found, not given: there is one to each address. */
 	if (level == RDMA_OPTION_IB && optname == RDMA_OPTION_IB_PATH)
-		return answer(-EOPNOTSUPP);
+		return answer(route_give(id_of(id), optval, optlen));
 	return answer(-ENOSYS);
 }

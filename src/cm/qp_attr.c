@@ -14,36 +14,27 @@ uint8_t qp_attr_ack_timeout(const struct id *id)
 	return id->ack_timeout ? id->ack_timeout : ACK_TIMEOUT;
 }
 
-/* LIDs are the end of the IPv4 address; there are none on Ethernet. */
-static void use_lid(const struct ctl_cm_address *remote, struct ibv_ah_attr *out)
-{
-	memset(out, 0, sizeof(*out));
-	out->port_num = DEVICE_PORT;
-	out->dlid = (uint16_t)(remote->gid[14] << 8 | remote->gid[15]);
-}
-
 int qp_attr_address(struct id *id, const struct ctl_cm_address *remote, struct ibv_ah_attr *out)
 {
-	struct ibv_port_attr port;
+	union ibv_gid sgid;
 	int index;
 
 	memset(out, 0, sizeof(*out));
 	if (!id->device)
 		return -EINVAL;
 	index = device_gid_index(id->device, &id->local);
-	if (index < 0 || ibv_query_port(id->base.verbs, DEVICE_PORT, &port))
+	if (index < 0)
 		return -ENODEV;
-	if (port.link_layer == IBV_LINK_LAYER_INFINIBAND && !address_is_multicast(remote)) {
-		use_lid(remote, out);
-		return 0;
-	}
 	out->is_global = 1;
 	out->port_num = DEVICE_PORT;
 	out->sl = id->tos >> 5;
 	out->grh.sgid_index = (uint8_t)index;
 	out->grh.hop_limit = HOP_LIMIT;
 	out->grh.traffic_class = id->tos;
-	address_gid(remote, &out->grh.dgid);
+	device_gids(id->device, &id->local, remote, &sgid, &out->grh.dgid);
+	/* LIDs are the end of the IPv4 address. */
+	if (id->device->is_infiniband && remote->family == AF_INET)
+		out->dlid = (uint16_t)(remote->gid[14] << 8 | remote->gid[15]);
 	return 0;
 }
 
@@ -117,6 +108,8 @@ static void init_rts(const struct id *id, struct ibv_qp_attr *attr, int *mask)
 
 int qp_attr_init(struct id *id, struct ibv_qp_attr *attr, int *mask)
 {
+	if (!id->device)
+		return -EINVAL;
 	if (id->base.qp_type == IBV_QPT_UD) {
 		init_ud(attr, mask);
 		return 0;

@@ -26,7 +26,7 @@ static int bind_local(struct id *id)
 	if (rc)
 		return rc;
 	id->local = reply.local;
-	id->is_bound = true;
+	id->state = ID_BOUND;
 	return 0;
 }
 
@@ -34,21 +34,21 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 {
 	struct id *id = id_of(base);
 	struct ctl_cm_address before = id->local;
-	int rc = address_from_sockaddr(addr, &id->local);
+	int rc = id->state == ID_IDLE ? address_from_sockaddr(addr, &id->local) : -EINVAL;
 
-	if (!rc && id->is_bound)
+	if (!rc && address_lacks_interface(&id->local))
 		rc = -EINVAL;
 	/* An address that is no device's is none here, whoever has it: before a port is taken. */
 	if (!rc)
 		rc = id_set_device(id);
 	if (!rc)
 		rc = bind_local(id);
-	if (rc == -ENODEV && !address_is_local(&id->local))
+	if (rc == -ENODEV && id->local.family && !address_is_local(&id->local))
 		rc = -EADDRNOTAVAIL;
 	if (rc) {
 		id->local = before;
 		/* Bound before, it keeps what it has. */
-		if (!id->is_bound)
+		if (id->state == ID_IDLE)
 			id_drop_device(id);
 	}
 	id_show_addresses(id);
@@ -62,13 +62,16 @@ CM_EXPORT int rdma_listen(struct rdma_cm_id *base, int backlog)
 		.header = { .type = CTL_CM_LISTEN },
 		.id = id->number,
 		.value = backlog > 0 ? (uint32_t)backlog : 0,
+		.flags = id->bind_flags,
 	};
 	struct ctl_cm_reply reply;
-	int rc = session_ask(&ask.header, sizeof(ask), NULL, 0, &reply);
+	int rc = -EINVAL;
 
+	if (id->state == ID_IDLE || id->state == ID_BOUND)
+		rc = session_ask(&ask.header, sizeof(ask), NULL, 0, &reply);
 	if (!rc) {
 		id->local = reply.local;
-		id->is_bound = true;
+		id->state = ID_LISTENING;
 		id_show_addresses(id);
 	}
 	return answer(rc);
@@ -78,26 +81,37 @@ CM_EXPORT int rdma_listen(struct rdma_cm_id *base, int backlog)
 static int resolve(struct id *id, const struct sockaddr *src, const struct sockaddr *dst)
 {
 	struct ctl_cm_address wanted = { .family = 0 }, before = id->local;
-	int rc = address_from_sockaddr(dst, &id->remote);
+	struct ctl_cm_address remote;
+	bool was_idle = id->state == ID_IDLE;
+	int rc = was_idle || id->state == ID_BOUND ? address_from_sockaddr(dst, &remote) : -EINVAL;
 
 	if (!rc && src)
 		rc = address_from_sockaddr(src, &wanted);
 	if (rc)
 		return rc;
 	/* A port that is taken already stays; an address is found for a wildcard. */
-	if (!id->is_bound && src)
+	if (was_idle && src)
 		id->local = wanted;
 	if (!id->local.family)
-		id->local.family = id->remote.family;
-	if (address_is_any(&id->remote))
-		return -EADDRNOTAVAIL;
-	rc = address_route(&id->remote, &id->local);
-	if (!rc)
+		id->local.family = remote.family;
+	if (id->local.family != remote.family) {
+		id->local = before;
+		return -EINVAL;
+	}
+	/* To any address is to this host. */
+	if (address_is_any(&remote))
+		address_set_loopback(&remote);
+	rc = address_route(&remote, &id->local);
+	if (!rc) {
+		id->remote = remote;
 		rc = id_set_device(id);
-	if (!rc && !id->is_bound)
+	}
+	if (!rc && was_idle)
 		rc = bind_local(id);
-	/* Another attempt may go elsewhere. */
-	if (rc && !id->is_bound) {
+	if (!rc) {
+		id->state = ID_ADDR_RESOLVED;
+	} else if (was_idle) {
+		/* Another attempt may go elsewhere. */
 		id->local = before;
 		id_drop_device(id);
 	}
@@ -109,54 +123,10 @@ CM_EXPORT int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *src_ad
 				struct sockaddr *dst_addr, int timeout_ms)
 {
 	struct id *id = id_of(base);
-	int rc = resolve(id, src_addr && address_length(src_addr) ? src_addr : NULL, dst_addr);
+	int rc = dst_addr ? resolve(id, src_addr, dst_addr) : -EINVAL;
 
 	if (!rc)
 		rc = event_raise(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, 0);
-	return rc ? answer(rc) : id_complete(id);
-}
-
-/* 0 or -errno. */
-static int show_path(struct id *id)
-{
-	struct ibv_sa_path_rec *path;
-	struct ibv_port_attr port;
-
-	if (!id->device || !id->remote.family)
-		return -EINVAL;
-	if (ibv_query_port(id->base.verbs, DEVICE_PORT, &port))
-		return -ENODEV;
-	path = id->base.route.path_rec;
-	if (!path)
-		path = calloc(1, sizeof(*path));
-	if (!path)
-		return -ENOMEM;
-	memset(path, 0, sizeof(*path));
-	address_gid(&id->local, &path->sgid);
-	address_gid(&id->remote, &path->dgid);
-	path->pkey = 0xffff;
-	path->reversible = 1;
-	path->numb_path = 1;
-	path->hop_limit = 64;
-	path->traffic_class = id->tos;
-	path->mtu_selector = 2;
-	path->mtu = (uint8_t)port.active_mtu;
-	path->rate_selector = 2;
-	path->rate = IBV_RATE_10_GBPS;
-	path->packet_life_time_selector = 2;
-	path->packet_life_time = 16;
-	id->base.route.path_rec = path;
-	id->base.route.num_paths = 1;
-	return 0;
-}
-
-CM_EXPORT int rdma_resolve_route(struct rdma_cm_id *base, int timeout_ms)
-{
-	struct id *id = id_of(base);
-	int rc = show_path(id);
-
-	if (!rc)
-		rc = event_raise(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, 0);
 	return rc ? answer(rc) : id_complete(id);
 }
 

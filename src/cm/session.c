@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,13 +18,21 @@ static struct {
 	pthread_mutex_t lock; /* guards all below, and an exchange as a whole */
 	int sock;	      /* -1: none */
 	uint32_t seq;
-} session = { PTHREAD_MUTEX_INITIALIZER, -1, 0 };
+	atomic_uint number; /* read without the lock, too */
+} session = { PTHREAD_MUTEX_INITIALIZER, -1, 0, 0 };
 
 static void hang_up(void)
 {
-	if (session.sock >= 0)
-		close(session.sock);
+	if (session.sock < 0)
+		return;
+	close(session.sock);
 	session.sock = -1;
+	session.number++;
+}
+
+unsigned session_number(void)
+{
+	return session.number;
 }
 
 /* ------------------------------------------------------------------------------------------

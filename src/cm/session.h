@@ -25,6 +25,12 @@
 int session_ask(struct ctl_header *request, size_t len, const int *fds, unsigned fd_count,
 		struct ctl_cm_reply *reply);
 
+/*
+ * Changes when a session ends: what verbatimd gave in an earlier one is unknown in the next,
+ * whether there is one or not.
+ */
+unsigned session_number(void);
+
 /* CTL_CM_* with these fields; number may be NULL: the new one's. */
 int session_ask_plain(const struct ctl_cm_ask *ask, uint32_t *number);
 

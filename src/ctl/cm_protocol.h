@@ -34,6 +34,10 @@ enum ctl_cm_event_kind {
 	CTL_CM_MULTICAST_ERROR,
 	CTL_CM_ADDR_CHANGE,
 	CTL_CM_TIMEWAIT_EXIT,
+	CTL_CM_ADDRINFO_RESOLVED,
+	CTL_CM_ADDRINFO_ERROR,
+	CTL_CM_USER,
+	CTL_CM_INTERNAL,
 	CTL_CM_EVENT_KINDS,
 };
 
@@ -87,7 +91,8 @@ struct ctl_cm_end {
 /*
  * CREATE_CHANNEL (descriptors: the two ends of a socket pair, verbatimd's, and a copy of the
  * program's), DESTROY_CHANNEL, GET_EVENT: channel. CREATE_ID: channel, value is the port space,
- * flags the QP type, which counts in CTL_CM_IB alone. DESTROY_ID. MIGRATE_ID: id, channel. LISTEN: id, value is the backlog. READY:
+ * flags the QP type, which counts in CTL_CM_IB alone. DESTROY_ID. MIGRATE_ID: id, channel. LISTEN:
+ * id, value is the backlog, flags CTL_CM_REUSEADDR and CTL_CM_AFONLY. READY:
  * id; the QP can receive and send: RTU. ESTABLISH: id; data came before the RTU. DISCONNECT: id.
  */
 struct ctl_cm_ask {

@@ -59,10 +59,9 @@ static void collect_fds(struct msghdr *mh, struct fdmsg *out)
 	}
 }
 
-int fdmsg_recv(int sock, struct fdmsg *out)
+ssize_t fdmsg_recv_bytes(int sock, void *bytes, size_t size, struct fdmsg *out)
 {
-	union ctl_message body;
-	struct iovec iov = { .iov_base = &body, .iov_len = sizeof(body) };
+	struct iovec iov = { .iov_base = bytes, .iov_len = size };
 	union control control;
 	struct msghdr mh;
 	ssize_t len;
@@ -82,11 +81,21 @@ int fdmsg_recv(int sock, struct fdmsg *out)
 	out->fd_count = 0;
 	collect_fds(&mh, out);
 	out->fds_lost = mh.msg_flags & MSG_CTRUNC && out->fd_count < FDMSG_FDS_ROOM;
+	out->len = mh.msg_flags & MSG_TRUNC ? size + 1 : (size_t)len;
+	return len;
+}
+
+int fdmsg_recv(int sock, struct fdmsg *out)
+{
+	union ctl_message body;
+	ssize_t len = fdmsg_recv_bytes(sock, &body, sizeof(body), out);
+
+	if (len < 0)
+		return (int)len;
 	if (len == 0) {
 		fdmsg_close_fds(out);
 		return -ECONNRESET;
 	}
-	out->len = mh.msg_flags & MSG_TRUNC ? sizeof(body) + 1 : (size_t)len;
 	memcpy(&out->body, &body, (size_t)len);
 	return 0;
 }

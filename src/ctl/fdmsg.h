@@ -12,11 +12,15 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "ctl/protocol.h"
 
-/* One more than any message may carry, so that too many are noticed. */
-#define FDMSG_FDS_ROOM (CTL_FDS_MAX + 1)
+/*
+ * All that a message can have (Linux's SCM_MAX_FD), more than any may carry: what there is no room
+ * for would be closed by the kernel, which may take long.
+ */
+#define FDMSG_FDS_ROOM 253
 
 struct fdmsg {
 	union ctl_message body;
@@ -38,7 +42,10 @@ int fdmsg_send(int sock, const void *message, size_t len, const int *fds, unsign
  */
 int fdmsg_recv(int sock, struct fdmsg *out);
 
-/* The same, and waits until the deadline (monotonic clock): -ETIMEDOUT instead of -EAGAIN. */
+/* The same for bytes of any kind: how many, or -errno; only the descriptors are in out. */
+ssize_t fdmsg_recv_bytes(int sock, void *bytes, size_t size, struct fdmsg *out);
+
+/* As fdmsg_recv, and waits until the deadline (monotonic clock): -ETIMEDOUT instead of -EAGAIN. */
 int fdmsg_wait(int sock, int64_t deadline_ns, struct fdmsg *out);
 
 /* Closes the descriptors that are left in m; one taken out is replaced by -1 first. */

@@ -5,11 +5,12 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "daemon/intake.h"
 
 static void close_inherited(void)
 {
@@ -63,22 +64,12 @@ static void reset_scheduling(void)
 	sched_setscheduler(0, SCHED_OTHER, &normal);
 }
 
-static void raise_fd_limit(void)
-{
-	struct rlimit limit;
-
-	if (!getrlimit(RLIMIT_NOFILE, &limit)) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
-}
-
 int background_clean(void)
 {
 	close_inherited();
 	reset_signals();
 	reset_scheduling();
-	raise_fd_limit();
+	intake_limit();
 	umask(077);
 	return fill_standard_fds();
 }

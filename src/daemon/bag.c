@@ -1,17 +1,21 @@
 #include "daemon/bag.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "ctl/fdmsg.h"
+#include "daemon/closer.h"
+#include "daemon/intake.h"
+
 #define QUEUE_BYTES (1 << 20)
 
+/* Room for all that a message can have: others may have put anything into a bag. */
 union control {
 	struct cmsghdr align;
-	char room[CMSG_SPACE(BAG_ADD_MAX * sizeof(int))];
+	char room[CMSG_SPACE(FDMSG_FDS_ROOM * sizeof(int))];
 };
 
 /* Connected to itself, nobody else can send to it. */
@@ -26,7 +30,7 @@ static int connect_to_itself(int fd)
 	    getsockname(fd, (struct sockaddr *)&name, &len) < 0 ||
 	    connect(fd, (struct sockaddr *)&name, len) < 0)
 		return -errno;
-	while (recv(fd, &stray, sizeof(stray), MSG_DONTWAIT) >= 0)
+	while (intake_bytes(geteuid(), fd, &stray, sizeof(stray)) >= 0)
 		;
 	return 0;
 }
@@ -72,15 +76,6 @@ int bag_add(int bag, const int *fds, unsigned count)
 	return 0;
 }
 
-static bool is_bag(int fd)
-{
-	int type, domain;
-	socklen_t type_len = sizeof(type), domain_len = sizeof(domain);
-
-	return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len) && type == SOCK_DGRAM &&
-	       !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_len) && domain == AF_UNIX;
-}
-
 /* Copies what the next message has. Returns how many; 0: there is none; -errno. */
 static int look_at_next(int bag, int *fds, unsigned max)
 {
@@ -94,7 +89,7 @@ static int look_at_next(int bag, int *fds, unsigned max)
 		.msg_controllen = sizeof(control.room),
 	};
 	struct cmsghdr *c;
-	int got[BAG_ADD_MAX], count, rc = 0;
+	int got[FDMSG_FDS_ROOM], count, rc = 0;
 
 	if (recvmsg(bag, &mh, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
 		return errno == EAGAIN ? 0 : -errno;
@@ -109,7 +104,7 @@ static int look_at_next(int bag, int *fds, unsigned max)
 		rc = -E2BIG;
 	for (int i = 0; i < count; i++) {
 		if (rc)
-			close(got[i]);
+			closer_close(geteuid(), got[i]);
 		else
 			fds[i] = got[i];
 	}
@@ -120,7 +115,7 @@ int bag_look(int bag, int *fds, unsigned max)
 {
 	int from_start = 0, as_usual = -1, count = 0, n;
 
-	if (!is_bag(bag))
+	if (!intake_is_unix(bag, SOCK_DGRAM))
 		return -EPROTO;
 	/* Each look then goes on where the last one ended. */
 	if (setsockopt(bag, SOL_SOCKET, SO_PEEK_OFF, &from_start, sizeof(from_start)) < 0)
@@ -131,6 +126,6 @@ int bag_look(int bag, int *fds, unsigned max)
 	if (!n)
 		return count;
 	while (count)
-		close(fds[--count]);
+		closer_close(geteuid(), fds[--count]);
 	return n;
 }

@@ -7,9 +7,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "ctl/deadline.h"
 #include "ctl/fdmsg.h"
+#include "daemon/closer.h"
 #include "daemon/cm.h"
 #include "daemon/hello.h"
+#include "daemon/intake.h"
 #include "daemon/links.h"
 #include "daemon/listing.h"
 #include "daemon/mcast.h"
@@ -18,6 +21,7 @@
 
 #define SPEECHLESS_MS	  5000
 #define MESSAGES_PER_TURN 16
+#define TURN_NS		  500000
 
 #define ASK sizeof(struct ctl_cm_ask)
 
@@ -148,10 +152,15 @@ static const char *serve(struct client *c, struct fdmsg *m)
 
 static void receive(struct client *c)
 {
-	/* A few, then it is the others' turn. */
+	int64_t until_ns = deadline_now_ns() + TURN_NS;
+
+	/* A few, fewer if they take long, then it is the others' turn. */
 	for (int i = 0; i < MESSAGES_PER_TURN && !c->condemned; i++) {
+		if (i && deadline_now_ns() > until_ns)
+			return;
+
 		struct fdmsg m;
-		int rc = fdmsg_recv(c->sock, &m);
+		int rc = intake_message(c->uid, c->sock, &m);
 
 		if (rc == -EAGAIN)
 			return;
@@ -162,7 +171,7 @@ static void receive(struct client *c)
 
 		const char *fault = serve(c, &m);
 
-		fdmsg_close_fds(&m);
+		intake_close(c->uid, &m);
 		if (fault)
 			client_condemn(c, fault);
 	}
@@ -237,7 +246,7 @@ static void destroy(struct client *c)
 		close(c->pid_fd);
 	}
 	loop_forget(&c->daemon->loop, c->sock);
-	close(c->sock);
+	closer_hang_up(c->uid, c->sock);
 	fdref_put(c->arena);
 	fdref_put(c->wake);
 	fdref_put(c->heap);
@@ -253,9 +262,10 @@ static bool has_ended(const struct client *c)
 }
 
 /*
- * A process that ended has a socket for its connections, too, whose end may be noticed later. But its
- * peers hear of the end of a connection before that of the QP (links_on_death): what they do about
- * requests that were flushed may be to put the connection away, and then they never learn why.
+ * A process that ended has a socket for its connections, too, whose end may be noticed later. But
+ * its peers hear of the end of a connection before that of the QP (links_on_death): what they do
+ * about requests that were flushed may be to put the connection away, and then they never learn
+ * why.
  */
 static void end_connections(struct client *dead)
 {

@@ -4,16 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "daemon/cm_channel.h"
 #include "daemon/cm_connection.h"
 #include "daemon/cm_id.h"
 #include "daemon/daemon.h"
+#include "daemon/intake.h"
 
 /* ------------------------------------------------------------------------------------------
  * The whole.
  */
+
+static void on_addresses(struct cm_interfaces *interfaces)
+{
+	cm_moved_look(container_of(interfaces, struct cm, interfaces));
+}
 
 static int init_tables(struct cm *cm)
 {
@@ -60,7 +67,7 @@ int cm_init(struct daemon *d)
 	cm_space_init(&cm->space);
 	cm_timers_init(&cm->timers, &d->loop, cm_connection_on_time);
 	gsi_init(&cm->gsi, d, cm_connection_on_mad);
-	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop);
+	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop, on_addresses);
 	list_init(&cm->in_flight);
 	cm_held_init(cm);
 	return 0;
@@ -91,6 +98,7 @@ int cm_client_create(struct client *c)
 	list_init(&cc->channels);
 	c->cm = cc;
 	c->daemon->cm_clients++;
+	cm_interfaces_watch(&cc->cm->interfaces);
 	daemon_on_slot_change(c->daemon);
 	return 0;
 }
@@ -106,6 +114,7 @@ void cm_on_death(struct client *c)
 	while (!list_empty(&cc->channels))
 		cm_channel_destroy(container_of(cc->channels.next, struct cm_channel, in_client));
 	cm_connection_deliver(cc->cm);
+	cm_interfaces_unwatch(&cc->cm->interfaces);
 	c->cm = NULL;
 	free(cc);
 	c->daemon->cm_clients--;
@@ -167,6 +176,8 @@ void cm_on_create_channel(struct client *c, struct fdmsg *m)
 
 	if (m->fds_lost)
 		rc = -EMFILE;
+	else if (!intake_is_unix(m->fds[0], SOCK_STREAM) || !intake_is_unix(m->fds[1], SOCK_STREAM))
+		rc = -EINVAL;
 	else if (!has_room_for_channel(c->cm))
 		rc = -EMFILE;
 	else if (!(ch = cm_channel_create(c->cm, m->fds[0], m->fds[1])))
@@ -223,9 +234,7 @@ void cm_on_create_id(struct client *c, struct fdmsg *m)
 
 	if (!ch)
 		rc = -ENOENT;
-	else if (!is_space(ask->value))
-		rc = -EPROTONOSUPPORT;
-	else if (!is_qp_type(qp_type_of(ask)))
+	else if (!is_space(ask->value) || !is_qp_type(qp_type_of(ask)))
 		rc = -EINVAL;
 	else if (c->cm->id_count >= CM_IDS_PER_CLIENT)
 		rc = -ENOSPC;
@@ -269,7 +278,7 @@ void cm_on_bind(struct client *c, struct fdmsg *m)
 void cm_on_listen(struct client *c, struct fdmsg *m)
 {
 	struct cm_id *id = find_id(c, m->body.cm_ask.id);
-	int rc = id ? cm_id_listen(id, m->body.cm_ask.value) : -ENOENT;
+	int rc = id ? cm_id_listen(id, m->body.cm_ask.value, m->body.cm_ask.flags) : -ENOENT;
 
 	reply(c, m, rc, 0, id);
 	cm_held_on_listen(c->daemon->cm);

@@ -13,6 +13,7 @@
 #include "daemon/client.h"
 #include "daemon/cm_held.h"
 #include "daemon/cm_interfaces.h"
+#include "daemon/cm_moved.h"
 #include "daemon/cm_space.h"
 #include "daemon/cm_timers.h"
 #include "daemon/gsi.h"
@@ -35,7 +36,8 @@ struct cm {
 	struct cm_timers timers;
 	struct gsi gsi;
 	struct cm_interfaces interfaces;
-	struct list in_flight; /* messages between ends on this host */
+	struct cm_places places; /* where addresses are, for those that are bound to them */
+	struct list in_flight;	 /* messages between ends on this host */
 	struct cm_held held;
 };
 

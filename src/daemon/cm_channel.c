@@ -3,10 +3,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
+#include "daemon/closer.h"
 #include "daemon/cm.h"
 #include "daemon/cm_id.h"
+#include "daemon/intake.h"
 
 static void ring(struct cm_channel *ch)
 {
@@ -20,7 +21,7 @@ static void silence(struct cm_channel *ch)
 	char bytes[16];
 
 	/* Once: there is one byte, and where the program puts in more it wakes itself. */
-	recv(ch->program_fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+	intake_bytes(ch->owner->client->uid, ch->program_fd, bytes, sizeof(bytes));
 }
 
 struct cm_channel *cm_channel_create(struct cm_client *owner, int bell_fd, int program_fd)
@@ -50,8 +51,8 @@ void cm_channel_destroy(struct cm_channel *ch)
 	list_remove(&ch->in_client);
 	ch->owner->channel_count--;
 	ch->owner->cm->channel_count--;
-	close(ch->bell_fd);
-	close(ch->program_fd);
+	closer_close(ch->owner->client->uid, ch->bell_fd);
+	closer_close(ch->owner->client->uid, ch->program_fd);
 	free(ch);
 }
 

@@ -9,6 +9,7 @@
 #include "daemon/address.h"
 #include "daemon/cm.h"
 #include "daemon/cm_end.h"
+#include "daemon/cm_moved.h"
 #include "ibcm/ip_header.h"
 #include "ibcm/mad.h"
 
@@ -123,6 +124,7 @@ static struct cm_connection *create(struct cm_id *id, const struct cm_origin *o)
 	numbers_add(&cm->connections, &c->numbered);
 	connection_init(&c->end, &env, c->numbered.number);
 	id->connection = c;
+	cm_moved_bind(id, c->local_gid);
 	return c;
 }
 

@@ -9,6 +9,7 @@
 #include "daemon/address.h"
 #include "daemon/cm.h"
 #include "daemon/cm_connection.h"
+#include "daemon/cm_moved.h"
 #include "daemon/gsi.h"
 
 #define BACKLOG_MAX 1024
@@ -66,6 +67,13 @@ void cm_id_release_child(struct cm_id *child)
 	child->listener = NULL;
 }
 
+static void set_flags(struct cm_id *id, uint32_t flags)
+{
+	id->binding.flags = flags & (CTL_CM_REUSEADDR | CTL_CM_AFONLY);
+	if (id->binding.local.family == AF_INET)
+		id->binding.flags |= CTL_CM_AFONLY;
+}
+
 int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local)
 {
 	int rc;
@@ -76,11 +84,11 @@ int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *lo
 		return -EAFNOSUPPORT;
 	if (!cm_address_is_any(local) && !address_is_local(local->gid, local->ifindex))
 		return -EADDRNOTAVAIL;
-	id->binding.flags = flags;
 	id->binding.local = *local;
-	if (local->family == AF_INET)
-		id->binding.flags |= CTL_CM_AFONLY;
+	set_flags(id, flags);
 	rc = cm_space_bind(&id->owner->cm->space, &id->binding);
+	if (!rc && !cm_address_is_any(local))
+		cm_moved_bind(id, local->gid);
 	if (rc)
 		memset(&id->binding.local, 0, sizeof(id->binding.local));
 	return rc;
@@ -112,7 +120,7 @@ static void open_address(struct cm_id *id)
 		strerror(-rc));
 }
 
-int cm_id_listen(struct cm_id *id, uint32_t backlog)
+int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags)
 {
 	static const struct ctl_cm_address anywhere = {
 		.gid = { [10] = 0xff, [11] = 0xff },
@@ -123,8 +131,10 @@ int cm_id_listen(struct cm_id *id, uint32_t backlog)
 	if (id->connection)
 		return -EINVAL;
 	if (!id->binding.bound)
-		rc = cm_id_bind(id, 0, &anywhere);
+		rc = cm_id_bind(id, flags, &anywhere);
 	if (!rc && !id->binding.listening) {
+		/* It may have been told since it was bound. */
+		set_flags(id, flags);
 		rc = cm_space_listen(&id->owner->cm->space, &id->binding);
 		if (!rc)
 			open_address(id);

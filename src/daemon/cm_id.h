@@ -31,6 +31,11 @@ struct cm_id {
 	struct cm_connection *connection; /* NULL: none */
 	bool had_connection;
 
+	/* Which address it is bound to, and on which interface that is (daemon/cm_moved.h). */
+	bool has_own_gid;
+	uint8_t own_gid[CTL_GID_BYTES];
+	uint32_t own_ifindex; /* 0: not known yet */
+
 	/* Of a listener. */
 	unsigned backlog_left;
 	struct gsi_port *gsi; /* of the address that it listens on; NULL: all, or none */
@@ -56,6 +61,6 @@ void cm_id_release_child(struct cm_id *child);
 int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local);
 
 /* 0 or -errno. */
-int cm_id_listen(struct cm_id *id, uint32_t backlog);
+int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags);
 
 #endif

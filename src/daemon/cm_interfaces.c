@@ -116,10 +116,12 @@ static void on_change(struct loop_source *source, uint32_t events)
 		return;
 	while (recv(i->netlink_fd, notice, sizeof(notice), MSG_DONTWAIT) > 0 || errno == ENOBUFS)
 		;
-	look(i);
+	if (i->users)
+		look(i);
+	i->on_addresses(i);
 }
 
-static void watch(struct cm_interfaces *i)
+static void open_netlink(struct cm_interfaces *i)
 {
 	struct sockaddr_nl local = {
 		.nl_family = AF_NETLINK,
@@ -136,19 +138,42 @@ static void watch(struct cm_interfaces *i)
 	}
 }
 
-void cm_interfaces_init(struct cm_interfaces *i, struct gsi *gsi, struct loop *loop)
+void cm_interfaces_init(struct cm_interfaces *i, struct gsi *gsi, struct loop *loop,
+			void (*on_addresses)(struct cm_interfaces *i))
 {
-	*i = (struct cm_interfaces){ .gsi = gsi, .loop = loop, .netlink_fd = -1 };
+	*i = (struct cm_interfaces){
+		.gsi = gsi,
+		.loop = loop,
+		.on_addresses = on_addresses,
+		.netlink_fd = -1,
+	};
 	i->on_change.on_ready = on_change;
 	list_init(&i->open);
 	loop_timer_init(&i->again, on_again);
+}
+
+void cm_interfaces_watch(struct cm_interfaces *i)
+{
+	if (i->watchers++)
+		return;
+	open_netlink(i);
+	i->on_addresses(i);
+}
+
+void cm_interfaces_unwatch(struct cm_interfaces *i)
+{
+	if (--i->watchers || i->netlink_fd < 0)
+		return;
+	loop_forget(i->loop, i->netlink_fd);
+	close(i->netlink_fd);
+	i->netlink_fd = -1;
 }
 
 void cm_interfaces_get(struct cm_interfaces *i)
 {
 	if (i->users++)
 		return;
-	watch(i);
+	cm_interfaces_watch(i);
 	look(i);
 }
 
@@ -159,9 +184,5 @@ void cm_interfaces_put(struct cm_interfaces *i)
 	loop_timer_disarm(&i->again);
 	list_for_each_safe(m, &i->open)
 		close_address(container_of(m, struct open_address, in_open));
-	if (i->netlink_fd >= 0) {
-		loop_forget(i->loop, i->netlink_fd);
-		close(i->netlink_fd);
-		i->netlink_fd = -1;
-	}
+	cm_interfaces_unwatch(i);
 }

@@ -114,5 +114,5 @@ void daemon_fini(struct daemon *d)
 	cm_fini(d);
 	ports_on_end(d);
 	close(d->signal_fd);
-	close(d->loop.epoll_fd);
+	loop_fini(&d->loop);
 }

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "daemon/closer.h"
+
 struct fdref *fdref_create(int fd)
 {
 	struct fdref *f = malloc(sizeof(*f));
@@ -11,8 +13,19 @@ struct fdref *fdref_create(int fd)
 		close(fd);
 		return NULL;
 	}
-	f->fd = fd;
-	f->count = 1;
+	*f = (struct fdref){ .fd = fd, .count = 1 };
+	return f;
+}
+
+struct fdref *fdref_create_foreign(uid_t uid, int fd)
+{
+	struct fdref *f = malloc(sizeof(*f));
+
+	if (!f) {
+		closer_close(uid, fd);
+		return NULL;
+	}
+	*f = (struct fdref){ .fd = fd, .count = 1, .is_foreign = true, .uid = uid };
 	return f;
 }
 
@@ -26,6 +39,9 @@ void fdref_put(struct fdref *f)
 {
 	if (!f || --f->count)
 		return;
-	close(f->fd);
+	if (f->is_foreign)
+		closer_close(f->uid, f->fd);
+	else
+		close(f->fd);
 	free(f);
 }

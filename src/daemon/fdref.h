@@ -6,13 +6,21 @@
 #ifndef DAEMON_FDREF_H
 #define DAEMON_FDREF_H
 
+#include <stdbool.h>
+#include <sys/types.h>
+
 struct fdref {
 	int fd;
 	unsigned count;
+	bool is_foreign; /* a client's: it is for the closer */
+	uid_t uid;	 /* whose, then */
 };
 
 /* Takes over fd, also when it fails: NULL if out of memory, and fd is closed. */
 struct fdref *fdref_create(int fd);
+
+/* The same for one that a client of this user gave. */
+struct fdref *fdref_create_foreign(uid_t uid, int fd);
 
 struct fdref *fdref_get(struct fdref *f);
 

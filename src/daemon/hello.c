@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/cm.h"
+#include "daemon/intake.h"
 #include "daemon/slots.h"
 
 #ifndef SO_PEERPIDFD
@@ -94,9 +95,9 @@ static void keep_comm(struct client *c, const char *comm)
 /* Takes the descriptors out of m, also when it fails. */
 static int keep_fds(struct client *c, struct fdmsg *m)
 {
-	c->arena = fdref_create(fdmsg_take_fd(m, 0));
-	c->wake = fdref_create(fdmsg_take_fd(m, 1));
-	c->heap = fdref_create(fdmsg_take_fd(m, 2));
+	c->arena = fdref_create_foreign(c->uid, fdmsg_take_fd(m, 0));
+	c->wake = fdref_create_foreign(c->uid, fdmsg_take_fd(m, 1));
+	c->heap = fdref_create_foreign(c->uid, fdmsg_take_fd(m, 2));
 	c->links = calloc(CTL_SLOT_MAX + 1, sizeof(*c->links));
 	return c->arena && c->wake && c->heap && c->links ? 0 : -ENOMEM;
 }
@@ -122,7 +123,7 @@ void hello_on_hello(struct client *c, struct fdmsg *m)
 
 	if (hello.greeting.magic != CTL_MAGIC)
 		rc = -EPROTO;
-	else if (!is_sealed(m->fds[0]) || !is_sealed(m->fds[2]))
+	else if (!is_sealed(m->fds[0]) || !is_sealed(m->fds[2]) || !intake_is_anonymous(m->fds[1]))
 		rc = -EINVAL;
 	if (!rc)
 		rc = keep_fds(c, m);

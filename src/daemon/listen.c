@@ -8,6 +8,7 @@
 
 #include "ctl/fdmsg.h"
 #include "daemon/client.h"
+#include "daemon/closer.h"
 #include "daemon/daemon.h"
 
 #define CALLS_PER_TURN	16
@@ -19,7 +20,7 @@ static int open_reserve(void)
 }
 
 /* Says why and hangs up. */
-static void refuse(int sock, int status)
+static void refuse(uid_t uid, int sock, int status)
 {
 	struct ctl_welcome welcome = {
 		.greeting = { .header = { .type = CTL_WELCOME, .seq = 1 },
@@ -28,12 +29,9 @@ static void refuse(int sock, int status)
 		.status = status,
 		.pid = getpid(),
 	};
-	char unread;
 
 	fdmsg_send(sock, &welcome, sizeof(welcome), NULL, 0);
-	/* Closing over an unread HELLO would reset the connection before the reason is read. */
-	recv(sock, &unread, sizeof(unread), MSG_DONTWAIT);
-	close(sock);
+	closer_hang_up(uid, sock);
 }
 
 static void take_call(struct daemon *d, int sock)
@@ -43,16 +41,16 @@ static void take_call(struct daemon *d, int sock)
 	int rc;
 
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0) {
-		refuse(sock, errno);
+		refuse(geteuid(), sock, errno);
 		return;
 	}
 	if (d->scope == DAEMON_OF_USER && peer.uid != d->uid) {
-		refuse(sock, EACCES);
+		refuse(peer.uid, sock, EACCES);
 		return;
 	}
 	rc = client_create(d, sock, &peer);
 	if (rc)
-		refuse(sock, -rc);
+		refuse(peer.uid, sock, -rc);
 }
 
 /* No descriptor for the caller: spend the reserve on telling it so. False: it has to wait. */
@@ -65,9 +63,10 @@ static bool refuse_for_want_of_fds(struct listener *l)
 	close(l->reserve_fd);
 	sock = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (sock >= 0)
-		refuse(sock, EMFILE);
+		refuse(geteuid(), sock, EMFILE);
+	/* It may not be closed yet. */
 	l->reserve_fd = open_reserve();
-	return sock >= 0;
+	return l->reserve_fd >= 0;
 }
 
 static void pause_listening(struct listener *l)

@@ -102,6 +102,12 @@ static void free_corpses(struct loop *l)
 	}
 }
 
+void loop_fini(struct loop *l)
+{
+	free_corpses(l);
+	close(l->epoll_fd);
+}
+
 void loop_turn(struct loop *l)
 {
 	struct epoll_event events[EVENTS_PER_TURN];

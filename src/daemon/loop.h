@@ -40,6 +40,9 @@ struct loop {
 
 int loop_init(struct loop *l);
 
+/* After the last turn: frees what is buried. */
+void loop_fini(struct loop *l);
+
 /* events: 0 watches for EPOLLHUP and EPOLLERR alone. 0 or -errno. */
 int loop_watch(struct loop *l, int fd, uint32_t events, struct loop_source *source);
 void loop_change(struct loop *l, int fd, uint32_t events, struct loop_source *source);

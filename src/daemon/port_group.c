@@ -11,10 +11,12 @@
 
 #include "daemon/address.h"
 #include "daemon/bag.h"
+#include "daemon/closer.h"
 
 #define STEP	   4 /* sockets made at once: so many messages of the bag are saved */
 #define SLOT_SHIFT 14
 #define QPN_MASK   0xffffff
+#define DRAIN_MAX  100000 /* more than any buffer holds */
 
 _Static_assert(STEP <= BAG_ADD_MAX && (CTL_SLOT_MAX + 1) % STEP == 0, "a step is one message");
 
@@ -42,14 +44,19 @@ static int undeafen(int fd)
 	return set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0) && errno != ENOENT ? -errno : 0;
 }
 
-/* Drops what has arrived. Ends because nothing arrives any more. */
+/*
+ * Drops what has arrived. Nothing arrives any more, unless a process that has a copy of the socket
+ * sees to it: then there is an end nevertheless.
+ */
 static void drain(int fd)
 {
 	char byte;
 
-	while (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_TRUNC) >= 0 || errno == EINTR ||
-	       errno == ECONNREFUSED)
-		;
+	for (unsigned i = 0; i < DRAIN_MAX; i++) {
+		if (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_TRUNC) < 0 && errno != EINTR &&
+		    errno != ECONNREFUSED)
+			break;
+	}
 }
 
 /* A deaf socket bound to the address, or -errno. */
@@ -193,16 +200,19 @@ static int unpack(struct port_group *g, int bag_fd)
 	if (count < 0)
 		return count;
 	for (int i = 0; i < count; i++) {
-		struct fdref *f = fdref_create(fds[i]);
+		struct fdref *f;
 
-		if (!f)
-			rc = -ENOMEM;
-		else if (rc || !is_socket_of(g, fds[i]))
-			rc = rc ? rc : -EPROTO;
-		if (!rc)
+		if (!rc && !is_socket_of(g, fds[i]))
+			rc = -EPROTO;
+		if (rc) {
+			closer_close(geteuid(), fds[i]);
+			continue;
+		}
+		f = fdref_create(fds[i]);
+		if (f)
 			g->sockets[g->count++] = f;
 		else
-			fdref_put(f);
+			rc = -ENOMEM;
 	}
 	return rc ? rc : count % STEP || !count ? -EPROTO : 0;
 }

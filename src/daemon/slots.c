@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/intake.h"
 #include "daemon/ports.h"
 
 #define PROBES_MAX 64
@@ -71,7 +72,7 @@ static bool is_named(int fd, const struct sockname *name)
  * The name alone proves nothing: another network namespace can have the same. What is sent to the
  * name from here has to arrive at the token.
  */
-static int probe(int sender, int token_fd, const struct sockname *name)
+static int probe(uid_t uid, int sender, int token_fd, const struct sockname *name)
 {
 	char nonce[16], got[sizeof(nonce)];
 	bool sent = false;
@@ -87,7 +88,7 @@ static int probe(int sender, int token_fd, const struct sockname *name)
 				return -EPERM;
 		}
 
-		ssize_t n = recv(token_fd, got, sizeof(got), MSG_DONTWAIT);
+		ssize_t n = intake_bytes(uid, token_fd, got, sizeof(got));
 
 		if (n == sizeof(got) && !memcmp(got, nonce, sizeof(got)))
 			return 0;
@@ -113,7 +114,7 @@ int slots_adopt(struct client *c, unsigned slot, int token_fd)
 	sender = make_socket();
 	if (sender < 0)
 		return -errno;
-	rc = probe(sender, token_fd, &name);
+	rc = probe(c->uid, sender, token_fd, &name);
 	close(sender);
 	if (!rc)
 		give(c, slot);

@@ -412,6 +412,18 @@ static void on_sidr_rep(struct connection *c, const struct ibcm_message *m)
 	raise(c, m->reason == IBCM_SIDR_OK ? CONNECTION_ON_RESPONSE : CONNECTION_ON_REJECTED, m);
 }
 
+/* There is one path, and no other to fall back on (IBA 12.8). */
+static void on_lap(struct connection *c, const struct ibcm_message *m)
+{
+	struct ibcm_message answer = make(c, IBCM_APR);
+
+	if (c->state != CONNECTION_ESTABLISHED)
+		return;
+	answer.transaction = m->transaction;
+	answer.reason = IBCM_ALTERNATE_UNSUPPORTED;
+	c->env->send(c, &answer);
+}
+
 void connection_on_message(struct connection *c, const struct ibcm_message *m, int64_t now_ns)
 {
 	switch (m->type) {
@@ -443,7 +455,11 @@ void connection_on_message(struct connection *c, const struct ibcm_message *m, i
 	case IBCM_SIDR_REP:
 		on_sidr_rep(c, m);
 		break;
+	case IBCM_LAP:
+		on_lap(c, m);
+		break;
 	case IBCM_SIDR_REQ:
+	case IBCM_APR:
 		break;
 	}
 }
@@ -507,6 +523,10 @@ bool connection_answer_stray(const struct ibcm_message *m, enum ibcm_reason reas
 		return true;
 	case IBCM_DREQ:
 		answer->type = IBCM_DREP;
+		return true;
+	case IBCM_LAP:
+		answer->type = IBCM_APR;
+		answer->reason = IBCM_ALTERNATE_INVALID_ID;
 		return true;
 	case IBCM_SIDR_REQ:
 		answer->type = IBCM_SIDR_REP;

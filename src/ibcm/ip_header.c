@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#define SPACE_IPOIB 0x0002
+
 static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
 static void put_address(uint8_t *at, bool is_v4, const uint8_t *gid)
@@ -50,7 +52,9 @@ uint64_t ip_header_service_id(uint16_t space, uint16_t port)
 
 bool ip_header_service(uint64_t service_id, uint16_t *space, uint16_t *port)
 {
-	if (service_id >> 32 || (service_id >> 24 & 0xff) != 0x01)
+	/* Spaces are 0x01xx, but for that of IPoIB. */
+	if (service_id >> 32 ||
+	    ((service_id >> 24 & 0xff) != 0x01 && service_id >> 16 != SPACE_IPOIB))
 		return false;
 	*space = (uint16_t)(service_id >> 16);
 	*port = (uint16_t)service_id;

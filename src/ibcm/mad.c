@@ -220,6 +220,22 @@ static void decode_sidr_rep(const uint8_t *b, struct ibcm_message *m)
 	memcpy(m->info, b + 24, IBCM_INFO_BYTES);
 }
 
+static void encode_apr(const struct ibcm_message *m, uint8_t *b)
+{
+	encode_ids(m, b);
+	b[8] = m->info_bytes;
+	b[9] = (uint8_t)m->reason;
+	memcpy(b + 12, m->info, IBCM_INFO_BYTES);
+}
+
+static void decode_apr(const uint8_t *b, struct ibcm_message *m)
+{
+	decode_ids(b, m);
+	m->info_bytes = b[8] < IBCM_INFO_BYTES ? b[8] : IBCM_INFO_BYTES;
+	m->reason = b[9];
+	memcpy(m->info, b + 12, IBCM_INFO_BYTES);
+}
+
 static const struct layout layouts[] = {
 	[IBCM_REQ] = { 140, 92, encode_req, decode_req },
 	[IBCM_MRA] = { 10, 222, encode_mra, decode_mra },
@@ -230,6 +246,9 @@ static const struct layout layouts[] = {
 	[IBCM_DREP] = { 8, 224, encode_ids, decode_ids },
 	[IBCM_SIDR_REQ] = { 16, 216, encode_sidr_req, decode_sidr_req },
 	[IBCM_SIDR_REP] = { 96, 136, encode_sidr_rep, decode_sidr_rep },
+	/* The path that it offers is not read: there is one. */
+	[IBCM_LAP] = { 64, 168, encode_ids, decode_ids },
+	[IBCM_APR] = { 84, 148, encode_apr, decode_apr },
 };
 
 #define LAYOUT_COUNT (sizeof(layouts) / sizeof(*layouts))

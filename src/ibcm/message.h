@@ -24,6 +24,8 @@ enum ibcm_type {
 	IBCM_DREP = 0x16,
 	IBCM_SIDR_REQ = 0x17,
 	IBCM_SIDR_REP = 0x18,
+	IBCM_LAP = 0x19,
+	IBCM_APR = 0x1a,
 };
 
 /* What a MRA or REJ is about. */
@@ -50,6 +52,12 @@ enum ibcm_sidr_status {
 	IBCM_SIDR_OK = 0,
 	IBCM_SIDR_NO_LISTENER = 1,
 	IBCM_SIDR_REJECTED = 2,
+};
+
+/* Of an APR (IBA 12.8.2). */
+enum ibcm_alternate_status {
+	IBCM_ALTERNATE_INVALID_ID = 1,
+	IBCM_ALTERNATE_UNSUPPORTED = 2,
 };
 
 enum ibcm_transport {
@@ -89,7 +97,7 @@ struct ibcm_message {
 	/* MRA, REJ, SIDR_REP */
 	uint8_t subject;	 /* enum ibcm_subject */
 	uint8_t service_timeout; /* MRA: exponent */
-	uint16_t reason;	 /* REJ: enum ibcm_reason; SIDR_REP: enum ibcm_sidr_status */
+	uint16_t reason;	 /* REJ: enum ibcm_reason; SIDR_REP, APR: their status */
 	uint8_t info_bytes;
 	uint8_t info[IBCM_INFO_BYTES];
 

@@ -191,7 +191,8 @@ static int on_event(struct stream *s, const struct rdma_cm_event *event) REQUIRE
 	case RDMA_CM_EVENT_DISCONNECTED:
 		return -ECONNRESET;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		return -ENETDOWN;
+		/* What is connected goes on without verbatimd. */
+		return s->phase == STREAM_CONNECTED ? 0 : -ENETDOWN;
 	default:
 		return 0;
 	}

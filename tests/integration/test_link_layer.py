@@ -2,6 +2,7 @@
 import pytest
 
 from harness import DEVICE, HOST, free_port
+from test_cm import fresh, pair, run_perftest, run_program  # noqa: F401, pylint: disable=unused-import
 
 INFINIBAND = {'VERBATIM_LINK_LAYER': 'infiniband'}
 
@@ -51,3 +52,47 @@ def test_qperf_between_hosts(cables):
     output = cable.a.run('qperf', '-lp', port, '-t', 1, cable.b.address, 'rc_lat', 'ud_lat', 'uc_bw',
                          env=INFINIBAND)
     assert output.count('latency') == 2 and 'bw' in output, output
+
+
+# --------------------------------------------------------------------------------------------
+# Connections: addresses are IPv4 there, too.
+
+CM_PROGRAMS = ['rping', 'rdma_client', 'rdma_xclient', 'ucmatose', 'udaddy']
+
+
+@pytest.mark.parametrize('name', CM_PROGRAMS)
+def test_cm(fresh, name):  # noqa: F811
+    run_program(fresh, name, HOST, env=INFINIBAND)
+
+
+def test_cm_perftest(runner):
+    run_perftest(runner, 'ib_write_lat', 'RC', HOST, env=INFINIBAND)
+
+
+def test_cm_multicast(fresh):  # noqa: F811
+    argv = ['mckey', '-m', '239.1.1.7', '-b', HOST]
+    for output in pair(fresh, argv, [*argv, '-s'], env=INFINIBAND):
+        assert 'return status 0' in output
+
+
+def test_cm_ipv6(fresh):  # noqa: F811
+    """Its ports have no IPv6 addresses."""
+    program = fresh.start('rping', '-c', '-a', '::1', env=INFINIBAND)
+    assert program.wait(10) not in (None, 0), program.report()
+    assert 'No such device' in program.output(), program.report()
+
+
+@pytest.mark.network
+@pytest.mark.parametrize('name', CM_PROGRAMS)
+def test_cm_between_hosts(cables, name):
+    cable = cables(1500)
+    run_program(cable.a, name, cable.a.address, peer=cable.b, env=INFINIBAND)
+
+
+@pytest.mark.network
+def test_cm_multicast_between_hosts(cables):
+    cable = cables(1500)
+    argv = ['mckey', '-m', '239.1.1.7', '-b']
+    for output in pair(cable.a, [*argv, cable.a.address], [*argv, cable.b.address, '-s'],
+                       peer=cable.b, env=INFINIBAND):
+        assert 'return status 0' in output

@@ -387,6 +387,33 @@ static void test_abandoned_in_every_state(void **state)
 	assert_int_equal(p.a.event_count, 0);
 }
 
+/* There is no other path to fall back on, and the other end is told so. */
+static void test_no_alternate_path(void **state)
+{
+	struct ibcm_message lap = { .type = IBCM_LAP,
+				    .transaction = 77,
+				    .local_id = 11,
+				    .remote_id = 22 };
+	struct ibcm_message answer;
+	struct pair p;
+
+	establish(&p);
+	connection_on_message(&p.b.c, &lap, now_ns);
+	assert_int_equal(p.b.out_count, 1);
+	assert_int_equal(p.b.out[0].type, IBCM_APR);
+	assert_int_equal(p.b.out[0].transaction, 77);
+	assert_int_equal(p.b.out[0].remote_id, 11);
+	assert_int_equal(p.b.out[0].reason, IBCM_ALTERNATE_UNSUPPORTED);
+	carry_all(&p);
+	assert_int_equal(p.a.c.state, CONNECTION_ESTABLISHED);
+	assert_int_equal(p.a.event_count + p.b.event_count, 0);
+	assert_true(connection_answer_stray(&lap, 0, &answer));
+	assert_int_equal(answer.type, IBCM_APR);
+	assert_int_equal(answer.reason, IBCM_ALTERNATE_INVALID_ID);
+	lap.type = IBCM_APR;
+	assert_false(connection_answer_stray(&lap, 0, &answer));
+}
+
 static void test_lookup_of_a_ud_qp(void **state)
 {
 	struct ibcm_message yes = { .qpn = 300, .qkey = 7 }, no = { .reason = 28 };
@@ -472,6 +499,7 @@ int main(void)
 		cmocka_unit_test(test_data_before_rtu),
 		cmocka_unit_test(test_dreq_names_the_qp),
 		cmocka_unit_test(test_abandoned_in_every_state),
+		cmocka_unit_test(test_no_alternate_path),
 		cmocka_unit_test(test_lookup_of_a_ud_qp),
 		cmocka_unit_test(test_xrc),
 		cmocka_unit_test(test_out_of_turn),

@@ -17,6 +17,7 @@
 static const enum ibcm_type types[] = {
 	IBCM_REQ,  IBCM_MRA,  IBCM_REJ,	     IBCM_REP,	    IBCM_RTU,
 	IBCM_DREQ, IBCM_DREP, IBCM_SIDR_REQ, IBCM_SIDR_REP,
+	IBCM_LAP,  IBCM_APR,
 };
 
 static struct ibcm_message make_req(void)
@@ -148,7 +149,9 @@ static void test_rooms_for_private_data(void **state)
 	assert_int_equal(mad_private_bytes(IBCM_REJ), 148);
 	assert_int_equal(mad_private_bytes(IBCM_SIDR_REQ), 216);
 	assert_int_equal(mad_private_bytes(IBCM_SIDR_REP), 136);
-	assert_int_equal(mad_private_bytes((enum ibcm_type)0x19), 0);
+	assert_int_equal(mad_private_bytes(IBCM_LAP), 168);
+	assert_int_equal(mad_private_bytes(IBCM_APR), 148);
+	assert_int_equal(mad_private_bytes((enum ibcm_type)0x1b), 0);
 	assert_int_equal(mad_private_bytes((enum ibcm_type)0), 0);
 }
 
@@ -158,7 +161,7 @@ static void test_others_are_refused(void **state)
 		unsigned at;
 		uint8_t value;
 	} rows[] = { { 0, 2 },	   { 1, 0x03 }, { 2, 1 }, { 3, 0x81 },
-		     { 17, 0x19 }, { 17, 0 },	{ 16, 1 } };
+		     { 17, 0x1b }, { 17, 0 },	{ 16, 1 } };
 	struct ibcm_message m = make_req(), out;
 	uint8_t mad[MAD_BYTES];
 

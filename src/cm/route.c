@@ -1,0 +1,115 @@
+#include "cm/route.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <infiniband/sa.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cause.h"
+#include "cm/address.h"
+#include "cm/event.h"
+#include "cm/export.h"
+
+#define HOP_LIMIT	 64
+#define SELECTOR_EXACTLY 2
+#define LIFE_TIME	 16 /* exponent of 4.096 us */
+#define MTU_MASK	 0x3f
+#define PRIMARY		 (IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL)
+
+/* *out may be one that is there already. 0 or -errno. */
+static int make_path(struct id *id, struct ibv_sa_path_rec **out)
+{
+	struct ibv_sa_path_rec *path = id->base.route.path_rec;
+	struct ibv_port_attr port;
+
+	if (!id->device || id->state != ID_ADDR_RESOLVED)
+		return -EINVAL;
+	if (ibv_query_port(id->base.verbs, DEVICE_PORT, &port))
+		return -ENODEV;
+	if (!path)
+		path = malloc(sizeof(*path));
+	if (!path)
+		return -ENOMEM;
+	*path = (struct ibv_sa_path_rec){
+		.dgid = id->base.route.addr.addr.ibaddr.dgid,
+		.sgid = id->base.route.addr.addr.ibaddr.sgid,
+		.slid = htons(port.lid),
+		.hop_limit = HOP_LIMIT,
+		.traffic_class = id->tos,
+		.reversible = 1,
+		.numb_path = 1,
+		.pkey = 0xffff,
+		.mtu_selector = SELECTOR_EXACTLY,
+		.mtu = (uint8_t)port.active_mtu,
+		.rate_selector = SELECTOR_EXACTLY,
+		.rate = IBV_RATE_10_GBPS,
+		.packet_life_time_selector = SELECTOR_EXACTLY,
+		.packet_life_time = LIFE_TIME,
+	};
+	id->base.route.path_rec = path;
+	*out = path;
+	return 0;
+}
+
+/* 0 or -errno. */
+static int resolved(struct id *id)
+{
+	int rc = event_raise(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, 0);
+
+	if (!rc) {
+		id->base.route.num_paths = 1;
+		id->state = ID_ROUTE_RESOLVED;
+	}
+	return rc;
+}
+
+CM_EXPORT int rdma_resolve_route(struct rdma_cm_id *base, int timeout_ms)
+{
+	struct id *id = id_of(base);
+	struct ibv_sa_path_rec *path;
+	int rc = make_path(id, &path);
+
+	if (!rc)
+		rc = resolved(id);
+	return rc ? answer(rc) : id_complete(id);
+}
+
+/* NULL: there is none that is meant for requests and data, there and back. */
+static const struct ibv_path_record *find_primary(const struct ibv_path_data *paths, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (paths[i].flags == PRIMARY)
+			return &paths[i].path;
+	}
+	return NULL;
+}
+
+int route_give(struct id *id, const void *paths, size_t bytes)
+{
+	const struct ibv_path_record *given = NULL;
+	struct ibv_sa_path_rec *path;
+	uint8_t mtu;
+	int rc;
+
+	if (paths && bytes % sizeof(struct ibv_path_data) == 0)
+		given = find_primary(paths, bytes / sizeof(struct ibv_path_data));
+	if (!given)
+		return -EINVAL;
+	if (id->state != ID_ADDR_RESOLVED)
+		return -EINVAL;
+	if (memcmp(&given->dgid, &id->base.route.addr.addr.ibaddr.dgid, sizeof(given->dgid)) ||
+	    memcmp(&given->sgid, &id->base.route.addr.addr.ibaddr.sgid, sizeof(given->sgid))) {
+		cause_report(CAUSE_CM_PATH_ELSEWHERE, 0, NULL);
+		return -EINVAL;
+	}
+	rc = make_path(id, &path);
+	if (rc)
+		return rc;
+	mtu = given->mtu & MTU_MASK;
+	if (mtu && mtu < path->mtu)
+		path->mtu = mtu;
+	id->tos = path->traffic_class = given->tclass;
+	rc = resolved(id);
+	return rc ? rc : id_complete(id) ? -errno : 0;
+}

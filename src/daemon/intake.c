@@ -1,0 +1,101 @@
+#include "daemon/intake.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "daemon/closer.h"
+
+/* With fewer descriptors than this in all, a quarter of them has to do. */
+#define LIMIT_USUAL 1024
+
+void intake_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max < LIMIT_USUAL ? limit.rlim_max / 4 * 3
+						      : limit.rlim_max - FDMSG_FDS_ROOM;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Returns what the limit was. */
+static struct rlimit raise_limit(void)
+{
+	struct rlimit before = { RLIM_INFINITY, RLIM_INFINITY }, all;
+
+	if (getrlimit(RLIMIT_NOFILE, &before))
+		return before;
+	all = before;
+	all.rlim_cur = all.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &all);
+	return before;
+}
+
+/* After something was received under a raised limit. */
+static void take_back(uid_t uid, const struct rlimit *before, struct fdmsg *m)
+{
+	bool beyond = false;
+
+	for (unsigned i = 0; i < m->fd_count; i++)
+		beyond |= (rlim_t)m->fds[i] >= before->rlim_cur;
+	if (!beyond)
+		return;
+	intake_close(uid, m);
+	m->fds_lost = true;
+}
+
+int intake_message(uid_t uid, int sock, struct fdmsg *out)
+{
+	struct rlimit before = raise_limit();
+	ssize_t len = fdmsg_recv_bytes(sock, &out->body, sizeof(out->body), out);
+
+	setrlimit(RLIMIT_NOFILE, &before);
+	if (len < 0)
+		return (int)len;
+	take_back(uid, &before, out);
+	if (len > 0)
+		return 0;
+	intake_close(uid, out);
+	return -ECONNRESET;
+}
+
+void intake_close(uid_t uid, struct fdmsg *m)
+{
+	for (unsigned i = 0; i < m->fd_count; i++)
+		closer_close(uid, m->fds[i]);
+	m->fd_count = 0;
+}
+
+ssize_t intake_bytes(uid_t uid, int sock, void *bytes, size_t size)
+{
+	struct rlimit before = raise_limit();
+	struct fdmsg m;
+	ssize_t len = fdmsg_recv_bytes(sock, bytes, size, &m);
+
+	setrlimit(RLIMIT_NOFILE, &before);
+	if (len >= 0)
+		intake_close(uid, &m);
+	return len;
+}
+
+bool intake_is_unix(int fd, int type)
+{
+	int has_domain, has_type;
+	socklen_t domain_len = sizeof(has_domain), type_len = sizeof(has_type);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &has_domain, &domain_len) &&
+	       has_domain == AF_UNIX &&
+	       !getsockopt(fd, SOL_SOCKET, SO_TYPE, &has_type, &type_len) && has_type == type;
+}
+
+bool intake_is_anonymous(int fd)
+{
+	struct stat s;
+
+	/* All others have a type there: files, pipes, sockets, devices. */
+	return !fstat(fd, &s) && !(s.st_mode & S_IFMT);
+}

@@ -1,0 +1,237 @@
+#include "ctl_check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "ctl_host.h"
+#include "ctl_peer.h"
+#include "daemon/client.h"
+#include "daemon/cm.h"
+#include "daemon/cm_channel.h"
+#include "daemon/cm_connection.h"
+#include "daemon/cm_held.h"
+#include "daemon/cm_id.h"
+#include "daemon/daemon.h"
+#include "daemon/mcast.h"
+
+#define TURNS_MAX 2000
+
+void check_require(bool holds, const char *text, const char *file, int line)
+{
+	if (holds)
+		return;
+	fprintf(stderr, "%s:%d: does not hold: %s\n", file, line, text);
+	abort();
+}
+
+void check_rest(struct daemon *d)
+{
+	unsigned turns = 0;
+
+	do {
+		host_event_count = 0;
+		loop_turn(&d->loop);
+		client_bury_condemned(d);
+		require(turns++ < TURNS_MAX);
+	} while (host_event_count);
+}
+
+static unsigned count(const struct list *l)
+{
+	unsigned n = 0;
+
+	list_for_each_safe(m, l)
+		n++;
+	return n;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * The books of connection management.
+ */
+
+static void check_channel(struct cm_channel *ch)
+{
+	require(numbers_find(&ch->owner->cm->channels, ch->numbered.number) == &ch->numbered);
+	require(count(&ch->events) == ch->event_count);
+	list_for_each_safe(m, &ch->events) {
+		const struct cm_event *e = container_of(m, struct cm_event, in_channel);
+
+		require(e->channel == ch && e->id->channel == ch);
+	}
+}
+
+static void check_id(struct cm_id *id)
+{
+	require(numbers_find(&id->owner->cm->ids, id->numbered.number) == &id->numbered);
+	require(id->channel->owner == id->owner);
+	require(!id->connection || id->connection->id == id);
+	require(!id->connection || !id->binding.listening);
+	require(id->binding.listening || !id->gsi);
+	require(!id->listener || (id->listener->binding.listening && list_empty(&id->children)));
+	list_for_each_safe(m, &id->children)
+		require(container_of(m, struct cm_id, in_listener)->listener == id);
+}
+
+static void check_cm_client(const struct cm_client *cc)
+{
+	unsigned events = 0, of_ids = 0, uses = 0;
+
+	require(count(&cc->ids) == cc->id_count && cc->id_count <= CM_IDS_PER_CLIENT);
+	require(count(&cc->channels) == cc->channel_count);
+	list_for_each_safe(m, &cc->channels) {
+		struct cm_channel *ch = container_of(m, struct cm_channel, in_client);
+
+		check_channel(ch);
+		events += ch->event_count;
+		uses += ch->id_count;
+	}
+	list_for_each_safe(m, &cc->ids) {
+		struct cm_id *id = container_of(m, struct cm_id, in_client);
+
+		check_id(id);
+		of_ids += count(&id->events);
+	}
+	require(events == cc->event_count && events == of_ids && uses == cc->id_count);
+	require(events <= CM_EVENTS_PER_CLIENT);
+}
+
+void check_connections(const struct daemon *d)
+{
+	const struct cm *cm = d->cm;
+
+	for (size_t i = 0; i < cm->connections.table.bucket_count; i++) {
+		list_for_each_safe(m, &cm->connections.table.buckets[i]) {
+			struct numbered *n = container_of(m, struct numbered, entry.in_bucket);
+			struct cm_connection *c = container_of(n, struct cm_connection, numbered);
+
+			require(c->end.state != CONNECTION_CLOSED);
+			require(!c->id || c->id->connection == c);
+			require(!c->id == c->end.abandoned);
+			require(c->id || c->end.deadline_ns);
+			require(c->is_local == !c->gsi);
+			require(!c->timer.place == !c->end.deadline_ns);
+			if (c->timer.place)
+				require(cm->timers.heap[c->timer.place - 1] == &c->timer);
+		}
+	}
+	for (size_t i = 1; i < cm->timers.count; i++)
+		require(cm->timers.heap[(i - 1) / 2]->deadline_ns <=
+			cm->timers.heap[i]->deadline_ns);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * The rest.
+ */
+
+static void check_client(struct daemon *d, const struct client *c)
+{
+	require(!c->condemned && c->daemon == d);
+	require(count(&c->outbox.messages) == c->outbox.count && c->outbox.count <= OUTBOX_MAX);
+	require(count(&c->memberships) == c->membership_count &&
+		c->membership_count <= MCAST_GROUPS_PER_CLIENT);
+	require(!c->cm == (c->role != CLIENT_CM));
+	require(!c->slot == (c->role != CLIENT_PROCESS));
+	require(!c->slot || d->by_slot[c->slot] == c);
+	if (c->cm)
+		check_cm_client(c->cm);
+}
+
+void check_books(struct daemon *d)
+{
+	unsigned slots = 0, cm_clients = 0, channels = 0;
+
+	require(list_empty(&d->condemned));
+	list_for_each_safe(m, &d->clients) {
+		const struct client *c = container_of(m, struct client, in_daemon);
+
+		check_client(d, c);
+		slots += c->slot != 0;
+		cm_clients += c->cm != NULL;
+		channels += c->cm ? c->cm->channel_count : 0;
+	}
+	require(slots == d->slots_used && cm_clients == d->cm_clients);
+	require(channels == d->cm->channel_count);
+	require(count(&d->port_groups) == d->port_group_count);
+	require(list_empty(&d->cm->in_flight));
+	require(count(&d->cm->held.listener.requests) + count(&d->cm->held.room.requests) ==
+		d->cm->held.count);
+	require(d->cm->held.count <= CM_HELD_MAX);
+}
+
+void check_bells(struct daemon *d, const struct peer *p)
+{
+	for (unsigned i = 0; i < PEER_NUMBERS && !p->meddles; i++) {
+		struct numbered *n = numbers_find(&d->cm->channels, p->channels[i]);
+		const struct cm_channel *ch =
+			n ? container_of(n, struct cm_channel, numbered) : NULL;
+		char byte;
+
+		if (ch && p->ends[i] >= 0)
+			require((recv(p->ends[i], &byte, 1, MSG_DONTWAIT | MSG_PEEK) > 0) ==
+				(ch->event_count > 0));
+	}
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Two that want nothing but a connection.
+ */
+
+static uint32_t await_event(struct daemon *d, struct peer *p, enum ctl_cm_event_kind kind)
+{
+	struct ctl_cm_ask get = {
+		.header = { CTL_CM_GET_EVENT, 9 },
+		.channel = p->channels[(p->channel_count - 1) % PEER_NUMBERS],
+	};
+
+	p->has_event = false;
+	peer_send(p, &get, sizeof(get), NULL, 0);
+	check_rest(d);
+	peer_read(p);
+	require(p->has_event && p->event.kind == kind);
+	p->has_event = false;
+	return p->event.id;
+}
+
+static void talk(struct daemon *d, struct peer *p, enum ctl_type type, uint32_t id)
+{
+	struct ctl_cm_talk m = { .header = { type, 9 }, .id = id, .end = { .qpn = 6 } };
+	struct ctl_cm_ask a = { .header = { type, 9 }, .id = id };
+
+	if (type == CTL_CM_ACCEPT)
+		peer_send(p, &m, sizeof(m), NULL, 0);
+	else
+		peer_send(p, &a, sizeof(a), NULL, 0);
+	check_rest(d);
+	peer_read(p);
+	require(p->reply.header.type == CTL_CM_REPLY && !p->reply.cm_reply.status);
+}
+
+void check_connection(struct daemon *d, struct peer *passive, struct peer *active,
+		      const struct host_address *at)
+{
+	struct ctl_cm_address local = { .family = at->family, .ifindex = at->ifindex };
+	struct ctl_cm_address remote;
+	uint32_t child, id;
+
+	memcpy(local.gid, at->gid, sizeof(local.gid));
+	require(peer_is_there(passive) && peer_is_there(active));
+	peer_listen(passive, &local, CTL_CM_TCP);
+	require(!passive->reply.cm_reply.status);
+	remote = passive->reply.cm_reply.local;
+	require(remote.port);
+	peer_connect(active, &local, &remote, CTL_CM_TCP);
+	require(!active->reply.cm_reply.status);
+	child = await_event(d, passive, CTL_CM_CONNECT_REQUEST);
+	talk(d, passive, CTL_CM_ACCEPT, child);
+	id = await_event(d, active, CTL_CM_CONNECT_RESPONSE);
+	talk(d, active, CTL_CM_READY, id);
+	await_event(d, passive, CTL_CM_ESTABLISHED);
+	talk(d, active, CTL_CM_DISCONNECT, id);
+	await_event(d, passive, CTL_CM_DISCONNECTED);
+	talk(d, passive, CTL_CM_DISCONNECT, child);
+	await_event(d, active, CTL_CM_DISCONNECTED);
+	check_books(d);
+	check_connections(d);
+}

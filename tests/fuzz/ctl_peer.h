@@ -1,0 +1,66 @@
+/*
+ * Control peer - a client of the daemon under fuzz_ctl: its connection, and what it was told.
+ *
+ * In:  what it is to say.
+ * Out: the numbers that the daemon gave it, for later messages.
+ *
+ * Never blocks: what does not fit into the socket is not said.
+ */
+#ifndef CTL_PEER_H
+#define CTL_PEER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "ctl/protocol.h"
+
+#define PEER_NUMBERS 8
+
+struct daemon;
+
+struct peer {
+	struct daemon *daemon;
+	int sock; /* -1: not there */
+	bool is_cm;
+	bool deaf;    /* it reads nothing */
+	bool meddles; /* it wrote to a channel's descriptor, or took from it */
+	unsigned slot;
+	int token, bag; /* -1: none */
+	uint32_t ids[PEER_NUMBERS], channels[PEER_NUMBERS];
+	int ends[PEER_NUMBERS]; /* the channels' descriptors, the program's */
+	int next_end;		/* of the channel that was asked for last; -1: none */
+	unsigned asked;		/* how many were */
+	unsigned id_count, channel_count;
+	bool has_event;
+	struct ctl_cm_event event; /* the last one that it fetched */
+	union ctl_message reply;   /* the last one that it read */
+};
+
+void peer_init(struct peer *p);
+bool peer_is_there(const struct peer *p);
+
+/* Connects, as a process of this user. */
+void peer_call(struct peer *p, struct daemon *d, uid_t uid, unsigned process);
+void peer_join_cm(struct peer *p);
+void peer_hang_up(struct peer *p);
+
+/* Closes fds. */
+void peer_send(struct peer *p, const void *message, size_t length, int *fds, unsigned count);
+
+/* All that has come, unless it is deaf. */
+void peer_read(struct peer *p);
+
+void peer_create_channel(struct peer *p);
+void peer_listen(struct peer *p, const struct ctl_cm_address *local, uint16_t space);
+void peer_connect(struct peer *p, const struct ctl_cm_address *local,
+		  const struct ctl_cm_address *remote, uint16_t space);
+
+/* Fetches an event, or does what a program does about the last one. */
+void peer_go_on(struct peer *p, uint8_t how);
+
+/* With the descriptor of a channel, which is its own. */
+void peer_meddle(struct peer *p, uint8_t how);
+
+#endif

@@ -1,0 +1,72 @@
+"""librdmacm: programs are told when the address that they use leaves them."""
+import pytest
+
+from harness import SLOWER, wait_until
+from test_cm import start_server
+
+SPARE, LOST = '10.79.0.1', '10.79.0.2'
+
+
+def remove(host):
+    host.command('ip', 'link', 'del', 'cm0', check=False)
+
+
+@pytest.fixture
+def spare(cables):
+    """A host with an interface `cm0` that tests may change; its programs see it, too."""
+    host = cables(1500).a
+    host.ip('link', 'add', 'cm0', 'type', 'veth', 'peer', 'name', 'cm1')
+    try:
+        for address in (SPARE, LOST):
+            host.ip('addr', 'add', f'{address}/24', 'dev', 'cm0')
+        host.ip('link', 'set', 'cm1', 'up')
+        host.ip('link', 'set', 'cm0', 'up')
+        yield host
+    finally:
+        remove(host)
+
+
+def serve(host, address):
+    return start_server(host, ['rping', '-s', '-v', '-P', '-a', address],
+                        env={'VERBATIM_DEVICES': 'cm0'})
+
+
+@pytest.mark.network
+def test_address_goes(spare):
+    """Who uses another address of the interface notices nothing."""
+    stays, goes = serve(spare, SPARE), serve(spare, LOST)
+    spare.ip('addr', 'del', f'{LOST}/24', 'dev', 'cm0')
+    goes.wait_for('RDMA_CM_EVENT_ADDR_CHANGE')
+    spare.ip('addr', 'add', f'{LOST}/24', 'dev', 'cm0')
+    assert stays.wait(0.2 * SLOWER) is None
+    assert 'ADDR_CHANGE' not in stays.output(), stays.report()
+    # Once it is back it may go again.
+    spare.ip('addr', 'del', f'{LOST}/24', 'dev', 'cm0')
+    wait_until(lambda: goes.output().count('RDMA_CM_EVENT_ADDR_CHANGE') == 2, 5 * SLOWER, 'again')
+    remove(spare)
+    stays.wait_for('detected device removal')
+    spare.release(stays, goes)
+
+
+@pytest.mark.network
+def test_address_moves(spare):
+    """To another interface of the host: both ends of a connection are bound to it."""
+    server = serve(spare, SPARE)
+    client = spare.start('rping', '-c', '-v', '-a', SPARE, env={'VERBATIM_DEVICES': 'cm0'})
+    client.wait_for('rdma-ping-5')
+    spare.ip('addr', 'del', f'{SPARE}/24', 'dev', 'cm0')
+    spare.ip('addr', 'add', f'{SPARE}/24', 'dev', 'cm1')
+    for end in (client, server):
+        end.wait_for('RDMA_CM_EVENT_ADDR_CHANGE')
+    spare.release(client, server)
+
+
+@pytest.mark.network
+def test_device_goes(spare):
+    server = serve(spare, SPARE)
+    client = spare.start('rping', '-c', '-v', '-a', SPARE, env={'VERBATIM_DEVICES': 'cm0'})
+    client.wait_for('rdma-ping-5')
+    remove(spare)
+    for end in (client, server):
+        end.wait_for('detected device removal')
+    spare.release(client, server)

@@ -1,0 +1,154 @@
+#include "cm_raw.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "ctl/deadline.h"
+#include "harness.h"
+
+struct fdmsg cm_ask_with(int sock, const void *request, size_t len, const int *fds,
+			 unsigned fd_count)
+{
+	struct fdmsg m;
+
+	CHECK(!fdmsg_send(sock, request, len, fds, fd_count));
+	CHECK(!fdmsg_wait(sock, deadline_in_ms(PATIENCE_MS), &m));
+	return m;
+}
+
+struct ctl_cm_reply cm_ask(int sock, const void *request, size_t len)
+{
+	return cm_ask_with(sock, request, len, NULL, 0).body.cm_reply;
+}
+
+int cm_say(int sock, enum ctl_type type, uint32_t id, uint32_t channel)
+{
+	struct ctl_cm_ask request = { .header = { .type = type }, .id = id, .channel = channel };
+
+	return cm_ask(sock, &request, sizeof(request)).status;
+}
+
+int cm_join(void)
+{
+	struct ctl_cm_hello hello = {
+		.greeting = { .header = { .type = CTL_CM_HELLO, .seq = 1 },
+			      .magic = CTL_MAGIC,
+			      .version = CTL_VERSION },
+	};
+	int sock = raw_connect();
+
+	CHECK(!cm_ask_with(sock, &hello, sizeof(hello), NULL, 0).body.welcome.status);
+	return sock;
+}
+
+int cm_create_channel(int sock, const int ends[2], uint32_t *number)
+{
+	struct ctl_cm_ask request = { .header = { .type = CTL_CM_CREATE_CHANNEL } };
+	struct ctl_cm_reply r = cm_ask_with(sock, &request, sizeof(request), ends, 2).body.cm_reply;
+
+	*number = r.number;
+	return r.status;
+}
+
+uint32_t cm_make_channel(int sock)
+{
+	uint32_t channel;
+	int ends[2];
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+	CHECK(!cm_create_channel(sock, ends, &channel));
+	close(ends[0]);
+	close(ends[1]);
+	return channel;
+}
+
+uint32_t cm_make_id(int sock, uint32_t channel)
+{
+	struct ctl_cm_ask request = { .header = { .type = CTL_CM_CREATE_ID },
+				      .channel = channel,
+				      .value = CTL_CM_TCP };
+	struct ctl_cm_reply r = cm_ask(sock, &request, sizeof(request));
+
+	CHECK(!r.status);
+	return r.number;
+}
+
+static const struct ctl_cm_address loopback = {
+	.gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 },
+	.family = AF_INET,
+};
+
+uint32_t cm_listen(int sock, uint32_t channel, struct ctl_cm_address *at)
+{
+	struct ctl_cm_bind bind = { .header = { .type = CTL_CM_BIND }, .local = loopback };
+	struct ctl_cm_reply r;
+
+	bind.id = cm_make_id(sock, channel);
+	r = cm_ask(sock, &bind, sizeof(bind));
+	CHECK(!r.status && r.local.port);
+	*at = r.local;
+	CHECK(!cm_say(sock, CTL_CM_LISTEN, bind.id, 0));
+	return bind.id;
+}
+
+int cm_connect(int sock, uint32_t id, const struct ctl_cm_address *to)
+{
+	struct ctl_cm_talk talk = {
+		.header = { .type = CTL_CM_CONNECT },
+		.id = id,
+		.local = loopback,
+		.remote = *to,
+		.end = { .qpn = 5 },
+	};
+
+	return cm_ask(sock, &talk, sizeof(talk)).status;
+}
+
+struct ctl_cm_event cm_event(int sock, uint32_t channel)
+{
+	struct ctl_cm_ask get = { .header = { .type = CTL_CM_GET_EVENT }, .channel = channel };
+
+	return cm_ask_with(sock, &get, sizeof(get), NULL, 0).body.cm_event;
+}
+
+struct ctl_cm_event cm_await(int sock, uint32_t channel, enum ctl_cm_event_kind kind)
+{
+	int64_t end = now_ms() + PATIENCE_MS;
+	struct ctl_cm_event e;
+
+	while ((e = cm_event(sock, channel)).answer == EAGAIN) {
+		CHECK(now_ms() < end);
+		usleep(200);
+	}
+	CHECK(!e.answer && e.kind == kind);
+	return e;
+}
+
+int64_t cm_round(int passive, int active)
+{
+	uint32_t in = cm_make_channel(passive), out = cm_make_channel(active), listener, id;
+	struct ctl_cm_talk accept = { .header = { .type = CTL_CM_ACCEPT }, .end = { .qpn = 6 } };
+	int64_t since = now_ms();
+	struct ctl_cm_address at;
+
+	listener = cm_listen(passive, in, &at);
+	id = cm_make_id(active, out);
+	CHECK(!cm_connect(active, id, &at));
+	accept.id = cm_await(passive, in, CTL_CM_CONNECT_REQUEST).id;
+	CHECK(!cm_ask(passive, &accept, sizeof(accept)).status);
+	cm_await(active, out, CTL_CM_CONNECT_RESPONSE);
+	CHECK(!cm_say(active, CTL_CM_READY, id, 0));
+	cm_await(passive, in, CTL_CM_ESTABLISHED);
+	CHECK(!cm_say(active, CTL_CM_DISCONNECT, id, 0));
+	cm_await(passive, in, CTL_CM_DISCONNECTED);
+	CHECK(!cm_say(passive, CTL_CM_DISCONNECT, accept.id, 0));
+	cm_await(active, out, CTL_CM_DISCONNECTED);
+	CHECK(!cm_say(active, CTL_CM_DESTROY_ID, id, 0));
+	CHECK(!cm_say(passive, CTL_CM_DESTROY_ID, accept.id, 0));
+	CHECK(!cm_say(passive, CTL_CM_DESTROY_ID, listener, 0));
+	CHECK(!cm_say(passive, CTL_CM_DESTROY_CHANNEL, 0, in));
+	CHECK(!cm_say(active, CTL_CM_DESTROY_CHANNEL, 0, out));
+	return now_ms() - since;
+}

@@ -1,0 +1,47 @@
+/*
+ * CM raw - a connection to the daemon as librdmacm has it, message by message.
+ *
+ * In:  what is to be said, right or wrong.
+ * Out: the daemon's answers.
+ */
+#ifndef CM_RAW_H
+#define CM_RAW_H
+
+#include <stdint.h>
+
+#include "ctl/fdmsg.h"
+
+/* Sends, and waits for the next message. */
+struct fdmsg cm_ask_with(int sock, const void *request, size_t len, const int *fds,
+			 unsigned fd_count);
+struct ctl_cm_reply cm_ask(int sock, const void *request, size_t len);
+
+/* A request of struct ctl_cm_ask: the status, 0 or an errno. */
+int cm_say(int sock, enum ctl_type type, uint32_t id, uint32_t channel);
+
+/* After CM_HELLO. */
+int cm_join(void);
+
+/* 0 or an errno. */
+int cm_create_channel(int sock, const int ends[2], uint32_t *number);
+
+/* A channel whose descriptors nobody keeps. */
+uint32_t cm_make_channel(int sock);
+uint32_t cm_make_id(int sock, uint32_t channel);
+
+/* A listener on a port of 127.0.0.1. */
+uint32_t cm_listen(int sock, uint32_t channel, struct ctl_cm_address *at);
+
+/* Asks for a connection; 0 or an errno. */
+int cm_connect(int sock, uint32_t id, const struct ctl_cm_address *to);
+
+/* The next event; answer is EAGAIN if there is none. */
+struct ctl_cm_event cm_event(int sock, uint32_t channel);
+
+/* One that has to come within the patience. */
+struct ctl_cm_event cm_await(int sock, uint32_t channel, enum ctl_cm_event_kind kind);
+
+/* Both ends are made, connected, disconnected, and gone: how long it took, ms. */
+int64_t cm_round(int passive, int active);
+
+#endif

@@ -1,0 +1,283 @@
+/*
+ * Descriptors whose close(2) takes long: whatever way they come into the daemon and out of it,
+ * nobody waits for them. A TCP socket that lingers stands for all: unread data keeps its close
+ * until the time is over.
+ */
+#include "cm_raw.h"
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "ctl/deadline.h"
+
+#define LINGER_S 20
+#define SOON_MS	 5000
+
+static struct {
+	struct ctl_client *first; /* starts the daemon, and keeps it */
+	int passive, active;
+	pid_t daemon;
+	int reader; /* the other end of the socket that lingers; reads nothing */
+} t;
+
+static int make_lingering(void)
+{
+	struct linger linger = { 1, LINGER_S };
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	static char bytes[65536];
+	socklen_t len = sizeof(at);
+
+	CHECK(!bind(listener, (struct sockaddr *)&at, sizeof(at)) && !listen(listener, 1));
+	CHECK(!getsockname(listener, (struct sockaddr *)&at, &len));
+	CHECK(!connect(fd, (struct sockaddr *)&at, sizeof(at)));
+	t.reader = accept(listener, NULL, NULL);
+	CHECK(t.reader >= 0);
+	close(listener);
+	while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	CHECK(!setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)));
+	return fd;
+}
+
+/* The daemon gets them when nobody else has them any more: its close is the last. */
+static void give(int sock, const void *message, size_t len, int *fds, unsigned count)
+{
+	CHECK(!kill(t.daemon, SIGSTOP));
+	CHECK(!fdmsg_send(sock, message, len, fds, count));
+	for (unsigned i = 0; i < count; i++)
+		close(fds[i]);
+	CHECK(!kill(t.daemon, SIGCONT));
+}
+
+static int begin(void **state)
+{
+	harness_setup(state);
+	t.first = join();
+	t.daemon = daemon_pid();
+	t.passive = cm_join();
+	t.active = cm_join();
+	return 0;
+}
+
+/* The last copy but the daemon's is closed by now. */
+static void check_others(void)
+{
+	for (int i = 0; i < 3; i++)
+		CHECK(cm_round(t.passive, t.active) < SOON_MS);
+	CHECK(daemon_pid() == t.daemon);
+}
+
+static int finish(void **state)
+{
+	close(t.reader);
+	close(t.passive);
+	close(t.active);
+	ctl_close(t.first);
+	return harness_teardown(state);
+}
+
+static struct ctl_hello make_hello(void)
+{
+	return (struct ctl_hello){
+		.greeting = { { CTL_HELLO, 1 }, CTL_MAGIC, CTL_VERSION },
+		.comm = "raw",
+	};
+}
+
+static void test_of_a_wrong_kind(void **state)
+{
+	struct ctl_hello hello = make_hello();
+	int fds[] = { make_arena(), make_lingering(), make_arena() }, sock = raw_connect();
+	struct fdmsg m;
+
+	give(sock, &hello, sizeof(hello), fds, 3);
+	CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m));
+	CHECK(m.body.welcome.status == EINVAL);
+	CHECK(is_cut_off(sock));
+	check_others();
+	close(sock);
+}
+
+static void test_as_a_channel(void **state)
+{
+	struct ctl_cm_ask create = { .header = { CTL_CM_CREATE_CHANNEL, 1 } };
+	int ends[2] = { make_wake(), make_lingering() }, sock = cm_join();
+	struct fdmsg m;
+
+	give(sock, &create, sizeof(create), ends, 2);
+	CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m));
+	CHECK(m.body.cm_reply.status == EINVAL);
+	check_others();
+	close(sock);
+}
+
+/* Under way when the daemon cuts the client off. */
+static void test_not_received_yet(void **state)
+{
+	struct ctl_cm_ask create = { .header = { CTL_CM_CREATE_CHANNEL, 1 } };
+	int fds[] = { make_lingering(), make_wake() }, sock = cm_join();
+
+	CHECK(!kill(t.daemon, SIGSTOP));
+	CHECK(!fdmsg_send(sock, "garbage", 7, NULL, 0));
+	CHECK(!fdmsg_send(sock, &create, sizeof(create), fds, 2));
+	close(fds[0]);
+	close(fds[1]);
+	CHECK(!kill(t.daemon, SIGCONT));
+	CHECK(is_cut_off(sock));
+	close(sock);
+	check_others();
+}
+
+/* As many as a message can have. */
+static void test_too_many(void **state)
+{
+	struct ctl_cm_ask create = { .header = { CTL_CM_CREATE_CHANNEL, 1 } };
+	int fd = make_lingering(), sock = cm_join();
+	struct iovec iov = { &create, sizeof(create) };
+	static union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(253 * sizeof(int))];
+	} control;
+	struct msghdr mh = { .msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = &control,
+			     .msg_controllen = sizeof(control) };
+
+	control.header.cmsg_level = SOL_SOCKET;
+	control.header.cmsg_type = SCM_RIGHTS;
+	control.header.cmsg_len = CMSG_LEN(253 * sizeof(int));
+	for (unsigned i = 0; i < 253; i++) {
+		int given = i < 252 ? t.reader : fd;
+
+		memcpy(CMSG_DATA(&control.header) + i * sizeof(int), &given, sizeof(int));
+	}
+	CHECK(!kill(t.daemon, SIGSTOP));
+	CHECK(sendmsg(sock, &mh, 0) == sizeof(create));
+	close(fd);
+	CHECK(!kill(t.daemon, SIGCONT));
+	CHECK(is_cut_off(sock));
+	check_others();
+	close(sock);
+}
+
+/* The daemon may have no more: what came is dropped by the kernel, or has to be. */
+static void test_without_room(void **state)
+{
+	uint32_t channel = cm_make_channel(t.passive);
+	int fds[] = { make_lingering(), make_wake() }, sock = cm_join();
+	struct ctl_cm_ask create = { .header = { CTL_CM_CREATE_CHANNEL, 1 } };
+	struct rlimit old, none;
+	struct fdmsg m;
+
+	CHECK(!prlimit(t.daemon, RLIMIT_NOFILE, NULL, &old));
+	none = old;
+	none.rlim_cur = count_fds(t.daemon);
+	CHECK(!prlimit(t.daemon, RLIMIT_NOFILE, &none, NULL));
+	give(sock, &create, sizeof(create), fds, 2);
+	CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m));
+	CHECK(m.body.cm_reply.status == EMFILE);
+	/* Nobody else waits for an answer either. */
+	CHECK(cm_event(t.passive, channel).answer == EAGAIN);
+	CHECK(!prlimit(t.daemon, RLIMIT_NOFILE, &old, NULL));
+	check_others();
+	close(sock);
+}
+
+/* What is under way in a channel's socket pair, which is the program's to write to. */
+static void test_in_a_bell(void **state)
+{
+	int fd = make_lingering(), sock = cm_join(), ends[2];
+	struct ctl_cm_raise raise = { .header = { .type = CTL_CM_RAISE },
+				      .kind = CTL_CM_ADDR_RESOLVED };
+	uint32_t channel;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+	CHECK(!cm_create_channel(sock, ends, &channel));
+	raise.id = cm_make_id(sock, channel);
+	give(ends[0], "x", 1, &fd, 1);
+	CHECK(!cm_ask(sock, &raise, sizeof(raise)).status);
+	CHECK(!cm_event(sock, channel).answer);
+	check_others();
+	close(ends[0]);
+	close(ends[1]);
+	close(sock);
+}
+
+static void test_in_a_bell_that_ends(void **state)
+{
+	int fd = make_lingering(), sock = cm_join(), ends[2];
+	uint32_t channel;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+	CHECK(!cm_create_channel(sock, ends, &channel));
+	give(ends[0], "x", 1, &fd, 1);
+	close(ends[0]);
+	close(ends[1]);
+	CHECK(!cm_say(sock, CTL_CM_DESTROY_CHANNEL, 0, channel));
+	check_others();
+	close(sock);
+}
+
+/* More than the threads that one user may hold up: then its own wait, the daemon does not. */
+static void test_many_at_once(void **state)
+{
+	for (int i = 0; i < 40; i++) {
+		struct ctl_hello hello = make_hello();
+		int fds[] = { make_arena(), make_lingering(), make_arena() };
+		int sock = raw_connect(); /* t.reader stays open, unread, until this process ends */
+
+		give(sock, &hello, sizeof(hello), fds, 3);
+		CHECK(is_cut_off(sock));
+		close(sock);
+	}
+	check_others();
+}
+
+/* What peers are to be given is what they expect. */
+static void test_wake_is_no_pipe(void **state)
+{
+	int ends[2], kinds[3], null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	CHECK(!pipe2(ends, O_CLOEXEC));
+	kinds[0] = ends[1];
+	kinds[1] = null;
+	kinds[2] = make_arena();
+	t.reader = -1;
+	for (int i = 0; i < 3; i++) {
+		struct ctl_hello hello = make_hello();
+		int fds[] = { make_arena(), kinds[i], make_arena() }, sock = raw_connect();
+		struct fdmsg m;
+
+		CHECK(!fdmsg_send(sock, &hello, sizeof(hello), fds, 3));
+		CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m));
+		CHECK(m.body.welcome.status == EINVAL);
+		close(sock);
+		close(fds[0]);
+		close(fds[2]);
+	}
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, finish)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_of_a_wrong_kind),	TEST(test_as_a_channel),
+		TEST(test_not_received_yet),	TEST(test_too_many),
+		TEST(test_without_room),	TEST(test_in_a_bell),
+		TEST(test_in_a_bell_that_ends), TEST(test_many_at_once),
+		TEST(test_wake_is_no_pipe),
+	};
+
+	return cmocka_run_group_tests_name("daemon closing", tests, NULL, NULL);
+}

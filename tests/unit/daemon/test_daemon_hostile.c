@@ -1,0 +1,348 @@
+/*
+ * What a client of connection management may do to the daemon and to the others: nothing. Whatever
+ * one does, a connection between two others is made meanwhile, and soon.
+ */
+#include "cm_raw.h"
+#include "harness.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "ctl/deadline.h"
+
+#define SOON_MS 3000 /* for a whole round, on a loaded machine with sanitizers; else some 5 */
+
+/* Two that want nothing but connections. */
+static struct others {
+	struct ctl_client *first; /* starts the daemon, and keeps it */
+	int passive, active;
+	pid_t daemon;
+} others;
+
+static void others_join(void)
+{
+	others.first = join();
+	others.daemon = daemon_pid();
+	others.passive = cm_join();
+	others.active = cm_join();
+}
+
+static void check_others(void)
+{
+	CHECK(cm_round(others.passive, others.active) < SOON_MS);
+}
+
+static void others_leave(void)
+{
+	check_others();
+	CHECK(daemon_pid() == others.daemon);
+	close(others.passive);
+	close(others.active);
+	ctl_close(others.first);
+}
+
+static int raise_event(int sock, uint32_t id)
+{
+	struct ctl_cm_raise request = { .header = { .type = CTL_CM_RAISE },
+					.id = id,
+					.kind = CTL_CM_ADDR_RESOLVED };
+
+	return cm_ask(sock, &request, sizeof(request)).status;
+}
+
+/* After the hello, what is no request ends the connection, and nothing else. */
+static void test_garbage_after_the_hello(void **state)
+{
+	static const struct {
+		uint32_t type;
+		size_t len;
+		unsigned fds;
+	} rows[] = {
+		{ 0, 8, 0 },
+		{ CTL_CM_HELLO, sizeof(struct ctl_cm_hello), 0 },
+		{ CTL_HELLO, sizeof(struct ctl_hello), 3 },
+		{ CTL_PEER, sizeof(struct ctl_peer), 0 },
+		{ CTL_MCAST_ATTACH, sizeof(struct ctl_mcast), 0 },
+		{ CTL_PORT, sizeof(struct ctl_port), 0 },
+		{ CTL_LIST, sizeof(struct ctl_list), 0 },
+		{ CTL_CM_REPLY, sizeof(struct ctl_cm_reply), 0 },
+		{ CTL_CM_EVENT, sizeof(struct ctl_cm_event), 0 },
+		{ CTL_CM_CREATE_CHANNEL, sizeof(struct ctl_cm_ask), 0 },
+		{ CTL_CM_CREATE_CHANNEL, sizeof(struct ctl_cm_ask), 1 },
+		{ CTL_CM_CREATE_CHANNEL, sizeof(struct ctl_cm_ask), 3 },
+		{ CTL_CM_CREATE_ID, sizeof(struct ctl_cm_ask), 1 },
+		{ CTL_CM_CREATE_ID, sizeof(struct ctl_cm_ask) - 1, 0 },
+		{ CTL_CM_GET_EVENT, sizeof(struct ctl_cm_ask) + 1, 0 },
+		{ CTL_CM_BIND, sizeof(struct ctl_cm_bind) - 4, 0 },
+		{ CTL_CM_CONNECT, sizeof(struct ctl_cm_talk) - 1, 0 },
+		{ CTL_CM_CONNECT, 60000, 0 },
+		{ CTL_CM_RAISE, sizeof(struct ctl_cm_raise) + 8, 0 },
+		{ CTL_TYPE_COUNT, 64, 0 },
+		{ UINT32_MAX, 64, 4 },
+	};
+	static char room[65536];
+	int fds[CTL_FDS_MAX];
+
+	others_join();
+	for (int i = 0; i < CTL_FDS_MAX; i++)
+		fds[i] = make_wake();
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		int sock = cm_join();
+
+		cm_make_id(sock, cm_make_channel(sock));
+		memset(room, 0, sizeof(room));
+		memcpy(room, &rows[i].type, sizeof(rows[i].type));
+		CHECK(!fdmsg_send(sock, room, rows[i].len, fds, rows[i].fds));
+		if (!is_cut_off(sock)) {
+			print_error("row %zu is not cut off\n", i);
+			fail();
+		}
+		close(sock);
+		check_others();
+	}
+	for (int i = 0; i < CTL_FDS_MAX; i++)
+		close(fds[i]);
+	others_leave();
+}
+
+/* Numbers are no secrets: another's, or nobody's, lead nowhere. */
+static void test_what_belongs_to_others(void **state)
+{
+	static const enum ctl_type steps[] = {
+		CTL_CM_DESTROY_ID, CTL_CM_MIGRATE_ID, CTL_CM_LISTEN,
+		CTL_CM_READY,	   CTL_CM_ESTABLISH,  CTL_CM_DISCONNECT,
+	};
+	static const enum ctl_type talks[] = { CTL_CM_CONNECT, CTL_CM_ACCEPT, CTL_CM_REJECT };
+	struct ctl_cm_address at;
+	uint32_t channel, own, victims[2];
+	int owner, sock;
+
+	others_join();
+	owner = cm_join();
+	sock = cm_join();
+	channel = cm_make_channel(owner);
+	own = cm_make_channel(sock);
+	victims[0] = cm_listen(owner, channel, &at);
+	victims[1] = 77;
+	CHECK(!cm_connect(owner, cm_make_id(owner, channel), &at));
+	for (size_t v = 0; v < 2; v++) {
+		struct ctl_cm_bind bind = { .header = { .type = CTL_CM_BIND }, .id = victims[v] };
+
+		for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
+			CHECK(cm_say(sock, steps[i], victims[v], own) == ENOENT);
+		for (size_t i = 0; i < sizeof(talks) / sizeof(*talks); i++) {
+			struct ctl_cm_talk talk = { .header = { .type = talks[i] },
+						    .id = victims[v] };
+
+			CHECK(cm_ask(sock, &talk, sizeof(talk)).status == ENOENT);
+		}
+		CHECK(cm_ask(sock, &bind, sizeof(bind)).status == ENOENT);
+		CHECK(raise_event(sock, victims[v]) == ENOENT);
+	}
+	CHECK(cm_event(sock, channel).answer == ENOENT);
+	CHECK(cm_say(sock, CTL_CM_DESTROY_CHANNEL, 0, channel) == ENOENT);
+	CHECK(cm_say(sock, CTL_CM_CREATE_ID, 0, channel) == ENOENT);
+	CHECK(cm_say(sock, CTL_CM_MIGRATE_ID, cm_make_id(sock, own), channel) == ENOENT);
+	/* All is as it was. */
+	CHECK(cm_event(owner, channel).kind == CTL_CM_CONNECT_REQUEST);
+	close(owner);
+	close(sock);
+	others_leave();
+}
+
+/* In any state, what does not fit it is refused; the rest of the connection goes on. */
+static void test_steps_out_of_order(void **state)
+{
+	uint32_t channel, id;
+	struct ctl_cm_address at;
+	struct ctl_cm_talk talk = { .end = { .private_bytes = 65535 } };
+	int sock;
+
+	others_join();
+	sock = cm_join();
+	channel = cm_make_channel(sock);
+	id = cm_make_id(sock, channel);
+	CHECK(cm_say(sock, CTL_CM_READY, id, 0) == EINVAL);
+	CHECK(cm_say(sock, CTL_CM_ESTABLISH, id, 0) == EINVAL);
+	CHECK(cm_say(sock, CTL_CM_DISCONNECT, id, 0) == EINVAL);
+	talk.id = id;
+	for (talk.header.type = CTL_CM_CONNECT; talk.header.type <= CTL_CM_REJECT;
+	     talk.header.type++)
+		CHECK(cm_ask(sock, &talk, sizeof(talk)).status == EINVAL);
+	talk.id = cm_listen(sock, channel, &at);
+	CHECK(!cm_connect(sock, id, &at));
+	CHECK(cm_connect(sock, id, &at) == EINVAL);
+	CHECK(cm_connect(sock, talk.id, &at) == EINVAL);
+	CHECK(cm_say(sock, CTL_CM_LISTEN, id, 0) == EINVAL);
+	talk.id = cm_event(sock, channel).id;
+	talk.header.type = CTL_CM_ACCEPT;
+	CHECK(cm_ask(sock, &talk, sizeof(talk)).status == EINVAL);
+	talk.end.private_bytes = 0;
+	CHECK(!cm_ask(sock, &talk, sizeof(talk)).status);
+	CHECK(cm_ask(sock, &talk, sizeof(talk)).status == EINVAL);
+	CHECK(!cm_say(sock, CTL_CM_READY, id, 0));
+	CHECK(cm_say(sock, CTL_CM_READY, id, 0) == EINVAL);
+	close(sock);
+	others_leave();
+}
+
+static unsigned resident_kib(pid_t pid)
+{
+	char path[64], line[128];
+	unsigned kib = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "VmRSS: %u", &kib);
+	if (f)
+		fclose(f);
+	return kib;
+}
+
+/* Asks without end and reads nothing: it is cut off before much has piled up. */
+static void test_one_that_does_not_read(void **state)
+{
+	struct ctl_cm_raise request = { .header = { .type = CTL_CM_RAISE, .seq = 1 },
+					.kind = CTL_CM_ADDR_RESOLVED };
+	int64_t end = now_ms() + PATIENCE_MS;
+	unsigned before;
+	int sock, rc;
+
+	others_join();
+	check_others();
+	before = resident_kib(others.daemon);
+	sock = cm_join();
+	request.id = cm_make_id(sock, cm_make_channel(sock));
+	do {
+		for (int i = 0; i < 500; i++)
+			rc = fdmsg_send(sock, &request, sizeof(request), NULL, 0);
+		check_others();
+	} while ((!rc || rc == -EAGAIN) && now_ms() < end);
+	CHECK(rc == -EPIPE || rc == -ECONNRESET);
+	CHECK(resident_kib(others.daemon) < before + 16384);
+	close(sock);
+	others_leave();
+}
+
+static void test_identifiers_are_bounded(void **state)
+{
+	struct ctl_cm_ask create = { .header = { .type = CTL_CM_CREATE_ID }, .value = CTL_CM_TCP };
+	unsigned count = 0;
+	int sock, rc = 0;
+
+	others_join();
+	sock = cm_join();
+	create.channel = cm_make_channel(sock);
+	while (!rc && count < 100000) {
+		rc = cm_ask(sock, &create, sizeof(create)).status;
+		count += !rc;
+	}
+	CHECK(rc == ENOSPC && count <= 65536);
+	check_others();
+	close(sock);
+	others_leave();
+}
+
+/*
+ * Asks as fast as it can for what costs the daemon most, a port where there are hardly any left,
+ * and reads all answers.
+ */
+static void flood(int fd)
+{
+	struct ctl_cm_bind bind = {
+		.header = { .type = CTL_CM_BIND, .seq = 1 },
+		.local = { .gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 },
+			   .family = AF_INET },
+	};
+	int sock = cm_join();
+	uint32_t channel = cm_make_channel(sock);
+	struct ctl_cm_ask create = { .header = { .type = CTL_CM_CREATE_ID },
+				     .channel = channel,
+				     .value = CTL_CM_UDP };
+	struct fdmsg m;
+
+	/* All of them take what there is. */
+	do {
+		bind.id = cm_ask(sock, &create, sizeof(create)).number;
+	} while (!cm_ask(sock, &bind, sizeof(bind)).status);
+	say(fd, 1);
+	for (;;) {
+		fdmsg_send(sock, &bind, sizeof(bind), NULL, 0);
+		while (!fdmsg_recv(sock, &m))
+			;
+	}
+}
+
+static void test_floods(void **state)
+{
+	struct worker workers[3];
+	int64_t slowest_ms = 0, end;
+
+	others_join();
+	for (int i = 0; i < 3; i++)
+		worker_start(&workers[i], flood);
+	for (int i = 0; i < 3; i++)
+		hear(workers[i].fd);
+	for (end = now_ms() + 1500; now_ms() < end;) {
+		struct ctl_peer_info peer;
+		int64_t since = now_ms();
+
+		check_others();
+		CHECK(!ctl_peer(others.first, ctl_slot(others.first), &peer));
+		close_peer(&peer);
+		if (now_ms() - since > slowest_ms)
+			slowest_ms = now_ms() - since;
+	}
+	for (int i = 0; i < 3; i++)
+		worker_kill(&workers[i]);
+	print_message("slowest connection during the flood: %d ms\n", (int)slowest_ms);
+	CHECK(slowest_ms < SOON_MS);
+	others_leave();
+}
+
+/* Connections are descriptors, too: when there are no more, those who are there go on. */
+static void test_endless_connections(void **state)
+{
+	struct rlimit old;
+	int socks[400], count = 0;
+
+	CHECK(!getrlimit(RLIMIT_NOFILE, &old));
+	others_join();
+	CHECK(!prlimit(others.daemon, RLIMIT_NOFILE, &(struct rlimit){ 200, old.rlim_max }, NULL));
+	while (count < 250) {
+		struct ctl_cm_hello hello = {
+			.greeting = { { CTL_CM_HELLO, 1 }, CTL_MAGIC, CTL_VERSION },
+		};
+		struct fdmsg m;
+
+		socks[count] = raw_connect();
+		fdmsg_send(socks[count], &hello, sizeof(hello), NULL, 0);
+		if (fdmsg_wait(socks[count++], deadline_in_ms(PATIENCE_MS), &m) ||
+		    m.body.welcome.status)
+			break;
+	}
+	CHECK(count < 200);
+	while (count)
+		close(socks[--count]);
+	others_leave();
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_garbage_after_the_hello), TEST(test_what_belongs_to_others),
+		TEST(test_steps_out_of_order),	    TEST(test_one_that_does_not_read),
+		TEST(test_identifiers_are_bounded), TEST(test_floods),
+		TEST(test_endless_connections),
+	};
+
+	return cmocka_run_group_tests_name("daemon hostile", tests, NULL, NULL);
+}
