@@ -73,7 +73,7 @@ def pong(guest, server, port, *options, **more):  # noqa: F811
         server_argv, client_argv, address = there, here, guest.address
     _, output = run_pair(guest, server, [*server_argv, '-b', address],
                          [*client_argv, *options, '-s'], port, ends=False, **more)
-    assert int(row(output)[2]) > 0, output
+    assert row(output)[2] != '0', output
     return row(output)
 
 
@@ -128,9 +128,9 @@ def test_copy(guest, server, port, tmp_path):  # noqa: F811
 @SERVERS
 def test_datagrams(guest, server, port):  # noqa: F811
     with Capture(guest.host) as capture:
-        pong(guest, server, port, '-S', 64, '-C', 200)
+        pong(guest, server, port, '-S', 64, '-C', 10000)  # the first ones go over UDP
     report = check(guest, capture, ends=False)
-    assert len(report.by_direction) == 2, report  # not over UDP
+    assert len(report.by_direction) == 2, report
 
 
 # What remains is the whole matrix.
