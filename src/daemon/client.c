@@ -169,8 +169,12 @@ static void receive(struct client *c)
 			return;
 		}
 
-		const char *fault = serve(c, &m);
+		const char *fault;
 
+		if (m.fd_count && closer_is_behind(c->uid))
+			fault = CLOSER_BEHIND;
+		else
+			fault = serve(c, &m);
 		intake_close(c->uid, &m);
 		if (fault)
 			client_condemn(c, fault);

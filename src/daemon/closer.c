@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,24 +15,25 @@
 
 struct job {
 	struct job *next;
-	uid_t uid;
 	int fd;
 	bool is_client;
 };
 
-/* What a thread has in hand. */
-struct hand {
-	bool is_full;
+/* Of whom something is queued or being closed. */
+struct user {
+	struct user *next;
 	uid_t uid;
+	struct job *first, **end;
+	unsigned queued, busy;
 };
 
 static struct {
 	pthread_mutex_t lock; /* guards all below; never held over a close */
 	pthread_cond_t work;
-	struct job *first, **end;
-	unsigned queued, threads, idle;
-	struct hand hands[CLOSER_THREADS];
-} closer = { .lock = PTHREAD_MUTEX_INITIALIZER, .end = &closer.first };
+	struct user *users; /* whose turn it is comes first */
+	unsigned queued, threads;
+	unsigned idle; /* of the threads: they wait, or start, or are about to look */
+} closer = { .lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER };
 
 static void close_one(int fd, bool is_client)
 {
@@ -49,79 +51,130 @@ static void close_one(int fd, bool is_client)
  * Under the lock.
  */
 
-static bool may_go_on(uid_t uid)
+static struct user **find(uid_t uid)
 {
-	unsigned busy = 0;
+	struct user **at = &closer.users;
 
-	for (unsigned i = 0; i < CLOSER_THREADS; i++)
-		busy += closer.hands[i].is_full && closer.hands[i].uid == uid;
-	return busy < CLOSER_THREADS_OF_USER;
+	while (*at && (*at)->uid != uid)
+		at = &(*at)->next;
+	return at;
 }
 
-/* The next job of a user whose others do not take long. */
-static struct job *take(void)
+/* Also a new one, at the end. NULL: out of memory. */
+static struct user *get_user(uid_t uid)
 {
-	struct job **at = &closer.first, *job;
+	struct user **at = find(uid);
 
-	while (*at && !may_go_on((*at)->uid))
+	if (*at)
+		return *at;
+	*at = calloc(1, sizeof(**at));
+	if (*at) {
+		(*at)->uid = uid;
+		(*at)->end = &(*at)->first;
+	}
+	return *at;
+}
+
+static void drop_user_if_done(struct user *u)
+{
+	if (u->queued || u->busy)
+		return;
+	*find(u->uid) = u->next;
+	free(u);
+}
+
+/* How many of the queued jobs may begin now: those beyond would find nothing to do for a thread. */
+static unsigned count_ready(void)
+{
+	unsigned ready = 0;
+
+	for (struct user *u = closer.users; u; u = u->next) {
+		unsigned room = CLOSER_THREADS_OF_USER - u->busy;
+
+		ready += u->queued < room ? u->queued : room;
+	}
+	return ready;
+}
+
+/* Users take turns. */
+static void move_to_end(struct user **at)
+{
+	struct user *u = *at;
+
+	*at = u->next;
+	u->next = NULL;
+	while (*at)
 		at = &(*at)->next;
-	job = *at;
-	if (!job)
+	*at = u;
+}
+
+/* The next job of a user whose others do not take long; the user is busy with it until finish(). */
+static struct job *take(struct user **whose)
+{
+	struct user **at = &closer.users, *u;
+	struct job *job;
+
+	while (*at && (!(*at)->queued || (*at)->busy == CLOSER_THREADS_OF_USER))
+		at = &(*at)->next;
+	u = *at;
+	if (!u)
 		return NULL;
-	*at = job->next;
-	if (closer.end == &job->next)
-		closer.end = at;
+	job = u->first;
+	u->first = job->next;
+	if (!u->first)
+		u->end = &u->first;
+	u->queued--;
+	u->busy++;
 	closer.queued--;
+	move_to_end(at);
+	*whose = u;
 	return job;
 }
 
-static struct hand *free_hand(void)
+/* Lets go of the lock meanwhile. */
+static void finish(struct user *u, struct job *job)
 {
-	struct hand *h = closer.hands;
-
-	while (h->is_full)
-		h++;
-	return h;
+	pthread_mutex_unlock(&closer.lock);
+	close_one(job->fd, job->is_client);
+	free(job);
+	pthread_mutex_lock(&closer.lock);
+	u->busy--;
+	drop_user_if_done(u);
 }
 
 /* ------------------------------------------------------------------------------------------
  * The threads.
  */
 
-static struct job *wait_for_job(void)
+static struct job *wait_for_job(struct user **whose)
 {
 	struct timespec until;
-	struct job *job = take();
+	struct job *job = take(whose);
 
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += IDLE_S;
-	closer.idle++;
 	while (!job) {
 		int rc = pthread_cond_timedwait(&closer.work, &closer.lock, &until);
 
-		job = take();
+		job = take(whose);
 		if (rc == ETIMEDOUT)
 			break;
 	}
-	closer.idle--;
 	return job;
 }
 
 static void *work(void *unused)
 {
+	struct user *whose;
 	struct job *job;
 
 	pthread_mutex_lock(&closer.lock);
-	while ((job = wait_for_job())) {
-		struct hand *hand = free_hand();
-
-		*hand = (struct hand){ true, job->uid };
-		pthread_mutex_unlock(&closer.lock);
-		close_one(job->fd, job->is_client);
-		free(job);
-		pthread_mutex_lock(&closer.lock);
-		hand->is_full = false;
+	while ((job = wait_for_job(&whose))) {
+		closer.idle--;
+		finish(whose, job);
+		closer.idle++;
 	}
+	closer.idle--;
 	closer.threads--;
 	pthread_mutex_unlock(&closer.lock);
 	return NULL;
@@ -134,7 +187,7 @@ static bool start_thread(void)
 	pthread_t thread;
 	int rc;
 
-	if (closer.queued <= closer.idle || closer.threads == CLOSER_THREADS)
+	if (count_ready() <= closer.idle || closer.threads == CLOSER_THREADS)
 		return true;
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -142,29 +195,68 @@ static bool start_thread(void)
 	rc = pthread_create(&thread, &attr, work, NULL);
 	pthread_attr_destroy(&attr);
 	closer.threads += !rc;
+	closer.idle += !rc;
 	return closer.threads;
 }
 
 static void add(uid_t uid, int fd, bool is_client)
 {
 	struct job *job = malloc(sizeof(*job));
+	struct user *u;
 
-	if (!job) {
+	pthread_mutex_lock(&closer.lock);
+	u = job ? get_user(uid) : NULL;
+	if (!u) {
+		pthread_mutex_unlock(&closer.lock);
 		close_one(fd, is_client);
+		free(job);
 		return;
 	}
-	*job = (struct job){ .uid = uid, .fd = fd, .is_client = is_client };
-	pthread_mutex_lock(&closer.lock);
-	*closer.end = job;
-	closer.end = &job->next;
+	*job = (struct job){ .fd = fd, .is_client = is_client };
+	*u->end = job;
+	u->end = &job->next;
+	u->queued++;
 	closer.queued++;
 	pthread_cond_signal(&closer.work);
-	job = start_thread() ? NULL : take();
+	job = start_thread() ? NULL : take(&u);
+	if (job)
+		finish(u, job);
 	pthread_mutex_unlock(&closer.lock);
-	if (job) {
-		close_one(job->fd, job->is_client);
-		free(job);
-	}
+}
+
+static rlim_t limit(void)
+{
+	struct rlimit l;
+
+	return getrlimit(RLIMIT_NOFILE, &l) ? 0 : l.rlim_cur;
+}
+
+bool closer_is_behind(uid_t uid)
+{
+	rlim_t most = limit() / 8;
+	struct user *u;
+	bool behind;
+
+	if (most > CLOSER_BEHIND_MAX)
+		most = CLOSER_BEHIND_MAX;
+	if (most < CLOSER_BEHIND_MIN)
+		most = CLOSER_BEHIND_MIN;
+	pthread_mutex_lock(&closer.lock);
+	u = *find(uid);
+	behind = u && u->queued >= most;
+	pthread_mutex_unlock(&closer.lock);
+	return behind;
+}
+
+bool closer_is_full(void)
+{
+	rlim_t most = limit() / 2;
+	bool full;
+
+	pthread_mutex_lock(&closer.lock);
+	full = closer.queued > CLOSER_BEHIND_MIN && closer.queued >= most;
+	pthread_mutex_unlock(&closer.lock);
+	return full;
 }
 
 void closer_close(uid_t uid, int fd)

@@ -14,20 +14,40 @@
  * user's descriptors hold up CLOSER_THREADS_OF_USER. They touch nothing of the daemon but the queue
  * here, which has a lock of its own.
  *
+ * What cannot be closed in time stays open, and whoever gives it must not give without end. With as
+ * many queued as closer_is_behind() allows (an eighth of the descriptors this process may have, within
+ * CLOSER_BEHIND_MIN and _MAX) a user is not listened to: a client of it that sends another descriptor
+ * is cut off, and its callers are refused. Nothing more comes in of its clients then: what is queued
+ * beyond that was open before. Only a caller who is refused comes in, for what it has sent already may
+ * make its socket slow to close. So when half of all descriptors are queued (closer_is_full) no
+ * calls are taken, of nobody, since who calls is known after accept(2) only.
+ *
+ * Queueing and taking cost a step for each user of whom something is queued, however much it is.
+ *
  * Any thread; never blocks, unless memory or threads are refused: then it closes at once.
  */
 #ifndef DAEMON_CLOSER_H
 #define DAEMON_CLOSER_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #define CLOSER_THREADS	       64
 #define CLOSER_THREADS_OF_USER 16
+#define CLOSER_BEHIND	       "too much of what its user gave is not closed yet"
+#define CLOSER_BEHIND_MIN      64
+#define CLOSER_BEHIND_MAX      4096 /* what 1023 processes that end at once leave */
 
 /* uid: of whom it came. fd may be -1: nothing happens. */
 void closer_close(uid_t uid, int fd);
 
 /* A connected socket: the other end notices at once, and reads what it was sent. */
 void closer_hang_up(uid_t uid, int sock);
+
+/* So much of this user's is not closed yet that no more is to be taken from it. */
+bool closer_is_behind(uid_t uid);
+
+/* So much is not closed yet that nobody is to be let in. */
+bool closer_is_full(void);
 
 #endif

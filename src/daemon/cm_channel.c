@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "daemon/client.h"
 #include "daemon/closer.h"
 #include "daemon/cm.h"
 #include "daemon/cm_id.h"
@@ -20,6 +21,11 @@ static void silence(struct cm_channel *ch)
 {
 	char bytes[16];
 
+	/* What it has put in beside bytes would have to be closed. */
+	if (closer_is_behind(ch->owner->client->uid)) {
+		client_condemn(ch->owner->client, CLOSER_BEHIND);
+		return;
+	}
 	/* Once: there is one byte, and where the program puts in more it wakes itself. */
 	intake_bytes(ch->owner->client->uid, ch->program_fd, bytes, sizeof(bytes));
 }

@@ -13,6 +13,7 @@
 
 #define CALLS_PER_TURN	16
 #define RESUME_AFTER_MS 100
+#define HANG_UP_MS	2 /* in which a caller who was refused is usually gone */
 
 static int open_reserve(void)
 {
@@ -34,45 +35,58 @@ static void refuse(uid_t uid, int sock, int status)
 	closer_hang_up(uid, sock);
 }
 
+/* False: it was refused, since it cannot be known. */
+static bool get_caller(int sock, struct ucred *peer)
+{
+	socklen_t len = sizeof(*peer);
+
+	if (!getsockopt(sock, SOL_SOCKET, SO_PEERCRED, peer, &len))
+		return true;
+	refuse(geteuid(), sock, errno);
+	return false;
+}
+
 static void take_call(struct daemon *d, int sock)
 {
 	struct ucred peer;
-	socklen_t len = sizeof(peer);
 	int rc;
 
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0) {
-		refuse(geteuid(), sock, errno);
+	if (!get_caller(sock, &peer))
 		return;
-	}
 	if (d->scope == DAEMON_OF_USER && peer.uid != d->uid) {
 		refuse(peer.uid, sock, EACCES);
 		return;
 	}
-	rc = client_create(d, sock, &peer);
+	rc = closer_is_behind(peer.uid) ? -EMFILE : client_create(d, sock, &peer);
 	if (rc)
 		refuse(peer.uid, sock, -rc);
 }
 
-/* No descriptor for the caller: spend the reserve on telling it so. False: it has to wait. */
-static bool refuse_for_want_of_fds(struct listener *l)
-{
-	int sock;
-
-	if (l->reserve_fd < 0)
-		return false;
-	close(l->reserve_fd);
-	sock = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	if (sock >= 0)
-		refuse(geteuid(), sock, EMFILE);
-	/* It may not be closed yet. */
-	l->reserve_fd = open_reserve();
-	return l->reserve_fd >= 0;
-}
-
-static void pause_listening(struct listener *l)
+static void pause_listening(struct listener *l, int ms)
 {
 	loop_change(&l->daemon->loop, l->fd, 0, &l->on_call);
-	loop_timer_arm(&l->daemon->loop, &l->resume, RESUME_AFTER_MS);
+	loop_timer_arm(&l->daemon->loop, &l->resume, ms);
+}
+
+/*
+ * No descriptor for the caller: spend the reserve on telling it so. The next one waits until that
+ * hang-up has given it back, which it does beside this thread.
+ */
+static void refuse_for_want_of_fds(struct listener *l)
+{
+	struct ucred peer;
+	int sock;
+
+	if (l->reserve_fd < 0) {
+		pause_listening(l, RESUME_AFTER_MS);
+		return;
+	}
+	close(l->reserve_fd);
+	sock = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (sock >= 0 && get_caller(sock, &peer))
+		refuse(peer.uid, sock, EMFILE);
+	l->reserve_fd = open_reserve();
+	pause_listening(l, HANG_UP_MS);
 }
 
 static void on_resume(struct loop_timer *timer)
@@ -81,7 +95,10 @@ static void on_resume(struct loop_timer *timer)
 
 	if (l->reserve_fd < 0)
 		l->reserve_fd = open_reserve();
-	loop_change(&l->daemon->loop, l->fd, EPOLLIN, &l->on_call);
+	if (l->reserve_fd < 0)
+		pause_listening(l, RESUME_AFTER_MS);
+	else
+		loop_change(&l->daemon->loop, l->fd, EPOLLIN, &l->on_call);
 }
 
 static void on_call(struct loop_source *source, uint32_t events)
@@ -89,8 +106,13 @@ static void on_call(struct loop_source *source, uint32_t events)
 	struct listener *l = container_of(source, struct listener, on_call);
 
 	for (int i = 0; i < CALLS_PER_TURN; i++) {
-		int sock = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		int sock;
 
+		if (closer_is_full()) {
+			pause_listening(l, RESUME_AFTER_MS);
+			return;
+		}
+		sock = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (sock >= 0) {
 			take_call(l->daemon, sock);
 			continue;
@@ -102,11 +124,10 @@ static void on_call(struct loop_source *source, uint32_t events)
 		case ECONNABORTED:
 			continue;
 		case EMFILE:
-			if (refuse_for_want_of_fds(l))
-				continue;
-			/* fall through */
+			refuse_for_want_of_fds(l);
+			return;
 		default:
-			pause_listening(l);
+			pause_listening(l, RESUME_AFTER_MS);
 			return;
 		}
 	}

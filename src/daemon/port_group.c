@@ -175,7 +175,7 @@ int port_group_create(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, struct
 	int bag = bag_create(), rc = bag < 0 ? bag : 0;
 
 	if (!rc && g)
-		g->bag = fdref_create(bag);
+		g->bag = fdref_create_foreign(geteuid(), bag);
 	if (!rc)
 		rc = g && g->bag ? grow(g) : -ENOMEM;
 	if (!g) {
@@ -228,7 +228,7 @@ int port_group_adopt(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag
 	rc = unpack(g, bag_fd);
 	if (!rc) {
 		fd = fcntl(bag_fd, F_DUPFD_CLOEXEC, 0);
-		g->bag = fd >= 0 ? fdref_create(fd) : NULL;
+		g->bag = fd >= 0 ? fdref_create_foreign(geteuid(), fd) : NULL;
 		rc = g->bag ? 0 : fd < 0 ? -errno : -ENOMEM;
 	}
 	/* The old daemon may have been killed between the last sockets and this. */

@@ -40,7 +40,7 @@ struct port_group {
 	struct list in_daemon;
 	uint8_t gid[CTL_GID_BYTES];
 	uint32_t ifindex; /* of a link-local address, else 0 */
-	struct fdref *bag;
+	struct fdref *bag; /* processes have it, too, and may have put anything in */
 	struct fdref *sockets[CTL_SLOT_MAX + 1]; /* by slot */
 	unsigned count;				 /* there are sockets 0..count-1 */
 	unsigned steered;			 /* of these the kernel's program knows */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/address.h"
+#include "daemon/closer.h"
 #include "daemon/owner.h"
 #include "daemon/slots.h"
 
@@ -131,6 +132,9 @@ static int find_or_create(struct daemon *d, const struct wanted *w, struct port_
 		return 0;
 	if (d->port_group_count >= PORT_GROUPS_MAX)
 		return -ENOSPC;
+	/* Its bag is for the closer, in the end. */
+	if (d->scope == DAEMON_OF_USER && closer_is_behind(d->uid))
+		return -EMFILE;
 	rc = port_group_create(w->gid, w->ifindex, out);
 	if (!rc)
 		insert(d, *out);

@@ -6,10 +6,13 @@
 #include "cm_raw.h"
 #include "harness.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -19,12 +22,20 @@
 
 #define LINGER_S 20
 #define SOON_MS	 5000
+#define JAM	 24   /* sockets that linger: more than may hold up threads of one user */
+#define THREADS	 16   /* so many */
+#define BEHIND	 64   /* descriptors of a user queued, */
+#define LIMIT	 512  /* if the daemon may have so many; */
+#define FULL	 256  /* and of all together */
+#define IDLE_MS	 1500 /* in which threads with nothing to do have gone */
 
 static struct {
 	struct ctl_client *first; /* starts the daemon, and keeps it */
 	int passive, active;
 	pid_t daemon;
 	int reader; /* the other end of the socket that lingers; reads nothing */
+	int readers[JAM]; /* the same of a jam */
+	struct rlimit usual;
 } t;
 
 static int make_lingering(void)
@@ -228,19 +239,209 @@ static void test_in_a_bell_that_ends(void **state)
 	close(sock);
 }
 
-/* More than the threads that one user may hold up: then its own wait, the daemon does not. */
+/* A process may have put anything into the bag of a port that it was given. */
+static void test_in_a_bag(void **state)
+{
+	struct ctl_port port = { .header = { .type = CTL_PORT, .seq = 2 } };
+	struct ctl_hello hello = make_hello();
+	int fds[] = { make_arena(), make_wake(), make_arena() }, fd = make_lingering();
+	int sock = raw_connect();
+	struct fdmsg m;
+
+	CHECK(!fdmsg_send(sock, &hello, sizeof(hello), fds, 3));
+	CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m) && !m.body.welcome.status);
+	fdmsg_close_fds(&m);
+	port.gid[10] = port.gid[11] = 0xff;
+	port.gid[12] = 127;
+	port.gid[13] = (uint8_t)(getpid() >> 8);
+	port.gid[14] = (uint8_t)getpid();
+	port.gid[15] = 77;
+	CHECK(!fdmsg_send(sock, &port, sizeof(port), NULL, 0));
+	CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m));
+	CHECK(!m.body.port_reply.status && m.fd_count == 2);
+	give(m.fds[1], "", 1, &fd, 1);
+	fdmsg_close_fds(&m);
+	close(sock);
+	check_others();
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Many at once.
+ */
+
+static unsigned count_threads(void)
+{
+	char path[64];
+	unsigned count = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)t.daemon);
+	dir = opendir(path);
+	CHECK(dir != NULL);
+	for (struct dirent *e; (e = readdir(dir));)
+		count += e->d_name[0] != '.';
+	closedir(dir);
+	return count;
+}
+
+/* Whoever has the other end of the pipe lets go of it. */
+static bool is_let_go(int pipe_fd, int ms)
+{
+	struct pollfd p = { .fd = pipe_fd, .events = 0 };
+
+	return poll(&p, 1, ms) == 1 && p.revents & POLLHUP;
+}
+
+/*
+ * Holds up all threads that this user's may. Stopped once, for that ends the waits that have begun:
+ * all come into the daemon's hands together. *kept: an end of a pipe, whose other end came last.
+ */
+static void jam(int *kept)
+{
+	struct ctl_hello hello = make_hello();
+	int socks[JAM], ends[2];
+
+	for (int i = 0; i < JAM; i++)
+		socks[i] = raw_connect();
+	CHECK(!pipe2(ends, O_CLOEXEC));
+	*kept = ends[0];
+	CHECK(!kill(t.daemon, SIGSTOP));
+	for (int i = 0; i < JAM; i++) {
+		int fds[] = { make_arena(), make_lingering(), make_arena(), ends[1] };
+
+		t.readers[i] = t.reader;
+		CHECK(!fdmsg_send(socks[i], &hello, sizeof(hello), fds, i == JAM - 1 ? 4 : 3));
+		for (int j = 0; j < 3; j++)
+			close(fds[j]);
+	}
+	close(ends[1]);
+	CHECK(!kill(t.daemon, SIGCONT));
+	for (int i = 0; i < JAM; i++) {
+		CHECK(is_cut_off(socks[i]));
+		close(socks[i]);
+	}
+	usleep(IDLE_MS * 1000);
+	CHECK(count_threads() == 1 + THREADS);
+}
+
+static void clear_jam(void)
+{
+	for (int i = 0; i < JAM; i++)
+		close(t.readers[i]);
+	t.reader = -1;
+}
+
+/* A stranger, who is refused: what it had sent is closed nevertheless. */
+static void call_as_another_user(int fd)
+{
+	struct ctl_hello hello = make_hello();
+	int ends[2], sock, fds[] = { make_arena(), make_wake(), make_arena() };
+
+	CHECK(!setuid(20001));
+	CHECK(!pipe2(ends, O_CLOEXEC));
+	fds[1] = ends[1];
+	sock = raw_connect();
+	fdmsg_send(sock, &hello, sizeof(hello), fds, 3);
+	close(ends[1]);
+	say(fd, is_let_go(ends[0], SOON_MS));
+	CHECK(hear(fd) == 1);
+}
+
+/* More than the threads that one user may hold up: then its own wait, nobody else does. */
 static void test_many_at_once(void **state)
 {
-	for (int i = 0; i < 40; i++) {
-		struct ctl_hello hello = make_hello();
-		int fds[] = { make_arena(), make_lingering(), make_arena() };
-		int sock = raw_connect(); /* t.reader stays open, unread, until this process ends */
+	struct worker other;
+	int kept;
 
-		give(sock, &hello, sizeof(hello), fds, 3);
-		CHECK(is_cut_off(sock));
-		close(sock);
-	}
+	jam(&kept);
 	check_others();
+	if (geteuid() == 0) {
+		worker_start(&other, call_as_another_user);
+		CHECK(hear(other.fd) == 1);
+		say(other.fd, 1);
+		worker_end(&other);
+	}
+	CHECK(!is_let_go(kept, 0));
+	CHECK(count_threads() <= 1 + THREADS + 4); /* those that were needed, not one each time */
+	clear_jam();
+	CHECK(is_let_go(kept, SOON_MS));
+	close(kept);
+}
+
+static void limit_daemon(void)
+{
+	struct rlimit limit;
+
+	CHECK(!prlimit(t.daemon, RLIMIT_NOFILE, NULL, &t.usual));
+	limit = t.usual;
+	limit.rlim_cur = LIMIT;
+	CHECK(!prlimit(t.daemon, RLIMIT_NOFILE, &limit, NULL));
+}
+
+/* Gives descriptors until the daemon has enough of it: how many. */
+static unsigned give_until_cut_off(int sock)
+{
+	struct ctl_cm_ask create = { .header = { CTL_CM_CREATE_CHANNEL, 1 } };
+	int ends[2] = { make_wake(), make_wake() };
+	unsigned count = 0;
+	struct fdmsg m;
+
+	while (count < 2 * LIMIT) {
+		if (fdmsg_send(sock, &create, sizeof(create), ends, 2))
+			break;
+		if (fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m))
+			break;
+		CHECK(m.body.cm_reply.status == EINVAL);
+		count += 2;
+	}
+	close(ends[0]);
+	close(ends[1]);
+	return count;
+}
+
+static int call(void)
+{
+	int sock = raw_connect();
+	struct fdmsg m;
+
+	CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m));
+	close(sock);
+	return m.body.welcome.status;
+}
+
+/* Who gives what cannot be closed is not listened to, before there are no descriptors left. */
+static void test_more_than_can_be_closed(void **state)
+{
+	uint32_t channel = cm_make_channel(t.passive);
+	int sock = cm_join(), kept, callers[LIMIT];
+	unsigned base = count_fds(t.daemon);
+
+	limit_daemon();
+	jam(&kept);
+	CHECK(give_until_cut_off(sock) <= BEHIND);
+	close(sock);
+	CHECK(call() == EMFILE);
+	CHECK(count_fds(t.daemon) <= base + THREADS + BEHIND + 2 * JAM);
+	for (int i = 0; i < LIMIT; i++)
+		callers[i] = raw_connect();
+	usleep(IDLE_MS * 1000);
+	CHECK(count_fds(t.daemon) >= FULL);
+	CHECK(count_fds(t.daemon) <= base + THREADS + FULL + 1);
+	/* Whom it has it serves. */
+	CHECK(cm_event(t.passive, channel).answer == EAGAIN);
+
+	clear_jam();
+	CHECK(is_let_go(kept, SOON_MS));
+	close(kept);
+	for (int i = 0; i < LIMIT; i++)
+		close(callers[i]);
+	CHECK(!prlimit(t.daemon, RLIMIT_NOFILE, &t.usual, NULL));
+	for (int64_t end = now_ms() + PATIENCE_MS; count_fds(t.daemon) > base; usleep(10000))
+		CHECK(now_ms() < end);
+	check_others();
+	close(cm_join());
 }
 
 /* What peers are to be given is what they expect. */
@@ -275,7 +476,8 @@ int main(void)
 		TEST(test_of_a_wrong_kind),	TEST(test_as_a_channel),
 		TEST(test_not_received_yet),	TEST(test_too_many),
 		TEST(test_without_room),	TEST(test_in_a_bell),
-		TEST(test_in_a_bell_that_ends), TEST(test_many_at_once),
+		TEST(test_in_a_bell_that_ends), TEST(test_in_a_bag),
+		TEST(test_many_at_once),	TEST(test_more_than_can_be_closed),
 		TEST(test_wake_is_no_pipe),
 	};
 
