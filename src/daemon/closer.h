@@ -15,12 +15,12 @@
  * here, which has a lock of its own.
  *
  * What cannot be closed in time stays open, and whoever gives it must not give without end. With as
- * many queued as closer_is_behind() allows (an eighth of the descriptors this process may have, within
- * CLOSER_BEHIND_MIN and _MAX) a user is not listened to: a client of it that sends another descriptor
- * is cut off, and its callers are refused. Nothing more comes in of its clients then: what is queued
- * beyond that was open before. Only a caller who is refused comes in, for what it has sent already may
- * make its socket slow to close. So when half of all descriptors are queued (closer_is_full) no
- * calls are taken, of nobody, since who calls is known after accept(2) only.
+ * many queued as closer_is_behind() allows (an eighth of the descriptors this process may have,
+ * within CLOSER_BEHIND_MIN and _MAX) a user is not listened to: a client of it that sends another
+ * descriptor is cut off, and its callers are refused. Nothing more comes in of its clients then:
+ * what is queued beyond that was open before. Only a caller who is refused comes in, for what it
+ * has sent already may make its socket slow to close. So when half of all descriptors are queued
+ * (closer_is_full) no calls are taken, of nobody, since who calls is known after accept(2) only.
  *
  * Queueing and taking cost a step for each user of whom something is queued, however much it is.
  *
