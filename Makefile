@@ -30,7 +30,7 @@ test-interop: setup
 	$(MAKE) all
 	scripts/test --long interop
 
-# Ten minutes for each fuzzer; `test` gives each half a minute.
+# Ten minutes for each fuzzer; `test` gives each a quarter or half a minute.
 fuzz: setup
 	scripts/fuzz 600
 

@@ -465,7 +465,9 @@ static void on_message(struct cm *cm, const struct cm_origin *o, const struct ib
 		connection_on_message(&c->end, m, deadline_now_ns());
 		settle(c);
 	} else if (m->type == IBCM_REQ || m->type == IBCM_SIDR_REQ) {
-		on_request(cm, o, m);
+		/* 0 is nobody's number here: repetitions would not be found */
+		if (m->local_id)
+			on_request(cm, o, m);
 	} else {
 		cm_connection_refuse(cm, o, m, 0);
 	}

@@ -18,6 +18,8 @@ SCRIPT = harness.ROOT.parent / 'shared/rxe-guest.sh'
 CACHE = pathlib.Path(os.environ.get('VERBATIM_CACHE', '~/.cache/verbatim')).expanduser()
 IMAGE = CACHE / 'rxe-guest'
 PARTS = ('vmlinux', 'initrd', 'root')
+# Through a test, however slow the guest is, it is one verbatimd: the next one's PSNs of QP 1 begin anew.
+LINGER_MS = 20000
 NO_NETWORK = re.compile(r'Could not resolve|Failed to fetch|Unable to fetch|Could not connect|'
                         r'Temporary failure|Unable to locate package')
 
@@ -91,7 +93,7 @@ class Guest:
             path = f'/run/netns/{self.namespace}'
             self.host = netns.Host(f'guest-{os.getpid()}', ['nsenter', f'--net={path}', '--'],
                                    int((self.path / 'qemu.pid').read_text()), interface='tap0',
-                                   addresses=['10.77.0.1'])
+                                   addresses=['10.77.0.1'], linger_ms=LINGER_MS)
         except BaseException:
             self._stop()
             raise
@@ -102,6 +104,8 @@ class Guest:
 
     def close(self):
         """Returns {pid: name} of what would not go by itself on the host side."""
+        if self.host:
+            self.host.stop_daemons()
         left = self.host.close() if self.host else {}
         self._stop()
         return left

@@ -125,7 +125,7 @@ def replays(guarded):
 
 
 @pytest.mark.parametrize('kind', [
-    pytest.param('noise', marks=pytest.mark.asan),
+    'noise',
     pytest.param('truncated', marks=pytest.mark.asan),
     pytest.param('forged_by_peer', marks=pytest.mark.asan),
     'forged_by_strangers', 'wrong_targets', 'replayed'])

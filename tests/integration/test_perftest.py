@@ -9,6 +9,9 @@ import pytest
 from harness import DEVICE, HOST
 
 CONNECTX5 = {'VERBATIM_VENDOR_PART_ID': '4119'}  # a part for which perftest uses ibv_wr_*()
+# Which of the two a program uses is shown with each service by test_plain and test_wr_api.
+BOTH_APIS_LONG = pytest.mark.parametrize('env', [
+    pytest.param({}, id='post_send'), pytest.param(CONNECTX5, id='wr_api', marks=pytest.mark.long)])
 ALL_SIZES = [2 ** power for power in range(1, 24)]
 ALWAYS = pytest.mark.asan
 
@@ -106,7 +109,7 @@ def test_events(runner, port, program, options):
     perftest(runner, port, program, '-e', *options, seconds=60)
 
 
-@pytest.mark.parametrize('env', [{}, CONNECTX5], ids=['post_send', 'wr_api'])
+@BOTH_APIS_LONG
 @pytest.mark.parametrize('program, options', [
     pytest.param('ib_send_bw', ['-c', 'RC'], marks=ALWAYS),
     ('ib_send_bw', ['-c', 'RC', '-b']),
@@ -138,7 +141,7 @@ def test_inline(runner, port, program, service, env):
     perftest(runner, port, program, '-c', service, '-I', 64, '-s', 48, env=env)
 
 
-@pytest.mark.parametrize('env', [{}, CONNECTX5], ids=['post_send', 'wr_api'])
+@BOTH_APIS_LONG
 @pytest.mark.parametrize('program, options', [
     ('ib_send_bw', ['-l', 8]),
     ('ib_write_bw', ['-l', 8]),

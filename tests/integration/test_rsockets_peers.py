@@ -100,13 +100,16 @@ def ask(host, port, address, *words):
 def test_turned_away(cable, port, tmp_path):  # noqa: F811
     """It tells the client why, once it has accepted it, and closes at once; nobody waits for that.
 
-    redis-cli hears it only if it can still send its own request.
+    redis-cli hears it only if it can still send its own request, which is a matter of chance.
     """
     start_redis(cable.b, port, tmp_path, cable.b.address, 'yes')
-    said = [ask(cable.a, port, cable.b.address, 'ping') for _ in range(8)]
-    assert all(took < SOON_S * SLOWER for _, took in said), said
-    assert all(DENIED in output or 'reset by peer' in output for output, _ in said), said
-    assert sum(DENIED in output for output, _ in said) >= 4, said
+    said = []
+    while len(said) < 8 or not any(DENIED in output for output in said):
+        output, took = ask(cable.a, port, cable.b.address, 'ping')
+        said.append(output)
+        assert took < SOON_S * SLOWER, (output, took)
+        assert DENIED in output or 'reset by peer' in output, output
+        assert len(said) < 100, said
 
 
 @HOSTS
