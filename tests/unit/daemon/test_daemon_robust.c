@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ctl/fdmsg.h"
@@ -331,6 +332,34 @@ static uint64_t cpu_ticks(pid_t pid)
 	return user + system;
 }
 
+/* So many descriptors more may it open: the limit is one on their numbers, which may have gaps. */
+static void limit_room(pid_t pid, unsigned room)
+{
+	unsigned limit = 0;
+	struct stat s;
+	char path[64];
+
+	for (unsigned free = 0;; limit++) {
+		snprintf(path, sizeof(path), "/proc/%d/fd/%u", (int)pid, limit);
+		if (lstat(path, &s) && free++ == room)
+			break;
+	}
+	limit_fds(pid, limit);
+}
+
+/* What is on its way out is gone, and what is kept in reserve is back. */
+static void wait_for_fds(pid_t pid, unsigned used)
+{
+	for (int64_t end = now_ms() + PATIENCE_MS;; usleep(1000)) {
+		CHECK(now_ms() < end);
+		if (count_fds(pid) != used)
+			continue;
+		usleep(20000);
+		if (count_fds(pid) == used)
+			return;
+	}
+}
+
 /* Every place where the daemon runs out of descriptors answers, and none spins. */
 static void test_out_of_fds(void **state)
 {
@@ -345,7 +374,7 @@ static void test_out_of_fds(void **state)
 		char why[256] = "";
 		int rc;
 
-		limit_fds(daemon, used + room);
+		limit_room(daemon, room);
 		rc = ctl_connect(&newcomer, arena, wake, arena, "newcomer", why, sizeof(why));
 		if (!rc) {
 			ctl_close(newcomer);
@@ -356,13 +385,12 @@ static void test_out_of_fds(void **state)
 		}
 		close(arena);
 		close(wake);
-		for (int64_t end = now_ms() + PATIENCE_MS; count_fds(daemon) != used;)
-			CHECK(now_ms() < end);
+		wait_for_fds(daemon, used);
 	}
 
 	struct ctl_peer_info peer;
 
-	limit_fds(daemon, used);
+	limit_room(daemon, 0);
 	CHECK(ctl_peer(c, ctl_slot(peer_of_c), &peer) == -EMFILE);
 	CHECK(has_no_notice(peer_of_c));
 
@@ -375,6 +403,29 @@ static void test_out_of_fds(void **state)
 	close_peer(&peer);
 	ctl_close(c);
 	ctl_close(peer_of_c);
+}
+
+/* Each hears of it, and does not wait long for those before to have hung up. */
+static void test_many_refused_for_want_of_fds(void **state)
+{
+	struct ctl_client *c = join();
+	pid_t daemon = ctl_daemon_pid(c);
+	int64_t begin;
+	struct fdmsg m;
+
+	usleep(100000); /* what others left is closed */
+	limit_room(daemon, 0);
+	begin = now_ms();
+	for (int i = 0; i < 50; i++) {
+		int sock = raw_connect();
+
+		CHECK(!fdmsg_wait(sock, (now_ms() + PATIENCE_MS) * 1000000, &m));
+		CHECK(m.body.welcome.status == EMFILE);
+		close(sock);
+	}
+	CHECK(now_ms() - begin < 2500);
+	limit_fds(daemon, 1000);
+	ctl_close(c);
 }
 
 /* This process has no room: the notice comes without descriptors, the reply with an error. */
@@ -418,7 +469,7 @@ int main(void)
 		TEST(test_other_version),      TEST(test_slot_without_its_token),
 		TEST(test_flood_of_requests),  TEST(test_slow_reader),
 		TEST(test_no_fd_leak),	       TEST(test_out_of_fds),
-		TEST(test_client_out_of_fds),
+		TEST(test_client_out_of_fds),  TEST(test_many_refused_for_want_of_fds),
 	};
 
 	return cmocka_run_group_tests_name("daemon robust", tests, NULL, NULL);
