@@ -12,6 +12,13 @@
 #include "cm/id.h"
 #include "cm/session.h"
 
+static uint64_t next_serial(void)
+{
+	static _Atomic uint64_t last;
+
+	return ++last;
+}
+
 struct channel *channel_create(void)
 {
 	struct ctl_cm_ask ask = { .header = { .type = CTL_CM_CREATE_CHANNEL } };
@@ -37,13 +44,18 @@ struct channel *channel_create(void)
 	ch->base.fd = ends[1];
 	atomic_init(&ch->users, 1);
 	ch->number = reply.number;
+	ch->serial = next_serial();
 	/* If verbatimd died just now the next one says that it knows nothing of the channel. */
 	ch->session = session_number();
 	return ch;
 }
 
-/* The last one that leaves ends it. */
-static void leave(void *channel)
+void channel_enter(struct channel *ch)
+{
+	atomic_fetch_add(&ch->users, 1);
+}
+
+void channel_leave(void *channel)
 {
 	struct channel *ch = channel;
 	struct ctl_cm_ask ask = {
@@ -60,20 +72,22 @@ static void leave(void *channel)
 
 bool channel_is_gone(struct channel *ch, int rc)
 {
-	return rc == -ENOENT || (rc != -EAGAIN && ch->session != session_number());
+	return atomic_load(&ch->is_lost) || rc == -ENOENT ||
+	       (rc != -EAGAIN && ch->session != session_number());
 }
 
 void channel_lose(struct channel *ch)
 {
 	int silent;
 
-	/* The number may be another file's by now. */
-	if (atomic_exchange(&ch->is_lost, true) || ch->is_destroyed)
+	atomic_store(&ch->is_lost, true);
+	/* Destroyed: the number may be another file's by now. */
+	if (ch->is_silent || ch->is_destroyed)
 		return;
 	silent = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (silent < 0)
 		return;
-	dup3(silent, ch->base.fd, O_CLOEXEC);
+	ch->is_silent = dup3(silent, ch->base.fd, O_CLOEXEC) >= 0;
 	close(silent);
 }
 
@@ -84,10 +98,20 @@ void channel_destroy(struct channel *ch)
 	/* Who polls it keeps the file open. */
 	close(ch->base.fd);
 	id_delivery_end();
-	leave(ch);
+	channel_leave(ch);
 }
 
-static int wait_for_event(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)
+static bool is_destroyed(const struct channel *ch)
+{
+	bool yes;
+
+	id_delivery_begin();
+	yes = ch->is_destroyed;
+	id_delivery_end();
+	return yes;
+}
+
+int channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)
 {
 	for (;;) {
 		int rc = take(ch, arg);
@@ -95,21 +119,14 @@ static int wait_for_event(struct channel *ch, int (*take)(struct channel *ch, vo
 
 		if (rc != -EAGAIN)
 			return rc;
+		/* What has its number now is not to be looked at. */
+		if (is_destroyed(ch))
+			return -EBADF;
 		/* The byte stays. Signals interrupt recv as they do a call of the kernel. */
 		if (recv(ch->base.fd, &byte, sizeof(byte), MSG_PEEK) < 0)
-			return -errno;
+			/* Lost just now, it is no socket any more. */
+			return atomic_load(&ch->is_lost) ? -ENODEV : -errno;
 	}
-}
-
-int channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)
-{
-	int rc;
-
-	atomic_fetch_add(&ch->users, 1);
-	pthread_cleanup_push(leave, ch);
-	rc = wait_for_event(ch, take, arg);
-	pthread_cleanup_pop(1);
-	return rc;
 }
 
 CM_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)

@@ -4,7 +4,7 @@
  * In:  the program's descriptor, with the flags that it set (O_NONBLOCK).
  * Out: events as they come from verbatimd; cm/event.h makes them the program's.
  *
- * Any thread. channel_wait blocks.
+ * Any thread. channel_wait blocks, between channel_enter and channel_leave.
  */
 #ifndef CM_CHANNEL_H
 #define CM_CHANNEL_H
@@ -19,10 +19,12 @@
 struct channel {
 	struct rdma_event_channel base; /* first: what the program has */
 	uint32_t number;
+	uint64_t serial;     /* no other channel of this process has or had it */
 	unsigned session;    /* in which it was made */
 	atomic_bool is_lost; /* verbatimd died, and all its identifiers were told */
+	bool is_silent;	     /* base.fd is an eventfd that nobody writes to; within a delivery */
 	bool is_destroyed;   /* base.fd is not its own any more; within a delivery */
-	atomic_uint users;   /* the program, until it destroyed it, and threads in channel_wait */
+	atomic_uint users;   /* the program, until it destroyed it, and threads that entered */
 };
 
 static inline struct channel *channel_of(struct rdma_event_channel *base)
@@ -48,15 +50,23 @@ bool channel_is_gone(struct channel *ch, int rc);
 
 /*
  * They were; within a delivery. Whoever polls the descriptor has nothing to wait for: it is not
- * readable any more, though its other end is closed.
+ * readable any more, though its other end is closed. That takes a descriptor for a moment: if there
+ * is none it stays readable, and whoever comes for its events tries again.
  */
 void channel_lose(struct channel *ch);
 
 /*
+ * Around all that a thread does with a channel which another may destroy meanwhile. channel_leave
+ * is of the form of a cleanup handler; the last one that leaves ends the channel.
+ */
+void channel_enter(struct channel *ch);
+void channel_leave(void *ch);
+
+/*
  * Calls `take` until it returns something else than -EAGAIN, and sleeps in between while there are
  * no events. What it returned; -EAGAIN: there are none, and the descriptor is O_NONBLOCK; -EINTR as
- * of any system call: a signal came whose handler was not set with SA_RESTART. The thread may be
- * cancelled while it sleeps.
+ * of any system call: a signal came whose handler was not set with SA_RESTART; -EBADF: there are
+ * none, and the channel was destroyed. The thread may be cancelled while it sleeps.
  */
 int channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg);
 

@@ -129,7 +129,7 @@ static uint8_t path_mtu(const struct id *id, const struct ibv_port_attr *port)
 
 CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *param)
 {
-	struct id *id = id_of(base);
+	struct id *id = id_of(base), *waiting = id_waiting(id);
 	struct ctl_cm_talk t = { .local = id->local, .remote = id->remote };
 	struct ibv_port_attr port;
 	size_t room;
@@ -164,7 +164,7 @@ CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *para
 		id->state = ID_ROUTE_RESOLVED;
 		return answer(rc);
 	}
-	return id_complete(id);
+	return id_complete(waiting);
 }
 
 int connect_finish(struct id *id)
@@ -218,7 +218,7 @@ static int make_ready(struct id *id)
 
 CM_EXPORT int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *param)
 {
-	struct id *id = id_of(base);
+	struct id *id = id_of(base), *waiting = is_ud(id) ? NULL : id_waiting(id);
 	struct ctl_cm_talk t = { .reason = 0 };
 	int rc = check_param(id, param);
 
@@ -238,7 +238,7 @@ CM_EXPORT int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *param
 		qp_fail(id);
 		return answer(rc);
 	}
-	return is_ud(id) ? 0 : id_complete(id);
+	return id_complete(waiting);
 }
 
 static int reject(struct id *id, const void *data, uint8_t len, uint16_t reason)
@@ -278,12 +278,12 @@ CM_EXPORT int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 
 CM_EXPORT int rdma_disconnect(struct rdma_cm_id *base)
 {
-	struct id *id = id_of(base);
+	struct id *id = id_of(base), *waiting = id_waiting(id);
 	int rc = qp_fail(id);
 
 	if (!rc)
 		rc = say(id, CTL_CM_DISCONNECT);
-	return rc ? answer(rc) : id_complete(id);
+	return rc ? answer(rc) : id_complete(waiting);
 }
 
 CM_EXPORT int rdma_set_local_ece(struct rdma_cm_id *base, struct ibv_ece *ece)

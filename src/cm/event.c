@@ -199,7 +199,7 @@ struct taking {
  */
 static int take_removal(struct channel *ch, struct taking *taking)
 {
-	taking->held = id_next_lost(&ch->base);
+	taking->held = id_next_lost(ch);
 	if (!taking->held) {
 		channel_lose(ch);
 		return -ENODEV;
@@ -269,13 +269,17 @@ static int fetch(struct channel *ch, struct rdma_cm_event **out)
 
 CM_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
+	struct channel *ch = channel_of(channel);
 	int rc;
 
 	if (!event)
 		return answer(-EINVAL);
+	channel_enter(ch);
+	pthread_cleanup_push(channel_leave, ch);
 	do
-		rc = fetch(channel_of(channel), event);
+		rc = fetch(ch, event);
 	while (rc == 0);
+	pthread_cleanup_pop(1);
 	return answer(rc < 0 ? rc : 0);
 }
 

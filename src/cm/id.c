@@ -51,14 +51,14 @@ struct id *id_find(uint32_t number)
 	return id;
 }
 
-struct id *id_next_lost(const struct rdma_event_channel *channel)
+struct id *id_next_lost(const struct channel *ch)
 {
 	struct id *found = NULL;
 
 	pthread_mutex_lock(&known.lock);
 	for (unsigned i = 0; i < BUCKETS && !found; i++) {
 		found = known.buckets[i];
-		while (found && (found->is_lost || found->base.channel != channel))
+		while (found && (found->is_lost || found->channel_serial != ch->serial))
 			found = found->next;
 	}
 	if (found)
@@ -151,6 +151,7 @@ static struct id *allocate(struct rdma_event_channel *channel, void *context,
 		channel = &own->base;
 	}
 	id->base.channel = channel;
+	id->channel_serial = channel_of(channel)->serial;
 	id->base.context = context;
 	id->base.ps = ps;
 	id->base.qp_type = type;
@@ -300,7 +301,10 @@ int id_migrate(struct id *id, struct rdma_event_channel *channel)
 	}
 	/* What was told on the old channel is done with before the new one tells anything. */
 	wait_for_acks(id);
+	id_delivery_begin();
 	id->base.channel = &to->base;
+	id->channel_serial = to->serial;
+	id_delivery_end();
 	if (id->is_sync)
 		channel_destroy(channel_of(from));
 	id->is_sync = !channel;
@@ -363,7 +367,7 @@ int id_complete(struct id *id)
 {
 	struct rdma_cm_event *event;
 
-	if (!id->is_sync)
+	if (!id)
 		return 0;
 	if (id->base.event) {
 		rdma_ack_cm_event(id->base.event);

@@ -33,9 +33,10 @@ struct id {
 	struct rdma_cm_id base; /* first: what the program has */
 	struct id *next;	/* in its bucket */
 	uint32_t number;
-	bool is_sync;	       /* has a channel of its own, calls wait for their event */
-	bool is_lost;	       /* verbatimd died, and the program was told; within a delivery */
-	struct device *device; /* NULL: not bound to one */
+	uint64_t channel_serial; /* of base.channel, which may be no more */
+	bool is_sync;		 /* has a channel of its own, calls wait for their event */
+	bool is_lost;		 /* verbatimd died, and the program was told; within a delivery */
+	struct device *device;	 /* NULL: not bound to one */
 
 	struct ctl_cm_address local, remote; /* as in route.addr */
 	enum id_state state;
@@ -96,7 +97,7 @@ void id_delivery_end(void);
 struct id *id_find(uint32_t number);
 
 /* The next identifier of a channel that is gone which was not told so yet. Within a delivery. */
-struct id *id_next_lost(const struct rdma_event_channel *channel);
+struct id *id_next_lost(const struct channel *ch);
 
 /* Moves it, with its events, and waits for those of the old channel. NULL: to one of its own. */
 int id_migrate(struct id *id, struct rdma_event_channel *channel);
@@ -115,10 +116,19 @@ void id_drop_device(struct id *id);
 void id_show_addresses(struct id *id);
 
 /*
- * At the end of a call that an event answers: a synchronous identifier waits for it, and keeps it
- * in base.event. Returns as exported functions do.
+ * A call that an event answers asks this before it makes the event possible: another thread may
+ * take the event, and end the identifier, while the call is not back yet. NULL: not synchronous.
  */
-int id_complete(struct id *id);
+static inline struct id *id_waiting(struct id *id)
+{
+	return id->is_sync ? id : NULL;
+}
+
+/*
+ * At the end of such a call: a synchronous identifier waits for the event, and keeps it in
+ * base.event. Takes what id_waiting said. Returns as exported functions do.
+ */
+int id_complete(struct id *waiting);
 
 /*
  * The next event of a synchronous identifier that may be an answer: ADDR_CHANGE is a hint. 0 or -1

@@ -144,15 +144,17 @@ void multicast_leave_all(struct id *id)
 
 CM_EXPORT int rdma_join_multicast(struct rdma_cm_id *base, struct sockaddr *addr, void *context)
 {
+	struct id *waiting = id_waiting(id_of(base));
 	int rc = join(id_of(base), addr, true, context);
 
-	return rc ? answer(rc) : id_complete(id_of(base));
+	return rc ? answer(rc) : id_complete(waiting);
 }
 
 CM_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *base, struct rdma_cm_join_mc_attr_ex *attr,
 				     void *context)
 {
 	unsigned known = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
+	struct id *waiting = id_waiting(id_of(base));
 	int rc;
 
 	if (attr->comp_mask & ~known)
@@ -164,7 +166,7 @@ CM_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *base, struct rdma_cm_joi
 		return answer(-EINVAL);
 	rc = join(id_of(base), attr->addr,
 		  attr->join_flags != RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER, context);
-	return rc ? answer(rc) : id_complete(id_of(base));
+	return rc ? answer(rc) : id_complete(waiting);
 }
 
 CM_EXPORT int rdma_leave_multicast(struct rdma_cm_id *base, struct sockaddr *addr)

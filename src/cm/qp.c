@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <rdma/rdma_verbs.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "cm/export.h"
@@ -247,16 +248,18 @@ CM_EXPORT int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_e
 CM_EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 			     struct ibv_qp_init_attr *attr)
 {
+	const size_t common = offsetof(struct ibv_qp_init_attr_ex, comp_mask);
 	struct ibv_qp_init_attr_ex ex = { 0 };
 	int rc;
 
-	memcpy(&ex, attr, sizeof(*attr));
+	/* What pads the one is the other's comp_mask. */
+	memcpy(&ex, attr, common);
 	if (pd) {
 		ex.comp_mask = IBV_QP_INIT_ATTR_PD;
 		ex.pd = pd;
 	}
 	rc = create_qp(id_of(id), &ex);
-	memcpy(attr, &ex, sizeof(*attr));
+	memcpy(attr, &ex, common);
 	return answer(rc);
 }
 

@@ -77,12 +77,26 @@ CM_EXPORT int rdma_listen(struct rdma_cm_id *base, int backlog)
 	return answer(rc);
 }
 
+/* The port is there. 0 or -errno. */
+static int resolved(struct id *id)
+{
+	int rc;
+
+	/* Before: who is told may go on, or end the identifier, at once. */
+	id->state = ID_ADDR_RESOLVED;
+	id_show_addresses(id);
+	rc = event_raise(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, 0);
+	if (rc)
+		id->state = ID_BOUND;
+	return rc;
+}
+
 /* 0 or -errno. */
 static int resolve(struct id *id, const struct sockaddr *src, const struct sockaddr *dst)
 {
 	struct ctl_cm_address wanted = { .family = 0 }, before = id->local;
 	struct ctl_cm_address remote;
-	bool was_idle = id->state == ID_IDLE;
+	bool was_idle = id->state == ID_IDLE, had_device = id->device != NULL;
 	int rc = was_idle || id->state == ID_BOUND ? address_from_sockaddr(dst, &remote) : -EINVAL;
 
 	if (!rc && src)
@@ -108,10 +122,12 @@ static int resolve(struct id *id, const struct sockaddr *src, const struct socka
 	}
 	if (!rc && was_idle)
 		rc = bind_local(id);
-	if (!rc) {
-		id->state = ID_ADDR_RESOLVED;
-	} else if (was_idle) {
-		/* Another attempt may go elsewhere. */
+	if (!rc)
+		rc = resolved(id);
+	if (!rc)
+		return 0;
+	/* Another attempt may go elsewhere, unless it was bound in here. */
+	if (!had_device && !(was_idle && id->state == ID_BOUND)) {
 		id->local = before;
 		id_drop_device(id);
 	}
@@ -122,12 +138,10 @@ static int resolve(struct id *id, const struct sockaddr *src, const struct socka
 CM_EXPORT int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *src_addr,
 				struct sockaddr *dst_addr, int timeout_ms)
 {
-	struct id *id = id_of(base);
+	struct id *id = id_of(base), *waiting = id_waiting(id);
 	int rc = dst_addr ? resolve(id, src_addr, dst_addr) : -EINVAL;
 
-	if (!rc)
-		rc = event_raise(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, 0);
-	return rc ? answer(rc) : id_complete(id);
+	return rc ? answer(rc) : id_complete(waiting);
 }
 
 /* Network order; 0: not bound. Unlike the rest they cannot fail. */

@@ -49,7 +49,7 @@ CM_EXPORT int rdma_resolve_addrinfo(struct rdma_cm_id *base, const char *node, c
 {
 	int flags = hints ? hints->ai_flags : 0, status, rc;
 	struct rdma_addrinfo *found = NULL;
-	struct id *id = id_of(base);
+	struct id *id = id_of(base), *waiting = id_waiting(id);
 
 	if ((!node && !service) || (flags & RAI_SA && flags & RAI_DNS))
 		return answer(-EINVAL);
@@ -62,7 +62,9 @@ CM_EXPORT int rdma_resolve_addrinfo(struct rdma_cm_id *base, const char *node, c
 			 (enum rdma_cm_event_type)(status ? CTL_CM_ADDRINFO_ERROR
 							  : CTL_CM_ADDRINFO_RESOLVED),
 			 status, 0);
-	return rc ? answer(rc) : id_complete(id);
+	if (rc)
+		rdma_freeaddrinfo(exchange(id, NULL));
+	return rc ? answer(rc) : id_complete(waiting);
 }
 
 CM_EXPORT int rdma_query_addrinfo(struct rdma_cm_id *base, struct rdma_addrinfo **info)

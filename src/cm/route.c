@@ -55,24 +55,28 @@ static int make_path(struct id *id, struct ibv_sa_path_rec **out)
 /* 0 or -errno. */
 static int resolved(struct id *id)
 {
-	int rc = event_raise(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, 0);
+	int rc;
 
-	if (!rc) {
-		id->base.route.num_paths = 1;
-		id->state = ID_ROUTE_RESOLVED;
+	/* Before: who is told may connect, or end the identifier, at once. */
+	id->base.route.num_paths = 1;
+	id->state = ID_ROUTE_RESOLVED;
+	rc = event_raise(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, 0);
+	if (rc) {
+		id->state = ID_ADDR_RESOLVED;
+		id->base.route.num_paths = 0;
 	}
 	return rc;
 }
 
 CM_EXPORT int rdma_resolve_route(struct rdma_cm_id *base, int timeout_ms)
 {
-	struct id *id = id_of(base);
+	struct id *id = id_of(base), *waiting = id_waiting(id);
 	struct ibv_sa_path_rec *path;
 	int rc = make_path(id, &path);
 
 	if (!rc)
 		rc = resolved(id);
-	return rc ? answer(rc) : id_complete(id);
+	return rc ? answer(rc) : id_complete(waiting);
 }
 
 /* NULL: there is none that is meant for requests and data, there and back. */
@@ -88,6 +92,7 @@ static const struct ibv_path_record *find_primary(const struct ibv_path_data *pa
 int route_give(struct id *id, const void *paths, size_t bytes)
 {
 	const struct ibv_path_record *given = NULL;
+	struct id *waiting = id_waiting(id);
 	struct ibv_sa_path_rec *path;
 	uint8_t mtu;
 	int rc;
@@ -111,5 +116,5 @@ int route_give(struct id *id, const void *paths, size_t bytes)
 		path->mtu = mtu;
 	id->tos = path->traffic_class = given->tclass;
 	rc = resolved(id);
-	return rc ? rc : id_complete(id) ? -errno : 0;
+	return rc ? rc : id_complete(waiting) ? -errno : 0;
 }

@@ -32,28 +32,52 @@ static bool look(struct stream *s, struct pollfd *fds, nfds_t *count, uint64_t n
 	return goes_on;
 }
 
-/* Looks at all. Those that are over go to the other list; the descriptors of the rest are polled.
+/*
+ * The one after it (NULL: the first); NULL: there is none. A stream that the thread has come to
+ * stays in the list until the thread takes it out. So it walks with the mutex for each step only:
+ * a stream may have to ask verbatimd, and whoever adds one does not wait for that.
  */
-static nfds_t look_at_all(struct pollfd *fds, struct list *over, uint64_t *until_ns)
+static struct stream *next_of(struct stream *s)
+{
+	struct list *next;
+
+	pthread_mutex_lock(&mutex);
+	next = s ? s->linger_link.next : streams.next;
+	pthread_mutex_unlock(&mutex);
+	return next == &streams ? NULL : list_entry(next, struct stream, linger_link);
+}
+
+static void take_out(struct stream *s, struct list *over)
+{
+	pthread_mutex_lock(&mutex);
+	list_del(&s->linger_link);
+	stream_count--;
+	pthread_mutex_unlock(&mutex);
+	list_add_tail(over, &s->linger_link);
+}
+
+/*
+ * Looks at the first `room`; there may be more by now, of which `news` tells. Those that are over
+ * go to the other list; the descriptors of the rest are polled.
+ */
+static nfds_t look_at_all(struct pollfd *fds, unsigned room, struct list *over, uint64_t *until_ns)
 {
 	uint64_t now = wait_now_ns();
-	struct list *pos, *after;
+	struct stream *s, *next;
 	nfds_t count = 0;
 
 	fds[count++] = (struct pollfd){ .fd = news, .events = POLLIN };
-	list_for_each_safe(pos, after, &streams) {
-		struct stream *s = list_entry(pos, struct stream, linger_link);
+	for (s = next_of(NULL); s && room; s = next, room--) {
 		nfds_t before = count;
+		bool goes_on = look(s, fds, &count, now);
 
-		if (look(s, fds, &count, now)) {
-			if (s->linger_until_ns < *until_ns)
-				*until_ns = s->linger_until_ns;
-			continue;
+		next = next_of(s);
+		if (!goes_on) {
+			count = before;
+			take_out(s, over);
+		} else if (s->linger_until_ns < *until_ns) {
+			*until_ns = s->linger_until_ns;
 		}
-		count = before;
-		list_del(&s->linger_link);
-		list_add_tail(over, &s->linger_link);
-		stream_count--;
 	}
 	return count;
 }
@@ -61,11 +85,7 @@ static nfds_t look_at_all(struct pollfd *fds, struct list *over, uint64_t *until
 /* Takes the events of all: there are few, and none is there for nothing. */
 static void take_events(void)
 {
-	struct list *pos;
-
-	list_for_each(pos, &streams) {
-		struct stream *s = list_entry(pos, struct stream, linger_link);
-
+	for (struct stream *s = next_of(NULL); s; s = next_of(s)) {
 		lock_acquire(&s->lock);
 		stream_disarm(s);
 		lock_release(&s->lock);
@@ -92,43 +112,61 @@ static int wait_ms(uint64_t until_ns)
 	return now < until_ns ? (int)((until_ns - now) / 1000000) + 1 : 0;
 }
 
-/* One turn, with the mutex, which is given away meanwhile. */
+/* There is a stream. */
 static void turn(void)
 {
 	struct pollfd few[1 + 8 * PER_STREAM], *fds = few, *many = NULL;
 	struct list over = { &over, &over };
 	uint64_t until_ns = wait_now_ns() + UINT64_C(1000000000);
-	nfds_t count;
+	nfds_t count = 0;
+	unsigned room;
 
-	if (stream_count > 8)
-		fds = many = malloc((1 + (size_t)stream_count * PER_STREAM) * sizeof(*fds));
-	if (!fds) { /* without memory the oldest is given up */
-		struct list *oldest = streams.next;
-
-		list_del(oldest);
-		list_add_tail(&over, oldest);
-		stream_count--;
-	}
-	count = fds ? look_at_all(fds, &over, &until_ns) : 0;
+	pthread_mutex_lock(&mutex);
+	room = stream_count;
 	pthread_mutex_unlock(&mutex);
+	if (room > 8)
+		fds = many = malloc((1 + (size_t)room * PER_STREAM) * sizeof(*fds));
+	if (fds)
+		count = look_at_all(fds, room, &over, &until_ns);
+	else /* without memory the oldest is given up */
+		take_out(next_of(NULL), &over);
 	finish(&over);
 	if (fds)
 		poll(fds, count, wait_ms(until_ns));
 	free(many);
-	pthread_mutex_lock(&mutex);
+	/* Before the next look: who is added after it is told of once more. */
 	wait_clear(news);
 	take_events();
 }
 
+/* With the mutex. The child of a fork closes what it finds in `news`: never a number given back. */
+static void drop_news(void)
+{
+	int fd = news;
+
+	news = -1;
+	close(fd);
+}
+
+static bool is_idle(void)
+{
+	bool idle;
+
+	pthread_mutex_lock(&mutex);
+	idle = list_empty(&streams);
+	if (idle) {
+		drop_news();
+		running = false;
+		pthread_cond_broadcast(&ended);
+	}
+	pthread_mutex_unlock(&mutex);
+	return idle;
+}
+
 static void *run(void *arg)
 {
-	pthread_mutex_lock(&mutex);
-	while (!list_empty(&streams))
+	while (!is_idle())
 		turn();
-	close(news);
-	running = false;
-	pthread_cond_broadcast(&ended);
-	pthread_mutex_unlock(&mutex);
 	return NULL;
 }
 
@@ -158,7 +196,7 @@ static int start_thread(void)
 	rc = pthread_create(&thread, NULL, run, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc) {
-		close(news);
+		drop_news();
 		return -rc;
 	}
 	pthread_detach(thread);
@@ -189,6 +227,8 @@ void linger_forget(void)
 {
 	pthread_mutex_init(&mutex, NULL);
 	pthread_cond_init(&ended, NULL);
+	if (news >= 0)
+		drop_news();
 	list_init(&streams);
 	stream_count = 0;
 	running = false;

@@ -5,7 +5,8 @@
  * The thread is there as long as there is such a stream. exit() waits for it: nobody else would go
  * on. A process that ends otherwise (_exit, a signal) takes what is left with it.
  *
- * Lock: the mutex of linger.c guards the list of streams; a stream's lock is taken within it.
+ * Lock: the mutex of linger.c guards the list of streams. It is innermost, and held for no longer
+ * than a step in the list.
  */
 #ifndef RSOCKET_LINGER_H
 #define RSOCKET_LINGER_H

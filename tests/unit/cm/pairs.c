@@ -94,12 +94,16 @@ void pair_open(struct pair *p, enum rdma_port_space ps)
 
 void pair_make_qp(struct rdma_cm_id *id)
 {
-	struct ibv_qp_init_attr init = {
-		.cap = { 8, 8, 2, 2, 16 },
-		.qp_type = id->qp_type,
-		.sq_sig_all = 1,
-	};
+	struct ibv_qp_init_attr init;
 
+	/* As on the stack of a program: what pads it may be anything. */
+	memset(&init, 0xff, sizeof(init));
+	init.qp_context = NULL;
+	init.send_cq = init.recv_cq = NULL;
+	init.srq = NULL;
+	init.cap = (struct ibv_qp_cap){ 8, 8, 2, 2, 16 };
+	init.qp_type = id->qp_type;
+	init.sq_sig_all = 1;
 	CHECK(!rdma_create_qp(id, NULL, &init));
 	CHECK(init.cap.max_send_wr >= 8 && init.send_cq && init.recv_cq);
 }

@@ -95,6 +95,138 @@ static void test_cancelled_fetch(void **state)
 	rdma_destroy_event_channel(keeper);
 }
 
+static void *fetch_once(void *channel)
+{
+	struct rdma_cm_event *event;
+
+	if (rdma_get_cm_event(channel, &event))
+		return (void *)(intptr_t)errno;
+	CHECK(event->event == RDMA_CM_EVENT_MULTICAST_JOIN && !rdma_ack_cm_event(event));
+	return NULL;
+}
+
+/* Whom the end of the channel left asleep gets an event of which there is nothing to tell. */
+static void test_nothing_to_tell_at_the_end(void **state)
+{
+	struct sockaddr_in group = loopback(0), here = loopback(0);
+	unsigned untold = 0;
+
+	group.sin_addr.s_addr = htonl(0xefff0102);
+	for (int i = 0; i < 20; i++) {
+		struct rdma_event_channel *channel = rdma_create_event_channel();
+		struct rdma_cm_id *id;
+		pthread_t thread;
+		void *error;
+
+		CHECK(channel);
+		CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_UDP));
+		CHECK(!rdma_bind_addr(id, (struct sockaddr *)&here));
+		CHECK(!pthread_create(&thread, NULL, fetch_once, channel));
+		rest();
+		rdma_destroy_event_channel(channel);
+		CHECK(!rdma_join_multicast(id, (struct sockaddr *)&group, NULL));
+		rdma_leave_multicast(id, (struct sockaddr *)&group);
+		CHECK(!pthread_join(thread, &error));
+		CHECK(!error || (intptr_t)error == EBADF);
+		untold += error != NULL;
+		CHECK(!rdma_destroy_id(id));
+	}
+	CHECK(untold > 0);
+}
+
+/* What test_connect_beside_route's two threads share. */
+struct eager {
+	struct rdma_event_channel *channel;
+	atomic_int ended; /* how many identifiers are no more */
+};
+
+/* Uses and ends an identifier as soon as its events allow, whatever its maker's calls do. */
+static void *connect_all(void *arg)
+{
+	struct rdma_conn_param param = { .qp_num = 5 };
+	struct eager *eager = arg;
+
+	while (eager->ended < ROUNDS) {
+		struct rdma_cm_event *event;
+		struct rdma_cm_id *id;
+		bool has_route;
+
+		CHECK(!rdma_get_cm_event(eager->channel, &event));
+		id = event->id;
+		has_route = event->event == RDMA_CM_EVENT_ROUTE_RESOLVED;
+		CHECK(!rdma_ack_cm_event(event));
+		if (!has_route)
+			continue;
+		CHECK(!rdma_connect(id, &param));
+		CHECK(!rdma_destroy_id(id));
+		eager->ended++;
+	}
+	return NULL;
+}
+
+/* Who is told that there is a route connects at once, and ends it, before rdma_resolve_route is
+ * back. */
+static void test_connect_beside_route(void **state)
+{
+	struct eager eager = { .channel = rdma_create_event_channel() };
+	struct sockaddr_in to = loopback(9);
+	struct rdma_cm_id *id;
+	pthread_t thread;
+
+	CHECK(eager.channel);
+	CHECK(!pthread_create(&thread, NULL, connect_all, &eager));
+	for (int i = 0; i < ROUNDS; i++) {
+		CHECK(!rdma_create_id(eager.channel, &id, NULL, RDMA_PS_TCP));
+		CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
+		CHECK(!rdma_resolve_route(id, 1000));
+	}
+	CHECK(!pthread_join(thread, NULL));
+	rdma_destroy_event_channel(eager.channel);
+}
+
+/* Written with headers that do not know them, as those of this library do not. */
+enum { EVENT_USER = 18 };
+
+int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+			uint64_t arg);
+
+/* A call that could not tell its event can be made again. */
+static void test_no_room_for_events(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_event_channel *full = rdma_create_event_channel();
+	struct rdma_cm_id *idle, *bound, *resolved, *filler;
+	struct sockaddr_in to = loopback(9), any = { .sin_family = AF_INET };
+	struct rdma_conn_param param = { .qp_num = 5 };
+	int rc;
+
+	CHECK(channel && full);
+	CHECK(!rdma_create_id(full, &filler, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_create_id(channel, &idle, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_create_id(channel, &bound, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(bound, (struct sockaddr *)&any));
+	CHECK(!rdma_create_id(channel, &resolved, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(resolved, NULL, (struct sockaddr *)&to, 1000));
+	do
+		rc = rdma_write_cm_event(filler, (enum rdma_cm_event_type)EVENT_USER, 0, 0);
+	while (!rc);
+	CHECK(errno == ENOSPC);
+	CHECK(rdma_resolve_addr(idle, NULL, (struct sockaddr *)&to, 1000) && errno == ENOSPC);
+	CHECK(rdma_resolve_addr(bound, NULL, (struct sockaddr *)&to, 1000) && errno == ENOSPC);
+	CHECK(!bound->verbs);
+	CHECK(rdma_resolve_route(resolved, 1000) && errno == ENOSPC);
+	CHECK(resolved->route.num_paths == 0);
+	CHECK(rdma_connect(resolved, &param) && errno == EINVAL);
+	CHECK(!rdma_destroy_id(filler));
+	CHECK(!rdma_resolve_addr(idle, NULL, (struct sockaddr *)&to, 1000));
+	CHECK(!rdma_resolve_addr(bound, NULL, (struct sockaddr *)&to, 1000));
+	CHECK(!rdma_resolve_route(resolved, 1000) && resolved->route.num_paths == 1);
+	CHECK(!rdma_connect(resolved, &param));
+	CHECK(!rdma_destroy_id(idle) && !rdma_destroy_id(bound) && !rdma_destroy_id(resolved));
+	rdma_destroy_event_channel(channel);
+	rdma_destroy_event_channel(full);
+}
+
 static void *sleep_for_ever(void *channel)
 {
 	struct rdma_cm_event *event;
@@ -336,6 +468,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_cancelled_fetch, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_channels_that_end_too_early, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_nothing_to_tell_at_the_end, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_connect_beside_route, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_no_room_for_events, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_signals, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_what_a_dead_daemon_gave, harness_setup,

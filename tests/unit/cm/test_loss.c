@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -210,6 +211,55 @@ static void test_calls_return(void **state)
 	drop_ends(&e);
 }
 
+/* Identifiers of a channel that was destroyed are not those of the next one at its address. */
+static void test_orphans_are_not_told(void **state)
+{
+	struct rdma_event_channel *channels[64], *fresh;
+	struct rdma_cm_id *orphans[64], *id;
+	struct rdma_cm_event *event;
+
+	for (int i = 0; i < 64; i++) {
+		CHECK((channels[i] = rdma_create_event_channel()));
+		CHECK(!rdma_create_id(channels[i], &orphans[i], NULL, RDMA_PS_TCP));
+	}
+	for (int i = 0; i < 64; i++)
+		rdma_destroy_event_channel(channels[i]);
+	for (int i = 0; i < 64; i++)
+		CHECK((channels[i] = rdma_create_event_channel()));
+	CHECK((fresh = rdma_create_event_channel()));
+	id = make_listener(fresh);
+	kill_daemon();
+	for (int i = 0; i < 64; i++)
+		CHECK(rdma_get_cm_event(channels[i], &event) && errno == ENODEV);
+	wait_for(fresh, RDMA_CM_EVENT_DEVICE_REMOVAL, NULL);
+	for (int i = 0; i < 64; i++) {
+		CHECK(!rdma_destroy_id(orphans[i]));
+		rdma_destroy_event_channel(channels[i]);
+	}
+	CHECK(!rdma_destroy_id(id));
+	rdma_destroy_event_channel(fresh);
+}
+
+/* Without a descriptor to spare nothing can be made silent; with one again it can. */
+static void test_no_descriptor_for_silence(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_event *event;
+	struct rlimit limit, none;
+
+	CHECK(channel);
+	CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
+	none = limit;
+	none.rlim_cur = 3;
+	kill_daemon();
+	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+	CHECK(rdma_get_cm_event(channel, &event) && errno == ENODEV);
+	CHECK(is_readable(channel));
+	CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+	check_silence(channel);
+	rdma_destroy_event_channel(channel);
+}
+
 static void *get_request(void *arg)
 {
 	struct rdma_cm_id *child;
@@ -344,6 +394,8 @@ int main(void)
 		TEST(test_each_identifier_is_told_once),
 		TEST(test_sleepers_wake),
 		TEST(test_calls_return),
+		TEST(test_orphans_are_not_told),
+		TEST(test_no_descriptor_for_silence),
 		TEST(test_synchronous_calls_return),
 		TEST(test_no_daemon_any_more),
 		TEST(test_forks_beside_busy_threads),

@@ -37,6 +37,9 @@ int harness_setup(void **state)
 	char name[32];
 
 	test_pid = getpid();
+	/* Whoever started this may ignore them: waitpid would find nobody, alarm do nothing. */
+	signal(SIGCHLD, SIG_DFL);
+	signal(SIGALRM, SIG_DFL);
 	snprintf(name, sizeof(name), "test.%d.%u", (int)test_pid, tests_begun++);
 	setenv("VERBATIM_NAMESPACE", name, 1);
 	setenv("VERBATIMD_LINGER_MS", "300", 1);

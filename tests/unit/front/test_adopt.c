@@ -5,6 +5,7 @@
 #include <linux/io_uring.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -446,6 +447,9 @@ int main(void)
 		cmocka_unit_test(test_pinned_pages_stay),
 		cmocka_unit_test(test_fork),
 	};
+
+	/* Whoever started this may ignore it: waitpid would find nobody. */
+	signal(SIGCHLD, SIG_DFL);
 	char *probe;
 
 	harness_arena();

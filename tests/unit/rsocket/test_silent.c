@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #define LONG_MS	  20000
-#define AT_ONCE_S 2.0
+#define AT_ONCE_S 3.0 /* what is wrong takes ten */
 
 static double now_s(void)
 {
@@ -85,6 +85,8 @@ static int make_peers(void **state)
 	static struct sockaddr_in addr;
 
 	signal(SIGPIPE, SIG_IGN);
+	/* Whoever started this may ignore it: waitpid would find nobody. */
+	signal(SIGCHLD, SIG_DFL);
 	for (int i = 0; i < ROUNDS; i++)
 		peers[i] = peer_of(&addr, &gates[i]);
 	return 0;
@@ -186,7 +188,7 @@ static void lingers(void **state)
 	begin(&rig, true);
 	linger(&rig, 1);
 	took = close_s(&rig);
-	assert_true(took >= 0.9 && took < 1 + AT_ONCE_S);
+	assert_true(took >= 0.9 && took < 8);
 	end(&rig);
 }
 

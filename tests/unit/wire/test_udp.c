@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -750,6 +751,8 @@ int main(void)
 		cmocka_unit_test(test_group_v6),
 	};
 
+	/* Whoever started this may ignore it: waitpid would find nobody. */
+	signal(SIGCHLD, SIG_DFL);
 	unsetenv("VERBATIM_TEST_LOSS");
 	has_namespace = net_init();
 	has_veth = has_namespace && !system("ip link add vf0 type veth peer name vf1 && "
