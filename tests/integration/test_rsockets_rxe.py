@@ -136,11 +136,18 @@ def test_datagrams(guest, server, port):  # noqa: F811
 # What remains is the whole matrix.
 
 
+ONLY_RSTREAM = ['resolve', 'keepalive']
+
+
 @pytest.mark.long
 @SERVERS
-@pytest.mark.parametrize('program', ['rstream', 'riostream'])
-@pytest.mark.parametrize('mode', [mode for mode in MODES if mode != 'sockets'])
-def test_modes(guest, server, port, program, mode):  # noqa: F811
+@pytest.mark.parametrize('program, mode', [
+    (program, mode) for program in ('rstream', 'riostream') for mode in MODES
+    if mode != 'sockets' and not (program == 'riostream' and mode in ONLY_RSTREAM)])
+def test_modes(guest, server, port, program, mode, request):  # noqa: F811
+    if 'async' in mode and program == 'rstream' and server == VERBATIM:
+        request.applymarker(pytest.mark.xfail(
+            reason='rpoll of rdma-core tells POLLHUP beside POLLIN, which ends its rstream'))
     with Capture(guest.host) as capture:
         stream(guest, server, port, *MODES[mode], '-S', 20000, '-C', 100, '-I', 5, program=program)
     check(guest, capture, ends=False)
