@@ -231,6 +231,14 @@ unsigned count_fds(pid_t pid)
 	return count;
 }
 
+bool comes_down_to(pid_t pid, unsigned fds)
+{
+	for (int64_t until = now_ms() + 5000; now_ms() < until; usleep(2000))
+		if (count_fds(pid) <= fds)
+			return true;
+	return false;
+}
+
 int64_t now_ms(void)
 {
 	return deadline_now_ns() / 1000000;

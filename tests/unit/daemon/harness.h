@@ -60,6 +60,8 @@ uint64_t hear(int fd);
 pid_t daemon_pid(void);
 bool wait_for_end(pid_t pid, int ms); /* of any process */
 unsigned count_fds(pid_t pid);
+/* Soon it has no more than so many: verbatimd closes what its clients gave beside its own thread. */
+bool comes_down_to(pid_t pid, unsigned fds);
 int64_t now_ms(void);
 
 /* A raw connection to the daemon; it must run. */

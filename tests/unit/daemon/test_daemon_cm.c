@@ -185,7 +185,7 @@ static void test_a_channel_ends_with_its_identifiers(void **state)
 		CHECK(!ask(sock, &end, sizeof(end)).status);
 		CHECK(raise_event(sock, move.id) == ENOENT);
 	}
-	CHECK(count_fds(daemon) <= fds);
+	CHECK(comes_down_to(daemon, fds));
 	close(ends[0]);
 	close(ends[1]);
 	close(sock);

@@ -580,7 +580,7 @@ static void test_bad_addresses(void **state)
 		CHECK(rc == rows[i].rc);
 		CHECK(*why);
 	}
-	CHECK(count_fds(ctl_daemon_pid(c)) <= before);
+	CHECK(comes_down_to(ctl_daemon_pid(c), before));
 	ctl_close(c);
 }
 
@@ -695,7 +695,7 @@ static void test_false_bags(void **state)
 	close(fd);
 	ctl_close(c);
 	wait_until_free(gid);
-	CHECK((int)count_fds(daemon) <= before);
+	CHECK(comes_down_to(daemon, (unsigned)before));
 	close(sock);
 	close(udp);
 	close(pipes[0]);
