@@ -343,9 +343,8 @@ static bool look(void)
 }
 
 /*
- * False: there is more, but notices have to be taken now and then, whatever the traffic. What comes
- * through memory is left to the threads that poll: at it beside them the pump takes their locks, and
- * their processor where they have but one. The end of their lease is a look.
+ * False: there is more, but notices have to be taken now and then, whatever the traffic. Links are
+ * left to the threads that poll.
  */
 static bool work_off(void)
 {

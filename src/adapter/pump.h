@@ -47,6 +47,10 @@
  * so the timer fires, and the pump listens again, or pump_on_arm, which ends the lease first and
  * then wakes the pump. A port is found by looks before its socket is listened to (ports.c).
  *
+ * What comes through memory is the pollers': a pump that finds a lease looks once, and leaves the
+ * links to them. Beside them it would only take their locks, and their processor where they have
+ * but one. The end of the lease is a look at the links, too.
+ *
  * Nobody starves: packets without end that wake the pump are served for a bounded time; then they
  * take turns with links, timers and what verbatimd tells.
  *

@@ -26,7 +26,7 @@ struct burst {
 	uint32_t staged; /* bytes of `staging` in use */
 	unsigned left;	 /* how many the last burst_send sent */
 	uint32_t run_bytes; /* the size of the last packet, ... */
-	unsigned run;	    /* ... how many of that size came one after the other, ... */
+	unsigned run;	    /* ... how many of that size came one after the other, of a train of their own, ... */
 	unsigned train;	    /* ... and how many make a full train */
 	bool full;
 	uint32_t key;

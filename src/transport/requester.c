@@ -339,7 +339,7 @@ static enum carried make_way(struct issue *it, struct wqe *wqe)
 	if (in_flight(tq) && !tq->unrequested && room_in_window(it) < packets &&
 	    4 * packets <= tq->window.size)
 		return CARRY_WAIT; /* for the answer that the last packet asked for */
-	return it->burst->count + packets > WIRE_BURST && it->burst->count ? flush(it) : CARRIED;
+	return it->burst->count + packets > WIRE_BURST ? flush(it) : CARRIED;
 }
 
 static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_kind kind)

@@ -32,6 +32,7 @@ static int wake_fd, daemon_fd, packets_fd;
 static _Atomic unsigned link_looks, wire_looks, notice_looks, retries;
 static _Atomic unsigned packets; /* that are there to be taken */
 static _Atomic bool endless;	 /* there is always one more */
+static _Atomic bool links_busy;	 /* there is always something on a link */
 static _Atomic uint64_t retry_due = RETRY_NEVER;
 static _Atomic bool
 	daemon_is_lost; /* and none is found: each search takes all the time it is given */
@@ -118,7 +119,7 @@ bool __wrap_peers_progress(void);
 bool __wrap_peers_progress(void)
 {
 	link_looks++;
-	return false;
+	return links_busy;
 }
 
 int __wrap_ports_progress(uint64_t now, enum ports_look which);
@@ -210,7 +211,7 @@ static int start(void **state)
 
 static int settle(void **state)
 {
-	endless = false;
+	endless = links_busy = false;
 	away_ms = 0;
 	assert_true(waits_for(is_asleep));
 	return 0;
@@ -307,6 +308,29 @@ static void packets_without_end_starve_nobody(void **state)
 	assert_true(waits_for(retry_was_run));
 }
 
+static bool links_had_a_look(void)
+{
+	return link_looks != links_before;
+}
+
+/* Woken while somebody polls, it looks, and leaves the links to him, however busy they are. */
+static void leaves_links_to_those_who_poll(void **state)
+{
+	pump_on_polling(now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
+	links_busy = true;
+	for (int i = 0; i < 20; i++) {
+		links_before = link_looks;
+		eventfd_write(wake_fd, 1);
+		assert_true(waits_for(links_had_a_look));
+		sleep_ms(2); /* enough for thousands of looks */
+		assert_in_range(link_looks - links_before, 1, 3);
+	}
+	links_before = link_looks + 1000;
+	notices_before = notice_looks;
+	pump_on_arm();
+	assert_true(waits_for(links_and_notices_had_a_look));
+}
+
 static bool was_searched_for(void)
 {
 	return searches >= 5;
@@ -342,6 +366,7 @@ int main(void)
 		TEST(takes_packets_while_nobody_polls),
 		TEST(takes_packets_after_pollers_that_found_all),
 		TEST(packets_without_end_starve_nobody),
+		TEST(leaves_links_to_those_who_poll),
 		TEST(a_daemon_that_hangs_stops_no_packets),
 	};
 

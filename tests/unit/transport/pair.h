@@ -20,6 +20,11 @@ void pair_connect(enum ibv_qp_type type, const struct rig_options *options);
 /* For cmocka. No QP has left a timer. */
 int pair_teardown(void **state);
 
+#define PAIR_IMM 0x12345678u
+
+/* From the beginning of a's region, for that of b's. */
+void pair_post(enum ibv_wr_opcode opcode, uint32_t bytes, uint64_t wr_id);
+
 /* The next completion, which has to be this. */
 struct ibv_wc pair_expect(uint64_t wr_id, enum ibv_wc_status status);
 

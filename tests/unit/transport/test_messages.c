@@ -59,21 +59,6 @@ static struct ibv_wc expect_receive(uint64_t wr_id, uint32_t bytes)
 	return wc;
 }
 
-static void post(enum ibv_wr_opcode opcode, uint32_t bytes, uint64_t wr_id)
-{
-	struct ibv_sge sge = { (uintptr_t)here, bytes, here_mr->ib.lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = wr_id,
-		.opcode = opcode,
-		.sg_list = &sge,
-		.num_sge = 1,
-		.imm_data = 0x12345678,
-		.wr.rdma = { .remote_addr = (uintptr_t)there, .rkey = there_mr->ib.rkey },
-	};
-
-	rig_post_send(a, &wr);
-}
-
 static const uint32_t sizes[] = { 0, 1, 3, 4, 1023, 1024, 1025, 4096, 65536, 300001, BYTES };
 
 static void sends(enum ibv_qp_type type)
@@ -84,7 +69,7 @@ static void sends(enum ibv_qp_type type)
 
 		memset(there, 0xee, BYTES);
 		rig_post_receive(b, 100 + i, &sge);
-		post(IBV_WR_SEND, sizes[i], i);
+		pair_post(IBV_WR_SEND, sizes[i], i);
 		run();
 		if (type == IBV_QPT_UC)
 			pair_expect(i, IBV_WC_SUCCESS);
@@ -111,7 +96,7 @@ static void test_write(void **state)
 	CONNECT(IBV_QPT_RC);
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		memset(there, 0xee, BYTES);
-		post(IBV_WR_RDMA_WRITE, sizes[i], i);
+		pair_post(IBV_WR_RDMA_WRITE, sizes[i], i);
 		run();
 		pair_expect(i, IBV_WC_SUCCESS);
 		assert_memory_equal(here, there, sizes[i]);
@@ -125,12 +110,12 @@ static void test_write_with_immediate(void **state)
 
 	CONNECT(IBV_QPT_RC);
 	rig_post_receive(b, 9, NULL);
-	post(IBV_WR_RDMA_WRITE_WITH_IMM, 5000, 1);
+	pair_post(IBV_WR_RDMA_WRITE_WITH_IMM, 5000, 1);
 	run();
 	wc = expect_receive(9, 5000);
 	assert_int_equal(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
 	assert_int_equal(wc.wc_flags, IBV_WC_WITH_IMM);
-	assert_int_equal(wc.imm_data, 0x12345678);
+	assert_int_equal(wc.imm_data, PAIR_IMM);
 	pair_expect(1, IBV_WC_SUCCESS);
 	assert_memory_equal(here, there, 5000);
 }
@@ -141,7 +126,7 @@ static void test_read(void **state)
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		memset(there, 0x11 + (int)i, BYTES);
 		memset(here, 0xee, BYTES);
-		post(IBV_WR_RDMA_READ, sizes[i], i);
+		pair_post(IBV_WR_RDMA_READ, sizes[i], i);
 		run();
 		pair_expect(i, IBV_WC_SUCCESS);
 		assert_memory_equal(here, there, sizes[i]);
@@ -157,8 +142,8 @@ static void test_reads_in_order(void **state)
 		there[i] = (uint8_t)(i * 13 + i / 5000);
 	for (unsigned i = 0; i < 10; i++) {
 		rig_post_receive(b, 100 + i, NULL);
-		post(IBV_WR_RDMA_READ, 100000, i);
-		post(IBV_WR_SEND, 0, 50 + i);
+		pair_post(IBV_WR_RDMA_READ, 100000, i);
+		pair_post(IBV_WR_SEND, 0, 50 + i);
 	}
 	run();
 	for (unsigned i = 0; i < 10; i++) {
@@ -261,14 +246,14 @@ static void test_fence(void **state)
 	CONNECT(IBV_QPT_RC);
 	rig_post_receive(b, 10, NULL);
 	rig_post_receive(b, 11, NULL);
-	post(IBV_WR_RDMA_WRITE, 8, 1);
+	pair_post(IBV_WR_RDMA_WRITE, 8, 1);
 	rig_post_send(a, &wr);
 	assert_int_equal(rig_waiting(), 2);
 	run();
 	expect_receive(10, 0);
 	pair_expect(1, IBV_WC_SUCCESS);
 	pair_expect(3, IBV_WC_SUCCESS);
-	post(IBV_WR_RDMA_READ, 2000, 2);
+	pair_post(IBV_WR_RDMA_READ, 2000, 2);
 	rig_post_send(a, &wr);
 	assert_int_equal(rig_waiting(), 1);
 	assert_true(rig_step());
@@ -293,7 +278,7 @@ static void test_packets(void **state)
 	struct packet packet;
 
 	CONNECT(IBV_QPT_RC, .psn = 0xffffff);
-	post(IBV_WR_RDMA_WRITE, 2500, 0);
+	pair_post(IBV_WR_RDMA_WRITE, 2500, 0);
 	assert_int_equal(rig_waiting(), 3);
 	packet = rig_peek(0);
 	assert_int_equal(packet.opcode, 0x06);
@@ -309,7 +294,7 @@ static void test_packets(void **state)
 	assert_int_equal(packet.payload_bytes, 452);
 	assert_true(packet.ack_req);
 	for (unsigned i = 1; i < 8; i++)
-		post(IBV_WR_RDMA_WRITE, 8, i);
+		pair_post(IBV_WR_RDMA_WRITE, 8, i);
 	while (rig_waiting())
 		assert_true(rig_step());
 	transport_flush();

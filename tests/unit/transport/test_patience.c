@@ -32,20 +32,6 @@ static void connect(uint8_t retry_cnt)
 						 .psn = 7 });
 }
 
-static void post(enum ibv_wr_opcode opcode, uint64_t wr_id)
-{
-	struct ibv_sge sge = { (uintptr_t)here, 8, here_mr->ib.lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = wr_id,
-		.opcode = opcode,
-		.sg_list = &sge,
-		.num_sge = 1,
-		.wr.rdma = { .remote_addr = (uintptr_t)there, .rkey = there_mr->ib.rkey },
-	};
-
-	rig_post_send(a, &wr);
-}
-
 static bool lose_all(struct rig_packet *packet, struct packet *decoded)
 {
 	return false;
@@ -62,7 +48,7 @@ static void look_after(uint64_t ns)
 static void test_nobody_looked(void **state)
 {
 	connect(0);
-	post(IBV_WR_RDMA_WRITE, 1);
+	pair_post(IBV_WR_RDMA_WRITE, 8, 1);
 	look_after(20 * TIMEOUT_NS);
 	assert_true(rig_is_quiet(&rig));
 	rig_run(rig_now_ns + MS);
@@ -76,7 +62,7 @@ static void test_nobody_ever_looks(void **state)
 
 	connect(2);
 	rig_on_packet = lose_all;
-	post(IBV_WR_RDMA_WRITE, 1);
+	pair_post(IBV_WR_RDMA_WRITE, 8, 1);
 	while (rig_is_quiet(&rig)) {
 		look_after(3 * TIMEOUT_NS);
 		assert_in_range(++looks, 1, 6);
@@ -92,11 +78,11 @@ static void test_refused_for_longer_than_the_timer(void **state)
 
 	connect(0);
 	/* the first of two is lost, so that the requester has gone back before it is refused */
-	post(IBV_WR_SEND, 1);
+	pair_post(IBV_WR_SEND, 8, 1);
 	rig_on_packet = lose_all;
 	rig_step();
 	rig_on_packet = NULL;
-	post(IBV_WR_SEND, 2);
+	pair_post(IBV_WR_SEND, 8, 2);
 	rig_run(rig_now_ns + MS);
 	rig_post_receive(b, 10, &sge);
 	rig_post_receive(b, 11, &sge);
@@ -119,7 +105,7 @@ static void test_refused_for_longer_than_the_timer(void **state)
 static void test_held_up(void **state)
 {
 	connect(0);
-	post(IBV_WR_RDMA_WRITE, 1);
+	pair_post(IBV_WR_RDMA_WRITE, 8, 1);
 	rig_on_packet = lose_all;
 	rig_step();
 	rig_on_packet = NULL;

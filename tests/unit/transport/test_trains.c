@@ -24,20 +24,6 @@ static int setup(void **state)
 	return 0;
 }
 
-static void post(enum ibv_wr_opcode opcode, uint32_t bytes, uint64_t wr_id)
-{
-	struct ibv_sge sge = { (uintptr_t)here, bytes, here_mr->ib.lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = wr_id,
-		.opcode = opcode,
-		.sg_list = &sge,
-		.num_sge = 1,
-		.wr.rdma = { .remote_addr = (uintptr_t)there, .rkey = there_mr->ib.rkey },
-	};
-
-	rig_post_send(a, &wr);
-}
-
 /* A connection in which nothing is under way, whose window has this size; 0: its highest. */
 static void connect(enum ibv_mtu mtu, uint32_t window)
 {
@@ -49,7 +35,7 @@ static void connect(enum ibv_mtu mtu, uint32_t window)
 							.retry_cnt = 7,
 							.rnr_retry = 7,
 							.psn = 0xfffff0 });
-	post(IBV_WR_RDMA_WRITE, 8, 1);
+	pair_post(IBV_WR_RDMA_WRITE, 8, 1);
 	rig_run(rig_now_ns + MS);
 	pair_expect(1, IBV_WC_SUCCESS);
 	tq = transport_of(a);
@@ -79,7 +65,7 @@ static void test_sends(void **state)
 
 	connect(IBV_MTU_1024, 0);
 	rig_post_receive(b, 7, &sge);
-	post(IBV_WR_SEND, 256 * 1024, 2);
+	pair_post(IBV_WR_SEND, 256 * 1024, 2);
 	expect_calls(small, 5);
 	rig_run(rig_now_ns + 100 * MS);
 	pair_expect(7, IBV_WC_SUCCESS);
@@ -89,11 +75,36 @@ static void test_sends(void **state)
 
 	connect(IBV_MTU_4096, 256);
 	rig_post_receive(b, 7, &sge);
-	post(IBV_WR_SEND, BYTES, 2);
+	pair_post(IBV_WR_SEND, BYTES, 2);
 	expect_calls(large, 5);
 	rig_run(rig_now_ns + 100 * MS);
 	pair_expect(7, IBV_WC_SUCCESS);
 	finish(BYTES);
+}
+
+/* WRITEs, all issued at once: a program may post a list of them. */
+static void post_writes(uint64_t count, uint32_t bytes)
+{
+	struct ibv_sge sge = { (uintptr_t)here, bytes, here_mr->ib.lkey };
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_RDMA_WRITE,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.rdma = { .remote_addr = (uintptr_t)there, .rkey = there_mr->ib.rkey },
+	};
+
+	lock_acquire(&a->lock);
+	for (; wr.wr_id < count; wr.wr_id++)
+		assert_int_equal(sq_push(a, &wr), 0);
+	a->path->issue(a);
+	lock_release(&a->lock);
+}
+
+static void expect_completions(uint64_t count)
+{
+	rig_run(rig_now_ns + 100 * MS);
+	for (uint64_t wr_id = 0; wr_id < count; wr_id++)
+		pair_expect(wr_id, IBV_WC_SUCCESS);
 }
 
 /*
@@ -103,43 +114,33 @@ static void test_sends(void **state)
 static void test_write(void **state)
 {
 	static const uint32_t packets[] = { 64, 62, 62, 62, 6 }, messages[] = { 64, 64, 64 };
+	static const uint32_t shorter[] = { 40, 40, 40 };
 
 	connect(IBV_MTU_1024, 0);
-	post(IBV_WR_RDMA_WRITE, 256 * 1024, 2);
+	pair_post(IBV_WR_RDMA_WRITE, 256 * 1024, 2);
 	expect_calls(packets, 5);
 	finish(256 * 1024);
 
 	rig_calls = 0;
-	for (uint64_t wr_id = 3; wr_id < 6; wr_id++)
-		post(IBV_WR_RDMA_WRITE, 64 * 1024, wr_id);
+	post_writes(3, 64 * 1024);
 	expect_calls(messages, 3);
-	rig_run(rig_now_ns + 100 * MS);
-	for (uint64_t wr_id = 3; wr_id < 6; wr_id++)
-		pair_expect(wr_id, IBV_WC_SUCCESS);
+	expect_completions(3);
+
+	rig_calls = 0;
+	post_writes(3, 40 * 1024);
+	expect_calls(shorter, 3);
+	expect_completions(3);
 }
 
 /* Messages of a long packet and a short one leave in one call: each short one ends a train, no burst. */
 static void test_short_ends(void **state)
 {
 	static const uint32_t packets[] = { 40 };
-	struct ibv_sge sge = { (uintptr_t)here, 1025, here_mr->ib.lkey };
-	struct ibv_send_wr wr = {
-		.opcode = IBV_WR_RDMA_WRITE,
-		.sg_list = &sge,
-		.num_sge = 1,
-		.wr.rdma = { .remote_addr = (uintptr_t)there, .rkey = there_mr->ib.rkey },
-	};
 
 	connect(IBV_MTU_1024, 0);
-	lock_acquire(&a->lock);
-	for (wr.wr_id = 2; wr.wr_id < 22; wr.wr_id++)
-		assert_int_equal(sq_push(a, &wr), 0);
-	a->path->issue(a);
-	lock_release(&a->lock);
+	post_writes(20, 1025);
 	expect_calls(packets, 1);
-	rig_run(rig_now_ns + 100 * MS);
-	for (uint64_t wr_id = 2; wr_id < 22; wr_id++)
-		pair_expect(wr_id, IBV_WC_SUCCESS);
+	expect_completions(20);
 }
 
 static uint32_t calls_of(uint32_t packets)
@@ -160,23 +161,17 @@ static void test_write_waits_for_its_burst(void **state)
 	static const uint32_t some[] = { 64, 64, 64, 64 }, all[] = { 64, 64, 52 };
 
 	connect(IBV_MTU_1024, 300);
-	for (uint64_t wr_id = 2; wr_id < 7; wr_id++)
-		post(IBV_WR_RDMA_WRITE, 64 * 1024, wr_id);
+	post_writes(5, 64 * 1024);
 	expect_calls(some, 4);
-	rig_run(rig_now_ns + 100 * MS);
-	for (uint64_t wr_id = 2; wr_id < 7; wr_id++)
-		pair_expect(wr_id, IBV_WC_SUCCESS);
+	expect_completions(5);
 	assert_int_equal(calls_of(64), 5);
 	assert_int_equal(calls_of(1) + 5, rig_calls); /* acknowledgements */
 
 	rig_calls = 0;
 	transport_of(a)->window.size = 180;
-	for (uint64_t wr_id = 2; wr_id < 5; wr_id++)
-		post(IBV_WR_RDMA_WRITE, 64 * 1024, wr_id);
+	post_writes(3, 64 * 1024);
 	expect_calls(all, 3);
-	rig_run(rig_now_ns + 100 * MS);
-	for (uint64_t wr_id = 2; wr_id < 5; wr_id++)
-		pair_expect(wr_id, IBV_WC_SUCCESS);
+	expect_completions(3);
 }
 
 static void step(void)
@@ -192,7 +187,7 @@ static void test_waits_for_room(void **state)
 
 	connect(IBV_MTU_1024, window);
 	transport_of(a)->window.threshold = 1; /* it hardly grows */
-	post(IBV_WR_RDMA_WRITE, 256 * 1024, 2);
+	pair_post(IBV_WR_RDMA_WRITE, 256 * 1024, 2);
 	assert_int_equal(rig_waiting(), window);
 	for (uint32_t i = 0; i < window; i++)
 		step();
