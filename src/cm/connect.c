@@ -151,7 +151,7 @@ CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *para
 	t.end.path_mtu = path_mtu(id, &port);
 	t.end.ack_timeout = qp_attr_ack_timeout(id);
 	t.end.traffic_class = id->tos;
-	t.end.hop_limit = 64;
+	t.end.hop_limit = QP_ATTR_HOP_LIMIT;
 	id->retry_count = t.end.retry_count;
 	id->rnr_retry_count = t.end.rnr_retry_count;
 	/* The answer says nothing of these two. */

@@ -79,8 +79,7 @@ int device_gid_index(const struct device *d, const struct ctl_cm_address *local)
 		    (!local->ifindex || local->ifindex == entry.ndev_ifindex))
 			return i;
 	}
-	/* On InfiniBand a GID has no interface, and ends in its IPv4 address; IPv6 ones have none.
-	 */
+	/* On InfiniBand a GID has no interface, and ends in its IPv4 address; IPv6 has none. */
 	for (int i = 0; d->is_infiniband && local->family == AF_INET && i < port.gid_tbl_len; i++) {
 		if (!ibv_query_gid_ex(d->verbs, DEVICE_PORT, (uint32_t)i, &entry, 0) &&
 		    !memcmp(entry.gid.raw + V4_AT, local->gid + V4_AT, V4_BYTES))

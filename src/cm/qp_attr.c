@@ -7,7 +7,6 @@
 #include "cm/export.h"
 
 #define ACK_TIMEOUT 17 /* exponent of 4.096 us: 0.5 s */
-#define HOP_LIMIT   64
 
 uint8_t qp_attr_ack_timeout(const struct id *id)
 {
@@ -29,7 +28,7 @@ int qp_attr_address(struct id *id, const struct ctl_cm_address *remote, struct i
 	out->port_num = DEVICE_PORT;
 	out->sl = id->tos >> 5;
 	out->grh.sgid_index = (uint8_t)index;
-	out->grh.hop_limit = HOP_LIMIT;
+	out->grh.hop_limit = QP_ATTR_HOP_LIMIT;
 	out->grh.traffic_class = id->tos;
 	device_gids(id->device, &id->local, remote, &sgid, &out->grh.dgid);
 	/* LIDs are the end of the IPv4 address. */

@@ -10,6 +10,8 @@
 
 #include "cm/id.h"
 
+#define QP_ATTR_HOP_LIMIT 64 /* of every path that is found */
+
 /* attr->qp_state says which move. 0 or -errno: -EINVAL the connection is not that far. */
 int qp_attr_init(struct id *id, struct ibv_qp_attr *attr, int *mask);
 

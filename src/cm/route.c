@@ -10,8 +10,8 @@
 #include "cm/address.h"
 #include "cm/event.h"
 #include "cm/export.h"
+#include "cm/qp_attr.h"
 
-#define HOP_LIMIT	 64
 #define SELECTOR_EXACTLY 2
 #define LIFE_TIME	 16 /* exponent of 4.096 us */
 #define MTU_MASK	 0x3f
@@ -35,7 +35,7 @@ static int make_path(struct id *id, struct ibv_sa_path_rec **out)
 		.dgid = id->base.route.addr.addr.ibaddr.dgid,
 		.sgid = id->base.route.addr.addr.ibaddr.sgid,
 		.slid = htons(port.lid),
-		.hop_limit = HOP_LIMIT,
+		.hop_limit = QP_ATTR_HOP_LIMIT,
 		.traffic_class = id->tos,
 		.reversible = 1,
 		.numb_path = 1,

@@ -92,10 +92,8 @@ int transfer_connected(struct stream *s, int flags)
  */
 static int may_begin(struct stream *s, int flags)
 {
-	uint64_t soon = wait_now_ns() + CONFIRMED_NS;
-
 	if (s->phase == STREAM_ACCEPTING && stream_nonblocking(s, flags)) {
-		int rc = stream_wait(s, is_decided, false, soon);
+		int rc = stream_wait(s, is_decided, false, wait_now_ns() + CONFIRMED_NS);
 
 		return rc == -EINTR ? -EAGAIN : rc;
 	}

@@ -31,6 +31,16 @@ def serve(host, address):
                         env={'VERBATIM_DEVICES': 'cm0'})
 
 
+@pytest.fixture
+def ends(spare):
+    """Both ends of a connection, in use, and bound to SPARE."""
+    server = serve(spare, SPARE)
+    client = spare.start('rping', '-c', '-v', '-a', SPARE, env={'VERBATIM_DEVICES': 'cm0'})
+    client.wait_for('rdma-ping-5')
+    yield client, server
+    spare.release(client, server)
+
+
 @pytest.mark.network
 def test_address_goes(spare):
     """Who uses another address of the interface notices nothing."""
@@ -41,6 +51,7 @@ def test_address_goes(spare):
     # Long enough for verbatimd to see that it is back, of which there is no sign.
     assert stays.wait(1 * SLOWER) is None
     assert 'ADDR_CHANGE' not in stays.output(), stays.report()
+    assert goes.output().count('RDMA_CM_EVENT_ADDR_CHANGE') == 1, goes.report()
     # Once it is back it may go again.
     spare.ip('addr', 'del', f'{LOST}/24', 'dev', 'cm0')
     wait_until(lambda: goes.output().count('RDMA_CM_EVENT_ADDR_CHANGE') == 2, 5 * SLOWER, 'again')
@@ -50,24 +61,16 @@ def test_address_goes(spare):
 
 
 @pytest.mark.network
-def test_address_moves(spare):
-    """To another interface of the host: both ends of a connection are bound to it."""
-    server = serve(spare, SPARE)
-    client = spare.start('rping', '-c', '-v', '-a', SPARE, env={'VERBATIM_DEVICES': 'cm0'})
-    client.wait_for('rdma-ping-5')
+def test_address_moves(spare, ends):
+    """To another interface of the host."""
     spare.ip('addr', 'del', f'{SPARE}/24', 'dev', 'cm0')
     spare.ip('addr', 'add', f'{SPARE}/24', 'dev', 'cm1')
-    for end in (client, server):
+    for end in ends:
         end.wait_for('RDMA_CM_EVENT_ADDR_CHANGE')
-    spare.release(client, server)
 
 
 @pytest.mark.network
-def test_device_goes(spare):
-    server = serve(spare, SPARE)
-    client = spare.start('rping', '-c', '-v', '-a', SPARE, env={'VERBATIM_DEVICES': 'cm0'})
-    client.wait_for('rdma-ping-5')
+def test_device_goes(spare, ends):
     remove(spare)
-    for end in (client, server):
+    for end in ends:
         end.wait_for('detected device removal')
-    spare.release(client, server)

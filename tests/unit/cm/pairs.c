@@ -42,9 +42,13 @@ struct rdma_cm_event *await_event(struct rdma_event_channel *channel, enum rdma_
 	return event;
 }
 
-void expect_event(struct rdma_event_channel *channel, enum rdma_cm_event_type type)
+struct rdma_cm_id *expect_event(struct rdma_event_channel *channel, enum rdma_cm_event_type type)
 {
-	CHECK(!rdma_ack_cm_event(await_event(channel, type)));
+	struct rdma_cm_event *event = await_event(channel, type);
+	struct rdma_cm_id *id = event->id;
+
+	CHECK(!rdma_ack_cm_event(event));
+	return id;
 }
 
 bool has_event(struct rdma_event_channel *channel, int wait_ms)

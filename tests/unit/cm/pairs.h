@@ -24,9 +24,12 @@ struct sockaddr_in6 pairs_v6(const char *address, uint16_t port);
 /* Whether the call failed with this errno. */
 bool fails_with(int rc, int error);
 
-/* The next event, which has to be of this kind. await_event leaves it to be acknowledged. */
+/*
+ * The next event, which has to be of this kind. await_event leaves it to be acknowledged;
+ * expect_event says whose it was.
+ */
 struct rdma_cm_event *await_event(struct rdma_event_channel *channel, enum rdma_cm_event_type type);
-void expect_event(struct rdma_event_channel *channel, enum rdma_cm_event_type type);
+struct rdma_cm_id *expect_event(struct rdma_event_channel *channel, enum rdma_cm_event_type type);
 bool has_event(struct rdma_event_channel *channel, int wait_ms);
 
 /* A listener on a port of 127.0.0.1, and an identifier with route there. */

@@ -1,7 +1,7 @@
 /* Identifiers and channels where threads, signals and the end of verbatimd come in between. */
 #include "harness.h"
+#include "pairs.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
@@ -14,15 +14,6 @@
 
 #define ROUNDS	 2000
 #define DEATH_MS 1000 /* promised are 100: this bound is for sanitizers and loaded machines */
-
-static struct sockaddr_in loopback(uint16_t port)
-{
-	return (struct sockaddr_in){
-		.sin_family = AF_INET,
-		.sin_port = htons(port),
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-	};
-}
 
 static void rest(void)
 {
@@ -48,7 +39,7 @@ static void *fetch_all(void *channel)
 static void test_destroy_beside_fetch(void **state)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct sockaddr_in to = loopback(7);
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 7);
 	struct rdma_cm_id *id;
 	pthread_t threads[2];
 
@@ -108,7 +99,7 @@ static void *fetch_once(void *channel)
 /* Whom the end of the channel left asleep gets an event of which there is nothing to tell. */
 static void test_nothing_to_tell_at_the_end(void **state)
 {
-	struct sockaddr_in group = loopback(0), here = loopback(0);
+	struct sockaddr_in group = pairs_v4(INADDR_LOOPBACK, 0), here = pairs_v4(INADDR_LOOPBACK, 0);
 	unsigned untold = 0;
 
 	group.sin_addr.s_addr = htonl(0xefff0102);
@@ -169,7 +160,7 @@ static void *connect_all(void *arg)
 static void test_connect_beside_route(void **state)
 {
 	struct eager eager = { .channel = rdma_create_event_channel() };
-	struct sockaddr_in to = loopback(9);
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 9);
 	struct rdma_cm_id *id;
 	pthread_t thread;
 
@@ -196,7 +187,7 @@ static void test_no_room_for_events(void **state)
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_event_channel *full = rdma_create_event_channel();
 	struct rdma_cm_id *idle, *bound, *resolved, *filler;
-	struct sockaddr_in to = loopback(9), any = { .sin_family = AF_INET };
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 9), any = { .sin_family = AF_INET };
 	struct rdma_conn_param param = { .qp_num = 5 };
 	int rc;
 
@@ -240,7 +231,7 @@ static void test_channels_that_end_too_early(void **state)
 {
 	struct rdma_event_channel *keeper = rdma_create_event_channel();
 	unsigned fds = count_fds(daemon_pid()), own_fds = count_fds(getpid());
-	struct sockaddr_in to = loopback(7);
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 7);
 
 	CHECK(keeper);
 	for (int i = 0; i < 100; i++) {
@@ -324,7 +315,7 @@ static void test_signals(void **state)
 static void test_what_a_dead_daemon_gave(void **state)
 {
 	struct rdma_event_channel *old_channel = rdma_create_event_channel(), *channel;
-	struct sockaddr_in at = loopback(0);
+	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
 	struct rdma_cm_id *old, *id;
 	pid_t daemon = daemon_pid();
 
@@ -352,7 +343,7 @@ static void test_fewer_reads_are_granted(void **state)
 	struct rdma_event_channel *active = rdma_create_event_channel();
 	struct rdma_conn_param wish = { .responder_resources = 7, .initiator_depth = 8 };
 	struct rdma_conn_param grant = { .responder_resources = 1, .initiator_depth = 2 };
-	struct sockaddr_in at = loopback(0);
+	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
 	struct rdma_cm_id *listener, *child, *id;
 	struct rdma_cm_event *event;
 	struct ibv_qp_attr attr;
@@ -389,21 +380,10 @@ static void test_fewer_reads_are_granted(void **state)
 /* How far the other end gets before it is killed. */
 enum stage { STAGE_REQUEST, STAGE_RESPONSE, STAGE_ESTABLISHED };
 
-static void wait_for(struct rdma_event_channel *channel, enum rdma_cm_event_type type,
-		     struct rdma_cm_id **id)
-{
-	struct rdma_cm_event *event;
-
-	CHECK(!rdma_get_cm_event(channel, &event) && event->event == type);
-	if (id)
-		*id = event->id;
-	CHECK(!rdma_ack_cm_event(event));
-}
-
 static void active_end(int fd)
 {
 	struct rdma_conn_param param = { .qp_num = 77 };
-	struct sockaddr_in to = loopback(0);
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 0);
 	enum stage stage = (enum stage)hear(fd);
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_cm_id *id;
@@ -412,12 +392,12 @@ static void active_end(int fd)
 	CHECK(channel);
 	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
 	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
-	wait_for(channel, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
+	expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
 	CHECK(!rdma_resolve_route(id, 1000));
-	wait_for(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
+	expect_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	CHECK(!rdma_connect(id, &param));
 	if (stage >= STAGE_RESPONSE)
-		wait_for(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, NULL);
+		expect_event(channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
 	if (stage >= STAGE_ESTABLISHED)
 		CHECK(!rdma_establish(id));
 	say(fd, stage);
@@ -430,7 +410,7 @@ static void test_the_other_end_is_killed(void **state)
 	for (enum stage stage = STAGE_REQUEST; stage <= STAGE_ESTABLISHED; stage++) {
 		struct rdma_event_channel *channel = rdma_create_event_channel();
 		struct rdma_conn_param param = { .qp_num = 88 };
-		struct sockaddr_in at = loopback(0);
+		struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
 		struct rdma_cm_id *listener, *child;
 		struct worker other;
 		int64_t killed_ms;
@@ -442,18 +422,16 @@ static void test_the_other_end_is_killed(void **state)
 		worker_start(&other, active_end);
 		say(other.fd, stage);
 		say(other.fd, rdma_get_src_port(listener));
-		wait_for(channel, RDMA_CM_EVENT_CONNECT_REQUEST, &child);
+		child = expect_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
 		if (stage >= STAGE_RESPONSE)
 			CHECK(!rdma_accept(child, &param));
 		CHECK(hear(other.fd) == stage);
 		if (stage >= STAGE_ESTABLISHED)
-			wait_for(channel, RDMA_CM_EVENT_ESTABLISHED, NULL);
+			expect_event(channel, RDMA_CM_EVENT_ESTABLISHED);
 		killed_ms = now_ms();
 		worker_kill(&other);
-		wait_for(channel,
-			 stage >= STAGE_ESTABLISHED ? RDMA_CM_EVENT_DISCONNECTED
-						    : RDMA_CM_EVENT_REJECTED,
-			 NULL);
+		expect_event(channel, stage >= STAGE_ESTABLISHED ? RDMA_CM_EVENT_DISCONNECTED
+								 : RDMA_CM_EVENT_REJECTED);
 		CHECK(now_ms() - killed_ms < DEATH_MS);
 		CHECK(!rdma_destroy_id(child) && !rdma_destroy_id(listener));
 		rdma_destroy_event_channel(channel);

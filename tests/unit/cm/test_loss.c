@@ -3,6 +3,7 @@
  * daemon serves whoever begins anew.
  */
 #include "harness.h"
+#include "pairs.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,15 +22,6 @@
 
 #define SOON_MS 5000
 
-static struct sockaddr_in loopback(uint16_t port)
-{
-	return (struct sockaddr_in){
-		.sin_family = AF_INET,
-		.sin_port = port,
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-	};
-}
-
 static void kill_daemon(void)
 {
 	pid_t daemon = daemon_pid();
@@ -37,20 +29,22 @@ static void kill_daemon(void)
 	CHECK(daemon > 0 && !kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
 }
 
-static void wait_for(struct rdma_event_channel *channel, enum rdma_cm_event_type type,
-		     struct rdma_cm_id **id)
+/* Whose it is. (The channel may have lost its other end by now: has_event is not for that.) */
+static struct rdma_cm_id *take_removal(struct rdma_event_channel *channel)
 {
 	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
 
-	CHECK(!rdma_get_cm_event(channel, &event) && event->event == type);
-	if (id)
-		*id = event->id;
+	CHECK(!rdma_get_cm_event(channel, &event));
+	CHECK(event->event == RDMA_CM_EVENT_DEVICE_REMOVAL);
+	id = event->id;
 	CHECK(!rdma_ack_cm_event(event));
+	return id;
 }
 
 static struct rdma_cm_id *make_listener(struct rdma_event_channel *channel)
 {
-	struct sockaddr_in at = loopback(0);
+	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
 	struct rdma_cm_id *id;
 
 	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
@@ -58,40 +52,18 @@ static struct rdma_cm_id *make_listener(struct rdma_event_channel *channel)
 	return id;
 }
 
-/* Two ends without QPs, connected. */
-struct ends {
-	struct rdma_event_channel *channel[2];
-	struct rdma_cm_id *listener, *id[2];
-};
-
-static void connect_ends(struct ends *e)
+/* Without QPs. */
+static void connect_ends(struct pair *p)
 {
 	struct rdma_conn_param param = { .qp_num = 77 };
-	struct sockaddr_in to;
 
-	for (int i = 0; i < 2; i++)
-		CHECK((e->channel[i] = rdma_create_event_channel()));
-	e->listener = make_listener(e->channel[0]);
-	to = loopback(rdma_get_src_port(e->listener));
-	CHECK(!rdma_create_id(e->channel[1], &e->id[1], NULL, RDMA_PS_TCP));
-	CHECK(!rdma_resolve_addr(e->id[1], NULL, (struct sockaddr *)&to, 1000));
-	wait_for(e->channel[1], RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
-	CHECK(!rdma_resolve_route(e->id[1], 1000));
-	wait_for(e->channel[1], RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
-	CHECK(!rdma_connect(e->id[1], &param));
-	wait_for(e->channel[0], RDMA_CM_EVENT_CONNECT_REQUEST, &e->id[0]);
-	CHECK(!rdma_accept(e->id[0], &param));
-	wait_for(e->channel[1], RDMA_CM_EVENT_CONNECT_RESPONSE, NULL);
-	CHECK(!rdma_establish(e->id[1]));
-	wait_for(e->channel[0], RDMA_CM_EVENT_ESTABLISHED, NULL);
-}
-
-static void drop_ends(struct ends *e)
-{
-	CHECK(!rdma_destroy_id(e->id[0]) && !rdma_destroy_id(e->id[1]));
-	CHECK(!rdma_destroy_id(e->listener));
-	for (int i = 0; i < 2; i++)
-		rdma_destroy_event_channel(e->channel[i]);
+	pair_open(p, RDMA_PS_TCP);
+	CHECK(!rdma_connect(p->id, &param));
+	CHECK(!rdma_ack_cm_event(pair_take_request(p)));
+	CHECK(!rdma_accept(p->child, &param));
+	expect_event(p->active, RDMA_CM_EVENT_CONNECT_RESPONSE);
+	CHECK(!rdma_establish(p->id));
+	expect_event(p->passive, RDMA_CM_EVENT_ESTABLISHED);
 }
 
 static bool is_readable(const struct rdma_event_channel *channel)
@@ -116,24 +88,24 @@ static void check_silence(struct rdma_event_channel *channel)
 static void test_each_identifier_is_told_once(void **state)
 {
 	struct rdma_cm_id *first, *second;
-	struct ends e;
+	struct pair p;
 
-	connect_ends(&e);
+	connect_ends(&p);
 	kill_daemon();
-	CHECK(is_readable(e.channel[0]) && is_readable(e.channel[1]));
-	wait_for(e.channel[0], RDMA_CM_EVENT_DEVICE_REMOVAL, &first);
-	wait_for(e.channel[0], RDMA_CM_EVENT_DEVICE_REMOVAL, &second);
-	CHECK(first != second && (first == e.id[0] || first == e.listener) &&
-	      (second == e.id[0] || second == e.listener));
-	check_silence(e.channel[0]);
-	wait_for(e.channel[1], RDMA_CM_EVENT_DEVICE_REMOVAL, &first);
-	CHECK(first == e.id[1]);
-	check_silence(e.channel[1]);
-	drop_ends(&e);
+	CHECK(is_readable(p.passive) && is_readable(p.active));
+	first = take_removal(p.passive);
+	second = take_removal(p.passive);
+	CHECK(first != second && (first == p.child || first == p.listener) &&
+	      (second == p.child || second == p.listener));
+	check_silence(p.passive);
+	first = take_removal(p.active);
+	CHECK(first == p.id);
+	check_silence(p.active);
+	pair_close(&p);
 
 	/* With the next one all goes as with the first. */
-	connect_ends(&e);
-	drop_ends(&e);
+	connect_ends(&p);
+	pair_close(&p);
 }
 
 struct waiter {
@@ -187,28 +159,28 @@ static void test_sleepers_wake(void **state)
 static void test_calls_return(void **state)
 {
 	struct rdma_conn_param param = { .qp_num = 77 };
-	struct sockaddr_in to = loopback(htons(7));
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 7);
 	struct rdma_event_channel *fresh;
 	int64_t since;
-	struct ends e;
+	struct pair p;
 
-	connect_ends(&e);
+	connect_ends(&p);
 	kill_daemon();
 	since = now_ms();
-	CHECK(rdma_listen(e.listener, 1));
-	CHECK(rdma_accept(e.id[0], &param));
-	CHECK(rdma_reject(e.id[0], NULL, 0));
-	CHECK(rdma_connect(e.id[1], &param));
-	CHECK(rdma_establish(e.id[1]));
-	CHECK(rdma_notify(e.id[0], IBV_EVENT_COMM_EST));
-	CHECK(rdma_disconnect(e.id[0]) && rdma_disconnect(e.id[1]));
-	CHECK(rdma_resolve_addr(e.id[1], NULL, (struct sockaddr *)&to, 1000));
-	CHECK(rdma_resolve_route(e.id[1], 1000));
+	CHECK(rdma_listen(p.listener, 1));
+	CHECK(rdma_accept(p.child, &param));
+	CHECK(rdma_reject(p.child, NULL, 0));
+	CHECK(rdma_connect(p.id, &param));
+	CHECK(rdma_establish(p.id));
+	CHECK(rdma_notify(p.child, IBV_EVENT_COMM_EST));
+	CHECK(rdma_disconnect(p.child) && rdma_disconnect(p.id));
+	CHECK(rdma_resolve_addr(p.id, NULL, (struct sockaddr *)&to, 1000));
+	CHECK(rdma_resolve_route(p.id, 1000));
 	fresh = rdma_create_event_channel();
-	CHECK(fresh && rdma_migrate_id(e.id[1], fresh));
+	CHECK(fresh && rdma_migrate_id(p.id, fresh));
 	CHECK(now_ms() - since < SOON_MS);
 	rdma_destroy_event_channel(fresh);
-	drop_ends(&e);
+	pair_close(&p);
 }
 
 /* Identifiers of a channel that was destroyed are not those of the next one at its address. */
@@ -231,7 +203,7 @@ static void test_orphans_are_not_told(void **state)
 	kill_daemon();
 	for (int i = 0; i < 64; i++)
 		CHECK(rdma_get_cm_event(channels[i], &event) && errno == ENODEV);
-	wait_for(fresh, RDMA_CM_EVENT_DEVICE_REMOVAL, NULL);
+	take_removal(fresh);
 	for (int i = 0; i < 64; i++) {
 		CHECK(!rdma_destroy_id(orphans[i]));
 		rdma_destroy_event_channel(channels[i]);
@@ -271,7 +243,7 @@ static void *get_request(void *arg)
 static void test_synchronous_calls_return(void **state)
 {
 	struct rdma_cm_id *listener = make_listener(NULL), *id;
-	struct sockaddr_in to = loopback(rdma_get_src_port(listener));
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, ntohs(rdma_get_src_port(listener)));
 	struct rdma_conn_param param = { .qp_num = 77 };
 	pthread_t thread;
 	void *error;
@@ -298,7 +270,7 @@ static void test_no_daemon_any_more(void **state)
 	setenv("VERBATIM_DAEMON", "/nonexistent/verbatimd", 1);
 	kill_daemon();
 	since = now_ms();
-	wait_for(channel, RDMA_CM_EVENT_DEVICE_REMOVAL, NULL);
+	take_removal(channel);
 	CHECK(rdma_listen(id, 1));
 	CHECK(!rdma_create_event_channel());
 	check_silence(channel);
@@ -322,7 +294,7 @@ static atomic_bool busy_ends;
 static void *be_busy(void *unused)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct sockaddr_in to = loopback(htons(7));
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 7);
 
 	while (!busy_ends) {
 		struct ibv_context **devices = rdma_get_devices(NULL);
@@ -332,7 +304,7 @@ static void *be_busy(void *unused)
 		rdma_free_devices(devices);
 		CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
 		CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
-		wait_for(channel, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
+		expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
 		CHECK(!rdma_destroy_id(id));
 	}
 	rdma_destroy_event_channel(channel);
@@ -342,14 +314,14 @@ static void *be_busy(void *unused)
 static void be_a_child(struct rdma_cm_id *inherited)
 {
 	struct rdma_event_channel *channel;
-	struct sockaddr_in to = loopback(htons(7));
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 7);
 	struct rdma_cm_id *id;
 
 	alarm(PATIENCE_MS / 1000);
 	CHECK((channel = rdma_create_event_channel()));
 	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
 	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
-	wait_for(channel, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
+	expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
 	CHECK(!rdma_destroy_id(id));
 	CHECK(!rdma_destroy_id(inherited));
 	_exit(0);
@@ -379,7 +351,7 @@ static void test_forks_beside_busy_threads(void **state)
 	for (int i = 0; i < 3; i++)
 		CHECK(!pthread_join(threads[i], NULL));
 	/* The child's end of it is not ours: it listens. */
-	at = loopback(rdma_get_src_port(inherited));
+	at = pairs_v4(INADDR_LOOPBACK, ntohs(rdma_get_src_port(inherited)));
 	CHECK(!rdma_create_id(channel, &second, NULL, RDMA_PS_TCP));
 	CHECK(rdma_bind_addr(second, (struct sockaddr *)&at) && errno == EADDRINUSE);
 	CHECK(!rdma_destroy_id(second) && !rdma_destroy_id(inherited));

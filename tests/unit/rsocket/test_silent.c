@@ -38,8 +38,11 @@ struct rig {
 	pid_t peer;
 };
 
-/* Connects, stops, and when it goes on expects "bye" and the end of the stream. */
-static void be_peer(const struct sockaddr_in *addr)
+/*
+ * Connects, stops once what it sent has come, and when it goes on expects "bye" and the end of the
+ * stream.
+ */
+static void be_peer(const struct sockaddr_in *addr, int gate)
 {
 	int fd = rsocket(AF_INET, SOCK_STREAM, 0);
 	char buffer[8] = "";
@@ -48,7 +51,8 @@ static void be_peer(const struct sockaddr_in *addr)
 		_exit(2);
 	if (rsend(fd, "x", 1, 0) != 1)
 		_exit(3);
-	usleep(50000);
+	if (read(gate, buffer, 1) != 1)
+		_exit(6);
 	raise(SIGSTOP);
 	if (rrecv(fd, buffer, 3, MSG_WAITALL) != 3 || memcmp(buffer, "bye", 3))
 		_exit(4);
@@ -68,7 +72,7 @@ static pid_t peer_of(struct sockaddr_in *addr, int *go)
 		close(tube[1]);
 		if (read(tube[0], addr, sizeof(*addr)) != sizeof(*addr))
 			_exit(1);
-		be_peer(addr);
+		be_peer(addr, tube[0]);
 	}
 	close(tube[0]);
 	*go = tube[1];
@@ -108,7 +112,7 @@ static void begin(struct rig *rig, bool nonblocking)
 	struct sockaddr_in addr = { .sin_family = AF_INET,
 				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t length = sizeof(addr);
-	int status;
+	int status, gate;
 	char byte;
 
 	rig->listener = rsocket(AF_INET, SOCK_STREAM, 0);
@@ -116,10 +120,12 @@ static void begin(struct rig *rig, bool nonblocking)
 	assert_return_code(rgetsockname(rig->listener, (struct sockaddr *)&addr, &length), errno);
 	assert_return_code(rlisten(rig->listener, 8), errno);
 	rig->peer = peers[next_peer];
-	assert_int_equal(write(gates[next_peer++], &addr, sizeof(addr)), sizeof(addr));
+	gate = gates[next_peer++];
+	assert_int_equal(write(gate, &addr, sizeof(addr)), sizeof(addr));
 	rig->fd = raccept(rig->listener, NULL, NULL);
 	assert_true(rig->fd >= 0);
 	assert_int_equal(rrecv(rig->fd, &byte, 1, 0) == 1 ? 0 : errno, 0);
+	assert_int_equal(write(gate, &byte, 1), 1);
 	assert_int_equal(waitpid(rig->peer, &status, WUNTRACED), rig->peer);
 	assert_true(WIFSTOPPED(status));
 	assert_return_code(rfcntl(rig->fd, F_SETFL, nonblocking ? O_NONBLOCK : 0), errno);
