@@ -106,6 +106,15 @@ int cm_connect(int sock, uint32_t id, const struct ctl_cm_address *to)
 	return cm_ask(sock, &talk, sizeof(talk)).status;
 }
 
+int cm_raise(int sock, uint32_t id)
+{
+	struct ctl_cm_raise request = { .header = { .type = CTL_CM_RAISE },
+					.id = id,
+					.kind = CTL_CM_ADDR_RESOLVED };
+
+	return cm_ask(sock, &request, sizeof(request)).status;
+}
+
 struct ctl_cm_event cm_event(int sock, uint32_t channel)
 {
 	struct ctl_cm_ask get = { .header = { .type = CTL_CM_GET_EVENT }, .channel = channel };
@@ -113,7 +122,7 @@ struct ctl_cm_event cm_event(int sock, uint32_t channel)
 	return cm_ask_with(sock, &get, sizeof(get), NULL, 0).body.cm_event;
 }
 
-struct ctl_cm_event cm_await(int sock, uint32_t channel, enum ctl_cm_event_kind kind)
+struct ctl_cm_event cm_next(int sock, uint32_t channel)
 {
 	int64_t end = now_ms() + PATIENCE_MS;
 	struct ctl_cm_event e;
@@ -122,7 +131,15 @@ struct ctl_cm_event cm_await(int sock, uint32_t channel, enum ctl_cm_event_kind 
 		CHECK(now_ms() < end);
 		usleep(200);
 	}
-	CHECK(!e.answer && e.kind == kind);
+	CHECK(!e.answer);
+	return e;
+}
+
+struct ctl_cm_event cm_await(int sock, uint32_t channel, enum ctl_cm_event_kind kind)
+{
+	struct ctl_cm_event e = cm_next(sock, channel);
+
+	CHECK(e.kind == kind);
 	return e;
 }
 

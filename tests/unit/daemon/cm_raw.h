@@ -35,10 +35,14 @@ uint32_t cm_listen(int sock, uint32_t channel, struct ctl_cm_address *at);
 /* Asks for a connection; 0 or an errno. */
 int cm_connect(int sock, uint32_t id, const struct ctl_cm_address *to);
 
+/* An event about it, of the program's own; 0 or an errno. */
+int cm_raise(int sock, uint32_t id);
+
 /* The next event; answer is EAGAIN if there is none. */
 struct ctl_cm_event cm_event(int sock, uint32_t channel);
 
-/* One that has to come within the patience. */
+/* One that has to come within the patience: any, or one of this kind. */
+struct ctl_cm_event cm_next(int sock, uint32_t channel);
 struct ctl_cm_event cm_await(int sock, uint32_t channel, enum ctl_cm_event_kind kind);
 
 /* Both ends are made, connected, disconnected, and gone: how long it took, ms. */

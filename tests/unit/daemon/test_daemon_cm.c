@@ -1,4 +1,5 @@
 /* What a client of connection management may do to the daemon and to the others: nothing. */
+#include "cm_raw.h"
 #include "harness.h"
 
 #include <arpa/inet.h>
@@ -6,84 +7,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "ctl/deadline.h"
-#include "ctl/fdmsg.h"
-
-static struct fdmsg ask_with(int sock, const void *request, size_t len, const int *fds,
-			     unsigned fd_count)
-{
-	struct fdmsg m;
-
-	CHECK(!fdmsg_send(sock, request, len, fds, fd_count));
-	CHECK(!fdmsg_wait(sock, deadline_in_ms(PATIENCE_MS), &m));
-	return m;
-}
-
-static struct ctl_cm_reply ask(int sock, const void *request, size_t len)
-{
-	return ask_with(sock, request, len, NULL, 0).body.cm_reply;
-}
-
-static int cm_join(void)
-{
-	struct ctl_cm_hello hello = {
-		.greeting = { .header = { .type = CTL_CM_HELLO, .seq = 1 },
-			      .magic = CTL_MAGIC,
-			      .version = CTL_VERSION },
-	};
-	int sock = raw_connect();
-
-	CHECK(!ask_with(sock, &hello, sizeof(hello), NULL, 0).body.welcome.status);
-	return sock;
-}
-
-/* 0 or an errno. */
-static int create_channel(int sock, const int ends[2], uint32_t *number)
-{
-	struct ctl_cm_ask request = { .header = { .type = CTL_CM_CREATE_CHANNEL } };
-	struct ctl_cm_reply r = ask_with(sock, &request, sizeof(request), ends, 2).body.cm_reply;
-
-	*number = r.number;
-	return r.status;
-}
-
-static uint32_t create_id(int sock, uint32_t channel)
-{
-	struct ctl_cm_ask request = { .header = { .type = CTL_CM_CREATE_ID },
-				      .channel = channel,
-				      .value = CTL_CM_TCP };
-	struct ctl_cm_reply r = ask(sock, &request, sizeof(request));
-
-	CHECK(!r.status);
-	return r.number;
-}
-
-static int raise_event(int sock, uint32_t id)
-{
-	struct ctl_cm_raise request = { .header = { .type = CTL_CM_RAISE },
-					.id = id,
-					.kind = CTL_CM_ADDR_RESOLVED };
-
-	return ask(sock, &request, sizeof(request)).status;
-}
-
-static uint32_t make_channel(int sock)
-{
-	uint32_t number;
-	int ends[2];
-
-	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
-	CHECK(!create_channel(sock, ends, &number));
-	close(ends[0]);
-	close(ends[1]);
-	return number;
-}
-
-static uint32_t make_id(int sock)
-{
-	return create_id(sock, make_channel(sock));
-}
 
 /* More channels are no way to have more events kept. */
 static void test_events_of_all_channels_are_bounded(void **state)
@@ -95,13 +18,13 @@ static void test_events_of_all_channels_are_bounded(void **state)
 	int rc = 0;
 
 	for (unsigned i = 0; i < 4; i++)
-		ids[i] = make_id(sock);
+		ids[i] = cm_make_id(sock, cm_make_channel(sock));
 	while (!rc && kept < 200000) {
-		rc = raise_event(sock, ids[kept % 4]);
+		rc = cm_raise(sock, ids[kept % 4]);
 		kept += !rc;
 	}
 	CHECK(rc == ENOSPC && kept <= 65536);
-	CHECK(raise_event(sock, ids[3]) == ENOSPC);
+	CHECK(cm_raise(sock, ids[3]) == ENOSPC);
 	close(sock);
 	ctl_close(bystander);
 }
@@ -113,17 +36,16 @@ static void test_events_of_all_channels_are_bounded(void **state)
 static void test_a_bell_is_read_once(void **state)
 {
 	struct ctl_client *bystander = join();
-	struct ctl_cm_ask get = { .header = { .type = CTL_CM_GET_EVENT } };
 	int ends[2], sock = cm_join();
 	static char bytes[8192];
-	uint32_t id;
+	uint32_t channel, id;
 
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
-	CHECK(!create_channel(sock, ends, &get.channel));
-	id = create_id(sock, get.channel);
+	CHECK(!cm_create_channel(sock, ends, &channel));
+	id = cm_make_id(sock, channel);
 	CHECK(send(ends[0], bytes, 4096, 0) == 4096);
-	CHECK(!raise_event(sock, id));
-	CHECK(!ask_with(sock, &get, sizeof(get), NULL, 0).body.cm_event.answer);
+	CHECK(!cm_raise(sock, id));
+	CHECK(!cm_event(sock, channel).answer);
 	CHECK(recv(ends[1], bytes, sizeof(bytes), MSG_DONTWAIT) >= 4000);
 	close(ends[0]);
 	close(ends[1]);
@@ -145,7 +67,7 @@ static void test_descriptors_are_left_for_others(void **state)
 	sock = cm_join();
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
 	while (!rc && count < 400) {
-		rc = create_channel(sock, ends, &channel);
+		rc = cm_create_channel(sock, ends, &channel);
 		count += !rc;
 	}
 	CHECK(rc == EMFILE && count <= 50);
@@ -170,20 +92,20 @@ static void test_a_channel_ends_with_its_identifiers(void **state)
 
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
 	for (unsigned i = 0; i < 100; i++) {
-		CHECK(!create_channel(sock, ends, &end.channel));
-		CHECK(!create_channel(sock, ends, &move.channel));
-		gone.id = create_id(sock, end.channel);
-		move.id = create_id(sock, end.channel);
-		CHECK(!raise_event(sock, gone.id) && !raise_event(sock, move.id));
-		CHECK(!ask(sock, &move, sizeof(move)).status);
-		CHECK(!ask(sock, &end, sizeof(end)).status);
-		CHECK(ask(sock, &gone, sizeof(gone)).status == ENOENT);
-		CHECK(ask(sock, &end, sizeof(end)).status == ENOENT);
+		CHECK(!cm_create_channel(sock, ends, &end.channel));
+		CHECK(!cm_create_channel(sock, ends, &move.channel));
+		gone.id = cm_make_id(sock, end.channel);
+		move.id = cm_make_id(sock, end.channel);
+		CHECK(!cm_raise(sock, gone.id) && !cm_raise(sock, move.id));
+		CHECK(!cm_ask(sock, &move, sizeof(move)).status);
+		CHECK(!cm_ask(sock, &end, sizeof(end)).status);
+		CHECK(cm_ask(sock, &gone, sizeof(gone)).status == ENOENT);
+		CHECK(cm_ask(sock, &end, sizeof(end)).status == ENOENT);
 		/* What moved on is not in it any more. */
-		CHECK(!raise_event(sock, move.id));
+		CHECK(!cm_raise(sock, move.id));
 		end.channel = move.channel;
-		CHECK(!ask(sock, &end, sizeof(end)).status);
-		CHECK(raise_event(sock, move.id) == ENOENT);
+		CHECK(!cm_ask(sock, &end, sizeof(end)).status);
+		CHECK(cm_raise(sock, move.id) == ENOENT);
 	}
 	CHECK(comes_down_to(daemon, fds));
 	close(ends[0]);
@@ -207,7 +129,7 @@ static uint32_t create_typed(int sock, uint32_t channel, enum ctl_cm_qp_type typ
 				      .channel = channel,
 				      .value = CTL_CM_IB,
 				      .flags = type };
-	struct ctl_cm_reply r = ask(sock, &request, sizeof(request));
+	struct ctl_cm_reply r = cm_ask(sock, &request, sizeof(request));
 
 	CHECK(r.status == status);
 	return r.number;
@@ -219,7 +141,7 @@ static void bind_to(int sock, uint32_t id, uint16_t port)
 				       .id = id,
 				       .local = loopback(port) };
 
-	CHECK(!ask(sock, &request, sizeof(request)).status);
+	CHECK(!cm_ask(sock, &request, sizeof(request)).status);
 }
 
 static uint32_t listen_on(int sock, uint32_t channel, enum ctl_cm_qp_type type, uint16_t port,
@@ -229,7 +151,7 @@ static uint32_t listen_on(int sock, uint32_t channel, enum ctl_cm_qp_type type, 
 
 	request.id = create_typed(sock, channel, type, 0);
 	bind_to(sock, request.id, port);
-	CHECK(!ask(sock, &request, sizeof(request)).status);
+	CHECK(!cm_ask(sock, &request, sizeof(request)).status);
 	return request.id;
 }
 
@@ -240,23 +162,8 @@ static uint32_t connect_to(int sock, uint32_t channel, enum ctl_cm_qp_type type,
 				       .remote = loopback(port) };
 
 	request.id = create_typed(sock, channel, type, 0);
-	CHECK(!ask(sock, &request, sizeof(request)).status);
+	CHECK(!cm_ask(sock, &request, sizeof(request)).status);
 	return request.id;
-}
-
-/* The next one, which may take a while to come. */
-static struct ctl_cm_event next_event(int sock, uint32_t channel)
-{
-	struct ctl_cm_ask get = { .header = { .type = CTL_CM_GET_EVENT }, .channel = channel };
-	int64_t end_ms = now_ms() + PATIENCE_MS;
-	struct ctl_cm_event event;
-
-	do {
-		event = ask_with(sock, &get, sizeof(get), NULL, 0).body.cm_event;
-		CHECK(now_ms() < end_ms);
-	} while (event.answer == EAGAIN);
-	CHECK(!event.answer);
-	return event;
 }
 
 /* QPs that cannot talk to one another are not connected, whatever their ends would say. */
@@ -269,14 +176,14 @@ static void test_both_ends_are_of_a_kind(void **state)
 	struct ctl_client *bystander = join();
 	struct ctl_cm_talk target = { .header = { .type = CTL_CM_CONNECT } };
 	int sock = cm_join();
-	uint32_t channel = make_channel(sock);
+	uint32_t channel = cm_make_channel(sock);
 
 	create_typed(sock, channel, CTL_CM_QP_NONE, EINVAL);
 	for (unsigned i = 0; i < 9; i++) {
 		uint16_t port = (uint16_t)(100 + i);
 		uint32_t listener = listen_on(sock, channel, listens[i / 3], port, 1);
 		uint32_t id = connect_to(sock, channel, connects[i % 3], port);
-		struct ctl_cm_event event = next_event(sock, channel);
+		struct ctl_cm_event event = cm_next(sock, channel);
 
 		if (i / 3 == i % 3) {
 			CHECK(event.kind == CTL_CM_CONNECT_REQUEST && event.listener == listener);
@@ -287,7 +194,7 @@ static void test_both_ends_are_of_a_kind(void **state)
 	}
 	/* A target waits for initiators; it has nothing to ask for. */
 	target.id = create_typed(sock, channel, CTL_CM_QP_XRC_RECV, 0);
-	CHECK(ask(sock, &target, sizeof(target)).status == EINVAL);
+	CHECK(cm_ask(sock, &target, sizeof(target)).status == EINVAL);
 	close(sock);
 	ctl_close(bystander);
 }
@@ -297,7 +204,7 @@ static void test_requests_that_wait(void **state)
 {
 	struct ctl_client *bystander = join();
 	int passive = cm_join(), active = cm_join();
-	uint32_t asked = make_channel(passive), answered = make_channel(active);
+	uint32_t asked = cm_make_channel(passive), answered = cm_make_channel(active);
 	struct ctl_cm_event event;
 	uint32_t listener, late;
 	int64_t since_ms;
@@ -305,22 +212,22 @@ static void test_requests_that_wait(void **state)
 	connect_to(active, answered, CTL_CM_QP_RC, 200);
 	late = connect_to(active, answered, CTL_CM_QP_RC, 201);
 	listener = listen_on(passive, asked, CTL_CM_QP_RC, 200, 1);
-	event = next_event(passive, asked);
+	event = cm_next(passive, asked);
 	CHECK(event.kind == CTL_CM_CONNECT_REQUEST && event.listener == listener);
-	event = next_event(active, answered);
+	event = cm_next(active, answered);
 	CHECK(event.kind == CTL_CM_REJECTED && event.id == late && event.status == 8);
 
 	for (unsigned i = 0; i < 20; i++)
 		late = connect_to(active, answered, CTL_CM_QP_RC, 200);
 	for (unsigned i = 0; i < 20; i++) {
-		event = next_event(passive, asked);
+		event = cm_next(passive, asked);
 		CHECK(event.kind == CTL_CM_CONNECT_REQUEST && event.listener == listener);
 	}
 
 	since_ms = now_ms();
 	connect_to(active, answered, CTL_CM_QP_RC, 200);
 	late = connect_to(active, answered, CTL_CM_QP_RC, 200);
-	event = next_event(active, answered);
+	event = cm_next(active, answered);
 	CHECK(event.kind == CTL_CM_REJECTED && event.id == late && event.status == 28);
 	CHECK(now_ms() - since_ms >= 900);
 	close(active);

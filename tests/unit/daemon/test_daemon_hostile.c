@@ -45,15 +45,6 @@ static void others_leave(void)
 	ctl_close(others.first);
 }
 
-static int raise_event(int sock, uint32_t id)
-{
-	struct ctl_cm_raise request = { .header = { .type = CTL_CM_RAISE },
-					.id = id,
-					.kind = CTL_CM_ADDR_RESOLVED };
-
-	return cm_ask(sock, &request, sizeof(request)).status;
-}
-
 /* After the hello, what is no request ends the connection, and nothing else. */
 static void test_garbage_after_the_hello(void **state)
 {
@@ -141,7 +132,7 @@ static void test_what_belongs_to_others(void **state)
 			CHECK(cm_ask(sock, &talk, sizeof(talk)).status == ENOENT);
 		}
 		CHECK(cm_ask(sock, &bind, sizeof(bind)).status == ENOENT);
-		CHECK(raise_event(sock, victims[v]) == ENOENT);
+		CHECK(cm_raise(sock, victims[v]) == ENOENT);
 	}
 	CHECK(cm_event(sock, channel).answer == ENOENT);
 	CHECK(cm_say(sock, CTL_CM_DESTROY_CHANNEL, 0, channel) == ENOENT);
