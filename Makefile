@@ -17,17 +17,14 @@ demo: setup
 	scripts/demo
 
 test: setup
-	$(MAKE) all
 	scripts/test
 
 # Everything that `test` runs, plus the tests marked `long`, without the limit on the whole.
 test-long: setup
-	$(MAKE) all
 	scripts/test --long
 
 # Against Linux's soft-RoCE in a guest, all sizes, each side as server and as client.
 test-interop: setup
-	$(MAKE) all
 	scripts/test --long interop
 
 # Ten minutes for each fuzzer; `test` gives each a quarter or half a minute.

@@ -79,8 +79,9 @@ def test_pingpong(captured, service):
     # With a shared receive queue the program ends when messages of some QPs are still on their way.
     report = roce.check(capture.path, mtu, ends=service != 'srq')
     both_directions(report, captured)
-    # An end that waits for its processor is asked again; nothing is lost here, though.
-    assert not report.naks and report.repeated < report.packets // 10, report
+    # An end that waits for its processor for a millisecond is asked again, which happens more often the
+    # busier the machine is; nothing is lost here, though, and most is answered in time.
+    assert not report.naks and report.repeated < report.packets // 2, report
 
 
 @pytest.mark.parametrize('options', [[], ['-e'], ['-s', 30000]], ids=['plain', 'events', 'long'])

@@ -62,9 +62,9 @@ def all_sizes(runner, port, program, service, env):
 
 
 WITH_SIZES = [(program, service) for program, service in PROGRAMS if 'atomic' not in program]
-# up to 8 MiB: for each service the bandwidths here, the rest in the long run
+# up to 8 MiB: each operation's bandwidth here, the rest in the long run
 WITH_SIZES_SOME_LONG = [
-    pytest.param(program, service, marks=[] if program.endswith('_bw') and service != 'XRC' else
+    pytest.param(program, service, marks=[] if program.endswith('_bw') and service in ('RC', 'UD') else
                  [pytest.mark.long]) for program, service in WITH_SIZES]
 
 
@@ -79,7 +79,7 @@ def test_all_sizes_wr_api(runner, port, program, service):
     all_sizes(runner, port, program, service, CONNECTX5)
 
 
-@pytest.mark.parametrize('env', [{}, CONNECTX5], ids=['post_send', 'wr_api'])
+@BOTH_APIS_LONG
 @pytest.mark.parametrize('program, options', [
     pytest.param('ib_send_bw', ['-c', 'RC'], marks=ALWAYS),
     ('ib_send_bw', ['-c', 'UC']),
@@ -125,7 +125,7 @@ def test_sixteen_qps(runner, port, program, options, env):
     perftest(runner, port, program, '-q', 16, *options, env=env, seconds=60)
 
 
-@pytest.mark.parametrize('env', [{}, CONNECTX5], ids=['post_send', 'wr_api'])
+@BOTH_APIS_LONG
 @pytest.mark.parametrize('program, service', [
     pytest.param('ib_send_lat', 'RC', marks=ALWAYS),
     ('ib_send_lat', 'UC'),
