@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "adapter/life.h"
 #include "adapter/pump.h"
 #include "base/cause.h"
 #include "local/progress.h"
@@ -121,7 +122,16 @@ unmap:
 	return NULL;
 }
 
-/* Takes over what verbatimd handed us, unless we have it already. A reference is the caller's. */
+/* Whether verbatimd's notice of that was read or not: the slot may be another process's. */
+static bool is_dead(const struct link *link)
+{
+	return !link->alive || life_has_ended(link->peer);
+}
+
+/*
+ * Takes over what verbatimd handed us, unless we have it already. A reference is the caller's. Notices may be
+ * read late: what they bring then does not take the place of the slot's next process.
+ */
 static struct link *adopt(struct ctl_peer_info *info)
 {
 	struct link *link = NULL, *there;
@@ -138,8 +148,8 @@ static struct link *adopt(struct ctl_peer_info *info)
 		return link;
 	lock_acquire(&links_lock);
 	there = links[link->slot];
-	if (there && there->pid == link->pid) {
-		/* another thread was quicker; ours was never used */
+	if (there && (there->pid == link->pid || life_lasts(there->peer))) {
+		/* another thread was quicker, or ours is of one that died before; it was never used */
 		lock_release(&links_lock);
 		link_bury(link);
 		lock_acquire(&links_lock);
@@ -180,7 +190,7 @@ struct link *peers_find(uint32_t slot)
 		self_is_active = true;
 	}
 	lock_release(&links_lock);
-	if (link && link->alive)
+	if (link && !is_dead(link))
 		return link;
 	if (link)
 		link_put(link);

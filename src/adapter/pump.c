@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "adapter/group.h"
+#include "adapter/life.h"
 #include "adapter/peers.h"
 #include "adapter/ports.h"
 #include "adapter/watch.h"
@@ -475,7 +477,11 @@ static void ask_for_short_turns(void)
 
 static void *pump(void *arg)
 {
+	sem_t *begun = arg;
+
 	is_pump = true;
+	life_begin(own);
+	sem_post(begun); /* it is the starter's: not touched any more */
 	pthread_setname_np(pthread_self(), "verbatim-pump");
 	ask_for_short_turns();
 	for (;;) {
@@ -485,7 +491,7 @@ static void *pump(void *arg)
 		if (work_off() || pump_has_lease())
 			sleep_now();
 	}
-	return arg;
+	return NULL;
 }
 
 static int start_thread(void)
@@ -493,15 +499,21 @@ static int start_thread(void)
 	pthread_attr_t attr;
 	pthread_t thread;
 	sigset_t all, before;
+	sem_t begun;
 	int error;
 
+	sem_init(&begun, 0, 0);
 	/* Signals are the program's own threads' business. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	error = pthread_create(&thread, &attr, pump, NULL);
+	error = pthread_create(&thread, &attr, pump, &begun);
 	pthread_attr_destroy(&attr);
+	/* From the first connection on its peers can see it die. */
+	while (!error && sem_wait(&begun) && errno == EINTR)
+		;
+	sem_destroy(&begun);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return -error;
 }

@@ -55,6 +55,7 @@ struct arena_header {
 	uint64_t cookie;      /* random; with cookie_addr shows whether process_vm_readv reaches the owner */
 	uint64_t cookie_addr; /* where the owner's own mapping has the cookie */
 	_Alignas(64) _Atomic uint32_t duty; /* enum arena_duty */
+	_Atomic uint32_t life; /* the kernel marks it when the process is dead: adapter/life.h */
 	_Alignas(64) _Atomic uint64_t cause_next; /* causes written so far */
 };
 

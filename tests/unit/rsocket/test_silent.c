@@ -38,6 +38,13 @@ struct rig {
 	pid_t peer;
 };
 
+/* Ends a peer, and says why: its other end sees but a connection that is gone. */
+static _Noreturn void give_up(const char *what)
+{
+	print_error("peer: %s: %s\n", what, strerror(errno));
+	_exit(1);
+}
+
 /*
  * Connects, stops once what it sent has come, and when it goes on expects "bye" and the end of the
  * stream.
@@ -47,16 +54,20 @@ static void be_peer(const struct sockaddr_in *addr, int gate)
 	int fd = rsocket(AF_INET, SOCK_STREAM, 0);
 	char buffer[8] = "";
 
-	if (fd < 0 || rconnect(fd, (const struct sockaddr *)addr, sizeof(*addr)))
-		_exit(2);
+	if (fd < 0)
+		give_up("rsocket");
+	if (rconnect(fd, (const struct sockaddr *)addr, sizeof(*addr)))
+		give_up("rconnect");
 	if (rsend(fd, "x", 1, 0) != 1)
-		_exit(3);
+		give_up("rsend");
 	if (read(gate, buffer, 1) != 1)
-		_exit(6);
+		give_up("read");
 	raise(SIGSTOP);
 	if (rrecv(fd, buffer, 3, MSG_WAITALL) != 3 || memcmp(buffer, "bye", 3))
-		_exit(4);
-	_exit(rrecv(fd, buffer, 1, 0) == 0 ? 0 : 5);
+		give_up("rrecv");
+	if (rrecv(fd, buffer, 1, 0))
+		give_up("end of stream");
+	_exit(0);
 }
 
 /* The peer is made before this process has a device. */
