@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "adapter/awake.h"
 #include "adapter/group.h"
 #include "adapter/life.h"
 #include "adapter/peers.h"
@@ -428,6 +429,29 @@ static bool serve_wire(void)
 	return true;
 }
 
+/* epoll_wait, which may look on for a moment before it sleeps. */
+static int wait_for(struct epoll_event *events, int max, int timeout)
+{
+	static struct awake awake;
+	uint64_t begin = now_ns();
+	int n;
+
+	if (awake.looks) {
+		do {
+			n = epoll_wait(epoll, events, max, 0);
+			if (n > 0) {
+				awake_on_found(&awake);
+				return n;
+			}
+		} while (now_ns() - begin < AWAKE_NS);
+		awake_on_vain(&awake);
+		return epoll_wait(epoll, events, max, timeout);
+	}
+	n = epoll_wait(epoll, events, max, timeout);
+	awake_on_slept(&awake, now_ns() - begin);
+	return n;
+}
+
 /* Sleeps until somebody calls. Returns at once if the last look finds something. */
 static void sleep_now(void)
 {
@@ -440,7 +464,7 @@ static void sleep_now(void)
 	if (!prepare_to_sleep())
 		return;
 	do {
-		n = epoll_wait(epoll, events, 8, timeout);
+		n = wait_for(events, 8, timeout);
 		for (int i = 0; i < n; i++)
 			on_event(events[i].data.fd);
 		again = is_wire_only(events, n) && serve_wire();

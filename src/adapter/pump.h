@@ -51,6 +51,8 @@
  * links to them. Beside them it would only take their locks, and their processor where they have
  * but one. The end of the lease is a look at the links, too.
  *
+ * Before it sleeps it may look on for a moment (adapter/awake.h); for all others it is asleep by then.
+ *
  * Nobody starves: packets without end that wake the pump are served for a bounded time; then they
  * take turns with links, timers and what verbatimd tells.
  *
