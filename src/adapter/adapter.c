@@ -153,12 +153,6 @@ static int connect_daemon(void)
 	return error;
 }
 
-static void request_adoption(uint32_t key)
-{
-	if (adopt_request(key))
-		pump_wake();
-}
-
 static uint64_t monotonic_ns(void)
 {
 	struct timespec t;
@@ -199,14 +193,13 @@ static int make_tables(void)
 		.datagram_to_wire = path_send_datagram,
 		.kick = pump_kick,
 		.deadline = pump_deadline,
-		.adopt = request_adoption,
 		.slot = slot,
 	};
 	int error;
 
 	touch_init(arena, slot);
 	touch_set_visitor(peers_visit_arenas);
-	adopt_init(heap_fd, heap_bytes);
+	adopt_init(heap_fd, heap_bytes, pump_wake);
 	error = mr_table_init(arena);
 	if (!error)
 		error = qp_table_init(arena, slot);

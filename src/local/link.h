@@ -21,8 +21,8 @@
 #include "base/arena.h"
 #include "base/list.h"
 #include "base/lock.h"
-#include "local/heap.h"
 #include "local/ring.h"
+#include "object/heap.h"
 
 /* What the shared memory of a link has to hold: control lines at 0, then the two rings. */
 #define LINK_CONTROL_BYTES 4096

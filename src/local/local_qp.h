@@ -112,8 +112,6 @@ struct local_env {
 	void (*kick)(void);
 	/* A timer was armed that is due before all others. */
 	void (*deadline)(uint64_t ns);
-	/* A peer would like the region of this key in our heap. Never blocks. */
-	void (*adopt)(uint32_t key);
 	uint32_t slot;
 };
 

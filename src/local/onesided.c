@@ -1,14 +1,13 @@
 #include "local/onesided.h"
 
 #include <errno.h>
-
 #include <string.h>
 
-#include "local/heap.h"
-#include "object/memory.h"
 #include "local/progress.h"
 #include "local/reach.h"
+#include "local/record.h"
 #include "object/key.h"
+#include "object/memory.h"
 #include "object/touch.h"
 
 /* One system call moves so much. */
@@ -74,6 +73,23 @@ static enum onesided copy_mapped(struct qp *qp, struct wqe *wqe, char *target, s
 	return *cause == CAUSE_NONE ? ONESIDED_DONE : ONESIDED_LOCAL_ERROR;
 }
 
+/* Moved by other means: asks the owner to adopt the region when that pays. Holds no tx_lock. */
+static void want(struct link *link, uint32_t key, uint64_t length, size_t bytes)
+{
+	struct record *record;
+
+	if (!heap_pays(&link->heap, key, length, bytes))
+		return;
+	lock_acquire(&link->tx_lock);
+	record = link->alive ? ring_reserve(&link->tx, 0, RING_FOR_NAKS) : NULL;
+	if (record) {
+		record->header = (struct record_header){ .rkey = key };
+		ring_publish(&link->tx, record, record_word(RECORD_ADOPT, 0, 0));
+		heap_asked(&link->heap, key);
+	}
+	lock_release(&link->tx_lock);
+}
+
 /* The slice's target, mapped here, or NULL; *bytes may become less. */
 static char *find_mapped(struct link *link, struct arena_key *entry, uint64_t host, uint32_t flags,
 			 size_t *bytes)
@@ -101,7 +117,7 @@ static enum onesided copy_slice(struct qp *qp, struct wqe *wqe, struct link *lin
 	if (mapped)
 		return copy_mapped(qp, wqe, mapped, bytes, cause);
 	if (link->reach == REACH_VM && !(flags & KEY_STAYS))
-		heap_want(link, wqe->rkey, entry->length, bytes);
+		want(link, wqe->rkey, entry->length, bytes);
 	switch (reach_copy(link, read ? REACH_READ : REACH_WRITE, iov, pieces, host, bytes)) {
 	case 0:
 		return ONESIDED_DONE;

@@ -5,7 +5,7 @@
  * Out: the bytes moved; or the advice to send a message, whenever anything is not in order: the
  *      responder then finds out what, and its verdict is the same as on a wire.
  *
- * Memory that is mapped here (our own; pages that the target has adopted, local/heap.h) is copied
+ * Memory that is mapped here (our own; pages that the target has adopted, object/heap.h) is copied
  * by plain loads and stores, all else by the kernel (local/reach.h).
  *
  * Holds the QP's lock; publishes the keys it touches (object/touch.h); does no more than *budget.

@@ -7,6 +7,7 @@
 #include "local/requester.h"
 #include "local/responder.h"
 #include "local/retry.h"
+#include "object/adopt.h"
 
 /* What one call works through at most, before others have a turn. */
 #define TURN_RECORDS 64
@@ -92,7 +93,7 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 		return true;
 	}
 	if (record_kind(header) == RECORD_ADOPT) {
-		local_env.adopt(header->rkey);
+		adopt_request(header->rkey);
 		return true;
 	}
 	qp = take_qp(turn, header->dst_qpn);

@@ -4,7 +4,7 @@
  * In:  an address there, and pieces of memory here.
  * Out: the bytes moved, or why not.
  *
- * By the kernel, that is; pages that are mapped here need none of it (local/heap.h). Owner: any thread; nothing is shared. Sleeps at most for a page
+ * By the kernel, that is; pages that are mapped here need none of it (object/heap.h). Owner: any thread; nothing is shared. Sleeps at most for a page
  * fault. Never raises a signal: bad memory at either end is -EFAULT.
  *
  * A process is addressed by its pid. The pid may be reused only after the process has died, which

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "object/heap.h"
 #include "object/key.h"
 #include "object/touch.h"
 
@@ -37,7 +38,13 @@ static uint32_t marked[MARKS_MAX] GUARDED_BY(adopt_lock); /* keys that are MOVIN
 static unsigned marked_count GUARDED_BY(adopt_lock);
 static int fork_pipe[2] GUARDED_BY(adopt_lock) = { -1, -1 };
 
+static void no_kick(void)
+{
+}
+
 static _Atomic uint32_t requests[REQUESTS_MAX];
+static void (*kick)(void) = no_kick;
+static struct heap own = { .fd = -1 }; /* the same heap as it is mapped here */
 
 enum move_permission adopt_wish(void)
 {
@@ -48,11 +55,14 @@ enum move_permission adopt_wish(void)
 	return wish && !strcmp(wish, "always") ? MOVE_ALWAYS : MOVE_IF_SAFE;
 }
 
-void adopt_init(int heap_fd, uint64_t bytes)
+void adopt_init(int heap_fd, uint64_t bytes, void (*kick_pump)(void))
 {
 	lock_acquire(&adopt_lock);
 	heap_bytes = move_init(&heap, heap_fd, adopt_wish()) ? 0 : bytes;
 	range_count = 0;
+	kick = kick_pump;
+	heap_fini(&own);
+	heap_init(&own, heap_bytes ? fcntl(heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
 	lock_release(&adopt_lock);
 }
 
@@ -267,7 +277,7 @@ void adopt_on_death(uint64_t offset)
  * Requests.
  */
 
-bool adopt_request(uint32_t key)
+static bool is_noted(uint32_t key)
 {
 	for (unsigned i = 0; i < REQUESTS_MAX; i++) {
 		uint32_t none = 0;
@@ -277,7 +287,30 @@ bool adopt_request(uint32_t key)
 		if (atomic_compare_exchange_strong(&requests[i], &none, key))
 			return true;
 	}
-	return false; /* the peer will ask again */
+	return false;
+}
+
+bool adopt_request(uint32_t key)
+{
+	if (!is_noted(key))
+		return false;
+	kick();
+	return true;
+}
+
+void adopt_want(uint32_t key, uint64_t length, size_t bytes)
+{
+	if (heap_pays(&own, key, length, bytes) && adopt_request(key))
+		heap_asked(&own, key);
+}
+
+char *adopt_map(const struct arena_key *entry, uint64_t host, size_t bytes)
+{
+	uint64_t place = atomic_load_explicit(&entry->heap, memory_order_acquire);
+	size_t mapped = bytes;
+	char *at = place ? heap_map(&own, place + (host - entry->addr), &mapped) : NULL;
+
+	return mapped == bytes ? at : NULL;
 }
 
 static void grant(uint32_t key) REQUIRES(adopt_lock)
@@ -383,6 +416,7 @@ void adopt_in_child(void) NO_LOCK_CHECK
 		move_in_child(&heap, ranges[i].start, ranges[i].end, ranges[i].offset);
 	range_count = marked_count = 0;
 	heap_bytes = 0;
+	heap_forget(&own);
 	for (unsigned i = 0; i < REQUESTS_MAX; i++)
 		atomic_store(&requests[i], 0);
 	close_pipe_end(0);

@@ -1,8 +1,9 @@
 /*
  * Adopt - moves the pages of regions into this process's heap, so that peers write and read them
- * with plain stores and loads, and moves them back when the last key to them dies.
+ * with plain stores and loads, and moves them back when the last key to them dies. Peers on other
+ * hosts have our responder do it.
  *
- * In:  requests of peers (adopt_request); the birth and death of keys; forks.
+ * In:  requests of peers (adopt_request, adopt_want); the birth and death of keys; forks.
  * Out: arena_key.heap, and the flags MOVING and STAYS of arena_key.flags.
  *
  * The pump moves pages in (adopt_run), the thread that revokes the last key moves them out. Blocks
@@ -10,20 +11,22 @@
  * whatever is in doubt stays: memory that is not plain, writers that cannot be held back.
  *
  * No write is lost by a move. Those who write to a region's pages are
- *   - threads of this process, in user mode or in the kernel: they fault at the range and wait
- *     (object/move.h). This holds for our responder, too, which goes on taking messages for keys
- *     that are MOVING: its thread waits, holding its QP's lock, until the move is done. The mover
- *     needs no QP's and no link's lock for that; and the pump cannot wait for itself, since while
- *     it moves it does nothing else, and takes nothing from the allocator, whose memory the range
- *     may hold.
- *   - peers, by the range's keys, through the kernel or through their mapping of the heap: neither
- *     faults here. So each key that overlaps the pages is marked MOVING, and then the mover waits
- *     until no peer publishes it (object/touch.h: the mark takes the part of the zeroed key, so
- *     either the toucher's entry is seen or it sees the mark). A peer that sees the mark sends a
- *     message instead; the key itself is good all the time, and so is the answer.
+ *   - threads of this process, in user mode or in the kernel, at the program's addresses: they fault
+ *     at the range and wait (object/move.h). This holds for our responder, too, which goes on taking
+ *     messages for keys that are MOVING: its thread waits, holding its QP's lock, until the move is
+ *     done. The mover needs no QP's and no link's lock for that; and the pump cannot wait for itself,
+ *     since while it moves it does nothing else, and takes nothing from the allocator, whose memory
+ *     the range may hold.
+ *   - peers and our responder, by the range's keys, through the kernel or through their mapping of the
+ *     heap: neither faults here. So each key that overlaps the pages is marked MOVING, and then the
+ *     mover waits until nobody publishes it who has not seen that (object/touch.h: the mark takes the
+ *     part of the zeroed key, so either the toucher's entry is seen or it sees the mark). A peer that
+ *     sees the mark sends a message instead, and our responder takes the program's address; the key
+ *     itself is good all the time, and so is the answer. Nothing is held while the mover waits, so
+ *     whoever has published a key gets done.
  * Keys are born and die under the lock that the mover holds all along (adopt_lock_keys), so none
- * that overlaps is missed. The wait for peers is bounded: a peer that is stopped in the middle of a
- * copy means only that nothing is moved.
+ * that overlaps is missed. The wait is bounded: a peer that is stopped in the middle of a copy means
+ * only that nothing is moved.
  *
  * heap changes only while the key is MOVING or dead and nobody touches it: who has published the
  * key, found it alive and not MOVING may use heap until touch_end.
@@ -32,6 +35,7 @@
 #define OBJECT_ADOPT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/arena.h"
@@ -48,11 +52,23 @@ extern struct lock adopt_lock;
 /* What the user wants: VERBATIM_ADOPT is "never", "always" (even if not safe) or not set. */
 enum move_permission adopt_wish(void);
 
-/* Once per adapter, before the first key. The heap stays the caller's. */
-void adopt_init(int heap_fd, uint64_t heap_bytes);
+/* Once per adapter, before the first key. The heap stays the caller's; `kick` makes the pump run. */
+void adopt_init(int heap_fd, uint64_t heap_bytes, void (*kick)(void));
 
-/* A peer wants the region of this key in the heap. True: the pump has to run; false: never mind. */
+/*
+ * A peer wants the region of this key in the heap, sooner or later. False: never mind; it may ask again.
+ * Never blocks.
+ */
 bool adopt_request(uint32_t key);
+
+/*
+ * For a peer, `bytes` of the region of `entry` are written at `host`, an address of the program's: where
+ * they are in our own mapping of the heap, which is there whatever the program unmaps. NULL: not in the
+ * heap. The caller has published the key, found it alive and not MOVING, and writes before touch_end.
+ */
+char *adopt_map(const struct arena_key *entry, uint64_t host, size_t bytes);
+/* So many bytes were written without that: requests the region when it pays. Never blocks. */
+void adopt_want(uint32_t key, uint64_t length, size_t bytes);
 /* Grants what was requested; only the pump calls it. */
 void adopt_run(void);
 

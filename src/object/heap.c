@@ -1,13 +1,12 @@
-#include "local/heap.h"
+#include "object/heap.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "local/link.h"
-#include "local/record.h"
 #include "object/adopt.h"
+#include "object/key.h"
 
 /* An operation adds 64, and 256 for moving the region's length once. */
 #define WORTH_OPERATION 64
@@ -50,6 +49,11 @@ void heap_fini(struct heap *heap)
 	for (unsigned i = 0; i < HEAP_WINDOWS; i++)
 		if (heap->windows[i] && heap->windows[i] != MAP_FAILED)
 			munmap(heap->windows[i], window_bytes(heap, i));
+	heap_forget(heap);
+}
+
+void heap_forget(struct heap *heap)
+{
 	if (heap->fd >= 0)
 		close(heap->fd);
 	heap->fd = -1;
@@ -92,35 +96,30 @@ char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes)
 	return base + begin;
 }
 
-static bool ask(struct link *link, uint32_t key)
+static void set_worth(struct heap *heap, uint32_t key, int64_t worth)
 {
-	struct record *record;
-
-	lock_acquire(&link->tx_lock);
-	record = link->alive ? ring_reserve(&link->tx, 0, RING_FOR_NAKS) : NULL;
-	if (record) {
-		record->header = (struct record_header){ .rkey = key };
-		ring_publish(&link->tx, record, record_word(RECORD_ADOPT, 0, 0));
-	}
-	lock_release(&link->tx_lock);
-	return record;
+	atomic_store_explicit(&heap->wants[KEY_INDEX(key) % HEAP_WANTS],
+			      (uint64_t)key << 32 | (uint32_t)(int32_t)worth, memory_order_relaxed);
 }
 
-void heap_want(struct link *link, uint32_t key, uint64_t length, size_t bytes)
+bool heap_pays(struct heap *heap, uint32_t key, uint64_t length, size_t bytes)
 {
-	_Atomic uint64_t *want = &link->heap.wants[KEY_INDEX(key) % HEAP_WANTS];
-	uint64_t seen = atomic_load_explicit(want, memory_order_relaxed);
+	uint64_t seen = atomic_load_explicit(&heap->wants[KEY_INDEX(key) % HEAP_WANTS],
+					     memory_order_relaxed);
 	int64_t worth = seen >> 32 == key ? (int32_t)(uint32_t)seen : 0;
 
-	if (link->heap.fd < 0 || length < ADOPT_REGION_MIN)
-		return;
+	if (heap->fd < 0 || length < ADOPT_REGION_MIN)
+		return false;
 	if (bytes > length)
 		bytes = length;
 	worth += WORTH_OPERATION + (int64_t)(WORTH_LENGTH * (double)bytes / (double)length);
-	if (worth >= WORTH_ENOUGH && ask(link, key))
-		worth = -WORTH_AGAIN;
-	else if (worth > WORTH_ENOUGH)
+	if (worth > WORTH_ENOUGH)
 		worth = WORTH_ENOUGH;
-	atomic_store_explicit(want, (uint64_t)key << 32 | (uint32_t)(int32_t)worth,
-			      memory_order_relaxed);
+	set_worth(heap, key, worth);
+	return worth == WORTH_ENOUGH;
+}
+
+void heap_asked(struct heap *heap, uint32_t key)
+{
+	set_worth(heap, key, -WORTH_AGAIN);
 }

@@ -1,21 +1,19 @@
 /*
- * Heap - another process's adopted pages (object/adopt.h) as they are mapped here.
+ * Heap - adopted pages (object/adopt.h), another process's or our own, as they are mapped here.
  *
- * In:  offsets found in that process's keys, and how often its keys are used.
- * Out: addresses to copy to and from; requests to adopt what is used often.
+ * In:  offsets found in the owner's keys, and how often its keys are used.
+ * Out: addresses to copy to and from; whether the owner should adopt what is used often.
  *
- * Part of a link, and used by whoever holds a reference to that; no locks. The file cannot shrink,
- * and offsets are checked against its size, so whatever the other process says, an address given
- * here can be accessed; a hole reads as zeroes. The mappings stay until the link goes, and are not
- * there in the child of a fork.
+ * Used by whoever keeps it; no locks. The file cannot shrink, and offsets are checked against its size,
+ * so whatever another process says, an address given here can be accessed; a hole reads as zeroes. The
+ * mappings stay until heap_fini, and are not there in the child of a fork.
  */
-#ifndef LOCAL_HEAP_H
-#define LOCAL_HEAP_H
+#ifndef OBJECT_HEAP_H
+#define OBJECT_HEAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-struct link;
 
 #define HEAP_WINDOW_BYTES (256ull << 20) /* mapped at a time */
 #define HEAP_WINDOWS	  256		 /* what lies behind is not used */
@@ -32,6 +30,8 @@ struct heap {
 /* Takes over fd (may be -1). */
 void heap_init(struct heap *heap, int fd);
 void heap_fini(struct heap *heap);
+/* heap_fini in the child of a fork. */
+void heap_forget(struct heap *heap);
 
 /*
  * The address of [offset, offset + *bytes), or NULL: it cannot be had. *bytes becomes less if that
@@ -40,10 +40,11 @@ void heap_fini(struct heap *heap);
 char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes);
 
 /*
- * So many bytes were moved by other means, to or from the region of this length. Asks the owner to
- * adopt it when that pays: after 16 operations or when four times its length was moved, and again
- * much later if it did not. The caller holds no tx_lock.
+ * So many bytes were moved by other means, to or from the region of this length. True: it pays to have
+ * it adopted, after 16 operations or when four times its length was moved. Whoever has asked the owner
+ * for that says so by heap_asked, and is not told again for long.
  */
-void heap_want(struct link *link, uint32_t key, uint64_t length, size_t bytes);
+bool heap_pays(struct heap *heap, uint32_t key, uint64_t length, size_t bytes);
+void heap_asked(struct heap *heap, uint32_t key);
 
 #endif

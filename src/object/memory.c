@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "object/adopt.h"
 #include "object/foreign.h"
 #include "object/key.h"
 #include "object/qp.h"
@@ -273,13 +274,37 @@ static enum cause check_remote(const struct qp *qp, uint32_t pd, uint32_t rkey, 
 	return verdict == KEY_OK ? CAUSE_NONE : key_cause_remote(verdict);
 }
 
-/* What a peer writes to, or reads from, a region of ours: 0 or -EFAULT. */
-static int store(uint32_t key, uint64_t address, uint64_t host, uint32_t flags, const void *from,
-		 size_t bytes)
+static void copy_pieces_to(char *to, const struct iovec *from, int pieces)
 {
-	if (flags & KEY_FOREIGN)
-		return foreign_ops->copy(key, address, (void *)from, bytes, true);
-	return flags & KEY_NULL ? 0 : memory_copy_to(host, from, bytes);
+	for (int i = 0; i < pieces - 1; to += from[i++].iov_len)
+		memcpy(to, from[i].iov_base, from[i].iov_len);
+	memory_copy_ordered(to, from[pieces - 1].iov_base, from[pieces - 1].iov_len);
+}
+
+/* What a peer writes to a region of ours, or reads from it: 0 or -EFAULT. */
+static int store_pieces(uint32_t key, uint64_t address, uint64_t host, uint32_t flags,
+			const struct iovec *from, int pieces, uint32_t bytes)
+{
+	const struct arena_key *entry = &mr_keys()[KEY_INDEX(key)];
+	char *mapped;
+	int error = 0;
+
+	if (flags & KEY_FOREIGN) {
+		for (int i = 0; i < pieces && !error; address += from[i++].iov_len)
+			error = foreign_ops->copy(key, address, from[i].iov_base, from[i].iov_len, true);
+		return error;
+	}
+	if (flags & KEY_NULL || !bytes)
+		return 0;
+	mapped = flags & KEY_MOVING ? NULL : adopt_map(entry, host, bytes);
+	if (mapped) {
+		copy_pieces_to(mapped, from, pieces);
+		return 0;
+	}
+	if (!(flags & (KEY_STAYS | KEY_ON_DEMAND)))
+		adopt_want(key, entry->length, bytes);
+	return pieces > 1 ? copy_pieces_by_kernel(host, from, pieces, bytes) :
+			    memory_copy_to(host, from[0].iov_base, bytes);
 }
 
 static int fetch(uint32_t key, uint64_t address, uint64_t host, uint32_t flags, void *to, size_t bytes)
@@ -292,31 +317,12 @@ static int fetch(uint32_t key, uint64_t address, uint64_t host, uint32_t flags, 
 	return 0;
 }
 
-static int store_pieces(uint32_t key, uint64_t address, uint64_t host, uint32_t flags,
-			const struct iovec *from, int pieces, uint32_t bytes)
-{
-	int error = 0;
-
-	if (!(flags & KEY_FOREIGN))
-		return flags & KEY_NULL ? 0 : copy_pieces_by_kernel(host, from, pieces, bytes);
-	for (int i = 0; i < pieces && !error; address += from[i++].iov_len)
-		error = store(key, address, 0, flags, from[i].iov_base, from[i].iov_len);
-	return error;
-}
-
 enum cause memory_write_remote(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t check,
 			       const void *from, uint32_t bytes)
 {
-	struct arena_touch *touch = touch_begin(own_slot, rkey);
-	uint64_t host;
-	uint32_t flags;
-	enum cause cause = check_remote(qp, qp->remote_pd, rkey, address, check,
-					IBV_ACCESS_REMOTE_WRITE, &host, &flags);
+	struct iovec piece = { (void *)from, bytes };
 
-	if (cause == CAUSE_NONE && store(rkey, address, host, flags, from, bytes))
-		cause = CAUSE_MEMORY_FAULT_REMOTE;
-	touch_end(touch);
-	return cause;
+	return memory_write_remote_pieces(qp, rkey, address, check, &piece, 1, bytes);
 }
 
 enum cause memory_write_remote_pieces(const struct qp *qp, uint32_t rkey, uint64_t address,

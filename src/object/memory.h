@@ -4,7 +4,8 @@
  * Owner: any thread; takes no locks (object/touch.h protects what is touched). Memory of ordinary
  * regions was populated at registration and is copied with plain stores; memory of on-demand
  * regions, and any memory that a peer names, is copied by the kernel on our own pid, so that an
- * address that is not there is an error and not a signal.
+ * address that is not there is an error and not a signal. What a peer writes to an adopted region is
+ * stored in our own mapping of its pages (object/adopt.h), which is always there.
  */
 #ifndef OBJECT_MEMORY_H
 #define OBJECT_MEMORY_H

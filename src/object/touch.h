@@ -59,8 +59,7 @@ void touch_revoke(uint32_t key);
 
 /*
  * The same for keys that stay alive but were marked (KEY_MOVING), and gives up after so many
- * milliseconds. True: no other process touches any of them that has not seen the mark. This one is
- * not waited for: its threads are held at the pages themselves (object/move.h).
+ * milliseconds. True: nobody touches any of them who has not seen the mark.
  */
 bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms);
 

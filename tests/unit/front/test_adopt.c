@@ -8,6 +8,8 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -19,6 +21,8 @@
 
 #include "harness.h"
 #include "object/adopt.h"
+#include "object/memory.h"
+#include "object/qp.h"
 
 #define PAGE  4096ul
 #define HEAP  (256ul << 20)
@@ -29,9 +33,17 @@ static int heap_fd;
 static struct move_heap heap;
 static void *peer_arena; /* of a process that might touch our keys */
 
+static void *own_arena;
+static unsigned kicks;
+
+static void kick(void)
+{
+	kicks++;
+}
+
 static bool visit(touch_check *check, uint64_t what)
 {
-	return check(peer_arena, what);
+	return check(own_arena, what) || check(peer_arena, what);
 }
 
 static char *make_region(size_t bytes)
@@ -62,6 +74,7 @@ static uint32_t make_key(char *addr, size_t bytes, uint32_t flags)
 	entry->length = bytes;
 	entry->flags = flags;
 	entry->pd = 1;
+	entry->access = IBV_ACCESS_REMOTE_WRITE;
 	key_publish(index, key);
 	return key;
 }
@@ -303,6 +316,118 @@ static void test_peer_that_stands_still(void **state)
 	munmap(region, BYTES);
 }
 
+/* One of our own that uses the heap is waited for like any other. */
+static void test_own_touch(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region, BYTES, 0);
+	struct arena_touch *touch = touch_begin(HARNESS_SLOT, key);
+
+	ask(key);
+	assert_int_equal(heap_of(key), 0);
+	assert_int_equal(flags_of(key), 0);
+	touch_end(touch);
+	ask(key);
+	assert_int_not_equal(heap_of(key), 0);
+	end_key(key);
+	munmap(region, BYTES);
+}
+
+static struct qp target = { .remote_pd = 1 };
+
+/* A word, as a peer on another host has it written. */
+static enum cause peer_writes(uint32_t key, const void *at, uint64_t word)
+{
+	return memory_write_remote(&target, key, (uintptr_t)at, sizeof(word), &word, sizeof(word));
+}
+
+/* Whose region is written often asks for its pages, once, and then it is written in the heap. */
+static void test_written_often(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region, BYTES, 0), demand = make_key(region, BYTES, KEY_ON_DEMAND);
+	uint64_t *words = (uint64_t *)region;
+
+	kicks = 0;
+	for (uint64_t i = 0; i < 100; i++) {
+		assert_int_equal(kicks, i < 16 ? 0 : 1);
+		assert_int_equal(peer_writes(key, &words[i], ~i), CAUSE_NONE);
+		assert_int_equal(peer_writes(demand, &words[i + 1000], ~i), CAUSE_NONE);
+	}
+	adopt_run();
+	assert_int_not_equal(heap_of(key), 0);
+	for (uint64_t i = 100; i < 200; i++)
+		assert_int_equal(peer_writes(key, &words[i], ~i), CAUSE_NONE);
+	for (uint64_t i = 0; i < 200; i++) {
+		assert_true(words[i] == ~i);
+		assert_true(peek(heap_of(key) + 8 * i) == ~i);
+	}
+	assert_int_equal(kicks, 1);
+
+	/* What the program has given up since is no matter: nobody has written there. */
+	munmap(region, PAGE);
+	assert_int_equal(peer_writes(key, words, 5), CAUSE_NONE);
+	assert_int_equal(peek(heap_of(key)), 5);
+	assert_int_equal(peer_writes(demand, words, 5), CAUSE_MEMORY_FAULT_REMOTE);
+	end_key(demand);
+	end_key(key);
+	munmap(region, BYTES);
+}
+
+struct peer {
+	uint32_t key;
+	uint64_t *words[2];
+	uint64_t writes; /* that were answered with success */
+};
+
+/* Until its key is dead. */
+static void *keep_writing_as_peer(void *arg)
+{
+	struct peer *peer = arg;
+
+	for (;; peer->writes++) {
+		uint64_t next = peer->writes + 1;
+		struct iovec pieces[] = { { &next, 3 }, { (char *)&next + 3, 5 } };
+
+		if (peer_writes(peer->key, peer->words[0], next) != CAUSE_NONE)
+			return NULL;
+		/* Wherever it went, the program sees it, and so does a peer that is there. */
+		if (*(volatile uint64_t *)peer->words[0] != next)
+			fail_msg("write %" PRIu64 " is lost", next);
+		if (memory_write_remote_pieces(&target, peer->key, (uintptr_t)peer->words[1], 8,
+					       pieces, 2, 8) != CAUSE_NONE)
+			return NULL;
+	}
+}
+
+/* While the pages go to the heap and come back: what was said to be done is done. */
+static void test_no_write_of_a_peer_is_lost(void **state)
+{
+	char *region = make_region(BYTES);
+	struct peer peer = { .words = { (uint64_t *)(region + 16), (uint64_t *)(region + BYTES - 8) } };
+	pthread_t thread;
+	unsigned moved = 0;
+	uint64_t all = 0;
+
+	for (int round = 0; round < 50; round++) {
+		peer.key = make_key(region, BYTES, 0);
+		peer.writes = *peer.words[0] = *peer.words[1] = 0;
+		pthread_create(&thread, NULL, keep_writing_as_peer, &peer);
+		usleep(200);
+		ask(peer.key);
+		moved += heap_of(peer.key) != 0;
+		usleep(300);
+		end_key(peer.key);
+		pthread_join(thread, NULL);
+		assert_in_range(*peer.words[0] - peer.writes, 0, 1);
+		assert_true(*peer.words[1] == peer.writes);
+		all += peer.writes;
+	}
+	assert_in_range(moved, 10, 50); /* the others did not find the moment */
+	assert_true(all > 1000);
+	munmap(region, BYTES);
+}
+
 /* The kernel may write to a buffer registered with io_uring at any time, and without a fault. */
 static void test_pinned_pages_stay(void **state)
 {
@@ -421,13 +546,13 @@ static void test_never(void **state)
 	uint32_t key = make_key(region, BYTES, 0);
 
 	setenv("VERBATIM_ADOPT", "never", 1);
-	adopt_init(heap_fd, HEAP);
+	adopt_init(heap_fd, HEAP, kick);
 	ask(key);
 	assert_int_equal(heap_of(key), 0);
 	assert_int_equal(flags_of(key), KEY_STAYS);
 	end_key(key);
 	unsetenv("VERBATIM_ADOPT");
-	adopt_init(heap_fd, HEAP);
+	adopt_init(heap_fd, HEAP, kick);
 	munmap(region, BYTES);
 }
 
@@ -444,6 +569,9 @@ int main(void)
 		cmocka_unit_test(test_peer_that_stands_still),
 		cmocka_unit_test(test_fork_on_an_adopted_stack),
 		cmocka_unit_test(test_never),
+		cmocka_unit_test(test_own_touch),
+		cmocka_unit_test(test_written_often),
+		cmocka_unit_test(test_no_write_of_a_peer_is_lost),
 		cmocka_unit_test(test_pinned_pages_stay),
 		cmocka_unit_test(test_fork),
 	};
@@ -452,14 +580,16 @@ int main(void)
 	signal(SIGCHLD, SIG_DFL);
 	char *probe;
 
-	harness_arena();
+	own_arena = harness_arena();
+	memory_init(HARNESS_SLOT);
 	peer_arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			  0);
 	touch_set_visitor(visit);
-	heap_fd = memfd_create("test-heap", MFD_CLOEXEC);
-	if (heap_fd < 0 || ftruncate(heap_fd, HEAP) || move_init(&heap, heap_fd, MOVE_IF_SAFE))
+	heap_fd = memfd_create("test-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (heap_fd < 0 || ftruncate(heap_fd, HEAP) ||
+	    fcntl(heap_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) || move_init(&heap, heap_fd, MOVE_IF_SAFE))
 		return 1;
-	adopt_init(heap_fd, HEAP);
+	adopt_init(heap_fd, HEAP, kick);
 	pthread_atfork(adopt_before_fork, adopt_in_parent, adopt_in_child);
 
 	probe = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -57,18 +57,12 @@ static void deadline(uint64_t ns)
 	rig_deadlines++;
 }
 
-static void adopt(uint32_t key)
-{
-	(void)key;
-}
-
 static const struct local_env env = {
 	.find_link = find_link,
 	.group_members = group_members,
 	.group_visit = group_visit,
 	.gid_is_local = gid_is_local,
 	.kick = kick,
-	.adopt = adopt,
 	.deadline = deadline,
 	.slot = RIG_SLOT,
 };
