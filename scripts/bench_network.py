@@ -58,14 +58,14 @@ class Ends:
             lambda _: harness.is_listening(int(port), self.cable.b.anchor))
         return json.loads(output)['end']['sum_received']['bits_per_second'] / 8 / (1 << 20)
 
-    def trains_mib(self, operation, path_mtu):
+    def trains_mib(self, operation, path_mtu, *icrc):
         """Payload in packets like those of 64 KiB SENDs or WRITEs, by plain sockets."""
         port = str(harness.free_port())
         program = measure.BENCH / 'udp_trains'
         return float(self.plain_pair(
-            [program, 'server', port, self.cable.b.address],
+            [program, 'server', port, self.cable.b.address, *icrc],
             [program, 'client', operation, path_mtu, port, self.cable.a.address,
-             self.cable.b.address],
+             self.cable.b.address, *icrc],
             lambda server: 'ready' in server.output()))
 
     def udp_ns(self, how):
@@ -93,10 +93,10 @@ def bandwidth_row(ends, runs, program):
             met(ratio, target))
 
 
-def trains_row(ends, runs, operation, path_mtu):
+def trains_row(ends, runs, *packets):
     """No target: how far packets of this kind go on these sockets, if nothing else is done."""
     value, floor, ratio = measure.median_beside(
-        lambda: ends.trains_mib(operation, path_mtu), ends.tcp_mib, runs)
+        lambda: ends.trains_mib(*packets), ends.tcp_mib, runs)
     return (f'{value:.0f} MiB/s', f'TCP, one stream: {floor:.0f} MiB/s', f'{ratio:.2f}', '', '')
 
 
@@ -125,8 +125,10 @@ def all_rows(at, runs):
                    lambda m=mtu, p=program: bandwidth_row(at(m), runs, p))
         for operation in ('write', 'send'):
             path_mtu = 1024 if mtu == 1500 else 4096
-            yield (f'plain sockets, packets as of {operation} 64 KiB, MTU {mtu}',
-                   lambda m=mtu, o=operation, p=path_mtu: trains_row(at(m), runs, o, p))
+            for what, icrc in (('', ()), (' with ICRC', ('icrc',))):
+                yield (f'plain sockets, packets as of {operation} 64 KiB{what}, MTU {mtu}',
+                       lambda m=mtu, o=operation, p=path_mtu, i=icrc:
+                       trains_row(at(m), runs, o, p, *i))
     for program, how in (('ib_send_lat', 'spin'), ('ib_write_lat', 'sleep'),
                          ('ib_read_lat', 'sleep')):
         yield (f'{program} 8 B, MTU 1500',

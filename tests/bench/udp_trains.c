@@ -4,13 +4,18 @@
  * In:  address and port of this end, then of the other; whether messages of 64 KiB are SENDs or WRITEs;
  *      the path MTU. Out: the client prints how much payload reached the server, in MiB a second.
  *
- *     udp_trains server PORT ADDRESS
- *     udp_trains client send|write MTU PORT ADDRESS SERVER
+ *     udp_trains server PORT ADDRESS [icrc]
+ *     udp_trains client send|write MTU PORT ADDRESS SERVER [icrc]
  *
  * The datagrams are as many and as long as those of a requester: trains (UDP_SEGMENT) of packets with
  * header and ICRC, and of a WRITE the FIRST with one more, because it is longer. But all of it lies there
  * ready in one piece, nothing is computed, checked, acknowledged or copied to where it belongs. So it is
- * a bound for whoever sends such packets through sockets. Pinned by the caller.
+ * a bound for whoever sends such packets through sockets.
+ *
+ * With `icrc` it is computed from the message for each packet, as header, payload and ICRC are put
+ * together, and the server checks it and copies the payload to where it belongs: all that RoCEv2 asks of
+ * any sender and receiver, and still no acknowledgement, no window, no key, no completion. Pinned by the
+ * caller.
  */
 #include <errno.h>
 #include <netinet/udp.h>
@@ -22,6 +27,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "packet/icrc.h"
 #include "udp_end.h"
 
 #ifndef UDP_SEGMENT
@@ -33,7 +39,8 @@
 
 #define MESSAGE	     65536
 #define TRAIN_BYTES  (65535 - 20 - 8)
-#define BTH_ICRC     16
+#define BTH	     12
+#define BTH_ICRC     (BTH + ICRC_BYTES)
 #define RETH	     16
 #define BUFFER	     (16 << 20)
 #define RUN_NS	     INT64_C(1000000000)
@@ -44,6 +51,8 @@
 struct train {
 	unsigned packet, packets, last; /* bytes of each, how many, bytes of the last one */
 };
+
+static uint8_t message[MESSAGE]; /* what is sent, and where it arrives */
 
 static unsigned bytes_of(const struct train *train)
 {
@@ -62,25 +71,88 @@ static int open_end(const char *port, const char *address)
 	return fd;
 }
 
+static struct icrc_path path_between(const struct sockaddr_in *from, const struct sockaddr_in *to)
+{
+	struct icrc_path path = {
+		.source = { [10] = 0xff, [11] = 0xff },
+		.destination = { [10] = 0xff, [11] = 0xff },
+		.source_port = ntohs(from->sin_port),
+		.destination_port = ntohs(to->sin_port),
+	};
+
+	memcpy(path.source + 12, &from->sin_addr, 4);
+	memcpy(path.destination + 12, &to->sin_addr, 4);
+	return path;
+}
+
+/* The bytes of each packet of what came; all of it, if it was not a train. */
+static size_t segment_of(struct msghdr *received, size_t bytes)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(received); c; c = CMSG_NXTHDR(received, c)) {
+		int size;
+
+		if (c->cmsg_level != IPPROTO_UDP || c->cmsg_type != UDP_GRO)
+			continue;
+		memcpy(&size, CMSG_DATA(c), sizeof(size));
+		return (size_t)size;
+	}
+	return bytes;
+}
+
+/* Checks each packet, and copies its payload behind that of the one before. */
+static void take(const struct icrc_path *path, const uint8_t *data, size_t bytes, size_t segment)
+{
+	static size_t at;
+	uint16_t identification = 0;
+
+	for (size_t done = 0; done < bytes; done += segment) {
+		size_t length = bytes - done < segment ? bytes - done : segment;
+		size_t payload = length - BTH_ICRC;
+
+		if (!icrc_check(path, data + done, length, &identification)) {
+			errno = EBADMSG;
+			udp_end_fail("ICRC");
+		}
+		identification++;
+		payload -= payload % 256; /* RETH */
+		if (at + payload > MESSAGE)
+			at = 0;
+		memcpy(message + at, data + done + length - ICRC_BYTES - payload, payload);
+		at += payload;
+	}
+}
+
 /* Counts until a datagram of one byte asks how much it was. */
-static void serve(int fd)
+static void serve(int fd, bool icrc)
 {
 	static uint8_t data[65536];
-	struct sockaddr_in from;
 	struct timeval limit = { .tv_sec = SERVER_S };
+	struct sockaddr_in here, from;
+	socklen_t len = sizeof(here);
 	uint64_t bytes = 0;
 
+	if (getsockname(fd, (struct sockaddr *)&here, &len))
+		udp_end_fail("getsockname");
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	puts("ready");
 	fflush(stdout);
 	for (;;) {
-		socklen_t len = sizeof(from);
-		ssize_t n = recvfrom(fd, data, sizeof(data), 0, (struct sockaddr *)&from, &len);
+		_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
+		struct iovec iov = { data, sizeof(data) };
+		struct msghdr m = { .msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov,
+				    .msg_iovlen = 1, .msg_control = control,
+				    .msg_controllen = sizeof(control) };
+		ssize_t n = recvmsg(fd, &m, 0);
 
 		if (n < 0)
-			udp_end_fail("recvfrom");
+			udp_end_fail("recvmsg");
 		if (n == 1)
 			break;
+		if (icrc) {
+			struct icrc_path path = path_between(&from, &here);
+
+			take(&path, data, (size_t)n, segment_of(&m, (size_t)n));
+		}
 		bytes += (uint64_t)n;
 	}
 	if (sendto(fd, &bytes, sizeof(bytes), 0, (struct sockaddr *)&from, sizeof(from)) < 0)
@@ -108,17 +180,20 @@ static unsigned plan(bool write, unsigned mtu, struct train *trains)
 	return write ? count : 1;
 }
 
+static uint8_t data[MESSAGE + MESSAGE / 256 * (BTH_ICRC + RETH)];
+
 static void lay_out(struct mmsghdr *messages, struct iovec *iov, uint8_t *control, size_t control_bytes,
 		    const struct train *trains, unsigned count, struct sockaddr_in *to)
 {
-	static uint8_t data[2 * MESSAGE];
+	uint8_t *at = data;
 
 	memset(data, 0x5a, sizeof(data));
 	for (unsigned i = 0; i < count; i++) {
 		uint16_t segment = (uint16_t)trains[i].packet;
 		struct cmsghdr *c = (struct cmsghdr *)(void *)(control + i * control_bytes);
 
-		iov[i] = (struct iovec){ data, bytes_of(&trains[i]) };
+		iov[i] = (struct iovec){ at, bytes_of(&trains[i]) };
+		at += iov[i].iov_len;
 		messages[i].msg_hdr = (struct msghdr){ .msg_name = to, .msg_namelen = sizeof(*to),
 						       .msg_iov = &iov[i], .msg_iovlen = 1 };
 		if (trains[i].packets == 1)
@@ -129,6 +204,30 @@ static void lay_out(struct mmsghdr *messages, struct iovec *iov, uint8_t *contro
 		messages[i].msg_hdr.msg_control = c;
 		messages[i].msg_hdr.msg_controllen = control_bytes;
 	}
+}
+
+/* The packets of a message anew, in the places of lay_out. */
+static void put_together(const struct icrc_path *path, const struct train *trains, unsigned count,
+			 unsigned mtu)
+{
+	static const uint8_t header[BTH + RETH] = { 0x07 };
+	const uint8_t *from = message;
+	uint8_t *at = data;
+
+	for (unsigned i = 0; i < count; i++)
+		for (unsigned k = 0; k < trains[i].packets; k++) {
+			unsigned bytes = k + 1 < trains[i].packets ? trains[i].packet : trains[i].last;
+			size_t header_bytes = bytes - mtu - ICRC_BYTES;
+			struct iovec payload = { (void *)from, mtu };
+			uint32_t icrc = icrc_compute(path, (uint16_t)k, header, header_bytes,
+						     &payload, 1, 0);
+
+			memcpy(at, header, header_bytes);
+			memcpy(at + header_bytes, from, mtu);
+			memcpy(at + header_bytes + mtu, &icrc, sizeof(icrc));
+			at += bytes;
+			from += mtu;
+		}
 }
 
 static uint64_t ask(int fd, const struct sockaddr_in *to)
@@ -145,7 +244,8 @@ static uint64_t ask(int fd, const struct sockaddr_in *to)
 	udp_end_fail("the server does not answer");
 }
 
-static void send_all(int fd, bool write, unsigned mtu, struct sockaddr_in *to)
+static void send_all(int fd, bool write, unsigned mtu, const struct icrc_path *path,
+		     struct sockaddr_in *to)
 {
 	enum { MOST = 8 };
 	struct train trains[MOST + MESSAGE / 256];
@@ -167,9 +267,12 @@ static void send_all(int fd, bool write, unsigned mtu, struct sockaddr_in *to)
 	}
 	start = udp_end_now_ns();
 	do {
-		for (int i = 0; i < SENDS_A_LOOK; i++)
+		for (int i = 0; i < SENDS_A_LOOK; i++) {
+			if (path)
+				put_together(path, trains, count, mtu);
 			if (sendmmsg(fd, messages, count, 0) != (int)count)
 				udp_end_fail("sendmmsg");
+		}
 		took = udp_end_now_ns() - start;
 	} while (took < RUN_NS);
 	arrived = ask(fd, to);
@@ -179,18 +282,25 @@ static void send_all(int fd, bool write, unsigned mtu, struct sockaddr_in *to)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in to;
+	bool icrc = argc > 1 && !strcmp(argv[argc - 1], "icrc");
+	struct sockaddr_in here, to;
+	struct icrc_path path;
 
+	argc -= icrc;
+	icrc_init();
 	if (argc == 4 && !strcmp(argv[1], "server")) {
-		serve(open_end(argv[2], argv[3]));
+		serve(open_end(argv[2], argv[3]), icrc);
 		return 0;
 	}
 	if (argc != 7 || strcmp(argv[1], "client")) {
-		fputs("usage: udp_trains server PORT ADDRESS\n"
-		      "       udp_trains client send|write MTU PORT ADDRESS SERVER\n", stderr);
+		fputs("usage: udp_trains server PORT ADDRESS [icrc]\n"
+		      "       udp_trains client send|write MTU PORT ADDRESS SERVER [icrc]\n", stderr);
 		return 2;
 	}
+	here = udp_end_address(argv[5], argv[4]);
 	to = udp_end_address(argv[6], argv[4]);
-	send_all(open_end(argv[4], argv[5]), !strcmp(argv[2], "write"), (unsigned)atoi(argv[3]), &to);
+	path = path_between(&here, &to);
+	send_all(open_end(argv[4], argv[5]), !strcmp(argv[2], "write"), (unsigned)atoi(argv[3]),
+		 icrc ? &path : NULL, &to);
 	return 0;
 }
