@@ -116,6 +116,7 @@ static void fill_header(void)
 
 static void undo(void)
 {
+	adopt_fini();
 	cause_init(NULL);
 	counter_init(NULL);
 	if (ctl)

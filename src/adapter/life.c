@@ -22,10 +22,3 @@ bool life_has_ended(const struct arena_header *header)
 {
 	return atomic_load_explicit(&header->life, memory_order_acquire) & FUTEX_OWNER_DIED;
 }
-
-bool life_lasts(const struct arena_header *header)
-{
-	uint32_t life = atomic_load_explicit(&header->life, memory_order_acquire);
-
-	return life && !(life & FUTEX_OWNER_DIED);
-}

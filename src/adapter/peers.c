@@ -128,6 +128,12 @@ static bool is_dead(const struct link *link)
 	return !link->alive || life_has_ended(link->peer);
 }
 
+/* execve keeps the PID, but the process that had the link is no more. */
+static bool is_same(const struct link *link, pid_t pid)
+{
+	return link->pid == pid && !is_dead(link);
+}
+
 /*
  * Takes over what verbatimd handed us, unless we have it already. A reference is the caller's. Notices may be
  * read late: what they bring then does not take the place of the slot's next process.
@@ -138,7 +144,7 @@ static struct link *adopt(struct ctl_peer_info *info)
 
 	lock_acquire(&links_lock);
 	there = links[info->slot];
-	if (there && there->pid == info->pid)
+	if (there && is_same(there, info->pid))
 		link_get(link = there);
 	lock_release(&links_lock);
 	if (!link)
@@ -148,8 +154,8 @@ static struct link *adopt(struct ctl_peer_info *info)
 		return link;
 	lock_acquire(&links_lock);
 	there = links[link->slot];
-	if (there && (there->pid == link->pid || life_lasts(there->peer))) {
-		/* another thread was quicker, or ours is of one that died before; it was never used */
+	if (there && (is_same(there, link->pid) || life_has_ended(link->peer))) {
+		/* another thread was quicker, or ours is of one that is dead; it was never used */
 		lock_release(&links_lock);
 		link_bury(link);
 		lock_acquire(&links_lock);

@@ -499,13 +499,13 @@ static void ask_for_short_turns(void)
 	syscall(SYS_sched_setattr, 0, &own_scheduling, 0);
 }
 
+static sem_t begun; /* the pump's life */
+
 static void *pump(void *arg)
 {
-	sem_t *begun = arg;
-
 	is_pump = true;
 	life_begin(own);
-	sem_post(begun); /* it is the starter's: not touched any more */
+	sem_post(&begun);
 	pthread_setname_np(pthread_self(), "verbatim-pump");
 	ask_for_short_turns();
 	for (;;) {
@@ -523,7 +523,6 @@ static int start_thread(void)
 	pthread_attr_t attr;
 	pthread_t thread;
 	sigset_t all, before;
-	sem_t begun;
 	int error;
 
 	sem_init(&begun, 0, 0);
@@ -532,12 +531,11 @@ static int start_thread(void)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	error = pthread_create(&thread, &attr, pump, &begun);
+	error = pthread_create(&thread, &attr, pump, NULL);
 	pthread_attr_destroy(&attr);
 	/* From the first connection on its peers can see it die. */
 	while (!error && sem_wait(&begun) && errno == EINTR)
 		;
-	sem_destroy(&begun);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return -error;
 }

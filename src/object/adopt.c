@@ -61,6 +61,7 @@ void adopt_init(int heap_fd, uint64_t bytes, void (*kick_pump)(void))
 	heap_bytes = move_init(&heap, heap_fd, adopt_wish()) ? 0 : bytes;
 	range_count = 0;
 	kick = kick_pump;
+	heap.own = &own;
 	heap_fini(&own);
 	heap_init(&own, heap_bytes ? fcntl(heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
 	lock_release(&adopt_lock);
@@ -243,6 +244,7 @@ static void move_out(unsigned index) REQUIRES(adopt_lock)
 	unmark();
 }
 
+/* Alive or dying: who touches the pages by a key that is dying may not be done. */
 static bool has_keys(const struct range *range) REQUIRES(adopt_lock)
 {
 	uint32_t count = key_count();
@@ -250,19 +252,21 @@ static bool has_keys(const struct range *range) REQUIRES(adopt_lock)
 	for (uint32_t i = 1; i < count; i++) {
 		struct arena_key *entry = key_entry(i);
 
-		if (atomic_load_explicit(&entry->key, memory_order_acquire) &&
-		    is_in(range, entry->heap))
+		if (is_in(range, entry->heap))
 			return true;
 	}
 	return false;
 }
 
-void adopt_on_death(uint64_t offset)
+void adopt_on_death(struct arena_key *entry)
 {
 	int saved = errno;
+	uint64_t offset;
 
 	lock_acquire(&adopt_lock);
-	for (unsigned i = 0; i < range_count; i++) {
+	offset = entry->heap;
+	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
+	for (unsigned i = 0; offset && i < range_count; i++) {
 		if (!is_in(&ranges[i], offset))
 			continue;
 		if (!ranges[i].stuck && !has_keys(&ranges[i]))
@@ -296,6 +300,13 @@ bool adopt_request(uint32_t key)
 		return false;
 	kick();
 	return true;
+}
+
+void adopt_fini(void)
+{
+	lock_acquire(&adopt_lock);
+	heap_fini(&own);
+	lock_release(&adopt_lock);
 }
 
 void adopt_want(uint32_t key, uint64_t length, size_t bytes)

@@ -17,13 +17,13 @@
  *     done. The mover needs no QP's and no link's lock for that; and the pump cannot wait for itself,
  *     since while it moves it does nothing else, and takes nothing from the allocator, whose memory
  *     the range may hold.
- *   - peers and our responder, by the range's keys, through the kernel or through their mapping of the
- *     heap: neither faults here. So each key that overlaps the pages is marked MOVING, and then the
- *     mover waits until nobody publishes it who has not seen that (object/touch.h: the mark takes the
- *     part of the zeroed key, so either the toucher's entry is seen or it sees the mark). A peer that
- *     sees the mark sends a message instead, and our responder takes the program's address; the key
- *     itself is good all the time, and so is the answer. Nothing is held while the mover waits, so
- *     whoever has published a key gets done.
+ *   - peers by the range's keys, through the kernel or through their mapping of the heap, and our
+ *     responder through ours: neither faults here. So each key that overlaps the pages is marked
+ *     MOVING, and then the mover waits until no peer publishes it, and nobody here for a store to the
+ *     heap (object/touch.h: the mark takes the part of the zeroed key, so either the toucher's entry is
+ *     seen or it sees the mark). A peer that sees the mark sends a message instead, and our responder
+ *     says that it takes the program's address; the key itself is good all the time, and so is the
+ *     answer. Nothing is held while the mover waits, so whoever has published a key gets done.
  * Keys are born and die under the lock that the mover holds all along (adopt_lock_keys), so none
  * that overlaps is missed. The wait is bounded: a peer that is stopped in the middle of a copy means
  * only that nothing is moved.
@@ -54,6 +54,8 @@ enum move_permission adopt_wish(void);
 
 /* Once per adapter, before the first key. The heap stays the caller's; `kick` makes the pump run. */
 void adopt_init(int heap_fd, uint64_t heap_bytes, void (*kick)(void));
+/* The adapter came to nothing: there is no key. */
+void adopt_fini(void);
 
 /*
  * A peer wants the region of this key in the heap, sooner or later. False: never mind; it may ask again.
@@ -85,8 +87,8 @@ static inline void adopt_unlock_keys(void) RELEASES(adopt_lock)
 
 /* Sets heap of an entry that is about to come to life: its pages may be there for another key. */
 void adopt_on_birth(struct arena_key *entry) REQUIRES(adopt_lock);
-/* A key that had this heap has died, and nobody touches it: its pages go back with the last. */
-void adopt_on_death(uint64_t offset) EXCLUDES(adopt_lock);
+/* A key has died, and nobody touches it any more: its pages go back with the last. */
+void adopt_on_death(struct arena_key *entry) EXCLUDES(adopt_lock);
 
 /*
  * Around fork(): the child gets private copies, of the moment of the fork. The parent's thread waits

@@ -57,6 +57,18 @@ void heap_forget(struct heap *heap)
 	if (heap->fd >= 0)
 		close(heap->fd);
 	heap->fd = -1;
+	heap->bytes = 0;
+	for (unsigned i = 0; i < HEAP_WINDOWS; i++)
+		heap->windows[i] = NULL;
+}
+
+/* The kernel tells of neighbouring windows as of one mapping. */
+bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset)
+{
+	uint64_t window = offset / HEAP_WINDOW_BYTES;
+	const char *base = window < HEAP_WINDOWS ? heap->windows[window] : NULL;
+
+	return base && base != MAP_FAILED && (uintptr_t)base + offset % HEAP_WINDOW_BYTES == start;
 }
 
 static char *map_window(struct heap *heap, uint64_t window)

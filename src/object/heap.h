@@ -30,8 +30,11 @@ struct heap {
 /* Takes over fd (may be -1). */
 void heap_init(struct heap *heap, int fd);
 void heap_fini(struct heap *heap);
-/* heap_fini in the child of a fork. */
+/* heap_fini in the child of a fork, where other things may be mapped by now. */
 void heap_forget(struct heap *heap);
+
+/* Whether a mapping of the heap's file that begins there, at this offset, is one of ours. */
+bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset);
 
 /*
  * The address of [offset, offset + *bytes), or NULL: it cannot be had. *bytes becomes less if that

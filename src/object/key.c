@@ -133,17 +133,14 @@ void key_revoke(uint32_t index)
 {
 	struct arena_key *entry = &table[index];
 	uint32_t key;
-	uint64_t heap;
 
 	adopt_lock_keys();
 	key = atomic_exchange(&entry->key, 0);
-	heap = entry->heap;
 	adopt_unlock_keys();
 	if (!key)
 		return;
 	touch_revoke(key);
-	if (heap)
-		adopt_on_death(heap);
+	adopt_on_death(entry); /* until here its pages stay where they are */
 }
 
 void key_free(uint32_t index)
@@ -190,7 +187,8 @@ enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, ui
 	if (addr < entry->start || offset > entry->length || length > entry->length - offset)
 		return KEY_BAD_RANGE;
 	*host = entry->addr + offset;
-	*flags = atomic_load_explicit(&entry->flags, memory_order_relaxed);
+	/* acquire: who finds it not MOVING may use what heap is loaded after that */
+	*flags = atomic_load_explicit(&entry->flags, memory_order_acquire);
 	return KEY_OK;
 }
 

@@ -282,8 +282,8 @@ static void copy_pieces_to(char *to, const struct iovec *from, int pieces)
 }
 
 /* What a peer writes to a region of ours, or reads from it: 0 or -EFAULT. */
-static int store_pieces(uint32_t key, uint64_t address, uint64_t host, uint32_t flags,
-			const struct iovec *from, int pieces, uint32_t bytes)
+static int store_pieces(struct arena_touch *touch, uint32_t key, uint64_t address, uint64_t host,
+			uint32_t flags, const struct iovec *from, int pieces, uint32_t bytes)
 {
 	const struct arena_key *entry = &mr_keys()[KEY_INDEX(key)];
 	char *mapped;
@@ -301,7 +301,8 @@ static int store_pieces(uint32_t key, uint64_t address, uint64_t host, uint32_t 
 		copy_pieces_to(mapped, from, pieces);
 		return 0;
 	}
-	if (!(flags & (KEY_STAYS | KEY_ON_DEMAND)))
+	touch_leave_heap(touch);
+	if (!(flags & (KEY_STAYS | KEY_ON_DEMAND | KEY_MOVING)) && !entry->heap)
 		adopt_want(key, entry->length, bytes);
 	return pieces > 1 ? copy_pieces_by_kernel(host, from, pieces, bytes) :
 			    memory_copy_to(host, from[0].iov_base, bytes);
@@ -329,13 +330,14 @@ enum cause memory_write_remote_pieces(const struct qp *qp, uint32_t rkey, uint64
 				      uint32_t check, const struct iovec *from, int pieces,
 				      uint32_t bytes)
 {
-	struct arena_touch *touch = touch_begin(own_slot, rkey);
+	struct arena_touch *touch = touch_begin_in_heap(own_slot, rkey);
 	uint64_t host;
 	uint32_t flags;
 	enum cause cause = check_remote(qp, qp->remote_pd, rkey, address, check,
 					IBV_ACCESS_REMOTE_WRITE, &host, &flags);
 
-	if (cause == CAUSE_NONE && store_pieces(rkey, address, host, flags, from, pieces, bytes))
+	if (cause == CAUSE_NONE &&
+	    store_pieces(touch, rkey, address, host, flags, from, pieces, bytes))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
 	touch_end(touch);
 	return cause;

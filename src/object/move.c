@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "object/heap.h"
 #include "object/hold.h"
 #include "object/maps.h"
 
@@ -102,7 +103,8 @@ static bool visit_pieces(const struct mapping *m, void *arg)
 	uint64_t last = look->offset + (look->end - look->start);
 
 	if (!is_of_heap(look, m) || m->offset >= last ||
-	    m->offset + (m->end - m->start) <= look->offset)
+	    m->offset + (m->end - m->start) <= look->offset ||
+	    (look->heap->own && heap_is_window(look->heap->own, m->start, m->offset)))
 		return true;
 	if (m->offset - m->start != look->offset - look->start || look->count == PIECES_MAX) {
 		look->elsewhere = true;

@@ -29,8 +29,11 @@ enum move_permission {
 	MOVE_ALWAYS,
 };
 
+struct heap;
+
 struct move_heap {
 	int fd;
+	const struct heap *own; /* its windows are none of the program's mappings; NULL: there are none */
 	dev_t device;
 	ino_t inode;
 	enum move_permission permission;
@@ -53,7 +56,7 @@ bool move_is_there(const struct move_heap *heap, uintptr_t start, uintptr_t end,
 /*
  * Shared to private, wherever the range still shows the heap at its `offset`; what the program has
  * mapped there since is left alone. 0 if nothing shows that part of the heap any more, at any
- * address; else -errno: it must not be used for anything else.
+ * address but in our own windows; else -errno: it must not be used for anything else.
  */
 int move_to_private(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset);
 

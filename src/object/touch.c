@@ -12,6 +12,7 @@
 /* Entries below this one belong to a thread each; those above are for whoever needs another. */
 #define OWNED_ENTRIES (ARENA_TOUCHES - 16)
 #define NO_ENTRY      (-1)
+#define IN_HEAP	      (1ull << 63) /* of an entry; slots are smaller */
 
 /* How processes that share memory are made to see each other's stores, best first. */
 enum barrier {
@@ -108,9 +109,8 @@ static struct arena_touch *begin_common(uint64_t what)
 	}
 }
 
-struct arena_touch *touch_begin(uint32_t slot, uint32_t key)
+static struct arena_touch *begin(uint64_t what)
 {
-	uint64_t what = (uint64_t)slot << 32 | key;
 	struct arena_touch *touch;
 
 	if (own_entry == NO_ENTRY)
@@ -132,14 +132,44 @@ struct arena_touch *touch_begin(uint32_t slot, uint32_t key)
 	return touch;
 }
 
-static bool publishes(void *arena, uint64_t what)
+struct arena_touch *touch_begin(uint32_t slot, uint32_t key)
+{
+	return begin((uint64_t)slot << 32 | key);
+}
+
+struct arena_touch *touch_begin_in_heap(uint32_t slot, uint32_t key)
+{
+	return begin((uint64_t)slot << 32 | key | IN_HEAP);
+}
+
+/* Release: nothing in the heap is touched any more. */
+void touch_leave_heap(struct arena_touch *touch)
+{
+	uint64_t what = atomic_load_explicit(&touch->what, memory_order_relaxed);
+
+	atomic_store_explicit(&touch->what, what & ~IN_HEAP, memory_order_release);
+}
+
+static bool has_entry(void *arena, uint64_t what, uint64_t mask)
 {
 	struct arena_touch *touches = arena_touches(arena);
 
 	for (unsigned i = 0; i < ARENA_TOUCHES; i++)
-		if (atomic_load_explicit(&touches[i].what, memory_order_acquire) == what)
+		if ((atomic_load_explicit(&touches[i].what, memory_order_acquire) & mask) == what)
 			return true;
 	return false;
+}
+
+static bool publishes(void *arena, uint64_t what)
+{
+	return has_entry(arena, what, ~IN_HEAP);
+}
+
+/* Out of reach of what holds back threads at the program's addresses. */
+static bool is_out_of_hold(void *arena, uint64_t what)
+{
+	return arena == own_arena ? has_entry(arena, what | IN_HEAP, UINT64_MAX) :
+				    publishes(arena, what);
 }
 
 /*
@@ -187,7 +217,7 @@ bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms)
 	touch_barrier();
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	for (unsigned i = 0; i < count; i++) {
-		while (is_touched(keys[i], publishes)) {
+		while (is_touched(keys[i], is_out_of_hold)) {
 			nanosleep(&pause, NULL);
 			clock_gettime(CLOCK_MONOTONIC, &now);
 			if ((now.tv_sec - begin.tv_sec) * 1000 +

@@ -42,6 +42,13 @@ bool touch_barrier_works(void);
 /* Returns the entry that now publishes `key` of the process in `slot`. Never fails. */
 struct arena_touch *touch_begin(uint32_t slot, uint32_t key);
 
+/*
+ * The same for a key of our own whose pages may be in the heap, and touched there. Who then finds that he
+ * may not, or that they are not, says so and goes on.
+ */
+struct arena_touch *touch_begin_in_heap(uint32_t slot, uint32_t key);
+void touch_leave_heap(struct arena_touch *touch);
+
 static inline void touch_end(struct arena_touch *touch)
 {
 	atomic_store_explicit(&touch->what, 0, memory_order_release);
@@ -59,7 +66,8 @@ void touch_revoke(uint32_t key);
 
 /*
  * The same for keys that stay alive but were marked (KEY_MOVING), and gives up after so many
- * milliseconds. True: nobody touches any of them who has not seen the mark.
+ * milliseconds. True: no other process touches any of them, nor this one in the heap, that has not
+ * seen the mark. Whoever of this process touches them otherwise is held at the pages (object/move.h).
  */
 bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms);
 
