@@ -5,20 +5,36 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The kernel adds futex_offset to the address of an entry, and finds the word there. */
-static struct robust_list entry;
-static struct robust_list_head head;
+/*
+ * The kernel adds futex_offset to the address of an entry, and finds the word there. The list is in the arena
+ * because private memory may be taken from a process before it is dead (the OOM reaper).
+ */
+struct life_list {
+	struct robust_list_head head;
+	struct robust_list entry;
+};
+
+_Static_assert(sizeof(struct life_list) == sizeof(((struct arena_header *)0)->life_list), "arena.h");
 
 void life_begin(struct arena_header *own)
 {
-	entry.next = &head.list;
-	head.list.next = &entry;
-	head.futex_offset = (char *)&own->life - (char *)&entry;
-	if (!syscall(SYS_set_robust_list, &head, sizeof(head)))
+	struct life_list *list = (struct life_list *)own->life_list;
+
+	list->entry.next = &list->head.list;
+	list->head.list.next = &list->entry;
+	list->head.futex_offset = (char *)&own->life - (char *)&list->entry;
+	if (!syscall(SYS_set_robust_list, &list->head, sizeof(list->head)))
 		atomic_store_explicit(&own->life, (uint32_t)gettid(), memory_order_release);
 }
 
 bool life_has_ended(const struct arena_header *header)
 {
 	return atomic_load_explicit(&header->life, memory_order_acquire) & FUTEX_OWNER_DIED;
+}
+
+bool life_lasts(const struct arena_header *header)
+{
+	uint32_t life = atomic_load_explicit(&header->life, memory_order_acquire);
+
+	return life && !(life & FUTEX_OWNER_DIED);
 }

@@ -19,7 +19,8 @@
 /* The calling thread will end with its process. It has no other robust futexes, glibc's neither. */
 void life_begin(struct arena_header *own);
 
-/* Of whoever has this arena. False, too, if it is not known. */
+/* Of whoever has this arena. Both are false if it is not known. */
 bool life_has_ended(const struct arena_header *header);
+bool life_lasts(const struct arena_header *header);
 
 #endif

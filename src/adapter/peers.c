@@ -160,6 +160,8 @@ static struct link *adopt(struct ctl_peer_info *info)
 		link_bury(link);
 		lock_acquire(&links_lock);
 		there = links[info->slot];
+		if (there && is_dead(there))
+			there = NULL;
 		if (there)
 			link_get(there);
 		lock_release(&links_lock);
@@ -178,6 +180,19 @@ static struct link *adopt(struct ctl_peer_info *info)
 	 * link. */
 	pump_kick();
 	return link;
+}
+
+/* It died before there was the link, so that no notice will tell of that. */
+static void replace(struct link *link)
+{
+	lock_acquire(&links_lock);
+	if (links[link->slot] == link) {
+		links[link->slot] = NULL;
+		link->next_free = replaced;
+		replaced = link;
+	}
+	lock_release(&links_lock);
+	pump_wake();
 }
 
 struct link *peers_find(uint32_t slot)
@@ -202,7 +217,10 @@ struct link *peers_find(uint32_t slot)
 		link_put(link);
 	if (slot == own_slot || ctl_peer(ctl, slot, &info))
 		return NULL;
-	return adopt(&info);
+	link = adopt(&info);
+	if (link && is_dead(link))
+		replace(link);
+	return link;
 }
 
 bool peers_progress(void)
@@ -240,20 +258,29 @@ static void bury(struct link *link)
 	link_bury(link);
 }
 
-void peers_on_death(uint32_t slot, pid_t pid)
+static void on_death(uint32_t slot, pid_t pid, bool surely)
 {
 	struct link *link = NULL;
 
 	if (slot == 0 || slot > SLOT_MAX || slot == own_slot)
 		return;
 	lock_acquire(&links_lock);
-	if (links[slot] && links[slot]->pid == pid) {
+	if (links[slot] && links[slot]->pid == pid && (surely || !life_lasts(links[slot]->peer))) {
 		link = links[slot];
 		links[slot] = NULL;
 	}
 	lock_release(&links_lock);
 	if (link)
 		bury(link);
+}
+
+/*
+ * verbatimd knows of a death later than its peers can. If whoever has the slot and the PID lives, the notice
+ * is of what he was before execve; or verbatimd does not serve him any more, which is no reason to part.
+ */
+void peers_on_death(uint32_t slot, pid_t pid)
+{
+	on_death(slot, pid, false);
 }
 
 void peers_bury_replaced(void)
@@ -276,14 +303,16 @@ void peers_introduce_again(void)
 {
 	for (uint32_t slot = 1; slot <= SLOT_MAX; slot++) {
 		struct ctl_peer_info info;
-		bool linked;
+		bool linked, dead = false;
 		pid_t pid = 0;
 		int error;
 
 		lock_acquire(&links_lock);
 		linked = links[slot] && slot != own_slot;
-		if (linked)
+		if (linked) {
 			pid = links[slot]->pid;
+			dead = is_dead(links[slot]);
+		}
 		lock_release(&links_lock);
 		if (!linked)
 			continue;
@@ -291,8 +320,8 @@ void peers_introduce_again(void)
 		if (!error)
 			close_info(&info);
 		/* not back yet, or dead: the kernel knows */
-		if (error ? kill(pid, 0) && errno == ESRCH : info.pid != pid)
-			peers_on_death(slot, pid);
+		if (dead || (error ? kill(pid, 0) && errno == ESRCH : info.pid != pid))
+			on_death(slot, pid, true);
 	}
 }
 

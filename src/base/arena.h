@@ -56,6 +56,7 @@ struct arena_header {
 	uint64_t cookie_addr; /* where the owner's own mapping has the cookie */
 	_Alignas(64) _Atomic uint32_t duty; /* enum arena_duty */
 	_Atomic uint32_t life; /* the kernel marks it when the process is dead: adapter/life.h */
+	uintptr_t life_list[4]; /* the owner's own, for the kernel */
 	_Alignas(64) _Atomic uint64_t cause_next; /* causes written so far */
 };
 
@@ -121,6 +122,7 @@ enum arena_key_flags {
 	KEY_NULL      = 1 << 2, /* the null MR: reads zeroes, swallows writes */
 	KEY_MOVING    = 1 << 3, /* its pages are being moved: no peer touches them now */
 	KEY_STAYS     = 1 << 4, /* its pages will not move to the heap: do not ask (again) */
+	KEY_DYING     = 1 << 6, /* revoked, and somebody may still be at its pages */
 	KEY_FOREIGN   = 1 << 5, /* with KEY_NULL: its memory is another process's (object/foreign.h) */
 };
 

@@ -76,6 +76,7 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->peer_keys = arena_keys(arena);
 	link->wake_fd = wake_fd;
 	heap_init(&link->heap, heap_fd);
+	link->heap_of = getpid();
 	link->acked = link->rx_end = 0;
 	link->carried_out = 0;
 	link->flight_head = link->flight_tail = 0;
@@ -120,7 +121,10 @@ void link_put(struct link *link)
 	if (link->reach != REACH_SELF)
 		munmap(link->arena, ARENA_BYTES);
 	close(link->wake_fd);
-	heap_fini(&link->heap);
+	if (link->heap_of == getpid())
+		heap_fini(&link->heap);
+	else
+		heap_forget(&link->heap);
 	give_struct(link);
 }
 

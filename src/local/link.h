@@ -59,6 +59,7 @@ struct link {
 	struct arena_key *peer_keys;
 	int wake_fd;
 	struct heap heap;
+	pid_t heap_of; /* the process that has mapped it: a child of a fork has not */
 
 	struct lock rx_lock; /* guards rx, acked and the head of in_flight */
 	struct ring_consumer rx;

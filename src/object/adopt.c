@@ -182,6 +182,21 @@ static void give_back(const struct range *range) REQUIRES(adopt_lock)
 		return;
 }
 
+/*
+ * Before there is a key that leads there, so that no other thread maps a window while move_out looks at what
+ * is mapped.
+ */
+static void map_own(uint64_t offset, uint64_t bytes)
+{
+	size_t mapped;
+
+	for (uint64_t done = 0; done < bytes; done += mapped) {
+		mapped = bytes - done;
+		if (!heap_map(&own, offset + done, &mapped))
+			return;
+	}
+}
+
 /* 0 or -errno: the pages stay where they are. */
 static int move_in(struct range range) REQUIRES(adopt_lock)
 {
@@ -197,6 +212,7 @@ static int move_in(struct range range) REQUIRES(adopt_lock)
 	error = mark(range.start, range.end);
 	if (error)
 		return error;
+	map_own(range.offset, bytes);
 	error = move_to_heap(&heap, range.start, range.end, range.offset);
 	if (error)
 		give_back(&range);
@@ -244,7 +260,7 @@ static void move_out(unsigned index) REQUIRES(adopt_lock)
 	unmark();
 }
 
-/* Alive or dying: who touches the pages by a key that is dying may not be done. */
+/* Alive there, or dying: who touches the pages by a key that is dying may not be done. */
 static bool has_keys(const struct range *range) REQUIRES(adopt_lock)
 {
 	uint32_t count = key_count();
@@ -252,7 +268,8 @@ static bool has_keys(const struct range *range) REQUIRES(adopt_lock)
 	for (uint32_t i = 1; i < count; i++) {
 		struct arena_key *entry = key_entry(i);
 
-		if (is_in(range, entry->heap))
+		if (is_in(range, entry->heap) ||
+		    (entry->flags & KEY_DYING && overlaps(entry, range->start, range->end)))
 			return true;
 	}
 	return false;
@@ -261,18 +278,14 @@ static bool has_keys(const struct range *range) REQUIRES(adopt_lock)
 void adopt_on_death(struct arena_key *entry)
 {
 	int saved = errno;
-	uint64_t offset;
 
 	lock_acquire(&adopt_lock);
-	offset = entry->heap;
+	atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_DYING);
 	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
-	for (unsigned i = 0; offset && i < range_count; i++) {
-		if (!is_in(&ranges[i], offset))
-			continue;
-		if (!ranges[i].stuck && !has_keys(&ranges[i]))
+	for (unsigned i = range_count; i-- > 0;)
+		if (overlaps(entry, ranges[i].start, ranges[i].end) && !ranges[i].stuck &&
+		    !has_keys(&ranges[i]))
 			move_out(i);
-		break;
-	}
 	lock_release(&adopt_lock);
 	errno = saved;
 }

@@ -17,12 +17,12 @@
  *     done. The mover needs no QP's and no link's lock for that; and the pump cannot wait for itself,
  *     since while it moves it does nothing else, and takes nothing from the allocator, whose memory
  *     the range may hold.
- *   - peers by the range's keys, through the kernel or through their mapping of the heap, and our
- *     responder through ours: neither faults here. So each key that overlaps the pages is marked
- *     MOVING, and then the mover waits until no peer publishes it, and nobody here for a store to the
- *     heap (object/touch.h: the mark takes the part of the zeroed key, so either the toucher's entry is
+ *   - peers, and our responder, by the range's keys, through the kernel (process_vm_writev looks pages up
+ *     in advance) or through their mapping of the heap: neither faults here. So each key that overlaps the pages is marked
+ *     MOVING, and then the mover waits until no peer publishes it, and nobody here for such a store
+ *     (object/touch.h: the mark takes the part of the zeroed key, so either the toucher's entry is
  *     seen or it sees the mark). A peer that sees the mark sends a message instead, and our responder
- *     says that it takes the program's address; the key itself is good all the time, and so is the
+ *     says that it takes the program's address, where it faults; the key itself is good all the time, and so is the
  *     answer. Nothing is held while the mover waits, so whoever has published a key gets done.
  * Keys are born and die under the lock that the mover holds all along (adopt_lock_keys), so none
  * that overlaps is missed. The wait is bounded: a peer that is stopped in the middle of a copy means

@@ -136,6 +136,8 @@ void key_revoke(uint32_t index)
 
 	adopt_lock_keys();
 	key = atomic_exchange(&entry->key, 0);
+	if (key)
+		atomic_fetch_or(&entry->flags, KEY_DYING);
 	adopt_unlock_keys();
 	if (!key)
 		return;

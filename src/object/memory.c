@@ -301,11 +301,15 @@ static int store_pieces(struct arena_touch *touch, uint32_t key, uint64_t addres
 		copy_pieces_to(mapped, from, pieces);
 		return 0;
 	}
-	touch_leave_heap(touch);
 	if (!(flags & (KEY_STAYS | KEY_ON_DEMAND | KEY_MOVING)) && !entry->heap)
 		adopt_want(key, entry->length, bytes);
-	return pieces > 1 ? copy_pieces_by_kernel(host, from, pieces, bytes) :
-			    memory_copy_to(host, from[0].iov_base, bytes);
+	/* A copy to pages that the kernel has looked up in advance is not held at them. */
+	if (pieces > 1 && !(flags & KEY_MOVING))
+		return copy_pieces_by_kernel(host, from, pieces, bytes);
+	touch_leave_heap(touch);
+	for (int i = 0; i < pieces && !error; host += from[i++].iov_len)
+		error = memory_copy_to(host, from[i].iov_base, from[i].iov_len);
+	return error;
 }
 
 static int fetch(uint32_t key, uint64_t address, uint64_t host, uint32_t flags, void *to, size_t bytes)

@@ -43,8 +43,8 @@ bool touch_barrier_works(void);
 struct arena_touch *touch_begin(uint32_t slot, uint32_t key);
 
 /*
- * The same for a key of our own whose pages may be in the heap, and touched there. Who then finds that he
- * may not, or that they are not, says so and goes on.
+ * The same for a key of our own whose pages may be touched where no page fault holds back who does: in the
+ * heap, or by process_vm_writev. Who then takes another way says so first.
  */
 struct arena_touch *touch_begin_in_heap(uint32_t slot, uint32_t key);
 void touch_leave_heap(struct arena_touch *touch);
@@ -66,8 +66,8 @@ void touch_revoke(uint32_t key);
 
 /*
  * The same for keys that stay alive but were marked (KEY_MOVING), and gives up after so many
- * milliseconds. True: no other process touches any of them, nor this one in the heap, that has not
- * seen the mark. Whoever of this process touches them otherwise is held at the pages (object/move.h).
+ * milliseconds. True: no other process touches any of them, nor this one where it cannot be held at the
+ * pages (touch_begin_in_heap), that has not seen the mark.
  */
 bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms);
 

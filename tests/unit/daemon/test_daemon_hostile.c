@@ -302,9 +302,11 @@ static void test_endless_connections(void **state)
 {
 	struct rlimit old;
 	int socks[400], count = 0;
+	unsigned fds;
 
 	CHECK(!getrlimit(RLIMIT_NOFILE, &old));
 	others_join();
+	fds = count_fds(others.daemon);
 	CHECK(!prlimit(others.daemon, RLIMIT_NOFILE, &(struct rlimit){ 200, old.rlim_max }, NULL));
 	while (count < 250) {
 		struct ctl_cm_hello hello = {
@@ -321,6 +323,8 @@ static void test_endless_connections(void **state)
 	CHECK(count < 200);
 	while (count)
 		close(socks[--count]);
+	/* What is still to be closed counts against the user, who is this one, too. */
+	CHECK(comes_down_to(others.daemon, fds));
 	others_leave();
 }
 

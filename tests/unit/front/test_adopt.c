@@ -490,6 +490,7 @@ static void *keep_writing_as_peer(void *arg)
 		if (memory_write_remote_pieces(&target, peer->key, (uintptr_t)peer->words[1], 8,
 					       pieces, 2, 8) != CAUSE_NONE)
 			return NULL;
+		peer->lost |= *(volatile uint64_t *)peer->words[1] != next;
 	}
 }
 
@@ -519,6 +520,34 @@ static void test_no_write_of_a_peer_is_lost(void **state)
 	}
 	assert_in_range(moved, 10, 50); /* the others did not find the moment */
 	assert_true(all > 1000);
+	munmap(region, BYTES);
+}
+
+/* A region that shares a page with one that comes and goes: its pages move, too, whatever it asks for. */
+static void test_neighbour_in_a_page(void **state)
+{
+	char *region = make_region(BYTES);
+	struct peer peer = {
+		.words = { (uint64_t *)(region + 6000), (uint64_t *)(region + 7000) },
+		.key = make_key(region + 6000, BYTES - 6000, KEY_STAYS),
+	};
+	pthread_t thread;
+	unsigned moved = 0;
+
+	*peer.words[0] = *peer.words[1] = 0;
+	pthread_create(&thread, NULL, keep_writing_as_peer, &peer);
+	for (int round = 0; round < 300; round++) {
+		uint32_t key = make_key(region, 6000, 0);
+
+		ask(key);
+		moved += heap_of(key) != 0;
+		end_key(key);
+	}
+	end_key(peer.key);
+	pthread_join(thread, NULL);
+	assert_false(peer.lost);
+	assert_true(*peer.words[1] == peer.writes);
+	assert_in_range(moved, 1, 300);
 	munmap(region, BYTES);
 }
 
@@ -669,6 +698,7 @@ int main(void)
 		cmocka_unit_test(test_child_with_an_adapter),
 		cmocka_unit_test(test_written_often),
 		cmocka_unit_test(test_no_write_of_a_peer_is_lost),
+		cmocka_unit_test(test_neighbour_in_a_page),
 		cmocka_unit_test(test_pinned_pages_stay),
 		cmocka_unit_test(test_fork),
 	};
