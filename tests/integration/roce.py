@@ -329,7 +329,8 @@ def read(path, mtu, ends=True, reused=False):
         if packet.operation in REQUESTS:
             key = (packet.source, packet.target, packet.qpn, packet.source_qpn)
             flow = report.flows.get(key)
-            if flow is None:
+            # A GSI (QP 1) that its host had closed for want of connections begins anew.
+            if flow is None or (packet.service == UD and packet.qpn == 1 and packet.psn == 0):
                 flow = report.flows[key] = Flow(packet, mtu)
             error = flow.add(packet)
         else:
