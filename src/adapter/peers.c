@@ -134,6 +134,14 @@ static bool is_same(const struct link *link, pid_t pid)
 	return link->pid == pid && !is_dead(link);
 }
 
+/* The pump buries it (peers_bury_replaced). */
+static void put_aside(struct link *link) REQUIRES(links_lock)
+{
+	links[link->slot] = NULL;
+	link->next_free = replaced;
+	replaced = link;
+}
+
 /*
  * Takes over what verbatimd handed us, unless we have it already. A reference is the caller's. Notices may be
  * read late: what they bring then does not take the place of the slot's next process.
@@ -167,10 +175,8 @@ static struct link *adopt(struct ctl_peer_info *info)
 		lock_release(&links_lock);
 		return there;
 	}
-	if (there) {
-		there->next_free = replaced;
-		replaced = there;
-	}
+	if (there)
+		put_aside(there);
 	links[link->slot] = link;
 	link_start(link);
 	activate(link);
@@ -182,15 +188,12 @@ static struct link *adopt(struct ctl_peer_info *info)
 	return link;
 }
 
-/* It died before there was the link, so that no notice will tell of that. */
-static void replace(struct link *link)
+/* Its process died before there was the link, so that no notice will tell of that. */
+static void put_aside_dead(struct link *link)
 {
 	lock_acquire(&links_lock);
-	if (links[link->slot] == link) {
-		links[link->slot] = NULL;
-		link->next_free = replaced;
-		replaced = link;
-	}
+	if (links[link->slot] == link)
+		put_aside(link);
 	lock_release(&links_lock);
 	pump_wake();
 }
@@ -219,7 +222,7 @@ struct link *peers_find(uint32_t slot)
 		return NULL;
 	link = adopt(&info);
 	if (link && is_dead(link))
-		replace(link);
+		put_aside_dead(link);
 	return link;
 }
 
