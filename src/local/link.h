@@ -53,13 +53,13 @@ struct link {
 	bool dying; /* the other process is dead: nobody reads answers. Guarded by rx_lock */
 	_Atomic uint32_t references; /* QPs that are connected over it */
 	enum reach reach;
+	pid_t heap_of; /* the process that has mapped `heap`: a child of a fork has not */
 	void *arena; /* the other's, read-only (our own for the link to ourselves) */
 	struct arena_header *peer;
 	struct arena_qp *peer_qps;
 	struct arena_key *peer_keys;
 	int wake_fd;
 	struct heap heap;
-	pid_t heap_of; /* the process that has mapped it: a child of a fork has not */
 
 	struct lock rx_lock; /* guards rx, acked and the head of in_flight */
 	struct ring_consumer rx;
