@@ -76,7 +76,7 @@ static void on_bytes(struct gsi_port *port, const union address *from, const uin
 	memcpy(path.source, remote, sizeof(path.source));
 	memcpy(path.destination, gsi_gid(port), sizeof(path.destination));
 	path.source_port = address_port(from);
-	if (!icrc_check(&path, bytes, length, &port->identification)) {
+	if (!icrc_check(NULL, &path, bytes, length, &port->identification)) {
 		gsi->counters.damaged++;
 	} else if (packet_decode(bytes, length - ICRC_BYTES, &p) != PACKET_GOOD ||
 		   packet_service(p.opcode) != PACKET_UD ||
@@ -219,7 +219,7 @@ void gsi_send(struct gsi_port *port, const uint8_t remote[CTL_GID_BYTES],
 	memcpy(path.source, gsi_gid(port), sizeof(path.source));
 	memcpy(path.destination, remote, sizeof(path.destination));
 	piece = (struct iovec){ bytes + header_bytes, MAD_BYTES };
-	icrc = icrc_compute(&path, 0, bytes, header_bytes, &piece, 1, 0);
+	icrc = icrc_compute(NULL, &path, 0, bytes, header_bytes, &piece, 1, 0);
 	for (unsigned i = 0; i < ICRC_BYTES; i++)
 		bytes[header_bytes + MAD_BYTES + i] = (uint8_t)(icrc >> 8 * i);
 	if (sendto(socket_of(port), bytes, header_bytes + MAD_BYTES + ICRC_BYTES,

@@ -14,20 +14,25 @@
 #define IP_PROTOCOL_UDP 17
 #define DATAGRAM_MAX	65535u /* of IP, with its headers */
 
-/* All that is covered ahead of the payload, as far as it is copied together. */
-#define LEAD_BYTES    8
-#define HEADER_COPIED 64
-#define COVERED_BYTES (LEAD_BYTES + IPV6_BYTES + UDP_BYTES + HEADER_COPIED)
+/* All that is covered ahead of the BTH. */
+#define ONES_BYTES 8
+#define LEAD_BYTES (ONES_BYTES + IPV6_BYTES + UDP_BYTES)
 
 /*
  * A CRC is a polynomial over GF(2) modulo P, its highest power in the lowest bit. A byte more of
- * zeroes multiplies it by x^8. ONE and the powers of x^-8 are all that going back needs.
+ * zeroes multiplies it by x^8. It is linear: what differs in the bytes, taken in as the register's
+ * lowest bits and multiplied by x^8 for each byte from there to the end, differs in the CRC. So ONE
+ * and the powers of x^8 tell what a field does to it, and those of x^-8 which field did it.
  */
 #define POLYNOMIAL 0xedb88320u
 #define ONE	   0x80000000u
+#define X_8	   (ONE >> 8)
 
+static uint32_t on_bytes[256];	  /* x^(8 i) */
+static uint32_t on_blocks[256];	  /* x^(8 256 i) */
 static uint32_t back_bytes[256];  /* x^(-8 i) */
 static uint32_t back_blocks[256]; /* x^(-8 256 i) */
+static uint32_t of_id[2][256];	  /* what each byte of an identification does, behind the UDP header */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static uint32_t multiply(uint32_t a, uint32_t b)
@@ -61,6 +66,12 @@ static void make_tables(void)
 		back = divide_by_x(back);
 	fill_powers(back_bytes, back);
 	fill_powers(back_blocks, multiply(back_bytes[255], back));
+	fill_powers(on_bytes, X_8);
+	fill_powers(on_blocks, multiply(on_bytes[255], X_8));
+	for (uint32_t byte = 0; byte < 256; byte++) {
+		of_id[0][byte] = multiply(byte, on_bytes[IPV4_BYTES - IPV4_ID + UDP_BYTES]);
+		of_id[1][byte] = multiply(byte, on_bytes[IPV4_BYTES - IPV4_ID + UDP_BYTES - 1]);
+	}
 }
 
 static void init(void)
@@ -88,13 +99,12 @@ static uint8_t *put16(uint8_t *at, unsigned value)
 	return at + 2;
 }
 
-static uint8_t *put_ipv4(uint8_t *at, const struct icrc_path *path, uint16_t identification,
-			 size_t udp_bytes)
+static uint8_t *put_ipv4(uint8_t *at, const struct icrc_path *path, size_t udp_bytes)
 {
 	*at++ = 0x45;
 	*at++ = 0xff; /* TOS */
 	at = put16(at, (unsigned)(IPV4_BYTES + udp_bytes));
-	at = put16(at, identification);
+	at = put16(at, 0);	/* identification: of_id */
 	at = put16(at, 0x4000); /* DF */
 	*at++ = 0xff;		/* TTL */
 	*at++ = IP_PROTOCOL_UDP;
@@ -116,52 +126,100 @@ static uint8_t *put_ipv6(uint8_t *at, const struct icrc_path *path, size_t udp_b
 	return at + 32;
 }
 
-/*
- * The CRC of what is ahead of the payload: ones, IP, UDP, and a header that begins with the BTH.
- * `length` counts from the BTH to the end of the ICRC.
- */
-static uint32_t cover_headers(const struct icrc_path *path, uint16_t identification,
-			      const uint8_t *header, size_t header_bytes, size_t length)
+/* Ones, IP, UDP. `length` counts from the BTH to the end of the ICRC. */
+static uint32_t cover_lead(const struct icrc_path *path, size_t length)
 {
-	uint8_t covered[COVERED_BYTES];
-	size_t copied = header_bytes < HEADER_COPIED ? header_bytes : HEADER_COPIED;
-	uint8_t *at = covered;
-	uint32_t crc;
+	uint8_t covered[LEAD_BYTES], *at = covered + ONES_BYTES;
 
-	memset(at, 0xff, LEAD_BYTES);
-	at += LEAD_BYTES;
+	memset(covered, 0xff, ONES_BYTES);
 	if (is_ipv4(path))
-		at = put_ipv4(at, path, identification, UDP_BYTES + length);
+		at = put_ipv4(at, path, UDP_BYTES + length);
 	else
 		at = put_ipv6(at, path, UDP_BYTES + length);
 	at = put16(at, path->source_port);
 	at = put16(at, path->destination_port);
 	at = put16(at, (unsigned)(UDP_BYTES + length));
 	at = put16(at, 0xffff); /* checksum */
-	memcpy(at, header, copied);
-	at[BTH_RESERVED] = 0xff;
-	crc = crc_add(0, covered, (size_t)(at - covered) + copied);
-	if (header_bytes > copied)
-		crc = crc_add(crc, header + copied, header_bytes - copied);
+	return crc_add(0, covered, (size_t)(at - covered));
+}
+
+/* What `bits` of the BTH's reserved byte do to an ICRC at the end of `length` bytes. */
+static uint32_t of_reserved(uint8_t bits, size_t length)
+{
+	size_t on = length - ICRC_BYTES - BTH_RESERVED;
+
+	return multiply(multiply(bits, on_bytes[on & 0xff]), on_blocks[on >> 8 & 0xff]);
+}
+
+static const struct icrc_lead *make_lead(struct icrc_lead *lead, const struct icrc_path *path,
+					 size_t length)
+{
+	lead->path = *path;
+	lead->length = length;
+	lead->crc = cover_lead(path, length);
+	lead->reserved = of_reserved(0xff, length);
+	lead->is_ipv4 = is_ipv4(path);
+	return lead;
+}
+
+/* In the memo; or made in `own`, if there is none. */
+static const struct icrc_lead *find_lead(struct icrc_memo *memo, struct icrc_lead *own,
+					 const struct icrc_path *path, size_t length)
+{
+	struct icrc_lead *oldest;
+
+	if (!memo)
+		return make_lead(own, path, length);
+	for (unsigned i = 0; i < ICRC_MEMO_LEADS; i++) {
+		struct icrc_lead *lead = &memo->leads[i];
+
+		if (lead->length == length && memcmp(&lead->path, path, sizeof(*path)) == 0)
+			return lead;
+	}
+	oldest = &memo->leads[memo->oldest];
+	memo->oldest = (memo->oldest + 1) % ICRC_MEMO_LEADS;
+	return make_lead(oldest, path, length);
+}
+
+/* Up to the BTH. */
+static uint32_t begin(const struct icrc_lead *lead, uint16_t identification)
+{
+	uint32_t crc = lead->crc;
+
+	if (lead->is_ipv4)
+		crc ^= of_id[0][identification >> 8] ^ of_id[1][identification & 0xff];
 	return crc;
 }
 
-uint32_t icrc_compute(const struct icrc_path *path, uint16_t identification, const uint8_t *header,
-		      size_t header_bytes, const struct iovec *pieces, unsigned count, unsigned pad)
+/* All was taken in: as if the reserved byte had been ones. */
+static uint32_t end(const struct icrc_lead *lead, uint32_t crc, const uint8_t *bth)
+{
+	crc ^= lead->reserved;
+	if (bth[BTH_RESERVED])
+		crc ^= of_reserved(bth[BTH_RESERVED], lead->length);
+	return crc;
+}
+
+uint32_t icrc_compute(struct icrc_memo *memo, const struct icrc_path *path, uint16_t identification,
+		      const uint8_t *header, size_t header_bytes, const struct iovec *pieces,
+		      unsigned count, unsigned pad)
 {
 	static const uint8_t zeroes[4];
 	size_t length = header_bytes + pad + ICRC_BYTES;
+	const struct icrc_lead *lead;
+	struct icrc_lead own;
 	uint32_t crc;
 
 	for (unsigned i = 0; i < count; i++)
 		length += pieces[i].iov_len;
-	crc = cover_headers(path, identification, header, header_bytes, length);
+	lead = find_lead(memo, &own, path, length);
+	crc = crc_add(begin(lead, identification), header, header_bytes);
 	for (unsigned i = 0; i < count; i++)
 		if (pieces[i].iov_len > 0)
 			crc = crc_add(crc, pieces[i].iov_base, pieces[i].iov_len);
 	if (pad > 0)
 		crc = crc_add(crc, zeroes, pad);
-	return crc;
+	return end(lead, crc, header);
 }
 
 /*
@@ -181,9 +239,11 @@ static bool solve(uint32_t difference, size_t length, uint16_t *identification)
 	return true;
 }
 
-bool icrc_check(const struct icrc_path *path, const uint8_t *bytes, size_t length,
-		uint16_t *identification)
+bool icrc_check(struct icrc_memo *memo, const struct icrc_path *path, const uint8_t *bytes,
+		size_t length, uint16_t *identification)
 {
+	const struct icrc_lead *lead;
+	struct icrc_lead own;
 	uint32_t computed, received;
 	uint16_t difference;
 	const uint8_t *icrc;
@@ -193,10 +253,12 @@ bool icrc_check(const struct icrc_path *path, const uint8_t *bytes, size_t lengt
 	icrc = bytes + length - ICRC_BYTES;
 	received = (uint32_t)icrc[0] | (uint32_t)icrc[1] << 8 | (uint32_t)icrc[2] << 16 |
 		   (uint32_t)icrc[3] << 24;
-	computed = cover_headers(path, *identification, bytes, length - ICRC_BYTES, length);
+	lead = find_lead(memo, &own, path, length);
+	computed = crc_add(begin(lead, *identification), bytes, length - ICRC_BYTES);
+	computed = end(lead, computed, bytes);
 	if (computed == received)
 		return true;
-	if (!is_ipv4(path) || !solve(computed ^ received, length, &difference))
+	if (!lead->is_ipv4 || !solve(computed ^ received, length, &difference))
 		return false;
 	*identification ^= difference;
 	return true;

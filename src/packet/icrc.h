@@ -27,22 +27,40 @@ struct icrc_path {
 	uint16_t source_port, destination_port; /* host order */
 };
 
+/*
+ * What the last packets had in common that were of one length between the same two ends: all that is
+ * ahead of their BTHs. A packet costs its own bytes then, in one go. Whoever uses it owns it; all zero
+ * at first.
+ */
+#define ICRC_MEMO_LEADS 2 /* the FIRST of a message is longer than the others */
+struct icrc_memo {
+	struct icrc_lead {
+		struct icrc_path path;
+		bool is_ipv4;
+		size_t length;	   /* from the BTH to the end of the ICRC; 0: nothing here */
+		uint32_t crc;	   /* with identification 0 */
+		uint32_t reserved; /* what the BTH's reserved byte, set to ones, does in the end */
+	} leads[ICRC_MEMO_LEADS];
+	unsigned oldest;
+};
+
 /* Once; any number of times, by any thread. */
 void icrc_init(void);
 
 /*
  * The ICRC as the four bytes read as a little-endian number, which is how they are sent.
- * `header` begins with the BTH; the pieces and `pad` zero bytes follow.
+ * `header` begins with the BTH; the pieces and `pad` zero bytes follow. `memo` may be NULL.
  */
-uint32_t icrc_compute(const struct icrc_path *path, uint16_t identification, const uint8_t *header,
-		      size_t header_bytes, const struct iovec *pieces, unsigned count, unsigned pad);
+uint32_t icrc_compute(struct icrc_memo *memo, const struct icrc_path *path, uint16_t identification,
+		      const uint8_t *header, size_t header_bytes, const struct iovec *pieces,
+		      unsigned count, unsigned pad);
 
 /*
  * Checks a whole packet, `length` bytes from the BTH to the end of its ICRC. For IPv4 tries
  * *identification first, then solves for it and stores what it found. False: damaged, or shorter
- * than BTH and ICRC.
+ * than BTH and ICRC. `memo` may be NULL.
  */
-bool icrc_check(const struct icrc_path *path, const uint8_t *bytes, size_t length,
-		uint16_t *identification);
+bool icrc_check(struct icrc_memo *memo, const struct icrc_path *path, const uint8_t *bytes,
+		size_t length, uint16_t *identification);
 
 #endif

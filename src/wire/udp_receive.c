@@ -35,6 +35,7 @@ struct udp_inbox {
 		struct cmsghdr align;
 		uint8_t bytes[CONTROL_BYTES];
 	} control[DATAGRAMS];
+	struct icrc_memo memo;
 	uint8_t data[DATAGRAMS][UDP_DATAGRAM_MAX + 1];
 };
 
@@ -60,6 +61,7 @@ struct udp_inbox *udp_inbox_create(void)
 
 	if (!in)
 		return NULL;
+	memset(&in->memo, 0, sizeof(in->memo));
 	for (int i = 0; i < DATAGRAMS; i++) {
 		in->iov[i] = (struct iovec){ in->data[i], sizeof(in->data[i]) };
 		in->messages[i].msg_hdr = (struct msghdr){
@@ -175,7 +177,7 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 		size_t length = left < e.segment ? left : e.segment;
 
 		/* Through the segments of a train the identification counts, mostly from 0. */
-		if (icrc_check(&e.path, bytes, length, &id)) {
+		if (icrc_check(&port->inbox->memo, &e.path, bytes, length, &id)) {
 			if (arrival.bytes)
 				receive(&arrival);
 			arrival.bytes = bytes;

@@ -21,15 +21,11 @@
 
 /*
  * Payloads up to here are copied behind their header, and packets behind one another: a train is one
- * piece for the kernel instead of three a packet, which costs it more than the copy costs us.
+ * piece for the kernel instead of three a packet, which costs it more than the copy costs us. The
+ * ICRC is that of the copy, in one go: what another thread changes meanwhile (a flag that a peer polls
+ * by READ) cannot come between the ICRC and the sending.
  */
-#define SMALL_BYTES 1024
-/*
- * Of those up to here the ICRC is that of the copy: what another thread changes meanwhile (a flag that
- * a peer polls by READ) cannot come between the ICRC and the sending. For longer ones it is computed
- * first: it is fast on what lies in a cache, and slow on what was stored a moment ago.
- */
-#define STEADY_BYTES  256
+#define SMALL_BYTES   1024
 #define PAD_MAX	      3
 #define PACKET_IOVECS (1 + WIRE_PIECES + 1)
 
@@ -45,6 +41,7 @@ struct udp_scratch {
 	struct iovec iov[WIRE_BURST * PACKET_IOVECS];
 	uint8_t flat[WIRE_BURST * (WIRE_HEADER_BYTES + SMALL_BYTES + PAD_MAX + ICRC_BYTES)];
 	size_t flat_bytes;
+	struct icrc_memo memo;
 	uint8_t trailer[WIRE_BURST][PAD_MAX + ICRC_BYTES];
 	union {
 		struct cmsghdr align;
@@ -76,7 +73,12 @@ static struct udp_scratch *take_scratch(struct wire_port *port)
 	if (s)
 		port->scratches = s->next;
 	pthread_mutex_unlock(&port->scratch_lock);
-	return s ? s : malloc(sizeof(*s));
+	if (s)
+		return s;
+	s = malloc(sizeof(*s));
+	if (s)
+		memset(&s->memo, 0, sizeof(s->memo));
+	return s;
 }
 
 static void give_scratch(struct wire_port *port, struct udp_scratch *s)
@@ -145,12 +147,7 @@ static unsigned fill_small(struct burst *b, unsigned index, uint16_t id, struct 
 {
 	const struct wire_packet *p = &b->packets[index];
 	uint8_t *start = b->scratch->flat + b->scratch->flat_bytes, *end = start + p->header_bytes;
-	bool steady = p->payload_bytes <= STEADY_BYTES;
-	uint32_t icrc = 0;
 
-	if (!steady)
-		icrc = icrc_compute(&b->path, id, p->header, p->header_bytes, p->piece, p->pieces,
-				    p->pad_bytes);
 	memcpy(start, p->header, p->header_bytes);
 	for (unsigned i = 0; i < p->pieces; i++) {
 		memcpy(end, p->piece[i].iov_base, p->piece[i].iov_len);
@@ -158,9 +155,8 @@ static unsigned fill_small(struct burst *b, unsigned index, uint16_t id, struct 
 	}
 	memset(end, 0, p->pad_bytes);
 	end += p->pad_bytes;
-	if (steady)
-		icrc = icrc_compute(&b->path, id, start, (size_t)(end - start), NULL, 0, 0);
-	put_icrc(end, icrc);
+	put_icrc(end, icrc_compute(&b->scratch->memo, &b->path, id, start, (size_t)(end - start),
+				   NULL, 0, 0));
 	end += ICRC_BYTES;
 	b->scratch->flat_bytes += (size_t)(end - start);
 	if (may_join && (uint8_t *)iov[-1].iov_base + iov[-1].iov_len == start) {
@@ -184,8 +180,9 @@ static unsigned fill(struct burst *b, unsigned index, uint16_t id, struct iovec 
 	if (p->payload_bytes <= SMALL_BYTES)
 		return fill_small(b, index, id, iov, id > 0);
 	memset(trailer, 0, p->pad_bytes);
-	put_icrc(trailer + p->pad_bytes, icrc_compute(&b->path, id, p->header, p->header_bytes,
-						      p->piece, p->pieces, p->pad_bytes));
+	put_icrc(trailer + p->pad_bytes,
+		 icrc_compute(&b->scratch->memo, &b->path, id, p->header, p->header_bytes, p->piece,
+			      p->pieces, p->pad_bytes));
 	iov[n++] = (struct iovec){ (void *)p->header, p->header_bytes };
 	for (unsigned i = 0; i < p->pieces; i++)
 		iov[n++] = p->piece[i];

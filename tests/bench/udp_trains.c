@@ -52,6 +52,7 @@ struct train {
 	unsigned packet, packets, last; /* bytes of each, how many, bytes of the last one */
 };
 
+static struct icrc_memo memo;
 static uint8_t message[MESSAGE]; /* what is sent, and where it arrives */
 
 static unsigned bytes_of(const struct train *train)
@@ -109,7 +110,7 @@ static void take(const struct icrc_path *path, const uint8_t *data, size_t bytes
 		size_t length = bytes - done < segment ? bytes - done : segment;
 		size_t payload = length - BTH_ICRC;
 
-		if (!icrc_check(path, data + done, length, &identification)) {
+		if (!icrc_check(&memo, path, data + done, length, &identification)) {
 			errno = EBADMSG;
 			udp_end_fail("ICRC");
 		}
@@ -219,7 +220,7 @@ static void put_together(const struct icrc_path *path, const struct train *train
 			unsigned bytes = k + 1 < trains[i].packets ? trains[i].packet : trains[i].last;
 			size_t header_bytes = bytes - mtu - ICRC_BYTES;
 			struct iovec payload = { (void *)from, mtu };
-			uint32_t icrc = icrc_compute(path, (uint16_t)k, header, header_bytes,
+			uint32_t icrc = icrc_compute(&memo, path, (uint16_t)k, header, header_bytes,
 						     &payload, 1, 0);
 
 			memcpy(at, header, header_bytes);

@@ -403,7 +403,7 @@ static void send_packet(const uint8_t *from, const uint8_t *to, const struct pac
 	memcpy(bytes + length, mad, MAD_BYTES);
 	memcpy(path.source, from, 16);
 	memcpy(path.destination, to, 16);
-	icrc = icrc_compute(&path, 0, bytes, length, &piece, 1, 0) ^ damaged;
+	icrc = icrc_compute(NULL, &path, 0, bytes, length, &piece, 1, 0) ^ damaged;
 	length += MAD_BYTES;
 	for (unsigned i = 0; i < ICRC_BYTES; i++)
 		bytes[length++] = (uint8_t)(icrc >> 8 * i);
@@ -494,7 +494,7 @@ static void on_sent(const uint8_t from[16], const uint8_t to[16], const uint8_t 
 
 	memcpy(path.source, from, 16);
 	memcpy(path.destination, to, 16);
-	require(icrc_check(&path, bytes, length, &identification) && !identification);
+	require(icrc_check(NULL, &path, bytes, length, &identification) && !identification);
 	require(packet_decode(bytes, length - ICRC_BYTES, &p) == PACKET_GOOD);
 	require(mad_decode(p.payload, p.payload_bytes, &sent[at].message));
 	memcpy(sent[at].from, from, 16);

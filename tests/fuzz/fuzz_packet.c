@@ -55,7 +55,7 @@ static void check_icrc(const struct icrc_path *path, const uint8_t *bytes, size_
 	uint32_t icrc;
 	uint8_t *copy;
 
-	icrc_check(path, bytes, length, &identification);
+	icrc_check(NULL, path, bytes, length, &identification);
 	if (length < PACKET_BTH_BYTES)
 		return;
 	copy = malloc(length + ICRC_BYTES);
@@ -63,10 +63,10 @@ static void check_icrc(const struct icrc_path *path, const uint8_t *bytes, size_
 	memcpy(copy, bytes, length);
 	piece.iov_base = copy + PACKET_BTH_BYTES;
 	piece.iov_len = length - PACKET_BTH_BYTES;
-	icrc = icrc_compute(path, identification, copy, PACKET_BTH_BYTES, &piece, 1, 0);
+	icrc = icrc_compute(NULL, path, identification, copy, PACKET_BTH_BYTES, &piece, 1, 0);
 	for (int i = 0; i < ICRC_BYTES; i++)
 		copy[length + i] = (uint8_t)(icrc >> 8 * i);
-	require(icrc_check(path, copy, length + ICRC_BYTES, &found));
+	require(icrc_check(NULL, path, copy, length + ICRC_BYTES, &found));
 	if (memcmp(path->source, (uint8_t[12]){ [10] = 0xff, [11] = 0xff }, 12) == 0)
 		require(found == identification);
 	free(copy);

@@ -150,7 +150,7 @@ static void put_icrc(struct flight *flight)
 	struct icrc_path path = path_of(flight);
 	uint16_t id =
 		(uint16_t)(random_chance(&dice, 500) ? identification + 1u : random_next(&dice));
-	uint32_t icrc = icrc_compute(&path, weather.v6 ? 0 : id, flight->bytes,
+	uint32_t icrc = icrc_compute(NULL, &path, weather.v6 ? 0 : id, flight->bytes,
 				     flight->length - ICRC_BYTES, NULL, 0, 0);
 
 	for (int i = 0; i < ICRC_BYTES; i++)
@@ -336,7 +336,7 @@ static void arrive(struct flight *flight)
 	};
 	uint8_t *exact;
 
-	if (!icrc_check(&path, flight->bytes, flight->length, &identification)) {
+	if (!icrc_check(NULL, &path, flight->bytes, flight->length, &identification)) {
 		net_counts.refused++;
 		return;
 	}
