@@ -7,9 +7,10 @@
  *
  * But to look on takes the processor from whoever might use it, perhaps from the very thread of the program
  * that waits for what the pump has just stored, and nothing will come before that thread has answered.
- * That shows: it was in vain. Then it is not tried again before AWAKE_PAUSE_MIN short sleeps in a row, and
- * each further time in vain makes that four times as many; many times with success make it fewer again.
- * So where looking on is of no use, it costs AWAKE_NS in AWAKE_PAUSE_MAX sleeps.
+ * That shows: soon nothing comes while it looks. Then it is not tried again before AWAKE_PAUSE_MIN short
+ * sleeps in a row, and each further time makes that four times as many; so where looking on is of no use, it
+ * costs AWAKE_NS in AWAKE_PAUSE_MAX sleeps. But a look in vain costs no more than some ten sleeps: where
+ * AWAKE_WORTH events were found before it, as in a stream with a gap now and then, it was worth it.
  *
  * Pure; used by the pump alone.
  */
@@ -20,14 +21,17 @@
 #include <stdint.h>
 
 #define AWAKE_NS	50000ull
-#define AWAKE_PAUSE_MIN 8
-#define AWAKE_PAUSE_MAX 8192
+#define AWAKE_SHORT_NS	200000ull /* a sleep, with the waking up, after which AWAKE_NS may be enough */
+#define AWAKE_PAUSE_MIN 4
+#define AWAKE_PAUSE_MAX 4096
+#define AWAKE_WORTH	16 /* events, for one look in vain */
 
 /* All zero is a good beginning. */
 struct awake {
 	bool looks;	/* it is worth a try */
 	uint32_t sleeps; /* that were short, one after the other */
 	uint32_t pause; /* so many of these before the next try, less AWAKE_PAUSE_MIN */
+	uint32_t found; /* events, since it began to look on */
 };
 
 /* Something came while it looked on. */

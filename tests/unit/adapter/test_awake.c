@@ -8,8 +8,8 @@
 
 #include "adapter/awake.h"
 
-#define SHORT (AWAKE_NS / 2)
-#define LONG  (AWAKE_NS * 2)
+#define SHORT (AWAKE_SHORT_NS / 2)
+#define LONG  (AWAKE_SHORT_NS * 2)
 
 static void sleep_short(struct awake *awake, unsigned times)
 {
@@ -65,9 +65,10 @@ static void in_vain_makes_it_rare(void **state)
 	}
 	for (int i = 0; i < 10; i++)
 		assert_int_equal(tries_after(&awake), AWAKE_PAUSE_MAX);
-	/* one success for each time in vain changes next to nothing */
+	/* a few successes for each time in vain change nothing */
 	for (int i = 0; i < 10; i++) {
-		awake_on_found(&awake);
+		for (int k = 0; k < AWAKE_WORTH - 1; k++)
+			awake_on_found(&awake);
 		assert_int_equal(tries_after(&awake), AWAKE_PAUSE_MAX);
 	}
 }
@@ -78,15 +79,13 @@ static void success_makes_it_frequent(void **state)
 
 	for (int i = 0; i < 10; i++)
 		tries_after(&awake);
-	for (int i = 0; i < 1000; i++)
-		awake_on_found(&awake);
-	assert_int_equal(tries_after(&awake), AWAKE_PAUSE_MIN * 4);
 	/* a stream with a gap now and then */
 	for (int i = 0; i < 100; i++) {
-		for (int k = 0; k < 200; k++)
+		for (int k = 0; k < AWAKE_WORTH; k++)
 			awake_on_found(&awake);
-		assert_in_range(tries_after(&awake), AWAKE_PAUSE_MIN, AWAKE_PAUSE_MIN * 8);
+		assert_int_equal(tries_after(&awake), AWAKE_PAUSE_MIN);
 	}
+	assert_int_equal(tries_after(&awake), AWAKE_PAUSE_MIN * 4);
 }
 
 int main(void)
