@@ -32,6 +32,15 @@ struct wire_port {
 	 * none. */
 	atomic_bool segments;
 
+	/*
+	 * What the socket writes into headers by itself: that of the first flow that is sent, since most are
+	 * like it. Set once, by whoever turns USUAL_NONE into USUAL_SETTING; read if it is USUAL_KNOWN.
+	 * Others are told to the kernel with each send, which costs it more.
+	 */
+	_Atomic enum { USUAL_NONE, USUAL_SETTING, USUAL_KNOWN } usual;
+	uint8_t usual_class, usual_hops;
+	uint8_t system_hops; /* what the kernel would write if nobody had said anything */
+
 	/* Guards the free scratches; held for a few instructions. */
 	pthread_mutex_t scratch_lock;
 	struct udp_scratch *scratches;

@@ -109,22 +109,51 @@ static size_t put_control(uint8_t *control, size_t used, int level, int type, co
 	return used + CMSG_SPACE(bytes);
 }
 
-static size_t make_control(const struct wire_flow *flow, bool is_v4, uint8_t *control)
+/* What a socket says for itself it says for unicast only. */
+static void learn_usual(struct wire_port *port, const struct wire_flow *flow)
+{
+	int tos = flow->traffic_class, hops = flow->hop_limit, error;
+	int none = USUAL_NONE;
+
+	if (!hops || udp_address_is_multicast(flow->remote) ||
+	    !atomic_compare_exchange_strong(&port->usual, &none, USUAL_SETTING))
+		return;
+	if (port->is_v4) {
+		error = setsockopt(port->fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)) ||
+			setsockopt(port->fd, IPPROTO_IP, IP_TTL, &hops, sizeof(hops));
+	} else {
+		error = setsockopt(port->fd, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof(tos)) ||
+			setsockopt(port->fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &hops, sizeof(hops));
+	}
+	if (error)
+		return; /* it is told with each send */
+	port->usual_class = (uint8_t)tos;
+	port->usual_hops = (uint8_t)hops;
+	atomic_store_explicit(&port->usual, USUAL_KNOWN, memory_order_release);
+}
+
+/* TOS or traffic class and hop limit, unless the socket writes them by itself; the flow label. */
+static size_t make_control(struct wire_port *port, const struct wire_flow *flow, uint8_t *control)
 {
 	int tos = flow->traffic_class, hops = flow->hop_limit;
 	uint32_t label = htonl(flow->flow_label & 0xfffff);
-	size_t used;
+	bool unicast = !udp_address_is_multicast(flow->remote), known;
+	size_t used = 0;
 
-	if (is_v4) {
-		used = put_control(control, 0, IPPROTO_IP, IP_TOS, &tos, sizeof(tos));
-		if (hops)
-			used = put_control(control, used, IPPROTO_IP, IP_TTL, &hops, sizeof(hops));
-		return used;
-	}
-	used = put_control(control, 0, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof(tos));
-	if (hops)
-		used = put_control(control, used, IPPROTO_IPV6, IPV6_HOPLIMIT, &hops, sizeof(hops));
-	if (label)
+	known = atomic_load_explicit(&port->usual, memory_order_acquire) == USUAL_KNOWN;
+	if (!hops && unicast)
+		hops = port->system_hops;
+	if (!known || tos != port->usual_class)
+		used = port->is_v4 ?
+			       put_control(control, used, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)) :
+			       put_control(control, used, IPPROTO_IPV6, IPV6_TCLASS, &tos,
+					   sizeof(tos));
+	if (hops && (!known || !unicast || hops != port->usual_hops))
+		used = port->is_v4 ?
+			       put_control(control, used, IPPROTO_IP, IP_TTL, &hops, sizeof(hops)) :
+			       put_control(control, used, IPPROTO_IPV6, IPV6_HOPLIMIT, &hops,
+					   sizeof(hops));
+	if (label && !port->is_v4)
 		used = put_control(control, used, IPPROTO_IPV6, IPV6_FLOWINFO, &label,
 				   sizeof(label));
 	return used;
@@ -228,12 +257,13 @@ static unsigned lay_message(struct burst *b, unsigned m, unsigned first, unsigne
 		.msg_namelen = b->to_len,
 		.msg_iov = iov,
 		.msg_iovlen = used,
-		.msg_control = s->control[m].bytes,
+		.msg_control = b->control_bytes ? s->control[m].bytes : NULL,
 		.msg_controllen = b->control_bytes,
 	};
 	if (packets > 1) {
 		uint16_t bytes_each = (uint16_t)segment;
 
+		h->msg_control = s->control[m].bytes;
 		h->msg_controllen = put_control(s->control[m].bytes, b->control_bytes, IPPROTO_UDP,
 						UDP_SEGMENT, &bytes_each, sizeof(bytes_each));
 	}
@@ -287,6 +317,14 @@ static bool refuses_trains(struct burst *b, int error)
 	return true;
 }
 
+/* As sendmmsg, which costs more for one. */
+static int call_send(int fd, struct mmsghdr *messages, unsigned count)
+{
+	if (count > 1)
+		return sendmmsg(fd, messages, count, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return sendmsg(fd, &messages->msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
+}
+
 /* Sends what is laid out and the rest; *sent counts on. */
 static enum wire_result send_all(struct burst *b, unsigned *sent)
 {
@@ -295,8 +333,7 @@ static enum wire_result send_all(struct burst *b, unsigned *sent)
 	bool refused_before = false;
 
 	while (m < messages) {
-		int n = sendmmsg(b->port->fd, s->messages + m, messages - m,
-				 MSG_DONTWAIT | MSG_NOSIGNAL);
+		int n = call_send(b->port->fd, s->messages + m, messages - m);
 
 		udp_count(&b->port->sent_calls, 1);
 		if (n > 0) {
@@ -377,7 +414,9 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 					WIRE_UDP_PORT, &b.to);
 	memcpy(b.path.source, port->gid, WIRE_GID_BYTES);
 	memcpy(b.path.destination, flow->remote, WIRE_GID_BYTES);
-	b.control_bytes = make_control(flow, port->is_v4, b.control);
+	if (atomic_load_explicit(&port->usual, memory_order_relaxed) == USUAL_NONE)
+		learn_usual(port, flow);
+	b.control_bytes = make_control(port, flow, b.control);
 	result = send_all(&b, sent);
 	count_sent(&b, *sent);
 	give_scratch(port, b.scratch);

@@ -272,6 +272,8 @@ static void run_ports(bool v6, bool trains, bool gro)
 		assert_int_equal(setsockopt(udp_fd(to), IPPROTO_UDP, 104, &off, sizeof(off)), 0);
 	/* any mixture of sizes */
 	for (int round = 0; round < 300; round++) {
+		/* the first flow's header fields, those of others, the system's; in turns */
+		static const uint8_t classes[] = { 0x4a, 0x02, 0 }, hops[] = { 33, 7, 255, 0 };
 		unsigned count = 1 + (unsigned)(net_random(&randomness) % WIRE_BURST);
 		unsigned payload = (unsigned)(net_random(&randomness) % (PAYLOAD_MAX + 1));
 
@@ -282,6 +284,11 @@ static void run_ports(bool v6, bool trains, bool gro)
 				    12 + 4 * (unsigned)(net_random(&randomness) % 4 == 0), payload,
 				    1 + i % WIRE_PIECES);
 		}
+		f.traffic_class = classes[round % 3];
+		f.hop_limit = hops[round % 4];
+		expect_flow(&f, to);
+		if (!f.hop_limit)
+			expected_flow.hop_limit = 64; /* net.ipv4.ip_default_ttl and its like */
 		send_all(&f, packets, count);
 		receive_all(to);
 		total += count;

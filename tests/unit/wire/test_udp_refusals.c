@@ -1,6 +1,6 @@
 /*
- * What udp_send makes of each refusal of the kernel: the linker puts a sendmmsg of ours before the
- * real one (--wrap), which refuses what the case says.
+ * What udp_send makes of each refusal of the kernel: the linker puts a sendmmsg and a sendmsg of ours
+ * before the real ones (--wrap), which refuse what the case says.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -24,6 +24,7 @@
 
 int __real_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
 int __wrap_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
 
 static struct {
 	int train_error; /* of each train; 0: it may leave */
@@ -62,6 +63,13 @@ int __wrap_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
 		kernel.left++;
 	}
 	return (int)count;
+}
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	struct mmsghdr one = { .msg_hdr = *message };
+
+	return __wrap_sendmmsg(fd, &one, 1, flags) == 1 ? (ssize_t)one.msg_len : -1;
 }
 
 static struct wire_port *from, *to;
