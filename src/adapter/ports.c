@@ -62,6 +62,7 @@ static uint32_t next_failure GUARDED_BY(ports_lock);
 static struct ctl_client *ctl;
 static struct arena_port *shown;
 static int epoll = -1;
+static _Atomic bool datagrams; /* there may be UD QPs, whose GRHs have hop limits */
 
 static uint64_t now_ns(void)
 {
@@ -248,6 +249,8 @@ static int open_port(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const 
 	error = -udp_open(fd, gid, ifindex, &wire);
 	if (error)
 		return fail(gid, device, error, "");
+	if (datagrams)
+		udp_tell_hops(wire);
 	/* Members on this host have it from shared memory, if there is any between them. */
 	if (path_is_forced())
 		setsockopt(udp_fd(wire), is_v4(gid) ? IPPROTO_IP : IPPROTO_IPV6,
@@ -297,9 +300,11 @@ void ports_open_all(struct context *context)
 	lock_release(&device->lock);
 	if (loopback && !path_is_forced())
 		return;
+	datagrams = true; /* for ports that are opened later; those that are there are told: */
 	for (int i = 0; i < DEVICE_GIDS; i++)
-		if (gids[i].global.subnet_prefix || gids[i].global.interface_id)
-			ports_open(gids[i].raw, ifindex, device->ib.name, &port);
+		if ((gids[i].global.subnet_prefix || gids[i].global.interface_id) &&
+		    !ports_open(gids[i].raw, ifindex, device->ib.name, &port))
+			udp_tell_hops(port);
 }
 
 /* Where the group is joined; 0: nowhere, its members are all on this host. */

@@ -64,14 +64,12 @@ static void prefer(const struct wire_port *port)
 		struct ip_mreqn leaves = { .imr_ifindex = (int)port->ifindex };
 
 		set(fd, IPPROTO_IP, IP_RECVTOS, 1);
-		set(fd, IPPROTO_IP, IP_RECVTTL, 1);
 		set(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 0);
 		set(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
 		if (port->ifindex)
 			setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &leaves, sizeof(leaves));
 	} else {
 		set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
-		set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
 		set(fd, IPPROTO_IPV6, IPV6_FLOWINFO, 1);
 		set(fd, IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 0);
 		set(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 0);
@@ -79,6 +77,14 @@ static void prefer(const struct wire_port *port)
 		if (port->ifindex)
 			set(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)port->ifindex);
 	}
+}
+
+void udp_tell_hops(struct wire_port *port)
+{
+	if (port->is_v4)
+		set(port->fd, IPPROTO_IP, IP_RECVTTL, 1);
+	else
+		set(port->fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
 }
 
 static uint8_t system_hops(const struct wire_port *port)
@@ -188,7 +194,10 @@ int udp_open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, struct
 		close(fd);
 		return rc;
 	}
-	return udp_open(fd, group, ifindex, port);
+	rc = udp_open(fd, group, ifindex, port);
+	if (!rc)
+		udp_tell_hops(*port);
+	return rc;
 }
 
 int udp_fd(const struct wire_port *port)

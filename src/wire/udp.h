@@ -30,10 +30,15 @@ struct udp_counters {
 
 /*
  * A port on a bound socket, which it takes over. `gid` is the address it is bound to; `ifindex` the
- * interface. Sets DF, UDP_GRO, buffer sizes, the receipt of TOS, hop limit and flow label. 0 or
- * -errno.
+ * interface. Sets DF, UDP_GRO, buffer sizes, the receipt of TOS and flow label. 0 or -errno.
  */
 int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **port);
+
+/*
+ * From now on arrivals have their hop limit, too, which is 0 before: only the GRH of a datagram has it,
+ * and the kernel takes its time for each field that it tells.
+ */
+void udp_tell_hops(struct wire_port *port);
 void udp_close(struct wire_port *port);
 
 int udp_fd(const struct wire_port *port);
@@ -54,7 +59,7 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 int udp_receive(struct wire_port *port, uint64_t now_ns,
 		void (*receive)(const struct wire_arrival *arrival));
 
-/* A socket for a multicast group on an interface, joined. 0 or -errno. */
+/* A socket for a multicast group on an interface, joined, that tells hop limits. 0 or -errno. */
 int udp_open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **port);
 
 #endif
