@@ -408,7 +408,7 @@ static bool poll_wire(bool all, uint64_t now)
 	pump_on_look(now, got > 0);
 	if (got > 0) {
 		if (pump_has_lease())
-			owing = transport_flush_urgent();
+			owing = transport_flush_urgent(now);
 		else
 			transport_flush();
 	}
@@ -459,10 +459,7 @@ void adapter_progress(void)
 		polls = 0;
 	if (wire || now_and_then)
 		now = monotonic_ns();
-	if (wire && poll_wire(now_and_then, now)) {
-		any = true;
-		now = monotonic_ns(); /* that may have taken longer than a lease */
-	}
+	any |= wire && poll_wire(now_and_then, now);
 	if (any)
 		in_vain_ns = 0;
 	else if (!in_vain_ns)

@@ -62,7 +62,7 @@ static uint32_t next_failure GUARDED_BY(ports_lock);
 static struct ctl_client *ctl;
 static struct arena_port *shown;
 static int epoll = -1;
-static _Atomic bool datagrams; /* there may be UD QPs, whose GRHs have hop limits */
+static bool datagrams GUARDED_BY(ports_lock); /* there may be UD QPs, whose GRHs have hop limits */
 
 static uint64_t now_ns(void)
 {
@@ -285,6 +285,19 @@ int ports_open(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *
 	return error;
 }
 
+/* Also those of other devices: their addresses may come to this one. Groups do so anyway. */
+static void tell_hops(void)
+{
+	lock_acquire(&ports_lock);
+	if (!datagrams) {
+		datagrams = true;
+		for (uint32_t i = 0; i < ports_count; i++)
+			if (ports[i].wire)
+				udp_tell_hops(ports[i].wire);
+	}
+	lock_release(&ports_lock);
+}
+
 void ports_open_all(struct context *context)
 {
 	struct device *device = context->device;
@@ -298,13 +311,12 @@ void ports_open_all(struct context *context)
 	ifindex = device->ifindex;
 	loopback = device->loopback;
 	lock_release(&device->lock);
+	tell_hops();
 	if (loopback && !path_is_forced())
 		return;
-	datagrams = true; /* for ports that are opened later; those that are there are told: */
 	for (int i = 0; i < DEVICE_GIDS; i++)
-		if ((gids[i].global.subnet_prefix || gids[i].global.interface_id) &&
-		    !ports_open(gids[i].raw, ifindex, device->ib.name, &port))
-			udp_tell_hops(port);
+		if (gids[i].global.subnet_prefix || gids[i].global.interface_id)
+			ports_open(gids[i].raw, ifindex, device->ib.name, &port);
 }
 
 /* Where the group is joined; 0: nowhere, its members are all on this host. */
@@ -485,6 +497,7 @@ void ports_reset_after_fork(void) NO_LOCK_CHECK
 			udp_close(wire);
 	}
 	ports_count = 0;
+	datagrams = false;
 	memset(failures, 0, sizeof(failures));
 	if (epoll >= 0)
 		close(epoll);

@@ -39,7 +39,10 @@ int ports_init(struct ctl_client *ctl, void *arena);
 int ports_open(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
 	       struct wire_port **port);
 
-/* All addresses of the device, for a UD QP. What does not succeed is reported, no more. */
+/*
+ * All addresses of the device, for a UD QP; and from now on all ports tell hop limits, which its GRHs
+ * have. What does not succeed is reported, no more.
+ */
 void ports_open_all(struct context *context);
 
 /* A QP of this context is attached to a group, or detached: 0, or an errno with a cause. */

@@ -165,11 +165,14 @@ static void on_pump_found(uint64_t now)
 
 void pump_on_polling(uint64_t now)
 {
-	uint64_t renew = atomic_load_explicit(&renew_at, memory_order_relaxed);
+	uint64_t renew = atomic_load_explicit(&renew_at, memory_order_relaxed), fresh;
 
 	if (now < renew &&
 	    atomic_load_explicit(&own->duty, memory_order_relaxed) == DUTY_POLLED)
 		return;
+	fresh = now_ns(); /* its look may have taken longer than a lease */
+	if (now < fresh)
+		now = fresh;
 	/* one of the threads that poll renews for all */
 	if (!atomic_compare_exchange_strong(&renew_at, &renew, now + RENEW_NS))
 		return;

@@ -75,7 +75,7 @@
 /* Starts the thread, after ports_init. 0 or -errno. `wake_fd` is the process's wake eventfd. */
 int pump_start(struct ctl_client *ctl, struct arena_header *header, int wake_fd);
 
-/* A thread has polled in vain a number of times in a row; it is `now`, CLOCK_MONOTONIC. */
+/* A thread polls; its last look began at `now`, CLOCK_MONOTONIC. */
 void pump_on_polling(uint64_t now_ns);
 
 /* Threads poll, and will again; if they do not, the pump will look within a lease. */

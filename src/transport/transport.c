@@ -219,7 +219,7 @@ static void flush(struct qp *qp) NO_LOCK_CHECK
 }
 
 /* As flush, but an acknowledgement waits until this thread's next transport_flush. */
-static void flush_urgent(struct qp *qp) NO_LOCK_CHECK
+static void flush_urgent(struct qp *qp, uint64_t now_ns) NO_LOCK_CHECK
 {
 	struct transport_qp *tq = transport_of(qp);
 
@@ -229,7 +229,7 @@ static void flush_urgent(struct qp *qp) NO_LOCK_CHECK
 			requester_transmit(qp);
 		if (answer_is_ack_only(tq) && to_acknowledge.count < ACKS_MAX) {
 			to_acknowledge.qpns[to_acknowledge.count++] = qp->ib.qp_num;
-			retransmit_again(tq, transport_env.now() + ACK_WAITS_NS);
+			retransmit_again(tq, now_ns + ACK_WAITS_NS);
 			cq_give_events();
 			qp_unlock(qp);
 			return;
@@ -238,8 +238,8 @@ static void flush_urgent(struct qp *qp) NO_LOCK_CHECK
 	flush(qp);
 }
 
-/* Flushing may list QPs again. */
-static void flush_listed(void (*how)(struct qp *qp))
+/* Urgently, if it is `urgent_ns`; 0: it is not. Flushing may list QPs again. */
+static void flush_listed(uint64_t urgent_ns)
 {
 	uint32_t qpns[LISTED_MAX], count = to_flush.count;
 
@@ -248,8 +248,10 @@ static void flush_listed(void (*how)(struct qp *qp))
 	for (uint32_t i = 0; i < count; i++) {
 		struct qp *qp = qp_find_locked(qpns[i]);
 
-		if (qp)
-			how(qp);
+		if (qp && urgent_ns)
+			flush_urgent(qp, urgent_ns);
+		else if (qp)
+			flush(qp);
 	}
 }
 
@@ -273,12 +275,12 @@ static void acknowledge(void) NO_LOCK_CHECK
 void transport_flush(void)
 {
 	acknowledge();
-	flush_listed(flush);
+	flush_listed(0);
 }
 
-bool transport_flush_urgent(void)
+bool transport_flush_urgent(uint64_t now_ns)
 {
-	flush_listed(flush_urgent);
+	flush_listed(now_ns);
 	return to_acknowledge.count != 0;
 }
 

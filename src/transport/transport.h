@@ -74,9 +74,9 @@ void transport_flush(void);
 /*
  * The same, but acknowledgements wait until this thread posts to their QP, or for its next
  * transport_flush, so that what the program does about the data that came goes first. True: some do.
- * It should not be long; a timer sends them otherwise.
+ * It should not be long; a timer sends them otherwise, some 100 us after `now_ns`.
  */
-bool transport_flush_urgent(void);
+bool transport_flush_urgent(uint64_t now_ns);
 
 /* When the next timer is due, CLOCK_MONOTONIC ns, or TRANSPORT_NEVER. Any thread, no lock. */
 uint64_t transport_deadline_ns(void);

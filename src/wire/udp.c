@@ -31,7 +31,6 @@
 
 /* Some ten milliseconds of a fast network; what the administrator allows may be less. */
 #define BUFFER_BYTES (8 << 20)
-#define HOPS_DEFAULT 64
 
 static int set(int fd, int level, int option, int value)
 {
@@ -87,18 +86,6 @@ void udp_tell_hops(struct wire_port *port)
 		set(port->fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
 }
 
-static uint8_t system_hops(const struct wire_port *port)
-{
-	int value = 0;
-	socklen_t len = sizeof(value);
-
-	if (port->is_v4)
-		getsockopt(port->fd, IPPROTO_IP, IP_TTL, &value, &len);
-	else
-		getsockopt(port->fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &value, &len);
-	return value > 0 && value <= UINT8_MAX ? (uint8_t)value : HOPS_DEFAULT;
-}
-
 /* A kernel before 4.18 takes a train for one long datagram. */
 static bool has_segments(int fd)
 {
@@ -134,7 +121,6 @@ int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct
 	if (rc)
 		goto free_port;
 	prefer(port);
-	port->system_hops = system_hops(port);
 	port->number = udp_address_port(&bound);
 	pthread_mutex_init(&port->scratch_lock, NULL);
 	pthread_mutex_init(&port->receive_lock, NULL);

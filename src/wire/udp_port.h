@@ -21,6 +21,8 @@
 struct udp_inbox;   /* udp_receive.c */
 struct udp_scratch; /* udp_send.c */
 
+enum udp_usual { USUAL_NONE, USUAL_SETTING, USUAL_KNOWN };
+
 struct wire_port {
 	int fd;
 	uint8_t gid[WIRE_GID_BYTES];
@@ -33,13 +35,13 @@ struct wire_port {
 	atomic_bool segments;
 
 	/*
-	 * What the socket writes into headers by itself: that of the first flow that is sent, since most are
-	 * like it. Set once, by whoever turns USUAL_NONE into USUAL_SETTING; read if it is USUAL_KNOWN.
-	 * Others are told to the kernel with each send, which costs it more.
+	 * What the socket writes into headers by itself: that of the first unicast flow that is sent, since
+	 * most are like it. Set once, by whoever turns USUAL_NONE into USUAL_SETTING, which it stays if the
+	 * kernel refuses; read if it is USUAL_KNOWN. Others are told to the kernel with each send, which
+	 * costs it more.
 	 */
-	_Atomic enum { USUAL_NONE, USUAL_SETTING, USUAL_KNOWN } usual;
+	_Atomic enum udp_usual usual;
 	uint8_t usual_class, usual_hops;
-	uint8_t system_hops; /* what the kernel would write if nobody had said anything */
 
 	/* Guards the free scratches; held for a few instructions. */
 	pthread_mutex_t scratch_lock;

@@ -109,11 +109,11 @@ static size_t put_control(uint8_t *control, size_t used, int level, int type, co
 	return used + CMSG_SPACE(bytes);
 }
 
-/* What a socket says for itself it says for unicast only. */
+/* The hop limit that a socket has is for unicast only. */
 static void learn_usual(struct wire_port *port, const struct wire_flow *flow)
 {
 	int tos = flow->traffic_class, hops = flow->hop_limit, error;
-	int none = USUAL_NONE;
+	enum udp_usual none = USUAL_NONE;
 
 	if (!hops || udp_address_is_multicast(flow->remote) ||
 	    !atomic_compare_exchange_strong(&port->usual, &none, USUAL_SETTING))
@@ -141,8 +141,6 @@ static size_t make_control(struct wire_port *port, const struct wire_flow *flow,
 	size_t used = 0;
 
 	known = atomic_load_explicit(&port->usual, memory_order_acquire) == USUAL_KNOWN;
-	if (!hops && unicast)
-		hops = port->system_hops;
 	if (!known || tos != port->usual_class)
 		used = port->is_v4 ?
 			       put_control(control, used, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)) :

@@ -25,7 +25,8 @@ struct wire_port; /* wire/udp.h: an open address of this process */
 
 /*
  * From where to where. Fixed for a connection; of an arrival, as the packet said it: `local` is then
- * the destination in the packet, of a multicast packet the group. hop_limit 0: the system's default.
+ * the destination in the packet, of a multicast packet the group. hop_limit 0: to send, what the socket
+ * has; of an arrival, not told (udp_tell_hops).
  */
 struct wire_flow {
 	uint8_t local[WIRE_GID_BYTES];	/* GIDs: IPv4-mapped or IPv6 addresses of this host, ... */

@@ -169,7 +169,7 @@ static void test_memo(void **state)
 
 	for (size_t step = 1; step < 8; step++)
 		for (size_t turn = 0; turn < 2 * vector_count; turn++) {
-			/* each twice in a row, and every second time the one before once more */
+			/* some in a row, some in turns */
 			const struct vector *vector =
 				vector_at((turn / 2 + turn % 3 % 2) * step % vector_count);
 			struct icrc_path path = vector_path(vector);

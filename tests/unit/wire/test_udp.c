@@ -273,8 +273,8 @@ static void run_ports(bool v6, bool trains, bool gro)
 		assert_int_equal(setsockopt(udp_fd(to), IPPROTO_UDP, 104, &off, sizeof(off)), 0);
 	/* any mixture of sizes */
 	for (int round = 0; round < 300; round++) {
-		/* the first flow's header fields, those of others, the system's; in turns */
-		static const uint8_t classes[] = { 0x4a, 0x02, 0 }, hops[] = { 33, 7, 255, 0 };
+		/* the first flow's header fields, and those of others */
+		static const uint8_t classes[] = { 0x4a, 0x02, 0 }, hops[] = { 33, 7, 255, 1 };
 		unsigned count = 1 + (unsigned)(net_random(&randomness) % WIRE_BURST);
 		unsigned payload = (unsigned)(net_random(&randomness) % (PAYLOAD_MAX + 1));
 
@@ -288,8 +288,6 @@ static void run_ports(bool v6, bool trains, bool gro)
 		f.traffic_class = classes[round % 3];
 		f.hop_limit = hops[round % 4];
 		expect_flow(&f, to);
-		if (!f.hop_limit)
-			expected_flow.hop_limit = 64; /* net.ipv4.ip_default_ttl and its like */
 		send_all(&f, packets, count);
 		receive_all(to);
 		total += count;
@@ -692,12 +690,17 @@ static void run_group(bool v6)
 	assert_int_equal(udp_open_group(group, f.ifindex, &first), 0);
 	assert_int_equal(udp_open_group(group, f.ifindex, &second), 0);
 
-	/* our own does not come back */
+	/* with this flow's header fields the socket is to go on */
 	f.port = from;
+	f.hop_limit = 33;
 	memcpy(f.local, local, WIRE_GID_BYTES);
-	memcpy(f.remote, group, WIRE_GID_BYTES);
+	memcpy(f.remote, local, WIRE_GID_BYTES);
 	make_packet(&packet, 20, 100, 1);
 	expected_count = 0;
+	send_all(&f, &packet, 1);
+
+	/* our own does not come back */
+	memcpy(f.remote, group, WIRE_GID_BYTES);
 	send_all(&f, &packet, 1);
 	assert_int_equal(udp_receive(first, 0, note_flow), 0);
 
@@ -715,6 +718,7 @@ static void run_group(bool v6)
 		assert_int_equal(udp_receive(port, 0, note_flow), 1);
 		assert_int_equal(arrived, 1);
 		assert_memory_equal(seen.local, group, WIRE_GID_BYTES);
+		assert_int_equal(seen.hop_limit, 33);
 		assert_memory_equal(seen.remote, local, WIRE_GID_BYTES);
 		assert_int_equal(seen.ifindex, f.ifindex);
 	}
