@@ -50,7 +50,7 @@ struct wire_port {
 	/* Only tried. Guards the inbox and what is received. */
 	pthread_mutex_t receive_lock;
 	struct udp_inbox *inbox;
-	unsigned alone; /* datagrams that a call found by themselves; half as many when it found more */
+	unsigned alone; /* datagrams in a row that a call found by themselves */
 
 	_Atomic uint64_t sent_packets, sent_calls;
 	_Atomic uint64_t received_packets, received_calls;

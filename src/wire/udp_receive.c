@@ -20,8 +20,7 @@
 
 #define DATAGRAMS      8  /* of one system call */
 #define PACKETS_A_CALL 64 /* then it is somebody else's turn */
-#define ALONE_ENOUGH   16 /* datagrams with none behind them */
-#define ALONE_MOST     64 /* that are remembered when there was one */
+#define ALONE_ENOUGH   16 /* datagrams in a row with none behind them */
 /* Trains that are fetched one by one: the processor's caches do not hold several while each is read. */
 #define LONG_TRAIN (16 << 10)
 
@@ -229,8 +228,8 @@ static int fetch(struct wire_port *port, unsigned max)
 
 /*
  * Whether to look for more behind a first datagram. Where questions and answers alternate nothing
- * is there, and whoever waits for the first would wait for that look, too; so where it is mostly in
- * vain, as it is with the acknowledgements of a stream, most are left to the next call.
+ * is there, and whoever waits for the first would wait for that look, too; so after some of them
+ * in vain most are left to the next call.
  */
 static bool looks_further(const struct wire_port *port)
 {
@@ -261,7 +260,7 @@ int udp_receive(struct wire_port *port, uint64_t now_ns,
 	if (datagrams == 1)
 		port->alone++;
 	else if (datagrams)
-		port->alone = (port->alone < ALONE_MOST ? port->alone : ALONE_MOST) / 2;
+		port->alone = 0;
 	if (packets)
 		udp_count(&port->received_packets, packets);
 	pthread_mutex_unlock(&port->receive_lock);
