@@ -182,6 +182,11 @@ static void test_memo(void **state)
 					 last_word(bytes, length));
 			assert_true(icrc_check(&memo, &path, bytes, length, &found));
 			assert_int_equal(found, vector->identification);
+			/* the same path, another length */
+			assert_int_equal(icrc_compute(&memo, &path, 0, bytes, PACKET_BTH_BYTES, NULL,
+						      0, 0),
+					 icrc_compute(NULL, &path, 0, bytes, PACKET_BTH_BYTES, NULL,
+						      0, 0));
 			path.source[15] ^= 1;
 			assert_false(icrc_check(&memo, &path, bytes, length, &found));
 		}
