@@ -109,51 +109,47 @@ static size_t put_control(uint8_t *control, size_t used, int level, int type, co
 	return used + CMSG_SPACE(bytes);
 }
 
-/* The hop limit that a socket has is for unicast only. */
+static int set_field(struct wire_port *port, int v4_option, int v6_option, int value)
+{
+	return setsockopt(port->fd, port->is_v4 ? IPPROTO_IP : IPPROTO_IPV6,
+			  port->is_v4 ? v4_option : v6_option, &value, sizeof(value));
+}
+
+/* If this is the first unicast flow: the hop limit that a socket has is for unicast only. */
 static void learn_usual(struct wire_port *port, const struct wire_flow *flow)
 {
-	int tos = flow->traffic_class, hops = flow->hop_limit, error;
 	enum udp_usual none = USUAL_NONE;
 
-	if (!hops || udp_address_is_multicast(flow->remote) ||
+	if (atomic_load_explicit(&port->usual, memory_order_relaxed) != USUAL_NONE ||
+	    !flow->hop_limit || udp_address_is_multicast(flow->remote) ||
 	    !atomic_compare_exchange_strong(&port->usual, &none, USUAL_SETTING))
 		return;
-	if (port->is_v4) {
-		error = setsockopt(port->fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)) ||
-			setsockopt(port->fd, IPPROTO_IP, IP_TTL, &hops, sizeof(hops));
-	} else {
-		error = setsockopt(port->fd, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof(tos)) ||
-			setsockopt(port->fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &hops, sizeof(hops));
-	}
-	if (error)
+	if (set_field(port, IP_TOS, IPV6_TCLASS, flow->traffic_class) ||
+	    set_field(port, IP_TTL, IPV6_UNICAST_HOPS, flow->hop_limit))
 		return; /* it is told with each send */
-	port->usual_class = (uint8_t)tos;
-	port->usual_hops = (uint8_t)hops;
+	port->usual_class = flow->traffic_class;
+	port->usual_hops = flow->hop_limit;
 	atomic_store_explicit(&port->usual, USUAL_KNOWN, memory_order_release);
 }
 
 /* TOS or traffic class and hop limit, unless the socket writes them by itself; the flow label. */
-static size_t make_control(struct wire_port *port, const struct wire_flow *flow, uint8_t *control)
+static size_t make_control(const struct wire_port *port, const struct wire_flow *flow,
+			   uint8_t *control)
 {
 	int tos = flow->traffic_class, hops = flow->hop_limit;
+	int level = port->is_v4 ? IPPROTO_IP : IPPROTO_IPV6;
 	uint32_t label = htonl(flow->flow_label & 0xfffff);
-	bool unicast = !udp_address_is_multicast(flow->remote), known;
+	bool known = atomic_load_explicit(&port->usual, memory_order_acquire) == USUAL_KNOWN;
 	size_t used = 0;
 
-	known = atomic_load_explicit(&port->usual, memory_order_acquire) == USUAL_KNOWN;
 	if (!known || tos != port->usual_class)
-		used = port->is_v4 ?
-			       put_control(control, used, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)) :
-			       put_control(control, used, IPPROTO_IPV6, IPV6_TCLASS, &tos,
-					   sizeof(tos));
-	if (hops && (!known || !unicast || hops != port->usual_hops))
-		used = port->is_v4 ?
-			       put_control(control, used, IPPROTO_IP, IP_TTL, &hops, sizeof(hops)) :
-			       put_control(control, used, IPPROTO_IPV6, IPV6_HOPLIMIT, &hops,
-					   sizeof(hops));
+		used = put_control(control, used, level, port->is_v4 ? IP_TOS : IPV6_TCLASS, &tos,
+				   sizeof(tos));
+	if (hops && (!known || hops != port->usual_hops || udp_address_is_multicast(flow->remote)))
+		used = put_control(control, used, level, port->is_v4 ? IP_TTL : IPV6_HOPLIMIT,
+				   &hops, sizeof(hops));
 	if (label && !port->is_v4)
-		used = put_control(control, used, IPPROTO_IPV6, IPV6_FLOWINFO, &label,
-				   sizeof(label));
+		used = put_control(control, used, level, IPV6_FLOWINFO, &label, sizeof(label));
 	return used;
 }
 
@@ -255,13 +251,12 @@ static unsigned lay_message(struct burst *b, unsigned m, unsigned first, unsigne
 		.msg_namelen = b->to_len,
 		.msg_iov = iov,
 		.msg_iovlen = used,
-		.msg_control = b->control_bytes ? s->control[m].bytes : NULL,
+		.msg_control = s->control[m].bytes,
 		.msg_controllen = b->control_bytes,
 	};
 	if (packets > 1) {
 		uint16_t bytes_each = (uint16_t)segment;
 
-		h->msg_control = s->control[m].bytes;
 		h->msg_controllen = put_control(s->control[m].bytes, b->control_bytes, IPPROTO_UDP,
 						UDP_SEGMENT, &bytes_each, sizeof(bytes_each));
 	}
@@ -412,8 +407,7 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 					WIRE_UDP_PORT, &b.to);
 	memcpy(b.path.source, port->gid, WIRE_GID_BYTES);
 	memcpy(b.path.destination, flow->remote, WIRE_GID_BYTES);
-	if (atomic_load_explicit(&port->usual, memory_order_relaxed) == USUAL_NONE)
-		learn_usual(port, flow);
+	learn_usual(port, flow);
 	b.control_bytes = make_control(port, flow, b.control);
 	result = send_all(&b, sent);
 	count_sent(&b, *sent);
