@@ -231,6 +231,16 @@ static rlim_t limit(void)
 	return getrlimit(RLIMIT_NOFILE, &l) ? 0 : l.rlim_cur;
 }
 
+bool closer_has(uid_t uid)
+{
+	bool any;
+
+	pthread_mutex_lock(&closer.lock);
+	any = *find(uid) != NULL;
+	pthread_mutex_unlock(&closer.lock);
+	return any;
+}
+
 bool closer_is_behind(uid_t uid)
 {
 	rlim_t most = limit() / 8;

@@ -44,6 +44,9 @@ void closer_close(uid_t uid, int fd);
 /* A connected socket: the other end notices at once, and reads what it was sent. */
 void closer_hang_up(uid_t uid, int sock);
 
+/* Something of this user's is not closed yet. */
+bool closer_has(uid_t uid);
+
 /* So much of this user's is not closed yet that no more is to be taken from it. */
 bool closer_is_behind(uid_t uid);
 

@@ -96,6 +96,12 @@ static int explain_taken(struct client *c, const struct wanted *w, char *why)
 static int explain(struct client *c, const struct wanted *w, int rc, char *why)
 {
 	switch (rc) {
+	case -EAGAIN:
+		snprintf(why, CTL_WHY_BYTES,
+			 "UDP port %d of %s is taken; verbatimd has not closed yet what ended "
+			 "processes left, maybe this",
+			 CTL_UDP_PORT, w->text);
+		return rc;
 	case -EADDRINUSE:
 		return explain_taken(c, w, why);
 	case -EADDRNOTAVAIL:
@@ -123,8 +129,14 @@ static int explain(struct client *c, const struct wanted *w, int rc, char *why)
 	}
 }
 
+/*
+ * -EAGAIN: the port is taken, maybe by a group that has just ended. Its sockets are also in its bag, which the
+ * closer closes; whether it has anything is asked before, because it may be done when the port turns out to
+ * be taken.
+ */
 static int find_or_create(struct daemon *d, const struct wanted *w, struct port_group **out)
 {
+	bool closing;
 	int rc;
 
 	*out = find(d, w);
@@ -135,10 +147,11 @@ static int find_or_create(struct daemon *d, const struct wanted *w, struct port_
 	/* Its bag is for the closer, in the end. */
 	if (d->scope == DAEMON_OF_USER && closer_is_behind(d->uid))
 		return -EMFILE;
+	closing = closer_has(geteuid());
 	rc = port_group_create(w->gid, w->ifindex, out);
 	if (!rc)
 		insert(d, *out);
-	return rc;
+	return rc == -EADDRINUSE && closing ? -EAGAIN : rc;
 }
 
 static void reply(struct client *c, const struct fdmsg *m, int rc, const char *why,

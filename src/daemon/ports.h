@@ -7,7 +7,8 @@
  *
  * An address whose port is taken, while processes live that have a slot and have not come back to
  * this daemon, may well be theirs: then the answer is to ask again (EAGAIN). Once all are back, or
- * gone, it is a stranger's (EADDRINUSE).
+ * gone, it is a stranger's (EADDRINUSE). So it is while what ended processes left is being closed
+ * (daemon/closer.h): the group of this address may be among it.
  *
  * Owner: the daemon's one thread.
  */

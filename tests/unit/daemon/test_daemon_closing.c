@@ -239,32 +239,47 @@ static void test_in_a_bell_that_ends(void **state)
 	close(sock);
 }
 
-/* A process may have put anything into the bag of a port that it was given. */
-static void test_in_a_bag(void **state)
+/* A process with a slot. */
+static int join_raw(void)
 {
-	struct ctl_port port = { .header = { .type = CTL_PORT, .seq = 2 } };
 	struct ctl_hello hello = make_hello();
-	int fds[] = { make_arena(), make_wake(), make_arena() }, fd = make_lingering();
-	int sock = raw_connect();
+	int fds[] = { make_arena(), make_wake(), make_arena() }, sock = raw_connect();
 	struct fdmsg m;
 
 	CHECK(!fdmsg_send(sock, &hello, sizeof(hello), fds, 3));
 	CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m) && !m.body.welcome.status);
 	fdmsg_close_fds(&m);
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
+	return sock;
+}
+
+/* Asks for the port of an address of the test: the answer's status. */
+static uint32_t ask_for_port(int sock, struct fdmsg *m)
+{
+	struct ctl_port port = { .header = { .type = CTL_PORT, .seq = 2 } };
+
 	port.gid[10] = port.gid[11] = 0xff;
 	port.gid[12] = 127;
 	port.gid[13] = (uint8_t)(getpid() >> 8);
 	port.gid[14] = (uint8_t)getpid();
 	port.gid[15] = 77;
 	CHECK(!fdmsg_send(sock, &port, sizeof(port), NULL, 0));
-	CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m));
-	CHECK(!m.body.port_reply.status && m.fd_count == 2);
+	CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), m));
+	return m->body.port_reply.status;
+}
+
+/* A process may have put anything into the bag of a port that it was given. */
+static void test_in_a_bag(void **state)
+{
+	int fd = make_lingering(), sock = join_raw();
+	struct fdmsg m;
+
+	CHECK(!ask_for_port(sock, &m) && m.fd_count == 2);
 	give(m.fds[1], "", 1, &fd, 1);
 	fdmsg_close_fds(&m);
 	close(sock);
 	check_others();
-	for (int i = 0; i < 3; i++)
-		close(fds[i]);
 }
 
 /* ------------------------------------------------------------------------------------------
@@ -382,6 +397,28 @@ static void test_many_at_once(void **state)
 	close(kept);
 }
 
+/* The port of an address whose last process has ended is not taken by a stranger: it is being closed. */
+static void test_port_that_is_being_closed(void **state)
+{
+	int sock = join_raw(), next = join_raw(), kept;
+	struct fdmsg m;
+
+	CHECK(!ask_for_port(sock, &m));
+	jam(&kept);
+	fdmsg_close_fds(&m);
+	close(sock);
+	check_others(); /* it is buried by now */
+	CHECK(ask_for_port(next, &m) == EAGAIN);
+	CHECK(strstr(m.body.port_reply.why, "closed") != NULL);
+	clear_jam();
+	CHECK(is_let_go(kept, SOON_MS));
+	for (int64_t end = now_ms() + PATIENCE_MS; ask_for_port(next, &m); usleep(10000))
+		CHECK(m.body.port_reply.status == EAGAIN && now_ms() < end);
+	fdmsg_close_fds(&m);
+	close(next);
+	close(kept);
+}
+
 static void limit_daemon(void)
 {
 	struct rlimit limit;
@@ -490,6 +527,7 @@ int main(void)
 		TEST(test_without_room),	TEST(test_in_a_bell),
 		TEST(test_in_a_bell_that_ends), TEST(test_in_a_bag),
 		TEST(test_many_at_once),	TEST(test_more_than_can_be_closed),
+		TEST(test_port_that_is_being_closed),
 		TEST(test_wake_is_no_pipe),
 	};
 
