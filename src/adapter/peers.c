@@ -162,7 +162,8 @@ static struct link *adopt(struct ctl_peer_info *info)
 		return link;
 	lock_acquire(&links_lock);
 	there = links[link->slot];
-	if (there && (is_same(there, link->pid) || life_has_ended(link->peer))) {
+	if (link_is_spent(link) ||
+	    (there && (is_same(there, link->pid) || life_has_ended(link->peer)))) {
 		/* another thread was quicker, or ours is of one that is dead; it was never used */
 		lock_release(&links_lock);
 		link_bury(link);

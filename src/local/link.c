@@ -100,7 +100,13 @@ give_back_struct:
 
 void link_start(struct link *link)
 {
+	atomic_store_explicit(&link->rx.control->begun, true, memory_order_relaxed);
 	link->alive = true;
+}
+
+bool link_is_spent(const struct link *link)
+{
+	return atomic_load_explicit(&link->rx.control->begun, memory_order_relaxed);
 }
 
 void link_reset_after_fork(void) NO_LOCK_CHECK

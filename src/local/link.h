@@ -96,6 +96,13 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 
 /* From here on it may be used; until then whoever finds it leaves it alone. */
 void link_start(struct link *link);
+
+/*
+ * Not started, and made of memory that this process had a link of before: what it would find in the
+ * ring it has carried out already. So it is for who asked verbatimd for the link with a process that
+ * has died meanwhile.
+ */
+bool link_is_spent(const struct link *link);
 void link_reset_after_fork(void);
 
 void link_get(struct link *link);

@@ -37,6 +37,7 @@
 struct ring_control {
 	_Alignas(64) _Atomic uint64_t head; /* consumed: the producer may overwrite what is below */
 	_Atomic uint64_t acked;		    /* carried out, or answered */
+	_Atomic bool begun;		    /* to consume; see link_is_spent */
 };
 
 struct ring_producer {

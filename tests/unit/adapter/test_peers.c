@@ -1,0 +1,286 @@
+/*
+ * Links to one peer, whose ring the test writes: each record is carried out once, whoever asks
+ * verbatimd for the link, and whenever its answer comes. The world around is replaced at link time
+ * (--wrap).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "adapter/peers.h"
+#include "adapter/pump.h"
+#include "local/progress.h"
+#include "local/reach.h"
+
+#define OWN_SLOT  3
+#define PEER_SLOT 5
+#define PEER_PID  7777
+
+static struct arena_header *own, *peer;
+static int own_fd, peer_fd, wake_fd, memory_fd;
+static struct ring_control *control; /* of the peer's ring */
+static struct ring_producer tx;
+static bool is_known; /* verbatimd has not heard of the peer's death */
+static void (*while_asked)(void);
+static unsigned carried_out, buried;
+
+/* ------------------------------------------------------------------------------------------
+ * The world.
+ */
+
+int __wrap_ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out);
+int __wrap_ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out)
+{
+	void (*meanwhile)(void) = while_asked;
+
+	assert_int_equal(slot, PEER_SLOT);
+	if (!is_known)
+		return -ENOENT;
+	*out = (struct ctl_peer_info){
+		.slot = PEER_SLOT,
+		.pid = PEER_PID,
+		.side = 0,
+		.arena_fd = fcntl(peer_fd, F_DUPFD_CLOEXEC, 0),
+		.wake_fd = fcntl(wake_fd, F_DUPFD_CLOEXEC, 0),
+		.link_fd = fcntl(memory_fd, F_DUPFD_CLOEXEC, 0),
+		.heap_fd = -1,
+	};
+	while_asked = NULL;
+	if (meanwhile)
+		meanwhile();
+	return 0;
+}
+
+static void carry_out(struct link *link)
+{
+	struct record_header header;
+
+	while (ring_peek(&link->rx, &header)) {
+		ring_advance(&link->rx, &header);
+		carried_out++;
+	}
+}
+
+bool __wrap_progress_link(struct link *link);
+bool __wrap_progress_link(struct link *link)
+{
+	if (link->alive)
+		carry_out(link);
+	return false;
+}
+
+void __wrap_progress_on_death(struct link *link);
+void __wrap_progress_on_death(struct link *link)
+{
+	carry_out(link);
+	buried++;
+}
+
+void __wrap_reach_probe(struct link *link);
+void __wrap_reach_probe(struct link *link)
+{
+}
+
+void __wrap_pump_kick(void);
+void __wrap_pump_kick(void)
+{
+}
+
+void __wrap_pump_wake(void);
+void __wrap_pump_wake(void)
+{
+}
+
+/* ------------------------------------------------------------------------------------------ */
+
+static struct arena_header *make_arena(int *fd)
+{
+	struct arena_header *header;
+
+	*fd = memfd_create("arena", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(*fd, ARENA_BYTES), 0);
+	header = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	assert_ptr_not_equal(header, MAP_FAILED);
+	header->magic = ARENA_MAGIC;
+	header->version = ARENA_VERSION;
+	header->life = 1;
+	return header;
+}
+
+static int setup(void **state)
+{
+	own = make_arena(&own_fd);
+	peer = make_arena(&peer_fd);
+	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	memory_fd = memfd_create("link", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(memory_fd, LINK_BYTES_NEEDED), 0);
+	control = mmap(NULL, LINK_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
+	assert_ptr_not_equal(control, MAP_FAILED);
+	tx = (struct ring_producer){ .data = ring_map(memory_fd, LINK_CONTROL_BYTES + RING_BYTES),
+				     .control = &control[1] };
+	assert_ptr_not_equal(tx.data, MAP_FAILED);
+	is_known = true;
+	carried_out = buried = 0;
+	return peers_init(NULL, OWN_SLOT, own, wake_fd);
+}
+
+static int teardown(void **state)
+{
+	peers_reset_after_fork();
+	ring_unmap(tx.data);
+	munmap(control, LINK_CONTROL_BYTES);
+	munmap(own, ARENA_BYTES);
+	munmap(peer, ARENA_BYTES);
+	close(own_fd);
+	close(peer_fd);
+	close(wake_fd);
+	close(memory_fd);
+	return 0;
+}
+
+/* The peer sends something. */
+static void leave_one(void)
+{
+	struct record *record = ring_reserve(&tx, 0, 0);
+
+	assert_non_null(record);
+	record->header.bytes = 0;
+	ring_publish(&tx, record, record_word(RECORD_DATAGRAM, 0, 0));
+}
+
+static void die(void)
+{
+	peer->life |= FUTEX_OWNER_DIED;
+}
+
+/* The pump reads of the death. */
+static void hear_of_death(void)
+{
+	is_known = false;
+	peers_on_death(PEER_SLOT, PEER_PID);
+	peers_bury_replaced();
+}
+
+static struct link *find(void)
+{
+	struct link *link = peers_find(PEER_SLOT);
+
+	if (link)
+		link_put(link); /* the table's reference is enough here */
+	return link;
+}
+
+static void test_carries_out_what_the_dead_left(void **state)
+{
+	assert_non_null(find());
+	leave_one();
+	peers_progress();
+	assert_int_equal(carried_out, 1);
+	leave_one();
+	die();
+	assert_null(find());
+	assert_int_equal(buried, 0);
+	hear_of_death();
+	assert_int_equal(carried_out, 2);
+	assert_int_equal(buried, 1);
+}
+
+/* It linked with us, sent something and died before we had the link; no notice will come of that. */
+static void test_carries_out_what_came_with_the_link(void **state)
+{
+	leave_one();
+	die();
+	find();
+	peers_bury_replaced();
+	assert_int_equal(carried_out, 1);
+	assert_int_equal(buried, 1);
+}
+
+static void see_it_die(void)
+{
+	die();
+	hear_of_death();
+}
+
+/*
+ * A thread asks for the link, which is there by the time that it is answered; and the peer dies, so that
+ * it is there no more.
+ */
+static void ask_beside(void)
+{
+	assert_non_null(find());
+	peers_progress();
+	see_it_die();
+}
+
+static void test_carries_out_nothing_twice(void **state)
+{
+	leave_one();
+	leave_one();
+	while_asked = ask_beside;
+	assert_null(find());
+	peers_progress();
+	peers_bury_replaced();
+	assert_int_equal(carried_out, 2);
+	assert_int_equal(buried, 1);
+}
+
+/* As before, of a link that was in use for long. */
+static void test_asks_for_the_link_of_the_dead(void **state)
+{
+	assert_non_null(find());
+	leave_one();
+	peers_progress();
+	die();
+	while_asked = hear_of_death;
+	assert_null(find());
+	peers_progress();
+	peers_bury_replaced();
+	assert_int_equal(carried_out, 1);
+	assert_int_equal(buried, 1);
+}
+
+static struct link *quicker;
+
+static void be_quicker(void)
+{
+	quicker = find();
+}
+
+static void test_asked_twice_at_once(void **state)
+{
+	struct link *link;
+
+	while_asked = be_quicker;
+	link = find();
+	assert_non_null(link);
+	assert_ptr_equal(link, quicker);
+	leave_one();
+	peers_progress();
+	assert_int_equal(carried_out, 1);
+	die();
+	hear_of_death();
+	assert_int_equal(buried, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+		TEST(carries_out_what_the_dead_left),
+		TEST(carries_out_what_came_with_the_link),
+		TEST(carries_out_nothing_twice),
+		TEST(asks_for_the_link_of_the_dead),
+		TEST(asked_twice_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
