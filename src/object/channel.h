@@ -42,7 +42,7 @@ int channel_destroy(struct channel *channel);
 /* A CQ begins to use the channel. */
 void channel_attach(struct channel *channel);
 
-/* One event of the CQ. Caller holds cq->lock. */
+/* One event of the CQ, which the caller keeps from being destroyed (cq->lock, or a QP's that uses it). */
 void channel_notify(struct channel *channel, struct cq *cq);
 
 /*

@@ -8,6 +8,9 @@
 
 #define CNP_OPCODE	   0x81
 #define CNP_RESERVED_BYTES 16
+#define ACK_BYTES	   20 /* BTH, AETH, ICRC */
+
+static _Thread_local char self __attribute__((tls_model("initial-exec"))); /* its address */
 
 static struct response *add(struct responses *responses)
 {
@@ -307,10 +310,16 @@ static struct packet acknowledgement(const struct transport_qp *tq)
 	};
 }
 
+/* Something that no acknowledgement says. */
+static bool owes_more(const struct transport_qp *tq)
+{
+	return tq->held || tq->nak.owed || tq->congestion_seen || !is_empty(&tq->responses) ||
+	       !is_empty(&tq->replays);
+}
+
 bool answer_is_ack_only(const struct transport_qp *tq)
 {
-	return tq->ack_owed && !tq->held && !tq->nak.owed && !tq->congestion_seen &&
-	       is_empty(&tq->responses) && is_empty(&tq->replays);
+	return tq->ack_owed && !owes_more(tq);
 }
 
 void answer_take_ack(struct transport_qp *tq, struct wire_packet *packet)
@@ -321,6 +330,7 @@ void answer_take_ack(struct transport_qp *tq, struct wire_packet *packet)
 	packet->payload_bytes = 0;
 	packet->pad_bytes = packet->pieces = 0;
 	tq->ack_owed = false;
+	tq->acknowledged_by = &self;
 }
 
 static void add_acknowledgement(struct burst *burst, struct transport_qp *tq)
@@ -336,12 +346,31 @@ static void add_acknowledgement(struct burst *burst, struct transport_qp *tq)
 	burst_add(burst, &header);
 }
 
+/* The program's requests may be answers to what an event told it of. */
+static bool may_sleep(const struct qp *qp)
+{
+	return qp->type == IBV_QPT_RC && qp->recv_cq->ib.channel;
+}
+
 bool answer_join(struct transport_qp *tq, struct burst *burst)
 {
-	if (!burst->count || burst_is_full(burst) || !answer_is_ack_only(tq))
+	bool sleeps, again = !tq->ack_owed && tq->acknowledged_by && tq->acknowledged_by != &self;
+
+	if ((!tq->ack_owed && !again) || owes_more(tq) || !burst->count)
+		return false;
+	sleeps = may_sleep(tq->qp);
+	if (again && !sleeps)
+		return false;
+	if (sleeps && (burst_is_full(burst) || !burst_takes_along(burst, ACK_BYTES))) {
+		tq->ack_owed = true;
+		answer_send(tq->qp); /* ahead of the request */
+		return false;
+	}
+	if (burst_is_full(burst))
 		return false;
 	add_acknowledgement(burst, tq);
 	tq->ack_owed = false;
+	tq->acknowledged_by = NULL;
 	return true;
 }
 
@@ -409,8 +438,10 @@ static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint6
 		retransmit_again(tq, now_ns + RESPONDER_AGAIN_NS);
 		return false;
 	}
-	if (acknowledged)
+	if (acknowledged) {
 		tq->nak.owed = tq->ack_owed = false;
+		tq->acknowledged_by = &self;
+	}
 	if (notified)
 		tq->cnp_ns = now_ns;
 	if (!readable) {

@@ -82,6 +82,11 @@ static unsigned train_of(uint32_t bytes)
 	return train < WIRE_TRAIN_PACKETS ? train : WIRE_TRAIN_PACKETS;
 }
 
+bool burst_takes_along(const struct burst *burst, uint32_t bytes)
+{
+	return bytes <= burst->run_bytes && burst->run % burst->train;
+}
+
 /* The next packet is complete. */
 static void count(struct burst *burst, uint32_t psn)
 {
@@ -92,7 +97,7 @@ static void count(struct burst *burst, uint32_t psn)
 	unsigned left;
 
 	if (bytes != burst->run_bytes) {
-		rides = bytes < burst->run_bytes && burst->run % burst->train;
+		rides = burst_takes_along(burst, bytes);
 		burst->run_bytes = bytes;
 		burst->train = train_of(bytes);
 		burst->run = 0;

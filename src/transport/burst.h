@@ -81,6 +81,9 @@ bool burst_touch(struct burst *burst, uint32_t key);
 /* The payload of the next packet is there; completes it. Sets header->pad. */
 void burst_add(struct burst *burst, struct packet *header);
 
+/* A packet of so many bytes, all headers counted, would leave in the train of the last one. */
+bool burst_takes_along(const struct burst *burst, uint32_t bytes);
+
 /*
  * At most so many packets more like the last one, with the PSNs behind its, none of which asks for an
  * acknowledgement. Their payload lies behind its payload, which is one piece. Returns how many were

@@ -579,6 +579,7 @@ void responder_quiesce(struct qp *qp)
 
 	tq->held = 0;
 	tq->in_message = tq->naked = tq->expecting = tq->ack_owed = tq->congestion_seen = false;
+	tq->acknowledged_by = NULL;
 	tq->responses.head = tq->responses.tail = 0;
 	tq->replays.head = tq->replays.tail = 0;
 	if (qp_state(qp) != IBV_QPS_ERR) {

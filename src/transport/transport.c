@@ -35,6 +35,13 @@ static _Thread_local struct {
 static _Thread_local uint32_t holding_qpn __attribute__((tls_model("initial-exec")));
 
 /*
+ * The QP that this thread keeps locked from one packet of a datagram to the next, since events of its
+ * CQs are kept back so long: the program is told of the first packet when it can see the effect of
+ * all, an acknowledgement behind a message above all (issue). NULL: none; so it is after the last.
+ */
+static _Thread_local struct qp *kept __attribute__((tls_model("initial-exec")));
+
+/*
  * QPs whose acknowledgement waits until this thread posts to them, or for its next transport_flush.
  * Should neither come, the QP's timer sends it; should another thread have something to send for the
  * QP, it sends that, too.
@@ -55,6 +62,7 @@ void transport_reset_after_fork(void)
 	burst_reset_after_fork();
 	to_flush.count = to_acknowledge.count = 0;
 	holding_qpn = 0;
+	kept = NULL;
 }
 
 static struct transport_qp *make(struct qp *qp)
@@ -90,9 +98,10 @@ static int connect(struct qp *qp)
 
 /*
  * The program may be answering what an event told it of while the thread that took the packet has yet
- * to acknowledge it, or keeps that back (transport_flush_urgent). Both leave in one train, of which
- * the other end takes all before it tells of any: whoever sleeps for one event of either kind, as
- * ib_send_lat -e does, finds its request completed when the answer is there, as with adapters.
+ * to acknowledge it, or keeps that back (transport_flush_urgent). Both leave in one train (answer_join),
+ * of which the other end takes all before it tells of any (kept): whoever sleeps for one event of
+ * either kind, as ib_send_lat -e does, finds its request completed when the answer is there, as with
+ * adapters. Unless the network takes the train apart, and the receiver's kernel does not join it again.
  */
 static void issue(struct qp *qp)
 {
@@ -168,7 +177,7 @@ void transport_on_too_long(struct transport_qp *tq)
 /*
  * Acknowledges, and unlocks the QP before the packet leaves: a program that sees its data come may be
  * about to post. Acknowledgements that overtake one another do no harm. What the socket does not
- * take is owed again. A program that sleeps is woken only afterwards: see issue.
+ * take is owed again. What the program posts meanwhile may overtake it, and says the same: answer_join.
  */
 static void send_ack(struct qp *qp) NO_LOCK_CHECK
 {
@@ -178,12 +187,6 @@ static void send_ack(struct qp *qp) NO_LOCK_CHECK
 	struct wire_packet packet;
 	unsigned sent;
 
-	if (cq_has_gathered()) {
-		answer_send(qp);
-		cq_give_events();
-		qp_unlock(qp);
-		return;
-	}
 	answer_take_ack(tq, &packet);
 	qp_unlock(qp);
 	if (transport_env.send(&flow, &packet, 1, &sent) != WIRE_FULL)
@@ -336,18 +339,30 @@ static void on_connection_packet(struct qp *qp, const struct packet *packet,
 	}
 }
 
-/* The next packet is not for the QP that holds some: they go where they belong. */
+static void let_go(struct qp *qp) NO_LOCK_CHECK
+{
+	kept = NULL;
+	cq_stop_gathering();
+	qp_unlock(qp);
+}
+
+/* The next packet is not for the QP that holds some, or is kept: they go where they belong. */
 static void settle(void)
 {
-	struct qp *qp = qp_find_locked(holding_qpn);
+	struct qp *qp = kept ? kept : qp_find_locked(holding_qpn);
 
 	holding_qpn = 0;
 	if (!qp)
 		return;
 	if (transport_of(qp))
 		responder_settle(qp);
-	cq_give_events();
-	qp_unlock(qp);
+	let_go(qp);
+}
+
+/* The QP that the last packet was for; 0: it need not be known. */
+static uint32_t last_qpn(void)
+{
+	return kept ? kept->ib.qp_num : holding_qpn;
 }
 
 static void on_packet(struct qp *qp, const struct packet *packet,
@@ -376,7 +391,7 @@ void transport_receive(const struct wire_arrival *arrival)
 	bool datagram = good && packet_service(packet.opcode) == PACKET_UD;
 	struct qp *qp;
 
-	if (holding_qpn && (!good || datagram || holding_qpn != packet.dest_qpn))
+	if (last_qpn() && (!good || datagram || last_qpn() != packet.dest_qpn))
 		settle();
 	if (!good) {
 		counter_add(COUNTER_MALFORMED);
@@ -386,14 +401,19 @@ void transport_receive(const struct wire_arrival *arrival)
 		datagram_receive(&packet, arrival);
 		return;
 	}
-	qp = qp_find_locked(packet.dest_qpn);
+	qp = kept ? kept : qp_find_locked(packet.dest_qpn);
 	if (!qp) {
 		counter_add(COUNTER_NO_QP);
 		return;
 	}
+	/* The CQ of an XRC SRQ is not the QP's own, whose lock would keep it from being destroyed. */
+	if (arrival->more && qp->type == IBV_QPT_RC)
+		cq_gather_events();
 	on_packet(qp, &packet, arrival);
-	cq_give_events();
-	qp_unlock(qp);
+	if (arrival->more && cq_has_gathered())
+		kept = qp;
+	else
+		let_go(qp);
 }
 
 uint64_t transport_deadline_ns(void)

@@ -136,6 +136,7 @@ struct transport_qp {
 	uint32_t held_ack_psn; /* ack_psn before them */
 	struct iovec held_pieces[RESPONDER_HELD_MAX];
 	bool ack_owed;
+	const void *acknowledged_by; /* the thread that did, by a packet of its own; see answer_join */
 	struct nak nak;
 	struct responses responses; /* to new requests */
 	struct responses replays;   /* to repeated ones; these go first */

@@ -1,6 +1,7 @@
 #include "rig.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -132,6 +133,7 @@ void rig_create(struct rig *rig)
 	wire = calloc(RIG_WIRE_MAX, sizeof(*wire));
 	wire_head = wire_tail = 0;
 	rig->xrcd = NULL;
+	rig->channel = NULL;
 	rig_now_ns = START_NS;
 	rig_deadline_ns = TRANSPORT_NEVER;
 	rig_sent = rig_calls = rig_buffer_bytes = 0;
@@ -147,11 +149,30 @@ void rig_destroy(struct rig *rig)
 	if (rig->xrcd)
 		assert_int_equal(xrcd_close(rig->xrcd), 0);
 	assert_int_equal(cq_destroy(rig->cq), 0);
+	if (rig->channel)
+		assert_int_equal(channel_destroy(rig->channel), 0);
 	assert_int_equal(pd_destroy(rig->pd), 0);
 	close(rig->context->verbs.context.async_fd);
 	lock_fini(&rig->context->async_lock);
 	free(rig->context);
 	munmap(rig->arena, ARENA_BYTES);
+}
+
+void rig_add_channel(struct rig *rig)
+{
+	struct ibv_cq_init_attr_ex attr = { .cqe = 4096 };
+
+	assert_int_equal(cq_destroy(rig->cq), 0);
+	assert_int_equal(channel_create(&rig->context->verbs.context, &rig->channel), 0);
+	attr.channel = &rig->channel->ib;
+	assert_int_equal(cq_create(rig->context, &attr, &rig->cq), 0);
+}
+
+bool rig_has_event(const struct rig *rig)
+{
+	struct pollfd fd = { .fd = rig->channel->ib.fd, .events = POLLIN };
+
+	return poll(&fd, 1, 0) == 1;
 }
 
 struct srq *rig_xrc_srq(struct rig *rig, struct pd *pd)

@@ -39,6 +39,7 @@ struct rig {
 	struct context *context;
 	struct pd *pd;
 	struct cq *cq;
+	struct channel *channel; /* rig_add_channel; or NULL */
 	struct xrcd *xrcd; /* made by the first rig_xrc_srq; or NULL */
 	void *arena;
 };
@@ -56,6 +57,10 @@ extern bool (*rig_on_packet)(struct rig_packet *packet, struct packet *decoded);
 
 void rig_create(struct rig *rig);
 void rig_destroy(struct rig *rig);
+
+/* The CQ has a channel; before any QP is made. */
+void rig_add_channel(struct rig *rig);
+bool rig_has_event(const struct rig *rig);
 
 /* An SRQ of XRC, with 64 receives; before the QPs that receive for it. */
 struct srq *rig_xrc_srq(struct rig *rig, struct pd *pd);

@@ -286,6 +286,142 @@ static void test_acknowledges_before_an_end(void **state)
 	}
 }
 
+static int setup_sleeper(void **state)
+{
+	pair_regions(here, there, BYTES, ACCESS);
+	rig_add_channel(&rig);
+	pair_connect(IBV_QPT_RC, &(struct rig_options){ .access = ACCESS, .timeout = 14, .psn = PSN });
+	for (uint64_t i = 0; i < 8; i++) {
+		rig_post_receive(a, 100 + i, NULL);
+		rig_post_receive(b, 200 + i, NULL);
+	}
+	return 0;
+}
+
+static void *take_one_and_flush(void *arg)
+{
+	rig_step();
+	transport_flush();
+	return arg;
+}
+
+/* Another thread takes a packet and acknowledges it. */
+static void take_beside(void)
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, take_one_and_flush, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* A program that sleeps is told of a message when the acknowledgement in its train has been taken. */
+static void test_tells_of_all_of_a_train(void **state)
+{
+	post(a, IBV_WR_SEND, 0, 1);
+	step(1);
+	expect(200);
+	post(b, IBV_WR_SEND_WITH_IMM, 0, 2);
+	assert_int_equal(rig_waiting(), 2);
+	assert_int_equal(rig_calls, 2);
+	cq_arm(rig.cq, false);
+	assert_true(rig_step_more());
+	assert_false(rig_has_event(&rig));
+	step(1);
+	assert_true(rig_has_event(&rig));
+	expect(100);
+	expect(1);
+	run();
+	expect(2);
+	lock_acquire(&a->lock); /* nobody has it */
+	lock_release(&a->lock);
+}
+
+/* What follows in the datagram is for another QP, or no packet at all. */
+static void test_tells_before_it_takes_another(void **state)
+{
+	struct qp *c = rig_qp(&rig, IBV_QPT_RC), *d = rig_qp(&rig, IBV_QPT_RC);
+
+	rig_connect(c, d, &(struct rig_options){ .timeout = 14 });
+	post(a, IBV_WR_SEND, 0, 1);
+	post(c, IBV_WR_SEND, 0, 2);
+	rig_post_receive(d, 300, NULL);
+	cq_arm(rig.cq, false);
+	assert_true(rig_step_more());
+	assert_false(rig_has_event(&rig));
+	assert_true(rig_step_more());
+	assert_true(rig_has_event(&rig));
+	cq_arm(rig.cq, false);
+	expect(200);
+	expect(300);
+	run();
+	expect(1);
+	expect(2);
+	assert_int_equal(qp_destroy(c), 0);
+	assert_int_equal(qp_destroy(d), 0);
+}
+
+/*
+ * The thread that took a message acknowledges it by itself, which may be late: the answer says it
+ * once more, to the end of its train. If the program polls there is no need.
+ */
+static void test_acknowledges_with_the_answer(void **state)
+{
+	bool sleeps = rig.channel;
+
+	if (!sleeps) {
+		rig_post_receive(a, 100, NULL);
+		rig_post_receive(b, 200, NULL);
+	}
+	post(a, IBV_WR_SEND, 0, 1);
+	take_beside();
+	expect(200);
+	assert_int_equal(rig_waiting(), 1);
+	assert_int_equal(rig_peek(0).opcode, ACKNOWLEDGE);
+	lose_what_waits();
+
+	post(b, IBV_WR_SEND_WITH_IMM, 0, 2);
+	assert_int_equal(rig_waiting(), sleeps ? 2 : 1);
+	if (!sleeps) {
+		run();
+		return;
+	}
+	assert_int_equal(rig_peek(1).opcode, ACKNOWLEDGE);
+	assert_int_equal(rig_peek(1).psn, psn(0));
+	step(2);
+	expect(100);
+	expect(1);
+	post(b, IBV_WR_SEND_WITH_IMM, 0, 3); /* once is enough */
+	assert_int_equal(rig_waiting(), 1);
+	run();
+	expect(101);
+	expect(2);
+	expect(3);
+}
+
+/* A message that is shorter than an acknowledgement, which would begin a datagram of its own. */
+static void test_acknowledges_ahead_of_the_answer(void **state)
+{
+	for (unsigned beside = 0; beside < 2; beside++) {
+		post(a, IBV_WR_SEND, 0, 1);
+		if (beside) {
+			take_beside();
+			lose_what_waits();
+		} else {
+			step(1);
+		}
+		expect(200 + beside);
+		post(b, IBV_WR_SEND, 0, 2);
+		assert_int_equal(rig_waiting(), 2);
+		assert_int_equal(rig_peek(0).opcode, ACKNOWLEDGE);
+		assert_int_equal(rig_peek(0).psn, psn(beside));
+		assert_int_equal(rig_peek(1).opcode, SEND_ONLY);
+		run();
+		expect(1);
+		expect(100 + beside);
+		expect(2);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -298,6 +434,13 @@ int main(void)
 		TEST(thread_that_does_not_go_back),
 		TEST(reserved_syndromes),
 		TEST(acknowledges_before_an_end),
+		TEST(acknowledges_with_the_answer),
+#define SLEEPER(name)                                                                              \
+	cmocka_unit_test_setup_teardown(test_##name, setup_sleeper, pair_teardown)
+		SLEEPER(tells_of_all_of_a_train),
+		SLEEPER(tells_before_it_takes_another),
+		SLEEPER(acknowledges_with_the_answer),
+		SLEEPER(acknowledges_ahead_of_the_answer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
