@@ -93,7 +93,7 @@ static void retire_up_to(struct worker *worker, struct link *link, const struct 
 
 static void on_rc_error(struct worker *worker, struct link *link, const struct ibv_wc *wc)
 {
-	bool only_probe;
+	bool late;
 
 	CHECK(worker, link_is_dead(worker, link), "request %u to %u, who lives: %s, vendor_err %u",
 	      (uint32_t)wc->wr_id, link->peer, ibv_wc_status_str(wc->status), wc->vendor_err);
@@ -102,11 +102,11 @@ static void on_rc_error(struct worker *worker, struct link *link, const struct i
 	CHECK(worker, link->count > 0 && oldest(link)->number == (uint32_t)wc->wr_id,
 	      "request %u to the dead %u is out of order", (uint32_t)wc->wr_id, link->peer);
 	/* A QP that was idle when its peer died may have been failed before it was used again. */
-	only_probe = link->probed && link->count == 1;
+	late = link->has_late && (int32_t)(oldest(link)->number - link->late) >= 0;
 	CHECK(worker,
 	      link->failed ? wc->status == IBV_WC_WR_FLUSH_ERR
 			   : wc->status == IBV_WC_RETRY_EXC_ERR ||
-				     (only_probe && wc->status == IBV_WC_WR_FLUSH_ERR),
+				     (late && wc->status == IBV_WC_WR_FLUSH_ERR),
 	      "request %u to the dead %u: %s", (uint32_t)wc->wr_id, link->peer,
 	      ibv_wc_status_str(wc->status));
 	link->failed = true;

@@ -201,6 +201,15 @@ static int split(struct worker *worker, struct ibv_sge *sge, char *data, uint32_
 	return length == 0 ? 0 : (int)pieces;
 }
 
+/* The requests from `number` on were just posted. The peer is killed after that is said of it. */
+static void note_late(struct worker *worker, struct link *link, uint32_t number)
+{
+	if (link->has_late || !link_is_dead(worker, link))
+		return;
+	link->has_late = true;
+	link->late = number;
+}
+
 /* Fills in and posts the step, and the SEND that tells of a WRITE in the same chain. */
 static void post_step(struct worker *worker, struct link *link, struct step step, uint32_t at)
 {
@@ -210,6 +219,7 @@ static void post_step(struct worker *worker, struct link *link, struct step step
 	struct ibv_send_wr *bad, wr = { 0 }, tell = { 0 };
 	bool sends = step.kind <= STEP_WRITE_IMM;
 	struct pending *pending;
+	uint32_t number;
 	int error;
 
 	if (sends)
@@ -217,6 +227,7 @@ static void post_step(struct worker *worker, struct link *link, struct step step
 	else
 		memset(data, 0x5A, step.size);
 	pending = add_pending(link, &step, at);
+	number = pending->number;
 	wr.wr_id = ticket(RC_SEND, link->peer, pending->number);
 	wr.opcode = opcodes[step.kind];
 	wr.imm_data = htonl(step.imm);
@@ -247,6 +258,7 @@ static void post_step(struct worker *worker, struct link *link, struct step step
 	}
 	error = ibv_post_send(link->qp, &wr, &bad);
 	CHECK(worker, error == 0, "ibv_post_send: %s", strerror(error));
+	note_late(worker, link, number);
 	if (step.inlined)
 		memset(data, 0xEE, step.size);
 	if (step.kind == STEP_WRITE || step.kind == STEP_WRITE_IMM)
@@ -265,6 +277,7 @@ static void post_nothing(struct worker *worker, struct link *link)
 	int error = ibv_post_send(link->qp, &wr, &bad);
 
 	CHECK(worker, error == 0, "ibv_post_send: %s", strerror(error));
+	note_late(worker, link, pending->number);
 }
 
 static bool has_credit(struct worker *worker, struct link *link)
@@ -286,7 +299,6 @@ static unsigned int post_next(struct worker *worker, struct link *link)
 		/* Until one fails: the first may still find the peer alive. */
 		if (link->failed || link->count == DEPTH || link->unsignalled < link->count)
 			return 0;
-		link->probed = true;
 		post_nothing(worker, link);
 		return 1;
 	}

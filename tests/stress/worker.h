@@ -67,7 +67,8 @@ struct link {
 	uint32_t receive_first, receive_count; /* own RQ: numbers in order */
 	/* the end of it */
 	bool failed; /* a send completed with error */
-	bool probed; /* something was posted after the death was known */
+	bool has_late; /* something was posted when the peer was dead, perhaps: ... */
+	uint32_t late; /* ... the number of the first */
 	bool last_wqe;
 	bool cut_off; /* the receive of an unfinished message was flushed */
 	bool settled;
