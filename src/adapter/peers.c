@@ -56,7 +56,7 @@ int peers_init(struct ctl_client *client, uint32_t slot, void *arena, int wake_f
 	own_slot = slot;
 	own_arena = arena;
 	if (shared >= 0 && wake >= 0 && !ftruncate(shared, LINK_BYTES_NEEDED))
-		self = link_create(slot, getpid(), 0, shared, arena, wake, -1);
+		self = link_create(slot, getpid(), LINK_SELF, shared, arena, wake, -1);
 	if (shared >= 0)
 		close(shared);
 	if (!self) {

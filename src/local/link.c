@@ -45,8 +45,8 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 			 int heap_fd) NO_LOCK_CHECK
 {
 	struct link *link = take_struct();
-	bool own = pid == getpid();
-	int rx_side = own ? side : !side;
+	bool own = side == LINK_SELF;
+	int tx_side = own ? 0 : side, rx_side = own ? 0 : !side;
 	struct ring_control *control;
 
 	if (!link)
@@ -55,7 +55,7 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	if (link->shared == MAP_FAILED)
 		goto give_back_struct;
 	link->tx = (struct ring_producer){
-		.data = ring_map(shared_fd, LINK_CONTROL_BYTES + (size_t)side * RING_BYTES),
+		.data = ring_map(shared_fd, LINK_CONTROL_BYTES + (size_t)tx_side * RING_BYTES),
 	};
 	if (link->tx.data == MAP_FAILED)
 		goto unmap_control;
@@ -66,7 +66,7 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	if (link->rx.data == MAP_FAILED)
 		goto unmap_tx;
 	control = link->shared;
-	link->tx.control = &control[side];
+	link->tx.control = &control[tx_side];
 	link->rx.control = &control[rx_side];
 	link->slot = slot;
 	link->pid = pid;

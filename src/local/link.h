@@ -86,11 +86,12 @@ struct link {
 
 /*
  * Makes a link. `shared_fd` holds LINK_BYTES_NEEDED bytes; `side` says which ring is ours to write
- * (0 or 1; the link to oneself has side 0 and one ring for both). `arena` is mapped already and the
- * link owns the mapping unless it is its own (pid == getpid()); `wake_fd` is the link's from now
- * on, and `heap_fd`, the other's heap (-1: not to be used). Returns NULL with errno; then arena and
- * descriptors are still the caller's.
+ * (0 or 1; LINK_SELF: the link to oneself, which has one ring for both). `pid` is as verbatimd sees it:
+ * a process of another PID namespace may have ours. `arena` is mapped already and the link owns the
+ * mapping unless it is its own; `wake_fd` is the link's from now on, and `heap_fd`, the other's heap
+ * (-1: not to be used). Returns NULL with errno; then arena and descriptors are still the caller's.
  */
+#define LINK_SELF (-1)
 struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd,
 			 int heap_fd);
 

@@ -22,12 +22,12 @@
 
 #define OWN_SLOT  3
 #define PEER_SLOT 5
-#define PEER_PID  7777
 
 static struct arena_header *own, *peer;
 static int own_fd, peer_fd, wake_fd, memory_fd;
 static struct ring_control *control; /* of the peer's ring */
 static struct ring_producer tx;
+static pid_t peer_pid;
 static bool is_known; /* verbatimd has not heard of the peer's death */
 static void (*while_asked)(void);
 static unsigned carried_out, buried;
@@ -46,7 +46,7 @@ int __wrap_ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *o
 		return -ENOENT;
 	*out = (struct ctl_peer_info){
 		.slot = PEER_SLOT,
-		.pid = PEER_PID,
+		.pid = peer_pid,
 		.side = 0,
 		.arena_fd = fcntl(peer_fd, F_DUPFD_CLOEXEC, 0),
 		.wake_fd = fcntl(wake_fd, F_DUPFD_CLOEXEC, 0),
@@ -128,6 +128,7 @@ static int setup(void **state)
 				     .control = &control[1] };
 	assert_ptr_not_equal(tx.data, MAP_FAILED);
 	is_known = true;
+	peer_pid = getpid() + 1;
 	carried_out = buried = 0;
 	return peers_init(NULL, OWN_SLOT, own, wake_fd);
 }
@@ -165,7 +166,7 @@ static void die(void)
 static void hear_of_death(void)
 {
 	is_known = false;
-	peers_on_death(PEER_SLOT, PEER_PID);
+	peers_on_death(PEER_SLOT, peer_pid);
 	peers_bury_replaced();
 }
 
@@ -271,6 +272,23 @@ static void test_asked_twice_at_once(void **state)
 	assert_int_equal(buried, 1);
 }
 
+/* It lives in another PID namespace. */
+static void test_peer_with_our_pid(void **state)
+{
+	struct link *link;
+
+	peer_pid = getpid();
+	leave_one();
+	link = find();
+	assert_non_null(link);
+	assert_int_not_equal(link->reach, REACH_SELF);
+	peers_progress();
+	assert_int_equal(carried_out, 1);
+	die();
+	hear_of_death();
+	assert_int_equal(buried, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -280,6 +298,7 @@ int main(void)
 		TEST(carries_out_nothing_twice),
 		TEST(asks_for_the_link_of_the_dead),
 		TEST(asked_twice_at_once),
+		TEST(peer_with_our_pid),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
