@@ -179,6 +179,7 @@ static uint32_t random_number(void)
 static const struct transport_env transport_env = {
 	.now = monotonic_ns,
 	.send = ports_send,
+	.sends_trains = ports_sends_trains,
 	.resolve = path_resolve,
 	.deadline = pump_wire_deadline,
 	.group_visit = group_visit,

@@ -484,6 +484,11 @@ enum wire_result ports_send(const struct wire_flow *flow, const struct wire_pack
 	return result;
 }
 
+bool ports_sends_trains(const struct wire_flow *flow)
+{
+	return udp_sends_trains(flow->port);
+}
+
 /* Descriptors are closed, memberships are the parent's: its sockets live on. */
 void ports_reset_after_fork(void) NO_LOCK_CHECK
 {

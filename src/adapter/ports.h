@@ -68,9 +68,10 @@ enum ports_look {
  */
 int ports_progress(uint64_t now_ns, enum ports_look which);
 
-/* struct transport_env's send. */
+/* struct transport_env's. */
 enum wire_result ports_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			    unsigned count, unsigned *sent);
+bool ports_sends_trains(const struct wire_flow *flow);
 
 /* An epoll descriptor that is readable while any port, or packet socket, has packets. */
 int ports_epoll(void);

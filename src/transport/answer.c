@@ -352,25 +352,34 @@ static bool may_sleep(const struct qp *qp)
 	return qp->type == IBV_QPT_RC && qp->recv_cq->ib.channel;
 }
 
+/* Behind the burst it is in the train of each packet that the other end may tell its program of. */
+static bool is_seen_with(const struct transport_qp *tq, const struct burst *burst)
+{
+	return burst->first_end == BURST_NO_END ||
+	       (!burst_is_full(burst) && burst_ends_in_last_train(burst, ACK_BYTES) &&
+		transport_env.sends_trains(&tq->flow));
+}
+
 bool answer_join(struct transport_qp *tq, struct burst *burst)
 {
-	bool sleeps, again = !tq->ack_owed && tq->acknowledged_by && tq->acknowledged_by != &self;
+	bool sleeps = may_sleep(tq->qp);
+	bool again = sleeps && !tq->ack_owed && tq->acknowledged_by && tq->acknowledged_by != &self;
 
 	if ((!tq->ack_owed && !again) || owes_more(tq) || !burst->count)
 		return false;
-	sleeps = may_sleep(tq->qp);
-	if (again && !sleeps)
-		return false;
-	if (sleeps && (burst_is_full(burst) || !burst_takes_along(burst, ACK_BYTES))) {
+	if (sleeps && !is_seen_with(tq, burst)) {
 		tq->ack_owed = true;
-		answer_send(tq->qp); /* ahead of the request */
-		return false;
+		answer_send(tq->qp);
+		if (!tq->ack_owed) {
+			tq->acknowledged_by = again ? NULL : &self;
+			return false;
+		}
 	}
 	if (burst_is_full(burst))
 		return false;
 	add_acknowledgement(burst, tq);
 	tq->ack_owed = false;
-	tq->acknowledged_by = NULL;
+	tq->acknowledged_by = again ? NULL : &self;
 	return true;
 }
 
@@ -439,8 +448,9 @@ static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint6
 		return false;
 	}
 	if (acknowledged) {
+		if (!tq->nak.owed)
+			tq->acknowledged_by = &self;
 		tq->nak.owed = tq->ack_owed = false;
-		tq->acknowledged_by = &self;
 	}
 	if (notified)
 		tq->cnp_ns = now_ns;

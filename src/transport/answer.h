@@ -47,7 +47,7 @@ struct burst;
  * another thread took, told it of, and acknowledges by a packet of its own. That packet may be late:
  * the thread may get no processor before it sends it, or each processor of the host has a queue of its
  * own that packets wait in. So it is said once more, where nothing can come between. And if it would
- * not be in the train of the last request, it is sent ahead of all.
+ * not be in the train of all messages that end in the burst, it is sent ahead of them.
  */
 bool answer_join(struct transport_qp *tq, struct burst *burst);
 

@@ -21,6 +21,8 @@ static void empty(struct burst *burst)
 	burst->count = 0;
 	burst->staged = 0;
 	burst->run_bytes = burst->run = 0;
+	burst->train_start = 0;
+	burst->first_end = BURST_NO_END;
 	burst->full = false;
 	burst->packets[0].pieces = 0;
 	burst->packets[0].payload_bytes = 0;
@@ -82,9 +84,21 @@ static unsigned train_of(uint32_t bytes)
 	return train < WIRE_TRAIN_PACKETS ? train : WIRE_TRAIN_PACKETS;
 }
 
-bool burst_takes_along(const struct burst *burst, uint32_t bytes)
+static bool takes_along(const struct burst *burst, uint32_t bytes)
 {
 	return bytes <= burst->run_bytes && burst->run % burst->train;
+}
+
+bool burst_ends_in_last_train(const struct burst *burst, uint32_t bytes)
+{
+	return burst->first_end != BURST_NO_END && burst->first_end >= burst->train_start &&
+	       takes_along(burst, bytes);
+}
+
+void burst_end_message(struct burst *burst)
+{
+	if (burst->first_end == BURST_NO_END)
+		burst->first_end = burst->count - 1;
 }
 
 /* The next packet is complete. */
@@ -97,13 +111,13 @@ static void count(struct burst *burst, uint32_t psn)
 	unsigned left;
 
 	if (bytes != burst->run_bytes) {
-		rides = burst_takes_along(burst, bytes);
+		rides = takes_along(burst, bytes);
 		burst->run_bytes = bytes;
 		burst->train = train_of(bytes);
 		burst->run = 0;
 	}
-	if (!rides)
-		burst->run++;
+	if (!rides && burst->run++ % burst->train == 0)
+		burst->train_start = burst->count;
 	burst->psn[burst->count++] = psn;
 	left = WIRE_BURST - burst->count;
 	burst->full = !left || (burst->run && left < burst->train && burst->run % burst->train == 0);

@@ -5,8 +5,9 @@
  * Out: packets on the wire; or how far it came.
  *
  * Bursts come from a pool, because they are large. A burst publishes at most one key (object/touch.h)
- * from burst_touch until it is sent: no thread waits for a touch entry while it holds another, so
- * the entries that threads share cannot run out for good. Callers hold the QP's lock.
+ * from burst_touch until it is sent, and of two that a thread has at once (answer_join) one holds nothing
+ * but an acknowledgement: no thread waits for a touch entry while it holds another, so the entries that
+ * threads share cannot run out for good. Callers hold the QP's lock.
  */
 #ifndef TRANSPORT_BURST_H
 #define TRANSPORT_BURST_H
@@ -18,6 +19,7 @@
 #include "wire/wire.h"
 
 #define BURST_STAGING (64 * 1024)
+#define BURST_NO_END  UINT32_MAX
 
 struct burst {
 	struct burst *next; /* in the pool */
@@ -28,6 +30,8 @@ struct burst {
 	uint32_t run_bytes; /* the size of the last packet, ... */
 	unsigned run;	    /* ... how many of that size came one after the other, of a train of their own, ... */
 	unsigned train;	    /* ... and how many make a full train */
+	unsigned train_start; /* the first packet of the train that the last one is in */
+	unsigned first_end;   /* the first packet that ends a message; BURST_NO_END */
 	bool full;
 	uint32_t key;
 	struct arena_touch *touch; /* publishes `key`; or NULL */
@@ -81,8 +85,14 @@ bool burst_touch(struct burst *burst, uint32_t key);
 /* The payload of the next packet is there; completes it. Sets header->pad. */
 void burst_add(struct burst *burst, struct packet *header);
 
-/* A packet of so many bytes, all headers counted, would leave in the train of the last one. */
-bool burst_takes_along(const struct burst *burst, uint32_t bytes);
+/* The last packet ends a message: the receiver may tell its program of it. */
+void burst_end_message(struct burst *burst);
+
+/*
+ * Messages end in the train of the last packet only, in which one more packet of so many bytes, all
+ * headers counted, would leave.
+ */
+bool burst_ends_in_last_train(const struct burst *burst, uint32_t bytes);
 
 /*
  * At most so many packets more like the last one, with the PSNs behind its, none of which asks for an

@@ -264,6 +264,8 @@ static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_ki
 	if (header.ack_req)
 		retransmit_on_ack_requested(tq, header.psn, it->now_ns);
 	burst_add(it->burst, &header);
+	if (last)
+		burst_end_message(it->burst);
 	if (!qp_is_reliable(qp))
 		it->turn--;
 	tq->next_psn = psn_add(tq->next_psn, 1);

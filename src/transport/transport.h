@@ -40,6 +40,8 @@ struct transport_env {
 	 */
 	enum wire_result (*send)(const struct wire_flow *flow, const struct wire_packet *packets,
 				 unsigned count, unsigned *sent);
+	/* Packets that `send` gets at once arrive at once, if the network leaves them together. */
+	bool (*sends_trains)(const struct wire_flow *flow);
 	/*
 	 * Fills *flow from the QP's or AH's address (attr->grh, sgid_index of the QP's device) and opens
 	 * the port. 0, or an errno with a cause reported. May block briefly.

@@ -51,6 +51,9 @@ void udp_counters(const struct wire_port *port, struct udp_counters *out);
 enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			  unsigned count, unsigned *sent);
 
+/* Bursts leave as trains (UDP_SEGMENT), as far as is known; or else packet by packet. */
+bool udp_sends_trains(const struct wire_port *port);
+
 /*
  * Takes what is there, at most some 64 packets, and calls `receive` for each, without locks but the
  * port's own. Returns how many datagrams came, and there may be more; -EBUSY: another thread is at

@@ -310,6 +310,11 @@ static bool refuses_trains(struct burst *b, int error)
 	return true;
 }
 
+bool udp_sends_trains(const struct wire_port *port)
+{
+	return atomic_load_explicit(&port->segments, memory_order_relaxed);
+}
+
 /* As sendmmsg, which costs more for one. */
 static int call_send(int fd, struct mmsghdr *messages, unsigned count)
 {

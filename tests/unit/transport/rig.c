@@ -21,6 +21,7 @@
 uint64_t rig_now_ns, rig_deadline_ns;
 uint32_t rig_sent, rig_full_after;
 enum wire_result rig_refusal;
+bool rig_without_trains;
 uint32_t rig_calls, rig_call_packets[RIG_CALLS], rig_buffer_bytes;
 bool (*rig_on_packet)(struct rig_packet *packet, struct packet *decoded);
 
@@ -102,9 +103,15 @@ void rig_set_member(unsigned i, struct qp *qp)
 	members[i] = qp;
 }
 
+static bool sends_trains(const struct wire_flow *flow)
+{
+	return !rig_without_trains;
+}
+
 static const struct transport_env env = {
 	.now = now,
 	.send = send_packets,
+	.sends_trains = sends_trains,
 	.resolve = resolve,
 	.deadline = deadline,
 	.group_visit = group_visit,
@@ -140,6 +147,7 @@ void rig_create(struct rig *rig)
 	memset(members, 0, sizeof(members));
 	rig_full_after = UINT32_MAX;
 	rig_refusal = WIRE_FULL;
+	rig_without_trains = false;
 	rig_on_packet = NULL;
 }
 

@@ -398,6 +398,120 @@ static void test_acknowledges_with_the_answer(void **state)
 	expect(3);
 }
 
+static uint32_t count_waiting(uint8_t opcode)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < rig_waiting(); i++)
+		count += rig_peek(i).opcode == opcode;
+	return count;
+}
+
+static void *post_beside(void *arg)
+{
+	post(b, *(enum ibv_wr_opcode *)arg, 0, 9);
+	return arg;
+}
+
+static void post_in_a_thread(enum ibv_wr_opcode opcode)
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, post_beside, &opcode), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* Threads that take turns acknowledge no more often than something came. */
+static void test_says_it_once_more_and_not_forever(void **state)
+{
+	post(a, IBV_WR_SEND, 0, 1);
+	take_beside();
+	expect(200);
+	assert_int_equal(count_waiting(ACKNOWLEDGE), 1);
+	post(b, IBV_WR_SEND, 0, 2); /* ahead of it */
+	assert_int_equal(count_waiting(ACKNOWLEDGE), 2);
+	for (uint64_t i = 3; i < 6; i++) {
+		post_in_a_thread(IBV_WR_SEND);
+		post(b, IBV_WR_SEND, 0, i);
+	}
+	assert_int_equal(count_waiting(ACKNOWLEDGE), 2);
+	run();
+}
+
+/* Another thread's request took the acknowledgement along, before the answer. */
+static void test_says_once_more_what_left_with_another(void **state)
+{
+	post(a, IBV_WR_SEND, 0, 1);
+	step(1);
+	expect(200);
+	post_in_a_thread(IBV_WR_SEND_WITH_IMM);
+	assert_int_equal(count_waiting(ACKNOWLEDGE), 1);
+	post(b, IBV_WR_SEND_WITH_IMM, 0, 2);
+	assert_int_equal(count_waiting(ACKNOWLEDGE), 2);
+	post(b, IBV_WR_SEND_WITH_IMM, 0, 3);
+	assert_int_equal(count_waiting(ACKNOWLEDGE), 2);
+	run();
+}
+
+/* Two messages of two trains, with different sizes: the first of them may be told of alone. */
+static void test_acknowledges_ahead_of_two_answers(void **state)
+{
+	struct ibv_sge sges[] = { { (uintptr_t)here, 100, here_mr->ib.lkey },
+				  { (uintptr_t)here, 1000, here_mr->ib.lkey } };
+	struct ibv_send_wr wr[] = {
+		{ .wr_id = 2, .opcode = IBV_WR_RDMA_WRITE, .sg_list = &sges[0], .num_sge = 1 },
+		{ .wr_id = 3, .opcode = IBV_WR_RDMA_WRITE, .sg_list = &sges[1], .num_sge = 1 },
+	};
+
+	for (unsigned i = 0; i < 2; i++) {
+		wr[i].wr.rdma.remote_addr = (uintptr_t)there;
+		wr[i].wr.rdma.rkey = there_mr->ib.rkey;
+	}
+	post(a, IBV_WR_SEND, 0, 1);
+	step(1);
+	expect(200);
+	lock_acquire(&b->lock);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(sq_push(b, &wr[i]), 0);
+	b->path->issue(b);
+	lock_release(&b->lock);
+	assert_int_equal(rig_waiting(), 3);
+	assert_int_equal(rig_peek(0).opcode, ACKNOWLEDGE);
+	run();
+	expect(1);
+	expect(2);
+	expect(3);
+}
+
+/* Each packet is a datagram. */
+static void test_acknowledges_ahead_without_trains(void **state)
+{
+	rig_without_trains = true;
+	post(a, IBV_WR_SEND, 0, 1);
+	step(1);
+	expect(200);
+	post(b, IBV_WR_SEND_WITH_IMM, 0, 2);
+	assert_int_equal(rig_waiting(), 2);
+	assert_int_equal(rig_peek(0).opcode, ACKNOWLEDGE);
+	run();
+}
+
+/* The socket took nothing ahead, then something: the acknowledgement is not forgotten. */
+static void test_acknowledges_later_if_it_has_to(void **state)
+{
+	post(a, IBV_WR_SEND, 0, 1);
+	step(1);
+	expect(200);
+	rig_full_after = 0;
+	post(b, IBV_WR_SEND, 0, 2);
+	assert_int_equal(rig_waiting(), 0);
+	rig_full_after = UINT32_MAX;
+	run();
+	expect(1);
+	expect(100);
+	expect(2);
+}
+
 /* A message that is shorter than an acknowledgement, which would begin a datagram of its own. */
 static void test_acknowledges_ahead_of_the_answer(void **state)
 {
@@ -440,6 +554,11 @@ int main(void)
 		SLEEPER(tells_of_all_of_a_train),
 		SLEEPER(tells_before_it_takes_another),
 		SLEEPER(acknowledges_with_the_answer),
+		SLEEPER(says_it_once_more_and_not_forever),
+		SLEEPER(says_once_more_what_left_with_another),
+		SLEEPER(acknowledges_ahead_of_two_answers),
+		SLEEPER(acknowledges_ahead_without_trains),
+		SLEEPER(acknowledges_later_if_it_has_to),
 		SLEEPER(acknowledges_ahead_of_the_answer),
 	};
 
