@@ -424,6 +424,7 @@ static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint6
 	bool readable = add_responses(burst, tq, turn, &cause);
 	bool acknowledged = readable && !next_responses(tq) && !burst_is_full(burst) &&
 			    (tq->nak.owed || tq->ack_owed);
+	bool alone = !burst->count;
 	enum wire_result result;
 	bool notified = false;
 	uint32_t unsent;
@@ -448,8 +449,9 @@ static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint6
 		return false;
 	}
 	if (acknowledged) {
+		/* To say it again may not overtake responses: that would look as if they were lost. */
 		if (!tq->nak.owed)
-			tq->acknowledged_by = &self;
+			tq->acknowledged_by = alone ? &self : NULL;
 		tq->nak.owed = tq->ack_owed = false;
 	}
 	if (notified)

@@ -41,7 +41,7 @@ struct burst;
 /*
  * Adds it behind the requests in the burst, if nothing else is owed and there is room: it costs
  * little in their train. True: it is there, and the caller sets tq->ack_owed again if it does not
- * leave.
+ * leave. False: nothing is owed, or it stays so, or was sent ahead.
  *
  * A program that sleeps for events (its CQ has a channel) may be answering with these requests what
  * another thread took, told it of, and acknowledges by a packet of its own. That packet may be late:

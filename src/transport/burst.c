@@ -9,7 +9,7 @@
 #include "packet/icrc.h"
 #include "transport/transport_qp.h"
 
-/* Bursts are in use only within calls, so there are no more of them than threads at once. */
+/* Bursts are in use only within calls, so there are no more of them than twice the threads at once. */
 static struct lock pool_lock = LOCK_INITIALIZER;
 static struct burst *pool GUARDED_BY(pool_lock);
 
@@ -20,8 +20,6 @@ static void empty(struct burst *burst)
 	burst->touch = NULL;
 	burst->count = 0;
 	burst->staged = 0;
-	burst->run_bytes = burst->run = 0;
-	burst->train_start = 0;
 	burst->first_end = BURST_NO_END;
 	burst->full = false;
 	burst->packets[0].pieces = 0;
@@ -86,12 +84,14 @@ static unsigned train_of(uint32_t bytes)
 
 static bool takes_along(const struct burst *burst, uint32_t bytes)
 {
-	return bytes <= burst->run_bytes && burst->run % burst->train;
+	return burst->count && !burst->train.closed && bytes <= burst->train.size &&
+	       burst->train.packets < WIRE_TRAIN_PACKETS &&
+	       burst->train.bytes + bytes <= WIRE_TRAIN_BYTES;
 }
 
 bool burst_ends_in_last_train(const struct burst *burst, uint32_t bytes)
 {
-	return burst->first_end != BURST_NO_END && burst->first_end >= burst->train_start &&
+	return burst->first_end != BURST_NO_END && burst->first_end >= burst->train.start &&
 	       takes_along(burst, bytes);
 }
 
@@ -107,20 +107,26 @@ static void count(struct burst *burst, uint32_t psn)
 	const struct wire_packet *packet = burst_next(burst);
 	uint32_t bytes = packet->header_bytes + packet->payload_bytes + packet->pad_bytes +
 			 ICRC_BYTES;
-	bool rides = false; /* as the last, shorter one of the train before it */
 	unsigned left;
 
-	if (bytes != burst->run_bytes) {
-		rides = takes_along(burst, bytes);
-		burst->run_bytes = bytes;
-		burst->train = train_of(bytes);
-		burst->run = 0;
+	if (takes_along(burst, bytes)) {
+		burst->train.closed = bytes < burst->train.size;
+		burst->train.packets++;
+		burst->train.bytes += bytes;
+	} else {
+		if (!burst->count || bytes != burst->train.size) {
+			burst->train.size = bytes;
+			burst->train.full = train_of(bytes);
+		}
+		burst->train.start = burst->count;
+		burst->train.packets = 1;
+		burst->train.bytes = bytes;
+		burst->train.closed = false;
 	}
-	if (!rides && burst->run++ % burst->train == 0)
-		burst->train_start = burst->count;
 	burst->psn[burst->count++] = psn;
 	left = WIRE_BURST - burst->count;
-	burst->full = !left || (burst->run && left < burst->train && burst->run % burst->train == 0);
+	burst->full = !left || (burst->train.packets == burst->train.full && !burst->train.closed &&
+				left < burst->train.full);
 }
 
 void burst_add(struct burst *burst, struct packet *header)

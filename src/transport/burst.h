@@ -27,11 +27,14 @@ struct burst {
 	unsigned count;
 	uint32_t staged; /* bytes of `staging` in use */
 	unsigned left;	 /* how many the last burst_send sent */
-	uint32_t run_bytes; /* the size of the last packet, ... */
-	unsigned run;	    /* ... how many of that size came one after the other, of a train of their own, ... */
-	unsigned train;	    /* ... and how many make a full train */
-	unsigned train_start; /* the first packet of the train that the last one is in */
-	unsigned first_end;   /* the first packet that ends a message; BURST_NO_END */
+	struct {
+		unsigned start, packets;
+		uint32_t bytes;
+		uint32_t size; /* of each packet, but for the last, which may be shorter, ... */
+		unsigned full; /* ... and how many of that size make a full one */
+		bool closed;   /* the last one is shorter */
+	} train; /* that the last packet leaves in: as wire/udp_send.c makes them */
+	unsigned first_end; /* the first packet that ends a message; BURST_NO_END */
 	bool full;
 	uint32_t key;
 	struct arena_touch *touch; /* publishes `key`; or NULL */

@@ -98,10 +98,12 @@ static int connect(struct qp *qp)
 
 /*
  * The program may be answering what an event told it of while the thread that took the packet has yet
- * to acknowledge it, or keeps that back (transport_flush_urgent). Both leave in one train (answer_join),
- * of which the other end takes all before it tells of any (kept): whoever sleeps for one event of
- * either kind, as ib_send_lat -e does, finds its request completed when the answer is there, as with
- * adapters. Unless the network takes the train apart, and the receiver's kernel does not join it again.
+ * to acknowledge it, or keeps that back (transport_flush_urgent). If its CQ has a channel both leave in
+ * one train, or the acknowledgement ahead (answer_join), and the other end takes all of a train before
+ * it tells of any (kept): where both sleep for one event of either kind, as with ib_send_lat -e, each
+ * finds its request completed when the answer is there, as with adapters. Unless the network takes
+ * the train apart, and the receiver's kernel does not join it again. Of a program that polls the
+ * acknowledgement is in most trains, but waits for nothing and makes nothing wait.
  */
 static void issue(struct qp *qp)
 {

@@ -136,7 +136,7 @@ struct transport_qp {
 	uint32_t held_ack_psn; /* ack_psn before them */
 	struct iovec held_pieces[RESPONDER_HELD_MAX];
 	bool ack_owed;
-	const void *acknowledged_by; /* the thread that did, by a packet of its own; see answer_join */
+	const void *acknowledged_by; /* the thread that did last; NULL: none that answer_join cares for */
 	struct nak nak;
 	struct responses responses; /* to new requests */
 	struct responses replays;   /* to repeated ones; these go first */

@@ -286,11 +286,18 @@ static void test_acknowledges_before_an_end(void **state)
 	}
 }
 
-static int setup_sleeper(void **state)
+static void setup_sleeper_with(enum ibv_mtu mtu)
 {
 	pair_regions(here, there, BYTES, ACCESS);
 	rig_add_channel(&rig);
-	pair_connect(IBV_QPT_RC, &(struct rig_options){ .access = ACCESS, .timeout = 14, .psn = PSN });
+	rig_buffer_bytes = 8 << 20;
+	pair_connect(IBV_QPT_RC, &(struct rig_options){
+					 .mtu = mtu, .access = ACCESS, .timeout = 14, .psn = PSN });
+}
+
+static int setup_sleeper(void **state)
+{
+	setup_sleeper_with(IBV_MTU_1024);
 	for (uint64_t i = 0; i < 8; i++) {
 		rig_post_receive(a, 100 + i, NULL);
 		rig_post_receive(b, 200 + i, NULL);
@@ -362,7 +369,7 @@ static void test_tells_before_it_takes_another(void **state)
 
 /*
  * The thread that took a message acknowledges it by itself, which may be late: the answer says it
- * once more, to the end of its train. If the program polls there is no need.
+ * once more, to the end of its train. For a program that polls it is not.
  */
 static void test_acknowledges_with_the_answer(void **state)
 {
@@ -483,6 +490,51 @@ static void test_acknowledges_ahead_of_two_answers(void **state)
 	expect(3);
 }
 
+/*
+ * With 4096 bytes of payload 15 packets fill a train as far as packets of their size go. A shorter one
+ * still has room there, and ends it.
+ */
+static void test_acknowledges_within_the_last_train(void **state)
+{
+	static const struct {
+		uint32_t bytes, packets;
+		bool ahead;
+	} answers[] = {
+		{ 61440, 15, false },
+		{ 61440 + 3000, 16, true },
+		{ 61440 + 4096, 16, false },
+	};
+
+	for (unsigned i = 0; i < 3; i++) {
+		struct ibv_sge sge = { (uintptr_t)here, answers[i].bytes, 0 };
+		struct ibv_sge room = { (uintptr_t)there, BYTES, 0 };
+		struct ibv_send_wr wr = { .wr_id = 2,
+					  .opcode = IBV_WR_SEND,
+					  .sg_list = &sge,
+					  .num_sge = 1 };
+		uint32_t at = answers[i].ahead ? 0 : answers[i].packets;
+
+		pair_teardown(state);
+		setup_sleeper_with(IBV_MTU_4096);
+		sge.lkey = here_mr->ib.lkey;
+		room.lkey = there_mr->ib.lkey;
+		for (unsigned warm = 0; warm < 8; warm++) { /* until the window has room for the answer */
+			post(b, IBV_WR_RDMA_WRITE, 32768, warm);
+			run();
+			expect(warm);
+		}
+		rig_post_receive(a, 100, &room);
+		rig_post_receive(b, 200, NULL);
+		post(a, IBV_WR_SEND, 0, 1);
+		step(1);
+		expect(200);
+		rig_post_send(b, &wr);
+		assert_int_equal(rig_waiting(), answers[i].packets + 1);
+		assert_int_equal(rig_peek(at).opcode, ACKNOWLEDGE);
+		run();
+	}
+}
+
 /* Each packet is a datagram. */
 static void test_acknowledges_ahead_without_trains(void **state)
 {
@@ -557,6 +609,7 @@ int main(void)
 		SLEEPER(says_it_once_more_and_not_forever),
 		SLEEPER(says_once_more_what_left_with_another),
 		SLEEPER(acknowledges_ahead_of_two_answers),
+		SLEEPER(acknowledges_within_the_last_train),
 		SLEEPER(acknowledges_ahead_without_trains),
 		SLEEPER(acknowledges_later_if_it_has_to),
 		SLEEPER(acknowledges_ahead_of_the_answer),
