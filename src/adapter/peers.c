@@ -307,7 +307,7 @@ void peers_introduce_again(void)
 {
 	for (uint32_t slot = 1; slot <= SLOT_MAX; slot++) {
 		struct ctl_peer_info info;
-		bool linked, dead = false;
+		bool linked, dead = false, lasts = false;
 		pid_t pid = 0;
 		int error;
 
@@ -316,6 +316,7 @@ void peers_introduce_again(void)
 		if (linked) {
 			pid = links[slot]->pid;
 			dead = is_dead(links[slot]);
+			lasts = life_lasts(links[slot]->peer);
 		}
 		lock_release(&links_lock);
 		if (!linked)
@@ -323,8 +324,8 @@ void peers_introduce_again(void)
 		error = ctl_peer(ctl, slot, &info);
 		if (!error)
 			close_info(&info);
-		/* not back yet, or dead: the kernel knows */
-		if (dead || (error ? kill(pid, 0) && errno == ESRCH : info.pid != pid))
+		/* Not back yet, or dead. Of one that lives the PID says nothing: it may be another namespace's. */
+		if (dead || (!lasts && (error ? kill(pid, 0) && errno == ESRCH : info.pid != pid)))
 			on_death(slot, pid, true);
 	}
 }

@@ -135,7 +135,11 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
+	struct link *self = peers_find(OWN_SLOT);
+
 	peers_reset_after_fork();
+	link_bury(self);
+	link_put(self);
 	ring_unmap(tx.data);
 	munmap(control, LINK_CONTROL_BYTES);
 	munmap(own, ARENA_BYTES);
