@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "cm/export.h"
 #include "cm/qp.h"
@@ -18,6 +19,8 @@
 #define REP_ROOM      196
 #define SIDR_REP_ROOM 136
 #define REJ_ROOM      148
+#define AGAIN_MS      20
+#define PATIENCE_MS   2000
 
 static bool is_ud(const struct id *id)
 {
@@ -38,6 +41,19 @@ static int talk(const struct id *id, struct ctl_cm_talk *t, enum ctl_type type)
 	t->header.type = type;
 	t->id = id->number;
 	return session_ask(&t->header, sizeof(*t), NULL, 0, &reply);
+}
+
+/* The port of the address may be about to be closed by who had it last. */
+static int talk_to_who_is_busy(const struct id *id, struct ctl_cm_talk *t, enum ctl_type type)
+{
+	const struct timespec pause = { .tv_nsec = AGAIN_MS * 1000000 };
+	int rc = talk(id, t, type);
+
+	for (int waited_ms = 0; rc == -EAGAIN && waited_ms < PATIENCE_MS; waited_ms += AGAIN_MS) {
+		nanosleep(&pause, NULL);
+		rc = talk(id, t, type);
+	}
+	return rc;
 }
 
 /* Without a QP the program says which it has. */
@@ -159,7 +175,7 @@ CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *para
 	id->peer.ack_timeout = t.end.ack_timeout;
 	/* Before: who is told of the outcome may end the identifier at once. */
 	id->state = ID_CONNECTING;
-	rc = talk(id, &t, CTL_CM_CONNECT);
+	rc = talk_to_who_is_busy(id, &t, CTL_CM_CONNECT);
 	if (rc) {
 		id->state = ID_ROUTE_RESOLVED;
 		return answer(rc);

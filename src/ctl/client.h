@@ -115,7 +115,8 @@ int ctl_mcast_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
  *
  * 0, or -errno with one sentence in why (no newline): -EADDRNOTAVAIL no address of this host;
  * -EADDRINUSE the port is somebody else's, named if known; -EAGAIN after a daemon's death its
- * owners have not come back within CTL_REQUEST_MS (asked again during that time): later; -ENOTCONN
+ * owners have not come back, or the port of an address whose last process has ended is not closed,
+ * within CTL_REQUEST_MS (asked again during that time): later; -ENOTCONN
  * nobody has reconnected within half a second; -EMFILE, -ENOSPC, -ETIMEDOUT and others.
  */
 int ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex, int *fd,

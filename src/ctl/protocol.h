@@ -121,7 +121,8 @@ struct ctl_port_reply {
 	struct ctl_header header;
 	/*
 	 * 0; EADDRNOTAVAIL: no address of this host; EADDRINUSE: a stranger has the port; EAGAIN: a
-	 * process that has not come back to this daemon yet has it; EEXIST: what was kept is not
+	 * process that has not come back to this daemon yet has it, or one that has just ended;
+	 * EEXIST: what was kept is not
 	 * what the others have; or what the daemon lacks.
 	 */
 	int32_t status;

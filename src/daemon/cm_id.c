@@ -13,6 +13,9 @@
 #include "daemon/gsi.h"
 
 #define BACKLOG_MAX 1024
+#define AGAIN_MS    100
+
+static void on_again(struct loop_timer *timer);
 
 struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
 			   enum ctl_cm_qp_type qp_type)
@@ -32,6 +35,7 @@ struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, 
 	list_init(&id->children);
 	list_init(&id->in_listener);
 	list_init(&id->in_client);
+	loop_timer_init(&id->again, on_again);
 	list_append(&owner->ids, &id->in_client);
 	owner->id_count++;
 	numbers_add(&owner->cm->ids, &id->numbered);
@@ -48,6 +52,7 @@ void cm_id_destroy(struct cm_id *id)
 		cm_channel_drop(container_of(id->events.next, struct cm_event, in_id));
 	if (id->listens_everywhere)
 		cm_interfaces_put(&id->owner->cm->interfaces);
+	loop_timer_disarm(&id->again);
 	gsi_put(id->gsi);
 	cm_space_release(&id->binding);
 	list_remove(&id->in_listener);
@@ -113,11 +118,18 @@ static void open_address(struct cm_id *id)
 	if (cm_address_is_loopback(local->gid))
 		return;
 	rc = gsi_get(&cm->gsi, local->gid, local->ifindex, &id->gsi);
-	if (!rc)
+	if (rc == -EAGAIN)
+		loop_timer_arm(&cm->daemon->loop, &id->again, AGAIN_MS);
+	if (!rc || rc == -EAGAIN)
 		return;
 	address_print(local->gid, text);
 	fprintf(stderr, "verbatimd: connections from other hosts to %s cannot be taken: %s\n", text,
 		strerror(-rc));
+}
+
+static void on_again(struct loop_timer *timer)
+{
+	open_address(container_of(timer, struct cm_id, again));
 }
 
 int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags)

@@ -14,6 +14,7 @@
 
 #include "daemon/cm_channel.h"
 #include "daemon/cm_space.h"
+#include "daemon/loop.h"
 #include "daemon/numbers.h"
 
 struct cm_connection;
@@ -38,7 +39,8 @@ struct cm_id {
 
 	/* Of a listener. */
 	unsigned backlog_left;
-	struct gsi_port *gsi; /* of the address that it listens on; NULL: all, or none */
+	struct gsi_port *gsi; /* of the address that it listens on; NULL: all, or none ... */
+	struct loop_timer again; /* ... yet: the port may not be closed by who had it */
 	bool listens_everywhere;
 	struct list children; /* whose request was not fetched yet */
 

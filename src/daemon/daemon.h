@@ -29,6 +29,15 @@ enum daemon_scope {
 	DAEMON_OF_SYSTEM, /* serves all uids, stays */
 };
 
+/* An address that nobody uses any more: daemon/ports.h. */
+struct ended_port {
+	uint8_t gid[CTL_GID_BYTES];
+	uint32_t ifindex;
+	int64_t when_ns; /* 0: none */
+};
+
+#define ENDED_PORTS 64
+
 struct daemon {
 	enum daemon_scope scope;
 	uid_t uid;		     /* whose it is; in DAEMON_OF_USER the only one served */
@@ -47,6 +56,8 @@ struct daemon {
 	struct list memberships; /* of all multicast groups */
 	struct list port_groups;
 	unsigned port_group_count;
+	struct ended_port ended_ports[ENDED_PORTS]; /* round and round; daemon/ports.h */
+	unsigned ended_port_next;
 	struct cm *cm;
 	unsigned cm_clients; /* processes that manage connections */
 };

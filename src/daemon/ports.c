@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ctl/deadline.h"
 #include "daemon/address.h"
 #include "daemon/closer.h"
 #include "daemon/owner.h"
@@ -34,8 +35,38 @@ static void insert(struct daemon *d, struct port_group *g)
 	d->port_group_count++;
 }
 
+/*
+ * Its sockets may be open for a while: what is in its bag, which the closer closes; what its last
+ * process has, of whose end its connection told first, and which may get no processor to go on with
+ * closing.
+ */
+static void remember_end(struct daemon *d, const struct port_group *g)
+{
+	struct ended_port *e = &d->ended_ports[d->ended_port_next++ % ENDED_PORTS];
+
+	memcpy(e->gid, g->gid, sizeof(e->gid));
+	e->ifindex = g->ifindex;
+	e->when_ns = deadline_now_ns();
+}
+
+/* `closing`: the closer has something to do. */
+static bool has_just_ended(const struct daemon *d, const struct wanted *w, bool closing)
+{
+	int64_t since = deadline_now_ns() - ENDED_PORT_MS * INT64_C(1000000);
+
+	for (unsigned i = 0; i < ENDED_PORTS; i++) {
+		const struct ended_port *e = &d->ended_ports[i];
+
+		if (e->when_ns && (closing || e->when_ns >= since) && e->ifindex == w->ifindex &&
+		    !memcmp(e->gid, w->gid, sizeof(e->gid)))
+			return true;
+	}
+	return false;
+}
+
 static void end(struct daemon *d, struct port_group *g)
 {
+	remember_end(d, g);
 	d->port_group_count--;
 	port_group_destroy(g);
 }
@@ -98,8 +129,8 @@ static int explain(struct client *c, const struct wanted *w, int rc, char *why)
 	switch (rc) {
 	case -EAGAIN:
 		snprintf(why, CTL_WHY_BYTES,
-			 "UDP port %d of %s is taken; verbatimd has not closed yet what ended "
-			 "processes left, maybe this",
+			 "UDP port %d of %s is taken; its last process has just ended, and it may not "
+			 "be closed yet",
 			 CTL_UDP_PORT, w->text);
 		return rc;
 	case -EADDRINUSE:
@@ -129,11 +160,7 @@ static int explain(struct client *c, const struct wanted *w, int rc, char *why)
 	}
 }
 
-/*
- * -EAGAIN: the port is taken, maybe by a group that has just ended. Its sockets are also in its bag, which the
- * closer closes; whether it has anything is asked before, because it may be done when the port turns out to
- * be taken.
- */
+/* -EAGAIN: the port is taken, maybe by a group that has just ended. */
 static int find_or_create(struct daemon *d, const struct wanted *w, struct port_group **out)
 {
 	bool closing;
@@ -147,11 +174,11 @@ static int find_or_create(struct daemon *d, const struct wanted *w, struct port_
 	/* Its bag is for the closer, in the end. */
 	if (d->scope == DAEMON_OF_USER && closer_is_behind(d->uid))
 		return -EMFILE;
-	closing = closer_has(geteuid());
+	closing = closer_has(geteuid()); /* before: it may be done when the port turns out to be taken */
 	rc = port_group_create(w->gid, w->ifindex, out);
 	if (!rc)
 		insert(d, *out);
-	return rc == -EADDRINUSE && closing ? -EAGAIN : rc;
+	return rc == -EADDRINUSE && has_just_ended(d, w, closing) ? -EAGAIN : rc;
 }
 
 static void reply(struct client *c, const struct fdmsg *m, int rc, const char *why,

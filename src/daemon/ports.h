@@ -6,9 +6,9 @@
  * an address and end with the last.
  *
  * An address whose port is taken, while processes live that have a slot and have not come back to
- * this daemon, may well be theirs: then the answer is to ask again (EAGAIN). Once all are back, or
- * gone, it is a stranger's (EADDRINUSE). So it is while what ended processes left is being closed
- * (daemon/closer.h): the group of this address may be among it.
+ * this daemon, may well be theirs: then the answer is to ask again (EAGAIN). So it is when the
+ * address's group has just ended, and may not be closed yet: within ENDED_PORT_MS, or as long as
+ * something is being closed (daemon/closer.h). Otherwise it is a stranger's (EADDRINUSE).
  *
  * Owner: the daemon's one thread.
  */
@@ -20,6 +20,7 @@
 #include "daemon/port_group.h"
 
 #define PORT_GROUPS_MAX 256
+#define ENDED_PORT_MS	1000 /* for a process that ends to be gone: it may have to wait for a processor */
 
 void ports_on_port(struct client *c, struct fdmsg *m);
 void ports_on_kept(struct client *c, struct fdmsg *m);
@@ -27,7 +28,7 @@ void ports_on_kept(struct client *c, struct fdmsg *m);
 /*
  * The daemon itself uses an address: the socket of slot 0 is its own to read and write, and stays until
  * ports_leave_for_daemon. 0, or -errno as of port_group_create and port_group_use; -EAGAIN: processes
- * that have not come back to this daemon yet may have the port.
+ * that have not come back to this daemon yet may have the port, or it is being closed.
  */
 int ports_use_for_daemon(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
 			 struct port_group **out);

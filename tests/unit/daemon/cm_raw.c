@@ -82,7 +82,13 @@ static const struct ctl_cm_address loopback = {
 
 uint32_t cm_listen(int sock, uint32_t channel, struct ctl_cm_address *at)
 {
-	struct ctl_cm_bind bind = { .header = { .type = CTL_CM_BIND }, .local = loopback };
+	return cm_listen_at(sock, channel, &loopback, at);
+}
+
+uint32_t cm_listen_at(int sock, uint32_t channel, const struct ctl_cm_address *local,
+		      struct ctl_cm_address *at)
+{
+	struct ctl_cm_bind bind = { .header = { .type = CTL_CM_BIND }, .local = *local };
 	struct ctl_cm_reply r;
 
 	bind.id = cm_make_id(sock, channel);
@@ -95,10 +101,16 @@ uint32_t cm_listen(int sock, uint32_t channel, struct ctl_cm_address *at)
 
 int cm_connect(int sock, uint32_t id, const struct ctl_cm_address *to)
 {
+	return cm_connect_from(sock, id, &loopback, to);
+}
+
+int cm_connect_from(int sock, uint32_t id, const struct ctl_cm_address *from,
+		    const struct ctl_cm_address *to)
+{
 	struct ctl_cm_talk talk = {
 		.header = { .type = CTL_CM_CONNECT },
 		.id = id,
-		.local = loopback,
+		.local = *from,
 		.remote = *to,
 		.end = { .qpn = 5 },
 	};

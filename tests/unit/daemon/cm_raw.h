@@ -31,9 +31,13 @@ uint32_t cm_make_id(int sock, uint32_t channel);
 
 /* A listener on a port of 127.0.0.1. */
 uint32_t cm_listen(int sock, uint32_t channel, struct ctl_cm_address *at);
+uint32_t cm_listen_at(int sock, uint32_t channel, const struct ctl_cm_address *local,
+		      struct ctl_cm_address *at);
 
 /* Asks for a connection; 0 or an errno. */
 int cm_connect(int sock, uint32_t id, const struct ctl_cm_address *to);
+int cm_connect_from(int sock, uint32_t id, const struct ctl_cm_address *from,
+		    const struct ctl_cm_address *to);
 
 /* An event about it, of the program's own; 0 or an errno. */
 int cm_raise(int sock, uint32_t id);

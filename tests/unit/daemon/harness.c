@@ -88,6 +88,19 @@ struct ctl_client *join(void)
 	return c;
 }
 
+int leave_socket(struct ctl_client *next, const uint8_t gid[CTL_GID_BYTES])
+{
+	unsigned before = count_fds(ctl_daemon_pid(next));
+	struct ctl_client *last = join();
+	char why[CTL_WHY_BYTES];
+	int fd;
+
+	CHECK(!ctl_port(last, gid, 0, &fd, why, sizeof(why)));
+	ctl_close(last);
+	CHECK(comes_down_to(ctl_daemon_pid(next), before));
+	return fd;
+}
+
 void await_notice(struct ctl_client *c, enum ctl_notice_kind kind, struct ctl_notice *out)
 {
 	int64_t deadline_ns = deadline_in_ms(PATIENCE_MS);

@@ -44,6 +44,12 @@ int make_wake(void);
 /* Connects, with an arena and a wake descriptor that belong to it alone. */
 struct ctl_client *join(void);
 
+/*
+ * The port of an address, whose last process has just ended as far as the daemon of `next` knows; it
+ * still has the socket, which is returned.
+ */
+int leave_socket(struct ctl_client *next, const uint8_t gid[CTL_GID_BYTES]);
+
 /* The next notice, which has to be of this kind. */
 void await_notice(struct ctl_client *c, enum ctl_notice_kind kind, struct ctl_notice *out);
 bool has_no_notice(struct ctl_client *c);

@@ -533,6 +533,45 @@ static void test_port_taken(void **state)
 	ctl_close(c);
 }
 
+static void *close_later(void *fd)
+{
+	usleep(200000);
+	close(*(int *)fd);
+	return NULL;
+}
+
+/* A process that ends is kept from closing its socket for a while. Who comes next does not notice. */
+static void test_last_process_goes_slowly(void **state)
+{
+	struct ctl_client *c = join();
+	uint8_t gid[CTL_GID_BYTES];
+	pthread_t closing;
+	int fd;
+
+	this_address(gid);
+	fd = leave_socket(c, gid);
+	CHECK(!pthread_create(&closing, NULL, close_later, &fd));
+	close(open_port(c, gid));
+	pthread_join(closing, NULL);
+	ctl_close(c);
+}
+
+/* It did not end, or gave its socket away: whose it is now is a stranger like others. */
+static void test_last_process_stays(void **state)
+{
+	struct ctl_client *c = join();
+	uint8_t gid[CTL_GID_BYTES];
+	char why[CTL_WHY_BYTES];
+	int fd;
+
+	this_address(gid);
+	fd = leave_socket(c, gid);
+	CHECK(get_port(c, gid, why) == -EADDRINUSE);
+	close(fd);
+	close(open_port(c, gid));
+	ctl_close(c);
+}
+
 /* Another socket of this user with SO_REUSEPORT is as much a stranger. */
 static void test_port_taken_with_reuseport(void **state)
 {
@@ -717,6 +756,8 @@ int main(void)
 		port_test(test_both_killed),
 		port_test(test_order_outlives_the_owners),
 		port_test(test_port_taken),
+		port_test(test_last_process_goes_slowly),
+		port_test(test_last_process_stays),
 		port_test(test_port_taken_with_reuseport),
 		port_test(test_bad_addresses),
 		port_test(test_v6),
