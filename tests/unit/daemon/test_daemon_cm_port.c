@@ -76,14 +76,16 @@ static void test_listener(void **state)
 static void test_listener_that_ends(void **state)
 {
 	struct ctl_client *c = join();
-	int left = leave_socket(c, here.gid), sock = cm_join(), fd;
+	int left = leave_socket(c, here.gid), sock, fd;
+	unsigned before = count_fds(ctl_daemon_pid(c));
 	struct ctl_cm_address at;
 
+	sock = cm_join();
 	cm_listen_at(sock, cm_make_channel(sock), &here, &at);
 	close(sock);
-	usleep(300000);
+	CHECK(comes_down_to(ctl_daemon_pid(c), before));
 	close(left);
-	usleep(300000);
+	usleep(300000); /* whatever is still to come of it has come */
 	fd = net_bind(here.gid, CTL_UDP_PORT);
 	CHECK(fd >= 0);
 	close(fd);

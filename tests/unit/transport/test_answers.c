@@ -204,6 +204,15 @@ static void test_acknowledges_what_is_there(void **state)
 	expect(1);
 }
 
+/* From its begin to its end, in a thread of its own. */
+static void in_a_thread(void *(*body)(void *), void *arg)
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, body, arg), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 static void *take_one(void *arg)
 {
 	rig_step();
@@ -213,10 +222,7 @@ static void *take_one(void *arg)
 /* Takes a packet, and gets no processor any more before it could do something about it. */
 static void take_in_a_thread_that_is_gone(void)
 {
-	pthread_t thread;
-
-	assert_int_equal(pthread_create(&thread, NULL, take_one, NULL), 0);
-	assert_int_equal(pthread_join(thread, NULL), 0);
+	in_a_thread(take_one, NULL);
 }
 
 static void test_thread_that_does_not_acknowledge(void **state)
@@ -315,10 +321,7 @@ static void *take_one_and_flush(void *arg)
 /* Another thread takes a packet and acknowledges it. */
 static void take_beside(void)
 {
-	pthread_t thread;
-
-	assert_int_equal(pthread_create(&thread, NULL, take_one_and_flush, NULL), 0);
-	assert_int_equal(pthread_join(thread, NULL), 0);
+	in_a_thread(take_one_and_flush, NULL);
 }
 
 /* A program that sleeps is told of a message when the acknowledgement in its train has been taken. */
@@ -422,10 +425,7 @@ static void *post_beside(void *arg)
 
 static void post_in_a_thread(enum ibv_wr_opcode opcode)
 {
-	pthread_t thread;
-
-	assert_int_equal(pthread_create(&thread, NULL, post_beside, &opcode), 0);
-	assert_int_equal(pthread_join(thread, NULL), 0);
+	in_a_thread(post_beside, &opcode);
 }
 
 /* Threads that take turns acknowledge no more often than something came. */
