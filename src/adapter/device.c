@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "adapter/interface.h"
+#include "base/uncancelled.h"
 
 static_assert(offsetof(struct device, provider_ops) == 664,
 	      "libmlx5 and libefa look for their ops here");
@@ -282,6 +283,9 @@ static void look_for_addresses(void) REQUIRES(addresses_lock)
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	if (addresses && now.tv_sec == addresses_seen)
 		return;
+
+	UNCANCELLED; /* it is on the way of requests to who is not there */
+
 	found = interface_scan(&interfaces);
 	if (found < 0)
 		return;

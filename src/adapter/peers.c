@@ -11,6 +11,7 @@
 #include "adapter/life.h"
 #include "adapter/pump.h"
 #include "base/cause.h"
+#include "base/uncancelled.h"
 #include "local/progress.h"
 #include "local/reach.h"
 
@@ -217,6 +218,9 @@ struct link *peers_find(uint32_t slot)
 	lock_release(&links_lock);
 	if (link && !is_dead(link))
 		return link;
+
+	UNCANCELLED;
+
 	if (link)
 		link_put(link);
 	if (slot == own_slot || ctl_peer(ctl, slot, &info))

@@ -20,6 +20,7 @@
 #include "adapter/ports.h"
 #include "adapter/watch.h"
 #include "base/cause.h"
+#include "base/syscall.h"
 #include "local/retry.h"
 #include "object/adopt.h"
 #include "object/touch.h"
@@ -196,7 +197,7 @@ void pump_wake(void)
 {
 	uint64_t one = 1;
 
-	if (write(wake, &one, sizeof(one)) < 0)
+	if (sys_write(wake, &one, sizeof(one)) < 0)
 		return; /* full: it is awake */
 }
 

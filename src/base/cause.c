@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/uncancelled.h"
 
 #define ENTRY_WORDS (sizeof(struct arena_cause) / sizeof(uint64_t))
 
@@ -146,6 +147,7 @@ static void write_line(int fd, const char *line, size_t len)
 
 static void say(const struct arena_cause *report)
 {
+	UNCANCELLED;
 	char line[640], qp[32] = "";
 	int fd = STDERR_FILENO, len;
 

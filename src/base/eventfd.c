@@ -6,6 +6,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/syscall.h"
+
 int eventfd_create(void)
 {
 	int fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
@@ -18,7 +20,7 @@ void eventfd_add(int fd)
 	uint64_t one = 1;
 	int saved = errno;
 
-	while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
+	while (sys_write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
 	errno = saved;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cause.h"
+#include "base/uncancelled.h"
 
 static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
@@ -116,6 +117,7 @@ static int bind_probe(int fd, const struct ctl_cm_address *a)
 
 bool address_is_local(const struct ctl_cm_address *a)
 {
+	UNCANCELLED;
 	int fd = socket(a->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	bool is_local = fd >= 0 && !bind_probe(fd, a);
 
@@ -127,6 +129,7 @@ bool address_is_local(const struct ctl_cm_address *a)
 /* Connecting a datagram socket sends nothing: it looks up the route. */
 static int look_up(const struct ctl_cm_address *remote, struct ctl_cm_address *local)
 {
+	UNCANCELLED;
 	struct sockaddr_storage to, from;
 	socklen_t len = sizeof(from);
 	struct ctl_cm_address found;

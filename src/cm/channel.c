@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/uncancelled.h"
 #include "cm/export.h"
 #include "cm/id.h"
 #include "cm/session.h"
@@ -78,6 +79,7 @@ bool channel_is_gone(struct channel *ch, int rc)
 
 void channel_lose(struct channel *ch)
 {
+	UNCANCELLED;
 	int silent;
 
 	atomic_store(&ch->is_lost, true);
@@ -93,6 +95,8 @@ void channel_lose(struct channel *ch)
 
 void channel_destroy(struct channel *ch)
 {
+	UNCANCELLED;
+
 	id_delivery_begin();
 	ch->is_destroyed = true;
 	/* Who polls it keeps the file open. */

@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/uncancelled.h"
 #include "ctl/answer.h"
 #include "ctl/client_state.h"
 #include "ctl/deadline.h"
@@ -435,6 +436,7 @@ int client_exchange(struct ctl_client *c, struct ctl_header *request, size_t len
 int client_request(struct ctl_client *c, struct ctl_header *request, size_t len,
 		   enum ctl_type reply_type, size_t reply_len, struct fdmsg *reply)
 {
+	UNCANCELLED;
 	int rc;
 
 	pthread_mutex_lock(&c->lock);
@@ -450,6 +452,7 @@ int client_request(struct ctl_client *c, struct ctl_header *request, size_t len,
 
 int ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out)
 {
+	UNCANCELLED;
 	struct ctl_peer ask = { .header = { .type = CTL_PEER }, .slot = slot };
 	struct fdmsg m;
 	int rc;
@@ -498,6 +501,7 @@ int ctl_mcast_detach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES])
 int ctl_mcast_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
 		      uint64_t slots[CTL_BITMAP_WORDS])
 {
+	UNCANCELLED;
 	struct ctl_mcast ask = { .header = { .type = CTL_MCAST_MEMBERS } };
 	struct fdmsg m;
 	int rc;

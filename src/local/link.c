@@ -5,6 +5,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/syscall.h"
+#include "base/uncancelled.h"
+
 static struct lock pool_lock = LOCK_INITIALIZER;
 static struct link *pool; /* guarded by pool_lock */
 
@@ -124,6 +127,9 @@ void link_put(struct link *link)
 {
 	if (atomic_fetch_sub(&link->references, 1) != 1)
 		return;
+
+	UNCANCELLED;
+
 	if (link->reach != REACH_SELF)
 		munmap(link->arena, ARENA_BYTES);
 	close(link->wake_fd);
@@ -174,6 +180,6 @@ void link_wake(struct link *link)
 {
 	uint64_t one = 1;
 
-	if (write(link->wake_fd, &one, sizeof(one)) < 0)
+	if (sys_write(link->wake_fd, &one, sizeof(one)) < 0)
 		return; /* EAGAIN: the counter is full, so it is awake already */
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/lock.h"
+#include "base/uncancelled.h"
 #include "object/key.h"
 #include "object/mr.h"
 
@@ -143,6 +144,7 @@ static void bind(struct mw *mw, uint32_t qpn, uint32_t rkey, const struct ibv_mw
 enum cause mw_bind(struct mw *mw, uint32_t pd, uint32_t qpn, uint32_t rkey,
 		   const struct ibv_mw_bind_info *info)
 {
+	UNCANCELLED; /* pages may be moved */
 	enum cause cause;
 
 	lock_acquire(&lock);
@@ -158,6 +160,7 @@ enum cause mw_bind(struct mw *mw, uint32_t pd, uint32_t qpn, uint32_t rkey,
 
 enum cause mw_invalidate(uint32_t key, uint32_t pd, uint32_t qpn)
 {
+	UNCANCELLED;
 	enum cause cause = CAUSE_INVALIDATE_REFUSED;
 	struct mw *mw;
 

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/uncancelled.h"
+
 /* Entries below this one belong to a thread each; those above are for whoever needs another. */
 #define OWNED_ENTRIES (ARENA_TOUCHES - 16)
 #define NO_ENTRY      (-1)
@@ -195,9 +197,12 @@ void touch_barrier(void)
 		if (membarrier(MEMBARRIER_CMD_GLOBAL) == 0)
 			return;
 		/* fall through */
-	case BARRIER_FENCE:
+	case BARRIER_FENCE: {
+		UNCANCELLED;
+
 		/* Touchers of this process have a fence; those of others emptied their buffers. */
 		nanosleep(&drained, NULL);
+	}
 	}
 }
 
@@ -211,6 +216,7 @@ static bool is_touched(uint32_t key, touch_check *check)
 
 bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms)
 {
+	UNCANCELLED;
 	const struct timespec pause = {.tv_nsec = 20000};
 	struct timespec begin, now;
 
@@ -230,6 +236,7 @@ bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms)
 
 void touch_revoke(uint32_t key)
 {
+	UNCANCELLED;
 	struct timespec pause = {.tv_nsec = 1000};
 	int saved = errno;
 

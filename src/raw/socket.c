@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/syscall.h"
+
 #define QUEUE_BYTES (8 << 20)
 
 static int ask(int fd, uint32_t ifindex, struct filter_interface *interface)
@@ -118,7 +120,7 @@ int socket_let_in(struct raw_socket *socket, const struct flow *flow, bool on)
 
 enum socket_result socket_send(struct raw_socket *socket, const void *frame, size_t length)
 {
-	if (send(socket->fd, frame, length, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+	if (sys_send(socket->fd, frame, length, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
 		return SOCKET_SENT;
 	switch (errno) {
 	case EAGAIN:
@@ -153,7 +155,7 @@ bool socket_receive(struct raw_socket *socket, uint8_t *buffer, struct socket_ar
 		.msg_controllen = sizeof(control),
 	};
 	const struct tpacket_auxdata *auxdata;
-	ssize_t length = recvmsg(socket->fd, &message, MSG_DONTWAIT);
+	ssize_t length = sys_recvmsg(socket->fd, &message, MSG_DONTWAIT);
 
 	if (length < 0)
 		return false;

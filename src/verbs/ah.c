@@ -6,6 +6,7 @@
 
 #include "adapter/adapter.h"
 #include "adapter/device.h"
+#include "base/uncancelled.h"
 #include "object/ah.h"
 #include "object/lid.h"
 #include "verbs/export.h"
@@ -31,6 +32,7 @@ static int check(struct context *context, const struct ibv_ah_attr *attr, union 
 
 VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *asked)
 {
+	UNCANCELLED;
 	struct context *context = context_of(pd->context);
 	struct ibv_ah_attr resolved, *attr = &resolved;
 	union ibv_gid sgid;
@@ -52,6 +54,8 @@ VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
 
 VERBS_EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
 {
+	UNCANCELLED;
+
 	ah_destroy(ah_of(ah));
 	return 0;
 }
@@ -175,6 +179,7 @@ VERBS_EXPORT struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_
 VERBS_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *ib, struct ibv_ah_attr *attr,
 					     uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid)
 {
+	UNCANCELLED;
 	struct device *device = context_of(ib)->device;
 	const uint8_t *raw = attr->grh.dgid.raw;
 	int error;

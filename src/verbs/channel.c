@@ -3,12 +3,14 @@
 #include <infiniband/verbs.h>
 
 #include "object/acknowledge.h"
+#include "base/uncancelled.h"
 #include "object/channel.h"
 #include "object/cq.h"
 #include "verbs/export.h"
 
 VERBS_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
+	UNCANCELLED;
 	struct channel *channel;
 	int error = channel_create(context, &channel);
 
@@ -21,6 +23,8 @@ VERBS_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context
 
 VERBS_EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
+	UNCANCELLED;
+
 	return -channel_destroy(channel_of(channel));
 }
 

@@ -10,6 +10,7 @@
 #include "adapter/adapter.h"
 #include "adapter/device.h"
 #include "base/eventfd.h"
+#include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/limits.h"
 #include "object/qp.h"
@@ -134,6 +135,7 @@ free_context:
 
 struct ibv_context *context_open(struct device *device, int fd, const struct cmd_fd *identity)
 {
+	UNCANCELLED;
 	struct cmd_fd cmd_fd = fd < 0 ? (struct cmd_fd){0} : *identity;
 	struct context *context;
 	int error;
@@ -188,6 +190,7 @@ static void destroy_context(struct context *context)
  */
 VERBS_EXPORT int ibv_close_device(struct ibv_context *ib)
 {
+	UNCANCELLED;
 	struct context *context = context_of(ib);
 	bool foreign = adapter_is_foreign(context);
 

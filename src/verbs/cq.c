@@ -5,6 +5,7 @@
 
 #include "adapter/adapter.h"
 #include "base/cause.h"
+#include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/limits.h"
 #include "verbs/cq_ex.h"
@@ -14,6 +15,7 @@
 VERBS_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 					  struct ibv_comp_channel *channel, int comp_vector)
 {
+	UNCANCELLED;
 	struct ibv_cq_init_attr_ex attr = {
 		.cqe = cqe < 0 ? 0 : (uint32_t)cqe,
 		.cq_context = cq_context,
@@ -32,6 +34,7 @@ VERBS_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, 
 
 struct ibv_cq_ex *verbs_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
+	UNCANCELLED;
 	struct cq *cq;
 	int error = cq_create(context_of(context), attr, &cq);
 
@@ -45,11 +48,15 @@ struct ibv_cq_ex *verbs_create_cq_ex(struct ibv_context *context, struct ibv_cq_
 
 VERBS_EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
+	UNCANCELLED;
+
 	return -cq_resize(cq_of(cq), cqe);
 }
 
 VERBS_EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 {
+	UNCANCELLED;
+
 	return -cq_destroy(cq_of(cq));
 }
 
@@ -79,6 +86,7 @@ int verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 /* Moderation is a permission to delay events, of which we make no use. */
 int verbs_modify_cq(struct ibv_cq *ib, struct ibv_modify_cq_attr *attr)
 {
+	UNCANCELLED;
 	struct cq *cq = cq_of(ib);
 
 	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "adapter/device.h"
+#include "base/uncancelled.h"
 #include "verbs/export.h"
 #include "verbs/refuse.h"
 
@@ -16,6 +17,7 @@ static struct device *device_of(struct ibv_device *ib)
 
 VERBS_EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)
 {
+	UNCANCELLED;
 	int count = 0;
 	struct device **list = device_list(&count);
 
@@ -28,6 +30,8 @@ VERBS_EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)
 
 VERBS_EXPORT void ibv_free_device_list(struct ibv_device **list)
 {
+	UNCANCELLED;
+
 	if (!list)
 		return;
 	for (struct ibv_device **device = list; *device; device++)

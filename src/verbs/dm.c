@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "adapter/adapter.h"
+#include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/dm.h"
 #include "object/mr.h"
@@ -59,6 +60,7 @@ static int file_of(struct ibv_context *context)
 
 struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
 {
+	UNCANCELLED;
 	struct dm *dm;
 
 	if (attr->comp_mask) {
@@ -77,6 +79,7 @@ struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_a
 
 int verbs_free_dm(struct ibv_dm *ib)
 {
+	UNCANCELLED;
 	struct context *context = context_of(ib->context);
 	struct dm *dm = dm_of(ib);
 	bool shown = dm->file >= 0 && !dm->imported && !adapter_is_foreign(context);
@@ -97,6 +100,7 @@ int verbs_free_dm(struct ibv_dm *ib)
 struct ibv_mr *verbs_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ib, uint64_t dm_offset,
 			       size_t length, unsigned int access)
 {
+	UNCANCELLED;
 	struct dm *dm = dm_of(ib);
 	struct mr *mr;
 	const struct mr_spec spec = {

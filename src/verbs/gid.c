@@ -4,6 +4,7 @@
 
 #include "adapter/device.h"
 #include "base/identity.h"
+#include "base/uncancelled.h"
 #include "object/lid.h"
 #include "verbs/export.h"
 #include "verbs/refuse.h"
@@ -59,6 +60,8 @@ static int check_slot(uint32_t port_num, uint32_t index)
 VERBS_EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int index,
 			       union ibv_gid *gid)
 {
+	UNCANCELLED;
+
 	if (check_slot(port_num, index) != 0)
 		return -1;
 	gid_at(context_of(context), index, gid);
@@ -68,6 +71,8 @@ VERBS_EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port_num, in
 VERBS_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num,
 				    unsigned int index, int *type)
 {
+	UNCANCELLED;
+
 	if (check_slot(port_num, index) != 0)
 		return -1;
 	*type = context_of(context)->infiniband ? GID_TYPE_SYSFS_IB_ROCE_V1 : GID_TYPE_SYSFS_ROCE_V2;
@@ -103,6 +108,7 @@ VERBS_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_nu
 				   uint32_t gid_index, struct ibv_gid_entry *entry, uint32_t flags,
 				   size_t entry_size)
 {
+	UNCANCELLED;
 	struct ibv_gid_entry found;
 	int error = check_slot(port_num, gid_index);
 
@@ -120,6 +126,7 @@ VERBS_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context,
 					  struct ibv_gid_entry *entries, size_t max_entries,
 					  uint32_t flags, size_t entry_size)
 {
+	UNCANCELLED;
 	struct ibv_gid_entry found;
 	size_t count = 0;
 
@@ -140,6 +147,8 @@ VERBS_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context,
 VERBS_EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int index,
 				__be16 *pkey)
 {
+	UNCANCELLED;
+
 	if (port_num != DEVICE_PORT) {
 		refuse(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
 		return -1;

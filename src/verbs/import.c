@@ -12,6 +12,7 @@
 
 #include "adapter/adapter.h"
 #include "adapter/device.h"
+#include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/dm.h"
 #include "object/mr.h"
@@ -39,6 +40,7 @@ static struct device *find_device(const char *name)
 
 VERBS_EXPORT struct ibv_context *ibv_import_device(int fd)
 {
+	UNCANCELLED;
 	struct ibv_context *context;
 	struct device *device;
 	struct cmd_fd cmd_fd;
@@ -72,6 +74,7 @@ static void *refuse_handle(const char *what, uint32_t handle)
 
 VERBS_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
 {
+	UNCANCELLED;
 	struct pd *home = pd_find(context_of(context)->number, handle), *pd;
 	int error;
 
@@ -91,6 +94,8 @@ VERBS_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t 
 
 VERBS_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
 {
+	UNCANCELLED;
+
 	if (pd_of(pd)->imported)
 		pd_abandon(pd_of(pd));
 	else
@@ -99,6 +104,7 @@ VERBS_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
 
 VERBS_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
+	UNCANCELLED;
 	struct mr *home = mr_find(handle), *mr;
 	uint32_t number;
 	int error;
@@ -122,11 +128,14 @@ VERBS_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 
 VERBS_EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
 {
+	UNCANCELLED;
+
 	mr_unimport(mr_of(mr));
 }
 
 VERBS_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 {
+	UNCANCELLED;
 	struct dm *home = dm_find(handle), *dm;
 	uint32_t length;
 	int error;
@@ -148,6 +157,7 @@ VERBS_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t 
 
 VERBS_EXPORT void ibv_unimport_dm(struct ibv_dm *dm)
 {
+	UNCANCELLED;
 	struct context *context = context_of(dm->context);
 
 	if (dm_destroy(dm_of(dm)) == 0)

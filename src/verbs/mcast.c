@@ -2,6 +2,7 @@
 
 #include "adapter/adapter.h"
 #include "base/multicast.h"
+#include "base/uncancelled.h"
 #include "object/qp.h"
 #include "verbs/export.h"
 #include "verbs/refuse.h"
@@ -21,6 +22,7 @@ static int check(struct ibv_qp *qp, const union ibv_gid *gid)
 
 VERBS_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
+	UNCANCELLED;
 	int error = check(qp, gid);
 
 	return error ? error : adapter_mcast_attach(qp_of(qp), gid);
@@ -28,6 +30,7 @@ VERBS_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, u
 
 VERBS_EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
+	UNCANCELLED;
 	int error = check(qp, gid);
 
 	return error ? error : adapter_mcast_detach(qp_of(qp), gid);

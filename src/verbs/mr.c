@@ -1,6 +1,7 @@
 #include "verbs/mr.h"
 
 #include "adapter/adapter.h"
+#include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/mr.h"
 #include "object/pin.h"
@@ -34,6 +35,7 @@ static struct ibv_mr *create(const struct mr_spec *spec)
 VERBS_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
 					     uint64_t iova, unsigned int access)
 {
+	UNCANCELLED;
 	const struct mr_spec spec = {
 	    .pd = own_pd(pd),
 	    .addr = addr,
@@ -59,6 +61,7 @@ VERBS_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len
 VERBS_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
 					      uint64_t iova, int fd, int access)
 {
+	UNCANCELLED;
 	struct dmabuf dmabuf;
 	struct mr_spec spec = {
 	    .pd = own_pd(pd),
@@ -81,6 +84,7 @@ VERBS_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset
 
 struct ibv_mr *verbs_alloc_null_mr(struct ibv_pd *pd)
 {
+	UNCANCELLED;
 	const struct mr_spec spec = {
 	    .pd = own_pd(pd),
 	    .length = SIZE_MAX,
@@ -114,6 +118,8 @@ static int check_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *ad
 VERBS_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 			      size_t length, int access)
 {
+	UNCANCELLED;
+
 	if (check_rereg(mr, flags, pd, addr, length, access) != 0)
 		return IBV_REREG_MR_ERR_INPUT;
 	if (answer_of(mr_change(mr_of(mr), flags, pd ? pd_of(pd) : NULL, addr, length, access)) !=
@@ -124,6 +130,8 @@ VERBS_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, v
 
 VERBS_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
+	UNCANCELLED;
+
 	return answer_of(mr_destroy(mr_of(mr)));
 }
 
@@ -167,6 +175,7 @@ static int prefetch(struct ibv_pd *pd, const struct ibv_sge *sge, bool writable,
 int verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
 		    struct ibv_sge *sg_list, uint32_t num_sges)
 {
+	UNCANCELLED;
 	bool writable = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
 	bool populate = advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
 

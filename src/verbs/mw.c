@@ -1,12 +1,14 @@
 #include "verbs/mw.h"
 
 #include "adapter/adapter.h"
+#include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/mw.h"
 #include "verbs/refuse.h"
 
 struct ibv_mw *verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
+	UNCANCELLED;
 	struct mw *mw;
 
 	if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
@@ -24,6 +26,8 @@ struct ibv_mw *verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 
 int verbs_dealloc_mw(struct ibv_mw *mw)
 {
+	UNCANCELLED;
+
 	mw_destroy(mw_of(mw));
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 
 #include "adapter/adapter.h"
+#include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/pd.h"
 #include "verbs/cmd_fd.h"
@@ -11,6 +12,7 @@
 
 VERBS_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
+	UNCANCELLED;
 	struct pd *pd;
 
 	if (answer_of(pd_create(context, &pd)) != 0)
@@ -23,6 +25,7 @@ VERBS_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 VERBS_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 {
+	UNCANCELLED;
 	struct context *context = context_of(pd->context);
 	bool is_shown = !pd_of(pd)->parent && !pd_of(pd)->imported && !context->elsewhere;
 	uint32_t handle = pd->handle;
@@ -43,6 +46,7 @@ VERBS_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 struct ibv_pd *verbs_alloc_parent_domain(struct ibv_context *context,
 					 struct ibv_parent_domain_init_attr *attr)
 {
+	UNCANCELLED;
 	struct pd *pd;
 
 	if (attr->comp_mask & ~KNOWN_PARENT_DOMAIN) {
@@ -71,6 +75,7 @@ struct ibv_pd *verbs_alloc_parent_domain(struct ibv_context *context,
 
 struct ibv_td *verbs_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *init_attr)
 {
+	UNCANCELLED;
 	struct td *td;
 
 	if (init_attr->comp_mask) {
@@ -85,6 +90,7 @@ struct ibv_td *verbs_alloc_td(struct ibv_context *context, struct ibv_td_init_at
 
 int verbs_dealloc_td(struct ibv_td *td)
 {
+	UNCANCELLED;
 	struct context *context = context_of(td->context);
 	int error = answer_of(td_destroy(td_of(td)));
 

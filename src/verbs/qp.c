@@ -8,6 +8,7 @@
 #include "base/identity.h"
 #include "adapter/device.h"
 #include "base/cause.h"
+#include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/xrcd.h"
 #include "verbs/export.h"
@@ -101,6 +102,7 @@ static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, stru
 
 struct ibv_qp *verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
+	UNCANCELLED;
 	struct qp *qp;
 	int error = create(context, attr, &qp);
 
@@ -113,6 +115,7 @@ struct ibv_qp *verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_ini
 
 VERBS_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *qp_init_attr)
 {
+	UNCANCELLED;
 	struct ibv_qp_init_attr_ex attr = {0};
 	struct ibv_qp *qp;
 
@@ -135,6 +138,7 @@ VERBS_EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 
 struct ibv_qp *verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
 {
+	UNCANCELLED;
 	struct qp *handle;
 
 	if (attr->comp_mask & ~(uint32_t)(OPEN_REQUIRED | IBV_QP_OPEN_ATTR_CONTEXT) ||
@@ -156,6 +160,8 @@ struct ibv_qp *verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_att
 VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask,
 			      struct ibv_qp_init_attr *init_attr)
 {
+	UNCANCELLED;
+
 	qp_query(qp_behind(qp), attr, init_attr);
 	if (context_of(qp->context)->infiniband)
 		attr->ah_attr = qp_behind(qp)->asked_av;
@@ -165,6 +171,8 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int a
 
 VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 {
+	UNCANCELLED;
+
 	return -qp_destroy(qp_of(qp));
 }
 

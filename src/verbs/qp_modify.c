@@ -6,6 +6,7 @@
 #include "adapter/adapter.h"
 #include "adapter/device.h"
 #include "base/cause.h"
+#include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/qp.h"
 #include "verbs/export.h"
@@ -68,6 +69,7 @@ static int check_mtu(struct qp *qp, const struct ibv_qp_attr *attr)
 
 VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int attr_mask)
 {
+	UNCANCELLED;
 	struct qp *qp = qp_behind(ib);
 	struct ibv_ah_attr asked = {0};
 	struct ibv_qp_attr resolved;

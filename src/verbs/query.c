@@ -7,6 +7,7 @@
 
 #include "adapter/device.h"
 #include "base/identity.h"
+#include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/dm.h"
 #include "object/limits.h"
@@ -41,6 +42,7 @@ static uint32_t vendor_part_id(void)
 
 int verbs_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
+	UNCANCELLED;
 	struct device *device = context_of(context)->device;
 
 	memset(attr, 0, sizeof(*attr));
@@ -95,6 +97,7 @@ int verbs_query_device_ex(struct ibv_context *context,
 			  const struct ibv_query_device_ex_input *input,
 			  struct ibv_device_attr_ex *attr, size_t attr_size)
 {
+	UNCANCELLED;
 	struct ibv_device_attr_ex all = {
 	    .odp_caps =
 		{
@@ -146,6 +149,7 @@ enum ibv_mtu query_active_mtu(uint32_t interface_mtu)
 int verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr,
 		     size_t attr_len)
 {
+	UNCANCELLED;
 	struct device *device = context_of(context)->device;
 	bool infiniband = context_of(context)->infiniband;
 	struct ibv_port_attr all = {

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "base/cause.h"
+#include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/xrcd.h"
 #include "verbs/export.h"
@@ -25,6 +26,8 @@ static struct ibv_srq *create(struct ibv_context *context, struct ibv_pd *pd, vo
 VERBS_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
 					    struct ibv_srq_init_attr *srq_init_attr)
 {
+	UNCANCELLED;
+
 	return create(pd->context, pd, srq_init_attr->srq_context, &srq_init_attr->attr);
 }
 
@@ -32,6 +35,7 @@ VERBS_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
 
 struct ibv_srq *verbs_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
+	UNCANCELLED;
 	enum ibv_srq_type type = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? attr->srq_type :
 									    IBV_SRQT_BASIC;
 	struct ibv_srq *srq;
@@ -73,6 +77,8 @@ struct ibv_srq *verbs_create_srq_ex(struct ibv_context *context, struct ibv_srq_
 VERBS_EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *srq_attr,
 				int srq_attr_mask)
 {
+	UNCANCELLED;
+
 	return -srq_modify(srq_of(srq), srq_attr, srq_attr_mask);
 }
 
@@ -84,6 +90,8 @@ VERBS_EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *srq_att
 
 VERBS_EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 {
+	UNCANCELLED;
+
 	return -srq_destroy(srq_of(srq));
 }
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include "base/uncancelled.h"
 #include "object/context.h"
 #include "verbs/queues.h"
 #include "verbs/refuse.h"
@@ -11,6 +12,7 @@
 
 struct ibv_xrcd *verbs_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
 {
+	UNCANCELLED;
 	struct xrcd *xrcd;
 
 	if (attr->comp_mask != REQUIRED || attr->oflags & ~(O_CREAT | O_EXCL)) {
@@ -26,6 +28,7 @@ struct ibv_xrcd *verbs_open_xrcd(struct ibv_context *context, struct ibv_xrcd_in
 
 int verbs_close_xrcd(struct ibv_xrcd *xrcd)
 {
+	UNCANCELLED;
 	struct context *context = context_of(xrcd->context);
 	int error = answer_of(xrcd_close(xrcd_of(xrcd)));
 

@@ -122,8 +122,8 @@ int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct
 		goto free_port;
 	prefer(port);
 	port->number = udp_address_port(&bound);
-	pthread_mutex_init(&port->scratch_lock, NULL);
-	pthread_mutex_init(&port->receive_lock, NULL);
+	lock_init(&port->scratch_lock);
+	lock_init(&port->receive_lock);
 	icrc_init();
 	loss_init();
 	*out = port;
@@ -142,8 +142,6 @@ void udp_close(struct wire_port *port)
 	close(port->fd);
 	udp_scratches_free(port);
 	udp_inbox_destroy(port->inbox);
-	pthread_mutex_destroy(&port->scratch_lock);
-	pthread_mutex_destroy(&port->receive_lock);
 	free(port);
 }
 

@@ -9,11 +9,11 @@
 #ifndef WIRE_UDP_PORT_H
 #define WIRE_UDP_PORT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/lock.h"
 #include "wire/udp.h"
 
 #define UDP_DATAGRAM_MAX 65535
@@ -44,11 +44,11 @@ struct wire_port {
 	uint8_t usual_class, usual_hops;
 
 	/* Guards the free scratches; held for a few instructions. */
-	pthread_mutex_t scratch_lock;
+	struct lock scratch_lock;
 	struct udp_scratch *scratches;
 
 	/* Only tried. Guards the inbox and what is received. */
-	pthread_mutex_t receive_lock;
+	struct lock receive_lock;
 	struct udp_inbox *inbox;
 	unsigned alone; /* datagrams in a row that a call found by themselves */
 
@@ -60,6 +60,13 @@ struct wire_port {
 static inline void udp_count(_Atomic uint64_t *counter, uint64_t by)
 {
 	atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+}
+
+/* Those that only the receiver counts, with the receive lock. */
+static inline void udp_count_owned(_Atomic uint64_t *counter, uint64_t by)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by,
+			      memory_order_relaxed);
 }
 
 void udp_scratches_free(struct wire_port *port);

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "base/counter.h"
+#include "base/syscall.h"
 #include "packet/icrc.h"
 #include "wire/udp.h"
 #include "wire/udp_address.h"
@@ -149,7 +150,7 @@ static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes
 
 static void count_damaged(struct wire_port *port)
 {
-	udp_count(&port->damaged, 1);
+	udp_count_owned(&port->damaged, 1);
 	counter_add(COUNTER_DAMAGED);
 }
 
@@ -198,7 +199,7 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 
 static int fetch_one(int fd, struct mmsghdr *message)
 {
-	ssize_t n = recvmsg(fd, &message->msg_hdr, MSG_DONTWAIT);
+	ssize_t n = sys_recvmsg(fd, &message->msg_hdr, MSG_DONTWAIT);
 
 	if (n < 0)
 		return -1;
@@ -214,9 +215,9 @@ static int fetch(struct wire_port *port, unsigned max)
 
 	for (;;) {
 		int n = max == 1 ? fetch_one(port->fd, in->messages) :
-				   recvmmsg(port->fd, in->messages, max, MSG_DONTWAIT, NULL);
+				   sys_recvmmsg(port->fd, in->messages, max, MSG_DONTWAIT);
 
-		udp_count(&port->received_calls, 1);
+		udp_count_owned(&port->received_calls, 1);
 		if (n >= 0 || errno == EAGAIN)
 			return n < 0 ? 0 : n;
 		/* What an ICMP message says of something sent before is no business of ours. */
@@ -243,7 +244,7 @@ int udp_receive(struct wire_port *port, uint64_t now_ns,
 	int datagrams = 0, n;
 	bool drained;
 
-	if (pthread_mutex_trylock(&port->receive_lock))
+	if (!lock_try(&port->receive_lock))
 		return -EBUSY;
 	do {
 		n = fetch(port, max);
@@ -262,7 +263,7 @@ int udp_receive(struct wire_port *port, uint64_t now_ns,
 	else if (datagrams)
 		port->alone = 0;
 	if (packets)
-		udp_count(&port->received_packets, packets);
-	pthread_mutex_unlock(&port->receive_lock);
+		udp_count_owned(&port->received_packets, packets);
+	lock_release(&port->receive_lock);
 	return datagrams;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/syscall.h"
 #include "packet/icrc.h"
 #include "wire/loss.h"
 #include "wire/readable.h"
@@ -68,11 +69,11 @@ static struct udp_scratch *take_scratch(struct wire_port *port)
 {
 	struct udp_scratch *s;
 
-	pthread_mutex_lock(&port->scratch_lock);
+	lock_acquire(&port->scratch_lock);
 	s = port->scratches;
 	if (s)
 		port->scratches = s->next;
-	pthread_mutex_unlock(&port->scratch_lock);
+	lock_release(&port->scratch_lock);
 	if (s)
 		return s;
 	s = malloc(sizeof(*s));
@@ -83,10 +84,10 @@ static struct udp_scratch *take_scratch(struct wire_port *port)
 
 static void give_scratch(struct wire_port *port, struct udp_scratch *s)
 {
-	pthread_mutex_lock(&port->scratch_lock);
+	lock_acquire(&port->scratch_lock);
 	s->next = port->scratches;
 	port->scratches = s;
-	pthread_mutex_unlock(&port->scratch_lock);
+	lock_release(&port->scratch_lock);
 }
 
 void udp_scratches_free(struct wire_port *port)
@@ -319,8 +320,8 @@ bool udp_sends_trains(const struct wire_port *port)
 static int call_send(int fd, struct mmsghdr *messages, unsigned count)
 {
 	if (count > 1)
-		return sendmmsg(fd, messages, count, MSG_DONTWAIT | MSG_NOSIGNAL);
-	return sendmsg(fd, &messages->msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
+		return sys_sendmmsg(fd, messages, count, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return sys_sendmsg(fd, &messages->msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
 }
 
 /* Sends what is laid out and the rest; *sent counts on. */

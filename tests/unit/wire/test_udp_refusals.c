@@ -1,6 +1,6 @@
 /*
- * What udp_send makes of each refusal of the kernel: the linker puts a sendmmsg and a sendmsg of ours
- * before the real ones (--wrap), which refuse what the case says.
+ * What udp_send makes of each refusal of the kernel: the linker puts a syscall(2) of ours before the
+ * real one (--wrap), whose sendmmsg and sendmsg refuse what the case says.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -22,9 +23,8 @@
 
 #define PACKETS 10
 
-int __real_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
-int __wrap_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
 
 static struct {
 	int train_error; /* of each train; 0: it may leave */
@@ -42,7 +42,7 @@ static bool is_train(struct msghdr *h)
 	return false;
 }
 
-int __wrap_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
+static int send_some(int fd, struct mmsghdr *messages, unsigned count, int flags)
 {
 	for (unsigned i = 0; i < count; i++) {
 		int error = 0;
@@ -58,18 +58,34 @@ int __wrap_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
 			errno = error;
 			return -1;
 		}
-		if (__real_sendmmsg(fd, messages + i, 1, flags) != 1)
+		if (__real_syscall(SYS_sendmmsg, fd, messages + i, 1, flags) != 1)
 			return i ? (int)i : -1;
 		kernel.left++;
 	}
 	return (int)count;
 }
 
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+static ssize_t send_one(int fd, const struct msghdr *message, int flags)
 {
 	struct mmsghdr one = { .msg_hdr = *message };
 
-	return __wrap_sendmmsg(fd, &one, 1, flags) == 1 ? (ssize_t)one.msg_len : -1;
+	return send_some(fd, &one, 1, flags) == 1 ? (ssize_t)one.msg_len : -1;
+}
+
+long __wrap_syscall(long number, ...)
+{
+	long a[6];
+	va_list args;
+
+	va_start(args, number);
+	for (int i = 0; i < 6; i++) /* as many as there may be, as syscall(2) itself does */
+		a[i] = va_arg(args, long);
+	va_end(args);
+	if (number == SYS_sendmmsg)
+		return send_some((int)a[0], (struct mmsghdr *)a[1], (unsigned)a[2], (int)a[3]);
+	if (number == SYS_sendmsg)
+		return send_one((int)a[0], (const struct msghdr *)a[1], (int)a[2]);
+	return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 static struct wire_port *from, *to;

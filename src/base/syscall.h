@@ -1,0 +1,51 @@
+/*
+ * System calls that are no cancellation points.
+ *
+ * The C library's are, those that may block (pthreads(7)): a thread that is cancelled would end there,
+ * with locks of ours held. Programs do cancel threads that poll a CQ or post (rping ends its CQ thread
+ * so), and none of those verbs is a place where they expect it. These are the calls that lie on the way
+ * of messages; verbs that take long switch cancellation off (base/uncancelled.h).
+ *
+ * All as their manual pages say: -1 and errno.
+ */
+#ifndef BASE_SYSCALL_H
+#define BASE_SYSCALL_H
+
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static inline ssize_t sys_write(int fd, const void *bytes, size_t count)
+{
+	return syscall(SYS_write, fd, bytes, count);
+}
+
+static inline ssize_t sys_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	return syscall(SYS_sendmsg, fd, message, flags);
+}
+
+static inline ssize_t sys_send(int fd, const void *bytes, size_t count, int flags)
+{
+	return syscall(SYS_sendto, fd, bytes, count, flags, NULL, 0);
+}
+
+static inline int sys_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
+{
+	return (int)syscall(SYS_sendmmsg, fd, messages, count, flags);
+}
+
+static inline ssize_t sys_recvmsg(int fd, struct msghdr *message, int flags)
+{
+	return syscall(SYS_recvmsg, fd, message, flags);
+}
+
+/* Without a time-out, whose layout would not be the same everywhere. */
+static inline int sys_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
+{
+	return (int)syscall(SYS_recvmmsg, fd, messages, count, flags, NULL);
+}
+
+#endif
