@@ -39,6 +39,7 @@ struct port {
 	uint8_t gid[WIRE_GID_BYTES];
 	uint32_t ifindex;
 	bool is_group;
+	bool watched;	  /* its socket is in `epoll`; guarded by watch_lock */
 	uint32_t joins;	  /* of a group; guarded by ports_lock */
 	bool closing;	  /* likewise */
 	struct lock lock; /* who receives holds it, from before it reads `wire` */
@@ -62,6 +63,9 @@ static uint32_t next_failure GUARDED_BY(ports_lock);
 static struct ctl_client *ctl;
 static struct arena_port *shown;
 static int epoll = -1;
+/* Guards which sockets are in `epoll`: all, or none while `listening` is false. Innermost. */
+static struct lock watch_lock = LOCK_INITIALIZER;
+static bool listening GUARDED_BY(watch_lock) = true;
 static bool datagrams GUARDED_BY(ports_lock); /* there may be UD QPs, whose GRHs have hop limits */
 
 static uint64_t now_ns(void)
@@ -146,6 +150,38 @@ static int watch(int how, const struct wire_port *wire, uint32_t events)
 	return epoll_ctl(epoll, how, udp_fd(wire), &event) ? -errno : 0;
 }
 
+/*
+ * Not just disarmed: what is in an epoll descriptor is called for each packet, at the expense of who
+ * sends it.
+ */
+bool ports_listen(bool on)
+{
+	bool all = true;
+
+	lock_acquire(&watch_lock);
+	listening = on;
+	for (uint32_t i = 0; i < ports_count; i++) {
+		struct wire_port *wire = atomic_load_explicit(&ports[i].wire, memory_order_acquire);
+
+		if (wire && ports[i].watched != on &&
+		    !watch(on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, wire, EPOLLIN))
+			ports[i].watched = on;
+		all &= !wire || ports[i].watched == on;
+	}
+	lock_release(&watch_lock);
+	return all;
+}
+
+/* It is found by looks now: whoever is woken by what lies there already has to find it. */
+static void watch_new(struct port *port, const struct wire_port *wire) REQUIRES(watch_lock)
+{
+	if (listening)
+		watch(EPOLL_CTL_MOD, wire, EPOLLIN);
+	else
+		watch(EPOLL_CTL_DEL, wire, 0);
+	port->watched = listening;
+}
+
 /* Takes the port over. 0, or -ENOSPC, or what epoll answers. */
 static int add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex,
 	       bool is_group) REQUIRES(ports_lock)
@@ -159,9 +195,12 @@ static int add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], uint32
 		i++;
 	if (i == PORTS_MAX)
 		return -ENOSPC;
+	lock_acquire(&watch_lock);
 	error = watch(EPOLL_CTL_ADD, wire, 0);
-	if (error)
+	if (error) {
+		lock_release(&watch_lock);
 		return error;
+	}
 	port = &ports[i];
 	memcpy(port->gid, gid, WIRE_GID_BYTES);
 	port->ifindex = ifindex;
@@ -174,8 +213,8 @@ static int add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], uint32
 	show(port);
 	if (i == count)
 		atomic_store_explicit(&ports_count, count + 1, memory_order_release);
-	/* Only now: whoever is woken by what lies there already has to find the port. */
-	watch(EPOLL_CTL_MOD, wire, EPOLLIN);
+	watch_new(port, wire);
+	lock_release(&watch_lock);
 	return 0;
 }
 
@@ -377,7 +416,10 @@ static void close_group(struct port *port, struct wire_port *wire)
 {
 	lock_acquire(&port->lock);
 	lock_release(&port->lock); /* nobody receives from it any more */
-	epoll_ctl(epoll, EPOLL_CTL_DEL, udp_fd(wire), NULL);
+	lock_acquire(&watch_lock);
+	if (port->watched)
+		watch(EPOLL_CTL_DEL, wire, 0);
+	lock_release(&watch_lock);
 	udp_close(wire);
 	lock_acquire(&ports_lock);
 	port->closing = false;
@@ -493,10 +535,13 @@ bool ports_sends_trains(const struct wire_flow *flow)
 void ports_reset_after_fork(void) NO_LOCK_CHECK
 {
 	lock_init(&ports_lock);
+	lock_init(&watch_lock);
+	listening = true;
 	for (int i = 0; i < PORTS_MAX; i++) {
 		struct wire_port *wire = ports[i].wire;
 
 		lock_init(&ports[i].lock);
+		ports[i].watched = false;
 		ports[i].wire = NULL;
 		if (wire)
 			udp_close(wire);

@@ -76,6 +76,13 @@ bool ports_sends_trains(const struct wire_flow *flow);
 /* An epoll descriptor that is readable while any port, or packet socket, has packets. */
 int ports_epoll(void);
 
+/*
+ * Whether packets make it readable: all but frames, which always do. Those that lie there already do when
+ * this begins. False: it failed for some, for want of memory or by a limit of the system's (epoll(7)),
+ * until it is tried again.
+ */
+bool ports_listen(bool on);
+
 void ports_reset_after_fork(void);
 
 #endif

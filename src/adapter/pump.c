@@ -49,9 +49,10 @@ static bool daemon_lost;
 static _Atomic uint64_t lease_until; /* 0: nobody holds it */
 static _Atomic uint64_t renew_at;
 
-/* Guards `listening` and what the kernel was told of it. Innermost. */
+/* Guards `listening` and what the kernel was told of it. Only that of what is listened to is inside. */
 static struct lock listen_lock = LOCK_INITIALIZER;
 static _Atomic bool listening = true;
+static bool deaf; /* the pump's: it tried to listen, and cannot to all ports */
 /* Packets found by pollers, less PUMP_FIND for each time that the pump found some. */
 static _Atomic uint32_t finds;
 static _Atomic uint32_t finds_needed = FINDS_MIN;
@@ -81,14 +82,20 @@ static void set_timer(int fd, uint64_t ns)
 	timerfd_settime(fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
-static void set_listening(bool on) REQUIRES(listen_lock)
+/* If it fails it still has to be begun again. */
+static bool set_listening(bool on) REQUIRES(listen_lock)
 {
 	struct epoll_event event = { .events = on ? EPOLLIN | EPOLLET : 0, .data.fd = ports_epoll() };
+	bool done;
 
 	if (on == listening)
-		return;
-	listening = on;
+		return true;
 	epoll_ctl(epoll, EPOLL_CTL_MOD, ports_epoll(), &event);
+	done = ports_listen(on);
+	if (!done)
+		ports_listen(false); /* to some of them is of no use */
+	listening = on && done;
+	return done;
 }
 
 /* The pollers find the packets, so let the pump sleep, for as long as they do. */
@@ -107,7 +114,7 @@ static bool listen_again(void)
 
 	lock_acquire(&listen_lock);
 	stopped = !listening;
-	set_listening(true);
+	deaf = !set_listening(true);
 	lock_release(&listen_lock);
 	return stopped;
 }
@@ -467,6 +474,8 @@ static void sleep_now(void)
 
 	if (!prepare_to_sleep())
 		return;
+	if (deaf && !pump_has_lease())
+		timeout = 1;
 	do {
 		n = wait_for(events, 8, timeout);
 		for (int i = 0; i < n; i++)
@@ -586,6 +595,7 @@ void pump_reset_after_fork(void) NO_LOCK_CHECK
 	lock_init(&wire_timer_lock);
 	wire_timer_ns = TRANSPORT_NEVER;
 	listening = true;
+	deaf = false;
 	sending = 0;
 	finds = 0;
 	finds_needed = FINDS_MIN;

@@ -44,11 +44,16 @@ static unsigned send_to(struct wire_port *from, unsigned which, unsigned count)
 	return rig_send(from, gid, count);
 }
 
-static bool is_readable(void)
+static bool is_readable_within(int ms)
 {
 	struct pollfd p = { .fd = ports_epoll(), .events = POLLIN };
 
-	return poll(&p, 1, 1000) == 1;
+	return poll(&p, 1, ms) == 1;
+}
+
+static bool is_readable(void)
+{
+	return is_readable_within(1000);
 }
 
 static void opens_a_port_once(void **state)
@@ -216,7 +221,93 @@ static void a_group_lives_from_the_first_to_the_last_attachment(void **state)
 	free(context);
 }
 
+static void take_all(void)
+{
+	while (ports_progress(0, PORTS_ALL) > 0)
+		;
+	assert_false(is_readable_within(0));
+}
+
+/* What came meanwhile is told of when listening begins again. */
+static void who_does_not_listen_hears_nothing_until_he_does(void **state)
+{
+	struct wire_port *from = open_address(1);
+
+	open_address(2);
+	for (int i = 0; i < 3; i++) {
+		assert_true(ports_listen(false));
+		send_to(from, 2, 1);
+		assert_false(is_readable_within(20));
+		assert_true(ports_listen(true));
+		assert_true(is_readable());
+		take_all();
+		send_to(from, 2, 1);
+		assert_true(is_readable());
+		take_all();
+	}
+}
+
+static void a_port_that_is_opened_meanwhile_is_heard_later(void **state)
+{
+	struct wire_port *from = open_address(1);
+
+	assert_true(ports_listen(false));
+	open_address(2);
+	send_to(from, 2, 1);
+	assert_false(is_readable_within(20));
+	assert_int_equal(ports_progress(0, PORTS_ALL), 1);
+	send_to(from, 2, 1);
+	assert_true(ports_listen(true));
+	assert_true(is_readable());
+	take_all();
+}
+
+static void a_group_that_is_left_meanwhile_is_heard_no_more(void **state)
+{
+	struct context *context = rig_context(1, 2);
+	union ibv_gid group = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 3, 1 } };
+	union ibv_gid other = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 3, 2 } };
+
+	assert_int_equal(ports_join(context, &group), 0);
+	assert_true(ports_listen(false));
+	ports_leave(context, &group);
+	assert_int_equal(ports_join(context, &other), 0); /* in its place */
+	assert_true(ports_listen(true));
+	assert_int_equal(rig_send(open_address(1), other.raw, 1), 1);
+	assert_true(is_readable());
+	take_all();
+	ports_leave(context, &other);
+	free(context->device);
+	free(context);
+}
+
+/* The system has no room for it (epoll_ctl(2): ENOSPC, ENOMEM): it can be tried again. */
+static void listening_that_fails_begins_later(void **state)
+{
+	struct wire_port *from = open_address(1);
+
+	open_address(2);
+	assert_true(ports_listen(false));
+	rig_epoll_error = ENOSPC;
+	assert_false(ports_listen(true));
+	send_to(from, 2, 1);
+	assert_false(is_readable_within(20));
+	assert_false(ports_listen(true));
+	rig_epoll_error = 0;
+	assert_true(ports_listen(true));
+	assert_true(is_readable());
+	take_all();
+}
+
 static _Atomic bool done;
+
+static void *listen_now_and_then(void *arg)
+{
+	for (unsigned i = 0; !done; i++)
+		if (!ports_listen(i % 2))
+			abort();
+	return arg;
+}
 
 static void *look_all_the_time(void *arg)
 {
@@ -228,17 +319,18 @@ static void *look_all_the_time(void *arg)
 	return arg;
 }
 
-/* Groups come and go while threads receive. */
+/* Groups come and go while threads receive, and one listens or not. */
 static void groups_come_and_go_under_those_who_look(void **state)
 {
 	struct context *context = rig_context(1, 2);
 	union ibv_gid group = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 2, 1 } };
 	struct wire_port *from = open_address(1);
-	pthread_t threads[2];
+	pthread_t threads[3];
 
 	done = false;
 	for (int i = 0; i < 2; i++)
 		pthread_create(&threads[i], NULL, look_all_the_time, NULL);
+	pthread_create(&threads[2], NULL, listen_now_and_then, NULL);
 	for (int i = 0; i < 200; i++) {
 		group.raw[15] = (uint8_t)i;
 		assert_int_equal(ports_join(context, &group), 0);
@@ -246,9 +338,13 @@ static void groups_come_and_go_under_those_who_look(void **state)
 		ports_leave(context, &group);
 	}
 	done = true;
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		pthread_join(threads[i], NULL);
 	assert_int_equal(ports_count, 2);
+	assert_true(ports_listen(true));
+	take_all();
+	send_to(from, 1, 1);
+	assert_true(is_readable());
 	free(context->device);
 	free(context);
 }
@@ -269,6 +365,10 @@ int main(void)
 		TEST(who_comes_second_is_told_so),
 		TEST(a_cold_port_is_looked_at_with_all_and_warm_afterwards),
 		TEST(a_group_lives_from_the_first_to_the_last_attachment),
+		TEST(who_does_not_listen_hears_nothing_until_he_does),
+		TEST(a_port_that_is_opened_meanwhile_is_heard_later),
+		TEST(a_group_that_is_left_meanwhile_is_heard_no_more),
+		TEST(listening_that_fails_begins_later),
 		TEST(groups_come_and_go_under_those_who_look),
 	};
 

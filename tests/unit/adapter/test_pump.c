@@ -37,6 +37,8 @@ static _Atomic uint64_t retry_due = RETRY_NEVER;
 static _Atomic bool
 	daemon_is_lost; /* and none is found: each search takes all the time it is given */
 static _Atomic unsigned searches;
+static _Atomic bool ports_are_deaf; /* they cannot be listened to, for now */
+static _Atomic unsigned listens;
 /* How long threads other than the pump are away before and after they set a timer. */
 static _Atomic unsigned away_ms;
 static pthread_t main_thread;
@@ -133,6 +135,13 @@ int __wrap_ports_progress(uint64_t now, enum ports_look which)
 	while (there && !atomic_compare_exchange_weak(&packets, &there, there - 1))
 		;
 	return there != 0;
+}
+
+bool __wrap_ports_listen(bool on);
+bool __wrap_ports_listen(bool on)
+{
+	listens++;
+	return !on || !ports_are_deaf;
 }
 
 uint64_t __wrap_local_retry_deadline_ns(void);
@@ -283,6 +292,37 @@ static void takes_packets_after_pollers_that_found_all(void **state)
 	}
 }
 
+static bool was_tried_again(void)
+{
+	return listens >= 3;
+}
+
+/* Nothing tells it of packets: it looks by itself, and tries again. */
+static void takes_packets_of_ports_it_cannot_listen_to(void **state)
+{
+	ports_are_deaf = true;
+	listens = 0;
+	while (!listens) { /* this thread may lose its processor, and the lease, before it stops listening */
+		for (int polls = 0; polls < 300; polls++)
+			pump_on_look(now_ns(), true);
+		pump_on_polling(now_ns());
+	}
+	assert_true(waits_for(is_asleep));
+	for (int i = 0; i < 20; i++) {
+		packets++;
+		assert_true(waits_for(is_empty));
+	}
+	listens = 0;
+	assert_true(waits_for(was_tried_again));
+	ports_are_deaf = false;
+	do {
+		listens = 0;
+		sleep_ms(50);
+	} while (listens);
+	arrive();
+	assert_true(waits_for(is_empty));
+}
+
 static unsigned links_before, notices_before;
 
 static bool links_and_notices_had_a_look(void)
@@ -365,6 +405,7 @@ int main(void)
 		TEST(arming_ends_the_lease),
 		TEST(takes_packets_while_nobody_polls),
 		TEST(takes_packets_after_pollers_that_found_all),
+		TEST(takes_packets_of_ports_it_cannot_listen_to),
 		TEST(packets_without_end_starve_nobody),
 		TEST(leaves_links_to_those_who_poll),
 		TEST(a_daemon_that_hangs_stops_no_packets),
