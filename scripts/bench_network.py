@@ -15,10 +15,11 @@ KI = 1 << 10
 class Ends:
     """Both ends of a cable: the server on host b, the client on host a, each on a CPU of its own."""
 
-    def __init__(self, cable, cpus):
+    def __init__(self, cable, floors):
         self.cable = cable
-        self.on_server = ('taskset', '-c', cpus[0])
-        self.on_client = ('taskset', '-c', cpus[1])
+        self.distance = floors.line_ns
+        self.on_server = ('taskset', '-c', floors.cpus[0])
+        self.on_client = ('taskset', '-c', floors.cpus[1])
 
     def perftest(self, program, *options, env=None):
         """The columns of the client's last row."""
@@ -87,33 +88,36 @@ def met(ratio, target):
 
 def bandwidth_row(ends, runs, program):
     target = '>= 1.2'
-    value, floor, ratio = measure.median_beside(
-        lambda: ends.bandwidth_mib(program, '-s', 64 * KI, '-n', 10000), ends.tcp_mib, runs)
-    return (f'{value:.0f} MiB/s', f'TCP, one stream: {floor:.0f} MiB/s', f'{ratio:.2f}', target,
+    value, floor, ratio, steady = measure.median_steady(
+        lambda: ends.bandwidth_mib(program, '-s', 64 * KI, '-n', 10000), ends.tcp_mib, runs,
+        ends.distance)
+    return (f'{value:.0f} MiB/s', f'TCP, one stream: {floor:.0f} MiB/s', f'{ratio:.2f}', f'{steady}', target,
             met(ratio, target))
 
 
 def trains_row(ends, runs, *packets):
     """No target: how far packets of this kind go on these sockets, if nothing else is done."""
-    value, floor, ratio = measure.median_beside(
-        lambda: ends.trains_mib(*packets), ends.tcp_mib, runs)
-    return (f'{value:.0f} MiB/s', f'TCP, one stream: {floor:.0f} MiB/s', f'{ratio:.2f}', '', '')
+    value, floor, ratio, steady = measure.median_steady(
+        lambda: ends.trains_mib(*packets), ends.tcp_mib, runs, ends.distance)
+    return (f'{value:.0f} MiB/s', f'TCP, one stream: {floor:.0f} MiB/s', f'{ratio:.2f}', f'{steady}', '', '')
 
 
 def latency_row(ends, runs, program, how):
     target = '<= 1.5'
-    value, floor, ratio = measure.median_beside(
-        lambda: ends.latency_ns(program, '-s', 8, '-n', 20000), lambda: ends.udp_ns(how), runs)
+    value, floor, ratio, steady = measure.median_steady(
+        lambda: ends.latency_ns(program, '-s', 8, '-n', 20000), lambda: ends.udp_ns(how), runs,
+        ends.distance)
     words = {'spin': 'spinning', 'sleep': 'asleep in epoll'}[how]
     return (f'{value / 1000:.2f} us', f'UDP, {words}: {floor / 1000:.2f} us', f'{ratio:.2f}',
-            target, met(ratio, target))
+            f'{steady}', target, met(ratio, target))
 
 
 def loss_row(ends, runs, program, loss, target):
     options = [program, '-s', 64 * KI, '-n', 5000]
-    value, floor, ratio = measure.median_beside(
-        lambda: ends.bandwidth_mib(*options, loss=loss), lambda: ends.bandwidth_mib(*options), runs)
-    return (f'{value:.0f} MiB/s', f'without loss: {floor:.0f} MiB/s', f'{ratio:.2f}', target,
+    value, floor, ratio, steady = measure.median_steady(
+        lambda: ends.bandwidth_mib(*options, loss=loss), lambda: ends.bandwidth_mib(*options), runs,
+        ends.distance)
+    return (f'{value:.0f} MiB/s', f'without loss: {floor:.0f} MiB/s', f'{ratio:.2f}', f'{steady}', target,
             met(ratio, target))
 
 
@@ -139,14 +143,14 @@ def all_rows(at, runs):
                    lambda p=program, x=loss, t=target: loss_row(at(9000), runs, p, x, t))
 
 
-def run(cpus, runs, wanted):
+def run(floors, runs, wanted):
     """Prints the table of the rows that are wanted; how many failed."""
     cables, rows, failures = {}, [], 0
 
     def at(mtu):
         if mtu not in cables:
             cables[mtu] = netns.Cable(mtu, name=f'bench-{os.getpid()}-{mtu}', linger_ms=2000)
-        return Ends(cables[mtu], cpus)
+        return Ends(cables[mtu], floors)
     try:
         for name, row in all_rows(at, runs):
             if not wanted(name):
@@ -160,12 +164,12 @@ def run(cpus, runs, wanted):
             except AssertionError as error:
                 failures += 1
                 print(error, file=sys.stderr)
-                rows.append((name, 'FAILED', '', '', '', ''))
+                rows.append((name, 'FAILED', '', '', '', '', ''))
     finally:
         for cable in cables.values():
             cable.close()
     if rows:
         print(f'\nBetween two hosts (namespaces, veth), medians of {runs} runs, each beside plain '
-              f'sockets:\n')
-        measure.print_table(('what', 'measured', 'beside it', 'ratio', 'target', ''), rows)
+              f'sockets; steady: those in which the processors stayed equally far apart:\n')
+        measure.print_table(('what', 'measured', 'beside it', 'ratio', 'steady', 'target', ''), rows)
     return failures
