@@ -8,7 +8,6 @@
 #include "adapter/device.h"
 #include "adapter/ports.h"
 #include "base/multicast.h"
-#include "base/uncancelled.h"
 #include "local/local.h"
 #include "transport/transport.h"
 #include "wire/udp.h"
@@ -66,7 +65,6 @@ static bool is_link_local(const uint8_t gid[16])
 
 int path_resolve(struct context *context, const struct ibv_ah_attr *attr, struct wire_flow *flow)
 {
-	UNCANCELLED;
 	struct device *device = context->device;
 	char text[INET6_ADDRSTRLEN];
 	union ibv_gid own = { 0 };

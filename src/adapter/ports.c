@@ -16,6 +16,7 @@
 #include "base/cause.h"
 #include "base/lock.h"
 #include "base/multicast.h"
+#include "base/uncancelled.h"
 #include "transport/transport.h"
 #include "wire/udp.h"
 
@@ -150,16 +151,11 @@ static int watch(int how, const struct wire_port *wire, uint32_t events)
 	return epoll_ctl(epoll, how, udp_fd(wire), &event) ? -errno : 0;
 }
 
-/*
- * Not just disarmed: what is in an epoll descriptor is called for each packet, at the expense of who
- * sends it.
- */
-bool ports_listen(bool on)
+/* False: it failed for some. */
+static bool watch_all(bool on) REQUIRES(watch_lock)
 {
 	bool all = true;
 
-	lock_acquire(&watch_lock);
-	listening = on;
 	for (uint32_t i = 0; i < ports_count; i++) {
 		struct wire_port *wire = atomic_load_explicit(&ports[i].wire, memory_order_acquire);
 
@@ -168,8 +164,24 @@ bool ports_listen(bool on)
 			ports[i].watched = on;
 		all &= !wire || ports[i].watched == on;
 	}
-	lock_release(&watch_lock);
 	return all;
+}
+
+/*
+ * Not just disarmed: what is in an epoll descriptor is called for each packet, at the expense of who
+ * sends it.
+ */
+bool ports_listen(bool on)
+{
+	bool done;
+
+	lock_acquire(&watch_lock);
+	done = watch_all(on);
+	if (!done)
+		watch_all(false);
+	listening = on && done;
+	lock_release(&watch_lock);
+	return done;
 }
 
 /* It is found by looks now: whoever is woken by what lies there already has to find it. */
@@ -221,6 +233,7 @@ static int add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], uint32
 /* The kernel knows: an address that is not ours cannot be bound. */
 static bool address_exists(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex)
 {
+	UNCANCELLED;
 	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_scope_id = ifindex };
 	struct sockaddr_in v4 = { .sin_family = AF_INET };
 	bool is4 = is_v4(gid);
@@ -309,6 +322,8 @@ int ports_open(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *
 	int error = 0;
 
 	if (!port || !is_still_there(port)) {
+		UNCANCELLED;
+
 		lock_acquire(&ports_lock);
 		error = failed_before(gid);
 		port = find(gid, ifindex, false);

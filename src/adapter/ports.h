@@ -78,8 +78,8 @@ int ports_epoll(void);
 
 /*
  * Whether packets make it readable: all but frames, which always do. Those that lie there already do when
- * this begins. False: it failed for some, for want of memory or by a limit of the system's (epoll(7)),
- * until it is tried again.
+ * this begins. False: it did not begin, for want of memory or by a limit of the system's (epoll(7)), and can
+ * be tried again.
  */
 bool ports_listen(bool on);
 

@@ -52,7 +52,6 @@ static _Atomic uint64_t renew_at;
 /* Guards `listening` and what the kernel was told of it. Only that of what is listened to is inside. */
 static struct lock listen_lock = LOCK_INITIALIZER;
 static _Atomic bool listening = true;
-static bool deaf; /* the pump's: it tried to listen, and cannot to all ports */
 /* Packets found by pollers, less PUMP_FIND for each time that the pump found some. */
 static _Atomic uint32_t finds;
 static _Atomic uint32_t finds_needed = FINDS_MIN;
@@ -82,20 +81,15 @@ static void set_timer(int fd, uint64_t ns)
 	timerfd_settime(fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
-/* If it fails it still has to be begun again. */
-static bool set_listening(bool on) REQUIRES(listen_lock)
+/* To begin may fail: then it has to be tried again. */
+static void set_listening(bool on) REQUIRES(listen_lock)
 {
 	struct epoll_event event = { .events = on ? EPOLLIN | EPOLLET : 0, .data.fd = ports_epoll() };
-	bool done;
 
 	if (on == listening)
-		return true;
+		return;
 	epoll_ctl(epoll, EPOLL_CTL_MOD, ports_epoll(), &event);
-	done = ports_listen(on);
-	if (!done)
-		ports_listen(false); /* to some of them is of no use */
-	listening = on && done;
-	return done;
+	listening = ports_listen(on) && on;
 }
 
 /* The pollers find the packets, so let the pump sleep, for as long as they do. */
@@ -114,7 +108,7 @@ static bool listen_again(void)
 
 	lock_acquire(&listen_lock);
 	stopped = !listening;
-	deaf = !set_listening(true);
+	set_listening(true);
 	lock_release(&listen_lock);
 	return stopped;
 }
@@ -474,8 +468,8 @@ static void sleep_now(void)
 
 	if (!prepare_to_sleep())
 		return;
-	if (deaf && !pump_has_lease())
-		timeout = 1;
+	if (!listening && !pump_has_lease())
+		timeout = 1; /* nothing tells of packets */
 	do {
 		n = wait_for(events, 8, timeout);
 		for (int i = 0; i < n; i++)
@@ -595,7 +589,6 @@ void pump_reset_after_fork(void) NO_LOCK_CHECK
 	lock_init(&wire_timer_lock);
 	wire_timer_ns = TRANSPORT_NEVER;
 	listening = true;
-	deaf = false;
 	sending = 0;
 	finds = 0;
 	finds_needed = FINDS_MIN;
