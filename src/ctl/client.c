@@ -452,7 +452,6 @@ int client_request(struct ctl_client *c, struct ctl_header *request, size_t len,
 
 int ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out)
 {
-	UNCANCELLED;
 	struct ctl_peer ask = { .header = { .type = CTL_PEER }, .slot = slot };
 	struct fdmsg m;
 	int rc;
@@ -501,7 +500,6 @@ int ctl_mcast_detach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES])
 int ctl_mcast_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
 		      uint64_t slots[CTL_BITMAP_WORDS])
 {
-	UNCANCELLED;
 	struct ctl_mcast ask = { .header = { .type = CTL_MCAST_MEMBERS } };
 	struct fdmsg m;
 	int rc;

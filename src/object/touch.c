@@ -9,8 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/uncancelled.h"
-
 /* Entries below this one belong to a thread each; those above are for whoever needs another. */
 #define OWNED_ENTRIES (ARENA_TOUCHES - 16)
 #define NO_ENTRY      (-1)
@@ -197,12 +195,9 @@ void touch_barrier(void)
 		if (membarrier(MEMBARRIER_CMD_GLOBAL) == 0)
 			return;
 		/* fall through */
-	case BARRIER_FENCE: {
-		UNCANCELLED;
-
+	case BARRIER_FENCE:
 		/* Touchers of this process have a fence; those of others emptied their buffers. */
 		nanosleep(&drained, NULL);
-	}
 	}
 }
 
@@ -216,7 +211,6 @@ static bool is_touched(uint32_t key, touch_check *check)
 
 bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms)
 {
-	UNCANCELLED;
 	const struct timespec pause = {.tv_nsec = 20000};
 	struct timespec begin, now;
 
@@ -236,7 +230,6 @@ bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms)
 
 void touch_revoke(uint32_t key)
 {
-	UNCANCELLED;
 	struct timespec pause = {.tv_nsec = 1000};
 	int saved = errno;
 

@@ -6,6 +6,7 @@
  * it, the thread would end there.
  */
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "expect.h"
@@ -144,31 +145,22 @@ static void objects_come_and_go(struct pair *pair)
 
 /* ------------------------------------------------------------------------------------------ */
 
-static void move(struct pair *pair, enum ibv_qp_state to)
-{
-	int error = end_move(&pair->a, &pair->b, 0, to);
+static enum ibv_qp_state target;
 
-	REQUIRE(error == 0, "to state %d: %s", to, strerror(error));
+static void move(struct pair *pair)
+{
+	int error = end_move(&pair->a, &pair->b, 0, target);
+
+	REQUIRE(error == 0, "to state %d: %s", target, strerror(error));
 }
 
-static void move_to_init(struct pair *pair)
+static void move_cancelled(struct pair *pair, enum ibv_qp_state to)
 {
-	move(pair, IBV_QPS_INIT);
-}
+	char what[40];
 
-static void move_to_rtr(struct pair *pair)
-{
-	move(pair, IBV_QPS_RTR);
-}
-
-static void move_to_rts(struct pair *pair)
-{
-	move(pair, IBV_QPS_RTS);
-}
-
-static void move_to_err(struct pair *pair)
-{
-	move(pair, IBV_QPS_ERR);
+	snprintf(what, sizeof(what), "ibv_modify_qp to state %d", to);
+	target = to;
+	call_cancelled(pair, what, move);
 }
 
 static void arm(struct pair *pair)
@@ -212,6 +204,11 @@ static void poll_sends(struct pair *pair)
 	poll_until(pair, SENDS, 5);
 }
 
+static void poll_send(struct pair *pair)
+{
+	poll_until(pair, SENDS, 1);
+}
+
 static void poll_receives(struct pair *pair)
 {
 	poll_until(pair, RECEIVES, 1);
@@ -228,9 +225,9 @@ static void poll_in_vain(struct pair *pair)
 static void messages_go_and_come(struct pair *pair)
 {
 	pair_make(pair, WITH(.channel = true));
-	CANCELLED(pair, move_to_init);
-	CANCELLED(pair, move_to_rtr);
-	CANCELLED(pair, move_to_rts);
+	move_cancelled(pair, IBV_QPS_INIT);
+	move_cancelled(pair, IBV_QPS_RTR);
+	move_cancelled(pair, IBV_QPS_RTS);
 	end_ready(&pair->b, &pair->a, 0);
 	for (int i = 0; i < 20; i++) {
 		for (uint64_t n = 0; n < 2; n++)
@@ -247,17 +244,12 @@ static void messages_go_and_come(struct pair *pair)
 	}
 	CANCELLED(pair, poll_in_vain);
 	expect_working(pair, 0);
-	CANCELLED(pair, move_to_err);
+	move_cancelled(pair, IBV_QPS_ERR);
 }
 
 static void request_datagram(struct pair *pair)
 {
 	post_send(&pair->a, 0, DATAGRAM(&pair->b, .wr_id = 1, .length = 64));
-}
-
-static void poll_datagram(struct pair *pair)
-{
-	poll_until(pair, SENDS, 1);
 }
 
 static void datagrams_go(struct pair *pair)
@@ -266,8 +258,9 @@ static void datagrams_go(struct pair *pair)
 	for (int i = 0; i < 20; i++) {
 		post_receive(&pair->b, 0, RECEIVE(.wr_id = 2, .length = 4096));
 		CANCELLED(pair, request_datagram);
-		CANCELLED(pair, poll_datagram);
+		CANCELLED(pair, poll_send);
 		expect(&pair->b, RECEIVES, 2, IBV_WC_SUCCESS);
+		sleep_ms(150 * (i == 0)); /* after which an address is looked for again */
 	}
 }
 
@@ -289,11 +282,6 @@ static void bind_window(struct pair *pair)
 	REQUIRE(ibv_bind_mw(pair->a.side->qp[0], window, &bind) == 0, "ibv_bind_mw");
 }
 
-static void poll_bind(struct pair *pair)
-{
-	poll_until(pair, SENDS, 1);
-}
-
 /* What b writes much to is moved, and moved back when its last key ends. */
 static void windows_come_and_go(struct pair *pair)
 {
@@ -302,7 +290,7 @@ static void windows_come_and_go(struct pair *pair)
 	REQUIRE(window, "ibv_alloc_mw: %s", strerror(errno));
 	for (int i = 0; i < 10; i++) {
 		CANCELLED(pair, bind_window);
-		CANCELLED(pair, poll_bind);
+		CANCELLED(pair, poll_send);
 		for (uint64_t n = 0; n < 8; n++) {
 			post_send(&pair->b, 0,
 				  WRITE(&pair->a, 0, .rkey = window->rkey, .length = 1 << 19));
