@@ -28,7 +28,7 @@
 
 #define LEASE_NS	1000000ull
 #define RENEW_NS	(LEASE_NS / 2)
-#define RECONNECT_MS	200 /* between two attempts */
+#define RECONNECT_NS	200000000ull /* between two attempts */
 /*
  * An attempt holds up everything else. At first it is given up soon; each further one gets more time, for
  * a machine so slow that a daemon takes it, but less than the time-outs of peers with usual settings.
@@ -41,11 +41,17 @@
 #define PRESENT_NS	5000
 #define ROUNDS_AT_ONCE	1024 /* before notices get a look again */
 #define WIRE_ROUNDS	16   /* before links do */
+#define STREAM_FINDS	16   /* one soon after the other: packets keep coming */
+#define ALONE_PORTS	8    /* with more of them looks take longer than to be told */
+#define ALONE_NS	10000000ull
+#define LOOKS_A_WAIT	16 /* in vain, before epoll is asked for what else there is */
+#define LOOKS_A_FIND	4  /* as so many of these counts one that finds packets */
 
 static struct ctl_client *ctl;
 static struct arena_header *own;
 static int wake = -1, epoll = -1, lease_timer = -1, retry_timer = -1, wire_timer = -1;
 static bool daemon_lost;
+static uint64_t attempt_ns; /* when it is looked for again */
 static _Atomic uint64_t lease_until; /* 0: nobody holds it */
 static _Atomic uint64_t renew_at;
 
@@ -56,6 +62,10 @@ static _Atomic bool listening = true;
 static _Atomic uint32_t finds;
 static _Atomic uint32_t finds_needed = FINDS_MIN;
 static bool look_found; /* the pump's last look found packets */
+static struct awake awake;
+/* Looks of the pump that found packets, since it slept or anything else came. */
+static uint32_t stream;
+static bool takes_alone; /* the pump has stopped listening by itself; only if awake.looks */
 /* Threads of the program that are sending, and when one looked or had sent last. */
 static _Atomic uint32_t sending;
 static _Atomic uint64_t present_ns;
@@ -111,6 +121,24 @@ static bool listen_again(void)
 	set_listening(true);
 	lock_release(&listen_lock);
 	return stopped;
+}
+
+/* What is taken as it comes need not call anybody, at the expense of who sends it. */
+static void begin_to_take_alone(void)
+{
+	if (takes_alone)
+		return;
+	lock_acquire(&listen_lock);
+	takes_alone = listening; /* a poller may have stopped, whose lease has just ended */
+	set_listening(false);
+	lock_release(&listen_lock);
+}
+
+static void end_to_take_alone(void)
+{
+	if (takes_alone)
+		listen_again();
+	takes_alone = false;
 }
 
 /* A lease without listening is over, and there were packets or not. */
@@ -265,11 +293,14 @@ static void find_daemon_again(void)
 		attempt_ms = ATTEMPT_MS_MIN;
 		epoll_ctl(epoll, EPOLL_CTL_DEL, ctl_fd(ctl), NULL);
 	}
+	if (now_ns() < attempt_ns)
+		return;
 	error = ctl_reconnect(ctl, attempt_ms, why, sizeof(why));
 	if (attempt_ms < ATTEMPT_MS_MAX)
 		attempt_ms *= 2;
 	if (error == -EADDRINUSE)
 		cause_report(CAUSE_DAEMON_LOST, 0, "%s", why);
+	attempt_ns = now_ns() + RECONNECT_NS;
 	if (error)
 		return;
 	daemon_lost = false;
@@ -319,10 +350,11 @@ static bool look_at_wire(void)
 		transport_run(now);
 	if (got > 0) {
 		look_found = true;
+		stream++;
 		on_pump_found(now);
 		return true;
 	}
-	if (got == -EBUSY)
+	if (got == -EBUSY && !takes_alone) /* pump.h tells why not */
 		lend(now);
 	return false;
 }
@@ -396,7 +428,7 @@ static bool prepare_to_sleep(void)
 	atomic_store(&lease_until, 0);
 	atomic_store_explicit(&own->duty, DUTY_ASLEEP, memory_order_release);
 	touch_barrier(); /* DUTY, TIMER */
-	stopped = listen_again();
+	stopped = !takes_alone && listen_again();
 	any = look();
 	if (stopped)
 		judge(look_found);
@@ -434,47 +466,93 @@ static bool serve_wire(void)
 	return true;
 }
 
-/* epoll_wait, which may look on for a moment before it sleeps. */
-static int wait_for(struct epoll_event *events, int max, int timeout)
+/*
+ * Until nothing came for AWAKE_NS, which is 0, or epoll tells of something: the number of its events.
+ * -EAGAIN: packets come without end, and everything else has to get its turn.
+ */
+static int look_on(struct epoll_event *events, int max)
 {
-	static struct awake awake;
-	uint64_t begin = now_ns();
+	uint64_t begin = now_ns(), last = begin;
+	unsigned looks = LOOKS_A_WAIT - 1;
 	int n;
 
-	if (awake.looks) {
-		do {
-			n = epoll_wait(epoll, events, max, 0);
-			if (n > 0) {
-				awake_on_found(&awake);
-				return n;
-			}
-		} while (now_ns() - begin < AWAKE_NS);
-		awake_on_vain(&awake);
-		return epoll_wait(epoll, events, max, timeout);
-	}
+	do {
+		if (stream >= STREAM_FINDS && ports_count <= ALONE_PORTS && !pump_has_lease())
+			begin_to_take_alone();
+		else
+			end_to_take_alone();
+		if (takes_alone && look_at_wire()) {
+			awake_on_found(&awake);
+			last = now_ns();
+			if (last - begin >= ALONE_NS)
+				return -EAGAIN;
+			looks += LOOKS_A_FIND - 1;
+		}
+		if (takes_alone && ++looks < LOOKS_A_WAIT)
+			continue;
+		looks = 0;
+		n = epoll_wait(epoll, events, max, 0);
+		if (n > 0) {
+			awake_on_found(&awake);
+			if (!is_wire_only(events, n))
+				stream = 0;
+			return n;
+		}
+	} while (now_ns() - last < AWAKE_NS);
+	awake_on_vain(&awake);
+	return 0;
+}
+
+/* epoll_wait, which may look on for a moment before it sleeps; or -EAGAIN. */
+static int wait_for(struct epoll_event *events, int max, uint64_t until)
+{
+	bool looked = awake.looks;
+	int n = looked ? look_on(events, max) : 0, timeout = -1;
+	uint64_t begin;
+
+	if (n)
+		return n;
+	stream = 0;
+	end_to_take_alone();
+	begin = now_ns();
+	if (until != TRANSPORT_NEVER)
+		timeout = begin < until ? (int)((until - begin) / 1000000 + 1) : 0;
+	if (!listening && !pump_has_lease())
+		timeout = 1; /* nothing tells of packets */
 	n = epoll_wait(epoll, events, max, timeout);
-	awake_on_slept(&awake, now_ns() - begin);
+	if (!looked)
+		awake_on_slept(&awake, now_ns() - begin);
 	return n;
+}
+
+/* When everything has to get its turn although nobody calls. */
+static uint64_t next_turn_ns(void)
+{
+	uint64_t soon;
+
+	if (touch_barrier_works())
+		return daemon_lost ? attempt_ns : TRANSPORT_NEVER;
+	/* a peer may take us for awake: then we look by ourselves */
+	soon = now_ns() + 1000000;
+	return daemon_lost && attempt_ns < soon ? attempt_ns : soon;
 }
 
 /* Sleeps until somebody calls. Returns at once if the last look finds something. */
 static void sleep_now(void)
 {
 	struct epoll_event events[8];
-	/* without a membarrier a peer may take us for awake: then we look by ourselves */
-	int timeout = daemon_lost ? RECONNECT_MS : touch_barrier_works() ? -1 : 1;
+	uint64_t until = next_turn_ns();
 	bool again;
 	int n;
 
 	if (!prepare_to_sleep())
 		return;
-	if (!listening && !pump_has_lease())
-		timeout = 1; /* nothing tells of packets */
 	do {
-		n = wait_for(events, 8, timeout);
+		n = wait_for(events, 8, until);
 		for (int i = 0; i < n; i++)
 			on_event(events[i].data.fd);
-		again = is_wire_only(events, n) && serve_wire();
+		again = is_wire_only(events, n) && serve_wire() &&
+			(until == TRANSPORT_NEVER || now_ns() < until);
 	} while (again);
 	atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
 }
@@ -553,6 +631,7 @@ int pump_start(struct ctl_client *client, struct arena_header *header, int wake_
 	own = header;
 	wake = wake_fd;
 	daemon_lost = false;
+	attempt_ns = 0;
 	lease_until = renew_at = 0;
 	epoll = epoll_create1(EPOLL_CLOEXEC);
 	lease_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -589,6 +668,9 @@ void pump_reset_after_fork(void) NO_LOCK_CHECK
 	lock_init(&wire_timer_lock);
 	wire_timer_ns = TRANSPORT_NEVER;
 	listening = true;
+	awake = (struct awake){ 0 };
+	stream = 0;
+	takes_alone = false;
 	sending = 0;
 	finds = 0;
 	finds_needed = FINDS_MIN;

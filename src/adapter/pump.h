@@ -45,7 +45,7 @@
  * turn is bounded). A packet that comes after that look is a new edge: each one is, also while
  * others lie there, because the kernel tells of each arrival. The look comes after the pump began
  * to listen, and to begin (EPOLL_CTL_ADD) is to look whether there is something already. Should that
- * fail, for want of memory, the pump looks and tries again each millisecond. Who ends
+ * fail, for want of memory, the pump looks and tries again each millisecond. A poller that ends
  * listening does so under listen_lock, only while the lease is held, after the lease timer was set:
  * so the timer fires, and the pump listens again, or pump_on_arm, which ends the lease first and
  * then wakes the pump. A port is found by looks before its socket is listened to (ports.c).
@@ -56,8 +56,18 @@
  *
  * Before it sleeps it may look on for a moment (adapter/awake.h); for all others it is asleep by then.
  *
+ * If packets keep coming to it while it looks on, and nothing else does, and nobody has a lease, it *takes
+ * them alone*: it stops listening by itself, and looks at the ports as pollers do, and now and then at what
+ * else its epoll tells. The pump does not wait for events in that state: if there is a lease, or anything but packets
+ * calls it, or nothing has come for a moment, it listens again first. What came meanwhile, or what another
+ * thread left at a port where it was found (that gets no lease now: the pump is at the ports so often that
+ * who polls but once would be taken for a poller), is told of by EPOLL_CTL_ADD itself. A poller that would
+ * end listening finds it ended; his next renewal does it, if there is still reason to.
+ *
  * Nobody starves: packets without end that wake the pump are served for a bounded time; then they
- * take turns with links, timers and what verbatimd tells.
+ * take turns with links, timers and what verbatimd tells. To look for a verbatimd that is lost takes time,
+ * so between two attempts there is a pause, however often the pump is called; and none is put off because
+ * of packets.
  *
  * Timers of the transport: who arms one while there is a lease leaves it to the pollers, and to the
  * pump when it ends the lease. Barrier TIMER: it stores the deadline, then loads lease_until; the

@@ -33,10 +33,22 @@ static _Atomic unsigned link_looks, wire_looks, notice_looks, retries;
 static _Atomic unsigned packets; /* that are there to be taken */
 static _Atomic bool endless;	 /* there is always one more */
 static _Atomic bool links_busy;	 /* there is always something on a link */
+static _Atomic bool stream;	 /* every third look finds one */
+static _Atomic bool hears = true;
+static _Atomic unsigned taken_alone; /* of the stream, while it was not listened to */
+/* The next look writes the wake eventfd; how many follow until links have one. */
+static _Atomic bool wakes;
+static _Atomic bool comes_late; /* a packet, just before the ports are listened to again */
+static _Atomic unsigned busy;	/* so many looks at what is not listened to find another thread there */
+static _Atomic bool lent;	/* a lease, during a stream */
+static unsigned woken_at;
+static _Atomic unsigned looks_until_links;
 static _Atomic uint64_t retry_due = RETRY_NEVER;
 static _Atomic bool
 	daemon_is_lost; /* and none is found: each search takes all the time it is given */
 static _Atomic unsigned searches;
+static uint64_t search_end_ns;
+static _Atomic uint64_t shortest_pause_ns; /* between two of them */
 static _Atomic bool ports_are_deaf; /* they cannot be listened to, for now */
 static _Atomic unsigned listens;
 /* How long threads other than the pump are away before and after they set a timer. */
@@ -79,10 +91,14 @@ int __wrap_ctl_next_notice(struct ctl_client *c, struct ctl_notice *out)
 int __wrap_ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len);
 int __wrap_ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len)
 {
-	searches++;
+	uint64_t pause = now_ns() - search_end_ns;
+
+	if (searches++ && pause < shortest_pause_ns)
+		shortest_pause_ns = pause;
 	if (!daemon_is_lost)
 		return 0;
 	sleep_ms((unsigned)limit_ms);
+	search_end_ns = now_ns();
 	return -ETIMEDOUT;
 }
 
@@ -121,17 +137,40 @@ bool __wrap_peers_progress(void);
 bool __wrap_peers_progress(void)
 {
 	link_looks++;
+	if (woken_at)
+		looks_until_links = wire_looks - woken_at + 1;
+	woken_at = 0;
 	return links_busy;
 }
 
 int __wrap_ports_progress(uint64_t now, enum ports_look which);
 int __wrap_ports_progress(uint64_t now, enum ports_look which)
 {
-	unsigned there = packets;
+	eventfd_t ignored;
+	unsigned there;
 
 	wire_looks++;
+	if (atomic_exchange(&wakes, false)) {
+		woken_at = wire_looks;
+		eventfd_write(wake_fd, 1);
+	}
 	if (endless)
 		return 1;
+	if (busy && !hears) {
+		busy--;
+		return -EBUSY;
+	}
+	if (stream) {
+		bool found = wire_looks % 3 == 0;
+
+		lent = lent || pump_has_lease();
+		taken_alone += found && !hears;
+		eventfd_write(packets_fd, 1);
+		return found;
+	}
+	/* empty, unless another one comes now */
+	eventfd_read(packets_fd, &ignored);
+	there = packets;
 	while (there && !atomic_compare_exchange_weak(&packets, &there, there - 1))
 		;
 	return there != 0;
@@ -140,8 +179,18 @@ int __wrap_ports_progress(uint64_t now, enum ports_look which)
 bool __wrap_ports_listen(bool on);
 bool __wrap_ports_listen(bool on)
 {
+	struct epoll_event event = { .events = EPOLLIN };
+	bool hear = on && !ports_are_deaf;
+
 	listens++;
-	return !on || !ports_are_deaf;
+	if (hear && atomic_exchange(&comes_late, false)) {
+		packets++;
+		eventfd_write(packets_fd, 1);
+	}
+	if (hears != hear)
+		epoll_ctl(ports_epoll(), hears ? EPOLL_CTL_DEL : EPOLL_CTL_ADD, packets_fd, &event);
+	hears = hear;
+	return hear == on;
 }
 
 uint64_t __wrap_local_retry_deadline_ns(void);
@@ -220,7 +269,7 @@ static int start(void **state)
 
 static int settle(void **state)
 {
-	endless = links_busy = false;
+	endless = links_busy = stream = false;
 	away_ms = 0;
 	assert_true(waits_for(is_asleep));
 	return 0;
@@ -377,6 +426,145 @@ static void leaves_links_to_those_who_poll(void **state)
 	assert_true(waits_for(links_and_notices_had_a_look));
 }
 
+static bool takes_alone(void)
+{
+	return taken_alone > 100;
+}
+
+static bool listens_again(void)
+{
+	return hears;
+}
+
+static void begin_stream(void)
+{
+	taken_alone = 0;
+	stream = true;
+	eventfd_write(packets_fd, 1);
+	assert_true(waits_for(takes_alone));
+}
+
+/* Its packets come without a call; the first one behind it calls again. */
+static void a_stream_calls_nobody(void **state)
+{
+	for (int i = 0; i < 20; i++) {
+		begin_stream();
+		stream = false;
+		assert_true(waits_for(is_asleep));
+		assert_true(waits_for(listens_again));
+		arrive();
+		assert_true(waits_for(is_empty));
+	}
+}
+
+static bool came_late_and_is_taken(void)
+{
+	return !comes_late && packets == 0;
+}
+
+/* One comes when the pump has looked for the last time, and does not listen yet. */
+static void the_end_of_a_stream_is_not_lost(void **state)
+{
+	for (int i = 0; i < 20; i++) {
+		comes_late = true;
+		/* it may listen at that moment, having been away from its processor: once more then */
+		for (int tries = 0; comes_late && tries < 100; tries++) {
+			begin_stream();
+			stream = false;
+			assert_true(waits_for(listens_again));
+		}
+		assert_true(waits_for(came_late_and_is_taken));
+	}
+}
+
+static bool nobody_is_busy(void)
+{
+	return busy == 0;
+}
+
+/* Who polls but once is found there, since the pump is there all the time: that is no poller. */
+static void a_stream_makes_nobody_a_poller(void **state)
+{
+	begin_stream();
+	lent = false;
+	for (int i = 0; i < 20; i++) {
+		busy = 3;
+		assert_true(waits_for(nobody_is_busy));
+	}
+	assert_true(waits_for(takes_alone));
+	assert_false(lent);
+}
+
+static bool links_were_called(void)
+{
+	return looks_until_links != 0;
+}
+
+static void a_stream_starves_nobody(void **state)
+{
+	begin_stream();
+	links_before = link_looks;
+	notices_before = notice_looks;
+	assert_true(waits_for(links_and_notices_had_a_look));
+	for (int i = 0; i < 20; i++) {
+		taken_alone = 0;
+		assert_true(waits_for(takes_alone));
+		looks_until_links = 0;
+		wakes = true;
+		assert_true(waits_for(links_were_called));
+		assert_in_range(looks_until_links, 1, 40);
+	}
+}
+
+/* What else comes is not a stream: it is waited for where the kernel tells of it. */
+static void calls_of_others_are_no_stream(void **state)
+{
+	uint64_t end = now_ns() + PATIENCE_MS * 1000000ull;
+
+	/* so that it is not about to stop for the stream of the test before */
+	links_before = link_looks;
+	eventfd_write(wake_fd, 1);
+	assert_true(waits_for(links_had_a_look));
+	assert_true(waits_for(listens_again));
+	listens = 0;
+	for (int i = 0; i < 1000; i++) {
+		links_before = link_looks;
+		eventfd_write(wake_fd, 1);
+		while (!links_had_a_look() && now_ns() < end)
+			;
+	}
+	assert_int_equal(listens, 0);
+}
+
+/* A thread polls: it may stop again, and the pump is told of packets until then. */
+static void a_stream_is_listened_to_beside_pollers(void **state)
+{
+	begin_stream();
+	pump_on_polling(now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
+	assert_true(waits_for(listens_again));
+	taken_alone = 0;
+	sleep_ms(20);
+	assert_in_range(taken_alone, 0, 1); /* one look may have begun before */
+	pump_on_arm();
+	assert_true(waits_for(takes_alone));
+}
+
+static void a_stream_that_cannot_be_listened_to_at_its_end(void **state)
+{
+	begin_stream();
+	ports_are_deaf = true;
+	taken_alone = 0;
+	assert_true(waits_for(takes_alone)); /* it cannot have begun to listen meanwhile */
+	stream = false;
+	assert_true(waits_for(is_asleep));
+	for (int i = 0; i < 20; i++) {
+		packets++;
+		assert_true(waits_for(is_empty));
+	}
+	ports_are_deaf = false;
+	assert_true(waits_for(listens_again));
+}
+
 static bool was_searched_for(void)
 {
 	return searches >= 5;
@@ -400,6 +588,37 @@ static void a_daemon_that_hangs_stops_no_packets(void **state)
 	daemon_is_lost = false;
 }
 
+/* Nor a stream: the pauses between the searches are for the packets. */
+static void a_daemon_that_hangs_stops_no_stream(void **state)
+{
+	begin_stream();
+	searches = 0;
+	shortest_pause_ns = UINT64_MAX;
+	daemon_is_lost = true;
+	eventfd_write(wake_fd, 1);
+	assert_true(waits_for(was_searched_for));
+	assert_true(shortest_pause_ns > 150 * 1000000ull);
+	taken_alone = 0;
+	assert_true(waits_for(takes_alone));
+	daemon_is_lost = false;
+}
+
+/* Nor is it forgotten because packets come, now and then, and nothing else. */
+static void packets_put_off_no_search(void **state)
+{
+	uint64_t end = now_ns() + PATIENCE_MS * 1000000ull;
+
+	searches = 0;
+	daemon_is_lost = true;
+	eventfd_write(wake_fd, 1);
+	while (!was_searched_for() && now_ns() < end) {
+		arrive();
+		sleep_ms(20);
+	}
+	assert_true(was_searched_for());
+	daemon_is_lost = false;
+}
+
 #define TEST(f) cmocka_unit_test_teardown(f, settle)
 
 int main(void)
@@ -414,7 +633,16 @@ int main(void)
 		TEST(takes_packets_of_ports_it_cannot_listen_to),
 		TEST(packets_without_end_starve_nobody),
 		TEST(leaves_links_to_those_who_poll),
+		TEST(a_stream_calls_nobody),
+		TEST(the_end_of_a_stream_is_not_lost),
+		TEST(a_stream_makes_nobody_a_poller),
+		TEST(a_stream_starves_nobody),
+		TEST(calls_of_others_are_no_stream),
+		TEST(a_stream_is_listened_to_beside_pollers),
+		TEST(a_stream_that_cannot_be_listened_to_at_its_end),
 		TEST(a_daemon_that_hangs_stops_no_packets),
+		TEST(a_daemon_that_hangs_stops_no_stream),
+		TEST(packets_put_off_no_search),
 	};
 
 	return cmocka_run_group_tests(tests, start, NULL);
