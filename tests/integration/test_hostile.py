@@ -14,7 +14,8 @@ import roce
 from harness import BUILD, SLOWER, VERIFY, free_port, wait_until
 from netns import Capture
 
-pytestmark = pytest.mark.network
+# The sender has to be fast.
+pytestmark = [pytest.mark.network, pytest.mark.alone]
 
 BLAST = BUILD / 'tests/integration/blast/blast'
 SECONDS = 1
