@@ -145,15 +145,17 @@ def measured(guest, how, program, options, unit):
 # What a program can do by sockets at all, over the cable: nobody waits for anything but a packet.
 UDP_PING_PONG = '''
 rdev none
-taskset -c 0 /share/udp_pingpong server spin 5000 10.79.0.2 >/dev/null 2>&1 &
+taskset -c 0 /share/udp_pingpong server spin 5000 10.79.0.2 %(packets)s >/dev/null 2>&1 &
 sleep 1
-taskset -c 1 /share/udp_pingpong client spin 5000 10.79.0.1 10.79.0.2
+taskset -c 1 /share/udp_pingpong client spin 5000 10.79.0.1 10.79.0.2 %(packets)s
 '''
+FLOORS = {'UDP alone 8 B': '', 'UDP alone, packets as of ib_send_lat': 'packets'}
 
 
-def floor_row(guest, runs):
-    """One way of a datagram between two programs that do nothing else."""
-    values = [float(guest.run(UDP_PING_PONG, seconds=90)) / 1000 for _ in range(runs)]
+def floor_row(guest, runs, packets):
+    """One way of a datagram, or of such packets, between two programs that do nothing else."""
+    values = [float(guest.run(UDP_PING_PONG % {'packets': packets}, seconds=90)) / 1000
+              for _ in range(runs)]
     return f'{statistics.median(values):.1f} us'
 
 
@@ -205,7 +207,8 @@ def run(runs, wanted):
                 continue
             rows, failed = rows_of(guest, way, kinds, runs, chosen[way])
             if way == CABLE and chosen[way][-1][2] == 'us':
-                rows.append(('UDP alone 8 B', floor_row(guest, runs), *[''] * (len(kinds) + 1)))
+                rows += [(name, floor_row(guest, runs, packets), *[''] * (len(kinds) + 1))
+                         for name, packets in FLOORS.items()]
             failures += failed
             print(f'\nIn a guest (QEMU, software emulation), MTU 1500, {way}, medians of {runs} '
                   f'runs:\n')

@@ -69,13 +69,13 @@ class Ends:
              self.cable.b.address, *icrc],
             lambda server: 'ready' in server.output()))
 
-    def udp_ns(self, how):
+    def udp_ns(self, how, *packets):
         """One way of 8 bytes; `how` the receivers wait: spin or sleep."""
         port = str(harness.free_port())
         program = measure.BENCH / 'udp_pingpong'
         return float(self.plain_pair(
-            [program, 'server', how, port, self.cable.b.address],
-            [program, 'client', how, port, self.cable.a.address, self.cable.b.address],
+            [program, 'server', how, port, self.cable.b.address, *packets],
+            [program, 'client', how, port, self.cable.a.address, self.cable.b.address, *packets],
             lambda server: 'ready' in server.output()))
 
 
@@ -112,6 +112,14 @@ def latency_row(ends, runs, program, how):
             f'{steady}', target, met(ratio, target))
 
 
+def packets_row(ends, runs):
+    """No target: how quick packets of this kind are on these sockets, if nothing else is done."""
+    value, floor, ratio, steady = measure.median_steady(
+        lambda: ends.udp_ns('spin', 'packets'), lambda: ends.udp_ns('spin'), runs, ends.distance)
+    return (f'{value / 1000:.2f} us', f'UDP, spinning: {floor / 1000:.2f} us', f'{ratio:.2f}',
+            f'{steady}', '', '')
+
+
 def loss_row(ends, runs, program, loss, target):
     options = [program, '-s', 64 * KI, '-n', 5000]
     value, floor, ratio, steady = measure.median_steady(
@@ -137,6 +145,7 @@ def all_rows(at, runs):
                          ('ib_read_lat', 'sleep')):
         yield (f'{program} 8 B, MTU 1500',
                lambda p=program, h=how: latency_row(at(1500), runs, p, h))
+    yield 'plain sockets, packets as of ib_send_lat 8 B, MTU 1500', lambda: packets_row(at(1500), runs)
     for loss, target in ((0.001, '>= 0.8'), (0.01, '>= 0.4')):
         for program in ('ib_write_bw', 'ib_send_bw', 'ib_read_bw'):
             yield (f'{program} 64 KiB, MTU 9000, {loss * 100:g} % lost',

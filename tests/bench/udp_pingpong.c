@@ -5,13 +5,18 @@
  * calls recv() again and again, "sleep" blocks in epoll_wait() before each. Out: the client prints
  * the median one-way time in nanoseconds.
  *
- *     udp_pingpong server spin|sleep PORT ADDRESS
- *     udp_pingpong client spin|sleep PORT ADDRESS SERVER
+ *     udp_pingpong server spin|sleep PORT ADDRESS [packets]
+ *     udp_pingpong client spin|sleep PORT ADDRESS SERVER [packets]
  *
  * Messages have 8 bytes. The server ends when the client says so, or after a minute. Pinned by the
  * caller.
+ *
+ * With `packets` each is in packets like those of RoCEv2: a SEND and behind it the acknowledgement of
+ * what it answers, in one train, with ICRCs that are computed and checked; and that is all, there are
+ * no queues, no keys, no timers. So it is a bound for whoever sends such packets through sockets.
  */
 #include <errno.h>
+#include <netinet/udp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,7 +26,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "packet/icrc.h"
 #include "udp_end.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+#define BTH	   12
+#define AETH	   4
+#define SEND_BYTES (BTH + sizeof(uint64_t) + ICRC_BYTES)
+#define ACK_BYTES  (BTH + AETH + ICRC_BYTES)
 
 #define TURNS	20000
 #define WARM_UP 1000
@@ -31,13 +49,17 @@
 struct end {
 	int fd;
 	int epoll; /* -1: spins */
-	struct sockaddr_in other;
+	struct sockaddr_in here, other;
+	bool packets;
+	struct icrc_memo memo[2]; /* of those sent, of those received */
 };
 
 static void open_end(struct end *end, const char *how, const char *port, const char *address)
 {
 	struct epoll_event event = { .events = EPOLLIN };
+	int one = 1;
 
+	end->here = udp_end_address(address, port);
 	end->fd = udp_end_open(port, address, SOCK_NONBLOCK);
 	end->epoll = -1;
 	if (strcmp(how, "sleep") == 0) {
@@ -45,11 +67,89 @@ static void open_end(struct end *end, const char *how, const char *port, const c
 		if (end->epoll < 0 || epoll_ctl(end->epoll, EPOLL_CTL_ADD, end->fd, &event))
 			udp_end_fail("epoll");
 	}
+	if (end->packets && setsockopt(end->fd, IPPROTO_UDP, UDP_GRO, &one, sizeof(one)))
+		udp_end_fail("UDP_GRO");
+}
+
+static struct icrc_path path_between(const struct sockaddr_in *from, const struct sockaddr_in *to)
+{
+	struct icrc_path path = {
+		.source = { [10] = 0xff, [11] = 0xff },
+		.destination = { [10] = 0xff, [11] = 0xff },
+		.source_port = ntohs(from->sin_port),
+		.destination_port = ntohs(to->sin_port),
+	};
+
+	memcpy(path.source + 12, &from->sin_addr, 4);
+	memcpy(path.destination + 12, &to->sin_addr, 4);
+	return path;
+}
+
+static void seal(struct end *end, const struct icrc_path *path, uint16_t id, uint8_t *packet, size_t bytes)
+{
+	uint32_t icrc = icrc_compute(&end->memo[0], path, id, packet, bytes - ICRC_BYTES, NULL, 0, 0);
+
+	memcpy(packet + bytes - ICRC_BYTES, &icrc, sizeof(icrc));
+}
+
+static void send_packets(struct end *end, uint64_t word)
+{
+	uint8_t train[SEND_BYTES + ACK_BYTES] = { 0x04 };
+	struct icrc_path path = path_between(&end->here, &end->other);
+	_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(uint16_t))] = { 0 };
+	struct iovec iov = { train, sizeof(train) };
+	struct msghdr m = { .msg_name = &end->other, .msg_namelen = sizeof(end->other), .msg_iov = &iov,
+			    .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	uint16_t segment = SEND_BYTES;
+
+	train[SEND_BYTES] = 0x11;
+	memcpy(train + BTH, &word, sizeof(word));
+	seal(end, &path, 0, train, SEND_BYTES);
+	seal(end, &path, 1, train + SEND_BYTES, ACK_BYTES);
+	*c = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(segment)),
+			       .cmsg_level = IPPROTO_UDP,
+			       .cmsg_type = UDP_SEGMENT };
+	memcpy(CMSG_DATA(c), &segment, sizeof(segment));
+	if (sendmsg(end->fd, &m, 0) != sizeof(train))
+		udp_end_fail("sendmsg");
+}
+
+/* The packets of a train may come one by one, if the kernel does not join them. */
+static bool receive_packets(struct end *end, uint64_t *word)
+{
+	uint8_t train[SEND_BYTES + ACK_BYTES];
+	_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { train, sizeof(train) };
+	struct msghdr m = { .msg_name = &end->other, .msg_namelen = sizeof(end->other), .msg_iov = &iov,
+			    .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	ssize_t n = recvmsg(end->fd, &m, 0);
+	struct icrc_path path;
+	uint16_t id = 0;
+
+	if (!n)
+		errno = EAGAIN;
+	if (n <= 0)
+		return false;
+	path = path_between(&end->other, &end->here);
+	for (size_t at = 0, bytes; at < (size_t)n; at += bytes, id++) {
+		bytes = train[at] == 0x11 ? ACK_BYTES : SEND_BYTES;
+		if (at + bytes > (size_t)n ||
+		    !icrc_check(&end->memo[1], &path, train + at, bytes, &id)) {
+			errno = EBADMSG;
+			udp_end_fail("ICRC");
+		}
+	}
+	memcpy(word, train + BTH, sizeof(*word));
+	errno = EAGAIN;
+	return train[0] != 0x11;
 }
 
 static void send_word(struct end *end, uint64_t word)
 {
-	if (sendto(end->fd, &word, sizeof(word), 0, (struct sockaddr *)&end->other,
+	if (end->packets)
+		send_packets(end, word);
+	else if (sendto(end->fd, &word, sizeof(word), 0, (struct sockaddr *)&end->other,
 		   sizeof(end->other)) != sizeof(word))
 		udp_end_fail("sendto");
 }
@@ -64,11 +164,12 @@ static uint64_t receive_word(struct end *end)
 	for (unsigned turn = 0;; turn++) {
 		if (end->epoll >= 0)
 			epoll_wait(end->epoll, &event, 1, 1000);
-		if (recvfrom(end->fd, &word, sizeof(word), 0, (struct sockaddr *)&end->other,
-			     &len) == sizeof(word))
+		if (end->packets ? receive_packets(end, &word) :
+				   recvfrom(end->fd, &word, sizeof(word), 0,
+					    (struct sockaddr *)&end->other, &len) == sizeof(word))
 			return word;
 		if (errno != EAGAIN && errno != EINTR && errno != ECONNREFUSED)
-			udp_end_fail("recvfrom");
+			udp_end_fail("receive");
 		if ((end->epoll >= 0 || turn % 4096 == 4095) && udp_end_now_ns() > until) {
 			errno = ETIMEDOUT;
 			udp_end_fail("the other end");
@@ -115,12 +216,16 @@ static void play(struct end *end)
 
 int main(int argc, char **argv)
 {
-	bool is_client = argc == 6 && strcmp(argv[1], "client") == 0;
-	struct end end;
+	bool packets = argc > 5 && strcmp(argv[argc - 1], "packets") == 0;
+	struct end end = { .packets = packets };
+	bool is_client;
 
+	argc -= packets;
+	is_client = argc == 6 && strcmp(argv[1], "client") == 0;
+	icrc_init();
 	if (!is_client && !(argc == 5 && strcmp(argv[1], "server") == 0)) {
 		fprintf(stderr,
-			"usage: udp_pingpong server|client spin|sleep PORT ADDRESS [SERVER]\n");
+			"usage: udp_pingpong server|client spin|sleep PORT ADDRESS [SERVER] [packets]\n");
 		return 2;
 	}
 	open_end(&end, argv[2], argv[3], argv[4]);
