@@ -42,3 +42,17 @@ int udp_end_open(const char *port, const char *address, int flags)
 		udp_end_fail(address);
 	return fd;
 }
+
+struct icrc_path udp_end_path(const struct sockaddr_in *from, const struct sockaddr_in *to)
+{
+	struct icrc_path path = {
+		.source = { [10] = 0xff, [11] = 0xff },
+		.destination = { [10] = 0xff, [11] = 0xff },
+		.source_port = ntohs(from->sin_port),
+		.destination_port = ntohs(to->sin_port),
+	};
+
+	memcpy(path.source + 12, &from->sin_addr, 4);
+	memcpy(path.destination + 12, &to->sin_addr, 4);
+	return path;
+}

@@ -71,20 +71,6 @@ static void open_end(struct end *end, const char *how, const char *port, const c
 		udp_end_fail("UDP_GRO");
 }
 
-static struct icrc_path path_between(const struct sockaddr_in *from, const struct sockaddr_in *to)
-{
-	struct icrc_path path = {
-		.source = { [10] = 0xff, [11] = 0xff },
-		.destination = { [10] = 0xff, [11] = 0xff },
-		.source_port = ntohs(from->sin_port),
-		.destination_port = ntohs(to->sin_port),
-	};
-
-	memcpy(path.source + 12, &from->sin_addr, 4);
-	memcpy(path.destination + 12, &to->sin_addr, 4);
-	return path;
-}
-
 static void seal(struct end *end, const struct icrc_path *path, uint16_t id, uint8_t *packet, size_t bytes)
 {
 	uint32_t icrc = icrc_compute(&end->memo[0], path, id, packet, bytes - ICRC_BYTES, NULL, 0, 0);
@@ -95,7 +81,7 @@ static void seal(struct end *end, const struct icrc_path *path, uint16_t id, uin
 static void send_packets(struct end *end, uint64_t word)
 {
 	uint8_t train[SEND_BYTES + ACK_BYTES] = { 0x04 };
-	struct icrc_path path = path_between(&end->here, &end->other);
+	struct icrc_path path = udp_end_path(&end->here, &end->other);
 	_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(uint16_t))] = { 0 };
 	struct iovec iov = { train, sizeof(train) };
 	struct msghdr m = { .msg_name = &end->other, .msg_namelen = sizeof(end->other), .msg_iov = &iov,
@@ -131,7 +117,7 @@ static bool receive_packets(struct end *end, uint64_t *word)
 		errno = EAGAIN;
 	if (n <= 0)
 		return false;
-	path = path_between(&end->other, &end->here);
+	path = udp_end_path(&end->other, &end->here);
 	for (size_t at = 0, bytes; at < (size_t)n; at += bytes, id++) {
 		bytes = train[at] == 0x11 ? ACK_BYTES : SEND_BYTES;
 		if (at + bytes > (size_t)n ||

@@ -72,20 +72,6 @@ static int open_end(const char *port, const char *address)
 	return fd;
 }
 
-static struct icrc_path path_between(const struct sockaddr_in *from, const struct sockaddr_in *to)
-{
-	struct icrc_path path = {
-		.source = { [10] = 0xff, [11] = 0xff },
-		.destination = { [10] = 0xff, [11] = 0xff },
-		.source_port = ntohs(from->sin_port),
-		.destination_port = ntohs(to->sin_port),
-	};
-
-	memcpy(path.source + 12, &from->sin_addr, 4);
-	memcpy(path.destination + 12, &to->sin_addr, 4);
-	return path;
-}
-
 /* The bytes of each packet of what came; all of it, if it was not a train. */
 static size_t segment_of(struct msghdr *received, size_t bytes)
 {
@@ -150,7 +136,7 @@ static void serve(int fd, bool icrc)
 		if (n == 1)
 			break;
 		if (icrc) {
-			struct icrc_path path = path_between(&from, &here);
+			struct icrc_path path = udp_end_path(&from, &here);
 
 			take(&path, data, (size_t)n, segment_of(&m, (size_t)n));
 		}
@@ -300,7 +286,7 @@ int main(int argc, char **argv)
 	}
 	here = udp_end_address(argv[5], argv[4]);
 	to = udp_end_address(argv[6], argv[4]);
-	path = path_between(&here, &to);
+	path = udp_end_path(&here, &to);
 	send_all(open_end(argv[4], argv[5]), !strcmp(argv[2], "write"), (unsigned)atoi(argv[3]),
 		 icrc ? &path : NULL, &to);
 	return 0;
