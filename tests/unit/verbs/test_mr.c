@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "adapter/adapter.h"
-#include "harness.h"
+#include "../object/harness.h"
 #include "object/context.h"
 #include "object/dm.h"
 #include "object/mr.h"

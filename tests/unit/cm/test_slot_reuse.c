@@ -1,6 +1,6 @@
 /*
  * Whoever comes after a process that has died gets its slot (daemon/slots.h), and QP numbers that could
- * have been the dead one's. A peer of the dead one that has not been told yet is no less the heir's.
+ * have been the dead one's. A peer of the dead one that has not been told yet is no less the new owner's.
  */
 #include "harness.h"
 
@@ -149,12 +149,12 @@ static void stop(pid_t pid)
 
 /*
  * The survivor is stopped while one peer dies and the next comes, so that it learns of the death and of
- * the heir at the same moment.
+ * the new owner at the same moment.
  */
-static void test_connects_with_the_heir(void **state)
+static void test_connects_with_the_new_owner(void **state)
 {
 	struct worker here, there;
-	unsigned heirs = 0;
+	unsigned reused = 0;
 	uint32_t slot = 0;
 	uint64_t qpn;
 
@@ -169,7 +169,7 @@ static void test_connects_with_the_heir(void **state)
 			worker_kill(&there);
 		worker_start(&there, mortal);
 		qpn = hear(there.fd);
-		heirs += qpn >> ARENA_QP_BITS == slot;
+		reused += qpn >> ARENA_QP_BITS == slot;
 		slot = (uint32_t)(qpn >> ARENA_QP_BITS);
 		say(there.fd, own);
 		say(here.fd, qpn);
@@ -177,7 +177,7 @@ static void test_connects_with_the_heir(void **state)
 			CHECK(!kill(here.pid, SIGCONT));
 		assert_int_equal(hear(here.fd), IBV_WC_SUCCESS);
 	}
-	assert_int_equal(heirs, ROUNDS - 1);
+	assert_int_equal(reused, ROUNDS - 1);
 	hear(here.fd);
 	say(here.fd, 0);
 	worker_end(&here);
@@ -187,7 +187,7 @@ static void test_connects_with_the_heir(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_connects_with_the_heir, harness_setup,
+		cmocka_unit_test_setup_teardown(test_connects_with_the_new_owner, harness_setup,
 						harness_teardown),
 	};
 

@@ -1,6 +1,6 @@
 /* The client's side: slots, links, notices, groups, reconnection, errors that explain themselves.
  */
-#include "harness.h"
+#include "../daemon/harness.h"
 
 #include <errno.h>
 #include <fcntl.h>

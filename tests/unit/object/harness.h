@@ -1,8 +1,8 @@
 /*
  * Harness - an arena in plain memory, so that keys and touching work without an adapter.
  */
-#ifndef TESTS_UNIT_FRONT_HARNESS_H
-#define TESTS_UNIT_FRONT_HARNESS_H
+#ifndef TESTS_UNIT_OBJECT_HARNESS_H
+#define TESTS_UNIT_OBJECT_HARNESS_H
 
 #include <stdlib.h>
 #include <string.h>
