@@ -11,6 +11,7 @@
 #include "adapter/life.h"
 #include "adapter/pump.h"
 #include "base/cause.h"
+#include "base/memory_file.h"
 #include "base/uncancelled.h"
 #include "local/progress.h"
 #include "local/reach.h"
@@ -90,7 +91,7 @@ static void *map_arena(int fd)
 	struct stat st;
 	struct arena_header *header;
 
-	if (fd < 0 || fstat(fd, &st) || st.st_size < ARENA_BYTES)
+	if (!memory_file_has_seals(fd, F_SEAL_SHRINK) || fstat(fd, &st) || st.st_size < ARENA_BYTES)
 		return NULL;
 	header = mmap(NULL, ARENA_BYTES, PROT_READ, MAP_SHARED, fd, 0);
 	if (header == MAP_FAILED)

@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -10,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/memory_file.h"
 #include "daemon/cm.h"
 #include "daemon/intake.h"
 #include "daemon/slots.h"
@@ -35,17 +35,6 @@ void hello_refuse(struct client *c, uint32_t seq, int status)
 	welcome.status = status;
 	client_post(c, &welcome, sizeof(welcome), NULL, 0);
 	client_condemn(c, strerror(status));
-}
-
-/*
- * Peers map the arena and the heap: if they could shrink under them they would die of SIGBUS.
- */
-static bool is_sealed(int fd)
-{
-	int need = F_SEAL_SHRINK | F_SEAL_GROW;
-	int seals = fcntl(fd, F_GET_SEALS);
-
-	return seals >= 0 && (seals & need) == need;
 }
 
 static void on_death(struct loop_source *source, uint32_t events)
@@ -123,7 +112,9 @@ void hello_on_hello(struct client *c, struct fdmsg *m)
 
 	if (hello.greeting.magic != CTL_MAGIC)
 		rc = -EPROTO;
-	else if (!is_sealed(m->fds[0]) || !is_sealed(m->fds[2]) || !intake_is_anonymous(m->fds[1]))
+	/* Peers map the arena and the heap: they must not die of SIGBUS there. */
+	else if (!memory_file_is_fixed(m->fds[0]) || !memory_file_is_fixed(m->fds[2]) ||
+		 !intake_is_anonymous(m->fds[1]))
 		rc = -EINVAL;
 	if (!rc)
 		rc = keep_fds(c, m);

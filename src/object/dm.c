@@ -1,7 +1,6 @@
 #include "object/dm.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cause.h"
+#include "base/memory_file.h"
 #include "object/context.h"
 #include "object/handles.h"
 #include "object/key.h"
@@ -30,10 +30,9 @@ static size_t whole_pages(size_t length)
 /* Whoever has the file could otherwise take the place away from under those who map it. */
 static bool has_place(int file, off_t offset, size_t bytes)
 {
-	int seals = file < 0 ? -1 : fcntl(file, F_GET_SEALS);
 	struct stat status;
 
-	return seals >= 0 && seals & F_SEAL_SHRINK && !fstat(file, &status) &&
+	return memory_file_has_seals(file, F_SEAL_SHRINK) && !fstat(file, &status) &&
 	       offset + (off_t)bytes <= status.st_size;
 }
 

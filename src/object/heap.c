@@ -1,10 +1,10 @@
 #include "object/heap.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory_file.h"
 #include "object/adopt.h"
 #include "object/key.h"
 
@@ -17,7 +17,6 @@
 
 void heap_init(struct heap *heap, int fd)
 {
-	int need = F_SEAL_SHRINK;
 	struct stat st;
 
 	heap->fd = -1;
@@ -29,7 +28,7 @@ void heap_init(struct heap *heap, int fd)
 	if (fd < 0)
 		return;
 	if (adopt_wish() == MOVE_NEVER || fstat(fd, &st) || st.st_size < 0 ||
-	    (fcntl(fd, F_GET_SEALS) & need) != need) {
+	    !memory_file_has_seals(fd, F_SEAL_SHRINK)) {
 		close(fd);
 		return;
 	}

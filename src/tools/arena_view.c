@@ -1,13 +1,13 @@
 #include "tools/arena_view.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cause.h"
+#include "base/memory_file.h"
 
 #define MAPPED_BYTES ARENA_QP_OFFSET
 #define QPS_AT_ONCE  256
@@ -18,7 +18,6 @@ static_assert(ARENA_CAUSE_OFFSET + ARENA_CAUSES * sizeof(struct arena_cause) <= 
 
 int arena_view_open(int fd, struct arena_view *view)
 {
-	int seals = fcntl(fd, F_GET_SEALS);
 	struct arena_header *header;
 	struct stat st;
 	void *mapping;
@@ -26,7 +25,7 @@ int arena_view_open(int fd, struct arena_view *view)
 	if (fstat(fd, &st) != 0)
 		return -errno;
 	/* Else its owner could cut it off under us: SIGBUS. */
-	if (st.st_size != ARENA_BYTES || seals < 0 || !(seals & F_SEAL_SHRINK))
+	if (st.st_size != ARENA_BYTES || !memory_file_has_seals(fd, F_SEAL_SHRINK))
 		return -EINVAL;
 	mapping = mmap(NULL, MAPPED_BYTES, PROT_READ, MAP_SHARED, fd, 0);
 	if (mapping == MAP_FAILED)

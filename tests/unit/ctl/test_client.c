@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -576,6 +577,21 @@ static void test_unsealed_arena_is_refused(void **state)
 	close(plain);
 }
 
+/* Peers would die of SIGBUS where the pool of huge pages is empty. */
+static void test_arena_of_huge_pages_is_refused(void **state)
+{
+	int huge = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+	struct ctl_client *c;
+	char why[256] = "";
+
+	if (huge < 0)
+		skip();
+	CHECK(!fcntl(huge, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
+	CHECK(ctl_connect(&c, huge, make_wake(), make_arena(), "test", why, sizeof(why)) == -EINVAL);
+	CHECK(ctl_connect(&c, make_arena(), make_wake(), huge, "test", why, sizeof(why)) == -EINVAL);
+	close(huge);
+}
+
 static volatile sig_atomic_t sigchlds;
 
 static void count_sigchld(int sig)
@@ -673,6 +689,7 @@ int main(void)
 		TEST(test_daemon_is_slow_to_start),
 		TEST(test_missing_daemon_explains_itself),
 		TEST(test_unsealed_arena_is_refused),
+		TEST(test_arena_of_huge_pages_is_refused),
 		TEST(test_start_leaves_no_trace_in_the_program),
 		TEST(test_program_without_standard_fds),
 		TEST(test_squatted_name),
