@@ -27,8 +27,10 @@ static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct
 		ring_publish(&link->tx, record, record_word(RECORD_NAK, 0, 0));
 	}
 	lock_release(&link->tx_lock);
-	if (!record)
+	if (!record && link->rx.released != link->rx.head) {
 		ring_release_room(&link->rx);
+		link_notify(link); /* of the room alone nothing else would tell */
+	}
 	return record || !link->alive || link->dying;
 }
 

@@ -54,6 +54,7 @@ struct local_qp {
 	/* requester */
 	uint8_t state; /* enum requester_state; only retry.c sets it */
 	bool started;  /* next_msn was set from sq_psn */
+	bool published; /* records, of which the other end was not told yet (link_notify) */
 	bool failed;   /* the WQE at sq.issue - 1 failed with what follows, once its turn comes */
 	uint8_t failed_status;
 	enum cause failed_cause;

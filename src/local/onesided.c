@@ -74,8 +74,9 @@ static enum onesided copy_mapped(struct qp *qp, struct wqe *wqe, char *target, s
 }
 
 /* Moved by other means: asks the owner to adopt the region when that pays. Holds no tx_lock. */
-static void want(struct link *link, uint32_t key, uint64_t length, size_t bytes)
+static void want(struct qp *qp, uint32_t key, uint64_t length, size_t bytes)
 {
+	struct link *link = local_of(qp)->link;
 	struct record *record;
 
 	if (!heap_pays(&link->heap, key, length, bytes))
@@ -86,6 +87,7 @@ static void want(struct link *link, uint32_t key, uint64_t length, size_t bytes)
 		record->header = (struct record_header){ .rkey = key };
 		ring_publish(&link->tx, record, record_word(RECORD_ADOPT, 0, 0));
 		heap_asked(&link->heap, key);
+		local_of(qp)->published = true;
 	}
 	lock_release(&link->tx_lock);
 }
@@ -117,7 +119,7 @@ static enum onesided copy_slice(struct qp *qp, struct wqe *wqe, struct link *lin
 	if (mapped)
 		return copy_mapped(qp, wqe, mapped, bytes, cause);
 	if (link->reach == REACH_VM && !(flags & KEY_STAYS))
-		want(link, wqe->rkey, entry->length, bytes);
+		want(qp, wqe->rkey, entry->length, bytes);
 	switch (reach_copy(link, read ? REACH_READ : REACH_WRITE, iov, pieces, host, bytes)) {
 	case 0:
 		return ONESIDED_DONE;

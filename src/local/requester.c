@@ -138,6 +138,27 @@ static void fill_header(struct qp *qp, struct wqe *wqe, struct record_header *he
 	header->acked = atomic_load_explicit(&local_of(qp)->link->carried_out, memory_order_acquire);
 }
 
+/* Whoever sleeps at the other end is called once, at the end of the turn: see announce. */
+static void publish(struct link *link, struct qp *qp, struct record *record, uint32_t word)
+	REQUIRES(link->tx_lock)
+{
+	ring_publish(&link->tx, record, word);
+	local_of(qp)->published = true;
+}
+
+/*
+ * A notice may be a system call, and wakes a sleeping process: so there is none if the ring holds
+ * nothing new, as after a WRITE or READ that was carried out here on the other end's memory.
+ */
+static void announce(struct local_qp *lq)
+{
+	if (!lq->published)
+		return;
+	lq->published = false;
+	if (lq->link && lq->link->alive)
+		link_notify(lq->link);
+}
+
 /* Entered before the record is published: whoever sees the acknowledgement finds the entry. */
 static void enter_flight(struct link *link, struct qp *qp, uint32_t units) REQUIRES(link->tx_lock)
 {
@@ -186,7 +207,7 @@ static enum carried send_piece(struct qp *qp, struct wqe *wqe, enum record_kind 
 	}
 	if (flags & RECORD_LAST && qp_is_reliable(qp))
 		enter_flight(link, qp, record_units(bytes));
-	ring_publish(&link->tx, record, record_word(kind, flags, bytes));
+	publish(link, qp, record, record_word(kind, flags, bytes));
 	wqe->done += bytes;
 	local_moved += bytes;
 	carried = CARRIED;
@@ -258,8 +279,7 @@ static enum carried send_alone(struct qp *qp, struct wqe *wqe, enum record_kind 
 		if (bytes)
 			memcpy(record->payload, payload, bytes);
 		enter_flight(link, qp, record_units(bytes));
-		ring_publish(&link->tx, record,
-			     record_word(kind, RECORD_FIRST | RECORD_LAST, bytes));
+		publish(link, qp, record, record_word(kind, RECORD_FIRST | RECORD_LAST, bytes));
 	}
 	lock_release(&link->tx_lock);
 	if (!record)
@@ -310,8 +330,7 @@ static enum carried request_read(struct qp *qp, struct wqe *wqe)
 	if (record) {
 		fill_header(qp, wqe, &record->header, bytes);
 		memcpy(record->payload, operands, bytes);
-		ring_publish(&link->tx, record,
-			     record_word(kind, RECORD_FIRST | RECORD_LAST, bytes));
+		publish(link, qp, record, record_word(kind, RECORD_FIRST | RECORD_LAST, bytes));
 	}
 	lock_release(&link->tx_lock);
 	if (!record)
@@ -508,12 +527,10 @@ void local_requester_issue(struct qp *qp)
 			stop = true;
 			break;
 		case CARRY_FAILED:
-			if (lq->link)
-				link_notify(lq->link);
+			announce(lq);
 			return;
 		}
 	}
 	sq_retire(qp);
-	if (lq->link && lq->link->alive)
-		link_notify(lq->link);
+	announce(lq);
 }

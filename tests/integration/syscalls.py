@@ -18,13 +18,13 @@ def _totals(path):
     return calls['total'] - yields, yields
 
 
-def count(runner, argv, end, directory):
+def count(runner, argv, end, directory, calls='!sched_yield'):
     """System calls of all threads of one end ('server' or 'client') of perftest's `argv`, and how
-    often it gave up the processor because there was nothing to do."""
+    often it gave up the processor because there was nothing to do. `calls`: which are counted."""
     port = free_port()
     path = pathlib.Path(directory, 'strace')
     # Who polled in vain for long offers its processor: that is waiting, and not on a message's way.
-    trace = ['strace', '-f', '-c', '-e', 'trace=!sched_yield', '-U', 'time,total-time,calls,errors,name', '-o', path]
+    trace = ['strace', '-f', '-c', '-e', f'trace={calls}', '-U', 'time,total-time,calls,errors,name', '-o', path]
     argv = [*argv, '-p', port]
     server = [*trace, *argv] if end == 'server' else argv
     client = [*trace, *argv, HOST] if end == 'client' else [*argv, HOST]
@@ -32,9 +32,9 @@ def count(runner, argv, end, directory):
     return _totals(path)
 
 
-def per_message(runner, argv, end, directory):
+def per_message(runner, argv, end, directory, calls='!sched_yield'):
     """(system calls, yields) that a message more costs: to start and to end a program costs the
     same in both runs."""
-    few = count(runner, [*argv, '-n', FEW], end, directory)
-    many = count(runner, [*argv, '-n', MANY], end, directory)
+    few = count(runner, [*argv, '-n', FEW], end, directory, calls)
+    many = count(runner, [*argv, '-n', MANY], end, directory, calls)
     return tuple(max(0, more - less) / (MANY - FEW) for less, more in zip(few, many))

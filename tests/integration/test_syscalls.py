@@ -10,12 +10,16 @@ import syscalls
 PER_MESSAGE = 0.05
 
 
-@pytest.mark.parametrize('end', ['server', 'client'])
-def test_small_send_makes_no_system_call(runner, tmp_path, end):
+def skip_without_strace():
     if not shutil.which('strace'):
         pytest.skip('there is no strace')
     if subprocess.run(['strace', '-o', '/dev/null', 'true'], check=False).returncode != 0:
         pytest.skip('strace may not trace here')
+
+
+@pytest.mark.parametrize('end', ['server', 'client'])
+def test_small_send_makes_no_system_call(runner, tmp_path, end):
+    skip_without_strace()
     argv = ['ib_send_lat', '-d', DEVICE, '-F', '-s', 8]
     counts = []
     # An end that may not run does not poll, and is woken up by system calls: the best of three.
@@ -24,3 +28,12 @@ def test_small_send_makes_no_system_call(runner, tmp_path, end):
         print(f'{count:.4f} system calls a message; yielded {yields:.4f} times while waiting')
         counts.append(count)
     assert min(counts) < PER_MESSAGE, f'{counts} system calls a message'
+
+
+def test_write_wakes_nobody(runner, tmp_path):
+    """The target of ib_write_bw sleeps, and has nothing to do with what is written into its memory."""
+    skip_without_strace()
+    argv = ['ib_write_bw', '-d', DEVICE, '-F', '-s', 8]
+    wakes, _ = syscalls.per_message(runner, argv, 'client', tmp_path, 'write')
+    print(f'{wakes:.4f} wake-ups a message')
+    assert wakes < 0.01
