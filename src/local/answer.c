@@ -34,17 +34,14 @@ static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct
 	return record || !link->alive || link->dying;
 }
 
-bool local_answer_refuse(struct link *link, const struct record_header *header)
+bool local_answer_refuse(struct link *link, const struct record_header *header, enum nak nak,
+			 enum cause cause)
 {
-	struct nak_pending nak = {
-		.msn = header->msn,
-		.nak = NAK_SILENCE,
-		.cause = CAUSE_PEER_NOT_READY,
-	};
+	struct nak_pending pending = { .msn = header->msn, .nak = nak, .cause = cause };
 
 	if (record_flags(header) & RECORD_UNACKED)
 		return true;
-	return send_nak(link, header->src_qpn, header->dst_qpn, &nak);
+	return send_nak(link, header->src_qpn, header->dst_qpn, &pending);
 }
 
 static void want_answer(struct qp *qp)
@@ -199,7 +196,12 @@ void local_answer_nak(struct qp *qp, struct link *link, uint32_t to, const struc
 void local_answer_forget(struct qp *qp)
 {
 	struct local_qp *lq = local_of(qp);
-	struct nak_pending nak = { .nak = NAK_SILENCE, .cause = CAUSE_PEER_NOT_READY };
+	/* destroyed: it will never answer */
+	bool gone = atomic_load_explicit(&qp->entry->word, memory_order_relaxed) == 0;
+	struct nak_pending nak = {
+		.nak = gone ? NAK_UNREACHABLE : NAK_SILENCE,
+		.cause = gone ? CAUSE_PEER_QP_MISSING : CAUSE_PEER_NOT_READY,
+	};
 
 	if (lq->response_head == lq->response_tail || !lq->link)
 		return;

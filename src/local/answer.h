@@ -35,10 +35,12 @@ bool local_answer_add(struct qp *qp, const struct record_header *header, uint64_
 void local_answer_nak(struct qp *qp, struct link *link, uint32_t to, const struct nak_pending *nak);
 
 /*
- * What is not for any QP is answered as by nobody (NAK_SILENCE). False: there is no room for that, and
- * nothing is kept: the record has to be looked at again. Without lock of a QP, too.
+ * What no QP takes is answered as by nobody (NAK_SILENCE), or, if it can never be taken, so that the
+ * requester need not try again (NAK_UNREACHABLE). False: there is no room for that, and nothing is
+ * kept: the record has to be looked at again. Without lock of a QP, too.
  */
-bool local_answer_refuse(struct link *link, const struct record_header *header);
+bool local_answer_refuse(struct link *link, const struct record_header *header, enum nak nak,
+			 enum cause cause);
 
 /* Sends what is owed, as far as there is room. A READ whose memory is gone fails the QP. */
 void local_answer_send(struct qp *qp);

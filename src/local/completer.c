@@ -101,6 +101,9 @@ void local_completer_on_nak(struct qp *qp, const struct record_header *header)
 	case NAK_SILENCE:
 		local_retry_on_silence(qp, seq, cause);
 		break;
+	case NAK_UNREACHABLE:
+		give_up(qp, seq, IBV_WC_RETRY_EXC_ERR, cause);
+		break;
 	case NAK_REMOTE_ACCESS:
 		give_up(qp, seq, IBV_WC_REM_ACCESS_ERR, cause);
 		break;

@@ -117,8 +117,7 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 			qp = take_qp(turn, header->dst_qpn);
 		}
 		if (!qp)
-			return !(record_flags(header) & (RECORD_FIRST | RECORD_LAST)) ||
-			       local_answer_refuse(link, header);
+			return local_responder_without_qp(link, header);
 		return local_responder_on_request(qp, link, header, payload, end);
 	}
 }
@@ -305,11 +304,7 @@ static bool fail_if_connected(struct qp *qp, void *arg) NO_LOCK_CHECK /* qp_visi
 			 target->dest_qpn == qp->ib.qp_num;
 	local_retry_stop(qp);
 	sq_retire(qp);
-	if (qp->sq.head != qp->sq.issue && !without_a_word) {
-		/* It left in order, and what we still wanted of it is not answered, as on a wire. */
-		lq->failed = false;
-		local_retry_on_silence(qp, qp->sq.head, CAUSE_PEER_GONE);
-	} else if (qp->sq.head != qp->sq.tail) {
+	if (qp->sq.head != qp->sq.tail) {
 		uint32_t seq = qp->sq.head;
 
 		lq->failed = false;

@@ -68,6 +68,7 @@ enum record_flags {
 	RECORD_SOLICITED = 1 << 4,
 	RECORD_UNACKED = 1 << 5, /* UC: nobody waits for an answer */
 	RECORD_NO_GRH = 1 << 6,	 /* datagrams: what is before the data is not for the program */
+	RECORD_XRC = 1 << 7,	 /* the sender is XRC_SEND; with RECORD_UNACKED: of which service it is */
 };
 
 /* Why a responder did not do what it was asked. Acknowledgements are the ring's acked index. */
@@ -76,7 +77,8 @@ enum nak {
 	NAK_SILENCE,	     /* on a wire there would be no answer: the requester's time-out starts */
 	NAK_INVALID_REQUEST, /* -> REM_INV_REQ_ERR */
 	NAK_REMOTE_ACCESS,   /* -> REM_ACCESS_ERR */
-	NAK_REMOTE_OPERATION /* -> REM_OP_ERR */
+	NAK_REMOTE_OPERATION, /* -> REM_OP_ERR */
+	NAK_UNREACHABLE	     /* no such QP, or one of another service: -> RETRY_EXC_ERR at once */
 };
 
 struct record_header {

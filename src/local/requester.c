@@ -107,6 +107,14 @@ static enum carried fail_local(struct qp *qp, struct wqe *wqe, enum cause cause)
 	return CARRY_FAILED;
 }
 
+/* The service, which the responder compares with its own. */
+static uint32_t service_flags(const struct qp *qp)
+{
+	return qp->type == IBV_QPT_UC	      ? RECORD_UNACKED :
+	       qp->type == IBV_QPT_XRC_SEND ? RECORD_XRC :
+						0;
+}
+
 static uint32_t flags_of(const struct wqe *wqe)
 {
 	uint32_t flags = wqe->flags & IBV_SEND_SOLICITED ? RECORD_SOLICITED : 0;
@@ -185,8 +193,7 @@ static enum carried send_piece(struct qp *qp, struct wqe *wqe, enum record_kind 
 {
 	struct link *link = local_of(qp)->link;
 	uint32_t bytes = wqe->length - wqe->done;
-	uint32_t flags = (wqe->done ? 0 : RECORD_FIRST) |
-			 (qp_is_reliable(qp) ? 0 : RECORD_UNACKED);
+	uint32_t flags = (wqe->done ? 0 : RECORD_FIRST) | service_flags(qp);
 	enum carried carried = CARRY_NO_ROOM;
 	struct record *record;
 	enum cause cause;
@@ -279,7 +286,8 @@ static enum carried send_alone(struct qp *qp, struct wqe *wqe, enum record_kind 
 		if (bytes)
 			memcpy(record->payload, payload, bytes);
 		enter_flight(link, qp, record_units(bytes));
-		publish(link, qp, record, record_word(kind, RECORD_FIRST | RECORD_LAST, bytes));
+		publish(link, qp, record,
+			record_word(kind, RECORD_FIRST | RECORD_LAST | service_flags(qp), bytes));
 	}
 	lock_release(&link->tx_lock);
 	if (!record)
@@ -330,7 +338,8 @@ static enum carried request_read(struct qp *qp, struct wqe *wqe)
 	if (record) {
 		fill_header(qp, wqe, &record->header, bytes);
 		memcpy(record->payload, operands, bytes);
-		publish(link, qp, record, record_word(kind, RECORD_FIRST | RECORD_LAST, bytes));
+		publish(link, qp, record,
+			record_word(kind, RECORD_FIRST | RECORD_LAST | service_flags(qp), bytes));
 	}
 	lock_release(&link->tx_lock);
 	if (!record)

@@ -15,7 +15,8 @@
 enum verdict {
 	VERDICT_OK,
 	VERDICT_STALE,	      /* an old message, or the rest of one that was refused */
-	VERDICT_NOT_READY,    /* no QP, wrong state, not connected to the sender */
+	VERDICT_UNREACHABLE,  /* the QP is of another service than the sender */
+	VERDICT_NOT_READY,    /* wrong state, not connected to the sender */
 	VERDICT_OUT_OF_ORDER, /* the message sequence number is not the expected one */
 	VERDICT_NO_RECEIVE,
 	VERDICT_TOO_LONG,     /* for the receive */
@@ -34,6 +35,7 @@ struct reaction {
 };
 
 static const struct reaction reactions[VERDICTS] = {
+	[VERDICT_UNREACHABLE] = { NAK_UNREACHABLE },
 	[VERDICT_NOT_READY] = { NAK_SILENCE },
 	[VERDICT_OUT_OF_ORDER] = { NAK_SILENCE },
 	[VERDICT_NO_RECEIVE] = { NAK_RNR },
@@ -133,7 +135,30 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 	local_answer_nak(qp, link, header->src_qpn, &nak);
 }
 
-/* The state, the connection, the order: IBA 9.7.4.1.1. */
+/* The sender's service is this QP's: as on a wire, where the opcode names it (IBA 9.2.1). */
+static bool is_of_service(const struct qp *qp, const struct record_header *header)
+{
+	uint32_t service = record_flags(header) & (RECORD_UNACKED | RECORD_XRC);
+
+	switch (qp->type) {
+	case IBV_QPT_RC:
+		return service == 0;
+	case IBV_QPT_UC:
+		return service == RECORD_UNACKED;
+	case IBV_QPT_XRC_RECV:
+		return service == RECORD_XRC;
+	default:
+		return false;
+	}
+}
+
+/* The middle of a message is not answered: its ends are. */
+static bool is_answered(const struct record_header *header)
+{
+	return record_flags(header) & (RECORD_FIRST | RECORD_LAST);
+}
+
+/* The service, the state, the connection, the order: IBA 9.7.4.1.1. */
 static enum verdict check_connection(struct qp *qp, struct link *link,
 				     const struct record_header *header)
 {
@@ -141,12 +166,12 @@ static enum verdict check_connection(struct qp *qp, struct link *link,
 	enum ibv_qp_state state = qp_state(qp);
 	bool first = record_flags(header) & RECORD_FIRST;
 
-	if ((!qp_is_reliable(qp) && qp->type != IBV_QPT_UC) || qp->type == IBV_QPT_XRC_SEND ||
-	    (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD &&
+	if (!is_of_service(qp, header))
+		return is_answered(header) ? VERDICT_UNREACHABLE : VERDICT_STALE;
+	if ((state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD &&
 	     state != IBV_QPS_SQE) ||
 	    lq->link != link || qp->attr.dest_qp_num != header->src_qpn)
-		return first || record_flags(header) & RECORD_LAST ? VERDICT_NOT_READY :
-								     VERDICT_STALE;
+		return is_answered(header) ? VERDICT_NOT_READY : VERDICT_STALE;
 	if (!lq->expecting) {
 		lq->expecting = true;
 		lq->expected_msn = qp->attr.rq_psn & MSN_MASK;
@@ -377,6 +402,34 @@ static enum verdict carry_out(struct qp *qp, const struct record_header *header,
 	}
 }
 
+/* If the QP is not connected to the sender, nothing of it may change. */
+static bool refuse(struct link *link, const struct record_header *header, enum verdict verdict)
+{
+	bool never = verdict == VERDICT_UNREACHABLE;
+	enum cause cause = never ? CAUSE_PEER_OTHER_SERVICE : CAUSE_PEER_NOT_READY;
+
+	if (!local_answer_refuse(link, header, (enum nak)reactions[verdict].nak, cause))
+		return false;
+	if (never && record_flags(header) & RECORD_FIRST)
+		cause_report(cause, header->dst_qpn, "QP 0x%06x sends to it", header->src_qpn);
+	return true;
+}
+
+bool local_responder_without_qp(struct link *link, const struct record_header *header)
+{
+	struct qp *qp;
+	bool of_service;
+
+	if (!is_answered(header))
+		return true;
+	qp = qp_find_locked(header->dst_qpn);
+	if (!qp)
+		return local_answer_refuse(link, header, NAK_UNREACHABLE, CAUSE_PEER_QP_MISSING);
+	of_service = is_of_service(qp, header);
+	qp_unlock(qp);
+	return refuse(link, header, of_service ? VERDICT_NOT_READY : VERDICT_UNREACHABLE);
+}
+
 bool local_responder_on_request(struct qp *qp, struct link *link, const struct record_header *header,
 			  const uint8_t *payload, uint64_t end)
 {
@@ -401,10 +454,10 @@ bool local_responder_on_request(struct qp *qp, struct link *link, const struct r
 		break;
 	case VERDICT_STALE:
 		break;
+	case VERDICT_UNREACHABLE:
 	case VERDICT_NOT_READY:
 	case VERDICT_OUT_OF_ORDER:
-		/* if it is not connected to the sender, nothing of this QP's may change */
-		if (qp_is_reliable(qp) && !local_answer_refuse(link, header))
+		if (!refuse(link, header, verdict))
 			return false;
 		if (verdict == VERDICT_OUT_OF_ORDER) {
 			lq->naked = true;

@@ -22,6 +22,12 @@
 bool local_responder_on_request(struct qp *qp, struct link *link, const struct record_header *header,
 			  const uint8_t *payload, uint64_t end);
 
+/*
+ * The same for a number that no QP of the local path has: there is none, or it has no connection, or one
+ * over the wire. No QP's lock may be held.
+ */
+bool local_responder_without_qp(struct link *link, const struct record_header *header);
+
 /* The QP enters RESET or ERR: the message in progress ends, nothing is owed any more. */
 void local_responder_stop(struct qp *qp);
 
