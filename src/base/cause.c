@@ -169,13 +169,14 @@ static void say(const struct arena_cause *report)
 		close(fd);
 }
 
-void cause_report(enum cause cause, uint32_t qpn, const char *fmt, ...)
+/* `more`: reports of the kind that were left out since the last. */
+static void report_this(enum cause cause, uint32_t qpn, uint32_t more, const char *fmt,
+			va_list args)
 {
 	struct arena_cause report = {.cause = cause, .qpn = qpn};
 	int saved = errno;
 	struct timespec now;
 	void *arena;
-	va_list args;
 	int len;
 
 	pthread_once(&lines_once, read_environment);
@@ -189,16 +190,77 @@ void cause_report(enum cause cause, uint32_t qpn, const char *fmt, ...)
 		       fmt && *fmt ? ": " : "");
 	if (fmt && len < (int)sizeof(report.text)) {
 		errno = saved; /* for %m */
-		va_start(args, fmt);
-		vsnprintf(report.text + len, sizeof(report.text) - len, fmt, args);
-		va_end(args);
+		len += vsnprintf(report.text + len, sizeof(report.text) - len, fmt, args);
 	}
+	if (more && len < (int)sizeof(report.text))
+		snprintf(report.text + len, sizeof(report.text) - len, " (and %u more since the last report)", more);
 	if (arena)
 		keep(arena, &report);
 	if (lines != LINES_OFF)
 		say(&report);
 out:
 	errno = saved;
+}
+
+void cause_report(enum cause cause, uint32_t qpn, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	report_this(cause, qpn, 0, fmt, args);
+	va_end(args);
+}
+
+/*
+ * What was reported last, by cause and QP. Kinds that share a place displace each other, which costs a
+ * report more; threads at one place may lose a count. Neither matters to a reader, and there is no lock.
+ */
+#define KINDS 256
+
+static struct kind {
+	_Atomic uint64_t what; /* cause << 32 | QPN */
+	_Atomic uint64_t quiet_until_ns;
+	_Atomic uint32_t left_out;
+} kinds[KINDS];
+
+static uint64_t coarse_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* True: to be reported; *more are left out so far. */
+static bool is_due(enum cause cause, uint32_t qpn, uint32_t *more)
+{
+	uint64_t what = (uint64_t)cause << 32 | qpn, now_ns = coarse_ns();
+	struct kind *kind = &kinds[(what * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
+	bool same = atomic_load_explicit(&kind->what, memory_order_relaxed) == what;
+
+	if (same && now_ns < atomic_load_explicit(&kind->quiet_until_ns, memory_order_relaxed)) {
+		atomic_fetch_add_explicit(&kind->left_out, 1, memory_order_relaxed);
+		return false;
+	}
+	*more = atomic_exchange_explicit(&kind->left_out, 0, memory_order_relaxed);
+	if (!same)
+		*more = 0;
+	atomic_store_explicit(&kind->quiet_until_ns, now_ns + UINT64_C(1000000000),
+			      memory_order_relaxed);
+	atomic_store_explicit(&kind->what, what, memory_order_relaxed);
+	return true;
+}
+
+void cause_report_ratelimited(enum cause cause, uint32_t qpn, const char *fmt, ...)
+{
+	uint32_t more;
+	va_list args;
+
+	if (!is_due(cause, qpn, &more))
+		return;
+	va_start(args, fmt);
+	report_this(cause, qpn, more, fmt, args);
+	va_end(args);
 }
 
 static unsigned row_of(enum cause cause)

@@ -7,7 +7,7 @@
  *
  * Any thread may report at any time. Takes no lock, allocates nothing, preserves errno, raises no
  * SIGPIPE. Blocks only where VERBATIM_EXPLAIN asks for lines and their reader is slow. What
- * happens over and over is for the caller to report once: FLUSHED and QUEUE_FULL once a QP.
+ * happens over and over is for the caller to report once (FLUSHED and QUEUE_FULL once a QP), or rate-limited.
  *
  * The number of a cause is the vendor_err of its completions.
  */
@@ -36,6 +36,14 @@ void cause_init(void *arena);
 
 /* Without an arena it goes only where VERBATIM_EXPLAIN says. qpn 0: none; fmt may be NULL. */
 void cause_report(enum cause cause, uint32_t qpn, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/*
+ * The same for what a peer or the network can cause at any rate: of one cause at one QP one report a second
+ * is made, and tells how many there were since the last. The others cost a look at a clock, and format
+ * nothing.
+ */
+void cause_report_ratelimited(enum cause cause, uint32_t qpn, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* For the child of a fork: it has no arena until the next cause_init. */

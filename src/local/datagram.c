@@ -190,20 +190,20 @@ void datagram_deliver(struct qp *qp, const struct record_header *header, const u
 	if (qp->type != IBV_QPT_UD || header->bytes < GRH_BYTES ||
 	    (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD &&
 	     state != IBV_QPS_SQE)) {
-		cause_report(CAUSE_UD_NO_QP, qp->ib.qp_num, "from QP 0x%06x", header->src_qpn);
+		cause_report_ratelimited(CAUSE_UD_NO_QP, qp->ib.qp_num, "from QP 0x%06x", header->src_qpn);
 		return;
 	}
 	if (header->rkey != qp->attr.qkey) {
-		cause_report(CAUSE_QKEY_MISMATCH, qp->ib.qp_num, "0x%x from QP 0x%06x, mine is 0x%x",
+		cause_report_ratelimited(CAUSE_QKEY_MISMATCH, qp->ib.qp_num, "0x%x from QP 0x%06x, mine is 0x%x",
 			     header->rkey, header->src_qpn, qp->attr.qkey);
 		return;
 	}
 	if (!receive_take(qp)) {
-		cause_report(CAUSE_UD_NO_RECEIVE, qp->ib.qp_num, "from QP 0x%06x", header->src_qpn);
+		cause_report_ratelimited(CAUSE_UD_NO_RECEIVE, qp->ib.qp_num, "from QP 0x%06x", header->src_qpn);
 		return;
 	}
 	if (header->bytes > qp->receive.length) {
-		cause_report(CAUSE_UD_TOO_LONG, qp->ib.qp_num,
+		cause_report_ratelimited(CAUSE_UD_TOO_LONG, qp->ib.qp_num,
 			     "%u bytes with GRH, the receive takes %u", header->bytes,
 			     qp->receive.length);
 		return; /* the receive is kept for the next one */

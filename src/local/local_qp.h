@@ -65,6 +65,7 @@ struct local_qp {
 	uint32_t unacked; /* messages on the way, READs and atomics included */
 	uint32_t reads;	  /* of these: READs and atomics */
 	uint8_t rnr_left, retry_left;
+	uint8_t backoff; /* doublings of the wait for a silent peer, if the QP has no time-out */
 
 	/* timer, see retry.c */
 	struct list timer_node;

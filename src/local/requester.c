@@ -34,7 +34,8 @@ void local_requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	cause_report(cause, qp->ib.qp_num, "%s", text);
+	/* it may fail again each time that the requester goes back to what is before it */
+	cause_report_ratelimited(cause, qp->ib.qp_num, "%s", text);
 	lq->failed = true;
 	lq->failed_status = status;
 	lq->failed_cause = cause;

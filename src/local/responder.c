@@ -112,7 +112,7 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 		}
 		lq->dropping = !(record_flags(header) & RECORD_LAST);
 		if (verdict != VERDICT_STALE && verdict != VERDICT_NOT_READY)
-			cause_report(CAUSE_UC_DROPPED, qp->ib.qp_num, "message %u from 0x%06x: %s",
+			cause_report_ratelimited(CAUSE_UC_DROPPED, qp->ib.qp_num, "message %u from 0x%06x: %s",
 				     record_msn(header), header->src_qpn, cause_sentence(cause));
 		return;
 	}
@@ -411,7 +411,7 @@ static bool refuse(struct link *link, const struct record_header *header, enum v
 	if (!local_answer_refuse(link, header, (enum nak)reactions[verdict].nak, cause))
 		return false;
 	if (never && record_flags(header) & RECORD_FIRST)
-		cause_report(cause, header->dst_qpn, "QP 0x%06x sends to it", header->src_qpn);
+		cause_report_ratelimited(cause, header->dst_qpn, "QP 0x%06x sends to it", header->src_qpn);
 	return true;
 }
 

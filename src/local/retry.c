@@ -104,9 +104,14 @@ void local_retry_on_rnr_nak(struct qp *qp, uint32_t seq, uint8_t timer)
 void local_retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause)
 {
 	struct local_qp *lq = local_of(qp);
-	/* timeout 0 means no time-out: try again for ever, once in a while */
-	uint64_t wait_ns = qp->attr.timeout ? 4096ull << qp->attr.timeout : 10000000ull;
+	uint64_t wait_ns = 4096ull << qp->attr.timeout;
 
+	/* timeout 0 means no time-out: try again for ever, less and less often */
+	if (!qp->attr.timeout) {
+		wait_ns = RETRY_ENDLESS_NS << lq->backoff;
+		if (lq->backoff < RETRY_BACKOFF_MAX)
+			lq->backoff++;
+	}
 	go_back(qp, seq);
 	lq->failed_cause = cause;
 	arm(lq, REQUESTER_RETRY_WAIT, wait_ns);
@@ -148,6 +153,7 @@ void local_retry_on_ack(struct qp *qp)
 
 	lq->rnr_left = qp->attr.rnr_retry;
 	lq->retry_left = qp->attr.retry_cnt;
+	lq->backoff = 0;
 }
 
 void local_retry_start(struct qp *qp)

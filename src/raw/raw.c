@@ -231,11 +231,11 @@ static void deliver(struct qp *qp, const uint8_t *frame, uint32_t length)
 	};
 
 	if (!receive_take(qp)) {
-		cause_report(CAUSE_FRAME_NO_RECEIVE, qp->ib.qp_num, "%u bytes", length);
+		cause_report_ratelimited(CAUSE_FRAME_NO_RECEIVE, qp->ib.qp_num, "%u bytes", length);
 		return;
 	}
 	if (length > qp->receive.length) {
-		cause_report(CAUSE_FRAME_TOO_LONG, qp->ib.qp_num, "%u bytes, the receive takes %u", length,
+		cause_report_ratelimited(CAUSE_FRAME_TOO_LONG, qp->ib.qp_num, "%u bytes, the receive takes %u", length,
 			     qp->receive.length);
 		return;
 	}

@@ -85,7 +85,7 @@ enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum ca
 			     "no route");
 	qp->no_route = result == WIRE_NO_ROUTE;
 	if (result == WIRE_TOO_LONG)
-		cause_report(CAUSE_PATH_TOO_NARROW, qp->ib.qp_num, "datagram of %u bytes",
+		cause_report_ratelimited(CAUSE_PATH_TOO_NARROW, qp->ib.qp_num, "datagram of %u bytes",
 			     wqe->length);
 	return WIRE_SENT;
 }
@@ -104,21 +104,21 @@ static bool accept(struct qp *qp, const struct packet *packet)
 	uint32_t bytes = GRH_BYTES + packet->payload_bytes;
 
 	if (!receives(qp)) {
-		cause_report(CAUSE_UD_NO_QP, qp->ib.qp_num, "from QP 0x%06x", packet->src_qpn);
+		cause_report_ratelimited(CAUSE_UD_NO_QP, qp->ib.qp_num, "from QP 0x%06x", packet->src_qpn);
 		return false;
 	}
 	if (packet->qkey != qp->attr.qkey) {
-		cause_report(CAUSE_QKEY_MISMATCH, qp->ib.qp_num,
+		cause_report_ratelimited(CAUSE_QKEY_MISMATCH, qp->ib.qp_num,
 			     "0x%x from QP 0x%06x, mine is 0x%x", packet->qkey, packet->src_qpn,
 			     qp->attr.qkey);
 		return false;
 	}
 	if (!receive_take(qp)) {
-		cause_report(CAUSE_UD_NO_RECEIVE, qp->ib.qp_num, "from QP 0x%06x", packet->src_qpn);
+		cause_report_ratelimited(CAUSE_UD_NO_RECEIVE, qp->ib.qp_num, "from QP 0x%06x", packet->src_qpn);
 		return false;
 	}
 	if (bytes > qp->receive.length) {
-		cause_report(CAUSE_UD_TOO_LONG, qp->ib.qp_num,
+		cause_report_ratelimited(CAUSE_UD_TOO_LONG, qp->ib.qp_num,
 			     "%u bytes with GRH, the receive takes %u", bytes, qp->receive.length);
 		return false;
 	}

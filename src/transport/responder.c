@@ -38,7 +38,7 @@ static void react(struct qp *qp, enum verdict verdict, enum cause cause, uint32_
 		qp_fail(qp, cause);
 	} else if (!qp_is_reliable(qp) && reaction->ends_message) {
 		counter_add(COUNTER_DROPPED);
-		cause_report(CAUSE_UC_DROPPED, qp->ib.qp_num, "PSN %u from QP 0x%06x: %s", psn,
+		cause_report_ratelimited(CAUSE_UC_DROPPED, qp->ib.qp_num, "PSN %u from QP 0x%06x: %s", psn,
 			     qp->attr.dest_qp_num, cause_sentence(cause));
 	}
 	if (reaction->syndrome == VERDICT_SILENT)

@@ -99,6 +99,28 @@ static void report_is_kept(void **state)
 	arena_free(arena);
 }
 
+/* The second time not even its values are looked at; a second later it is told how many there were. */
+static void ratelimited_is_reported_once_a_second(void **state)
+{
+	const struct timespec second = {1, 20 * 1000000};
+	void *arena = arena_new();
+	struct arena_cause copy;
+
+	cause_init(arena);
+	cause_report_ratelimited(CAUSE_UD_NO_RECEIVE, 7, "from %d", 1);
+	for (int i = 0; i < 1000; i++)
+		cause_report_ratelimited(CAUSE_UD_NO_RECEIVE, 7, "from %s", (const char *)8);
+	assert_int_equal(arena_header(arena)->cause_next, 1);
+	cause_report_ratelimited(CAUSE_UD_NO_RECEIVE, 8, "from %d", 1);
+	cause_report_ratelimited(CAUSE_UD_TOO_LONG, 7, "from %d", 1);
+	assert_int_equal(arena_header(arena)->cause_next, 3);
+	nanosleep(&second, NULL);
+	cause_report_ratelimited(CAUSE_UD_NO_RECEIVE, 7, "from %d", 2);
+	assert_true(cause_read(&arena_causes(arena)[3], &copy));
+	assert_non_null(strstr(copy.text, ": from 2 (and 1000 more since the last report)"));
+	arena_free(arena);
+}
+
 static void long_values_are_cut(void **state)
 {
 	void *arena = arena_new();
@@ -292,6 +314,7 @@ int main(int argc, char **argv)
 	    cmocka_unit_test(unknown_numbers_have_words_too),
 	    cmocka_unit_test(report_is_kept),
 	    cmocka_unit_test(long_values_are_cut),
+	    cmocka_unit_test(ratelimited_is_reported_once_a_second),
 	    cmocka_unit_test(ring_keeps_the_newest),
 	    cmocka_unit_test(without_arena_nothing_happens),
 	    cmocka_unit_test(no_reader_sees_a_torn_entry),

@@ -89,6 +89,9 @@ static struct record_header header_of(uint32_t msn, uint32_t total, uint32_t byt
 
 static void send_record(enum record_kind kind, uint32_t flags, struct record_header header)
 {
+	/* of the QP's service, or the QP would not look at it */
+	if (qp->type == IBV_QPT_UC)
+		flags |= RECORD_UNACKED;
 	far_send(&far, kind, flags, header, payload);
 	rig_progress(far.link);
 }

@@ -188,6 +188,8 @@ static void send_some(struct qp *qp)
 
 	if (qp->type == IBV_QPT_UD && below(2))
 		kind = RECORD_DATAGRAM;
+	if (qp->type == IBV_QPT_UC && below(8))
+		flags |= RECORD_UNACKED;
 	if (kind == RECORD_COMPARE_SWAP || kind == RECORD_FETCH_ADD)
 		header.bytes = 16;
 	if (kind >= RECORD_READ_RESPONSE) {

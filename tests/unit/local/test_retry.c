@@ -270,6 +270,56 @@ static void test_no_time_out_tries_for_ever(void **state)
 	assert_int_equal(qp_destroy(qp), 0);
 }
 
+/* Each try waits longer than the one before, to a limit; an acknowledgement starts anew. */
+static void test_no_time_out_backs_off(void **state)
+{
+	struct qp *qp = waiting_qp(0, 1, 7);
+	uint64_t wait_ns = RETRY_ENDLESS_NS;
+
+	for (uint32_t tries = 0; tries < 10; tries++) {
+		uint64_t before = now_ns();
+
+		silence(qp);
+		assert_in_range(local_of(qp)->deadline_ns - wait_ns, before, now_ns());
+		local_retry_run(UINT64_MAX - 1);
+		if (wait_ns < RETRY_ENDLESS_NS << RETRY_BACKOFF_MAX)
+			wait_ns *= 2;
+	}
+	lock_acquire(&qp->lock);
+	local_retry_on_ack(qp);
+	lock_release(&qp->lock);
+	silence(qp);
+	assert_true(local_of(qp)->deadline_ns < now_ns() + 2 * RETRY_ENDLESS_NS);
+	records();
+	assert_int_equal(qp_destroy(qp), 0);
+}
+
+/* The request behind fails each time that its turn comes, and is told of once a second at most. */
+static void test_a_failure_behind_silence_is_reported_once(void **state)
+{
+	struct arena_header *header = rig.arena;
+	struct ibv_sge sge = { 64, 8, 0x1234 }; /* no such key */
+	struct ibv_send_wr wr = {
+		.wr_id = 8, .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1
+	};
+	struct qp *qp = waiting_qp(0, 1, 7);
+	uint64_t begin = now_ns(), seconds;
+
+	cause_init(rig.arena);
+	rig_post_send(qp, &wr);
+	assert_int_equal(header->cause_next, 1);
+	for (uint32_t tries = 0; tries < 1000; tries++) {
+		silence(qp);
+		local_retry_run(UINT64_MAX - 1);
+		assert_true(local_of(qp)->failed);
+	}
+	seconds = (now_ns() - begin) / 1000000000ull + 1;
+	assert_in_range(header->cause_next, 1, 1 + seconds);
+	cause_init(NULL);
+	records();
+	assert_int_equal(qp_destroy(qp), 0);
+}
+
 static void test_an_acknowledgement_starts_the_counters_anew(void **state)
 {
 	struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_SEND };
@@ -325,6 +375,8 @@ int main(void)
 		TEST(test_rnr_retries),
 		TEST(test_time_out_retries),
 		TEST(test_no_time_out_tries_for_ever),
+		TEST(test_no_time_out_backs_off),
+		TEST(test_a_failure_behind_silence_is_reported_once),
 		TEST(test_an_acknowledgement_starts_the_counters_anew),
 		TEST(test_room_ends_the_wait_for_room_only),
 	};
