@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "adapter/interface.h"
-#include "base/uncancelled.h"
+#include "base/host_address.h"
 
 static_assert(offsetof(struct device, provider_ops) == 664,
 	      "libmlx5 and libefa look for their ops here");
@@ -27,16 +27,19 @@ static struct lock table_lock = LOCK_INITIALIZER;
 static struct device **table GUARDED_BY(table_lock);
 static int table_count GUARDED_BY(table_lock);
 
-/* All addresses of this host, as of a second ago. */
-static struct lock addresses_lock = LOCK_INITIALIZER;
-static union ibv_gid *addresses GUARDED_BY(addresses_lock);
-static int address_count GUARDED_BY(addresses_lock);
-static time_t addresses_seen GUARDED_BY(addresses_lock);
+/* What the kernel said of GIDs: datagrams and requests to who is not there ask often. */
+#define KNOWN 64
+static struct lock known_lock = LOCK_INITIALIZER;
+static struct known {
+	union ibv_gid gid;
+	bool asked, is_local;
+	time_t second; /* when */
+} known[KNOWN] GUARDED_BY(known_lock);
 
 void device_reset_after_fork(void) NO_LOCK_CHECK
 {
 	lock_init(&table_lock);
-	lock_init(&addresses_lock);
+	lock_init(&known_lock);
 	for (int i = 0; i < table_count; i++)
 		lock_init(&table[i]->lock);
 }
@@ -273,48 +276,37 @@ void device_update(struct device *device, const struct interface *list, int coun
 	take_away(device);
 }
 
-static void look_for_addresses(void) REQUIRES(addresses_lock)
+/* As of this second. A GID has one place that it may be at; another one may have taken it. */
+static bool ask_once_a_second(const union ibv_gid *gid) REQUIRES(known_lock)
 {
-	struct interface *interfaces;
-	union ibv_gid *all;
+	uint64_t mixed = (gid->global.subnet_prefix ^ gid->global.interface_id) *
+			 UINT64_C(0x9e3779b97f4a7c15);
+	struct known *k = &known[mixed % KNOWN];
 	struct timespec now;
-	int found;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (addresses && now.tv_sec == addresses_seen)
-		return;
-
-	UNCANCELLED; /* it is on the way of requests to who is not there */
-
-	found = interface_scan(&interfaces);
-	if (found < 0)
-		return;
-	all = calloc(found + 1, INTERFACE_GIDS * sizeof(*all));
-	if (all) {
-		free(addresses);
-		addresses = all;
-		address_count = 0;
-		for (int i = 0; i < found; i++)
-			for (int j = 0; j < interfaces[i].ipv4 + interfaces[i].ipv6; j++)
-				addresses[address_count++] = interfaces[i].gid[j];
-		addresses_seen = now.tv_sec;
-	}
-	free(interfaces);
+	if (k->asked && k->second == now.tv_sec && !memcmp(k->gid.raw, gid->raw, sizeof(gid->raw)))
+		return k->is_local;
+	*k = (struct known){
+		.gid = *gid,
+		.asked = true,
+		.second = now.tv_sec,
+		.is_local = host_has_address(gid->raw, 0) > 0,
+	};
+	return k->is_local;
 }
 
 bool device_gid_is_local(const union ibv_gid *gid)
 {
 	static const uint8_t loopback4[13] = { [10] = 0xff, [11] = 0xff, [12] = 127 };
 	static const uint8_t loopback6[16] = { [15] = 1 };
-	bool found = false;
+	bool is_local;
 
 	if (memcmp(gid->raw, loopback4, sizeof(loopback4)) == 0 ||
 	    memcmp(gid->raw, loopback6, sizeof(loopback6)) == 0)
 		return true;
-	lock_acquire(&addresses_lock);
-	look_for_addresses();
-	for (int i = 0; i < address_count && !found; i++)
-		found = memcmp(addresses[i].raw, gid->raw, sizeof(gid->raw)) == 0;
-	lock_release(&addresses_lock);
-	return found;
+	lock_acquire(&known_lock);
+	is_local = ask_once_a_second(gid);
+	lock_release(&known_lock);
+	return is_local;
 }

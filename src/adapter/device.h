@@ -64,7 +64,7 @@ void device_update(struct device *device, const struct interface *list, int coun
 /* Why there is no GID at this index, one line: with the address that was there last, if any. */
 void device_explain_gid(struct device *device, uint32_t index, char *text, size_t room);
 
-/* An address of any interface of this host, or a loopback address. Looks at most once a second. */
+/* An address of this host (base/host_address.h); what was asked a second ago is asked again. */
 bool device_gid_is_local(const union ibv_gid *gid);
 
 /* For the child of a fork: the locks may have been held by threads that it does not have. */

@@ -14,6 +14,7 @@
 #include "adapter/pump.h"
 #include "base/arena.h"
 #include "base/cause.h"
+#include "base/host_address.h"
 #include "base/lock.h"
 #include "base/multicast.h"
 #include "base/uncancelled.h"
@@ -230,34 +231,14 @@ static int add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], uint32
 	return 0;
 }
 
-/* The kernel knows: an address that is not ours cannot be bound. */
-static bool address_exists(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex)
-{
-	UNCANCELLED;
-	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_scope_id = ifindex };
-	struct sockaddr_in v4 = { .sin_family = AF_INET };
-	bool is4 = is_v4(gid);
-	int fd = socket(is4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool exists;
-
-	if (fd < 0)
-		return true; /* nothing is known against it */
-	memcpy(&v6.sin6_addr, gid, 16);
-	memcpy(&v4.sin_addr, gid + 12, 4);
-	exists = bind(fd, is4 ? (void *)&v4 : (void *)&v6, is4 ? sizeof(v4) : sizeof(v6)) == 0 ||
-		 errno != EADDRNOTAVAIL;
-	close(fd);
-	return exists;
-}
-
 static bool is_still_there(struct port *port)
 {
 	uint64_t now = now_ns();
 
 	if (now < atomic_load_explicit(&port->trusted_ns, memory_order_relaxed))
 		return true;
-	if (!address_exists(port->gid, port->ifindex))
-		return false;
+	if (host_has_address(port->gid, port->ifindex) == 0)
+		return false; /* otherwise nothing is known against it */
 	atomic_store_explicit(&port->trusted_ns, now + TRUST_NS, memory_order_relaxed);
 	return true;
 }

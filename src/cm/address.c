@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cause.h"
+#include "base/host_address.h"
 #include "base/uncancelled.h"
 
 static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
@@ -103,8 +104,13 @@ void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid)
 	memcpy(gid->raw, a->gid, sizeof(gid->raw));
 }
 
-/* 0 or -errno. */
-static int bind_probe(int fd, const struct ctl_cm_address *a)
+bool address_is_local(const struct ctl_cm_address *a)
+{
+	return host_has_address(a->gid, a->ifindex) > 0;
+}
+
+/* The route may depend on the source. 0 or -errno. */
+static int bind_source(int fd, const struct ctl_cm_address *a)
 {
 	struct ctl_cm_address any_port = *a;
 	struct sockaddr_storage sa;
@@ -113,17 +119,6 @@ static int bind_probe(int fd, const struct ctl_cm_address *a)
 	address_to_sockaddr(&any_port, (struct sockaddr *)&sa);
 	return bind(fd, (struct sockaddr *)&sa, address_length((struct sockaddr *)&sa)) < 0 ? -errno
 											    : 0;
-}
-
-bool address_is_local(const struct ctl_cm_address *a)
-{
-	UNCANCELLED;
-	int fd = socket(a->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool is_local = fd >= 0 && !bind_probe(fd, a);
-
-	if (fd >= 0)
-		close(fd);
-	return is_local;
 }
 
 /* Connecting a datagram socket sends nothing: it looks up the route. */
@@ -139,7 +134,7 @@ static int look_up(const struct ctl_cm_address *remote, struct ctl_cm_address *l
 	if (fd < 0)
 		return -errno;
 	if (local->family == remote->family && !address_is_any(local))
-		rc = bind_probe(fd, local);
+		rc = address_is_local(local) ? bind_source(fd, local) : -EADDRNOTAVAIL;
 	address_to_sockaddr(remote, (struct sockaddr *)&to);
 	/* Of UDP port 0 there is no route. */
 	if (!remote->port)

@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <string.h>
-#include <unistd.h>
 
 static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
 
@@ -54,24 +53,6 @@ void address_to_gid(const union address *a, uint8_t gid[CTL_GID_BYTES])
 uint16_t address_port(const union address *a)
 {
 	return ntohs(a->any.sa_family == AF_INET ? a->v4.sin_port : a->v6.sin6_port);
-}
-
-bool address_is_local(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex)
-{
-	union address address;
-	socklen_t len = address_make(gid, address_is_link_local(gid) ? ifindex : 0, &address);
-	int fd = socket(address.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool is_local;
-
-	if (fd < 0)
-		return false;
-	if (address.any.sa_family == AF_INET)
-		address.v4.sin_port = 0;
-	else
-		address.v6.sin6_port = 0;
-	is_local = !bind(fd, &address.any, len);
-	close(fd);
-	return is_local;
 }
 
 bool address_equal(const union address *a, const union address *b)

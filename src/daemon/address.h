@@ -1,7 +1,7 @@
 /*
  * Address - UDP port 4791 of a GID, as a socket address and as text.
  *
- * An IPv4-mapped GID is an IPv4 address, any other an IPv6 address. Pure, but for address_is_local.
+ * An IPv4-mapped GID is an IPv4 address, any other an IPv6 address. Pure.
  */
 #ifndef DAEMON_ADDRESS_H
 #define DAEMON_ADDRESS_H
@@ -39,9 +39,6 @@ void address_to_gid(const union address *a, uint8_t gid[CTL_GID_BYTES]);
 uint16_t address_port(const union address *a);
 
 bool address_equal(const union address *a, const union address *b);
-
-/* Whether it is an address of this host: tries to bind it. */
-bool address_is_local(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex);
 
 void address_print(const uint8_t gid[CTL_GID_BYTES], char text[ADDRESS_TEXT_BYTES]);
 

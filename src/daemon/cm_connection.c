@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/host_address.h"
 #include "ctl/deadline.h"
 #include "daemon/address.h"
 #include "daemon/cm.h"
@@ -201,7 +202,7 @@ int cm_connection_connect(struct cm_id *id, const struct ctl_cm_talk *talk)
 	rc = cm_end_fill_request(&request, id->binding.space, id->qp_type, talk);
 	if (rc)
 		return rc;
-	o.is_local = address_is_local(talk->remote.gid, talk->remote.ifindex);
+	o.is_local = host_has_address(talk->remote.gid, talk->remote.ifindex) > 0;
 	if (!o.is_local)
 		rc = gsi_get(&cm->gsi, o.local, talk->local.ifindex, &o.gsi);
 	if (rc)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/host_address.h"
 #include "daemon/address.h"
 #include "daemon/cm.h"
 #include "daemon/cm_connection.h"
@@ -87,7 +88,7 @@ int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *lo
 		return -EINVAL;
 	if (local->family != AF_INET && local->family != AF_INET6)
 		return -EAFNOSUPPORT;
-	if (!cm_address_is_any(local) && !address_is_local(local->gid, local->ifindex))
+	if (!cm_address_is_any(local) && host_has_address(local->gid, local->ifindex) <= 0)
 		return -EADDRNOTAVAIL;
 	id->binding.local = *local;
 	set_flags(id, flags);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "ctl/deadline.h"
+#include "base/host_address.h"
 #include "daemon/address.h"
 #include "daemon/closer.h"
 #include "daemon/owner.h"
@@ -174,6 +175,9 @@ static int find_or_create(struct daemon *d, const struct wanted *w, struct port_
 	/* Its bag is for the closer, in the end. */
 	if (d->scope == DAEMON_OF_USER && closer_is_behind(d->uid))
 		return -EMFILE;
+	/* With ip_nonlocal_bind the kernel would let it be bound. */
+	if (host_has_address(w->gid, w->ifindex) == 0)
+		return -EADDRNOTAVAIL;
 	closing = closer_has(geteuid()); /* before: it may be done when the port turns out to be taken */
 	rc = port_group_create(w->gid, w->ifindex, out);
 	if (!rc)

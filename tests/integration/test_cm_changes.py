@@ -2,7 +2,7 @@
 import pytest
 
 from harness import SLOWER, wait_until
-from test_cm import start_server
+from test_cm import pair, start_server
 
 SPARE, LOST = '10.79.0.1', '10.79.0.2'
 
@@ -74,3 +74,44 @@ def test_device_goes(spare, ends):
     remove(spare)
     for end in ends:
         end.wait_for('detected device removal')
+
+
+@pytest.fixture
+def any_may_be_bound(cables):
+    """Two hosts whose kernel lets sockets be bound to addresses that are not theirs, as keepalived wants."""
+    names = [f'/proc/sys/net/{family}/ip_nonlocal_bind' for family in ('ipv4', 'ipv6')]
+    cable = cables(1500)
+
+    def set_all(value):
+        for host in cable.hosts:
+            for name in names:
+                host.command('sh', '-c', f'echo {value} >{name}')
+    set_all(1)
+    yield cable
+    set_all(0)
+
+
+@pytest.mark.network
+@pytest.mark.parametrize('number', [0, 1], ids=['ipv4', 'ipv6'])
+def test_nonlocal_bind(any_may_be_bound, number):
+    """What can be bound is no sign of an own address."""
+    cable = any_may_be_bound
+    address = cable.b.addresses[number]
+    for output in pair(cable.b, ['rping', '-s', '-v', '-C', '5', '-a', address],
+                       ['rping', '-c', '-v', '-C', '5', '-a', address], peer=cable.a):
+        assert 'rdma-ping-4' in output, output
+    refused = cable.a.start('rping', '-s', '-v', '-a', address)
+    assert refused.wait(10 * SLOWER), refused.report()
+    assert 'rdma_bind_addr' in refused.output(), refused.report()
+    cable.a.release(refused)
+
+
+@pytest.mark.network
+def test_nonlocal_bind_and_address_goes(any_may_be_bound, spare):
+    goes = serve(spare, LOST)
+    spare.ip('addr', 'del', f'{LOST}/24', 'dev', 'cm0')
+    goes.wait_for('RDMA_CM_EVENT_ADDR_CHANGE')
+    spare.release(goes)
+    again = spare.start('rping', '-s', '-v', '-a', LOST, env={'VERBATIM_DEVICES': 'cm0'})
+    assert again.wait(10 * SLOWER), again.report()
+    spare.release(again)

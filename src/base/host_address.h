@@ -1,0 +1,23 @@
+/*
+ * Host address - whether an address is one of this host's.
+ *
+ * In:  the kernel's routing table, by netlink. It is the kernel's own decision where a packet to that
+ *      address goes, and costs the same on a host with thousands of addresses.
+ *
+ * Binding a socket would tell something else: with net.ipv4.ip_nonlocal_bind (or ipv6's), which
+ * keepalived and haproxy want, every address can be bound.
+ *
+ * No state, so nothing to invalidate. Some microseconds; never blocks, is no cancellation point.
+ */
+#ifndef BASE_HOST_ADDRESS_H
+#define BASE_HOST_ADDRESS_H
+
+#include <stdint.h>
+
+/*
+ * The address as a GID; `ifindex` is that of an IPv6 link-local address, 0: on any interface.
+ * 1: it is, 0: it is not, -errno: the kernel cannot be asked.
+ */
+int host_has_address(const uint8_t gid[16], uint32_t ifindex);
+
+#endif
