@@ -3,12 +3,11 @@
 #include "base/counter.h"
 #include "object/memory.h"
 #include "transport/burst.h"
+#include "transport/congestion.h"
 #include "transport/responder.h"
 #include "transport/retransmit.h"
 
-#define CNP_OPCODE	   0x81
-#define CNP_RESERVED_BYTES 16
-#define ACK_BYTES	   20 /* BTH, AETH, ICRC */
+#define ACK_BYTES 20 /* BTH, AETH, ICRC */
 
 static _Thread_local char self __attribute__((tls_model("initial-exec"))); /* its address */
 
@@ -105,8 +104,10 @@ void answer_repeat_read(struct transport_qp *tq, const struct packet *request, u
 	    packet_psn_diff(psn_add(request->psn, packets), tq->expected_psn) > 0 ||
 	    !(tq->qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ))
 		return;
-	if (is_to_be_repeated(tq, request->psn))
-		answer_add_read(&tq->replays, tq, request, pd, 0);
+	if (!is_to_be_repeated(tq, request->psn))
+		return;
+	congestion_on_repeated_read(tq, transport_env.now());
+	answer_add_read(&tq->replays, tq, request, pd, 0);
 }
 
 void answer_repeat_empty(struct transport_qp *tq, uint32_t psn)
@@ -383,22 +384,6 @@ bool answer_join(struct transport_qp *tq, struct burst *burst)
 	return true;
 }
 
-static void add_congestion_notification(struct burst *burst, struct transport_qp *tq)
-{
-	static const uint8_t reserved[CNP_RESERVED_BYTES];
-	struct wire_packet *packet = burst_next(burst);
-	struct packet header = {
-		.opcode = CNP_OPCODE,
-		.becn = true,
-		.dest_qpn = tq->qp->attr.dest_qp_num,
-	};
-
-	packet->piece[0] = (struct iovec){ (void *)reserved, sizeof(reserved) };
-	packet->pieces = 1;
-	packet->payload_bytes = sizeof(reserved);
-	burst_add(burst, &header);
-}
-
 /*
  * Behind the responses that left, in the order of add_responses. They must not stay: their requester
  * may ask for more as soon as it has them, and would find no place (has_resources).
@@ -425,19 +410,13 @@ static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint6
 	bool acknowledged = readable && !next_responses(tq) && !burst_is_full(burst) &&
 			    (tq->nak.owed || tq->ack_owed);
 	bool alone = !burst->count;
+	uint32_t responses = burst->count, unsent;
 	enum wire_result result;
-	bool notified = false;
-	uint32_t unsent;
 
 	if (acknowledged)
 		add_acknowledgement(burst, tq);
-	if (tq->congestion_seen && !burst_is_full(burst)) {
-		notified = now_ns - tq->cnp_ns >= RESPONDER_CNP_NS || !tq->cnp_ns;
-		if (notified)
-			add_congestion_notification(burst, tq);
-		tq->congestion_seen = false;
-	}
 	result = burst_send(burst, &unsent);
+	congestion_on_sent(tq, burst->left < responses ? burst->left : responses, now_ns);
 	if (result == WIRE_TOO_LONG)
 		transport_on_too_long(tq);
 	if (result == WIRE_FULL) {
@@ -454,8 +433,6 @@ static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint6
 			tq->acknowledged_by = alone ? &self : NULL;
 		tq->nak.owed = tq->ack_owed = false;
 	}
-	if (notified)
-		tq->cnp_ns = now_ns;
 	if (!readable) {
 		struct responses *failed = next_responses(tq);
 
@@ -470,15 +447,19 @@ void answer_send(struct qp *qp)
 	struct transport_qp *tq = transport_of(qp);
 	uint64_t now_ns = transport_env.now();
 	struct burst *burst = burst_get(&tq->flow);
-	uint32_t turn = RESPONDER_TURN;
+	uint32_t allowed, turn;
 
 	if (!burst) {
 		retransmit_again(tq, now_ns + RESPONDER_AGAIN_NS);
 		return;
 	}
+	congestion_notify(tq, now_ns);
+	allowed = congestion_allows(tq, now_ns);
+	turn = allowed < RESPONDER_TURN ? allowed : RESPONDER_TURN;
 	while (send_burst(qp, burst, &turn, now_ns))
 		if (!turn) {
-			retransmit_again(tq, now_ns);
+			retransmit_again(tq, allowed < RESPONDER_TURN ? congestion_next_ns(tq) :
+									now_ns);
 			break;
 		}
 	burst_put(burst);

@@ -11,6 +11,7 @@
 #include "object/receive.h"
 #include "object/xrcd.h"
 #include "transport/answer.h"
+#include "transport/congestion.h"
 #include "transport/verdict.h"
 
 /* Puts a verdict that is not VERDICT_OK into effect, for the packet with this PSN. */
@@ -556,13 +557,6 @@ void responder_on_packet(struct qp *qp, const struct packet *packet, const struc
 	transport_want_flush(tq);
 }
 
-void responder_on_mark(struct transport_qp *tq)
-{
-	counter_add(COUNTER_MARKED);
-	tq->congestion_seen = true;
-	transport_want_flush(tq);
-}
-
 void responder_flush(struct qp *qp)
 {
 	struct transport_qp *tq = transport_of(qp);
@@ -578,7 +572,8 @@ void responder_quiesce(struct qp *qp)
 	struct transport_qp *tq = transport_of(qp);
 
 	tq->held = 0;
-	tq->in_message = tq->naked = tq->expecting = tq->ack_owed = tq->congestion_seen = false;
+	tq->in_message = tq->naked = tq->expecting = tq->ack_owed = false;
+	congestion_forget(tq);
 	tq->acknowledged_by = NULL;
 	tq->responses.head = tq->responses.tail = 0;
 	tq->replays.head = tq->replays.tail = 0;

@@ -15,7 +15,6 @@
 
 #define RESPONDER_TURN	    256	   /* response packets in one call */
 #define RESPONDER_AGAIN_NS  100000 /* after the socket was full */
-#define RESPONDER_CNP_NS    50000  /* between two congestion notifications */
 
 void responder_on_packet(struct qp *qp, const struct packet *packet, const struct packet_opcode *op);
 
@@ -24,9 +23,6 @@ void responder_on_packet(struct qp *qp, const struct packet *packet, const struc
  * comes back for its lock before he gives them up.
  */
 void responder_settle(struct qp *qp);
-
-/* A packet of this connection was marked by a router (ECN). */
-void responder_on_mark(struct transport_qp *tq);
 
 /* Sends what is owed, as far as the socket takes it. */
 void responder_flush(struct qp *qp);

@@ -8,6 +8,7 @@
 #include "transport/answer.h"
 #include "transport/burst.h"
 #include "transport/completer.h"
+#include "transport/congestion.h"
 #include "transport/datagram.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
@@ -323,12 +324,11 @@ static void on_connection_packet(struct qp *qp, const struct packet *packet,
 {
 	struct transport_qp *tq = transport_of(qp);
 
-	if ((flow->traffic_class & ECN_MASK) == ECN_CE)
-		responder_on_mark(tq);
+	if ((flow->traffic_class & ECN_MASK) == ECN_CE && op->kind != PACKET_NOTIFY_CONGESTION)
+		congestion_on_mark(tq);
 	switch (op->kind) {
 	case PACKET_NOTIFY_CONGESTION:
-		counter_add(COUNTER_CONGESTION);
-		window_on_mark(&tq->window, tq->next_psn);
+		congestion_on_notification(tq, transport_env.now());
 		break;
 	case PACKET_ACK:
 	case PACKET_ATOMIC_ACK:

@@ -64,6 +64,16 @@ struct nak {
 	uint32_t psn;
 };
 
+/* How fast responses leave: congestion.h. */
+struct response_pace {
+	bool bounded;	      /* by the window; else by nothing */
+	struct window window; /* packets of an interval */
+	uint64_t since_ns;    /* the interval's beginning */
+	uint32_t sent;	      /* packets in it */
+	uint32_t most;	      /* in one of the last intervals */
+	uint32_t number;      /* of the next packet, in the circle of PSNs */
+};
+
 struct transport_qp {
 	struct qp *qp;
 	struct wire_flow flow;
@@ -144,6 +154,7 @@ struct transport_qp {
 	struct saved_atomic saved[LIMIT_QP_RD_ATOM];
 	bool congestion_seen;
 	uint64_t cnp_ns; /* when the last CNP was sent */
+	struct response_pace response_pace;
 };
 
 /* What the opcodes of its packets begin with. */

@@ -13,7 +13,7 @@ import zlib
 PORT = 4791
 PSNS = 1 << 24
 
-RC, UC, RD, UD, XRC = 0, 1, 2, 3, 5
+RC, UC, RD, UD, CNP, XRC = 0, 1, 2, 3, 4, 5
 FIRST, MIDDLE, LAST, ONLY = 'first', 'middle', 'last', 'only'
 
 # The lower five bits of an opcode: what it is, its place in the message, its headers.
@@ -89,6 +89,20 @@ class Malformed(Exception):
     pass
 
 
+def decode_notification(ip, roce):
+    """What is wrong with a CNP (annex A17.9.3), or None."""
+    ecn = (ip[1] if ip[0] >> 4 == 4 else ip[1] >> 4) & 3
+    if roce[0] & 0x1f != 1:
+        return f'opcode {roce[0]:#x}'
+    if ecn:
+        return f'a CNP with ECN bits {ecn}: routers may mark it'
+    if not roce[4] & 0x40:
+        return 'a CNP without BECN'
+    if roce[12:] != bytes(16):
+        return f'a CNP with {roce[12:].hex()}'
+    return None
+
+
 def decode(number, time, datagram):
     """A Packet; None if it is not for RoCE's port."""
     if datagram[0] >> 4 == 4:
@@ -116,13 +130,17 @@ def decode(number, time, datagram):
     roce, received = body[:-4], body[-4:]
     opcode, flags, pkey, word, last = struct.unpack_from('>BBHII', roce)
     service, operation = opcode >> 5, opcode & 0x1f
-    if operation not in SERVICE_OPERATIONS.get(service, ()):
+    if service == CNP:
+        error = decode_notification(ip, roce)
+        if error:
+            raise Malformed(error)
+    elif operation not in SERVICE_OPERATIONS.get(service, ()):
         raise Malformed(f'opcode {opcode:#x}')
     if flags & 0x0f:
         raise Malformed('version of the transport header')
     if pkey & 0x7fff != 0x7fff:
         raise Malformed(f'P_Key {pkey:#x}')
-    kind, place, headers = OPERATIONS[operation]
+    kind, place, headers = ('cnp', ONLY, '') if service == CNP else OPERATIONS[operation]
     at = 12
     fields = dict(dma_length=None, syndrome=None, msn=None, source_qpn=None, srqn=None)
     if service == UD:
@@ -293,7 +311,7 @@ class Report:
         return sum((answers.naks for answers in self.answers.values()), collections.Counter())
 
     def __str__(self):
-        names = {RC: 'RC', UC: 'UC', UD: 'UD', XRC: 'XRC'}
+        names = {CNP: 'CNP', RC: 'RC', UC: 'UC', UD: 'UD', XRC: 'XRC'}
         kinds = ', '.join(f'{names[service]} {operation} {count}' for (service, operation), count
                           in sorted(self.by_operation.items()))
         return (f'{self.packets} packets ({kinds}), {len(self.flows)} flows, '
@@ -326,6 +344,8 @@ def read(path, mtu, ends=True, reused=False):
             report.wrong.append(f'frame {number}: wrong ICRC ({packet.bytes} bytes)')
         if not packet.dont_fragment:
             report.wrong.append(f'frame {number}: may be fragmented')
+        if packet.operation == 'cnp':
+            continue
         if packet.operation in REQUESTS:
             key = (packet.source, packet.target, packet.qpn, packet.source_qpn)
             flow = report.flows.get(key)

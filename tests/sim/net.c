@@ -34,6 +34,7 @@ static struct random dice;
 static const struct net_observer *observer;
 static uint64_t now_ns, numbers;
 static uint16_t identification; /* the receiver's guess */
+static bool was_marked[256];	/* by host: packets came that ask for a CNP */
 static struct flight *heap[ON_THE_WAY];
 static unsigned heap_count;
 
@@ -79,6 +80,7 @@ void net_start(const struct net_weather *is, uint64_t seed)
 	now_ns = 1000000000;
 	numbers = 0;
 	identification = 0;
+	memset(was_marked, 0, sizeof(was_marked));
 	memset(&net_counts, 0, sizeof(net_counts));
 }
 
@@ -269,10 +271,25 @@ static void forge(const struct flight *model)
 	fly(flight);
 }
 
+/* It tells of marked packets that came since the last one, and is none that routers may mark. */
+static void check_notification(const struct wire_flow *flow, const struct flight *flight)
+{
+	bool *marked = &was_marked[flow->local[WIRE_GID_BYTES - 1]];
+
+	if (packet_service(flight->bytes[0]) != PACKET_CNP)
+		return;
+	if (flow->traffic_class & ECN_CE)
+		sim_fail("a CNP with ECN bits %u", flow->traffic_class & ECN_CE);
+	if (!*marked)
+		sim_fail("a CNP for no packet");
+	*marked = false;
+}
+
 static void launch(const struct wire_flow *flow, const struct wire_packet *packet)
 {
 	struct flight *flight = flatten(flow, packet), *copy;
 
+	check_notification(flow, flight);
 	net_counts.sent++;
 	observer->sent(flight->bytes, flight->length - ICRC_BYTES);
 	if (random_chance(&dice, weather.forgery))
@@ -351,6 +368,9 @@ static void arrive(struct flight *flight)
 	}
 	trace("arrives", flight);
 	net_counts.delivered++;
+	if ((flight->flow.traffic_class & ECN_CE) == ECN_CE &&
+	    packet_service(flight->bytes[0]) != PACKET_CNP)
+		was_marked[flight->flow.local[WIRE_GID_BYTES - 1]] = true;
 	/* A copy of exactly that size, so that a sanitizer sees a byte too many being read. */
 	arrival.length = flight->length - ICRC_BYTES;
 	exact = malloc(arrival.length);

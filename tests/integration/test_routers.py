@@ -1,0 +1,45 @@
+"""What routers between two hosts may do to packets. The hosts' own nftables stand in for them."""
+import pytest
+
+import roce
+from netns import Capture
+from test_network import verify
+
+pytestmark = pytest.mark.network
+
+
+class Rules:
+    """Rules of nftables on a host during a `with`; `family` is ip or ip6."""
+
+    def __init__(self, host, family, chain, *rules):
+        self.host = host
+        self.table = f'{family} router'
+        self.commands = [f'add table {self.table}',
+                         f'add chain {self.table} way {{ {chain} ; }}',
+                         *(f'add rule {self.table} way {rule}' for rule in rules)]
+
+    def __enter__(self):
+        for command in self.commands:
+            self.host.command('nft', command)
+
+    def __exit__(self, *_):
+        self.host.command('nft', f'delete table {self.table}')
+
+
+def marking(host, family):
+    """All that comes was marked because of congestion, whether routers may do that or not."""
+    return Rules(host, family, 'type filter hook prerouting priority -300',
+                 f'udp dport 4791 {family} ecn set ce')
+
+
+@pytest.mark.parametrize('family', ['ip', 'ip6'])
+@pytest.mark.parametrize('op', ['write', 'read'])
+def test_congestion_notifications(cables, op, family):
+    """Both ends send CNPs (decode checks each), fewer than what they are about, and all data arrives."""
+    cable = cables(1500, segment=False)
+    gid_index = cable.a.gid_index(cable.a.addresses[family == 'ip6'])
+    with marking(cable.a, family), marking(cable.b, family), Capture(cable.a) as capture:
+        verify(cable, 'rc', op, [1, 5000, 65537], gid_index=gid_index, count=50)
+    report = roce.check(capture.path, 1024)
+    count = report.by_operation[roce.CNP, 'cnp']
+    assert 2 <= count < report.packets / 2, report
