@@ -24,6 +24,7 @@
 #include "adapter/pump.h"
 #include "base/cause.h"
 #include "base/counter.h"
+#include "base/fork_free.h"
 #include "local/foreign.h"
 #include "local/local.h"
 #include "local/progress.h"
@@ -223,7 +224,7 @@ static int make_tables(void)
 /*
  * The child of a fork has no pump and must not disturb its parent: shared mappings are replaced by
  * private copies where the child's objects point to them, descriptors are let go, and the next
- * device that it opens makes an adapter of its own.
+ * device that it opens makes an adapter of its own. Nothing here allocates or frees (base/fork_free.h).
  */
 static void in_child(void) NO_LOCK_CHECK
 {
@@ -235,6 +236,7 @@ static void in_child(void) NO_LOCK_CHECK
 	if (!running)
 		return;
 	running = false;
+	fork_free_begin();
 	mmap(arena, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, arena_fd, 0);
 	peers_reset_after_fork();
 	local_reset_after_fork();
@@ -255,6 +257,7 @@ static void in_child(void) NO_LOCK_CHECK
 	arena_fd = wake_fd = heap_fd = -1;
 	arena = NULL;
 	ctl = NULL;
+	fork_free_end();
 }
 
 static void watch_forks(void)
@@ -268,6 +271,7 @@ static int start(void)
 	int error;
 
 	pthread_once(&once, watch_forks);
+	fork_free_kept();
 	error = make_arena();
 	if (error)
 		return error;

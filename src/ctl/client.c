@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/fork_free.h"
 #include "base/uncancelled.h"
 #include "ctl/answer.h"
 #include "ctl/client_state.h"
@@ -347,7 +348,7 @@ static bool take_queued(struct ctl_client *c, struct ctl_notice *out)
 	if (!c->notices)
 		c->notices_end = &c->notices;
 	*out = q->notice;
-	free(q);
+	fork_free(q);
 	return true;
 }
 
@@ -549,5 +550,5 @@ void ctl_close_in_child(struct ctl_client *c)
 	}
 	close(c->sock);
 	close(c->token_fd);
-	free(c);
+	fork_free(c);
 }

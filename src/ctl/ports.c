@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fork_free.h"
 #include "ctl/client_state.h"
 #include "ctl/deadline.h"
 
@@ -126,7 +127,7 @@ void ports_drop(struct ctl_client *c)
 	for (struct kept_port *p = c->ports, *next; p; p = next) {
 		next = p->next;
 		close(p->bag_fd);
-		free(p);
+		fork_free(p);
 	}
 	c->ports = NULL;
 }

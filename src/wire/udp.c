@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fork_free.h"
 #include "packet/icrc.h"
 #include "wire/loss.h"
 #include "wire/udp_address.h"
@@ -142,7 +143,7 @@ void udp_close(struct wire_port *port)
 	close(port->fd);
 	udp_scratches_free(port);
 	udp_inbox_destroy(port->inbox);
-	free(port);
+	fork_free(port);
 }
 
 static int join(int fd, const uint8_t *group, uint32_t ifindex)

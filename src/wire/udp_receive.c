@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "base/counter.h"
+#include "base/fork_free.h"
 #include "base/syscall.h"
 #include "packet/icrc.h"
 #include "wire/udp.h"
@@ -78,7 +79,7 @@ struct udp_inbox *udp_inbox_create(void)
 
 void udp_inbox_destroy(struct udp_inbox *inbox)
 {
-	free(inbox);
+	fork_free(inbox);
 }
 
 static int value_of(const struct cmsghdr *c)

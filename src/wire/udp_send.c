@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/fork_free.h"
 #include "base/syscall.h"
 #include "packet/icrc.h"
 #include "wire/loss.h"
@@ -94,7 +95,7 @@ void udp_scratches_free(struct wire_port *port)
 {
 	for (struct udp_scratch *s = port->scratches, *next; s; s = next) {
 		next = s->next;
-		free(s);
+		fork_free(s);
 	}
 }
 

@@ -1,5 +1,5 @@
 /*
- * The end of verbatimd, and forks: calls return, identifiers are told of it once, and the next
+ * The end of verbatimd: calls return, identifiers are told of it once, and the next
  * daemon serves whoever begins anew.
  */
 #include "harness.h"
@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -284,80 +283,6 @@ static void test_no_daemon_any_more(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
-/* ------------------------------------------------------------------------------------------
- * Forks.
- */
-
-static atomic_bool busy_ends;
-
-/* Whatever has a lock in this library is in use all the time. */
-static void *be_busy(void *unused)
-{
-	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 7);
-
-	while (!busy_ends) {
-		struct ibv_context **devices = rdma_get_devices(NULL);
-		struct rdma_cm_id *id;
-
-		CHECK(devices);
-		rdma_free_devices(devices);
-		CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
-		CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
-		expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
-		CHECK(!rdma_destroy_id(id));
-	}
-	rdma_destroy_event_channel(channel);
-	return NULL;
-}
-
-static void be_a_child(struct rdma_cm_id *inherited)
-{
-	struct rdma_event_channel *channel;
-	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 7);
-	struct rdma_cm_id *id;
-
-	alarm(PATIENCE_MS / 1000);
-	CHECK((channel = rdma_create_event_channel()));
-	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
-	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
-	expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
-	CHECK(!rdma_destroy_id(id));
-	CHECK(!rdma_destroy_id(inherited));
-	_exit(0);
-}
-
-static void test_forks_beside_busy_threads(void **state)
-{
-	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct rdma_cm_id *inherited = make_listener(channel), *second;
-	struct sockaddr_in at;
-	pthread_t threads[3];
-
-	busy_ends = false;
-	for (int i = 0; i < 3; i++)
-		CHECK(!pthread_create(&threads[i], NULL, be_busy, NULL));
-	for (int i = 0; i < 60; i++) {
-		pid_t child = fork();
-		int status;
-
-		CHECK(child >= 0);
-		if (!child)
-			be_a_child(inherited);
-		CHECK(waitpid(child, &status, 0) == child);
-		CHECK(status == 0);
-	}
-	busy_ends = true;
-	for (int i = 0; i < 3; i++)
-		CHECK(!pthread_join(threads[i], NULL));
-	/* The child's end of it is not ours: it listens. */
-	at = pairs_v4(INADDR_LOOPBACK, ntohs(rdma_get_src_port(inherited)));
-	CHECK(!rdma_create_id(channel, &second, NULL, RDMA_PS_TCP));
-	CHECK(rdma_bind_addr(second, (struct sockaddr *)&at) && errno == EADDRINUSE);
-	CHECK(!rdma_destroy_id(second) && !rdma_destroy_id(inherited));
-	rdma_destroy_event_channel(channel);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
@@ -370,7 +295,6 @@ int main(void)
 		TEST(test_no_descriptor_for_silence),
 		TEST(test_synchronous_calls_return),
 		TEST(test_no_daemon_any_more),
-		TEST(test_forks_beside_busy_threads),
 	};
 
 	return cmocka_run_group_tests_name("cm loss", tests, NULL, NULL);
