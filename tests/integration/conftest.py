@@ -19,10 +19,6 @@ def on_terminate(*_):
 def pytest_configure(config):
     # Who runs out of time is terminated, and is to end its programs, networks and guests like anybody.
     signal.signal(signal.SIGTERM, on_terminate)
-    config.addinivalue_line('markers', 'asan: also run with the sanitizers')
-    config.addinivalue_line('markers', 'network: between network namespaces')
-    config.addinivalue_line('markers', 'interop: with the soft-RoCE of Linux in a guest')
-    config.addinivalue_line('markers', 'long: takes minutes; run by `make test-long` only')
     config.stash[TABLES] = {}
 
 

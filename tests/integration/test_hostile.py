@@ -127,7 +127,7 @@ def replays(guarded):
 
 @pytest.mark.parametrize('kind', [
     'noise',
-    pytest.param('truncated', marks=pytest.mark.asan),
+    pytest.param('truncated', marks=[pytest.mark.asan, pytest.mark.first]),
     pytest.param('forged_by_peer', marks=pytest.mark.asan),
     'forged_by_strangers', 'wrong_targets', 'replayed'])
 def test_hostile_sender(cables, tmp_path, kind):

@@ -39,9 +39,9 @@ ALWAYS = pytest.mark.asan
 # -e and -t together are left out: with -t the program takes an empty CQ after an event for a failure,
 # though ibv_get_cq_event(3) says that there can be extra events. See CAVEATS.md.
 RC_MODES = [
-    pytest.param([], marks=ALWAYS, id='plain'),
+    pytest.param([], marks=[ALWAYS, pytest.mark.first], id='plain'),
     pytest.param(['-c'], id='validate'),
-    pytest.param(['-e'], marks=ALWAYS, id='events'),
+    pytest.param(['-e'], marks=[ALWAYS, pytest.mark.first], id='events'),
     pytest.param(['-t'], marks=ALWAYS, id='timestamps'),
     pytest.param(['-N'], marks=ALWAYS, id='new_send'),
     pytest.param(['-o'], id='odp'),

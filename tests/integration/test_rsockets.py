@@ -154,7 +154,7 @@ def pong(runner, port, *options, address=HOST, peer=None):
     return row(client.finish(30))
 
 
-@pytest.mark.parametrize('size', [64, pytest.param(1024, marks=pytest.mark.asan)])
+@pytest.mark.parametrize('size', [64, pytest.param(1024, marks=[pytest.mark.asan, pytest.mark.first])])
 @pytest.mark.parametrize('mode', DATAGRAMS)
 def test_datagrams(fresh, port, mode, size):
     pong(fresh, port, *DATAGRAMS[mode], '-S', size, '-C', 1000)

@@ -17,6 +17,7 @@ KI = 1 << 10
 MI = 1 << 20
 PATH_MTU = {1500: 1024, 9000: 4096}
 VERBATIM, RXE = 'verbatim', 'rxe'
+FIRST = pytest.mark.first  # in `make test`, too
 SERVERS = pytest.mark.parametrize('server', [VERBATIM, RXE], ids=lambda name: f'{name}_serves')
 
 
@@ -118,7 +119,8 @@ def check(guest, capture, ends=True):
 
 
 @SERVERS
-@pytest.mark.parametrize('service', ['rc', 'uc', 'ud', 'srq'])
+@pytest.mark.parametrize('service', [
+    pytest.param('rc', marks=FIRST), 'uc', pytest.param('ud', marks=FIRST), 'srq'])
 def test_pingpong(guest, server, service):
     with Capture(guest.host) as capture:
         options = ['-s', 1000] if service == 'ud' else ['-s', 5001, '-m', PATH_MTU[guest.mtu]]
@@ -145,7 +147,7 @@ def test_perftest(guest, server, program, options):
 
 @SERVERS
 @pytest.mark.parametrize('service, op', [
-    ('rc', 'send_imm'), ('rc', 'write_imm'), ('rc', 'read'), ('rc', 'cas'), ('rc', 'faa'),
+    ('rc', 'send_imm'), ('rc', 'write_imm'), pytest.param('rc', 'read', marks=FIRST), ('rc', 'cas'), ('rc', 'faa'),
     ('ud', 'send_imm')])
 def test_every_byte(guest, server, service, op):
     if service == 'ud':
