@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "adapter/life.h"
@@ -27,6 +28,17 @@ static struct ctl_client *ctl;
 static uint32_t own_slot;
 static bool self_is_active GUARDED_BY(links_lock);
 static void *own_arena;
+
+/* How long after the life word has changed a thread of the dead process may still be copying. */
+#define LAST_COPY_NS 50000000ull
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
 
 static void activate(struct link *link) REQUIRES(links_lock)
 {
@@ -335,17 +347,61 @@ void peers_introduce_again(void)
 	}
 }
 
-bool peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t what)
+/*
+ * Whether a thread of the peer may still be at our memory. verbatimd's notice says that all of them
+ * are gone, but comes late, or not while verbatimd is stopped. The life word changes while they
+ * end, each at its next step into or out of the kernel, and one that copies in the kernel does so
+ * after a few pages: so what it says counts a moment later.
+ */
+static bool may_copy(struct link *link, uint64_t now_ns)
 {
-	bool found = own_arena && check(own_arena, what);
+	uint64_t ended_ns = 0;
+
+	if (!link->alive)
+		return false;
+	if (!life_has_ended(link->peer))
+		return true;
+	if (atomic_compare_exchange_strong(&link->ended_ns, &ended_ns, now_ns))
+		return true;
+	return now_ns < ended_ns + LAST_COPY_NS;
+}
+
+/* The link at this place of `active`, with a reference, so that its arena stays mapped; NULL: there
+ * is none. */
+static struct link *get_active(uint32_t place)
+{
+	struct link *link = NULL;
 
 	lock_acquire(&links_lock);
-	for (uint32_t slot = 1; slot <= SLOT_MAX && !found; slot++)
-		if (links[slot] && slot != own_slot && links[slot]->alive)
-			found = check(links[slot]->arena, what);
-	for (struct link *link = replaced; link && !found; link = link->next_free)
-		found = link->alive && check(link->arena, what);
+	if (place < active_count) {
+		link = active[place];
+		link_get(link);
+	}
 	lock_release(&links_lock);
+	return link;
+}
+
+/*
+ * No lock is held over a look. From the last place to the first: what is taken out meanwhile is
+ * replaced by the last, which was looked at. What is added is of a process that has met ours only
+ * now, when the key was dead already.
+ */
+uint32_t peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t what)
+{
+	uint64_t now_ns = monotonic_ns();
+	uint32_t found = 0;
+
+	if (own_arena && check(own_arena, what))
+		return (uint32_t)getpid();
+	for (uint32_t place = active_count; place-- > 0 && !found;) {
+		struct link *link = get_active(place);
+
+		if (!link)
+			continue;
+		if (link->slot != own_slot && may_copy(link, now_ns) && check(link->arena, what))
+			found = (uint32_t)link->pid;
+		link_put(link);
+	}
 	return found;
 }
 

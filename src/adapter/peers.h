@@ -34,8 +34,11 @@ void peers_bury_replaced(void);
 /* verbatimd was lost and found: it has to learn again who is linked with whom. */
 void peers_introduce_again(void);
 
-/* True as long as an arena of a peer, or our own, publishes `what` (object/touch.h). */
-bool peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t what);
+/*
+ * The PID of a process whose arena publishes `what` (object/touch.h): a peer's that may still be
+ * copying, or our own; 0: none does.
+ */
+uint32_t peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t what);
 
 void peers_reset_after_fork(void);
 

@@ -140,7 +140,7 @@ struct arena_key {
 	uint32_t pd;          /* number of the PD */
 	_Atomic uint32_t flags; /* enum arena_key_flags; MOVING and STAYS change while it lives */
 	uint32_t qpn;         /* type 2 windows: the only QP it is good for; else 0 */
-	uint32_t spare32;
+	uint32_t dying;	      /* with KEY_DYING: the key that it had; the owner's own */
 	_Atomic uint64_t heap; /* offset of its first byte in the heap; 0 = not there: object/adopt.h */
 	uint64_t spare;
 };

@@ -96,7 +96,10 @@ void local_completer_on_nak(struct qp *qp, const struct record_header *header)
 	sq_retire(qp);
 	switch (header->imm) {
 	case NAK_RNR:
-		local_retry_on_rnr_nak(qp, seq, header->total & 31);
+		if (header->total & NAK_UNCOUNTED)
+			local_retry_on_busy(qp, seq, header->total & 31);
+		else
+			local_retry_on_rnr_nak(qp, seq, header->total & 31);
 		break;
 	case NAK_SILENCE:
 		local_retry_on_silence(qp, seq, cause);

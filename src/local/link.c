@@ -89,6 +89,7 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->waiting = link->again = false;
 	link->references = 1;
 	link->dying = false;
+	link->ended_ns = 0;
 	link->late_acked = 0;
 	return link;
 

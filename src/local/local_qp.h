@@ -20,10 +20,12 @@
 
 enum requester_state {
 	REQUESTER_READY,
-	REQUESTER_RNR_WAIT,  /* until deadline_ns, then from the oldest message on again */
-	REQUESTER_RETRY_WAIT, /* likewise */
-	REQUESTER_FULL_WAIT,  /* UD: for room in a ring, until deadline_ns; then it is dropped */
-	REQUESTER_WIRE_WAIT,  /* UD: for room on the wire, until deadline_ns; then another try */
+	REQUESTER_RNR_WAIT,    /* until deadline_ns, then from the oldest message on again */
+	REQUESTER_RETRY_WAIT,  /* likewise */
+	REQUESTER_REVOKE_WAIT, /* until deadline_ns, then another look whether a key is out of use
+				*/
+	REQUESTER_FULL_WAIT,   /* UD: for room in a ring, until deadline_ns; then it is dropped */
+	REQUESTER_WIRE_WAIT,   /* UD: for room on the wire, until deadline_ns; then another try */
 };
 
 struct response {
@@ -66,6 +68,7 @@ struct local_qp {
 	uint32_t reads;	  /* of these: READs and atomics */
 	uint8_t rnr_left, retry_left;
 	uint8_t backoff; /* doublings of the wait for a silent peer, if the QP has no time-out */
+	uint32_t looks; /* of BIND_MW or LOCAL_INV at sq.issue, in vain: somebody still copies */
 
 	/* timer, see retry.c */
 	struct list timer_node;
@@ -82,6 +85,8 @@ struct local_qp {
 	uint32_t expected_msn;
 	uint32_t received;	/* bytes of the current message */
 	uint32_t message_total;
+	uint32_t revoked; /* by the message that is refused meanwhile, as somebody still copies; 0:
+			     none */
 	struct nak_pending nak;
 	uint32_t response_head, response_tail; /* responses[head % MAX .. tail % MAX) are owed */
 	struct response responses[RESPONSES_MAX];

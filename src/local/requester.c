@@ -203,6 +203,8 @@ static enum carried send_piece(struct qp *qp, struct wqe *wqe, enum record_kind 
 		bytes = RECORD_PAYLOAD_MAX;
 	else
 		flags |= RECORD_LAST | flags_of(wqe);
+	if (flags_of(wqe) & RECORD_IMM)
+		flags |= RECORD_IMM;
 	lock_acquire(&link->tx_lock);
 	record = link->alive && !flight_is_full(link) ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (!record)
@@ -421,20 +423,21 @@ static enum carried unreachable(struct qp *qp, struct wqe *wqe)
 /* BIND_MW and LOCAL_INV concern this end only. */
 static enum carried manage_memory(struct qp *qp, struct wqe *wqe)
 {
-	uint32_t pd = qp->pd->number, qpn = qp->ib.qp_num, key = wqe->imm;
-	enum cause cause;
+	struct local_qp *lq = local_of(qp);
+	enum cause cause = mw_execute(wqe, qp->pd->number, qp->ib.qp_num, lq->looks);
 
-	if (wqe->opcode == IBV_WR_BIND_MW) {
-		key = wqe->rkey;
-		cause = mw_bind(mw_of(wqe->mw), pd, qpn, key, &wqe->bind);
-	} else {
-		cause = mw_invalidate(key, pd, qpn);
+	if (cause == CAUSE_COPY_UNFINISHED) {
+		wqe->begun = 1; /* and is ended even in SQD */
+		local_retry_on_revocation(qp);
+		return CARRY_WAIT;
 	}
+	lq->looks = 0;
 	if (cause == CAUSE_NONE) {
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 		return CARRIED;
 	}
-	local_requester_fail(qp, qp->sq.issue++, IBV_WC_MW_BIND_ERR, cause, "rkey 0x%08x", key);
+	local_requester_fail(qp, qp->sq.issue++, IBV_WC_MW_BIND_ERR, cause, "rkey 0x%08x",
+			     wqe->opcode == IBV_WR_BIND_MW ? wqe->rkey : wqe->imm);
 	return CARRY_FAILED;
 }
 
@@ -446,6 +449,11 @@ static enum carried carry_out(struct qp *qp, struct wqe *wqe, int64_t *budget)
 		return datagram_send(qp, wqe);
 	if (wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV)
 		return manage_memory(qp, wqe);
+	if (wqe_length_is_wrong(wqe)) {
+		local_requester_fail(qp, qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH,
+				     "%u bytes", wqe->length);
+		return CARRY_FAILED;
+	}
 	if (!lq->link && local_env.gid_is_local(&qp->attr.ah_attr.grh.dgid))
 		lq->link = local_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS);
 	if (!lq->link || !lq->link->alive)
@@ -482,6 +490,7 @@ static void start(struct qp *qp)
 	struct local_qp *lq = local_of(qp);
 
 	lq->started = true;
+	lq->looks = 0;
 	lq->next_msn = qp->attr.sq_psn & MSN_MASK;
 	local_retry_start(qp);
 }

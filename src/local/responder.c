@@ -19,13 +19,17 @@ enum verdict {
 	VERDICT_NOT_READY,    /* wrong state, not connected to the sender */
 	VERDICT_OUT_OF_ORDER, /* the message sequence number is not the expected one */
 	VERDICT_NO_RECEIVE,
-	VERDICT_TOO_LONG,     /* for the receive */
-	VERDICT_RECEIVE_FAULT,/* the receive's memory is not usable */
-	VERDICT_INVALID,      /* malformed, unaligned, or too many READs */
-	VERDICT_ACCESS,	      /* R_Key or right */
-	VERDICT_INVALIDATE,   /* SEND_WITH_INV with a key that does not allow it */
+	VERDICT_TOO_LONG,      /* for the receive */
+	VERDICT_RECEIVE_FAULT, /* the receive's memory is not usable */
+	VERDICT_INVALID,       /* malformed, unaligned, or too many READs */
+	VERDICT_ACCESS,	       /* R_Key or right */
+	VERDICT_INVALIDATE,    /* SEND_WITH_INV with a key that does not allow it */
+	VERDICT_REVOKING, /* SEND_WITH_INV, and somebody still copies by the key, which is dead */
 	VERDICTS
 };
+
+/* Code of 1.28 ms: most copies that are under way are over long before. */
+#define REVOKE_TIMER 14
 
 struct reaction {
 	uint8_t nak;		/* enum nak; 0: nothing is sent */
@@ -42,8 +46,12 @@ static const struct reaction reactions[VERDICTS] = {
 	[VERDICT_TOO_LONG] = { NAK_INVALID_REQUEST, IBV_WC_LOC_LEN_ERR, true },
 	[VERDICT_RECEIVE_FAULT] = { NAK_REMOTE_OPERATION, IBV_WC_LOC_PROT_ERR, true },
 	[VERDICT_INVALID] = { NAK_INVALID_REQUEST, 0, true, IBV_EVENT_QP_REQ_ERR + 1 },
-	[VERDICT_ACCESS] = { NAK_REMOTE_ACCESS, 0, true, IBV_EVENT_QP_ACCESS_ERR + 1 },
-	[VERDICT_INVALIDATE] = { NAK_REMOTE_OPERATION, IBV_WC_LOC_QP_OP_ERR, true },
+	/* a receive is there if it was a WRITE_WITH_IMM (IBA 11.6.2) */
+	[VERDICT_ACCESS] = { NAK_REMOTE_ACCESS, IBV_WC_LOC_ACCESS_ERR, true,
+			     IBV_EVENT_QP_ACCESS_ERR + 1 },
+	/* class J: the requester is not told, and finds out by its time-outs (IBA 9.9.6.3) */
+	[VERDICT_INVALIDATE] = { NAK_SILENCE, IBV_WC_REM_INV_REQ_ERR, true },
+	[VERDICT_REVOKING] = { NAK_RNR },
 };
 
 /* What the requester's cause is, where it differs from ours. */
@@ -99,7 +107,8 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 	struct nak_pending nak = {
 		.msn = header->msn,
 		.nak = reaction->nak,
-		.timer = qp->attr.min_rnr_timer,
+		.timer = verdict == VERDICT_REVOKING ? NAK_UNCOUNTED | REVOKE_TIMER
+						     : qp->attr.min_rnr_timer,
 		.cause = cause_for_peer(verdict, cause),
 	};
 
@@ -111,6 +120,7 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 			return;
 		}
 		lq->dropping = !(record_flags(header) & RECORD_LAST);
+		lq->revoked = 0;
 		if (verdict != VERDICT_STALE && verdict != VERDICT_NOT_READY)
 			cause_report_ratelimited(CAUSE_UC_DROPPED, qp->ib.qp_num, "message %u from 0x%06x: %s",
 				     record_msn(header), header->src_qpn, cause_sentence(cause));
@@ -190,6 +200,24 @@ static enum verdict check_connection(struct qp *qp, struct link *link,
 	return VERDICT_OK;
 }
 
+/*
+ * The key dies at once, but its receive may not complete before nobody copies by it: meanwhile the
+ * message counts as one that has not come, so that nothing else on the link waits, and its
+ * requester tries again.
+ */
+static enum cause invalidate(struct qp *qp, uint32_t key)
+{
+	struct local_qp *lq = local_of(qp);
+	enum cause cause;
+
+	if (lq->revoked && lq->revoked == key)
+		cause = mw_is_over(key) ? CAUSE_NONE : CAUSE_COPY_UNFINISHED;
+	else
+		cause = mw_invalidate(key, qp->remote_pd, qp->ib.qp_num);
+	lq->revoked = cause == CAUSE_COPY_UNFINISHED ? key : 0;
+	return cause;
+}
+
 static enum verdict on_send(struct qp *qp, const struct record_header *header,
 			    const uint8_t *payload, enum cause *cause)
 {
@@ -218,9 +246,10 @@ static enum verdict on_send(struct qp *qp, const struct record_header *header,
 	if (!(flags & RECORD_LAST))
 		return VERDICT_OK;
 	if (flags & RECORD_INV) {
-		*cause = mw_invalidate(header->imm, qp->remote_pd, qp->ib.qp_num);
+		*cause = invalidate(qp, header->imm);
 		if (*cause != CAUSE_NONE)
-			return VERDICT_INVALIDATE;
+			return *cause == CAUSE_COPY_UNFINISHED ? VERDICT_REVOKING
+							       : VERDICT_INVALIDATE;
 		wc_flags |= IBV_WC_WITH_INV;
 	}
 	if (flags & RECORD_IMM)
@@ -236,19 +265,21 @@ static enum verdict on_write(struct qp *qp, const struct record_header *header,
 	uint32_t flags = record_flags(header);
 	uint32_t left = lq->message_total - lq->received;
 
-	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE)) {
-		*cause = CAUSE_QP_ACCESS;
-		return VERDICT_ACCESS;
-	}
 	if (header->bytes > left) {
 		*cause = CAUSE_PEER_DISORDERLY;
 		return VERDICT_INVALID;
 	}
-	if (header->total) {
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE))
+		*cause = CAUSE_QP_ACCESS;
+	else if (header->total)
 		*cause = memory_write_remote(qp, header->rkey, header->remote_addr + lq->received,
 					     left, payload, header->bytes);
-		if (*cause != CAUSE_NONE)
-			return VERDICT_ACCESS;
+	else
+		*cause = CAUSE_NONE;
+	if (*cause != CAUSE_NONE) {
+		if (flags & RECORD_IMM)
+			receive_take(qp); /* which fails with it */
+		return VERDICT_ACCESS;
 	}
 	lq->received += header->bytes;
 	if (!(flags & RECORD_LAST) || !(flags & RECORD_IMM))
@@ -476,5 +507,6 @@ void local_responder_stop(struct qp *qp)
 
 	local_answer_forget(qp);
 	lq->in_message = lq->dropping = lq->naked = lq->expecting = false;
+	lq->revoked = 0;
 	receive_stop(qp);
 }

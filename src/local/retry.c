@@ -4,6 +4,7 @@
 
 #include "local/requester.h"
 #include "object/rnr.h"
+#include "object/touch.h"
 
 static struct lock timer_lock = LOCK_INITIALIZER;
 static struct list timers GUARDED_BY(timer_lock) = { &timers, &timers };
@@ -99,6 +100,19 @@ void local_retry_on_rnr_nak(struct qp *qp, uint32_t seq, uint8_t timer)
 		return;
 	}
 	arm(lq, REQUESTER_RNR_WAIT, rnr_timer_ns(timer));
+}
+
+void local_retry_on_busy(struct qp *qp, uint32_t seq, uint8_t timer)
+{
+	go_back(qp, seq);
+	arm(local_of(qp), REQUESTER_RNR_WAIT, rnr_timer_ns(timer));
+}
+
+void local_retry_on_revocation(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+
+	arm(lq, REQUESTER_REVOKE_WAIT, touch_pause_ns(lq->looks++));
 }
 
 void local_retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause)

@@ -23,6 +23,11 @@ void local_retry_on_rnr_nak(struct qp *qp, uint32_t seq, uint8_t timer);
 /* Without a time-out (attribute 0) it waits so long at first, then twice as long each time, up to 160 ms. */
 #define RETRY_ENDLESS_NS  10000000ull
 #define RETRY_BACKOFF_MAX 4
+/* The same, but the responder waits for the end of a copy (NAK_UNCOUNTED): no try is counted. */
+void local_retry_on_busy(struct qp *qp, uint32_t seq, uint8_t timer);
+
+/* The request at sq.issue waits for the end of a copy: it is looked at again, for ever. */
+void local_retry_on_revocation(struct qp *qp);
 
 /* The message that `seq` names will not be answered: time-out, then again (IBA 9.7.6.1.3). */
 void local_retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause);

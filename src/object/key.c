@@ -129,20 +129,69 @@ void key_publish(uint32_t index, uint32_t key)
 	adopt_unlock_keys();
 }
 
-void key_revoke(uint32_t index)
+void key_zero(uint32_t index)
 {
 	struct arena_key *entry = &table[index];
 	uint32_t key;
 
 	adopt_lock_keys();
 	key = atomic_exchange(&entry->key, 0);
-	if (key)
+	if (key) {
+		entry->dying = key;
 		atomic_fetch_or(&entry->flags, KEY_DYING);
+	}
 	adopt_unlock_keys();
-	if (!key)
-		return;
-	touch_revoke(key);
-	adopt_on_death(entry); /* until here its pages stay where they are */
+	if (key)
+		touch_barrier(); /* TOUCH */
+}
+
+/* A window's pages are its region's, which outlives it: nothing moves with it. */
+static void forget_window(struct arena_key *entry)
+{
+	adopt_lock_keys();
+	atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_DYING);
+	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
+	adopt_unlock_keys();
+}
+
+uint32_t key_toucher(uint32_t index)
+{
+	struct arena_key *entry = &table[index];
+	uint32_t flags = atomic_load(&entry->flags), pid;
+
+	if (!(flags & KEY_DYING))
+		return 0;
+	pid = touch_owner(entry->dying);
+	if (pid)
+		return pid;
+	if (flags & KEY_MW)
+		forget_window(entry);
+	else
+		adopt_on_death(entry); /* until here its pages stay where they are */
+	return 0;
+}
+
+int key_revoke(uint32_t index)
+{
+	struct touch_wait wait = { 0 };
+	uint32_t pid;
+
+	key_zero(index);
+	while ((pid = key_toucher(index)) != 0)
+		if (!touch_wait(&wait)) {
+			cause_report(CAUSE_COPY_UNFINISHED, 0, "process %u, key 0x%08x", pid,
+				     table[index].dying);
+			return -EBUSY;
+		}
+	return 0;
+}
+
+void key_restore(uint32_t index)
+{
+	struct arena_key *entry = &table[index];
+
+	atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_DYING);
+	key_publish(index, entry->dying);
 }
 
 void key_free(uint32_t index)

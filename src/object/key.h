@@ -8,7 +8,8 @@
  * lock: see object/touch.h for how a key is revoked under the feet of those who copy.
  *
  * Order of calls: key_alloc, fill key_entry, key_publish; key_revoke, then refill and publish again
- * or key_free.
+ * or key_free. Who must not block has key_revoke in two halves: key_zero, then key_toucher until
+ * that is 0. One thread at a time revokes a key; the key's object sees to that.
  */
 #ifndef OBJECT_KEY_H
 #define OBJECT_KEY_H
@@ -31,8 +32,21 @@ void mr_table_reset_after_fork(void);
 int key_alloc(uint32_t *index, uint32_t *key);
 struct arena_key *key_entry(uint32_t index);
 void key_publish(uint32_t index, uint32_t key);
-/* Zeroes the entry's key, waits until nobody touches what it named (touch_revoke). */
-void key_revoke(uint32_t index);
+/* Zeroes the entry's key: nobody who looks from now on finds it. Nothing happens if it is dead. */
+void key_zero(uint32_t index);
+/*
+ * The PID of a process that may still copy to or from what the key named, which was alive before
+ * key_zero. 0: none; only then may the entry be filled anew or freed. Never blocks.
+ */
+uint32_t key_toucher(uint32_t index);
+/*
+ * Both, with a wait between. 0, or -EBUSY, with a cause reported, when a copy has not ended after
+ * TOUCH_WAIT_MS: a stopped process may go on with it. The key is dead then; a later call goes on
+ * waiting.
+ */
+int key_revoke(uint32_t index);
+/* After -EBUSY: as it was before, under the key it had. */
+void key_restore(uint32_t index);
 void key_free(uint32_t index);
 /* All entries from this index on were never used. */
 uint32_t key_count(void);

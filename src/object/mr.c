@@ -6,6 +6,7 @@
 #include "base/cause.h"
 #include "object/dm.h"
 #include "object/foreign.h"
+#include "object/mw.h"
 #include "object/newer.h"
 #include "object/pin.h"
 
@@ -163,6 +164,16 @@ static int refuse_busy(struct mr *mr)
 	return -EBUSY;
 }
 
+/* Its own key goes last: with it the pages may move, on which those of windows lead. */
+static int revoke(struct mr *mr)
+{
+	int ret;
+
+	key_zero(mr->index);
+	ret = mw_settle(mr);
+	return ret < 0 ? ret : key_revoke(mr->index);
+}
+
 int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length, uint32_t access)
 {
 	struct pd *old_pd = pd_of(mr->ib.pd);
@@ -191,6 +202,11 @@ int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length
 	ret = refuse_busy(mr);
 	if (ret < 0)
 		return ret;
+	if (!mr_is_alive(mr)) {
+		cause_report(CAUSE_COPY_UNFINISHED, 0, "key 0x%08x is being deregistered",
+			     mr->ib.lkey);
+		return -EBUSY;
+	}
 	if (flags & IBV_REREG_MR_CHANGE_PD)
 		spec.pd = pd;
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
@@ -204,7 +220,11 @@ int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length
 	if (ret < 0)
 		return ret;
 
-	key_revoke(mr->index);
+	ret = revoke(mr);
+	if (ret < 0) {
+		key_restore(mr->index);
+		return ret;
+	}
 	pd_get(spec.pd);
 	fill(mr, &spec);
 	pd_put(old_pd);
@@ -245,6 +265,7 @@ int mr_import(struct mr *home, struct pd *pd, struct mr **out)
 	}
 	*mr = *home;
 	atomic_store(&mr->windows, 0);
+	atomic_store(&mr->unsettled, 0);
 	mr->imported = true;
 	mr->dmabuf.fd = -1;
 	mr->ib.context = pd->ib.context;
@@ -263,8 +284,10 @@ static int retire(struct mr *mr)
 	if (ret < 0)
 		return ret;
 	if (mr->epoch == key_epoch()) {
+		ret = revoke(mr);
+		if (ret < 0)
+			return ret;
 		atomic_store(&regions[mr->index], NULL);
-		key_revoke(mr->index);
 		if (mr->foreign)
 			foreign_ops->release(mr->index);
 		key_free(mr->index);
@@ -290,8 +313,8 @@ int mr_destroy(struct mr *mr)
 
 void mr_unimport(struct mr *mr)
 {
-	if (mr->foreign && !mr->retired)
-		retire(mr); /* windows cannot be bound to it: it is not busy */
+	if (mr->foreign && !mr->retired && retire(mr) < 0)
+		return; /* windows cannot be bound to it: somebody copies, so its key is lost */
 	if (!mr->imported && !mr->retired) {
 		cause_report(CAUSE_WRONG_TYPE, 0, "key 0x%08x was not imported", mr->ib.lkey);
 		return;

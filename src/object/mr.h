@@ -27,6 +27,8 @@ struct mr {
 	uint32_t access;
 	uint64_t iova;
 	_Atomic uint32_t windows; /* bound to it */
+	_Atomic uint32_t unsettled; /* windows that were, and by whose keys somebody may still copy
+				       (object/mw.h) */
 	struct dm *dm;            /* if it stands on device memory */
 	struct dmabuf dmabuf;     /* fd -1: it stands on none */
 	bool imported;            /* the key is that of another struct mr */
@@ -38,6 +40,12 @@ struct mr {
 static inline struct mr *mr_of(struct ibv_mr *ib)
 {
 	return (struct mr *)ib;
+}
+
+/* False after an mr_destroy that failed half way. */
+static inline bool mr_is_alive(const struct mr *mr)
+{
+	return atomic_load_explicit(&mr->entry->key, memory_order_relaxed) != 0;
 }
 
 /* What a region is to be. */
@@ -63,7 +71,8 @@ int mr_create(const struct mr_spec *spec, struct mr **out);
 /*
  * ibv_rereg_mr: `flags` (enum ibv_rereg_mr_flags, not empty) says which of pd, addr with length,
  * and access are new. The key stays the same; what uses it meanwhile fails. Errors as of mr_create,
- * and -EBUSY (windows are bound to it); the region is as it was then. Once per region at a time.
+ * and -EBUSY (windows are bound to it, or as mr_destroy); the region is as it was then. Once per
+ * region at a time.
  */
 int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length, uint32_t access);
 
@@ -81,7 +90,10 @@ void mr_unimport(struct mr *mr);
 /* Whose key it is: itself, or for an import the region that was made first; NULL: that is gone. */
 struct mr *mr_home(struct mr *mr);
 
-/* Its key is dead and nobody touches its memory any more when it returns. 0, or -EBUSY (windows).
+/*
+ * Its key is dead and nobody touches its memory any more when it returns. 0, or -EBUSY: it has
+ * windows, and nothing has changed; or a stopped process may still copy to or from it (key_revoke):
+ * then the key is dead, the memory not the program's own yet, and another call goes on waiting.
  */
 int mr_destroy(struct mr *mr);
 

@@ -7,14 +7,17 @@
 #include "base/uncancelled.h"
 #include "object/key.h"
 #include "object/mr.h"
+#include "object/sq.h"
+#include "object/touch.h"
 
 #define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 /* Local write means nothing for a window; adapters take it, and programs give it. */
 #define WINDOW_ACCESS                                                                              \
 	(REMOTE_WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE)
 #define LOW_BYTE 0xffu
+#define LOOKS_REPORTED 200 /* after a second or so */
 
-/* Guards all binds. Held while a key dies, so that two binds of a window do not meet. */
+/* Guards all binds. Held for one look at a time, never while somebody copies. */
 static struct lock lock = LOCK_INITIALIZER;
 static struct list windows GUARDED_BY(lock) = { &windows, &windows };
 static struct mw *by_index[ARENA_KEYS] GUARDED_BY(lock);
@@ -47,6 +50,7 @@ int mw_create(struct pd *pd, enum ibv_mw_type type, struct mw **out)
 		return ret == -ENODEV ? -EINVAL : ret;
 	}
 	mw->epoch = key_epoch();
+	mw->key = mw->ib.rkey;
 	mw->ib.context = pd->ib.context;
 	mw->ib.pd = &pd->ib;
 	mw->ib.handle = mw->index;
@@ -60,28 +64,95 @@ int mw_create(struct pd *pd, enum ibv_mw_type type, struct mw **out)
 	return 0;
 }
 
+/* Of one that is bound. Its key is dead; the bind is over when is_over. */
 static void unbind(struct mw *mw) REQUIRES(lock)
 {
-	if (!mw->mr)
-		return;
-	key_revoke(mw->index);
-	atomic_fetch_sub(&mw->mr->windows, 1);
+	key_zero(mw->index);
+	mw->former = mw->mr;
+	atomic_fetch_add(&mw->former->unsettled, 1);
+	atomic_fetch_sub(&mw->former->windows, 1);
 	mw->mr = NULL;
 	mw->qpn = 0;
 }
 
-void mw_destroy(struct mw *mw)
+static bool is_over(struct mw *mw) REQUIRES(lock)
 {
-	if (mw->epoch == key_epoch()) {
-		lock_acquire(&lock);
+	if (!mw->former)
+		return true;
+	if (key_toucher(mw->index))
+		return false;
+	atomic_fetch_sub(&mw->former->unsettled, 1);
+	mw->former = NULL;
+	return true;
+}
+
+static int report_unfinished(uint32_t index, uint32_t qpn)
+{
+	cause_report(CAUSE_COPY_UNFINISHED, qpn, "process %u, by key 0x%08x of a window",
+		     key_toucher(index), key_entry(index)->dying);
+	return -EBUSY;
+}
+
+/* The window is not to be found any more when its bind is over. */
+static bool withdraw(struct mw *mw)
+{
+	bool over;
+
+	lock_acquire(&lock);
+	if (mw->mr)
 		unbind(mw);
+	over = is_over(mw);
+	if (over) {
 		list_del(&mw->link);
 		by_index[mw->index] = NULL;
-		lock_release(&lock);
+	}
+	lock_release(&lock);
+	return over;
+}
+
+int mw_destroy(struct mw *mw)
+{
+	struct touch_wait wait = { 0 };
+
+	if (mw->epoch == key_epoch()) {
+		while (!withdraw(mw))
+			if (!touch_wait(&wait))
+				return report_unfinished(mw->index, 0);
 		key_free(mw->index);
 	}
 	pd_put(pd_of(mw->ib.pd));
 	free(mw);
+	return 0;
+}
+
+/* The index of the key of a window that somebody still copies by; 0: there is none. */
+static uint32_t find_unsettled(const struct mr *mr)
+{
+	struct list *pos;
+	uint32_t index = 0;
+
+	lock_acquire(&lock);
+	list_for_each(pos, &windows) {
+		struct mw *mw = list_entry(pos, struct mw, link);
+
+		if (mw->former == mr && !is_over(mw)) {
+			index = mw->index;
+			break;
+		}
+	}
+	lock_release(&lock);
+	return index;
+}
+
+int mw_settle(struct mr *mr)
+{
+	struct touch_wait wait = { 0 };
+	uint32_t index;
+
+	while (atomic_load(&mr->unsettled) && (index = find_unsettled(mr)) != 0)
+		if (!touch_wait(&wait))
+			return report_unfinished(index, 0);
+	return 0;
 }
 
 /* What the bind asks for, against what the region allows (IBA 10.6.6.2.1 and following). */
@@ -103,20 +174,18 @@ static enum cause check_region(const struct mr *mr, uint32_t pd,
 	return CAUSE_NONE;
 }
 
-static enum cause check(const struct mw *mw, uint32_t pd, uint32_t rkey,
-			const struct ibv_mw_bind_info *info) REQUIRES(lock)
+static enum cause check(const struct mw *mw, uint32_t pd, const struct ibv_mw_bind_info *info)
+	REQUIRES(lock)
 {
 	if (pd_of(mw->ib.pd)->number != pd)
 		return CAUSE_MW_PD;
 	if (mw->epoch != key_epoch())
 		return CAUSE_OTHER_PROCESS;
-	if ((rkey ^ mw->ib.rkey) & ~LOW_BYTE)
-		return CAUSE_ARGUMENT_INVALID;
 	if (mw->ib.type == IBV_MW_TYPE_2 && mw->mr)
 		return CAUSE_MW_BOUND;
-	if (mw->ib.type == IBV_MW_TYPE_1 && info->length == 0)
-		return CAUSE_NONE;
-	if (!info->mr || !mr_home(mr_of(info->mr)))
+	if (info->length == 0)
+		return mw->ib.type == IBV_MW_TYPE_1 ? CAUSE_NONE : CAUSE_MW_EMPTY;
+	if (!info->mr || !mr_home(mr_of(info->mr)) || !mr_is_alive(mr_home(mr_of(info->mr))))
 		return CAUSE_MW_RANGE;
 	return check_region(mr_home(mr_of(info->mr)), pd, info);
 }
@@ -138,20 +207,23 @@ static void bind(struct mw *mw, uint32_t qpn, uint32_t rkey, const struct ibv_mw
 	mw->mr = mr;
 	mw->qpn = entry->qpn;
 	atomic_fetch_add(&mr->windows, 1);
-	key_publish(mw->index, rkey);
+	key_publish(mw->index, (mw->key & ~LOW_BYTE) | (rkey & LOW_BYTE));
 }
 
 enum cause mw_bind(struct mw *mw, uint32_t pd, uint32_t qpn, uint32_t rkey,
 		   const struct ibv_mw_bind_info *info)
 {
-	UNCANCELLED; /* pages may be moved */
+	UNCANCELLED;
 	enum cause cause;
 
 	lock_acquire(&lock);
-	cause = check(mw, pd, rkey, info);
+	cause = check(mw, pd, info);
 	if (cause == CAUSE_NONE) {
-		unbind(mw);
-		if (mw->ib.type == IBV_MW_TYPE_2 || info->length > 0)
+		if (mw->mr)
+			unbind(mw);
+		if (!is_over(mw))
+			cause = CAUSE_COPY_UNFINISHED;
+		else if (info->length > 0)
 			bind(mw, qpn, rkey, info);
 	}
 	lock_release(&lock);
@@ -169,12 +241,49 @@ enum cause mw_invalidate(uint32_t key, uint32_t pd, uint32_t qpn)
 	if (mw && mw->mr && qpn && mw->qpn == qpn && pd_of(mw->ib.pd)->number == pd &&
 	    atomic_load(&key_entry(mw->index)->key) == key) {
 		unbind(mw);
-		cause = CAUSE_NONE;
+		cause = is_over(mw) ? CAUSE_NONE : CAUSE_COPY_UNFINISHED;
 	}
 	lock_release(&lock);
 	return cause;
 }
 
+/* Another key of the window that is dying is a later one: this one's bind is over then. */
+bool mw_is_over(uint32_t key)
+{
+	UNCANCELLED;
+	struct mw *mw;
+	bool over;
+
+	lock_acquire(&lock);
+	mw = by_index[KEY_INDEX(key)];
+	over = !mw || key_entry(mw->index)->dying != key || is_over(mw);
+	lock_release(&lock);
+	return over;
+}
+
+enum cause mw_execute(struct wqe *wqe, uint32_t pd, uint32_t qpn, uint32_t looks)
+{
+	enum cause cause;
+
+	if (wqe->opcode == IBV_WR_BIND_MW)
+		cause = mw_bind(mw_of(wqe->mw), pd, qpn, wqe->rkey, &wqe->bind);
+	else if (wqe->revoked)
+		cause = mw_is_over(wqe->revoked) ? CAUSE_NONE : CAUSE_COPY_UNFINISHED;
+	else
+		cause = mw_invalidate(wqe->imm, pd, qpn);
+	if (cause != CAUSE_COPY_UNFINISHED)
+		return cause;
+	if (wqe->opcode == IBV_WR_LOCAL_INV)
+		wqe->revoked = wqe->imm;
+	if (looks == LOOKS_REPORTED)
+		report_unfinished(wqe->opcode == IBV_WR_BIND_MW ? mw_of(wqe->mw)->index
+								: KEY_INDEX(wqe->revoked),
+				  qpn);
+	return cause;
+}
+
+/* Nobody is told that the memory is the program's own: that is for the end of the window or the
+ * region. */
 void mw_unbind_qp(uint32_t qpn)
 {
 	struct list *pos;

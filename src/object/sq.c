@@ -26,8 +26,6 @@
 	(OPS_ATOMIC | OP(IBV_WR_RDMA_READ) | OP(IBV_WR_LOCAL_INV) | OP(IBV_WR_BIND_MW) |           \
 	 OP(NEWER_WR_FLUSH))
 
-#define ATOMIC_BYTES 8
-
 static const uint8_t completion_opcode[] = {
 	[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
 	[IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
@@ -211,19 +209,6 @@ int sq_end(struct qp *qp, struct wqe *wqe)
 	}
 	if (qp->type == IBV_QPT_RAW_PACKET && wqe->flags & IBV_SEND_IP_CSUM) {
 		cause_report(CAUSE_FLAGS_UNKNOWN, qp->ib.qp_num, "IBV_SEND_IP_CSUM");
-		return EINVAL;
-	}
-	if (OPS_ATOMIC & OP(wqe->opcode)) {
-		if (wqe->length < ATOMIC_BYTES) {
-			cause_report(CAUSE_ARGUMENT_INVALID, qp->ib.qp_num,
-				     "SGEs of an atomic take %u bytes, 8 are needed", wqe->length);
-			return EINVAL;
-		}
-		wqe->length = ATOMIC_BYTES;
-	}
-	if (wqe->opcode == IBV_WR_ATOMIC_WRITE && wqe->length != ATOMIC_BYTES) {
-		cause_report(CAUSE_ARGUMENT_INVALID, qp->ib.qp_num, "an atomic WRITE of %u bytes, not 8",
-			     wqe->length);
 		return EINVAL;
 	}
 	qp->sq.tail++;

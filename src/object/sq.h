@@ -58,6 +58,7 @@ struct wqe {
 	uint32_t remote_qpn;
 	uint32_t remote_qkey;
 	uint32_t remote_srqn; /* XRC */
+	uint32_t revoked; /* LOCAL_INV: the key that it has taken away; 0: none yet (object/mw.h) */
 	/* memory windows: ibv_bind_mw, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV (key in imm) */
 	struct ibv_mw *mw;
 	struct ibv_mw_bind_info bind;
@@ -142,6 +143,14 @@ void sq_clear(struct sq *sq);
 static inline bool wqe_is_begun(const struct wqe *wqe)
 {
 	return wqe->done || wqe->begun;
+}
+
+/* What an atomic brings back, or ATOMIC_WRITE writes, is one word (CONTRACT 37). */
+static inline bool wqe_length_is_wrong(const struct wqe *wqe)
+{
+	return wqe->length != sizeof(uint64_t) &&
+	       (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+		wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || wqe->opcode == IBV_WR_ATOMIC_WRITE);
 }
 
 /* Marks a request finished; sq_retire makes it known. */

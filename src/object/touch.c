@@ -14,6 +14,11 @@
 #define NO_ENTRY      (-1)
 #define IN_HEAP	      (1ull << 63) /* of an entry; slots are smaller */
 
+/* The pauses between looks: most copies are over in some microseconds. */
+#define YIELDS		4
+#define PAUSE_MIN_NS	20000ull
+#define PAUSE_DOUBLINGS 8
+
 /* How processes that share memory are made to see each other's stores, best first. */
 enum barrier {
 	BARRIER_EXPEDITED, /* interrupts the processors that run a registered process */
@@ -123,7 +128,7 @@ static struct arena_touch *begin(uint64_t what)
 	atomic_store_explicit(&touch->what, what, memory_order_release);
 	/*
 	 * Barrier TOUCH, toucher: the store above precedes the load of the key that follows. The
-	 * processor may swap them; touch_revoke's membarrier makes good for that.
+	 * processor may swap them; the revoker's touch_barrier makes good for that.
 	 */
 	if (barrier_kind == BARRIER_FENCE)
 		atomic_thread_fence(memory_order_seq_cst);
@@ -201,12 +206,19 @@ void touch_barrier(void)
 	}
 }
 
-static bool is_touched(uint32_t key, touch_check *check)
+static uint32_t find_owner(uint32_t key, touch_check *check)
 {
 	uint64_t what = (uint64_t)own_slot << 32 | key;
 	touch_visitor *visit = atomic_load(&visitor);
 
-	return visit ? visit(check, what) : check(own_arena, what);
+	if (visit)
+		return visit(check, what);
+	return check(own_arena, what) ? (uint32_t)getpid() : 0;
+}
+
+uint32_t touch_owner(uint32_t key)
+{
+	return find_owner(key, publishes);
 }
 
 bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms)
@@ -217,7 +229,7 @@ bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms)
 	touch_barrier();
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	for (unsigned i = 0; i < count; i++) {
-		while (is_touched(keys[i], is_out_of_hold)) {
+		while (find_owner(keys[i], is_out_of_hold)) {
 			nanosleep(&pause, NULL);
 			clock_gettime(CLOCK_MONOTONIC, &now);
 			if ((now.tv_sec - begin.tv_sec) * 1000 +
@@ -228,21 +240,33 @@ bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms)
 	return true;
 }
 
-void touch_revoke(uint32_t key)
+uint64_t touch_pause_ns(uint32_t looks)
 {
-	struct timespec pause = {.tv_nsec = 1000};
+	if (looks < YIELDS)
+		return 0;
+	looks -= YIELDS;
+	return PAUSE_MIN_NS << (looks < PAUSE_DOUBLINGS ? looks : PAUSE_DOUBLINGS);
+}
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+bool touch_wait(struct touch_wait *wait)
+{
+	struct timespec pause = { .tv_nsec = (long)touch_pause_ns(wait->looks) };
 	int saved = errno;
 
-	touch_barrier();
-	for (unsigned rounds = 0;; rounds++) {
-		if (!is_touched(key, publishes))
-			break;
-		if (rounds < 100)
-			sched_yield();
-		else
-			nanosleep(&pause, NULL);
-		if (rounds > 1000)
-			pause.tv_nsec = 100000; /* a copy of many megabytes, or a stopped process */
-	}
+	if (!wait->looks++)
+		wait->begin_ns = monotonic_ns();
+	if (pause.tv_nsec)
+		nanosleep(&pause, NULL);
+	else
+		sched_yield();
 	errno = saved;
+	return monotonic_ns() - wait->begin_ns < TOUCH_WAIT_MS * 1000000ull;
 }

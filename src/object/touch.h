@@ -9,10 +9,16 @@
  *   4. withdraws the entry (release)                                     (touch_end)
  * Whoever revokes a key
  *   a. zeroes arena_key.key
- *   b. executes membarrier for all processes of ours                     (touch_revoke)
- *   c. waits until no arena of a process that might reach it publishes the key.
+ *   b. executes membarrier for all processes of ours                     (touch_barrier)
+ *   c. looks, now and then, until no arena of a process that lives publishes the key (touch_owner).
  * Between 1 and 2 there is no fence instruction, only a compiler barrier: b is the other half of
  * the pair TOUCH. Either the toucher's step 1 is visible to c, or its step 2 sees the zero of a.
+ * Entries are hazard pointers; once a look of c finds none for the key, none will appear that
+ * counts.
+ *
+ * A toucher may be stopped between 1 and 4 for as long as somebody likes, so nobody who revokes
+ * waits for c without a bound, or holds what others need meanwhile: requests are completed when a
+ * later look finds nothing (object/mw.h), calls give up (object/key.h).
  *
  * Entries are a resource of the process: a thread keeps the one it got last and finds another only
  * when that is in use (a signal handler, or more threads than entries: then it waits its turn).
@@ -55,14 +61,28 @@ static inline void touch_end(struct arena_touch *touch)
 }
 
 /*
- * The second half of revocation: b and c above. `visit` calls `check` with each arena that might
- * publish the key (own and peers'), under whatever protects them from being unmapped, and is given
- * by the adapter (touch_set_visitor). Blocks, for as long as a copy lasts.
+ * Step c above, one look: the PID of a process that publishes the key, a key of ours that was
+ * zeroed before the last touch_barrier; 0: none does. `visit` calls `check` with each arena of a
+ * process that may be at our memory (own and peers'), under whatever protects them from being
+ * unmapped, and returns the PID of the first for which that is true, or 0; the adapter gives it.
+ * Never blocks.
  */
 typedef bool touch_check(void *arena, uint64_t what); /* true: this arena publishes it */
-typedef bool touch_visitor(touch_check *check, uint64_t what); /* true: some arena does */
+typedef uint32_t touch_visitor(touch_check *check, uint64_t what);
 void touch_set_visitor(touch_visitor *visit);
-void touch_revoke(uint32_t key);
+uint32_t touch_owner(uint32_t key);
+
+/* How long one look should come after another: 0 for the first ones, then more and more, up to 5
+ * ms. */
+uint64_t touch_pause_ns(uint32_t looks);
+
+/* Between two looks of a call that may block. False: it has lasted TOUCH_WAIT_MS. */
+#define TOUCH_WAIT_MS 3000
+struct touch_wait {
+	uint32_t looks;
+	uint64_t begin_ns;
+};
+bool touch_wait(struct touch_wait *wait);
 
 /*
  * The same for keys that stay alive but were marked (KEY_MOVING), and gives up after so many

@@ -6,6 +6,7 @@
 #include "base/counter.h"
 #include "object/memory.h"
 #include "object/mw.h"
+#include "object/touch.h"
 #include "transport/answer.h"
 #include "transport/burst.h"
 #include "transport/completer.h"
@@ -493,25 +494,42 @@ static enum carried send_asked(struct issue *it, struct wqe *wqe)
 /* BIND_MW and LOCAL_INV concern this end only. */
 static enum carried manage_memory(struct issue *it, struct wqe *wqe)
 {
+	struct transport_qp *tq = it->tq;
 	struct qp *qp = it->qp;
-	uint32_t pd = qp->pd->number, qpn = qp->ib.qp_num, key = wqe->imm;
 	enum carried carried = flush(it); /* no key is published when one is revoked */
-	enum cause cause;
+	enum cause cause = CAUSE_COPY_UNFINISHED;
 
 	if (carried != CARRIED)
 		return carried;
-	if (wqe->opcode == IBV_WR_BIND_MW) {
-		key = wqe->rkey;
-		cause = mw_bind(mw_of(wqe->mw), pd, qpn, key, &wqe->bind);
-	} else {
-		cause = mw_invalidate(key, pd, qpn);
+	if (!tq->looks || it->now_ns >= tq->look_ns) {
+		cause = mw_execute(wqe, qp->pd->number, qp->ib.qp_num, tq->looks);
+		tq->look_ns = it->now_ns + touch_pause_ns(tq->looks++);
 	}
+	if (cause == CAUSE_COPY_UNFINISHED) {
+		wqe->done = 1; /* begun: it is ended even in SQD. It has no PSNs, as wqe.begun would
+				  say */
+		retransmit_again(tq, tq->look_ns);
+		return CARRY_WAIT;
+	}
+	tq->looks = 0;
 	if (cause == CAUSE_NONE) {
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 		qp->sq.issue++;
 		return CARRIED;
 	}
-	requester_fail_wqe(qp, qp->sq.issue++, IBV_WC_MW_BIND_ERR, cause, "rkey 0x%08x", key);
+	requester_fail_wqe(qp, qp->sq.issue++, IBV_WC_MW_BIND_ERR, cause, "rkey 0x%08x",
+			   wqe->opcode == IBV_WR_BIND_MW ? wqe->rkey : wqe->imm);
+	return CARRY_FAILED;
+}
+
+static enum carried fail_length(struct issue *it, const struct wqe *wqe)
+{
+	enum carried carried = flush(it);
+
+	if (carried != CARRIED)
+		return carried;
+	requester_fail_wqe(it->qp, it->qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH,
+			   "%u bytes", wqe->length);
 	return CARRY_FAILED;
 }
 
@@ -528,6 +546,8 @@ static enum carried fail_opcode(struct issue *it, struct wqe *wqe)
 
 static enum carried carry_out(struct issue *it, struct wqe *wqe)
 {
+	if (wqe_length_is_wrong(wqe))
+		return fail_length(it, wqe);
 	switch (wqe->opcode) {
 	case IBV_WR_SEND_WITH_INV:
 		if (!qp_is_reliable(it->qp)) /* there is no such packet */
@@ -558,6 +578,7 @@ static void start(struct qp *qp)
 	struct transport_qp *tq = transport_of(qp);
 
 	tq->started = true;
+	tq->looks = 0;
 	tq->next_psn = tq->una_psn = tq->max_psn = qp->attr.sq_psn & PACKET_PSN_MASK;
 	window_start(&tq->window, tq->mtu, tq->flow.buffer_bytes);
 	retransmit_start(qp);

@@ -92,6 +92,9 @@ struct transport_qp {
 	uint8_t failed_status;
 	enum cause failed_cause;
 	uint32_t next_psn, una_psn, max_psn;
+	uint32_t looks; /* BIND_MW or LOCAL_INV at sq.issue: in vain, as somebody still copies; ...
+			 */
+	uint64_t look_ns;     /* ... the next one is due then */
 	uint32_t unrequested; /* packets since the last one that asked for an acknowledgement */
 	uint32_t asked_head, asked_tail;
 	struct asked asked[LIMIT_QP_RD_ATOM];
@@ -137,6 +140,8 @@ struct transport_qp {
 	uint32_t total;	   /* WRITE: length of the RETH */
 	uint32_t rkey;
 	uint64_t va;
+	uint32_t revoked; /* by a message that counts as not come while somebody still copies; 0:
+			     none */
 	/*
 	 * Packets of a WRITE that arrived together are copied at once: these were accepted, from
 	 * held_psn on, and are still where they arrived.

@@ -24,12 +24,15 @@ static const struct reaction reactions[VERDICTS][VERDICT_SERVICES] = {
 	[VERDICT_INVALID] = { { NAK(INVALID_REQUEST), 0, true, true, IBV_EVENT_QP_REQ_ERR,
 				IBV_WC_REM_INV_REQ_ERR },
 			      LOST },
-	[VERDICT_ACCESS] = { { NAK(REMOTE_ACCESS), 0, true, true, IBV_EVENT_QP_ACCESS_ERR,
-			       IBV_WC_REM_ACCESS_ERR },
+	/* a receive is there if it was a WRITE_WITH_IMM (IBA 11.6.2) */
+	[VERDICT_ACCESS] = { { NAK(REMOTE_ACCESS), IBV_WC_LOC_ACCESS_ERR, true, true,
+			       IBV_EVENT_QP_ACCESS_ERR, IBV_WC_REM_ACCESS_ERR },
 			     LOST },
-	[VERDICT_INVALIDATE] = { { NAK(REMOTE_OPERATION), IBV_WC_LOC_QP_OP_ERR, true, true,
-				   VERDICT_NO_EVENT, IBV_WC_REM_OP_ERR },
+	/* class J: the requester is not told (IBA 9.9.6.3) */
+	[VERDICT_INVALIDATE] = { { VERDICT_SILENT, IBV_WC_REM_INV_REQ_ERR, true, true,
+				   VERDICT_NO_EVENT, 0 },
 				 LOST },
+	[VERDICT_REVOKING] = { AGAIN(PACKET_SYNDROME_RNR), LOST },
 };
 
 const struct reaction *verdict_reaction(enum verdict verdict, enum verdict_service service)

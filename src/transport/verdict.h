@@ -14,13 +14,14 @@
 
 enum verdict {
 	VERDICT_OK,
-	VERDICT_OUT_OF_ORDER,	/* something before it is missing */
+	VERDICT_OUT_OF_ORDER, /* something before it is missing */
 	VERDICT_NO_RECEIVE,
-	VERDICT_TOO_LONG,	/* for the receive */
-	VERDICT_RECEIVE_FAULT,	/* the receive's memory is not usable */
-	VERDICT_INVALID,	/* does not fit what came before, length, alignment, too many READs */
-	VERDICT_ACCESS,		/* R_Key or right */
-	VERDICT_INVALIDATE,	/* SEND_WITH_INV with a key that does not allow it */
+	VERDICT_TOO_LONG,      /* for the receive */
+	VERDICT_RECEIVE_FAULT, /* the receive's memory is not usable */
+	VERDICT_INVALID,    /* does not fit what came before, length, alignment, too many READs */
+	VERDICT_ACCESS,	    /* R_Key or right */
+	VERDICT_INVALIDATE, /* SEND_WITH_INV with a key that does not allow it */
+	VERDICT_REVOKING,   /* SEND_WITH_INV, and somebody still copies by the key, which is dead */
 	VERDICTS
 };
 

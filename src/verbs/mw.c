@@ -28,6 +28,5 @@ int verbs_dealloc_mw(struct ibv_mw *mw)
 {
 	UNCANCELLED;
 
-	mw_destroy(mw_of(mw));
-	return 0;
+	return answer_of(mw_destroy(mw_of(mw)));
 }

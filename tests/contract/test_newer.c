@@ -36,7 +36,9 @@ _Static_assert(sizeof(struct ibv_qp_ex) == 352 || sizeof(struct ibv_qp_ex) == 36
 #define DEVICE_FLUSH_PERSIST  (UINT64_C(1) << 39)
 #define DEVICE_ATOMIC_WRITE   (UINT64_C(1) << 40)
 #define FLUSH_RIGHTS	      (ACCESS_ALL | ACCESS_FLUSH_GLOBAL)
-#define OPS		      (IBV_QP_EX_WITH_ATOMIC_WRITE | QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_RDMA_WRITE)
+#define OPS                                                                                        \
+	(IBV_QP_EX_WITH_ATOMIC_WRITE | QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_RDMA_WRITE |              \
+	 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 
 static void wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len,
 		     uint8_t type, uint8_t level)
@@ -121,9 +123,9 @@ static void rule_09_atomic_write(struct pair *pair)
 				.length = 8));
 	expect(a, SENDS, 3, IBV_WC_SUCCESS);
 	REQUIRE(peek(b, 72) == 42, "%llu", (unsigned long long)peek(b, 72));
-	REQUIRE(try_send(a, 0, REQUEST(.wr_id = 4, .opcode = IBV_WR_ATOMIC_WRITE, TO(b, 72),
-				       .length = 4)) == EINVAL,
-		"4 bytes");
+	post_send(a, 0, REQUEST(.wr_id = 4, .opcode = IBV_WR_ATOMIC_WRITE, TO(b, 72), .length = 4));
+	expect(a, SENDS, 4, IBV_WC_LOC_LEN_ERR);
+	REQUIRE(peek(b, 72) == 42, "%llu", (unsigned long long)peek(b, 72));
 }
 
 static void expect_atomic_write(struct pair *pair, struct ibv_qp_ex *qp, uint32_t rkey,
@@ -387,6 +389,32 @@ static void rule_09_newer_verbs(struct pair *pair)
 	REQUIRE(query_port_speed(context, 2, &speed) == EINVAL, "port 2");
 }
 
+static void rule_37_atomics_by_builders(struct pair *pair)
+{
+	static const uint32_t lengths[] = { 4, 9, 16 };
+	struct end *a = &pair->a, *b = &pair->b;
+	struct ibv_qp_ex *qp = connect_builder(pair, WITH());
+
+	for (int i = 0; i < 6; i++) {
+		poke(b, 64, 5);
+		fill(a, 0, 64, 0);
+		begin(qp, 1);
+		if (i % 2)
+			ibv_wr_atomic_cmp_swp(qp, b->rkey, b->addr + 64, 5, 6);
+		else
+			ibv_wr_atomic_fetch_add(qp, b->rkey, b->addr + 64, 1);
+		ibv_wr_set_sge(qp, a->lkey, a->addr, lengths[i / 2]);
+		REQUIRE(ibv_wr_complete(qp) == 0, "ibv_wr_complete");
+		expect(a, SENDS, 1, IBV_WC_LOC_LEN_ERR);
+		REQUIRE(peek(b, 64) == 5, "the target is %llu", (unsigned long long)peek(b, 64));
+		expect_bytes(a, 0, 64, 0);
+		end_move(a, b, 0, IBV_QPS_RESET);
+		end_move(b, a, 0, IBV_QPS_RESET);
+		end_ready(a, b, 0);
+		end_ready(b, a, 0);
+	}
+}
+
 static const struct test tests[] = {
 	HERE(rule_09_longer_port_attr),
 	HERE(rule_09_longer_context),
@@ -402,6 +430,7 @@ static const struct test tests[] = {
 	PAIR(rule_17_flush_qp_without_the_right),
 	PAIR(rule_17_flush_type),
 	HERE(rule_12_not_of_this_service),
+	PAIR(rule_37_atomics_by_builders),
 };
 
 int main(int argc, char **argv)

@@ -213,6 +213,13 @@ static void rule_16_atomic_sge_too_short(struct pair *pair)
 /* Classes of requests. */
 enum { W = 1, R = 2, A = 4 };
 
+/* Rule 36. Over a wire only the last packet tells of the immediate; here the first one is refused.
+ */
+static enum ibv_wc_status refused_immediate(uint32_t length)
+{
+	return over_wire() && length > 1024 ? IBV_WC_WR_FLUSH_ERR : IBV_WC_LOC_ACCESS_ERR;
+}
+
 /* Every request in `opcodes` is refused at [addr, addr + length): rule 17 in full. */
 static void expect_remote_refusal(struct pair *pair, int opcodes, uint64_t addr, uint32_t rkey,
 				  uint32_t length)
@@ -244,7 +251,9 @@ static void expect_remote_refusal(struct pair *pair, int opcodes, uint64_t addr,
 		expect_state(a, qp, IBV_QPS_ERR);
 		expect_state(b, qp, IBV_QPS_ERR);
 		expect(a, SENDS, 8, IBV_WC_WR_FLUSH_ERR);
-		expect(b, RECEIVES, 50, IBV_WC_WR_FLUSH_ERR);
+		expect(b, RECEIVES, 50,
+		       opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? refused_immediate(length)
+							    : IBV_WC_WR_FLUSH_ERR);
 		expect_async(b, qp, IBV_EVENT_QP_ACCESS_ERR);
 		expect_no_async(a);
 		expect_bytes(b, 0, BUFFER, 0);
