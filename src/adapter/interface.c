@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <netinet/in.h>
 #include <netpacket/packet.h>
 #include <stdio.h>
@@ -195,17 +196,60 @@ void interface_default(char name[IF_NAMESIZE])
 	free(text);
 }
 
+#define HEX_4 "[0-9a-f][0-9a-f][0-9a-f][0-9a-f]"
+
+/* verbatim(7) lists them. A user's own bridge (br0) carries the host's address: it is none of them. */
+static const char *const container_names[] = {
+	/* Docker, Podman */
+	"docker0", "docker_gwbridge", "br-" HEX_4 HEX_4 HEX_4, "podman*", "cni*", "veth*",
+	/* LXC, LXD, Incus; libvirt: its bridges, and the cables of its machines */
+	"lxcbr*", "lxdbr*", "incusbr*", "virbr*", "vnet*",
+	/* networks of Kubernetes */
+	"cali*", "vxlan.calico", "cilium_*", "lxc*", "flannel*", "weave", "kube-*", "nodelocaldns",
+};
+
+enum interface_rank interface_rank(const struct interface *interface, const char *first)
+{
+	const size_t names = sizeof(container_names) / sizeof(*container_names);
+
+	if (interface->loopback)
+		return INTERFACE_LOOPBACK;
+	if (strcmp(interface->name, first) == 0)
+		return INTERFACE_CABLE;
+	for (size_t i = 0; i < names; i++)
+		if (fnmatch(container_names[i], interface->name, 0) == 0)
+			return INTERFACE_CONTAINER;
+	return INTERFACE_CABLE;
+}
+
 static int in_order(const void *left, const void *right, void *first)
 {
 	const struct interface *a = left, *b = right;
+	int rank = (int)interface_rank(a, first) - (int)interface_rank(b, first);
 	bool a_first = strcmp(a->name, first) == 0;
 	bool b_first = strcmp(b->name, first) == 0;
 
+	if (rank)
+		return rank;
 	if (a_first != b_first)
 		return a_first ? -1 : 1;
-	if (a->loopback != b->loopback)
-		return a->loopback ? 1 : -1;
 	return a->index < b->index ? -1 : a->index > b->index;
+}
+
+/* How many of an ordered list are offered: whole ranks, until one of them has a carrier. */
+static int offered(const struct interface *list, int count, const char *first)
+{
+	bool running = false;
+	int n = 0;
+
+	while (n < count) {
+		enum interface_rank rank = interface_rank(&list[n], first);
+
+		if (running && rank != interface_rank(&list[n - 1], first))
+			break;
+		running |= list[n++].running;
+	}
+	return n;
 }
 
 static bool is_named(const struct interface *interface, const char *name, size_t len)
@@ -225,7 +269,7 @@ int interface_order(struct interface *list, int count, const char *first, const 
 
 	qsort_r(list, count, sizeof(*list), in_order, (void *)first);
 	if (!filter)
-		return count;
+		return offered(list, count, first);
 	while (*filter) {
 		size_t len = strcspn(filter, ", ");
 

@@ -44,9 +44,25 @@ void interface_default(char name[IF_NAMESIZE]);
 void interface_parse_route(const char *text, char name[IF_NAMESIZE]);
 
 /*
- * Puts the list in the order of devices: that named `first` (or ""), then by index, loopback last.
- * With a filter (names of interfaces or devices, comma-separated; NULL: all), only those named, in
- * its order. Returns how many are left.
+ * What a user would plug a cable into is offered first. The others have addresses that mean nothing
+ * to other hosts, or another machine there: a program that stripes over all devices must not find
+ * them.
+ */
+enum interface_rank {
+	INTERFACE_CABLE,    /* a network card, or what stands for one */
+	INTERFACE_CONTAINER, /* a bridge or a cable of containers and virtual machines, by its name */
+	INTERFACE_LOOPBACK,
+	INTERFACE_RANKS,
+};
+
+/* `first` is the interface of the default route: it leads to other hosts, whatever its name is. */
+enum interface_rank interface_rank(const struct interface *interface, const char *first);
+
+/*
+ * Puts the list in the order of devices and returns how many of it are left. Without a filter
+ * (NULL): by rank, within it that named `first` (or ""), then by index; and of the ranks only as
+ * many as it takes to have an interface with a carrier. With one (names of interfaces or devices,
+ * comma-separated): those named, of any rank, in its order.
  */
 int interface_order(struct interface *list, int count, const char *first, const char *filter);
 

@@ -99,9 +99,23 @@ void address_set_loopback(struct ctl_cm_address *a)
 	a->gid[12] = 127;
 }
 
+bool address_is_loopback(const struct ctl_cm_address *a)
+{
+	struct ctl_cm_address loopback = { .family = a->family };
+	size_t bytes = a->family == AF_INET ? sizeof(mapped) + 1 : sizeof(a->gid);
+
+	address_set_loopback(&loopback);
+	return a->family && !memcmp(a->gid, loopback.gid, bytes);
+}
+
 void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid)
 {
 	memcpy(gid->raw, a->gid, sizeof(gid->raw));
+}
+
+bool address_gid_is_ipv4(const union ibv_gid *gid)
+{
+	return !memcmp(gid->raw, mapped, sizeof(mapped));
 }
 
 bool address_is_local(const struct ctl_cm_address *a)

@@ -66,7 +66,8 @@ static int open_all(void)
 	return devices ? 0 : rc ? rc : -ENODEV;
 }
 
-int device_gid_index(const struct device *d, const struct ctl_cm_address *local)
+/* -ENODEV: the device does not have it. */
+static int own_gid_index(const struct device *d, const struct ctl_cm_address *local)
 {
 	struct ibv_port_attr port;
 	struct ibv_gid_entry entry;
@@ -88,40 +89,117 @@ int device_gid_index(const struct device *d, const struct ctl_cm_address *local)
 	return -ENODEV;
 }
 
-void device_gids(const struct device *d, const struct ctl_cm_address *local,
-		 const struct ctl_cm_address *remote, union ibv_gid *sgid, union ibv_gid *dgid)
+/* The first of the family, else the first of all; -ENODEV: it has none. */
+static int any_gid_index(const struct device *d, uint16_t family)
 {
-	int index = d->is_infiniband ? device_gid_index(d, local) : -ENODEV;
+	struct ibv_port_attr port;
+	struct ibv_gid_entry entry;
+	int first = -ENODEV;
 
-	address_gid(local, sgid);
-	address_gid(remote, dgid);
-	if (index < 0 || ibv_query_gid(d->verbs, DEVICE_PORT, index, sgid) ||
-	    remote->family != AF_INET || address_is_multicast(remote))
-		return;
-	*dgid = *sgid;
-	memcpy(dgid->raw + V4_AT, remote->gid + V4_AT, V4_BYTES);
+	if (ibv_query_port(d->verbs, DEVICE_PORT, &port))
+		return -ENODEV;
+	for (int i = 0; i < port.gid_tbl_len; i++) {
+		if (ibv_query_gid_ex(d->verbs, DEVICE_PORT, (uint32_t)i, &entry, 0))
+			continue;
+		if (d->is_infiniband || address_gid_is_ipv4(&entry.gid) == (family == AF_INET))
+			return i;
+		if (first < 0)
+			first = i;
+	}
+	return first;
 }
 
+int device_gid_index(const struct device *d, const struct ctl_cm_address *local,
+		     const struct ctl_cm_address *remote)
+{
+	int index = own_gid_index(d, local);
+
+	/* device_get gave this device for another reason than that it has the address. */
+	if (index < 0 && remote->family && address_is_local(remote)) {
+		index = own_gid_index(d, remote);
+		if (index < 0)
+			index = any_gid_index(d, local->family);
+	}
+	return index;
+}
+
+/* Caller holds lock. */
 static struct device *find(const struct ctl_cm_address *local)
 {
 	for (struct device *d = devices; d; d = d->next) {
-		if (device_gid_index(d, local) >= 0)
+		if (own_gid_index(d, local) >= 0)
 			return d;
 	}
 	return NULL;
 }
 
-int device_get(const struct ctl_cm_address *local, struct device **out)
+/* Of this host, but no device's: one of loopback, or of an interface that is not offered. */
+static bool is_without_device(const struct ctl_cm_address *a)
+{
+	bool found;
+
+	if (!a->family || !address_is_local(a))
+		return false;
+	pthread_mutex_lock(&lock);
+	found = find(a) != NULL;
+	pthread_mutex_unlock(&lock);
+	return !found;
+}
+
+void device_gids(const struct device *d, const struct ctl_cm_address *local,
+		 const struct ctl_cm_address *remote, union ibv_gid *sgid, union ibv_gid *dgid)
+{
+	int index = device_gid_index(d, local, remote);
+
+	address_gid(local, sgid);
+	address_gid(remote, dgid);
+	if (index < 0 || ibv_query_gid(d->verbs, DEVICE_PORT, index, sgid))
+		return;
+	if (is_without_device(remote)) {
+		*dgid = *sgid;
+	} else if (d->is_infiniband && remote->family == AF_INET &&
+		   !address_is_multicast(remote)) {
+		*dgid = *sgid;
+		memcpy(dgid->raw + V4_AT, remote->gid + V4_AT, V4_BYTES);
+	}
+}
+
+/* Caller holds lock. NULL: there is no device. */
+static struct device *first_active(void)
+{
+	struct ibv_port_attr port;
+
+	for (struct device *d = devices; d; d = d->next) {
+		if (!ibv_query_port(d->verbs, DEVICE_PORT, &port) && port.state == IBV_PORT_ACTIVE)
+			return d;
+	}
+	return devices;
+}
+
+/* Caller holds lock. */
+static struct device *choose(const struct ctl_cm_address *local,
+			     const struct ctl_cm_address *remote)
+{
+	struct device *d = find(local);
+
+	if (d || !remote->family || !address_is_local(remote))
+		return d;
+	d = find(remote);
+	return d ? d : first_active();
+}
+
+int device_get(const struct ctl_cm_address *local, const struct ctl_cm_address *remote,
+	       struct device **out)
 {
 	struct device *d;
 	int rc = 0;
 
 	pthread_mutex_lock(&lock);
-	d = find(local);
+	d = choose(local, remote);
 	/* An interface that came since. */
 	if (!d) {
 		rc = open_all();
-		d = rc ? NULL : find(local);
+		d = rc ? NULL : choose(local, remote);
 	}
 	if (!d) {
 		rc = -ENODEV;

@@ -31,10 +31,15 @@ struct device {
 };
 
 /*
- * The device of a local address, with its PD: device_put gives it back. 0; -ENODEV: the address
- * belongs to no device; -errno.
+ * The device of a local address, with its PD: device_put gives it back. Which one it is says the
+ * first of these that applies: it has the address; `remote` is of this host, too, and it has that;
+ * `remote` is of this host, and it is the first with an active port. So all addresses of this host
+ * reach each other, those of loopback included, whichever devices there are.
+ *
+ * remote: family 0 if there is none yet. 0; -ENODEV: there is none; -errno.
  */
-int device_get(const struct ctl_cm_address *local, struct device **out);
+int device_get(const struct ctl_cm_address *local, const struct ctl_cm_address *remote,
+	       struct device **out);
 void device_put(struct device *d);
 
 /*
@@ -48,10 +53,17 @@ void device_after_fork_in_child(void);
 /* The device's domain for shared receive queues; NULL with errno. It stays as long as the PD. */
 struct ibv_xrcd *device_xrcd(struct device *d);
 
-/* The index of an address's GID; -ENODEV: it has gone. */
-int device_gid_index(const struct device *d, const struct ctl_cm_address *local);
+/*
+ * The index of the GID that stands for a local address: its own; else, between addresses of this
+ * host, that of `remote`, or the first of its kind. -ENODEV: it has gone.
+ */
+int device_gid_index(const struct device *d, const struct ctl_cm_address *local,
+		     const struct ctl_cm_address *remote);
 
-/* The GIDs by which the device knows a local address and one that is reached from there. */
+/*
+ * The GIDs by which the device knows a local address and one that is reached from there. For an
+ * address of this host that no device has stands the same GID as for the local one.
+ */
 void device_gids(const struct device *d, const struct ctl_cm_address *local,
 		 const struct ctl_cm_address *remote, union ibv_gid *sgid, union ibv_gid *dgid);
 

@@ -316,7 +316,7 @@ int id_set_device(struct id *id)
 	int rc = 0;
 
 	if (!id->device && !address_is_any(&id->local) && id->local.family)
-		rc = device_get(&id->local, &id->device);
+		rc = device_get(&id->local, &id->remote, &id->device);
 	if (!rc && id->device) {
 		id->base.verbs = id->device->verbs;
 		id->base.port_num = DEVICE_PORT;

@@ -15,13 +15,13 @@ uint8_t qp_attr_ack_timeout(const struct id *id)
 
 int qp_attr_address(struct id *id, const struct ctl_cm_address *remote, struct ibv_ah_attr *out)
 {
-	union ibv_gid sgid;
+	union ibv_gid sgid, *dgid = &out->grh.dgid;
 	int index;
 
 	memset(out, 0, sizeof(*out));
 	if (!id->device)
 		return -EINVAL;
-	index = device_gid_index(id->device, &id->local);
+	index = device_gid_index(id->device, &id->local, remote);
 	if (index < 0)
 		return -ENODEV;
 	out->is_global = 1;
@@ -30,10 +30,10 @@ int qp_attr_address(struct id *id, const struct ctl_cm_address *remote, struct i
 	out->grh.sgid_index = (uint8_t)index;
 	out->grh.hop_limit = QP_ATTR_HOP_LIMIT;
 	out->grh.traffic_class = id->tos;
-	device_gids(id->device, &id->local, remote, &sgid, &out->grh.dgid);
+	device_gids(id->device, &id->local, remote, &sgid, dgid);
 	/* LIDs are the end of the IPv4 address. */
 	if (id->device->is_infiniband && remote->family == AF_INET)
-		out->dlid = (uint16_t)(remote->gid[14] << 8 | remote->gid[15]);
+		out->dlid = (uint16_t)(dgid->raw[14] << 8 | dgid->raw[15]);
 	return 0;
 }
 

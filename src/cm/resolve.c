@@ -38,13 +38,13 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 
 	if (!rc && address_lacks_interface(&id->local))
 		rc = -EINVAL;
-	/* An address that is no device's is none here, whoever has it: before a port is taken. */
-	if (!rc)
+	/* As in Linux: a loopback address is of no device, and whoever connects to it chooses one. */
+	if (!rc && !address_is_loopback(&id->local))
 		rc = id_set_device(id);
+	if (rc == -ENODEV && id->local.family)
+		rc = address_is_local(&id->local) ? 0 : -EADDRNOTAVAIL;
 	if (!rc)
 		rc = bind_local(id);
-	if (rc == -ENODEV && id->local.family && !address_is_local(&id->local))
-		rc = -EADDRNOTAVAIL;
 	if (rc) {
 		id->local = before;
 		/* Bound before, it keeps what it has. */

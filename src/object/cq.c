@@ -18,6 +18,8 @@
 	(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
 #define COMP_MASK_OFFERED (IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)
 
+#define RING_PART	  1024 /* entries: 64 KiB */
+
 static _Atomic uint32_t cqs;	 /* of this process */
 static _Atomic uint32_t handles; /* given so far */
 
@@ -29,18 +31,35 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* A ring for `capacity` entries; its pages are taken when they are first written. */
+/*
+ * A ring for `capacity` entries, and the mask of the part that is used at first. Its pages are
+ * taken when they are first written.
+ */
 static struct cqe *ring_create(uint32_t capacity, uint32_t *mask)
 {
-	uint32_t size = 1;
+	size_t size = 1;
 	void *ring;
 
 	while (size < capacity)
 		size *= 2;
 	if (posix_memalign(&ring, sizeof(struct cqe), size * sizeof(struct cqe)))
 		return NULL;
-	*mask = size - 1;
+	*mask = (uint32_t)(size < RING_PART ? size : RING_PART) - 1;
 	return ring;
+}
+
+/*
+ * Twice as much of the ring is used from now on. An entry stays or moves up by the part that was
+ * used, where nothing is yet. Caller holds cq->lock.
+ */
+static void use_more(struct cq *cq, uint32_t head, uint32_t tail)
+{
+	uint32_t part = cq->ring_mask + 1, mask = 2 * part - 1;
+
+	for (; head != tail; head++)
+		if (head & part)
+			cq->ring[head & mask] = cq->ring[head & cq->ring_mask];
+	cq->ring_mask = mask;
 }
 
 static int check_attr(struct context *context, const struct ibv_cq_init_attr_ex *attr)
@@ -147,6 +166,8 @@ int cq_resize(struct cq *cq, int cqe)
 		cause_report(CAUSE_CQ_SMALLER_THAN_FULL, 0, "cqe %d, %u completions", cqe, count);
 		return -EINVAL;
 	}
+	while (mask + 1 < count)
+		mask = 2 * mask + 1;
 	for (; head != tail; head++)
 		ring[head & mask] = cq->ring[head & cq->ring_mask];
 	old = cq->ring;
@@ -270,17 +291,19 @@ static void notify(struct cq *cq)
 
 void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited)
 {
-	uint32_t tail;
+	uint32_t head, tail;
 	struct cqe *slot;
 
 	lock_acquire(&cq->lock);
+	head = atomic_load_explicit(&cq->head, memory_order_relaxed);
 	tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
-	if (cq->overrun ||
-	    tail - atomic_load_explicit(&cq->head, memory_order_relaxed) >= cq->capacity) {
+	if (cq->overrun || tail - head >= cq->capacity) {
 		lose(cq, cqe);
 		lock_release(&cq->lock);
 		return;
 	}
+	if (tail - head > cq->ring_mask)
+		use_more(cq, head, tail);
 	slot = &cq->ring[tail & cq->ring_mask];
 	*slot = *cqe;
 	if (cq->wants_timestamp)

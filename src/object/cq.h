@@ -4,7 +4,9 @@
  * In:  CQEs, from whoever carries out work (cq_push).
  * Out: work completions to the program (cq_pop), events on the channel.
  *
- * A CQ is a ring of CQEs under a lock. Pushing into a full one raises IBV_EVENT_CQ_ERR once, loses
+ * A CQ is a ring of CQEs under a lock. It has address space for its whole capacity, but goes round
+ * in the first part of it, which doubles when it is full: so it takes memory, and room in the
+ * processor's cache, for the completions that were in it at once and not for its capacity. Pushing into a full one raises IBV_EVENT_CQ_ERR once, loses
  * the CQE and disturbs nobody else. A slot of a send or receive queue is free for the program again
  * when the CQE that tells of it is popped, as on adapters: a program that posts until ENOMEM cannot
  * overrun its CQ.
@@ -64,8 +66,8 @@ struct cq {
 		struct ibv_cq_ex ex; /* comp_mask and pollers only if made by ibv_create_cq_ex */
 	};
 	struct lock lock;      /* guards what follows, unless said otherwise */
-	struct cqe *ring;      /* ring_size entries, a power of two >= cqe */
-	uint32_t ring_mask;
+	struct cqe *ring;      /* address space for a power of two >= cqe */
+	uint32_t ring_mask;    /* of the part in use, a power of two */
 	uint32_t capacity;     /* ib.cqe: more than that is an overrun */
 	_Atomic uint32_t tail; /* next to push; read without the lock to see whether there is work */
 	_Atomic uint32_t head; /* next to pop; likewise */

@@ -16,7 +16,7 @@
 #define LIMIT_SGE_RD		   32
 #define LIMIT_INLINE		   1024 /* bytes */
 #define LIMIT_CQ		   65536
-#define LIMIT_CQE		   131072
+#define LIMIT_CQE		   4194303 /* as mlx5; memory is used for what is in it (object/cq.h) */
 #define LIMIT_COMP_VECTORS	   4
 #define LIMIT_SRQ		   4096
 #define LIMIT_SRQ_WR		   16384

@@ -26,14 +26,6 @@ def test_ibv_devices(runner):
     assert re.search(rf'^\s+{DEVICE}\s+[0-9a-f]{{16}}$', output, re.MULTILINE), output
 
 
-def test_loopback_comes_last(runner):
-    output = runner.run('ibv_devinfo', '-l', env={'VERBATIM_DEVICES': None})
-    names = [line.strip() for line in output.splitlines() if line.startswith('\t')]
-    assert names and all(name.startswith('vrb_') for name in names), output
-    assert names[-1] == DEVICE, output
-    assert f'{len(names)} HCA' in output
-
-
 @pytest.mark.asan
 def test_ibv_devinfo_prints_a_complete_device(runner):
     output = runner.run('ibv_devinfo', '-v', '-d', DEVICE)

@@ -132,33 +132,72 @@ static void more_addresses_than_slots_are_left_out(void **state)
 	free(list);
 }
 
+/* Interfaces by their index, from 1: "-" before a name: no carrier. lo is loopback. */
 static const struct {
 	int number;
-	const char *first, *filter, *order;
+	const char *interfaces, *first, *filter, *order;
 } orders[] = {
-	{ 1, "eth1", NULL, "eth1 eth0 wlan0 lo " },
-	{ 2, "", NULL, "eth0 eth1 wlan0 lo " },
-	{ 3, "wlan0", NULL, "wlan0 eth0 eth1 lo " },
-	{ 4, "eth0", "lo", "lo " },
-	{ 5, "eth0", "lo,eth1", "lo eth1 " },
-	{ 6, "eth0", "vrb_eth1, vrb_eth0", "eth1 eth0 " },
-	{ 7, "eth0", "eth", "" },
-	{ 8, "eth0", "", "" },
-	{ 9, "eth0", "eth9,,eth1,eth1", "eth1 " },
+	{ 1, "lo eth0 eth1 wlan0", "eth1", NULL, "eth1 eth0 wlan0 " },
+	{ 2, "lo eth0 eth1 wlan0", "", NULL, "eth0 eth1 wlan0 " },
+	{ 3, "lo eth0 eth1 wlan0", "wlan0", NULL, "wlan0 eth0 eth1 " },
+	/* what is named is there, whatever it is */
+	{ 4, "lo eth0 eth1 wlan0", "eth0", "lo", "lo " },
+	{ 5, "lo eth0 eth1 wlan0", "eth0", "lo,eth1", "lo eth1 " },
+	{ 6, "lo eth0 eth1 wlan0", "eth0", "vrb_eth1, vrb_eth0", "eth1 eth0 " },
+	{ 7, "lo eth0 eth1 wlan0", "eth0", "eth", "" },
+	{ 8, "lo eth0 eth1 wlan0", "eth0", "", "" },
+	{ 9, "lo eth0 eth1 wlan0", "eth0", "eth9,,eth1,eth1", "eth1 " },
+	{ 10, "lo docker0 eth0", "eth0", "docker0,eth0", "docker0 eth0 " },
+	/* bridges and cables of containers */
+	{ 11, "lo docker0 eth0", "eth0", NULL, "eth0 " },
+	{ 12, "docker_gwbridge podman1 cni0 cni-podman0 veth1a2b3c4 lxcbr0 lxdbr0 eth0", "", NULL,
+	  "eth0 " },
+	{ 13, "virbr0 vnet3 cali12345 vxlan.calico cilium_host lxc0123 flannel.1 eth0", "", NULL,
+	  "eth0 " },
+	{ 14, "weave kube-ipvs0 nodelocaldns incusbr0 br-0123456789ab eth0", "", NULL, "eth0 " },
+	/* those of a user are ordinary */
+	{ 15, "br0 br-lan br-0123456789a bond0 ens1f0.100 wg0 tap0 ib0 docker1", "", NULL,
+	  "br0 br-lan br-0123456789a bond0 ens1f0.100 wg0 tap0 ib0 docker1 " },
+	/* and so is, in a container, what leads to other hosts */
+	{ 16, "lo veth0", "veth0", NULL, "veth0 " },
+	{ 17, "docker0 veth0 eth0", "veth0", NULL, "veth0 eth0 " },
+	/* if there is nothing else */
+	{ 18, "lo", "", NULL, "lo " },
+	{ 19, "lo docker0", "", NULL, "docker0 " },
+	{ 20, "lo -docker0", "", NULL, "docker0 lo " },
+	{ 21, "lo -eth0", "", NULL, "eth0 lo " },
+	{ 22, "lo docker0 -eth0", "", NULL, "eth0 docker0 " },
+	{ 23, "lo -eth0 eth1", "", NULL, "eth0 eth1 " },
+	{ 24, "-eth0", "", NULL, "eth0 " },
+	{ 25, "", "", NULL, "" },
 };
 
-static void order_and_filter(void **state)
+static int make_list(const char *names, struct interface list[16])
+{
+	int count = 0;
+
+	while (*names) {
+		size_t len = strcspn(names, " ");
+		bool no_carrier = *names == '-';
+		struct interface *interface = &list[count];
+
+		*interface = (struct interface){ .index = ++count, .running = !no_carrier };
+		memcpy(interface->name, names + no_carrier, len - no_carrier);
+		interface->loopback = strcmp(interface->name, "lo") == 0;
+		names += len;
+		names += strspn(names, " ");
+	}
+	return count;
+}
+
+static void default_list_order_and_filter(void **state)
 {
 	for (size_t i = 0; i < COUNT(orders); i++) {
-		struct interface list[] = {
-			{ .name = "lo", .index = 1, .loopback = true },
-			{ .name = "wlan0", .index = 7 },
-			{ .name = "eth1", .index = 3 },
-			{ .name = "eth0", .index = 2 },
-		};
-		char order[64] = "";
-		int count = interface_order(list, COUNT(list), orders[i].first, orders[i].filter);
+		struct interface list[16];
+		char order[128] = "";
+		int count = make_list(orders[i].interfaces, list);
 
+		count = interface_order(list, count, orders[i].first, orders[i].filter);
 		for (int j = 0; j < count; j++)
 			strcat(strcat(order, list[j].name), " ");
 		if (strcmp(order, orders[i].order) != 0)
@@ -213,7 +252,7 @@ int main(void)
 		cmocka_unit_test(ipv4_comes_first_and_labels_are_no_interfaces),
 		cmocka_unit_test(an_interface_with_ipv6_only_has_it_as_gid_0),
 		cmocka_unit_test(more_addresses_than_slots_are_left_out),
-		cmocka_unit_test(order_and_filter),
+		cmocka_unit_test(default_list_order_and_filter),
 		cmocka_unit_test(default_route),
 		cmocka_unit_test(guid_is_the_mac_or_made_up),
 	};

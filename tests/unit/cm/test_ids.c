@@ -111,7 +111,9 @@ static void test_nothing_to_tell_at_the_end(void **state)
 
 		CHECK(channel);
 		CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_UDP));
-		CHECK(!rdma_bind_addr(id, (struct sockaddr *)&here));
+		CHECK(!rdma_resolve_addr(id, (struct sockaddr *)&here, (struct sockaddr *)&group,
+					 1000));
+		expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
 		CHECK(!pthread_create(&thread, NULL, fetch_once, channel));
 		rest();
 		rdma_destroy_event_channel(channel);

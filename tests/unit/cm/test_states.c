@@ -145,7 +145,7 @@ static void test_ports(void **state)
 	set_int(ids[1], RDMA_OPTION_ID_REUSEADDR, 1);
 	CHECK(!bind_to(ids[0], pairs_v4(INADDR_LOOPBACK, 0)));
 	port = ntohs(rdma_get_src_port(ids[0]));
-	CHECK(port && ids[0]->verbs && ids[0]->port_num == 1);
+	CHECK(port);
 	CHECK(!bind_to(ids[1], pairs_v4(INADDR_LOOPBACK, port)));
 	CHECK(fails_with(bind_to(ids[2], pairs_v4(INADDR_LOOPBACK, port)), EADDRINUSE));
 	CHECK(fails_with(bind_to(ids[2], pairs_v4(INADDR_ANY, port)), EADDRINUSE));
@@ -284,6 +284,7 @@ static void test_devices(void **state)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_cm_id *id = make(channel, RDMA_PS_TCP);
+	struct sockaddr_in here = pairs_v4(INADDR_LOOPBACK, 0);
 	struct ibv_context **list, **again;
 	bool found = false;
 	int count;
@@ -291,7 +292,13 @@ static void test_devices(void **state)
 	list = rdma_get_devices(&count);
 	again = rdma_get_devices(NULL);
 	CHECK(list && again && count > 0 && !list[count]);
+	/* As in Linux: a loopback address is of no device, until it is known where it leads. */
 	CHECK(!bind_to(id, pairs_v4(INADDR_LOOPBACK, 0)));
+	CHECK(!id->verbs && !id->port_num && !id->pd);
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&here, 1000));
+	expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(id->port_num == 1 && id->pd);
+	CHECK(!memcmp(&id->route.addr.addr.ibaddr.sgid, &id->route.addr.addr.ibaddr.dgid, 16));
 	for (int i = 0; i < count; i++) {
 		CHECK(list[i] == again[i]);
 		found = found || list[i] == id->verbs;

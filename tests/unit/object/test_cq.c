@@ -6,7 +6,9 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -38,6 +40,58 @@ static void test_in_order_over_the_end(void **state)
 		assert_int_equal(wc[0].opcode, IBV_WC_RECV);
 	}
 	expect_empty(cq);
+	assert_int_equal(cq_destroy(cq), 0);
+}
+
+/* A ring whose part doubles, with entries that stay and entries that move, after any number. */
+static void test_in_order_while_the_ring_grows(void **state)
+{
+	for (uint64_t before = 0; before < 3000; before += 97) {
+		struct cq *cq = world_cq(*state, 5000, NULL);
+		uint32_t mask = cq->ring_mask;
+		uint64_t next = 0, posted = 0;
+		struct ibv_wc wc;
+
+		while (posted < before) {
+			push(cq, posted++, IBV_WC_SUCCESS, false);
+			assert_int_equal(cq_pop(cq, 1, &wc), 1);
+			assert_int_equal(wc.wr_id, next++);
+		}
+		assert_int_equal(cq->ring_mask, mask); /* one at a time takes no more memory */
+		while (posted < before + 5000)
+			push(cq, posted++, IBV_WC_SUCCESS, false);
+		assert_true(cq->ring_mask > mask && cq->ring_mask < 8192);
+		while (next < posted) {
+			assert_int_equal(cq_pop(cq, 1, &wc), 1);
+			assert_int_equal(wc.wr_id, next++);
+		}
+		expect_empty(cq);
+		assert_int_equal(cq_destroy(cq), 0);
+	}
+}
+
+/* The largest CQ takes the memory of what is in it. */
+static void test_pages_of_a_large_cq(void **state)
+{
+	struct cq *cq = world_cq(*state, LIMIT_CQE, NULL);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), taken = 0;
+	size_t pages = (LIMIT_CQE + 1) * sizeof(struct cqe) / page;
+	uintptr_t ring = (uintptr_t)cq->ring / page * page;
+	unsigned char *in_core = calloc(1, pages);
+	struct ibv_wc wc;
+
+	assert_non_null(in_core);
+	for (uint64_t i = 0; i < LIMIT_CQE / 4; i++) {
+		push(cq, i, IBV_WC_SUCCESS, false);
+		assert_int_equal(cq_pop(cq, 1, &wc), 1);
+		assert_int_equal(wc.wr_id, i);
+	}
+	assert_int_equal(mincore((void *)ring, pages * page, in_core), 0);
+	for (size_t i = 0; i < pages; i++)
+		taken += in_core[i] & 1;
+	free(in_core);
+	if (taken > 64)
+		fail_msg("%zu of %zu pages were taken", taken, pages);
 	assert_int_equal(cq_destroy(cq), 0);
 }
 
@@ -302,6 +356,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_in_order_over_the_end),
+		TEST(test_in_order_while_the_ring_grows),
+		TEST(test_pages_of_a_large_cq),
 		TEST(test_limits),
 		TEST(test_overrun),
 		TEST(test_overrun_event_vanishes_with_the_cq),
