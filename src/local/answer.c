@@ -1,5 +1,6 @@
 #include "local/answer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "object/memory.h"
@@ -50,8 +51,10 @@ static void want_answer(struct qp *qp)
 	struct link *link = lq->link;
 
 	lock_acquire(&link->wait_lock);
-	if (!lq->is_answering)
+	if (!lq->is_answering) {
 		list_add_tail(&link->answering, &lq->answering_node);
+		link->answering_count++;
+	}
 	lq->is_answering = true;
 	atomic_store_explicit(&link->waiting, true, memory_order_release);
 	lock_release(&link->wait_lock);
@@ -135,7 +138,7 @@ static bool respond_atomic(struct qp *qp, struct response *response)
 	return record != NULL;
 }
 
-void local_answer_send(struct qp *qp) NO_LOCK_CHECK
+bool local_answer_send(struct qp *qp) NO_LOCK_CHECK
 {
 	struct local_qp *lq = local_of(qp);
 
@@ -161,7 +164,7 @@ void local_answer_send(struct qp *qp) NO_LOCK_CHECK
 		}
 		if (!room) {
 			want_answer(qp);
-			return;
+			return false;
 		}
 		if (response->done == response->total)
 			lq->response_head++;
@@ -169,10 +172,75 @@ void local_answer_send(struct qp *qp) NO_LOCK_CHECK
 	if (lq->nak.nak) {
 		if (!send_nak(lq->link, qp->attr.dest_qp_num, qp->ib.qp_num, &lq->nak)) {
 			want_answer(qp);
-			return;
+			return false;
 		}
 		lq->nak.nak = 0;
 	}
+	return true;
+}
+
+static void forget_waiting(struct local_qp *lq, struct link *link) REQUIRES(link->wait_lock)
+{
+	if (!lq->is_answering)
+		return;
+	lq->is_answering = false;
+	list_del(&lq->answering_node);
+	link->answering_count--;
+}
+
+void local_answer_is_through(struct qp *qp)
+{
+	struct link *link = local_of(qp)->link;
+
+	lock_acquire(&link->wait_lock);
+	forget_waiting(local_of(qp), link);
+	lock_release(&link->wait_lock);
+}
+
+void local_answer_leave(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+	struct link *link = lq->link;
+
+	lock_acquire(&link->wait_lock);
+	forget_waiting(lq, link);
+	if (lq->nak.nak && lq->orphan) {
+		lq->orphan->to = qp->attr.dest_qp_num;
+		lq->orphan->from = qp->ib.qp_num;
+		lq->orphan->nak = lq->nak;
+		list_add_tail(&link->orphans, &lq->orphan->node);
+		lq->orphan = NULL;
+		atomic_store_explicit(&link->waiting, true, memory_order_release);
+	}
+	lq->nak.nak = 0;
+	lock_release(&link->wait_lock);
+}
+
+/* Only the holder of rx_lock takes any out, so the first stays the first while wait_lock is free. */
+static struct orphan_nak *first_orphan(struct link *link)
+{
+	struct orphan_nak *first = NULL;
+
+	lock_acquire(&link->wait_lock);
+	if (!list_empty(&link->orphans))
+		first = list_entry(link->orphans.next, struct orphan_nak, node);
+	lock_release(&link->wait_lock);
+	return first;
+}
+
+bool local_answer_send_orphans(struct link *link)
+{
+	struct orphan_nak *first;
+
+	while ((first = first_orphan(link))) {
+		if (!send_nak(link, first->to, first->from, &first->nak))
+			return false;
+		lock_acquire(&link->wait_lock);
+		list_del(&first->node);
+		lock_release(&link->wait_lock);
+		free(first);
+	}
+	return true;
 }
 
 /* What the QP owes an answer for is acknowledged no further than this. */

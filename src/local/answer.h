@@ -42,8 +42,23 @@ void local_answer_nak(struct qp *qp, struct link *link, uint32_t to, const struc
 bool local_answer_refuse(struct link *link, const struct record_header *header, enum nak nak,
 			 enum cause cause);
 
-/* Sends what is owed, as far as there is room. A READ whose memory is gone fails the QP. */
-void local_answer_send(struct qp *qp);
+/*
+ * Sends what is owed, as far as there is room; false: not all of it. A READ whose memory is gone fails
+ * the QP.
+ */
+bool local_answer_send(struct qp *qp);
+
+/* Everything that the QP owed was sent: it is off the link's list. */
+void local_answer_is_through(struct qp *qp);
+
+/*
+ * The QP leaves its connection: it is off the link's list, and a NAK that found no room stays behind with
+ * the link. Without it the request that was refused would count as carried out.
+ */
+void local_answer_leave(struct qp *qp);
+
+/* Sends what QPs left behind; false: not all of it, for want of room. Caller holds rx_lock. */
+bool local_answer_send_orphans(struct link *link);
 
 /* Nobody will answer what is owed: the requester's time-out starts, as on a wire. */
 void local_answer_forget(struct qp *qp);

@@ -7,6 +7,7 @@
 
 #include "base/syscall.h"
 #include "base/uncancelled.h"
+#include "local/local_qp.h"
 
 static struct lock pool_lock = LOCK_INITIALIZER;
 static struct link *pool; /* guarded by pool_lock */
@@ -85,6 +86,9 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->flight_head = link->flight_tail = 0;
 	link->reach = own ? REACH_SELF : REACH_NONE;
 	list_init(&link->blocked);
+	list_init(&link->turned);
+	list_init(&link->orphans);
+	link->blocked_count = link->turned_count = link->answering_count = 0;
 	list_init(&link->answering);
 	link->waiting = link->again = false;
 	link->references = 1;
@@ -124,6 +128,17 @@ void link_get(struct link *link)
 	atomic_fetch_add(&link->references, 1);
 }
 
+/* Who would have been told is dead, or will be told of nothing any more. */
+static void drop_orphans(struct link *link)
+{
+	while (!list_empty(&link->orphans)) {
+		struct list *first = link->orphans.next;
+
+		list_del(first);
+		free(list_entry(first, struct orphan_nak, node));
+	}
+}
+
 void link_put(struct link *link)
 {
 	if (atomic_fetch_sub(&link->references, 1) != 1)
@@ -131,6 +146,7 @@ void link_put(struct link *link)
 
 	UNCANCELLED;
 
+	drop_orphans(link); /* no QP can leave one any more */
 	if (link->reach != REACH_SELF)
 		munmap(link->arena, ARENA_BYTES);
 	close(link->wake_fd);

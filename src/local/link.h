@@ -77,9 +77,12 @@ struct link {
 	struct in_flight *in_flight; /* IN_FLIGHT_MAX entries */
 	_Atomic uint32_t flight_head, flight_tail;
 
-	struct lock wait_lock; /* guards both lists */
-	struct list blocked;   /* QPs with requests that found no room, or whose turn is over */
+	struct lock wait_lock; /* guards the lists and what they hold */
+	struct list blocked;   /* QPs with requests that found no room */
+	struct list turned;    /* QPs whose turn is over, and that have more to do */
 	struct list answering; /* QPs with answers to send */
+	struct list orphans;   /* struct orphan_nak: NAKs of QPs that are gone; goes before `answering` */
+	uint32_t blocked_count, turned_count, answering_count;
 	_Atomic bool waiting;  /* one of the lists may not be empty */
 	_Atomic bool again;    /* a QP's turn is over, and it has more to do */
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "local/answer.h"
 #include "object/memory.h"
 #include "local/requester.h"
 #include "local/responder.h"
@@ -49,11 +50,7 @@ static void drop_link(struct local_qp *lq)
 
 	if (!link)
 		return;
-	lock_acquire(&link->wait_lock);
-	if (lq->is_answering)
-		list_del(&lq->answering_node);
-	lq->is_answering = false;
-	lock_release(&link->wait_lock);
+	local_answer_leave(lq->qp);
 	lq->link = NULL;
 	link_put(link);
 }
@@ -66,6 +63,10 @@ static int connect(struct qp *qp)
 		return ENOMEM;
 	if (qp->type == IBV_QPT_UD)
 		return 0;
+	if (!lq->orphan)
+		lq->orphan = calloc(1, sizeof(*lq->orphan));
+	if (!lq->orphan)
+		return ENOMEM;
 	drop_link(lq);
 	/* Nobody there is not an error of this call: as on a wire, it shows when work is not answered. */
 	if (local_env.gid_is_local(&qp->attr.ah_attr.grh.dgid))
@@ -92,10 +93,8 @@ static void quiesce(struct qp *qp)
 	lq->attempt++;
 	lq->unacked = lq->reads = 0;
 	lq->failed = lq->started = false;
-	if (qp_state(qp) != IBV_QPS_ERR) {
-		lq->nak.nak = 0;
+	if (qp_state(qp) != IBV_QPS_ERR)
 		drop_link(lq);
-	}
 }
 
 static void destroy(struct qp *qp)
@@ -108,6 +107,7 @@ static void destroy(struct qp *qp)
 	local_requester_unblock(qp);
 	drop_link(lq);
 	qp->path_data = NULL;
+	free(lq->orphan);
 	free(lq);
 }
 

@@ -46,12 +46,20 @@ struct nak_pending {
 	uint64_t position; /* behind the request: nothing from there on is acknowledged yet */
 };
 
+/* The NAK of a QP that has left its connection before there was room for it. */
+struct orphan_nak {
+	struct list node; /* in link->orphans */
+	uint32_t to, from;
+	struct nak_pending nak;
+};
+
 struct local_qp {
 	struct qp *qp;
 	struct link *link; /* RC, UC: to the connected process, with a reference; or NULL: unreachable */
 	struct list blocked_node, answering_node;
 	bool is_answering;	 /* in link->answering; guarded by link->wait_lock */
-	struct link *blocked_on; /* in its list `blocked`, with a reference; guarded by its wait_lock */
+	struct link *blocked_on; /* in a list of its, with a reference; guarded by its wait_lock */
+	bool for_room;		 /* in its list `blocked`; else in `turned` */
 
 	/* requester */
 	uint8_t state; /* enum requester_state; only retry.c sets it */
@@ -88,6 +96,7 @@ struct local_qp {
 	uint32_t revoked; /* by the message that is refused meanwhile, as somebody still copies; 0:
 			     none */
 	struct nak_pending nak;
+	struct orphan_nak *orphan; /* for `nak`, should the QP leave; NULL until the next connection */
 	uint32_t response_head, response_tail; /* responses[head % MAX .. tail % MAX) are owed */
 	struct response responses[RESPONSES_MAX];
 };

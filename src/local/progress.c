@@ -146,77 +146,150 @@ static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link
 	return false;
 }
 
-static uint32_t first_waiting(struct link *link, struct list *head, bool answering)
+/* The first of a list of QPs, without taking it out; 0: none. */
+static uint32_t first_waiting(struct link *link, struct list *head)
 {
 	struct local_qp *lq = NULL;
 	uint32_t qpn = 0;
 
 	lock_acquire(&link->wait_lock);
 	if (!list_empty(head)) {
-		if (answering) {
-			lq = list_entry(head->next, struct local_qp, answering_node);
-			list_del(&lq->answering_node);
-			lq->is_answering = false;
-		} else {
-			lq = list_entry(head->next, struct local_qp, blocked_node);
-			/* to the end, so that the next try finds the next one */
-			list_del(&lq->blocked_node);
-			list_add_tail(head, &lq->blocked_node);
-		}
+		lq = head == &link->answering ?
+			     list_entry(head->next, struct local_qp, answering_node) :
+			     list_entry(head->next, struct local_qp, blocked_node);
 		qpn = lq->qp->ib.qp_num;
 	}
 	lock_release(&link->wait_lock);
 	return qpn;
 }
 
-static uint32_t count_waiting(struct link *link, struct list *head)
+static void first_becomes_last(struct link *link, struct list *head)
 {
-	struct list *pos;
-	uint32_t count = 0;
+	struct list *first;
 
 	lock_acquire(&link->wait_lock);
-	list_for_each(pos, head)
-		count++;
+	first = head->next;
+	if (first != head) {
+		list_del(first);
+		list_add_tail(head, first);
+	}
 	lock_release(&link->wait_lock);
-	return count;
 }
 
-/* Gives each QP that waits on the link one more try. Those still without luck are there again. */
+static uint32_t count_waiting(struct link *link, const uint32_t *count)
+{
+	uint32_t n;
+
+	lock_acquire(&link->wait_lock);
+	n = *count;
+	lock_release(&link->wait_lock);
+	return n;
+}
+
+/*
+ * Answers, in the order in which the QPs came to owe them. The first that finds no room ends the round,
+ * and is the first of the next one. True: some were sent.
+ */
+static bool serve_answering(struct turn *turn) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	bool any = false, orphaned = !list_empty(&link->orphans);
+	uint32_t tries;
+
+	if (orphaned && !local_answer_send_orphans(link))
+		return false;
+	for (tries = count_waiting(link, &link->answering_count); tries; tries--) {
+		uint32_t qpn = first_waiting(link, &link->answering);
+		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
+
+		if (!qp || local_of(qp)->link != link) {
+			if (qpn) /* it is about to leave */
+				first_becomes_last(link, &link->answering);
+			continue;
+		}
+		if (!local_answer_send(qp))
+			break;
+		local_answer_is_through(qp);
+		any = true;
+	}
+	return any || orphaned;
+}
+
+/* QPs whose turn was over have another one each. */
+static void serve_turned(struct turn *turn) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	uint32_t tries;
+
+	for (tries = count_waiting(link, &link->turned_count); tries; tries--) {
+		uint32_t qpn = first_waiting(link, &link->turned);
+		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
+
+		if (qp && local_of(qp)->blocked_on == link) {
+			local_requester_unblock(qp);
+			local_requester_issue(qp);
+		} else if (qpn) {
+			first_becomes_last(link, &link->turned);
+		}
+	}
+}
+
+/*
+ * QPs that wait for room, in the order in which they came. One that finds none ends the round, however
+ * many wait behind it: there is none for them either. It stays the first, so that none is passed over for
+ * ever; one that found some, and wants more, goes to the end.
+ */
+static void serve_blocked(struct turn *turn) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	uint32_t tries;
+
+	for (tries = count_waiting(link, &link->blocked_count); tries; tries--) {
+		uint32_t qpn = first_waiting(link, &link->blocked);
+		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
+		struct local_qp *lq = qp ? local_of(qp) : NULL;
+		uint32_t issue, done;
+		enum carried carried;
+
+		if (!lq || lq->blocked_on != link) {
+			if (qpn)
+				first_becomes_last(link, &link->blocked);
+			continue;
+		}
+		issue = qp->sq.issue;
+		done = sq_wqe(&qp->sq, issue)->done;
+		local_retry_on_room(qp);
+		carried = local_requester_issue(qp);
+		if (lq->blocked_on != link || !lq->for_room)
+			continue; /* it waits elsewhere, for another turn, or not at all */
+		if (carried != CARRY_NO_ROOM) {
+			local_requester_unblock(qp);
+			continue;
+		}
+		if (qp->sq.issue != issue || sq_wqe(&qp->sq, issue)->done != done)
+			first_becomes_last(link, &link->blocked);
+		break;
+	}
+}
+
+/* Gives QPs that wait on the link another try. */
 static void serve_waiting(struct turn *turn) REQUIRES(turn->link->rx_lock)
 {
 	struct link *link = turn->link;
-	bool answered = false;
-	uint32_t tries;
 
 	if (!atomic_load_explicit(&link->waiting, memory_order_acquire))
 		return;
 	atomic_store_explicit(&link->waiting, false, memory_order_relaxed);
-	for (tries = count_waiting(link, &link->answering); tries; tries--) {
-		uint32_t qpn = first_waiting(link, &link->answering, true);
-		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
-
-		if (qp) {
-			local_answer_send(qp);
-			answered = true;
-		}
-	}
 	/* nothing may have been received, so that nobody else tells the other end */
-	if (answered)
+	if (serve_answering(turn))
 		link_notify(link);
-	if (list_empty(&link->answering))
-		link->rx.hold = UINT64_MAX;
-	for (tries = count_waiting(link, &link->blocked); tries; tries--) {
-		uint32_t qpn = first_waiting(link, &link->blocked, false);
-		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
-
-		if (!qp || local_of(qp)->blocked_on != link)
-			continue;
-		local_requester_unblock(qp);
-		local_retry_on_room(qp);
-		local_requester_issue(qp);
-	}
+	serve_turned(turn);
+	serve_blocked(turn);
 	lock_acquire(&link->wait_lock);
-	if (!list_empty(&link->answering) || !list_empty(&link->blocked))
+	if (list_empty(&link->answering) && list_empty(&link->orphans))
+		link->rx.hold = UINT64_MAX;
+	if (!list_empty(&link->answering) || !list_empty(&link->orphans) ||
+	    !list_empty(&link->turned) || !list_empty(&link->blocked))
 		atomic_store_explicit(&link->waiting, true, memory_order_relaxed);
 	lock_release(&link->wait_lock);
 }

@@ -57,19 +57,31 @@ void local_requester_on_progress(struct qp *qp)
 		local_requester_issue(qp);
 }
 
-void local_requester_block(struct qp *qp, struct link *link)
+static void wait_at(struct qp *qp, struct link *link, bool for_room)
 {
 	struct local_qp *lq = local_of(qp);
 
-	if (lq->blocked_on == link)
+	if (lq->blocked_on == link && lq->for_room == for_room)
 		return;
 	local_requester_unblock(qp);
 	link_get(link);
 	lock_acquire(&link->wait_lock);
 	lq->blocked_on = link;
-	list_add_tail(&link->blocked, &lq->blocked_node);
+	lq->for_room = for_room;
+	list_add_tail(for_room ? &link->blocked : &link->turned, &lq->blocked_node);
+	(*(for_room ? &link->blocked_count : &link->turned_count))++;
 	atomic_store_explicit(&link->waiting, true, memory_order_release);
 	lock_release(&link->wait_lock);
+}
+
+void local_requester_block(struct qp *qp, struct link *link)
+{
+	wait_at(qp, link, true);
+}
+
+void local_requester_end_turn(struct qp *qp, struct link *link)
+{
+	wait_at(qp, link, false);
 }
 
 void local_requester_unblock(struct qp *qp)
@@ -82,6 +94,7 @@ void local_requester_unblock(struct qp *qp)
 	lock_acquire(&link->wait_lock);
 	lq->blocked_on = NULL;
 	list_del(&lq->blocked_node);
+	(*(lq->for_room ? &link->blocked_count : &link->turned_count))--;
 	lock_release(&link->wait_lock);
 	link_put(link);
 }
@@ -495,11 +508,12 @@ static void start(struct qp *qp)
 	local_retry_start(qp);
 }
 
-void local_requester_issue(struct qp *qp)
+enum carried local_requester_issue(struct qp *qp)
 {
 	struct local_qp *lq = local_of(qp);
 	struct sq *sq = &qp->sq;
 	int64_t budget = REQUESTER_TURN_BYTES;
+	enum carried carried = CARRIED;
 	bool stop = false, tried_again = false;
 	/* In SQD only what was begun goes on (IBA 10.3.1.5). */
 	bool drain = qp_state(qp) == IBV_QPS_SQD && sq->issue != sq->tail &&
@@ -507,7 +521,7 @@ void local_requester_issue(struct qp *qp)
 
 	if (lq->state != REQUESTER_READY || lq->failed ||
 	    (qp_state(qp) != IBV_QPS_RTS && !drain))
-		return;
+		return CARRY_WAIT;
 	if (!lq->started)
 		start(qp);
 	while (!stop && sq->issue != sq->tail) {
@@ -519,7 +533,8 @@ void local_requester_issue(struct qp *qp)
 		}
 		if (wqe->flags & IBV_SEND_FENCE && wqe->done == 0 && lq->reads)
 			break;
-		switch (carry_out(qp, wqe, &budget)) {
+		carried = carry_out(qp, wqe, &budget);
+		switch (carried) {
 		case CARRIED:
 			sq->issue++;
 			stop = drain && (sq->issue == sq->tail ||
@@ -533,11 +548,12 @@ void local_requester_issue(struct qp *qp)
 			 * it, and looked, just before.
 			 */
 			atomic_thread_fence(memory_order_seq_cst);
-			stop = tried_again || !lq->link;
+			stop = tried_again;
 			tried_again = true;
+			local_retry_on_room(qp); /* a datagram is tried again, too */
 			break;
 		case CARRY_TURN_OVER:
-			local_requester_block(qp, lq->link);
+			local_requester_end_turn(qp, lq->link);
 			atomic_store_explicit(&lq->link->again, true, memory_order_relaxed);
 			local_env.kick();
 			stop = true;
@@ -547,9 +563,10 @@ void local_requester_issue(struct qp *qp)
 			break;
 		case CARRY_FAILED:
 			announce(lq);
-			return;
+			return CARRY_FAILED;
 		}
 	}
 	sq_retire(qp);
 	announce(lq);
+	return carried;
 }

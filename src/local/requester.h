@@ -43,7 +43,8 @@ static inline bool wqe_is_local(const struct wqe *wqe)
 /* How a one-sided request was begun (wqe.route). */
 enum wqe_route { ROUTE_UNDECIDED, ROUTE_DIRECT, ROUTE_MESSAGE, ROUTE_FAILED };
 
-void local_requester_issue(struct qp *qp);
+/* Returns how it ended; CARRIED: nothing is left. */
+enum carried local_requester_issue(struct qp *qp);
 
 /*
  * The request `seq` (sq.issue is behind it) failed. Its completion comes after those of all earlier
@@ -60,6 +61,7 @@ void local_requester_on_progress(struct qp *qp);
  * whoever makes progress on the link, and takes it out of the list if it is in one.
  */
 void local_requester_block(struct qp *qp, struct link *link);
+void local_requester_end_turn(struct qp *qp, struct link *link);
 void local_requester_unblock(struct qp *qp);
 
 #endif

@@ -1,0 +1,297 @@
+/* What waits for room in a ring: whose turn it is, what a look costs, and what stays of a QP that goes. */
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "local/progress.h"
+#include "local/requester.h"
+
+#define FAR_SLOT 9
+#define FAR_QPN	 (FAR_SLOT << ARENA_QP_BITS | 1)
+#define QPS	 100
+
+static struct rig rig;
+static struct far far;
+static char memory[RECORD_PAYLOAD_MAX];
+static struct mr *mr;
+static unsigned tries;
+
+enum carried __real_local_requester_issue(struct qp *qp);
+enum carried __wrap_local_requester_issue(struct qp *qp);
+enum carried __wrap_local_requester_issue(struct qp *qp)
+{
+	tries++;
+	return __real_local_requester_issue(qp);
+}
+
+static int setup(void **state)
+{
+	rig_create(&rig);
+	far_create(&far, FAR_SLOT);
+	mr = rig_mr(&rig, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	assert_int_equal(mr_destroy(mr), 0);
+	far_destroy(&far);
+	rig_destroy(&rig);
+	return 0;
+}
+
+static struct qp *connected(enum ibv_qp_type type)
+{
+	struct qp *qp = rig_qp(&rig, type);
+
+	rig_connect(qp, &(struct rig_connection){
+				.slot = FAR_SLOT, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7 });
+	return qp;
+}
+
+static void post(struct qp *qp, uint32_t bytes)
+{
+	struct ibv_sge sge = { (uintptr_t)memory, bytes, mr->ib.lkey };
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1 };
+
+	struct ibv_wc wc;
+
+	rig_post_send(qp, &wr);
+	while (cq_pop(rig.cq, 1, &wc)) /* their places in the queue are free again */
+		;
+}
+
+/* Until one finds no room. Returns how many found some. */
+static unsigned fill_ring(struct qp *qp)
+{
+	unsigned count = 0;
+
+	while (!local_of(qp)->blocked_on) {
+		post(qp, RECORD_PAYLOAD_MAX);
+		count++;
+	}
+	return count - 1;
+}
+
+/* Takes what is in the ring, and tells who sent it. */
+static unsigned drain(uint32_t *from, unsigned max)
+{
+	struct record_header header;
+	unsigned count = 0;
+
+	while (count < max && far_next(&far, &header))
+		from[count++] = header.src_qpn;
+	far_acknowledge(&far);
+	return count;
+}
+
+static unsigned tries_of_a_look(void)
+{
+	tries = 0;
+	progress_link(far.link);
+	return tries;
+}
+
+static void test_a_look_in_vain_is_one_try(void **state)
+{
+	struct qp *filler = connected(IBV_QPT_UC), *qps[QPS];
+
+	fill_ring(filler);
+	for (int i = 0; i < QPS; i++) {
+		qps[i] = connected(IBV_QPT_RC);
+		post(qps[i], RECORD_PAYLOAD_MAX);
+		assert_ptr_equal(local_of(qps[i])->blocked_on, far.link);
+	}
+	for (int looks = 0; looks < 10; looks++)
+		assert_int_equal(tries_of_a_look(), 1);
+	for (int i = 0; i < QPS; i++)
+		assert_int_equal(qp_destroy(qps[i]), 0);
+	assert_int_equal(qp_destroy(filler), 0);
+	assert_int_equal(far.link->blocked_count, 0);
+}
+
+/* Each has its turn before anybody has another, however much each has to send. */
+static void test_room_goes_round(void **state)
+{
+	enum { FEW = 10, EACH = 6 };
+	struct qp *filler = connected(IBV_QPT_UC), *qps[FEW];
+	uint32_t from[64];
+	unsigned got[FEW] = { 0 }, total = 0;
+
+	fill_ring(filler);
+	for (int i = 0; i < FEW; i++) {
+		qps[i] = connected(IBV_QPT_UC);
+		for (int n = 0; n < EACH; n++)
+			post(qps[i], RECORD_PAYLOAD_MAX);
+	}
+	for (int round = 0; round < 1000 && total < FEW * EACH; round++) {
+		unsigned count = drain(from, 2), most = 0, least = EACH;
+
+		for (unsigned n = 0; n < count; n++)
+			for (int i = 0; i < FEW; i++)
+				if (from[n] == qps[i]->ib.qp_num) {
+					got[i]++;
+					total++;
+				}
+		for (int i = 0; i < FEW; i++) {
+			most = got[i] > most ? got[i] : most;
+			least = got[i] < least ? got[i] : least;
+		}
+		assert_in_range(most - least, 0, 3);
+		tries_of_a_look();
+	}
+	assert_int_equal(total, FEW * EACH);
+	for (int i = 0; i < FEW; i++)
+		assert_int_equal(qp_destroy(qps[i]), 0);
+	assert_int_equal(qp_destroy(filler), 0);
+}
+
+/* A turn that is over is another matter: its QP goes on, whether there is room in the ring or not. */
+static void test_turns_do_not_wait_for_room(void **state)
+{
+	struct qp *filler = connected(IBV_QPT_UC), *waits = connected(IBV_QPT_RC),
+		  *turned = connected(IBV_QPT_RC);
+
+	fill_ring(filler);
+	post(waits, RECORD_PAYLOAD_MAX);
+	lock_acquire(&turned->lock);
+	local_requester_end_turn(turned, far.link);
+	lock_release(&turned->lock);
+	assert_int_equal(far.link->turned_count, 1);
+	assert_int_equal(tries_of_a_look(), 2);
+	assert_null(local_of(turned)->blocked_on);
+	assert_int_equal(far.link->turned_count, 0);
+	assert_int_equal(qp_destroy(turned), 0);
+	assert_int_equal(qp_destroy(waits), 0);
+	assert_int_equal(qp_destroy(filler), 0);
+}
+
+static void send_to(struct qp *qp, uint32_t msn)
+{
+	struct record_header header = {
+		.dst_qpn = qp->ib.qp_num, .src_qpn = FAR_QPN, .msn = msn, .total = 8, .bytes = 8
+	};
+	static const char payload[8];
+
+	far_send(&far, RECORD_SEND, RECORD_FIRST | RECORD_LAST, header, payload);
+}
+
+static uint64_t acked(void)
+{
+	return atomic_load(&far.control[1].acked);
+}
+
+/* Fills what is kept free for NAKs, too. */
+static void fill_with_naks(void)
+{
+	struct record_header header = { .dst_qpn = RIG_SLOT << ARENA_QP_BITS | 0x3000,
+					.src_qpn = FAR_QPN };
+
+	for (int i = 0; i < RING_FOR_NAKS / RECORD_UNIT + 1000; i++) {
+		far_send(&far, RECORD_SEND, RECORD_FIRST | RECORD_LAST, header, NULL);
+		progress_link(far.link);
+		if (far.link->rx.head != far.tx.tail)
+			break; /* its refusal found no room */
+	}
+	assert_true(far.link->rx.head != far.tx.tail);
+}
+
+/*
+ * The NAK of a QP that goes before there is room for it: the request is not acknowledged until it was
+ * sent, and it is sent as soon as there is room.
+ */
+static void nak_outlives(bool destroy)
+{
+	struct qp *qp = connected(IBV_QPT_RC), *filler = connected(IBV_QPT_UC);
+	struct record_header header;
+	uint64_t position;
+	unsigned naks = 0;
+
+	fill_ring(filler);
+	/* all but one record of what NAKs may use: the last one is taken by the QP's own */
+	position = far.tx.tail;
+	for (;;) {
+		struct ring_producer *tx = &far.link->tx;
+
+		if (!ring_reserve(tx, 0, 0))
+			break;
+		struct record *record = ring_reserve(tx, 0, 0);
+
+		record->header = (struct record_header){ 0 };
+		ring_publish(tx, record, record_word(RECORD_NAK, 0, 0));
+	}
+	send_to(qp, 0); /* there is no receive */
+	rig_progress(far.link);
+	assert_true(far.link->rx.head == far.tx.tail);
+	assert_true(acked() <= position);
+	if (destroy)
+		assert_int_equal(qp_destroy(qp), 0);
+	else
+		rig_reset(qp);
+	rig_progress(far.link);
+	assert_true(acked() <= position);
+	while (far_next(&far, &header))
+		;
+	far_acknowledge(&far);
+	rig_progress(far.link);
+	while (far_next(&far, &header))
+		naks += record_kind(&header) == RECORD_NAK && header.imm == NAK_RNR &&
+			header.dst_qpn == FAR_QPN;
+	assert_int_equal(naks, 1);
+	progress_link(far.link);
+	assert_true(acked() == far.tx.tail);
+	assert_true(list_empty(&far.link->orphans));
+	if (!destroy)
+		assert_int_equal(qp_destroy(qp), 0);
+	assert_int_equal(qp_destroy(filler), 0);
+}
+
+static void test_a_nak_outlives_its_destroyed_qp(void **state)
+{
+	nak_outlives(true);
+}
+
+static void test_a_nak_outlives_a_reset(void **state)
+{
+	nak_outlives(false);
+}
+
+/* Nor is what no QP takes acknowledged before its refusal was sent. */
+static void test_a_refusal_waits_for_room(void **state)
+{
+	struct qp *filler = connected(IBV_QPT_UC);
+	uint32_t from[1024];
+	uint64_t before;
+
+	fill_ring(filler);
+	fill_with_naks();
+	before = far.link->rx.head;
+	rig_progress(far.link);
+	assert_true(far.link->rx.head == before);
+	assert_true(acked() <= before);
+	while (drain(from, 1024))
+		;
+	rig_progress(far.link);
+	assert_true(far.link->rx.head == far.tx.tail);
+	assert_int_equal(qp_destroy(filler), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_a_look_in_vain_is_one_try),
+		TEST(test_room_goes_round),
+		TEST(test_turns_do_not_wait_for_room),
+		TEST(test_a_nak_outlives_its_destroyed_qp),
+		TEST(test_a_nak_outlives_a_reset),
+		TEST(test_a_refusal_waits_for_room),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
