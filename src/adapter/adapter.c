@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -21,14 +20,13 @@
 #include "adapter/path.h"
 #include "adapter/peers.h"
 #include "adapter/ports.h"
+#include "adapter/progress.h"
 #include "adapter/pump.h"
 #include "base/cause.h"
 #include "base/counter.h"
 #include "base/fork_free.h"
 #include "local/foreign.h"
 #include "local/local.h"
-#include "local/progress.h"
-#include "local/retry.h"
 #include "object/adopt.h"
 #include "object/mr.h"
 #include "object/touch.h"
@@ -301,6 +299,7 @@ int adapter_start(void)
 	if (!running) {
 		error = start();
 		running = !error;
+		progress_running = running;
 		if (error)
 			undo();
 	}
@@ -377,111 +376,6 @@ uint32_t adapter_slot(void)
 uint64_t adapter_cookie(void)
 {
 	return cookie;
-}
-
-/* The clock is looked at once in so many polls, if there is no other need for it. */
-#define POLLS_PER_LOOK 32
-/*
- * A poll that copies much takes long, and so does the program's next step: a lease must not run out
- * under a thread that polls all the time. So much counts as one poll more.
- */
-#define MOVED_PER_POLL 2048
-
-/* A thread that has polled sockets in vain for so long is one that polls: see pump.h. */
-#define LEASE_AFTER_NS 15000ull
-
-/*
- * A thread that has polled in vain for so long offers its processor to others, again and again:
- * where there are more spinning programs than processors, the one that is waited for (or the
- * kernel's own thread that has its packets) would otherwise get its turn only when the time slice
- * of the waiting one is over. By the clock, because a poll that looks at sockets takes a hundred
- * times as long as one that does not.
- */
-#define YIELD_AFTER_NS 100000ull
-#define YIELD_EVERY_NS 10000ull
-
-/* This thread owes acknowledgements for what it polled: after the program's next step. */
-static _Thread_local bool owing __attribute__((tls_model("initial-exec")));
-
-/* True if packets came. Ports where nothing happens are looked at only now and then. */
-static bool poll_wire(bool all, uint64_t now)
-{
-	/* before a timer says that nothing came, all ports are looked at */
-	bool due = now >= transport_deadline_ns();
-	int got = ports_progress(now, all || due ? PORTS_ALL : PORTS_BUSY_ONES);
-
-	pump_on_look(now, got > 0);
-	if (got > 0) {
-		if (pump_has_lease())
-			owing = transport_flush_urgent(now);
-		else
-			transport_flush();
-	}
-	if (now >= transport_deadline_ns())
-		transport_run(now);
-	return got > 0;
-}
-
-/* This thread finds nothing since then; 0: it just did. */
-static _Thread_local uint64_t in_vain_ns __attribute__((tls_model("initial-exec")));
-
-static bool is_polling(uint64_t now)
-{
-	return pump_has_lease() || (in_vain_ns && now - in_vain_ns >= LEASE_AFTER_NS);
-}
-
-static void offer_processor(uint64_t now)
-{
-	if (!in_vain_ns || now - in_vain_ns < YIELD_AFTER_NS)
-		return;
-	in_vain_ns = now - YIELD_AFTER_NS + YIELD_EVERY_NS;
-	sched_yield();
-}
-
-void adapter_settle(void)
-{
-	if (!owing || qp_building)
-		return;
-	owing = false;
-	transport_flush();
-}
-
-void adapter_progress(void)
-{
-	static _Thread_local uint32_t polls __attribute__((tls_model("initial-exec")));
-	bool any, now_and_then, wire;
-	uint64_t now = 0;
-
-	if (!running || qp_building)
-		return;
-	adapter_settle();
-	any = peers_progress();
-	wire = ports_any();
-	polls += 1 + (uint32_t)(local_moved / MOVED_PER_POLL);
-	local_moved = 0;
-	now_and_then = polls >= POLLS_PER_LOOK;
-	if (now_and_then)
-		polls = 0;
-	if (wire || now_and_then)
-		now = monotonic_ns();
-	any |= wire && poll_wire(now_and_then, now);
-	if (any)
-		in_vain_ns = 0;
-	else if (!in_vain_ns)
-		in_vain_ns = now;
-	if (now_and_then && now >= local_retry_deadline_ns())
-		local_retry_run(now);
-	if (now_and_then || (wire && is_polling(now)))
-		pump_on_polling(now);
-	if (now)
-		offer_processor(now);
-}
-
-void adapter_on_arm(void)
-{
-	adapter_settle();
-	if (running)
-		pump_on_arm();
 }
 
 const struct qp_path *adapter_path(enum ibv_qp_type type)

@@ -54,6 +54,9 @@ static bool daemon_lost;
 static uint64_t attempt_ns; /* when it is looked for again */
 static _Atomic uint64_t lease_until; /* 0: nobody holds it */
 static _Atomic uint64_t renew_at;
+/* Who took or renewed the lease last: the address of its `self`; 0: the pump lent it. */
+static _Atomic uintptr_t holder;
+static _Thread_local char self __attribute__((tls_model("initial-exec")));
 
 /* Guards `listening` and what the kernel was told of it. Only that of what is listened to is inside. */
 static struct lock listen_lock = LOCK_INITIALIZER;
@@ -206,6 +209,7 @@ void pump_on_polling(uint64_t now)
 	/* one of the threads that poll renews for all */
 	if (!atomic_compare_exchange_strong(&renew_at, &renew, now + RENEW_NS))
 		return;
+	atomic_store_explicit(&holder, (uintptr_t)&self, memory_order_relaxed);
 	atomic_store(&lease_until, now + LEASE_NS);
 	atomic_store(&own->duty, DUTY_POLLED);
 	set_timer(lease_timer, now + LEASE_NS); /* LEASE: last */
@@ -215,8 +219,12 @@ void pump_on_polling(uint64_t now)
 
 void pump_on_arm(void)
 {
+	uintptr_t whose = atomic_load_explicit(&holder, memory_order_relaxed);
+
 	if (atomic_load_explicit(&lease_until, memory_order_relaxed) == 0)
 		return;
+	if (whose && whose != (uintptr_t)&self)
+		return; /* another thread polls, and takes what comes */
 	atomic_store(&lease_until, 0);
 	atomic_store(&renew_at, 0);
 	pump_kick();
@@ -330,8 +338,10 @@ static void lend(uint64_t now)
 {
 	uint64_t nobody = 0;
 
-	if (atomic_compare_exchange_strong(&lease_until, &nobody, now + LEASE_NS))
+	if (atomic_compare_exchange_strong(&lease_until, &nobody, now + LEASE_NS)) {
+		atomic_store_explicit(&holder, 0, memory_order_relaxed);
 		set_timer(lease_timer, now + LEASE_NS);
+	}
 }
 
 /* True: there may be more, now. */

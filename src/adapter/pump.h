@@ -9,6 +9,10 @@
  * ms) ahead of itself, every half millisecond, and the pump sleeps on. When it stops polling the
  * timer fires, and the pump looks, and says ASLEEP.
  *
+ * A thread that arms a CQ is about to sleep, so it gives back the lease if it was the one that took or renewed
+ * it last. If that was another thread it is polling, within half a millisecond at least: it takes what comes for
+ * the sleeper, too, and its lease lasts. Should it have stopped just then, the lease ends by its timer.
+ *
  * Barrier DUTY: the pump stores ASLEEP, executes a membarrier, and then looks at everything once
  * more before it sleeps. A peer stores its record, then loads duty, with no fence between. Either
  * the peer sees ASLEEP and writes the eventfd, or the pump's look sees the record.
@@ -101,7 +105,7 @@ void pump_on_look(uint64_t now_ns, bool found);
 void pump_on_send_begin(void);
 void pump_on_send_end(void);
 
-/* The program arms a CQ: it will sleep, so the lease ends now. */
+/* This thread arms a CQ: it will sleep, so its lease ends now. */
 void pump_on_arm(void);
 
 /* There is work that only a look will find. */

@@ -316,6 +316,29 @@ static void arming_ends_the_lease(void **state)
 	assert_true(waits_for(is_asleep));
 }
 
+static void *take_lease(void *arg)
+{
+	pump_on_polling(now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
+	return NULL;
+}
+
+/* Another thread polls: it takes what comes for the one that will sleep. */
+static void arming_leaves_the_lease_of_others(void **state)
+{
+	pthread_t poller;
+
+	assert_int_equal(pthread_create(&poller, NULL, take_lease, NULL), 0);
+	assert_int_equal(pthread_join(poller, NULL), 0);
+	pump_on_arm();
+	assert_true(pump_has_lease());
+	assert_int_equal(header.duty, DUTY_POLLED);
+	/* now it is this thread's */
+	pump_on_polling(now_ns() + 2 * PATIENCE_MS * 1000000ull);
+	pump_on_arm();
+	assert_false(pump_has_lease());
+	assert_true(waits_for(is_asleep));
+}
+
 static void takes_packets_while_nobody_polls(void **state)
 {
 	for (int i = 0; i < 100; i++) {
@@ -628,6 +651,7 @@ int main(void)
 		TEST(says_asleep_after_a_poller_that_was_away),
 		TEST(says_asleep_after_a_poller_with_an_old_clock),
 		TEST(arming_ends_the_lease),
+		TEST(arming_leaves_the_lease_of_others),
 		TEST(takes_packets_while_nobody_polls),
 		TEST(takes_packets_after_pollers_that_found_all),
 		TEST(takes_packets_of_ports_it_cannot_listen_to),

@@ -1,0 +1,136 @@
+#include "adapter/progress.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include "adapter/adapter.h"
+#include "adapter/peers.h"
+#include "adapter/ports.h"
+#include "adapter/pump.h"
+#include "local/progress.h"
+#include "local/retry.h"
+#include "transport/transport.h"
+
+bool progress_running;
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/* The clock is looked at once in so many polls, if there is no other need for it. */
+#define POLLS_PER_LOOK 32
+/*
+ * A poll that copies much takes long, and so does the program's next step: a lease must not run out
+ * under a thread that polls all the time. So much counts as one poll more.
+ */
+#define MOVED_PER_POLL 2048
+
+/* A thread that has polled sockets in vain for so long is one that polls: see pump.h. */
+#define LEASE_AFTER_NS 15000ull
+
+/*
+ * A thread that has polled in vain for so long offers its processor to others, again and again:
+ * where there are more spinning programs than processors, the one that is waited for (or the
+ * kernel's own thread that has its packets) would otherwise get its turn only when the time slice
+ * of the waiting one is over. By the clock, because a poll that looks at sockets takes a hundred
+ * times as long as one that does not.
+ */
+#define YIELD_AFTER_NS 100000ull
+#define YIELD_EVERY_NS 10000ull
+
+/* This thread's, since it looked at the clock, or armed a CQ. */
+static _Thread_local uint32_t polls __attribute__((tls_model("initial-exec")));
+
+/* This thread owes acknowledgements for what it polled: after the program's next step. */
+static _Thread_local bool owing __attribute__((tls_model("initial-exec")));
+
+/* True if packets came. Ports where nothing happens are looked at only now and then. */
+static bool poll_wire(bool all, uint64_t now)
+{
+	/* before a timer says that nothing came, all ports are looked at */
+	bool due = now >= transport_deadline_ns();
+	int got = ports_progress(now, all || due ? PORTS_ALL : PORTS_BUSY_ONES);
+
+	pump_on_look(now, got > 0);
+	if (got > 0) {
+		if (pump_has_lease())
+			owing = transport_flush_urgent(now);
+		else
+			transport_flush();
+	}
+	if (now >= transport_deadline_ns())
+		transport_run(now);
+	return got > 0;
+}
+
+/* This thread finds nothing since then; 0: it just did. */
+static _Thread_local uint64_t in_vain_ns __attribute__((tls_model("initial-exec")));
+
+static bool is_polling(uint64_t now)
+{
+	return pump_has_lease() || (in_vain_ns && now - in_vain_ns >= LEASE_AFTER_NS);
+}
+
+static void offer_processor(uint64_t now)
+{
+	if (!in_vain_ns || now - in_vain_ns < YIELD_AFTER_NS)
+		return;
+	in_vain_ns = now - YIELD_AFTER_NS + YIELD_EVERY_NS;
+	sched_yield();
+}
+
+void adapter_settle(void)
+{
+	if (!owing || qp_building)
+		return;
+	owing = false;
+	transport_flush();
+}
+
+void adapter_progress(void)
+{
+	bool any, now_and_then, wire;
+	uint64_t now = 0;
+
+	if (!progress_running || qp_building)
+		return;
+	adapter_settle();
+	any = peers_progress();
+	wire = ports_any();
+	polls += 1 + (uint32_t)(local_moved / MOVED_PER_POLL);
+	local_moved = 0;
+	now_and_then = polls >= POLLS_PER_LOOK;
+	if (now_and_then)
+		polls = 0;
+	if (wire || now_and_then)
+		now = monotonic_ns();
+	any |= wire && poll_wire(now_and_then, now);
+	if (any)
+		in_vain_ns = 0;
+	else if (!in_vain_ns)
+		in_vain_ns = now;
+	if (now_and_then && now >= local_retry_deadline_ns())
+		local_retry_run(now);
+	if (now_and_then || (wire && is_polling(now)))
+		pump_on_polling(now);
+	if (now)
+		offer_processor(now);
+}
+
+/*
+ * What was polled before belongs to an earlier wait. A program that waits for events polls a few times after
+ * each, and is not one that polls: were these counted from one event to the next, each so-manieth of them
+ * would take the lease just before the thread goes to sleep, and what comes then would wait for its end.
+ */
+void adapter_on_arm(void)
+{
+	adapter_settle();
+	polls = 0;
+	in_vain_ns = 0;
+	if (progress_running)
+		pump_on_arm();
+}

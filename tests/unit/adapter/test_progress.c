@@ -1,0 +1,102 @@
+/*
+ * When a thread that polls is taken for one that goes on polling, so that it is given the lease: all around is
+ * replaced at link time (--wrap) and does nothing.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "adapter/adapter.h"
+#include "adapter/ports.h"
+#include "adapter/progress.h"
+#include "adapter/pump.h"
+#include "transport/transport.h"
+
+static unsigned leases, looks;
+
+void __wrap_pump_on_polling(uint64_t now);
+void __wrap_pump_on_polling(uint64_t now)
+{
+	leases++;
+}
+
+void __wrap_pump_on_arm(void);
+void __wrap_pump_on_arm(void)
+{
+}
+
+bool __wrap_peers_progress(void);
+bool __wrap_peers_progress(void)
+{
+	looks++;
+	return false;
+}
+
+int __wrap_ports_progress(uint64_t now, enum ports_look which);
+int __wrap_ports_progress(uint64_t now, enum ports_look which)
+{
+	return 0;
+}
+
+static int setup(void **state)
+{
+	progress_running = true;
+	ports_count = 0;
+	adapter_on_arm();
+	leases = looks = 0;
+	return 0;
+}
+
+static void poll_times(unsigned times)
+{
+	while (times--)
+		adapter_progress();
+}
+
+static void who_polls_on_is_given_the_lease(void **state)
+{
+	poll_times(64);
+	assert_int_equal(looks, 64);
+	assert_int_equal(leases, 2);
+}
+
+/* An event, a request for the next one, a few polls until the CQ is empty: thousands of times. */
+static void who_waits_for_events_is_given_none(void **state)
+{
+	for (int event = 0; event < 3000; event++) {
+		adapter_on_arm();
+		poll_times(1 + (unsigned)event % 5);
+	}
+	assert_int_equal(leases, 0);
+	poll_times(32);
+	assert_int_equal(leases, 1);
+}
+
+/* The same with ports: that it found nothing before it slept is no sign that it polls. */
+static void who_sleeps_between_polls_is_given_none(void **state)
+{
+	const struct timespec sleep = { 0, 100000 };
+
+	ports_count = 1;
+	for (int event = 0; event < 100; event++) {
+		adapter_on_arm();
+		adapter_progress();
+		nanosleep(&sleep, NULL);
+	}
+	assert_int_equal(leases, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(who_polls_on_is_given_the_lease, setup),
+		cmocka_unit_test_setup(who_waits_for_events_is_given_none, setup),
+		cmocka_unit_test_setup(who_sleeps_between_polls_is_given_none, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
