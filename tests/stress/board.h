@@ -21,6 +21,7 @@ struct settings {
 	unsigned int threads;
 	unsigned int ops; /* steps of each process towards each other */
 	int kill;	  /* the process to be killed, -1: none */
+	bool stop;	  /* processes are stopped and go on, at random */
 	unsigned int limit_s;
 	unsigned int patience;
 };
@@ -39,6 +40,7 @@ struct seat {
 	uint64_t added[PROCS_MAX];	      /* to the shared word of each other, at the end */
 	uint64_t swapped[PROCS_MAX];
 	uint64_t bytes, completions, lost; /* for the summary */
+	_Atomic uint32_t stopped; /* parent: how often */
 	uint32_t settled_ms; /* from the kill to the last completion of the dead one's QP */
 };
 

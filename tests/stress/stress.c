@@ -1,12 +1,14 @@
 /*
  * stress - processes that are all connected to each other do random things, and check everything.
  *
- *     stress [--seed N] [--procs N] [--ops N] [--threads N] [--kill] [--limit SECONDS]
+ *     stress [--seed N] [--procs N] [--ops N] [--threads N] [--kill] [--stop] [--limit SECONDS]
  *
  * All follows from the seed, but for the timing. Every process has an RC connection to every other,
  * UC to its neighbours and UD to all; some use SRQs, some sleep for events. An oracle in each
  * (oracle.c) knows from the plan (plan.c) what has to complete and arrive, to the byte. With
- * --kill one process is killed halfway: the others get errors on their QPs to it and on no other.
+ * --kill one process is killed halfway: the others get errors on their QPs to it and on no other. With
+ * --stop processes are stopped (SIGSTOP) at random moments, in the middle of a copy too, several at a time, and
+ * go on (SIGCONT) some milliseconds later, now and then most of a second: nothing may come of it.
  *
  * Exit status: 0 good, 1 something was wrong, 2 wrong usage.
  */
@@ -25,6 +27,11 @@
 
 #include "worker.h"
 
+/* Of the looks at the children, which come twice in a millisecond; and how long the stops are. */
+#define STOP_ONE_IN 8
+#define STOP_MS	    30
+#define STOP_MS_MAX 700
+
 #if defined(__SANITIZE_THREAD__)
 /*
  * What a peer writes by RDMA is ordered with what the program did to the memory before only through
@@ -38,6 +45,7 @@ __attribute__((visibility("default"))) const char *__tsan_default_suppressions(v
 #endif
 
 static pid_t children[PROCS_MAX];
+static uint64_t stopped_until_ms[PROCS_MAX]; /* 0: it runs */
 
 static void kill_children(unsigned int count)
 {
@@ -87,6 +95,35 @@ static void kill_when_due(struct board *board)
 	children[settings->kill] = 0;
 }
 
+/* How long a process stays stopped: mostly shorter than a time slice, sometimes longer than a time-out. */
+static uint64_t stop_ms(uint64_t *random)
+{
+	uint64_t value = plan_random(random);
+
+	return 1 + (value % 8 ? value / 8 % STOP_MS : value / 8 % STOP_MS_MAX);
+}
+
+/* Once in half a millisecond or so. */
+static void stop_at_random(struct board *board, uint64_t *random)
+{
+	unsigned int procs = board->settings.procs;
+	unsigned int which = (unsigned int)(plan_random(random) % procs);
+	uint64_t now = now_ms();
+
+	for (unsigned int i = 0; i < procs; i++)
+		if (stopped_until_ms[i] && stopped_until_ms[i] <= now) {
+			stopped_until_ms[i] = 0;
+			if (children[i] > 0)
+				kill(children[i], SIGCONT);
+		}
+	if (!board->settings.stop || children[which] <= 0 || stopped_until_ms[which] ||
+	    plan_random(random) % STOP_ONE_IN)
+		return;
+	stopped_until_ms[which] = now + stop_ms(random);
+	atomic_fetch_add(&board->seat[which].stopped, 1);
+	kill(children[which], SIGSTOP);
+}
+
 /* One child that ended, judged. Returns whether all is well. */
 static bool judge(const struct board *board, pid_t pid, int status, unsigned int *left)
 {
@@ -113,12 +150,14 @@ static bool wait_for_children(struct board *board)
 	const struct settings *settings = &board->settings;
 	unsigned int left = settings->procs - (settings->kill >= 0);
 	uint64_t end_ms = now_ms() + settings->limit_s * UINT64_C(1000);
+	uint64_t random = plan_mix(settings->seed + 0x570b);
 
 	while (left > 0) {
 		int status;
 		pid_t pid;
 
 		kill_when_due(board);
+		stop_at_random(board, &random);
 		pid = waitpid(-1, &status, WNOHANG);
 		if (pid > 0 && !judge(board, pid, status, &left))
 			return false;
@@ -141,12 +180,13 @@ static void print_summary(const struct board *board, bool good, uint64_t took_ms
 {
 	const struct settings *settings = &board->settings;
 	uint64_t bytes = 0, completions = 0, lost = 0;
-	uint32_t settled_ms = 0;
+	uint32_t settled_ms = 0, stopped = 0;
 
 	for (unsigned int i = 0; i < settings->procs; i++) {
 		bytes += board->seat[i].bytes;
 		completions += board->seat[i].completions;
 		lost += board->seat[i].lost;
+		stopped += board->seat[i].stopped;
 		if (board->seat[i].settled_ms > settled_ms)
 			settled_ms = board->seat[i].settled_ms;
 	}
@@ -158,6 +198,8 @@ static void print_summary(const struct board *board, bool good, uint64_t took_ms
 	       (unsigned long long)took_ms);
 	if (settings->kill >= 0)
 		printf(", process %d killed, all settled after %u ms", settings->kill, settled_ms);
+	if (settings->stop)
+		printf(", processes stopped %u times", stopped);
 	printf("\n");
 }
 
@@ -181,6 +223,7 @@ static struct settings parse(int argc, char **argv)
 		{ "ops", required_argument, NULL, 'o' },
 		{ "threads", required_argument, NULL, 't' },
 		{ "kill", no_argument, NULL, 'k' },
+		{ "stop", no_argument, NULL, 'x' },
 		{ "limit", required_argument, NULL, 'l' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -211,6 +254,9 @@ static struct settings parse(int argc, char **argv)
 			break;
 		case 'k':
 			kills = true;
+			break;
+		case 'x':
+			settings.stop = true;
 			break;
 		case 'l':
 			settings.limit_s = (unsigned int)number(optarg, 100000);
@@ -246,9 +292,10 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	board->settings = parse(argc, argv);
-	printf("stress --seed %llu --procs %u --ops %u --threads %u%s\n",
+	printf("stress --seed %llu --procs %u --ops %u --threads %u%s%s\n",
 	       (unsigned long long)board->settings.seed, board->settings.procs, board->settings.ops,
-	       board->settings.threads, board->settings.kill >= 0 ? " --kill" : "");
+	       board->settings.threads, board->settings.kill >= 0 ? " --kill" : "",
+	       board->settings.stop ? " --stop" : "");
 	fflush(stdout);
 	start_children(board);
 	good = wait_for_children(board);

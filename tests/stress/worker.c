@@ -14,7 +14,8 @@
 /* Where all wait for each other. */
 enum stage { MADE, CONNECTED, DONE, CHECKED };
 
-#define SETTLE_MS     2000u /* the time that others have to settle with the dead */
+#define SETTLE_MS     2000u /* the time that others have to settle with the dead, ... */
+#define SETTLE_STOPS  5u    /* ... and so many times that if they may be stopped meanwhile */
 #define LOST_AFTER_MS 3000
 
 uint64_t now_ms(void)
@@ -76,6 +77,11 @@ static void fail_unsettled(struct worker *worker, struct link *link)
 		    pending->step.size, pending->signalled ? "signalled" : "unsignalled");
 }
 
+static uint64_t settle_ms(const struct worker *worker)
+{
+	return SETTLE_MS * worker->settings->patience * (worker->settings->stop ? SETTLE_STOPS : 1);
+}
+
 static bool all_done(struct worker *worker)
 {
 	bool done = traffic_is_done(worker);
@@ -87,8 +93,7 @@ static bool all_done(struct worker *worker)
 
 		done = done && link_done;
 		if (!link_done && link_is_dead(worker, link) &&
-		    now_ms() - atomic_load(&worker->board->killed_at_ms) >
-			    SETTLE_MS * worker->settings->patience)
+		    now_ms() - atomic_load(&worker->board->killed_at_ms) > settle_ms(worker))
 			fail_unsettled(worker, link);
 	}
 	return done;
