@@ -6,6 +6,7 @@
 #include "transport/congestion.h"
 #include "transport/responder.h"
 #include "transport/retransmit.h"
+#include "transport/trains.h"
 
 #define ACK_BYTES 20 /* BTH, AETH, ICRC */
 
@@ -107,6 +108,7 @@ void answer_repeat_read(struct transport_qp *tq, const struct packet *request, u
 	if (!is_to_be_repeated(tq, request->psn))
 		return;
 	congestion_on_repeated_read(tq, transport_env.now());
+	trains_on_repeated_read(tq, request->psn);
 	answer_add_read(&tq->replays, tq, request, pd, 0);
 }
 
@@ -358,7 +360,7 @@ static bool is_seen_with(const struct transport_qp *tq, const struct burst *burs
 {
 	return burst->first_end == BURST_NO_END ||
 	       (!burst_is_full(burst) && burst_ends_in_last_train(burst, ACK_BYTES) &&
-		transport_env.sends_trains(&tq->flow));
+		trains_leave(tq));
 }
 
 bool answer_join(struct transport_qp *tq, struct burst *burst)
@@ -415,6 +417,7 @@ static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint6
 
 	if (acknowledged)
 		add_acknowledgement(burst, tq);
+	trains_on_responses(tq, burst, responses);
 	result = burst_send(burst, &unsent);
 	congestion_on_sent(tq, burst->left < responses ? burst->left : responses, now_ns);
 	if (result == WIRE_TOO_LONG)

@@ -13,6 +13,7 @@
 #include "transport/payload.h"
 #include "transport/request.h"
 #include "transport/retransmit.h"
+#include "transport/trains.h"
 
 enum carried {
 	CARRIED,      /* on to the next */
@@ -183,11 +184,13 @@ static enum carried flush(struct issue *it)
 {
 	struct transport_qp *tq = it->tq;
 	struct qp *qp = it->qp;
+	unsigned requests = it->burst->count, count;
 	bool acknowledges = answer_join(tq, it->burst);
-	unsigned count = it->burst->count;
 	enum wire_result result;
 	uint32_t unsent = 0;
 
+	count = it->burst->count;
+	trains_on_requests(tq, it->burst, requests);
 	result = burst_send(it->burst, &unsent);
 	if (acknowledges && it->burst->left < count) {
 		tq->ack_owed = true;

@@ -4,6 +4,7 @@
 #include "object/rnr.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
+#include "transport/trains.h"
 
 static uint64_t timeout_ns(const struct transport_qp *tq)
 {
@@ -146,10 +147,12 @@ void retransmit_on_progress(struct transport_qp *tq, uint32_t packets, uint64_t 
 
 	if (tq->probing && packet_psn_diff(tq->una_psn, tq->probe_psn) > 0) {
 		window_on_late(&tq->window);
+		trains_on_late(tq);
 		if (tq->patience < RETRANSMIT_PATIENCE_MAX)
 			tq->patience++;
 	}
 	tq->probing = false;
+	trains_on_progress(tq);
 	measure(tq, now_ns);
 	window_on_ack(&tq->window, packets, tq->una_psn, 2 * before >= tq->window.size);
 	reset_counters(tq);
@@ -208,6 +211,7 @@ void retransmit_on_sequence_nak(struct qp *qp)
 	if (tq->state != REQUESTER_READY || is_old_news(tq, now_ns))
 		return;
 	window_on_loss(&tq->window, tq->next_psn);
+	trains_on_loss(tq, false);
 	go_back(qp, now_ns);
 }
 
@@ -313,6 +317,7 @@ static bool probe(struct qp *qp, uint64_t now_ns)
 	}
 	counter_add(COUNTER_PROBES);
 	window_on_probe(&tq->window);
+	trains_on_loss(tq, true);
 	tq->probing = true;
 	tq->probe_psn = psn_add(tq->una_psn, 1);
 	if (tq->backoff < 16)

@@ -13,6 +13,7 @@
 #include "transport/requester.h"
 #include "transport/responder.h"
 #include "transport/retransmit.h"
+#include "transport/trains.h"
 
 #define LISTED_MAX   64
 #define ACKS_MAX     4
@@ -61,6 +62,7 @@ void transport_reset_after_fork(void)
 {
 	timer_reset_after_fork();
 	burst_reset_after_fork();
+	trains_reset_after_fork();
 	to_flush.count = to_acknowledge.count = 0;
 	holding_qpn = 0;
 	kept = NULL;
@@ -87,6 +89,7 @@ static struct transport_qp *make(struct qp *qp)
 static int connect(struct qp *qp)
 {
 	struct transport_qp *tq = transport_of(qp);
+	int error;
 
 	if (!tq)
 		tq = make(qp);
@@ -94,7 +97,10 @@ static int connect(struct qp *qp)
 		return ENOMEM;
 	tq->mtu = qp_mtu(qp);
 	tq->narrow_reported = false;
-	return transport_env.resolve(qp->context, &qp->attr.ah_attr, &tq->flow);
+	error = transport_env.resolve(qp->context, &qp->attr.ah_attr, &tq->flow);
+	if (!error)
+		trains_start(tq);
+	return error;
 }
 
 /*

@@ -74,6 +74,14 @@ struct response_pace {
 	uint32_t number;      /* of the next packet, in the circle of PSNs */
 };
 
+/* A train that was sent, and what became of its second packet: trains.h. */
+struct train_watch {
+	bool watching;
+	uint8_t strikes;	/* it did not arrive, so many times in a row */
+	uint32_t first, second; /* PSNs */
+	uint32_t responses;	/* responses.tail when it was sent */
+};
+
 struct transport_qp {
 	struct qp *qp;
 	struct wire_flow flow;
@@ -100,6 +108,7 @@ struct transport_qp {
 	struct asked asked[LIMIT_QP_RD_ATOM];
 	struct window window; /* RC, XRC */
 	struct pace pace;     /* UC */
+	struct train_watch request_train;
 
 	/* retransmit.c */
 	uint8_t rnr_left, retry_left;
@@ -160,6 +169,7 @@ struct transport_qp {
 	bool congestion_seen;
 	uint64_t cnp_ns; /* when the last CNP was sent */
 	struct response_pace response_pace;
+	struct train_watch response_train;
 };
 
 /* What the opcodes of its packets begin with. */

@@ -398,7 +398,8 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 		.port = port,
 		.packets = packets,
 		.count = count_readable(packets, count),
-		.segments = atomic_load_explicit(&port->segments, memory_order_relaxed),
+		.segments = !flow->one_by_one &&
+			    atomic_load_explicit(&port->segments, memory_order_relaxed),
 		.path = { .source_port = port->number, .destination_port = WIRE_UDP_PORT },
 	};
 	enum wire_result result;

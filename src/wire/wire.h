@@ -36,6 +36,7 @@ struct wire_flow {
 	uint8_t traffic_class;		/* TOS or traffic class, with the ECN bits: ECT(0) to send */
 	uint8_t hop_limit;
 	uint32_t buffer_bytes;		/* what a socket like the other end's holds; 0: not known */
+	bool one_by_one;		/* to send: packets do not leave as trains */
 	struct wire_port *port;		/* where it leaves, where it came in */
 };
 

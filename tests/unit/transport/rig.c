@@ -41,10 +41,32 @@ static void swap_ends(struct wire_flow *to, const struct wire_flow *from)
 	memcpy(to->remote, from->local, WIRE_GID_BYTES);
 }
 
+/* As wire/udp_send.c cuts trains. */
+static uint32_t place_in_train(const struct wire_flow *flow, const struct wire_packet *packet)
+{
+	static uint32_t place, size, bytes;
+	static bool closed;
+	uint32_t own = packet->header_bytes + packet->payload_bytes + packet->pad_bytes + 4u;
+
+	if (flow && !flow->one_by_one && !rig_without_trains && !closed && own <= size &&
+	    place + 1 < WIRE_TRAIN_PACKETS && bytes + own <= WIRE_TRAIN_BYTES) {
+		place++;
+		bytes += own;
+		closed = own < size;
+		return place;
+	}
+	place = 0;
+	size = flow ? own : 0;
+	bytes = own;
+	closed = false;
+	return 0;
+}
+
 static enum wire_result send_packets(const struct wire_flow *flow,
 				     const struct wire_packet *packets, unsigned count,
 				     unsigned *sent)
 {
+	place_in_train(NULL, packets); /* a new call, a new train */
 	for (*sent = 0; *sent < count; (*sent)++) {
 		const struct wire_packet *from = &packets[*sent];
 		struct rig_packet *to = &wire[wire_tail % RIG_WIRE_MAX];
@@ -56,6 +78,7 @@ static enum wire_result send_packets(const struct wire_flow *flow,
 			rig_full_after--;
 		assert_true(wire_tail - wire_head < RIG_WIRE_MAX);
 		swap_ends(&to->flow, flow);
+		to->in_train = place_in_train(flow, from);
 		memcpy(to->bytes, from->header, from->header_bytes);
 		for (unsigned i = 0; i < from->pieces; i++) {
 			assert_true(at + from->piece[i].iov_len < RIG_BYTES_MAX);

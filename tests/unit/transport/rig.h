@@ -31,6 +31,7 @@
 
 struct rig_packet {
 	struct wire_flow flow; /* as the receiver sees it */
+	uint32_t in_train; /* its place there; 0: the first, or by itself */
 	uint16_t length;
 	uint8_t bytes[RIG_BYTES_MAX];
 };
