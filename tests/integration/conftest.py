@@ -1,7 +1,9 @@
 """Fixtures of the integration tests: real programs, over the build in VERBATIM_BUILD."""
+import ctypes
 import itertools
 import os
 import signal
+import subprocess
 
 import pytest
 
@@ -12,6 +14,18 @@ counter = itertools.count(1)
 TABLES = pytest.StashKey()  # {title: lines} to print after all tests
 
 
+CLONE_NEWNET = 0x40000000
+
+
+def network_of_its_own():
+    """For a worker of several: port 4791 of a network belongs to one daemon."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET):
+        pytest.exit(f'no network namespace for a worker: {os.strerror(ctypes.get_errno())}; '
+                    'run without -n', returncode=1)
+    subprocess.run(['ip', 'link', 'set', 'lo', 'up'], check=True)
+
+
 def on_terminate(*_):
     raise KeyboardInterrupt('terminated')
 
@@ -20,6 +34,8 @@ def pytest_configure(config):
     # Who runs out of time is terminated, and is to end its programs, networks and guests like anybody.
     signal.signal(signal.SIGTERM, on_terminate)
     config.stash[TABLES] = {}
+    if hasattr(config, 'workerinput') and os.geteuid() == 0:
+        network_of_its_own()
 
 
 @pytest.hookimpl(hookwrapper=True)

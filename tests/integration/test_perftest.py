@@ -62,9 +62,9 @@ def all_sizes(runner, port, program, service, env):
 
 
 WITH_SIZES = [(program, service) for program, service in PROGRAMS if 'atomic' not in program]
-# up to 8 MiB: each operation's bandwidth here, the rest in the long run
+# up to 8 MiB: one here, the rest in the long run
 WITH_SIZES_SOME_LONG = [
-    pytest.param(program, service, marks=[] if program.endswith('_bw') and service in ('RC', 'UD') else
+    pytest.param(program, service, marks=[] if (program, service) == ('ib_write_bw', 'RC') else
                  [pytest.mark.long]) for program, service in WITH_SIZES]
 
 

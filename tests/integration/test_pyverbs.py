@@ -15,6 +15,9 @@ import pytest
 from conftest import TABLES
 from harness import BUILD, DEVICE, ROOT, SLOWER, Runner
 
+# All in one worker: they are cases of a suite that runs once.
+pytestmark = pytest.mark.xdist_group('pyverbs')
+
 HERE = ROOT / 'tests/pyverbs'
 SUITE = pathlib.Path('/usr/share/doc/rdma-core/tests')
 PYTHON = '/usr/bin/python3'  # the one that python3-pyverbs is for

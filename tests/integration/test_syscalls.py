@@ -7,6 +7,8 @@ import pytest
 from harness import DEVICE
 import syscalls
 
+pytestmark = pytest.mark.alone
+
 PER_MESSAGE = 0.05
 
 
