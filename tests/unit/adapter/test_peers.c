@@ -101,12 +101,21 @@ void __wrap_pump_wake(void)
 
 /* ------------------------------------------------------------------------------------------ */
 
+/* As verbatimd makes them. */
+static int make_memory(const char *name, off_t bytes)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_int_equal(ftruncate(fd, bytes), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	return fd;
+}
+
 static struct arena_header *make_arena(int *fd)
 {
 	struct arena_header *header;
 
-	*fd = memfd_create("arena", MFD_CLOEXEC);
-	assert_int_equal(ftruncate(*fd, ARENA_BYTES), 0);
+	*fd = make_memory("arena", ARENA_BYTES);
 	header = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
 	assert_ptr_not_equal(header, MAP_FAILED);
 	header->magic = ARENA_MAGIC;
@@ -120,8 +129,7 @@ static int setup(void **state)
 	own = make_arena(&own_fd);
 	peer = make_arena(&peer_fd);
 	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	memory_fd = memfd_create("link", MFD_CLOEXEC);
-	assert_int_equal(ftruncate(memory_fd, LINK_BYTES_NEEDED), 0);
+	memory_fd = make_memory("link", LINK_BYTES_NEEDED);
 	control = mmap(NULL, LINK_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
 	assert_ptr_not_equal(control, MAP_FAILED);
 	tx = (struct ring_producer){ .data = ring_map(memory_fd, LINK_CONTROL_BYTES + RING_BYTES),
