@@ -28,11 +28,12 @@ struct icrc_path {
 };
 
 /*
- * What the last packets had in common that were of one length between the same two ends: all that is
- * ahead of their BTHs. A packet costs its own bytes then, in one go. Whoever uses it owns it; all zero
- * at first.
+ * What packets have in common that are of one length between the same two ends and ports: all that is
+ * ahead of their BTHs. A packet costs its own bytes then, in one go. The flows of several processes and
+ * hosts alternate, so there is a place for each of some flows and lengths, found by a hash. Whoever uses it
+ * owns it; all zero at first.
  */
-#define ICRC_MEMO_LEADS 2 /* the FIRST of a message is longer than the others */
+#define ICRC_MEMO_LEADS 32
 struct icrc_memo {
 	struct icrc_lead {
 		struct icrc_path path;
@@ -41,7 +42,6 @@ struct icrc_memo {
 		uint32_t crc;	   /* with identification 0 */
 		uint32_t reserved; /* what the BTH's reserved byte, set to ones, does in the end */
 	} leads[ICRC_MEMO_LEADS];
-	unsigned oldest;
 };
 
 /* Once; any number of times, by any thread. */

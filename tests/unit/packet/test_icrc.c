@@ -165,7 +165,7 @@ static void test_lengths(void **state)
 /* One memo for packets of all paths and lengths, taken in turns: each is as if it were alone. */
 static void test_memo(void **state)
 {
-	struct icrc_memo memo = { .oldest = 0 };
+	struct icrc_memo memo = { 0 };
 
 	for (size_t step = 1; step < 8; step++)
 		for (size_t turn = 0; turn < 2 * vector_count; turn++) {
