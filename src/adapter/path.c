@@ -63,7 +63,8 @@ static bool is_link_local(const uint8_t gid[16])
 	return IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)gid);
 }
 
-int path_resolve(struct context *context, const struct ibv_ah_attr *attr, struct wire_flow *flow)
+int path_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
+		 struct wire_flow *flow)
 {
 	struct device *device = context->device;
 	char text[INET6_ADDRSTRLEN];
@@ -98,10 +99,12 @@ int path_resolve(struct context *context, const struct ibv_ah_attr *attr, struct
 	flow->traffic_class = (attr->grh.traffic_class & ~ECN_MASK) | ECT_0;
 	flow->hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : HOP_LIMIT_DEFAULT;
 	error = ports_open(flow->local, ifindex, device->ib.name, &flow->port);
+	if (error)
+		return error;
+	flow->sender = udp_sender(flow->port, remote_qpn);
 	/* the other end's is not known: it is taken to be like ours, and losses tell if it is not */
-	if (!error)
-		flow->buffer_bytes = udp_buffer_bytes(flow->port);
-	return error;
+	flow->buffer_bytes = udp_buffer_bytes(flow->port);
+	return 0;
 }
 
 int path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)

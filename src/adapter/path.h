@@ -32,7 +32,8 @@ bool path_is_forced(void);
 bool path_is_local(const union ibv_gid *gid);
 
 /* struct transport_env's resolve. */
-int path_resolve(struct context *context, const struct ibv_ah_attr *attr, struct wire_flow *flow);
+int path_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
+		 struct wire_flow *flow);
 
 /* struct local_env's datagram_to_wire. */
 int path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause);

@@ -286,9 +286,7 @@ static int open_port(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const 
 		udp_tell_hops(wire);
 	/* Members on this host have it from shared memory, if there is any between them. */
 	if (path_is_forced())
-		setsockopt(udp_fd(wire), is_v4(gid) ? IPPROTO_IP : IPPROTO_IPV6,
-			   is_v4(gid) ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, &(int){ 1 },
-			   sizeof(int));
+		udp_loop_multicast(wire);
 	error = -add(wire, gid, ifindex, false);
 	if (!error)
 		return 0;
@@ -524,7 +522,7 @@ enum wire_result ports_send(const struct wire_flow *flow, const struct wire_pack
 
 bool ports_sends_trains(const struct wire_flow *flow)
 {
-	return udp_sends_trains(flow->port);
+	return udp_sends_trains(flow);
 }
 
 /* Descriptors are closed, memberships are the parent's: its sockets live on. */

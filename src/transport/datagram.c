@@ -67,7 +67,7 @@ enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum ca
 	}
 	if (!pace_allows(&qp->datagram_pace, cost, transport_env.now()))
 		return WIRE_FULL;
-	if (transport_env.resolve(qp->context, address, &flow))
+	if (transport_env.resolve(qp->context, address, header.dest_qpn, &flow))
 		return WIRE_SENT; /* the cause is reported; as good as lost */
 	if (wqe->ah->without_grh)
 		flow.traffic_class &= (uint8_t)~ECN_MASK;
@@ -193,7 +193,7 @@ static void deliver_to(uint32_t qpn, void *arg)
 	struct qp *qp = qp_find_locked(qpn);
 
 	if (!qp) {
-		counter_add(COUNTER_NO_QP);
+		transport_on_unknown_qp(qpn);
 		return;
 	}
 	deliver(qp, delivery->packet, delivery->arrival);

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/counter.h"
+#include "object/memory.h"
 #include "transport/answer.h"
 #include "transport/burst.h"
 #include "transport/completer.h"
@@ -97,7 +99,8 @@ static int connect(struct qp *qp)
 		return ENOMEM;
 	tq->mtu = qp_mtu(qp);
 	tq->narrow_reported = false;
-	error = transport_env.resolve(qp->context, &qp->attr.ah_attr, &tq->flow);
+	error = transport_env.resolve(qp->context, &qp->attr.ah_attr, qp->attr.dest_qp_num,
+				      &tq->flow);
 	if (!error)
 		trains_start(tq);
 	return error;
@@ -296,6 +299,15 @@ bool transport_flush_urgent(uint64_t now_ns)
 	return to_acknowledge.count != 0;
 }
 
+void transport_on_unknown_qp(uint32_t qpn)
+{
+	counter_add(COUNTER_NO_QP);
+	if (qpn >> ARENA_QP_BITS != memory_slot())
+		cause_report_ratelimited(CAUSE_PACKET_MISDELIVERED, 0,
+					 "for QP 0x%06x, which is of slot %u; mine is %u", qpn,
+					 qpn >> ARENA_QP_BITS, memory_slot());
+}
+
 static bool is_of_connection(const struct transport_qp *tq, const struct wire_flow *flow)
 {
 	return !memcmp(tq->flow.remote, flow->remote, WIRE_GID_BYTES) &&
@@ -411,7 +423,7 @@ void transport_receive(const struct wire_arrival *arrival)
 	}
 	qp = kept ? kept : qp_find_locked(packet.dest_qpn);
 	if (!qp) {
-		counter_add(COUNTER_NO_QP);
+		transport_on_unknown_qp(packet.dest_qpn);
 		return;
 	}
 	/* The CQ of an XRC SRQ is not the QP's own, whose lock would keep it from being destroyed. */

@@ -43,10 +43,10 @@ struct transport_env {
 	/* Packets that `send` gets at once arrive at once, if the network leaves them together. */
 	bool (*sends_trains)(const struct wire_flow *flow);
 	/*
-	 * Fills *flow from the QP's or AH's address (attr->grh, sgid_index of the QP's device) and opens
-	 * the port. 0, or an errno with a cause reported. May block briefly.
+	 * Fills *flow from the QP's or AH's address (attr->grh, sgid_index of the QP's device) and the QPN
+	 * at the other end, and opens the port. 0, or an errno with a cause reported. May block briefly.
 	 */
-	int (*resolve)(struct context *context, const struct ibv_ah_attr *attr,
+	int (*resolve)(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
 		       struct wire_flow *flow);
 	/* A timer was armed that is due before all others. */
 	void (*deadline)(uint64_t ns);

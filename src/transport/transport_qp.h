@@ -200,6 +200,12 @@ extern struct transport_env transport_env;
 /* The QP gets a turn at this thread's transport_flush. Its lock is held. */
 void transport_want_flush(struct transport_qp *tq);
 
+/*
+ * A packet's QP is not here. Where it is another process's the network delivered it wrongly, merged with
+ * packets for this one: that is reported.
+ */
+void transport_on_unknown_qp(uint32_t qpn);
+
 /* Packets did not leave, because the path takes none of this length: reports that, once. */
 void transport_on_too_long(struct transport_qp *tq);
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/fork_free.h"
+#include "base/source_port.h"
 #include "packet/icrc.h"
 #include "wire/loss.h"
 #include "wire/udp_address.h"
@@ -44,7 +45,7 @@ static void set_buffer(int fd, int forced, int plain)
 		set(fd, SOL_SOCKET, plain, BUFFER_BYTES);
 }
 
-/* What the transport cannot do without. 0 or -errno. */
+/* If it sends, for want of a sender: with DF, as the ICRC wants it. 0 or -errno. */
 static int require(const struct wire_port *port)
 {
 	if (port->is_v4)
@@ -59,24 +60,37 @@ static void prefer(const struct wire_port *port)
 
 	set(fd, IPPROTO_UDP, UDP_GRO, 1);
 	set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF);
-	set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF);
+	source_port_accept_unchecked(fd);
 	if (port->is_v4) {
-		struct ip_mreqn leaves = { .imr_ifindex = (int)port->ifindex };
-
 		set(fd, IPPROTO_IP, IP_RECVTOS, 1);
-		set(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 0);
 		set(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
-		if (port->ifindex)
-			setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &leaves, sizeof(leaves));
 	} else {
 		set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
 		set(fd, IPPROTO_IPV6, IPV6_FLOWINFO, 1);
-		set(fd, IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 0);
-		set(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 0);
 		set(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+	}
+}
+
+void udp_prefer_sending(const struct wire_port *port, int fd)
+{
+	struct ip_mreqn leaves = { .imr_ifindex = (int)port->ifindex };
+
+	set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF);
+	if (port->is_v4) {
+		set(fd, IPPROTO_IP, IP_MULTICAST_LOOP, port->loops_multicast);
+		if (port->ifindex)
+			setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &leaves, sizeof(leaves));
+	} else {
+		set(fd, IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 0);
+		set(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, port->loops_multicast);
 		if (port->ifindex)
 			set(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)port->ifindex);
 	}
+}
+
+void udp_loop_multicast(struct wire_port *port)
+{
+	port->loops_multicast = true;
 }
 
 void udp_tell_hops(struct wire_port *port)
@@ -123,6 +137,10 @@ int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct
 		goto free_port;
 	prefer(port);
 	port->number = udp_address_port(&bound);
+	port->shared.port = port;
+	port->shared.fd = fd;
+	port->shared.number = port->number;
+	port->shared.shared = true;
 	lock_init(&port->scratch_lock);
 	lock_init(&port->receive_lock);
 	icrc_init();
@@ -140,6 +158,7 @@ close_fd:
 
 void udp_close(struct wire_port *port)
 {
+	udp_senders_close(port);
 	close(port->fd);
 	udp_scratches_free(port);
 	udp_inbox_destroy(port->inbox);

@@ -5,10 +5,10 @@
  * Out: the same as datagrams with DF and a correct ICRC, with UDP_SEGMENT where the kernel has it;
  *      packets with a correct ICRC to the receiver, in order, with UDP_GRO undone.
  *
- * A port is a socket that verbatimd bound to one local address (never connected, so that its IPv4
- * identifications can be predicted: packet/icrc.h), or one of a multicast group. udp_send may be
- * called by any thread at any time; udp_receive by one thread at a time (the port's receive lock is
- * only tried: who finds it taken leaves the work to the other).
+ * A port is a socket that verbatimd bound to one local address, or one of a multicast group. It
+ * receives; what leaves goes through senders (base/source_port.h), each for the packets to one process
+ * of each other host. udp_send may be called by any thread at any time; udp_receive by one thread at a
+ * time (the port's receive lock is only tried: who finds it taken leaves the work to the other).
  *
  * VERBATIM_TEST_LOSS=RATE[,SEED] drops that share (0..1) of the packets that are sent: for tests.
  */
@@ -30,7 +30,7 @@ struct udp_counters {
 
 /*
  * A port on a bound socket, which it takes over. `gid` is the address it is bound to; `ifindex` the
- * interface. Sets DF, UDP_GRO, buffer sizes, the receipt of TOS and flow label. 0 or -errno.
+ * interface. Sets UDP_GRO, buffer size, the receipt of TOS and flow label. 0 or -errno.
  */
 int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **port);
 
@@ -47,12 +47,25 @@ uint32_t udp_buffer_bytes(const struct wire_port *port);
 const uint8_t *udp_gid(const struct wire_port *port);
 void udp_counters(const struct wire_port *port, struct udp_counters *out);
 
-/* struct transport_env's send, on flow->port. count <= WIRE_BURST. */
+/*
+ * The sender of packets from this address to the process that has the QP, on whatever host: the upper
+ * bits of the QPN name the process. Opened when it is first asked for; valid as long as the port. Where
+ * that is impossible (too many, no descriptor, no port free) the receiving socket sends, without UDP
+ * checksums and trains (source_port_share), which is slower, and a cause is reported once. Never NULL.
+ *
+ * Any thread, no locks; the first call for a process makes some system calls.
+ */
+struct wire_sender *udp_sender(struct wire_port *port, uint32_t remote_qpn);
+
+/* From now on multicast packets that leave come to members on this host, too. Before any sender is opened. */
+void udp_loop_multicast(struct wire_port *port);
+
+/* struct transport_env's send, by flow->sender. count <= WIRE_BURST. */
 enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			  unsigned count, unsigned *sent);
 
 /* Bursts leave as trains (UDP_SEGMENT), as far as is known; or else packet by packet. */
-bool udp_sends_trains(const struct wire_port *port);
+bool udp_sends_trains(const struct wire_flow *flow);
 
 /*
  * Takes what is there, at most some 64 packets, and calls `receive` for each, without locks but the

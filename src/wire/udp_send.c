@@ -54,6 +54,7 @@ struct udp_scratch {
 /* One call of udp_send. */
 struct burst {
 	struct wire_port *port;
+	struct wire_sender *sender;
 	struct udp_scratch *scratch;
 	const struct wire_packet *packets;
 	unsigned count; /* the first that cannot be read, or all */
@@ -111,46 +112,49 @@ static size_t put_control(uint8_t *control, size_t used, int level, int type, co
 	return used + CMSG_SPACE(bytes);
 }
 
-static int set_field(struct wire_port *port, int v4_option, int v6_option, int value)
+static int set_field(struct wire_sender *sender, int v4_option, int v6_option, int value)
 {
-	return setsockopt(port->fd, port->is_v4 ? IPPROTO_IP : IPPROTO_IPV6,
-			  port->is_v4 ? v4_option : v6_option, &value, sizeof(value));
+	bool is_v4 = sender->port->is_v4;
+
+	return setsockopt(sender->fd, is_v4 ? IPPROTO_IP : IPPROTO_IPV6,
+			  is_v4 ? v4_option : v6_option, &value, sizeof(value));
 }
 
 /* If this is the first unicast flow: the hop limit that a socket has is for unicast only. */
-static void learn_usual(struct wire_port *port, const struct wire_flow *flow)
+static void learn_usual(struct wire_sender *sender, const struct wire_flow *flow)
 {
 	enum udp_usual none = USUAL_NONE;
 
-	if (atomic_load_explicit(&port->usual, memory_order_relaxed) != USUAL_NONE ||
+	if (atomic_load_explicit(&sender->usual, memory_order_relaxed) != USUAL_NONE ||
 	    !flow->hop_limit || udp_address_is_multicast(flow->remote) ||
-	    !atomic_compare_exchange_strong(&port->usual, &none, USUAL_SETTING))
+	    !atomic_compare_exchange_strong(&sender->usual, &none, USUAL_SETTING))
 		return;
-	if (set_field(port, IP_TOS, IPV6_TCLASS, flow->traffic_class) ||
-	    set_field(port, IP_TTL, IPV6_UNICAST_HOPS, flow->hop_limit))
+	if (set_field(sender, IP_TOS, IPV6_TCLASS, flow->traffic_class) ||
+	    set_field(sender, IP_TTL, IPV6_UNICAST_HOPS, flow->hop_limit))
 		return; /* it is told with each send */
-	port->usual_class = flow->traffic_class;
-	port->usual_hops = flow->hop_limit;
-	atomic_store_explicit(&port->usual, USUAL_KNOWN, memory_order_release);
+	sender->usual_class = flow->traffic_class;
+	sender->usual_hops = flow->hop_limit;
+	atomic_store_explicit(&sender->usual, USUAL_KNOWN, memory_order_release);
 }
 
 /* TOS or traffic class and hop limit, unless the socket writes them by itself; the flow label. */
-static size_t make_control(const struct wire_port *port, const struct wire_flow *flow,
+static size_t make_control(const struct wire_sender *sender, const struct wire_flow *flow,
 			   uint8_t *control)
 {
 	int tos = flow->traffic_class, hops = flow->hop_limit;
-	int level = port->is_v4 ? IPPROTO_IP : IPPROTO_IPV6;
+	bool is_v4 = sender->port->is_v4;
+	int level = is_v4 ? IPPROTO_IP : IPPROTO_IPV6;
 	uint32_t label = htonl(flow->flow_label & 0xfffff);
-	bool known = atomic_load_explicit(&port->usual, memory_order_acquire) == USUAL_KNOWN;
+	bool known = atomic_load_explicit(&sender->usual, memory_order_acquire) == USUAL_KNOWN;
 	size_t used = 0;
 
-	if (!known || tos != port->usual_class)
-		used = put_control(control, used, level, port->is_v4 ? IP_TOS : IPV6_TCLASS, &tos,
+	if (!known || tos != sender->usual_class)
+		used = put_control(control, used, level, is_v4 ? IP_TOS : IPV6_TCLASS, &tos,
 				   sizeof(tos));
-	if (hops && (!known || hops != port->usual_hops || udp_address_is_multicast(flow->remote)))
-		used = put_control(control, used, level, port->is_v4 ? IP_TTL : IPV6_HOPLIMIT,
-				   &hops, sizeof(hops));
-	if (label && !port->is_v4)
+	if (hops && (!known || hops != sender->usual_hops || udp_address_is_multicast(flow->remote)))
+		used = put_control(control, used, level, is_v4 ? IP_TTL : IPV6_HOPLIMIT, &hops,
+				   sizeof(hops));
+	if (label && !is_v4)
 		used = put_control(control, used, level, IPV6_FLOWINFO, &label, sizeof(label));
 	return used;
 }
@@ -312,9 +316,14 @@ static bool refuses_trains(struct burst *b, int error)
 	return true;
 }
 
-bool udp_sends_trains(const struct wire_port *port)
+static bool sends_trains(const struct wire_sender *sender)
 {
-	return atomic_load_explicit(&port->segments, memory_order_relaxed);
+	return !sender->shared && atomic_load_explicit(&sender->port->segments, memory_order_relaxed);
+}
+
+bool udp_sends_trains(const struct wire_flow *flow)
+{
+	return sends_trains(flow->sender);
 }
 
 /* As sendmmsg, which costs more for one. */
@@ -333,7 +342,7 @@ static enum wire_result send_all(struct burst *b, unsigned *sent)
 	bool refused_before = false;
 
 	while (m < messages) {
-		int n = call_send(b->port->fd, s->messages + m, messages - m);
+		int n = call_send(b->sender->fd, s->messages + m, messages - m);
 
 		udp_count(&b->port->sent_calls, 1);
 		if (n > 0) {
@@ -393,14 +402,15 @@ static void count_sent(struct burst *b, unsigned sent)
 enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			  unsigned count, unsigned *sent)
 {
-	struct wire_port *port = flow->port;
+	struct wire_sender *sender = flow->sender;
+	struct wire_port *port = sender->port;
 	struct burst b = {
 		.port = port,
+		.sender = sender,
 		.packets = packets,
 		.count = count_readable(packets, count),
-		.segments = !flow->one_by_one &&
-			    atomic_load_explicit(&port->segments, memory_order_relaxed),
-		.path = { .source_port = port->number, .destination_port = WIRE_UDP_PORT },
+		.segments = !flow->one_by_one && sends_trains(sender),
+		.path = { .source_port = sender->number, .destination_port = WIRE_UDP_PORT },
 	};
 	enum wire_result result;
 
@@ -415,8 +425,8 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 					WIRE_UDP_PORT, &b.to);
 	memcpy(b.path.source, port->gid, WIRE_GID_BYTES);
 	memcpy(b.path.destination, flow->remote, WIRE_GID_BYTES);
-	learn_usual(port, flow);
-	b.control_bytes = make_control(port, flow, b.control);
+	learn_usual(sender, flow);
+	b.control_bytes = make_control(sender, flow, b.control);
 	result = send_all(&b, sent);
 	count_sent(&b, *sent);
 	give_scratch(port, b.scratch);

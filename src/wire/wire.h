@@ -21,7 +21,8 @@
 #define WIRE_TRAIN_PACKETS 64		 /* UDP_MAX_SEGMENTS of older kernels */
 #define WIRE_TRAIN_BYTES   (65535 - 40 - 8) /* with ICRCs; behind an IPv6 and a UDP header */
 
-struct wire_port; /* wire/udp.h: an open address of this process */
+struct wire_port;   /* wire/udp.h: an open address of this process */
+struct wire_sender; /* wire/udp.h: what sends from there to one process of each other host */
 
 /*
  * From where to where. Fixed for a connection; of an arrival, as the packet said it: `local` is then
@@ -37,7 +38,8 @@ struct wire_flow {
 	uint8_t hop_limit;
 	uint32_t buffer_bytes;		/* what a socket like the other end's holds; 0: not known */
 	bool one_by_one;		/* to send: packets do not leave as trains */
-	struct wire_port *port;		/* where it leaves, where it came in */
+	struct wire_port *port;		/* where it came in; to send, where its answers do */
+	struct wire_sender *sender;	/* where it leaves: udp_sender; of an arrival, NULL */
 };
 
 struct wire_packet {

@@ -214,6 +214,7 @@ static void run_one(void)
 			      udp_open(fds[1], gids[1], 0, &ports[1])))
 			fail("udp_open");
 		flow.port = ports[0];
+		flow.sender = udp_sender(ports[0], 0);
 		memcpy(flow.remote, gids[1], WIRE_GID_BYTES);
 		plain.fd = fds[0];
 		udp_address_from_gid(gids[1], 0, WIRE_UDP_PORT, &plain.to);
@@ -263,6 +264,7 @@ int main(int argc, char **argv)
 	if (udp_open(from_fd, from_gid, 0, &from) || udp_open(to_fd, to_gid, 0, &to))
 		fail("udp_open");
 	flow.port = from;
+	flow.sender = udp_sender(from, 0);
 	memcpy(flow.remote, to_gid, sizeof(to_gid));
 	wire = run(receive_wire, to, burst, send_wire, &flow);
 	udp_close(from);

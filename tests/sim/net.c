@@ -126,7 +126,8 @@ union ibv_gid net_gid(unsigned host)
 }
 
 /* An end is on the host of its sgid_index. */
-int net_resolve(struct context *context, const struct ibv_ah_attr *attr, struct wire_flow *flow)
+int net_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
+		struct wire_flow *flow)
 {
 	union ibv_gid local = net_gid(attr->grh.sgid_index);
 

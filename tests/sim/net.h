@@ -66,6 +66,7 @@ void net_observe(const struct net_observer *observer);
 /* For struct transport_env. */
 enum wire_result net_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			  unsigned count, unsigned *sent);
-int net_resolve(struct context *context, const struct ibv_ah_attr *attr, struct wire_flow *flow);
+int net_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
+		struct wire_flow *flow);
 
 #endif

@@ -16,6 +16,7 @@
 #include "../wire/net.h"
 #include "ctl/client.h"
 #include "transport/transport.h"
+#include "wire/udp.h"
 
 #define ARENA_ROOM (2u << 20)
 
@@ -137,7 +138,7 @@ struct context *rig_context(unsigned first, unsigned count)
 
 unsigned rig_send(struct wire_port *from, const uint8_t to[WIRE_GID_BYTES], unsigned count)
 {
-	struct wire_flow flow = { .port = from, .hop_limit = 64 };
+	struct wire_flow flow = { .port = from, .sender = udp_sender(from, 0), .hop_limit = 64 };
 	struct wire_packet packets[WIRE_BURST];
 	unsigned sent = 0;
 

@@ -96,7 +96,8 @@ static enum wire_result send_packets(const struct wire_flow *flow,
 	return WIRE_SENT;
 }
 
-static int resolve(struct context *context, const struct ibv_ah_attr *attr, struct wire_flow *flow)
+static int resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
+		   struct wire_flow *flow)
 {
 	static const uint8_t own[WIRE_GID_BYTES] = { [10] = 0xff, 0xff, 10, 0, 0, 1 };
 

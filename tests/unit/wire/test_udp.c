@@ -25,6 +25,7 @@
 #include "wire/udp_port.h"
 
 #define PAYLOAD_MAX 4096
+#define REMOTE_QPN  0x4005
 #define LENGTH_MAX  (WIRE_HEADER_BYTES + PAYLOAD_MAX + 3)
 
 static bool has_namespace;
@@ -59,7 +60,10 @@ static struct wire_port *open_port(bool v6, unsigned which)
 
 static struct wire_flow flow_to(struct wire_port *from, bool v6, unsigned which)
 {
-	struct wire_flow f = { .port = from, .traffic_class = 0x4a, .hop_limit = 33 };
+	struct wire_flow f = { .port = from,
+			       .sender = udp_sender(from, REMOTE_QPN),
+			       .traffic_class = 0x4a,
+			       .hop_limit = 33 };
 
 	memcpy(f.local, udp_gid(from), WIRE_GID_BYTES);
 	net_address(v6, which, f.remote);
@@ -116,7 +120,7 @@ static uint32_t icrc_of(const uint8_t *end)
 static void check_raw(int fd, const struct wire_flow *f, bool trains)
 {
 	uint8_t bytes[LENGTH_MAX + 5];
-	uint16_t source_port = f->port->number, id = 0;
+	uint16_t source_port = f->sender->number, id = 0;
 	unsigned in_trains = 0;
 
 	for (unsigned i = 0; i < expected_count; i++) {
@@ -482,8 +486,8 @@ static void test_full(void **state)
 	fd = net_bind(gid, WIRE_UDP_PORT);
 	assert_true(fd >= 0);
 	assert_int_equal(udp_open(fd, gid, 0, &port), 0);
-	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)), 0);
 	f = flow_to(port, false, 1);
+	assert_int_equal(setsockopt(f.sender->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)), 0);
 	udp_address_v4_to_gid(&remote, f.remote);
 	for (unsigned i = 0; i < 8; i++)
 		make_packet(&packets[i], 12, 1000 + 100 * i, 1);
@@ -692,6 +696,7 @@ static void run_group(bool v6)
 
 	/* with this flow's header fields the socket is to go on */
 	f.port = from;
+	f.sender = udp_sender(from, REMOTE_QPN);
 	f.hop_limit = 33;
 	memcpy(f.local, local, WIRE_GID_BYTES);
 	memcpy(f.remote, local, WIRE_GID_BYTES);
@@ -706,9 +711,9 @@ static void run_group(bool v6)
 
 	/* with the loop on, to both */
 	if (v6)
-		setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &on, sizeof(on));
+		setsockopt(f.sender->fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &on, sizeof(on));
 	else
-		setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &on, sizeof(on));
+		setsockopt(f.sender->fd, IPPROTO_IP, IP_MULTICAST_LOOP, &on, sizeof(on));
 	send_all(&f, &packet, 1);
 	for (int i = 0; i < 2; i++) {
 		struct wire_port *port = i ? second : first;

@@ -132,7 +132,7 @@ static int setup(void **state)
 	net_address(false, 12, gid);
 	if (udp_open(net_bind(gid, WIRE_UDP_PORT), gid, 0, &to))
 		return -1;
-	flow = (struct wire_flow){ .port = from, .hop_limit = 64 };
+	flow = (struct wire_flow){ .port = from, .sender = udp_sender(from, 0), .hop_limit = 64 };
 	memcpy(flow.remote, gid, sizeof(gid));
 	return 0;
 }

@@ -61,7 +61,7 @@ static void *send_bursts(void *arg)
 {
 	static uint8_t payload[SENDERS][BURST][1000];
 	uint32_t who = (uint32_t)(uintptr_t)arg;
-	struct wire_flow flow = { .port = from, .hop_limit = 64 };
+	struct wire_flow flow = { .port = from, .sender = udp_sender(from, 0), .hop_limit = 64 };
 	time_t end = time(NULL) + 30;
 
 	memcpy(flow.remote, to_gid, sizeof(to_gid));
