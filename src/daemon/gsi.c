@@ -2,11 +2,14 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include "base/source_port.h"
 #include "daemon/address.h"
 #include "daemon/daemon.h"
 #include "daemon/ports.h"
@@ -14,10 +17,15 @@
 #include "packet/icrc.h"
 #include "packet/packet.h"
 
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
 #define GSI_QPN	       1
 #define GSI_QKEY       0x80010000u
 #define HEADER_BYTES   (PACKET_BTH_BYTES + 8) /* with the DETH */
 #define PACKET_BYTES   (HEADER_BYTES + MAD_BYTES + ICRC_BYTES)
+#define DATAGRAM_BYTES 65536 /* of a train, at most */
 #define PACKETS_A_TURN 64
 #define BUFFER_BYTES   (4 << 20) /* for what a thousand connections say at once */
 
@@ -30,6 +38,8 @@ struct gsi_port {
 	unsigned users;
 	uint32_t psn;
 	uint16_t identification; /* of the last packet that came: a guess for the next */
+	int sender;
+	uint16_t sender_number; /* of UDP, host order */
 };
 
 void gsi_init(struct gsi *gsi, struct daemon *d,
@@ -76,7 +86,9 @@ static void on_bytes(struct gsi_port *port, const union address *from, const uin
 	memcpy(path.source, remote, sizeof(path.source));
 	memcpy(path.destination, gsi_gid(port), sizeof(path.destination));
 	path.source_port = address_port(from);
-	if (!icrc_check(NULL, &path, bytes, length, &port->identification)) {
+	if (length > PACKET_BYTES + 64) {
+		gsi->counters.malformed++;
+	} else if (!icrc_check(NULL, &path, bytes, length, &port->identification)) {
 		gsi->counters.damaged++;
 	} else if (packet_decode(bytes, length - ICRC_BYTES, &p) != PACKET_GOOD ||
 		   packet_service(p.opcode) != PACKET_UD ||
@@ -92,30 +104,64 @@ static void on_bytes(struct gsi_port *port, const union address *from, const uin
 	}
 }
 
+/* Of the packets of a train, but the last; `bytes` if it is none. */
+static size_t segment_of(struct msghdr *h, size_t bytes)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
+		int segment;
+
+		if (c->cmsg_level != IPPROTO_UDP || c->cmsg_type != UDP_GRO)
+			continue;
+		memcpy(&segment, CMSG_DATA(c), sizeof(segment));
+		if (segment > 0)
+			return (size_t)segment;
+	}
+	return bytes;
+}
+
+/* Packets of one datagram. 0: there is none; 1 also if it could not be taken. */
+static int take_datagram(struct gsi_port *port)
+{
+	static uint8_t bytes[DATAGRAM_BYTES]; /* the daemon has one thread */
+	union {
+		struct cmsghdr align;
+		uint8_t bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	union address from;
+	struct iovec iov = { bytes, sizeof(bytes) };
+	struct msghdr h = { .msg_name = &from.any,
+			    .msg_namelen = sizeof(from),
+			    .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control.bytes,
+			    .msg_controllen = sizeof(control.bytes) };
+	ssize_t n = recvmsg(socket_of(port), &h, MSG_DONTWAIT);
+	size_t segment, length;
+	int packets = 0;
+
+	if (n < 0)
+		return errno != EAGAIN;
+	segment = segment_of(&h, (size_t)n);
+	for (size_t at = 0; at < (size_t)n; at += length) {
+		length = (size_t)n - at < segment ? (size_t)n - at : segment;
+		if (packets++)
+			port->identification++; /* through a train it counts */
+		on_bytes(port, &from, bytes + at, length);
+	}
+	return packets ? packets : 1;
+}
+
 static void on_packet(struct loop_source *source, uint32_t events)
 {
 	struct gsi_port *port = container_of(source, struct gsi_port, on_packet);
+	int packets = 0, n = 1;
 
 	if (!port->users)
 		return;
 	/* What a message leads to may give back the last use of the port. */
 	gsi_ref(port);
-	for (int i = 0; i < PACKETS_A_TURN; i++) {
-		uint8_t bytes[PACKET_BYTES + 64];
-		union address from;
-		socklen_t from_len = sizeof(from);
-		ssize_t n = recvfrom(socket_of(port), bytes, sizeof(bytes),
-				     MSG_DONTWAIT | MSG_TRUNC, &from.any, &from_len);
-
-		if (n < 0 && errno == EAGAIN)
-			break;
-		if (n < 0)
-			continue;
-		if ((size_t)n > sizeof(bytes))
-			port->gsi->counters.malformed++;
-		else
-			on_bytes(port, &from, bytes, (size_t)n);
-	}
+	for (; n && packets < PACKETS_A_TURN; packets += n)
+		n = take_datagram(port);
 	gsi_put(port);
 }
 
@@ -129,17 +175,31 @@ static void enlarge(int fd, int forced, int name)
 		setsockopt(fd, SOL_SOCKET, name, &bytes, sizeof(bytes));
 }
 
-static void set_options(const struct gsi_port *port)
+/* Socket 0 sends, if there is no other. */
+static void share_socket(struct gsi_port *port)
 {
 	int v4 = IP_PMTUDISC_DO, v6 = IPV6_PMTUDISC_DO;
 
-	enlarge(socket_of(port), SO_RCVBUFFORCE, SO_RCVBUF);
-	enlarge(socket_of(port), SO_SNDBUFFORCE, SO_SNDBUF);
+	port->sender = socket_of(port);
+	port->sender_number = CTL_UDP_PORT;
+	source_port_share(port->sender);
 	/* DF, so that the identification is 0, which the ICRC covers. */
 	if (address_is_v4(gsi_gid(port)))
-		setsockopt(socket_of(port), IPPROTO_IP, IP_MTU_DISCOVER, &v4, sizeof(v4));
+		setsockopt(port->sender, IPPROTO_IP, IP_MTU_DISCOVER, &v4, sizeof(v4));
 	else
-		setsockopt(socket_of(port), IPPROTO_IPV6, IPV6_MTU_DISCOVER, &v6, sizeof(v6));
+		setsockopt(port->sender, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &v6, sizeof(v6));
+}
+
+static void open_sender(struct gsi_port *port)
+{
+	union address local;
+	socklen_t length = address_make(gsi_gid(port), gsi_ifindex(port), &local);
+
+	port->sender = source_port_open(&local.any, length, &port->sender_number);
+	if (port->sender < 0)
+		share_socket(port);
+	enlarge(socket_of(port), SO_RCVBUFFORCE, SO_RCVBUF);
+	enlarge(port->sender, SO_SNDBUFFORCE, SO_SNDBUF);
 }
 
 int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
@@ -169,7 +229,7 @@ int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
 	port->users = 1;
 	port->on_packet.on_ready = on_packet;
 	list_append(&gsi->ports, &port->in_gsi);
-	set_options(port);
+	open_sender(port);
 	rc = loop_watch(&gsi->daemon->loop, socket_of(port), EPOLLIN, &port->on_packet);
 	if (rc) {
 		gsi_put(port);
@@ -191,6 +251,8 @@ void gsi_put(struct gsi_port *port)
 		return;
 	loop_forget(&port->gsi->daemon->loop, socket_of(port));
 	list_remove(&port->in_gsi);
+	if (port->sender != socket_of(port))
+		close(port->sender);
 	ports_leave_for_daemon(port->gsi->daemon, port->group);
 	loop_bury(&port->gsi->daemon->loop, &port->corpse);
 }
@@ -207,7 +269,7 @@ void gsi_send(struct gsi_port *port, const uint8_t remote[CTL_GID_BYTES],
 		.qkey = GSI_QKEY,
 		.psn = port->psn++ & PACKET_PSN_MASK,
 	};
-	struct icrc_path path = { .source_port = CTL_UDP_PORT, .destination_port = CTL_UDP_PORT };
+	struct icrc_path path = { .source_port = port->sender_number, .destination_port = CTL_UDP_PORT };
 	uint8_t bytes[PACKET_HEADER_BYTES + MAD_BYTES + ICRC_BYTES];
 	struct iovec piece;
 	union address to;
@@ -222,7 +284,7 @@ void gsi_send(struct gsi_port *port, const uint8_t remote[CTL_GID_BYTES],
 	icrc = icrc_compute(NULL, &path, 0, bytes, header_bytes, &piece, 1, 0);
 	for (unsigned i = 0; i < ICRC_BYTES; i++)
 		bytes[header_bytes + MAD_BYTES + i] = (uint8_t)(icrc >> 8 * i);
-	if (sendto(socket_of(port), bytes, header_bytes + MAD_BYTES + ICRC_BYTES,
+	if (sendto(port->sender, bytes, header_bytes + MAD_BYTES + ICRC_BYTES,
 		   MSG_DONTWAIT | MSG_NOSIGNAL, &to.any, to_len) < 0)
 		port->gsi->counters.unsent++;
 	else

@@ -3,15 +3,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/source_port.h"
 #include "daemon/address.h"
 #include "daemon/bag.h"
 #include "daemon/closer.h"
+
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
 
 #define STEP	   4 /* sockets made at once: so many messages of the bag are saved */
 #define SLOT_SHIFT 14
@@ -28,16 +34,6 @@ static int set(int fd, int level, int option, int value)
 /* ------------------------------------------------------------------------------------------
  * One socket.
  */
-
-/* From now on nothing arrives. 0 or -errno. */
-static int deafen(int fd)
-{
-	struct sock_filter nothing[] = { BPF_STMT(BPF_RET | BPF_K, 0) };
-	struct sock_fprog program = { 1, nothing };
-
-	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0 ? -errno
-											   : 0;
-}
 
 static int undeafen(int fd)
 {
@@ -59,6 +55,16 @@ static void drain(int fd)
 	}
 }
 
+/*
+ * Whether packets to the address are merged (GRO) the kernel asks of some socket of the group, before it
+ * knows whose they are: so all say yes, used or not. Whoever receives takes the trains apart.
+ */
+static void prefer(int fd)
+{
+	set(fd, IPPROTO_UDP, UDP_GRO, 1);
+	source_port_accept_unchecked(fd);
+}
+
 /* A deaf socket bound to the address, or -errno. */
 static int open_socket(const struct port_group *g, bool shares)
 {
@@ -69,7 +75,8 @@ static int open_socket(const struct port_group *g, bool shares)
 
 	if (fd < 0)
 		return -errno;
-	rc = deafen(fd);
+	rc = source_port_deafen(fd);
+	prefer(fd);
 	if (!rc && shares)
 		rc = set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
 	if (!rc && address.any.sa_family == AF_INET6)
@@ -208,6 +215,7 @@ static int unpack(struct port_group *g, int bag_fd)
 			closer_close(geteuid(), fds[i]);
 			continue;
 		}
+		prefer(fds[i]); /* of a daemon that did not */
 		f = fdref_create(fds[i]);
 		if (f)
 			g->sockets[g->count++] = f;
@@ -284,7 +292,7 @@ int port_group_use(struct port_group *g, unsigned slot, uid_t uid)
 
 	/* Of a process that died while there was no daemon. */
 	if (!used_before && slot < g->count) {
-		int rc = deafen(g->sockets[slot]->fd);
+		int rc = source_port_deafen(g->sockets[slot]->fd);
 
 		if (rc)
 			return rc;
@@ -299,7 +307,7 @@ bool port_group_leave(struct port_group *g, unsigned slot)
 
 	if (*users_word(g, slot) >> slot % 64 & 1) {
 		*users_word(g, slot) &= ~(UINT64_C(1) << slot % 64);
-		if (!deafen(g->sockets[slot]->fd))
+		if (!source_port_deafen(g->sockets[slot]->fd))
 			drain(g->sockets[slot]->fd);
 	}
 	for (unsigned i = 0; i < CTL_BITMAP_WORDS; i++)

@@ -4,6 +4,8 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +18,13 @@
 #include "daemon/address.h"
 #include "daemon/owner.h"
 #include "daemon/port_group.h"
+
+#ifndef UDP_NO_CHECK6_RX
+#define UDP_NO_CHECK6_RX 102
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
 
 #define SLOT_SHIFT 14
 
@@ -40,6 +49,15 @@ DIR *__wrap_opendir(const char *name)
 {
 	searches += !strcmp(name, "/proc");
 	return __real_opendir(name);
+}
+
+static int option(int fd, int name)
+{
+	int value = -1;
+	socklen_t length = sizeof(value);
+
+	getsockopt(fd, IPPROTO_UDP, name, &value, &length);
+	return value;
 }
 
 /* 127.x.y.z: nobody else's. */
@@ -112,6 +130,39 @@ static void a_socket_that_was_refused_leaves_the_others_in_order(void **state)
 	port_group_destroy(g);
 }
 
+/* Used or not: the kernel asks any of them whether packets may be merged. */
+static void every_socket_takes_merged_packets(void **state)
+{
+	struct port_group *g, *adopted;
+	uint8_t gid[CTL_GID_BYTES];
+
+	address(5, gid);
+	assert_int_equal(port_group_create(gid, 0, &g), 0);
+	assert_int_equal(port_group_use(g, 6, getuid()), 0);
+	for (unsigned i = 0; i < g->count; i++)
+		assert_int_equal(option(g->sockets[i]->fd, UDP_GRO), 1);
+	/* Those of a daemon that did not see to it. */
+	assert_int_equal(setsockopt(g->sockets[3]->fd, IPPROTO_UDP, UDP_GRO, &(int){ 0 }, sizeof(int)),
+			 0);
+	assert_int_equal(port_group_adopt(gid, 0, g->bag->fd, &adopted), 0);
+	assert_int_equal(option(g->sockets[3]->fd, UDP_GRO), 1);
+	port_group_destroy(adopted);
+	port_group_destroy(g);
+}
+
+/* As rxe and adapters send them. */
+static void packets_without_checksum_are_taken_over_ipv6(void **state)
+{
+	uint8_t gid[CTL_GID_BYTES] = { [15] = 1 };
+	struct port_group *g;
+
+	if (port_group_create(gid, 0, &g))
+		skip(); /* port 4791 of ::1 is not free here */
+	for (unsigned i = 0; i < g->count; i++)
+		assert_int_equal(option(g->sockets[i]->fd, UDP_NO_CHECK6_RX), 1);
+	port_group_destroy(g);
+}
+
 /* A client that asks over and over must not keep the daemon busy with it. */
 static void processes_are_searched_once_a_second(void **state)
 {
@@ -137,6 +188,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(steering_that_was_refused_is_made_up_for),
 		cmocka_unit_test(a_socket_that_was_refused_leaves_the_others_in_order),
+		cmocka_unit_test(every_socket_takes_merged_packets),
+		cmocka_unit_test(packets_without_checksum_are_taken_over_ipv6),
 		cmocka_unit_test(processes_are_searched_once_a_second),
 	};
 
