@@ -97,7 +97,7 @@ def port():
 
 @pytest.fixture(scope='session')
 def _cables():
-    """{(mtu, segment): Cable}, each made when it is needed first."""
+    """{(mtu, options): Cable}, each made when it is needed first."""
     made = {}
     yield made
     left = {}
@@ -108,13 +108,15 @@ def _cables():
 
 @pytest.fixture
 def cables(_cables):
-    """cables(mtu, segment=True): two hosts; what a test leaves running on them is ended with it."""
-    def get(mtu, segment=True):
-        key = mtu, segment
+    """cables(mtu, segment=True): two hosts; what a test leaves running on them is ended with it.
+    Options are those of netns.Cable.
+    """
+    def get(mtu, segment=True, **options):
+        key = mtu, segment, *sorted(options.items())
         if key not in _cables:
             try:
                 _cables[key] = netns.Cable(
-                    mtu, segment, name=f'net-{os.getpid()}-{next(counter)}', linger_ms=1000)
+                    mtu, segment, name=f'net-{os.getpid()}-{next(counter)}', linger_ms=1000, **options)
             except netns.Unavailable as reason:
                 pytest.skip(str(reason))
         return _cables[key]

@@ -1,4 +1,5 @@
-"""Hosts that are network namespaces of this machine, two of them joined by a cable (veth).
+"""Hosts that are network namespaces of this machine, two of them joined by a cable: a veth pair, or one
+that is like that between two network cards.
 
 A namespace is held by a process that ends with this one, whatever way that goes; the last process
 gone, the kernel removes the namespace and the cable with it: no names, nothing left behind. An
@@ -14,15 +15,16 @@ import tempfile
 import harness
 
 INTERFACE = 'net0'  # the same in all namespaces
+CARRIER = harness.BUILD / 'tests/integration/cable/cable'
 
 
 class Unavailable(Exception):
     """This machine has no namespaces for us; says why."""
 
 
-def _hold(*argv):
+def _hold(*argv, program=('sh', '-c', 'echo; exec cat >/dev/null')):
     """A process that ends when its standard input does. Returns it once the namespaces are made."""
-    holder = subprocess.Popen([*argv, 'sh', '-c', 'echo; exec cat >/dev/null'],
+    holder = subprocess.Popen([*argv, *map(str, program)],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, start_new_session=True)
     if not holder.stdout.readline():
@@ -84,9 +86,14 @@ class Cable:
 
     `segment` leaves the cutting of bursts to the interface, as it is by default on veth: fast, but
     a capture then shows packets that no wire ever carried. Captures want it off.
+
+    `cards`: a packet keeps nothing of what its sender's kernel knew of it, above all not the hash of its
+    socket, and several arrive at once, as on the cable between two network cards. Its two ends are veth
+    pairs, and a process in a third namespace carries the frames. `merge`: the receiver's kernel merges
+    them (GRO).
     """
 
-    def __init__(self, mtu=1500, segment=True, name=None, **options):
+    def __init__(self, mtu=1500, segment=True, name=None, cards=False, merge=True, **options):
         self.mtu = mtu
         name = name or f'net-{os.getpid()}'
         self._holders = []
@@ -100,7 +107,11 @@ class Cable:
             self.a = self._host(name + 'a', 1, options)
             self.b = self._host(name + 'b', 2, options)
             self.hosts = (self.a, self.b)
-            self._join(segment)
+            if cards:
+                self._join_cards(merge)
+            else:
+                self._join(segment)
+            self._set_up()
         except BaseException:
             self._drop()
             raise
@@ -117,6 +128,28 @@ class Cable:
     def _join(self, segment):
         self.a.ip('link', 'add', INTERFACE, 'mtu', self.mtu, 'type', 'veth',
                   'peer', 'name', INTERFACE, 'mtu', self.mtu, 'netns', self.b.anchor)
+        if not segment:
+            for host in self.hosts:
+                host.command('ethtool', '-K', INTERFACE, 'tx-udp-segmentation', 'off')
+
+    def _join_cards(self, merge):
+        middle = self._host('', 3, {})
+        for name, host in zip(('enda', 'endb'), self.hosts):
+            host.ip('link', 'add', INTERFACE, 'mtu', self.mtu, 'type', 'veth',
+                    'peer', 'name', name, 'mtu', self.mtu, 'netns', middle.anchor)
+            # Frames leave as they would on a wire: each packet by itself, with its checksums.
+            host.command('ethtool', '-K', INTERFACE, 'tx', 'off', 'tx-udp-segmentation', 'off',
+                         'gro', 'on' if merge else 'off')
+            middle.command('ethtool', '-K', name, 'tx', 'off', 'tso', 'off', 'gso', 'off', 'gro', 'off')
+            # As an interrupt that is held back: what came meanwhile is looked at together.
+            host.command('unshare', '--mount', 'sh', '-ec', f"""
+                mount -t sysfs none /sys
+                echo 20000 >/sys/class/net/{INTERFACE}/gro_flush_timeout
+                echo 1 >/sys/class/net/{INTERFACE}/napi_defer_hard_irqs""")
+            middle.ip('link', 'set', name, 'promisc', 'on', 'up')
+        self._holders.append(_hold(*middle.prefix, program=(CARRIER, 'enda', 'endb')))
+
+    def _set_up(self):
         for host in self.hosts:
             ipv4, ipv6, local = host.addresses
             host.ip('link', 'set', 'lo', 'up')
@@ -125,8 +158,6 @@ class Cable:
             host.ip('addr', 'add', f'{ipv4}/24', 'dev', INTERFACE)
             for address in (ipv6, local):
                 host.ip('addr', 'add', f'{address}/64', 'dev', INTERFACE, 'nodad')
-            if not segment:
-                host.command('ethtool', '-K', INTERFACE, 'tx-udp-segmentation', 'off')
         for host in self.hosts:
             host.ip('link', 'set', INTERFACE, 'up')
         for host in self.hosts:  # the kernel is in no hurry to tell that there is a carrier

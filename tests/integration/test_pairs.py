@@ -1,0 +1,70 @@
+"""Several pairs of processes of the same two hosts, over a cable as between network cards: what the
+kernel merges, it merges by addresses and ports alone, and each packet reaches the process that it is for.
+"""
+import time
+
+import pytest
+
+import harness
+from harness import free_port
+
+pytestmark = pytest.mark.network
+
+# Of packets that came to the wrong process, or were damaged on the way.
+WRONG = ('no_qp', 'damaged', 'malformed', 'stranger', 'other_service')
+PROGRAMS = [('ib_send_bw', 'RC', 2048), ('ib_write_bw', 'RC', 65536), ('ib_send_bw', 'UD', 1024)]
+PROGRAM_IDS = ['send', 'write', 'datagrams']
+
+
+def wrong(cable):
+    """{(host, process, counter): number} of what should be 0."""
+    return {(host.namespace, process['pid'], name): process['counters'][name]
+            for host in cable.hosts for process in host.show()['processes']
+            for name in WRONG if process['counters'].get(name)}
+
+
+def run_pairs(cable, count, program, service, size, index, seconds):
+    """`count` pairs at once for so long: none fails, and nothing comes to the wrong process."""
+    gid_index = cable.a.gid_index(cable.a.addresses[index])
+    assert gid_index == cable.b.gid_index(cable.b.addresses[index])
+    servers, clients = [], []
+    for _ in range(count):
+        port = free_port()
+        argv = [program, '-d', cable.a.device, '-x', gid_index, '-F', '-c', service, '-s', size,
+                '-D', seconds, '-p', port]
+        servers.append(cable.b.start_server(argv, port))
+        clients.append([*argv, cable.b.address])
+    clients = [cable.a.start(*argv) for argv in clients]
+    ends = [*servers, *clients]
+    # The counters of a process go with it: they are looked at until the first one ends.
+    found, looks = {}, 0
+    deadline = time.monotonic() + (seconds + 30) * harness.SLOWER
+    while all(end.status is None for end in ends) and time.monotonic() < deadline:
+        found.update(wrong(cable))
+        looks += 1
+        time.sleep(0.1)
+    for end in ends:
+        end.finish(seconds=30)
+    assert looks > 3 and not found, found
+    for host in cable.hosts:
+        host.release(*(end for end in ends if end in host.programs))
+
+
+@pytest.mark.parametrize('index', [0, 1], ids=['ipv4', 'ipv6'])
+@pytest.mark.parametrize('program, service, size', PROGRAMS, ids=PROGRAM_IDS)
+@pytest.mark.parametrize('count', [2, 8])
+def test_pairs(cables, count, program, service, size, index):
+    run_pairs(cables(1500, cards=True), count, program, service, size, index, 2)
+
+
+@pytest.mark.parametrize('index', [0, 1], ids=['ipv4', 'ipv6'])
+def test_pairs_without_merging(cables, index):
+    run_pairs(cables(1500, cards=True, merge=False), 4, *PROGRAMS[0], index, 2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize('index', [0, 1], ids=['ipv4', 'ipv6'])
+@pytest.mark.parametrize('program, service, size', PROGRAMS, ids=PROGRAM_IDS)
+@pytest.mark.parametrize('count', [2, 8])
+def test_pairs_for_a_minute(cables, count, program, service, size, index):
+    run_pairs(cables(1500, cards=True), count, program, service, size, index, 60)
