@@ -28,6 +28,7 @@
 #include "local/foreign.h"
 #include "local/local.h"
 #include "object/adopt.h"
+#include "object/living.h"
 #include "object/mr.h"
 #include "object/touch.h"
 #include "raw/raw.h"
@@ -231,6 +232,7 @@ static void in_child(void) NO_LOCK_CHECK
 	lock_init(&adapter_lock);
 	list_init(&contexts);
 	device_reset_after_fork();
+	living_reset_after_fork();
 	if (!running)
 		return;
 	running = false;

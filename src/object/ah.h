@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "object/living.h"
 #include "object/pd.h"
 
 struct ah {
@@ -18,6 +19,7 @@ struct ah {
 	bool local;	    /* attr.grh.dgid is an address of this host (or multicast) */
 	/* One for the program until ibv_destroy_ah, one for each send request that still needs it. */
 	_Atomic uint32_t references;
+	struct living living;
 };
 
 static inline struct ah *ah_of(struct ibv_ah *ib)

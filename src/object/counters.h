@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "object/living.h"
+
 #define COUNTERS_MAX 16 /* places in one object */
 
 struct counters {
@@ -21,6 +23,7 @@ struct counters {
 	_Atomic uint8_t kind[COUNTERS_MAX]; /* enum ibv_counter_description + 1; 0: tells nothing */
 	_Atomic uint64_t packets, bytes;
 	_Atomic uint32_t flows; /* EBUSY while not 0 */
+	struct living living;
 };
 
 static inline struct counters *counters_of(struct ibv_counters *ib)

@@ -25,6 +25,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "object/channel.h"
+#include "object/living.h"
 
 struct context;
 struct qp;
@@ -91,6 +92,7 @@ struct cq {
 	uint32_t events_reported; /* fetched; destroy waits until all of them are acknowledged */
 	/* guarded by the context's async lock */
 	uint32_t async_reported;
+	struct living living;
 };
 
 static inline struct cq *cq_of(struct ibv_cq *ib)

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "object/living.h"
+
 struct context;
 
 #define DM_BYTES_MAX     (16u << 20) /* of all device memory of a context */
@@ -32,6 +34,7 @@ struct dm {
 	uint32_t epoch;           /* key_epoch at creation: who it belongs to */
 	_Atomic uint32_t imports; /* EBUSY while not 0 */
 	_Atomic uint32_t regions; /* EBUSY while not 0 */
+	struct living living;
 };
 
 static inline struct dm *dm_of(struct ibv_dm *ib)

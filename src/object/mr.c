@@ -174,6 +174,20 @@ static int revoke(struct mr *mr)
 	return ret < 0 ? ret : key_revoke(mr->index);
 }
 
+bool mr_can_change(const struct mr *mr)
+{
+	if (mr->imported || mr->retired) {
+		cause_report(CAUSE_WRONG_TYPE, 0, "an imported region cannot be changed");
+		return false;
+	}
+	if (mr->dm || mr->dmabuf.fd >= 0 || (mr->epoch == key_epoch() && (mr->entry->flags & KEY_NULL))) {
+		cause_report(CAUSE_WRONG_TYPE, 0,
+			     "regions of device memory and dma-bufs, and null regions, cannot be changed");
+		return false;
+	}
+	return true;
+}
+
 int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length, uint32_t access)
 {
 	struct pd *old_pd = pd_of(mr->ib.pd);
@@ -186,15 +200,6 @@ int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length
 	};
 	int ret;
 
-	if (mr->imported || mr->retired) {
-		cause_report(CAUSE_WRONG_TYPE, 0, "an imported region cannot be changed");
-		return -EINVAL;
-	}
-	if (mr->dm || mr->dmabuf.fd >= 0 || (mr->epoch == key_epoch() && (mr->entry->flags & KEY_NULL))) {
-		cause_report(CAUSE_WRONG_TYPE, 0,
-			     "regions of device memory and dma-bufs, and null regions, cannot be changed");
-		return -EINVAL;
-	}
 	if (mr->epoch != key_epoch()) {
 		cause_report(CAUSE_OTHER_PROCESS, 0, "key 0x%08x", mr->ib.lkey);
 		return -EINVAL;
@@ -311,15 +316,16 @@ int mr_destroy(struct mr *mr)
 	return 0;
 }
 
-void mr_unimport(struct mr *mr)
+bool mr_unimport(struct mr *mr)
 {
 	if (mr->foreign && !mr->retired && retire(mr) < 0)
-		return; /* windows cannot be bound to it: somebody copies, so its key is lost */
+		return false; /* windows cannot be bound to it: somebody copies, so its key is lost */
 	if (!mr->imported && !mr->retired) {
 		cause_report(CAUSE_WRONG_TYPE, 0, "key 0x%08x was not imported", mr->ib.lkey);
-		return;
+		return false;
 	}
 	if (mr->imported)
 		pd_put(pd_of(mr->ib.pd));
 	free(mr);
+	return true;
 }

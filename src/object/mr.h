@@ -18,6 +18,7 @@
 #include "base/arena.h"
 #include "object/dmabuf.h"
 #include "object/key.h"
+#include "object/living.h"
 #include "object/pd.h"
 
 struct mr {
@@ -35,6 +36,7 @@ struct mr {
 	bool retired;             /* its key was destroyed by way of an import */
 	bool foreign;             /* a region of another process, with a key of our own */
 	uint32_t epoch; /* key_epoch at creation: a region of before a fork has no key here */
+	struct living living;
 };
 
 static inline struct mr *mr_of(struct ibv_mr *ib)
@@ -68,8 +70,10 @@ struct mr_spec {
  */
 int mr_create(const struct mr_spec *spec, struct mr **out);
 
+/* Whether it is a region that ibv_rereg_mr takes; if not, the cause is reported. */
+bool mr_can_change(const struct mr *mr);
 /*
- * ibv_rereg_mr: `flags` (enum ibv_rereg_mr_flags, not empty) says which of pd, addr with length,
+ * ibv_rereg_mr of such a region: `flags` (enum ibv_rereg_mr_flags, not empty) says which of pd, addr with length,
  * and access are new. The key stays the same; what uses it meanwhile fails. Errors as of mr_create,
  * and -EBUSY (windows are bound to it, or as mr_destroy); the region is as it was then. Once per
  * region at a time.
@@ -82,10 +86,10 @@ struct mr *mr_find(uint32_t handle);
 /*
  * Another struct for the same region, in PD `pd`, which is that of the region or an import of it: 0,
  * -EINVAL, -ENOMEM. mr_destroy on it destroys the region; then only mr_unimport or mr_destroy is left
- * to do with the first one. mr_unimport frees this struct alone.
+ * to do with the first one. mr_unimport frees this struct alone; false: it was not imported, and stays.
  */
 int mr_import(struct mr *home, struct pd *pd, struct mr **out);
-void mr_unimport(struct mr *mr);
+bool mr_unimport(struct mr *mr);
 
 /* Whose key it is: itself, or for an import the region that was made first; NULL: that is gone. */
 struct mr *mr_home(struct mr *mr);

@@ -11,6 +11,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "object/living.h"
+
 struct pd {
 	struct ibv_pd ib;
 	uint32_t handle;	 /* by which pd_find finds it; 0: parent domains and imports */
@@ -20,11 +22,13 @@ struct pd {
 	_Atomic bool abandoned;	 /* unimported with objects left: it goes with the last of them */
 	bool imported;		 /* parent, if in this process, is what it stands for */
 	struct td *td;		 /* of a parent domain: its thread domain, or NULL */
+	struct living living;
 };
 
 struct td {
 	struct ibv_td ib;
 	_Atomic uint32_t users; /* parent domains; EBUSY while not 0 */
+	struct living living;
 };
 
 static inline struct td *td_of(struct ibv_td *ib)

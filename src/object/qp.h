@@ -22,6 +22,7 @@
 #include "base/lock.h"
 #include "base/pace.h"
 #include "object/cq.h"
+#include "object/living.h"
 #include "object/pd.h"
 #include "object/rq.h"
 #include "object/sq.h"
@@ -111,6 +112,7 @@ struct qp {
 	uint32_t builder_start;	 /* sq.tail at ibv_wr_start */
 	struct wqe *builder_wqe; /* begun and not ended; NULL */
 	int builder_error;
+	struct living living;
 };
 
 /*

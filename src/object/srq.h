@@ -6,6 +6,7 @@
 
 #include <infiniband/verbs.h>
 
+#include "object/living.h"
 #include "object/pd.h"
 #include "object/rq.h"
 
@@ -26,6 +27,7 @@ struct srq {
 	struct xrcd *xrcd;
 	struct xrc_domain *domain;
 	struct cq *cq;
+	struct living living;
 };
 
 static inline struct srq *srq_of(struct ibv_srq *ib)

@@ -49,6 +49,7 @@ VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
 	if (answer_of(ah_create(pd_of(pd), attr, &sgid, local, &ah)) != 0)
 		return NULL;
 	ah->without_grh = context->infiniband && !asked->is_global;
+	living_add(&ah->living, ah->ib.handle);
 	return &ah->ib;
 }
 
@@ -56,6 +57,8 @@ VERBS_EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
 {
 	UNCANCELLED;
 
+	if (!living_take(&ah_of(ah)->living, &ah->handle))
+		return refuse_unknown("ibv_destroy_ah");
 	ah_destroy(ah_of(ah));
 	return 0;
 }

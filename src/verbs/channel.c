@@ -7,6 +7,7 @@
 #include "object/channel.h"
 #include "object/cq.h"
 #include "verbs/export.h"
+#include "verbs/refuse.h"
 
 VERBS_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
@@ -18,14 +19,21 @@ VERBS_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context
 		errno = -error;
 		return NULL;
 	}
+	living_add(&channel->living, 0);
 	return &channel->ib;
 }
 
 VERBS_EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
 	UNCANCELLED;
+	int error;
 
-	return -channel_destroy(channel_of(channel));
+	if (!living_take(&channel_of(channel)->living, NULL))
+		return refuse_unknown("ibv_destroy_comp_channel");
+	error = -channel_destroy(channel_of(channel));
+	if (error)
+		living_add(&channel_of(channel)->living, 0);
+	return error;
 }
 
 VERBS_EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq,

@@ -11,6 +11,7 @@
 #include "verbs/cq_ex.h"
 #include "verbs/export.h"
 #include "verbs/queues.h"
+#include "verbs/refuse.h"
 
 VERBS_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 					  struct ibv_comp_channel *channel, int comp_vector)
@@ -29,6 +30,7 @@ VERBS_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, 
 		errno = -error;
 		return NULL;
 	}
+	living_add(&cq->living, cq->ib.handle);
 	return &cq->ib;
 }
 
@@ -43,6 +45,7 @@ struct ibv_cq_ex *verbs_create_cq_ex(struct ibv_context *context, struct ibv_cq_
 		return NULL;
 	}
 	cq_ex_init(cq, attr->wc_flags);
+	living_add(&cq->living, cq->ib.handle);
 	return &cq->ex;
 }
 
@@ -50,14 +53,22 @@ VERBS_EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
 	UNCANCELLED;
 
+	if (!living_has(&cq_of(cq)->living, &cq->handle))
+		return refuse_unknown("ibv_resize_cq");
 	return -cq_resize(cq_of(cq), cqe);
 }
 
 VERBS_EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 {
 	UNCANCELLED;
+	int error;
 
-	return -cq_destroy(cq_of(cq));
+	if (!living_take(&cq_of(cq)->living, &cq->handle))
+		return refuse_unknown("ibv_destroy_cq");
+	error = -cq_destroy(cq_of(cq));
+	if (error)
+		living_add(&cq_of(cq)->living, cq->handle);
+	return error;
 }
 
 int verbs_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
@@ -89,6 +100,8 @@ int verbs_modify_cq(struct ibv_cq *ib, struct ibv_modify_cq_attr *attr)
 	UNCANCELLED;
 	struct cq *cq = cq_of(ib);
 
+	if (!living_has(&cq->living, &ib->handle))
+		return refuse_unknown("ibv_modify_cq");
 	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE) {
 		cause_report(CAUSE_FLAGS_UNKNOWN, 0, "CQ: attr_mask 0x%x", attr->attr_mask);
 		return EINVAL;

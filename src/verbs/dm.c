@@ -74,26 +74,37 @@ struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_a
 	if (dm->file >= 0)
 		cmd_fd_show_dm(dm->file, dm->ib.handle, (uint32_t)attr->length);
 	atomic_fetch_add(&context_of(context)->objects, 1);
+	living_add(&dm->living, dm->ib.handle);
 	return &dm->ib;
 }
 
 int verbs_free_dm(struct ibv_dm *ib)
 {
 	UNCANCELLED;
-	struct context *context = context_of(ib->context);
 	struct dm *dm = dm_of(ib);
-	bool shown = dm->file >= 0 && !dm->imported && !adapter_is_foreign(context);
-	uint32_t handle = ib->handle, length = (uint32_t)dm->length;
-	int file = dm->file, error;
+	struct context *context;
+	uint32_t handle, length;
+	int file, error;
+	bool shown;
 
+	if (!living_take(&dm->living, &ib->handle))
+		return refuse_unknown("ibv_free_dm");
+	context = context_of(ib->context);
+	shown = dm->file >= 0 && !dm->imported && !adapter_is_foreign(context);
+	handle = ib->handle;
+	length = (uint32_t)dm->length;
+	file = dm->file;
 	/* before its handle may be another's */
 	if (shown)
 		cmd_fd_show_dm(file, handle, 0);
 	error = answer_of(dm_destroy(dm));
-	if (!error)
+	if (!error) {
 		atomic_fetch_sub(&context->objects, 1);
-	else if (shown)
+		return 0;
+	}
+	if (shown)
 		cmd_fd_show_dm(file, handle, length);
+	living_add(&dm->living, handle);
 	return error;
 }
 
@@ -126,5 +137,6 @@ struct ibv_mr *verbs_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ib, uint64_t dm
 	}
 	if (answer_of(mr_create(&spec, &mr)) != 0)
 		return NULL;
+	living_add(&mr->living, mr->ib.handle);
 	return &mr->ib;
 }

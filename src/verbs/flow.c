@@ -32,6 +32,7 @@ static struct ibv_flow *create_flow(struct ibv_qp *ib, struct ibv_flow_attr *att
 		errno = error;
 		return NULL;
 	}
+	living_add(&flow->living, flow->ib.handle);
 	return &flow->ib;
 }
 
@@ -39,6 +40,8 @@ static int destroy_flow(struct ibv_flow *ib)
 {
 	struct flow *flow = flow_of(ib);
 
+	if (!living_take(&flow->living, &ib->handle))
+		return refuse_unknown("ibv_destroy_flow");
 	if (!adapter_is_foreign(context_of(ib->context)))
 		adapter_detach_flow(flow->qp, flow);
 	flow_free(flow);
@@ -61,16 +64,23 @@ static struct ibv_counters *create_counters(struct ibv_context *context,
 		return NULL;
 	}
 	atomic_fetch_add(&context_of(context)->objects, 1);
+	living_add(&counters->living, 0);
 	return &counters->ib;
 }
 
 static int destroy_counters(struct ibv_counters *ib)
 {
-	struct context *context = context_of(ib->context);
-	int error = answer_of(counters_destroy(counters_of(ib)));
+	struct context *context;
+	int error;
 
+	if (!living_take(&counters_of(ib)->living, NULL))
+		return refuse_unknown("ibv_destroy_counters");
+	context = context_of(ib->context);
+	error = answer_of(counters_destroy(counters_of(ib)));
 	if (!error)
 		atomic_fetch_sub(&context->objects, 1);
+	else
+		living_add(&counters_of(ib)->living, 0);
 	return error;
 }
 

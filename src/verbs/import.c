@@ -89,6 +89,7 @@ VERBS_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t 
 	pd->ib.handle = handle;
 	pd->imported = true;
 	atomic_fetch_add(&context_of(context)->objects, 1);
+	living_add(&pd->living, handle);
 	return &pd->ib;
 }
 
@@ -96,10 +97,12 @@ VERBS_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
 {
 	UNCANCELLED;
 
-	if (pd_of(pd)->imported)
-		pd_abandon(pd_of(pd));
-	else
+	if (!living_has(&pd_of(pd)->living, &pd->handle))
+		refuse_unknown("ibv_unimport_pd");
+	else if (!pd_of(pd)->imported)
 		refuse(EINVAL, CAUSE_WRONG_TYPE, "PD %u was not imported", pd->handle);
+	else if (living_take(&pd_of(pd)->living, NULL))
+		pd_abandon(pd_of(pd));
 }
 
 VERBS_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
@@ -123,6 +126,7 @@ VERBS_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 		errno = error;
 		return NULL;
 	}
+	living_add(&mr->living, mr->ib.handle);
 	return &mr->ib;
 }
 
@@ -130,7 +134,10 @@ VERBS_EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
 {
 	UNCANCELLED;
 
-	mr_unimport(mr_of(mr));
+	if (!living_take(&mr_of(mr)->living, &mr->handle))
+		refuse_unknown("ibv_unimport_mr");
+	else if (!mr_unimport(mr_of(mr)))
+		living_add(&mr_of(mr)->living, mr->handle);
 }
 
 VERBS_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
@@ -152,14 +159,22 @@ VERBS_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t 
 		return NULL;
 	dm_fill(&dm->ib);
 	atomic_fetch_add(&context_of(context)->objects, 1);
+	living_add(&dm->living, dm->ib.handle);
 	return &dm->ib;
 }
 
 VERBS_EXPORT void ibv_unimport_dm(struct ibv_dm *dm)
 {
 	UNCANCELLED;
-	struct context *context = context_of(dm->context);
+	struct context *context;
 
+	if (!living_take(&dm_of(dm)->living, &dm->handle)) {
+		refuse_unknown("ibv_unimport_dm");
+		return;
+	}
+	context = context_of(dm->context);
 	if (dm_destroy(dm_of(dm)) == 0)
 		atomic_fetch_sub(&context->objects, 1);
+	else
+		living_add(&dm_of(dm)->living, dm->handle);
 }

@@ -29,6 +29,7 @@ static struct ibv_mr *create(const struct mr_spec *spec)
 
 	if (!spec->pd || answer_of(mr_create(spec, &mr)) != 0)
 		return NULL;
+	living_add(&mr->living, mr->ib.handle);
 	return &mr->ib;
 }
 
@@ -95,10 +96,10 @@ struct ibv_mr *verbs_alloc_null_mr(struct ibv_pd *pd)
 	return create(&spec);
 }
 
-static int check_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
-		       int access)
+/* What rdma-core refuses by itself; what it leaves to the kernel is check_rereg_command's. */
+static int check_rereg(int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
-	if (flags == 0 || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED))
+	if (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED)
 		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_rereg_mr flags 0x%x", flags);
 	if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && (!length || !addr))
 		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID,
@@ -106,11 +107,18 @@ static int check_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *ad
 	if (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS))
 		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID,
 			      "ibv_rereg_mr with access 0x%x but not its flag", access);
-	if (!(flags & IBV_REREG_MR_CHANGE_PD))
-		return 0;
-	if (!pd)
+	if ((flags & IBV_REREG_MR_CHANGE_PD) && !pd)
 		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_rereg_mr with no PD");
-	if (pd->context != mr->context)
+	return 0;
+}
+
+static int check_rereg_command(struct ibv_mr *mr, int flags, struct ibv_pd *pd)
+{
+	if (!living_has(&mr_of(mr)->living, &mr->handle))
+		return refuse_unknown("ibv_rereg_mr");
+	if (!flags)
+		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_rereg_mr without flags");
+	if ((flags & IBV_REREG_MR_CHANGE_PD) && pd->context != mr->context)
 		return refuse(EINVAL, CAUSE_OTHER_CONTEXT, "ibv_rereg_mr");
 	return 0;
 }
@@ -120,19 +128,31 @@ VERBS_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, v
 {
 	UNCANCELLED;
 
-	if (check_rereg(mr, flags, pd, addr, length, access) != 0)
+	if (check_rereg(flags, pd, addr, length, access) != 0)
 		return IBV_REREG_MR_ERR_INPUT;
+	if (check_rereg_command(mr, flags, pd) != 0)
+		return IBV_REREG_MR_ERR_CMD;
+	if (!mr_can_change(mr_of(mr))) {
+		errno = EINVAL;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
 	if (answer_of(mr_change(mr_of(mr), flags, pd ? pd_of(pd) : NULL, addr, length, access)) !=
-	    0)
-		return IBV_REREG_MR_ERR_INPUT;
+		    0)
+		return IBV_REREG_MR_ERR_CMD;
 	return 0;
 }
 
 VERBS_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	UNCANCELLED;
+	int error;
 
-	return answer_of(mr_destroy(mr_of(mr)));
+	if (!living_take(&mr_of(mr)->living, &mr->handle))
+		return refuse_unknown("ibv_dereg_mr");
+	error = answer_of(mr_destroy(mr_of(mr)));
+	if (error)
+		living_add(&mr_of(mr)->living, mr->handle);
+	return error;
 }
 
 /* One range of ibv_advise_mr, while its key is published: 0 and where it is, or an errno. */

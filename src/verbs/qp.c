@@ -110,6 +110,7 @@ struct ibv_qp *verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_ini
 		errno = error;
 		return NULL;
 	}
+	living_add(&qp->living, qp->ib.handle);
 	return &qp->ib;
 }
 
@@ -154,6 +155,7 @@ struct ibv_qp *verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_att
 			      attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL,
 			      &handle)) != 0)
 		return NULL;
+	living_add(&handle->living, handle->ib.handle);
 	return &handle->ib;
 }
 
@@ -162,6 +164,8 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int a
 {
 	UNCANCELLED;
 
+	if (!living_has(&qp_of(qp)->living, &qp->handle))
+		return refuse_unknown("ibv_query_qp");
 	qp_query(qp_behind(qp), attr, init_attr);
 	if (context_of(qp->context)->infiniband)
 		attr->ah_attr = qp_behind(qp)->asked_av;
@@ -172,8 +176,14 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int a
 VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	UNCANCELLED;
+	int error;
 
-	return -qp_destroy(qp_of(qp));
+	if (!living_take(&qp_of(qp)->living, &qp->handle))
+		return refuse_unknown("ibv_destroy_qp");
+	error = -qp_destroy(qp_of(qp));
+	if (error)
+		living_add(&qp_of(qp)->living, qp->handle);
+	return error;
 }
 
 /* The last byte of a message is stored last, but the order of the others is memcpy's. */

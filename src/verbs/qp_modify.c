@@ -12,6 +12,7 @@
 #include "verbs/export.h"
 #include "verbs/link.h"
 #include "verbs/query.h"
+#include "verbs/refuse.h"
 
 static bool gid_is_zero(const union ibv_gid *gid)
 {
@@ -70,11 +71,14 @@ static int check_mtu(struct qp *qp, const struct ibv_qp_attr *attr)
 VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int attr_mask)
 {
 	UNCANCELLED;
-	struct qp *qp = qp_behind(ib);
 	struct ibv_ah_attr asked = {0};
 	struct ibv_qp_attr resolved;
+	struct qp *qp;
 	int error = 0;
 
+	if (!living_has(&qp_of(ib)->living, &ib->handle))
+		return refuse_unknown("ibv_modify_qp");
+	qp = qp_behind(ib);
 	if (qp->context->infiniband && attr_mask & IBV_QP_AV) {
 		asked = attr->ah_attr;
 		resolved = *attr;

@@ -17,3 +17,8 @@ int refuse(int error, enum cause cause, const char *fmt, ...)
 	errno = error;
 	return error;
 }
+
+int refuse_unknown(const char *verb)
+{
+	return refuse(ENOENT, CAUSE_OBJECT_UNKNOWN, "%s", verb);
+}

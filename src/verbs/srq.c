@@ -9,6 +9,7 @@
 #include "object/xrcd.h"
 #include "verbs/export.h"
 #include "verbs/queues.h"
+#include "verbs/refuse.h"
 
 static struct ibv_srq *create(struct ibv_context *context, struct ibv_pd *pd, void *srq_context,
 			      struct ibv_srq_attr *attr)
@@ -23,12 +24,20 @@ static struct ibv_srq *create(struct ibv_context *context, struct ibv_pd *pd, vo
 	return &srq->ib;
 }
 
+/* It is complete; or NULL. */
+static struct ibv_srq *announce(struct ibv_srq *srq)
+{
+	if (srq)
+		living_add(&srq_of(srq)->living, srq->handle);
+	return srq;
+}
+
 VERBS_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
 					    struct ibv_srq_init_attr *srq_init_attr)
 {
 	UNCANCELLED;
 
-	return create(pd->context, pd, srq_init_attr->srq_context, &srq_init_attr->attr);
+	return announce(create(pd->context, pd, srq_init_attr->srq_context, &srq_init_attr->attr));
 }
 
 #define XRC_NEEDS (IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ)
@@ -65,9 +74,9 @@ struct ibv_srq *verbs_create_srq_ex(struct ibv_context *context, struct ibv_srq_
 	}
 	srq = create(context, attr->pd, attr->srq_context, &attr->attr);
 	if (!srq || type == IBV_SRQT_BASIC)
-		return srq;
+		return announce(srq);
 	if (xrc_add_srq(xrcd_of(attr->xrcd), srq_of(srq), cq_of(attr->cq)) == 0)
-		return srq;
+		return announce(srq);
 	srq_of(srq)->type = IBV_SRQT_BASIC; /* nothing of the domain's is to be undone */
 	srq_destroy(srq_of(srq));
 	errno = ENOMEM;
@@ -79,11 +88,15 @@ VERBS_EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *srq_at
 {
 	UNCANCELLED;
 
+	if (!living_has(&srq_of(srq)->living, &srq->handle))
+		return refuse_unknown("ibv_modify_srq");
 	return -srq_modify(srq_of(srq), srq_attr, srq_attr_mask);
 }
 
 VERBS_EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *srq_attr)
 {
+	if (!living_has(&srq_of(srq)->living, &srq->handle))
+		return refuse_unknown("ibv_query_srq");
 	srq_query(srq_of(srq), srq_attr);
 	return 0;
 }
@@ -91,8 +104,14 @@ VERBS_EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *srq_att
 VERBS_EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 {
 	UNCANCELLED;
+	int error;
 
-	return -srq_destroy(srq_of(srq));
+	if (!living_take(&srq_of(srq)->living, &srq->handle))
+		return refuse_unknown("ibv_destroy_srq");
+	error = -srq_destroy(srq_of(srq));
+	if (error)
+		living_add(&srq_of(srq)->living, srq->handle);
+	return error;
 }
 
 /* Basic SRQs have no number that a peer could name. */

@@ -122,6 +122,92 @@ static void rule_01_qp_with_work_is_destroyed(struct pair *pair)
 	EXPECT_OK(ibv_dealloc_pd(pair->a.side->pd));
 }
 
+#define EXPECT_UNKNOWN(call)                                                                       \
+	do {                                                                                       \
+		int result_ = (call);                                                              \
+		REQUIRE(result_ == ENOENT, #call " returned %d, expected ENOENT", result_);        \
+	} while (0)
+
+/* As the kernel answers: an object is known by its handle, and only while it lives. */
+static void rule_01_overwritten_handles_are_unknown(struct pair *pair)
+{
+	struct side *side = side_open(WITH(.channel = true, .srq = true));
+	struct ibv_srq *srq = side->srq;
+	struct ibv_qp *qp = side_create_qp(side, WITH());
+	struct ibv_cq *cq = side->cq[SENDS];
+	struct ibv_mw *mw = ibv_alloc_mw(side->pd, IBV_MW_TYPE_1);
+	struct ibv_srq_attr limit = { .srq_limit = 1 };
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+	REQUIRE(qp && srq && mw, "objects");
+	qp->handle ^= 0x55;
+	EXPECT_UNKNOWN(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init));
+	EXPECT_UNKNOWN(ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	EXPECT_UNKNOWN(ibv_destroy_qp(qp));
+	qp->handle ^= 0x55;
+	EXPECT_OK(ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	srq->handle ^= 0x55;
+	EXPECT_UNKNOWN(ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT));
+	EXPECT_UNKNOWN(ibv_query_srq(srq, &limit));
+	EXPECT_UNKNOWN(ibv_destroy_srq(srq));
+	srq->handle ^= 0x55;
+	cq->handle ^= 0x55;
+	EXPECT_UNKNOWN(ibv_resize_cq(cq, 8));
+	EXPECT_UNKNOWN(ibv_destroy_cq(cq));
+	cq->handle ^= 0x55;
+	mw->handle ^= 0x55;
+	EXPECT_UNKNOWN(ibv_dealloc_mw(mw));
+	mw->handle ^= 0x55;
+	side->mr->handle ^= 0x55;
+	EXPECT_UNKNOWN(ibv_dereg_mr(side->mr));
+	side->mr->handle ^= 0x55;
+	side->pd->handle ^= 0x55;
+	EXPECT_UNKNOWN(ibv_dealloc_pd(side->pd));
+	side->pd->handle ^= 0x55;
+
+	/* what was refused is there, and goes as ever; what is still in use is not forgotten */
+	EXPECT_BUSY(ibv_destroy_cq(cq));
+	EXPECT_BUSY(ibv_destroy_srq(srq));
+	EXPECT_OK(ibv_destroy_qp(qp));
+	EXPECT_OK(ibv_destroy_srq(srq));
+	EXPECT_OK(ibv_destroy_cq(cq));
+	EXPECT_OK(ibv_dealloc_mw(mw));
+	EXPECT_OK(ibv_dereg_mr(side->mr));
+}
+
+/*
+ * The pointers lead nowhere any more: they are looked up, not followed. (Verbs that are inline functions of
+ * the header follow them in the program.)
+ */
+static void rule_01_destroyed_objects_are_unknown(struct pair *pair)
+{
+	struct side *side = side_open(WITH(.channel = true, .srq = true));
+	struct ibv_qp *qp = side_create_qp(side, WITH());
+	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 1 } };
+	struct ibv_ah *ah;
+
+	EXPECT_OK(ibv_query_gid(side->context, 1, 0, &to.grh.dgid));
+	ah = ibv_create_ah(side->pd, &to);
+	REQUIRE(qp && ah, "objects");
+	EXPECT_OK(ibv_destroy_ah(ah));
+	EXPECT_UNKNOWN(ibv_destroy_ah(ah));
+	EXPECT_OK(ibv_destroy_qp(qp));
+	EXPECT_UNKNOWN(ibv_destroy_qp(qp));
+	EXPECT_OK(ibv_destroy_srq(side->srq));
+	EXPECT_UNKNOWN(ibv_destroy_srq(side->srq));
+	for (int i = 0; i < WHICH; i++) {
+		EXPECT_OK(ibv_destroy_cq(side->cq[i]));
+		EXPECT_UNKNOWN(ibv_destroy_cq(side->cq[i]));
+	}
+	EXPECT_OK(ibv_destroy_comp_channel(side->channel));
+	EXPECT_UNKNOWN(ibv_destroy_comp_channel(side->channel));
+	EXPECT_OK(ibv_dereg_mr(side->mr));
+	EXPECT_UNKNOWN(ibv_dereg_mr(side->mr));
+	EXPECT_OK(ibv_dealloc_pd(side->other_pd));
+	EXPECT_UNKNOWN(ibv_dealloc_pd(side->other_pd));
+}
+
 static int open_descriptors(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -586,6 +672,8 @@ static const struct test tests[] = {
 	HERE(rule_01_cq_and_srq_in_use_are_busy),
 	HERE(rule_01_channel_in_use_is_busy),
 	PAIR(rule_01_qp_with_work_is_destroyed),
+	HERE(rule_01_overwritten_handles_are_unknown),
+	HERE(rule_01_destroyed_objects_are_unknown),
 	HERE(rule_01_no_descriptor_is_left),
 	HERE(rule_02_qp_over_the_limits),
 	HERE(rule_02_granted_is_written_back),

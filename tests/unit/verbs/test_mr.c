@@ -179,7 +179,8 @@ static void addresses_of_each_kind(void **state)
 	munmap(memory, 4 * page);
 }
 
-#define BAD IBV_REREG_MR_ERR_INPUT
+#define BAD IBV_REREG_MR_ERR_INPUT /* rdma-core refuses */
+#define CMD IBV_REREG_MR_ERR_CMD   /* the kernel refuses */
 
 static void rereg_refuses_and_leaves_the_region(void **state)
 {
@@ -191,19 +192,19 @@ static void rereg_refuses_and_leaves_the_region(void **state)
 		struct ibv_pd *pd;
 		void *addr;
 		size_t length;
-		int access, error;
+		int access, result, error;
 	} rows[] = {
-		{ 1, 0, NULL, NULL, 0, 0, EINVAL },
-		{ 2, 8, NULL, NULL, 0, 0, EINVAL },
-		{ 3, IBV_REREG_MR_CHANGE_PD, NULL, NULL, 0, 0, EINVAL },
-		{ 4, IBV_REREG_MR_CHANGE_PD, foreign_pd, NULL, 0, 0, EINVAL },
-		{ 5, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 64, 0, EINVAL },
-		{ 6, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 0, 0, EINVAL },
-		{ 7, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 64, 1, EINVAL },
-		{ 8, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)16, 64, 0, EFAULT },
-		{ 9, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, readable, 64, 0, EFAULT },
-		{ 10, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE, EINVAL },
-		{ 11, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 1 << 9, EINVAL },
+		{ 1, 0, NULL, NULL, 0, 0, CMD, EINVAL },
+		{ 2, 8, NULL, NULL, 0, 0, BAD, EINVAL },
+		{ 3, IBV_REREG_MR_CHANGE_PD, NULL, NULL, 0, 0, BAD, EINVAL },
+		{ 4, IBV_REREG_MR_CHANGE_PD, foreign_pd, NULL, 0, 0, CMD, EINVAL },
+		{ 5, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 64, 0, BAD, EINVAL },
+		{ 6, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 0, 0, BAD, EINVAL },
+		{ 7, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 64, 1, BAD, EINVAL },
+		{ 8, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)16, 64, 0, CMD, EFAULT },
+		{ 9, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, readable, 64, 0, CMD, EFAULT },
+		{ 10, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE, CMD, EINVAL },
+		{ 11, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 1 << 9, CMD, EINVAL },
 	};
 	struct ibv_mr *mr;
 	uint64_t host;
@@ -216,16 +217,20 @@ static void rereg_refuses_and_leaves_the_region(void **state)
 		errno = 0;
 		ret = ibv_rereg_mr(mr, rows[i].flags, rows[i].pd, rows[i].addr, rows[i].length,
 				   rows[i].access);
-		if (ret != BAD || errno != rows[i].error)
+		if (ret != rows[i].result || errno != rows[i].error)
 			fail_msg("row %d: %d, errno %d", rows[i].number, ret, errno);
 		assert_int_equal(look(mr, (uintptr_t)memory, 64, IBV_ACCESS_LOCAL_WRITE, &host),
 				 KEY_OK);
 	}
 	atomic_store(&mr_of(mr)->windows, 1);
-	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), BAD);
+	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), CMD);
 	assert_int_equal(errno, EBUSY);
 	assert_int_equal(ibv_dereg_mr(mr), EBUSY);
 	atomic_store(&mr_of(mr)->windows, 0);
+	mr->handle ^= 1;
+	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), CMD);
+	assert_int_equal(errno, ENOENT);
+	mr->handle ^= 1;
 	assert_int_equal(ibv_dereg_mr(mr), 0);
 	assert_int_equal(ibv_dealloc_pd(foreign_pd), 0);
 	munmap(memory, 4 * page);
@@ -395,7 +400,7 @@ static void regions_of_a_parent_process(void **state)
 	assert_int_equal(try_register(memory, 64, 0), EINVAL);
 	foreign = false;
 	assert_int_equal(try_register(memory, 64, 0), EINVAL); /* no table */
-	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), BAD);
+	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), CMD);
 	assert_int_equal(ibv_dereg_mr(mr), 0);
 	harness_arena();
 	assert_int_equal(try_register(memory, 64, 0), 0);
