@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/uncancelled.h"
@@ -20,31 +21,53 @@ static uint64_t next_serial(void)
 	return ++last;
 }
 
+/*
+ * A socket that is connected to itself, without a name that others could send to: verbatimd, which gets a
+ * copy, puts bytes in and takes them out. Its descriptor is good for every verbatimd that there will be.
+ */
+static int make_descriptor(void)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	socklen_t len = sizeof(name);
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), error;
+	char stray;
+
+	if (fd < 0)
+		return -errno;
+	/* Without a name the kernel chooses one that is free. */
+	if (bind(fd, (struct sockaddr *)&name, sizeof(sa_family_t)) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&name, &len) < 0 ||
+	    connect(fd, (struct sockaddr *)&name, len) < 0) {
+		error = -errno;
+		close(fd);
+		return error;
+	}
+	/* From here on the kernel refuses what others send. */
+	while (recv(fd, &stray, sizeof(stray), MSG_DONTWAIT) >= 0)
+		;
+	return fd;
+}
+
 struct channel *channel_create(void)
 {
-	struct ctl_cm_ask ask = { .header = { .type = CTL_CM_CREATE_CHANNEL } };
+	UNCANCELLED;
 	struct channel *ch = calloc(1, sizeof(*ch));
-	struct ctl_cm_reply reply;
-	int ends[2], rc;
+	int rc;
 
 	if (!ch)
 		return NULL;
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
-		free(ch);
-		return NULL;
-	}
-	/* verbatimd puts a byte in at the first and takes it out at the second. */
-	rc = session_ask(&ask.header, sizeof(ask), ends, 2, &reply);
-	close(ends[0]);
+	rc = ch->base.fd = make_descriptor();
+	if (rc >= 0)
+		rc = session_open_channel(&ch->in_session, ch->base.fd);
 	if (rc) {
-		close(ends[1]);
+		if (ch->base.fd >= 0)
+			close(ch->base.fd);
 		free(ch);
 		errno = -rc;
 		return NULL;
 	}
-	ch->base.fd = ends[1];
 	atomic_init(&ch->users, 1);
-	ch->number = reply.number;
+	ch->number = ch->in_session.number;
 	ch->serial = next_serial();
 	/* If verbatimd died just now the next one says that it knows nothing of the channel. */
 	ch->session = session_number();
@@ -99,6 +122,7 @@ void channel_destroy(struct channel *ch)
 
 	id_delivery_begin();
 	ch->is_destroyed = true;
+	session_forget_channel(&ch->in_session);
 	/* Who polls it keeps the file open. */
 	close(ch->base.fd);
 	id_delivery_end();

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cm/session.h"
 #include "ctl/protocol.h"
 
 struct channel {
@@ -21,7 +22,8 @@ struct channel {
 	uint32_t number;
 	uint64_t serial;     /* no other channel of this process has or had it */
 	unsigned session;    /* in which it was made */
-	atomic_bool is_lost; /* verbatimd died, and all its identifiers were told */
+	struct session_channel in_session; /* with base.fd, until it is destroyed */
+	atomic_bool is_lost; /* no verbatimd knows it any more, and all its identifiers were told */
 	bool is_silent;	     /* base.fd is an eventfd that nobody writes to; within a delivery */
 	bool is_destroyed;   /* base.fd is not its own any more; within a delivery */
 	atomic_uint users;   /* the program, until it destroyed it, and threads that entered */
@@ -50,8 +52,8 @@ bool channel_is_gone(struct channel *ch, int rc);
 
 /*
  * They were; within a delivery. Whoever polls the descriptor has nothing to wait for: it is not
- * readable any more, though its other end is closed. That takes a descriptor for a moment: if there
- * is none it stays readable, and whoever comes for its events tries again.
+ * readable any more, whatever is in it. That takes a descriptor for a moment: if there is none it stays as
+ * it is, and whoever comes for its events tries again.
  */
 void channel_lose(struct channel *ch);
 

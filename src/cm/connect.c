@@ -40,7 +40,7 @@ static int talk(const struct id *id, struct ctl_cm_talk *t, enum ctl_type type)
 
 	t->header.type = type;
 	t->id = id->number;
-	return session_ask(&t->header, sizeof(*t), NULL, 0, &reply);
+	return session_ask(&t->header, sizeof(*t), &reply);
 }
 
 /* The port of the address may be about to be closed by who had it last. */

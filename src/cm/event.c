@@ -37,7 +37,7 @@ int event_raise(struct id *id, enum rdma_cm_event_type type, int status, uint64_
 	};
 	struct ctl_cm_reply reply;
 
-	return session_ask(&ask.header, sizeof(ask), NULL, 0, &reply);
+	return session_ask(&ask.header, sizeof(ask), &reply);
 }
 
 static void copy_private_data(struct told *t, const struct ctl_cm_end *end)

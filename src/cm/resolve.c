@@ -21,7 +21,7 @@ static int bind_local(struct id *id)
 		.local = id->local,
 	};
 	struct ctl_cm_reply reply;
-	int rc = session_ask(&ask.header, sizeof(ask), NULL, 0, &reply);
+	int rc = session_ask(&ask.header, sizeof(ask), &reply);
 
 	if (rc)
 		return rc;
@@ -68,7 +68,7 @@ CM_EXPORT int rdma_listen(struct rdma_cm_id *base, int backlog)
 	int rc = -EINVAL;
 
 	if (id->state == ID_IDLE || id->state == ID_BOUND)
-		rc = session_ask(&ask.header, sizeof(ask), NULL, 0, &reply);
+		rc = session_ask(&ask.header, sizeof(ask), &reply);
 	if (!rc) {
 		id->local = reply.local;
 		id->state = ID_LISTENING;

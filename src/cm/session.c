@@ -1,38 +1,118 @@
 #include "cm/session.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ctl/deadline.h"
 #include "ctl/dial.h"
 #include "ctl/fdmsg.h"
 
-#define CONNECT_MS 5000
-#define REQUEST_MS 10000
+#define CONNECT_MS   5000
+#define REQUEST_MS   10000
+#define PAUSE_MS     20
+#define PAUSE_MS_MAX 1000
+#define STACK_BYTES  (256 << 10)
 
 static struct {
 	pthread_mutex_t lock; /* guards all below, and an exchange as a whole */
-	int sock;	      /* -1: none */
+	pthread_cond_t opened; /* a channel: there is something to watch for */
+	/*
+	 * -1: there was none yet. From then on the descriptor is the session's for good, and each new
+	 * connection is put in its place: so the thread that watches it never looks at something else.
+	 */
+	int sock;
+	bool is_up; /* sock is connected, and the daemon has what is ours */
 	uint32_t seq;
+	uint32_t answered; /* seq of the last request whose answer came */
 	atomic_uint number; /* read without the lock, too */
-} session = { PTHREAD_MUTEX_INITIALIZER, -1, 0, 0 };
 
-static void hang_up(void)
+	/* What makes the next daemon know us; nothing if id is 0. */
+	uint32_t id;
+	enum dial_which which;
+	int store_fd, token_fd;
+	struct session_channel *channels;
+	bool is_watched;
+} session = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.opened = PTHREAD_COND_INITIALIZER,
+	.sock = -1,
+	.which = DIAL_ANY,
+	.store_fd = -1,
+	.token_fd = -1,
+};
+
+static void close_fd(int *fd)
 {
-	if (session.sock < 0)
-		return;
-	close(session.sock);
-	session.sock = -1;
-	session.number++;
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
 }
 
 unsigned session_number(void)
 {
 	return session.number;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * All below: caller holds the lock.
+ */
+
+/* Whoever watches it is woken. */
+static void hang_up(void)
+{
+	if (session.is_up)
+		shutdown(session.sock, SHUT_RDWR);
+	session.is_up = false;
+}
+
+static void leave_out(struct session_channel *ch)
+{
+	if (!ch->next)
+		return;
+	if (session.channels == ch)
+		session.channels = ch->next == ch ? NULL : ch->next;
+	ch->prev->next = ch->next;
+	ch->next->prev = ch->prev;
+	ch->prev = ch->next = NULL;
+}
+
+static void put_in(struct session_channel *ch)
+{
+	struct session_channel *first = session.channels;
+
+	ch->prev = first ? first->prev : ch;
+	ch->next = first ? first : ch;
+	ch->prev->next = ch;
+	ch->next->prev = ch;
+	session.channels = ch;
+}
+
+/* No daemon knows us any more: what it gave is gone, which those who sleep for events find out. */
+static void lose(bool wakes)
+{
+	char byte = 0;
+
+	hang_up();
+	while (session.channels) {
+		if (wakes)
+			send(session.channels->fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		leave_out(session.channels);
+	}
+	close_fd(&session.store_fd);
+	close_fd(&session.token_fd);
+	session.id = 0;
+	session.which = DIAL_ANY;
+	session.number++;
 }
 
 /* ------------------------------------------------------------------------------------------
@@ -51,7 +131,12 @@ static void after_fork(void)
 
 static void after_fork_in_child(void)
 {
-	hang_up();
+	/* The parent's connection is not ours to shut down, nor its channels to wake. */
+	session.is_up = false;
+	close_fd(&session.sock);
+	lose(false);
+	session.is_watched = false;
+	pthread_cond_init(&session.opened, NULL);
 	pthread_mutex_unlock(&session.lock);
 }
 
@@ -62,91 +147,310 @@ __attribute__((constructor(200))) static void watch_forks(void)
 }
 
 /* ------------------------------------------------------------------------------------------
- * All below: caller holds the lock.
+ * Coming in. Caller holds the lock.
  */
 
-static int greet(int64_t deadline_ns)
+static uint32_t next_seq(void)
 {
-	struct ctl_cm_hello hello = {
-		.greeting = { .header = { .type = CTL_CM_HELLO, .seq = ++session.seq },
-			      .magic = CTL_MAGIC,
-			      .version = CTL_VERSION },
-	};
-	struct fdmsg m;
-	int rc = fdmsg_send(session.sock, &hello, sizeof(hello), NULL, 0);
+	return ++session.seq ? session.seq : ++session.seq;
+}
+
+static int make_store(void)
+{
+	int fd = memfd_create("verbatim-cm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int rc;
+
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, CTL_CM_STORE_BYTES) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) {
+		rc = -errno;
+		close(fd);
+		return rc;
+	}
+	session.store_fd = fd;
+	return 0;
+}
+
+static int exchange(struct ctl_header *request, size_t len, int fd, struct fdmsg *reply)
+{
+	int rc = fdmsg_send(session.sock, request, len, &fd, fd >= 0);
 
 	if (!rc)
-		rc = fdmsg_wait(session.sock, deadline_ns, &m);
+		rc = fdmsg_wait(session.sock, deadline_in_ms(REQUEST_MS), reply);
+	if (rc)
+		return rc;
+	if (reply->body.header.seq == request->seq)
+		return 0;
+	fdmsg_close_fds(reply);
+	return -EPROTO;
+}
+
+static int greet(void)
+{
+	struct ctl_cm_hello hello = {
+		.greeting = { .header = { .type = CTL_CM_HELLO, .seq = next_seq() },
+			      .magic = CTL_MAGIC,
+			      .version = CTL_VERSION },
+		.session = session.id,
+	};
+	const struct ctl_welcome *w;
+	struct fdmsg m;
+	int rc = session.store_fd < 0 ? make_store() : 0;
+
+	if (!rc)
+		rc = exchange(&hello.greeting.header, sizeof(hello), session.store_fd, &m);
+	if (rc)
+		return rc;
+	w = &m.body.welcome;
+	if (m.len != sizeof(*w) || w->greeting.header.type != CTL_WELCOME)
+		rc = -EPROTO;
+	else if (w->status > 0)
+		rc = -w->status;
+	else if (!session.id && m.fd_count != 1)
+		rc = m.fds_lost ? -EMFILE : -EPROTO;
+	if (!rc && !session.id) {
+		session.id = w->slot;
+		session.token_fd = fdmsg_take_fd(&m, 0);
+	}
+	fdmsg_close_fds(&m);
+	return rc;
+}
+
+static int ask_early(struct ctl_cm_ask *ask, int fd)
+{
+	struct fdmsg m;
+	int rc;
+
+	ask->header.seq = next_seq();
+	rc = exchange(&ask->header, sizeof(*ask), fd, &m);
 	if (rc)
 		return rc;
 	fdmsg_close_fds(&m);
-	if (m.len != sizeof(m.body.welcome) || m.body.header.type != CTL_WELCOME)
+	if (m.len != sizeof(m.body.cm_reply) || m.body.header.type != CTL_CM_REPLY)
 		return -EPROTO;
-	return m.body.welcome.status > 0 ? -m.body.welcome.status : 0;
+	return -m.body.cm_reply.status;
 }
 
-static int connect_daemon(void)
+/* repeats: seq of the request that is made again, or 0. */
+static int give_back(uint32_t repeats)
 {
-	int64_t deadline_ns = deadline_in_ms(CONNECT_MS);
-	enum dial_which reached;
-	char why[256] = "";
-	int rc;
+	struct session_channel *ch = session.channels;
+	struct ctl_cm_ask begin = {
+		.header = { .type = CTL_CM_BEGIN },
+		.value = session.answered,
+		.flags = repeats,
+	};
 
 	do {
-		rc = dial_daemon(DIAL_ANY, deadline_ns, &session.sock, &reached, why, sizeof(why));
-		if (rc) {
-			session.sock = -1;
+		struct ctl_cm_ask ask = { .header = { .type = CTL_CM_RETURN_CHANNEL } };
+		int rc;
+
+		if (!ch)
 			break;
-		}
-		rc = greet(deadline_ns);
+		ask.channel = ch->number;
+		rc = ask_early(&ask, ch->fd);
 		if (rc)
-			hang_up();
-		/* It ended at that very moment: the next one, then. */
-	} while ((rc == -ECONNRESET || rc == -EPIPE) && deadline_left_ms(deadline_ns));
+			return rc;
+		ch = ch->next;
+	} while (ch != session.channels);
+	return ask_early(&begin, -1);
+}
+
+static int put_in_place(int fresh)
+{
+	if (session.sock < 0) {
+		session.sock = fresh;
+		return 0;
+	}
+	if (dup3(fresh, session.sock, O_CLOEXEC) < 0) {
+		int rc = -errno;
+
+		close(fresh);
+		return rc;
+	}
+	close(fresh);
+	return 0;
+}
+
+static bool is_gone(int rc)
+{
+	return rc == -ECONNRESET || rc == -EPIPE;
+}
+
+/* What the daemon says of a session that it does not take. */
+static bool is_refusal(int rc)
+{
+	return rc == -ESTALE || rc == -EINVAL || rc == -EEXIST || rc == -ENOENT;
+}
+
+/* One try to find or start a daemon, and to come in. *refused: it does not take the session. */
+static int come_in(int64_t deadline_ns, uint32_t repeats, bool *refused, char *why, size_t why_len)
+{
+	enum dial_which reached;
+	int fresh;
+	int rc = dial_daemon(session.which, deadline_ns, &fresh, &reached, why, why_len);
+
+	*refused = false;
+	if (!rc)
+		rc = put_in_place(fresh);
+	if (rc)
+		return rc;
+	session.is_up = true;
+	rc = greet();
+	if (!rc) {
+		session.which = reached;
+		rc = give_back(repeats);
+	}
+	*refused = is_refusal(rc);
+	if (rc)
+		hang_up();
+	return rc;
+}
+
+static int connect_daemon(uint32_t repeats, char *why, size_t why_len)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000 };
+	int64_t deadline_ns = deadline_in_ms(CONNECT_MS);
+	int rc;
+
+	for (;;) {
+		bool returns = session.id != 0, refused;
+
+		rc = come_in(deadline_ns, repeats, &refused, why, why_len);
+		if (!rc)
+			return 0;
+		if (refused && returns) {
+			lose(true);
+			repeats = 0;
+		} else if (!is_gone(rc) && !(rc == -ECONNREFUSED && session.which == DIAL_SYSTEM)) {
+			return rc;
+		}
+		/* It ended at that very moment; or the service manager is about to start the next. */
+		if (!deadline_left_ms(deadline_ns))
+			return rc;
+		if (!is_gone(rc))
+			nanosleep(&pause, NULL);
+	}
+}
+
+static int connect_and_explain(uint32_t repeats)
+{
+	char why[256] = "";
+	int rc = connect_daemon(repeats, why, sizeof(why));
+
 	if (rc)
 		fprintf(stderr, "verbatim: connections cannot be managed: %s\n",
 			*why ? why : strerror(-rc));
 	return rc;
 }
 
-static int exchange(struct ctl_header *request, size_t len, const int *fds, unsigned fd_count,
-		    struct fdmsg *reply)
+/* ------------------------------------------------------------------------------------------
+ * The thread that watches for the end of verbatimd: a program may sleep on its channels' descriptors for
+ * events that the next one raises.
+ */
+
+static bool has_hung_up(void)
 {
+	struct pollfd p = { .fd = session.sock, .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* Takes and holds the lock but while it sleeps. */
+static void *watch(void *unused)
+{
+	int pause_ms = PAUSE_MS;
+
+	pthread_mutex_lock(&session.lock);
+	for (;;) {
+		struct pollfd p = { .events = POLLRDHUP };
+		char why[256];
+
+		/* Without channels there is nobody who waits. */
+		while (!session.channels)
+			pthread_cond_wait(&session.opened, &session.lock);
+		if (session.is_up && has_hung_up())
+			hang_up();
+		if (!session.is_up && connect_daemon(0, why, sizeof(why))) {
+			const struct timespec pause = { pause_ms / 1000, pause_ms % 1000 * 1000000 };
+
+			pthread_mutex_unlock(&session.lock);
+			nanosleep(&pause, NULL);
+			pause_ms = 2 * pause_ms < PAUSE_MS_MAX ? 2 * pause_ms : PAUSE_MS_MAX;
+			pthread_mutex_lock(&session.lock);
+			continue;
+		}
+		pause_ms = PAUSE_MS;
+		p.fd = session.sock;
+		pthread_mutex_unlock(&session.lock);
+		poll(&p, 1, -1);
+		pthread_mutex_lock(&session.lock);
+	}
+	return NULL;
+}
+
+/* Without it, requests alone notice. */
+static void start_watching(void)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	sigset_t all, before;
+
+	if (session.is_watched)
+		return;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	if (!pthread_create(&thread, &attr, watch, NULL)) {
+		pthread_setname_np(thread, "verbatim-cm");
+		session.is_watched = true;
+	}
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Requests.
+ */
+
+/* Caller holds the lock. */
+static int ask_locked(struct ctl_header *request, size_t len, int fd, struct fdmsg *reply)
+{
+	int64_t deadline_ns = deadline_in_ms(CONNECT_MS);
+	bool is_again = false;
 	int rc;
 
-	request->seq = ++session.seq ? session.seq : ++session.seq;
-	rc = fdmsg_send(session.sock, request, len, fds, fd_count);
-	if (!rc)
-		rc = fdmsg_wait(session.sock, deadline_in_ms(REQUEST_MS), reply);
-	if (rc)
-		return rc;
-	fdmsg_close_fds(reply);
-	return reply->body.header.seq == request->seq ? 0 : -EPROTO;
+	request->seq = next_seq();
+	do {
+		rc = session.is_up ? 0 : connect_and_explain(is_again ? request->seq : 0);
+		if (rc)
+			return rc;
+		rc = exchange(request, len, fd, reply);
+		if (!rc) {
+			fdmsg_close_fds(reply);
+			session.answered = request->seq;
+			return 0;
+		}
+		/* The stream is of no more use: an answer may come that nobody waits for. */
+		hang_up();
+		is_again = true;
+	} while (is_gone(rc) && deadline_left_ms(deadline_ns));
+	return rc;
 }
 
 /* Takes the lock. */
-static int ask(struct ctl_header *request, size_t len, const int *fds, unsigned fd_count,
-	       enum ctl_type type, size_t reply_len, struct fdmsg *reply)
+static int ask(struct ctl_header *request, size_t len, enum ctl_type type, size_t reply_len,
+	       struct fdmsg *reply)
 {
-	int rc = 0, cancel;
+	int rc, cancel;
 
 	/* Programs cancel threads that wait for events: not here, with the lock. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	pthread_mutex_lock(&session.lock);
-	for (int tries = 0; tries < 2; tries++) {
-		if (session.sock < 0)
-			rc = connect_daemon();
-		if (rc)
-			break;
-		rc = exchange(request, len, fds, fd_count, reply);
-		if (!rc)
-			break;
-		/* The stream is of no more use: an answer may come that nobody waits for. */
-		hang_up();
-		if (rc != -ECONNRESET && rc != -EPIPE)
-			break;
-		rc = 0;
-	}
+	rc = ask_locked(request, len, -1, reply);
 	pthread_mutex_unlock(&session.lock);
 	pthread_setcancelstate(cancel, NULL);
 	if (!rc && (reply->body.header.type != type || reply->len != reply_len))
@@ -154,11 +458,10 @@ static int ask(struct ctl_header *request, size_t len, const int *fds, unsigned 
 	return rc;
 }
 
-int session_ask(struct ctl_header *request, size_t len, const int *fds, unsigned fd_count,
-		struct ctl_cm_reply *reply)
+int session_ask(struct ctl_header *request, size_t len, struct ctl_cm_reply *reply)
 {
 	struct fdmsg m = { .len = 0 };
-	int rc = ask(request, len, fds, fd_count, CTL_CM_REPLY, sizeof(*reply), &m);
+	int rc = ask(request, len, CTL_CM_REPLY, sizeof(*reply), &m);
 
 	if (rc)
 		return rc;
@@ -166,11 +469,46 @@ int session_ask(struct ctl_header *request, size_t len, const int *fds, unsigned
 	return reply->status > 0 ? -reply->status : 0;
 }
 
+int session_open_channel(struct session_channel *ch, int fd)
+{
+	struct ctl_cm_ask request = { .header = { .type = CTL_CM_CREATE_CHANNEL } };
+	struct fdmsg m = { .len = 0 };
+	int rc, cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	pthread_mutex_lock(&session.lock);
+	rc = ask_locked(&request.header, sizeof(request), fd, &m);
+	if (!rc && (m.body.header.type != CTL_CM_REPLY || m.len != sizeof(m.body.cm_reply)))
+		rc = -EPROTO;
+	if (!rc)
+		rc = -m.body.cm_reply.status;
+	if (!rc) {
+		*ch = (struct session_channel){ .number = m.body.cm_reply.number, .fd = fd };
+		put_in(ch);
+		start_watching();
+		pthread_cond_signal(&session.opened);
+	}
+	pthread_mutex_unlock(&session.lock);
+	pthread_setcancelstate(cancel, NULL);
+	return rc;
+}
+
+void session_forget_channel(struct session_channel *ch)
+{
+	int cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	pthread_mutex_lock(&session.lock);
+	leave_out(ch);
+	pthread_mutex_unlock(&session.lock);
+	pthread_setcancelstate(cancel, NULL);
+}
+
 int session_ask_plain(const struct ctl_cm_ask *plain, uint32_t *number)
 {
 	struct ctl_cm_ask request = *plain;
 	struct ctl_cm_reply reply;
-	int rc = session_ask(&request.header, sizeof(request), NULL, 0, &reply);
+	int rc = session_ask(&request.header, sizeof(request), &reply);
 
 	if (!rc && number)
 		*number = reply.number;
@@ -184,7 +522,7 @@ int session_next_event(uint32_t channel, struct ctl_cm_event *out)
 		.channel = channel,
 	};
 	struct fdmsg m = { .len = 0 };
-	int rc = ask(&request.header, sizeof(request), NULL, 0, CTL_CM_EVENT, sizeof(*out), &m);
+	int rc = ask(&request.header, sizeof(request), CTL_CM_EVENT, sizeof(*out), &m);
 
 	if (rc)
 		return rc;

@@ -20,7 +20,7 @@
 #include "ctl/header.h"
 
 #define CTL_MAGIC	 0x74627256u /* "Vrbt" */
-#define CTL_VERSION	 4u
+#define CTL_VERSION	 5u
 #define CTL_SLOT_MAX	 1023u /* slots are 1..1023; 0 is the daemon's own */
 #define CTL_COMM_BYTES	 16
 #define CTL_MGID_BYTES	 16
@@ -49,6 +49,8 @@ struct ctl_observe {
 };
 
 /*
+ * To CM_HELLO: the session's number instead of a slot's, and the token of a new session.
+ *
  * Descriptors: the slot's token if a new slot was given, else none. The token is a datagram socket
  * bound to the slot's name. Whoever holds it keeps the slot from being given to another, even
  * while no daemon lives; nothing is ever read from it or written to it by its holder.

@@ -1,6 +1,7 @@
 #include "ctl/sockname.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,36 @@ void sockname_of_slot(const struct sockname_space *space, unsigned slot, struct 
 
 	snprintf(text, sizeof(text), "%.90s.slot.%u", space->text, slot);
 	make_abstract(text, out);
+}
+
+#define SESSION_FORMAT "%.90s.session."
+
+void sockname_of_session(const struct sockname_space *space, uint32_t session, struct sockname *out)
+{
+	char text[sizeof(out->addr.sun_path)];
+
+	snprintf(text, sizeof(text), SESSION_FORMAT "%08" PRIx32, space->text, session);
+	make_abstract(text, out);
+}
+
+void sockname_each_session(const struct sockname_space *space,
+			   void (*each)(uint32_t session, void *arg), void *arg)
+{
+	char prefix[sizeof(space->text) + 16], line[256];
+	FILE *f = fopen("/proc/net/unix", "re");
+	uint32_t session;
+	int end;
+
+	snprintf(prefix, sizeof(prefix), "@" SESSION_FORMAT, space->text);
+	while (f && fgets(line, sizeof(line), f)) {
+		const char *name = strchr(line, '@');
+
+		if (name && !strncmp(name, prefix, strlen(prefix)) &&
+		    sscanf(name + strlen(prefix), "%8" SCNx32 "%n", &session, &end) == 1 && end == 8)
+			each(session, arg);
+	}
+	if (f)
+		fclose(f);
 }
 
 bool sockname_equal(const struct sockname *a, const struct sockname *b)

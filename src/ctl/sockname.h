@@ -12,6 +12,7 @@
 #define CTL_SOCKNAME_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/un.h>
@@ -36,6 +37,13 @@ void sockname_of_daemon(const struct sockname_space *space, struct sockname *out
 
 /* slot: 1..CTL_SLOT_MAX. */
 void sockname_of_slot(const struct sockname_space *space, unsigned slot, struct sockname *out);
+
+/* Of a session of connection management. */
+void sockname_of_session(const struct sockname_space *space, uint32_t session, struct sockname *out);
+
+/* All sessions whose name is bound by anybody. */
+void sockname_each_session(const struct sockname_space *space,
+			   void (*each)(uint32_t session, void *arg), void *arg);
 
 bool sockname_equal(const struct sockname *a, const struct sockname *b);
 

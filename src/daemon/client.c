@@ -40,8 +40,10 @@ static const struct {
 	[CTL_MCAST_MEMBERS] = { sizeof(struct ctl_mcast), 0, 0, CLIENT_PROCESS, mcast_on_members },
 	[CTL_PORT] = { sizeof(struct ctl_port), 0, 0, CLIENT_PROCESS, ports_on_port },
 	[CTL_PORT_KEPT] = { sizeof(struct ctl_port), 1, 1, CLIENT_PROCESS, ports_on_kept },
-	[CTL_CM_HELLO] = { sizeof(struct ctl_cm_hello), 0, 0, CLIENT_SPEECHLESS, hello_on_cm },
-	[CTL_CM_CREATE_CHANNEL] = { ASK, 2, 2, CLIENT_CM, cm_on_create_channel },
+	[CTL_CM_HELLO] = { sizeof(struct ctl_cm_hello), 1, 1, CLIENT_SPEECHLESS, hello_on_cm },
+	[CTL_CM_RETURN_CHANNEL] = { ASK, 1, 1, CLIENT_CM_EARLY, cm_on_return_channel },
+	[CTL_CM_BEGIN] = { ASK, 0, 0, CLIENT_CM_EARLY, cm_return_on_begin },
+	[CTL_CM_CREATE_CHANNEL] = { ASK, 1, 1, CLIENT_CM, cm_on_create_channel },
 	[CTL_CM_DESTROY_CHANNEL] = { ASK, 0, 0, CLIENT_CM, cm_on_destroy_channel },
 	[CTL_CM_CREATE_ID] = { ASK, 0, 0, CLIENT_CM, cm_on_create_id },
 	[CTL_CM_DESTROY_ID] = { ASK, 0, 0, CLIENT_CM, cm_on_destroy_id },
@@ -276,7 +278,7 @@ static void end_connections(struct client *dead)
 	list_for_each_safe(m, &dead->daemon->clients) {
 		struct client *c = container_of(m, struct client, in_daemon);
 
-		if (c == dead || c->role != CLIENT_CM || c->pid != dead->pid)
+		if (c == dead || !c->cm || c->pid != dead->pid)
 			continue;
 		cm_on_death(c);
 		client_condemn(c, NULL);

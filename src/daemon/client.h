@@ -30,7 +30,8 @@ enum client_role {
 	CLIENT_SPEECHLESS = 1 << 0, /* connected, said nothing yet */
 	CLIENT_PROCESS = 1 << 1,    /* said HELLO, has a slot */
 	CLIENT_OBSERVER = 1 << 2,   /* said OBSERVE, may list */
-	CLIENT_CM = 1 << 3,	    /* said CM_HELLO, manages connections */
+	CLIENT_CM_EARLY = 1 << 3,   /* said CM_HELLO, returns what it had */
+	CLIENT_CM = 1 << 4,	    /* said BEGIN, manages connections */
 };
 
 struct client {
@@ -45,11 +46,11 @@ struct client {
 	pid_t pid; /* who connected; 0 if it is in a pid namespace out of sight */
 	uid_t uid;
 
-	/* Of a CLIENT_PROCESS or CLIENT_CM. */
+	/* Of a CLIENT_PROCESS, CLIENT_CM_EARLY or CLIENT_CM. */
 	int pid_fd; /* -1: its death shows at the socket alone */
 	struct loop_source on_death;
 
-	/* Of a CLIENT_CM only. */
+	/* Of a CLIENT_CM_EARLY or CLIENT_CM only. */
 	struct cm_client *cm;
 
 	/* Of a CLIENT_PROCESS only; zero or NULL in the others. */

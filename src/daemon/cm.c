@@ -10,6 +10,7 @@
 #include "daemon/cm_channel.h"
 #include "daemon/cm_connection.h"
 #include "daemon/cm_id.h"
+#include "daemon/cm_save.h"
 #include "daemon/daemon.h"
 #include "daemon/intake.h"
 
@@ -70,28 +71,50 @@ int cm_init(struct daemon *d)
 	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop, on_addresses);
 	list_init(&cm->in_flight);
 	cm_held_init(cm);
+	cm_return_init(cm);
 	return 0;
+}
+
+/* What programs have goes on with the next daemon. */
+static void leave_stores(struct daemon *d)
+{
+	list_for_each_safe(m, &d->clients) {
+		struct client *c = container_of(m, struct client, in_daemon);
+
+		if (c->cm)
+			cm_store_close(&c->cm->store, c->uid);
+	}
 }
 
 void cm_forget(struct daemon *d)
 {
+	leave_stores(d);
 	cm_held_forget_all(d->cm);
 	cm_connection_forget_all(d->cm);
 }
 
 void cm_fini(struct daemon *d)
 {
+	cm_return_fini(&d->cm->returning);
 	cm_timers_fini(&d->cm->timers);
 	fini_tables(d->cm);
 	free(d->cm);
 }
 
-int cm_client_create(struct client *c)
+int cm_client_create(struct client *c, int store_fd, uint32_t session)
 {
 	struct cm_client *cc = calloc(1, sizeof(*cc));
+	int rc;
 
 	if (!cc)
 		return -ENOMEM;
+	rc = cm_store_open(&cc->store, store_fd);
+	if (rc) {
+		free(cc);
+		return rc;
+	}
+	cc->session = session;
+	cc->returns = session != 0;
 	cc->cm = c->daemon->cm;
 	cc->client = c;
 	list_init(&cc->ids);
@@ -115,6 +138,8 @@ void cm_on_death(struct client *c)
 		cm_channel_destroy(container_of(cc->channels.next, struct cm_channel, in_client));
 	cm_connection_deliver(cc->cm);
 	cm_interfaces_unwatch(&cc->cm->interfaces);
+	cm_store_end(&cc->store);
+	cm_store_close(&cc->store, c->uid);
 	c->cm = NULL;
 	free(cc);
 	c->daemon->cm_clients--;
@@ -125,8 +150,7 @@ void cm_on_death(struct client *c)
  * Requests.
  */
 
-/* What this client has by that number, or NULL. */
-static struct cm_channel *find_channel(struct client *c, uint32_t number)
+struct cm_channel *cm_find_channel(struct client *c, uint32_t number)
 {
 	struct numbered *n = numbers_find(&c->cm->cm->channels, number);
 	struct cm_channel *ch = n ? container_of(n, struct cm_channel, numbered) : NULL;
@@ -154,10 +178,29 @@ static void reply(struct client *c, const struct fdmsg *m, int rc, uint32_t numb
 
 	if (id)
 		r.local = id->binding.local;
+	/* Whoever asks again has got the event that it was given. */
+	cm_store_drop(&c->cm->store, &c->cm->given_slot);
 	client_post(c, &r, sizeof(r), NULL, 0);
 }
 
-/* Each has two descriptors here: some are left for other clients, whatever this one does. */
+void cm_reply(struct client *c, uint32_t seq, int rc)
+{
+	struct fdmsg m;
+
+	m.body.header.seq = seq;
+	reply(c, &m, rc, 0, NULL);
+}
+
+/*
+ * It was made to an earlier daemon, which may have been killed at any point of it: what that has done
+ * counts, and is not done again.
+ */
+static bool is_repeated(const struct client *c, const struct fdmsg *m)
+{
+	return m->body.header.seq && m->body.header.seq == c->cm->repeated;
+}
+
+/* Each has a descriptor here: some are left for other clients, whatever this one does. */
 static bool has_room_for_channel(const struct cm_client *cc)
 {
 	struct rlimit limit;
@@ -169,29 +212,41 @@ static bool has_room_for_channel(const struct cm_client *cc)
 		cc->cm->channel_count < limit.rlim_cur / 4);
 }
 
-void cm_on_create_channel(struct client *c, struct fdmsg *m)
+/* number: 0: a new one. */
+static void open_channel(struct client *c, struct fdmsg *m, uint32_t number)
 {
 	struct cm_channel *ch = NULL;
-	int rc = 0;
+	int rc;
 
 	if (m->fds_lost)
 		rc = -EMFILE;
-	else if (!intake_is_unix(m->fds[0], SOCK_STREAM) || !intake_is_unix(m->fds[1], SOCK_STREAM))
+	else if (!intake_is_unix(m->fds[0], SOCK_DGRAM))
 		rc = -EINVAL;
 	else if (!has_room_for_channel(c->cm))
 		rc = -EMFILE;
-	else if (!(ch = cm_channel_create(c->cm, m->fds[0], m->fds[1])))
-		rc = -ENOMEM;
-	if (ch) {
+	else
+		rc = cm_channel_create(c->cm, m->fds[0], number, &ch);
+	if (ch)
 		fdmsg_take_fd(m, 0);
-		fdmsg_take_fd(m, 1);
-	}
 	reply(c, m, rc, ch ? ch->numbered.number : 0, NULL);
+}
+
+void cm_on_create_channel(struct client *c, struct fdmsg *m)
+{
+	open_channel(c, m, 0);
+}
+
+void cm_on_return_channel(struct client *c, struct fdmsg *m)
+{
+	if (m->body.cm_ask.channel)
+		open_channel(c, m, m->body.cm_ask.channel);
+	else
+		reply(c, m, -EINVAL, 0, NULL);
 }
 
 void cm_on_destroy_channel(struct client *c, struct fdmsg *m)
 {
-	struct cm_channel *ch = find_channel(c, m->body.cm_ask.channel);
+	struct cm_channel *ch = cm_find_channel(c, m->body.cm_ask.channel);
 
 	if (ch)
 		cm_channel_destroy(ch);
@@ -225,21 +280,45 @@ static bool is_qp_type(enum ctl_cm_qp_type type)
 	       type == CTL_CM_QP_XRC_SEND || type == CTL_CM_QP_XRC_RECV;
 }
 
+bool cm_is_kind(uint32_t space, enum ctl_cm_qp_type type)
+{
+	return is_space(space) && is_qp_type(type);
+}
+
+static struct cm_id *find_made(const struct cm_client *cc, uint32_t seq)
+{
+	list_for_each_safe(m, &cc->ids) {
+		struct cm_id *id = container_of(m, struct cm_id, in_client);
+
+		if (id->made_seq == seq)
+			return id;
+	}
+	return NULL;
+}
+
 void cm_on_create_id(struct client *c, struct fdmsg *m)
 {
 	const struct ctl_cm_ask *ask = &m->body.cm_ask;
-	struct cm_channel *ch = find_channel(c, ask->channel);
-	struct cm_id *id = NULL;
+	struct cm_channel *ch = cm_find_channel(c, ask->channel);
+	struct cm_id *id = is_repeated(c, m) ? find_made(c->cm, ask->header.seq) : NULL;
 	int rc = 0;
 
+	if (id) {
+		reply(c, m, 0, id->numbered.number, NULL);
+		return;
+	}
 	if (!ch)
 		rc = -ENOENT;
-	else if (!is_space(ask->value) || !is_qp_type(qp_type_of(ask)))
+	else if (!cm_is_kind(ask->value, qp_type_of(ask)))
 		rc = -EINVAL;
 	else if (c->cm->id_count >= CM_IDS_PER_CLIENT)
 		rc = -ENOSPC;
-	else if (!(id = cm_id_create(c->cm, ch, (uint16_t)ask->value, qp_type_of(ask))))
-		rc = -ENOMEM;
+	else
+		rc = cm_id_create(c->cm, ch, (uint16_t)ask->value, qp_type_of(ask), 0, &id);
+	if (id) {
+		id->made_seq = ask->header.seq;
+		cm_save_id(id);
+	}
 	reply(c, m, rc, id ? id->numbered.number : 0, NULL);
 }
 
@@ -256,13 +335,18 @@ void cm_on_destroy_id(struct client *c, struct fdmsg *m)
 void cm_on_migrate_id(struct client *c, struct fdmsg *m)
 {
 	struct cm_id *id = find_id(c, m->body.cm_ask.id);
-	struct cm_channel *ch = find_channel(c, m->body.cm_ask.channel);
+	struct cm_channel *ch = cm_find_channel(c, m->body.cm_ask.channel);
 
 	if (id && ch) {
 		cm_channel_move(id, ch);
+		cm_save_id(id);
 		/* Requests that wait go where the listener goes. */
-		list_for_each_safe(n, &id->children)
-			cm_channel_move(container_of(n, struct cm_id, in_listener), ch);
+		list_for_each_safe(n, &id->children) {
+			struct cm_id *child = container_of(n, struct cm_id, in_listener);
+
+			cm_channel_move(child, ch);
+			cm_save_id(child);
+		}
 	}
 	reply(c, m, id && ch ? 0 : -ENOENT, 0, NULL);
 }
@@ -272,6 +356,10 @@ void cm_on_bind(struct client *c, struct fdmsg *m)
 	struct cm_id *id = find_id(c, m->body.cm_bind.id);
 	int rc = id ? cm_id_bind(id, m->body.cm_bind.flags, &m->body.cm_bind.local) : -ENOENT;
 
+	if (id && id->binding.bound && is_repeated(c, m))
+		rc = 0;
+	if (!rc)
+		cm_save_id(id);
 	reply(c, m, rc, 0, id);
 }
 
@@ -280,9 +368,22 @@ void cm_on_listen(struct client *c, struct fdmsg *m)
 	struct cm_id *id = find_id(c, m->body.cm_ask.id);
 	int rc = id ? cm_id_listen(id, m->body.cm_ask.value, m->body.cm_ask.flags) : -ENOENT;
 
+	if (!rc)
+		cm_save_id(id);
 	reply(c, m, rc, 0, id);
 	cm_held_on_listen(c->daemon->cm);
 	cm_connection_deliver(c->daemon->cm);
+}
+
+/* Whether the connection is past the step already. */
+static bool has_talked(const struct cm_id *id, enum ctl_type type)
+{
+	const struct cm_connection *c = id->connection;
+
+	if (type == CTL_CM_CONNECT || !c)
+		return id->had_connection;
+	return type == CTL_CM_ACCEPT && c->end.state != CONNECTION_REQ_RCVD &&
+	       c->end.state != CONNECTION_SIDR_REQ_RCVD;
 }
 
 void cm_on_talk(struct client *c, struct fdmsg *m)
@@ -293,6 +394,8 @@ void cm_on_talk(struct client *c, struct fdmsg *m)
 
 	if (!id)
 		rc = -ENOENT;
+	else if (is_repeated(c, m) && has_talked(id, talk->header.type))
+		rc = 0;
 	else if (talk->header.type == CTL_CM_CONNECT)
 		rc = cm_connection_connect(id, talk);
 	else if (!id->connection)
@@ -324,8 +427,20 @@ void cm_on_step(struct client *c, struct fdmsg *m)
 	/* Whoever is disconnected already has what it wants. */
 	if (disconnects && rc == -EINVAL && id->had_connection)
 		rc = 0;
+	/* So has whoever takes a step again. */
+	if (id && id->had_connection && is_repeated(c, m))
+		rc = 0;
 	reply(c, m, rc, 0, NULL);
 	cm_connection_deliver(c->daemon->cm);
+}
+
+static bool has_raised(const struct cm_id *id, uint32_t seq)
+{
+	list_for_each_safe(m, &id->events) {
+		if (container_of(m, struct cm_event, in_id)->made_seq == seq)
+			return true;
+	}
+	return false;
 }
 
 void cm_on_raise(struct client *c, struct fdmsg *m)
@@ -339,19 +454,23 @@ void cm_on_raise(struct client *c, struct fdmsg *m)
 	};
 	int rc = -ENOENT;
 
+	if (id && is_repeated(c, m) && has_raised(id, raise->header.seq)) {
+		reply(c, m, 0, 0, NULL);
+		return;
+	}
 	/* The rest is for what others have to tell. */
 	if (id && c->cm->event_count >= CM_EVENTS_PER_CLIENT / 2)
 		rc = -ENOSPC;
 	else if (id)
 		rc = raise->kind < CTL_CM_EVENT_KINDS && raise->kind != CTL_CM_CONNECT_REQUEST
-			     ? cm_channel_post(id, &body)
+			     ? cm_channel_post(id, &body, raise->header.seq)
 			     : -EINVAL;
 	reply(c, m, rc, 0, NULL);
 }
 
 void cm_on_get_event(struct client *c, struct fdmsg *m)
 {
-	struct cm_channel *ch = find_channel(c, m->body.cm_ask.channel);
+	struct cm_channel *ch = cm_find_channel(c, m->body.cm_ask.channel);
 	struct cm_event *e = ch ? cm_channel_first(ch) : NULL;
 	struct ctl_cm_event body = { .answer = ch ? EAGAIN : ENOENT };
 
@@ -361,7 +480,9 @@ void cm_on_get_event(struct client *c, struct fdmsg *m)
 		body.id = e->id->numbered.number;
 		body.channel = ch->numbered.number;
 		cm_id_release_child(e->id);
-		cm_channel_drop(e);
+		cm_channel_give(e, m->body.header.seq);
+	} else {
+		cm_store_drop(&c->cm->store, &c->cm->given_slot);
 	}
 	body.header = (struct ctl_header){ .type = CTL_CM_EVENT, .seq = m->body.header.seq };
 	client_post(c, &body, sizeof(body), NULL, 0);

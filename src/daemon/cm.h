@@ -14,7 +14,9 @@
 #include "daemon/cm_held.h"
 #include "daemon/cm_interfaces.h"
 #include "daemon/cm_moved.h"
+#include "daemon/cm_return.h"
 #include "daemon/cm_space.h"
+#include "daemon/cm_store.h"
 #include "daemon/cm_timers.h"
 #include "daemon/gsi.h"
 #include "daemon/numbers.h"
@@ -39,14 +41,24 @@ struct cm {
 	struct cm_places places; /* where addresses are, for those that are bound to them */
 	struct list in_flight;	 /* messages between ends on this host */
 	struct cm_held held;
+	struct cm_return returning;
 };
 
-/* What a client of role CLIENT_CM has. */
+/* What a client of role CLIENT_CM_EARLY or CLIENT_CM has. */
 struct cm_client {
 	struct cm *cm;
 	struct client *client;
 	struct list ids, channels;
 	unsigned id_count, channel_count, event_count;
+
+	/* What the next daemon is to know: daemon/cm_save.h. */
+	struct cm_store store;
+	uint32_t session;
+	bool returns;	     /* it had this session with an earlier daemon */
+	uint32_t given_slot; /* of the event that it was given last */
+	uint64_t order;	     /* of its last event */
+	uint32_t repeated;   /* seq of the request that it makes again; 0: none */
+	uint32_t begin_seq;  /* of BEGIN, while that waits for others to return; else 0 */
 };
 
 /* 0 or -errno. */
@@ -56,12 +68,24 @@ int cm_init(struct daemon *d);
 void cm_forget(struct daemon *d);
 void cm_fini(struct daemon *d);
 
-/* 0 or -ENOMEM. */
-int cm_client_create(struct client *c);
+/*
+ * Takes over store_fd on success. session: 0: a new one. 0; -ESTALE: the session ended; -EINVAL: no store;
+ * -ENOMEM.
+ */
+int cm_client_create(struct client *c, int store_fd, uint32_t session);
 
 /* c may have none. */
 void cm_on_death(struct client *c);
 
+/* What this client has by that number, or NULL. */
+struct cm_channel *cm_find_channel(struct client *c, uint32_t number);
+
+/* Whether there is such a port space, and such a kind of QP for connections. */
+bool cm_is_kind(uint32_t space, enum ctl_cm_qp_type type);
+
+void cm_reply(struct client *c, uint32_t seq, int rc);
+
+void cm_on_return_channel(struct client *c, struct fdmsg *m);
 void cm_on_create_channel(struct client *c, struct fdmsg *m);
 void cm_on_destroy_channel(struct client *c, struct fdmsg *m);
 void cm_on_create_id(struct client *c, struct fdmsg *m);

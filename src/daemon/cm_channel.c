@@ -8,45 +8,63 @@
 #include "daemon/closer.h"
 #include "daemon/cm.h"
 #include "daemon/cm_id.h"
+#include "daemon/cm_save.h"
 #include "daemon/intake.h"
 
+#define RINGS_MAX 1024 /* more than a socket has room for, unless its buffer was enlarged */
+
+/* More than there is room for in the socket wake nobody who would not come anyway. */
 static void ring(struct cm_channel *ch)
 {
 	char byte = 0;
 
-	send(ch->bell_fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (send(ch->fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+		ch->rings++;
 }
 
 static void silence(struct cm_channel *ch)
 {
-	char bytes[16];
+	char byte;
 
 	/* What it has put in beside bytes would have to be closed. */
 	if (closer_is_behind(ch->owner->client->uid)) {
 		client_condemn(ch->owner->client, CLOSER_BEHIND);
 		return;
 	}
-	/* Once: there is one byte, and where the program puts in more it wakes itself. */
-	intake_bytes(ch->owner->client->uid, ch->program_fd, bytes, sizeof(bytes));
+	/* No more than were put in: a program that puts in others wakes itself. */
+	while (ch->rings && intake_bytes(ch->owner->client->uid, ch->fd, &byte, sizeof(byte)) > 0)
+		ch->rings--;
+	ch->rings = 0;
 }
 
-struct cm_channel *cm_channel_create(struct cm_client *owner, int bell_fd, int program_fd)
+int cm_channel_create(struct cm_client *owner, int fd, uint32_t number, struct cm_channel **out)
 {
 	struct cm_channel *ch = calloc(1, sizeof(*ch));
+	int rc = 0;
 
 	if (!ch)
-		return NULL;
+		return -ENOMEM;
+	if (number)
+		rc = numbers_return(&owner->cm->channels, &ch->numbered, number);
+	else
+		numbers_add(&owner->cm->channels, &ch->numbered);
+	if (rc) {
+		free(ch);
+		return rc;
+	}
 	ch->owner = owner;
-	ch->bell_fd = bell_fd;
-	ch->program_fd = program_fd;
+	ch->fd = fd;
 	list_init(&ch->events);
 	list_init(&ch->ids);
 	list_init(&ch->in_client);
 	list_append(&owner->channels, &ch->in_client);
 	owner->channel_count++;
 	owner->cm->channel_count++;
-	numbers_add(&owner->cm->channels, &ch->numbered);
-	return ch;
+	/* What an earlier daemon put in: those events that are left ring again. */
+	ch->rings = number ? RINGS_MAX : 0;
+	silence(ch);
+	*out = ch;
+	return 0;
 }
 
 void cm_channel_destroy(struct cm_channel *ch)
@@ -57,8 +75,7 @@ void cm_channel_destroy(struct cm_channel *ch)
 	list_remove(&ch->in_client);
 	ch->owner->channel_count--;
 	ch->owner->cm->channel_count--;
-	closer_close(ch->owner->client->uid, ch->bell_fd);
-	closer_close(ch->owner->client->uid, ch->program_fd);
+	closer_close(ch->owner->client->uid, ch->fd);
 	free(ch);
 }
 
@@ -66,8 +83,8 @@ static void append(struct cm_channel *ch, struct cm_event *e)
 {
 	e->channel = ch;
 	list_append(&ch->events, &e->in_channel);
-	if (!ch->event_count++)
-		ring(ch);
+	ch->event_count++;
+	ring(ch);
 }
 
 static void take_out(struct cm_event *e)
@@ -79,7 +96,8 @@ static void take_out(struct cm_event *e)
 		silence(ch);
 }
 
-int cm_channel_post(struct cm_id *id, const struct ctl_cm_event *body)
+/* Into the queue, and into the store unless it is there. */
+static int post(struct cm_id *id, const struct cm_event *like)
 {
 	struct cm_event *e;
 
@@ -88,12 +106,31 @@ int cm_channel_post(struct cm_id *id, const struct ctl_cm_event *body)
 	e = malloc(sizeof(*e));
 	if (!e)
 		return -ENOMEM;
+	*e = *like;
 	e->id = id;
-	e->body = *body;
 	list_append(&id->events, &e->in_id);
 	id->owner->event_count++;
+	if (!e->slot) {
+		e->order = ++id->owner->order;
+		cm_save_event(e, 0);
+	}
 	append(id->channel, e);
 	return 0;
+}
+
+int cm_channel_post(struct cm_id *id, const struct ctl_cm_event *body, uint32_t made_seq)
+{
+	return post(id, &(struct cm_event){ .body = *body, .made_seq = made_seq });
+}
+
+int cm_channel_post_step(struct cm_id *id, const struct ctl_cm_event *body)
+{
+	return post(id, &(struct cm_event){ .body = *body, .index = ++id->raised });
+}
+
+int cm_channel_post_again(struct cm_id *id, const struct cm_event *saved)
+{
+	return post(id, saved);
 }
 
 struct cm_event *cm_channel_first(struct cm_channel *ch)
@@ -104,10 +141,24 @@ struct cm_event *cm_channel_first(struct cm_channel *ch)
 
 void cm_channel_drop(struct cm_event *e)
 {
+	struct cm_client *owner = e->id->owner;
+
 	take_out(e);
 	list_remove(&e->in_id);
-	e->id->owner->event_count--;
+	owner->event_count--;
+	cm_store_drop(&owner->store, &e->slot);
 	free(e);
+}
+
+void cm_channel_give(struct cm_event *e, uint32_t seq)
+{
+	struct cm_client *owner = e->id->owner;
+
+	cm_save_event(e, seq);
+	cm_store_drop(&owner->store, &owner->given_slot);
+	owner->given_slot = e->slot;
+	e->slot = 0;
+	cm_channel_drop(e);
 }
 
 void cm_channel_move(struct cm_id *id, struct cm_channel *to)

@@ -11,6 +11,7 @@
 #include "daemon/cm.h"
 #include "daemon/cm_end.h"
 #include "daemon/cm_moved.h"
+#include "daemon/cm_save.h"
 #include "ibcm/ip_header.h"
 #include "ibcm/mad.h"
 
@@ -45,7 +46,9 @@ static void on_send(struct connection *end, const struct ibcm_message *m)
 	struct handed h = { .uid = c->uid, .ifindex = c->ifindex };
 
 	if (!c->is_local) {
-		gsi_send(c->gsi, c->remote_gid, m);
+		/* Without the port yet it is lost, as it might be on a wire. */
+		if (c->gsi)
+			gsi_send(c->gsi, c->remote_gid, m);
 		return;
 	}
 	memcpy(h.from, c->local_gid, sizeof(h.from));
@@ -83,7 +86,7 @@ static void on_raise(struct connection *end, enum connection_event event,
 		body.kind = CTL_CM_TIMEWAIT_EXIT;
 		break;
 	}
-	cm_channel_post(c->id, &body);
+	cm_channel_post_step(c->id, &body);
 }
 
 static const struct connection_env env = { .send = on_send, .raise = on_raise };
@@ -104,13 +107,20 @@ static uint64_t hash_remote(const struct cm *cm, const uint8_t *remote_gid, uint
 	return secret_hash(&cm->secret, &named, sizeof(named));
 }
 
-static struct cm_connection *create(struct cm_id *id, const struct cm_origin *o)
+/* number: 0: a new one. NULL: out of memory, or something else has the number. */
+static struct cm_connection *create(struct cm_id *id, const struct cm_origin *o, uint32_t number)
 {
 	struct cm *cm = id->owner->cm;
 	struct cm_connection *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return NULL;
+	if (!number) {
+		numbers_add(&cm->connections, &c->numbered);
+	} else if (numbers_return(&cm->connections, &c->numbered, number)) {
+		free(c);
+		return NULL;
+	}
 	c->cm = cm;
 	c->id = id;
 	id->had_connection = true;
@@ -122,7 +132,6 @@ static struct cm_connection *create(struct cm_id *id, const struct cm_origin *o)
 	c->gsi = o->gsi ? gsi_ref(o->gsi) : NULL;
 	table_entry_init(&c->by_remote);
 	table_entry_init(&c->by_qp);
-	numbers_add(&cm->connections, &c->numbered);
 	connection_init(&c->end, &env, c->numbered.number);
 	id->connection = c;
 	cm_moved_bind(id, c->local_gid);
@@ -131,8 +140,10 @@ static struct cm_connection *create(struct cm_id *id, const struct cm_origin *o)
 
 static void destroy(struct cm_connection *c)
 {
-	if (c->id)
+	if (c->id) {
 		c->id->connection = NULL;
+		cm_save_id(c->id);
+	}
 	cm_timers_set(&c->cm->timers, &c->timer, 0);
 	table_remove(&c->cm->by_remote, &c->by_remote);
 	table_remove(&c->cm->by_qp, &c->by_qp);
@@ -164,6 +175,8 @@ static void settle(struct cm_connection *c)
 		return;
 	}
 	enter_tables(c);
+	if (c->id)
+		cm_save_id(c->id);
 	/* Without memory for its timer nothing would ever end it. */
 	if (cm_timers_set(&c->cm->timers, &c->timer, c->end.deadline_ns)) {
 		connection_abandon(&c->end, deadline_now_ns());
@@ -207,7 +220,7 @@ int cm_connection_connect(struct cm_id *id, const struct ctl_cm_talk *talk)
 		rc = gsi_get(&cm->gsi, o.local, talk->local.ifindex, &o.gsi);
 	if (rc)
 		return rc;
-	c = create(id, &o);
+	c = create(id, &o, 0);
 	gsi_put(o.gsi);
 	if (!c)
 		return -ENOMEM;
@@ -374,23 +387,20 @@ static int take_request(struct cm *cm, const struct cm_origin *o, const struct i
 		return IBCM_REASON_BAD_TRANSPORT;
 	if (!listener->backlog_left || listener->owner->id_count >= CM_IDS_PER_CLIENT)
 		return IBCM_REASON_CONSUMER;
-	child = cm_id_create(listener->owner, listener->channel, listener->binding.space,
-			     listener->qp_type);
-	if (!child)
+	if (cm_id_create(listener->owner, listener->channel, listener->binding.space,
+			 listener->qp_type, 0, &child))
 		return IBCM_REASON_CONSUMER;
 	child->binding.local = body.local;
-	c = create(child, o);
+	c = create(child, o, 0);
 	cm_end_read(m, IP_HEADER_BYTES, &body.end);
 	body.listener = listener->numbered.number;
-	if (!c || cm_channel_post(child, &body)) {
+	if (!c || cm_channel_post_step(child, &body)) {
 		if (c)
 			destroy(c);
 		cm_id_destroy(child);
 		return IBCM_REASON_CONSUMER;
 	}
-	child->listener = listener;
-	list_append(&listener->children, &child->in_listener);
-	listener->backlog_left--;
+	cm_id_make_child(child, listener);
 	c->is_ud = m->type == IBCM_SIDR_REQ;
 	connection_on_request(&c->end, m, deadline_now_ns());
 	settle(c);
@@ -469,7 +479,8 @@ static void on_message(struct cm *cm, const struct cm_origin *o, const struct ib
 		/* 0 is nobody's number here: repetitions would not be found */
 		if (m->local_id)
 			on_request(cm, o, m);
-	} else {
+	} else if (!cm_return_expects(cm)) {
+		/* Else it may be for one that has not come back yet, and is said again. */
 		cm_connection_refuse(cm, o, m, 0);
 	}
 }
@@ -505,6 +516,73 @@ void cm_connection_deliver(struct cm *cm)
 		on_message(cm, &o, &h->message);
 		free(h);
 	}
+}
+
+/* ------------------------------------------------------------------------------------------
+ * After the end of an earlier daemon.
+ */
+
+bool cm_connection_restore(struct cm_id *id, const struct cm_record_id *r)
+{
+	struct cm_origin o = {
+		.is_local = r->is_local != 0,
+		.local = r->local_gid,
+		.remote = r->remote_gid,
+		.ifindex = r->ifindex,
+	};
+	struct cm_connection *c = create(id, &o, r->end.local_id);
+	int64_t now_ns = deadline_now_ns();
+
+	if (!c)
+		return false;
+	c->is_ud = r->is_ud != 0;
+	if (!connection_restore(&c->end, &r->end, now_ns) ||
+	    cm_timers_set(&c->cm->timers, &c->timer, c->end.deadline_ns)) {
+		destroy(c);
+		return false;
+	}
+	enter_tables(c);
+	cm_connection_open_port(c);
+	return true;
+}
+
+bool cm_connection_open_port(struct cm_connection *c)
+{
+	if (!c->is_local && !c->gsi)
+		gsi_get(&c->cm->gsi, c->local_gid, c->ifindex, &c->gsi);
+	return c->is_local || c->gsi;
+}
+
+/* States in which the other end is there, too, if both are on this host. */
+static bool needs_other_end(const struct cm_connection *c)
+{
+	return c->is_local &&
+	       (c->end.state == CONNECTION_REQ_RCVD || c->end.state == CONNECTION_REP_RCVD ||
+		c->end.state == CONNECTION_ESTABLISHED);
+}
+
+static bool has_other_end(const struct cm_connection *c)
+{
+	struct numbered *n = numbers_find(&c->cm->connections, c->end.remote_id);
+	struct cm_connection *other = n ? container_of(n, struct cm_connection, numbered) : NULL;
+
+	return other && other->is_local && other->uid == c->uid &&
+	       (!other->end.remote_id || other->end.remote_id == c->end.local_id);
+}
+
+void cm_connection_resume(struct cm_connection *c)
+{
+	connection_resend(&c->end);
+}
+
+void cm_connection_end_orphan(struct cm_connection *c)
+{
+	struct ibcm_message gone = { .type = IBCM_REJ, .reason = IBCM_REASON_INVALID_ID };
+
+	if (!needs_other_end(c) || has_other_end(c))
+		return;
+	connection_on_message(&c->end, &gone, deadline_now_ns());
+	settle(c);
 }
 
 void cm_connection_forget_all(struct cm *cm)

@@ -23,6 +23,7 @@
 #include "ibcm/connection.h"
 
 struct cm;
+struct cm_record_id;
 struct gsi;
 
 /* Where a message came from, and how. */
@@ -78,6 +79,21 @@ void cm_connection_on_time(struct cm_timers *timers, struct cm_timer *timer, int
 
 /* Hands over the messages between ends on this host, until there are none. */
 void cm_connection_deliver(struct cm *cm);
+
+/*
+ * The connection that the identifier had with an earlier daemon, with the same numbers. False: it cannot be.
+ * Its other end hears nothing of it before cm_connection_resume.
+ */
+bool cm_connection_restore(struct cm_id *id, const struct cm_record_id *r);
+
+/* Of one with another host: whether the port of its address is open; tries to open it. */
+bool cm_connection_open_port(struct cm_connection *c);
+
+/* What was under way may be lost: says it again. */
+void cm_connection_resume(struct cm_connection *c);
+
+/* All have come back: is it one whose other end has not? It then ends, as if that one had said so. */
+void cm_connection_end_orphan(struct cm_connection *c);
 
 /* The daemon ends: without a word. */
 void cm_connection_forget_all(struct cm *cm);

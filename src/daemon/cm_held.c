@@ -33,6 +33,9 @@ static void arm(struct cm_held_queue *q)
 static void enter(struct cm_held_queue *q, struct held *h)
 {
 	h->deadline_ns = deadline_in_ms(q->patience_ms);
+	/* The listener may be one that has not come back yet. */
+	if (h->deadline_ns < q->cm->returning.over_ns)
+		h->deadline_ns = q->cm->returning.over_ns;
 	list_append(&q->requests, &h->in_queue);
 	if (first(q) == h)
 		arm(q);

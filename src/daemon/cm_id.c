@@ -18,13 +18,22 @@
 
 static void on_again(struct loop_timer *timer);
 
-struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
-			   enum ctl_cm_qp_type qp_type)
+int cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
+		 enum ctl_cm_qp_type qp_type, uint32_t number, struct cm_id **out)
 {
 	struct cm_id *id = calloc(1, sizeof(*id));
+	int rc = 0;
 
 	if (!id)
-		return NULL;
+		return -ENOMEM;
+	if (number)
+		rc = numbers_return(&owner->cm->ids, &id->numbered, number);
+	else
+		numbers_add(&owner->cm->ids, &id->numbered);
+	if (rc) {
+		free(id);
+		return rc;
+	}
 	id->owner = owner;
 	id->channel = channel;
 	list_init(&id->in_channel);
@@ -39,8 +48,8 @@ struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, 
 	loop_timer_init(&id->again, on_again);
 	list_append(&owner->ids, &id->in_client);
 	owner->id_count++;
-	numbers_add(&owner->cm->ids, &id->numbered);
-	return id;
+	*out = id;
+	return 0;
 }
 
 void cm_id_destroy(struct cm_id *id)
@@ -56,6 +65,7 @@ void cm_id_destroy(struct cm_id *id)
 	loop_timer_disarm(&id->again);
 	gsi_put(id->gsi);
 	cm_space_release(&id->binding);
+	cm_store_drop(&id->owner->store, &id->slot);
 	list_remove(&id->in_listener);
 	list_remove(&id->in_client);
 	id->owner->id_count--;
@@ -71,6 +81,13 @@ void cm_id_release_child(struct cm_id *child)
 	list_remove(&child->in_listener);
 	child->listener->backlog_left++;
 	child->listener = NULL;
+}
+
+void cm_id_make_child(struct cm_id *child, struct cm_id *listener)
+{
+	child->listener = listener;
+	list_append(&listener->children, &child->in_listener);
+	listener->backlog_left -= listener->backlog_left != 0;
 }
 
 static void set_flags(struct cm_id *id, uint32_t flags)
@@ -152,7 +169,24 @@ int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags)
 		if (!rc)
 			open_address(id);
 	}
-	if (!rc)
-		id->backlog_left = backlog && backlog < BACKLOG_MAX ? backlog : BACKLOG_MAX;
+	if (!rc) {
+		id->backlog = backlog && backlog < BACKLOG_MAX ? backlog : BACKLOG_MAX;
+		id->backlog_left = id->backlog;
+	}
+	return rc;
+}
+
+/* The address need not be there any more: that is told as it would have been (daemon/cm_moved.h). */
+int cm_id_bind_again(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local)
+{
+	int rc;
+
+	if (!local->port || (local->family != AF_INET && local->family != AF_INET6))
+		return -EINVAL;
+	id->binding.local = *local;
+	set_flags(id, flags);
+	rc = cm_space_bind(&id->owner->cm->space, &id->binding);
+	if (!rc && !cm_address_is_any(local))
+		cm_moved_bind(id, local->gid);
 	return rc;
 }

@@ -37,8 +37,14 @@ struct cm_id {
 	uint8_t own_gid[CTL_GID_BYTES];
 	uint32_t own_ifindex; /* 0: not known yet */
 
+	/* daemon/cm_save.h */
+	uint32_t slot;
+	uint32_t made_seq; /* of CREATE_ID; 0 of a child */
+	uint32_t raised;   /* events of its connections so far */
+	bool is_lost;	   /* not all of it could be restored: to be told */
+
 	/* Of a listener. */
-	unsigned backlog_left;
+	unsigned backlog, backlog_left;
 	struct gsi_port *gsi; /* of the address that it listens on; NULL: all, or none ... */
 	struct loop_timer again; /* ... yet: the port may not be closed by who had it */
 	bool listens_everywhere;
@@ -49,9 +55,9 @@ struct cm_id {
 	struct cm_id *listener;
 };
 
-/* NULL: out of memory. */
-struct cm_id *cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
-			   enum ctl_cm_qp_type qp_type);
+/* Saved by the caller. number: 0: a new one. 0; -EEXIST, -EINVAL: it cannot have that; -ENOMEM. */
+int cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
+		 enum ctl_cm_qp_type qp_type, uint32_t number, struct cm_id **out);
 
 /* Its connection ends itself from here on; its children are refused. */
 void cm_id_destroy(struct cm_id *id);
@@ -59,10 +65,16 @@ void cm_id_destroy(struct cm_id *id);
 /* The request of a child was fetched: it stands for itself. */
 void cm_id_release_child(struct cm_id *child);
 
+/* Its request is waiting to be fetched (again). */
+void cm_id_make_child(struct cm_id *child, struct cm_id *listener);
+
 /* 0 or -errno. flags and address as of CTL_CM_BIND. */
 int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local);
 
 /* 0 or -errno. */
 int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags);
+
+/* As with an earlier daemon. 0; -EADDRINUSE: the port is another's by now. */
+int cm_id_bind_again(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local);
 
 #endif

@@ -56,7 +56,7 @@ static void check(struct cm_id *id, const struct cm_places *places)
 	if (id->own_ifindex && id->own_ifindex != NOWHERE && id->own_ifindex != now) {
 		if (!if_indextoname(id->own_ifindex, name))
 			body.kind = CTL_CM_DEVICE_REMOVAL;
-		cm_channel_post(id, &body);
+		cm_channel_post(id, &body, 0);
 		now = now ? now : NOWHERE;
 	}
 	if (now)

@@ -155,16 +155,29 @@ void hello_on_observe(struct client *c, struct fdmsg *m)
 void hello_on_cm(struct client *c, struct fdmsg *m)
 {
 	struct ctl_welcome welcome = make_welcome(m->body.header.seq);
+	uint32_t session = m->body.cm_hello.session;
 	int rc = m->body.cm_hello.greeting.magic == CTL_MAGIC ? 0 : -EPROTO;
+	int token_fd = -1;
+	struct fdref *token;
 
+	if (!rc && session && cm_return_is_here(c->daemon->cm, session))
+		rc = -ESTALE;
 	if (!rc)
 		rc = watch_death(c);
 	if (!rc)
-		rc = cm_client_create(c);
+		rc = cm_client_create(c, m->fds[0], session);
+	if (!rc)
+		fdmsg_take_fd(m, 0);
+	if (!rc && !session)
+		rc = cm_return_make_token(c->cm, &token_fd);
 	if (rc) {
 		hello_refuse(c, m->body.header.seq, -rc);
 		return;
 	}
-	client_set_role(c, CLIENT_CM);
-	client_post(c, &welcome, sizeof(welcome), NULL, 0);
+	token = token_fd >= 0 ? fdref_create(token_fd) : NULL;
+	client_set_role(c, CLIENT_CM_EARLY);
+	welcome.slot = c->cm->session;
+	if (client_post(c, &welcome, sizeof(welcome), &token, token ? 1 : 0))
+		client_condemn(c, "its session's token cannot be sent");
+	fdref_put(token);
 }

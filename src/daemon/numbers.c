@@ -1,5 +1,7 @@
 #include "daemon/numbers.h"
 
+#include <errno.h>
+
 #define ROUNDS 8 /* four are enough if the hash is good (Luby and Rackoff) */
 
 int numbers_init(struct numbers *n)
@@ -38,6 +40,17 @@ void numbers_add(struct numbers *n, struct numbered *entry)
 		entry->number = encrypt(n, n->given++);
 	while (!entry->number || numbers_find(n, entry->number));
 	table_add(&n->table, &entry->entry, entry->number);
+}
+
+int numbers_return(struct numbers *n, struct numbered *entry, uint32_t number)
+{
+	if (!number)
+		return -EINVAL;
+	if (numbers_find(n, number))
+		return -EEXIST;
+	entry->number = number;
+	table_add(&n->table, &entry->entry, number);
+	return 0;
 }
 
 void numbers_remove(struct numbers *n, struct numbered *entry)

@@ -14,8 +14,7 @@
  * remembers who had it, and of 10,000 remembered at random two are alike sooner than one might
  * think.
  *
- * Another daemon on this host has another key: what programs remember of one that died, and what
- * other hosts do, means nothing to the next.
+ * Another daemon on this host has another key. What returns from an earlier one keeps its number.
  *
  * Owner: the daemon's one thread.
  */
@@ -46,6 +45,10 @@ int numbers_init(struct numbers *n);
 void numbers_fini(struct numbers *n);
 
 void numbers_add(struct numbers *n, struct numbered *entry);
+
+/* What had this number with an earlier daemon. 0; -EEXIST: something else has it; -EINVAL: 0 is none. */
+int numbers_return(struct numbers *n, struct numbered *entry, uint32_t number);
+
 void numbers_remove(struct numbers *n, struct numbered *entry);
 
 /* NULL: nothing has it. */

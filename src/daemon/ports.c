@@ -286,7 +286,8 @@ int ports_use_for_daemon(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uin
 	rc = find_or_create(d, &w, out);
 	if (rc)
 		return rc == -EADDRINUSE && slots_any_away(d) ? -EAGAIN : rc;
-	rc = port_group_use(*out, 0, d->uid);
+	/* What came for QP 1 since an earlier daemon ended is said to this one. */
+	rc = port_group_use_on(*out, 0, d->uid);
 	if (rc && port_group_leave(*out, 0))
 		end(d, *out);
 	return rc;

@@ -502,6 +502,20 @@ void connection_on_time(struct connection *c, int64_t now_ns)
 	c->env->send(c, &c->sent);
 }
 
+void connection_resend(struct connection *c)
+{
+	switch (c->state) {
+	case CONNECTION_REQ_SENT:
+	case CONNECTION_REP_SENT:
+	case CONNECTION_DREQ_SENT:
+	case CONNECTION_SIDR_REQ_SENT:
+		c->env->send(c, &c->sent);
+		break;
+	default:
+		break;
+	}
+}
+
 bool connection_answer_stray(const struct ibcm_message *m, enum ibcm_reason reason,
 			     struct ibcm_message *answer)
 {

@@ -97,6 +97,11 @@ void connection_abandon(struct connection *c, int64_t now_ns);
 /* A message of the other end: its remote_id is this local_id, or it is a REQ seen before. */
 void connection_on_message(struct connection *c, const struct ibcm_message *m, int64_t now_ns);
 
+/*
+ * What was on the way to the other end may be lost: says again what waits for an answer. That is no try.
+ */
+void connection_resend(struct connection *c);
+
 /* deadline_ns is over. */
 void connection_on_time(struct connection *c, int64_t now_ns);
 

@@ -1,9 +1,12 @@
 #include "ctl_peer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "ctl/fdmsg.h"
@@ -73,9 +76,14 @@ void peer_join_cm(struct peer *p)
 	struct ctl_cm_hello hello = {
 		.greeting = { { CTL_CM_HELLO, 1 }, CTL_MAGIC, CTL_VERSION },
 	};
+	struct ctl_cm_ask begin = { .header = { CTL_CM_BEGIN, 2 } };
+	int store = memfd_create("fuzz-store", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
+	require(store >= 0 && !ftruncate(store, CTL_CM_STORE_BYTES));
+	fcntl(store, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
 	p->is_cm = true;
-	peer_send(p, &hello, sizeof(hello), NULL, 0);
+	peer_send(p, &hello, sizeof(hello), &store, 1);
+	peer_send(p, &begin, sizeof(begin), NULL, 0);
 }
 
 static void keep(int *place, struct fdmsg *m, unsigned i)
@@ -156,14 +164,17 @@ static void ask(struct peer *p, const void *message, size_t length, int *fds, un
 void peer_create_channel(struct peer *p)
 {
 	struct ctl_cm_ask a = { .header = { CTL_CM_CREATE_CHANNEL, FIRST_CHANNEL + ++p->asked } };
-	int ends[2], both[2];
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	socklen_t len = sizeof(name);
+	int bell = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), copy;
 
-	require(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends));
-	both[0] = ends[0];
-	both[1] = dup(ends[1]);
+	require(bell >= 0 && !bind(bell, (struct sockaddr *)&name, sizeof(sa_family_t)));
+	getsockname(bell, (struct sockaddr *)&name, &len);
+	require(!connect(bell, (struct sockaddr *)&name, len));
+	copy = dup(bell);
 	drop(&p->next_end);
-	p->next_end = ends[1];
-	ask(p, &a, sizeof(a), both, 2);
+	p->next_end = bell;
+	ask(p, &a, sizeof(a), &copy, 1);
 }
 
 static uint32_t last_id(const struct peer *p)

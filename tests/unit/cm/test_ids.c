@@ -313,28 +313,6 @@ static void test_signals(void **state)
 	}
 }
 
-/* The next verbatimd knows nothing of what the last one gave, and mistakes it for nothing. */
-static void test_what_a_dead_daemon_gave(void **state)
-{
-	struct rdma_event_channel *old_channel = rdma_create_event_channel(), *channel;
-	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
-	struct rdma_cm_id *old, *id;
-	pid_t daemon = daemon_pid();
-
-	CHECK(old_channel);
-	CHECK(!rdma_create_id(old_channel, &old, NULL, RDMA_PS_TCP));
-	CHECK(!kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
-	channel = rdma_create_event_channel();
-	CHECK(channel);
-	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
-	CHECK(rdma_bind_addr(old, (struct sockaddr *)&at) && errno == ENOENT);
-	rdma_destroy_id(old);
-	rdma_destroy_event_channel(old_channel);
-	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at));
-	CHECK(!rdma_destroy_id(id));
-	rdma_destroy_event_channel(channel);
-}
-
 /* What the other end grants is what the QP uses, not what was asked for. */
 static void test_fewer_reads_are_granted(void **state)
 {
@@ -456,8 +434,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_room_for_events, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_signals, harness_setup, harness_teardown),
-		cmocka_unit_test_setup_teardown(test_what_a_dead_daemon_gave, harness_setup,
-						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_the_other_end_is_killed, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_fewer_reads_are_granted, harness_setup,

@@ -1,13 +1,12 @@
 /*
- * The end of verbatimd: calls return, identifiers are told of it once, and the next
- * daemon serves whoever begins anew.
+ * The end of verbatimd: programs notice nothing, since the next one has what it had. The child of a fork has
+ * nothing of its parent's.
  */
 #include "harness.h"
 #include "pairs.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
@@ -15,7 +14,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,19 +25,6 @@ static void kill_daemon(void)
 	pid_t daemon = daemon_pid();
 
 	CHECK(daemon > 0 && !kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
-}
-
-/* Whose it is. (The channel may have lost its other end by now: has_event is not for that.) */
-static struct rdma_cm_id *take_removal(struct rdma_event_channel *channel)
-{
-	struct rdma_cm_event *event;
-	struct rdma_cm_id *id;
-
-	CHECK(!rdma_get_cm_event(channel, &event));
-	CHECK(event->event == RDMA_CM_EVENT_DEVICE_REMOVAL);
-	id = event->id;
-	CHECK(!rdma_ack_cm_event(event));
-	return id;
 }
 
 static struct rdma_cm_id *make_listener(struct rdma_event_channel *channel)
@@ -65,6 +51,30 @@ static void connect_ends(struct pair *p)
 	expect_event(p->passive, RDMA_CM_EVENT_ESTABLISHED);
 }
 
+/* Another connection to the listener, made and ended. */
+static void connect_again(struct pair *p)
+{
+	struct rdma_conn_param param = { .qp_num = 77 };
+	struct rdma_cm_id *id, *child;
+	struct rdma_cm_event *event;
+
+	CHECK(!rdma_create_id(p->active, &id, NULL, RDMA_PS_TCP));
+	pair_route(p->active, id, p->listener);
+	CHECK(!rdma_connect(id, &param));
+	event = await_event(p->passive, RDMA_CM_EVENT_CONNECT_REQUEST);
+	child = event->id;
+	CHECK(!rdma_ack_cm_event(event));
+	CHECK(!rdma_accept(child, &param));
+	CHECK(expect_event(p->active, RDMA_CM_EVENT_CONNECT_RESPONSE) == id);
+	CHECK(!rdma_establish(id));
+	CHECK(expect_event(p->passive, RDMA_CM_EVENT_ESTABLISHED) == child);
+	CHECK(!rdma_disconnect(id));
+	CHECK(expect_event(p->passive, RDMA_CM_EVENT_DISCONNECTED) == child);
+	CHECK(!rdma_disconnect(child));
+	CHECK(expect_event(p->active, RDMA_CM_EVENT_DISCONNECTED) == id);
+	CHECK(!rdma_destroy_id(child) && !rdma_destroy_id(id));
+}
+
 static bool is_readable(const struct rdma_event_channel *channel)
 {
 	struct pollfd p = { .fd = channel->fd, .events = POLLIN };
@@ -72,45 +82,91 @@ static bool is_readable(const struct rdma_event_channel *channel)
 	return poll(&p, 1, 0) == 1;
 }
 
-/* After DEVICE_REMOVAL: no more events, at once, and nothing that wakes who polls. */
-static void check_silence(struct rdma_event_channel *channel)
+/* The next verbatimd has what the last one had: nothing that was connected is told of anything. */
+static void test_connections_and_listeners_go_on(void **state)
 {
-	struct rdma_cm_event *event;
 	struct rdma_cm_id *id;
-
-	for (int i = 0; i < 3; i++)
-		CHECK(rdma_get_cm_event(channel, &event) && errno == ENODEV);
-	CHECK(!is_readable(channel));
-	CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) && errno == ENODEV);
-}
-
-static void test_each_identifier_is_told_once(void **state)
-{
-	struct rdma_cm_id *first, *second;
 	struct pair p;
 
 	connect_ends(&p);
+	for (int i = 0; i < 3; i++) {
+		kill_daemon();
+		CHECK(!has_event(p.active, 20) && !has_event(p.passive, 20));
+		/* The listener serves others, and a new listener cannot have its port. */
+		CHECK(!rdma_create_id(p.active, &id, NULL, RDMA_PS_TCP));
+		CHECK(rdma_bind_addr(id, rdma_get_local_addr(p.listener)) && errno == EADDRINUSE);
+		CHECK(!rdma_destroy_id(id));
+		connect_again(&p);
+	}
 	kill_daemon();
-	CHECK(is_readable(p.passive) && is_readable(p.active));
-	first = take_removal(p.passive);
-	second = take_removal(p.passive);
-	CHECK(first != second && (first == p.child || first == p.listener) &&
-	      (second == p.child || second == p.listener));
-	check_silence(p.passive);
-	first = take_removal(p.active);
-	CHECK(first == p.id);
-	check_silence(p.active);
+	CHECK(!rdma_disconnect(p.id));
+	CHECK(expect_event(p.passive, RDMA_CM_EVENT_DISCONNECTED) == p.child);
+	CHECK(!rdma_disconnect(p.child));
+	CHECK(expect_event(p.active, RDMA_CM_EVENT_DISCONNECTED) == p.id);
 	pair_close(&p);
+}
 
-	/* With the next one all goes as with the first. */
-	connect_ends(&p);
-	pair_close(&p);
+/* Between any two steps of a connection, and with the event fetched or not. */
+static void test_each_step_goes_on(void **state)
+{
+	struct rdma_conn_param param = { .qp_num = 77 };
+
+	for (int when = 0; when < 8; when++) {
+		int step = 0;
+		struct pair p;
+
+		pair_open(&p, RDMA_PS_TCP);
+#define STEP()                                                                                     \
+	if (step++ == when)                                                                        \
+	kill_daemon()
+		STEP();
+		CHECK(!rdma_connect(p.id, &param));
+		STEP();
+		CHECK(has_event(p.passive, PATIENCE_MS));
+		STEP();
+		CHECK(!rdma_ack_cm_event(pair_take_request(&p)));
+		STEP();
+		CHECK(!rdma_accept(p.child, &param));
+		STEP();
+		CHECK(has_event(p.active, PATIENCE_MS));
+		STEP();
+		CHECK(expect_event(p.active, RDMA_CM_EVENT_CONNECT_RESPONSE) == p.id);
+		STEP();
+		CHECK(!rdma_establish(p.id));
+		STEP();
+		CHECK(expect_event(p.passive, RDMA_CM_EVENT_ESTABLISHED) == p.child);
+		CHECK(!has_event(p.active, 0) && !has_event(p.passive, 0));
+		pair_close(&p);
+	}
+}
+
+/* In their order, each once: those of the program's own, too. */
+static void test_events_in_the_queue_stay(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 7);
+	struct rdma_cm_id *ids[8];
+
+	for (int i = 0; i < 8; i++) {
+		CHECK(!rdma_create_id(channel, &ids[i], NULL, RDMA_PS_TCP));
+		CHECK(!rdma_resolve_addr(ids[i], NULL, (struct sockaddr *)&to, 1000));
+		if (i % 3 == 1)
+			kill_daemon();
+	}
+	for (int i = 0; i < 8; i++) {
+		CHECK(expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED) == ids[i]);
+		if (i % 3 == 1)
+			kill_daemon();
+	}
+	CHECK(!has_event(channel, 0));
+	for (int i = 0; i < 8; i++)
+		CHECK(!rdma_destroy_id(ids[i]));
+	rdma_destroy_event_channel(channel);
 }
 
 struct waiter {
 	struct rdma_event_channel *channel;
 	struct rdma_cm_event *event;
-	int error;
 	atomic_bool ended;
 };
 
@@ -118,168 +174,249 @@ static void *wait_there(void *arg)
 {
 	struct waiter *w = arg;
 
-	w->error = rdma_get_cm_event(w->channel, &w->event) ? errno : 0;
+	CHECK(!rdma_get_cm_event(w->channel, &w->event));
 	w->ended = true;
 	return NULL;
 }
 
-/* Of threads that sleep there, one for each identifier is told, and none goes on sleeping. */
-static void test_sleepers_wake(void **state)
+/*
+ * A program that does nothing but sleep for events is served by the next verbatimd: its listener is asked by
+ * another process, and each of its threads gets an event.
+ */
+static void test_sleepers_are_served(void **state)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct rdma_cm_id *id = make_listener(channel);
+	struct rdma_event_channel *active = rdma_create_event_channel();
+	struct rdma_cm_id *listener = make_listener(channel), *ids[3];
+	struct rdma_conn_param param = { .qp_num = 77 };
 	struct waiter waiters[3] = { 0 };
 	pthread_t threads[3];
-	unsigned told = 0;
 
 	for (int i = 0; i < 3; i++) {
 		waiters[i].channel = channel;
 		CHECK(!pthread_create(&threads[i], NULL, wait_there, &waiters[i]));
 	}
 	usleep(50000);
-	kill_daemon();
 	for (int i = 0; i < 3; i++) {
-		for (int64_t end = now_ms() + SOON_MS; !waiters[i].ended;)
+		kill_daemon();
+		CHECK(!rdma_create_id(active, &ids[i], NULL, RDMA_PS_TCP));
+		pair_route(active, ids[i], listener);
+		CHECK(!rdma_connect(ids[i], &param));
+		for (int64_t end = now_ms() + SOON_MS;
+		     waiters[0].ended + waiters[1].ended + waiters[2].ended <= i; usleep(500))
 			CHECK(now_ms() < end);
+	}
+	for (int i = 0; i < 3; i++) {
+		struct rdma_cm_id *child = waiters[i].event->id;
+
 		CHECK(!pthread_join(threads[i], NULL));
-		CHECK(waiters[i].error == 0 || waiters[i].error == ENODEV);
-		if (waiters[i].error)
-			continue;
-		told++;
-		CHECK(waiters[i].event->event == RDMA_CM_EVENT_DEVICE_REMOVAL);
-		CHECK(waiters[i].event->id == id && !rdma_ack_cm_event(waiters[i].event));
+		CHECK(waiters[i].event->event == RDMA_CM_EVENT_CONNECT_REQUEST);
+		CHECK(!rdma_ack_cm_event(waiters[i].event));
+		CHECK(!rdma_destroy_id(child));
 	}
-	CHECK(told == 1);
-	CHECK(!rdma_destroy_id(id));
-	rdma_destroy_event_channel(channel);
-}
-
-/* Every call on what the old daemon gave comes back, and says no. */
-static void test_calls_return(void **state)
-{
-	struct rdma_conn_param param = { .qp_num = 77 };
-	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 7);
-	struct rdma_event_channel *fresh;
-	int64_t since;
-	struct pair p;
-
-	connect_ends(&p);
-	kill_daemon();
-	since = now_ms();
-	CHECK(rdma_listen(p.listener, 1));
-	CHECK(rdma_accept(p.child, &param));
-	CHECK(rdma_reject(p.child, NULL, 0));
-	CHECK(rdma_connect(p.id, &param));
-	CHECK(rdma_establish(p.id));
-	CHECK(rdma_notify(p.child, IBV_EVENT_COMM_EST));
-	CHECK(rdma_disconnect(p.child) && rdma_disconnect(p.id));
-	CHECK(rdma_resolve_addr(p.id, NULL, (struct sockaddr *)&to, 1000));
-	CHECK(rdma_resolve_route(p.id, 1000));
-	fresh = rdma_create_event_channel();
-	CHECK(fresh && rdma_migrate_id(p.id, fresh));
-	CHECK(now_ms() - since < SOON_MS);
-	rdma_destroy_event_channel(fresh);
-	pair_close(&p);
-}
-
-/* Identifiers of a channel that was destroyed are not those of the next one at its address. */
-static void test_orphans_are_not_told(void **state)
-{
-	struct rdma_event_channel *channels[64], *fresh;
-	struct rdma_cm_id *orphans[64], *id;
-	struct rdma_cm_event *event;
-
-	for (int i = 0; i < 64; i++) {
-		CHECK((channels[i] = rdma_create_event_channel()));
-		CHECK(!rdma_create_id(channels[i], &orphans[i], NULL, RDMA_PS_TCP));
-	}
-	for (int i = 0; i < 64; i++)
-		rdma_destroy_event_channel(channels[i]);
-	for (int i = 0; i < 64; i++)
-		CHECK((channels[i] = rdma_create_event_channel()));
-	CHECK((fresh = rdma_create_event_channel()));
-	id = make_listener(fresh);
-	kill_daemon();
-	for (int i = 0; i < 64; i++)
-		CHECK(rdma_get_cm_event(channels[i], &event) && errno == ENODEV);
-	take_removal(fresh);
-	for (int i = 0; i < 64; i++) {
-		CHECK(!rdma_destroy_id(orphans[i]));
-		rdma_destroy_event_channel(channels[i]);
-	}
-	CHECK(!rdma_destroy_id(id));
-	rdma_destroy_event_channel(fresh);
-}
-
-/* Without a descriptor to spare nothing can be made silent; with one again it can. */
-static void test_no_descriptor_for_silence(void **state)
-{
-	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct rdma_cm_event *event;
-	struct rlimit limit, none;
-
-	CHECK(channel);
-	CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
-	none = limit;
-	none.rlim_cur = 3;
-	kill_daemon();
-	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
-	CHECK(rdma_get_cm_event(channel, &event) && errno == ENODEV);
-	CHECK(is_readable(channel));
-	CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
-	check_silence(channel);
+	for (int i = 0; i < 3; i++)
+		CHECK(!rdma_destroy_id(ids[i]));
+	CHECK(!rdma_destroy_id(listener));
+	rdma_destroy_event_channel(active);
 	rdma_destroy_event_channel(channel);
 }
 
 static void *get_request(void *arg)
 {
-	struct rdma_cm_id *child;
+	struct rdma_cm_id *child = NULL;
 
-	return rdma_get_request(arg, &child) ? (void *)(intptr_t)errno : NULL;
+	CHECK(!rdma_get_request(arg, &child));
+	return child;
 }
 
-/* An identifier whose calls wait for their event waits for no event that cannot come. */
-static void test_synchronous_calls_return(void **state)
+/* Calls that wait for their event wait on. */
+static void test_synchronous_calls_go_on(void **state)
 {
-	struct rdma_cm_id *listener = make_listener(NULL), *id;
+	struct rdma_cm_id *listener = make_listener(NULL), *id, *child;
+	struct rdma_event_channel *channel;
 	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, ntohs(rdma_get_src_port(listener)));
 	struct rdma_conn_param param = { .qp_num = 77 };
 	pthread_t thread;
-	void *error;
+	void *got;
 
 	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
 	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
-	CHECK(!rdma_resolve_route(id, 1000));
 	CHECK(!pthread_create(&thread, NULL, get_request, listener));
 	usleep(50000);
 	kill_daemon();
-	CHECK(!pthread_join(thread, &error) && (intptr_t)error == ENODEV);
-	CHECK(rdma_connect(id, &param));
-	CHECK(!rdma_destroy_id(id) && !rdma_destroy_id(listener));
+	CHECK(!rdma_resolve_route(id, 1000));
+	CHECK((channel = rdma_create_event_channel()) && !rdma_migrate_id(id, channel));
+	CHECK(!rdma_connect(id, &param));
+	CHECK(!pthread_join(thread, &got));
+	child = got;
+	CHECK(!rdma_destroy_id(child) && !rdma_destroy_id(id) && !rdma_destroy_id(listener));
+	rdma_destroy_event_channel(channel);
 }
 
-/* No next one comes: errors, not waiting. */
-static void test_no_daemon_any_more(void **state)
+/* The other end, a process, ends together with verbatimd: this end is told. */
+static void be_connected(int fd)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, (uint16_t)hear(fd));
+	struct rdma_conn_param param = { .qp_num = 77 };
+	struct rdma_cm_id *id;
+
+	CHECK(channel && !rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
+	expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(!rdma_resolve_route(id, 1000));
+	expect_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	CHECK(!rdma_connect(id, &param));
+	expect_event(channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+	CHECK(!rdma_establish(id));
+	say(fd, 1);
+	pause();
+}
+
+static void test_both_ends_of_a_job(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *listener = make_listener(channel), *child;
+	struct rdma_conn_param param = { .qp_num = 77 };
+	struct rdma_cm_event *event;
+	struct worker w;
+	pid_t daemon;
+
+	worker_start(&w, be_connected);
+	say(w.fd, ntohs(rdma_get_src_port(listener)));
+	event = await_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+	child = event->id;
+	CHECK(!rdma_ack_cm_event(event) && !rdma_accept(child, &param));
+	hear(w.fd);
+	expect_event(channel, RDMA_CM_EVENT_ESTABLISHED);
+	daemon = daemon_pid();
+	CHECK(!kill(daemon, SIGSTOP));
+	worker_kill(&w);
+	CHECK(!kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
+	CHECK(expect_event(channel, RDMA_CM_EVENT_DISCONNECTED) == child);
+	CHECK(!rdma_destroy_id(child) && !rdma_destroy_id(listener));
+	rdma_destroy_event_channel(channel);
+}
+
+/* One that is stopped comes back when it can, and stays connected until then. */
+static void test_a_stopped_end_comes_back(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *listener = make_listener(channel), *child;
+	struct rdma_conn_param param = { .qp_num = 77 };
+	struct rdma_cm_event *event;
+	struct worker w;
+
+	worker_start(&w, be_connected);
+	say(w.fd, ntohs(rdma_get_src_port(listener)));
+	event = await_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+	child = event->id;
+	CHECK(!rdma_ack_cm_event(event) && !rdma_accept(child, &param));
+	hear(w.fd);
+	expect_event(channel, RDMA_CM_EVENT_ESTABLISHED);
+	CHECK(!kill(w.pid, SIGSTOP));
+	kill_daemon();
+	CHECK(!has_event(channel, 1500));
+	CHECK(!kill(w.pid, SIGCONT));
+	CHECK(!has_event(channel, 500));
+	worker_kill(&w);
+	CHECK(expect_event(channel, RDMA_CM_EVENT_DISCONNECTED) == child);
+	CHECK(!rdma_destroy_id(child) && !rdma_destroy_id(listener));
+	rdma_destroy_event_channel(channel);
+}
+
+static atomic_bool killing_ends;
+static atomic_uint killed;
+
+static void *kill_daemons(void *unused)
+{
+	for (uint64_t random = 1; !killing_ends; random = random * 6364136223846793005 + 1442695040888963407) {
+		pid_t daemon = daemon_pid();
+
+		if (daemon > 0 && !kill(daemon, SIGKILL))
+			killed++;
+		usleep(20000 + (random >> 33) % 60000);
+	}
+	return NULL;
+}
+
+/* At any moment of anything. */
+static void test_killed_again_and_again(void **state)
+{
+	int64_t end = now_ms() + 4000, slowest_ms = 0;
+	unsigned rounds = 0;
+	pthread_t killer;
+	struct pair p;
+
+	connect_ends(&p);
+	killing_ends = false;
+	killed = 0;
+	CHECK(!pthread_create(&killer, NULL, kill_daemons, NULL));
+	for (; now_ms() < end; rounds++) {
+		int64_t since = now_ms();
+
+		connect_again(&p);
+		if (now_ms() - since > slowest_ms)
+			slowest_ms = now_ms() - since;
+	}
+	killing_ends = true;
+	CHECK(!pthread_join(killer, NULL));
+	print_message("%u daemons killed, %u connections, the slowest took %d ms\n", killed, rounds,
+		      (int)slowest_ms);
+	CHECK(killed > 10 && rounds > 10);
+	CHECK(!has_event(p.active, 0) && !has_event(p.passive, 0));
+	pair_close(&p);
+}
+
+/* No next one comes: errors, not waiting; and when one can be had again all is as it was. */
+static void test_no_daemon_for_a_while(void **state)
 {
 	char *path = strdup(getenv("VERBATIM_DAEMON"));
-	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct rdma_cm_id *id = make_listener(channel);
+	struct pair p;
 	int64_t since;
 
+	connect_ends(&p);
 	setenv("VERBATIM_DAEMON", "/nonexistent/verbatimd", 1);
 	kill_daemon();
 	since = now_ms();
-	take_removal(channel);
-	CHECK(rdma_listen(id, 1));
+	CHECK(rdma_listen(p.listener, 1));
 	CHECK(!rdma_create_event_channel());
-	check_silence(channel);
-	CHECK(!rdma_destroy_id(id));
-	rdma_destroy_event_channel(channel);
 	CHECK(now_ms() - since < 4 * SOON_MS);
 	setenv("VERBATIM_DAEMON", path, 1);
 	free(path);
-	channel = rdma_create_event_channel();
-	CHECK(channel);
+	connect_again(&p);
+	pair_close(&p);
+}
+
+/* In the child of a fork: nothing of its parent's is its own. Each identifier is told so once. */
+static void take_removals(struct rdma_event_channel *channel, struct rdma_cm_id *id)
+{
+	struct rdma_cm_event *event;
+
+	alarm(PATIENCE_MS / 1000);
+	CHECK(!rdma_get_cm_event(channel, &event));
+	CHECK(event->event == RDMA_CM_EVENT_DEVICE_REMOVAL && event->id == id);
+	CHECK(!rdma_ack_cm_event(event));
+	for (int i = 0; i < 3; i++)
+		CHECK(rdma_get_cm_event(channel, &event) && errno == ENODEV);
+	CHECK(!is_readable(channel));
+	CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) && errno == ENODEV);
+	_exit(0);
+}
+
+static void test_a_child_has_nothing(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id = make_listener(channel);
+	pid_t child = fork();
+	int status;
+
+	CHECK(child >= 0);
+	if (!child)
+		take_removals(channel, id);
+	CHECK(waitpid(child, &status, 0) == child && !status);
+	CHECK(!has_event(channel, 0));
+	CHECK(!rdma_destroy_id(id));
 	rdma_destroy_event_channel(channel);
 }
 
@@ -288,13 +425,16 @@ static void test_no_daemon_any_more(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_each_identifier_is_told_once),
-		TEST(test_sleepers_wake),
-		TEST(test_calls_return),
-		TEST(test_orphans_are_not_told),
-		TEST(test_no_descriptor_for_silence),
-		TEST(test_synchronous_calls_return),
-		TEST(test_no_daemon_any_more),
+		TEST(test_connections_and_listeners_go_on),
+		TEST(test_each_step_goes_on),
+		TEST(test_events_in_the_queue_stay),
+		TEST(test_sleepers_are_served),
+		TEST(test_synchronous_calls_go_on),
+		TEST(test_both_ends_of_a_job),
+		TEST(test_a_stopped_end_comes_back),
+		TEST(test_killed_again_and_again),
+		TEST(test_no_daemon_for_a_while),
+		TEST(test_a_child_has_nothing),
 	};
 
 	return cmocka_run_group_tests_name("cm loss", tests, NULL, NULL);

@@ -2,7 +2,10 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "ctl/deadline.h"
@@ -30,23 +33,55 @@ int cm_say(int sock, enum ctl_type type, uint32_t id, uint32_t channel)
 	return cm_ask(sock, &request, sizeof(request)).status;
 }
 
-int cm_join(void)
+int cm_make_store(void)
 {
-	struct ctl_cm_hello hello = {
+	int fd = memfd_create("test-store", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	CHECK(fd >= 0 && !ftruncate(fd, CTL_CM_STORE_BYTES));
+	CHECK(!fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
+	return fd;
+}
+
+struct ctl_cm_hello cm_hello(uint32_t session)
+{
+	return (struct ctl_cm_hello){
 		.greeting = { .header = { .type = CTL_CM_HELLO, .seq = 1 },
 			      .magic = CTL_MAGIC,
 			      .version = CTL_VERSION },
+		.session = session,
 	};
-	int sock = raw_connect();
+}
 
-	CHECK(!cm_ask_with(sock, &hello, sizeof(hello), NULL, 0).body.welcome.status);
+int cm_join(void)
+{
+	struct ctl_cm_hello hello = cm_hello(0);
+	struct ctl_cm_ask begin = { .header = { .type = CTL_CM_BEGIN, .seq = 1 } };
+	int sock = raw_connect(), store = cm_make_store();
+	struct fdmsg m = cm_ask_with(sock, &hello, sizeof(hello), &store, 1);
+
+	CHECK(!m.body.welcome.status && m.fd_count == 1);
+	fdmsg_close_fds(&m);
+	close(store);
+	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
 	return sock;
 }
 
-int cm_create_channel(int sock, const int ends[2], uint32_t *number)
+int cm_make_bell(void)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	socklen_t len = sizeof(name);
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&name, sizeof(sa_family_t)));
+	CHECK(!getsockname(fd, (struct sockaddr *)&name, &len));
+	CHECK(!connect(fd, (struct sockaddr *)&name, len));
+	return fd;
+}
+
+int cm_create_channel(int sock, int bell, uint32_t *number)
 {
 	struct ctl_cm_ask request = { .header = { .type = CTL_CM_CREATE_CHANNEL } };
-	struct ctl_cm_reply r = cm_ask_with(sock, &request, sizeof(request), ends, 2).body.cm_reply;
+	struct ctl_cm_reply r = cm_ask_with(sock, &request, sizeof(request), &bell, 1).body.cm_reply;
 
 	*number = r.number;
 	return r.status;
@@ -54,13 +89,11 @@ int cm_create_channel(int sock, const int ends[2], uint32_t *number)
 
 uint32_t cm_make_channel(int sock)
 {
+	int bell = cm_make_bell();
 	uint32_t channel;
-	int ends[2];
 
-	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
-	CHECK(!cm_create_channel(sock, ends, &channel));
-	close(ends[0]);
-	close(ends[1]);
+	CHECK(!cm_create_channel(sock, bell, &channel));
+	close(bell);
 	return channel;
 }
 

@@ -19,11 +19,18 @@ struct ctl_cm_reply cm_ask(int sock, const void *request, size_t len);
 /* A request of struct ctl_cm_ask: the status, 0 or an errno. */
 int cm_say(int sock, enum ctl_type type, uint32_t id, uint32_t channel);
 
-/* After CM_HELLO. */
+/* What a session is kept in, and the hello that goes with it. */
+int cm_make_store(void);
+struct ctl_cm_hello cm_hello(uint32_t session);
+
+/* After CM_HELLO and BEGIN. */
 int cm_join(void);
 
+/* A channel's descriptor. */
+int cm_make_bell(void);
+
 /* 0 or an errno. */
-int cm_create_channel(int sock, const int ends[2], uint32_t *number);
+int cm_create_channel(int sock, int bell, uint32_t *number);
 
 /* A channel whose descriptors nobody keeps. */
 uint32_t cm_make_channel(int sock);

@@ -122,10 +122,10 @@ static void test_of_a_wrong_kind(void **state)
 static void test_as_a_channel(void **state)
 {
 	struct ctl_cm_ask create = { .header = { CTL_CM_CREATE_CHANNEL, 1 } };
-	int ends[2] = { make_wake(), make_lingering() }, sock = cm_join();
+	int fd = make_lingering(), sock = cm_join();
 	struct fdmsg m;
 
-	give(sock, &create, sizeof(create), ends, 2);
+	give(sock, &create, sizeof(create), &fd, 1);
 	CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m));
 	CHECK(m.body.cm_reply.status == EINVAL);
 	check_others();
@@ -136,13 +136,12 @@ static void test_as_a_channel(void **state)
 static void test_not_received_yet(void **state)
 {
 	struct ctl_cm_ask create = { .header = { CTL_CM_CREATE_CHANNEL, 1 } };
-	int fds[] = { make_lingering(), make_wake() }, sock = cm_join();
+	int fd = make_lingering(), sock = cm_join();
 
 	CHECK(!kill(t.daemon, SIGSTOP));
 	CHECK(!fdmsg_send(sock, "garbage", 7, NULL, 0));
-	CHECK(!fdmsg_send(sock, &create, sizeof(create), fds, 2));
-	close(fds[0]);
-	close(fds[1]);
+	CHECK(!fdmsg_send(sock, &create, sizeof(create), &fd, 1));
+	close(fd);
 	CHECK(!kill(t.daemon, SIGCONT));
 	CHECK(is_cut_off(sock));
 	close(sock);
@@ -185,7 +184,7 @@ static void test_too_many(void **state)
 static void test_without_room(void **state)
 {
 	uint32_t channel = cm_make_channel(t.passive);
-	int fds[] = { make_lingering(), make_wake() }, sock = cm_join();
+	int fd = make_lingering(), sock = cm_join();
 	struct ctl_cm_ask create = { .header = { CTL_CM_CREATE_CHANNEL, 1 } };
 	struct rlimit old, none;
 	struct fdmsg m;
@@ -194,7 +193,7 @@ static void test_without_room(void **state)
 	none = old;
 	none.rlim_cur = count_fds(t.daemon);
 	CHECK(!prlimit(t.daemon, RLIMIT_NOFILE, &none, NULL));
-	give(sock, &create, sizeof(create), fds, 2);
+	give(sock, &create, sizeof(create), &fd, 1);
 	CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m));
 	CHECK(m.body.cm_reply.status == EMFILE);
 	/* Nobody else waits for an answer either. */
@@ -204,36 +203,32 @@ static void test_without_room(void **state)
 	close(sock);
 }
 
-/* What is under way in a channel's socket pair, which is the program's to write to. */
+/* What is under way in a channel's descriptor, which is the program's to write to. */
 static void test_in_a_bell(void **state)
 {
-	int fd = make_lingering(), sock = cm_join(), ends[2];
+	int fd = make_lingering(), sock = cm_join(), bell = cm_make_bell();
 	struct ctl_cm_raise raise = { .header = { .type = CTL_CM_RAISE },
 				      .kind = CTL_CM_ADDR_RESOLVED };
 	uint32_t channel;
 
-	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
-	CHECK(!cm_create_channel(sock, ends, &channel));
+	CHECK(!cm_create_channel(sock, bell, &channel));
 	raise.id = cm_make_id(sock, channel);
-	give(ends[0], "x", 1, &fd, 1);
+	give(bell, "x", 1, &fd, 1);
 	CHECK(!cm_ask(sock, &raise, sizeof(raise)).status);
 	CHECK(!cm_event(sock, channel).answer);
 	check_others();
-	close(ends[0]);
-	close(ends[1]);
+	close(bell);
 	close(sock);
 }
 
 static void test_in_a_bell_that_ends(void **state)
 {
-	int fd = make_lingering(), sock = cm_join(), ends[2];
+	int fd = make_lingering(), sock = cm_join(), bell = cm_make_bell();
 	uint32_t channel;
 
-	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
-	CHECK(!cm_create_channel(sock, ends, &channel));
-	give(ends[0], "x", 1, &fd, 1);
-	close(ends[0]);
-	close(ends[1]);
+	CHECK(!cm_create_channel(sock, bell, &channel));
+	give(bell, "x", 1, &fd, 1);
+	close(bell);
 	CHECK(!cm_say(sock, CTL_CM_DESTROY_CHANNEL, 0, channel));
 	check_others();
 	close(sock);
@@ -433,20 +428,19 @@ static void limit_daemon(void)
 static unsigned give_until_cut_off(int sock)
 {
 	struct ctl_cm_ask create = { .header = { CTL_CM_CREATE_CHANNEL, 1 } };
-	int ends[2] = { make_wake(), make_wake() };
+	int wake = make_wake();
 	unsigned count = 0;
 	struct fdmsg m;
 
 	while (count < 2 * LIMIT) {
-		if (fdmsg_send(sock, &create, sizeof(create), ends, 2))
+		if (fdmsg_send(sock, &create, sizeof(create), &wake, 1))
 			break;
 		if (fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m))
 			break;
 		CHECK(m.body.cm_reply.status == EINVAL);
-		count += 2;
+		count++;
 	}
-	close(ends[0]);
-	close(ends[1]);
+	close(wake);
 	return count;
 }
 

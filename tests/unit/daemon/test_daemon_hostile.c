@@ -63,7 +63,9 @@ static void test_garbage_after_the_hello(void **state)
 		{ CTL_CM_REPLY, sizeof(struct ctl_cm_reply), 0 },
 		{ CTL_CM_EVENT, sizeof(struct ctl_cm_event), 0 },
 		{ CTL_CM_CREATE_CHANNEL, sizeof(struct ctl_cm_ask), 0 },
-		{ CTL_CM_CREATE_CHANNEL, sizeof(struct ctl_cm_ask), 1 },
+		{ CTL_CM_CREATE_CHANNEL, sizeof(struct ctl_cm_ask), 2 },
+		{ CTL_CM_RETURN_CHANNEL, sizeof(struct ctl_cm_ask), 1 },
+		{ CTL_CM_BEGIN, sizeof(struct ctl_cm_ask), 0 },
 		{ CTL_CM_CREATE_CHANNEL, sizeof(struct ctl_cm_ask), 3 },
 		{ CTL_CM_CREATE_ID, sizeof(struct ctl_cm_ask), 1 },
 		{ CTL_CM_CREATE_ID, sizeof(struct ctl_cm_ask) - 1, 0 },
@@ -309,13 +311,13 @@ static void test_endless_connections(void **state)
 	fds = count_fds(others.daemon);
 	CHECK(!prlimit(others.daemon, RLIMIT_NOFILE, &(struct rlimit){ 200, old.rlim_max }, NULL));
 	while (count < 250) {
-		struct ctl_cm_hello hello = {
-			.greeting = { { CTL_CM_HELLO, 1 }, CTL_MAGIC, CTL_VERSION },
-		};
+		struct ctl_cm_hello hello = cm_hello(0);
+		int store = cm_make_store();
 		struct fdmsg m;
 
 		socks[count] = raw_connect();
-		fdmsg_send(socks[count], &hello, sizeof(hello), NULL, 0);
+		fdmsg_send(socks[count], &hello, sizeof(hello), &store, 1);
+		close(store);
 		if (fdmsg_wait(socks[count++], deadline_in_ms(PATIENCE_MS), &m) ||
 		    m.body.welcome.status)
 			break;

@@ -1,0 +1,250 @@
+#include "daemon/cm_return.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "ctl/deadline.h"
+#include "daemon/cm.h"
+#include "daemon/cm_connection.h"
+#include "daemon/cm_restore.h"
+#include "daemon/daemon.h"
+
+#define TRIES 64
+
+static struct cm_return *of(struct loop_timer *look)
+{
+	return container_of(look, struct cm_return, look);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Tokens.
+ */
+
+static int make_socket(void)
+{
+	return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+int cm_return_make_token(struct cm_client *cc, int *token_fd)
+{
+	int fd = make_socket();
+
+	if (fd < 0)
+		return -errno;
+	for (int i = 0; i < TRIES; i++) {
+		struct sockname name;
+		uint32_t session;
+
+		if (getrandom(&session, sizeof(session), GRND_NONBLOCK) != sizeof(session) || !session)
+			continue;
+		sockname_of_session(&cc->cm->daemon->space, session, &name);
+		if (bind(fd, (struct sockaddr *)&name.addr, name.len) < 0)
+			continue;
+		cc->session = session;
+		*token_fd = fd;
+		return 0;
+	}
+	close(fd);
+	return -EAGAIN;
+}
+
+/* Whether its process lives. */
+static bool has_token(const struct cm_return *r, int fd, uint32_t session)
+{
+	struct sockname name;
+
+	sockname_of_session(&r->cm->daemon->space, session, &name);
+	return !connect(fd, (struct sockaddr *)&name.addr, name.len);
+}
+
+static void expect(uint32_t session, void *arg)
+{
+	struct cm_return *r = arg;
+	uint32_t *larger = realloc(r->away, (r->away_count + 1) * sizeof(*larger));
+
+	if (!larger)
+		return;
+	r->away = larger;
+	r->away[r->away_count++] = session;
+}
+
+static void expect_no_more(struct cm_return *r, uint32_t session)
+{
+	for (unsigned i = 0; i < r->away_count; i++) {
+		if (r->away[i] == session)
+			r->away[i--] = r->away[--r->away_count];
+	}
+}
+
+static void drop_ended(struct cm_return *r)
+{
+	int fd = make_socket();
+
+	for (unsigned i = 0; fd >= 0 && i < r->away_count; i++) {
+		if (!has_token(r, fd, r->away[i]))
+			r->away[i--] = r->away[--r->away_count];
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * All connections.
+ */
+
+static void each_connection(struct cm *cm, void (*call)(struct cm_connection *c))
+{
+	const struct table *all = &cm->connections.table;
+
+	for (size_t i = 0; i < all->bucket_count; i++) {
+		list_for_each_safe(m, &all->buckets[i])
+			call(container_of(m, struct cm_connection, numbered.entry.in_bucket));
+	}
+}
+
+static void open_port(struct cm_connection *c)
+{
+	if (!cm_connection_open_port(c))
+		c->cm->returning.lacks_port = true;
+}
+
+static void open_ports(struct cm_return *r)
+{
+	r->lacks_port = false;
+	each_connection(r->cm, open_port);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * The moment.
+ */
+
+static void answer(struct cm_client *cc)
+{
+	uint32_t seq = cc->begin_seq;
+
+	cc->begin_seq = 0;
+	client_set_role(cc->client, CLIENT_CM);
+	cm_reply(cc->client, seq, 0);
+}
+
+static void resume(struct cm_client *cc)
+{
+	list_for_each_safe(m, &cc->ids) {
+		struct cm_id *id = container_of(m, struct cm_id, in_client);
+
+		if (id->connection)
+			cm_connection_resume(id->connection);
+	}
+}
+
+static void finish(struct cm_return *r)
+{
+	struct daemon *d = r->cm->daemon;
+
+	r->is_over = true;
+	r->over_ns = 0;
+	list_for_each_safe(m, &d->clients) {
+		struct client *c = container_of(m, struct client, in_daemon);
+
+		if (c->cm && c->cm->begin_seq)
+			resume(c->cm);
+	}
+	cm_connection_deliver(r->cm);
+	list_for_each_safe(n, &d->clients) {
+		struct client *c = container_of(n, struct client, in_daemon);
+
+		if (c->cm && c->cm->begin_seq)
+			answer(c->cm);
+	}
+}
+
+static void look(struct cm_return *r)
+{
+	if (!r->is_over && (!r->away_count || r->over_ns <= deadline_now_ns()))
+		finish(r);
+	if (r->lacks_port)
+		open_ports(r);
+	if (!r->away_count) {
+		each_connection(r->cm, cm_connection_end_orphan);
+		cm_connection_deliver(r->cm);
+	}
+	if (r->away_count || r->lacks_port)
+		loop_timer_arm(&r->cm->daemon->loop, &r->look, CM_RETURN_LOOK_MS);
+	else
+		loop_timer_disarm(&r->look);
+}
+
+static void on_look(struct loop_timer *timer)
+{
+	struct cm_return *r = of(timer);
+
+	drop_ended(r);
+	look(r);
+}
+
+void cm_return_init(struct cm *cm)
+{
+	struct cm_return *r = &cm->returning;
+
+	*r = (struct cm_return){ .cm = cm };
+	loop_timer_init(&r->look, on_look);
+	sockname_each_session(&cm->daemon->space, expect, r);
+	r->is_over = !r->away_count;
+	if (r->is_over)
+		return;
+	r->over_ns = deadline_in_ms(CM_RETURN_MS);
+	loop_timer_arm(&cm->daemon->loop, &r->look, CM_RETURN_LOOK_MS);
+}
+
+void cm_return_fini(struct cm_return *r)
+{
+	loop_timer_disarm(&r->look);
+	free(r->away);
+}
+
+bool cm_return_expects(const struct cm *cm)
+{
+	return cm->returning.away_count || !cm->returning.is_over;
+}
+
+bool cm_return_is_here(struct cm *cm, uint32_t session)
+{
+	list_for_each_safe(m, &cm->daemon->clients) {
+		struct client *c = container_of(m, struct client, in_daemon);
+
+		if (!c->cm || c->cm->session != session)
+			continue;
+		client_condemn(c, "its process has begun anew");
+		return true;
+	}
+	return false;
+}
+
+void cm_return_on_begin(struct client *c, struct fdmsg *m)
+{
+	struct cm_client *cc = c->cm;
+	struct cm_return *r = &cc->cm->returning;
+	const struct ctl_cm_ask *ask = &m->body.cm_ask;
+
+	if (cc->begin_seq || !ask->header.seq) {
+		client_condemn(c, "it begins twice");
+		return;
+	}
+	cc->begin_seq = ask->header.seq;
+	cc->repeated = ask->flags;
+	if (cc->returns) {
+		cm_restore(cc, ask->value);
+		expect_no_more(r, cc->session);
+		r->lacks_port = true;
+	}
+	if (r->is_over) {
+		resume(cc);
+		cm_connection_deliver(cc->cm);
+		answer(cc);
+	}
+	if (cc->returns)
+		look(r);
+}
