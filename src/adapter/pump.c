@@ -52,6 +52,7 @@ static struct arena_header *own;
 static int wake = -1, epoll = -1, lease_timer = -1, retry_timer = -1, wire_timer = -1;
 static bool daemon_lost;
 static uint64_t attempt_ns; /* when it is looked for again */
+static uint64_t adopt_due_ns = ADOPT_NEVER; /* when pages are to be moved on; 0: now */
 static _Atomic uint64_t lease_until; /* 0: nobody holds it */
 static _Atomic uint64_t renew_at;
 /* Who took or renewed the lease last: the address of its `self`; 0: the pump lent it. */
@@ -538,12 +539,10 @@ static int wait_for(struct epoll_event *events, int max, uint64_t until)
 /* When everything has to get its turn although nobody calls. */
 static uint64_t next_turn_ns(void)
 {
-	uint64_t soon;
+	uint64_t soon = adopt_due_ns;
 
-	if (touch_barrier_works())
-		return daemon_lost ? attempt_ns : TRANSPORT_NEVER;
-	/* a peer may take us for awake: then we look by ourselves */
-	soon = now_ns() + 1000000;
+	if (!touch_barrier_works() && now_ns() + 1000000 < soon)
+		soon = now_ns() + 1000000; /* a peer may take us for awake: then we look by ourselves */
 	return daemon_lost && attempt_ns < soon ? attempt_ns : soon;
 }
 
@@ -605,9 +604,9 @@ static void *pump(void *arg)
 	ask_for_short_turns();
 	for (;;) {
 		take_notices();
-		adopt_run();
+		adopt_due_ns = adopt_run(now_ns());
 		watch_run();
-		if (work_off() || pump_has_lease())
+		if ((work_off() || pump_has_lease()) && adopt_due_ns)
 			sleep_now();
 	}
 	return NULL;

@@ -92,16 +92,15 @@ static void want(struct qp *qp, uint32_t key, uint64_t length, size_t bytes)
 	lock_release(&link->tx_lock);
 }
 
-/* The slice's target, mapped here, or NULL; *bytes may become less. */
-static char *find_mapped(struct link *link, struct arena_key *entry, uint64_t host, uint32_t flags,
-			 size_t *bytes)
+/* The slice's target, mapped here, or NULL; *bytes may become less, for either. */
+static char *find_mapped(struct link *link, const struct arena_key *entry, uint64_t host, size_t *bytes)
 {
-	uint64_t heap;
+	uint64_t place;
 
 	if (link->reach == REACH_SELF)
 		return NULL; /* the kernel copies: the program may have unmapped it (CONTRACT 6) */
-	heap = atomic_load_explicit(&entry->heap, memory_order_acquire);
-	return heap ? heap_map(&link->heap, heap + (host - entry->addr), bytes) : NULL;
+	place = heap_place(entry, host, bytes);
+	return place ? heap_map(&link->heap, place, bytes) : NULL;
 }
 
 static enum onesided copy_slice(struct qp *qp, struct wqe *wqe, struct link *link, uint64_t host,
@@ -109,7 +108,7 @@ static enum onesided copy_slice(struct qp *qp, struct wqe *wqe, struct link *lin
 {
 	bool read = wqe->opcode == IBV_WR_RDMA_READ;
 	struct arena_key *entry = &link->peer_keys[KEY_INDEX(wqe->rkey)];
-	char *mapped = find_mapped(link, entry, host, flags, slice);
+	char *mapped = find_mapped(link, entry, host, slice);
 	size_t bytes = *slice;
 	struct iovec iov[SQ_SGE_MAX];
 	int pieces = local_pieces(qp, wqe, bytes, read ? IBV_ACCESS_LOCAL_WRITE : 0, iov, cause);
@@ -118,7 +117,7 @@ static enum onesided copy_slice(struct qp *qp, struct wqe *wqe, struct link *lin
 		return *cause != CAUSE_NONE ? ONESIDED_LOCAL_ERROR : ONESIDED_BY_MESSAGE;
 	if (mapped)
 		return copy_mapped(qp, wqe, mapped, bytes, cause);
-	if (link->reach == REACH_VM && !(flags & KEY_STAYS))
+	if (link->reach == REACH_VM && !(flags & KEY_STAYS) && !entry->heap)
 		want(qp, wqe->rkey, entry->length, bytes);
 	switch (reach_copy(link, read ? REACH_READ : REACH_WRITE, iov, pieces, host, bytes)) {
 	case 0:

@@ -2,11 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
+#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "object/heap.h"
@@ -16,27 +18,43 @@
 #define PAGE	     4096ull
 #define HEAP_FIRST   (2ull << 20) /* offset 0 means "not in the heap" */
 #define RANGES_MAX   1024
-#define RANGE_MAX    (1ull << 30) /* the pump does nothing else while it moves */
-#define MARKS_MAX    256	  /* keys over one range */
+#define RANGE_MAX    (1ull << 30) /* its peers send messages while it moves */
+#define KEYS_AT_ONCE 256
 #define REQUESTS_MAX 64
-#define DRAIN_MS     50
-#define CHILD_MS     10000
-#define STACK_NEAR   (256 * 1024ull) /* a stack that is not the thread's own */
+#define LOOK_NS	     1000000ull /* until it is looked again whether peers have left */
+#define DRAIN_NS     50000000ull
+#define PUT_OFF_MIN  10000000ull
+#define PUT_OFF_MAX  1000000000ull
+#define PATIENCE_S   5 /* who waits for the progress thread, while that does nothing */
 
 struct range {
 	uintptr_t start, end; /* whole pages */
 	uint64_t offset;      /* in the heap */
-	bool stuck;	      /* still mapped somewhere, though no key leads there: it is not used again */
+	uint64_t in;	      /* so many of the first bytes are there */
+	uint32_t key;	      /* that was asked for */
+	bool settled;	      /* all in, and published; else all keys over it are MOVING */
+	bool drained;	      /* nobody touches it but where a page fault holds him */
+	bool put_off;	      /* nobody waits for it */
+	int refused;	      /* -errno: it did not get in, and goes out; 0 */
+	uint64_t since_ns;    /* it has not been settled */
+	uint64_t next_ns;     /* it is not looked at before */
+	uint64_t pause_ns;    /* for which it is put off the next time; 0: it was not lately */
+	char *aside;	      /* see struct move_range; NULL: not yet */
 };
 
 struct lock adopt_lock = LOCK_INITIALIZER;
-static struct move_heap heap GUARDED_BY(adopt_lock);
-static uint64_t heap_bytes GUARDED_BY(adopt_lock);
-static struct range ranges[RANGES_MAX] GUARDED_BY(adopt_lock); /* by offset */
+static struct range ranges[RANGES_MAX] GUARDED_BY(adopt_lock); /* by offset; only moved about by the progress thread */
 static unsigned range_count GUARDED_BY(adopt_lock);
-static uint32_t marked[MARKS_MAX] GUARDED_BY(adopt_lock); /* keys that are MOVING */
-static unsigned marked_count GUARDED_BY(adopt_lock);
-static int fork_pipe[2] GUARDED_BY(adopt_lock) = { -1, -1 };
+static unsigned forks GUARDED_BY(adopt_lock);	 /* threads that are about to fork, or do */
+static bool forking GUARDED_BY(adopt_lock);	 /* one of them does: nothing moves */
+static bool in_slice GUARDED_BY(adopt_lock);	 /* pages are moving right now: nobody forks */
+static _Atomic uint32_t changes;		 /* what waits looks again: the futex */
+static _Atomic uint32_t waiting;		 /* threads */
+static _Atomic bool due;			 /* something has changed for the progress thread */
+static struct move_heap heap;			 /* since adopt_init */
+static uint64_t heap_bytes;
+static struct move_copy copies[MOVE_COPIES]; /* the forking thread's */
+static unsigned copy_count;
 
 static void no_kick(void)
 {
@@ -67,17 +85,57 @@ void adopt_init(int heap_fd, uint64_t bytes, void (*kick_pump)(void))
 	lock_release(&adopt_lock);
 }
 
+void adopt_fini(void)
+{
+	lock_acquire(&adopt_lock);
+	heap_fini(&own);
+	lock_release(&adopt_lock);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Waiting for the progress thread.
+ */
+
+static void call_pump(void)
+{
+	atomic_store(&due, true);
+	kick();
+}
+
+/* What somebody waits for may be so by now. */
+static void tell_waiters(void)
+{
+	atomic_fetch_add(&changes, 1);
+	if (atomic_load(&waiting))
+		syscall(SYS_futex, &changes, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* Until something has changed since `seen`. False: nothing does. */
+static bool wait_for_change(uint32_t seen)
+{
+	const struct timespec second = { .tv_sec = 1 };
+
+	atomic_fetch_add(&waiting, 1);
+	for (int i = 0; i < PATIENCE_S && atomic_load(&changes) == seen; i++)
+		syscall(SYS_futex, &changes, FUTEX_WAIT_PRIVATE, seen, &second, NULL, 0);
+	atomic_fetch_sub(&waiting, 1);
+	return atomic_load(&changes) != seen;
+}
+
 /* ------------------------------------------------------------------------------------------
  * Keys over a range.
  */
 
-static bool overlaps(const struct arena_key *entry, uintptr_t start, uintptr_t end)
+static uint64_t last_of(const struct arena_key *entry)
 {
 	uint64_t last = entry->addr + entry->length;
 
-	if (last < entry->addr)
-		last = UINT64_MAX;
-	return entry->addr < end && last > start;
+	return last < entry->addr ? UINT64_MAX : last;
+}
+
+static bool overlaps(const struct arena_key *entry, uintptr_t start, uintptr_t end)
+{
+	return entry->addr < end && last_of(entry) > start;
 }
 
 static struct arena_key *entry_of(uint32_t key)
@@ -85,67 +143,174 @@ static struct arena_key *entry_of(uint32_t key)
 	return key_entry(KEY_INDEX(key));
 }
 
-static void unmark(void) REQUIRES(adopt_lock)
+static bool is_alive(const struct arena_key *entry)
 {
-	for (unsigned i = 0; i < marked_count; i++)
-		atomic_fetch_and(&entry_of(marked[i])->flags, ~(uint32_t)KEY_MOVING);
-	marked_count = 0;
+	return atomic_load_explicit(&entry->key, memory_order_acquire) != 0;
 }
 
-/* Keeps all peers away from the range. -EAGAIN: they would not go; -E2BIG: too many keys. */
-static int mark(uintptr_t start, uintptr_t end) REQUIRES(adopt_lock)
+/* Its memory need not be there, or is none of ours. */
+static bool is_elsewhere(const struct arena_key *entry)
+{
+	return atomic_load(&entry->flags) & (KEY_ON_DEMAND | KEY_NULL);
+}
+
+/* The pages that lie wholly within the region. */
+static bool find_pages(const struct arena_key *entry, uintptr_t *start, uintptr_t *end)
+{
+	*start = (entry->addr + PAGE - 1) & ~(PAGE - 1);
+	*end = last_of(entry) & ~(PAGE - 1);
+	return *start < *end;
+}
+
+/* All that can be of the region is in the range. */
+static bool contains(const struct range *range, const struct arena_key *entry)
+{
+	uintptr_t start, end;
+
+	if (is_elsewhere(entry) || !overlaps(entry, range->start, range->end))
+		return false;
+	if (!find_pages(entry, &start, &end)) /* less than a page, and perhaps not all of it */
+		return true;
+	return start >= range->start && end <= range->end;
+}
+
+/* Says where the entry's bytes are that are in the range, of which it has some. */
+static void publish_place(struct arena_key *entry, const struct range *range)
+{
+	uint64_t before = range->start > entry->addr ? range->start - entry->addr : 0;
+	uint64_t behind = last_of(entry) > range->end ? last_of(entry) - range->end : 0;
+
+	entry->heap_edges = (uint32_t)(before | behind << 16);
+	atomic_store_explicit(&entry->heap, range->offset + (entry->addr - range->start),
+			      memory_order_release);
+}
+
+/* A range that is not settled keeps peers away from the entry's pages. */
+static bool must_be_marked(const struct arena_key *entry) REQUIRES(adopt_lock)
+{
+	for (unsigned i = 0; i < range_count; i++)
+		if (!ranges[i].settled && overlaps(entry, ranges[i].start, ranges[i].end))
+			return true;
+	return false;
+}
+
+/* MOVING of all keys over the range is what it has to be; those that it has, or had, in the heap are told where. */
+static void update_keys(const struct range *range) REQUIRES(adopt_lock)
 {
 	uint32_t count = key_count();
-	int error = 0;
 
-	for (uint32_t i = 1; i < count && !error; i++) {
+	for (uint32_t i = 1; i < count; i++) {
 		struct arena_key *entry = key_entry(i);
-		uint32_t key = atomic_load_explicit(&entry->key, memory_order_acquire);
 
-		if (!key || !overlaps(entry, start, end))
+		if (!is_alive(entry) || !overlaps(entry, range->start, range->end))
 			continue;
-		if (marked_count == MARKS_MAX) {
-			error = -E2BIG;
-			break;
-		}
-		marked[marked_count++] = key;
-		atomic_fetch_or(&entry->flags, KEY_MOVING);
+		if (range->settled && contains(range, entry))
+			publish_place(entry, range);
+		else if (range->drained && contains(range, entry))
+			atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
+		if (must_be_marked(entry))
+			atomic_fetch_or(&entry->flags, KEY_MOVING);
+		else
+			atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_MOVING);
 	}
-	if (!error && !touch_drain(marked, marked_count, DRAIN_MS))
-		error = -EAGAIN;
-	if (error)
-		unmark();
-	return error;
 }
 
-/* Where in the heap the entry's region is, if it is all in the range; else 0. */
-static uint64_t place_in(const struct range *range, const struct arena_key *entry)
+/* A key leads to all of it, so that none of its bytes are anything else by now. */
+static bool is_needed(const struct range *range) REQUIRES(adopt_lock)
 {
-	if (range->stuck || (entry->flags & (KEY_ON_DEMAND | KEY_NULL)) || !entry->length ||
-	    entry->addr < range->start || entry->addr >= range->end ||
-	    entry->length > range->end - entry->addr)
-		return 0;
-	return range->offset + (entry->addr - range->start);
+	uint32_t count = key_count();
+
+	for (uint32_t i = 1; i < count; i++) {
+		struct arena_key *entry = key_entry(i);
+
+		if (is_alive(entry) && !is_elsewhere(entry) && entry->addr <= range->start &&
+		    last_of(entry) >= range->end)
+			return true;
+	}
+	return false;
+}
+
+/* The next keys over the range from *index on. False: one is dying. */
+static bool collect_keys(const struct range *range, uint32_t *index, uint32_t keys[KEYS_AT_ONCE],
+			 unsigned *count) REQUIRES(adopt_lock)
+{
+	uint32_t all = key_count();
+
+	for (*count = 0; *index < all && *count < KEYS_AT_ONCE; ++*index) {
+		struct arena_key *entry = key_entry(*index);
+		uint32_t key = atomic_load_explicit(&entry->key, memory_order_acquire);
+
+		if (!overlaps(entry, range->start, range->end))
+			continue;
+		if (atomic_load(&entry->flags) & KEY_DYING)
+			return false;
+		if (key)
+			keys[(*count)++] = key;
+	}
+	return true;
+}
+
+/* Nobody touches the range any more who has not seen that its keys are MOVING. */
+static bool drain(const struct range *range) EXCLUDES(adopt_lock)
+{
+	uint32_t keys[KEYS_AT_ONCE], index = 1;
+	unsigned count;
+	bool living;
+
+	do {
+		lock_acquire(&adopt_lock);
+		living = collect_keys(range, &index, keys, &count);
+		lock_release(&adopt_lock);
+		if (!living || (count && !touch_drain(keys, count, 0)))
+			return false;
+	} while (count == KEYS_AT_ONCE);
+	return true;
 }
 
 void adopt_on_birth(struct arena_key *entry)
 {
-	uint64_t place = 0;
-
-	for (unsigned i = 0; i < range_count && !place; i++) {
+	atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_MOVING);
+	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
+	for (unsigned i = 0; i < range_count; i++) {
 		struct range *range = &ranges[i];
 
-		place = place_in(range, entry);
+		if (!overlaps(entry, range->start, range->end))
+			continue;
+		if (!range->settled)
+			atomic_fetch_or(&entry->flags, KEY_MOVING);
 		/* what lies there now may be mapped anew, while an older key still leads to the heap */
-		if (place && !move_is_there(&heap, range->start, range->end, range->offset))
-			place = 0;
+		else if (contains(range, entry) &&
+			 move_is_there(&heap, range->start, range->end, range->offset))
+			publish_place(entry, range);
 	}
-	atomic_store_explicit(&entry->heap, place, memory_order_relaxed);
+}
+
+void adopt_on_death(struct arena_key *entry)
+{
+	bool any = false;
+
+	lock_acquire(&adopt_lock);
+	atomic_fetch_and(&entry->flags, ~(uint32_t)(KEY_DYING | KEY_MOVING));
+	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
+	for (unsigned i = 0; i < range_count; i++)
+		if (overlaps(entry, ranges[i].start, ranges[i].end)) {
+			ranges[i].put_off = false;
+			ranges[i].next_ns = 0;
+			any = true;
+		}
+	lock_release(&adopt_lock);
+	if (any)
+		call_pump();
 }
 
 /* ------------------------------------------------------------------------------------------
- * Ranges.
+ * Ranges: born and gone by the progress thread alone.
  */
+
+static bool belongs_out(const struct range *range) REQUIRES(adopt_lock)
+{
+	return forks || range->refused || !is_needed(range);
+}
 
 /* A place in the heap for so many bytes; 0: there is none. *index: where it goes in `ranges`. */
 static uint64_t find_room(uint64_t bytes, unsigned *index) REQUIRES(adopt_lock)
@@ -153,7 +318,7 @@ static uint64_t find_room(uint64_t bytes, unsigned *index) REQUIRES(adopt_lock)
 	uint64_t offset = HEAP_FIRST;
 	unsigned i;
 
-	if (range_count == RANGES_MAX)
+	if (range_count == RANGES_MAX || bytes > heap_bytes)
 		return 0;
 	for (i = 0; i < range_count && ranges[i].offset - offset < bytes + PAGE; i++)
 		offset = ranges[i].offset + (ranges[i].end - ranges[i].start) + PAGE;
@@ -161,30 +326,18 @@ static uint64_t find_room(uint64_t bytes, unsigned *index) REQUIRES(adopt_lock)
 	return offset + bytes <= heap_bytes ? offset : 0;
 }
 
-static void insert(unsigned index, struct range range) REQUIRES(adopt_lock)
+/* -EAGAIN: it is going out, and may be asked for again. */
+static int find_overlap(uintptr_t start, uintptr_t end) REQUIRES(adopt_lock)
 {
-	memmove(&ranges[index + 1], &ranges[index], (range_count - index) * sizeof(*ranges));
-	ranges[index] = range;
-	range_count++;
-}
-
-static void drop(unsigned index) REQUIRES(adopt_lock)
-{
-	range_count--;
-	memmove(&ranges[index], &ranges[index + 1], (range_count - index) * sizeof(*ranges));
-}
-
-static void give_back(const struct range *range) REQUIRES(adopt_lock)
-{
-	/* if this fails only memory is lost: what is put there next overwrites all of it */
-	if (fallocate(heap.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)range->offset,
-		      (off_t)(range->end - range->start)))
-		return;
+	for (unsigned i = 0; i < range_count; i++)
+		if (ranges[i].start < end && ranges[i].end > start)
+			return ranges[i].settled ? -EEXIST : -EAGAIN;
+	return 0;
 }
 
 /*
- * Before there is a key that leads there, so that no other thread maps a window while move_out looks at what
- * is mapped.
+ * So that our windows on the heap are known before a key leads there: else another thread might map one while
+ * move_out looks at what is mapped.
  */
 static void map_own(uint64_t offset, uint64_t bytes)
 {
@@ -197,97 +350,194 @@ static void map_own(uint64_t offset, uint64_t bytes)
 	}
 }
 
-/* 0 or -errno: the pages stay where they are. */
-static int move_in(struct range range) REQUIRES(adopt_lock)
+static int make_range(uint32_t key, uint64_t now) REQUIRES(adopt_lock)
 {
-	uint64_t bytes = range.end - range.start;
+	struct range range = { .key = key, .since_ns = now };
 	unsigned index;
 	int error;
 
-	if (!bytes || bytes > RANGE_MAX)
+	if (is_elsewhere(entry_of(key)) || !find_pages(entry_of(key), &range.start, &range.end))
+		return -EINVAL;
+	if (range.end - range.start > RANGE_MAX)
 		return -E2BIG;
-	range.offset = find_room(bytes, &index);
-	if (!range.offset)
-		return -ENOSPC;
-	error = mark(range.start, range.end);
+	error = find_overlap(range.start, range.end);
+	if (!error)
+		error = move_check(&heap, range.start, range.end);
 	if (error)
 		return error;
-	map_own(range.offset, bytes);
-	error = move_to_heap(&heap, range.start, range.end, range.offset);
-	if (error)
-		give_back(&range);
-	else
-		insert(index, range);
-	for (unsigned i = 0; i < marked_count && !error; i++) {
-		struct arena_key *entry = entry_of(marked[i]);
-		uint64_t place = place_in(&range, entry);
-
-		if (place)
-			atomic_store_explicit(&entry->heap, place, memory_order_release);
-	}
-	unmark();
-	return error;
+	range.offset = find_room(range.end - range.start, &index);
+	if (!range.offset)
+		return -ENOSPC;
+	map_own(range.offset, range.end - range.start);
+	memmove(&ranges[index + 1], &ranges[index], (range_count - index) * sizeof(*ranges));
+	ranges[index] = range;
+	range_count++;
+	update_keys(&range);
+	return 0;
 }
 
-static bool is_in(const struct range *range, uint64_t offset)
+static bool is_for_good(int error)
 {
-	return offset >= range->offset && offset - range->offset < range->end - range->start;
+	return error && error != -EAGAIN && error != -EBUSY;
 }
 
-/* Gives the pages back to the program. Keys that lead there are good, by other means, from now on. */
-static void move_out(unsigned index) REQUIRES(adopt_lock)
+static void stay(uint32_t key, int error)
 {
-	struct range *range = &ranges[index];
+	if (is_for_good(error) && is_alive(entry_of(key)))
+		atomic_fetch_or(&entry_of(key)->flags, KEY_STAYS);
+}
 
-	if (mark(range->start, range->end)) {
-		range->stuck = true;
+static void drop_aside(struct range *range)
+{
+	if (range->aside)
+		munmap(range->aside, range->end - range->start);
+	range->aside = NULL;
+}
+
+/* All in: its keys tell so, unless the program has mapped something else there meanwhile. */
+static void settle(struct range *range) REQUIRES(adopt_lock)
+{
+	if (!move_is_there(&heap, range->start, range->end, range->offset)) {
+		range->refused = -EACCES;
 		return;
 	}
-	for (unsigned i = 0; i < marked_count; i++) {
-		struct arena_key *entry = entry_of(marked[i]);
+	range->settled = true;
+	update_keys(range);
+	drop_aside(range);
+}
 
-		if (!is_in(range, entry->heap))
-			continue;
-		atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
-		atomic_fetch_or(&entry->flags, KEY_STAYS);
-	}
-	if (move_to_private(&heap, range->start, range->end, range->offset)) {
-		range->stuck = true;
+/* All out. The place in the heap may be used for something else. */
+static void drop(unsigned index) REQUIRES(adopt_lock)
+{
+	struct range range = ranges[index];
+
+	range_count--;
+	memmove(&ranges[index], &ranges[index + 1], (range_count - index) * sizeof(*ranges));
+	range.drained = true; /* or never had anything in the heap */
+	update_keys(&range);
+	stay(range.key, range.refused);
+	drop_aside(&range);
+	/* if this fails only memory is lost: what is put there next overwrites all of it */
+	if (fallocate(heap.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)range.offset,
+		      (off_t)(range.end - range.start)))
+		return;
+}
+
+/* Keeps its keys' peers away. */
+static void unsettle(struct range *range, uint64_t now) REQUIRES(adopt_lock)
+{
+	range->settled = range->drained = false;
+	range->since_ns = now;
+	range->pause_ns = 0;
+	update_keys(range);
+}
+
+static void put_off(struct range *range, uint64_t now) REQUIRES(adopt_lock)
+{
+	range->pause_ns = range->pause_ns ? range->pause_ns * 2 : PUT_OFF_MIN;
+	if (range->pause_ns > PUT_OFF_MAX)
+		range->pause_ns = PUT_OFF_MAX;
+	range->next_ns = now + range->pause_ns;
+	range->put_off = true;
+}
+
+/* The slice next to what is in the heap already. */
+static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(adopt_lock)
+{
+	uint64_t bytes = range->end - range->start;
+	uint64_t from = out ? (range->in - 1) / ADOPT_SLICE_BYTES * ADOPT_SLICE_BYTES : range->in;
+	uint64_t to = out ? range->in : from + ADOPT_SLICE_BYTES < bytes ? from + ADOPT_SLICE_BYTES : bytes;
+	struct move_range slice = {
+		.start = range->start + from, .end = range->start + to,
+		.offset = range->offset + from, .aside = range->aside + from,
+	};
+
+	*in = out ? from : to;
+	return out ? move_out(&heap, &slice) : move_in(&heap, &slice);
+}
+
+/* The address space is the same for all slices, so that what comes back is one mapping. */
+static bool has_aside(struct range *range)
+{
+	void *aside;
+
+	if (range->aside)
+		return true;
+	aside = mmap(NULL, range->end - range->start, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		     -1, 0);
+	if (aside == MAP_FAILED)
+		return false;
+	range->aside = aside;
+	return true;
+}
+
+/* Peers have left, or are not waited for any longer. */
+static void on_drain(struct range *range, bool drained, uint64_t now) REQUIRES(adopt_lock)
+{
+	range->drained = drained;
+	if (drained)
+		update_keys(range);
+	else if (now - range->since_ns < DRAIN_NS)
+		range->next_ns = now + LOOK_NS;
+	else if (range->in)
+		put_off(range, now);
+	else
+		range->refused = -EAGAIN;
+}
+
+static void on_slice(struct range *range, bool out, int error, uint64_t in, uint64_t now)
+	REQUIRES(adopt_lock)
+{
+	if (!error) {
+		range->in = in;
+		range->pause_ns = range->next_ns = 0;
+		range->put_off = false;
+	} else if (out) {
+		put_off(range, now);
 	} else {
-		give_back(range);
+		range->refused = error;
+	}
+}
+
+/* Where the range is due, its next step. False: there is none, and *next may be less. */
+static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(adopt_lock)
+{
+	struct range *range = &ranges[index], copy;
+	bool out = belongs_out(range), drained;
+	uint64_t in = 0;
+	int error;
+
+	if (forking || (range->settled && !out))
+		return false;
+	if (now < range->next_ns) {
+		*next = range->next_ns < *next ? range->next_ns : *next;
+		return false;
+	}
+	if (range->settled)
+		unsettle(range, now);
+	if (out && !range->in) {
 		drop(index);
+		return true;
 	}
-	unmark();
-}
-
-/* Alive there, or dying: who touches the pages by a key that is dying may not be done. */
-static bool has_keys(const struct range *range) REQUIRES(adopt_lock)
-{
-	uint32_t count = key_count();
-
-	for (uint32_t i = 1; i < count; i++) {
-		struct arena_key *entry = key_entry(i);
-
-		if (is_in(range, entry->heap) ||
-		    (entry->flags & KEY_DYING && overlaps(entry, range->start, range->end)))
-			return true;
+	if (!out && range->in == range->end - range->start) {
+		settle(range);
+		return true;
 	}
-	return false;
-}
-
-void adopt_on_death(struct arena_key *entry)
-{
-	int saved = errno;
-
-	lock_acquire(&adopt_lock);
-	atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_DYING);
-	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
-	for (unsigned i = range_count; i-- > 0;)
-		if (overlaps(entry, ranges[i].start, ranges[i].end) && !ranges[i].stuck &&
-		    !has_keys(&ranges[i]))
-			move_out(i);
+	copy = *range; /* only this thread changes it */
+	in_slice = true;
 	lock_release(&adopt_lock);
-	errno = saved;
+	if (!range->drained) {
+		drained = drain(&copy);
+		lock_acquire(&adopt_lock);
+		on_drain(range, drained, now);
+	} else {
+		error = has_aside(&copy) ? move_slice(&copy, out, &in) : -ENOMEM;
+		lock_acquire(&adopt_lock);
+		range->aside = copy.aside;
+		on_slice(range, out, error, in, now);
+	}
+	in_slice = false;
+	return true;
 }
 
 /* ------------------------------------------------------------------------------------------
@@ -311,15 +561,8 @@ bool adopt_request(uint32_t key)
 {
 	if (!is_noted(key))
 		return false;
-	kick();
+	call_pump();
 	return true;
-}
-
-void adopt_fini(void)
-{
-	lock_acquire(&adopt_lock);
-	heap_fini(&own);
-	lock_release(&adopt_lock);
 }
 
 void adopt_want(uint32_t key, uint64_t length, size_t bytes)
@@ -330,120 +573,149 @@ void adopt_want(uint32_t key, uint64_t length, size_t bytes)
 
 char *adopt_map(const struct arena_key *entry, uint64_t host, size_t bytes)
 {
-	uint64_t place = atomic_load_explicit(&entry->heap, memory_order_acquire);
 	size_t mapped = bytes;
-	char *at = place ? heap_map(&own, place + (host - entry->addr), &mapped) : NULL;
+	uint64_t place = heap_place(entry, host, &mapped);
+	char *at = place ? heap_map(&own, place, &mapped) : NULL;
 
 	return mapped == bytes ? at : NULL;
 }
 
-static void grant(uint32_t key) REQUIRES(adopt_lock)
+static void grant(uint32_t key, uint64_t now) REQUIRES(adopt_lock)
 {
 	struct arena_key *entry = entry_of(key);
-	struct range range;
-	int error;
 
 	if (!mr_keys() || atomic_load_explicit(&entry->key, memory_order_acquire) != key ||
-	    entry->heap || (entry->flags & KEY_STAYS))
+	    entry->heap || (atomic_load(&entry->flags) & KEY_STAYS))
 		return;
-	range = (struct range){
-		.start = entry->addr & ~(PAGE - 1),
-		.end = (entry->addr + entry->length + PAGE - 1) & ~(PAGE - 1),
-	};
-	if ((entry->flags & (KEY_ON_DEMAND | KEY_NULL)) || entry->length < ADOPT_REGION_MIN ||
-	    range.end <= range.start)
-		error = -EINVAL;
-	else
-		error = move_in(range);
-	if (error && error != -EAGAIN && error != -EBUSY)
-		atomic_fetch_or(&entry->flags, KEY_STAYS);
+	stay(key, make_range(key, now));
 }
 
-void adopt_run(void)
+static void grant_all(uint64_t now) REQUIRES(adopt_lock)
 {
-	for (unsigned i = 0; i < REQUESTS_MAX; i++) {
+	for (unsigned i = 0; i < REQUESTS_MAX && !forks; i++) {
 		uint32_t key;
 
 		if (!atomic_load_explicit(&requests[i], memory_order_relaxed))
 			continue;
 		key = atomic_exchange(&requests[i], 0);
-		lock_acquire(&adopt_lock);
-		grant(key);
-		lock_release(&adopt_lock);
+		grant(key, now);
 	}
 }
 
+uint64_t adopt_run(uint64_t now)
+{
+	static unsigned turn;	    /* ranges have theirs one after the other */
+	static uint64_t next_ns = ADOPT_NEVER;
+	bool moved = false;
+
+	if (!atomic_exchange(&due, false) && now < next_ns)
+		return next_ns;
+	next_ns = ADOPT_NEVER;
+	lock_acquire(&adopt_lock);
+	grant_all(now);
+	for (unsigned i = range_count; i-- > 0 && !moved;)
+		moved = step(turn++ % range_count, now, &next_ns);
+	lock_release(&adopt_lock);
+	if (moved) {
+		next_ns = 0;
+		tell_waiters();
+	}
+	return next_ns;
+}
+
 /* ------------------------------------------------------------------------------------------
- * Forks.
+ * Those who need pages out.
  */
 
-/* The stack of the calling thread, which parent and child must not share for a moment. */
-static void find_stack(uintptr_t *start, uintptr_t *end)
+/* Some range over [start, end) that belongs out is not, and is on its way. */
+static bool is_awaited(uint64_t start, uint64_t end) REQUIRES(adopt_lock)
 {
-	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-	pthread_attr_t attr;
-	void *base;
-	size_t bytes;
+	for (unsigned i = 0; i < range_count; i++)
+		if (ranges[i].start < end && ranges[i].end > start && !ranges[i].put_off &&
+		    belongs_out(&ranges[i]))
+			return true;
+	return false;
+}
 
-	*start = here - STACK_NEAR;
-	*end = here + STACK_NEAR;
-	/* the first thread's grows, and is never moved (object/move.c) */
-	if (gettid() == getpid() || pthread_getattr_np(pthread_self(), &attr))
-		return;
-	if (!pthread_attr_getstack(&attr, &base, &bytes) && (uintptr_t)base < *start)
-		*start = (uintptr_t)base;
-	if ((uintptr_t)base + bytes > *end)
-		*end = (uintptr_t)base + bytes;
-	pthread_attr_destroy(&attr);
+void adopt_wait_out(uint64_t addr, uint64_t length)
+{
+	uint64_t end = addr + length < addr ? UINT64_MAX : addr + length;
+	int saved = errno;
+	uint32_t seen;
+	bool awaited;
+
+	do {
+		seen = atomic_load(&changes);
+		lock_acquire(&adopt_lock);
+		awaited = is_awaited(addr, end);
+		lock_release(&adopt_lock);
+	} while (awaited && wait_for_change(seen));
+	errno = saved;
 }
 
 void adopt_before_fork(void)
 {
-	uintptr_t start, end;
+	int saved = errno;
+	bool waits = true, ready;
+	uint32_t seen;
 
 	lock_acquire(&adopt_lock);
-	if (!range_count)
-		return;
-	find_stack(&start, &end);
-	for (unsigned i = range_count; i-- > 0;)
-		if (ranges[i].start < end && ranges[i].end > start)
-			move_out(i);
-	if (range_count && pipe2(fork_pipe, O_CLOEXEC))
-		fork_pipe[0] = fork_pipe[1] = -1;
+	forks++;
+	for (unsigned i = 0; i < range_count; i++) {
+		ranges[i].put_off = false;
+		ranges[i].next_ns = 0;
+	}
+	if (range_count)
+		call_pump();
+	for (;;) {
+		/* another's fork, and a slice, end by themselves */
+		ready = !forking && !in_slice && !(waits && is_awaited(0, UINT64_MAX));
+		if (ready)
+			break;
+		seen = atomic_load(&changes);
+		lock_release(&adopt_lock);
+		waits = wait_for_change(seen) && waits;
+		lock_acquire(&adopt_lock);
+	}
+	forking = true;
+	copy_count = range_count ? move_copy_for_child(&heap, copies) : 0;
+	lock_release(&adopt_lock);
+	errno = saved;
 }
 
-static void close_pipe_end(int i) REQUIRES(adopt_lock)
-{
-	if (fork_pipe[i] >= 0)
-		close(fork_pipe[i]);
-	fork_pipe[i] = -1;
-}
-
-/* The child says that it is done by closing its end, whatever becomes of it. */
 void adopt_in_parent(void)
 {
-	struct pollfd done = { .fd = fork_pipe[0], .events = POLLIN };
 	int saved = errno;
+	bool any;
 
-	close_pipe_end(1);
-	if (done.fd >= 0)
-		while (poll(&done, 1, CHILD_MS) < 0 && errno == EINTR)
-			;
-	close_pipe_end(0);
-	errno = saved;
+	if (copy_count)
+		move_drop_copies(&heap, copies, copy_count);
+	lock_acquire(&adopt_lock);
+	copy_count = 0;
+	forking = false;
+	forks--;
+	any = range_count != 0;
 	lock_release(&adopt_lock);
+	tell_waiters();
+	for (unsigned i = 0; i < REQUESTS_MAX; i++) /* that were not granted meanwhile */
+		any |= atomic_load_explicit(&requests[i], memory_order_relaxed) != 0;
+	if (any)
+		call_pump();
+	errno = saved;
 }
 
 void adopt_in_child(void) NO_LOCK_CHECK
 {
+	move_restore_in_child(copies, copy_count);
 	for (unsigned i = 0; i < range_count; i++)
-		move_in_child(&heap, ranges[i].start, ranges[i].end, ranges[i].offset);
-	range_count = marked_count = 0;
+		drop_aside(&ranges[i]);
+	range_count = copy_count = forks = 0;
+	forking = in_slice = false;
 	heap_bytes = 0;
 	heap_forget(&own);
 	for (unsigned i = 0; i < REQUESTS_MAX; i++)
 		atomic_store(&requests[i], 0);
-	close_pipe_end(0);
-	close_pipe_end(1);
+	atomic_store(&due, false);
+	atomic_store(&waiting, 0);
 	lock_init(&adopt_lock);
 }

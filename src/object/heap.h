@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
+
 #define HEAP_WINDOW_BYTES (256ull << 20) /* mapped at a time */
 #define HEAP_WINDOWS	  256		 /* what lies behind is not used */
 #define HEAP_WANTS	  64
@@ -41,6 +43,28 @@ bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset);
  * reaches into another window.
  */
 char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes);
+
+/*
+ * Where the bytes at `host` of a region are, an address of its owner's: an offset, or 0: not in the heap. *bytes
+ * becomes less if that is true of the first ones only. The pages at the region's edges are never there.
+ */
+static inline uint64_t heap_place(const struct arena_key *entry, uint64_t host, size_t *bytes)
+{
+	uint64_t heap = atomic_load_explicit(&entry->heap, memory_order_acquire);
+	uint64_t at = host - entry->addr, begin = entry->heap_edges & 0xffff;
+	uint64_t end = entry->length - (entry->heap_edges >> 16);
+
+	if (!heap || at >= end)
+		return 0;
+	if (at < begin) {
+		if (*bytes > begin - at)
+			*bytes = begin - at;
+		return 0;
+	}
+	if (*bytes > end - at)
+		*bytes = end - at;
+	return heap + at;
+}
 
 /*
  * So many bytes were moved by other means, to or from the region of this length. True: it pays to have

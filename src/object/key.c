@@ -145,29 +145,17 @@ void key_zero(uint32_t index)
 		touch_barrier(); /* TOUCH */
 }
 
-/* A window's pages are its region's, which outlives it: nothing moves with it. */
-static void forget_window(struct arena_key *entry)
-{
-	adopt_lock_keys();
-	atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_DYING);
-	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
-	adopt_unlock_keys();
-}
-
 uint32_t key_toucher(uint32_t index)
 {
 	struct arena_key *entry = &table[index];
-	uint32_t flags = atomic_load(&entry->flags), pid;
+	uint32_t pid;
 
-	if (!(flags & KEY_DYING))
+	if (!(atomic_load(&entry->flags) & KEY_DYING))
 		return 0;
 	pid = touch_owner(entry->dying);
 	if (pid)
 		return pid;
-	if (flags & KEY_MW)
-		forget_window(entry);
-	else
-		adopt_on_death(entry); /* until here its pages stay where they are */
+	adopt_on_death(entry); /* until here its pages stay where they are */
 	return 0;
 }
 

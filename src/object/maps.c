@@ -8,8 +8,7 @@
 
 #define BUFFER_BYTES 4096
 
-/* A number in the base at *at, which moves behind it. */
-static uint64_t number(const char **at, unsigned base)
+uint64_t maps_number(const char **at, unsigned base)
 {
 	uint64_t value = 0;
 
@@ -40,23 +39,23 @@ static bool parse(const char *line, struct mapping *out)
 	size_t i;
 
 	*out = (struct mapping){ 0 };
-	out->start = number(&line, 16);
+	out->start = maps_number(&line, 16);
 	if (!skip(&line, '-'))
 		return false;
-	out->end = number(&line, 16);
+	out->end = maps_number(&line, 16);
 	if (!skip(&line, ' ') || strnlen(line, 5) < 5)
 		return false;
 	memcpy(out->rights, line, 4);
 	line += 4;
 	skip(&line, ' ');
-	out->offset = number(&line, 16);
+	out->offset = maps_number(&line, 16);
 	skip(&line, ' ');
-	major = (unsigned)number(&line, 16);
+	major = (unsigned)maps_number(&line, 16);
 	skip(&line, ':');
-	minor = (unsigned)number(&line, 16);
+	minor = (unsigned)maps_number(&line, 16);
 	skip(&line, ' ');
 	out->device = makedev(major, minor);
-	out->inode = (ino_t)number(&line, 10);
+	out->inode = (ino_t)maps_number(&line, 10);
 	while (skip(&line, ' '))
 		;
 	for (i = 0; i < sizeof(out->name) - 1 && line[i]; i++)

@@ -2,7 +2,7 @@
  * Maps - what is mapped in this process, as /proc/self/maps tells it.
  *
  * Any thread. Takes no locks and no memory of the allocator's: it is called while pages that may be
- * the allocator's are held back (object/move.h), and in the child of a fork.
+ * the allocator's are held back (object/move.h), and beside a fork.
  */
 #ifndef OBJECT_MAPS_H
 #define OBJECT_MAPS_H
@@ -22,5 +22,8 @@ struct mapping {
 
 /* Calls visit for each mapping in order of addresses, until one is refused. 0 or -errno. */
 int maps_visit(bool (*visit)(const struct mapping *mapping, void *arg), void *arg);
+
+/* A number in this base at *at, which moves behind it: for other files of /proc as well. */
+uint64_t maps_number(const char **at, unsigned base);
 
 #endif

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "object/busy.h"
 #include "object/heap.h"
 #include "object/hold.h"
 #include "object/maps.h"
@@ -16,7 +17,11 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define PIECES_MAX 16 /* mappings in a range */
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+#define PIECES_MAX 16 /* mappings at a time */
 
 int move_init(struct move_heap *heap, int fd, enum move_permission permission)
 {
@@ -42,7 +47,6 @@ struct look {
 	uintptr_t start, end;
 	uint64_t offset;
 	uintptr_t reached; /* all before is as it should be */
-	bool elsewhere;	   /* the heap's part is mapped at another address */
 	unsigned count;
 	struct mapping pieces[PIECES_MAX];
 };
@@ -54,26 +58,21 @@ static bool is_plain(const struct mapping *m)
 	       (!m->name[0] || !strcmp(m->name, "[heap]") || !strncmp(m->name, "[anon:", 6));
 }
 
-static void add_piece(struct look *look, const struct mapping *m)
-{
-	struct mapping *piece = &look->pieces[look->count++];
-
-	*piece = *m;
-	if (piece->start < look->start)
-		piece->start = look->start;
-	if (piece->end > look->end)
-		piece->end = look->end;
-}
-
 static bool visit_plain(const struct mapping *m, void *arg)
 {
 	struct look *look = arg;
+	struct mapping *piece = &look->pieces[look->count];
 
 	if (m->end <= look->reached)
 		return true;
 	if (m->start > look->reached || !is_plain(m) || look->count == PIECES_MAX)
 		return false;
-	add_piece(look, m);
+	*piece = *m;
+	if (piece->start < look->start)
+		piece->start = look->start;
+	if (piece->end > look->end)
+		piece->end = look->end;
+	look->count++;
 	look->reached = m->end;
 	return m->end < look->end;
 }
@@ -96,22 +95,24 @@ static bool visit_there(const struct mapping *m, void *arg)
 	return m->end < look->end;
 }
 
-/* Collects the pieces that are as we made them, cut to the range. */
+/* Collects what shows the heap's bytes, cut to them, up to PIECES_MAX; not our own windows. */
 static bool visit_pieces(const struct mapping *m, void *arg)
 {
 	struct look *look = arg;
-	uint64_t last = look->offset + (look->end - look->start);
+	struct mapping *piece = &look->pieces[look->count];
+	uint64_t last = look->offset + (look->end - look->start), reached = m->offset + (m->end - m->start);
 
-	if (!is_of_heap(look, m) || m->offset >= last ||
-	    m->offset + (m->end - m->start) <= look->offset ||
+	if (!is_of_heap(look, m) || m->offset >= last || reached <= look->offset ||
 	    (look->heap->own && heap_is_window(look->heap->own, m->start, m->offset)))
 		return true;
-	if (m->offset - m->start != look->offset - look->start || look->count == PIECES_MAX) {
-		look->elsewhere = true;
-		return true;
+	*piece = *m;
+	if (piece->offset < look->offset) {
+		piece->start += look->offset - piece->offset;
+		piece->offset = look->offset;
 	}
-	add_piece(look, m);
-	return true;
+	if (reached > last)
+		piece->end -= reached - last;
+	return ++look->count < PIECES_MAX;
 }
 
 bool move_is_there(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset)
@@ -162,65 +163,77 @@ static int read_all(int fd, char *to, size_t bytes, uint64_t offset)
 	return 0;
 }
 
-/* The range's bytes are at `source`, and whoever writes to it waits. */
-static int exchange(const struct move_heap *heap, int hold, uintptr_t source, uintptr_t start,
-		    uintptr_t end, uint64_t offset)
-{
-	int error = write_all(heap->fd, source, source + (end - start), offset);
-
-	if (!error)
-		error = hold_check(hold, start, end);
-	if (!error && syscall(SYS_mmap, start, end - start, PROT_READ | PROT_WRITE,
-			      MAP_SHARED | MAP_FIXED | MAP_POPULATE, heap->fd, offset) == -1)
-		error = -errno;
-	return error;
-}
-
 /* Takes the pages out of the range, which shows if something else has hold of one. */
-static int take_and_exchange(const struct move_heap *heap, int hold, struct look *look)
+static int take_and_exchange(const struct move_heap *heap, int hold, const struct look *look, uintptr_t aside)
 {
 	size_t bytes = look->end - look->start;
-	void *aside = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	intptr_t shift = (intptr_t)((uintptr_t)aside - look->start);
+	intptr_t shift = (intptr_t)(aside - look->start);
 	unsigned taken = 0;
-	int error;
+	int error = hold_missing(hold, look->start, look->end, aside);
 
-	if (aside == MAP_FAILED)
-		return -errno;
-	error = hold_missing(hold, look->start, look->end, (uintptr_t)aside);
 	while (!error && taken < look->count) {
 		error = hold_take(hold, look->pieces[taken].start, look->pieces[taken].end, shift);
 		if (!error)
 			taken++;
 	}
 	if (!error)
-		error = hold_release(hold, (uintptr_t)aside, (uintptr_t)aside + bytes);
+		error = hold_release(hold, aside, aside + bytes);
 	if (!error)
-		error = exchange(heap, hold, (uintptr_t)aside, look->start, look->end, look->offset);
+		error = write_all(heap->fd, aside, aside + bytes, look->offset);
+	if (!error && busy_with_sleepers(look->start, look->end))
+		error = -EBUSY;
+	if (!error)
+		error = hold_check(hold, look->start, look->end);
+	if (!error && syscall(SYS_mmap, look->start, bytes, PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_FIXED | MAP_POPULATE, heap->fd, look->offset) == -1)
+		error = -errno;
 	while (error && taken-- > 0)
 		hold_put_back(hold, look->pieces[taken].start, look->pieces[taken].end, shift);
-	munmap(aside, bytes);
+	madvise((void *)aside, bytes, MADV_DONTNEED);
 	return error;
 }
 
-int move_to_heap(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset)
+static int look_at_plain(const struct move_heap *heap, uintptr_t start, uintptr_t end, struct look *look)
 {
-	struct look look = {
-		.heap = heap, .start = start, .end = end, .offset = offset, .reached = start,
-	};
+	look->heap = heap;
+	look->start = look->reached = start;
+	look->end = end;
+	look->count = 0;
+	return maps_visit(visit_plain, look) || look->reached < end ? -EACCES : 0;
+}
+
+int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end)
+{
+	struct look look;
 	int hold, error;
 
 	if (heap->permission == MOVE_NEVER)
 		return -EPERM;
-	if (maps_visit(visit_plain, &look) || look.reached < end)
-		return -EACCES;
+	error = look_at_plain(heap, start, end, &look);
+	if (error)
+		return error;
+	hold = hold_open(heap->permission == MOVE_ALWAYS);
+	if (hold < 0)
+		return hold;
+	close(hold);
+	return busy_with_pins() || busy_with_threads(start, end) ? -EBUSY : 0;
+}
+
+int move_in(const struct move_heap *heap, const struct move_range *slice)
+{
+	struct look look;
+	int hold, error = look_at_plain(heap, slice->start, slice->end, &look);
+
+	if (error)
+		return error;
+	look.offset = slice->offset;
 	/* so that no page is shared with a child, or not there */
-	if (madvise((void *)start, end - start, MADV_POPULATE_WRITE))
+	if (madvise((void *)slice->start, slice->end - slice->start, MADV_POPULATE_WRITE))
 		return -EACCES;
 	hold = hold_open(heap->permission == MOVE_ALWAYS);
 	if (hold < 0)
 		return hold;
-	error = take_and_exchange(heap, hold, &look);
+	error = take_and_exchange(heap, hold, &look, (uintptr_t)slice->aside);
 	close(hold); /* who waited goes on: in the shared pages, or where it was */
 	return error;
 }
@@ -231,56 +244,120 @@ static int rights_of(const struct mapping *m)
 	       (m->rights[2] == 'x' ? PROT_EXEC : 0);
 }
 
-static int replace(const struct move_heap *heap, const struct mapping *piece, bool held)
+/* The piece's bytes are copied to `fresh`, which then takes its place and leaves nothing behind. */
+static int copy_and_exchange(const struct move_heap *heap, int hold, const struct mapping *piece, char *fresh)
 {
 	size_t bytes = piece->end - piece->start;
-	char *fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	uint64_t offset = piece->offset;
-	int hold = -1, error = 0;
+	int rights = rights_of(piece);
+	int error = hold_writers(hold, piece->start, piece->end);
 
-	if (fresh == MAP_FAILED)
-		return -errno;
-	if (held) {
-		hold = hold_open(heap->permission == MOVE_ALWAYS);
-		error = hold < 0 ? hold : hold_writers(hold, piece->start, piece->end);
-	}
 	if (!error)
-		error = read_all(heap->fd, fresh, bytes, offset);
-	if (!error && rights_of(piece) != (PROT_READ | PROT_WRITE))
-		error = mprotect(fresh, bytes, rights_of(piece)) ? -errno : 0;
-	if (!error && held)
+		error = read_all(heap->fd, fresh, bytes, piece->offset);
+	if (!error && busy_with_sleepers(piece->start, piece->end))
+		error = -EBUSY;
+	if (!error && rights != (PROT_READ | PROT_WRITE))
+		error = mprotect(fresh, bytes, rights) ? -errno : 0;
+	if (!error)
 		error = hold_check(hold, piece->start, piece->end);
-	if (!error && syscall(SYS_mremap, fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-			      piece->start) == -1)
+	if (!error && syscall(SYS_mremap, fresh, bytes, bytes,
+			      MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, piece->start) == -1)
 		error = -errno;
 	if (error)
-		munmap(fresh, bytes);
+		madvise(fresh, bytes, MADV_DONTNEED);
+	if (rights != (PROT_READ | PROT_WRITE) && mprotect(fresh, bytes, PROT_READ | PROT_WRITE))
+		return -errno;
+	return error;
+}
+
+static int replace(const struct move_heap *heap, const struct mapping *piece, char *fresh)
+{
+	int hold = hold_open(heap->permission == MOVE_ALWAYS);
+	int error = hold < 0 ? hold : copy_and_exchange(heap, hold, piece, fresh);
+
 	if (hold >= 0)
 		close(hold);
 	return error;
 }
 
-static int to_private(const struct move_heap *heap, uintptr_t start, uintptr_t end,
-		      uint64_t offset, bool held)
+int move_out(const struct move_heap *heap, const struct move_range *slice)
 {
-	struct look look = { .heap = heap, .start = start, .end = end, .offset = offset };
-	int error = maps_visit(visit_pieces, &look);
+	struct look look = {
+		.heap = heap, .start = slice->start, .end = slice->end, .offset = slice->offset,
+	};
+	int error;
 
-	for (unsigned i = 0; i < look.count && !error; i++) {
-		struct mapping *piece = &look.pieces[i];
+	if (busy_with_pins())
+		return -EBUSY;
+	do {
+		look.count = 0;
+		error = maps_visit(visit_pieces, &look);
+		for (unsigned i = 0; i < look.count && !error; i++)
+			error = replace(heap, &look.pieces[i],
+					slice->aside + (look.pieces[i].offset - slice->offset));
+	} while (!error && look.count == PIECES_MAX);
+	return error;
+}
 
-		piece->offset = offset + (piece->start - start);
-		error = replace(heap, piece, held);
+/* ------------------------------------------------------------------------------------------
+ * Forks.
+ */
+
+struct advice {
+	const struct move_heap *heap;
+	int advice;
+	struct move_copy *copies;
+	unsigned count;
+};
+
+/* What the program has of the heap is for children, or is not. */
+static bool visit_advised(const struct mapping *m, void *arg)
+{
+	struct advice *advice = arg;
+	struct look look = { .heap = advice->heap };
+
+	if (!is_of_heap(&look, m) ||
+	    (look.heap->own && heap_is_window(look.heap->own, m->start, m->offset)))
+		return true;
+	madvise((void *)m->start, m->end - m->start, advice->advice);
+	if (advice->count < MOVE_COPIES)
+		advice->copies[advice->count++] = (struct move_copy){
+			.at = (char *)m->start, .bytes = m->end - m->start, .offset = m->offset,
+		};
+	return true;
+}
+
+unsigned move_copy_for_child(const struct move_heap *heap, struct move_copy copies[MOVE_COPIES])
+{
+	struct advice advice = { .heap = heap, .advice = MADV_DONTFORK, .copies = copies };
+
+	maps_visit(visit_advised, &advice);
+	for (unsigned i = 0; i < advice.count; i++) {
+		struct move_copy *c = &copies[i];
+
+		c->copy = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (c->copy != MAP_FAILED && !read_all(heap->fd, c->copy, c->bytes, c->offset))
+			continue;
+		if (c->copy != MAP_FAILED)
+			munmap(c->copy, c->bytes);
+		c->copy = NULL;
 	}
-	return error ? error : look.elsewhere ? -EBUSY : 0;
+	return advice.count;
 }
 
-int move_to_private(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset)
+void move_restore_in_child(const struct move_copy *copies, unsigned count)
 {
-	return to_private(heap, start, end, offset, true);
+	for (unsigned i = 0; i < count; i++)
+		if (copies[i].copy)
+			syscall(SYS_mremap, copies[i].copy, copies[i].bytes, copies[i].bytes,
+				MREMAP_MAYMOVE | MREMAP_FIXED, copies[i].at);
 }
 
-int move_in_child(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset)
+void move_drop_copies(const struct move_heap *heap, const struct move_copy *copies, unsigned count)
 {
-	return to_private(heap, start, end, offset, false);
+	struct advice advice = { .heap = heap, .advice = MADV_DOFORK, .count = MOVE_COPIES };
+
+	maps_visit(visit_advised, &advice);
+	for (unsigned i = 0; i < count; i++)
+		if (copies[i].copy)
+			munmap(copies[i].copy, copies[i].bytes);
 }

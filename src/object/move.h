@@ -1,25 +1,26 @@
 /*
- * Move - puts pages of this process into its heap (a memfd), and back, under threads that write.
+ * Move - puts a slice of this process's pages into its heap (a memfd), or back, under threads that write.
  *
  * In:  a range of whole pages, and where in the heap it belongs.
  * Out: the same bytes at the same addresses, on shared pages or on private ones.
  *
- * While a range is held, who writes to it waits in a page fault (userfaultfd). The pages are copied,
- * the copy is mapped over the range in one step, and the waiters go on in it: no write is lost.
+ * While the slice is held, who writes to it waits in a page fault (object/hold.h). The pages are copied,
+ * the copy is mapped over them in one step, and the waiters go on in it: no write is lost.
  *
- * To the heap, the pages are first taken out of the range (UFFDIO_MOVE, Linux 6.8), which the kernel
- * refuses for pages that something has pinned to write to them without a fault: direct I/O under
- * way, buffers registered with io_uring, process_vm_writev of a peer. Shared pages cannot be taken
- * out: on the way back they are protected against writing, the caller must keep other processes
- * away (KEY_MOVING in adopt.h), and direct I/O must not be under way (CAVEATS.md).
+ * To the heap, the pages are first taken aside (UFFDIO_MOVE, Linux 6.8), which the kernel refuses for
+ * pages that something has pinned to write to them without a fault. Shared pages cannot be taken: on the
+ * way back they are protected against writing, the caller keeps other processes away (object/adopt.h), and
+ * object/busy.h tells whether the kernel may have hold of them.
  *
- * Any thread; the caller sees to it that there is one at a time. Blocks for the time of the copy.
- * Takes no memory of the allocator's and no locks while it holds: the range may contain them.
+ * Only the progress thread moves. Blocks for the time of the copy. Takes no memory of the allocator's and
+ * no locks while it holds: the slice may contain them. -EBUSY and -EAGAIN: at this moment, something is
+ * at work on a page.
  */
 #ifndef OBJECT_MOVE_H
 #define OBJECT_MOVE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -28,6 +29,8 @@ enum move_permission {
 	MOVE_IF_SAFE, /* if all who write can be held back or noticed */
 	MOVE_ALWAYS,
 };
+
+#define MOVE_COPIES 16
 
 struct heap;
 
@@ -39,28 +42,50 @@ struct move_heap {
 	enum move_permission permission;
 };
 
+/* A range, and as much address space beside it, that only moves use. */
+struct move_range {
+	uintptr_t start, end;
+	uint64_t offset; /* in the heap */
+	char *aside;	 /* private, readable and writable, empty between moves */
+};
+
 /* 0, or -errno: the file is not what it has to be. */
 int move_init(struct move_heap *heap, int fd, enum move_permission permission);
 
 /*
- * Private to shared. 0; -EACCES: not plain anonymous memory, mapped throughout, to read and write;
- * -EPERM: writers cannot be held back here; -EBUSY, -EAGAIN: something has hold of a page, perhaps
- * not for long; or another -errno. On failure nothing has changed, but for what was written to the
- * heap at `offset`.
+ * Before the first slice of a range. 0; -EACCES: not plain anonymous memory, mapped throughout, to read
+ * and write; -EPERM: writers cannot be held back here; -EBUSY.
  */
-int move_to_heap(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset);
+int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end);
+
+/*
+ * Private to shared. 0 or -errno: then nothing has changed, but for what was written to the heap at `offset`.
+ */
+int move_in(const struct move_heap *heap, const struct move_range *slice);
 
 /* Whether all of the range is mapped from the heap at `offset`. */
 bool move_is_there(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset);
 
 /*
- * Shared to private, wherever the range still shows the heap at its `offset`; what the program has
- * mapped there since is left alone. 0 if nothing shows that part of the heap any more, at any
- * address but in our own windows; else -errno: it must not be used for anything else.
+ * Shared to private, wherever the program has these bytes of the heap now (mremap), and whatever it mapped in
+ * their place meanwhile. 0: nothing but our own windows shows them any more. Else -errno; what has
+ * come back already stays there.
  */
-int move_to_private(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset);
+int move_out(const struct move_heap *heap, const struct move_range *slice);
 
-/* The same in the child of a fork, where there is nobody to hold. */
-int move_in_child(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset);
+/*
+ * For a fork while some pages cannot leave. Children do not get what the program has of the heap, but copies
+ * of it (move_restore_in_child), or nothing where there was no room for one, or for more than MOVE_COPIES;
+ * so whatever the child stores, the parent's memory is its own.
+ */
+struct move_copy {
+	char *at, *copy; /* copy is NULL if there was no room */
+	size_t bytes;
+	uint64_t offset; /* in the heap */
+};
+
+unsigned move_copy_for_child(const struct move_heap *heap, struct move_copy copies[MOVE_COPIES]);
+void move_restore_in_child(const struct move_copy *copies, unsigned count);
+void move_drop_copies(const struct move_heap *heap, const struct move_copy *copies, unsigned count);
 
 #endif

@@ -123,9 +123,10 @@ void __wrap_watch_run(void)
 {
 }
 
-void __wrap_adopt_run(void);
-void __wrap_adopt_run(void)
+uint64_t __wrap_adopt_run(uint64_t now);
+uint64_t __wrap_adopt_run(uint64_t now)
 {
+	return UINT64_MAX;
 }
 
 void __wrap_peers_bury_replaced(void);

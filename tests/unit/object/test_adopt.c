@@ -1,207 +1,61 @@
 /*
- * The promises of object/adopt.h: no write is lost while pages go to the heap and come back,
- * whatever is mapped there by then is left alone, and a child of a fork has its own copy.
+ * The promises of object/adopt.h: no write of a peer is lost while pages go to the heap and come back, whatever is
+ * mapped there by then is left alone, nobody waits for ever, and a child of a fork has its own copy.
  */
-#include <linux/io_uring.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <fcntl.h>
-#include <stdint.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "harness.h"
-#include "object/adopt.h"
+#include "adopt_world.h"
 #include "object/memory.h"
 #include "object/qp.h"
 
-#define PAGE  4096ul
-#define HEAP  (256ul << 20)
-#define BYTES (4ul << 20)
-#define PLACE (8ul << 20)
-
-static int heap_fd;
-static struct move_heap heap;
-static void *peer_arena; /* of a process that might touch our keys */
-
-static void *own_arena;
-static _Atomic unsigned kicks;
-
-static void kick(void)
+static bool is_mapped(uint32_t key, const void *at, size_t bytes)
 {
-	kicks++;
+	return adopt_map(key_entry(KEY_INDEX(key)), (uintptr_t)at, bytes);
 }
 
-static uint32_t visit(touch_check *check, uint64_t what)
-{
-	return check(own_arena, what) ? 1 : check(peer_arena, what) ? 2 : 0;
-}
-
-static char *make_region(size_t bytes)
-{
-	char *region = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	assert_true(region != MAP_FAILED);
-	for (size_t i = 0; i < bytes / 8; i++)
-		((uint64_t *)region)[i] = i * 31;
-	return region;
-}
-
-static void check_region(const char *region, size_t bytes)
-{
-	for (size_t i = 0; i < bytes / 8; i++)
-		if (((const uint64_t *)region)[i] != i * 31)
-			fail_msg("word %zu differs", i);
-}
-
-static uint32_t make_key(char *addr, size_t bytes, uint32_t flags)
-{
-	struct arena_key *entry;
-	uint32_t index, key;
-
-	assert_int_equal(key_alloc(&index, &key), 0);
-	entry = key_entry(index);
-	entry->addr = entry->start = (uintptr_t)addr;
-	entry->length = bytes;
-	entry->flags = flags;
-	entry->pd = 1;
-	entry->access = IBV_ACCESS_REMOTE_WRITE;
-	key_publish(index, key);
-	return key;
-}
-
-static void end_key(uint32_t key)
-{
-	key_revoke(KEY_INDEX(key));
-	key_free(KEY_INDEX(key));
-}
-
-static uint64_t heap_of(uint32_t key)
-{
-	return key_entry(KEY_INDEX(key))->heap;
-}
-
-static uint32_t flags_of(uint32_t key)
-{
-	return key_entry(KEY_INDEX(key))->flags;
-}
-
-static void ask(uint32_t key)
-{
-	assert_true(adopt_request(key));
-	adopt_run();
-}
-
-/* What a peer would see. */
-static uint64_t peek(uint64_t offset)
-{
-	uint64_t word = 0;
-
-	assert_int_equal(pread(heap_fd, &word, sizeof(word), (off_t)offset), sizeof(word));
-	return word;
-}
-
-struct writer {
-	_Atomic bool stop;
-	uint64_t *words[3]; /* counted up, each by stores alone */
-	uint64_t writes;
-};
-
-static void *keep_writing(void *arg)
-{
-	struct writer *writer = arg;
-
-	for (; !atomic_load_explicit(&writer->stop, memory_order_relaxed); writer->writes++)
-		for (int i = 0; i < 3; i++) {
-			volatile uint64_t *word = writer->words[i];
-
-			*word = *word + 1;
-		}
-	return NULL;
-}
-
-static void test_no_write_is_lost(void **state)
-{
-	char *region = make_region(BYTES);
-	struct writer writer = {
-		.words = { (uint64_t *)region, (uint64_t *)(region + BYTES / 2),
-			   (uint64_t *)(region + BYTES - 8) },
-	};
-	pthread_t thread;
-
-	for (int i = 0; i < 3; i++)
-		*writer.words[i] = 0;
-	pthread_create(&thread, NULL, keep_writing, &writer);
-	for (int round = 0; round < 50; round++) {
-		assert_int_equal(move_to_heap(&heap, (uintptr_t)region, (uintptr_t)region + BYTES,
-					      PLACE), 0);
-		assert_true(move_is_there(&heap, (uintptr_t)region, (uintptr_t)region + BYTES,
-					  PLACE));
-		usleep(1000);
-		assert_int_equal(move_to_private(&heap, (uintptr_t)region,
-						 (uintptr_t)region + BYTES, PLACE), 0);
-		usleep(500);
-	}
-	writer.stop = true;
-	pthread_join(thread, NULL);
-	for (int i = 0; i < 3; i++)
-		assert_int_equal(*writer.words[i], writer.writes);
-	munmap(region, BYTES);
-}
-
-/* Writes by the kernel into pages that are held wait like the program's own. */
-static void test_system_calls_wait(void **state)
-{
-	char *region = make_region(BYTES), byte = 'x';
-	pthread_t thread;
-	int ends[2];
-	uint64_t dummy[3] = { 0 };
-	struct writer writer = { .words = { &dummy[0], &dummy[1], &dummy[2] } };
-
-	assert_int_equal(pipe(ends), 0);
-	pthread_create(&thread, NULL, keep_writing, &writer);
-	for (int round = 0; round < 20; round++) {
-		region[BYTES / 2] = 0;
-		assert_int_equal(move_to_heap(&heap, (uintptr_t)region, (uintptr_t)region + BYTES,
-					      PLACE), 0);
-		assert_int_equal(write(ends[1], &byte, 1), 1);
-		assert_int_equal(read(ends[0], region + BYTES / 2, 1), 1);
-		assert_int_equal(move_to_private(&heap, (uintptr_t)region,
-						 (uintptr_t)region + BYTES, PLACE), 0);
-		assert_int_equal(region[BYTES / 2], 'x');
-	}
-	writer.stop = true;
-	pthread_join(thread, NULL);
-	close(ends[0]);
-	close(ends[1]);
-	munmap(region, BYTES);
-}
-
+/* The pages at the edges are somebody else's, too: they are not to be seen. */
 static void test_adopted_and_given_back(void **state)
 {
-	char *region = make_region(BYTES);
-	uint32_t key = make_key(region + 24, BYTES - 24, 0);
+	char *region = make_region(BYTES), *last = region + BYTES - PAGE;
+	uint32_t key = make_key(region + 24, BYTES - 100, 0);
+	uint64_t *word = (uint64_t *)(region + PAGE);
 
 	ask(key);
 	assert_int_not_equal(heap_of(key), 0);
 	assert_int_equal(flags_of(key), 0);
-	assert_int_equal(peek(heap_of(key)), 3 * 31);
-	((uint64_t *)region)[3] = 77;
-	assert_int_equal(peek(heap_of(key)), 77);
-	((uint64_t *)region)[3] = 3 * 31;
+	assert_int_equal(peek(heap_of(key) + PAGE - 24), PAGE / 8 * 31);
+	*word = 77;
+	assert_int_equal(peek(heap_of(key) + PAGE - 24), 77);
+	*word = PAGE / 8 * 31;
+	assert_int_equal(peek(heap_of(key) + PAGE - 24 - 8), 0);
+	assert_int_equal(peek(heap_of(key) + (uint64_t)(last - (region + 24))), 0);
+	assert_true(is_mapped(key, region + PAGE, BYTES - 2 * PAGE));
+	assert_false(is_mapped(key, region + 24, 8));
+	assert_false(is_mapped(key, region + PAGE - 8, 16));
+	assert_false(is_mapped(key, last - 8, 16));
+	assert_false(is_mapped(key, last, 8));
 	end_key(key);
 	check_region(region, BYTES);
 	assert_int_equal(peek(2ul << 20), 0); /* and the heap's part is empty again */
+	munmap(region, BYTES);
+}
+
+/* A region without a whole page of its own has none to give. */
+static void test_no_whole_page(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region + 1, 2 * PAGE - 2, 0);
+
+	ask(key);
+	assert_int_equal(heap_of(key), 0);
+	assert_int_equal(flags_of(key), KEY_STAYS);
+	end_key(key);
 	munmap(region, BYTES);
 }
 
@@ -209,7 +63,7 @@ static void test_keys_share_a_range(void **state)
 {
 	char *region = make_region(BYTES);
 	uint32_t inner = make_key(region + PAGE, PAGE, 0);
-	uint32_t outer = make_key(region, BYTES, 0);
+	uint32_t outer = make_key(region, BYTES, 0), same = make_key(region, BYTES, 0);
 	uint32_t demand = make_key(region, BYTES, KEY_ON_DEMAND);
 	uint32_t late;
 
@@ -219,12 +73,16 @@ static void test_keys_share_a_range(void **state)
 	assert_int_equal(flags_of(demand), KEY_ON_DEMAND);
 	late = make_key(region + 2 * PAGE + 8, 8, 0);
 	assert_int_equal(heap_of(late), heap_of(outer) + 2 * PAGE + 8);
+	assert_true(is_mapped(late, region + 2 * PAGE + 8, 8));
 	end_key(outer);
 	end_key(inner);
-	assert_int_not_equal(heap_of(late), 0); /* the last one keeps it */
+	assert_int_not_equal(heap_of(late), 0); /* the last that covers it keeps it */
 	assert_true(peek(heap_of(late)) == (2 * PAGE / 8 + 1) * 31);
-	end_key(late);
+	end_key(same);
+	assert_int_equal(heap_of(late), 0);
+	assert_int_equal(flags_of(late), 0);
 	assert_int_equal(peek(2ul << 20), 0);
+	end_key(late);
 	end_key(demand);
 	check_region(region, BYTES);
 	munmap(region, BYTES);
@@ -386,7 +244,7 @@ static void test_written_often(void **state)
 		assert_int_equal(peer_writes(key, &words[i], ~i), CAUSE_NONE);
 		assert_int_equal(peer_writes(demand, &words[i + 1000], ~i), CAUSE_NONE);
 	}
-	adopt_run();
+	wait_until_quiet();
 	assert_int_not_equal(heap_of(key), 0);
 	for (uint64_t i = 100; i < 200; i++)
 		assert_int_equal(peer_writes(key, &words[i], ~i), CAUSE_NONE);
@@ -523,12 +381,12 @@ static void test_no_write_of_a_peer_is_lost(void **state)
 	munmap(region, BYTES);
 }
 
-/* A region that shares a page with one that comes and goes: its pages move, too, whatever it asks for. */
+/* A region that overlaps one that comes and goes is written all the while, whatever it asks for. */
 static void test_neighbour_in_a_page(void **state)
 {
 	char *region = make_region(BYTES);
 	struct peer peer = {
-		.words = { (uint64_t *)(region + 6000), (uint64_t *)(region + 7000) },
+		.words = { (uint64_t *)(region + 6000), (uint64_t *)(region + 9000) },
 		.key = make_key(region + 6000, BYTES - 6000, KEY_STAYS),
 	};
 	pthread_t thread;
@@ -537,7 +395,7 @@ static void test_neighbour_in_a_page(void **state)
 	*peer.words[0] = *peer.words[1] = 0;
 	pthread_create(&thread, NULL, keep_writing_as_peer, &peer);
 	for (int round = 0; round < 300; round++) {
-		uint32_t key = make_key(region, 6000, 0);
+		uint32_t key = make_key(region, 8500, 0);
 
 		ask(key);
 		moved += heap_of(key) != 0;
@@ -548,49 +406,6 @@ static void test_neighbour_in_a_page(void **state)
 	assert_false(peer.lost);
 	assert_true(*peer.words[1] == peer.writes);
 	assert_in_range(moved, 1, 300);
-	munmap(region, BYTES);
-}
-
-/* The kernel may write to a buffer registered with io_uring at any time, and without a fault. */
-static void test_pinned_pages_stay(void **state)
-{
-	struct io_uring_params params = { 0 };
-	char *region = make_region(BYTES);
-	uint32_t key = make_key(region, BYTES, 0);
-	struct iovec pinned = { region + BYTES / 2, PAGE };
-	struct writer writer = {
-		.words = { (uint64_t *)region, (uint64_t *)(region + BYTES / 4),
-			   (uint64_t *)(region + BYTES - 8) },
-	};
-	uint64_t before[3] = { *writer.words[0], *writer.words[1], *writer.words[2] };
-	pthread_t thread;
-	int ring = (int)syscall(SYS_io_uring_setup, 1, &params);
-
-	if (ring < 0 || syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, &pinned, 1)) {
-		end_key(key);
-		skip();
-	}
-	pthread_create(&thread, NULL, keep_writing, &writer);
-	for (int round = 0; round < 100; round++) {
-		ask(key);
-		assert_int_equal(heap_of(key), 0);
-		assert_int_equal(flags_of(key), 0);
-	}
-	writer.stop = true;
-	pthread_join(thread, NULL);
-	for (int i = 0; i < 3; i++) {
-		assert_int_equal(*writer.words[i], writer.writes + before[i]);
-		*writer.words[i] = before[i];
-	}
-	check_region(region, BYTES);
-	close(ring);
-	for (int i = 0; i < 1000 && !heap_of(key); i++) { /* it is let go a little later */
-		usleep(1000);
-		ask(key);
-	}
-	assert_int_not_equal(heap_of(key), 0);
-	end_key(key);
-	check_region(region, BYTES);
 	munmap(region, BYTES);
 }
 
@@ -622,6 +437,9 @@ static void test_fork(void **state)
 	for (size_t i = 0; i < BYTES; i++)
 		if (region[i] != 'p')
 			fail_msg("the child wrote to the parent's memory");
+	assert_int_equal(heap_of(key), 0);
+	assert_int_equal(flags_of(key), 0);
+	ask(key); /* and in again */
 	assert_int_not_equal(heap_of(key), 0);
 	end_key(key);
 	assert_int_equal(region[BYTES - 1], 'p');
@@ -663,6 +481,31 @@ static void test_fork_on_an_adopted_stack(void **state)
 	pthread_join(thread, NULL);
 }
 
+static void *end_pages_of_own_stack(void *arg)
+{
+	char block[300 * PAGE];
+	char *aligned = (char *)(((uintptr_t)block + PAGE - 1) & ~(PAGE - 1));
+	uint32_t key = make_key(block, sizeof(block), 0);
+
+	memset(block, 's', sizeof(block));
+	ask(key);
+	assert_int_not_equal(heap_of(key), 0);
+	assert_true(is_shared(aligned));
+	end_key(key);
+	assert_false(is_shared(aligned));
+	for (size_t i = 0; i < sizeof(block); i++)
+		assert_int_equal(block[i], 's');
+	return arg;
+}
+
+static void test_own_stack(void **state)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, end_pages_of_own_stack, NULL);
+	pthread_join(thread, NULL);
+}
+
 static void test_never(void **state)
 {
 	char *region = make_region(BYTES);
@@ -682,49 +525,26 @@ static void test_never(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_write_is_lost),
-		cmocka_unit_test(test_system_calls_wait),
 		cmocka_unit_test(test_adopted_and_given_back),
+		cmocka_unit_test(test_no_whole_page),
 		cmocka_unit_test(test_keys_share_a_range),
 		cmocka_unit_test(test_part_of_an_adopted_range),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_unmapped_meanwhile),
 		cmocka_unit_test(test_peer_that_stands_still),
-		cmocka_unit_test(test_fork_on_an_adopted_stack),
-		cmocka_unit_test(test_never),
 		cmocka_unit_test(test_own_touch),
 		cmocka_unit_test(test_touch_of_a_dying_key),
+		cmocka_unit_test(test_written_often),
 		cmocka_unit_test(test_places_are_used_again),
 		cmocka_unit_test(test_child_with_an_adapter),
-		cmocka_unit_test(test_written_often),
 		cmocka_unit_test(test_no_write_of_a_peer_is_lost),
 		cmocka_unit_test(test_neighbour_in_a_page),
-		cmocka_unit_test(test_pinned_pages_stay),
 		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_fork_on_an_adopted_stack),
+		cmocka_unit_test(test_own_stack),
+		cmocka_unit_test(test_never),
 	};
 
-	/* Whoever started this may ignore it: waitpid would find nobody. */
-	signal(SIGCHLD, SIG_DFL);
-	char *probe;
-
-	own_arena = harness_arena();
-	memory_init(HARNESS_SLOT);
-	peer_arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			  0);
-	touch_set_visitor(visit);
-	heap_fd = memfd_create("test-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (heap_fd < 0 || ftruncate(heap_fd, HEAP) ||
-	    fcntl(heap_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) || move_init(&heap, heap_fd, MOVE_IF_SAFE))
-		return 1;
-	adopt_init(heap_fd, HEAP, kick);
-	pthread_atfork(adopt_before_fork, adopt_in_parent, adopt_in_child);
-
-	probe = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (move_to_heap(&heap, (uintptr_t)probe, (uintptr_t)probe + PAGE, PLACE)) {
-		printf("skipped: userfaultfd cannot hold back the kernel's writes here\n");
-		return 77;
-	}
-	if (move_to_private(&heap, (uintptr_t)probe, (uintptr_t)probe + PAGE, PLACE))
-		return 1;
+	adopt_world_start();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
