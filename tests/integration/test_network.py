@@ -214,14 +214,15 @@ def test_passive_target(cables):
     assert target.status is None, target.report()
 
 
-def share_the_port(cable, count):
+def share_the_port(cable, count, index=0):
     """Two servers and two clients on each host, all at once, every byte compared."""
+    gid_index = cable.a.gid_index(cable.a.addresses[index])
     ends, clients = [], []
     for number, op in enumerate(['send', 'write', 'read', 'send_imm']):
         server, client = cable.hosts if number % 2 else cable.hosts[::-1]
         port = free_port()
         argv = [VERIFY, 'data', '--port', port, '--op', op, '--listen', '::', '--sizes',
-                '100,5000,70000', '--count', count, '--seed', number + 1]
+                '100,5000,70000', '--count', count, '--seed', number + 1, '--gid-index', gid_index]
         ends.append(server.start_server(argv, port))
         clients.append((client, [*argv, server.address]))
     ends += [client.start(*argv) for client, argv in clients]
@@ -232,6 +233,12 @@ def share_the_port(cable, count):
 @pytest.mark.asan
 def test_processes_share_the_port(cables):
     share_the_port(cables(9000), 200)
+
+
+@pytest.mark.parametrize('index', [0, 1], ids=['ipv4', 'ipv6'])
+@pytest.mark.parametrize('merge', [True, False], ids=['gro', 'plain'])
+def test_processes_share_the_port_of_a_card(cables, merge, index):
+    share_the_port(cables(1500, cards=True, merge=merge), 100, index)
 
 
 def test_processes_share_the_port_as_captured(captured):

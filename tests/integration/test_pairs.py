@@ -1,12 +1,14 @@
 """Several pairs of processes of the same two hosts, over a cable as between network cards: what the
 kernel merges, it merges by addresses and ports alone, and each packet reaches the process that it is for.
 """
+import contextlib
 import time
 
 import pytest
 
 import harness
 from harness import free_port
+from test_cm import cmtime
 
 pytestmark = pytest.mark.network
 
@@ -60,6 +62,46 @@ def test_pairs(cables, count, program, service, size, index):
 @pytest.mark.parametrize('index', [0, 1], ids=['ipv4', 'ipv6'])
 def test_pairs_without_merging(cables, index):
     run_pairs(cables(1500, cards=True, merge=False), 4, *PROGRAMS[0], index, 2)
+
+
+RESERVED = 'net.ipv4.ip_local_reserved_ports'
+
+
+@contextlib.contextmanager
+def no_source_ports(cable):
+    """All of them are kept for other programs."""
+    for host in cable.hosts:
+        host.command('sysctl', '-w', f'{RESERVED}=49152-65535')
+    try:
+        yield
+    finally:
+        for host in cable.hosts:
+            host.command('sysctl', '-w', f'{RESERVED}=')
+
+
+@pytest.mark.parametrize('index', [0, 1], ids=['ipv4', 'ipv6'])
+def test_pairs_without_source_ports(cables, index):
+    """What leaves without a port of its own leaves without checksum, and is not merged."""
+    cable = cables(1500, cards=True)
+    with no_source_ports(cable):
+        run_pairs(cable, 2, *PROGRAMS[0], index, 2)
+
+
+def test_pairs_that_connect_at_once(cables):
+    """MADs of connection management are merged among each other, and with no other packets."""
+    cable = cables(1500, cards=True)
+    port = free_port()
+    argv = ['ib_write_bw', '-d', cable.a.device, '-F', '-D', 6, '-p', port]
+    server = cable.b.start_server(argv, port)
+    client = cable.a.start(*argv, cable.b.address)
+    cmtime(cable.b, 300, peer=cable.a, address=cable.b.address)
+    assert client.status is None and server.status is None, client.report() + server.report()
+    found = wrong(cable)
+    assert not found, found
+    for end in (client, server):
+        end.finish(seconds=30)
+    cable.a.release(client)
+    cable.b.release(server)
 
 
 @pytest.mark.long
