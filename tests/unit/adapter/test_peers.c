@@ -301,6 +301,44 @@ static void test_peer_with_our_pid(void **state)
 	assert_int_equal(buried, 1);
 }
 
+static bool publishes(void *arena, uint64_t what)
+{
+	return arena_touches(arena)[3].what == what;
+}
+
+/*
+ * A peer is stopped, and then killed, in the middle of a copy: it counts until the last of its threads has had
+ * the time to end, whether anybody reads of its death or not.
+ */
+static void test_the_dead_do_not_copy(void **state)
+{
+	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
+
+	assert_non_null(find());
+	assert_int_equal(peers_visit_arenas(publishes, what), 0);
+	arena_touches(peer)[3].what = what;
+	assert_int_equal(peers_visit_arenas(publishes, what), peer_pid);
+	die();
+	assert_int_equal(peers_visit_arenas(publishes, what), peer_pid);
+	usleep(100000);
+	assert_int_equal(peers_visit_arenas(publishes, what), 0);
+	assert_int_equal(buried, 0);
+	arena_touches(own)[3].what = what;
+	assert_int_equal(peers_visit_arenas(publishes, what), getpid());
+	hear_of_death();
+}
+
+static void test_who_is_known_to_be_dead_does_not_copy(void **state)
+{
+	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
+
+	assert_non_null(find());
+	arena_touches(peer)[3].what = what;
+	die();
+	hear_of_death();
+	assert_int_equal(peers_visit_arenas(publishes, what), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -311,6 +349,8 @@ int main(void)
 		TEST(asks_for_the_link_of_the_dead),
 		TEST(asked_twice_at_once),
 		TEST(peer_with_our_pid),
+		TEST(the_dead_do_not_copy),
+		TEST(who_is_known_to_be_dead_does_not_copy),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
