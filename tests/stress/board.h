@@ -22,6 +22,8 @@ struct settings {
 	unsigned int ops; /* steps of each process towards each other */
 	int kill;	  /* the process to be killed, -1: none */
 	bool stop;	  /* processes are stopped and go on, at random */
+	bool forks;	  /* their threads fork */
+	bool signals;	  /* their signal handlers write to a region */
 	unsigned int limit_s;
 	unsigned int patience;
 };
@@ -40,6 +42,7 @@ struct seat {
 	uint64_t added[PROCS_MAX];	      /* to the shared word of each other, at the end */
 	uint64_t swapped[PROCS_MAX];
 	uint64_t bytes, completions, lost; /* for the summary */
+	_Atomic uint64_t forks, signals;
 	_Atomic uint32_t stopped; /* parent: how often */
 	uint32_t settled_ms; /* from the kill to the last completion of the dead one's QP */
 };

@@ -1,14 +1,18 @@
 /*
  * stress - processes that are all connected to each other do random things, and check everything.
  *
- *     stress [--seed N] [--procs N] [--ops N] [--threads N] [--kill] [--stop] [--limit SECONDS]
+ *     stress [--seed N] [--procs N] [--ops N] [--threads N] [--kill] [--stop] [--forks]
+ *            [--signals] [--limit SECONDS]
  *
  * All follows from the seed, but for the timing. Every process has an RC connection to every other,
  * UC to its neighbours and UD to all; some use SRQs, some sleep for events. An oracle in each
  * (oracle.c) knows from the plan (plan.c) what has to complete and arrive, to the byte. With
- * --kill one process is killed halfway: the others get errors on their QPs to it and on no other. With
- * --stop processes are stopped (SIGSTOP) at random moments, in the middle of a copy too, several at a time, and
- * go on (SIGCONT) some milliseconds later, now and then most of a second: nothing may come of it.
+ * --kill one process is killed halfway: the others get errors on their QPs to it and on no other.
+ * With
+ * --stop processes are stopped (SIGSTOP) at random moments, in the middle of a copy too, several at
+ * a time, and go on (SIGCONT) some milliseconds later, now and then most of a second: nothing may
+ * come of it. With --forks their threads fork, with --signals their signal handlers write to a
+ * region (mishap.c).
  *
  * Exit status: 0 good, 1 something was wrong, 2 wrong usage.
  */
@@ -180,6 +184,7 @@ static void print_summary(const struct board *board, bool good, uint64_t took_ms
 {
 	const struct settings *settings = &board->settings;
 	uint64_t bytes = 0, completions = 0, lost = 0;
+	uint64_t forks = 0, signals = 0;
 	uint32_t settled_ms = 0, stopped = 0;
 
 	for (unsigned int i = 0; i < settings->procs; i++) {
@@ -187,6 +192,8 @@ static void print_summary(const struct board *board, bool good, uint64_t took_ms
 		completions += board->seat[i].completions;
 		lost += board->seat[i].lost;
 		stopped += board->seat[i].stopped;
+		forks += board->seat[i].forks;
+		signals += board->seat[i].signals;
 		if (board->seat[i].settled_ms > settled_ms)
 			settled_ms = board->seat[i].settled_ms;
 	}
@@ -200,6 +207,10 @@ static void print_summary(const struct board *board, bool good, uint64_t took_ms
 		printf(", process %d killed, all settled after %u ms", settings->kill, settled_ms);
 	if (settings->stop)
 		printf(", processes stopped %u times", stopped);
+	if (settings->forks)
+		printf(", %llu forks", (unsigned long long)forks);
+	if (settings->signals)
+		printf(", %llu signals", (unsigned long long)signals);
 	printf("\n");
 }
 
@@ -224,6 +235,8 @@ static struct settings parse(int argc, char **argv)
 		{ "threads", required_argument, NULL, 't' },
 		{ "kill", no_argument, NULL, 'k' },
 		{ "stop", no_argument, NULL, 'x' },
+		{ "forks", no_argument, NULL, 'f' },
+		{ "signals", no_argument, NULL, 'i' },
 		{ "limit", required_argument, NULL, 'l' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -257,6 +270,12 @@ static struct settings parse(int argc, char **argv)
 			break;
 		case 'x':
 			settings.stop = true;
+			break;
+		case 'f':
+			settings.forks = true;
+			break;
+		case 'i':
+			settings.signals = true;
 			break;
 		case 'l':
 			settings.limit_s = (unsigned int)number(optarg, 100000);
@@ -292,10 +311,11 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	board->settings = parse(argc, argv);
-	printf("stress --seed %llu --procs %u --ops %u --threads %u%s%s\n",
+	printf("stress --seed %llu --procs %u --ops %u --threads %u%s%s%s%s\n",
 	       (unsigned long long)board->settings.seed, board->settings.procs, board->settings.ops,
 	       board->settings.threads, board->settings.kill >= 0 ? " --kill" : "",
-	       board->settings.stop ? " --stop" : "");
+	       board->settings.stop ? " --stop" : "", board->settings.forks ? " --forks" : "",
+	       board->settings.signals ? " --signals" : "");
 	fflush(stdout);
 	start_children(board);
 	good = wait_for_children(board);

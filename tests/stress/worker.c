@@ -15,7 +15,7 @@
 enum stage { MADE, CONNECTED, DONE, CHECKED };
 
 #define SETTLE_MS     2000u /* the time that others have to settle with the dead, ... */
-#define SETTLE_STOPS  5u    /* ... and so many times that if they may be stopped meanwhile */
+#define SETTLE_STOPS  10u   /* ... and so many times that if they may be stopped meanwhile */
 #define LOST_AFTER_MS 3000
 
 uint64_t now_ms(void)
@@ -178,9 +178,11 @@ static void *helping_hand(void *argument)
 	uint64_t random =
 		plan_mix(hand->worker->settings->seed + hand->worker->self * 100 + hand->number);
 
-	while (!atomic_load(hand->stop))
+	while (!atomic_load(hand->stop)) {
+		mishap_turn(hand->worker);
 		if (turn(hand->worker, &random) == 0)
 			sched_yield();
+	}
 	return NULL;
 }
 
@@ -204,6 +206,7 @@ static void run_traffic(struct worker *worker)
 				print_open(worker);
 			_exit(1);
 		}
+		mishap_turn(worker);
 		if (turn(worker, &random) > 0)
 			continue;
 		if (all_done(worker) && !victim)
@@ -304,12 +307,14 @@ void worker_run(struct board *board, unsigned int self)
 	wait_for_all(worker, MADE);
 	setup_connect(worker);
 	wait_for_all(worker, CONNECTED);
+	mishap_begin(worker);
 	run_traffic(worker);
 	for (unsigned int i = 0; i < worker->settings->procs; i++) {
 		worker->seat->added[i] = worker->link[i].added;
 		worker->seat->swapped[i] = worker->link[i].swapped;
 	}
 	wait_for_all(worker, DONE);
+	mishap_end(worker);
 	check_end(worker);
 	wait_for_all(worker, CHECKED);
 	if (worker->channel)

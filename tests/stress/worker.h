@@ -1,7 +1,8 @@
 /*
  * Worker - one process of the run: its verbs objects, and its connections to the others.
  *
- * setup.c makes them, traffic.c posts, oracle.c judges what completes, worker.c turns the wheel.
+ * setup.c makes them, traffic.c posts, oracle.c judges what completes, mishap.c forks and has
+ * signals, worker.c turns the wheel.
  *
  * Locks: a connection's lock guards it and is taken inside sends_lock and receives_lock, which
  * serialise polling of one CQ each, so that the order of completions can be judged. Threads post to
@@ -171,6 +172,11 @@ unsigned int oracle_poll_sends(struct worker *worker);
 unsigned int oracle_poll_receives(struct worker *worker);
 void oracle_poll_async(struct worker *worker);
 bool oracle_link_is_done(struct worker *worker, struct link *link);
+
+/* mishap.c: around the traffic, and between two turns of a thread. */
+void mishap_begin(struct worker *worker);
+void mishap_turn(struct worker *worker);
+void mishap_end(struct worker *worker);
 
 uint64_t now_ms(void);
 
