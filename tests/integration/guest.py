@@ -5,6 +5,7 @@ without it there is no guest. Its image takes a minute to build and is kept in V
 """
 import fcntl
 import hashlib
+import ipaddress
 import os
 import pathlib
 import re
@@ -59,6 +60,7 @@ class Guest:
     `share` is a directory of the host that the guest sees as /share.
     """
     address = '10.77.0.2'
+    address_ipv6, host_address_ipv6 = 'fd77::2', 'fd77::1'
 
     def __init__(self, mtu=1500, **environment):
         self.mtu = mtu
@@ -94,10 +96,37 @@ class Guest:
             self.host = netns.Host(f'guest-{os.getpid()}', ['nsenter', f'--net={path}', '--'],
                                    int((self.path / 'qemu.pid').read_text()), interface='tap0',
                                    addresses=['10.77.0.1'], linger_ms=LINGER_MS)
+            self._add_ipv6()
         except BaseException:
             self._stop()
             raise
         return self
+
+    def _add_ipv6(self):
+        """Both ends get an IPv6 address beside the link-local one that the kernel makes of the MAC."""
+        self.host.ip('addr', 'add', f'{self.host_address_ipv6}/64', 'dev', 'tap0', 'nodad')
+        self.run('echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad; '
+                 f'ip -6 addr add {self.address_ipv6}/64 dev eth0')
+        ours = f'ip -6 -o addr show dev {self.host.interface} scope link'
+        theirs = 'ip -6 -o addr show dev eth0 scope link'
+        harness.wait_until(lambda: all('fe80' in text and 'tentative' not in text for text in (
+            self.host.command(*ours.split()), self.run(theirs))), 10, 'link-local addresses')
+        self.link_local = re.search(r'fe80[^/]*', self.run(theirs))[0]
+        self.host_link_local = re.search(r'fe80[^/]*', self.host.command(*ours.split()))[0]
+        self._gids = {}
+        names = '/sys/class/infiniband/rxe0/ports/1/gids'
+        for index, gid in re.findall(r'(\d+):([0-9a-f:]{39})', self.run(
+                f'for i in $(ls {names} | sort -n | head -16); do echo $i:$(cat {names}/$i); done')):
+            self._gids.setdefault(ipaddress.ip_address(gid), int(index))
+
+    def ends(self, family):
+        """(Address, GID index) of the host's end, and of the guest's."""
+        ours, theirs = {'ipv4': (self.host.address, self.address),
+                        'ipv6': (self.host_address_ipv6, self.address_ipv6),
+                        'link_local': (self.host_link_local, self.link_local)}[family]
+        gid = ipaddress.ip_address(f'::ffff:{theirs}' if family == 'ipv4' else theirs)
+        assert gid in self._gids, f'{gid} is no GID of rxe0: {self._gids}'
+        return (ours, self.host.gid_index(ours)), (theirs, self._gids[gid])
 
     def __exit__(self, *_):
         self.close()

@@ -645,6 +645,22 @@ def test_rxe(guest, server, name):  # noqa: F811
 
 
 @pytest.mark.interop
+@pytest.mark.parametrize('server', ['verbatim_serves', 'rxe_serves'])
+def test_rxe_ipv6(guest, server):  # noqa: F811
+    (ours, _), (theirs, _) = guest.ends('ipv6')
+    address = ours if server == 'verbatim_serves' else theirs
+    serve = ['rping', '-s', '-v', '-C', '5', '-a', address]
+    ask = ['rping', '-c', '-v', '-C', '5', '-a', address]
+    if server == 'verbatim_serves':
+        ends = [start_server(guest.host, serve), in_guest(guest, ask)]
+    else:
+        ends = [start_guest_server(guest, serve), guest.host.start(*ask)]
+    finish_both(ends, 40)
+    for end in ends:
+        assert 'rdma-ping-4' in end.output(), end.report()
+
+
+@pytest.mark.interop
 def test_rxe_sees_death(guest):  # noqa: F811
     server = start_guest_server(guest, ['rping', '-s', '-v'])
     client = guest.host.start('rping', '-c', '-v', '-a', guest.address)

@@ -79,41 +79,44 @@ def run_pair(guest, server, ours, theirs, port, seconds=40):
         guest.release(their_end)
 
 
-def pingpong(guest, server, service, *options):
+def pingpong(guest, server, service, *options, family='ipv4'):
     port = free_port()
     argv = [f'ibv_{service}_pingpong', '-p', port, '-c', *options]
-    outputs = run_pair(guest, server, [*argv, '-d', guest.host.device, '-g', 0],
-                       [*argv, '-d', 'rxe0', '-g', 1], port)
+    (_, our_gid), (_, their_gid) = guest.ends(family)
+    outputs = run_pair(guest, server, [*argv, '-d', guest.host.device, '-g', our_gid],
+                       [*argv, '-d', 'rxe0', '-g', their_gid], port)
     for output in outputs:
         assert 'iters in' in output and 'invalid data' not in output, output
 
 
-def perftest(guest, server, program, *options, sizes=None, seconds=40):
+def perftest(guest, server, program, *options, sizes=None, seconds=40, family='ipv4'):
     port = free_port()
     argv = [program, '-F', '-p', port, *options]
     if 'read' in program or 'atomic' in program:
         argv += ['-o', 8]  # otherwise each asks for as many as its own device has
-    outputs = run_pair(guest, server, [*argv, '-d', guest.host.device, '-x', 0],
-                       [*argv, '-d', 'rxe0', '-x', 1], port, seconds)
+    (_, our_gid), (_, their_gid) = guest.ends(family)
+    outputs = run_pair(guest, server, [*argv, '-d', guest.host.device, '-x', our_gid],
+                       [*argv, '-d', 'rxe0', '-x', their_gid], port, seconds)
     found = rows(outputs[server == VERBATIM])
     assert found, f'no results\n{outputs}'
     if sizes:
         assert [int(row[0]) for row in found] == sizes
 
 
-def verify(guest, server, service, op, sizes, *options, count=16):
+def verify(guest, server, service, op, sizes, *options, count=16, family='ipv4'):
     port = free_port()
     argv = ['data', '--port', port, '--service', service, '--op', op, '--listen', '0.0.0.0',
             '--sizes', ','.join(map(str, sizes)), '--count', count, '--depth', 8, *options]
-    outputs = run_pair(guest, server, [VERIFY, *argv, '--gid-index', 0],
-                       ['/share/verify', *argv, '--gid-index', 1], port)
+    (_, our_gid), (_, their_gid) = guest.ends(family)
+    outputs = run_pair(guest, server, [VERIFY, *argv, '--gid-index', our_gid],
+                       ['/share/verify', *argv, '--gid-index', their_gid], port)
     for output in outputs:
         assert f'verified {len(sizes) * count} messages' in output, output
 
 
-def check(guest, capture, ends=True):
+def check(guest, capture, ends=True, family='ipv4'):
     report = roce.check(capture.path, PATH_MTU[guest.mtu], ends)
-    ends = guest.host.address, guest.address
+    ends = tuple(address for address, _ in guest.ends(family))
     assert set(report.by_direction) <= {ends, ends[::-1]}, report
     return report
 
@@ -157,6 +160,48 @@ def test_every_byte(guest, server, service, op):
     with Capture(guest.host) as capture:
         verify(guest, server, service, op, sizes)
     check(guest, capture)
+
+
+# rxe sends no UDP checksum over IPv6; its GID 0 is its link-local address.
+FAMILIES = pytest.mark.parametrize('family', ['ipv6', 'link_local'])
+
+
+@SERVERS
+@FAMILIES
+@pytest.mark.parametrize('service', ['rc', 'ud'])
+def test_ipv6_pingpong(guest, server, service, family):
+    with Capture(guest.host) as capture:
+        options = ['-s', 1000] if service == 'ud' else ['-s', 5001, '-m', PATH_MTU[guest.mtu]]
+        pingpong(guest, server, service, '-n', 50, *options, family=family)
+    report = check(guest, capture, family=family)
+    assert len(report.by_direction) == 2, report
+
+
+@SERVERS
+@FAMILIES
+@pytest.mark.parametrize('service, op', [
+    ('rc', 'send'), ('rc', 'write'), ('rc', 'read'), ('rc', 'cas'), ('rc', 'faa'), ('ud', 'send_imm')])
+def test_ipv6_every_byte(guest, server, service, op, family):
+    if service == 'ud':
+        sizes = [1, 2, 3, 1000]
+    else:
+        sizes = [8] if op in ('cas', 'faa') else [0, 1, 3, 1023, 1025, 10000, 65537]
+    with Capture(guest.host) as capture:
+        verify(guest, server, service, op, sizes, family=family)
+    check(guest, capture, family=family)
+
+
+@SERVERS
+@pytest.mark.parametrize('program, options', [
+    ('ib_send_bw', ['-s', 64 * KI, '-n', 50]),
+    ('ib_write_bw', ['-s', 64 * KI, '-n', 50]),
+    ('ib_read_bw', ['-s', 64 * KI, '-n', 50]),
+    ('ib_atomic_bw', ['-n', 50]),
+], ids=lambda value: value if isinstance(value, str) else '')
+def test_ipv6_perftest(guest, server, program, options):
+    with Capture(guest.host) as capture:
+        perftest(guest, server, program, *options, family='ipv6')
+    check(guest, capture, family='ipv6')
 
 
 # What remains is the whole matrix.
