@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/lock.h"
+#include "wire/damage.h"
 #include "wire/udp.h"
 
 #define UDP_DATAGRAM_MAX 65535
@@ -68,6 +69,7 @@ struct wire_port {
 	/* Only tried. Guards the inbox and what is received. */
 	struct lock receive_lock;
 	struct udp_inbox *inbox;
+	struct damage damage;
 	unsigned alone; /* datagrams in a row that a call found by themselves */
 
 	_Atomic uint64_t sent_packets, sent_calls;

@@ -180,12 +180,14 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 
 		/* Through the segments of a train the identification counts, mostly from 0. */
 		if (icrc_check(&port->inbox->memo, &e.path, bytes, length, &id)) {
+			damage_on_right(&port->damage, &e.flow);
 			if (arrival.bytes)
 				receive(&arrival);
 			arrival.bytes = bytes;
 			arrival.length = (uint32_t)(length - ICRC_BYTES);
 		} else {
 			count_damaged(port);
+			damage_on_wrong(&port->damage, &e.flow);
 		}
 		id++;
 		packets++;

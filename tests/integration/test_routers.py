@@ -2,7 +2,8 @@
 import pytest
 
 import roce
-from netns import Capture
+from harness import free_port
+from netns import Cable, Capture
 from test_network import verify
 
 pytestmark = pytest.mark.network
@@ -43,3 +44,22 @@ def test_congestion_notifications(cables, op, family):
     report = roce.check(capture.path, 1024)
     count = report.by_operation[roce.CNP, 'cnp']
     assert 2 <= count < report.packets / 2, report
+
+
+# Another cable, as the kernel goes on translating what it has seen once.
+@pytest.mark.parametrize('family', ['ip', 'ip6'])
+def test_address_translation(family):
+    """Nothing arrives; the receiving end says why, and the sending one where to look."""
+    with Cable(1500, name=f'nat-{family}') as cable:
+        outside = {'ip': '10.78.0.101', 'ip6': 'fd78::101'}[family]
+        gid_index = cable.a.gid_index(cable.a.addresses[family == 'ip6'])
+        port = free_port()
+        argv = ['ibv_rc_pingpong', '-d', cable.a.device, '-g', gid_index, '-p', port]
+        with Rules(cable.a, family, 'type nat hook postrouting priority 100',
+                   f'udp dport 4791 snat to {outside}'):
+            server = cable.b.start_server(argv, port, env={'VERBATIM_EXPLAIN': '1'})
+            client = cable.a.start(*argv, cable.b.address, env={'VERBATIM_EXPLAIN': '1'})
+            server.wait_for('RoCEv2 does not pass NAT')
+            assert outside in server.output(), server.report()
+            assert 'ICRC_TRANSLATED' in cable.b.tool('explain')
+            client.wait_for('no NAT or firewall')
