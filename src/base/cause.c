@@ -169,9 +169,11 @@ static void say(const struct arena_cause *report)
 		close(fd);
 }
 
+enum told { TOLD_WHOEVER_ASKS, TOLD_AT_ONCE };
+
 /* `more`: reports of the kind that were left out since the last. */
-static void report_this(enum cause cause, uint32_t qpn, uint32_t more, const char *fmt,
-			va_list args)
+static void report_this(enum told told, enum cause cause, uint32_t qpn, uint32_t more,
+			const char *fmt, va_list args)
 {
 	struct arena_cause report = {.cause = cause, .qpn = qpn};
 	int saved = errno;
@@ -196,7 +198,7 @@ static void report_this(enum cause cause, uint32_t qpn, uint32_t more, const cha
 		snprintf(report.text + len, sizeof(report.text) - len, " (and %u more since the last report)", more);
 	if (arena)
 		keep(arena, &report);
-	if (lines != LINES_OFF)
+	if (lines != LINES_OFF && told == TOLD_AT_ONCE)
 		say(&report);
 out:
 	errno = saved;
@@ -207,7 +209,16 @@ void cause_report(enum cause cause, uint32_t qpn, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	report_this(cause, qpn, 0, fmt, args);
+	report_this(TOLD_AT_ONCE, cause, qpn, 0, fmt, args);
+	va_end(args);
+}
+
+void cause_note(enum cause cause, uint32_t qpn, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	report_this(TOLD_WHOEVER_ASKS, cause, qpn, 0, fmt, args);
 	va_end(args);
 }
 
@@ -259,7 +270,7 @@ void cause_report_ratelimited(enum cause cause, uint32_t qpn, const char *fmt, .
 	if (!is_due(cause, qpn, &more))
 		return;
 	va_start(args, fmt);
-	report_this(cause, qpn, more, fmt, args);
+	report_this(TOLD_AT_ONCE, cause, qpn, more, fmt, args);
 	va_end(args);
 }
 

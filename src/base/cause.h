@@ -39,7 +39,14 @@ void cause_report(enum cause cause, uint32_t qpn, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /*
- * The same for what a peer or the network can cause at any rate: of one cause at one QP one report a second
+ * The same for what is no failure: a normal end, an event that was asked for, an answer for which
+ * programs probe. `verbatim explain` shows it; VERBATIM_EXPLAIN does not print it.
+ */
+void cause_note(enum cause cause, uint32_t qpn, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/*
+ * The same as cause_report for what a peer or the network can cause at any rate: of one cause at one QP one report a second
  * is made, and tells how many there were since the last. The others cost a look at a clock, and format
  * nothing.
  */

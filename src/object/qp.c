@@ -16,15 +16,20 @@ _Thread_local unsigned qp_building __attribute__((tls_model("initial-exec")));
 
 static int check_cap(const struct ibv_qp_cap *cap, bool with_srq)
 {
-	if (cap->max_send_wr <= LIMIT_QP_WR && cap->max_send_sge <= LIMIT_SGE &&
-	    cap->max_inline_data <= LIMIT_INLINE &&
-	    (with_srq || (cap->max_recv_wr <= LIMIT_QP_WR && cap->max_recv_sge <= LIMIT_SGE)))
+	if (cap->max_send_wr > LIMIT_QP_WR || cap->max_send_sge > LIMIT_SGE ||
+	    (!with_srq && (cap->max_recv_wr > LIMIT_QP_WR || cap->max_recv_sge > LIMIT_SGE))) {
+		cause_report(CAUSE_LIMIT_EXCEEDED, 0,
+			     "QP: max_send_wr %u, max_recv_wr %u (at most %u), max_send_sge %u, "
+			     "max_recv_sge %u (%u)",
+			     cap->max_send_wr, cap->max_recv_wr, LIMIT_QP_WR, cap->max_send_sge,
+			     cap->max_recv_sge, LIMIT_SGE);
+		return -EINVAL;
+	}
+	if (cap->max_inline_data <= LIMIT_INLINE)
 		return 0;
-	cause_report(CAUSE_LIMIT_EXCEEDED, 0,
-		     "QP: max_send_wr %u, max_recv_wr %u (at most %u), max_send_sge %u, max_recv_sge %u "
-		     "(%u), max_inline_data %u (%u)",
-		     cap->max_send_wr, cap->max_recv_wr, LIMIT_QP_WR, cap->max_send_sge,
-		     cap->max_recv_sge, LIMIT_SGE, cap->max_inline_data, LIMIT_INLINE);
+	/* No query tells it: programs find it out by trying. */
+	cause_note(CAUSE_LIMIT_EXCEEDED, 0, "QP: max_inline_data %u (at most %u)",
+		   cap->max_inline_data, LIMIT_INLINE);
 	return -EINVAL;
 }
 
@@ -354,9 +359,13 @@ static void report_flush(struct qp *qp) REQUIRES(qp->lock)
 	if (qp->flush_reported)
 		return;
 	qp->flush_reported = true;
-	cause_report(CAUSE_FLUSHED, qp->ib.qp_num, "%u sends at once, because of %s",
-		     qp->sq.tail - qp->sq.head,
-		     qp->failure ? cause_name(qp->failure) : "ibv_modify_qp");
+	if (qp->failure)
+		cause_report(CAUSE_FLUSHED, qp->ib.qp_num, "%u sends at once, because of %s",
+			     qp->sq.tail - qp->sq.head, cause_name(qp->failure));
+	else /* the program wanted it so */
+		cause_note(CAUSE_FLUSHED, qp->ib.qp_num,
+			   "%u sends at once, because of ibv_modify_qp",
+			   qp->sq.tail - qp->sq.head);
 }
 
 static void flush_receives(struct qp *qp) REQUIRES(qp->lock)
@@ -407,7 +416,7 @@ void qp_enter_error(struct qp *qp, enum cause cause)
 	if (!qp->srq || qp->type == IBV_QPT_XRC_RECV || qp->last_wqe_raised)
 		return;
 	qp->last_wqe_raised = true;
-	cause_report(CAUSE_LAST_WQE, qp->ib.qp_num, NULL);
+	cause_note(CAUSE_LAST_WQE, qp->ib.qp_num, NULL);
 	qp_raise(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 

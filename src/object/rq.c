@@ -142,7 +142,7 @@ static void check_limit(struct rq *rq) REQUIRES(rq->lock)
 
 	if (left >= rq->limit)
 		return;
-	cause_report(CAUSE_SRQ_LIMIT, 0, "%u receives, limit %u", left, rq->limit);
+	cause_note(CAUSE_SRQ_LIMIT, 0, "%u receives, limit %u", left, rq->limit);
 	rq->limit = 0;
 	event.element.srq = &rq->srq->ib;
 	context_raise(context_of(rq->srq->ib.context), &event);
