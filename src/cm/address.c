@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cause.h"
 #include "base/host_address.h"
 #include "base/uncancelled.h"
+#include "cm/refusal.h"
 
 static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
@@ -30,10 +30,9 @@ int address_from_sockaddr(const struct sockaddr *sa, struct ctl_cm_address *out)
 		if (IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) || IN6_IS_ADDR_MULTICAST(&v6->sin6_addr))
 			out->ifindex = v6->sin6_scope_id;
 	} else if (sa->sa_family == AF_IB) {
-		cause_report(CAUSE_CM_AF_IB, 0, NULL);
-		return -ENODEV;
+		return refusal(-ENODEV, CAUSE_CM_AF_IB, "family AF_IB");
 	} else {
-		return -EINVAL;
+		return refusal(-EINVAL, CAUSE_CM_ADDRESS, "family %u", sa->sa_family);
 	}
 	out->family = sa->sa_family;
 	return 0;

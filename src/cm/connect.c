@@ -7,6 +7,7 @@
 #include "cm/export.h"
 #include "cm/qp.h"
 #include "cm/qp_attr.h"
+#include "cm/refusal.h"
 #include "cm/session.h"
 
 #define REASON_CONSUMER	  28
@@ -62,15 +63,17 @@ static int check_param(const struct id *id, const struct rdma_conn_param *param)
 	if (id->base.ps != RDMA_PS_TCP)
 		return 0;
 	if (!id->base.qp && !param)
-		return -EINVAL;
+		return refusal(-EINVAL, CAUSE_ARGUMENT_INVALID, "neither a QP nor conn_param");
 	if (!param || !id->device)
 		return 0;
 	if (param->responder_resources != RDMA_MAX_RESP_RES &&
 	    param->responder_resources > id->device->max_responder_resources)
-		return -EINVAL;
+		return refusal(-EINVAL, CAUSE_LIMIT_EXCEEDED, "responder_resources %u, at most %u",
+			       param->responder_resources, id->device->max_responder_resources);
 	if (param->initiator_depth != RDMA_MAX_INIT_DEPTH &&
 	    param->initiator_depth > id->device->max_initiator_depth)
-		return -EINVAL;
+		return refusal(-EINVAL, CAUSE_LIMIT_EXCEEDED, "initiator_depth %u, at most %u",
+			       param->initiator_depth, id->device->max_initiator_depth);
 	return 0;
 }
 
@@ -96,7 +99,8 @@ static int fill_end(const struct id *id, const struct rdma_conn_param *param, si
 	if (!param->private_data_len)
 		return 0;
 	if (!param->private_data || param->private_data_len > room)
-		return -EINVAL;
+		return refusal(-EINVAL, CAUSE_ARGUMENT_INVALID, "%u bytes of private data, at most %zu",
+			       param->private_data_len, room);
 	end->private_bytes = param->private_data_len;
 	memcpy(end->private_data, param->private_data, param->private_data_len);
 	return 0;
@@ -152,12 +156,12 @@ CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *para
 	int rc = check_param(id, param);
 
 	if (!rc && id->state != ID_ROUTE_RESOLVED)
-		rc = -EINVAL;
+		rc = refusal_state(id);
 	if (rc)
 		return answer(rc);
 	choose_depths(id, param);
 	room = is_ud(id) ? SIDR_REQ_ROOM : REQ_ROOM;
-	rc = id->connect_bytes > room ? -EINVAL
+	rc = id->connect_bytes > room ? refusal(-EINVAL, CAUSE_ARGUMENT_INVALID, "ai_connect is too long")
 				      : fill_end(id, param, room - id->connect_bytes, &t.end);
 	if (!rc && ibv_query_port(base->verbs, DEVICE_PORT, &port))
 		rc = -ENODEV;
@@ -202,7 +206,7 @@ int connect_finish(struct id *id)
 CM_EXPORT int rdma_establish(struct rdma_cm_id *id)
 {
 	/* With a QP the library did it already. */
-	return answer(id->qp ? -EINVAL : say(id_of(id), CTL_CM_READY));
+	return answer(id->qp ? refusal_state(id_of(id)) : say(id_of(id), CTL_CM_READY));
 }
 
 /* ------------------------------------------------------------------------------------------
@@ -239,7 +243,7 @@ CM_EXPORT int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *param
 	int rc = check_param(id, param);
 
 	if (!rc && id->state != ID_CONNECTING)
-		rc = -EINVAL;
+		rc = refusal_state(id);
 	if (rc)
 		return answer(rc);
 	agree_depths(id, param);

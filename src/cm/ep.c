@@ -71,7 +71,7 @@ CM_EXPORT int rdma_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res,
 		rc = prepare_active(id, res, pd, qp_init_attr);
 	if (rc) {
 		rdma_destroy_ep(&id->base);
-		return answer(rc);
+		return answer_told(rc);
 	}
 	*out = &id->base;
 	return 0;
@@ -122,7 +122,7 @@ CM_EXPORT int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **ou
 	rc = take_request(listener, event);
 	if (rc) {
 		listen->event = event;
-		return answer(rc);
+		return answer_told(rc);
 	}
 	event->id->event = event;
 	*out = event->id;

@@ -12,6 +12,7 @@
 #include "cm/multicast.h"
 #include "cm/qp.h"
 #include "cm/qp_attr.h"
+#include "cm/refusal.h"
 #include "cm/session.h"
 
 _Static_assert((int)CTL_CM_CONNECT_REQUEST == (int)RDMA_CM_EVENT_CONNECT_REQUEST &&
@@ -156,6 +157,7 @@ static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event
 		memcpy(&t->base.param, &event->cookie, sizeof(event->cookie));
 		return true;
 	}
+	refusal_report_event(id, event);
 	switch (t->base.event) {
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		on_response(t, id, event);

@@ -8,6 +8,7 @@
 #include "cm/address.h"
 #include "cm/export.h"
 #include "cm/multicast.h"
+#include "cm/refusal.h"
 #include "cm/session.h"
 
 #define BUCKETS	 8192
@@ -313,10 +314,13 @@ int id_migrate(struct id *id, struct rdma_event_channel *channel)
 
 int id_set_device(struct id *id)
 {
+	char text[REFUSAL_ADDRESS_BYTES];
 	int rc = 0;
 
 	if (!id->device && !address_is_any(&id->local) && id->local.family)
 		rc = device_get(&id->local, &id->remote, &id->device);
+	if (rc == -ENODEV)
+		refusal(rc, CAUSE_CM_NO_DEVICE, "%s", refusal_print(&id->local, text));
 	if (!rc && id->device) {
 		id->base.verbs = id->device->verbs;
 		id->base.port_num = DEVICE_PORT;
@@ -377,12 +381,12 @@ int id_complete(struct id *id)
 		return -1;
 	id->base.event = event;
 	if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
-		return answer(-ENODEV);
+		return answer_told(-ENODEV);
 	if (!id->base.event->status)
 		return 0;
 	if (id->base.event->event == RDMA_CM_EVENT_REJECTED)
-		return answer(-ECONNREFUSED);
-	return answer(-abs(id->base.event->status));
+		return answer_told(-ECONNREFUSED);
+	return answer_told(-abs(id->base.event->status));
 }
 
 CM_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id,
@@ -406,6 +410,6 @@ CM_EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *
 {
 	/* It is synchronous already. */
 	if (!channel && id_of(id)->is_sync)
-		return answer(-EINVAL);
+		return answer(refusal(-EINVAL, CAUSE_CM_STATE, "it is synchronous already"));
 	return answer(id_migrate(id_of(id), channel));
 }

@@ -8,6 +8,7 @@
 #include "cm/event.h"
 #include "cm/export.h"
 #include "cm/qp_attr.h"
+#include "cm/refusal.h"
 
 #define QPN_MULTICAST 0xffffff
 
@@ -57,9 +58,9 @@ static int join(struct id *id, const struct sockaddr *sa, bool attaches, void *c
 
 	if (!g)
 		return -ENOMEM;
-	rc = may_join(id) ? address_from_sockaddr(sa, &g->address) : -EINVAL;
+	rc = may_join(id) ? address_from_sockaddr(sa, &g->address) : refusal_state(id);
 	if (!rc && !address_is_multicast(&g->address))
-		rc = -EINVAL;
+		rc = refusal(-EINVAL, CAUSE_MULTICAST_GID, "it is to be joined");
 	if (rc) {
 		free(g);
 		return rc;

@@ -9,6 +9,7 @@
 #include "cm/event.h"
 #include "cm/export.h"
 #include "cm/id.h"
+#include "cm/refusal.h"
 #include "cm/session.h"
 
 /* Binds to id->local as verbatimd sees it, with a port. 0 or -errno. */
@@ -22,9 +23,10 @@ static int bind_local(struct id *id)
 	};
 	struct ctl_cm_reply reply;
 	int rc = session_ask(&ask.header, sizeof(ask), &reply);
+	char text[REFUSAL_ADDRESS_BYTES];
 
 	if (rc)
-		return rc;
+		return refusal(rc, CAUSE_CM_ADDRESS, "%s", refusal_print(&id->local, text));
 	id->local = reply.local;
 	id->state = ID_BOUND;
 	return 0;
@@ -34,15 +36,20 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 {
 	struct id *id = id_of(base);
 	struct ctl_cm_address before = id->local;
-	int rc = id->state == ID_IDLE ? address_from_sockaddr(addr, &id->local) : -EINVAL;
+	int rc = id->state == ID_IDLE ? address_from_sockaddr(addr, &id->local) : refusal_state(id);
+	char text[REFUSAL_ADDRESS_BYTES];
 
 	if (!rc && address_lacks_interface(&id->local))
-		rc = -EINVAL;
+		rc = refusal(-EINVAL, CAUSE_CM_ADDRESS, "%s is link-local, and sin6_scope_id is 0",
+			     refusal_print(&id->local, text));
 	/* As in Linux: a loopback address is of no device, and whoever connects to it chooses one. */
 	if (!rc && !address_is_loopback(&id->local))
 		rc = id_set_device(id);
 	if (rc == -ENODEV && id->local.family)
-		rc = address_is_local(&id->local) ? 0 : -EADDRNOTAVAIL;
+		rc = address_is_local(&id->local) ? 0 :
+						    refusal(-EADDRNOTAVAIL, CAUSE_CM_ADDRESS,
+							    "no interface of this host has %s",
+							    refusal_print(&id->local, text));
 	if (!rc)
 		rc = bind_local(id);
 	if (rc) {
@@ -65,10 +72,15 @@ CM_EXPORT int rdma_listen(struct rdma_cm_id *base, int backlog)
 		.flags = id->bind_flags,
 	};
 	struct ctl_cm_reply reply;
-	int rc = -EINVAL;
+	char text[REFUSAL_ADDRESS_BYTES];
+	int rc;
 
 	if (id->state == ID_IDLE || id->state == ID_BOUND)
 		rc = session_ask(&ask.header, sizeof(ask), &reply);
+	else
+		rc = refusal_state(id);
+	if (rc == -EADDRINUSE)
+		refusal(rc, CAUSE_CM_ADDRESS, "%s", refusal_print(&id->local, text));
 	if (!rc) {
 		id->local = reply.local;
 		id->state = ID_LISTENING;
@@ -97,7 +109,9 @@ static int resolve(struct id *id, const struct sockaddr *src, const struct socka
 	struct ctl_cm_address wanted = { .family = 0 }, before = id->local;
 	struct ctl_cm_address remote;
 	bool was_idle = id->state == ID_IDLE, had_device = id->device != NULL;
-	int rc = was_idle || id->state == ID_BOUND ? address_from_sockaddr(dst, &remote) : -EINVAL;
+	int rc = was_idle || id->state == ID_BOUND ? address_from_sockaddr(dst, &remote) :
+						       refusal_state(id);
+	char from[REFUSAL_ADDRESS_BYTES], to[REFUSAL_ADDRESS_BYTES];
 
 	if (!rc && src)
 		rc = address_from_sockaddr(src, &wanted);
@@ -110,12 +124,15 @@ static int resolve(struct id *id, const struct sockaddr *src, const struct socka
 		id->local.family = remote.family;
 	if (id->local.family != remote.family) {
 		id->local = before;
-		return -EINVAL;
+		return refusal(-EINVAL, CAUSE_CM_ADDRESS, "one of IPv4 and one of IPv6");
 	}
 	/* To any address is to this host. */
 	if (address_is_any(&remote))
 		address_set_loopback(&remote);
 	rc = address_route(&remote, &id->local);
+	if (rc)
+		refusal(rc, CAUSE_CM_ADDRESS, "from %s to %s", refusal_print(&id->local, from),
+			refusal_print(&remote, to));
 	if (!rc) {
 		id->remote = remote;
 		rc = id_set_device(id);

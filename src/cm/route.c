@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cause.h"
 #include "cm/address.h"
 #include "cm/event.h"
 #include "cm/export.h"
 #include "cm/qp_attr.h"
+#include "cm/refusal.h"
 
 #define SELECTOR_EXACTLY 2
 #define LIFE_TIME	 16 /* exponent of 4.096 us */
@@ -24,7 +24,7 @@ static int make_path(struct id *id, struct ibv_sa_path_rec **out)
 	struct ibv_port_attr port;
 
 	if (!id->device || id->state != ID_ADDR_RESOLVED)
-		return -EINVAL;
+		return refusal_state(id);
 	if (ibv_query_port(id->base.verbs, DEVICE_PORT, &port))
 		return -ENODEV;
 	if (!path)
@@ -100,14 +100,12 @@ int route_give(struct id *id, const void *paths, size_t bytes)
 	if (paths && bytes % sizeof(struct ibv_path_data) == 0)
 		given = find_primary(paths, bytes / sizeof(struct ibv_path_data));
 	if (!given)
-		return -EINVAL;
+		return refusal(-EINVAL, CAUSE_ARGUMENT_INVALID, "no primary path for both ways");
 	if (id->state != ID_ADDR_RESOLVED)
-		return -EINVAL;
+		return refusal_state(id);
 	if (memcmp(&given->dgid, &id->base.route.addr.addr.ibaddr.dgid, sizeof(given->dgid)) ||
-	    memcmp(&given->sgid, &id->base.route.addr.addr.ibaddr.sgid, sizeof(given->sgid))) {
-		cause_report(CAUSE_CM_PATH_ELSEWHERE, 0, NULL);
-		return -EINVAL;
-	}
+	    memcmp(&given->sgid, &id->base.route.addr.addr.ibaddr.sgid, sizeof(given->sgid)))
+		return refusal(-EINVAL, CAUSE_CM_PATH_ELSEWHERE, "its dgid or sgid");
 	rc = make_path(id, &path);
 	if (rc)
 		return rc;

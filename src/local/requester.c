@@ -1,5 +1,6 @@
 #include "local/requester.h"
 
+#include <arpa/inet.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,16 +24,33 @@ static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock *
 	qp_fail(qp, lq->failed_cause);
 }
 
+/*
+ * Whoever exchanged addresses with another host may have got one that means another host there, and
+ * this one here: that of loopback, or of a bridge of containers. Returns the length.
+ */
+static size_t say_whose_address(const struct qp *qp, char *text, size_t room)
+{
+	const union ibv_gid *gid = &qp->attr.ah_attr.grh.dgid;
+	bool is_v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid->raw);
+	char address[INET6_ADDRSTRLEN];
+
+	inet_ntop(is_v4 ? AF_INET : AF_INET6, gid->raw + (is_v4 ? 12 : 0), address, sizeof(address));
+	return (size_t)snprintf(text, room, "%s is this host itself; ", address);
+}
+
 void local_requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
 		    const char *fmt, ...)
 {
 	struct local_qp *lq = local_of(qp);
 	struct wqe *wqe = sq_wqe(&qp->sq, seq);
 	char text[200];
+	size_t len = 0;
 	va_list args;
 
+	if (cause == CAUSE_PEER_UNKNOWN || cause == CAUSE_PEER_QP_MISSING)
+		len = say_whose_address(qp, text, sizeof(text));
 	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
+	vsnprintf(text + len, sizeof(text) - len, fmt, args);
 	va_end(args);
 	/* it may fail again each time that the requester goes back to what is before it */
 	cause_report_ratelimited(cause, qp->ib.qp_num, "%s", text);

@@ -162,7 +162,20 @@ def ucx(server, client, address, transports, test, size, count):
     return output
 
 
-@pytest.mark.parametrize('transports', [None, 'rc_v', 'ud_v', 'rc_v,ud_v'])
+TRANSPORTS = [None, 'rc_v', 'ud_v', 'rc_v,ud_v']
+
+
+@pytest.mark.parametrize('transports', TRANSPORTS)
+@pytest.mark.parametrize('place', ['one host', 'two hosts'])
+def test_ucx(hosts, transports, place):
+    """From 32 KiB on UCX uses all devices that there are: between hosts none may be loopback."""
+    server = hosts[1] if place == 'two hosts' else hosts[0]
+    for test, size in (('tag_lat', 8), ('tag_bw', 1 << 20), ('ucp_get', 32768), ('ucp_fadd', 8)):
+        ucx(server, hosts[0], server.address, transports, test, size, 10)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize('transports', TRANSPORTS)
 @pytest.mark.parametrize('place', ['one host', 'two hosts'])
 def test_ucx_of_all_sizes(hosts, transports, place):
     server = hosts[1] if place == 'two hosts' else hosts[0]
@@ -172,3 +185,50 @@ def test_ucx_of_all_sizes(hosts, transports, place):
     for test in ('ucp_add', 'ucp_fadd', 'ucp_swap', 'ucp_cswap'):
         for size in (4, 8):
             ucx(server, hosts[0], server.address, transports, test, size, 20)
+
+
+QUIET = {'rc': (['ibv_rc_pingpong', '-g', 0], ['-p']), 'srq': (['ibv_srq_pingpong', '-g', 0], ['-p']),
+         'ud': (['ibv_ud_pingpong', '-g', 0], ['-p']), 'send_bw': (['ib_send_bw', '-n', 200], ['-p']),
+         'send_bw_srq': (['ib_send_bw', '--use-srq', '-q', 4, '-n', 200], ['-p']),
+         'write_events': (['ib_write_bw', '-n', 200], ['-p']),
+         'fabric_msg': (['fi_pingpong', '-I', 20, *FABRIC['msg']], ['-B', '-P']),
+         'fabric_rxm': (['fi_pingpong', '-I', 20, *FABRIC['rxm']], ['-B', '-P'])}
+
+
+@pytest.mark.parametrize('place', ['one host', 'two hosts'])
+@pytest.mark.parametrize('program', QUIET)
+def test_a_normal_end_says_nothing(hosts, place, program):
+    argv, options = QUIET[program]
+    needs(argv[0], 'packages.txt')
+    server = hosts[1] if place == 'two hosts' else hosts[0]
+    number = free_port()
+    ends = server.pair([*argv, options[0], number], [*argv, options[-1], number, server.address],
+                       number, peer=hosts[0], env={'VERBATIM_EXPLAIN': '1'})
+    for said in ends:
+        assert 'verbatim[' not in said, said
+
+
+@pytest.mark.parametrize('place', ['one host', 'two hosts'])
+@pytest.mark.parametrize('program', ['rping', 'ucx_perftest'])
+def test_a_normal_end_of_connections_says_nothing(hosts, place, program):
+    server = hosts[1] if place == 'two hosts' else hosts[0]
+    number = free_port()
+    env = {'VERBATIM_EXPLAIN': '1', 'UCX_TLS': 'rc_v,ud_v'}
+    if program == 'rping':
+        ends = pair(server, ['rping', '-s', '-C', 3, '-p', number],
+                    ['rping', '-c', '-C', 3, '-p', number, '-a', server.address], hosts[0], env=env)
+    else:
+        needs('ucx_perftest', 'ucx-utils')
+        argv = ['ucx_perftest', '-p', number]
+        ends = server.pair(argv, [*argv, server.address, '-t', 'tag_bw', '-s', 100000, '-n', 50],
+                           number, peer=hosts[0], env=env)
+    for said in ends:
+        assert 'verbatim[' not in said, said
+
+
+def test_no_device_is_told(hosts):
+    said = hosts[0].start('rping', '-c', '-a', hosts[0].address, '-p', free_port(),
+                          env={'VERBATIM_EXPLAIN': '1', 'VERBATIM_DEVICES': 'nonexistent'}
+                          ).finish(status=255)
+    assert 'rdma_resolve_addr: 10.78.0.1: No such device' in said, said
+    assert 'No RDMA device has the address' in said and 'VERBATIM_DEVICES' in said, said

@@ -285,6 +285,20 @@ static void lines_are_written_if_asked(void **state)
 	unlink(path);
 }
 
+static void notes_are_kept_and_not_printed(void **state)
+{
+	struct arena_cause entry;
+	void *arena = arena_new();
+
+	cause_init(arena);
+	cause_note(CAUSE_LAST_WQE, 5, "%d", 17);
+	assert_true(cause_read(&arena_causes(arena)[0], &entry));
+	assert_int_equal(entry.cause, CAUSE_LAST_WQE);
+	assert_int_equal(entry.qpn, 5);
+	cause_init(NULL);
+	arena_free(arena);
+}
+
 static void closed_standard_error_is_no_harm(void **state)
 {
 	int ends[2], status;
@@ -319,6 +333,7 @@ int main(int argc, char **argv)
 	    cmocka_unit_test(without_arena_nothing_happens),
 	    cmocka_unit_test(no_reader_sees_a_torn_entry),
 	    cmocka_unit_test(lines_are_written_if_asked),
+	    cmocka_unit_test(notes_are_kept_and_not_printed),
 	    cmocka_unit_test(closed_standard_error_is_no_harm),
 	};
 
@@ -326,6 +341,7 @@ int main(int argc, char **argv)
 	signal(SIGCHLD, SIG_DFL);
 	if (argc > 1 && strcmp(argv[1], "--report") == 0) {
 		cause_report(CAUSE_RECEIVE_LKEY_UNKNOWN, 0xc001, "lkey 0x%x", 0x17u);
+		cause_note(CAUSE_LAST_WQE, 0xc001, NULL);
 		return 0;
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
