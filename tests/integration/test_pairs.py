@@ -104,7 +104,7 @@ def test_pairs_that_connect_at_once(cables):
     cable.b.release(server)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize('index', [0, 1], ids=['ipv4', 'ipv6'])
 @pytest.mark.parametrize('program, service, size', PROGRAMS, ids=PROGRAM_IDS)
 @pytest.mark.parametrize('count', [2, 8])
