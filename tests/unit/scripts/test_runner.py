@@ -2,6 +2,7 @@
 """scripts/test, scripts/bounded and .ci/run themselves, on copies of them whose parts are stubs. TAP."""
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
@@ -10,7 +11,9 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(sys.argv[1])
-LEFT = 'setsid env -i sh -c "sleep 86399" >/dev/null 2>&1 &'
+# How long what is to be found and ended sleeps: a number of its own, others may run the same test.
+DAY = f'86400.{random.randrange(10**9):09}'
+LEFT = f'setsid env -i sh -c "sleep {DAY}; true" >/dev/null 2>&1 &'
 
 
 def tree(directory, fuzz='', make=''):
@@ -32,12 +35,12 @@ def run(root, *words, seconds=60, **options):
     return status, (root / 'output').read_text(encoding='utf-8')
 
 
-def sleepers(seconds):
-    """The processes that sleep so long, and those whose command line says so."""
+def sleepers():
+    """The processes that sleep for that day, and those whose command line says so."""
     found = []
     for entry in os.listdir('/proc'):
         try:
-            if entry.isdigit() and f'sleep {seconds}'.encode() in \
+            if entry.isdigit() and f'sleep {DAY}'.encode() in \
                     pathlib.Path('/proc', entry, 'cmdline').read_bytes().replace(b'\0', b' '):
                 found.append(int(entry))
         except (FileNotFoundError, ProcessLookupError):
@@ -64,8 +67,8 @@ def what_is_left_behind_is_a_failure(directory):
     root = tree(directory, LEFT + ' echo "1 passed, 0 failed"')
     status, output = run(root, 'scripts/test', 'fuzz')
     expect(status == 1 and output.endswith('\n2 passed, 4 failed\n'), output)  # shell and sleep, twice
-    expect('left behind' in output and 'sleep 86399' in output, output)
-    expect(not sleepers(86399), f'{sleepers(86399)} still there')
+    expect('left behind' in output and f'sleep {DAY}' in output, output)
+    expect(not sleepers(), f'{sleepers()} still there')
 
 
 def nothing_left_is_no_failure(directory):
@@ -78,22 +81,22 @@ def out_of_time(directory):
     """Is a failure beside what was counted, and ends whatever runs."""
     root = tree(directory)
     status, output = run(root, 'scripts/bounded', '1', 'sh', '-c',
-                         'trap "" TERM; (setsid sh -c "sleep 86398") & sleep 86398; sleep 86398')
-    expect(status == 124 and 'out of time (1 s)' in output and 'sleep 86398' in output, output)
-    expect(not sleepers(86398), f'{sleepers(86398)} still there')
+                         f'trap "" TERM; (setsid sh -c "sleep {DAY}; true") & sleep {DAY}; sleep {DAY}')
+    expect(status == 124 and 'out of time (1 s)' in output and f'sleep {DAY}' in output, output)
+    expect(not sleepers(), f'{sleepers()} still there')
 
 
 def terminated(directory):
     """Who ends scripts/test ends all that it runs."""
-    root = tree(directory, 'setsid sleep 86397 & sleep 86397')
+    root = tree(directory, f'setsid sleep {DAY} & sleep {DAY}')
     with open(root / 'output', 'w', encoding='utf-8') as output, \
             subprocess.Popen([root / 'scripts/test', 'fuzz'], stdout=output, stderr=output) as program:
         deadline = time.monotonic() + 20
-        while len(sleepers(86397)) < 2 and time.monotonic() < deadline:
+        while len(sleepers()) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
         program.send_signal(signal.SIGTERM)
         status = program.wait(30)
-    expect(status == 130 and not sleepers(86397), f'{status} {sleepers(86397)}')
+    expect(status == 130 and not sleepers(), f'{status} {sleepers()}')
 
 
 def signals_have_their_default_actions(directory):
