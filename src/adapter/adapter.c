@@ -188,7 +188,7 @@ static const struct transport_env transport_env = {
 static int make_tables(void)
 {
 	struct local_env env = {
-		.find_link = peers_find,
+		.find_link = peers_look_up,
 		.group_members = find_group_members,
 		.group_visit = group_visit,
 		.gid_is_local = path_is_local,
@@ -439,6 +439,14 @@ int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t 
 bool adapter_stays_local(const union ibv_gid *gid)
 {
 	return path_is_local(gid);
+}
+
+void adapter_meet(const union ibv_gid *gid, uint32_t qpn)
+{
+	struct link *link = path_is_local(gid) ? peers_find(qpn >> ARENA_QP_BITS) : NULL;
+
+	if (link)
+		link_put(link);
 }
 
 int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid)

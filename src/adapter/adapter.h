@@ -79,6 +79,12 @@ int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t 
 /* What is sent to it goes through shared memory, not through the wire. */
 bool adapter_stays_local(const union ibv_gid *gid);
 
+/*
+ * Makes the process of a QP that will be connected to known, if it is one of this host. May block for an
+ * exchange with verbatimd: no lock may be held.
+ */
+void adapter_meet(const union ibv_gid *gid, uint32_t qpn);
+
 /* Multicast membership of this process's QPs: 0 or errno. The QP keeps no reference. */
 int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid);
 int adapter_mcast_detach(struct qp *qp, const union ibv_gid *gid);

@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,12 +18,20 @@
 #include "base/uncancelled.h"
 #include "local/progress.h"
 #include "local/reach.h"
+#include "local/retry.h"
 
 static struct lock links_lock = LOCK_INITIALIZER;
 /* Written under links_lock. The structs outlive their links, so `active` may be read without it. */
 static struct link *links[SLOT_COUNT] GUARDED_BY(links_lock);
 static struct link *_Atomic active[2 * SLOT_COUNT];
 static _Atomic uint32_t active_count;
+/* What is not known of a slot. CLOCK_MONOTONIC_COARSE; 0: nothing. */
+static struct {
+	uint64_t asked_until_ns; /* verbatimd is being asked, or soon will be */
+	uint64_t none_until_ns;	 /* it has said that there is nobody */
+	bool wanted;		 /* the pump has to ask */
+} unknown[SLOT_COUNT] GUARDED_BY(links_lock);
+static _Atomic bool any_wanted;
 static struct link *replaced GUARDED_BY(links_lock); /* by next_free; see peers_bury_replaced */
 
 static struct ctl_client *ctl;
@@ -213,6 +223,101 @@ static void put_aside_dead(struct link *link)
 	pump_wake();
 }
 
+static uint64_t coarse_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/* With a reference, or NULL. */
+static struct link *find_alive(uint32_t slot) REQUIRES(links_lock)
+{
+	struct link *link = links[slot];
+
+	if (slot == own_slot && !self_is_active) {
+		activate(link);
+		self_is_active = true;
+	}
+	if (!link || is_dead(link))
+		return NULL;
+	link_get(link);
+	return link;
+}
+
+/* True: verbatimd may know more. */
+static bool want(uint32_t slot, bool *wake) REQUIRES(links_lock)
+{
+	uint64_t now = coarse_ns();
+
+	*wake = false;
+	if (now < unknown[slot].none_until_ns)
+		return false;
+	if (now < unknown[slot].asked_until_ns)
+		return true;
+	unknown[slot].asked_until_ns = now + PEERS_ASK_NS;
+	unknown[slot].wanted = *wake = true;
+	atomic_store(&any_wanted, true);
+	return true;
+}
+
+struct link *peers_look_up(uint32_t slot, bool *asked)
+{
+	struct link *link;
+	bool wake = false;
+
+	*asked = false;
+	if (slot == 0 || slot > SLOT_MAX)
+		return NULL;
+	lock_acquire(&links_lock);
+	link = find_alive(slot);
+	if (!link && slot != own_slot)
+		*asked = want(slot, &wake);
+	lock_release(&links_lock);
+	if (wake)
+		pump_wake();
+	return link;
+}
+
+static bool take_wanted(uint32_t slot)
+{
+	bool wanted;
+
+	lock_acquire(&links_lock);
+	wanted = unknown[slot].wanted;
+	unknown[slot].wanted = false;
+	lock_release(&links_lock);
+	return wanted;
+}
+
+void peers_ask(void)
+{
+	if (!atomic_load_explicit(&any_wanted, memory_order_relaxed) ||
+	    !atomic_exchange(&any_wanted, false))
+		return;
+	for (uint32_t slot = 1; slot <= SLOT_MAX; slot++)
+		/* busy: it is wanted again when nothing was heard for PEERS_ASK_NS */
+		if (take_wanted(slot) && ctl_peer_ask(ctl, slot) == -ENOTCONN)
+			peers_on_none(slot);
+}
+
+static void forget_unknown(uint32_t slot, uint64_t none_until_ns)
+{
+	lock_acquire(&links_lock);
+	unknown[slot].asked_until_ns = 0;
+	unknown[slot].none_until_ns = none_until_ns;
+	lock_release(&links_lock);
+}
+
+void peers_on_none(uint32_t slot)
+{
+	if (slot == 0 || slot > SLOT_MAX)
+		return;
+	forget_unknown(slot, coarse_ns() + PEERS_MISS_NS);
+	local_retry_on_peers();
+}
+
 struct link *peers_find(uint32_t slot)
 {
 	struct ctl_peer_info info;
@@ -221,21 +326,13 @@ struct link *peers_find(uint32_t slot)
 	if (slot == 0 || slot > SLOT_MAX)
 		return NULL;
 	lock_acquire(&links_lock);
-	link = links[slot];
-	if (link)
-		link_get(link);
-	if (slot == own_slot && !self_is_active) {
-		activate(link);
-		self_is_active = true;
-	}
+	link = find_alive(slot);
 	lock_release(&links_lock);
-	if (link && !is_dead(link))
+	if (link)
 		return link;
 
 	UNCANCELLED;
 
-	if (link)
-		link_put(link);
 	if (slot == own_slot || ctl_peer(ctl, slot, &info))
 		return NULL;
 	link = adopt(&info);
@@ -259,6 +356,7 @@ bool peers_progress(void)
 
 void peers_on_link(struct ctl_peer_info *info)
 {
+	uint32_t slot = info->slot;
 	struct link *link;
 
 	if (info->arena_fd < 0 || info->slot == 0 || info->slot > SLOT_MAX) {
@@ -266,8 +364,12 @@ void peers_on_link(struct ctl_peer_info *info)
 		return;
 	}
 	link = adopt(info);
+	if (link && is_dead(link))
+		put_aside_dead(link);
 	if (link)
 		link_put(link);
+	forget_unknown(slot, 0);
+	local_retry_on_peers();
 }
 
 static void bury(struct link *link)
@@ -413,6 +515,8 @@ void peers_reset_after_fork(void) NO_LOCK_CHECK
 		links[slot] = NULL;
 	replaced = NULL;
 	self_is_active = false;
+	memset(unknown, 0, sizeof(unknown));
+	any_wanted = false;
 	own_arena = NULL;
 	ctl = NULL;
 }

@@ -19,9 +19,23 @@ int peers_init(struct ctl_client *ctl, uint32_t slot, void *arena, int wake_fd);
 
 /*
  * The link to the process in `slot`, with a reference; asks verbatimd if there is none yet (blocks
- * for that exchange). NULL: there is no such process, or it cannot be reached.
+ * for that exchange, so no lock may be held). NULL: there is no such process, or it cannot be reached.
  */
 struct link *peers_find(uint32_t slot);
+
+/*
+ * The same without blocking. NULL and *asked: the pump asks verbatimd, and local_retry_on_peers tells when
+ * it has answered. That there is no process is remembered for a moment: a slot is asked for once in
+ * PEERS_MISS_NS, however much is sent there.
+ */
+#define PEERS_ASK_NS  50000000ull /* for an answer, before it is asked once more */
+#define PEERS_MISS_NS 5000000ull
+struct link *peers_look_up(uint32_t slot, bool *asked);
+
+/* The pump's: asks verbatimd what peers_look_up wants to know. Does not wait for the answers. */
+void peers_ask(void);
+/* The pump's: there is no process in this slot. */
+void peers_on_none(uint32_t slot);
 
 /* Works through all links once. True if a look later is worth while. */
 bool peers_progress(void);

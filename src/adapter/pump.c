@@ -273,6 +273,9 @@ static void on_notice(struct ctl_notice *notice)
 	case CTL_LINK:
 		peers_on_link(&notice->peer);
 		break;
+	case CTL_NO_PEER:
+		peers_on_none(notice->peer.slot);
+		break;
 	case CTL_DEATH:
 		peers_on_death(notice->peer.slot, notice->peer.pid);
 		break;
@@ -324,6 +327,7 @@ static void take_notices(void)
 	int r;
 
 	peers_bury_replaced();
+	peers_ask();
 	if (daemon_lost) {
 		find_daemon_again();
 		return;

@@ -19,6 +19,9 @@
 #include "ctl/fdmsg.h"
 #include "ctl/ports.h"
 
+/* In the sequence number of a request whose reply is a notice. */
+#define ASKED 0x80000000u
+
 /* Of a ctl_link: arena, wake, link, heap. */
 #define LINK_FDS 4
 
@@ -305,6 +308,17 @@ static bool decode_notice(struct fdmsg *m, struct ctl_notice *out)
 		out->kind = CTL_LINK;
 		take_link(m, &out->peer);
 		return true;
+	case CTL_PEER_REPLY:
+		if (m->len != sizeof(m->body.link) || !(m->body.header.seq & ASKED))
+			return false;
+		if (m->body.link.status || (m->fd_count != LINK_FDS && !m->fds_lost) || !is_link(m)) {
+			out->kind = CTL_NO_PEER;
+			out->peer.slot = m->body.link.slot;
+			return true;
+		}
+		out->kind = CTL_LINK;
+		take_link(m, &out->peer);
+		return true;
 	case CTL_NOTICE_DEATH:
 		if (m->len != sizeof(m->body.death))
 			return false;
@@ -399,6 +413,12 @@ int ctl_next_notice(struct ctl_client *c, struct ctl_notice *out)
  * Requests.
  */
 
+static void next_seq(struct ctl_client *c)
+{
+	if (++c->seq == ASKED)
+		c->seq = 1;
+}
+
 int client_exchange(struct ctl_client *c, struct ctl_header *request, size_t len, int fd,
 		    struct fdmsg *reply)
 {
@@ -408,8 +428,7 @@ int client_exchange(struct ctl_client *c, struct ctl_header *request, size_t len
 
 	if (c->down || c->reconnecting)
 		return -ENOTCONN;
-	if (++c->seq == 0)
-		c->seq = 1;
+	next_seq(c);
 	request->seq = c->seq;
 
 	while ((rc = fdmsg_send(c->sock, request, len, &fd, fd >= 0)) == -EAGAIN) {
@@ -424,7 +443,7 @@ int client_exchange(struct ctl_client *c, struct ctl_header *request, size_t len
 			break;
 		if (reply->len >= sizeof(*request) && reply->body.header.seq == c->seq)
 			return 0;
-		if (!is_late_reply(reply) && !queue_notice(c, reply))
+		if (!queue_notice(c, reply) && !is_late_reply(reply))
 			rc = -EPROTO;
 		fdmsg_close_fds(reply);
 	}
@@ -471,6 +490,22 @@ int ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out)
 		take_link(&m, out);
 	fdmsg_close_fds(&m);
 	return rc;
+}
+
+int ctl_peer_ask(struct ctl_client *c, unsigned slot)
+{
+	struct ctl_peer ask = { .header = { .type = CTL_PEER }, .slot = slot };
+	int rc = -ENOTCONN;
+
+	if (pthread_mutex_trylock(&c->lock))
+		return -EAGAIN;
+	if (!c->down && !c->reconnecting) {
+		next_seq(c);
+		ask.header.seq = c->seq | ASKED;
+		rc = fdmsg_send(c->sock, &ask, sizeof(ask), NULL, 0);
+	}
+	client_release(c);
+	return rc && rc != -EAGAIN ? -ENOTCONN : rc;
 }
 
 static int change_membership(struct ctl_client *c, enum ctl_type type, const uint8_t *mgid)

@@ -51,7 +51,8 @@ struct ctl_peer_info {
 };
 
 enum ctl_notice_kind {
-	CTL_LINK,	   /* peer: somebody asked for a link with this process */
+	CTL_LINK,	   /* peer: somebody asked for a link with this process, or ctl_peer_ask did */
+	CTL_NO_PEER,	   /* peer.slot: ctl_peer_ask asked for it, and no link can be had */
 	CTL_DEATH,	   /* peer.slot, peer.pid: a linked process is gone; descriptors are -1 */
 	CTL_MCAST_CHANGED, /* mgid: a process of this user came or went as a member */
 };
@@ -94,6 +95,12 @@ int ctl_fd(struct ctl_client *c);
  * -ETIMEDOUT.
  */
 int ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out);
+
+/*
+ * The same without waiting: the answer comes as a notice, CTL_LINK or CTL_NO_PEER; at times none does, so
+ * ask again. 0; -EAGAIN the connection is busy, or full; -ENOTCONN.
+ */
+int ctl_peer_ask(struct ctl_client *c, unsigned slot);
 
 /*
  * Memberships count per process: the process is a member until it has detached as often as it

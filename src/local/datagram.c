@@ -107,6 +107,22 @@ static bool send_to_wire(struct qp *qp, struct wqe *wqe, enum carried *carried)
 	return false;
 }
 
+/* False: verbatimd has been asked about one of them, which may be there. */
+static bool all_known(const uint32_t *slots, int count)
+{
+	bool known = true;
+
+	for (int i = 0; i < count; i++) {
+		bool asked = false;
+		struct link *link = local_env.find_link(slots[i], &asked);
+
+		if (link)
+			link_put(link);
+		known &= link || !asked;
+	}
+	return known;
+}
+
 enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 {
 	const union ibv_gid *to = &wqe->ah->attr.grh.dgid;
@@ -123,16 +139,22 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 		if (cause != CAUSE_NONE)
 			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);
 	}
+	if (group) {
+		count = local_env.group_members(to, slots, GROUP_SLOTS);
+		if (!all_known(slots, count) && local_retry_on_unknown(qp))
+			return CARRY_WAIT;
+	}
 	/* The wire first: what has to wait for it must not have reached the members here already. */
 	if ((group || !wqe->ah->local) && !send_to_wire(qp, wqe, &carried))
 		return carried;
-	if (group)
-		count = local_env.group_members(to, slots, GROUP_SLOTS);
-	else if (wqe->ah->local)
+	if (!group && wqe->ah->local)
 		slots[count++] = wqe->remote_qpn >> ARENA_QP_BITS;
 	for (int i = 0; i < count; i++) {
-		struct link *link = local_env.find_link(slots[i]);
+		bool asked = false;
+		struct link *link = local_env.find_link(slots[i], &asked);
 
+		if (!link && asked && !group && local_retry_on_unknown(qp))
+			return CARRY_WAIT;
 		if (!link)
 			continue; /* nobody there: dropped, as on a wire */
 		/*
@@ -150,6 +172,7 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 		if (cause != CAUSE_NONE)
 			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);
 	}
+	local_of(qp)->sought = false;
 	wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	return CARRIED;
 }

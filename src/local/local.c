@@ -58,6 +58,7 @@ static void drop_link(struct local_qp *lq)
 static int connect(struct qp *qp)
 {
 	struct local_qp *lq = local_of(qp) ? local_of(qp) : make(qp);
+	bool asked;
 
 	if (!lq)
 		return ENOMEM;
@@ -70,7 +71,7 @@ static int connect(struct qp *qp)
 	drop_link(lq);
 	/* Nobody there is not an error of this call: as on a wire, it shows when work is not answered. */
 	if (local_env.gid_is_local(&qp->attr.ah_attr.grh.dgid))
-		lq->link = local_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS);
+		lq->link = local_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS, &asked);
 	return 0;
 }
 
@@ -92,7 +93,7 @@ static void quiesce(struct qp *qp)
 	lq->epoch = local_new_epoch();
 	lq->attempt++;
 	lq->unacked = lq->reads = 0;
-	lq->failed = lq->started = false;
+	lq->failed = lq->started = lq->sought = false;
 	if (qp_state(qp) != IBV_QPS_ERR)
 		drop_link(lq);
 }

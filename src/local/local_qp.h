@@ -26,6 +26,7 @@ enum requester_state {
 				*/
 	REQUESTER_FULL_WAIT,   /* UD: for room in a ring, until deadline_ns; then it is dropped */
 	REQUESTER_WIRE_WAIT,   /* UD: for room on the wire, until deadline_ns; then another try */
+	REQUESTER_PEER_WAIT,   /* for what verbatimd says of the destination's process, until deadline_ns */
 };
 
 struct response {
@@ -64,6 +65,7 @@ struct local_qp {
 	/* requester */
 	uint8_t state; /* enum requester_state; only retry.c sets it */
 	bool started;  /* next_msn was set from sq_psn */
+	bool sought;   /* the request at sq.issue has waited for its destination's process to be found */
 	bool published; /* records, of which the other end was not told yet (link_notify) */
 	bool failed;   /* the WQE at sq.issue - 1 failed with what follows, once its turn comes */
 	uint8_t failed_status;
@@ -81,6 +83,7 @@ struct local_qp {
 	/* timer, see retry.c */
 	struct list timer_node;
 	bool timer_armed;
+	bool seeks; /* it is armed for REQUESTER_PEER_WAIT; guarded by the timers' lock */
 	uint64_t deadline_ns;
 
 	/* responder */
@@ -111,8 +114,12 @@ static inline struct local_qp *local_of(struct qp *qp)
 
 /* What the local path needs of the adapter. Set once, before the first QP. */
 struct local_env {
-	/* A link to the process with this slot, with a reference; NULL: no such process. May block. */
-	struct link *(*find_link)(uint32_t slot);
+	/*
+	 * A link to the process with this slot, with a reference; NULL: no such process. With NULL and
+	 * *asked it is not known yet: verbatimd has been asked, and local_retry_on_peers will be called.
+	 * Does not block.
+	 */
+	struct link *(*find_link)(uint32_t slot, bool *asked);
 	/* The members of a multicast group: up to `max` slots; may block briefly. */
 	int (*group_members)(const union ibv_gid *gid, uint32_t *slots, int max);
 	/* Calls visit for each QP of this process that is attached to the group. */

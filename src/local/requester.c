@@ -485,8 +485,14 @@ static enum carried carry_out(struct qp *qp, struct wqe *wqe, int64_t *budget)
 				     "%u bytes", wqe->length);
 		return CARRY_FAILED;
 	}
-	if (!lq->link && local_env.gid_is_local(&qp->attr.ah_attr.grh.dgid))
-		lq->link = local_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS);
+	if (!lq->link && local_env.gid_is_local(&qp->attr.ah_attr.grh.dgid)) {
+		bool asked = false;
+
+		lq->link = local_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS, &asked);
+		if (!lq->link && asked && local_retry_on_unknown(qp))
+			return CARRY_WAIT;
+		lq->sought = false;
+	}
 	if (!lq->link || !lq->link->alive)
 		return unreachable(qp, wqe);
 	switch (wqe->opcode) {

@@ -178,6 +178,13 @@ static enum verdict check_connection(struct qp *qp, struct link *link,
 
 	if (!is_of_service(qp, header))
 		return is_answered(header) ? VERDICT_UNREACHABLE : VERDICT_STALE;
+	/* its process was not known yet when the QP was connected */
+	if (!lq->link && link->slot == qp->attr.dest_qp_num >> ARENA_QP_BITS &&
+	    (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
+	    local_env.gid_is_local(&qp->attr.ah_attr.grh.dgid)) {
+		link_get(link);
+		lq->link = link;
+	}
 	if ((state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD &&
 	     state != IBV_QPS_SQE) ||
 	    lq->link != link || qp->attr.dest_qp_num != header->src_qpn)

@@ -31,6 +31,7 @@ static void arm(struct local_qp *lq, enum requester_state state, uint64_t wait_n
 	lq->state = state;
 	lock_acquire(&timer_lock);
 	lq->deadline_ns = deadline;
+	lq->seeks = state == REQUESTER_PEER_WAIT;
 	if (!lq->timer_armed)
 		list_add_tail(&timers, &lq->timer_node);
 	lq->timer_armed = true;
@@ -152,6 +153,34 @@ bool local_retry_on_wire_full(struct qp *qp, struct wqe *wqe)
 		return false;
 	arm(local_of(qp), REQUESTER_WIRE_WAIT, WIRE_RETRY_NS);
 	return true;
+}
+
+bool local_retry_on_unknown(struct qp *qp)
+{
+	struct local_qp *lq = local_of(qp);
+
+	lq->sought = !lq->sought;
+	if (lq->sought)
+		arm(lq, REQUESTER_PEER_WAIT, RETRY_PEER_NS);
+	return lq->sought;
+}
+
+void local_retry_on_peers(void)
+{
+	struct list *pos;
+	bool any = false;
+
+	lock_acquire(&timer_lock);
+	list_for_each(pos, &timers) {
+		struct local_qp *lq = list_entry(pos, struct local_qp, timer_node);
+
+		if (lq->seeks)
+			lq->deadline_ns = 0;
+		any |= lq->seeks;
+	}
+	lock_release(&timer_lock);
+	if (any)
+		local_retry_run(now_ns());
 }
 
 void local_retry_on_room(struct qp *qp)

@@ -38,6 +38,15 @@ void local_retry_on_full(struct qp *qp);
 /* There is room again. */
 void local_retry_on_room(struct qp *qp);
 
+/*
+ * The request at sq.issue is for a process that is not known yet. True: the QP waits for it; false: it has
+ * waited, and nothing is known.
+ */
+#define RETRY_PEER_NS 50000000ull
+bool local_retry_on_unknown(struct qp *qp);
+/* verbatimd told of a process, or that there is none: those that wait try again. No QP lock may be held. */
+void local_retry_on_peers(void);
+
 /* A datagram found the wire full: true: it is tried again soon; false: it has waited long enough. */
 bool local_retry_on_wire_full(struct qp *qp, struct wqe *wqe);
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -57,6 +58,24 @@ int __wrap_ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *o
 	if (meanwhile)
 		meanwhile();
 	return 0;
+}
+
+static unsigned questions;
+
+int __wrap_ctl_peer_ask(struct ctl_client *c, unsigned slot);
+int __wrap_ctl_peer_ask(struct ctl_client *c, unsigned slot)
+{
+	assert_int_equal(slot, PEER_SLOT);
+	questions++;
+	return 0;
+}
+
+static unsigned told; /* that verbatimd has answered */
+
+void __wrap_local_retry_on_peers(void);
+void __wrap_local_retry_on_peers(void)
+{
+	told++;
 }
 
 static void carry_out(struct link *link)
@@ -137,7 +156,7 @@ static int setup(void **state)
 	assert_ptr_not_equal(tx.data, MAP_FAILED);
 	is_known = true;
 	peer_pid = getpid() + 1;
-	carried_out = buried = 0;
+	carried_out = buried = questions = told = 0;
 	return peers_init(NULL, OWN_SLOT, own, wake_fd);
 }
 
@@ -261,6 +280,64 @@ static void test_asks_for_the_link_of_the_dead(void **state)
 	assert_int_equal(buried, 1);
 }
 
+static bool look_up(struct link **link)
+{
+	bool asked;
+
+	*link = peers_look_up(PEER_SLOT, &asked);
+	if (*link)
+		link_put(*link);
+	return asked;
+}
+
+/* Who sends to a process that is not known waits for nobody; verbatimd is asked once. */
+static void test_looks_up_without_waiting(void **state)
+{
+	struct ctl_peer_info info;
+	struct link *link;
+
+	for (int i = 0; i < 1000; i++) {
+		assert_true(look_up(&link));
+		assert_null(link);
+		peers_ask();
+	}
+	assert_int_equal(questions, 1);
+	assert_int_equal(told, 0);
+	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
+	peers_on_link(&info);
+	assert_int_equal(told, 1);
+	assert_false(look_up(&link));
+	assert_non_null(link);
+	hear_of_death();
+}
+
+/* That there is nobody is remembered for a moment, or until verbatimd tells of somebody. */
+static void test_remembers_a_miss(void **state)
+{
+	const struct timespec later = { 0, 2 * PEERS_MISS_NS };
+	struct ctl_peer_info info;
+	struct link *link;
+
+	assert_true(look_up(&link));
+	peers_ask();
+	peers_on_none(PEER_SLOT);
+	assert_int_equal(told, 1);
+	assert_false(look_up(&link));
+	assert_null(link);
+	peers_ask();
+	assert_int_equal(questions, 1);
+	nanosleep(&later, NULL);
+	assert_true(look_up(&link));
+	peers_ask();
+	assert_int_equal(questions, 2);
+	peers_on_none(PEER_SLOT);
+	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
+	peers_on_link(&info);
+	assert_false(look_up(&link));
+	assert_non_null(link);
+	hear_of_death();
+}
+
 static struct link *quicker;
 
 static void be_quicker(void)
@@ -347,6 +424,8 @@ int main(void)
 		TEST(carries_out_what_came_with_the_link),
 		TEST(carries_out_nothing_twice),
 		TEST(asks_for_the_link_of_the_dead),
+		TEST(looks_up_without_waiting),
+		TEST(remembers_a_miss),
 		TEST(asked_twice_at_once),
 		TEST(peer_with_our_pid),
 		TEST(the_dead_do_not_copy),

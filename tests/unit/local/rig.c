@@ -20,12 +20,15 @@
 
 uint64_t rig_deadline_ns;
 uint32_t rig_deadlines, rig_kicks;
+bool rig_is_asked;
 
 static struct link *links[SLOTS];
 
-static struct link *find_link(uint32_t slot)
+static struct link *find_link(uint32_t slot, bool *asked)
 {
 	struct link *link = slot < SLOTS ? links[slot] : NULL;
+
+	*asked = !link && rig_is_asked;
 
 	if (link)
 		link_get(link);

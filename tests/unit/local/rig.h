@@ -45,6 +45,8 @@ struct far {
 /* Deadlines that retry.c told of, and times it asked for the pump. */
 extern uint64_t rig_deadline_ns;
 extern uint32_t rig_deadlines, rig_kicks;
+/* Of a process that is not known verbatimd has been asked. */
+extern bool rig_is_asked;
 
 void rig_create(struct rig *rig);
 void rig_destroy(struct rig *rig);

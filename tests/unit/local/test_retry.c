@@ -343,6 +343,50 @@ static void test_an_acknowledgement_starts_the_counters_anew(void **state)
 	assert_int_equal(qp_destroy(qp), 0);
 }
 
+/* Whose process verbatimd is asked about: a request waits for its answer, not the thread that posts it. */
+static void test_waits_for_what_verbatimd_says(void **state)
+{
+	enum { UNKNOWN_SLOT = 11 };
+	struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_SEND };
+	struct qp *qp = rig_qp(&rig, IBV_QPT_RC);
+	struct far late;
+
+	rig_is_asked = true;
+	rig_connect(qp, &(struct rig_connection){ .slot = UNKNOWN_SLOT, .timeout = 14 });
+	rig_post_send(qp, &wr);
+	assert_int_equal(local_of(qp)->state, REQUESTER_PEER_WAIT);
+	far_create(&late, UNKNOWN_SLOT);
+	local_retry_on_peers();
+	assert_int_equal(local_of(qp)->state, REQUESTER_READY);
+	assert_ptr_equal(local_of(qp)->link, late.link);
+	assert_int_equal(local_of(qp)->unacked, 1);
+	assert_int_equal(qp_destroy(qp), 0);
+	far_destroy(&late);
+
+	/* there is none: then it is as silent as a wire */
+	qp = rig_qp(&rig, IBV_QPT_RC);
+	rig_connect(qp, &(struct rig_connection){ .slot = UNKNOWN_SLOT, .timeout = 14 });
+	rig_post_send(qp, &wr);
+	assert_int_equal(local_of(qp)->state, REQUESTER_PEER_WAIT);
+	rig_is_asked = false;
+	local_retry_on_peers();
+	assert_int_equal(local_of(qp)->state, REQUESTER_RETRY_WAIT);
+	assert_int_equal(qp_destroy(qp), 0);
+
+	/* verbatimd says nothing: the wait has an end */
+	rig_is_asked = true;
+	qp = rig_qp(&rig, IBV_QPT_RC);
+	rig_connect(qp, &(struct rig_connection){ .slot = UNKNOWN_SLOT, .timeout = 14 });
+	rig_post_send(qp, &wr);
+	assert_int_equal(local_of(qp)->state, REQUESTER_PEER_WAIT);
+	local_retry_run(local_of(qp)->deadline_ns);
+	assert_int_equal(local_of(qp)->state, REQUESTER_RETRY_WAIT);
+	local_retry_run(local_of(qp)->deadline_ns);
+	expect_status(IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(qp_destroy(qp), 0);
+	rig_is_asked = false;
+}
+
 static void test_room_ends_the_wait_for_room_only(void **state)
 {
 	struct qp *qp = waiting_qp(14, 7, 7);
@@ -379,6 +423,7 @@ int main(void)
 		TEST(test_a_failure_behind_silence_is_reported_once),
 		TEST(test_an_acknowledgement_starts_the_counters_anew),
 		TEST(test_room_ends_the_wait_for_room_only),
+		TEST(test_waits_for_what_verbatimd_says),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
