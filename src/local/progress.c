@@ -187,32 +187,39 @@ static uint32_t count_waiting(struct link *link, const uint32_t *count)
 }
 
 /*
- * Answers, in the order in which the QPs came to owe them. The first that finds no room ends the round,
- * and is the first of the next one. True: some were sent.
+ * Answers, in the order in which the QPs came to owe them. The first that finds no room for all that it owes
+ * ends the round, and is the first of the next one.
  */
-static bool serve_answering(struct turn *turn) REQUIRES(turn->link->rx_lock)
+static void send_answers(struct turn *turn) REQUIRES(turn->link->rx_lock)
 {
 	struct link *link = turn->link;
-	bool any = false, orphaned = !list_empty(&link->orphans);
 	uint32_t tries;
 
-	if (orphaned && !local_answer_send_orphans(link))
-		return false;
+	if (!list_empty(&link->orphans) && !local_answer_send_orphans(link))
+		return;
 	for (tries = count_waiting(link, &link->answering_count); tries; tries--) {
 		uint32_t qpn = first_waiting(link, &link->answering);
 		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
 
-		if (!qp || local_of(qp)->link != link) {
-			if (qpn) /* it is about to leave */
-				first_becomes_last(link, &link->answering);
-			continue;
+		if (qp && local_of(qp)->link == link) {
+			if (!local_answer_send(qp))
+				return;
+			local_answer_is_through(qp);
+		} else if (qpn) { /* it is about to leave */
+			first_becomes_last(link, &link->answering);
 		}
-		if (!local_answer_send(qp))
-			break;
-		local_answer_is_through(qp);
-		any = true;
 	}
-	return any || orphaned;
+}
+
+/* Nothing may have been received, so that nobody else tells the other end of what was sent. */
+static void serve_answering(struct turn *turn) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	uint64_t sent = link_sent(link);
+
+	send_answers(turn);
+	if (link_sent(link) != sent)
+		link_notify(link);
 }
 
 /* QPs whose turn was over have another one each. */
@@ -280,9 +287,7 @@ static void serve_waiting(struct turn *turn) REQUIRES(turn->link->rx_lock)
 	if (!atomic_load_explicit(&link->waiting, memory_order_acquire))
 		return;
 	atomic_store_explicit(&link->waiting, false, memory_order_relaxed);
-	/* nothing may have been received, so that nobody else tells the other end */
-	if (serve_answering(turn))
-		link_notify(link);
+	serve_answering(turn);
 	serve_turned(turn);
 	serve_blocked(turn);
 	lock_acquire(&link->wait_lock);

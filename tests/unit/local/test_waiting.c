@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/eventfd.h"
 #include "local/progress.h"
 #include "local/requester.h"
 
@@ -170,6 +171,36 @@ static void test_turns_do_not_wait_for_room(void **state)
 	assert_int_equal(qp_destroy(filler), 0);
 }
 
+/* The peer sleeps until it is told of the next part of what it reads, however little there is room for. */
+static void test_parts_of_an_answer_call_the_sleeper(void **state)
+{
+	enum { LENGTH = 1 << 20 };
+	char *region = calloc(1, LENGTH);
+	struct mr *readable = rig_mr(&rig, region, LENGTH, IBV_ACCESS_REMOTE_READ);
+	struct qp *qp = rig_qp(&rig, IBV_QPT_RC);
+	struct record_header header = { .src_qpn = FAR_QPN,
+					.total = LENGTH,
+					.rkey = readable->ib.rkey,
+					.remote_addr = (uintptr_t)region };
+	uint64_t got = 0;
+
+	((struct arena_header *)far.arena)->duty = DUTY_ASLEEP;
+	rig_connect(qp, &(struct rig_connection){ .slot = FAR_SLOT, .access = IBV_ACCESS_REMOTE_READ });
+	header.dst_qpn = qp->ib.qp_num;
+	far_send(&far, RECORD_READ, RECORD_FIRST | RECORD_LAST, header, NULL);
+	for (int parts = 0; got < LENGTH; parts++) {
+		progress_link(far.link);
+		assert_true(parts < 100);
+		assert_true(eventfd_withdraw(far.link->wake_fd, 100) >= 1);
+		while (far_next(&far, &header))
+			got += header.bytes;
+		far_acknowledge(&far);
+	}
+	assert_int_equal(qp_destroy(qp), 0);
+	assert_int_equal(mr_destroy(readable), 0);
+	free(region);
+}
+
 static void send_to(struct qp *qp, uint32_t msn)
 {
 	struct record_header header = {
@@ -288,6 +319,7 @@ int main(void)
 		TEST(test_a_look_in_vain_is_one_try),
 		TEST(test_room_goes_round),
 		TEST(test_turns_do_not_wait_for_room),
+		TEST(test_parts_of_an_answer_call_the_sleeper),
 		TEST(test_a_nak_outlives_its_destroyed_qp),
 		TEST(test_a_nak_outlives_a_reset),
 		TEST(test_a_refusal_waits_for_room),
