@@ -82,9 +82,11 @@ static uint64_t settle_ms(const struct worker *worker)
 	return SETTLE_MS * worker->settings->patience * (worker->settings->stop ? SETTLE_STOPS : 1);
 }
 
+/* Before the victim is dead nobody is done: its QPs have to fail yet. */
 static bool all_done(struct worker *worker)
 {
-	bool done = traffic_is_done(worker);
+	bool done = traffic_is_done(worker) &&
+		    (worker->settings->kill < 0 || atomic_load(&worker->board->killed));
 
 	oracle_poll_async(worker);
 	for (unsigned int i = 0; i < worker->settings->procs; i++) {
