@@ -18,11 +18,11 @@
 #include <unistd.h>
 
 #define FORK_EVERY_MS	15
-#define SIGNAL_EVERY_US 1000
+#define SIGNAL_EVERY_US 2000
 #define CHILD_BLOCKS	64
 
 static _Atomic uint64_t *in_region, beside_it;
-static _Atomic uint64_t forked_at_ms;
+static _Atomic uint64_t next_fork_ms;
 
 static void count_signal(int number)
 {
@@ -94,12 +94,12 @@ static void live_as_child(struct worker *worker)
 
 void mishap_turn(struct worker *worker)
 {
-	uint64_t now = now_ms(), before = atomic_load(&forked_at_ms);
+	uint64_t begin = now_ms(), next = atomic_load(&next_fork_ms);
 	int status;
 	pid_t pid;
 
-	if (!worker->settings->forks || now < before + FORK_EVERY_MS ||
-	    !atomic_compare_exchange_strong(&forked_at_ms, &before, now))
+	if (!worker->settings->forks || begin < next ||
+	    !atomic_compare_exchange_strong(&next_fork_ms, &next, UINT64_MAX))
 		return;
 	pid = fork();
 	if (pid == 0)
@@ -109,4 +109,6 @@ void mishap_turn(struct worker *worker)
 		CHECK(worker, errno == EINTR, "waitpid: %s", strerror(errno));
 	CHECK(worker, status == 0, "the child of a fork ended with 0x%x", (unsigned int)status);
 	worker->seat->forks++;
+	/* on a busy machine a fork takes long: most of the time is for traffic */
+	atomic_store(&next_fork_ms, now_ms() + FORK_EVERY_MS + 4 * (now_ms() - begin));
 }
