@@ -417,10 +417,6 @@ static void drop(unsigned index) REQUIRES(adopt_lock)
 	update_keys(&range);
 	stay(range.key, range.refused);
 	drop_aside(&range);
-	/* if this fails only memory is lost: what is put there next overwrites all of it */
-	if (fallocate(heap.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)range.offset,
-		      (off_t)(range.end - range.start)))
-		return;
 }
 
 /* Keeps its keys' peers away. */
@@ -441,6 +437,14 @@ static void put_off(struct range *range, uint64_t now) REQUIRES(adopt_lock)
 	range->put_off = true;
 }
 
+/* The heap's memory that nobody sees. If this fails it is lost, until what is put there next overwrites it. */
+static void free_place(const struct move_range *slice)
+{
+	if (fallocate(heap.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)slice->offset,
+		      (off_t)(slice->end - slice->start)))
+		return;
+}
+
 /* The slice next to what is in the heap already. */
 static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(adopt_lock)
 {
@@ -451,9 +455,13 @@ static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(adop
 		.start = range->start + from, .end = range->start + to,
 		.offset = range->offset + from, .aside = range->aside + from,
 	};
+	int error;
 
 	*in = out ? from : to;
-	return out ? move_out(&heap, &slice) : move_in(&heap, &slice);
+	error = out ? move_out(&heap, &slice) : move_in(&heap, &slice);
+	if (out == !error)
+		free_place(&slice);
+	return error;
 }
 
 /* The address space is the same for all slices, so that what comes back is one mapping. */

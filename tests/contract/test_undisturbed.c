@@ -266,32 +266,31 @@ static void rule_38_signals_during_dereg(struct pair *pair)
 	run_guest(pair, dereg_among_signals);
 }
 
-static _Atomic bool allocates;
-
-static void *allocate(void *arg)
+static void *fork_often(void *arg)
 {
-	while (allocates)
-		free(malloc(3000 + (size_t)random() % 3000));
-	return arg;
+	for (int i = 0; i < 20; i++)
+		fork_a_child(guest.memory, guest.bytes);
+	*(_Atomic bool *)arg = true;
+	return NULL;
 }
 
-/* The thread's first block: the header of its arena is on the page ahead of it. */
-static void *fork_beside_malloc(void *arg)
+/* The thread's first block: the header of its arena, which it uses all the time, is on the block's first page. */
+static void *allocate_beside_fork(void *arg)
 {
 	char *memory = malloc(STACK_ROOM);
+	_Atomic bool forked = false;
+	void *blocks[64] = { NULL };
 	pthread_t other;
 
 	be_written_to(memory, STACK_ROOM);
-	allocates = true;
-	pthread_create(&other, NULL, allocate, NULL);
-	for (int i = 0; i < 20; i++) {
-		void *block = malloc(5000);
-
-		fork_a_child(memory, STACK_ROOM);
-		free(block);
+	pthread_create(&other, NULL, fork_often, &forked);
+	for (unsigned i = 0; !forked; i++) {
+		free(blocks[i % 64]);
+		blocks[i % 64] = malloc(10 + i % 3000);
 	}
-	allocates = false;
 	pthread_join(other, NULL);
+	for (int i = 0; i < 64; i++)
+		free(blocks[i]);
 	stop_being_written_to();
 	check_memory(memory, STACK_ROOM);
 	free(memory);
@@ -301,7 +300,7 @@ static void *fork_beside_malloc(void *arg)
 
 static void rule_38_fork_beside_malloc(struct pair *pair)
 {
-	run_guest(pair, fork_beside_malloc);
+	run_guest(pair, allocate_beside_fork);
 }
 
 static uint32_t *word;

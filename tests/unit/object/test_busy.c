@@ -24,7 +24,7 @@ static void *sleep_on(void *arg)
 {
 	struct sleeper *sleeper = arg;
 
-	while (!*(volatile uint32_t *)sleeper->word)
+	while (!__atomic_load_n(sleeper->word, __ATOMIC_ACQUIRE))
 		syscall(SYS_futex, sleeper->word, sleeper->operation, 0, NULL, NULL, 0);
 	sleeper->done = true;
 	return NULL;
@@ -34,7 +34,7 @@ static pthread_t start_sleeper(struct sleeper *sleeper)
 {
 	pthread_t thread;
 
-	*sleeper->word = 0;
+	__atomic_store_n(sleeper->word, 0, __ATOMIC_RELEASE);
 	pthread_create(&thread, NULL, sleep_on, sleeper);
 	usleep(20000);
 	return thread;
@@ -44,7 +44,7 @@ static void wake_sleeper(struct sleeper *sleeper, pthread_t thread)
 {
 	int flag = sleeper->operation & FUTEX_PRIVATE_FLAG;
 
-	*(volatile uint32_t *)sleeper->word = 1;
+	__atomic_store_n(sleeper->word, 1, __ATOMIC_RELEASE);
 	syscall(SYS_futex, sleeper->word, FUTEX_WAKE | flag, 1, NULL, NULL, 0);
 	for (int i = 0; i < 2000 && !sleeper->done; i++)
 		usleep(1000);
