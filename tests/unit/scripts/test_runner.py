@@ -77,6 +77,15 @@ def nothing_left_is_no_failure(directory):
     expect(status == 0 and output.endswith('\n2 passed, 0 failed\n') and 'left behind' not in output, output)
 
 
+def orphans_are_reaped(directory):
+    """Who waits for the end of a daemon that it has started does not wait for a zombie."""
+    root = tree(directory)
+    status, output = run(root, 'scripts/bounded', '20', 'bash', '-c',
+                         '(setsid sleep 0.2 & echo $! >pid); pid=$(<pid); while kill -0 $pid; do sleep 0.1; done',
+                         cwd=root)
+    expect(status == 0, output)
+
+
 def out_of_time(directory):
     """Is a failure beside what was counted, and ends whatever runs."""
     root = tree(directory)
@@ -140,8 +149,8 @@ def ci_counts_what_dies(directory):
     expect(status == 1 and output.endswith('\n5 passed, 2 failed\n'), output)
 
 
-TESTS = [output_in_a_file_is_kept, what_is_left_behind_is_a_failure, nothing_left_is_no_failure, out_of_time,
-         terminated, signals_have_their_default_actions, a_budget_leaves_out, ci_sums_both,
+TESTS = [output_in_a_file_is_kept, what_is_left_behind_is_a_failure, nothing_left_is_no_failure, orphans_are_reaped,
+         out_of_time,         terminated, signals_have_their_default_actions, a_budget_leaves_out, ci_sums_both,
          ci_counts_what_dies]
 
 
