@@ -142,10 +142,13 @@ class Cable:
                          'gro', 'on' if merge else 'off')
             middle.command('ethtool', '-K', name, 'tx', 'off', 'tso', 'off', 'gso', 'off', 'gro', 'off')
             # As an interrupt that is held back: what came meanwhile is looked at together.
-            host.command('unshare', '--mount', 'sh', '-ec', f"""
-                mount -t sysfs none /sys
-                echo 20000 >/sys/class/net/{INTERFACE}/gro_flush_timeout
-                echo 1 >/sys/class/net/{INTERFACE}/napi_defer_hard_irqs""")
+            try:
+                host.command('unshare', '--mount', 'sh', '-ec', f"""
+                    mount -t sysfs none /sys
+                    echo 20000 >/sys/class/net/{INTERFACE}/gro_flush_timeout
+                    echo 1 >/sys/class/net/{INTERFACE}/napi_defer_hard_irqs""")
+            except AssertionError as refused:
+                raise Unavailable(f'only root can hold interrupts back: {refused}') from refused
             middle.ip('link', 'set', name, 'promisc', 'on', 'up')
         self._holders.append(_hold(*middle.prefix, program=(CARRIER, 'enda', 'endb')))
 
