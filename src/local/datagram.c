@@ -132,6 +132,8 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 	enum carried carried;
 	int count = 0;
 
+	if (wqe->ah->pd_number != qp->pd->number) /* IBA C10-10 */
+		return send_failed(qp, wqe, IBV_WC_LOC_QP_OP_ERR, CAUSE_OTHER_PD);
 	if (wqe->length > qp_mtu(qp))
 		return send_failed(qp, wqe, IBV_WC_LOC_LEN_ERR, CAUSE_MESSAGE_TOO_LONG);
 	if (!(wqe->flags & IBV_SEND_INLINE)) {

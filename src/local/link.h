@@ -55,6 +55,8 @@ struct link {
 	bool dying; /* the other process is dead: nobody reads answers. Guarded by rx_lock */
 	_Atomic uint32_t references; /* QPs that are connected over it */
 	enum reach reach;
+	int reach_error;	 /* REACH_NONE: why, an errno; 0: by VERBATIM_REACH */
+	_Atomic bool reach_told; /* that was reported */
 	pid_t heap_of; /* the process that has mapped `heap`: a child of a fork has not */
 	void *arena; /* the other's, read-only (our own for the link to ourselves) */
 	struct arena_header *peer;

@@ -1,10 +1,14 @@
 #include "local/reach.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cause.h"
+#include "base/uncancelled.h"
 #include "object/memory.h"
 
 void reach_probe(struct link *link)
@@ -20,9 +24,59 @@ void reach_probe(struct link *link)
 	}
 	if (link->reach == REACH_SELF)
 		return;
-	if (process_vm_readv(link->pid, &here, 1, &there, 1, 0) == sizeof(cookie) &&
-	    cookie == link->peer->cookie)
+	if (process_vm_readv(link->pid, &here, 1, &there, 1, 0) != sizeof(cookie))
+		link->reach_error = errno;
+	else if (cookie != link->peer->cookie)
+		link->reach_error = ESRCH; /* somebody else's memory */
+	else
 		link->reach = REACH_VM;
+}
+
+/* The kernel's Yama module: who may trace whom; -1: it is not there. */
+static int ptrace_scope(void)
+{
+	int fd = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
+	char text[4] = "";
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	return got > 0 ? atoi(text) : -1;
+}
+
+/* Whether the call itself is refused, to whomever it goes. */
+static bool may_not_call(void)
+{
+	char a = 0, b;
+	struct iovec here = { &b, 1 }, there = { &a, 1 };
+
+	return process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0;
+}
+
+void reach_explain(struct link *link)
+{
+	UNCANCELLED;
+	int scope;
+
+	if (atomic_exchange(&link->reach_told, true))
+		return;
+	scope = ptrace_scope();
+	if (!link->reach_error)
+		cause_report(CAUSE_REACH_REFUSED, 0, "process %d: VERBATIM_REACH", (int)link->pid);
+	else if (may_not_call())
+		cause_report(CAUSE_REACH_REFUSED, 0,
+			     "process %d: this one may not call process_vm_readv (seccomp)",
+			     (int)link->pid);
+	else if (link->reach_error == ESRCH)
+		cause_report(CAUSE_REACH_REFUSED, 0, "process %d: it is of another PID namespace",
+			     (int)link->pid);
+	else if (scope > 0)
+		cause_report(CAUSE_REACH_REFUSED, 0, "process %d: kernel.yama.ptrace_scope is %d",
+			     (int)link->pid, scope);
+	else
+		cause_report(CAUSE_REACH_REFUSED, 0,
+			     "process %d: it is not dumpable, or has other rights than this one: %s",
+			     (int)link->pid, strerror(link->reach_error));
 }
 
 static int copy_self(enum reach_direction direction, const struct iovec *local, int count,
@@ -69,6 +123,7 @@ static int copy_vm(struct link *link, enum reach_direction direction, const stru
 	if (n >= 0)
 		return -EFAULT; /* part of it: the next page is not there */
 	if (errno == EPERM) {
+		link->reach_error = EPERM;
 		link->reach = REACH_NONE;
 		return -EPERM;
 	}

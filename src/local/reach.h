@@ -25,6 +25,12 @@ enum reach_direction { REACH_READ, REACH_WRITE };
 void reach_probe(struct link *link);
 
 /*
+ * Of a link with REACH_NONE: reports, once, that WRITE and READ go by message, and why. Looks into
+ * /proc.
+ */
+void reach_explain(struct link *link);
+
+/*
  * Moves `length` bytes between `local` (count pieces, together at least `length` long) and `remote`,
  * an address of the link's process. When writing, the last bytes (up to 8, from the last aligned
  * word on) are stored after all others (CONTRACT 27). Returns 0, -EFAULT (here or there; use

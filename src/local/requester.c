@@ -9,6 +9,7 @@
 #include "object/memory.h"
 #include "local/onesided.h"
 #include "local/progress.h"
+#include "local/reach.h"
 #include "local/retry.h"
 #include "object/mw.h"
 #include "object/newer.h"
@@ -393,6 +394,9 @@ static enum carried one_sided(struct qp *qp, struct wqe *wqe, int64_t *budget)
 	struct local_qp *lq = local_of(qp);
 
 	if (wqe->route == ROUTE_UNDECIDED) {
+		if (lq->link->reach == REACH_NONE &&
+		    !atomic_load_explicit(&lq->link->reach_told, memory_order_relaxed))
+			reach_explain(lq->link);
 		/* the PD of XRC is that of an SRQ, which the target knows */
 		if (lq->link->reach == REACH_NONE || qp->type == IBV_QPT_XRC_SEND)
 			wqe->route = ROUTE_MESSAGE;

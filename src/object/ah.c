@@ -26,6 +26,7 @@ int ah_create(struct pd *pd, const struct ibv_ah_attr *attr, const union ibv_gid
 	}
 	ah->ib.context = pd->ib.context;
 	ah->ib.pd = &pd->ib;
+	ah->pd_number = pd->number;
 	ah->attr = *attr;
 	ah->sgid = *sgid;
 	ah->local = local;

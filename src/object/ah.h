@@ -14,6 +14,7 @@
 struct ah {
 	struct ibv_ah ib;
 	struct ibv_ah_attr attr;
+	uint32_t pd_number; /* ib.pd may be gone while a request still needs this */
 	union ibv_gid sgid; /* GID at attr.grh.sgid_index when the AH was made */
 	bool without_grh;   /* the receiver is to see no GRH (object/lid.h) */
 	bool local;	    /* attr.grh.dgid is an address of this host (or multicast) */

@@ -188,11 +188,6 @@ int sq_set_ah(struct qp *qp, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, u
 		cause_report(CAUSE_AH_INVALID, qp->ib.qp_num, "a datagram without address handle");
 		return EINVAL;
 	}
-	if (pd_of(ah->pd)->number != qp->pd->number) {
-		cause_report(CAUSE_OTHER_PD, qp->ib.qp_num, "address handle of PD %u, QP of PD %u",
-			     pd_of(ah->pd)->number, qp->pd->number);
-		return EINVAL;
-	}
 	sq_drop(wqe);
 	wqe->ah = ah_of(ah);
 	ah_get(wqe->ah);

@@ -1,7 +1,9 @@
 /*
- * readlink and realpath; and extended attributes, which nothing in the tree has.
+ * readlink and realpath; extended attributes, which nothing in the tree has; and chdir, which the
+ * kernel would have to know of.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "preload/real.h"
@@ -144,4 +146,30 @@ PRELOAD_EXPORT ssize_t llistxattr(const char *path, char *list, size_t size)
 	if (served_concerns(AT_FDCWD, path) && has_none(path))
 		return -1;
 	return real()->llistxattr(path, list, size);
+}
+
+static __attribute__((noinline)) int chdir_served(const char *path)
+{
+	struct served served;
+	int rc = served_begin(AT_FDCWD, path, true, &served);
+
+	if (rc == WALKED_REAL)
+		return real()->chdir(path);
+	if (rc == WALKED_ELSEWHERE)
+		return real()->chdir(served.elsewhere);
+	if (rc == WALKED_NODE) {
+		served_end(&served);
+		dprintf(STDERR_FILENO,
+			"verbatim: %s is only shown, and nobody can change into it: ibv_devinfo and "
+			"ibstat tell what is there\n",
+			path);
+		rc = -EOPNOTSUPP;
+	}
+	errno = -rc;
+	return -1;
+}
+
+PRELOAD_EXPORT int chdir(const char *path)
+{
+	return served_concerns(AT_FDCWD, path) ? chdir_served(path) : real()->chdir(path);
 }

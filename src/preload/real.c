@@ -19,6 +19,7 @@ static const struct {
 	ENTRY(lgetxattr), ENTRY(listxattr), ENTRY(llistxattr), ENTRY(opendir),	 ENTRY(fdopendir),
 	ENTRY(readdir),	  ENTRY(readdir_r), ENTRY(closedir),   ENTRY(rewinddir), ENTRY(seekdir),
 	ENTRY(telldir),	  ENTRY(dirfd),	    ENTRY(scandir),    ENTRY(scandirat), ENTRY(glob),
+	ENTRY(chdir),
 };
 
 /*

@@ -44,6 +44,7 @@ struct real {
 	__typeof__(readlink) *readlink;
 	__typeof__(readlinkat) *readlinkat;
 	__typeof__(realpath) *realpath;
+	__typeof__(chdir) *chdir;
 	__typeof__(getxattr) *getxattr;
 	__typeof__(lgetxattr) *lgetxattr;
 	__typeof__(listxattr) *listxattr;

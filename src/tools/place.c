@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #define LIBIBVERBS "libibverbs.so.1"
@@ -74,10 +75,17 @@ int place_find(const char *program_dir, struct place *out)
 int place_of_program(char *dir, size_t len)
 {
 	ssize_t got = readlink("/proc/self/exe", dir, len);
-	char *slash;
+	char resolved[PATH_MAX], *slash;
 
-	if (got < 0)
-		return -errno;
+	if (got < 0) {
+		/* There is no /proc: the name by which it was started, if that is still there. */
+		const char *name = (const char *)getauxval(AT_EXECFN);
+
+		if (!name || !realpath(name, resolved))
+			return -ENXIO;
+		got = (ssize_t)strlen(resolved);
+		memcpy(dir, resolved, (size_t)got < len ? (size_t)got : len);
+	}
 	if ((size_t)got >= len)
 		return -ENAMETOOLONG;
 	dir[got] = 0;

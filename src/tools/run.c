@@ -114,6 +114,11 @@ static int find_place(struct place *place)
 	rc = place_of_program(program_dir, sizeof(program_dir));
 	if (rc == 0)
 		rc = place_find(program_dir, place);
+	if (rc == -ENXIO) {
+		fprintf(stderr, "verbatim: where this program is cannot be found out without /proc: "
+				"mount it, or start verbatim by its absolute path\n");
+		return -1;
+	}
 	if (rc != 0) {
 		fprintf(
 		    stderr,

@@ -538,7 +538,33 @@ static void rule_25_multicast_reaches_all(struct pair *pair)
 	expect_none(b, RECEIVES);
 }
 
+static void op_address_of_other_pd(struct side *side, void *argument)
+{
+	struct ibv_ah_attr attr = { .is_global = 1, .grh.hop_limit = 1, .port_num = 1 };
+
+	*(int *)argument = ibv_query_gid(side->context, 1, 0, &attr.grh.dgid);
+	side->ah = ibv_create_ah(side->other_pd, &attr);
+	if (!side->ah)
+		*(int *)argument = errno;
+}
+
+/* IBA C10-10: it is no fault of the post, and nothing leaves. */
+static void rule_12_address_handle_of_another_pd(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	int error;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = 64));
+	RUN(a, op_address_of_other_pd, &error);
+	REQUIRE(error == 0, "ibv_create_ah: %s", strerror(error));
+	post_send(a, 0, DATAGRAM(b, .wr_id = 1, .length = 8));
+	expect(a, SENDS, 1, IBV_WC_LOC_QP_OP_ERR);
+	expect_none(b, RECEIVES);
+}
+
 static const struct test tests[] = {
+	EVERY(rule_12_address_handle_of_another_pd),
 	EVERY(rule_24_uc_carries_sends_and_writes),
 	PAIR(rule_24_uc_no_receive_drops),
 	PAIR(rule_24_uc_bad_rkey_writes_nothing),

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from harness import BUILD, DEVICE
+from harness import BUILD, DEVICE, VERBATIM
 
 CLASS = '/sys/class/infiniband'
 PORT = f'{CLASS}/{DEVICE}/ports/1'
@@ -128,3 +128,20 @@ def test_costs_other_calls_nothing(runner):
                 if re.match(r'\w+\(', line)]
     with_view, without = calls(), calls('--no-sysfs')
     assert with_view and with_view == without
+
+
+def test_nobody_changes_into_what_is_only_shown(runner):
+    """ibstatus does; it is told what to look with instead."""
+    for shell in ('sh', 'bash'):
+        said = runner.run(shell, '-c', 'cd /sys/class/infiniband; cd /sys/class && pwd')
+        assert 'verbatim: /sys/class/infiniband is only shown' in said and 'ibv_devinfo' in said, said
+        assert said.endswith('/sys/class\n'), said
+
+
+def test_without_proc(runner, tmp_path):
+    """What is run need not have it; verbatim finds itself by its name."""
+    if os.getuid() != 0:
+        pytest.skip('only root unmounts /proc')
+    said = runner.start_plain('unshare', '--mount', 'sh', '-c',
+                              f'mount -t tmpfs none /proc && exec {VERBATIM} run -- true').finish()
+    assert said == '', said
