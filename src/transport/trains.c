@@ -155,5 +155,6 @@ void trains_on_repeated_read(struct transport_qp *tq, uint32_t psn)
 
 void trains_reset_after_fork(void) NO_LOCK_CHECK
 {
+	destination_count = 0;
 	lock_init(&destinations_lock);
 }

@@ -49,6 +49,7 @@ void trains_on_late(struct transport_qp *tq);
 void trains_on_responses(struct transport_qp *tq, const struct burst *burst, uint32_t count);
 void trains_on_repeated_read(struct transport_qp *tq, uint32_t psn);
 
+/* No destination is known any more. No other thread is there. */
 void trains_reset_after_fork(void);
 
 #endif

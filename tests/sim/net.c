@@ -7,6 +7,7 @@
 #include "fail.h"
 #include "packet/icrc.h"
 #include "packet/packet.h"
+#include "transport/trains.h"
 #include "transport/transport.h"
 
 #define SOURCE_PORT  49200
@@ -16,6 +17,8 @@
 #define HOP_LIMIT    64
 #define BTH_RESERVED 4
 #define FOREIGN	     200 /* a host that has no ends */
+#define MARKED_NS    200000 /* a packet that waits for so long at a router */
+#define LOST_NS	     1000000
 
 struct flight {
 	uint64_t when_ns;
@@ -34,6 +37,7 @@ static struct random dice;
 static const struct net_observer *observer;
 static uint64_t now_ns, numbers;
 static uint16_t identification; /* the receiver's guess */
+static uint64_t router_free_ns[256]; /* by host: when it has sent what waits for that */
 static bool was_marked[256];	/* by host: packets came that ask for a CNP */
 static struct flight *heap[ON_THE_WAY];
 static unsigned heap_count;
@@ -81,6 +85,8 @@ void net_start(const struct net_weather *is, uint64_t seed)
 	numbers = 0;
 	identification = 0;
 	memset(was_marked, 0, sizeof(was_marked));
+	memset(router_free_ns, 0, sizeof(router_free_ns));
+	trains_reset_after_fork();
 	memset(&net_counts, 0, sizeof(net_counts));
 }
 
@@ -212,9 +218,29 @@ static void trace(const char *what, const struct flight *flight)
 	printf("\n");
 }
 
-static void fly(struct flight *flight)
+/* How long it waits at the router; UINT64_MAX: it is lost there. */
+static uint64_t queue(struct flight *flight)
 {
-	uint64_t delay = weather.delay_ns;
+	uint64_t *free_ns = &router_free_ns[flight->flow.local[WIRE_GID_BYTES - 1]];
+	uint64_t waits_ns = *free_ns > now_ns ? *free_ns - now_ns : 0;
+
+	if (!weather.byte_ns)
+		return 0;
+	if (waits_ns > LOST_NS) {
+		net_counts.queued_lost++;
+		return UINT64_MAX;
+	}
+	if (waits_ns > MARKED_NS && (flight->flow.traffic_class & ECN_CE)) {
+		net_counts.queued_marked++;
+		flight->flow.traffic_class |= ECN_CE;
+	}
+	*free_ns = now_ns + waits_ns + (uint64_t)weather.byte_ns * flight->length;
+	return *free_ns - now_ns;
+}
+
+static void fly(struct flight *flight, uint64_t queued_ns)
+{
+	uint64_t delay = weather.delay_ns + queued_ns;
 
 	if (weather.jitter_ns)
 		delay += random_next(&dice) % weather.jitter_ns;
@@ -269,7 +295,7 @@ static void forge(const struct flight *model)
 	for (uint32_t i = header_bytes; i < flight->length - ICRC_BYTES; i++)
 		flight->bytes[i] ^= 0xff;
 	put_icrc(flight);
-	fly(flight);
+	fly(flight, 0);
 }
 
 /* It tells of marked packets that came since the last one, and is none that routers may mark. */
@@ -289,8 +315,10 @@ static void check_notification(const struct wire_flow *flow, const struct flight
 static void launch(const struct wire_flow *flow, const struct wire_packet *packet)
 {
 	struct flight *flight = flatten(flow, packet), *copy;
+	uint64_t queued_ns = queue(flight);
 
 	check_notification(flow, flight);
+	net_counts.one_by_one += flow->one_by_one;
 	net_counts.sent++;
 	observer->sent(flight->bytes, flight->length - ICRC_BYTES);
 	if (random_chance(&dice, weather.forgery))
@@ -301,9 +329,9 @@ static void launch(const struct wire_flow *flow, const struct wire_packet *packe
 		copy = malloc(size);
 		memcpy(copy, flight, size);
 		net_counts.duplicated++;
-		fly(copy);
+		fly(copy, 0);
 	}
-	if (random_chance(&dice, weather.loss)) {
+	if (random_chance(&dice, weather.loss) || queued_ns == UINT64_MAX) {
 		net_counts.lost++;
 		trace("lost", flight);
 		observer->lost(dest_qpn(flight));
@@ -318,7 +346,33 @@ static void launch(const struct wire_flow *flow, const struct wire_packet *packe
 		if (flight->damaged)
 			observer->lost(qpn);
 	}
-	fly(flight);
+	fly(flight, queued_ns);
+}
+
+/* What leaves together arrives one by one, but may be damaged together. */
+bool net_sends_trains(const struct wire_flow *flow)
+{
+	return weather.trains_damaged;
+}
+
+/* Whether packets[i] leaves behind packets[i - 1] in a train: as wire/udp_send.c makes them, but for the
+ * length of these.
+ */
+static bool is_behind(const struct wire_flow *flow, const struct wire_packet *packets, unsigned i)
+{
+	uint32_t before, own;
+
+	if (!i || flow->one_by_one)
+		return false;
+	before = packets[i - 1].header_bytes + packets[i - 1].payload_bytes + packets[i - 1].pad_bytes;
+	own = packets[i].header_bytes + packets[i].payload_bytes + packets[i].pad_bytes;
+	return own == before;
+}
+
+static void lose(const struct wire_packet *packet)
+{
+	observer->lost((uint32_t)packet->header[5] << 16 | (uint32_t)packet->header[6] << 8 |
+		       packet->header[7]);
 }
 
 enum wire_result net_send(const struct wire_flow *flow, const struct wire_packet *packets,
@@ -336,11 +390,16 @@ enum wire_result net_send(const struct wire_flow *flow, const struct wire_packet
 		taken = random_below(&dice, count);
 		result = WIRE_FULL;
 	}
-	for (unsigned i = 0; i < taken; i++)
-		launch(flow, &packets[i]);
+	for (unsigned i = 0; i < taken; i++) {
+		if (!weather.trains_damaged || !is_behind(flow, packets, i)) {
+			launch(flow, &packets[i]);
+			continue;
+		}
+		net_counts.lost++;
+		lose(&packets[i]);
+	}
 	for (unsigned i = taken; result == WIRE_NO_ROUTE && i < count; i++)
-		observer->lost((uint32_t)packets[i].header[5] << 16 |
-			       (uint32_t)packets[i].header[6] << 8 | packets[i].header[7]);
+		lose(&packets[i]);
 	*sent = taken;
 	return result;
 }

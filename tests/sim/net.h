@@ -28,11 +28,19 @@ struct net_weather {
 	uint32_t forgery; /* a packet of a connection comes once more, altered, from another host */
 	uint64_t delay_ns, jitter_ns;
 	bool v6;
+	/*
+	 * A router takes so long for each byte to a host; what waits for long is marked, what waits for
+	 * longer is lost. 0: it is as fast as packets come.
+	 */
+	uint32_t byte_ns;
+	bool trains_damaged; /* of packets that leave together only the first arrives */
 };
 
 /* Counted since net_start. */
 struct net_counts {
 	uint64_t sent, delivered, lost, damaged, duplicated, refused, undetected;
+	uint64_t one_by_one; /* sent so because trains do not arrive */
+	uint64_t queued_marked, queued_lost;
 };
 
 extern struct net_counts net_counts;
@@ -66,6 +74,7 @@ void net_observe(const struct net_observer *observer);
 /* For struct transport_env. */
 enum wire_result net_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			  unsigned count, unsigned *sent);
+bool net_sends_trains(const struct wire_flow *flow);
 int net_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
 		struct wire_flow *flow);
 

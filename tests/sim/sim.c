@@ -107,6 +107,7 @@ static void describe(const struct plan *plan)
 /* How much the seeds did, to see that they do not all do nothing. */
 static struct {
 	uint64_t requests, failed, packets, lost, damaged, undetected;
+	uint64_t one_by_one, queued_marked, queued_lost;
 } totals;
 
 static void add_totals(const struct plan *plan)
@@ -120,6 +121,9 @@ static void add_totals(const struct plan *plan)
 	totals.lost += net_counts.lost;
 	totals.damaged += net_counts.damaged;
 	totals.undetected += net_counts.undetected;
+	totals.one_by_one += net_counts.one_by_one;
+	totals.queued_marked += net_counts.queued_marked;
+	totals.queued_lost += net_counts.queued_lost;
 }
 
 static void run_seed(uint64_t seed)
@@ -177,6 +181,10 @@ int main(int argc, char **argv)
 	if (totals.undetected > 5 + totals.damaged / 5000)
 		sim_fail("of %" PRIu64 " damaged packets %" PRIu64 " passed the ICRC",
 			 totals.damaged, totals.undetected);
+	if (to - from > 1000 && (!totals.one_by_one || !totals.queued_marked))
+		sim_fail("no trains were given up, or no router was busy, in so many seeds");
+	printf("%" PRIu64 " packets one by one; routers marked %" PRIu64 " and lost %" PRIu64 "\n",
+	       totals.one_by_one, totals.queued_marked, totals.queued_lost);
 	printf("%" PRIu64 " seeds: %" PRIu64 " requests, %" PRIu64
 	       " of them failed as they should; "
 	       "%" PRIu64 " packets, %" PRIu64 " lost, %" PRIu64 " damaged\n",

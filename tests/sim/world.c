@@ -33,15 +33,10 @@ static void group_visit(const union ibv_gid *gid, void (*visit)(uint32_t qpn, vo
 {
 }
 
-static bool sends_trains(const struct wire_flow *flow)
-{
-	return false;
-}
-
 static const struct transport_env env = {
 	.now = net_now,
 	.send = net_send,
-	.sends_trains = sends_trains,
+	.sends_trains = net_sends_trains,
 	.resolve = net_resolve,
 	.deadline = deadline,
 	.group_visit = group_visit,
