@@ -74,6 +74,12 @@ static void explain_refusal(const struct ctl_welcome *w, char *why, size_t why_l
 		snprintf(why, why_len, "verbatimd (pid %d) has no slot left: %u processes use it",
 			 (int)w->pid, CTL_SLOT_MAX);
 		break;
+	case EDQUOT:
+		snprintf(why, why_len,
+			 "verbatimd (pid %d) has no slot left for this user: as many of the %u are its "
+			 "own as are free for others; end some of its processes",
+			 (int)w->pid, CTL_SLOT_MAX);
+		break;
 	case EMFILE:
 	case ENFILE:
 		snprintf(why, why_len,

@@ -75,7 +75,7 @@ struct ctl_notice {
  * 0, or -errno with one sentence in why (no newline): -ETIMEDOUT after CTL_CONNECT_MS, or after
  * CTL_REQUEST_MS if a daemon runs and hangs; -EPERM a stranger holds the daemon's name, -ENOENT,
  * -EACCES and others of launch_daemon, -EINVAL the arena or the heap is not sealed, -ENOSPC no slot
- * is free, -EPROTONOSUPPORT the daemon is of another version.
+ * is free, -EDQUOT none for this user, -EPROTONOSUPPORT the daemon is of another version.
  */
 int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd, const char *comm,
 		char *why, size_t why_len);

@@ -53,6 +53,7 @@ struct daemon {
 	struct list condemned; /* connections to be buried at the end of this turn */
 	struct client *by_slot[CTL_SLOT_MAX + 1];
 	unsigned slots_used;
+	uint64_t slot_uids[CTL_SLOT_MAX + 1]; /* whose it was last, plus 1; 0: nobody's (daemon/slots.h) */
 	struct list memberships; /* of all multicast groups */
 	struct list port_groups;
 	unsigned port_group_count;

@@ -17,6 +17,7 @@ static void give(struct client *c, unsigned slot)
 
 	c->slot = slot;
 	d->by_slot[slot] = c;
+	d->slot_uids[slot] = c->uid + UINT64_C(1);
 	d->slots_used++;
 	daemon_on_slot_change(d);
 }
@@ -26,11 +27,38 @@ static int make_socket(void)
 	return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
+static bool has_token(struct daemon *d, int fd, unsigned slot)
+{
+	struct sockname name;
+
+	sockname_of_slot(&d->space, slot, &name);
+	return !connect(fd, (struct sockaddr *)&name.addr, name.len);
+}
+
+static bool has_its_share(struct daemon *d, uid_t uid)
+{
+	unsigned mine = 0, used = 0;
+	int fd = make_socket();
+
+	for (unsigned slot = 1; slot <= CTL_SLOT_MAX; slot++) {
+		if (!d->by_slot[slot] && d->slot_uids[slot] && fd >= 0 && !has_token(d, fd, slot))
+			d->slot_uids[slot] = 0;
+		used += d->slot_uids[slot] != 0;
+		mine += d->slot_uids[slot] == uid + UINT64_C(1);
+	}
+	if (fd >= 0)
+		close(fd);
+	return mine >= CTL_SLOT_MAX - used;
+}
+
 int slots_take(struct client *c, int *token_fd)
 {
 	struct daemon *d = c->daemon;
-	int fd = make_socket();
+	int fd;
 
+	if (d->scope == DAEMON_OF_SYSTEM && has_its_share(d, c->uid))
+		return -EDQUOT;
+	fd = make_socket();
 	if (fd < 0)
 		return -errno;
 	for (unsigned slot = 1; slot <= CTL_SLOT_MAX; slot++) {
@@ -127,12 +155,8 @@ bool slots_any_away(struct daemon *d)
 	bool away = false;
 
 	for (unsigned slot = 1; fd >= 0 && !away && slot <= CTL_SLOT_MAX; slot++) {
-		struct sockname name;
-
-		if (d->by_slot[slot])
-			continue;
-		sockname_of_slot(&d->space, slot, &name);
-		away = !connect(fd, (struct sockaddr *)&name.addr, name.len);
+		if (!d->by_slot[slot])
+			away = has_token(d, fd, slot);
 	}
 	if (fd >= 0)
 		close(fd);

@@ -10,6 +10,10 @@
  * was killed and the next knows nothing: the name cannot be bound again until the last holder is
  * gone.
  *
+ * Of verbatimd --system a user has a share: it gets another slot only while more are free than it has. So one
+ * user alone has half of them, a second one half of the rest, and whoever comes next finds room. What counts is
+ * the token: a process that ended and left its token to another one still has its slot.
+ *
  * Owner: the daemon's one thread.
  */
 #ifndef DAEMON_SLOTS_H
@@ -17,7 +21,10 @@
 
 #include "daemon/client.h"
 
-/* Sets c->slot. *token_fd is the caller's to send and close. 0; -ENOSPC; -errno. */
+/*
+ * Sets c->slot. *token_fd is the caller's to send and close. 0; -ENOSPC; -EDQUOT: its user has its share;
+ * -errno.
+ */
 int slots_take(struct client *c, int *token_fd);
 
 /*

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -302,6 +303,55 @@ static void test_stranger_is_refused(void **state)
 	ctl_close(c);
 }
 
+/* Takes all the slots that there are for this user: says how many, and stays. */
+static void be_greedy(int fd)
+{
+	static struct ctl_client *clients[CTL_SLOT_MAX];
+	int arena = make_arena(), wake = make_wake();
+	char why[256] = "";
+	uint64_t count = 0;
+	int rc = 0;
+
+	CHECK(!setuid(20001));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (count < CTL_SLOT_MAX && !rc) {
+		rc = ctl_connect(&clients[count], arena, wake, arena, "greedy", why, sizeof(why));
+		count += !rc;
+	}
+	CHECK(rc == -EDQUOT && strstr(why, "this user"));
+	say(fd, count);
+	/* A slot that is given back is there again. */
+	ctl_close(clients[0]);
+	for (int64_t end = now_ms() + PATIENCE_MS; rc && now_ms() < end; usleep(1000))
+		rc = ctl_connect(&clients[0], arena, wake, arena, "greedy", why, sizeof(why));
+	CHECK(!rc);
+	say(fd, 0);
+	hear(fd);
+}
+
+/* One user cannot take all slots of all. */
+static void test_a_user_has_a_share(void **state)
+{
+	struct rlimit many = { 20000, 20000 };
+	struct worker greedy, other;
+	uint64_t count;
+	pid_t daemon;
+
+	need_root();
+	CHECK(!setrlimit(RLIMIT_NOFILE, &many));
+	daemon = start_system_daemon();
+	worker_start(&greedy, be_greedy);
+	count = hear(greedy.fd);
+	CHECK(count >= CTL_SLOT_MAX / 2 && count <= CTL_SLOT_MAX / 2 + 1);
+	hear(greedy.fd);
+	worker_start(&other, as_another_user);
+	CHECK(hear(other.fd) > count);
+	hear(other.fd);
+	worker_kill(&other);
+	worker_kill(&greedy);
+	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
@@ -311,6 +361,7 @@ int main(void)
 		TEST(test_one_daemon_for_all),
 		TEST(test_port_of_all),
 		TEST(test_port_of_each),
+		TEST(test_a_user_has_a_share),
 		TEST(test_stranger_is_refused),
 	};
 
