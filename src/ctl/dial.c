@@ -13,26 +13,30 @@
 
 #define PAUSE_MS_MAX 64
 
-/* An abstract name can be taken by anybody: only root and this user may play the daemon. */
-static int check_owner(int sock, const char *name, char *why, size_t why_len)
+/* Only root, and whose the daemon is, may play it. */
+static int check_owner(int sock, const struct sockname_space *space, const struct sockname *name, char *why,
+		       size_t why_len)
 {
+	bool is_abstract = !*name->addr.sun_path;
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
 
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
 		return -errno;
-	if (peer.uid == 0 || peer.uid == geteuid())
+	if (peer.uid == 0 || peer.uid == geteuid() || (space->is_system && peer.uid == space->owner))
 		return 0;
 	snprintf(why, why_len,
-		 "the socket @%s is held by process %d of user %u, which is not verbatimd; ask the "
+		 "the socket %s%s is held by process %d of user %u, which is not verbatimd; ask the "
 		 "administrator to end that process",
-		 name, (int)peer.pid, (unsigned)peer.uid);
+		 is_abstract ? "@" : "", name->addr.sun_path + is_abstract, (int)peer.pid,
+		 (unsigned)peer.uid);
 	return -EPERM;
 }
 
-static int dial_space(const struct sockname_space *space, int *out, char *why, size_t why_len)
+static int dial_name(const struct sockname_space *space, const struct sockname *name, int *out, char *why,
+		     size_t why_len)
 {
-	struct sockname name;
+	bool is_abstract = !*name->addr.sun_path;
 	int rc = 0;
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -41,13 +45,12 @@ static int dial_space(const struct sockname_space *space, int *out, char *why, s
 		snprintf(why, why_len, "no socket for verbatimd: %s", strerror(-rc));
 		return rc;
 	}
-	sockname_of_daemon(space, &name);
-	if (connect(sock, (struct sockaddr *)&name.addr, name.len) < 0) {
+	if (connect(sock, (const struct sockaddr *)&name->addr, name->len) < 0) {
 		rc = errno == EINTR ? -EAGAIN : -errno;
-		snprintf(why, why_len, "verbatimd cannot be reached at @%s: %s", space->text,
-			 strerror(-rc));
+		snprintf(why, why_len, "verbatimd cannot be reached at %s%s: %s", is_abstract ? "@" : "",
+			 name->addr.sun_path + is_abstract, strerror(-rc));
 	} else {
-		rc = check_owner(sock, space->text, why, why_len);
+		rc = check_owner(sock, space, name, why, why_len);
 	}
 	if (rc) {
 		close(sock);
@@ -55,6 +58,21 @@ static int dial_space(const struct sockname_space *space, int *out, char *why, s
 	}
 	*out = sock;
 	return 0;
+}
+
+/* The directory first, then the abstract name, which anybody may have. */
+static int dial_space(const struct sockname_space *space, int *out, char *why, size_t why_len)
+{
+	struct sockname name;
+	bool has_dir = sockname_of_daemon_file(space, &name);
+	int rc = has_dir ? dial_name(space, &name, out, why, why_len) : -ECONNREFUSED;
+
+	if (!rc || rc == -EAGAIN)
+		return rc;
+	sockname_of_daemon(space, &name);
+	rc = dial_name(space, &name, out, why, why_len);
+	/* A stranger there keeps nobody from the directory. */
+	return rc == -EPERM && has_dir ? -ECONNREFUSED : rc;
 }
 
 int dial_running(enum dial_which which, int *sock, enum dial_which *reached, char *why,

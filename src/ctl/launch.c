@@ -116,6 +116,7 @@ static int find_program(char path[PATH_MAX], char *why, size_t why_len)
 static bool is_daemons_variable(const char *variable)
 {
 	return !strncmp(variable, "VERBATIM", strlen("VERBATIM")) ||
+	       !strncmp(variable, "XDG_RUNTIME_DIR=", strlen("XDG_RUNTIME_DIR=")) ||
 	       strstr(variable, "SAN_OPTIONS=");
 }
 

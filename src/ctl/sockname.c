@@ -1,38 +1,202 @@
 #include "ctl/sockname.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-static int make_space(const char *whose, struct sockname_space *space)
+#define SYSTEM_BASE  "/run/verbatim"
+#define LEAF_BYTES   17 /* "/session.01234567" is the longest */
+#define SESSION	     "session."
+
+/* ------------------------------------------------------------------------------------------
+ * The directory.
+ */
+
+/* Nobody else can put anything there. */
+static bool is_owned(const char *path, uid_t uid)
 {
-	const char *name = secure_getenv("VERBATIM_NAMESPACE");
+	struct stat s;
 
-	if (!name || !*name) {
-		snprintf(space->text, sizeof(space->text), "verbatim.%s", whose);
+	return !lstat(path, &s) && S_ISDIR(s.st_mode) && s.st_uid == uid && !(s.st_mode & 022);
+}
+
+/* Below `base`, which is there already as far as base_bytes. */
+static void set_dir(struct sockname_space *space, const char *base, size_t base_bytes, const char *name)
+{
+	struct stat net;
+	int n;
+
+	if (stat("/proc/self/ns/net", &net) < 0 || strchr(name, '/'))
+		return;
+	n = snprintf(space->dir, sizeof(space->dir), "%s/%ju%s%s", base, (uintmax_t)net.st_ino,
+		     *name ? "." : "", name);
+	if (n < 0 || (size_t)n + LEAF_BYTES >= sizeof(((struct sockaddr_un *)0)->sun_path) ||
+	    (size_t)n >= sizeof(space->dir))
+		space->dir[0] = '\0';
+	space->base_bytes = base_bytes;
+}
+
+static void find_dir_of_user(struct sockname_space *space, uid_t uid, const char *name)
+{
+	const char *named = secure_getenv("XDG_RUNTIME_DIR");
+	char base[64], path[80];
+	struct stat s;
+
+	snprintf(base, sizeof(base), "/run/user/%u", (unsigned)uid);
+	if (!is_owned(base, uid) && named && strlen(named) < sizeof(base) && *named == '/')
+		snprintf(base, sizeof(base), "%s", named);
+	if (is_owned(base, uid)) {
+		snprintf(path, sizeof(path), "%s/verbatim", base);
+		set_dir(space, path, strlen(base), name);
+		return;
+	}
+	snprintf(path, sizeof(path), "/tmp/verbatim-%u", (unsigned)uid);
+	if (is_owned(path, uid) || (lstat(path, &s) < 0 && errno == ENOENT))
+		set_dir(space, path, strlen("/tmp"), name);
+}
+
+static int make_one(const char *path, const struct sockname_space *space)
+{
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	if (!is_owned(path, space->owner))
+		return -EPERM;
+	/* Whatever the umask is. */
+	return space->is_system && chmod(path, 0755) < 0 ? -errno : 0;
+}
+
+static int make_all(const struct sockname_space *space)
+{
+	char path[sizeof(space->dir)];
+	int rc = 0;
+
+	for (size_t i = space->base_bytes + 1; !rc && i <= strlen(space->dir); i++) {
+		if (space->dir[i] != '/' && space->dir[i] != '\0')
+			continue;
+		memcpy(path, space->dir, i);
+		path[i] = '\0';
+		rc = make_one(path, space);
+	}
+	return rc;
+}
+
+int sockname_make_dir(struct sockname_space *space, int *lock_fd)
+{
+	int fd;
+
+	*lock_fd = -1;
+	if (!*space->dir)
+		return 0;
+	fd = make_all(space) ? -1 : open(space->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0) {
+		space->dir[0] = '\0';
 		return 0;
 	}
-	if (strlen(name) > SOCKNAME_NAMESPACE_MAX)
+	/* The kernel lets go of it when the daemon ends, however that happens. */
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		close(fd);
+		return -EADDRINUSE;
+	}
+	*lock_fd = fd;
+	return 0;
+}
+
+static void make_file(const char *dir, const char *leaf, struct sockname *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->addr.sun_family = AF_UNIX;
+	snprintf(out->addr.sun_path, sizeof(out->addr.sun_path), "%.90s/%.16s", dir, leaf);
+	out->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(out->addr.sun_path) + 1);
+}
+
+/* A file without a socket: a connection is refused, whatever kind of socket it would be of. */
+static bool is_left_over(const struct sockname *name)
+{
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool left = fd >= 0 && connect(fd, (const struct sockaddr *)&name->addr, name->len) < 0 &&
+		    errno == ECONNREFUSED;
+
+	if (fd >= 0)
+		close(fd);
+	return left;
+}
+
+void sockname_clean_dir(const struct sockname_space *space)
+{
+	DIR *dir = *space->dir ? opendir(space->dir) : NULL;
+	struct sockname name;
+
+	for (struct dirent *e; dir && (e = readdir(dir));) {
+		if (*e->d_name == '.' || strlen(e->d_name) > LEAF_BYTES - 1)
+			continue;
+		make_file(space->dir, e->d_name, &name);
+		if (is_left_over(&name))
+			unlink(name.addr.sun_path);
+	}
+	if (dir)
+		closedir(dir);
+	rmdir(space->dir);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Spaces.
+ */
+
+/* *name: VERBATIM_NAMESPACE, or "". */
+static int make_space(const char *whose, struct sockname_space *space, const char **name)
+{
+	const char *value = secure_getenv("VERBATIM_NAMESPACE");
+
+	memset(space, 0, sizeof(*space));
+	*name = value ? value : "";
+	if (strlen(*name) > SOCKNAME_NAMESPACE_MAX)
 		return -ENAMETOOLONG;
-	snprintf(space->text, sizeof(space->text), "verbatim.%s.%s", whose, name);
+	snprintf(space->text, sizeof(space->text), "verbatim.%s%s%s", whose, **name ? "." : "", *name);
 	return 0;
 }
 
 int sockname_space_of_system(struct sockname_space *space)
 {
-	return make_space("system", space);
+	const char *name;
+	struct stat s;
+	int rc = make_space("system", space, &name);
+
+	if (rc)
+		return rc;
+	space->is_system = true;
+	/* Nobody but root can have made it: a service manager for another user, maybe. */
+	space->owner = !lstat(SYSTEM_BASE, &s) && S_ISDIR(s.st_mode) ? s.st_uid : 0;
+	set_dir(space, SYSTEM_BASE, strlen("/run"), name);
+	return 0;
 }
 
 int sockname_space_of_user(uid_t uid, struct sockname_space *space)
 {
+	const char *name;
 	char whose[16];
+	int rc;
 
 	snprintf(whose, sizeof(whose), "%u", (unsigned)uid);
-	return make_space(whose, space);
+	rc = make_space(whose, space, &name);
+	if (rc)
+		return rc;
+	space->owner = uid;
+	if (uid == geteuid())
+		find_dir_of_user(space, uid, name);
+	return 0;
 }
+
+/* ------------------------------------------------------------------------------------------
+ * Names.
+ */
 
 static void make_abstract(const char *text, struct sockname *out)
 {
@@ -49,42 +213,91 @@ void sockname_of_daemon(const struct sockname_space *space, struct sockname *out
 	make_abstract(space->text, out);
 }
 
-void sockname_of_slot(const struct sockname_space *space, unsigned slot, struct sockname *out)
+bool sockname_of_daemon_file(const struct sockname_space *space, struct sockname *out)
+{
+	if (!*space->dir)
+		return false;
+	make_file(space->dir, "daemon", out);
+	return true;
+}
+
+static void make_token(const struct sockname_space *space, const char *leaf, struct sockname *out)
 {
 	char text[sizeof(out->addr.sun_path)];
 
-	snprintf(text, sizeof(text), "%.90s.slot.%u", space->text, slot);
+	if (*space->dir) {
+		make_file(space->dir, leaf, out);
+		return;
+	}
+	snprintf(text, sizeof(text), "%.85s.%.17s", space->text, leaf);
 	make_abstract(text, out);
 }
 
-#define SESSION_FORMAT "%.90s.session."
+void sockname_of_slot(const struct sockname_space *space, unsigned slot, struct sockname *out)
+{
+	char leaf[LEAF_BYTES];
+
+	snprintf(leaf, sizeof(leaf), "slot.%u", slot);
+	make_token(space, leaf, out);
+}
 
 void sockname_of_session(const struct sockname_space *space, uint32_t session, struct sockname *out)
 {
-	char text[sizeof(out->addr.sun_path)];
+	char leaf[LEAF_BYTES];
 
-	snprintf(text, sizeof(text), SESSION_FORMAT "%08" PRIx32, space->text, session);
-	make_abstract(text, out);
+	snprintf(leaf, sizeof(leaf), SESSION "%08" PRIx32, session);
+	make_token(space, leaf, out);
+}
+
+static void tell_session(const char *digits, void (*each)(uint32_t session, void *arg), void *arg)
+{
+	uint32_t session;
+	int end;
+
+	if (sscanf(digits, "%8" SCNx32 "%n", &session, &end) == 1 && end == 8)
+		each(session, arg);
+}
+
+static void each_abstract_session(const struct sockname_space *space,
+				  void (*each)(uint32_t session, void *arg), void *arg)
+{
+	char prefix[sizeof(space->text) + 16], line[256];
+	FILE *f = fopen("/proc/net/unix", "re");
+
+	snprintf(prefix, sizeof(prefix), "@%.85s." SESSION, space->text);
+	while (f && fgets(line, sizeof(line), f)) {
+		const char *name = strchr(line, '@');
+
+		if (name && !strncmp(name, prefix, strlen(prefix)))
+			tell_session(name + strlen(prefix), each, arg);
+	}
+	if (f)
+		fclose(f);
 }
 
 void sockname_each_session(const struct sockname_space *space,
 			   void (*each)(uint32_t session, void *arg), void *arg)
 {
-	char prefix[sizeof(space->text) + 16], line[256];
-	FILE *f = fopen("/proc/net/unix", "re");
-	uint32_t session;
-	int end;
+	DIR *dir = *space->dir ? opendir(space->dir) : NULL;
 
-	snprintf(prefix, sizeof(prefix), "@" SESSION_FORMAT, space->text);
-	while (f && fgets(line, sizeof(line), f)) {
-		const char *name = strchr(line, '@');
-
-		if (name && !strncmp(name, prefix, strlen(prefix)) &&
-		    sscanf(name + strlen(prefix), "%8" SCNx32 "%n", &session, &end) == 1 && end == 8)
-			each(session, arg);
+	if (!*space->dir)
+		each_abstract_session(space, each, arg);
+	for (struct dirent *e; dir && (e = readdir(dir));) {
+		if (!strncmp(e->d_name, SESSION, strlen(SESSION)))
+			tell_session(e->d_name + strlen(SESSION), each, arg);
 	}
-	if (f)
-		fclose(f);
+	if (dir)
+		closedir(dir);
+}
+
+int sockname_bind(int fd, const struct sockname *name)
+{
+	if (!bind(fd, (const struct sockaddr *)&name->addr, name->len))
+		return 0;
+	if (errno != EADDRINUSE || !*name->addr.sun_path || !is_left_over(name))
+		return -errno;
+	unlink(name->addr.sun_path);
+	return bind(fd, (const struct sockaddr *)&name->addr, name->len) < 0 ? -errno : 0;
 }
 
 bool sockname_equal(const struct sockname *a, const struct sockname *b)

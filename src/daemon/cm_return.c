@@ -41,7 +41,7 @@ int cm_return_make_token(struct cm_client *cc, int *token_fd)
 		if (getrandom(&session, sizeof(session), GRND_NONBLOCK) != sizeof(session) || !session)
 			continue;
 		sockname_of_session(&cc->cm->daemon->space, session, &name);
-		if (bind(fd, (struct sockaddr *)&name.addr, name.len) < 0)
+		if (sockname_bind(fd, &name))
 			continue;
 		cc->session = session;
 		*token_fd = fd;
@@ -192,6 +192,8 @@ void cm_return_init(struct cm *cm)
 	*r = (struct cm_return){ .cm = cm };
 	loop_timer_init(&r->look, on_look);
 	sockname_each_session(&cm->daemon->space, expect, r);
+	/* Some names may be left of what ended before. */
+	drop_ended(r);
 	r->is_over = !r->away_count;
 	if (r->is_over)
 		return;

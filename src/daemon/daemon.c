@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "daemon/client.h"
@@ -59,6 +61,42 @@ static int watch_signals(struct daemon *d)
 				: loop_watch(&d->loop, d->signal_fd, EPOLLIN, &d->on_signal);
 }
 
+/* Whether who has the abstract name may be a daemon of ours, in another mount namespace. */
+static bool is_daemons(const struct daemon *d, const struct sockname *name)
+{
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct ucred peer = { .uid = (uid_t)-1 };
+	socklen_t len = sizeof(peer);
+	bool is_ours = sock < 0 || connect(sock, (const struct sockaddr *)&name->addr, name->len) < 0 ||
+		       getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.uid == 0 ||
+		       peer.uid == d->uid;
+
+	if (sock >= 0)
+		close(sock);
+	/* To a program that starts a daemon what that prints is a failure; and this is none to it. */
+	if (!is_ours && d->scope == DAEMON_OF_SYSTEM)
+		fprintf(stderr,
+			"verbatimd: the socket @%s is held by process %d of user %u, which is not "
+			"verbatimd; only those are served who see %s\n",
+			d->space.text, (int)peer.pid, (unsigned)peer.uid, d->space.dir);
+	return is_ours;
+}
+
+/* Of many that start at once the directory's lock, or the abstract name, decides who stays. */
+static int listen_everywhere(struct daemon *d)
+{
+	struct sockname name;
+	int rc = 0;
+
+	if (sockname_of_daemon_file(&d->space, &name))
+		rc = listen_init(&d->file, d, &name);
+	if (rc)
+		return rc;
+	sockname_of_daemon(&d->space, &name);
+	rc = listen_init(&d->name, d, &name);
+	return rc == -EADDRINUSE && d->file.fd >= 0 && !is_daemons(d, &name) ? 0 : rc;
+}
+
 int daemon_init(struct daemon *d, enum daemon_scope scope)
 {
 	int rc;
@@ -73,8 +111,12 @@ int daemon_init(struct daemon *d, enum daemon_scope scope)
 	list_init(&d->port_groups);
 	loop_timer_init(&d->linger, on_linger_end);
 
+	d->file.fd = d->file.reserve_fd = d->name.fd = d->name.reserve_fd = d->lock_fd = -1;
+
 	rc = scope == DAEMON_OF_SYSTEM ? sockname_space_of_system(&d->space)
 				       : sockname_space_of_user(d->uid, &d->space);
+	if (!rc)
+		rc = sockname_make_dir(&d->space, &d->lock_fd);
 	if (!rc)
 		rc = loop_init(&d->loop);
 	if (!rc)
@@ -82,7 +124,7 @@ int daemon_init(struct daemon *d, enum daemon_scope scope)
 	if (!rc)
 		rc = cm_init(d);
 	if (!rc)
-		rc = listen_init(&d->listener, d);
+		rc = listen_everywhere(d);
 	/* Whoever started it needs a moment to come, however short it is to stay afterwards. */
 	if (!rc && scope == DAEMON_OF_USER)
 		loop_timer_arm(&d->loop, &d->linger,
@@ -108,11 +150,15 @@ void daemon_run(struct daemon *d)
 
 void daemon_fini(struct daemon *d)
 {
-	listen_fini(&d->listener);
+	listen_fini(&d->file);
+	listen_fini(&d->name);
 	cm_forget(d);
 	client_dismiss_all(d);
 	cm_fini(d);
 	ports_on_end(d);
+	sockname_clean_dir(&d->space);
+	if (d->lock_fd >= 0)
+		close(d->lock_fd);
 	close(d->signal_fd);
 	loop_fini(&d->loop);
 }

@@ -43,7 +43,8 @@ struct daemon {
 	uid_t uid;		     /* whose it is; in DAEMON_OF_USER the only one served */
 	struct sockname_space space; /* of its socket's name and its slots' */
 	struct loop loop;
-	struct listener listener;
+	struct listener file, name; /* in the directory, and with the abstract name; either may be missing */
+	int lock_fd;		    /* of the directory */
 	struct loop_source on_signal;
 	int signal_fd;
 	struct loop_timer linger; /* armed while there is no process */

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ctl/fdmsg.h"
@@ -133,9 +134,9 @@ static void on_call(struct loop_source *source, uint32_t events)
 	}
 }
 
-int listen_init(struct listener *l, struct daemon *d)
+int listen_init(struct listener *l, struct daemon *d, const struct sockname *name)
 {
-	struct sockname name;
+	int rc;
 
 	l->daemon = d;
 	l->on_call.on_ready = on_call;
@@ -144,18 +145,25 @@ int listen_init(struct listener *l, struct daemon *d)
 	l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (l->fd < 0)
 		return -errno;
-	sockname_of_daemon(&d->space, &name);
-	/* Of many that start at once, this decides who stays. */
-	if (bind(l->fd, (struct sockaddr *)&name.addr, name.len) < 0)
-		return -errno;
-	if (listen(l->fd, SOMAXCONN) < 0)
-		return -errno;
-	return loop_watch(&d->loop, l->fd, EPOLLIN, &l->on_call);
+	rc = sockname_bind(l->fd, name);
+	/* Who connects is known by the kernel. */
+	if (!rc && *name->addr.sun_path && d->scope == DAEMON_OF_SYSTEM &&
+	    chmod(name->addr.sun_path, 0666) < 0)
+		rc = -errno;
+	if (!rc && listen(l->fd, SOMAXCONN) < 0)
+		rc = -errno;
+	if (!rc)
+		rc = loop_watch(&d->loop, l->fd, EPOLLIN, &l->on_call);
+	if (rc)
+		listen_fini(l);
+	return rc;
 }
 
 void listen_fini(struct listener *l)
 {
-	close(l->fd);
+	if (l->fd >= 0)
+		close(l->fd);
 	if (l->reserve_fd >= 0)
 		close(l->reserve_fd);
+	l->fd = l->reserve_fd = -1;
 }

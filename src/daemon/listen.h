@@ -1,7 +1,7 @@
 /*
  * Listen - takes calls on the daemon's name.
  *
- * In:  the name, which bind() gives to exactly one daemon.
+ * In:  a name, which bind() gives to exactly one daemon.
  * Out: a client object per connection of a user who is served; a refusal to the others.
  *
  * Owner: the daemon's one thread. Running out of descriptors neither blocks it nor makes it spin:
@@ -18,12 +18,14 @@ struct listener {
 	struct loop_source on_call;
 	struct loop_timer resume; /* armed while calls are left waiting for want of memory */
 	struct daemon *daemon;
-	int fd;
+	int fd; /* -1: it does not listen */
 	int reserve_fd; /* -1 if it could not be opened again */
 };
 
-/* 0; -EADDRINUSE: another daemon has the name; -errno. */
-int listen_init(struct listener *l, struct daemon *d);
+struct sockname;
+
+/* 0; -EADDRINUSE: somebody has the name; -errno. */
+int listen_init(struct listener *l, struct daemon *d, const struct sockname *name);
 void listen_fini(struct listener *l);
 
 #endif

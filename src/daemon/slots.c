@@ -67,15 +67,16 @@ int slots_take(struct client *c, int *token_fd)
 		if (d->by_slot[slot] || !ports_suit(d, slot, c->uid))
 			continue;
 		sockname_of_slot(&d->space, slot, &name);
-		if (!bind(fd, (struct sockaddr *)&name.addr, name.len)) {
+
+		int rc = sockname_bind(fd, &name);
+
+		if (!rc) {
 			give(c, slot);
 			*token_fd = fd;
 			return 0;
 		}
 		/* Held by a process that has not come back yet, or by a dead one's child. */
-		if (errno != EADDRINUSE) {
-			int rc = -errno;
-
+		if (rc != -EADDRINUSE) {
 			close(fd);
 			return rc;
 		}
@@ -86,7 +87,7 @@ int slots_take(struct client *c, int *token_fd)
 
 static bool is_named(int fd, const struct sockname *name)
 {
-	struct sockname actual = { .len = sizeof(actual.addr) };
+	struct sockname actual = { .len = sizeof(actual.addr) }; /* zero beyond what is filled in */
 	int type;
 	socklen_t len = sizeof(type);
 

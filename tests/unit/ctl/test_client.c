@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -630,7 +631,7 @@ static void test_program_without_standard_fds(void **state)
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* Somebody else sits on the daemon's name. */
+/* Somebody else sits on the daemon's abstract name. */
 static void squat(int fd)
 {
 	struct sockname_space space;
@@ -640,6 +641,7 @@ static void squat(int fd)
 	sockname_space_of_user(12345, &space);
 	sockname_of_daemon(&space, &name);
 	CHECK(!setuid(12346));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	CHECK(!bind(sock, (struct sockaddr *)&name.addr, name.len) && !listen(sock, 8));
 	say(fd, 1);
 	pause();
@@ -654,8 +656,24 @@ static void connect_to_squatter(int fd)
 	CHECK(strstr(why, "12346"));
 }
 
+/* Two of them meet in the directory, where the stranger cannot come in. */
+static void connect_beside_squatter(int fd)
+{
+	struct ctl_peer_info peer;
+	struct ctl_client *a, *b;
+
+	CHECK(!setuid(12345));
+	a = join();
+	b = join();
+	CHECK(!ctl_peer(a, ctl_slot(b), &peer));
+	close_peer(&peer);
+	ctl_close(b);
+	ctl_close(a);
+}
+
 static void test_squatted_name(void **state)
 {
+	static const char dir[] = "/tmp/verbatim-12345";
 	struct worker squatter, victim;
 
 	if (geteuid() != 0) {
@@ -664,8 +682,13 @@ static void test_squatted_name(void **state)
 	}
 	worker_start(&squatter, squat);
 	hear(squatter.fd);
+	worker_start(&victim, connect_beside_squatter);
+	worker_end(&victim);
+	/* Once he has both he is named. */
+	CHECK(!chown(dir, 12346, -1));
 	worker_start(&victim, connect_to_squatter);
 	worker_end(&victim);
+	CHECK(!chown(dir, 12345, -1));
 	worker_kill(&squatter);
 }
 
