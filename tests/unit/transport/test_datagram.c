@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/counter.h"
 #include "object/ah.h"
 #include "packet/grh.h"
 
@@ -15,6 +16,7 @@
 
 static uint8_t here[BYTES] PAIR_ALIGNED, there[BYTES] PAIR_ALIGNED;
 static struct ah *ah;
+static uint32_t remote_qpn; /* 0: that of b */
 
 static const union ibv_gid v4 = { .raw = { [10] = 0xff, 0xff, 10, 0, 0, 1 } };
 static const union ibv_gid v4_group = { .raw = { [10] = 0xff, 0xff, 239, 1, 2, 3 } };
@@ -59,7 +61,8 @@ static enum wire_result send_with(uint32_t bytes, uint32_t qkey, enum ibv_wr_opc
 		.sg_list = &sge,
 		.num_sge = 1,
 		.imm_data = 0xabcd,
-		.wr.ud = { .ah = &ah->ib, .remote_qpn = b->ib.qp_num, .remote_qkey = qkey },
+		.wr.ud = { .ah = &ah->ib, .remote_qpn = remote_qpn ? remote_qpn : b->ib.qp_num,
+			   .remote_qkey = qkey },
 	};
 	enum wire_result result;
 	struct wqe *wqe;
@@ -204,6 +207,34 @@ static void test_no_route_is_told(void **state)
 	cause_init(NULL);
 }
 
+/* A QP that is not there is the sender's affair; one of another process is reported. */
+static void test_unknown_qps(void **state)
+{
+	_Atomic uint64_t *told = &arena_header(rig.arena)->cause_next;
+	struct arena_cause cause;
+	uint64_t before;
+
+	counter_init(rig.arena);
+	before = counter_read(COUNTER_NO_QP);
+	cause_init(rig.arena);
+	post_receive(1, 200);
+	remote_qpn = RIG_SLOT << ARENA_QP_BITS | 16000;
+	assert_int_equal(send(10, 0x11), WIRE_SENT);
+	assert_int_equal(counter_read(COUNTER_NO_QP), before + 1);
+	assert_int_equal(*told, 0);
+	remote_qpn = (RIG_SLOT + 1) << ARENA_QP_BITS | (b->ib.qp_num & (ARENA_QPS - 1));
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(send(10, 0x11), WIRE_SENT);
+	assert_int_equal(counter_read(COUNTER_NO_QP), before + 4);
+	assert_int_equal(*told, 1); /* of many, one a second */
+	assert_true(cause_read(&arena_causes(rig.arena)[0], &cause));
+	assert_int_equal(cause.cause, CAUSE_PACKET_MISDELIVERED);
+	assert_true(rig_is_quiet(&rig));
+	remote_qpn = 0;
+	cause_init(NULL);
+	counter_init(NULL);
+}
+
 static void test_multicast(void **state)
 {
 	ah_destroy(ah);
@@ -226,6 +257,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 		TEST(delivery), TEST(v4_header), TEST(v6_header), TEST(immediate),
 		TEST(dropped),	TEST(refused),	 TEST(no_route_is_told), TEST(multicast),
+		TEST(unknown_qps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

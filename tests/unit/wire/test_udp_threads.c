@@ -1,6 +1,7 @@
 /* Several threads send through one port while two receive from another: each packet once, whole. */
 #include <errno.h>
 #include <netinet/in.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +15,7 @@
 #include <cmocka.h>
 
 #include "net.h"
+#include "base/arena.h"
 #include "wire/udp.h"
 #include "wire/udp_address.h"
 
@@ -118,9 +120,58 @@ static void test_threads(void **state)
 	udp_close(to);
 }
 
+#define OPENERS 4
+#define SLOTS	30
+
+static struct wire_sender *opened[OPENERS][SLOTS];
+static pthread_barrier_t start;
+
+static void *open_senders(void *arg)
+{
+	uintptr_t who = (uintptr_t)arg;
+
+	for (uint32_t slot = 0; slot < SLOTS; slot++) {
+		pthread_barrier_wait(&start);
+		opened[who][slot] = udp_sender(from, slot << ARENA_QP_BITS | 1);
+	}
+	return NULL;
+}
+
+static unsigned count_fds(void)
+{
+	unsigned count = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+/* Threads that ask for a sender at once get the same one, and no socket is left over. */
+static void test_one_sender_for_all_threads(void **state)
+{
+	pthread_t threads[OPENERS];
+	uint8_t gid[WIRE_GID_BYTES];
+	unsigned fds;
+
+	from = open_port(1, gid);
+	fds = count_fds();
+	pthread_barrier_init(&start, NULL, OPENERS);
+	for (uintptr_t i = 0; i < OPENERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, open_senders, (void *)i), 0);
+	for (int i = 0; i < OPENERS; i++)
+		pthread_join(threads[i], NULL);
+	for (uint32_t slot = 0; slot < SLOTS; slot++)
+		for (int i = 1; i < OPENERS; i++)
+			assert_ptr_equal(opened[i][slot], opened[0][slot]);
+	assert_int_equal(count_fds(), fds + SLOTS);
+	udp_close(from);
+	assert_int_equal(count_fds(), fds - 1);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_threads) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_threads),
+					    cmocka_unit_test(test_one_sender_for_all_threads) };
 
 	net_init();
 	return cmocka_run_group_tests(tests, NULL, NULL);
