@@ -103,8 +103,8 @@ static int prepare(int fd, int family)
 		rc = set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
 	if (rc)
 		return rc;
-	return family == AF_INET ? set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO) :
-				   set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+	return family == AF_INET ? set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
+				 : set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
 }
 
 /* Without SO_REUSEPORT and SO_REUSEADDR: what is bound is nobody else's. 0 or -errno. */
@@ -143,7 +143,8 @@ int source_port_open(const struct sockaddr *address, socklen_t length, uint16_t 
 	UNCANCELLED;
 	int family = address->sa_family, fd, rc;
 
-	if (length != (family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)))
+	if (length !=
+	    (family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)))
 		return -EINVAL;
 	fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)

@@ -2,13 +2,13 @@
  * Source port - a UDP socket that only sends, from a port that no other socket of its address has.
  *
  * In:  an address of this host.
- * Out: a socket bound to it and to a port in 49152..65535 (IBA annex A17.3.2), chosen at random, so that
- * switches and network cards spread the flows of a host over their paths and queues.
+ * Out: a socket bound to it and to a port in 49152..65535 (IBA annex A17.3.2), chosen at random, so
+ * that switches and network cards spread the flows of a host over their paths and queues.
  *
- * The receiver's kernel merges packets that have addresses and ports in common (GRO) and hands all of
- * them to the process that the first one is for. So a socket is for the packets of one process to one
- * other process at each address, and never shared with SO_REUSEPORT: what can be merged is for one
- * process then. ARCHITECTURE.md says it in full.
+ * The receiver's kernel merges packets that have addresses and ports in common (GRO) and hands all
+ * of them to the process that the first one is for. So a socket is for the packets of one process
+ * to one other process at each address, and never shared with SO_REUSEPORT: what can be merged is
+ * for one process then. ARCHITECTURE.md says it in full.
  *
  * The socket is never connected, and sets DF, so that its IPv4 identifications are known
  * (packet/icrc.h). It receives nothing; what ICMP says of its packets is no error of its calls.
@@ -26,22 +26,23 @@
 
 /*
  * `address` is IPv4 or IPv6; its port is ignored. Ports in net.ipv4.ip_local_reserved_ports are not
- * taken. The descriptor (close-on-exec, not blocking), or -errno: -EADDRINUSE none of the ports that
- * were tried is free, -EADDRNOTAVAIL, -EMFILE, ...
+ * taken. The descriptor (close-on-exec, not blocking), or -errno: -EADDRINUSE none of the ports
+ * that were tried is free, -EADDRNOTAVAIL, -EMFILE, ...
  */
 int source_port_open(const struct sockaddr *address, socklen_t length, uint16_t *port);
 
 /*
  * For a socket that sends to several processes, for want of one of its own: its packets have no UDP
- * checksum from now on (IBA annex A17.3.2 allows that; the ICRC covers them), and such packets are never
- * merged. It may not send trains (UDP_SEGMENT) any more, for the same reason. 0 or -errno.
+ * checksum from now on (IBA annex A17.3.2 allows that; the ICRC covers them), and such packets are
+ * never merged. It may not send trains (UDP_SEGMENT) any more, for the same reason. 0 or -errno.
  */
 int source_port_share(int fd);
 
 /* From now on the socket receives nothing. 0 or -errno. */
 int source_port_deafen(int fd);
 
-/* For a socket that receives: packets over IPv6 without UDP checksum, which adapters and rxe send. */
+/* For a socket that receives: packets over IPv6 without UDP checksum, which adapters and rxe send.
+ */
 void source_port_accept_unchecked(int fd);
 
 #endif

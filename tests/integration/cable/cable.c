@@ -1,13 +1,13 @@
 /*
- * Cable - carries Ethernet frames between two interfaces of its network namespace, as a cable between
- * two network cards does.
+ * Cable - carries Ethernet frames between two interfaces of its network namespace, as a cable
+ * between two network cards does.
  *
  * In:  the names of the interfaces; each is one end of a veth pair, whose other end is in a host's
  *      namespace. Standard input: the cable ends with it.
- * Out: each frame of one on the other, in order, in batches of those that were there at once. Nothing is
- *      left of what the sender's kernel knew of a packet, above all not the hash of its socket
- *      (skb->hash), by which the receiver's would tell flows apart that a network card cannot. A line is
- *      printed when frames are carried.
+ * Out: each frame of one on the other, in order, in batches of those that were there at once.
+ * Nothing is left of what the sender's kernel knew of a packet, above all not the hash of its
+ * socket (skb->hash), by which the receiver's would tell flows apart that a network card cannot. A
+ * line is printed when frames are carried.
  *
  *     cable INTERFACE INTERFACE
  */
@@ -64,8 +64,7 @@ static int take(struct direction *d)
 
 	for (int i = 0; i < BATCH; i++) {
 		d->iov[i] = (struct iovec){ d->frames[i], FRAME_MAX };
-		d->messages[i].msg_hdr =
-			(struct msghdr){ .msg_iov = &d->iov[i], .msg_iovlen = 1 };
+		d->messages[i].msg_hdr = (struct msghdr){ .msg_iov = &d->iov[i], .msg_iovlen = 1 };
 	}
 	n = recvmmsg(d->from, d->messages, BATCH, MSG_WAITFORONE, NULL);
 	if (n < 0 && errno != EINTR && errno != ENETDOWN)
@@ -83,7 +82,7 @@ static void *carry(void *arg)
 		for (int i = 0; i < n; i++)
 			d->iov[i].iov_len = d->messages[i].msg_len;
 		/* What the other end does not take is lost. */
-		for (int sent = 0, k; sent < n; sent += k > 0 ? k : 1)
+		for (int sent = 0, k; sent<n; sent += k> 0 ? k : 1)
 			k = sendmmsg(d->to, d->messages + sent, (unsigned)(n - sent), 0);
 	}
 	return NULL;

@@ -1,7 +1,7 @@
 /*
- * Packets of QP 1 on the daemon's socket: trains that the kernel merged are taken apart, what is for
- * others is counted, and what leaves has a source port of its own. Linked with gsi.c alone; its loop and
- * its port groups are here.
+ * Packets of QP 1 on the daemon's socket: trains that the kernel merged are taken apart, what is
+ * for others is counted, and what leaves has a source port of its own. Linked with gsi.c alone; its
+ * loop and its port groups are here.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -165,8 +165,8 @@ static void trains_are_taken_apart(void **state)
 			memcpy(train[i], train[0], PACKET_BYTES);
 		if (i == 2)
 			train[i][5] = 0x40; /* QPN 0x400001 */
-		icrc = net_icrc(here, there, ntohs(bound.sin_port), CTL_UDP_PORT, (uint16_t)i, train[i],
-				PACKET_BYTES - 4);
+		icrc = net_icrc(here, there, ntohs(bound.sin_port), CTL_UDP_PORT, (uint16_t)i,
+				train[i], PACKET_BYTES - 4);
 		memcpy(train[i] + PACKET_BYTES - 4, &icrc, sizeof(icrc));
 	}
 	train[PACKETS - 1][100] ^= 1;

@@ -1,6 +1,6 @@
 /*
- * Source ports: each process that packets go to has one, which nobody else gets; and what leaves where there
- * is none is never merged by its receiver.
+ * Source ports: each process that packets go to has one, which nobody else gets; and what leaves
+ * where there is none is never merged by its receiver.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -127,7 +127,8 @@ static void send_and_receive(struct wire_port *from, struct wire_port *to, uint3
 	assert_int_equal(arrived, PACKETS);
 }
 
-/* Descriptors for a few: the others share the socket of the port, and their packets have no checksum. */
+/* Descriptors for a few: the others share the socket of the port, and their packets have no
+ * checksum. */
 static void who_has_none_shares_without_checksum(void **state)
 {
 	struct wire_port *from = open_port(false, 1), *to = open_port(false, 2);
