@@ -13,7 +13,6 @@
 
 #define BUFFER_BYTES  4096
 #define CALL_BYTES    256 /* "nr" and nine numbers in hexadecimal */
-#define CONTROL_BLOCK 4096ul
 
 /* What headers before Linux 6.7 do not have. */
 #define CALL_FUTEX_WAITV 449
@@ -141,16 +140,16 @@ static enum state look_at_call(const struct place *place, int tasks, const char 
 	return judge(place, text);
 }
 
+/* The list's head is a part of it, and on the page of the word that the kernel zeroes when the thread ends. */
 static enum state look_at_control_block(const struct place *place, int tasks, const char *tid)
 {
-	struct place near = { place->start - CONTROL_BLOCK, place->end + CONTROL_BLOCK };
 	size_t length;
 	void *head;
 
 	(void)tasks;
 	if (syscall(SYS_get_robust_list, (pid_t)maps_number(&tid, 10), &head, &length))
 		return IDLE; /* it has ended */
-	return is_in(&near, (uintptr_t)head) ? BUSY : IDLE;
+	return is_in(place, (uintptr_t)head) ? BUSY : IDLE;
 }
 
 /* As the kernel fills it. */

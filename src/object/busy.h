@@ -31,8 +31,8 @@ bool busy_with_pins(void);
 bool busy_with_sleepers(uintptr_t start, uintptr_t end);
 
 /*
- * A thread's control block is on the range's pages or next to them: when the thread ends, the kernel stores
- * there and does not wait for a page fault.
+ * A thread's control block is on the range's pages: when the thread ends, the kernel stores there and does
+ * not wait for a page fault.
  */
 bool busy_with_threads(uintptr_t start, uintptr_t end);
 
