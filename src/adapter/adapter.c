@@ -163,6 +163,8 @@ static uint64_t monotonic_ns(void)
 }
 
 /* Those that are reached through shared memory. */
+#define MEMBERS_MET 64 /* as many as a datagram reaches */
+
 static int find_group_members(const union ibv_gid *gid, uint32_t *slots, int max)
 {
 	return path_is_forced() ? 0 : group_members(gid, slots, max);
@@ -447,6 +449,19 @@ void adapter_meet(const union ibv_gid *gid, uint32_t qpn)
 
 	if (link)
 		link_put(link);
+}
+
+void adapter_meet_group(const union ibv_gid *group)
+{
+	uint32_t slots[MEMBERS_MET];
+	int count = find_group_members(group, slots, MEMBERS_MET);
+
+	for (int i = 0; i < count; i++) {
+		struct link *link = peers_find(slots[i]);
+
+		if (link)
+			link_put(link);
+	}
 }
 
 int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid)

@@ -85,6 +85,12 @@ bool adapter_stays_local(const union ibv_gid *gid);
  */
 void adapter_meet(const union ibv_gid *gid, uint32_t qpn);
 
+/*
+ * The same for the members of a group: a program that sends to it and ends at once would be gone
+ * before its datagrams had waited until they are known.
+ */
+void adapter_meet_group(const union ibv_gid *group);
+
 /* Multicast membership of this process's QPs: 0 or errno. The QP keeps no reference. */
 int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid);
 int adapter_mcast_detach(struct qp *qp, const union ibv_gid *gid);

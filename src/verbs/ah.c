@@ -48,6 +48,8 @@ VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
 	local = gid_is_multicast(&attr->grh.dgid) || adapter_stays_local(&attr->grh.dgid);
 	if (answer_of(ah_create(pd_of(pd), attr, &sgid, local, &ah)) != 0)
 		return NULL;
+	if (gid_is_multicast(&attr->grh.dgid))
+		adapter_meet_group(&attr->grh.dgid);
 	ah->without_grh = context->infiniband && !asked->is_global;
 	living_add(&ah->living, ah->ib.handle);
 	return &ah->ib;
