@@ -180,7 +180,8 @@ def test_ipv6_pingpong(guest, server, service, family):
 @SERVERS
 @FAMILIES
 @pytest.mark.parametrize('service, op', [
-    ('rc', 'send'), ('rc', 'write'), ('rc', 'read'), ('rc', 'cas'), ('rc', 'faa'), ('ud', 'send_imm')])
+    ('rc', 'send'), ('rc', 'write'), pytest.param('rc', 'read', marks=FIRST), ('rc', 'cas'),
+    ('rc', 'faa'), ('ud', 'send_imm')])
 def test_ipv6_every_byte(guest, server, service, op, family):
     if service == 'ud':
         sizes = [1, 2, 3, 1000]

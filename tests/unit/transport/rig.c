@@ -74,6 +74,7 @@ static enum wire_result send_packets(const struct wire_flow *flow,
 
 		if (rig_full_after == 0)
 			return rig_refusal;
+		assert_in_range(from->pieces, 0, WIRE_PIECES);
 		if (rig_full_after != UINT32_MAX)
 			rig_full_after--;
 		assert_true(wire_tail - wire_head < RIG_WIRE_MAX);
@@ -229,7 +230,7 @@ struct qp *rig_qp(struct rig *rig, enum ibv_qp_type type)
 		.xrcd = rig->xrcd ? &rig->xrcd->ib : NULL,
 		.cap = { .max_send_wr = 64,
 			 .max_recv_wr = 64,
-			 .max_send_sge = 4,
+			 .max_send_sge = 8,
 			 .max_recv_sge = 4,
 			 .max_inline_data = 256 },
 	};

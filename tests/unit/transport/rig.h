@@ -67,7 +67,7 @@ bool rig_has_event(const struct rig *rig);
 /* An SRQ of XRC, with 64 receives; before the QPs that receive for it. */
 struct srq *rig_xrc_srq(struct rig *rig, struct pd *pd);
 
-/* A QP in RESET, with 64 requests in each queue and 4 SGEs, inline up to 256 bytes. */
+/* A QP in RESET, with 64 requests in each queue, 8 SGEs to send and 4 to receive, inline up to 256 bytes. */
 struct qp *rig_qp(struct rig *rig, enum ibv_qp_type type);
 
 struct rig_options {

@@ -309,6 +309,33 @@ static void test_packets(void **state)
 		pair_expect(i, IBV_WC_SUCCESS);
 }
 
+/* A packet points to as many places of the program's memory as it has pieces; of more it has a copy. */
+static void test_as_many_sges_as_pieces_and_one_more(void **state)
+{
+	CONNECT(IBV_QPT_RC);
+	for (int count = WIRE_PIECES - 1; count <= WIRE_PIECES + 1; count++) {
+		struct ibv_sge to = { (uintptr_t)there, 1000, there_mr->ib.lkey };
+		struct ibv_sge sge[WIRE_PIECES + 1];
+		struct ibv_send_wr wr = {
+			.wr_id = (uint64_t)count,
+			.opcode = IBV_WR_SEND,
+			.sg_list = sge,
+			.num_sge = count,
+		};
+
+		for (int i = 0; i < count; i++)
+			sge[i] = (struct ibv_sge){ (uintptr_t)here + 1000u * (unsigned)i, 100,
+						   here_mr->ib.lkey };
+		rig_post_receive(b, 7, &to);
+		rig_post_send(a, &wr);
+		run();
+		expect_receive(7, 100u * (unsigned)count);
+		pair_expect((uint64_t)count, IBV_WC_SUCCESS);
+		for (int i = 0; i < count; i++)
+			assert_memory_equal(there + 100 * i, here + 1000 * i, 100);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -316,7 +343,7 @@ int main(void)
 		TEST(send),	      TEST(unreliable_send), TEST(write),
 		TEST(write_with_immediate), TEST(read),	     TEST(reads_in_order),
 		TEST(atomics),	      TEST(gathered),	     TEST(fence),
-		TEST(packets),
+		TEST(packets),	      TEST(as_many_sges_as_pieces_and_one_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
