@@ -45,9 +45,9 @@ def run_pairs(cable, count, program, service, size, index, seconds):
         found.update(wrong(cable))
         looks += 1
         time.sleep(0.1)
+    assert looks > 3 and not found, found
     for end in ends:
         end.finish(seconds=30)
-    assert looks > 3 and not found, found
     for host in cable.hosts:
         host.release(*(end for end in ends if end in host.programs))
 
