@@ -14,6 +14,7 @@
 #define SLOT	  (DATAGRAM_MAX + 64) /* a receive: GRH, header, payload */
 #define RECEIVE	  (UINT64_C(1) << 63)
 #define BATCH	  16
+#define RESOLVE_MS 1000
 
 /* Making and freeing */
 
@@ -65,13 +66,26 @@ static void make_header(struct ud_end *end)
 	}
 }
 
+/* A loopback address is bound to no device, as in Linux: one is chosen by resolving it. */
+static int resolve_own(struct ud_end *end, union socket_name *local)
+{
+	struct rdma_cm_event *event;
+
+	if (rdma_resolve_addr(end->id, NULL, &local->sa, RESOLVE_MS) ||
+	    rdma_get_cm_event(end->channel, &event))
+		return -errno;
+	rdma_ack_cm_event(event);
+	return 0;
+}
+
 /* The id names the device; its own port is of no use, as QPs are found over UDP. */
 static int make_id(struct ud_end *end)
 {
 	union socket_name any_port = end->local;
+	int rc = 0;
 
 	end->channel = rdma_create_event_channel();
-	if (!end->channel || fcntl(end->channel->fd, F_SETFL, O_NONBLOCK))
+	if (!end->channel)
 		return -errno;
 	if (rdma_create_id(end->channel, &end->id, end, RDMA_PS_UDP))
 		return -errno;
@@ -81,7 +95,11 @@ static int make_id(struct ud_end *end)
 		any_port.v6.sin6_port = 0;
 	if (rdma_bind_addr(end->id, &any_port.sa))
 		return -errno;
-	return end->id->verbs ? 0 : -ENODEV;
+	if (!end->id->verbs)
+		rc = resolve_own(end, &end->local);
+	if (!rc && fcntl(end->channel->fd, F_SETFL, O_NONBLOCK))
+		rc = -errno;
+	return rc ? rc : end->id->verbs ? 0 : -ENODEV;
 }
 
 static int make_qp(const struct datagram *d, struct ud_end *end)
@@ -164,6 +182,9 @@ static void look_at_port(struct ud_end *end)
 		if (!ibv_query_gid(end->id->verbs, end->id->port_num, i, &gid) &&
 		    !memcmp(&gid, &wanted, sizeof(gid)))
 			end->gid_index = i;
+	/* an address of this host that is another device's: its peers are on this host, where any GID will do */
+	if (end->gid_index < 0)
+		end->gid_index = 0;
 }
 
 static int open_end(struct datagram *d, struct ud_end *end) REQUIRES(d->lock)

@@ -284,7 +284,7 @@ static void *allocate_beside_fork(void *arg)
 
 	be_written_to(memory, STACK_ROOM);
 	pthread_create(&other, NULL, fork_often, &forked);
-	for (unsigned i = 0; !forked; i++) {
+	for (unsigned i = 0; !atomic_load(&forked); i++) {
 		free(blocks[i % 64]);
 		blocks[i % 64] = malloc(10 + i % 3000);
 	}

@@ -259,7 +259,7 @@ static void be_connected(int fd)
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, (uint16_t)hear(fd));
 	struct rdma_conn_param param = { .qp_num = 77 };
-	struct rdma_cm_id *id;
+	struct rdma_cm_id *id = NULL;
 
 	CHECK(channel && !rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
 	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));

