@@ -32,6 +32,7 @@ struct range {
 	uint64_t offset;      /* in the heap */
 	uint64_t in;	      /* so many of the first bytes are there */
 	uint32_t key;	      /* that was asked for */
+	uint32_t needed_by;   /* index of a key that led to all of it when that was looked at last; 0 */
 	bool settled;	      /* all in, and published; else all keys over it are MOVING */
 	bool drained;	      /* nobody touches it but where a page fault holds him */
 	bool put_off;	      /* nobody waits for it */
@@ -215,18 +216,25 @@ static void update_keys(const struct range *range) REQUIRES(adopt_lock)
 	}
 }
 
-/* A key leads to all of it, so that none of its bytes are anything else by now. */
-static bool is_needed(const struct range *range) REQUIRES(adopt_lock)
+/* Then none of its bytes are anything else by now. */
+static bool leads_to_all(const struct arena_key *entry, const struct range *range)
+{
+	return is_alive(entry) && !is_elsewhere(entry) && entry->addr <= range->start &&
+	       last_of(entry) >= range->end;
+}
+
+/* Some key leads to all of it: the one that did so the last time, or else all are looked at. */
+static bool is_needed(struct range *range) REQUIRES(adopt_lock)
 {
 	uint32_t count = key_count();
 
-	for (uint32_t i = 1; i < count; i++) {
-		struct arena_key *entry = key_entry(i);
-
-		if (is_alive(entry) && !is_elsewhere(entry) && entry->addr <= range->start &&
-		    last_of(entry) >= range->end)
+	if (range->needed_by && leads_to_all(key_entry(range->needed_by), range))
+		return true;
+	for (uint32_t i = 1; i < count; i++)
+		if (leads_to_all(key_entry(i), range)) {
+			range->needed_by = i;
 			return true;
-	}
+		}
 	return false;
 }
 
@@ -307,7 +315,7 @@ void adopt_on_death(struct arena_key *entry)
  * Ranges: born and gone by the progress thread alone.
  */
 
-static bool belongs_out(const struct range *range) REQUIRES(adopt_lock)
+static bool belongs_out(struct range *range) REQUIRES(adopt_lock)
 {
 	return forks || range->refused || !is_needed(range);
 }
