@@ -15,6 +15,7 @@ import tempfile
 import harness
 
 INTERFACE = 'net0'  # the same in all namespaces
+MANAGEMENT = 'mgmt0'  # where a host has one; Verbatim does not use it
 CARRIER = harness.BUILD / 'tests/integration/cable/cable'
 
 
@@ -50,6 +51,7 @@ class Host(harness.Runner):
         self.interface = interface
         self.device = f'vrb_{interface}'
         self.addresses = list(addresses)
+        self.management = None
         self._gids = {}
 
     @property
@@ -90,7 +92,10 @@ class Cable:
     `cards`: a packet keeps nothing of what its sender's kernel knew of it, above all not the hash of its
     socket, and several arrive at once, as on the cable between two network cards. Its two ends are veth
     pairs, and a process in a third namespace carries the frames. `merge`: the receiver's kernel merges
-    them (GRO).
+    them (GRO). Such hosts have a management network besides (`Host.management` is an address of it), over
+    which programs can arrange what they do: UD has no flow control, so datagrams fill the queue of a
+    cable, and a TCP connection through the same queue waits for seconds, backs off, and may not get
+    through before they end.
     """
 
     def __init__(self, mtu=1500, segment=True, name=None, cards=False, merge=True, **options):
@@ -151,6 +156,16 @@ class Cable:
                 raise Unavailable(f'only root can hold interrupts back: {refused}') from refused
             middle.ip('link', 'set', name, 'promisc', 'on', 'up')
         self._holders.append(_hold(*middle.prefix, program=(CARRIER, 'enda', 'endb')))
+        self._join_management()
+
+    def _join_management(self):
+        self.a.ip('link', 'add', MANAGEMENT, 'type', 'veth',
+                  'peer', 'name', MANAGEMENT, 'netns', self.b.anchor)
+        for number, host in enumerate(self.hosts, 1):
+            host.management = f'10.79.0.{number}'
+            host.ip('addr', 'add', f'{host.management}/24', 'dev', MANAGEMENT)
+        for host in self.hosts:
+            host.ip('link', 'set', MANAGEMENT, 'up')
 
     def _set_up(self):
         for host in self.hosts:
