@@ -26,12 +26,9 @@
 static struct {
 	pthread_mutex_t lock; /* guards all below, and an exchange as a whole */
 	pthread_cond_t opened; /* a channel: there is something to watch for */
-	/*
-	 * -1: there was none yet. From then on the descriptor is the session's for good, and each new
-	 * connection is put in its place: so the thread that watches it never looks at something else.
-	 */
-	int sock;
-	bool is_up; /* sock is connected, and the daemon has what is ours */
+	int sock;    /* -1: there was none yet */
+	int watched; /* the thread that watches sleeps on it: sock, or an earlier one; or -1 */
+	bool is_up;  /* sock is connected, and the daemon has what is ours; else sock is shut down */
 	uint32_t seq;
 	uint32_t answered; /* seq of the last request whose answer came */
 	atomic_uint number; /* read without the lock, too */
@@ -46,6 +43,7 @@ static struct {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.opened = PTHREAD_COND_INITIALIZER,
 	.sock = -1,
+	.watched = -1,
 	.which = DIAL_ANY,
 	.store_fd = -1,
 	.token_fd = -1,
@@ -66,6 +64,13 @@ unsigned session_number(void)
 /* ------------------------------------------------------------------------------------------
  * All below: caller holds the lock.
  */
+
+static void stop_watching(void)
+{
+	if (session.watched != session.sock)
+		close_fd(&session.watched);
+	session.watched = -1;
+}
 
 /* Whoever watches it is woken. */
 static void hang_up(void)
@@ -133,6 +138,7 @@ static void after_fork_in_child(void)
 {
 	/* The parent's connection is not ours to shut down, nor its channels to wake. */
 	session.is_up = false;
+	stop_watching();
 	close_fd(&session.sock);
 	lose(false);
 	session.is_watched = false;
@@ -257,20 +263,16 @@ static int give_back(uint32_t repeats)
 	return ask_early(&begin, -1);
 }
 
-static int put_in_place(int fresh)
+/*
+ * The last one is shut down, which wakes the thread that sleeps on it; that thread closes it, not we. poll(2)
+ * looks its descriptor up again when it wakes: were another file there by then, it would find nothing to
+ * tell, and sleep on for an event of the old file.
+ */
+static void put_in_place(int fresh)
 {
-	if (session.sock < 0) {
-		session.sock = fresh;
-		return 0;
-	}
-	if (dup3(fresh, session.sock, O_CLOEXEC) < 0) {
-		int rc = -errno;
-
-		close(fresh);
-		return rc;
-	}
-	close(fresh);
-	return 0;
+	if (session.sock != session.watched)
+		close_fd(&session.sock);
+	session.sock = fresh;
 }
 
 static bool is_gone(int rc)
@@ -292,10 +294,9 @@ static int come_in(int64_t deadline_ns, uint32_t repeats, bool *refused, char *w
 	int rc = dial_daemon(session.which, deadline_ns, &fresh, &reached, why, why_len);
 
 	*refused = false;
-	if (!rc)
-		rc = put_in_place(fresh);
 	if (rc)
 		return rc;
+	put_in_place(fresh);
 	session.is_up = true;
 	rc = greet();
 	if (!rc) {
@@ -382,10 +383,11 @@ static void *watch(void *unused)
 			continue;
 		}
 		pause_ms = PAUSE_MS;
-		p.fd = session.sock;
+		p.fd = session.watched = session.sock;
 		pthread_mutex_unlock(&session.lock);
 		poll(&p, 1, -1);
 		pthread_mutex_lock(&session.lock);
+		stop_watching();
 	}
 	return NULL;
 }

@@ -6,12 +6,15 @@
 #include "pairs.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -325,6 +328,102 @@ static void test_a_stopped_end_comes_back(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
+/* The library's thread that looks for the end of verbatimd. */
+static pid_t watching_thread(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *task;
+	pid_t found = 0;
+
+	CHECK(tasks);
+	while (!found && (task = readdir(tasks))) {
+		char path[300], name[32] = "";
+		FILE *comm;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", task->d_name);
+		comm = fopen(path, "r");
+		if (comm && fgets(name, sizeof(name), comm) && !strcmp(name, "verbatim-cm\n"))
+			found = atoi(task->d_name);
+		if (comm)
+			fclose(comm);
+	}
+	closedir(tasks);
+	return found;
+}
+
+static atomic_bool hogging_ends;
+
+static void *hog(void *cpus)
+{
+	const struct sched_param priority = { .sched_priority = 1 };
+
+	CHECK(!sched_setaffinity(0, sizeof(cpu_set_t), cpus));
+	CHECK(!sched_setscheduler(0, SCHED_FIFO, &priority));
+	while (!hogging_ends)
+		;
+	return NULL;
+}
+
+/* Two sets of processors: the last one, and the others. False: there is only one. */
+static bool split_processors(cpu_set_t *last, cpu_set_t *others)
+{
+	int cpu = CPU_SETSIZE - 1;
+
+	CHECK(!sched_getaffinity(0, sizeof(*others), others));
+	while (!CPU_ISSET(cpu, others))
+		cpu--;
+	CPU_ZERO(last);
+	CPU_SET(cpu, last);
+	CPU_CLR(cpu, others);
+	return CPU_COUNT(others) > 0;
+}
+
+static bool may_use_fifo(void)
+{
+	const struct sched_param priority = { .sched_priority = 1 }, none = { 0 };
+
+	return !sched_setscheduler(0, SCHED_FIFO, &priority) && !sched_setscheduler(0, SCHED_OTHER, &none);
+}
+
+/*
+ * A request may find the next verbatimd before the thread that sleeps until the end of the last one gets a
+ * processor: that thread sees the end of the next one all the same.
+ */
+static void test_an_end_that_was_seen_late_is_not_the_last(void **state)
+{
+	cpu_set_t all, last, others;
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *id;
+	pthread_t thread;
+	pid_t watching;
+
+	CHECK(!sched_getaffinity(0, sizeof(all), &all));
+	if (!split_processors(&last, &others) || !may_use_fifo())
+		skip(); /* it cannot be kept from running */
+	/* Also for verbatimd, which this thread starts. */
+	CHECK(!sched_setaffinity(0, sizeof(others), &others));
+	CHECK((channel = rdma_create_event_channel()) && (watching = watching_thread()));
+	usleep(50000);
+
+	hogging_ends = false;
+	CHECK(!pthread_create(&thread, NULL, hog, &last));
+	CHECK(!sched_setaffinity(watching, sizeof(last), &last));
+	usleep(10000);
+	kill_daemon();
+	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	hogging_ends = true;
+	CHECK(!pthread_join(thread, NULL));
+	CHECK(!sched_setaffinity(watching, sizeof(all), &all) && !sched_setaffinity(0, sizeof(all), &all));
+	usleep(100000);
+
+	/* Nobody else looks for the next one. */
+	kill_daemon();
+	for (int64_t end = now_ms() + PATIENCE_MS; daemon_pid() <= 0; usleep(1000))
+		CHECK(now_ms() < end);
+	CHECK(!rdma_destroy_id(id));
+	rdma_destroy_event_channel(channel);
+}
+
 static atomic_bool killing_ends;
 static atomic_uint killed;
 
@@ -432,6 +531,7 @@ int main(void)
 		TEST(test_synchronous_calls_go_on),
 		TEST(test_both_ends_of_a_job),
 		TEST(test_a_stopped_end_comes_back),
+		TEST(test_an_end_that_was_seen_late_is_not_the_last),
 		TEST(test_killed_again_and_again),
 		TEST(test_no_daemon_for_a_while),
 		TEST(test_a_child_has_nothing),
