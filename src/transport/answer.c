@@ -96,19 +96,33 @@ static bool is_to_be_repeated(struct transport_qp *tq, uint32_t psn)
 	return replays->tail - replays->head < LIMIT_QP_RD_ATOM;
 }
 
+/*
+ * An answer of which a part was sent is asked for again, up to `end`: what is left of it comes with the
+ * repetition. It must not stay behind that, too: the requester may ask for more as soon as it has the
+ * repetition, and would find no place (has_resources).
+ */
+static void drop_begun(struct responses *fresh, uint32_t psn, uint32_t end)
+{
+	const struct response *begun = &fresh->entries[fresh->head % LIMIT_QP_RD_ATOM];
+
+	if (!is_empty(fresh) && !begun->first && packet_psn_diff(psn, begun->psn) < 0 &&
+	    packet_psn_diff(end, begun->end) >= 0)
+		fresh->head++;
+}
+
 void answer_repeat_read(struct transport_qp *tq, const struct packet *request, uint32_t pd)
 {
-	uint32_t packets = packets_of(request->length, tq->mtu);
+	uint32_t end = psn_add(request->psn, packets_of(request->length, tq->mtu));
 
 	/* what was not carried out cannot be repeated */
-	if (request->length > LIMIT_MESSAGE ||
-	    packet_psn_diff(psn_add(request->psn, packets), tq->expected_psn) > 0 ||
+	if (request->length > LIMIT_MESSAGE || packet_psn_diff(end, tq->expected_psn) > 0 ||
 	    !(tq->qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ))
 		return;
 	if (!is_to_be_repeated(tq, request->psn))
 		return;
 	congestion_on_repeated_read(tq, transport_env.now());
 	trains_on_repeated_read(tq, request->psn);
+	drop_begun(&tq->responses, request->psn, end);
 	answer_add_read(&tq->replays, tq, request, pd, 0);
 }
 

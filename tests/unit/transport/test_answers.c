@@ -174,6 +174,47 @@ static void test_message_numbers(void **state)
 		expect(i);
 }
 
+/* As if a had asked for so many packets. */
+static void ask(uint32_t n, uint32_t packets)
+{
+	rig_inject(a, &(struct packet){ .opcode = READ_REQUEST,
+					.psn = psn(n),
+					.va = (uintptr_t)there,
+					.rkey = there_mr->ib.rkey,
+					.length = packets * 1024 }, NULL);
+	step(1);
+}
+
+/*
+ * Half of an answer is lost, and all of it is asked for again: the other half, which waits, is sent once,
+ * and the requester may ask for more as soon as it has that.
+ */
+static void test_repetition_takes_what_was_left(void **state)
+{
+	rig_full_after = 2;
+	ask(0, 4);
+	for (uint32_t n = 4; n < 7; n++)
+		ask(n, 1);
+	transport_flush();
+	assert_int_equal(rig_waiting(), 2);
+	lose_what_waits();
+	rig_full_after = 4;
+	ask(0, 4);
+	transport_flush();
+	assert_int_equal(rig_waiting(), 4);
+	lose_what_waits();
+	ask(7, 1); /* four are outstanding, as was agreed on */
+	assert_int_equal(qp_state(b), IBV_QPS_RTS);
+	rig_full_after = UINT32_MAX;
+	transport_flush();
+	assert_int_equal(rig_waiting(), 4);
+	for (uint32_t i = 0; i < 4; i++) {
+		assert_int_equal(rig_peek(i).psn, psn(4 + i));
+		assert_int_equal(rig_peek(i).msn, 2 + i);
+	}
+	lose_what_waits();
+}
+
 /* What closes a gap makes the NAK unnecessary, but not the acknowledgement that it contained. */
 static void test_gap_that_closes(void **state)
 {
@@ -594,6 +635,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
 		TEST(never_acknowledges_a_read),
 		TEST(message_numbers),
+		TEST(repetition_takes_what_was_left),
 		TEST(gap_that_closes),
 		TEST(acknowledges_what_is_there),
 		TEST(thread_that_does_not_acknowledge),
