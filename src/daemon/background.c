@@ -12,12 +12,12 @@
 
 #include "daemon/intake.h"
 
-static void close_inherited(void)
+static void close_inherited(unsigned kept)
 {
-	if (!syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0))
+	if (!syscall(SYS_close_range, STDERR_FILENO + 1 + kept, ~0u, 0))
 		return;
 	/* Before Linux 5.9. */
-	for (long fd = sysconf(_SC_OPEN_MAX); --fd > STDERR_FILENO;)
+	for (long fd = sysconf(_SC_OPEN_MAX); --fd > STDERR_FILENO + (int)kept;)
 		close((int)fd);
 }
 
@@ -64,9 +64,9 @@ static void reset_scheduling(void)
 	sched_setscheduler(0, SCHED_OTHER, &normal);
 }
 
-int background_clean(void)
+int background_clean(unsigned kept)
 {
-	close_inherited();
+	close_inherited(kept);
 	reset_signals();
 	reset_scheduling();
 	intake_limit();

@@ -10,10 +10,10 @@
 #define DAEMON_BACKGROUND_H
 
 /*
- * Closes every descriptor but stdin, stdout and stderr, which are there afterwards; resets signals;
- * raises the limit of descriptors as far as it goes. 0 or -errno.
+ * Closes every descriptor but stdin, stdout and stderr, which are there afterwards, and the `kept` ones that
+ * follow these; resets signals; raises the limit of descriptors as far as it goes. 0 or -errno.
  */
-int background_clean(void);
+int background_clean(unsigned kept);
 
 /*
  * Returns in a grandchild without a terminal; the caller itself waits for background_report and

@@ -12,7 +12,9 @@
 
 #include "daemon/client.h"
 #include "daemon/cm.h"
+#include "daemon/port_store.h"
 #include "daemon/ports.h"
+#include "daemon/service.h"
 
 #define FIRST_CALL_MS 1000
 
@@ -82,6 +84,42 @@ static bool is_daemons(const struct daemon *d, const struct sockname *name)
 	return is_ours;
 }
 
+/* What a service manager listens on for us, of either name. */
+struct wanted_socket {
+	struct sockname name;
+	int fd; /* -1: not found */
+};
+
+static bool take_socket(int fd, const char *name, void *arg)
+{
+	struct wanted_socket *w = arg;
+	struct sockname actual = { .len = sizeof(actual.addr) }; /* zero beyond what is filled in */
+	int type, listens;
+	socklen_t len = sizeof(int);
+
+	if (w->fd >= 0 || getsockname(fd, (struct sockaddr *)&actual.addr, &actual.len) < 0 ||
+	    !sockname_equal(&actual, &w->name) || getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0 ||
+	    type != SOCK_SEQPACKET || getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) < 0 || !listens)
+		return false;
+	w->fd = fd;
+	return true;
+}
+
+/* At the name, where the service manager listens already if it has it. 0 or -errno. */
+static int listen_at(struct listener *l, struct daemon *d, const struct sockname *name)
+{
+	struct wanted_socket wanted = { .name = *name, .fd = -1 };
+	int rc;
+
+	service_each(take_socket, &wanted);
+	if (wanted.fd < 0)
+		return listen_init(l, d, name);
+	rc = listen_take(l, d, wanted.fd);
+	if (rc)
+		close(wanted.fd);
+	return rc;
+}
+
 /* Of many that start at once the directory's lock, or the abstract name, decides who stays. */
 static int listen_everywhere(struct daemon *d)
 {
@@ -89,11 +127,11 @@ static int listen_everywhere(struct daemon *d)
 	int rc = 0;
 
 	if (sockname_of_daemon_file(&d->space, &name))
-		rc = listen_init(&d->file, d, &name);
+		rc = listen_at(&d->file, d, &name);
 	if (rc)
 		return rc;
 	sockname_of_daemon(&d->space, &name);
-	rc = listen_init(&d->name, d, &name);
+	rc = listen_at(&d->name, d, &name);
 	return rc == -EADDRINUSE && d->file.fd >= 0 && !is_daemons(d, &name) ? 0 : rc;
 }
 
@@ -124,7 +162,10 @@ int daemon_init(struct daemon *d, enum daemon_scope scope)
 	if (!rc)
 		rc = cm_init(d);
 	if (!rc)
+		port_store_restore(d); /* before anybody asks for a port */
+	if (!rc)
 		rc = listen_everywhere(d);
+	service_drop_rest();
 	/* Whoever started it needs a moment to come, however short it is to stay afterwards. */
 	if (!rc && scope == DAEMON_OF_USER)
 		loop_timer_arm(&d->loop, &d->linger,

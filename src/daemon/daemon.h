@@ -60,6 +60,7 @@ struct daemon {
 	unsigned port_group_count;
 	struct ended_port ended_ports[ENDED_PORTS]; /* round and round; daemon/ports.h */
 	unsigned ended_port_next;
+	struct loop_timer returned; /* daemon/port_store.h */
 	struct cm *cm;
 	unsigned cm_clients; /* processes that manage connections */
 };

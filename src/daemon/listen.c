@@ -134,14 +134,34 @@ static void on_call(struct loop_source *source, uint32_t events)
 	}
 }
 
-int listen_init(struct listener *l, struct daemon *d, const struct sockname *name)
+static void prepare(struct listener *l, struct daemon *d)
 {
-	int rc;
-
 	l->daemon = d;
 	l->on_call.on_ready = on_call;
 	loop_timer_init(&l->resume, on_resume);
 	l->reserve_fd = open_reserve();
+}
+
+int listen_take(struct listener *l, struct daemon *d, int fd)
+{
+	int flags = fcntl(fd, F_GETFL), rc;
+
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return -errno;
+	prepare(l, d);
+	rc = loop_watch(&d->loop, fd, EPOLLIN, &l->on_call);
+	if (rc)
+		listen_fini(l);
+	else
+		l->fd = fd;
+	return rc;
+}
+
+int listen_init(struct listener *l, struct daemon *d, const struct sockname *name)
+{
+	int rc;
+
+	prepare(l, d);
 	l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (l->fd < 0)
 		return -errno;

@@ -26,6 +26,8 @@ struct sockname;
 
 /* 0; -EADDRINUSE: somebody has the name; -errno. */
 int listen_init(struct listener *l, struct daemon *d, const struct sockname *name);
+/* Listens on what a service manager holds already, and takes it over on success. 0 or -errno. */
+int listen_take(struct listener *l, struct daemon *d, int fd);
 void listen_fini(struct listener *l);
 
 #endif

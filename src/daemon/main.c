@@ -10,6 +10,7 @@
 
 #include "daemon/background.h"
 #include "daemon/daemon.h"
+#include "daemon/service.h"
 
 struct options {
 	enum daemon_scope scope;
@@ -105,7 +106,7 @@ int main(int argc, char **argv)
 
 	if (status >= 0)
 		return status;
-	rc = background_clean();
+	rc = background_clean(service_begin());
 	if (!rc && !options.foreground)
 		rc = background_fork(&report_fd);
 	if (rc)
@@ -116,6 +117,7 @@ int main(int argc, char **argv)
 		background_report(report_fd, status < 0 ? 0 : status);
 	if (status >= 0)
 		return status;
+	service_notify("READY=1", NULL, 0);
 	daemon_run(&d);
 	daemon_fini(&d);
 	return 0;

@@ -6,6 +6,7 @@
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -164,32 +165,79 @@ static int grow(struct port_group *g)
 	return rc;
 }
 
-static struct port_group *allocate(const uint8_t *gid, uint32_t ifindex)
+static uint64_t *users_word(const struct port_group *g, unsigned slot)
+{
+	return &g->record->users[slot / 64];
+}
+
+/* fd: of a record, taken over also when it fails. 0 or -errno. */
+static int map_record(struct port_group *g, int fd)
+{
+	void *p = mmap(NULL, sizeof(*g->record), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (p == MAP_FAILED) {
+		int rc = -errno;
+
+		close(fd);
+		return rc;
+	}
+	g->record = p;
+	g->record_fd = fd;
+	return 0;
+}
+
+static int make_record(struct port_group *g)
+{
+	int fd = memfd_create("verbatimd-port", MFD_CLOEXEC), rc;
+
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, sizeof(*g->record)) < 0) {
+		rc = -errno;
+		close(fd);
+		return rc;
+	}
+	rc = map_record(g, fd);
+	if (!rc)
+		g->record->magic = PORT_RECORD_MAGIC;
+	return rc;
+}
+
+/* record_fd: -1 for a new one. 0 or -errno. */
+static int allocate(const uint8_t *gid, uint32_t ifindex, int record_fd, struct port_group **out)
 {
 	struct port_group *g = calloc(1, sizeof(*g));
+	int fd, rc;
 
 	if (!g)
-		return NULL;
+		return -ENOMEM;
 	list_init(&g->in_daemon);
 	memcpy(g->gid, gid, sizeof(g->gid));
 	g->ifindex = ifindex;
-	return g;
+	fd = record_fd < 0 ? -1 : fcntl(record_fd, F_DUPFD_CLOEXEC, 0);
+	rc = record_fd < 0 ? make_record(g) : fd < 0 ? -errno : map_record(g, fd);
+	if (rc) {
+		free(g);
+		return rc;
+	}
+	*out = g;
+	return 0;
 }
 
 int port_group_create(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, struct port_group **out)
 {
-	struct port_group *g = allocate(gid, ifindex);
-	int bag = bag_create(), rc = bag < 0 ? bag : 0;
+	struct port_group *g;
+	int rc = allocate(gid, ifindex, -1, &g), bag;
 
-	if (!rc && g)
+	if (rc)
+		return rc;
+	bag = bag_create();
+	if (bag < 0)
+		rc = bag;
+	else
 		g->bag = fdref_create_foreign(geteuid(), bag);
 	if (!rc)
-		rc = g && g->bag ? grow(g) : -ENOMEM;
-	if (!g) {
-		if (bag >= 0)
-			close(bag);
-		return rc;
-	}
+		rc = g->bag ? grow(g) : -ENOMEM;
 	if (rc) {
 		port_group_destroy(g);
 		return rc;
@@ -225,14 +273,14 @@ static int unpack(struct port_group *g, int bag_fd)
 	return rc ? rc : count % STEP || !count ? -EPROTO : 0;
 }
 
-int port_group_adopt(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd,
+static int take_over(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd, int record_fd,
 		     struct port_group **out)
 {
-	struct port_group *g = allocate(gid, ifindex);
-	int fd, rc;
+	struct port_group *g;
+	int fd, rc = allocate(gid, ifindex, record_fd, &g);
 
-	if (!g)
-		return -ENOMEM;
+	if (rc)
+		return rc;
 	rc = unpack(g, bag_fd);
 	if (!rc) {
 		fd = fcntl(bag_fd, F_DUPFD_CLOEXEC, 0);
@@ -250,6 +298,36 @@ int port_group_adopt(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag
 	return 0;
 }
 
+int port_group_adopt(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd,
+		     struct port_group **out)
+{
+	return take_over(gid, ifindex, bag_fd, -1, out);
+}
+
+static bool is_record(int fd)
+{
+	uint64_t magic;
+	struct stat s;
+
+	return !fstat(fd, &s) && s.st_size == sizeof(struct port_record) &&
+	       pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) && magic == PORT_RECORD_MAGIC;
+}
+
+int port_group_restore(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd, int record_fd,
+		       struct port_group **out)
+{
+	int rc = is_record(record_fd) ? take_over(gid, ifindex, bag_fd, record_fd, out) : -EPROTO;
+
+	if (rc)
+		return rc;
+	/* The earlier daemon's own use ended with it. It may have been killed before a slot's socket was made. */
+	for (unsigned slot = 0; slot <= CTL_SLOT_MAX; slot++) {
+		if (!slot || slot >= (*out)->count)
+			*users_word(*out, slot) &= ~(UINT64_C(1) << slot % 64);
+	}
+	return 0;
+}
+
 bool port_group_has_bag(const struct port_group *g, int bag_fd)
 {
 	struct stat a, b;
@@ -258,14 +336,14 @@ bool port_group_has_bag(const struct port_group *g, int bag_fd)
 	       a.st_ino == b.st_ino;
 }
 
-static uint64_t *users_word(struct port_group *g, unsigned slot)
-{
-	return &g->users[slot / 64];
-}
-
 bool port_group_suits(const struct port_group *g, unsigned slot, uid_t uid)
 {
-	return !g->uids[slot] || g->uids[slot] == uid + UINT64_C(1);
+	return !g->record->uids[slot] || g->record->uids[slot] == uid + UINT64_C(1);
+}
+
+bool port_group_is_user(const struct port_group *g, unsigned slot)
+{
+	return *users_word(g, slot) >> slot % 64 & 1;
 }
 
 int port_group_use_on(struct port_group *g, unsigned slot, uid_t uid)
@@ -280,18 +358,17 @@ int port_group_use_on(struct port_group *g, unsigned slot, uid_t uid)
 	if (!rc)
 		rc = undeafen(g->sockets[slot]->fd);
 	if (!rc) {
+		/* In this order: who uses the address is never unknown, whenever the daemon is killed. */
+		g->record->uids[slot] = uid + UINT64_C(1);
 		*users_word(g, slot) |= UINT64_C(1) << slot % 64;
-		g->uids[slot] = uid + UINT64_C(1);
 	}
 	return rc;
 }
 
 int port_group_use(struct port_group *g, unsigned slot, uid_t uid)
 {
-	bool used_before = *users_word(g, slot) >> slot % 64 & 1;
-
 	/* Of a process that died while there was no daemon. */
-	if (!used_before && slot < g->count) {
+	if (!port_group_is_user(g, slot) && slot < g->count) {
 		int rc = source_port_deafen(g->sockets[slot]->fd);
 
 		if (rc)
@@ -305,13 +382,13 @@ bool port_group_leave(struct port_group *g, unsigned slot)
 {
 	uint64_t all = 0;
 
-	if (*users_word(g, slot) >> slot % 64 & 1) {
+	if (port_group_is_user(g, slot)) {
 		*users_word(g, slot) &= ~(UINT64_C(1) << slot % 64);
 		if (!source_port_deafen(g->sockets[slot]->fd))
 			drain(g->sockets[slot]->fd);
 	}
 	for (unsigned i = 0; i < CTL_BITMAP_WORDS; i++)
-		all |= g->users[i];
+		all |= g->record->users[i];
 	return !all;
 }
 
@@ -320,5 +397,7 @@ void port_group_destroy(struct port_group *g)
 	list_remove(&g->in_daemon);
 	shrink(g, 0);
 	fdref_put(g->bag);
+	munmap(g->record, sizeof(*g->record));
+	close(g->record_fd);
 	free(g);
 }

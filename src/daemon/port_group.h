@@ -9,8 +9,12 @@
  * So they are bound in slot order and none is closed while the group lives. All of them are in the
  * group's bag (daemon/bag.h) before anybody gets one; each process that uses the address holds the
  * bag, so the order outlives the daemon as long as there is such a process. Those of verbatimd
- * --system do not, because a bag would show a user's traffic to another: when that daemon is
+ * --system do not, because a bag would show a user's traffic to another: its bags are in the
+ * descriptor store of its service manager (daemon/port_store.h). Without one, when that daemon is
  * killed, the ports of the processes that used it are lost, until they all end.
+ *
+ * Beside the bag there is the group's record, a memfd: which slots use the address, and whose they
+ * were. It is the daemon's alone, and that of who stores it.
  *
  * The first socket is bound without SO_REUSEPORT, so that a group never mixes with sockets that are
  * there already, of an earlier group or of another daemon of this user.
@@ -36,6 +40,14 @@
 #include "daemon/fdref.h"
 #include "daemon/list.h"
 
+#define PORT_RECORD_MAGIC UINT64_C(0x3164726f63657256) /* another layout has another one */
+
+struct port_record {
+	uint64_t magic;
+	uint64_t uids[CTL_SLOT_MAX + 1];  /* whose the socket was last, plus 1; 0: nobody's */
+	uint64_t users[CTL_BITMAP_WORDS]; /* the slots of processes that use the address */
+};
+
 struct port_group {
 	struct list in_daemon;
 	uint8_t gid[CTL_GID_BYTES];
@@ -44,8 +56,8 @@ struct port_group {
 	struct fdref *sockets[CTL_SLOT_MAX + 1]; /* by slot */
 	unsigned count;				 /* there are sockets 0..count-1 */
 	unsigned steered;			 /* of these the kernel's program knows */
-	uint64_t uids[CTL_SLOT_MAX + 1];  /* whose the socket was last, plus 1; 0: nobody's */
-	uint64_t users[CTL_BITMAP_WORDS]; /* the slots of processes that use the address */
+	struct port_record *record;		 /* mapped */
+	int record_fd;
 };
 
 /*
@@ -61,6 +73,13 @@ int port_group_create(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, struct
 int port_group_adopt(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd,
 		     struct port_group **out);
 
+/*
+ * The same for verbatimd --system, with the record: the slots that used the address use it on. record_fd stays
+ * the caller's. 0; -EPROTO; -errno.
+ */
+int port_group_restore(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd, int record_fd,
+		       struct port_group **out);
+
 bool port_group_has_bag(const struct port_group *g, int bag_fd);
 
 /* Whether a process of this user may have the slot. */
@@ -71,6 +90,8 @@ int port_group_use(struct port_group *g, unsigned slot, uid_t uid);
 
 /* The same for a process that has used it all along: what came stays. */
 int port_group_use_on(struct port_group *g, unsigned slot, uid_t uid);
+
+bool port_group_is_user(const struct port_group *g, unsigned slot);
 
 /* It uses it no more. Returns whether nobody does. */
 bool port_group_leave(struct port_group *g, unsigned slot);

@@ -10,6 +10,7 @@
 #include "daemon/address.h"
 #include "daemon/closer.h"
 #include "daemon/owner.h"
+#include "daemon/port_store.h"
 #include "daemon/slots.h"
 
 /* What a request is about, checked. */
@@ -68,6 +69,7 @@ static bool has_just_ended(const struct daemon *d, const struct wanted *w, bool 
 static void end(struct daemon *d, struct port_group *g)
 {
 	remember_end(d, g);
+	port_store_remove(d, g);
 	d->port_group_count--;
 	port_group_destroy(g);
 }
@@ -180,8 +182,10 @@ static int find_or_create(struct daemon *d, const struct wanted *w, struct port_
 		return -EADDRNOTAVAIL;
 	closing = closer_has(geteuid()); /* before: it may be done when the port turns out to be taken */
 	rc = port_group_create(w->gid, w->ifindex, out);
-	if (!rc)
+	if (!rc) {
 		insert(d, *out);
+		port_store_add(d, *out);
+	}
 	return rc == -EADDRINUSE && has_just_ended(d, w, closing) ? -EAGAIN : rc;
 }
 
@@ -308,12 +312,70 @@ bool ports_suit(struct daemon *d, unsigned slot, uid_t uid)
 	return true;
 }
 
+int ports_restore(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd,
+		  int record_fd)
+{
+	struct wanted w = { .gid = gid, .ifindex = ifindex };
+	struct port_group *g;
+	int rc;
+
+	if (find(d, &w))
+		return -EEXIST;
+	if (d->port_group_count >= PORT_GROUPS_MAX)
+		return -ENOSPC;
+	rc = port_group_restore(gid, ifindex, bag_fd, record_fd, &g);
+	if (!rc)
+		insert(d, g);
+	return rc;
+}
+
+bool ports_give_up_dead(struct daemon *d)
+{
+	bool any_away = false;
+
+	list_for_each_safe(m, &d->port_groups) {
+		struct port_group *g = container_of(m, struct port_group, in_daemon);
+
+		for (unsigned slot = 1; slot <= CTL_SLOT_MAX; slot++) {
+			if (!port_group_is_user(g, slot) || d->by_slot[slot])
+				continue;
+			if (slots_is_held(d, slot))
+				any_away = true;
+			else
+				port_group_leave(g, slot);
+		}
+		/* A slot that does not use it leaves nothing, and tells whether others do. */
+		if (!port_group_is_user(g, 0) && port_group_leave(g, 0))
+			end(d, g);
+	}
+	return any_away;
+}
+
+void ports_on_new_slot(struct daemon *d, unsigned slot)
+{
+	list_for_each_safe(m, &d->port_groups) {
+		struct port_group *g = container_of(m, struct port_group, in_daemon);
+
+		if (port_group_is_user(g, slot) && port_group_leave(g, slot))
+			end(d, g);
+	}
+}
+
 void ports_on_death(struct client *c)
 {
 	struct daemon *d = c->daemon;
 
 	if (!c->slot)
 		return;
+	/*
+	 * A process that lost its connection alone comes back with its slot, but has no bag to bring. Above all
+	 * one that called while a service manager had the socket, and called again: the first call's end is
+	 * none of its process.
+	 */
+	if (d->scope == DAEMON_OF_SYSTEM && slots_is_held(d, c->slot)) {
+		port_store_look_soon(d);
+		return;
+	}
 	list_for_each_safe(m, &d->port_groups) {
 		struct port_group *g = container_of(m, struct port_group, in_daemon);
 
@@ -325,5 +387,5 @@ void ports_on_death(struct client *c)
 void ports_on_end(struct daemon *d)
 {
 	list_for_each_safe(m, &d->port_groups)
-		end(d, container_of(m, struct port_group, in_daemon));
+		port_group_destroy(container_of(m, struct port_group, in_daemon));
 }

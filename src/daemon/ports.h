@@ -37,6 +37,19 @@ void ports_leave_for_daemon(struct daemon *d, struct port_group *g);
 /* Whether a process of this user may have the slot, as far as ports are concerned. */
 bool ports_suit(struct daemon *d, unsigned slot, uid_t uid);
 
+/* A group that an earlier daemon stored (daemon/port_store.h). 0 or -errno, as of port_group_restore. */
+int ports_restore(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd,
+		  int record_fd);
+
+/*
+ * Of those that used ports when an earlier daemon ended, and have not come back, the dead use them no more.
+ * Returns whether others live.
+ */
+bool ports_give_up_dead(struct daemon *d);
+
+/* Who had the slot before is dead. */
+void ports_on_new_slot(struct daemon *d, unsigned slot);
+
 /* c may have no slot. */
 void ports_on_death(struct client *c);
 

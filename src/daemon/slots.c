@@ -71,6 +71,7 @@ int slots_take(struct client *c, int *token_fd)
 		int rc = sockname_bind(fd, &name);
 
 		if (!rc) {
+			ports_on_new_slot(d, slot);
 			give(c, slot);
 			*token_fd = fd;
 			return 0;
@@ -148,6 +149,16 @@ int slots_adopt(struct client *c, unsigned slot, int token_fd)
 	if (!rc)
 		give(c, slot);
 	return rc;
+}
+
+bool slots_is_held(struct daemon *d, unsigned slot)
+{
+	int fd = make_socket();
+	bool held = fd < 0 || has_token(d, fd, slot);
+
+	if (fd >= 0)
+		close(fd);
+	return held;
 }
 
 bool slots_any_away(struct daemon *d)

@@ -39,6 +39,9 @@ int slots_adopt(struct client *c, unsigned slot, int token_fd);
  */
 bool slots_any_away(struct daemon *d);
 
+/* Whether some process has the slot's token. */
+bool slots_is_held(struct daemon *d, unsigned slot);
+
 /* c may have no slot. */
 void slots_on_death(struct client *c);
 

@@ -1,0 +1,41 @@
+/*
+ * Service - what a service manager (systemd) gives the daemon, and keeps for the next one.
+ *
+ * In:  LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES: descriptors from 3 on, a listening socket or what an earlier
+ *      daemon stored; NOTIFY_SOCKET.
+ * Out: these, each taken once; messages to the manager, as of sd_notify(3).
+ *
+ * Started by anybody else, there is nothing to take, and messages go nowhere.
+ *
+ * Owner: the daemon's one thread. A message waits for a manager that is busy, for SERVICE_NOTIFY_MS at most.
+ */
+#ifndef DAEMON_SERVICE_H
+#define DAEMON_SERVICE_H
+
+#include <stdbool.h>
+
+#define SERVICE_NOTIFY_MS 1000
+#define SERVICE_FDS_MAX	  2 /* in a message */
+
+/*
+ * Reads the environment, before anything else opens or closes a descriptor. Returns how many descriptors there
+ * are, from 3 on.
+ */
+unsigned service_begin(void);
+
+/* Whether somebody listens to messages. */
+bool service_is_managed(void);
+
+/*
+ * Calls `take` with each descriptor that was not taken yet, and its name. It says whether it takes it over;
+ * what it does not take stays for the next call.
+ */
+void service_each(bool (*take)(int fd, const char *name, void *arg), void *arg);
+
+/* Closes what nobody took. */
+void service_drop_rest(void);
+
+/* 0; -errno; -ENOTCONN: nobody listens to messages. fds stay the caller's. */
+int service_notify(const char *message, const int *fds, unsigned count);
+
+#endif
