@@ -39,6 +39,15 @@ def test_layout(installed):
     assert next(p for p in programs if p.name == 'verbatim').parent.name == 'bin'
 
 
+def test_units_name_the_installed_daemon(installed):
+    daemon = only(installed, 'verbatimd')
+    for folder, name in (('user', 'verbatimd'), ('system', 'verbatimd-system')):
+        service = only(installed, f'{name}.service')
+        assert service.parent.name == folder and service.parent.parent.name == 'systemd'
+        assert service.with_suffix('.socket').exists()
+        assert f'ExecStart=/{daemon.relative_to(installed)} ' in service.read_text()
+
+
 def test_nothing_else_is_installed(installed):
     """No static library of a layer, no header, no test program."""
     for path in installed.rglob('*'):
