@@ -2,11 +2,15 @@
 #include "verbs/post.h"
 
 #include <errno.h>
+#include <time.h>
 
 #include "base/cause.h"
+#include "base/uncancelled.h"
 #include "object/qp.h"
 #include "object/qp_states.h"
 #include "verbs/queues.h"
+
+#define LOOK_NS 100000
 
 int post_check_state(const struct qp *qp)
 {
@@ -33,6 +37,26 @@ void post_done(struct qp *qp) NO_LOCK_CHECK
 	}
 }
 
+static bool seeks(struct qp *qp)
+{
+	return qp->type == IBV_QPT_UD && qp->sq.issue != qp->sq.tail && qp->path->seeks &&
+	       qp->path->seeks(qp);
+}
+
+void post_end(struct qp *qp) NO_LOCK_CHECK
+{
+	bool waits = seeks(qp);
+
+	lock_release(&qp->lock);
+	for (uint64_t ns = 0; waits && ns < POST_SEEK_NS; ns += LOOK_NS) {
+		UNCANCELLED;
+		nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
+		lock_acquire(&qp->lock);
+		waits = seeks(qp);
+		lock_release(&qp->lock);
+	}
+}
+
 int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
 	struct qp *qp = qp_of(ib);
@@ -51,7 +75,7 @@ int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_w
 		*bad_wr = wr;
 	if (qp->sq.tail != tail)
 		post_done(qp);
-	lock_release(&qp->lock);
+	post_end(qp);
 	return error;
 }
 

@@ -310,7 +310,7 @@ static int wr_complete(struct ibv_qp_ex *ex) NO_LOCK_CHECK
 	else if (qp->sq.tail != qp->builder_start)
 		post_done(qp);
 	qp_building--;
-	lock_release(&qp->lock);
+	post_end(qp);
 	return error;
 }
 

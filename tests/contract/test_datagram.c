@@ -563,6 +563,37 @@ static void rule_12_address_handle_of_another_pd(struct pair *pair)
 	expect_none(b, RECEIVES);
 }
 
+/* The memory of a datagram is used anew as soon as it was posted, completion or not. */
+static void op_post_and_overwrite(struct side *side, void *argument)
+{
+	struct ibv_sge sge = { (uintptr_t)side->buf, 64, side->mr->lkey };
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = 1,
+		.opcode = IBV_WR_SEND,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.ud = { .ah = side->ah, .remote_qpn = *(uint32_t *)argument, .remote_qkey = QKEY },
+	};
+
+	REQUIRE(ibv_post_send(side->qp[0], &wr, &bad) == 0, "ibv_post_send");
+	memset(side->buf, 0xff, 64);
+}
+
+/* The two have not met yet: to find the other's process must not take longer than the post. */
+static void rule_25_first_datagram_leaves_with_its_post(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	fill(a, 0, 64, 1);
+	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = GRH_BYTES + 64));
+	RUN(a, op_post_and_overwrite, &b->qpn[0]);
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+	expect_bytes(b, GRH_BYTES, 64, 1);
+}
+
 static const struct test tests[] = {
 	EVERY(rule_12_address_handle_of_another_pd),
 	EVERY(rule_24_uc_carries_sends_and_writes),
@@ -572,6 +603,7 @@ static const struct test tests[] = {
 	PAIR(rule_27_uc_write_does_not_overtake),
 	EVERY(rule_25_grh_comes_first),
 	PAIR(rule_25_grh_across_sges),
+	PAIR(rule_25_first_datagram_leaves_with_its_post),
 	PAIR(rule_25_immediate),
 	PAIR(rule_25_mtu_is_the_limit),
 	PAIR(rule_25_wrong_qkey_is_dropped),
