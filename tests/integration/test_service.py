@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -234,6 +235,19 @@ def test_an_orderly_end_leaves_the_ports_stored(system):
     assert system.daemon.wait(5) == 0
     system.look()
     assert not system.removed
+    system.start()
+    check_data(runner)
+    returned(runner, *ends)
+    assert all(end.status is None and 'dead' not in end.output() for end in ends)
+    runner.release(*ends)
+
+
+def test_a_call_that_was_given_up_does_not_cost_the_port(system):
+    """Processes call while only the manager listens, give up and call again: the next daemon meets all calls."""
+    runner = system.runner
+    ends = start_stream(runner)
+    system.kill()
+    time.sleep(1.5)
     system.start()
     check_data(runner)
     returned(runner, *ends)
