@@ -124,15 +124,28 @@ static void *map_arena(int fd)
 	return NULL;
 }
 
+static bool offers_memory(const struct ctl_peer_info *info)
+{
+	struct stat st;
+
+	return !fstat(info->link_fd, &st) && st.st_size >= LINK_BYTES_NEEDED && info->side <= 1;
+}
+
+/* Both ends may have left something in the memory that the link has moved to. */
+static void show_what_is_there(struct link *link)
+{
+	pump_kick();
+	link_wake(link);
+}
+
 static struct link *make_link(struct ctl_peer_info *info)
 {
 	void *arena = map_arena(info->arena_fd);
 	struct link *link;
-	struct stat st;
 
 	if (!arena)
 		return NULL;
-	if (fstat(info->link_fd, &st) || st.st_size < LINK_BYTES_NEEDED || info->side > 1)
+	if (!offers_memory(info))
 		goto unmap;
 	link = link_create(info->slot, info->pid, (int)info->side, info->link_fd, arena,
 			   info->wake_fd, info->heap_fd);
@@ -181,13 +194,15 @@ static struct link *adopt(struct ctl_peer_info *info)
 	lock_release(&links_lock);
 	if (!link)
 		link = make_link(info);
+	else if (offers_memory(info) && link_move(link, (int)info->side, info->link_fd))
+		show_what_is_there(link);
 	close_info(info);
 	if (!link || link == there)
 		return link;
 	lock_acquire(&links_lock);
 	there = links[link->slot];
 	if (link_is_spent(link) ||
-	    (there && (is_same(there, link->pid) || life_has_ended(link->peer)))) {
+	    (there && (is_same(there, link->pid) || life_has_ended(link->peer))) || !link_start(link)) {
 		/* another thread was quicker, or ours is of one that is dead; it was never used */
 		lock_release(&links_lock);
 		link_bury(link);
@@ -203,7 +218,6 @@ static struct link *adopt(struct ctl_peer_info *info)
 	if (there)
 		put_aside(there);
 	links[link->slot] = link;
-	link_start(link);
 	activate(link);
 	link_get(link);
 	lock_release(&links_lock);
@@ -422,31 +436,48 @@ void peers_bury_replaced(void)
 	}
 }
 
-void peers_introduce_again(void)
+bool peers_introduce_again(bool all)
 {
+	bool again = false;
+
 	for (uint32_t slot = 1; slot <= SLOT_MAX; slot++) {
 		struct ctl_peer_info info;
-		bool linked, dead = false, lasts = false;
-		pid_t pid = 0;
+		struct link *link;
+		bool dead, lasts, is_shared;
 		int error;
 
 		lock_acquire(&links_lock);
-		linked = links[slot] && slot != own_slot;
-		if (linked) {
-			pid = links[slot]->pid;
-			dead = is_dead(links[slot]);
-			lasts = life_lasts(links[slot]->peer);
-		}
+		link = slot == own_slot ? NULL : links[slot];
+		if (link)
+			link_get(link);
 		lock_release(&links_lock);
-		if (!linked)
+		if (!link)
 			continue;
+		dead = is_dead(link);
+		lasts = life_lasts(link->peer);
+		is_shared = link_is_shared(link);
+		if (!all && (is_shared || dead)) {
+			link_put(link);
+			continue;
+		}
 		error = ctl_peer(ctl, slot, &info);
-		if (!error)
-			close_info(&info);
 		/* Not back yet, or dead. Of one that lives the PID says nothing: it may be another namespace's. */
-		if (dead || (!lasts && (error ? kill(pid, 0) && errno == ESRCH : info.pid != pid)))
-			on_death(slot, pid, true);
+		if (dead ||
+		    (!lasts && (error ? kill(link->pid, 0) && errno == ESRCH : info.pid != link->pid)))
+			on_death(slot, link->pid, true);
+		else if (error && !is_shared)
+			again = true; /* it may not know of the link: then it is to get another */
+		if (!error && link->pid == info.pid) {
+			struct link *same = adopt(&info);
+
+			if (same)
+				link_put(same);
+		} else if (!error) {
+			close_info(&info);
+		}
+		link_put(link);
 	}
+	return again;
 }
 
 /*

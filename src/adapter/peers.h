@@ -45,8 +45,12 @@ void peers_on_link(struct ctl_peer_info *info);
 void peers_on_death(uint32_t slot, pid_t pid);
 /* Links that were replaced before their death was told. */
 void peers_bury_replaced(void);
-/* verbatimd was lost and found: it has to learn again who is linked with whom. */
-void peers_introduce_again(void);
+/*
+ * verbatimd was lost and found: it has to learn again who is linked with whom; and what the last one had told one
+ * end alone of is settled (link_move). True: a peer that may not know of its link has not come back yet, so this
+ * is to be called again later. all: else only those are asked for.
+ */
+bool peers_introduce_again(bool all);
 
 /*
  * The PID of a process whose arena publishes `what` (object/touch.h): a peer's that may still be

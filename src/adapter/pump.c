@@ -52,6 +52,7 @@ static struct arena_header *own;
 static int wake = -1, epoll = -1, lease_timer = -1, retry_timer = -1, wire_timer = -1;
 static bool daemon_lost;
 static uint64_t attempt_ns; /* when it is looked for again */
+static uint64_t introduce_ns = ADOPT_NEVER; /* when it is asked again for peers that have not come back */
 static uint64_t adopt_due_ns = ADOPT_NEVER; /* when pages are to be moved on; 0: now */
 static _Atomic uint64_t lease_until; /* 0: nobody holds it */
 static _Atomic uint64_t renew_at;
@@ -293,6 +294,11 @@ static void watch(int fd)
 	epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
+static void introduce(bool all)
+{
+	introduce_ns = peers_introduce_again(all) ? now_ns() + RECONNECT_NS : ADOPT_NEVER;
+}
+
 /* Links outlive the daemon; what is lost meanwhile is news of deaths and new processes. */
 static void find_daemon_again(void)
 {
@@ -302,6 +308,7 @@ static void find_daemon_again(void)
 
 	if (!daemon_lost) {
 		daemon_lost = true;
+		introduce_ns = ADOPT_NEVER; /* all anew, once it is found */
 		attempt_ms = ATTEMPT_MS_MIN;
 		epoll_ctl(epoll, EPOLL_CTL_DEL, ctl_fd(ctl), NULL);
 	}
@@ -317,7 +324,7 @@ static void find_daemon_again(void)
 		return;
 	daemon_lost = false;
 	watch(ctl_fd(ctl));
-	peers_introduce_again();
+	introduce(true);
 	group_attach_again();
 }
 
@@ -336,6 +343,8 @@ static void take_notices(void)
 		on_notice(&notice);
 	if (r == -ENOTCONN)
 		find_daemon_again();
+	else if (now_ns() >= introduce_ns)
+		introduce(false);
 }
 
 /* A thread is at a port: if nobody has a lease it is given one. */
@@ -547,6 +556,8 @@ static uint64_t next_turn_ns(void)
 
 	if (!touch_barrier_works() && now_ns() + 1000000 < soon)
 		soon = now_ns() + 1000000; /* a peer may take us for awake: then we look by ourselves */
+	if (introduce_ns < soon)
+		soon = introduce_ns;
 	return daemon_lost && attempt_ns < soon ? attempt_ns : soon;
 }
 

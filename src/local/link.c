@@ -1,7 +1,9 @@
 #include "local/link.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -45,33 +47,63 @@ static void give_struct(struct link *link)
 	lock_release(&pool_lock);
 }
 
+/* The memory that both ends share, as it is mapped here. */
+struct mapped {
+	struct link_shared *shared;
+	char *tx, *rx;
+};
+
+static bool map_memory(struct mapped *m, int fd, int tx_side, int rx_side)
+{
+	m->shared = mmap(NULL, LINK_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (m->shared == MAP_FAILED)
+		return false;
+	m->tx = ring_map(fd, LINK_CONTROL_BYTES + (size_t)tx_side * RING_BYTES);
+	if (m->tx == MAP_FAILED)
+		goto unmap_control;
+	m->rx = ring_map(fd, LINK_CONTROL_BYTES + (size_t)rx_side * RING_BYTES);
+	if (m->rx != MAP_FAILED)
+		return true;
+	ring_unmap(m->tx);
+unmap_control:
+	munmap(m->shared, LINK_CONTROL_BYTES);
+	return false;
+}
+
+static void unmap_memory(const struct mapped *m)
+{
+	ring_unmap(m->tx);
+	ring_unmap(m->rx);
+	munmap(m->shared, LINK_CONTROL_BYTES);
+}
+
+static void put_memory(struct link *link, const struct mapped *m, int tx_side,
+		       int rx_side) NO_LOCK_CHECK
+{
+	link->shared = m->shared;
+	link->tx.data = m->tx;
+	link->rx.data = m->rx;
+	link->tx.control = &m->shared->control[tx_side];
+	link->rx.control = &m->shared->control[rx_side];
+}
+
 struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd,
 			 int heap_fd) NO_LOCK_CHECK
 {
 	struct link *link = take_struct();
 	bool own = side == LINK_SELF;
 	int tx_side = own ? 0 : side, rx_side = own ? 0 : !side;
-	struct ring_control *control;
+	struct mapped m;
 
 	if (!link)
 		return NULL;
-	link->shared = mmap(NULL, LINK_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, shared_fd, 0);
-	if (link->shared == MAP_FAILED)
-		goto give_back_struct;
-	link->tx = (struct ring_producer){
-		.data = ring_map(shared_fd, LINK_CONTROL_BYTES + (size_t)tx_side * RING_BYTES),
-	};
-	if (link->tx.data == MAP_FAILED)
-		goto unmap_control;
-	link->rx = (struct ring_consumer){
-		.data = ring_map(shared_fd, LINK_CONTROL_BYTES + (size_t)rx_side * RING_BYTES),
-		.hold = UINT64_MAX,
-	};
-	if (link->rx.data == MAP_FAILED)
-		goto unmap_tx;
-	control = link->shared;
-	link->tx.control = &control[tx_side];
-	link->rx.control = &control[rx_side];
+	if (!map_memory(&m, shared_fd, tx_side, rx_side)) {
+		give_struct(link);
+		return NULL;
+	}
+	link->tx = (struct ring_producer){ 0 };
+	link->rx = (struct ring_consumer){ .hold = UINT64_MAX };
+	put_memory(link, &m, tx_side, rx_side);
 	link->slot = slot;
 	link->pid = pid;
 	link->arena = arena;
@@ -96,20 +128,107 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->ended_ns = 0;
 	link->late_acked = 0;
 	return link;
-
-unmap_tx:
-	ring_unmap(link->tx.data);
-unmap_control:
-	munmap(link->shared, LINK_CONTROL_BYTES);
-give_back_struct:
-	give_struct(link);
-	return NULL;
 }
 
-void link_start(struct link *link)
+/* False: the other end has left it, or this end was there before. */
+static bool start_with(struct link_shared *shared, int rx_side)
 {
-	atomic_store_explicit(&link->rx.control->begun, true, memory_order_relaxed);
+	uint32_t ends = atomic_load(&shared->ends), own = 1u << !rx_side;
+
+	do {
+		if (ends & (LINK_LEFT | own))
+			return false;
+	} while (!atomic_compare_exchange_weak(&shared->ends, &ends, ends | own));
+	atomic_store_explicit(&shared->control[rx_side].begun, true, memory_order_relaxed);
+	return true;
+}
+
+/* False: the other end has started with it. */
+static bool leave(struct link_shared *shared, int rx_side)
+{
+	uint32_t alone = 1u << !rx_side;
+
+	return atomic_compare_exchange_strong(&shared->ends, &alone, alone | LINK_LEFT) ||
+	       alone & LINK_LEFT;
+}
+
+static int rx_side_of(const struct link *link)
+{
+	return link->rx.control == &link->shared->control[1];
+}
+
+bool link_start(struct link *link)
+{
+	if (link->reach == REACH_SELF)
+		atomic_store_explicit(&link->rx.control->begun, true, memory_order_relaxed);
+	else if (!start_with(link->shared, rx_side_of(link)))
+		return false;
 	link->alive = true;
+	return true;
+}
+
+bool link_is_shared(struct link *link)
+{
+	bool is_shared = true;
+
+	lock_acquire(&link->tx_lock);
+	if (link->alive && link->reach != REACH_SELF)
+		is_shared = atomic_load(&link->shared->ends) & 1u << rx_side_of(link);
+	lock_release(&link->tx_lock);
+	return is_shared;
+}
+
+/*
+ * Nothing of it was consumed: it lies at 0. RING-1: who consumes sees nothing before the first word, and the
+ * memory behind the last record is 0.
+ */
+static void take_along(const struct link *link, char *to)
+{
+	struct record *first = (struct record *)to;
+	const struct record *sent = (const struct record *)link->tx.data;
+	uint32_t word = sent->header.word;
+
+	_Static_assert(offsetof(struct record, header.word) == 0, "the word is first");
+	if (!link->tx.tail)
+		return;
+	memcpy(to + sizeof(word), link->tx.data + sizeof(word), link->tx.tail - sizeof(word));
+	__atomic_store_n(&first->header.word, word, __ATOMIC_RELEASE);
+}
+
+/* Under both locks, so nobody is at the rings. */
+static bool move(struct link *link, const struct mapped *to, int tx_side, int rx_side)
+{
+	if (!link->alive || link->reach == REACH_SELF || rx_side != rx_side_of(link) ||
+	    link->tx.tail >= RING_BYTES || link->rx.head)
+		return false;
+	if (atomic_load(&to->shared->ends) & (LINK_LEFT | 1u << tx_side))
+		return false;
+	if (!leave(link->shared, rx_side) || !start_with(to->shared, rx_side))
+		return false;
+	take_along(link, to->tx);
+	link->tx.head = 0;
+	return true;
+}
+
+bool link_move(struct link *link, int side, int shared_fd)
+{
+	struct mapped old, m;
+	bool moved;
+
+	if (link_is_shared(link) || !map_memory(&m, shared_fd, side, !side))
+		return false;
+	lock_acquire(&link->rx_lock);
+	lock_acquire(&link->tx_lock);
+	moved = move(link, &m, side, !side);
+	if (moved) {
+		old = (struct mapped){ link->shared, link->tx.data, link->rx.data };
+		put_memory(link, &m, side, !side);
+		m = old;
+	}
+	lock_release(&link->tx_lock);
+	lock_release(&link->rx_lock);
+	unmap_memory(&m);
+	return moved;
 }
 
 bool link_is_spent(const struct link *link)
@@ -185,9 +304,7 @@ void link_bury(struct link *link)
 	lock_acquire(&link->tx_lock);
 	link->alive = false;
 	link->rx.broken = link->tx.broken = true;
-	ring_unmap(link->tx.data);
-	ring_unmap(link->rx.data);
-	munmap(link->shared, LINK_CONTROL_BYTES);
+	unmap_memory(&(struct mapped){ link->shared, link->tx.data, link->rx.data });
 	lock_release(&link->tx_lock);
 	lock_release(&link->rx_lock);
 	link_put(link);

@@ -88,8 +88,18 @@ struct link {
 	_Atomic bool waiting;  /* one of the lists may not be empty */
 	_Atomic bool again;    /* a QP's turn is over, and it has more to do */
 
-	void *shared; /* LINK_CONTROL_BYTES */
+	/* Changed by link_move alone, under both rx_lock and tx_lock, as are the rings. */
+	struct link_shared *shared;
 };
+
+/* At the beginning of the shared memory, in LINK_CONTROL_BYTES. */
+struct link_shared {
+	struct ring_control control[2];
+	/* Who uses this memory: 1 << side; LINK_LEFT: the one that did has left it before the other came. */
+	_Alignas(64) _Atomic uint32_t ends;
+};
+
+#define LINK_LEFT 4u
 
 /*
  * Makes a link. `shared_fd` holds LINK_BYTES_NEEDED bytes; `side` says which ring is ours to write
@@ -102,8 +112,24 @@ struct link {
 struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd,
 			 int heap_fd);
 
-/* From here on it may be used; until then whoever finds it leaves it alone. */
-void link_start(struct link *link);
+/*
+ * From here on it may be used; until then whoever finds it leaves it alone. False: the other end has left its
+ * memory, see link_move.
+ */
+bool link_start(struct link *link);
+
+/*
+ * verbatimd offers memory for a link that there is already: so does each verbatimd that did not make the
+ * link. Both ends have to use the same. They know it of one that both have started with (`ends`), which is for
+ * good. One that the other end has not started with may be unknown to it, because verbatimd ended before it
+ * had told both: then this end leaves it and takes what it has sent along, as it lies there from the first
+ * byte on. Leaving and starting are compare-and-swaps of one word: so an end never starts with memory that the
+ * other has left, nor leaves memory that the other has started with. True: the link has moved.
+ */
+bool link_move(struct link *link, int side, int shared_fd);
+
+/* Whether the other end has started with this memory. */
+bool link_is_shared(struct link *link);
 
 /*
  * Not started, and made of memory that this process had a link of before: what it would find in the

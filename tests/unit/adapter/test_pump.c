@@ -102,9 +102,10 @@ int __wrap_ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t w
 	return -ETIMEDOUT;
 }
 
-void __wrap_peers_introduce_again(void);
-void __wrap_peers_introduce_again(void)
+bool __wrap_peers_introduce_again(bool all);
+bool __wrap_peers_introduce_again(bool all)
 {
+	return false;
 }
 
 void __wrap_group_attach_again(void);
