@@ -178,9 +178,10 @@ static int make_store(void)
 	return 0;
 }
 
-static int exchange(struct ctl_header *request, size_t len, int fd, struct fdmsg *reply)
+static int exchange_with(struct ctl_header *request, size_t len, const int *fds, unsigned fd_count,
+			 struct fdmsg *reply)
 {
-	int rc = fdmsg_send(session.sock, request, len, &fd, fd >= 0);
+	int rc = fdmsg_send(session.sock, request, len, fds, fd_count);
 
 	if (!rc)
 		rc = fdmsg_wait(session.sock, deadline_in_ms(REQUEST_MS), reply);
@@ -192,6 +193,11 @@ static int exchange(struct ctl_header *request, size_t len, int fd, struct fdmsg
 	return -EPROTO;
 }
 
+static int exchange(struct ctl_header *request, size_t len, int fd, struct fdmsg *reply)
+{
+	return exchange_with(request, len, &fd, fd >= 0, reply);
+}
+
 static int greet(void)
 {
 	struct ctl_cm_hello hello = {
@@ -200,12 +206,15 @@ static int greet(void)
 			      .version = CTL_VERSION },
 		.session = session.id,
 	};
+	int fds[2] = { -1, session.token_fd };
 	const struct ctl_welcome *w;
 	struct fdmsg m;
 	int rc = session.store_fd < 0 ? make_store() : 0;
 
+	fds[0] = session.store_fd;
 	if (!rc)
-		rc = exchange(&hello.greeting.header, sizeof(hello), session.store_fd, &m);
+		rc = exchange_with(&hello.greeting.header, sizeof(hello), fds, session.id ? 2 : 1,
+				   &m);
 	if (rc)
 		return rc;
 	w = &m.body.welcome;
@@ -283,7 +292,7 @@ static bool is_gone(int rc)
 /* What the daemon says of a session that it does not take. */
 static bool is_refusal(int rc)
 {
-	return rc == -ESTALE || rc == -EINVAL || rc == -EEXIST || rc == -ENOENT;
+	return rc == -ESTALE || rc == -EPERM || rc == -EINVAL || rc == -EEXIST || rc == -ENOENT;
 }
 
 /* One try to find or start a daemon, and to come in. *refused: it does not take the session. */

@@ -66,7 +66,10 @@ enum ctl_cm_qp_type {
 
 #define CTL_CM_STORE_BYTES (192 << 20) /* all but a little of it a hole */
 
-/* Descriptor: the store, a memfd of CTL_CM_STORE_BYTES that cannot shrink or grow. */
+/*
+ * Descriptors: the store, a memfd of CTL_CM_STORE_BYTES that cannot shrink or grow; of a session
+ * that returns, the token that came with it.
+ */
 struct ctl_cm_hello {
 	struct ctl_greeting greeting;
 	uint32_t session; /* 0: a new one, with an empty store; else its number */

@@ -12,6 +12,7 @@
 #include "daemon/cm_end.h"
 #include "daemon/cm_moved.h"
 #include "daemon/cm_save.h"
+#include "daemon/daemon.h"
 #include "ibcm/ip_header.h"
 #include "ibcm/mad.h"
 
@@ -155,12 +156,12 @@ static void destroy(struct cm_connection *c)
 /* Tables say what they say of it: by_qp, that it is established. */
 static void enter_tables(struct cm_connection *c)
 {
-	bool has_qp = !c->is_local && c->end.state == CONNECTION_ESTABLISHED;
+	/* Who makes up a connection must not keep others from the QP that it is with (is_stale). */
+	bool has_qp = !c->is_local && !c->is_hearsay && c->end.state == CONNECTION_ESTABLISHED;
 	struct cm *cm = c->cm;
 
 	if (c->end.remote_id && !table_holds(&c->by_remote))
-		table_add(&cm->by_remote, &c->by_remote,
-			  hash_remote(cm, c->remote_gid, c->end.remote_id));
+		table_add(&cm->by_remote, &c->by_remote, hash_remote(cm, c->remote_gid, c->end.remote_id));
 	if (!has_qp)
 		table_remove(&cm->by_qp, &c->by_qp);
 	else if (!table_holds(&c->by_qp))
@@ -233,8 +234,7 @@ int cm_connection_connect(struct cm_id *id, const struct ctl_cm_talk *talk)
 int cm_connection_accept(struct cm_connection *c, const struct ctl_cm_talk *talk)
 {
 	struct ibcm_message answer;
-	int rc = cm_end_fill_answer(&answer, c->is_ud ? IBCM_SIDR_REP : IBCM_REP, c->local_gid,
-				    talk);
+	int rc = cm_end_fill_answer(&answer, c->is_ud ? IBCM_SIDR_REP : IBCM_REP, c->local_gid, talk);
 
 	if (!rc)
 		rc = connection_accept(&c->end, &answer, deadline_now_ns());
@@ -245,8 +245,7 @@ int cm_connection_accept(struct cm_connection *c, const struct ctl_cm_talk *talk
 int cm_connection_reject(struct cm_connection *c, const struct ctl_cm_talk *talk)
 {
 	struct ibcm_message answer;
-	int rc = cm_end_fill_answer(&answer, c->is_ud ? IBCM_SIDR_REP : IBCM_REJ, c->local_gid,
-				    talk);
+	int rc = cm_end_fill_answer(&answer, c->is_ud ? IBCM_SIDR_REP : IBCM_REJ, c->local_gid, talk);
 
 	if (!rc)
 		rc = connection_reject(&c->end, &answer);
@@ -302,8 +301,7 @@ static struct cm_connection *find_by_remote(struct cm *cm, const struct cm_origi
 					    uint32_t number, bool is_ud)
 {
 	list_for_each_safe(m, table_bucket(&cm->by_remote, hash_remote(cm, o->remote, number))) {
-		struct cm_connection *c =
-			container_of(m, struct cm_connection, by_remote.in_bucket);
+		struct cm_connection *c = container_of(m, struct cm_connection, by_remote.in_bucket);
 
 		if (c->end.remote_id == number && c->is_ud == is_ud && is_with(c, o))
 			return c;
@@ -536,6 +534,7 @@ bool cm_connection_restore(struct cm_id *id, const struct cm_record_id *r)
 	if (!c)
 		return false;
 	c->is_ud = r->is_ud != 0;
+	c->is_hearsay = c->uid != c->cm->daemon->uid;
 	if (!connection_restore(&c->end, &r->end, now_ns) ||
 	    cm_timers_set(&c->cm->timers, &c->timer, c->end.deadline_ns)) {
 		destroy(c);

@@ -45,6 +45,7 @@ struct cm_connection {
 	uid_t uid;
 	bool is_local; /* the other end is on this host */
 	bool is_ud;
+	bool is_hearsay; /* it is known from the store of another user's process alone */
 	uint8_t local_gid[CTL_GID_BYTES], remote_gid[CTL_GID_BYTES];
 	uint32_t ifindex;
 	struct gsi_port *gsi; /* unless is_local */
@@ -81,8 +82,9 @@ void cm_connection_on_time(struct cm_timers *timers, struct cm_timer *timer, int
 void cm_connection_deliver(struct cm *cm);
 
 /*
- * The connection that the identifier had with an earlier daemon, with the same numbers. False: it cannot be.
- * Its other end hears nothing of it before cm_connection_resume.
+ * The connection that the identifier had with an earlier daemon, with the same numbers. The caller
+ * has checked what the protocol does not know of: addresses, the service, the kind. False: no such
+ * connection can be. Its other end hears nothing of it before cm_connection_resume.
  */
 bool cm_connection_restore(struct cm_id *id, const struct cm_record_id *r);
 

@@ -79,7 +79,10 @@ void cm_id_release_child(struct cm_id *child)
 	if (!child->listener)
 		return;
 	list_remove(&child->in_listener);
-	child->listener->backlog_left++;
+	/* Who listens again for fewer than wait already has room for those once they are fetched.
+	 */
+	if (child->listener->backlog_left < child->listener->backlog)
+		child->listener->backlog_left++;
 	child->listener = NULL;
 }
 
@@ -176,7 +179,6 @@ int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags)
 	return rc;
 }
 
-/* The address need not be there any more: that is told as it would have been (daemon/cm_moved.h). */
 int cm_id_bind_again(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local)
 {
 	int rc;

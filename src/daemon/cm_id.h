@@ -74,7 +74,8 @@ int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *lo
 /* 0 or -errno. */
 int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags);
 
-/* As with an earlier daemon. 0; -EADDRINUSE: the port is another's by now. */
+/* As with an earlier daemon, an address of which the caller knows. 0; -EADDRINUSE: the port is
+ * another's by now. */
 int cm_id_bind_again(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,8 +12,10 @@
 #include "daemon/cm_connection.h"
 #include "daemon/cm_restore.h"
 #include "daemon/daemon.h"
+#include "daemon/token.h"
 
-#define TRIES 64
+#define TRIES	 64
+#define AWAY_MAX 16384
 
 static struct cm_return *of(struct loop_timer *look)
 {
@@ -23,14 +26,9 @@ static struct cm_return *of(struct loop_timer *look)
  * Tokens.
  */
 
-static int make_socket(void)
-{
-	return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-}
-
 int cm_return_make_token(struct cm_client *cc, int *token_fd)
 {
-	int fd = make_socket();
+	int fd = token_make_socket();
 
 	if (fd < 0)
 		return -errno;
@@ -63,8 +61,12 @@ static bool has_token(const struct cm_return *r, int fd, uint32_t session)
 static void expect(uint32_t session, void *arg)
 {
 	struct cm_return *r = arg;
-	uint32_t *larger = realloc(r->away, (r->away_count + 1) * sizeof(*larger));
+	uint32_t *larger;
 
+	/* Where there is no directory for them, anybody can make such names. */
+	if (r->away_count >= AWAY_MAX)
+		return;
+	larger = realloc(r->away, (r->away_count + 1) * sizeof(*larger));
 	if (!larger)
 		return;
 	r->away = larger;
@@ -81,7 +83,7 @@ static void expect_no_more(struct cm_return *r, uint32_t session)
 
 static void drop_ended(struct cm_return *r)
 {
-	int fd = make_socket();
+	int fd = token_make_socket();
 
 	for (unsigned i = 0; fd >= 0 && i < r->away_count; i++) {
 		if (!has_token(r, fd, r->away[i]))
@@ -105,15 +107,39 @@ static void each_connection(struct cm *cm, void (*call)(struct cm_connection *c)
 	}
 }
 
+static bool was_tried(const struct cm_return *r, const struct cm_connection *c)
+{
+	for (unsigned i = 0; i < r->lacked_count; i++) {
+		if (r->lacked[i].ifindex == c->ifindex &&
+		    !memcmp(r->lacked[i].gid, c->local_gid, CTL_GID_BYTES))
+			return true;
+	}
+	return r->lacked_count == CM_RETURN_LACKED;
+}
+
 static void open_port(struct cm_connection *c)
 {
-	if (!cm_connection_open_port(c))
-		c->cm->returning.lacks_port = true;
+	struct cm_return *r = &c->cm->returning;
+	struct cm_place *p;
+
+	if (c->is_local || c->gsi)
+		return;
+	if (was_tried(r, c)) {
+		r->lacks_port = true;
+		return;
+	}
+	if (cm_connection_open_port(c))
+		return;
+	r->lacks_port = true;
+	p = &r->lacked[r->lacked_count++];
+	memcpy(p->gid, c->local_gid, sizeof(p->gid));
+	p->ifindex = c->ifindex;
 }
 
 static void open_ports(struct cm_return *r)
 {
 	r->lacks_port = false;
+	r->lacked_count = 0;
 	each_connection(r->cm, open_port);
 }
 
@@ -212,7 +238,8 @@ bool cm_return_expects(const struct cm *cm)
 	return cm->returning.away_count || !cm->returning.is_over;
 }
 
-bool cm_return_is_here(struct cm *cm, uint32_t session)
+/* Of a client that has the session its own process says that it is not with us any more. */
+static bool cut_off(struct cm *cm, uint32_t session)
 {
 	list_for_each_safe(m, &cm->daemon->clients) {
 		struct client *c = container_of(m, struct client, in_daemon);
@@ -223,6 +250,27 @@ bool cm_return_is_here(struct cm *cm, uint32_t session)
 		return true;
 	}
 	return false;
+}
+
+int cm_return_admit(struct client *c, uint32_t session, int token_fd)
+{
+	const struct cm_return *r = &c->daemon->cm->returning;
+	struct sockname name;
+	int rc;
+
+	if (c->daemon->scope == DAEMON_OF_USER)
+		return cut_off(c->daemon->cm, session) ? -ESTALE : 0;
+	sockname_of_session(&c->daemon->space, session, &name);
+	rc = token_prove(c->uid, token_fd, &name);
+	if (rc)
+		return rc;
+	if (cut_off(c->daemon->cm, session))
+		return -ESTALE;
+	for (unsigned i = 0; i < r->away_count; i++) {
+		if (r->away[i] == session)
+			return 0;
+	}
+	return -ESTALE;
 }
 
 void cm_return_on_begin(struct client *c, struct fdmsg *m)

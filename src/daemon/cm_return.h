@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/cm_moved.h"
 #include "daemon/loop.h"
 
 #define CM_RETURN_MS	  400
@@ -33,6 +34,9 @@ struct cm;
 struct cm_client;
 struct fdmsg;
 
+/* So many addresses whose port is not to be had are tried at a time, each once. */
+#define CM_RETURN_LACKED 8
+
 struct cm_return {
 	struct cm *cm;
 	uint32_t *away; /* sessions */
@@ -40,6 +44,8 @@ struct cm_return {
 	int64_t over_ns; /* at the latest */
 	bool is_over;	 /* BEGIN is answered */
 	bool lacks_port; /* a connection with another host has not got the port of its address yet */
+	struct cm_place lacked[CM_RETURN_LACKED]; /* in the last try */
+	unsigned lacked_count;
 	struct loop_timer look;
 };
 
@@ -50,8 +56,12 @@ void cm_return_fini(struct cm_return *r);
 /* Somebody may come back whom messages are for. */
 bool cm_return_expects(const struct cm *cm);
 
-/* A client has this session: it is cut off, since its process says that it is not with us any more. */
-bool cm_return_is_here(struct cm *cm, uint32_t session);
+/*
+ * Whether a client may have the session: 0; -ESTALE: its process is not away; -EPERM: it is
+ * another's. The daemon of one user takes it from any process of that user, also when tokens' names
+ * are elsewhere by now.
+ */
+int cm_return_admit(struct client *c, uint32_t session, int token_fd);
 
 /* A new session, with a number and a token, which is the caller's to send and close. 0 or -errno. */
 int cm_return_make_token(struct cm_client *cc, int *token_fd);

@@ -160,8 +160,10 @@ void hello_on_cm(struct client *c, struct fdmsg *m)
 	int token_fd = -1;
 	struct fdref *token;
 
-	if (!rc && session && cm_return_is_here(c->daemon->cm, session))
-		rc = -ESTALE;
+	if (!rc && (m->fd_count == 2) != (session != 0))
+		rc = -EPROTO;
+	if (!rc && session)
+		rc = cm_return_admit(c, session, m->fds[1]);
 	if (!rc)
 		rc = watch_death(c);
 	if (!rc)

@@ -34,12 +34,18 @@ static uint32_t encrypt(const struct numbers *n, uint32_t plain)
 	return (uint32_t)left << 16 | right;
 }
 
+/* Whoever returns says which number it had, and so may choose. */
+static uint64_t hash(const struct numbers *n, uint32_t number)
+{
+	return secret_hash(&n->secret, &number, sizeof(number));
+}
+
 void numbers_add(struct numbers *n, struct numbered *entry)
 {
 	do
 		entry->number = encrypt(n, n->given++);
 	while (!entry->number || numbers_find(n, entry->number));
-	table_add(&n->table, &entry->entry, entry->number);
+	table_add(&n->table, &entry->entry, hash(n, entry->number));
 }
 
 int numbers_return(struct numbers *n, struct numbered *entry, uint32_t number)
@@ -49,7 +55,7 @@ int numbers_return(struct numbers *n, struct numbered *entry, uint32_t number)
 	if (numbers_find(n, number))
 		return -EEXIST;
 	entry->number = number;
-	table_add(&n->table, &entry->entry, number);
+	table_add(&n->table, &entry->entry, hash(n, number));
 	return 0;
 }
 
@@ -60,11 +66,11 @@ void numbers_remove(struct numbers *n, struct numbered *entry)
 
 struct numbered *numbers_find(const struct numbers *n, uint32_t number)
 {
-	list_for_each_safe(m, table_bucket(&n->table, number)) {
-		struct table_entry *e = container_of(m, struct table_entry, in_bucket);
+	list_for_each_safe(m, table_bucket(&n->table, hash(n, number))) {
+		struct numbered *entry = container_of(m, struct numbered, entry.in_bucket);
 
-		if (e->hash == number)
-			return container_of(e, struct numbered, entry);
+		if (entry->number == number)
+			return entry;
 	}
 	return NULL;
 }

@@ -3,9 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define RESPONSE_TIMEOUT 20 /* exponents of 4.096 us: 4.3 s */
-#define SERVICE_TIMEOUT	 24 /* 68 s: the user may take that long */
-#define TRIES		 15
+#define SERVICE_TIMEOUT 24 /* an exponent: 68 s: the user may take that long */
 
 /* Of an end whose user is gone: shorter, as nobody is told of the outcome. */
 #define GOODBYE_NS    INT64_C(250000000)
@@ -15,7 +13,7 @@
 
 static int64_t exponent_ns(unsigned exponent)
 {
-	return INT64_C(4096) << (exponent & 31);
+	return CONNECTION_EXPONENT_0_NS << (exponent & 31);
 }
 
 void connection_init(struct connection *c, const struct connection_env *env, uint32_t local_id)
@@ -117,13 +115,13 @@ void connection_connect(struct connection *c, const struct ibcm_message *request
 	c->sent = *request;
 	c->sent.transaction = c->transaction;
 	c->sent.local_id = c->local_id;
-	c->sent.remote_timeout = c->sent.local_timeout = RESPONSE_TIMEOUT;
-	c->sent.max_tries = TRIES;
+	c->sent.remote_timeout = c->sent.local_timeout = CONNECTION_RESPONSE_TIMEOUT;
+	c->sent.max_tries = CONNECTION_TRIES;
 	c->local_qpn = request->qpn;
 	c->is_xrc = asks_for_xrc(request);
 	c->ack_timeout = request->ack_timeout;
 	send_until_answered(c, is_sidr ? CONNECTION_SIDR_REQ_SENT : CONNECTION_REQ_SENT,
-			    exponent_ns(RESPONSE_TIMEOUT), TRIES, now_ns);
+			    exponent_ns(CONNECTION_RESPONSE_TIMEOUT), CONNECTION_TRIES, now_ns);
 }
 
 void connection_on_request(struct connection *c, const struct ibcm_message *request, int64_t now_ns)
@@ -133,8 +131,8 @@ void connection_on_request(struct connection *c, const struct ibcm_message *requ
 	c->remote_qpn = request->qpn;
 	c->is_xrc = asks_for_xrc(request);
 	c->ack_timeout = request->ack_timeout;
-	c->wait_ns =
-		exponent_ns(request->local_timeout ? request->local_timeout : RESPONSE_TIMEOUT);
+	c->wait_ns = exponent_ns(request->local_timeout ? request->local_timeout
+							: CONNECTION_RESPONSE_TIMEOUT);
 	if (request->type == IBCM_SIDR_REQ) {
 		c->state = CONNECTION_SIDR_REQ_RCVD;
 		c->sent.service_id = request->service_id;
@@ -183,7 +181,7 @@ int connection_accept(struct connection *c, const struct ibcm_message *answer, i
 	if (c->is_xrc)
 		speak_as_target(&c->sent);
 	c->sent.ack_timeout = 0; /* here: how long the adapter may take to acknowledge */
-	send_until_answered(c, CONNECTION_REP_SENT, c->wait_ns, TRIES, now_ns);
+	send_until_answered(c, CONNECTION_REP_SENT, c->wait_ns, CONNECTION_TRIES, now_ns);
 	return 0;
 }
 
@@ -243,7 +241,8 @@ static void send_dreq(struct connection *c, int64_t now_ns)
 	if (c->abandoned)
 		send_until_answered(c, CONNECTION_DREQ_SENT, GOODBYE_NS, GOODBYE_TRIES, now_ns);
 	else
-		send_until_answered(c, CONNECTION_DREQ_SENT, exponent_ns(RESPONSE_TIMEOUT), TRIES,
+		send_until_answered(c, CONNECTION_DREQ_SENT,
+				    exponent_ns(CONNECTION_RESPONSE_TIMEOUT), CONNECTION_TRIES,
 				    now_ns);
 }
 

@@ -21,6 +21,10 @@
 
 #include "ibcm/message.h"
 
+#define CONNECTION_RESPONSE_TIMEOUT 20 /* exponents, as all time-outs of messages: 4.3 s */
+#define CONNECTION_EXPONENT_0_NS    INT64_C(4096)
+#define CONNECTION_TRIES	    15
+
 enum connection_state {
 	CONNECTION_CLOSED = 0,
 	CONNECTION_REQ_SENT,

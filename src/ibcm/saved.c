@@ -2,9 +2,8 @@
 
 #include "ibcm/mad.h"
 
-#define WAIT_NS_MAX  INT64_C(10000000000)
 #define DELAY_NS_MAX INT64_C(150000000000) /* an answer, and the most that an MRA adds */
-#define TRIES_MAX    15
+#define EXPONENT_MAX 31
 
 void connection_save(const struct connection *c, struct connection_saved *saved)
 {
@@ -43,24 +42,60 @@ static uint32_t repeated_type(uint32_t state)
 	}
 }
 
+/* How long an answer may take is said by an exponent: to what we ask by ours, to an answer by the
+ * other end's. */
+static bool is_wait(int64_t wait_ns, bool is_ours)
+{
+	int64_t unit = wait_ns / CONNECTION_EXPONENT_0_NS;
+
+	if (is_ours)
+		return wait_ns == CONNECTION_EXPONENT_0_NS << CONNECTION_RESPONSE_TIMEOUT;
+	return wait_ns % CONNECTION_EXPONENT_0_NS == 0 && unit > 0 &&
+	       unit <= INT64_C(1) << EXPONENT_MAX && !(unit & (unit - 1));
+}
+
 static bool is_sound(const struct connection_saved *s)
 {
 	uint32_t repeated = repeated_type(s->state);
 
 	if (s->state <= CONNECTION_CLOSED || s->state > CONNECTION_SIDR_REQ_RCVD ||
-	    s->tries_left > TRIES_MAX || s->wait_ns < 0 || s->wait_ns > WAIT_NS_MAX)
+	    s->tries_left > CONNECTION_TRIES || s->ack_timeout > EXPONENT_MAX ||
+	    (s->wait_ns && !is_wait(s->wait_ns, false)))
 		return false;
 	if (!repeated)
 		return true;
-	return s->type == repeated && s->sent.private_bytes <= mad_private_bytes(s->sent.type) &&
+	return s->type == repeated && is_wait(s->wait_ns, repeated != IBCM_REP) &&
+	       s->sent.private_bytes <= mad_private_bytes((enum ibcm_type)repeated) &&
 	       s->sent.info_bytes <= IBCM_INFO_BYTES;
+}
+
+/* What a message says of the connection is what the connection says of itself. */
+static void restore_sent(struct connection *c, const struct connection_saved *s)
+{
+	struct ibcm_message *m = &c->sent;
+
+	*m = (struct ibcm_message){ .service_id = s->sent.service_id, .ca_guid = s->sent.ca_guid };
+	if (!repeated_type(s->state))
+		return;
+	*m = s->sent;
+	m->type = (enum ibcm_type)s->type;
+	m->transaction = c->transaction;
+	m->local_id = c->local_id;
+	m->remote_id = c->remote_id;
+	if (m->type == IBCM_REQ || m->type == IBCM_SIDR_REQ) {
+		m->remote_id = 0;
+		m->remote_timeout = m->local_timeout = CONNECTION_RESPONSE_TIMEOUT;
+		m->max_tries = CONNECTION_TRIES;
+	} else if (m->type == IBCM_DREQ) {
+		m->qpn = c->remote_qpn;
+	}
 }
 
 bool connection_restore(struct connection *c, const struct connection_saved *s, int64_t now_ns)
 {
 	bool waits = repeated_type(s->state) || s->state == CONNECTION_TIMEWAIT;
 
-	if (!is_sound(s))
+	if (s->local_id != c->local_id || !is_sound(s))
 		return false;
 	c->state = (enum connection_state)s->state;
 	c->remote_id = s->remote_id;
@@ -72,8 +107,7 @@ bool connection_restore(struct connection *c, const struct connection_saved *s, 
 	c->is_xrc = s->is_xrc != 0;
 	c->has_mra = s->has_mra != 0;
 	c->ack_timeout = s->ack_timeout;
-	c->sent = s->sent;
-	c->sent.type = (enum ibcm_type)s->type;
+	restore_sent(c, s);
 	c->deadline_ns = 0;
 	if (waits) {
 		c->deadline_ns = s->deadline_ns > 0 ? s->deadline_ns : 1;

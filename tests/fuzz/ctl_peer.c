@@ -17,10 +17,11 @@
 
 /* What is asked by create_channel is known by its seq, from here on. */
 #define FIRST_CHANNEL 0x70000000u
+#define RETURN_SEQ    3u
 
 void peer_init(struct peer *p)
 {
-	*p = (struct peer){ .sock = -1, .token = -1, .bag = -1, .next_end = -1 };
+	*p = (struct peer){ .sock = -1, .token = -1, .bag = -1, .store = -1, .next_end = -1 };
 	for (unsigned i = 0; i < PEER_NUMBERS; i++)
 		p->ends[i] = -1;
 }
@@ -57,6 +58,7 @@ void peer_hang_up(struct peer *p)
 	drop(&p->sock);
 	drop(&p->token);
 	drop(&p->bag);
+	drop(&p->store);
 	drop(&p->next_end);
 	for (unsigned i = 0; i < PEER_NUMBERS; i++)
 		drop(&p->ends[i]);
@@ -82,7 +84,37 @@ void peer_join_cm(struct peer *p)
 	require(store >= 0 && !ftruncate(store, CTL_CM_STORE_BYTES));
 	fcntl(store, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
 	p->is_cm = true;
+	drop(&p->store);
+	p->store = dup(store);
 	peer_send(p, &hello, sizeof(hello), &store, 1);
+	peer_send(p, &begin, sizeof(begin), NULL, 0);
+}
+
+void peer_come_back(struct peer *p, uid_t uid, unsigned process, uint32_t session, int store_fd)
+{
+	struct ctl_cm_hello hello = {
+		.greeting = { { CTL_CM_HELLO, 1 }, CTL_MAGIC, CTL_VERSION },
+		.session = session,
+	};
+	struct ctl_cm_ask begin = { .header = { CTL_CM_BEGIN, 2 } };
+	int fds[2] = { dup(store_fd), dup(p->token >= 0 ? p->token : store_fd) };
+
+	drop(&p->sock);
+	/* So that the numbers are free, as with another daemon. */
+	check_rest(p->daemon);
+	drop(&p->store);
+	p->store = store_fd;
+	p->deaf = false;
+	peer_call(p, p->daemon, uid, process);
+	peer_send(p, &hello, sizeof(hello), fds, 2);
+	for (unsigned i = 0; i < PEER_NUMBERS; i++) {
+		struct ctl_cm_ask channel = { .header = { CTL_CM_RETURN_CHANNEL, RETURN_SEQ },
+					      .channel = p->channels[i] };
+		int bell = p->ends[i] >= 0 ? dup(p->ends[i]) : -1;
+
+		if (bell >= 0)
+			peer_send(p, &channel, sizeof(channel), &bell, 1);
+	}
 	peer_send(p, &begin, sizeof(begin), NULL, 0);
 }
 
@@ -114,7 +146,7 @@ static void learn(struct peer *p, struct fdmsg *m)
 			p->ids[p->id_count++ % PEER_NUMBERS] = p->event.id;
 		break;
 	case CTL_CM_REPLY:
-		if (!m->body.cm_reply.number)
+		if (!m->body.cm_reply.number || m->body.header.seq == RETURN_SEQ)
 			break;
 		/* seq says what it answers. */
 		if (m->body.header.seq >= FIRST_CHANNEL) {

@@ -28,6 +28,7 @@ struct peer {
 	bool meddles; /* it wrote to a channel's descriptor, or took from it */
 	unsigned slot;
 	int token, bag; /* -1: none */
+	int store;	/* of one that manages connections; -1: none */
 	uint32_t ids[PEER_NUMBERS], channels[PEER_NUMBERS];
 	int ends[PEER_NUMBERS]; /* the channels' descriptors, the program's */
 	int next_end;		/* of the channel that was asked for last; -1: none */
@@ -45,6 +46,12 @@ bool peer_is_there(const struct peer *p);
 void peer_call(struct peer *p, struct daemon *d, uid_t uid, unsigned process);
 void peer_join_cm(struct peer *p);
 void peer_hang_up(struct peer *p);
+
+/*
+ * The next connection of a process whose daemon ended, as the process sees it: with this store and
+ * with its channels. Takes the store over.
+ */
+void peer_come_back(struct peer *p, uid_t uid, unsigned process, uint32_t session, int store_fd);
 
 /* Closes fds. */
 void peer_send(struct peer *p, const void *message, size_t length, int *fds, unsigned count);

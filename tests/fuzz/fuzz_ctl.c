@@ -21,6 +21,7 @@
 #include "ctl_check.h"
 #include "ctl_host.h"
 #include "ctl_peer.h"
+#include "ctl_store.h"
 #include "daemon/address.h"
 #include "daemon/client.h"
 #include "daemon/cm.h"
@@ -338,6 +339,14 @@ static void flood(struct peer *p)
 		peer_send(p, &m, length, NULL, 0);
 }
 
+static void come_back(struct peer *p, uint8_t how)
+{
+	int store = store_make(p, take);
+
+	peer_come_back(p, how & 0x40 ? d.uid : 1000 + (how >> 5 & 1), how >> 4 & 3, take() + 1u,
+		       store);
+}
+
 static void act_as_client(struct peer *p)
 {
 	uint8_t what = take();
@@ -352,7 +361,10 @@ static void act_as_client(struct peer *p)
 		say_anything(p);
 		break;
 	case 1:
-		peer_hang_up(p);
+		if (p->is_cm && what & 0x70)
+			come_back(p, what);
+		else
+			peer_hang_up(p);
 		break;
 	case 2:
 		p->deaf = !p->deaf;

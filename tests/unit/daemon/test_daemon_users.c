@@ -1,4 +1,5 @@
 /* Several users: each has a daemon of its own, or all have the system's and do not meet there. */
+#include "cm_raw.h"
 #include "harness.h"
 
 #include <arpa/inet.h>
@@ -354,6 +355,59 @@ static void test_a_user_has_a_share(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
+/* A session of verbatimd --system; says its number, and whether it was cut off once it is asked. */
+static void have_session(int fd)
+{
+	struct ctl_cm_hello hello = cm_hello(0);
+	enum dial_which reached;
+	int sock, store = cm_make_store();
+	char why[256];
+	struct fdmsg m;
+
+	CHECK(!setuid(20001));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	CHECK(!dial_running(DIAL_SYSTEM, &sock, &reached, why, sizeof(why)));
+	m = cm_ask_with(sock, &hello, sizeof(hello), &store, 1);
+	CHECK(!m.body.welcome.status && m.fd_count == 1);
+	say(fd, m.body.welcome.slot);
+	hear(fd);
+	CHECK(!cm_ask(sock, &(struct ctl_cm_ask){ .header = { CTL_CM_BEGIN, 2 } },
+		      sizeof(struct ctl_cm_ask))
+		       .status);
+	say(fd, 1);
+}
+
+/* Numbers of sessions can be read by all: who says that it has one shows its token. */
+static void test_sessions_of_others_are_not_taken(void **state)
+{
+	int store = cm_make_store(), bell = cm_make_bell(), fds[2] = { store, bell };
+	struct ctl_cm_hello hello;
+	enum dial_which reached;
+	struct worker owner;
+	pid_t daemon;
+	char why[256];
+	int sock;
+
+	need_root();
+	daemon = start_system_daemon();
+	worker_start(&owner, have_session);
+	hello = cm_hello((uint32_t)hear(owner.fd));
+	CHECK(!dial_running(DIAL_SYSTEM, &sock, &reached, why, sizeof(why)));
+	CHECK(cm_ask_with(sock, &hello, sizeof(hello), fds, 2).body.welcome.status == EPERM);
+	close(sock);
+	/* Nor one that nobody waits for. */
+	hello.session++;
+	CHECK(!dial_running(DIAL_SYSTEM, &sock, &reached, why, sizeof(why)));
+	CHECK(cm_ask_with(sock, &hello, sizeof(hello), fds, 2).body.welcome.status == EPERM);
+	close(sock);
+	say(owner.fd, 1);
+	CHECK(hear(owner.fd) == 1);
+	worker_end(&owner);
+	close(store);
+	close(bell);
+	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -363,6 +417,7 @@ int main(void)
 		TEST(test_port_of_each),
 		TEST(test_a_user_has_a_share),
 		TEST(test_stranger_is_refused),
+		TEST(test_sessions_of_others_are_not_taken),
 	};
 
 	return cmocka_run_group_tests_name("daemon users", tests, NULL, NULL);

@@ -1,0 +1,73 @@
+#include "daemon/token.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/intake.h"
+
+#define PROBES_MAX 64
+
+int token_make_socket(void)
+{
+	return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+static bool is_named(int fd, const struct sockname *name)
+{
+	struct sockname actual = { .len = sizeof(actual.addr) }; /* zero beyond what is filled in */
+	int type;
+	socklen_t len = sizeof(type);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_DGRAM)
+		return false;
+	return !getsockname(fd, (struct sockaddr *)&actual.addr, &actual.len) &&
+	       sockname_equal(&actual, name);
+}
+
+/*
+ * The name alone proves nothing: another network namespace can have the same. What is sent to the
+ * name from here has to arrive at the token.
+ */
+static int probe(uid_t uid, int sender, int token_fd, const struct sockname *name)
+{
+	char nonce[16], got[sizeof(nonce)];
+	bool sent = false;
+
+	if (getrandom(nonce, sizeof(nonce), GRND_NONBLOCK) != sizeof(nonce))
+		return -EAGAIN;
+	for (int i = 0; i < PROBES_MAX; i++) {
+		if (!sent) {
+			sent = sendto(sender, nonce, sizeof(nonce), MSG_DONTWAIT | MSG_NOSIGNAL,
+				      (const struct sockaddr *)&name->addr, name->len) >= 0;
+			/* Full of what strangers sent: make room. */
+			if (!sent && errno != EAGAIN)
+				return -EPERM;
+		}
+
+		ssize_t n = intake_bytes(uid, token_fd, got, sizeof(got));
+
+		if (n == sizeof(got) && !memcmp(got, nonce, sizeof(got)))
+			return 0;
+		if (n < 0 && sent)
+			return -EPERM;
+	}
+	return -EPERM;
+}
+
+int token_prove(uid_t uid, int token_fd, const struct sockname *name)
+{
+	int sender, rc;
+
+	if (!is_named(token_fd, name))
+		return -EPERM;
+	sender = token_make_socket();
+	if (sender < 0)
+		return -errno;
+	rc = probe(uid, sender, token_fd, name);
+	close(sender);
+	return rc;
+}
