@@ -2,77 +2,124 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "ctl/deadline.h"
 #include "daemon/address.h"
 
 #define INODES_MAX 64
-#define KNOWN_MS   1000
+#define KNOWN_MAX  64
+#define KNOWN_NS   INT64_C(1000000000)
+#define SEARCH_NS  INT64_C(5000000) /* in processes, of each PERIOD_NS */
+#define PERIOD_NS  INT64_C(1000000000)
+#define ANSWER_MAX 32768
 
 /* The sockets in question. */
 struct search {
-	uint32_t address[4]; /* as /proc/net writes it: words in host order */
-	uint32_t mapped[4];  /* of IPv4, the same in udp6 */
+	const uint8_t *gid;
 	bool is_v4;
-	unsigned long inodes[INODES_MAX];
+	uint32_t inodes[INODES_MAX];
 	unsigned count;
 	struct owner *owner;
 };
 
-static bool is_any(const uint32_t *words, int count)
-{
-	uint32_t all = 0;
+/* ------------------------------------------------------------------------------------------
+ * The kernel's own list of sockets (sock_diag(7)), of which it tells those with our port.
+ */
 
-	for (int i = 0; i < count; i++)
-		all |= words[i];
+static bool is_any(const uint8_t *bytes, size_t count)
+{
+	uint8_t all = 0;
+
+	while (count--)
+		all |= bytes[count];
 	return !all;
 }
 
-static bool matches_v4(const struct search *s, const char *hex)
+/* [::] may be for IPv4, too. */
+static bool matches(const struct search *s, const struct inet_diag_msg *m)
 {
-	uint32_t word;
+	const uint8_t *at = (const uint8_t *)m->id.idiag_src;
 
-	return sscanf(hex, "%8X", &word) == 1 && (word == s->address[0] || !word);
+	if (m->idiag_family == AF_INET)
+		return s->is_v4 && (is_any(at, 4) || !memcmp(at, s->gid + 12, 4));
+	return is_any(at, 16) || !memcmp(at, s->gid, 16);
 }
 
-static bool matches_v6(const struct search *s, const char *hex)
+static void note(struct search *s, const struct nlmsghdr *h)
 {
-	uint32_t words[4];
+	const struct inet_diag_msg *m = NLMSG_DATA(h);
 
-	if (sscanf(hex, "%8X%8X%8X%8X", &words[0], &words[1], &words[2], &words[3]) != 4)
+	if (h->nlmsg_len < NLMSG_LENGTH(sizeof(*m)) || ntohs(m->id.idiag_sport) != CTL_UDP_PORT ||
+	    !matches(s, m))
+		return;
+	s->owner->found = true;
+	s->owner->uid = m->idiag_uid;
+	if (s->count < INODES_MAX)
+		s->inodes[s->count++] = m->idiag_inode;
+}
+
+static int ask_sockets(int fd, int family)
+{
+	struct {
+		struct nlmsghdr header;
+		struct inet_diag_req_v2 request;
+	} q = {
+		.header = { .nlmsg_len = sizeof(q),
+			    .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			    .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
+		.request = { .sdiag_family = (uint8_t)family,
+			     .sdiag_protocol = IPPROTO_UDP,
+			     .idiag_states = ~0u,
+			     .id.idiag_sport = htons(CTL_UDP_PORT) },
+	};
+
+	return send(fd, &q, sizeof(q), MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+/* False: that was the last part. The kernel has it ready when it is asked: nothing waits here. */
+static bool read_part(struct search *s, int fd)
+{
+	static _Alignas(8) char bytes[ANSWER_MAX]; /* the daemon has one thread */
+	ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+	unsigned left = n > 0 ? (unsigned)n : 0;
+
+	if (n <= 0)
 		return false;
-	return is_any(words, 4) || !memcmp(words, s->is_v4 ? s->mapped : s->address, sizeof(words));
-}
-
-static void read_table(struct search *s, const char *path, bool v6)
-{
-	char line[512], hex[64];
-	FILE *f = fopen(path, "re");
-
-	while (f && fgets(line, sizeof(line), f)) {
-		unsigned port, uid;
-		unsigned long inode;
-
-		if (sscanf(line,
-			   " %*d: %32[0-9A-F]:%4X %*64[0-9A-F]:%*4X %*X %*X:%*X %*X:%*X %*X %u %*u "
-			   "%lu",
-			   hex, &port, &uid, &inode) != 4 ||
-		    port != CTL_UDP_PORT)
-			continue;
-		if (!(v6 ? matches_v6(s, hex) : matches_v4(s, hex)))
-			continue;
-		s->owner->found = true;
-		s->owner->uid = uid;
-		if (s->count < INODES_MAX)
-			s->inodes[s->count++] = inode;
+	for (struct nlmsghdr *h = (struct nlmsghdr *)bytes; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
+		if (h->nlmsg_type == NLMSG_DONE || h->nlmsg_type == NLMSG_ERROR)
+			return false;
+		if (h->nlmsg_type == SOCK_DIAG_BY_FAMILY)
+			note(s, h);
 	}
-	if (f)
-		fclose(f);
+	return true;
 }
+
+static void find_sockets(struct search *s, int family)
+{
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+
+	if (fd < 0)
+		return;
+	if (!ask_sockets(fd, family)) {
+		while (read_part(s, fd))
+			;
+	}
+	close(fd);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Whose process has one of them.
+ */
 
 static bool has_socket(const struct search *s, const char *pid)
 {
@@ -84,10 +131,10 @@ static bool has_socket(const struct search *s, const char *pid)
 	dir = opendir(path);
 	for (struct dirent *e; dir && !has && (e = readdir(dir));) {
 		ssize_t n = readlinkat(dirfd(dir), e->d_name, link, sizeof(link) - 1);
-		unsigned long inode;
+		unsigned inode;
 
 		link[n > 0 ? n : 0] = '\0';
-		if (sscanf(link, "socket:[%lu]", &inode) != 1)
+		if (sscanf(link, "socket:[%u]", &inode) != 1)
 			continue;
 		for (unsigned i = 0; i < s->count; i++)
 			has |= s->inodes[i] == inode;
@@ -115,13 +162,29 @@ static void read_comm(pid_t pid, char *comm, int size)
 	}
 }
 
+/* What is left of the time for it, of all addresses together; beyond it the process stays unnamed. */
+static struct {
+	int64_t from_ns, used_ns;
+} budget;
+
 static void find_process(const struct search *s)
 {
-	DIR *dir = opendir("/proc");
+	int64_t begin_ns = deadline_now_ns(), now_ns = begin_ns;
+	DIR *dir;
 
+	if (begin_ns - budget.from_ns > PERIOD_NS) {
+		budget.from_ns = begin_ns;
+		budget.used_ns = 0;
+	}
+	if (budget.used_ns >= SEARCH_NS)
+		return;
+	dir = opendir("/proc");
 	for (struct dirent *e; dir && !s->owner->pid && (e = readdir(dir));) {
 		pid_t pid = atoi(e->d_name);
 
+		now_ns = deadline_now_ns();
+		if (budget.used_ns + now_ns - begin_ns >= SEARCH_NS)
+			break;
 		if (pid <= 0 || pid == getpid() || !has_socket(s, e->d_name))
 			continue;
 		s->owner->pid = pid;
@@ -129,34 +192,41 @@ static void find_process(const struct search *s)
 	}
 	if (dir)
 		closedir(dir);
+	budget.used_ns += deadline_now_ns() - begin_ns;
 }
 
 static void search(const uint8_t gid[CTL_GID_BYTES], struct owner *out)
 {
-	struct search s = { .is_v4 = address_is_v4(gid), .owner = out };
+	struct search s = { .gid = gid, .is_v4 = address_is_v4(gid), .owner = out };
 
 	memset(out, 0, sizeof(*out));
-	memcpy(s.address, gid + (s.is_v4 ? 12 : 0), s.is_v4 ? 4 : 16);
-	memcpy(s.mapped, gid, CTL_GID_BYTES);
 	if (s.is_v4)
-		read_table(&s, "/proc/net/udp", false);
-	read_table(&s, "/proc/net/udp6", true);
+		find_sockets(&s, AF_INET);
+	find_sockets(&s, AF_INET6);
 	if (s.count)
 		find_process(&s);
 }
 
 void owner_find(const uint8_t gid[CTL_GID_BYTES], struct owner *out)
 {
-	static struct {
+	static struct known {
 		uint8_t gid[CTL_GID_BYTES];
 		int64_t until_ns;
 		struct owner owner;
-	} last; /* the daemon has one thread */
+	} known[KNOWN_MAX]; /* the daemon has one thread */
+	struct known *oldest = known;
+	int64_t now_ns = deadline_now_ns();
 
-	if (memcmp(last.gid, gid, CTL_GID_BYTES) || !deadline_left_ms(last.until_ns)) {
-		search(gid, &last.owner);
-		memcpy(last.gid, gid, CTL_GID_BYTES);
-		last.until_ns = deadline_in_ms(KNOWN_MS);
+	for (struct known *k = known; k < known + KNOWN_MAX; k++) {
+		if (k->until_ns > now_ns && !memcmp(k->gid, gid, CTL_GID_BYTES)) {
+			*out = k->owner;
+			return;
+		}
+		if (k->until_ns < oldest->until_ns)
+			oldest = k;
 	}
-	*out = last.owner;
+	search(gid, &oldest->owner);
+	memcpy(oldest->gid, gid, CTL_GID_BYTES);
+	oldest->until_ns = now_ns + KNOWN_NS;
+	*out = oldest->owner;
 }

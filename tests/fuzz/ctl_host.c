@@ -240,7 +240,7 @@ int host_socket(int domain, int type, int protocol)
 
 	if (domain == AF_INET || domain == AF_INET6)
 		return socket(AF_INET, type, 0);
-	if (domain != AF_NETLINK)
+	if (domain != AF_NETLINK || protocol != NETLINK_ROUTE)
 		return socket(domain, type, protocol);
 	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
 		return -1;

@@ -8,9 +8,12 @@
 #include <netinet/udp.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -27,6 +30,7 @@
 #endif
 
 #define SLOT_SHIFT 14
+#define PROCESSES  200
 
 static int refused_option; /* of SOL_SOCKET: fails once with ENOMEM */
 static unsigned searches;
@@ -183,6 +187,44 @@ static void processes_are_searched_once_a_second(void **state)
 	port_group_destroy(g);
 }
 
+/* Two addresses in turn, one of another user's, beside many processes: each is told whose it is, at once. */
+static void owners_of_many_addresses_are_told_in_turn(void **state)
+{
+	struct port_group *g[2];
+	uint8_t gid[2][CTL_GID_BYTES];
+	uid_t users[2] = { getuid(), getuid() ? getuid() : 20001 };
+	pid_t children[PROCESSES];
+	struct owner owner;
+
+	for (unsigned i = 0; i < PROCESSES; i++) {
+		children[i] = fork();
+		if (!children[i]) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			pause();
+			_exit(0);
+		}
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		address((uint8_t)(6 + i), gid[i]);
+		assert_int_equal(seteuid(users[i]), 0);
+		assert_int_equal(port_group_create(gid[i], 0, &g[i]), 0);
+		assert_int_equal(seteuid(getuid()), 0);
+	}
+	searches = 0;
+	for (unsigned i = 0; i < 1000; i++) {
+		owner_find(gid[i % 2], &owner);
+		assert_true(owner.found);
+		assert_int_equal(owner.uid, users[i % 2]);
+	}
+	assert_in_range(searches, 1, 20);
+	for (unsigned i = 0; i < PROCESSES; i++) {
+		kill(children[i], SIGKILL);
+		waitpid(children[i], NULL, 0);
+	}
+	port_group_destroy(g[0]);
+	port_group_destroy(g[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -191,6 +233,7 @@ int main(void)
 		cmocka_unit_test(every_socket_takes_merged_packets),
 		cmocka_unit_test(packets_without_checksum_are_taken_over_ipv6),
 		cmocka_unit_test(processes_are_searched_once_a_second),
+		cmocka_unit_test(owners_of_many_addresses_are_told_in_turn),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
