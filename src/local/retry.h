@@ -40,9 +40,10 @@ void local_retry_on_room(struct qp *qp);
 
 /*
  * The request at sq.issue is for a process that is not known yet. True: the QP waits for it; false: it has
- * waited, and nothing is known.
+ * waited, and nothing is known. verbatimd's answer ends the wait; so long it lasts only if there is none, and on a
+ * busy machine an answer takes its time.
  */
-#define RETRY_PEER_NS 50000000ull
+#define RETRY_PEER_NS 1000000000ull
 bool local_retry_on_unknown(struct qp *qp);
 /* verbatimd told of a process, or that there is none: those that wait try again. No QP lock may be held. */
 void local_retry_on_peers(void);

@@ -395,7 +395,7 @@ static void test_an_end_that_was_seen_late_is_not_the_last(void **state)
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *id;
 	pthread_t thread;
-	pid_t watching;
+	pid_t watching = 0;
 
 	CHECK(!sched_getaffinity(0, sizeof(all), &all));
 	if (!split_processors(&last, &others) || !may_use_fifo())

@@ -376,7 +376,7 @@ static void test_waits_for_what_verbatimd_says(void **state)
 	/* verbatimd says nothing: the wait has an end */
 	rig_is_asked = true;
 	qp = rig_qp(&rig, IBV_QPT_RC);
-	rig_connect(qp, &(struct rig_connection){ .slot = UNKNOWN_SLOT, .timeout = 14 });
+	rig_connect(qp, &(struct rig_connection){ .slot = UNKNOWN_SLOT, .timeout = 19 });
 	rig_post_send(qp, &wr);
 	assert_int_equal(local_of(qp)->state, REQUESTER_PEER_WAIT);
 	local_retry_run(local_of(qp)->deadline_ns);
