@@ -164,16 +164,31 @@ void device_gids(const struct device *d, const struct ctl_cm_address *local,
 	}
 }
 
-/* Caller holds lock. NULL: there is no device. */
-static struct device *first_active(void)
+/* Caller holds lock. NULL: there is no device for addresses of this family; InfiniBand has none for IPv6. */
+static struct device *first_active(uint16_t family)
 {
+	struct device *first = NULL;
 	struct ibv_port_attr port;
 
 	for (struct device *d = devices; d; d = d->next) {
+		if (d->is_infiniband && family != AF_INET)
+			continue;
 		if (!ibv_query_port(d->verbs, DEVICE_PORT, &port) && port.state == IBV_PORT_ACTIVE)
 			return d;
+		if (!first)
+			first = d;
 	}
-	return devices;
+	return first;
+}
+
+bool device_is_alone(void)
+{
+	bool alone;
+
+	pthread_mutex_lock(&lock);
+	alone = (devices || !open_all()) && devices && !devices->next;
+	pthread_mutex_unlock(&lock);
+	return alone;
 }
 
 /* Caller holds lock. */
@@ -185,7 +200,7 @@ static struct device *choose(const struct ctl_cm_address *local,
 	if (d || !remote->family || !address_is_local(remote))
 		return d;
 	d = find(remote);
-	return d ? d : first_active();
+	return d ? d : first_active(remote->family);
 }
 
 int device_get(const struct ctl_cm_address *local, const struct ctl_cm_address *remote,

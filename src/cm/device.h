@@ -42,6 +42,9 @@ int device_get(const struct ctl_cm_address *local, const struct ctl_cm_address *
 	       struct device **out);
 void device_put(struct device *d);
 
+/* There is one device and no other: a host with nothing but loopback, or the user's choice. */
+bool device_is_alone(void);
+
 /*
  * No device is being opened or let go meanwhile. The child opens those that it uses anew; what its
  * identifiers have from the parent stays.

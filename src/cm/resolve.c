@@ -42,8 +42,11 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 	if (!rc && address_lacks_interface(&id->local))
 		rc = refusal(-EINVAL, CAUSE_CM_ADDRESS, "%s is link-local, and sin6_scope_id is 0",
 			     refusal_print(&id->local, text));
-	/* As in Linux: a loopback address is of no device, and whoever connects to it chooses one. */
-	if (!rc && !address_is_loopback(&id->local))
+	/*
+	 * As in Linux: a loopback address is of no device, and whoever connects to it chooses one. Where there
+	 * is but one to choose it is chosen now, for programs that look for it as soon as they have bound.
+	 */
+	if (!rc && (!address_is_loopback(&id->local) || device_is_alone()))
 		rc = id_set_device(id);
 	if (rc == -ENODEV && id->local.family)
 		rc = address_is_local(&id->local) ? 0 :
