@@ -374,7 +374,7 @@ def test_daemon_is_killed(fresh):
     run_program(fresh, 'rdma_client', HOST)
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.parametrize('seconds', [5, 60])
 def test_daemon_is_killed_every_second(request, fresh, seconds):
     """Whoever is connected stays so, and each new connection is made soon, whenever that is."""
