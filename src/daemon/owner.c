@@ -19,7 +19,7 @@
 #define INODES_MAX 64
 #define KNOWN_MAX  64
 #define KNOWN_NS   INT64_C(1000000000)
-#define SEARCH_NS  INT64_C(5000000) /* in processes, of each PERIOD_NS */
+#define SEARCH_NS  INT64_C(50000000) /* in processes, of each PERIOD_NS */
 #define PERIOD_NS  INT64_C(1000000000)
 #define ANSWER_MAX 32768
 
