@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/uncancelled.h"
@@ -146,7 +147,8 @@ int source_port_open(const struct sockaddr *address, socklen_t length, uint16_t 
 	if (length !=
 	    (family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)))
 		return -EINVAL;
-	fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	/* librspreload would make an rsocket of it */
+	fd = (int)syscall(SYS_socket, family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
 	rc = prepare(fd, family);
