@@ -525,6 +525,7 @@ static void prepare(void)
 
 	if (mr_open)
 		return;
+	net_is_bypassed = true;
 	world_create();
 	spec.pd = world.pd;
 	spec.addr = world.memory;

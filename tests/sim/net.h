@@ -78,4 +78,7 @@ bool net_sends_trains(const struct wire_flow *flow);
 int net_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
 		struct wire_flow *flow);
 
+/* Packets come that did not pass through this network (the fuzzer's), marked ones among them. */
+extern bool net_is_bypassed;
+
 #endif
