@@ -33,8 +33,10 @@ static void build_header(uint8_t *grh, const struct ah *ah, uint32_t payload)
 
 static enum cause copy_payload(struct qp *qp, struct wqe *wqe, uint8_t *to)
 {
-	if (wqe->flags & IBV_SEND_INLINE) {
-		memcpy(to, wqe->inline_data, wqe->length);
+	const uint8_t *data = wqe_data(wqe);
+
+	if (data) {
+		memcpy(to, data, wqe->length);
 		return CAUSE_NONE;
 	}
 	return memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, 0, to, wqe->length);
@@ -136,7 +138,7 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 		return send_failed(qp, wqe, IBV_WC_LOC_QP_OP_ERR, CAUSE_OTHER_PD);
 	if (wqe->length > qp_mtu(qp))
 		return send_failed(qp, wqe, IBV_WC_LOC_LEN_ERR, CAUSE_MESSAGE_TOO_LONG);
-	if (!(wqe->flags & IBV_SEND_INLINE)) {
+	if (!wqe_data(wqe)) {
 		cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, 0);
 		if (cause != CAUSE_NONE)
 			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);

@@ -112,15 +112,9 @@ static void destroy(struct qp *qp)
 	free(lq);
 }
 
-static bool seeks(struct qp *qp)
-{
-	return local_of(qp) && local_of(qp)->state == REQUESTER_PEER_WAIT;
-}
-
 const struct qp_path local_path = {
 	.connect = connect,
 	.issue = issue,
-	.seeks = seeks,
 	.quiesce = quiesce,
 	.destroy = destroy,
 };

@@ -43,8 +43,6 @@ struct qp_path {
 	int (*connect)(struct qp *qp);
 	/* There is new work behind sq.issue, or a reason to try again. */
 	void (*issue)(struct qp *qp);
-	/* The request at sq.issue waits to learn of its destination's process. NULL: none does. */
-	bool (*seeks)(struct qp *qp);
 	/*
 	 * The QP enters RESET or ERR or is destroyed (then its state is RESET): forget messages on the
 	 * way and the message that is being received. The state is already published. Does not touch

@@ -6,6 +6,7 @@
 
 #include "object/ah.h"
 #include "object/limits.h"
+#include "object/memory.h"
 #include "object/newer.h"
 #include "object/qp.h"
 
@@ -96,6 +97,8 @@ void sq_drop(struct wqe *wqe)
 	if (wqe->ah)
 		ah_put(wqe->ah);
 	wqe->ah = NULL;
+	free(wqe->kept);
+	wqe->kept = NULL;
 }
 
 static int report_full(struct qp *qp)
@@ -277,6 +280,24 @@ int sq_push(struct qp *qp, const struct ibv_send_wr *wr)
 	if (error)
 		sq_drop(wqe);
 	return error;
+}
+
+void sq_keep_data(struct qp *qp, uint32_t from)
+{
+	struct sq *sq = &qp->sq;
+
+	for (uint32_t seq = from; seq != sq->tail; seq++) {
+		struct wqe *wqe = sq_wqe(sq, seq);
+
+		if (wqe->state == WQE_DONE || wqe_data(wqe) || wqe->length > qp_mtu(qp) || !wqe->length)
+			continue;
+		wqe->kept = malloc(wqe->length);
+		if (wqe->kept && memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, 0, wqe->kept,
+					       wqe->length) != CAUSE_NONE) {
+			free(wqe->kept);
+			wqe->kept = NULL;
+		}
+	}
 }
 
 void sq_roll_back(struct qp *qp, uint32_t tail)

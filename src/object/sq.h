@@ -57,6 +57,7 @@ struct wqe {
 	struct ah *ah;	    /* with a reference */
 	uint32_t remote_qpn;
 	uint32_t remote_qkey;
+	uint8_t *kept;	    /* the data as it was posted (sq_keep_data); NULL: read it where it lies */
 	uint32_t remote_srqn; /* XRC */
 	uint32_t revoked; /* LOCAL_INV: the key that it has taken away; 0: none yet (object/mw.h) */
 	/* memory windows: ibv_bind_mw, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV (key in imm) */
@@ -122,6 +123,15 @@ int sq_add_inline(struct qp *qp, struct wqe *wqe, const void *data, size_t lengt
 int sq_set_ah(struct qp *qp, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
 int sq_end(struct qp *qp, struct wqe *wqe);
 void sq_drop(struct wqe *wqe);
+/*
+ * Copies the data of the datagrams from `from` on that have not left yet. A datagram that waits then leaves
+ * as it was posted, although there are programs that take its memory back before it completes, once the
+ * other end shows that it has heard of them (UCX, when both ends connect): an HCA has sent it by then. What
+ * cannot be copied stays where it is, and what is wrong with it is found when its turn comes. Caller holds
+ * the QP's lock.
+ */
+void sq_keep_data(struct qp *qp, uint32_t from);
+
 /* Takes back all requests from `tail` on; nobody has looked at them yet. */
 void sq_roll_back(struct qp *qp, uint32_t tail);
 
@@ -138,6 +148,12 @@ void sq_flush(struct qp *qp);
 
 /* Forgets all requests: the QP is reset. Caller holds the lock. */
 void sq_clear(struct sq *sq);
+
+/* The data, if it is in the queue's own memory; NULL: in that of the SGEs. */
+static inline const uint8_t *wqe_data(const struct wqe *wqe)
+{
+	return wqe->flags & IBV_SEND_INLINE ? wqe->inline_data : wqe->kept;
+}
 
 /* Part of it, or an attempt at it, is on the way or was. */
 static inline bool wqe_is_begun(const struct wqe *wqe)

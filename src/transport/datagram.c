@@ -29,6 +29,7 @@
 enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)
 {
 	const struct ibv_ah_attr *address = &wqe->ah->attr;
+	const uint8_t *data = wqe_data(wqe);
 	bool imm = wqe->opcode == IBV_WR_SEND_WITH_IMM;
 	uint8_t copy[MTU_MAX];
 	struct packet header = {
@@ -48,7 +49,7 @@ enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum ca
 		.pad_bytes = header.pad,
 		.pieces = 1,
 		.pinned = true,
-		.piece = { { wqe->flags & IBV_SEND_INLINE ? wqe->inline_data : copy, wqe->length } },
+		.piece = { { data ? (uint8_t *)data : copy, wqe->length } },
 	};
 	uint32_t cost = wqe->length + DATAGRAM_EXTRA;
 	struct wire_flow flow;
@@ -60,7 +61,7 @@ enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum ca
 		*cause = CAUSE_MESSAGE_TOO_LONG;
 		return WIRE_FAULT;
 	}
-	if (!(wqe->flags & IBV_SEND_INLINE)) {
+	if (!data) {
 		*cause = memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, 0, copy, wqe->length);
 		if (*cause != CAUSE_NONE)
 			return WIRE_FAULT;

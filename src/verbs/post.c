@@ -2,15 +2,11 @@
 #include "verbs/post.h"
 
 #include <errno.h>
-#include <time.h>
 
 #include "base/cause.h"
-#include "base/uncancelled.h"
 #include "object/qp.h"
 #include "object/qp_states.h"
 #include "verbs/queues.h"
-
-#define LOOK_NS 100000
 
 int post_check_state(const struct qp *qp)
 {
@@ -22,7 +18,7 @@ int post_check_state(const struct qp *qp)
 	return EINVAL;
 }
 
-void post_done(struct qp *qp) NO_LOCK_CHECK
+void post_done(struct qp *qp, uint32_t from) NO_LOCK_CHECK
 {
 	switch (qp_state(qp)) {
 	case IBV_QPS_RTS:
@@ -35,26 +31,8 @@ void post_done(struct qp *qp) NO_LOCK_CHECK
 	default: /* SQD: it waits for RTS */
 		break;
 	}
-}
-
-static bool seeks(struct qp *qp)
-{
-	return qp->type == IBV_QPT_UD && qp->sq.issue != qp->sq.tail && qp->path->seeks &&
-	       qp->path->seeks(qp);
-}
-
-void post_end(struct qp *qp) NO_LOCK_CHECK
-{
-	bool waits = seeks(qp);
-
-	lock_release(&qp->lock);
-	for (uint64_t ns = 0; waits && ns < POST_SEEK_NS; ns += LOOK_NS) {
-		UNCANCELLED;
-		nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
-		lock_acquire(&qp->lock);
-		waits = seeks(qp);
-		lock_release(&qp->lock);
-	}
+	if (qp->type == IBV_QPT_UD && qp->sq.issue != qp->sq.tail)
+		sq_keep_data(qp, from);
 }
 
 int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
@@ -74,8 +52,8 @@ int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_w
 	if (error)
 		*bad_wr = wr;
 	if (qp->sq.tail != tail)
-		post_done(qp);
-	post_end(qp);
+		post_done(qp, tail);
+	lock_release(&qp->lock);
 	return error;
 }
 

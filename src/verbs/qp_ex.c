@@ -308,9 +308,9 @@ static int wr_complete(struct ibv_qp_ex *ex) NO_LOCK_CHECK
 	if (error)
 		sq_roll_back(qp, qp->builder_start);
 	else if (qp->sq.tail != qp->builder_start)
-		post_done(qp);
+		post_done(qp, qp->builder_start);
 	qp_building--;
-	post_end(qp);
+	lock_release(&qp->lock);
 	return error;
 }
 

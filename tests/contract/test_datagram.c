@@ -580,7 +580,7 @@ static void op_post_and_overwrite(struct side *side, void *argument)
 	memset(side->buf, 0xff, 64);
 }
 
-/* The two have not met yet: to find the other's process must not take longer than the post. */
+/* The two have not met yet: the datagram waits for verbatimd, but leaves as it was posted. */
 static void rule_25_first_datagram_leaves_with_its_post(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;

@@ -240,7 +240,7 @@ static void post_flush(void)
 		wqe->swap = take() & 1;
 		if (sq_end(qp, wqe) == 0) {
 			side->sends++;
-			post_done(qp);
+			post_done(qp, qp->sq.tail - 1);
 		}
 	}
 	lock_release(&qp->lock);

@@ -138,7 +138,7 @@ static int post_flush(struct end *end)
 		error = sq_end(qp, wqe);
 	}
 	if (!error)
-		post_done(qp);
+		post_done(qp, qp->sq.tail - 1);
 	lock_release(&qp->lock);
 	return error;
 }
