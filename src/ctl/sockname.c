@@ -300,6 +300,12 @@ int sockname_bind(int fd, const struct sockname *name)
 	return bind(fd, (const struct sockaddr *)&name->addr, name->len) < 0 ? -errno : 0;
 }
 
+void sockname_remove(const struct sockname *name)
+{
+	if (*name->addr.sun_path)
+		unlink(name->addr.sun_path);
+}
+
 bool sockname_equal(const struct sockname *a, const struct sockname *b)
 {
 	return a->len == b->len && !memcmp(&a->addr, &b->addr, a->len);

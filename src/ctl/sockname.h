@@ -70,6 +70,9 @@ void sockname_each_session(const struct sockname_space *space,
 /* As bind(2); a file that nobody's socket has any more is replaced. 0 or -errno. */
 int sockname_bind(int fd, const struct sockname *name);
 
+/* Whoever has a socket of that name keeps it, without the name. An abstract name stays. */
+void sockname_remove(const struct sockname *name);
+
 bool sockname_equal(const struct sockname *a, const struct sockname *b);
 
 #endif

@@ -126,6 +126,13 @@ int cm_client_create(struct client *c, int store_fd, uint32_t session)
 	return 0;
 }
 
+/* Not with the daemon alone (leave_stores): nobody comes back with it. */
+static void end_session(struct cm_client *cc)
+{
+	cm_store_end(&cc->store);
+	cm_return_forget(cc->cm, cc->session);
+}
+
 void cm_on_death(struct client *c)
 {
 	struct cm_client *cc = c->cm;
@@ -138,7 +145,8 @@ void cm_on_death(struct client *c)
 		cm_channel_destroy(container_of(cc->channels.next, struct cm_channel, in_client));
 	cm_connection_deliver(cc->cm);
 	cm_interfaces_unwatch(&cc->cm->interfaces);
-	cm_store_end(&cc->store);
+	if (cc->store.fd >= 0)
+		end_session(cc);
 	cm_store_close(&cc->store, c->uid);
 	c->cm = NULL;
 	free(cc);

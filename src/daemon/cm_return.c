@@ -49,22 +49,40 @@ int cm_return_make_token(struct cm_client *cc, int *token_fd)
 	return -EAGAIN;
 }
 
-/* Whether its process lives. */
-static bool has_token(const struct cm_return *r, int fd, uint32_t session)
+void cm_return_forget(struct cm *cm, uint32_t session)
+{
+	struct sockname name;
+
+	sockname_of_session(&cm->daemon->space, session, &name);
+	if (session)
+		sockname_remove(&name);
+}
+
+/* Its process has; then its name goes, too. */
+static bool has_ended(const struct cm_return *r, int fd, uint32_t session)
 {
 	struct sockname name;
 
 	sockname_of_session(&r->cm->daemon->space, session, &name);
-	return !connect(fd, (struct sockaddr *)&name.addr, name.len);
+	if (!connect(fd, (struct sockaddr *)&name.addr, name.len))
+		return false;
+	if (errno == ECONNREFUSED)
+		sockname_remove(&name);
+	return true;
 }
 
 static void expect(uint32_t session, void *arg)
 {
 	struct cm_return *r = arg;
 	uint32_t *larger;
+	int fd = token_make_socket();
+	/* Some names may be left of what ended before. */
+	bool ended = fd >= 0 && has_ended(r, fd, session);
 
+	if (fd >= 0)
+		close(fd);
 	/* Where there is no directory for them, anybody can make such names. */
-	if (r->away_count >= AWAY_MAX)
+	if (ended || r->away_count >= AWAY_MAX)
 		return;
 	larger = realloc(r->away, (r->away_count + 1) * sizeof(*larger));
 	if (!larger)
@@ -86,7 +104,7 @@ static void drop_ended(struct cm_return *r)
 	int fd = token_make_socket();
 
 	for (unsigned i = 0; fd >= 0 && i < r->away_count; i++) {
-		if (!has_token(r, fd, r->away[i]))
+		if (has_ended(r, fd, r->away[i]))
 			r->away[i--] = r->away[--r->away_count];
 	}
 	if (fd >= 0)
@@ -218,8 +236,6 @@ void cm_return_init(struct cm *cm)
 	*r = (struct cm_return){ .cm = cm };
 	loop_timer_init(&r->look, on_look);
 	sockname_each_session(&cm->daemon->space, expect, r);
-	/* Some names may be left of what ended before. */
-	drop_ended(r);
 	r->is_over = !r->away_count;
 	if (r->is_over)
 		return;

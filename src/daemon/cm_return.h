@@ -66,6 +66,9 @@ int cm_return_admit(struct client *c, uint32_t session, int token_fd);
 /* A new session, with a number and a token, which is the caller's to send and close. 0 or -errno. */
 int cm_return_make_token(struct cm_client *cc, int *token_fd);
 
+/* It does not return: no name is left of it. 0: of none. */
+void cm_return_forget(struct cm *cm, uint32_t session);
+
 void cm_return_on_begin(struct client *c, struct fdmsg *m);
 
 #endif

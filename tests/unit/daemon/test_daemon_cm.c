@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -233,6 +234,52 @@ static void test_requests_that_wait(void **state)
 	ctl_close(bystander);
 }
 
+static void count_name(uint32_t session, void *count)
+{
+	++*(unsigned *)count;
+}
+
+static unsigned count_names(void)
+{
+	struct sockname_space space;
+	unsigned count = 0;
+
+	CHECK(!sockname_space_of_user(geteuid(), &space));
+	sockname_each_session(&space, count_name, &count);
+	return count;
+}
+
+static bool come_down_to(unsigned names)
+{
+	for (int64_t until = now_ms() + PATIENCE_MS; now_ms() < until; usleep(1000)) {
+		if (count_names() <= names)
+			return true;
+	}
+	return false;
+}
+
+/* A daemon that stays may have had millions. */
+static void test_no_name_is_left_of_a_session(void **state)
+{
+	struct ctl_client *bystander = join();
+	int sock[3];
+
+	for (int i = 0; i < 3; i++)
+		sock[i] = cm_join();
+	CHECK(count_names() == 3);
+	close(sock[0]);
+	close(sock[1]);
+	CHECK(come_down_to(1));
+	/* Nor of one that ended without a daemon. */
+	CHECK(!kill(daemon_pid(), SIGKILL));
+	close(sock[2]);
+	CHECK(count_names() == 1);
+	ctl_close(bystander);
+	bystander = join();
+	CHECK(!count_names());
+	ctl_close(bystander);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -247,6 +294,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_requests_that_wait, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors_are_left_for_others, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_no_name_is_left_of_a_session, harness_setup,
 						harness_teardown),
 	};
 
