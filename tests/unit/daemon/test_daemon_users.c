@@ -408,6 +408,94 @@ static void test_sessions_of_others_are_not_taken(void **state)
 	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
 }
 
+static const struct ctl_cm_ask begin = { .header = { CTL_CM_BEGIN, 2 } };
+
+static int call_system(void)
+{
+	enum dial_which reached;
+	char why[256];
+	int sock;
+
+	CHECK(!dial_running(DIAL_SYSTEM, &sock, &reached, why, sizeof(why)));
+	return sock;
+}
+
+/* Whether somebody listens at the address, as far as requests of this session tell. */
+static bool is_answered(int sock, uint32_t channel, const struct ctl_cm_address *at, uint32_t listeners)
+{
+	uint32_t id = cm_make_id(sock, channel);
+	struct ctl_cm_event event;
+
+	CHECK(!cm_connect(sock, id, at));
+	event = cm_next(sock, listeners);
+	return event.kind == CTL_CM_CONNECT_REQUEST;
+}
+
+/*
+ * Has a listener with verbatimd --system; says that it has, and when it hears that the next daemon is there returns
+ * with its store and its token.
+ */
+static void return_to_system(int fd)
+{
+	struct ctl_cm_ask again = { .header = { .type = CTL_CM_RETURN_CHANNEL, .seq = 3 } };
+	int sock, bell = cm_make_bell(), fds[2] = { cm_make_store(), -1 };
+	struct ctl_cm_hello hello = cm_hello(0);
+	struct ctl_cm_address at;
+	uint32_t listener;
+	struct fdmsg m;
+
+	CHECK(!setuid(20001));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	sock = call_system();
+	m = cm_ask_with(sock, &hello, sizeof(hello), fds, 1);
+	CHECK(!m.body.welcome.status && m.fd_count == 1);
+	hello.session = m.body.welcome.slot;
+	fds[1] = fdmsg_take_fd(&m, 0);
+	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
+	CHECK(!cm_create_channel(sock, bell, &again.channel));
+	listener = cm_listen(sock, again.channel, &at);
+	say(fd, hello.session);
+
+	/* The one that is killed, and the next. */
+	hear(fd);
+	CHECK(is_cut_off(sock));
+	close(sock);
+	sock = call_system();
+	m = cm_ask_with(sock, &hello, sizeof(hello), fds, 2);
+	CHECK(!m.body.welcome.status && m.body.welcome.slot == hello.session && !m.fd_count);
+	CHECK(!cm_ask_with(sock, &again, sizeof(again), &bell, 1).body.cm_reply.status);
+	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
+	CHECK(is_answered(sock, cm_make_channel(sock), &at, again.channel));
+	CHECK(!cm_say(sock, CTL_CM_DESTROY_ID, listener, 0));
+	close(sock);
+	say(fd, 1);
+}
+
+/* What a user's process had with a daemon of all it has with the next, and nobody else has it. */
+static void test_a_session_returns_to_the_next_daemon_of_all(void **state)
+{
+	int store = cm_make_store(), bell = cm_make_bell(), fds[2] = { store, bell }, sock;
+	struct ctl_cm_hello hello;
+	struct worker owner;
+	pid_t daemon;
+
+	need_root();
+	daemon = start_system_daemon();
+	worker_start(&owner, return_to_system);
+	hello = cm_hello((uint32_t)hear(owner.fd));
+	CHECK(!kill(daemon, SIGKILL) && waitpid(daemon, NULL, 0) == daemon);
+	daemon = start_system_daemon();
+	sock = call_system();
+	CHECK(cm_ask_with(sock, &hello, sizeof(hello), fds, 2).body.welcome.status == EPERM);
+	close(sock);
+	say(owner.fd, 1);
+	CHECK(hear(owner.fd) == 1);
+	worker_end(&owner);
+	close(store);
+	close(bell);
+	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -418,6 +506,7 @@ int main(void)
 		TEST(test_a_user_has_a_share),
 		TEST(test_stranger_is_refused),
 		TEST(test_sessions_of_others_are_not_taken),
+		TEST(test_a_session_returns_to_the_next_daemon_of_all),
 	};
 
 	return cmocka_run_group_tests_name("daemon users", tests, NULL, NULL);
