@@ -578,7 +578,8 @@ enum carried local_requester_issue(struct qp *qp)
 			atomic_thread_fence(memory_order_seq_cst);
 			stop = tried_again;
 			tried_again = true;
-			local_retry_on_room(qp); /* a datagram is tried again, too */
+			if (!stop)
+				local_retry_on_room(qp); /* a datagram is tried again, too */
 			break;
 		case CARRY_TURN_OVER:
 			local_requester_end_turn(qp, lq->link);

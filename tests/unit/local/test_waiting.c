@@ -10,6 +10,8 @@
 #include "base/eventfd.h"
 #include "local/progress.h"
 #include "local/requester.h"
+#include "local/retry.h"
+#include "object/ah.h"
 
 #define FAR_SLOT 9
 #define FAR_QPN	 (FAR_SLOT << ARENA_QP_BITS | 1)
@@ -311,6 +313,43 @@ static void test_a_refusal_waits_for_room(void **state)
 	assert_int_equal(qp_destroy(filler), 0);
 }
 
+/* However often room is looked for meanwhile: it is lost when its time is over, and those behind it go on. */
+static void test_a_datagram_does_not_wait_for_ever(void **state)
+{
+	const struct ibv_ah_attr to = { .is_global = 1 };
+	const union ibv_gid own = { 0 };
+	struct qp *filler = connected(IBV_QPT_UC), *qp = connected(IBV_QPT_UD);
+	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->ib.lkey };
+	struct ibv_send_wr wr = { .wr_id = 1, .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_wc wc;
+	struct ah *ah;
+
+	assert_int_equal(ah_create(rig.pd, &to, &own, true, &ah), 0);
+	fill_ring(filler);
+	fill_with_naks();
+	wr.wr.ud.ah = &ah->ib;
+	wr.wr.ud.remote_qpn = FAR_QPN;
+	rig_post_send(qp, &wr);
+	wr.wr_id = 2;
+	rig_post_send(qp, &wr);
+	for (uint64_t id = 1; id <= 2; id++) {
+		uint64_t due = local_of(qp)->deadline_ns;
+
+		assert_int_equal(local_of(qp)->state, REQUESTER_FULL_WAIT);
+		for (int looks = 0; looks < 10; looks++)
+			tries_of_a_look();
+		local_retry_run(due - 1);
+		assert_int_equal(cq_pop(rig.cq, 1, &wc), 0);
+		local_retry_run(due);
+		assert_int_equal(cq_pop(rig.cq, 1, &wc), 1);
+		assert_int_equal(wc.wr_id, id);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	}
+	assert_int_equal(qp_destroy(qp), 0);
+	assert_int_equal(qp_destroy(filler), 0);
+	ah_destroy(ah);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -323,6 +362,7 @@ int main(void)
 		TEST(test_a_nak_outlives_its_destroyed_qp),
 		TEST(test_a_nak_outlives_a_reset),
 		TEST(test_a_refusal_waits_for_room),
+		TEST(test_a_datagram_does_not_wait_for_ever),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
