@@ -65,7 +65,7 @@ struct local_qp {
 	/* requester */
 	uint8_t state; /* enum requester_state; only retry.c sets it */
 	bool started;  /* next_msn was set from sq_psn */
-	bool sought;   /* the request at sq.issue has waited for its destination's process to be found */
+	bool sought;   /* the request at sq.issue has waited for its destination's process, in vain */
 	bool published; /* records, of which the other end was not told yet (link_notify) */
 	bool failed;   /* the WQE at sq.issue - 1 failed with what follows, once its turn comes */
 	uint8_t failed_status;
@@ -83,8 +83,11 @@ struct local_qp {
 	/* timer, see retry.c */
 	struct list timer_node;
 	bool timer_armed;
-	bool seeks; /* it is armed for REQUESTER_PEER_WAIT; guarded by the timers' lock */
+	bool seeks;    /* it is armed for REQUESTER_PEER_WAIT; guarded by the timers' lock */
+	bool answered; /* likewise: verbatimd has answered somebody since, so it is due */
 	uint64_t deadline_ns;
+	uint64_t seek_end_ns; /* of a wait that goes on; 0: the next one is a new one */
+	uint32_t answers;     /* of verbatimd, when the destination's process was looked for */
 
 	/* responder */
 	bool expecting;		/* expected_msn was set from rq_psn */

@@ -552,6 +552,7 @@ enum carried local_requester_issue(struct qp *qp)
 		return CARRY_WAIT;
 	if (!lq->started)
 		start(qp);
+	local_retry_on_look(qp);
 	while (!stop && sq->issue != sq->tail) {
 		struct wqe *wqe = sq_wqe(sq, sq->issue);
 

@@ -9,6 +9,7 @@
 static struct lock timer_lock = LOCK_INITIALIZER;
 static struct list timers GUARDED_BY(timer_lock) = { &timers, &timers };
 static _Atomic uint64_t next_deadline = RETRY_NEVER; /* written under timer_lock */
+static _Atomic uint32_t answers; /* of verbatimd; written under timer_lock */
 
 static uint64_t now_ns(void)
 {
@@ -23,15 +24,17 @@ uint64_t local_retry_deadline_ns(void)
 	return atomic_load_explicit(&next_deadline, memory_order_relaxed);
 }
 
-static void arm(struct local_qp *lq, enum requester_state state, uint64_t wait_ns)
+static void arm_until(struct local_qp *lq, enum requester_state state, uint64_t deadline)
 {
-	uint64_t deadline = now_ns() + wait_ns;
 	bool first;
 
 	lq->state = state;
 	lock_acquire(&timer_lock);
 	lq->deadline_ns = deadline;
 	lq->seeks = state == REQUESTER_PEER_WAIT;
+	lq->answered = lq->seeks && lq->answers != answers;
+	if (lq->answered)
+		deadline = 1; /* due: who looked for the process did so before the answer came */
 	if (!lq->timer_armed)
 		list_add_tail(&timers, &lq->timer_node);
 	lq->timer_armed = true;
@@ -41,6 +44,11 @@ static void arm(struct local_qp *lq, enum requester_state state, uint64_t wait_n
 	if (first)
 		local_env.deadline(deadline);
 	lock_release(&timer_lock);
+}
+
+static void arm(struct local_qp *lq, enum requester_state state, uint64_t wait_ns)
+{
+	arm_until(lq, state, now_ns() + wait_ns);
 }
 
 static void disarm(struct local_qp *lq)
@@ -155,14 +163,22 @@ bool local_retry_on_wire_full(struct qp *qp, struct wqe *wqe)
 	return true;
 }
 
+void local_retry_on_look(struct qp *qp)
+{
+	local_of(qp)->answers = atomic_load_explicit(&answers, memory_order_acquire);
+}
+
 bool local_retry_on_unknown(struct qp *qp)
 {
 	struct local_qp *lq = local_of(qp);
 
-	lq->sought = !lq->sought;
-	if (lq->sought)
-		arm(lq, REQUESTER_PEER_WAIT, RETRY_PEER_NS);
-	return lq->sought;
+	if (lq->sought) {
+		lq->sought = false;
+		return false;
+	}
+	arm_until(lq, REQUESTER_PEER_WAIT,
+		  lq->seek_end_ns ? lq->seek_end_ns : now_ns() + RETRY_PEER_NS);
+	return true;
 }
 
 void local_retry_on_peers(void)
@@ -171,11 +187,11 @@ void local_retry_on_peers(void)
 	bool any = false;
 
 	lock_acquire(&timer_lock);
+	answers++;
 	list_for_each(pos, &timers) {
 		struct local_qp *lq = list_entry(pos, struct local_qp, timer_node);
 
-		if (lq->seeks)
-			lq->deadline_ns = 0;
+		lq->answered = lq->seeks;
 		any |= lq->seeks;
 	}
 	lock_release(&timer_lock);
@@ -219,6 +235,14 @@ static void fire(struct qp *qp)
 		return;
 	if (qp->sq.issue == qp->sq.tail)
 		return;
+	if (state == REQUESTER_PEER_WAIT && lq->answered) {
+		/* maybe of another process: then it waits for the rest of its time */
+		lq->seek_end_ns = lq->deadline_ns;
+		local_requester_issue(qp);
+		lq->seek_end_ns = 0;
+		return;
+	}
+	lq->sought = state == REQUESTER_PEER_WAIT;
 	if (state == REQUESTER_FULL_WAIT) {
 		local_requester_unblock(qp);
 		sq_wqe(&qp->sq, qp->sq.issue)->route = ROUTE_MESSAGE;
@@ -246,7 +270,7 @@ static uint32_t take_due(uint64_t now)
 	list_for_each(pos, &timers) {
 		struct local_qp *lq = list_entry(pos, struct local_qp, timer_node);
 
-		if (lq->deadline_ns <= now) {
+		if (lq->deadline_ns <= now || lq->answered) {
 			qpn = lq->qp->ib.qp_num;
 			list_del(&lq->timer_node);
 			lq->timer_armed = false;

@@ -41,10 +41,16 @@ void local_retry_on_room(struct qp *qp);
 /*
  * The request at sq.issue is for a process that is not known yet. True: the QP waits for it; false: it has
  * waited, and nothing is known. verbatimd's answer ends the wait; so long it lasts only if there is none, and on a
- * busy machine an answer takes its time.
+ * busy machine an answer takes its time. One that is of another process ends no wait.
  */
 #define RETRY_PEER_NS 1000000000ull
 bool local_retry_on_unknown(struct qp *qp);
+/*
+ * Barrier ANSWER: before a process is looked for, what was answered until then is noted; who then waits for an
+ * answer looks once more if there was one since. verbatimd's answer is entered where processes are looked for
+ * before local_retry_on_peers is called: so none is missed.
+ */
+void local_retry_on_look(struct qp *qp);
 /* verbatimd told of a process, or that there is none: those that wait try again. No QP lock may be held. */
 void local_retry_on_peers(void);
 

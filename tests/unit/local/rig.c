@@ -21,6 +21,7 @@
 uint64_t rig_deadline_ns;
 uint32_t rig_deadlines, rig_kicks;
 bool rig_is_asked;
+void (*rig_meanwhile)(void);
 
 static struct link *links[SLOTS];
 
@@ -28,10 +29,14 @@ static struct link *find_link(uint32_t slot, bool *asked)
 {
 	struct link *link = slot < SLOTS ? links[slot] : NULL;
 
-	*asked = !link && rig_is_asked;
+	void (*meanwhile)(void) = rig_meanwhile;
 
+	*asked = !link && rig_is_asked;
 	if (link)
 		link_get(link);
+	rig_meanwhile = NULL;
+	if (meanwhile)
+		meanwhile();
 	return link;
 }
 

@@ -47,6 +47,8 @@ extern uint64_t rig_deadline_ns;
 extern uint32_t rig_deadlines, rig_kicks;
 /* Of a process that is not known verbatimd has been asked. */
 extern bool rig_is_asked;
+/* Called once, after a process was looked for in vain. */
+extern void (*rig_meanwhile)(void);
 
 void rig_create(struct rig *rig);
 void rig_destroy(struct rig *rig);

@@ -387,6 +387,56 @@ static void test_waits_for_what_verbatimd_says(void **state)
 	rig_is_asked = false;
 }
 
+enum { LATE_SLOT = 12 };
+static struct far late;
+
+/* The rest of the time is waited for as well. */
+static void test_answers_about_others_end_no_wait(void **state)
+{
+	struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_SEND };
+	struct qp *qp = rig_qp(&rig, IBV_QPT_RC);
+	uint64_t due;
+
+	rig_is_asked = true;
+	rig_connect(qp, &(struct rig_connection){ .slot = LATE_SLOT, .timeout = 19 });
+	rig_post_send(qp, &wr);
+	due = local_of(qp)->deadline_ns;
+	for (int i = 0; i < 10; i++) {
+		local_retry_on_peers();
+		assert_int_equal(local_of(qp)->state, REQUESTER_PEER_WAIT);
+		assert_int_equal(local_of(qp)->deadline_ns, due);
+	}
+	local_retry_run(due);
+	assert_int_equal(local_of(qp)->state, REQUESTER_RETRY_WAIT);
+	assert_int_equal(qp_destroy(qp), 0);
+	rig_is_asked = false;
+}
+
+static void hear_of_late(void)
+{
+	far_create(&late, LATE_SLOT);
+	local_retry_on_peers();
+}
+
+/* It comes when the process was looked for, and nobody waits for it yet. */
+static void test_misses_no_answer(void **state)
+{
+	struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_SEND };
+	struct qp *qp = rig_qp(&rig, IBV_QPT_RC);
+
+	rig_is_asked = true;
+	rig_connect(qp, &(struct rig_connection){ .slot = LATE_SLOT, .timeout = 19 });
+	rig_meanwhile = hear_of_late;
+	rig_post_send(qp, &wr);
+	assert_true(local_retry_deadline_ns() <= now_ns());
+	local_retry_run(now_ns());
+	assert_ptr_equal(local_of(qp)->link, late.link);
+	assert_int_equal(local_of(qp)->unacked, 1);
+	assert_int_equal(qp_destroy(qp), 0);
+	far_destroy(&late);
+	rig_is_asked = false;
+}
+
 static void test_room_ends_the_wait_for_room_only(void **state)
 {
 	struct qp *qp = waiting_qp(14, 7, 7);
@@ -424,6 +474,8 @@ int main(void)
 		TEST(test_an_acknowledgement_starts_the_counters_anew),
 		TEST(test_room_ends_the_wait_for_room_only),
 		TEST(test_waits_for_what_verbatimd_says),
+		TEST(test_answers_about_others_end_no_wait),
+		TEST(test_misses_no_answer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
