@@ -305,15 +305,32 @@ static bool take_wanted(uint32_t slot)
 	return wanted;
 }
 
-void peers_ask(void)
+/* It was not asked: another thread is asking something. */
+static void give_back_wanted(uint32_t slot)
 {
+	lock_acquire(&links_lock);
+	unknown[slot].wanted = true;
+	atomic_store(&any_wanted, true);
+	lock_release(&links_lock);
+}
+
+bool peers_ask(void)
+{
+	bool busy = false;
+
 	if (!atomic_load_explicit(&any_wanted, memory_order_relaxed) ||
 	    !atomic_exchange(&any_wanted, false))
-		return;
-	for (uint32_t slot = 1; slot <= SLOT_MAX; slot++)
-		/* busy: it is wanted again when nothing was heard for PEERS_ASK_NS */
-		if (take_wanted(slot) && ctl_peer_ask(ctl, slot) == -ENOTCONN)
+		return false;
+	for (uint32_t slot = 1; slot <= SLOT_MAX; slot++) {
+		int error = take_wanted(slot) ? ctl_peer_ask(ctl, slot) : 0;
+
+		if (error == -ENOTCONN)
 			peers_on_none(slot);
+		else if (error)
+			give_back_wanted(slot);
+		busy |= error && error != -ENOTCONN;
+	}
+	return busy;
 }
 
 static void forget_unknown(uint32_t slot, uint64_t none_until_ns)

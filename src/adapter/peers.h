@@ -32,8 +32,11 @@ struct link *peers_find(uint32_t slot);
 #define PEERS_MISS_NS 5000000ull
 struct link *peers_look_up(uint32_t slot, bool *asked);
 
-/* The pump's: asks verbatimd what peers_look_up wants to know. Does not wait for the answers. */
-void peers_ask(void);
+/*
+ * The pump's: asks verbatimd what peers_look_up wants to know. Does not wait for the answers. True: another
+ * thread waits for one of its own just then, so this is to be called again soon.
+ */
+bool peers_ask(void);
 /* The pump's: there is no process in this slot. */
 void peers_on_none(uint32_t slot);
 

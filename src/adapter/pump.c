@@ -28,6 +28,7 @@
 
 #define LEASE_NS	1000000ull
 #define RENEW_NS	(LEASE_NS / 2)
+#define SOON_NS		1000000ull /* until everything gets its turn again */
 #define RECONNECT_NS	200000000ull /* between two attempts */
 /*
  * An attempt holds up everything else. At first it is given up soon; each further one gets more time, for
@@ -52,6 +53,7 @@ static struct arena_header *own;
 static int wake = -1, epoll = -1, lease_timer = -1, retry_timer = -1, wire_timer = -1;
 static bool daemon_lost;
 static uint64_t attempt_ns; /* when it is looked for again */
+static bool asks; /* there is a question for verbatimd, for which another thread has its socket */
 static uint64_t introduce_ns = ADOPT_NEVER; /* when it is asked again for peers that have not come back */
 static uint64_t adopt_due_ns = ADOPT_NEVER; /* when pages are to be moved on; 0: now */
 static _Atomic uint64_t lease_until; /* 0: nobody holds it */
@@ -334,7 +336,7 @@ static void take_notices(void)
 	int r;
 
 	peers_bury_replaced();
-	peers_ask();
+	asks = peers_ask();
 	if (daemon_lost) {
 		find_daemon_again();
 		return;
@@ -554,8 +556,9 @@ static uint64_t next_turn_ns(void)
 {
 	uint64_t soon = adopt_due_ns;
 
-	if (!touch_barrier_works() && now_ns() + 1000000 < soon)
-		soon = now_ns() + 1000000; /* a peer may take us for awake: then we look by ourselves */
+	/* a peer may take us for awake: then we look by ourselves */
+	if ((!touch_barrier_works() || asks) && now_ns() + SOON_NS < soon)
+		soon = now_ns() + SOON_NS;
 	if (introduce_ns < soon)
 		soon = introduce_ns;
 	return daemon_lost && attempt_ns < soon ? attempt_ns : soon;

@@ -61,11 +61,14 @@ int __wrap_ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *o
 }
 
 static unsigned questions;
+static bool is_busy; /* another thread waits for an answer of verbatimd */
 
 int __wrap_ctl_peer_ask(struct ctl_client *c, unsigned slot);
 int __wrap_ctl_peer_ask(struct ctl_client *c, unsigned slot)
 {
 	assert_int_equal(slot, PEER_SLOT);
+	if (is_busy)
+		return -EAGAIN;
 	questions++;
 	return 0;
 }
@@ -311,6 +314,24 @@ static void test_looks_up_without_waiting(void **state)
 	hear_of_death();
 }
 
+/* While another thread asks verbatimd something the question stays. */
+static void test_no_question_is_lost(void **state)
+{
+	struct link *link;
+
+	is_busy = true;
+	assert_true(look_up(&link));
+	assert_true(peers_ask());
+	assert_true(peers_ask());
+	assert_int_equal(questions, 0);
+	is_busy = false;
+	assert_false(peers_ask());
+	assert_int_equal(questions, 1);
+	assert_false(peers_ask());
+	assert_int_equal(questions, 1);
+	assert_int_equal(told, 0);
+}
+
 /* That there is nobody is remembered for a moment, or until verbatimd tells of somebody. */
 static void test_remembers_a_miss(void **state)
 {
@@ -425,6 +446,7 @@ int main(void)
 		TEST(carries_out_nothing_twice),
 		TEST(asks_for_the_link_of_the_dead),
 		TEST(looks_up_without_waiting),
+		TEST(no_question_is_lost),
 		TEST(remembers_a_miss),
 		TEST(asked_twice_at_once),
 		TEST(peer_with_our_pid),
