@@ -32,6 +32,8 @@ static struct {
 	uint32_t seq;
 	uint32_t answered; /* seq of the last request whose answer came */
 	atomic_uint number; /* read without the lock, too */
+	int64_t patience_ns; /* until then the next one is waited for, since one was lost; 0: it is there */
+	bool is_told;	     /* the program, that there is none */
 
 	/* What makes the next daemon know us; nothing if id is 0. */
 	uint32_t id;
@@ -117,6 +119,7 @@ static void lose(bool wakes)
 	close_fd(&session.token_fd);
 	session.id = 0;
 	session.which = DIAL_ANY;
+	session.patience_ns = 0;
 	session.number++;
 }
 
@@ -324,20 +327,27 @@ static int connect_daemon(uint32_t repeats, char *why, size_t why_len)
 	int64_t deadline_ns = deadline_in_ms(CONNECT_MS);
 	int rc;
 
+	/* Of a session: once, not for each of a thousand identifiers that are to be destroyed. */
+	if (!session.patience_ns || !session.id)
+		session.patience_ns = deadline_ns;
 	for (;;) {
 		bool returns = session.id != 0, refused;
 
 		rc = come_in(deadline_ns, repeats, &refused, why, why_len);
-		if (!rc)
+		if (!rc) {
+			session.patience_ns = 0;
+			session.is_told = false;
 			return 0;
+		}
 		if (refused && returns) {
 			lose(true);
+			session.patience_ns = deadline_ns;
 			repeats = 0;
 		} else if (!is_gone(rc) && !(rc == -ECONNREFUSED && session.which == DIAL_SYSTEM)) {
 			return rc;
 		}
 		/* It ended at that very moment; or the service manager is about to start the next. */
-		if (!deadline_left_ms(deadline_ns))
+		if (!deadline_left_ms(session.patience_ns))
 			return rc;
 		if (!is_gone(rc))
 			nanosleep(&pause, NULL);
@@ -349,9 +359,10 @@ static int connect_and_explain(uint32_t repeats)
 	char why[256] = "";
 	int rc = connect_daemon(repeats, why, sizeof(why));
 
-	if (rc)
+	if (rc && !session.is_told)
 		fprintf(stderr, "verbatim: connections cannot be managed: %s\n",
 			*why ? why : strerror(-rc));
+	session.is_told = rc && session.id;
 	return rc;
 }
 

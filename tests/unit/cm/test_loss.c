@@ -17,9 +17,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "ctl/dial.h"
 
 #define SOON_MS 5000
 
@@ -487,6 +490,58 @@ static void test_no_daemon_for_a_while(void **state)
 	pair_close(&p);
 }
 
+static pid_t start_daemon_of_all(void)
+{
+	int64_t end = now_ms() + PATIENCE_MS;
+	enum dial_which reached;
+	char why[256];
+	int sock;
+	pid_t daemon = fork();
+
+	if (!daemon) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execl(getenv("VERBATIM_DAEMON"), "verbatimd", "--system", "--foreground", NULL);
+		_exit(127);
+	}
+	while (dial_running(DIAL_SYSTEM, &sock, &reached, why, sizeof(why))) {
+		CHECK(now_ms() < end);
+		usleep(1000);
+	}
+	close(sock);
+	return daemon;
+}
+
+/* Nobody here starts the next one: it is waited for once, not for each identifier. */
+static void test_a_daemon_of_all_is_waited_for_once(void **state)
+{
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *ids[4], *id;
+	int64_t since;
+	pid_t daemon;
+
+	if (geteuid() != 0) {
+		print_message("skipped: only root can run verbatimd --system\n");
+		skip();
+	}
+	daemon = start_daemon_of_all();
+	channel = rdma_create_event_channel();
+	CHECK(channel);
+	for (int i = 0; i < 4; i++)
+		ids[i] = make_listener(channel);
+	CHECK(!kill(daemon, SIGKILL) && waitpid(daemon, NULL, 0) == daemon);
+	since = now_ms();
+	CHECK(!rdma_destroy_id(ids[0]));
+	CHECK(!rdma_destroy_id(ids[1]));
+	CHECK(now_ms() - since < 9000);
+	/* The next one has what is left. */
+	daemon = start_daemon_of_all();
+	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(rdma_bind_addr(id, rdma_get_local_addr(ids[2])) && errno == EADDRINUSE);
+	CHECK(!rdma_destroy_id(id) && !rdma_destroy_id(ids[2]) && !rdma_destroy_id(ids[3]));
+	rdma_destroy_event_channel(channel);
+	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
+}
+
 /* In the child of a fork: nothing of its parent's is its own. Each identifier is told so once. */
 static void take_removals(struct rdma_event_channel *channel, struct rdma_cm_id *id)
 {
@@ -534,6 +589,7 @@ int main(void)
 		TEST(test_an_end_that_was_seen_late_is_not_the_last),
 		TEST(test_killed_again_and_again),
 		TEST(test_no_daemon_for_a_while),
+		TEST(test_a_daemon_of_all_is_waited_for_once),
 		TEST(test_a_child_has_nothing),
 	};
 
