@@ -1,9 +1,13 @@
 #include "adapter/life.h"
 
+#include <errno.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/uncancelled.h"
 
 /*
  * The kernel adds futex_offset to the address of an entry, and finds the word there. The list is in the arena
@@ -37,4 +41,22 @@ bool life_lasts(const struct arena_header *header)
 	uint32_t life = atomic_load_explicit(&header->life, memory_order_acquire);
 
 	return life && !(life & FUTEX_OWNER_DIED);
+}
+
+/*
+ * A process keeps its PID until all of its threads are gone, and its pidfd is readable when the last one is. Of
+ * another process that has the PID now the same would be true: then this one is no more either.
+ */
+bool life_left_no_thread(pid_t pid)
+{
+	UNCANCELLED;
+	struct pollfd gone = { .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };
+	int error = errno;
+	bool none;
+
+	if (gone.fd < 0)
+		return error == ESRCH;
+	none = poll(&gone, 1, 0) > 0;
+	close(gone.fd);
+	return none;
 }

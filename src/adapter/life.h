@@ -13,6 +13,7 @@
 #define ADAPTER_LIFE_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "base/arena.h"
 
@@ -22,5 +23,11 @@ void life_begin(struct arena_header *own);
 /* Of whoever has this arena. Both are false if it is not known. */
 bool life_has_ended(const struct arena_header *header);
 bool life_lasts(const struct arena_header *header);
+
+/*
+ * No thread of the process is left. Its life word changes when the first ones go, and another may then still be in
+ * the kernel, for as long as it gets no processor. False also where the kernel cannot tell.
+ */
+bool life_left_no_thread(pid_t pid);
 
 #endif

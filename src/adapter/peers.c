@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "adapter/life.h"
@@ -38,17 +37,6 @@ static struct ctl_client *ctl;
 static uint32_t own_slot;
 static bool self_is_active GUARDED_BY(links_lock);
 static void *own_arena;
-
-/* How long after the life word has changed a thread of the dead process may still be copying. */
-#define LAST_COPY_NS 50000000ull
-
-static uint64_t monotonic_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
 
 static void activate(struct link *link) REQUIRES(links_lock)
 {
@@ -498,22 +486,17 @@ bool peers_introduce_again(bool all)
 }
 
 /*
- * Whether a thread of the peer may still be at our memory. verbatimd's notice says that all of them
- * are gone, but comes late, or not while verbatimd is stopped. The life word changes while they
- * end, each at its next step into or out of the kernel, and one that copies in the kernel does so
- * after a few pages: so what it says counts a moment later.
+ * Whether a thread of the peer may still be at our memory. verbatimd's notice says that all of them are gone, but
+ * comes late, or not while verbatimd is stopped. The life word tells that they are ending, no more: one may be in
+ * the middle of a copy, and have no processor. So then the kernel is asked for them, by the PID that we reach the
+ * peer's memory with; a PID that is perhaps of another namespace says nothing, and the notice is waited for.
  */
-static bool may_copy(struct link *link, uint64_t now_ns)
+static bool may_copy(const struct link *link)
 {
-	uint64_t ended_ns = 0;
-
 	if (!link->alive)
 		return false;
-	if (!life_has_ended(link->peer))
-		return true;
-	if (atomic_compare_exchange_strong(&link->ended_ns, &ended_ns, now_ns))
-		return true;
-	return now_ns < ended_ns + LAST_COPY_NS;
+	return !life_has_ended(link->peer) || link->reach != REACH_VM ||
+	       !life_left_no_thread(link->pid);
 }
 
 /* The link at this place of `active`, with a reference, so that its arena stays mapped; NULL: there
@@ -538,7 +521,6 @@ static struct link *get_active(uint32_t place)
  */
 uint32_t peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t what)
 {
-	uint64_t now_ns = monotonic_ns();
 	uint32_t found = 0;
 
 	if (own_arena && check(own_arena, what))
@@ -548,7 +530,7 @@ uint32_t peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t 
 
 		if (!link)
 			continue;
-		if (link->slot != own_slot && may_copy(link, now_ns) && check(link->arena, what))
+		if (link->slot != own_slot && check(link->arena, what) && may_copy(link))
 			found = (uint32_t)link->pid;
 		link_put(link);
 	}

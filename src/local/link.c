@@ -117,6 +117,8 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->carried_out = 0;
 	link->flight_head = link->flight_tail = 0;
 	link->reach = own ? REACH_SELF : REACH_NONE;
+	link->reach_error = 0;
+	link->reach_told = false;
 	list_init(&link->blocked);
 	list_init(&link->turned);
 	list_init(&link->orphans);
@@ -125,7 +127,6 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->waiting = link->again = false;
 	link->references = 1;
 	link->dying = false;
-	link->ended_ns = 0;
 	link->late_acked = 0;
 	return link;
 }

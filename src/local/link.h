@@ -50,8 +50,6 @@ struct link {
 	uint32_t slot;
 	pid_t pid;
 	_Atomic bool alive;
-	_Atomic uint64_t ended_ns; /* when its life word was seen to have changed (adapter/peers.c);
-				      0: not yet */
 	bool dying; /* the other process is dead: nobody reads answers. Guarded by rx_lock */
 	_Atomic uint32_t references; /* QPs that are connected over it */
 	enum reach reach;

@@ -7,10 +7,12 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,6 +33,7 @@ static struct ring_producer tx;
 static pid_t peer_pid;
 static bool is_known; /* verbatimd has not heard of the peer's death */
 static void (*while_asked)(void);
+static enum reach reach; /* whether the peer's PID is what it is here */
 static unsigned carried_out, buried;
 
 /* ------------------------------------------------------------------------------------------
@@ -109,6 +112,8 @@ void __wrap_progress_on_death(struct link *link)
 void __wrap_reach_probe(struct link *link);
 void __wrap_reach_probe(struct link *link)
 {
+	if (link->slot == PEER_SLOT)
+		link->reach = reach;
 }
 
 void __wrap_pump_kick(void);
@@ -159,6 +164,7 @@ static int setup(void **state)
 	assert_ptr_not_equal(tx.data, MAP_FAILED);
 	is_known = true;
 	peer_pid = getpid() + 1;
+	reach = REACH_NONE;
 	carried_out = buried = questions = told = 0;
 	return peers_init(NULL, OWN_SLOT, own, wake_fd);
 }
@@ -404,26 +410,76 @@ static bool publishes(void *arena, uint64_t what)
 	return arena_touches(arena)[3].what == what;
 }
 
+static void end_child(pid_t child)
+{
+	assert_int_equal(kill(child, SIGKILL), 0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 /*
- * A peer is stopped, and then killed, in the middle of a copy: it counts until the last of its threads has had
- * the time to end, whether anybody reads of its death or not.
+ * A peer is killed in the middle of a copy, by a thread that goes later than others: it counts until all are gone,
+ * whether anybody reads of its death or not.
  */
 static void test_the_dead_do_not_copy(void **state)
 {
 	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
 
+	reach = REACH_VM;
+	peer_pid = fork();
+	if (!peer_pid)
+		for (;;)
+			pause();
 	assert_non_null(find());
 	assert_int_equal(peers_visit_arenas(publishes, what), 0);
 	arena_touches(peer)[3].what = what;
 	assert_int_equal(peers_visit_arenas(publishes, what), peer_pid);
 	die();
-	assert_int_equal(peers_visit_arenas(publishes, what), peer_pid);
-	usleep(100000);
+	for (int looks = 0; looks < 3; looks++) {
+		assert_int_equal(peers_visit_arenas(publishes, what), peer_pid);
+		usleep(50000);
+	}
+	end_child(peer_pid);
 	assert_int_equal(peers_visit_arenas(publishes, what), 0);
 	assert_int_equal(buried, 0);
 	arena_touches(own)[3].what = what;
 	assert_int_equal(peers_visit_arenas(publishes, what), getpid());
 	hear_of_death();
+}
+
+/* It is a zombie as long as its parent does not ask for it, and copies nothing either. */
+static void test_zombies_do_not_copy(void **state)
+{
+	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
+	siginfo_t info;
+
+	reach = REACH_VM;
+	peer_pid = fork();
+	if (!peer_pid)
+		_exit(0);
+	assert_non_null(find());
+	arena_touches(peer)[3].what = what;
+	die();
+	assert_int_equal(waitid(P_PID, (id_t)peer_pid, &info, WEXITED | WNOWAIT), 0);
+	assert_int_equal(peers_visit_arenas(publishes, what), 0);
+	assert_int_equal(waitpid(peer_pid, NULL, 0), peer_pid);
+	hear_of_death();
+}
+
+/* That nobody has its PID here says nothing of who lives elsewhere. */
+static void test_pids_of_other_namespaces_say_nothing(void **state)
+{
+	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
+
+	peer_pid = fork();
+	if (!peer_pid)
+		_exit(0);
+	assert_int_equal(waitpid(peer_pid, NULL, 0), peer_pid);
+	assert_non_null(find());
+	arena_touches(peer)[3].what = what;
+	die();
+	assert_int_equal(peers_visit_arenas(publishes, what), peer_pid);
+	hear_of_death();
+	assert_int_equal(peers_visit_arenas(publishes, what), 0);
 }
 
 static void test_who_is_known_to_be_dead_does_not_copy(void **state)
@@ -451,6 +507,8 @@ int main(void)
 		TEST(asked_twice_at_once),
 		TEST(peer_with_our_pid),
 		TEST(the_dead_do_not_copy),
+		TEST(zombies_do_not_copy),
+		TEST(pids_of_other_namespaces_say_nothing),
 		TEST(who_is_known_to_be_dead_does_not_copy),
 	};
 
