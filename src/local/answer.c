@@ -5,11 +5,8 @@
 
 #include "object/memory.h"
 
-/*
- * Puts a NAK into the ring; the whole of it may be used for that. False: no room. Then all room that
- * we know of is given: to ourselves, if the ring is the one we read.
- */
-static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct nak_pending *nak)
+/* Puts a NAK into the ring; the whole of it may be used for that. False: no room. */
+static bool put_nak(struct link *link, uint32_t to, uint32_t from, const struct nak_pending *nak)
 {
 	struct record *record;
 
@@ -28,11 +25,22 @@ static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct
 		ring_publish(&link->tx, record, record_word(RECORD_NAK, 0, 0));
 	}
 	lock_release(&link->tx_lock);
-	if (!record && link->rx.released != link->rx.head) {
+	return record || !link->alive;
+}
+
+/*
+ * The same by who reads the other ring (rx_lock). Where there is no room all that we know of is given: to
+ * ourselves, if the ring is the one we read.
+ */
+static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct nak_pending *nak)
+{
+	if (put_nak(link, to, from, nak))
+		return true;
+	if (link->rx.released != link->rx.head) {
 		ring_release_room(&link->rx);
 		link_notify(link); /* of the room alone nothing else would tell */
 	}
-	return record || !link->alive || link->dying;
+	return link->dying;
 }
 
 bool local_answer_refuse(struct link *link, const struct record_header *header, enum nak nak,
@@ -275,7 +283,8 @@ void local_answer_forget(struct qp *qp)
 		return;
 	nak.msn = lq->responses[lq->response_head % RESPONSES_MAX].msn;
 	lq->response_head = lq->response_tail = 0;
-	if (!send_nak(lq->link, qp->attr.dest_qp_num, qp->ib.qp_num, &nak)) {
+	/* by any thread, so the ring that another may be reading is not touched */
+	if (!put_nak(lq->link, qp->attr.dest_qp_num, qp->ib.qp_num, &nak)) {
 		lq->nak = nak;
 		want_answer(qp);
 		return;

@@ -233,6 +233,18 @@ static void fill_with_naks(void)
 	assert_true(far.link->rx.head != far.tx.tail);
 }
 
+/* Nor is there room for a NAK then. */
+static void fill_to_the_brim(void)
+{
+	struct ring_producer *tx = &far.link->tx;
+	struct record *record;
+
+	while ((record = ring_reserve(tx, 0, 0))) {
+		record->header = (struct record_header){ 0 };
+		ring_publish(tx, record, record_word(RECORD_NAK, 0, 0));
+	}
+}
+
 /*
  * The NAK of a QP that goes before there is room for it: the request is not acknowledged until it was
  * sent, and it is sent as soon as there is room.
@@ -245,18 +257,8 @@ static void nak_outlives(bool destroy)
 	unsigned naks = 0;
 
 	fill_ring(filler);
-	/* all but one record of what NAKs may use: the last one is taken by the QP's own */
 	position = far.tx.tail;
-	for (;;) {
-		struct ring_producer *tx = &far.link->tx;
-
-		if (!ring_reserve(tx, 0, 0))
-			break;
-		struct record *record = ring_reserve(tx, 0, 0);
-
-		record->header = (struct record_header){ 0 };
-		ring_publish(tx, record, record_word(RECORD_NAK, 0, 0));
-	}
+	fill_to_the_brim();
 	send_to(qp, 0); /* there is no receive */
 	rig_progress(far.link);
 	assert_true(far.link->rx.head == far.tx.tail);
@@ -313,6 +315,44 @@ static void test_a_refusal_waits_for_room(void **state)
 	assert_int_equal(qp_destroy(filler), 0);
 }
 
+/*
+ * How far the peer's ring was read is told by who reads it alone: a thread that ends a QP meanwhile could take
+ * back what he has told, and the peer holds a ring for broken whose reader goes backwards.
+ */
+static void test_who_ends_a_qp_does_not_touch_the_peers_ring(void **state)
+{
+	struct mr *readable = rig_mr(&rig, memory, sizeof(memory), IBV_ACCESS_REMOTE_READ);
+	struct qp *qp = rig_qp(&rig, IBV_QPT_RC), *filler = connected(IBV_QPT_UC);
+	struct record_header header = { .src_qpn = FAR_QPN,
+					.total = sizeof(memory),
+					.rkey = readable->ib.rkey,
+					.remote_addr = (uintptr_t)memory };
+	unsigned naks = 0;
+	uint64_t told;
+
+	rig_connect(qp, &(struct rig_connection){ .slot = FAR_SLOT, .access = IBV_ACCESS_REMOTE_READ });
+	header.dst_qpn = qp->ib.qp_num;
+	fill_ring(filler);
+	far_send(&far, RECORD_READ, RECORD_FIRST | RECORD_LAST, header, NULL);
+	rig_progress(far.link);
+	fill_to_the_brim();
+	told = atomic_load(&far.control[1].head);
+	assert_true(told != far.link->rx.head);
+	rig_reset(qp);
+	assert_true(atomic_load(&far.control[1].head) == told);
+	while (far_next(&far, &header))
+		;
+	far_acknowledge(&far);
+	rig_progress(far.link);
+	while (far_next(&far, &header))
+		naks += record_kind(&header) == RECORD_NAK && header.imm == NAK_SILENCE &&
+			header.dst_qpn == FAR_QPN;
+	assert_int_equal(naks, 1);
+	assert_int_equal(qp_destroy(qp), 0);
+	assert_int_equal(qp_destroy(filler), 0);
+	assert_int_equal(mr_destroy(readable), 0);
+}
+
 /* However often room is looked for meanwhile: it is lost when its time is over, and those behind it go on. */
 static void test_a_datagram_does_not_wait_for_ever(void **state)
 {
@@ -362,6 +402,7 @@ int main(void)
 		TEST(test_a_nak_outlives_its_destroyed_qp),
 		TEST(test_a_nak_outlives_a_reset),
 		TEST(test_a_refusal_waits_for_room),
+		TEST(test_who_ends_a_qp_does_not_touch_the_peers_ring),
 		TEST(test_a_datagram_does_not_wait_for_ever),
 	};
 
