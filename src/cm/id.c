@@ -205,13 +205,6 @@ int id_create(struct rdma_event_channel *channel, void *context, enum rdma_port_
 	return 0;
 }
 
-static int destroy_number(uint32_t number)
-{
-	struct ctl_cm_ask ask = { .header = { .type = CTL_CM_DESTROY_ID }, .id = number };
-
-	return session_ask_plain(&ask, NULL);
-}
-
 int id_adopt(const struct id *listener, const struct ctl_cm_event *event, struct id **out)
 {
 	struct id *id = allocate(listener->base.channel, listener->base.context, listener->base.ps,
@@ -265,8 +258,8 @@ static void wait_for_acks(struct id *id)
 
 int id_destroy(struct id *id)
 {
-	/* From here on there are no new events; a daemon that is gone knows of none either. */
-	destroy_number(id->number);
+	/* From here on there are no new events. */
+	session_destroy_id(id->number);
 	id_delivery_begin();
 	id->is_lost = true;
 	id_delivery_end();

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -41,6 +42,8 @@ static struct {
 	int store_fd, token_fd;
 	struct session_channel *channels;
 	bool is_watched;
+	uint32_t *unwanted; /* identifiers that the program destroyed while there was no verbatimd */
+	unsigned unwanted_count, unwanted_room;
 } session = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.opened = PTHREAD_COND_INITIALIZER,
@@ -120,6 +123,7 @@ static void lose(bool wakes)
 	session.id = 0;
 	session.which = DIAL_ANY;
 	session.patience_ns = 0;
+	session.unwanted_count = 0;
 	session.number++;
 }
 
@@ -275,6 +279,40 @@ static int give_back(uint32_t repeats)
 	return ask_early(&begin, -1);
 }
 
+/* Out of memory it stays, until the program ends. */
+static void remember_unwanted(uint32_t id)
+{
+	if (session.unwanted_count == session.unwanted_room) {
+		unsigned room = session.unwanted_room ? 2 * session.unwanted_room : 16;
+		uint32_t *larger = realloc(session.unwanted, room * sizeof(*larger));
+
+		if (!larger)
+			return;
+		session.unwanted = larger;
+		session.unwanted_room = room;
+	}
+	session.unwanted[session.unwanted_count++] = id;
+}
+
+/* The store still has them, and so the next verbatimd. What it answers does not matter. */
+static int end_unwanted(void)
+{
+	int rc = 0;
+
+	while (session.unwanted_count && rc >= 0) {
+		struct ctl_cm_ask ask = {
+			.header = { .type = CTL_CM_DESTROY_ID },
+			.id = session.unwanted[session.unwanted_count - 1],
+		};
+
+		rc = ask_early(&ask, -1);
+		if (rc == -ENOENT)
+			rc = 0;
+		session.unwanted_count -= !rc;
+	}
+	return rc;
+}
+
 /*
  * The last one is shut down, which wakes the thread that sleeps on it; that thread closes it, not we. poll(2)
  * looks its descriptor up again when it wakes: were another file there by then, it would find nothing to
@@ -316,6 +354,8 @@ static int come_in(int64_t deadline_ns, uint32_t repeats, bool *refused, char *w
 		rc = give_back(repeats);
 	}
 	*refused = is_refusal(rc);
+	if (!rc)
+		rc = end_unwanted();
 	if (rc)
 		hang_up();
 	return rc;
@@ -535,6 +575,20 @@ int session_ask_plain(const struct ctl_cm_ask *plain, uint32_t *number)
 	if (!rc && number)
 		*number = reply.number;
 	return rc;
+}
+
+void session_destroy_id(uint32_t id)
+{
+	struct ctl_cm_ask request = { .header = { .type = CTL_CM_DESTROY_ID }, .id = id };
+	struct fdmsg m = { .len = 0 };
+	int cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	pthread_mutex_lock(&session.lock);
+	if (ask_locked(&request.header, sizeof(request), -1, &m) && session.id)
+		remember_unwanted(id);
+	pthread_mutex_unlock(&session.lock);
+	pthread_setcancelstate(cancel, NULL);
 }
 
 int session_next_event(uint32_t channel, struct ctl_cm_event *out)

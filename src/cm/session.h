@@ -50,6 +50,9 @@ unsigned session_number(void);
 /* CTL_CM_* with these fields; number may be NULL: the new one's. */
 int session_ask_plain(const struct ctl_cm_ask *ask, uint32_t *number);
 
+/* The identifier ends: with this verbatimd, or if there is none with the next one. */
+void session_destroy_id(uint32_t id);
+
 /* The next event of a channel. 0; -EAGAIN: there is none; other -errno. */
 int session_next_event(uint32_t channel, struct ctl_cm_event *out);
 

@@ -474,19 +474,27 @@ static void test_killed_again_and_again(void **state)
 static void test_no_daemon_for_a_while(void **state)
 {
 	char *path = strdup(getenv("VERBATIM_DAEMON"));
+	struct rdma_cm_id *unwanted, *id;
+	struct sockaddr_in at;
 	struct pair p;
 	int64_t since;
 
 	connect_ends(&p);
+	unwanted = make_listener(p.passive);
+	at = unwanted->route.addr.src_sin;
 	setenv("VERBATIM_DAEMON", "/nonexistent/verbatimd", 1);
 	kill_daemon();
 	since = now_ms();
 	CHECK(rdma_listen(p.listener, 1));
 	CHECK(!rdma_create_event_channel());
+	CHECK(!rdma_destroy_id(unwanted));
 	CHECK(now_ms() - since < 4 * SOON_MS);
 	setenv("VERBATIM_DAEMON", path, 1);
 	free(path);
 	connect_again(&p);
+	/* What was destroyed meanwhile does not come back. */
+	CHECK(!rdma_create_id(p.passive, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at) && !rdma_listen(id, 4) && !rdma_destroy_id(id));
 	pair_close(&p);
 }
 
