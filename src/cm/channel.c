@@ -48,50 +48,139 @@ static int make_descriptor(void)
 	return fd;
 }
 
+/* ------------------------------------------------------------------------------------------
+ * Those that ended. The longest of them is the next new one: who comes late finds it ended as long as can be.
+ */
+
+static struct {
+	pthread_mutex_t lock;
+	struct channel *first, *last;
+} ended = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+void channel_before_fork(void)
+{
+	pthread_mutex_lock(&ended.lock);
+}
+
+void channel_after_fork(void)
+{
+	pthread_mutex_unlock(&ended.lock);
+}
+
+static void give_away(struct channel *ch)
+{
+	ch->next = NULL;
+	pthread_mutex_lock(&ended.lock);
+	if (ended.first)
+		ended.last->next = ch;
+	else
+		ended.first = ch;
+	ended.last = ch;
+	pthread_mutex_unlock(&ended.lock);
+}
+
+/* With no users: nobody enters it. */
+static struct channel *take_one(void)
+{
+	struct channel *ch;
+
+	pthread_mutex_lock(&ended.lock);
+	ch = ended.first;
+	if (ch)
+		ended.first = ch->next;
+	pthread_mutex_unlock(&ended.lock);
+	return ch ? ch : calloc(1, sizeof(*ch));
+}
+
 struct channel *channel_create(void)
 {
 	UNCANCELLED;
-	struct channel *ch = calloc(1, sizeof(*ch));
-	int rc;
+	struct channel *ch = take_one();
+	int fd, rc;
 
 	if (!ch)
 		return NULL;
-	rc = ch->base.fd = make_descriptor();
+	rc = fd = make_descriptor();
 	if (rc >= 0)
-		rc = session_open_channel(&ch->in_session, ch->base.fd);
+		rc = session_open_channel(&ch->in_session, fd);
 	if (rc) {
-		if (ch->base.fd >= 0)
-			close(ch->base.fd);
-		free(ch);
+		if (fd >= 0)
+			close(fd);
+		give_away(ch);
 		errno = -rc;
 		return NULL;
 	}
-	atomic_init(&ch->users, 1);
+	ch->base.fd = fd;
 	ch->number = ch->in_session.number;
 	ch->serial = next_serial();
 	/* If verbatimd died just now the next one says that it knows nothing of the channel. */
 	ch->session = session_number();
+	ch->is_silent = false;
+	atomic_store(&ch->is_lost, false);
+	atomic_store(&ch->users, 1);
 	return ch;
 }
 
-void channel_enter(struct channel *ch)
+bool channel_enter(struct channel *ch)
 {
-	atomic_fetch_add(&ch->users, 1);
+	unsigned users = atomic_load(&ch->users);
+
+	do
+		if (!users)
+			return false;
+	while (!atomic_compare_exchange_weak(&ch->users, &users, users + 1));
+	return true;
 }
 
-void channel_leave(void *channel)
+/* Nobody is in it any more, and nobody enters. */
+static void end(struct channel *ch)
 {
-	struct channel *ch = channel;
+	UNCANCELLED;
+	bool is_lost = atomic_load(&ch->is_lost);
 	struct ctl_cm_ask ask = {
 		.header = { .type = CTL_CM_DESTROY_CHANNEL },
 		.channel = ch->number,
 	};
 
-	if (atomic_fetch_sub(&ch->users, 1) > 1)
-		return;
-	if (!atomic_load(&ch->is_lost))
+	session_forget_channel(&ch->in_session);
+	close(ch->base.fd);
+	give_away(ch);
+	if (!is_lost)
 		session_ask_plain(&ask, NULL);
-	free(ch);
+}
+
+void channel_leave(void *channel)
+{
+	struct channel *ch = channel;
+
+	if (atomic_fetch_sub(&ch->users, 1) == 1)
+		end(ch);
+}
+
+void channel_destroy(struct channel *ch)
+{
+	atomic_store(&ch->did_block, !(fcntl(ch->base.fd, F_GETFL) & O_NONBLOCK));
+	channel_leave(ch);
+}
+
+static void close_it(void *fd)
+{
+	close(*(int *)fd);
+}
+
+int channel_wait_in_vain(const struct channel *ch)
+{
+	/* Without a name or a peer: nothing ever comes. */
+	int fd = atomic_load(&ch->did_block) ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
+	char byte;
+	int rc;
+
+	if (fd < 0)
+		return -EBADF;
+	pthread_cleanup_push(close_it, &fd);
+	rc = recv(fd, &byte, sizeof(byte), 0) < 0 ? -errno : -EBADF;
+	pthread_cleanup_pop(1);
+	return rc;
 }
 
 bool channel_is_gone(struct channel *ch, int rc)
@@ -106,37 +195,13 @@ void channel_lose(struct channel *ch)
 	int silent;
 
 	atomic_store(&ch->is_lost, true);
-	/* Destroyed: the number may be another file's by now. */
-	if (ch->is_silent || ch->is_destroyed)
+	if (ch->is_silent)
 		return;
 	silent = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (silent < 0)
 		return;
 	ch->is_silent = dup3(silent, ch->base.fd, O_CLOEXEC) >= 0;
 	close(silent);
-}
-
-void channel_destroy(struct channel *ch)
-{
-	UNCANCELLED;
-
-	id_delivery_begin();
-	ch->is_destroyed = true;
-	session_forget_channel(&ch->in_session);
-	/* Who polls it keeps the file open. */
-	close(ch->base.fd);
-	id_delivery_end();
-	channel_leave(ch);
-}
-
-static bool is_destroyed(const struct channel *ch)
-{
-	bool yes;
-
-	id_delivery_begin();
-	yes = ch->is_destroyed;
-	id_delivery_end();
-	return yes;
 }
 
 /*
@@ -152,9 +217,6 @@ int channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg),
 
 		if (rc != -EAGAIN)
 			return rc;
-		/* What has its number now is not to be looked at. */
-		if (is_destroyed(ch))
-			return -EBADF;
 		/* The byte stays. Signals interrupt recv as they do a call of the kernel. */
 		if (recv(ch->base.fd, &byte, sizeof(byte), MSG_PEEK) < 0)
 			/* Lost just now, it is no socket any more. */

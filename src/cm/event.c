@@ -276,7 +276,8 @@ CM_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_
 
 	if (!event)
 		return answer(-EINVAL);
-	channel_enter(ch);
+	if (!channel_enter(ch))
+		return answer(channel_wait_in_vain(ch));
 	pthread_cleanup_push(channel_leave, ch);
 	do
 		rc = fetch(ch, event);

@@ -90,10 +90,12 @@ static void before_fork(void)
 	id_delivery_begin();
 	device_before_fork();
 	pthread_mutex_lock(&known.lock);
+	channel_before_fork();
 }
 
 static void after_fork(void)
 {
+	channel_after_fork();
 	pthread_mutex_unlock(&known.lock);
 	device_after_fork();
 	id_delivery_end();
@@ -113,6 +115,7 @@ static void after_fork_in_child(void)
 			id->events = 0;
 		}
 	}
+	channel_after_fork();
 	pthread_mutex_unlock(&known.lock);
 	device_after_fork_in_child();
 	id_delivery_end();

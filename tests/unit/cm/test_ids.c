@@ -3,6 +3,7 @@
 #include "pairs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
@@ -86,20 +87,24 @@ static void test_cancelled_fetch(void **state)
 	rdma_destroy_event_channel(keeper);
 }
 
-static void *fetch_once(void *channel)
+/* Returns the context of the join that it was told of. */
+static void *fetch_join(void *channel)
 {
 	struct rdma_cm_event *event;
+	void *context;
 
-	if (rdma_get_cm_event(channel, &event))
-		return (void *)(intptr_t)errno;
-	CHECK(event->event == RDMA_CM_EVENT_MULTICAST_JOIN && !rdma_ack_cm_event(event));
-	return NULL;
+	CHECK(!rdma_get_cm_event(channel, &event));
+	CHECK(event->event == RDMA_CM_EVENT_MULTICAST_JOIN);
+	context = (void *)event->param.ud.private_data;
+	CHECK(!rdma_ack_cm_event(event));
+	return context;
 }
 
-/* Whom the end of the channel left asleep gets an event of which there is nothing to tell. */
-static void test_nothing_to_tell_at_the_end(void **state)
+/* The channel ends under a thread that sleeps there, which sleeps on, and is told as before. */
+static void test_told_after_the_end(void **state)
 {
 	struct sockaddr_in group = pairs_v4(INADDR_LOOPBACK, 0), here = pairs_v4(INADDR_LOOPBACK, 0);
+	char first, second;
 	unsigned untold = 0;
 
 	group.sin_addr.s_addr = htonl(0xefff0102);
@@ -107,21 +112,25 @@ static void test_nothing_to_tell_at_the_end(void **state)
 		struct rdma_event_channel *channel = rdma_create_event_channel();
 		struct rdma_cm_id *id;
 		pthread_t thread;
-		void *error;
+		void *context;
 
 		CHECK(channel);
 		CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_UDP));
 		CHECK(!rdma_resolve_addr(id, (struct sockaddr *)&here, (struct sockaddr *)&group,
 					 1000));
 		expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
-		CHECK(!pthread_create(&thread, NULL, fetch_once, channel));
+		CHECK(!pthread_create(&thread, NULL, fetch_join, channel));
 		rest();
 		rdma_destroy_event_channel(channel);
-		CHECK(!rdma_join_multicast(id, (struct sockaddr *)&group, NULL));
+		/* Then it wakes for an event of which there may be nothing to tell any more. */
+		CHECK(!rdma_join_multicast(id, (struct sockaddr *)&group, &first));
 		rdma_leave_multicast(id, (struct sockaddr *)&group);
-		CHECK(!pthread_join(thread, &error));
-		CHECK(!error || (intptr_t)error == EBADF);
-		untold += error != NULL;
+		if (i % 4 == 0)
+			CHECK(!kill(daemon_pid(), SIGKILL));
+		CHECK(!rdma_join_multicast(id, (struct sockaddr *)&group, &second));
+		CHECK(!pthread_join(thread, &context));
+		CHECK(context == &first || context == &second);
+		untold += context == &second;
 		CHECK(!rdma_destroy_id(id));
 	}
 	CHECK(untold > 0);
@@ -313,6 +322,47 @@ static void test_signals(void **state)
 	}
 }
 
+/* Whether the thread is inside yet when the channel ends no program can know: it sleeps either way. */
+static void test_asleep_too_late(void **state)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	unsigned own_fds = count_fds(getpid());
+	struct rdma_cm_event *event;
+
+	rdma_destroy_event_channel(channel);
+	CHECK(channel && !sigaction(SIGUSR1, &action, NULL));
+	for (int i = 0; i < 200; i++) {
+		struct sleeper s = { .channel = rdma_create_event_channel() };
+		bool is_signalled = i % 10 == 0;
+		pthread_t thread;
+
+		CHECK(s.channel && !pthread_create(&thread, NULL, sleep_there, &s));
+		for (volatile int spins = i % 50 * 1000; spins > 0; spins--)
+			;
+		rdma_destroy_event_channel(s.channel);
+		if (i % 20 == 0)
+			CHECK(!kill(daemon_pid(), SIGKILL));
+		nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+		CHECK(!s.ended);
+		for (int64_t end = now_ms() + PATIENCE_MS;
+		     is_signalled && now_ms() < end && !s.ended;) {
+			pthread_kill(thread, SIGUSR1);
+			rest();
+		}
+		if (!is_signalled)
+			pthread_cancel(thread);
+		CHECK(!pthread_join(thread, NULL));
+		CHECK(s.ended == is_signalled && (!is_signalled || s.error == EINTR));
+	}
+	CHECK(count_fds(getpid()) <= own_fds + 2);
+	/* Whose calls do not sleep, they do not. */
+	channel = rdma_create_event_channel();
+	CHECK(channel && !fcntl(channel->fd, F_SETFL, O_NONBLOCK));
+	rdma_destroy_event_channel(channel);
+	CHECK(rdma_get_cm_event(channel, &event) && errno == EBADF);
+}
+
 /* What the other end grants is what the QP uses, not what was asked for. */
 static void test_fewer_reads_are_granted(void **state)
 {
@@ -427,13 +477,15 @@ int main(void)
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_channels_that_end_too_early, harness_setup,
 						harness_teardown),
-		cmocka_unit_test_setup_teardown(test_nothing_to_tell_at_the_end, harness_setup,
+		cmocka_unit_test_setup_teardown(test_told_after_the_end, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_connect_beside_route, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_no_room_for_events, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_signals, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_asleep_too_late, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_the_other_end_is_killed, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_fewer_reads_are_granted, harness_setup,
