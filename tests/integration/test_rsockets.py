@@ -186,14 +186,19 @@ def test_iperf3(fresh, port, options):
     assert iperf3(fresh, port, *options) > 0
 
 
-def redis(runner, port, tmp_path, address=HOST, peer=None):
-    peer = peer or runner
+def start_redis(runner, port, tmp_path, address=HOST):
     program = tmp_path / 'redis-server'
     program.symlink_to(REDIS_SERVER)
     server = runner.start(*UNDER_MORE, program, '--port', port, '--save', '', '--bind', address,
                           '--protected-mode', 'no')
     server.wait_for('Ready to accept connections')
     assert has_library(server.pid) and not is_listening(port, runner.anchor)
+    return server
+
+
+def redis(runner, port, tmp_path, address=HOST, peer=None):
+    peer = peer or runner
+    start_redis(runner, port, tmp_path, address)
     client = peer.start(*UNDER_MORE, 'redis-benchmark', '-h', address, '-p', port, '-t',
                         'set,get,lrange_100', '-n', 2000, '-c', 8, '-q')
     output = client.finish(30).replace('\r', '\n')
