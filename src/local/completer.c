@@ -105,7 +105,7 @@ void local_completer_on_nak(struct qp *qp, const struct record_header *header)
 		local_retry_on_silence(qp, seq, cause);
 		break;
 	case NAK_UNREACHABLE:
-		give_up(qp, seq, IBV_WC_RETRY_EXC_ERR, cause);
+		local_retry_on_loss(qp, seq, cause);
 		break;
 	case NAK_REMOTE_ACCESS:
 		give_up(qp, seq, IBV_WC_REM_ACCESS_ERR, cause);

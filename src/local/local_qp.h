@@ -22,6 +22,7 @@ enum requester_state {
 	REQUESTER_READY,
 	REQUESTER_RNR_WAIT,    /* until deadline_ns, then from the oldest message on again */
 	REQUESTER_RETRY_WAIT,  /* likewise */
+	REQUESTER_LOSS_WAIT,   /* until deadline_ns, then the oldest message fails: nobody will take it */
 	REQUESTER_REVOKE_WAIT, /* until deadline_ns, then another look whether a key is out of use
 				*/
 	REQUESTER_FULL_WAIT,   /* UD: for room in a ring, until deadline_ns; then it is dropped */

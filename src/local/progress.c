@@ -380,15 +380,9 @@ static bool fail_if_connected(struct qp *qp, void *arg) NO_LOCK_CHECK /* qp_visi
 	word = atomic_load_explicit(&target->word, memory_order_acquire);
 	without_a_word = ARENA_QP_STATE(word) == IBV_QPS_RTS && ARENA_QP_TYPE(word) == qp_peer_type(qp) &&
 			 target->dest_qpn == qp->ib.qp_num;
-	local_retry_stop(qp);
 	sq_retire(qp);
 	if (qp->sq.head != qp->sq.tail) {
-		uint32_t seq = qp->sq.head;
-
-		lq->failed = false;
-		qp->sq.issue = seq + 1;
-		local_requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_DIED,
-			       "process %d, QP 0x%06x", (int)link->pid, qp->attr.dest_qp_num);
+		local_retry_on_loss(qp, qp->sq.head, CAUSE_PEER_DIED);
 	} else if (without_a_word) {
 		/* nothing will ever arrive here */
 		cause_report(CAUSE_PEER_DIED, qp->ib.qp_num, "process %d, QP 0x%06x",

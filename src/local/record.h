@@ -78,7 +78,7 @@ enum nak {
 	NAK_INVALID_REQUEST, /* -> REM_INV_REQ_ERR */
 	NAK_REMOTE_ACCESS,   /* -> REM_ACCESS_ERR */
 	NAK_REMOTE_OPERATION, /* -> REM_OP_ERR */
-	NAK_UNREACHABLE	     /* no such QP, or one of another service: -> RETRY_EXC_ERR at once */
+	NAK_UNREACHABLE	     /* no such QP, or one of another service: -> RETRY_EXC_ERR, no retry */
 };
 
 /* In `total` of NAK_RNR: not for want of a receive; the requester does not count it (rnr_retry). */

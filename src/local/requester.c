@@ -441,14 +441,11 @@ static enum carried unreachable(struct qp *qp, struct wqe *wqe)
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 		return CARRIED;
 	}
-	if (lq->link) {
-		uint32_t seq = qp->sq.issue++;
-
-		local_requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_DIED,
-			       "process %d, QP 0x%06x", (int)lq->link->pid, qp->attr.dest_qp_num);
-		return CARRY_FAILED;
-	}
 	wqe->msn = lq->next_msn;
+	if (lq->link) {
+		local_retry_on_loss(qp, qp->sq.issue, CAUSE_PEER_DIED);
+		return CARRY_WAIT;
+	}
 	local_retry_on_silence(qp, qp->sq.issue,
 			 local_env.gid_is_local(&qp->attr.ah_attr.grh.dgid) ? CAUSE_PEER_UNKNOWN :
 									      CAUSE_NO_PATH);

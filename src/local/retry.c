@@ -140,6 +140,20 @@ void local_retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause)
 	arm(lq, REQUESTER_RETRY_WAIT, wait_ns);
 }
 
+void local_retry_on_loss(struct qp *qp, uint32_t seq, enum cause cause)
+{
+	struct local_qp *lq = local_of(qp);
+	uint64_t wait_ns = (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
+
+	if (!qp->attr.timeout || wait_ns > RETRY_LOSS_NS)
+		wait_ns = RETRY_LOSS_NS;
+	go_back(qp, seq);
+	if (lq->state == REQUESTER_LOSS_WAIT)
+		return; /* for a later request, since before */
+	lq->failed_cause = cause;
+	arm(lq, REQUESTER_LOSS_WAIT, wait_ns);
+}
+
 void local_retry_on_full(struct qp *qp)
 {
 	struct local_qp *lq = local_of(qp);
@@ -246,6 +260,13 @@ static void fire(struct qp *qp)
 	if (state == REQUESTER_FULL_WAIT) {
 		local_requester_unblock(qp);
 		sq_wqe(&qp->sq, qp->sq.issue)->route = ROUTE_MESSAGE;
+	}
+	if (state == REQUESTER_LOSS_WAIT) {
+		uint32_t seq = qp->sq.issue++;
+
+		local_requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, lq->failed_cause, "process %d, QP 0x%06x",
+				     (int)lq->link->pid, qp->attr.dest_qp_num);
+		return;
 	}
 	if (state == REQUESTER_RETRY_WAIT && qp->attr.timeout != 0 && lq->retry_left-- == 0) {
 		uint32_t seq = qp->sq.issue++;

@@ -32,6 +32,14 @@ void local_retry_on_revocation(struct qp *qp);
 /* The message that `seq` names will not be answered: time-out, then again (IBA 9.7.6.1.3). */
 void local_retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause);
 
+/*
+ * The destination of the request `seq` is gone: it fails when its time-outs would have failed it, after
+ * RETRY_LOSS_NS at most. Programs end while the last answers to them are on the way, and the other end
+ * counts on time to see that it has all it wanted before one of those fails (ibv_srq_pingpong).
+ */
+#define RETRY_LOSS_NS 50000000ull
+void local_retry_on_loss(struct qp *qp, uint32_t seq, enum cause cause);
+
 /* A datagram found a ring full: it waits RETRY_FULL_NS, then wqe.route is set and it is dropped. */
 #define RETRY_FULL_NS 50000000ull
 void local_retry_on_full(struct qp *qp);
