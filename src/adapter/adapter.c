@@ -145,7 +145,7 @@ static int connect_daemon(void)
 		arena_header(arena)->slot = slot;
 		return 0;
 	}
-	cause_report(error == -ENOSPC				    ? CAUSE_SLOTS_EXHAUSTED
+	cause_report(error == -ENOSPC || error == -EDQUOT	    ? CAUSE_SLOTS_EXHAUSTED
 		     : error == -EPERM || error == -EPROTONOSUPPORT ? CAUSE_DAEMON_REFUSED
 								    : CAUSE_DAEMON_MISSING,
 		     0, "%s", why);

@@ -1,12 +1,18 @@
 """Failures explain themselves; `verbatim show` tells who is there."""
+import errno
+import os
 import re
+import socket
+import struct
 import subprocess
+import threading
 
 import pytest
 
 from harness import DEVICE, HOST, VERIFY
 
 SENTENCE = 'The rkey names no memory region or window of the target'
+HELLO, WELCOME = 1, 3  # of ctl/header.h
 
 
 @pytest.fixture
@@ -58,6 +64,27 @@ def test_clean_run_explains_nothing(runner, port):
     argv = ['ibv_rc_pingpong', '-d', DEVICE, '-g', '0', '-p', port]
     for output in runner.pair(argv, [*argv, HOST], port, env={'VERBATIM_EXPLAIN': '1'}):
         assert 'verbatim' not in output.lower(), output
+
+
+@pytest.mark.parametrize('error', [errno.ENOSPC, errno.EDQUOT])
+def test_a_daemon_without_slots_is_not_missing(fresh_runner, error):
+    runner = fresh_runner()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as daemon:
+        daemon.bind(f'\0verbatim.{os.geteuid()}.{runner.namespace}')
+        daemon.listen()
+
+        def refuse():
+            with daemon.accept()[0] as client:
+                header, greeting = struct.unpack_from('=I12s', client.recv(4096))
+                assert header == HELLO
+                client.send(struct.pack('=I12siIi', WELCOME, greeting, error, 0, os.getpid()))
+                client.recv(1)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        said = runner.run('ibv_devinfo', env={'VERBATIM_EXPLAIN': '1'}, status=1)
+        thread.join()
+    assert 'verbatimd has no slot left for this process' in said, said
 
 
 def test_show_lists_processes_devices_and_queue_pairs(runner, port):
