@@ -207,24 +207,6 @@ static enum verdict check_connection(struct qp *qp, struct link *link,
 	return VERDICT_OK;
 }
 
-/*
- * The key dies at once, but its receive may not complete before nobody copies by it: meanwhile the
- * message counts as one that has not come, so that nothing else on the link waits, and its
- * requester tries again.
- */
-static enum cause invalidate(struct qp *qp, uint32_t key)
-{
-	struct local_qp *lq = local_of(qp);
-	enum cause cause;
-
-	if (lq->revoked && lq->revoked == key)
-		cause = mw_is_over(key) ? CAUSE_NONE : CAUSE_COPY_UNFINISHED;
-	else
-		cause = mw_invalidate(key, qp->remote_pd, qp->ib.qp_num);
-	lq->revoked = cause == CAUSE_COPY_UNFINISHED ? key : 0;
-	return cause;
-}
-
 static enum verdict on_send(struct qp *qp, const struct record_header *header,
 			    const uint8_t *payload, enum cause *cause)
 {
@@ -253,7 +235,8 @@ static enum verdict on_send(struct qp *qp, const struct record_header *header,
 	if (!(flags & RECORD_LAST))
 		return VERDICT_OK;
 	if (flags & RECORD_INV) {
-		*cause = invalidate(qp, header->imm);
+		*cause = mw_invalidate_once(header->imm, qp->remote_pd, qp->ib.qp_num,
+					    &lq->revoked);
 		if (*cause != CAUSE_NONE)
 			return *cause == CAUSE_COPY_UNFINISHED ? VERDICT_REVOKING
 							       : VERDICT_INVALIDATE;

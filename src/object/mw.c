@@ -261,6 +261,16 @@ bool mw_is_over(uint32_t key)
 	return over;
 }
 
+enum cause mw_invalidate_once(uint32_t key, uint32_t pd, uint32_t qpn, uint32_t *revoked)
+{
+	enum cause cause = mw_invalidate(key, pd, qpn);
+
+	if (cause == CAUSE_INVALIDATE_REFUSED && *revoked && *revoked == key)
+		cause = mw_is_over(key) ? CAUSE_NONE : CAUSE_COPY_UNFINISHED;
+	*revoked = cause == CAUSE_COPY_UNFINISHED ? key : 0;
+	return cause;
+}
+
 enum cause mw_execute(struct wqe *wqe, uint32_t pd, uint32_t qpn, uint32_t looks)
 {
 	enum cause cause;

@@ -69,6 +69,13 @@ enum cause mw_bind(struct mw *mw, uint32_t pd, uint32_t qpn, uint32_t rkey,
 enum cause mw_invalidate(uint32_t key, uint32_t pd, uint32_t qpn);
 bool mw_is_over(uint32_t key);
 
+/*
+ * The same for a message that counts as one that has not come while somebody copies by the key: so its requester
+ * tries again, and nobody else waits. *revoked is the responder's, 0 at first: the key of the message that was
+ * refused for that. CAUSE_NONE: the key is dead now, also if it was bound once more meanwhile.
+ */
+enum cause mw_invalidate_once(uint32_t key, uint32_t pd, uint32_t qpn, uint32_t *revoked);
+
 struct wqe;
 
 /*

@@ -115,24 +115,6 @@ static void start_message(struct transport_qp *tq, const struct packet *packet,
 	tq->rkey = packet->rkey;
 }
 
-/*
- * The key dies at once, but its receive may not complete before nobody copies by it: meanwhile the
- * packet counts as one for which there is no receive. So the requester's timer waits for us, and
- * nobody here.
- */
-static enum cause invalidate(struct qp *qp, uint32_t key)
-{
-	struct transport_qp *tq = transport_of(qp);
-	enum cause cause;
-
-	if (tq->revoked && tq->revoked == key)
-		cause = mw_is_over(key) ? CAUSE_NONE : CAUSE_COPY_UNFINISHED;
-	else
-		cause = mw_invalidate(key, qp->remote_pd, qp->ib.qp_num);
-	tq->revoked = cause == CAUSE_COPY_UNFINISHED ? key : 0;
-	return cause;
-}
-
 static enum verdict on_send(struct qp *qp, const struct packet *packet,
 			    const struct packet_opcode *op, enum cause *cause)
 {
@@ -154,7 +136,8 @@ static enum verdict on_send(struct qp *qp, const struct packet *packet,
 	if (!op->last)
 		return VERDICT_OK;
 	if (op->headers & PACKET_HAS_IETH) {
-		*cause = invalidate(qp, packet->invalidate_rkey);
+		*cause = mw_invalidate_once(packet->invalidate_rkey, qp->remote_pd, qp->ib.qp_num,
+					    &tq->revoked);
 		if (*cause == CAUSE_COPY_UNFINISHED) {
 			tq->received -= packet->payload_bytes;
 			return VERDICT_REVOKING;

@@ -221,6 +221,37 @@ static void a_bind_is_over_when_nobody_copies(void **state)
 	assert_int_equal(mw_destroy(mw), 0);
 }
 
+/* A peer asks again and again; when it is told that the key is dead, it is, whatever was bound meanwhile. */
+static void a_refused_invalidation_is_repeated(void **state)
+{
+	struct mr *mr = region(pd, LW | BIND);
+	struct mw *mw = window(IBV_MW_TYPE_2);
+	struct ibv_mw_bind_info info = range(mr, 0, 64, RR);
+	uint32_t key = mw->ib.rkey, revoked = 0;
+	struct arena_touch *touch;
+
+	assert_int_equal(mw_invalidate_once(key, pd->number, QPN, &revoked), CAUSE_INVALIDATE_REFUSED);
+	for (int again = 0; again < 2; again++) {
+		assert_int_equal(mw_bind(mw, pd->number, QPN, key, &info), CAUSE_NONE);
+		touch = copy_by(key);
+		for (int tries = 0; tries < 3; tries++) {
+			assert_int_equal(mw_invalidate_once(key, pd->number, QPN, &revoked),
+					 CAUSE_COPY_UNFINISHED);
+			assert_int_equal(revoked, key);
+		}
+		touch_end(touch);
+		if (again)
+			assert_int_equal(mw_bind(mw, pd->number, QPN, key, &info), CAUSE_NONE);
+		assert_int_equal(mw_invalidate_once(key, pd->number, QPN, &revoked), CAUSE_NONE);
+		assert_int_equal(revoked, 0);
+		assert_int_equal(look(key, QPN, (uintptr_t)memory, 8, RR), KEY_BAD_UNKNOWN);
+		assert_int_equal(mw_invalidate_once(key, pd->number, QPN, &revoked),
+				 CAUSE_INVALIDATE_REFUSED);
+	}
+	assert_int_equal(mw_destroy(mw), 0);
+	assert_int_equal(mr_destroy(mr), 0);
+}
+
 static void a_bind_that_replaces_another_waits_for_its_copies(void **state)
 {
 	struct mr *mr = region(pd, LW | BIND);
@@ -281,6 +312,7 @@ int main(void)
 		cmocka_unit_test(type_1_gets_a_new_key_with_each_bind),
 		cmocka_unit_test(a_window_that_goes_lets_its_region_go),
 		cmocka_unit_test(a_bind_is_over_when_nobody_copies),
+		cmocka_unit_test(a_refused_invalidation_is_repeated),
 		cmocka_unit_test(a_bind_that_replaces_another_waits_for_its_copies),
 		cmocka_unit_test(a_region_whose_memory_is_copied_stays),
 		cmocka_unit_test(windows_of_a_parent_process),
