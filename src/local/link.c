@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/syscall.h"
@@ -50,11 +51,17 @@ static void give_struct(struct link *link)
 /* The memory that both ends share, as it is mapped here. */
 struct mapped {
 	struct link_shared *shared;
+	ino_t number;
 	char *tx, *rx;
 };
 
 static bool map_memory(struct mapped *m, int fd, int tx_side, int rx_side)
 {
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return false;
+	m->number = st.st_ino;
 	m->shared = mmap(NULL, LINK_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (m->shared == MAP_FAILED)
 		return false;
@@ -81,6 +88,7 @@ static void put_memory(struct link *link, const struct mapped *m, int tx_side,
 		       int rx_side) NO_LOCK_CHECK
 {
 	link->shared = m->shared;
+	link->number = m->number;
 	link->tx.data = m->tx;
 	link->rx.data = m->rx;
 	link->tx.control = &m->shared->control[tx_side];
@@ -196,6 +204,19 @@ static void take_along(const struct link *link, char *to)
 	__atomic_store_n(&first->header.word, word, __ATOMIC_RELEASE);
 }
 
+/*
+ * Leaves one and starts with the other: both ends take the two words in the same order, whichever they are at. So
+ * when each is about to move to where the other is, one of them finds the other there, or gone, at its first step,
+ * and stays; they do not both leave.
+ */
+static bool exchange(struct link_shared *from, ino_t from_number, struct link_shared *to, ino_t to_number,
+		     int rx_side)
+{
+	if (from_number < to_number)
+		return leave(from, rx_side) && start_with(to, rx_side);
+	return start_with(to, rx_side) && leave(from, rx_side);
+}
+
 /* Under both locks, so nobody is at the rings. */
 static bool move(struct link *link, const struct mapped *to, int tx_side, int rx_side)
 {
@@ -204,7 +225,7 @@ static bool move(struct link *link, const struct mapped *to, int tx_side, int rx
 		return false;
 	if (atomic_load(&to->shared->ends) & (LINK_LEFT | 1u << tx_side))
 		return false;
-	if (!leave(link->shared, rx_side) || !start_with(to->shared, rx_side))
+	if (!exchange(link->shared, link->number, to->shared, to->number, rx_side))
 		return false;
 	take_along(link, to->tx);
 	link->tx.head = 0;
@@ -222,7 +243,7 @@ bool link_move(struct link *link, int side, int shared_fd)
 	lock_acquire(&link->tx_lock);
 	moved = move(link, &m, side, !side);
 	if (moved) {
-		old = (struct mapped){ link->shared, link->tx.data, link->rx.data };
+		old = (struct mapped){ link->shared, link->number, link->tx.data, link->rx.data };
 		put_memory(link, &m, side, !side);
 		m = old;
 	}
@@ -305,7 +326,7 @@ void link_bury(struct link *link)
 	lock_acquire(&link->tx_lock);
 	link->alive = false;
 	link->rx.broken = link->tx.broken = true;
-	unmap_memory(&(struct mapped){ link->shared, link->tx.data, link->rx.data });
+	unmap_memory(&(struct mapped){ link->shared, link->number, link->tx.data, link->rx.data });
 	lock_release(&link->tx_lock);
 	lock_release(&link->rx_lock);
 	link_put(link);

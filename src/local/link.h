@@ -88,6 +88,7 @@ struct link {
 
 	/* Changed by link_move alone, under both rx_lock and tx_lock, as are the rings. */
 	struct link_shared *shared;
+	ino_t number; /* of the file that it is in: the same for both ends */
 };
 
 /* At the beginning of the shared memory, in LINK_CONTROL_BYTES. */
@@ -122,7 +123,8 @@ bool link_start(struct link *link);
  * good. One that the other end has not started with may be unknown to it, because verbatimd ended before it
  * had told both: then this end leaves it and takes what it has sent along, as it lies there from the first
  * byte on. Leaving and starting are compare-and-swaps of one word: so an end never starts with memory that the
- * other has left, nor leaves memory that the other has started with. True: the link has moved.
+ * other has left, nor leaves memory that the other has started with. Both go from one word to the next in the same
+ * order, so they do not leave for where the other is just leaving. True: the link has moved.
  */
 bool link_move(struct link *link, int side, int shared_fd);
 
