@@ -15,6 +15,8 @@
 #define SYSTEM_BASE  "/run/verbatim"
 #define LEAF_BYTES   17 /* "/session.01234567" is the longest */
 #define SESSION	     "session."
+#define LOCK	     "lock"
+#define TRIES	     1000
 
 /* ------------------------------------------------------------------------------------------
  * The directory.
@@ -68,7 +70,7 @@ static int make_one(const char *path, const struct sockname_space *space)
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return -errno;
 	if (!is_owned(path, space->owner))
-		return -EPERM;
+		return access(path, F_OK) < 0 && errno == ENOENT ? -ENOENT : -EPERM;
 	/* Whatever the umask is. */
 	return space->is_system && chmod(path, 0755) < 0 ? -errno : 0;
 }
@@ -88,24 +90,52 @@ static int make_all(const struct sockname_space *space)
 	return rc;
 }
 
+static bool is_there(const char *path, int fd)
+{
+	struct stat at, of;
+
+	return !stat(path, &at) && !fstat(fd, &of) && at.st_dev == of.st_dev && at.st_ino == of.st_ino;
+}
+
+/*
+ * -ENOENT: a daemon that ended at this moment has removed it (sockname_clean_dir). The lock is a file that
+ * nobody else can open: to lock the directory itself it is enough to see it.
+ */
+static int make_locked(const struct sockname_space *space, int *lock_fd)
+{
+	char path[sizeof(space->dir) + LEAF_BYTES];
+	int fd, rc = make_all(space);
+
+	if (rc)
+		return rc;
+	snprintf(path, sizeof(path), "%s/" LOCK, space->dir);
+	fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	/* The kernel lets go of it when the daemon ends, however that happens. */
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		rc = -EADDRINUSE;
+	else if (!is_there(path, fd))
+		rc = -ENOENT;
+	if (rc)
+		close(fd);
+	else
+		*lock_fd = fd;
+	return rc;
+}
+
 int sockname_make_dir(struct sockname_space *space, int *lock_fd)
 {
-	int fd;
+	int rc = -ENOENT;
 
 	*lock_fd = -1;
 	if (!*space->dir)
 		return 0;
-	fd = make_all(space) ? -1 : open(space->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0) {
-		space->dir[0] = '\0';
-		return 0;
-	}
-	/* The kernel lets go of it when the daemon ends, however that happens. */
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		close(fd);
-		return -EADDRINUSE;
-	}
-	*lock_fd = fd;
+	for (int i = 0; i < TRIES && rc == -ENOENT; i++)
+		rc = make_locked(space, lock_fd);
+	if (!rc || rc == -EADDRINUSE)
+		return rc;
+	space->dir[0] = '\0';
 	return 0;
 }
 
@@ -135,14 +165,18 @@ void sockname_clean_dir(const struct sockname_space *space)
 	struct sockname name;
 
 	for (struct dirent *e; dir && (e = readdir(dir));) {
-		if (*e->d_name == '.' || strlen(e->d_name) > LEAF_BYTES - 1)
+		if (*e->d_name == '.' || !strcmp(e->d_name, LOCK) || strlen(e->d_name) > LEAF_BYTES - 1)
 			continue;
 		make_file(space->dir, e->d_name, &name);
 		if (is_left_over(&name))
 			unlink(name.addr.sun_path);
 	}
-	if (dir)
-		closedir(dir);
+	if (!dir)
+		return;
+	closedir(dir);
+	/* The lock last: from here on another daemon may be there. */
+	make_file(space->dir, LOCK, &name);
+	unlink(name.addr.sun_path);
 	rmdir(space->dir);
 }
 

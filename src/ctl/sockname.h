@@ -43,12 +43,12 @@ int sockname_space_of_system(struct sockname_space *space);
 int sockname_space_of_user(uid_t uid, struct sockname_space *space);
 
 /*
- * The daemon's: makes the directory, and locks it as long as *lock_fd is open. 0; -EADDRINUSE: another daemon has
+ * The daemon's: makes the directory, and has its lock as long as *lock_fd is open. 0; -EADDRINUSE: another daemon has
  * it. If there can be none, dir is empty from then on, and *lock_fd is -1.
  */
 int sockname_make_dir(struct sockname_space *space, int *lock_fd);
 
-/* What nobody has any more of what lies there, and the directory if it is empty then. */
+/* By who has the lock: removes what nobody has any more, then the lock, and the directory if it is empty then. */
 void sockname_clean_dir(const struct sockname_space *space);
 
 /* The daemon's abstract name. */

@@ -96,7 +96,7 @@ static bool is_expected(const char *target)
 	}
 	/* the lock of the directory that its sockets are in */
 	sockname_space_of_user(geteuid(), &space);
-	return !strcmp(target, space.dir);
+	return !strncmp(target, space.dir, strlen(space.dir)) && !strcmp(target + strlen(space.dir), "/lock");
 }
 
 static void check_link(pid_t pid, const char *name, const char *expected)

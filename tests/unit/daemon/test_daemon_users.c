@@ -4,12 +4,14 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -496,6 +498,41 @@ static void test_a_session_returns_to_the_next_daemon_of_all(void **state)
 	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
 }
 
+/* Locks all that it sees of where the daemon of all lies, and stays. */
+static void lock_directory(int fd)
+{
+	struct sockname_space space;
+	struct sockname name;
+	int dir;
+
+	CHECK(!setuid(20001) && !sockname_space_of_system(&space));
+	dir = open(space.dir, O_RDONLY | O_DIRECTORY);
+	CHECK(dir >= 0);
+	flock(dir, LOCK_EX);
+	sockname_of_daemon_file(&space, &name);
+	strcpy(strrchr(name.addr.sun_path, '/'), "/lock");
+	CHECK(open(name.addr.sun_path, O_RDONLY) < 0);
+	say(fd, 1);
+	hear(fd);
+}
+
+/* Who may see the directory cannot keep the next daemon out of it. */
+static void test_a_stranger_cannot_lock_the_daemon_out(void **state)
+{
+	struct worker stranger;
+	pid_t daemon;
+
+	need_root();
+	daemon = start_system_daemon();
+	CHECK(!kill(daemon, SIGKILL) && waitpid(daemon, NULL, 0) == daemon);
+	worker_start(&stranger, lock_directory);
+	hear(stranger.fd);
+	daemon = start_system_daemon();
+	close(call_system());
+	worker_kill(&stranger);
+	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -507,6 +544,7 @@ int main(void)
 		TEST(test_stranger_is_refused),
 		TEST(test_sessions_of_others_are_not_taken),
 		TEST(test_a_session_returns_to_the_next_daemon_of_all),
+		TEST(test_a_stranger_cannot_lock_the_daemon_out),
 	};
 
 	return cmocka_run_group_tests_name("daemon users", tests, NULL, NULL);

@@ -1,0 +1,52 @@
+/* Where the sockets of the daemon lie, and who has the directory. */
+#include "../daemon/harness.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "ctl/sockname.h"
+
+/* A daemon that comes and goes; says how often it was there. */
+static void come_and_go(int fd)
+{
+	struct sockname_space space;
+	struct sockname name;
+	uint64_t times = 0;
+	int lock_fd, sock;
+
+	for (int i = 0; i < 400; i++) {
+		CHECK(!sockname_space_of_user(geteuid(), &space));
+		if (sockname_make_dir(&space, &lock_fd))
+			continue;
+		CHECK(lock_fd >= 0 && sockname_of_daemon_file(&space, &name));
+		sock = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+		CHECK(!sockname_bind(sock, &name) && !access(name.addr.sun_path, F_OK));
+		close(sock);
+		sockname_clean_dir(&space);
+		close(lock_fd);
+		times++;
+	}
+	say(fd, times);
+}
+
+/* One that begins when another ends does not lie in a directory that is removed just then. */
+static void test_who_has_the_lock_has_a_directory(void **state)
+{
+	struct worker a, b;
+
+	worker_start(&a, come_and_go);
+	worker_start(&b, come_and_go);
+	CHECK(hear(a.fd) && hear(b.fd));
+	worker_end(&a);
+	worker_end(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_who_has_the_lock_has_a_directory, harness_setup, harness_teardown),
+	};
+
+	return cmocka_run_group_tests_name("sockname", tests, NULL, NULL);
+}
