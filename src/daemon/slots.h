@@ -5,7 +5,7 @@
  * Out: slots 1..CTL_SLOT_MAX, lowest free first; of verbatimd --system some may be skipped
  *      (ports_suit).
  *
- * Each slot has a token: a datagram socket bound to the slot's abstract name, which the process
+ * Each slot has a token: a datagram socket bound to the slot's name (ctl/sockname.h), which the process
  * holds and the daemon does not. The kernel so remembers which slots are in use even when a daemon
  * was killed and the next knows nothing: the name cannot be bound again until the last holder is
  * gone.
