@@ -27,6 +27,7 @@
 #include "base/fork_free.h"
 #include "local/foreign.h"
 #include "local/local.h"
+#include "local/retry.h"
 #include "object/adopt.h"
 #include "object/living.h"
 #include "object/mr.h"
@@ -165,9 +166,10 @@ static uint64_t monotonic_ns(void)
 /* Those that are reached through shared memory. */
 #define MEMBERS_MET 64 /* as many as a datagram reaches */
 
-static int find_group_members(const union ibv_gid *gid, uint32_t *slots, int max)
+static int find_group_members(const union ibv_gid *gid, uint32_t *slots, int max, bool *asked)
 {
-	return path_is_forced() ? 0 : group_members(gid, slots, max);
+	*asked = false;
+	return path_is_forced() ? 0 : group_members(gid, slots, max, asked);
 }
 
 /* 0 where the kernel has none to give. */
@@ -443,25 +445,61 @@ bool adapter_stays_local(const union ibv_gid *gid)
 	return path_is_local(gid);
 }
 
-void adapter_meet(const union ibv_gid *gid, uint32_t qpn)
-{
-	struct link *link = path_is_local(gid) ? peers_find(qpn >> ARENA_QP_BITS) : NULL;
+#define MEET_LOOK_NS 100000
 
-	if (link)
-		link_put(link);
+/* True: verbatimd has answered for all of them. */
+static bool has_met(const uint32_t *slots, int count)
+{
+	bool all = true;
+
+	for (int i = 0; i < count; i++) {
+		bool asked;
+		struct link *link = peers_look_up(slots[i], &asked);
+
+		if (link)
+			link_put(link);
+		all &= !asked;
+	}
+	return all;
+}
+
+/* False: not after `until`. */
+static bool pause_until(uint64_t until)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = MEET_LOOK_NS }, NULL);
+	return monotonic_ns() < until;
+}
+
+static void meet(uint32_t peer)
+{
+	uint64_t until = monotonic_ns() + RETRY_PEER_NS;
+
+	while (!has_met(&peer, 1) && pause_until(until))
+		;
+}
+
+void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mask)
+{
+	if (qp->type == IBV_QPT_UD)
+		ports_open_all(qp->context);
+	else if (qp->type == IBV_QPT_RAW_PACKET || !(attr_mask & IBV_QP_AV) || !(attr_mask & IBV_QP_DEST_QPN))
+		return;
+	else if (path_is_local(&attr->ah_attr.grh.dgid))
+		meet(attr->dest_qp_num >> ARENA_QP_BITS);
+	else
+		path_open(qp->context, &attr->ah_attr);
 }
 
 void adapter_meet_group(const union ibv_gid *group)
 {
+	uint64_t until = monotonic_ns() + RETRY_PEER_NS;
 	uint32_t slots[MEMBERS_MET];
-	int count = find_group_members(group, slots, MEMBERS_MET);
+	bool asked;
+	int count;
 
-	for (int i = 0; i < count; i++) {
-		struct link *link = peers_find(slots[i]);
-
-		if (link)
-			link_put(link);
-	}
+	do
+		count = find_group_members(group, slots, MEMBERS_MET, &asked);
+	while ((asked || !has_met(slots, count)) && pause_until(until));
 }
 
 int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid)

@@ -80,14 +80,16 @@ int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t 
 bool adapter_stays_local(const union ibv_gid *gid);
 
 /*
- * Makes the process of a QP that will be connected to known, if it is one of this host. May block for an
- * exchange with verbatimd: no lock may be held.
+ * A QP is about to move to RTR: what verbatimd has to be asked for that, since nobody asks it with the QP's lock.
+ * The UDP ports of a UD QP are opened, and that of a QP to another host, `attr` being its attributes: what fails is
+ * said by the move. The process of a QP to this host is met, which is to spare its first request the wait, and no
+ * more. Blocks: for ports as long as ctl_port, and for a process RETRY_PEER_NS at most.
  */
-void adapter_meet(const union ibv_gid *gid, uint32_t qpn);
+void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mask);
 
 /*
- * The same for the members of a group: a program that sends to it and ends at once would be gone
- * before its datagrams had waited until they are known.
+ * The members of a group are met: a program that sends to it and ends at once would be gone before its
+ * datagrams had waited until they are known. Blocks, RETRY_PEER_NS at most.
  */
 void adapter_meet_group(const union ibv_gid *group);
 

@@ -4,13 +4,16 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "adapter/pump.h"
 #include "base/lock.h"
 #include "base/multicast.h"
+#include "local/retry.h"
 
 #define ATTACHMENTS_MAX 1024
 #define VISIT_MAX	256
-#define CACHE_SIZE	16
+#define CACHE_SIZE	64
 
 struct attachment {
 	union ibv_gid gid;
@@ -19,8 +22,12 @@ struct attachment {
 
 struct cached {
 	union ibv_gid gid;
-	uint64_t generation; /* of `generation` when it was asked; 0: empty */
+	uint64_t generation; /* of `generation` when `members` was asked for; 0: it is not known */
 	uint64_t members[CTL_BITMAP_WORDS];
+	bool wanted;		   /* the pump has to ask */
+	uint64_t asked_until_ns;   /* verbatimd is being asked, or soon will be; CLOCK_MONOTONIC_COARSE; 0: no */
+	uint32_t question;	   /* of ctl_mcast_ask; 0: none */
+	uint64_t asked_generation; /* when it was asked */
 };
 
 static struct ctl_client *ctl;
@@ -28,6 +35,7 @@ static struct lock group_lock = LOCK_INITIALIZER;
 static struct attachment attachments[ATTACHMENTS_MAX] GUARDED_BY(group_lock);
 static struct cached cache[CACHE_SIZE] GUARDED_BY(group_lock);
 static _Atomic uint64_t generation = 1;
+static _Atomic bool any_wanted;
 
 void group_init(struct ctl_client *client)
 {
@@ -111,26 +119,112 @@ static int list_slots(const uint64_t members[CTL_BITMAP_WORDS], uint32_t *slots,
 	return count;
 }
 
-int group_members(const union ibv_gid *spelled, uint32_t *slots, int max)
+static uint64_t coarse_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/* The group's entry, or one that becomes its; NULL: verbatimd is being asked for so many others. */
+static struct cached *find_cached(const union ibv_gid *gid, uint64_t now) REQUIRES(group_lock)
+{
+	unsigned first = gid->raw[15] ^ gid->raw[14];
+	struct cached *free = NULL;
+
+	for (unsigned i = 0; i < CACHE_SIZE; i++) {
+		struct cached *entry = &cache[(first + i) % CACHE_SIZE];
+		bool empty = !entry->generation && !entry->asked_until_ns;
+
+		if (!empty && same(&entry->gid, gid))
+			return entry;
+		if (!free && now >= entry->asked_until_ns)
+			free = entry;
+		if (empty)
+			break; /* entries do not become empty again: it is not behind this one */
+	}
+	if (free)
+		*free = (struct cached){ .gid = *gid };
+	return free;
+}
+
+int group_members(const union ibv_gid *spelled, uint32_t *slots, int max, bool *asked)
 {
 	const union ibv_gid group = canonical(spelled), *gid = &group;
-	struct cached fresh = { .gid = *gid, .generation = generation };
-	struct cached *entry = &cache[(gid->raw[15] ^ gid->raw[14]) % CACHE_SIZE];
-	bool known;
+	uint64_t members[CTL_BITMAP_WORDS] = { 0 };
+	uint64_t now = coarse_ns();
+	struct cached *entry;
+	bool wake = false;
 
 	lock_acquire(&group_lock);
-	known = entry->generation == fresh.generation && same(&entry->gid, gid);
-	if (known)
-		fresh = *entry;
-	lock_release(&group_lock);
-	if (!known) {
-		if (ctl_mcast_members(ctl, gid->raw, fresh.members))
-			return 0;
-		lock_acquire(&group_lock);
-		*entry = fresh;
-		lock_release(&group_lock);
+	entry = find_cached(gid, now);
+	*asked = !entry || entry->generation != generation;
+	if (entry)
+		memcpy(members, entry->members, sizeof(members));
+	if (entry && *asked && now >= entry->asked_until_ns) {
+		entry->asked_until_ns = now + GROUP_ASK_NS;
+		entry->wanted = wake = true;
+		any_wanted = true;
 	}
-	return list_slots(fresh.members, slots, max);
+	lock_release(&group_lock);
+	if (wake)
+		pump_wake();
+	return list_slots(members, slots, max);
+}
+
+/* False: it was wanted, and still is. */
+static bool ask(struct cached *entry)
+{
+	uint64_t asked_generation = generation;
+	uint32_t question = 0;
+	union ibv_gid gid;
+	bool wanted;
+	int error;
+
+	lock_acquire(&group_lock);
+	wanted = entry->wanted;
+	gid = entry->gid;
+	lock_release(&group_lock);
+	if (!wanted)
+		return true;
+	error = ctl_mcast_ask(ctl, gid.raw, &question);
+	lock_acquire(&group_lock);
+	if (same(&entry->gid, &gid)) {
+		entry->wanted = error == -EAGAIN;
+		entry->question = question;
+		entry->asked_generation = asked_generation;
+	}
+	lock_release(&group_lock);
+	return error != -EAGAIN;
+}
+
+bool group_ask(void)
+{
+	bool busy = false;
+
+	if (!atomic_load_explicit(&any_wanted, memory_order_relaxed) ||
+	    !atomic_exchange(&any_wanted, false))
+		return false;
+	for (int i = 0; i < CACHE_SIZE; i++)
+		busy |= !ask(&cache[i]);
+	if (busy)
+		any_wanted = true;
+	return busy;
+}
+
+void group_on_members(uint32_t question, const uint64_t members[CTL_BITMAP_WORDS])
+{
+	lock_acquire(&group_lock);
+	for (int i = 0; i < CACHE_SIZE; i++)
+		if (cache[i].question == question) {
+			memcpy(cache[i].members, members, sizeof(cache[i].members));
+			cache[i].generation = cache[i].asked_generation;
+			cache[i].asked_until_ns = 0;
+			cache[i].question = 0;
+		}
+	lock_release(&group_lock);
+	local_retry_on_peers();
 }
 
 void group_visit(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg), void *arg)
@@ -171,5 +265,6 @@ void group_reset_after_fork(void) NO_LOCK_CHECK
 	lock_init(&group_lock);
 	memset(attachments, 0, sizeof(attachments));
 	memset(cache, 0, sizeof(cache));
+	any_wanted = false;
 	ctl = NULL;
 }

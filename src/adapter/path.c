@@ -35,10 +35,8 @@ static const struct qp_path *choose(struct qp *qp)
 
 	if (qp->path == &qp_path_orphan || qp->type == IBV_QPT_RAW_PACKET)
 		return qp->path;
-	if (qp->type == IBV_QPT_UD) {
-		ports_open_all(qp->context);
+	if (qp->type == IBV_QPT_UD)
 		return &local_path;
-	}
 	wire = !path_is_local(peer);
 	qp->entry->path = wire ? ARENA_PATH_WIRE : ARENA_PATH_LOCAL;
 	memcpy(qp->entry->peer, peer->raw, sizeof(qp->entry->peer));
@@ -63,20 +61,41 @@ static bool is_link_local(const uint8_t gid[16])
 	return IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)gid);
 }
 
+/* The address of this index, which is zero if there is none, and its interface. */
+static void read_own(struct device *device, unsigned index, union ibv_gid *own, uint32_t *ifindex)
+{
+	memset(own, 0, sizeof(*own));
+	lock_acquire(&device->lock);
+	if (index < DEVICE_GIDS)
+		*own = device->gid[index];
+	*ifindex = device->ifindex;
+	lock_release(&device->lock);
+}
+
+void path_open(struct context *context, const struct ibv_ah_attr *attr)
+{
+	struct device *device = context->device;
+	struct wire_port *port;
+	uint8_t remote[WIRE_GID_BYTES];
+	union ibv_gid own;
+	uint32_t ifindex;
+
+	read_own(device, attr->grh.sgid_index, &own, &ifindex);
+	multicast_canonical(remote, attr->grh.dgid.raw);
+	if (is_v4(own.raw) == is_v4(remote) && (own.global.subnet_prefix || own.global.interface_id))
+		ports_open(own.raw, ifindex, device->ib.name, &port);
+}
+
 int path_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
 		 struct wire_flow *flow)
 {
 	struct device *device = context->device;
 	char text[INET6_ADDRSTRLEN];
-	union ibv_gid own = { 0 };
+	union ibv_gid own;
 	uint32_t ifindex;
 	int error;
 
-	lock_acquire(&device->lock);
-	if (attr->grh.sgid_index < DEVICE_GIDS)
-		own = device->gid[attr->grh.sgid_index];
-	ifindex = device->ifindex;
-	lock_release(&device->lock);
+	read_own(device, attr->grh.sgid_index, &own, &ifindex);
 	if (!own.global.subnet_prefix && !own.global.interface_id) {
 		char why[128];
 
@@ -98,7 +117,7 @@ int path_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32
 	flow->flow_label = attr->grh.flow_label & 0xfffff;
 	flow->traffic_class = (attr->grh.traffic_class & ~ECN_MASK) | ECT_0;
 	flow->hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : HOP_LIMIT_DEFAULT;
-	error = ports_open(flow->local, ifindex, device->ib.name, &flow->port);
+	error = ports_look_up(flow->local, ifindex, device->ib.name, &flow->port);
 	if (error)
 		return error;
 	flow->sender = udp_sender(flow->port, remote_qpn);
@@ -112,6 +131,8 @@ int path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)
 	switch (transport_send_datagram(qp, wqe, cause)) {
 	case WIRE_FULL:
 		return -EAGAIN;
+	case WIRE_NO_PORT:
+		return -EINPROGRESS;
 	case WIRE_FAULT:
 	case WIRE_TOO_LONG:
 		return -EFAULT;

@@ -8,7 +8,7 @@
  * VERBATIM_PATH=wire sends everything over UDP, also between processes of this host: then both ends
  * have to be told so.
  *
- * Owner: any thread. path_choose and path_resolve may block briefly, while verbatimd opens a port.
+ * Owner: any thread. Only path_open blocks, while verbatimd opens a port.
  */
 #ifndef ADAPTER_PATH_H
 #define ADAPTER_PATH_H
@@ -30,6 +30,12 @@ bool path_is_forced(void);
 
 /* What goes to this GID stays in shared memory. */
 bool path_is_local(const union ibv_gid *gid);
+
+/*
+ * Opens the port that path_resolve needs for this address. Without a QP's lock; what fails is reported, and
+ * path_resolve says so again.
+ */
+void path_open(struct context *context, const struct ibv_ah_attr *attr);
 
 /* struct transport_env's resolve. */
 int path_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,

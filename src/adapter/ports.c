@@ -18,11 +18,16 @@
 #include "base/lock.h"
 #include "base/multicast.h"
 #include "base/uncancelled.h"
+#include "local/retry.h"
 #include "transport/transport.h"
 #include "wire/udp.h"
 
 #define PORTS_MAX 128
 #define FAILURES  8
+#define QUESTIONS 32
+/* An answer of -EAGAIN: once more, for a while (ctl_port does likewise). */
+#define ASK_AGAIN_NS 20000000ull
+#define ASK_MAX_NS   2000000000ull
 #define FORGET_NS 1000000000ull
 /* How long an address that was there is taken to be there still. */
 #define TRUST_NS 100000000ull
@@ -56,12 +61,23 @@ struct failure {
 	uint64_t until_ns;
 };
 
+/* A port that verbatimd is asked for while nobody waits in ports_open. */
+struct question {
+	uint8_t gid[WIRE_GID_BYTES];
+	uint32_t ifindex;
+	char device[IBV_SYSFS_NAME_MAX];
+	uint64_t wanted_ns; /* the pump has to ask, from then on; PORTS_NEVER: it has asked */
+	uint64_t until_ns;  /* an answer of -EAGAIN later than that is a failure; 0: no question */
+};
+
 _Atomic uint32_t ports_count;
 
 static struct lock ports_lock = LOCK_INITIALIZER;
 static struct port ports[PORTS_MAX];
 static struct failure failures[FAILURES] GUARDED_BY(ports_lock);
 static uint32_t next_failure GUARDED_BY(ports_lock);
+static struct question questions[QUESTIONS] GUARDED_BY(ports_lock);
+static _Atomic uint64_t ask_ns = PORTS_NEVER; /* of them the first wanted_ns, or less; written under ports_lock */
 static struct ctl_client *ctl;
 static struct arena_port *shown;
 static int epoll = -1;
@@ -269,14 +285,17 @@ static int fail(const uint8_t gid[WIRE_GID_BYTES], const char *device, int error
 	return error;
 }
 
-static int open_port(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device)
-	REQUIRES(ports_lock)
+/* Takes over what verbatimd answered: `error`, or the socket. 0 or an errno. */
+static int open_port(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device, int error,
+		     const char *why, int fd) REQUIRES(ports_lock)
 {
 	struct wire_port *wire;
-	char why[256] = "";
-	int fd, error;
 
-	error = -ctl_port(ctl, gid, ifindex, &fd, why, sizeof(why));
+	if (find(gid, ifindex, false)) { /* another thread was quicker */
+		if (!error)
+			close(fd);
+		return 0;
+	}
 	if (error)
 		return fail(gid, device, error, why);
 	error = -udp_open(fd, gid, ifindex, &wire);
@@ -294,8 +313,45 @@ static int open_port(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const 
 	return fail(gid, device, error, "");
 }
 
-int ports_open(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
-	       struct wire_port **out)
+static struct question *find_question(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex) REQUIRES(ports_lock)
+{
+	for (int i = 0; i < QUESTIONS; i++)
+		if (questions[i].until_ns && questions[i].ifindex == ifindex &&
+		    !memcmp(questions[i].gid, gid, WIRE_GID_BYTES))
+			return &questions[i];
+	return NULL;
+}
+
+static void want_at(struct question *question, uint64_t ns) REQUIRES(ports_lock)
+{
+	question->wanted_ns = ns;
+	if (ns < ask_ns)
+		ask_ns = ns;
+}
+
+/* True: the pump has to be woken. */
+static bool want(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device) REQUIRES(ports_lock)
+{
+	uint64_t now = now_ns();
+	struct question *question = find_question(gid, ifindex);
+
+	/* The answer to one that is so old may have been lost. If all are under way, it is wanted later. */
+	for (int i = 0; i < QUESTIONS && !question; i++)
+		if (now >= questions[i].until_ns)
+			question = &questions[i];
+	if (!question || now < question->until_ns)
+		return false;
+	memcpy(question->gid, gid, WIRE_GID_BYTES);
+	question->ifindex = ifindex;
+	snprintf(question->device, sizeof(question->device), "%s", device);
+	question->until_ns = now + ASK_MAX_NS;
+	want_at(question, now);
+	return true;
+}
+
+/* 0, an errno of now or of a little while ago, or EINPROGRESS: verbatimd has to be asked. */
+static int look_up(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
+		   struct wire_port **out)
 {
 	struct port *port = find(gid, ifindex, false);
 	int error = 0;
@@ -308,14 +364,124 @@ int ports_open(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *
 		port = find(gid, ifindex, false);
 		if (!error && port && !is_still_there(port))
 			error = fail(gid, device, EADDRNOTAVAIL, "");
-		else if (!error && !port)
-			error = open_port(gid, ifindex, device);
 		lock_release(&ports_lock);
-		port = find(gid, ifindex, false);
 	}
+	if (!error && !port)
+		return EINPROGRESS;
 	if (!error)
 		*out = port->wire;
 	return error;
+}
+
+int ports_look_up(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
+		  struct wire_port **port)
+{
+	int error = look_up(gid, ifindex, device, port);
+	bool wake;
+
+	if (error != EINPROGRESS)
+		return error;
+	lock_acquire(&ports_lock);
+	wake = want(gid, ifindex, device);
+	lock_release(&ports_lock);
+	if (wake)
+		pump_wake();
+	return EINPROGRESS;
+}
+
+int ports_open(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
+	       struct wire_port **port)
+{
+	int error = look_up(gid, ifindex, device, port), fd = -1;
+	char why[256] = "";
+
+	if (error != EINPROGRESS)
+		return error;
+
+	UNCANCELLED;
+
+	error = -ctl_port(ctl, gid, ifindex, &fd, why, sizeof(why));
+	lock_acquire(&ports_lock);
+	error = open_port(gid, ifindex, device, error, why, fd);
+	lock_release(&ports_lock);
+	if (!error)
+		*port = find(gid, ifindex, false)->wire;
+	return error;
+}
+
+/* A copy of one that is due, of which is noted that it is asked for; false: there is none. */
+static bool take_wanted(uint64_t now, struct question *out)
+{
+	struct question *found = NULL;
+	uint64_t next = PORTS_NEVER;
+
+	lock_acquire(&ports_lock);
+	for (int i = 0; i < QUESTIONS; i++) {
+		struct question *question = &questions[i];
+
+		if (!question->until_ns)
+			continue;
+		if (!found && question->wanted_ns <= now)
+			found = question;
+		else if (question->wanted_ns < next)
+			next = question->wanted_ns;
+	}
+	if (found) {
+		found->wanted_ns = PORTS_NEVER;
+		*out = *found;
+	}
+	ask_ns = next;
+	lock_release(&ports_lock);
+	return found;
+}
+
+static void want_again(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, uint64_t ns)
+{
+	struct question *question;
+
+	lock_acquire(&ports_lock);
+	question = find_question(gid, ifindex);
+	if (question)
+		want_at(question, ns);
+	lock_release(&ports_lock);
+}
+
+uint64_t ports_ask(uint64_t now)
+{
+	struct question question;
+
+	while (ask_ns <= now && take_wanted(now, &question))
+		if (ctl_port_ask(ctl, question.gid, question.ifindex))
+			want_again(question.gid, question.ifindex, now + ASK_AGAIN_NS);
+	return ask_ns;
+}
+
+void ports_on_answer(const struct ctl_port_answer *answer)
+{
+	struct question *question;
+
+	lock_acquire(&ports_lock);
+	question = find_question(answer->gid, answer->ifindex);
+	if (question && answer->error == -EAGAIN && now_ns() < question->until_ns) {
+		want_at(question, now_ns() + ASK_AGAIN_NS);
+		lock_release(&ports_lock);
+		return;
+	}
+	open_port(answer->gid, answer->ifindex, question ? question->device : "a device", -answer->error,
+		  answer->why, answer->fd);
+	if (question)
+		question->until_ns = 0;
+	lock_release(&ports_lock);
+	local_retry_on_peers();
+}
+
+void ports_ask_again(void)
+{
+	lock_acquire(&ports_lock);
+	for (int i = 0; i < QUESTIONS; i++)
+		if (questions[i].until_ns)
+			want_at(&questions[i], 0);
+	lock_release(&ports_lock);
 }
 
 /* Also those of other devices: their addresses may come to this one. Groups do so anyway. */
@@ -331,13 +497,31 @@ static void tell_hops(void)
 	lock_release(&ports_lock);
 }
 
+/* verbatimd has not answered; so it is of no use to wait for its next answer, too. */
+static bool is_silence(int error)
+{
+	return error == ETIMEDOUT || error == ENOTCONN;
+}
+
+/* As ports_look_up, though it failed just before: the port is there as soon as verbatimd answers. */
+static void want_later(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device)
+{
+	bool wake;
+
+	lock_acquire(&ports_lock);
+	wake = !find(gid, ifindex, false) && want(gid, ifindex, device);
+	lock_release(&ports_lock);
+	if (wake)
+		pump_wake();
+}
+
 void ports_open_all(struct context *context)
 {
 	struct device *device = context->device;
 	union ibv_gid gids[DEVICE_GIDS];
 	struct wire_port *port;
 	uint32_t ifindex;
-	bool loopback;
+	bool loopback, silent = false;
 
 	lock_acquire(&device->lock);
 	memcpy(gids, device->gid, sizeof(gids));
@@ -348,8 +532,14 @@ void ports_open_all(struct context *context)
 	if (loopback && !path_is_forced())
 		return;
 	for (int i = 0; i < DEVICE_GIDS; i++)
-		if (gids[i].global.subnet_prefix || gids[i].global.interface_id)
-			ports_open(gids[i].raw, ifindex, device->ib.name, &port);
+		if (gids[i].global.subnet_prefix || gids[i].global.interface_id) {
+			int error = silent ? ETIMEDOUT :
+					     ports_open(gids[i].raw, ifindex, device->ib.name, &port);
+
+			if (is_silence(error))
+				want_later(gids[i].raw, ifindex, device->ib.name);
+			silent |= is_silence(error);
+		}
 }
 
 /* Where the group is joined; 0: nowhere, its members are all on this host. */
@@ -543,6 +733,8 @@ void ports_reset_after_fork(void) NO_LOCK_CHECK
 	ports_count = 0;
 	datagrams = false;
 	memset(failures, 0, sizeof(failures));
+	memset(questions, 0, sizeof(questions));
+	ask_ns = PORTS_NEVER;
 	if (epoll >= 0)
 		close(epoll);
 	epoll = -1;

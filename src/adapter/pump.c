@@ -54,6 +54,7 @@ static int wake = -1, epoll = -1, lease_timer = -1, retry_timer = -1, wire_timer
 static bool daemon_lost;
 static uint64_t attempt_ns; /* when it is looked for again */
 static bool asks; /* there is a question for verbatimd, for which another thread has its socket */
+static uint64_t ports_ask_ns = PORTS_NEVER; /* when it is asked again for ports */
 static uint64_t introduce_ns = ADOPT_NEVER; /* when it is asked again for peers that have not come back */
 static uint64_t adopt_due_ns = ADOPT_NEVER; /* when pages are to be moved on; 0: now */
 static _Atomic uint64_t lease_until; /* 0: nobody holds it */
@@ -285,6 +286,12 @@ static void on_notice(struct ctl_notice *notice)
 	case CTL_MCAST_CHANGED:
 		group_on_change();
 		break;
+	case CTL_MEMBERS:
+		group_on_members(notice->question, notice->members);
+		break;
+	case CTL_PORT_OPEN:
+		ports_on_answer(&notice->port);
+		break;
 	}
 }
 
@@ -328,6 +335,8 @@ static void find_daemon_again(void)
 	watch(ctl_fd(ctl));
 	introduce(true);
 	group_attach_again();
+	ports_ask_again();
+	local_retry_on_peers(); /* what the last one was asked is asked again */
 }
 
 static void take_notices(void)
@@ -337,6 +346,8 @@ static void take_notices(void)
 
 	peers_bury_replaced();
 	asks = peers_ask();
+	asks |= group_ask();
+	ports_ask_ns = ports_ask(now_ns());
 	if (daemon_lost) {
 		find_daemon_again();
 		return;
@@ -561,6 +572,8 @@ static uint64_t next_turn_ns(void)
 		soon = now_ns() + SOON_NS;
 	if (introduce_ns < soon)
 		soon = introduce_ns;
+	if (ports_ask_ns < soon)
+		soon = ports_ask_ns;
 	return daemon_lost && attempt_ns < soon ? attempt_ns : soon;
 }
 

@@ -48,6 +48,11 @@ void client_release(struct ctl_client *c)
 		eventfd_write(c->wake_fd, 1);
 }
 
+static bool try_lock(struct ctl_client *c)
+{
+	return !pthread_mutex_trylock(&c->lock);
+}
+
 /* ------------------------------------------------------------------------------------------
  * Entering: HELLO and WELCOME.
  */
@@ -301,11 +306,12 @@ static bool is_link(const struct fdmsg *m)
 	return m->len == sizeof(*l) && l->slot >= 1 && l->slot <= CTL_SLOT_MAX && l->side <= 1;
 }
 
-/* Turns a message into a notice. False: it is none. */
-static bool decode_notice(struct fdmsg *m, struct ctl_notice *out)
+/* Caller holds lock. Turns a message into a notice. False: it is none. */
+static bool decode_notice(struct ctl_client *c, struct fdmsg *m, struct ctl_notice *out)
 {
 	*out = (struct ctl_notice){
 		.peer = { .arena_fd = -1, .wake_fd = -1, .link_fd = -1, .heap_fd = -1 },
+		.port = { .fd = -1 },
 	};
 	switch (m->len >= sizeof(struct ctl_header) ? m->body.header.type : 0) {
 	case CTL_NOTICE_LINK:
@@ -338,6 +344,18 @@ static bool decode_notice(struct fdmsg *m, struct ctl_notice *out)
 		out->kind = CTL_MCAST_CHANGED;
 		memcpy(out->mgid, m->body.mcast.mgid, sizeof(out->mgid));
 		return true;
+	case CTL_MCAST_MEMBERS_REPLY:
+		if (m->len != sizeof(m->body.members_reply) || !(m->body.header.seq & ASKED))
+			return false;
+		out->kind = CTL_MEMBERS;
+		out->question = m->body.header.seq;
+		memcpy(out->members, m->body.members_reply.slots, sizeof(out->members));
+		return true;
+	case CTL_PORT_REPLY:
+		if (m->len != sizeof(m->body.port_reply) || !(m->body.header.seq & ASKED))
+			return false;
+		out->kind = CTL_PORT_OPEN;
+		return ports_take_answer(c, m, &out->port);
 	}
 	return false;
 }
@@ -347,7 +365,7 @@ static bool queue_notice(struct ctl_client *c, struct fdmsg *m)
 {
 	struct queued_notice *q = malloc(sizeof(*q));
 
-	if (!q || !decode_notice(m, &q->notice)) {
+	if (!q || !decode_notice(c, m, &q->notice)) {
 		free(q);
 		return false;
 	}
@@ -394,7 +412,7 @@ static int next_notice(struct ctl_client *c, struct ctl_notice *out)
 			c->down = true;
 			break;
 		}
-		is_notice = decode_notice(&m, out);
+		is_notice = decode_notice(c, &m, out);
 		if (!is_notice && !is_late_reply(&m))
 			c->down = true;
 		fdmsg_close_fds(&m);
@@ -408,7 +426,7 @@ int ctl_next_notice(struct ctl_client *c, struct ctl_notice *out)
 {
 	int rc;
 
-	if (pthread_mutex_trylock(&c->lock))
+	if (!try_lock(c))
 		return 0;
 	rc = next_notice(c, out);
 	pthread_mutex_unlock(&c->lock);
@@ -423,6 +441,18 @@ static void next_seq(struct ctl_client *c)
 {
 	if (++c->seq == ASKED)
 		c->seq = 1;
+}
+
+int client_ask(struct ctl_client *c, struct ctl_header *request, size_t len)
+{
+	int rc;
+
+	if (c->down || c->reconnecting)
+		return -ENOTCONN;
+	next_seq(c);
+	request->seq = c->seq | ASKED;
+	rc = fdmsg_send(c->sock, request, len, NULL, 0);
+	return rc && rc != -EAGAIN ? -ENOTCONN : rc;
 }
 
 int client_exchange(struct ctl_client *c, struct ctl_header *request, size_t len, int fd,
@@ -501,17 +531,13 @@ int ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out)
 int ctl_peer_ask(struct ctl_client *c, unsigned slot)
 {
 	struct ctl_peer ask = { .header = { .type = CTL_PEER }, .slot = slot };
-	int rc = -ENOTCONN;
+	int rc;
 
-	if (pthread_mutex_trylock(&c->lock))
+	if (!try_lock(c))
 		return -EAGAIN;
-	if (!c->down && !c->reconnecting) {
-		next_seq(c);
-		ask.header.seq = c->seq | ASKED;
-		rc = fdmsg_send(c->sock, &ask, sizeof(ask), NULL, 0);
-	}
+	rc = client_ask(c, &ask.header, sizeof(ask));
 	client_release(c);
-	return rc && rc != -EAGAIN ? -ENOTCONN : rc;
+	return rc;
 }
 
 static int change_membership(struct ctl_client *c, enum ctl_type type, const uint8_t *mgid)
@@ -556,6 +582,32 @@ int ctl_mcast_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
 	return 0;
 }
 
+int ctl_mcast_ask(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES], uint32_t *question)
+{
+	struct ctl_mcast ask = { .header = { .type = CTL_MCAST_MEMBERS } };
+	int rc;
+
+	memcpy(ask.mgid, mgid, sizeof(ask.mgid));
+	if (!try_lock(c))
+		return -EAGAIN;
+	rc = client_ask(c, &ask.header, sizeof(ask));
+	if (!rc)
+		*question = ask.header.seq;
+	client_release(c);
+	return rc;
+}
+
+int ctl_port_ask(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex)
+{
+	int rc;
+
+	if (!try_lock(c))
+		return -EAGAIN;
+	rc = ports_ask_for(c, gid, ifindex);
+	client_release(c);
+	return rc;
+}
+
 /* ------------------------------------------------------------------------------------------
  * Leaving.
  */
@@ -564,8 +616,10 @@ static void drop_notices(struct ctl_client *c)
 {
 	struct ctl_notice notice;
 
-	while (take_queued(c, &notice))
+	while (take_queued(c, &notice)) {
 		peer_info_close(&notice.peer);
+		close_fd(notice.port.fd);
+	}
 }
 
 void ctl_close(struct ctl_client *c)

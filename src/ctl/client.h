@@ -55,6 +55,17 @@ enum ctl_notice_kind {
 	CTL_NO_PEER,	   /* peer.slot: ctl_peer_ask asked for it, and no link can be had */
 	CTL_DEATH,	   /* peer.slot, peer.pid: a linked process is gone; descriptors are -1 */
 	CTL_MCAST_CHANGED, /* mgid: a process of this user came or went as a member */
+	CTL_MEMBERS,	   /* question, members: the answer to ctl_mcast_ask */
+	CTL_PORT_OPEN,	   /* port: the answer to ctl_port_ask */
+};
+
+/* As of ctl_port. The descriptor is the receiver's to close. */
+struct ctl_port_answer {
+	uint8_t gid[CTL_GID_BYTES];
+	uint32_t ifindex;
+	int error; /* 0 or -errno, with `why` */
+	int fd;	   /* -1 with an error */
+	char why[CTL_WHY_BYTES];
 };
 
 struct ctl_notice {
@@ -65,6 +76,9 @@ struct ctl_notice {
 	 */
 	struct ctl_peer_info peer;
 	uint8_t mgid[CTL_MGID_BYTES];
+	uint32_t question;
+	uint64_t members[CTL_BITMAP_WORDS];
+	struct ctl_port_answer port;
 };
 
 /*
@@ -113,6 +127,9 @@ int ctl_mcast_detach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES]);
 int ctl_mcast_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
 		      uint64_t slots[CTL_BITMAP_WORDS]);
 
+/* The same without waiting, as ctl_peer_ask: CTL_MEMBERS with *question. */
+int ctl_mcast_ask(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES], uint32_t *question);
+
 /*
  * This process's socket of UDP port 4791 of a local address: datagrams for QPNs of its slot arrive
  * there. Non-blocking, bound, never to be connected; *fd is the caller's to close. Asked again, it
@@ -128,6 +145,9 @@ int ctl_mcast_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
  */
 int ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex, int *fd,
 	     char *why, size_t why_len);
+
+/* One question of that without waiting, as ctl_peer_ask: CTL_PORT_OPEN. Of -EAGAIN in it: ask again. */
+int ctl_port_ask(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex);
 
 /*
  * 1: *out is the next notice; 0: none now; -ENOTCONN: none, and the daemon is gone. Gives 0 while

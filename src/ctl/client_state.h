@@ -20,6 +20,14 @@ struct queued_notice {
 
 struct kept_port; /* ports.c */
 
+#define ASKED_PORTS 64 /* of which the answer is expected; older ones are forgotten */
+
+struct asked_port {
+	uint32_t seq;
+	uint8_t gid[CTL_GID_BYTES];
+	uint32_t ifindex;
+};
+
 struct ctl_client {
 	int arena_fd; /* the caller's */
 	int wake_fd;  /* the caller's */
@@ -37,6 +45,8 @@ struct ctl_client {
 	pid_t daemon_pid;
 	uint32_t seq; /* of the last request; never 0 */
 	struct kept_port *ports;
+	struct asked_port asked_ports[ASKED_PORTS];
+	unsigned next_asked;
 	struct queued_notice *notices;
 	struct queued_notice **notices_end;
 };
@@ -60,5 +70,11 @@ int client_request(struct ctl_client *c, struct ctl_header *request, size_t len,
  * what was read from it: the wake eventfd has to tell.
  */
 void client_release(struct ctl_client *c);
+
+/*
+ * Caller holds lock. Sends a request whose reply comes as a notice, if it knows it; does not wait. 0, -EAGAIN
+ * the socket is full, -ENOTCONN.
+ */
+int client_ask(struct ctl_client *c, struct ctl_header *request, size_t len);
 
 #endif

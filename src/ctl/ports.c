@@ -30,12 +30,11 @@ static struct ctl_port ask_port(enum ctl_type type, const uint8_t *gid, uint32_t
 	return ask;
 }
 
-/* Takes over bag_fd. The newest is the one that counts. */
+/* Caller holds the lock. Takes over bag_fd. The newest is the one that counts. */
 static int keep_port(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex, int bag_fd)
 {
 	struct kept_port *p;
 
-	pthread_mutex_lock(&c->lock);
 	for (p = c->ports; p; p = p->next) {
 		if (p->ifindex == ifindex && !memcmp(p->gid, gid, sizeof(p->gid)))
 			break;
@@ -48,7 +47,6 @@ static int keep_port(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex,
 		memcpy(p->gid, gid, sizeof(p->gid));
 		c->ports = p;
 	}
-	client_release(c);
 	if (p)
 		return 0;
 	close(bag_fd);
@@ -69,37 +67,81 @@ int ports_return(struct ctl_client *c)
 	return 0;
 }
 
+/* Caller holds the lock. What came with the reply: as ctl_port. */
+static int take(struct ctl_client *c, struct fdmsg *m, const uint8_t *gid, uint32_t ifindex, int *fd,
+		char *why, size_t why_len)
+{
+	const struct ctl_port_reply *r = &m->body.port_reply;
+	int rc = 0;
+
+	if (r->status) {
+		snprintf(why, why_len, "%.*s", (int)sizeof(r->why) - 1, r->why);
+		return r->status > 0 ? -r->status : -EPROTO;
+	}
+	if (m->fds_lost) {
+		snprintf(why, why_len, "this process is out of file descriptors");
+		return -EMFILE;
+	}
+	if (m->fd_count < 1 || m->fd_count > 2) {
+		snprintf(why, why_len, "verbatimd sent a malformed answer");
+		return -EPROTO;
+	}
+	if (m->fd_count == 2)
+		rc = keep_port(c, gid, ifindex, fdmsg_take_fd(m, 1));
+	if (!rc)
+		*fd = fdmsg_take_fd(m, 0);
+	else
+		snprintf(why, why_len, "out of memory");
+	return rc;
+}
+
 static int port_once(struct ctl_client *c, struct ctl_port *ask, int *fd, char *why, size_t why_len)
 {
-	struct ctl_port_reply *r;
 	struct fdmsg m;
-	int rc = client_request(c, &ask->header, sizeof(*ask), CTL_PORT_REPLY, sizeof(*r), &m);
+	int rc = client_request(c, &ask->header, sizeof(*ask), CTL_PORT_REPLY,
+				sizeof(struct ctl_port_reply), &m);
 
 	if (rc) {
 		snprintf(why, why_len, "verbatimd cannot be asked for UDP port %d: %s",
 			 CTL_UDP_PORT, strerror(-rc));
 		return rc;
 	}
-	r = &m.body.port_reply;
-	if (r->status) {
-		rc = r->status > 0 ? -r->status : -EPROTO;
-		snprintf(why, why_len, "%.*s", (int)sizeof(r->why) - 1, r->why);
-	} else if (m.fds_lost) {
-		rc = -EMFILE;
-		snprintf(why, why_len, "this process is out of file descriptors");
-	} else if (m.fd_count < 1 || m.fd_count > 2) {
-		rc = -EPROTO;
-		snprintf(why, why_len, "verbatimd sent a malformed answer");
-	} else {
-		if (m.fd_count == 2)
-			rc = keep_port(c, ask->gid, ask->ifindex, fdmsg_take_fd(&m, 1));
-		if (!rc)
-			*fd = fdmsg_take_fd(&m, 0);
-		else
-			snprintf(why, why_len, "out of memory");
-	}
+	pthread_mutex_lock(&c->lock);
+	rc = take(c, &m, ask->gid, ask->ifindex, fd, why, why_len);
+	client_release(c);
 	fdmsg_close_fds(&m);
 	return rc;
+}
+
+int ports_ask_for(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex)
+{
+	struct ctl_port ask = ask_port(CTL_PORT, gid, ifindex);
+	int rc = client_ask(c, &ask.header, sizeof(ask));
+	struct asked_port *asked;
+
+	if (rc)
+		return rc;
+	asked = &c->asked_ports[c->next_asked++ % ASKED_PORTS];
+	asked->seq = ask.header.seq;
+	asked->ifindex = ifindex;
+	memcpy(asked->gid, gid, sizeof(asked->gid));
+	return 0;
+}
+
+bool ports_take_answer(struct ctl_client *c, struct fdmsg *m, struct ctl_port_answer *out)
+{
+	for (unsigned i = 0; i < ASKED_PORTS; i++) {
+		struct asked_port *asked = &c->asked_ports[i];
+
+		if (asked->seq != m->body.header.seq)
+			continue;
+		asked->seq = 0;
+		out->ifindex = asked->ifindex;
+		memcpy(out->gid, asked->gid, sizeof(out->gid));
+		out->error = take(c, m, asked->gid, asked->ifindex, &out->fd, out->why, sizeof(out->why));
+		return true;
+	}
+	return false;
 }
 
 int ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex, int *fd,

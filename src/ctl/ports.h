@@ -7,7 +7,12 @@
 #ifndef CTL_PORTS_H
 #define CTL_PORTS_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 struct ctl_client;
+struct ctl_port_answer;
+struct fdmsg;
 
 /*
  * Caller holds the client's lock. Gives what was kept to a new daemon, before anybody asks that for
@@ -15,6 +20,12 @@ struct ctl_client;
  * -ETIMEDOUT.
  */
 int ports_return(struct ctl_client *c);
+
+/* Caller holds the client's lock. As ctl_port_ask. */
+int ports_ask_for(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex);
+
+/* Caller holds the client's lock. The reply to what was asked so. False: it was not, or is forgotten. */
+bool ports_take_answer(struct ctl_client *c, struct fdmsg *m, struct ctl_port_answer *out);
 
 /* At the end. */
 void ports_drop(struct ctl_client *c);

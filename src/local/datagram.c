@@ -86,6 +86,7 @@ static enum carried send_failed(struct qp *qp, struct wqe *wqe, enum ibv_wc_stat
 {
 	uint32_t seq = qp->sq.issue++;
 
+	local_of(qp)->sought = false;
 	local_requester_fail(qp, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
 		       wqe->remote_qpn);
 	return CARRY_FAILED;
@@ -99,13 +100,15 @@ static bool send_to_wire(struct qp *qp, struct wqe *wqe, enum carried *carried)
 
 	if (error == -EAGAIN && local_retry_on_wire_full(qp, wqe))
 		*carried = CARRY_WAIT;
+	else if (error == -EINPROGRESS && local_retry_on_unknown(qp))
+		*carried = CARRY_WAIT;
 	else if (error == -EFAULT)
 		*carried = send_failed(qp, wqe,
 				       cause == CAUSE_MESSAGE_TOO_LONG ? IBV_WC_LOC_LEN_ERR :
 									 IBV_WC_LOC_PROT_ERR,
 				       cause);
 	else
-		return true;
+		return true; /* what still waits for its port has waited long enough: lost */
 	return false;
 }
 
@@ -144,9 +147,14 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);
 	}
 	if (group) {
-		count = local_env.group_members(to, slots, GROUP_SLOTS);
-		if (!all_known(slots, count) && local_retry_on_unknown(qp))
+		bool asked = false;
+
+		count = local_env.group_members(to, slots, GROUP_SLOTS, &asked);
+		if ((asked || !all_known(slots, count)) && local_retry_on_unknown(qp))
 			return CARRY_WAIT;
+		if (asked)
+			cause_report_ratelimited(CAUSE_DAEMON_SILENT, qp->ib.qp_num,
+				     "the members of a group; the datagram goes to the %d known", count);
 	}
 	/* The wire first: what has to wait for it must not have reached the members here already. */
 	if ((group || !wqe->ah->local) && !send_to_wire(qp, wqe, &carried))

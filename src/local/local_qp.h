@@ -66,7 +66,7 @@ struct local_qp {
 	/* requester */
 	uint8_t state; /* enum requester_state; only retry.c sets it */
 	bool started;  /* next_msn was set from sq_psn */
-	bool sought;   /* the request at sq.issue has waited for its destination's process, in vain */
+	bool sought;   /* the request at sq.issue has waited for what verbatimd was asked, in vain */
 	bool published; /* records, of which the other end was not told yet (link_notify) */
 	bool failed;   /* the WQE at sq.issue - 1 failed with what follows, once its turn comes */
 	uint8_t failed_status;
@@ -124,15 +124,19 @@ struct local_env {
 	 * Does not block.
 	 */
 	struct link *(*find_link)(uint32_t slot, bool *asked);
-	/* The members of a multicast group: up to `max` slots; may block briefly. */
-	int (*group_members)(const union ibv_gid *gid, uint32_t *slots, int max);
+	/*
+	 * The members of a multicast group: up to `max` slots. *asked: these are of old, or none, and verbatimd
+	 * has been asked, as above. Does not block.
+	 */
+	int (*group_members)(const union ibv_gid *gid, uint32_t *slots, int max, bool *asked);
 	/* Calls visit for each QP of this process that is attached to the group. */
 	void (*group_visit)(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg),
 			    void *arg);
 	bool (*gid_is_local)(const union ibv_gid *gid);
 	/*
 	 * A datagram for another host or a group, with the QP's lock: 0: it left, or was lost; -EAGAIN:
-	 * again a little later; -EFAULT: *cause tells what is wrong with it. NULL: there is no wire.
+	 * again a little later; -EFAULT: *cause tells what is wrong with it; -EINPROGRESS: the address's port is
+	 * not open, and verbatimd has been asked, as above. NULL: there is no wire.
 	 */
 	int (*datagram_to_wire)(struct qp *qp, struct wqe *wqe, enum cause *cause);
 	/* There is work for this process's own pump, should nobody poll. */

@@ -186,10 +186,8 @@ bool local_retry_on_unknown(struct qp *qp)
 {
 	struct local_qp *lq = local_of(qp);
 
-	if (lq->sought) {
-		lq->sought = false;
+	if (lq->sought)
 		return false;
-	}
 	arm_until(lq, REQUESTER_PEER_WAIT,
 		  lq->seek_end_ns ? lq->seek_end_ns : now_ns() + RETRY_PEER_NS);
 	return true;
@@ -256,7 +254,7 @@ static void fire(struct qp *qp)
 		lq->seek_end_ns = 0;
 		return;
 	}
-	lq->sought = state == REQUESTER_PEER_WAIT;
+	lq->sought |= state == REQUESTER_PEER_WAIT;
 	if (state == REQUESTER_FULL_WAIT) {
 		local_requester_unblock(qp);
 		sq_wqe(&qp->sq, qp->sq.issue)->route = ROUTE_MESSAGE;

@@ -47,9 +47,10 @@ void local_retry_on_full(struct qp *qp);
 void local_retry_on_room(struct qp *qp);
 
 /*
- * The request at sq.issue is for a process that is not known yet. True: the QP waits for it; false: it has
- * waited, and nothing is known. verbatimd's answer ends the wait; so long it lasts only if there is none, and on a
- * busy machine an answer takes its time. One that is of another process ends no wait.
+ * The request at sq.issue needs what verbatimd was asked for: a process, a group's members, a port. True: the QP
+ * waits for it; false: it has waited, and nothing is known: it goes on without. verbatimd's answer ends the wait;
+ * so long it lasts only if there is none, and on a busy machine an answer takes its time. One that is of something
+ * else ends no wait.
  */
 #define RETRY_PEER_NS 1000000000ull
 bool local_retry_on_unknown(struct qp *qp);

@@ -1,5 +1,6 @@
 #include "transport/datagram.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/counter.h"
@@ -55,6 +56,7 @@ enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum ca
 	struct wire_flow flow;
 	enum wire_result result;
 	unsigned sent;
+	int error;
 
 	*cause = CAUSE_NONE;
 	if (wqe->length > qp_mtu(qp) || wqe->length > sizeof(copy)) {
@@ -68,7 +70,10 @@ enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum ca
 	}
 	if (!pace_allows(&qp->datagram_pace, cost, transport_env.now()))
 		return WIRE_FULL;
-	if (transport_env.resolve(qp->context, address, header.dest_qpn, &flow))
+	error = transport_env.resolve(qp->context, address, header.dest_qpn, &flow);
+	if (error == EINPROGRESS)
+		return WIRE_NO_PORT;
+	if (error)
 		return WIRE_SENT; /* the cause is reported; as good as lost */
 	if (wqe->ah->without_grh)
 		flow.traffic_class &= (uint8_t)~ECN_MASK;

@@ -218,6 +218,7 @@ static enum carried flush(struct issue *it)
 	case WIRE_NO_ROUTE: /* as good as lost */
 		tq->no_route = true;
 		break;
+	case WIRE_NO_PORT: /* of datagrams alone */
 	case WIRE_SENT:
 		break;
 	}

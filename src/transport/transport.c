@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/cause.h"
 #include "base/counter.h"
 #include "object/memory.h"
 #include "transport/answer.h"
@@ -101,6 +102,10 @@ static int connect(struct qp *qp)
 	tq->narrow_reported = false;
 	error = transport_env.resolve(qp->context, &qp->attr.ah_attr, qp->attr.dest_qp_num,
 				      &tq->flow);
+	if (error == EINPROGRESS) { /* the address has changed since the port was opened */
+		cause_report(CAUSE_PORT_FAILED, qp->ib.qp_num, "the address has just changed");
+		return EAGAIN;
+	}
 	if (!error)
 		trains_start(tq);
 	return error;

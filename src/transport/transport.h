@@ -44,7 +44,8 @@ struct transport_env {
 	bool (*sends_trains)(const struct wire_flow *flow);
 	/*
 	 * Fills *flow from the QP's or AH's address (attr->grh, sgid_index of the QP's device) and the QPN
-	 * at the other end, and opens the port. 0, or an errno with a cause reported. May block briefly.
+	 * at the other end. 0, or an errno with a cause reported; EINPROGRESS: the address's port is not open,
+	 * but has been asked for. Does not block.
 	 */
 	int (*resolve)(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
 		       struct wire_flow *flow);
@@ -88,7 +89,7 @@ void transport_run(uint64_t now_ns);
 
 /*
  * Sends the datagram of a UD QP, whose lock is held; multicast too. WIRE_SENT also if it was lost on
- * the way out; WIRE_FULL: try again later; WIRE_FAULT: *cause tells (L_Key, memory, too long).
+ * the way out; WIRE_FULL, WIRE_NO_PORT: try again later; WIRE_FAULT: *cause tells (L_Key, memory, too long).
  */
 enum wire_result transport_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause);
 

@@ -93,9 +93,8 @@ VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int 
 		error = check_av(qp, &attr->ah_attr);
 	if (!error && attr_mask & IBV_QP_AV && attr_mask & IBV_QP_PATH_MTU)
 		error = check_mtu(qp, attr);
-	/* before the QP's lock is taken, under which nobody waits for verbatimd */
-	if (!error && attr_mask & IBV_QP_AV && attr_mask & IBV_QP_DEST_QPN)
-		adapter_meet(&attr->ah_attr.grh.dgid, attr->dest_qp_num);
+	if (!error && attr_mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RTR && qp_state(qp) == IBV_QPS_INIT)
+		adapter_prepare(qp, attr, attr_mask);
 	if (!error)
 		error = qp_modify(qp, attr, attr_mask);
 	if (!error && attr_mask & IBV_QP_AV)

@@ -72,6 +72,7 @@ enum wire_result {
 	WIRE_FAULT = 2,	  /* the next packet's payload is not readable memory */
 	WIRE_NO_ROUTE = 3, /* no address, no route, interface down: as good as lost */
 	WIRE_TOO_LONG = 4, /* the path's MTU is smaller than the packet */
+	WIRE_NO_PORT = 5, /* of a first datagram: its port is about to be opened (transport_env.resolve) */
 };
 
 #endif

@@ -21,7 +21,7 @@
 #define ARENA_ROOM (2u << 20)
 
 int rig_port_error, rig_epoll_error;
-unsigned rig_port_calls;
+unsigned rig_port_calls, rig_port_asks;
 enum cause rig_cause;
 _Atomic uint32_t rig_arrivals;
 void (*rig_on_arrival)(const struct wire_arrival *arrival);
@@ -36,6 +36,13 @@ int __wrap_ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsi
 		return rig_port_error;
 	*fd = net_bind(gid, WIRE_UDP_PORT);
 	return *fd < 0 ? -errno : 0;
+}
+
+int __wrap_ctl_port_ask(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex);
+int __wrap_ctl_port_ask(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex)
+{
+	rig_port_asks++;
+	return rig_port_error;
 }
 
 void __wrap_transport_receive(const struct wire_arrival *arrival);
@@ -79,7 +86,7 @@ int rig_setup(void **state)
 		arena = aligned_alloc(4096, ARENA_ROOM);
 	memset(arena, 0, ARENA_ROOM);
 	rig_port_error = rig_epoll_error = 0;
-	rig_port_calls = 0;
+	rig_port_calls = rig_port_asks = 0;
 	rig_cause = CAUSE_NONE;
 	rig_arrivals = 0;
 	rig_on_arrival = NULL;

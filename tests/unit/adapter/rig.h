@@ -19,6 +19,7 @@
 
 extern int rig_port_error;	/* what ctl_port answers, 0: a socket */
 extern unsigned rig_port_calls; /* of ctl_port */
+extern unsigned rig_port_asks;	/* of ctl_port_ask, which answers rig_port_error, too */
 extern int rig_epoll_error;	/* what adding to an epoll descriptor answers */
 extern enum cause rig_cause;	/* reported last; the test sets it back */
 extern _Atomic uint32_t rig_arrivals;

@@ -28,6 +28,13 @@ static struct ibv_ah_attr attr_to(const char *dgid, uint8_t sgid_index)
 #define V4_OTHER_GROUP "\xff\x0e\0\0\0\0\0\0\0\0\xff\xff\xef\x4e\1\2"
 #define V6	       "\xfd\x78\0\0\0\0\0\0\0\0\0\0\0\0\0\x09"
 
+/* As a QP that moves to RTR does. */
+static int resolve(const struct ibv_ah_attr *attr, struct wire_flow *flow)
+{
+	path_open(context, attr);
+	return path_resolve(context, attr, REMOTE_QPN, flow);
+}
+
 static void fields_of_the_flow_follow_from_the_address(void **state)
 {
 	struct ibv_ah_attr attr = attr_to(V4("\x09"), 1);
@@ -36,7 +43,7 @@ static void fields_of_the_flow_follow_from_the_address(void **state)
 
 	attr.grh.traffic_class = 0x69 | 3; /* the ECN bits are not the program's */
 	attr.grh.flow_label = 0xfff12345;
-	assert_int_equal(path_resolve(context, &attr, REMOTE_QPN, &flow), 0);
+	assert_int_equal(resolve(&attr, &flow), 0);
 	rig_address(2, own);
 	assert_memory_equal(flow.local, own, 16);
 	assert_memory_equal(flow.remote, V4("\x09"), 16);
@@ -47,7 +54,7 @@ static void fields_of_the_flow_follow_from_the_address(void **state)
 	assert_memory_equal(udp_gid(flow.port), own, 16);
 	assert_ptr_equal(flow.sender, udp_sender(flow.port, REMOTE_QPN));
 	attr.grh.hop_limit = 7;
-	assert_int_equal(path_resolve(context, &attr, REMOTE_QPN, &flow), 0);
+	assert_int_equal(resolve(&attr, &flow), 0);
 	assert_int_equal(flow.hop_limit, 7);
 }
 
@@ -56,7 +63,7 @@ static void a_group_has_one_spelling_and_an_interface(void **state)
 	struct ibv_ah_attr attr = attr_to(V4_OTHER_GROUP, 0);
 	struct wire_flow flow;
 
-	assert_int_equal(path_resolve(context, &attr, REMOTE_QPN, &flow), 0);
+	assert_int_equal(resolve(&attr, &flow), 0);
 	assert_memory_equal(flow.remote, V4_GROUP, 16);
 	assert_int_equal(flow.ifindex, context->device->ifindex);
 }
@@ -69,7 +76,7 @@ static void an_empty_entry_of_the_gid_table_is_refused(void **state)
 		struct ibv_ah_attr attr = attr_to(V4("\x09"), (uint8_t)index);
 
 		rig_cause = CAUSE_NONE;
-		assert_int_equal(path_resolve(context, &attr, REMOTE_QPN, &flow), EINVAL);
+		assert_int_equal(resolve(&attr, &flow), EINVAL);
 		assert_int_equal(rig_cause, CAUSE_GID_UNKNOWN);
 	}
 }
@@ -79,7 +86,7 @@ static void the_two_ends_are_of_one_kind(void **state)
 	struct ibv_ah_attr attr = attr_to(V6, 0);
 	struct wire_flow flow;
 
-	assert_int_equal(path_resolve(context, &attr, REMOTE_QPN, &flow), ENETUNREACH);
+	assert_int_equal(resolve(&attr, &flow), ENETUNREACH);
 	assert_int_equal(rig_cause, CAUSE_NO_PATH);
 	assert_int_equal(rig_port_calls, 0);
 }
@@ -91,7 +98,7 @@ static void an_address_that_went_is_said_to_be_gone(void **state)
 	struct wire_flow flow;
 
 	rig_remove_address(1);
-	assert_int_equal(path_resolve(context, &attr, REMOTE_QPN, &flow), EADDRNOTAVAIL);
+	assert_int_equal(resolve(&attr, &flow), EADDRNOTAVAIL);
 	assert_int_equal(rig_cause, CAUSE_DEVICE_GONE);
 	rig_add_address(1);
 }

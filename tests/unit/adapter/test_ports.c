@@ -66,6 +66,69 @@ static void opens_a_port_once(void **state)
 	assert_true(ports_any());
 }
 
+static int look_up(unsigned which)
+{
+	struct wire_port *port;
+	uint8_t gid[WIRE_GID_BYTES];
+
+	rig_address(which, gid);
+	return ports_look_up(gid, 0, "vrb_test", &port);
+}
+
+/* As the pump, when verbatimd has answered. */
+static void answer(unsigned which, int error)
+{
+	struct ctl_port_answer answer = { .error = error, .fd = -1 };
+
+	rig_address(which, answer.gid);
+	if (!error)
+		answer.fd = net_bind(answer.gid, WIRE_UDP_PORT);
+	ports_on_answer(&answer);
+}
+
+/* Who looks does not wait: verbatimd is asked once, by the pump. */
+static void who_looks_for_a_port_has_it_asked_for(void **state)
+{
+	assert_int_equal(look_up(1), EINPROGRESS);
+	assert_int_equal(look_up(1), EINPROGRESS);
+	assert_int_equal(rig_port_asks, 0);
+	assert_int_equal(ports_ask(rig_now_ns()), PORTS_NEVER);
+	assert_int_equal(ports_ask(rig_now_ns()), PORTS_NEVER);
+	assert_int_equal(rig_port_asks, 1);
+	assert_int_equal(look_up(1), EINPROGRESS);
+	answer(1, 0);
+	assert_int_equal(look_up(1), 0);
+	answer(1, 0); /* to another thread */
+	assert_int_equal(ports_count, 1);
+	assert_int_equal(rig_port_calls, 0);
+}
+
+static void a_question_that_is_not_asked_or_answered_is_asked_again(void **state)
+{
+	uint64_t again;
+
+	assert_int_equal(look_up(1), EINPROGRESS);
+	rig_port_error = -EAGAIN; /* another thread has the connection */
+	again = ports_ask(rig_now_ns());
+	assert_true(again > rig_now_ns() && again < rig_now_ns() + A_SECOND_NS);
+	rig_port_error = 0;
+	assert_int_equal(ports_ask(again), PORTS_NEVER);
+	assert_int_equal(rig_port_asks, 2);
+	answer(1, -EAGAIN); /* who has the port has not come back */
+	again = ports_ask(rig_now_ns());
+	assert_true(again < rig_now_ns() + A_SECOND_NS);
+	assert_int_equal(ports_ask(again), PORTS_NEVER);
+	assert_int_equal(rig_port_asks, 3);
+	ports_ask_again(); /* there is a new verbatimd */
+	assert_int_equal(ports_ask(rig_now_ns()), PORTS_NEVER);
+	assert_int_equal(rig_port_asks, 4);
+	answer(1, -EADDRINUSE);
+	assert_int_equal(rig_cause, CAUSE_PORT_TAKEN);
+	assert_int_equal(look_up(1), EADDRINUSE);
+	assert_int_equal(ports_ask(rig_now_ns()), PORTS_NEVER);
+	assert_int_equal(rig_port_asks, 4);
+}
+
 /* Moved to a bridge, say, or there twice. */
 static void an_address_has_one_port_on_all_interfaces(void **state)
 {
@@ -355,6 +418,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(opens_a_port_once),
+		TEST(who_looks_for_a_port_has_it_asked_for),
+		TEST(a_question_that_is_not_asked_or_answered_is_asked_again),
 		TEST(an_address_has_one_port_on_all_interfaces),
 		TEST(a_refusal_is_remembered_for_a_second),
 		TEST(an_address_that_is_not_ours_is_said_to_be_gone),

@@ -40,8 +40,9 @@ static struct link *find_link(uint32_t slot, bool *asked)
 	return link;
 }
 
-static int group_members(const union ibv_gid *gid, uint32_t *slots, int max)
+static int group_members(const union ibv_gid *gid, uint32_t *slots, int max, bool *asked)
 {
+	*asked = rig_is_asked;
 	return 0;
 }
 

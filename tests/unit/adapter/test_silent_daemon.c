@@ -1,0 +1,411 @@
+/*
+ * A verbatimd that is stopped (SIGSTOP) delays the one request that needs its answer, for a bounded time: not
+ * the post, nor another QP. What waits goes on when it is continued.
+ *
+ * The process sends to itself: through shared memory, or with VERBATIM_PATH=wire over UDP. In a network
+ * namespace of its own (by_wire.sh).
+ */
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define QKEY	   0x1234
+#define AT_ONCE_MS 100
+#define ASKED_MS   1000 /* what verbatimd says of a process or a group is waited for so long */
+#define PORT_MS	   2000 /* and so long what it says of a port */
+#define SLACK_MS   500
+#define PATIENCE_MS 10000
+#define GRH	   40
+#define STRANGER   (777u << 14) /* a QP of a process that there is not */
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static struct ibv_cq *cq, *other_cq;
+static struct ibv_mr *mr;
+static char memory[4096];
+static pid_t daemon_pid;
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static bool over_wire(void)
+{
+	const char *path = getenv("VERBATIM_PATH");
+
+	return path && !strcmp(path, "wire");
+}
+
+/* Whoever is behind this process's sockets to it. */
+static pid_t find_daemon(void)
+{
+	for (int fd = 3; fd < 256; fd++) {
+		struct ucred peer = { 0 };
+		socklen_t len = sizeof(peer);
+		char path[64], comm[16] = "";
+		FILE *file;
+
+		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) || peer.pid <= 0)
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/comm", (int)peer.pid);
+		file = fopen(path, "re");
+		if (file && fgets(comm, sizeof(comm), file) && !strcmp(comm, "verbatimd\n")) {
+			fclose(file);
+			return peer.pid;
+		}
+		if (file)
+			fclose(file);
+	}
+	return 0;
+}
+
+static void stop_daemon(void)
+{
+	char path[64], stat[256], *state = NULL;
+
+	assert_int_equal(kill(daemon_pid, SIGSTOP), 0);
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)daemon_pid);
+	while (!state || state[2] != 'T') {
+		FILE *file = fopen(path, "re");
+
+		assert_non_null(file);
+		assert_non_null(fgets(stat, sizeof(stat), file));
+		fclose(file);
+		state = strrchr(stat, ')');
+	}
+}
+
+static void continue_daemon(void)
+{
+	assert_int_equal(kill(daemon_pid, SIGCONT), 0);
+}
+
+static int end(void **state)
+{
+	if (daemon_pid)
+		kill(daemon_pid, SIGCONT);
+	return 0;
+}
+
+static struct ibv_qp *make_qp(enum ibv_qp_type type, struct ibv_cq *on)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = on,
+		.recv_cq = on,
+		.qp_type = type,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY };
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+
+	assert_non_null(qp);
+	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					       (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)),
+			 0);
+	return qp;
+}
+
+static void to_rtr(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
+
+	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+}
+
+static struct ibv_qp *make_ready(struct ibv_cq *on)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+	struct ibv_qp *qp = make_qp(IBV_QPT_UD, on);
+
+	to_rtr(qp);
+	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+	return qp;
+}
+
+static void gid_of(const char text[4], union ibv_gid *gid)
+{
+	memset(gid, 0, sizeof(*gid));
+	gid->raw[10] = gid->raw[11] = 0xff;
+	memcpy(&gid->raw[12], text, 4);
+}
+
+static int index_of(const union ibv_gid *gid)
+{
+	union ibv_gid there;
+
+	for (int i = 0; i < 16; i++)
+		if (!ibv_query_gid(context, 1, i, &there) && !memcmp(&there, gid, sizeof(there)))
+			return i;
+	return -1;
+}
+
+static struct ibv_ah *make_ah(const char to[4], int sgid_index)
+{
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh.hop_limit = 64 };
+	struct ibv_ah *ah;
+
+	gid_of(to, &attr.grh.dgid);
+	attr.grh.sgid_index = (uint8_t)sgid_index;
+	ah = ibv_create_ah(pd, &attr);
+	assert_non_null(ah);
+	return ah;
+}
+
+static int loopback(void)
+{
+	union ibv_gid gid;
+
+	gid_of("\x7f\0\0\1", &gid);
+	return index_of(&gid);
+}
+
+static void post_receive(struct ibv_qp *qp)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)memory + 1024, .length = 1024, .lkey = mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = 2, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	assert_int_equal(ibv_post_recv(qp, &wr, &bad), 0);
+}
+
+static void post_send(struct ibv_qp *qp, struct ibv_ah *ah, uint32_t to)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)memory, .length = 16, .lkey = mr->lkey };
+	struct ibv_send_wr wr = {
+		.wr_id = 1,
+		.opcode = IBV_WR_SEND,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.ud = { .ah = ah, .remote_qpn = to, .remote_qkey = QKEY },
+	}, *bad;
+	int64_t before = now_ms();
+
+	assert_int_equal(ibv_post_send(qp, &wr, &bad), 0);
+	assert_in_range(now_ms() - before, 0, AT_ONCE_MS);
+}
+
+/* Takes completions until all of `ids`, a bit each, have come. */
+static void await(struct ibv_cq *from, unsigned ids, int ms)
+{
+	int64_t until = now_ms() + ms;
+	struct ibv_wc wc;
+
+	while (ids) {
+		if (ibv_poll_cq(from, 1, &wc) == 1) {
+			assert_int_equal(wc.status, IBV_WC_SUCCESS);
+			ids &= ~(1u << wc.wr_id);
+		}
+		assert_true(now_ms() <= until);
+	}
+}
+
+static bool is_quiet(struct ibv_cq *from)
+{
+	struct ibv_wc wc;
+
+	return ibv_poll_cq(from, 1, &wc) == 0;
+}
+
+/* Two other QPs exchange datagrams as if nothing were. */
+static struct ibv_qp *others[2];
+static struct ibv_ah *other_ah;
+
+static void exchange_beside(void)
+{
+	for (int i = 0; i < 20; i++) {
+		post_receive(others[1]);
+		post_send(others[0], other_ah, others[1]->qp_num);
+		await(other_cq, 1 << 1 | 1 << 2, AT_ONCE_MS);
+	}
+}
+
+static int begin(void **state)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	context = list && list[0] ? ibv_open_device(list[0]) : NULL;
+	assert_non_null(context);
+	pd = ibv_alloc_pd(context);
+	cq = ibv_create_cq(context, 64, NULL, NULL, 0);
+	other_cq = ibv_create_cq(context, 64, NULL, NULL, 0);
+	mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
+	assert_true(pd && cq && other_cq && mr);
+	daemon_pid = find_daemon();
+	assert_true(daemon_pid > 0);
+	return 0;
+}
+
+/* First of all, so that no port is open: the QP receives when verbatimd goes on. */
+static void a_ud_qp_gets_its_ports_later(void **state)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+	struct ibv_qp *qp = make_qp(IBV_QPT_UD, cq);
+	int64_t before = now_ms();
+	struct ibv_ah *ah;
+
+	stop_daemon();
+	to_rtr(qp);
+	assert_in_range(now_ms() - before, 0, PORT_MS + SLACK_MS);
+	continue_daemon();
+	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+	ah = make_ah("\x7f\0\0\1", loopback());
+	usleep(300000);
+	post_receive(qp);
+	post_send(qp, ah, qp->qp_num);
+	await(cq, 1 << 1 | 1 << 2, PATIENCE_MS);
+	ibv_destroy_ah(ah);
+	ibv_destroy_qp(qp);
+}
+
+static void make_others(void)
+{
+	others[0] = make_ready(other_cq);
+	others[1] = make_ready(other_cq);
+	other_ah = make_ah("\x7f\0\0\1", loopback());
+	exchange_beside();
+}
+
+static void destroy_others(void)
+{
+	ibv_destroy_ah(other_ah);
+	ibv_destroy_qp(others[0]);
+	ibv_destroy_qp(others[1]);
+}
+
+static void a_datagram_to_a_group_waits_and_its_post_does_not(void **state)
+{
+	struct ibv_qp *from = make_ready(cq), *to = make_ready(cq);
+	union ibv_gid group;
+	struct ibv_ah *ah;
+	int64_t before;
+
+	make_others();
+	gid_of("\xef\x4e\1\1", &group);
+	assert_int_equal(ibv_attach_mcast(to, &group, 0), 0);
+	post_receive(to);
+	stop_daemon();
+	before = now_ms();
+	ah = make_ah("\xef\x4e\1\1", loopback());
+	assert_in_range(now_ms() - before, 0, ASKED_MS + SLACK_MS);
+	post_send(from, ah, 0xffffff);
+	exchange_beside();
+	if (!over_wire())
+		assert_true(is_quiet(cq));
+	continue_daemon();
+	await(cq, 1 << 1 | 1 << 2, PATIENCE_MS);
+	ibv_destroy_ah(ah);
+
+	/* No answer: it ends as one that the network lost. */
+	stop_daemon();
+	ah = make_ah("\xef\x4e\1\2", loopback());
+	post_send(from, ah, 0xffffff);
+	await(cq, 1 << 1, ASKED_MS + SLACK_MS);
+	continue_daemon();
+	ibv_destroy_ah(ah);
+	assert_int_equal(ibv_detach_mcast(to, &group, 0), 0);
+	ibv_destroy_qp(from);
+	ibv_destroy_qp(to);
+	destroy_others();
+}
+
+/* Of an address that the interface did not have when the QP moved to RTR. */
+static void a_first_datagram_from_an_address_waits_and_its_post_does_not(void **state)
+{
+	struct ibv_qp *from = make_ready(cq), *to = make_ready(cq);
+	int64_t until = now_ms() + PATIENCE_MS;
+	union ibv_gid gid;
+	struct ibv_ah *ah;
+
+	if (!over_wire())
+		skip();
+	make_others();
+	gid_of("\x0a\x4e\x09\1", &gid);
+	assert_int_equal(system("ip address add 10.78.9.1/32 dev lo"), 0);
+	while (index_of(&gid) < 0)
+		assert_true(now_ms() < until);
+	ah = make_ah("\x7f\0\0\1", index_of(&gid));
+	post_receive(to);
+	stop_daemon();
+	post_send(from, ah, to->qp_num);
+	exchange_beside();
+	assert_true(is_quiet(cq));
+	continue_daemon();
+	await(cq, 1 << 1 | 1 << 2, PATIENCE_MS);
+	ibv_destroy_ah(ah);
+
+	/* No answer: it ends as one that the network lost; and the next one finds the port open. */
+	gid_of("\x0a\x4e\x09\2", &gid);
+	assert_int_equal(system("ip address add 10.78.9.2/32 dev lo"), 0);
+	while (index_of(&gid) < 0)
+		assert_true(now_ms() < until);
+	ah = make_ah("\x7f\0\0\1", index_of(&gid));
+	stop_daemon();
+	post_send(from, ah, to->qp_num);
+	await(cq, 1 << 1, ASKED_MS + SLACK_MS);
+	continue_daemon();
+	post_receive(to);
+	post_send(from, ah, to->qp_num);
+	await(cq, 1 << 1 | 1 << 2, PATIENCE_MS);
+	ibv_destroy_ah(ah);
+	ibv_destroy_qp(from);
+	ibv_destroy_qp(to);
+	destroy_others();
+}
+
+/* RTR does not need the other end: whose process is not known is not waited for any longer. */
+static void rtr_to_a_process_not_met_is_bounded(void **state)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = STRANGER,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 1,
+		.ah_attr = { .is_global = 1, .port_num = 1, .grh.hop_limit = 64 },
+	};
+	struct ibv_qp *qp = make_qp(IBV_QPT_RC, cq);
+	int64_t before;
+
+	make_others();
+	gid_of("\x7f\0\0\1", &attr.ah_attr.grh.dgid);
+	attr.ah_attr.grh.sgid_index = (uint8_t)loopback();
+	stop_daemon();
+	before = now_ms();
+	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+						 IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+						 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+			 0);
+	assert_in_range(now_ms() - before, 0, ASKED_MS + SLACK_MS);
+	exchange_beside();
+	continue_daemon();
+	ibv_destroy_qp(qp);
+	destroy_others();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(a_ud_qp_gets_its_ports_later, end),
+		cmocka_unit_test_teardown(a_datagram_to_a_group_waits_and_its_post_does_not, end),
+		cmocka_unit_test_teardown(a_first_datagram_from_an_address_waits_and_its_post_does_not, end),
+		cmocka_unit_test_teardown(rtr_to_a_process_not_met_is_bounded, end),
+	};
+
+	return cmocka_run_group_tests(tests, begin, NULL);
+}
