@@ -117,6 +117,8 @@ class Cable:
             else:
                 self._join(segment)
             self._set_up()
+            if cards:
+                self._keep_neighbours()
         except BaseException:
             self._drop()
             raise
@@ -181,6 +183,15 @@ class Cable:
         for host in self.hosts:  # the kernel is in no hurry to tell that there is a carrier
             harness.wait_until(lambda host=host: 'state UP' in host.ip('link', 'show', INTERFACE),
                                5, f'{INTERFACE} up')
+
+    def _keep_neighbours(self):
+        """Who has an address is asked through the queue of the cable too, and the kernel gives up after three
+        seconds: beside datagrams that fill it that is too soon.
+        """
+        for host, other in (self.hosts, self.hosts[::-1]):
+            mac = re.search(r'link/ether (\S+)', other.ip('-o', 'link', 'show', INTERFACE))[1]
+            for address in other.addresses:
+                host.ip('neigh', 'replace', address, 'lladdr', mac, 'dev', INTERFACE, 'nud', 'permanent')
 
     def _drop(self):
         for holder in reversed(self._holders):
