@@ -108,6 +108,22 @@ static void rule_35_rc_to_uc(struct pair *pair)
 		expect_state(&pair->b, qp, IBV_QPS_RTS);
 }
 
+/* Not even if it became ready: it is waited for in vain. */
+static void rule_35_rc_to_uc_in_reset(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct op_replace op = { .options = *WITH(.type = IBV_QPT_UC, .qps = OF_RC) };
+
+	pair_make(pair, WITH(LONG, .qps = OF_RC));
+	RUN(b, op_replace, &op);
+	memcpy(b->qpn, op.qpn, sizeof(op.qpn));
+	for (int qp = 0; qp < OF_RC; qp++)
+		end_ready(a, b, qp);
+	fill(b, 0, 2 * LENGTH, 0);
+	expect_failure_at_once(pair);
+	expect_untouched(pair);
+}
+
 /* Nobody answers, so the sender succeeds; nothing is delivered. */
 static void rule_35_uc_to_rc(struct pair *pair)
 {
@@ -210,6 +226,7 @@ static void rule_35_not_ready_is_waited_for(struct pair *pair)
 static const struct test tests[] = {
 	PAIR(rule_35_rc_to_ud),
 	PAIR(rule_35_rc_to_uc),
+	PAIR(rule_35_rc_to_uc_in_reset),
 	PAIR(rule_35_uc_to_rc),
 	PAIR(rule_35_uc_to_ud),
 	PAIR(rule_35_destroyed_by_who_lives),

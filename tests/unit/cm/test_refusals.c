@@ -105,6 +105,11 @@ static int resolve_twice(void)
 	return resolve_v4(resolved, INADDR_LOOPBACK);
 }
 
+static int resolve_routed(void)
+{
+	return resolve_v4(routed, INADDR_LOOPBACK);
+}
+
 static int resolve_mixed(void)
 {
 	struct sockaddr_in6 from = pairs_v6("::1", 0);
@@ -215,6 +220,7 @@ static const struct {
 	{ resolve_nothing, EINVAL, "rdma_resolve_addr", "" },
 	{ resolve_broadcast, 0, "rdma_resolve_addr", "to 255.255.255.255" },
 	{ resolve_twice, EINVAL, "rdma_resolve_addr", "at the end of rdma_resolve_addr" },
+	{ resolve_routed, EINVAL, "rdma_resolve_addr", "at the end of rdma_resolve_route" },
 	{ resolve_mixed, EINVAL, "rdma_resolve_addr", "one of IPv4 and one of IPv6" },
 	{ route_unresolved, EINVAL, "rdma_resolve_route", "the identifier is new" },
 	{ connect_early, EINVAL, "rdma_connect", "at the end of rdma_resolve_addr" },
@@ -229,7 +235,8 @@ static const struct {
 	{ disconnect_nothing, EINVAL, "rdma_disconnect", "" },
 	{ ece_null, EINVAL, "rdma_set_local_ece", "" },
 	{ option_unknown, 0, "rdma_set_option", "" },
-	{ ack_null, EINVAL, "rdma_ack_cm_event", "" },
+	/* nothing of what was said before */
+	{ ack_null, EINVAL, "rdma_ack_cm_event", "rdma_ack_cm_event: Invalid argument" },
 	{ request_asynchronous, EINVAL, "rdma_get_request", "" },
 	{ join_connected, EINVAL, "rdma_join_multicast", "at the end of rdma_resolve_addr" },
 	{ leave_not_joined, EADDRNOTAVAIL, "rdma_leave_multicast", "" },
@@ -286,6 +293,10 @@ static void test_where_nobody_listens(void **state)
 	CHECK(event->status == 8 && !rdma_ack_cm_event(event));
 	said(text, sizeof(text));
 	if (!strstr(text, "127.0.0.1 port 7, reason 8: no program listens there"))
+		fail_msg("\"%s\"", text);
+	CHECK(rdma_listen(id, 1) && errno == EINVAL);
+	said(text, sizeof(text));
+	if (!strstr(text, "connecting, connected, or was so, and has a QP"))
 		fail_msg("\"%s\"", text);
 }
 

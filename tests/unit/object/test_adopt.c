@@ -175,6 +175,38 @@ static void test_peer_that_stands_still(void **state)
 	munmap(region, BYTES);
 }
 
+/* While a range is on its way, and waits for somebody, all keys over it keep peers away; others do not. */
+static void test_keys_of_a_moving_range(void **state)
+{
+	char *region = make_region(2 * BYTES);
+	uint32_t key = make_key(region, BYTES, 0), inner = make_key(region + PAGE, PAGE, 0);
+	uint32_t beside = make_key(region + BYTES, BYTES, 0), late = 0;
+	struct arena_touch *touch = &arena_touches(peer_arena)[3];
+	bool marked = false;
+
+	touch->what = (uint64_t)HARNESS_SLOT << 32 | key;
+	assert_true(adopt_request(key));
+	for (int i = 0; i < 400 && !marked; i++) { /* it waits for 50 ms */
+		usleep(100);
+		marked = flags_of(key) & KEY_MOVING;
+	}
+	assert_true(marked);
+	assert_int_equal(flags_of(inner), KEY_MOVING);
+	assert_int_equal(flags_of(beside), 0);
+	late = make_key(region + 2 * PAGE, PAGE, 0);
+	assert_int_equal(flags_of(late), KEY_MOVING);
+	touch->what = 0;
+	wait_until_quiet();
+	assert_int_equal(flags_of(key) | flags_of(inner) | flags_of(late), 0);
+	assert_int_not_equal(heap_of(key), 0);
+	end_key(late);
+	end_key(inner);
+	end_key(beside);
+	end_key(key);
+	check_region(region, 2 * BYTES);
+	munmap(region, 2 * BYTES);
+}
+
 /* One of our own is waited for, like any peer, if it uses the heap. */
 static void test_own_touch(void **state)
 {
@@ -532,6 +564,7 @@ int main(void)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_unmapped_meanwhile),
 		cmocka_unit_test(test_peer_that_stands_still),
+		cmocka_unit_test(test_keys_of_a_moving_range),
 		cmocka_unit_test(test_own_touch),
 		cmocka_unit_test(test_touch_of_a_dying_key),
 		cmocka_unit_test(test_written_often),

@@ -22,6 +22,7 @@
 #define CE	3
 #define CNP	0x81
 #define READ	0x0c
+#define WRITE_ONLY 0x0a
 #define FIRST	0x0d
 #define LAST	0x0f
 #define ONLY	0x10
@@ -73,6 +74,30 @@ static void test_cnp_is_not_answered(void **state)
 	rig_run(rig_now_ns + 10 * MS);
 	pair_expect(1, IBV_WC_SUCCESS);
 	assert_in_range(cnps, 2, 6); /* for some of 4 packets, and for the acknowledgement */
+}
+
+static bool mark_writes(struct rig_packet *packet, struct packet *decoded)
+{
+	if (decoded->opcode == WRITE_ONLY)
+		packet->flow.traffic_class |= CE;
+	return count(packet, decoded);
+}
+
+/* However many packets are marked: the next CNP leaves when the interval of the last one is over. */
+static void test_one_cnp_in_an_interval(void **state)
+{
+	rig_on_packet = mark_writes;
+	for (uint64_t i = 1; i <= 5; i++) {
+		pair_post(IBV_WR_RDMA_WRITE, 8, i);
+		rig_run(rig_now_ns + US);
+		pair_expect(i, IBV_WC_SUCCESS);
+	}
+	assert_int_equal(cnps, 1);
+	rig_now_ns += CONGESTION_CNP_NS;
+	pair_post(IBV_WR_RDMA_WRITE, 8, 6);
+	rig_run(rig_now_ns + US);
+	pair_expect(6, IBV_WC_SUCCESS);
+	assert_int_equal(cnps, 2);
 }
 
 /* A READ of all there is, of a requester that has no window: that of an adapter. */
@@ -152,6 +177,31 @@ static void test_notification_slows_responses(void **state)
 	pass_all(2 * PACKETS);
 }
 
+/* It is about what left lately: where no responses did, it is not about them. */
+static void test_notification_of_something_else(void **state)
+{
+	notify();
+	rig_run(rig_now_ns + US);
+	assert_false(pace()->bounded);
+	ask(PSN);
+	pass_all(PACKETS);
+	rig_now_ns += 2 * RESPONSE_RECENT_NS;
+	notify();
+	rig_run(rig_now_ns + US);
+	assert_false(pace()->bounded);
+}
+
+static void test_bound_ends_with_the_connection(void **state)
+{
+	ask(PSN);
+	pass(1);
+	notify();
+	rig_run(rig_now_ns + US);
+	assert_true(pace()->bounded);
+	rig_modify(b, IBV_QPS_RESET);
+	assert_false(pace()->bounded);
+}
+
 /* Never to a standstill. */
 static void test_responses_go_on_whatever_comes(void **state)
 {
@@ -220,8 +270,11 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(cnp_is_not_answered),
+		TEST(one_cnp_in_an_interval),
 		TEST(nothing_is_held_back_without_a_sign),
 		TEST(notification_slows_responses),
+		TEST(notification_of_something_else),
+		TEST(bound_ends_with_the_connection),
 		TEST(responses_go_on_whatever_comes),
 		TEST(repeated_read_slows_responses),
 		TEST(bound_ends_where_nothing_is_congested),

@@ -64,6 +64,10 @@ static void run_distinct(bool v6)
 		assert_in_range(sender->number, SOURCE_PORT_MIN, SOURCE_PORT_MAX);
 		assert_false(met[sender->number]);
 		met[sender->number] = true;
+		/* its packets are not fragmented, as those of an adapter; and over IPv6 are of no other kind */
+		assert_int_equal(v6 ? option(sender->fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER)
+				    : option(sender->fd, IPPROTO_IP, IP_MTU_DISCOVER), IP_PMTUDISC_DO);
+		assert_true(!v6 || option(sender->fd, IPPROTO_IPV6, IPV6_V6ONLY) == 1);
 		/* nobody can join it */
 		assert_int_equal(option(sender->fd, SOL_SOCKET, SO_REUSEPORT), 0);
 		assert_int_equal(net_bind(port->gid, sender->number), -1);
