@@ -209,8 +209,7 @@ static struct link *adopt(struct ctl_peer_info *info)
 	activate(link);
 	link_get(link);
 	lock_release(&links_lock);
-	/* The peer may have left something already, and the pump have looked before there was the
-	 * link. */
+	/* The peer may have left something already, and the pump have looked before there was the link. */
 	pump_kick();
 	return link;
 }
@@ -499,8 +498,7 @@ static bool may_copy(const struct link *link)
 	       !life_left_no_thread(link->pid);
 }
 
-/* The link at this place of `active`, with a reference, so that its arena stays mapped; NULL: there
- * is none. */
+/* The link at this place of `active`, with a reference, so that its arena stays mapped; NULL: there is none. */
 static struct link *get_active(uint32_t place)
 {
 	struct link *link = NULL;

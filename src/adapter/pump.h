@@ -114,8 +114,7 @@ void pump_kick(void);
 /* There is work that only the pump's own thread will do. */
 void pump_wake(void);
 
-/* A retry timer of the local path, or one of the transport, is due earlier than all others of its
- * kind. */
+/* A retry timer of the local path, or one of the transport, is due earlier than all others of its kind. */
 void pump_deadline(uint64_t ns);
 void pump_wire_deadline(uint64_t ns);
 

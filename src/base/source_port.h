@@ -41,8 +41,7 @@ int source_port_share(int fd);
 /* From now on the socket receives nothing. 0 or -errno. */
 int source_port_deafen(int fd);
 
-/* For a socket that receives: packets over IPv6 without UDP checksum, which adapters and rxe send.
- */
+/* For a socket that receives: packets over IPv6 without UDP checksum, which adapters and rxe send. */
 void source_port_accept_unchecked(int fd);
 
 #endif

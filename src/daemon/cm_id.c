@@ -79,8 +79,7 @@ void cm_id_release_child(struct cm_id *child)
 	if (!child->listener)
 		return;
 	list_remove(&child->in_listener);
-	/* Who listens again for fewer than wait already has room for those once they are fetched.
-	 */
+	/* Who listens again for fewer than wait already has room for those once they are fetched. */
 	if (child->listener->backlog_left < child->listener->backlog)
 		child->listener->backlog_left++;
 	child->listener = NULL;

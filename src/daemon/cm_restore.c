@@ -86,8 +86,7 @@ static bool is_xrc(const struct cm_id *id)
 	return id->qp_type == CTL_CM_QP_XRC_SEND || id->qp_type == CTL_CM_QP_XRC_RECV;
 }
 
-/* The request that cm_connection_connect would send: from and to these addresses, for a service of
- * IP. */
+/* The request that cm_connection_connect would send: from and to these addresses, for a service of IP. */
 static bool is_own_request(const struct cm_id *id, const struct cm_record_id *r)
 {
 	const struct ibcm_message *m = &r->end.sent;
@@ -203,8 +202,7 @@ static struct cm_id *find(const struct cm_client *cc, uint32_t number)
 	return id && id->owner == cc ? id : NULL;
 }
 
-/* Children have no port, and so neither listen nor have children: they are one level, and no
- * circle. */
+/* Children have no port, and so neither listen nor have children: they are one level, and no circle. */
 static bool can_be_child(const struct cm_id *id, const struct cm_id *listener)
 {
 	return listener && listener->binding.listening && !id->binding.bound && !id->listener;

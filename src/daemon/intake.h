@@ -31,8 +31,7 @@ void intake_close(uid_t uid, struct fdmsg *m);
 /* The next bytes of a unix socket. How many, or -errno. */
 ssize_t intake_bytes(uid_t uid, int sock, void *bytes, size_t size);
 
-/* What a client gave is what it ought to be: a unix socket of this type; an eventfd, or the like.
- */
+/* What a client gave is what it ought to be: a unix socket of this type; an eventfd, or the like. */
 bool intake_is_unix(int fd, int type);
 bool intake_is_anonymous(int fd);
 

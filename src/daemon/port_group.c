@@ -139,8 +139,7 @@ static void shrink(struct port_group *g, unsigned count)
 		fdref_put(g->sockets[--g->count]);
 }
 
-/* Binds the next sockets, into the bag. All or nothing: 0 or -errno. Nothing is steered to them
- * yet. */
+/* Binds the next sockets, into the bag. All or nothing: 0 or -errno. Nothing is steered to them yet. */
 static int grow(struct port_group *g)
 {
 	unsigned before = g->count;

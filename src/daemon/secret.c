@@ -8,8 +8,7 @@ int secret_init(struct secret *s)
 {
 	ssize_t n;
 
-	/* So few bytes are never cut short; a signal may come while the kernel gathers its first.
-	 */
+	/* So few bytes are never cut short; a signal may come while the kernel gathers its first. */
 	do
 		n = getrandom(s->key, sizeof(s->key), 0);
 	while (n < 0 && errno == EINTR);

@@ -100,8 +100,7 @@ struct local_qp {
 	uint32_t expected_msn;
 	uint32_t received;	/* bytes of the current message */
 	uint32_t message_total;
-	uint32_t revoked; /* by the message that is refused meanwhile, as somebody still copies; 0:
-			     none */
+	uint32_t revoked;	/* by the message that is refused meanwhile, as somebody still copies; 0: none */
 	struct nak_pending nak;
 	struct orphan_nak *orphan; /* for `nak`, should the QP leave; NULL until the next connection */
 	uint32_t response_head, response_tail; /* responses[head % MAX .. tail % MAX) are owed */

@@ -20,8 +20,7 @@ static struct arena_key *table;
 static uint32_t epoch;
 
 static struct lock lock = LOCK_INITIALIZER;
-/* Released indexes, oldest first, are fifo[fifo_head..fifo_tail); fresh..ARENA_KEYS were never
- * used. */
+/* Released indexes, oldest first, are fifo[fifo_head..fifo_tail); fresh..ARENA_KEYS were never used. */
 static uint16_t fifo[ARENA_KEYS] GUARDED_BY(lock);
 static uint32_t fifo_head GUARDED_BY(lock), fifo_tail GUARDED_BY(lock);
 static uint32_t fresh GUARDED_BY(lock) = 1; /* 0 is never given: no key of ours is 0 */
@@ -210,8 +209,7 @@ enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, ui
 	struct arena_key *entry = &keys[KEY_INDEX(key)];
 	uint64_t offset;
 
-	/* Barrier KEY, and step 2 of TOUCH: as the key is alive, its entry stays until touch_end.
-	 */
+	/* Barrier KEY, and step 2 of TOUCH: as the key is alive, its entry stays until touch_end. */
 	if (key == 0 || atomic_load_explicit(&entry->key, memory_order_acquire) != key)
 		return KEY_BAD_UNKNOWN;
 	if ((atomic_load_explicit(&entry->flags, memory_order_relaxed) & KEY_MW) && !(access & REMOTE_RIGHTS))

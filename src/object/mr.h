@@ -27,15 +27,14 @@ struct mr {
 	uint32_t index; /* of the entry */
 	uint32_t access;
 	uint64_t iova;
-	_Atomic uint32_t windows; /* bound to it */
-	_Atomic uint32_t unsettled; /* windows that were, and by whose keys somebody may still copy
-				       (object/mw.h) */
-	struct dm *dm;            /* if it stands on device memory */
-	struct dmabuf dmabuf;     /* fd -1: it stands on none */
-	bool imported;            /* the key is that of another struct mr */
-	bool retired;             /* its key was destroyed by way of an import */
-	bool foreign;             /* a region of another process, with a key of our own */
-	uint32_t epoch; /* key_epoch at creation: a region of before a fork has no key here */
+	_Atomic uint32_t windows;   /* bound to it */
+	_Atomic uint32_t unsettled; /* windows that were, and by whose keys somebody may still copy: mw.h */
+	struct dm *dm;		    /* if it stands on device memory */
+	struct dmabuf dmabuf;	    /* fd -1: it stands on none */
+	bool imported;		    /* the key is that of another struct mr */
+	bool retired;		    /* its key was destroyed by way of an import */
+	bool foreign;		    /* a region of another process, with a key of our own */
+	uint32_t epoch;		    /* key_epoch at creation: a region of before a fork has no key here */
 	struct living living;
 };
 

@@ -72,8 +72,7 @@ typedef uint32_t touch_visitor(touch_check *check, uint64_t what);
 void touch_set_visitor(touch_visitor *visit);
 uint32_t touch_owner(uint32_t key);
 
-/* How long one look should come after another: 0 for the first ones, then more and more, up to 5
- * ms. */
+/* How long one look should come after another: 0 for the first ones, then more and more, up to 5 ms. */
 uint64_t touch_pause_ns(uint32_t looks);
 
 /* Between two looks of a call that may block. False: it has lasted TOUCH_WAIT_MS. */

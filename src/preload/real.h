@@ -19,8 +19,7 @@
 
 #define PRELOAD_EXPORT __attribute__((visibility("default")))
 
-/* Lets programs call `function` by another name as well, e.g. open64 for open: here they are one.
- */
+/* Lets programs call `function` by another name as well, e.g. open64 for open: here they are one. */
 #define ALSO_AS(name, function)                                                                    \
 	extern PRELOAD_EXPORT __typeof__(function) also_##name __asm__(#name)                      \
 		__attribute__((alias(#function), nothrow))

@@ -163,8 +163,7 @@ PRELOAD_EXPORT int faccessat(int directory_fd, const char *path, int mode, int f
 	return real()->faccessat(directory_fd, path, mode, flags);
 }
 
-/* What programs call that were linked with a glibc before 2.33; the version is that of the struct.
- */
+/* What programs call that were linked with a glibc before 2.33; the version is that of the struct. */
 PRELOAD_EXPORT int __xstat(int version, const char *path, struct stat *out);
 PRELOAD_EXPORT int __lxstat(int version, const char *path, struct stat *out);
 PRELOAD_EXPORT int __fxstat(int version, int fd, struct stat *out);

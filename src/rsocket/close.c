@@ -43,8 +43,7 @@ static uint64_t after_ms(uint64_t ms)
 	return wait_now_ns() + ms * UINT64_C(1000000);
 }
 
-/* Signals do not cut it short: the requests before the last message complete audibly only with
- * that. */
+/* Signals do not cut it short: the requests before the last message complete audibly only with that. */
 static int wait_through(struct stream *s, bool (*ready)(struct stream *s), uint64_t deadline_ns)
 	EXCLUDES(s->lock)
 {

@@ -105,8 +105,7 @@ static bool is_audible(const struct stream *s, bool control)
 	       s->send_tail - s->quiet_from >= s->send_bytes / 4;
 }
 
-/* What no completion has told of yet is what lies between two audible requests, and the last ones.
- */
+/* What no completion has told of yet is what lies between two audible requests, and the last ones. */
 static void post(struct stream *s, struct ibv_send_wr *wr, bool control) REQUIRES(s->lock)
 {
 	struct ibv_send_wr *bad;

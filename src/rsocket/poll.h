@@ -11,8 +11,7 @@
 #include <poll.h>
 #include <stdint.h>
 
-/* As poll(): the number of entries with events, or -errno. `deadline_ns` of CLOCK_MONOTONIC; 0:
- * none. */
+/* As poll(): the number of entries with events, or -errno. `deadline_ns` of CLOCK_MONOTONIC; 0: none. */
 int poll_wait(struct pollfd *fds, nfds_t count, uint64_t deadline_ns);
 
 /* A time-out in ms as such a deadline, negative: none. */

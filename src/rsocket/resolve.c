@@ -77,8 +77,7 @@ static int make_room(struct datagram *d) REQUIRES(d->lock)
 	return 0;
 }
 
-/* Which local address leads to it. By system calls: a preloaded library would make an rsocket of
- * the socket. */
+/* Which local address leads to it. By system calls: a preloaded library would make an rsocket of the socket. */
 static int route_to(const union socket_name *address, union socket_name *local)
 {
 	socklen_t length = sizeof(*local);
@@ -100,8 +99,7 @@ static bool is_any(const union socket_name *address)
 						: IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
 }
 
-/* Our address towards the peer, with the port of the UDP socket, which is bound now at the latest.
- */
+/* Our address towards the peer, with the port of the UDP socket, which is bound now at the latest. */
 static int local_address(struct datagram *d, const union socket_name *address,
 			 union socket_name *local)
 {

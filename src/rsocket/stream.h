@@ -36,8 +36,7 @@ enum stream_phase {
 	STREAM_LISTENING,
 	STREAM_RESOLVING,  /* the peer's address, then the route to it */
 	STREAM_CONNECTING, /* the request has been sent */
-	STREAM_ACCEPTING, /* the answer has been sent, or is about to be; the peer has not confirmed
-			     it */
+	STREAM_ACCEPTING,  /* the answer has been sent, or is about to be; the peer has not confirmed it */
 	STREAM_CONNECTED,
 	STREAM_FAILED, /* never connected */
 	STREAM_ENDED,  /* was connected */
@@ -168,8 +167,7 @@ int stream_wait(struct stream *s, bool (*ready)(struct stream *s), bool nonblock
 /* What poll() would say of it: those of `events`, and POLLERR and POLLHUP. Looks first. */
 short stream_poll(struct stream *s, short events) REQUIRES(s->lock);
 
-/* The descriptors that will be readable when there is news, with the CQ armed: how many, at most 2.
- */
+/* The descriptors that will be readable when there is news, with the CQ armed: how many, at most 2. */
 int stream_arm(struct stream *s, struct pollfd fds[2]) REQUIRES(s->lock);
 
 /* One of those descriptors was readable: takes the event, and kicks who else may wait for it. */

@@ -129,8 +129,7 @@ static uint32_t least(size_t a, uint32_t b)
 	return a < b ? (uint32_t)a : b;
 }
 
-/* One message of at most `max` bytes; 0: not now. `direct`: into this place, not into the stream.
- */
+/* One message of at most `max` bytes; 0: not now. `direct`: into this place, not into the stream. */
 static size_t send_one(struct stream *s, struct pieces *pieces, size_t max,
 		       const struct region *direct) REQUIRES(s->sending) EXCLUDES(s->lock)
 {

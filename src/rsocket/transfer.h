@@ -33,8 +33,7 @@ ssize_t transfer_receive(struct stream *s, struct pieces *pieces, int flags);
 ssize_t transfer_send_to(struct stream *s, const void *data, size_t length, uint64_t offset,
 			 int flags);
 
-/* 0 once the connection stands; -EAGAIN if that would take waiting, -ENOTCONN if nobody asked for
- * one. */
+/* 0 once the connection stands; -EAGAIN if that would take waiting, -ENOTCONN if nobody asked for one. */
 int transfer_connected(struct stream *s, int flags);
 
 #endif

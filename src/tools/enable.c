@@ -18,8 +18,7 @@
 #include "tools/place.h"
 
 #define CONF_DIR "/etc/ld.so.conf.d"
-/* The loader takes the first directory that has a library, and these files in the order of names.
- */
+/* The loader takes the first directory that has a library, and these files in the order of names. */
 #define CONF_NAME "00-verbatim.conf"
 
 static const char usage[] =

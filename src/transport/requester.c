@@ -510,8 +510,7 @@ static enum carried manage_memory(struct issue *it, struct wqe *wqe)
 		tq->look_ns = it->now_ns + touch_pause_ns(tq->looks++);
 	}
 	if (cause == CAUSE_COPY_UNFINISHED) {
-		wqe->done = 1; /* begun: it is ended even in SQD. It has no PSNs, as wqe.begun would
-				  say */
+		wqe->done = 1; /* begun: it is ended even in SQD. It has no PSNs, as wqe.begun would say */
 		retransmit_again(tq, tq->look_ns);
 		return CARRY_WAIT;
 	}

@@ -149,8 +149,7 @@ struct transport_qp {
 	uint32_t total;	   /* WRITE: length of the RETH */
 	uint32_t rkey;
 	uint64_t va;
-	uint32_t revoked; /* by a message that counts as not come while somebody still copies; 0:
-			     none */
+	uint32_t revoked;  /* by a message that counts as not come while somebody still copies; 0: none */
 	/*
 	 * Packets of a WRITE that arrived together are copied at once: these were accepted, from
 	 * held_psn on, and are still where they arrived.

@@ -3,8 +3,7 @@
 #include "verbs/export.h"
 #include "verbs/fork.h"
 
-/* Nothing is pinned, so copy-on-write does no harm: a child's memory is its own, ours stays ours.
- */
+/* Nothing is pinned, so copy-on-write does no harm: a child's memory is its own, ours stays ours. */
 
 VERBS_EXPORT int ibv_fork_init(void)
 {

@@ -49,8 +49,7 @@ struct wire_port {
 	uint16_t number; /* of UDP, host order */
 	bool is_v4;
 
-	/* Trains: cleared when the device turns out to have no checksum offload, or the kernel
-	 * none. */
+	/* Trains: cleared when the device turns out to have no checksum offload, or the kernel none. */
 	atomic_bool segments;
 
 	bool loops_multicast;

@@ -78,8 +78,7 @@ static struct wire_sender *share(struct wire_port *port, const char *why)
 {
 	if (!atomic_exchange_explicit(&shares, true, memory_order_relaxed))
 		cause_report(CAUSE_SOURCE_PORT_SHARED, 0, "%s", why);
-	/* What is refused here is refused by all kernels alike, none of which merges packets then.
-	 */
+	/* What is refused here is refused by all kernels alike, none of which merges packets then. */
 	source_port_share(port->fd);
 	udp_prefer_sending(port, port->fd);
 	return &port->shared;
