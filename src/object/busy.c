@@ -61,7 +61,7 @@ bool busy_with_pins(void)
  * Its threads.
  */
 
-enum state { IDLE, BUSY, RUNNING };
+enum state { IDLE, RUNNING, ENDING, BUSY }; /* the worst last */
 
 struct place {
 	uintptr_t start, end;
@@ -141,15 +141,26 @@ static enum state look_at_call(const struct place *place, int tasks, const char 
 }
 
 /* The list's head is a part of it, and on the page of the word that the kernel zeroes when the thread ends. */
-static enum state look_at_control_block(const struct place *place, int tasks, const char *tid)
+static bool has_control_block(const struct place *place, const char *tid)
 {
 	size_t length;
 	void *head;
 
+	return !syscall(SYS_get_robust_list, (pid_t)maps_number(&tid, 10), &head, &length) &&
+	       is_in(place, (uintptr_t)head);
+}
+
+static enum state look_at_control_block(const struct place *place, int tasks, const char *tid)
+{
 	(void)tasks;
-	if (syscall(SYS_get_robust_list, (pid_t)maps_number(&tid, 10), &head, &length))
-		return IDLE; /* it has ended */
-	return is_in(place, (uintptr_t)head) ? BUSY : IDLE;
+	return has_control_block(place, tid) ? BUSY : IDLE;
+}
+
+static enum state look_at_thread(const struct place *place, int tasks, const char *tid)
+{
+	enum state state = look_at_call(place, tasks, tid);
+
+	return state == RUNNING && has_control_block(place, tid) ? ENDING : state;
 }
 
 /* As the kernel fills it. */
@@ -182,7 +193,7 @@ look_at_threads(const struct place *place,
 
 			if (*digits != '.' && (pid_t)maps_number(&digits, 10) != self)
 				state = look(place, tasks, entry->name);
-			if (state != IDLE)
+			if (state > worst)
 				worst = state;
 			at += entry->length;
 		}
@@ -195,13 +206,13 @@ look_at_threads(const struct place *place,
 bool busy_with_sleepers(uintptr_t start, uintptr_t end)
 {
 	struct place place = { start, end };
-	enum state state = look_at_threads(&place, look_at_call);
+	enum state state = look_at_threads(&place, look_at_thread);
 
-	if (state == RUNNING) {
+	if (state == RUNNING || state == ENDING) {
 		sched_yield();
-		state = look_at_threads(&place, look_at_call);
+		state = look_at_threads(&place, look_at_thread);
 	}
-	return state == BUSY;
+	return state >= ENDING;
 }
 
 bool busy_with_threads(uintptr_t start, uintptr_t end)

@@ -27,12 +27,15 @@ bool busy_with_pins(void);
  * kernel looks up a page that is not private to find the key, and reads the word before it sleeps. Who had
  * read it before the range was held is asleep by now: between the two he is not preempted, and it takes less
  * than copying a page. Should he not be, he runs; and who runs is looked at twice.
+ *
+ * Who still runs then, with his control block on the range's pages, may be ending (busy_with_threads): whoever
+ * is not writes to his stack or the block, and waits.
  */
 bool busy_with_sleepers(uintptr_t start, uintptr_t end);
 
 /*
  * A thread's control block is on the range's pages: when the thread ends, the kernel stores there and does
- * not wait for a page fault.
+ * not wait for a page fault. Who joins the thread would wait for ever.
  */
 bool busy_with_threads(uintptr_t start, uintptr_t end);
 
