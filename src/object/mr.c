@@ -155,23 +155,23 @@ int mr_create(const struct mr_spec *spec, struct mr **out)
 	return 0;
 }
 
-static int refuse_busy(struct mr *mr)
+/* Its key is dead; but -EBUSY and nothing has changed if windows are bound to it. */
+static int end(struct mr *mr)
 {
-	uint32_t windows = atomic_load(&mr->windows);
-
-	if (!windows)
+	if (mw_end_region(mr))
 		return 0;
-	cause_report(CAUSE_BUSY_MR, 0, "key 0x%08x has %u", mr->ib.lkey, windows);
+	cause_report(CAUSE_BUSY_MR, 0, "key 0x%08x has %u", mr->ib.lkey, atomic_load(&mr->windows));
 	return -EBUSY;
 }
 
-/* Its own key goes last: with it the pages may move, on which those of windows lead. */
-static int revoke(struct mr *mr)
+/*
+ * Nobody copies by the keys that led to it. Its own goes last: with it the pages may move, on which those of
+ * windows lead.
+ */
+static int settle(struct mr *mr)
 {
-	int ret;
+	int ret = mw_settle(mr);
 
-	key_zero(mr->index);
-	ret = mw_settle(mr);
 	return ret < 0 ? ret : key_revoke(mr->index);
 }
 
@@ -205,9 +205,6 @@ int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length
 		cause_report(CAUSE_OTHER_PROCESS, 0, "key 0x%08x", mr->ib.lkey);
 		return -EINVAL;
 	}
-	ret = refuse_busy(mr);
-	if (ret < 0)
-		return ret;
 	if (!mr_is_alive(mr)) {
 		cause_report(CAUSE_COPY_UNFINISHED, 0, "key 0x%08x is being deregistered",
 			     mr->ib.lkey);
@@ -226,7 +223,10 @@ int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length
 	if (ret < 0)
 		return ret;
 
-	ret = revoke(mr);
+	ret = end(mr);
+	if (ret < 0)
+		return ret;
+	ret = settle(mr);
 	if (ret < 0) {
 		key_restore(mr->index);
 		return ret;
@@ -287,12 +287,13 @@ int mr_import(struct mr *home, struct pd *pd, struct mr **out)
 /* The key dies, and what it held is given back; the struct stays. */
 static int retire(struct mr *mr)
 {
-	int ret = refuse_busy(mr);
+	struct mr *self = mr;
+	int ret;
 
-	if (ret < 0)
-		return ret;
 	if (mr->epoch == key_epoch()) {
-		ret = revoke(mr);
+		ret = end(mr);
+		if (!ret)
+			ret = settle(mr);
 		if (ret < 0)
 			return ret;
 		atomic_store(&regions[mr->index], NULL);
@@ -300,6 +301,8 @@ static int retire(struct mr *mr)
 		if (mr->foreign)
 			foreign_ops->release(mr->index);
 		key_free(mr->index);
+	} else { /* of before a fork: the place may be another's by now */
+		atomic_compare_exchange_strong(&regions[mr->index], &self, NULL);
 	}
 	if (mr->dm)
 		atomic_fetch_sub(&mr->dm->regions, 1);

@@ -86,10 +86,13 @@ static bool is_over(struct mw *mw) REQUIRES(lock)
 	return true;
 }
 
+/* Only looks: who holds the lock finds out whether it is over by now, and what follows from that. */
 static int report_unfinished(uint32_t index, uint32_t qpn)
 {
-	cause_report(CAUSE_COPY_UNFINISHED, qpn, "process %u, by key 0x%08x of a window",
-		     key_toucher(index), key_entry(index)->dying);
+	uint32_t key = key_entry(index)->dying;
+
+	cause_report(CAUSE_COPY_UNFINISHED, qpn, "process %u, by key 0x%08x of a window", touch_owner(key),
+		     key);
 	return -EBUSY;
 }
 
@@ -144,6 +147,18 @@ static uint32_t find_unsettled(const struct mr *mr)
 	return index;
 }
 
+bool mw_end_region(struct mr *mr)
+{
+	bool bound;
+
+	lock_acquire(&lock);
+	bound = atomic_load(&mr->windows) != 0;
+	if (!bound)
+		key_zero(mr->index);
+	lock_release(&lock);
+	return !bound;
+}
+
 int mw_settle(struct mr *mr)
 {
 	struct touch_wait wait = { 0 };
@@ -174,8 +189,23 @@ static enum cause check_region(const struct mr *mr, uint32_t pd,
 	return CAUSE_NONE;
 }
 
-static enum cause check(const struct mw *mw, uint32_t pd, const struct ibv_mw_bind_info *info)
-	REQUIRES(lock)
+/* Regions lose their keys under the lock: while it is held, one whose key is alive is there. */
+static struct mr *find_region(uint32_t key) REQUIRES(lock)
+{
+	uint32_t index = KEY_INDEX(key);
+
+	return key && mr_keys() && atomic_load(&key_entry(index)->key) == key ? mr_find(index) : NULL;
+}
+
+static struct mw *find_window(uint32_t key) REQUIRES(lock)
+{
+	struct mw *mw = by_index[KEY_INDEX(key)];
+
+	return mw && mw->key == key ? mw : NULL;
+}
+
+static enum cause check(const struct mw *mw, uint32_t pd, const struct mr *mr,
+			const struct ibv_mw_bind_info *info) REQUIRES(lock)
 {
 	if (pd_of(mw->ib.pd)->number != pd)
 		return CAUSE_MW_PD;
@@ -185,16 +215,13 @@ static enum cause check(const struct mw *mw, uint32_t pd, const struct ibv_mw_bi
 		return CAUSE_MW_BOUND;
 	if (info->length == 0)
 		return mw->ib.type == IBV_MW_TYPE_1 ? CAUSE_NONE : CAUSE_MW_EMPTY;
-	if (!info->mr || !mr_home(mr_of(info->mr)) || !mr_is_alive(mr_home(mr_of(info->mr))))
-		return CAUSE_MW_RANGE;
-	return check_region(mr_home(mr_of(info->mr)), pd, info);
+	return mr ? check_region(mr, pd, info) : CAUSE_MW_GONE;
 }
 
-static void bind(struct mw *mw, uint32_t qpn, uint32_t rkey, const struct ibv_mw_bind_info *info)
-	REQUIRES(lock)
+static void publish(struct mw *mw, uint32_t qpn, uint32_t rkey, struct mr *mr,
+		    const struct ibv_mw_bind_info *info) REQUIRES(lock)
 {
 	struct arena_key *entry = key_entry(mw->index);
-	struct mr *mr = mr_home(mr_of(info->mr));
 
 	entry->access = info->mw_access_flags;
 	entry->start = info->mw_access_flags & IBV_ACCESS_ZERO_BASED ? 0 : info->addr;
@@ -210,22 +237,31 @@ static void bind(struct mw *mw, uint32_t qpn, uint32_t rkey, const struct ibv_mw
 	key_publish(mw->index, (mw->key & ~LOW_BYTE) | (rkey & LOW_BYTE));
 }
 
-enum cause mw_bind(struct mw *mw, uint32_t pd, uint32_t qpn, uint32_t rkey,
-		   const struct ibv_mw_bind_info *info)
+/* mw is NULL: it is gone. */
+static enum cause bind(struct mw *mw, uint32_t pd, uint32_t qpn, uint32_t rkey, uint32_t region,
+		       const struct ibv_mw_bind_info *info) REQUIRES(lock)
+{
+	struct mr *mr = find_region(region);
+	enum cause cause = mw ? check(mw, pd, mr, info) : CAUSE_MW_GONE;
+
+	if (cause != CAUSE_NONE)
+		return cause;
+	if (mw->mr)
+		unbind(mw);
+	if (!is_over(mw))
+		return CAUSE_COPY_UNFINISHED;
+	if (info->length > 0)
+		publish(mw, qpn, rkey, mr, info);
+	return CAUSE_NONE;
+}
+
+static enum cause execute_bind(const struct wqe *wqe, uint32_t pd, uint32_t qpn)
 {
 	UNCANCELLED;
 	enum cause cause;
 
 	lock_acquire(&lock);
-	cause = check(mw, pd, info);
-	if (cause == CAUSE_NONE) {
-		if (mw->mr)
-			unbind(mw);
-		if (!is_over(mw))
-			cause = CAUSE_COPY_UNFINISHED;
-		else if (info->length > 0)
-			bind(mw, qpn, rkey, info);
-	}
+	cause = bind(find_window(wqe->window), pd, qpn, wqe->rkey, wqe->region, &wqe->bind);
 	lock_release(&lock);
 	return cause;
 }
@@ -271,12 +307,30 @@ enum cause mw_invalidate_once(uint32_t key, uint32_t pd, uint32_t qpn, uint32_t 
 	return cause;
 }
 
+void mw_prepare(struct wqe *wqe, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
+{
+	wqe->rkey = rkey;
+	wqe->window = mw_of(mw)->key;
+	wqe->region = info->mr ? info->mr->lkey : 0;
+	wqe->bind = *info;
+	wqe->bind.mr = NULL;
+}
+
+enum cause mw_bind(struct mw *mw, uint32_t pd, uint32_t qpn, uint32_t rkey,
+		   const struct ibv_mw_bind_info *info)
+{
+	struct wqe wqe;
+
+	mw_prepare(&wqe, &mw->ib, rkey, info);
+	return execute_bind(&wqe, pd, qpn);
+}
+
 enum cause mw_execute(struct wqe *wqe, uint32_t pd, uint32_t qpn, uint32_t looks)
 {
 	enum cause cause;
 
 	if (wqe->opcode == IBV_WR_BIND_MW)
-		cause = mw_bind(mw_of(wqe->mw), pd, qpn, wqe->rkey, &wqe->bind);
+		cause = execute_bind(wqe, pd, qpn);
 	else if (wqe->revoked)
 		cause = mw_is_over(wqe->revoked) ? CAUSE_NONE : CAUSE_COPY_UNFINISHED;
 	else
@@ -286,14 +340,11 @@ enum cause mw_execute(struct wqe *wqe, uint32_t pd, uint32_t qpn, uint32_t looks
 	if (wqe->opcode == IBV_WR_LOCAL_INV)
 		wqe->revoked = wqe->imm;
 	if (looks == LOOKS_REPORTED)
-		report_unfinished(wqe->opcode == IBV_WR_BIND_MW ? mw_of(wqe->mw)->index
-								: KEY_INDEX(wqe->revoked),
-				  qpn);
+		report_unfinished(KEY_INDEX(wqe->opcode == IBV_WR_BIND_MW ? wqe->window : wqe->revoked), qpn);
 	return cause;
 }
 
-/* Nobody is told that the memory is the program's own: that is for the end of the window or the
- * region. */
+/* Nobody is told that the memory is the program's own: that is for the end of the window or the region. */
 void mw_unbind_qp(uint32_t qpn)
 {
 	struct list *pos;

@@ -49,8 +49,7 @@ static inline struct mw *mw_of(struct ibv_mw *ib)
 /* 0, -ENOMEM or -EINVAL (no adapter in this process), with a cause reported. */
 int mw_create(struct pd *pd, enum ibv_mw_type type, struct mw **out);
 
-/* Unbinds it first. 0, or -EBUSY: a copy has not ended, as with key_revoke; it is not bound any
- * more. */
+/* Unbinds it first. 0, or -EBUSY: a copy has not ended, as with key_revoke; it is not bound any more. */
 int mw_destroy(struct mw *mw);
 
 /*
@@ -78,8 +77,10 @@ enum cause mw_invalidate_once(uint32_t key, uint32_t pd, uint32_t qpn, uint32_t 
 
 struct wqe;
 
+/* A BIND_MW is posted: notes what it is to bind, of which nothing is looked at again but by its key. */
+void mw_prepare(struct wqe *wqe, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info);
 /*
- * Carries out BIND_MW or LOCAL_INV of a QP of PD `pd`. Results as of mw_bind;
+ * Carries out BIND_MW or LOCAL_INV of a QP of PD `pd`. Results as of mw_bind, and CAUSE_MW_GONE;
  * CAUSE_COPY_UNFINISHED: to be called again for the same request. What waits for long (`looks` in
  * vain) is reported, once.
  */
@@ -88,8 +89,12 @@ enum cause mw_execute(struct wqe *wqe, uint32_t pd, uint32_t qpn, uint32_t looks
 /* The QP is destroyed: ends the binds of its type 2 windows. */
 void mw_unbind_qp(uint32_t qpn);
 
-/* Waits until nobody copies by the keys of windows that were bound to the region. 0, or -EBUSY as
- * mw_destroy. */
+/*
+ * Ends the region's key, so that no window is bound to it from now on. False: one is, and nothing has
+ * changed.
+ */
+bool mw_end_region(struct mr *mr);
+/* Waits until nobody copies by the keys of windows that were bound to the region. 0, or -EBUSY as mw_destroy. */
 int mw_settle(struct mr *mr);
 
 /* For the child of a fork: mr_table_reset_after_fork calls it. */

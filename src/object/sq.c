@@ -7,6 +7,7 @@
 #include "object/ah.h"
 #include "object/limits.h"
 #include "object/memory.h"
+#include "object/mw.h"
 #include "object/newer.h"
 #include "object/qp.h"
 
@@ -263,9 +264,7 @@ int sq_push(struct qp *qp, const struct ibv_send_wr *wr)
 		wqe->swap = wr->wr.atomic.swap;
 		break;
 	case IBV_WR_BIND_MW:
-		wqe->mw = wr->bind_mw.mw;
-		wqe->rkey = wr->bind_mw.rkey;
-		wqe->bind = wr->bind_mw.bind_info;
+		mw_prepare(wqe, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
 		return sq_end(qp, wqe);
 	case IBV_WR_LOCAL_INV:
 		return sq_end(qp, wqe);

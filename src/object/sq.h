@@ -61,8 +61,8 @@ struct wqe {
 	uint32_t remote_srqn; /* XRC */
 	uint32_t revoked; /* LOCAL_INV: the key that it has taken away; 0: none yet (object/mw.h) */
 	/* memory windows: ibv_bind_mw, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV (key in imm) */
-	struct ibv_mw *mw;
-	struct ibv_mw_bind_info bind;
+	uint32_t window, region;      /* their keys: one that is gone by the request's turn is not found */
+	struct ibv_mw_bind_info bind; /* but for its `mr` */
 	/* how far it is; for the path's use */
 	uint32_t done;	    /* bytes carried out */
 	uint32_t msn;	    /* message sequence number it travels under */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cause.h"
+#include "object/mw.h"
 #include "object/newer.h"
 #include "verbs/post.h"
 
@@ -154,11 +155,8 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
 {
 	struct wqe *wqe = begin(ex, IBV_WR_BIND_MW);
 
-	if (wqe) {
-		wqe->mw = mw;
-		wqe->rkey = rkey;
-		wqe->bind = *bind_info;
-	}
+	if (wqe)
+		mw_prepare(wqe, mw, rkey, bind_info);
 }
 
 static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)

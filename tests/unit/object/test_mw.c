@@ -11,6 +11,7 @@
 #include "object/context.h"
 #include "object/mr.h"
 #include "object/mw.h"
+#include "object/sq.h"
 
 #define QPN   0x14001
 #define OTHER 0x14002
@@ -216,7 +217,7 @@ static void a_bind_is_over_when_nobody_copies(void **state)
 	assert_int_equal(mr_destroy(mr), -EBUSY);
 	touch_end(touch);
 	assert_true(mw_is_over(key));
-	assert_int_equal(mw_bind(mw, pd->number, QPN, key + 1, &info), CAUSE_MW_RANGE); /* dying */
+	assert_int_equal(mw_bind(mw, pd->number, QPN, key + 1, &info), CAUSE_MW_GONE); /* dying */
 	assert_int_equal(mr_destroy(mr), 0);
 	assert_int_equal(mw_destroy(mw), 0);
 }
@@ -287,6 +288,30 @@ static void a_region_whose_memory_is_copied_stays(void **state)
 	assert_int_equal(mr_destroy(mr), 0);
 }
 
+/* The program took window and region away while a bind of theirs waited: it finds neither. */
+static void a_bind_finds_what_is_gone_gone(void **state)
+{
+	struct mr *mr = region(pd, LW | BIND), *other = region(pd, LW | BIND);
+	struct mw *mw = window(IBV_MW_TYPE_1);
+	struct ibv_mw_bind_info info = range(mr, 0, 64, RR);
+	uint32_t first = ibv_inc_rkey(mw->ib.rkey), next = ibv_inc_rkey(first);
+	struct wqe wqe = { .opcode = IBV_WR_BIND_MW };
+	struct arena_touch *touch;
+
+	assert_int_equal(mw_bind(mw, pd->number, QPN, first, &info), CAUSE_NONE);
+	info = range(other, 0, 64, RR);
+	mw_prepare(&wqe, &mw->ib, next, &info);
+	touch = copy_by(first);
+	assert_int_equal(mw_execute(&wqe, pd->number, QPN, 0), CAUSE_COPY_UNFINISHED);
+	assert_int_equal(mr_destroy(other), 0);
+	assert_int_equal(mw_execute(&wqe, pd->number, QPN, 0), CAUSE_MW_GONE);
+	touch_end(touch);
+	assert_int_equal(mw_execute(&wqe, pd->number, QPN, 0), CAUSE_MW_GONE);
+	assert_int_equal(mw_destroy(mw), 0);
+	assert_int_equal(mw_execute(&wqe, pd->number, QPN, 0), CAUSE_MW_GONE);
+	assert_int_equal(mr_destroy(mr), 0);
+}
+
 static void windows_of_a_parent_process(void **state)
 {
 	struct mw *mw = window(IBV_MW_TYPE_2);
@@ -315,6 +340,7 @@ int main(void)
 		cmocka_unit_test(a_refused_invalidation_is_repeated),
 		cmocka_unit_test(a_bind_that_replaces_another_waits_for_its_copies),
 		cmocka_unit_test(a_region_whose_memory_is_copied_stays),
+		cmocka_unit_test(a_bind_finds_what_is_gone_gone),
 		cmocka_unit_test(windows_of_a_parent_process),
 	};
 
