@@ -2,24 +2,22 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "adapter/awake.h"
-#include "adapter/group.h"
 #include "adapter/life.h"
+#include "adapter/notices.h"
 #include "adapter/peers.h"
 #include "adapter/ports.h"
+#include "adapter/short_turns.h"
 #include "adapter/watch.h"
-#include "base/cause.h"
 #include "base/syscall.h"
 #include "local/retry.h"
 #include "object/adopt.h"
@@ -29,13 +27,6 @@
 #define LEASE_NS	1000000ull
 #define RENEW_NS	(LEASE_NS / 2)
 #define SOON_NS		1000000ull /* until everything gets its turn again */
-#define RECONNECT_NS	200000000ull /* between two attempts */
-/*
- * An attempt holds up everything else. At first it is given up soon; each further one gets more time, for
- * a machine so slow that a daemon takes it, but less than the time-outs of peers with usual settings.
- */
-#define ATTEMPT_MS_MIN	50
-#define ATTEMPT_MS_MAX	400
 #define FINDS_MIN	16
 #define FINDS_MAX	256
 #define PUMP_FIND	8
@@ -48,14 +39,8 @@
 #define LOOKS_A_WAIT	16 /* in vain, before epoll is asked for what else there is */
 #define LOOKS_A_FIND	4  /* as so many of these counts one that finds packets */
 
-static struct ctl_client *ctl;
 static struct arena_header *own;
 static int wake = -1, epoll = -1, lease_timer = -1, retry_timer = -1, wire_timer = -1;
-static bool daemon_lost;
-static uint64_t attempt_ns; /* when it is looked for again */
-static bool asks; /* there is a question for verbatimd, for which another thread has its socket */
-static uint64_t ports_ask_ns = PORTS_NEVER; /* when it is asked again for ports */
-static uint64_t introduce_ns = ADOPT_NEVER; /* when it is asked again for peers that have not come back */
 static uint64_t adopt_due_ns = ADOPT_NEVER; /* when pages are to be moved on; 0: now */
 static _Atomic uint64_t lease_until; /* 0: nobody holds it */
 static _Atomic uint64_t renew_at;
@@ -271,93 +256,12 @@ void pump_wire_deadline(uint64_t ns)
 		arm_wire_timer(ns);
 }
 
-static void on_notice(struct ctl_notice *notice)
-{
-	switch (notice->kind) {
-	case CTL_LINK:
-		peers_on_link(&notice->peer);
-		break;
-	case CTL_NO_PEER:
-		peers_on_none(notice->peer.slot);
-		break;
-	case CTL_DEATH:
-		peers_on_death(notice->peer.slot, notice->peer.pid);
-		break;
-	case CTL_MCAST_CHANGED:
-		group_on_change();
-		break;
-	case CTL_MEMBERS:
-		group_on_members(notice->question, notice->members);
-		break;
-	case CTL_PORT_OPEN:
-		ports_on_answer(&notice->port);
-		break;
-	}
-}
-
 static void watch(int fd)
 {
 	uint32_t how = fd == ports_epoll() ? EPOLLIN | EPOLLET : EPOLLIN;
 	struct epoll_event event = { .events = how, .data.fd = fd };
 
 	epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
-}
-
-static void introduce(bool all)
-{
-	introduce_ns = peers_introduce_again(all) ? now_ns() + RECONNECT_NS : ADOPT_NEVER;
-}
-
-/* Links outlive the daemon; what is lost meanwhile is news of deaths and new processes. */
-static void find_daemon_again(void)
-{
-	static int attempt_ms;
-	char why[256];
-	int error;
-
-	if (!daemon_lost) {
-		daemon_lost = true;
-		introduce_ns = ADOPT_NEVER; /* all anew, once it is found */
-		attempt_ms = ATTEMPT_MS_MIN;
-		epoll_ctl(epoll, EPOLL_CTL_DEL, ctl_fd(ctl), NULL);
-	}
-	if (now_ns() < attempt_ns)
-		return;
-	error = ctl_reconnect(ctl, attempt_ms, why, sizeof(why));
-	if (attempt_ms < ATTEMPT_MS_MAX)
-		attempt_ms *= 2;
-	if (error == -EADDRINUSE)
-		cause_report(CAUSE_DAEMON_LOST, 0, "%s", why);
-	attempt_ns = now_ns() + RECONNECT_NS;
-	if (error)
-		return;
-	daemon_lost = false;
-	watch(ctl_fd(ctl));
-	introduce(true);
-	group_attach_again();
-	ports_ask_again();
-	local_retry_on_peers(); /* what the last one was asked is asked again */
-}
-
-static void take_notices(void)
-{
-	struct ctl_notice notice;
-	int r;
-
-	peers_bury_replaced();
-	asks = peers_ask();
-	asks |= group_ask();
-	ports_ask_ns = ports_ask(now_ns());
-	if (daemon_lost) {
-		find_daemon_again();
-		return;
-	}
-	while ((r = ctl_next_notice(ctl, &notice)) > 0)
-		on_notice(&notice);
-	if (r == -ENOTCONN)
-		find_daemon_again();
-	else if (now_ns() >= introduce_ns)
-		introduce(false);
 }
 
 /* A thread is at a port: if nobody has a lease it is given one. */
@@ -568,13 +472,9 @@ static uint64_t next_turn_ns(void)
 	uint64_t soon = adopt_due_ns;
 
 	/* a peer may take us for awake: then we look by ourselves */
-	if ((!touch_barrier_works() || asks) && now_ns() + SOON_NS < soon)
+	if (!touch_barrier_works() && now_ns() + SOON_NS < soon)
 		soon = now_ns() + SOON_NS;
-	if (introduce_ns < soon)
-		soon = introduce_ns;
-	if (ports_ask_ns < soon)
-		soon = ports_ask_ns;
-	return daemon_lost && attempt_ns < soon ? attempt_ns : soon;
+	return notices_due_ns() < soon ? notices_due_ns() : soon;
 }
 
 /* Sleeps until somebody calls. Returns at once if the last look finds something. */
@@ -597,33 +497,6 @@ static void sleep_now(void)
 	atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
 }
 
-/* Of the kernel's headers, which C libraries before glibc 2.41 clash with. */
-struct scheduling {
-	uint32_t size, policy;
-	uint64_t flags;
-	int32_t nice;
-	uint32_t priority;
-	uint64_t runtime, deadline, period;
-};
-
-#define SLICE_NS 100000ull /* the shortest there is */
-
-/*
- * Who has short turns need not wait for the end of another's long one (Linux 6.12): programs that
- * spin on memory, waiting for what the pump is to put there, would otherwise keep it waiting for
- * milliseconds where there are no more processors than they. Where that is not known it does nothing.
- */
-static void ask_for_short_turns(void)
-{
-	struct scheduling own_scheduling = { .size = sizeof(own_scheduling) };
-
-	if (syscall(SYS_sched_getattr, 0, &own_scheduling, sizeof(own_scheduling), 0) ||
-	    own_scheduling.policy != SCHED_OTHER)
-		return;
-	own_scheduling.runtime = SLICE_NS;
-	syscall(SYS_sched_setattr, 0, &own_scheduling, 0);
-}
-
 static sem_t begun; /* the pump's life */
 
 static void *pump(void *arg)
@@ -632,9 +505,9 @@ static void *pump(void *arg)
 	life_begin(own);
 	sem_post(&begun);
 	pthread_setname_np(pthread_self(), "verbatim-pump");
-	ask_for_short_turns();
+	short_turns_ask();
 	for (;;) {
-		take_notices();
+		notices_take();
 		adopt_due_ns = adopt_run(now_ns());
 		watch_run();
 		if ((work_off() || pump_has_lease()) && adopt_due_ns)
@@ -667,11 +540,8 @@ static int start_thread(void)
 
 int pump_start(struct ctl_client *client, struct arena_header *header, int wake_fd)
 {
-	ctl = client;
 	own = header;
 	wake = wake_fd;
-	daemon_lost = false;
-	attempt_ns = 0;
 	lease_until = renew_at = 0;
 	epoll = epoll_create1(EPOLL_CLOEXEC);
 	lease_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -688,7 +558,7 @@ int pump_start(struct ctl_client *client, struct arena_header *header, int wake_
 	watch(retry_timer);
 	watch(wire_timer);
 	watch(ports_epoll());
-	watch(ctl_fd(ctl));
+	notices_start(client, epoll);
 	watch(watch_start());
 	return start_thread();
 }

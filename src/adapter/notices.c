@@ -1,0 +1,147 @@
+#include "adapter/notices.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/epoll.h>
+#include <time.h>
+
+#include "adapter/group.h"
+#include "adapter/peers.h"
+#include "adapter/ports.h"
+#include "base/cause.h"
+#include "local/retry.h"
+
+#define NEVER		UINT64_MAX
+#define ASK_AGAIN_NS	1000000ull
+#define RECONNECT_NS	200000000ull /* between two attempts */
+/*
+ * An attempt holds up everything else. At first it is given up soon; each further one gets more time, for
+ * a machine so slow that a daemon takes it, but less than the time-outs of peers with usual settings.
+ */
+#define ATTEMPT_MS_MIN	50
+#define ATTEMPT_MS_MAX	400
+
+static struct ctl_client *ctl;
+static int epoll = -1;
+static bool daemon_lost;
+static uint64_t attempt_ns; /* when it is looked for again */
+static bool asks; /* there is a question for it, while another thread has its socket */
+static uint64_t ports_ask_ns = NEVER; /* when it is asked again for ports */
+static uint64_t introduce_ns = NEVER; /* when it is asked again for peers that have not come back */
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static void watch(void)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.fd = ctl_fd(ctl) };
+
+	epoll_ctl(epoll, EPOLL_CTL_ADD, ctl_fd(ctl), &event);
+}
+
+void notices_start(struct ctl_client *client, int pump_epoll)
+{
+	ctl = client;
+	epoll = pump_epoll;
+	daemon_lost = asks = false;
+	attempt_ns = 0;
+	ports_ask_ns = introduce_ns = NEVER;
+	watch();
+}
+
+static void on_notice(struct ctl_notice *notice)
+{
+	switch (notice->kind) {
+	case CTL_LINK:
+		peers_on_link(&notice->peer);
+		break;
+	case CTL_NO_PEER:
+		peers_on_none(notice->peer.slot);
+		break;
+	case CTL_DEATH:
+		peers_on_death(notice->peer.slot, notice->peer.pid);
+		break;
+	case CTL_MCAST_CHANGED:
+		group_on_change();
+		break;
+	case CTL_MEMBERS:
+		group_on_members(notice->question, notice->members);
+		break;
+	case CTL_PORT_OPEN:
+		ports_on_answer(&notice->port);
+		break;
+	}
+}
+
+static void introduce(bool all)
+{
+	introduce_ns = peers_introduce_again(all) ? now_ns() + RECONNECT_NS : NEVER;
+}
+
+/* Links outlive the daemon; what is lost meanwhile is news of deaths and new processes. */
+static void find_daemon_again(void)
+{
+	static int attempt_ms;
+	char why[256];
+	int error;
+
+	if (!daemon_lost) {
+		daemon_lost = true;
+		introduce_ns = NEVER; /* all anew, once it is found */
+		attempt_ms = ATTEMPT_MS_MIN;
+		epoll_ctl(epoll, EPOLL_CTL_DEL, ctl_fd(ctl), NULL);
+	}
+	if (now_ns() < attempt_ns)
+		return;
+	error = ctl_reconnect(ctl, attempt_ms, why, sizeof(why));
+	if (attempt_ms < ATTEMPT_MS_MAX)
+		attempt_ms *= 2;
+	if (error == -EADDRINUSE)
+		cause_report(CAUSE_DAEMON_LOST, 0, "%s", why);
+	attempt_ns = now_ns() + RECONNECT_NS;
+	if (error)
+		return;
+	daemon_lost = false;
+	watch();
+	introduce(true);
+	group_attach_again();
+	ports_ask_again();
+	local_retry_on_peers(); /* what the last one was asked is asked again */
+}
+
+void notices_take(void)
+{
+	struct ctl_notice notice;
+	int r;
+
+	peers_bury_replaced();
+	asks = peers_ask();
+	asks |= group_ask();
+	ports_ask_ns = ports_ask(now_ns());
+	if (daemon_lost) {
+		find_daemon_again();
+		return;
+	}
+	while ((r = ctl_next_notice(ctl, &notice)) > 0)
+		on_notice(&notice);
+	if (r == -ENOTCONN)
+		find_daemon_again();
+	else if (now_ns() >= introduce_ns)
+		introduce(false);
+}
+
+uint64_t notices_due_ns(void)
+{
+	uint64_t due = introduce_ns;
+
+	if (asks && now_ns() + ASK_AGAIN_NS < due)
+		due = now_ns() + ASK_AGAIN_NS;
+	if (ports_ask_ns < due)
+		due = ports_ask_ns;
+	return daemon_lost && attempt_ns < due ? attempt_ns : due;
+}
