@@ -13,13 +13,9 @@
 
 #include "object/heap.h"
 #include "object/key.h"
-#include "object/touch.h"
+#include "object/range.h"
 
-#define PAGE	     4096ull
-#define HEAP_FIRST   (2ull << 20) /* offset 0 means "not in the heap" */
-#define RANGES_MAX   1024
 #define RANGE_MAX    (1ull << 30) /* its peers send messages while it moves */
-#define KEYS_AT_ONCE 256
 #define REQUESTS_MAX 64
 #define LOOK_NS	     1000000ull /* until it is looked again whether peers have left */
 #define DRAIN_NS     50000000ull
@@ -27,25 +23,7 @@
 #define PUT_OFF_MAX  1000000000ull
 #define PATIENCE_S   5 /* who waits for the progress thread, while that does nothing */
 
-struct range {
-	uintptr_t start, end; /* whole pages */
-	uint64_t offset;      /* in the heap */
-	uint64_t in;	      /* so many of the first bytes are there */
-	uint32_t key;	      /* that was asked for */
-	uint32_t needed_by;   /* index of a key that led to all of it when that was looked at last; 0 */
-	bool settled;	      /* all in, and published; else all keys over it are MOVING */
-	bool drained;	      /* nobody touches it but where a page fault holds him */
-	bool put_off;	      /* nobody waits for it */
-	int refused;	      /* -errno: it did not get in, and goes out; 0 */
-	uint64_t since_ns;    /* it has not been settled */
-	uint64_t next_ns;     /* it is not looked at before */
-	uint64_t pause_ns;    /* for which it is put off the next time; 0: it was not lately */
-	char *aside;	      /* see struct move_range; NULL: not yet */
-};
-
 struct lock adopt_lock = LOCK_INITIALIZER;
-static struct range ranges[RANGES_MAX] GUARDED_BY(adopt_lock); /* by offset; only moved about by the progress thread */
-static unsigned range_count GUARDED_BY(adopt_lock);
 static unsigned forks GUARDED_BY(adopt_lock);	 /* threads that are about to fork, or do */
 static bool forking GUARDED_BY(adopt_lock);	 /* one of them does: nothing moves */
 static bool in_slice GUARDED_BY(adopt_lock);	 /* pages are moving right now: nobody forks */
@@ -123,157 +101,14 @@ static bool wait_for_change(uint32_t seen)
 	return atomic_load(&changes) != seen;
 }
 
-/* ------------------------------------------------------------------------------------------
- * Keys over a range.
- */
-
-static uint64_t last_of(const struct arena_key *entry)
-{
-	uint64_t last = entry->addr + entry->length;
-
-	return last < entry->addr ? UINT64_MAX : last;
-}
-
-static bool overlaps(const struct arena_key *entry, uintptr_t start, uintptr_t end)
-{
-	return entry->addr < end && last_of(entry) > start;
-}
-
 static struct arena_key *entry_of(uint32_t key)
 {
 	return key_entry(KEY_INDEX(key));
 }
 
-static bool is_alive(const struct arena_key *entry)
-{
-	return atomic_load_explicit(&entry->key, memory_order_acquire) != 0;
-}
-
-/* Its memory need not be there, or is none of ours. */
-static bool is_elsewhere(const struct arena_key *entry)
-{
-	return atomic_load(&entry->flags) & (KEY_ON_DEMAND | KEY_NULL);
-}
-
-/* The pages that lie wholly within the region. */
-static bool find_pages(const struct arena_key *entry, uintptr_t *start, uintptr_t *end)
-{
-	*start = (entry->addr + PAGE - 1) & ~(PAGE - 1);
-	*end = last_of(entry) & ~(PAGE - 1);
-	return *start < *end;
-}
-
-/* All that can be of the region is in the range. */
-static bool contains(const struct range *range, const struct arena_key *entry)
-{
-	uintptr_t start, end;
-
-	if (is_elsewhere(entry) || !overlaps(entry, range->start, range->end))
-		return false;
-	if (!find_pages(entry, &start, &end)) /* less than a page, and perhaps not all of it */
-		return true;
-	return start >= range->start && end <= range->end;
-}
-
-/* Says where the entry's bytes are that are in the range, of which it has some. */
-static void publish_place(struct arena_key *entry, const struct range *range)
-{
-	uint64_t before = range->start > entry->addr ? range->start - entry->addr : 0;
-	uint64_t behind = last_of(entry) > range->end ? last_of(entry) - range->end : 0;
-
-	entry->heap_edges = (uint32_t)(before | behind << 16);
-	atomic_store_explicit(&entry->heap, range->offset + (entry->addr - range->start),
-			      memory_order_release);
-}
-
-/* A range that is not settled keeps peers away from the entry's pages. */
-static bool must_be_marked(const struct arena_key *entry) REQUIRES(adopt_lock)
-{
-	for (unsigned i = 0; i < range_count; i++)
-		if (!ranges[i].settled && overlaps(entry, ranges[i].start, ranges[i].end))
-			return true;
-	return false;
-}
-
-/* MOVING of all keys over the range is what it has to be; those that it has, or had, in the heap are told where. */
-static void update_keys(const struct range *range) REQUIRES(adopt_lock)
-{
-	uint32_t count = key_count();
-
-	for (uint32_t i = 1; i < count; i++) {
-		struct arena_key *entry = key_entry(i);
-
-		if (!is_alive(entry) || !overlaps(entry, range->start, range->end))
-			continue;
-		if (range->settled && contains(range, entry))
-			publish_place(entry, range);
-		else if (range->drained && contains(range, entry))
-			atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
-		if (must_be_marked(entry))
-			atomic_fetch_or(&entry->flags, KEY_MOVING);
-		else
-			atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_MOVING);
-	}
-}
-
-/* Then none of its bytes are anything else by now. */
-static bool leads_to_all(const struct arena_key *entry, const struct range *range)
-{
-	return is_alive(entry) && !is_elsewhere(entry) && entry->addr <= range->start &&
-	       last_of(entry) >= range->end;
-}
-
-/* Some key leads to all of it: the one that did so the last time, or else all are looked at. */
-static bool is_needed(struct range *range) REQUIRES(adopt_lock)
-{
-	uint32_t count = key_count();
-
-	if (range->needed_by && leads_to_all(key_entry(range->needed_by), range))
-		return true;
-	for (uint32_t i = 1; i < count; i++)
-		if (leads_to_all(key_entry(i), range)) {
-			range->needed_by = i;
-			return true;
-		}
-	return false;
-}
-
-/* The next keys over the range from *index on. False: one is dying. */
-static bool collect_keys(const struct range *range, uint32_t *index, uint32_t keys[KEYS_AT_ONCE],
-			 unsigned *count) REQUIRES(adopt_lock)
-{
-	uint32_t all = key_count();
-
-	for (*count = 0; *index < all && *count < KEYS_AT_ONCE; ++*index) {
-		struct arena_key *entry = key_entry(*index);
-		uint32_t key = atomic_load_explicit(&entry->key, memory_order_acquire);
-
-		if (!overlaps(entry, range->start, range->end))
-			continue;
-		if (atomic_load(&entry->flags) & KEY_DYING)
-			return false;
-		if (key)
-			keys[(*count)++] = key;
-	}
-	return true;
-}
-
-/* Nobody touches the range any more who has not seen that its keys are MOVING. */
-static bool drain(const struct range *range) EXCLUDES(adopt_lock)
-{
-	uint32_t keys[KEYS_AT_ONCE], index = 1;
-	unsigned count;
-	bool living;
-
-	do {
-		lock_acquire(&adopt_lock);
-		living = collect_keys(range, &index, keys, &count);
-		lock_release(&adopt_lock);
-		if (!living || (count && !touch_drain(keys, count, 0)))
-			return false;
-	} while (count == KEYS_AT_ONCE);
-	return true;
-}
+/* ------------------------------------------------------------------------------------------
+ * Keys that are born, and that die.
+ */
 
 void adopt_on_birth(struct arena_key *entry)
 {
@@ -282,14 +117,14 @@ void adopt_on_birth(struct arena_key *entry)
 	for (unsigned i = 0; i < range_count; i++) {
 		struct range *range = &ranges[i];
 
-		if (!overlaps(entry, range->start, range->end))
+		if (!range_overlaps(range, entry))
 			continue;
 		if (!range->settled)
 			atomic_fetch_or(&entry->flags, KEY_MOVING);
 		/* what lies there now may be mapped anew, while an older key still leads to the heap */
-		else if (contains(range, entry) &&
+		else if (range_contains(range, entry) &&
 			 move_is_there(&heap, range->start, range->end, range->offset))
-			publish_place(entry, range);
+			range_publish(range, entry);
 	}
 }
 
@@ -301,7 +136,7 @@ void adopt_on_death(struct arena_key *entry)
 	atomic_fetch_and(&entry->flags, ~(uint32_t)(KEY_DYING | KEY_MOVING));
 	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
 	for (unsigned i = 0; i < range_count; i++)
-		if (overlaps(entry, ranges[i].start, ranges[i].end)) {
+		if (range_overlaps(&ranges[i], entry)) {
 			ranges[i].put_off = false;
 			ranges[i].next_ns = 0;
 			any = true;
@@ -317,30 +152,7 @@ void adopt_on_death(struct arena_key *entry)
 
 static bool belongs_out(struct range *range) REQUIRES(adopt_lock)
 {
-	return forks || range->refused || !is_needed(range);
-}
-
-/* A place in the heap for so many bytes; 0: there is none. *index: where it goes in `ranges`. */
-static uint64_t find_room(uint64_t bytes, unsigned *index) REQUIRES(adopt_lock)
-{
-	uint64_t offset = HEAP_FIRST;
-	unsigned i;
-
-	if (range_count == RANGES_MAX || bytes > heap_bytes)
-		return 0;
-	for (i = 0; i < range_count && ranges[i].offset - offset < bytes + PAGE; i++)
-		offset = ranges[i].offset + (ranges[i].end - ranges[i].start) + PAGE;
-	*index = i;
-	return offset + bytes <= heap_bytes ? offset : 0;
-}
-
-/* -EAGAIN: it is going out, and may be asked for again. */
-static int find_overlap(uintptr_t start, uintptr_t end) REQUIRES(adopt_lock)
-{
-	for (unsigned i = 0; i < range_count; i++)
-		if (ranges[i].start < end && ranges[i].end > start)
-			return ranges[i].settled ? -EEXIST : -EAGAIN;
-	return 0;
+	return forks || range->refused || !range_is_needed(range);
 }
 
 /*
@@ -361,26 +173,23 @@ static void map_own(uint64_t offset, uint64_t bytes)
 static int make_range(uint32_t key, uint64_t now) REQUIRES(adopt_lock)
 {
 	struct range range = { .key = key, .since_ns = now };
-	unsigned index;
+	struct range *made;
 	int error;
 
-	if (is_elsewhere(entry_of(key)) || !find_pages(entry_of(key), &range.start, &range.end))
+	if (range_key_is_elsewhere(entry_of(key)) ||
+	    !range_find_pages(entry_of(key), &range.start, &range.end))
 		return -EINVAL;
 	if (range.end - range.start > RANGE_MAX)
 		return -E2BIG;
-	error = find_overlap(range.start, range.end);
+	error = range_find_overlap(range.start, range.end);
 	if (!error)
 		error = move_check(&heap, range.start, range.end);
 	if (error)
 		return error;
-	range.offset = find_room(range.end - range.start, &index);
-	if (!range.offset)
+	if (!range_insert(&range, heap_bytes, &made))
 		return -ENOSPC;
-	map_own(range.offset, range.end - range.start);
-	memmove(&ranges[index + 1], &ranges[index], (range_count - index) * sizeof(*ranges));
-	ranges[index] = range;
-	range_count++;
-	update_keys(&range);
+	map_own(made->offset, made->end - made->start);
+	range_update_keys(made);
 	return 0;
 }
 
@@ -391,7 +200,7 @@ static bool is_for_good(int error)
 
 static void stay(uint32_t key, int error)
 {
-	if (is_for_good(error) && is_alive(entry_of(key)))
+	if (is_for_good(error) && range_key_is_alive(entry_of(key)))
 		atomic_fetch_or(&entry_of(key)->flags, KEY_STAYS);
 }
 
@@ -410,19 +219,17 @@ static void settle(struct range *range) REQUIRES(adopt_lock)
 		return;
 	}
 	range->settled = true;
-	update_keys(range);
+	range_update_keys(range);
 	drop_aside(range);
 }
 
 /* All out. The place in the heap may be used for something else. */
 static void drop(unsigned index) REQUIRES(adopt_lock)
 {
-	struct range range = ranges[index];
+	struct range range = range_remove(index);
 
-	range_count--;
-	memmove(&ranges[index], &ranges[index + 1], (range_count - index) * sizeof(*ranges));
 	range.drained = true; /* or never had anything in the heap */
-	update_keys(&range);
+	range_update_keys(&range);
 	stay(range.key, range.refused);
 	drop_aside(&range);
 }
@@ -433,7 +240,7 @@ static void unsettle(struct range *range, uint64_t now) REQUIRES(adopt_lock)
 	range->settled = range->drained = false;
 	range->since_ns = now;
 	range->pause_ns = 0;
-	update_keys(range);
+	range_update_keys(range);
 }
 
 static void put_off(struct range *range, uint64_t now) REQUIRES(adopt_lock)
@@ -492,7 +299,7 @@ static void on_drain(struct range *range, bool drained, uint64_t now) REQUIRES(a
 {
 	range->drained = drained;
 	if (drained)
-		update_keys(range);
+		range_update_keys(range);
 	else if (now - range->since_ns < DRAIN_NS)
 		range->next_ns = now + LOOK_NS;
 	else if (range->in)
@@ -543,7 +350,7 @@ static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(adopt_lo
 	in_slice = true;
 	lock_release(&adopt_lock);
 	if (!range->drained) {
-		drained = drain(&copy);
+		drained = range_drain(&copy);
 		lock_acquire(&adopt_lock);
 		on_drain(range, drained, now);
 	} else {
