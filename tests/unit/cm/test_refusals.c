@@ -300,11 +300,31 @@ static void test_where_nobody_listens(void **state)
 		fail_msg("\"%s\"", text);
 }
 
+static void test_where_the_program_refuses(void **state)
+{
+	struct rdma_cm_id *id = make(), *child;
+	struct rdma_cm_event *event;
+	char text[2000];
+
+	pair_route(channel, id, listening);
+	pair_make_qp(id);
+	CHECK(!rdma_connect(id, &(struct rdma_conn_param){ .retry_count = 7 }));
+	event = await_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+	child = event->id;
+	CHECK(!rdma_reject(child, NULL, 0) && !rdma_ack_cm_event(event) && !rdma_destroy_id(child));
+	event = await_event(channel, RDMA_CM_EVENT_REJECTED);
+	CHECK(event->status == 28 && !rdma_ack_cm_event(event));
+	said(text, sizeof(text));
+	if (!strstr(text, "reason 28: the program at the other end refused it"))
+		fail_msg("\"%s\"", text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_each_refusal_says_why),
 		cmocka_unit_test(test_where_nobody_listens),
+		cmocka_unit_test(test_where_the_program_refuses),
 	};
 	int failed, fd = mkstemp(path);
 

@@ -221,6 +221,48 @@ static void test_slot_without_its_token(void **state)
 	ctl_close(bystander);
 }
 
+static int claim(unsigned slot, int token)
+{
+	struct ctl_hello hello = make_hello();
+	int fds[] = { make_arena(), make_wake(), make_arena(), token };
+	int sock = raw_connect();
+	struct fdmsg m;
+
+	hello.wanted_slot = slot;
+	CHECK(!fdmsg_send(sock, &hello, sizeof(hello), fds, 4));
+	CHECK(!fdmsg_wait(sock, INT64_MAX, &m));
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
+	close(sock);
+	return m.body.welcome.status;
+}
+
+/* Sockets may have the same name, if the file of one was elsewhere meanwhile: what is sent there tells them apart. */
+static void test_token_of_the_same_name(void **state)
+{
+	struct ctl_client *bystander = join();
+	int real = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int other = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct sockname_space space;
+	struct sockname name;
+	char aside[sizeof(name.addr.sun_path) + 8];
+
+	sockname_space_of_user(geteuid(), &space);
+	sockname_of_slot(&space, 500, &name);
+	if (!*name.addr.sun_path)
+		skip(); /* there is no directory for files */
+	snprintf(aside, sizeof(aside), "%s.aside", name.addr.sun_path);
+	CHECK(!bind(real, (struct sockaddr *)&name.addr, name.len));
+	CHECK(!rename(name.addr.sun_path, aside));
+	CHECK(!bind(other, (struct sockaddr *)&name.addr, name.len));
+	CHECK(!rename(aside, name.addr.sun_path));
+	CHECK(claim(500, other) == EPERM);
+	CHECK(claim(500, real) == 0);
+	close(other);
+	close(real);
+	ctl_close(bystander);
+}
+
 /* Asks and asks, and never reads. */
 static void test_flood_of_requests(void **state)
 {
@@ -467,6 +509,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_malformed_messages), TEST(test_random_messages),
 		TEST(test_other_version),      TEST(test_slot_without_its_token),
+		TEST(test_token_of_the_same_name),
 		TEST(test_flood_of_requests),  TEST(test_slow_reader),
 		TEST(test_no_fd_leak),	       TEST(test_out_of_fds),
 		TEST(test_client_out_of_fds),  TEST(test_many_refused_for_want_of_fds),

@@ -187,6 +187,22 @@ static void processes_are_searched_once_a_second(void **state)
 	port_group_destroy(g);
 }
 
+/* Of IPv6 as well; who has the port of another address is not meant. */
+static void owners_are_told_by_ipv6_address(void **state)
+{
+	uint8_t gid[CTL_GID_BYTES] = { [15] = 1 }, other[CTL_GID_BYTES] = { 0xfd, [15] = 9 };
+	struct port_group *g;
+	struct owner owner;
+
+	if (port_group_create(gid, 0, &g))
+		skip(); /* port 4791 of ::1 is not free here */
+	owner_find(gid, &owner);
+	assert_true(owner.found && owner.uid == getuid());
+	owner_find(other, &owner);
+	assert_false(owner.found);
+	port_group_destroy(g);
+}
+
 /* Two addresses in turn, one of another user's, beside many processes: each is told whose it is, at once. */
 static void owners_of_many_addresses_are_told_in_turn(void **state)
 {
@@ -233,6 +249,7 @@ int main(void)
 		cmocka_unit_test(every_socket_takes_merged_packets),
 		cmocka_unit_test(packets_without_checksum_are_taken_over_ipv6),
 		cmocka_unit_test(processes_are_searched_once_a_second),
+		cmocka_unit_test(owners_are_told_by_ipv6_address),
 		cmocka_unit_test(owners_of_many_addresses_are_told_in_turn),
 	};
 
