@@ -208,6 +208,32 @@ static bool is_repeated(const struct client *c, const struct fdmsg *m)
 	return m->body.header.seq && m->body.header.seq == c->cm->repeated;
 }
 
+static unsigned count_channels(struct daemon *d, uid_t uid)
+{
+	unsigned count = 0;
+
+	list_for_each_safe(m, &d->clients) {
+		struct client *c = container_of(m, struct client, in_daemon);
+
+		if (c->cm && c->uid == uid)
+			count += c->cm->channel_count;
+	}
+	return count;
+}
+
+/*
+ * Of all users one gets another channel only while more are free than it has, as with slots. What it had with an
+ * earlier daemon it has again: others may have got theirs later.
+ */
+static bool exceeds_its_share(const struct cm_client *cc, rlim_t all)
+{
+	struct daemon *d = cc->cm->daemon;
+	unsigned used = cc->cm->channel_count;
+	bool returns = cc->returns && cc->client->role == CLIENT_CM_EARLY;
+
+	return d->scope == DAEMON_OF_SYSTEM && !returns && count_channels(d, cc->client->uid) >= all - used;
+}
+
 /* Each has a descriptor here: some are left for other clients, whatever this one does. */
 static bool has_room_for_channel(const struct cm_client *cc)
 {
@@ -216,8 +242,8 @@ static bool has_room_for_channel(const struct cm_client *cc)
 	if (cc->channel_count >= CM_CHANNELS_PER_CLIENT)
 		return false;
 	return getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
-	       (cc->channel_count < limit.rlim_cur / 8 &&
-		cc->cm->channel_count < limit.rlim_cur / 4);
+	       (cc->channel_count < limit.rlim_cur / 8 && cc->cm->channel_count < limit.rlim_cur / 4 &&
+		!exceeds_its_share(cc, limit.rlim_cur / 4));
 }
 
 /* number: 0: a new one. */

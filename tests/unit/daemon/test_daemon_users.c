@@ -498,6 +498,59 @@ static void test_a_session_returns_to_the_next_daemon_of_all(void **state)
 	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
 }
 
+static int join_system(void)
+{
+	struct ctl_cm_hello hello = cm_hello(0);
+	int sock = call_system(), store = cm_make_store();
+	struct fdmsg m = cm_ask_with(sock, &hello, sizeof(hello), &store, 1);
+
+	CHECK(!m.body.welcome.status);
+	fdmsg_close_fds(&m);
+	close(store);
+	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
+	return sock;
+}
+
+/* Makes all the channels that it can, with a few connections; says how many, and stays. */
+static void make_channels(int fd)
+{
+	int bell = cm_make_bell();
+	uint64_t count = 0;
+	uint32_t channel;
+
+	CHECK(!setuid(20001));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (int i = 0; i < 4; i++) {
+		int sock = join_system();
+
+		while (!cm_create_channel(sock, bell, &channel))
+			count++;
+	}
+	say(fd, count);
+	hear(fd);
+}
+
+/* Channels have descriptors in the daemon: one user cannot take all that there are for them. */
+static void test_a_user_has_a_share_of_the_channels(void **state)
+{
+	struct rlimit few = { 800, 800 };
+	struct worker greedy;
+	pid_t daemon;
+	int sock;
+
+	need_root();
+	CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	daemon = start_system_daemon();
+	worker_start(&greedy, make_channels);
+	CHECK(hear(greedy.fd) > 40);
+	sock = join_system();
+	for (int i = 0; i < 10; i++)
+		cm_make_channel(sock);
+	close(sock);
+	worker_kill(&greedy);
+	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
+}
+
 /* Locks all that it sees of where the daemon of all lies, and stays. */
 static void lock_directory(int fd)
 {
@@ -545,6 +598,7 @@ int main(void)
 		TEST(test_sessions_of_others_are_not_taken),
 		TEST(test_a_session_returns_to_the_next_daemon_of_all),
 		TEST(test_a_stranger_cannot_lock_the_daemon_out),
+		TEST(test_a_user_has_a_share_of_the_channels),
 	};
 
 	return cmocka_run_group_tests_name("daemon users", tests, NULL, NULL);
