@@ -154,6 +154,22 @@ static void test_nothing_is_held_back_without_a_sign(void **state)
 	assert_false(pace()->bounded);
 }
 
+static void test_notification_slows_requests(void **state)
+{
+	static const uint8_t reserved[16];
+	uint32_t before;
+
+	pair_post(IBV_WR_RDMA_WRITE, BYTES, 1);
+	rig_run(rig_now_ns + 10 * MS);
+	pair_expect(1, IBV_WC_SUCCESS);
+	before = transport_of(a)->window.size;
+	rig_inject(b, &(struct packet){ .opcode = CNP,
+					.becn = true,
+					.payload_bytes = sizeof(reserved) }, reserved);
+	rig_run(rig_now_ns + US);
+	assert_in_range(transport_of(a)->window.size, WINDOW_MIN, before - 1);
+}
+
 /* Half as many in an interval after a CNP, and half of that after another; then two more in each. */
 static void test_notification_slows_responses(void **state)
 {
@@ -272,6 +288,7 @@ int main(void)
 		TEST(cnp_is_not_answered),
 		TEST(one_cnp_in_an_interval),
 		TEST(nothing_is_held_back_without_a_sign),
+		TEST(notification_slows_requests),
 		TEST(notification_slows_responses),
 		TEST(notification_of_something_else),
 		TEST(bound_ends_with_the_connection),
