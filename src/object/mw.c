@@ -310,7 +310,7 @@ enum cause mw_invalidate_once(uint32_t key, uint32_t pd, uint32_t qpn, uint32_t 
 void mw_prepare(struct wqe *wqe, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
 	wqe->rkey = rkey;
-	wqe->window = mw_of(mw)->key;
+	wqe->window = mw ? mw_of(mw)->key : 0;
 	wqe->region = info->mr ? info->mr->lkey : 0;
 	wqe->bind = *info;
 	wqe->bind.mr = NULL;
