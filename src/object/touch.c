@@ -9,9 +9,19 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Entries below this one belong to a thread each; those above are for whoever needs another. */
+/*
+ * Entries below this one belong to a thread each; those above are common, for whoever needs another.
+ *
+ * Nobody waits for a common entry for ever. They are divided by how many entries their holder had when it
+ * took one: a thread takes only those of its level, so whoever waits at a level waits for threads that wait
+ * at the levels above it, or not at all. At the last level nobody waits while it holds an entry: a call
+ * touches the remote region, and in it the local one, and in that the one of another process that it stands
+ * for (object/foreign.h), and no more. So the last level becomes free, therefore the one below it, and so on.
+ */
 #define OWNED_ENTRIES (ARENA_TOUCHES - 16)
+#define LEVELS	      3
 #define NO_ENTRY      (-1)
+#define TAKEN	      1ull /* by whom is being written; of slot 0, which is nobody's */
 #define IN_HEAP	      (1ull << 63) /* of an entry; slots are smaller */
 
 /* The pauses between looks: most copies are over in some microseconds. */
@@ -31,6 +41,10 @@ static uint32_t own_slot;
 static _Atomic(touch_visitor *) visitor;
 static enum barrier barrier_kind;
 static _Atomic bool owned[OWNED_ENTRIES];
+static const unsigned level_begin[LEVELS + 1] = { OWNED_ENTRIES, OWNED_ENTRIES + 8, OWNED_ENTRIES + 12,
+						  ARENA_TOUCHES };
+/* Who took a common entry last, by its own_entry's address; still has it unless that is empty. */
+static _Atomic uintptr_t holders[ARENA_TOUCHES];
 static pthread_key_t owner_key;
 static pthread_once_t owner_once = PTHREAD_ONCE_INIT;
 
@@ -97,24 +111,53 @@ static void claim_entry(void)
 	}
 }
 
+/* Of the common entries. Exact: what another thread takes says TAKEN until that is its holder. */
+static bool is_held_by(unsigned i, uintptr_t holder)
+{
+	uint64_t what = atomic_load_explicit(&arena_touches(own_arena)[i].what, memory_order_acquire);
+
+	/* Barrier HOLDER, reader: what was taken is seen, therefore by whom. */
+	return what != 0 && what != TAKEN &&
+	       atomic_load_explicit(&holders[i], memory_order_relaxed) == holder;
+}
+
+static bool take(unsigned i, uintptr_t holder, uint64_t what)
+{
+	struct arena_touch *touch = &arena_touches(own_arena)[i];
+	uint64_t free_entry = 0;
+
+	if (!atomic_compare_exchange_strong(&touch->what, &free_entry, TAKEN))
+		return false;
+	atomic_store_explicit(&holders[i], holder, memory_order_relaxed);
+	/* Barrier HOLDER, holder: the store above precedes this one. */
+	atomic_store_explicit(&touch->what, what, memory_order_release);
+	return true;
+}
+
+static unsigned find_level(uintptr_t holder)
+{
+	unsigned held = own_entry != NO_ENTRY; /* it is in use */
+
+	for (unsigned i = OWNED_ENTRIES; i < ARENA_TOUCHES; i++)
+		held += is_held_by(i, holder);
+	return held < LEVELS ? held : LEVELS - 1;
+}
+
 /* A second touch of this thread, or one of a thread without an entry: a common one. */
 static struct arena_touch *begin_common(uint64_t what)
 {
-	struct arena_touch *touches = arena_touches(own_arena);
+	uintptr_t holder = (uintptr_t)&own_entry;
+	unsigned level = find_level(holder);
 
-	for (unsigned i = OWNED_ENTRIES;;) {
-		uint64_t free_entry = 0;
-
-		if (atomic_compare_exchange_strong(&touches[i].what, &free_entry, what))
-			return &touches[i];
-		if (++i == ARENA_TOUCHES) {
-			i = OWNED_ENTRIES;
-			sched_yield();
-		}
+	for (;;) {
+		for (unsigned i = level_begin[level]; i < level_begin[level + 1]; i++)
+			if (take(i, holder, what))
+				return &arena_touches(own_arena)[i];
+		sched_yield();
 	}
 }
 
-static struct arena_touch *begin(uint64_t what)
+static struct arena_touch *publish(uint64_t what)
 {
 	struct arena_touch *touch;
 
@@ -126,8 +169,15 @@ static struct arena_touch *begin(uint64_t what)
 	if (atomic_load_explicit(&touch->what, memory_order_relaxed) != 0)
 		return begin_common(what);
 	atomic_store_explicit(&touch->what, what, memory_order_release);
+	return touch;
+}
+
+static struct arena_touch *begin(uint64_t what)
+{
+	struct arena_touch *touch = publish(what);
+
 	/*
-	 * Barrier TOUCH, toucher: the store above precedes the load of the key that follows. The
+	 * Barrier TOUCH, toucher: the store of `what` precedes the load of the key that follows. The
 	 * processor may swap them; the revoker's touch_barrier makes good for that.
 	 */
 	if (barrier_kind == BARRIER_FENCE)

@@ -21,7 +21,8 @@
  * later look finds nothing (object/mw.h), calls give up (object/key.h).
  *
  * Entries are a resource of the process: a thread keeps the one it got last and finds another only
- * when that is in use (a signal handler, or more threads than entries: then it waits its turn).
+ * when that is in use (a touch within a touch, or more threads than entries: then it waits its turn, which
+ * comes, see touch.c).
  */
 #ifndef OBJECT_TOUCH_H
 #define OBJECT_TOUCH_H
@@ -45,7 +46,7 @@ void touch_barrier(void);
 /* False where there is no membarrier: touch_barrier then only waits a while. */
 bool touch_barrier_works(void);
 
-/* Returns the entry that now publishes `key` of the process in `slot`. Never fails. */
+/* Returns the entry that now publishes `key` of the process in `slot`. Never fails. A thread holds three at most. */
 struct arena_touch *touch_begin(uint32_t slot, uint32_t key);
 
 /*

@@ -6,8 +6,8 @@
  *
  * Bursts come from a pool, because they are large. A burst publishes at most one key (object/touch.h)
  * from burst_touch until it is sent, and of two that a thread has at once (answer_join) one holds nothing
- * but an acknowledgement: no thread waits for a touch entry while it holds another, so the entries that
- * threads share cannot run out for good. Callers hold the QP's lock.
+ * but an acknowledgement: no thread waits for a touch entry on behalf of one burst while it holds another's.
+ * Callers hold the QP's lock.
  */
 #ifndef TRANSPORT_BURST_H
 #define TRANSPORT_BURST_H

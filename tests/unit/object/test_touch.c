@@ -3,6 +3,7 @@
  * the key named. Takes a seed as its argument; prints it.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -145,7 +146,7 @@ static void entries_return_with_their_thread(void **state)
 
 static struct hold {
 	pthread_barrier_t all;
-	struct arena_touch *touches[ARENA_TOUCHES - 2];
+	struct arena_touch *touches[ARENA_TOUCHES - 10];
 } held;
 
 static void *touch_and_hold(void *arg)
@@ -160,7 +161,7 @@ static void *touch_and_hold(void *arg)
 
 static void many_threads_at_once_have_an_entry_each(void **state)
 {
-	enum { THREADS = ARENA_TOUCHES - 2 };
+	enum { THREADS = ARENA_TOUCHES - 10 };
 	pthread_t threads[THREADS];
 
 	pthread_barrier_init(&held.all, NULL, THREADS);
@@ -174,12 +175,54 @@ static void many_threads_at_once_have_an_entry_each(void **state)
 			assert_ptr_not_equal(held.touches[i], held.touches[j]);
 }
 
+#define NESTING	      80
+#define NESTING_TURNS 200
+#define NESTING_S     20
+
+static _Atomic int nested_ends;
+
+/* As a WRITE from an imported region to an adopted one: three keys. */
+static void *touch_within_touches(void *arg)
+{
+	for (int i = 0; i < NESTING_TURNS; i++) {
+		struct arena_touch *outer = touch_begin(HARNESS_SLOT, 7), *middle, *inner;
+
+		sched_yield();
+		middle = touch_begin(HARNESS_SLOT, 8);
+		sched_yield();
+		inner = touch_begin(HARNESS_SLOT, 9);
+		touch_end(inner);
+		touch_end(middle);
+		touch_end(outer);
+	}
+	atomic_fetch_add(&nested_ends, 1);
+	return NULL;
+}
+
+/* More threads than entries, which all want further ones while they hold one. */
+static void threads_that_nest_do_not_hold_each_other_up(void **state)
+{
+	struct timespec pause = { .tv_nsec = 10000000 };
+	pthread_t threads[NESTING];
+
+	for (int i = 0; i < NESTING; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, touch_within_touches, NULL), 0);
+	for (int i = 0; i < NESTING_S * 100 && atomic_load(&nested_ends) < NESTING; i++)
+		nanosleep(&pause, NULL);
+	assert_int_equal(atomic_load(&nested_ends), NESTING);
+	for (int i = 0; i < NESTING; i++)
+		pthread_join(threads[i], NULL);
+	for (int i = 0; i < ARENA_TOUCHES; i++)
+		assert_true(atomic_load(&arena_touches(arena)[i].what) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(touches_nest),
 		cmocka_unit_test(entries_return_with_their_thread),
 		cmocka_unit_test(many_threads_at_once_have_an_entry_each),
+		cmocka_unit_test(threads_that_nest_do_not_hold_each_other_up),
 		cmocka_unit_test(revoke_waits_for_those_who_copy),
 	};
 
