@@ -18,6 +18,7 @@
 struct attachment {
 	union ibv_gid gid;
 	uint32_t qpn; /* 0: free */
+	bool again;   /* the pump has to tell the new verbatimd of it */
 };
 
 struct cached {
@@ -77,7 +78,7 @@ int group_attach(uint32_t qpn, const union ibv_gid *spelled, bool *is_new)
 	}
 	attachment = find(0, gid);
 	if (attachment)
-		*attachment = (struct attachment){ *gid, qpn };
+		*attachment = (struct attachment){ .gid = *gid, .qpn = qpn };
 	lock_release(&group_lock);
 	if (!attachment)
 		return ENOMEM;
@@ -97,15 +98,19 @@ int group_detach(uint32_t qpn, const union ibv_gid *spelled)
 {
 	const union ibv_gid group = canonical(spelled), *gid = &group;
 	struct attachment *attachment;
+	bool untold = false;
 
 	lock_acquire(&group_lock);
 	attachment = find(qpn, gid);
-	if (attachment)
-		attachment->qpn = 0;
+	if (attachment) {
+		untold = attachment->again;
+		*attachment = (struct attachment){ 0 };
+	}
 	lock_release(&group_lock);
 	if (!attachment)
 		return EINVAL;
-	ctl_mcast_detach(ctl, gid->raw);
+	if (!untold)
+		ctl_mcast_detach(ctl, gid->raw);
 	return 0;
 }
 
@@ -199,6 +204,24 @@ static bool ask(struct cached *entry)
 	return error != -EAGAIN;
 }
 
+/*
+ * Under the lock, so that a detachment that follows is told later than this. True: it is to be done once more.
+ * A verbatimd that is lost again need not be told: the next one is told of all.
+ */
+static bool tell_attachments(void)
+{
+	bool busy = false;
+
+	lock_acquire(&group_lock);
+	for (int i = 0; i < ATTACHMENTS_MAX && !busy; i++)
+		if (attachments[i].again) {
+			busy = ctl_mcast_attach_again(ctl, attachments[i].gid.raw) == -EAGAIN;
+			attachments[i].again = busy;
+		}
+	lock_release(&group_lock);
+	return busy;
+}
+
 bool group_ask(void)
 {
 	bool busy = false;
@@ -206,6 +229,7 @@ bool group_ask(void)
 	if (!atomic_load_explicit(&any_wanted, memory_order_relaxed) ||
 	    !atomic_exchange(&any_wanted, false))
 		return false;
+	busy = tell_attachments();
 	for (int i = 0; i < CACHE_SIZE; i++)
 		busy |= !ask(&cache[i]);
 	if (busy)
@@ -249,15 +273,15 @@ void group_on_change(void)
 void group_attach_again(void)
 {
 	group_on_change();
-	for (int i = 0; i < ATTACHMENTS_MAX; i++) {
-		struct attachment copy;
-
-		lock_acquire(&group_lock);
-		copy = attachments[i];
-		lock_release(&group_lock);
-		if (copy.qpn)
-			ctl_mcast_attach(ctl, copy.gid.raw);
+	lock_acquire(&group_lock);
+	for (int i = 0; i < ATTACHMENTS_MAX; i++)
+		attachments[i].again = attachments[i].qpn;
+	for (int i = 0; i < CACHE_SIZE; i++) {
+		cache[i].asked_until_ns = 0;
+		cache[i].question = 0;
 	}
+	any_wanted = true;
+	lock_release(&group_lock);
 }
 
 void group_reset_after_fork(void) NO_LOCK_CHECK

@@ -42,7 +42,7 @@ void group_visit(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg
 /* verbatimd told that some membership changed. */
 void group_on_change(void);
 
-/* There is a new verbatimd, which knows of none. */
+/* There is a new verbatimd, which knows of none, and was asked nothing. Does not wait: group_ask tells it. */
 void group_attach_again(void);
 
 void group_reset_after_fork(void);

@@ -78,6 +78,13 @@ static void on_notice(struct ctl_notice *notice)
 	}
 }
 
+static void ask(void)
+{
+	asks = peers_ask();
+	asks |= group_ask();
+	ports_ask_ns = ports_ask(now_ns());
+}
+
 static void introduce(bool all)
 {
 	introduce_ns = peers_introduce_again(all) ? now_ns() + RECONNECT_NS : NEVER;
@@ -112,6 +119,7 @@ static void find_daemon_again(void)
 	group_attach_again();
 	ports_ask_again();
 	local_retry_on_peers(); /* what the last one was asked is asked again */
+	ask();
 }
 
 void notices_take(void)
@@ -120,19 +128,19 @@ void notices_take(void)
 	int r;
 
 	peers_bury_replaced();
-	asks = peers_ask();
-	asks |= group_ask();
-	ports_ask_ns = ports_ask(now_ns());
+	ask();
 	if (daemon_lost) {
 		find_daemon_again();
 		return;
 	}
 	while ((r = ctl_next_notice(ctl, &notice)) > 0)
 		on_notice(&notice);
-	if (r == -ENOTCONN)
+	if (r == -ENOTCONN) {
 		find_daemon_again();
-	else if (now_ns() >= introduce_ns)
+	} else if (now_ns() >= introduce_ns) {
 		introduce(false);
+		ask();
+	}
 }
 
 uint64_t notices_due_ns(void)

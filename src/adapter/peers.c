@@ -24,11 +24,16 @@ static struct lock links_lock = LOCK_INITIALIZER;
 static struct link *links[SLOT_COUNT] GUARDED_BY(links_lock);
 static struct link *_Atomic active[2 * SLOT_COUNT];
 static _Atomic uint32_t active_count;
-/* What is not known of a slot. CLOCK_MONOTONIC_COARSE; 0: nothing. */
+/* What is not known of a slot, or not by verbatimd. CLOCK_MONOTONIC_COARSE; 0: nothing. */
 static struct {
 	uint64_t asked_until_ns; /* verbatimd is being asked, or soon will be */
 	uint64_t none_until_ns;	 /* it has said that there is nobody */
 	bool wanted;		 /* the pump has to ask */
+	enum {
+		INTRODUCED,	 /* or never linked */
+		ASKED,		 /* the new verbatimd, or soon will be */
+		NOT_BACK,	 /* it does not know the peer yet: it is asked once more, later */
+	} introduction;
 } unknown[SLOT_COUNT] GUARDED_BY(links_lock);
 static _Atomic bool any_wanted;
 static struct link *replaced GUARDED_BY(links_lock); /* by next_free; see peers_bury_replaced */
@@ -328,14 +333,6 @@ static void forget_unknown(uint32_t slot, uint64_t none_until_ns)
 	lock_release(&links_lock);
 }
 
-void peers_on_none(uint32_t slot)
-{
-	if (slot == 0 || slot > SLOT_MAX)
-		return;
-	forget_unknown(slot, coarse_ns() + PEERS_MISS_NS);
-	local_retry_on_peers();
-}
-
 struct link *peers_find(uint32_t slot)
 {
 	struct ctl_peer_info info;
@@ -370,24 +367,6 @@ bool peers_progress(void)
 		any |= progress_link(link);
 	}
 	return any;
-}
-
-void peers_on_link(struct ctl_peer_info *info)
-{
-	uint32_t slot = info->slot;
-	struct link *link;
-
-	if (info->arena_fd < 0 || info->slot == 0 || info->slot > SLOT_MAX) {
-		close_info(info);
-		return;
-	}
-	link = adopt(info);
-	if (link && is_dead(link))
-		put_aside_dead(link);
-	if (link)
-		link_put(link);
-	forget_unknown(slot, 0);
-	local_retry_on_peers();
 }
 
 static void bury(struct link *link)
@@ -440,48 +419,127 @@ void peers_bury_replaced(void)
 	}
 }
 
+/* True: verbatimd has to answer yet, or is to be asked again. */
+static bool introduce(uint32_t slot, bool all)
+{
+	bool dead = false, again;
+	struct link *link;
+	pid_t pid = 0;
+
+	lock_acquire(&links_lock);
+	link = slot == own_slot ? NULL : links[slot];
+	if (link) {
+		dead = is_dead(link);
+		pid = link->pid;
+	}
+	if (all)
+		unknown[slot].asked_until_ns = unknown[slot].none_until_ns = 0;
+	if (!link || dead) {
+		unknown[slot].introduction = INTRODUCED;
+	} else if (all || unknown[slot].introduction == NOT_BACK) {
+		unknown[slot].introduction = ASKED;
+		unknown[slot].wanted = true;
+		atomic_store(&any_wanted, true);
+	}
+	again = unknown[slot].introduction != INTRODUCED;
+	lock_release(&links_lock);
+	if (dead && all)
+		on_death(slot, pid, true);
+	return again;
+}
+
 bool peers_introduce_again(bool all)
 {
 	bool again = false;
 
-	for (uint32_t slot = 1; slot <= SLOT_MAX; slot++) {
-		struct ctl_peer_info info;
-		struct link *link;
-		bool dead, lasts, is_shared;
-		int error;
-
-		lock_acquire(&links_lock);
-		link = slot == own_slot ? NULL : links[slot];
-		if (link)
-			link_get(link);
-		lock_release(&links_lock);
-		if (!link)
-			continue;
-		dead = is_dead(link);
-		lasts = life_lasts(link->peer);
-		is_shared = link_is_shared(link);
-		if (!all && (is_shared || dead)) {
-			link_put(link);
-			continue;
-		}
-		error = ctl_peer(ctl, slot, &info);
-		/* Not back yet, or dead. Of one that lives the PID says nothing: it may be another namespace's. */
-		if (dead ||
-		    (!lasts && (error ? kill(link->pid, 0) && errno == ESRCH : info.pid != link->pid)))
-			on_death(slot, link->pid, true);
-		else if (error && !is_shared)
-			again = true; /* it may not know of the link: then it is to get another */
-		if (!error && link->pid == info.pid) {
-			struct link *same = adopt(&info);
-
-			if (same)
-				link_put(same);
-		} else if (!error) {
-			close_info(&info);
-		}
-		link_put(link);
-	}
+	for (uint32_t slot = 1; slot <= SLOT_MAX; slot++)
+		again |= introduce(slot, all);
 	return again;
+}
+
+/* The link that verbatimd was asked about by `introduce`, with a reference; NULL: it was not. */
+static struct link *end_introduction(uint32_t slot)
+{
+	struct link *link = NULL;
+
+	lock_acquire(&links_lock);
+	if (unknown[slot].introduction == ASKED)
+		link = links[slot];
+	unknown[slot].introduction = INTRODUCED;
+	if (link)
+		link_get(link);
+	lock_release(&links_lock);
+	return link;
+}
+
+/* Not back yet, or dead. */
+static void on_no_introduction(uint32_t slot)
+{
+	struct link *link = end_introduction(slot);
+
+	if (!link)
+		return;
+	if (!life_lasts(link->peer) && kill(link->pid, 0) && errno == ESRCH) {
+		on_death(slot, link->pid, true);
+	} else if (!link_is_shared(link)) {
+		/* it may not know of the link: then it is to get another */
+		lock_acquire(&links_lock);
+		unknown[slot].introduction = NOT_BACK;
+		lock_release(&links_lock);
+	}
+	link_put(link);
+}
+
+/* Of one that lives the PID says nothing: it may be another namespace's. */
+static bool is_introduction_of_another(uint32_t slot, pid_t pid)
+{
+	struct link *link = end_introduction(slot);
+	bool lasts;
+
+	if (!link)
+		return false;
+	lasts = life_lasts(link->peer);
+	if (link->pid != pid && !lasts)
+		on_death(slot, link->pid, true);
+	lasts &= link->pid != pid;
+	link_put(link);
+	return lasts;
+}
+
+void peers_on_none(uint32_t slot)
+{
+	if (slot == 0 || slot > SLOT_MAX)
+		return;
+	forget_unknown(slot, coarse_ns() + PEERS_MISS_NS);
+	on_no_introduction(slot);
+	local_retry_on_peers();
+}
+
+void peers_on_link(struct ctl_peer_info *info)
+{
+	uint32_t slot = info->slot;
+	struct link *link;
+
+	if (slot == 0 || slot > SLOT_MAX) {
+		close_info(info);
+		return;
+	}
+	if (info->arena_fd < 0) {
+		close_info(info);
+		on_no_introduction(slot);
+		return;
+	}
+	if (is_introduction_of_another(slot, info->pid)) {
+		close_info(info);
+		return;
+	}
+	link = adopt(info);
+	if (link && is_dead(link))
+		put_aside_dead(link);
+	if (link)
+		link_put(link);
+	forget_unknown(slot, 0);
+	local_retry_on_peers();
 }
 
 /*

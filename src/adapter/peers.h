@@ -50,8 +50,9 @@ void peers_on_death(uint32_t slot, pid_t pid);
 void peers_bury_replaced(void);
 /*
  * verbatimd was lost and found: it has to learn again who is linked with whom; and what the last one had told one
- * end alone of is settled (link_move). True: a peer that may not know of its link has not come back yet, so this
- * is to be called again later. all: else only those are asked for.
+ * end alone of is settled (link_move). What the last one was asked is forgotten. Does not wait: peers_ask
+ * asks, and the answers are notices. True: not all have come, or a peer that may not know of its link has not
+ * come back yet, so this is to be called again later. all: else only for those.
  */
 bool peers_introduce_again(bool all);
 

@@ -243,7 +243,10 @@ int ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len)
 		c->daemon_pid = entry.daemon_pid;
 		c->down = false;
 		/* Before anybody asks the new daemon for another. */
+		ports_owe(c);
 		rc = ports_return(c);
+		if (rc == -EAGAIN)
+			rc = 0;
 		if (rc) {
 			c->down = true;
 			snprintf(why, why_len, "verbatimd was lost again");
@@ -390,7 +393,7 @@ static bool take_queued(struct ctl_client *c, struct ctl_notice *out)
 	return true;
 }
 
-/* A reply that comes after its request has timed out: nobody waits for it. */
+/* A reply that comes after its request has timed out, or to what nobody wants to know the answer of. */
 static bool is_late_reply(const struct fdmsg *m)
 {
 	return m->len >= sizeof(struct ctl_header) && m->body.header.seq != 0;
@@ -406,6 +409,9 @@ static int next_notice(struct ctl_client *c, struct ctl_notice *out)
 		int rc = fdmsg_recv(c->sock, &m);
 		bool is_notice;
 
+		/* There is room for more of them when the daemon has answered. */
+		if (rc == -EAGAIN && ports_return(c) == -ENOTCONN)
+			rc = -ENOTCONN;
 		if (rc == -EAGAIN)
 			return 0;
 		if (rc) {
@@ -445,17 +451,24 @@ static void next_seq(struct ctl_client *c)
 
 int client_ask(struct ctl_client *c, struct ctl_header *request, size_t len)
 {
+	int rc = ports_return(c);
+
+	return rc ? rc : client_send_request(c, request, len, -1);
+}
+
+int client_send_request(struct ctl_client *c, struct ctl_header *request, size_t len, int fd)
+{
 	int rc;
 
 	if (c->down || c->reconnecting)
 		return -ENOTCONN;
 	next_seq(c);
 	request->seq = c->seq | ASKED;
-	rc = fdmsg_send(c->sock, request, len, NULL, 0);
+	rc = fdmsg_send(c->sock, request, len, &fd, fd >= 0);
 	return rc && rc != -EAGAIN ? -ENOTCONN : rc;
 }
 
-int client_exchange(struct ctl_client *c, struct ctl_header *request, size_t len, int fd,
+static int exchange(struct ctl_client *c, struct ctl_header *request, size_t len,
 		    struct fdmsg *reply)
 {
 	int64_t deadline_ns = deadline_in_ms(CTL_REQUEST_MS);
@@ -466,8 +479,8 @@ int client_exchange(struct ctl_client *c, struct ctl_header *request, size_t len
 		return -ENOTCONN;
 	next_seq(c);
 	request->seq = c->seq;
-
-	while ((rc = fdmsg_send(c->sock, request, len, &fd, fd >= 0)) == -EAGAIN) {
+	while ((rc = ports_return(c)) == -EAGAIN ||
+	       (!rc && (rc = fdmsg_send(c->sock, request, len, NULL, 0)) == -EAGAIN)) {
 		struct pollfd p = { .fd = c->sock, .events = POLLOUT };
 
 		if (!poll(&p, 1, deadline_left_ms(deadline_ns)))
@@ -477,7 +490,7 @@ int client_exchange(struct ctl_client *c, struct ctl_header *request, size_t len
 		rc = answer_wait(c->sock, deadline_ns, latest_ns, reply);
 		if (rc)
 			break;
-		if (reply->len >= sizeof(*request) && reply->body.header.seq == c->seq)
+		if (reply->len >= sizeof(*request) && reply->body.header.seq == request->seq)
 			return 0;
 		if (!queue_notice(c, reply) && !is_late_reply(reply))
 			rc = -EPROTO;
@@ -496,7 +509,7 @@ int client_request(struct ctl_client *c, struct ctl_header *request, size_t len,
 	int rc;
 
 	pthread_mutex_lock(&c->lock);
-	rc = client_exchange(c, request, len, -1, reply);
+	rc = exchange(c, request, len, reply);
 	if (!rc && (reply->body.header.type != reply_type || reply->len != reply_len)) {
 		fdmsg_close_fds(reply);
 		c->down = true;
@@ -558,6 +571,19 @@ static int change_membership(struct ctl_client *c, enum ctl_type type, const uin
 int ctl_mcast_attach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES])
 {
 	return change_membership(c, CTL_MCAST_ATTACH, mgid);
+}
+
+int ctl_mcast_attach_again(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES])
+{
+	struct ctl_mcast ask = { .header = { .type = CTL_MCAST_ATTACH } };
+	int rc;
+
+	memcpy(ask.mgid, mgid, sizeof(ask.mgid));
+	if (!try_lock(c))
+		return -EAGAIN;
+	rc = client_ask(c, &ask.header, sizeof(ask));
+	client_release(c);
+	return rc;
 }
 
 int ctl_mcast_detach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES])

@@ -17,10 +17,11 @@
  *  - A link is told twice when both ends ask at the same time, and again after a reconnection: a
  *    LINK notice or a ctl_peer result for a slot and pid whose link is in use is closed, and the
  *    old link stays. Links outlive the daemon that made them.
- *  - A new daemon knows of no link before it: after ctl_reconnect, ask ctl_peer once for every
- *    linked peer (and close what it gives) to be told of that peer's death again. -ENOENT means
+ *  - A new daemon knows of no link before it: after ctl_reconnect, ask ctl_peer or ctl_peer_ask once for
+ *    every linked peer (and close what it gives) to be told of that peer's death again. -ENOENT means
  *    that the peer has died or has not reconnected yet. Memberships are attached again, too.
- *  - Ports outlive the daemon, too: the client gives back to the next one what keeps them in order.
+ *  - Ports outlive the daemon, too: the client gives back to the next one what keeps them in order, and
+ *    does not wait for its answers.
  *  - Being cut off (-ENOTCONN) tells the peers that this process has died.
  *  - After -ETIMEDOUT it is unknown whether the daemon has done what was asked.
  */
@@ -122,6 +123,12 @@ int ctl_peer_ask(struct ctl_client *c, unsigned slot);
  */
 int ctl_mcast_attach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES]);
 int ctl_mcast_detach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES]);
+
+/*
+ * The same as the first for a new daemon, without waiting: nobody is told whether it succeeded. 0; -EAGAIN the
+ * connection is busy, or full; -ENOTCONN.
+ */
+int ctl_mcast_attach_again(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES]);
 
 /* Bit s % 64 of word s / 64: slot s is a member, maybe this one. 0, -ENOTCONN, -ETIMEDOUT. */
 int ctl_mcast_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],

@@ -45,6 +45,7 @@ struct ctl_client {
 	pid_t daemon_pid;
 	uint32_t seq; /* of the last request; never 0 */
 	struct kept_port *ports;
+	bool owes_ports; /* some were not given back to this daemon yet */
 	struct asked_port asked_ports[ASKED_PORTS];
 	unsigned next_asked;
 	struct queued_notice *notices;
@@ -52,15 +53,8 @@ struct ctl_client {
 };
 
 /*
- * Caller holds lock. Sends a request, with fd along unless it is -1, and waits for its reply; keeps
- * the notices that come in between. 0, -ENOTCONN, -ETIMEDOUT.
- */
-int client_exchange(struct ctl_client *c, struct ctl_header *request, size_t len, int fd,
-		    struct fdmsg *reply);
-
-/*
- * The same with the lock taken and no descriptor; the reply has the given type and length. The
- * descriptors in it are the caller's.
+ * Takes lock. Sends a request and waits for its reply, of the given type and length; keeps the notices that
+ * come in between. 0, -ENOTCONN, -ETIMEDOUT. The descriptors in the reply are the caller's.
  */
 int client_request(struct ctl_client *c, struct ctl_header *request, size_t len,
 		   enum ctl_type reply_type, size_t reply_len, struct fdmsg *reply);
@@ -72,9 +66,12 @@ int client_request(struct ctl_client *c, struct ctl_header *request, size_t len,
 void client_release(struct ctl_client *c);
 
 /*
- * Caller holds lock. Sends a request whose reply comes as a notice, if it knows it; does not wait. 0, -EAGAIN
- * the socket is full, -ENOTCONN.
+ * Caller holds lock. Sends a request; does not wait. Its reply comes as a notice, or is dropped if there is
+ * none of its kind. 0, -EAGAIN the socket is full, -ENOTCONN.
  */
 int client_ask(struct ctl_client *c, struct ctl_header *request, size_t len);
+
+/* The same, with fd along unless it is -1, and ahead of the ports that are owed (ports_return). */
+int client_send_request(struct ctl_client *c, struct ctl_header *request, size_t len, int fd);
 
 #endif

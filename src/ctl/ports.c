@@ -20,6 +20,7 @@ struct kept_port {
 	uint8_t gid[CTL_GID_BYTES];
 	uint32_t ifindex;
 	int bag_fd;
+	bool owed; /* to a new daemon */
 };
 
 static struct ctl_port ask_port(enum ctl_type type, const uint8_t *gid, uint32_t ifindex)
@@ -53,17 +54,26 @@ static int keep_port(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex,
 	return -ENOMEM;
 }
 
+void ports_owe(struct ctl_client *c)
+{
+	for (struct kept_port *p = c->ports; p; p = p->next)
+		p->owed = true;
+	c->owes_ports = c->ports;
+}
+
 int ports_return(struct ctl_client *c)
 {
-	for (const struct kept_port *p = c->ports; p; p = p->next) {
+	if (!c->owes_ports)
+		return 0;
+	for (struct kept_port *p = c->ports; p; p = p->next) {
 		struct ctl_port ask = ask_port(CTL_PORT_KEPT, p->gid, p->ifindex);
-		struct fdmsg m;
-		int rc = client_exchange(c, &ask.header, sizeof(ask), p->bag_fd, &m);
+		int rc = p->owed ? client_send_request(c, &ask.header, sizeof(ask), p->bag_fd) : 0;
 
 		if (rc)
 			return rc;
-		fdmsg_close_fds(&m);
+		p->owed = false;
 	}
+	c->owes_ports = false;
 	return 0;
 }
 

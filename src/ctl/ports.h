@@ -15,10 +15,13 @@ struct ctl_port_answer;
 struct fdmsg;
 
 /*
- * Caller holds the client's lock. Gives what was kept to a new daemon, before anybody asks that for
- * a port. One that does not want it says so, and the port goes on as it is. 0, -ENOTCONN,
- * -ETIMEDOUT.
+ * Caller holds the client's lock. There is a new daemon: what was kept is given back to it (ports_return)
+ * before anybody asks it for a port. One that does not want it says so, which nobody reads, and the port goes
+ * on as it is.
  */
+void ports_owe(struct ctl_client *c);
+
+/* Caller holds the client's lock. Does not wait. 0: nothing is owed; -EAGAIN the socket is full; -ENOTCONN. */
 int ports_return(struct ctl_client *c);
 
 /* Caller holds the client's lock. As ctl_port_ask. */

@@ -493,6 +493,71 @@ static void test_who_is_known_to_be_dead_does_not_copy(void **state)
 	assert_int_equal(peers_visit_arenas(publishes, what), 0);
 }
 
+static bool is_asked_for(struct link *known)
+{
+	struct link *link;
+	unsigned before = questions;
+
+	look_up(&link);
+	peers_ask();
+	assert_ptr_equal(link, known);
+	return questions > before;
+}
+
+/*
+ * A new verbatimd is asked for all that there is, without waiting; what the last one was asked, too. It does
+ * not know the peer, which is dead.
+ */
+static void test_introduces_without_waiting(void **state)
+{
+	struct ctl_peer_info info;
+	struct link *link;
+
+	assert_true(is_asked_for(NULL));
+	assert_false(is_asked_for(NULL));
+	peers_introduce_again(true);
+	assert_true(is_asked_for(NULL));
+
+	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
+	peers_on_link(&info);
+	assert_false(look_up(&link));
+	assert_false(is_asked_for(link));
+	is_known = false; /* nor is ctl_peer called, which would wait for an answer */
+	peer->life = 0;
+	link->pid = INT32_MAX;
+	assert_true(peers_introduce_again(true));
+	assert_true(is_asked_for(link));
+	assert_true(peers_introduce_again(false));
+	assert_false(is_asked_for(link));
+	peers_on_none(PEER_SLOT);
+	assert_int_equal(buried, 1); /* its PID is no process's */
+	assert_false(peers_introduce_again(false));
+}
+
+/* One that lives is asked for until verbatimd knows it; of another PID that is said is nothing to be made. */
+static void test_introduces_later_who_is_not_back(void **state)
+{
+	struct ctl_peer_info info;
+	struct link *link;
+
+	link = find();
+	assert_non_null(link);
+	assert_true(peers_introduce_again(true));
+	assert_true(is_asked_for(link));
+	peers_on_none(PEER_SLOT);
+	assert_true(peers_introduce_again(false));
+	assert_true(is_asked_for(link));
+	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
+	info.pid++;
+	peers_on_link(&info);
+	assert_false(peers_introduce_again(false));
+	assert_false(is_asked_for(link));
+	assert_int_equal(buried, 0);
+	hear_of_death();
+	see_it_die();
+	assert_int_equal(buried, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -504,6 +569,8 @@ int main(void)
 		TEST(looks_up_without_waiting),
 		TEST(no_question_is_lost),
 		TEST(remembers_a_miss),
+		TEST(introduces_without_waiting),
+		TEST(introduces_later_who_is_not_back),
 		TEST(asked_twice_at_once),
 		TEST(peer_with_our_pid),
 		TEST(the_dead_do_not_copy),

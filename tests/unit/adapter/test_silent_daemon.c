@@ -2,8 +2,10 @@
  * A verbatimd that is stopped (SIGSTOP) delays the one request that needs its answer, for a bounded time: not
  * the post, nor another QP. What waits goes on when it is continued.
  *
- * The process sends to itself: through shared memory, or with VERBATIM_PATH=wire over UDP. In a network
- * namespace of its own (by_wire.sh).
+ * The same of a new verbatimd after the last one's death.
+ *
+ * The process sends to itself, and to a child of its own: through shared memory, or with
+ * VERBATIM_PATH=wire over UDP. In a network namespace of its own (by_wire.sh).
  */
 #include <fcntl.h>
 #include <infiniband/verbs.h>
@@ -16,10 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "ctl/protocol.h"
 
 #define QKEY	   0x1234
 #define AT_ONCE_MS 100
@@ -101,6 +107,47 @@ static int end(void **state)
 	if (daemon_pid)
 		kill(daemon_pid, SIGCONT);
 	return 0;
+}
+
+/* The next verbatimd that takes this process is stopped before it is asked anything. */
+static _Atomic bool stops_next;
+static _Atomic pid_t stopped;
+
+static void on_message(const struct msghdr *m, ssize_t bytes)
+{
+	const struct ctl_welcome *welcome = m->msg_iovlen ? m->msg_iov[0].iov_base : NULL;
+
+	if (!stops_next || bytes != sizeof(*welcome) || welcome->greeting.header.type != CTL_WELCOME ||
+	    welcome->greeting.magic != CTL_MAGIC || welcome->status)
+		return;
+	stops_next = false;
+	kill(welcome->pid, SIGSTOP);
+	stopped = welcome->pid;
+}
+
+/* In place of the C library's, which the libraries would call. */
+__attribute__((visibility("default"))) ssize_t recvmsg(int fd, struct msghdr *m, int flags)
+{
+	ssize_t bytes = syscall(SYS_recvmsg, fd, m, flags);
+
+	if (bytes > 0)
+		on_message(m, bytes);
+	return bytes;
+}
+
+static void replace_daemon_by_a_silent_one(void)
+{
+	int64_t until = now_ms() + PATIENCE_MS;
+
+	stops_next = true;
+	assert_int_equal(kill(daemon_pid, SIGKILL), 0);
+	while (!stopped) {
+		assert_true(now_ms() < until);
+		usleep(1000);
+	}
+	daemon_pid = stopped;
+	stopped = 0;
+	stop_daemon();
 }
 
 static struct ibv_qp *make_qp(enum ibv_qp_type type, struct ibv_cq *on)
@@ -398,6 +445,128 @@ static void rtr_to_a_process_not_met_is_bounded(void **state)
 	destroy_others();
 }
 
+/* A child that sends back what it gets from a QP that it is told of. */
+struct told {
+	uint32_t qpn;
+};
+
+static int to_echo[2], from_echo[2];
+static pid_t echo_pid;
+
+static void echo(void)
+{
+	struct told peer = { 0 };
+	struct ibv_qp *qp;
+	struct ibv_ah *ah;
+	struct ibv_wc wc;
+
+	if (read(to_echo[0], &peer, sizeof(peer)) != sizeof(peer))
+		_exit(0);
+	begin(NULL);
+	qp = make_ready(cq);
+	ah = make_ah("\x7f\0\0\1", loopback());
+	for (int i = 0; i < 8; i++)
+		post_receive(qp);
+	assert_int_equal(write(from_echo[1], &qp->qp_num, sizeof(qp->qp_num)), sizeof(qp->qp_num));
+	for (;;) {
+		struct pollfd over = { .fd = to_echo[0], .events = POLLIN };
+
+		if (poll(&over, 1, 0) > 0)
+			_exit(0);
+		if (ibv_poll_cq(cq, 1, &wc) != 1 || wc.wr_id != 2)
+			continue;
+		post_receive(qp);
+		post_send(qp, ah, peer.qpn);
+	}
+}
+
+static void start_echo(void)
+{
+	assert_int_equal(pipe(to_echo), 0);
+	assert_int_equal(pipe(from_echo), 0);
+	echo_pid = fork();
+	if (echo_pid == 0)
+		echo();
+}
+
+/* This process waits in poll(2): it is its progress thread that sees what comes. */
+static void await_event(struct ibv_comp_channel *channel, struct ibv_cq *on, int ms)
+{
+	struct pollfd p = { .fd = channel->fd, .events = POLLIN };
+	struct ibv_cq *of;
+	void *arg;
+
+	assert_int_equal(poll(&p, 1, ms), 1);
+	assert_int_equal(ibv_get_cq_event(channel, &of, &arg), 0);
+	ibv_ack_cq_events(on, 1);
+}
+
+static void talk(struct ibv_qp *qp, struct ibv_ah *ah, uint32_t to, struct ibv_comp_channel *channel,
+		 struct ibv_cq *on, int ms)
+{
+	post_receive(qp);
+	assert_int_equal(ibv_req_notify_cq(on, 0), 0);
+	post_send(qp, ah, to);
+	for (unsigned ids = 1 << 1 | 1 << 2; ids;) {
+		struct ibv_wc wc;
+		int64_t before = now_ms();
+
+		while (ibv_poll_cq(on, 1, &wc) == 1) {
+			assert_int_equal(wc.status, IBV_WC_SUCCESS);
+			ids &= ~(1u << wc.wr_id);
+		}
+		if (!ids)
+			break;
+		await_event(channel, on, ms);
+		assert_in_range(now_ms() - before, 0, ms);
+		assert_int_equal(ibv_req_notify_cq(on, 0), 0);
+	}
+}
+
+static void a_new_daemon_that_is_silent_holds_up_nothing(void **state)
+{
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+	struct ibv_cq *on = ibv_create_cq(context, 64, NULL, channel, 0);
+	struct ibv_qp *qp = make_ready(on), *other = make_ready(cq);
+	struct ibv_ah *ah = make_ah("\x7f\0\0\1", loopback()), *to_group;
+	struct told told = { .qpn = qp->qp_num };
+	union ibv_gid groups[4];
+	uint32_t echo_qpn;
+
+	for (int i = 0; i < 4; i++) {
+		gid_of("\xef\x4e\2\1", &groups[i]);
+		groups[i].raw[15] = (uint8_t)(i + 1);
+		assert_int_equal(ibv_attach_mcast(qp, &groups[i], 0), 0);
+	}
+	assert_int_equal(write(to_echo[1], &told, sizeof(told)), sizeof(told));
+	assert_int_equal(read(from_echo[0], &echo_qpn, sizeof(echo_qpn)), sizeof(echo_qpn));
+	talk(qp, ah, echo_qpn, channel, on, PATIENCE_MS);
+	make_others();
+	replace_daemon_by_a_silent_one();
+	for (int i = 0; i < 10; i++)
+		talk(qp, ah, echo_qpn, channel, on, AT_ONCE_MS);
+	exchange_beside();
+	continue_daemon();
+
+	/* It has been told of the groups when it answers. */
+	to_group = make_ah("\xef\x4e\2\1", loopback());
+	post_receive(qp);
+	post_send(other, to_group, 0xffffff);
+	await(cq, 1 << 1, PATIENCE_MS);
+	await(on, 1 << 2, PATIENCE_MS);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(ibv_detach_mcast(qp, &groups[i], 0), 0);
+	destroy_others();
+	assert_int_equal(write(to_echo[1], &told, 1), 1);
+	assert_int_equal(waitpid(echo_pid, NULL, 0), echo_pid);
+	ibv_destroy_ah(to_group);
+	ibv_destroy_ah(ah);
+	ibv_destroy_qp(qp);
+	ibv_destroy_qp(other);
+	ibv_destroy_cq(on);
+	ibv_destroy_comp_channel(channel);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -405,7 +574,9 @@ int main(void)
 		cmocka_unit_test_teardown(a_datagram_to_a_group_waits_and_its_post_does_not, end),
 		cmocka_unit_test_teardown(a_first_datagram_from_an_address_waits_and_its_post_does_not, end),
 		cmocka_unit_test_teardown(rtr_to_a_process_not_met_is_bounded, end),
+		cmocka_unit_test_teardown(a_new_daemon_that_is_silent_holds_up_nothing, end),
 	};
 
+	start_echo();
 	return cmocka_run_group_tests(tests, begin, NULL);
 }
