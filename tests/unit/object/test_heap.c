@@ -248,7 +248,7 @@ static void without_a_heap_nothing_pays(void **state)
 		assert_false(heap_pays(&none, KEY, 1 << 20, 1 << 20));
 }
 
-/* The bytes beside the pages of a region that were moved are other memory's neighbours, and stay where they are. */
+/* A region's bytes on pages that it shares with other memory stay where they are. */
 static void edges_are_not_in_the_heap(void **state)
 {
 	struct arena_key entry = {
