@@ -307,10 +307,12 @@ bool transport_flush_urgent(uint64_t now_ns)
 void transport_on_unknown_qp(uint32_t qpn)
 {
 	counter_add(COUNTER_NO_QP);
-	if (qpn >> ARENA_QP_BITS != memory_slot())
-		cause_report_ratelimited(CAUSE_PACKET_MISDELIVERED, 0,
-					 "for QP 0x%06x, which is of slot %u; mine is %u", qpn,
-					 qpn >> ARENA_QP_BITS, memory_slot());
+	if (qpn >> ARENA_QP_BITS == memory_slot())
+		return;
+	counter_add(COUNTER_MISDELIVERED);
+	cause_report_ratelimited(CAUSE_PACKET_MISDELIVERED, 0,
+				 "for QP 0x%06x, which is of slot %u; mine is %u", qpn,
+				 qpn >> ARENA_QP_BITS, memory_slot());
 }
 
 static bool is_of_connection(const struct transport_qp *tq, const struct wire_flow *flow)

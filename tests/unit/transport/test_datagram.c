@@ -212,20 +212,23 @@ static void test_unknown_qps(void **state)
 {
 	_Atomic uint64_t *told = &arena_header(rig.arena)->cause_next;
 	struct arena_cause cause;
-	uint64_t before;
+	uint64_t before, misdelivered;
 
 	counter_init(rig.arena);
 	before = counter_read(COUNTER_NO_QP);
+	misdelivered = counter_read(COUNTER_MISDELIVERED);
 	cause_init(rig.arena);
 	post_receive(1, 200);
 	remote_qpn = RIG_SLOT << ARENA_QP_BITS | 16000;
 	assert_int_equal(send(10, 0x11), WIRE_SENT);
 	assert_int_equal(counter_read(COUNTER_NO_QP), before + 1);
+	assert_int_equal(counter_read(COUNTER_MISDELIVERED), misdelivered);
 	assert_int_equal(*told, 0);
 	remote_qpn = (RIG_SLOT + 1) << ARENA_QP_BITS | (b->ib.qp_num & (ARENA_QPS - 1));
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(send(10, 0x11), WIRE_SENT);
 	assert_int_equal(counter_read(COUNTER_NO_QP), before + 4);
+	assert_int_equal(counter_read(COUNTER_MISDELIVERED), misdelivered + 3);
 	assert_int_equal(*told, 1); /* of many, one a second */
 	assert_true(cause_read(&arena_causes(rig.arena)[0], &cause));
 	assert_int_equal(cause.cause, CAUSE_PACKET_MISDELIVERED);
