@@ -45,6 +45,12 @@ uint64_t adapter_cookie(void); /* of the arena */
 void adapter_progress(void);
 
 /*
+ * What has arrived is taken: before the program ends a connection, what the other end had done completes with
+ * success. Without locks.
+ */
+void adapter_catch_up(struct qp *qp);
+
+/*
  * Sends the acknowledgements that this thread's adapter_progress kept back, so that the program's
  * answer to what it polled goes first. Called when there was nothing for the program. No lock may
  * be held.

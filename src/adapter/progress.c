@@ -7,6 +7,7 @@
 #include "adapter/peers.h"
 #include "adapter/ports.h"
 #include "adapter/pump.h"
+#include "local/local_qp.h"
 #include "local/progress.h"
 #include "local/retry.h"
 #include "transport/transport.h"
@@ -119,6 +120,26 @@ void adapter_progress(void)
 		pump_on_polling(now);
 	if (now)
 		offer_processor(now);
+}
+
+void adapter_catch_up(struct qp *qp) NO_LOCK_CHECK
+{
+	struct link *link = NULL;
+
+	if (!progress_running || qp_building)
+		return;
+	lock_acquire(&qp->lock);
+	if (local_of(qp) && local_of(qp)->link) {
+		link = local_of(qp)->link;
+		link_get(link);
+	}
+	lock_release(&qp->lock);
+	if (link) {
+		progress_catch_up(link);
+		link_put(link);
+	} else if (ports_any() && ports_progress(monotonic_ns(), PORTS_ALL) > 0) {
+		transport_flush();
+	}
 }
 
 /*

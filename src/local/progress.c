@@ -357,6 +357,19 @@ bool progress_link(struct link *link) NO_LOCK_CHECK
 	return any;
 }
 
+#define CATCH_UP_TURNS 16 /* and if the other end sends on and on, the rest is not of before */
+
+void progress_catch_up(struct link *link) NO_LOCK_CHECK
+{
+	struct turn turn = { .link = link };
+
+	lock_acquire(&link->rx_lock);
+	for (int i = 0; i < CATCH_UP_TURNS && link->alive; i++)
+		if (!work_through(&turn, TURN_RECORDS))
+			break;
+	lock_release(&link->rx_lock);
+}
+
 /* A QP whose other end is gone: what it waits for will not come. */
 static bool fail_if_connected(struct qp *qp, void *arg) NO_LOCK_CHECK /* qp_visit locked it */
 {

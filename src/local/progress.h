@@ -19,6 +19,12 @@
 bool progress_link(struct link *link);
 
 /*
+ * What the other end had done is done here, too, when this returns. Waits for other threads that are at the
+ * link, which take a bounded amount each.
+ */
+void progress_catch_up(struct link *link);
+
+/*
  * The process at the other end is dead: takes what it left, then fails all QPs that depend on it.
  * Waits for other threads that are at the link. The caller buries the link afterwards.
  */

@@ -95,6 +95,8 @@ VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int 
 		error = check_mtu(qp, attr);
 	if (!error && attr_mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RTR && qp_state(qp) == IBV_QPS_INIT)
 		adapter_prepare(qp, attr, attr_mask);
+	if (!error && attr_mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_ERR)
+		adapter_catch_up(qp);
 	if (!error)
 		error = qp_modify(qp, attr, attr_mask);
 	if (!error && attr_mask & IBV_QP_AV)

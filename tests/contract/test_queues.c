@@ -414,6 +414,24 @@ static void rule_14_finished_work_is_not_flushed(struct pair *pair)
 	expect(b, RECEIVES, 52, IBV_WC_WR_FLUSH_ERR);
 }
 
+/* What the other end has acknowledged is done, whether this end has looked since or not. */
+static void rule_14_acknowledged_work_is_not_flushed(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+
+	if (over_wire())
+		return; /* the acknowledgement may be on its way */
+	pair_connect(pair, WITH(.qps = QPS_MAX));
+	for (int qp = 0; qp < QPS_MAX; qp++) {
+		post_receive(b, qp, RECEIVE(.wr_id = 50, .length = 8));
+		post_send(a, qp, SEND(.wr_id = 1, .length = 8));
+		expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
+		REQUIRE(end_modify(a, qp, error, IBV_QP_STATE) == 0, "ERR");
+		expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	}
+}
+
 /* A completion with error names its request, and a cause. */
 static void rule_14_error_completion_is_complete(struct pair *pair)
 {
@@ -511,6 +529,7 @@ static const struct test tests[] = {
 	PAIR(rule_14_only_unsignalled_fills_the_queue),
 	EVERY(rule_14_flush_in_order),
 	PAIR(rule_14_finished_work_is_not_flushed),
+	PAIR(rule_14_acknowledged_work_is_not_flushed),
 	PAIR(rule_14_error_completion_is_complete),
 	PAIR(rule_14_many_both_ways),
 	PAIR(rule_14_nak_before_a_local_failure),
