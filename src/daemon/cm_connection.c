@@ -47,7 +47,7 @@ static void on_send(struct connection *end, const struct ibcm_message *m)
 	struct handed h = { .uid = c->uid, .ifindex = c->ifindex };
 
 	if (!c->is_local) {
-		/* Without the port yet it is lost, as it might be on a wire. */
+		/* Without the port yet it is lost, as it might be on a wire, and said again with it (cm_return.h). */
 		if (c->gsi)
 			gsi_send(c->gsi, c->remote_gid, m);
 		return;

@@ -91,7 +91,7 @@ bool cm_connection_restore(struct cm_id *id, const struct cm_record_id *r);
 /* Of one with another host: whether the port of its address is open; tries to open it. */
 bool cm_connection_open_port(struct cm_connection *c);
 
-/* What was under way may be lost: says it again. */
+/* What was under way may be lost, and so is what was said without a port: says it again. */
 void cm_connection_resume(struct cm_connection *c);
 
 /* All have come back: is it one whose other end has not? It then ends, as if that one had said so. */

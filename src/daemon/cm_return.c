@@ -146,8 +146,12 @@ static void open_port(struct cm_connection *c)
 		r->lacks_port = true;
 		return;
 	}
-	if (cm_connection_open_port(c))
+	if (cm_connection_open_port(c)) {
+		/* What was said without the port is lost; before the moment is over, nothing was said. */
+		if (r->is_over)
+			cm_connection_resume(c);
 		return;
+	}
 	r->lacks_port = true;
 	p = &r->lacked[r->lacked_count++];
 	memcpy(p->gid, c->local_gid, sizeof(p->gid));

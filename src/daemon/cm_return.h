@@ -11,6 +11,10 @@
  * somebody had, and no request is refused because its listener is late. Usually that is a matter of
  * milliseconds, and when nobody is expected there is no such moment.
  *
+ * A connection with another host needs the port of its address, which an earlier daemon opened, and which the
+ * processes that use it bring back, sooner or later than the connection. What is said without it is lost, and so
+ * said again once it is open.
+ *
  * A process may be stopped, and return much later. Whoever is connected with it on this host stays so, until
  * its token is gone: then it has ended (cm_connection_end_orphan). What is for a connection that is not there
  * is not answered meanwhile.

@@ -112,6 +112,7 @@ void connection_connect(struct connection *c, const struct ibcm_message *request
 {
 	bool is_sidr = request->type == IBCM_SIDR_REQ;
 
+	c->is_active = true;
 	c->sent = *request;
 	c->sent.transaction = c->transaction;
 	c->sent.local_id = c->local_id;
@@ -509,6 +510,11 @@ void connection_resend(struct connection *c)
 	case CONNECTION_DREQ_SENT:
 	case CONNECTION_SIDR_REQ_SENT:
 		c->env->send(c, &c->sent);
+		break;
+	case CONNECTION_ESTABLISHED:
+		/* Its REP was answered with an MRA: it is not repeated for more than a minute. */
+		if (c->is_active)
+			send_plain(c, IBCM_RTU);
 		break;
 	default:
 		break;

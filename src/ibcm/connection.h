@@ -61,6 +61,7 @@ struct connection {
 	const struct connection_env *env;
 	enum connection_state state;
 	bool abandoned;
+	bool is_active; /* it asked for the connection, and says RTU */
 	bool is_xrc;
 	uint32_t local_id, remote_id;
 	uint32_t local_qpn, remote_qpn;
@@ -102,7 +103,8 @@ void connection_abandon(struct connection *c, int64_t now_ns);
 void connection_on_message(struct connection *c, const struct ibcm_message *m, int64_t now_ns);
 
 /*
- * What was on the way to the other end may be lost: says again what waits for an answer. That is no try.
+ * What was on the way to the other end may be lost: says again what waits for an answer, and an RTU, for which
+ * the other end waits. That is no try.
  */
 void connection_resend(struct connection *c);
 

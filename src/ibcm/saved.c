@@ -21,6 +21,7 @@ void connection_save(const struct connection *c, struct connection_saved *saved)
 		.is_xrc = c->is_xrc,
 		.has_mra = c->has_mra,
 		.ack_timeout = c->ack_timeout,
+		.is_active = c->is_active,
 		.sent = c->sent,
 	};
 }
@@ -107,6 +108,7 @@ bool connection_restore(struct connection *c, const struct connection_saved *s, 
 	c->is_xrc = s->is_xrc != 0;
 	c->has_mra = s->has_mra != 0;
 	c->ack_timeout = s->ack_timeout;
+	c->is_active = s->is_active != 0;
 	restore_sent(c, s);
 	c->deadline_ns = 0;
 	if (waits) {

@@ -5,7 +5,7 @@
  * Out: the fields; a connection that goes on from there.
  *
  * Pure. What a connection was told and had to tell is in its state; what was on the way to the other end
- * may be lost, as on any wire: connection_resend says again what waits for an answer.
+ * may be lost, as on any wire: connection_resend says it again.
  */
 #ifndef IBCM_SAVED_H
 #define IBCM_SAVED_H
@@ -19,7 +19,7 @@ struct connection_saved {
 	uint64_t transaction;
 	int64_t deadline_ns, wait_ns;
 	uint32_t tries_left;
-	uint8_t is_xrc, has_mra, ack_timeout;
+	uint8_t is_xrc, has_mra, ack_timeout, is_active;
 	struct ibcm_message sent;
 };
 

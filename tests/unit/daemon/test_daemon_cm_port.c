@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -15,6 +16,8 @@
 #include <unistd.h>
 
 #include "../wire/net.h"
+#include "daemon/cm_save.h"
+#include "daemon/cm_store.h"
 
 #define SKIPPED 77
 
@@ -106,6 +109,111 @@ static void test_connection(void **state)
 	ctl_close(c);
 }
 
+#define CHANNEL	   77u /* of the session that returns */
+#define TYPE_BYTES 36  /* behind BTH, DETH, and the MAD's header as far as its attribute */
+
+/* Of daemon/closer.h, for daemon/cm_store.c in here. */
+void closer_close(uid_t uid, int fd);
+void closer_close(uid_t uid, int fd)
+{
+	close(fd);
+}
+
+/* A connection from `here` with an address where the test listens. */
+static struct cm_record_id a_connection(enum connection_state state)
+{
+	struct cm_record_id r = {
+		.kind = CM_RECORD_ID,
+		.number = 1000,
+		.channel = CHANNEL,
+		.space = CTL_CM_TCP,
+		.qp_type = CTL_CM_QP_RC,
+		.has_connection = 1,
+		.had_connection = 1,
+		.end = {
+			.state = state,
+			.local_id = 5000,
+			.remote_id = 6000,
+			.wait_ns = CONNECTION_EXPONENT_0_NS << CONNECTION_RESPONSE_TIMEOUT,
+			.deadline_ns = INT64_MAX, /* the other end has said that it takes its time */
+			.tries_left = CONNECTION_TRIES,
+			.is_active = state == CONNECTION_ESTABLISHED,
+		},
+	};
+
+	r.end.type = r.end.sent.type = state == CONNECTION_REP_SENT ? IBCM_REP : IBCM_DREQ;
+	memcpy(r.local_gid, here.gid, sizeof(r.local_gid));
+	net_address(false, 9, r.remote_gid);
+	return r;
+}
+
+/* Its session returns, and has an answer. */
+static int come_back_with(const struct cm_record_id *r)
+{
+	static uint32_t session = 0x2000000;
+	struct ctl_cm_hello hello = cm_hello(++session);
+	struct ctl_cm_ask channel = { .header = { .type = CTL_CM_RETURN_CHANNEL }, .channel = CHANNEL };
+	struct ctl_cm_ask begin = { .header = { .type = CTL_CM_BEGIN, .seq = 1 } };
+	int sock = raw_connect(), bell = cm_make_bell();
+	struct cm_store store;
+	uint32_t slot = 0;
+	int fds[2];
+
+	CHECK(!cm_store_open(&store, cm_make_store()));
+	cm_store_put(&store, &slot, r, sizeof(*r));
+	fds[0] = store.fd;
+	fds[1] = bell;
+	CHECK(!cm_ask_with(sock, &hello, sizeof(hello), fds, 2).body.welcome.status);
+	CHECK(!cm_ask_with(sock, &channel, sizeof(channel), &bell, 1).body.cm_reply.status);
+	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
+	cm_store_close(&store, 0);
+	close(bell);
+	return sock;
+}
+
+/* The type of the message that comes within the time, or 0. */
+static int hear_type(int fd, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	uint8_t bytes[512];
+
+	if (poll(&p, 1, ms) <= 0)
+		return 0;
+	CHECK(recv(fd, bytes, sizeof(bytes), 0) > TYPE_BYTES + 1);
+	return bytes[TYPE_BYTES] << 8 | bytes[TYPE_BYTES + 1];
+}
+
+/* Whoever has the port closes it later than the connection is back: what it had to say is said then, once. */
+static void test_what_is_said_once_the_port_is_there(void **state)
+{
+	static const struct {
+		enum connection_state state;
+		enum ibcm_type type;
+	} rows[] = {
+		{ CONNECTION_REP_SENT, IBCM_REP },
+		{ CONNECTION_ESTABLISHED, IBCM_RTU },
+		{ CONNECTION_DREQ_SENT, IBCM_DREQ },
+	};
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct cm_record_id r = a_connection(rows[i].state);
+		struct ctl_client *c = join();
+		int left = leave_socket(c, here.gid), other, sock;
+
+		other = net_bind(r.remote_gid, CTL_UDP_PORT);
+		CHECK(other >= 0);
+		sock = come_back_with(&r);
+		CHECK(!hear_type(other, 50));
+		close(left);
+		CHECK(hear_type(other, PATIENCE_MS) == (int)rows[i].type);
+		CHECK(!hear_type(other, 300));
+		close(other);
+		close(sock);
+		ctl_close(c);
+		CHECK(wait_for_end(daemon_pid(), PATIENCE_MS));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -113,6 +221,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_listener_that_ends, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_connection, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_what_is_said_once_the_port_is_there, harness_setup,
+						harness_teardown),
 	};
 
 	if (!net_init() || !add_address(&here)) {

@@ -79,6 +79,12 @@ static void bring(struct connection *c, enum connection_state state)
 	assert_int_equal(c->state, state);
 }
 
+static bool restores(const struct connection_saved *saved, struct connection *c)
+{
+	connection_init(c, &env, LOCAL_ID);
+	return connection_restore(c, saved, NOW_NS);
+}
+
 /* What comes back does what the other one would have done: says the same again, at the same time.
  */
 static void every_state_comes_back(void **state)
@@ -110,13 +116,11 @@ static void every_state_comes_back(void **state)
 		assert_int_equal(sent_count, 2 * count);
 		if (count)
 			assert_memory_equal(&sent, &first, sizeof(sent));
+		/* Twice in a row, too. */
+		assert_true(restores(&again, &after));
+		connection_resend(&after);
+		assert_int_equal(sent_count, 3 * count);
 	}
-}
-
-static bool restores(const struct connection_saved *saved, struct connection *c)
-{
-	connection_init(c, &env, LOCAL_ID);
-	return connection_restore(c, saved, NOW_NS);
 }
 
 static void save(enum connection_state state, struct connection_saved *out)
@@ -188,6 +192,31 @@ static void messages_name_their_own_connection(void **state)
 	}
 }
 
+/* The other end may have heard no RTU, and does not ask for it soon: it has an MRA. Only who asked says RTU. */
+static void an_rtu_is_said_again(void **state)
+{
+	struct ibcm_message rtu = { .type = IBCM_RTU };
+	struct connection_saved s;
+	struct connection c;
+
+	save(CONNECTION_ESTABLISHED, &s);
+	assert_true(restores(&s, &c));
+	sent_count = 0;
+	connection_resend(&c);
+	assert_int_equal(sent_count, 1);
+	assert_int_equal(sent.type, IBCM_RTU);
+	assert_int_equal(sent.local_id, LOCAL_ID);
+	assert_int_equal(sent.remote_id, 5);
+	bring(&c, CONNECTION_REP_SENT);
+	connection_on_message(&c, &rtu, NOW_NS);
+	assert_int_equal(c.state, CONNECTION_ESTABLISHED);
+	connection_save(&c, &s);
+	assert_true(restores(&s, &c));
+	sent_count = 0;
+	connection_resend(&c);
+	assert_int_equal(sent_count, 0);
+}
+
 static void deadlines_are_near(void **state)
 {
 	static const int64_t far[] = { INT64_MAX, INT64_MIN, 0, -1, NOW_NS * 1000 };
@@ -213,6 +242,7 @@ int main(void)
 		cmocka_unit_test(every_state_comes_back),
 		cmocka_unit_test(what_no_connection_has_is_refused),
 		cmocka_unit_test(messages_name_their_own_connection),
+		cmocka_unit_test(an_rtu_is_said_again),
 		cmocka_unit_test(deadlines_are_near),
 	};
 
