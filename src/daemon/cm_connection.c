@@ -16,6 +16,8 @@
 #include "ibcm/ip_header.h"
 #include "ibcm/mad.h"
 
+#define LAST_WORD_NS INT64_C(3000000000) /* a REJ waits for its port: as long as a goodbye takes */
+
 /* A message between two ends of this host. */
 struct handed {
 	struct list in_flight;
@@ -168,11 +170,34 @@ static void enter_tables(struct cm_connection *c)
 		table_add(&cm->by_qp, &c->by_qp, hash_remote(cm, c->remote_gid, c->end.remote_qpn));
 }
 
+/* Its last word is a REJ that nobody could hear, and that the other end would wait for: it stays to say it again. */
+static bool has_last_word(const struct cm_connection *c)
+{
+	return !c->is_local && !c->gsi && c->end.sent.type == IBCM_REJ;
+}
+
+/* Not for ever: its user may be gone, and the port never come. */
+static void stay_alone(struct cm_connection *c)
+{
+	if (cm_timers_set(&c->cm->timers, &c->timer, deadline_now_ns() + LAST_WORD_NS)) {
+		destroy(c);
+		return;
+	}
+	if (!c->id)
+		return;
+	c->id->connection = NULL;
+	cm_save_id(c->id);
+	c->id = NULL;
+}
+
 /* After every call of the protocol. */
 static void settle(struct cm_connection *c)
 {
 	if (c->end.state == CONNECTION_CLOSED) {
-		destroy(c);
+		if (has_last_word(c))
+			stay_alone(c);
+		else
+			destroy(c);
 		return;
 	}
 	enter_tables(c);
@@ -190,6 +215,10 @@ void cm_connection_on_time(struct cm_timers *timers, struct cm_timer *timer, int
 	struct cm_connection *c = container_of(timer, struct cm_connection, timer);
 	struct cm *cm = c->cm;
 
+	if (c->end.state == CONNECTION_CLOSED) {
+		destroy(c);
+		return;
+	}
 	connection_on_time(&c->end, now_ns);
 	settle(c);
 	cm_connection_deliver(cm);
@@ -572,6 +601,8 @@ static bool has_other_end(const struct cm_connection *c)
 void cm_connection_resume(struct cm_connection *c)
 {
 	connection_resend(&c->end);
+	if (c->end.state == CONNECTION_CLOSED)
+		destroy(c);
 }
 
 void cm_connection_end_orphan(struct cm_connection *c)

@@ -9,7 +9,8 @@
  * connection only if it comes from the address that the connection is with.
  *
  * Owner: the daemon's one thread. A connection is freed here, once it is closed: any call may do
- * that, and id->connection is NULL then.
+ * that, and id->connection is NULL then. One whose REJ had no port to leave by stays without its
+ * identifier, for a while, until there is the port.
  */
 #ifndef DAEMON_CM_CONNECTION_H
 #define DAEMON_CM_CONNECTION_H
@@ -91,7 +92,7 @@ bool cm_connection_restore(struct cm_id *id, const struct cm_record_id *r);
 /* Of one with another host: whether the port of its address is open; tries to open it. */
 bool cm_connection_open_port(struct cm_connection *c);
 
-/* What was under way may be lost, and so is what was said without a port: says it again. */
+/* What was under way may be lost, and so is what was said without a port: says it again. It may be freed. */
 void cm_connection_resume(struct cm_connection *c);
 
 /* All have come back: is it one whose other end has not? It then ends, as if that one had said so. */

@@ -147,8 +147,8 @@ static void open_port(struct cm_connection *c)
 		return;
 	}
 	if (cm_connection_open_port(c)) {
-		/* What was said without the port is lost; before the moment is over, nothing was said. */
-		if (r->is_over)
+		/* Until the moment is over an identifier's has said nothing; then finish lets it speak. */
+		if (r->is_over || !c->id)
 			cm_connection_resume(c);
 		return;
 	}

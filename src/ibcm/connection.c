@@ -511,6 +511,10 @@ void connection_resend(struct connection *c)
 	case CONNECTION_SIDR_REQ_SENT:
 		c->env->send(c, &c->sent);
 		break;
+	case CONNECTION_CLOSED:
+		if (c->sent.type == IBCM_REJ)
+			c->env->send(c, &c->sent);
+		break;
 	case CONNECTION_ESTABLISHED:
 		/* Its REP was answered with an MRA: it is not repeated for more than a minute. */
 		if (c->is_active)

@@ -103,8 +103,8 @@ void connection_abandon(struct connection *c, int64_t now_ns);
 void connection_on_message(struct connection *c, const struct ibcm_message *m, int64_t now_ns);
 
 /*
- * What was on the way to the other end may be lost: says again what waits for an answer, and an RTU, for which
- * the other end waits. That is no try.
+ * What was on the way to the other end may be lost: says again what waits for an answer, and an RTU or a user's
+ * REJ, for which the other end waits. That is no try.
  */
 void connection_resend(struct connection *c);
 

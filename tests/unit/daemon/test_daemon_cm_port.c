@@ -171,6 +171,13 @@ static int come_back_with(const struct cm_record_id *r)
 	return sock;
 }
 
+static int reject(int sock, uint32_t id)
+{
+	struct ctl_cm_talk talk = { .header = { .type = CTL_CM_REJECT }, .id = id };
+
+	return cm_ask(sock, &talk, sizeof(talk)).status;
+}
+
 /* The type of the message that comes within the time, or 0. */
 static int hear_type(int fd, int ms)
 {
@@ -193,6 +200,8 @@ static void test_what_is_said_once_the_port_is_there(void **state)
 		{ CONNECTION_REP_SENT, IBCM_REP },
 		{ CONNECTION_ESTABLISHED, IBCM_RTU },
 		{ CONNECTION_DREQ_SENT, IBCM_DREQ },
+		{ CONNECTION_REQ_RCVD, IBCM_REJ }, /* rejected before */
+		{ CONNECTION_REP_RCVD, IBCM_REJ },
 	};
 
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -203,6 +212,8 @@ static void test_what_is_said_once_the_port_is_there(void **state)
 		other = net_bind(r.remote_gid, CTL_UDP_PORT);
 		CHECK(other >= 0);
 		sock = come_back_with(&r);
+		if (rows[i].type == IBCM_REJ)
+			CHECK(!reject(sock, r.number));
 		CHECK(!hear_type(other, 50));
 		close(left);
 		CHECK(hear_type(other, PATIENCE_MS) == (int)rows[i].type);
