@@ -48,6 +48,9 @@ static void on_send(struct connection *end, const struct ibcm_message *m)
 	struct cm_connection *c = container_of(end, struct cm_connection, end);
 	struct handed h = { .uid = c->uid, .ifindex = c->ifindex };
 
+	/* Before it is on the wire: the next daemon is to say this one again, and not another with another number. */
+	if (c->id && (m->type == IBCM_REQ || m->type == IBCM_SIDR_REQ))
+		cm_save_id(c->id);
 	if (!c->is_local) {
 		/* Without the port yet it is lost, as it might be on a wire, and said again with it (cm_return.h). */
 		if (c->gsi)

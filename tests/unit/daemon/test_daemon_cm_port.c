@@ -9,11 +9,17 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <linux/ptrace.h>
 
 #include "../wire/net.h"
 #include "daemon/cm_save.h"
@@ -225,6 +231,73 @@ static void test_what_is_said_once_the_port_is_there(void **state)
 	}
 }
 
+#define PACKET_BYTES_MIN 256 /* with a MAD; what else is sent to an address asks the kernel, and is shorter */
+
+/* Stops it where it begins to send a packet. */
+static bool stop_at_packet(pid_t pid)
+{
+	for (int64_t end = now_ms() + PATIENCE_MS; now_ms() < end;) {
+		struct __ptrace_syscall_info info = { 0 };
+		int status;
+
+		if (ptrace(PTRACE_SYSCALL, pid, 0, 0) || waitpid(pid, &status, __WALL) != pid ||
+		    !WIFSTOPPED(status))
+			return false;
+		if (ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof(info), &info) > 0 &&
+		    info.op == PTRACE_SYSCALL_INFO_ENTRY && info.entry.nr == SYS_sendto &&
+		    info.entry.args[2] >= PACKET_BYTES_MIN && info.entry.args[4])
+			return true;
+	}
+	return false;
+}
+
+static bool is_request(void *arg, uint32_t slot, const void *record)
+{
+	const struct cm_record_id *r = record;
+
+	*(unsigned *)arg += r->kind == CM_RECORD_ID && r->has_connection &&
+			    r->end.state == CONNECTION_REQ_SENT && r->end.local_id;
+	return true;
+}
+
+/* Else the next daemon would make the request again by another number, and the other end have two. */
+static void test_a_request_is_kept_before_it_leaves(void **state)
+{
+	struct ctl_client *c = join();
+	struct ctl_cm_hello hello = cm_hello(0);
+	struct ctl_cm_ask begin = { .header = { .type = CTL_CM_BEGIN, .seq = 1 } };
+	struct ctl_cm_talk talk = { .header = { .type = CTL_CM_CONNECT },
+				    .local = here,
+				    .remote = elsewhere,
+				    .end = { .qpn = 5 } };
+	int sock = raw_connect(), fd = cm_make_store();
+	pid_t daemon = daemon_pid();
+	struct cm_store store;
+	struct fdmsg m;
+	unsigned requests = 0;
+	int status;
+
+	m = cm_ask_with(sock, &hello, sizeof(hello), &fd, 1);
+	CHECK(!m.body.welcome.status);
+	fdmsg_close_fds(&m);
+	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
+	talk.id = cm_make_id(sock, cm_make_channel(sock));
+	if (ptrace(PTRACE_SEIZE, daemon, 0, PTRACE_O_TRACESYSGOOD)) {
+		print_message("skipped: no process may be traced\n");
+		skip();
+	}
+	CHECK(!ptrace(PTRACE_INTERRUPT, daemon, 0, 0) && waitpid(daemon, &status, __WALL) == daemon);
+	CHECK(!fdmsg_send(sock, &talk, sizeof(talk), NULL, 0));
+	CHECK(stop_at_packet(daemon));
+	CHECK(!kill(daemon, SIGKILL));
+	CHECK(!cm_store_open(&store, fd));
+	cm_store_read(&store, is_request, &requests);
+	CHECK(requests == 1);
+	cm_store_close(&store, 0);
+	close(sock);
+	ctl_close(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -233,6 +306,8 @@ int main(void)
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_connection, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_what_is_said_once_the_port_is_there, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_a_request_is_kept_before_it_leaves, harness_setup,
 						harness_teardown),
 	};
 
