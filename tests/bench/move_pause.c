@@ -5,7 +5,8 @@
  *
  * One thread is the progress thread (adopt_run); another writes to all of the region, a word a page, over and over.
  * For each direction: how long all took; the longest turn of the progress thread, by the clock and by what it
- * needed of a processor (the same on a busy machine); the longest that one store of the writer took.
+ * needed of a processor (the same on a busy machine); the longest that one store of the writer took. First the same
+ * two threads, for a second, while nothing moves: how long the machine itself stops them.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -87,6 +88,29 @@ static void turn(const char *what)
 	       (double)cpu_max / 1e6, (double)longest_store_ns / 1e6);
 }
 
+static char still[PAGE];
+
+static void nothing_moves(void)
+{
+	uint64_t begin = clock_ns(CLOCK_MONOTONIC), last = begin, longest = 0, now;
+	pthread_t writer;
+
+	region = still;
+	bytes = sizeof(still);
+	longest_store_ns = 0;
+	stop = false;
+	pthread_create(&writer, NULL, write_all_over, NULL);
+	do {
+		now = clock_ns(CLOCK_MONOTONIC);
+		longest = now - last > longest ? now - last : longest;
+		last = now;
+	} while (now - begin < 1000000000ull);
+	stop = true;
+	pthread_join(writer, NULL);
+	printf("nothing moves  1000.0 ms,             longest %7.2f ms                        a store %7.2f ms\n",
+	       (double)longest / 1e6, (double)longest_store_ns / 1e6);
+}
+
 static bool measure(size_t mib)
 {
 	struct arena_key *entry;
@@ -127,6 +151,7 @@ int main(int argc, char **argv)
 	touch_init(arena, SLOT);
 	mr_table_init(arena);
 	adopt_init(heap, HEAP, no_kick);
+	nothing_moves();
 	for (int i = 0; i < (argc > 1 ? argc - 1 : 3); i++)
 		good &= measure(strtoul(argc > 1 ? argv[i + 1] : usual[i], NULL, 0));
 	return !good;
