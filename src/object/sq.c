@@ -95,8 +95,9 @@ void sq_fini(struct sq *sq)
 
 void sq_drop(struct wqe *wqe)
 {
-	if (wqe->ah)
-		ah_put(wqe->ah);
+	if (!wqe->ah)
+		return; /* only a datagram has anything of its own */
+	ah_put(wqe->ah);
 	wqe->ah = NULL;
 	free(wqe->kept);
 	wqe->kept = NULL;
