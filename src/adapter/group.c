@@ -144,10 +144,12 @@ static struct cached *find_cached(const union ibv_gid *gid, uint64_t now) REQUIR
 
 		if (!empty && same(&entry->gid, gid))
 			return entry;
+		if (empty) {
+			free = entry;
+			break; /* it is not behind this one, or is there once more */
+		}
 		if (!free && now >= entry->asked_until_ns)
 			free = entry;
-		if (empty)
-			break; /* entries do not become empty again: it is not behind this one */
 	}
 	if (free)
 		*free = (struct cached){ .gid = *gid };

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "adapter/adapter.h"
 #include "base/identity.h"
@@ -173,6 +174,27 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int a
 	return 0;
 }
 
+#define LEAVE_NS 1100000000ull
+#define LOOK_NS	 100000ull
+
+/*
+ * Programs post datagrams, ask for no completion, and destroy the QP (mckey): an adapter has sent them by then.
+ * Here one may wait for what verbatimd says of its destination, a second at most (local/retry.h).
+ */
+static void let_datagrams_leave(struct qp *qp)
+{
+	const struct timespec pause = { .tv_nsec = LOOK_NS };
+	bool waits = qp->type == IBV_QPT_UD;
+
+	for (uint64_t ns = 0; waits && ns < LEAVE_NS; ns += LOOK_NS) {
+		lock_acquire(&qp->lock);
+		waits = qp_state(qp) == IBV_QPS_RTS && qp->sq.issue != qp->sq.tail;
+		lock_release(&qp->lock);
+		if (waits)
+			nanosleep(&pause, NULL);
+	}
+}
+
 VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	UNCANCELLED;
@@ -180,6 +202,7 @@ VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 
 	if (!living_take(&qp_of(qp)->living, &qp->handle))
 		return refuse_unknown("ibv_destroy_qp");
+	let_datagrams_leave(qp_of(qp));
 	error = -qp_destroy(qp_of(qp));
 	if (error)
 		living_add(&qp_of(qp)->living, qp->handle);

@@ -125,6 +125,17 @@ def test_multicast(fresh):
         assert 'return status 0' in output
 
 
+def test_multicast_to_a_late_member(fresh):
+    """mckey joins, pauses for some seconds, posts, and ends at once: who joined in the pause gets it all."""
+    argv = ['mckey', '-m', '239.1.1.7', '-b', HOST]
+    sender = fresh.start(*argv, '-s')
+    time.sleep(1)
+    receiver = fresh.start(*argv)
+    finish_both((sender, receiver), 30)
+    assert 'return status 0' in receiver.output()
+    fresh.release(sender, receiver)
+
+
 @pytest.mark.asan
 def test_persistent_server(fresh):
     """Clients that come one after another and stay: rping loses one of two that come at once."""
