@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "object/heap.h"
 #include "object/key.h"
 #include "object/range.h"
@@ -476,8 +477,27 @@ void adopt_wait_out(uint64_t addr, uint64_t length)
 	errno = saved;
 }
 
+/* The child could not go on without: the stack of the thread that forks, or what is local to it, is in the heap. */
+static bool is_vital(const struct range *range)
+{
+	uintptr_t stack = (uintptr_t)__builtin_frame_address(0), block = (uintptr_t)__builtin_thread_pointer();
+	uintptr_t end = range->start + range->in; /* the last slice leaves first */
+
+	return (stack >= range->start && stack < end) || (block >= range->start && block < end);
+}
+
+/* It may take several tries: who is just about to sleep is busy. */
+static bool has_vital(void) REQUIRES(adopt_lock)
+{
+	for (unsigned i = 0; i < range_count; i++)
+		if (is_vital(&ranges[i]))
+			return true;
+	return false;
+}
+
 void adopt_before_fork(void)
 {
+	uint64_t until = clock_now_ns() + PATIENCE_S * UINT64_C(1000000000);
 	int saved = errno;
 	bool waits = true, ready;
 	uint32_t seen;
@@ -492,7 +512,8 @@ void adopt_before_fork(void)
 		call_pump();
 	for (;;) {
 		/* another's fork, and a slice, end by themselves */
-		ready = !forking && !in_slice && !(waits && is_awaited(0, UINT64_MAX));
+		ready = !forking && !in_slice && !(waits && is_awaited(0, UINT64_MAX)) &&
+			!(waits && has_vital() && clock_now_ns() < until);
 		if (ready)
 			break;
 		seen = atomic_load(&changes);

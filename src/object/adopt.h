@@ -40,7 +40,8 @@
  * Nobody waits for ever. The progress thread waits for nobody: it looks again at its next turn. It runs on a stack of
  * its own, without signals, and touches no memory but that and ours, while a slice is held. Who waits for it
  * holds nothing (it may run on the very pages), and goes on when the range is put off, or nothing has moved for
- * seconds. A fork then leaves the child copies of what could not leave (move_copy_for_child).
+ * seconds. A fork then leaves the child copies of what could not leave (move_copy_for_child). Only the stack that it is
+ * called on, and that thread's local memory, it waits for longer, up to 5 s: without them the child could not use a copy.
  */
 #ifndef OBJECT_ADOPT_H
 #define OBJECT_ADOPT_H

@@ -187,44 +187,6 @@ static void rule_38_thread_local_memory(struct pair *pair)
 	run_guest(pair, dereg_thread_local);
 }
 
-/* A stack that the program has made, all of it registered, with what the C library keeps there. */
-static void *fork_on_registered_stack(void *arg)
-{
-	fork_a_child(guest.memory, PAGE);
-	*(_Atomic bool *)arg = true;
-	return NULL;
-}
-
-static void *register_a_stack(void *arg)
-{
-	char *stack = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	uint64_t *first = (uint64_t *)stack;
-	_Atomic bool forked = false;
-	pthread_attr_t attr;
-	pthread_t thread;
-
-	be_written_to(stack, LARGE);
-	check_memory(stack, LARGE);
-	first[PAGE / 8 - 1] = *(uint64_t *)(stack + LARGE - 8); /* what the child looks for */
-	pthread_attr_init(&attr);
-	pthread_attr_setstack(&attr, stack, LARGE);
-	REQUIRE(pthread_create(&thread, &attr, fork_on_registered_stack, &forked) == 0,
-		"pthread_create");
-	/* not in pthread_join: who sleeps in a futex on the pages keeps them where they are */
-	for (unsigned i = 0; i < LIMIT_MS && !forked; i++)
-		sleep_ms(1);
-	REQUIRE(forked, "fork hangs");
-	pthread_join(thread, NULL);
-	stop_being_written_to();
-	guest.stage = DONE;
-	return arg;
-}
-
-static void rule_38_stack_in_a_region(struct pair *pair)
-{
-	run_guest(pair, register_a_stack);
-}
-
 static char *large;
 static _Atomic uint64_t alarms;
 
@@ -324,6 +286,71 @@ static void wake_word(pthread_t thread)
 	pthread_join(thread, NULL);
 }
 
+/* A stack that the program has made, all of it registered, with what the C library keeps there. */
+static void *fork_on_registered_stack(void *arg)
+{
+	fork_a_child(guest.memory, PAGE);
+	*(_Atomic bool *)arg = true;
+	return NULL;
+}
+
+static void *fork_on_stack(void *arg, bool busy)
+{
+	char *stack = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t *first = (uint64_t *)stack;
+	_Atomic bool forked = false;
+	pthread_attr_t attr;
+	pthread_t thread, sleeper;
+
+	be_written_to(stack, LARGE);
+	check_memory(stack, LARGE);
+	first[PAGE / 8 - 1] = *(uint64_t *)(stack + LARGE - 8); /* what the child looks for */
+	if (busy) {
+		word = (uint32_t *)(stack + LARGE - (512ul << 10)); /* in the slice of the stack's end */
+		*word = 0;
+		awake = false;
+		REQUIRE(pthread_create(&sleeper, NULL, sleep_on_word, NULL) == 0, "pthread_create");
+		sleep_ms(20);
+	}
+	pthread_attr_init(&attr);
+	pthread_attr_setstack(&attr, stack, LARGE);
+	REQUIRE(pthread_create(&thread, &attr, fork_on_registered_stack, &forked) == 0,
+		"pthread_create");
+	if (busy) {
+		sleep_ms(100);
+		wake_word(sleeper);
+	}
+	/* not in pthread_join: who sleeps in a futex on the pages keeps them where they are */
+	for (unsigned i = 0; i < LIMIT_MS && !forked; i++)
+		sleep_ms(1);
+	REQUIRE(forked, "fork hangs");
+	pthread_join(thread, NULL);
+	stop_being_written_to();
+	guest.stage = DONE;
+	return arg;
+}
+
+static void *register_a_stack(void *arg)
+{
+	return fork_on_stack(arg, false);
+}
+
+/* The pages cannot move at first, as somebody sleeps on them; without them the child would have no stack. */
+static void *register_a_busy_stack(void *arg)
+{
+	return fork_on_stack(arg, true);
+}
+
+static void rule_38_stack_in_a_region(struct pair *pair)
+{
+	run_guest(pair, register_a_stack);
+}
+
+static void rule_38_busy_stack_in_a_region(struct pair *pair)
+{
+	run_guest(pair, register_a_busy_stack);
+}
+
 static void *sleep_on_a_futex(void *arg)
 {
 	char *memory = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -398,6 +425,7 @@ static const struct test tests[] = {
 	PAIR(rule_38_fork_on_own_stack),
 	PAIR(rule_38_thread_local_memory),
 	PAIR(rule_38_stack_in_a_region),
+	PAIR(rule_38_busy_stack_in_a_region),
 	PAIR_WITHIN(60, rule_38_signals_during_dereg),
 	PAIR_WITHIN(60, rule_38_fork_beside_malloc),
 	PAIR_WITHIN(60, rule_38_futex_in_a_region),
