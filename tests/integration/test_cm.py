@@ -503,6 +503,7 @@ def test_network_killed(cables, victim):
 
 
 @pytest.mark.network
+@pytest.mark.soak
 def test_network_many(request):
     """With no more ports to give than are in use at once, and two times that: each comes back."""
     with netns.Cable(1500, name=f'net-{os.getpid()}-many') as cable:

@@ -72,17 +72,23 @@ class Guarded:
             return said[self._asked - 1:self._asked]
         return int(wait_until(answer, 20 * SLOWER, 'a round')[0])
 
-    def rate(self, action):
-        """Rounds a second while action() runs."""
-        first, start = self.rounds(), time.monotonic()
-        action()
-        return (self.rounds() - first) / (time.monotonic() - start)
+    def count(self):
+        """The rounds so far, and when that was."""
+        return self.rounds(), time.monotonic()
 
     def finish(self):
         """To their good ends."""
         self.client.process.stdin.close()
         self.client.finish(20)
         assert 'untouched' in self.server.finish(20)
+
+
+def rates(action, *pairs):
+    """Rounds a second of each pair while action() runs."""
+    before = [pair.count() for pair in pairs]
+    action()
+    after = [pair.count() for pair in pairs]
+    return [(rounds - first) / (end - start) for (first, start), (rounds, end) in zip(before, after)]
 
 
 class Attack:
@@ -144,10 +150,10 @@ def test_hostile_sender(cables, tmp_path, kind):
     watched += cable.a.daemons() + cable.b.daemons()
     before = [resident_kib(pid) for pid in watched]
     for attack in attacks:
-        pairs = {'attacked': guarded, 'beside it': beside}
-        for name, pair in pairs.items():
-            quiet = pair.rate(lambda: time.sleep(0.3))
-            busy = pair.rate(attack.run)
+        names = 'attacked', 'beside it'
+        before_it = rates(lambda: time.sleep(0.3), guarded, beside)
+        during_it = rates(attack.run, guarded, beside)
+        for name, quiet, busy in zip(names, before_it, during_it):
             print(f'{kind}: {attack.sent} datagrams; {name}: {busy:.0f} rounds/s, '
                   f'{quiet:.0f} without')
             told_to_slow_down = kind == 'forged_by_peer' and name == 'attacked'
@@ -168,7 +174,7 @@ def test_no_right_to_write(cables, tmp_path):
     guarded.rounds(then=b'w')
     attack = Attack(cable, cable.b.address, hostile.without_right(
         guarded.at_b, 65536, hostile.chance(11)), tmp_path / 'datagrams')
-    assert beside.rate(attack.run) > 0
+    assert rates(attack.run, beside)[0] > 0
     guarded.tell(b'g')
     output = guarded.client.finish(20, status=1)
     assert re.search(r'completion of send \d+: remote (access error|invalid request)', output), output
