@@ -13,10 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "adapter/device.h"
+#include "netdev/device.h"
 #include "adapter/frames.h"
 #include "adapter/group.h"
-#include "adapter/neighbour.h"
+#include "netdev/neighbour.h"
 #include "adapter/path.h"
 #include "adapter/peers.h"
 #include "adapter/ports.h"
@@ -25,15 +25,16 @@
 #include "base/cause.h"
 #include "base/counter.h"
 #include "base/fork_free.h"
-#include "local/foreign.h"
-#include "local/local.h"
-#include "local/retry.h"
-#include "object/adopt.h"
+#include "shm/foreign.h"
+#include "shm/shm.h"
+#include "shm/retry.h"
+#include "memory/adopt.h"
 #include "object/living.h"
 #include "object/mr.h"
-#include "object/touch.h"
+#include "object/mw.h"
+#include "memory/touch.h"
 #include "raw/raw.h"
-#include "transport/transport.h"
+#include "roce/roce.h"
 
 static struct lock adapter_lock = LOCK_INITIALIZER;
 /* Written once under adapter_lock, before `running`. */
@@ -83,7 +84,7 @@ static int make_arena(void)
 	return 0;
 }
 
-/* Sparse: takes memory only for pages that are moved there (object/adopt.h). */
+/* Sparse: takes memory only for pages that are moved there (memory/adopt.h). */
 static int make_heap(void)
 {
 	struct rlimit limit;
@@ -180,7 +181,7 @@ static uint32_t random_number(void)
 	return getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number) ? number : 0;
 }
 
-static const struct transport_env transport_env = {
+static const struct roce_env roce_env = {
 	.now = monotonic_ns,
 	.send = ports_send,
 	.sends_trains = ports_sends_trains,
@@ -191,7 +192,7 @@ static const struct transport_env transport_env = {
 
 static int make_tables(void)
 {
-	struct local_env env = {
+	struct shm_env env = {
 		.find_link = peers_look_up,
 		.group_members = find_group_members,
 		.group_visit = group_visit,
@@ -206,18 +207,18 @@ static int make_tables(void)
 	touch_init(arena, slot);
 	touch_set_visitor(peers_visit_arenas);
 	adopt_init(heap_fd, heap_bytes, pump_wake);
-	error = mr_table_init(arena);
+	error = key_table_init(arena);
 	if (!error)
 		error = qp_table_init(arena, slot);
 	if (error)
 		return error;
 	qp_table_turn(random_number());
-	local_init(&env);
+	shm_init(&env);
 	foreign_init();
 	group_init(ctl);
 	path_init();
 	frames_init();
-	transport_init(&transport_env);
+	roce_init(&roce_env);
 	error = ports_init(ctl, arena);
 	if (error)
 		return error;
@@ -243,13 +244,14 @@ static void in_child(void) NO_LOCK_CHECK
 	fork_free_begin();
 	mmap(arena, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, arena_fd, 0);
 	peers_reset_after_fork();
-	local_reset_after_fork();
-	transport_reset_after_fork();
+	shm_reset_after_fork();
+	roce_reset_after_fork();
 	frames_reset_after_fork();
 	ports_reset_after_fork();
 	group_reset_after_fork();
 	touch_reset_after_fork();
-	mr_table_reset_after_fork();
+	key_table_reset_after_fork();
+	mw_reset_after_fork();
 	qp_table_reset_after_fork();
 	cause_reset_after_fork();
 	counter_reset_after_fork();
@@ -388,7 +390,7 @@ const struct qp_path *adapter_path(enum ibv_qp_type type)
 {
 	if (type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD ||
 	    type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV)
-		return &local_path;
+		return &shm_path;
 	if (type == IBV_QPT_RAW_PACKET)
 		return &raw_path;
 	errno = EOPNOTSUPP;

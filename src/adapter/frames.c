@@ -4,7 +4,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "adapter/device.h"
+#include "netdev/device.h"
 #include "adapter/ports.h"
 #include "base/cause.h"
 #include "base/lock.h"

@@ -9,7 +9,7 @@
 #include "adapter/pump.h"
 #include "base/lock.h"
 #include "base/multicast.h"
-#include "local/retry.h"
+#include "shm/retry.h"
 
 #define ATTACHMENTS_MAX 1024
 #define VISIT_MAX	256
@@ -250,7 +250,7 @@ void group_on_members(uint32_t question, const uint64_t members[CTL_BITMAP_WORDS
 			cache[i].question = 0;
 		}
 	lock_release(&group_lock);
-	local_retry_on_peers();
+	shm_retry_on_peers();
 }
 
 void group_visit(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg), void *arg)

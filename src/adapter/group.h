@@ -24,7 +24,7 @@ int group_detach(uint32_t qpn, const union ibv_gid *gid);
 
 /*
  * Slots of processes with members, at most `max`. *asked: what is known of them is of old, or nothing; the pump
- * asks verbatimd, and local_retry_on_peers tells when it has answered. Does not block.
+ * asks verbatimd, and shm_retry_on_peers tells when it has answered. Does not block.
  */
 #define GROUP_ASK_NS 50000000ull /* for an answer, before it is asked once more */
 int group_members(const union ibv_gid *gid, uint32_t *slots, int max, bool *asked);

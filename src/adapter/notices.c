@@ -9,7 +9,7 @@
 #include "adapter/peers.h"
 #include "adapter/ports.h"
 #include "base/cause.h"
-#include "local/retry.h"
+#include "shm/retry.h"
 
 #define NEVER		UINT64_MAX
 #define ASK_AGAIN_NS	1000000ull
@@ -118,7 +118,7 @@ static void find_daemon_again(void)
 	introduce(true);
 	group_attach_again();
 	ports_ask_again();
-	local_retry_on_peers(); /* what the last one was asked is asked again */
+	shm_retry_on_peers(); /* what the last one was asked is asked again */
 	ask();
 }
 

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/device.h"
+#include "netdev/device.h"
 #include "adapter/ports.h"
 #include "base/multicast.h"
-#include "local/local.h"
+#include "shm/shm.h"
 #include "object/ah.h"
-#include "transport/transport.h"
-#include "wire/udp.h"
+#include "roce/roce.h"
+#include "udp/udp.h"
 
 #define ECT_0		  0x02 /* ECN-capable transport (RFC 3168), lowest two bits of TOS */
 #define ECN_MASK	  0x03
@@ -37,11 +37,11 @@ static const struct qp_path *choose(struct qp *qp)
 	if (qp->path == &qp_path_orphan || qp->type == IBV_QPT_RAW_PACKET)
 		return qp->path;
 	if (qp->type == IBV_QPT_UD)
-		return &local_path;
+		return &shm_path;
 	wire = !path_is_local(peer);
 	qp->entry->path = wire ? ARENA_PATH_WIRE : ARENA_PATH_LOCAL;
 	memcpy(qp->entry->peer, peer->raw, sizeof(qp->entry->peer));
-	return wire ? &transport_path : &local_path;
+	return wire ? &roce_path : &shm_path;
 }
 
 void path_init(void)
@@ -132,7 +132,7 @@ int path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)
 	/* The members that the loopback interface reaches are on this host: nobody waits for a port to reach them. */
 	if (qp->context->device->loopback && !path_is_forced() && multicast_is(wqe->ah->attr.grh.dgid.raw))
 		return 0;
-	switch (transport_send_datagram(qp, wqe, cause)) {
+	switch (roce_send_datagram(qp, wqe, cause)) {
 	case WIRE_FULL:
 		return -EAGAIN;
 	case WIRE_NO_PORT:

@@ -2,8 +2,8 @@
  * Path - which way a QP's work takes: shared memory or the wire; and from where to where on the
  * wire.
  *
- * A connected QP chooses when it goes to RTR: `local_path` if its destination is an address of this
- * host, else `transport_path`. A UD QP stays on `local_path`, which hands datagrams for other hosts
+ * A connected QP chooses when it goes to RTR: `shm_path` if its destination is an address of this
+ * host, else `roce_path`. A UD QP stays on `shm_path`, which hands datagrams for other hosts
  * to path_send_datagram; what comes for it from the wire is delivered by the transport.
  * VERBATIM_PATH=wire sends everything over UDP, also between processes of this host: then both ends
  * have to be told so.
@@ -20,7 +20,7 @@
 #include "base/cause.h"
 #include "object/context.h"
 #include "object/qp.h"
-#include "wire/wire.h"
+#include "udp/wire.h"
 
 /* Once per adapter: reads VERBATIM_PATH, and makes QPs choose. */
 void path_init(void);
@@ -37,11 +37,11 @@ bool path_is_local(const union ibv_gid *gid);
  */
 void path_open(struct context *context, const struct ibv_ah_attr *attr);
 
-/* struct transport_env's resolve. */
+/* struct roce_env's resolve. */
 int path_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
 		 struct wire_flow *flow);
 
-/* struct local_env's datagram_to_wire. */
+/* struct shm_env's datagram_to_wire. */
 int path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause);
 
 #endif

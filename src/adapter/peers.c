@@ -15,9 +15,9 @@
 #include "base/cause.h"
 #include "base/memory_file.h"
 #include "base/uncancelled.h"
-#include "local/progress.h"
-#include "local/reach.h"
-#include "local/retry.h"
+#include "shm/progress.h"
+#include "shm/reach.h"
+#include "shm/retry.h"
 
 static struct lock links_lock = LOCK_INITIALIZER;
 /* Written under links_lock. The structs outlive their links, so `active` may be read without it. */
@@ -512,7 +512,7 @@ void peers_on_none(uint32_t slot)
 		return;
 	forget_unknown(slot, coarse_ns() + PEERS_MISS_NS);
 	on_no_introduction(slot);
-	local_retry_on_peers();
+	shm_retry_on_peers();
 }
 
 void peers_on_link(struct ctl_peer_info *info)
@@ -539,7 +539,7 @@ void peers_on_link(struct ctl_peer_info *info)
 	if (link)
 		link_put(link);
 	forget_unknown(slot, 0);
-	local_retry_on_peers();
+	shm_retry_on_peers();
 }
 
 /*

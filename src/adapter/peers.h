@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "ctl/client.h"
-#include "local/link.h"
+#include "shm/link.h"
 
 /* Makes the link to ourselves. `wake_fd` is duplicated. 0 or -errno. */
 int peers_init(struct ctl_client *ctl, uint32_t slot, void *arena, int wake_fd);
@@ -24,7 +24,7 @@ int peers_init(struct ctl_client *ctl, uint32_t slot, void *arena, int wake_fd);
 struct link *peers_find(uint32_t slot);
 
 /*
- * The same without blocking. NULL and *asked: the pump asks verbatimd, and local_retry_on_peers tells when
+ * The same without blocking. NULL and *asked: the pump asks verbatimd, and shm_retry_on_peers tells when
  * it has answered. That there is no process is remembered for a moment: a slot is asked for once in
  * PEERS_MISS_NS, however much is sent there.
  */
@@ -57,7 +57,7 @@ void peers_bury_replaced(void);
 bool peers_introduce_again(bool all);
 
 /*
- * The PID of a process whose arena publishes `what` (object/touch.h): a peer's that may still be
+ * The PID of a process whose arena publishes `what` (memory/touch.h): a peer's that may still be
  * copying, or our own; 0: none does.
  */
 uint32_t peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t what);

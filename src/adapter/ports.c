@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "adapter/device.h"
+#include "netdev/device.h"
 #include "adapter/path.h"
 #include "adapter/pump.h"
 #include "base/arena.h"
@@ -18,9 +18,9 @@
 #include "base/lock.h"
 #include "base/multicast.h"
 #include "base/uncancelled.h"
-#include "local/retry.h"
-#include "transport/transport.h"
-#include "wire/udp.h"
+#include "shm/retry.h"
+#include "roce/roce.h"
+#include "udp/udp.h"
 
 #define PORTS_MAX 128
 #define FAILURES  8
@@ -472,7 +472,7 @@ void ports_on_answer(const struct ctl_port_answer *answer)
 	if (question)
 		question->until_ns = 0;
 	lock_release(&ports_lock);
-	local_retry_on_peers();
+	shm_retry_on_peers();
 }
 
 void ports_ask_again(void)
@@ -640,7 +640,7 @@ static void receive_for_group(const struct wire_arrival *arrival)
 
 	memcpy(source.raw, arrival->flow->remote, sizeof(source.raw));
 	if (!path_is_local(&source))
-		transport_receive(arrival);
+		roce_receive(arrival);
 }
 
 static int look_at(struct port *port, uint64_t now)
@@ -653,7 +653,7 @@ static int look_at(struct port *port, uint64_t now)
 		return -EBUSY;
 	wire = atomic_load_explicit(&port->wire, memory_order_acquire); /* PORT */
 	if (wire)
-		got = udp_receive(wire, now, port->is_group ? receive_for_group : transport_receive);
+		got = udp_receive(wire, now, port->is_group ? receive_for_group : roce_receive);
 	lock_release(&port->lock);
 	in_vain = atomic_load_explicit(&port->in_vain, memory_order_relaxed);
 	if (got > 0)

@@ -26,7 +26,7 @@
 #include "adapter/frames.h"
 #include "ctl/client.h"
 #include "object/context.h"
-#include "wire/wire.h"
+#include "udp/wire.h"
 
 /* `arena`: where open ports are shown. 0 or -errno. */
 int ports_init(struct ctl_client *ctl, void *arena);
@@ -40,7 +40,7 @@ int ports_open(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *
 	       struct wire_port **port);
 
 /*
- * The same without blocking. EINPROGRESS: the pump asks verbatimd, and local_retry_on_peers tells when it
+ * The same without blocking. EINPROGRESS: the pump asks verbatimd, and shm_retry_on_peers tells when it
  * has answered.
  */
 int ports_look_up(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
@@ -80,11 +80,11 @@ enum ports_look {
 
 /*
  * Takes what arrived, a bounded number of packets, frames too. Returns how many; 0: none; -EBUSY:
- * another thread is at it. No lock may be held. The caller calls transport_flush if there were any.
+ * another thread is at it. No lock may be held. The caller calls roce_flush if there were any.
  */
 int ports_progress(uint64_t now_ns, enum ports_look which);
 
-/* struct transport_env's. */
+/* struct roce_env's. */
 enum wire_result ports_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			    unsigned count, unsigned *sent);
 bool ports_sends_trains(const struct wire_flow *flow);

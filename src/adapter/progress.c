@@ -7,10 +7,10 @@
 #include "adapter/peers.h"
 #include "adapter/ports.h"
 #include "adapter/pump.h"
-#include "local/local_qp.h"
-#include "local/progress.h"
-#include "local/retry.h"
-#include "transport/transport.h"
+#include "shm/shm_qp.h"
+#include "shm/progress.h"
+#include "shm/retry.h"
+#include "roce/roce.h"
 
 bool progress_running;
 
@@ -53,18 +53,18 @@ static _Thread_local bool owing __attribute__((tls_model("initial-exec")));
 static bool poll_wire(bool all, uint64_t now)
 {
 	/* before a timer says that nothing came, all ports are looked at */
-	bool due = now >= transport_deadline_ns();
+	bool due = now >= roce_deadline_ns();
 	int got = ports_progress(now, all || due ? PORTS_ALL : PORTS_BUSY_ONES);
 
 	pump_on_look(now, got > 0);
 	if (got > 0) {
 		if (pump_has_lease())
-			owing = transport_flush_urgent(now);
+			owing = roce_flush_urgent(now);
 		else
-			transport_flush();
+			roce_flush();
 	}
-	if (now >= transport_deadline_ns())
-		transport_run(now);
+	if (now >= roce_deadline_ns())
+		roce_run(now);
 	return got > 0;
 }
 
@@ -89,7 +89,7 @@ void adapter_settle(void)
 	if (!owing || qp_building)
 		return;
 	owing = false;
-	transport_flush();
+	roce_flush();
 }
 
 void adapter_progress(void)
@@ -102,8 +102,8 @@ void adapter_progress(void)
 	adapter_settle();
 	any = peers_progress();
 	wire = ports_any();
-	polls += 1 + (uint32_t)(local_moved / MOVED_PER_POLL);
-	local_moved = 0;
+	polls += 1 + (uint32_t)(shm_moved / MOVED_PER_POLL);
+	shm_moved = 0;
 	now_and_then = polls >= POLLS_PER_LOOK;
 	if (now_and_then)
 		polls = 0;
@@ -114,8 +114,8 @@ void adapter_progress(void)
 		in_vain_ns = 0;
 	else if (!in_vain_ns)
 		in_vain_ns = now;
-	if (now_and_then && now >= local_retry_deadline_ns())
-		local_retry_run(now);
+	if (now_and_then && now >= shm_retry_deadline_ns())
+		shm_retry_run(now);
 	if (now_and_then || (wire && is_polling(now)))
 		pump_on_polling(now);
 	if (now)
@@ -129,8 +129,8 @@ void adapter_catch_up(struct qp *qp) NO_LOCK_CHECK
 	if (!progress_running || qp_building)
 		return;
 	lock_acquire(&qp->lock);
-	if (local_of(qp) && local_of(qp)->link) {
-		link = local_of(qp)->link;
+	if (shm_of(qp) && shm_of(qp)->link) {
+		link = shm_of(qp)->link;
 		link_get(link);
 	}
 	lock_release(&qp->lock);
@@ -138,7 +138,7 @@ void adapter_catch_up(struct qp *qp) NO_LOCK_CHECK
 		progress_catch_up(link);
 		link_put(link);
 	} else if (ports_any() && ports_progress(monotonic_ns(), PORTS_ALL) > 0) {
-		transport_flush();
+		roce_flush();
 	}
 }
 

@@ -19,10 +19,10 @@
 #include "adapter/short_turns.h"
 #include "adapter/watch.h"
 #include "base/syscall.h"
-#include "local/retry.h"
-#include "object/adopt.h"
-#include "object/touch.h"
-#include "transport/transport.h"
+#include "shm/retry.h"
+#include "memory/adopt.h"
+#include "memory/touch.h"
+#include "roce/roce.h"
 
 #define LEASE_NS	1000000ull
 #define RENEW_NS	(LEASE_NS / 2)
@@ -286,9 +286,9 @@ static bool look_at_wire(void)
 	now = now_ns();
 	got = ports_progress(now, PORTS_ALL);
 	if (got > 0)
-		transport_flush();
-	if (now >= transport_deadline_ns())
-		transport_run(now);
+		roce_flush();
+	if (now >= roce_deadline_ns())
+		roce_run(now);
 	if (got > 0) {
 		look_found = true;
 		stream++;
@@ -304,11 +304,11 @@ static void run_local_timers(void)
 {
 	uint64_t now;
 
-	if (local_retry_deadline_ns() == RETRY_NEVER)
+	if (shm_retry_deadline_ns() == RETRY_NEVER)
 		return;
 	now = now_ns();
-	if (now >= local_retry_deadline_ns())
-		local_retry_run(now);
+	if (now >= shm_retry_deadline_ns())
+		shm_retry_run(now);
 }
 
 /* One look at everything. True: there may be more. */
@@ -377,7 +377,7 @@ static bool prepare_to_sleep(void)
 		atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
 		return false;
 	}
-	arm_wire_timer(transport_deadline_ns());
+	arm_wire_timer(roce_deadline_ns());
 	return true;
 }
 
@@ -403,7 +403,7 @@ static bool serve_wire(void)
 		if (round == WIRE_ROUNDS)
 			return false;
 	if (atomic_load_explicit(&lease_until, memory_order_relaxed) == 0)
-		arm_wire_timer(transport_deadline_ns());
+		arm_wire_timer(roce_deadline_ns());
 	return true;
 }
 

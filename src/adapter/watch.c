@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "adapter/adapter.h"
-#include "adapter/device.h"
-#include "adapter/interface.h"
+#include "netdev/device.h"
+#include "netdev/interface.h"
 #include "base/cause.h"
 #include "object/context.h"
 

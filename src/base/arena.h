@@ -62,7 +62,7 @@ struct arena_header {
 
 /* A key in use by a thread of the owner of this arena (not of the owner of the key). */
 struct arena_touch {
-	_Alignas(64) _Atomic uint64_t what; /* 0 or key_owner_slot << 32 | key; see object/touch.h */
+	_Alignas(64) _Atomic uint64_t what; /* 0 or key_owner_slot << 32 | key; see memory/touch.h */
 };
 
 struct arena_device {
@@ -123,13 +123,13 @@ enum arena_key_flags {
 	KEY_MOVING    = 1 << 3, /* its pages are being moved: no peer touches them now */
 	KEY_STAYS     = 1 << 4, /* its pages will not move to the heap: do not ask (again) */
 	KEY_DYING     = 1 << 6, /* revoked, and somebody may still be at its pages */
-	KEY_FOREIGN   = 1 << 5, /* with KEY_NULL: its memory is another process's (object/foreign.h) */
+	KEY_FOREIGN   = 1 << 5, /* with KEY_NULL: its memory is another process's (memory/foreign.h) */
 };
 
 /*
  * A memory key. Written by its owner; `key` is stored last (release) when the entry comes to life
  * and zeroed first when it dies. A reader loads it (acquire), publishes what it will touch, and
- * loads it again: see object/touch.h.
+ * loads it again: see memory/touch.h.
  */
 struct arena_key {
 	_Atomic uint32_t key; /* the whole key, 0 = none */
@@ -141,7 +141,7 @@ struct arena_key {
 	_Atomic uint32_t flags; /* enum arena_key_flags; MOVING and STAYS change while it lives */
 	uint32_t qpn;         /* type 2 windows: the only QP it is good for; else 0 */
 	uint32_t dying;	      /* with KEY_DYING: the key that it had; the owner's own */
-	_Atomic uint64_t heap; /* offset of its first byte there, if it were; 0 = not in the heap: object/adopt.h */
+	_Atomic uint64_t heap; /* offset of its first byte there, if it were; 0 = not in the heap: memory/adopt.h */
 	uint32_t heap_edges;  /* of its bytes, the first (bits 0-15) and last (16-31) that are not in the heap */
 	uint32_t spare32;
 };

@@ -12,7 +12,7 @@
  * again by itself each millisecond.
  *
  * Not recursive. The memory of a lock outlives the release by the last thread that took it: objects
- * are freed only after their users are gone (object/qp_table.c, local/link.c). The order in which
+ * are freed only after their users are gone (object/qp_table.c, shm/link.c). The order in which
  * locks are taken is in ARCHITECTURE.md.
  */
 #ifndef BASE_LOCK_H

@@ -16,7 +16,7 @@ struct ah {
 	struct ibv_ah_attr attr;
 	uint32_t pd_number; /* ib.pd may be gone while a request still needs this */
 	union ibv_gid sgid; /* GID at attr.grh.sgid_index when the AH was made */
-	bool without_grh;   /* the receiver is to see no GRH (object/lid.h) */
+	bool without_grh;   /* the receiver is to see no GRH (base/lid.h) */
 	bool local;	    /* attr.grh.dgid is an address of this host (or multicast) */
 	/* One for the program until ibv_destroy_ah, one for each send request that still needs it. */
 	_Atomic uint32_t references;

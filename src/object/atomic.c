@@ -1,8 +1,8 @@
 #include "object/atomic.h"
 
-#include "object/memory.h"
-#include "object/key.h"
-#include "object/touch.h"
+#include "memory/memory.h"
+#include "memory/key.h"
+#include "memory/touch.h"
 
 static uint64_t execute(bool compare_swap, uint64_t *word, uint64_t first, uint64_t second)
 {
@@ -23,7 +23,7 @@ static uint64_t *find_word(const struct qp *qp, uint32_t rkey, uint64_t address,
 	uint32_t flags;
 
 	*cause = CAUSE_NONE;
-	verdict = key_check(mr_keys(), rkey, qp->remote_pd, qp->ib.qp_num, address,
+	verdict = key_check(key_table(), rkey, qp->remote_pd, qp->ib.qp_num, address,
 			    sizeof(uint64_t), right, &host, &flags);
 	if (verdict != KEY_OK)
 		*cause = key_cause_remote(verdict);

@@ -12,7 +12,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 
-struct device; /* adapter/device.h; here only passed through */
+struct device; /* netdev/device.h; here only passed through */
 
 /* One event that was raised and not fetched. */
 struct async_event {
@@ -38,7 +38,7 @@ struct context {
 	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : kept while not 0 */
 	_Atomic uint64_t dm_bytes;	    /* of device memory in use (object/dm.h) */
 	struct list link;		    /* in the adapter's list of contexts */
-	bool infiniband;		    /* the link mode: object/lid.h */
+	bool infiniband;		    /* the link mode: base/lid.h */
 	bool port_up;			    /* as its program was told; guarded by the adapter's lock */
 	uint32_t gid_changes;		    /* likewise; of struct device */
 	uint32_t adapter_generation;	    /* the adapter's, when it was added; see adapter_is_foreign */

@@ -11,7 +11,7 @@
 #include "base/memory_file.h"
 #include "object/context.h"
 #include "object/handles.h"
-#include "object/key.h"
+#include "memory/key.h"
 
 static struct handles handles;
 

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "object/newer.h"
+#include "base/newer.h"
 #include "object/qp.h"
 
 /* At least one placement type that there is, and a selectivity level that there is. */

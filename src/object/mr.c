@@ -4,12 +4,12 @@
 #include <stdlib.h>
 
 #include "base/cause.h"
-#include "object/adopt.h"
+#include "memory/adopt.h"
 #include "object/dm.h"
-#include "object/foreign.h"
+#include "memory/foreign.h"
 #include "object/mw.h"
-#include "object/newer.h"
-#include "object/pin.h"
+#include "base/newer.h"
+#include "memory/pin.h"
 
 #define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 #define WRITES        (IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_MW_BIND)

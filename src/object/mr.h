@@ -2,7 +2,7 @@
  * MR - memory regions: which memory may be reached, by what key, with what rights.
  *
  * In:  registrations from the front.
- * Out: live keys (object/key.h).
+ * Out: live keys (memory/key.h).
  *
  * A region's L_Key and R_Key are the same number. Functions may be called by any thread and may
  * sleep: registration brings the pages in, deregistration waits for those who copy.
@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "object/dmabuf.h"
-#include "object/key.h"
+#include "memory/dmabuf.h"
+#include "memory/key.h"
 #include "object/living.h"
 #include "object/pd.h"
 
@@ -57,7 +57,7 @@ struct mr_spec {
 	uint64_t iova;   /* remote address of the first byte; 0 with IBV_ACCESS_ZERO_BASED */
 	uint32_t access; /* enum ibv_access_flags, the optional ones included */
 	bool null;       /* reads zeroes, swallows writes; addr and length mean nothing */
-	bool foreign;    /* with null: another process's memory (object/foreign.h), without addr */
+	bool foreign;    /* with null: another process's memory (memory/foreign.h), without addr */
 	struct dm *dm;   /* addr lies in it; or NULL */
 	const struct dmabuf *dmabuf; /* addr lies in it, and the region unmaps it; or NULL */
 	uint64_t offset; /* of addr in the dma-buf: what programs see as the region's addr */

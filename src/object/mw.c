@@ -5,10 +5,10 @@
 
 #include "base/lock.h"
 #include "base/uncancelled.h"
-#include "object/key.h"
+#include "memory/key.h"
 #include "object/mr.h"
 #include "object/sq.h"
-#include "object/touch.h"
+#include "memory/touch.h"
 
 #define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 /* Local write means nothing for a window; adapters take it, and programs give it. */
@@ -194,7 +194,7 @@ static struct mr *find_region(uint32_t key) REQUIRES(lock)
 {
 	uint32_t index = KEY_INDEX(key);
 
-	return key && mr_keys() && atomic_load(&key_entry(index)->key) == key ? mr_find(index) : NULL;
+	return key && key_table() && atomic_load(&key_entry(index)->key) == key ? mr_find(index) : NULL;
 }
 
 static struct mw *find_window(uint32_t key) REQUIRES(lock)

@@ -2,14 +2,14 @@
  * MW - memory windows: a part of a region, under an rkey of its own that comes and goes quickly.
  *
  * In:  bind and invalidate requests, carried out by a QP's path in their turn.
- * Out: live keys (object/key.h) with KEY_MW.
+ * Out: live keys (memory/key.h) with KEY_MW.
  *
  * A type 1 window gets a new rkey with each bind, a type 2 window has one whose low byte is the
  * consumer's and which is good for one QP (IBA 10.6.7.2). Any thread; all may be called with a QP's
  * lock, and take none.
  *
  * A key that is taken away is dead at once, but its bind is over only when nobody copies by it any
- * more (object/touch.h), which a stopped process may put off for ever. So nothing here waits for
+ * more (memory/touch.h), which a stopped process may put off for ever. So nothing here waits for
  * that but mw_destroy and mw_settle, with a bound. A request that has to wait is carried out again
  * a while later (CAUSE_COPY_UNFINISHED, touch_pause_ns), and until then the window takes no other
  * bind.
@@ -97,7 +97,7 @@ bool mw_end_region(struct mr *mr);
 /* Waits until nobody copies by the keys of windows that were bound to the region. 0, or -EBUSY as mw_destroy. */
 int mw_settle(struct mr *mr);
 
-/* For the child of a fork: mr_table_reset_after_fork calls it. */
+/* For the child of a fork: no window is bound there. */
 void mw_reset_after_fork(void);
 
 #endif

@@ -21,6 +21,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/pace.h"
+#include "memory/memory.h"
 #include "object/cq.h"
 #include "object/living.h"
 #include "object/pd.h"
@@ -151,6 +152,12 @@ static inline uint8_t qp_peer_type(const struct qp *qp)
 	return qp->type == IBV_QPT_XRC_SEND ? IBV_QPT_XRC_RECV :
 	       qp->type == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND :
 					      qp->type;
+}
+
+/* The other end, as R_Keys of ours have to know it. */
+static inline struct memory_peer qp_peer(const struct qp *qp)
+{
+	return (struct memory_peer){ .pd = qp->remote_pd, .qpn = qp->ib.qp_num };
 }
 
 /* Once per adapter. */

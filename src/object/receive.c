@@ -1,6 +1,6 @@
 #include "object/receive.h"
 
-#include "object/memory.h"
+#include "memory/memory.h"
 
 #define GRH_BYTES    40
 #define IPV4_OFFSET  20

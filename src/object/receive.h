@@ -27,7 +27,7 @@ struct receive_end {
 	uint32_t wc_flags; /* enum ibv_wc_flags */
 	uint32_t imm;      /* network order; or the R_Key that was invalidated */
 	uint32_t src_qp;
-	uint16_t slid;	   /* datagrams, object/lid.h */
+	uint16_t slid;	   /* datagrams, base/lid.h */
 	bool solicited;
 };
 

@@ -6,9 +6,9 @@
 
 #include "object/ah.h"
 #include "object/limits.h"
-#include "object/memory.h"
+#include "memory/memory.h"
 #include "object/mw.h"
-#include "object/newer.h"
+#include "base/newer.h"
 #include "object/qp.h"
 
 #define OP(opcode) (1u << (opcode))

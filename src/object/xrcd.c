@@ -10,7 +10,7 @@
 #include "base/cause.h"
 #include "object/context.h"
 #include "object/handles.h"
-#include "object/memory.h"
+#include "memory/memory.h"
 #include "object/qp.h"
 
 struct xrc_domain {

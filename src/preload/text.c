@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/identity.h"
-#include "object/lid.h"
+#include "base/lid.h"
 
 #define UVERBS_MAJOR 231
 #define UVERBS_MINOR 192

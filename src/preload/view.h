@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "adapter/interface.h"
+#include "netdev/interface.h"
 
 #define VIEW_NAME_MAX (sizeof(DEVICE_PREFIX) - 1 + IF_NAMESIZE)
 #define VIEW_GIDS     (INTERFACE_GIDS + 1) /* the last slot is empty */
@@ -22,7 +22,7 @@
 struct view {
 	struct interface *devices;
 	int count;
-	bool infiniband; /* the link mode: object/lid.h */
+	bool infiniband; /* the link mode: base/lid.h */
 };
 
 /* 0 or -errno. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/cause.h"
-#include "object/memory.h"
+#include "memory/memory.h"
 #include "object/receive.h"
 #include "raw/filter.h"
 #include "raw/socket.h"

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "adapter/adapter.h"
-#include "adapter/device.h"
+#include "netdev/device.h"
 #include "base/uncancelled.h"
 #include "object/ah.h"
-#include "object/lid.h"
+#include "base/lid.h"
 #include "verbs/export.h"
 #include "verbs/gid.h"
 #include "verbs/link.h"

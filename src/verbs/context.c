@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "adapter/adapter.h"
-#include "adapter/device.h"
+#include "netdev/device.h"
 #include "base/eventfd.h"
 #include "base/uncancelled.h"
 #include "object/context.h"

@@ -3,7 +3,7 @@
 #include <infiniband/verbs.h>
 #include <stdlib.h>
 
-#include "adapter/device.h"
+#include "netdev/device.h"
 #include "base/uncancelled.h"
 #include "verbs/export.h"
 #include "verbs/refuse.h"

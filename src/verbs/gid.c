@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "adapter/device.h"
+#include "netdev/device.h"
 #include "base/identity.h"
 #include "base/uncancelled.h"
-#include "object/lid.h"
+#include "base/lid.h"
 #include "verbs/export.h"
 #include "verbs/refuse.h"
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "adapter/device.h"
+#include "netdev/device.h"
 #include "base/multicast.h"
 #include "object/context.h"
 

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "adapter/device.h"
-#include "object/lid.h"
+#include "netdev/device.h"
+#include "base/lid.h"
 #include "verbs/gid.h"
 
 bool link_is_infiniband(void)

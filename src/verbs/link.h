@@ -2,7 +2,7 @@
  * Link - what a program gives as an address, made into what the layers below take for one.
  *
  * On Ethernet that is the same. With VERBATIM_LINK_LAYER=infiniband programs address by LID, with or
- * without a GRH; below the verbs an address is always that of the interface (object/lid.h), so nothing
+ * without a GRH; below the verbs an address is always that of the interface (base/lid.h), so nothing
  * there knows of this mode but for the headers of datagrams.
  */
 #ifndef VERBS_LINK_H

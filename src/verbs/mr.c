@@ -4,8 +4,8 @@
 #include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/mr.h"
-#include "object/pin.h"
-#include "object/touch.h"
+#include "memory/pin.h"
+#include "memory/touch.h"
 #include "verbs/export.h"
 #include "verbs/refuse.h"
 
@@ -162,7 +162,7 @@ static int find_range(struct ibv_pd *pd, const struct ibv_sge *sge, bool writabl
 	enum key_verdict verdict;
 	int error = EFAULT;
 
-	verdict = key_check(mr_keys(), sge->lkey, pd_of(pd)->number, 0, sge->addr, sge->length,
+	verdict = key_check(key_table(), sge->lkey, pd_of(pd)->number, 0, sge->addr, sge->length,
 			    access, host, &flags);
 	if (verdict == KEY_OK && (flags & KEY_ON_DEMAND))
 		return 0;

@@ -7,7 +7,7 @@
 
 #include "adapter/adapter.h"
 #include "base/identity.h"
-#include "adapter/device.h"
+#include "netdev/device.h"
 #include "base/cause.h"
 #include "base/uncancelled.h"
 #include "object/context.h"
@@ -179,7 +179,7 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int a
 
 /*
  * Programs post datagrams, ask for no completion, and destroy the QP (mckey): an adapter has sent them by then.
- * Here one may wait for what verbatimd says of its destination, a second at most (local/retry.h).
+ * Here one may wait for what verbatimd says of its destination, a second at most (shm/retry.h).
  */
 static void let_datagrams_leave(struct qp *qp)
 {

@@ -5,7 +5,7 @@
 
 #include "base/cause.h"
 #include "object/mw.h"
-#include "object/newer.h"
+#include "base/newer.h"
 #include "verbs/post.h"
 
 #define EX_UD (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "adapter/adapter.h"
-#include "adapter/device.h"
+#include "netdev/device.h"
 #include "base/cause.h"
 #include "base/uncancelled.h"
 #include "object/context.h"

@@ -5,13 +5,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "adapter/device.h"
+#include "netdev/device.h"
 #include "base/identity.h"
 #include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/dm.h"
 #include "object/limits.h"
-#include "object/newer.h"
+#include "base/newer.h"
 #include "verbs/export.h"
 #include "verbs/gid.h"
 #include "verbs/link.h"

@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "object/adopt.h"
-#include "object/key.h"
-#include "object/touch.h"
+#include "memory/adopt.h"
+#include "memory/key.h"
+#include "memory/touch.h"
 
 #define PAGE 4096ul
 #define SLOT 5
@@ -149,7 +149,7 @@ int main(int argc, char **argv)
 	    fcntl(heap, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		return 1;
 	touch_init(arena, SLOT);
-	mr_table_init(arena);
+	key_table_init(arena);
 	adopt_init(heap, HEAP, no_kick);
 	nothing_moves();
 	for (int i = 0; i < (argc > 1 ? argc - 1 : 3); i++)

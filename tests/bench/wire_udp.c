@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 #include "cores.h"
-#include "wire/udp.h"
-#include "wire/udp_address.h"
+#include "udp/udp.h"
+#include "udp/udp_address.h"
 
 #define SECONDS	  1.0
 #define WINDOW	  (128 << 10) /* bytes: fits in the buffer of an ordinary user */

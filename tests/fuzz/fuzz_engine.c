@@ -13,9 +13,9 @@
 #include "fail.h"
 #include "net.h"
 #include "object/ah.h"
-#include "object/newer.h"
+#include "base/newer.h"
 #include "packet/packet.h"
-#include "transport/transport.h"
+#include "roce/roce.h"
 #include "verbs/post.h"
 #include "verbs/queues.h"
 #include "world.h"
@@ -327,7 +327,7 @@ static void receive(unsigned number, bool foreign, const uint8_t *bytes, uint32_
 	memcpy(flow.remote, remote.raw, sizeof(flow.remote));
 	memcpy(exact, bytes, length);
 	arrival.bytes = exact;
-	transport_receive(&arrival);
+	roce_receive(&arrival);
 	free(exact);
 }
 
@@ -384,8 +384,8 @@ static void forge_raw(void)
 static void pass_time(void)
 {
 	net_advance(net_now() + (1000ull << take() % 18));
-	if (transport_deadline_ns() <= net_now())
-		transport_run(net_now());
+	if (roce_deadline_ns() <= net_now())
+		roce_run(net_now());
 }
 
 static void to_reset(unsigned number)
@@ -458,7 +458,7 @@ static void step(void)
 		break;
 	}
 	if (take() & 1)
-		transport_flush();
+		roce_flush();
 }
 
 /* Until nothing happens any more. A QP in SQD, and one whose answers are forged, may wait for ever.
@@ -470,16 +470,16 @@ static void settle(void)
 	for (unsigned steps = 0;; steps++) {
 		uint64_t next = net_next_ns();
 
-		if (transport_deadline_ns() < next)
-			next = transport_deadline_ns();
+		if (roce_deadline_ns() < next)
+			next = roce_deadline_ns();
 		if (next == NET_NEVER || next > limit_ns)
 			break;
 		if (steps == SETTLE_STEPS)
 			sim_fail("no end of it");
 		net_advance(next);
 		net_deliver(WIRE_BURST);
-		if (transport_deadline_ns() <= net_now())
-			transport_run(net_now());
+		if (roce_deadline_ns() <= net_now())
+			roce_run(net_now());
 		poll();
 	}
 }
@@ -496,7 +496,7 @@ static void destroy(void)
 
 	for (unsigned i = 0; i < QPS; i++)
 		world_to_error(sides[i].qp);
-	transport_flush();
+	roce_flush();
 	poll();
 	for (unsigned i = 0; i < QPS; i++)
 		if (sides[i].sends || (sides[i].receives && i != XRC_RECV))

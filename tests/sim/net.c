@@ -7,8 +7,8 @@
 #include "fail.h"
 #include "packet/icrc.h"
 #include "packet/packet.h"
-#include "transport/trains.h"
-#include "transport/transport.h"
+#include "roce/trains.h"
+#include "roce/roce.h"
 
 #define SOURCE_PORT  49200
 #define ECN_CE	     3
@@ -357,7 +357,7 @@ bool net_sends_trains(const struct wire_flow *flow)
 	return weather.trains_damaged;
 }
 
-/* Whether packets[i] leaves behind packets[i - 1] in a train: as wire/udp_send.c makes them, but for the
+/* Whether packets[i] leaves behind packets[i - 1] in a train: as udp/udp_send.c makes them, but for the
  * length of these.
  */
 static bool is_behind(const struct wire_flow *flow, const struct wire_packet *packets, unsigned i)
@@ -440,7 +440,7 @@ static void arrive(struct flight *flight)
 	arrival.bytes = exact;
 	if (!is_foreign(flight))
 		observer->delivered(exact, arrival.length);
-	transport_receive(&arrival);
+	roce_receive(&arrival);
 	free(exact);
 }
 
@@ -452,5 +452,5 @@ void net_deliver(unsigned max)
 		arrive(flight);
 		free(flight);
 	}
-	transport_flush();
+	roce_flush();
 }

@@ -1,7 +1,7 @@
 /*
  * Net - a virtual clock, and a virtual network between the ends of one simulation.
  *
- * In:  packets from the transport (struct transport_env), which leave flattened and with their
+ * In:  packets from the transport (struct roce_env), which leave flattened and with their
  * ICRC. Out: packets to the transport, some of them late, twice, in another order, damaged, or
  * never; what a receiving socket and ICRC would reject is rejected here by the same code.
  *
@@ -15,7 +15,7 @@
 
 #include "object/context.h"
 #include "random.h"
-#include "wire/wire.h"
+#include "udp/wire.h"
 
 #define NET_NEVER UINT64_MAX
 
@@ -71,7 +71,7 @@ struct net_observer {
 };
 void net_observe(const struct net_observer *observer);
 
-/* For struct transport_env. */
+/* For struct roce_env. */
 enum wire_result net_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			  unsigned count, unsigned *sent);
 bool net_sends_trains(const struct wire_flow *flow);

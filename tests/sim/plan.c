@@ -6,7 +6,7 @@
 #include "mishap.h"
 #include "object/ah.h"
 #include "op.h"
-#include "object/newer.h"
+#include "base/newer.h"
 #include "packet/packet.h"
 
 #define PACKETS_PER_END 60 /* that its payload takes, about */

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "net.h"
-#include "object/newer.h"
+#include "base/newer.h"
 #include "world.h"
 
 #define PLAN_ENDS     8

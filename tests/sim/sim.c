@@ -14,7 +14,7 @@
 #include "oracle.h"
 #include "plan.h"
 #include "traffic.h"
-#include "transport/transport.h"
+#include "roce/roce.h"
 #include "world.h"
 
 #define STEPS_MAX   2000000
@@ -31,7 +31,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 static bool step(struct plan *plan, bool traffic, struct random *random)
 {
 	uint64_t post_ns = traffic ? traffic_next_ns(plan) : NET_NEVER;
-	uint64_t next = smaller(smaller(net_next_ns(), transport_deadline_ns()), post_ns);
+	uint64_t next = smaller(smaller(net_next_ns(), roce_deadline_ns()), post_ns);
 
 	if (next == NET_NEVER)
 		return false;
@@ -40,8 +40,8 @@ static bool step(struct plan *plan, bool traffic, struct random *random)
 		traffic_run(plan);
 	if (net_next_ns() <= net_now())
 		net_deliver(random_range(random, 1, WIRE_BURST));
-	if (transport_deadline_ns() <= net_now())
-		transport_run(net_now());
+	if (roce_deadline_ns() <= net_now())
+		roce_run(net_now());
 	if (random_chance(random, 600))
 		oracle_poll();
 	return true;

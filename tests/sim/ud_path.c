@@ -1,7 +1,7 @@
 #include "ud_path.h"
 
 #include "object/receive.h"
-#include "transport/transport.h"
+#include "roce/roce.h"
 
 static int connect(struct qp *qp)
 {
@@ -16,7 +16,7 @@ static void issue(struct qp *qp)
 	for (; sq->issue != sq->tail; sq->issue++) {
 		struct wqe *wqe = sq_wqe(sq, sq->issue);
 		enum cause cause;
-		enum wire_result result = transport_send_datagram(qp, wqe, &cause);
+		enum wire_result result = roce_send_datagram(qp, wqe, &cause);
 
 		if (result == WIRE_FULL)
 			break;

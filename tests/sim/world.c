@@ -8,11 +8,11 @@
 #include "base/eventfd.h"
 #include "fail.h"
 #include "net.h"
-#include "object/memory.h"
-#include "object/newer.h"
-#include "object/touch.h"
+#include "memory/memory.h"
+#include "base/newer.h"
+#include "memory/touch.h"
 #include "packet/icrc.h"
-#include "transport/transport.h"
+#include "roce/roce.h"
 #include "ud_path.h"
 
 #define FILLER	0x5c
@@ -26,14 +26,14 @@ struct world world;
 
 static void deadline(uint64_t ns)
 {
-	(void)ns; /* the loop asks transport_deadline_ns */
+	(void)ns; /* the loop asks roce_deadline_ns */
 }
 
 static void group_visit(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg), void *arg)
 {
 }
 
-static const struct transport_env env = {
+static const struct roce_env env = {
 	.now = net_now,
 	.send = net_send,
 	.sends_trains = net_sends_trains,
@@ -82,9 +82,9 @@ void world_create(void)
 	icrc_init();
 	touch_init(arena, WORLD_SLOT);
 	memory_init(WORLD_SLOT);
-	require(mr_table_init(arena), "mr_table_init");
+	require(key_table_init(arena), "key_table_init");
 	require(qp_table_init(arena, WORLD_SLOT), "qp_table_init");
-	transport_init(&env);
+	roce_init(&env);
 
 	context->verbs.context.num_comp_vectors = 1;
 	context->verbs.context.async_fd = eventfd_create();
@@ -200,7 +200,7 @@ struct qp *world_qp(enum ibv_qp_type type, const struct ibv_qp_cap *cap, bool si
 	struct qp *qp;
 
 	require(qp_create(world.context, type == IBV_QPT_XRC_RECV ? NULL : world.pd, &attr,
-			  type == IBV_QPT_UD ? &ud_path : &transport_path, &qp),
+			  type == IBV_QPT_UD ? &ud_path : &roce_path, &qp),
 		"qp_create");
 	return qp;
 }

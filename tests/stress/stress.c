@@ -44,7 +44,7 @@
 const char *__tsan_default_suppressions(void);
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void)
 {
-	return "race:src/local/memory.c\n";
+	return "race:src/shm/memory.c\n";
 }
 #endif
 

@@ -13,10 +13,10 @@
 
 #include <cmocka.h>
 
-#include "../wire/net.h"
+#include "../udp/net.h"
 #include "ctl/client.h"
-#include "transport/transport.h"
-#include "wire/udp.h"
+#include "roce/roce.h"
+#include "udp/udp.h"
 
 #define ARENA_ROOM (2u << 20)
 
@@ -45,8 +45,8 @@ int __wrap_ctl_port_ask(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], 
 	return rig_port_error;
 }
 
-void __wrap_transport_receive(const struct wire_arrival *arrival);
-void __wrap_transport_receive(const struct wire_arrival *arrival)
+void __wrap_roce_receive(const struct wire_arrival *arrival);
+void __wrap_roce_receive(const struct wire_arrival *arrival)
 {
 	atomic_fetch_add(&rig_arrivals, 1);
 	if (rig_on_arrival)

@@ -3,7 +3,7 @@
  *
  * In:  addresses of a network namespace of the test's own.
  * Out: sockets in place of verbatimd's (ctl_port), counts in place of the transport's packets
- *      (transport_receive), the last cause. The functions are replaced at link time (--wrap).
+ *      (roce_receive), the last cause. The functions are replaced at link time (--wrap).
  */
 #ifndef TESTS_UNIT_ADAPTER_RIG_H
 #define TESTS_UNIT_ADAPTER_RIG_H
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "adapter/device.h"
+#include "netdev/device.h"
 #include "adapter/ports.h"
 #include "base/cause.h"
 #include "object/context.h"
@@ -23,7 +23,7 @@ extern unsigned rig_port_asks;	/* of ctl_port_ask, which answers rig_port_error,
 extern int rig_epoll_error;	/* what adding to an epoll descriptor answers */
 extern enum cause rig_cause;	/* reported last; the test sets it back */
 extern _Atomic uint32_t rig_arrivals;
-/* Called for each packet, if it is set; `inside` transport_receive. */
+/* Called for each packet, if it is set; `inside` roce_receive. */
 extern void (*rig_on_arrival)(const struct wire_arrival *arrival);
 
 /* Exits with 77 where there are no network namespaces. */

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "../wire/net.h"
+#include "../udp/net.h"
 #include "adapter/pump.h"
 #include "rig.h"
 

@@ -9,7 +9,7 @@
 
 #include "adapter/path.h"
 #include "rig.h"
-#include "wire/udp.h"
+#include "udp/udp.h"
 
 #define REMOTE_QPN 0x4005
 

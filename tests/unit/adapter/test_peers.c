@@ -20,8 +20,8 @@
 
 #include "adapter/peers.h"
 #include "adapter/pump.h"
-#include "local/progress.h"
-#include "local/reach.h"
+#include "shm/progress.h"
+#include "shm/reach.h"
 
 #define OWN_SLOT  3
 #define PEER_SLOT 5
@@ -78,8 +78,8 @@ int __wrap_ctl_peer_ask(struct ctl_client *c, unsigned slot)
 
 static unsigned told; /* that verbatimd has answered */
 
-void __wrap_local_retry_on_peers(void);
-void __wrap_local_retry_on_peers(void)
+void __wrap_shm_retry_on_peers(void);
+void __wrap_shm_retry_on_peers(void)
 {
 	told++;
 }

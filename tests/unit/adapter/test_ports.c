@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "../wire/net.h"
+#include "../udp/net.h"
 #include "rig.h"
-#include "wire/udp.h"
+#include "udp/udp.h"
 
 #define A_SECOND_NS 1000000000ull
 #define TRUST_US    120000 /* after that an address is looked for again */

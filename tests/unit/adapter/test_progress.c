@@ -14,7 +14,7 @@
 #include "adapter/ports.h"
 #include "adapter/progress.h"
 #include "adapter/pump.h"
-#include "transport/transport.h"
+#include "roce/roce.h"
 
 static unsigned leases, looks;
 

@@ -20,8 +20,8 @@
 
 #include "adapter/ports.h"
 #include "adapter/pump.h"
-#include "local/retry.h"
-#include "transport/transport.h"
+#include "shm/retry.h"
+#include "roce/roce.h"
 
 #define LEASE_MS    1
 #define PATIENCE_MS 5000 /* for what comes as soon as the machine has time for it */
@@ -195,14 +195,14 @@ bool __wrap_ports_listen(bool on)
 	return hear == on;
 }
 
-uint64_t __wrap_local_retry_deadline_ns(void);
-uint64_t __wrap_local_retry_deadline_ns(void)
+uint64_t __wrap_shm_retry_deadline_ns(void);
+uint64_t __wrap_shm_retry_deadline_ns(void)
 {
 	return retry_due;
 }
 
-void __wrap_local_retry_run(uint64_t now);
-void __wrap_local_retry_run(uint64_t now)
+void __wrap_shm_retry_run(uint64_t now);
+void __wrap_shm_retry_run(uint64_t now)
 {
 	retries++;
 	retry_due = RETRY_NEVER;

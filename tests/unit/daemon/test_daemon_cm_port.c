@@ -21,7 +21,7 @@
 
 #include <linux/ptrace.h>
 
-#include "../wire/net.h"
+#include "../udp/net.h"
 #include "daemon/cm_save.h"
 #include "daemon/cm_store.h"
 

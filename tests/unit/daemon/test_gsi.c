@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "../wire/net.h"
+#include "../udp/net.h"
 #include "daemon/address.h"
 #include "daemon/daemon.h"
 #include "daemon/gsi.h"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "harness.h"
+#include "../memory/harness.h"
 #include "object/context.h"
 #include "object/mr.h"
 #include "object/mw.h"
@@ -65,7 +65,7 @@ static enum key_verdict look(uint32_t key, uint32_t qpn, uint64_t addr, uint64_t
 	uint32_t flags;
 	uint64_t host;
 
-	return key_check(mr_keys(), key, pd->number, qpn, addr, length, access, &host, &flags);
+	return key_check(key_table(), key, pd->number, qpn, addr, length, access, &host, &flags);
 }
 
 static void what_a_bind_refuses(void **state)
@@ -317,7 +317,8 @@ static void windows_of_a_parent_process(void **state)
 	struct mw *mw = window(IBV_MW_TYPE_2);
 
 	touch_reset_after_fork();
-	mr_table_reset_after_fork();
+	key_table_reset_after_fork();
+	mw_reset_after_fork();
 	mw_unbind_qp(QPN);
 	mw_destroy(mw);
 	harness_arena();

@@ -10,10 +10,11 @@
 #include <cmocka.h>
 
 #include "adapter/adapter.h"
-#include "../object/harness.h"
+#include "../memory/harness.h"
 #include "object/context.h"
 #include "object/dm.h"
 #include "object/mr.h"
+#include "object/mw.h"
 #include "verbs/dm.h"
 #include "verbs/mr.h"
 #include "verbs/pd.h"
@@ -146,7 +147,7 @@ static enum key_verdict look(struct ibv_mr *mr, uint64_t addr, uint64_t length, 
 {
 	uint32_t flags;
 
-	return key_check(mr_keys(), mr->rkey, pd_of(mr->pd)->number, 0, addr, length, access, host,
+	return key_check(key_table(), mr->rkey, pd_of(mr->pd)->number, 0, addr, length, access, host,
 			 &flags);
 }
 
@@ -279,7 +280,7 @@ static void null_regions(void **state)
 	uint64_t host;
 
 	assert_non_null(mr);
-	assert_int_equal(key_check(mr_keys(), mr->lkey, pd_of(pd)->number, 0, 12345, 1 << 30,
+	assert_int_equal(key_check(key_table(), mr->lkey, pd_of(pd)->number, 0, 12345, 1 << 30,
 				   IBV_ACCESS_LOCAL_WRITE, &host, &flags),
 			 KEY_OK);
 	assert_true(flags & KEY_NULL);
@@ -395,7 +396,8 @@ static void regions_of_a_parent_process(void **state)
 
 	assert_non_null(mr);
 	touch_reset_after_fork();
-	mr_table_reset_after_fork();
+	key_table_reset_after_fork();
+	mw_reset_after_fork();
 	foreign = true;
 	assert_int_equal(try_register(memory, 64, 0), EINVAL);
 	foreign = false;

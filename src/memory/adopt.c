@@ -1,0 +1,565 @@
+#include "memory/adopt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "memory/heap.h"
+#include "memory/key.h"
+#include "memory/range.h"
+
+#define RANGE_MAX    (1ull << 30) /* its peers send messages while it moves */
+#define REQUESTS_MAX 64
+#define LOOK_NS	     1000000ull /* until it is looked again whether peers have left */
+#define DRAIN_NS     50000000ull
+#define PUT_OFF_MIN  10000000ull
+#define PUT_OFF_MAX  1000000000ull
+#define PATIENCE_S   5 /* who waits for the progress thread, while that does nothing */
+
+struct lock adopt_lock = LOCK_INITIALIZER;
+static unsigned forks GUARDED_BY(adopt_lock);	 /* threads that are about to fork, or do */
+static bool forking GUARDED_BY(adopt_lock);	 /* one of them does: nothing moves */
+static bool in_slice GUARDED_BY(adopt_lock);	 /* pages are moving right now: nobody forks */
+static _Atomic uint32_t changes;		 /* what waits looks again: the futex */
+static _Atomic uint32_t waiting;		 /* threads */
+static _Atomic bool due;			 /* something has changed for the progress thread */
+static struct move_heap heap;			 /* since adopt_init */
+static uint64_t heap_bytes;
+static struct move_copy copies[MOVE_COPIES]; /* the forking thread's */
+static unsigned copy_count;
+
+static void no_kick(void)
+{
+}
+
+static _Atomic uint32_t requests[REQUESTS_MAX];
+static void (*kick)(void) = no_kick;
+static struct heap own = { .fd = -1 }; /* the same heap as it is mapped here */
+
+enum move_permission adopt_wish(void)
+{
+	const char *wish = secure_getenv("VERBATIM_ADOPT");
+
+	if (wish && !strcmp(wish, "never"))
+		return MOVE_NEVER;
+	return wish && !strcmp(wish, "always") ? MOVE_ALWAYS : MOVE_IF_SAFE;
+}
+
+void adopt_init(int heap_fd, uint64_t bytes, void (*kick_pump)(void))
+{
+	lock_acquire(&adopt_lock);
+	heap_bytes = move_init(&heap, heap_fd, adopt_wish()) ? 0 : bytes;
+	range_count = 0;
+	kick = kick_pump;
+	heap.own = &own;
+	heap_fini(&own);
+	heap_init(&own, heap_bytes ? fcntl(heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
+	lock_release(&adopt_lock);
+}
+
+void adopt_fini(void)
+{
+	lock_acquire(&adopt_lock);
+	heap_fini(&own);
+	lock_release(&adopt_lock);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Waiting for the progress thread.
+ */
+
+static void call_pump(void)
+{
+	atomic_store(&due, true);
+	kick();
+}
+
+/* What somebody waits for may be so by now. */
+static void tell_waiters(void)
+{
+	atomic_fetch_add(&changes, 1);
+	if (atomic_load(&waiting))
+		syscall(SYS_futex, &changes, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* Until something has changed since `seen`. False: nothing does. */
+static bool wait_for_change(uint32_t seen)
+{
+	const struct timespec second = { .tv_sec = 1 };
+
+	atomic_fetch_add(&waiting, 1);
+	for (int i = 0; i < PATIENCE_S && atomic_load(&changes) == seen; i++)
+		syscall(SYS_futex, &changes, FUTEX_WAIT_PRIVATE, seen, &second, NULL, 0);
+	atomic_fetch_sub(&waiting, 1);
+	return atomic_load(&changes) != seen;
+}
+
+static struct arena_key *entry_of(uint32_t key)
+{
+	return key_entry(KEY_INDEX(key));
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Keys that are born, and that die.
+ */
+
+void adopt_on_birth(struct arena_key *entry)
+{
+	atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_MOVING);
+	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
+	for (unsigned i = 0; i < range_count; i++) {
+		struct range *range = &ranges[i];
+
+		if (!range_overlaps(range, entry))
+			continue;
+		if (!range->settled)
+			atomic_fetch_or(&entry->flags, KEY_MOVING);
+		/* what lies there now may be mapped anew, while an older key still leads to the heap */
+		else if (range_contains(range, entry) &&
+			 move_is_there(&heap, range->start, range->end, range->offset))
+			range_publish(range, entry);
+	}
+}
+
+void adopt_on_death(struct arena_key *entry)
+{
+	bool any = false;
+
+	lock_acquire(&adopt_lock);
+	atomic_fetch_and(&entry->flags, ~(uint32_t)(KEY_DYING | KEY_MOVING));
+	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
+	for (unsigned i = 0; i < range_count; i++)
+		if (range_overlaps(&ranges[i], entry)) {
+			ranges[i].put_off = false;
+			ranges[i].next_ns = 0;
+			any = true;
+		}
+	lock_release(&adopt_lock);
+	if (any)
+		call_pump();
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Ranges: born and gone by the progress thread alone.
+ */
+
+static bool belongs_out(struct range *range) REQUIRES(adopt_lock)
+{
+	return forks || range->refused || !range_is_needed(range);
+}
+
+/*
+ * So that our windows on the heap are known before a key leads there: else another thread might map one while
+ * move_out looks at what is mapped.
+ */
+static void map_own(uint64_t offset, uint64_t bytes)
+{
+	size_t mapped;
+
+	for (uint64_t done = 0; done < bytes; done += mapped) {
+		mapped = bytes - done;
+		if (!heap_map(&own, offset + done, &mapped))
+			return;
+	}
+}
+
+static int make_range(uint32_t key, uint64_t now) REQUIRES(adopt_lock)
+{
+	struct range range = { .key = key, .since_ns = now };
+	struct range *made;
+	int error;
+
+	if (range_key_is_elsewhere(entry_of(key)) ||
+	    !range_find_pages(entry_of(key), &range.start, &range.end))
+		return -EINVAL;
+	if (range.end - range.start > RANGE_MAX)
+		return -E2BIG;
+	error = range_find_overlap(range.start, range.end);
+	if (!error)
+		error = move_check(&heap, range.start, range.end);
+	if (error)
+		return error;
+	if (!range_insert(&range, heap_bytes, &made))
+		return -ENOSPC;
+	map_own(made->offset, made->end - made->start);
+	range_update_keys(made);
+	return 0;
+}
+
+static bool is_for_good(int error)
+{
+	return error && error != -EAGAIN && error != -EBUSY;
+}
+
+static void stay(uint32_t key, int error)
+{
+	if (is_for_good(error) && range_key_is_alive(entry_of(key)))
+		atomic_fetch_or(&entry_of(key)->flags, KEY_STAYS);
+}
+
+static void drop_aside(struct range *range)
+{
+	if (range->aside)
+		munmap(range->aside, range->end - range->start);
+	range->aside = NULL;
+}
+
+/* All in: its keys tell so, unless the program has mapped something else there meanwhile. */
+static void settle(struct range *range) REQUIRES(adopt_lock)
+{
+	if (!move_is_there(&heap, range->start, range->end, range->offset)) {
+		range->refused = -EACCES;
+		return;
+	}
+	range->settled = true;
+	range_update_keys(range);
+	drop_aside(range);
+}
+
+/* All out. The place in the heap may be used for something else. */
+static void drop(unsigned index) REQUIRES(adopt_lock)
+{
+	struct range range = range_remove(index);
+
+	range.drained = true; /* or never had anything in the heap */
+	range_update_keys(&range);
+	stay(range.key, range.refused);
+	drop_aside(&range);
+}
+
+/* Keeps its keys' peers away. */
+static void unsettle(struct range *range, uint64_t now) REQUIRES(adopt_lock)
+{
+	range->settled = range->drained = false;
+	range->since_ns = now;
+	range->pause_ns = 0;
+	range_update_keys(range);
+}
+
+static void put_off(struct range *range, uint64_t now) REQUIRES(adopt_lock)
+{
+	range->pause_ns = range->pause_ns ? range->pause_ns * 2 : PUT_OFF_MIN;
+	if (range->pause_ns > PUT_OFF_MAX)
+		range->pause_ns = PUT_OFF_MAX;
+	range->next_ns = now + range->pause_ns;
+	range->put_off = true;
+}
+
+/* The heap's memory that nobody sees. If this fails it is lost, until what is put there next overwrites it. */
+static void free_place(const struct move_range *slice)
+{
+	if (fallocate(heap.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)slice->offset,
+		      (off_t)(slice->end - slice->start)))
+		return;
+}
+
+/* The slice next to what is in the heap already. */
+static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(adopt_lock)
+{
+	uint64_t bytes = range->end - range->start;
+	uint64_t from = out ? (range->in - 1) / ADOPT_SLICE_BYTES * ADOPT_SLICE_BYTES : range->in;
+	uint64_t to = out ? range->in : from + ADOPT_SLICE_BYTES < bytes ? from + ADOPT_SLICE_BYTES : bytes;
+	struct move_range slice = {
+		.start = range->start + from, .end = range->start + to,
+		.offset = range->offset + from, .aside = range->aside + from,
+	};
+	int error;
+
+	*in = out ? from : to;
+	error = out ? move_out(&heap, &slice) : move_in(&heap, &slice);
+	if (out == !error)
+		free_place(&slice);
+	return error;
+}
+
+/* The address space is the same for all slices, so that what comes back is one mapping. */
+static bool has_aside(struct range *range)
+{
+	void *aside;
+
+	if (range->aside)
+		return true;
+	aside = mmap(NULL, range->end - range->start, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		     -1, 0);
+	if (aside == MAP_FAILED)
+		return false;
+	range->aside = aside;
+	return true;
+}
+
+/* Peers have left, or are not waited for any longer. */
+static void on_drain(struct range *range, bool drained, uint64_t now) REQUIRES(adopt_lock)
+{
+	range->drained = drained;
+	if (drained)
+		range_update_keys(range);
+	else if (now - range->since_ns < DRAIN_NS)
+		range->next_ns = now + LOOK_NS;
+	else if (range->in)
+		put_off(range, now);
+	else
+		range->refused = -EAGAIN;
+}
+
+static void on_slice(struct range *range, bool out, int error, uint64_t in, uint64_t now)
+	REQUIRES(adopt_lock)
+{
+	if (!error) {
+		range->in = in;
+		range->pause_ns = range->next_ns = 0;
+		range->put_off = false;
+	} else if (out) {
+		put_off(range, now);
+	} else {
+		range->refused = error;
+	}
+}
+
+/* Where the range is due, its next step. False: there is none, and *next may be less. */
+static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(adopt_lock)
+{
+	struct range *range = &ranges[index], copy;
+	bool out = belongs_out(range), drained;
+	uint64_t in = 0;
+	int error;
+
+	if (forking || (range->settled && !out))
+		return false;
+	if (now < range->next_ns) {
+		*next = range->next_ns < *next ? range->next_ns : *next;
+		return false;
+	}
+	if (range->settled)
+		unsettle(range, now);
+	if (out && !range->in) {
+		drop(index);
+		return true;
+	}
+	if (!out && range->in == range->end - range->start) {
+		settle(range);
+		return true;
+	}
+	copy = *range; /* only this thread changes it */
+	in_slice = true;
+	lock_release(&adopt_lock);
+	if (!range->drained) {
+		drained = range_drain(&copy);
+		lock_acquire(&adopt_lock);
+		on_drain(range, drained, now);
+	} else {
+		error = has_aside(&copy) ? move_slice(&copy, out, &in) : -ENOMEM;
+		lock_acquire(&adopt_lock);
+		range->aside = copy.aside;
+		on_slice(range, out, error, in, now);
+	}
+	in_slice = false;
+	return true;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Requests.
+ */
+
+static bool is_noted(uint32_t key)
+{
+	for (unsigned i = 0; i < REQUESTS_MAX; i++) {
+		uint32_t none = 0;
+
+		if (atomic_load_explicit(&requests[i], memory_order_relaxed) == key)
+			return true;
+		if (atomic_compare_exchange_strong(&requests[i], &none, key))
+			return true;
+	}
+	return false;
+}
+
+bool adopt_request(uint32_t key)
+{
+	if (!is_noted(key))
+		return false;
+	call_pump();
+	return true;
+}
+
+void adopt_want(uint32_t key, uint64_t length, size_t bytes)
+{
+	if (heap_pays(&own, key, length, bytes) && adopt_request(key))
+		heap_asked(&own, key);
+}
+
+char *adopt_map(const struct arena_key *entry, uint64_t host, size_t bytes)
+{
+	size_t mapped = bytes;
+	uint64_t place = heap_place(entry, host, &mapped);
+	char *at = place ? heap_map(&own, place, &mapped) : NULL;
+
+	return mapped == bytes ? at : NULL;
+}
+
+static void grant(uint32_t key, uint64_t now) REQUIRES(adopt_lock)
+{
+	struct arena_key *entry = entry_of(key);
+
+	if (!key_table() || atomic_load_explicit(&entry->key, memory_order_acquire) != key ||
+	    entry->heap || (atomic_load(&entry->flags) & KEY_STAYS))
+		return;
+	stay(key, make_range(key, now));
+}
+
+static void grant_all(uint64_t now) REQUIRES(adopt_lock)
+{
+	for (unsigned i = 0; i < REQUESTS_MAX && !forks; i++) {
+		uint32_t key;
+
+		if (!atomic_load_explicit(&requests[i], memory_order_relaxed))
+			continue;
+		key = atomic_exchange(&requests[i], 0);
+		grant(key, now);
+	}
+}
+
+uint64_t adopt_run(uint64_t now)
+{
+	static unsigned turn;	    /* ranges have theirs one after the other */
+	static uint64_t next_ns = ADOPT_NEVER;
+	bool moved = false;
+
+	if (!atomic_exchange(&due, false) && now < next_ns)
+		return next_ns;
+	next_ns = ADOPT_NEVER;
+	lock_acquire(&adopt_lock);
+	grant_all(now);
+	for (unsigned i = range_count; i-- > 0 && !moved;)
+		moved = step(turn++ % range_count, now, &next_ns);
+	lock_release(&adopt_lock);
+	if (moved) {
+		next_ns = 0;
+		tell_waiters();
+	}
+	return next_ns;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Those who need pages out.
+ */
+
+/* Some range over [start, end) that belongs out is not, and is on its way. */
+static bool is_awaited(uint64_t start, uint64_t end) REQUIRES(adopt_lock)
+{
+	for (unsigned i = 0; i < range_count; i++)
+		if (ranges[i].start < end && ranges[i].end > start && !ranges[i].put_off &&
+		    belongs_out(&ranges[i]))
+			return true;
+	return false;
+}
+
+void adopt_wait_out(uint64_t addr, uint64_t length)
+{
+	uint64_t end = addr + length < addr ? UINT64_MAX : addr + length;
+	int saved = errno;
+	uint32_t seen;
+	bool awaited;
+
+	do {
+		seen = atomic_load(&changes);
+		lock_acquire(&adopt_lock);
+		awaited = is_awaited(addr, end);
+		lock_release(&adopt_lock);
+	} while (awaited && wait_for_change(seen));
+	errno = saved;
+}
+
+/* The child could not go on without: the stack of the thread that forks, or what is local to it, is in the heap. */
+static bool is_vital(const struct range *range)
+{
+	uintptr_t stack = (uintptr_t)__builtin_frame_address(0), block = (uintptr_t)__builtin_thread_pointer();
+	uintptr_t end = range->start + range->in; /* the last slice leaves first */
+
+	return (stack >= range->start && stack < end) || (block >= range->start && block < end);
+}
+
+/* It may take several tries: who is just about to sleep is busy. */
+static bool has_vital(void) REQUIRES(adopt_lock)
+{
+	for (unsigned i = 0; i < range_count; i++)
+		if (is_vital(&ranges[i]))
+			return true;
+	return false;
+}
+
+void adopt_before_fork(void)
+{
+	uint64_t until = clock_now_ns() + PATIENCE_S * UINT64_C(1000000000);
+	int saved = errno;
+	bool waits = true, ready;
+	uint32_t seen;
+
+	lock_acquire(&adopt_lock);
+	forks++;
+	for (unsigned i = 0; i < range_count; i++) {
+		ranges[i].put_off = false;
+		ranges[i].next_ns = 0;
+	}
+	if (range_count)
+		call_pump();
+	for (;;) {
+		/* another's fork, and a slice, end by themselves */
+		ready = !forking && !in_slice && !(waits && is_awaited(0, UINT64_MAX)) &&
+			!(waits && has_vital() && clock_now_ns() < until);
+		if (ready)
+			break;
+		seen = atomic_load(&changes);
+		lock_release(&adopt_lock);
+		waits = wait_for_change(seen) && waits;
+		lock_acquire(&adopt_lock);
+	}
+	forking = true;
+	copy_count = range_count ? move_copy_for_child(&heap, copies) : 0;
+	lock_release(&adopt_lock);
+	errno = saved;
+}
+
+void adopt_in_parent(void)
+{
+	int saved = errno;
+	bool any;
+
+	if (copy_count)
+		move_drop_copies(&heap, copies, copy_count);
+	lock_acquire(&adopt_lock);
+	copy_count = 0;
+	forking = false;
+	forks--;
+	any = range_count != 0;
+	lock_release(&adopt_lock);
+	tell_waiters();
+	for (unsigned i = 0; i < REQUESTS_MAX; i++) /* that were not granted meanwhile */
+		any |= atomic_load_explicit(&requests[i], memory_order_relaxed) != 0;
+	if (any)
+		call_pump();
+	errno = saved;
+}
+
+void adopt_in_child(void) NO_LOCK_CHECK
+{
+	move_restore_in_child(copies, copy_count);
+	for (unsigned i = 0; i < range_count; i++)
+		drop_aside(&ranges[i]);
+	range_count = copy_count = forks = 0;
+	forking = in_slice = false;
+	heap_bytes = 0;
+	heap_forget(&own);
+	for (unsigned i = 0; i < REQUESTS_MAX; i++)
+		atomic_store(&requests[i], 0);
+	atomic_store(&due, false);
+	atomic_store(&waiting, 0);
+	lock_init(&adopt_lock);
+}

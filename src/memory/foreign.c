@@ -1,0 +1,3 @@
+#include "memory/foreign.h"
+
+const struct foreign_ops *foreign_ops;

@@ -1,0 +1,136 @@
+#include "memory/heap.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory_file.h"
+#include "memory/adopt.h"
+#include "memory/key.h"
+
+/* An operation adds 64, and 256 for moving the region's length once. */
+#define WORTH_OPERATION 64
+#define WORTH_LENGTH	256
+#define WORTH_ENOUGH	1024
+/* So much has to come together before the owner is asked again. */
+#define WORTH_AGAIN (4096 * WORTH_OPERATION)
+
+void heap_init(struct heap *heap, int fd)
+{
+	struct stat st;
+
+	heap->fd = -1;
+	heap->bytes = 0;
+	for (unsigned i = 0; i < HEAP_WINDOWS; i++)
+		heap->windows[i] = NULL;
+	for (unsigned i = 0; i < HEAP_WANTS; i++)
+		heap->wants[i] = 0;
+	if (fd < 0)
+		return;
+	if (adopt_wish() == MOVE_NEVER || fstat(fd, &st) || st.st_size < 0 ||
+	    !memory_file_has_seals(fd, F_SEAL_SHRINK)) {
+		close(fd);
+		return;
+	}
+	heap->fd = fd;
+	heap->bytes = (uint64_t)st.st_size;
+}
+
+static size_t window_bytes(const struct heap *heap, uint64_t window)
+{
+	uint64_t left = heap->bytes - window * HEAP_WINDOW_BYTES;
+
+	return left < HEAP_WINDOW_BYTES ? left : HEAP_WINDOW_BYTES;
+}
+
+void heap_fini(struct heap *heap)
+{
+	for (unsigned i = 0; i < HEAP_WINDOWS; i++)
+		if (heap->windows[i] && heap->windows[i] != MAP_FAILED)
+			munmap(heap->windows[i], window_bytes(heap, i));
+	heap_forget(heap);
+}
+
+void heap_forget(struct heap *heap)
+{
+	if (heap->fd >= 0)
+		close(heap->fd);
+	heap->fd = -1;
+	heap->bytes = 0;
+	for (unsigned i = 0; i < HEAP_WINDOWS; i++)
+		heap->windows[i] = NULL;
+}
+
+/* The kernel tells of neighbouring windows as of one mapping. */
+bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset)
+{
+	uint64_t window = offset / HEAP_WINDOW_BYTES;
+	const char *base = window < HEAP_WINDOWS ? heap->windows[window] : NULL;
+
+	return base && base != MAP_FAILED && (uintptr_t)base + offset % HEAP_WINDOW_BYTES == start;
+}
+
+static char *map_window(struct heap *heap, uint64_t window)
+{
+	size_t bytes = window_bytes(heap, window);
+	char *fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, heap->fd,
+			   (off_t)(window * HEAP_WINDOW_BYTES));
+	char *none = NULL;
+
+	if (fresh != MAP_FAILED) {
+		/* not the business of a child, which might write there; nor of a core file */
+		madvise(fresh, bytes, MADV_DONTFORK);
+		madvise(fresh, bytes, MADV_DONTDUMP);
+	}
+	if (atomic_compare_exchange_strong(&heap->windows[window], &none, fresh))
+		return fresh;
+	if (fresh != MAP_FAILED)
+		munmap(fresh, bytes);
+	return none; /* another thread was quicker */
+}
+
+char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes)
+{
+	uint64_t window = offset / HEAP_WINDOW_BYTES;
+	uint64_t begin = offset % HEAP_WINDOW_BYTES;
+	char *base;
+
+	if (window >= HEAP_WINDOWS || offset >= heap->bytes || *bytes > heap->bytes - offset)
+		return NULL;
+	base = atomic_load_explicit(&heap->windows[window], memory_order_acquire);
+	if (!base)
+		base = map_window(heap, window);
+	if (base == MAP_FAILED)
+		return NULL;
+	if (*bytes > HEAP_WINDOW_BYTES - begin)
+		*bytes = HEAP_WINDOW_BYTES - begin;
+	return base + begin;
+}
+
+static void set_worth(struct heap *heap, uint32_t key, int64_t worth)
+{
+	atomic_store_explicit(&heap->wants[KEY_INDEX(key) % HEAP_WANTS],
+			      (uint64_t)key << 32 | (uint32_t)(int32_t)worth, memory_order_relaxed);
+}
+
+bool heap_pays(struct heap *heap, uint32_t key, uint64_t length, size_t bytes)
+{
+	uint64_t seen = atomic_load_explicit(&heap->wants[KEY_INDEX(key) % HEAP_WANTS],
+					     memory_order_relaxed);
+	int64_t worth = seen >> 32 == key ? (int32_t)(uint32_t)seen : 0;
+
+	if (heap->fd < 0 || length < ADOPT_REGION_MIN)
+		return false;
+	if (bytes > length)
+		bytes = length;
+	worth += WORTH_OPERATION + (int64_t)(WORTH_LENGTH * (double)bytes / (double)length);
+	if (worth > WORTH_ENOUGH)
+		worth = WORTH_ENOUGH;
+	set_worth(heap, key, worth);
+	return worth == WORTH_ENOUGH;
+}
+
+void heap_asked(struct heap *heap, uint32_t key)
+{
+	set_worth(heap, key, -WORTH_AGAIN);
+}

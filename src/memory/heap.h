@@ -1,0 +1,77 @@
+/*
+ * Heap - adopted pages (memory/adopt.h), another process's or our own, as they are mapped here.
+ *
+ * In:  offsets found in the owner's keys, and how often its keys are used.
+ * Out: addresses to copy to and from; whether the owner should adopt what is used often.
+ *
+ * Used by whoever keeps it; no locks. The file cannot shrink, and offsets are checked against its size,
+ * so whatever another process says, an address given here can be accessed; a hole reads as zeroes. The
+ * mappings stay until heap_fini, and are not there in the child of a fork.
+ */
+#ifndef MEMORY_HEAP_H
+#define MEMORY_HEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+
+#define HEAP_WINDOW_BYTES (256ull << 20) /* mapped at a time */
+#define HEAP_WINDOWS	  256		 /* what lies behind is not used */
+#define HEAP_WANTS	  64
+
+struct heap {
+	int fd; /* -1: not used */
+	uint64_t bytes;
+	char *_Atomic windows[HEAP_WINDOWS]; /* NULL: not yet; MAP_FAILED: cannot be */
+	/* key << 32 | how worthwhile its adoption is by now; keys displace each other */
+	_Atomic uint64_t wants[HEAP_WANTS];
+};
+
+/* Takes over fd (may be -1). */
+void heap_init(struct heap *heap, int fd);
+void heap_fini(struct heap *heap);
+/* heap_fini in the child of a fork, where other things may be mapped by now. */
+void heap_forget(struct heap *heap);
+
+/* Whether a mapping of the heap's file that begins there, at this offset, is one of ours. */
+bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset);
+
+/*
+ * The address of [offset, offset + *bytes), or NULL: it cannot be had. *bytes becomes less if that
+ * reaches into another window.
+ */
+char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes);
+
+/*
+ * Where the bytes at `host` of a region are, an address of its owner's: an offset, or 0: not in the heap. *bytes
+ * becomes less if that is true of the first ones only. The pages at the region's edges are never there.
+ */
+static inline uint64_t heap_place(const struct arena_key *entry, uint64_t host, size_t *bytes)
+{
+	uint64_t heap = atomic_load_explicit(&entry->heap, memory_order_acquire);
+	uint64_t at = host - entry->addr, begin = entry->heap_edges & 0xffff;
+	uint64_t end = entry->length - (entry->heap_edges >> 16);
+
+	if (!heap || at >= end)
+		return 0;
+	if (at < begin) {
+		if (*bytes > begin - at)
+			*bytes = begin - at;
+		return 0;
+	}
+	if (*bytes > end - at)
+		*bytes = end - at;
+	return heap + at;
+}
+
+/*
+ * So many bytes were moved by other means, to or from the region of this length. True: it pays to have
+ * it adopted, after 16 operations or when four times its length was moved. Whoever has asked the owner
+ * for that says so by heap_asked, and is not told again for long.
+ */
+bool heap_pays(struct heap *heap, uint32_t key, uint64_t length, size_t bytes);
+void heap_asked(struct heap *heap, uint32_t key);
+
+#endif

@@ -1,0 +1,166 @@
+#include "memory/hold.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* What headers before Linux 6.8 do not have. */
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+#ifndef USERFAULTFD_IOC_NEW
+#define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
+#endif
+#ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
+#define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
+#endif
+#ifndef UFFDIO_MOVE
+#define UFFD_FEATURE_MOVE		(1 << 16)
+#define UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES (1ull << 1)
+struct uffdio_move {
+	uint64_t dst, src, len, mode;
+	int64_t move;
+};
+#define UFFDIO_MOVE _IOWR(0xAA, 0x05, struct uffdio_move)
+#endif
+
+#define PAGE	  4096ul
+#define TRIES_MAX 1000
+
+static int open_any(bool user_only)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	int device;
+
+	if (fd >= 0)
+		return fd;
+	device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+	if (device >= 0) {
+		fd = ioctl(device, USERFAULTFD_IOC_NEW, O_CLOEXEC);
+		close(device);
+	}
+	if (fd < 0 && user_only)
+		fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	return fd;
+}
+
+int hold_open(bool user_only)
+{
+	struct uffdio_api api = {
+		.api = UFFD_API,
+		.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM |
+			    UFFD_FEATURE_MOVE,
+	};
+	int fd = open_any(user_only);
+
+	if (fd < 0)
+		return -EPERM;
+	if (!ioctl(fd, UFFDIO_API, &api))
+		return fd;
+	close(fd);
+	return -EPERM;
+}
+
+static int enrol(int hold, uintptr_t start, uintptr_t end, uint64_t mode)
+{
+	struct uffdio_register range = { .range = { start, end - start }, .mode = mode };
+
+	return ioctl(hold, UFFDIO_REGISTER, &range) ? -EACCES : 0;
+}
+
+int hold_missing(int hold, uintptr_t start, uintptr_t end, uintptr_t aside)
+{
+	int error = enrol(hold, aside, aside + (end - start), UFFDIO_REGISTER_MODE_MISSING);
+
+	if (error)
+		return error;
+	return enrol(hold, start, end, UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
+}
+
+int hold_release(int hold, uintptr_t start, uintptr_t end)
+{
+	struct uffdio_range range = { start, end - start };
+
+	return ioctl(hold, UFFDIO_UNREGISTER, &range) ? -errno : 0;
+}
+
+int hold_check(int hold, uintptr_t start, uintptr_t end)
+{
+	struct uffdio_writeprotect range = {
+		.range = { start, end - start },
+		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
+	};
+
+	while (ioctl(hold, UFFDIO_WRITEPROTECT, &range))
+		if (errno != EAGAIN && errno != EINTR)
+			return -errno;
+	return 0;
+}
+
+int hold_writers(int hold, uintptr_t start, uintptr_t end)
+{
+	int error = enrol(hold, start, end, UFFDIO_REGISTER_MODE_WP);
+
+	return error ? error : hold_check(hold, start, end);
+}
+
+/* *done: how far it got. */
+static int take(int hold, uintptr_t to, uintptr_t from, size_t bytes, size_t *done)
+{
+	*done = 0;
+	for (int tries = 0; *done < bytes;) {
+		struct uffdio_move range = {
+			.dst = to + *done,
+			.src = from + *done,
+			.len = bytes - *done,
+			.mode = UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES,
+		};
+		int error = ioctl(hold, UFFDIO_MOVE, &range) ? -errno : 0;
+
+		if (range.move > 0)
+			*done += (size_t)range.move;
+		if (!error || error == -EINTR)
+			continue;
+		if (error != -EAGAIN)
+			return error;
+		if (range.move > 0)
+			continue;
+		if (++tries == TRIES_MAX)
+			return -EAGAIN;
+		sched_yield();
+	}
+	return 0;
+}
+
+void hold_put_back(int hold, uintptr_t start, uintptr_t end, intptr_t shift)
+{
+	size_t done;
+
+	if (!take(hold, start, start + (uintptr_t)shift, end - start, &done))
+		return;
+	/* nobody else knows the pages that are left there, so their contents will do as well */
+	hold_release(hold, start + (uintptr_t)shift, end + (uintptr_t)shift);
+	for (start += done; start < end; start += PAGE) {
+		struct uffdio_copy page = {
+			.dst = start, .src = start + (uintptr_t)shift, .len = PAGE,
+		};
+
+		while (ioctl(hold, UFFDIO_COPY, &page) && errno == EAGAIN)
+			;
+	}
+}
+
+int hold_take(int hold, uintptr_t start, uintptr_t end, intptr_t shift)
+{
+	size_t done;
+	int error = take(hold, start + (uintptr_t)shift, start, end - start, &done);
+
+	if (error && done)
+		hold_put_back(hold, start, start + done, shift);
+	return error;
+}

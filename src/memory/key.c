@@ -1,0 +1,265 @@
+#include "memory/key.h"
+
+#include <errno.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/lock.h"
+#include "memory/adopt.h"
+#include "base/newer.h"
+#include "memory/touch.h"
+
+#define INDEX_MASK (ARENA_KEYS - 1)
+/* So many indexes rest before the one released first is used again, while there are fresh ones. */
+#define REST 4096
+
+static_assert((ARENA_KEYS & INDEX_MASK) == 0, "the FIFO wraps by a mask");
+
+static struct arena_key *table;
+static uint32_t epoch;
+
+static struct lock lock = LOCK_INITIALIZER;
+/* Released indexes, oldest first, are fifo[fifo_head..fifo_tail); fresh..ARENA_KEYS were never used. */
+static uint16_t fifo[ARENA_KEYS] GUARDED_BY(lock);
+static uint32_t fifo_head GUARDED_BY(lock), fifo_tail GUARDED_BY(lock);
+static uint32_t fresh GUARDED_BY(lock) = 1; /* 0 is never given: no key of ours is 0 */
+static uint16_t last_chance[ARENA_KEYS] GUARDED_BY(lock); /* of the key that an index had last */
+
+static uint16_t chances[128] GUARDED_BY(lock);
+static unsigned chances_left GUARDED_BY(lock);
+
+int key_table_init(void *arena)
+{
+	table = arena_keys(arena);
+	return 0;
+}
+
+void key_table_reset_after_fork(void) NO_LOCK_CHECK
+{
+	lock_init(&lock);
+	table = NULL;
+	fifo_head = fifo_tail = 0;
+	fresh = 1;
+	chances_left = 0;
+	epoch++;
+}
+
+uint32_t key_epoch(void)
+{
+	return epoch;
+}
+
+struct arena_key *key_table(void)
+{
+	return table;
+}
+
+struct arena_key *key_entry(uint32_t index)
+{
+	return &table[index];
+}
+
+/* Where the kernel has no getrandom, keys at least differ from one another. */
+static void refill_poorly(void) REQUIRES(lock)
+{
+	struct timespec now;
+	uint64_t mix;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	mix = now.tv_sec * UINT64_C(1000000007) + now.tv_nsec;
+	for (unsigned i = 0; i < sizeof(chances) / sizeof(chances[0]); i++) {
+		mix = mix * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+		chances[i] = mix >> 48;
+	}
+}
+
+static uint16_t draw(void) REQUIRES(lock)
+{
+	if (chances_left == 0) {
+		int saved = errno;
+
+		if (getrandom(chances, sizeof(chances), GRND_NONBLOCK) != sizeof(chances))
+			refill_poorly();
+		errno = saved;
+		chances_left = sizeof(chances) / sizeof(chances[0]);
+	}
+	return chances[--chances_left];
+}
+
+int key_alloc(uint32_t *index, uint32_t *key)
+{
+	uint32_t rested, i;
+	uint16_t chance;
+
+	if (!table)
+		return -ENODEV;
+	lock_acquire(&lock);
+	rested = fifo_tail - fifo_head;
+	if (fresh < ARENA_KEYS && rested < REST) {
+		i = fresh++;
+	} else if (rested > 0) {
+		i = fifo[fifo_head++ & INDEX_MASK];
+	} else {
+		lock_release(&lock);
+		return -ENOMEM;
+	}
+	do
+		chance = draw();
+	while (chance == last_chance[i]);
+	last_chance[i] = chance;
+	lock_release(&lock);
+
+	*index = i;
+	*key = (uint32_t)(chance >> 8) << 24 | i << 8 | (chance & 0xff);
+	return 0;
+}
+
+/*
+ * Barrier KEY: what was written to the entry before is visible to whoever loads its key with
+ * acquire (key_check).
+ */
+void key_publish(uint32_t index, uint32_t key)
+{
+	adopt_lock_keys();
+	adopt_on_birth(&table[index]);
+	atomic_store_explicit(&table[index].key, key, memory_order_release);
+	adopt_unlock_keys();
+}
+
+void key_zero(uint32_t index)
+{
+	struct arena_key *entry = &table[index];
+	uint32_t key;
+
+	adopt_lock_keys();
+	key = atomic_exchange(&entry->key, 0);
+	if (key) {
+		entry->dying = key;
+		atomic_fetch_or(&entry->flags, KEY_DYING);
+	}
+	adopt_unlock_keys();
+	if (key)
+		touch_barrier(); /* TOUCH */
+}
+
+uint32_t key_toucher(uint32_t index)
+{
+	struct arena_key *entry = &table[index];
+	uint32_t pid;
+
+	if (!(atomic_load(&entry->flags) & KEY_DYING))
+		return 0;
+	pid = touch_owner(entry->dying);
+	if (pid)
+		return pid;
+	adopt_on_death(entry); /* until here its pages stay where they are */
+	return 0;
+}
+
+int key_revoke(uint32_t index)
+{
+	struct touch_wait wait = { 0 };
+	uint32_t pid;
+
+	key_zero(index);
+	while ((pid = key_toucher(index)) != 0)
+		if (!touch_wait(&wait)) {
+			cause_report(CAUSE_COPY_UNFINISHED, 0, "process %u, key 0x%08x", pid,
+				     table[index].dying);
+			return -EBUSY;
+		}
+	return 0;
+}
+
+void key_restore(uint32_t index)
+{
+	struct arena_key *entry = &table[index];
+
+	atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_DYING);
+	key_publish(index, entry->dying);
+}
+
+void key_free(uint32_t index)
+{
+	lock_acquire(&lock);
+	fifo[fifo_tail++ & INDEX_MASK] = index;
+	lock_release(&lock);
+}
+
+uint32_t key_count(void)
+{
+	uint32_t count;
+
+	lock_acquire(&lock);
+	count = fresh;
+	lock_release(&lock);
+	return count;
+}
+
+#define REMOTE_RIGHTS                                                                              \
+	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |             \
+	 NEWER_ACCESS_FLUSH_GLOBAL | NEWER_ACCESS_FLUSH_PERSISTENT)
+
+enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, uint32_t qpn,
+			   uint64_t addr, uint64_t length, uint32_t access, uint64_t *host,
+			   uint32_t *flags)
+{
+	struct arena_key *entry = &keys[KEY_INDEX(key)];
+	uint64_t offset;
+
+	/* Barrier KEY, and step 2 of TOUCH: as the key is alive, its entry stays until touch_end. */
+	if (key == 0 || atomic_load_explicit(&entry->key, memory_order_acquire) != key)
+		return KEY_BAD_UNKNOWN;
+	if ((atomic_load_explicit(&entry->flags, memory_order_relaxed) & KEY_MW) && !(access & REMOTE_RIGHTS))
+		return KEY_BAD_UNKNOWN; /* a window has no L_Key */
+	if (entry->pd != pd)
+		return KEY_BAD_PD;
+	if (entry->qpn && entry->qpn != qpn)
+		return KEY_BAD_QP;
+	if ((entry->access & access) != access)
+		return KEY_BAD_ACCESS;
+	offset = addr - entry->start;
+	if (addr < entry->start || offset > entry->length || length > entry->length - offset)
+		return KEY_BAD_RANGE;
+	*host = entry->addr + offset;
+	/* acquire: who finds it not MOVING may use what heap is loaded after that */
+	*flags = atomic_load_explicit(&entry->flags, memory_order_acquire);
+	return KEY_OK;
+}
+
+enum cause key_cause_local(enum key_verdict verdict)
+{
+	switch (verdict) {
+	case KEY_OK:
+		return CAUSE_NONE;
+	case KEY_BAD_PD:
+		return CAUSE_LKEY_PD;
+	case KEY_BAD_RANGE:
+		return CAUSE_LKEY_RANGE;
+	case KEY_BAD_ACCESS:
+		return CAUSE_LKEY_ACCESS;
+	case KEY_BAD_UNKNOWN:
+	case KEY_BAD_QP:
+		break;
+	}
+	return CAUSE_LKEY_UNKNOWN;
+}
+
+enum cause key_cause_remote(enum key_verdict verdict)
+{
+	switch (verdict) {
+	case KEY_OK:
+		return CAUSE_NONE;
+	case KEY_BAD_PD:
+		return CAUSE_RKEY_PD;
+	case KEY_BAD_RANGE:
+		return CAUSE_RKEY_RANGE;
+	case KEY_BAD_ACCESS:
+		return CAUSE_RKEY_ACCESS;
+	case KEY_BAD_QP:
+		return CAUSE_RKEY_QP;
+	case KEY_BAD_UNKNOWN:
+		break;
+	}
+	return CAUSE_RKEY_UNKNOWN;
+}

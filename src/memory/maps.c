@@ -1,0 +1,102 @@
+#include "memory/maps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define BUFFER_BYTES 4096
+
+uint64_t maps_number(const char **at, unsigned base)
+{
+	uint64_t value = 0;
+
+	for (;; (*at)++) {
+		char c = **at;
+		unsigned digit = c >= '0' && c <= '9' ? (unsigned)(c - '0') :
+				 c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10 :
+							base;
+
+		if (digit >= base)
+			return value;
+		value = value * base + digit;
+	}
+}
+
+static bool skip(const char **at, char c)
+{
+	if (**at != c)
+		return false;
+	(*at)++;
+	return true;
+}
+
+/* "start-end rwxp offset major:minor inode   name" */
+static bool parse(const char *line, struct mapping *out)
+{
+	unsigned major, minor;
+	size_t i;
+
+	*out = (struct mapping){ 0 };
+	out->start = maps_number(&line, 16);
+	if (!skip(&line, '-'))
+		return false;
+	out->end = maps_number(&line, 16);
+	if (!skip(&line, ' ') || strnlen(line, 5) < 5)
+		return false;
+	memcpy(out->rights, line, 4);
+	line += 4;
+	skip(&line, ' ');
+	out->offset = maps_number(&line, 16);
+	skip(&line, ' ');
+	major = (unsigned)maps_number(&line, 16);
+	skip(&line, ':');
+	minor = (unsigned)maps_number(&line, 16);
+	skip(&line, ' ');
+	out->device = makedev(major, minor);
+	out->inode = (ino_t)maps_number(&line, 10);
+	while (skip(&line, ' '))
+		;
+	for (i = 0; i < sizeof(out->name) - 1 && line[i]; i++)
+		out->name[i] = line[i];
+	return true;
+}
+
+int maps_visit(bool (*visit)(const struct mapping *mapping, void *arg), void *arg)
+{
+	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	char buffer[BUFFER_BYTES + 1];
+	size_t filled = 0;
+	bool tail = false; /* the rest of a line that was longer than the buffer */
+	struct mapping mapping;
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	while ((n = read(fd, buffer + filled, BUFFER_BYTES - filled)) > 0) {
+		char *line = buffer, *end;
+
+		filled += (size_t)n;
+		buffer[filled] = 0;
+		while ((end = memchr(line, '\n', (size_t)(buffer + filled - line)))) {
+			*end = 0;
+			if (!tail && parse(line, &mapping) && !visit(&mapping, arg))
+				goto out;
+			tail = false;
+			line = end + 1;
+		}
+		filled -= (size_t)(line - buffer);
+		memmove(buffer, line, filled);
+		if (filled < BUFFER_BYTES)
+			continue;
+		buffer[filled] = 0;
+		if (!tail && parse(buffer, &mapping) && !visit(&mapping, arg))
+			goto out;
+		tail = true;
+		filled = 0;
+	}
+out:
+	close(fd);
+	return n < 0 ? -EIO : 0;
+}

@@ -1,0 +1,386 @@
+#include "memory/memory.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "memory/adopt.h"
+#include "memory/foreign.h"
+#include "memory/key.h"
+#include "memory/touch.h"
+
+#define PAGE_BYTES 4096u
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static uint32_t own_slot;
+static pid_t own_pid;
+static bool kernel_populates; /* MADV_POPULATE_WRITE is known */
+
+static bool populate(const void *address);
+
+void memory_init(uint32_t slot)
+{
+	own_slot = slot;
+	own_pid = getpid();
+	kernel_populates = populate(&own_pid);
+}
+
+void memory_copy_ordered(void *to, const void *from, size_t bytes)
+{
+	uintptr_t end = (uintptr_t)to + bytes;
+	uintptr_t last = bytes ? (end - 1) & ~7ul : end;
+	size_t body = last > (uintptr_t)to ? last - (uintptr_t)to : 0;
+	const char *rest = (const char *)from + body;
+	uint64_t word;
+
+	memcpy(to, from, body);
+	atomic_thread_fence(memory_order_release); /* the tail is stored after the body */
+	if (end - last == 8 && last >= (uintptr_t)to) {
+		memcpy(&word, rest, 8);
+		__atomic_store_n((uint64_t *)last, word, __ATOMIC_RELEASE);
+		return;
+	}
+	for (size_t i = 0; i < bytes - body; i++)
+		__atomic_store_n((char *)to + body + i, rest[i], __ATOMIC_RELEASE);
+}
+
+/* Where `bytes` go, the last word by itself: the kernel finishes one piece before the next. */
+static void order_target(struct iovec target[2], uint64_t to, size_t bytes)
+{
+	uint64_t last = (to + bytes - 1) & ~7ull;
+	size_t body = last > to ? last - to : 0;
+
+	target[0] = (struct iovec){ (void *)(uintptr_t)to, body };
+	target[1] = (struct iovec){ (void *)(uintptr_t)(to + body), bytes - body };
+}
+
+/*
+ * Our own pid, so that the kernel does the copying and finds bad addresses. By its number, because
+ * sanitizers watch the function: what a peer asks for is ordered with the program's own accesses by
+ * what the programs have told each other, and a sanitizer sees only one of them.
+ */
+static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
+{
+	struct iovec source = { (void *)(uintptr_t)from, bytes };
+	struct iovec target[2];
+	ssize_t n;
+
+	if (!bytes)
+		return 0;
+	order_target(target, to, bytes);
+	n = syscall(SYS_process_vm_readv, own_pid, target, 2, &source, 1, 0);
+	if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
+		/* forbidden here even on oneself (seccomp): then without the care */
+		memory_copy_ordered((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+		return 0;
+	}
+	return n == (ssize_t)bytes ? 0 : -EFAULT;
+}
+
+/* The same from pieces; the last word last, and `to` is what the kernel looks up in advance. */
+static int copy_pieces_by_kernel(uint64_t to, const struct iovec *from, int pieces, size_t bytes)
+{
+	struct iovec target[2];
+	ssize_t n;
+
+	if (!bytes)
+		return 0;
+	order_target(target, to, bytes);
+	n = process_vm_writev(own_pid, from, (unsigned long)pieces, target, 2, 0);
+	if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
+		for (int i = 0; i < pieces; to += from[i++].iov_len)
+			memory_copy_ordered((void *)(uintptr_t)to, from[i].iov_base,
+					    from[i].iov_len);
+		return 0;
+	}
+	return n == (ssize_t)bytes ? 0 : -EFAULT;
+}
+
+int memory_copy_to(uint64_t to, const void *from, size_t bytes)
+{
+	return copy_by_kernel(to, (uintptr_t)from, bytes);
+}
+
+int memory_copy_from(void *to, uint64_t from, size_t bytes)
+{
+	return copy_by_kernel((uintptr_t)to, from, bytes);
+}
+
+static bool populate(const void *address)
+{
+	uintptr_t page = (uintptr_t)address & ~(uintptr_t)(PAGE_BYTES - 1);
+
+	return madvise((void *)page, PAGE_BYTES, MADV_POPULATE_WRITE) == 0;
+}
+
+bool memory_is_writable(uint64_t address)
+{
+	uint64_t word;
+
+	if (populate((const void *)(uintptr_t)address))
+		return true;
+	/* a kernel before 5.14 cannot tell; that it can be read is all that is known there */
+	return !kernel_populates && memory_copy_from(&word, address & ~7ull, sizeof(word)) == 0;
+}
+
+bool memory_probe(const struct iovec *iov, int count)
+{
+	const size_t page = PAGE_BYTES;
+	char byte;
+	struct iovec here = { &byte, 1 };
+
+	for (int i = 0; i < count; i++) {
+		uintptr_t start = (uintptr_t)iov[i].iov_base, end = start + iov[i].iov_len;
+
+		for (uintptr_t at = start; at < end; at = (at + page) & ~(page - 1)) {
+			struct iovec there = { (void *)at, 1 };
+
+			if (process_vm_readv(own_pid, &here, 1, &there, 1, 0) != 1)
+				return false;
+		}
+	}
+	return true;
+}
+
+enum cause memory_check(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t host;
+		uint32_t flags;
+		enum key_verdict verdict;
+
+		if (!sge[i].length)
+			continue;
+		verdict = key_check(key_table(), sge[i].lkey, pd, 0, sge[i].addr, sge[i].length,
+				    access, &host, &flags);
+		if (verdict != KEY_OK)
+			return key_cause_local(verdict);
+	}
+	return CAUSE_NONE;
+}
+
+/* One piece of an SGE: `at` bytes into it. */
+static enum cause copy_piece(const struct ibv_sge *sge, uint32_t pd, uint32_t access, size_t at,
+			     void *flat, size_t bytes)
+{
+	struct arena_touch *touch = touch_begin(own_slot, sge->lkey);
+	enum cause cause = CAUSE_NONE;
+	enum key_verdict verdict;
+	uint64_t host;
+	uint32_t flags;
+
+	verdict = key_check(key_table(), sge->lkey, pd, 0, sge->addr + at, bytes, access, &host,
+			    &flags);
+	if (verdict != KEY_OK)
+		cause = key_cause_local(verdict);
+	else if (flags & KEY_FOREIGN) {
+		if (foreign_ops->copy(sge->lkey, sge->addr + at, flat, bytes, access != 0))
+			cause = CAUSE_MEMORY_FAULT_LOCAL;
+	} else if (flags & KEY_NULL)
+		access ? (void)0 : (void)memset(flat, 0, bytes);
+	else if (flags & KEY_ON_DEMAND) {
+		if (access ? memory_copy_to(host, flat, bytes) : memory_copy_from(flat, host, bytes))
+			cause = CAUSE_MEMORY_FAULT_LOCAL;
+	} else if (access)
+		memory_copy_ordered((void *)(uintptr_t)host, flat, bytes);
+	else
+		memcpy(flat, (void *)(uintptr_t)host, bytes);
+	touch_end(touch);
+	return cause;
+}
+
+static enum cause copy_list(const struct ibv_sge *sge, uint32_t count, uint32_t pd,
+			    uint32_t access, size_t offset, char *flat, size_t bytes)
+{
+	for (uint32_t i = 0; i < count && bytes; i++) {
+		size_t n = sge[i].length;
+		enum cause cause;
+
+		if (offset >= n) {
+			offset -= n;
+			continue;
+		}
+		n -= offset;
+		if (n > bytes)
+			n = bytes;
+		cause = copy_piece(&sge[i], pd, access, offset, flat, n);
+		if (cause != CAUSE_NONE)
+			return cause;
+		offset = 0;
+		flat += n;
+		bytes -= n;
+	}
+	return CAUSE_NONE;
+}
+
+enum cause memory_gather(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
+			 void *to, size_t bytes)
+{
+	return copy_list(sge, count, pd, 0, offset, to, bytes);
+}
+
+enum cause memory_scatter(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
+			  const void *from, size_t bytes)
+{
+	return copy_list(sge, count, pd, IBV_ACCESS_LOCAL_WRITE, offset, (char *)from, bytes);
+}
+
+int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access,
+		  size_t offset, size_t bytes, struct iovec *iov, int max, enum cause *cause)
+{
+	int pieces = 0;
+
+	*cause = CAUSE_NONE;
+	for (uint32_t i = 0; i < count && bytes && pieces < max; i++) {
+		size_t n = sge[i].length;
+		enum key_verdict verdict;
+		uint64_t host;
+		uint32_t flags;
+
+		if (offset >= n) {
+			offset -= n;
+			continue;
+		}
+		n -= offset;
+		if (n > bytes)
+			n = bytes;
+		verdict = key_check(key_table(), sge[i].lkey, pd, 0, sge[i].addr + offset, n, access,
+				    &host, &flags);
+		if (verdict != KEY_OK) {
+			*cause = key_cause_local(verdict);
+			return 0;
+		}
+		if (flags & KEY_NULL)
+			return 0;
+		iov[pieces++] = (struct iovec){ (void *)(uintptr_t)host, n };
+		offset = 0;
+		bytes -= n;
+	}
+	return pieces;
+}
+
+static enum cause check_remote(struct memory_peer peer, uint32_t rkey, uint64_t address,
+			       uint32_t check, uint32_t access, uint64_t *host, uint32_t *flags)
+{
+	enum key_verdict verdict = key_check(key_table(), rkey, peer.pd, peer.qpn, address, check, access,
+					     host, flags);
+
+	return verdict == KEY_OK ? CAUSE_NONE : key_cause_remote(verdict);
+}
+
+static void copy_pieces_to(char *to, const struct iovec *from, int pieces)
+{
+	for (int i = 0; i < pieces - 1; to += from[i++].iov_len)
+		memcpy(to, from[i].iov_base, from[i].iov_len);
+	memory_copy_ordered(to, from[pieces - 1].iov_base, from[pieces - 1].iov_len);
+}
+
+/* What a peer writes to a region of ours, or reads from it: 0 or -EFAULT. */
+static int store_pieces(struct arena_touch *touch, uint32_t key, uint64_t address, uint64_t host,
+			uint32_t flags, const struct iovec *from, int pieces, uint32_t bytes)
+{
+	const struct arena_key *entry = &key_table()[KEY_INDEX(key)];
+	char *mapped;
+	int error = 0;
+
+	if (flags & KEY_FOREIGN) {
+		for (int i = 0; i < pieces && !error; address += from[i++].iov_len)
+			error = foreign_ops->copy(key, address, from[i].iov_base, from[i].iov_len, true);
+		return error;
+	}
+	if (flags & KEY_NULL || !bytes)
+		return 0;
+	mapped = flags & KEY_MOVING ? NULL : adopt_map(entry, host, bytes);
+	if (mapped) {
+		copy_pieces_to(mapped, from, pieces);
+		return 0;
+	}
+	if (!(flags & (KEY_STAYS | KEY_ON_DEMAND | KEY_MOVING)) && !entry->heap)
+		adopt_want(key, entry->length, bytes);
+	/* A copy to pages that the kernel has looked up in advance is not held at them. */
+	if (pieces > 1 && !(flags & KEY_MOVING))
+		return copy_pieces_by_kernel(host, from, pieces, bytes);
+	touch_leave_heap(touch);
+	for (int i = 0; i < pieces && !error; host += from[i++].iov_len)
+		error = memory_copy_to(host, from[i].iov_base, from[i].iov_len);
+	return error;
+}
+
+static int fetch(uint32_t key, uint64_t address, uint64_t host, uint32_t flags, void *to, size_t bytes)
+{
+	if (flags & KEY_FOREIGN)
+		return foreign_ops->copy(key, address, to, bytes, false);
+	if (!(flags & KEY_NULL))
+		return memory_copy_from(to, host, bytes);
+	memset(to, 0, bytes);
+	return 0;
+}
+
+enum cause memory_write_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, uint32_t check,
+			       const void *from, uint32_t bytes)
+{
+	struct iovec piece = { (void *)from, bytes };
+
+	return memory_write_remote_pieces(peer, rkey, address, check, &piece, 1, bytes);
+}
+
+enum cause memory_write_remote_pieces(struct memory_peer peer, uint32_t rkey, uint64_t address,
+				      uint32_t check, const struct iovec *from, int pieces,
+				      uint32_t bytes)
+{
+	struct arena_touch *touch = touch_begin_in_heap(own_slot, rkey);
+	uint64_t host;
+	uint32_t flags;
+	enum cause cause = check_remote(peer, rkey, address, check, IBV_ACCESS_REMOTE_WRITE, &host,
+					&flags);
+
+	if (cause == CAUSE_NONE &&
+	    store_pieces(touch, rkey, address, host, flags, from, pieces, bytes))
+		cause = CAUSE_MEMORY_FAULT_REMOTE;
+	touch_end(touch);
+	return cause;
+}
+
+enum cause memory_read_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, void *to,
+			      uint32_t bytes)
+{
+	struct arena_touch *touch = touch_begin(own_slot, rkey);
+	uint64_t host;
+	uint32_t flags;
+	enum cause cause = check_remote(peer, rkey, address, bytes, IBV_ACCESS_REMOTE_READ, &host,
+					&flags);
+
+	if (cause == CAUSE_NONE && fetch(rkey, address, host, flags, to, bytes))
+		cause = CAUSE_MEMORY_FAULT_REMOTE;
+	touch_end(touch);
+	return cause;
+}
+
+enum cause memory_flush_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, uint32_t bytes,
+			       uint32_t access, bool whole)
+{
+	struct arena_touch *touch = touch_begin(own_slot, rkey);
+	uint64_t host;
+	uint32_t flags;
+	enum cause cause;
+
+	if (whole) {
+		address = key_table()[KEY_INDEX(rkey)].start;
+		bytes = 0;
+	}
+	cause = check_remote(peer, rkey, address, bytes, access, &host, &flags);
+	touch_end(touch);
+	/* the processors' caches are coherent: nothing is held back but by the order of stores */
+	atomic_thread_fence(memory_order_seq_cst);
+	return cause;
+}
+
+uint32_t memory_slot(void)
+{
+	return own_slot;
+}

@@ -1,0 +1,88 @@
+/*
+ * Memory - moving payload between SGE lists and flat memory, with the checks of L_Keys.
+ *
+ * Owner: any thread; takes no locks (memory/touch.h protects what is touched). Memory of ordinary
+ * regions was populated at registration and is copied with plain stores; memory of on-demand
+ * regions, and any memory that a peer names, is copied by the kernel on our own pid, so that an
+ * address that is not there is an error and not a signal. What a peer writes to an adopted region is
+ * stored in our own mapping of its pages (memory/adopt.h), which is always there.
+ */
+#ifndef MEMORY_MEMORY_H
+#define MEMORY_MEMORY_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/cause.h"
+
+/* Once per adapter: this process's slot. */
+void memory_init(uint32_t slot);
+
+/*
+ * Checks all L_Keys of the list for `access` (0 = read) in PD `pd`. CAUSE_NONE, or why not. The
+ * check is repeated when the memory is used.
+ */
+enum cause memory_check(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access);
+
+/* Copies `bytes` from offset `offset` of the list to `to`. CAUSE_NONE, or why not. */
+enum cause memory_gather(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
+			 void *to, size_t bytes);
+
+/* Copies `bytes` from `from` to offset `offset` of the list; the last word last. */
+enum cause memory_scatter(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
+			  const void *from, size_t bytes);
+
+/* Who asks for memory of ours, as far as an R_Key has to know it. */
+struct memory_peer {
+	uint32_t pd;  /* number of the PD that the key must be of */
+	uint32_t qpn; /* our QP that it asks by */
+};
+
+/*
+ * What a peer asks for: the R_Key is checked for REMOTE_WRITE or REMOTE_READ, on the first
+ * `check` bytes from `address` on, then `bytes` are copied. CAUSE_NONE, or why not.
+ */
+enum cause memory_write_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, uint32_t check,
+			       const void *from, uint32_t bytes);
+/* The same, from pieces that lie one behind the other there: one copy by the kernel for all. */
+enum cause memory_write_remote_pieces(struct memory_peer peer, uint32_t rkey, uint64_t address,
+				      uint32_t check, const struct iovec *from, int pieces,
+				      uint32_t bytes);
+enum cause memory_read_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, void *to,
+			      uint32_t bytes);
+
+/*
+ * FLUSH: the R_Key is checked for `access` (the FLUSH rights), on [address, address + bytes) or, with
+ * `whole`, on the region. Everything that was written is in memory, for all to see, when it returns.
+ */
+enum cause memory_flush_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, uint32_t bytes,
+			       uint32_t access, bool whole);
+
+/* This process's slot: what touch_begin is given for keys of our own. */
+uint32_t memory_slot(void);
+
+/* Flat copies to and from addresses that may not be there: 0 or -EFAULT. The last word last. */
+int memory_copy_to(uint64_t to, const void *from, size_t bytes);
+int memory_copy_from(void *to, uint64_t from, size_t bytes);
+
+/* The page at this address of ours can be written. Changes nothing there. */
+bool memory_is_writable(uint64_t address);
+
+/* Copies with the last word last: see CONTRACT 27. Plain stores. */
+void memory_copy_ordered(void *to, const void *from, size_t bytes);
+
+/* Whether every page of the pieces can be read. */
+bool memory_probe(const struct iovec *iov, int count);
+
+/*
+ * The list from `offset` on as pieces for the kernel: at most `max`; returns how many. Their keys
+ * were checked; on-demand memory needs no special care there. 0: the list is bad and *cause is set,
+ * or it names the null MR, which is no memory.
+ */
+int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access,
+		  size_t offset, size_t bytes, struct iovec *iov, int max, enum cause *cause);
+
+#endif

@@ -1,0 +1,363 @@
+#include "memory/move.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "memory/busy.h"
+#include "memory/heap.h"
+#include "memory/hold.h"
+#include "memory/maps.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+#define PIECES_MAX 16 /* mappings at a time */
+
+int move_init(struct move_heap *heap, int fd, enum move_permission permission)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	*heap = (struct move_heap){
+		.fd = fd,
+		.device = st.st_dev,
+		.inode = st.st_ino,
+		.permission = permission,
+	};
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Looking: what is mapped in a range.
+ */
+
+struct look {
+	const struct move_heap *heap;
+	uintptr_t start, end;
+	uint64_t offset;
+	uintptr_t reached; /* all before is as it should be */
+	unsigned count;
+	struct mapping pieces[PIECES_MAX];
+};
+
+/* Not a file, not huge pages, not shared, not a stack that grows, nothing of the kernel's. */
+static bool is_plain(const struct mapping *m)
+{
+	return !strcmp(m->rights, "rw-p") && m->inode == 0 && m->device == 0 &&
+	       (!m->name[0] || !strcmp(m->name, "[heap]") || !strncmp(m->name, "[anon:", 6));
+}
+
+static bool visit_plain(const struct mapping *m, void *arg)
+{
+	struct look *look = arg;
+	struct mapping *piece = &look->pieces[look->count];
+
+	if (m->end <= look->reached)
+		return true;
+	if (m->start > look->reached || !is_plain(m) || look->count == PIECES_MAX)
+		return false;
+	*piece = *m;
+	if (piece->start < look->start)
+		piece->start = look->start;
+	if (piece->end > look->end)
+		piece->end = look->end;
+	look->count++;
+	look->reached = m->end;
+	return m->end < look->end;
+}
+
+static bool is_of_heap(const struct look *look, const struct mapping *m)
+{
+	return m->inode == look->heap->inode && m->device == look->heap->device;
+}
+
+static bool visit_there(const struct mapping *m, void *arg)
+{
+	struct look *look = arg;
+
+	if (m->end <= look->reached)
+		return true;
+	if (m->start > look->reached || !is_of_heap(look, m) ||
+	    m->offset - m->start != look->offset - look->start)
+		return false;
+	look->reached = m->end;
+	return m->end < look->end;
+}
+
+/* Collects what shows the heap's bytes, cut to them, up to PIECES_MAX; not our own windows. */
+static bool visit_pieces(const struct mapping *m, void *arg)
+{
+	struct look *look = arg;
+	struct mapping *piece = &look->pieces[look->count];
+	uint64_t last = look->offset + (look->end - look->start), reached = m->offset + (m->end - m->start);
+
+	if (!is_of_heap(look, m) || m->offset >= last || reached <= look->offset ||
+	    (look->heap->own && heap_is_window(look->heap->own, m->start, m->offset)))
+		return true;
+	*piece = *m;
+	if (piece->offset < look->offset) {
+		piece->start += look->offset - piece->offset;
+		piece->offset = look->offset;
+	}
+	if (reached > last)
+		piece->end -= reached - last;
+	return ++look->count < PIECES_MAX;
+}
+
+bool move_is_there(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset)
+{
+	struct look look = {
+		.heap = heap, .start = start, .end = end, .offset = offset, .reached = start,
+	};
+
+	return !maps_visit(visit_there, &look) && look.reached >= end;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Moving.
+ */
+
+/*
+ * Here and where pages are exchanged, the system call itself: the functions of a program with the
+ * thread sanitizer would report a race with the writers that are held.
+ */
+static int write_all(int fd, uintptr_t from, uintptr_t end, uint64_t offset)
+{
+	while (from < end) {
+		ssize_t n = syscall(SYS_pwrite64, fd, from, end - from, offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -ENOSPC;
+		from += (uintptr_t)n;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+static int read_all(int fd, char *to, size_t bytes, uint64_t offset)
+{
+	while (bytes) {
+		ssize_t n = pread(fd, to, bytes, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		to += n;
+		bytes -= (size_t)n;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+/* Takes the pages out of the range, which shows if something else has hold of one. */
+static int take_and_exchange(const struct move_heap *heap, int hold, const struct look *look, uintptr_t aside)
+{
+	size_t bytes = look->end - look->start;
+	intptr_t shift = (intptr_t)(aside - look->start);
+	unsigned taken = 0;
+	int error = hold_missing(hold, look->start, look->end, aside);
+
+	while (!error && taken < look->count) {
+		error = hold_take(hold, look->pieces[taken].start, look->pieces[taken].end, shift);
+		if (!error)
+			taken++;
+	}
+	if (!error)
+		error = hold_release(hold, aside, aside + bytes);
+	if (!error)
+		error = write_all(heap->fd, aside, aside + bytes, look->offset);
+	if (!error && busy_with_sleepers(look->start, look->end))
+		error = -EBUSY;
+	if (!error)
+		error = hold_check(hold, look->start, look->end);
+	if (!error && syscall(SYS_mmap, look->start, bytes, PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_FIXED | MAP_POPULATE, heap->fd, look->offset) == -1)
+		error = -errno;
+	while (error && taken-- > 0)
+		hold_put_back(hold, look->pieces[taken].start, look->pieces[taken].end, shift);
+	madvise((void *)aside, bytes, MADV_DONTNEED);
+	return error;
+}
+
+static int look_at_plain(const struct move_heap *heap, uintptr_t start, uintptr_t end, struct look *look)
+{
+	look->heap = heap;
+	look->start = look->reached = start;
+	look->end = end;
+	look->count = 0;
+	return maps_visit(visit_plain, look) || look->reached < end ? -EACCES : 0;
+}
+
+int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end)
+{
+	struct look look;
+	int hold, error;
+
+	if (heap->permission == MOVE_NEVER)
+		return -EPERM;
+	error = look_at_plain(heap, start, end, &look);
+	if (error)
+		return error;
+	hold = hold_open(heap->permission == MOVE_ALWAYS);
+	if (hold < 0)
+		return hold;
+	close(hold);
+	return busy_with_pins() || busy_with_threads(start, end) ? -EBUSY : 0;
+}
+
+int move_in(const struct move_heap *heap, const struct move_range *slice)
+{
+	struct look look;
+	int hold, error = look_at_plain(heap, slice->start, slice->end, &look);
+
+	if (error)
+		return error;
+	look.offset = slice->offset;
+	/* so that no page is shared with a child, or not there */
+	if (madvise((void *)slice->start, slice->end - slice->start, MADV_POPULATE_WRITE))
+		return -EACCES;
+	hold = hold_open(heap->permission == MOVE_ALWAYS);
+	if (hold < 0)
+		return hold;
+	error = take_and_exchange(heap, hold, &look, (uintptr_t)slice->aside);
+	close(hold); /* who waited goes on: in the shared pages, or where it was */
+	return error;
+}
+
+static int rights_of(const struct mapping *m)
+{
+	return (m->rights[0] == 'r' ? PROT_READ : 0) | (m->rights[1] == 'w' ? PROT_WRITE : 0) |
+	       (m->rights[2] == 'x' ? PROT_EXEC : 0);
+}
+
+/* The piece's bytes are copied to `fresh`, which then takes its place and leaves nothing behind. */
+static int copy_and_exchange(const struct move_heap *heap, int hold, const struct mapping *piece, char *fresh)
+{
+	size_t bytes = piece->end - piece->start;
+	int rights = rights_of(piece);
+	int error = hold_writers(hold, piece->start, piece->end);
+
+	if (!error)
+		error = read_all(heap->fd, fresh, bytes, piece->offset);
+	if (!error && busy_with_sleepers(piece->start, piece->end))
+		error = -EBUSY;
+	if (!error && rights != (PROT_READ | PROT_WRITE))
+		error = mprotect(fresh, bytes, rights) ? -errno : 0;
+	if (!error)
+		error = hold_check(hold, piece->start, piece->end);
+	if (!error && syscall(SYS_mremap, fresh, bytes, bytes,
+			      MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, piece->start) == -1)
+		error = -errno;
+	if (error)
+		madvise(fresh, bytes, MADV_DONTNEED);
+	if (rights != (PROT_READ | PROT_WRITE) && mprotect(fresh, bytes, PROT_READ | PROT_WRITE))
+		return -errno;
+	return error;
+}
+
+static int replace(const struct move_heap *heap, const struct mapping *piece, char *fresh)
+{
+	int hold = hold_open(heap->permission == MOVE_ALWAYS);
+	int error = hold < 0 ? hold : copy_and_exchange(heap, hold, piece, fresh);
+
+	if (hold >= 0)
+		close(hold);
+	return error;
+}
+
+int move_out(const struct move_heap *heap, const struct move_range *slice)
+{
+	struct look look = {
+		.heap = heap, .start = slice->start, .end = slice->end, .offset = slice->offset,
+	};
+	int error;
+
+	if (busy_with_pins())
+		return -EBUSY;
+	do {
+		look.count = 0;
+		error = maps_visit(visit_pieces, &look);
+		for (unsigned i = 0; i < look.count && !error; i++)
+			error = replace(heap, &look.pieces[i],
+					slice->aside + (look.pieces[i].offset - slice->offset));
+	} while (!error && look.count == PIECES_MAX);
+	return error;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Forks.
+ */
+
+struct advice {
+	const struct move_heap *heap;
+	int advice;
+	struct move_copy *copies;
+	unsigned count;
+};
+
+/* What the program has of the heap is for children, or is not. */
+static bool visit_advised(const struct mapping *m, void *arg)
+{
+	struct advice *advice = arg;
+	struct look look = { .heap = advice->heap };
+
+	if (!is_of_heap(&look, m) ||
+	    (look.heap->own && heap_is_window(look.heap->own, m->start, m->offset)))
+		return true;
+	madvise((void *)m->start, m->end - m->start, advice->advice);
+	if (advice->count < MOVE_COPIES)
+		advice->copies[advice->count++] = (struct move_copy){
+			.at = (char *)m->start, .bytes = m->end - m->start, .offset = m->offset,
+		};
+	return true;
+}
+
+unsigned move_copy_for_child(const struct move_heap *heap, struct move_copy copies[MOVE_COPIES])
+{
+	struct advice advice = { .heap = heap, .advice = MADV_DONTFORK, .copies = copies };
+
+	maps_visit(visit_advised, &advice);
+	for (unsigned i = 0; i < advice.count; i++) {
+		struct move_copy *c = &copies[i];
+
+		c->copy = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (c->copy != MAP_FAILED && !read_all(heap->fd, c->copy, c->bytes, c->offset))
+			continue;
+		if (c->copy != MAP_FAILED)
+			munmap(c->copy, c->bytes);
+		c->copy = NULL;
+	}
+	return advice.count;
+}
+
+void move_restore_in_child(const struct move_copy *copies, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (copies[i].copy)
+			syscall(SYS_mremap, copies[i].copy, copies[i].bytes, copies[i].bytes,
+				MREMAP_MAYMOVE | MREMAP_FIXED, copies[i].at);
+}
+
+void move_drop_copies(const struct move_heap *heap, const struct move_copy *copies, unsigned count)
+{
+	struct advice advice = { .heap = heap, .advice = MADV_DOFORK, .count = MOVE_COPIES };
+
+	maps_visit(visit_advised, &advice);
+	for (unsigned i = 0; i < count; i++)
+		if (copies[i].copy)
+			munmap(copies[i].copy, copies[i].bytes);
+}

@@ -1,0 +1,194 @@
+#include "memory/range.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "memory/key.h"
+#include "memory/touch.h"
+
+#define PAGE	     4096ull
+#define HEAP_FIRST   (2ull << 20) /* offset 0 means "not in the heap" */
+#define KEYS_AT_ONCE 256
+
+struct range ranges[RANGES_MAX];
+unsigned range_count;
+
+/* ------------------------------------------------------------------------------------------
+ * The table.
+ */
+
+/* A place in the heap for so many bytes; 0: there is none. *index: where it goes in `ranges`. */
+static uint64_t find_room(uint64_t bytes, uint64_t heap_bytes, unsigned *index) REQUIRES(adopt_lock)
+{
+	uint64_t offset = HEAP_FIRST;
+	unsigned i;
+
+	if (range_count == RANGES_MAX || bytes > heap_bytes)
+		return 0;
+	for (i = 0; i < range_count && ranges[i].offset - offset < bytes + PAGE; i++)
+		offset = ranges[i].offset + (ranges[i].end - ranges[i].start) + PAGE;
+	*index = i;
+	return offset + bytes <= heap_bytes ? offset : 0;
+}
+
+int range_find_overlap(uintptr_t start, uintptr_t end)
+{
+	for (unsigned i = 0; i < range_count; i++)
+		if (ranges[i].start < end && ranges[i].end > start)
+			return ranges[i].settled ? -EEXIST : -EAGAIN;
+	return 0;
+}
+
+bool range_insert(const struct range *range, uint64_t heap_bytes, struct range **out)
+{
+	unsigned index;
+	uint64_t offset = find_room(range->end - range->start, heap_bytes, &index);
+
+	if (!offset)
+		return false;
+	memmove(&ranges[index + 1], &ranges[index], (range_count - index) * sizeof(*ranges));
+	ranges[index] = *range;
+	ranges[index].offset = offset;
+	range_count++;
+	*out = &ranges[index];
+	return true;
+}
+
+struct range range_remove(unsigned index)
+{
+	struct range range = ranges[index];
+
+	range_count--;
+	memmove(&ranges[index], &ranges[index + 1], (range_count - index) * sizeof(*ranges));
+	return range;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * The keys over a range.
+ */
+
+static uint64_t last_of(const struct arena_key *entry)
+{
+	uint64_t last = entry->addr + entry->length;
+
+	return last < entry->addr ? UINT64_MAX : last;
+}
+
+bool range_overlaps(const struct range *range, const struct arena_key *entry)
+{
+	return entry->addr < range->end && last_of(entry) > range->start;
+}
+
+bool range_find_pages(const struct arena_key *entry, uintptr_t *start, uintptr_t *end)
+{
+	*start = (entry->addr + PAGE - 1) & ~(PAGE - 1);
+	*end = last_of(entry) & ~(PAGE - 1);
+	return *start < *end;
+}
+
+bool range_contains(const struct range *range, const struct arena_key *entry)
+{
+	uintptr_t start, end;
+
+	if (range_key_is_elsewhere(entry) || !range_overlaps(range, entry))
+		return false;
+	if (!range_find_pages(entry, &start, &end)) /* less than a page, and perhaps not all of it */
+		return true;
+	return start >= range->start && end <= range->end;
+}
+
+void range_publish(const struct range *range, struct arena_key *entry)
+{
+	uint64_t before = range->start > entry->addr ? range->start - entry->addr : 0;
+	uint64_t behind = last_of(entry) > range->end ? last_of(entry) - range->end : 0;
+
+	entry->heap_edges = (uint32_t)(before | behind << 16);
+	atomic_store_explicit(&entry->heap, range->offset + (entry->addr - range->start),
+			      memory_order_release);
+}
+
+/* A range that is not settled keeps peers away from the entry's pages. */
+static bool must_be_marked(const struct arena_key *entry) REQUIRES(adopt_lock)
+{
+	for (unsigned i = 0; i < range_count; i++)
+		if (!ranges[i].settled && range_overlaps(&ranges[i], entry))
+			return true;
+	return false;
+}
+
+void range_update_keys(const struct range *range)
+{
+	uint32_t count = key_count();
+
+	for (uint32_t i = 1; i < count; i++) {
+		struct arena_key *entry = key_entry(i);
+
+		if (!range_key_is_alive(entry) || !range_overlaps(range, entry))
+			continue;
+		if (range->settled && range_contains(range, entry))
+			range_publish(range, entry);
+		else if (range->drained && range_contains(range, entry))
+			atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
+		if (must_be_marked(entry))
+			atomic_fetch_or(&entry->flags, KEY_MOVING);
+		else
+			atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_MOVING);
+	}
+}
+
+/* Then none of its bytes are anything else by now. */
+static bool leads_to_all(const struct arena_key *entry, const struct range *range)
+{
+	return range_key_is_alive(entry) && !range_key_is_elsewhere(entry) && entry->addr <= range->start &&
+	       last_of(entry) >= range->end;
+}
+
+bool range_is_needed(struct range *range)
+{
+	uint32_t count = key_count();
+
+	if (range->needed_by && leads_to_all(key_entry(range->needed_by), range))
+		return true;
+	for (uint32_t i = 1; i < count; i++)
+		if (leads_to_all(key_entry(i), range)) {
+			range->needed_by = i;
+			return true;
+		}
+	return false;
+}
+
+/* The next keys over the range from *index on. False: one is dying. */
+static bool collect_keys(const struct range *range, uint32_t *index, uint32_t keys[KEYS_AT_ONCE],
+			 unsigned *count) REQUIRES(adopt_lock)
+{
+	uint32_t all = key_count();
+
+	for (*count = 0; *index < all && *count < KEYS_AT_ONCE; ++*index) {
+		struct arena_key *entry = key_entry(*index);
+		uint32_t key = atomic_load_explicit(&entry->key, memory_order_acquire);
+
+		if (!range_overlaps(range, entry))
+			continue;
+		if (atomic_load(&entry->flags) & KEY_DYING)
+			return false;
+		if (key)
+			keys[(*count)++] = key;
+	}
+	return true;
+}
+
+bool range_drain(const struct range *range)
+{
+	uint32_t keys[KEYS_AT_ONCE], index = 1;
+	unsigned count;
+	bool living;
+
+	do {
+		lock_acquire(&adopt_lock);
+		living = collect_keys(range, &index, keys, &count);
+		lock_release(&adopt_lock);
+		if (!living || (count && !touch_drain(keys, count, 0)))
+			return false;
+	} while (count == KEYS_AT_ONCE);
+	return true;
+}

@@ -1,0 +1,322 @@
+#include "memory/touch.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/*
+ * Entries below this one belong to a thread each; those above are common, for whoever needs another.
+ *
+ * Nobody waits for a common entry for ever. They are divided by how many entries their holder had when it
+ * took one: a thread takes only those of its level, so whoever waits at a level waits for threads that wait
+ * at the levels above it, or not at all. At the last level nobody waits while it holds an entry: a call
+ * touches the remote region, and in it the local one, and in that the one of another process that it stands
+ * for (memory/foreign.h), and no more. So the last level becomes free, therefore the one below it, and so on.
+ */
+#define OWNED_ENTRIES (ARENA_TOUCHES - 16)
+#define LEVELS	      3
+#define NO_ENTRY      (-1)
+#define TAKEN	      1ull /* by whom is being written; of slot 0, which is nobody's */
+#define IN_HEAP	      (1ull << 63) /* of an entry; slots are smaller */
+
+/* The pauses between looks: most copies are over in some microseconds. */
+#define YIELDS		4
+#define PAUSE_MIN_NS	20000ull
+#define PAUSE_DOUBLINGS 8
+
+/* How processes that share memory are made to see each other's stores, best first. */
+enum barrier {
+	BARRIER_EXPEDITED, /* interrupts the processors that run a registered process */
+	BARRIER_GLOBAL,    /* waits until each processor was in the kernel once */
+	BARRIER_FENCE,     /* no membarrier here: touch_begin has a fence, revokers wait */
+};
+
+static void *own_arena;
+static uint32_t own_slot;
+static _Atomic(touch_visitor *) visitor;
+static enum barrier barrier_kind;
+static _Atomic bool owned[OWNED_ENTRIES];
+static const unsigned level_begin[LEVELS + 1] = { OWNED_ENTRIES, OWNED_ENTRIES + 8, OWNED_ENTRIES + 12,
+						  ARENA_TOUCHES };
+/* Who took a common entry last, by its own_entry's address; still has it unless that is empty. */
+static _Atomic uintptr_t holders[ARENA_TOUCHES];
+static pthread_key_t owner_key;
+static pthread_once_t owner_once = PTHREAD_ONCE_INIT;
+
+/* initial-exec: four bytes of the static block, for an access without a call. */
+static _Thread_local int own_entry __attribute__((tls_model("initial-exec"))) = NO_ENTRY;
+
+static int membarrier(int command)
+{
+	return syscall(SYS_membarrier, command, 0, 0);
+}
+
+/* A thread ends: the next one gets its entry. The value is the entry's number, from 1. */
+static void give_back(void *value)
+{
+	own_entry = NO_ENTRY;
+	atomic_store(&owned[(intptr_t)value - 1], false);
+}
+
+static void make_owner_key(void)
+{
+	pthread_key_create(&owner_key, give_back);
+}
+
+void touch_init(void *arena, uint32_t slot)
+{
+	pthread_once(&owner_once, make_owner_key);
+	if (membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0)
+		barrier_kind = BARRIER_EXPEDITED;
+	else if (membarrier(MEMBARRIER_CMD_QUERY) > 0)
+		barrier_kind = BARRIER_GLOBAL;
+	else
+		barrier_kind = BARRIER_FENCE;
+	own_slot = slot;
+	own_arena = arena;
+}
+
+void touch_reset_after_fork(void)
+{
+	own_arena = NULL;
+	atomic_store(&visitor, NULL);
+	for (unsigned i = 0; i < OWNED_ENTRIES; i++)
+		atomic_store(&owned[i], false);
+	if (own_entry != NO_ENTRY)
+		pthread_setspecific(owner_key, NULL);
+	own_entry = NO_ENTRY;
+}
+
+void touch_set_visitor(touch_visitor *visit)
+{
+	atomic_store(&visitor, visit);
+}
+
+static void claim_entry(void)
+{
+	for (int i = 0; i < OWNED_ENTRIES; i++) {
+		if (atomic_exchange(&owned[i], true))
+			continue;
+		if (pthread_setspecific(owner_key, (void *)(intptr_t)(i + 1)) != 0) {
+			atomic_store(&owned[i], false);
+			return;
+		}
+		own_entry = i;
+		return;
+	}
+}
+
+/* Of the common entries. Exact: what another thread takes says TAKEN until that is its holder. */
+static bool is_held_by(unsigned i, uintptr_t holder)
+{
+	uint64_t what = atomic_load_explicit(&arena_touches(own_arena)[i].what, memory_order_acquire);
+
+	/* Barrier HOLDER, reader: what was taken is seen, therefore by whom. */
+	return what != 0 && what != TAKEN &&
+	       atomic_load_explicit(&holders[i], memory_order_relaxed) == holder;
+}
+
+static bool take(unsigned i, uintptr_t holder, uint64_t what)
+{
+	struct arena_touch *touch = &arena_touches(own_arena)[i];
+	uint64_t free_entry = 0;
+
+	if (!atomic_compare_exchange_strong(&touch->what, &free_entry, TAKEN))
+		return false;
+	atomic_store_explicit(&holders[i], holder, memory_order_relaxed);
+	/* Barrier HOLDER, holder: the store above precedes this one. */
+	atomic_store_explicit(&touch->what, what, memory_order_release);
+	return true;
+}
+
+static unsigned find_level(uintptr_t holder)
+{
+	unsigned held = own_entry != NO_ENTRY; /* it is in use */
+
+	for (unsigned i = OWNED_ENTRIES; i < ARENA_TOUCHES; i++)
+		held += is_held_by(i, holder);
+	return held < LEVELS ? held : LEVELS - 1;
+}
+
+/* A second touch of this thread, or one of a thread without an entry: a common one. */
+static struct arena_touch *begin_common(uint64_t what)
+{
+	uintptr_t holder = (uintptr_t)&own_entry;
+	unsigned level = find_level(holder);
+
+	for (;;) {
+		for (unsigned i = level_begin[level]; i < level_begin[level + 1]; i++)
+			if (take(i, holder, what))
+				return &arena_touches(own_arena)[i];
+		sched_yield();
+	}
+}
+
+static struct arena_touch *publish(uint64_t what)
+{
+	struct arena_touch *touch;
+
+	if (own_entry == NO_ENTRY)
+		claim_entry();
+	if (own_entry == NO_ENTRY)
+		return begin_common(what);
+	touch = &arena_touches(own_arena)[own_entry];
+	if (atomic_load_explicit(&touch->what, memory_order_relaxed) != 0)
+		return begin_common(what);
+	atomic_store_explicit(&touch->what, what, memory_order_release);
+	return touch;
+}
+
+static struct arena_touch *begin(uint64_t what)
+{
+	struct arena_touch *touch = publish(what);
+
+	/*
+	 * Barrier TOUCH, toucher: the store of `what` precedes the load of the key that follows. The
+	 * processor may swap them; the revoker's touch_barrier makes good for that.
+	 */
+	if (barrier_kind == BARRIER_FENCE)
+		atomic_thread_fence(memory_order_seq_cst);
+	else
+		atomic_signal_fence(memory_order_seq_cst);
+	return touch;
+}
+
+struct arena_touch *touch_begin(uint32_t slot, uint32_t key)
+{
+	return begin((uint64_t)slot << 32 | key);
+}
+
+struct arena_touch *touch_begin_in_heap(uint32_t slot, uint32_t key)
+{
+	return begin((uint64_t)slot << 32 | key | IN_HEAP);
+}
+
+/* Release: nothing in the heap is touched any more. */
+void touch_leave_heap(struct arena_touch *touch)
+{
+	uint64_t what = atomic_load_explicit(&touch->what, memory_order_relaxed);
+
+	atomic_store_explicit(&touch->what, what & ~IN_HEAP, memory_order_release);
+}
+
+static bool has_entry(void *arena, uint64_t what, uint64_t mask)
+{
+	struct arena_touch *touches = arena_touches(arena);
+
+	for (unsigned i = 0; i < ARENA_TOUCHES; i++)
+		if ((atomic_load_explicit(&touches[i].what, memory_order_acquire) & mask) == what)
+			return true;
+	return false;
+}
+
+static bool publishes(void *arena, uint64_t what)
+{
+	return has_entry(arena, what, ~IN_HEAP);
+}
+
+/* Out of reach of what holds back threads at the program's addresses. */
+static bool is_out_of_hold(void *arena, uint64_t what)
+{
+	return arena == own_arena ? has_entry(arena, what | IN_HEAP, UINT64_MAX) :
+				    publishes(arena, what);
+}
+
+/*
+ * Barrier TOUCH, revoker: the key was zeroed before. After this, each other thread either has made
+ * its entry visible to us or will see the zero.
+ */
+bool touch_barrier_works(void)
+{
+	return barrier_kind != BARRIER_FENCE;
+}
+
+void touch_barrier(void)
+{
+	const struct timespec drained = {.tv_nsec = 1000000};
+
+	atomic_thread_fence(memory_order_seq_cst);
+	switch (barrier_kind) {
+	case BARRIER_EXPEDITED:
+		if (membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0)
+			return;
+		/* fall through */
+	case BARRIER_GLOBAL:
+		if (membarrier(MEMBARRIER_CMD_GLOBAL) == 0)
+			return;
+		/* fall through */
+	case BARRIER_FENCE:
+		/* Touchers of this process have a fence; those of others emptied their buffers. */
+		nanosleep(&drained, NULL);
+	}
+}
+
+static uint32_t find_owner(uint32_t key, touch_check *check)
+{
+	uint64_t what = (uint64_t)own_slot << 32 | key;
+	touch_visitor *visit = atomic_load(&visitor);
+
+	if (visit)
+		return visit(check, what);
+	return check(own_arena, what) ? (uint32_t)getpid() : 0;
+}
+
+uint32_t touch_owner(uint32_t key)
+{
+	return find_owner(key, publishes);
+}
+
+bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms)
+{
+	const struct timespec pause = {.tv_nsec = 20000};
+	struct timespec begin, now;
+
+	touch_barrier();
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	for (unsigned i = 0; i < count; i++) {
+		while (find_owner(keys[i], is_out_of_hold)) {
+			nanosleep(&pause, NULL);
+			clock_gettime(CLOCK_MONOTONIC, &now);
+			if ((now.tv_sec - begin.tv_sec) * 1000 +
+				(now.tv_nsec - begin.tv_nsec) / 1000000 >= ms)
+				return false;
+		}
+	}
+	return true;
+}
+
+uint64_t touch_pause_ns(uint32_t looks)
+{
+	if (looks < YIELDS)
+		return 0;
+	looks -= YIELDS;
+	return PAUSE_MIN_NS << (looks < PAUSE_DOUBLINGS ? looks : PAUSE_DOUBLINGS);
+}
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+bool touch_wait(struct touch_wait *wait)
+{
+	struct timespec pause = { .tv_nsec = (long)touch_pause_ns(wait->looks) };
+	int saved = errno;
+
+	if (!wait->looks++)
+		wait->begin_ns = monotonic_ns();
+	if (pause.tv_nsec)
+		nanosleep(&pause, NULL);
+	else
+		sched_yield();
+	errno = saved;
+	return monotonic_ns() - wait->begin_ns < TOUCH_WAIT_MS * 1000000ull;
+}

@@ -1,0 +1,73 @@
+/*
+ * Device - what a network interface looks like as an RDMA device.
+ *
+ * One device per interface that is up and has an address, named vrb_<interface>; the interface of
+ * the default route first, loopback last. A struct device lives as long as somebody holds it: a
+ * device list, or an open context (CONTRACT 5).
+ */
+#ifndef NETDEV_DEVICE_H
+#define NETDEV_DEVICE_H
+
+#include <infiniband/verbs.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/lock.h"
+
+#define DEVICE_GIDS 16
+#define DEVICE_PORT 1 /* the only port of a device */
+
+struct device {
+	struct ibv_device ib;
+	/*
+	 * What follows ibv_device in rdma-core's struct verbs_device is a pointer to the provider's
+	 * ops. libmlx5 and libefa read it (at offset 664) to see whether a device is theirs. It
+	 * must be ours.
+	 */
+	const void *provider_ops;
+	char provider_spare[512]; /* the rest of what they might take for a verbs_device */
+	_Atomic uint32_t references;
+	char interface[IF_NAMESIZE];
+	struct lock lock; /* guards what follows: ibv_open_device and watch.h refresh it */
+	unsigned int ifindex;
+	bool loopback;
+	bool up;
+	uint32_t mtu; /* of the interface, bytes */
+	uint8_t mac[6];
+	uint64_t guid;			 /* host order */
+	uint32_t gid_changes;		 /* counts how often `gid` changed */
+	union ibv_gid gid[DEVICE_GIDS];	 /* 0: the IPv4-mapped address; zero: empty */
+	union ibv_gid gone[DEVICE_GIDS]; /* what was there last */
+};
+
+/*
+ * The devices of now, as a NULL-terminated array with a reference each. NULL with errno if there is
+ * no memory; an empty array if no interface qualifies. VERBATIM_DEVICES (names of interfaces or
+ * devices, comma-separated) filters and orders.
+ */
+struct device **device_list(int *count);
+void device_get(struct device *device);
+void device_put(struct device *device);
+
+/* Looks at the interface again (addresses, MTU, state). 0, -ENODEV: it is gone, -ENOMEM... */
+int device_refresh(struct device *device);
+
+/*
+ * The same from a scan of all interfaces. What is not in it is down, or has no address any more; a
+ * device that is down keeps its addresses.
+ */
+struct interface;
+void device_update(struct device *device, const struct interface *list, int count);
+
+/* Why there is no GID at this index, one line: with the address that was there last, if any. */
+void device_explain_gid(struct device *device, uint32_t index, char *text, size_t room);
+
+/* An address of this host (base/host_address.h); what was asked a second ago is asked again. */
+bool device_gid_is_local(const union ibv_gid *gid);
+
+/* For the child of a fork: the locks may have been held by threads that it does not have. */
+void device_reset_after_fork(void);
+
+#endif

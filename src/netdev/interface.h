@@ -1,0 +1,75 @@
+/*
+ * Interface - what the network interfaces of this host look like now.
+ *
+ * In:  getifaddrs, the routing tables, VERBATIM_DEVICES.
+ * Out: one struct interface for each that is up and has an address, in the order of devices.
+ *
+ * No state, no locks. interface_scan makes system calls and allocates; the rest is pure.
+ */
+#ifndef NETDEV_INTERFACE_H
+#define NETDEV_INTERFACE_H
+
+#include <ifaddrs.h>
+#include <infiniband/verbs.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define INTERFACE_GIDS 15 /* one less than a GID table has: an empty slot is wanted */
+#define DEVICE_PREFIX  "vrb_"
+
+struct interface {
+	char name[IF_NAMESIZE];
+	unsigned int index;
+	bool loopback;
+	bool running;			   /* has a carrier */
+	uint32_t mtu;			   /* bytes */
+	uint8_t mac[6];			   /* all zero: it has none */
+	int ipv4, ipv6;			   /* number of addresses of each kind in gid */
+	union ibv_gid gid[INTERFACE_GIDS]; /* IPv4-mapped addresses first, each kind as found */
+};
+
+/*
+ * All that qualify, in no order; *out is freed by the caller. Returns how many, or -errno.
+ */
+int interface_scan(struct interface **out);
+
+/* The same from a list of getifaddrs; indexes and MTUs stay 0. */
+int interface_collect(const struct ifaddrs *addresses, struct interface **out);
+
+/* The interface of the default route with the lowest metric; empty if there is none. */
+void interface_default(char name[IF_NAMESIZE]);
+
+/* The same from the text of /proc/net/route. */
+void interface_parse_route(const char *text, char name[IF_NAMESIZE]);
+
+/*
+ * What a user would plug a cable into is offered first. The others have addresses that mean nothing
+ * to other hosts, or another machine there: a program that stripes over all devices must not find
+ * them.
+ */
+enum interface_rank {
+	INTERFACE_CABLE,    /* a network card, or what stands for one */
+	INTERFACE_CONTAINER, /* a bridge or a cable of containers and virtual machines, by its name */
+	INTERFACE_LOOPBACK,
+	INTERFACE_RANKS,
+};
+
+/* `first` is the interface of the default route: it leads to other hosts, whatever its name is. */
+enum interface_rank interface_rank(const struct interface *interface, const char *first);
+
+/*
+ * Puts the list in the order of devices and returns how many of it are left. Without a filter
+ * (NULL): by rank, within it that named `first` (or ""), then by index; and of the ranks only as
+ * many as it takes to have an interface with a carrier. With one (names of interfaces or devices,
+ * comma-separated): those named, of any rank, in its order.
+ */
+int interface_order(struct interface *list, int count, const char *first, const char *filter);
+
+/* Whether the interface is up, and has a carrier too; both false: there is none. */
+void interface_flags(const char *name, bool *up, bool *running);
+
+/* EUI-64 of the MAC, or what identifies this host and interface; never 0. Host order. */
+uint64_t interface_guid(const struct interface *interface);
+
+#endif

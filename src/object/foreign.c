@@ -1,3 +1,0 @@
-#include "object/foreign.h"
-
-const struct foreign_ops *foreign_ops;

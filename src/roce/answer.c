@@ -1,0 +1,483 @@
+#include "roce/answer.h"
+
+#include "base/counter.h"
+#include "memory/memory.h"
+#include "roce/burst.h"
+#include "roce/congestion.h"
+#include "roce/responder.h"
+#include "roce/retransmit.h"
+#include "roce/trains.h"
+
+#define ACK_BYTES 20 /* BTH, AETH, ICRC */
+
+static _Thread_local char self __attribute__((tls_model("initial-exec"))); /* its address */
+
+static struct response *add(struct responses *responses)
+{
+	return &responses->entries[responses->tail++ % LIMIT_QP_RD_ATOM];
+}
+
+static bool is_empty(const struct responses *responses)
+{
+	return responses->head == responses->tail;
+}
+
+bool answer_has_room(const struct roce_qp *tq)
+{
+	return tq->responses.tail - tq->responses.head < LIMIT_QP_RD_ATOM;
+}
+
+void answer_add_read(struct responses *responses, const struct roce_qp *tq,
+		     const struct packet *request, uint32_t pd, uint32_t msn)
+{
+	*add(responses) = (struct response){
+		.kind = PACKET_READ_REQUEST,
+		.first = true,
+		.psn = request->psn,
+		.end = psn_add(request->psn, packets_of(request->length, tq->mtu)),
+		.msn = msn,
+		.pd = pd,
+		.rkey = request->rkey,
+		.va = request->va,
+		.left = request->length,
+	};
+}
+
+void answer_add_empty(struct responses *responses, uint32_t psn, uint32_t msn)
+{
+	*add(responses) = (struct response){
+		.kind = PACKET_READ_REQUEST,
+		.first = true,
+		.psn = psn,
+		.end = psn_add(psn, 1),
+		.msn = msn,
+	};
+}
+
+void answer_add_atomic(struct responses *responses, const struct saved_atomic *saved, uint32_t msn)
+{
+	*add(responses) = (struct response){
+		.kind = PACKET_FETCH_ADD,
+		.first = true,
+		.psn = saved->psn,
+		.end = psn_add(saved->psn, 1),
+		.msn = msn,
+		.value = saved->value,
+	};
+}
+
+/* A response with this PSN is still to be sent. */
+static bool will_come(const struct responses *responses, uint32_t psn)
+{
+	for (uint32_t i = responses->head; i != responses->tail; i++) {
+		const struct response *response = &responses->entries[i % LIMIT_QP_RD_ATOM];
+
+		if (packet_psn_diff(psn, response->psn) >= 0 &&
+		    packet_psn_diff(psn, response->end) < 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Whether to repeat the answer from `psn` on. Repetitions have rising PSNs, as the requests they
+ * answer: one that is lower shows that the requester went back once more, and what it asked for
+ * before that it will ask for again.
+ */
+static bool is_to_be_repeated(struct roce_qp *tq, uint32_t psn)
+{
+	struct responses *replays = &tq->replays;
+
+	if (will_come(&tq->responses, psn) || will_come(replays, psn))
+		return false;
+	if (!is_empty(replays) &&
+	    packet_psn_diff(psn, replays->entries[(replays->tail - 1) % LIMIT_QP_RD_ATOM].psn) < 0)
+		replays->head = replays->tail;
+	return replays->tail - replays->head < LIMIT_QP_RD_ATOM;
+}
+
+/*
+ * An answer of which a part was sent is asked for again, up to `end`: what is left of it comes with the
+ * repetition. It must not stay behind that, too: the requester may ask for more as soon as it has the
+ * repetition, and would find no place (has_resources).
+ */
+static void drop_begun(struct responses *fresh, uint32_t psn, uint32_t end)
+{
+	const struct response *begun = &fresh->entries[fresh->head % LIMIT_QP_RD_ATOM];
+
+	if (!is_empty(fresh) && !begun->first && packet_psn_diff(psn, begun->psn) < 0 &&
+	    packet_psn_diff(end, begun->end) >= 0)
+		fresh->head++;
+}
+
+void answer_repeat_read(struct roce_qp *tq, const struct packet *request, uint32_t pd)
+{
+	uint32_t end = psn_add(request->psn, packets_of(request->length, tq->mtu));
+
+	/* what was not carried out cannot be repeated */
+	if (request->length > LIMIT_MESSAGE || packet_psn_diff(end, tq->expected_psn) > 0 ||
+	    !(tq->qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ))
+		return;
+	if (!is_to_be_repeated(tq, request->psn))
+		return;
+	congestion_on_repeated_read(tq, roce_env.now());
+	trains_on_repeated_read(tq, request->psn);
+	drop_begun(&tq->responses, request->psn, end);
+	answer_add_read(&tq->replays, tq, request, pd, 0);
+}
+
+void answer_repeat_empty(struct roce_qp *tq, uint32_t psn)
+{
+	if (is_to_be_repeated(tq, psn))
+		answer_add_empty(&tq->replays, psn, 0);
+}
+
+void answer_repeat_atomic(struct roce_qp *tq, uint32_t psn)
+{
+	/* the newest first: of an old one the PSN may have come round again */
+	for (unsigned i = 1; i <= LIMIT_QP_RD_ATOM; i++) {
+		const struct saved_atomic *saved =
+			&tq->saved[(tq->saved_next - i) % LIMIT_QP_RD_ATOM];
+
+		if (!saved->valid || saved->psn != psn)
+			continue;
+		if (is_to_be_repeated(tq, psn))
+			answer_add_atomic(&tq->replays, saved, 0);
+		return;
+	}
+}
+
+void answer_nak(struct roce_qp *tq, const struct nak *nak)
+{
+	if (tq->nak.final)
+		return;
+	counter_add(COUNTER_NAKS_SENT);
+	tq->nak = *nak;
+	tq->ack_owed = false;
+	roce_want_flush(tq);
+}
+
+/* What is the next response to be sent, or NULL. */
+static struct responses *next_responses(struct roce_qp *tq)
+{
+	if (!is_empty(&tq->replays))
+		return &tq->replays;
+	return is_empty(&tq->responses) ? NULL : &tq->responses;
+}
+
+/*
+ * A READ or atomic counts as completed when its answer begins (IBA C9-148), so that the MSNs of all
+ * that is sent never go back: a repetition, which goes first, has the one that was told last.
+ */
+static uint32_t msn_of(const struct roce_qp *tq, const struct responses *responses)
+{
+	const struct responses *fresh = &tq->responses;
+	const struct response *next = &fresh->entries[fresh->head % LIMIT_QP_RD_ATOM];
+
+	if (is_empty(fresh))
+		return tq->msn;
+	return responses == fresh || !next->first ? next->msn : psn_add(next->msn, PACKET_PSN_MASK);
+}
+
+static void add_atomic(struct burst *burst, struct roce_qp *tq,
+		       const struct response *response, uint32_t msn)
+{
+	struct packet header = {
+		.opcode = (uint8_t)packet_find_opcode(roce_service(tq->qp),
+						      PACKET_ATOMIC_ACK, true, true, 0),
+		.dest_qpn = tq->qp->attr.dest_qp_num,
+		.psn = response->psn,
+		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
+		.msn = msn,
+		.atomic_result = response->value,
+	};
+
+	burst_add(burst, &header);
+}
+
+/* One packet of a READ's response; its payload is in the burst. */
+static void add_read(struct burst *burst, struct roce_qp *tq, const struct response *response,
+		     uint32_t msn, uint8_t *payload, uint32_t bytes)
+{
+	struct wire_packet *packet = burst_next(burst);
+	bool last = bytes == response->left;
+	struct packet header = {
+		.opcode = (uint8_t)packet_find_opcode(roce_service(tq->qp),
+						      PACKET_READ_RESPONSE, response->first,
+						      last, 0),
+		.dest_qpn = tq->qp->attr.dest_qp_num,
+		.psn = response->psn,
+		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
+		.msn = msn,
+	};
+
+	packet->piece[0] = (struct iovec){ payload, bytes };
+	packet->pieces = bytes ? 1 : 0;
+	packet->payload_bytes = (uint16_t)bytes;
+	burst_add(burst, &header);
+}
+
+/* Moves on behind the packet that was added. */
+static void step(struct roce_qp *tq, struct responses *responses, uint32_t bytes)
+{
+	struct response *response = &responses->entries[responses->head % LIMIT_QP_RD_ATOM];
+
+	response->first = false;
+	response->psn = psn_add(response->psn, 1);
+	response->va += bytes;
+	response->left -= bytes;
+	if (response->psn == response->end)
+		responses->head++;
+}
+
+/* The memory of a READ cannot be read any more: as if it had been so from the beginning. */
+static void fail_read(struct qp *qp, struct response response, enum cause cause) NO_LOCK_CHECK
+{
+	struct roce_qp *tq = roce_of(qp);
+
+	cause_report(cause, qp->ib.qp_num, "READ of rkey 0x%x, address 0x%llx", response.rkey,
+		     (unsigned long long)response.va);
+	qp_raise(qp, IBV_EVENT_QP_ACCESS_ERR);
+	qp_fail(qp, cause);
+	answer_nak(tq, &(struct nak){ .owed = true,
+				      .final = true,
+				      .syndrome = PACKET_SYNDROME_NAK | PACKET_NAK_REMOTE_ACCESS,
+				      .psn = response.psn });
+}
+
+/* The state before a burst, for when it does not leave. */
+struct before {
+	struct responses responses, replays;
+};
+
+/* So many packets of the response fit into this burst and this turn. */
+static uint32_t packets_now(const struct burst *burst, const struct roce_qp *tq,
+			    const struct response *response, uint32_t turn)
+{
+	uint32_t packets = (uint32_t)packet_psn_diff(response->end, response->psn);
+	const uint32_t limits[] = { turn, burst_places(burst), burst_room(burst) / tq->mtu };
+
+	for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+		if (limits[i] < packets)
+			packets = limits[i];
+	return packets;
+}
+
+/*
+ * As much of the response at the head as there is room for: what was added, in packets. The payload
+ * is a copy, made at once, because the memory may change meanwhile.
+ */
+static uint32_t add_response(struct burst *burst, struct roce_qp *tq,
+			     struct responses *responses, uint32_t turn, enum cause *cause)
+{
+	struct response *response = &responses->entries[responses->head % LIMIT_QP_RD_ATOM];
+	uint32_t packets = packets_now(burst, tq, response, turn);
+	uint64_t room = (uint64_t)packets * tq->mtu;
+	uint32_t bytes = response->left < room ? response->left : (uint32_t)room;
+	uint8_t *payload = burst_stage(burst, bytes);
+
+	*cause = CAUSE_NONE;
+	if (bytes)
+		*cause = memory_read_remote((struct memory_peer){ response->pd, tq->qp->ib.qp_num },
+					    response->rkey, response->va, payload, bytes);
+	if (*cause != CAUSE_NONE)
+		return 0;
+	for (uint32_t i = 0; i < packets; i++) {
+		uint32_t n = bytes < tq->mtu ? bytes : tq->mtu, msn = msn_of(tq, responses);
+
+		if (response->kind == PACKET_READ_REQUEST)
+			add_read(burst, tq, response, msn, payload, n);
+		else
+			add_atomic(burst, tq, response, msn);
+		step(tq, responses, n);
+		payload += n;
+		bytes -= n;
+	}
+	return packets;
+}
+
+/* Fills the burst with responses. *turn goes down. False: the memory of a READ is not accessible. */
+static bool add_responses(struct burst *burst, struct roce_qp *tq, uint32_t *turn,
+			  enum cause *cause)
+{
+	struct responses *responses;
+
+	*cause = CAUSE_NONE;
+	while ((responses = next_responses(tq)) != NULL) {
+		uint32_t added = add_response(burst, tq, responses, *turn, cause);
+
+		if (!added)
+			break;
+		*turn -= added;
+	}
+	return *cause == CAUSE_NONE;
+}
+
+/* Of everything up to ack_psn. */
+static struct packet acknowledgement(const struct roce_qp *tq)
+{
+	return (struct packet){
+		.opcode = (uint8_t)packet_find_opcode(roce_service(tq->qp), PACKET_ACK,
+						      true, true, 0),
+		.pkey = PACKET_PKEY,
+		.dest_qpn = tq->qp->attr.dest_qp_num,
+		.psn = tq->ack_psn,
+		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
+		.msn = tq->msn,
+	};
+}
+
+/* Something that no acknowledgement says. */
+static bool owes_more(const struct roce_qp *tq)
+{
+	return tq->held || tq->nak.owed || tq->congestion_seen || !is_empty(&tq->responses) ||
+	       !is_empty(&tq->replays);
+}
+
+bool answer_is_ack_only(const struct roce_qp *tq)
+{
+	return tq->ack_owed && !owes_more(tq);
+}
+
+void answer_take_ack(struct roce_qp *tq, struct wire_packet *packet)
+{
+	struct packet header = acknowledgement(tq);
+
+	packet->header_bytes = (uint16_t)packet_encode(&header, packet->header);
+	packet->payload_bytes = 0;
+	packet->pad_bytes = packet->pieces = 0;
+	tq->ack_owed = false;
+	tq->acknowledged_by = &self;
+}
+
+static void add_acknowledgement(struct burst *burst, struct roce_qp *tq)
+{
+	struct packet header = acknowledgement(tq);
+
+	if (tq->nak.owed) {
+		header.psn = tq->nak.psn;
+		header.syndrome = tq->nak.syndrome;
+		if ((header.syndrome & PACKET_SYNDROME_MASK) == PACKET_SYNDROME_RNR)
+			header.syndrome |= tq->qp->attr.min_rnr_timer & 31;
+	}
+	burst_add(burst, &header);
+}
+
+/* The program's requests may be answers to what an event told it of. */
+static bool may_sleep(const struct qp *qp)
+{
+	return qp->type == IBV_QPT_RC && qp->recv_cq->ib.channel;
+}
+
+/* Behind the burst it is in the train of each packet that the other end may tell its program of. */
+static bool is_seen_with(const struct roce_qp *tq, const struct burst *burst)
+{
+	return burst->first_end == BURST_NO_END ||
+	       (!burst_is_full(burst) && burst_ends_in_last_train(burst, ACK_BYTES) &&
+		trains_leave(tq));
+}
+
+bool answer_join(struct roce_qp *tq, struct burst *burst)
+{
+	bool sleeps = may_sleep(tq->qp);
+	bool again = sleeps && !tq->ack_owed && tq->acknowledged_by && tq->acknowledged_by != &self;
+
+	if ((!tq->ack_owed && !again) || owes_more(tq) || !burst->count)
+		return false;
+	if (sleeps && !is_seen_with(tq, burst)) {
+		tq->ack_owed = true;
+		answer_send(tq->qp);
+		if (!tq->ack_owed) {
+			tq->acknowledged_by = again ? NULL : &self;
+			return false;
+		}
+	}
+	if (burst_is_full(burst))
+		return false;
+	add_acknowledgement(burst, tq);
+	tq->ack_owed = false;
+	tq->acknowledged_by = again ? NULL : &self;
+	return true;
+}
+
+/*
+ * Behind the responses that left, in the order of add_responses. They must not stay: their requester
+ * may ask for more as soon as it has them, and would find no place (has_resources).
+ */
+static void pass_sent(struct roce_qp *tq, unsigned packets)
+{
+	struct responses *responses;
+
+	for (; packets && (responses = next_responses(tq)) != NULL; packets--) {
+		const struct response *response =
+			&responses->entries[responses->head % LIMIT_QP_RD_ATOM];
+
+		step(tq, responses, response->left < tq->mtu ? response->left : tq->mtu);
+	}
+}
+
+/* One burst. False: no more now. */
+static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint64_t now_ns)
+{
+	struct roce_qp *tq = roce_of(qp);
+	struct before before = { tq->responses, tq->replays };
+	enum cause cause = CAUSE_NONE;
+	bool readable = add_responses(burst, tq, turn, &cause);
+	bool acknowledged = readable && !next_responses(tq) && !burst_is_full(burst) &&
+			    (tq->nak.owed || tq->ack_owed);
+	bool alone = !burst->count;
+	uint32_t responses = burst->count, unsent;
+	enum wire_result result;
+
+	if (acknowledged)
+		add_acknowledgement(burst, tq);
+	trains_on_responses(tq, burst, responses);
+	result = burst_send(burst, &unsent);
+	congestion_on_sent(tq, burst->left < responses ? burst->left : responses, now_ns);
+	if (result == WIRE_TOO_LONG)
+		roce_on_too_long(tq);
+	if (result == WIRE_FULL) {
+		counter_add(COUNTER_SOCKET_FULL);
+		tq->responses = before.responses;
+		tq->replays = before.replays;
+		pass_sent(tq, burst->left);
+		retransmit_again(tq, now_ns + RESPONDER_AGAIN_NS);
+		return false;
+	}
+	if (acknowledged) {
+		/* To say it again may not overtake responses: that would look as if they were lost. */
+		if (!tq->nak.owed)
+			tq->acknowledged_by = alone ? &self : NULL;
+		tq->nak.owed = tq->ack_owed = false;
+	}
+	if (!readable) {
+		struct responses *failed = next_responses(tq);
+
+		fail_read(qp, failed->entries[failed->head % LIMIT_QP_RD_ATOM], cause);
+		return true; /* the NAK is still to be sent */
+	}
+	return next_responses(tq) || tq->nak.owed || tq->ack_owed;
+}
+
+void answer_send(struct qp *qp)
+{
+	struct roce_qp *tq = roce_of(qp);
+	uint64_t now_ns = roce_env.now();
+	struct burst *burst = burst_get(&tq->flow);
+	uint32_t allowed, turn;
+
+	if (!burst) {
+		retransmit_again(tq, now_ns + RESPONDER_AGAIN_NS);
+		return;
+	}
+	congestion_notify(tq, now_ns);
+	allowed = congestion_allows(tq, now_ns);
+	turn = allowed < RESPONDER_TURN ? allowed : RESPONDER_TURN;
+	while (send_burst(qp, burst, &turn, now_ns))
+		if (!turn) {
+			retransmit_again(tq, allowed < RESPONDER_TURN ? congestion_next_ns(tq) :
+									now_ns);
+			break;
+		}
+	burst_put(burst);
+}

@@ -1,0 +1,197 @@
+#include "roce/burst.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/lock.h"
+#include "memory/memory.h"
+#include "memory/touch.h"
+#include "packet/icrc.h"
+#include "roce/roce_qp.h"
+
+/* Bursts are in use only within calls, so there are no more of them than twice the threads at once. */
+static struct lock pool_lock = LOCK_INITIALIZER;
+static struct burst *pool GUARDED_BY(pool_lock);
+
+static void empty(struct burst *burst)
+{
+	if (burst->touch)
+		touch_end(burst->touch);
+	burst->touch = NULL;
+	burst->count = 0;
+	burst->staged = 0;
+	burst->first_end = BURST_NO_END;
+	burst->full = false;
+	burst->packets[0].pieces = 0;
+	burst->packets[0].payload_bytes = 0;
+}
+
+struct burst *burst_get(const struct wire_flow *flow)
+{
+	struct burst *burst;
+
+	lock_acquire(&pool_lock);
+	burst = pool;
+	if (burst)
+		pool = burst->next;
+	lock_release(&pool_lock);
+	if (!burst)
+		burst = malloc(sizeof(*burst));
+	if (!burst)
+		return NULL;
+	burst->flow = flow;
+	burst->touch = NULL;
+	empty(burst);
+	return burst;
+}
+
+void burst_put(struct burst *burst)
+{
+	if (!burst)
+		return;
+	empty(burst);
+	lock_acquire(&pool_lock);
+	burst->next = pool;
+	pool = burst;
+	lock_release(&pool_lock);
+}
+
+void *burst_stage(struct burst *burst, uint32_t bytes)
+{
+	void *room = burst->staging + burst->staged;
+
+	if (bytes > BURST_STAGING - burst->staged)
+		return NULL;
+	burst->staged += bytes;
+	return room;
+}
+
+bool burst_touch(struct burst *burst, uint32_t key)
+{
+	if (burst->touch)
+		return burst->key == key;
+	burst->key = key;
+	burst->touch = touch_begin(memory_slot(), key);
+	return true;
+}
+
+static unsigned train_of(uint32_t bytes)
+{
+	unsigned train = WIRE_TRAIN_BYTES / bytes;
+
+	return train < WIRE_TRAIN_PACKETS ? train : WIRE_TRAIN_PACKETS;
+}
+
+static bool takes_along(const struct burst *burst, uint32_t bytes)
+{
+	return burst->count && !burst->train.closed && bytes <= burst->train.size &&
+	       burst->train.packets < WIRE_TRAIN_PACKETS &&
+	       burst->train.bytes + bytes <= WIRE_TRAIN_BYTES;
+}
+
+bool burst_ends_in_last_train(const struct burst *burst, uint32_t bytes)
+{
+	return burst->first_end != BURST_NO_END && burst->first_end >= burst->train.start &&
+	       takes_along(burst, bytes);
+}
+
+void burst_end_message(struct burst *burst)
+{
+	if (burst->first_end == BURST_NO_END)
+		burst->first_end = burst->count - 1;
+}
+
+/* The next packet is complete. */
+static void count(struct burst *burst, uint32_t psn)
+{
+	const struct wire_packet *packet = burst_next(burst);
+	uint32_t bytes = packet->header_bytes + packet->payload_bytes + packet->pad_bytes +
+			 ICRC_BYTES;
+	unsigned left;
+
+	if (takes_along(burst, bytes)) {
+		burst->train.closed = bytes < burst->train.size;
+		burst->train.packets++;
+		burst->train.bytes += bytes;
+	} else {
+		if (!burst->count || bytes != burst->train.size) {
+			burst->train.size = bytes;
+			burst->train.full = train_of(bytes);
+		}
+		burst->train.start = burst->count;
+		burst->train.packets = 1;
+		burst->train.bytes = bytes;
+		burst->train.closed = false;
+	}
+	burst->psn[burst->count++] = psn;
+	left = WIRE_BURST - burst->count;
+	burst->full = !left || (burst->train.packets == burst->train.full && !burst->train.closed &&
+				left < burst->train.full);
+}
+
+void burst_add(struct burst *burst, struct packet *header)
+{
+	struct wire_packet *packet = burst_next(burst);
+
+	header->pad = (uint8_t)(-packet->payload_bytes & 3);
+	header->pkey = PACKET_PKEY;
+	packet->pad_bytes = header->pad;
+	packet->pinned = true; /* memory/memory.h: regions that are not on demand are there */
+	packet->header_bytes = (uint16_t)packet_encode(header, packet->header);
+	count(burst, header->psn);
+	if (burst->full)
+		return;
+	burst_next(burst)->pieces = 0;
+	burst_next(burst)->payload_bytes = 0;
+}
+
+unsigned burst_repeat(struct burst *burst, unsigned most)
+{
+	uint32_t psn = burst->psn[burst->count - 1];
+	unsigned added;
+
+	for (added = 0; added < most && !burst->full; added++) {
+		const struct wire_packet *like = &burst->packets[burst->count - 1];
+		struct wire_packet *packet = burst_next(burst);
+
+		psn = psn_add(psn, 1);
+		memcpy(packet->header, like->header, like->header_bytes);
+		packet_renumber(packet->header, psn);
+		packet->header_bytes = like->header_bytes;
+		packet->payload_bytes = like->payload_bytes;
+		packet->pad_bytes = like->pad_bytes;
+		packet->pinned = like->pinned;
+		packet->pieces = 1;
+		packet->piece[0] = (struct iovec){
+			(char *)like->piece[0].iov_base + like->payload_bytes, like->payload_bytes
+		};
+		count(burst, psn);
+	}
+	if (!burst->full) {
+		burst_next(burst)->pieces = 0;
+		burst_next(burst)->payload_bytes = 0;
+	}
+	return added;
+}
+
+enum wire_result burst_send(struct burst *burst, uint32_t *unsent)
+{
+	enum wire_result result = WIRE_SENT;
+	unsigned sent = 0;
+
+	if (burst->count)
+		result = roce_env.send(burst->flow, burst->packets, burst->count, &sent);
+	if (result != WIRE_SENT && sent == burst->count)
+		result = WIRE_SENT;
+	if (result != WIRE_SENT)
+		*unsent = burst->psn[sent];
+	burst->left = result == WIRE_SENT ? burst->count : sent;
+	empty(burst);
+	return result;
+}
+
+void burst_reset_after_fork(void) NO_LOCK_CHECK
+{
+	lock_init(&pool_lock);
+	pool = NULL;
+}

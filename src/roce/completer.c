@@ -1,0 +1,209 @@
+#include "roce/completer.h"
+
+#include "base/counter.h"
+#include "memory/memory.h"
+#include "roce/request.h"
+#include "roce/requester.h"
+#include "roce/retransmit.h"
+#include "roce/verdict.h"
+
+/*
+ * Everything before `end` was carried out: finishes what can be finished. What is asked for
+ * is only finished by its response (`answered`: it came just now), so una_psn stops there; returns
+ * una_psn.
+ */
+static uint32_t advance(struct qp *qp, uint32_t end, bool answered)
+{
+	struct roce_qp *tq = roce_of(qp);
+	uint32_t packets;
+
+	for (uint32_t seq = qp->sq.head; seq != qp->sq.tail; seq++) {
+		struct wqe *wqe = sq_wqe(&qp->sq, seq);
+
+		if (wqe->state == WQE_DONE)
+			continue;
+		if (!wqe->begun || wqe_has_failed(wqe) || packet_psn_diff(wqe->msn, end) >= 0)
+			break;
+		if (request_is_asked(wqe) && !answered) {
+			end = packet_psn_diff(tq->una_psn, wqe->msn) > 0 ? tq->una_psn : wqe->msn;
+			break;
+		}
+		if (packet_psn_diff(end, wqe_end(wqe)) < 0)
+			break;
+		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+	}
+	if (packet_psn_diff(end, tq->una_psn) <= 0)
+		return tq->una_psn;
+	packets = (uint32_t)packet_psn_diff(end, tq->una_psn);
+	tq->una_psn = end;
+	while (tq->asked_head != tq->asked_tail &&
+	       packet_psn_diff(tq->asked[tq->asked_head % LIMIT_QP_RD_ATOM].end, end) <= 0)
+		tq->asked_head++;
+	if (packet_psn_diff(end, tq->next_psn) > 0)
+		requester_catch_up(qp);
+	if (qp_is_reliable(qp))
+		retransmit_on_progress(tq, packets, roce_env.now());
+	return end;
+}
+
+void completer_on_sent(struct qp *qp)
+{
+	advance(qp, roce_of(qp)->next_psn, false);
+}
+
+/* The WQE whose PSNs una_psn is one of; NULL: there is none. */
+static struct wqe *find_oldest(struct qp *qp, uint32_t *seq)
+{
+	uint32_t una = roce_of(qp)->una_psn;
+
+	for (uint32_t s = qp->sq.head; s != qp->sq.tail; s++) {
+		struct wqe *wqe = sq_wqe(&qp->sq, s);
+
+		if (wqe->state == WQE_DONE)
+			continue;
+		if (!wqe->begun || wqe_has_failed(wqe) || packet_psn_diff(una, wqe->msn) < 0)
+			return NULL;
+		*seq = s;
+		return wqe;
+	}
+	return NULL;
+}
+
+/* The request at una_psn failed, and with it the QP. */
+static void give_up(struct qp *qp, enum ibv_wc_status status, enum cause cause)
+{
+	struct roce_qp *tq = roce_of(qp);
+	struct wqe *wqe;
+	uint32_t seq;
+
+	wqe = find_oldest(qp, &seq);
+	if (!wqe)
+		return;
+	requester_go_back(qp, tq->una_psn);
+	qp->sq.issue = seq + 1;
+	requester_fail_wqe(qp, seq, status, cause,
+		       "peer QP 0x%06x, rkey 0x%x, remote address 0x%llx, length %u",
+		       qp->attr.dest_qp_num, wqe->rkey, (unsigned long long)wqe->remote_addr,
+		       wqe->length);
+}
+
+static enum cause cause_of(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_REM_ACCESS_ERR:
+		return CAUSE_PEER_REFUSED_ACCESS;
+	case IBV_WC_REM_OP_ERR:
+		return CAUSE_PEER_RECEIVE_FAILED;
+	default:
+		return CAUSE_PEER_REFUSED;
+	}
+}
+
+/* A reserved code is treated as if it had not come (IBA 9.7.5.2.8). */
+static void on_nak(struct qp *qp, uint8_t syndrome)
+{
+	enum ibv_wc_status status = verdict_of_nak(syndrome);
+
+	if (syndrome == (PACKET_SYNDROME_NAK | PACKET_NAK_SEQUENCE))
+		retransmit_on_sequence_nak(qp);
+	else if (status != IBV_WC_SUCCESS)
+		give_up(qp, status, cause_of(status));
+}
+
+/* None of ACK, RNR NAK and NAK: as if it had not come (IBA 9.7.5.2.8). */
+static bool is_reserved(uint8_t syndrome)
+{
+	uint8_t kind = syndrome & (PACKET_SYNDROME_MASK | PACKET_SYNDROME_RESERVED);
+
+	return kind != PACKET_SYNDROME_ACK && kind != PACKET_SYNDROME_RNR &&
+	       kind != PACKET_SYNDROME_NAK;
+}
+
+static void on_ack(struct qp *qp, const struct packet *packet)
+{
+	uint8_t kind = packet->syndrome & PACKET_SYNDROME_MASK;
+	uint32_t end = kind == PACKET_SYNDROME_ACK ? psn_add(packet->psn, 1) : packet->psn;
+
+	if (advance(qp, end, false) != end) {
+		/* a READ before it was not answered: its response was lost (IBA 9.7.5.1.1) */
+		if (kind == PACKET_SYNDROME_NAK && verdict_of_nak(packet->syndrome) != IBV_WC_SUCCESS)
+			retransmit_on_refusal(qp);
+		else
+			retransmit_on_gap(qp, packet->psn);
+		return;
+	}
+	/* earlier requests complete first */
+	sq_retire(qp);
+	if (kind != PACKET_SYNDROME_ACK)
+		counter_add(COUNTER_NAKS_RECEIVED);
+	if (kind == PACKET_SYNDROME_RNR)
+		retransmit_on_rnr_nak(qp, packet->syndrome & 31);
+	else if (kind == PACKET_SYNDROME_NAK)
+		on_nak(qp, packet->syndrome);
+}
+
+/* The response to the request at una_psn. */
+static void on_response(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
+{
+	struct roce_qp *tq = roce_of(qp);
+	const void *data = packet->payload;
+	uint32_t bytes = packet->payload_bytes, offset, expected, seq;
+	bool is_read_response = op->kind == PACKET_READ_RESPONSE;
+	enum cause cause;
+	struct wqe *wqe;
+
+	if (advance(qp, packet->psn, false) != packet->psn) {
+		retransmit_on_gap(qp, packet->psn);
+		return;
+	}
+	wqe = find_oldest(qp, &seq);
+	if (!wqe || !request_is_asked(wqe) ||
+	    is_read_response != request_is_answered_as_read(wqe)) {
+		sq_retire(qp);
+		give_up(qp, IBV_WC_BAD_RESP_ERR, CAUSE_PACKET_OUT_OF_PLACE);
+		return;
+	}
+	offset = (uint32_t)packet_psn_diff(packet->psn, wqe->msn) * tq->mtu;
+	expected = request_brings_nothing(wqe) ? 0 : wqe->length - offset;
+	if (expected > tq->mtu)
+		expected = tq->mtu;
+	if (!is_read_response) {
+		data = &packet->atomic_result;
+		bytes = sizeof(packet->atomic_result);
+	}
+	if (bytes != expected) {
+		sq_retire(qp);
+		give_up(qp, IBV_WC_BAD_RESP_ERR, CAUSE_PACKET_OUT_OF_PLACE);
+		return;
+	}
+	cause = memory_scatter(wqe->sge, wqe->num_sge, qp->pd->number, offset, data, bytes);
+	if (cause != CAUSE_NONE) {
+		sq_retire(qp);
+		give_up(qp, IBV_WC_LOC_PROT_ERR, cause);
+		return;
+	}
+	advance(qp, psn_add(packet->psn, 1), true);
+}
+
+static bool is_answer_to_something(const struct roce_qp *tq, const struct packet *packet)
+{
+	return tq->started && packet_psn_diff(packet->psn, tq->una_psn) >= 0 &&
+	       packet_psn_diff(packet->psn, tq->max_psn) < 0;
+}
+
+void completer_on_packet(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
+{
+	struct roce_qp *tq = roce_of(qp);
+	enum ibv_qp_state state = qp_state(qp);
+
+	if ((state != IBV_QPS_RTS && state != IBV_QPS_SQD) || !is_answer_to_something(tq, packet))
+		return;
+	if (is_reserved(packet->syndrome))
+		return;
+	if (op->kind == PACKET_ACK)
+		on_ack(qp, packet);
+	else if (packet->syndrome >> 5 == PACKET_SYNDROME_ACK)
+		on_response(qp, packet, op);
+	if (qp_state(qp) == state)
+		requester_on_answer(qp);
+}

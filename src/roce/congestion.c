@@ -1,0 +1,124 @@
+#include "roce/congestion.h"
+
+#include <string.h>
+
+#include "base/counter.h"
+
+#define CNP_OPCODE	   0x81
+#define CNP_RESERVED_BYTES 16
+#define ECN_MASK	   3
+
+void congestion_on_mark(struct roce_qp *tq)
+{
+	counter_add(COUNTER_MARKED);
+	tq->congestion_seen = true;
+	roce_want_flush(tq);
+}
+
+void congestion_notify(struct roce_qp *tq, uint64_t now_ns)
+{
+	static const uint8_t reserved[CNP_RESERVED_BYTES];
+	const struct packet header = {
+		.opcode = CNP_OPCODE,
+		.becn = true,
+		.pkey = PACKET_PKEY,
+		.dest_qpn = tq->qp->attr.dest_qp_num,
+	};
+	struct wire_packet packet = {
+		.payload_bytes = sizeof(reserved),
+		.pieces = 1,
+		.pinned = true,
+		.piece = { { (void *)reserved, sizeof(reserved) } },
+	};
+	struct wire_flow flow = tq->flow;
+	unsigned sent;
+
+	if (!tq->congestion_seen)
+		return;
+	tq->congestion_seen = false;
+	if (tq->cnp_ns && now_ns - tq->cnp_ns < CONGESTION_CNP_NS)
+		return;
+	flow.traffic_class &= (uint8_t)~ECN_MASK;
+	packet.header_bytes = (uint16_t)packet_encode(&header, packet.header);
+	/* If it does not leave the next marked packet asks for another. */
+	if (roce_env.send(&flow, &packet, 1, &sent) == WIRE_SENT)
+		tq->cnp_ns = now_ns;
+}
+
+/* What left in an interval that is over counts as acknowledged. */
+static void roll(struct roce_qp *tq, uint64_t now_ns)
+{
+	struct response_pace *pace = &tq->response_pace;
+
+	if (now_ns - pace->since_ns < RESPONSE_INTERVAL_NS)
+		return;
+	pace->most = pace->sent > pace->most ? pace->sent : pace->most - pace->most / 8;
+	if (pace->bounded) {
+		window_on_ack(&pace->window, pace->sent, pace->number,
+			      pace->sent >= pace->window.size);
+		pace->bounded = pace->window.size < pace->window.max;
+	}
+	pace->since_ns = now_ns;
+	pace->sent = 0;
+}
+
+/* False: no responses left lately, so it is not about them. */
+static bool begin_bound(struct roce_qp *tq, uint64_t now_ns)
+{
+	struct response_pace *pace = &tq->response_pace;
+	uint32_t most = pace->sent > pace->most ? pace->sent : pace->most;
+
+	if (!most || now_ns - pace->since_ns > RESPONSE_RECENT_NS)
+		return false;
+	if (pace->bounded)
+		return true;
+	window_start(&pace->window, tq->mtu, tq->flow.buffer_bytes);
+	if (most > pace->window.size)
+		pace->window.size = most < pace->window.max ? most : pace->window.max;
+	pace->bounded = true;
+	return true;
+}
+
+void congestion_on_notification(struct roce_qp *tq, uint64_t now_ns)
+{
+	counter_add(COUNTER_CONGESTION);
+	window_on_mark(&tq->window, tq->next_psn);
+	if (begin_bound(tq, now_ns))
+		window_on_mark(&tq->response_pace.window, psn_add(tq->response_pace.number, 1));
+}
+
+void congestion_on_repeated_read(struct roce_qp *tq, uint64_t now_ns)
+{
+	if (begin_bound(tq, now_ns))
+		window_on_loss(&tq->response_pace.window, psn_add(tq->response_pace.number, 1));
+}
+
+uint32_t congestion_allows(struct roce_qp *tq, uint64_t now_ns)
+{
+	struct response_pace *pace = &tq->response_pace;
+
+	roll(tq, now_ns);
+	if (!pace->bounded)
+		return UINT32_MAX;
+	return pace->sent < pace->window.size ? pace->window.size - pace->sent : 0;
+}
+
+uint64_t congestion_next_ns(const struct roce_qp *tq)
+{
+	return tq->response_pace.since_ns + RESPONSE_INTERVAL_NS;
+}
+
+void congestion_on_sent(struct roce_qp *tq, uint32_t packets, uint64_t now_ns)
+{
+	struct response_pace *pace = &tq->response_pace;
+
+	roll(tq, now_ns);
+	pace->sent += packets;
+	pace->number = psn_add(pace->number, packets);
+}
+
+void congestion_forget(struct roce_qp *tq)
+{
+	tq->congestion_seen = false;
+	tq->response_pace = (struct response_pace){ 0 };
+}

@@ -1,0 +1,52 @@
+/*
+ * Congestion - what a responder does about congestion, in both directions.
+ *
+ * In:  packets that a router marked (ECN); congestion notifications (CNPs, annex A17.9.3) of the other
+ *      end; READs that are asked for again, because their responses were lost.
+ * Out: a CNP now and then; how many response packets may leave now.
+ *
+ * A requester's packets are bounded by its window (roce/window.h), which acknowledgements move.
+ * Nobody acknowledges responses, so time stands in for that: what left in one RESPONSE_INTERVAL_NS counts
+ * as acknowledged in the next. There is no bound before the first sign of congestion, which sets it to
+ * what left in an interval lately, or a requester's first window if that is more; from there on the window shrinks and grows as a requester's, and at its
+ * highest there is no bound again.
+ *
+ * CNPs are Not-ECT, so that no router marks them, and a marked one is not answered: two ends would go on
+ * answering each other's for as long as the congestion lasts.
+ *
+ * Callers hold the QP's lock.
+ */
+#ifndef ROCE_CONGESTION_H
+#define ROCE_CONGESTION_H
+
+#include "roce/roce_qp.h"
+
+#define CONGESTION_CNP_NS    50000ull  /* between two CNPs of a QP */
+#define RESPONSE_INTERVAL_NS 100000ull /* a round trip, as far as responses are concerned */
+#define RESPONSE_RECENT_NS   10000000ull /* later signs of congestion are not about responses */
+
+/* A packet of this connection, not a CNP, was marked by a router. */
+void congestion_on_mark(struct roce_qp *tq);
+
+/* A CNP came. */
+void congestion_on_notification(struct roce_qp *tq, uint64_t now_ns);
+
+/* Responses that left are asked for again. */
+void congestion_on_repeated_read(struct roce_qp *tq, uint64_t now_ns);
+
+/* Sends the CNP that is owed, unless the last one was just now. */
+void congestion_notify(struct roce_qp *tq, uint64_t now_ns);
+
+/* Response packets that may leave now; UINT32_MAX: as many as there are. */
+uint32_t congestion_allows(struct roce_qp *tq, uint64_t now_ns);
+
+/* When more may leave than congestion_allows just said. */
+uint64_t congestion_next_ns(const struct roce_qp *tq);
+
+/* So many did. */
+void congestion_on_sent(struct roce_qp *tq, uint32_t packets, uint64_t now_ns);
+
+/* The QP leaves its connection. */
+void congestion_forget(struct roce_qp *tq);
+
+#endif

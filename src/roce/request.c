@@ -1,0 +1,94 @@
+#include "roce/request.h"
+
+uint32_t request_psns(const struct roce_qp *tq, const struct wqe *wqe)
+{
+	/* a FLUSH's length is that of its range */
+	return wqe->opcode == NEWER_WR_FLUSH ? 1 : packets_of(wqe->length, tq->mtu);
+}
+
+static unsigned last_headers(const struct wqe *wqe)
+{
+	switch (wqe->opcode) {
+	case IBV_WR_SEND_WITH_IMM:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return PACKET_HAS_IMM;
+	case IBV_WR_SEND_WITH_INV:
+		return PACKET_HAS_IETH;
+	default:
+		return 0;
+	}
+}
+
+static uint8_t find_opcode(const struct roce_qp *tq, enum packet_kind kind, bool first,
+			   bool last, unsigned headers)
+{
+	return (uint8_t)packet_find_opcode(roce_service(tq->qp), kind, first, last, headers);
+}
+
+struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe,
+			      enum packet_kind kind, bool last)
+{
+	return (struct packet){
+		.opcode = find_opcode(tq, kind, tq->next_psn == wqe->msn, last,
+				      last ? last_headers(wqe) : 0),
+		.dest_qpn = tq->qp->attr.dest_qp_num,
+		.psn = tq->next_psn,
+		.solicited = last && wqe->flags & IBV_SEND_SOLICITED,
+		.va = wqe->remote_addr,
+		.rkey = wqe->rkey,
+		.length = wqe->length,
+		.imm = wqe->imm,
+		.invalidate_rkey = wqe->imm,
+		.xrc_srqn = wqe->remote_srqn,
+	};
+}
+
+static void set_read(struct packet *header, const struct roce_qp *tq, const struct wqe *wqe,
+		     uint32_t packets)
+{
+	uint32_t offset = (uint32_t)packet_psn_diff(tq->next_psn, wqe->msn) * tq->mtu;
+
+	header->va += offset;
+	header->length -= offset;
+	if (header->length > packets * (uint64_t)tq->mtu)
+		header->length = packets * tq->mtu;
+}
+
+struct packet request_ask(const struct roce_qp *tq, const struct wqe *wqe, uint32_t packets)
+{
+	struct packet header = {
+		.dest_qpn = tq->qp->attr.dest_qp_num,
+		.psn = tq->next_psn,
+		.ack_req = true,
+		.va = wqe->remote_addr,
+		.rkey = wqe->rkey,
+		.length = wqe->length,
+		.xrc_srqn = wqe->remote_srqn,
+	};
+	enum packet_kind kind = PACKET_READ_REQUEST;
+
+	switch (wqe->opcode) {
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+		kind = PACKET_COMPARE_SWAP;
+		header.compare = wqe->compare_add;
+		header.swap_add = wqe->swap;
+		break;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		kind = PACKET_FETCH_ADD;
+		header.swap_add = wqe->compare_add;
+		break;
+	case IBV_WR_ATOMIC_WRITE:
+		kind = PACKET_ATOMIC_WRITE;
+		break;
+	case NEWER_WR_FLUSH:
+		kind = PACKET_FLUSH;
+		header.flush_types = (uint8_t)wqe->compare_add;
+		header.flush_level = (uint8_t)wqe->swap;
+		break;
+	default:
+		set_read(&header, tq, wqe, packets);
+		break;
+	}
+	header.opcode = find_opcode(tq, kind, true, true, 0);
+	return header;
+}

@@ -1,0 +1,47 @@
+/*
+ * Request - what the packets of a send request say: opcode and headers.
+ *
+ * In:  a WQE, and how far it is (next_psn). Out: the fields of its next packet.
+ *
+ * Pure; the QP's lock guards what is read. When a packet leaves is requester.c's business.
+ */
+#ifndef ROCE_REQUEST_H
+#define ROCE_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/newer.h"
+#include "roce/roce_qp.h"
+
+/* Its response is empty (annex A19); else it brings wqe->length bytes. */
+static inline bool request_brings_nothing(const struct wqe *wqe)
+{
+	return wqe->opcode == IBV_WR_ATOMIC_WRITE || wqe->opcode == NEWER_WR_FLUSH;
+}
+
+/* It is answered by a response, which alone finishes it; max_rd_atomic limits how many there are. */
+static inline bool request_is_asked(const struct wqe *wqe)
+{
+	return request_brings_nothing(wqe) || wqe->opcode == IBV_WR_RDMA_READ ||
+	       wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/* Its responses are those of a READ. */
+static inline bool request_is_answered_as_read(const struct wqe *wqe)
+{
+	return request_brings_nothing(wqe) || wqe->opcode == IBV_WR_RDMA_READ;
+}
+
+/* How many PSNs it takes. */
+uint32_t request_psns(const struct roce_qp *tq, const struct wqe *wqe);
+
+/* The packet at next_psn of a SEND or WRITE; `last` of its message. */
+struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe,
+			      enum packet_kind kind, bool last);
+
+/* The packet at next_psn that asks for `packets` responses. */
+struct packet request_ask(const struct roce_qp *tq, const struct wqe *wqe, uint32_t packets);
+
+#endif

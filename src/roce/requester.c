@@ -1,0 +1,681 @@
+#include "roce/requester.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/counter.h"
+#include "memory/memory.h"
+#include "object/mw.h"
+#include "memory/touch.h"
+#include "roce/answer.h"
+#include "roce/burst.h"
+#include "roce/completer.h"
+#include "roce/payload.h"
+#include "roce/request.h"
+#include "roce/retransmit.h"
+#include "roce/trains.h"
+
+enum carried {
+	CARRIED,      /* on to the next */
+	CARRY_WAIT,   /* for the window, for answers, for a timer */
+	CARRY_FAILED, /* requester_fail_wqe was called */
+};
+
+/* One call of requester_transmit. */
+struct issue {
+	struct qp *qp;
+	struct roce_qp *tq;
+	struct burst *burst;
+	uint32_t allowed, turn; /* UC: packets that might be sent, and that still may */
+	uint64_t now_ns;
+};
+
+static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock */
+{
+	struct roce_qp *tq = roce_of(qp);
+	struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.head);
+
+	tq->failed = false;
+	wqe_finish(wqe, tq->failed_status, tq->failed_cause);
+	qp_fail(qp, tq->failed_cause);
+}
+
+void requester_fail_wqe(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
+		    const char *fmt, ...)
+{
+	struct roce_qp *tq = roce_of(qp);
+	struct wqe *wqe = sq_wqe(&qp->sq, seq);
+	char text[200];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	/* it may fail again each time that the requester goes back to what is before it */
+	cause_report_ratelimited(cause, qp->ib.qp_num, "%s", text);
+	tq->failed = true;
+	tq->failed_status = status;
+	tq->failed_cause = cause;
+	wqe->state = WQE_ISSUED;
+	wqe->route = ROUTE_FAILED;
+	sq_retire(qp);
+	if (qp->sq.head == seq)
+		fail_now(qp);
+}
+
+void requester_on_answer(struct qp *qp)
+{
+	struct roce_qp *tq = roce_of(qp);
+
+	sq_retire(qp);
+	if (tq->failed && qp->sq.head + 1 == qp->sq.issue)
+		fail_now(qp);
+	else
+		roce_want_flush(tq);
+}
+
+/* A request at sq.issue is done as far as next_psn tells. */
+static void set_done(struct roce_qp *tq, struct wqe *wqe)
+{
+	uint64_t done = (uint64_t)tq->mtu *
+			(uint32_t)packet_psn_diff(tq->next_psn, wqe->msn);
+
+	wqe->done = done < wqe->length ? (uint32_t)done : wqe->length;
+}
+
+static void forget_asked(struct roce_qp *tq, uint32_t psn)
+{
+	while (tq->asked_head != tq->asked_tail &&
+	       packet_psn_diff(tq->asked[(tq->asked_tail - 1) % LIMIT_QP_RD_ATOM].end, psn) > 0)
+		tq->asked_tail--;
+}
+
+void requester_go_back(struct qp *qp, uint32_t psn)
+{
+	struct roce_qp *tq = roce_of(qp);
+	struct sq *sq = &qp->sq;
+	bool found = false;
+
+	for (uint32_t seq = sq->head; seq != sq->tail; seq++) {
+		struct wqe *wqe = sq_wqe(sq, seq);
+
+		if (wqe->state == WQE_DONE)
+			continue; /* answered, or carried out at this end alone */
+		if (!wqe->begun && !wqe_has_failed(wqe))
+			break;
+		if (!wqe_has_failed(wqe) && packet_psn_diff(psn, wqe_end(wqe)) >= 0)
+			continue;
+		wqe->state = WQE_POSTED;
+		wqe->route = 0;
+		wqe->done = 0;
+		if (found)
+			continue;
+		found = true;
+		sq->issue = seq;
+		tq->next_psn = psn;
+		if (wqe->begun && packet_psn_diff(psn, wqe->msn) > 0)
+			set_done(tq, wqe);
+	}
+	tq->failed = false; /* it is found again when its turn comes */
+	tq->rtt_running = false;
+	forget_asked(tq, psn);
+}
+
+void requester_catch_up(struct qp *qp)
+{
+	struct roce_qp *tq = roce_of(qp);
+	struct sq *sq = &qp->sq;
+
+	tq->next_psn = tq->una_psn;
+	for (; sq->issue != sq->tail; sq->issue++) {
+		struct wqe *wqe = sq_wqe(sq, sq->issue);
+
+		if (wqe->state == WQE_DONE)
+			continue;
+		if (wqe->begun && packet_psn_diff(tq->next_psn, wqe->msn) > 0)
+			set_done(tq, wqe);
+		break;
+	}
+}
+
+/* Answers to what is on the way are waited for. */
+static uint32_t in_flight(const struct roce_qp *tq)
+{
+	return (uint32_t)packet_psn_diff(tq->next_psn, tq->una_psn);
+}
+
+static uint32_t room_in_window(const struct issue *it)
+{
+	uint32_t used = in_flight(it->tq);
+
+	if (!qp_is_reliable(it->qp))
+		return it->turn;
+	return used < it->tq->window.size ? it->tq->window.size - used : 0;
+}
+
+static enum carried fail_local(struct qp *qp, enum cause cause)
+{
+	uint32_t seq = qp->sq.issue++;
+	struct wqe *wqe = sq_wqe(&qp->sq, seq);
+	bool has_sge = !(wqe->flags & IBV_SEND_INLINE) && wqe->num_sge;
+
+	requester_fail_wqe(qp, seq, IBV_WC_LOC_PROT_ERR, cause,
+		       "request %u: first SGE lkey 0x%x address 0x%llx length %u", seq,
+		       has_sge ? wqe->sge[0].lkey : 0,
+		       has_sge ? (unsigned long long)wqe->sge[0].addr : 0ull,
+		       has_sge ? wqe->sge[0].length : 0);
+	return CARRY_FAILED;
+}
+
+/* Everything before next_psn has left. */
+static void note_sent(struct roce_qp *tq)
+{
+	if (packet_psn_diff(tq->next_psn, tq->max_psn) > 0)
+		tq->max_psn = tq->next_psn;
+	if (!qp_is_reliable(tq->qp))
+		completer_on_sent(tq->qp);
+}
+
+/*
+ * Sends what is in the burst. After CARRY_WAIT the requester went back to what did not leave, so
+ * that sq.issue and next_psn are others than before.
+ */
+static enum carried flush(struct issue *it)
+{
+	struct roce_qp *tq = it->tq;
+	struct qp *qp = it->qp;
+	unsigned requests = it->burst->count, count;
+	bool acknowledges = answer_join(tq, it->burst);
+	enum wire_result result;
+	uint32_t unsent = 0;
+
+	count = it->burst->count;
+	trains_on_requests(tq, it->burst, requests);
+	result = burst_send(it->burst, &unsent);
+	if (acknowledges && it->burst->left < count) {
+		tq->ack_owed = true;
+		retransmit_again(tq, it->now_ns + REQUESTER_AGAIN_NS);
+		if (it->burst->left == count - 1)
+			result = WIRE_SENT;
+	}
+	switch (result) {
+	case WIRE_FULL:
+		counter_add(COUNTER_SOCKET_FULL);
+		requester_go_back(qp, unsent);
+		note_sent(tq);
+		tq->unrequested++; /* an acknowledgement was, perhaps, but by a packet that did not leave */
+		if (!in_flight(tq))
+			retransmit_on_held_up(tq);
+		retransmit_again(tq, it->now_ns + REQUESTER_AGAIN_NS);
+		return CARRY_WAIT;
+	case WIRE_FAULT:
+		requester_go_back(qp, unsent);
+		note_sent(tq);
+		return fail_local(qp, CAUSE_MEMORY_FAULT_LOCAL);
+	case WIRE_TOO_LONG:
+		roce_on_too_long(tq);
+		break;
+	case WIRE_NO_ROUTE: /* as good as lost */
+		tq->no_route = true;
+		break;
+	case WIRE_NO_PORT: /* of datagrams alone */
+	case WIRE_SENT:
+		break;
+	}
+	note_sent(tq);
+	return CARRIED;
+}
+
+static bool wants_ack(struct issue *it, bool last)
+{
+	struct roce_qp *tq = it->tq;
+
+	if (!qp_is_reliable(it->qp))
+		return false;
+	if (!last && room_in_window(it) > 1 && ++tq->unrequested < REQUESTER_ACK_EVERY)
+		return false;
+	tq->unrequested = 0;
+	return true;
+}
+
+/* The packet at next_psn of a SEND or WRITE. */
+static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_kind kind)
+{
+	struct roce_qp *tq = it->tq;
+	struct qp *qp = it->qp;
+	uint32_t index = (uint32_t)packet_psn_diff(tq->next_psn, wqe->msn);
+	uint32_t offset = index * tq->mtu, bytes = wqe->length - offset;
+	bool last = bytes <= tq->mtu;
+	struct packet header = request_message(tq, wqe, kind, last);
+	enum cause cause;
+
+	if (!last)
+		bytes = tq->mtu;
+	switch (payload_place(it->burst, qp, wqe, offset, bytes, &cause)) {
+	case PAYLOAD_NO_ROOM: {
+		enum carried carried = flush(it);
+
+		/* that it was sent may have made room in the window, but changed nothing else */
+		return carried == CARRIED ? add_packet(it, wqe, kind) : carried;
+	}
+	case PAYLOAD_BAD: {
+		enum carried carried = flush(it);
+
+		return carried == CARRIED ? fail_local(qp, cause) : carried;
+	}
+	case PAYLOAD_PLACED:
+		break;
+	}
+	header.ack_req = wants_ack(it, last);
+	if (header.ack_req)
+		retransmit_on_ack_requested(tq, header.psn, it->now_ns);
+	burst_add(it->burst, &header);
+	if (last)
+		burst_end_message(it->burst);
+	if (!qp_is_reliable(qp))
+		it->turn--;
+	tq->next_psn = psn_add(tq->next_psn, 1);
+	set_done(tq, wqe);
+	return CARRIED;
+}
+
+/*
+ * MIDDLE packets behind the one that was just added, as far as they differ from it in nothing but PSN
+ * and payload: a shorter way for most of a long message.
+ */
+static void add_middles(struct issue *it, struct wqe *wqe)
+{
+	struct roce_qp *tq = it->tq;
+	uint32_t index = (uint32_t)packet_psn_diff(tq->next_psn, wqe->msn);
+	uint32_t offset = index * tq->mtu, room = room_in_window(it), most, added;
+
+	if (index < 2 || !it->burst->count || offset >= wqe->length || room < 3 ||
+	    tq->unrequested >= REQUESTER_ACK_EVERY - 1)
+		return;
+	most = (wqe->length - offset - 1) / tq->mtu; /* without LAST */
+	if (most > room - 2)
+		most = room - 2; /* the last one that there is room for asks for an acknowledgement */
+	if (qp_is_reliable(it->qp) && most > REQUESTER_ACK_EVERY - 1 - tq->unrequested)
+		most = REQUESTER_ACK_EVERY - 1 - tq->unrequested;
+	if (!most)
+		return;
+	most = payload_behind(it->burst, it->qp, wqe, offset, most * tq->mtu) / tq->mtu;
+	added = burst_repeat(it->burst, most);
+	if (qp_is_reliable(it->qp))
+		tq->unrequested += added;
+	else
+		it->turn -= added;
+	tq->next_psn = psn_add(tq->next_psn, added);
+	set_done(tq, wqe);
+}
+
+/* A request that starts now takes its PSNs; one that was begun has them. */
+static void begin(struct roce_qp *tq, struct wqe *wqe, uint32_t piece)
+{
+	if (wqe->begun)
+		return;
+	wqe->begun = 1;
+	wqe->msn = tq->next_psn;
+	wqe->ring_end = (uint64_t)piece << 32 |
+			psn_add(tq->next_psn, request_psns(tq, wqe));
+}
+
+static bool is_start(const struct roce_qp *tq, const struct wqe *wqe)
+{
+	return !wqe->begun || tq->next_psn == wqe->msn;
+}
+
+static enum carried passed_on(struct issue *it, struct wqe *wqe)
+{
+	wqe->state = WQE_ISSUED;
+	it->qp->sq.issue++;
+	return CARRIED;
+}
+
+/*
+ * A WRITE begins with a longer packet, so trains do not go on from one message to the next, and one that
+ * starts in the middle of a burst, or of what the window lets go, makes two of each train. Those that
+ * fit a burst start with one, unless the window is too small to be left open for that.
+ */
+static enum carried make_way(struct issue *it, struct wqe *wqe)
+{
+	struct roce_qp *tq = it->tq;
+	uint32_t packets = request_psns(tq, wqe);
+
+	if (packets < 2 || packets > WIRE_BURST || !qp_is_reliable(it->qp))
+		return CARRIED;
+	if (in_flight(tq) && !tq->unrequested && room_in_window(it) < packets &&
+	    4 * packets <= tq->window.size)
+		return CARRY_WAIT; /* for the answer that the last packet asked for */
+	return it->burst->count + packets > WIRE_BURST ? flush(it) : CARRIED;
+}
+
+static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_kind kind)
+{
+	struct roce_qp *tq = it->tq;
+
+	if (is_start(tq, wqe) && wqe->length > tq->mtu && !(wqe->flags & IBV_SEND_INLINE)) {
+		/* a long message with a bad SGE must not be half way over when that shows */
+		enum cause cause = memory_check(wqe->sge, wqe->num_sge, it->qp->pd->number, 0);
+
+		if (cause != CAUSE_NONE) {
+			enum carried carried = flush(it);
+
+			return carried == CARRIED ? fail_local(it->qp, cause) : carried;
+		}
+	}
+	if (!room_in_window(it))
+		return CARRY_WAIT;
+	if (kind == PACKET_WRITE && is_start(tq, wqe)) {
+		enum carried carried = make_way(it, wqe);
+
+		if (carried != CARRIED)
+			return carried;
+	}
+	begin(tq, wqe, 0);
+	while (tq->next_psn != wqe_end(wqe)) {
+		enum carried carried = CARRIED;
+
+		if (!room_in_window(it))
+			return CARRY_WAIT;
+		if (burst_is_full(it->burst))
+			carried = flush(it);
+		if (carried == CARRIED)
+			carried = add_packet(it, wqe, kind);
+		if (carried != CARRIED)
+			return carried;
+		add_middles(it, wqe);
+	}
+	return passed_on(it, wqe);
+}
+
+/* The 8 bytes of an ATOMIC WRITE, which travel with it. */
+static enum carried add_operand(struct issue *it, struct wqe *wqe)
+{
+	enum cause cause;
+	enum carried carried;
+
+	switch (payload_place(it->burst, it->qp, wqe, 0, wqe->length, &cause)) {
+	case PAYLOAD_PLACED:
+		return CARRIED;
+	case PAYLOAD_NO_ROOM:
+		carried = flush(it);
+		return carried == CARRIED ? add_operand(it, wqe) : carried;
+	case PAYLOAD_BAD:
+	default:
+		carried = flush(it);
+		return carried == CARRIED ? fail_local(it->qp, cause) : carried;
+	}
+}
+
+/* The request for `packets` responses from next_psn on. */
+static enum carried ask(struct issue *it, struct wqe *wqe, uint32_t packets)
+{
+	struct roce_qp *tq = it->tq;
+	struct packet header = request_ask(tq, wqe, packets);
+	enum carried carried = CARRIED;
+
+	if (burst_is_full(it->burst))
+		carried = flush(it);
+	if (carried == CARRIED && wqe->opcode == IBV_WR_ATOMIC_WRITE)
+		carried = add_operand(it, wqe);
+	if (carried != CARRIED)
+		return carried;
+	retransmit_on_ack_requested(tq, header.psn, it->now_ns);
+	burst_add(it->burst, &header);
+	tq->unrequested = 0;
+	tq->next_psn = psn_add(tq->next_psn, packets);
+	tq->asked[tq->asked_tail++ % LIMIT_QP_RD_ATOM] = (struct asked){ header.psn, tq->next_psn };
+	if (wqe->opcode == IBV_WR_RDMA_READ)
+		set_done(tq, wqe);
+	return CARRIED;
+}
+
+/*
+ * The next piece of a READ. Pieces end where they did when they were asked for first: a repeated
+ * request must not reach behind what the responder executed (IBA 9.7.5.1.4).
+ */
+static uint32_t next_piece(const struct roce_qp *tq, const struct wqe *wqe)
+{
+	uint32_t at = (uint32_t)packet_psn_diff(tq->next_psn, wqe->msn);
+	uint32_t left = (uint32_t)packet_psn_diff(wqe_end(wqe), tq->next_psn);
+	uint32_t piece = wqe_piece(wqe) - at % wqe_piece(wqe);
+
+	return piece < left ? piece : left;
+}
+
+/* A piece may be more than the window is now: then it waits until nothing else is on the way. */
+static bool has_room_for(struct issue *it, uint32_t packets)
+{
+	return !in_flight(it->tq) || room_in_window(it) >= packets;
+}
+
+static uint32_t read_limit(const struct qp *qp)
+{
+	return qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1;
+}
+
+/* Several pieces of a READ keep the responder busy, if so many may be outstanding. */
+static uint32_t choose_piece(const struct issue *it)
+{
+	uint32_t limit = read_limit(it->qp), pieces = limit < READ_PIECES ? limit : READ_PIECES;
+	uint32_t piece = it->tq->window.size / pieces;
+
+	return piece > READ_PIECE_MIN ? piece : READ_PIECE_MIN;
+}
+
+static enum carried send_asked(struct issue *it, struct wqe *wqe)
+{
+	struct roce_qp *tq = it->tq;
+	struct qp *qp = it->qp;
+
+	if (is_start(tq, wqe) && !request_brings_nothing(wqe)) {
+		enum cause cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number,
+						IBV_ACCESS_LOCAL_WRITE);
+
+		if (cause != CAUSE_NONE) {
+			enum carried carried = flush(it);
+
+			return carried == CARRIED ? fail_local(qp, cause) : carried;
+		}
+	}
+	if (!room_in_window(it) || tq->asked_tail - tq->asked_head >= read_limit(qp))
+		return CARRY_WAIT;
+	begin(tq, wqe, choose_piece(it));
+	while (tq->next_psn != wqe_end(wqe)) {
+		uint32_t piece = next_piece(tq, wqe);
+		enum carried carried;
+
+		if (!has_room_for(it, piece) || tq->asked_tail - tq->asked_head >= read_limit(qp))
+			return CARRY_WAIT;
+		carried = ask(it, wqe, piece);
+		if (carried != CARRIED)
+			return carried;
+	}
+	return passed_on(it, wqe);
+}
+
+/* BIND_MW and LOCAL_INV concern this end only. */
+static enum carried manage_memory(struct issue *it, struct wqe *wqe)
+{
+	struct roce_qp *tq = it->tq;
+	struct qp *qp = it->qp;
+	enum carried carried = flush(it); /* no key is published when one is revoked */
+	enum cause cause = CAUSE_COPY_UNFINISHED;
+
+	if (carried != CARRIED)
+		return carried;
+	if (!tq->looks || it->now_ns >= tq->look_ns) {
+		cause = mw_execute(wqe, qp->pd->number, qp->ib.qp_num, tq->looks);
+		tq->look_ns = it->now_ns + touch_pause_ns(tq->looks++);
+	}
+	if (cause == CAUSE_COPY_UNFINISHED) {
+		wqe->done = 1; /* begun: it is ended even in SQD. It has no PSNs, as wqe.begun would say */
+		retransmit_again(tq, tq->look_ns);
+		return CARRY_WAIT;
+	}
+	tq->looks = 0;
+	if (cause == CAUSE_NONE) {
+		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+		qp->sq.issue++;
+		return CARRIED;
+	}
+	requester_fail_wqe(qp, qp->sq.issue++, IBV_WC_MW_BIND_ERR, cause, "rkey 0x%08x",
+			   wqe->opcode == IBV_WR_BIND_MW ? wqe->rkey : wqe->imm);
+	return CARRY_FAILED;
+}
+
+static enum carried fail_length(struct issue *it, const struct wqe *wqe)
+{
+	enum carried carried = flush(it);
+
+	if (carried != CARRIED)
+		return carried;
+	requester_fail_wqe(it->qp, it->qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH,
+			   "%u bytes", wqe->length);
+	return CARRY_FAILED;
+}
+
+static enum carried fail_opcode(struct issue *it, struct wqe *wqe)
+{
+	enum carried carried = flush(it);
+
+	if (carried != CARRIED)
+		return carried;
+	requester_fail_wqe(it->qp, it->qp->sq.issue++, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
+		       "opcode %u", wqe->opcode);
+	return CARRY_FAILED;
+}
+
+static enum carried carry_out(struct issue *it, struct wqe *wqe)
+{
+	if (wqe_length_is_wrong(wqe))
+		return fail_length(it, wqe);
+	switch (wqe->opcode) {
+	case IBV_WR_SEND_WITH_INV:
+		if (!qp_is_reliable(it->qp)) /* there is no such packet */
+			return fail_opcode(it, wqe);
+		return send_message(it, wqe, PACKET_SEND);
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
+		return send_message(it, wqe, PACKET_SEND);
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return send_message(it, wqe, PACKET_WRITE);
+	case IBV_WR_RDMA_READ:
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+	case IBV_WR_ATOMIC_WRITE:
+	case NEWER_WR_FLUSH:
+		return send_asked(it, wqe);
+	case IBV_WR_BIND_MW:
+	case IBV_WR_LOCAL_INV:
+		return manage_memory(it, wqe);
+	default:
+		return fail_opcode(it, wqe);
+	}
+}
+
+static void start(struct qp *qp)
+{
+	struct roce_qp *tq = roce_of(qp);
+
+	tq->started = true;
+	tq->looks = 0;
+	tq->next_psn = tq->una_psn = tq->max_psn = qp->attr.sq_psn & PACKET_PSN_MASK;
+	window_start(&tq->window, tq->mtu, tq->flow.buffer_bytes);
+	retransmit_start(qp);
+}
+
+/* In SQD only what was begun goes on (IBA 10.3.1.5). */
+static bool may_issue(struct qp *qp)
+{
+	struct sq *sq = &qp->sq;
+
+	if (sq->issue == sq->tail)
+		return false;
+	return qp_state(qp) == IBV_QPS_RTS ||
+	       (qp_state(qp) == IBV_QPS_SQD && wqe_is_begun(sq_wqe(sq, sq->issue)));
+}
+
+static enum carried issue_all(struct issue *it)
+{
+	struct qp *qp = it->qp;
+	struct sq *sq = &qp->sq;
+	enum carried carried = CARRIED;
+
+	while (carried == CARRIED && may_issue(qp)) {
+		struct wqe *wqe = sq_wqe(sq, sq->issue);
+
+		if (wqe->state == WQE_DONE) { /* before the requester went back */
+			sq->issue++;
+			continue;
+		}
+		if (wqe->flags & IBV_SEND_FENCE && is_start(it->tq, wqe) &&
+		    it->tq->asked_head != it->tq->asked_tail)
+			break;
+		carried = carry_out(it, wqe);
+	}
+	if (carried != CARRY_FAILED && it->burst->count)
+		carried = flush(it);
+	return carried;
+}
+
+/* What a packet counts for the pace. */
+static uint32_t packet_cost(const struct roce_qp *tq)
+{
+	return tq->mtu + WINDOW_PACKET_EXTRA;
+}
+
+/* UC: what was not allowed follows in a while. */
+static void end_turn(struct issue *it)
+{
+	pace_use(&it->tq->pace, (it->allowed - it->turn) * packet_cost(it->tq));
+	if (!it->turn && may_issue(it->qp))
+		retransmit_again(it->tq, it->now_ns + PACE_INTERVAL_NS);
+}
+
+/*
+ * The window opens a little with each acknowledgement. To fill it up each time would make many short
+ * trains, for which there would be as many acknowledgements; so it is left until a good part of it
+ * is open. Those will come: the last packet that left has asked for one.
+ */
+static bool waits_for_room(const struct roce_qp *tq)
+{
+	uint32_t used = in_flight(tq), size = tq->window.size;
+	uint32_t enough = size / 4 < REQUESTER_ENOUGH ? size / 4 : REQUESTER_ENOUGH;
+
+	return used && !tq->unrequested && qp_is_reliable(tq->qp) && used + enough > size;
+}
+
+void requester_transmit(struct qp *qp)
+{
+	struct roce_qp *tq = roce_of(qp);
+	struct issue it = { .qp = qp, .tq = tq };
+	enum carried carried;
+
+	if (tq->state != REQUESTER_READY || tq->failed || !may_issue(qp))
+		return;
+	if (!tq->started)
+		start(qp);
+	if (waits_for_room(tq))
+		return;
+	it.now_ns = roce_env.now();
+	it.burst = burst_get(&tq->flow);
+	if (!it.burst) {
+		retransmit_again(tq, it.now_ns + REQUESTER_AGAIN_NS);
+		return;
+	}
+	if (!qp_is_reliable(qp))
+		it.turn = it.allowed = pace_allows(&tq->pace, packet_cost(tq), it.now_ns);
+	carried = issue_all(&it);
+	burst_put(it.burst);
+	if (carried != CARRY_FAILED) {
+		if (!qp_is_reliable(qp))
+			end_turn(&it);
+		sq_retire(qp);
+	}
+	/* Also with a request that failed: it waits for the answers to those before it. */
+	if (in_flight(tq))
+		retransmit_on_sent(tq, it.now_ns);
+}

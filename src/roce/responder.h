@@ -1,0 +1,33 @@
+/*
+ * Responder - carries out what remote QPs ask of this process's QPs.
+ *
+ * In:  request packets, in the order of the wire, from anybody who knows the connection's addresses.
+ * Out: data in the program's memory, receive completions; acknowledgements, NAKs, responses.
+ *
+ * Callers hold the QP's lock. Never waits, and a packet cannot make it fail: what comes ends in a
+ * verdict (verdict.h). The checks are those of IBA 9.7.4, in their order. What is owed is sent by
+ * responder_flush, responses first, so that nothing acknowledges a READ before it is answered.
+ */
+#ifndef ROCE_RESPONDER_H
+#define ROCE_RESPONDER_H
+
+#include "roce/roce_qp.h"
+
+#define RESPONDER_TURN	    256	   /* response packets in one call */
+#define RESPONDER_AGAIN_NS  100000 /* after the socket was full */
+
+void responder_on_packet(struct qp *qp, const struct packet *packet, const struct packet_opcode *op);
+
+/*
+ * Puts what is held of a WRITE into memory. The bytes are there: whoever receives for this QP
+ * comes back for its lock before he gives them up.
+ */
+void responder_settle(struct qp *qp);
+
+/* Sends what is owed, as far as the socket takes it. */
+void responder_flush(struct qp *qp);
+
+/* The QP enters RESET or ERR. With ERR a NAK that ended the connection stays. */
+void responder_quiesce(struct qp *qp);
+
+#endif

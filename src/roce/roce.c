@@ -1,0 +1,467 @@
+#include "roce/roce.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/cause.h"
+#include "base/counter.h"
+#include "memory/memory.h"
+#include "roce/answer.h"
+#include "roce/burst.h"
+#include "roce/completer.h"
+#include "roce/congestion.h"
+#include "roce/datagram.h"
+#include "roce/requester.h"
+#include "roce/responder.h"
+#include "roce/retransmit.h"
+#include "roce/trains.h"
+
+#define LISTED_MAX   64
+#define ACKS_MAX     4
+#define ACK_WAITS_NS 100000
+#define ECN_MASK   3
+#define ECN_CE	   3
+
+struct roce_env roce_env;
+
+/*
+ * QPs that this thread will flush. By number: one may be destroyed meanwhile, and then is not found.
+ * Several threads may have the same QP in their lists: each sees to what it has put off itself, as the
+ * others may not get a processor for a while. Who comes second finds nothing left to do.
+ */
+static _Thread_local struct {
+	uint32_t count;
+	uint32_t qpns[LISTED_MAX];
+} to_flush __attribute__((tls_model("initial-exec")));
+
+/* The QP of which this thread's last arrival is held (responder.h); 0: none. */
+static _Thread_local uint32_t holding_qpn __attribute__((tls_model("initial-exec")));
+
+/*
+ * The QP that this thread keeps locked from one packet of a datagram to the next, since events of its
+ * CQs are kept back so long: the program is told of the first packet when it can see the effect of
+ * all, an acknowledgement behind a message above all (issue). NULL: none; so it is after the last.
+ */
+static _Thread_local struct qp *kept __attribute__((tls_model("initial-exec")));
+
+/*
+ * QPs whose acknowledgement waits until this thread posts to them, or for its next roce_flush.
+ * Should neither come, the QP's timer sends it; should another thread have something to send for the
+ * QP, it sends that, too.
+ */
+static _Thread_local struct {
+	uint32_t count;
+	uint32_t qpns[ACKS_MAX];
+} to_acknowledge __attribute__((tls_model("initial-exec")));
+
+void roce_init(const struct roce_env *env)
+{
+	roce_env = *env;
+}
+
+void roce_reset_after_fork(void)
+{
+	timer_reset_after_fork();
+	burst_reset_after_fork();
+	trains_reset_after_fork();
+	to_flush.count = to_acknowledge.count = 0;
+	holding_qpn = 0;
+	kept = NULL;
+}
+
+static struct roce_qp *make(struct qp *qp)
+{
+	struct roce_qp *tq;
+
+	if (timer_reserve())
+		return NULL;
+	tq = calloc(1, sizeof(*tq));
+	if (!tq) {
+		timer_release();
+		return NULL;
+	}
+	tq->qp = qp;
+	tq->timer.qpn = qp->ib.qp_num;
+	tq->timer_ns = TIMER_NEVER;
+	qp->path_data = tq;
+	return tq;
+}
+
+static int connect(struct qp *qp)
+{
+	struct roce_qp *tq = roce_of(qp);
+	int error;
+
+	if (!tq)
+		tq = make(qp);
+	if (!tq)
+		return ENOMEM;
+	tq->mtu = qp_mtu(qp);
+	tq->narrow_reported = false;
+	error = roce_env.resolve(qp->context, &qp->attr.ah_attr, qp->attr.dest_qp_num,
+				      &tq->flow);
+	if (error == EINPROGRESS) { /* the address has changed since the port was opened */
+		cause_report(CAUSE_PORT_FAILED, qp->ib.qp_num, "the address has just changed");
+		return EAGAIN;
+	}
+	if (!error)
+		trains_start(tq);
+	return error;
+}
+
+/*
+ * The program may be answering what an event told it of while the thread that took the packet has yet
+ * to acknowledge it, or keeps that back (roce_flush_urgent). If its CQ has a channel both leave in
+ * one train, or the acknowledgement ahead (answer_join), and the other end takes all of a train before
+ * it tells of any (kept): where both sleep for one event of either kind, as with ib_send_lat -e, each
+ * finds its request completed when the answer is there, as with adapters. Unless the network takes
+ * the train apart, and the receiver's kernel does not join it again. Of a program that polls the
+ * acknowledgement is in most trains, but waits for nothing and makes nothing wait.
+ */
+static void issue(struct qp *qp)
+{
+	struct roce_qp *tq = roce_of(qp);
+
+	if (!tq)
+		return;
+	if (tq->ack_owed && !answer_is_ack_only(tq))
+		responder_flush(qp);
+	requester_transmit(qp); /* takes the acknowledgement along */
+	if (tq->ack_owed)
+		responder_flush(qp);
+}
+
+static void quiesce(struct qp *qp)
+{
+	struct roce_qp *tq = roce_of(qp);
+
+	if (!tq)
+		return;
+	/*
+	 * What the program has received counts as received, though it ends the QP right after. In ERR
+	 * that is for an acknowledgement alone: a response that fails would end the QP once more.
+	 */
+	if (tq->ack_owed && (qp_state(qp) == IBV_QPS_RESET || answer_is_ack_only(tq)))
+		responder_flush(qp);
+	retransmit_stop(tq);
+	responder_quiesce(qp);
+	tq->started = tq->failed = false;
+	tq->next_psn = tq->una_psn = tq->max_psn = 0;
+	tq->asked_head = tq->asked_tail = 0;
+}
+
+static void destroy(struct qp *qp)
+{
+	struct roce_qp *tq = roce_of(qp);
+
+	if (!tq)
+		return;
+	retransmit_stop(tq);
+	timer_release();
+	qp->path_data = NULL;
+	free(tq);
+}
+
+const struct qp_path roce_path = {
+	.connect = connect,
+	.issue = issue,
+	.quiesce = quiesce,
+	.destroy = destroy,
+};
+
+void roce_want_flush(struct roce_qp *tq)
+{
+	uint32_t qpn = tq->qp->ib.qp_num;
+
+	for (uint32_t i = to_flush.count; i-- > 0;)
+		if (to_flush.qpns[i] == qpn)
+			return;
+	if (to_flush.count == LISTED_MAX)
+		retransmit_again(tq, roce_env.now());
+	else
+		to_flush.qpns[to_flush.count++] = qpn;
+}
+
+void roce_on_too_long(struct roce_qp *tq)
+{
+	if (!tq->narrow_reported)
+		cause_report(CAUSE_PATH_TOO_NARROW, tq->qp->ib.qp_num, "path MTU %u", tq->mtu);
+	tq->narrow_reported = true;
+}
+
+/*
+ * Acknowledges, and unlocks the QP before the packet leaves: a program that sees its data come may be
+ * about to post. Acknowledgements that overtake one another do no harm. What the socket does not
+ * take is owed again. What the program posts meanwhile may overtake it, and says the same: answer_join.
+ */
+static void send_ack(struct qp *qp) NO_LOCK_CHECK
+{
+	struct roce_qp *tq = roce_of(qp);
+	struct wire_flow flow = tq->flow; /* the QP may be gone when it is used */
+	uint32_t qpn = qp->ib.qp_num;
+	struct wire_packet packet;
+	unsigned sent;
+
+	answer_take_ack(tq, &packet);
+	qp_unlock(qp);
+	if (roce_env.send(&flow, &packet, 1, &sent) != WIRE_FULL)
+		return;
+	counter_add(COUNTER_SOCKET_FULL);
+	qp = qp_find_locked(qpn);
+	if (!qp)
+		return;
+	tq = roce_of(qp);
+	if (tq && tq->expecting) {
+		tq->ack_owed = true;
+		retransmit_again(tq, roce_env.now() + RESPONDER_AGAIN_NS);
+	}
+	qp_unlock(qp);
+}
+
+static void flush(struct qp *qp) NO_LOCK_CHECK
+{
+	struct roce_qp *tq = roce_of(qp);
+
+	if (tq) {
+		responder_settle(qp);
+		if (!answer_is_ack_only(tq))
+			responder_flush(qp);
+		requester_transmit(qp);
+		if (answer_is_ack_only(tq)) {
+			send_ack(qp);
+			return;
+		}
+	}
+	cq_give_events();
+	qp_unlock(qp);
+}
+
+/* As flush, but an acknowledgement waits until this thread's next roce_flush. */
+static void flush_urgent(struct qp *qp, uint64_t now_ns) NO_LOCK_CHECK
+{
+	struct roce_qp *tq = roce_of(qp);
+
+	if (tq) {
+		responder_settle(qp);
+		if (answer_is_ack_only(tq))
+			requester_transmit(qp);
+		if (answer_is_ack_only(tq) && to_acknowledge.count < ACKS_MAX) {
+			to_acknowledge.qpns[to_acknowledge.count++] = qp->ib.qp_num;
+			retransmit_again(tq, now_ns + ACK_WAITS_NS);
+			cq_give_events();
+			qp_unlock(qp);
+			return;
+		}
+	}
+	flush(qp);
+}
+
+/* Urgently, if it is `urgent_ns`; 0: it is not. Flushing may list QPs again. */
+static void flush_listed(uint64_t urgent_ns)
+{
+	uint32_t qpns[LISTED_MAX], count = to_flush.count;
+
+	memcpy(qpns, to_flush.qpns, count * sizeof(*qpns));
+	to_flush.count = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		struct qp *qp = qp_find_locked(qpns[i]);
+
+		if (qp && urgent_ns)
+			flush_urgent(qp, urgent_ns);
+		else if (qp)
+			flush(qp);
+	}
+}
+
+static void acknowledge(void) NO_LOCK_CHECK
+{
+	uint32_t count = to_acknowledge.count;
+
+	to_acknowledge.count = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		struct qp *qp = qp_find_locked(to_acknowledge.qpns[i]);
+
+		if (!qp)
+			continue;
+		if (roce_of(qp) && answer_is_ack_only(roce_of(qp)))
+			send_ack(qp);
+		else /* somebody else was quicker, or is about to be */
+			qp_unlock(qp);
+	}
+}
+
+void roce_flush(void)
+{
+	acknowledge();
+	flush_listed(0);
+}
+
+bool roce_flush_urgent(uint64_t now_ns)
+{
+	flush_listed(now_ns);
+	return to_acknowledge.count != 0;
+}
+
+void roce_on_unknown_qp(uint32_t qpn)
+{
+	counter_add(COUNTER_NO_QP);
+	if (qpn >> ARENA_QP_BITS == memory_slot())
+		return;
+	counter_add(COUNTER_MISDELIVERED);
+	cause_report_ratelimited(CAUSE_PACKET_MISDELIVERED, 0,
+				 "for QP 0x%06x, which is of slot %u; mine is %u", qpn,
+				 qpn >> ARENA_QP_BITS, memory_slot());
+}
+
+static bool is_of_connection(const struct roce_qp *tq, const struct wire_flow *flow)
+{
+	return !memcmp(tq->flow.remote, flow->remote, WIRE_GID_BYTES) &&
+	       !memcmp(tq->flow.local, flow->local, WIRE_GID_BYTES);
+}
+
+static bool is_answer(const struct packet_opcode *op)
+{
+	return op->kind == PACKET_ACK || op->kind == PACKET_ATOMIC_ACK ||
+	       op->kind == PACKET_READ_RESPONSE;
+}
+
+static bool fits_service(const struct qp *qp, const struct packet *packet,
+			 const struct packet_opcode *op)
+{
+	switch (packet_service(packet->opcode)) {
+	case PACKET_RC:
+		return qp->type == IBV_QPT_RC;
+	case PACKET_UC:
+		return qp->type == IBV_QPT_UC;
+	case PACKET_XRC: /* each end has one half of the service */
+		return qp->type == (is_answer(op) ? IBV_QPT_XRC_SEND : IBV_QPT_XRC_RECV);
+	case PACKET_CNP:
+		return op->kind == PACKET_NOTIFY_CONGESTION;
+	default:
+		return false;
+	}
+}
+
+static void on_connection_packet(struct qp *qp, const struct packet *packet,
+				 const struct packet_opcode *op, const struct wire_flow *flow)
+{
+	struct roce_qp *tq = roce_of(qp);
+
+	if ((flow->traffic_class & ECN_MASK) == ECN_CE && op->kind != PACKET_NOTIFY_CONGESTION)
+		congestion_on_mark(tq);
+	switch (op->kind) {
+	case PACKET_NOTIFY_CONGESTION:
+		congestion_on_notification(tq, roce_env.now());
+		break;
+	case PACKET_ACK:
+	case PACKET_ATOMIC_ACK:
+	case PACKET_READ_RESPONSE:
+		completer_on_packet(qp, packet, op);
+		break;
+	default:
+		responder_on_packet(qp, packet, op);
+		break;
+	}
+}
+
+static void let_go(struct qp *qp) NO_LOCK_CHECK
+{
+	kept = NULL;
+	cq_stop_gathering();
+	qp_unlock(qp);
+}
+
+/* The next packet is not for the QP that holds some, or is kept: they go where they belong. */
+static void settle(void)
+{
+	struct qp *qp = kept ? kept : qp_find_locked(holding_qpn);
+
+	holding_qpn = 0;
+	if (!qp)
+		return;
+	if (roce_of(qp))
+		responder_settle(qp);
+	let_go(qp);
+}
+
+/* The QP that the last packet was for; 0: it need not be known. */
+static uint32_t last_qpn(void)
+{
+	return kept ? kept->ib.qp_num : holding_qpn;
+}
+
+static void on_packet(struct qp *qp, const struct packet *packet,
+		      const struct wire_arrival *arrival)
+{
+	const struct packet_opcode *op = packet_opcode(packet->opcode);
+	struct roce_qp *tq = roce_of(qp);
+
+	if (!tq || !is_of_connection(tq, arrival->flow)) {
+		counter_add(COUNTER_STRANGER);
+	} else if (!fits_service(qp, packet, op)) {
+		counter_add(COUNTER_OTHER_SERVICE);
+	} else {
+		tq->more = arrival->more;
+		on_connection_packet(qp, packet, op, arrival->flow);
+	}
+	if (tq && !arrival->more)
+		responder_settle(qp);
+	holding_qpn = tq && tq->held ? packet->dest_qpn : 0;
+}
+
+void roce_receive(const struct wire_arrival *arrival)
+{
+	struct packet packet;
+	bool good = packet_decode(arrival->bytes, arrival->length, &packet) == PACKET_GOOD;
+	bool datagram = good && packet_service(packet.opcode) == PACKET_UD;
+	struct qp *qp;
+
+	if (last_qpn() && (!good || datagram || last_qpn() != packet.dest_qpn))
+		settle();
+	if (!good) {
+		counter_add(COUNTER_MALFORMED);
+		return;
+	}
+	if (datagram) {
+		datagram_receive(&packet, arrival);
+		return;
+	}
+	qp = kept ? kept : qp_find_locked(packet.dest_qpn);
+	if (!qp) {
+		roce_on_unknown_qp(packet.dest_qpn);
+		return;
+	}
+	/* The CQ of an XRC SRQ is not the QP's own, whose lock would keep it from being destroyed. */
+	if (arrival->more && qp->type == IBV_QPT_RC)
+		cq_gather_events();
+	on_packet(qp, &packet, arrival);
+	if (arrival->more && cq_has_gathered())
+		kept = qp;
+	else
+		let_go(qp);
+}
+
+uint64_t roce_deadline_ns(void)
+{
+	return timer_next_ns();
+}
+
+void roce_run(uint64_t now_ns)
+{
+	uint32_t qpn;
+
+	while ((qpn = timer_take_due(now_ns)) != 0) {
+		struct qp *qp = qp_find_locked(qpn);
+
+		if (!qp)
+			continue;
+		if (roce_of(qp))
+			retransmit_fire(qp, now_ns);
+		cq_give_events();
+		qp_unlock(qp);
+		roce_flush();
+	}
+	timer_announce();
+}

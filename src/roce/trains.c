@@ -1,0 +1,160 @@
+#include "roce/trains.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "base/cause.h"
+#include "base/lock.h"
+#include "roce/burst.h"
+
+/* Where packets have to leave one by one; the oldest is forgotten for a new one. */
+static struct lock destinations_lock = LOCK_INITIALIZER;
+static struct destination {
+	uint8_t local[WIRE_GID_BYTES], remote[WIRE_GID_BYTES];
+} destinations[TRAINS_DESTINATIONS] GUARDED_BY(destinations_lock);
+static unsigned destination_count GUARDED_BY(destinations_lock);
+
+static bool is_known(const struct wire_flow *flow) REQUIRES(destinations_lock)
+{
+	for (unsigned i = 0; i < destination_count && i < TRAINS_DESTINATIONS; i++)
+		if (!memcmp(destinations[i].local, flow->local, WIRE_GID_BYTES) &&
+		    !memcmp(destinations[i].remote, flow->remote, WIRE_GID_BYTES))
+			return true;
+	return false;
+}
+
+/* True: it was not known before. */
+static bool remember(const struct wire_flow *flow)
+{
+	bool is_new;
+
+	lock_acquire(&destinations_lock);
+	is_new = !is_known(flow);
+	if (is_new) {
+		struct destination *d = &destinations[destination_count++ % TRAINS_DESTINATIONS];
+
+		memcpy(d->local, flow->local, WIRE_GID_BYTES);
+		memcpy(d->remote, flow->remote, WIRE_GID_BYTES);
+	}
+	lock_release(&destinations_lock);
+	return is_new;
+}
+
+void trains_start(struct roce_qp *tq)
+{
+	lock_acquire(&destinations_lock);
+	tq->flow.one_by_one = is_known(&tq->flow);
+	lock_release(&destinations_lock);
+	tq->request_train = tq->response_train = (struct train_watch){ 0 };
+}
+
+static void strike(struct roce_qp *tq, struct train_watch *watch)
+{
+	const struct in6_addr *remote = (const struct in6_addr *)tq->flow.remote;
+	bool is_v4 = IN6_IS_ADDR_V4MAPPED(remote);
+	char text[INET6_ADDRSTRLEN] = "";
+
+	if (++watch->strikes < TRAINS_STRIKES)
+		return;
+	watch->strikes = 0;
+	tq->flow.one_by_one = true;
+	if (!remember(&tq->flow))
+		return;
+	inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? tq->flow.remote + 12 : tq->flow.remote, text,
+		  sizeof(text));
+	cause_report(CAUSE_TRAINS_DAMAGED, tq->qp->ib.qp_num,
+		     "%u times in a row the second packet did not arrive at %s", TRAINS_STRIKES,
+		     text);
+}
+
+static uint32_t bytes_of(const struct wire_packet *packet)
+{
+	return (uint32_t)packet->header_bytes + packet->payload_bytes + packet->pad_bytes;
+}
+
+static bool begins_with_train(const struct roce_qp *tq, const struct burst *burst,
+			      uint32_t count)
+{
+	return count > 1 && trains_leave(tq) &&
+	       bytes_of(&burst->packets[1]) <= bytes_of(&burst->packets[0]);
+}
+
+static void watch(struct train_watch *watch, const struct burst *burst)
+{
+	watch->watching = true;
+	watch->first = burst->psn[0];
+	watch->second = burst->psn[1];
+}
+
+void trains_on_requests(struct roce_qp *tq, const struct burst *burst, uint32_t count)
+{
+	if (count && burst->psn[0] == tq->una_psn && begins_with_train(tq, burst, count))
+		watch(&tq->request_train, burst);
+}
+
+void trains_on_progress(struct roce_qp *tq)
+{
+	struct train_watch *watch = &tq->request_train;
+
+	if (!watch->watching || packet_psn_diff(tq->una_psn, watch->second) <= 0)
+		return;
+	watch->watching = false;
+	watch->strikes = 0;
+}
+
+void trains_on_loss(struct roce_qp *tq, bool silence)
+{
+	struct train_watch *watch = &tq->request_train;
+	bool is_second = tq->una_psn == watch->second;
+	/* The first may have arrived and have asked for no acknowledgement. */
+	bool may_be_second = silence && tq->una_psn == watch->first;
+
+	if (watch->watching && (is_second || may_be_second))
+		strike(tq, watch);
+	watch->watching = false;
+}
+
+void trains_on_late(struct roce_qp *tq)
+{
+	tq->request_train.strikes = 0;
+}
+
+/*
+ * There may be as many READs and atomics without an answer as was agreed on: one more shows that the
+ * answer of that time arrived as a whole.
+ */
+void trains_on_responses(struct roce_qp *tq, const struct burst *burst, uint32_t count)
+{
+	struct train_watch *w = &tq->response_train;
+	uint32_t limit = tq->qp->attr.max_dest_rd_atomic ? tq->qp->attr.max_dest_rd_atomic : 1;
+
+	if (w->watching && tq->responses.tail - w->responses <= limit)
+		return;
+	if (w->watching)
+		w->strikes = 0;
+	w->watching = false;
+	if (!begins_with_train(tq, burst, count))
+		return;
+	watch(w, burst);
+	w->responses = tq->responses.tail;
+}
+
+void trains_on_repeated_read(struct roce_qp *tq, uint32_t psn)
+{
+	struct train_watch *watch = &tq->response_train;
+
+	if (!watch->watching)
+		return;
+	watch->watching = false;
+	if (psn == watch->second)
+		strike(tq, watch);
+	else if (packet_psn_diff(psn, watch->second) > 0)
+		watch->strikes = 0;
+}
+
+void trains_reset_after_fork(void) NO_LOCK_CHECK
+{
+	destination_count = 0;
+	lock_init(&destinations_lock);
+}

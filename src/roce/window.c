@@ -1,0 +1,79 @@
+#include "roce/window.h"
+
+#include "packet/packet.h"
+
+void window_start(struct window *window, uint32_t mtu, uint32_t buffer_bytes)
+{
+	uint32_t most = WINDOW_BUFFERED(buffer_bytes);
+
+	if (most > WINDOW_MAX_BYTES)
+		most = WINDOW_MAX_BYTES;
+	if (most < WINDOW_SMALL_BYTES)
+		most = WINDOW_SMALL_BYTES;
+	*window = (struct window){
+		.size = WINDOW_START_BYTES / (mtu + WINDOW_PACKET_EXTRA),
+		.max = most / (mtu + WINDOW_PACKET_EXTRA),
+	};
+	window->threshold = window->max;
+}
+
+void window_on_ack(struct window *window, uint32_t packets, uint32_t una, bool limited)
+{
+	if (window->reduced && packet_psn_diff(una, window->reduced_psn) >= 0)
+		window->reduced = false;
+	if (!limited || window->size >= window->max)
+		return;
+	if (window->size < window->threshold) {
+		window->size += packets;
+	} else {
+		window->counted += packets;
+		if (window->counted >= window->size) {
+			window->counted = 0;
+			window->size += WINDOW_GROWTH;
+		}
+	}
+	if (window->size > window->max)
+		window->size = window->max;
+}
+
+static void reduce(struct window *window, uint32_t next, uint32_t size)
+{
+	if (window->reduced)
+		return;
+	window->reduced = true;
+	window->reduced_psn = next;
+	window->counted = 0;
+	window->size = size > WINDOW_MIN ? size : WINDOW_MIN;
+	window->threshold = window->size;
+}
+
+void window_on_loss(struct window *window, uint32_t next)
+{
+	reduce(window, next, WINDOW_AFTER_LOSS(window->size));
+}
+
+void window_on_mark(struct window *window, uint32_t next)
+{
+	reduce(window, next, WINDOW_AFTER_MARK(window->size));
+}
+
+void window_on_probe(struct window *window)
+{
+	uint32_t half = window->size / 2;
+
+	if (window->size > 1) {
+		window->before_probe = window->size;
+		window->threshold_before_probe = window->threshold;
+		window->threshold = half > WINDOW_MIN ? half : WINDOW_MIN;
+	}
+	window->size = 1;
+	window->counted = 0;
+}
+
+void window_on_late(struct window *window)
+{
+	if (window->before_probe <= window->size)
+		return;
+	window->size = window->before_probe;
+	window->threshold = window->threshold_before_probe;
+}

@@ -1,0 +1,293 @@
+#include "shm/answer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/memory.h"
+
+/* Puts a NAK into the ring; the whole of it may be used for that. False: no room. */
+static bool put_nak(struct link *link, uint32_t to, uint32_t from, const struct nak_pending *nak)
+{
+	struct record *record;
+
+	lock_acquire(&link->tx_lock);
+	record = link->alive ? ring_reserve(&link->tx, 0, 0) : NULL;
+	if (record) {
+		record->header.dst_qpn = to;
+		record->header.src_qpn = from;
+		record->header.msn = nak->msn;
+		record->header.total = nak->timer;
+		record->header.bytes = 0;
+		record->header.imm = nak->nak;
+		record->header.rkey = nak->cause;
+		record->header.remote_addr = 0;
+		record->header.acked = 0;
+		ring_publish(&link->tx, record, record_word(RECORD_NAK, 0, 0));
+	}
+	lock_release(&link->tx_lock);
+	return record || !link->alive;
+}
+
+/*
+ * The same by who reads the other ring (rx_lock). Where there is no room all that we know of is given: to
+ * ourselves, if the ring is the one we read.
+ */
+static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct nak_pending *nak)
+{
+	if (put_nak(link, to, from, nak))
+		return true;
+	if (link->rx.released != link->rx.head) {
+		ring_release_room(&link->rx);
+		link_notify(link); /* of the room alone nothing else would tell */
+	}
+	return link->dying;
+}
+
+bool shm_answer_refuse(struct link *link, const struct record_header *header, enum nak nak,
+			 enum cause cause)
+{
+	struct nak_pending pending = { .msn = header->msn, .nak = nak, .cause = cause };
+
+	if (record_flags(header) & RECORD_UNACKED)
+		return true;
+	return send_nak(link, header->src_qpn, header->dst_qpn, &pending);
+}
+
+static void want_answer(struct qp *qp)
+{
+	struct shm_qp *lq = shm_of(qp);
+	struct link *link = lq->link;
+
+	lock_acquire(&link->wait_lock);
+	if (!lq->is_answering) {
+		list_add_tail(&link->answering, &lq->answering_node);
+		link->answering_count++;
+	}
+	lq->is_answering = true;
+	atomic_store_explicit(&link->waiting, true, memory_order_release);
+	lock_release(&link->wait_lock);
+}
+
+bool shm_answer_add(struct qp *qp, const struct record_header *header, uint64_t value)
+{
+	struct shm_qp *lq = shm_of(qp);
+
+	if (!shm_answer_has_room(qp))
+		return false;
+	lq->responses[lq->response_tail++ % RESPONSES_MAX] = (struct response){
+		.kind = record_kind(header),
+		.msn = header->msn,
+		.rkey = header->rkey,
+		.remote_addr = header->remote_addr,
+		.pd = qp->remote_pd,
+		.total = header->total,
+		.value = value,
+	};
+	return true;
+}
+
+/* One record of a READ's response. False: no room. */
+static bool respond_read(struct qp *qp, struct response *response, enum cause *cause)
+{
+	struct link *link = shm_of(qp)->link;
+	uint32_t bytes = response->total - response->done;
+	uint32_t flags = response->done ? 0 : RECORD_FIRST;
+	struct record *record;
+
+	*cause = CAUSE_NONE;
+	if (bytes > RECORD_PAYLOAD_MAX)
+		bytes = RECORD_PAYLOAD_MAX;
+	else
+		flags |= RECORD_LAST;
+	lock_acquire(&link->tx_lock);
+	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
+	if (!record)
+		goto out;
+	if (bytes)
+		*cause = memory_read_remote((struct memory_peer){ response->pd, qp->ib.qp_num },
+					    response->rkey, response->remote_addr + response->done,
+					    record->payload, bytes);
+	if (*cause != CAUSE_NONE)
+		goto out;
+	record->header.dst_qpn = qp->attr.dest_qp_num;
+	record->header.src_qpn = qp->ib.qp_num;
+	record->header.msn = response->msn;
+	record->header.total = response->total;
+	record->header.bytes = bytes;
+	record->header.acked = 0;
+	ring_publish(&link->tx, record, record_word(RECORD_READ_RESPONSE, flags, bytes));
+	response->done += bytes;
+out:
+	lock_release(&link->tx_lock);
+	return record != NULL;
+}
+
+static bool respond_atomic(struct qp *qp, struct response *response)
+{
+	struct link *link = shm_of(qp)->link;
+	struct record *record;
+
+	lock_acquire(&link->tx_lock);
+	record = link->alive ? ring_reserve(&link->tx, sizeof(response->value), RING_FOR_NAKS) : NULL;
+	if (record) {
+		record->header.dst_qpn = qp->attr.dest_qp_num;
+		record->header.src_qpn = qp->ib.qp_num;
+		record->header.msn = response->msn;
+		record->header.total = sizeof(response->value);
+		record->header.bytes = sizeof(response->value);
+		record->header.acked = 0;
+		memcpy(record->payload, &response->value, sizeof(response->value));
+		ring_publish(&link->tx, record,
+			     record_word(RECORD_ATOMIC_RESPONSE, RECORD_FIRST | RECORD_LAST,
+					 sizeof(response->value)));
+		response->done = response->total = sizeof(response->value);
+	}
+	lock_release(&link->tx_lock);
+	return record != NULL;
+}
+
+bool shm_answer_send(struct qp *qp) NO_LOCK_CHECK
+{
+	struct shm_qp *lq = shm_of(qp);
+
+	while (lq->response_head != lq->response_tail) {
+		struct response *response = &lq->responses[lq->response_head % RESPONSES_MAX];
+		enum cause cause = CAUSE_NONE;
+		bool room = response->kind == RECORD_READ ? respond_read(qp, response, &cause) :
+							    respond_atomic(qp, response);
+
+		if (cause != CAUSE_NONE) {
+			lq->nak = (struct nak_pending){
+				.msn = response->msn,
+				.nak = NAK_REMOTE_ACCESS,
+				.cause = cause,
+				.position = lq->nak.position,
+			};
+			lq->response_head = lq->response_tail;
+			cause_report(cause, qp->ib.qp_num, "READ of rkey 0x%x, address 0x%llx",
+				     response->rkey, (unsigned long long)response->remote_addr);
+			qp_raise(qp, IBV_EVENT_QP_ACCESS_ERR);
+			qp_fail(qp, cause);
+			break;
+		}
+		if (!room) {
+			want_answer(qp);
+			return false;
+		}
+		if (response->done == response->total)
+			lq->response_head++;
+	}
+	if (lq->nak.nak) {
+		if (!send_nak(lq->link, qp->attr.dest_qp_num, qp->ib.qp_num, &lq->nak)) {
+			want_answer(qp);
+			return false;
+		}
+		lq->nak.nak = 0;
+	}
+	return true;
+}
+
+static void forget_waiting(struct shm_qp *lq, struct link *link) REQUIRES(link->wait_lock)
+{
+	if (!lq->is_answering)
+		return;
+	lq->is_answering = false;
+	list_del(&lq->answering_node);
+	link->answering_count--;
+}
+
+void shm_answer_is_through(struct qp *qp)
+{
+	struct link *link = shm_of(qp)->link;
+
+	lock_acquire(&link->wait_lock);
+	forget_waiting(shm_of(qp), link);
+	lock_release(&link->wait_lock);
+}
+
+void shm_answer_leave(struct qp *qp)
+{
+	struct shm_qp *lq = shm_of(qp);
+	struct link *link = lq->link;
+
+	lock_acquire(&link->wait_lock);
+	forget_waiting(lq, link);
+	if (lq->nak.nak && lq->orphan) {
+		lq->orphan->to = qp->attr.dest_qp_num;
+		lq->orphan->from = qp->ib.qp_num;
+		lq->orphan->nak = lq->nak;
+		list_add_tail(&link->orphans, &lq->orphan->node);
+		lq->orphan = NULL;
+		atomic_store_explicit(&link->waiting, true, memory_order_release);
+	}
+	lq->nak.nak = 0;
+	lock_release(&link->wait_lock);
+}
+
+/* Only the holder of rx_lock takes any out, so the first stays the first while wait_lock is free. */
+static struct orphan_nak *first_orphan(struct link *link)
+{
+	struct orphan_nak *first = NULL;
+
+	lock_acquire(&link->wait_lock);
+	if (!list_empty(&link->orphans))
+		first = list_entry(link->orphans.next, struct orphan_nak, node);
+	lock_release(&link->wait_lock);
+	return first;
+}
+
+bool shm_answer_send_orphans(struct link *link)
+{
+	struct orphan_nak *first;
+
+	while ((first = first_orphan(link))) {
+		if (!send_nak(link, first->to, first->from, &first->nak))
+			return false;
+		lock_acquire(&link->wait_lock);
+		list_del(&first->node);
+		lock_release(&link->wait_lock);
+		free(first);
+	}
+	return true;
+}
+
+/* What the QP owes an answer for is acknowledged no further than this. */
+static void hold_acks(struct link *link, uint64_t position)
+{
+	if (position < link->rx.hold)
+		link->rx.hold = position;
+}
+
+void shm_answer_nak(struct qp *qp, struct link *link, uint32_t to, const struct nak_pending *nak)
+{
+	struct shm_qp *lq = shm_of(qp);
+
+	if (!shm_answer_is_owed(qp) && send_nak(link, to, qp->ib.qp_num, nak))
+		return;
+	lq->nak = *nak;
+	hold_acks(link, nak->position);
+	want_answer(qp);
+}
+
+void shm_answer_forget(struct qp *qp)
+{
+	struct shm_qp *lq = shm_of(qp);
+	/* destroyed: it will never answer */
+	bool gone = atomic_load_explicit(&qp->entry->word, memory_order_relaxed) == 0;
+	struct nak_pending nak = {
+		.nak = gone ? NAK_UNREACHABLE : NAK_SILENCE,
+		.cause = gone ? CAUSE_PEER_QP_MISSING : CAUSE_PEER_NOT_READY,
+	};
+
+	if (lq->response_head == lq->response_tail || !lq->link)
+		return;
+	nak.msn = lq->responses[lq->response_head % RESPONSES_MAX].msn;
+	lq->response_head = lq->response_tail = 0;
+	/* by any thread, so the ring that another may be reading is not touched */
+	if (!put_nak(lq->link, qp->attr.dest_qp_num, qp->ib.qp_num, &nak)) {
+		lq->nak = nak;
+		want_answer(qp);
+		return;
+	}
+	link_notify(lq->link);
+}

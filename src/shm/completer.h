@@ -1,0 +1,20 @@
+/*
+ * Completer - takes the answers to this process's requests.
+ *
+ * In:  acknowledgements (the other side's acked index), NAKs, READ and atomic responses.
+ * Out: finished WQEs, data of READs and atomics in the program's memory, retries.
+ *
+ * Callers hold the link's rx_lock and the QP's lock. What the peer sends never makes it fail.
+ */
+#ifndef SHM_COMPLETER_H
+#define SHM_COMPLETER_H
+
+#include "shm/shm_qp.h"
+
+/* The message of WQE `seq` was carried out. The caller calls shm_requester_on_progress afterwards. */
+void shm_completer_on_ack(struct qp *qp, uint32_t seq);
+
+void shm_completer_on_nak(struct qp *qp, const struct record_header *header);
+void shm_completer_on_response(struct qp *qp, const struct record_header *header, const void *payload);
+
+#endif

@@ -1,0 +1,287 @@
+#include "shm/datagram.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/multicast.h"
+#include "memory/memory.h"
+#include "shm/responder.h"
+#include "shm/retry.h"
+#include "object/ah.h"
+#include "object/context.h"
+#include "base/lid.h"
+#include "object/receive.h"
+#include "packet/grh.h"
+
+#define GROUP_SLOTS 64 /* members of a group that one datagram reaches */
+#define UDP_BTH_DETH_ICRC_BYTES (8 + 12 + 8 + 4)
+
+/* As on a wire (IBA A17.4.5.2). */
+static void build_header(uint8_t *grh, const struct ah *ah, uint32_t payload)
+{
+	const struct grh_fields fields = {
+		.source = ah->sgid.raw,
+		.destination = ah->attr.grh.dgid.raw,
+		.traffic_class = ah->attr.grh.traffic_class,
+		.hop_limit = ah->attr.grh.hop_limit,
+		.flow_label = ah->attr.grh.flow_label,
+		.udp_bytes = UDP_BTH_DETH_ICRC_BYTES + payload,
+	};
+
+	grh_build(grh, &fields);
+}
+
+static enum cause copy_payload(struct qp *qp, struct wqe *wqe, uint8_t *to)
+{
+	const uint8_t *data = wqe_data(wqe);
+
+	if (data) {
+		memcpy(to, data, wqe->length);
+		return CAUSE_NONE;
+	}
+	return memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, 0, to, wqe->length);
+}
+
+static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, enum cause *cause)
+{
+	uint32_t bytes = GRH_BYTES + wqe->length;
+	uint32_t flags = RECORD_FIRST | RECORD_LAST;
+	struct record *record;
+
+	if (wqe->flags & IBV_SEND_SOLICITED)
+		flags |= RECORD_SOLICITED;
+	if (wqe->opcode == IBV_WR_SEND_WITH_IMM)
+		flags |= RECORD_IMM;
+	if (wqe->ah->without_grh)
+		flags |= RECORD_NO_GRH;
+	lock_acquire(&link->tx_lock);
+	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
+	if (record) {
+		record->header.dst_qpn = multicast_is(wqe->ah->attr.grh.dgid.raw) ? MULTICAST_QPN :
+										    wqe->remote_qpn;
+		record->header.src_qpn = qp->ib.qp_num;
+		record->header.msn = 0;
+		record->header.total = bytes;
+		record->header.bytes = bytes;
+		record->header.imm = wqe->imm;
+		/* a Q_Key with the highest bit set stands for the QP's own (IBA 10.2.5) */
+		record->header.rkey = wqe->remote_qkey & 0x80000000 ? qp->attr.qkey :
+								      wqe->remote_qkey;
+		record->header.remote_addr = 0;
+		record->header.acked = 0; /* datagrams are not acknowledged */
+		build_header(record->payload, wqe->ah, wqe->length);
+		*cause = copy_payload(qp, wqe, record->payload + GRH_BYTES);
+		if (*cause == CAUSE_NONE)
+			ring_publish(&link->tx, record,
+				     record_word(RECORD_DATAGRAM, flags, bytes));
+	}
+	lock_release(&link->tx_lock);
+	if (record && *cause == CAUSE_NONE)
+		link_notify(link);
+	return record ? CARRIED : CARRY_NO_ROOM;
+}
+
+static enum carried send_failed(struct qp *qp, struct wqe *wqe, enum ibv_wc_status status,
+				enum cause cause)
+{
+	uint32_t seq = qp->sq.issue++;
+
+	shm_of(qp)->sought = false;
+	shm_requester_fail(qp, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
+		       wqe->remote_qpn);
+	return CARRY_FAILED;
+}
+
+/* True: gone, one way or the other; false: *carried is what became of it. */
+static bool send_to_wire(struct qp *qp, struct wqe *wqe, enum carried *carried)
+{
+	enum cause cause = CAUSE_NONE;
+	int error = shm_env.datagram_to_wire ? shm_env.datagram_to_wire(qp, wqe, &cause) : 0;
+
+	if (error == -EAGAIN && shm_retry_on_wire_full(qp, wqe))
+		*carried = CARRY_WAIT;
+	else if (error == -EINPROGRESS && shm_retry_on_unknown(qp))
+		*carried = CARRY_WAIT;
+	else if (error == -EFAULT)
+		*carried = send_failed(qp, wqe,
+				       cause == CAUSE_MESSAGE_TOO_LONG ? IBV_WC_LOC_LEN_ERR :
+									 IBV_WC_LOC_PROT_ERR,
+				       cause);
+	else
+		return true; /* what still waits for its port has waited long enough: lost */
+	return false;
+}
+
+/* False: verbatimd has been asked about one of them, which may be there. */
+static bool all_known(const uint32_t *slots, int count)
+{
+	bool known = true;
+
+	for (int i = 0; i < count; i++) {
+		bool asked = false;
+		struct link *link = shm_env.find_link(slots[i], &asked);
+
+		if (link)
+			link_put(link);
+		known &= link || !asked;
+	}
+	return known;
+}
+
+enum carried datagram_send(struct qp *qp, struct wqe *wqe)
+{
+	const union ibv_gid *to = &wqe->ah->attr.grh.dgid;
+	bool group = multicast_is(to->raw);
+	uint32_t slots[GROUP_SLOTS];
+	enum cause cause = CAUSE_NONE;
+	enum carried carried;
+	int count = 0;
+
+	if (wqe->ah->pd_number != qp->pd->number) /* IBA C10-10 */
+		return send_failed(qp, wqe, IBV_WC_LOC_QP_OP_ERR, CAUSE_OTHER_PD);
+	if (wqe->length > qp_mtu(qp))
+		return send_failed(qp, wqe, IBV_WC_LOC_LEN_ERR, CAUSE_MESSAGE_TOO_LONG);
+	if (!wqe_data(wqe)) {
+		cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, 0);
+		if (cause != CAUSE_NONE)
+			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);
+	}
+	if (group) {
+		bool asked = false;
+
+		count = shm_env.group_members(to, slots, GROUP_SLOTS, &asked);
+		if ((asked || !all_known(slots, count)) && shm_retry_on_unknown(qp))
+			return CARRY_WAIT;
+		if (asked)
+			cause_report_ratelimited(CAUSE_DAEMON_SILENT, qp->ib.qp_num,
+				     "the members of a group; the datagram goes to the %d known", count);
+	}
+	/* The wire first: what has to wait for it must not have reached the members here already. */
+	if ((group || !wqe->ah->local) && !send_to_wire(qp, wqe, &carried))
+		return carried;
+	if (!group && wqe->ah->local)
+		slots[count++] = wqe->remote_qpn >> ARENA_QP_BITS;
+	for (int i = 0; i < count; i++) {
+		bool asked = false;
+		struct link *link = shm_env.find_link(slots[i], &asked);
+
+		if (!link && asked && !group && shm_retry_on_unknown(qp))
+			return CARRY_WAIT;
+		if (!link)
+			continue; /* nobody there: dropped, as on a wire */
+		/*
+		 * A full ring holds a datagram up for a moment, as a port that was told to pause
+		 * does; who does not listen for longer loses it.
+		 */
+		if (send_to(qp, wqe, link, &cause) == CARRY_NO_ROOM && !group && !wqe->route &&
+		    link->alive) {
+			shm_requester_block(qp, link);
+			shm_retry_on_full(qp);
+			link_put(link);
+			return CARRY_NO_ROOM;
+		}
+		link_put(link);
+		if (cause != CAUSE_NONE)
+			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);
+	}
+	shm_of(qp)->sought = false;
+	wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+	return CARRIED;
+}
+
+/* The 40 bytes before the data as this link mode has them, then the data. */
+static enum cause scatter(struct qp *qp, const struct record_header *header, const uint8_t *payload,
+			  struct receive_end *end)
+{
+	uint8_t grh[GRH_BYTES];
+	enum cause cause;
+
+	if (!qp->context->infiniband)
+		return receive_scatter(qp, 0, payload, header->bytes);
+	memcpy(grh, payload, GRH_BYTES);
+	end->slid = lid_rewrite_grh(grh);
+	if (record_flags(header) & RECORD_NO_GRH) {
+		end->wc_flags &= ~(uint32_t)IBV_WC_GRH;
+		memset(grh, 0, sizeof(grh));
+	}
+	cause = receive_scatter(qp, 0, grh, GRH_BYTES);
+	if (cause != CAUSE_NONE)
+		return cause;
+	return receive_scatter(qp, GRH_BYTES, payload + GRH_BYTES, header->bytes - GRH_BYTES);
+}
+
+void datagram_deliver(struct qp *qp, const struct record_header *header, const uint8_t *payload)
+{
+	enum ibv_qp_state state = qp_state(qp);
+	struct receive_end end = {
+		.opcode = IBV_WC_RECV,
+		.wc_flags = IBV_WC_GRH,
+		.imm = header->imm,
+		.src_qp = header->src_qpn,
+		.solicited = record_flags(header) & RECORD_SOLICITED,
+	};
+	enum cause cause;
+
+	if (qp->type != IBV_QPT_UD || header->bytes < GRH_BYTES ||
+	    (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD &&
+	     state != IBV_QPS_SQE)) {
+		cause_report_ratelimited(CAUSE_UD_NO_QP, qp->ib.qp_num, "from QP 0x%06x", header->src_qpn);
+		return;
+	}
+	if (header->rkey != qp->attr.qkey) {
+		cause_report_ratelimited(CAUSE_QKEY_MISMATCH, qp->ib.qp_num, "0x%x from QP 0x%06x, mine is 0x%x",
+			     header->rkey, header->src_qpn, qp->attr.qkey);
+		return;
+	}
+	if (!receive_take(qp)) {
+		cause_report_ratelimited(CAUSE_UD_NO_RECEIVE, qp->ib.qp_num, "from QP 0x%06x", header->src_qpn);
+		return;
+	}
+	if (header->bytes > qp->receive.length) {
+		cause_report_ratelimited(CAUSE_UD_TOO_LONG, qp->ib.qp_num,
+			     "%u bytes with GRH, the receive takes %u", header->bytes,
+			     qp->receive.length);
+		return; /* the receive is kept for the next one */
+	}
+	cause = scatter(qp, header, payload, &end);
+	if (cause != CAUSE_NONE) {
+		cause_report(cause, qp->ib.qp_num, "datagram from QP 0x%06x", header->src_qpn);
+		end.status = IBV_WC_LOC_PROT_ERR;
+		end.cause = cause;
+		end.wc_flags = 0;
+		receive_complete(qp, &end);
+		return;
+	}
+	if (record_flags(header) & RECORD_IMM)
+		end.wc_flags |= IBV_WC_WITH_IMM;
+	end.byte_len = header->bytes;
+	receive_complete(qp, &end);
+}
+
+struct delivery {
+	const struct record_header *header;
+	const uint8_t *payload;
+};
+
+static void deliver_to(uint32_t qpn, void *arg)
+{
+	const struct delivery *delivery = arg;
+	struct qp *qp = qp_find_locked(qpn);
+
+	if (!qp)
+		return;
+	datagram_deliver(qp, delivery->header, delivery->payload);
+	cq_give_events();
+	qp_unlock(qp);
+}
+
+void datagram_deliver_group(const struct record_header *header, const uint8_t *payload)
+{
+	struct delivery delivery = { header, payload };
+	union ibv_gid group;
+
+	if (header->bytes < GRH_BYTES)
+		return;
+	grh_destination(group.raw, payload);
+	shm_env.group_visit(&group, deliver_to, &delivery);
+}

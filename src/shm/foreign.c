@@ -1,0 +1,99 @@
+#include "shm/foreign.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "base/cause.h"
+#include "shm/reach.h"
+#include "memory/foreign.h"
+#include "memory/touch.h"
+
+/* No windows and no atomics: they are executed by the region's own process. */
+#define ACCESS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_ZERO_BASED)
+#define TRIES 100000 /* while pages move to the heap: some milliseconds */
+
+/* By the index of our key. Written before the key is known to anybody, and after it is dead. */
+static struct foreign {
+	struct link *link; /* with a reference */
+	uint32_t key;	   /* there */
+	uint32_t pd;	   /* number there */
+} regions[ARENA_KEYS];
+
+/* -EAGAIN: its pages are being moved. */
+static int try_copy(const struct foreign *region, uint64_t address, void *flat, size_t bytes, bool into)
+{
+	struct link *link = region->link;
+	struct arena_touch *touch = touch_begin(link->slot, region->key);
+	struct iovec here = { flat, bytes };
+	uint64_t host;
+	uint32_t flags;
+	int error = -EFAULT;
+
+	if (link->alive && key_check(link->peer_keys, region->key, region->pd, 0, address, bytes,
+				     into ? IBV_ACCESS_LOCAL_WRITE : 0, &host, &flags) == KEY_OK) {
+		if (flags & KEY_MOVING && link->reach != REACH_SELF)
+			error = -EAGAIN;
+		else if (!(flags & KEY_NULL))
+			error = reach_copy(link, into ? REACH_WRITE : REACH_READ, &here, 1, host, bytes);
+	}
+	touch_end(touch);
+	return error;
+}
+
+static int copy(uint32_t key, uint64_t address, void *flat, size_t bytes, bool into)
+{
+	const struct foreign *region = &regions[KEY_INDEX(key)];
+	int error = -EAGAIN;
+
+	for (int i = 0; i < TRIES && error == -EAGAIN; i++) {
+		error = try_copy(region, address, flat, bytes, into);
+		if (error == -EAGAIN)
+			sched_yield();
+	}
+	return error ? -EFAULT : 0;
+}
+
+static void release(uint32_t index)
+{
+	link_put(regions[index].link);
+	regions[index].link = NULL;
+}
+
+void foreign_init(void)
+{
+	static const struct foreign_ops ops = { .copy = copy, .release = release };
+
+	foreign_ops = &ops;
+}
+
+int foreign_import(struct link *link, uint32_t pd_number, uint32_t handle, struct pd *pd,
+		   struct mr **out)
+{
+	const struct arena_key *entry = handle < ARENA_KEYS ? &link->peer_keys[handle] : NULL;
+	uint32_t key = entry ? atomic_load_explicit(&entry->key, memory_order_acquire) : 0;
+	struct mr_spec spec = { .pd = pd, .null = true, .foreign = true };
+	int error;
+
+	if (!key || entry->pd != pd_number ||
+	    atomic_load_explicit(&entry->flags, memory_order_relaxed) & (KEY_MW | KEY_NULL)) {
+		cause_report(CAUSE_ARGUMENT_INVALID, 0, "memory region %u is none of that PD", handle);
+		return -EINVAL;
+	}
+	if (link->reach == REACH_NONE) {
+		cause_report(CAUSE_UNSUPPORTED, 0, "the memory of process %d may not be reached", link->pid);
+		return -EOPNOTSUPP;
+	}
+	spec.iova = entry->start;
+	spec.length = entry->length;
+	spec.access = entry->access & ACCESS;
+	error = mr_create(&spec, out);
+	if (error)
+		return error;
+	link_get(link);
+	regions[(*out)->index] = (struct foreign){ link, key, pd_number };
+	return 0;
+}

@@ -1,0 +1,341 @@
+#include "shm/link.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/syscall.h"
+#include "base/uncancelled.h"
+#include "shm/shm_qp.h"
+
+static struct lock pool_lock = LOCK_INITIALIZER;
+static struct link *pool; /* guarded by pool_lock */
+
+static struct link *take_struct(void)
+{
+	struct link *link;
+
+	lock_acquire(&pool_lock);
+	link = pool;
+	if (link)
+		pool = link->next_free;
+	lock_release(&pool_lock);
+	if (link)
+		return link;
+	link = calloc(1, sizeof(*link));
+	if (!link)
+		return NULL;
+	link->in_flight = calloc(IN_FLIGHT_MAX, sizeof(*link->in_flight));
+	if (!link->in_flight) {
+		free(link);
+		return NULL;
+	}
+	lock_init(&link->rx_lock);
+	lock_init(&link->tx_lock);
+	lock_init(&link->wait_lock);
+	return link;
+}
+
+static void give_struct(struct link *link)
+{
+	lock_acquire(&pool_lock);
+	link->next_free = pool;
+	pool = link;
+	lock_release(&pool_lock);
+}
+
+/* The memory that both ends share, as it is mapped here. */
+struct mapped {
+	struct link_shared *shared;
+	ino_t number;
+	char *tx, *rx;
+};
+
+static bool map_memory(struct mapped *m, int fd, int tx_side, int rx_side)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return false;
+	m->number = st.st_ino;
+	m->shared = mmap(NULL, LINK_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (m->shared == MAP_FAILED)
+		return false;
+	m->tx = ring_map(fd, LINK_CONTROL_BYTES + (size_t)tx_side * RING_BYTES);
+	if (m->tx == MAP_FAILED)
+		goto unmap_control;
+	m->rx = ring_map(fd, LINK_CONTROL_BYTES + (size_t)rx_side * RING_BYTES);
+	if (m->rx != MAP_FAILED)
+		return true;
+	ring_unmap(m->tx);
+unmap_control:
+	munmap(m->shared, LINK_CONTROL_BYTES);
+	return false;
+}
+
+static void unmap_memory(const struct mapped *m)
+{
+	ring_unmap(m->tx);
+	ring_unmap(m->rx);
+	munmap(m->shared, LINK_CONTROL_BYTES);
+}
+
+static void put_memory(struct link *link, const struct mapped *m, int tx_side,
+		       int rx_side) NO_LOCK_CHECK
+{
+	link->shared = m->shared;
+	link->number = m->number;
+	link->tx.data = m->tx;
+	link->rx.data = m->rx;
+	link->tx.control = &m->shared->control[tx_side];
+	link->rx.control = &m->shared->control[rx_side];
+}
+
+struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd,
+			 int heap_fd) NO_LOCK_CHECK
+{
+	struct link *link = take_struct();
+	bool own = side == LINK_SELF;
+	int tx_side = own ? 0 : side, rx_side = own ? 0 : !side;
+	struct mapped m;
+
+	if (!link)
+		return NULL;
+	if (!map_memory(&m, shared_fd, tx_side, rx_side)) {
+		give_struct(link);
+		return NULL;
+	}
+	link->tx = (struct ring_producer){ 0 };
+	link->rx = (struct ring_consumer){ .hold = UINT64_MAX };
+	put_memory(link, &m, tx_side, rx_side);
+	link->slot = slot;
+	link->pid = pid;
+	link->arena = arena;
+	link->peer = arena_header(arena);
+	link->peer_qps = arena_qps(arena);
+	link->peer_keys = arena_keys(arena);
+	link->wake_fd = wake_fd;
+	heap_init(&link->heap, heap_fd);
+	link->heap_of = getpid();
+	link->acked = link->rx_end = 0;
+	link->carried_out = 0;
+	link->flight_head = link->flight_tail = 0;
+	link->reach = own ? REACH_SELF : REACH_NONE;
+	link->reach_error = 0;
+	link->reach_told = false;
+	list_init(&link->blocked);
+	list_init(&link->turned);
+	list_init(&link->orphans);
+	link->blocked_count = link->turned_count = link->answering_count = 0;
+	list_init(&link->answering);
+	link->waiting = link->again = false;
+	link->references = 1;
+	link->dying = false;
+	link->late_acked = 0;
+	return link;
+}
+
+/* False: the other end has left it, or this end was there before. */
+static bool start_with(struct link_shared *shared, int rx_side)
+{
+	uint32_t ends = atomic_load(&shared->ends), own = 1u << !rx_side;
+
+	do {
+		if (ends & (LINK_LEFT | own))
+			return false;
+	} while (!atomic_compare_exchange_weak(&shared->ends, &ends, ends | own));
+	atomic_store_explicit(&shared->control[rx_side].begun, true, memory_order_relaxed);
+	return true;
+}
+
+/* False: the other end has started with it. */
+static bool leave(struct link_shared *shared, int rx_side)
+{
+	uint32_t alone = 1u << !rx_side;
+
+	return atomic_compare_exchange_strong(&shared->ends, &alone, alone | LINK_LEFT) ||
+	       alone & LINK_LEFT;
+}
+
+static int rx_side_of(const struct link *link)
+{
+	return link->rx.control == &link->shared->control[1];
+}
+
+bool link_start(struct link *link)
+{
+	if (link->reach == REACH_SELF)
+		atomic_store_explicit(&link->rx.control->begun, true, memory_order_relaxed);
+	else if (!start_with(link->shared, rx_side_of(link)))
+		return false;
+	link->alive = true;
+	return true;
+}
+
+bool link_is_shared(struct link *link)
+{
+	bool is_shared = true;
+
+	lock_acquire(&link->tx_lock);
+	if (link->alive && link->reach != REACH_SELF)
+		is_shared = atomic_load(&link->shared->ends) & 1u << rx_side_of(link);
+	lock_release(&link->tx_lock);
+	return is_shared;
+}
+
+/*
+ * Nothing of it was consumed: it lies at 0. RING-1: who consumes sees nothing before the first word, and the
+ * memory behind the last record is 0.
+ */
+static void take_along(const struct link *link, char *to)
+{
+	struct record *first = (struct record *)to;
+	const struct record *sent = (const struct record *)link->tx.data;
+	uint32_t word = sent->header.word;
+
+	_Static_assert(offsetof(struct record, header.word) == 0, "the word is first");
+	if (!link->tx.tail)
+		return;
+	memcpy(to + sizeof(word), link->tx.data + sizeof(word), link->tx.tail - sizeof(word));
+	__atomic_store_n(&first->header.word, word, __ATOMIC_RELEASE);
+}
+
+/*
+ * Leaves one and starts with the other: both ends take the two words in the same order, whichever they are at. So
+ * when each is about to move to where the other is, one of them finds the other there, or gone, at its first step,
+ * and stays; they do not both leave.
+ */
+static bool exchange(struct link_shared *from, ino_t from_number, struct link_shared *to, ino_t to_number,
+		     int rx_side)
+{
+	if (from_number < to_number)
+		return leave(from, rx_side) && start_with(to, rx_side);
+	return start_with(to, rx_side) && leave(from, rx_side);
+}
+
+/* Under both locks, so nobody is at the rings. */
+static bool move(struct link *link, const struct mapped *to, int tx_side, int rx_side)
+{
+	if (!link->alive || link->reach == REACH_SELF || rx_side != rx_side_of(link) ||
+	    link->tx.tail >= RING_BYTES || link->rx.head)
+		return false;
+	if (atomic_load(&to->shared->ends) & (LINK_LEFT | 1u << tx_side))
+		return false;
+	if (!exchange(link->shared, link->number, to->shared, to->number, rx_side))
+		return false;
+	take_along(link, to->tx);
+	link->tx.head = 0;
+	return true;
+}
+
+bool link_move(struct link *link, int side, int shared_fd)
+{
+	struct mapped old, m;
+	bool moved;
+
+	if (link_is_shared(link) || !map_memory(&m, shared_fd, side, !side))
+		return false;
+	lock_acquire(&link->rx_lock);
+	lock_acquire(&link->tx_lock);
+	moved = move(link, &m, side, !side);
+	if (moved) {
+		old = (struct mapped){ link->shared, link->number, link->tx.data, link->rx.data };
+		put_memory(link, &m, side, !side);
+		m = old;
+	}
+	lock_release(&link->tx_lock);
+	lock_release(&link->rx_lock);
+	unmap_memory(&m);
+	return moved;
+}
+
+bool link_is_spent(const struct link *link)
+{
+	return atomic_load_explicit(&link->rx.control->begun, memory_order_relaxed);
+}
+
+void link_reset_after_fork(void) NO_LOCK_CHECK
+{
+	lock_init(&pool_lock);
+	pool = NULL;
+}
+
+void link_get(struct link *link)
+{
+	atomic_fetch_add(&link->references, 1);
+}
+
+/* Who would have been told is dead, or will be told of nothing any more. */
+static void drop_orphans(struct link *link)
+{
+	while (!list_empty(&link->orphans)) {
+		struct list *first = link->orphans.next;
+
+		list_del(first);
+		free(list_entry(first, struct orphan_nak, node));
+	}
+}
+
+void link_put(struct link *link)
+{
+	if (atomic_fetch_sub(&link->references, 1) != 1)
+		return;
+
+	UNCANCELLED;
+
+	drop_orphans(link); /* no QP can leave one any more */
+	if (link->reach != REACH_SELF)
+		munmap(link->arena, ARENA_BYTES);
+	close(link->wake_fd);
+	if (link->heap_of == getpid())
+		heap_fini(&link->heap);
+	else
+		heap_forget(&link->heap);
+	give_struct(link);
+}
+
+uint64_t link_sent(struct link *link)
+{
+	uint64_t position;
+
+	lock_acquire(&link->tx_lock);
+	position = link->tx.tail;
+	lock_release(&link->tx_lock);
+	return position;
+}
+
+bool link_carried_out(struct link *link, uint64_t position)
+{
+	bool carried_out = true;
+
+	lock_acquire(&link->tx_lock);
+	if (link->alive)
+		carried_out = atomic_load_explicit(&link->tx.control->acked,
+						   memory_order_acquire) >= position;
+	lock_release(&link->tx_lock);
+	return carried_out;
+}
+
+void link_bury(struct link *link)
+{
+	lock_acquire(&link->rx_lock);
+	lock_acquire(&link->tx_lock);
+	link->alive = false;
+	link->rx.broken = link->tx.broken = true;
+	unmap_memory(&(struct mapped){ link->shared, link->number, link->tx.data, link->rx.data });
+	lock_release(&link->tx_lock);
+	lock_release(&link->rx_lock);
+	link_put(link);
+}
+
+void link_wake(struct link *link)
+{
+	uint64_t one = 1;
+
+	if (sys_write(link->wake_fd, &one, sizeof(one)) < 0)
+		return; /* EAGAIN: the counter is full, so it is awake already */
+}

@@ -1,0 +1,166 @@
+/*
+ * Link - this process's connection to another process of the host (or to itself): two rings, the
+ * other's arena, and the means to wake it.
+ *
+ * Made by the adapter when verbatimd hands over the descriptors; used by requesters (sending) and
+ * by whoever polls (receiving). The struct is never given back to the allocator, only to a pool,
+ * so a stale pointer can be locked safely and then found not alive. The rings are unmapped when the
+ * other process has died; the arena when the last reference is gone.
+ *
+ * Locks: rx_lock is the outermost lock of the local path, tx_lock is taken inside QP locks,
+ * wait_lock is innermost.
+ */
+#ifndef SHM_LINK_H
+#define SHM_LINK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "shm/ring.h"
+#include "memory/heap.h"
+
+/* What the shared memory of a link has to hold: control lines at 0, then the two rings. */
+#define LINK_CONTROL_BYTES 4096
+#define LINK_BYTES_NEEDED  (LINK_CONTROL_BYTES + 2 * RING_BYTES)
+
+/* How the other process's memory is reached: see shm/reach.h. */
+enum reach {
+	REACH_NONE, /* not at all: everything travels by message */
+	REACH_SELF, /* it is our own */
+	REACH_VM,   /* process_vm_readv, process_vm_writev */
+};
+
+/* A message that waits for its acknowledgement. */
+struct in_flight {
+	uint64_t end; /* position behind its last record */
+	uint32_t qpn;
+	uint32_t epoch;
+	uint32_t seq; /* of the WQE */
+};
+
+#define IN_FLIGHT_MAX 8192 /* a power of two */
+
+struct link {
+	struct link *next_free;
+	uint32_t slot;
+	pid_t pid;
+	_Atomic bool alive;
+	bool dying; /* the other process is dead: nobody reads answers. Guarded by rx_lock */
+	_Atomic uint32_t references; /* QPs that are connected over it */
+	enum reach reach;
+	int reach_error;	 /* REACH_NONE: why, an errno; 0: by VERBATIM_REACH */
+	_Atomic bool reach_told; /* that was reported */
+	pid_t heap_of; /* the process that has mapped `heap`: a child of a fork has not */
+	void *arena; /* the other's, read-only (our own for the link to ourselves) */
+	struct arena_header *peer;
+	struct arena_qp *peer_qps;
+	struct arena_key *peer_keys;
+	int wake_fd;
+	struct heap heap;
+
+	struct lock rx_lock; /* guards rx, acked and the head of in_flight */
+	struct ring_consumer rx;
+	uint64_t acked; /* of our records, as last worked through */
+	uint64_t late_acked; /* acked as it was when rx.head was late_head, not believed yet; 0: none */
+	uint64_t late_head;
+	uint64_t rx_end; /* position behind the record that is being worked on */
+	/* Everything of the peer's below is carried out; for RING-4. Stored under rx_lock, read by senders. */
+	_Atomic uint64_t carried_out;
+
+	struct lock tx_lock; /* guards tx and the tail of in_flight */
+	struct ring_producer tx;
+	struct in_flight *in_flight; /* IN_FLIGHT_MAX entries */
+	_Atomic uint32_t flight_head, flight_tail;
+
+	struct lock wait_lock; /* guards the lists and what they hold */
+	struct list blocked;   /* QPs with requests that found no room */
+	struct list turned;    /* QPs whose turn is over, and that have more to do */
+	struct list answering; /* QPs with answers to send */
+	struct list orphans;   /* struct orphan_nak: NAKs of QPs that are gone; goes before `answering` */
+	uint32_t blocked_count, turned_count, answering_count;
+	_Atomic bool waiting;  /* one of the lists may not be empty */
+	_Atomic bool again;    /* a QP's turn is over, and it has more to do */
+
+	/* Changed by link_move alone, under both rx_lock and tx_lock, as are the rings. */
+	struct link_shared *shared;
+	ino_t number; /* of the file that it is in: the same for both ends */
+};
+
+/* At the beginning of the shared memory, in LINK_CONTROL_BYTES. */
+struct link_shared {
+	struct ring_control control[2];
+	/* Who uses this memory: 1 << side; LINK_LEFT: the one that did has left it before the other came. */
+	_Alignas(64) _Atomic uint32_t ends;
+};
+
+#define LINK_LEFT 4u
+
+/*
+ * Makes a link. `shared_fd` holds LINK_BYTES_NEEDED bytes; `side` says which ring is ours to write
+ * (0 or 1; LINK_SELF: the link to oneself, which has one ring for both). `pid` is as verbatimd sees it:
+ * a process of another PID namespace may have ours. `arena` is mapped already and the link owns the
+ * mapping unless it is its own; `wake_fd` is the link's from now on, and `heap_fd`, the other's heap
+ * (-1: not to be used). Returns NULL with errno; then arena and descriptors are still the caller's.
+ */
+#define LINK_SELF (-1)
+struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd,
+			 int heap_fd);
+
+/*
+ * From here on it may be used; until then whoever finds it leaves it alone. False: the other end has left its
+ * memory, see link_move.
+ */
+bool link_start(struct link *link);
+
+/*
+ * verbatimd offers memory for a link that there is already: so does each verbatimd that did not make the
+ * link. Both ends have to use the same. They know it of one that both have started with (`ends`), which is for
+ * good. One that the other end has not started with may be unknown to it, because verbatimd ended before it
+ * had told both: then this end leaves it and takes what it has sent along, as it lies there from the first
+ * byte on. Leaving and starting are compare-and-swaps of one word: so an end never starts with memory that the
+ * other has left, nor leaves memory that the other has started with. Both go from one word to the next in the same
+ * order, so they do not leave for where the other is just leaving. True: the link has moved.
+ */
+bool link_move(struct link *link, int side, int shared_fd);
+
+/* Whether the other end has started with this memory. */
+bool link_is_shared(struct link *link);
+
+/*
+ * Not started, and made of memory that this process had a link of before: what it would find in the
+ * ring it has carried out already. So it is for who asked verbatimd for the link with a process that
+ * has died meanwhile.
+ */
+bool link_is_spent(const struct link *link);
+void link_reset_after_fork(void);
+
+void link_get(struct link *link);
+void link_put(struct link *link);
+
+/* The position behind what was sent so far; whether everything below `position` was carried out. */
+uint64_t link_sent(struct link *link);
+bool link_carried_out(struct link *link, uint64_t position);
+
+/* Unmaps the rings, after the last progress; the struct goes to the pool with the last reference. */
+void link_bury(struct link *link);
+
+/*
+ * Something was left for the other process: wakes it if it says that it sleeps. No fence here: the
+ * other half of the pair DUTY is the membarrier in the pump, between storing DUTY_ASLEEP and
+ * looking at the rings once more.
+ */
+void link_wake(struct link *link);
+
+static inline void link_notify(struct link *link)
+{
+	atomic_signal_fence(memory_order_seq_cst); /* DUTY */
+	if (atomic_load_explicit(&link->peer->duty, memory_order_relaxed) == DUTY_ASLEEP)
+		link_wake(link);
+}
+
+#endif

@@ -1,0 +1,171 @@
+#include "shm/onesided.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "shm/progress.h"
+#include "shm/reach.h"
+#include "shm/record.h"
+#include "memory/key.h"
+#include "memory/memory.h"
+#include "memory/touch.h"
+
+/* One system call moves so much. */
+#define SLICE_BYTES (256 * 1024)
+
+/* The target's QP answers to ours, and grants the right. */
+static bool target_agrees(struct qp *qp, struct link *link, uint32_t right, uint32_t *pd)
+{
+	uint32_t index = qp->attr.dest_qp_num & (ARENA_QPS - 1);
+	struct arena_qp *target = &link->peer_qps[index];
+	uint32_t word = atomic_load_explicit(&target->word, memory_order_acquire);
+	uint32_t state = ARENA_QP_STATE(word);
+
+	*pd = target->pd;
+	return word != 0 && ARENA_QP_TYPE(word) == qp->type &&
+	       (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
+	       target->dest_qpn == qp->ib.qp_num && target->rq_psn == qp->attr.sq_psn &&
+	       (target->access & right);
+}
+
+/* The next slice's pieces of local memory; 0: *cause is set, or it cannot be done directly. */
+static int local_pieces(struct qp *qp, struct wqe *wqe, size_t bytes, uint32_t access,
+			struct iovec *iov, enum cause *cause)
+{
+	if (wqe->flags & IBV_SEND_INLINE) {
+		*cause = CAUSE_NONE;
+		iov[0] = (struct iovec){ wqe->inline_data + wqe->done, bytes };
+		return 1;
+	}
+	return memory_pieces(wqe->sge, wqe->num_sge, qp->pd->number, access, wqe->done, bytes, iov,
+			     SQ_SGE_MAX, cause);
+}
+
+/*
+ * Target memory that is mapped here: plain loads and stores. The local keys were checked for the
+ * whole slice, so a failure now means that one has been revoked meanwhile.
+ */
+static enum onesided copy_mapped(struct qp *qp, struct wqe *wqe, char *target, size_t bytes,
+				 enum cause *cause)
+{
+	size_t tail = ((uintptr_t)target + bytes) & 7;
+	uint32_t pd = qp->pd->number;
+	uint64_t last;
+
+	if (wqe->opcode == IBV_WR_RDMA_READ) {
+		*cause = memory_scatter(wqe->sge, wqe->num_sge, pd, wqe->done, target, bytes);
+	} else if (wqe->flags & IBV_SEND_INLINE) {
+		memory_copy_ordered(target, wqe->inline_data + wqe->done, bytes);
+	} else {
+		if (!tail)
+			tail = sizeof(last);
+		if (tail > bytes)
+			tail = bytes;
+		*cause = memory_gather(wqe->sge, wqe->num_sge, pd, wqe->done, target, bytes - tail);
+		if (*cause == CAUSE_NONE)
+			*cause = memory_gather(wqe->sge, wqe->num_sge, pd, wqe->done + bytes - tail,
+					       &last, tail);
+		if (*cause == CAUSE_NONE) {
+			atomic_thread_fence(memory_order_release); /* CONTRACT 27: the last word last */
+			memory_copy_ordered(target + bytes - tail, &last, tail);
+		}
+	}
+	return *cause == CAUSE_NONE ? ONESIDED_DONE : ONESIDED_LOCAL_ERROR;
+}
+
+/* Moved by other means: asks the owner to adopt the region when that pays. Holds no tx_lock. */
+static void want(struct qp *qp, uint32_t key, uint64_t length, size_t bytes)
+{
+	struct link *link = shm_of(qp)->link;
+	struct record *record;
+
+	if (!heap_pays(&link->heap, key, length, bytes))
+		return;
+	lock_acquire(&link->tx_lock);
+	record = link->alive ? ring_reserve(&link->tx, 0, RING_FOR_NAKS) : NULL;
+	if (record) {
+		record->header = (struct record_header){ .rkey = key };
+		ring_publish(&link->tx, record, record_word(RECORD_ADOPT, 0, 0));
+		heap_asked(&link->heap, key);
+		shm_of(qp)->published = true;
+	}
+	lock_release(&link->tx_lock);
+}
+
+/* The slice's target, mapped here, or NULL; *bytes may become less, for either. */
+static char *find_mapped(struct link *link, const struct arena_key *entry, uint64_t host, size_t *bytes)
+{
+	uint64_t place;
+
+	if (link->reach == REACH_SELF)
+		return NULL; /* the kernel copies: the program may have unmapped it (CONTRACT 6) */
+	place = heap_place(entry, host, bytes);
+	return place ? heap_map(&link->heap, place, bytes) : NULL;
+}
+
+static enum onesided copy_slice(struct qp *qp, struct wqe *wqe, struct link *link, uint64_t host,
+				uint32_t flags, size_t *slice, enum cause *cause)
+{
+	bool read = wqe->opcode == IBV_WR_RDMA_READ;
+	struct arena_key *entry = &link->peer_keys[KEY_INDEX(wqe->rkey)];
+	char *mapped = find_mapped(link, entry, host, slice);
+	size_t bytes = *slice;
+	struct iovec iov[SQ_SGE_MAX];
+	int pieces = local_pieces(qp, wqe, bytes, read ? IBV_ACCESS_LOCAL_WRITE : 0, iov, cause);
+
+	if (!pieces)
+		return *cause != CAUSE_NONE ? ONESIDED_LOCAL_ERROR : ONESIDED_BY_MESSAGE;
+	if (mapped)
+		return copy_mapped(qp, wqe, mapped, bytes, cause);
+	if (link->reach == REACH_VM && !(flags & KEY_STAYS) && !entry->heap)
+		want(qp, wqe->rkey, entry->length, bytes);
+	switch (reach_copy(link, read ? REACH_READ : REACH_WRITE, iov, pieces, host, bytes)) {
+	case 0:
+		return ONESIDED_DONE;
+	case -EFAULT:
+		if (memory_probe(iov, pieces))
+			return ONESIDED_BY_MESSAGE;
+		*cause = CAUSE_MEMORY_FAULT_LOCAL;
+		return ONESIDED_LOCAL_ERROR;
+	default:
+		return ONESIDED_BY_MESSAGE;
+	}
+}
+
+enum onesided onesided_execute(struct qp *qp, struct wqe *wqe, int64_t *budget, enum cause *cause)
+{
+	struct link *link = shm_of(qp)->link;
+	bool read = wqe->opcode == IBV_WR_RDMA_READ;
+	uint32_t right = read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+	enum onesided result = ONESIDED_DONE;
+	uint32_t pd;
+
+	if (!target_agrees(qp, link, right, &pd))
+		return ONESIDED_BY_MESSAGE;
+	while (wqe->done < wqe->length) {
+		size_t bytes = wqe->length - wqe->done;
+		struct arena_touch *touch;
+		uint64_t host;
+		uint32_t flags;
+
+		if (*budget <= 0)
+			return ONESIDED_TURN_OVER;
+		if (bytes > SLICE_BYTES)
+			bytes = SLICE_BYTES;
+		touch = touch_begin(link->slot, wqe->rkey);
+		/* the whole range, so that nothing is written if any of it is not allowed */
+		if (key_check(link->peer_keys, wqe->rkey, pd, qp->attr.dest_qp_num,
+			      wqe->remote_addr, wqe->length, right, &host, &flags) != KEY_OK ||
+		    flags & KEY_NULL || (flags & KEY_MOVING && link->reach != REACH_SELF))
+			result = ONESIDED_BY_MESSAGE;
+		else
+			result = copy_slice(qp, wqe, link, host + wqe->done, flags, &bytes, cause);
+		touch_end(touch);
+		if (result != ONESIDED_DONE)
+			return result;
+		wqe->done += bytes;
+		shm_moved += bytes;
+		*budget -= bytes;
+	}
+	return ONESIDED_DONE;
+}

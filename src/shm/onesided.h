@@ -1,0 +1,29 @@
+/*
+ * One-sided - WRITE and READ executed by their requester, on the target's memory.
+ *
+ * In:  a WQE, the target's QP and key tables, its memory (reach.h).
+ * Out: the bytes moved; or the advice to send a message, whenever anything is not in order: the
+ *      responder then finds out what, and its verdict is the same as on a wire.
+ *
+ * Memory that is mapped here (our own; pages that the target has adopted, memory/heap.h) is copied
+ * by plain loads and stores, all else by the kernel (shm/reach.h).
+ *
+ * Holds the QP's lock; publishes the keys it touches (memory/touch.h); does no more than *budget.
+ */
+#ifndef SHM_ONESIDED_H
+#define SHM_ONESIDED_H
+
+#include <stdint.h>
+
+#include "shm/shm_qp.h"
+
+enum onesided {
+	ONESIDED_DONE,
+	ONESIDED_TURN_OVER,   /* wqe->done tells how far; call again */
+	ONESIDED_BY_MESSAGE,
+	ONESIDED_LOCAL_ERROR, /* *cause says which; nothing else was written */
+};
+
+enum onesided onesided_execute(struct qp *qp, struct wqe *wqe, int64_t *budget, enum cause *cause);
+
+#endif

@@ -1,0 +1,429 @@
+#include "shm/progress.h"
+
+#include "shm/answer.h"
+#include "shm/completer.h"
+#include "shm/datagram.h"
+#include "shm/shm_qp.h"
+#include "shm/requester.h"
+#include "shm/responder.h"
+#include "shm/retry.h"
+#include "memory/adopt.h"
+
+/* What one call works through at most, before others have a turn. */
+#define TURN_RECORDS 64
+#define TURN_BYTES   (256 * 1024)
+/* So often the producer learns that there is room again. */
+#define RELEASE_BYTES (32 * 1024)
+
+_Thread_local uint64_t shm_moved __attribute__((tls_model("initial-exec")));
+
+/* The QP that the last record was for stays locked: records of one QP often come in a row. */
+struct turn {
+	struct link *link;
+	struct qp *qp;
+};
+
+static void leave_qp(struct turn *turn) NO_LOCK_CHECK
+{
+	if (!turn->qp)
+		return;
+	cq_give_events();
+	qp_unlock(turn->qp);
+	turn->qp = NULL;
+}
+
+static struct qp *take_qp(struct turn *turn, uint32_t qpn) NO_LOCK_CHECK
+{
+	if (turn->qp && turn->qp->ib.qp_num == qpn)
+		return turn->qp;
+	leave_qp(turn);
+	turn->qp = qp_find_locked(qpn);
+	if (turn->qp && !shm_of(turn->qp)) {
+		qp_unlock(turn->qp);
+		turn->qp = NULL;
+	}
+	return turn->qp;
+}
+
+/* An answer is believed only from the process that the QP is connected to. */
+static bool is_from_peer(struct qp *qp, struct link *link, const struct record_header *header)
+{
+	return shm_of(qp)->link == link && qp->attr.dest_qp_num == header->src_qpn;
+}
+
+/* Everything up to `acked` of ours was carried out, but for what a NAK spoke of, which came first. */
+static void take_acks(struct turn *turn, uint64_t acked) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	uint32_t head = atomic_load_explicit(&link->flight_head, memory_order_relaxed);
+	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_acquire);
+	struct qp *touched = NULL;
+
+	if (acked > link->acked)
+		link->acked = acked;
+
+	for (; head != tail; head++) {
+		struct in_flight entry = link->in_flight[head % IN_FLIGHT_MAX];
+		struct qp *qp;
+
+		if (entry.end > acked)
+			break;
+		if (touched && touched->ib.qp_num != entry.qpn)
+			shm_requester_on_progress(touched);
+		qp = take_qp(turn, entry.qpn);
+		if (qp && shm_of(qp)->epoch == entry.epoch)
+			shm_completer_on_ack(qp, entry.seq);
+		touched = qp;
+	}
+	if (touched)
+		shm_requester_on_progress(touched);
+	atomic_store_explicit(&link->flight_head, head, memory_order_release);
+}
+
+/* False: it cannot be handled now and stays in the ring. */
+static bool dispatch(struct turn *turn, const struct record_header *header, const uint8_t *payload,
+		     uint64_t end) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	struct qp *qp;
+
+	if (record_kind(header) == RECORD_DATAGRAM && header->dst_qpn == MULTICAST_QPN) {
+		leave_qp(turn);
+		datagram_deliver_group(header, payload);
+		return true;
+	}
+	if (record_kind(header) == RECORD_ADOPT) {
+		adopt_request(header->rkey);
+		return true;
+	}
+	qp = take_qp(turn, header->dst_qpn);
+	switch (record_kind(header)) {
+	case RECORD_DATAGRAM:
+		if (qp)
+			datagram_deliver(qp, header, payload);
+		return true;
+	case RECORD_NAK:
+		if (qp && is_from_peer(qp, link, header))
+			shm_completer_on_nak(qp, header);
+		return true;
+	case RECORD_READ_RESPONSE:
+	case RECORD_ATOMIC_RESPONSE:
+		if (qp && is_from_peer(qp, link, header))
+			shm_completer_on_response(qp, header, payload);
+		return true;
+	default:
+		if (header->acked > link->acked) {
+			take_acks(turn, header->acked); /* RING-4 */
+			qp = take_qp(turn, header->dst_qpn);
+		}
+		if (!qp)
+			return shm_responder_without_qp(link, header);
+		return shm_responder_on_request(qp, link, header, payload, end);
+	}
+}
+
+/* Works through the records that are there. True: all of them. */
+static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link->rx_lock)
+{
+	struct ring_consumer *rx = &turn->link->rx;
+	uint64_t bytes = 0;
+
+	for (uint32_t n = 0; n < max_records && bytes < TURN_BYTES; n++) {
+		struct record_header header;
+		struct record *record = ring_peek(rx, &header);
+
+		if (!record)
+			return true;
+		turn->link->rx_end = rx->head + record_size(&header);
+		if (!dispatch(turn, &header, record->payload, turn->link->rx_end))
+			return false;
+		ring_advance(rx, &header);
+		bytes += record_size(&header);
+		shm_moved += record_size(&header);
+		if (rx->head - rx->released >= RELEASE_BYTES && ring_release(rx))
+			link_notify(turn->link);
+	}
+	return false;
+}
+
+/* The first of a list of QPs, without taking it out; 0: none. */
+static uint32_t first_waiting(struct link *link, struct list *head)
+{
+	struct shm_qp *lq = NULL;
+	uint32_t qpn = 0;
+
+	lock_acquire(&link->wait_lock);
+	if (!list_empty(head)) {
+		lq = head == &link->answering ?
+			     list_entry(head->next, struct shm_qp, answering_node) :
+			     list_entry(head->next, struct shm_qp, blocked_node);
+		qpn = lq->qp->ib.qp_num;
+	}
+	lock_release(&link->wait_lock);
+	return qpn;
+}
+
+static void first_becomes_last(struct link *link, struct list *head)
+{
+	struct list *first;
+
+	lock_acquire(&link->wait_lock);
+	first = head->next;
+	if (first != head) {
+		list_del(first);
+		list_add_tail(head, first);
+	}
+	lock_release(&link->wait_lock);
+}
+
+static uint32_t count_waiting(struct link *link, const uint32_t *count)
+{
+	uint32_t n;
+
+	lock_acquire(&link->wait_lock);
+	n = *count;
+	lock_release(&link->wait_lock);
+	return n;
+}
+
+/*
+ * Answers, in the order in which the QPs came to owe them. The first that finds no room for all that it owes
+ * ends the round, and is the first of the next one.
+ */
+static void send_answers(struct turn *turn) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	uint32_t tries;
+
+	if (!list_empty(&link->orphans) && !shm_answer_send_orphans(link))
+		return;
+	for (tries = count_waiting(link, &link->answering_count); tries; tries--) {
+		uint32_t qpn = first_waiting(link, &link->answering);
+		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
+
+		if (qp && shm_of(qp)->link == link) {
+			if (!shm_answer_send(qp))
+				return;
+			shm_answer_is_through(qp);
+		} else if (qpn) { /* it is about to leave */
+			first_becomes_last(link, &link->answering);
+		}
+	}
+}
+
+/* Nothing may have been received, so that nobody else tells the other end of what was sent. */
+static void serve_answering(struct turn *turn) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	uint64_t sent = link_sent(link);
+
+	send_answers(turn);
+	if (link_sent(link) != sent)
+		link_notify(link);
+}
+
+/* QPs whose turn was over have another one each. */
+static void serve_turned(struct turn *turn) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	uint32_t tries;
+
+	for (tries = count_waiting(link, &link->turned_count); tries; tries--) {
+		uint32_t qpn = first_waiting(link, &link->turned);
+		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
+
+		if (qp && shm_of(qp)->blocked_on == link) {
+			shm_requester_unblock(qp);
+			shm_requester_issue(qp);
+		} else if (qpn) {
+			first_becomes_last(link, &link->turned);
+		}
+	}
+}
+
+/*
+ * QPs that wait for room, in the order in which they came. One that finds none ends the round, however
+ * many wait behind it: there is none for them either. It stays the first, so that none is passed over for
+ * ever; one that found some, and wants more, goes to the end.
+ */
+static void serve_blocked(struct turn *turn) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	uint32_t tries;
+
+	for (tries = count_waiting(link, &link->blocked_count); tries; tries--) {
+		uint32_t qpn = first_waiting(link, &link->blocked);
+		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
+		struct shm_qp *lq = qp ? shm_of(qp) : NULL;
+		uint32_t issue, done;
+		enum carried carried;
+
+		if (!lq || lq->blocked_on != link) {
+			if (qpn)
+				first_becomes_last(link, &link->blocked);
+			continue;
+		}
+		issue = qp->sq.issue;
+		done = sq_wqe(&qp->sq, issue)->done;
+		shm_retry_on_room(qp);
+		carried = shm_requester_issue(qp);
+		if (lq->blocked_on != link || !lq->for_room)
+			continue; /* it waits elsewhere, for another turn, or not at all */
+		if (carried != CARRY_NO_ROOM) {
+			shm_requester_unblock(qp);
+			continue;
+		}
+		if (qp->sq.issue != issue || sq_wqe(&qp->sq, issue)->done != done)
+			first_becomes_last(link, &link->blocked);
+		break;
+	}
+}
+
+/* Gives QPs that wait on the link another try. */
+static void serve_waiting(struct turn *turn) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+
+	if (!atomic_load_explicit(&link->waiting, memory_order_acquire))
+		return;
+	atomic_store_explicit(&link->waiting, false, memory_order_relaxed);
+	serve_answering(turn);
+	serve_turned(turn);
+	serve_blocked(turn);
+	lock_acquire(&link->wait_lock);
+	if (list_empty(&link->answering) && list_empty(&link->orphans))
+		link->rx.hold = UINT64_MAX;
+	if (!list_empty(&link->answering) || !list_empty(&link->orphans) ||
+	    !list_empty(&link->turned) || !list_empty(&link->blocked))
+		atomic_store_explicit(&link->waiting, true, memory_order_relaxed);
+	lock_release(&link->wait_lock);
+}
+
+static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+	uint64_t begin = link->rx.head;
+	uint64_t acked = atomic_load_explicit(&link->tx.control->acked,
+					      memory_order_acquire); /* RING-3 */
+	bool all, any;
+
+	cq_gather_events();
+	all = receive(turn, max_records);
+	any = link->rx.head != begin || !all;
+
+	/*
+	 * While the ring is never empty: a NAK that came before `acked` was stored lies within a ring's
+	 * length of where we were when we loaded it.
+	 */
+	if (all || (link->late_acked && link->rx.head - link->late_head >= RING_BYTES)) {
+		if (!all)
+			take_acks(turn, link->late_acked);
+		link->late_acked = 0;
+	} else if (!link->late_acked) {
+		link->late_acked = acked;
+		link->late_head = begin;
+	}
+	if (all && (acked != link->acked ||
+		    link->flight_head != atomic_load_explicit(&link->flight_tail,
+							      memory_order_relaxed))) {
+		any |= acked > link->acked; /* less is old news (RING-4), or a lie */
+		take_acks(turn, acked);
+	}
+	serve_waiting(turn);
+	leave_qp(turn);
+	cq_stop_gathering();
+	if (atomic_load_explicit(&link->again, memory_order_relaxed))
+		any |= atomic_exchange_explicit(&link->again, false, memory_order_relaxed);
+	if (ring_release(&link->rx)) {
+		any = true;
+		link_notify(link);
+	}
+	return any;
+}
+
+/* lock_try through a pointer into `turn` is more than the analysis follows. */
+bool progress_link(struct link *link) NO_LOCK_CHECK
+{
+	struct turn turn = { .link = link };
+	bool any = true;
+
+	if (!lock_try(&link->rx_lock))
+		return true;
+	if (link->alive)
+		any = work_through(&turn, TURN_RECORDS);
+	else
+		any = false;
+	lock_release(&link->rx_lock);
+	return any;
+}
+
+#define CATCH_UP_TURNS 16 /* and if the other end sends on and on, the rest is not of before */
+
+void progress_catch_up(struct link *link) NO_LOCK_CHECK
+{
+	struct turn turn = { .link = link };
+
+	lock_acquire(&link->rx_lock);
+	for (int i = 0; i < CATCH_UP_TURNS && link->alive; i++)
+		if (!work_through(&turn, TURN_RECORDS))
+			break;
+	lock_release(&link->rx_lock);
+}
+
+/* A QP whose other end is gone: what it waits for will not come. */
+static bool fail_if_connected(struct qp *qp, void *arg) NO_LOCK_CHECK /* qp_visit locked it */
+{
+	struct link *link = arg;
+	struct shm_qp *lq = shm_of(qp);
+	struct arena_qp *target;
+	bool without_a_word;
+	uint32_t word;
+
+	if (!lq || lq->link != link)
+		return true;
+	if (qp->type == IBV_QPT_UC && lq->blocked_on) {
+		shm_requester_unblock(qp);
+		shm_requester_issue(qp);
+	}
+	if (!qp_is_reliable(qp))
+		return true;
+	if (qp_state(qp) != IBV_QPS_RTR && qp_state(qp) != IBV_QPS_RTS && qp_state(qp) != IBV_QPS_SQD)
+		return true;
+	target = &link->peer_qps[qp->attr.dest_qp_num & (ARENA_QPS - 1)];
+	word = atomic_load_explicit(&target->word, memory_order_acquire);
+	without_a_word = ARENA_QP_STATE(word) == IBV_QPS_RTS && ARENA_QP_TYPE(word) == qp_peer_type(qp) &&
+			 target->dest_qpn == qp->ib.qp_num;
+	sq_retire(qp);
+	if (qp->sq.head != qp->sq.tail) {
+		shm_retry_on_loss(qp, qp->sq.head, CAUSE_PEER_DIED);
+	} else if (without_a_word) {
+		/* nothing will ever arrive here */
+		cause_report(CAUSE_PEER_DIED, qp->ib.qp_num, "process %d, QP 0x%06x",
+			     (int)link->pid, qp->attr.dest_qp_num);
+		qp_fail(qp, CAUSE_PEER_DIED);
+	}
+	return true;
+}
+
+void progress_on_death(struct link *link) NO_LOCK_CHECK
+{
+	struct turn turn = { .link = link };
+
+	lock_acquire(&link->rx_lock);
+	link->dying = true;
+	/* bounded: a child of the dead process may still have the ring */
+	for (int round = 0; link->alive && round < 2; round++) {
+		uint64_t head = link->rx.head;
+
+		work_through(&turn, UINT32_MAX);
+		if (link->rx.head == head)
+			break;
+	}
+	lock_acquire(&link->tx_lock);
+	link->alive = false; /* from here on posts fail at once */
+	lock_release(&link->tx_lock);
+	serve_waiting(&turn);
+	leave_qp(&turn);
+	lock_release(&link->rx_lock);
+	qp_visit(fail_if_connected, link);
+}

@@ -1,0 +1,147 @@
+#include "shm/reach.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cause.h"
+#include "base/uncancelled.h"
+#include "memory/memory.h"
+
+void reach_probe(struct link *link)
+{
+	const char *wish = secure_getenv("VERBATIM_REACH");
+	uint64_t cookie = 0;
+	struct iovec here = { &cookie, sizeof(cookie) };
+	struct iovec there = { (void *)(uintptr_t)link->peer->cookie_addr, sizeof(cookie) };
+
+	if (wish && !strcmp(wish, "message")) {
+		link->reach = REACH_NONE;
+		return;
+	}
+	if (link->reach == REACH_SELF)
+		return;
+	if (process_vm_readv(link->pid, &here, 1, &there, 1, 0) != sizeof(cookie))
+		link->reach_error = errno;
+	else if (cookie != link->peer->cookie)
+		link->reach_error = ESRCH; /* somebody else's memory */
+	else
+		link->reach = REACH_VM;
+}
+
+/* The kernel's Yama module: who may trace whom; -1: it is not there. */
+static int ptrace_scope(void)
+{
+	int fd = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
+	char text[4] = "";
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	return got > 0 ? atoi(text) : -1;
+}
+
+/* Whether the call itself is refused, to whomever it goes. */
+static bool may_not_call(void)
+{
+	char a = 0, b;
+	struct iovec here = { &b, 1 }, there = { &a, 1 };
+
+	return process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0;
+}
+
+void reach_explain(struct link *link)
+{
+	UNCANCELLED;
+	int scope;
+
+	if (atomic_exchange(&link->reach_told, true))
+		return;
+	scope = ptrace_scope();
+	if (!link->reach_error)
+		cause_report(CAUSE_REACH_REFUSED, 0, "process %d: VERBATIM_REACH", (int)link->pid);
+	else if (may_not_call())
+		cause_report(CAUSE_REACH_REFUSED, 0,
+			     "process %d: this one may not call process_vm_readv (seccomp)",
+			     (int)link->pid);
+	else if (link->reach_error == ESRCH)
+		cause_report(CAUSE_REACH_REFUSED, 0, "process %d: it is of another PID namespace",
+			     (int)link->pid);
+	else if (scope > 0)
+		cause_report(CAUSE_REACH_REFUSED, 0, "process %d: kernel.yama.ptrace_scope is %d",
+			     (int)link->pid, scope);
+	else
+		cause_report(CAUSE_REACH_REFUSED, 0,
+			     "process %d: it is not dumpable, or has other rights than this one: %s",
+			     (int)link->pid, strerror(link->reach_error));
+}
+
+static int copy_self(enum reach_direction direction, const struct iovec *local, int count,
+		     uint64_t remote, size_t length)
+{
+	for (int i = 0; i < count && length; i++) {
+		size_t bytes = local[i].iov_len < length ? local[i].iov_len : length;
+		int r;
+
+		if (direction == REACH_WRITE)
+			r = memory_copy_to(remote, local[i].iov_base, bytes);
+		else
+			r = memory_copy_from(local[i].iov_base, remote, bytes);
+		if (r)
+			return r;
+		remote += bytes;
+		length -= bytes;
+	}
+	return 0;
+}
+
+/*
+ * The kernel stores in the order of the pieces, and one piece is finished before the next is begun;
+ * so the last word is a piece of its own.
+ */
+static int copy_vm(struct link *link, enum reach_direction direction, const struct iovec *local,
+		   int count, uint64_t remote, size_t length)
+{
+	uint64_t last = (remote + length - 1) & ~7ull;
+	size_t body = last > remote && direction == REACH_WRITE ? last - remote : 0;
+	struct iovec there[2] = {
+		{ (void *)(uintptr_t)remote, body },
+		{ (void *)(uintptr_t)(remote + body), length - body },
+	};
+	ssize_t n;
+
+	if (direction == REACH_WRITE)
+		n = process_vm_writev(link->pid, local, count, body ? there : there + 1,
+				      body ? 2 : 1, 0);
+	else
+		n = process_vm_readv(link->pid, local, count, there + 1, 1, 0);
+	if (n == (ssize_t)length)
+		return 0;
+	if (n >= 0)
+		return -EFAULT; /* part of it: the next page is not there */
+	if (errno == EPERM) {
+		link->reach_error = EPERM;
+		link->reach = REACH_NONE;
+		return -EPERM;
+	}
+	return errno == ESRCH ? -ESRCH : -EFAULT;
+}
+
+int reach_copy(struct link *link, enum reach_direction direction, const struct iovec *local,
+	       int count, uint64_t remote, size_t length)
+{
+	if (!length)
+		return 0;
+	switch (link->reach) {
+	case REACH_SELF:
+		return copy_self(direction, local, count, remote, length);
+	case REACH_VM:
+		return copy_vm(link, direction, local, count, remote, length);
+	case REACH_NONE:
+		break;
+	}
+	return -EPERM;
+}

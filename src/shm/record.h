@@ -1,0 +1,153 @@
+/*
+ * Record - the format of what travels in a ring between two processes of a host.
+ *
+ * A record is a header of 48 bytes and its payload, padded to a multiple of 64 bytes, at a position
+ * that is a multiple of 64. It corresponds to a packet of the wire, with a "path MTU" of
+ * RECORD_PAYLOAD_MAX:
+ *
+ *   0   word         kind | flags << 8 | size in units of 64 bytes << 16; 0 = not written yet
+ *   4   dst_qpn      whom it is for
+ *   8   src_qpn      whose it is
+ *   12  msn          sequence number of its message, 24 bits, starts at the requester's sq_psn; and
+ *                    8 bits that count the requester's attempts: answers carry both back
+ *   16  total        length of the whole message (NAK: RNR timer code, and NAK_UNCOUNTED)
+ *   20  bytes        length of the payload in this record (16 bits)
+ *   22  srqn         XRC: place of the SRQ that the message is for (object/xrcd.h); 0: none of dst_qpn's
+ *                    process
+ *   24  imm          immediate data, R_Key to invalidate (NAK: enum nak; datagram: Q_Key in rkey)
+ *   28  rkey         R_Key (datagram: Q_Key; NAK: enum cause)
+ *   32  remote_addr  address at the responder
+ *   40  acked        everything of the other direction below this position was carried out, and any
+ *                    NAK for it stands before this record: see RING-4 in ring.h
+ *   48  payload      (compare & swap: compare, swap; fetch & add: add; a datagram: GRH, data)
+ *
+ * FLUSH: `total` is the length of its range, imm is placement types | selectivity level << 4.
+ *
+ * The reader copies the header out, checks the copy, and never trusts a value: see record_is_sane.
+ */
+#ifndef SHM_RECORD_H
+#define SHM_RECORD_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "packet/grh.h"
+
+#define RECORD_UNIT	   64
+#define RECORD_PAYLOAD_MAX (16 * 1024)
+#define MSN_MASK	   0xffffff
+
+enum record_kind {
+	RECORD_NONE,
+	/* requests, to a responder */
+	RECORD_SEND,
+	RECORD_WRITE,
+	RECORD_READ,
+	RECORD_COMPARE_SWAP,
+	RECORD_FETCH_ADD,
+	RECORD_DATAGRAM,
+	/* answers, to a completer */
+	RECORD_READ_RESPONSE,
+	RECORD_ATOMIC_RESPONSE,
+	RECORD_NAK,
+	/* more requests */
+	RECORD_ATOMIC_WRITE,
+	RECORD_FLUSH,
+	/* to the process: the region of `rkey` is used often, see memory/adopt.h */
+	RECORD_ADOPT,
+	RECORD_KINDS
+};
+
+enum record_flags {
+	RECORD_FIRST = 1 << 0,
+	RECORD_LAST = 1 << 1,
+	RECORD_IMM = 1 << 2,
+	RECORD_INV = 1 << 3,
+	RECORD_SOLICITED = 1 << 4,
+	RECORD_UNACKED = 1 << 5, /* UC: nobody waits for an answer */
+	RECORD_NO_GRH = 1 << 6,	 /* datagrams: what is before the data is not for the program */
+	RECORD_XRC = 1 << 7,	 /* the sender is XRC_SEND; with RECORD_UNACKED: of which service it is */
+};
+
+/* Why a responder did not do what it was asked. Acknowledgements are the ring's acked index. */
+enum nak {
+	NAK_RNR = 1,	     /* no receive: again after the timer in `total` */
+	NAK_SILENCE,	     /* on a wire there would be no answer: the requester's time-out starts */
+	NAK_INVALID_REQUEST, /* -> REM_INV_REQ_ERR */
+	NAK_REMOTE_ACCESS,   /* -> REM_ACCESS_ERR */
+	NAK_REMOTE_OPERATION, /* -> REM_OP_ERR */
+	NAK_UNREACHABLE	     /* no such QP, or one of another service: -> RETRY_EXC_ERR, no retry */
+};
+
+/* In `total` of NAK_RNR: not for want of a receive; the requester does not count it (rnr_retry). */
+#define NAK_UNCOUNTED 0x80
+
+struct record_header {
+	uint32_t word;
+	uint32_t dst_qpn;
+	uint32_t src_qpn;
+	uint32_t msn;
+	uint32_t total;
+	uint16_t bytes;
+	uint16_t srqn;
+	uint32_t imm;
+	uint32_t rkey;
+	uint64_t remote_addr;
+	uint64_t acked;
+};
+
+struct record {
+	struct record_header header; /* header.word only through record_load and ring_publish */
+	uint8_t payload[];
+};
+
+static_assert(sizeof(struct record_header) == 48, "record header");
+
+#define RECORD_BYTES_MAX (sizeof(struct record_header) + RECORD_PAYLOAD_MAX + RECORD_UNIT)
+
+static inline uint32_t record_units(uint32_t bytes)
+{
+	return (sizeof(struct record_header) + bytes + RECORD_UNIT - 1) / RECORD_UNIT;
+}
+
+static inline uint32_t record_word(enum record_kind kind, uint32_t flags, uint32_t bytes)
+{
+	return (uint32_t)kind | flags << 8 | record_units(bytes) << 16;
+}
+
+static inline enum record_kind record_kind(const struct record_header *header)
+{
+	return (enum record_kind)(header->word & 0xff);
+}
+
+static inline uint32_t record_flags(const struct record_header *header)
+{
+	return header->word >> 8 & 0xff;
+}
+
+static inline uint32_t record_size(const struct record_header *header)
+{
+	return (header->word >> 16) * RECORD_UNIT;
+}
+
+/* The sizes fit each other; nothing else is promised. */
+static inline bool record_is_sane(const struct record_header *header)
+{
+	return record_kind(header) > RECORD_NONE && record_kind(header) < RECORD_KINDS &&
+	       header->bytes <= RECORD_PAYLOAD_MAX &&
+	       header->word >> 16 == record_units(header->bytes);
+}
+
+static inline uint32_t record_msn(const struct record_header *header)
+{
+	return header->msn & MSN_MASK;
+}
+
+static inline uint32_t msn_next(uint32_t msn)
+{
+	return (msn + 1) & MSN_MASK;
+}
+
+#endif

@@ -1,0 +1,599 @@
+#include "shm/requester.h"
+
+#include <arpa/inet.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shm/datagram.h"
+#include "memory/memory.h"
+#include "shm/onesided.h"
+#include "shm/progress.h"
+#include "shm/reach.h"
+#include "shm/retry.h"
+#include "object/mw.h"
+#include "base/newer.h"
+#include "object/xrcd.h"
+
+static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock */
+{
+	struct shm_qp *lq = shm_of(qp);
+	struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.head);
+
+	lq->failed = false;
+	wqe_finish(wqe, lq->failed_status, lq->failed_cause);
+	qp_fail(qp, lq->failed_cause);
+}
+
+/*
+ * Whoever exchanged addresses with another host may have got one that means another host there, and
+ * this one here: that of loopback, or of a bridge of containers. Returns the length.
+ */
+static size_t say_whose_address(const struct qp *qp, char *text, size_t room)
+{
+	const union ibv_gid *gid = &qp->attr.ah_attr.grh.dgid;
+	bool is_v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid->raw);
+	char address[INET6_ADDRSTRLEN];
+
+	inet_ntop(is_v4 ? AF_INET : AF_INET6, gid->raw + (is_v4 ? 12 : 0), address, sizeof(address));
+	return (size_t)snprintf(text, room, "%s is this host itself; ", address);
+}
+
+void shm_requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
+		    const char *fmt, ...)
+{
+	struct shm_qp *lq = shm_of(qp);
+	struct wqe *wqe = sq_wqe(&qp->sq, seq);
+	char text[200];
+	size_t len = 0;
+	va_list args;
+
+	if (cause == CAUSE_PEER_UNKNOWN || cause == CAUSE_PEER_QP_MISSING)
+		len = say_whose_address(qp, text, sizeof(text));
+	va_start(args, fmt);
+	vsnprintf(text + len, sizeof(text) - len, fmt, args);
+	va_end(args);
+	/* it may fail again each time that the requester goes back to what is before it */
+	cause_report_ratelimited(cause, qp->ib.qp_num, "%s", text);
+	lq->failed = true;
+	lq->failed_status = status;
+	lq->failed_cause = cause;
+	wqe->state = WQE_ISSUED;
+	wqe->route = ROUTE_FAILED;
+	sq_retire(qp);
+	if (qp->sq.head == seq)
+		fail_now(qp);
+}
+
+void shm_requester_on_progress(struct qp *qp)
+{
+	struct shm_qp *lq = shm_of(qp);
+
+	sq_retire(qp);
+	if (lq->failed && qp->sq.head + 1 == qp->sq.issue)
+		fail_now(qp);
+	else if (qp->sq.issue != qp->sq.tail)
+		shm_requester_issue(qp);
+}
+
+static void wait_at(struct qp *qp, struct link *link, bool for_room)
+{
+	struct shm_qp *lq = shm_of(qp);
+
+	if (lq->blocked_on == link && lq->for_room == for_room)
+		return;
+	shm_requester_unblock(qp);
+	link_get(link);
+	lock_acquire(&link->wait_lock);
+	lq->blocked_on = link;
+	lq->for_room = for_room;
+	list_add_tail(for_room ? &link->blocked : &link->turned, &lq->blocked_node);
+	(*(for_room ? &link->blocked_count : &link->turned_count))++;
+	atomic_store_explicit(&link->waiting, true, memory_order_release);
+	lock_release(&link->wait_lock);
+}
+
+void shm_requester_block(struct qp *qp, struct link *link)
+{
+	wait_at(qp, link, true);
+}
+
+void shm_requester_end_turn(struct qp *qp, struct link *link)
+{
+	wait_at(qp, link, false);
+}
+
+void shm_requester_unblock(struct qp *qp)
+{
+	struct shm_qp *lq = shm_of(qp);
+	struct link *link = lq->blocked_on;
+
+	if (!link)
+		return;
+	lock_acquire(&link->wait_lock);
+	lq->blocked_on = NULL;
+	list_del(&lq->blocked_node);
+	(*(lq->for_room ? &link->blocked_count : &link->turned_count))--;
+	lock_release(&link->wait_lock);
+	link_put(link);
+}
+
+/* Copies part of the message's payload: from the WQE itself, or from the SGEs. */
+static enum cause copy_payload(struct qp *qp, struct wqe *wqe, void *to, uint32_t bytes)
+{
+	if (wqe->flags & IBV_SEND_INLINE) {
+		memcpy(to, wqe->inline_data + wqe->done, bytes);
+		return CAUSE_NONE;
+	}
+	return memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, wqe->done, to, bytes);
+}
+
+static enum carried fail_local(struct qp *qp, struct wqe *wqe, enum cause cause)
+{
+	uint32_t seq = qp->sq.issue++;
+
+	shm_requester_fail(qp, seq, IBV_WC_LOC_PROT_ERR, cause,
+		       "request %u: first SGE lkey 0x%x address 0x%llx length %u", seq,
+		       wqe->num_sge ? wqe->sge[0].lkey : 0,
+		       wqe->num_sge ? (unsigned long long)wqe->sge[0].addr : 0ull,
+		       wqe->num_sge ? wqe->sge[0].length : 0);
+	return CARRY_FAILED;
+}
+
+/* The service, which the responder compares with its own. */
+static uint32_t service_flags(const struct qp *qp)
+{
+	return qp->type == IBV_QPT_UC	      ? RECORD_UNACKED :
+	       qp->type == IBV_QPT_XRC_SEND ? RECORD_XRC :
+						0;
+}
+
+static uint32_t flags_of(const struct wqe *wqe)
+{
+	uint32_t flags = wqe->flags & IBV_SEND_SOLICITED ? RECORD_SOLICITED : 0;
+
+	switch (wqe->opcode) {
+	case IBV_WR_SEND_WITH_IMM:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return flags | RECORD_IMM;
+	case IBV_WR_SEND_WITH_INV:
+		return flags | RECORD_INV;
+	default:
+		return flags;
+	}
+}
+
+static void fill_header(struct qp *qp, struct wqe *wqe, struct record_header *header, uint32_t bytes)
+{
+	header->dst_qpn = qp->attr.dest_qp_num;
+	header->src_qpn = qp->ib.qp_num;
+	header->msn = wqe->msn | (uint32_t)shm_of(qp)->attempt << 24;
+	header->total = wqe->length;
+	header->bytes = (uint16_t)bytes;
+	header->srqn = wqe->remote_srqn >> XRC_PLACE_BITS == header->dst_qpn >> ARENA_QP_BITS ?
+			       wqe->remote_srqn & (XRC_PLACES - 1) :
+			       0;
+	header->imm = wqe->imm;
+	header->rkey = wqe->rkey;
+	header->remote_addr = wqe->remote_addr;
+	header->acked = atomic_load_explicit(&shm_of(qp)->link->carried_out, memory_order_acquire);
+}
+
+/* Whoever sleeps at the other end is called once, at the end of the turn: see announce. */
+static void publish(struct link *link, struct qp *qp, struct record *record, uint32_t word)
+	REQUIRES(link->tx_lock)
+{
+	ring_publish(&link->tx, record, word);
+	shm_of(qp)->published = true;
+}
+
+/*
+ * A notice may be a system call, and wakes a sleeping process: so there is none if the ring holds
+ * nothing new, as after a WRITE or READ that was carried out here on the other end's memory.
+ */
+static void announce(struct shm_qp *lq)
+{
+	if (!lq->published)
+		return;
+	lq->published = false;
+	if (lq->link && lq->link->alive)
+		link_notify(lq->link);
+}
+
+/* Entered before the record is published: whoever sees the acknowledgement finds the entry. */
+static void enter_flight(struct link *link, struct qp *qp, uint32_t units) REQUIRES(link->tx_lock)
+{
+	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_relaxed);
+
+	link->in_flight[tail % IN_FLIGHT_MAX] = (struct in_flight){
+		.end = link->tx.tail + (uint64_t)units * RECORD_UNIT,
+		.qpn = qp->ib.qp_num,
+		.epoch = shm_of(qp)->epoch,
+		.seq = qp->sq.issue,
+	};
+	atomic_store_explicit(&link->flight_tail, tail + 1, memory_order_release);
+}
+
+static bool flight_is_full(struct link *link) REQUIRES(link->tx_lock)
+{
+	return link->flight_tail -
+		       atomic_load_explicit(&link->flight_head, memory_order_acquire) >=
+	       IN_FLIGHT_MAX;
+}
+
+/* One record of a SEND or WRITE. */
+static enum carried send_piece(struct qp *qp, struct wqe *wqe, enum record_kind kind)
+{
+	struct link *link = shm_of(qp)->link;
+	uint32_t bytes = wqe->length - wqe->done;
+	uint32_t flags = (wqe->done ? 0 : RECORD_FIRST) | service_flags(qp);
+	enum carried carried = CARRY_NO_ROOM;
+	struct record *record;
+	enum cause cause;
+
+	if (bytes > RECORD_PAYLOAD_MAX)
+		bytes = RECORD_PAYLOAD_MAX;
+	else
+		flags |= RECORD_LAST | flags_of(wqe);
+	if (flags_of(wqe) & RECORD_IMM)
+		flags |= RECORD_IMM;
+	lock_acquire(&link->tx_lock);
+	record = link->alive && !flight_is_full(link) ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
+	if (!record)
+		goto out;
+	fill_header(qp, wqe, &record->header, bytes);
+	cause = copy_payload(qp, wqe, record->payload, bytes);
+	if (cause != CAUSE_NONE) {
+		lock_release(&link->tx_lock);
+		return fail_local(qp, wqe, cause);
+	}
+	if (flags & RECORD_LAST && qp_is_reliable(qp))
+		enter_flight(link, qp, record_units(bytes));
+	publish(link, qp, record, record_word(kind, flags, bytes));
+	wqe->done += bytes;
+	shm_moved += bytes;
+	carried = CARRIED;
+out:
+	lock_release(&link->tx_lock);
+	return carried;
+}
+
+static void count_message(struct shm_qp *lq, struct wqe *wqe)
+{
+	wqe->state = WQE_ISSUED;
+	lq->next_msn = msn_next(lq->next_msn);
+	lq->unacked++;
+	if (wqe_is_read(wqe))
+		lq->reads++;
+}
+
+static enum carried send_message(struct qp *qp, struct wqe *wqe, enum record_kind kind,
+				 int64_t *budget)
+{
+	struct shm_qp *lq = shm_of(qp);
+	enum carried carried;
+
+	if (wqe->done == 0) {
+		wqe->msn = lq->next_msn;
+		if (!(wqe->flags & IBV_SEND_INLINE) && wqe->length > RECORD_PAYLOAD_MAX) {
+			/* a long message with a bad SGE must not be half way over when that shows */
+			enum cause cause =
+				memory_check(wqe->sge, wqe->num_sge, qp->pd->number, 0);
+
+			if (cause != CAUSE_NONE)
+				return fail_local(qp, wqe, cause);
+		}
+	}
+	do {
+		uint32_t before = wqe->done;
+
+		if (*budget <= 0)
+			return CARRY_TURN_OVER;
+		carried = send_piece(qp, wqe, kind);
+		if (carried != CARRIED)
+			return carried;
+		*budget -= wqe->done - before + RECORD_UNIT;
+	} while (wqe->done < wqe->length);
+	if (qp_is_reliable(qp)) {
+		count_message(lq, wqe);
+	} else {
+		lq->next_msn = msn_next(lq->next_msn);
+		lq->last_end = link_sent(lq->link);
+		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+	}
+	return CARRIED;
+}
+
+/* A message of one record with an acknowledgement and nothing more: ATOMIC_WRITE and FLUSH. */
+static enum carried send_alone(struct qp *qp, struct wqe *wqe, enum record_kind kind,
+			       const void *payload, uint32_t bytes)
+{
+	struct link *link = shm_of(qp)->link;
+	struct record *record;
+
+	wqe->msn = shm_of(qp)->next_msn;
+	lock_acquire(&link->tx_lock);
+	record = link->alive && !flight_is_full(link) ?
+			 ring_reserve(&link->tx, bytes, RING_FOR_NAKS) :
+			 NULL;
+	if (record) {
+		fill_header(qp, wqe, &record->header, bytes);
+		if (bytes)
+			memcpy(record->payload, payload, bytes);
+		enter_flight(link, qp, record_units(bytes));
+		publish(link, qp, record,
+			record_word(kind, RECORD_FIRST | RECORD_LAST | service_flags(qp), bytes));
+	}
+	lock_release(&link->tx_lock);
+	if (!record)
+		return CARRY_NO_ROOM;
+	count_message(shm_of(qp), wqe);
+	return CARRIED;
+}
+
+static enum carried write_atomically(struct qp *qp, struct wqe *wqe)
+{
+	uint64_t value;
+	enum cause cause = copy_payload(qp, wqe, &value, sizeof(value));
+
+	if (cause != CAUSE_NONE)
+		return fail_local(qp, wqe, cause);
+	return send_alone(qp, wqe, RECORD_ATOMIC_WRITE, &value, sizeof(value));
+}
+
+static enum carried flush(struct qp *qp, struct wqe *wqe)
+{
+	wqe->imm = (uint32_t)(wqe->compare_add | wqe->swap << 4);
+	return send_alone(qp, wqe, RECORD_FLUSH, NULL, 0);
+}
+
+/* READ and atomics by message: the request is one record. */
+static enum carried request_read(struct qp *qp, struct wqe *wqe)
+{
+	struct shm_qp *lq = shm_of(qp);
+	struct link *link = lq->link;
+	uint32_t limit = qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1;
+	uint64_t operands[2] = { wqe->compare_add, wqe->swap };
+	bool atomic = wqe->opcode != IBV_WR_RDMA_READ;
+	uint32_t bytes = atomic ? sizeof(operands) : 0;
+	enum record_kind kind = wqe->opcode == IBV_WR_RDMA_READ ? RECORD_READ :
+				wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? RECORD_COMPARE_SWAP :
+									   RECORD_FETCH_ADD;
+	struct record *record;
+	enum cause cause;
+
+	if (lq->reads >= limit)
+		return CARRY_WAIT;
+	cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, IBV_ACCESS_LOCAL_WRITE);
+	if (cause != CAUSE_NONE)
+		return fail_local(qp, wqe, cause);
+	wqe->msn = lq->next_msn;
+	lock_acquire(&link->tx_lock);
+	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
+	if (record) {
+		fill_header(qp, wqe, &record->header, bytes);
+		memcpy(record->payload, operands, bytes);
+		publish(link, qp, record,
+			record_word(kind, RECORD_FIRST | RECORD_LAST | service_flags(qp), bytes));
+	}
+	lock_release(&link->tx_lock);
+	if (!record)
+		return CARRY_NO_ROOM;
+	count_message(lq, wqe);
+	wqe->done = 0; /* from here on: bytes of the response that came */
+	return CARRIED;
+}
+
+/*
+ * WRITE and READ: executed here on the target's memory, if that can be reached and nothing earlier
+ * is on its way; small ones need not wait for that and travel as messages. The responder has the
+ * last word: whatever does not check out here is sent to it, and its verdict comes back.
+ */
+static enum carried one_sided(struct qp *qp, struct wqe *wqe, int64_t *budget)
+{
+	struct shm_qp *lq = shm_of(qp);
+
+	if (wqe->route == ROUTE_UNDECIDED) {
+		if (lq->link->reach == REACH_NONE &&
+		    !atomic_load_explicit(&lq->link->reach_told, memory_order_relaxed))
+			reach_explain(lq->link);
+		/* the PD of XRC is that of an SRQ, which the target knows */
+		if (lq->link->reach == REACH_NONE || qp->type == IBV_QPT_XRC_SEND)
+			wqe->route = ROUTE_MESSAGE;
+		else if (qp->type == IBV_QPT_UC && !link_carried_out(lq->link, lq->last_end))
+			wqe->route = ROUTE_MESSAGE;
+		else if (!lq->unacked)
+			wqe->route = ROUTE_DIRECT;
+		else if (wqe->length <= RECORD_PAYLOAD_MAX)
+			wqe->route = ROUTE_MESSAGE;
+		else
+			return CARRY_WAIT;
+	}
+	if (wqe->route == ROUTE_DIRECT) {
+		enum carried carried = CARRY_FAILED;
+		enum cause cause;
+
+		switch (onesided_execute(qp, wqe, budget, &cause)) {
+		case ONESIDED_DONE:
+			wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+			return CARRIED;
+		case ONESIDED_TURN_OVER:
+			return CARRY_TURN_OVER;
+		case ONESIDED_LOCAL_ERROR:
+			carried = fail_local(qp, wqe, cause);
+			return carried;
+		case ONESIDED_BY_MESSAGE:
+			wqe->route = ROUTE_MESSAGE;
+			wqe->done = 0;
+			break;
+		}
+	}
+	if (wqe->opcode == IBV_WR_RDMA_READ)
+		return request_read(qp, wqe);
+	return send_message(qp, wqe, RECORD_WRITE, budget);
+}
+
+static enum carried unreachable(struct qp *qp, struct wqe *wqe)
+{
+	struct shm_qp *lq = shm_of(qp);
+
+	if (!qp_is_reliable(qp)) {
+		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+		return CARRIED;
+	}
+	wqe->msn = lq->next_msn;
+	if (lq->link) {
+		shm_retry_on_loss(qp, qp->sq.issue, CAUSE_PEER_DIED);
+		return CARRY_WAIT;
+	}
+	shm_retry_on_silence(qp, qp->sq.issue,
+			 shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid) ? CAUSE_PEER_UNKNOWN :
+									      CAUSE_NO_PATH);
+	return CARRY_WAIT;
+}
+
+/* BIND_MW and LOCAL_INV concern this end only. */
+static enum carried manage_memory(struct qp *qp, struct wqe *wqe)
+{
+	struct shm_qp *lq = shm_of(qp);
+	enum cause cause = mw_execute(wqe, qp->pd->number, qp->ib.qp_num, lq->looks);
+
+	if (cause == CAUSE_COPY_UNFINISHED) {
+		wqe->begun = 1; /* and is ended even in SQD */
+		shm_retry_on_revocation(qp);
+		return CARRY_WAIT;
+	}
+	lq->looks = 0;
+	if (cause == CAUSE_NONE) {
+		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+		return CARRIED;
+	}
+	shm_requester_fail(qp, qp->sq.issue++, IBV_WC_MW_BIND_ERR, cause, "rkey 0x%08x",
+			     wqe->opcode == IBV_WR_BIND_MW ? wqe->rkey : wqe->imm);
+	return CARRY_FAILED;
+}
+
+static enum carried carry_out(struct qp *qp, struct wqe *wqe, int64_t *budget)
+{
+	struct shm_qp *lq = shm_of(qp);
+
+	if (qp->type == IBV_QPT_UD)
+		return datagram_send(qp, wqe);
+	if (wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV)
+		return manage_memory(qp, wqe);
+	if (wqe_length_is_wrong(wqe)) {
+		shm_requester_fail(qp, qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH,
+				     "%u bytes", wqe->length);
+		return CARRY_FAILED;
+	}
+	if (!lq->link && shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid)) {
+		bool asked = false;
+
+		lq->link = shm_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS, &asked);
+		if (!lq->link && asked && shm_retry_on_unknown(qp))
+			return CARRY_WAIT;
+		lq->sought = false;
+	}
+	if (!lq->link || !lq->link->alive)
+		return unreachable(qp, wqe);
+	switch (wqe->opcode) {
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
+	case IBV_WR_SEND_WITH_INV:
+		return send_message(qp, wqe, RECORD_SEND, budget);
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return send_message(qp, wqe, RECORD_WRITE, budget);
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_READ:
+		return one_sided(qp, wqe, budget);
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return request_read(qp, wqe);
+	case IBV_WR_ATOMIC_WRITE:
+		return write_atomically(qp, wqe);
+	case NEWER_WR_FLUSH:
+		return flush(qp, wqe);
+	default: {
+		uint32_t seq = qp->sq.issue++;
+
+		shm_requester_fail(qp, seq, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
+			       "opcode %u", wqe->opcode);
+		return CARRY_FAILED;
+	}
+	}
+}
+
+static void start(struct qp *qp)
+{
+	struct shm_qp *lq = shm_of(qp);
+
+	lq->started = true;
+	lq->looks = 0;
+	lq->next_msn = qp->attr.sq_psn & MSN_MASK;
+	shm_retry_start(qp);
+}
+
+enum carried shm_requester_issue(struct qp *qp)
+{
+	struct shm_qp *lq = shm_of(qp);
+	struct sq *sq = &qp->sq;
+	int64_t budget = REQUESTER_TURN_BYTES;
+	enum carried carried = CARRIED;
+	bool stop = false, tried_again = false;
+	/* In SQD only what was begun goes on (IBA 10.3.1.5). */
+	bool drain = qp_state(qp) == IBV_QPS_SQD && sq->issue != sq->tail &&
+		     wqe_is_begun(sq_wqe(sq, sq->issue));
+
+	if (lq->state != REQUESTER_READY || lq->failed ||
+	    (qp_state(qp) != IBV_QPS_RTS && !drain))
+		return CARRY_WAIT;
+	if (!lq->started)
+		start(qp);
+	shm_retry_on_look(qp);
+	while (!stop && sq->issue != sq->tail) {
+		struct wqe *wqe = sq_wqe(sq, sq->issue);
+
+		if (wqe->state == WQE_DONE) { /* before the requester went back */
+			sq->issue++;
+			continue;
+		}
+		if (wqe->flags & IBV_SEND_FENCE && wqe->done == 0 && lq->reads)
+			break;
+		carried = carry_out(qp, wqe, &budget);
+		switch (carried) {
+		case CARRIED:
+			sq->issue++;
+			stop = drain && (sq->issue == sq->tail ||
+					 !wqe_is_begun(sq_wqe(sq, sq->issue)));
+			break;
+		case CARRY_NO_ROOM:
+			if (lq->link)
+				shm_requester_block(qp, lq->link);
+			/*
+			 * Once more, now that who makes room finds us in the list: he may have made
+			 * it, and looked, just before.
+			 */
+			atomic_thread_fence(memory_order_seq_cst);
+			stop = tried_again;
+			tried_again = true;
+			if (!stop)
+				shm_retry_on_room(qp); /* a datagram is tried again, too */
+			break;
+		case CARRY_TURN_OVER:
+			shm_requester_end_turn(qp, lq->link);
+			atomic_store_explicit(&lq->link->again, true, memory_order_relaxed);
+			shm_env.kick();
+			stop = true;
+			break;
+		case CARRY_WAIT:
+			stop = true;
+			break;
+		case CARRY_FAILED:
+			announce(lq);
+			return CARRY_FAILED;
+		}
+	}
+	sq_retire(qp);
+	announce(lq);
+	return carried;
+}

@@ -1,0 +1,67 @@
+/*
+ * Requester - carries out posted send requests on the local path.
+ *
+ * In:  the QP's send queue, from sq.issue on.
+ * Out: records in the link's ring, memory of the peer (onesided.h), or finished WQEs.
+ *
+ * Owner: whoever holds the QP's lock: the posting thread, or one that makes progress. Takes the
+ * link's tx_lock. Never waits: what finds no room, or must wait its turn, stays in the queue, and
+ * shm_requester_issue is called again when that changes. One call does a bounded amount.
+ */
+#ifndef SHM_REQUESTER_H
+#define SHM_REQUESTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/shm_qp.h"
+
+/* Bytes that one call of shm_requester_issue moves at most, before it lets others have a turn. */
+#define REQUESTER_TURN_BYTES (1024 * 1024)
+
+enum carried {
+	CARRIED,	/* WQE_ISSUED or WQE_DONE: on to the next */
+	CARRY_NO_ROOM,	/* the ring is full */
+	CARRY_WAIT,	/* for acknowledgements or responses of earlier requests, or a timer */
+	CARRY_TURN_OVER,
+	CARRY_FAILED,	/* shm_requester_fail was called */
+};
+
+/* READs and atomics: what is answered by data and limited by max_rd_atomic. */
+static inline bool wqe_is_read(const struct wqe *wqe)
+{
+	return wqe->opcode == IBV_WR_RDMA_READ || wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/* Failed here, before it left; it only waits for its turn to be completed. */
+static inline bool wqe_is_local(const struct wqe *wqe)
+{
+	return wqe->route == 3;
+}
+
+/* How a one-sided request was begun (wqe.route). */
+enum wqe_route { ROUTE_UNDECIDED, ROUTE_DIRECT, ROUTE_MESSAGE, ROUTE_FAILED };
+
+/* Returns how it ended; CARRIED: nothing is left. */
+enum carried shm_requester_issue(struct qp *qp);
+
+/*
+ * The request `seq` (sq.issue is behind it) failed. Its completion comes after those of all earlier
+ * ones; then the QP fails. The text is reported with the cause.
+ */
+void shm_requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
+		    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+/* Makes completions, and the failure that waited for them; then issues what may go now. */
+void shm_requester_on_progress(struct qp *qp);
+
+/*
+ * The QP waits for room in the link's ring, or for another turn; shm_requester_unblock is called by
+ * whoever makes progress on the link, and takes it out of the list if it is in one.
+ */
+void shm_requester_block(struct qp *qp, struct link *link);
+void shm_requester_end_turn(struct qp *qp, struct link *link);
+void shm_requester_unblock(struct qp *qp);
+
+#endif

@@ -1,0 +1,178 @@
+/*
+ * Ring - records from one process to another, through memory they share: one producer, one consumer.
+ *
+ * Positions are bytes since the ring's creation (uint64, never wrap); a record lies at position
+ * modulo RING_BYTES. Each side maps the data twice in a row, so that a record is contiguous.
+ *
+ * The word of a record is the only thing that says that it is there. Barriers:
+ *   RING-1  ring_publish zeroes the word behind the new record, fills it, then stores its word with
+ *           release; ring_peek loads the word with acquire. So whoever sees a word sees the record,
+ *           and finds 0 behind it until the next one is published.
+ *   RING-2  ring_release stores head with release after the last read of a record; ring_reserve
+ *           loads it with acquire before it overwrites.
+ *   RING-3  ring_release stores acked with release after everything that an acknowledgement stands
+ *           for (completion at the responder; NAKs in the ring of the other direction); the
+ *           completer loads it with acquire, then reads the other direction until it is empty, and
+ *           only then believes it.
+ *   RING-4  a request also carries how far its sender had carried out ours when it was published. So
+ *           a program that answers a message never has its answer arrive before the completion of
+ *           the message, as on a wire, where the ACK goes first.
+ *
+ * What the other process stores here is not trusted: an index that runs backwards or past what was
+ * written marks the ring broken.
+ */
+#ifndef SHM_RING_H
+#define SHM_RING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shm/record.h"
+
+#define RING_BYTES (512 * 1024)
+
+/* In shared memory; written by the consumer only. */
+struct ring_control {
+	_Alignas(64) _Atomic uint64_t head; /* consumed: the producer may overwrite what is below */
+	_Atomic uint64_t acked;		    /* carried out, or answered */
+	_Atomic bool begun;		    /* to consume; see link_is_spent */
+};
+
+struct ring_producer {
+	char *data;
+	struct ring_control *control;
+	uint64_t tail; /* next to write */
+	uint64_t head; /* as last seen */
+	bool broken;
+};
+
+struct ring_consumer {
+	char *data;
+	struct ring_control *control;
+	uint64_t head;	   /* next to read */
+	uint64_t released; /* head as last stored */
+	uint64_t acked;	   /* as last stored */
+	bool news;	   /* acked was stored since the last ring_release */
+	uint64_t hold;	   /* acked may not pass it; UINT64_MAX: no limit */
+	bool broken;
+};
+
+/*
+ * What requests and data leave free for NAKs. A consumer that has no room for a NAK cannot go on, and
+ * if both ends wait for each other so (or one process for itself), they wait for ever; but a NAK is
+ * never bigger than what it answers, and each QP has one on the way at most.
+ */
+#define RING_FOR_NAKS (RING_BYTES / 4)
+
+/*
+ * Room for a record with this payload, with `spare` bytes left over (0 for a NAK, else
+ * RING_FOR_NAKS), or NULL: full (or broken). Nothing is taken until publish.
+ */
+static inline struct record *ring_reserve(struct ring_producer *ring, uint32_t bytes, uint64_t spare)
+{
+	uint64_t need = (uint64_t)record_units(bytes) * RECORD_UNIT + RECORD_UNIT + spare;
+
+	if (ring->tail + need - ring->head > RING_BYTES) {
+		uint64_t head = atomic_load_explicit(&ring->control->head,
+						     memory_order_acquire); /* RING-2 */
+
+		if (head - ring->head > ring->tail - ring->head)
+			ring->broken = true;
+		if (ring->broken)
+			return NULL;
+		ring->head = head;
+		if (ring->tail + need - head > RING_BYTES)
+			return NULL;
+	}
+	return (struct record *)(ring->data + ring->tail % RING_BYTES);
+}
+
+/* `header` of the record is filled but for its word. Returns the position behind the record. */
+static inline uint64_t ring_publish(struct ring_producer *ring, struct record *record,
+				    uint32_t word)
+{
+	uint64_t end = ring->tail + (uint64_t)(word >> 16) * RECORD_UNIT;
+	struct record *next = (struct record *)(ring->data + end % RING_BYTES);
+
+	__atomic_store_n(&next->header.word, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&record->header.word, word, __ATOMIC_RELEASE); /* RING-1 */
+	ring->tail = end;
+	return end;
+}
+
+/*
+ * The oldest record that was not advanced over, or NULL: none. *header is a copy that the other
+ * process cannot change any more, and sane.
+ */
+static inline struct record *ring_peek(struct ring_consumer *ring, struct record_header *header)
+{
+	struct record *record = (struct record *)(ring->data + ring->head % RING_BYTES);
+	uint32_t word = __atomic_load_n(&record->header.word, __ATOMIC_ACQUIRE); /* RING-1 */
+
+	if (word == 0 || ring->broken)
+		return NULL;
+	*header = record->header;
+	atomic_signal_fence(memory_order_seq_cst); /* the copy is what is checked and used */
+	header->word = word;
+	if (!record_is_sane(header)) {
+		ring->broken = true;
+		return NULL;
+	}
+	return record;
+}
+
+static inline void ring_advance(struct ring_consumer *ring, const struct record_header *header)
+{
+	ring->head += record_size(header);
+}
+
+/*
+ * Everything up to `end`, the record being worked on included, was carried out. Called before the
+ * program can know of it: it may end the process at once. `end` may be ahead of head.
+ */
+static inline void ring_acknowledge(struct ring_consumer *ring, uint64_t end)
+{
+	uint64_t acked = end < ring->hold ? end : ring->hold;
+
+	if (acked <= ring->acked)
+		return;
+	ring->acked = acked;
+	ring->news = true;
+	atomic_store_explicit(&ring->control->acked, acked, memory_order_release); /* RING-3 */
+}
+
+/* Tells the producer of all room there is. */
+static inline void ring_release_room(struct ring_consumer *ring)
+{
+	atomic_store_explicit(&ring->control->head, ring->head, memory_order_release); /* RING-2 */
+	ring->released = ring->head;
+}
+
+/*
+ * Tells the producer how far we are. Returns whether that was news since the last call. Room is told
+ * of in large pieces, so that a small message costs one store; a producer that finds the ring full
+ * has left more than that behind.
+ */
+static inline bool ring_release(struct ring_consumer *ring)
+{
+	bool news;
+
+	ring_acknowledge(ring, ring->head);
+	news = ring->news;
+	ring->news = false;
+	if (ring->head - ring->released < RING_BYTES / 16)
+		return news;
+	ring_release_room(ring);
+	return true;
+}
+
+/*
+ * Maps RING_BYTES at `offset` of `fd` twice in a row. Returns MAP_FAILED and errno on failure;
+ * ring_unmap undoes it.
+ */
+char *ring_map(int fd, size_t offset);
+void ring_unmap(char *data);
+
+#endif

@@ -1,0 +1,120 @@
+#include "shm/shm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "shm/answer.h"
+#include "memory/memory.h"
+#include "shm/requester.h"
+#include "shm/responder.h"
+#include "shm/retry.h"
+
+struct shm_env shm_env;
+static _Atomic uint32_t epochs;
+
+uint32_t shm_new_epoch(void)
+{
+	return atomic_fetch_add_explicit(&epochs, 1, memory_order_relaxed) + 1;
+}
+
+void shm_init(const struct shm_env *env)
+{
+	shm_env = *env;
+	memory_init(env->slot);
+}
+
+void shm_reset_after_fork(void)
+{
+	shm_retry_reset_after_fork();
+	link_reset_after_fork();
+}
+
+static struct shm_qp *make(struct qp *qp)
+{
+	struct shm_qp *lq = calloc(1, sizeof(*lq));
+
+	if (!lq)
+		return NULL;
+	lq->qp = qp;
+	lq->epoch = shm_new_epoch();
+	list_init(&lq->blocked_node);
+	list_init(&lq->answering_node);
+	list_init(&lq->timer_node);
+	qp->path_data = lq;
+	return lq;
+}
+
+static void drop_link(struct shm_qp *lq)
+{
+	struct link *link = lq->link;
+
+	if (!link)
+		return;
+	shm_answer_leave(lq->qp);
+	lq->link = NULL;
+	link_put(link);
+}
+
+static int connect(struct qp *qp)
+{
+	struct shm_qp *lq = shm_of(qp) ? shm_of(qp) : make(qp);
+	bool asked;
+
+	if (!lq)
+		return ENOMEM;
+	if (qp->type == IBV_QPT_UD)
+		return 0;
+	if (!lq->orphan)
+		lq->orphan = calloc(1, sizeof(*lq->orphan));
+	if (!lq->orphan)
+		return ENOMEM;
+	drop_link(lq);
+	/* Nobody there is not an error of this call: as on a wire, it shows when work is not answered. */
+	if (shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid))
+		lq->link = shm_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS, &asked);
+	return 0;
+}
+
+static void issue(struct qp *qp)
+{
+	if (shm_of(qp))
+		shm_requester_issue(qp);
+}
+
+static void quiesce(struct qp *qp)
+{
+	struct shm_qp *lq = shm_of(qp);
+
+	if (!lq)
+		return;
+	shm_retry_stop(qp);
+	shm_requester_unblock(qp);
+	shm_responder_stop(qp);
+	lq->epoch = shm_new_epoch();
+	lq->attempt++;
+	lq->unacked = lq->reads = 0;
+	lq->failed = lq->started = lq->sought = false;
+	if (qp_state(qp) != IBV_QPS_ERR)
+		drop_link(lq);
+}
+
+static void destroy(struct qp *qp)
+{
+	struct shm_qp *lq = shm_of(qp);
+
+	if (!lq)
+		return;
+	shm_retry_stop(qp);
+	shm_requester_unblock(qp);
+	drop_link(lq);
+	qp->path_data = NULL;
+	free(lq->orphan);
+	free(lq);
+}
+
+const struct qp_path shm_path = {
+	.connect = connect,
+	.issue = issue,
+	.quiesce = quiesce,
+	.destroy = destroy,
+};

@@ -1,0 +1,153 @@
+/*
+ * Local QP - what the local path keeps for a QP: the requester's, the responder's and the
+ * completer's state.
+ *
+ * All of it is guarded by qp->lock, except the two list nodes (link->wait_lock).
+ */
+#ifndef SHM_SHM_QP_H
+#define SHM_SHM_QP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "shm/link.h"
+#include "shm/record.h"
+#include "object/qp.h"
+#include "object/rq.h"
+
+#define RESPONSES_MAX 16 /* READs and atomics that a responder remembers; max_qp_rd_atom */
+
+enum requester_state {
+	REQUESTER_READY,
+	REQUESTER_RNR_WAIT,    /* until deadline_ns, then from the oldest message on again */
+	REQUESTER_RETRY_WAIT,  /* likewise */
+	REQUESTER_LOSS_WAIT,   /* until deadline_ns, then the oldest message fails: nobody will take it */
+	REQUESTER_REVOKE_WAIT, /* until deadline_ns, then another look whether a key is out of use
+				*/
+	REQUESTER_FULL_WAIT,   /* UD: for room in a ring, until deadline_ns; then it is dropped */
+	REQUESTER_WIRE_WAIT,   /* UD: for room on the wire, until deadline_ns; then another try */
+	REQUESTER_PEER_WAIT,   /* for what verbatimd says of the destination's process, until deadline_ns */
+};
+
+struct response {
+	uint8_t kind; /* enum record_kind of the request */
+	uint32_t msn; /* with its attempt */
+	uint32_t rkey;
+	uint32_t pd; /* number of the one that the request was checked against */
+	uint64_t remote_addr;
+	uint32_t total, done;
+	uint64_t value; /* of an atomic: what was there before */
+};
+
+struct nak_pending {
+	uint32_t msn;  /* with its attempt */
+	uint8_t nak;   /* enum nak; 0: none */
+	uint8_t timer; /* RNR timer code */
+	uint32_t cause;
+	uint64_t position; /* behind the request: nothing from there on is acknowledged yet */
+};
+
+/* The NAK of a QP that has left its connection before there was room for it. */
+struct orphan_nak {
+	struct list node; /* in link->orphans */
+	uint32_t to, from;
+	struct nak_pending nak;
+};
+
+struct shm_qp {
+	struct qp *qp;
+	struct link *link; /* RC, UC: to the connected process, with a reference; or NULL: unreachable */
+	struct list blocked_node, answering_node;
+	bool is_answering;	 /* in link->answering; guarded by link->wait_lock */
+	struct link *blocked_on; /* in a list of its, with a reference; guarded by its wait_lock */
+	bool for_room;		 /* in its list `blocked`; else in `turned` */
+
+	/* requester */
+	uint8_t state; /* enum requester_state; only retry.c sets it */
+	bool started;  /* next_msn was set from sq_psn */
+	bool sought;   /* the request at sq.issue has waited for what verbatimd was asked, in vain */
+	bool published; /* records, of which the other end was not told yet (link_notify) */
+	bool failed;   /* the WQE at sq.issue - 1 failed with what follows, once its turn comes */
+	uint8_t failed_status;
+	enum cause failed_cause;
+	uint32_t next_msn;
+	uint8_t attempt;  /* counts how often we went back; NAKs of earlier attempts are void */
+	uint32_t epoch;	  /* of the in_flight entries that count */
+	uint64_t last_end; /* UC: position behind the last message */
+	uint32_t unacked; /* messages on the way, READs and atomics included */
+	uint32_t reads;	  /* of these: READs and atomics */
+	uint8_t rnr_left, retry_left;
+	uint8_t backoff; /* doublings of the wait for a silent peer, if the QP has no time-out */
+	uint32_t looks; /* of BIND_MW or LOCAL_INV at sq.issue, in vain: somebody still copies */
+
+	/* timer, see retry.c */
+	struct list timer_node;
+	bool timer_armed;
+	bool seeks;    /* it is armed for REQUESTER_PEER_WAIT; guarded by the timers' lock */
+	bool answered; /* likewise: verbatimd has answered somebody since, so it is due */
+	uint64_t deadline_ns;
+	uint64_t seek_end_ns; /* of a wait that goes on; 0: the next one is a new one */
+	uint32_t answers;     /* of verbatimd, when the destination's process was looked for */
+
+	/* responder */
+	bool expecting;		/* expected_msn was set from rq_psn */
+	bool naked;		/* a NAK was sent: what else came with its attempt is dropped */
+	uint8_t naked_attempt;
+	bool in_message;	/* FIRST was accepted, LAST has not come */
+	bool dropping;		/* UC: the rest of a message that was not accepted */
+	uint8_t message_kind;	/* enum record_kind of its FIRST */
+	uint32_t expected_msn;
+	uint32_t received;	/* bytes of the current message */
+	uint32_t message_total;
+	uint32_t revoked;	/* by the message that is refused meanwhile, as somebody still copies; 0: none */
+	struct nak_pending nak;
+	struct orphan_nak *orphan; /* for `nak`, should the QP leave; NULL until the next connection */
+	uint32_t response_head, response_tail; /* responses[head % MAX .. tail % MAX) are owed */
+	struct response responses[RESPONSES_MAX];
+};
+
+extern const struct qp_path shm_path;
+
+/* NULL: it takes another path, or none yet. */
+static inline struct shm_qp *shm_of(struct qp *qp)
+{
+	return qp->path == &shm_path ? qp->path_data : NULL;
+}
+
+/* What the local path needs of the adapter. Set once, before the first QP. */
+struct shm_env {
+	/*
+	 * A link to the process with this slot, with a reference; NULL: no such process. With NULL and
+	 * *asked it is not known yet: verbatimd has been asked, and shm_retry_on_peers will be called.
+	 * Does not block.
+	 */
+	struct link *(*find_link)(uint32_t slot, bool *asked);
+	/*
+	 * The members of a multicast group: up to `max` slots. *asked: these are of old, or none, and verbatimd
+	 * has been asked, as above. Does not block.
+	 */
+	int (*group_members)(const union ibv_gid *gid, uint32_t *slots, int max, bool *asked);
+	/* Calls visit for each QP of this process that is attached to the group. */
+	void (*group_visit)(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg),
+			    void *arg);
+	bool (*gid_is_local)(const union ibv_gid *gid);
+	/*
+	 * A datagram for another host or a group, with the QP's lock: 0: it left, or was lost; -EAGAIN:
+	 * again a little later; -EFAULT: *cause tells what is wrong with it; -EINPROGRESS: the address's port is
+	 * not open, and verbatimd has been asked, as above. NULL: there is no wire.
+	 */
+	int (*datagram_to_wire)(struct qp *qp, struct wqe *wqe, enum cause *cause);
+	/* There is work for this process's own pump, should nobody poll. */
+	void (*kick)(void);
+	/* A timer was armed that is due before all others. */
+	void (*deadline)(uint64_t ns);
+	uint32_t slot;
+};
+
+extern struct shm_env shm_env;
+
+/* A number that no in_flight entry of this process carries. */
+uint32_t shm_new_epoch(void);
+
+#endif

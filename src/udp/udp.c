@@ -1,0 +1,239 @@
+#include "udp/udp.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fork_free.h"
+#include "base/source_port.h"
+#include "packet/icrc.h"
+#include "udp/loss.h"
+#include "udp/udp_address.h"
+#include "udp/udp_port.h"
+
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef IPV6_MULTICAST_ALL
+#define IPV6_MULTICAST_ALL 29 /* Linux 4.20 */
+#endif
+#ifndef IPV6_AUTOFLOWLABEL
+#define IPV6_AUTOFLOWLABEL 70
+#endif
+#ifndef IPV6_FLOWINFO
+#define IPV6_FLOWINFO 11
+#endif
+
+/* Some ten milliseconds of a fast network; what the administrator allows may be less. */
+#define BUFFER_BYTES (8 << 20)
+
+static int set(int fd, int level, int option, int value)
+{
+	return setsockopt(fd, level, option, &value, sizeof(value)) < 0 ? -errno : 0;
+}
+
+static void set_buffer(int fd, int forced, int plain)
+{
+	if (set(fd, SOL_SOCKET, forced, BUFFER_BYTES))
+		set(fd, SOL_SOCKET, plain, BUFFER_BYTES);
+}
+
+/* If it sends, for want of a sender: with DF, as the ICRC wants it. 0 or -errno. */
+static int require(const struct wire_port *port)
+{
+	if (port->is_v4)
+		return set(port->fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+	return set(port->fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+}
+
+/* What makes it better or faster: an older kernel does without. */
+static void prefer(const struct wire_port *port)
+{
+	int fd = port->fd;
+
+	set(fd, IPPROTO_UDP, UDP_GRO, 1);
+	set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF);
+	source_port_accept_unchecked(fd);
+	if (port->is_v4) {
+		set(fd, IPPROTO_IP, IP_RECVTOS, 1);
+		set(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
+	} else {
+		set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+		set(fd, IPPROTO_IPV6, IPV6_FLOWINFO, 1);
+		set(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+	}
+}
+
+void udp_prefer_sending(const struct wire_port *port, int fd)
+{
+	struct ip_mreqn leaves = { .imr_ifindex = (int)port->ifindex };
+
+	set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF);
+	if (port->is_v4) {
+		set(fd, IPPROTO_IP, IP_MULTICAST_LOOP, port->loops_multicast);
+		if (port->ifindex)
+			setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &leaves, sizeof(leaves));
+	} else {
+		set(fd, IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 0);
+		set(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, port->loops_multicast);
+		if (port->ifindex)
+			set(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)port->ifindex);
+	}
+}
+
+void udp_loop_multicast(struct wire_port *port)
+{
+	port->loops_multicast = true;
+}
+
+void udp_tell_hops(struct wire_port *port)
+{
+	if (port->is_v4)
+		set(port->fd, IPPROTO_IP, IP_RECVTTL, 1);
+	else
+		set(port->fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+}
+
+/* A kernel before 4.18 takes a train for one long datagram. */
+static bool has_segments(int fd)
+{
+	int value;
+	socklen_t len = sizeof(value);
+
+	return !getsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &value, &len);
+}
+
+int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **out)
+{
+	struct wire_port *port = calloc(1, sizeof(*port));
+	union udp_address bound;
+	socklen_t len = sizeof(bound);
+	int rc = -ENOMEM;
+
+	if (!port)
+		goto close_fd;
+	port->inbox = udp_inbox_create();
+	if (!port->inbox)
+		goto free_port;
+	port->fd = fd;
+	port->ifindex = ifindex;
+	memcpy(port->gid, gid, sizeof(port->gid));
+	port->is_v4 = udp_address_is_v4(gid);
+	atomic_init(&port->segments, has_segments(fd));
+
+	rc = getsockname(fd, &bound.any, &len) < 0 ? -errno : 0;
+	if (!rc && bound.any.sa_family != (port->is_v4 ? AF_INET : AF_INET6))
+		rc = -EAFNOSUPPORT;
+	if (!rc)
+		rc = require(port);
+	if (rc)
+		goto free_port;
+	prefer(port);
+	port->number = udp_address_port(&bound);
+	port->shared.port = port;
+	port->shared.fd = fd;
+	port->shared.number = port->number;
+	port->shared.shared = true;
+	lock_init(&port->scratch_lock);
+	lock_init(&port->receive_lock);
+	icrc_init();
+	loss_init();
+	*out = port;
+	return 0;
+
+free_port:
+	udp_inbox_destroy(port->inbox);
+	free(port);
+close_fd:
+	close(fd);
+	return rc;
+}
+
+void udp_close(struct wire_port *port)
+{
+	udp_senders_close(port);
+	close(port->fd);
+	udp_scratches_free(port);
+	udp_inbox_destroy(port->inbox);
+	fork_free(port);
+}
+
+static int join(int fd, const uint8_t *group, uint32_t ifindex)
+{
+	if (udp_address_is_v4(group)) {
+		struct ip_mreqn m = { .imr_ifindex = (int)ifindex };
+
+		memcpy(&m.imr_multiaddr, group + 12, sizeof(m.imr_multiaddr));
+		return setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof(m));
+	}
+
+	struct ipv6_mreq m = { .ipv6mr_interface = ifindex };
+
+	memcpy(&m.ipv6mr_multiaddr, group, sizeof(m.ipv6mr_multiaddr));
+	return setsockopt(fd, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &m, sizeof(m));
+}
+
+int udp_open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **port)
+{
+	union udp_address address;
+	socklen_t len = udp_address_from_gid(group, ifindex, WIRE_UDP_PORT, &address);
+	int fd, rc;
+
+	if (!udp_address_is_multicast(group))
+		return -EINVAL;
+	fd = socket(address.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	/* Other processes join the same group; bound to it, so that nothing else comes here. */
+	if (set(fd, SOL_SOCKET, SO_REUSEADDR, 1) || bind(fd, &address.any, len) < 0 ||
+	    join(fd, group, ifindex) < 0) {
+		rc = -errno;
+		close(fd);
+		return rc;
+	}
+	rc = udp_open(fd, group, ifindex, port);
+	if (!rc)
+		udp_tell_hops(*port);
+	return rc;
+}
+
+int udp_fd(const struct wire_port *port)
+{
+	return port->fd;
+}
+
+uint32_t udp_buffer_bytes(const struct wire_port *port)
+{
+	int bytes = 0;
+	socklen_t len = sizeof(bytes);
+
+	if (getsockopt(port->fd, SOL_SOCKET, SO_RCVBUF, &bytes, &len) || bytes < 0)
+		return 0;
+	return (uint32_t)bytes;
+}
+
+const uint8_t *udp_gid(const struct wire_port *port)
+{
+	return port->gid;
+}
+
+void udp_counters(const struct wire_port *port, struct udp_counters *out)
+{
+	const memory_order relaxed = memory_order_relaxed;
+
+	*out = (struct udp_counters){
+		.sent_packets = atomic_load_explicit(&port->sent_packets, relaxed),
+		.sent_calls = atomic_load_explicit(&port->sent_calls, relaxed),
+		.received_packets = atomic_load_explicit(&port->received_packets, relaxed),
+		.received_calls = atomic_load_explicit(&port->received_calls, relaxed),
+		.damaged = atomic_load_explicit(&port->damaged, relaxed),
+		.dropped_by_test = atomic_load_explicit(&port->dropped_by_test, relaxed),
+	};
+}

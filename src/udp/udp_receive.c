@@ -1,0 +1,272 @@
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/counter.h"
+#include "base/fork_free.h"
+#include "base/syscall.h"
+#include "packet/icrc.h"
+#include "udp/udp.h"
+#include "udp/udp_address.h"
+#include "udp/udp_port.h"
+
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+#ifndef IPV6_FLOWINFO
+#define IPV6_FLOWINFO 11
+#endif
+
+#define DATAGRAMS      8  /* of one system call */
+#define PACKETS_A_CALL 64 /* then it is somebody else's turn */
+#define ALONE_ENOUGH   16 /* datagrams in a row with none behind them */
+/* Trains that are fetched one by one: the processor's caches do not hold several while each is read. */
+#define LONG_TRAIN (16 << 10)
+
+/* TOS or traffic class, hop limit, flow label, segment size: and room for a few more. */
+#define CONTROL_BYTES 256
+
+struct udp_inbox {
+	struct mmsghdr messages[DATAGRAMS];
+	struct iovec iov[DATAGRAMS];
+	union udp_address from[DATAGRAMS];
+	union {
+		struct cmsghdr align;
+		uint8_t bytes[CONTROL_BYTES];
+	} control[DATAGRAMS];
+	struct icrc_memo memo;
+	uint8_t data[DATAGRAMS][UDP_DATAGRAM_MAX + 1];
+};
+
+/* What the kernel says of one datagram, or of one train of them. */
+struct envelope {
+	struct wire_flow flow;
+	struct icrc_path path;
+	size_t segment; /* bytes of each packet but the last */
+};
+
+/* The kernel writes over the room that it was told of. */
+static void make_room(struct udp_inbox *in, int i)
+{
+	struct msghdr *h = &in->messages[i].msg_hdr;
+
+	h->msg_namelen = sizeof(in->from[i]);
+	h->msg_controllen = sizeof(in->control[i].bytes);
+}
+
+struct udp_inbox *udp_inbox_create(void)
+{
+	struct udp_inbox *in = malloc(sizeof(*in));
+
+	if (!in)
+		return NULL;
+	memset(&in->memo, 0, sizeof(in->memo));
+	for (int i = 0; i < DATAGRAMS; i++) {
+		in->iov[i] = (struct iovec){ in->data[i], sizeof(in->data[i]) };
+		in->messages[i].msg_hdr = (struct msghdr){
+			.msg_name = &in->from[i],
+			.msg_iov = &in->iov[i],
+			.msg_iovlen = 1,
+			.msg_control = in->control[i].bytes,
+		};
+		make_room(in, i);
+	}
+	return in;
+}
+
+void udp_inbox_destroy(struct udp_inbox *inbox)
+{
+	fork_free(inbox);
+}
+
+static int value_of(const struct cmsghdr *c)
+{
+	int value = 0;
+	size_t bytes = c->cmsg_len - CMSG_LEN(0);
+
+	/* IP_TOS is one byte, the others are of four. */
+	if (bytes == 1)
+		return *CMSG_DATA(c);
+	if (bytes >= sizeof(value))
+		memcpy(&value, CMSG_DATA(c), sizeof(value));
+	return value;
+}
+
+static void read_v4(const struct cmsghdr *c, struct wire_flow *flow)
+{
+	switch (c->cmsg_type) {
+	case IP_TOS:
+		flow->traffic_class = (uint8_t)value_of(c);
+		break;
+	case IP_TTL:
+		flow->hop_limit = (uint8_t)value_of(c);
+		break;
+	}
+}
+
+static void read_v6(const struct cmsghdr *c, struct wire_flow *flow)
+{
+	switch (c->cmsg_type) {
+	case IPV6_TCLASS:
+		flow->traffic_class = (uint8_t)value_of(c);
+		break;
+	case IPV6_HOPLIMIT:
+		flow->hop_limit = (uint8_t)value_of(c);
+		break;
+	case IPV6_FLOWINFO:
+		flow->flow_label = ntohl((uint32_t)value_of(c)) & 0xfffff;
+		break;
+	}
+}
+
+static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes,
+			  struct envelope *e)
+{
+	const union udp_address *from = h->msg_name;
+
+	memset(e, 0, sizeof(*e));
+	e->segment = bytes;
+	e->flow.port = port;
+	/* The socket is bound to it: nothing else comes here. */
+	memcpy(e->flow.local, port->gid, WIRE_GID_BYTES);
+	udp_address_to_gid(from, e->flow.remote);
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
+		if (c->cmsg_level == IPPROTO_IP)
+			read_v4(c, &e->flow);
+		else if (c->cmsg_level == IPPROTO_IPV6)
+			read_v6(c, &e->flow);
+		else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO && value_of(c) > 0)
+			e->segment = (size_t)value_of(c);
+	}
+	if (udp_address_is_scoped(e->flow.remote) || udp_address_is_multicast(e->flow.local))
+		e->flow.ifindex = port->ifindex;
+	memcpy(e->path.source, e->flow.remote, WIRE_GID_BYTES);
+	memcpy(e->path.destination, e->flow.local, WIRE_GID_BYTES);
+	e->path.source_port = udp_address_port(from);
+	e->path.destination_port = port->number;
+}
+
+static void count_damaged(struct wire_port *port)
+{
+	udp_count_owned(&port->damaged, 1);
+	counter_add(COUNTER_DAMAGED);
+}
+
+/*
+ * Hands out the packets of one datagram; returns how many there were, good and damaged. Each is given
+ * away when the next good one was found, so that the receiver knows that there is one.
+ */
+static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_t now_ns,
+			void (*receive)(const struct wire_arrival *arrival))
+{
+	struct msghdr h = m->msg_hdr;
+	const uint8_t *bytes = h.msg_iov->iov_base;
+	size_t left = m->msg_len;
+	struct envelope e;
+	struct wire_arrival arrival = { .flow = &e.flow, .when_ns = now_ns, .more = true };
+	unsigned packets = 0;
+	uint16_t id = 0;
+
+	if (h.msg_flags & MSG_TRUNC || !left) {
+		count_damaged(port);
+		return 1;
+	}
+	open_envelope(port, &h, left, &e);
+	while (left) {
+		size_t length = left < e.segment ? left : e.segment;
+
+		/* Through the segments of a train the identification counts, mostly from 0. */
+		if (icrc_check(&port->inbox->memo, &e.path, bytes, length, &id)) {
+			damage_on_right(&port->damage, &e.flow);
+			if (arrival.bytes)
+				receive(&arrival);
+			arrival.bytes = bytes;
+			arrival.length = (uint32_t)(length - ICRC_BYTES);
+		} else {
+			count_damaged(port);
+			damage_on_wrong(&port->damage, &e.flow);
+		}
+		id++;
+		packets++;
+		bytes += length;
+		left -= length;
+	}
+	arrival.more = false;
+	if (arrival.bytes)
+		receive(&arrival);
+	return packets;
+}
+
+static int fetch_one(int fd, struct mmsghdr *message)
+{
+	ssize_t n = sys_recvmsg(fd, &message->msg_hdr, MSG_DONTWAIT);
+
+	if (n < 0)
+		return -1;
+	message->msg_len = (unsigned)n;
+	return 1;
+}
+
+/* Each datagram that is given has to be given back its room (make_room). */
+static int fetch(struct wire_port *port, unsigned max)
+{
+	struct udp_inbox *in = port->inbox;
+	bool refused_before = false;
+
+	for (;;) {
+		int n = max == 1 ? fetch_one(port->fd, in->messages) :
+				   sys_recvmmsg(port->fd, in->messages, max, MSG_DONTWAIT);
+
+		udp_count_owned(&port->received_calls, 1);
+		if (n >= 0 || errno == EAGAIN)
+			return n < 0 ? 0 : n;
+		/* What an ICMP message says of something sent before is no business of ours. */
+		if (errno != EINTR && refused_before)
+			return 0;
+		refused_before |= errno != EINTR;
+	}
+}
+
+/*
+ * Whether to look for more behind a first datagram. Where questions and answers alternate nothing
+ * is there, and whoever waits for the first would wait for that look, too; so after some of them
+ * in vain most are left to the next call.
+ */
+static bool looks_further(const struct wire_port *port)
+{
+	return port->alone < ALONE_ENOUGH || port->alone % ALONE_ENOUGH == 0;
+}
+
+int udp_receive(struct wire_port *port, uint64_t now_ns,
+		void (*receive)(const struct wire_arrival *arrival))
+{
+	unsigned packets = 0, max = 1;
+	int datagrams = 0, n;
+	bool drained;
+
+	if (!lock_try(&port->receive_lock))
+		return -EBUSY;
+	do {
+		n = fetch(port, max);
+		for (int i = 0; i < n; i++) {
+			packets += deliver(port, &port->inbox->messages[i], now_ns, receive);
+			make_room(port->inbox, i);
+		}
+		datagrams += n;
+		drained = n < (int)max;
+		if (max == 1 && n == 1)
+			drained = !looks_further(port);
+		max = n && port->inbox->messages[0].msg_len >= LONG_TRAIN ? 1 : DATAGRAMS;
+	} while (!drained && packets < PACKETS_A_CALL);
+	if (datagrams == 1)
+		port->alone++;
+	else if (datagrams)
+		port->alone = 0;
+	if (packets)
+		udp_count_owned(&port->received_packets, packets);
+	lock_release(&port->receive_lock);
+	return datagrams;
+}

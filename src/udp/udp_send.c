@@ -1,0 +1,434 @@
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/fork_free.h"
+#include "base/syscall.h"
+#include "packet/icrc.h"
+#include "udp/loss.h"
+#include "udp/readable.h"
+#include "udp/udp.h"
+#include "udp/udp_address.h"
+#include "udp/udp_port.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef IPV6_FLOWINFO
+#define IPV6_FLOWINFO 11
+#endif
+
+/*
+ * Payloads up to here are copied behind their header, and packets behind one another: a train is one
+ * piece for the kernel instead of three a packet, which costs it more than the copy costs us. The
+ * ICRC is that of the copy, in one go: what another thread changes meanwhile (a flag that a peer polls
+ * by READ) cannot come between the ICRC and the sending.
+ */
+#define SMALL_BYTES   1024
+#define PAD_MAX	      3
+#define PACKET_IOVECS (1 + WIRE_PIECES + 1)
+
+/* TOS or traffic class, hop limit, flow label, segment size. */
+#define CONTROL_BYTES (3 * CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint16_t)))
+
+/* All that a burst needs besides the packets; too much for a stack. */
+struct udp_scratch {
+	struct udp_scratch *next;
+	struct mmsghdr messages[WIRE_BURST];
+	unsigned after[WIRE_BURST]; /* the packet behind this message */
+	bool is_train[WIRE_BURST];
+	struct iovec iov[WIRE_BURST * PACKET_IOVECS];
+	uint8_t flat[WIRE_BURST * (WIRE_HEADER_BYTES + SMALL_BYTES + PAD_MAX + ICRC_BYTES)];
+	size_t flat_bytes;
+	struct icrc_memo memo;
+	uint8_t trailer[WIRE_BURST][PAD_MAX + ICRC_BYTES];
+	union {
+		struct cmsghdr align;
+		uint8_t bytes[CONTROL_BYTES];
+	} control[WIRE_BURST];
+};
+
+/* One call of udp_send. */
+struct burst {
+	struct wire_port *port;
+	struct wire_sender *sender;
+	struct udp_scratch *scratch;
+	const struct wire_packet *packets;
+	unsigned count; /* the first that cannot be read, or all */
+	uint64_t lost;	/* bit i: packet i is not sent, for a test */
+	bool segments;	/* trains may be tried */
+	struct icrc_path path;
+	union udp_address to;
+	socklen_t to_len;
+	uint8_t control[CONTROL_BYTES]; /* of all messages, without the segment size */
+	size_t control_bytes;
+};
+
+static struct udp_scratch *take_scratch(struct wire_port *port)
+{
+	struct udp_scratch *s;
+
+	lock_acquire(&port->scratch_lock);
+	s = port->scratches;
+	if (s)
+		port->scratches = s->next;
+	lock_release(&port->scratch_lock);
+	if (s)
+		return s;
+	s = malloc(sizeof(*s));
+	if (s)
+		memset(&s->memo, 0, sizeof(s->memo));
+	return s;
+}
+
+static void give_scratch(struct wire_port *port, struct udp_scratch *s)
+{
+	lock_acquire(&port->scratch_lock);
+	s->next = port->scratches;
+	port->scratches = s;
+	lock_release(&port->scratch_lock);
+}
+
+void udp_scratches_free(struct wire_port *port)
+{
+	for (struct udp_scratch *s = port->scratches, *next; s; s = next) {
+		next = s->next;
+		fork_free(s);
+	}
+}
+
+/* Appends one control message; returns the bytes used so far. */
+static size_t put_control(uint8_t *control, size_t used, int level, int type, const void *value,
+			  size_t bytes)
+{
+	struct cmsghdr c = { .cmsg_len = CMSG_LEN(bytes), .cmsg_level = level, .cmsg_type = type };
+
+	memset(control + used, 0, CMSG_SPACE(bytes));
+	memcpy(control + used, &c, sizeof(c));
+	memcpy(control + used + CMSG_LEN(0), value, bytes);
+	return used + CMSG_SPACE(bytes);
+}
+
+static int set_field(struct wire_sender *sender, int v4_option, int v6_option, int value)
+{
+	bool is_v4 = sender->port->is_v4;
+
+	return setsockopt(sender->fd, is_v4 ? IPPROTO_IP : IPPROTO_IPV6,
+			  is_v4 ? v4_option : v6_option, &value, sizeof(value));
+}
+
+/* If this is the first unicast flow: the hop limit that a socket has is for unicast only. */
+static void learn_usual(struct wire_sender *sender, const struct wire_flow *flow)
+{
+	enum udp_usual none = USUAL_NONE;
+
+	if (atomic_load_explicit(&sender->usual, memory_order_relaxed) != USUAL_NONE ||
+	    !flow->hop_limit || udp_address_is_multicast(flow->remote) ||
+	    !atomic_compare_exchange_strong(&sender->usual, &none, USUAL_SETTING))
+		return;
+	if (set_field(sender, IP_TOS, IPV6_TCLASS, flow->traffic_class) ||
+	    set_field(sender, IP_TTL, IPV6_UNICAST_HOPS, flow->hop_limit))
+		return; /* it is told with each send */
+	sender->usual_class = flow->traffic_class;
+	sender->usual_hops = flow->hop_limit;
+	atomic_store_explicit(&sender->usual, USUAL_KNOWN, memory_order_release);
+}
+
+/* TOS or traffic class and hop limit, unless the socket writes them by itself; the flow label. */
+static size_t make_control(const struct wire_sender *sender, const struct wire_flow *flow,
+			   uint8_t *control)
+{
+	int tos = flow->traffic_class, hops = flow->hop_limit;
+	bool is_v4 = sender->port->is_v4;
+	int level = is_v4 ? IPPROTO_IP : IPPROTO_IPV6;
+	uint32_t label = htonl(flow->flow_label & 0xfffff);
+	bool known = atomic_load_explicit(&sender->usual, memory_order_acquire) == USUAL_KNOWN;
+	size_t used = 0;
+
+	if (!known || tos != sender->usual_class)
+		used = put_control(control, used, level, is_v4 ? IP_TOS : IPV6_TCLASS, &tos,
+				   sizeof(tos));
+	if (hops && (!known || hops != sender->usual_hops || udp_address_is_multicast(flow->remote)))
+		used = put_control(control, used, level, is_v4 ? IP_TTL : IPV6_HOPLIMIT, &hops,
+				   sizeof(hops));
+	if (label && !is_v4)
+		used = put_control(control, used, level, IPV6_FLOWINFO, &label, sizeof(label));
+	return used;
+}
+
+static size_t packet_size(const struct wire_packet *p)
+{
+	return (size_t)p->header_bytes + p->payload_bytes + p->pad_bytes + ICRC_BYTES;
+}
+
+static void put_icrc(uint8_t *to, uint32_t icrc)
+{
+	for (int i = 0; i < ICRC_BYTES; i++)
+		to[i] = (uint8_t)(icrc >> 8 * i);
+}
+
+/* Header, payload, pad and ICRC in one piece, which may go on with the one before. */
+static unsigned fill_small(struct burst *b, unsigned index, uint16_t id, struct iovec *iov,
+			   bool may_join)
+{
+	const struct wire_packet *p = &b->packets[index];
+	uint8_t *start = b->scratch->flat + b->scratch->flat_bytes, *end = start + p->header_bytes;
+
+	memcpy(start, p->header, p->header_bytes);
+	for (unsigned i = 0; i < p->pieces; i++) {
+		memcpy(end, p->piece[i].iov_base, p->piece[i].iov_len);
+		end += p->piece[i].iov_len;
+	}
+	memset(end, 0, p->pad_bytes);
+	end += p->pad_bytes;
+	put_icrc(end, icrc_compute(&b->scratch->memo, &b->path, id, start, (size_t)(end - start),
+				   NULL, 0, 0));
+	end += ICRC_BYTES;
+	b->scratch->flat_bytes += (size_t)(end - start);
+	if (may_join && (uint8_t *)iov[-1].iov_base + iov[-1].iov_len == start) {
+		iov[-1].iov_len += (size_t)(end - start);
+		return 0;
+	}
+	*iov = (struct iovec){ start, (size_t)(end - start) };
+	return 1;
+}
+
+/*
+ * The packet in as many pieces as the program's memory, which is not copied; or as one, if it is small.
+ * Returns how many; none, if it joined the piece before it.
+ */
+static unsigned fill(struct burst *b, unsigned index, uint16_t id, struct iovec *iov)
+{
+	const struct wire_packet *p = &b->packets[index];
+	uint8_t *trailer = b->scratch->trailer[index];
+	unsigned n = 0;
+
+	if (p->payload_bytes <= SMALL_BYTES)
+		return fill_small(b, index, id, iov, id > 0);
+	memset(trailer, 0, p->pad_bytes);
+	put_icrc(trailer + p->pad_bytes,
+		 icrc_compute(&b->scratch->memo, &b->path, id, p->header, p->header_bytes, p->piece,
+			      p->pieces, p->pad_bytes));
+	iov[n++] = (struct iovec){ (void *)p->header, p->header_bytes };
+	for (unsigned i = 0; i < p->pieces; i++)
+		iov[n++] = p->piece[i];
+	iov[n++] = (struct iovec){ trailer, (size_t)p->pad_bytes + ICRC_BYTES };
+	return n;
+}
+
+static bool is_lost(const struct burst *b, unsigned index)
+{
+	return b->lost >> index & 1;
+}
+
+/*
+ * Lays message m out from packet `first` on: as many packets as one send takes, all of one size but
+ * for the last, which may be shorter. Returns the packet behind it; adds the iovecs it uses.
+ */
+static unsigned lay_message(struct burst *b, unsigned m, unsigned first, unsigned *iovecs)
+{
+	struct udp_scratch *s = b->scratch;
+	struct msghdr *h = &s->messages[m].msg_hdr;
+	struct iovec *iov = s->iov + *iovecs;
+	size_t segment = packet_size(&b->packets[first]), bytes = 0, size = segment;
+	unsigned used = 0, packets = 0, i = first;
+
+	while (i < b->count && size == segment) {
+		if (is_lost(b, i)) {
+			i++;
+			continue;
+		}
+		size = packet_size(&b->packets[i]);
+		if (packets && (!b->segments || packets == WIRE_TRAIN_PACKETS || size > segment ||
+				bytes + size > WIRE_TRAIN_BYTES))
+			break;
+		used += fill(b, i, (uint16_t)packets, iov + used);
+		bytes += size;
+		packets++;
+		i++;
+	}
+	s->is_train[m] = packets > 1;
+	memcpy(s->control[m].bytes, b->control, b->control_bytes);
+	*h = (struct msghdr){
+		.msg_name = &b->to,
+		.msg_namelen = b->to_len,
+		.msg_iov = iov,
+		.msg_iovlen = used,
+		.msg_control = s->control[m].bytes,
+		.msg_controllen = b->control_bytes,
+	};
+	if (packets > 1) {
+		uint16_t bytes_each = (uint16_t)segment;
+
+		h->msg_controllen = put_control(s->control[m].bytes, b->control_bytes, IPPROTO_UDP,
+						UDP_SEGMENT, &bytes_each, sizeof(bytes_each));
+	}
+	*iovecs += used;
+	return i;
+}
+
+/* Lays out all packets from `first` on; returns the number of messages. */
+static unsigned lay_out(struct burst *b, unsigned first)
+{
+	unsigned m = 0, iovecs = 0, i = first;
+
+	b->scratch->flat_bytes = 0;
+	for (;;) {
+		while (i < b->count && is_lost(b, i))
+			i++;
+		/* What is lost leaves with what is before it. */
+		if (m)
+			b->scratch->after[m - 1] = i;
+		if (i >= b->count)
+			return m;
+		i = lay_message(b, m++, i, &iovecs);
+	}
+}
+
+static enum wire_result result_of(int error)
+{
+	switch (error) {
+	case EAGAIN:
+	case ENOBUFS:
+	case ENOMEM:
+		return WIRE_FULL;
+	case EFAULT:
+		return WIRE_FAULT;
+	case EMSGSIZE:
+		return WIRE_TOO_LONG;
+	default: /* ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL, ENETDOWN, EPERM, EINVAL, ... */
+		return WIRE_NO_ROUTE;
+	}
+}
+
+/* A train was refused for being one: packet by packet then. */
+static bool refuses_trains(struct burst *b, int error)
+{
+	if (error != EIO && error != EINVAL && error != ENOPROTOOPT && error != EOPNOTSUPP)
+		return false;
+	/* EINVAL may also mean that a packet is longer than the path's MTU. */
+	if (error != EINVAL)
+		atomic_store_explicit(&b->port->segments, false, memory_order_relaxed);
+	b->segments = false;
+	return true;
+}
+
+static bool sends_trains(const struct wire_sender *sender)
+{
+	return !sender->shared && atomic_load_explicit(&sender->port->segments, memory_order_relaxed);
+}
+
+bool udp_sends_trains(const struct wire_flow *flow)
+{
+	return sends_trains(flow->sender);
+}
+
+/* As sendmmsg, which costs more for one. */
+static int call_send(int fd, struct mmsghdr *messages, unsigned count)
+{
+	if (count > 1)
+		return sys_sendmmsg(fd, messages, count, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return sys_sendmsg(fd, &messages->msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
+}
+
+/* Sends what is laid out and the rest; *sent counts on. */
+static enum wire_result send_all(struct burst *b, unsigned *sent)
+{
+	struct udp_scratch *s = b->scratch;
+	unsigned m = 0, messages = lay_out(b, *sent);
+	bool refused_before = false;
+
+	while (m < messages) {
+		int n = call_send(b->sender->fd, s->messages + m, messages - m);
+
+		udp_count(&b->port->sent_calls, 1);
+		if (n > 0) {
+			m += (unsigned)n;
+			*sent = s->after[m - 1];
+			continue;
+		}
+		if (errno == EINTR)
+			continue;
+		/* An ICMP message about an earlier packet: nothing was sent, and it is gone now. */
+		if (errno == ECONNREFUSED && !refused_before) {
+			refused_before = true;
+			continue;
+		}
+		if (!s->is_train[m] || !refuses_trains(b, errno))
+			return result_of(errno);
+		messages = lay_out(b, *sent);
+		m = 0;
+	}
+	*sent = b->count; /* the last ones may all be lost */
+	return WIRE_SENT;
+}
+
+/* Packets from the first on whose payload can be read. */
+static unsigned count_readable(const struct wire_packet *packets, unsigned count)
+{
+	struct readable known = { 0 };
+
+	for (unsigned i = 0; i < count; i++) {
+		for (unsigned p = 0; p < packets[i].pieces && !packets[i].pinned; p++) {
+			if (!readable_check(&known, &packets[i].piece[p]))
+				return i;
+		}
+	}
+	return count;
+}
+
+static uint64_t choose_lost(unsigned count)
+{
+	uint64_t lost = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		lost |= (uint64_t)loss_strikes() << i;
+	return lost;
+}
+
+static void count_sent(struct burst *b, unsigned sent)
+{
+	uint64_t mask = sent < 64 ? (UINT64_C(1) << sent) - 1 : UINT64_MAX;
+	unsigned lost = (unsigned)__builtin_popcountll(b->lost & mask);
+
+	udp_count(&b->port->sent_packets, sent - lost);
+	if (lost)
+		udp_count(&b->port->dropped_by_test, lost);
+}
+
+enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet *packets,
+			  unsigned count, unsigned *sent)
+{
+	struct wire_sender *sender = flow->sender;
+	struct wire_port *port = sender->port;
+	struct burst b = {
+		.port = port,
+		.sender = sender,
+		.packets = packets,
+		.count = count_readable(packets, count),
+		.segments = !flow->one_by_one && sends_trains(sender),
+		.path = { .source_port = sender->number, .destination_port = WIRE_UDP_PORT },
+	};
+	enum wire_result result;
+
+	*sent = 0;
+	if (udp_address_is_v4(flow->remote) != port->is_v4)
+		return WIRE_NO_ROUTE;
+	b.scratch = take_scratch(port);
+	if (!b.scratch)
+		return WIRE_FULL;
+	b.lost = choose_lost(b.count);
+	b.to_len = udp_address_from_gid(flow->remote, flow->ifindex ? flow->ifindex : port->ifindex,
+					WIRE_UDP_PORT, &b.to);
+	memcpy(b.path.source, port->gid, WIRE_GID_BYTES);
+	memcpy(b.path.destination, flow->remote, WIRE_GID_BYTES);
+	learn_usual(sender, flow);
+	b.control_bytes = make_control(sender, flow, b.control);
+	result = send_all(&b, sent);
+	count_sent(&b, *sent);
+	give_scratch(port, b.scratch);
+	return result == WIRE_SENT && b.count < count ? WIRE_FAULT : result;
+}

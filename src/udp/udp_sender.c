@@ -1,0 +1,120 @@
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/cause.h"
+#include "base/fork_free.h"
+#include "base/source_port.h"
+#include "base/uncancelled.h"
+#include "udp/udp.h"
+#include "udp/udp_address.h"
+#include "udp/udp_port.h"
+
+/* Of a process, and no more than this share of the descriptors that it may have. */
+#define SENDERS_MAX	  256
+#define DESCRIPTORS_SHARE 4
+
+#define QPNS (1u << 24)
+
+static _Atomic uint32_t open_senders;
+static atomic_bool shares; /* it was reported */
+
+static uint32_t limit(void)
+{
+	struct rlimit descriptors;
+
+	if (getrlimit(RLIMIT_NOFILE, &descriptors) ||
+	    descriptors.rlim_cur / DESCRIPTORS_SHARE > SENDERS_MAX)
+		return SENDERS_MAX;
+	return (uint32_t)descriptors.rlim_cur / DESCRIPTORS_SHARE;
+}
+
+static int open_socket(struct wire_port *port, uint16_t *number)
+{
+	union udp_address address;
+	socklen_t length = udp_address_from_gid(port->gid, port->ifindex, 0, &address);
+
+	return source_port_open(&address.any, length, number);
+}
+
+/* NULL, and why. */
+static struct wire_sender *open_sender(struct wire_port *port, const char **why)
+{
+	struct wire_sender *sender;
+	int fd;
+
+	*why = "the process has as many senders as it may";
+	if (atomic_fetch_add_explicit(&open_senders, 1, memory_order_relaxed) >= limit())
+		goto give_back;
+	*why = "out of memory";
+	sender = calloc(1, sizeof(*sender));
+	if (!sender)
+		goto give_back;
+	fd = open_socket(port, &sender->number);
+	if (fd < 0) {
+		*why = strerror(-fd);
+		free(sender);
+		goto give_back;
+	}
+	sender->port = port;
+	sender->fd = fd;
+	udp_prefer_sending(port, fd);
+	return sender;
+
+give_back:
+	atomic_fetch_sub_explicit(&open_senders, 1, memory_order_relaxed);
+	return NULL;
+}
+
+static void close_sender(struct wire_sender *sender)
+{
+	close(sender->fd);
+	fork_free(sender);
+	atomic_fetch_sub_explicit(&open_senders, 1, memory_order_relaxed);
+}
+
+static struct wire_sender *share(struct wire_port *port, const char *why)
+{
+	if (!atomic_exchange_explicit(&shares, true, memory_order_relaxed))
+		cause_report(CAUSE_SOURCE_PORT_SHARED, 0, "%s", why);
+	/* What is refused here is refused by all kernels alike, none of which merges packets then. */
+	source_port_share(port->fd);
+	udp_prefer_sending(port, port->fd);
+	return &port->shared;
+}
+
+struct wire_sender *udp_sender(struct wire_port *port, uint32_t remote_qpn)
+{
+	struct wire_sender *_Atomic *place = &port->senders[remote_qpn % QPNS >> ARENA_QP_BITS];
+	struct wire_sender *sender = atomic_load_explicit(place, memory_order_acquire); /* SENDER */
+	struct wire_sender *other = NULL;
+	const char *why;
+
+	if (sender)
+		return sender;
+
+	UNCANCELLED;
+
+	sender = open_sender(port, &why);
+	if (!sender)
+		sender = share(port, why);
+	if (atomic_compare_exchange_strong_explicit(place, &other, sender, memory_order_acq_rel,
+						    memory_order_acquire)) /* SENDER */
+		return sender;
+	/* Another thread was quicker. */
+	if (sender != &port->shared)
+		close_sender(sender);
+	return other;
+}
+
+void udp_senders_close(struct wire_port *port)
+{
+	for (unsigned i = 0; i < UDP_SENDERS; i++) {
+		struct wire_sender *sender =
+			atomic_load_explicit(&port->senders[i], memory_order_relaxed);
+
+		if (sender && sender != &port->shared)
+			close_sender(sender);
+	}
+}

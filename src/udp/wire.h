@@ -1,0 +1,78 @@
+/*
+ * Wire - packets between this process and the network, in the terms of the transport.
+ *
+ * A packet here is what UDP carries (IBA annex A17): BTH, extended headers, payload, pad; without
+ * the ICRC, which whoever puts it on the wire appends, and whoever takes it off has checked.
+ */
+#ifndef UDP_WIRE_H
+#define UDP_WIRE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#define WIRE_UDP_PORT	  4791
+#define WIRE_GID_BYTES	  16
+#define WIRE_HEADER_BYTES 64 /* room for BTH and the longest extended headers */
+#define WIRE_PIECES	  4  /* of a payload; who has more gathers it first */
+#define WIRE_BURST	  64 /* packets in one call of wire_send, at most */
+
+/* Packets of one size, of which the last may be shorter, leave as one train, up to this. */
+#define WIRE_TRAIN_PACKETS 64		 /* UDP_MAX_SEGMENTS of older kernels */
+#define WIRE_TRAIN_BYTES   (65535 - 40 - 8) /* with ICRCs; behind an IPv6 and a UDP header */
+
+struct wire_port;   /* udp/udp.h: an open address of this process */
+struct wire_sender; /* udp/udp.h: what sends from there to one process of each other host */
+
+/*
+ * From where to where. Fixed for a connection; of an arrival, as the packet said it: `local` is then
+ * the destination in the packet, of a multicast packet the group. hop_limit 0: to send, what the socket
+ * has; of an arrival, not told (udp_tell_hops).
+ */
+struct wire_flow {
+	uint8_t local[WIRE_GID_BYTES];	/* GIDs: IPv4-mapped or IPv6 addresses of this host, ... */
+	uint8_t remote[WIRE_GID_BYTES]; /* ... of the other end, or a multicast group */
+	uint32_t ifindex;		/* of link-local and multicast addresses; else 0 */
+	uint32_t flow_label;		/* IPv6 only */
+	uint8_t traffic_class;		/* TOS or traffic class, with the ECN bits: ECT(0) to send */
+	uint8_t hop_limit;
+	uint32_t buffer_bytes;		/* what a socket like the other end's holds; 0: not known */
+	bool one_by_one;		/* to send: packets do not leave as trains */
+	struct wire_port *port;		/* where it came in; to send, where its answers do */
+	struct wire_sender *sender;	/* where it leaves: udp_sender; of an arrival, NULL */
+};
+
+struct wire_packet {
+	uint8_t header[WIRE_HEADER_BYTES];
+	uint16_t header_bytes;	/* BTH and what follows it, up to the payload */
+	uint16_t payload_bytes; /* sum of the pieces, without the pad */
+	uint8_t pad_bytes;	/* zeroes behind the payload: 0..3 */
+	uint8_t pieces;
+	bool pinned; /* the payload is known to be readable: it is not looked at before it is used */
+	struct iovec piece[WIRE_PIECES]; /* stay as they are until the call returns */
+};
+
+/* A packet that came, with a correct ICRC. */
+struct wire_arrival {
+	const struct wire_flow *flow;
+	const uint8_t *bytes; /* from the BTH on, without the ICRC; valid during the call */
+	uint32_t length;
+	uint64_t when_ns;     /* CLOCK_MONOTONIC */
+	/*
+	 * The same thread calls with another packet next, and does nothing else before; until that
+	 * call returns the bytes of this one stay, too.
+	 */
+	bool more;
+};
+
+/* Why wire_send took fewer packets than it was given. */
+enum wire_result {
+	WIRE_SENT = 0,	  /* all left */
+	WIRE_FULL = 1,	  /* the socket takes no more now: again a little later */
+	WIRE_FAULT = 2,	  /* the next packet's payload is not readable memory */
+	WIRE_NO_ROUTE = 3, /* no address, no route, interface down: as good as lost */
+	WIRE_TOO_LONG = 4, /* the path's MTU is smaller than the packet */
+	WIRE_NO_PORT = 5, /* of a first datagram: its port is about to be opened (roce_env.resolve) */
+};
+
+#endif

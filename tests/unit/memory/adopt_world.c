@@ -1,0 +1,238 @@
+#include "adopt_world.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "memory/memory.h"
+
+int heap_fd;
+struct move_heap heap;
+void *peer_arena;
+
+static void *own_arena;
+_Atomic unsigned kicks;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed;
+static bool kicked, quiet;
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+void kick(void)
+{
+	kicks++;
+	pthread_mutex_lock(&mutex);
+	kicked = true;
+	quiet = false;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&mutex);
+}
+
+static void *progress(void *arg)
+{
+	for (;;) {
+		uint64_t next = adopt_run(now_ns());
+		struct timespec until = { (time_t)(next / 1000000000ull), (long)(next % 1000000000ull) };
+
+		if (!next)
+			continue;
+		pthread_mutex_lock(&mutex);
+		if (next == ADOPT_NEVER) {
+			quiet = !kicked;
+			pthread_cond_broadcast(&changed);
+			while (!kicked)
+				pthread_cond_wait(&changed, &mutex);
+		} else {
+			while (!kicked && pthread_cond_timedwait(&changed, &mutex, &until) != ETIMEDOUT)
+				;
+		}
+		kicked = false;
+		pthread_mutex_unlock(&mutex);
+	}
+	return arg;
+}
+
+static void start_progress(void)
+{
+	pthread_condattr_t attr;
+	pthread_t thread;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&changed, &attr);
+	pthread_create(&thread, NULL, progress, NULL);
+	pthread_detach(thread);
+}
+
+/* Until there is nothing to be moved, not even later. */
+void wait_until_quiet(void)
+{
+	pthread_mutex_lock(&mutex);
+	while (!quiet)
+		pthread_cond_wait(&changed, &mutex);
+	pthread_mutex_unlock(&mutex);
+}
+
+static uint32_t visit(touch_check *check, uint64_t what)
+{
+	return check(own_arena, what) ? 1 : check(peer_arena, what) ? 2 : 0;
+}
+
+char *make_region(size_t bytes)
+{
+	char *region = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(region != MAP_FAILED);
+	for (size_t i = 0; i < bytes / 8; i++)
+		((uint64_t *)region)[i] = i * 31;
+	return region;
+}
+
+void check_region(const char *region, size_t bytes)
+{
+	for (size_t i = 0; i < bytes / 8; i++)
+		if (((const uint64_t *)region)[i] != i * 31)
+			fail_msg("word %zu differs", i);
+}
+
+uint32_t make_key(char *addr, size_t bytes, uint32_t flags)
+{
+	struct arena_key *entry;
+	uint32_t index, key;
+
+	assert_int_equal(key_alloc(&index, &key), 0);
+	entry = key_entry(index);
+	entry->addr = entry->start = (uintptr_t)addr;
+	entry->length = bytes;
+	entry->flags = flags;
+	entry->pd = 1;
+	entry->access = IBV_ACCESS_REMOTE_WRITE;
+	key_publish(index, key);
+	return key;
+}
+
+void end_key(uint32_t key)
+{
+	struct arena_key *entry = key_entry(KEY_INDEX(key));
+
+	key_revoke(KEY_INDEX(key));
+	adopt_wait_out(entry->addr, entry->length);
+	key_free(KEY_INDEX(key));
+}
+
+uint64_t heap_of(uint32_t key)
+{
+	return key_entry(KEY_INDEX(key))->heap;
+}
+
+uint32_t flags_of(uint32_t key)
+{
+	return key_entry(KEY_INDEX(key))->flags;
+}
+
+void ask(uint32_t key)
+{
+	assert_true(adopt_request(key));
+	wait_until_quiet();
+}
+
+/* What a peer would see. */
+uint64_t peek(uint64_t offset)
+{
+	uint64_t word = 0;
+
+	assert_int_equal(pread(heap_fd, &word, sizeof(word), (off_t)offset), sizeof(word));
+	return word;
+}
+
+struct move_range make_range(char *region)
+{
+	struct move_range range = {
+		.start = (uintptr_t)region, .end = (uintptr_t)region + BYTES, .offset = PLACE,
+		.aside = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+	};
+
+	assert_true(range.aside != MAP_FAILED);
+	return range;
+}
+
+void *keep_writing(void *arg)
+{
+	struct writer *writer = arg;
+
+	for (; !atomic_load_explicit(&writer->stop, memory_order_relaxed); writer->writes++)
+		for (int i = 0; i < 3; i++) {
+			volatile uint64_t *word = writer->words[i];
+
+			*word = *word + 1;
+		}
+	return NULL;
+}
+
+bool is_shared(const char *at)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long start, end;
+	bool found = false;
+	char line[512];
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx", &start, &end) == 2 && (uintptr_t)at >= start &&
+		    (uintptr_t)at < end)
+			found = strstr(line, "test-heap");
+	if (maps)
+		fclose(maps);
+	return found;
+}
+
+void wait_until_private(const char *at)
+{
+	for (int i = 0; i < 3000 && is_shared(at); i++)
+		usleep(1000);
+	assert_false(is_shared(at));
+}
+
+void adopt_world_start(void)
+{
+	struct move_range range;
+	char *probe;
+
+	/* Whoever started this may ignore it: waitpid would find nobody. */
+	signal(SIGCHLD, SIG_DFL);
+
+	own_arena = harness_arena();
+	memory_init(HARNESS_SLOT);
+	peer_arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			  0);
+	touch_set_visitor(visit);
+	heap_fd = memfd_create("test-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (heap_fd < 0 || ftruncate(heap_fd, HEAP) ||
+	    fcntl(heap_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) || move_init(&heap, heap_fd, MOVE_IF_SAFE))
+		exit(1);
+	adopt_init(heap_fd, HEAP, kick);
+	pthread_atfork(adopt_before_fork, adopt_in_parent, adopt_in_child);
+
+	probe = make_region(BYTES);
+	range = make_range(probe);
+	if (move_check(&heap, range.start, range.end) || move_in(&heap, &range)) {
+		printf("skipped: userfaultfd cannot hold back the kernel's writes here\n");
+		exit(77);
+	}
+	if (move_out(&heap, &range))
+		exit(1);
+	munmap(probe, BYTES);
+	munmap(range.aside, BYTES);
+	start_progress();
+}

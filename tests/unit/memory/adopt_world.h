@@ -1,0 +1,66 @@
+/*
+ * Adopt world - what tests of moving pages share: keys in an arena, a heap, and a thread that stands for the
+ * progress thread.
+ */
+#ifndef TESTS_UNIT_MEMORY_ADOPT_WORLD_H
+#define TESTS_UNIT_MEMORY_ADOPT_WORLD_H
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "harness.h"
+#include "memory/adopt.h"
+
+#define PAGE  4096ul
+#define HEAP  (256ul << 20)
+#define BYTES (4ul << 20)
+#define PLACE (8ul << 20)
+
+extern int heap_fd;
+extern struct move_heap heap;
+extern void *peer_arena; /* of a process that might touch our keys */
+extern _Atomic unsigned kicks;
+
+/* First of all. Ends the program as skipped where pages cannot move. */
+void adopt_world_start(void);
+
+/* The thread has something to do; and until it has nothing more, not even later. */
+void kick(void);
+void wait_until_quiet(void);
+
+/* BYTES or more of words that count up by 31, and whether they still do. */
+char *make_region(size_t bytes);
+void check_region(const char *region, size_t bytes);
+
+uint32_t make_key(char *addr, size_t bytes, uint32_t flags);
+void end_key(uint32_t key);
+uint64_t heap_of(uint32_t key);
+uint32_t flags_of(uint32_t key);
+/* A peer asks for its pages, and what comes of it has come. */
+void ask(uint32_t key);
+/* What a peer would see. */
+uint64_t peek(uint64_t offset);
+
+/* Whether the page is mapped from the heap; and until it is not. */
+bool is_shared(const char *at);
+void wait_until_private(const char *at);
+
+/* Of a region of BYTES, at PLACE. */
+struct move_range make_range(char *region);
+
+struct writer {
+	_Atomic bool stop;
+	uint64_t *words[3]; /* counted up, each by stores alone */
+	uint64_t writes;
+};
+
+void *keep_writing(void *arg);
+
+#endif

@@ -1,0 +1,582 @@
+/*
+ * The promises of memory/adopt.h: no write of a peer is lost while pages go to the heap and come back, whatever is
+ * mapped there by then is left alone, nobody waits for ever, and a child of a fork has its own copy.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "adopt_world.h"
+#include "memory/memory.h"
+
+static bool is_mapped(uint32_t key, const void *at, size_t bytes)
+{
+	return adopt_map(key_entry(KEY_INDEX(key)), (uintptr_t)at, bytes);
+}
+
+/* The pages at the edges are somebody else's, too: they are not to be seen. */
+static void test_adopted_and_given_back(void **state)
+{
+	char *region = make_region(BYTES), *last = region + BYTES - PAGE;
+	uint32_t key = make_key(region + 24, BYTES - 100, 0);
+	uint64_t *word = (uint64_t *)(region + PAGE);
+
+	ask(key);
+	assert_int_not_equal(heap_of(key), 0);
+	assert_int_equal(flags_of(key), 0);
+	assert_int_equal(peek(heap_of(key) + PAGE - 24), PAGE / 8 * 31);
+	*word = 77;
+	assert_int_equal(peek(heap_of(key) + PAGE - 24), 77);
+	*word = PAGE / 8 * 31;
+	assert_int_equal(peek(heap_of(key) + PAGE - 24 - 8), 0);
+	assert_int_equal(peek(heap_of(key) + (uint64_t)(last - (region + 24))), 0);
+	assert_true(is_mapped(key, region + PAGE, BYTES - 2 * PAGE));
+	assert_false(is_mapped(key, region + 24, 8));
+	assert_false(is_mapped(key, region + PAGE - 8, 16));
+	assert_false(is_mapped(key, last - 8, 16));
+	assert_false(is_mapped(key, last, 8));
+	end_key(key);
+	check_region(region, BYTES);
+	assert_int_equal(peek(2ul << 20), 0); /* and the heap's part is empty again */
+	munmap(region, BYTES);
+}
+
+/* A region without a whole page of its own has none to give. */
+static void test_no_whole_page(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region + 1, 2 * PAGE - 2, 0);
+
+	ask(key);
+	assert_int_equal(heap_of(key), 0);
+	assert_int_equal(flags_of(key), KEY_STAYS);
+	end_key(key);
+	munmap(region, BYTES);
+}
+
+static void test_keys_share_a_range(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t inner = make_key(region + PAGE, PAGE, 0);
+	uint32_t outer = make_key(region, BYTES, 0), same = make_key(region, BYTES, 0);
+	uint32_t demand = make_key(region, BYTES, KEY_ON_DEMAND);
+	uint32_t late;
+
+	ask(outer);
+	assert_int_equal(heap_of(inner), heap_of(outer) + PAGE);
+	assert_int_equal(heap_of(demand), 0);
+	assert_int_equal(flags_of(demand), KEY_ON_DEMAND);
+	late = make_key(region + 2 * PAGE + 8, 8, 0);
+	assert_int_equal(heap_of(late), heap_of(outer) + 2 * PAGE + 8);
+	assert_true(is_mapped(late, region + 2 * PAGE + 8, 8));
+	end_key(outer);
+	end_key(inner);
+	assert_int_not_equal(heap_of(late), 0); /* the last that covers it keeps it */
+	assert_true(peek(heap_of(late)) == (2 * PAGE / 8 + 1) * 31);
+	end_key(same);
+	assert_int_equal(heap_of(late), 0);
+	assert_int_equal(flags_of(late), 0);
+	assert_int_equal(peek(2ul << 20), 0);
+	end_key(late);
+	end_key(demand);
+	check_region(region, BYTES);
+	munmap(region, BYTES);
+}
+
+static void test_part_of_an_adopted_range(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t first = make_key(region, BYTES / 2, 0);
+	uint32_t across = make_key(region + PAGE, BYTES - PAGE, 0);
+
+	ask(first);
+	ask(across);
+	assert_int_not_equal(heap_of(first), 0);
+	assert_int_equal(heap_of(across), 0);
+	assert_int_equal(flags_of(across), KEY_STAYS);
+	end_key(first);
+	end_key(across);
+	check_region(region, BYTES);
+	munmap(region, BYTES);
+}
+
+static void test_refused(void **state)
+{
+	char *shared = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	char *gap = make_region(BYTES), *readonly = make_region(BYTES);
+	char *stack = __builtin_frame_address(0);
+	uint32_t keys[] = {
+		make_key(shared, BYTES, 0),	       make_key(gap, BYTES, 0),
+		make_key(readonly, BYTES, 0),	       make_key(stack - 8192, 4096, 0),
+		make_key(NULL, SIZE_MAX, KEY_ON_DEMAND), make_key(NULL, SIZE_MAX, KEY_NULL),
+	};
+
+	munmap(gap + BYTES / 2, PAGE);
+	mprotect(readonly, PAGE, PROT_READ);
+	for (unsigned i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+		ask(keys[i]);
+		assert_int_equal(heap_of(keys[i]), 0);
+		assert_int_equal(flags_of(keys[i]) & (KEY_STAYS | KEY_MOVING), KEY_STAYS);
+		end_key(keys[i]);
+	}
+	munmap(shared, BYTES);
+	munmap(gap, BYTES);
+	munmap(readonly, BYTES);
+}
+
+/* The program has given up part of the memory, and something else is there by now. */
+static void test_unmapped_meanwhile(void **state)
+{
+	char *region = make_region(BYTES), *other;
+	uint32_t key = make_key(region, BYTES, 0), newer;
+
+	ask(key);
+	assert_int_not_equal(heap_of(key), 0);
+	munmap(region + BYTES / 2, BYTES / 4);
+	other = mmap(region + BYTES / 2, PAGE, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	memset(other, 'o', PAGE);
+	newer = make_key(other, PAGE, 0);
+	assert_int_equal(heap_of(newer), 0);
+	end_key(key);
+	check_region(region, BYTES / 2);
+	for (unsigned i = 0; i < PAGE; i++)
+		assert_int_equal(other[i], 'o');
+	for (size_t i = BYTES / 4 * 3 / 8; i < BYTES / 8; i++)
+		assert_int_equal(((uint64_t *)region)[i], i * 31);
+	ask(newer);
+	assert_int_not_equal(heap_of(newer), 0);
+	end_key(newer);
+	assert_int_equal(other[9], 'o');
+	munmap(region, BYTES);
+}
+
+/* A peer in the middle of a copy, that does not get on: nothing moves, and it is asked for later. */
+static void test_peer_that_stands_still(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region, BYTES, 0);
+	struct arena_touch *touch = &arena_touches(peer_arena)[3];
+
+	touch->what = (uint64_t)HARNESS_SLOT << 32 | key;
+	ask(key);
+	assert_int_equal(heap_of(key), 0);
+	assert_int_equal(flags_of(key), 0);
+	touch->what = 0;
+	ask(key);
+	assert_int_not_equal(heap_of(key), 0);
+	end_key(key);
+	check_region(region, BYTES);
+	munmap(region, BYTES);
+}
+
+/* While a range is on its way, and waits for somebody, all keys over it keep peers away; others do not. */
+static void test_keys_of_a_moving_range(void **state)
+{
+	char *region = make_region(2 * BYTES);
+	uint32_t key = make_key(region, BYTES, 0), inner = make_key(region + PAGE, PAGE, 0);
+	uint32_t beside = make_key(region + BYTES, BYTES, 0), late = 0;
+	struct arena_touch *touch = &arena_touches(peer_arena)[3];
+	bool marked = false;
+
+	touch->what = (uint64_t)HARNESS_SLOT << 32 | key;
+	assert_true(adopt_request(key));
+	for (int i = 0; i < 400 && !marked; i++) { /* it waits for 50 ms */
+		usleep(100);
+		marked = flags_of(key) & KEY_MOVING;
+	}
+	assert_true(marked);
+	assert_int_equal(flags_of(inner), KEY_MOVING);
+	assert_int_equal(flags_of(beside), 0);
+	late = make_key(region + 2 * PAGE, PAGE, 0);
+	assert_int_equal(flags_of(late), KEY_MOVING);
+	touch->what = 0;
+	wait_until_quiet();
+	assert_int_equal(flags_of(key) | flags_of(inner) | flags_of(late), 0);
+	assert_int_not_equal(heap_of(key), 0);
+	end_key(late);
+	end_key(inner);
+	end_key(beside);
+	end_key(key);
+	check_region(region, 2 * BYTES);
+	munmap(region, 2 * BYTES);
+}
+
+/* One of our own is waited for, like any peer, if it uses the heap. */
+static void test_own_touch(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region, BYTES, 0);
+	struct arena_touch *touch = touch_begin_in_heap(HARNESS_SLOT, key);
+
+	ask(key);
+	assert_int_equal(heap_of(key), 0);
+	assert_int_equal(flags_of(key), 0);
+	touch_leave_heap(touch);
+	ask(key);
+	assert_int_not_equal(heap_of(key), 0);
+	touch_end(touch);
+	end_key(key);
+	munmap(region, BYTES);
+}
+
+static void *end_the_key(void *key)
+{
+	end_key(*(uint32_t *)key);
+	return NULL;
+}
+
+/* Pages stay in the heap as long as somebody touches them by a key that is dying. */
+static void test_touch_of_a_dying_key(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t first = make_key(region, BYTES, 0), second = make_key(region, BYTES, 0);
+	struct arena_touch *touch = &arena_touches(peer_arena)[3];
+	uint64_t place;
+	pthread_t thread;
+
+	ask(first);
+	place = heap_of(first);
+	assert_int_equal(heap_of(second), place);
+	touch->what = (uint64_t)HARNESS_SLOT << 32 | second;
+	pthread_create(&thread, NULL, end_the_key, &second);
+	while (key_entry(KEY_INDEX(second))->key)
+		usleep(100);
+	end_key(first);
+	assert_int_equal(pwrite(heap_fd, "late", 4, (off_t)place), 4);
+	touch->what = 0;
+	pthread_join(thread, NULL);
+	assert_memory_equal(region, "late", 4);
+	munmap(region, BYTES);
+}
+
+static const struct memory_peer target = { .pd = 1 };
+
+/* A word, as a peer on another host has it written. */
+static enum cause peer_writes(uint32_t key, const void *at, uint64_t word)
+{
+	return memory_write_remote(target, key, (uintptr_t)at, sizeof(word), &word, sizeof(word));
+}
+
+/* Whose region is written often asks for its pages, once, and then it is written in the heap. */
+static void test_written_often(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region, BYTES, 0), demand = make_key(region, BYTES, KEY_ON_DEMAND);
+	uint64_t *words = (uint64_t *)region;
+
+	kicks = 0;
+	for (uint64_t i = 0; i < 100; i++) {
+		assert_int_equal(kicks, i < 16 ? 0 : 1);
+		assert_int_equal(peer_writes(key, &words[i], ~i), CAUSE_NONE);
+		assert_int_equal(peer_writes(demand, &words[i + 1000], ~i), CAUSE_NONE);
+	}
+	wait_until_quiet();
+	assert_int_not_equal(heap_of(key), 0);
+	for (uint64_t i = 100; i < 200; i++)
+		assert_int_equal(peer_writes(key, &words[i], ~i), CAUSE_NONE);
+	for (uint64_t i = 0; i < 200; i++) {
+		assert_true(words[i] == ~i);
+		assert_true(peek(heap_of(key) + 8 * i) == ~i);
+	}
+	assert_int_equal(kicks, 1);
+
+	/* What the program has given up since is no matter: nobody has written there. */
+	munmap(region, PAGE);
+	assert_int_equal(peer_writes(key, words, 5), CAUSE_NONE);
+	assert_int_equal(peek(heap_of(key)), 5);
+	assert_int_equal(peer_writes(demand, words, 5), CAUSE_MEMORY_FAULT_REMOTE);
+	end_key(demand);
+	end_key(key);
+	munmap(region, BYTES);
+}
+
+static blkcnt_t heap_blocks(void)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(heap_fd, &st), 0);
+	return st.st_blocks;
+}
+
+/* Our own mapping of the heap keeps nothing there. More rounds than the heap has room for. */
+static void test_places_are_used_again(void **state)
+{
+	char *region = make_region(BYTES);
+	blkcnt_t before = heap_blocks();
+	uint64_t place = 0;
+
+	for (unsigned round = 0; round < 2 * HEAP / BYTES; round++) {
+		uint32_t key = make_key(region, BYTES, 0);
+
+		ask(key);
+		assert_int_not_equal(heap_of(key), 0);
+		assert_true(!round || heap_of(key) == place);
+		place = heap_of(key);
+		assert_int_equal(peer_writes(key, region + 8, round), CAUSE_NONE);
+		assert_int_equal(peek(place + 8), round);
+		end_key(key);
+		assert_int_equal(((uint64_t *)region)[1], round);
+	}
+	assert_true(heap_blocks() <= before);
+	munmap(region, BYTES);
+}
+
+/* What is mapped in the child where our mapping of the heap was is the child's. */
+static void test_child_with_an_adapter(void **state)
+{
+	char *region = make_region(BYTES), *window, *canary;
+	uint32_t key = make_key(region, BYTES, 0);
+	int status;
+	pid_t pid;
+
+	ask(key);
+	window = adopt_map(key_entry(KEY_INDEX(key)), (uintptr_t)region, 8);
+	assert_non_null(window);
+	window = (char *)((uintptr_t)window & ~(PAGE - 1));
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		canary = mmap(window, PAGE, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		if (canary != window)
+			_exit(2);
+		strcpy(canary, "mine");
+		adopt_init(memfd_create("next-heap", MFD_CLOEXEC), HEAP, kick);
+		_exit(msync(canary, PAGE, MS_ASYNC) || strcmp(canary, "mine"));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	end_key(key);
+	check_region(region, BYTES);
+	munmap(region, BYTES);
+}
+
+struct peer {
+	uint32_t key;
+	uint64_t *words[2];
+	uint64_t writes; /* that were answered with success */
+	bool lost;
+};
+
+/* Until its key is dead. */
+static void *keep_writing_as_peer(void *arg)
+{
+	struct peer *peer = arg;
+
+	for (;; peer->writes++) {
+		uint64_t next = peer->writes + 1;
+		struct iovec pieces[] = { { &next, 3 }, { (char *)&next + 3, 5 } };
+
+		if (peer_writes(peer->key, peer->words[0], next) != CAUSE_NONE)
+			return NULL;
+		/* Wherever it went, the program sees it, and so does a peer that is there. */
+		peer->lost |= *(volatile uint64_t *)peer->words[0] != next;
+		if (memory_write_remote_pieces(target, peer->key, (uintptr_t)peer->words[1], 8,
+					       pieces, 2, 8) != CAUSE_NONE)
+			return NULL;
+		peer->lost |= *(volatile uint64_t *)peer->words[1] != next;
+	}
+}
+
+/* While the pages go to the heap and come back: what was said to be done is done. */
+static void test_no_write_of_a_peer_is_lost(void **state)
+{
+	char *region = make_region(BYTES);
+	struct peer peer = { .words = { (uint64_t *)(region + 16), (uint64_t *)(region + BYTES - 8) } };
+	pthread_t thread;
+	unsigned moved = 0;
+	uint64_t all = 0;
+
+	for (int round = 0; round < 50; round++) {
+		peer.key = make_key(region, BYTES, 0);
+		peer.writes = *peer.words[0] = *peer.words[1] = 0;
+		pthread_create(&thread, NULL, keep_writing_as_peer, &peer);
+		usleep(200);
+		ask(peer.key);
+		moved += heap_of(peer.key) != 0;
+		usleep(300);
+		end_key(peer.key);
+		pthread_join(thread, NULL);
+		assert_false(peer.lost);
+		assert_in_range(*peer.words[0] - peer.writes, 0, 1);
+		assert_true(*peer.words[1] == peer.writes);
+		all += peer.writes;
+	}
+	assert_in_range(moved, 10, 50); /* the others did not find the moment */
+	assert_true(all > 1000);
+	munmap(region, BYTES);
+}
+
+/* A region that overlaps one that comes and goes is written all the while, whatever it asks for. */
+static void test_neighbour_in_a_page(void **state)
+{
+	char *region = make_region(BYTES);
+	struct peer peer = {
+		.words = { (uint64_t *)(region + 6000), (uint64_t *)(region + 9000) },
+		.key = make_key(region + 6000, BYTES - 6000, KEY_STAYS),
+	};
+	pthread_t thread;
+	unsigned moved = 0;
+
+	*peer.words[0] = *peer.words[1] = 0;
+	pthread_create(&thread, NULL, keep_writing_as_peer, &peer);
+	for (int round = 0; round < 300; round++) {
+		uint32_t key = make_key(region, 8500, 0);
+
+		ask(key);
+		moved += heap_of(key) != 0;
+		end_key(key);
+	}
+	end_key(peer.key);
+	pthread_join(thread, NULL);
+	assert_false(peer.lost);
+	assert_true(*peer.words[1] == peer.writes);
+	assert_in_range(moved, 1, 300);
+	munmap(region, BYTES);
+}
+
+static void test_fork(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region, BYTES, 0);
+	int status, go[2];
+	pid_t child;
+	char byte;
+
+	ask(key);
+	assert_int_not_equal(heap_of(key), 0);
+	assert_int_equal(pipe(go), 0);
+	child = fork();
+	if (child == 0) {
+		if (read(go[0], &byte, 1) != 1)
+			_exit(2);
+		for (size_t i = 0; i < BYTES / 8; i++)
+			if (((uint64_t *)region)[i] != i * 31)
+				_exit(3); /* it sees what the parent wrote */
+		memset(region, 'c', BYTES);
+		_exit(0);
+	}
+	memset(region, 'p', BYTES);
+	assert_int_equal(write(go[1], "g", 1), 1);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	for (size_t i = 0; i < BYTES; i++)
+		if (region[i] != 'p')
+			fail_msg("the child wrote to the parent's memory");
+	assert_int_equal(heap_of(key), 0);
+	assert_int_equal(flags_of(key), 0);
+	ask(key); /* and in again */
+	assert_int_not_equal(heap_of(key), 0);
+	end_key(key);
+	assert_int_equal(region[BYTES - 1], 'p');
+	close(go[0]);
+	close(go[1]);
+	munmap(region, BYTES);
+}
+
+static void *fork_on_an_adopted_stack(void *arg)
+{
+	char block[3 * PAGE];
+	char *aligned = (char *)(((uintptr_t)block + PAGE - 1) & ~(PAGE - 1));
+	uint32_t key = make_key(aligned, PAGE, 0);
+	int status;
+	pid_t child;
+
+	memset(block, 's', sizeof(block));
+	ask(key);
+	assert_int_not_equal(heap_of(key), 0);
+	child = fork();
+	if (child == 0) {
+		memset(block, 'c', sizeof(block));
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(heap_of(key), 0);
+	for (size_t i = 0; i < sizeof(block); i++)
+		assert_int_equal(block[i], 's');
+	end_key(key);
+	return arg;
+}
+
+static void test_fork_on_an_adopted_stack(void **state)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, fork_on_an_adopted_stack, NULL);
+	pthread_join(thread, NULL);
+}
+
+static void *end_pages_of_own_stack(void *arg)
+{
+	char block[300 * PAGE];
+	char *aligned = (char *)(((uintptr_t)block + PAGE - 1) & ~(PAGE - 1));
+	uint32_t key = make_key(block, sizeof(block), 0);
+
+	memset(block, 's', sizeof(block));
+	ask(key);
+	assert_int_not_equal(heap_of(key), 0);
+	assert_true(is_shared(aligned));
+	end_key(key);
+	assert_false(is_shared(aligned));
+	for (size_t i = 0; i < sizeof(block); i++)
+		assert_int_equal(block[i], 's');
+	return arg;
+}
+
+static void test_own_stack(void **state)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, end_pages_of_own_stack, NULL);
+	pthread_join(thread, NULL);
+}
+
+static void test_never(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region, BYTES, 0);
+
+	setenv("VERBATIM_ADOPT", "never", 1);
+	adopt_init(heap_fd, HEAP, kick);
+	ask(key);
+	assert_int_equal(heap_of(key), 0);
+	assert_int_equal(flags_of(key), KEY_STAYS);
+	end_key(key);
+	unsetenv("VERBATIM_ADOPT");
+	adopt_init(heap_fd, HEAP, kick);
+	munmap(region, BYTES);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_adopted_and_given_back),
+		cmocka_unit_test(test_no_whole_page),
+		cmocka_unit_test(test_keys_share_a_range),
+		cmocka_unit_test(test_part_of_an_adopted_range),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_unmapped_meanwhile),
+		cmocka_unit_test(test_peer_that_stands_still),
+		cmocka_unit_test(test_keys_of_a_moving_range),
+		cmocka_unit_test(test_own_touch),
+		cmocka_unit_test(test_touch_of_a_dying_key),
+		cmocka_unit_test(test_written_often),
+		cmocka_unit_test(test_places_are_used_again),
+		cmocka_unit_test(test_child_with_an_adapter),
+		cmocka_unit_test(test_no_write_of_a_peer_is_lost),
+		cmocka_unit_test(test_neighbour_in_a_page),
+		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_fork_on_an_adopted_stack),
+		cmocka_unit_test(test_own_stack),
+		cmocka_unit_test(test_never),
+	};
+
+	adopt_world_start();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

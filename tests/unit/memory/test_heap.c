@@ -1,0 +1,299 @@
+/*
+ * The heap of another process, who may be hostile: what it says is checked before it is used, and no address
+ * that heap_map gives can fault.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "memory/adopt.h"
+#include "memory/heap.h"
+
+#define PAGE  4096
+#define BYTES (HEAP_WINDOW_BYTES + 4 * PAGE) /* the second window is cut */
+#define KEY   0x00012345u
+
+static struct heap heap;
+
+static int make_file(unsigned flags, int seals, uint64_t bytes)
+{
+	int fd = memfd_create("heap", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+/* As a peer's that is honest. */
+static int set_up(void **state)
+{
+	heap_init(&heap, make_file(0, F_SEAL_SHRINK | F_SEAL_GROW, BYTES));
+	assert_true(heap.fd >= 0);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	heap_fini(&heap);
+	return 0;
+}
+
+/* A file that is cut off later raises SIGBUS in whoever has mapped it: it is not used at all, and closed. */
+static void files_that_may_shrink_are_refused(void **state)
+{
+	const int seals[] = { 0, F_SEAL_GROW, F_SEAL_SHRINK, F_SEAL_SHRINK | F_SEAL_GROW };
+
+	for (int i = 0; i < 4; i++) {
+		bool fits = seals[i] & F_SEAL_SHRINK;
+		int fd = make_file(0, seals[i], BYTES);
+		struct heap peers;
+		size_t bytes = 1;
+
+		heap_init(&peers, fd);
+		assert_int_equal(peers.fd, fits ? fd : -1);
+		assert_int_equal(peers.bytes, fits ? BYTES : 0);
+		assert_int_equal(fcntl(fd, F_GETFD) >= 0, fits);
+		assert_int_equal(heap_map(&peers, 0, &bytes) != NULL, fits);
+		heap_fini(&peers);
+	}
+}
+
+static void what_is_no_memfd_is_refused(void **state)
+{
+	int fds[2], fd;
+	struct heap peers;
+
+	assert_int_equal(pipe(fds), 0);
+	heap_init(&peers, fds[0]);
+	assert_int_equal(peers.fd, -1);
+	close(fds[1]);
+	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	heap_init(&peers, fd);
+	assert_int_equal(peers.fd, -1);
+	heap_init(&peers, -1);
+	assert_int_equal(peers.fd, -1);
+	heap_fini(&peers);
+}
+
+static void nothing_outside_of_the_file_is_mapped(void **state)
+{
+	static const struct {
+		uint64_t offset;
+		size_t bytes;
+		bool inside;
+	} rows[] = {
+		{ 0, 1, true },
+		{ BYTES - 1, 1, true },
+		{ BYTES - PAGE, PAGE, true },
+		{ BYTES - PAGE, PAGE + 1, false },
+		{ BYTES - 1, 2, false },
+		{ BYTES, 1, false },
+		{ BYTES, 0, false },
+		{ BYTES + PAGE, 1, false },
+		{ 2 * HEAP_WINDOW_BYTES, 1, false },
+		{ HEAP_WINDOWS * HEAP_WINDOW_BYTES, 1, false },
+		{ HEAP_WINDOWS * HEAP_WINDOW_BYTES - 1, 2, false },
+		{ UINT64_MAX, 1, false },
+		{ UINT64_MAX - PAGE, 2 * PAGE, false },
+		{ 1, SIZE_MAX, false },
+		{ PAGE, SIZE_MAX - PAGE + 1, false },
+		{ BYTES - PAGE, SIZE_MAX - BYTES + 2 * PAGE, false },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		size_t bytes = rows[i].bytes;
+		char *at = heap_map(&heap, rows[i].offset, &bytes);
+
+		if ((at != NULL) != rows[i].inside)
+			fail_msg("row %zu: %s", i, at ? "mapped" : "not mapped");
+		if (at)
+			memset(at, 1, bytes); /* is there */
+	}
+}
+
+/* A heap whose file is longer than all windows: there is no window for the rest. */
+static void what_lies_behind_the_windows_is_not_used(void **state)
+{
+	const uint64_t end = HEAP_WINDOWS * HEAP_WINDOW_BYTES;
+	struct heap peers;
+	size_t bytes = 1;
+
+	heap_init(&peers, make_file(0, F_SEAL_SHRINK | F_SEAL_GROW, end + PAGE));
+	assert_int_equal(peers.bytes, end + PAGE);
+	assert_non_null(heap_map(&peers, end - 1, &bytes));
+	assert_null(heap_map(&peers, end, &bytes));
+	assert_null(heap_map(&peers, end + PAGE - 1, &bytes));
+	heap_fini(&peers);
+}
+
+static void a_piece_ends_with_its_window(void **state)
+{
+	size_t bytes = 3 * PAGE;
+	char *first = heap_map(&heap, HEAP_WINDOW_BYTES - PAGE, &bytes), *second;
+
+	assert_non_null(first);
+	assert_int_equal(bytes, PAGE);
+	memset(first, 'a', bytes);
+	bytes = 2 * PAGE;
+	second = heap_map(&heap, HEAP_WINDOW_BYTES, &bytes);
+	assert_non_null(second);
+	assert_int_equal(bytes, 2 * PAGE);
+	memset(second, 'b', bytes);
+
+	/* The same bytes are in the file. */
+	for (int i = 0; i < 2; i++) {
+		char byte = 0;
+
+		assert_int_equal(pread(heap.fd, &byte, 1, (off_t)(HEAP_WINDOW_BYTES - 1 + i)), 1);
+		assert_int_equal(byte, "ab"[i]);
+	}
+}
+
+/* How much is mapped there, in one piece. */
+static uint64_t mapped_at(const char *at)
+{
+	FILE *file = fopen("/proc/self/maps", "re");
+	uint64_t begin, end, bytes = 0;
+	char line[512];
+
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64, &begin, &end) == 2 && begin == (uintptr_t)at)
+			bytes = end - begin;
+	fclose(file);
+	return bytes;
+}
+
+/* Of the last window no more is mapped than the file has: behind it there would be SIGBUS. */
+static void the_last_window_is_cut(void **state)
+{
+	size_t bytes = 1;
+	char *at = heap_map(&heap, HEAP_WINDOW_BYTES, &bytes);
+
+	assert_non_null(at);
+	assert_int_equal(mapped_at(at), 4 * PAGE);
+	assert_true(heap_is_window(&heap, (uintptr_t)at, HEAP_WINDOW_BYTES));
+	assert_false(heap_is_window(&heap, (uintptr_t)at, HEAP_WINDOW_BYTES + PAGE));
+	assert_false(heap_is_window(&heap, (uintptr_t)at, 2 * HEAP_WINDOW_BYTES));
+	heap.wants[0] = (uintptr_t)at; /* behind the windows */
+	assert_false(heap_is_window(&heap, (uintptr_t)at, HEAP_WINDOWS * HEAP_WINDOW_BYTES));
+}
+
+/* What cannot be mapped is not tried again, and never given. */
+static void a_window_that_cannot_be_had_is_none(void **state)
+{
+	int fd = heap.fd;
+	size_t bytes = 1;
+
+	heap.fd = open("/dev/null", O_PATH | O_CLOEXEC);
+	assert_null(heap_map(&heap, 0, &bytes));
+	close(heap.fd);
+	heap.fd = fd;
+	assert_null(heap_map(&heap, 0, &bytes));
+	assert_false(heap_is_window(&heap, (uintptr_t)MAP_FAILED, 0));
+	assert_non_null(heap_map(&heap, HEAP_WINDOW_BYTES, &bytes));
+}
+
+/* The operations until it pays; 0: it does not. */
+static unsigned operations(uint32_t key, uint64_t length, size_t bytes)
+{
+	for (unsigned i = 1; i <= 8192; i++)
+		if (heap_pays(&heap, key, length, bytes))
+			return i;
+	return 0;
+}
+
+static void adoption_pays_after_some_operations(void **state)
+{
+	assert_int_equal(operations(KEY, 1 << 20, 1), 16);
+	assert_int_equal(operations(KEY + 1, 1 << 20, 1 << 20), 4);
+	assert_int_equal(operations(KEY + 2, 1 << 20, SIZE_MAX), 4); /* a length that is no region's */
+	assert_int_equal(operations(KEY + 3, ADOPT_REGION_MIN - 1, 64), 0);
+	assert_int_equal(operations(KEY + 4, ADOPT_REGION_MIN, 1), 16);
+}
+
+/* A peer that does not adopt, for whatever reason, is not asked with each operation. */
+static void the_owner_is_not_asked_again_for_long(void **state)
+{
+	assert_int_equal(operations(KEY, 1 << 20, 1), 16);
+	assert_true(heap_pays(&heap, KEY, 1 << 20, 1)); /* nobody has asked yet */
+	heap_asked(&heap, KEY);
+	assert_in_range(operations(KEY, 1 << 20, 1), 4096, 4096 + 16);
+	heap_asked(&heap, KEY);
+	for (unsigned i = 0; i < 800; i++)
+		assert_false(heap_pays(&heap, KEY, 1 << 20, SIZE_MAX));
+
+	/* Another key in its place begins anew. */
+	assert_int_equal(operations(KEY ^ 0x80000000u, 1 << 20, 1), 16);
+}
+
+static void without_a_heap_nothing_pays(void **state)
+{
+	struct heap none;
+
+	heap_init(&none, -1);
+	for (int i = 0; i < 100; i++)
+		assert_false(heap_pays(&none, KEY, 1 << 20, 1 << 20));
+}
+
+/* A region's bytes on pages that it shares with other memory stay where they are. */
+static void edges_are_not_in_the_heap(void **state)
+{
+	struct arena_key entry = {
+		.addr = 0x10000, .length = 4 * PAGE, .heap = 8 * PAGE, .heap_edges = 100 | 200u << 16,
+	};
+	static const struct {
+		uint64_t at;
+		size_t bytes;
+		uint64_t place;
+		size_t left;
+	} rows[] = {
+		{ 0, 50, 0, 50 },
+		{ 0, 200, 0, 100 },
+		{ 99, 2, 0, 1 },
+		{ 100, 50, 8 * PAGE + 100, 50 },
+		{ 4 * PAGE - 250, 250, 8 * PAGE + 4 * PAGE - 250, 50 },
+		{ 4 * PAGE - 200, 200, 0, 200 },
+		{ 4 * PAGE, 1, 0, 1 },
+		{ UINT64_MAX, 1, 0, 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		size_t bytes = rows[i].bytes;
+
+		assert_int_equal(heap_place(&entry, entry.addr + rows[i].at, &bytes), rows[i].place);
+		assert_int_equal(bytes, rows[i].left);
+	}
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(files_that_may_shrink_are_refused),
+		TEST(what_is_no_memfd_is_refused),
+		TEST(nothing_outside_of_the_file_is_mapped),
+		TEST(what_lies_behind_the_windows_is_not_used),
+		TEST(a_piece_ends_with_its_window),
+		TEST(the_last_window_is_cut),
+		TEST(a_window_that_cannot_be_had_is_none),
+		TEST(adoption_pays_after_some_operations),
+		TEST(the_owner_is_not_asked_again_for_long),
+		TEST(without_a_heap_nothing_pays),
+		TEST(edges_are_not_in_the_heap),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

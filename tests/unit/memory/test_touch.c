@@ -1,0 +1,232 @@
+/*
+ * The promise of memory/touch.h under threads: once key_revoke has returned, nobody touches what
+ * the key named. Takes a seed as its argument; prints it.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "harness.h"
+
+#define COPIERS 3
+#define REGIONS 4
+#define ROUNDS	5000
+#define BYTES	256
+
+static unsigned seed;
+static void *arena;
+
+static struct region {
+	_Atomic uint32_t key;
+	uint32_t index;
+	/* What the key names; poisoned while the key is dead. Plain memory: TSan sees a late touch.
+	 */
+	char memory[BYTES];
+} regions[REGIONS];
+
+static _Atomic bool stop;
+static _Atomic unsigned long copies, refusals;
+
+static uint32_t draw(uint32_t *state)
+{
+	*state = *state * 1664525u + 1013904223u;
+	return *state >> 8;
+}
+
+static void *copy(void *arg)
+{
+	uint32_t random = seed + 17 * (uint32_t)(uintptr_t)arg;
+	char buffer[BYTES];
+
+	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+		struct region *region = &regions[draw(&random) % REGIONS];
+		uint32_t key = atomic_load_explicit(&region->key, memory_order_relaxed), flags;
+		struct arena_touch *touch;
+		uint64_t host;
+
+		if (!key)
+			continue;
+		touch = touch_begin(HARNESS_SLOT, key);
+		if (key_check(key_table(), key, 1, 0, 0, BYTES, 0, &host, &flags) == KEY_OK) {
+			memcpy(buffer, (void *)(uintptr_t)host, BYTES);
+			for (int i = 0; i < BYTES; i++)
+				if (buffer[i] != 'a')
+					abort(); /* copied what was revoked */
+			atomic_fetch_add_explicit(&copies, 1, memory_order_relaxed);
+		} else {
+			atomic_fetch_add_explicit(&refusals, 1, memory_order_relaxed);
+		}
+		touch_end(touch);
+	}
+	return NULL;
+}
+
+static void revoke_waits_for_those_who_copy(void **state)
+{
+	pthread_t threads[COPIERS];
+	uint32_t random = seed;
+
+	for (uintptr_t i = 0; i < COPIERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, copy, (void *)(i + 1)), 0);
+	for (int round = 0; round < ROUNDS; round++) {
+		struct region *region = &regions[draw(&random) % REGIONS];
+		uint32_t key;
+
+		if (atomic_load(&region->key)) {
+			key_revoke(region->index);
+			memset(region->memory, 'x', BYTES);
+			key_free(region->index);
+			atomic_store(&region->key, 0);
+			continue;
+		}
+		memset(region->memory, 'a', BYTES);
+		assert_int_equal(key_alloc(&region->index, &key), 0);
+		*key_entry(region->index) = (struct arena_key){
+			.length = BYTES,
+			.addr = (uintptr_t)region->memory,
+			.pd = 1,
+		};
+		key_publish(region->index, key);
+		atomic_store(&region->key, key);
+	}
+	atomic_store(&stop, true);
+	for (int i = 0; i < COPIERS; i++)
+		pthread_join(threads[i], NULL);
+	print_message("seed %u: %lu copies, %lu refused\n", seed, atomic_load(&copies),
+		      atomic_load(&refusals));
+	for (int i = 0; i < REGIONS; i++)
+		if (atomic_load(&regions[i].key))
+			key_revoke(regions[i].index);
+}
+
+static void touches_nest(void **state)
+{
+	struct arena_touch *outer = touch_begin(HARNESS_SLOT, 1);
+	struct arena_touch *inner = touch_begin(HARNESS_SLOT, 2);
+
+	assert_ptr_not_equal(outer, inner);
+	assert_true(atomic_load(&outer->what) == ((uint64_t)HARNESS_SLOT << 32 | 1));
+	assert_true(atomic_load(&inner->what) == ((uint64_t)HARNESS_SLOT << 32 | 2));
+	touch_end(inner);
+	touch_end(outer);
+	assert_true(atomic_load(&outer->what) == 0);
+	assert_ptr_equal(touch_begin(HARNESS_SLOT, 3), outer);
+	touch_end(outer);
+}
+
+static void *touch_once(void *arg)
+{
+	struct arena_touch *touch = touch_begin(HARNESS_SLOT, 4);
+
+	*(struct arena_touch **)arg = touch;
+	touch_end(touch);
+	return NULL;
+}
+
+/* More threads than entries, one after the other: a thread that ends gives its own back. */
+static void entries_return_with_their_thread(void **state)
+{
+	struct arena_touch *touches[2 * ARENA_TOUCHES];
+
+	for (int i = 0; i < 2 * ARENA_TOUCHES; i++) {
+		pthread_t thread;
+
+		assert_int_equal(pthread_create(&thread, NULL, touch_once, &touches[i]), 0);
+		pthread_join(thread, NULL);
+		assert_ptr_equal(touches[i], touches[0]);
+	}
+}
+
+static struct hold {
+	pthread_barrier_t all;
+	struct arena_touch *touches[ARENA_TOUCHES - 10];
+} held;
+
+static void *touch_and_hold(void *arg)
+{
+	struct arena_touch **touch = arg;
+
+	*touch = touch_begin(HARNESS_SLOT, 6);
+	pthread_barrier_wait(&held.all);
+	touch_end(*touch);
+	return NULL;
+}
+
+static void many_threads_at_once_have_an_entry_each(void **state)
+{
+	enum { THREADS = ARENA_TOUCHES - 10 };
+	pthread_t threads[THREADS];
+
+	pthread_barrier_init(&held.all, NULL, THREADS);
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(
+			pthread_create(&threads[i], NULL, touch_and_hold, &held.touches[i]), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	for (int i = 0; i < THREADS; i++)
+		for (int j = 0; j < i; j++)
+			assert_ptr_not_equal(held.touches[i], held.touches[j]);
+}
+
+#define NESTING	      80
+#define NESTING_TURNS 200
+#define NESTING_S     20
+
+static _Atomic int nested_ends;
+
+/* As a WRITE from an imported region to an adopted one: three keys. */
+static void *touch_within_touches(void *arg)
+{
+	for (int i = 0; i < NESTING_TURNS; i++) {
+		struct arena_touch *outer = touch_begin(HARNESS_SLOT, 7), *middle, *inner;
+
+		sched_yield();
+		middle = touch_begin(HARNESS_SLOT, 8);
+		sched_yield();
+		inner = touch_begin(HARNESS_SLOT, 9);
+		touch_end(inner);
+		touch_end(middle);
+		touch_end(outer);
+	}
+	atomic_fetch_add(&nested_ends, 1);
+	return NULL;
+}
+
+/* More threads than entries, which all want further ones while they hold one. */
+static void threads_that_nest_do_not_hold_each_other_up(void **state)
+{
+	struct timespec pause = { .tv_nsec = 10000000 };
+	pthread_t threads[NESTING];
+
+	for (int i = 0; i < NESTING; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, touch_within_touches, NULL), 0);
+	for (int i = 0; i < NESTING_S * 100 && atomic_load(&nested_ends) < NESTING; i++)
+		nanosleep(&pause, NULL);
+	assert_int_equal(atomic_load(&nested_ends), NESTING);
+	for (int i = 0; i < NESTING; i++)
+		pthread_join(threads[i], NULL);
+	for (int i = 0; i < ARENA_TOUCHES; i++)
+		assert_true(atomic_load(&arena_touches(arena)[i].what) == 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(touches_nest),
+		cmocka_unit_test(entries_return_with_their_thread),
+		cmocka_unit_test(many_threads_at_once_have_an_entry_each),
+		cmocka_unit_test(threads_that_nest_do_not_hold_each_other_up),
+		cmocka_unit_test(revoke_waits_for_those_who_copy),
+	};
+
+	seed = argc > 1 ? strtoul(argv[1], NULL, 0) : (unsigned)time(NULL);
+	arena = harness_arena();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,267 @@
+/* UD: what arrives, with which GRH, and what is dropped. */
+#include "pair.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/counter.h"
+#include "object/ah.h"
+#include "packet/grh.h"
+
+#define BYTES  65536
+#define ACCESS IBV_ACCESS_LOCAL_WRITE
+
+static uint8_t here[BYTES] PAIR_ALIGNED, there[BYTES] PAIR_ALIGNED;
+static struct ah *ah;
+static uint32_t remote_qpn; /* 0: that of b */
+
+static const union ibv_gid v4 = { .raw = { [10] = 0xff, 0xff, 10, 0, 0, 1 } };
+static const union ibv_gid v4_group = { .raw = { [10] = 0xff, 0xff, 239, 1, 2, 3 } };
+static const union ibv_gid v6 = { .raw = { 0xfd, 1, [15] = 1 } };
+
+static void make_ah(const union ibv_gid *gid)
+{
+	struct ibv_ah_attr attr = { .is_global = 1,
+				    .port_num = 1,
+				    .grh = { .dgid = *gid, .hop_limit = 64 } };
+
+	assert_int_equal(ah_create(rig.pd, &attr, &v4, false, &ah), 0);
+}
+
+static int setup(void **state)
+{
+	pair_regions(here, there, BYTES, ACCESS);
+	pair_connect(IBV_QPT_UD, &(struct rig_options){ .psn = 0 });
+	make_ah(&v4);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	ah_destroy(ah);
+	return pair_teardown(state);
+}
+
+static void post_receive(uint64_t wr_id, uint32_t bytes)
+{
+	struct ibv_sge sge = { (uintptr_t)there, bytes, there_mr->ib.lkey };
+
+	rig_post_receive(b, wr_id, &sge);
+}
+
+static enum wire_result send_with(uint32_t bytes, uint32_t qkey, enum ibv_wr_opcode opcode,
+				  uint32_t lkey, enum cause *cause)
+{
+	struct ibv_sge sge = { (uintptr_t)here, bytes, lkey };
+	struct ibv_send_wr wr = {
+		.opcode = opcode,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.imm_data = 0xabcd,
+		.wr.ud = { .ah = &ah->ib, .remote_qpn = remote_qpn ? remote_qpn : b->ib.qp_num,
+			   .remote_qkey = qkey },
+	};
+	enum wire_result result;
+	struct wqe *wqe;
+
+	lock_acquire(&a->lock);
+	assert_int_equal(sq_push(a, &wr), 0);
+	wqe = sq_wqe(&a->sq, a->sq.tail - 1);
+	result = roce_send_datagram(a, wqe, cause);
+	sq_roll_back(a, a->sq.tail - 1);
+	lock_release(&a->lock);
+	rig_run(rig_now_ns);
+	return result;
+}
+
+static enum wire_result send(uint32_t bytes, uint32_t qkey)
+{
+	enum cause cause;
+
+	return send_with(bytes, qkey, IBV_WR_SEND, here_mr->ib.lkey, &cause);
+}
+
+static void test_delivery(void **state)
+{
+	static const uint32_t sizes[] = { 0, 1, 7, 1024 };
+	struct ibv_wc wc;
+
+	for (unsigned i = 0; i < 4; i++) {
+		post_receive(i, 2000);
+		assert_int_equal(send(sizes[i], 0x11), WIRE_SENT);
+		wc = rig_completion(&rig);
+		assert_int_equal(wc.wr_id, i);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_int_equal(wc.byte_len, 40 + sizes[i]);
+		assert_int_equal(wc.src_qp, a->ib.qp_num);
+		assert_int_equal(wc.wc_flags, IBV_WC_GRH);
+		assert_int_equal(wc.pkey_index, 0);
+		assert_memory_equal(there + 40, here, sizes[i]);
+	}
+}
+
+/* 20 zeroes, then the IPv4 header with a correct checksum. */
+static void test_v4_header(void **state)
+{
+	static const uint8_t zeroes[20], own[4] = { 10, 0, 0, 1 };
+	uint32_t sum = 0;
+
+	post_receive(1, 2000);
+	send(100, 0x11);
+	rig_completion(&rig);
+	assert_memory_equal(there, zeroes, 20);
+	assert_int_equal(there[20], 0x45);
+	assert_int_equal(there[22] << 8 | there[23], 20 + 8 + 12 + 8 + 100 + 4);
+	assert_int_equal(there[28], 64);
+	assert_int_equal(there[29], 17);
+	assert_memory_equal(there + 32, own, 4);
+	assert_memory_equal(there + 36, own, 4);
+	for (unsigned i = 20; i < 40; i += 2)
+		sum += (uint32_t)(there[i] << 8 | there[i + 1]);
+	assert_int_equal((sum & 0xffff) + (sum >> 16), 0xffff);
+}
+
+static bool as_v6(struct rig_packet *packet, struct packet *decoded)
+{
+	memcpy(packet->flow.local, v6.raw, 16);
+	memcpy(packet->flow.remote, v6.raw, 16);
+	return true;
+}
+
+static void test_v6_header(void **state)
+{
+	rig_on_packet = as_v6;
+	post_receive(1, 2000);
+	send(8, 0x11);
+	rig_completion(&rig);
+	assert_int_equal(there[0] >> 4, 6);
+	assert_int_equal(there[4] << 8 | there[5], 8 + 12 + 8 + 8 + 4);
+	assert_int_equal(there[6], 17);
+	assert_memory_equal(there + 8, v6.raw, 16);
+	assert_memory_equal(there + 24, v6.raw, 16);
+}
+
+static void test_immediate(void **state)
+{
+	enum cause cause;
+	struct ibv_wc wc;
+
+	post_receive(1, 2000);
+	assert_int_equal(send_with(3, 0x11, IBV_WR_SEND_WITH_IMM, here_mr->ib.lkey, &cause),
+			 WIRE_SENT);
+	wc = rig_completion(&rig);
+	assert_int_equal(wc.wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
+	assert_int_equal(wc.imm_data, 0xabcd);
+	assert_int_equal(wc.byte_len, 43);
+}
+
+/* Dropped without a word to the sender; the next one finds the receive. */
+static void test_dropped(void **state)
+{
+	assert_int_equal(send(10, 0x11), WIRE_SENT); /* no receive */
+	post_receive(1, 60);
+	assert_int_equal(send(10, 0x12), WIRE_SENT); /* Q_Key */
+	assert_int_equal(send(21, 0x11), WIRE_SENT); /* too long with the GRH */
+	assert_true(rig_is_quiet(&rig));
+	assert_int_equal(send(20, 0x80000000), WIRE_SENT); /* the QP's own Q_Key */
+	assert_int_equal(rig_completion(&rig).byte_len, 60);
+}
+
+static void test_refused(void **state)
+{
+	enum cause cause;
+
+	assert_int_equal(send_with(1025, 0x11, IBV_WR_SEND, here_mr->ib.lkey, &cause), WIRE_FAULT);
+	assert_int_equal(cause, CAUSE_MESSAGE_TOO_LONG);
+	assert_int_equal(send_with(10, 0x11, IBV_WR_SEND, here_mr->ib.lkey + 1, &cause),
+			 WIRE_FAULT);
+	assert_int_not_equal(cause, CAUSE_NONE);
+	rig_full_after = 0;
+	assert_int_equal(send(10, 0x11), WIRE_FULL);
+	rig_refusal = WIRE_NO_ROUTE;
+	assert_int_equal(send(10, 0x11), WIRE_SENT);
+	assert_int_equal(rig_sent, 0);
+}
+
+/* Once, until a datagram leaves again. */
+static void test_no_route_is_told(void **state)
+{
+	_Atomic uint64_t *told = &arena_header(rig.arena)->cause_next;
+
+	cause_init(rig.arena);
+	rig_refusal = WIRE_NO_ROUTE;
+	for (uint64_t times = 1; times <= 2; times++) {
+		rig_full_after = 0;
+		for (int i = 0; i < 3; i++) {
+			assert_int_equal(send(10, 0x11), WIRE_SENT);
+			assert_int_equal(*told, times);
+		}
+		rig_full_after = UINT32_MAX;
+		post_receive(times, 60);
+		assert_int_equal(send(10, 0x11), WIRE_SENT);
+		assert_int_equal(rig_completion(&rig).wr_id, times);
+	}
+	cause_init(NULL);
+}
+
+/* A QP that is not there is the sender's affair; one of another process is reported. */
+static void test_unknown_qps(void **state)
+{
+	_Atomic uint64_t *told = &arena_header(rig.arena)->cause_next;
+	struct arena_cause cause;
+	uint64_t before, misdelivered;
+
+	counter_init(rig.arena);
+	before = counter_read(COUNTER_NO_QP);
+	misdelivered = counter_read(COUNTER_MISDELIVERED);
+	cause_init(rig.arena);
+	post_receive(1, 200);
+	remote_qpn = RIG_SLOT << ARENA_QP_BITS | 16000;
+	assert_int_equal(send(10, 0x11), WIRE_SENT);
+	assert_int_equal(counter_read(COUNTER_NO_QP), before + 1);
+	assert_int_equal(counter_read(COUNTER_MISDELIVERED), misdelivered);
+	assert_int_equal(*told, 0);
+	remote_qpn = (RIG_SLOT + 1) << ARENA_QP_BITS | (b->ib.qp_num & (ARENA_QPS - 1));
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(send(10, 0x11), WIRE_SENT);
+	assert_int_equal(counter_read(COUNTER_NO_QP), before + 4);
+	assert_int_equal(counter_read(COUNTER_MISDELIVERED), misdelivered + 3);
+	assert_int_equal(*told, 1); /* of many, one a second */
+	assert_true(cause_read(&arena_causes(rig.arena)[0], &cause));
+	assert_int_equal(cause.cause, CAUSE_PACKET_MISDELIVERED);
+	assert_true(rig_is_quiet(&rig));
+	remote_qpn = 0;
+	cause_init(NULL);
+	counter_init(NULL);
+}
+
+static void test_multicast(void **state)
+{
+	ah_destroy(ah);
+	make_ah(&v4_group);
+	rig_set_member(0, a);
+	rig_set_member(1, b);
+	post_receive(1, 200);
+	assert_int_equal(send(10, 0x11), WIRE_SENT); /* a has no receive */
+	assert_int_equal(rig_completion(&rig).wr_id, 1);
+	assert_memory_equal(there + 36, v4_group.raw + 12, 4);
+	rig_set_member(1, NULL);
+	post_receive(2, 200);
+	assert_int_equal(send(10, 0x11), WIRE_SENT);
+	assert_true(rig_is_quiet(&rig));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+		TEST(delivery), TEST(v4_header), TEST(v6_header), TEST(immediate),
+		TEST(dropped),	TEST(refused),	 TEST(no_route_is_told), TEST(multicast),
+		TEST(unknown_qps),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,203 @@
+/* UC: what is lost is lost whole; and congestion marks, which RC and UC answer alike. */
+#include "pair.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define BYTES  65536
+#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+#define MS     1000000ull
+#define CNP    0x81
+
+static uint8_t here[BYTES] PAIR_ALIGNED, there[BYTES] PAIR_ALIGNED;
+static uint32_t lost_psn, marks;
+
+static bool lose_psn(struct rig_packet *packet, struct packet *decoded)
+{
+	return decoded->psn != lost_psn;
+}
+
+static bool mark(struct rig_packet *packet, struct packet *decoded)
+{
+	if (decoded->opcode == CNP) {
+		assert_true(decoded->becn);
+		assert_int_equal(decoded->payload_bytes, 16);
+		marks++;
+	} else {
+		packet->flow.traffic_class |= 3;
+	}
+	return true;
+}
+
+static void connect(enum ibv_qp_type type)
+{
+	pair_connect(type, &(struct rig_options){ .access = ACCESS, .timeout = 14, .psn = 100 });
+}
+
+static int setup(void **state)
+{
+	pair_regions(here, there, BYTES, ACCESS);
+	return 0;
+}
+
+static void post(enum ibv_wr_opcode opcode, uint32_t offset, uint32_t bytes)
+{
+	struct ibv_sge sge = { (uintptr_t)here + offset, bytes, here_mr->ib.lkey };
+	struct ibv_send_wr wr = {
+		.wr_id = 1,
+		.opcode = opcode,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.rdma = { .remote_addr = (uintptr_t)there + offset, .rkey = there_mr->ib.rkey },
+	};
+
+	rig_post_send(a, &wr);
+	rig_run(rig_now_ns + MS);
+}
+
+/* Of three messages of four packets the second loses one: FIRST, MIDDLE or LAST. */
+static void test_loss(void **state)
+{
+	struct ibv_sge sge = { (uintptr_t)there, BYTES, there_mr->ib.lkey };
+
+	connect(IBV_QPT_UC);
+	for (uint32_t n = 0; n < 4; n++) {
+		uint32_t received = 0;
+
+		rig_on_packet = lose_psn;
+		lost_psn = 100 + n * 12 + 4 + n;
+		for (unsigned i = 0; i < 3; i++)
+			rig_post_receive(b, 10 + i, &sge);
+		for (uint32_t i = 0; i < 3; i++)
+			post(IBV_WR_SEND, i * 4096, 4096 - i);
+		while (!rig_is_quiet(&rig)) {
+			struct ibv_wc wc = rig_completion(&rig);
+
+			assert_int_equal(wc.status, IBV_WC_SUCCESS);
+			if (wc.opcode != IBV_WC_RECV)
+				continue;
+			/* the first message and the third */
+			assert_int_equal(wc.byte_len, received ? 4094 : 4096);
+			received++;
+		}
+		assert_int_equal(received, 2);
+		assert_memory_equal(there, here + 8192, 4094);
+		rig_modify(b, IBV_QPS_ERR); /* the receive that is left */
+		assert_int_equal(rig_completion(&rig).status, IBV_WC_WR_FLUSH_ERR);
+		rig_modify(b, IBV_QPS_RESET);
+		rig_modify(a, IBV_QPS_RESET);
+		rig_connect(a, b, &(struct rig_options){ .access = ACCESS, .psn = 112 + n * 12 });
+	}
+	assert_int_equal(qp_state(b), IBV_QPS_RTS);
+}
+
+/* No receive, no right, a wrong key: the message is gone, the QP lives. */
+static void test_dropped(void **state)
+{
+	struct ibv_sge sge = { (uintptr_t)there, 100, there_mr->ib.lkey };
+
+	connect(IBV_QPT_UC);
+	post(IBV_WR_SEND, 0, 3000); /* no receive */
+	rig_post_receive(b, 10, &sge);
+	post(IBV_WR_SEND, 0, 3000); /* too long */
+	there_mr->ib.rkey++;
+	post(IBV_WR_RDMA_WRITE, 0, 3000);
+	there_mr->ib.rkey--;
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(rig_completion(&rig).status, IBV_WC_SUCCESS);
+	assert_true(rig_is_quiet(&rig));
+	post(IBV_WR_SEND, 0, 100);
+	assert_int_equal(rig_completion(&rig).wr_id, 1);
+	assert_int_equal(rig_completion(&rig).wr_id, 10);
+	assert_int_equal(qp_state(b), IBV_QPS_RTS);
+}
+
+/* rxe asks even here; there is nothing to answer with. */
+static void test_acknowledgement_asked_for(void **state)
+{
+	struct packet packet = { .opcode = 0x2a,
+				 .psn = 100,
+				 .ack_req = true,
+				 .va = (uintptr_t)there,
+				 .rkey = there_mr->ib.rkey,
+				 .length = 8,
+				 .payload_bytes = 8 };
+
+	connect(IBV_QPT_UC);
+	memset(there, 0, 8);
+	rig_inject(a, &packet, here + 8);
+	while (rig_step())
+		;
+	roce_flush();
+	assert_int_equal(rig_waiting(), 0);
+	assert_memory_equal(there, here + 8, 8);
+}
+
+/* Nothing comes back, so only timers drive it; and it does not send faster than its pace. */
+static void test_pace(void **state)
+{
+	uint64_t start = rig_now_ns, bytes = 0;
+
+	connect(IBV_QPT_UC);
+	for (unsigned i = 0; i < 60; i++) {
+		struct ibv_sge sge = { (uintptr_t)here, 60000, here_mr->ib.lkey };
+		struct ibv_send_wr wr = {
+			.opcode = IBV_WR_RDMA_WRITE,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.wr.rdma = { .remote_addr = (uintptr_t)there, .rkey = there_mr->ib.rkey },
+		};
+
+		rig_post_send(a, &wr);
+	}
+	while (bytes < 60 * 60000) {
+		assert_true(rig_now_ns - start < 100 * MS);
+		while (rig_step())
+			;
+		while (!rig_is_quiet(&rig)) {
+			assert_int_equal(rig_completion(&rig).status, IBV_WC_SUCCESS);
+			bytes += 60000;
+		}
+		/* as of a process that receives nothing: roce_flush is never called */
+		if (roce_deadline_ns() != TRANSPORT_NEVER)
+			rig_now_ns = roce_deadline_ns();
+		roce_run(rig_now_ns);
+		assert_true(bytes <= PACE_BURST_BYTES *
+					    (1 + (rig_now_ns - start) / PACE_INTERVAL_NS));
+	}
+}
+
+/* One notification in 50 us at most, and the window halves. */
+static void test_congestion(void **state)
+{
+	uint32_t before;
+
+	connect(IBV_QPT_RC);
+	post(IBV_WR_RDMA_WRITE, 0, 8);
+	before = roce_of(a)->window.size;
+	rig_on_packet = mark;
+	post(IBV_WR_RDMA_WRITE, 0, 8);
+	assert_int_equal(marks, 2); /* b's, and a's for the marked acknowledgement */
+	assert_int_equal(roce_of(a)->window.size, before / 2);
+	post(IBV_WR_RDMA_WRITE, 0, 60000);
+	assert_in_range(marks, 3, 10);
+	while (!rig_is_quiet(&rig))
+		assert_int_equal(rig_completion(&rig).status, IBV_WC_SUCCESS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
+		TEST(loss),
+		TEST(dropped),
+		TEST(acknowledgement_asked_for),
+		TEST(pace),
+		TEST(congestion),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,118 @@
+/* The congestion window: how it grows and shrinks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "roce/window.h"
+
+#define MTU	 4096
+#define RMEM	 (208 * 1024)
+#define TRUESIZE(mtu) ((mtu) + 1280) /* what the kernel counts for a packet, at least */
+
+static struct window window;
+
+static int setup(void **state)
+{
+	window_start(&window, MTU, 0);
+	return 0;
+}
+
+static void test_bounds(void **state)
+{
+	for (uint32_t mtu = 256; mtu <= 4096; mtu *= 2) {
+		window_start(&window, mtu, RMEM);
+		assert_in_range(window.size, WINDOW_MIN, window.max);
+		assert_true(window.size * TRUESIZE(mtu) < RMEM);
+	}
+}
+
+/* A larger buffer is made use of, but no more than a part of it, and not without bounds. */
+static void test_buffers(void **state)
+{
+	uint32_t small, before = 0;
+
+	window_start(&window, MTU, 0);
+	small = window.max;
+	for (uint32_t buffer = RMEM; buffer <= 64u << 20; buffer *= 2) {
+		window_start(&window, MTU, buffer);
+		assert_true(window.max >= before);
+		assert_true(window.max == small || window.max * TRUESIZE(MTU) < buffer);
+		before = window.max;
+	}
+	assert_int_equal(before, 524288 / (MTU + WINDOW_PACKET_EXTRA));
+}
+
+static void test_slow_start(void **state)
+{
+	uint32_t una = 0, size = window.size;
+
+	una += size;
+	window_on_ack(&window, size, una, true);
+	assert_int_equal(window.size, 2 * size);
+	for (unsigned i = 0; i < 20; i++)
+		window_on_ack(&window, window.size, una += window.size, true);
+	assert_int_equal(window.size, window.max);
+}
+
+/* What was not used does not grow. */
+static void test_unused(void **state)
+{
+	uint32_t size = window.size;
+
+	window_on_ack(&window, 1, 1, false);
+	assert_int_equal(window.size, size);
+}
+
+static void test_loss(void **state)
+{
+	uint32_t size;
+
+	window.size = 40;
+	window_on_loss(&window, 100);
+	size = window.size;
+	assert_int_equal(size, 35);
+	window_on_loss(&window, 110); /* of the same window */
+	window_on_mark(&window, 110);
+	assert_int_equal(window.size, size);
+	window_on_ack(&window, size, 90, true); /* from here on so many for each window */
+	assert_int_equal(window.size, size + WINDOW_GROWTH);
+	window_on_ack(&window, 10, 100, true);
+	window_on_mark(&window, 140);
+	assert_int_equal(window.size, (size + WINDOW_GROWTH) / 2);
+	for (unsigned i = 1; i < 20; i++) {
+		window_on_ack(&window, 0, 100 + i * 100, false);
+		window_on_loss(&window, 150 + i * 100);
+	}
+	assert_int_equal(window.size, WINDOW_MIN);
+}
+
+static void test_probe(void **state)
+{
+	window.size = 40;
+	window_on_probe(&window);
+	window_on_probe(&window);
+	assert_int_equal(window.size, 1);
+	window_on_late(&window);
+	assert_int_equal(window.size, 40);
+	window_on_probe(&window);
+	for (uint32_t una = 1; una < 100; una++)
+		window_on_ack(&window, 1, una, true);
+	assert_in_range(window.size, 20, 30); /* slow start to the half, then slowly */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_bounds, setup),
+		cmocka_unit_test_setup(test_buffers, setup),
+		cmocka_unit_test_setup(test_slow_start, setup),
+		cmocka_unit_test_setup(test_unused, setup),
+		cmocka_unit_test_setup(test_loss, setup),
+		cmocka_unit_test_setup(test_probe, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
