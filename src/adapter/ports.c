@@ -643,17 +643,21 @@ static void receive_for_group(const struct wire_arrival *arrival)
 		roce_receive(arrival);
 }
 
+static int receive(struct port *port, uint64_t now) REQUIRES(port->lock)
+{
+	struct wire_port *wire = atomic_load_explicit(&port->wire, memory_order_acquire); /* PORT */
+
+	return wire ? udp_receive(wire, now, port->is_group ? receive_for_group : roce_receive) : 0;
+}
+
 static int look_at(struct port *port, uint64_t now)
 {
-	struct wire_port *wire;
 	uint32_t in_vain;
-	int got = 0;
+	int got;
 
 	if (!lock_try(&port->lock))
 		return -EBUSY;
-	wire = atomic_load_explicit(&port->wire, memory_order_acquire); /* PORT */
-	if (wire)
-		got = udp_receive(wire, now, port->is_group ? receive_for_group : roce_receive);
+	got = receive(port, now);
 	lock_release(&port->lock);
 	in_vain = atomic_load_explicit(&port->in_vain, memory_order_relaxed);
 	if (got > 0)
@@ -683,6 +687,22 @@ int ports_progress(uint64_t now, enum ports_look which)
 	if (frames_any())
 		all += frames_progress();
 	return all ? all : busy ? -EBUSY : 0;
+}
+
+#define CATCH_UP_LOOKS 16 /* and if packets come on and on, the rest is not of before */
+
+bool ports_catch_up(uint64_t now)
+{
+	uint32_t count = atomic_load_explicit(&ports_count, memory_order_acquire);
+	bool any = false;
+
+	for (uint32_t i = 0; i < count; i++) {
+		lock_acquire(&ports[i].lock);
+		for (int j = 0; j < CATCH_UP_LOOKS && receive(&ports[i], now) > 0; j++)
+			any = true;
+		lock_release(&ports[i].lock);
+	}
+	return any;
 }
 
 /* Who sends expects an answer. */

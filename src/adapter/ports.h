@@ -84,6 +84,12 @@ enum ports_look {
  */
 int ports_progress(uint64_t now_ns, enum ports_look which);
 
+/*
+ * All that has arrived by now has been taken when this returns, by this thread or by the one that was at it,
+ * for which it waits. True: this thread took some; the caller calls roce_flush. No lock may be held.
+ */
+bool ports_catch_up(uint64_t now_ns);
+
 /* struct roce_env's. */
 enum wire_result ports_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			    unsigned count, unsigned *sent);

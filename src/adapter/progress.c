@@ -137,7 +137,7 @@ void adapter_catch_up(struct qp *qp) NO_LOCK_CHECK
 	if (link) {
 		progress_catch_up(link);
 		link_put(link);
-	} else if (ports_any() && ports_progress(monotonic_ns(), PORTS_ALL) > 0) {
+	} else if (ports_any() && ports_catch_up(monotonic_ns())) {
 		roce_flush();
 	}
 }

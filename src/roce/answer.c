@@ -377,10 +377,15 @@ static bool is_seen_with(const struct roce_qp *tq, const struct burst *burst)
 		trains_leave(tq));
 }
 
+bool answer_may_be_late(const struct roce_qp *tq)
+{
+	return tq->acknowledged_by && tq->acknowledged_by != &self;
+}
+
 bool answer_join(struct roce_qp *tq, struct burst *burst)
 {
 	bool sleeps = may_sleep(tq->qp);
-	bool again = sleeps && !tq->ack_owed && tq->acknowledged_by && tq->acknowledged_by != &self;
+	bool again = sleeps && !tq->ack_owed && answer_may_be_late(tq);
 
 	if ((!tq->ack_owed && !again) || owes_more(tq) || !burst->count)
 		return false;

@@ -36,6 +36,9 @@ bool answer_is_ack_only(const struct roce_qp *tq);
 /* Makes that packet, which is not owed any more: it is sent by the caller. */
 void answer_take_ack(struct roce_qp *tq, struct wire_packet *packet);
 
+/* Another thread acknowledged last: that packet may have not left yet. */
+bool answer_may_be_late(const struct roce_qp *tq);
+
 struct burst;
 
 /*

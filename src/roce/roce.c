@@ -141,8 +141,10 @@ static void quiesce(struct qp *qp)
 		return;
 	/*
 	 * What the program has received counts as received, though it ends the QP right after. In ERR
-	 * that is for an acknowledgement alone: a response that fails would end the QP once more.
+	 * that is for an acknowledgement alone: a response that fails would end the QP once more. What another
+	 * thread is about to say is said once more, as the peer may hear of the end by other ways (a DREQ).
 	 */
+	tq->ack_owed |= answer_may_be_late(tq);
 	if (tq->ack_owed && (qp_state(qp) == IBV_QPS_RESET || answer_is_ack_only(tq)))
 		responder_flush(qp);
 	retransmit_stop(tq);

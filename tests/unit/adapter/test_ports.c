@@ -248,6 +248,44 @@ static void who_comes_second_is_told_so(void **state)
 	assert_int_equal(looked_inside, -EBUSY);
 }
 
+static _Atomic bool is_inside, is_through;
+
+static void stay_inside(const struct wire_arrival *arrival)
+{
+	is_inside = true;
+	rig_sleep_us(100000);
+	is_through = true;
+}
+
+static void *look(void *arg)
+{
+	ports_progress(0, PORTS_ALL);
+	return arg;
+}
+
+/* What another thread has taken from the socket it has handed over, however long it has no processor. */
+static void catching_up_waits_for_who_is_at_it(void **state)
+{
+	struct wire_port *from = open_address(1);
+	pthread_t thread;
+
+	open_address(2);
+	is_inside = is_through = false;
+	rig_on_arrival = stay_inside;
+	send_to(from, 2, 1);
+	assert_true(is_readable());
+	assert_int_equal(pthread_create(&thread, NULL, look, NULL), 0);
+	while (!is_inside)
+		rig_sleep_us(100);
+	rig_on_arrival = NULL;
+	assert_false(ports_catch_up(0));
+	assert_true(is_through);
+	send_to(from, 2, 3);
+	assert_true(is_readable());
+	assert_true(ports_catch_up(0));
+	pthread_join(thread, NULL);
+}
+
 static void a_cold_port_is_looked_at_with_all_and_warm_afterwards(void **state)
 {
 	struct wire_port *from = open_address(1);
@@ -428,6 +466,7 @@ int main(void)
 		TEST(a_full_table_is_a_refusal),
 		TEST(a_look_takes_a_bounded_number_and_leaves_nothing_in_the_end),
 		TEST(who_comes_second_is_told_so),
+		TEST(catching_up_waits_for_who_is_at_it),
 		TEST(a_cold_port_is_looked_at_with_all_and_warm_afterwards),
 		TEST(a_group_lives_from_the_first_to_the_last_attachment),
 		TEST(who_does_not_listen_hears_nothing_until_he_does),
