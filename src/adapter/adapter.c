@@ -21,7 +21,7 @@
 #include "adapter/peers.h"
 #include "adapter/ports.h"
 #include "adapter/progress.h"
-#include "adapter/pump.h"
+#include "adapter/progress_thread.h"
 #include "base/cause.h"
 #include "base/counter.h"
 #include "base/fork_free.h"
@@ -186,7 +186,7 @@ static const struct roce_env roce_env = {
 	.send = ports_send,
 	.sends_trains = ports_sends_trains,
 	.resolve = path_resolve,
-	.deadline = pump_wire_deadline,
+	.deadline = progress_thread_roce_deadline,
 	.group_visit = group_visit,
 };
 
@@ -198,15 +198,15 @@ static int make_tables(void)
 		.group_visit = group_visit,
 		.gid_is_local = path_is_local,
 		.datagram_to_wire = path_send_datagram,
-		.kick = pump_kick,
-		.deadline = pump_deadline,
+		.kick = progress_thread_kick,
+		.deadline = progress_thread_deadline,
 		.slot = slot,
 	};
 	int error;
 
 	touch_init(arena, slot);
 	touch_set_visitor(peers_visit_arenas);
-	adopt_init(heap_fd, heap_bytes, pump_wake);
+	adopt_init(heap_fd, heap_bytes, progress_thread_wake);
 	error = key_table_init(arena);
 	if (!error)
 		error = qp_table_init(arena, slot);
@@ -226,7 +226,7 @@ static int make_tables(void)
 }
 
 /*
- * The child of a fork has no pump and must not disturb its parent: shared mappings are replaced by
+ * The child of a fork has no progress thread and must not disturb its parent: shared mappings are replaced by
  * private copies where the child's objects point to them, descriptors are let go, and the next
  * device that it opens makes an adapter of its own. Nothing here allocates or frees (base/fork_free.h).
  */
@@ -256,7 +256,7 @@ static void in_child(void) NO_LOCK_CHECK
 	cause_reset_after_fork();
 	counter_reset_after_fork();
 	ctl_close_in_child(ctl);
-	pump_reset_after_fork();
+	progress_thread_reset_after_fork();
 	close(arena_fd);
 	close(wake_fd);
 	close(heap_fd);
@@ -296,7 +296,7 @@ static int start(void)
 	error = make_tables();
 	if (error)
 		return error;
-	return pump_start(ctl, arena_header(arena), wake_fd);
+	return progress_thread_start(ctl, arena_header(arena), wake_fd);
 }
 
 int adapter_start(void)

@@ -57,7 +57,7 @@ void adapter_catch_up(struct qp *qp);
  */
 void adapter_settle(void);
 
-/* The program arms a CQ, that is, it is about to sleep: the pump takes over at once. */
+/* The program arms a CQ, that is, it is about to sleep: the progress thread takes over at once. */
 void adapter_on_arm(void);
 
 /* The path for a new QP of this type; NULL with errno EOPNOTSUPP if there is none. */
@@ -86,10 +86,11 @@ int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t 
 bool adapter_stays_local(const union ibv_gid *gid);
 
 /*
- * A QP is about to move to RTR: what verbatimd has to be asked for that, since nobody asks it with the QP's lock.
- * The UDP ports of a UD QP are opened, and that of a QP to another host, `attr` being its attributes: what fails is
- * said by the move. The process of a QP to this host is met, which is to spare its first request the wait, and no
- * more. Blocks: for ports as long as ctl_port, and for a process RETRY_PEER_NS at most.
+ * A QP is about to move to RTR: what verbatimd has to be asked for that, since nobody asks it with
+ * the QP's lock. The UDP ports of a UD QP are opened, and that of a QP to another host, `attr`
+ * being its attributes: what fails is said by the move. The process of a QP to this host is met,
+ * which is to spare its first request the wait, and no more. Blocks: for ports as long as ctl_port,
+ * and for a process RETRY_PEER_NS at most.
  */
 void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mask);
 

@@ -1,18 +1,19 @@
 /*
- * Awake - whether it pays the pump to stay awake for a moment before it sleeps.
+ * Awake - whether it pays the progress thread to stay awake for a moment before it sleeps.
  *
  * Who wakes a sleeper pays for it: the sender of a packet on this host, or this host's interrupt, by
  * waking up another processor, which costs as much as the packet itself and more on a virtual machine.
- * So where events follow one another within AWAKE_NS, the pump looks on that long instead.
+ * So where events follow one another within AWAKE_NS, the progress thread looks on that long instead.
  *
- * But to look on takes the processor from whoever might use it, perhaps from the very thread of the program
- * that waits for what the pump has just stored, and nothing will come before that thread has answered.
- * That shows: soon nothing comes while it looks. Then it is not tried again before AWAKE_PAUSE_MIN short
- * sleeps in a row, and each further time makes that four times as many; so where looking on is of no use, it
- * costs AWAKE_NS in AWAKE_PAUSE_MAX sleeps. But a look in vain costs no more than some ten sleeps: where
- * AWAKE_WORTH events were found before it, as in a stream with a gap now and then, it was worth it.
+ * But to look on takes the processor from whoever might use it, perhaps from the very thread of the
+ * program that waits for what the progress thread has just stored, and nothing will come before
+ * that thread has answered. That shows: soon nothing comes while it looks. Then it is not tried
+ * again before AWAKE_PAUSE_MIN short sleeps in a row, and each further time makes that four times
+ * as many; so where looking on is of no use, it costs AWAKE_NS in AWAKE_PAUSE_MAX sleeps. But a
+ * look in vain costs no more than some ten sleeps: where AWAKE_WORTH events were found before it,
+ * as in a stream with a gap now and then, it was worth it.
  *
- * Pure; used by the pump alone.
+ * Pure; used by the progress thread alone.
  */
 #ifndef ADAPTER_AWAKE_H
 #define ADAPTER_AWAKE_H

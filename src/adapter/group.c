@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "adapter/pump.h"
+#include "adapter/progress_thread.h"
 #include "base/lock.h"
 #include "base/multicast.h"
 #include "shm/retry.h"
@@ -18,14 +18,14 @@
 struct attachment {
 	union ibv_gid gid;
 	uint32_t qpn; /* 0: free */
-	bool again;   /* the pump has to tell the new verbatimd of it */
+	bool again;   /* the progress thread has to tell the new verbatimd of it */
 };
 
 struct cached {
 	union ibv_gid gid;
 	uint64_t generation; /* of `generation` when `members` was asked for; 0: it is not known */
 	uint64_t members[CTL_BITMAP_WORDS];
-	bool wanted;		   /* the pump has to ask */
+	bool wanted;		   /* the progress thread has to ask */
 	uint64_t asked_until_ns;   /* verbatimd is being asked, or soon will be; CLOCK_MONOTONIC_COARSE; 0: no */
 	uint32_t question;	   /* of ctl_mcast_ask; 0: none */
 	uint64_t asked_generation; /* when it was asked */
@@ -176,7 +176,7 @@ int group_members(const union ibv_gid *spelled, uint32_t *slots, int max, bool *
 	}
 	lock_release(&group_lock);
 	if (wake)
-		pump_wake();
+		progress_thread_wake();
 	return list_slots(members, slots, max);
 }
 

@@ -23,15 +23,16 @@ int group_attach(uint32_t qpn, const union ibv_gid *gid, bool *is_new);
 int group_detach(uint32_t qpn, const union ibv_gid *gid);
 
 /*
- * Slots of processes with members, at most `max`. *asked: what is known of them is of old, or nothing; the pump
- * asks verbatimd, and shm_retry_on_peers tells when it has answered. Does not block.
+ * Slots of processes with members, at most `max`. *asked: what is known of them is of old, or
+ * nothing; the progress thread asks verbatimd, and shm_retry_on_peers tells when it has answered.
+ * Does not block.
  */
 #define GROUP_ASK_NS 50000000ull /* for an answer, before it is asked once more */
 int group_members(const union ibv_gid *gid, uint32_t *slots, int max, bool *asked);
 
 /*
- * The pump's: asks verbatimd what group_members wants to know, and does not wait for the answers. True: it is
- * to be called again soon, as peers_ask. And an answer.
+ * The progress thread's: asks verbatimd what group_members wants to know, and does not wait for the
+ * answers. True: it is to be called again soon, as peers_ask. And an answer.
  */
 bool group_ask(void);
 void group_on_members(uint32_t question, const uint64_t members[CTL_BITMAP_WORDS]);

@@ -44,10 +44,10 @@ static void watch(void)
 	epoll_ctl(epoll, EPOLL_CTL_ADD, ctl_fd(ctl), &event);
 }
 
-void notices_start(struct ctl_client *client, int pump_epoll)
+void notices_start(struct ctl_client *client, int thread_epoll)
 {
 	ctl = client;
-	epoll = pump_epoll;
+	epoll = thread_epoll;
 	daemon_lost = asks = false;
 	attempt_ns = 0;
 	ports_ask_ns = introduce_ns = NEVER;

@@ -1,11 +1,11 @@
 /*
- * Notices - what passes between verbatimd and the pump: its notices, what is asked of it without waiting, and
- * another one, once it is lost.
+ * Notices - what passes between verbatimd and the progress thread: its notices, what is asked of it
+ * without waiting, and another one, once it is lost.
  *
  * In:  verbatimd's socket.
  * Out: links and groups that follow what it tells (adapter/peers.h, adapter/group.h).
  *
- * The pump's thread alone; it waits for verbatimd only while that is looked for, in short attempts.
+ * The progress thread alone; it waits for verbatimd only while that is looked for, in short attempts.
  */
 #ifndef ADAPTER_NOTICES_H
 #define ADAPTER_NOTICES_H
@@ -14,7 +14,7 @@
 
 #include "ctl/client.h"
 
-/* Before the pump's thread is there. `epoll` is what that sleeps in, and watches verbatimd's socket from now on. */
+/* Before the progress thread is there. `epoll` is what that sleeps in, and watches verbatimd's socket from now on. */
 void notices_start(struct ctl_client *ctl, int epoll);
 
 /* Takes what there is, asks what there is to be asked, and goes on looking for a verbatimd that is lost. */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "adapter/life.h"
-#include "adapter/pump.h"
+#include "adapter/progress_thread.h"
 #include "base/cause.h"
 #include "base/memory_file.h"
 #include "base/uncancelled.h"
@@ -28,7 +28,7 @@ static _Atomic uint32_t active_count;
 static struct {
 	uint64_t asked_until_ns; /* verbatimd is being asked, or soon will be */
 	uint64_t none_until_ns;	 /* it has said that there is nobody */
-	bool wanted;		 /* the pump has to ask */
+	bool wanted;		 /* the progress thread has to ask */
 	enum {
 		INTRODUCED,	 /* or never linked */
 		ASKED,		 /* the new verbatimd, or soon will be */
@@ -127,7 +127,7 @@ static bool offers_memory(const struct ctl_peer_info *info)
 /* Both ends may have left something in the memory that the link has moved to. */
 static void show_what_is_there(struct link *link)
 {
-	pump_kick();
+	progress_thread_kick();
 	link_wake(link);
 }
 
@@ -164,7 +164,7 @@ static bool is_same(const struct link *link, pid_t pid)
 	return link->pid == pid && !is_dead(link);
 }
 
-/* The pump buries it (peers_bury_replaced). */
+/* The progress thread buries it (peers_bury_replaced). */
 static void put_aside(struct link *link) REQUIRES(links_lock)
 {
 	links[link->slot] = NULL;
@@ -214,8 +214,8 @@ static struct link *adopt(struct ctl_peer_info *info)
 	activate(link);
 	link_get(link);
 	lock_release(&links_lock);
-	/* The peer may have left something already, and the pump have looked before there was the link. */
-	pump_kick();
+	/* The peer may have left something already, and the progress thread have looked before there was the link. */
+	progress_thread_kick();
 	return link;
 }
 
@@ -226,7 +226,7 @@ static void put_aside_dead(struct link *link)
 	if (links[link->slot] == link)
 		put_aside(link);
 	lock_release(&links_lock);
-	pump_wake();
+	progress_thread_wake();
 }
 
 static uint64_t coarse_ns(void)
@@ -282,7 +282,7 @@ struct link *peers_look_up(uint32_t slot, bool *asked)
 		*asked = want(slot, &wake);
 	lock_release(&links_lock);
 	if (wake)
-		pump_wake();
+		progress_thread_wake();
 	return link;
 }
 

@@ -11,7 +11,7 @@
 
 #include "netdev/device.h"
 #include "adapter/path.h"
-#include "adapter/pump.h"
+#include "adapter/progress_thread.h"
 #include "base/arena.h"
 #include "base/cause.h"
 #include "base/host_address.h"
@@ -66,7 +66,7 @@ struct question {
 	uint8_t gid[WIRE_GID_BYTES];
 	uint32_t ifindex;
 	char device[IBV_SYSFS_NAME_MAX];
-	uint64_t wanted_ns; /* the pump has to ask, from then on; PORTS_NEVER: it has asked */
+	uint64_t wanted_ns; /* the progress thread has to ask, from then on; PORTS_NEVER: it has asked */
 	uint64_t until_ns;  /* an answer of -EAGAIN later than that is a failure; 0: no question */
 };
 
@@ -329,7 +329,7 @@ static void want_at(struct question *question, uint64_t ns) REQUIRES(ports_lock)
 		ask_ns = ns;
 }
 
-/* True: the pump has to be woken. */
+/* True: the progress thread has to be woken. */
 static bool want(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device) REQUIRES(ports_lock)
 {
 	uint64_t now = now_ns();
@@ -385,7 +385,7 @@ int ports_look_up(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const cha
 	wake = want(gid, ifindex, device);
 	lock_release(&ports_lock);
 	if (wake)
-		pump_wake();
+		progress_thread_wake();
 	return EINPROGRESS;
 }
 
@@ -512,7 +512,7 @@ static void want_later(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, cons
 	wake = !find(gid, ifindex, false) && want(gid, ifindex, device);
 	lock_release(&ports_lock);
 	if (wake)
-		pump_wake();
+		progress_thread_wake();
 }
 
 void ports_open_all(struct context *context)
@@ -724,9 +724,9 @@ enum wire_result ports_send(const struct wire_flow *flow, const struct wire_pack
 	enum wire_result result;
 
 	warm_up(flow->port);
-	pump_on_send_begin();
+	progress_thread_on_send_begin();
 	result = udp_send(flow, packets, count, sent);
-	pump_on_send_end();
+	progress_thread_on_send_end();
 	return result;
 }
 

@@ -11,9 +11,10 @@
  * device's, which nobody reaches from elsewhere. A group's port lives from the first attachment to
  * the last detachment on its interface.
  *
- * Owner: any thread. Locks: ports_lock (opening and closing; inside qp->lock, and not held over calls to
- * verbatimd), and for each port a receive lock, only tried by those who look, outside of qp->lock. Only opening,
- * joining and leaving block, and only opening for verbatimd: never with a QP's lock.
+ * Owner: any thread. Locks: ports_lock (opening and closing; inside qp->lock, and not held over
+ * calls to verbatimd), and for each port a receive lock, only tried by those who look, outside of
+ * qp->lock. Only opening, joining and leaving block, and only opening for verbatimd: never with a
+ * QP's lock.
  */
 #ifndef ADAPTER_PORTS_H
 #define ADAPTER_PORTS_H
@@ -40,21 +41,22 @@ int ports_open(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *
 	       struct wire_port **port);
 
 /*
- * The same without blocking. EINPROGRESS: the pump asks verbatimd, and shm_retry_on_peers tells when it
- * has answered.
+ * The same without blocking. EINPROGRESS: the progress thread asks verbatimd, and
+ * shm_retry_on_peers tells when it has answered.
  */
 int ports_look_up(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
 		  struct wire_port **port);
 
 /*
- * All addresses of the device, for a UD QP; and from now on all ports tell hop limits, which its GRHs
- * have. What does not succeed is reported, no more; if verbatimd is silent the rest is opened when it answers.
+ * All addresses of the device, for a UD QP; and from now on all ports tell hop limits, which its
+ * GRHs have. What does not succeed is reported, no more; if verbatimd is silent the rest is opened
+ * when it answers.
  */
 void ports_open_all(struct context *context);
 
 /*
- * The pump's: asks what is wanted, without waiting, and tells when it is to be called again, CLOCK_MONOTONIC
- * ns; takes over an answer; and asks anew after another verbatimd was found.
+ * The progress thread's: asks what is wanted, without waiting, and tells when it is to be called
+ * again, CLOCK_MONOTONIC ns; takes over an answer; and asks anew after another verbatimd was found.
  */
 #define PORTS_NEVER UINT64_MAX
 uint64_t ports_ask(uint64_t now_ns);

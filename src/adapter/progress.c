@@ -6,7 +6,7 @@
 #include "adapter/adapter.h"
 #include "adapter/peers.h"
 #include "adapter/ports.h"
-#include "adapter/pump.h"
+#include "adapter/progress_thread.h"
 #include "shm/shm_qp.h"
 #include "shm/progress.h"
 #include "shm/retry.h"
@@ -30,7 +30,7 @@ static uint64_t monotonic_ns(void)
  */
 #define MOVED_PER_POLL 2048
 
-/* A thread that has polled sockets in vain for so long is one that polls: see pump.h. */
+/* A thread that has polled sockets in vain for so long is one that polls: see progress_thread.h. */
 #define LEASE_AFTER_NS 15000ull
 
 /*
@@ -56,9 +56,9 @@ static bool poll_wire(bool all, uint64_t now)
 	bool due = now >= roce_deadline_ns();
 	int got = ports_progress(now, all || due ? PORTS_ALL : PORTS_BUSY_ONES);
 
-	pump_on_look(now, got > 0);
+	progress_thread_on_look(now, got > 0);
 	if (got > 0) {
-		if (pump_has_lease())
+		if (progress_thread_has_lease())
 			owing = roce_flush_urgent(now);
 		else
 			roce_flush();
@@ -73,7 +73,7 @@ static _Thread_local uint64_t in_vain_ns __attribute__((tls_model("initial-exec"
 
 static bool is_polling(uint64_t now)
 {
-	return pump_has_lease() || (in_vain_ns && now - in_vain_ns >= LEASE_AFTER_NS);
+	return progress_thread_has_lease() || (in_vain_ns && now - in_vain_ns >= LEASE_AFTER_NS);
 }
 
 static void offer_processor(uint64_t now)
@@ -117,7 +117,7 @@ void adapter_progress(void)
 	if (now_and_then && now >= shm_retry_deadline_ns())
 		shm_retry_run(now);
 	if (now_and_then || (wire && is_polling(now)))
-		pump_on_polling(now);
+		progress_thread_on_polling(now);
 	if (now)
 		offer_processor(now);
 }
@@ -153,5 +153,5 @@ void adapter_on_arm(void)
 	polls = 0;
 	in_vain_ns = 0;
 	if (progress_running)
-		pump_on_arm();
+		progress_thread_on_arm();
 }

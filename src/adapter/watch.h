@@ -5,7 +5,7 @@
  * Out: IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE and IBV_EVENT_GID_CHANGE; and devices as the
  * interfaces are now, for ibv_query_port and ibv_query_gid.
  *
- * Owner: the pump, whose epoll holds the descriptor. Takes the adapter's lock.
+ * Owner: the progress thread, whose epoll holds the descriptor. Takes the adapter's lock.
  */
 #ifndef ADAPTER_WATCH_H
 #define ADAPTER_WATCH_H

@@ -40,7 +40,7 @@
 #define SLOT_COUNT    (SLOT_MAX + 1)
 
 enum arena_duty {
-	DUTY_POLLED = 0, /* somebody polls, or a timer of the pump is about to look: no wake-up needed */
+	DUTY_POLLED = 0, /* somebody polls, or a timer of the progress thread is about to look: no wake-up needed */
 	DUTY_ASLEEP = 1, /* whoever leaves work here writes the wake eventfd */
 };
 

@@ -53,12 +53,12 @@ enum move_permission adopt_wish(void)
 	return wish && !strcmp(wish, "always") ? MOVE_ALWAYS : MOVE_IF_SAFE;
 }
 
-void adopt_init(int heap_fd, uint64_t bytes, void (*kick_pump)(void))
+void adopt_init(int heap_fd, uint64_t bytes, void (*wake_progress_thread)(void))
 {
 	lock_acquire(&adopt_lock);
 	heap_bytes = move_init(&heap, heap_fd, adopt_wish()) ? 0 : bytes;
 	range_count = 0;
-	kick = kick_pump;
+	kick = wake_progress_thread;
 	heap.own = &own;
 	heap_fini(&own);
 	heap_init(&own, heap_bytes ? fcntl(heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
@@ -76,7 +76,7 @@ void adopt_fini(void)
  * Waiting for the progress thread.
  */
 
-static void call_pump(void)
+static void call_progress_thread(void)
 {
 	atomic_store(&due, true);
 	kick();
@@ -144,7 +144,7 @@ void adopt_on_death(struct arena_key *entry)
 		}
 	lock_release(&adopt_lock);
 	if (any)
-		call_pump();
+		call_progress_thread();
 }
 
 /* ------------------------------------------------------------------------------------------
@@ -385,7 +385,7 @@ bool adopt_request(uint32_t key)
 {
 	if (!is_noted(key))
 		return false;
-	call_pump();
+	call_progress_thread();
 	return true;
 }
 
@@ -509,7 +509,7 @@ void adopt_before_fork(void)
 		ranges[i].next_ns = 0;
 	}
 	if (range_count)
-		call_pump();
+		call_progress_thread();
 	for (;;) {
 		/* another's fork, and a slice, end by themselves */
 		ready = !forking && !in_slice && !(waits && is_awaited(0, UINT64_MAX)) &&
@@ -544,7 +544,7 @@ void adopt_in_parent(void)
 	for (unsigned i = 0; i < REQUESTS_MAX; i++) /* that were not granted meanwhile */
 		any |= atomic_load_explicit(&requests[i], memory_order_relaxed) != 0;
 	if (any)
-		call_pump();
+		call_progress_thread();
 	errno = saved;
 }
 

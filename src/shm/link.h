@@ -151,7 +151,7 @@ void link_bury(struct link *link);
 
 /*
  * Something was left for the other process: wakes it if it says that it sleeps. No fence here: the
- * other half of the pair DUTY is the membarrier in the pump, between storing DUTY_ASLEEP and
+ * other half of the pair DUTY is the membarrier in the progress thread, between storing DUTY_ASLEEP and
  * looking at the rings once more.
  */
 void link_wake(struct link *link);

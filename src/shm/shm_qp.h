@@ -138,7 +138,7 @@ struct shm_env {
 	 * not open, and verbatimd has been asked, as above. NULL: there is no wire.
 	 */
 	int (*datagram_to_wire)(struct qp *qp, struct wqe *wqe, enum cause *cause);
-	/* There is work for this process's own pump, should nobody poll. */
+	/* There is work for this process's own progress thread, should nobody poll. */
 	void (*kick)(void);
 	/* A timer was armed that is due before all others. */
 	void (*deadline)(uint64_t ns);

@@ -1,4 +1,4 @@
-/* When the pump looks on before it sleeps (adapter/awake.h). */
+/* When the progress thread looks on before it sleeps (adapter/awake.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

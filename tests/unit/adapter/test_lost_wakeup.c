@@ -1,9 +1,9 @@
 /*
- * Pump and ports as they are, real sockets, and threads that poll, stop polling, arm and sleep at
+ * The progress thread and ports as they are, real sockets, and threads that poll, stop polling, arm and sleep at
  * random: no packet may be slept over. Takes a seed as its argument; prints it.
  *
  * In each round packets are sent while the threads do as they like. At some moment all of them
- * stop, wherever they are, and do not come back: whatever is not taken then is the pump's. Nothing
+ * stop, wherever they are, and do not come back: whatever is not taken then is the progress thread's. Nothing
  * is ever sent twice here, so what it sleeps over stays where it is.
  */
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "../udp/net.h"
-#include "adapter/pump.h"
+#include "adapter/progress_thread.h"
 #include "rig.h"
 
 #define POLLERS	       3
@@ -75,9 +75,9 @@ static void poll_once(unsigned polls)
 	bool all = polls % POLLS_PER_LOOK == 0;
 	int got = ports_progress(now, all ? PORTS_ALL : PORTS_BUSY_ONES);
 
-	pump_on_look(now, got > 0);
-	if (all || pump_has_lease())
-		pump_on_polling(now);
+	progress_thread_on_look(now, got > 0);
+	if (all || progress_thread_has_lease())
+		progress_thread_on_polling(now);
 }
 
 static void poll_for_a_while(uint64_t *random)
@@ -102,7 +102,7 @@ static void *poll_now_and_then(void *arg)
 		}
 		poll_for_a_while(&random);
 		if (net_random(&random) % 8 == 0)
-			pump_on_arm();
+			progress_thread_on_arm();
 		rig_sleep_us((unsigned)(net_random(&random) % AWAY_US_MAX));
 	}
 	return NULL;
@@ -136,7 +136,7 @@ static bool sleeps(void)
 {
 	uint64_t end = rig_now_ns() + SLEPT_OVER_NS;
 
-	while (header.duty != DUTY_ASLEEP || pump_has_lease()) {
+	while (header.duty != DUTY_ASLEEP || progress_thread_has_lease()) {
 		if (rig_now_ns() > end)
 			return false;
 		rig_sleep_us(100);
@@ -183,7 +183,7 @@ static int start(void **state)
 	assert_int_equal(rig_setup(NULL), 0);
 	rig_address(1, from_gid);
 	rig_address(2, to_gid);
-	assert_int_equal(pump_start(NULL, &header, wake_fd), 0);
+	assert_int_equal(progress_thread_start(NULL, &header, wake_fd), 0);
 	assert_int_equal(ports_open(from_gid, 0, "vrb_test", &from), 0);
 	assert_int_equal(ports_open(to_gid, 0, "vrb_test", &to), 0);
 	return 0;

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "adapter/peers.h"
-#include "adapter/pump.h"
+#include "adapter/progress_thread.h"
 #include "shm/progress.h"
 #include "shm/reach.h"
 
@@ -116,13 +116,13 @@ void __wrap_reach_probe(struct link *link)
 		link->reach = reach;
 }
 
-void __wrap_pump_kick(void);
-void __wrap_pump_kick(void)
+void __wrap_progress_thread_kick(void);
+void __wrap_progress_thread_kick(void)
 {
 }
 
-void __wrap_pump_wake(void);
-void __wrap_pump_wake(void)
+void __wrap_progress_thread_wake(void);
+void __wrap_progress_thread_wake(void)
 {
 }
 
@@ -202,7 +202,7 @@ static void die(void)
 	peer->life |= FUTEX_OWNER_DIED;
 }
 
-/* The pump reads of the death. */
+/* The progress thread reads of the death. */
 static void hear_of_death(void)
 {
 	is_known = false;

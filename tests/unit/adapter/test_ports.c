@@ -75,7 +75,7 @@ static int look_up(unsigned which)
 	return ports_look_up(gid, 0, "vrb_test", &port);
 }
 
-/* As the pump, when verbatimd has answered. */
+/* As the progress thread, when verbatimd has answered. */
 static void answer(unsigned which, int error)
 {
 	struct ctl_port_answer answer = { .error = error, .fd = -1 };
@@ -86,7 +86,7 @@ static void answer(unsigned which, int error)
 	ports_on_answer(&answer);
 }
 
-/* Who looks does not wait: verbatimd is asked once, by the pump. */
+/* Who looks does not wait: verbatimd is asked once, by the progress thread. */
 static void who_looks_for_a_port_has_it_asked_for(void **state)
 {
 	assert_int_equal(look_up(1), EINPROGRESS);

@@ -455,13 +455,13 @@ static void test_asked_between_daemons(void **state)
 	struct ctl_client *c = join();
 	uint8_t gid[CTL_GID_BYTES];
 	char why[CTL_WHY_BYTES];
-	pthread_t pump;
+	pthread_t waker;
 
 	this_address(gid);
 	kill_daemon();
-	CHECK(!pthread_create(&pump, NULL, reconnect_later, c));
+	CHECK(!pthread_create(&waker, NULL, reconnect_later, c));
 	close(open_port(c, gid));
-	pthread_join(pump, NULL);
+	pthread_join(waker, NULL);
 	/* and if nobody reconnects, it is told */
 	kill_daemon();
 	CHECK(get_port(c, gid, why) == -ENOTCONN);

@@ -42,7 +42,7 @@ struct far {
 	uint32_t slot;
 };
 
-/* Deadlines that retry.c told of, and times it asked for the pump. */
+/* Deadlines that retry.c told of, and times it asked for the progress thread. */
 extern uint64_t rig_deadline_ns;
 extern uint32_t rig_deadlines, rig_kicks;
 /* Of a process that is not known verbatimd has been asked. */

@@ -1,5 +1,5 @@
 /*
- * The pump against a world made of counters: what is around it is replaced at link time (--wrap),
+ * The progress thread against a world made of counters: what is around it is replaced at link time (--wrap),
  * so that a thread can be kept from its processor at any point, and packets can come without end.
  */
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "adapter/ports.h"
-#include "adapter/pump.h"
+#include "adapter/progress_thread.h"
 #include "shm/retry.h"
 #include "roce/roce.h"
 
@@ -51,7 +51,7 @@ static uint64_t search_end_ns;
 static _Atomic uint64_t shortest_pause_ns; /* between two of them */
 static _Atomic bool ports_are_deaf; /* they cannot be listened to, for now */
 static _Atomic unsigned listens;
-/* How long threads other than the pump are away before and after they set a timer. */
+/* How long threads other than the progress thread are away before and after they set a timer. */
 static _Atomic unsigned away_ms;
 static pthread_t main_thread;
 
@@ -165,7 +165,7 @@ int __wrap_ports_progress(uint64_t now, enum ports_look which)
 	if (stream) {
 		bool found = wire_looks % 3 == 0;
 
-		lent = lent || pump_has_lease();
+		lent = lent || progress_thread_has_lease();
 		taken_alone += found && !hears;
 		eventfd_write(packets_fd, 1);
 		return found;
@@ -237,7 +237,7 @@ static bool waits_for(bool (*condition)(void))
 
 static bool is_asleep(void)
 {
-	return atomic_load(&header.duty) == DUTY_ASLEEP && !pump_has_lease();
+	return atomic_load(&header.duty) == DUTY_ASLEEP && !progress_thread_has_lease();
 }
 
 static bool is_empty(void)
@@ -251,7 +251,7 @@ static void arrive(void)
 	eventfd_write(packets_fd, 1);
 }
 
-/* One pump for all tests: it lives as long as its process. */
+/* One progress thread for all tests: it lives as long as its process. */
 static int start(void **state)
 {
 	struct epoll_event event = { .events = EPOLLIN };
@@ -265,7 +265,7 @@ static int start(void **state)
 	assert_int_equal(ports_init(NULL, arena), 0);
 	assert_int_equal(epoll_ctl(ports_epoll(), EPOLL_CTL_ADD, packets_fd, &event), 0);
 	ports_count = 1;
-	assert_int_equal(pump_start(NULL, &header, wake_fd), 0);
+	assert_int_equal(progress_thread_start(NULL, &header, wake_fd), 0);
 	return 0;
 }
 
@@ -278,10 +278,10 @@ static int settle(void **state)
 }
 
 /* A thread takes the lease and polls no more: a lease later whoever leaves something wakes the
- * pump. */
+ * progress thread. */
 static void says_asleep_after_the_last_poller(void **state)
 {
-	pump_on_polling(now_ns());
+	progress_thread_on_polling(now_ns());
 	assert_int_equal(header.duty, DUTY_POLLED);
 	assert_true(waits_for(is_asleep));
 }
@@ -291,7 +291,7 @@ static void says_asleep_after_a_poller_that_was_away(void **state)
 {
 	for (int i = 0; i < 20; i++) {
 		away_ms = 3 * LEASE_MS;
-		pump_on_polling(now_ns());
+		progress_thread_on_polling(now_ns());
 		away_ms = 0;
 		assert_true(waits_for(is_asleep));
 	}
@@ -304,23 +304,23 @@ static void says_asleep_after_a_poller_with_an_old_clock(void **state)
 
 	sleep_ms(5 * LEASE_MS);
 	for (int i = 0; i < 20; i++) {
-		pump_on_polling(before + (unsigned)i * LEASE_MS * 1000000ull);
+		progress_thread_on_polling(before + (unsigned)i * LEASE_MS * 1000000ull);
 		assert_true(waits_for(is_asleep));
 	}
 }
 
 static void arming_ends_the_lease(void **state)
 {
-	pump_on_polling(now_ns());
-	assert_true(pump_has_lease());
-	pump_on_arm();
-	assert_false(pump_has_lease());
+	progress_thread_on_polling(now_ns());
+	assert_true(progress_thread_has_lease());
+	progress_thread_on_arm();
+	assert_false(progress_thread_has_lease());
 	assert_true(waits_for(is_asleep));
 }
 
 static void *take_lease(void *arg)
 {
-	pump_on_polling(now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
+	progress_thread_on_polling(now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
 	return NULL;
 }
 
@@ -331,13 +331,13 @@ static void arming_leaves_the_lease_of_others(void **state)
 
 	assert_int_equal(pthread_create(&poller, NULL, take_lease, NULL), 0);
 	assert_int_equal(pthread_join(poller, NULL), 0);
-	pump_on_arm();
-	assert_true(pump_has_lease());
+	progress_thread_on_arm();
+	assert_true(progress_thread_has_lease());
 	assert_int_equal(header.duty, DUTY_POLLED);
 	/* now it is this thread's */
-	pump_on_polling(now_ns() + 2 * PATIENCE_MS * 1000000ull);
-	pump_on_arm();
-	assert_false(pump_has_lease());
+	progress_thread_on_polling(now_ns() + 2 * PATIENCE_MS * 1000000ull);
+	progress_thread_on_arm();
+	assert_false(progress_thread_has_lease());
 	assert_true(waits_for(is_asleep));
 }
 
@@ -356,8 +356,8 @@ static void takes_packets_after_pollers_that_found_all(void **state)
 {
 	for (int i = 0; i < 20; i++) {
 		for (int polls = 0; polls < 300; polls++)
-			pump_on_look(now_ns(), true);
-		pump_on_polling(now_ns());
+			progress_thread_on_look(now_ns(), true);
+		progress_thread_on_polling(now_ns());
 		arrive();
 		assert_true(waits_for(is_empty));
 		assert_true(waits_for(is_asleep));
@@ -387,8 +387,8 @@ static void takes_packets_of_ports_it_cannot_listen_to(void **state)
 	/* this thread may lose its processor, and the lease, before it stops listening */
 	for (int i = 0; !listens && i < 1000; i++) {
 		for (int polls = 0; polls < 300; polls++)
-			pump_on_look(now_ns(), true);
-		pump_on_polling(now_ns());
+			progress_thread_on_look(now_ns(), true);
+		progress_thread_on_polling(now_ns());
 	}
 	assert_true(waits_for(is_asleep));
 	for (int i = 0; i < 20; i++) {
@@ -436,7 +436,7 @@ static bool links_had_a_look(void)
 /* Woken while somebody polls, it looks, and leaves the links to him, however busy they are. */
 static void leaves_links_to_those_who_poll(void **state)
 {
-	pump_on_polling(now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
+	progress_thread_on_polling(now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
 	links_busy = true;
 	for (int i = 0; i < 20; i++) {
 		links_before = link_looks;
@@ -447,7 +447,7 @@ static void leaves_links_to_those_who_poll(void **state)
 	}
 	links_before = link_looks + 1000;
 	notices_before = notice_looks;
-	pump_on_arm();
+	progress_thread_on_arm();
 	assert_true(waits_for(links_and_notices_had_a_look));
 }
 
@@ -487,7 +487,7 @@ static bool came_late_and_is_taken(void)
 	return !comes_late && packets == 0;
 }
 
-/* One comes when the pump has looked for the last time, and does not listen yet. */
+/* One comes when the progress thread has looked for the last time, and does not listen yet. */
 static void the_end_of_a_stream_is_not_lost(void **state)
 {
 	for (int i = 0; i < 20; i++) {
@@ -507,7 +507,7 @@ static bool nobody_is_busy(void)
 	return busy == 0;
 }
 
-/* Who polls but once is found there, since the pump is there all the time: that is no poller. */
+/* Who polls but once is found there, since the progress thread is there all the time: that is no poller. */
 static void a_stream_makes_nobody_a_poller(void **state)
 {
 	begin_stream();
@@ -561,16 +561,16 @@ static void calls_of_others_are_no_stream(void **state)
 	assert_int_equal(listens, 0);
 }
 
-/* A thread polls: it may stop again, and the pump is told of packets until then. */
+/* A thread polls: it may stop again, and the progress thread is told of packets until then. */
 static void a_stream_is_listened_to_beside_pollers(void **state)
 {
 	begin_stream();
-	pump_on_polling(now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
+	progress_thread_on_polling(now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
 	assert_true(waits_for(listens_again));
 	taken_alone = 0;
 	sleep_ms(20);
 	assert_in_range(taken_alone, 0, 1); /* one look may have begun before */
-	pump_on_arm();
+	progress_thread_on_arm();
 	assert_true(waits_for(takes_alone));
 }
 

@@ -1,4 +1,4 @@
-#include "adapter/pump.h"
+#include "adapter/progress_thread.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -29,7 +29,7 @@
 #define SOON_NS		1000000ull /* until everything gets its turn again */
 #define FINDS_MIN	16
 #define FINDS_MAX	256
-#define PUMP_FIND	8
+#define THREAD_FIND	8
 #define PRESENT_NS	5000
 #define ROUNDS_AT_ONCE	1024 /* before notices get a look again */
 #define WIRE_ROUNDS	16   /* before links do */
@@ -44,25 +44,25 @@ static int wake = -1, epoll = -1, lease_timer = -1, retry_timer = -1, wire_timer
 static uint64_t adopt_due_ns = ADOPT_NEVER; /* when pages are to be moved on; 0: now */
 static _Atomic uint64_t lease_until; /* 0: nobody holds it */
 static _Atomic uint64_t renew_at;
-/* Who took or renewed the lease last: the address of its `self`; 0: the pump lent it. */
+/* Who took or renewed the lease last: the address of its `self`; 0: the progress thread lent it. */
 static _Atomic uintptr_t holder;
 static _Thread_local char self __attribute__((tls_model("initial-exec")));
 
 /* Guards `listening` and what the kernel was told of it. Only that of what is listened to is inside. */
 static struct lock listen_lock = LOCK_INITIALIZER;
 static _Atomic bool listening = true;
-/* Packets found by pollers, less PUMP_FIND for each time that the pump found some. */
+/* Packets found by pollers, less THREAD_FIND for each time that the progress thread found some. */
 static _Atomic uint32_t finds;
 static _Atomic uint32_t finds_needed = FINDS_MIN;
-static bool look_found; /* the pump's last look found packets */
+static bool look_found; /* the progress thread's last look found packets */
 static struct awake awake;
-/* Looks of the pump that found packets, since it slept or anything else came. */
+/* Looks of the progress thread that found packets, since it slept or anything else came. */
 static uint32_t stream;
-static bool takes_alone; /* the pump has stopped listening by itself; only if awake.looks */
+static bool takes_alone; /* the progress thread has stopped listening by itself; only if awake.looks */
 /* Threads of the program that are sending, and when one looked or had sent last. */
 static _Atomic uint32_t sending;
 static _Atomic uint64_t present_ns;
-static _Thread_local bool is_pump __attribute__((tls_model("initial-exec")));
+static _Thread_local bool is_progress_thread __attribute__((tls_model("initial-exec")));
 
 static struct lock wire_timer_lock = LOCK_INITIALIZER; /* innermost */
 static uint64_t wire_timer_ns GUARDED_BY(wire_timer_lock) = TRANSPORT_NEVER; /* it is set to this */
@@ -95,7 +95,7 @@ static void set_listening(bool on) REQUIRES(listen_lock)
 	listening = ports_listen(on) && on;
 }
 
-/* The pollers find the packets, so let the pump sleep, for as long as they do. */
+/* The pollers find the packets, so let the progress thread sleep, for as long as they do. */
 static void stop_listening(void)
 {
 	lock_acquire(&listen_lock);
@@ -146,34 +146,34 @@ static void judge(bool found)
 	finds = 0;
 }
 
-bool pump_has_lease(void)
+bool progress_thread_has_lease(void)
 {
 	return atomic_load_explicit(&lease_until, memory_order_relaxed) != 0;
 }
 
-void pump_on_look(uint64_t now, bool found)
+void progress_thread_on_look(uint64_t now, bool found)
 {
 	atomic_store_explicit(&present_ns, now, memory_order_relaxed);
 	if (found)
 		atomic_fetch_add_explicit(&finds, 1, memory_order_relaxed);
 }
 
-void pump_on_send_begin(void)
+void progress_thread_on_send_begin(void)
 {
-	if (!is_pump)
+	if (!is_progress_thread)
 		atomic_fetch_add_explicit(&sending, 1, memory_order_relaxed);
 }
 
-void pump_on_send_end(void)
+void progress_thread_on_send_end(void)
 {
-	if (is_pump)
+	if (is_progress_thread)
 		return;
 	atomic_store_explicit(&present_ns, now_ns(), memory_order_relaxed);
 	atomic_fetch_sub_explicit(&sending, 1, memory_order_relaxed);
 }
 
 /* Who sends, or has just sent or looked, would have found it a moment later. */
-static void on_pump_found(uint64_t now)
+static void on_thread_found(uint64_t now)
 {
 	uint32_t before = finds;
 	uint64_t present = atomic_load_explicit(&present_ns, memory_order_relaxed);
@@ -182,11 +182,11 @@ static void on_pump_found(uint64_t now)
 		atomic_fetch_add_explicit(&finds, 1, memory_order_relaxed);
 		return;
 	}
-	atomic_store_explicit(&finds, before > PUMP_FIND ? before - PUMP_FIND : 0,
+	atomic_store_explicit(&finds, before > THREAD_FIND ? before - THREAD_FIND : 0,
 			      memory_order_relaxed);
 }
 
-void pump_on_polling(uint64_t now)
+void progress_thread_on_polling(uint64_t now)
 {
 	uint64_t renew = atomic_load_explicit(&renew_at, memory_order_relaxed), fresh;
 
@@ -207,7 +207,7 @@ void pump_on_polling(uint64_t now)
 		stop_listening();
 }
 
-void pump_on_arm(void)
+void progress_thread_on_arm(void)
 {
 	uintptr_t whose = atomic_load_explicit(&holder, memory_order_relaxed);
 
@@ -217,10 +217,10 @@ void pump_on_arm(void)
 		return; /* another thread polls, and takes what comes */
 	atomic_store(&lease_until, 0);
 	atomic_store(&renew_at, 0);
-	pump_kick();
+	progress_thread_kick();
 }
 
-void pump_wake(void)
+void progress_thread_wake(void)
 {
 	uint64_t one = 1;
 
@@ -228,14 +228,14 @@ void pump_wake(void)
 		return; /* full: it is awake */
 }
 
-/* Who kicks is a thread of this process that has just done something: the pump's look finds it. */
-void pump_kick(void)
+/* Who kicks is a thread of this process that has just done something: the progress thread's look finds it. */
+void progress_thread_kick(void)
 {
 	if (lease_until == 0)
-		pump_wake();
+		progress_thread_wake();
 }
 
-void pump_deadline(uint64_t ns)
+void progress_thread_deadline(uint64_t ns)
 {
 	set_timer(retry_timer, ns);
 }
@@ -250,7 +250,7 @@ static void arm_wire_timer(uint64_t ns)
 	lock_release(&wire_timer_lock);
 }
 
-void pump_wire_deadline(uint64_t ns)
+void progress_thread_roce_deadline(uint64_t ns)
 {
 	if (atomic_load_explicit(&lease_until, memory_order_relaxed) == 0) /* TIMER */
 		arm_wire_timer(ns);
@@ -292,10 +292,10 @@ static bool look_at_wire(void)
 	if (got > 0) {
 		look_found = true;
 		stream++;
-		on_pump_found(now);
+		on_thread_found(now);
 		return true;
 	}
-	if (got == -EBUSY && !takes_alone) /* pump.h tells why not */
+	if (got == -EBUSY && !takes_alone) /* progress_thread.h tells why not */
 		lend(now);
 	return false;
 }
@@ -330,7 +330,7 @@ static bool look(void)
 static bool work_off(void)
 {
 	for (int round = 0; round < ROUNDS_AT_ONCE; round++)
-		if (!look() || (pump_has_lease() && !look_found))
+		if (!look() || (progress_thread_has_lease() && !look_found))
 			return true;
 	return false;
 }
@@ -373,7 +373,7 @@ static bool prepare_to_sleep(void)
 	any = look();
 	if (stopped)
 		judge(look_found);
-	if (any || pump_has_lease()) {
+	if (any || progress_thread_has_lease()) {
 		atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
 		return false;
 	}
@@ -382,7 +382,7 @@ static bool prepare_to_sleep(void)
 }
 
 /*
- * Packets and their timers, and nothing else: then the pump sleeps on, for all that others see. Duty
+ * Packets and their timers, and nothing else: then the progress thread sleeps on, for all that others see. Duty
  * stays what it is, so no barrier is needed before the next wait.
  */
 static bool is_wire_only(const struct epoll_event *events, int n)
@@ -418,7 +418,7 @@ static int look_on(struct epoll_event *events, int max)
 	int n;
 
 	do {
-		if (stream >= STREAM_FINDS && ports_count <= ALONE_PORTS && !pump_has_lease())
+		if (stream >= STREAM_FINDS && ports_count <= ALONE_PORTS && !progress_thread_has_lease())
 			begin_to_take_alone();
 		else
 			end_to_take_alone();
@@ -458,7 +458,7 @@ static int wait_for(struct epoll_event *events, int max, uint64_t until)
 	begin = now_ns();
 	if (until != TRANSPORT_NEVER)
 		timeout = begin < until ? (int)((until - begin) / 1000000 + 1) : 0;
-	if (!listening && !pump_has_lease())
+	if (!listening && !progress_thread_has_lease())
 		timeout = 1; /* nothing tells of packets */
 	n = epoll_wait(epoll, events, max, timeout);
 	if (!looked)
@@ -497,20 +497,20 @@ static void sleep_now(void)
 	atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
 }
 
-static sem_t begun; /* the pump's life */
+static sem_t begun; /* the progress thread's life */
 
-static void *pump(void *arg)
+static void *run(void *arg)
 {
-	is_pump = true;
+	is_progress_thread = true;
 	life_begin(own);
 	sem_post(&begun);
-	pthread_setname_np(pthread_self(), "verbatim-pump");
+	pthread_setname_np(pthread_self(), "verbatim-prog");
 	short_turns_ask();
 	for (;;) {
 		notices_take();
 		adopt_due_ns = adopt_run(now_ns());
 		watch_run();
-		if ((work_off() || pump_has_lease()) && adopt_due_ns)
+		if ((work_off() || progress_thread_has_lease()) && adopt_due_ns)
 			sleep_now();
 	}
 	return NULL;
@@ -529,7 +529,7 @@ static int start_thread(void)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	error = pthread_create(&thread, &attr, pump, NULL);
+	error = pthread_create(&thread, &attr, run, NULL);
 	pthread_attr_destroy(&attr);
 	/* From the first connection on its peers can see it die. */
 	while (!error && sem_wait(&begun) && errno == EINTR)
@@ -538,7 +538,7 @@ static int start_thread(void)
 	return -error;
 }
 
-int pump_start(struct ctl_client *client, struct arena_header *header, int wake_fd)
+int progress_thread_start(struct ctl_client *client, struct arena_header *header, int wake_fd)
 {
 	own = header;
 	wake = wake_fd;
@@ -550,7 +550,7 @@ int pump_start(struct ctl_client *client, struct arena_header *header, int wake_
 	if (epoll < 0 || lease_timer < 0 || retry_timer < 0 || wire_timer < 0) {
 		int error = -errno;
 
-		pump_reset_after_fork();
+		progress_thread_reset_after_fork();
 		return error;
 	}
 	watch(wake);
@@ -563,7 +563,7 @@ int pump_start(struct ctl_client *client, struct arena_header *header, int wake_
 	return start_thread();
 }
 
-void pump_reset_after_fork(void) NO_LOCK_CHECK
+void progress_thread_reset_after_fork(void) NO_LOCK_CHECK
 {
 	int *fds[] = { &epoll, &lease_timer, &retry_timer, &wire_timer };
 
