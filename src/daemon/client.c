@@ -68,8 +68,8 @@ void client_condemn(struct client *c, const char *reason)
 	if (reason)
 		fprintf(stderr, "verbatimd: process %d is cut off: %s\n", (int)c->pid, reason);
 	c->condemned = true;
-	list_remove(&c->in_daemon);
-	list_append(&c->daemon->condemned, &c->in_daemon);
+	list_del(&c->in_daemon);
+	list_add_tail(&c->daemon->condemned, &c->in_daemon);
 }
 
 bool client_sees(const struct client *a, const struct client *b)
@@ -232,7 +232,7 @@ int client_create(struct daemon *d, int sock, const struct ucred *peer)
 	}
 	loop_timer_init(&c->speechless, on_speechless);
 	loop_timer_arm(&d->loop, &c->speechless, SPEECHLESS_MS);
-	list_append(&d->clients, &c->in_daemon);
+	list_add_tail(&d->clients, &c->in_daemon);
 	return 0;
 }
 
@@ -244,7 +244,7 @@ void client_set_role(struct client *c, enum client_role role)
 
 static void destroy(struct client *c)
 {
-	list_remove(&c->in_daemon);
+	list_del(&c->in_daemon);
 	loop_timer_disarm(&c->speechless);
 	outbox_fini(&c->outbox);
 	if (c->pid_fd >= 0) {
@@ -275,7 +275,9 @@ static bool has_ended(const struct client *c)
  */
 static void end_connections(struct client *dead)
 {
-	list_for_each_safe(m, &dead->daemon->clients) {
+	struct list *m, *after;
+
+	list_for_each_safe(m, after, &dead->daemon->clients) {
 		struct client *c = container_of(m, struct client, in_daemon);
 
 		if (c == dead || !c->cm || c->pid != dead->pid)
@@ -306,8 +308,10 @@ void client_bury_condemned(struct daemon *d)
 
 void client_dismiss_all(struct daemon *d)
 {
+	struct list *m, *after;
+
 	client_bury_condemned(d);
-	list_for_each_safe(m, &d->clients) {
+	list_for_each_safe(m, after, &d->clients) {
 		struct client *c = container_of(m, struct client, in_daemon);
 
 		links_on_dismissal(c);

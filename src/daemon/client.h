@@ -16,10 +16,10 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "base/list.h"
 #include "ctl/protocol.h"
 #include "daemon/daemon.h"
 #include "daemon/fdref.h"
-#include "daemon/list.h"
 #include "daemon/loop.h"
 #include "daemon/outbox.h"
 

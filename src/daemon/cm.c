@@ -78,7 +78,9 @@ int cm_init(struct daemon *d)
 /* What programs have goes on with the next daemon. */
 static void leave_stores(struct daemon *d)
 {
-	list_for_each_safe(m, &d->clients) {
+	struct list *m;
+
+	list_for_each(m, &d->clients) {
 		struct client *c = container_of(m, struct client, in_daemon);
 
 		if (c->cm)
@@ -211,8 +213,9 @@ static bool is_repeated(const struct client *c, const struct fdmsg *m)
 static unsigned count_channels(struct daemon *d, uid_t uid)
 {
 	unsigned count = 0;
+	struct list *m;
 
-	list_for_each_safe(m, &d->clients) {
+	list_for_each(m, &d->clients) {
 		struct client *c = container_of(m, struct client, in_daemon);
 
 		if (c->cm && c->uid == uid)
@@ -321,7 +324,9 @@ bool cm_is_kind(uint32_t space, enum ctl_cm_qp_type type)
 
 static struct cm_id *find_made(const struct cm_client *cc, uint32_t seq)
 {
-	list_for_each_safe(m, &cc->ids) {
+	struct list *m;
+
+	list_for_each(m, &cc->ids) {
 		struct cm_id *id = container_of(m, struct cm_id, in_client);
 
 		if (id->made_seq == seq)
@@ -370,12 +375,13 @@ void cm_on_migrate_id(struct client *c, struct fdmsg *m)
 {
 	struct cm_id *id = find_id(c, m->body.cm_ask.id);
 	struct cm_channel *ch = cm_find_channel(c, m->body.cm_ask.channel);
+	struct list *n;
 
 	if (id && ch) {
 		cm_channel_move(id, ch);
 		cm_save_id(id);
 		/* Requests that wait go where the listener goes. */
-		list_for_each_safe(n, &id->children) {
+		list_for_each(n, &id->children) {
 			struct cm_id *child = container_of(n, struct cm_id, in_listener);
 
 			cm_channel_move(child, ch);
@@ -470,7 +476,9 @@ void cm_on_step(struct client *c, struct fdmsg *m)
 
 static bool has_raised(const struct cm_id *id, uint32_t seq)
 {
-	list_for_each_safe(m, &id->events) {
+	struct list *m;
+
+	list_for_each(m, &id->events) {
 		if (container_of(m, struct cm_event, in_id)->made_seq == seq)
 			return true;
 	}

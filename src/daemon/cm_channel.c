@@ -57,7 +57,7 @@ int cm_channel_create(struct cm_client *owner, int fd, uint32_t number, struct c
 	list_init(&ch->events);
 	list_init(&ch->ids);
 	list_init(&ch->in_client);
-	list_append(&owner->channels, &ch->in_client);
+	list_add_tail(&owner->channels, &ch->in_client);
 	owner->channel_count++;
 	owner->cm->channel_count++;
 	/* What an earlier daemon put in: those events that are left ring again. */
@@ -72,7 +72,7 @@ void cm_channel_destroy(struct cm_channel *ch)
 	while (!list_empty(&ch->ids))
 		cm_id_destroy(container_of(ch->ids.next, struct cm_id, in_channel));
 	numbers_remove(&ch->owner->cm->channels, &ch->numbered);
-	list_remove(&ch->in_client);
+	list_del(&ch->in_client);
 	ch->owner->channel_count--;
 	ch->owner->cm->channel_count--;
 	closer_close(ch->owner->client->uid, ch->fd);
@@ -82,7 +82,7 @@ void cm_channel_destroy(struct cm_channel *ch)
 static void append(struct cm_channel *ch, struct cm_event *e)
 {
 	e->channel = ch;
-	list_append(&ch->events, &e->in_channel);
+	list_add_tail(&ch->events, &e->in_channel);
 	ch->event_count++;
 	ring(ch);
 }
@@ -91,7 +91,7 @@ static void take_out(struct cm_event *e)
 {
 	struct cm_channel *ch = e->channel;
 
-	list_remove(&e->in_channel);
+	list_del(&e->in_channel);
 	if (!--ch->event_count)
 		silence(ch);
 }
@@ -108,7 +108,7 @@ static int post(struct cm_id *id, const struct cm_event *like)
 		return -ENOMEM;
 	*e = *like;
 	e->id = id;
-	list_append(&id->events, &e->in_id);
+	list_add_tail(&id->events, &e->in_id);
 	id->owner->event_count++;
 	if (!e->slot) {
 		e->order = ++id->owner->order;
@@ -144,7 +144,7 @@ void cm_channel_drop(struct cm_event *e)
 	struct cm_client *owner = e->id->owner;
 
 	take_out(e);
-	list_remove(&e->in_id);
+	list_del(&e->in_id);
 	owner->event_count--;
 	cm_store_drop(&owner->store, &e->slot);
 	free(e);
@@ -163,10 +163,12 @@ void cm_channel_give(struct cm_event *e, uint32_t seq)
 
 void cm_channel_move(struct cm_id *id, struct cm_channel *to)
 {
-	list_remove(&id->in_channel);
-	list_append(&to->ids, &id->in_channel);
+	struct list *m;
+
+	list_del(&id->in_channel);
+	list_add_tail(&to->ids, &id->in_channel);
 	id->channel = to;
-	list_for_each_safe(m, &id->events) {
+	list_for_each(m, &id->events) {
 		struct cm_event *e = container_of(m, struct cm_event, in_id);
 
 		take_out(e);

@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/list.h"
 #include "ctl/protocol.h"
-#include "daemon/list.h"
 #include "daemon/numbers.h"
 
 struct cm_client;

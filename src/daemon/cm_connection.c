@@ -40,7 +40,7 @@ static void hand_over(struct cm *cm, const struct handed *h, const struct ibcm_m
 		return;
 	*copy = *h;
 	copy->message = *m;
-	list_append(&cm->in_flight, &copy->in_flight);
+	list_add_tail(&cm->in_flight, &copy->in_flight);
 }
 
 static void on_send(struct connection *end, const struct ibcm_message *m)
@@ -332,7 +332,9 @@ static bool is_with(const struct cm_connection *c, const struct cm_origin *o)
 static struct cm_connection *find_by_remote(struct cm *cm, const struct cm_origin *o,
 					    uint32_t number, bool is_ud)
 {
-	list_for_each_safe(m, table_bucket(&cm->by_remote, hash_remote(cm, o->remote, number))) {
+	struct list *bucket = table_bucket(&cm->by_remote, hash_remote(cm, o->remote, number)), *m;
+
+	list_for_each(m, bucket) {
 		struct cm_connection *c = container_of(m, struct cm_connection, by_remote.in_bucket);
 
 		if (c->end.remote_id == number && c->is_ud == is_ud && is_with(c, o))
@@ -463,10 +465,12 @@ static void answer(struct cm *cm, const struct cm_origin *o, const struct ibcm_m
 static bool is_stale(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m)
 {
 	struct ibcm_message stale = { .type = IBCM_REJ, .reason = IBCM_REASON_STALE };
+	struct list *bucket, *n;
 
 	if (m->type != IBCM_REQ || !m->qpn || o->is_local)
 		return false;
-	list_for_each_safe(n, table_bucket(&cm->by_qp, hash_remote(cm, o->remote, m->qpn))) {
+	bucket = table_bucket(&cm->by_qp, hash_remote(cm, o->remote, m->qpn));
+	list_for_each(n, bucket) {
 		struct cm_connection *c = container_of(n, struct cm_connection, by_qp.in_bucket);
 
 		if (c->end.remote_qpn != m->qpn || !is_with(c, o))
@@ -542,7 +546,7 @@ void cm_connection_deliver(struct cm *cm)
 			.ifindex = h->ifindex,
 		};
 
-		list_remove(&h->in_flight);
+		list_del(&h->in_flight);
 		on_message(cm, &o, &h->message);
 		free(h);
 	}
@@ -621,13 +625,14 @@ void cm_connection_end_orphan(struct cm_connection *c)
 void cm_connection_forget_all(struct cm *cm)
 {
 	const struct table *all = &cm->connections.table;
+	struct list *m, *after;
 
 	for (size_t i = 0; i < all->bucket_count; i++) {
-		list_for_each_safe(m, &all->buckets[i])
+		list_for_each_safe(m, after, &all->buckets[i])
 			destroy(container_of(m, struct cm_connection, numbered.entry.in_bucket));
 	}
-	list_for_each_safe(m, &cm->in_flight) {
-		list_remove(m);
+	list_for_each_safe(m, after, &cm->in_flight) {
+		list_del(m);
 		free(container_of(m, struct handed, in_flight));
 	}
 }

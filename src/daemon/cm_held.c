@@ -36,7 +36,7 @@ static void enter(struct cm_held_queue *q, struct held *h)
 	/* The listener may be one that has not come back yet. */
 	if (h->deadline_ns < q->cm->returning.over_ns)
 		h->deadline_ns = q->cm->returning.over_ns;
-	list_append(&q->requests, &h->in_queue);
+	list_add_tail(&q->requests, &h->in_queue);
 	if (first(q) == h)
 		arm(q);
 }
@@ -45,7 +45,7 @@ static void leave(struct cm_held_queue *q, struct held *h)
 {
 	bool is_first = first(q) == h;
 
-	list_remove(&h->in_queue);
+	list_del(&h->in_queue);
 	if (is_first)
 		arm(q);
 }
@@ -147,10 +147,12 @@ bool cm_held_add(struct cm *cm, const struct cm_origin *o, const struct ibcm_mes
 
 void cm_held_on_listen(struct cm *cm)
 {
-	list_for_each_safe(m, &cm->held.listener.requests)
+	struct list *m, *after;
+
+	list_for_each_safe(m, after, &cm->held.listener.requests)
 		retry(&cm->held.listener, container_of(m, struct held, in_queue));
-	list_for_each_safe(n, &cm->held.room.requests)
-		retry(&cm->held.room, container_of(n, struct held, in_queue));
+	list_for_each_safe(m, after, &cm->held.room.requests)
+		retry(&cm->held.room, container_of(m, struct held, in_queue));
 }
 
 /*
@@ -159,7 +161,9 @@ void cm_held_on_listen(struct cm *cm)
  */
 void cm_held_on_room(struct cm *cm)
 {
-	list_for_each_safe(m, &cm->held.room.requests) {
+	struct list *m, *after;
+
+	list_for_each_safe(m, after, &cm->held.room.requests) {
 		if (retry(&cm->held.room, container_of(m, struct held, in_queue)))
 			return;
 	}

@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/list.h"
+#include "base/list.h"
 #include "daemon/loop.h"
 
 #define CM_HELD_MAX	   1024

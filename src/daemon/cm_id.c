@@ -37,7 +37,7 @@ int cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t s
 	id->owner = owner;
 	id->channel = channel;
 	list_init(&id->in_channel);
-	list_append(&channel->ids, &id->in_channel);
+	list_add_tail(&channel->ids, &id->in_channel);
 	id->binding.space = space;
 	id->qp_type = qp_type;
 	list_init(&id->binding.in_bucket);
@@ -46,7 +46,7 @@ int cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t s
 	list_init(&id->in_listener);
 	list_init(&id->in_client);
 	loop_timer_init(&id->again, on_again);
-	list_append(&owner->ids, &id->in_client);
+	list_add_tail(&owner->ids, &id->in_client);
 	owner->id_count++;
 	*out = id;
 	return 0;
@@ -66,11 +66,11 @@ void cm_id_destroy(struct cm_id *id)
 	gsi_put(id->gsi);
 	cm_space_release(&id->binding);
 	cm_store_drop(&id->owner->store, &id->slot);
-	list_remove(&id->in_listener);
-	list_remove(&id->in_client);
+	list_del(&id->in_listener);
+	list_del(&id->in_client);
 	id->owner->id_count--;
 	numbers_remove(&id->owner->cm->ids, &id->numbered);
-	list_remove(&id->in_channel);
+	list_del(&id->in_channel);
 	free(id);
 }
 
@@ -78,7 +78,7 @@ void cm_id_release_child(struct cm_id *child)
 {
 	if (!child->listener)
 		return;
-	list_remove(&child->in_listener);
+	list_del(&child->in_listener);
 	/* Who listens again for fewer than wait already has room for those once they are fetched. */
 	if (child->listener->backlog_left < child->listener->backlog)
 		child->listener->backlog_left++;
@@ -88,7 +88,7 @@ void cm_id_release_child(struct cm_id *child)
 void cm_id_make_child(struct cm_id *child, struct cm_id *listener)
 {
 	child->listener = listener;
-	list_append(&listener->children, &child->in_listener);
+	list_add_tail(&listener->children, &child->in_listener);
 	listener->backlog_left -= listener->backlog_left != 0;
 }
 

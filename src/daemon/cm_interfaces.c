@@ -26,7 +26,9 @@ struct open_address {
 
 static struct open_address *find(struct cm_interfaces *i, const uint8_t *gid, uint32_t ifindex)
 {
-	list_for_each_safe(m, &i->open) {
+	struct list *m;
+
+	list_for_each(m, &i->open) {
 		struct open_address *o = container_of(m, struct open_address, in_open);
 
 		if (gsi_ifindex(o->port) == ifindex &&
@@ -38,7 +40,7 @@ static struct open_address *find(struct cm_interfaces *i, const uint8_t *gid, ui
 
 static void close_address(struct open_address *o)
 {
-	list_remove(&o->in_open);
+	list_del(&o->in_open);
 	gsi_put(o->port);
 	free(o);
 }
@@ -66,7 +68,7 @@ static bool open_one(struct cm_interfaces *i, const struct ifaddrs *a)
 		return false;
 	}
 	o->seen = true;
-	list_append(&i->open, &o->in_open);
+	list_add_tail(&i->open, &o->in_open);
 	return true;
 }
 
@@ -80,17 +82,18 @@ static void look(struct cm_interfaces *i)
 {
 	struct ifaddrs *all = NULL;
 	bool complete = true;
+	struct list *m, *after;
 
 	if (getifaddrs(&all) < 0)
 		return;
-	list_for_each_safe(m, &i->open)
+	list_for_each(m, &i->open)
 		container_of(m, struct open_address, in_open)->seen = false;
 	for (const struct ifaddrs *a = all; a; a = a->ifa_next) {
 		if (is_wanted(a) && !open_one(i, a))
 			complete = false;
 	}
 	freeifaddrs(all);
-	list_for_each_safe(m, &i->open) {
+	list_for_each_safe(m, after, &i->open) {
 		struct open_address *o = container_of(m, struct open_address, in_open);
 
 		if (!o->seen)
@@ -179,10 +182,12 @@ void cm_interfaces_get(struct cm_interfaces *i)
 
 void cm_interfaces_put(struct cm_interfaces *i)
 {
+	struct list *m, *after;
+
 	if (--i->users)
 		return;
 	loop_timer_disarm(&i->again);
-	list_for_each_safe(m, &i->open)
+	list_for_each_safe(m, after, &i->open)
 		close_address(container_of(m, struct open_address, in_open));
 	cm_interfaces_unwatch(i);
 }

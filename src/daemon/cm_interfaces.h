@@ -11,7 +11,7 @@
 #ifndef DAEMON_CM_INTERFACES_H
 #define DAEMON_CM_INTERFACES_H
 
-#include "daemon/list.h"
+#include "base/list.h"
 #include "daemon/loop.h"
 
 struct gsi;

@@ -65,7 +65,9 @@ static void check(struct cm_id *id, const struct cm_places *places)
 
 static void check_all(struct cm_client *cc, const struct cm_places *places)
 {
-	list_for_each_safe(m, &cc->ids) {
+	struct list *m;
+
+	list_for_each(m, &cc->ids) {
 		struct cm_id *id = container_of(m, struct cm_id, in_client);
 
 		if (id->has_own_gid)
@@ -76,6 +78,7 @@ static void check_all(struct cm_client *cc, const struct cm_places *places)
 void cm_moved_look(struct cm *cm)
 {
 	struct ifaddrs *all;
+	struct list *m, *after;
 
 	if (getifaddrs(&all) < 0)
 		return;
@@ -86,7 +89,7 @@ void cm_moved_look(struct cm *cm)
 	/* Not all are known: who is not there may be elsewhere. */
 	if (cm->places.count == CM_MOVED_ADDRESSES)
 		return;
-	list_for_each_safe(m, &cm->daemon->clients) {
+	list_for_each_safe(m, after, &cm->daemon->clients) {
 		struct client *c = container_of(m, struct client, in_daemon);
 
 		if (c->cm)

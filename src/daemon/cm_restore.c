@@ -40,8 +40,9 @@ static int64_t busy_ns(void)
 static void tell_removals(struct cm_client *cc)
 {
 	struct ctl_cm_event body = { .kind = CTL_CM_DEVICE_REMOVAL };
+	struct list *m;
 
-	list_for_each_safe(m, &cc->ids) {
+	list_for_each(m, &cc->ids) {
 		struct cm_id *id = container_of(m, struct cm_id, in_client);
 
 		if (id->is_lost)

@@ -118,9 +118,10 @@ static void drop_ended(struct cm_return *r)
 static void each_connection(struct cm *cm, void (*call)(struct cm_connection *c))
 {
 	const struct table *all = &cm->connections.table;
+	struct list *m, *after;
 
 	for (size_t i = 0; i < all->bucket_count; i++) {
-		list_for_each_safe(m, &all->buckets[i])
+		list_for_each_safe(m, after, &all->buckets[i])
 			call(container_of(m, struct cm_connection, numbered.entry.in_bucket));
 	}
 }
@@ -180,7 +181,9 @@ static void answer(struct cm_client *cc)
 
 static void resume(struct cm_client *cc)
 {
-	list_for_each_safe(m, &cc->ids) {
+	struct list *m;
+
+	list_for_each(m, &cc->ids) {
 		struct cm_id *id = container_of(m, struct cm_id, in_client);
 
 		if (id->connection)
@@ -191,18 +194,19 @@ static void resume(struct cm_client *cc)
 static void finish(struct cm_return *r)
 {
 	struct daemon *d = r->cm->daemon;
+	struct list *m, *after;
 
 	r->is_over = true;
 	r->over_ns = 0;
-	list_for_each_safe(m, &d->clients) {
+	list_for_each_safe(m, after, &d->clients) {
 		struct client *c = container_of(m, struct client, in_daemon);
 
 		if (c->cm && c->cm->begin_seq)
 			resume(c->cm);
 	}
 	cm_connection_deliver(r->cm);
-	list_for_each_safe(n, &d->clients) {
-		struct client *c = container_of(n, struct client, in_daemon);
+	list_for_each_safe(m, after, &d->clients) {
+		struct client *c = container_of(m, struct client, in_daemon);
 
 		if (c->cm && c->cm->begin_seq)
 			answer(c->cm);
@@ -261,7 +265,9 @@ bool cm_return_expects(const struct cm *cm)
 /* Of a client that has the session its own process says that it is not with us any more. */
 static bool cut_off(struct cm *cm, uint32_t session)
 {
-	list_for_each_safe(m, &cm->daemon->clients) {
+	struct list *m;
+
+	list_for_each(m, &cm->daemon->clients) {
 		struct client *c = container_of(m, struct client, in_daemon);
 
 		if (!c->cm || c->cm->session != session)

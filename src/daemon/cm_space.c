@@ -80,8 +80,9 @@ static bool overlap(const struct cm_binding *a, const struct cm_binding *b)
 static bool is_free(const struct cm_space *s, const struct cm_binding *b, bool listens)
 {
 	struct list *bucket = bucket_of(s, b->space, b->local.port);
+	struct list *m;
 
-	list_for_each_safe(m, bucket) {
+	list_for_each(m, bucket) {
 		const struct cm_binding *o = container_of(m, struct cm_binding, in_bucket);
 		bool share = o->flags & b->flags & CTL_CM_REUSEADDR && !o->listening && !listens;
 
@@ -115,13 +116,13 @@ int cm_space_bind(struct cm_space *s, struct cm_binding *b)
 		return -EADDRINUSE;
 	}
 	b->bound = true;
-	list_append(bucket_of(s, b->space, b->local.port), &b->in_bucket);
+	list_add_tail(bucket_of(s, b->space, b->local.port), &b->in_bucket);
 	return 0;
 }
 
 void cm_space_release(struct cm_binding *b)
 {
-	list_remove(&b->in_bucket);
+	list_del(&b->in_bucket);
 	b->bound = b->listening = false;
 }
 
@@ -155,8 +156,9 @@ struct cm_binding *cm_space_find(const struct cm_space *s, uint16_t space,
 	struct list *bucket = bucket_of(s, space, local->port);
 	struct cm_binding *best = NULL;
 	int best_fit = 0;
+	struct list *m;
 
-	list_for_each_safe(m, bucket) {
+	list_for_each(m, bucket) {
 		struct cm_binding *b = container_of(m, struct cm_binding, in_bucket);
 
 		if (b->listening && b->space == space && b->local.port == local->port &&

@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/list.h"
 #include "ctl/protocol.h"
-#include "daemon/list.h"
 
 #define CM_SPACE_BUCKETS 4096
 

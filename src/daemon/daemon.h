@@ -13,9 +13,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/list.h"
 #include "ctl/protocol.h"
 #include "ctl/sockname.h"
-#include "daemon/list.h"
 #include "daemon/listen.h"
 #include "daemon/loop.h"
 

@@ -207,10 +207,11 @@ int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
 {
 	struct gsi_port *port;
 	int rc;
+	struct list *m;
 
 	if (!address_is_link_local(gid))
 		ifindex = 0;
-	list_for_each_safe(m, &gsi->ports) {
+	list_for_each(m, &gsi->ports) {
 		port = container_of(m, struct gsi_port, in_gsi);
 		if (gsi_ifindex(port) == ifindex && !memcmp(gsi_gid(port), gid, CTL_GID_BYTES)) {
 			*out = gsi_ref(port);
@@ -228,7 +229,7 @@ int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
 	port->gsi = gsi;
 	port->users = 1;
 	port->on_packet.on_ready = on_packet;
-	list_append(&gsi->ports, &port->in_gsi);
+	list_add_tail(&gsi->ports, &port->in_gsi);
 	open_sender(port);
 	rc = loop_watch(&gsi->daemon->loop, socket_of(port), EPOLLIN, &port->on_packet);
 	if (rc) {
@@ -250,7 +251,7 @@ void gsi_put(struct gsi_port *port)
 	if (!port || --port->users)
 		return;
 	loop_forget(&port->gsi->daemon->loop, socket_of(port));
-	list_remove(&port->in_gsi);
+	list_del(&port->in_gsi);
 	if (port->sender != socket_of(port))
 		close(port->sender);
 	ports_leave_for_daemon(port->gsi->daemon, port->group);

@@ -15,8 +15,8 @@
 
 #include <stdint.h>
 
+#include "base/list.h"
 #include "ctl/protocol.h"
-#include "daemon/list.h"
 #include "daemon/loop.h"
 #include "ibcm/message.h"
 

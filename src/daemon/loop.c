@@ -48,22 +48,23 @@ void loop_timer_init(struct loop_timer *t, void (*on_expire)(struct loop_timer *
 
 void loop_timer_arm(struct loop *l, struct loop_timer *t, int64_t after_ms)
 {
-	list_remove(&t->in_loop);
+	list_del(&t->in_loop);
 	t->deadline_ns = deadline_in_ms(after_ms);
-	list_append(&l->timers, &t->in_loop);
+	list_add_tail(&l->timers, &t->in_loop);
 }
 
 void loop_timer_disarm(struct loop_timer *t)
 {
-	list_remove(&t->in_loop);
+	list_del(&t->in_loop);
 }
 
 /* The armed timer that is next, or NULL. */
 static struct loop_timer *next_timer(struct loop *l)
 {
 	struct loop_timer *next = NULL;
+	struct list *m;
 
-	list_for_each_safe(m, &l->timers) {
+	list_for_each(m, &l->timers) {
 		struct loop_timer *t = container_of(m, struct loop_timer, in_loop);
 
 		if (!next || t->deadline_ns < next->deadline_ns)

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/list.h"
+#include "base/list.h"
 
 /* Embedded in what owns a descriptor. */
 struct loop_source {

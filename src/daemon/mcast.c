@@ -14,7 +14,9 @@ struct membership {
 
 static struct membership *find(struct client *c, const uint8_t *mgid)
 {
-	list_for_each_safe(m, &c->memberships) {
+	struct list *m;
+
+	list_for_each(m, &c->memberships) {
 		struct membership *s = container_of(m, struct membership, in_client);
 
 		if (!memcmp(s->mgid, mgid, CTL_MGID_BYTES))
@@ -35,16 +37,16 @@ static int create(struct client *c, const uint8_t *mgid)
 	s->client = c;
 	s->count = 1;
 	memcpy(s->mgid, mgid, CTL_MGID_BYTES);
-	list_append(&c->daemon->memberships, &s->in_daemon);
-	list_append(&c->memberships, &s->in_client);
+	list_add_tail(&c->daemon->memberships, &s->in_daemon);
+	list_add_tail(&c->memberships, &s->in_client);
 	c->membership_count++;
 	return 0;
 }
 
 static void destroy(struct membership *s)
 {
-	list_remove(&s->in_daemon);
-	list_remove(&s->in_client);
+	list_del(&s->in_daemon);
+	list_del(&s->in_client);
 	s->client->membership_count--;
 	free(s);
 }
@@ -105,8 +107,9 @@ void mcast_on_members(struct client *c, struct fdmsg *m)
 	struct ctl_mcast_members_reply r = {
 		.header = { .type = CTL_MCAST_MEMBERS_REPLY, .seq = m->body.header.seq },
 	};
+	struct list *n;
 
-	list_for_each_safe(n, &c->daemon->memberships) {
+	list_for_each(n, &c->daemon->memberships) {
 		const struct membership *s = container_of(n, struct membership, in_daemon);
 		unsigned slot = s->client->slot;
 
@@ -119,7 +122,9 @@ void mcast_on_members(struct client *c, struct fdmsg *m)
 
 static void drop_memberships(struct client *c, bool tells)
 {
-	list_for_each_safe(m, &c->memberships) {
+	struct list *m, *after;
+
+	list_for_each_safe(m, after, &c->memberships) {
 		struct membership *s = container_of(m, struct membership, in_client);
 		uint8_t mgid[CTL_MGID_BYTES];
 

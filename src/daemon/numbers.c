@@ -66,7 +66,9 @@ void numbers_remove(struct numbers *n, struct numbered *entry)
 
 struct numbered *numbers_find(const struct numbers *n, uint32_t number)
 {
-	list_for_each_safe(m, table_bucket(&n->table, hash(n, number))) {
+	struct list *bucket = table_bucket(&n->table, hash(n, number)), *m;
+
+	list_for_each(m, bucket) {
 		struct numbered *entry = container_of(m, struct numbered, entry.in_bucket);
 
 		if (entry->number == number)

@@ -27,7 +27,7 @@ static struct queued *first(struct outbox *o)
 
 static void drop(struct outbox *o, struct queued *q)
 {
-	list_remove(&q->in_outbox);
+	list_del(&q->in_outbox);
 	o->count--;
 	for (unsigned i = 0; i < q->fd_count; i++)
 		fdref_put(q->fds[i]);
@@ -65,7 +65,7 @@ static int queue(struct outbox *o, const void *message, size_t len, struct fdref
 	q->fd_count = fd_count;
 	for (unsigned i = 0; i < fd_count; i++)
 		q->fds[i] = fdref_get(fds[i]);
-	list_append(&o->messages, &q->in_outbox);
+	list_add_tail(&o->messages, &q->in_outbox);
 	o->count++;
 	return 0;
 }
@@ -97,7 +97,9 @@ int outbox_on_writable(struct outbox *o, int sock)
 
 bool outbox_holds(const struct outbox *o, const void *message, size_t len)
 {
-	list_for_each_safe(m, &o->messages) {
+	struct list *m;
+
+	list_for_each(m, &o->messages) {
 		const struct queued *q = container_of(m, struct queued, in_outbox);
 
 		if (q->len == len && !memcmp(&q->body, message, len))

@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/list.h"
 #include "ctl/protocol.h"
 #include "daemon/fdref.h"
-#include "daemon/list.h"
 
 /* An honest client meets at most a link and a death per slot beside the socket's own buffer. */
 #define OUTBOX_MAX 1024

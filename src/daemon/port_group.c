@@ -393,7 +393,7 @@ bool port_group_leave(struct port_group *g, unsigned slot)
 
 void port_group_destroy(struct port_group *g)
 {
-	list_remove(&g->in_daemon);
+	list_del(&g->in_daemon);
 	shrink(g, 0);
 	fdref_put(g->bag);
 	munmap(g->record, sizeof(*g->record));

@@ -36,9 +36,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/list.h"
 #include "ctl/protocol.h"
 #include "daemon/fdref.h"
-#include "daemon/list.h"
 
 #define PORT_RECORD_MAGIC UINT64_C(0x3164726f63657256) /* another layout has another one */
 

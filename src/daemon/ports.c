@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ctl/deadline.h"
 #include "base/host_address.h"
+#include "ctl/deadline.h"
 #include "daemon/address.h"
 #include "daemon/closer.h"
 #include "daemon/owner.h"
@@ -22,7 +22,9 @@ struct wanted {
 
 static struct port_group *find(struct daemon *d, const struct wanted *w)
 {
-	list_for_each_safe(m, &d->port_groups) {
+	struct list *m;
+
+	list_for_each(m, &d->port_groups) {
 		struct port_group *g = container_of(m, struct port_group, in_daemon);
 
 		if (g->ifindex == w->ifindex && !memcmp(g->gid, w->gid, sizeof(g->gid)))
@@ -33,7 +35,7 @@ static struct port_group *find(struct daemon *d, const struct wanted *w)
 
 static void insert(struct daemon *d, struct port_group *g)
 {
-	list_append(&d->port_groups, &g->in_daemon);
+	list_add_tail(&d->port_groups, &g->in_daemon);
 	d->port_group_count++;
 }
 
@@ -305,7 +307,9 @@ void ports_leave_for_daemon(struct daemon *d, struct port_group *g)
 
 bool ports_suit(struct daemon *d, unsigned slot, uid_t uid)
 {
-	list_for_each_safe(m, &d->port_groups) {
+	struct list *m;
+
+	list_for_each(m, &d->port_groups) {
 		if (!port_group_suits(container_of(m, struct port_group, in_daemon), slot, uid))
 			return false;
 	}
@@ -332,8 +336,9 @@ int ports_restore(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t i
 bool ports_give_up_dead(struct daemon *d)
 {
 	bool any_away = false;
+	struct list *m, *after;
 
-	list_for_each_safe(m, &d->port_groups) {
+	list_for_each_safe(m, after, &d->port_groups) {
 		struct port_group *g = container_of(m, struct port_group, in_daemon);
 
 		for (unsigned slot = 1; slot <= CTL_SLOT_MAX; slot++) {
@@ -353,7 +358,9 @@ bool ports_give_up_dead(struct daemon *d)
 
 void ports_on_new_slot(struct daemon *d, unsigned slot)
 {
-	list_for_each_safe(m, &d->port_groups) {
+	struct list *m, *after;
+
+	list_for_each_safe(m, after, &d->port_groups) {
 		struct port_group *g = container_of(m, struct port_group, in_daemon);
 
 		if (port_group_is_user(g, slot) && port_group_leave(g, slot))
@@ -364,6 +371,7 @@ void ports_on_new_slot(struct daemon *d, unsigned slot)
 void ports_on_death(struct client *c)
 {
 	struct daemon *d = c->daemon;
+	struct list *m, *after;
 
 	if (!c->slot)
 		return;
@@ -376,7 +384,7 @@ void ports_on_death(struct client *c)
 		port_store_look_soon(d);
 		return;
 	}
-	list_for_each_safe(m, &d->port_groups) {
+	list_for_each_safe(m, after, &d->port_groups) {
 		struct port_group *g = container_of(m, struct port_group, in_daemon);
 
 		if (port_group_leave(g, c->slot))
@@ -386,6 +394,8 @@ void ports_on_death(struct client *c)
 
 void ports_on_end(struct daemon *d)
 {
-	list_for_each_safe(m, &d->port_groups)
+	struct list *m, *after;
+
+	list_for_each_safe(m, after, &d->port_groups)
 		port_group_destroy(container_of(m, struct port_group, in_daemon));
 }

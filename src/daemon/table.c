@@ -40,16 +40,17 @@ struct list *table_bucket(const struct table *t, uint64_t hash)
 static void grow(struct table *t)
 {
 	struct table larger = { .bucket_count = 2 * t->bucket_count, .count = t->count };
+	struct list *m, *after;
 
 	larger.buckets = make_buckets(larger.bucket_count);
 	if (!larger.buckets)
 		return;
 	for (size_t i = 0; i < t->bucket_count; i++) {
-		list_for_each_safe(m, &t->buckets[i]) {
+		list_for_each_safe(m, after, &t->buckets[i]) {
 			struct table_entry *e = container_of(m, struct table_entry, in_bucket);
 
-			list_remove(&e->in_bucket);
-			list_append(table_bucket(&larger, e->hash), &e->in_bucket);
+			list_del(&e->in_bucket);
+			list_add_tail(table_bucket(&larger, e->hash), &e->in_bucket);
 		}
 	}
 	free(t->buckets);
@@ -61,7 +62,7 @@ void table_add(struct table *t, struct table_entry *e, uint64_t hash)
 	if (t->count >= t->bucket_count)
 		grow(t);
 	e->hash = hash;
-	list_append(table_bucket(t, hash), &e->in_bucket);
+	list_add_tail(table_bucket(t, hash), &e->in_bucket);
 	t->count++;
 }
 
@@ -69,6 +70,6 @@ void table_remove(struct table *t, struct table_entry *e)
 {
 	if (!table_holds(e))
 		return;
-	list_remove(&e->in_bucket);
+	list_del(&e->in_bucket);
 	t->count--;
 }

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/list.h"
+#include "base/list.h"
 
 /* Embedded in a member. */
 struct table_entry {

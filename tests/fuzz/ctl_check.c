@@ -41,8 +41,9 @@ void check_rest(struct daemon *d)
 static unsigned count(const struct list *l)
 {
 	unsigned n = 0;
+	struct list *m;
 
-	list_for_each_safe(m, l)
+	list_for_each(m, l)
 		n++;
 	return n;
 }
@@ -53,9 +54,11 @@ static unsigned count(const struct list *l)
 
 static void check_channel(struct cm_channel *ch)
 {
+	struct list *m;
+
 	require(numbers_find(&ch->owner->cm->channels, ch->numbered.number) == &ch->numbered);
 	require(count(&ch->events) == ch->event_count);
-	list_for_each_safe(m, &ch->events) {
+	list_for_each(m, &ch->events) {
 		const struct cm_event *e = container_of(m, struct cm_event, in_channel);
 
 		require(e->channel == ch && e->id->channel == ch);
@@ -64,30 +67,33 @@ static void check_channel(struct cm_channel *ch)
 
 static void check_id(struct cm_id *id)
 {
+	struct list *m;
+
 	require(numbers_find(&id->owner->cm->ids, id->numbered.number) == &id->numbered);
 	require(id->channel->owner == id->owner);
 	require(!id->connection || id->connection->id == id);
 	require(!id->connection || !id->binding.listening);
 	require(id->binding.listening || !id->gsi);
 	require(!id->listener || (id->listener->binding.listening && list_empty(&id->children)));
-	list_for_each_safe(m, &id->children)
+	list_for_each(m, &id->children)
 		require(container_of(m, struct cm_id, in_listener)->listener == id);
 }
 
 static void check_cm_client(const struct cm_client *cc)
 {
 	unsigned events = 0, of_ids = 0, uses = 0;
+	struct list *m;
 
 	require(count(&cc->ids) == cc->id_count && cc->id_count <= CM_IDS_PER_CLIENT);
 	require(count(&cc->channels) == cc->channel_count);
-	list_for_each_safe(m, &cc->channels) {
+	list_for_each(m, &cc->channels) {
 		struct cm_channel *ch = container_of(m, struct cm_channel, in_client);
 
 		check_channel(ch);
 		events += ch->event_count;
 		uses += count(&ch->ids);
 	}
-	list_for_each_safe(m, &cc->ids) {
+	list_for_each(m, &cc->ids) {
 		struct cm_id *id = container_of(m, struct cm_id, in_client);
 
 		check_id(id);
@@ -100,9 +106,10 @@ static void check_cm_client(const struct cm_client *cc)
 void check_connections(const struct daemon *d)
 {
 	const struct cm *cm = d->cm;
+	struct list *m;
 
 	for (size_t i = 0; i < cm->connections.table.bucket_count; i++) {
-		list_for_each_safe(m, &cm->connections.table.buckets[i]) {
+		list_for_each(m, &cm->connections.table.buckets[i]) {
 			struct numbered *n = container_of(m, struct numbered, entry.in_bucket);
 			struct cm_connection *c = container_of(n, struct cm_connection, numbered);
 
@@ -141,9 +148,10 @@ static void check_client(struct daemon *d, const struct client *c)
 void check_books(struct daemon *d)
 {
 	unsigned slots = 0, cm_clients = 0, channels = 0;
+	struct list *m;
 
 	require(list_empty(&d->condemned));
-	list_for_each_safe(m, &d->clients) {
+	list_for_each(m, &d->clients) {
 		const struct client *c = container_of(m, struct client, in_daemon);
 
 		check_client(d, c);

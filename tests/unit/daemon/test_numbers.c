@@ -100,12 +100,14 @@ static void test_none_is_foreseen(void **state)
 
 static size_t longest_chain(const struct table *t)
 {
+	struct list *m;
+
 	size_t longest = 0;
 
 	for (size_t i = 0; i < t->bucket_count; i++) {
 		size_t length = 0;
 
-		list_for_each_safe(m, &t->buckets[i])
+		list_for_each(m, &t->buckets[i])
 			length++;
 		if (length > longest)
 			longest = length;
