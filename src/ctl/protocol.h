@@ -116,7 +116,7 @@ struct ctl_port {
 /*
  * The answer to both. Descriptors, of PORT with status 0 only: the socket; then, from a user's own
  * daemon, the bag: a unix socket in whose queue all sockets of the address are, in their order
- * (daemon/bag.h). The process keeps it as long as it uses the address, and neither reads nor writes
+ * (event/bag.h). The process keeps it as long as it uses the address, and neither reads nor writes
  * it.
  */
 struct ctl_port_reply {

@@ -9,15 +9,15 @@
 
 #include "ctl/deadline.h"
 #include "ctl/fdmsg.h"
-#include "daemon/closer.h"
 #include "daemon/cm.h"
 #include "daemon/hello.h"
-#include "daemon/intake.h"
 #include "daemon/links.h"
 #include "daemon/listing.h"
 #include "daemon/mcast.h"
 #include "daemon/ports.h"
 #include "daemon/slots.h"
+#include "event/closer.h"
+#include "event/intake.h"
 
 #define SPEECHLESS_MS	  5000
 #define MESSAGES_PER_TURN 16

@@ -19,9 +19,9 @@
 #include "base/list.h"
 #include "ctl/protocol.h"
 #include "daemon/daemon.h"
-#include "daemon/fdref.h"
-#include "daemon/loop.h"
-#include "daemon/outbox.h"
+#include "event/fdref.h"
+#include "event/loop.h"
+#include "event/outbox.h"
 
 struct cm_client;
 struct link;

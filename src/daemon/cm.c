@@ -12,7 +12,7 @@
 #include "daemon/cm_id.h"
 #include "daemon/cm_save.h"
 #include "daemon/daemon.h"
-#include "daemon/intake.h"
+#include "event/intake.h"
 
 /* ------------------------------------------------------------------------------------------
  * The whole.

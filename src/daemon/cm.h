@@ -20,8 +20,8 @@
 #include "daemon/cm_timers.h"
 #include "daemon/gsi.h"
 #include "daemon/numbers.h"
-#include "daemon/secret.h"
-#include "daemon/table.h"
+#include "event/secret.h"
+#include "event/table.h"
 
 #define CM_IDS_PER_CLIENT      65536
 #define CM_CHANNELS_PER_CLIENT 65536

@@ -5,11 +5,11 @@
 #include <sys/socket.h>
 
 #include "daemon/client.h"
-#include "daemon/closer.h"
 #include "daemon/cm.h"
 #include "daemon/cm_id.h"
 #include "daemon/cm_save.h"
-#include "daemon/intake.h"
+#include "event/closer.h"
+#include "event/intake.h"
 
 #define RINGS_MAX 1024 /* more than a socket has room for, unless its buffer was enlarged */
 

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 #include "base/list.h"
-#include "daemon/loop.h"
+#include "event/loop.h"
 
 #define CM_HELD_MAX	   1024
 #define CM_HELD_LISTEN_MS  100

@@ -14,8 +14,8 @@
 
 #include "daemon/cm_channel.h"
 #include "daemon/cm_space.h"
-#include "daemon/loop.h"
 #include "daemon/numbers.h"
+#include "event/loop.h"
 
 struct cm_connection;
 struct gsi_port;

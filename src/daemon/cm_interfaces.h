@@ -12,7 +12,7 @@
 #define DAEMON_CM_INTERFACES_H
 
 #include "base/list.h"
-#include "daemon/loop.h"
+#include "event/loop.h"
 
 struct gsi;
 

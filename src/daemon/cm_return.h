@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #include "daemon/cm_moved.h"
-#include "daemon/loop.h"
+#include "event/loop.h"
 
 #define CM_RETURN_MS	  400
 #define CM_RETURN_LOOK_MS 100

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/memory_file.h"
-#include "daemon/closer.h"
+#include "event/closer.h"
 
 #define MAGIC	   0x53436d56u
 #define READ_COUNT 32 /* records at once */

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/loop.h"
+#include "event/loop.h"
 
 /* Embedded in what waits. Zeroed: not armed. */
 struct cm_timer {

@@ -17,7 +17,7 @@
 #include "ctl/protocol.h"
 #include "ctl/sockname.h"
 #include "daemon/listen.h"
-#include "daemon/loop.h"
+#include "event/loop.h"
 
 #define DAEMON_LINGER_MS 3000 /* unless VERBATIMD_LINGER_MS says otherwise */
 

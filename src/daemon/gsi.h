@@ -17,7 +17,7 @@
 
 #include "base/list.h"
 #include "ctl/protocol.h"
-#include "daemon/loop.h"
+#include "event/loop.h"
 #include "ibcm/message.h"
 
 struct daemon;

@@ -11,8 +11,8 @@
 
 #include "base/memory_file.h"
 #include "daemon/cm.h"
-#include "daemon/intake.h"
 #include "daemon/slots.h"
+#include "event/intake.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */

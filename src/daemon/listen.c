@@ -9,8 +9,8 @@
 
 #include "ctl/fdmsg.h"
 #include "daemon/client.h"
-#include "daemon/closer.h"
 #include "daemon/daemon.h"
+#include "event/closer.h"
 
 #define CALLS_PER_TURN	16
 #define RESUME_AFTER_MS 100

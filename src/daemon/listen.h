@@ -10,7 +10,7 @@
 #ifndef DAEMON_LISTEN_H
 #define DAEMON_LISTEN_H
 
-#include "daemon/loop.h"
+#include "event/loop.h"
 
 struct daemon;
 

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/background.h"
 #include "daemon/daemon.h"
 #include "daemon/service.h"
+#include "event/background.h"
 
 struct options {
 	enum daemon_scope scope;

@@ -23,8 +23,8 @@
 
 #include <stdint.h>
 
-#include "daemon/secret.h"
-#include "daemon/table.h"
+#include "event/secret.h"
+#include "event/table.h"
 
 /* Embedded in what has a number. */
 struct numbered {

@@ -13,8 +13,8 @@
 
 #include "base/source_port.h"
 #include "daemon/address.h"
-#include "daemon/bag.h"
-#include "daemon/closer.h"
+#include "event/bag.h"
+#include "event/closer.h"
 
 #ifndef UDP_GRO
 #define UDP_GRO 104

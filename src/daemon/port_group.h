@@ -7,7 +7,7 @@
  *
  * The kernel numbers the sockets in the order of their bind and renumbers them when one is closed.
  * So they are bound in slot order and none is closed while the group lives. All of them are in the
- * group's bag (daemon/bag.h) before anybody gets one; each process that uses the address holds the
+ * group's bag (event/bag.h) before anybody gets one; each process that uses the address holds the
  * bag, so the order outlives the daemon as long as there is such a process. Those of verbatimd
  * --system do not, because a bag would show a user's traffic to another: its bags are in the
  * descriptor store of its service manager (daemon/port_store.h). Without one, when that daemon is
@@ -38,7 +38,7 @@
 
 #include "base/list.h"
 #include "ctl/protocol.h"
-#include "daemon/fdref.h"
+#include "event/fdref.h"
 
 #define PORT_RECORD_MAGIC UINT64_C(0x3164726f63657256) /* another layout has another one */
 

@@ -8,10 +8,10 @@
 #include "base/host_address.h"
 #include "ctl/deadline.h"
 #include "daemon/address.h"
-#include "daemon/closer.h"
 #include "daemon/owner.h"
 #include "daemon/port_store.h"
 #include "daemon/slots.h"
+#include "event/closer.h"
 
 /* What a request is about, checked. */
 struct wanted {

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/intake.h"
+#include "event/intake.h"
 
 #define PROBES_MAX 64
 

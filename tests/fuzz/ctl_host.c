@@ -19,7 +19,7 @@
 
 #include "ctl/protocol.h"
 #include "daemon/address.h"
-#include "daemon/closer.h"
+#include "event/closer.h"
 
 #define PACKETS_MAX  64
 #define PACKET_BYTES 512

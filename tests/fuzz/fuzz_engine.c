@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/newer.h"
 #include "fail.h"
 #include "net.h"
 #include "object/ah.h"
-#include "base/newer.h"
 #include "packet/packet.h"
 #include "roce/roce.h"
 #include "verbs/post.h"

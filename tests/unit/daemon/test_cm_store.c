@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "daemon/closer.h"
 #include "daemon/cm_store.h"
+#include "event/closer.h"
 
 #define COUNT 500
 

@@ -118,7 +118,7 @@ static void test_connection(void **state)
 #define CHANNEL	   77u /* of the session that returns */
 #define TYPE_BYTES 36  /* behind BTH, DETH, and the MAD's header as far as its attribute */
 
-/* Of daemon/closer.h, for daemon/cm_store.c in here. */
+/* Of event/closer.h, for daemon/cm_store.c in here. */
 void closer_close(uid_t uid, int fd);
 void closer_close(uid_t uid, int fd)
 {

@@ -23,7 +23,7 @@
 #define CHANNEL	 77u /* the numbers that the session says it had */
 #define FIRST_ID 1000u
 
-/* Of daemon/closer.h, for daemon/cm_store.c in here. */
+/* Of event/closer.h, for daemon/cm_store.c in here. */
 void closer_close(uid_t uid, int fd);
 void closer_close(uid_t uid, int fd)
 {

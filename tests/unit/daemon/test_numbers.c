@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "daemon/numbers.h"
-#include "daemon/secret.h"
-#include "daemon/table.h"
+#include "event/secret.h"
+#include "event/table.h"
 
 #define COUNT 50000
 

@@ -2,12 +2,12 @@
  * Table - finds members by their hash; grows with their number.
  *
  * A chain stays short however many members there are, provided that nobody chooses which of them
- * have hashes alike: what others choose is hashed with a secret (daemon/secret.h) first.
+ * have hashes alike: what others choose is hashed with a secret (event/secret.h) first.
  *
  * Owner: the daemon's one thread.
  */
-#ifndef DAEMON_TABLE_H
-#define DAEMON_TABLE_H
+#ifndef EVENT_TABLE_H
+#define EVENT_TABLE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "daemon/bag.h"
+#include "event/bag.h"
 
 #include <errno.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "ctl/fdmsg.h"
-#include "daemon/closer.h"
-#include "daemon/intake.h"
+#include "event/closer.h"
+#include "event/intake.h"
 
 #define QUEUE_BYTES (1 << 20)
 

@@ -1,4 +1,4 @@
-#include "daemon/closer.h"
+#include "event/closer.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -7,8 +7,8 @@
  * Owner: the daemon's one thread, which sleeps nowhere else. A source must live until the turn in
  * which it was forgotten is over: an event for it may already have been fetched.
  */
-#ifndef DAEMON_LOOP_H
-#define DAEMON_LOOP_H
+#ifndef EVENT_LOOP_H
+#define EVENT_LOOP_H
 
 #include <stdbool.h>
 #include <stdint.h>

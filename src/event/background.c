@@ -1,4 +1,4 @@
-#include "daemon/background.h"
+#include "event/background.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/intake.h"
+#include "event/intake.h"
 
 static void close_inherited(unsigned kept)
 {

@@ -3,8 +3,8 @@
  *
  * Owner: the daemon's one thread. Closed with the last reference.
  */
-#ifndef DAEMON_FDREF_H
-#define DAEMON_FDREF_H
+#ifndef EVENT_FDREF_H
+#define EVENT_FDREF_H
 
 #include <stdbool.h>
 #include <sys/types.h>

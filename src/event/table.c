@@ -1,4 +1,4 @@
-#include "daemon/table.h"
+#include "event/table.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -12,8 +12,8 @@
  *
  * Owner: the daemon's one thread. Never blocks.
  */
-#ifndef DAEMON_BAG_H
-#define DAEMON_BAG_H
+#ifndef EVENT_BAG_H
+#define EVENT_BAG_H
 
 #define BAG_ADD_MAX 8 /* descriptors at once */
 

@@ -1,9 +1,9 @@
-#include "daemon/fdref.h"
+#include "event/fdref.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "daemon/closer.h"
+#include "event/closer.h"
 
 struct fdref *fdref_create(int fd)
 {

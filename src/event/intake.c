@@ -1,4 +1,4 @@
-#include "daemon/intake.h"
+#include "event/intake.h"
 
 #include <errno.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "daemon/closer.h"
+#include "event/closer.h"
 
 /* With fewer descriptors than this in all, a quarter of them has to do. */
 #define LIMIT_USUAL 1024

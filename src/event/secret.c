@@ -1,4 +1,4 @@
-#include "daemon/secret.h"
+#include "event/secret.h"
 
 #include <errno.h>
 #include <string.h>

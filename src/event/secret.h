@@ -6,8 +6,8 @@
  *
  * A key comes from the kernel and never leaves the process. Pure otherwise, any thread.
  */
-#ifndef DAEMON_SECRET_H
-#define DAEMON_SECRET_H
+#ifndef EVENT_SECRET_H
+#define EVENT_SECRET_H
 
 #include <stddef.h>
 #include <stdint.h>

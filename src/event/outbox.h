@@ -7,15 +7,15 @@
  * Owner: the daemon's one thread. Never blocks; a client that lets too much pile up is reported,
  * and its owner cuts it off.
  */
-#ifndef DAEMON_OUTBOX_H
-#define DAEMON_OUTBOX_H
+#ifndef EVENT_OUTBOX_H
+#define EVENT_OUTBOX_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "base/list.h"
 #include "ctl/protocol.h"
-#include "daemon/fdref.h"
+#include "event/fdref.h"
 
 /* An honest client meets at most a link and a death per slot beside the socket's own buffer. */
 #define OUTBOX_MAX 1024

@@ -1,4 +1,4 @@
-#include "daemon/outbox.h"
+#include "event/outbox.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
  *
  * Owner: the daemon's one thread. Never blocks.
  */
-#ifndef DAEMON_INTAKE_H
-#define DAEMON_INTAKE_H
+#ifndef EVENT_INTAKE_H
+#define EVENT_INTAKE_H
 
 #include <stdbool.h>
 #include <stddef.h>

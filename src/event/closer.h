@@ -26,8 +26,8 @@
  *
  * Any thread; never blocks, unless memory or threads are refused: then it closes at once.
  */
-#ifndef DAEMON_CLOSER_H
-#define DAEMON_CLOSER_H
+#ifndef EVENT_CLOSER_H
+#define EVENT_CLOSER_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -6,8 +6,8 @@
  *
  * Called once, in this order, before there is anything else.
  */
-#ifndef DAEMON_BACKGROUND_H
-#define DAEMON_BACKGROUND_H
+#ifndef EVENT_BACKGROUND_H
+#define EVENT_BACKGROUND_H
 
 /*
  * Closes every descriptor but stdin, stdout and stderr, which are there afterwards, and the `kept` ones that

@@ -1,4 +1,4 @@
-#include "daemon/loop.h"
+#include "event/loop.h"
 
 #include <errno.h>
 #include <stdlib.h>
