@@ -27,15 +27,21 @@ OUTPUT_CHARS = 6000  # of each program's output, shown in an error
 SLOWER = 4 if 'LD_PRELOAD' in os.environ else 1  # with sanitizers every time limit is longer
 
 
+_given_ports = set()
+
+
 def free_port():
-    """A TCP port that nobody uses, below those that the kernel gives out by itself."""
+    """A TCP port that nobody uses, below those that the kernel gives out by itself; each only once."""
     while True:
         port = random.randrange(20000, 32000)
+        if port in _given_ports:
+            continue
         with socket.socket(socket.AF_INET6) as probe:
             try:
                 probe.bind(('::', port))  # fails, too, where only the IPv4 port is taken
             except OSError:
                 continue
+        _given_ports.add(port)
         return port
 
 
