@@ -111,7 +111,7 @@ static void fill_header(void)
 	header->start_ns = realtime_ns();
 	header->cookie = cookie;
 	header->cookie_addr = (uintptr_t)&cookie;
-	header->duty = DUTY_ASLEEP;
+	header->need_wakeup = true;
 	read_comm(header->comm);
 	header->magic = ARENA_MAGIC;
 }

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "adapter/life.h"
+#include "adapter/liveness.h"
 #include "adapter/progress_thread.h"
 #include "base/cause.h"
 #include "base/memory_file.h"
@@ -155,7 +155,7 @@ unmap:
 /* Whether verbatimd's notice of that was read or not: the slot may be another process's. */
 static bool is_dead(const struct link *link)
 {
-	return !link->alive || life_has_ended(link->peer);
+	return !link->alive || liveness_is_dead(link->peer);
 }
 
 /* execve keeps the PID, but the process that had the link is no more. */
@@ -195,7 +195,7 @@ static struct link *adopt(struct ctl_peer_info *info)
 	lock_acquire(&links_lock);
 	there = links[link->slot];
 	if (link_is_spent(link) ||
-	    (there && (is_same(there, link->pid) || life_has_ended(link->peer))) || !link_start(link)) {
+	    (there && (is_same(there, link->pid) || liveness_is_dead(link->peer))) || !link_start(link)) {
 		/* another thread was quicker, or ours is of one that is dead; it was never used */
 		lock_release(&links_lock);
 		link_bury(link);
@@ -385,7 +385,7 @@ static void on_death(uint32_t slot, pid_t pid, bool surely)
 	if (slot == 0 || slot > SLOT_MAX || slot == own_slot)
 		return;
 	lock_acquire(&links_lock);
-	if (links[slot] && links[slot]->pid == pid && (surely || !life_lasts(links[slot]->peer))) {
+	if (links[slot] && links[slot]->pid == pid && (surely || !liveness_is_alive(links[slot]->peer))) {
 		link = links[slot];
 		links[slot] = NULL;
 	}
@@ -479,7 +479,7 @@ static void on_no_introduction(uint32_t slot)
 
 	if (!link)
 		return;
-	if (!life_lasts(link->peer) && kill(link->pid, 0) && errno == ESRCH) {
+	if (!liveness_is_alive(link->peer) && kill(link->pid, 0) && errno == ESRCH) {
 		on_death(slot, link->pid, true);
 	} else if (!link_is_shared(link)) {
 		/* it may not know of the link: then it is to get another */
@@ -498,7 +498,7 @@ static bool is_introduction_of_another(uint32_t slot, pid_t pid)
 
 	if (!link)
 		return false;
-	lasts = life_lasts(link->peer);
+	lasts = liveness_is_alive(link->peer);
 	if (link->pid != pid && !lasts)
 		on_death(slot, link->pid, true);
 	lasts &= link->pid != pid;
@@ -544,7 +544,7 @@ void peers_on_link(struct ctl_peer_info *info)
 
 /*
  * Whether a thread of the peer may still be at our memory. verbatimd's notice says that all of them are gone, but
- * comes late, or not while verbatimd is stopped. The life word tells that they are ending, no more: one may be in
+ * comes late, or not while verbatimd is stopped. The liveness word tells that they are ending, no more: one may be in
  * the middle of a copy, and have no processor. So then the kernel is asked for them, by the PID that we reach the
  * peer's memory with; a PID that is perhaps of another namespace says nothing, and the notice is waited for.
  */
@@ -552,8 +552,8 @@ static bool may_copy(const struct link *link)
 {
 	if (!link->alive)
 		return false;
-	return !life_has_ended(link->peer) || link->reach != REACH_VM ||
-	       !life_left_no_thread(link->pid);
+	return !liveness_is_dead(link->peer) || link->reach != REACH_VM ||
+	       !liveness_no_thread_left(link->pid);
 }
 
 /* The link at this place of `active`, with a reference, so that its arena stays mapped; NULL: there is none. */

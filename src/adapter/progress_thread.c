@@ -11,12 +11,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "adapter/awake.h"
-#include "adapter/life.h"
+#include "adapter/adaptive.h"
+#include "adapter/liveness.h"
 #include "adapter/notices.h"
 #include "adapter/peers.h"
 #include "adapter/ports.h"
-#include "adapter/short_turns.h"
+#include "adapter/time_slice.h"
 #include "adapter/watch.h"
 #include "base/syscall.h"
 #include "shm/retry.h"
@@ -55,10 +55,10 @@ static _Atomic bool listening = true;
 static _Atomic uint32_t finds;
 static _Atomic uint32_t finds_needed = FINDS_MIN;
 static bool look_found; /* the progress thread's last look found packets */
-static struct awake awake;
+static struct adaptive adaptive;
 /* Looks of the progress thread that found packets, since it slept or anything else came. */
 static uint32_t stream;
-static bool takes_alone; /* the progress thread has stopped listening by itself; only if awake.looks */
+static bool takes_alone; /* the progress thread has stopped listening by itself; only if adaptive.keeps_polling */
 /* Threads of the program that are sending, and when one looked or had sent last. */
 static _Atomic uint32_t sending;
 static _Atomic uint64_t present_ns;
@@ -190,8 +190,7 @@ void progress_thread_on_polling(uint64_t now)
 {
 	uint64_t renew = atomic_load_explicit(&renew_at, memory_order_relaxed), fresh;
 
-	if (now < renew &&
-	    atomic_load_explicit(&own->duty, memory_order_relaxed) == DUTY_POLLED)
+	if (now < renew && !atomic_load_explicit(&own->need_wakeup, memory_order_relaxed))
 		return;
 	fresh = now_ns(); /* its look may have taken longer than a lease */
 	if (now < fresh)
@@ -201,7 +200,7 @@ void progress_thread_on_polling(uint64_t now)
 		return;
 	atomic_store_explicit(&holder, (uintptr_t)&self, memory_order_relaxed);
 	atomic_store(&lease_until, now + LEASE_NS);
-	atomic_store(&own->duty, DUTY_POLLED);
+	atomic_store(&own->need_wakeup, false);
 	set_timer(lease_timer, now + LEASE_NS); /* LEASE: last */
 	if (listening && finds >= finds_needed)
 		stop_listening();
@@ -367,14 +366,14 @@ static bool prepare_to_sleep(void)
 		return true;
 	}
 	atomic_store(&lease_until, 0);
-	atomic_store_explicit(&own->duty, DUTY_ASLEEP, memory_order_release);
-	touch_barrier(); /* DUTY, TIMER */
+	atomic_store_explicit(&own->need_wakeup, true, memory_order_release);
+	touch_barrier(); /* WAKEUP, TIMER */
 	stopped = !takes_alone && listen_again();
 	any = look();
 	if (stopped)
 		judge(look_found);
 	if (any || progress_thread_has_lease()) {
-		atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
+		atomic_store_explicit(&own->need_wakeup, false, memory_order_relaxed);
 		return false;
 	}
 	arm_wire_timer(roce_deadline_ns());
@@ -382,7 +381,7 @@ static bool prepare_to_sleep(void)
 }
 
 /*
- * Packets and their timers, and nothing else: then the progress thread sleeps on, for all that others see. Duty
+ * Packets and their timers, and nothing else: then the progress thread sleeps on, for all that others see. need_wakeup
  * stays what it is, so no barrier is needed before the next wait.
  */
 static bool is_wire_only(const struct epoll_event *events, int n)
@@ -408,10 +407,10 @@ static bool serve_wire(void)
 }
 
 /*
- * Until nothing came for AWAKE_NS, which is 0, or epoll tells of something: the number of its events.
+ * Until nothing came for ADAPTIVE_POLL_NS, which is 0, or epoll tells of something: the number of its events.
  * -EAGAIN: packets come without end, and everything else has to get its turn.
  */
-static int look_on(struct epoll_event *events, int max)
+static int keep_polling(struct epoll_event *events, int max)
 {
 	uint64_t begin = now_ns(), last = begin;
 	unsigned looks = LOOKS_A_WAIT - 1;
@@ -423,7 +422,7 @@ static int look_on(struct epoll_event *events, int max)
 		else
 			end_to_take_alone();
 		if (takes_alone && look_at_wire()) {
-			awake_on_found(&awake);
+			adaptive_on_found(&adaptive);
 			last = now_ns();
 			if (last - begin >= ALONE_NS)
 				return -EAGAIN;
@@ -434,21 +433,21 @@ static int look_on(struct epoll_event *events, int max)
 		looks = 0;
 		n = epoll_wait(epoll, events, max, 0);
 		if (n > 0) {
-			awake_on_found(&awake);
+			adaptive_on_found(&adaptive);
 			if (!is_wire_only(events, n))
 				stream = 0;
 			return n;
 		}
-	} while (now_ns() - last < AWAKE_NS);
-	awake_on_vain(&awake);
+	} while (now_ns() - last < ADAPTIVE_POLL_NS);
+	adaptive_on_vain(&adaptive);
 	return 0;
 }
 
-/* epoll_wait, which may look on for a moment before it sleeps; or -EAGAIN. */
+/* epoll_wait, which may keep polling for a moment before it sleeps; or -EAGAIN. */
 static int wait_for(struct epoll_event *events, int max, uint64_t until)
 {
-	bool looked = awake.looks;
-	int n = looked ? look_on(events, max) : 0, timeout = -1;
+	bool looked = adaptive.keeps_polling;
+	int n = looked ? keep_polling(events, max) : 0, timeout = -1;
 	uint64_t begin;
 
 	if (n)
@@ -462,7 +461,7 @@ static int wait_for(struct epoll_event *events, int max, uint64_t until)
 		timeout = 1; /* nothing tells of packets */
 	n = epoll_wait(epoll, events, max, timeout);
 	if (!looked)
-		awake_on_slept(&awake, now_ns() - begin);
+		adaptive_on_slept(&adaptive, now_ns() - begin);
 	return n;
 }
 
@@ -471,7 +470,7 @@ static uint64_t next_turn_ns(void)
 {
 	uint64_t soon = adopt_due_ns;
 
-	/* a peer may take us for awake: then we look by ourselves */
+	/* a peer may take this process for one that polls: then we look by ourselves */
 	if (!touch_barrier_works() && now_ns() + SOON_NS < soon)
 		soon = now_ns() + SOON_NS;
 	return notices_due_ns() < soon ? notices_due_ns() : soon;
@@ -494,18 +493,18 @@ static void sleep_now(void)
 		again = is_wire_only(events, n) && serve_wire() &&
 			(until == TRANSPORT_NEVER || now_ns() < until);
 	} while (again);
-	atomic_store_explicit(&own->duty, DUTY_POLLED, memory_order_relaxed);
+	atomic_store_explicit(&own->need_wakeup, false, memory_order_relaxed);
 }
 
-static sem_t begun; /* the progress thread's life */
+static sem_t begun; /* the progress thread has announced its liveness */
 
 static void *run(void *arg)
 {
 	is_progress_thread = true;
-	life_begin(own);
+	liveness_begin(own);
 	sem_post(&begun);
 	pthread_setname_np(pthread_self(), "verbatim-prog");
-	short_turns_ask();
+	time_slice_shorten();
 	for (;;) {
 		notices_take();
 		adopt_due_ns = adopt_run(now_ns());
@@ -578,7 +577,7 @@ void progress_thread_reset_after_fork(void) NO_LOCK_CHECK
 	lock_init(&wire_timer_lock);
 	wire_timer_ns = TRANSPORT_NEVER;
 	listening = true;
-	awake = (struct awake){ 0 };
+	adaptive = (struct adaptive){ 0 };
 	stream = 0;
 	takes_alone = false;
 	sending = 0;

@@ -2,21 +2,21 @@
  * Progress thread - the thread that makes progress for a process whose program does not poll; and the
  * agreement between it and the threads that do.
  *
- * The arena's duty word tells peers whether somebody will look at the rings by himself:
- *   DUTY_ASLEEP  nobody: whoever leaves something writes the wake eventfd
- *   DUTY_POLLED  the progress thread is awake, or a program's thread polls and holds the lease
+ * The arena's need_wakeup word tells peers whether a thread of this process looks at the rings:
+ *   1  none: a peer that leaves something writes the wake eventfd
+ *   0  the progress thread is awake, or a program's thread polls and holds the poll lease
  * A thread that polled in vain for a while takes the lease: it pushes the lease timer (timerfd, 1
  * ms) ahead of itself, every half millisecond, and the progress thread sleeps on. When it stops polling the
- * timer fires, and the progress thread looks, and says ASLEEP.
+ * timer fires, and the progress thread looks, and sets need_wakeup.
  *
  * A thread that arms a CQ is about to sleep, so it gives back the lease if it was the one that took
  * or renewed it last. If that was another thread it is polling, within half a millisecond at least:
  * it takes what comes for the sleeper, too, and its lease lasts. Should it have stopped just then,
  * the lease ends by its timer.
  *
- * Barrier DUTY: the progress thread stores ASLEEP, executes a membarrier, and then looks at everything once
- * more before it sleeps. A peer stores its record, then loads duty, with no fence between. Either
- * the peer sees ASLEEP and writes the eventfd, or the progress thread's look sees the record.
+ * Barrier WAKEUP: the progress thread sets need_wakeup, executes a membarrier, and then looks at everything once
+ * more before it sleeps. A peer stores its record, then loads need_wakeup, with no fence between. Either
+ * the peer sees need_wakeup and writes the eventfd, or the progress thread's look sees the record.
  *
  * The ports' sockets are in an epoll descriptor of their own (ports_epoll), which the progress thread's epoll
  * watches: it *listens*. A packet would then wake the progress thread beside the thread that polls, so while
@@ -37,12 +37,12 @@
  * need not watch him: he has a lease, or is given one by the progress thread, and its end is a
  * look. (To wait for him to leave the port would take turns from him where both share a processor,
  * and he is there most of the time.) Woken by packets alone, the progress thread takes them and
- * sleeps on, without touching the duty word.
+ * sleeps on, without touching need_wakeup.
  *
- * Order LEASE: who takes or renews it stores lease_until, then POLLED, and sets the timer last. He
+ * Order LEASE: who takes or renews it stores lease_until, then clears need_wakeup, and sets the timer last. He
  * may be kept from his processor anywhere between, for longer than a lease, and the progress thread end the
- * lease and say ASLEEP meanwhile; whatever the duty word is then left at, the timer fires after it,
- * and the progress thread looks, and says ASLEEP, once more. So POLLED outlives the last poller by a lease at
+ * lease and set need_wakeup meanwhile; whatever the word is then left at, the timer fires after it,
+ * and the progress thread looks, and sets need_wakeup once more. So 0 outlives the last poller by a lease at
  * most.
  *
  * No packet is slept over. Before the progress thread waits it has looked until nothing was left,
@@ -60,9 +60,9 @@
  * links to them. Beside them it would only take their locks, and their processor where they have
  * but one. The end of the lease is a look at the links, too.
  *
- * Before it sleeps it may look on for a moment (adapter/awake.h); for all others it is asleep by then.
+ * Before it sleeps it may keep polling for a moment (adapter/adaptive.h); for all others it is asleep by then.
  *
- * If packets keep coming to it while it looks on, and nothing else does, and nobody has a lease, it
+ * If packets keep coming to it while it keeps polling, and nothing else does, and nobody has a lease, it
  * *takes them alone*: it stops listening by itself, and looks at the ports as pollers do, and now
  * and then at what else its epoll tells. The progress thread does not wait for events in that
  * state: if there is a lease, or anything but packets calls it, or nothing has come for a moment,

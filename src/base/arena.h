@@ -39,11 +39,6 @@
 #define SLOT_MAX      1023
 #define SLOT_COUNT    (SLOT_MAX + 1)
 
-enum arena_duty {
-	DUTY_POLLED = 0, /* somebody polls, or a timer of the progress thread is about to look: no wake-up needed */
-	DUTY_ASLEEP = 1, /* whoever leaves work here writes the wake eventfd */
-};
-
 struct arena_header {
 	uint64_t magic;
 	uint32_t version;
@@ -54,9 +49,10 @@ struct arena_header {
 	uint64_t start_ns;    /* CLOCK_REALTIME */
 	uint64_t cookie;      /* random; with cookie_addr shows whether process_vm_readv reaches the owner */
 	uint64_t cookie_addr; /* where the owner's own mapping has the cookie */
-	_Alignas(64) _Atomic uint32_t duty; /* enum arena_duty */
-	_Atomic uint32_t life; /* the kernel marks it when the process is dead: adapter/life.h */
-	uintptr_t life_list[4]; /* the owner's own, for the kernel */
+	/* 0: a thread of the owner polls, or will soon; 1: a peer that leaves work writes the wake eventfd */
+	_Alignas(64) _Atomic uint32_t need_wakeup;
+	_Atomic uint32_t liveness; /* the kernel marks it when the owner is dead: adapter/liveness.h */
+	uintptr_t liveness_list[4]; /* the robust list of the owner's progress thread */
 	_Alignas(64) _Atomic uint64_t cause_next; /* causes written so far */
 };
 

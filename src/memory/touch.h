@@ -39,7 +39,7 @@ void touch_reset_after_fork(void);
 /*
  * Makes all processes of ours pass a full barrier (membarrier): what any of their threads stored
  * before is visible here afterwards, and what this thread stored before is visible to what they load
- * afterwards. The costly half of the pairs TOUCH and DUTY.
+ * afterwards. The costly half of the pairs TOUCH and WAKEUP.
  */
 void touch_barrier(void);
 

@@ -150,16 +150,16 @@ bool link_carried_out(struct link *link, uint64_t position);
 void link_bury(struct link *link);
 
 /*
- * Something was left for the other process: wakes it if it says that it sleeps. No fence here: the
- * other half of the pair DUTY is the membarrier in the progress thread, between storing DUTY_ASLEEP and
+ * Something was left for the other process: wakes it if it needs that. No fence here: the other half
+ * of the pair WAKEUP is the membarrier in the progress thread, between storing need_wakeup and
  * looking at the rings once more.
  */
 void link_wake(struct link *link);
 
 static inline void link_notify(struct link *link)
 {
-	atomic_signal_fence(memory_order_seq_cst); /* DUTY */
-	if (atomic_load_explicit(&link->peer->duty, memory_order_relaxed) == DUTY_ASLEEP)
+	atomic_signal_fence(memory_order_seq_cst); /* WAKEUP */
+	if (atomic_load_explicit(&link->peer->need_wakeup, memory_order_relaxed))
 		link_wake(link);
 }
 

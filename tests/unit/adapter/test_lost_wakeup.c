@@ -136,7 +136,7 @@ static bool sleeps(void)
 {
 	uint64_t end = rig_now_ns() + SLEPT_OVER_NS;
 
-	while (header.duty != DUTY_ASLEEP || progress_thread_has_lease()) {
+	while (!header.need_wakeup || progress_thread_has_lease()) {
 		if (rig_now_ns() > end)
 			return false;
 		rig_sleep_us(100);
@@ -164,8 +164,7 @@ static void no_packet_is_slept_over(void **state)
 		while (polling)
 			rig_sleep_us(100);
 		if (!sleeps())
-			fail_msg("seed %llu, round %d: nobody polls, and duty says that somebody "
-				 "does",
+			fail_msg("seed %llu, round %d: nobody polls, and need_wakeup is not set",
 				 (unsigned long long)seed, round);
 	}
 	done = true;
@@ -177,7 +176,7 @@ static int start(void **state)
 {
 	uint8_t from_gid[WIRE_GID_BYTES];
 
-	header.duty = DUTY_ASLEEP;
+	header.need_wakeup = true;
 	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	daemon_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	assert_int_equal(rig_setup(NULL), 0);

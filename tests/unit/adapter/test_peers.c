@@ -147,7 +147,7 @@ static struct arena_header *make_arena(int *fd)
 	assert_ptr_not_equal(header, MAP_FAILED);
 	header->magic = ARENA_MAGIC;
 	header->version = ARENA_VERSION;
-	header->life = 1;
+	header->liveness = 1;
 	return header;
 }
 
@@ -199,7 +199,7 @@ static void leave_one(void)
 
 static void die(void)
 {
-	peer->life |= FUTEX_OWNER_DIED;
+	peer->liveness |= FUTEX_OWNER_DIED;
 }
 
 /* The progress thread reads of the death. */
@@ -523,7 +523,7 @@ static void test_introduces_without_waiting(void **state)
 	assert_false(look_up(&link));
 	assert_false(is_asked_for(link));
 	is_known = false; /* nor is ctl_peer called, which would wait for an answer */
-	peer->life = 0;
+	peer->liveness = 0;
 	link->pid = INT32_MAX;
 	assert_true(peers_introduce_again(true));
 	assert_true(is_asked_for(link));

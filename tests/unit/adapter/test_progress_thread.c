@@ -237,7 +237,7 @@ static bool waits_for(bool (*condition)(void))
 
 static bool is_asleep(void)
 {
-	return atomic_load(&header.duty) == DUTY_ASLEEP && !progress_thread_has_lease();
+	return atomic_load(&header.need_wakeup) && !progress_thread_has_lease();
 }
 
 static bool is_empty(void)
@@ -258,7 +258,7 @@ static int start(void **state)
 	void *arena = aligned_alloc(4096, 2 << 20);
 
 	main_thread = pthread_self();
-	header.duty = DUTY_ASLEEP;
+	header.need_wakeup = true;
 	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	daemon_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	packets_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -282,7 +282,7 @@ static int settle(void **state)
 static void says_asleep_after_the_last_poller(void **state)
 {
 	progress_thread_on_polling(now_ns());
-	assert_int_equal(header.duty, DUTY_POLLED);
+	assert_false(header.need_wakeup);
 	assert_true(waits_for(is_asleep));
 }
 
@@ -333,7 +333,7 @@ static void arming_leaves_the_lease_of_others(void **state)
 	assert_int_equal(pthread_join(poller, NULL), 0);
 	progress_thread_on_arm();
 	assert_true(progress_thread_has_lease());
-	assert_int_equal(header.duty, DUTY_POLLED);
+	assert_false(header.need_wakeup);
 	/* now it is this thread's */
 	progress_thread_on_polling(now_ns() + 2 * PATIENCE_MS * 1000000ull);
 	progress_thread_on_arm();

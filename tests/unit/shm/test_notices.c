@@ -22,8 +22,8 @@ static int setup(void **state)
 {
 	rig_create(&rig);
 	far_create(&far, FAR_SLOT);
-	((struct arena_header *)rig.arena)->duty = DUTY_ASLEEP;
-	((struct arena_header *)far.arena)->duty = DUTY_ASLEEP;
+	((struct arena_header *)rig.arena)->need_wakeup = true;
+	((struct arena_header *)far.arena)->need_wakeup = true;
 	return 0;
 }
 
@@ -102,7 +102,7 @@ static void test_records_call_the_sleeper_once(void **state)
 	while (far_next(&far, &header))
 		records++;
 	assert_int_equal(records, 12);
-	((struct arena_header *)far.arena)->duty = DUTY_POLLED;
+	((struct arena_header *)far.arena)->need_wakeup = false;
 	rig_post_send(qp, &wr);
 	assert_int_equal(notices(far.link), 0);
 	assert_int_equal(qp_destroy(qp), 0);

@@ -186,7 +186,7 @@ static void test_parts_of_an_answer_call_the_sleeper(void **state)
 					.remote_addr = (uintptr_t)region };
 	uint64_t got = 0;
 
-	((struct arena_header *)far.arena)->duty = DUTY_ASLEEP;
+	((struct arena_header *)far.arena)->need_wakeup = true;
 	rig_connect(qp, &(struct rig_connection){ .slot = FAR_SLOT, .access = IBV_ACCESS_REMOTE_READ });
 	header.dst_qpn = qp->ib.qp_num;
 	far_send(&far, RECORD_READ, RECORD_FIRST | RECORD_LAST, header, NULL);

@@ -1,4 +1,4 @@
-#include "adapter/life.h"
+#include "adapter/liveness.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -13,41 +13,41 @@
  * The kernel adds futex_offset to the address of an entry, and finds the word there. The list is in the arena
  * because private memory may be taken from a process before it is dead (the OOM reaper).
  */
-struct life_list {
+struct liveness_list {
 	struct robust_list_head head;
 	struct robust_list entry;
 };
 
-_Static_assert(sizeof(struct life_list) == sizeof(((struct arena_header *)0)->life_list), "arena.h");
+_Static_assert(sizeof(struct liveness_list) == sizeof(((struct arena_header *)0)->liveness_list), "arena.h");
 
-void life_begin(struct arena_header *own)
+void liveness_begin(struct arena_header *own)
 {
-	struct life_list *list = (struct life_list *)own->life_list;
+	struct liveness_list *list = (struct liveness_list *)own->liveness_list;
 
 	list->entry.next = &list->head.list;
 	list->head.list.next = &list->entry;
-	list->head.futex_offset = (char *)&own->life - (char *)&list->entry;
+	list->head.futex_offset = (char *)&own->liveness - (char *)&list->entry;
 	if (!syscall(SYS_set_robust_list, &list->head, sizeof(list->head)))
-		atomic_store_explicit(&own->life, (uint32_t)gettid(), memory_order_release);
+		atomic_store_explicit(&own->liveness, (uint32_t)gettid(), memory_order_release);
 }
 
-bool life_has_ended(const struct arena_header *header)
+bool liveness_is_dead(const struct arena_header *header)
 {
-	return atomic_load_explicit(&header->life, memory_order_acquire) & FUTEX_OWNER_DIED;
+	return atomic_load_explicit(&header->liveness, memory_order_acquire) & FUTEX_OWNER_DIED;
 }
 
-bool life_lasts(const struct arena_header *header)
+bool liveness_is_alive(const struct arena_header *header)
 {
-	uint32_t life = atomic_load_explicit(&header->life, memory_order_acquire);
+	uint32_t word = atomic_load_explicit(&header->liveness, memory_order_acquire);
 
-	return life && !(life & FUTEX_OWNER_DIED);
+	return word && !(word & FUTEX_OWNER_DIED);
 }
 
 /*
  * A process keeps its PID until all of its threads are gone, and its pidfd is readable when the last one is. Of
  * another process that has the PID now the same would be true: then this one is no more either.
  */
-bool life_left_no_thread(pid_t pid)
+bool liveness_no_thread_left(pid_t pid)
 {
 	UNCANCELLED;
 	struct pollfd gone = { .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };

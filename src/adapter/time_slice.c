@@ -1,4 +1,4 @@
-#include "adapter/short_turns.h"
+#include "adapter/time_slice.h"
 
 #include <sched.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ struct scheduling {
 
 #define SLICE_NS 100000ull /* the shortest there is */
 
-void short_turns_ask(void)
+void time_slice_shorten(void)
 {
 	struct scheduling own_scheduling = { .size = sizeof(own_scheduling) };
 
