@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "netdev/device.h"
-#include "adapter/frames.h"
+#include "adapter/raw_sockets.h"
 #include "adapter/group.h"
 #include "netdev/neighbour.h"
 #include "adapter/path.h"
@@ -217,7 +217,7 @@ static int make_tables(void)
 	foreign_init();
 	group_init(ctl);
 	path_init();
-	frames_init();
+	raw_sockets_init();
 	roce_init(&roce_env);
 	error = ports_init(ctl, arena);
 	if (error)
@@ -246,7 +246,7 @@ static void in_child(void) NO_LOCK_CHECK
 	peers_reset_after_fork();
 	shm_reset_after_fork();
 	roce_reset_after_fork();
-	frames_reset_after_fork();
+	raw_sockets_reset_after_fork();
 	ports_reset_after_fork();
 	group_reset_after_fork();
 	touch_reset_after_fork();
@@ -412,9 +412,9 @@ int adapter_import_region(struct pd *pd, uint32_t pd_number, uint32_t handle, st
 	return error;
 }
 
-int adapter_open_frames(struct qp *qp)
+int adapter_open_raw_socket(struct qp *qp)
 {
-	return frames_open(qp);
+	return raw_sockets_open(qp);
 }
 
 int adapter_attach_flow(struct qp *qp, struct flow *flow)

@@ -70,7 +70,7 @@ const struct qp_path *adapter_path(enum ibv_qp_type type);
 int adapter_import_region(struct pd *pd, uint32_t pd_number, uint32_t handle, struct mr **mr);
 
 /* The packet socket of a new RAW_PACKET QP: 0, or an errno with a cause. */
-int adapter_open_frames(struct qp *qp);
+int adapter_open_raw_socket(struct qp *qp);
 
 /* A RAW_PACKET QP receives what a flow of its own takes: 0, or an errno with a cause; or no longer. */
 int adapter_attach_flow(struct qp *qp, struct flow *flow);

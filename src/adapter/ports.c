@@ -684,8 +684,8 @@ int ports_progress(uint64_t now, enum ports_look which)
 			all += got;
 		busy |= got == -EBUSY;
 	}
-	if (frames_any())
-		all += frames_progress();
+	if (raw_sockets_any())
+		all += raw_sockets_progress();
 	return all ? all : busy ? -EBUSY : 0;
 }
 

@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "adapter/frames.h"
+#include "adapter/raw_sockets.h"
 #include "ctl/client.h"
 #include "object/context.h"
 #include "udp/wire.h"
@@ -72,7 +72,7 @@ extern _Atomic uint32_t ports_count;
 /* False: no port is open, nor a packet socket; there is nothing to look at. */
 static inline bool ports_any(void)
 {
-	return atomic_load_explicit(&ports_count, memory_order_acquire) != 0 || frames_any();
+	return atomic_load_explicit(&ports_count, memory_order_acquire) != 0 || raw_sockets_any();
 }
 
 enum ports_look {

@@ -87,7 +87,7 @@ static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, stru
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		qp_ex_init(*qp);
 	if (attr->qp_type == IBV_QPT_RAW_PACKET) {
-		error = adapter_open_frames(*qp);
+		error = adapter_open_raw_socket(*qp);
 		if (error) {
 			qp_destroy(*qp);
 			return error;
