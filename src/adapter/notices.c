@@ -127,7 +127,7 @@ void notices_take(void)
 	struct ctl_notice notice;
 	int r;
 
-	peers_bury_replaced();
+	peers_free_deferred();
 	ask();
 	if (daemon_lost) {
 		find_daemon_again();

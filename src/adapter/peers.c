@@ -36,7 +36,7 @@ static struct {
 	} introduction;
 } unknown[SLOT_COUNT] GUARDED_BY(links_lock);
 static _Atomic bool any_wanted;
-static struct link *replaced GUARDED_BY(links_lock); /* by next_free; see peers_bury_replaced */
+static struct link *deferred GUARDED_BY(links_lock); /* by next_free; see peers_free_deferred */
 
 static struct ctl_client *ctl;
 static uint32_t own_slot;
@@ -164,19 +164,19 @@ static bool is_same(const struct link *link, pid_t pid)
 	return link->pid == pid && !is_dead(link);
 }
 
-/* The progress thread buries it (peers_bury_replaced). */
-static void put_aside(struct link *link) REQUIRES(links_lock)
+/* The progress thread frees it (peers_free_deferred). */
+static void defer_free(struct link *link) REQUIRES(links_lock)
 {
 	links[link->slot] = NULL;
-	link->next_free = replaced;
-	replaced = link;
+	link->next_free = deferred;
+	deferred = link;
 }
 
 /*
  * Takes over what verbatimd handed us, unless we have it already. A reference is the caller's. Notices may be
  * read late: what they bring then does not take the place of the slot's next process.
  */
-static struct link *adopt(struct ctl_peer_info *info)
+static struct link *take_over(struct ctl_peer_info *info)
 {
 	struct link *link = NULL, *there;
 
@@ -198,7 +198,7 @@ static struct link *adopt(struct ctl_peer_info *info)
 	    (there && (is_same(there, link->pid) || liveness_is_dead(link->peer))) || !link_start(link)) {
 		/* another thread was quicker, or ours is of one that is dead; it was never used */
 		lock_release(&links_lock);
-		link_bury(link);
+		link_close(link);
 		lock_acquire(&links_lock);
 		there = links[info->slot];
 		if (there && is_dead(there))
@@ -209,7 +209,7 @@ static struct link *adopt(struct ctl_peer_info *info)
 		return there;
 	}
 	if (there)
-		put_aside(there);
+		defer_free(there);
 	links[link->slot] = link;
 	activate(link);
 	link_get(link);
@@ -224,7 +224,7 @@ static void put_aside_dead(struct link *link)
 {
 	lock_acquire(&links_lock);
 	if (links[link->slot] == link)
-		put_aside(link);
+		defer_free(link);
 	lock_release(&links_lock);
 	progress_thread_wake();
 }
@@ -350,7 +350,7 @@ struct link *peers_find(uint32_t slot)
 
 	if (slot == own_slot || ctl_peer(ctl, slot, &info))
 		return NULL;
-	link = adopt(&info);
+	link = take_over(&info);
 	if (link && is_dead(link))
 		put_aside_dead(link);
 	return link;
@@ -369,13 +369,13 @@ bool peers_progress(void)
 	return any;
 }
 
-static void bury(struct link *link)
+static void free_link(struct link *link)
 {
 	progress_on_death(link);
 	lock_acquire(&links_lock);
 	deactivate(link);
 	lock_release(&links_lock);
-	link_bury(link);
+	link_close(link);
 }
 
 static void on_death(uint32_t slot, pid_t pid, bool surely)
@@ -391,7 +391,7 @@ static void on_death(uint32_t slot, pid_t pid, bool surely)
 	}
 	lock_release(&links_lock);
 	if (link)
-		bury(link);
+		free_link(link);
 }
 
 /*
@@ -403,19 +403,19 @@ void peers_on_death(uint32_t slot, pid_t pid)
 	on_death(slot, pid, false);
 }
 
-void peers_bury_replaced(void)
+void peers_free_deferred(void)
 {
 	for (;;) {
 		struct link *link;
 
 		lock_acquire(&links_lock);
-		link = replaced;
+		link = deferred;
 		if (link)
-			replaced = link->next_free;
+			deferred = link->next_free;
 		lock_release(&links_lock);
 		if (!link)
 			return;
-		bury(link);
+		free_link(link);
 	}
 }
 
@@ -533,7 +533,7 @@ void peers_on_link(struct ctl_peer_info *info)
 		close_info(info);
 		return;
 	}
-	link = adopt(info);
+	link = take_over(info);
 	if (link && is_dead(link))
 		put_aside_dead(link);
 	if (link)
@@ -599,7 +599,7 @@ void peers_reset_after_fork(void) NO_LOCK_CHECK
 	active_count = 0;
 	for (uint32_t slot = 0; slot < SLOT_COUNT; slot++)
 		links[slot] = NULL;
-	replaced = NULL;
+	deferred = NULL;
 	self_is_active = false;
 	memset(unknown, 0, sizeof(unknown));
 	any_wanted = false;

@@ -1,5 +1,5 @@
 /*
- * Peers - the links of this process: found by slot, made when verbatimd hands them over, buried
+ * Peers - the links of this process: found by slot, made when verbatimd hands them over, freed
  * when the other process dies.
  *
  * Owner: any thread, but for peers_on_notice, which is the progress thread's. Locks: links_lock is innermost
@@ -48,7 +48,7 @@ bool peers_progress(void);
 void peers_on_link(struct ctl_peer_info *info);
 void peers_on_death(uint32_t slot, pid_t pid);
 /* Links that were replaced before their death was told. */
-void peers_bury_replaced(void);
+void peers_free_deferred(void);
 /*
  * verbatimd was lost and found: it has to learn again who is linked with whom; and what the last
  * one had told one end alone of is settled (link_move). What the last one was asked is forgotten.

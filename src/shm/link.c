@@ -320,7 +320,7 @@ bool link_carried_out(struct link *link, uint64_t position)
 	return carried_out;
 }
 
-void link_bury(struct link *link)
+void link_close(struct link *link)
 {
 	lock_acquire(&link->rx_lock);
 	lock_acquire(&link->tx_lock);

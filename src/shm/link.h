@@ -147,7 +147,7 @@ uint64_t link_sent(struct link *link);
 bool link_carried_out(struct link *link, uint64_t position);
 
 /* Unmaps the rings, after the last progress; the struct goes to the pool with the last reference. */
-void link_bury(struct link *link);
+void link_close(struct link *link);
 
 /*
  * Something was left for the other process: wakes it if it needs that. No fence here: the other half

@@ -26,7 +26,7 @@ void progress_catch_up(struct link *link);
 
 /*
  * The process at the other end is dead: takes what it left, then fails all QPs that depend on it.
- * Waits for other threads that are at the link. The caller buries the link afterwards.
+ * Waits for other threads that are at the link. The caller closes the link afterwards.
  */
 void progress_on_death(struct link *link);
 

@@ -34,7 +34,7 @@ static pid_t peer_pid;
 static bool is_known; /* verbatimd has not heard of the peer's death */
 static void (*while_asked)(void);
 static enum reach reach; /* whether the peer's PID is what it is here */
-static unsigned carried_out, buried;
+static unsigned carried_out, closed;
 
 /* ------------------------------------------------------------------------------------------
  * The world.
@@ -106,7 +106,7 @@ void __wrap_progress_on_death(struct link *link);
 void __wrap_progress_on_death(struct link *link)
 {
 	carry_out(link);
-	buried++;
+	closed++;
 }
 
 void __wrap_reach_probe(struct link *link);
@@ -165,7 +165,7 @@ static int setup(void **state)
 	is_known = true;
 	peer_pid = getpid() + 1;
 	reach = REACH_NONE;
-	carried_out = buried = questions = told = 0;
+	carried_out = closed = questions = told = 0;
 	return peers_init(NULL, OWN_SLOT, own, wake_fd);
 }
 
@@ -174,7 +174,7 @@ static int teardown(void **state)
 	struct link *self = peers_find(OWN_SLOT);
 
 	peers_reset_after_fork();
-	link_bury(self);
+	link_close(self);
 	link_put(self);
 	ring_unmap(tx.data);
 	munmap(control, LINK_CONTROL_BYTES);
@@ -207,7 +207,7 @@ static void hear_of_death(void)
 {
 	is_known = false;
 	peers_on_death(PEER_SLOT, peer_pid);
-	peers_bury_replaced();
+	peers_free_deferred();
 }
 
 static struct link *find(void)
@@ -228,10 +228,10 @@ static void test_carries_out_what_the_dead_left(void **state)
 	leave_one();
 	die();
 	assert_null(find());
-	assert_int_equal(buried, 0);
+	assert_int_equal(closed, 0);
 	hear_of_death();
 	assert_int_equal(carried_out, 2);
-	assert_int_equal(buried, 1);
+	assert_int_equal(closed, 1);
 }
 
 /* It linked with us, sent something and died before we had the link; no notice will come of that. */
@@ -240,9 +240,9 @@ static void test_carries_out_what_came_with_the_link(void **state)
 	leave_one();
 	die();
 	find();
-	peers_bury_replaced();
+	peers_free_deferred();
 	assert_int_equal(carried_out, 1);
-	assert_int_equal(buried, 1);
+	assert_int_equal(closed, 1);
 }
 
 static void see_it_die(void)
@@ -269,9 +269,9 @@ static void test_carries_out_nothing_twice(void **state)
 	while_asked = ask_beside;
 	assert_null(find());
 	peers_progress();
-	peers_bury_replaced();
+	peers_free_deferred();
 	assert_int_equal(carried_out, 2);
-	assert_int_equal(buried, 1);
+	assert_int_equal(closed, 1);
 }
 
 /* As before, of a link that was in use for long. */
@@ -284,9 +284,9 @@ static void test_asks_for_the_link_of_the_dead(void **state)
 	while_asked = hear_of_death;
 	assert_null(find());
 	peers_progress();
-	peers_bury_replaced();
+	peers_free_deferred();
 	assert_int_equal(carried_out, 1);
-	assert_int_equal(buried, 1);
+	assert_int_equal(closed, 1);
 }
 
 static bool look_up(struct link **link)
@@ -385,7 +385,7 @@ static void test_asked_twice_at_once(void **state)
 	assert_int_equal(carried_out, 1);
 	die();
 	hear_of_death();
-	assert_int_equal(buried, 1);
+	assert_int_equal(closed, 1);
 }
 
 /* It lives in another PID namespace. */
@@ -402,7 +402,7 @@ static void test_peer_with_our_pid(void **state)
 	assert_int_equal(carried_out, 1);
 	die();
 	hear_of_death();
-	assert_int_equal(buried, 1);
+	assert_int_equal(closed, 1);
 }
 
 static bool publishes(void *arena, uint64_t what)
@@ -440,7 +440,7 @@ static void test_the_dead_do_not_copy(void **state)
 	}
 	end_child(peer_pid);
 	assert_int_equal(peers_visit_arenas(publishes, what), 0);
-	assert_int_equal(buried, 0);
+	assert_int_equal(closed, 0);
 	arena_touches(own)[3].what = what;
 	assert_int_equal(peers_visit_arenas(publishes, what), getpid());
 	hear_of_death();
@@ -530,7 +530,7 @@ static void test_introduces_without_waiting(void **state)
 	assert_true(peers_introduce_again(false));
 	assert_false(is_asked_for(link));
 	peers_on_none(PEER_SLOT);
-	assert_int_equal(buried, 1); /* its PID is no process's */
+	assert_int_equal(closed, 1); /* its PID is no process's */
 	assert_false(peers_introduce_again(false));
 }
 
@@ -552,10 +552,10 @@ static void test_introduces_later_who_is_not_back(void **state)
 	peers_on_link(&info);
 	assert_false(peers_introduce_again(false));
 	assert_false(is_asked_for(link));
-	assert_int_equal(buried, 0);
+	assert_int_equal(closed, 0);
 	hear_of_death();
 	see_it_die();
-	assert_int_equal(buried, 1);
+	assert_int_equal(closed, 1);
 }
 
 int main(void)

@@ -130,8 +130,8 @@ uint64_t __wrap_adopt_run(uint64_t now)
 	return UINT64_MAX;
 }
 
-void __wrap_peers_bury_replaced(void);
-void __wrap_peers_bury_replaced(void)
+void __wrap_peers_free_deferred(void);
+void __wrap_peers_free_deferred(void)
 {
 }
 

@@ -126,7 +126,7 @@ void rig_create(struct rig *rig)
 void rig_destroy(struct rig *rig)
 {
 	links[RIG_SLOT] = NULL;
-	link_bury(rig->self);
+	link_close(rig->self);
 	assert_int_equal(cq_destroy(rig->cq), 0);
 	assert_int_equal(pd_destroy(rig->pd), 0);
 	close(rig->context->verbs.context.async_fd);
@@ -164,7 +164,7 @@ void far_destroy(struct far *far)
 {
 	links[far->slot] = NULL;
 	assert_int_equal(far->link->references, 1);
-	link_bury(far->link);
+	link_close(far->link);
 	ring_unmap(far->tx.data);
 	ring_unmap(far->rx.data);
 	munmap(far->shared, LINK_CONTROL_BYTES);

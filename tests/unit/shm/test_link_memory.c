@@ -94,9 +94,9 @@ static void test_an_end_that_was_told_alone_moves(void **state)
 	/* The answer of the verbatimd that ended is read late. */
 	late = make_end(1, first);
 	assert_false(link_start(late));
-	link_bury(late);
-	link_bury(a);
-	link_bury(b);
+	link_close(late);
+	link_close(a);
+	link_close(b);
 	close(first);
 	close(second);
 	close(third);
@@ -112,8 +112,8 @@ static void test_nobody_leaves_what_both_use(void **state)
 	assert_false(link_move(b, 1, second));
 	assert_false(link_move(a, 0, first));
 	expect_numbers(b, 1, 1);
-	link_bury(a);
-	link_bury(b);
+	link_close(a);
+	link_close(b);
 	close(first);
 	close(second);
 }
@@ -131,8 +131,8 @@ static void test_both_move(void **state)
 	assert_true(link_move(a, 0, third));
 	expect_numbers(a, 2, 2);
 	expect_numbers(b, 1, 1);
-	link_bury(a);
-	link_bury(b);
+	link_close(a);
+	link_close(b);
 	close(first);
 	close(second);
 	close(third);
