@@ -50,7 +50,7 @@ static bool is_program(const char *path)
 }
 
 /*
- * Beside the library in DIR: DIR/../daemon/verbatimd, as the build tree is laid out; or, where DIR ends
+ * Beside the library in DIR: DIR/../verbatimd/verbatimd, as the build tree is laid out; or, where DIR ends
  * in the directory that the library was configured for, the same root with the daemon's (an
  * installation that was moved as a whole, or staged).
  */
@@ -68,7 +68,7 @@ static bool find_beside_library(char path[PATH_MAX])
 	if (!slash)
 		return false;
 	dir = (size_t)(slash - info.dli_fname);
-	n = snprintf(path, PATH_MAX, "%.*s/../daemon/verbatimd", (int)dir, info.dli_fname);
+	n = snprintf(path, PATH_MAX, "%.*s/../verbatimd/verbatimd", (int)dir, info.dli_fname);
 	if (n < PATH_MAX && is_program(path))
 		return true;
 	if (dir <= suffix || strncmp(slash - suffix, VERBATIM_LIBDIR, suffix))

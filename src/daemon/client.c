@@ -9,57 +9,12 @@
 
 #include "ctl/deadline.h"
 #include "ctl/fdmsg.h"
-#include "daemon/cm.h"
-#include "daemon/hello.h"
-#include "daemon/links.h"
-#include "daemon/listing.h"
-#include "daemon/mcast.h"
-#include "daemon/ports.h"
-#include "daemon/slots.h"
 #include "event/closer.h"
 #include "event/intake.h"
 
 #define SPEECHLESS_MS	  5000
 #define MESSAGES_PER_TURN 16
 #define TURN_NS		  500000
-
-#define ASK sizeof(struct ctl_cm_ask)
-
-/* All that a client may say. Whatever does not match its row is no message. */
-static const struct {
-	size_t len;
-	unsigned fds_min, fds_max;
-	enum client_role role; /* who may say it */
-	void (*on_request)(struct client *c, struct fdmsg *m);
-} requests[CTL_TYPE_COUNT] = {
-	[CTL_HELLO] = { sizeof(struct ctl_hello), 3, 4, CLIENT_SPEECHLESS, hello_on_hello },
-	[CTL_OBSERVE] = { sizeof(struct ctl_observe), 0, 0, CLIENT_SPEECHLESS, hello_on_observe },
-	[CTL_PEER] = { sizeof(struct ctl_peer), 0, 0, CLIENT_PROCESS, links_on_peer },
-	[CTL_MCAST_ATTACH] = { sizeof(struct ctl_mcast), 0, 0, CLIENT_PROCESS, mcast_on_attach },
-	[CTL_MCAST_DETACH] = { sizeof(struct ctl_mcast), 0, 0, CLIENT_PROCESS, mcast_on_detach },
-	[CTL_MCAST_MEMBERS] = { sizeof(struct ctl_mcast), 0, 0, CLIENT_PROCESS, mcast_on_members },
-	[CTL_PORT] = { sizeof(struct ctl_port), 0, 0, CLIENT_PROCESS, ports_on_port },
-	[CTL_PORT_KEPT] = { sizeof(struct ctl_port), 1, 1, CLIENT_PROCESS, ports_on_kept },
-	[CTL_CM_HELLO] = { sizeof(struct ctl_cm_hello), 1, 2, CLIENT_SPEECHLESS, hello_on_cm },
-	[CTL_CM_RETURN_CHANNEL] = { ASK, 1, 1, CLIENT_CM_EARLY, cm_on_return_channel },
-	[CTL_CM_BEGIN] = { ASK, 0, 0, CLIENT_CM_EARLY, cm_return_on_begin },
-	[CTL_CM_CREATE_CHANNEL] = { ASK, 1, 1, CLIENT_CM, cm_on_create_channel },
-	[CTL_CM_DESTROY_CHANNEL] = { ASK, 0, 0, CLIENT_CM, cm_on_destroy_channel },
-	[CTL_CM_CREATE_ID] = { ASK, 0, 0, CLIENT_CM, cm_on_create_id },
-	[CTL_CM_DESTROY_ID] = { ASK, 0, 0, CLIENT_CM, cm_on_destroy_id },
-	[CTL_CM_MIGRATE_ID] = { ASK, 0, 0, CLIENT_CM, cm_on_migrate_id },
-	[CTL_CM_BIND] = { sizeof(struct ctl_cm_bind), 0, 0, CLIENT_CM, cm_on_bind },
-	[CTL_CM_LISTEN] = { ASK, 0, 0, CLIENT_CM, cm_on_listen },
-	[CTL_CM_CONNECT] = { sizeof(struct ctl_cm_talk), 0, 0, CLIENT_CM, cm_on_talk },
-	[CTL_CM_ACCEPT] = { sizeof(struct ctl_cm_talk), 0, 0, CLIENT_CM, cm_on_talk },
-	[CTL_CM_REJECT] = { sizeof(struct ctl_cm_talk), 0, 0, CLIENT_CM, cm_on_talk },
-	[CTL_CM_READY] = { ASK, 0, 0, CLIENT_CM, cm_on_step },
-	[CTL_CM_ESTABLISH] = { ASK, 0, 0, CLIENT_CM, cm_on_step },
-	[CTL_CM_DISCONNECT] = { ASK, 0, 0, CLIENT_CM, cm_on_step },
-	[CTL_CM_RAISE] = { sizeof(struct ctl_cm_raise), 0, 0, CLIENT_CM, cm_on_raise },
-	[CTL_CM_GET_EVENT] = { ASK, 0, 0, CLIENT_CM, cm_on_get_event },
-	[CTL_LIST] = { sizeof(struct ctl_list), 0, 0, CLIENT_OBSERVER, listing_on_list },
-};
 
 void client_condemn(struct client *c, const char *reason)
 {
@@ -110,48 +65,6 @@ void client_post_once(struct client *c, const void *message, size_t len)
 		client_post(c, message, len, NULL, 0);
 }
 
-/* The first words of another version may have another length; they still deserve an answer. */
-static bool is_other_version(const struct client *c, const struct fdmsg *m)
-{
-	const struct ctl_greeting *g = &m->body.greeting;
-
-	return c->role == CLIENT_SPEECHLESS && m->len >= sizeof(*g) &&
-	       (g->header.type == CTL_HELLO || g->header.type == CTL_OBSERVE ||
-		g->header.type == CTL_CM_HELLO) &&
-	       g->magic == CTL_MAGIC && g->version != CTL_VERSION;
-}
-
-static const char *serve(struct client *c, struct fdmsg *m)
-{
-	uint32_t type = m->len >= sizeof(struct ctl_header) ? m->body.header.type : 0;
-
-	if (is_other_version(c, m)) {
-		hello_refuse(c, m->body.header.seq, EPROTONOSUPPORT);
-		return NULL;
-	}
-	if (type >= CTL_TYPE_COUNT || !requests[type].on_request)
-		return "it sent what is no request";
-	if (!(requests[type].role & c->role))
-		return "it sent a request out of place";
-	if (m->len != requests[type].len)
-		return "it sent a request of a wrong length";
-	if (m->fds_lost) {
-		if (!requests[type].fds_max)
-			return "it sent descriptors that belong to no request";
-		/* It is not the client's fault: whoever serves the request says so. */
-		if (c->role != CLIENT_SPEECHLESS) {
-			requests[type].on_request(c, m);
-			return NULL;
-		}
-		hello_refuse(c, m->body.header.seq, EMFILE);
-		return NULL;
-	}
-	if (m->fd_count < requests[type].fds_min || m->fd_count > requests[type].fds_max)
-		return "it sent a wrong number of descriptors";
-	requests[type].on_request(c, m);
-	return NULL;
-}
-
 static void receive(struct client *c)
 {
 	int64_t until_ns = deadline_now_ns() + TURN_NS;
@@ -176,7 +89,7 @@ static void receive(struct client *c)
 		if (m.fd_count && closer_is_behind(c->uid))
 			fault = CLOSER_BEHIND;
 		else
-			fault = serve(c, &m);
+			fault = c->daemon->hooks->on_message(c, &m);
 		intake_close(c->uid, &m);
 		if (fault)
 			client_condemn(c, fault);
@@ -193,7 +106,7 @@ static void on_socket(struct loop_source *source, uint32_t events)
 		if (outbox_on_writable(&c->outbox, c->sock))
 			client_condemn(c, NULL);
 		if (!c->outbox.count)
-			listing_on_drained(c);
+			c->daemon->hooks->on_drained(c);
 		if (!c->condemned)
 			watch_outbox(c);
 	}
@@ -260,42 +173,16 @@ static void destroy(struct client *c)
 	free(c);
 }
 
-static bool has_ended(const struct client *c)
+bool client_has_ended(const struct client *c)
 {
 	struct pollfd death = { .fd = c->pid_fd, .events = POLLIN };
 
 	return c->pid_fd >= 0 && poll(&death, 1, 0) == 1;
 }
 
-/*
- * A process that ended has a socket for its connections, too, whose end may be noticed later. But
- * its peers hear of the end of a connection before that of the QP (links_on_death): what they do
- * about requests that were flushed may be to put the connection away, and then they never learn
- * why.
- */
-static void end_connections(struct client *dead)
-{
-	struct list *m, *after;
-
-	list_for_each_safe(m, after, &dead->daemon->clients) {
-		struct client *c = container_of(m, struct client, in_daemon);
-
-		if (c == dead || !c->cm || c->pid != dead->pid)
-			continue;
-		cm_on_death(c);
-		client_condemn(c, NULL);
-	}
-}
-
 static void bury(struct client *c)
 {
-	if (c->role == CLIENT_PROCESS && has_ended(c))
-		end_connections(c);
-	cm_on_death(c);
-	ports_on_death(c);
-	slots_on_death(c);
-	links_on_death(c);
-	mcast_on_death(c);
+	c->daemon->hooks->on_death(c);
 	destroy(c);
 }
 
@@ -314,9 +201,7 @@ void client_dismiss_all(struct daemon *d)
 	list_for_each_safe(m, after, &d->clients) {
 		struct client *c = container_of(m, struct client, in_daemon);
 
-		links_on_dismissal(c);
-		mcast_on_dismissal(c);
-		cm_on_death(c);
+		c->daemon->hooks->on_dismissal(c);
 		destroy(c);
 	}
 }

@@ -1,8 +1,8 @@
 /*
- * Client - one connection: who it is, what it may ask, and its end.
+ * Client - one connection: whose it is, its messages, and its end.
  *
  * In:  a connected socket; its messages, of any content; the death of its process.
- * Out: each well-formed request to the file that serves it; replies and notices; burial.
+ * Out: calls of the hooks, which know what a message asks for and what goes with a client; replies and notices.
  *
  * Owner: the daemon's one thread. Whatever a client sends, the worst that follows is that this
  * client is cut off. A client is condemned at any time and buried at the end of the turn: only
@@ -24,6 +24,7 @@
 #include "event/outbox.h"
 
 struct cm_client;
+struct fdmsg;
 struct link;
 
 enum client_role {
@@ -69,6 +70,21 @@ struct client {
 	uint32_t list_seq;
 };
 
+/* What this room leaves to the one above (verbatimd/server.c). */
+struct client_hooks {
+	/* Serves a message. NULL, or why the client is cut off: then nothing was done. */
+	const char *(*on_message)(struct client *c, struct fdmsg *m);
+
+	/* All that was queued for the client is sent. */
+	void (*on_drained)(struct client *c);
+
+	/* The client is about to be freed: those that are concerned are told. */
+	void (*on_death)(struct client *c);
+
+	/* The same because the daemon ends: nobody is told. */
+	void (*on_dismissal)(struct client *c);
+};
+
 /* Takes over sock on success. 0 or -errno. */
 int client_create(struct daemon *d, int sock, const struct ucred *peer);
 
@@ -87,6 +103,9 @@ void client_condemn(struct client *c, const char *reason);
 
 /* Whether a may know of b: processes of different users never meet. */
 bool client_sees(const struct client *a, const struct client *b);
+
+/* Whether its process has ended, as far as that is known. */
+bool client_has_ended(const struct client *c);
 
 void client_bury_condemned(struct daemon *d);
 

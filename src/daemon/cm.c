@@ -122,9 +122,8 @@ int cm_client_create(struct client *c, int store_fd, uint32_t session)
 	list_init(&cc->ids);
 	list_init(&cc->channels);
 	c->cm = cc;
-	c->daemon->cm_clients++;
 	cm_interfaces_watch(&cc->cm->interfaces);
-	daemon_on_slot_change(c->daemon);
+	idle_exit_hold(&c->daemon->idle_exit);
 	return 0;
 }
 
@@ -152,8 +151,7 @@ void cm_on_death(struct client *c)
 	cm_store_close(&cc->store, c->uid);
 	c->cm = NULL;
 	free(cc);
-	c->daemon->cm_clients--;
-	daemon_on_slot_change(c->daemon);
+	idle_exit_release(&c->daemon->idle_exit);
 }
 
 /* ------------------------------------------------------------------------------------------

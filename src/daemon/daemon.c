@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -11,40 +10,11 @@
 #include <unistd.h>
 
 #include "daemon/client.h"
-#include "daemon/cm.h"
-#include "daemon/port_store.h"
-#include "daemon/ports.h"
 #include "daemon/service.h"
-
-#define FIRST_CALL_MS 1000
-
-static int64_t read_linger_ms(void)
-{
-	const char *text = secure_getenv("VERBATIMD_LINGER_MS");
-	char *end;
-	long ms;
-
-	if (!text || !*text)
-		return DAEMON_LINGER_MS;
-	errno = 0;
-	ms = strtol(text, &end, 10);
-	return errno || *end || ms < 0 ? DAEMON_LINGER_MS : ms;
-}
 
 static void on_signal(struct loop_source *source, uint32_t events)
 {
 	struct daemon *d = container_of(source, struct daemon, on_signal);
-
-	d->ended = true;
-}
-
-/*
- * A client that connects at this very moment finds its connection reset, and starts the next
- * daemon: ctl/client.c tries again.
- */
-static void on_linger_end(struct loop_timer *timer)
-{
-	struct daemon *d = container_of(timer, struct daemon, linger);
 
 	d->ended = true;
 }
@@ -135,19 +105,19 @@ static int listen_everywhere(struct daemon *d)
 	return rc == -EADDRINUSE && d->file.fd >= 0 && !is_daemons(d, &name) ? 0 : rc;
 }
 
-int daemon_init(struct daemon *d, enum daemon_scope scope)
+int daemon_init(struct daemon *d, enum daemon_scope scope, const struct client_hooks *hooks)
 {
 	int rc;
 
 	memset(d, 0, sizeof(*d));
 	d->scope = scope;
 	d->uid = geteuid();
-	d->linger_ms = read_linger_ms();
+	d->hooks = hooks;
 	list_init(&d->clients);
 	list_init(&d->condemned);
 	list_init(&d->memberships);
 	list_init(&d->port_groups);
-	loop_timer_init(&d->linger, on_linger_end);
+	idle_exit_init(&d->idle_exit, &d->loop, scope == DAEMON_OF_SYSTEM);
 
 	d->file.fd = d->file.reserve_fd = d->name.fd = d->name.reserve_fd = d->lock_fd = -1;
 
@@ -159,44 +129,34 @@ int daemon_init(struct daemon *d, enum daemon_scope scope)
 		rc = loop_init(&d->loop);
 	if (!rc)
 		rc = watch_signals(d);
-	if (!rc)
-		rc = cm_init(d);
-	if (!rc)
-		port_store_restore(d); /* before anybody asks for a port */
-	if (!rc)
-		rc = listen_everywhere(d);
-	service_drop_rest();
-	/* Whoever started it needs a moment to come, however short it is to stay afterwards. */
-	if (!rc && scope == DAEMON_OF_USER)
-		loop_timer_arm(&d->loop, &d->linger,
-			       d->linger_ms > FIRST_CALL_MS ? d->linger_ms : FIRST_CALL_MS);
 	return rc;
 }
 
-void daemon_on_slot_change(struct daemon *d)
+int daemon_listen(struct daemon *d)
 {
-	if (d->slots_used || d->cm_clients || d->scope == DAEMON_OF_SYSTEM)
-		loop_timer_disarm(&d->linger);
-	else
-		loop_timer_arm(&d->loop, &d->linger, d->linger_ms);
+	int rc = listen_everywhere(d);
+
+	if (!rc)
+		idle_exit_await_first(&d->idle_exit);
+	return rc;
 }
 
 void daemon_run(struct daemon *d)
 {
-	while (!d->ended) {
+	while (!d->ended && !d->idle_exit.over) {
 		loop_turn(&d->loop);
 		client_bury_condemned(d);
 	}
 }
 
-void daemon_fini(struct daemon *d)
+void daemon_stop_listening(struct daemon *d)
 {
 	listen_fini(&d->file);
 	listen_fini(&d->name);
-	cm_forget(d);
-	client_dismiss_all(d);
-	cm_fini(d);
-	ports_on_end(d);
+}
+
+void daemon_fini(struct daemon *d)
+{
 	sockname_clean_dir(&d->space);
 	if (d->lock_fd >= 0)
 		close(d->lock_fd);

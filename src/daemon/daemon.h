@@ -1,8 +1,11 @@
 /*
  * Daemon - all that one verbatimd has: its name, its clients, its slots, its groups.
  *
- * In:  whom to serve.
- * Out: service, until nobody has needed it for a while or a signal ends it.
+ * In:  which users to serve.
+ * Out: service, until no process has needed it for a while or a signal ends it.
+ *
+ * In this order: daemon_init, what clients may ask for (verbatimd/server.c), daemon_listen, daemon_run;
+ * daemon_stop_listening, the same backwards, daemon_fini.
  *
  * Owner: the one thread there is.
  */
@@ -16,12 +19,12 @@
 #include "base/list.h"
 #include "ctl/protocol.h"
 #include "ctl/sockname.h"
+#include "daemon/idle_exit.h"
 #include "daemon/listen.h"
 #include "event/loop.h"
 
-#define DAEMON_LINGER_MS 3000 /* unless VERBATIMD_LINGER_MS says otherwise */
-
 struct client;
+struct client_hooks;
 struct cm;
 
 enum daemon_scope {
@@ -47,13 +50,12 @@ struct daemon {
 	int lock_fd;		    /* of the directory */
 	struct loop_source on_signal;
 	int signal_fd;
-	struct loop_timer linger; /* armed while there is no process */
-	int64_t linger_ms;
+	struct idle_exit idle_exit;
 	bool ended;
+	const struct client_hooks *hooks;
 	struct list clients;   /* all connections, observers and speechless ones too */
 	struct list condemned; /* connections to be buried at the end of this turn */
 	struct client *by_slot[CTL_SLOT_MAX + 1];
-	unsigned slots_used;
 	uint64_t slot_uids[CTL_SLOT_MAX + 1]; /* whose it was last, plus 1; 0: nobody's (daemon/slots.h) */
 	struct list memberships; /* of all multicast groups */
 	struct list port_groups;
@@ -61,20 +63,21 @@ struct daemon {
 	struct ended_port ended_ports[ENDED_PORTS]; /* round and round; daemon/ports.h */
 	unsigned ended_port_next;
 	struct loop_timer returned; /* daemon/port_store.h */
-	struct cm *cm;
-	unsigned cm_clients; /* processes that manage connections */
+	struct cm *cm; /* connection management's, of which this room knows no more */
 };
 
+/* Takes the lock of its directory. 0; -EADDRINUSE: another daemon has it; -errno. */
+int daemon_init(struct daemon *d, enum daemon_scope scope, const struct client_hooks *hooks);
+
 /* Takes the name and listens. 0; -EADDRINUSE: another daemon has the name; -errno. */
-int daemon_init(struct daemon *d, enum daemon_scope scope);
+int daemon_listen(struct daemon *d);
 
 /* Serves until the end. */
 void daemon_run(struct daemon *d);
 
-/* Lets all clients go. */
-void daemon_fini(struct daemon *d);
+void daemon_stop_listening(struct daemon *d);
 
-/* A process came or went: whether the daemon may end depends on it. */
-void daemon_on_slot_change(struct daemon *d);
+/* All clients are gone. */
+void daemon_fini(struct daemon *d);
 
 #endif

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/memory_file.h"
-#include "daemon/cm.h"
 #include "daemon/slots.h"
 #include "event/intake.h"
 
@@ -37,17 +36,23 @@ void hello_refuse(struct client *c, uint32_t seq, int status)
 	client_condemn(c, strerror(status));
 }
 
+void hello_welcome(struct client *c, uint32_t seq, unsigned number, int token_fd)
+{
+	struct fdref *token = token_fd >= 0 ? fdref_create(token_fd) : NULL;
+	struct ctl_welcome welcome = make_welcome(seq);
+
+	welcome.slot = number;
+	if (client_post(c, &welcome, sizeof(welcome), &token, token ? 1 : 0))
+		client_condemn(c, "its token cannot be sent");
+	fdref_put(token);
+}
+
 static void on_death(struct loop_source *source, uint32_t events)
 {
 	client_condemn(container_of(source, struct client, on_death), NULL);
 }
 
-/*
- * The socket alone is not enough: a forked child that lives on holds a copy of it. -ESRCH: dead
- * already. A process that cannot be seen (another pid namespace) or watched (an old kernel, a
- * sandbox) shows its death at the socket alone.
- */
-static int watch_death(struct client *c)
+int hello_watch_death(struct client *c)
 {
 	socklen_t len = sizeof(c->pid_fd);
 	int rc;
@@ -105,7 +110,6 @@ static int take_slot(struct client *c, const struct ctl_hello *hello, const stru
 void hello_on_hello(struct client *c, struct fdmsg *m)
 {
 	struct ctl_hello hello = m->body.hello;
-	struct ctl_welcome welcome = make_welcome(hello.greeting.header.seq);
 	struct timespec now;
 	int token_fd;
 	int rc = 0;
@@ -119,7 +123,7 @@ void hello_on_hello(struct client *c, struct fdmsg *m)
 	if (!rc)
 		rc = keep_fds(c, m);
 	if (!rc)
-		rc = watch_death(c);
+		rc = hello_watch_death(c);
 	if (!rc)
 		rc = take_slot(c, &hello, m, &token_fd);
 	if (rc) {
@@ -130,56 +134,15 @@ void hello_on_hello(struct client *c, struct fdmsg *m)
 	c->since_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 	keep_comm(c, hello.comm);
 	client_set_role(c, CLIENT_PROCESS);
-
-	/* From here on its socket and the token in it are the client's alone. */
-	struct fdref *token = token_fd >= 0 ? fdref_create(token_fd) : NULL;
-
-	welcome.slot = c->slot;
-	if (client_post(c, &welcome, sizeof(welcome), &token, token ? 1 : 0))
-		client_condemn(c, "its slot's token cannot be sent");
-	fdref_put(token);
+	hello_welcome(c, hello.greeting.header.seq, c->slot, token_fd);
 }
 
 void hello_on_observe(struct client *c, struct fdmsg *m)
 {
-	struct ctl_welcome welcome = make_welcome(m->body.header.seq);
-
 	if (m->body.observe.greeting.magic != CTL_MAGIC) {
 		hello_refuse(c, m->body.header.seq, EPROTO);
 		return;
 	}
 	client_set_role(c, CLIENT_OBSERVER);
-	client_post(c, &welcome, sizeof(welcome), NULL, 0);
-}
-
-void hello_on_cm(struct client *c, struct fdmsg *m)
-{
-	struct ctl_welcome welcome = make_welcome(m->body.header.seq);
-	uint32_t session = m->body.cm_hello.session;
-	int rc = m->body.cm_hello.greeting.magic == CTL_MAGIC ? 0 : -EPROTO;
-	int token_fd = -1;
-	struct fdref *token;
-
-	if (!rc && (m->fd_count == 2) != (session != 0))
-		rc = -EPROTO;
-	if (!rc && session)
-		rc = cm_return_admit(c, session, m->fds[1]);
-	if (!rc)
-		rc = watch_death(c);
-	if (!rc)
-		rc = cm_client_create(c, m->fds[0], session);
-	if (!rc)
-		fdmsg_take_fd(m, 0);
-	if (!rc && !session)
-		rc = cm_return_make_token(c->cm, &token_fd);
-	if (rc) {
-		hello_refuse(c, m->body.header.seq, -rc);
-		return;
-	}
-	token = token_fd >= 0 ? fdref_create(token_fd) : NULL;
-	client_set_role(c, CLIENT_CM_EARLY);
-	welcome.slot = c->cm->session;
-	if (client_post(c, &welcome, sizeof(welcome), &token, token ? 1 : 0))
-		client_condemn(c, "its session's token cannot be sent");
-	fdref_put(token);
+	hello_welcome(c, m->body.header.seq, 0, -1);
 }

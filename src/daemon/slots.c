@@ -15,8 +15,7 @@ static void give(struct client *c, unsigned slot)
 	c->slot = slot;
 	d->by_slot[slot] = c;
 	d->slot_uids[slot] = c->uid + UINT64_C(1);
-	d->slots_used++;
-	daemon_on_slot_change(d);
+	idle_exit_hold(&d->idle_exit);
 }
 
 static bool has_token(struct daemon *d, int fd, unsigned slot)
@@ -125,6 +124,5 @@ void slots_on_death(struct client *c)
 	if (!c->slot)
 		return;
 	d->by_slot[c->slot] = NULL;
-	d->slots_used--;
-	daemon_on_slot_change(d);
+	idle_exit_release(&d->idle_exit);
 }

@@ -147,7 +147,7 @@ static void check_client(struct daemon *d, const struct client *c)
 
 void check_books(struct daemon *d)
 {
-	unsigned slots = 0, cm_clients = 0, channels = 0;
+	unsigned slots = 0, sessions = 0, channels = 0;
 	struct list *m;
 
 	require(list_empty(&d->condemned));
@@ -156,10 +156,10 @@ void check_books(struct daemon *d)
 
 		check_client(d, c);
 		slots += c->slot != 0;
-		cm_clients += c->cm != NULL;
+		sessions += c->cm != NULL;
 		channels += c->cm ? c->cm->channel_count : 0;
 	}
-	require(slots == d->slots_used && cm_clients == d->cm_clients);
+	require(slots + sessions == d->idle_exit.users);
 	require(channels == d->cm->channel_count);
 	require(count(&d->port_groups) == d->port_group_count);
 	require(list_empty(&d->cm->in_flight));

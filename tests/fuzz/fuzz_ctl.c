@@ -25,11 +25,11 @@
 #include "daemon/address.h"
 #include "daemon/client.h"
 #include "daemon/cm.h"
-#include "daemon/daemon.h"
 #include "ibcm/ip_header.h"
 #include "ibcm/mad.h"
 #include "packet/icrc.h"
 #include "packet/packet.h"
+#include "verbatimd/server.h"
 
 #define PEERS	  6
 #define STEPS_MAX 160
@@ -571,7 +571,7 @@ static void begin(void)
 	host_begin();
 	host_on_sent = on_sent;
 	sent_count = 0;
-	require(!daemon_init(&d, take() & 1 ? DAEMON_OF_SYSTEM : DAEMON_OF_USER));
+	require(!server_init(&d, take() & 1 ? DAEMON_OF_SYSTEM : DAEMON_OF_USER));
 	for (unsigned i = 0; i < PEERS; i++)
 		peer_init(&peers[i]);
 	for (unsigned i = 0; i < 2; i++) {
@@ -610,7 +610,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	settle();
 	check_books(&d);
 	check_bystanders();
-	daemon_fini(&d);
+	server_fini(&d);
 	for (unsigned i = 0; i < PEERS; i++)
 		peer_hang_up(&peers[i]);
 	for (unsigned i = 0; i < 2; i++)

@@ -19,8 +19,8 @@ import pytest
 from harness import BUILD, DEVICE, HOST, SLOWER, VERIFY, Program, free_port, wait_until
 from test_daemon import as_nobody
 
-VERBATIMD = BUILD / 'src/daemon/verbatimd'
-UNITS = BUILD / 'src/daemon/systemd'
+VERBATIMD = BUILD / 'src/verbatimd/verbatimd'
+UNITS = BUILD / 'src/verbatimd/systemd'
 WIRE = {'VERBATIM_PATH': 'wire'}
 PORT = 4791
 NAME = 'port-00000000000000000000ffff7f000001-0'  # of 127.0.0.1

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/daemon.h"
 #include "daemon/service.h"
 #include "event/background.h"
+#include "verbatimd/server.h"
 
 struct options {
 	enum daemon_scope scope;
@@ -79,7 +79,7 @@ static int fail(const char *doing, int error)
 /* -1 and a daemon that listens, or the exit status. */
 static int begin(struct daemon *d, const struct options *options)
 {
-	int rc = daemon_init(d, options->scope);
+	int rc = server_init(d, options->scope);
 
 	/* Another was faster. Whoever started us wants a daemon, and has one. */
 	if (rc == -EADDRINUSE && !options->foreground)
@@ -119,6 +119,6 @@ int main(int argc, char **argv)
 		return status;
 	service_notify("READY=1", NULL, 0);
 	daemon_run(&d);
-	daemon_fini(&d);
+	server_fini(&d);
 	return 0;
 }

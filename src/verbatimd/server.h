@@ -1,0 +1,20 @@
+/*
+ * Server - puts verbatimd together: its core (daemon/), connection management, and the table of requests.
+ *
+ * In:  which users to serve.
+ * Out: service, until no process has needed it for a while or a signal ends it.
+ *
+ * Owner: the one thread there is.
+ */
+#ifndef VERBATIMD_SERVER_H
+#define VERBATIMD_SERVER_H
+
+#include "daemon/daemon.h"
+
+/* Takes the name and listens. 0; -EADDRINUSE: another daemon has the name; -errno. */
+int server_init(struct daemon *d, enum daemon_scope scope);
+
+/* Lets all clients go. */
+void server_fini(struct daemon *d);
+
+#endif
