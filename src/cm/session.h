@@ -8,7 +8,7 @@
  * child of a fork gets one of its own, where nothing of its parent's is known.
  *
  * A session outlives verbatimd. What verbatimd has for this process is in a memfd of this process (the
- * store, daemon/cm_store.h). When verbatimd is gone, a thread of this library sees it at the socket, or the
+ * store, cmserver/cm_store.h). When verbatimd is gone, a thread of this library sees it at the socket, or the
  * next request does: it finds or starts another one, gives it the store and the descriptors of the channels,
  * and makes the request again that was not answered. Nothing of it is seen by the program. Only if the next
  * one does not take the session does that end, and is answered -ENOENT for what the old one knew.

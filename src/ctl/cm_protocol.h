@@ -7,7 +7,7 @@
  * used again for long.
  *
  * A session outlives the daemon: what the daemon has for the process is in a memfd of the process (the
- * store, daemon/cm_store.h), which the process gives to the next daemon. A request that was not answered is
+ * store, cmserver/cm_store.h), which the process gives to the next daemon. A request that was not answered is
  * made again there, with its header.seq; the daemon knows what is left of its first time.
  *
  * Rooms for private data are those of InfiniBand's messages; shorter ones are filled with zeroes.

@@ -25,7 +25,7 @@
  *
  * A socket that no process uses drops what comes for it (a filter that lets nothing pass), so that
  * it neither fills nor has anything stale for the next process of its slot. Socket 0 is the
- * daemon's own: QP 0 and 1 of the host (daemon/gsi.h).
+ * daemon's own: QP 0 and 1 of the host (cmserver/gsi.h).
  *
  * Owner: the daemon's one thread. Never blocks.
  */

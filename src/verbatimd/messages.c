@@ -2,11 +2,11 @@
 
 #include <errno.h>
 
+#include "cmserver/cm.h"
+#include "cmserver/cm_hello.h"
+#include "cmserver/cm_return.h"
 #include "ctl/fdmsg.h"
 #include "daemon/client.h"
-#include "daemon/cm.h"
-#include "daemon/cm_hello.h"
-#include "daemon/cm_return.h"
 #include "daemon/hello.h"
 #include "daemon/links.h"
 #include "daemon/listing.h"

@@ -1,7 +1,7 @@
 #include "verbatimd/server.h"
 
+#include "cmserver/cm.h"
 #include "daemon/client.h"
-#include "daemon/cm.h"
 #include "daemon/links.h"
 #include "daemon/listing.h"
 #include "daemon/mcast.h"

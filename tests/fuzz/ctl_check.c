@@ -5,14 +5,14 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "cmserver/cm.h"
+#include "cmserver/cm_channel.h"
+#include "cmserver/cm_connection.h"
+#include "cmserver/cm_held.h"
+#include "cmserver/cm_id.h"
 #include "ctl_host.h"
 #include "ctl_peer.h"
 #include "daemon/client.h"
-#include "daemon/cm.h"
-#include "daemon/cm_channel.h"
-#include "daemon/cm_connection.h"
-#include "daemon/cm_held.h"
-#include "daemon/cm_id.h"
 #include "daemon/daemon.h"
 #include "daemon/mcast.h"
 

@@ -5,10 +5,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cmserver/cm_save.h"
 #include "ctl_check.h"
 #include "ctl_host.h"
 #include "ctl_peer.h"
-#include "daemon/cm_save.h"
 #include "ibcm/ip_header.h"
 
 #define RECORDS 48 /* the first ones, which are all that these peers make */

@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cmserver/cm.h"
 #include "ctl/fdmsg.h"
 #include "ctl_check.h"
 #include "ctl_host.h"
@@ -24,7 +25,6 @@
 #include "ctl_store.h"
 #include "daemon/address.h"
 #include "daemon/client.h"
-#include "daemon/cm.h"
 #include "ibcm/ip_header.h"
 #include "ibcm/mad.h"
 #include "packet/icrc.h"

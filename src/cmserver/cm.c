@@ -1,0 +1,533 @@
+#include "cmserver/cm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cmserver/cm_channel.h"
+#include "cmserver/cm_connection.h"
+#include "cmserver/cm_id.h"
+#include "cmserver/cm_save.h"
+#include "daemon/daemon.h"
+#include "event/intake.h"
+
+/* ------------------------------------------------------------------------------------------
+ * The whole.
+ */
+
+static void on_addresses(struct cm_interfaces *interfaces)
+{
+	cm_moved_look(container_of(interfaces, struct cm, interfaces));
+}
+
+static int init_tables(struct cm *cm)
+{
+	int rc = secret_init(&cm->secret);
+
+	if (!rc)
+		rc = numbers_init(&cm->channels);
+	if (!rc)
+		rc = numbers_init(&cm->ids);
+	if (!rc)
+		rc = numbers_init(&cm->connections);
+	if (!rc)
+		rc = table_init(&cm->by_remote);
+	if (!rc)
+		rc = table_init(&cm->by_qp);
+	return rc;
+}
+
+/* Also what init_tables did not come to: it is zero. */
+static void fini_tables(struct cm *cm)
+{
+	numbers_fini(&cm->channels);
+	numbers_fini(&cm->ids);
+	numbers_fini(&cm->connections);
+	table_fini(&cm->by_remote);
+	table_fini(&cm->by_qp);
+}
+
+int cm_init(struct daemon *d)
+{
+	struct cm *cm = calloc(1, sizeof(*cm));
+	int rc;
+
+	if (!cm)
+		return -ENOMEM;
+	rc = init_tables(cm);
+	if (rc) {
+		fini_tables(cm);
+		free(cm);
+		return rc;
+	}
+	d->cm = cm;
+	cm->daemon = d;
+	cm_space_init(&cm->space);
+	cm_timers_init(&cm->timers, &d->loop, cm_connection_on_time);
+	gsi_init(&cm->gsi, d, cm_connection_on_mad);
+	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop, on_addresses);
+	list_init(&cm->in_flight);
+	cm_held_init(cm);
+	cm_return_init(cm);
+	return 0;
+}
+
+/* What programs have goes on with the next daemon. */
+static void leave_stores(struct daemon *d)
+{
+	struct list *m;
+
+	list_for_each(m, &d->clients) {
+		struct client *c = container_of(m, struct client, in_daemon);
+
+		if (c->cm)
+			cm_store_close(&c->cm->store, c->uid);
+	}
+}
+
+void cm_forget(struct daemon *d)
+{
+	leave_stores(d);
+	cm_held_forget_all(d->cm);
+	cm_connection_forget_all(d->cm);
+}
+
+void cm_fini(struct daemon *d)
+{
+	cm_return_fini(&d->cm->returning);
+	cm_timers_fini(&d->cm->timers);
+	fini_tables(d->cm);
+	free(d->cm);
+}
+
+int cm_client_create(struct client *c, int store_fd, uint32_t session)
+{
+	struct cm_client *cc = calloc(1, sizeof(*cc));
+	int rc;
+
+	if (!cc)
+		return -ENOMEM;
+	rc = cm_store_open(&cc->store, store_fd);
+	if (rc) {
+		free(cc);
+		return rc;
+	}
+	cc->session = session;
+	cc->returns = session != 0;
+	cc->cm = c->daemon->cm;
+	cc->client = c;
+	list_init(&cc->ids);
+	list_init(&cc->channels);
+	c->cm = cc;
+	cm_interfaces_watch(&cc->cm->interfaces);
+	idle_exit_hold(&c->daemon->idle_exit);
+	return 0;
+}
+
+/* Not with the daemon alone (leave_stores): nobody comes back with it. */
+static void end_session(struct cm_client *cc)
+{
+	cm_store_end(&cc->store);
+	cm_return_forget(cc->cm, cc->session);
+}
+
+void cm_on_death(struct client *c)
+{
+	struct cm_client *cc = c->cm;
+
+	if (!cc)
+		return;
+	while (!list_empty(&cc->ids))
+		cm_id_destroy(container_of(cc->ids.next, struct cm_id, in_client));
+	while (!list_empty(&cc->channels))
+		cm_channel_destroy(container_of(cc->channels.next, struct cm_channel, in_client));
+	cm_connection_deliver(cc->cm);
+	cm_interfaces_unwatch(&cc->cm->interfaces);
+	if (cc->store.fd >= 0)
+		end_session(cc);
+	cm_store_close(&cc->store, c->uid);
+	c->cm = NULL;
+	free(cc);
+	idle_exit_release(&c->daemon->idle_exit);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Requests.
+ */
+
+struct cm_channel *cm_find_channel(struct client *c, uint32_t number)
+{
+	struct numbered *n = numbers_find(&c->cm->cm->channels, number);
+	struct cm_channel *ch = n ? container_of(n, struct cm_channel, numbered) : NULL;
+
+	return ch && ch->owner == c->cm ? ch : NULL;
+}
+
+static struct cm_id *find_id(struct client *c, uint32_t number)
+{
+	struct numbered *n = numbers_find(&c->cm->cm->ids, number);
+	struct cm_id *id = n ? container_of(n, struct cm_id, numbered) : NULL;
+
+	/* A child is nobody's before its request was fetched. */
+	return id && id->owner == c->cm && !id->listener ? id : NULL;
+}
+
+static void reply(struct client *c, const struct fdmsg *m, int rc, uint32_t number,
+		  const struct cm_id *id)
+{
+	struct ctl_cm_reply r = {
+		.header = { .type = CTL_CM_REPLY, .seq = m->body.header.seq },
+		.status = -rc,
+		.number = number,
+	};
+
+	if (id)
+		r.local = id->binding.local;
+	/* Whoever asks again has got the event that it was given. */
+	cm_store_drop(&c->cm->store, &c->cm->given_slot);
+	client_post(c, &r, sizeof(r), NULL, 0);
+}
+
+void cm_reply(struct client *c, uint32_t seq, int rc)
+{
+	struct fdmsg m;
+
+	m.body.header.seq = seq;
+	reply(c, &m, rc, 0, NULL);
+}
+
+/*
+ * It was made to an earlier daemon, which may have been killed at any point of it: what that has done
+ * counts, and is not done again.
+ */
+static bool is_repeated(const struct client *c, const struct fdmsg *m)
+{
+	return m->body.header.seq && m->body.header.seq == c->cm->repeated;
+}
+
+static unsigned count_channels(struct daemon *d, uid_t uid)
+{
+	unsigned count = 0;
+	struct list *m;
+
+	list_for_each(m, &d->clients) {
+		struct client *c = container_of(m, struct client, in_daemon);
+
+		if (c->cm && c->uid == uid)
+			count += c->cm->channel_count;
+	}
+	return count;
+}
+
+/*
+ * Of all users one gets another channel only while more are free than it has, as with slots. What it had with an
+ * earlier daemon it has again: others may have got theirs later.
+ */
+static bool exceeds_its_share(const struct cm_client *cc, rlim_t all)
+{
+	struct daemon *d = cc->cm->daemon;
+	unsigned used = cc->cm->channel_count;
+	bool returns = cc->returns && cc->client->role == CLIENT_CM_EARLY;
+
+	return d->scope == DAEMON_OF_SYSTEM && !returns && count_channels(d, cc->client->uid) >= all - used;
+}
+
+/* Each has a descriptor here: some are left for other clients, whatever this one does. */
+static bool has_room_for_channel(const struct cm_client *cc)
+{
+	struct rlimit limit;
+
+	if (cc->channel_count >= CM_CHANNELS_PER_CLIENT)
+		return false;
+	return getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+	       (cc->channel_count < limit.rlim_cur / 8 && cc->cm->channel_count < limit.rlim_cur / 4 &&
+		!exceeds_its_share(cc, limit.rlim_cur / 4));
+}
+
+/* number: 0: a new one. */
+static void open_channel(struct client *c, struct fdmsg *m, uint32_t number)
+{
+	struct cm_channel *ch = NULL;
+	int rc;
+
+	if (m->fds_lost)
+		rc = -EMFILE;
+	else if (!intake_is_unix(m->fds[0], SOCK_DGRAM))
+		rc = -EINVAL;
+	else if (!has_room_for_channel(c->cm))
+		rc = -EMFILE;
+	else
+		rc = cm_channel_create(c->cm, m->fds[0], number, &ch);
+	if (ch)
+		fdmsg_take_fd(m, 0);
+	reply(c, m, rc, ch ? ch->numbered.number : 0, NULL);
+}
+
+void cm_on_create_channel(struct client *c, struct fdmsg *m)
+{
+	open_channel(c, m, 0);
+}
+
+void cm_on_return_channel(struct client *c, struct fdmsg *m)
+{
+	if (m->body.cm_ask.channel)
+		open_channel(c, m, m->body.cm_ask.channel);
+	else
+		reply(c, m, -EINVAL, 0, NULL);
+}
+
+void cm_on_destroy_channel(struct client *c, struct fdmsg *m)
+{
+	struct cm_channel *ch = cm_find_channel(c, m->body.cm_ask.channel);
+
+	if (ch)
+		cm_channel_destroy(ch);
+	reply(c, m, ch ? 0 : -ENOENT, 0, NULL);
+	cm_connection_deliver(c->daemon->cm);
+}
+
+static bool is_space(uint32_t space)
+{
+	return space == CTL_CM_TCP || space == CTL_CM_UDP || space == CTL_CM_IB ||
+	       space == CTL_CM_IPOIB;
+}
+
+/* As in Linux: what the port space says, and where it says nothing, what the program says. */
+static enum ctl_cm_qp_type qp_type_of(const struct ctl_cm_ask *ask)
+{
+	switch (ask->value) {
+	case CTL_CM_TCP:
+		return CTL_CM_QP_RC;
+	case CTL_CM_UDP:
+	case CTL_CM_IPOIB:
+		return CTL_CM_QP_UD;
+	default:
+		return (enum ctl_cm_qp_type)ask->flags;
+	}
+}
+
+static bool is_qp_type(enum ctl_cm_qp_type type)
+{
+	return type == CTL_CM_QP_RC || type == CTL_CM_QP_UC || type == CTL_CM_QP_UD ||
+	       type == CTL_CM_QP_XRC_SEND || type == CTL_CM_QP_XRC_RECV;
+}
+
+bool cm_is_kind(uint32_t space, enum ctl_cm_qp_type type)
+{
+	return is_space(space) && is_qp_type(type);
+}
+
+static struct cm_id *find_made(const struct cm_client *cc, uint32_t seq)
+{
+	struct list *m;
+
+	list_for_each(m, &cc->ids) {
+		struct cm_id *id = container_of(m, struct cm_id, in_client);
+
+		if (id->made_seq == seq)
+			return id;
+	}
+	return NULL;
+}
+
+void cm_on_create_id(struct client *c, struct fdmsg *m)
+{
+	const struct ctl_cm_ask *ask = &m->body.cm_ask;
+	struct cm_channel *ch = cm_find_channel(c, ask->channel);
+	struct cm_id *id = is_repeated(c, m) ? find_made(c->cm, ask->header.seq) : NULL;
+	int rc = 0;
+
+	if (id) {
+		reply(c, m, 0, id->numbered.number, NULL);
+		return;
+	}
+	if (!ch)
+		rc = -ENOENT;
+	else if (!cm_is_kind(ask->value, qp_type_of(ask)))
+		rc = -EINVAL;
+	else if (c->cm->id_count >= CM_IDS_PER_CLIENT)
+		rc = -ENOSPC;
+	else
+		rc = cm_id_create(c->cm, ch, (uint16_t)ask->value, qp_type_of(ask), 0, &id);
+	if (id) {
+		id->made_seq = ask->header.seq;
+		cm_save_id(id);
+	}
+	reply(c, m, rc, id ? id->numbered.number : 0, NULL);
+}
+
+void cm_on_destroy_id(struct client *c, struct fdmsg *m)
+{
+	struct cm_id *id = find_id(c, m->body.cm_ask.id);
+
+	if (id)
+		cm_id_destroy(id);
+	reply(c, m, id ? 0 : -ENOENT, 0, NULL);
+	cm_connection_deliver(c->daemon->cm);
+}
+
+void cm_on_migrate_id(struct client *c, struct fdmsg *m)
+{
+	struct cm_id *id = find_id(c, m->body.cm_ask.id);
+	struct cm_channel *ch = cm_find_channel(c, m->body.cm_ask.channel);
+	struct list *n;
+
+	if (id && ch) {
+		cm_channel_move(id, ch);
+		cm_save_id(id);
+		/* Requests that wait go where the listener goes. */
+		list_for_each(n, &id->children) {
+			struct cm_id *child = container_of(n, struct cm_id, in_listener);
+
+			cm_channel_move(child, ch);
+			cm_save_id(child);
+		}
+	}
+	reply(c, m, id && ch ? 0 : -ENOENT, 0, NULL);
+}
+
+void cm_on_bind(struct client *c, struct fdmsg *m)
+{
+	struct cm_id *id = find_id(c, m->body.cm_bind.id);
+	int rc = id ? cm_id_bind(id, m->body.cm_bind.flags, &m->body.cm_bind.local) : -ENOENT;
+
+	if (id && id->binding.bound && is_repeated(c, m))
+		rc = 0;
+	if (!rc)
+		cm_save_id(id);
+	reply(c, m, rc, 0, id);
+}
+
+void cm_on_listen(struct client *c, struct fdmsg *m)
+{
+	struct cm_id *id = find_id(c, m->body.cm_ask.id);
+	int rc = id ? cm_id_listen(id, m->body.cm_ask.value, m->body.cm_ask.flags) : -ENOENT;
+
+	if (!rc)
+		cm_save_id(id);
+	reply(c, m, rc, 0, id);
+	cm_held_on_listen(c->daemon->cm);
+	cm_connection_deliver(c->daemon->cm);
+}
+
+/* Whether the connection is past the step already. */
+static bool has_talked(const struct cm_id *id, enum ctl_type type)
+{
+	const struct cm_connection *c = id->connection;
+
+	if (type == CTL_CM_CONNECT || !c)
+		return id->had_connection;
+	return type == CTL_CM_ACCEPT && c->end.state != CONNECTION_REQ_RCVD &&
+	       c->end.state != CONNECTION_SIDR_REQ_RCVD;
+}
+
+void cm_on_talk(struct client *c, struct fdmsg *m)
+{
+	const struct ctl_cm_talk *talk = &m->body.cm_talk;
+	struct cm_id *id = find_id(c, talk->id);
+	int rc;
+
+	if (!id)
+		rc = -ENOENT;
+	else if (is_repeated(c, m) && has_talked(id, talk->header.type))
+		rc = 0;
+	else if (talk->header.type == CTL_CM_CONNECT)
+		rc = cm_connection_connect(id, talk);
+	else if (!id->connection)
+		rc = -EINVAL;
+	else if (talk->header.type == CTL_CM_ACCEPT)
+		rc = cm_connection_accept(id->connection, talk);
+	else
+		rc = cm_connection_reject(id->connection, talk);
+	reply(c, m, rc, 0, id);
+	cm_connection_deliver(c->daemon->cm);
+}
+
+void cm_on_step(struct client *c, struct fdmsg *m)
+{
+	struct cm_id *id = find_id(c, m->body.cm_ask.id);
+	bool disconnects = m->body.header.type == CTL_CM_DISCONNECT;
+	int rc;
+
+	if (!id)
+		rc = -ENOENT;
+	else if (!id->connection)
+		rc = disconnects && id->had_connection ? 0 : -EINVAL;
+	else if (m->body.header.type == CTL_CM_READY)
+		rc = cm_connection_ready(id->connection);
+	else if (m->body.header.type == CTL_CM_ESTABLISH)
+		rc = cm_connection_establish(id->connection);
+	else
+		rc = cm_connection_disconnect(id->connection);
+	/* Whoever is disconnected already has what it wants. */
+	if (disconnects && rc == -EINVAL && id->had_connection)
+		rc = 0;
+	/* So has whoever takes a step again. */
+	if (id && id->had_connection && is_repeated(c, m))
+		rc = 0;
+	reply(c, m, rc, 0, NULL);
+	cm_connection_deliver(c->daemon->cm);
+}
+
+static bool has_raised(const struct cm_id *id, uint32_t seq)
+{
+	struct list *m;
+
+	list_for_each(m, &id->events) {
+		if (container_of(m, struct cm_event, in_id)->made_seq == seq)
+			return true;
+	}
+	return false;
+}
+
+void cm_on_raise(struct client *c, struct fdmsg *m)
+{
+	const struct ctl_cm_raise *raise = &m->body.cm_raise;
+	struct cm_id *id = find_id(c, raise->id);
+	struct ctl_cm_event body = {
+		.kind = raise->kind,
+		.status = raise->status,
+		.cookie = raise->cookie,
+	};
+	int rc = -ENOENT;
+
+	if (id && is_repeated(c, m) && has_raised(id, raise->header.seq)) {
+		reply(c, m, 0, 0, NULL);
+		return;
+	}
+	/* The rest is for what others have to tell. */
+	if (id && c->cm->event_count >= CM_EVENTS_PER_CLIENT / 2)
+		rc = -ENOSPC;
+	else if (id)
+		rc = raise->kind < CTL_CM_EVENT_KINDS && raise->kind != CTL_CM_CONNECT_REQUEST
+			     ? cm_channel_post(id, &body, raise->header.seq)
+			     : -EINVAL;
+	reply(c, m, rc, 0, NULL);
+}
+
+void cm_on_get_event(struct client *c, struct fdmsg *m)
+{
+	struct cm_channel *ch = cm_find_channel(c, m->body.cm_ask.channel);
+	struct cm_event *e = ch ? cm_channel_first(ch) : NULL;
+	struct ctl_cm_event body = { .answer = ch ? EAGAIN : ENOENT };
+
+	if (e) {
+		body = e->body;
+		body.answer = 0;
+		body.id = e->id->numbered.number;
+		body.channel = ch->numbered.number;
+		cm_id_release_child(e->id);
+		cm_channel_give(e, m->body.header.seq);
+	} else {
+		cm_store_drop(&c->cm->store, &c->cm->given_slot);
+	}
+	body.header = (struct ctl_header){ .type = CTL_CM_EVENT, .seq = m->body.header.seq };
+	client_post(c, &body, sizeof(body), NULL, 0);
+	if (e && body.kind == CTL_CM_CONNECT_REQUEST) {
+		cm_held_on_room(c->daemon->cm);
+		cm_connection_deliver(c->daemon->cm);
+	}
+}

@@ -1,0 +1,83 @@
+/*
+ * CM channel - an event channel of a program: its events, and the descriptor that tells of them.
+ *
+ * In:  events, from connections and requests.
+ * Out: the same one by one (GET_EVENT); a byte in the program's descriptor for each, and none once all
+ * are fetched.
+ *
+ * The descriptor is a unix datagram socket that is connected to itself, of which the daemon has a copy: so
+ * it outlives the daemon, and is given to the next one. A byte for each event wakes a thread for each.
+ * Where the program took one out itself, it has to poll no more.
+ *
+ * Owner: the daemon's one thread.
+ */
+#ifndef CMSERVER_CM_CHANNEL_H
+#define CMSERVER_CM_CHANNEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "cmserver/numbers.h"
+#include "ctl/protocol.h"
+
+struct cm_client;
+struct cm_id;
+
+struct cm_channel {
+	struct numbered numbered;
+	struct list in_client;
+	struct cm_client *owner;
+	int fd;		/* a copy of the program's own */
+	unsigned rings; /* bytes that are in it, at most */
+	struct list events;
+	unsigned event_count;
+	struct list ids; /* whose events come here */
+};
+
+/* Belongs to both: whichever dies first takes it along. */
+struct cm_event {
+	struct list in_channel;
+	struct list in_id; /* of the identifier that it is about */
+	struct cm_id *id;
+	struct cm_channel *channel;
+	struct ctl_cm_event body;
+
+	/* cmserver/cm_save.h */
+	uint32_t slot;
+	uint32_t made_seq, index;
+	uint64_t order;
+};
+
+/* Takes over fd on success. number: 0: a new one. 0 or -errno. */
+int cm_channel_create(struct cm_client *owner, int fd, uint32_t number, struct cm_channel **out);
+
+/*
+ * Its identifiers end with it, as they do when a program closes the file that Linux has in its
+ * place: the program may still destroy its halves of them, and do nothing else with them.
+ */
+void cm_channel_destroy(struct cm_channel *ch);
+
+/*
+ * Of something else than a connection; made_seq: of the request that raises it, or 0. 0, -ENOSPC, -ENOMEM.
+ * The header, id and channel of the body are set when it is fetched.
+ */
+int cm_channel_post(struct cm_id *id, const struct ctl_cm_event *body, uint32_t made_seq);
+
+/* Of a step of the identifier's connection, which the caller completes by cm_save_id. The same. */
+int cm_channel_post_step(struct cm_id *id, const struct ctl_cm_event *body);
+
+/* What is in the queue again after the end of an earlier daemon. The same. */
+int cm_channel_post_again(struct cm_id *id, const struct cm_event *saved);
+
+/* NULL: there is none. It stays in the queue. */
+struct cm_event *cm_channel_first(struct cm_channel *ch);
+void cm_channel_drop(struct cm_event *e);
+
+/* The program gets it, as the answer to this request: its record stays until the next. */
+void cm_channel_give(struct cm_event *e, uint32_t seq);
+
+/* An identifier moves, with all its events in their order. */
+void cm_channel_move(struct cm_id *id, struct cm_channel *to);
+
+#endif

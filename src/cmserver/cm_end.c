@@ -1,0 +1,140 @@
+#include "cmserver/cm_end.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "ibcm/ip_header.h"
+#include "ibcm/mad.h"
+
+#define MTU_MAX	 5 /* IBV_MTU_4096 */
+#define PSN_MASK 0xffffffu
+
+/* A REQ names the asking end's service (IBA 12.6.6); XRC's initiator asks for a target. */
+static void fill_transport(struct ibcm_message *m, enum ctl_cm_qp_type qp_type)
+{
+	switch (qp_type) {
+	case CTL_CM_QP_UC:
+		m->transport = IBCM_UC;
+		break;
+	case CTL_CM_QP_XRC_SEND:
+		m->transport = IBCM_EXTENDED;
+		m->extended_transport = IBCM_EXTENDED_XRC;
+		/* It responds to nothing, and what it does with an SRQ is not its own. */
+		m->responder_resources = m->retry_count = m->rnr_retry_count = m->has_srq = 0;
+		break;
+	default:
+		m->transport = IBCM_RC;
+		break;
+	}
+}
+
+int cm_end_fill_request(struct ibcm_message *m, uint16_t space, enum ctl_cm_qp_type qp_type,
+			const struct ctl_cm_talk *talk)
+{
+	const struct ctl_cm_end *end = &talk->end;
+	struct ip_header header = {
+		.is_v4 = talk->remote.family == AF_INET,
+		.source_port = ntohs(talk->local.port),
+	};
+
+	memset(m, 0, sizeof(*m));
+	m->type = qp_type == CTL_CM_QP_UD ? IBCM_SIDR_REQ : IBCM_REQ;
+	if (end->private_bytes + 0u + IP_HEADER_BYTES > mad_private_bytes(m->type) ||
+	    end->private_bytes > CTL_CM_PRIVATE_BYTES)
+		return -EINVAL;
+	m->service_id = ip_header_service_id(space, ntohs(talk->remote.port));
+	m->qpn = end->qpn;
+	m->psn = end->psn & PSN_MASK;
+	m->responder_resources = end->responder_resources;
+	m->initiator_depth = end->initiator_depth;
+	m->flow_control = end->flow_control & 1;
+	m->retry_count = end->retry_count & 7;
+	m->rnr_retry_count = end->rnr_retry_count & 7;
+	m->has_srq = end->has_srq & 1;
+	m->path_mtu = end->path_mtu & 15;
+	m->ack_timeout = end->ack_timeout & 31;
+	m->traffic_class = end->traffic_class;
+	m->hop_limit = end->hop_limit;
+	m->ece_vendor = end->ece_vendor & PSN_MASK;
+	m->ece_options = end->ece_options;
+	fill_transport(m, qp_type);
+	memcpy(m->local_gid, talk->local.gid, sizeof(m->local_gid));
+	memcpy(m->remote_gid, talk->remote.gid, sizeof(m->remote_gid));
+	memcpy(&m->ca_guid, talk->local.gid + 8, sizeof(m->ca_guid));
+	memcpy(header.source, talk->local.gid, sizeof(header.source));
+	memcpy(header.destination, talk->remote.gid, sizeof(header.destination));
+	ip_header_encode(&header, m->private_data);
+	memcpy(m->private_data + IP_HEADER_BYTES, end->private_data, end->private_bytes);
+	m->private_bytes = (uint16_t)(IP_HEADER_BYTES + end->private_bytes);
+	return 0;
+}
+
+int cm_end_fill_answer(struct ibcm_message *m, enum ibcm_type type,
+		       const uint8_t local_gid[CTL_GID_BYTES], const struct ctl_cm_talk *talk)
+{
+	const struct ctl_cm_end *end = &talk->end;
+
+	if (end->private_bytes > mad_private_bytes(type) ||
+	    end->private_bytes > CTL_CM_PRIVATE_BYTES)
+		return -EINVAL;
+	*m = (struct ibcm_message){
+		.qpn = end->qpn & PSN_MASK,
+		.psn = end->psn & PSN_MASK,
+		.qkey = end->qkey,
+		.responder_resources = end->responder_resources,
+		.initiator_depth = end->initiator_depth,
+		.flow_control = end->flow_control & 1,
+		.rnr_retry_count = end->rnr_retry_count & 7,
+		.has_srq = end->has_srq & 1,
+		.ece_vendor = end->ece_vendor & PSN_MASK,
+		.ece_options = end->ece_options,
+		.reason = (uint16_t)talk->reason,
+		.private_bytes = end->private_bytes,
+	};
+	memcpy(&m->ca_guid, local_gid + 8, sizeof(m->ca_guid));
+	memcpy(m->private_data, end->private_data, end->private_bytes);
+	return 0;
+}
+
+/* What the other end offers is what this end may use, and the other way round: mirrored. */
+void cm_end_read(const struct ibcm_message *m, unsigned skip, struct ctl_cm_end *end)
+{
+	memset(end, 0, sizeof(*end));
+	end->qpn = m->qpn;
+	end->psn = m->psn;
+	end->qkey = m->qkey;
+	end->responder_resources = m->initiator_depth;
+	end->initiator_depth = m->responder_resources;
+	end->flow_control = m->flow_control;
+	end->retry_count = m->retry_count;
+	end->rnr_retry_count = m->rnr_retry_count;
+	end->has_srq = m->has_srq;
+	end->path_mtu = m->path_mtu <= MTU_MAX ? m->path_mtu : MTU_MAX;
+	end->ack_timeout = m->ack_timeout;
+	end->traffic_class = m->traffic_class;
+	end->hop_limit = m->hop_limit;
+	end->ece_vendor = m->ece_vendor;
+	end->ece_options = m->ece_options;
+
+	/* As much as the message has room for, whatever the other end filled of it. */
+	unsigned room = mad_private_bytes(m->type);
+
+	room = room > skip ? room - skip : 0;
+	end->private_bytes = (uint16_t)(room < CTL_CM_PRIVATE_BYTES ? room : CTL_CM_PRIVATE_BYTES);
+	memcpy(end->private_data, m->private_data + skip, end->private_bytes);
+}
+
+enum ctl_cm_qp_type cm_end_wanted_type(const struct ibcm_message *m)
+{
+	if (m->type == IBCM_SIDR_REQ)
+		return CTL_CM_QP_UD;
+	if (m->transport == IBCM_RC)
+		return CTL_CM_QP_RC;
+	if (m->transport == IBCM_UC)
+		return CTL_CM_QP_UC;
+	if (m->transport == IBCM_EXTENDED && m->extended_transport == IBCM_EXTENDED_XRC)
+		return CTL_CM_QP_XRC_RECV;
+	return CTL_CM_QP_NONE;
+}

@@ -1,0 +1,193 @@
+#include "cmserver/cm_id.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/host_address.h"
+#include "cmserver/cm.h"
+#include "cmserver/cm_connection.h"
+#include "cmserver/cm_moved.h"
+#include "cmserver/gsi.h"
+#include "daemon/address.h"
+
+#define BACKLOG_MAX 1024
+#define AGAIN_MS    100
+
+static void on_again(struct loop_timer *timer);
+
+int cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
+		 enum ctl_cm_qp_type qp_type, uint32_t number, struct cm_id **out)
+{
+	struct cm_id *id = calloc(1, sizeof(*id));
+	int rc = 0;
+
+	if (!id)
+		return -ENOMEM;
+	if (number)
+		rc = numbers_return(&owner->cm->ids, &id->numbered, number);
+	else
+		numbers_add(&owner->cm->ids, &id->numbered);
+	if (rc) {
+		free(id);
+		return rc;
+	}
+	id->owner = owner;
+	id->channel = channel;
+	list_init(&id->in_channel);
+	list_add_tail(&channel->ids, &id->in_channel);
+	id->binding.space = space;
+	id->qp_type = qp_type;
+	list_init(&id->binding.in_bucket);
+	list_init(&id->events);
+	list_init(&id->children);
+	list_init(&id->in_listener);
+	list_init(&id->in_client);
+	loop_timer_init(&id->again, on_again);
+	list_add_tail(&owner->ids, &id->in_client);
+	owner->id_count++;
+	*out = id;
+	return 0;
+}
+
+void cm_id_destroy(struct cm_id *id)
+{
+	while (!list_empty(&id->children))
+		cm_id_destroy(container_of(id->children.next, struct cm_id, in_listener));
+	if (id->connection)
+		cm_connection_abandon(id->connection);
+	while (!list_empty(&id->events))
+		cm_channel_drop(container_of(id->events.next, struct cm_event, in_id));
+	if (id->listens_everywhere)
+		cm_interfaces_put(&id->owner->cm->interfaces);
+	loop_timer_disarm(&id->again);
+	gsi_put(id->gsi);
+	cm_space_release(&id->binding);
+	cm_store_drop(&id->owner->store, &id->slot);
+	list_del(&id->in_listener);
+	list_del(&id->in_client);
+	id->owner->id_count--;
+	numbers_remove(&id->owner->cm->ids, &id->numbered);
+	list_del(&id->in_channel);
+	free(id);
+}
+
+void cm_id_release_child(struct cm_id *child)
+{
+	if (!child->listener)
+		return;
+	list_del(&child->in_listener);
+	/* Who listens again for fewer than wait already has room for those once they are fetched. */
+	if (child->listener->backlog_left < child->listener->backlog)
+		child->listener->backlog_left++;
+	child->listener = NULL;
+}
+
+void cm_id_make_child(struct cm_id *child, struct cm_id *listener)
+{
+	child->listener = listener;
+	list_add_tail(&listener->children, &child->in_listener);
+	listener->backlog_left -= listener->backlog_left != 0;
+}
+
+static void set_flags(struct cm_id *id, uint32_t flags)
+{
+	id->binding.flags = flags & (CTL_CM_REUSEADDR | CTL_CM_AFONLY);
+	if (id->binding.local.family == AF_INET)
+		id->binding.flags |= CTL_CM_AFONLY;
+}
+
+int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local)
+{
+	int rc;
+
+	if (id->binding.bound || id->connection)
+		return -EINVAL;
+	if (local->family != AF_INET && local->family != AF_INET6)
+		return -EAFNOSUPPORT;
+	if (!cm_address_is_any(local) && host_has_address(local->gid, local->ifindex) <= 0)
+		return -EADDRNOTAVAIL;
+	id->binding.local = *local;
+	set_flags(id, flags);
+	rc = cm_space_bind(&id->owner->cm->space, &id->binding);
+	if (!rc && !cm_address_is_any(local))
+		cm_moved_bind(id, local->gid);
+	if (rc)
+		memset(&id->binding.local, 0, sizeof(id->binding.local));
+	return rc;
+}
+
+/*
+ * Without the port of its address a listener serves this host alone. That is no reason to fail: the
+ * port may be another user's, or the kernel's.
+ */
+static void open_address(struct cm_id *id)
+{
+	const struct ctl_cm_address *local = &id->binding.local;
+	struct cm *cm = id->owner->cm;
+	char text[ADDRESS_TEXT_BYTES];
+	int rc;
+
+	if (cm_address_is_any(local)) {
+		id->listens_everywhere = true;
+		cm_interfaces_get(&cm->interfaces);
+		return;
+	}
+	if (cm_address_is_loopback(local->gid))
+		return;
+	rc = gsi_get(&cm->gsi, local->gid, local->ifindex, &id->gsi);
+	if (rc == -EAGAIN)
+		loop_timer_arm(&cm->daemon->loop, &id->again, AGAIN_MS);
+	if (!rc || rc == -EAGAIN)
+		return;
+	address_print(local->gid, text);
+	fprintf(stderr, "verbatimd: connections from other hosts to %s cannot be taken: %s\n", text,
+		strerror(-rc));
+}
+
+static void on_again(struct loop_timer *timer)
+{
+	open_address(container_of(timer, struct cm_id, again));
+}
+
+int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags)
+{
+	static const struct ctl_cm_address anywhere = {
+		.gid = { [10] = 0xff, [11] = 0xff },
+		.family = AF_INET,
+	};
+	int rc = 0;
+
+	if (id->connection)
+		return -EINVAL;
+	if (!id->binding.bound)
+		rc = cm_id_bind(id, flags, &anywhere);
+	if (!rc && !id->binding.listening) {
+		/* It may have been told since it was bound. */
+		set_flags(id, flags);
+		rc = cm_space_listen(&id->owner->cm->space, &id->binding);
+		if (!rc)
+			open_address(id);
+	}
+	if (!rc) {
+		id->backlog = backlog && backlog < BACKLOG_MAX ? backlog : BACKLOG_MAX;
+		id->backlog_left = id->backlog;
+	}
+	return rc;
+}
+
+int cm_id_bind_again(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local)
+{
+	int rc;
+
+	if (!local->port || (local->family != AF_INET && local->family != AF_INET6))
+		return -EINVAL;
+	id->binding.local = *local;
+	set_flags(id, flags);
+	rc = cm_space_bind(&id->owner->cm->space, &id->binding);
+	if (!rc && !cm_address_is_any(local))
+		cm_moved_bind(id, local->gid);
+	return rc;
+}

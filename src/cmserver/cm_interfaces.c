@@ -1,0 +1,193 @@
+#include "cmserver/cm_interfaces.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cmserver/gsi.h"
+#include "daemon/address.h"
+
+#define AGAIN_MS 1000
+
+struct open_address {
+	struct list in_open;
+	struct gsi_port *port;
+	bool seen;
+};
+
+static struct open_address *find(struct cm_interfaces *i, const uint8_t *gid, uint32_t ifindex)
+{
+	struct list *m;
+
+	list_for_each(m, &i->open) {
+		struct open_address *o = container_of(m, struct open_address, in_open);
+
+		if (gsi_ifindex(o->port) == ifindex &&
+		    !memcmp(gsi_gid(o->port), gid, CTL_GID_BYTES))
+			return o;
+	}
+	return NULL;
+}
+
+static void close_address(struct open_address *o)
+{
+	list_del(&o->in_open);
+	gsi_put(o->port);
+	free(o);
+}
+
+/* False: it is to be tried again. */
+static bool open_one(struct cm_interfaces *i, const struct ifaddrs *a)
+{
+	union address address;
+	uint8_t gid[CTL_GID_BYTES];
+	struct open_address *o;
+	uint32_t ifindex;
+
+	memcpy(&address, a->ifa_addr,
+	       a->ifa_addr->sa_family == AF_INET ? sizeof(address.v4) : sizeof(address.v6));
+	address_to_gid(&address, gid);
+	ifindex = address_is_link_local(gid) ? if_nametoindex(a->ifa_name) : 0;
+	o = find(i, gid, ifindex);
+	if (o) {
+		o->seen = true;
+		return true;
+	}
+	o = calloc(1, sizeof(*o));
+	if (!o || gsi_get(i->gsi, gid, ifindex, &o->port)) {
+		free(o);
+		return false;
+	}
+	o->seen = true;
+	list_add_tail(&i->open, &o->in_open);
+	return true;
+}
+
+static bool is_wanted(const struct ifaddrs *a)
+{
+	return a->ifa_addr && a->ifa_flags & IFF_UP && !(a->ifa_flags & IFF_LOOPBACK) &&
+	       (a->ifa_addr->sa_family == AF_INET || a->ifa_addr->sa_family == AF_INET6);
+}
+
+static void look(struct cm_interfaces *i)
+{
+	struct ifaddrs *all = NULL;
+	bool complete = true;
+	struct list *m, *after;
+
+	if (getifaddrs(&all) < 0)
+		return;
+	list_for_each(m, &i->open)
+		container_of(m, struct open_address, in_open)->seen = false;
+	for (const struct ifaddrs *a = all; a; a = a->ifa_next) {
+		if (is_wanted(a) && !open_one(i, a))
+			complete = false;
+	}
+	freeifaddrs(all);
+	list_for_each_safe(m, after, &i->open) {
+		struct open_address *o = container_of(m, struct open_address, in_open);
+
+		if (!o->seen)
+			close_address(o);
+	}
+	if (complete)
+		loop_timer_disarm(&i->again);
+	else
+		loop_timer_arm(i->loop, &i->again, AGAIN_MS);
+}
+
+static void on_again(struct loop_timer *timer)
+{
+	look(container_of(timer, struct cm_interfaces, again));
+}
+
+static void on_change(struct loop_source *source, uint32_t events)
+{
+	struct cm_interfaces *i = container_of(source, struct cm_interfaces, on_change);
+	char notice[4096];
+
+	if (i->netlink_fd < 0)
+		return;
+	while (recv(i->netlink_fd, notice, sizeof(notice), MSG_DONTWAIT) > 0 || errno == ENOBUFS)
+		;
+	if (i->users)
+		look(i);
+	i->on_addresses(i);
+}
+
+static void open_netlink(struct cm_interfaces *i)
+{
+	struct sockaddr_nl local = {
+		.nl_family = AF_NETLINK,
+		.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR,
+	};
+
+	i->netlink_fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+	if (i->netlink_fd < 0)
+		return;
+	if (bind(i->netlink_fd, (struct sockaddr *)&local, sizeof(local)) < 0 ||
+	    loop_watch(i->loop, i->netlink_fd, EPOLLIN, &i->on_change)) {
+		close(i->netlink_fd);
+		i->netlink_fd = -1;
+	}
+}
+
+void cm_interfaces_init(struct cm_interfaces *i, struct gsi *gsi, struct loop *loop,
+			void (*on_addresses)(struct cm_interfaces *i))
+{
+	*i = (struct cm_interfaces){
+		.gsi = gsi,
+		.loop = loop,
+		.on_addresses = on_addresses,
+		.netlink_fd = -1,
+	};
+	i->on_change.on_ready = on_change;
+	list_init(&i->open);
+	loop_timer_init(&i->again, on_again);
+}
+
+void cm_interfaces_watch(struct cm_interfaces *i)
+{
+	if (i->watchers++)
+		return;
+	open_netlink(i);
+	i->on_addresses(i);
+}
+
+void cm_interfaces_unwatch(struct cm_interfaces *i)
+{
+	if (--i->watchers || i->netlink_fd < 0)
+		return;
+	loop_forget(i->loop, i->netlink_fd);
+	close(i->netlink_fd);
+	i->netlink_fd = -1;
+}
+
+void cm_interfaces_get(struct cm_interfaces *i)
+{
+	if (i->users++)
+		return;
+	cm_interfaces_watch(i);
+	look(i);
+}
+
+void cm_interfaces_put(struct cm_interfaces *i)
+{
+	struct list *m, *after;
+
+	if (--i->users)
+		return;
+	loop_timer_disarm(&i->again);
+	list_for_each_safe(m, after, &i->open)
+		close_address(container_of(m, struct open_address, in_open));
+	cm_interfaces_unwatch(i);
+}

@@ -1,0 +1,64 @@
+/*
+ * GSI - QP 1 of this host: MADs of connection management, in UD packets.
+ *
+ * In:  messages for other hosts; packets that come for QP 1 at the addresses in use.
+ * Out: the same as packets, and as messages. Whatever else comes is dropped and counted.
+ *
+ * It reads on socket 0 of an address's port group (daemon/port_group.h), where trains of packets come
+ * merged, and sends from a source port of its own (base/source_port.h). A packet that the socket does not
+ * take is as good as lost: the protocol repeats it.
+ *
+ * Owner: the daemon's one thread. Never blocks.
+ */
+#ifndef CMSERVER_GSI_H
+#define CMSERVER_GSI_H
+
+#include <stdint.h>
+
+#include "base/list.h"
+#include "ctl/protocol.h"
+#include "event/loop.h"
+#include "ibcm/message.h"
+
+struct daemon;
+struct gsi_port;
+
+struct gsi_counters {
+	uint64_t sent, unsent, received;
+	uint64_t damaged;      /* wrong ICRC */
+	uint64_t malformed;    /* no UD SEND, or none with a MAD */
+	uint64_t out_of_place; /* not for QP 1 (another process's, in a train), wrong Q_Key */
+	uint64_t unknown;      /* a MAD that is not understood */
+};
+
+struct gsi {
+	struct daemon *daemon;
+	struct list ports;
+	struct gsi_counters counters;
+	/* local and remote: GIDs; remote sent the message. */
+	void (*on_message)(struct gsi *gsi, struct gsi_port *port, const uint8_t *remote,
+			   const struct ibcm_message *m);
+};
+
+void gsi_init(struct gsi *gsi, struct daemon *d,
+	      void (*on_message)(struct gsi *gsi, struct gsi_port *port, const uint8_t *remote,
+				 const struct ibcm_message *m));
+
+/*
+ * The port of a local address, opened if it is not. 0; -EADDRINUSE: somebody else has it;
+ * -EADDRNOTAVAIL: no address of this host; -errno.
+ */
+int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
+	    struct gsi_port **out);
+struct gsi_port *gsi_ref(struct gsi_port *port);
+
+/* Closed with the last use. NULL is allowed. */
+void gsi_put(struct gsi_port *port);
+
+const uint8_t *gsi_gid(const struct gsi_port *port);
+uint32_t gsi_ifindex(const struct gsi_port *port);
+
+void gsi_send(struct gsi_port *port, const uint8_t remote[CTL_GID_BYTES],
+	      const struct ibcm_message *m);
+
+#endif

@@ -1,0 +1,303 @@
+/* What a client of connection management may do to the daemon and to the others: nothing. */
+#include "../daemon/cm_raw.h"
+#include "../daemon/harness.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* More channels are no way to have more events kept. */
+static void test_events_of_all_channels_are_bounded(void **state)
+{
+	struct ctl_client *bystander = join();
+	int sock = cm_join();
+	uint32_t ids[4];
+	unsigned kept = 0;
+	int rc = 0;
+
+	for (unsigned i = 0; i < 4; i++)
+		ids[i] = cm_make_id(sock, cm_make_channel(sock));
+	while (!rc && kept < 200000) {
+		rc = cm_raise(sock, ids[kept % 4]);
+		kept += !rc;
+	}
+	CHECK(rc == ENOSPC && kept <= 65536);
+	CHECK(cm_raise(sock, ids[3]) == ENOSPC);
+	close(sock);
+	ctl_close(bystander);
+}
+
+/*
+ * A channel's descriptor is the program's, too: were the daemon to read until nothing is left, a program that
+ * writes faster would keep it there.
+ */
+static void test_a_bell_is_read_as_often_as_it_rang(void **state)
+{
+	struct ctl_client *bystander = join();
+	int bell = cm_make_bell(), sock = cm_join(), left = 0;
+	uint32_t channel, id;
+	char byte = 1;
+
+	CHECK(!cm_create_channel(sock, bell, &channel));
+	id = cm_make_id(sock, channel);
+	for (int i = 0; i < 100; i++)
+		CHECK(send(bell, &byte, 1, 0) == 1);
+	CHECK(!cm_raise(sock, id) && !cm_raise(sock, id));
+	CHECK(!cm_event(sock, channel).answer && !cm_event(sock, channel).answer);
+	while (recv(bell, &byte, 1, MSG_DONTWAIT) == 1)
+		left++;
+	CHECK(left == 100);
+	close(bell);
+	close(sock);
+	ctl_close(bystander);
+}
+
+/* Channels have descriptors in the daemon: they end before the daemon has none for others. */
+static void test_descriptors_are_left_for_others(void **state)
+{
+	struct rlimit few = { 400, 400 };
+	struct ctl_client *first, *second;
+	unsigned count = 0;
+	uint32_t channel;
+	int bell, sock, rc = 0;
+
+	CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	first = join(); /* and starts the daemon */
+	sock = cm_join();
+	bell = cm_make_bell();
+	while (!rc && count < 400) {
+		rc = cm_create_channel(sock, bell, &channel);
+		count += !rc;
+	}
+	CHECK(rc == EMFILE && count <= 50);
+	second = join();
+	ctl_close(second);
+	ctl_close(first);
+	close(bell);
+	close(sock);
+}
+
+/* The identifiers that are left in a channel end with it, and nothing of them stays. */
+static void test_a_channel_ends_with_its_identifiers(void **state)
+{
+	struct ctl_client *bystander = join();
+	struct ctl_cm_ask end = { .header = { .type = CTL_CM_DESTROY_CHANNEL } };
+	struct ctl_cm_ask gone = { .header = { .type = CTL_CM_DESTROY_ID } };
+	struct ctl_cm_ask move = { .header = { .type = CTL_CM_MIGRATE_ID } };
+	int bell = cm_make_bell(), sock = cm_join();
+	pid_t daemon = daemon_pid();
+	unsigned fds = count_fds(daemon);
+
+	for (unsigned i = 0; i < 100; i++) {
+		CHECK(!cm_create_channel(sock, bell, &end.channel));
+		CHECK(!cm_create_channel(sock, bell, &move.channel));
+		gone.id = cm_make_id(sock, end.channel);
+		move.id = cm_make_id(sock, end.channel);
+		CHECK(!cm_raise(sock, gone.id) && !cm_raise(sock, move.id));
+		CHECK(!cm_ask(sock, &move, sizeof(move)).status);
+		CHECK(!cm_ask(sock, &end, sizeof(end)).status);
+		CHECK(cm_ask(sock, &gone, sizeof(gone)).status == ENOENT);
+		CHECK(cm_ask(sock, &end, sizeof(end)).status == ENOENT);
+		/* What moved on is not in it any more. */
+		CHECK(!cm_raise(sock, move.id));
+		end.channel = move.channel;
+		CHECK(!cm_ask(sock, &end, sizeof(end)).status);
+		CHECK(cm_raise(sock, move.id) == ENOENT);
+	}
+	CHECK(comes_down_to(daemon, fds));
+	close(bell);
+	close(sock);
+	ctl_close(bystander);
+}
+
+static struct ctl_cm_address loopback(uint16_t port)
+{
+	return (struct ctl_cm_address){
+		.gid = { [10] = 0xff, [11] = 0xff, 127, 0, 0, 1 },
+		.family = AF_INET,
+		.port = htons(port),
+	};
+}
+
+static uint32_t create_typed(int sock, uint32_t channel, enum ctl_cm_qp_type type, int status)
+{
+	struct ctl_cm_ask request = { .header = { .type = CTL_CM_CREATE_ID },
+				      .channel = channel,
+				      .value = CTL_CM_IB,
+				      .flags = type };
+	struct ctl_cm_reply r = cm_ask(sock, &request, sizeof(request));
+
+	CHECK(r.status == status);
+	return r.number;
+}
+
+static void bind_to(int sock, uint32_t id, uint16_t port)
+{
+	struct ctl_cm_bind request = { .header = { .type = CTL_CM_BIND },
+				       .id = id,
+				       .local = loopback(port) };
+
+	CHECK(!cm_ask(sock, &request, sizeof(request)).status);
+}
+
+static uint32_t listen_on(int sock, uint32_t channel, enum ctl_cm_qp_type type, uint16_t port,
+			  uint32_t backlog)
+{
+	struct ctl_cm_ask request = { .header = { .type = CTL_CM_LISTEN }, .value = backlog };
+
+	request.id = create_typed(sock, channel, type, 0);
+	bind_to(sock, request.id, port);
+	CHECK(!cm_ask(sock, &request, sizeof(request)).status);
+	return request.id;
+}
+
+static uint32_t connect_to(int sock, uint32_t channel, enum ctl_cm_qp_type type, uint16_t port)
+{
+	struct ctl_cm_talk request = { .header = { .type = CTL_CM_CONNECT },
+				       .local = loopback(0),
+				       .remote = loopback(port) };
+
+	request.id = create_typed(sock, channel, type, 0);
+	CHECK(!cm_ask(sock, &request, sizeof(request)).status);
+	return request.id;
+}
+
+/* QPs that cannot talk to one another are not connected, whatever their ends would say. */
+static void test_both_ends_are_of_a_kind(void **state)
+{
+	static const enum ctl_cm_qp_type listens[] = { CTL_CM_QP_RC, CTL_CM_QP_UC,
+						       CTL_CM_QP_XRC_RECV };
+	static const enum ctl_cm_qp_type connects[] = { CTL_CM_QP_RC, CTL_CM_QP_UC,
+							CTL_CM_QP_XRC_SEND };
+	struct ctl_client *bystander = join();
+	struct ctl_cm_talk target = { .header = { .type = CTL_CM_CONNECT } };
+	int sock = cm_join();
+	uint32_t channel = cm_make_channel(sock);
+
+	create_typed(sock, channel, CTL_CM_QP_NONE, EINVAL);
+	for (unsigned i = 0; i < 9; i++) {
+		uint16_t port = (uint16_t)(100 + i);
+		uint32_t listener = listen_on(sock, channel, listens[i / 3], port, 1);
+		uint32_t id = connect_to(sock, channel, connects[i % 3], port);
+		struct ctl_cm_event event = cm_next(sock, channel);
+
+		if (i / 3 == i % 3) {
+			CHECK(event.kind == CTL_CM_CONNECT_REQUEST && event.listener == listener);
+		} else {
+			CHECK(event.kind == CTL_CM_REJECTED && event.id == id);
+			CHECK(event.status == 9); /* invalid transport service type */
+		}
+	}
+	/* A target waits for initiators; it has nothing to ask for. */
+	target.id = create_typed(sock, channel, CTL_CM_QP_XRC_RECV, 0);
+	CHECK(cm_ask(sock, &target, sizeof(target)).status == EINVAL);
+	close(sock);
+	ctl_close(bystander);
+}
+
+/* Until somebody listens, until there is room, and neither for ever. */
+static void test_requests_that_wait(void **state)
+{
+	struct ctl_client *bystander = join();
+	int passive = cm_join(), active = cm_join();
+	uint32_t asked = cm_make_channel(passive), answered = cm_make_channel(active);
+	struct ctl_cm_event event;
+	uint32_t listener, late;
+	int64_t since_ms;
+
+	connect_to(active, answered, CTL_CM_QP_RC, 200);
+	late = connect_to(active, answered, CTL_CM_QP_RC, 201);
+	listener = listen_on(passive, asked, CTL_CM_QP_RC, 200, 1);
+	event = cm_next(passive, asked);
+	CHECK(event.kind == CTL_CM_CONNECT_REQUEST && event.listener == listener);
+	event = cm_next(active, answered);
+	CHECK(event.kind == CTL_CM_REJECTED && event.id == late && event.status == 8);
+
+	for (unsigned i = 0; i < 20; i++)
+		late = connect_to(active, answered, CTL_CM_QP_RC, 200);
+	for (unsigned i = 0; i < 20; i++) {
+		event = cm_next(passive, asked);
+		CHECK(event.kind == CTL_CM_CONNECT_REQUEST && event.listener == listener);
+	}
+
+	since_ms = now_ms();
+	connect_to(active, answered, CTL_CM_QP_RC, 200);
+	late = connect_to(active, answered, CTL_CM_QP_RC, 200);
+	event = cm_next(active, answered);
+	CHECK(event.kind == CTL_CM_REJECTED && event.id == late && event.status == 28);
+	CHECK(now_ms() - since_ms >= 900);
+	close(active);
+	close(passive);
+	ctl_close(bystander);
+}
+
+static void count_name(uint32_t session, void *count)
+{
+	++*(unsigned *)count;
+}
+
+static unsigned count_names(void)
+{
+	struct sockname_space space;
+	unsigned count = 0;
+
+	CHECK(!sockname_space_of_user(geteuid(), &space));
+	sockname_each_session(&space, count_name, &count);
+	return count;
+}
+
+static bool come_down_to(unsigned names)
+{
+	for (int64_t until = now_ms() + PATIENCE_MS; now_ms() < until; usleep(1000)) {
+		if (count_names() <= names)
+			return true;
+	}
+	return false;
+}
+
+/* A daemon that stays may have had millions. */
+static void test_no_name_is_left_of_a_session(void **state)
+{
+	struct ctl_client *bystander = join();
+	int sock[3];
+
+	for (int i = 0; i < 3; i++)
+		sock[i] = cm_join();
+	CHECK(count_names() == 3);
+	close(sock[0]);
+	close(sock[1]);
+	CHECK(come_down_to(1));
+	/* Nor of one that ended without a daemon. */
+	CHECK(!kill(daemon_pid(), SIGKILL));
+	close(sock[2]);
+	CHECK(count_names() == 1);
+	ctl_close(bystander);
+	bystander = join();
+	CHECK(!count_names());
+	ctl_close(bystander);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_events_of_all_channels_are_bounded,
+						harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_a_bell_is_read_as_often_as_it_rang, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_a_channel_ends_with_its_identifiers,
+						harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_both_ends_are_of_a_kind, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_requests_that_wait, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_descriptors_are_left_for_others, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_no_name_is_left_of_a_session, harness_setup,
+						harness_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,113 @@
+/* What kind of QP a request asks for, as it is on a wire, and who takes it for what. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <cmocka.h>
+
+#include "cmserver/cm_end.h"
+#include "ibcm/ip_header.h"
+#include "ibcm/mad.h"
+
+#define BODY 24 /* behind the MAD's header */
+
+static struct ctl_cm_talk make_talk(void)
+{
+	struct ctl_cm_talk t = {
+		.local = { .gid = { [10] = 0xff, [11] = 0xff, 10, 0, 0, 1 }, .family = AF_INET },
+		.remote = { .gid = { [10] = 0xff, [11] = 0xff, 10, 0, 0, 2 }, .family = AF_INET },
+		.end = { .qpn = 7,
+			 .responder_resources = 3,
+			 .initiator_depth = 4,
+			 .retry_count = 5,
+			 .rnr_retry_count = 6,
+			 .has_srq = 1 },
+	};
+
+	return t;
+}
+
+/* IBA 12.6.6: the service's two bits are in byte 43, the extended ones in byte 51. */
+static void test_transport_of_a_request(void **state)
+{
+	static const struct {
+		enum ctl_cm_qp_type asks, wants;
+		uint8_t service, extended;
+	} rows[] = {
+		{ CTL_CM_QP_RC, CTL_CM_QP_RC, 0, 0 },
+		{ CTL_CM_QP_UC, CTL_CM_QP_UC, 1, 0 },
+		{ CTL_CM_QP_XRC_SEND, CTL_CM_QP_XRC_RECV, 3, 1 },
+	};
+	struct ctl_cm_talk talk = make_talk();
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct ibcm_message m, arrived;
+		uint8_t mad[MAD_BYTES];
+		bool is_xrc = rows[i].extended;
+
+		assert_int_equal(cm_end_fill_request(&m, CTL_CM_IB, rows[i].asks, &talk), 0);
+		mad_encode(&m, mad);
+		assert_int_equal(mad[BODY + 43] >> 1 & 3, rows[i].service);
+		assert_int_equal(mad[BODY + 51] & 7, rows[i].extended);
+		assert_true(mad_decode(mad, sizeof(mad), &arrived));
+		assert_int_equal(cm_end_wanted_type(&arrived), rows[i].wants);
+		assert_int_equal(arrived.initiator_depth, 4);
+		assert_int_equal(arrived.responder_resources, is_xrc ? 0 : 3);
+		assert_int_equal(arrived.retry_count, is_xrc ? 0 : 5);
+		assert_int_equal(arrived.rnr_retry_count, is_xrc ? 0 : 6);
+		assert_int_equal(arrived.has_srq, !is_xrc);
+	}
+}
+
+/* RD, and extended transports that nobody knows. */
+static void test_transports_that_there_are_not(void **state)
+{
+	struct ibcm_message m = { .type = IBCM_REQ, .transport = IBCM_RD };
+
+	assert_int_equal(cm_end_wanted_type(&m), CTL_CM_QP_NONE);
+	m.transport = IBCM_EXTENDED;
+	for (m.extended_transport = 0; m.extended_transport < 8; m.extended_transport++)
+		assert_int_equal(cm_end_wanted_type(&m) == CTL_CM_QP_NONE,
+				 m.extended_transport != IBCM_EXTENDED_XRC);
+}
+
+static void test_datagrams_are_looked_up(void **state)
+{
+	struct ctl_cm_talk talk = make_talk();
+	struct ibcm_message m;
+
+	assert_int_equal(cm_end_fill_request(&m, CTL_CM_UDP, CTL_CM_QP_UD, &talk), 0);
+	assert_int_equal(m.type, IBCM_SIDR_REQ);
+	assert_int_equal(cm_end_wanted_type(&m), CTL_CM_QP_UD);
+}
+
+static void test_room_for_private_data(void **state)
+{
+	struct ctl_cm_talk talk = make_talk();
+	unsigned room = mad_private_bytes(IBCM_REQ) - IP_HEADER_BYTES;
+	struct ibcm_message m;
+
+	talk.end.private_bytes = (uint16_t)room;
+	assert_int_equal(cm_end_fill_request(&m, CTL_CM_TCP, CTL_CM_QP_RC, &talk), 0);
+	talk.end.private_bytes++;
+	assert_int_equal(cm_end_fill_request(&m, CTL_CM_TCP, CTL_CM_QP_RC, &talk), -EINVAL);
+	talk.end.private_bytes = UINT16_MAX;
+	assert_int_equal(cm_end_fill_request(&m, CTL_CM_TCP, CTL_CM_QP_RC, &talk), -EINVAL);
+	assert_int_equal(cm_end_fill_answer(&m, IBCM_REP, talk.local.gid, &talk), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_transport_of_a_request),
+		cmocka_unit_test(test_transports_that_there_are_not),
+		cmocka_unit_test(test_datagrams_are_looked_up),
+		cmocka_unit_test(test_room_for_private_data),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

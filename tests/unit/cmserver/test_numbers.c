@@ -1,0 +1,173 @@
+/* Numbers that nobody foresees, and tables that stay fast whatever others choose to be called. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cmserver/numbers.h"
+#include "event/secret.h"
+#include "event/table.h"
+
+#define COUNT 50000
+
+/* From the authors of SipHash: the key 00..0f; the bytes 00, 01, ..., as many as there are. */
+static void test_hash_is_siphash(void **state)
+{
+	static const struct {
+		size_t len;
+		uint64_t hash;
+	} rows[] = {
+		{ 0, UINT64_C(0x726fdb47dd0e0e31) },  { 1, UINT64_C(0x74f839c593dc67fd) },
+		{ 7, UINT64_C(0xab0200f58b01d137) },  { 8, UINT64_C(0x93f5f5799a932462) },
+		{ 15, UINT64_C(0xa129ca6149be45e5) },
+	};
+	struct secret s = { { UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908) } };
+	uint8_t bytes[15];
+
+	for (unsigned i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)i;
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		assert_true(secret_hash(&s, bytes, rows[i].len) == rows[i].hash);
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Even when each is given back at once: what had it may be remembered elsewhere. */
+static void test_none_comes_twice(void **state)
+{
+	uint32_t *given = malloc(COUNT * sizeof(*given));
+	struct numbered one;
+	struct numbers n;
+
+	assert_int_equal(numbers_init(&n), 0);
+	for (unsigned i = 0; i < COUNT; i++) {
+		numbers_add(&n, &one);
+		given[i] = one.number;
+		assert_ptr_equal(numbers_find(&n, given[i]), &one);
+		numbers_remove(&n, &one);
+		assert_null(numbers_find(&n, given[i]));
+	}
+	qsort(given, COUNT, sizeof(*given), compare);
+	assert_int_not_equal(given[0], 0);
+	for (unsigned i = 1; i < COUNT; i++)
+		assert_int_not_equal(given[i], given[i - 1]);
+	numbers_fini(&n);
+	free(given);
+}
+
+static unsigned count_ones(uint32_t bits)
+{
+	return (unsigned)__builtin_popcount(bits);
+}
+
+/* Neither from those before it, nor from those of another daemon. */
+static void test_none_is_foreseen(void **state)
+{
+	struct numbered a[64], b[64];
+	struct numbers one, other;
+	unsigned between = 0, across = 0;
+
+	assert_int_equal(numbers_init(&one), 0);
+	assert_int_equal(numbers_init(&other), 0);
+	for (unsigned i = 0; i < 64; i++) {
+		numbers_add(&one, &a[i]);
+		numbers_add(&other, &b[i]);
+		across += count_ones(a[i].number ^ b[i].number);
+		between += i ? count_ones(a[i].number ^ a[i - 1].number) : 16;
+		for (unsigned j = 2; j <= i; j++)
+			assert_int_not_equal(a[j].number - a[j - 1].number,
+					     a[j - 1].number - a[j - 2].number);
+	}
+	/* Half of 64 times 32 bits are expected to change; this is ten standard deviations. */
+	assert_in_range(between, 1024 - 230, 1024 + 230);
+	assert_in_range(across, 1024 - 230, 1024 + 230);
+	for (unsigned i = 0; i < 64; i++) {
+		numbers_remove(&one, &a[i]);
+		numbers_remove(&other, &b[i]);
+	}
+	numbers_fini(&one);
+	numbers_fini(&other);
+}
+
+static size_t longest_chain(const struct table *t)
+{
+	struct list *m;
+
+	size_t longest = 0;
+
+	for (size_t i = 0; i < t->bucket_count; i++) {
+		size_t length = 0;
+
+		list_for_each(m, &t->buckets[i])
+			length++;
+		if (length > longest)
+			longest = length;
+	}
+	return longest;
+}
+
+static void test_a_table_grows_with_its_members(void **state)
+{
+	struct numbered *all = calloc(COUNT, sizeof(*all));
+	struct numbers n;
+
+	assert_int_equal(numbers_init(&n), 0);
+	for (unsigned i = 0; i < COUNT; i++)
+		numbers_add(&n, &all[i]);
+	assert_int_equal(n.table.count, COUNT);
+	assert_true(n.table.bucket_count >= COUNT);
+	assert_true(longest_chain(&n.table) < 16);
+	for (unsigned i = 0; i < COUNT; i++) {
+		assert_ptr_equal(numbers_find(&n, all[i].number), &all[i]);
+		numbers_remove(&n, &all[i]);
+		numbers_remove(&n, &all[i]);
+	}
+	assert_int_equal(n.table.count, 0);
+	numbers_fini(&n);
+	free(all);
+}
+
+/* A host that names its connections so that they would share a bucket. */
+static void test_a_peer_chooses_no_bucket(void **state)
+{
+	struct table_entry *all = calloc(COUNT, sizeof(*all));
+	struct secret s;
+	struct table t;
+
+	assert_int_equal(secret_init(&s), 0);
+	assert_int_equal(table_init(&t), 0);
+	for (uint32_t i = 0; i < COUNT; i++) {
+		uint32_t name = i << 16;
+
+		table_entry_init(&all[i]);
+		name |= i >> 16;
+		table_add(&t, &all[i], secret_hash(&s, &name, sizeof(name)));
+	}
+	assert_true(longest_chain(&t) < 16);
+	for (unsigned i = 0; i < COUNT; i++)
+		table_remove(&t, &all[i]);
+	table_fini(&t);
+	free(all);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_hash_is_siphash),
+		cmocka_unit_test(test_none_comes_twice),
+		cmocka_unit_test(test_none_is_foreseen),
+		cmocka_unit_test(test_a_table_grows_with_its_members),
+		cmocka_unit_test(test_a_peer_chooses_no_bucket),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
