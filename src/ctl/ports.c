@@ -19,7 +19,7 @@ struct kept_port {
 	struct kept_port *next;
 	uint8_t gid[CTL_GID_BYTES];
 	uint32_t ifindex;
-	int bag_fd;
+	int fd_store;
 	bool owed; /* to a new daemon */
 };
 
@@ -31,8 +31,8 @@ static struct ctl_port ask_port(enum ctl_type type, const uint8_t *gid, uint32_t
 	return ask;
 }
 
-/* Caller holds the lock. Takes over bag_fd. The newest is the one that counts. */
-static int keep_port(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex, int bag_fd)
+/* Caller holds the lock. Takes over fd_store. The newest is the one that counts. */
+static int keep_port(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex, int fd_store)
 {
 	struct kept_port *p;
 
@@ -41,16 +41,18 @@ static int keep_port(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex,
 			break;
 	}
 	if (p) {
-		close(p->bag_fd);
-		p->bag_fd = bag_fd;
+		close(p->fd_store);
+		p->fd_store = fd_store;
 	} else if ((p = malloc(sizeof(*p)))) {
-		*p = (struct kept_port){ .next = c->ports, .ifindex = ifindex, .bag_fd = bag_fd };
+		*p = (struct kept_port){ .next = c->ports,
+					 .ifindex = ifindex,
+					 .fd_store = fd_store };
 		memcpy(p->gid, gid, sizeof(p->gid));
 		c->ports = p;
 	}
 	if (p)
 		return 0;
-	close(bag_fd);
+	close(fd_store);
 	return -ENOMEM;
 }
 
@@ -67,7 +69,8 @@ int ports_return(struct ctl_client *c)
 		return 0;
 	for (struct kept_port *p = c->ports; p; p = p->next) {
 		struct ctl_port ask = ask_port(CTL_PORT_KEPT, p->gid, p->ifindex);
-		int rc = p->owed ? client_send_request(c, &ask.header, sizeof(ask), p->bag_fd) : 0;
+		int rc =
+			p->owed ? client_send_request(c, &ask.header, sizeof(ask), p->fd_store) : 0;
 
 		if (rc)
 			return rc;
@@ -178,7 +181,7 @@ void ports_drop(struct ctl_client *c)
 {
 	for (struct kept_port *p = c->ports, *next; p; p = next) {
 		next = p->next;
-		close(p->bag_fd);
+		close(p->fd_store);
 		fork_free(p);
 	}
 	c->ports = NULL;

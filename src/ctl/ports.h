@@ -1,7 +1,7 @@
 /*
  * Ports - what this process keeps so that the order of its ports' sockets outlives the daemon.
  *
- * In:  the bag that came with a port (ctl_port).
+ * In:  the descriptor store that came with a port (ctl_port).
  * Out: the same to the next daemon.
  */
 #ifndef CTL_PORTS_H

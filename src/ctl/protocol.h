@@ -104,8 +104,8 @@ struct ctl_mcast_members_reply {
 
 /*
  * PORT asks for this process's socket of UDP port 4791 of a local address. PORT_KEPT gives a new
- * daemon back what the old one left with the process: the bag is its descriptor. IPv4 addresses are
- * IPv4-mapped; ifindex counts for IPv6 link-local addresses only.
+ * daemon back what the old one left with the process: the descriptor store is its descriptor. IPv4
+ * addresses are IPv4-mapped; ifindex counts for IPv6 link-local addresses only.
  */
 struct ctl_port {
 	struct ctl_header header;
@@ -115,9 +115,9 @@ struct ctl_port {
 
 /*
  * The answer to both. Descriptors, of PORT with status 0 only: the socket; then, from a user's own
- * daemon, the bag: a unix socket in whose queue all sockets of the address are, in their order
- * (event/bag.h). The process keeps it as long as it uses the address, and neither reads nor writes
- * it.
+ * daemon, the descriptor store: a unix socket in whose queue all sockets of the address are, in
+ * their order (event/fd_store.h). The process keeps it as long as it uses the address, and neither
+ * reads nor writes it.
  */
 struct ctl_port_reply {
 	struct ctl_header header;

@@ -13,19 +13,19 @@
 
 #include "base/source_port.h"
 #include "daemon/address.h"
-#include "event/bag.h"
+#include "event/fd_store.h"
 #include "event/closer.h"
 
 #ifndef UDP_GRO
 #define UDP_GRO 104
 #endif
 
-#define STEP	   4 /* sockets made at once: so many messages of the bag are saved */
+#define STEP	   4 /* sockets made at once: so many messages of the descriptor store are saved */
 #define SLOT_SHIFT 14
 #define QPN_MASK   0xffffff
 #define DRAIN_MAX  100000 /* more than any buffer holds */
 
-_Static_assert(STEP <= BAG_ADD_MAX && (CTL_SLOT_MAX + 1) % STEP == 0, "a step is one message");
+_Static_assert(STEP <= FD_STORE_ADD_MAX && (CTL_SLOT_MAX + 1) % STEP == 0, "a step is one message");
 
 static int set(int fd, int level, int option, int value)
 {
@@ -139,7 +139,10 @@ static void shrink(struct port_group *g, unsigned count)
 		fdref_put(g->sockets[--g->count]);
 }
 
-/* Binds the next sockets, into the bag. All or nothing: 0 or -errno. Nothing is steered to them yet. */
+/*
+ * Binds the next sockets, into the descriptor store. All or nothing: 0 or -errno. Nothing is
+ * steered to them yet.
+ */
 static int grow(struct port_group *g)
 {
 	unsigned before = g->count;
@@ -158,7 +161,7 @@ static int grow(struct port_group *g)
 			rc = -ENOMEM;
 	}
 	if (!rc)
-		rc = bag_add(g->bag->fd, fds, STEP);
+		rc = fd_store_add(g->fd_store->fd, fds, STEP);
 	if (rc)
 		shrink(g, before);
 	return rc;
@@ -226,17 +229,17 @@ static int allocate(const uint8_t *gid, uint32_t ifindex, int record_fd, struct 
 int port_group_create(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, struct port_group **out)
 {
 	struct port_group *g;
-	int rc = allocate(gid, ifindex, -1, &g), bag;
+	int rc = allocate(gid, ifindex, -1, &g), fd_store;
 
 	if (rc)
 		return rc;
-	bag = bag_create();
-	if (bag < 0)
-		rc = bag;
+	fd_store = fd_store_create();
+	if (fd_store < 0)
+		rc = fd_store;
 	else
-		g->bag = fdref_create_foreign(geteuid(), bag);
+		g->fd_store = fdref_create_foreign(geteuid(), fd_store);
 	if (!rc)
-		rc = g->bag ? grow(g) : -ENOMEM;
+		rc = g->fd_store ? grow(g) : -ENOMEM;
 	if (rc) {
 		port_group_destroy(g);
 		return rc;
@@ -245,11 +248,11 @@ int port_group_create(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, struct
 	return 0;
 }
 
-/* Takes over what is in the bag; g->count says how many. 0 or -errno. */
-static int unpack(struct port_group *g, int bag_fd)
+/* Takes over what is in the descriptor store; g->count says how many. 0 or -errno. */
+static int unpack(struct port_group *g, int fd_store)
 {
 	static int fds[CTL_SLOT_MAX + 1]; /* the daemon has one thread */
-	int count = bag_look(bag_fd, fds, CTL_SLOT_MAX + 1), rc = 0;
+	int count = fd_store_look(fd_store, fds, CTL_SLOT_MAX + 1), rc = 0;
 
 	if (count < 0)
 		return count;
@@ -272,19 +275,19 @@ static int unpack(struct port_group *g, int bag_fd)
 	return rc ? rc : count % STEP || !count ? -EPROTO : 0;
 }
 
-static int take_over(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd, int record_fd,
-		     struct port_group **out)
+static int take_over(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int fd_store,
+		     int record_fd, struct port_group **out)
 {
 	struct port_group *g;
 	int fd, rc = allocate(gid, ifindex, record_fd, &g);
 
 	if (rc)
 		return rc;
-	rc = unpack(g, bag_fd);
+	rc = unpack(g, fd_store);
 	if (!rc) {
-		fd = fcntl(bag_fd, F_DUPFD_CLOEXEC, 0);
-		g->bag = fd >= 0 ? fdref_create_foreign(geteuid(), fd) : NULL;
-		rc = g->bag ? 0 : fd < 0 ? -errno : -ENOMEM;
+		fd = fcntl(fd_store, F_DUPFD_CLOEXEC, 0);
+		g->fd_store = fd >= 0 ? fdref_create_foreign(geteuid(), fd) : NULL;
+		rc = g->fd_store ? 0 : fd < 0 ? -errno : -ENOMEM;
 	}
 	/* The old daemon may have been killed between the last sockets and this. */
 	if (!rc)
@@ -297,10 +300,10 @@ static int take_over(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag
 	return 0;
 }
 
-int port_group_adopt(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd,
+int port_group_adopt(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int fd_store,
 		     struct port_group **out)
 {
-	return take_over(gid, ifindex, bag_fd, -1, out);
+	return take_over(gid, ifindex, fd_store, -1, out);
 }
 
 static bool is_record(int fd)
@@ -312,10 +315,10 @@ static bool is_record(int fd)
 	       pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) && magic == PORT_RECORD_MAGIC;
 }
 
-int port_group_restore(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd, int record_fd,
-		       struct port_group **out)
+int port_group_restore(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int fd_store,
+		       int record_fd, struct port_group **out)
 {
-	int rc = is_record(record_fd) ? take_over(gid, ifindex, bag_fd, record_fd, out) : -EPROTO;
+	int rc = is_record(record_fd) ? take_over(gid, ifindex, fd_store, record_fd, out) : -EPROTO;
 
 	if (rc)
 		return rc;
@@ -327,11 +330,11 @@ int port_group_restore(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int b
 	return 0;
 }
 
-bool port_group_has_bag(const struct port_group *g, int bag_fd)
+bool port_group_has_fd_store(const struct port_group *g, int fd_store)
 {
 	struct stat a, b;
 
-	return !fstat(g->bag->fd, &a) && !fstat(bag_fd, &b) && a.st_dev == b.st_dev &&
+	return !fstat(g->fd_store->fd, &a) && !fstat(fd_store, &b) && a.st_dev == b.st_dev &&
 	       a.st_ino == b.st_ino;
 }
 
@@ -395,7 +398,7 @@ void port_group_destroy(struct port_group *g)
 {
 	list_del(&g->in_daemon);
 	shrink(g, 0);
-	fdref_put(g->bag);
+	fdref_put(g->fd_store);
 	munmap(g->record, sizeof(*g->record));
 	close(g->record_fd);
 	free(g);

@@ -1,20 +1,22 @@
 /*
  * Port group - the sockets that share UDP port 4791 of one local address, one a slot.
  *
- * In:  an address; or the bag of a group that an earlier daemon made.
+ * In:  an address; or the descriptor store of a group that an earlier daemon made.
  * Out: sockets; the kernel gives each datagram to the one whose index in the group (SO_REUSEPORT)
  * is the slot in the BTH's destination QPN, and those for slots beyond the group to socket 0.
  *
  * The kernel numbers the sockets in the order of their bind and renumbers them when one is closed.
  * So they are bound in slot order and none is closed while the group lives. All of them are in the
- * group's bag (event/bag.h) before anybody gets one; each process that uses the address holds the
- * bag, so the order outlives the daemon as long as there is such a process. Those of verbatimd
- * --system do not, because a bag would show a user's traffic to another: its bags are in the
- * descriptor store of its service manager (daemon/port_store.h). Without one, when that daemon is
- * killed, the ports of the processes that used it are lost, until they all end.
+ * group's descriptor store (event/fd_store.h) before anybody gets one; each process that uses the
+ * address holds the descriptor store, so the order outlives the daemon as long as there is such a
+ * process. Those of verbatimd
+ * --system do not, because a descriptor store would show a user's traffic to another: its
+ * descriptor stores are in the descriptor store of its service manager (daemon/port_store.h).
+ * Without one, when that daemon is killed, the ports of the processes that used it are lost, until
+ * they all end.
  *
- * Beside the bag there is the group's record, a memfd: which slots use the address, and whose they
- * were. It is the daemon's alone, and that of who stores it.
+ * Beside the descriptor store there is the group's record, a memfd: which slots use the address,
+ * and whose they were. It is the daemon's alone, and that of who stores it.
  *
  * The first socket is bound without SO_REUSEPORT, so that a group never mixes with sockets that are
  * there already, of an earlier group or of another daemon of this user.
@@ -52,7 +54,7 @@ struct port_group {
 	struct list in_daemon;
 	uint8_t gid[CTL_GID_BYTES];
 	uint32_t ifindex;  /* of a link-local address, else 0 */
-	struct fdref *bag; /* processes have it, too, and may have put anything in */
+	struct fdref *fd_store; /* processes have it, too, and may have put anything in */
 	struct fdref *sockets[CTL_SLOT_MAX + 1]; /* by slot */
 	unsigned count;				 /* there are sockets 0..count-1 */
 	unsigned steered;			 /* of these the kernel's program knows */
@@ -67,20 +69,20 @@ struct port_group {
 int port_group_create(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, struct port_group **out);
 
 /*
- * The group whose bag this is; bag_fd stays the caller's. 0; -EPROTO: it is not this address's bag;
- * -errno.
+ * The group whose descriptor store this is; fd_store stays the caller's. 0; -EPROTO: it is not this
+ * address's descriptor store; -errno.
  */
-int port_group_adopt(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd,
+int port_group_adopt(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int fd_store,
 		     struct port_group **out);
 
 /*
  * The same for verbatimd --system, with the record: the slots that used the address use it on. record_fd stays
  * the caller's. 0; -EPROTO; -errno.
  */
-int port_group_restore(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd, int record_fd,
-		       struct port_group **out);
+int port_group_restore(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int fd_store,
+		       int record_fd, struct port_group **out);
 
-bool port_group_has_bag(const struct port_group *g, int bag_fd);
+bool port_group_has_fd_store(const struct port_group *g, int fd_store);
 
 /* Whether a process of this user may have the slot. */
 bool port_group_suits(const struct port_group *g, unsigned slot, uid_t uid);

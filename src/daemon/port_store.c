@@ -51,7 +51,7 @@ static bool read_name(const char *name, uint8_t gid[CTL_GID_BYTES], uint32_t *if
 
 void port_store_add(struct daemon *d, const struct port_group *g)
 {
-	const int fds[] = { g->bag->fd, g->record_fd };
+	const int fds[] = { g->fd_store->fd, g->record_fd };
 	char name[NAME_BYTES], message[128], text[ADDRESS_TEXT_BYTES];
 	int rc;
 
@@ -95,7 +95,7 @@ void port_store_remove(struct daemon *d, const struct port_group *g)
 
 struct found {
 	char name[NAME_BYTES];
-	int bag_fd, record_fd; /* -1: not found yet */
+	int fd_store, record_fd; /* -1: not found yet */
 };
 
 /* The first port's name, and what has the same name. */
@@ -111,7 +111,7 @@ static bool take_pair(int fd, const char *name, void *arg)
 		strcpy(f->name, name);
 	if (strcmp(f->name, name) || fstat(fd, &s) < 0)
 		return false;
-	place = S_ISSOCK(s.st_mode) ? &f->bag_fd : &f->record_fd;
+	place = S_ISSOCK(s.st_mode) ? &f->fd_store : &f->record_fd;
 	/* Twice the same: neither is to be believed more than the other. */
 	if (*place >= 0)
 		close(fd);
@@ -125,9 +125,9 @@ static int restore_one(struct daemon *d, const struct found *f)
 	uint8_t gid[CTL_GID_BYTES];
 	uint32_t ifindex;
 
-	if (!read_name(f->name, gid, &ifindex) || f->bag_fd < 0 || f->record_fd < 0)
+	if (!read_name(f->name, gid, &ifindex) || f->fd_store < 0 || f->record_fd < 0)
 		return -EPROTO;
-	return ports_restore(d, gid, ifindex, f->bag_fd, f->record_fd);
+	return ports_restore(d, gid, ifindex, f->fd_store, f->record_fd);
 }
 
 /* Those whose processes have all ended meanwhile would keep the port for ever. */
@@ -150,7 +150,7 @@ void port_store_restore(struct daemon *d)
 	if (!is_stored(d))
 		return;
 	for (;;) {
-		struct found f = { .bag_fd = -1, .record_fd = -1 };
+		struct found f = { .fd_store = -1, .record_fd = -1 };
 		int rc;
 
 		service_each(take_pair, &f);
@@ -162,8 +162,8 @@ void port_store_restore(struct daemon *d)
 				f.name, strerror(-rc));
 			remove_name(f.name);
 		}
-		if (f.bag_fd >= 0)
-			close(f.bag_fd);
+		if (f.fd_store >= 0)
+			close(f.fd_store);
 		if (f.record_fd >= 0)
 			close(f.record_fd);
 	}

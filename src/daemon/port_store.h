@@ -1,15 +1,17 @@
 /*
- * Port store - lets the port groups of verbatimd --system outlive it, in its service manager's descriptor store.
+ * Port store - lets the port groups of verbatimd --system outlive it, in its service manager's
+ * descriptor store.
  *
  * In:  groups that begin and end; what the store had when this daemon was started.
- * Out: each group's bag and record, stored as a pair under the name of its address; groups as an earlier daemon
- *      left them.
+ * Out: each group's descriptor store and record, stored as a pair under the name of its address;
+ * groups as an earlier daemon left them.
  *
- * No process has these bags (daemon/port_group.h), and none is believed that brings one: only what this user's own
- * daemon gave to the manager comes back from it. The records say which slots use an address. Those of processes
- * that live come back with their tokens (daemon/slots.h); the others are given up as soon as their tokens are gone.
+ * No process has these descriptor stores (daemon/port_group.h), and none is believed that brings
+ * one: only what this user's own daemon gave to the manager comes back from it. The records say
+ * which slots use an address. Those of processes that live come back with their tokens
+ * (daemon/slots.h); the others are given up as soon as their tokens are gone.
  *
- * A daemon of one user stores nothing: its processes have the bags.
+ * A daemon of one user stores nothing: its processes have the descriptor stores.
  *
  * Owner: the daemon's one thread.
  */

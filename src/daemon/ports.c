@@ -40,9 +40,9 @@ static void insert(struct daemon *d, struct port_group *g)
 }
 
 /*
- * Its sockets may be open for a while: what is in its bag, which the closer closes; what its last
- * process has, of whose end its connection told first, and which may get no processor to go on with
- * closing.
+ * Its sockets may be open for a while: what is in its descriptor store, which the closer closes;
+ * what its last process has, of whose end its connection told first, and which may get no processor
+ * to go on with closing.
  */
 static void remember_end(struct daemon *d, const struct port_group *g)
 {
@@ -176,7 +176,7 @@ static int find_or_create(struct daemon *d, const struct wanted *w, struct port_
 		return 0;
 	if (d->port_group_count >= PORT_GROUPS_MAX)
 		return -ENOSPC;
-	/* Its bag is for the closer, in the end. */
+	/* Its descriptor store is for the closer, in the end. */
 	if (d->scope == DAEMON_OF_USER && closer_is_behind(d->uid))
 		return -EMFILE;
 	/* With ip_nonlocal_bind the kernel would let it be bound. */
@@ -206,7 +206,7 @@ static void reply(struct client *c, const struct fdmsg *m, int rc, const char *w
 	if (g) {
 		fds[count++] = g->sockets[c->slot];
 		if (c->daemon->scope == DAEMON_OF_USER)
-			fds[count++] = g->bag;
+			fds[count++] = g->fd_store;
 	}
 	if (client_post(c, &r, sizeof(r), fds, count) == -ETOOMANYREFS) {
 		r.status = EMFILE;
@@ -241,17 +241,17 @@ void ports_on_port(struct client *c, struct fdmsg *m)
 	reply(c, m, rc, why, g);
 }
 
-/* The group of the bag, known or taken over. */
-static int adopt(struct daemon *d, const struct wanted *w, int bag_fd, struct port_group **out)
+/* The group of the descriptor store, known or taken over. */
+static int adopt(struct daemon *d, const struct wanted *w, int fd_store, struct port_group **out)
 {
 	int rc;
 
 	*out = find(d, w);
 	if (*out)
-		return port_group_has_bag(*out, bag_fd) ? 0 : -EEXIST;
+		return port_group_has_fd_store(*out, fd_store) ? 0 : -EEXIST;
 	if (d->port_group_count >= PORT_GROUPS_MAX)
 		return -ENOSPC;
-	rc = port_group_adopt(w->gid, w->ifindex, bag_fd, out);
+	rc = port_group_adopt(w->gid, w->ifindex, fd_store, out);
 	if (!rc)
 		insert(d, *out);
 	return rc;
@@ -316,8 +316,8 @@ bool ports_suit(struct daemon *d, unsigned slot, uid_t uid)
 	return true;
 }
 
-int ports_restore(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd,
-		  int record_fd)
+int ports_restore(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
+		  int fd_store, int record_fd)
 {
 	struct wanted w = { .gid = gid, .ifindex = ifindex };
 	struct port_group *g;
@@ -327,7 +327,7 @@ int ports_restore(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t i
 		return -EEXIST;
 	if (d->port_group_count >= PORT_GROUPS_MAX)
 		return -ENOSPC;
-	rc = port_group_restore(gid, ifindex, bag_fd, record_fd, &g);
+	rc = port_group_restore(gid, ifindex, fd_store, record_fd, &g);
 	if (!rc)
 		insert(d, g);
 	return rc;
@@ -376,9 +376,9 @@ void ports_on_death(struct client *c)
 	if (!c->slot)
 		return;
 	/*
-	 * A process that lost its connection alone comes back with its slot, but has no bag to bring. Above all
-	 * one that called while a service manager had the socket, and called again: the first call's end is
-	 * none of its process.
+	 * A process that lost its connection alone comes back with its slot, but has no descriptor
+	 * store to bring. Above all one that called while a service manager had the socket, and
+	 * called again: the first call's end is none of its process.
 	 */
 	if (d->scope == DAEMON_OF_SYSTEM && slots_is_held(d, c->slot)) {
 		port_store_look_soon(d);

@@ -38,8 +38,8 @@ void ports_leave_for_daemon(struct daemon *d, struct port_group *g);
 bool ports_suit(struct daemon *d, unsigned slot, uid_t uid);
 
 /* A group that an earlier daemon stored (daemon/port_store.h). 0 or -errno, as of port_group_restore. */
-int ports_restore(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int bag_fd,
-		  int record_fd);
+int ports_restore(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
+		  int fd_store, int record_fd);
 
 /*
  * Of those that used ports when an earlier daemon ended, and have not come back, the dead use them no more.

@@ -21,7 +21,7 @@
 
 void peer_init(struct peer *p)
 {
-	*p = (struct peer){ .sock = -1, .token = -1, .bag = -1, .store = -1, .next_end = -1 };
+	*p = (struct peer){ .sock = -1, .token = -1, .fd_store = -1, .store = -1, .next_end = -1 };
 	for (unsigned i = 0; i < PEER_NUMBERS; i++)
 		p->ends[i] = -1;
 }
@@ -52,12 +52,12 @@ static void drop(int *fd)
 	*fd = -1;
 }
 
-/* Its token and bag it may leave to another. */
+/* Its token and descriptor store it may leave to another. */
 void peer_hang_up(struct peer *p)
 {
 	drop(&p->sock);
 	drop(&p->token);
-	drop(&p->bag);
+	drop(&p->fd_store);
 	drop(&p->store);
 	drop(&p->next_end);
 	for (unsigned i = 0; i < PEER_NUMBERS; i++)
@@ -134,7 +134,7 @@ static void learn(struct peer *p, struct fdmsg *m)
 		keep(&p->token, m, 0);
 		break;
 	case CTL_PORT_REPLY:
-		keep(&p->bag, m, 1);
+		keep(&p->fd_store, m, 1);
 		break;
 	case CTL_CM_EVENT:
 		if (m->body.cm_event.answer)

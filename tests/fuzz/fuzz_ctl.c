@@ -254,7 +254,7 @@ static void ask_as_process(struct peer *p)
 {
 	union ctl_message m = { .header = { 0, 9 } };
 	uint8_t what = take(), which = take();
-	int bag;
+	int fd_store;
 
 	switch (what % 7) {
 	case 0:
@@ -280,13 +280,13 @@ static void ask_as_process(struct peer *p)
 		m.port.ifindex =
 			which & 0x80 ? take() : host_addresses[which % HOST_ADDRESSES].ifindex;
 		m.header.type = what % 7 == 5 ? CTL_PORT : CTL_PORT_KEPT;
-		bag = peers[which >> 4 & 7 % PEERS].bag;
-		bag = bag >= 0 ? dup(bag) : make_fd(take() % FD_KINDS);
+		fd_store = peers[which >> 4 & 7 % PEERS].fd_store;
+		fd_store = fd_store >= 0 ? dup(fd_store) : make_fd(take() % FD_KINDS);
 		if (what % 7 == 5) {
-			close(bag);
+			close(fd_store);
 			peer_send(p, &m, sizeof(m.port), NULL, 0);
 		} else {
-			peer_send(p, &m, sizeof(m.port), &bag, 1);
+			peer_send(p, &m, sizeof(m.port), &fd_store, 1);
 		}
 		break;
 	}

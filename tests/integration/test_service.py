@@ -173,7 +173,7 @@ def test_ports_of_all_users_outlive_the_systems_daemon(system):
     runner, nobody = system.runner, as_nobody()
     ends = start_stream(runner, nobody)
     system.look()
-    assert [name for name, _ in system.stored] == [NAME] * 2, 'the bag and the record of one address'
+    assert [name for name, _ in system.stored] == [NAME] * 2, 'the descriptor store and the record of one address'
     for _ in range(2):
         system.kill()
         system.start()
@@ -255,13 +255,13 @@ def test_a_call_that_was_given_up_does_not_cost_the_port(system):
     runner.release(*ends)
 
 
-def bag_of(*sockets):
-    bag = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    bag.bind('')
-    bag.connect(bag.getsockname())
+def make_fd_store(*sockets):
+    fd_store = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    fd_store.bind('')
+    fd_store.connect(fd_store.getsockname())
     if sockets:
-        socket.send_fds(bag, [b'\0'], [s.fileno() for s in sockets])
-    return bag
+        socket.send_fds(fd_store, [b'\0'], [s.fileno() for s in sockets])
+    return fd_store
 
 
 def udp_sockets(address, shares=True):
@@ -286,20 +286,20 @@ GOOD_RECORD = RECORD.pack(MAGIC, *[0] * 1040)
 
 
 @pytest.mark.parametrize('what', ['another address', 'no reuseport', 'empty', 'no record', 'short record',
-                                  'strange record', 'no bag', 'name'])
+                                  'strange record', 'no descriptor store', 'name'])
 def test_what_is_stored_is_checked(system, what):
     sockets = [] if what == 'empty' else udp_sockets(
         (HOST, 4790 if what == 'another address' else PORT), what != 'no reuseport')
-    bag = bag_of(*sockets)
+    fd_store = make_fd_store(*sockets)
     record = memory_file({'short record': GOOD_RECORD[:100], 'strange record': bytes(RECORD.size)}
                          .get(what, GOOD_RECORD))
     name = 'port-7f000001' if what == 'name' else NAME
     system.kill()
-    if what != 'no bag':
-        system.stored.append((name, os.dup(bag.fileno())))
+    if what != 'no descriptor store':
+        system.stored.append((name, os.dup(fd_store.fileno())))
     if what != 'no record':
         system.stored.append((name, os.dup(record)))
-    bag.close()
+    fd_store.close()
     os.close(record)
     for s in sockets:
         s.close()

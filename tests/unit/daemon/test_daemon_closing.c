@@ -264,8 +264,8 @@ static uint32_t ask_for_port(int sock, struct fdmsg *m)
 	return m->body.port_reply.status;
 }
 
-/* A process may have put anything into the bag of a port that it was given. */
-static void test_in_a_bag(void **state)
+/* A process may have put anything into the descriptor store of a port that it was given. */
+static void test_in_a_descriptor_store(void **state)
 {
 	int fd = make_lingering(), sock = join_raw();
 	struct fdmsg m;
@@ -516,11 +516,16 @@ static void test_wake_is_no_pipe(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_of_a_wrong_kind),	TEST(test_as_a_channel),
-		TEST(test_not_received_yet),	TEST(test_too_many),
-		TEST(test_without_room),	TEST(test_in_a_bell),
-		TEST(test_in_a_bell_that_ends), TEST(test_in_a_bag),
-		TEST(test_many_at_once),	TEST(test_more_than_can_be_closed),
+		TEST(test_of_a_wrong_kind),
+		TEST(test_as_a_channel),
+		TEST(test_not_received_yet),
+		TEST(test_too_many),
+		TEST(test_without_room),
+		TEST(test_in_a_bell),
+		TEST(test_in_a_bell_that_ends),
+		TEST(test_in_a_descriptor_store),
+		TEST(test_many_at_once),
+		TEST(test_more_than_can_be_closed),
 		TEST(test_port_that_is_being_closed),
 		TEST(test_wake_is_no_pipe),
 	};

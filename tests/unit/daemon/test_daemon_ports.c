@@ -649,27 +649,27 @@ static void test_v6(void **state)
  * What a process may pretend to have kept.
  */
 
-static int make_full_bag(const int *fds, int count)
+static int make_fd_store_of(const int *fds, int count)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	socklen_t len = sizeof(name);
-	int bag = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd_store = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-	CHECK(!bind(bag, (struct sockaddr *)&name, sizeof(sa_family_t)));
-	CHECK(!getsockname(bag, (struct sockaddr *)&name, &len));
-	CHECK(!connect(bag, (struct sockaddr *)&name, len));
+	CHECK(!bind(fd_store, (struct sockaddr *)&name, sizeof(sa_family_t)));
+	CHECK(!getsockname(fd_store, (struct sockaddr *)&name, &len));
+	CHECK(!connect(fd_store, (struct sockaddr *)&name, len));
 	for (int i = 0; i < count; i += 4)
-		CHECK(!fdmsg_send(bag, "", 1, fds + i, 4));
-	return bag;
+		CHECK(!fdmsg_send(fd_store, "", 1, fds + i, 4));
+	return fd_store;
 }
 
-static int return_bag(int sock, const uint8_t *gid, int bag)
+static int return_fd_store(int sock, const uint8_t *gid, int fd_store)
 {
 	struct ctl_port kept = { .header = { .type = CTL_PORT_KEPT, .seq = 7 } };
 	struct fdmsg m;
 
 	memcpy(kept.gid, gid, sizeof(kept.gid));
-	CHECK(!fdmsg_send(sock, &kept, sizeof(kept), &bag, 1));
+	CHECK(!fdmsg_send(sock, &kept, sizeof(kept), &fd_store, 1));
 	CHECK(!fdmsg_wait(sock, (now_ms() + PATIENCE_MS) * 1000000, &m));
 	fdmsg_close_fds(&m);
 	CHECK(m.body.header.type == CTL_PORT_REPLY && m.body.header.seq == 7);
@@ -693,7 +693,7 @@ static int raw_join(void)
 	return sock;
 }
 
-static void test_false_bags(void **state)
+static void test_false_fd_stores(void **state)
 {
 	struct ctl_client *c = join();
 	pid_t daemon = ctl_daemon_pid(c);
@@ -704,33 +704,33 @@ static void test_false_bags(void **state)
 	this_address(gid);
 	CHECK(!pipe2(pipes, O_CLOEXEC));
 	before = (int)count_fds(daemon);
-	/* no bags */
-	CHECK(return_bag(sock, gid, pipes[0]) == EPROTO);
-	CHECK(return_bag(sock, gid, udp) == EPROTO);
+	/* no descriptor stores */
+	CHECK(return_fd_store(sock, gid, pipes[0]) == EPROTO);
+	CHECK(return_fd_store(sock, gid, udp) == EPROTO);
 	/* nothing in it, the wrong things, too few of them, words without descriptors */
-	fd = make_full_bag(NULL, 0);
-	CHECK(return_bag(sock, gid, fd) == EPROTO);
+	fd = make_fd_store_of(NULL, 0);
+	CHECK(return_fd_store(sock, gid, fd) == EPROTO);
 	CHECK(send(fd, "x", 1, 0) == 1);
-	CHECK(return_bag(sock, gid, fd) == EPROTO);
+	CHECK(return_fd_store(sock, gid, fd) == EPROTO);
 	close(fd);
 	for (int i = 0; i < 8; i++)
 		junk[i] = i % 2 ? udp : pipes[0];
-	fd = make_full_bag(junk, 8);
-	CHECK(return_bag(sock, gid, fd) == EPROTO);
+	fd = make_fd_store_of(junk, 8);
+	CHECK(return_fd_store(sock, gid, fd) == EPROTO);
 	close(fd);
 	for (int i = 0; i < 8; i++)
 		junk[i] = udp;
-	fd = make_full_bag(junk, 8);
-	CHECK(return_bag(sock, gid, fd) == EPROTO);
+	fd = make_fd_store_of(junk, 8);
+	CHECK(return_fd_store(sock, gid, fd) == EPROTO);
 	/* a group that is there already keeps its own */
 	close(open_port(c, gid));
-	CHECK(return_bag(sock, gid, fd) == EEXIST);
+	CHECK(return_fd_store(sock, gid, fd) == EEXIST);
 	close(fd);
-	/* a bag of bags */
+	/* a descriptor store of descriptor stores */
 	for (int i = 0; i < 8; i++)
 		junk[i] = sock;
-	fd = make_full_bag(junk, 4);
-	CHECK(return_bag(sock, gid, fd) == EEXIST);
+	fd = make_fd_store_of(junk, 4);
+	CHECK(return_fd_store(sock, gid, fd) == EEXIST);
 	close(fd);
 	ctl_close(c);
 	wait_until_free(gid);
@@ -761,7 +761,7 @@ int main(void)
 		port_test(test_port_taken_with_reuseport),
 		port_test(test_bad_addresses),
 		port_test(test_v6),
-		port_test(test_false_bags),
+		port_test(test_false_fd_stores),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -148,7 +148,7 @@ static void every_socket_takes_merged_packets(void **state)
 	/* Those of a daemon that did not see to it. */
 	assert_int_equal(setsockopt(g->sockets[3]->fd, IPPROTO_UDP, UDP_GRO, &(int){ 0 }, sizeof(int)),
 			 0);
-	assert_int_equal(port_group_adopt(gid, 0, g->bag->fd, &adopted), 0);
+	assert_int_equal(port_group_adopt(gid, 0, g->fd_store->fd, &adopted), 0);
 	assert_int_equal(option(g->sockets[3]->fd, UDP_GRO), 1);
 	port_group_destroy(adopted);
 	port_group_destroy(g);

@@ -1,4 +1,4 @@
-#include "event/bag.h"
+#include "event/fd_store.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #define QUEUE_BYTES (1 << 20)
 
-/* Room for all that a message can have: others may have put anything into a bag. */
+/* Room for all that a message can have: others may have put anything into a descriptor store. */
 union control {
 	struct cmsghdr align;
 	char room[CMSG_SPACE(FDMSG_FDS_ROOM * sizeof(int))];
@@ -35,7 +35,7 @@ static int connect_to_itself(int fd)
 	return 0;
 }
 
-int bag_create(void)
+int fd_store_create(void)
 {
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int bytes = QUEUE_BYTES, rc;
@@ -51,7 +51,7 @@ int bag_create(void)
 	return fd;
 }
 
-int bag_add(int bag, const int *fds, unsigned count)
+int fd_store_add(int fd_store, const int *fds, unsigned count)
 {
 	char byte = 0;
 	struct iovec iov = { &byte, 1 };
@@ -69,7 +69,7 @@ int bag_add(int bag, const int *fds, unsigned count)
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(count * sizeof(int));
 	memcpy(CMSG_DATA(c), fds, count * sizeof(int));
-	while (sendmsg(bag, &mh, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+	while (sendmsg(fd_store, &mh, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
 		if (errno != EINTR)
 			return errno == EAGAIN ? -ENOBUFS : -errno;
 	}
@@ -77,7 +77,7 @@ int bag_add(int bag, const int *fds, unsigned count)
 }
 
 /* Copies what the next message has. Returns how many; 0: there is none; -errno. */
-static int look_at_next(int bag, int *fds, unsigned max)
+static int look_at_next(int fd_store, int *fds, unsigned max)
 {
 	char byte;
 	struct iovec iov = { &byte, 1 };
@@ -91,7 +91,7 @@ static int look_at_next(int bag, int *fds, unsigned max)
 	struct cmsghdr *c;
 	int got[FDMSG_FDS_ROOM], count, rc = 0;
 
-	if (recvmsg(bag, &mh, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
+	if (recvmsg(fd_store, &mh, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
 		return errno == EAGAIN ? 0 : -errno;
 	c = CMSG_FIRSTHDR(&mh);
 	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
@@ -111,18 +111,18 @@ static int look_at_next(int bag, int *fds, unsigned max)
 	return rc ? rc : count;
 }
 
-int bag_look(int bag, int *fds, unsigned max)
+int fd_store_look(int fd_store, int *fds, unsigned max)
 {
 	int from_start = 0, as_usual = -1, count = 0, n;
 
-	if (!intake_is_unix(bag, SOCK_DGRAM))
+	if (!intake_is_unix(fd_store, SOCK_DGRAM))
 		return -EPROTO;
 	/* Each look then goes on where the last one ended. */
-	if (setsockopt(bag, SOL_SOCKET, SO_PEEK_OFF, &from_start, sizeof(from_start)) < 0)
+	if (setsockopt(fd_store, SOL_SOCKET, SO_PEEK_OFF, &from_start, sizeof(from_start)) < 0)
 		return -errno;
-	while ((n = look_at_next(bag, fds + count, max - (unsigned)count)) > 0)
+	while ((n = look_at_next(fd_store, fds + count, max - (unsigned)count)) > 0)
 		count += n;
-	setsockopt(bag, SOL_SOCKET, SO_PEEK_OFF, &as_usual, sizeof(as_usual));
+	setsockopt(fd_store, SOL_SOCKET, SO_PEEK_OFF, &as_usual, sizeof(as_usual));
 	if (!n)
 		return count;
 	while (count)

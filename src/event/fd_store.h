@@ -1,0 +1,35 @@
+/*
+ * Descriptor store - any number of descriptors behind one, which processes hold without looking
+ * inside.
+ *
+ * A unix datagram socket that is connected to itself, with the descriptors as messages in its own
+ * queue. Whoever holds the descriptor store keeps all of them open. What is in it stays in it: the
+ * daemon looks (MSG_PEEK) and adds at the end.
+ *
+ * Descriptors under way count for the user of the daemon, each once however many hold the
+ * descriptor store: when there are more than the daemon's RLIMIT_NOFILE (which it raises as far as
+ * it may), adding fails with -ETOOMANYREFS, unless the daemon has CAP_SYS_RESOURCE. A descriptor
+ * store takes some 500 messages under Linux's usual net.core.wmem_max; then adding fails with
+ * -ENOBUFS.
+ *
+ * Owner: the daemon's one thread. Never blocks.
+ */
+#ifndef EVENT_FD_STORE_H
+#define EVENT_FD_STORE_H
+
+#define FD_STORE_ADD_MAX 8 /* descriptors at once */
+
+/* The new descriptor store's descriptor, or -errno. */
+int fd_store_create(void);
+
+/* All or none. They stay the caller's, too. 0 or -errno. */
+int fd_store_add(int fd_store, const int *fds, unsigned count);
+
+/*
+ * Copies of all descriptors in the order in which they were added, close-on-exec, the caller's.
+ * Returns how many, or -errno: -EPROTO it is no descriptor store; -EMFILE; -E2BIG there are more
+ * than max.
+ */
+int fd_store_look(int fd_store, int *fds, unsigned max);
+
+#endif
