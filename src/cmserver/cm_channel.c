@@ -8,7 +8,7 @@
 #include "cmserver/cm_id.h"
 #include "cmserver/cm_save.h"
 #include "daemon/client.h"
-#include "event/closer.h"
+#include "event/close_pool.h"
 #include "event/intake.h"
 
 #define RINGS_MAX 1024 /* more than a socket has room for, unless its buffer was enlarged */
@@ -27,8 +27,8 @@ static void silence(struct cm_channel *ch)
 	char byte;
 
 	/* What it has put in beside bytes would have to be closed. */
-	if (closer_is_behind(ch->owner->client->uid)) {
-		client_condemn(ch->owner->client, CLOSER_BEHIND);
+	if (close_pool_is_behind(ch->owner->client->uid)) {
+		client_condemn(ch->owner->client, CLOSE_POOL_BEHIND);
 		return;
 	}
 	/* No more than were put in: a program that puts in others wakes itself. */
@@ -75,7 +75,7 @@ void cm_channel_destroy(struct cm_channel *ch)
 	list_del(&ch->in_client);
 	ch->owner->channel_count--;
 	ch->owner->cm->channel_count--;
-	closer_close(ch->owner->client->uid, ch->fd);
+	close_pool_close(ch->owner->client->uid, ch->fd);
 	free(ch);
 }
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/memory_file.h"
-#include "event/closer.h"
+#include "event/close_pool.h"
 
 #define MAGIC	   0x53436d56u
 #define READ_COUNT 32 /* records at once */
@@ -52,7 +52,7 @@ int cm_store_open(struct cm_store *s, int fd)
 
 void cm_store_close(struct cm_store *s, uid_t uid)
 {
-	closer_close(uid, s->fd);
+	close_pool_close(uid, s->fd);
 	free(s->free);
 	*s = CM_STORE_NONE;
 }

@@ -9,7 +9,7 @@
 
 #include "ctl/deadline.h"
 #include "ctl/fdmsg.h"
-#include "event/closer.h"
+#include "event/close_pool.h"
 #include "event/intake.h"
 
 #define SPEECHLESS_MS	  5000
@@ -86,8 +86,8 @@ static void receive(struct client *c)
 
 		const char *fault;
 
-		if (m.fd_count && closer_is_behind(c->uid))
-			fault = CLOSER_BEHIND;
+		if (m.fd_count && close_pool_is_behind(c->uid))
+			fault = CLOSE_POOL_BEHIND;
 		else
 			fault = c->daemon->hooks->on_message(c, &m);
 		intake_close(c->uid, &m);
@@ -165,7 +165,7 @@ static void destroy(struct client *c)
 		close(c->pid_fd);
 	}
 	loop_forget(&c->daemon->loop, c->sock);
-	closer_hang_up(c->uid, c->sock);
+	close_pool_hang_up(c->uid, c->sock);
 	fdref_put(c->arena);
 	fdref_put(c->wake);
 	fdref_put(c->heap);

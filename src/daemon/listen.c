@@ -10,7 +10,7 @@
 #include "ctl/fdmsg.h"
 #include "daemon/client.h"
 #include "daemon/daemon.h"
-#include "event/closer.h"
+#include "event/close_pool.h"
 
 #define CALLS_PER_TURN	16
 #define RESUME_AFTER_MS 100
@@ -33,7 +33,7 @@ static void refuse(uid_t uid, int sock, int status)
 	};
 
 	fdmsg_send(sock, &welcome, sizeof(welcome), NULL, 0);
-	closer_hang_up(uid, sock);
+	close_pool_hang_up(uid, sock);
 }
 
 /* False: it was refused, since it cannot be known. */
@@ -58,7 +58,7 @@ static void take_call(struct daemon *d, int sock)
 		refuse(peer.uid, sock, EACCES);
 		return;
 	}
-	rc = closer_is_behind(peer.uid) ? -EMFILE : client_create(d, sock, &peer);
+	rc = close_pool_is_behind(peer.uid) ? -EMFILE : client_create(d, sock, &peer);
 	if (rc)
 		refuse(peer.uid, sock, -rc);
 }
@@ -109,7 +109,7 @@ static void on_call(struct loop_source *source, uint32_t events)
 	for (int i = 0; i < CALLS_PER_TURN; i++) {
 		int sock;
 
-		if (closer_is_full()) {
+		if (close_pool_is_full()) {
 			pause_listening(l, RESUME_AFTER_MS);
 			return;
 		}

@@ -13,8 +13,8 @@
 
 #include "base/source_port.h"
 #include "daemon/address.h"
+#include "event/close_pool.h"
 #include "event/fd_store.h"
-#include "event/closer.h"
 
 #ifndef UDP_GRO
 #define UDP_GRO 104
@@ -262,7 +262,7 @@ static int unpack(struct port_group *g, int fd_store)
 		if (!rc && !is_socket_of(g, fds[i]))
 			rc = -EPROTO;
 		if (rc) {
-			closer_close(geteuid(), fds[i]);
+			close_pool_close(geteuid(), fds[i]);
 			continue;
 		}
 		prefer(fds[i]); /* of a daemon that did not */

@@ -11,7 +11,7 @@
 #include "daemon/owner.h"
 #include "daemon/port_store.h"
 #include "daemon/slots.h"
-#include "event/closer.h"
+#include "event/close_pool.h"
 
 /* What a request is about, checked. */
 struct wanted {
@@ -40,9 +40,9 @@ static void insert(struct daemon *d, struct port_group *g)
 }
 
 /*
- * Its sockets may be open for a while: what is in its descriptor store, which the closer closes;
- * what its last process has, of whose end its connection told first, and which may get no processor
- * to go on with closing.
+ * Its sockets may be open for a while: what is in its descriptor store, which the close pool
+ * closes; what its last process has, of whose end its connection told first, and which may get no
+ * processor to go on with closing.
  */
 static void remember_end(struct daemon *d, const struct port_group *g)
 {
@@ -53,7 +53,7 @@ static void remember_end(struct daemon *d, const struct port_group *g)
 	e->when_ns = deadline_now_ns();
 }
 
-/* `closing`: the closer has something to do. */
+/* `closing`: the close pool has something to do. */
 static bool has_just_ended(const struct daemon *d, const struct wanted *w, bool closing)
 {
 	int64_t since = deadline_now_ns() - ENDED_PORT_MS * INT64_C(1000000);
@@ -176,13 +176,14 @@ static int find_or_create(struct daemon *d, const struct wanted *w, struct port_
 		return 0;
 	if (d->port_group_count >= PORT_GROUPS_MAX)
 		return -ENOSPC;
-	/* Its descriptor store is for the closer, in the end. */
-	if (d->scope == DAEMON_OF_USER && closer_is_behind(d->uid))
+	/* Its descriptor store is for the close pool, in the end. */
+	if (d->scope == DAEMON_OF_USER && close_pool_is_behind(d->uid))
 		return -EMFILE;
 	/* With ip_nonlocal_bind the kernel would let it be bound. */
 	if (host_has_address(w->gid, w->ifindex) == 0)
 		return -EADDRNOTAVAIL;
-	closing = closer_has(geteuid()); /* before: it may be done when the port turns out to be taken */
+	closing = close_pool_has(
+		geteuid()); /* before: it may be done when the port turns out to be taken */
 	rc = port_group_create(w->gid, w->ifindex, out);
 	if (!rc) {
 		insert(d, *out);

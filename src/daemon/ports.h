@@ -8,7 +8,7 @@
  * An address whose port is taken, while processes live that have a slot and have not come back to
  * this daemon, may well be theirs: then the answer is to ask again (EAGAIN). So it is when the
  * address's group has just ended, and may not be closed yet: within ENDED_PORT_MS, or as long as
- * something is being closed (event/closer.h). Otherwise it is a stranger's (EADDRINUSE).
+ * something is being closed (event/close_pool.h). Otherwise it is a stranger's (EADDRINUSE).
  *
  * Owner: the daemon's one thread.
  */

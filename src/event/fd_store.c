@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "ctl/fdmsg.h"
-#include "event/closer.h"
+#include "event/close_pool.h"
 #include "event/intake.h"
 
 #define QUEUE_BYTES (1 << 20)
@@ -104,7 +104,7 @@ static int look_at_next(int fd_store, int *fds, unsigned max)
 		rc = -E2BIG;
 	for (int i = 0; i < count; i++) {
 		if (rc)
-			closer_close(geteuid(), got[i]);
+			close_pool_close(geteuid(), got[i]);
 		else
 			fds[i] = got[i];
 	}
@@ -126,6 +126,6 @@ int fd_store_look(int fd_store, int *fds, unsigned max)
 	if (!n)
 		return count;
 	while (count)
-		closer_close(geteuid(), fds[--count]);
+		close_pool_close(geteuid(), fds[--count]);
 	return n;
 }

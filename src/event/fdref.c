@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "event/closer.h"
+#include "event/close_pool.h"
 
 struct fdref *fdref_create(int fd)
 {
@@ -22,7 +22,7 @@ struct fdref *fdref_create_foreign(uid_t uid, int fd)
 	struct fdref *f = malloc(sizeof(*f));
 
 	if (!f) {
-		closer_close(uid, fd);
+		close_pool_close(uid, fd);
 		return NULL;
 	}
 	*f = (struct fdref){ .fd = fd, .count = 1, .is_foreign = true, .uid = uid };
@@ -40,7 +40,7 @@ void fdref_put(struct fdref *f)
 	if (!f || --f->count)
 		return;
 	if (f->is_foreign)
-		closer_close(f->uid, f->fd);
+		close_pool_close(f->uid, f->fd);
 	else
 		close(f->fd);
 	free(f);

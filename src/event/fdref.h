@@ -12,7 +12,7 @@
 struct fdref {
 	int fd;
 	unsigned count;
-	bool is_foreign; /* a client's: it is for the closer */
+	bool is_foreign; /* a client's: it is for the close pool */
 	uid_t uid;	 /* whose, then */
 };
 

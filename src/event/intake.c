@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "event/closer.h"
+#include "event/close_pool.h"
 
 /* With fewer descriptors than this in all, a quarter of them has to do. */
 #define LIMIT_USUAL 1024
@@ -66,7 +66,7 @@ int intake_message(uid_t uid, int sock, struct fdmsg *out)
 void intake_close(uid_t uid, struct fdmsg *m)
 {
 	for (unsigned i = 0; i < m->fd_count; i++)
-		closer_close(uid, m->fds[i]);
+		close_pool_close(uid, m->fds[i]);
 	m->fd_count = 0;
 }
 

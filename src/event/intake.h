@@ -2,7 +2,8 @@
  * Intake - takes what a client sent, with the descriptors that came along.
  *
  * In:  a socket that a client may write to.
- * Out: its messages or bytes. Descriptors go to the closer, unless they are taken out of a message.
+ * Out: its messages or bytes. Descriptors go to the close pool, unless they are taken out of a
+ * message.
  *
  * A descriptor for which there is no room is closed by the kernel within recvmsg(2), and whoever
  * receives waits for that. So there is always room: for as many as a message can have, and above

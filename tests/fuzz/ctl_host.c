@@ -19,7 +19,7 @@
 
 #include "ctl/protocol.h"
 #include "daemon/address.h"
-#include "event/closer.h"
+#include "event/close_pool.h"
 
 #define PACKETS_MAX  64
 #define PACKET_BYTES 512
@@ -170,28 +170,28 @@ int host_getsockopt(int fd, int level, int option, void *value, socklen_t *lengt
 }
 
 /* At once: what is left open is then known at the end. */
-void closer_close(uid_t uid, int fd)
+void close_pool_close(uid_t uid, int fd)
 {
 	if (fd >= 0)
 		close(fd);
 }
 
-void closer_hang_up(uid_t uid, int sock)
+void close_pool_hang_up(uid_t uid, int sock)
 {
 	close(sock);
 }
 
-bool closer_has(uid_t uid)
+bool close_pool_has(uid_t uid)
 {
 	return false;
 }
 
-bool closer_is_behind(uid_t uid)
+bool close_pool_is_behind(uid_t uid)
 {
 	return false;
 }
 
-bool closer_is_full(void)
+bool close_pool_is_full(void)
 {
 	return false;
 }

@@ -1,4 +1,4 @@
-#include "event/closer.h"
+#include "event/close_pool.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ static struct {
 	struct user *users; /* whose turn it is comes first */
 	unsigned queued, threads;
 	unsigned idle; /* of the threads: they wait, or start, or are about to look */
-} closer = { .lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER };
+} pool = { .lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER };
 
 static void close_one(int fd, bool is_client)
 {
@@ -53,7 +53,7 @@ static void close_one(int fd, bool is_client)
 
 static struct user **find(uid_t uid)
 {
-	struct user **at = &closer.users;
+	struct user **at = &pool.users;
 
 	while (*at && (*at)->uid != uid)
 		at = &(*at)->next;
@@ -88,8 +88,8 @@ static unsigned count_ready(void)
 {
 	unsigned ready = 0;
 
-	for (struct user *u = closer.users; u; u = u->next) {
-		unsigned room = CLOSER_THREADS_OF_USER - u->busy;
+	for (struct user *u = pool.users; u; u = u->next) {
+		unsigned room = CLOSE_POOL_THREADS_OF_USER - u->busy;
 
 		ready += u->queued < room ? u->queued : room;
 	}
@@ -111,10 +111,10 @@ static void move_to_end(struct user **at)
 /* The next job of a user whose others do not take long; the user is busy with it until finish(). */
 static struct job *take(struct user **whose)
 {
-	struct user **at = &closer.users, *u;
+	struct user **at = &pool.users, *u;
 	struct job *job;
 
-	while (*at && (!(*at)->queued || (*at)->busy == CLOSER_THREADS_OF_USER))
+	while (*at && (!(*at)->queued || (*at)->busy == CLOSE_POOL_THREADS_OF_USER))
 		at = &(*at)->next;
 	u = *at;
 	if (!u)
@@ -125,7 +125,7 @@ static struct job *take(struct user **whose)
 		u->end = &u->first;
 	u->queued--;
 	u->busy++;
-	closer.queued--;
+	pool.queued--;
 	move_to_end(at);
 	*whose = u;
 	return job;
@@ -134,10 +134,10 @@ static struct job *take(struct user **whose)
 /* Lets go of the lock meanwhile. */
 static void finish(struct user *u, struct job *job)
 {
-	pthread_mutex_unlock(&closer.lock);
+	pthread_mutex_unlock(&pool.lock);
 	close_one(job->fd, job->is_client);
 	free(job);
-	pthread_mutex_lock(&closer.lock);
+	pthread_mutex_lock(&pool.lock);
 	u->busy--;
 	drop_user_if_done(u);
 }
@@ -154,7 +154,7 @@ static struct job *wait_for_job(struct user **whose)
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += IDLE_S;
 	while (!job) {
-		int rc = pthread_cond_timedwait(&closer.work, &closer.lock, &until);
+		int rc = pthread_cond_timedwait(&pool.work, &pool.lock, &until);
 
 		job = take(whose);
 		if (rc == ETIMEDOUT)
@@ -168,15 +168,15 @@ static void *work(void *unused)
 	struct user *whose;
 	struct job *job;
 
-	pthread_mutex_lock(&closer.lock);
+	pthread_mutex_lock(&pool.lock);
 	while ((job = wait_for_job(&whose))) {
-		closer.idle--;
+		pool.idle--;
 		finish(whose, job);
-		closer.idle++;
+		pool.idle++;
 	}
-	closer.idle--;
-	closer.threads--;
-	pthread_mutex_unlock(&closer.lock);
+	pool.idle--;
+	pool.threads--;
+	pthread_mutex_unlock(&pool.lock);
 	return NULL;
 }
 
@@ -187,16 +187,16 @@ static bool start_thread(void)
 	pthread_t thread;
 	int rc;
 
-	if (count_ready() <= closer.idle || closer.threads == CLOSER_THREADS)
+	if (count_ready() <= pool.idle || pool.threads == CLOSE_POOL_THREADS)
 		return true;
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	rc = pthread_create(&thread, &attr, work, NULL);
 	pthread_attr_destroy(&attr);
-	closer.threads += !rc;
-	closer.idle += !rc;
-	return closer.threads;
+	pool.threads += !rc;
+	pool.idle += !rc;
+	return pool.threads;
 }
 
 static void add(uid_t uid, int fd, bool is_client)
@@ -204,10 +204,10 @@ static void add(uid_t uid, int fd, bool is_client)
 	struct job *job = malloc(sizeof(*job));
 	struct user *u;
 
-	pthread_mutex_lock(&closer.lock);
+	pthread_mutex_lock(&pool.lock);
 	u = job ? get_user(uid) : NULL;
 	if (!u) {
-		pthread_mutex_unlock(&closer.lock);
+		pthread_mutex_unlock(&pool.lock);
 		close_one(fd, is_client);
 		free(job);
 		return;
@@ -216,12 +216,12 @@ static void add(uid_t uid, int fd, bool is_client)
 	*u->end = job;
 	u->end = &job->next;
 	u->queued++;
-	closer.queued++;
-	pthread_cond_signal(&closer.work);
+	pool.queued++;
+	pthread_cond_signal(&pool.work);
 	job = start_thread() ? NULL : take(&u);
 	if (job)
 		finish(u, job);
-	pthread_mutex_unlock(&closer.lock);
+	pthread_mutex_unlock(&pool.lock);
 }
 
 static rlim_t limit(void)
@@ -231,51 +231,51 @@ static rlim_t limit(void)
 	return getrlimit(RLIMIT_NOFILE, &l) ? 0 : l.rlim_cur;
 }
 
-bool closer_has(uid_t uid)
+bool close_pool_has(uid_t uid)
 {
 	bool any;
 
-	pthread_mutex_lock(&closer.lock);
+	pthread_mutex_lock(&pool.lock);
 	any = *find(uid) != NULL;
-	pthread_mutex_unlock(&closer.lock);
+	pthread_mutex_unlock(&pool.lock);
 	return any;
 }
 
-bool closer_is_behind(uid_t uid)
+bool close_pool_is_behind(uid_t uid)
 {
 	rlim_t most = limit() / 8;
 	struct user *u;
 	bool behind;
 
-	if (most > CLOSER_BEHIND_MAX)
-		most = CLOSER_BEHIND_MAX;
-	if (most < CLOSER_BEHIND_MIN)
-		most = CLOSER_BEHIND_MIN;
-	pthread_mutex_lock(&closer.lock);
+	if (most > CLOSE_POOL_BEHIND_MAX)
+		most = CLOSE_POOL_BEHIND_MAX;
+	if (most < CLOSE_POOL_BEHIND_MIN)
+		most = CLOSE_POOL_BEHIND_MIN;
+	pthread_mutex_lock(&pool.lock);
 	u = *find(uid);
 	behind = u && u->queued >= most;
-	pthread_mutex_unlock(&closer.lock);
+	pthread_mutex_unlock(&pool.lock);
 	return behind;
 }
 
-bool closer_is_full(void)
+bool close_pool_is_full(void)
 {
 	rlim_t most = limit() / 2;
 	bool full;
 
-	pthread_mutex_lock(&closer.lock);
-	full = closer.queued > CLOSER_BEHIND_MIN && closer.queued >= most;
-	pthread_mutex_unlock(&closer.lock);
+	pthread_mutex_lock(&pool.lock);
+	full = pool.queued > CLOSE_POOL_BEHIND_MIN && pool.queued >= most;
+	pthread_mutex_unlock(&pool.lock);
 	return full;
 }
 
-void closer_close(uid_t uid, int fd)
+void close_pool_close(uid_t uid, int fd)
 {
 	if (fd >= 0)
 		add(uid, fd, false);
 }
 
-void closer_hang_up(uid_t uid, int sock)
+void close_pool_hang_up(uid_t uid, int sock)
 {
 	shutdown(sock, SHUT_RDWR);
 	add(uid, sock, true);
