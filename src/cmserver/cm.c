@@ -12,7 +12,7 @@
 #include "cmserver/cm_id.h"
 #include "cmserver/cm_save.h"
 #include "daemon/daemon.h"
-#include "event/intake.h"
+#include "event/receive_queue.h"
 
 /* ------------------------------------------------------------------------------------------
  * The whole.
@@ -255,7 +255,7 @@ static void open_channel(struct client *c, struct fdmsg *m, uint32_t number)
 
 	if (m->fds_lost)
 		rc = -EMFILE;
-	else if (!intake_is_unix(m->fds[0], SOCK_DGRAM))
+	else if (!receive_queue_is_unix(m->fds[0], SOCK_DGRAM))
 		rc = -EINVAL;
 	else if (!has_room_for_channel(c->cm))
 		rc = -EMFILE;

@@ -9,7 +9,7 @@
 #include "cmserver/cm_save.h"
 #include "daemon/client.h"
 #include "event/close_pool.h"
-#include "event/intake.h"
+#include "event/receive_queue.h"
 
 #define RINGS_MAX 1024 /* more than a socket has room for, unless its buffer was enlarged */
 
@@ -32,7 +32,8 @@ static void silence(struct cm_channel *ch)
 		return;
 	}
 	/* No more than were put in: a program that puts in others wakes itself. */
-	while (ch->rings && intake_bytes(ch->owner->client->uid, ch->fd, &byte, sizeof(byte)) > 0)
+	while (ch->rings &&
+	       receive_queue_take_bytes(ch->owner->client->uid, ch->fd, &byte, sizeof(byte)) > 0)
 		ch->rings--;
 	ch->rings = 0;
 }

@@ -10,7 +10,7 @@
 #include "ctl/deadline.h"
 #include "ctl/fdmsg.h"
 #include "event/close_pool.h"
-#include "event/intake.h"
+#include "event/receive_queue.h"
 
 #define SPEECHLESS_MS	  5000
 #define MESSAGES_PER_TURN 16
@@ -32,9 +32,9 @@ bool client_sees(const struct client *a, const struct client *b)
 	return a->uid == b->uid || (a->uid == 0 && a->role == CLIENT_OBSERVER);
 }
 
-static void watch_outbox(struct client *c)
+static void watch_send_queue(struct client *c)
 {
-	bool waits = c->outbox.count != 0;
+	bool waits = c->send_queue.count != 0;
 
 	loop_change(&c->daemon->loop, c->sock, EPOLLIN | (waits ? EPOLLOUT : 0), &c->on_socket);
 }
@@ -42,26 +42,26 @@ static void watch_outbox(struct client *c)
 int client_post(struct client *c, const void *message, size_t len, struct fdref *const *fds,
 		unsigned fd_count)
 {
-	unsigned before = c->outbox.count;
+	unsigned before = c->send_queue.count;
 	int rc;
 
 	if (c->condemned)
 		return -ECONNRESET;
-	rc = outbox_post(&c->outbox, c->sock, message, len, fds, fd_count);
+	rc = send_queue_post(&c->send_queue, c->sock, message, len, fds, fd_count);
 	if (rc == -ETOOMANYREFS)
 		return rc;
 	if (rc) {
 		client_condemn(c, rc == -ENOBUFS ? "it does not read what it is sent" : NULL);
 		return -ECONNRESET;
 	}
-	if (!before && c->outbox.count)
-		watch_outbox(c);
+	if (!before && c->send_queue.count)
+		watch_send_queue(c);
 	return 0;
 }
 
 void client_post_once(struct client *c, const void *message, size_t len)
 {
-	if (!outbox_holds(&c->outbox, message, len))
+	if (!send_queue_holds(&c->send_queue, message, len))
 		client_post(c, message, len, NULL, 0);
 }
 
@@ -75,7 +75,7 @@ static void receive(struct client *c)
 			return;
 
 		struct fdmsg m;
-		int rc = intake_message(c->uid, c->sock, &m);
+		int rc = receive_queue_take(c->uid, c->sock, &m);
 
 		if (rc == -EAGAIN)
 			return;
@@ -90,7 +90,7 @@ static void receive(struct client *c)
 			fault = CLOSE_POOL_BEHIND;
 		else
 			fault = c->daemon->hooks->on_message(c, &m);
-		intake_close(c->uid, &m);
+		receive_queue_close_fds(c->uid, &m);
 		if (fault)
 			client_condemn(c, fault);
 	}
@@ -103,12 +103,12 @@ static void on_socket(struct loop_source *source, uint32_t events)
 	if (c->condemned)
 		return;
 	if (events & EPOLLOUT) {
-		if (outbox_on_writable(&c->outbox, c->sock))
+		if (send_queue_on_writable(&c->send_queue, c->sock))
 			client_condemn(c, NULL);
-		if (!c->outbox.count)
+		if (!c->send_queue.count)
 			c->daemon->hooks->on_drained(c);
 		if (!c->condemned)
-			watch_outbox(c);
+			watch_send_queue(c);
 	}
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
 		receive(c);
@@ -135,7 +135,7 @@ int client_create(struct daemon *d, int sock, const struct ucred *peer)
 	c->uid = peer->uid;
 	c->pid_fd = -1;
 	c->on_socket.on_ready = on_socket;
-	outbox_init(&c->outbox);
+	send_queue_init(&c->send_queue);
 	list_init(&c->in_daemon);
 	list_init(&c->memberships);
 	rc = loop_watch(&d->loop, sock, EPOLLIN, &c->on_socket);
@@ -159,7 +159,7 @@ static void destroy(struct client *c)
 {
 	list_del(&c->in_daemon);
 	loop_timer_disarm(&c->speechless);
-	outbox_fini(&c->outbox);
+	send_queue_fini(&c->send_queue);
 	if (c->pid_fd >= 0) {
 		loop_forget(&c->daemon->loop, c->pid_fd);
 		close(c->pid_fd);

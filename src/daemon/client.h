@@ -21,7 +21,7 @@
 #include "daemon/daemon.h"
 #include "event/fdref.h"
 #include "event/loop.h"
-#include "event/outbox.h"
+#include "event/send_queue.h"
 
 struct cm_client;
 struct fdmsg;
@@ -43,7 +43,7 @@ struct client {
 	int sock;
 	struct loop_source on_socket;
 	struct loop_timer speechless; /* armed until the first message */
-	struct outbox outbox;
+	struct send_queue send_queue;
 	pid_t pid; /* who connected; 0 if it is in a pid namespace out of sight */
 	uid_t uid;
 

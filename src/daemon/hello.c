@@ -11,7 +11,7 @@
 
 #include "base/memory_file.h"
 #include "daemon/slots.h"
-#include "event/intake.h"
+#include "event/receive_queue.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
@@ -118,7 +118,7 @@ void hello_on_hello(struct client *c, struct fdmsg *m)
 		rc = -EPROTO;
 	/* Peers map the arena and the heap: they must not die of SIGBUS there. */
 	else if (!memory_file_is_fixed(m->fds[0]) || !memory_file_is_fixed(m->fds[2]) ||
-		 !intake_is_anonymous(m->fds[1]))
+		 !receive_queue_is_anonymous(m->fds[1]))
 		rc = -EINVAL;
 	if (!rc)
 		rc = keep_fds(c, m);

@@ -21,7 +21,7 @@ void listing_on_drained(struct client *c)
 {
 	struct ctl_list end = { .header = { .type = CTL_LIST_END, .seq = c->list_seq } };
 
-	while (c->list_next && !c->condemned && !c->outbox.count) {
+	while (c->list_next && !c->condemned && !c->send_queue.count) {
 		unsigned slot = c->list_next++;
 		struct client *process;
 

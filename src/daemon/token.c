@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "event/intake.h"
+#include "event/receive_queue.h"
 
 #define PROBES_MAX 64
 
@@ -48,7 +48,7 @@ static int probe(uid_t uid, int sender, int token_fd, const struct sockname *nam
 				return -EPERM;
 		}
 
-		ssize_t n = intake_bytes(uid, token_fd, got, sizeof(got));
+		ssize_t n = receive_queue_take_bytes(uid, token_fd, got, sizeof(got));
 
 		if (n == sizeof(got) && !memcmp(got, nonce, sizeof(got)))
 			return 0;

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "event/intake.h"
+#include "event/receive_queue.h"
 
 static void close_inherited(unsigned kept)
 {
@@ -69,7 +69,7 @@ int background_clean(unsigned kept)
 	close_inherited(kept);
 	reset_signals();
 	reset_scheduling();
-	intake_limit();
+	receive_queue_limit_fds();
 	umask(077);
 	return fill_standard_fds();
 }

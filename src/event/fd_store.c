@@ -8,7 +8,7 @@
 
 #include "ctl/fdmsg.h"
 #include "event/close_pool.h"
-#include "event/intake.h"
+#include "event/receive_queue.h"
 
 #define QUEUE_BYTES (1 << 20)
 
@@ -30,7 +30,7 @@ static int connect_to_itself(int fd)
 	    getsockname(fd, (struct sockaddr *)&name, &len) < 0 ||
 	    connect(fd, (struct sockaddr *)&name, len) < 0)
 		return -errno;
-	while (intake_bytes(geteuid(), fd, &stray, sizeof(stray)) >= 0)
+	while (receive_queue_take_bytes(geteuid(), fd, &stray, sizeof(stray)) >= 0)
 		;
 	return 0;
 }
@@ -115,7 +115,7 @@ int fd_store_look(int fd_store, int *fds, unsigned max)
 {
 	int from_start = 0, as_usual = -1, count = 0, n;
 
-	if (!intake_is_unix(fd_store, SOCK_DGRAM))
+	if (!receive_queue_is_unix(fd_store, SOCK_DGRAM))
 		return -EPROTO;
 	/* Each look then goes on where the last one ended. */
 	if (setsockopt(fd_store, SOL_SOCKET, SO_PEEK_OFF, &from_start, sizeof(from_start)) < 0)

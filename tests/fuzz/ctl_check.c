@@ -135,7 +135,8 @@ void check_connections(const struct daemon *d)
 static void check_client(struct daemon *d, const struct client *c)
 {
 	require(!c->condemned && c->daemon == d);
-	require(count(&c->outbox.messages) == c->outbox.count && c->outbox.count <= OUTBOX_MAX);
+	require(count(&c->send_queue.messages) == c->send_queue.count &&
+		c->send_queue.count <= SEND_QUEUE_MAX);
 	require(count(&c->memberships) == c->membership_count &&
 		c->membership_count <= MCAST_GROUPS_PER_CLIENT);
 	require(!c->cm == (c->role != CLIENT_CM));

@@ -1,4 +1,4 @@
-#include "event/intake.h"
+#include "event/receive_queue.h"
 
 #include <errno.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 /* With fewer descriptors than this in all, a quarter of them has to do. */
 #define LIMIT_USUAL 1024
 
-void intake_limit(void)
+void receive_queue_limit_fds(void)
 {
 	struct rlimit limit;
 
@@ -44,11 +44,11 @@ static void take_back(uid_t uid, const struct rlimit *before, struct fdmsg *m)
 		beyond |= (rlim_t)m->fds[i] >= before->rlim_cur;
 	if (!beyond)
 		return;
-	intake_close(uid, m);
+	receive_queue_close_fds(uid, m);
 	m->fds_lost = true;
 }
 
-int intake_message(uid_t uid, int sock, struct fdmsg *out)
+int receive_queue_take(uid_t uid, int sock, struct fdmsg *out)
 {
 	struct rlimit before = raise_limit();
 	ssize_t len = fdmsg_recv_bytes(sock, &out->body, sizeof(out->body), out);
@@ -59,18 +59,18 @@ int intake_message(uid_t uid, int sock, struct fdmsg *out)
 	take_back(uid, &before, out);
 	if (len > 0)
 		return 0;
-	intake_close(uid, out);
+	receive_queue_close_fds(uid, out);
 	return -ECONNRESET;
 }
 
-void intake_close(uid_t uid, struct fdmsg *m)
+void receive_queue_close_fds(uid_t uid, struct fdmsg *m)
 {
 	for (unsigned i = 0; i < m->fd_count; i++)
 		close_pool_close(uid, m->fds[i]);
 	m->fd_count = 0;
 }
 
-ssize_t intake_bytes(uid_t uid, int sock, void *bytes, size_t size)
+ssize_t receive_queue_take_bytes(uid_t uid, int sock, void *bytes, size_t size)
 {
 	struct rlimit before = raise_limit();
 	struct fdmsg m;
@@ -78,11 +78,11 @@ ssize_t intake_bytes(uid_t uid, int sock, void *bytes, size_t size)
 
 	setrlimit(RLIMIT_NOFILE, &before);
 	if (len >= 0)
-		intake_close(uid, &m);
+		receive_queue_close_fds(uid, &m);
 	return len;
 }
 
-bool intake_is_unix(int fd, int type)
+bool receive_queue_is_unix(int fd, int type)
 {
 	int has_domain, has_type;
 	socklen_t domain_len = sizeof(has_domain), type_len = sizeof(has_type);
@@ -92,7 +92,7 @@ bool intake_is_unix(int fd, int type)
 	       !getsockopt(fd, SOL_SOCKET, SO_TYPE, &has_type, &type_len) && has_type == type;
 }
 
-bool intake_is_anonymous(int fd)
+bool receive_queue_is_anonymous(int fd)
 {
 	struct stat s;
 

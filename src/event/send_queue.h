@@ -1,0 +1,48 @@
+/*
+ * Send queue - messages that wait because a client is slow to read.
+ *
+ * In:  messages with descriptors.
+ * Out: the same on the client's socket, in order, as fast as the client takes them.
+ *
+ * Owner: the daemon's one thread. Never blocks. If too many messages pile up it says so, and the
+ * caller disconnects the client.
+ */
+#ifndef EVENT_SEND_QUEUE_H
+#define EVENT_SEND_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/list.h"
+#include "ctl/protocol.h"
+#include "event/fdref.h"
+
+/* A client that reads has at most a link and a death per slot here, beside the socket's own buffer.
+ */
+#define SEND_QUEUE_MAX 1024
+
+struct send_queue {
+	struct list messages;
+	unsigned count;
+};
+
+void send_queue_init(struct send_queue *q);
+
+/* Drops what is queued. */
+void send_queue_fini(struct send_queue *q);
+
+/*
+ * Sends at once, or queues if the socket is full; takes its own references. 0; -ENOBUFS: too much
+ * is queued; -ETOOMANYREFS: too many descriptors are under way, nothing was sent or queued;
+ * another -errno: the client is gone.
+ */
+int send_queue_post(struct send_queue *q, int sock, const void *message, size_t len,
+		    struct fdref *const *fds, unsigned fd_count);
+
+/* The socket takes more. 0, also when some is left; -errno: the client is gone. */
+int send_queue_on_writable(struct send_queue *q, int sock);
+
+/* Whether these very bytes are queued already. */
+bool send_queue_holds(const struct send_queue *q, const void *message, size_t len);
+
+#endif
