@@ -28,7 +28,7 @@ static void silence(struct cm_channel *ch)
 
 	/* What it has put in beside bytes would have to be closed. */
 	if (close_pool_is_behind(ch->owner->client->uid)) {
-		client_condemn(ch->owner->client, CLOSE_POOL_BEHIND);
+		client_disconnect(ch->owner->client, CLOSE_POOL_BEHIND);
 		return;
 	}
 	/* No more than were put in: a program that puts in others wakes itself. */

@@ -272,7 +272,7 @@ static bool cut_off(struct cm *cm, uint32_t session)
 
 		if (!c->cm || c->cm->session != session)
 			continue;
-		client_condemn(c, "its process has begun anew");
+		client_disconnect(c, "its process has begun anew");
 		return true;
 	}
 	return false;
@@ -306,7 +306,7 @@ void cm_return_on_begin(struct client *c, struct fdmsg *m)
 	const struct ctl_cm_ask *ask = &m->body.cm_ask;
 
 	if (cc->begin_seq || !ask->header.seq) {
-		client_condemn(c, "it begins twice");
+		client_disconnect(c, "it begins twice");
 		return;
 	}
 	cc->begin_seq = ask->header.seq;

@@ -30,7 +30,7 @@
 #define BUFFER_BYTES   (4 << 20) /* for what a thousand connections say at once */
 
 struct gsi_port {
-	struct loop_corpse corpse; /* first */
+	struct loop_deferred_free deferred; /* first */
 	struct list in_gsi;
 	struct gsi *gsi;
 	struct port_group *group;
@@ -255,7 +255,7 @@ void gsi_put(struct gsi_port *port)
 	if (port->sender != socket_of(port))
 		close(port->sender);
 	ports_leave_for_daemon(port->gsi->daemon, port->group);
-	loop_bury(&port->gsi->daemon->loop, &port->corpse);
+	loop_defer_free(&port->gsi->daemon->loop, &port->deferred);
 }
 
 void gsi_send(struct gsi_port *port, const uint8_t remote[CTL_GID_BYTES],

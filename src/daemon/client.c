@@ -16,15 +16,15 @@
 #define MESSAGES_PER_TURN 16
 #define TURN_NS		  500000
 
-void client_condemn(struct client *c, const char *reason)
+void client_disconnect(struct client *c, const char *reason)
 {
-	if (c->condemned)
+	if (c->disconnecting)
 		return;
 	if (reason)
 		fprintf(stderr, "verbatimd: process %d is cut off: %s\n", (int)c->pid, reason);
-	c->condemned = true;
+	c->disconnecting = true;
 	list_del(&c->in_daemon);
-	list_add_tail(&c->daemon->condemned, &c->in_daemon);
+	list_add_tail(&c->daemon->disconnecting, &c->in_daemon);
 }
 
 bool client_sees(const struct client *a, const struct client *b)
@@ -45,13 +45,13 @@ int client_post(struct client *c, const void *message, size_t len, struct fdref 
 	unsigned before = c->send_queue.count;
 	int rc;
 
-	if (c->condemned)
+	if (c->disconnecting)
 		return -ECONNRESET;
 	rc = send_queue_post(&c->send_queue, c->sock, message, len, fds, fd_count);
 	if (rc == -ETOOMANYREFS)
 		return rc;
 	if (rc) {
-		client_condemn(c, rc == -ENOBUFS ? "it does not read what it is sent" : NULL);
+		client_disconnect(c, rc == -ENOBUFS ? "it does not read what it is sent" : NULL);
 		return -ECONNRESET;
 	}
 	if (!before && c->send_queue.count)
@@ -70,7 +70,7 @@ static void receive(struct client *c)
 	int64_t until_ns = deadline_now_ns() + TURN_NS;
 
 	/* A few, fewer if they take long, then it is the others' turn. */
-	for (int i = 0; i < MESSAGES_PER_TURN && !c->condemned; i++) {
+	for (int i = 0; i < MESSAGES_PER_TURN && !c->disconnecting; i++) {
 		if (i && deadline_now_ns() > until_ns)
 			return;
 
@@ -80,7 +80,7 @@ static void receive(struct client *c)
 		if (rc == -EAGAIN)
 			return;
 		if (rc) {
-			client_condemn(c, NULL);
+			client_disconnect(c, NULL);
 			return;
 		}
 
@@ -92,7 +92,7 @@ static void receive(struct client *c)
 			fault = c->daemon->hooks->on_message(c, &m);
 		receive_queue_close_fds(c->uid, &m);
 		if (fault)
-			client_condemn(c, fault);
+			client_disconnect(c, fault);
 	}
 }
 
@@ -100,14 +100,14 @@ static void on_socket(struct loop_source *source, uint32_t events)
 {
 	struct client *c = container_of(source, struct client, on_socket);
 
-	if (c->condemned)
+	if (c->disconnecting)
 		return;
 	if (events & EPOLLOUT) {
 		if (send_queue_on_writable(&c->send_queue, c->sock))
-			client_condemn(c, NULL);
+			client_disconnect(c, NULL);
 		if (!c->send_queue.count)
 			c->daemon->hooks->on_drained(c);
-		if (!c->condemned)
+		if (!c->disconnecting)
 			watch_send_queue(c);
 	}
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
@@ -118,7 +118,7 @@ static void on_speechless(struct loop_timer *timer)
 {
 	struct client *c = container_of(timer, struct client, speechless);
 
-	client_condemn(c, "it says nothing");
+	client_disconnect(c, "it says nothing");
 }
 
 int client_create(struct daemon *d, int sock, const struct ucred *peer)
@@ -180,24 +180,22 @@ bool client_has_ended(const struct client *c)
 	return c->pid_fd >= 0 && poll(&death, 1, 0) == 1;
 }
 
-static void bury(struct client *c)
+void client_free_disconnecting(struct daemon *d)
 {
-	c->daemon->hooks->on_death(c);
-	destroy(c);
-}
+	/* Telling the others of a death may disconnect one of them: it comes last in the list. */
+	while (!list_empty(&d->disconnecting)) {
+		struct client *c = container_of(d->disconnecting.next, struct client, in_daemon);
 
-void client_bury_condemned(struct daemon *d)
-{
-	/* Telling the others of a death may condemn one of them: they come last in the list. */
-	while (!list_empty(&d->condemned))
-		bury(container_of(d->condemned.next, struct client, in_daemon));
+		d->hooks->on_death(c);
+		destroy(c);
+	}
 }
 
 void client_dismiss_all(struct daemon *d)
 {
 	struct list *m, *after;
 
-	client_bury_condemned(d);
+	client_free_disconnecting(d);
 	list_for_each_safe(m, after, &d->clients) {
 		struct client *c = container_of(m, struct client, in_daemon);
 

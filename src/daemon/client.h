@@ -2,11 +2,12 @@
  * Client - one connection: whose it is, its messages, and its end.
  *
  * In:  a connected socket; its messages, of any content; the death of its process.
- * Out: calls of the hooks, which know what a message asks for and what goes with a client; replies and notices.
+ * Out: calls of the hooks, which know what a message asks for and what goes with a client; replies
+ * and notices.
  *
  * Owner: the daemon's one thread. Whatever a client sends, the worst that follows is that this
- * client is cut off. A client is condemned at any time and buried at the end of the turn: only
- * then do its slot, links and memberships go, and only then is it freed.
+ * client is disconnected. That may happen at any time; its slot, links and memberships go at the
+ * end of the loop's turn, and only then is it freed.
  */
 #ifndef DAEMON_CLIENT_H
 #define DAEMON_CLIENT_H
@@ -38,8 +39,8 @@ enum client_role {
 struct client {
 	struct daemon *daemon;
 	enum client_role role;
-	struct list in_daemon; /* in clients, or in condemned */
-	bool condemned;
+	struct list in_daemon; /* in clients, or in disconnecting */
+	bool disconnecting;
 	int sock;
 	struct loop_source on_socket;
 	struct loop_timer speechless; /* armed until the first message */
@@ -72,7 +73,8 @@ struct client {
 
 /* What this room leaves to the one above (verbatimd/server.c). */
 struct client_hooks {
-	/* Serves a message. NULL, or why the client is cut off: then nothing was done. */
+	/* Serves a message. NULL, or why the client is to be disconnected: then nothing was done.
+	 */
 	const char *(*on_message)(struct client *c, struct fdmsg *m);
 
 	/* All that was queued for the client is sent. */
@@ -91,15 +93,16 @@ int client_create(struct daemon *d, int sock, const struct ucred *peer);
 /* Becomes something else than speechless. */
 void client_set_role(struct client *c, enum client_role role);
 
-/* Sends or queues. 0; -ETOOMANYREFS: not sent; -ECONNRESET: the client is condemned. */
+/* Sends or queues. 0; -ETOOMANYREFS: not sent; -ECONNRESET: the client is disconnecting. */
 int client_post(struct client *c, const void *message, size_t len, struct fdref *const *fds,
 		unsigned fd_count);
 
 /* The same, unless it is waiting to be sent already. */
 void client_post_once(struct client *c, const void *message, size_t len);
 
-/* Cuts the client off at the end of this turn. reason: for the log, NULL if it left by itself. */
-void client_condemn(struct client *c, const char *reason);
+/* Disconnects the client at the end of this turn. reason: for the log, NULL if it left by itself.
+ */
+void client_disconnect(struct client *c, const char *reason);
 
 /* Whether a may know of b: processes of different users never meet. */
 bool client_sees(const struct client *a, const struct client *b);
@@ -107,7 +110,7 @@ bool client_sees(const struct client *a, const struct client *b);
 /* Whether its process has ended, as far as that is known. */
 bool client_has_ended(const struct client *c);
 
-void client_bury_condemned(struct daemon *d);
+void client_free_disconnecting(struct daemon *d);
 
 /* Drops all without telling them: they notice, and find the next daemon. */
 void client_dismiss_all(struct daemon *d);

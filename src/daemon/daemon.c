@@ -114,7 +114,7 @@ int daemon_init(struct daemon *d, enum daemon_scope scope, const struct client_h
 	d->uid = geteuid();
 	d->hooks = hooks;
 	list_init(&d->clients);
-	list_init(&d->condemned);
+	list_init(&d->disconnecting);
 	list_init(&d->memberships);
 	list_init(&d->port_groups);
 	idle_exit_init(&d->idle_exit, &d->loop, scope == DAEMON_OF_SYSTEM);
@@ -145,7 +145,7 @@ void daemon_run(struct daemon *d)
 {
 	while (!d->ended && !d->idle_exit.over) {
 		loop_turn(&d->loop);
-		client_bury_condemned(d);
+		client_free_disconnecting(d);
 	}
 }
 

@@ -54,7 +54,7 @@ struct daemon {
 	bool ended;
 	const struct client_hooks *hooks;
 	struct list clients;   /* all connections, observers and speechless ones too */
-	struct list condemned; /* connections to be buried at the end of this turn */
+	struct list disconnecting; /* to be freed at the end of this turn */
 	struct client *by_slot[CTL_SLOT_MAX + 1];
 	uint64_t slot_uids[CTL_SLOT_MAX + 1]; /* whose it was last, plus 1; 0: nobody's (daemon/slots.h) */
 	struct list memberships; /* of all multicast groups */

@@ -33,7 +33,7 @@ void hello_refuse(struct client *c, uint32_t seq, int status)
 
 	welcome.status = status;
 	client_post(c, &welcome, sizeof(welcome), NULL, 0);
-	client_condemn(c, strerror(status));
+	client_disconnect(c, strerror(status));
 }
 
 void hello_welcome(struct client *c, uint32_t seq, unsigned number, int token_fd)
@@ -43,13 +43,13 @@ void hello_welcome(struct client *c, uint32_t seq, unsigned number, int token_fd
 
 	welcome.slot = number;
 	if (client_post(c, &welcome, sizeof(welcome), &token, token ? 1 : 0))
-		client_condemn(c, "its token cannot be sent");
+		client_disconnect(c, "its token cannot be sent");
 	fdref_put(token);
 }
 
 static void on_death(struct loop_source *source, uint32_t events)
 {
-	client_condemn(container_of(source, struct client, on_death), NULL);
+	client_disconnect(container_of(source, struct client, on_death), NULL);
 }
 
 int hello_watch_death(struct client *c)

@@ -83,7 +83,7 @@ static struct link *find_or_create(struct client *c, unsigned slot, int *error)
 	struct link *l;
 	int rc;
 
-	if (!peer || peer->condemned || !client_sees(c, peer)) {
+	if (!peer || peer->disconnecting || !client_sees(c, peer)) {
 		*error = ENOENT;
 		return NULL;
 	}

@@ -14,14 +14,14 @@ static void tell_process(struct client *c, struct client *process)
 
 	memcpy(message.comm, process->comm, sizeof(message.comm));
 	if (client_post(c, &message, sizeof(message), &process->arena, 1))
-		client_condemn(c, "its list cannot be sent");
+		client_disconnect(c, "its list cannot be sent");
 }
 
 void listing_on_drained(struct client *c)
 {
 	struct ctl_list end = { .header = { .type = CTL_LIST_END, .seq = c->list_seq } };
 
-	while (c->list_next && !c->condemned && !c->send_queue.count) {
+	while (c->list_next && !c->disconnecting && !c->send_queue.count) {
 		unsigned slot = c->list_next++;
 		struct client *process;
 
@@ -31,7 +31,7 @@ void listing_on_drained(struct client *c)
 			return;
 		}
 		process = c->daemon->by_slot[slot];
-		if (process && !process->condemned && client_sees(c, process))
+		if (process && !process->disconnecting && client_sees(c, process))
 			tell_process(c, process);
 	}
 }
@@ -39,7 +39,7 @@ void listing_on_drained(struct client *c)
 void listing_on_list(struct client *c, struct fdmsg *m)
 {
 	if (c->list_next) {
-		client_condemn(c, "it asked for a list while one was under way");
+		client_disconnect(c, "it asked for a list while one was under way");
 		return;
 	}
 	c->list_next = 1;

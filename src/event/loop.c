@@ -12,7 +12,7 @@
 int loop_init(struct loop *l)
 {
 	list_init(&l->timers);
-	l->corpses = NULL;
+	l->deferred = NULL;
 	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	return l->epoll_fd < 0 ? -errno : 0;
 }
@@ -87,25 +87,25 @@ static void expire_timers(struct loop *l)
 	}
 }
 
-void loop_bury(struct loop *l, struct loop_corpse *corpse)
+void loop_defer_free(struct loop *l, struct loop_deferred_free *deferred)
 {
-	corpse->next = l->corpses;
-	l->corpses = corpse;
+	deferred->next = l->deferred;
+	l->deferred = deferred;
 }
 
-static void free_corpses(struct loop *l)
+static void free_deferred(struct loop *l)
 {
-	while (l->corpses) {
-		struct loop_corpse *next = l->corpses->next;
+	while (l->deferred) {
+		struct loop_deferred_free *next = l->deferred->next;
 
-		free(l->corpses);
-		l->corpses = next;
+		free(l->deferred);
+		l->deferred = next;
 	}
 }
 
 void loop_fini(struct loop *l)
 {
-	free_corpses(l);
+	free_deferred(l);
 	close(l->epoll_fd);
 }
 
@@ -122,5 +122,5 @@ void loop_turn(struct loop *l)
 		source->on_ready(source, events[i].events);
 	}
 	expire_timers(l);
-	free_corpses(l);
+	free_deferred(l);
 }

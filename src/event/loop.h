@@ -27,20 +27,20 @@ struct loop_timer {
 	void (*on_expire)(struct loop_timer *timer);
 };
 
-/* First in what has a source and is freed by the loop once no event for it can be left. */
-struct loop_corpse {
-	struct loop_corpse *next;
+/* First in what has a source, and is freed once no event for it can be left. */
+struct loop_deferred_free {
+	struct loop_deferred_free *next;
 };
 
 struct loop {
 	int epoll_fd;
 	struct list timers; /* armed, in no order: there are few */
-	struct loop_corpse *corpses;
+	struct loop_deferred_free *deferred;
 };
 
 int loop_init(struct loop *l);
 
-/* After the last turn: frees what is buried. */
+/* After the last turn: frees what is deferred. */
 void loop_fini(struct loop *l);
 
 /* events: 0 watches for EPOLLHUP and EPOLLERR alone. 0 or -errno. */
@@ -56,8 +56,8 @@ void loop_timer_init(struct loop_timer *t, void (*on_expire)(struct loop_timer *
 void loop_timer_arm(struct loop *l, struct loop_timer *t, int64_t after_ms);
 void loop_timer_disarm(struct loop_timer *t);
 
-/* free() at the end of the turn; its source may be called until then. */
-void loop_bury(struct loop *l, struct loop_corpse *corpse);
+/* Calls free() at the end of the turn; the source may be called until then. */
+void loop_defer_free(struct loop *l, struct loop_deferred_free *deferred);
 
 /* Waits for the next event or deadline, and handles what is there. */
 void loop_turn(struct loop *l);

@@ -12,7 +12,7 @@
 struct client;
 struct fdmsg;
 
-/* NULL, or why the client is to be cut off. Descriptors that nobody took stay in m. */
+/* NULL, or why the client is to be disconnected. Descriptors that are not taken stay in m. */
 const char *messages_on_message(struct client *c, struct fdmsg *m);
 
 #endif

@@ -26,7 +26,7 @@ static void end_connections(struct client *dead)
 		if (c == dead || !c->cm || c->pid != dead->pid)
 			continue;
 		cm_on_death(c);
-		client_condemn(c, NULL);
+		client_disconnect(c, NULL);
 	}
 }
 

@@ -33,7 +33,7 @@ void check_rest(struct daemon *d)
 	do {
 		host_event_count = 0;
 		loop_turn(&d->loop);
-		client_bury_condemned(d);
+		client_free_disconnecting(d);
 		require(turns++ < TURNS_MAX);
 	} while (host_event_count);
 }
@@ -134,7 +134,7 @@ void check_connections(const struct daemon *d)
 
 static void check_client(struct daemon *d, const struct client *c)
 {
-	require(!c->condemned && c->daemon == d);
+	require(!c->disconnecting && c->daemon == d);
 	require(count(&c->send_queue.messages) == c->send_queue.count &&
 		c->send_queue.count <= SEND_QUEUE_MAX);
 	require(count(&c->memberships) == c->membership_count &&
@@ -151,7 +151,7 @@ void check_books(struct daemon *d)
 	unsigned slots = 0, sessions = 0, channels = 0;
 	struct list *m;
 
-	require(list_empty(&d->condemned));
+	require(list_empty(&d->disconnecting));
 	list_for_each(m, &d->clients) {
 		const struct client *c = container_of(m, struct client, in_daemon);
 

@@ -53,7 +53,7 @@ void loop_forget(struct loop *loop, int fd)
 {
 }
 
-void loop_bury(struct loop *loop, struct loop_corpse *corpse)
+void loop_defer_free(struct loop *loop, struct loop_deferred_free *deferred)
 {
 }
 

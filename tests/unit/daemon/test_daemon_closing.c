@@ -402,7 +402,7 @@ static void test_port_that_is_being_closed(void **state)
 	jam(&kept);
 	fdmsg_close_fds(&m);
 	close(sock);
-	check_others(); /* it is buried by now */
+	check_others(); /* it is freed by now */
 	CHECK(ask_for_port(next, &m) == EAGAIN);
 	CHECK(strstr(m.body.port_reply.why, "closed") != NULL);
 	clear_jam();

@@ -181,7 +181,10 @@ static void test_owes_nothing_to_its_starter(void **state)
 	pid = (pid_t)hear(w.fd);
 	worker_kill(&w);
 
-	/* What is left once the client is buried: two sockets with their reserves, and the directory's lock. */
+	/*
+	 * What is left once the client is freed: two sockets with their reserves, and the
+	 * directory's lock.
+	 */
 	for (int64_t end = now_ms() + 200; count_fds(pid) > 10 && now_ms() < end;)
 		usleep(1000);
 	CHECK(count_fds(pid) == 10);

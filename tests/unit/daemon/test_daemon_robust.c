@@ -123,7 +123,7 @@ static void test_malformed_messages(void **state)
 		close(sock);
 		check_unharmed(bystander, daemon);
 	}
-	/* Every descriptor that came along was closed; the raw connections are being buried. */
+	/* Every descriptor that came along was closed; the raw connections are being freed. */
 	for (int64_t end = now_ms() + PATIENCE_MS; count_fds(daemon) > fds_before + 1;) {
 		CHECK(now_ms() < end);
 		usleep(1000);
