@@ -56,6 +56,9 @@ static _Thread_local struct {
 	uint32_t qpns[ACKS_MAX];
 } to_acknowledge __attribute__((tls_model("initial-exec")));
 
+/* Acknowledgements that threads send just now, of QPs that they have unlocked. */
+static _Atomic unsigned acks_leaving;
+
 void roce_init(const struct roce_env *env)
 {
 	roce_env = *env;
@@ -67,6 +70,7 @@ void roce_reset_after_fork(void)
 	burst_reset_after_fork();
 	trains_reset_after_fork();
 	to_flush.count = to_acknowledge.count = 0;
+	acks_leaving = 0;
 	holding_qpn = 0;
 	kept = NULL;
 }
@@ -144,7 +148,7 @@ static void quiesce(struct qp *qp)
 	 * that is for an acknowledgement alone: a response that fails would end the QP once more. What another
 	 * thread is about to say is said once more, as the peer may hear of the end by other ways (a DREQ).
 	 */
-	tq->ack_owed |= answer_may_be_late(tq);
+	tq->ack_owed |= answer_may_be_late(tq) && atomic_load(&acks_leaving);
 	if (tq->ack_owed && (qp_state(qp) == IBV_QPS_RESET || answer_is_ack_only(tq)))
 		responder_flush(qp);
 	retransmit_stop(tq);
@@ -203,12 +207,16 @@ static void send_ack(struct qp *qp) NO_LOCK_CHECK
 	struct roce_qp *tq = roce_of(qp);
 	struct wire_flow flow = tq->flow; /* the QP may be gone when it is used */
 	uint32_t qpn = qp->ib.qp_num;
+	enum wire_result result;
 	struct wire_packet packet;
 	unsigned sent;
 
 	answer_take_ack(tq, &packet);
+	atomic_fetch_add(&acks_leaving, 1); /* before the QP is unlocked: quiesce */
 	qp_unlock(qp);
-	if (roce_env.send(&flow, &packet, 1, &sent) != WIRE_FULL)
+	result = roce_env.send(&flow, &packet, 1, &sent);
+	atomic_fetch_sub(&acks_leaving, 1);
+	if (result != WIRE_FULL)
 		return;
 	counter_add(COUNTER_SOCKET_FULL);
 	qp = qp_find_locked(qpn);

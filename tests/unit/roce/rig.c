@@ -62,10 +62,17 @@ static uint32_t place_in_train(const struct wire_flow *flow, const struct wire_p
 	return 0;
 }
 
+void (*rig_before_send)(void);
+
 static enum wire_result send_packets(const struct wire_flow *flow,
 				     const struct wire_packet *packets, unsigned count,
 				     unsigned *sent)
 {
+	void (*meanwhile)(void) = rig_before_send;
+
+	rig_before_send = NULL;
+	if (meanwhile)
+		meanwhile();
 	place_in_train(NULL, packets); /* a new call, a new train */
 	for (*sent = 0; *sent < count; (*sent)++) {
 		const struct wire_packet *from = &packets[*sent];

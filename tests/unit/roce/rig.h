@@ -45,6 +45,7 @@ struct rig {
 	void *arena;
 };
 
+extern void (*rig_before_send)(void); /* called once, by the thread that sends next */
 extern uint64_t rig_now_ns, rig_deadline_ns;
 extern uint32_t rig_sent;	/* packets since rig_create */
 extern uint32_t rig_full_after; /* the socket takes so many packets, then is full; UINT32_MAX: never */
