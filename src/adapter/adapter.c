@@ -22,6 +22,8 @@
 #include "adapter/ports.h"
 #include "adapter/progress.h"
 #include "adapter/progress_thread.h"
+#include "adapter/sources.h"
+#include "adapter/timers.h"
 #include "base/cause.h"
 #include "base/counter.h"
 #include "base/fork_free.h"
@@ -186,7 +188,7 @@ static const struct roce_env roce_env = {
 	.send = ports_send,
 	.sends_trains = ports_sends_trains,
 	.resolve = path_resolve,
-	.deadline = progress_thread_roce_deadline,
+	.deadline = timers_on_roce_deadline,
 	.group_visit = group_visit,
 };
 
@@ -199,7 +201,7 @@ static int make_tables(void)
 		.gid_is_local = path_is_local,
 		.datagram_to_wire = path_send_datagram,
 		.kick = progress_thread_kick,
-		.deadline = progress_thread_deadline,
+		.deadline = timers_on_retry_deadline,
 		.slot = slot,
 	};
 	int error;
@@ -243,11 +245,7 @@ static void in_child(void) NO_LOCK_CHECK
 	running = false;
 	fork_free_begin();
 	mmap(arena, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, arena_fd, 0);
-	peers_reset_after_fork();
-	shm_reset_after_fork();
-	roce_reset_after_fork();
-	raw_sockets_reset_after_fork();
-	ports_reset_after_fork();
+	sources_reset_after_fork();
 	group_reset_after_fork();
 	touch_reset_after_fork();
 	key_table_reset_after_fork();

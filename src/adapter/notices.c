@@ -44,6 +44,11 @@ static void watch(void)
 	epoll_ctl(epoll, EPOLL_CTL_ADD, ctl_fd(ctl), &event);
 }
 
+int notices_fd(void)
+{
+	return ctl_fd(ctl);
+}
+
 void notices_start(struct ctl_client *client, int thread_epoll)
 {
 	ctl = client;
@@ -51,7 +56,6 @@ void notices_start(struct ctl_client *client, int thread_epoll)
 	daemon_lost = asks = false;
 	attempt_ns = 0;
 	ports_ask_ns = introduce_ns = NEVER;
-	watch();
 }
 
 static void on_notice(struct ctl_notice *notice)

@@ -14,8 +14,11 @@
 
 #include "ctl/client.h"
 
-/* Before the progress thread is there. `epoll` is what that sleeps in, and watches verbatimd's socket from now on. */
+/* Before the progress thread is there. `epoll`: watches verbatimd's socket; another one is added here. */
 void notices_start(struct ctl_client *ctl, int epoll);
+
+/* verbatimd's socket. */
+int notices_fd(void);
 
 /* Takes what there is, asks what there is to be asked, and goes on looking for a verbatimd that is lost. */
 void notices_take(void);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "netdev/device.h"
+#include "adapter/listening.h"
 #include "adapter/path.h"
 #include "adapter/progress_thread.h"
 #include "base/arena.h"
@@ -724,9 +725,9 @@ enum wire_result ports_send(const struct wire_flow *flow, const struct wire_pack
 	enum wire_result result;
 
 	warm_up(flow->port);
-	progress_thread_on_send_begin();
+	listening_on_send_begin();
 	result = udp_send(flow, packets, count, sent);
-	progress_thread_on_send_end();
+	listening_on_send_end();
 	return result;
 }
 

@@ -4,7 +4,9 @@
 #include <time.h>
 
 #include "adapter/adapter.h"
+#include "adapter/listening.h"
 #include "adapter/peers.h"
+#include "adapter/poll_lease.h"
 #include "adapter/ports.h"
 #include "adapter/progress_thread.h"
 #include "shm/shm_qp.h"
@@ -30,7 +32,7 @@ static uint64_t monotonic_ns(void)
  */
 #define MOVED_PER_POLL 2048
 
-/* A thread that has polled sockets in vain for so long is one that polls: see progress_thread.h. */
+/* A thread that has polled sockets in vain for so long is one that polls: see poll_lease.h. */
 #define LEASE_AFTER_NS 15000ull
 
 /*
@@ -56,9 +58,9 @@ static bool poll_wire(bool all, uint64_t now)
 	bool due = now >= roce_deadline_ns();
 	int got = ports_progress(now, all || due ? PORTS_ALL : PORTS_BUSY_ONES);
 
-	progress_thread_on_look(now, got > 0);
+	listening_on_look(now, got > 0);
 	if (got > 0) {
-		if (progress_thread_has_lease())
+		if (poll_lease_is_held())
 			owing = roce_flush_urgent(now);
 		else
 			roce_flush();
@@ -73,7 +75,7 @@ static _Thread_local uint64_t in_vain_ns __attribute__((tls_model("initial-exec"
 
 static bool is_polling(uint64_t now)
 {
-	return progress_thread_has_lease() || (in_vain_ns && now - in_vain_ns >= LEASE_AFTER_NS);
+	return poll_lease_is_held() || (in_vain_ns && now - in_vain_ns >= LEASE_AFTER_NS);
 }
 
 static void offer_processor(uint64_t now)

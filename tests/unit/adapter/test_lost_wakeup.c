@@ -20,6 +20,8 @@
 
 #include "../udp/net.h"
 #include "adapter/progress_thread.h"
+#include "adapter/listening.h"
+#include "adapter/poll_lease.h"
 #include "rig.h"
 
 #define POLLERS	       3
@@ -75,8 +77,8 @@ static void poll_once(unsigned polls)
 	bool all = polls % POLLS_PER_LOOK == 0;
 	int got = ports_progress(now, all ? PORTS_ALL : PORTS_BUSY_ONES);
 
-	progress_thread_on_look(now, got > 0);
-	if (all || progress_thread_has_lease())
+	listening_on_look(now, got > 0);
+	if (all || poll_lease_is_held())
 		progress_thread_on_polling(now);
 }
 
@@ -136,7 +138,7 @@ static bool sleeps(void)
 {
 	uint64_t end = rig_now_ns() + SLEPT_OVER_NS;
 
-	while (!header.need_wakeup || progress_thread_has_lease()) {
+	while (!header.need_wakeup || poll_lease_is_held()) {
 		if (rig_now_ns() > end)
 			return false;
 		rig_sleep_us(100);

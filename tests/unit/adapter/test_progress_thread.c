@@ -20,6 +20,8 @@
 
 #include "adapter/ports.h"
 #include "adapter/progress_thread.h"
+#include "adapter/listening.h"
+#include "adapter/poll_lease.h"
 #include "shm/retry.h"
 #include "roce/roce.h"
 
@@ -113,14 +115,8 @@ void __wrap_group_attach_again(void)
 {
 }
 
-int __wrap_watch_start(void);
-int __wrap_watch_start(void)
-{
-	return -1;
-}
-
-void __wrap_watch_run(void);
-void __wrap_watch_run(void)
+void __wrap_watch_start(void);
+void __wrap_watch_start(void)
 {
 }
 
@@ -165,7 +161,7 @@ int __wrap_ports_progress(uint64_t now, enum ports_look which)
 	if (stream) {
 		bool found = wire_looks % 3 == 0;
 
-		lent = lent || progress_thread_has_lease();
+		lent = lent || poll_lease_is_held();
 		taken_alone += found && !hears;
 		eventfd_write(packets_fd, 1);
 		return found;
@@ -237,7 +233,7 @@ static bool waits_for(bool (*condition)(void))
 
 static bool is_asleep(void)
 {
-	return atomic_load(&header.need_wakeup) && !progress_thread_has_lease();
+	return atomic_load(&header.need_wakeup) && !poll_lease_is_held();
 }
 
 static bool is_empty(void)
@@ -312,9 +308,9 @@ static void says_asleep_after_a_poller_with_an_old_clock(void **state)
 static void arming_ends_the_lease(void **state)
 {
 	progress_thread_on_polling(now_ns());
-	assert_true(progress_thread_has_lease());
+	assert_true(poll_lease_is_held());
 	progress_thread_on_arm();
-	assert_false(progress_thread_has_lease());
+	assert_false(poll_lease_is_held());
 	assert_true(waits_for(is_asleep));
 }
 
@@ -332,12 +328,12 @@ static void arming_leaves_the_lease_of_others(void **state)
 	assert_int_equal(pthread_create(&poller, NULL, take_lease, NULL), 0);
 	assert_int_equal(pthread_join(poller, NULL), 0);
 	progress_thread_on_arm();
-	assert_true(progress_thread_has_lease());
+	assert_true(poll_lease_is_held());
 	assert_false(header.need_wakeup);
 	/* now it is this thread's */
 	progress_thread_on_polling(now_ns() + 2 * PATIENCE_MS * 1000000ull);
 	progress_thread_on_arm();
-	assert_false(progress_thread_has_lease());
+	assert_false(poll_lease_is_held());
 	assert_true(waits_for(is_asleep));
 }
 
@@ -356,7 +352,7 @@ static void takes_packets_after_pollers_that_found_all(void **state)
 {
 	for (int i = 0; i < 20; i++) {
 		for (int polls = 0; polls < 300; polls++)
-			progress_thread_on_look(now_ns(), true);
+			listening_on_look(now_ns(), true);
 		progress_thread_on_polling(now_ns());
 		arrive();
 		assert_true(waits_for(is_empty));
@@ -387,7 +383,7 @@ static void takes_packets_of_ports_it_cannot_listen_to(void **state)
 	/* this thread may lose its processor, and the lease, before it stops listening */
 	for (int i = 0; !listens && i < 1000; i++) {
 		for (int polls = 0; polls < 300; polls++)
-			progress_thread_on_look(now_ns(), true);
+			listening_on_look(now_ns(), true);
 		progress_thread_on_polling(now_ns());
 	}
 	assert_true(waits_for(is_asleep));

@@ -1,47 +1,19 @@
-#include "adapter/watch.h"
+#include "adapter/port_events.h"
 
-#include <errno.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "adapter/adapter.h"
+#include "base/cause.h"
 #include "netdev/device.h"
 #include "netdev/interface.h"
-#include "base/cause.h"
+#include "netdev/watch.h"
 #include "object/context.h"
 
-static int fd = -1;
-
-int watch_start(void)
-{
-	struct sockaddr_nl address = {
-		.nl_family = AF_NETLINK,
-		.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR,
-	};
-
-	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
-	if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-		close(fd);
-		fd = -1;
-	}
-	return fd;
-}
-
-/* What exactly was announced does not matter: the interfaces are looked at anew. */
-static bool was_announced(void)
-{
-	char message[8192];
-	bool any = false;
-	ssize_t got;
-
-	while ((got = recv(fd, message, sizeof(message), 0)) > 0 || (got < 0 && errno == ENOBUFS))
-		any = true; /* ENOBUFS: more than the socket could hold */
-	return any;
-}
+struct scan {
+	const struct interface *list;
+	int count;
+};
 
 static void raise_port(struct context *context, enum ibv_event_type type, enum cause cause)
 {
@@ -51,11 +23,6 @@ static void raise_port(struct context *context, enum ibv_event_type type, enum c
 	cause_report(cause, 0, "%s", context->device->interface);
 	context_raise(context, &event);
 }
-
-struct scan {
-	const struct interface *list;
-	int count;
-};
 
 static void compare(struct context *context, void *arg)
 {
@@ -79,12 +46,13 @@ static void compare(struct context *context, void *arg)
 	context->gid_changes = gid_changes;
 }
 
-void watch_run(void)
+/* What exactly was announced does not matter: the interfaces are looked at anew. */
+void port_events_poll(void)
 {
 	struct interface *interfaces;
 	struct scan scan;
 
-	if (fd < 0 || !was_announced())
+	if (!watch_take())
 		return;
 	scan.count = interface_scan(&interfaces);
 	if (scan.count < 0)
@@ -92,11 +60,4 @@ void watch_run(void)
 	scan.list = interfaces;
 	adapter_visit_contexts(compare, &scan);
 	free(interfaces);
-}
-
-void watch_reset_after_fork(void)
-{
-	if (fd >= 0)
-		close(fd);
-	fd = -1;
 }

@@ -1,0 +1,197 @@
+#include "adapter/sources.h"
+
+#include <stddef.h>
+#include <unistd.h>
+
+#include "adapter/listening.h"
+#include "adapter/notices.h"
+#include "adapter/peers.h"
+#include "adapter/poll_lease.h"
+#include "adapter/port_events.h"
+#include "adapter/ports.h"
+#include "adapter/raw_sockets.h"
+#include "adapter/timers.h"
+#include "base/clock.h"
+#include "memory/adopt.h"
+#include "netdev/watch.h"
+#include "roce/roce.h"
+#include "shm/shm.h"
+
+static int wake = -1;
+static uint64_t migration_due_ns = ADOPT_NEVER; /* when pages are to be moved on */
+
+static int wake_fd(void)
+{
+	return wake;
+}
+
+static void drain(int fd)
+{
+	uint64_t count;
+
+	if (read(fd, &count, sizeof(count)) < 0)
+		return; /* EAGAIN: another thread was quicker */
+}
+
+static void drain_roce_timer(int fd)
+{
+	timers_drain_roce();
+}
+
+static bool poll_verbatimd(void)
+{
+	notices_take();
+	return false;
+}
+
+static bool poll_migration(void)
+{
+	migration_due_ns = adopt_run(clock_now_ns());
+	return migration_due_ns == 0;
+}
+
+static uint64_t migration_deadline_ns(void)
+{
+	return migration_due_ns;
+}
+
+static bool poll_interfaces(void)
+{
+	port_events_poll();
+	return false;
+}
+
+/* Polled in this order. */
+static const struct source sources[] = {
+	{
+		.name = "wake-ups by peers and by threads of this process",
+		.fd = wake_fd,
+		.events = EPOLLIN,
+		.drain = drain,
+	},
+	{
+		.name = "end of the poll lease",
+		.fd = poll_lease_fd,
+		.events = EPOLLIN,
+		.drain = drain,
+	},
+	{
+		.name = "links", /* peers_progress */
+		.reset_after_fork = peers_reset_after_fork,
+	},
+	{
+		.name = "retries on this host", /* shm_retry_run */
+		.fd = timers_retry_fd,
+		.events = EPOLLIN,
+		.drain = drain,
+		.reset_after_fork = shm_reset_after_fork,
+	},
+	{
+		.name = "timers of the transport", /* roce_run */
+		.fd = timers_roce_fd,
+		.events = EPOLLIN,
+		.drain = drain_roce_timer,
+		.is_packets = true,
+		.reset_after_fork = roce_reset_after_fork,
+	},
+	{
+		.name = "raw sockets", /* ports_progress; in the epoll descriptor of the ports */
+		.reset_after_fork = raw_sockets_reset_after_fork,
+	},
+	{
+		.name = "ports", /* ports_progress */
+		.fd = ports_epoll,
+		.events = LISTENING_EVENTS,
+		.is_packets = true,
+		.reset_after_fork = ports_reset_after_fork,
+	},
+	{
+		.name = "verbatimd",
+		.fd = notices_fd,
+		.events = EPOLLIN,
+		.poll = poll_verbatimd,
+		.deadline_ns = notices_due_ns,
+	},
+	{
+		.name = "migration of pages",
+		.poll = poll_migration,
+		.deadline_ns = migration_deadline_ns,
+	},
+	{
+		.name = "network interfaces",
+		.fd = watch_fd,
+		.events = EPOLLIN,
+		.poll = poll_interfaces,
+		.reset_after_fork = watch_reset_after_fork,
+	},
+};
+
+#define COUNT (sizeof(sources) / sizeof(sources[0]))
+
+static int fds[COUNT]; /* that are watched; -1: none */
+
+void sources_watch(int epoll, int process_wake_fd)
+{
+	wake = process_wake_fd;
+	for (size_t i = 0; i < COUNT; i++) {
+		struct epoll_event event = { .events = sources[i].events };
+
+		fds[i] = event.data.fd = sources[i].fd ? sources[i].fd() : -1;
+		if (fds[i] >= 0)
+			epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &event);
+	}
+}
+
+void sources_on_ready(int fd)
+{
+	for (size_t i = 0; i < COUNT; i++)
+		if (fds[i] == fd && sources[i].drain)
+			sources[i].drain(fd);
+}
+
+static bool is_packets(int fd)
+{
+	for (size_t i = 0; i < COUNT; i++)
+		if (fds[i] == fd)
+			return sources[i].is_packets;
+	return false; /* verbatimd's next socket */
+}
+
+bool sources_are_packets(const struct epoll_event *events, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (!is_packets(events[i].data.fd))
+			return false;
+	return count > 0;
+}
+
+bool sources_poll(void)
+{
+	bool more = false;
+
+	for (size_t i = 0; i < COUNT; i++)
+		if (sources[i].poll)
+			more |= sources[i].poll();
+	return more;
+}
+
+uint64_t sources_deadline_ns(void)
+{
+	uint64_t first = SOURCES_NEVER;
+
+	for (size_t i = 0; i < COUNT; i++) {
+		uint64_t ns = sources[i].deadline_ns ? sources[i].deadline_ns() : SOURCES_NEVER;
+
+		if (ns < first)
+			first = ns;
+	}
+	return first;
+}
+
+void sources_reset_after_fork(void)
+{
+	for (size_t i = 0; i < COUNT; i++)
+		if (sources[i].reset_after_fork)
+			sources[i].reset_after_fork();
+	migration_due_ns = ADOPT_NEVER;
+}

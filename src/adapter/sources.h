@@ -1,0 +1,56 @@
+/*
+ * Sources - the table of all that can bring work to this process, in one place: what descriptor tells
+ * of it, how it is polled, when it is due by the clock, what a fork leaves of it.
+ *
+ * In:  links, ports, raw sockets, timers, verbatimd, migration, network interfaces.
+ * Out: what the progress thread watches, polls, and sleeps no longer than.
+ *
+ * Two of them are fast: links and ports. The progress thread and the threads that poll call
+ * peers_progress and ports_progress directly. All others have a poll function that the progress thread
+ * calls between its sleeps, and nobody else.
+ *
+ * To add a source, add a row in sources.c.
+ */
+#ifndef ADAPTER_SOURCES_H
+#define ADAPTER_SOURCES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+
+#define SOURCES_NEVER UINT64_MAX
+
+struct source {
+	const char *name;
+	int (*fd)(void); /* readable when the source has work; NULL, or -1: none tells */
+	uint32_t events; /* that epoll is asked for */
+	/* Makes the descriptor unreadable; NULL: polling does. */
+	void (*drain)(int fd);
+	/* It tells of packets or their timers: the progress thread serves them and sleeps on. */
+	bool is_packets;
+	/* Progress thread: does what there is to do, a bounded amount. True: there is more, now. */
+	bool (*poll)(void);
+	/* When it has to be polled although no descriptor tells, CLOCK_MONOTONIC; SOURCES_NEVER. */
+	uint64_t (*deadline_ns)(void);
+	/* In the child of a fork: lets go what is the parent's. Allocates and frees nothing. */
+	void (*reset_after_fork)(void);
+};
+
+/* Adds all descriptors to `epoll`. `wake_fd`: the process's wake eventfd. */
+void sources_watch(int epoll, int wake_fd);
+
+/* epoll told of this descriptor. */
+void sources_on_ready(int fd);
+
+/* All of the events tell of packets or their timers. */
+bool sources_are_packets(const struct epoll_event *events, int count);
+
+/* Polls all but links and ports. True: there is more, now. */
+bool sources_poll(void);
+
+/* The first deadline of all. */
+uint64_t sources_deadline_ns(void);
+
+void sources_reset_after_fork(void);
+
+#endif

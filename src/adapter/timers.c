@@ -1,0 +1,74 @@
+#include "adapter/timers.h"
+
+#include <errno.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "adapter/poll_lease.h"
+#include "base/lock.h"
+#include "roce/roce.h"
+
+static int retry_timer = -1, roce_timer = -1;
+static struct lock roce_lock = LOCK_INITIALIZER; /* innermost */
+static uint64_t roce_timer_ns GUARDED_BY(roce_lock) = TRANSPORT_NEVER; /* it is set to this */
+
+int timers_init(void)
+{
+	retry_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	roce_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	return retry_timer < 0 || roce_timer < 0 ? -errno : 0;
+}
+
+void timers_on_retry_deadline(uint64_t ns)
+{
+	timers_set(retry_timer, ns);
+}
+
+void timers_arm_roce(uint64_t ns)
+{
+	lock_acquire(&roce_lock);
+	if (ns < roce_timer_ns) {
+		roce_timer_ns = ns;
+		timers_set(roce_timer, ns ? ns : 1);
+	}
+	lock_release(&roce_lock);
+}
+
+void timers_on_roce_deadline(uint64_t ns)
+{
+	if (!poll_lease_is_held()) /* TIMER */
+		timers_arm_roce(ns);
+}
+
+int timers_retry_fd(void)
+{
+	return retry_timer;
+}
+
+int timers_roce_fd(void)
+{
+	return roce_timer;
+}
+
+void timers_drain_roce(void)
+{
+	uint64_t count;
+	ssize_t got;
+
+	lock_acquire(&roce_lock);
+	got = read(roce_timer, &count, sizeof(count));
+	(void)got; /* EAGAIN: another thread has set it anew */
+	roce_timer_ns = TRANSPORT_NEVER;
+	lock_release(&roce_lock);
+}
+
+void timers_reset_after_fork(void) NO_LOCK_CHECK
+{
+	if (retry_timer >= 0)
+		close(retry_timer);
+	if (roce_timer >= 0)
+		close(roce_timer);
+	retry_timer = roce_timer = -1;
+	lock_init(&roce_lock);
+	roce_timer_ns = TRANSPORT_NEVER;
+}

@@ -1,0 +1,45 @@
+/*
+ * Timers - the timerfds by which deadlines wake the progress thread: those of retries on this host
+ * (shm/retry.h) and those of the transport (roce/roce.h).
+ *
+ * The threads that poll run both kinds by the clock, so the transport's timer is set only while no
+ * thread holds the poll lease, or by the progress thread when it ends the lease (barrier TIMER,
+ * adapter/poll_lease.h); and only if it is not to fire before anyway.
+ *
+ * Any thread.
+ */
+#ifndef ADAPTER_TIMERS_H
+#define ADAPTER_TIMERS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/timerfd.h>
+
+/* 0 or -errno. */
+int timers_init(void);
+
+/* A retry on this host, or a timer of the transport, is due earlier than all others of its kind. */
+void timers_on_retry_deadline(uint64_t ns);
+void timers_on_roce_deadline(uint64_t ns);
+
+/* The progress thread is about to sleep: the transport's timer fires then, or earlier. */
+void timers_arm_roce(uint64_t ns);
+
+/* Readable when something is due, until they are drained. */
+int timers_retry_fd(void);
+int timers_roce_fd(void);
+void timers_drain_roce(void);
+
+/* Sets a timerfd to fire at `ns`, CLOCK_MONOTONIC. */
+static inline void timers_set(int fd, uint64_t ns)
+{
+	struct itimerspec when = {
+		.it_value = { (time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull) },
+	};
+
+	timerfd_settime(fd, TFD_TIMER_ABSTIME, &when, NULL);
+}
+
+void timers_reset_after_fork(void);
+
+#endif
