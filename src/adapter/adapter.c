@@ -34,7 +34,7 @@
 #include "object/living.h"
 #include "object/mr.h"
 #include "object/mw.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 #include "raw/raw.h"
 #include "roce/roce.h"
 
@@ -206,8 +206,8 @@ static int make_tables(void)
 	};
 	int error;
 
-	touch_init(arena, slot);
-	touch_set_visitor(peers_visit_arenas);
+	hazard_init(arena, slot);
+	hazard_set_visitor(peers_visit_arenas);
 	adopt_init(heap_fd, heap_bytes, progress_thread_wake);
 	error = key_table_init(arena);
 	if (!error)
@@ -247,7 +247,7 @@ static void in_child(void) NO_LOCK_CHECK
 	mmap(arena, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, arena_fd, 0);
 	sources_reset_after_fork();
 	group_reset_after_fork();
-	touch_reset_after_fork();
+	hazard_reset_after_fork();
 	key_table_reset_after_fork();
 	mw_reset_after_fork();
 	qp_table_reset_after_fork();

@@ -59,7 +59,7 @@ void peers_free_deferred(void);
 bool peers_introduce_again(bool all);
 
 /*
- * The PID of a process whose arena publishes `what` (memory/touch.h): a peer's that may still be
+ * The PID of a process whose arena publishes `what` (memory/hazard.h): a peer's that may still be
  * copying, or our own; 0: none does.
  */
 uint32_t peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t what);

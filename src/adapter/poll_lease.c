@@ -7,7 +7,7 @@
 
 #include "adapter/timers.h"
 #include "base/clock.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 #define LEASE_NS 1000000ull
 #define RENEW_NS (LEASE_NS / 2)
@@ -96,7 +96,7 @@ bool poll_lease_end(void)
 	}
 	atomic_store(&lease_until, 0);
 	atomic_store_explicit(&own->need_wakeup, true, memory_order_release);
-	touch_barrier(); /* WAKEUP, TIMER */
+	hazard_barrier(); /* WAKEUP, TIMER */
 	return true;
 }
 

@@ -20,7 +20,7 @@
 #include "adapter/timers.h"
 #include "base/clock.h"
 #include "base/syscall.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 #include "netdev/watch.h"
 #include "roce/roce.h"
 #include "shm/retry.h"
@@ -225,7 +225,7 @@ static uint64_t next_turn_ns(void)
 {
 	uint64_t next = sources_deadline_ns();
 
-	if (!touch_barrier_works()) {
+	if (!hazard_barrier_works()) {
 		/* a peer may take this process for one that polls: then it has to look by itself */
 		uint64_t soon = clock_now_ns() + SOON_NS;
 

@@ -9,7 +9,7 @@
  *   offset    size      what
  *   0         2 KiB     struct arena_header
  *   2 KiB     2 KiB     32 x struct arena_port: UDP ports this process has open
- *   4 KiB     4 KiB     64 x struct arena_touch: what threads of this process are touching
+ *   4 KiB     4 KiB     64 x struct arena_hazard: hazard pointers of this process's threads
  *   8 KiB     4 KiB     16 x struct arena_device: devices this process has open
  *   12 KiB    64 KiB    256 x struct arena_cause: the ring of causes (base/cause.h)
  *   76 KiB    4 KiB     512 counters (base/counter.h)
@@ -28,7 +28,7 @@
 #define ARENA_MAGIC   0x766572626174696dull /* "verbatim" */
 #define ARENA_VERSION 1
 
-#define ARENA_TOUCHES 64
+#define ARENA_HAZARDS 64
 #define ARENA_PORTS   32
 #define ARENA_DEVICES 16
 #define ARENA_CAUSES  256
@@ -57,8 +57,8 @@ struct arena_header {
 };
 
 /* A key in use by a thread of the owner of this arena (not of the owner of the key). */
-struct arena_touch {
-	_Alignas(64) _Atomic uint64_t what; /* 0 or key_owner_slot << 32 | key; see memory/touch.h */
+struct arena_hazard {
+	_Alignas(64) _Atomic uint64_t what; /* 0 or key_owner_slot << 32 | key; see memory/hazard.h */
 };
 
 struct arena_device {
@@ -116,7 +116,7 @@ enum arena_key_flags {
 	KEY_ON_DEMAND = 1 << 0, /* its memory may not be there: copy with care */
 	KEY_MW        = 1 << 1, /* a memory window, not an MR */
 	KEY_NULL      = 1 << 2, /* the null MR: reads zeroes, swallows writes */
-	KEY_MOVING    = 1 << 3, /* its pages are being moved: no peer touches them now */
+	KEY_MOVING    = 1 << 3, /* its pages are being moved: no peer copies to or from them now */
 	KEY_STAYS     = 1 << 4, /* its pages will not move to the heap: do not ask (again) */
 	KEY_DYING     = 1 << 6, /* revoked, and somebody may still be at its pages */
 	KEY_FOREIGN   = 1 << 5, /* with KEY_NULL: its memory is another process's (memory/foreign.h) */
@@ -124,8 +124,8 @@ enum arena_key_flags {
 
 /*
  * A memory key. Written by its owner; `key` is stored last (release) when the entry comes to life
- * and zeroed first when it dies. A reader loads it (acquire), publishes what it will touch, and
- * loads it again: see memory/touch.h.
+ * and zeroed first when it dies. A reader loads it (acquire), publishes a hazard on it, and
+ * loads it again: see memory/hazard.h.
  */
 struct arena_key {
 	_Atomic uint32_t key; /* the whole key, 0 = none */
@@ -149,7 +149,7 @@ struct arena_key {
 #define KEY_INDEX(key) ((key) >> 8 & 0xffff)
 
 #define ARENA_PORT_OFFSET   2048
-#define ARENA_TOUCH_OFFSET  4096
+#define ARENA_HAZARD_OFFSET 4096
 #define ARENA_DEVICE_OFFSET 8192
 #define ARENA_CAUSE_OFFSET  12288
 #define ARENA_COUNTER_OFFSET (ARENA_CAUSE_OFFSET + ARENA_CAUSES * 256)
@@ -159,7 +159,7 @@ struct arena_key {
 
 static_assert(sizeof(struct arena_header) <= ARENA_PORT_OFFSET, "header");
 static_assert(sizeof(struct arena_port) == 64, "port");
-static_assert(sizeof(struct arena_touch) == 64, "touch");
+static_assert(sizeof(struct arena_hazard) == 64, "hazard");
 static_assert(sizeof(struct arena_device) == 128, "device");
 static_assert(sizeof(struct arena_cause) == 256, "cause");
 static_assert(ARENA_COUNTER_OFFSET + ARENA_COUNTERS * 8 <= ARENA_QP_OFFSET, "counters");
@@ -171,9 +171,9 @@ static inline struct arena_header *arena_header(void *arena)
 	return arena;
 }
 
-static inline struct arena_touch *arena_touches(void *arena)
+static inline struct arena_hazard *arena_hazards(void *arena)
 {
-	return (void *)((char *)arena + ARENA_TOUCH_OFFSET);
+	return (void *)((char *)arena + ARENA_HAZARD_OFFSET);
 }
 
 static inline struct arena_port *arena_ports(void *arena)

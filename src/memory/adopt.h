@@ -32,10 +32,10 @@
  *     looks pages up in advance). So each key that overlaps the range is MOVING from before the first slice on;
  *     none that is born meanwhile is born without (adopt_on_birth, under adopt_lock, which guards the tables).
  *     Who finds a key MOVING sends a message, if he is a peer, or takes the program's address, if he is our responder.
- *     Who found it not MOVING has published it before (memory/touch.h: the mark takes the part of the zeroed key), and
+ *     Who found it not MOVING has published it before (memory/hazard.h: the mark takes the part of the zeroed key), and
  *     the first slice waits until he has withdrawn it; so it does for keys that are dying.
  * heap changes only while the key is MOVING or dead and nobody touches it: who has published the key, found it
- * alive and not MOVING may use heap until touch_end.
+ * alive and not MOVING may use heap until hazard_clear.
  *
  * Nobody waits for ever. The progress thread waits for nobody: it looks again at its next turn. It runs on a stack of
  * its own, without signals, and touches no memory but that and ours, while a slice is held. Who waits for it
@@ -82,7 +82,7 @@ bool adopt_request(uint32_t key);
 /*
  * For a peer, `bytes` of the region of `entry` are written at `host`, an address of the program's: where
  * they are in our own mapping of the heap, which is there whatever the program unmaps. NULL: not in the
- * heap, or not all. The caller has published the key, found it alive and not MOVING, and writes before touch_end.
+ * heap, or not all. The caller has published the key, found it alive and not MOVING, and writes before hazard_clear.
  */
 char *adopt_map(const struct arena_key *entry, uint64_t host, size_t bytes);
 /* So many bytes were written without that: requests the region when it pays. Never blocks. */
@@ -107,7 +107,7 @@ static inline void adopt_unlock_keys(void) RELEASES(adopt_lock)
 
 /* Sets heap, and MOVING, of an entry that is about to come to life: its pages may be there for another key. */
 void adopt_on_birth(struct arena_key *entry) REQUIRES(adopt_lock);
-/* A key has died, and nobody touches it any more: its pages go back after the last. Never blocks. */
+/* A key has died, and no thread holds a hazard on it any more: its pages go back after the last. Never blocks. */
 void adopt_on_death(struct arena_key *entry) EXCLUDES(adopt_lock);
 
 /*

@@ -18,10 +18,10 @@
 struct foreign_ops {
 	/*
 	 * Copies `bytes` between `flat` and `address` of the region behind `key`, into the region or out
-	 * of it. 0, or -EFAULT: the region, its memory or its process is gone. The key is touched.
+	 * of it. 0, or -EFAULT: the region, its memory or its process is gone. The caller holds a hazard on the key.
 	 */
 	int (*copy)(uint32_t key, uint64_t address, void *flat, size_t bytes, bool into);
-	/* The key with this index is dead, and nobody touches it any more. */
+	/* The key with this index is dead, and no thread holds a hazard on it any more. */
 	void (*release)(uint32_t index);
 };
 

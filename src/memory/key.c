@@ -7,7 +7,7 @@
 #include "base/lock.h"
 #include "memory/adopt.h"
 #include "base/newer.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 #define INDEX_MASK (ARENA_KEYS - 1)
 /* So many indexes rest before the one released first is used again, while there are fresh ones. */
@@ -139,17 +139,17 @@ void key_zero(uint32_t index)
 	}
 	adopt_unlock_keys();
 	if (key)
-		touch_barrier(); /* TOUCH */
+		hazard_barrier(); /* HAZARD */
 }
 
-uint32_t key_toucher(uint32_t index)
+uint32_t key_hazard_owner(uint32_t index)
 {
 	struct arena_key *entry = &table[index];
 	uint32_t pid;
 
 	if (!(atomic_load(&entry->flags) & KEY_DYING))
 		return 0;
-	pid = touch_owner(entry->dying);
+	pid = hazard_owner(entry->dying);
 	if (pid)
 		return pid;
 	adopt_on_death(entry); /* until here its pages stay where they are */
@@ -158,12 +158,12 @@ uint32_t key_toucher(uint32_t index)
 
 int key_revoke(uint32_t index)
 {
-	struct touch_wait wait = { 0 };
+	struct hazard_wait wait = { 0 };
 	uint32_t pid;
 
 	key_zero(index);
-	while ((pid = key_toucher(index)) != 0)
-		if (!touch_wait(&wait)) {
+	while ((pid = key_hazard_owner(index)) != 0)
+		if (!hazard_wait(&wait)) {
 			cause_report(CAUSE_COPY_UNFINISHED, 0, "process %u, key 0x%08x", pid,
 				     table[index].dying);
 			return -EBUSY;
@@ -207,7 +207,7 @@ enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, ui
 	struct arena_key *entry = &keys[KEY_INDEX(key)];
 	uint64_t offset;
 
-	/* Barrier KEY, and step 2 of TOUCH: as the key is alive, its entry stays until touch_end. */
+	/* Barrier KEY, and step 2 of HAZARD: as the key is alive, its entry stays until hazard_clear. */
 	if (key == 0 || atomic_load_explicit(&entry->key, memory_order_acquire) != key)
 		return KEY_BAD_UNKNOWN;
 	if ((atomic_load_explicit(&entry->flags, memory_order_relaxed) & KEY_MW) && !(access & REMOTE_RIGHTS))

@@ -5,10 +5,10 @@
  * Out: an address in the memory of the key's owner, or a verdict with its cause.
  *
  * The table lies in the arena (base/arena.h), so a peer finds a key there as we do. Lookups take no
- * lock: see memory/touch.h for how a key is revoked under the feet of those who copy.
+ * lock: see memory/hazard.h for how a key is revoked under the feet of those who copy.
  *
  * Order of calls: key_alloc, fill key_entry, key_publish; key_revoke, then refill and publish again
- * or key_free. Who must not block has key_revoke in two halves: key_zero, then key_toucher until
+ * or key_free. Who must not block has key_revoke in two halves: key_zero, then key_hazard_owner until
  * that is 0. One thread at a time revokes a key; the key's object sees to that.
  */
 #ifndef MEMORY_KEY_H
@@ -38,10 +38,10 @@ void key_zero(uint32_t index);
  * The PID of a process that may still copy to or from what the key named, which was alive before
  * key_zero. 0: none; only then may the entry be filled anew or freed. Never blocks.
  */
-uint32_t key_toucher(uint32_t index);
+uint32_t key_hazard_owner(uint32_t index);
 /*
  * Both, with a wait between. 0, or -EBUSY, with a cause reported, when a copy has not ended after
- * TOUCH_WAIT_MS: a stopped process may go on with it. The key is dead then; a later call goes on
+ * HAZARD_WAIT_MS: a stopped process may go on with it. The key is dead then; a later call goes on
  * waiting.
  */
 int key_revoke(uint32_t index);
@@ -65,7 +65,7 @@ enum key_verdict {
  * Checks `key` in the table at `keys` (own or a peer's, ARENA_KEYS entries): alive, of PD `pd`,
  * good for [addr, addr + length), with all bits of `access` (enum ibv_access_flags; 0 = local
  * read), and of QP `qpn` if bound to one. On KEY_OK `*host` is the owner's address and `*flags`
- * enum arena_key_flags. The caller has published the key (touch_begin) and copies before touch_end.
+ * enum arena_key_flags. The caller has published the key (hazard_set) and copies before hazard_clear.
  * A zero length is the caller's business: it needs no key.
  */
 enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, uint32_t qpn,

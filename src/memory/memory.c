@@ -10,7 +10,7 @@
 #include "memory/adopt.h"
 #include "memory/foreign.h"
 #include "memory/key.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 #define PAGE_BYTES 4096u
 #ifndef MADV_POPULATE_WRITE
@@ -168,7 +168,7 @@ enum cause memory_check(const struct ibv_sge *sge, uint32_t count, uint32_t pd, 
 static enum cause copy_piece(const struct ibv_sge *sge, uint32_t pd, uint32_t access, size_t at,
 			     void *flat, size_t bytes)
 {
-	struct arena_touch *touch = touch_begin(own_slot, sge->lkey);
+	struct arena_hazard *hazard = hazard_set(own_slot, sge->lkey);
 	enum cause cause = CAUSE_NONE;
 	enum key_verdict verdict;
 	uint64_t host;
@@ -190,7 +190,7 @@ static enum cause copy_piece(const struct ibv_sge *sge, uint32_t pd, uint32_t ac
 		memory_copy_ordered((void *)(uintptr_t)host, flat, bytes);
 	else
 		memcpy(flat, (void *)(uintptr_t)host, bytes);
-	touch_end(touch);
+	hazard_clear(hazard);
 	return cause;
 }
 
@@ -281,7 +281,7 @@ static void copy_pieces_to(char *to, const struct iovec *from, int pieces)
 }
 
 /* What a peer writes to a region of ours, or reads from it: 0 or -EFAULT. */
-static int store_pieces(struct arena_touch *touch, uint32_t key, uint64_t address, uint64_t host,
+static int store_pieces(struct arena_hazard *hazard, uint32_t key, uint64_t address, uint64_t host,
 			uint32_t flags, const struct iovec *from, int pieces, uint32_t bytes)
 {
 	const struct arena_key *entry = &key_table()[KEY_INDEX(key)];
@@ -305,7 +305,7 @@ static int store_pieces(struct arena_touch *touch, uint32_t key, uint64_t addres
 	/* A copy to pages that the kernel has looked up in advance is not held at them. */
 	if (pieces > 1 && !(flags & KEY_MOVING))
 		return copy_pieces_by_kernel(host, from, pieces, bytes);
-	touch_leave_heap(touch);
+	hazard_leave_heap(hazard);
 	for (int i = 0; i < pieces && !error; host += from[i++].iov_len)
 		error = memory_copy_to(host, from[i].iov_base, from[i].iov_len);
 	return error;
@@ -333,23 +333,23 @@ enum cause memory_write_remote_pieces(struct memory_peer peer, uint32_t rkey, ui
 				      uint32_t check, const struct iovec *from, int pieces,
 				      uint32_t bytes)
 {
-	struct arena_touch *touch = touch_begin_in_heap(own_slot, rkey);
+	struct arena_hazard *hazard = hazard_set_in_heap(own_slot, rkey);
 	uint64_t host;
 	uint32_t flags;
 	enum cause cause = check_remote(peer, rkey, address, check, IBV_ACCESS_REMOTE_WRITE, &host,
 					&flags);
 
 	if (cause == CAUSE_NONE &&
-	    store_pieces(touch, rkey, address, host, flags, from, pieces, bytes))
+	    store_pieces(hazard, rkey, address, host, flags, from, pieces, bytes))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
-	touch_end(touch);
+	hazard_clear(hazard);
 	return cause;
 }
 
 enum cause memory_read_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, void *to,
 			      uint32_t bytes)
 {
-	struct arena_touch *touch = touch_begin(own_slot, rkey);
+	struct arena_hazard *hazard = hazard_set(own_slot, rkey);
 	uint64_t host;
 	uint32_t flags;
 	enum cause cause = check_remote(peer, rkey, address, bytes, IBV_ACCESS_REMOTE_READ, &host,
@@ -357,14 +357,14 @@ enum cause memory_read_remote(struct memory_peer peer, uint32_t rkey, uint64_t a
 
 	if (cause == CAUSE_NONE && fetch(rkey, address, host, flags, to, bytes))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
-	touch_end(touch);
+	hazard_clear(hazard);
 	return cause;
 }
 
 enum cause memory_flush_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, uint32_t bytes,
 			       uint32_t access, bool whole)
 {
-	struct arena_touch *touch = touch_begin(own_slot, rkey);
+	struct arena_hazard *hazard = hazard_set(own_slot, rkey);
 	uint64_t host;
 	uint32_t flags;
 	enum cause cause;
@@ -374,7 +374,7 @@ enum cause memory_flush_remote(struct memory_peer peer, uint32_t rkey, uint64_t 
 		bytes = 0;
 	}
 	cause = check_remote(peer, rkey, address, bytes, access, &host, &flags);
-	touch_end(touch);
+	hazard_clear(hazard);
 	/* the processors' caches are coherent: nothing is held back but by the order of stores */
 	atomic_thread_fence(memory_order_seq_cst);
 	return cause;

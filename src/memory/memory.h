@@ -1,7 +1,7 @@
 /*
  * Memory - moving payload between SGE lists and flat memory, with the checks of L_Keys.
  *
- * Owner: any thread; takes no locks (memory/touch.h protects what is touched). Memory of ordinary
+ * Owner: any thread; takes no locks (memory/hazard.h protects what is copied). Memory of ordinary
  * regions was populated at registration and is copied with plain stores; memory of on-demand
  * regions, and any memory that a peer names, is copied by the kernel on our own pid, so that an
  * address that is not there is an error and not a signal. What a peer writes to an adopted region is
@@ -61,7 +61,7 @@ enum cause memory_read_remote(struct memory_peer peer, uint32_t rkey, uint64_t a
 enum cause memory_flush_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, uint32_t bytes,
 			       uint32_t access, bool whole);
 
-/* This process's slot: what touch_begin is given for keys of our own. */
+/* This process's slot: what hazard_set is given for keys of our own. */
 uint32_t memory_slot(void);
 
 /* Flat copies to and from addresses that may not be there: 0 or -EFAULT. The last word last. */

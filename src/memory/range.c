@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "memory/key.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 #define PAGE	     4096ull
 #define HEAP_FIRST   (2ull << 20) /* offset 0 means "not in the heap" */
@@ -187,7 +187,7 @@ bool range_drain(const struct range *range)
 		lock_acquire(&adopt_lock);
 		living = collect_keys(range, &index, keys, &count);
 		lock_release(&adopt_lock);
-		if (!living || (count && !touch_drain(keys, count, 0)))
+		if (!living || (count && !hazard_drain(keys, count, 0)))
 			return false;
 	} while (count == KEYS_AT_ONCE);
 	return true;

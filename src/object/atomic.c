@@ -2,7 +2,7 @@
 
 #include "memory/memory.h"
 #include "memory/key.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 static uint64_t execute(bool compare_swap, uint64_t *word, uint64_t first, uint64_t second)
 {
@@ -14,7 +14,7 @@ static uint64_t execute(bool compare_swap, uint64_t *word, uint64_t first, uint6
 	return first;
 }
 
-/* The word that the key opens; NULL with CAUSE_NONE: of the null MR. Between touch_begin and _end. */
+/* The word that the key opens; NULL with CAUSE_NONE: of the null MR. Between hazard_set and _end. */
 static uint64_t *find_word(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t right,
 			   enum cause *cause)
 {
@@ -39,24 +39,24 @@ static uint64_t *find_word(const struct qp *qp, uint32_t rkey, uint64_t address,
 enum cause atomic_execute(struct qp *qp, bool compare_swap, uint32_t rkey, uint64_t address,
 			  uint64_t first, uint64_t second, uint64_t *before)
 {
-	struct arena_touch *touch = touch_begin(memory_slot(), rkey);
+	struct arena_hazard *hazard = hazard_set(memory_slot(), rkey);
 	enum cause cause;
 	uint64_t *word = find_word(qp, rkey, address, IBV_ACCESS_REMOTE_ATOMIC, &cause);
 
 	if (cause == CAUSE_NONE)
 		*before = word ? execute(compare_swap, word, first, second) : 0;
-	touch_end(touch);
+	hazard_clear(hazard);
 	return cause;
 }
 
 enum cause atomic_write(struct qp *qp, uint32_t rkey, uint64_t address, uint64_t value)
 {
-	struct arena_touch *touch = touch_begin(memory_slot(), rkey);
+	struct arena_hazard *hazard = hazard_set(memory_slot(), rkey);
 	enum cause cause;
 	uint64_t *word = find_word(qp, rkey, address, IBV_ACCESS_REMOTE_WRITE, &cause);
 
 	if (word)
 		__atomic_store_n(word, value, __ATOMIC_SEQ_CST);
-	touch_end(touch);
+	hazard_clear(hazard);
 	return cause;
 }

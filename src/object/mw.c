@@ -8,7 +8,7 @@
 #include "memory/key.h"
 #include "object/mr.h"
 #include "object/sq.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 #define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 /* Local write means nothing for a window; adapters take it, and programs give it. */
@@ -79,7 +79,7 @@ static bool is_over(struct mw *mw) REQUIRES(lock)
 {
 	if (!mw->former)
 		return true;
-	if (key_toucher(mw->index))
+	if (key_hazard_owner(mw->index))
 		return false;
 	atomic_fetch_sub(&mw->former->unsettled, 1);
 	mw->former = NULL;
@@ -91,7 +91,7 @@ static int report_unfinished(uint32_t index, uint32_t qpn)
 {
 	uint32_t key = key_entry(index)->dying;
 
-	cause_report(CAUSE_COPY_UNFINISHED, qpn, "process %u, by key 0x%08x of a window", touch_owner(key),
+	cause_report(CAUSE_COPY_UNFINISHED, qpn, "process %u, by key 0x%08x of a window", hazard_owner(key),
 		     key);
 	return -EBUSY;
 }
@@ -115,11 +115,11 @@ static bool withdraw(struct mw *mw)
 
 int mw_destroy(struct mw *mw)
 {
-	struct touch_wait wait = { 0 };
+	struct hazard_wait wait = { 0 };
 
 	if (mw->epoch == key_epoch()) {
 		while (!withdraw(mw))
-			if (!touch_wait(&wait))
+			if (!hazard_wait(&wait))
 				return report_unfinished(mw->index, 0);
 		key_free(mw->index);
 	}
@@ -161,11 +161,11 @@ bool mw_end_region(struct mr *mr)
 
 int mw_settle(struct mr *mr)
 {
-	struct touch_wait wait = { 0 };
+	struct hazard_wait wait = { 0 };
 	uint32_t index;
 
 	while (atomic_load(&mr->unsettled) && (index = find_unsettled(mr)) != 0)
-		if (!touch_wait(&wait))
+		if (!hazard_wait(&wait))
 			return report_unfinished(index, 0);
 	return 0;
 }

@@ -9,9 +9,9 @@
  * lock, and take none.
  *
  * A key that is taken away is dead at once, but its bind is over only when nobody copies by it any
- * more (memory/touch.h), which a stopped process may put off for ever. So nothing here waits for
+ * more (memory/hazard.h), which a stopped process may put off for ever. So nothing here waits for
  * that but mw_destroy and mw_settle, with a bound. A request that has to wait is carried out again
- * a while later (CAUSE_COPY_UNFINISHED, touch_pause_ns), and until then the window takes no other
+ * a while later (CAUSE_COPY_UNFINISHED, hazard_pause_ns), and until then the window takes no other
  * bind.
  */
 #ifndef OBJECT_MW_H

@@ -5,7 +5,7 @@
 
 #include "base/lock.h"
 #include "memory/memory.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 #include "packet/icrc.h"
 #include "roce/roce_qp.h"
 
@@ -15,9 +15,9 @@ static struct burst *pool GUARDED_BY(pool_lock);
 
 static void empty(struct burst *burst)
 {
-	if (burst->touch)
-		touch_end(burst->touch);
-	burst->touch = NULL;
+	if (burst->hazard)
+		hazard_clear(burst->hazard);
+	burst->hazard = NULL;
 	burst->count = 0;
 	burst->staged = 0;
 	burst->first_end = BURST_NO_END;
@@ -40,7 +40,7 @@ struct burst *burst_get(const struct wire_flow *flow)
 	if (!burst)
 		return NULL;
 	burst->flow = flow;
-	burst->touch = NULL;
+	burst->hazard = NULL;
 	empty(burst);
 	return burst;
 }
@@ -66,12 +66,12 @@ void *burst_stage(struct burst *burst, uint32_t bytes)
 	return room;
 }
 
-bool burst_touch(struct burst *burst, uint32_t key)
+bool burst_protect(struct burst *burst, uint32_t key)
 {
-	if (burst->touch)
+	if (burst->hazard)
 		return burst->key == key;
 	burst->key = key;
-	burst->touch = touch_begin(memory_slot(), key);
+	burst->hazard = hazard_set(memory_slot(), key);
 	return true;
 }
 

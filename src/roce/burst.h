@@ -4,9 +4,9 @@
  * In:  headers; payload as pieces of the program's memory, or copied into the burst.
  * Out: packets on the wire; or how far it came.
  *
- * Bursts come from a pool, because they are large. A burst publishes at most one key (memory/touch.h)
- * from burst_touch until it is sent, and of two that a thread has at once (answer_join) one holds nothing
- * but an acknowledgement: no thread waits for a touch entry on behalf of one burst while it holds another's.
+ * Bursts come from a pool, because they are large. A burst publishes at most one key (memory/hazard.h)
+ * from burst_protect until it is sent, and of two that a thread has at once (answer_join) one holds nothing
+ * but an acknowledgement: no thread waits for a hazard entry on behalf of one burst while it holds another's.
  * Callers hold the QP's lock.
  */
 #ifndef ROCE_BURST_H
@@ -37,7 +37,7 @@ struct burst {
 	unsigned first_end; /* the first packet that ends a message; BURST_NO_END */
 	bool full;
 	uint32_t key;
-	struct arena_touch *touch; /* publishes `key`; or NULL */
+	struct arena_hazard *hazard; /* publishes `key`; or NULL */
 	uint32_t psn[WIRE_BURST];
 	struct wire_packet packets[WIRE_BURST];
 	uint8_t staging[BURST_STAGING];
@@ -83,7 +83,7 @@ static inline uint32_t burst_room(const struct burst *burst)
 void *burst_stage(struct burst *burst, uint32_t bytes);
 
 /* Publishes the key. False: another one is published already; send first. */
-bool burst_touch(struct burst *burst, uint32_t key);
+bool burst_protect(struct burst *burst, uint32_t key);
 
 /* The payload of the next packet is there; completes it. Sets header->pad. */
 void burst_add(struct burst *burst, struct packet *header);

@@ -2,7 +2,7 @@
 
 #include "memory/key.h"
 #include "memory/memory.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 /* The first SGE that has bytes at `offset` of the list, which becomes the offset in it. */
 static uint32_t find_sge(const struct wqe *wqe, uint32_t *offset)
@@ -63,11 +63,11 @@ static enum payload_result copy(struct burst *burst, const struct qp *qp, const 
 	struct wire_packet *packet = burst_next(burst);
 	void *room;
 
-	if (burst->touch) {
+	if (burst->hazard) {
 		if (burst->count)
 			return PAYLOAD_NO_ROOM;
-		touch_end(burst->touch);
-		burst->touch = NULL;
+		hazard_clear(burst->hazard);
+		burst->hazard = NULL;
 	}
 	room = burst_stage(burst, bytes);
 	if (!room)
@@ -101,7 +101,7 @@ enum payload_result payload_place(struct burst *burst, const struct qp *qp, stru
 	first = find_sge(wqe, &in_sge);
 	if (!is_simple(wqe, first, in_sge, bytes))
 		return copy(burst, qp, wqe, offset, bytes, cause);
-	if (!burst_touch(burst, wqe->sge[first].lkey))
+	if (!burst_protect(burst, wqe->sge[first].lkey))
 		return PAYLOAD_NO_ROOM;
 	if (point(packet, qp, wqe, first, in_sge, bytes, cause)) {
 		packet->payload_bytes = (uint16_t)bytes;
@@ -126,7 +126,7 @@ uint32_t payload_behind(const struct burst *burst, const struct qp *qp, const st
 	if (index == wqe->num_sge)
 		return 0;
 	sge = &wqe->sge[index];
-	if (!burst->touch || burst->key != sge->lkey)
+	if (!burst->hazard || burst->key != sge->lkey)
 		return 0;
 	if (bytes > sge->length - in_sge)
 		bytes = sge->length - in_sge;

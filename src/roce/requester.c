@@ -6,7 +6,7 @@
 #include "base/counter.h"
 #include "memory/memory.h"
 #include "object/mw.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 #include "roce/answer.h"
 #include "roce/burst.h"
 #include "roce/completer.h"
@@ -507,7 +507,7 @@ static enum carried manage_memory(struct issue *it, struct wqe *wqe)
 		return carried;
 	if (!tq->looks || it->now_ns >= tq->look_ns) {
 		cause = mw_execute(wqe, qp->pd->number, qp->ib.qp_num, tq->looks);
-		tq->look_ns = it->now_ns + touch_pause_ns(tq->looks++);
+		tq->look_ns = it->now_ns + hazard_pause_ns(tq->looks++);
 	}
 	if (cause == CAUSE_COPY_UNFINISHED) {
 		wqe->done = 1; /* begun: it is ended even in SQD. It has no PSNs, as wqe.begun would say */

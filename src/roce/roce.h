@@ -15,7 +15,7 @@
  * QP. A thread that received for QPs remembers them by number until its roce_flush; they may be
  * destroyed meanwhile, and are not found then. Within a QP's lock only those of bursts (pool) and
  * timers are taken, for a few instructions each, and whatever roce_env needs. A key is published
- * (memory/touch.h) only from the moment that a packet points to its memory until env.send returns, so
+ * (memory/hazard.h) only from the moment that a packet points to its memory until env.send returns, so
  * that its deregistration waits for no peer.
  */
 #ifndef ROCE_ROCE_H

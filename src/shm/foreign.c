@@ -8,7 +8,7 @@
 #include "base/cause.h"
 #include "shm/reach.h"
 #include "memory/foreign.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 /* No windows and no atomics: they are executed by the region's own process. */
 #define ACCESS                                                                                     \
@@ -27,7 +27,7 @@ static struct foreign {
 static int try_copy(const struct foreign *region, uint64_t address, void *flat, size_t bytes, bool into)
 {
 	struct link *link = region->link;
-	struct arena_touch *touch = touch_begin(link->slot, region->key);
+	struct arena_hazard *hazard = hazard_set(link->slot, region->key);
 	struct iovec here = { flat, bytes };
 	uint64_t host;
 	uint32_t flags;
@@ -40,7 +40,7 @@ static int try_copy(const struct foreign *region, uint64_t address, void *flat, 
 		else if (!(flags & KEY_NULL))
 			error = reach_copy(link, into ? REACH_WRITE : REACH_READ, &here, 1, host, bytes);
 	}
-	touch_end(touch);
+	hazard_clear(hazard);
 	return error;
 }
 

@@ -8,7 +8,7 @@
 #include "shm/record.h"
 #include "memory/key.h"
 #include "memory/memory.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 /* One system call moves so much. */
 #define SLICE_BYTES (256 * 1024)
@@ -144,7 +144,7 @@ enum onesided onesided_execute(struct qp *qp, struct wqe *wqe, int64_t *budget, 
 		return ONESIDED_BY_MESSAGE;
 	while (wqe->done < wqe->length) {
 		size_t bytes = wqe->length - wqe->done;
-		struct arena_touch *touch;
+		struct arena_hazard *hazard;
 		uint64_t host;
 		uint32_t flags;
 
@@ -152,7 +152,7 @@ enum onesided onesided_execute(struct qp *qp, struct wqe *wqe, int64_t *budget, 
 			return ONESIDED_TURN_OVER;
 		if (bytes > SLICE_BYTES)
 			bytes = SLICE_BYTES;
-		touch = touch_begin(link->slot, wqe->rkey);
+		hazard = hazard_set(link->slot, wqe->rkey);
 		/* the whole range, so that nothing is written if any of it is not allowed */
 		if (key_check(link->peer_keys, wqe->rkey, pd, qp->attr.dest_qp_num,
 			      wqe->remote_addr, wqe->length, right, &host, &flags) != KEY_OK ||
@@ -160,7 +160,7 @@ enum onesided onesided_execute(struct qp *qp, struct wqe *wqe, int64_t *budget, 
 			result = ONESIDED_BY_MESSAGE;
 		else
 			result = copy_slice(qp, wqe, link, host + wqe->done, flags, &bytes, cause);
-		touch_end(touch);
+		hazard_clear(hazard);
 		if (result != ONESIDED_DONE)
 			return result;
 		wqe->done += bytes;

@@ -8,7 +8,7 @@
  * Memory that is mapped here (our own; pages that the target has adopted, memory/heap.h) is copied
  * by plain loads and stores, all else by the kernel (shm/reach.h).
  *
- * Holds the QP's lock; publishes the keys it touches (memory/touch.h); does no more than *budget.
+ * Holds the QP's lock; publishes a hazard on each key (memory/hazard.h); does no more than *budget.
  */
 #ifndef SHM_ONESIDED_H
 #define SHM_ONESIDED_H

@@ -4,7 +4,7 @@
 
 #include "shm/requester.h"
 #include "object/rnr.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 static struct lock timer_lock = LOCK_INITIALIZER;
 static struct list timers GUARDED_BY(timer_lock) = { &timers, &timers };
@@ -121,7 +121,7 @@ void shm_retry_on_revocation(struct qp *qp)
 {
 	struct shm_qp *lq = shm_of(qp);
 
-	arm(lq, REQUESTER_REVOKE_WAIT, touch_pause_ns(lq->looks++));
+	arm(lq, REQUESTER_REVOKE_WAIT, hazard_pause_ns(lq->looks++));
 }
 
 void shm_retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause)

@@ -5,7 +5,7 @@
 #include "object/context.h"
 #include "object/mr.h"
 #include "memory/pin.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 #include "verbs/export.h"
 #include "verbs/refuse.h"
 
@@ -179,16 +179,16 @@ static int find_range(struct ibv_pd *pd, const struct ibv_sge *sge, bool writabl
 
 static int prefetch(struct ibv_pd *pd, const struct ibv_sge *sge, bool writable, bool populate)
 {
-	struct arena_touch *touch;
+	struct arena_hazard *hazard;
 	uint64_t host = 0;
 	int error;
 
-	touch = touch_begin(adapter_slot(), sge->lkey);
+	hazard = hazard_set(adapter_slot(), sge->lkey);
 	error = find_range(pd, sge, writable, &host);
 	if (!error && populate && pin_range((void *)(uintptr_t)host, sge->length, writable) < 0)
 		error = refuse(EFAULT, CAUSE_ADDRESS_NOT_MAPPED,
 			       "ibv_advise_mr: addr 0x%lx, length %u", sge->addr, sge->length);
-	touch_end(touch);
+	hazard_clear(hazard);
 	return error;
 }
 

@@ -21,7 +21,7 @@
 #include "base/arena.h"
 #include "memory/adopt.h"
 #include "memory/key.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 #define PAGE 4096ul
 #define SLOT 5
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
 	if (arena == MAP_FAILED || heap < 0 || ftruncate(heap, (off_t)HEAP) ||
 	    fcntl(heap, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		return 1;
-	touch_init(arena, SLOT);
+	hazard_init(arena, SLOT);
 	key_table_init(arena);
 	adopt_init(heap, HEAP, no_kick);
 	nothing_moves();

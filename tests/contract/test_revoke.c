@@ -3,7 +3,7 @@
  * lengths are bad: rules 34, 36 and 37 of the contract.
  *
  * A process is stopped in the middle of a copy by chance only. So the tests write what such a
- * process has published, a hazard (src/memory/touch.h), where it would be: into the arena, which is
+ * process has published, a hazard (src/memory/hazard.h), where it would be: into the arena, which is
  * found in the map of the process. Between two processes it is the other end that is stopped with
  * it; else the test's own process looks as if a thread of it were at a long copy.
  */

@@ -10,7 +10,7 @@
 #include "net.h"
 #include "memory/memory.h"
 #include "base/newer.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 #include "packet/icrc.h"
 #include "roce/roce.h"
 #include "ud_path.h"
@@ -80,7 +80,7 @@ void world_create(void)
 	void *arena = map(ARENA_BYTES);
 
 	icrc_init();
-	touch_init(arena, WORLD_SLOT);
+	hazard_init(arena, WORLD_SLOT);
 	memory_init(WORLD_SLOT);
 	require(key_table_init(arena), "key_table_init");
 	require(qp_table_init(arena, WORLD_SLOT), "qp_table_init");

@@ -407,7 +407,7 @@ static void test_peer_with_our_pid(void **state)
 
 static bool publishes(void *arena, uint64_t what)
 {
-	return arena_touches(arena)[3].what == what;
+	return arena_hazards(arena)[3].what == what;
 }
 
 static void end_child(pid_t child)
@@ -431,7 +431,7 @@ static void test_the_dead_do_not_copy(void **state)
 			pause();
 	assert_non_null(find());
 	assert_int_equal(peers_visit_arenas(publishes, what), 0);
-	arena_touches(peer)[3].what = what;
+	arena_hazards(peer)[3].what = what;
 	assert_int_equal(peers_visit_arenas(publishes, what), peer_pid);
 	die();
 	for (int looks = 0; looks < 3; looks++) {
@@ -441,7 +441,7 @@ static void test_the_dead_do_not_copy(void **state)
 	end_child(peer_pid);
 	assert_int_equal(peers_visit_arenas(publishes, what), 0);
 	assert_int_equal(closed, 0);
-	arena_touches(own)[3].what = what;
+	arena_hazards(own)[3].what = what;
 	assert_int_equal(peers_visit_arenas(publishes, what), getpid());
 	hear_of_death();
 }
@@ -457,7 +457,7 @@ static void test_zombies_do_not_copy(void **state)
 	if (!peer_pid)
 		_exit(0);
 	assert_non_null(find());
-	arena_touches(peer)[3].what = what;
+	arena_hazards(peer)[3].what = what;
 	die();
 	assert_int_equal(waitid(P_PID, (id_t)peer_pid, &info, WEXITED | WNOWAIT), 0);
 	assert_int_equal(peers_visit_arenas(publishes, what), 0);
@@ -475,7 +475,7 @@ static void test_pids_of_other_namespaces_say_nothing(void **state)
 		_exit(0);
 	assert_int_equal(waitpid(peer_pid, NULL, 0), peer_pid);
 	assert_non_null(find());
-	arena_touches(peer)[3].what = what;
+	arena_hazards(peer)[3].what = what;
 	die();
 	assert_int_equal(peers_visit_arenas(publishes, what), peer_pid);
 	hear_of_death();
@@ -487,7 +487,7 @@ static void test_who_is_known_to_be_dead_does_not_copy(void **state)
 	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
 
 	assert_non_null(find());
-	arena_touches(peer)[3].what = what;
+	arena_hazards(peer)[3].what = what;
 	die();
 	hear_of_death();
 	assert_int_equal(peers_visit_arenas(publishes, what), 0);

@@ -85,7 +85,7 @@ void wait_until_quiet(void)
 	pthread_mutex_unlock(&mutex);
 }
 
-static uint32_t visit(touch_check *check, uint64_t what)
+static uint32_t visit(hazard_check *check, uint64_t what)
 {
 	return check(own_arena, what) ? 1 : check(peer_arena, what) ? 2 : 0;
 }
@@ -216,7 +216,7 @@ void adopt_world_start(void)
 	memory_init(HARNESS_SLOT);
 	peer_arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			  0);
-	touch_set_visitor(visit);
+	hazard_set_visitor(visit);
 	heap_fd = memfd_create("test-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (heap_fd < 0 || ftruncate(heap_fd, HEAP) ||
 	    fcntl(heap_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) || move_init(&heap, heap_fd, MOVE_IF_SAFE))

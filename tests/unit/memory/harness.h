@@ -1,5 +1,5 @@
 /*
- * Harness - an arena in plain memory, so that keys and touching work without an adapter.
+ * Harness - an arena in plain memory, so that keys and hazards work without an adapter.
  */
 #ifndef TESTS_UNIT_MEMORY_HARNESS_H
 #define TESTS_UNIT_MEMORY_HARNESS_H
@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "memory/key.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 #define HARNESS_SLOT 5
 
@@ -22,7 +22,7 @@ static inline void *harness_arena(void)
 
 	if (arena == MAP_FAILED)
 		abort();
-	touch_init(arena, HARNESS_SLOT);
+	hazard_init(arena, HARNESS_SLOT);
 	key_table_init(arena);
 	return arena;
 }

@@ -160,13 +160,13 @@ static void test_peer_that_stands_still(void **state)
 {
 	char *region = make_region(BYTES);
 	uint32_t key = make_key(region, BYTES, 0);
-	struct arena_touch *touch = &arena_touches(peer_arena)[3];
+	struct arena_hazard *hazard = &arena_hazards(peer_arena)[3];
 
-	touch->what = (uint64_t)HARNESS_SLOT << 32 | key;
+	hazard->what = (uint64_t)HARNESS_SLOT << 32 | key;
 	ask(key);
 	assert_int_equal(heap_of(key), 0);
 	assert_int_equal(flags_of(key), 0);
-	touch->what = 0;
+	hazard->what = 0;
 	ask(key);
 	assert_int_not_equal(heap_of(key), 0);
 	end_key(key);
@@ -180,10 +180,10 @@ static void test_keys_of_a_moving_range(void **state)
 	char *region = make_region(2 * BYTES);
 	uint32_t key = make_key(region, BYTES, 0), inner = make_key(region + PAGE, PAGE, 0);
 	uint32_t beside = make_key(region + BYTES, BYTES, 0), late = 0;
-	struct arena_touch *touch = &arena_touches(peer_arena)[3];
+	struct arena_hazard *hazard = &arena_hazards(peer_arena)[3];
 	bool marked = false;
 
-	touch->what = (uint64_t)HARNESS_SLOT << 32 | key;
+	hazard->what = (uint64_t)HARNESS_SLOT << 32 | key;
 	assert_true(adopt_request(key));
 	for (int i = 0; i < 400 && !marked; i++) { /* it waits for 50 ms */
 		usleep(100);
@@ -194,7 +194,7 @@ static void test_keys_of_a_moving_range(void **state)
 	assert_int_equal(flags_of(beside), 0);
 	late = make_key(region + 2 * PAGE, PAGE, 0);
 	assert_int_equal(flags_of(late), KEY_MOVING);
-	touch->what = 0;
+	hazard->what = 0;
 	wait_until_quiet();
 	assert_int_equal(flags_of(key) | flags_of(inner) | flags_of(late), 0);
 	assert_int_not_equal(heap_of(key), 0);
@@ -207,19 +207,19 @@ static void test_keys_of_a_moving_range(void **state)
 }
 
 /* One of our own is waited for, like any peer, if it uses the heap. */
-static void test_own_touch(void **state)
+static void test_own_hazard(void **state)
 {
 	char *region = make_region(BYTES);
 	uint32_t key = make_key(region, BYTES, 0);
-	struct arena_touch *touch = touch_begin_in_heap(HARNESS_SLOT, key);
+	struct arena_hazard *hazard = hazard_set_in_heap(HARNESS_SLOT, key);
 
 	ask(key);
 	assert_int_equal(heap_of(key), 0);
 	assert_int_equal(flags_of(key), 0);
-	touch_leave_heap(touch);
+	hazard_leave_heap(hazard);
 	ask(key);
 	assert_int_not_equal(heap_of(key), 0);
-	touch_end(touch);
+	hazard_clear(hazard);
 	end_key(key);
 	munmap(region, BYTES);
 }
@@ -231,24 +231,24 @@ static void *end_the_key(void *key)
 }
 
 /* Pages stay in the heap as long as somebody touches them by a key that is dying. */
-static void test_touch_of_a_dying_key(void **state)
+static void test_hazard_on_a_dying_key(void **state)
 {
 	char *region = make_region(BYTES);
 	uint32_t first = make_key(region, BYTES, 0), second = make_key(region, BYTES, 0);
-	struct arena_touch *touch = &arena_touches(peer_arena)[3];
+	struct arena_hazard *hazard = &arena_hazards(peer_arena)[3];
 	uint64_t place;
 	pthread_t thread;
 
 	ask(first);
 	place = heap_of(first);
 	assert_int_equal(heap_of(second), place);
-	touch->what = (uint64_t)HARNESS_SLOT << 32 | second;
+	hazard->what = (uint64_t)HARNESS_SLOT << 32 | second;
 	pthread_create(&thread, NULL, end_the_key, &second);
 	while (key_entry(KEY_INDEX(second))->key)
 		usleep(100);
 	end_key(first);
 	assert_int_equal(pwrite(heap_fd, "late", 4, (off_t)place), 4);
-	touch->what = 0;
+	hazard->what = 0;
 	pthread_join(thread, NULL);
 	assert_memory_equal(region, "late", 4);
 	munmap(region, BYTES);
@@ -564,8 +564,8 @@ int main(void)
 		cmocka_unit_test(test_unmapped_meanwhile),
 		cmocka_unit_test(test_peer_that_stands_still),
 		cmocka_unit_test(test_keys_of_a_moving_range),
-		cmocka_unit_test(test_own_touch),
-		cmocka_unit_test(test_touch_of_a_dying_key),
+		cmocka_unit_test(test_own_hazard),
+		cmocka_unit_test(test_hazard_on_a_dying_key),
 		cmocka_unit_test(test_written_often),
 		cmocka_unit_test(test_places_are_used_again),
 		cmocka_unit_test(test_child_with_an_adapter),

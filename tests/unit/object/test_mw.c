@@ -194,9 +194,9 @@ static void a_window_that_goes_lets_its_region_go(void **state)
 }
 
 /* Somebody has published a key, as in the middle of a copy; forever, if it is a stopped process. */
-static struct arena_touch *copy_by(uint32_t key)
+static struct arena_hazard *copy_by(uint32_t key)
 {
-	return touch_begin(HARNESS_SLOT, key);
+	return hazard_set(HARNESS_SLOT, key);
 }
 
 static void a_bind_is_over_when_nobody_copies(void **state)
@@ -205,17 +205,17 @@ static void a_bind_is_over_when_nobody_copies(void **state)
 	struct mw *mw = window(IBV_MW_TYPE_2);
 	struct ibv_mw_bind_info info = range(mr, 0, 64, RR);
 	uint32_t key = mw->ib.rkey;
-	struct arena_touch *touch;
+	struct arena_hazard *hazard;
 
 	assert_int_equal(mw_bind(mw, pd->number, QPN, key, &info), CAUSE_NONE);
-	touch = copy_by(key);
+	hazard = copy_by(key);
 	assert_int_equal(mw_invalidate(key, pd->number, QPN), CAUSE_COPY_UNFINISHED);
 	assert_int_equal(look(key, QPN, (uintptr_t)memory, 8, RR), KEY_BAD_UNKNOWN);
 	assert_false(mw_is_over(key));
 	assert_int_equal(mw_bind(mw, pd->number, QPN, key + 1, &info), CAUSE_COPY_UNFINISHED);
 	assert_int_equal(mw_destroy(mw), -EBUSY);
 	assert_int_equal(mr_destroy(mr), -EBUSY);
-	touch_end(touch);
+	hazard_clear(hazard);
 	assert_true(mw_is_over(key));
 	assert_int_equal(mw_bind(mw, pd->number, QPN, key + 1, &info), CAUSE_MW_GONE); /* dying */
 	assert_int_equal(mr_destroy(mr), 0);
@@ -229,18 +229,18 @@ static void a_refused_invalidation_is_repeated(void **state)
 	struct mw *mw = window(IBV_MW_TYPE_2);
 	struct ibv_mw_bind_info info = range(mr, 0, 64, RR);
 	uint32_t key = mw->ib.rkey, revoked = 0;
-	struct arena_touch *touch;
+	struct arena_hazard *hazard;
 
 	assert_int_equal(mw_invalidate_once(key, pd->number, QPN, &revoked), CAUSE_INVALIDATE_REFUSED);
 	for (int again = 0; again < 2; again++) {
 		assert_int_equal(mw_bind(mw, pd->number, QPN, key, &info), CAUSE_NONE);
-		touch = copy_by(key);
+		hazard = copy_by(key);
 		for (int tries = 0; tries < 3; tries++) {
 			assert_int_equal(mw_invalidate_once(key, pd->number, QPN, &revoked),
 					 CAUSE_COPY_UNFINISHED);
 			assert_int_equal(revoked, key);
 		}
-		touch_end(touch);
+		hazard_clear(hazard);
 		if (again)
 			assert_int_equal(mw_bind(mw, pd->number, QPN, key, &info), CAUSE_NONE);
 		assert_int_equal(mw_invalidate_once(key, pd->number, QPN, &revoked), CAUSE_NONE);
@@ -259,15 +259,15 @@ static void a_bind_that_replaces_another_waits_for_its_copies(void **state)
 	struct mw *mw = window(IBV_MW_TYPE_1);
 	struct ibv_mw_bind_info info = range(mr, 0, 64, RR);
 	uint32_t first = ibv_inc_rkey(mw->ib.rkey), next = ibv_inc_rkey(first);
-	struct arena_touch *touch;
+	struct arena_hazard *hazard;
 
 	assert_int_equal(mw_bind(mw, pd->number, QPN, first, &info), CAUSE_NONE);
-	touch = copy_by(first);
+	hazard = copy_by(first);
 	assert_int_equal(mw_bind(mw, pd->number, QPN, next, &info), CAUSE_COPY_UNFINISHED);
 	assert_int_equal(look(first, QPN, (uintptr_t)memory, 8, RR), KEY_BAD_UNKNOWN);
 	assert_int_equal(look(next, QPN, (uintptr_t)memory, 8, RR), KEY_BAD_UNKNOWN);
 	assert_int_equal(atomic_load(&mr->windows), 0);
-	touch_end(touch);
+	hazard_clear(hazard);
 	assert_int_equal(mw_bind(mw, pd->number, QPN, next, &info), CAUSE_NONE);
 	assert_int_equal(look(next, QPN, (uintptr_t)memory, 8, RR), KEY_OK);
 	assert_int_equal(mw_destroy(mw), 0);
@@ -277,14 +277,14 @@ static void a_bind_that_replaces_another_waits_for_its_copies(void **state)
 static void a_region_whose_memory_is_copied_stays(void **state)
 {
 	struct mr *mr = region(pd, LW | BIND);
-	struct arena_touch *touch = copy_by(mr->ib.rkey);
+	struct arena_hazard *hazard = copy_by(mr->ib.rkey);
 
 	assert_int_equal(mr_change(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, LW), -EBUSY);
 	assert_int_equal(look(mr->ib.rkey, QPN, (uintptr_t)memory, 8, 0), KEY_OK); /* as it was */
 	assert_int_equal(mr_destroy(mr), -EBUSY);
 	assert_int_equal(look(mr->ib.rkey, QPN, (uintptr_t)memory, 8, 0), KEY_BAD_UNKNOWN);
 	assert_int_equal(mr_change(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, LW), -EBUSY);
-	touch_end(touch);
+	hazard_clear(hazard);
 	assert_int_equal(mr_destroy(mr), 0);
 }
 
@@ -296,16 +296,16 @@ static void a_bind_finds_what_is_gone_gone(void **state)
 	struct ibv_mw_bind_info info = range(mr, 0, 64, RR);
 	uint32_t first = ibv_inc_rkey(mw->ib.rkey), next = ibv_inc_rkey(first);
 	struct wqe wqe = { .opcode = IBV_WR_BIND_MW };
-	struct arena_touch *touch;
+	struct arena_hazard *hazard;
 
 	assert_int_equal(mw_bind(mw, pd->number, QPN, first, &info), CAUSE_NONE);
 	info = range(other, 0, 64, RR);
 	mw_prepare(&wqe, &mw->ib, next, &info);
-	touch = copy_by(first);
+	hazard = copy_by(first);
 	assert_int_equal(mw_execute(&wqe, pd->number, QPN, 0), CAUSE_COPY_UNFINISHED);
 	assert_int_equal(mr_destroy(other), 0);
 	assert_int_equal(mw_execute(&wqe, pd->number, QPN, 0), CAUSE_MW_GONE);
-	touch_end(touch);
+	hazard_clear(hazard);
 	assert_int_equal(mw_execute(&wqe, pd->number, QPN, 0), CAUSE_MW_GONE);
 	assert_int_equal(mw_destroy(mw), 0);
 	assert_int_equal(mw_execute(&wqe, pd->number, QPN, 0), CAUSE_MW_GONE);
@@ -316,7 +316,7 @@ static void windows_of_a_parent_process(void **state)
 {
 	struct mw *mw = window(IBV_MW_TYPE_2);
 
-	touch_reset_after_fork();
+	hazard_reset_after_fork();
 	key_table_reset_after_fork();
 	mw_reset_after_fork();
 	mw_unbind_qp(QPN);

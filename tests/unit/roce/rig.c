@@ -14,7 +14,7 @@
 #include "base/eventfd.h"
 #include "memory/memory.h"
 #include "base/newer.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 #define START_NS 1000000000ull
 
@@ -157,7 +157,7 @@ void rig_create(struct rig *rig)
 	rig->arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 			  0);
 	assert_ptr_not_equal(rig->arena, MAP_FAILED);
-	touch_init(rig->arena, RIG_SLOT);
+	hazard_init(rig->arena, RIG_SLOT);
 	assert_int_equal(key_table_init(rig->arena), 0);
 	assert_int_equal(qp_table_init(rig->arena, RIG_SLOT), 0);
 	memory_init(RIG_SLOT);

@@ -13,7 +13,7 @@
 #include "base/eventfd.h"
 #include "shm/shm.h"
 #include "shm/progress.h"
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 #define SLOTS	  16
 #define OTHER_PID 1 /* not ours; nothing is asked of it, because the links reach no memory */
@@ -102,7 +102,7 @@ void rig_create(struct rig *rig)
 
 	rig->arena = map(fd, ARENA_BYTES, PROT_READ | PROT_WRITE);
 	close(fd);
-	touch_init(rig->arena, RIG_SLOT);
+	hazard_init(rig->arena, RIG_SLOT);
 	assert_int_equal(key_table_init(rig->arena), 0);
 	assert_int_equal(qp_table_init(rig->arena, RIG_SLOT), 0);
 	shm_init(&env);

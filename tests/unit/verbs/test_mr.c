@@ -395,7 +395,7 @@ static void regions_of_a_parent_process(void **state)
 	struct ibv_mr *mr = ibv_reg_mr_iova2(pd, memory, 64, 0, 0);
 
 	assert_non_null(mr);
-	touch_reset_after_fork();
+	hazard_reset_after_fork();
 	key_table_reset_after_fork();
 	mw_reset_after_fork();
 	foreign = true;

@@ -1,5 +1,5 @@
 /*
- * The promise of memory/touch.h under threads: once key_revoke has returned, nobody touches what
+ * The promise of memory/hazard.h under threads: once key_revoke has returned, nobody touches what
  * the key named. Takes a seed as its argument; prints it.
  */
 #include <pthread.h>
@@ -48,12 +48,12 @@ static void *copy(void *arg)
 	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
 		struct region *region = &regions[draw(&random) % REGIONS];
 		uint32_t key = atomic_load_explicit(&region->key, memory_order_relaxed), flags;
-		struct arena_touch *touch;
+		struct arena_hazard *hazard;
 		uint64_t host;
 
 		if (!key)
 			continue;
-		touch = touch_begin(HARNESS_SLOT, key);
+		hazard = hazard_set(HARNESS_SLOT, key);
 		if (key_check(key_table(), key, 1, 0, 0, BYTES, 0, &host, &flags) == KEY_OK) {
 			memcpy(buffer, (void *)(uintptr_t)host, BYTES);
 			for (int i = 0; i < BYTES; i++)
@@ -63,7 +63,7 @@ static void *copy(void *arg)
 		} else {
 			atomic_fetch_add_explicit(&refusals, 1, memory_order_relaxed);
 		}
-		touch_end(touch);
+		hazard_clear(hazard);
 	}
 	return NULL;
 }
@@ -108,71 +108,71 @@ static void revoke_waits_for_those_who_copy(void **state)
 
 static void touches_nest(void **state)
 {
-	struct arena_touch *outer = touch_begin(HARNESS_SLOT, 1);
-	struct arena_touch *inner = touch_begin(HARNESS_SLOT, 2);
+	struct arena_hazard *outer = hazard_set(HARNESS_SLOT, 1);
+	struct arena_hazard *inner = hazard_set(HARNESS_SLOT, 2);
 
 	assert_ptr_not_equal(outer, inner);
 	assert_true(atomic_load(&outer->what) == ((uint64_t)HARNESS_SLOT << 32 | 1));
 	assert_true(atomic_load(&inner->what) == ((uint64_t)HARNESS_SLOT << 32 | 2));
-	touch_end(inner);
-	touch_end(outer);
+	hazard_clear(inner);
+	hazard_clear(outer);
 	assert_true(atomic_load(&outer->what) == 0);
-	assert_ptr_equal(touch_begin(HARNESS_SLOT, 3), outer);
-	touch_end(outer);
+	assert_ptr_equal(hazard_set(HARNESS_SLOT, 3), outer);
+	hazard_clear(outer);
 }
 
-static void *touch_once(void *arg)
+static void *use_once(void *arg)
 {
-	struct arena_touch *touch = touch_begin(HARNESS_SLOT, 4);
+	struct arena_hazard *hazard = hazard_set(HARNESS_SLOT, 4);
 
-	*(struct arena_touch **)arg = touch;
-	touch_end(touch);
+	*(struct arena_hazard **)arg = hazard;
+	hazard_clear(hazard);
 	return NULL;
 }
 
 /* More threads than entries, one after the other: a thread that ends gives its own back. */
 static void entries_return_with_their_thread(void **state)
 {
-	struct arena_touch *touches[2 * ARENA_TOUCHES];
+	struct arena_hazard *hazards[2 * ARENA_HAZARDS];
 
-	for (int i = 0; i < 2 * ARENA_TOUCHES; i++) {
+	for (int i = 0; i < 2 * ARENA_HAZARDS; i++) {
 		pthread_t thread;
 
-		assert_int_equal(pthread_create(&thread, NULL, touch_once, &touches[i]), 0);
+		assert_int_equal(pthread_create(&thread, NULL, use_once, &hazards[i]), 0);
 		pthread_join(thread, NULL);
-		assert_ptr_equal(touches[i], touches[0]);
+		assert_ptr_equal(hazards[i], hazards[0]);
 	}
 }
 
 static struct hold {
 	pthread_barrier_t all;
-	struct arena_touch *touches[ARENA_TOUCHES - 10];
+	struct arena_hazard *hazards[ARENA_HAZARDS - 10];
 } held;
 
-static void *touch_and_hold(void *arg)
+static void *publish_and_wait(void *arg)
 {
-	struct arena_touch **touch = arg;
+	struct arena_hazard **hazard = arg;
 
-	*touch = touch_begin(HARNESS_SLOT, 6);
+	*hazard = hazard_set(HARNESS_SLOT, 6);
 	pthread_barrier_wait(&held.all);
-	touch_end(*touch);
+	hazard_clear(*hazard);
 	return NULL;
 }
 
 static void many_threads_at_once_have_an_entry_each(void **state)
 {
-	enum { THREADS = ARENA_TOUCHES - 10 };
+	enum { THREADS = ARENA_HAZARDS - 10 };
 	pthread_t threads[THREADS];
 
 	pthread_barrier_init(&held.all, NULL, THREADS);
 	for (int i = 0; i < THREADS; i++)
 		assert_int_equal(
-			pthread_create(&threads[i], NULL, touch_and_hold, &held.touches[i]), 0);
+			pthread_create(&threads[i], NULL, publish_and_wait, &held.hazards[i]), 0);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	for (int i = 0; i < THREADS; i++)
 		for (int j = 0; j < i; j++)
-			assert_ptr_not_equal(held.touches[i], held.touches[j]);
+			assert_ptr_not_equal(held.hazards[i], held.hazards[j]);
 }
 
 #define NESTING	      80
@@ -182,18 +182,18 @@ static void many_threads_at_once_have_an_entry_each(void **state)
 static _Atomic int nested_ends;
 
 /* As a WRITE from an imported region to an adopted one: three keys. */
-static void *touch_within_touches(void *arg)
+static void *hazard_within_hazards(void *arg)
 {
 	for (int i = 0; i < NESTING_TURNS; i++) {
-		struct arena_touch *outer = touch_begin(HARNESS_SLOT, 7), *middle, *inner;
+		struct arena_hazard *outer = hazard_set(HARNESS_SLOT, 7), *middle, *inner;
 
 		sched_yield();
-		middle = touch_begin(HARNESS_SLOT, 8);
+		middle = hazard_set(HARNESS_SLOT, 8);
 		sched_yield();
-		inner = touch_begin(HARNESS_SLOT, 9);
-		touch_end(inner);
-		touch_end(middle);
-		touch_end(outer);
+		inner = hazard_set(HARNESS_SLOT, 9);
+		hazard_clear(inner);
+		hazard_clear(middle);
+		hazard_clear(outer);
 	}
 	atomic_fetch_add(&nested_ends, 1);
 	return NULL;
@@ -206,14 +206,14 @@ static void threads_that_nest_do_not_hold_each_other_up(void **state)
 	pthread_t threads[NESTING];
 
 	for (int i = 0; i < NESTING; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, touch_within_touches, NULL), 0);
+		assert_int_equal(pthread_create(&threads[i], NULL, hazard_within_hazards, NULL), 0);
 	for (int i = 0; i < NESTING_S * 100 && atomic_load(&nested_ends) < NESTING; i++)
 		nanosleep(&pause, NULL);
 	assert_int_equal(atomic_load(&nested_ends), NESTING);
 	for (int i = 0; i < NESTING; i++)
 		pthread_join(threads[i], NULL);
-	for (int i = 0; i < ARENA_TOUCHES; i++)
-		assert_true(atomic_load(&arena_touches(arena)[i].what) == 0);
+	for (int i = 0; i < ARENA_HAZARDS; i++)
+		assert_true(atomic_load(&arena_hazards(arena)[i].what) == 0);
 }
 
 int main(int argc, char **argv)

@@ -1,4 +1,4 @@
-#include "memory/touch.h"
+#include "memory/hazard.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -18,7 +18,7 @@
  * touches the remote region, and in it the local one, and in that the one of another process that it stands
  * for (memory/foreign.h), and no more. So the last level becomes free, therefore the one below it, and so on.
  */
-#define OWNED_ENTRIES (ARENA_TOUCHES - 16)
+#define OWNED_ENTRIES (ARENA_HAZARDS - 16)
 #define LEVELS	      3
 #define NO_ENTRY      (-1)
 #define TAKEN	      1ull /* by whom is being written; of slot 0, which is nobody's */
@@ -33,18 +33,18 @@
 enum barrier {
 	BARRIER_EXPEDITED, /* interrupts the processors that run a registered process */
 	BARRIER_GLOBAL,    /* waits until each processor was in the kernel once */
-	BARRIER_FENCE,     /* no membarrier here: touch_begin has a fence, revokers wait */
+	BARRIER_FENCE,     /* no membarrier here: hazard_set has a fence, revokers wait */
 };
 
 static void *own_arena;
 static uint32_t own_slot;
-static _Atomic(touch_visitor *) visitor;
+static _Atomic(hazard_visitor *) visitor;
 static enum barrier barrier_kind;
 static _Atomic bool owned[OWNED_ENTRIES];
 static const unsigned level_begin[LEVELS + 1] = { OWNED_ENTRIES, OWNED_ENTRIES + 8, OWNED_ENTRIES + 12,
-						  ARENA_TOUCHES };
+						  ARENA_HAZARDS };
 /* Who took a common entry last, by its own_entry's address; still has it unless that is empty. */
-static _Atomic uintptr_t holders[ARENA_TOUCHES];
+static _Atomic uintptr_t holders[ARENA_HAZARDS];
 static pthread_key_t owner_key;
 static pthread_once_t owner_once = PTHREAD_ONCE_INIT;
 
@@ -68,7 +68,7 @@ static void make_owner_key(void)
 	pthread_key_create(&owner_key, give_back);
 }
 
-void touch_init(void *arena, uint32_t slot)
+void hazard_init(void *arena, uint32_t slot)
 {
 	pthread_once(&owner_once, make_owner_key);
 	if (membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0)
@@ -81,7 +81,7 @@ void touch_init(void *arena, uint32_t slot)
 	own_arena = arena;
 }
 
-void touch_reset_after_fork(void)
+void hazard_reset_after_fork(void)
 {
 	own_arena = NULL;
 	atomic_store(&visitor, NULL);
@@ -92,7 +92,7 @@ void touch_reset_after_fork(void)
 	own_entry = NO_ENTRY;
 }
 
-void touch_set_visitor(touch_visitor *visit)
+void hazard_set_visitor(hazard_visitor *visit)
 {
 	atomic_store(&visitor, visit);
 }
@@ -114,7 +114,7 @@ static void claim_entry(void)
 /* Of the common entries. Exact: what another thread takes says TAKEN until that is its holder. */
 static bool is_held_by(unsigned i, uintptr_t holder)
 {
-	uint64_t what = atomic_load_explicit(&arena_touches(own_arena)[i].what, memory_order_acquire);
+	uint64_t what = atomic_load_explicit(&arena_hazards(own_arena)[i].what, memory_order_acquire);
 
 	/* Barrier HOLDER, reader: what was taken is seen, therefore by whom. */
 	return what != 0 && what != TAKEN &&
@@ -123,14 +123,14 @@ static bool is_held_by(unsigned i, uintptr_t holder)
 
 static bool take(unsigned i, uintptr_t holder, uint64_t what)
 {
-	struct arena_touch *touch = &arena_touches(own_arena)[i];
+	struct arena_hazard *hazard = &arena_hazards(own_arena)[i];
 	uint64_t free_entry = 0;
 
-	if (!atomic_compare_exchange_strong(&touch->what, &free_entry, TAKEN))
+	if (!atomic_compare_exchange_strong(&hazard->what, &free_entry, TAKEN))
 		return false;
 	atomic_store_explicit(&holders[i], holder, memory_order_relaxed);
 	/* Barrier HOLDER, holder: the store above precedes this one. */
-	atomic_store_explicit(&touch->what, what, memory_order_release);
+	atomic_store_explicit(&hazard->what, what, memory_order_release);
 	return true;
 }
 
@@ -138,13 +138,13 @@ static unsigned find_level(uintptr_t holder)
 {
 	unsigned held = own_entry != NO_ENTRY; /* it is in use */
 
-	for (unsigned i = OWNED_ENTRIES; i < ARENA_TOUCHES; i++)
+	for (unsigned i = OWNED_ENTRIES; i < ARENA_HAZARDS; i++)
 		held += is_held_by(i, holder);
 	return held < LEVELS ? held : LEVELS - 1;
 }
 
 /* A second touch of this thread, or one of a thread without an entry: a common one. */
-static struct arena_touch *begin_common(uint64_t what)
+static struct arena_hazard *begin_common(uint64_t what)
 {
 	uintptr_t holder = (uintptr_t)&own_entry;
 	unsigned level = find_level(holder);
@@ -152,65 +152,65 @@ static struct arena_touch *begin_common(uint64_t what)
 	for (;;) {
 		for (unsigned i = level_begin[level]; i < level_begin[level + 1]; i++)
 			if (take(i, holder, what))
-				return &arena_touches(own_arena)[i];
+				return &arena_hazards(own_arena)[i];
 		sched_yield();
 	}
 }
 
-static struct arena_touch *publish(uint64_t what)
+static struct arena_hazard *publish(uint64_t what)
 {
-	struct arena_touch *touch;
+	struct arena_hazard *hazard;
 
 	if (own_entry == NO_ENTRY)
 		claim_entry();
 	if (own_entry == NO_ENTRY)
 		return begin_common(what);
-	touch = &arena_touches(own_arena)[own_entry];
-	if (atomic_load_explicit(&touch->what, memory_order_relaxed) != 0)
+	hazard = &arena_hazards(own_arena)[own_entry];
+	if (atomic_load_explicit(&hazard->what, memory_order_relaxed) != 0)
 		return begin_common(what);
-	atomic_store_explicit(&touch->what, what, memory_order_release);
-	return touch;
+	atomic_store_explicit(&hazard->what, what, memory_order_release);
+	return hazard;
 }
 
-static struct arena_touch *begin(uint64_t what)
+static struct arena_hazard *begin(uint64_t what)
 {
-	struct arena_touch *touch = publish(what);
+	struct arena_hazard *hazard = publish(what);
 
 	/*
-	 * Barrier TOUCH, toucher: the store of `what` precedes the load of the key that follows. The
-	 * processor may swap them; the revoker's touch_barrier makes good for that.
+	 * Barrier HAZARD, reader of the key: the store of `what` precedes the load of the key that follows. The
+	 * processor may swap them; the revoker's hazard_barrier makes good for that.
 	 */
 	if (barrier_kind == BARRIER_FENCE)
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		atomic_signal_fence(memory_order_seq_cst);
-	return touch;
+	return hazard;
 }
 
-struct arena_touch *touch_begin(uint32_t slot, uint32_t key)
+struct arena_hazard *hazard_set(uint32_t slot, uint32_t key)
 {
 	return begin((uint64_t)slot << 32 | key);
 }
 
-struct arena_touch *touch_begin_in_heap(uint32_t slot, uint32_t key)
+struct arena_hazard *hazard_set_in_heap(uint32_t slot, uint32_t key)
 {
 	return begin((uint64_t)slot << 32 | key | IN_HEAP);
 }
 
 /* Release: nothing in the heap is touched any more. */
-void touch_leave_heap(struct arena_touch *touch)
+void hazard_leave_heap(struct arena_hazard *hazard)
 {
-	uint64_t what = atomic_load_explicit(&touch->what, memory_order_relaxed);
+	uint64_t what = atomic_load_explicit(&hazard->what, memory_order_relaxed);
 
-	atomic_store_explicit(&touch->what, what & ~IN_HEAP, memory_order_release);
+	atomic_store_explicit(&hazard->what, what & ~IN_HEAP, memory_order_release);
 }
 
 static bool has_entry(void *arena, uint64_t what, uint64_t mask)
 {
-	struct arena_touch *touches = arena_touches(arena);
+	struct arena_hazard *hazards = arena_hazards(arena);
 
-	for (unsigned i = 0; i < ARENA_TOUCHES; i++)
-		if ((atomic_load_explicit(&touches[i].what, memory_order_acquire) & mask) == what)
+	for (unsigned i = 0; i < ARENA_HAZARDS; i++)
+		if ((atomic_load_explicit(&hazards[i].what, memory_order_acquire) & mask) == what)
 			return true;
 	return false;
 }
@@ -228,15 +228,15 @@ static bool is_out_of_hold(void *arena, uint64_t what)
 }
 
 /*
- * Barrier TOUCH, revoker: the key was zeroed before. After this, each other thread either has made
+ * Barrier HAZARD, revoker: the key was zeroed before. After this, each other thread either has made
  * its entry visible to us or will see the zero.
  */
-bool touch_barrier_works(void)
+bool hazard_barrier_works(void)
 {
 	return barrier_kind != BARRIER_FENCE;
 }
 
-void touch_barrier(void)
+void hazard_barrier(void)
 {
 	const struct timespec drained = {.tv_nsec = 1000000};
 
@@ -256,27 +256,27 @@ void touch_barrier(void)
 	}
 }
 
-static uint32_t find_owner(uint32_t key, touch_check *check)
+static uint32_t find_owner(uint32_t key, hazard_check *check)
 {
 	uint64_t what = (uint64_t)own_slot << 32 | key;
-	touch_visitor *visit = atomic_load(&visitor);
+	hazard_visitor *visit = atomic_load(&visitor);
 
 	if (visit)
 		return visit(check, what);
 	return check(own_arena, what) ? (uint32_t)getpid() : 0;
 }
 
-uint32_t touch_owner(uint32_t key)
+uint32_t hazard_owner(uint32_t key)
 {
 	return find_owner(key, publishes);
 }
 
-bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms)
+bool hazard_drain(const uint32_t *keys, unsigned count, unsigned ms)
 {
 	const struct timespec pause = {.tv_nsec = 20000};
 	struct timespec begin, now;
 
-	touch_barrier();
+	hazard_barrier();
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	for (unsigned i = 0; i < count; i++) {
 		while (find_owner(keys[i], is_out_of_hold)) {
@@ -290,7 +290,7 @@ bool touch_drain(const uint32_t *keys, unsigned count, unsigned ms)
 	return true;
 }
 
-uint64_t touch_pause_ns(uint32_t looks)
+uint64_t hazard_pause_ns(uint32_t looks)
 {
 	if (looks < YIELDS)
 		return 0;
@@ -306,9 +306,9 @@ static uint64_t monotonic_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-bool touch_wait(struct touch_wait *wait)
+bool hazard_wait(struct hazard_wait *wait)
 {
-	struct timespec pause = { .tv_nsec = (long)touch_pause_ns(wait->looks) };
+	struct timespec pause = { .tv_nsec = (long)hazard_pause_ns(wait->looks) };
 	int saved = errno;
 
 	if (!wait->looks++)
@@ -318,5 +318,5 @@ bool touch_wait(struct touch_wait *wait)
 	else
 		sched_yield();
 	errno = saved;
-	return monotonic_ns() - wait->begin_ns < TOUCH_WAIT_MS * 1000000ull;
+	return monotonic_ns() - wait->begin_ns < HAZARD_WAIT_MS * 1000000ull;
 }
