@@ -70,7 +70,7 @@ int cm_init(struct daemon *d)
 	gsi_init(&cm->gsi, d, cm_connection_on_mad);
 	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop, on_addresses);
 	list_init(&cm->in_flight);
-	cm_held_init(cm);
+	cm_pending_init(cm);
 	cm_return_init(cm);
 	return 0;
 }
@@ -91,7 +91,7 @@ static void leave_stores(struct daemon *d)
 void cm_forget(struct daemon *d)
 {
 	leave_stores(d);
-	cm_held_forget_all(d->cm);
+	cm_pending_forget_all(d->cm);
 	cm_connection_forget_all(d->cm);
 }
 
@@ -409,7 +409,7 @@ void cm_on_listen(struct client *c, struct fdmsg *m)
 	if (!rc)
 		cm_save_id(id);
 	reply(c, m, rc, 0, id);
-	cm_held_on_listen(c->daemon->cm);
+	cm_pending_on_listen(c->daemon->cm);
 	cm_connection_deliver(c->daemon->cm);
 }
 
@@ -527,7 +527,7 @@ void cm_on_get_event(struct client *c, struct fdmsg *m)
 	body.header = (struct ctl_header){ .type = CTL_CM_EVENT, .seq = m->body.header.seq };
 	client_post(c, &body, sizeof(body), NULL, 0);
 	if (e && body.kind == CTL_CM_CONNECT_REQUEST) {
-		cm_held_on_room(c->daemon->cm);
+		cm_pending_on_room(c->daemon->cm);
 		cm_connection_deliver(c->daemon->cm);
 	}
 }

@@ -9,7 +9,7 @@
 #ifndef CMSERVER_CM_H
 #define CMSERVER_CM_H
 
-#include "cmserver/cm_held.h"
+#include "cmserver/cm_pending.h"
 #include "cmserver/cm_interfaces.h"
 #include "cmserver/cm_moved.h"
 #include "cmserver/cm_return.h"
@@ -40,7 +40,7 @@ struct cm {
 	struct cm_interfaces interfaces;
 	struct cm_places places; /* where addresses are, for those that are bound to them */
 	struct list in_flight;	 /* messages between ends on this host */
-	struct cm_held held;
+	struct cm_pending pending;
 	struct cm_return returning;
 };
 

@@ -498,7 +498,7 @@ static void on_request(struct cm *cm, const struct cm_origin *o, const struct ib
 
 	if (!reason)
 		return;
-	if (!cm_held_add(cm, o, m, reason))
+	if (!cm_pending_add(cm, o, m, reason))
 		cm_connection_refuse(cm, o, m, reason);
 }
 

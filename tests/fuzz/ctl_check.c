@@ -8,7 +8,7 @@
 #include "cmserver/cm.h"
 #include "cmserver/cm_channel.h"
 #include "cmserver/cm_connection.h"
-#include "cmserver/cm_held.h"
+#include "cmserver/cm_pending.h"
 #include "cmserver/cm_id.h"
 #include "ctl_host.h"
 #include "ctl_peer.h"
@@ -164,9 +164,9 @@ void check_books(struct daemon *d)
 	require(channels == d->cm->channel_count);
 	require(count(&d->port_groups) == d->port_group_count);
 	require(list_empty(&d->cm->in_flight));
-	require(count(&d->cm->held.listener.requests) + count(&d->cm->held.room.requests) ==
-		d->cm->held.count);
-	require(d->cm->held.count <= CM_HELD_MAX);
+	require(count(&d->cm->pending.listener.requests) + count(&d->cm->pending.room.requests) ==
+		d->cm->pending.count);
+	require(d->cm->pending.count <= CM_PENDING_MAX);
 }
 
 void check_bells(struct daemon *d, const struct peer *p)

@@ -1,0 +1,179 @@
+#include "cmserver/cm_pending.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmserver/cm.h"
+#include "cmserver/cm_connection.h"
+#include "ctl/deadline.h"
+
+struct pending {
+	struct list in_queue;
+	int64_t deadline_ns;
+	struct cm_origin origin; /* its GIDs are below */
+	uint8_t local[CTL_GID_BYTES], remote[CTL_GID_BYTES];
+	struct ibcm_message message;
+	int reason;
+};
+
+static struct pending *first(const struct cm_pending_queue *q)
+{
+	return container_of(q->requests.next, struct pending, in_queue);
+}
+
+static void arm(struct cm_pending_queue *q)
+{
+	if (list_empty(&q->requests))
+		loop_timer_disarm(&q->timeout);
+	else
+		loop_timer_arm(&q->cm->daemon->loop, &q->timeout,
+			       deadline_left_ms(first(q)->deadline_ns));
+}
+
+static void enter(struct cm_pending_queue *q, struct pending *p)
+{
+	p->deadline_ns = deadline_in_ms(q->timeout_ms);
+	/* The listener may be one that has not come back yet. */
+	if (p->deadline_ns < q->cm->returning.over_ns)
+		p->deadline_ns = q->cm->returning.over_ns;
+	list_add_tail(&q->requests, &p->in_queue);
+	if (first(q) == p)
+		arm(q);
+}
+
+static void leave(struct cm_pending_queue *q, struct pending *p)
+{
+	bool is_first = first(q) == p;
+
+	list_del(&p->in_queue);
+	if (is_first)
+		arm(q);
+}
+
+static void drop(struct cm_pending_queue *q, struct pending *p)
+{
+	leave(q, p);
+	q->cm->pending.count--;
+	gsi_put(p->origin.gsi);
+	free(p);
+}
+
+static void refuse(struct cm_pending_queue *q, struct pending *p)
+{
+	cm_connection_refuse(q->cm, &p->origin, &p->message, p->reason);
+	drop(q, p);
+}
+
+/* NULL: waiting does not help. */
+static struct cm_pending_queue *queue_for(struct cm *cm, int reason)
+{
+	switch (reason) {
+	case IBCM_REASON_NO_LISTENER:
+		return &cm->pending.listener;
+	case IBCM_REASON_CONSUMER:
+		return &cm->pending.room;
+	default:
+		return NULL;
+	}
+}
+
+/* True: a listener took it. Else it may now wait for another reason. */
+static bool retry(struct cm_pending_queue *q, struct pending *p)
+{
+	struct cm_pending_queue *other;
+
+	p->reason = cm_connection_take(q->cm, &p->origin, &p->message);
+	if (!p->reason) {
+		drop(q, p);
+		return true;
+	}
+	other = queue_for(q->cm, p->reason);
+	if (!other) {
+		refuse(q, p);
+	} else if (other != q) {
+		leave(q, p);
+		enter(other, p);
+	}
+	return false;
+}
+
+static void on_timeout(struct loop_timer *timer)
+{
+	struct cm_pending_queue *q = container_of(timer, struct cm_pending_queue, timeout);
+	int64_t now_ns = deadline_now_ns();
+
+	while (!list_empty(&q->requests) && first(q)->deadline_ns <= now_ns)
+		refuse(q, first(q));
+	arm(q);
+	cm_connection_deliver(q->cm);
+}
+
+static void init_queue(struct cm *cm, struct cm_pending_queue *q, int64_t timeout_ms)
+{
+	q->cm = cm;
+	q->timeout_ms = timeout_ms;
+	list_init(&q->requests);
+	loop_timer_init(&q->timeout, on_timeout);
+}
+
+void cm_pending_init(struct cm *cm)
+{
+	init_queue(cm, &cm->pending.listener, CM_PENDING_LISTEN_MS);
+	init_queue(cm, &cm->pending.room, CM_PENDING_BACKLOG_MS);
+	cm->pending.count = 0;
+}
+
+bool cm_pending_add(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m,
+		    int reason)
+{
+	struct cm_pending_queue *q = queue_for(cm, reason);
+	struct pending *p;
+
+	if (!q || cm->pending.count >= CM_PENDING_MAX)
+		return false;
+	p = malloc(sizeof(*p));
+	if (!p)
+		return false;
+	*p = (struct pending){ .origin = *o, .message = *m, .reason = reason };
+	memcpy(p->local, o->local, sizeof(p->local));
+	memcpy(p->remote, o->remote, sizeof(p->remote));
+	p->origin.local = p->local;
+	p->origin.remote = p->remote;
+	if (o->gsi)
+		gsi_ref(o->gsi);
+	cm->pending.count++;
+	enter(q, p);
+	return true;
+}
+
+void cm_pending_on_listen(struct cm *cm)
+{
+	struct list *m, *after;
+
+	list_for_each_safe(m, after, &cm->pending.listener.requests)
+		retry(&cm->pending.listener, container_of(m, struct pending, in_queue));
+	list_for_each_safe(m, after, &cm->pending.room.requests)
+		retry(&cm->pending.room, container_of(m, struct pending, in_queue));
+}
+
+/*
+ * The first that there is room for took what there was. Were all of them tried, the work for a
+ * thousand at once would be a thousand times a thousand.
+ */
+void cm_pending_on_room(struct cm *cm)
+{
+	struct list *m, *after;
+
+	list_for_each_safe(m, after, &cm->pending.room.requests) {
+		if (retry(&cm->pending.room, container_of(m, struct pending, in_queue)))
+			return;
+	}
+}
+
+void cm_pending_forget_all(struct cm *cm)
+{
+	while (!list_empty(&cm->pending.listener.requests))
+		drop(&cm->pending.listener, first(&cm->pending.listener));
+	while (!list_empty(&cm->pending.room.requests))
+		drop(&cm->pending.room, first(&cm->pending.room));
+}

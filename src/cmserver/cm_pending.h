@@ -1,0 +1,59 @@
+/*
+ * CM pending - connection requests that wait until a listener can take them.
+ *
+ * In:  REQs and SIDR_REQs that no listener takes now; listeners that come; backlogs with room
+ * again. Out: the same requests to a listener; after a time-out, refusals.
+ *
+ * A request waits for one of two reasons. No program listens on the port: some programs destroy a
+ * listener and create the next between two phases (perftest does), and a peer on the same host is
+ * faster than any adapter. Or the listener's backlog is full, and its program is about to fetch.
+ * There is a queue for each reason, since each is searched on another occasion.
+ *
+ * Owner: the daemon's one thread. No more than CM_PENDING_MAX; a request beyond that is refused at
+ * once.
+ */
+#ifndef CMSERVER_CM_HELD_H
+#define CMSERVER_CM_HELD_H
+
+#include <stdbool.h>
+
+#include "base/list.h"
+#include "event/loop.h"
+
+#define CM_PENDING_MAX	      1024
+#define CM_PENDING_LISTEN_MS  100
+#define CM_PENDING_BACKLOG_MS 1000
+
+struct cm;
+struct cm_origin;
+struct ibcm_message;
+
+/* All requests in it wait equally long, so the first one's deadline is the first. */
+struct cm_pending_queue {
+	struct cm *cm;
+	struct list requests;
+	struct loop_timer timeout; /* of the first */
+	int64_t timeout_ms;
+};
+
+struct cm_pending {
+	struct cm_pending_queue listener, room; /* what is waited for */
+	unsigned count;
+};
+
+void cm_pending_init(struct cm *cm);
+
+/* reason: of the refusal, should it come to that. False: the request is not kept. */
+bool cm_pending_add(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m,
+		    int reason);
+
+/* There is a new listener, or one with a larger backlog. */
+void cm_pending_on_listen(struct cm *cm);
+
+/* A program has fetched a request: there is room for one more. */
+void cm_pending_on_room(struct cm *cm);
+
+/* Sends no refusals. */
+void cm_pending_forget_all(struct cm *cm);
+
+#endif
