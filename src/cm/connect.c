@@ -35,7 +35,7 @@ static int say(struct id *id, enum ctl_type type)
 	return session_ask_plain(&ask, NULL);
 }
 
-static int talk(const struct id *id, struct ctl_cm_talk *t, enum ctl_type type)
+static int send_request(const struct id *id, struct ctl_cm_request *t, enum ctl_type type)
 {
 	struct ctl_cm_reply reply;
 
@@ -45,14 +45,14 @@ static int talk(const struct id *id, struct ctl_cm_talk *t, enum ctl_type type)
 }
 
 /* The port of the address may be about to be closed by who had it last. */
-static int talk_to_who_is_busy(const struct id *id, struct ctl_cm_talk *t, enum ctl_type type)
+static int send_while_busy(const struct id *id, struct ctl_cm_request *t, enum ctl_type type)
 {
 	const struct timespec pause = { .tv_nsec = AGAIN_MS * 1000000 };
-	int rc = talk(id, t, type);
+	int rc = send_request(id, t, type);
 
 	for (int waited_ms = 0; rc == -EAGAIN && waited_ms < PATIENCE_MS; waited_ms += AGAIN_MS) {
 		nanosleep(&pause, NULL);
-		rc = talk(id, t, type);
+		rc = send_request(id, t, type);
 	}
 	return rc;
 }
@@ -150,7 +150,7 @@ static uint8_t path_mtu(const struct id *id, const struct ibv_port_attr *port)
 CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *param)
 {
 	struct id *id = id_of(base), *waiting = id_waiting(id);
-	struct ctl_cm_talk t = { .local = id->local, .remote = id->remote };
+	struct ctl_cm_request t = { .local = id->local, .remote = id->remote };
 	struct ibv_port_attr port;
 	size_t room;
 	int rc = check_param(id, param);
@@ -179,7 +179,7 @@ CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *para
 	id->peer.ack_timeout = t.end.ack_timeout;
 	/* Before: who is told of the outcome may end the identifier at once. */
 	id->state = ID_CONNECTING;
-	rc = talk_to_who_is_busy(id, &t, CTL_CM_CONNECT);
+	rc = send_while_busy(id, &t, CTL_CM_CONNECT);
 	if (rc) {
 		id->state = ID_ROUTE_RESOLVED;
 		return answer(rc);
@@ -189,7 +189,7 @@ CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *para
 
 int connect_finish(struct id *id)
 {
-	struct ctl_cm_talk refusal = { .reason = REASON_CONSUMER };
+	struct ctl_cm_request refusal = { .reason = REASON_CONSUMER };
 	int rc = qp_to_rtr(id);
 
 	if (!rc)
@@ -197,7 +197,7 @@ int connect_finish(struct id *id)
 	if (!rc)
 		rc = say(id, CTL_CM_READY);
 	if (rc) {
-		talk(id, &refusal, CTL_CM_REJECT);
+		send_request(id, &refusal, CTL_CM_REJECT);
 		qp_fail(id);
 	}
 	return rc;
@@ -239,7 +239,7 @@ static int make_ready(struct id *id)
 CM_EXPORT int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *param)
 {
 	struct id *id = id_of(base), *waiting = is_ud(id) ? NULL : id_waiting(id);
-	struct ctl_cm_talk t = { .reason = 0 };
+	struct ctl_cm_request t = { .reason = 0 };
 	int rc = check_param(id, param);
 
 	if (!rc && id->state != ID_CONNECTING)
@@ -253,7 +253,7 @@ CM_EXPORT int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *param
 		rc = make_ready(id);
 	if (rc)
 		return answer(rc);
-	rc = talk(id, &t, CTL_CM_ACCEPT);
+	rc = send_request(id, &t, CTL_CM_ACCEPT);
 	if (rc) {
 		qp_fail(id);
 		return answer(rc);
@@ -263,7 +263,7 @@ CM_EXPORT int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *param
 
 static int reject(struct id *id, const void *data, uint8_t len, uint16_t reason)
 {
-	struct ctl_cm_talk t = { .reason = reason };
+	struct ctl_cm_request t = { .reason = reason };
 
 	if (len && !data)
 		return -EINVAL;
@@ -272,7 +272,7 @@ static int reject(struct id *id, const void *data, uint8_t len, uint16_t reason)
 	t.end.private_bytes = len;
 	if (len)
 		memcpy(t.end.private_data, data, len);
-	return talk(id, &t, CTL_CM_REJECT);
+	return send_request(id, &t, CTL_CM_REJECT);
 }
 
 CM_EXPORT int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)

@@ -414,7 +414,7 @@ void cm_on_listen(struct client *c, struct fdmsg *m)
 }
 
 /* Whether the connection is past the step already. */
-static bool has_talked(const struct cm_id *id, enum ctl_type type)
+static bool is_past_request(const struct cm_id *id, enum ctl_type type)
 {
 	const struct cm_connection *c = id->connection;
 
@@ -424,24 +424,24 @@ static bool has_talked(const struct cm_id *id, enum ctl_type type)
 	       c->end.state != CONNECTION_SIDR_REQ_RCVD;
 }
 
-void cm_on_talk(struct client *c, struct fdmsg *m)
+void cm_on_request(struct client *c, struct fdmsg *m)
 {
-	const struct ctl_cm_talk *talk = &m->body.cm_talk;
-	struct cm_id *id = find_id(c, talk->id);
+	const struct ctl_cm_request *request = &m->body.cm_request;
+	struct cm_id *id = find_id(c, request->id);
 	int rc;
 
 	if (!id)
 		rc = -ENOENT;
-	else if (is_repeated(c, m) && has_talked(id, talk->header.type))
+	else if (is_repeated(c, m) && is_past_request(id, request->header.type))
 		rc = 0;
-	else if (talk->header.type == CTL_CM_CONNECT)
-		rc = cm_connection_connect(id, talk);
+	else if (request->header.type == CTL_CM_CONNECT)
+		rc = cm_connection_connect(id, request);
 	else if (!id->connection)
 		rc = -EINVAL;
-	else if (talk->header.type == CTL_CM_ACCEPT)
-		rc = cm_connection_accept(id->connection, talk);
+	else if (request->header.type == CTL_CM_ACCEPT)
+		rc = cm_connection_accept(id->connection, request);
 	else
-		rc = cm_connection_reject(id->connection, talk);
+		rc = cm_connection_reject(id->connection, request);
 	reply(c, m, rc, 0, id);
 	cm_connection_deliver(c->daemon->cm);
 }

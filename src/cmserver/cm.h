@@ -93,7 +93,7 @@ void cm_on_destroy_id(struct client *c, struct fdmsg *m);
 void cm_on_migrate_id(struct client *c, struct fdmsg *m);
 void cm_on_bind(struct client *c, struct fdmsg *m);
 void cm_on_listen(struct client *c, struct fdmsg *m);
-void cm_on_talk(struct client *c, struct fdmsg *m); /* CONNECT, ACCEPT, REJECT */
+void cm_on_request(struct client *c, struct fdmsg *m); /* CONNECT, ACCEPT, REJECT */
 void cm_on_step(struct client *c, struct fdmsg *m); /* READY, ESTABLISH, DISCONNECT */
 void cm_on_raise(struct client *c, struct fdmsg *m);
 void cm_on_get_event(struct client *c, struct fdmsg *m);

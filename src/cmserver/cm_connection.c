@@ -231,42 +231,43 @@ void cm_connection_on_time(struct cm_timers *timers, struct cm_timer *timer, int
  * What an identifier wants.
  */
 
-int cm_connection_connect(struct cm_id *id, const struct ctl_cm_talk *talk)
+int cm_connection_connect(struct cm_id *id, const struct ctl_cm_request *request)
 {
 	struct cm *cm = id->owner->cm;
-	struct ibcm_message request;
+	struct ibcm_message req;
 	struct cm_origin o = {
-		.local = talk->local.gid,
-		.remote = talk->remote.gid,
-		.ifindex = talk->remote.ifindex,
+		.local = request->local.gid,
+		.remote = request->remote.gid,
+		.ifindex = request->remote.ifindex,
 	};
 	struct cm_connection *c;
 	int rc;
 
 	if (id->connection || id->binding.listening || id->qp_type == CTL_CM_QP_XRC_RECV)
 		return -EINVAL;
-	rc = cm_end_fill_request(&request, id->binding.space, id->qp_type, talk);
+	rc = cm_end_fill_request(&req, id->binding.space, id->qp_type, request);
 	if (rc)
 		return rc;
-	o.is_local = host_has_address(talk->remote.gid, talk->remote.ifindex) > 0;
+	o.is_local = host_has_address(request->remote.gid, request->remote.ifindex) > 0;
 	if (!o.is_local)
-		rc = gsi_get(&cm->gsi, o.local, talk->local.ifindex, &o.gsi);
+		rc = gsi_get(&cm->gsi, o.local, request->local.ifindex, &o.gsi);
 	if (rc)
 		return rc;
 	c = create(id, &o, 0);
 	gsi_put(o.gsi);
 	if (!c)
 		return -ENOMEM;
-	c->is_ud = request.type == IBCM_SIDR_REQ;
-	connection_connect(&c->end, &request, deadline_now_ns());
+	c->is_ud = req.type == IBCM_SIDR_REQ;
+	connection_connect(&c->end, &req, deadline_now_ns());
 	settle(c);
 	return 0;
 }
 
-int cm_connection_accept(struct cm_connection *c, const struct ctl_cm_talk *talk)
+int cm_connection_accept(struct cm_connection *c, const struct ctl_cm_request *request)
 {
 	struct ibcm_message answer;
-	int rc = cm_end_fill_answer(&answer, c->is_ud ? IBCM_SIDR_REP : IBCM_REP, c->local_gid, talk);
+	int rc = cm_end_fill_answer(&answer, c->is_ud ? IBCM_SIDR_REP : IBCM_REP, c->local_gid,
+				    request);
 
 	if (!rc)
 		rc = connection_accept(&c->end, &answer, deadline_now_ns());
@@ -274,10 +275,11 @@ int cm_connection_accept(struct cm_connection *c, const struct ctl_cm_talk *talk
 	return rc;
 }
 
-int cm_connection_reject(struct cm_connection *c, const struct ctl_cm_talk *talk)
+int cm_connection_reject(struct cm_connection *c, const struct ctl_cm_request *request)
 {
 	struct ibcm_message answer;
-	int rc = cm_end_fill_answer(&answer, c->is_ud ? IBCM_SIDR_REP : IBCM_REJ, c->local_gid, talk);
+	int rc = cm_end_fill_answer(&answer, c->is_ud ? IBCM_SIDR_REP : IBCM_REJ, c->local_gid,
+				    request);
 
 	if (!rc)
 		rc = connection_reject(&c->end, &answer);

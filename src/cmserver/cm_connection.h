@@ -53,12 +53,12 @@ struct cm_connection {
 	struct cm_timer timer;
 };
 
-/* The active end. What is sent is in `talk`. 0 or -errno. */
-int cm_connection_connect(struct cm_id *id, const struct ctl_cm_talk *talk);
+/* The active end: sends a REQ or SIDR_REQ. 0 or -errno. */
+int cm_connection_connect(struct cm_id *id, const struct ctl_cm_request *request);
 
 /* 0 or -errno. */
-int cm_connection_accept(struct cm_connection *c, const struct ctl_cm_talk *talk);
-int cm_connection_reject(struct cm_connection *c, const struct ctl_cm_talk *talk);
+int cm_connection_accept(struct cm_connection *c, const struct ctl_cm_request *request);
+int cm_connection_reject(struct cm_connection *c, const struct ctl_cm_request *request);
 int cm_connection_ready(struct cm_connection *c);
 int cm_connection_establish(struct cm_connection *c);
 int cm_connection_disconnect(struct cm_connection *c);

@@ -31,12 +31,12 @@ static void fill_transport(struct ibcm_message *m, enum ctl_cm_qp_type qp_type)
 }
 
 int cm_end_fill_request(struct ibcm_message *m, uint16_t space, enum ctl_cm_qp_type qp_type,
-			const struct ctl_cm_talk *talk)
+			const struct ctl_cm_request *request)
 {
-	const struct ctl_cm_end *end = &talk->end;
+	const struct ctl_cm_end *end = &request->end;
 	struct ip_header header = {
-		.is_v4 = talk->remote.family == AF_INET,
-		.source_port = ntohs(talk->local.port),
+		.is_v4 = request->remote.family == AF_INET,
+		.source_port = ntohs(request->local.port),
 	};
 
 	memset(m, 0, sizeof(*m));
@@ -44,7 +44,7 @@ int cm_end_fill_request(struct ibcm_message *m, uint16_t space, enum ctl_cm_qp_t
 	if (end->private_bytes + 0u + IP_HEADER_BYTES > mad_private_bytes(m->type) ||
 	    end->private_bytes > CTL_CM_PRIVATE_BYTES)
 		return -EINVAL;
-	m->service_id = ip_header_service_id(space, ntohs(talk->remote.port));
+	m->service_id = ip_header_service_id(space, ntohs(request->remote.port));
 	m->qpn = end->qpn;
 	m->psn = end->psn & PSN_MASK;
 	m->responder_resources = end->responder_resources;
@@ -60,11 +60,11 @@ int cm_end_fill_request(struct ibcm_message *m, uint16_t space, enum ctl_cm_qp_t
 	m->ece_vendor = end->ece_vendor & PSN_MASK;
 	m->ece_options = end->ece_options;
 	fill_transport(m, qp_type);
-	memcpy(m->local_gid, talk->local.gid, sizeof(m->local_gid));
-	memcpy(m->remote_gid, talk->remote.gid, sizeof(m->remote_gid));
-	memcpy(&m->ca_guid, talk->local.gid + 8, sizeof(m->ca_guid));
-	memcpy(header.source, talk->local.gid, sizeof(header.source));
-	memcpy(header.destination, talk->remote.gid, sizeof(header.destination));
+	memcpy(m->local_gid, request->local.gid, sizeof(m->local_gid));
+	memcpy(m->remote_gid, request->remote.gid, sizeof(m->remote_gid));
+	memcpy(&m->ca_guid, request->local.gid + 8, sizeof(m->ca_guid));
+	memcpy(header.source, request->local.gid, sizeof(header.source));
+	memcpy(header.destination, request->remote.gid, sizeof(header.destination));
 	ip_header_encode(&header, m->private_data);
 	memcpy(m->private_data + IP_HEADER_BYTES, end->private_data, end->private_bytes);
 	m->private_bytes = (uint16_t)(IP_HEADER_BYTES + end->private_bytes);
@@ -72,9 +72,9 @@ int cm_end_fill_request(struct ibcm_message *m, uint16_t space, enum ctl_cm_qp_t
 }
 
 int cm_end_fill_answer(struct ibcm_message *m, enum ibcm_type type,
-		       const uint8_t local_gid[CTL_GID_BYTES], const struct ctl_cm_talk *talk)
+		       const uint8_t local_gid[CTL_GID_BYTES], const struct ctl_cm_request *request)
 {
-	const struct ctl_cm_end *end = &talk->end;
+	const struct ctl_cm_end *end = &request->end;
 
 	if (end->private_bytes > mad_private_bytes(type) ||
 	    end->private_bytes > CTL_CM_PRIVATE_BYTES)
@@ -90,7 +90,7 @@ int cm_end_fill_answer(struct ibcm_message *m, enum ibcm_type type,
 		.has_srq = end->has_srq & 1,
 		.ece_vendor = end->ece_vendor & PSN_MASK,
 		.ece_options = end->ece_options,
-		.reason = (uint16_t)talk->reason,
+		.reason = (uint16_t)request->reason,
 		.private_bytes = end->private_bytes,
 	};
 	memcpy(&m->ca_guid, local_gid + 8, sizeof(m->ca_guid));

@@ -17,11 +17,12 @@
  * -EINVAL: more private data than there is room for.
  */
 int cm_end_fill_request(struct ibcm_message *m, uint16_t space, enum ctl_cm_qp_type qp_type,
-			const struct ctl_cm_talk *talk);
+			const struct ctl_cm_request *request);
 
 /* A REP, REJ or SIDR_REP. The same. */
 int cm_end_fill_answer(struct ibcm_message *m, enum ibcm_type type,
-		       const uint8_t local_gid[CTL_GID_BYTES], const struct ctl_cm_talk *talk);
+		       const uint8_t local_gid[CTL_GID_BYTES],
+		       const struct ctl_cm_request *request);
 
 /* What the other end says; skip: bytes of the private data that are not its program's. */
 void cm_end_read(const struct ibcm_message *m, unsigned skip, struct ctl_cm_end *end);

@@ -128,7 +128,7 @@ struct ctl_cm_bind {
 };
 
 /* CONNECT, ACCEPT and REJECT. */
-struct ctl_cm_talk {
+struct ctl_cm_request {
 	struct ctl_header header;
 	uint32_t id;
 	uint32_t reason;		     /* REJECT: of the IBA */

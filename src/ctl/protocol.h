@@ -166,7 +166,7 @@ union ctl_message {
 	struct ctl_cm_hello cm_hello;
 	struct ctl_cm_ask cm_ask;
 	struct ctl_cm_bind cm_bind;
-	struct ctl_cm_talk cm_talk;
+	struct ctl_cm_request cm_request;
 	struct ctl_cm_raise cm_raise;
 	struct ctl_cm_reply cm_reply;
 	struct ctl_cm_event cm_event;

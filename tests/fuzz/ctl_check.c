@@ -203,9 +203,9 @@ static uint32_t await_event(struct daemon *d, struct peer *p, enum ctl_cm_event_
 	return p->event.id;
 }
 
-static void talk(struct daemon *d, struct peer *p, enum ctl_type type, uint32_t id)
+static void send_request(struct daemon *d, struct peer *p, enum ctl_type type, uint32_t id)
 {
-	struct ctl_cm_talk m = { .header = { type, 9 }, .id = id, .end = { .qpn = 6 } };
+	struct ctl_cm_request m = { .header = { type, 9 }, .id = id, .end = { .qpn = 6 } };
 	struct ctl_cm_ask a = { .header = { type, 9 }, .id = id };
 
 	if (type == CTL_CM_ACCEPT)
@@ -233,13 +233,13 @@ void check_connection(struct daemon *d, struct peer *passive, struct peer *activ
 	peer_connect(active, &local, &remote, CTL_CM_TCP);
 	require(!active->reply.cm_reply.status);
 	child = await_event(d, passive, CTL_CM_CONNECT_REQUEST);
-	talk(d, passive, CTL_CM_ACCEPT, child);
+	send_request(d, passive, CTL_CM_ACCEPT, child);
 	id = await_event(d, active, CTL_CM_CONNECT_RESPONSE);
-	talk(d, active, CTL_CM_READY, id);
+	send_request(d, active, CTL_CM_READY, id);
 	await_event(d, passive, CTL_CM_ESTABLISHED);
-	talk(d, active, CTL_CM_DISCONNECT, id);
+	send_request(d, active, CTL_CM_DISCONNECT, id);
 	await_event(d, passive, CTL_CM_DISCONNECTED);
-	talk(d, passive, CTL_CM_DISCONNECT, child);
+	send_request(d, passive, CTL_CM_DISCONNECT, child);
 	await_event(d, active, CTL_CM_DISCONNECTED);
 	check_books(d);
 	check_connections(d);

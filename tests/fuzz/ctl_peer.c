@@ -243,7 +243,7 @@ void peer_listen(struct peer *p, const struct ctl_cm_address *local, uint16_t sp
 void peer_connect(struct peer *p, const struct ctl_cm_address *local,
 		  const struct ctl_cm_address *remote, uint16_t space)
 {
-	struct ctl_cm_talk talk = {
+	struct ctl_cm_request request = {
 		.header = { CTL_CM_CONNECT, 9 },
 		.local = *local,
 		.remote = *remote,
@@ -251,8 +251,8 @@ void peer_connect(struct peer *p, const struct ctl_cm_address *local,
 	};
 
 	create_id(p, space);
-	talk.id = last_id(p);
-	ask(p, &talk, sizeof(talk), NULL, 0);
+	request.id = last_id(p);
+	ask(p, &request, sizeof(request), NULL, 0);
 }
 
 void peer_go_on(struct peer *p, uint8_t how)
@@ -260,9 +260,9 @@ void peer_go_on(struct peer *p, uint8_t how)
 	struct ctl_cm_ask a = { .header = { CTL_CM_GET_EVENT, 9 },
 				.channel = p->channels[how % PEER_NUMBERS],
 				.id = p->event.id };
-	struct ctl_cm_talk talk = { .header = { CTL_CM_ACCEPT, 9 },
-				    .id = p->event.id,
-				    .end = { .qpn = 6 } };
+	struct ctl_cm_request request = { .header = { CTL_CM_ACCEPT, 9 },
+					  .id = p->event.id,
+					  .end = { .qpn = 6 } };
 
 	if (!p->has_event) {
 		ask(p, &a, sizeof(a), NULL, 0);
@@ -272,8 +272,8 @@ void peer_go_on(struct peer *p, uint8_t how)
 	switch (p->event.kind) {
 	case CTL_CM_CONNECT_REQUEST:
 		if (how & 0x80)
-			talk.header.type = CTL_CM_REJECT;
-		ask(p, &talk, sizeof(talk), NULL, 0);
+			request.header.type = CTL_CM_REJECT;
+		ask(p, &request, sizeof(request), NULL, 0);
 		return;
 	case CTL_CM_CONNECT_RESPONSE:
 		a.header.type = how & 0x80 ? CTL_CM_DISCONNECT : CTL_CM_READY;

@@ -225,14 +225,14 @@ static void ask_cm(struct peer *p)
 	case CTL_CM_CONNECT:
 	case CTL_CM_ACCEPT:
 	case CTL_CM_REJECT:
-		m.cm_talk.id = take_number(p, false);
-		m.cm_talk.reason = take();
+		m.cm_request.id = take_number(p, false);
+		m.cm_request.reason = take();
 		if (type == CTL_CM_CONNECT) {
-			take_address(&m.cm_talk.local);
-			take_address(&m.cm_talk.remote);
+			take_address(&m.cm_request.local);
+			take_address(&m.cm_request.remote);
 		}
-		take_end(&m.cm_talk.end);
-		length = sizeof(m.cm_talk);
+		take_end(&m.cm_request.end);
+		length = sizeof(m.cm_request);
 		break;
 	case CTL_CM_RAISE:
 		m.cm_raise.id = take_number(p, false);

@@ -156,9 +156,9 @@ static uint32_t listen_on(int sock, uint32_t channel, enum ctl_cm_qp_type type, 
 
 static uint32_t connect_to(int sock, uint32_t channel, enum ctl_cm_qp_type type, uint16_t port)
 {
-	struct ctl_cm_talk request = { .header = { .type = CTL_CM_CONNECT },
-				       .local = loopback(0),
-				       .remote = loopback(port) };
+	struct ctl_cm_request request = { .header = { .type = CTL_CM_CONNECT },
+					  .local = loopback(0),
+					  .remote = loopback(port) };
 
 	request.id = create_typed(sock, channel, type, 0);
 	CHECK(!cm_ask(sock, &request, sizeof(request)).status);
@@ -173,7 +173,7 @@ static void test_both_ends_are_of_a_kind(void **state)
 	static const enum ctl_cm_qp_type connects[] = { CTL_CM_QP_RC, CTL_CM_QP_UC,
 							CTL_CM_QP_XRC_SEND };
 	struct ctl_client *bystander = join();
-	struct ctl_cm_talk target = { .header = { .type = CTL_CM_CONNECT } };
+	struct ctl_cm_request target = { .header = { .type = CTL_CM_CONNECT } };
 	int sock = cm_join();
 	uint32_t channel = cm_make_channel(sock);
 

@@ -15,9 +15,9 @@
 
 #define BODY 24 /* behind the MAD's header */
 
-static struct ctl_cm_talk make_talk(void)
+static struct ctl_cm_request make_request(void)
 {
-	struct ctl_cm_talk t = {
+	struct ctl_cm_request t = {
 		.local = { .gid = { [10] = 0xff, [11] = 0xff, 10, 0, 0, 1 }, .family = AF_INET },
 		.remote = { .gid = { [10] = 0xff, [11] = 0xff, 10, 0, 0, 2 }, .family = AF_INET },
 		.end = { .qpn = 7,
@@ -42,14 +42,14 @@ static void test_transport_of_a_request(void **state)
 		{ CTL_CM_QP_UC, CTL_CM_QP_UC, 1, 0 },
 		{ CTL_CM_QP_XRC_SEND, CTL_CM_QP_XRC_RECV, 3, 1 },
 	};
-	struct ctl_cm_talk talk = make_talk();
+	struct ctl_cm_request request = make_request();
 
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		struct ibcm_message m, arrived;
 		uint8_t mad[MAD_BYTES];
 		bool is_xrc = rows[i].extended;
 
-		assert_int_equal(cm_end_fill_request(&m, CTL_CM_IB, rows[i].asks, &talk), 0);
+		assert_int_equal(cm_end_fill_request(&m, CTL_CM_IB, rows[i].asks, &request), 0);
 		mad_encode(&m, mad);
 		assert_int_equal(mad[BODY + 43] >> 1 & 3, rows[i].service);
 		assert_int_equal(mad[BODY + 51] & 7, rows[i].extended);
@@ -77,27 +77,27 @@ static void test_transports_that_there_are_not(void **state)
 
 static void test_datagrams_are_looked_up(void **state)
 {
-	struct ctl_cm_talk talk = make_talk();
+	struct ctl_cm_request request = make_request();
 	struct ibcm_message m;
 
-	assert_int_equal(cm_end_fill_request(&m, CTL_CM_UDP, CTL_CM_QP_UD, &talk), 0);
+	assert_int_equal(cm_end_fill_request(&m, CTL_CM_UDP, CTL_CM_QP_UD, &request), 0);
 	assert_int_equal(m.type, IBCM_SIDR_REQ);
 	assert_int_equal(cm_end_wanted_type(&m), CTL_CM_QP_UD);
 }
 
 static void test_room_for_private_data(void **state)
 {
-	struct ctl_cm_talk talk = make_talk();
+	struct ctl_cm_request request = make_request();
 	unsigned room = mad_private_bytes(IBCM_REQ) - IP_HEADER_BYTES;
 	struct ibcm_message m;
 
-	talk.end.private_bytes = (uint16_t)room;
-	assert_int_equal(cm_end_fill_request(&m, CTL_CM_TCP, CTL_CM_QP_RC, &talk), 0);
-	talk.end.private_bytes++;
-	assert_int_equal(cm_end_fill_request(&m, CTL_CM_TCP, CTL_CM_QP_RC, &talk), -EINVAL);
-	talk.end.private_bytes = UINT16_MAX;
-	assert_int_equal(cm_end_fill_request(&m, CTL_CM_TCP, CTL_CM_QP_RC, &talk), -EINVAL);
-	assert_int_equal(cm_end_fill_answer(&m, IBCM_REP, talk.local.gid, &talk), -EINVAL);
+	request.end.private_bytes = (uint16_t)room;
+	assert_int_equal(cm_end_fill_request(&m, CTL_CM_TCP, CTL_CM_QP_RC, &request), 0);
+	request.end.private_bytes++;
+	assert_int_equal(cm_end_fill_request(&m, CTL_CM_TCP, CTL_CM_QP_RC, &request), -EINVAL);
+	request.end.private_bytes = UINT16_MAX;
+	assert_int_equal(cm_end_fill_request(&m, CTL_CM_TCP, CTL_CM_QP_RC, &request), -EINVAL);
+	assert_int_equal(cm_end_fill_answer(&m, IBCM_REP, request.local.gid, &request), -EINVAL);
 }
 
 int main(void)

@@ -172,9 +172,9 @@ static int come_back_with(const struct cm_record_id *r)
 
 static int reject(int sock, uint32_t id)
 {
-	struct ctl_cm_talk talk = { .header = { .type = CTL_CM_REJECT }, .id = id };
+	struct ctl_cm_request request = { .header = { .type = CTL_CM_REJECT }, .id = id };
 
-	return cm_ask(sock, &talk, sizeof(talk)).status;
+	return cm_ask(sock, &request, sizeof(request)).status;
 }
 
 /* The type of the message that comes within the time, or 0. */
@@ -259,10 +259,10 @@ static void test_a_request_is_kept_before_it_leaves(void **state)
 	struct ctl_client *c = join();
 	struct ctl_cm_hello hello = cm_hello(0);
 	struct ctl_cm_ask begin = { .header = { .type = CTL_CM_BEGIN, .seq = 1 } };
-	struct ctl_cm_talk talk = { .header = { .type = CTL_CM_CONNECT },
-				    .local = here,
-				    .remote = elsewhere,
-				    .end = { .qpn = 5 } };
+	struct ctl_cm_request request = { .header = { .type = CTL_CM_CONNECT },
+					  .local = here,
+					  .remote = elsewhere,
+					  .end = { .qpn = 5 } };
 	int sock = raw_connect(), fd = cm_make_store();
 	pid_t daemon = daemon_pid();
 	struct cm_store store;
@@ -274,13 +274,13 @@ static void test_a_request_is_kept_before_it_leaves(void **state)
 	CHECK(!m.body.welcome.status);
 	fdmsg_close_fds(&m);
 	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
-	talk.id = cm_make_id(sock, cm_make_channel(sock));
+	request.id = cm_make_id(sock, cm_make_channel(sock));
 	if (ptrace(PTRACE_SEIZE, daemon, 0, PTRACE_O_TRACESYSGOOD)) {
 		print_message("skipped: no process may be traced\n");
 		skip();
 	}
 	CHECK(!ptrace(PTRACE_INTERRUPT, daemon, 0, 0) && waitpid(daemon, &status, __WALL) == daemon);
-	CHECK(!fdmsg_send(sock, &talk, sizeof(talk), NULL, 0));
+	CHECK(!fdmsg_send(sock, &request, sizeof(request), NULL, 0));
 	CHECK(stop_at_packet(daemon));
 	CHECK(!kill(daemon, SIGKILL));
 	CHECK(!cm_store_open(&store, fd));

@@ -140,7 +140,7 @@ int cm_connect(int sock, uint32_t id, const struct ctl_cm_address *to)
 int cm_connect_from(int sock, uint32_t id, const struct ctl_cm_address *from,
 		    const struct ctl_cm_address *to)
 {
-	struct ctl_cm_talk talk = {
+	struct ctl_cm_request request = {
 		.header = { .type = CTL_CM_CONNECT },
 		.id = id,
 		.local = *from,
@@ -148,7 +148,7 @@ int cm_connect_from(int sock, uint32_t id, const struct ctl_cm_address *from,
 		.end = { .qpn = 5 },
 	};
 
-	return cm_ask(sock, &talk, sizeof(talk)).status;
+	return cm_ask(sock, &request, sizeof(request)).status;
 }
 
 int cm_raise(int sock, uint32_t id)
@@ -191,7 +191,7 @@ struct ctl_cm_event cm_await(int sock, uint32_t channel, enum ctl_cm_event_kind 
 int64_t cm_round(int passive, int active)
 {
 	uint32_t in = cm_make_channel(passive), out = cm_make_channel(active), listener, id;
-	struct ctl_cm_talk accept = { .header = { .type = CTL_CM_ACCEPT }, .end = { .qpn = 6 } };
+	struct ctl_cm_request accept = { .header = { .type = CTL_CM_ACCEPT }, .end = { .qpn = 6 } };
 	int64_t since = now_ms();
 	struct ctl_cm_address at;
 

@@ -71,7 +71,7 @@ static void test_garbage_after_the_hello(void **state)
 		{ CTL_CM_CREATE_ID, sizeof(struct ctl_cm_ask) - 1, 0 },
 		{ CTL_CM_GET_EVENT, sizeof(struct ctl_cm_ask) + 1, 0 },
 		{ CTL_CM_BIND, sizeof(struct ctl_cm_bind) - 4, 0 },
-		{ CTL_CM_CONNECT, sizeof(struct ctl_cm_talk) - 1, 0 },
+		{ CTL_CM_CONNECT, sizeof(struct ctl_cm_request) - 1, 0 },
 		{ CTL_CM_CONNECT, 60000, 0 },
 		{ CTL_CM_RAISE, sizeof(struct ctl_cm_raise) + 8, 0 },
 		{ CTL_TYPE_COUNT, 64, 0 },
@@ -109,7 +109,7 @@ static void test_what_belongs_to_others(void **state)
 		CTL_CM_DESTROY_ID, CTL_CM_MIGRATE_ID, CTL_CM_LISTEN,
 		CTL_CM_READY,	   CTL_CM_ESTABLISH,  CTL_CM_DISCONNECT,
 	};
-	static const enum ctl_type talks[] = { CTL_CM_CONNECT, CTL_CM_ACCEPT, CTL_CM_REJECT };
+	static const enum ctl_type types[] = { CTL_CM_CONNECT, CTL_CM_ACCEPT, CTL_CM_REJECT };
 	struct ctl_cm_address at;
 	uint32_t channel, own, victims[2];
 	int owner, sock;
@@ -127,11 +127,11 @@ static void test_what_belongs_to_others(void **state)
 
 		for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
 			CHECK(cm_say(sock, steps[i], victims[v], own) == ENOENT);
-		for (size_t i = 0; i < sizeof(talks) / sizeof(*talks); i++) {
-			struct ctl_cm_talk talk = { .header = { .type = talks[i] },
-						    .id = victims[v] };
+		for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+			struct ctl_cm_request request = { .header = { .type = types[i] },
+							  .id = victims[v] };
 
-			CHECK(cm_ask(sock, &talk, sizeof(talk)).status == ENOENT);
+			CHECK(cm_ask(sock, &request, sizeof(request)).status == ENOENT);
 		}
 		CHECK(cm_ask(sock, &bind, sizeof(bind)).status == ENOENT);
 		CHECK(cm_raise(sock, victims[v]) == ENOENT);
@@ -152,7 +152,7 @@ static void test_steps_out_of_order(void **state)
 {
 	uint32_t channel, id;
 	struct ctl_cm_address at;
-	struct ctl_cm_talk talk = { .end = { .private_bytes = 65535 } };
+	struct ctl_cm_request request = { .end = { .private_bytes = 65535 } };
 	int sock;
 
 	others_join();
@@ -162,21 +162,21 @@ static void test_steps_out_of_order(void **state)
 	CHECK(cm_say(sock, CTL_CM_READY, id, 0) == EINVAL);
 	CHECK(cm_say(sock, CTL_CM_ESTABLISH, id, 0) == EINVAL);
 	CHECK(cm_say(sock, CTL_CM_DISCONNECT, id, 0) == EINVAL);
-	talk.id = id;
-	for (talk.header.type = CTL_CM_CONNECT; talk.header.type <= CTL_CM_REJECT;
-	     talk.header.type++)
-		CHECK(cm_ask(sock, &talk, sizeof(talk)).status == EINVAL);
-	talk.id = cm_listen(sock, channel, &at);
+	request.id = id;
+	for (request.header.type = CTL_CM_CONNECT; request.header.type <= CTL_CM_REJECT;
+	     request.header.type++)
+		CHECK(cm_ask(sock, &request, sizeof(request)).status == EINVAL);
+	request.id = cm_listen(sock, channel, &at);
 	CHECK(!cm_connect(sock, id, &at));
 	CHECK(cm_connect(sock, id, &at) == EINVAL);
-	CHECK(cm_connect(sock, talk.id, &at) == EINVAL);
+	CHECK(cm_connect(sock, request.id, &at) == EINVAL);
 	CHECK(cm_say(sock, CTL_CM_LISTEN, id, 0) == EINVAL);
-	talk.id = cm_event(sock, channel).id;
-	talk.header.type = CTL_CM_ACCEPT;
-	CHECK(cm_ask(sock, &talk, sizeof(talk)).status == EINVAL);
-	talk.end.private_bytes = 0;
-	CHECK(!cm_ask(sock, &talk, sizeof(talk)).status);
-	CHECK(cm_ask(sock, &talk, sizeof(talk)).status == EINVAL);
+	request.id = cm_event(sock, channel).id;
+	request.header.type = CTL_CM_ACCEPT;
+	CHECK(cm_ask(sock, &request, sizeof(request)).status == EINVAL);
+	request.end.private_bytes = 0;
+	CHECK(!cm_ask(sock, &request, sizeof(request)).status);
+	CHECK(cm_ask(sock, &request, sizeof(request)).status == EINVAL);
 	CHECK(!cm_say(sock, CTL_CM_READY, id, 0));
 	CHECK(cm_say(sock, CTL_CM_READY, id, 0) == EINVAL);
 	close(sock);
