@@ -28,11 +28,11 @@ static int init_tables(struct cm *cm)
 	int rc = secret_init(&cm->secret);
 
 	if (!rc)
-		rc = numbers_init(&cm->channels);
+		rc = comm_ids_init(&cm->channels);
 	if (!rc)
-		rc = numbers_init(&cm->ids);
+		rc = comm_ids_init(&cm->ids);
 	if (!rc)
-		rc = numbers_init(&cm->connections);
+		rc = comm_ids_init(&cm->connections);
 	if (!rc)
 		rc = table_init(&cm->by_remote);
 	if (!rc)
@@ -43,9 +43,9 @@ static int init_tables(struct cm *cm)
 /* Also what init_tables did not come to: it is zero. */
 static void fini_tables(struct cm *cm)
 {
-	numbers_fini(&cm->channels);
-	numbers_fini(&cm->ids);
-	numbers_fini(&cm->connections);
+	comm_ids_fini(&cm->channels);
+	comm_ids_fini(&cm->ids);
+	comm_ids_fini(&cm->connections);
 	table_fini(&cm->by_remote);
 	table_fini(&cm->by_qp);
 }
@@ -160,16 +160,16 @@ void cm_on_death(struct client *c)
 
 struct cm_channel *cm_find_channel(struct client *c, uint32_t number)
 {
-	struct numbered *n = numbers_find(&c->cm->cm->channels, number);
-	struct cm_channel *ch = n ? container_of(n, struct cm_channel, numbered) : NULL;
+	struct comm_id *n = comm_ids_find(&c->cm->cm->channels, number);
+	struct cm_channel *ch = n ? container_of(n, struct cm_channel, comm_id) : NULL;
 
 	return ch && ch->owner == c->cm ? ch : NULL;
 }
 
 static struct cm_id *find_id(struct client *c, uint32_t number)
 {
-	struct numbered *n = numbers_find(&c->cm->cm->ids, number);
-	struct cm_id *id = n ? container_of(n, struct cm_id, numbered) : NULL;
+	struct comm_id *n = comm_ids_find(&c->cm->cm->ids, number);
+	struct cm_id *id = n ? container_of(n, struct cm_id, comm_id) : NULL;
 
 	/* A child is nobody's before its request was fetched. */
 	return id && id->owner == c->cm && !id->listener ? id : NULL;
@@ -263,7 +263,7 @@ static void open_channel(struct client *c, struct fdmsg *m, uint32_t number)
 		rc = cm_channel_create(c->cm, m->fds[0], number, &ch);
 	if (ch)
 		fdmsg_take_fd(m, 0);
-	reply(c, m, rc, ch ? ch->numbered.number : 0, NULL);
+	reply(c, m, rc, ch ? ch->comm_id.value : 0, NULL);
 }
 
 void cm_on_create_channel(struct client *c, struct fdmsg *m)
@@ -341,7 +341,7 @@ void cm_on_create_id(struct client *c, struct fdmsg *m)
 	int rc = 0;
 
 	if (id) {
-		reply(c, m, 0, id->numbered.number, NULL);
+		reply(c, m, 0, id->comm_id.value, NULL);
 		return;
 	}
 	if (!ch)
@@ -356,7 +356,7 @@ void cm_on_create_id(struct client *c, struct fdmsg *m)
 		id->made_seq = ask->header.seq;
 		cm_save_id(id);
 	}
-	reply(c, m, rc, id ? id->numbered.number : 0, NULL);
+	reply(c, m, rc, id ? id->comm_id.value : 0, NULL);
 }
 
 void cm_on_destroy_id(struct client *c, struct fdmsg *m)
@@ -517,8 +517,8 @@ void cm_on_get_event(struct client *c, struct fdmsg *m)
 	if (e) {
 		body = e->body;
 		body.answer = 0;
-		body.id = e->id->numbered.number;
-		body.channel = ch->numbered.number;
+		body.id = e->id->comm_id.value;
+		body.channel = ch->comm_id.value;
 		cm_id_release_child(e->id);
 		cm_channel_give(e, m->body.header.seq);
 	} else {

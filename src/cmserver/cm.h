@@ -9,15 +9,15 @@
 #ifndef CMSERVER_CM_H
 #define CMSERVER_CM_H
 
-#include "cmserver/cm_pending.h"
 #include "cmserver/cm_interfaces.h"
 #include "cmserver/cm_moved.h"
+#include "cmserver/cm_pending.h"
 #include "cmserver/cm_return.h"
 #include "cmserver/cm_space.h"
 #include "cmserver/cm_store.h"
 #include "cmserver/cm_timers.h"
+#include "cmserver/comm_ids.h"
 #include "cmserver/gsi.h"
-#include "cmserver/numbers.h"
 #include "ctl/fdmsg.h"
 #include "daemon/client.h"
 #include "event/secret.h"
@@ -29,7 +29,7 @@
 
 struct cm {
 	struct daemon *daemon;
-	struct numbers channels, ids, connections;
+	struct comm_ids channels, ids, connections;
 	unsigned channel_count; /* of all clients */
 	struct secret secret;	/* of the hashes of all below: other hosts choose what is hashed */
 	struct table by_remote; /* connections, by the other end's number */

@@ -46,9 +46,9 @@ int cm_channel_create(struct cm_client *owner, int fd, uint32_t number, struct c
 	if (!ch)
 		return -ENOMEM;
 	if (number)
-		rc = numbers_return(&owner->cm->channels, &ch->numbered, number);
+		rc = comm_ids_return(&owner->cm->channels, &ch->comm_id, number);
 	else
-		numbers_add(&owner->cm->channels, &ch->numbered);
+		comm_ids_add(&owner->cm->channels, &ch->comm_id);
 	if (rc) {
 		free(ch);
 		return rc;
@@ -72,7 +72,7 @@ void cm_channel_destroy(struct cm_channel *ch)
 {
 	while (!list_empty(&ch->ids))
 		cm_id_destroy(container_of(ch->ids.next, struct cm_id, in_channel));
-	numbers_remove(&ch->owner->cm->channels, &ch->numbered);
+	comm_ids_remove(&ch->owner->cm->channels, &ch->comm_id);
 	list_del(&ch->in_client);
 	ch->owner->channel_count--;
 	ch->owner->cm->channel_count--;

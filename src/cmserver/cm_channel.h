@@ -18,14 +18,14 @@
 #include <stdint.h>
 
 #include "base/list.h"
-#include "cmserver/numbers.h"
+#include "cmserver/comm_ids.h"
 #include "ctl/protocol.h"
 
 struct cm_client;
 struct cm_id;
 
 struct cm_channel {
-	struct numbered numbered;
+	struct comm_id comm_id;
 	struct list in_client;
 	struct cm_client *owner;
 	int fd;		/* a copy of the program's own */

@@ -122,8 +122,8 @@ static struct cm_connection *create(struct cm_id *id, const struct cm_origin *o,
 	if (!c)
 		return NULL;
 	if (!number) {
-		numbers_add(&cm->connections, &c->numbered);
-	} else if (numbers_return(&cm->connections, &c->numbered, number)) {
+		comm_ids_add(&cm->connections, &c->comm_id);
+	} else if (comm_ids_return(&cm->connections, &c->comm_id, number)) {
 		free(c);
 		return NULL;
 	}
@@ -138,7 +138,7 @@ static struct cm_connection *create(struct cm_id *id, const struct cm_origin *o,
 	c->gsi = o->gsi ? gsi_ref(o->gsi) : NULL;
 	table_entry_init(&c->by_remote);
 	table_entry_init(&c->by_qp);
-	connection_init(&c->end, &env, c->numbered.number);
+	connection_init(&c->end, &env, c->comm_id.value);
 	id->connection = c;
 	cm_moved_bind(id, c->local_gid);
 	return c;
@@ -153,7 +153,7 @@ static void destroy(struct cm_connection *c)
 	cm_timers_set(&c->cm->timers, &c->timer, 0);
 	table_remove(&c->cm->by_remote, &c->by_remote);
 	table_remove(&c->cm->by_qp, &c->by_qp);
-	numbers_remove(&c->cm->connections, &c->numbered);
+	comm_ids_remove(&c->cm->connections, &c->comm_id);
 	gsi_put(c->gsi);
 	free(c);
 }
@@ -359,7 +359,7 @@ static bool knows_both(const struct connection *end, const struct ibcm_message *
 static struct cm_connection *find(struct cm *cm, const struct cm_origin *o,
 				  const struct ibcm_message *m)
 {
-	struct numbered *n;
+	struct comm_id *n;
 	struct cm_connection *c;
 
 	if (m->type == IBCM_REQ || m->type == IBCM_SIDR_REQ)
@@ -367,8 +367,8 @@ static struct cm_connection *find(struct cm *cm, const struct cm_origin *o,
 	/* Who gives up before it got an answer does not know our number. */
 	if (m->type == IBCM_REJ && !m->remote_id)
 		return find_by_remote(cm, o, m->local_id, false);
-	n = numbers_find(&cm->connections, m->remote_id);
-	c = n ? container_of(n, struct cm_connection, numbered) : NULL;
+	n = comm_ids_find(&cm->connections, m->remote_id);
+	c = n ? container_of(n, struct cm_connection, comm_id) : NULL;
 	if (!c || !is_with(c, o))
 		return NULL;
 	return knows_both(&c->end, m) ? c : NULL;
@@ -427,7 +427,7 @@ static int take_request(struct cm *cm, const struct cm_origin *o, const struct i
 	child->binding.local = body.local;
 	c = create(child, o, 0);
 	cm_end_read(m, IP_HEADER_BYTES, &body.end);
-	body.listener = listener->numbered.number;
+	body.listener = listener->comm_id.value;
 	if (!c || cm_channel_post_step(child, &body)) {
 		if (c)
 			destroy(c);
@@ -600,8 +600,8 @@ static bool needs_other_end(const struct cm_connection *c)
 
 static bool has_other_end(const struct cm_connection *c)
 {
-	struct numbered *n = numbers_find(&c->cm->connections, c->end.remote_id);
-	struct cm_connection *other = n ? container_of(n, struct cm_connection, numbered) : NULL;
+	struct comm_id *n = comm_ids_find(&c->cm->connections, c->end.remote_id);
+	struct cm_connection *other = n ? container_of(n, struct cm_connection, comm_id) : NULL;
 
 	return other && other->is_local && other->uid == c->uid &&
 	       (!other->end.remote_id || other->end.remote_id == c->end.local_id);
@@ -631,7 +631,7 @@ void cm_connection_forget_all(struct cm *cm)
 
 	for (size_t i = 0; i < all->bucket_count; i++) {
 		list_for_each_safe(m, after, &all->buckets[i])
-			destroy(container_of(m, struct cm_connection, numbered.entry.in_bucket));
+			destroy(container_of(m, struct cm_connection, comm_id.entry.in_bucket));
 	}
 	list_for_each_safe(m, after, &cm->in_flight) {
 		list_del(m);

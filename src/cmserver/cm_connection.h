@@ -38,7 +38,7 @@ struct cm_origin {
 
 struct cm_connection {
 	struct connection end;
-	struct numbered numbered;     /* end.local_id */
+	struct comm_id comm_id;	      /* end.local_id */
 	struct table_entry by_remote; /* once the other end's number is known */
 	struct table_entry by_qp;     /* while it is established with another host */
 	struct cm *cm;

@@ -27,9 +27,9 @@ int cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t s
 	if (!id)
 		return -ENOMEM;
 	if (number)
-		rc = numbers_return(&owner->cm->ids, &id->numbered, number);
+		rc = comm_ids_return(&owner->cm->ids, &id->comm_id, number);
 	else
-		numbers_add(&owner->cm->ids, &id->numbered);
+		comm_ids_add(&owner->cm->ids, &id->comm_id);
 	if (rc) {
 		free(id);
 		return rc;
@@ -69,7 +69,7 @@ void cm_id_destroy(struct cm_id *id)
 	list_del(&id->in_listener);
 	list_del(&id->in_client);
 	id->owner->id_count--;
-	numbers_remove(&id->owner->cm->ids, &id->numbered);
+	comm_ids_remove(&id->owner->cm->ids, &id->comm_id);
 	list_del(&id->in_channel);
 	free(id);
 }

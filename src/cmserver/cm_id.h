@@ -14,14 +14,14 @@
 
 #include "cmserver/cm_channel.h"
 #include "cmserver/cm_space.h"
-#include "cmserver/numbers.h"
+#include "cmserver/comm_ids.h"
 #include "event/loop.h"
 
 struct cm_connection;
 struct gsi_port;
 
 struct cm_id {
-	struct numbered numbered;
+	struct comm_id comm_id;
 	struct list in_client;
 	struct cm_client *owner;
 	struct cm_channel *channel;
@@ -74,8 +74,10 @@ int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *lo
 /* 0 or -errno. */
 int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags);
 
-/* As with an earlier daemon, an address of which the caller knows. 0; -EADDRINUSE: the port is
- * another's by now. */
+/*
+ * As with an earlier daemon, an address of which the caller knows. 0; -EADDRINUSE: the port is
+ * another's by now.
+ */
 int cm_id_bind_again(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local);
 
 #endif

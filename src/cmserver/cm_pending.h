@@ -12,8 +12,8 @@
  * Owner: the daemon's one thread. No more than CM_PENDING_MAX; a request beyond that is refused at
  * once.
  */
-#ifndef CMSERVER_CM_HELD_H
-#define CMSERVER_CM_HELD_H
+#ifndef CMSERVER_CM_PENDING_H
+#define CMSERVER_CM_PENDING_H
 
 #include <stdbool.h>
 

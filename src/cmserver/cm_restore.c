@@ -197,8 +197,8 @@ static int compare(const void *a, const void *b)
 /* Also a child whose request was not fetched. */
 static struct cm_id *find(const struct cm_client *cc, uint32_t number)
 {
-	struct numbered *n = numbers_find(&cc->cm->ids, number);
-	struct cm_id *id = n ? container_of(n, struct cm_id, numbered) : NULL;
+	struct comm_id *n = comm_ids_find(&cc->cm->ids, number);
+	struct cm_id *id = n ? container_of(n, struct cm_id, comm_id) : NULL;
 
 	return id && id->owner == cc ? id : NULL;
 }

@@ -122,7 +122,7 @@ static void each_connection(struct cm *cm, void (*call)(struct cm_connection *c)
 
 	for (size_t i = 0; i < all->bucket_count; i++) {
 		list_for_each_safe(m, after, &all->buckets[i])
-			call(container_of(m, struct cm_connection, numbered.entry.in_bucket));
+			call(container_of(m, struct cm_connection, comm_id.entry.in_bucket));
 	}
 }
 

@@ -13,8 +13,8 @@ void cm_save_id(struct cm_id *id)
 	/* What lies between fields goes to the process, too. */
 	memset(&r, 0, sizeof(r));
 	r.kind = CM_RECORD_ID;
-	r.number = id->numbered.number;
-	r.channel = id->channel->numbered.number;
+	r.number = id->comm_id.value;
+	r.channel = id->channel->comm_id.value;
 	r.made_seq = id->made_seq;
 	r.space = id->binding.space;
 	r.qp_type = id->qp_type;
@@ -43,7 +43,7 @@ void cm_save_event(struct cm_event *e, uint32_t given_seq)
 
 	memset(&r, 0, sizeof(r));
 	r.kind = CM_RECORD_EVENT;
-	r.id = e->id->numbered.number;
+	r.id = e->id->comm_id.value;
 	r.made_seq = e->made_seq;
 	r.given_seq = given_seq;
 	r.index = e->index;

@@ -8,8 +8,8 @@
 #include "cmserver/cm.h"
 #include "cmserver/cm_channel.h"
 #include "cmserver/cm_connection.h"
-#include "cmserver/cm_pending.h"
 #include "cmserver/cm_id.h"
+#include "cmserver/cm_pending.h"
 #include "ctl_host.h"
 #include "ctl_peer.h"
 #include "daemon/client.h"
@@ -56,7 +56,7 @@ static void check_channel(struct cm_channel *ch)
 {
 	struct list *m;
 
-	require(numbers_find(&ch->owner->cm->channels, ch->numbered.number) == &ch->numbered);
+	require(comm_ids_find(&ch->owner->cm->channels, ch->comm_id.value) == &ch->comm_id);
 	require(count(&ch->events) == ch->event_count);
 	list_for_each(m, &ch->events) {
 		const struct cm_event *e = container_of(m, struct cm_event, in_channel);
@@ -69,7 +69,7 @@ static void check_id(struct cm_id *id)
 {
 	struct list *m;
 
-	require(numbers_find(&id->owner->cm->ids, id->numbered.number) == &id->numbered);
+	require(comm_ids_find(&id->owner->cm->ids, id->comm_id.value) == &id->comm_id);
 	require(id->channel->owner == id->owner);
 	require(!id->connection || id->connection->id == id);
 	require(!id->connection || !id->binding.listening);
@@ -110,8 +110,8 @@ void check_connections(const struct daemon *d)
 
 	for (size_t i = 0; i < cm->connections.table.bucket_count; i++) {
 		list_for_each(m, &cm->connections.table.buckets[i]) {
-			struct numbered *n = container_of(m, struct numbered, entry.in_bucket);
-			struct cm_connection *c = container_of(n, struct cm_connection, numbered);
+			struct comm_id *n = container_of(m, struct comm_id, entry.in_bucket);
+			struct cm_connection *c = container_of(n, struct cm_connection, comm_id);
 
 			require(c->end.state != CONNECTION_CLOSED);
 			require(!c->id || c->id->connection == c);
@@ -172,9 +172,9 @@ void check_books(struct daemon *d)
 void check_bells(struct daemon *d, const struct peer *p)
 {
 	for (unsigned i = 0; i < PEER_NUMBERS && !p->meddles; i++) {
-		struct numbered *n = numbers_find(&d->cm->channels, p->channels[i]);
+		struct comm_id *n = comm_ids_find(&d->cm->channels, p->channels[i]);
 		const struct cm_channel *ch =
-			n ? container_of(n, struct cm_channel, numbered) : NULL;
+			n ? container_of(n, struct cm_channel, comm_id) : NULL;
 		char byte;
 
 		if (ch && p->ends[i] >= 0)

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "cmserver/numbers.h"
+#include "cmserver/comm_ids.h"
 #include "event/secret.h"
 #include "event/table.h"
 
@@ -45,22 +45,22 @@ static int compare(const void *a, const void *b)
 static void test_none_comes_twice(void **state)
 {
 	uint32_t *given = malloc(COUNT * sizeof(*given));
-	struct numbered one;
-	struct numbers n;
+	struct comm_id one;
+	struct comm_ids n;
 
-	assert_int_equal(numbers_init(&n), 0);
+	assert_int_equal(comm_ids_init(&n), 0);
 	for (unsigned i = 0; i < COUNT; i++) {
-		numbers_add(&n, &one);
-		given[i] = one.number;
-		assert_ptr_equal(numbers_find(&n, given[i]), &one);
-		numbers_remove(&n, &one);
-		assert_null(numbers_find(&n, given[i]));
+		comm_ids_add(&n, &one);
+		given[i] = one.value;
+		assert_ptr_equal(comm_ids_find(&n, given[i]), &one);
+		comm_ids_remove(&n, &one);
+		assert_null(comm_ids_find(&n, given[i]));
 	}
 	qsort(given, COUNT, sizeof(*given), compare);
 	assert_int_not_equal(given[0], 0);
 	for (unsigned i = 1; i < COUNT; i++)
 		assert_int_not_equal(given[i], given[i - 1]);
-	numbers_fini(&n);
+	comm_ids_fini(&n);
 	free(given);
 }
 
@@ -72,30 +72,30 @@ static unsigned count_ones(uint32_t bits)
 /* Neither from those before it, nor from those of another daemon. */
 static void test_none_is_foreseen(void **state)
 {
-	struct numbered a[64], b[64];
-	struct numbers one, other;
+	struct comm_id a[64], b[64];
+	struct comm_ids one, other;
 	unsigned between = 0, across = 0;
 
-	assert_int_equal(numbers_init(&one), 0);
-	assert_int_equal(numbers_init(&other), 0);
+	assert_int_equal(comm_ids_init(&one), 0);
+	assert_int_equal(comm_ids_init(&other), 0);
 	for (unsigned i = 0; i < 64; i++) {
-		numbers_add(&one, &a[i]);
-		numbers_add(&other, &b[i]);
-		across += count_ones(a[i].number ^ b[i].number);
-		between += i ? count_ones(a[i].number ^ a[i - 1].number) : 16;
+		comm_ids_add(&one, &a[i]);
+		comm_ids_add(&other, &b[i]);
+		across += count_ones(a[i].value ^ b[i].value);
+		between += i ? count_ones(a[i].value ^ a[i - 1].value) : 16;
 		for (unsigned j = 2; j <= i; j++)
-			assert_int_not_equal(a[j].number - a[j - 1].number,
-					     a[j - 1].number - a[j - 2].number);
+			assert_int_not_equal(a[j].value - a[j - 1].value,
+					     a[j - 1].value - a[j - 2].value);
 	}
 	/* Half of 64 times 32 bits are expected to change; this is ten standard deviations. */
 	assert_in_range(between, 1024 - 230, 1024 + 230);
 	assert_in_range(across, 1024 - 230, 1024 + 230);
 	for (unsigned i = 0; i < 64; i++) {
-		numbers_remove(&one, &a[i]);
-		numbers_remove(&other, &b[i]);
+		comm_ids_remove(&one, &a[i]);
+		comm_ids_remove(&other, &b[i]);
 	}
-	numbers_fini(&one);
-	numbers_fini(&other);
+	comm_ids_fini(&one);
+	comm_ids_fini(&other);
 }
 
 static size_t longest_chain(const struct table *t)
@@ -117,22 +117,22 @@ static size_t longest_chain(const struct table *t)
 
 static void test_a_table_grows_with_its_members(void **state)
 {
-	struct numbered *all = calloc(COUNT, sizeof(*all));
-	struct numbers n;
+	struct comm_id *all = calloc(COUNT, sizeof(*all));
+	struct comm_ids n;
 
-	assert_int_equal(numbers_init(&n), 0);
+	assert_int_equal(comm_ids_init(&n), 0);
 	for (unsigned i = 0; i < COUNT; i++)
-		numbers_add(&n, &all[i]);
+		comm_ids_add(&n, &all[i]);
 	assert_int_equal(n.table.count, COUNT);
 	assert_true(n.table.bucket_count >= COUNT);
 	assert_true(longest_chain(&n.table) < 16);
 	for (unsigned i = 0; i < COUNT; i++) {
-		assert_ptr_equal(numbers_find(&n, all[i].number), &all[i]);
-		numbers_remove(&n, &all[i]);
-		numbers_remove(&n, &all[i]);
+		assert_ptr_equal(comm_ids_find(&n, all[i].value), &all[i]);
+		comm_ids_remove(&n, &all[i]);
+		comm_ids_remove(&n, &all[i]);
 	}
 	assert_int_equal(n.table.count, 0);
-	numbers_fini(&n);
+	comm_ids_fini(&n);
 	free(all);
 }
 
