@@ -11,31 +11,31 @@
 #include "event/close_pool.h"
 #include "event/receive_queue.h"
 
-#define RINGS_MAX 1024 /* more than a socket has room for, unless its buffer was enlarged */
+#define NOTICES_MAX 1024 /* more than a socket has room for, unless its buffer was enlarged */
 
-/* More than there is room for in the socket wake nobody who would not come anyway. */
-static void ring(struct cm_channel *ch)
+/* If the socket is full, all threads that could be woken are awake already. */
+static void notify(struct cm_channel *ch)
 {
 	char byte = 0;
 
 	if (send(ch->fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
-		ch->rings++;
+		ch->notices++;
 }
 
-static void silence(struct cm_channel *ch)
+static void drain(struct cm_channel *ch)
 {
 	char byte;
 
-	/* What it has put in beside bytes would have to be closed. */
+	/* The program may have put descriptors in, which would have to be closed. */
 	if (close_pool_is_behind(ch->owner->client->uid)) {
 		client_disconnect(ch->owner->client, CLOSE_POOL_BEHIND);
 		return;
 	}
-	/* No more than were put in: a program that puts in others wakes itself. */
-	while (ch->rings &&
+	/* No more than notify() put in: a program that puts in bytes wakes itself. */
+	while (ch->notices &&
 	       receive_queue_take_bytes(ch->owner->client->uid, ch->fd, &byte, sizeof(byte)) > 0)
-		ch->rings--;
-	ch->rings = 0;
+		ch->notices--;
+	ch->notices = 0;
 }
 
 int cm_channel_create(struct cm_client *owner, int fd, uint32_t number, struct cm_channel **out)
@@ -61,9 +61,9 @@ int cm_channel_create(struct cm_client *owner, int fd, uint32_t number, struct c
 	list_add_tail(&owner->channels, &ch->in_client);
 	owner->channel_count++;
 	owner->cm->channel_count++;
-	/* What an earlier daemon put in: those events that are left ring again. */
-	ch->rings = number ? RINGS_MAX : 0;
-	silence(ch);
+	/* Takes out the bytes of an earlier daemon: an event that is left is notified anew. */
+	ch->notices = number ? NOTICES_MAX : 0;
+	drain(ch);
 	*out = ch;
 	return 0;
 }
@@ -85,7 +85,7 @@ static void append(struct cm_channel *ch, struct cm_event *e)
 	e->channel = ch;
 	list_add_tail(&ch->events, &e->in_channel);
 	ch->event_count++;
-	ring(ch);
+	notify(ch);
 }
 
 static void take_out(struct cm_event *e)
@@ -94,7 +94,7 @@ static void take_out(struct cm_event *e)
 
 	list_del(&e->in_channel);
 	if (!--ch->event_count)
-		silence(ch);
+		drain(ch);
 }
 
 /* Into the queue, and into the store unless it is there. */

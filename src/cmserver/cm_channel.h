@@ -2,12 +2,12 @@
  * CM channel - an event channel of a program: its events, and the descriptor that tells of them.
  *
  * In:  events, from connections and requests.
- * Out: the same one by one (GET_EVENT); a byte in the program's descriptor for each, and none once all
- * are fetched.
+ * Out: the same one by one (GET_EVENT); a byte in the program's descriptor for each, and none once
+ * all are fetched.
  *
- * The descriptor is a unix datagram socket that is connected to itself, of which the daemon has a copy: so
- * it outlives the daemon, and is given to the next one. A byte for each event wakes a thread for each.
- * Where the program took one out itself, it has to poll no more.
+ * The descriptor is a unix datagram socket that is connected to itself, of which the daemon has a
+ * copy: so it outlives the daemon, and is given to the next one. A byte for each event wakes a
+ * thread for each. A program that takes a byte out itself need not poll any more.
  *
  * Owner: the daemon's one thread.
  */
@@ -28,8 +28,8 @@ struct cm_channel {
 	struct comm_id comm_id;
 	struct list in_client;
 	struct cm_client *owner;
-	int fd;		/* a copy of the program's own */
-	unsigned rings; /* bytes that are in it, at most */
+	int fd;		  /* a copy of the program's event descriptor */
+	unsigned notices; /* bytes that are in fd, at most */
 	struct list events;
 	unsigned event_count;
 	struct list ids; /* whose events come here */

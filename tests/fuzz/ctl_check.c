@@ -169,7 +169,7 @@ void check_books(struct daemon *d)
 	require(d->cm->pending.count <= CM_PENDING_MAX);
 }
 
-void check_bells(struct daemon *d, const struct peer *p)
+void check_event_fds(struct daemon *d, const struct peer *p)
 {
 	for (unsigned i = 0; i < PEER_NUMBERS && !p->meddles; i++) {
 		struct comm_id *n = comm_ids_find(&d->cm->channels, p->channels[i]);

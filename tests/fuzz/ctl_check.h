@@ -25,7 +25,7 @@ void check_books(struct daemon *d);
 void check_connections(const struct daemon *d);
 
 /* A peer that meddles with none of its channels is told of its events. */
-void check_bells(struct daemon *d, const struct peer *p);
+void check_event_fds(struct daemon *d, const struct peer *p);
 
 /* One listens at the address, the other connects, and both end it. */
 void check_connection(struct daemon *d, struct peer *passive, struct peer *active,

@@ -110,10 +110,10 @@ void peer_come_back(struct peer *p, uid_t uid, unsigned process, uint32_t sessio
 	for (unsigned i = 0; i < PEER_NUMBERS; i++) {
 		struct ctl_cm_ask channel = { .header = { CTL_CM_RETURN_CHANNEL, RETURN_SEQ },
 					      .channel = p->channels[i] };
-		int bell = p->ends[i] >= 0 ? dup(p->ends[i]) : -1;
+		int event_fd = p->ends[i] >= 0 ? dup(p->ends[i]) : -1;
 
-		if (bell >= 0)
-			peer_send(p, &channel, sizeof(channel), &bell, 1);
+		if (event_fd >= 0)
+			peer_send(p, &channel, sizeof(channel), &event_fd, 1);
 	}
 	peer_send(p, &begin, sizeof(begin), NULL, 0);
 }
@@ -198,14 +198,14 @@ void peer_create_channel(struct peer *p)
 	struct ctl_cm_ask a = { .header = { CTL_CM_CREATE_CHANNEL, FIRST_CHANNEL + ++p->asked } };
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	socklen_t len = sizeof(name);
-	int bell = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), copy;
+	int event_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), copy;
 
-	require(bell >= 0 && !bind(bell, (struct sockaddr *)&name, sizeof(sa_family_t)));
-	getsockname(bell, (struct sockaddr *)&name, &len);
-	require(!connect(bell, (struct sockaddr *)&name, len));
-	copy = dup(bell);
+	require(event_fd >= 0 && !bind(event_fd, (struct sockaddr *)&name, sizeof(sa_family_t)));
+	getsockname(event_fd, (struct sockaddr *)&name, &len);
+	require(!connect(event_fd, (struct sockaddr *)&name, len));
+	copy = dup(event_fd);
 	drop(&p->next_end);
-	p->next_end = bell;
+	p->next_end = event_fd;
 	ask(p, &a, sizeof(a), &copy, 1);
 }
 

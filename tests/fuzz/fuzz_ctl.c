@@ -5,8 +5,8 @@
  * The daemon is whole and runs in this process, on a host of its own (ctl_host.h). The bytes of the
  * input are operations and what they are made of: most messages are right but for some fields, so
  * that the states behind them are reached. What must hold: the books of the daemon agree with each
- * other; it comes to rest; a channel's bell tells whether there are events; nothing is left of it
- * at its end; and two clients that were there all the time can still make a connection.
+ * other; it comes to rest; a channel's event descriptor tells whether there are events; nothing is
+ * left of it at its end; and two clients that were there all the time can still make a connection.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -558,7 +558,7 @@ static void step(void)
 	settle();
 	for (unsigned i = 0; i < PEERS; i++) {
 		peer_read(&peers[i]);
-		check_bells(&d, &peers[i]);
+		check_event_fds(&d, &peers[i]);
 	}
 	check_books(&d);
 	if (what >> 4 == 5)

@@ -34,23 +34,23 @@ static void test_events_of_all_channels_are_bounded(void **state)
  * A channel's descriptor is the program's, too: were the daemon to read until nothing is left, a program that
  * writes faster would keep it there.
  */
-static void test_a_bell_is_read_as_often_as_it_rang(void **state)
+static void test_event_fd_is_read_once_an_event(void **state)
 {
 	struct ctl_client *bystander = join();
-	int bell = cm_make_bell(), sock = cm_join(), left = 0;
+	int event_fd = cm_make_event_fd(), sock = cm_join(), left = 0;
 	uint32_t channel, id;
 	char byte = 1;
 
-	CHECK(!cm_create_channel(sock, bell, &channel));
+	CHECK(!cm_create_channel(sock, event_fd, &channel));
 	id = cm_make_id(sock, channel);
 	for (int i = 0; i < 100; i++)
-		CHECK(send(bell, &byte, 1, 0) == 1);
+		CHECK(send(event_fd, &byte, 1, 0) == 1);
 	CHECK(!cm_raise(sock, id) && !cm_raise(sock, id));
 	CHECK(!cm_event(sock, channel).answer && !cm_event(sock, channel).answer);
-	while (recv(bell, &byte, 1, MSG_DONTWAIT) == 1)
+	while (recv(event_fd, &byte, 1, MSG_DONTWAIT) == 1)
 		left++;
 	CHECK(left == 100);
-	close(bell);
+	close(event_fd);
 	close(sock);
 	ctl_close(bystander);
 }
@@ -62,21 +62,21 @@ static void test_descriptors_are_left_for_others(void **state)
 	struct ctl_client *first, *second;
 	unsigned count = 0;
 	uint32_t channel;
-	int bell, sock, rc = 0;
+	int event_fd, sock, rc = 0;
 
 	CHECK(!setrlimit(RLIMIT_NOFILE, &few));
 	first = join(); /* and starts the daemon */
 	sock = cm_join();
-	bell = cm_make_bell();
+	event_fd = cm_make_event_fd();
 	while (!rc && count < 400) {
-		rc = cm_create_channel(sock, bell, &channel);
+		rc = cm_create_channel(sock, event_fd, &channel);
 		count += !rc;
 	}
 	CHECK(rc == EMFILE && count <= 50);
 	second = join();
 	ctl_close(second);
 	ctl_close(first);
-	close(bell);
+	close(event_fd);
 	close(sock);
 }
 
@@ -87,13 +87,13 @@ static void test_a_channel_ends_with_its_identifiers(void **state)
 	struct ctl_cm_ask end = { .header = { .type = CTL_CM_DESTROY_CHANNEL } };
 	struct ctl_cm_ask gone = { .header = { .type = CTL_CM_DESTROY_ID } };
 	struct ctl_cm_ask move = { .header = { .type = CTL_CM_MIGRATE_ID } };
-	int bell = cm_make_bell(), sock = cm_join();
+	int event_fd = cm_make_event_fd(), sock = cm_join();
 	pid_t daemon = daemon_pid();
 	unsigned fds = count_fds(daemon);
 
 	for (unsigned i = 0; i < 100; i++) {
-		CHECK(!cm_create_channel(sock, bell, &end.channel));
-		CHECK(!cm_create_channel(sock, bell, &move.channel));
+		CHECK(!cm_create_channel(sock, event_fd, &end.channel));
+		CHECK(!cm_create_channel(sock, event_fd, &move.channel));
 		gone.id = cm_make_id(sock, end.channel);
 		move.id = cm_make_id(sock, end.channel);
 		CHECK(!cm_raise(sock, gone.id) && !cm_raise(sock, move.id));
@@ -108,7 +108,7 @@ static void test_a_channel_ends_with_its_identifiers(void **state)
 		CHECK(cm_raise(sock, move.id) == ENOENT);
 	}
 	CHECK(comes_down_to(daemon, fds));
-	close(bell);
+	close(event_fd);
 	close(sock);
 	ctl_close(bystander);
 }
@@ -285,7 +285,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_events_of_all_channels_are_bounded,
 						harness_setup, harness_teardown),
-		cmocka_unit_test_setup_teardown(test_a_bell_is_read_as_often_as_it_rang, harness_setup,
+		cmocka_unit_test_setup_teardown(test_event_fd_is_read_once_an_event, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_a_channel_ends_with_its_identifiers,
 						harness_setup, harness_teardown),

@@ -153,7 +153,7 @@ static int come_back_with(const struct cm_record_id *r)
 	struct ctl_cm_hello hello = cm_hello(++session);
 	struct ctl_cm_ask channel = { .header = { .type = CTL_CM_RETURN_CHANNEL }, .channel = CHANNEL };
 	struct ctl_cm_ask begin = { .header = { .type = CTL_CM_BEGIN, .seq = 1 } };
-	int sock = raw_connect(), bell = cm_make_bell();
+	int sock = raw_connect(), event_fd = cm_make_event_fd();
 	struct cm_store store;
 	uint32_t slot = 0;
 	int fds[2];
@@ -161,12 +161,12 @@ static int come_back_with(const struct cm_record_id *r)
 	CHECK(!cm_store_open(&store, cm_make_store()));
 	cm_store_put(&store, &slot, r, sizeof(*r));
 	fds[0] = store.fd;
-	fds[1] = bell;
+	fds[1] = event_fd;
 	CHECK(!cm_ask_with(sock, &hello, sizeof(hello), fds, 2).body.welcome.status);
-	CHECK(!cm_ask_with(sock, &channel, sizeof(channel), &bell, 1).body.cm_reply.status);
+	CHECK(!cm_ask_with(sock, &channel, sizeof(channel), &event_fd, 1).body.cm_reply.status);
 	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
 	cm_store_close(&store, 0);
-	close(bell);
+	close(event_fd);
 	return sock;
 }
 

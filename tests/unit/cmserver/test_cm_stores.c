@@ -159,13 +159,13 @@ static int come_back(int store_fd)
 	struct ctl_cm_ask channel = { .header = { .type = CTL_CM_RETURN_CHANNEL },
 				      .channel = CHANNEL };
 	struct ctl_cm_ask begin = { .header = { .type = CTL_CM_BEGIN, .seq = 1 } };
-	int sock = raw_connect(), bell = cm_make_bell();
-	int fds[2] = { store_fd, bell };
+	int sock = raw_connect(), event_fd = cm_make_event_fd();
+	int fds[2] = { store_fd, event_fd };
 
 	CHECK(!cm_ask_with(sock, &hello, sizeof(hello), fds, 2).body.welcome.status);
-	CHECK(!cm_ask_with(sock, &channel, sizeof(channel), &bell, 1).body.cm_reply.status);
+	CHECK(!cm_ask_with(sock, &channel, sizeof(channel), &event_fd, 1).body.cm_reply.status);
 	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
-	close(bell);
+	close(event_fd);
 	return sock;
 }
 
@@ -453,14 +453,14 @@ static void test_a_store_may_change_while_it_is_read(void **state)
 static int status_of_store(int fd, bool returns)
 {
 	struct ctl_cm_hello hello = cm_hello(returns ? next_session() : 0);
-	int sock = raw_connect(), bell = cm_make_bell();
-	int fds[2] = { fd, bell };
+	int sock = raw_connect(), event_fd = cm_make_event_fd();
+	int fds[2] = { fd, event_fd };
 	struct fdmsg m = cm_ask_with(sock, &hello, sizeof(hello), fds, returns ? 2 : 1);
 	int status = m.body.welcome.status;
 
 	fdmsg_close_fds(&m);
 	close(sock);
-	close(bell);
+	close(event_fd);
 	return status;
 }
 
@@ -486,7 +486,7 @@ static void test_what_is_no_store_is_refused(void **state)
 		CHECK(status_of_store(fd, true) == EINVAL);
 	}
 	close(fd);
-	fd = cm_make_bell();
+	fd = cm_make_event_fd();
 	CHECK(status_of_store(fd, false) == EINVAL);
 	close(fd);
 	/* Of something else; of another version. */

@@ -66,7 +66,7 @@ int cm_join(void)
 	return sock;
 }
 
-int cm_make_bell(void)
+int cm_make_event_fd(void)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	socklen_t len = sizeof(name);
@@ -78,10 +78,11 @@ int cm_make_bell(void)
 	return fd;
 }
 
-int cm_create_channel(int sock, int bell, uint32_t *number)
+int cm_create_channel(int sock, int event_fd, uint32_t *number)
 {
 	struct ctl_cm_ask request = { .header = { .type = CTL_CM_CREATE_CHANNEL } };
-	struct ctl_cm_reply r = cm_ask_with(sock, &request, sizeof(request), &bell, 1).body.cm_reply;
+	struct ctl_cm_reply r =
+		cm_ask_with(sock, &request, sizeof(request), &event_fd, 1).body.cm_reply;
 
 	*number = r.number;
 	return r.status;
@@ -89,11 +90,11 @@ int cm_create_channel(int sock, int bell, uint32_t *number)
 
 uint32_t cm_make_channel(int sock)
 {
-	int bell = cm_make_bell();
+	int event_fd = cm_make_event_fd();
 	uint32_t channel;
 
-	CHECK(!cm_create_channel(sock, bell, &channel));
-	close(bell);
+	CHECK(!cm_create_channel(sock, event_fd, &channel));
+	close(event_fd);
 	return channel;
 }
 

@@ -27,10 +27,10 @@ struct ctl_cm_hello cm_hello(uint32_t session);
 int cm_join(void);
 
 /* A channel's descriptor. */
-int cm_make_bell(void);
+int cm_make_event_fd(void);
 
 /* 0 or an errno. */
-int cm_create_channel(int sock, int bell, uint32_t *number);
+int cm_create_channel(int sock, int event_fd, uint32_t *number);
 
 /* A channel whose descriptors nobody keeps. */
 uint32_t cm_make_channel(int sock);

@@ -204,31 +204,31 @@ static void test_without_room(void **state)
 }
 
 /* What is under way in a channel's descriptor, which is the program's to write to. */
-static void test_in_a_bell(void **state)
+static void test_in_an_event_fd(void **state)
 {
-	int fd = make_lingering(), sock = cm_join(), bell = cm_make_bell();
+	int fd = make_lingering(), sock = cm_join(), event_fd = cm_make_event_fd();
 	struct ctl_cm_raise raise = { .header = { .type = CTL_CM_RAISE },
 				      .kind = CTL_CM_ADDR_RESOLVED };
 	uint32_t channel;
 
-	CHECK(!cm_create_channel(sock, bell, &channel));
+	CHECK(!cm_create_channel(sock, event_fd, &channel));
 	raise.id = cm_make_id(sock, channel);
-	give(bell, "x", 1, &fd, 1);
+	give(event_fd, "x", 1, &fd, 1);
 	CHECK(!cm_ask(sock, &raise, sizeof(raise)).status);
 	CHECK(!cm_event(sock, channel).answer);
 	check_others();
-	close(bell);
+	close(event_fd);
 	close(sock);
 }
 
-static void test_in_a_bell_that_ends(void **state)
+static void test_in_an_event_fd_that_ends(void **state)
 {
-	int fd = make_lingering(), sock = cm_join(), bell = cm_make_bell();
+	int fd = make_lingering(), sock = cm_join(), event_fd = cm_make_event_fd();
 	uint32_t channel;
 
-	CHECK(!cm_create_channel(sock, bell, &channel));
-	give(bell, "x", 1, &fd, 1);
-	close(bell);
+	CHECK(!cm_create_channel(sock, event_fd, &channel));
+	give(event_fd, "x", 1, &fd, 1);
+	close(event_fd);
 	CHECK(!cm_say(sock, CTL_CM_DESTROY_CHANNEL, 0, channel));
 	check_others();
 	close(sock);
@@ -521,8 +521,8 @@ int main(void)
 		TEST(test_not_received_yet),
 		TEST(test_too_many),
 		TEST(test_without_room),
-		TEST(test_in_a_bell),
-		TEST(test_in_a_bell_that_ends),
+		TEST(test_in_an_event_fd),
+		TEST(test_in_an_event_fd_that_ends),
 		TEST(test_in_a_descriptor_store),
 		TEST(test_many_at_once),
 		TEST(test_more_than_can_be_closed),

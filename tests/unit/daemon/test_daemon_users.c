@@ -241,8 +241,10 @@ static void test_port_of_all(void **state)
 	CHECK(hear(a.fd) == 12);
 	CHECK(hear(b.fd) == 21);
 
-	/* While the port is in use, a user's slot goes to nobody else: somebody may have its
-	 * socket. */
+	/*
+	 * While the port is in use, a user's slot goes to nobody else: somebody may have its
+	 * socket.
+	 */
 	struct worker c, d;
 
 	say(a.fd, 0);
@@ -382,7 +384,7 @@ static void have_session(int fd)
 /* Numbers of sessions can be read by all: who says that it has one shows its token. */
 static void test_sessions_of_others_are_not_taken(void **state)
 {
-	int store = cm_make_store(), bell = cm_make_bell(), fds[2] = { store, bell };
+	int store = cm_make_store(), event_fd = cm_make_event_fd(), fds[2] = { store, event_fd };
 	struct ctl_cm_hello hello;
 	enum dial_which reached;
 	struct worker owner;
@@ -406,7 +408,7 @@ static void test_sessions_of_others_are_not_taken(void **state)
 	CHECK(hear(owner.fd) == 1);
 	worker_end(&owner);
 	close(store);
-	close(bell);
+	close(event_fd);
 	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
 }
 
@@ -440,7 +442,7 @@ static bool is_answered(int sock, uint32_t channel, const struct ctl_cm_address 
 static void return_to_system(int fd)
 {
 	struct ctl_cm_ask again = { .header = { .type = CTL_CM_RETURN_CHANNEL, .seq = 3 } };
-	int sock, bell = cm_make_bell(), fds[2] = { cm_make_store(), -1 };
+	int sock, event_fd = cm_make_event_fd(), fds[2] = { cm_make_store(), -1 };
 	struct ctl_cm_hello hello = cm_hello(0);
 	struct ctl_cm_address at;
 	uint32_t listener;
@@ -454,7 +456,7 @@ static void return_to_system(int fd)
 	hello.session = m.body.welcome.slot;
 	fds[1] = fdmsg_take_fd(&m, 0);
 	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
-	CHECK(!cm_create_channel(sock, bell, &again.channel));
+	CHECK(!cm_create_channel(sock, event_fd, &again.channel));
 	listener = cm_listen(sock, again.channel, &at);
 	say(fd, hello.session);
 
@@ -465,7 +467,7 @@ static void return_to_system(int fd)
 	sock = call_system();
 	m = cm_ask_with(sock, &hello, sizeof(hello), fds, 2);
 	CHECK(!m.body.welcome.status && m.body.welcome.slot == hello.session && !m.fd_count);
-	CHECK(!cm_ask_with(sock, &again, sizeof(again), &bell, 1).body.cm_reply.status);
+	CHECK(!cm_ask_with(sock, &again, sizeof(again), &event_fd, 1).body.cm_reply.status);
 	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
 	CHECK(is_answered(sock, cm_make_channel(sock), &at, again.channel));
 	CHECK(!cm_say(sock, CTL_CM_DESTROY_ID, listener, 0));
@@ -476,7 +478,8 @@ static void return_to_system(int fd)
 /* What a user's process had with a daemon of all it has with the next, and nobody else has it. */
 static void test_a_session_returns_to_the_next_daemon_of_all(void **state)
 {
-	int store = cm_make_store(), bell = cm_make_bell(), fds[2] = { store, bell }, sock;
+	int store = cm_make_store(), event_fd = cm_make_event_fd(), fds[2] = { store, event_fd },
+	    sock;
 	struct ctl_cm_hello hello;
 	struct worker owner;
 	pid_t daemon;
@@ -494,7 +497,7 @@ static void test_a_session_returns_to_the_next_daemon_of_all(void **state)
 	CHECK(hear(owner.fd) == 1);
 	worker_end(&owner);
 	close(store);
-	close(bell);
+	close(event_fd);
 	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
 }
 
@@ -514,7 +517,7 @@ static int join_system(void)
 /* Makes all the channels that it can, with a few connections; says how many, and stays. */
 static void make_channels(int fd)
 {
-	int bell = cm_make_bell();
+	int event_fd = cm_make_event_fd();
 	uint64_t count = 0;
 	uint32_t channel;
 
@@ -523,7 +526,7 @@ static void make_channels(int fd)
 	for (int i = 0; i < 4; i++) {
 		int sock = join_system();
 
-		while (!cm_create_channel(sock, bell, &channel))
+		while (!cm_create_channel(sock, event_fd, &channel))
 			count++;
 	}
 	say(fd, count);
