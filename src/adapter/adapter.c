@@ -19,6 +19,7 @@
 #include "netdev/neighbour.h"
 #include "adapter/path.h"
 #include "adapter/peers.h"
+#include "adapter/port_open.h"
 #include "adapter/ports.h"
 #include "adapter/progress.h"
 #include "adapter/progress_thread.h"
@@ -481,7 +482,7 @@ static void meet(uint32_t peer)
 void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mask)
 {
 	if (qp->type == IBV_QPT_UD)
-		ports_open_all(qp->context);
+		port_open_all(qp->context);
 	else if (qp->type == IBV_QPT_RAW_PACKET || !(attr_mask & IBV_QP_AV) || !(attr_mask & IBV_QP_DEST_QPN))
 		return;
 	else if (path_is_local(&attr->ah_attr.grh.dgid))

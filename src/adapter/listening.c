@@ -60,15 +60,15 @@ bool listening_takes_alone(void)
 
 static void watch_ports(uint32_t events)
 {
-	struct epoll_event event = { .events = events, .data.fd = ports_epoll() };
+	struct epoll_event event = { .events = events, .data.fd = port_table_epoll() };
 
-	epoll_ctl(epoll, EPOLL_CTL_MOD, ports_epoll(), &event);
+	epoll_ctl(epoll, EPOLL_CTL_MOD, port_table_epoll(), &event);
 }
 
 static void stop(enum state next) REQUIRES(listen_lock)
 {
 	watch_ports(0);
-	ports_listen(false);
+	port_table_listen(false);
 	state = next;
 }
 
@@ -81,7 +81,7 @@ static bool start(void)
 	left = state == LEFT_TO_POLLERS;
 	if (state != LISTENS) {
 		watch_ports(LISTENING_EVENTS);
-		state = ports_listen(true) ? LISTENS : LEFT_TO_POLLERS;
+		state = port_table_listen(true) ? LISTENS : LEFT_TO_POLLERS;
 	}
 	lock_release(&listen_lock);
 	return left;
@@ -148,7 +148,7 @@ static void take_alone(void)
 
 bool listening_on_keep_polling(void)
 {
-	if (stream >= STREAM_FINDS && ports_count <= ALONE_PORTS && !poll_lease_is_held())
+	if (stream >= STREAM_FINDS && port_table_count <= ALONE_PORTS && !poll_lease_is_held())
 		take_alone();
 	else if (listening_takes_alone())
 		start();

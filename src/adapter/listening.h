@@ -1,10 +1,10 @@
 /*
  * Listening - whether packets wake the progress thread, or are found by threads that poll.
  *
- * The ports' sockets are in an epoll descriptor of their own (ports_epoll), which the progress thread's
+ * The ports' sockets are in an epoll descriptor of their own (port_table_epoll), which the progress thread's
  * epoll watches, edge-triggered. While threads poll, a packet would wake the progress thread beside
  * them; and each packet costs its sender on this host a quarter of a microsecond if its socket is in an
- * epoll descriptor at all. So while it is not listened to, the sockets leave the descriptor (ports_listen).
+ * epoll descriptor at all. So while it is not listened to, the sockets leave the descriptor (port_table_listen).
  *
  * | state           | a packet wakes      | the ports are looked at by                               |
  * | LISTENS         | the progress thread | the progress thread when woken; threads that poll        |
@@ -53,7 +53,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* `epoll`: the progress thread's, which watches ports_epoll for LISTENING_EVENTS at first. */
+/* `epoll`: the progress thread's, which watches port_table_epoll for LISTENING_EVENTS at first. */
 #define LISTENING_EVENTS (EPOLLIN | EPOLLET)
 void listening_init(int epoll);
 

@@ -7,7 +7,7 @@
 
 #include "adapter/group.h"
 #include "adapter/peers.h"
-#include "adapter/ports.h"
+#include "adapter/port_open.h"
 #include "base/cause.h"
 #include "shm/retry.h"
 
@@ -26,7 +26,7 @@ static int epoll = -1;
 static bool daemon_lost;
 static uint64_t attempt_ns; /* when it is looked for again */
 static bool asks; /* there is a question for it, while another thread has its socket */
-static uint64_t ports_ask_ns = NEVER; /* when it is asked again for ports */
+static uint64_t port_ask_ns = NEVER; /* when it is asked again for ports */
 static uint64_t introduce_ns = NEVER; /* when it is asked again for peers that have not come back */
 
 static uint64_t now_ns(void)
@@ -55,7 +55,7 @@ void notices_start(struct ctl_client *client, int thread_epoll)
 	epoll = thread_epoll;
 	daemon_lost = asks = false;
 	attempt_ns = 0;
-	ports_ask_ns = introduce_ns = NEVER;
+	port_ask_ns = introduce_ns = NEVER;
 }
 
 static void on_notice(struct ctl_notice *notice)
@@ -77,7 +77,7 @@ static void on_notice(struct ctl_notice *notice)
 		group_on_members(notice->question, notice->members);
 		break;
 	case CTL_PORT_OPEN:
-		ports_on_answer(&notice->port);
+		port_open_on_answer(&notice->port);
 		break;
 	}
 }
@@ -86,7 +86,7 @@ static void ask(void)
 {
 	asks = peers_ask();
 	asks |= group_ask();
-	ports_ask_ns = ports_ask(now_ns());
+	port_ask_ns = port_open_ask(now_ns());
 }
 
 static void introduce(bool all)
@@ -121,7 +121,7 @@ static void find_daemon_again(void)
 	watch();
 	introduce(true);
 	group_attach_again();
-	ports_ask_again();
+	port_open_ask_again();
 	shm_retry_on_peers(); /* what the last one was asked is asked again */
 	ask();
 }
@@ -153,7 +153,7 @@ uint64_t notices_due_ns(void)
 
 	if (asks && now_ns() + ASK_AGAIN_NS < due)
 		due = now_ns() + ASK_AGAIN_NS;
-	if (ports_ask_ns < due)
-		due = ports_ask_ns;
+	if (port_ask_ns < due)
+		due = port_ask_ns;
 	return daemon_lost && attempt_ns < due ? attempt_ns : due;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "netdev/device.h"
-#include "adapter/ports.h"
+#include "adapter/port_open.h"
 #include "base/multicast.h"
 #include "shm/shm.h"
 #include "object/ah.h"
@@ -84,7 +84,7 @@ void path_open(struct context *context, const struct ibv_ah_attr *attr)
 	read_own(device, attr->grh.sgid_index, &own, &ifindex);
 	multicast_canonical(remote, attr->grh.dgid.raw);
 	if (is_v4(own.raw) == is_v4(remote) && (own.global.subnet_prefix || own.global.interface_id))
-		ports_open(own.raw, ifindex, device->ib.name, &port);
+		port_open(own.raw, ifindex, device->ib.name, &port);
 }
 
 int path_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
@@ -118,7 +118,7 @@ int path_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32
 	flow->flow_label = attr->grh.flow_label & 0xfffff;
 	flow->traffic_class = (attr->grh.traffic_class & ~ECN_MASK) | ECT_0;
 	flow->hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : HOP_LIMIT_DEFAULT;
-	error = ports_look_up(flow->local, ifindex, device->ib.name, &flow->port);
+	error = port_open_nowait(flow->local, ifindex, device->ib.name, &flow->port);
 	if (error)
 		return error;
 	flow->sender = udp_sender(flow->port, remote_qpn);

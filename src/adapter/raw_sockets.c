@@ -27,7 +27,7 @@ static void want_room(int fd, bool wanted)
 {
 	struct epoll_event event = { .events = EPOLLIN | (wanted ? EPOLLOUT : 0), .data.fd = fd };
 
-	epoll_ctl(ports_epoll(), EPOLL_CTL_MOD, fd, &event);
+	epoll_ctl(port_table_epoll(), EPOLL_CTL_MOD, fd, &event);
 }
 
 static void forget(int fd)
@@ -37,7 +37,7 @@ static void forget(int fd)
 		if (entries[i].qpn && entries[i].fd == fd)
 			atomic_store(&entries[i].qpn, 0);
 	lock_release(&entries_lock);
-	epoll_ctl(ports_epoll(), EPOLL_CTL_DEL, fd, NULL);
+	epoll_ctl(port_table_epoll(), EPOLL_CTL_DEL, fd, NULL);
 }
 
 void raw_sockets_init(void)
@@ -82,7 +82,7 @@ int raw_sockets_open(struct qp *qp)
 		cause_report(CAUSE_LIMIT_EXCEEDED, qp->ib.qp_num, "%u RAW_PACKET QPs", RAW_SOCKETS_MAX);
 		return ENOMEM;
 	}
-	return epoll_ctl(ports_epoll(), EPOLL_CTL_ADD, event.data.fd, &event) < 0 ? errno : 0;
+	return epoll_ctl(port_table_epoll(), EPOLL_CTL_ADD, event.data.fd, &event) < 0 ? errno : 0;
 }
 
 int raw_sockets_progress(void) NO_LOCK_CHECK /* qp_find_locked locked it */

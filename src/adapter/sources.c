@@ -100,7 +100,7 @@ static const struct source sources[] = {
 	},
 	{
 		.name = "ports", /* ports_progress */
-		.fd = ports_epoll,
+		.fd = port_table_epoll,
 		.events = LISTENING_EVENTS,
 		.is_packets = true,
 		.reset_after_fork = ports_reset_after_fork,

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "netdev/device.h"
+#include "adapter/port_open.h"
 #include "adapter/ports.h"
 #include "base/cause.h"
 #include "object/context.h"

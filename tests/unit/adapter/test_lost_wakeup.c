@@ -185,8 +185,8 @@ static int start(void **state)
 	rig_address(1, from_gid);
 	rig_address(2, to_gid);
 	assert_int_equal(progress_thread_start(NULL, &header, wake_fd), 0);
-	assert_int_equal(ports_open(from_gid, 0, "vrb_test", &from), 0);
-	assert_int_equal(ports_open(to_gid, 0, "vrb_test", &to), 0);
+	assert_int_equal(port_open(from_gid, 0, "vrb_test", &from), 0);
+	assert_int_equal(port_open(to_gid, 0, "vrb_test", &to), 0);
 	return 0;
 }
 

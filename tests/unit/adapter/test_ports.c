@@ -23,7 +23,7 @@ static struct wire_port *open_address(unsigned which)
 	uint8_t gid[WIRE_GID_BYTES];
 
 	rig_address(which, gid);
-	assert_int_equal(ports_open(gid, 0, "vrb_test", &port), 0);
+	assert_int_equal(port_open(gid, 0, "vrb_test", &port), 0);
 	return port;
 }
 
@@ -33,7 +33,7 @@ static int try_address(unsigned which)
 	uint8_t gid[WIRE_GID_BYTES];
 
 	rig_address(which, gid);
-	return ports_open(gid, 0, "vrb_test", &port);
+	return port_open(gid, 0, "vrb_test", &port);
 }
 
 static unsigned send_to(struct wire_port *from, unsigned which, unsigned count)
@@ -46,7 +46,7 @@ static unsigned send_to(struct wire_port *from, unsigned which, unsigned count)
 
 static bool is_readable_within(int ms)
 {
-	struct pollfd p = { .fd = ports_epoll(), .events = POLLIN };
+	struct pollfd p = { .fd = port_table_epoll(), .events = POLLIN };
 
 	return poll(&p, 1, ms) == 1;
 }
@@ -72,7 +72,7 @@ static int look_up(unsigned which)
 	uint8_t gid[WIRE_GID_BYTES];
 
 	rig_address(which, gid);
-	return ports_look_up(gid, 0, "vrb_test", &port);
+	return port_open_nowait(gid, 0, "vrb_test", &port);
 }
 
 /* As the progress thread, when verbatimd has answered. */
@@ -83,7 +83,7 @@ static void answer(unsigned which, int error)
 	rig_address(which, answer.gid);
 	if (!error)
 		answer.fd = net_bind(answer.gid, WIRE_UDP_PORT);
-	ports_on_answer(&answer);
+	port_open_on_answer(&answer);
 }
 
 /* Who looks does not wait: verbatimd is asked once, by the progress thread. */
@@ -92,14 +92,14 @@ static void who_looks_for_a_port_has_it_asked_for(void **state)
 	assert_int_equal(look_up(1), EINPROGRESS);
 	assert_int_equal(look_up(1), EINPROGRESS);
 	assert_int_equal(rig_port_asks, 0);
-	assert_int_equal(ports_ask(rig_now_ns()), PORTS_NEVER);
-	assert_int_equal(ports_ask(rig_now_ns()), PORTS_NEVER);
+	assert_int_equal(port_open_ask(rig_now_ns()), PORT_OPEN_NEVER);
+	assert_int_equal(port_open_ask(rig_now_ns()), PORT_OPEN_NEVER);
 	assert_int_equal(rig_port_asks, 1);
 	assert_int_equal(look_up(1), EINPROGRESS);
 	answer(1, 0);
 	assert_int_equal(look_up(1), 0);
 	answer(1, 0); /* to another thread */
-	assert_int_equal(ports_count, 1);
+	assert_int_equal(port_table_count, 1);
 	assert_int_equal(rig_port_calls, 0);
 }
 
@@ -109,23 +109,23 @@ static void a_question_that_is_not_asked_or_answered_is_asked_again(void **state
 
 	assert_int_equal(look_up(1), EINPROGRESS);
 	rig_port_error = -EAGAIN; /* another thread has the connection */
-	again = ports_ask(rig_now_ns());
+	again = port_open_ask(rig_now_ns());
 	assert_true(again > rig_now_ns() && again < rig_now_ns() + A_SECOND_NS);
 	rig_port_error = 0;
-	assert_int_equal(ports_ask(again), PORTS_NEVER);
+	assert_int_equal(port_open_ask(again), PORT_OPEN_NEVER);
 	assert_int_equal(rig_port_asks, 2);
 	answer(1, -EAGAIN); /* who has the port has not come back */
-	again = ports_ask(rig_now_ns());
+	again = port_open_ask(rig_now_ns());
 	assert_true(again < rig_now_ns() + A_SECOND_NS);
-	assert_int_equal(ports_ask(again), PORTS_NEVER);
+	assert_int_equal(port_open_ask(again), PORT_OPEN_NEVER);
 	assert_int_equal(rig_port_asks, 3);
-	ports_ask_again(); /* there is a new verbatimd */
-	assert_int_equal(ports_ask(rig_now_ns()), PORTS_NEVER);
+	port_open_ask_again(); /* there is a new verbatimd */
+	assert_int_equal(port_open_ask(rig_now_ns()), PORT_OPEN_NEVER);
 	assert_int_equal(rig_port_asks, 4);
 	answer(1, -EADDRINUSE);
 	assert_int_equal(rig_cause, CAUSE_PORT_TAKEN);
 	assert_int_equal(look_up(1), EADDRINUSE);
-	assert_int_equal(ports_ask(rig_now_ns()), PORTS_NEVER);
+	assert_int_equal(port_open_ask(rig_now_ns()), PORT_OPEN_NEVER);
 	assert_int_equal(rig_port_asks, 4);
 }
 
@@ -136,10 +136,10 @@ static void an_address_has_one_port_on_all_interfaces(void **state)
 	uint8_t gid[WIRE_GID_BYTES];
 
 	rig_address(1, gid);
-	assert_int_equal(ports_open(gid, 7, "vrb_test", &port), 0);
+	assert_int_equal(port_open(gid, 7, "vrb_test", &port), 0);
 	assert_ptr_equal(port, first);
 	assert_int_equal(rig_port_calls, 1);
-	assert_int_equal(ports_count, 1);
+	assert_int_equal(port_table_count, 1);
 }
 
 static void a_refusal_is_remembered_for_a_second(void **state)
@@ -314,9 +314,9 @@ static void a_group_lives_from_the_first_to_the_last_attachment(void **state)
 	assert_int_equal(rig_send(from, group.raw, 1), 1);
 	ports_leave(context, &group);
 	assert_int_equal(ports_progress(0, PORTS_ALL), 0);
-	assert_int_equal(ports_count, 2);
+	assert_int_equal(port_table_count, 2);
 	assert_int_equal(ports_join(context, &other), 0);
-	assert_int_equal(ports_count, 2);
+	assert_int_equal(port_table_count, 2);
 	ports_leave(context, &other);
 	free(context->device);
 	free(context);
@@ -336,10 +336,10 @@ static void who_does_not_listen_hears_nothing_until_he_does(void **state)
 
 	open_address(2);
 	for (int i = 0; i < 3; i++) {
-		assert_true(ports_listen(false));
+		assert_true(port_table_listen(false));
 		send_to(from, 2, 1);
 		assert_false(is_readable_within(20));
-		assert_true(ports_listen(true));
+		assert_true(port_table_listen(true));
 		assert_true(is_readable());
 		take_all();
 		send_to(from, 2, 1);
@@ -352,13 +352,13 @@ static void a_port_that_is_opened_meanwhile_is_heard_later(void **state)
 {
 	struct wire_port *from = open_address(1);
 
-	assert_true(ports_listen(false));
+	assert_true(port_table_listen(false));
 	open_address(2);
 	send_to(from, 2, 1);
 	assert_false(is_readable_within(20));
 	assert_int_equal(ports_progress(0, PORTS_ALL), 1);
 	send_to(from, 2, 1);
-	assert_true(ports_listen(true));
+	assert_true(port_table_listen(true));
 	assert_true(is_readable());
 	take_all();
 }
@@ -370,10 +370,10 @@ static void a_group_that_is_left_meanwhile_is_heard_no_more(void **state)
 	union ibv_gid other = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 3, 2 } };
 
 	assert_int_equal(ports_join(context, &group), 0);
-	assert_true(ports_listen(false));
+	assert_true(port_table_listen(false));
 	ports_leave(context, &group);
 	assert_int_equal(ports_join(context, &other), 0); /* in its place */
-	assert_true(ports_listen(true));
+	assert_true(port_table_listen(true));
 	assert_int_equal(rig_send(open_address(1), other.raw, 1), 1);
 	assert_true(is_readable());
 	take_all();
@@ -388,14 +388,14 @@ static void listening_that_fails_begins_later(void **state)
 	struct wire_port *from = open_address(1);
 
 	open_address(2);
-	assert_true(ports_listen(false));
+	assert_true(port_table_listen(false));
 	rig_epoll_error = ENOSPC;
-	assert_false(ports_listen(true));
+	assert_false(port_table_listen(true));
 	send_to(from, 2, 1);
 	assert_false(is_readable_within(20));
-	assert_false(ports_listen(true));
+	assert_false(port_table_listen(true));
 	rig_epoll_error = 0;
-	assert_true(ports_listen(true));
+	assert_true(port_table_listen(true));
 	assert_true(is_readable());
 	take_all();
 }
@@ -405,7 +405,7 @@ static _Atomic bool done;
 static void *listen_now_and_then(void *arg)
 {
 	for (unsigned i = 0; !done; i++)
-		if (!ports_listen(i % 2))
+		if (!port_table_listen(i % 2))
 			abort();
 	return arg;
 }
@@ -441,8 +441,8 @@ static void groups_come_and_go_under_those_who_look(void **state)
 	done = true;
 	for (int i = 0; i < 3; i++)
 		pthread_join(threads[i], NULL);
-	assert_int_equal(ports_count, 2);
-	assert_true(ports_listen(true));
+	assert_int_equal(port_table_count, 2);
+	assert_true(port_table_listen(true));
 	take_all();
 	send_to(from, 1, 1);
 	assert_true(is_readable());

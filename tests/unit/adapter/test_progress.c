@@ -45,7 +45,7 @@ int __wrap_ports_progress(uint64_t now, enum ports_look which)
 static int setup(void **state)
 {
 	progress_running = true;
-	ports_count = 0;
+	port_table_count = 0;
 	adapter_on_arm();
 	leases = looks = 0;
 	return 0;
@@ -81,7 +81,7 @@ static void who_sleeps_between_polls_is_given_none(void **state)
 {
 	const struct timespec sleep = { 0, 100000 };
 
-	ports_count = 1;
+	port_table_count = 1;
 	for (int event = 0; event < 100; event++) {
 		adapter_on_arm();
 		adapter_progress();

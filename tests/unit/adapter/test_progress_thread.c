@@ -174,8 +174,8 @@ int __wrap_ports_progress(uint64_t now, enum ports_look which)
 	return there != 0;
 }
 
-bool __wrap_ports_listen(bool on);
-bool __wrap_ports_listen(bool on)
+bool __wrap_port_table_listen(bool on);
+bool __wrap_port_table_listen(bool on)
 {
 	struct epoll_event event = { .events = EPOLLIN };
 	bool hear = on && !ports_are_deaf;
@@ -186,7 +186,7 @@ bool __wrap_ports_listen(bool on)
 		eventfd_write(packets_fd, 1);
 	}
 	if (hears != hear)
-		epoll_ctl(ports_epoll(), hears ? EPOLL_CTL_DEL : EPOLL_CTL_ADD, packets_fd, &event);
+		epoll_ctl(port_table_epoll(), hears ? EPOLL_CTL_DEL : EPOLL_CTL_ADD, packets_fd, &event);
 	hears = hear;
 	return hear == on;
 }
@@ -259,8 +259,8 @@ static int start(void **state)
 	daemon_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	packets_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	assert_int_equal(ports_init(NULL, arena), 0);
-	assert_int_equal(epoll_ctl(ports_epoll(), EPOLL_CTL_ADD, packets_fd, &event), 0);
-	ports_count = 1;
+	assert_int_equal(epoll_ctl(port_table_epoll(), EPOLL_CTL_ADD, packets_fd, &event), 0);
+	port_table_count = 1;
 	assert_int_equal(progress_thread_start(NULL, &header, wake_fd), 0);
 	return 0;
 }
