@@ -251,12 +251,13 @@ static void want_again(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, uint
 	lock_release(&port_table_lock);
 }
 
+/* Where verbatimd is lost, port_open_ask_again asks all, once it is found. */
 uint64_t port_open_ask(uint64_t now)
 {
 	struct question question;
 
 	while (ask_ns <= now && take_wanted(now, &question))
-		if (ctl_port_ask(ctl, question.gid, question.ifindex))
+		if (ctl_port_ask(ctl, question.gid, question.ifindex) == -EAGAIN)
 			want_again(question.gid, question.ifindex, now + ASK_AGAIN_NS);
 	return ask_ns;
 }

@@ -129,6 +129,21 @@ static void a_question_that_is_not_asked_or_answered_is_asked_again(void **state
 	assert_int_equal(rig_port_asks, 4);
 }
 
+/* What is to be asked of a verbatimd that is lost waits for the next one. */
+static void a_verbatimd_that_is_lost_is_asked_nothing_more(void **state)
+{
+	assert_int_equal(look_up(1), EINPROGRESS);
+	rig_port_error = -ENOTCONN;
+	assert_int_equal(port_open_ask(rig_now_ns()), PORT_OPEN_NEVER);
+	assert_int_equal(rig_port_asks, 1);
+	rig_port_error = 0;
+	port_open_ask_again();
+	assert_int_equal(port_open_ask(rig_now_ns()), PORT_OPEN_NEVER);
+	assert_int_equal(rig_port_asks, 2);
+	answer(1, 0);
+	assert_int_equal(look_up(1), 0);
+}
+
 /* Moved to a bridge, say, or there twice. */
 static void an_address_has_one_port_on_all_interfaces(void **state)
 {
@@ -458,6 +473,7 @@ int main(void)
 		TEST(opens_a_port_once),
 		TEST(who_looks_for_a_port_has_it_asked_for),
 		TEST(a_question_that_is_not_asked_or_answered_is_asked_again),
+		TEST(a_verbatimd_that_is_lost_is_asked_nothing_more),
 		TEST(an_address_has_one_port_on_all_interfaces),
 		TEST(a_refusal_is_remembered_for_a_second),
 		TEST(an_address_that_is_not_ours_is_said_to_be_gone),
