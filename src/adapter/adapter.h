@@ -45,8 +45,8 @@ uint64_t adapter_cookie(void); /* of the arena */
 void adapter_progress(void);
 
 /*
- * What has arrived is taken: before the program ends a connection, what the other end had done completes with
- * success. Without locks.
+ * What has arrived is taken: before the program ends a connection, what the other end had done
+ * completes with success. Without locks.
  */
 void adapter_catch_up(struct qp *qp);
 
@@ -64,22 +64,27 @@ void adapter_on_arm(void);
 const struct qp_path *adapter_path(enum ibv_qp_type type);
 
 /*
- * A region of the process that made the context of `pd`, an imported one, whose PD has that number there:
- * 0, or an errno with a cause: EINVAL (no such process, or region), EOPNOTSUPP, ENOMEM.
+ * A region of the process that made the context of `pd`, an imported one, whose PD has that number
+ * there: 0, or an errno with a cause: EINVAL (no such process, or region), EOPNOTSUPP, ENOMEM.
  */
 int adapter_import_region(struct pd *pd, uint32_t pd_number, uint32_t handle, struct mr **mr);
 
 /* The packet socket of a new RAW_PACKET QP: 0, or an errno with a cause. */
 int adapter_open_raw_socket(struct qp *qp);
 
-/* A RAW_PACKET QP receives what a flow of its own takes: 0, or an errno with a cause; or no longer. */
+/*
+ * A RAW_PACKET QP receives what a flow of its own takes: 0, or an errno with a cause; or no longer.
+ */
 int adapter_attach_flow(struct qp *qp, struct flow *flow);
 void adapter_detach_flow(struct qp *qp, struct flow *flow);
 
 /* The address is one of this host's interfaces (as of the last look; ibv_open_device looks). */
 bool adapter_gid_is_local(const union ibv_gid *gid);
 
-/* The Ethernet address of another host's GID, or of the router: 0 or an errno. May block for a second. */
+/*
+ * The Ethernet address of another host's GID, or of the router: 0 or an errno. May block for a
+ * second.
+ */
 int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t mac[6]);
 
 /* What is sent to it goes through shared memory, not through the wire. */
@@ -95,8 +100,8 @@ bool adapter_stays_local(const union ibv_gid *gid);
 void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mask);
 
 /*
- * The members of a group are met: a program that sends to it and ends at once would be gone before its
- * datagrams had waited until they are known. Blocks, RETRY_PEER_NS at most.
+ * The members of a group are met: a program that sends to it and ends at once would be gone before
+ * its datagrams had waited until they are known. Blocks, RETRY_PEER_NS at most.
  */
 void adapter_meet_group(const union ibv_gid *group);
 

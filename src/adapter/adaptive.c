@@ -11,7 +11,8 @@ void adaptive_on_vain(struct adaptive *adaptive)
 	if (adaptive->found < ADAPTIVE_WORTH) {
 		uint32_t pause = (adaptive->pause + ADAPTIVE_PAUSE_MIN) * 4;
 
-		adaptive->pause = (pause < ADAPTIVE_PAUSE_MAX ? pause : ADAPTIVE_PAUSE_MAX) - ADAPTIVE_PAUSE_MIN;
+		adaptive->pause = (pause < ADAPTIVE_PAUSE_MAX ? pause : ADAPTIVE_PAUSE_MAX) -
+				  ADAPTIVE_PAUSE_MIN;
 	}
 	adaptive->keeps_polling = false;
 	adaptive->short_sleeps = adaptive->found = 0;

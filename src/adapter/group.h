@@ -1,8 +1,8 @@
 /*
  * Group - multicast groups: which QPs of this process are attached, which processes have members.
  *
- * Any thread. Its lock is innermost and not held over calls to verbatimd or visitors. Attaching and detaching
- * block for an exchange with verbatimd.
+ * Any thread. Its lock is innermost and not held over calls to verbatimd or visitors. Attaching and
+ * detaching block for an exchange with verbatimd.
  */
 #ifndef ADAPTER_GROUP_H
 #define ADAPTER_GROUP_H
@@ -43,7 +43,10 @@ void group_visit(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg
 /* verbatimd told that some membership changed. */
 void group_on_change(void);
 
-/* There is a new verbatimd, which knows of none, and was asked nothing. Does not wait: group_ask tells it. */
+/*
+ * There is a new verbatimd, which knows of none, and was asked nothing. Does not wait: group_ask
+ * tells it.
+ */
 void group_attach_again(void);
 
 void group_reset_after_fork(void);

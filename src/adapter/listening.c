@@ -183,6 +183,8 @@ void listening_reset_after_fork(void) NO_LOCK_CHECK
 	lock_init(&listen_lock);
 	state = LISTENS;
 	epoll = -1;
-	stream = sending = finds = 0;
+	stream = 0;
+	sending = 0;
+	finds = 0;
 	finds_needed = FINDS_MIN;
 }

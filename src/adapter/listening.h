@@ -1,50 +1,55 @@
 /*
  * Listening - whether packets wake the progress thread, or are found by threads that poll.
  *
- * The ports' sockets are in an epoll descriptor of their own (port_table_epoll), which the progress thread's
- * epoll watches, edge-triggered. While threads poll, a packet would wake the progress thread beside
- * them; and each packet costs its sender on this host a quarter of a microsecond if its socket is in an
- * epoll descriptor at all. So while it is not listened to, the sockets leave the descriptor (port_table_listen).
+ * The ports' sockets are in an epoll descriptor of their own (port_table_epoll), which the progress
+ * thread's epoll watches, edge-triggered. While threads poll, a packet would wake the progress
+ * thread beside them; and each packet costs its sender on this host a quarter of a microsecond if
+ * its socket is in an epoll descriptor at all. So while it is not listened to, the sockets leave
+ * the descriptor (port_table_listen).
  *
- * | state           | a packet wakes      | the ports are looked at by                               |
- * | LISTENS         | the progress thread | the progress thread when woken; threads that poll        |
- * | LEFT_TO_POLLERS | no thread           | threads that poll; the progress thread at the lease's end|
- * | TAKES_ALONE     | no thread           | the progress thread, which keeps polling                 |
+ * | state           | a packet wakes      | looks at the ports                             |
+ * | --------------- | ------------------- | ---------------------------------------------- |
+ * | LISTENS         | the progress thread | the progress thread when woken; pollers        |
+ * | LEFT_TO_POLLERS | no thread           | pollers; the progress thread when a lease ends |
+ * | TAKES_ALONE     | no thread           | the progress thread, which keeps polling       |
  *
- * | state           | event              | condition                               | next state      |
- * | LISTENS         | on_renewal         | lease held, enough finds (below)        | LEFT_TO_POLLERS |
- * | LEFT_TO_POLLERS | on_lease_end       | then on_last_look judges it             | LISTENS         |
- * | LISTENS         | on_keep_polling    | a stream, no lease, at most ALONE_PORTS | TAKES_ALONE     |
- * | TAKES_ALONE     | on_keep_polling    | not so any more                         | LISTENS         |
- * | TAKES_ALONE     | on_quiet           |                                         | LISTENS         |
+ * | state           | event           | condition                          | next state      |
+ * | --------------- | --------------- | ---------------------------------- | --------------- |
+ * | LISTENS         | on_renewal      | enough finds (below), lease held   | LEFT_TO_POLLERS |
+ * | LEFT_TO_POLLERS | on_lease_end    | on_last_look judges what it was    | LISTENS         |
+ * | LISTENS         | on_keep_polling | a stream, no lease, few ports      | TAKES_ALONE     |
+ * | TAKES_ALONE     | on_keep_polling | not so any more                    | LISTENS         |
+ * | TAKES_ALONE     | on_quiet        |                                    | LISTENS         |
  *
- * The kernel may refuse to listen, for want of memory. Then the state is LEFT_TO_POLLERS, with a lease or
- * without; without one the progress thread looks each millisecond and tries again.
+ * The kernel may refuse to listen, for want of memory. Then the state is LEFT_TO_POLLERS, with a
+ * lease or without; without one the progress thread looks each millisecond and tries again.
  *
  * LEFT_TO_POLLERS is decided by evidence. `finds` counts when listening was useless:
  *   - A poller finds packets by itself.
- *   - The progress thread finds packets while a thread of the program is sending, or was at the ports
- *     PRESENT_NS ago: that thread would have found them a moment later.
- * A find of the progress thread at another time takes THREAD_FIND off the count. At `finds_needed` the
- * poller that renews the lease stops the listening. Packets that lie there when such a lease has run out
- * show a program that does not poll when packets come (it waits for memory to change, say): that doubles
- * finds_needed, up to FINDS_MAX; a lease that runs out on empty sockets halves it, down to FINDS_MIN.
- * So a program that polls all the time gets its packets without a wake-up; one that polls between waits
- * loses a lease now and then at most; one that does not poll loses nothing.
+ *   - The progress thread finds packets while a thread of the program is sending, or was at the
+ *     ports PRESENT_NS ago: that thread would have found them a moment later.
+ * A find of the progress thread at another time takes THREAD_FIND off the count. At `finds_needed`
+ * the poller that renews the lease stops the listening. Packets that lie there when such a lease
+ * has run out show a program that does not poll when packets come (it waits for memory to change,
+ * say): that doubles finds_needed, up to FINDS_MAX; a lease that runs out on empty sockets halves
+ * it, down to FINDS_MIN. So a program that polls all the time gets its packets without a wake-up;
+ * one that polls between waits loses a lease now and then at most; one that does not poll loses
+ * nothing.
  *
- * TAKES_ALONE is for a stream: STREAM_FINDS finds of the progress thread since it slept or anything but
- * packets called it. The progress thread leaves it before it sleeps. A thread that
- * is found at a port gets no lease meanwhile: the progress thread is there so often that a thread that
- * polls but once would pass for a poller.
+ * TAKES_ALONE is for a stream at ALONE_PORTS ports or less: STREAM_FINDS finds of the progress
+ * thread since it slept or anything but packets called it. The progress thread leaves it before it
+ * sleeps. A thread that is found at a port gets no lease meanwhile: the progress thread is there so
+ * often that a thread that polls but once would pass for a poller.
  *
  * No packet is slept over:
- *   - Before the progress thread waits it has looked until nothing was left, or another thread was at the
- *     port and there is a lease; its end is a look, whatever that thread left behind.
- *   - A packet after that look is a new edge, even while others lie there: the kernel tells of each.
- *   - The look follows the beginning of LISTENS; and to begin (EPOLL_CTL_ADD) is to be told of what lies
- *     there, which covers what came in TAKES_ALONE.
- *   - A poller leaves LISTENS under listen_lock, only while the lease is held, after the lease timer was
- *     set: the timer fires, or arming ends the lease and then wakes the progress thread.
+ *   - Before the progress thread waits it has looked until nothing was left, or another thread was
+ *     at the port and there is a lease; its end is a look, whatever that thread left behind.
+ *   - A packet after that look is a new edge, even while others lie there: the kernel tells of
+ *     each.
+ *   - The look follows the beginning of LISTENS; and to begin (EPOLL_CTL_ADD) is to be told of what
+ *     lies there, which covers what came in TAKES_ALONE.
+ *   - A poller leaves LISTENS under listen_lock, only while the lease is held, after the lease
+ *     timer was set: the timer fires, or arming ends the lease and then wakes the progress thread.
  *   - A new port is found by looks before its socket is listened to (adapter/ports.h).
  */
 #ifndef ADAPTER_LISTENING_H

@@ -10,15 +10,16 @@
 #include "base/uncancelled.h"
 
 /*
- * The kernel adds futex_offset to the address of an entry, and finds the word there. The list is in the arena
- * because private memory may be taken from a process before it is dead (the OOM reaper).
+ * The kernel adds futex_offset to the address of an entry, and finds the word there. The list is in
+ * the arena because private memory may be taken from a process before it is dead (the OOM reaper).
  */
 struct liveness_list {
 	struct robust_list_head head;
 	struct robust_list entry;
 };
 
-_Static_assert(sizeof(struct liveness_list) == sizeof(((struct arena_header *)0)->liveness_list), "arena.h");
+_Static_assert(sizeof(struct liveness_list) == sizeof(((struct arena_header *)0)->liveness_list),
+	       "arena.h");
 
 void liveness_begin(struct arena_header *own)
 {
@@ -44,8 +45,9 @@ bool liveness_is_alive(const struct arena_header *header)
 }
 
 /*
- * A process keeps its PID until all of its threads are gone, and its pidfd is readable when the last one is. Of
- * another process that has the PID now the same would be true: then this one is no more either.
+ * A process keeps its PID until all of its threads are gone, and its pidfd is readable when the
+ * last one is. Of another process that has the PID now the same would be true: then this one is no
+ * more either.
  */
 bool liveness_no_thread_left(pid_t pid)
 {

@@ -32,8 +32,8 @@ bool path_is_forced(void);
 bool path_is_local(const union ibv_gid *gid);
 
 /*
- * Opens the port that path_resolve needs for this address. Without a QP's lock; what fails is reported, and
- * path_resolve says so again.
+ * Opens the port that path_resolve needs for this address. Without a QP's lock; what fails is
+ * reported, and path_resolve says so again.
  */
 void path_open(struct context *context, const struct ibv_ah_attr *attr);
 

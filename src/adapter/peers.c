@@ -1,19 +1,16 @@
 #include "adapter/peers.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "adapter/liveness.h"
+#include "adapter/peer_link.h"
 #include "adapter/progress_thread.h"
 #include "base/cause.h"
-#include "base/memory_file.h"
 #include "base/uncancelled.h"
 #include "shm/progress.h"
 #include "shm/reach.h"
@@ -65,63 +62,18 @@ static void deactivate(struct link *link) REQUIRES(links_lock)
 
 int peers_init(struct ctl_client *client, uint32_t slot, void *arena, int wake_fd)
 {
-	int shared = memfd_create("verbatim-link-self", MFD_CLOEXEC);
-	int wake = fcntl(wake_fd, F_DUPFD_CLOEXEC, 0);
-	struct link *self = NULL;
+	struct link *self = peer_link_make_self(slot, arena, wake_fd);
 
 	ctl = client;
 	own_slot = slot;
 	own_arena = arena;
-	if (shared >= 0 && wake >= 0 && !ftruncate(shared, LINK_BYTES_NEEDED))
-		self = link_create(slot, getpid(), LINK_SELF, shared, arena, wake, -1);
-	if (shared >= 0)
-		close(shared);
-	if (!self) {
-		if (wake >= 0)
-			close(wake);
+	if (!self)
 		return -ENOMEM;
-	}
-	reach_probe(self);
 	lock_acquire(&links_lock);
 	links[slot] = self;
-	link_start(self); /* it is looked at from its first use on, see peers_find */
+	link_start(self); /* it is looked at from its first use on, see find_alive */
 	lock_release(&links_lock);
 	return 0;
-}
-
-static void close_info(struct ctl_peer_info *info)
-{
-	int *fds[] = { &info->arena_fd, &info->wake_fd, &info->link_fd, &info->heap_fd };
-
-	for (int i = 0; i < 4; i++) {
-		if (*fds[i] >= 0)
-			close(*fds[i]);
-		*fds[i] = -1;
-	}
-}
-
-/* The peer's arena, if it is one. */
-static void *map_arena(int fd)
-{
-	struct stat st;
-	struct arena_header *header;
-
-	if (!memory_file_has_seals(fd, F_SEAL_SHRINK) || fstat(fd, &st) || st.st_size < ARENA_BYTES)
-		return NULL;
-	header = mmap(NULL, ARENA_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-	if (header == MAP_FAILED)
-		return NULL;
-	if (header->magic == ARENA_MAGIC && header->version == ARENA_VERSION)
-		return header;
-	munmap(header, ARENA_BYTES);
-	return NULL;
-}
-
-static bool offers_memory(const struct ctl_peer_info *info)
-{
-	struct stat st;
-
-	return !fstat(info->link_fd, &st) && st.st_size >= LINK_BYTES_NEEDED && info->side <= 1;
 }
 
 /* Both ends may have left something in the memory that the link has moved to. */
@@ -129,27 +81,6 @@ static void show_what_is_there(struct link *link)
 {
 	progress_thread_kick();
 	link_wake(link);
-}
-
-static struct link *make_link(struct ctl_peer_info *info)
-{
-	void *arena = map_arena(info->arena_fd);
-	struct link *link;
-
-	if (!arena)
-		return NULL;
-	if (!offers_memory(info))
-		goto unmap;
-	link = link_create(info->slot, info->pid, (int)info->side, info->link_fd, arena,
-			   info->wake_fd, info->heap_fd);
-	if (!link)
-		goto unmap;
-	info->wake_fd = info->heap_fd = -1;
-	reach_probe(link);
-	return link;
-unmap:
-	munmap(arena, ARENA_BYTES);
-	return NULL;
 }
 
 /* Whether verbatimd's notice of that was read or not: the slot may be another process's. */
@@ -186,10 +117,10 @@ static struct link *take_over(struct ctl_peer_info *info)
 		link_get(link = there);
 	lock_release(&links_lock);
 	if (!link)
-		link = make_link(info);
-	else if (offers_memory(info) && link_move(link, (int)info->side, info->link_fd))
+		link = peer_link_make(info);
+	else if (peer_link_offers_memory(info) && link_move(link, (int)info->side, info->link_fd))
 		show_what_is_there(link);
-	close_info(info);
+	peer_link_close_info(info);
 	if (!link || link == there)
 		return link;
 	lock_acquire(&links_lock);
@@ -521,16 +452,16 @@ void peers_on_link(struct ctl_peer_info *info)
 	struct link *link;
 
 	if (slot == 0 || slot > SLOT_MAX) {
-		close_info(info);
+		peer_link_close_info(info);
 		return;
 	}
 	if (info->arena_fd < 0) {
-		close_info(info);
+		peer_link_close_info(info);
 		on_no_introduction(slot);
 		return;
 	}
 	if (is_introduction_of_another(slot, info->pid)) {
-		close_info(info);
+		peer_link_close_info(info);
 		return;
 	}
 	link = take_over(info);

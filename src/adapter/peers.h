@@ -2,8 +2,8 @@
  * Peers - the links of this process: found by slot, made when verbatimd hands them over, freed
  * when the other process dies.
  *
- * Owner: any thread, but for peers_on_notice, which is the progress thread's. Locks: links_lock is innermost
- * and never held over a call out.
+ * Owner: any thread, but for peers_on_notice, which is the progress thread's. Locks: links_lock is
+ * innermost and never held over a call out.
  */
 #ifndef ADAPTER_PEERS_H
 #define ADAPTER_PEERS_H
@@ -19,7 +19,8 @@ int peers_init(struct ctl_client *ctl, uint32_t slot, void *arena, int wake_fd);
 
 /*
  * The link to the process in `slot`, with a reference; asks verbatimd if there is none yet (blocks
- * for that exchange, so no lock may be held). NULL: there is no such process, or it cannot be reached.
+ * for that exchange, so no lock may be held). NULL: there is no such process, or it cannot be
+ * reached.
  */
 struct link *peers_find(uint32_t slot);
 

@@ -2,37 +2,37 @@
  * Poll lease - tells the progress thread that threads of the program poll, so that it can sleep on.
  *
  * A thread that has polled in vain for a while takes the lease: for LEASE_NS it promises to look at
- * links, ports and timers. It renews the lease while it goes on, one of several threads for all. The
- * lease timer fires at the end of the lease, so a thread that stops polling needs to tell nobody: the
- * progress thread wakes up, looks, and sets the arena's need_wakeup word.
+ * links, ports and timers. It renews the lease while it goes on, one of several threads for all.
+ * The lease timer fires at the end of the lease, so a thread that stops polling needs to tell
+ * nobody: the progress thread wakes up, looks, and sets the arena's need_wakeup word.
  *
  *   need_wakeup  1  no thread looks: a peer that leaves something writes the wake eventfd
  *                0  the progress thread is awake, or a thread polls and holds the lease
  *
- * | event     | by                                  | lease   | need_wakeup |
- * | renew     | a thread that polls                 | held    | 0           |
- * | lend      | the progress thread, for a thread   |         |             |
- * |           | that it finds at a port             | held    | as it is    |
- * | give back | a thread that arms a CQ, if it was  |         |             |
- * |           | the last to renew, or nobody was    | ended   | as it is    |
- * | end       | the progress thread, when it is due | ended   | 1           |
+ * | event     | by                                               | lease | need_wakeup |
+ * | --------- | ------------------------------------------------ | ----- | ----------- |
+ * | renew     | a thread that polls                              | held  | 0           |
+ * | lend      | the progress thread, to a thread found at a port | held  | as it is    |
+ * | give back | a thread that arms a CQ and renewed it last      | ended | as it is    |
+ * | end       | the progress thread, when it is due              | ended | 1           |
  *
- * A thread that arms a CQ will sleep. Had another thread renewed the lease last, that one polls, and
- * takes what comes for the sleeper too.
+ * A thread that arms a CQ will sleep. It gives back a lease that was lent, too; but if another
+ * thread renewed it last, that one polls, and takes what comes for the sleeper.
  *
- * Order LEASE: renewing stores the lease, clears need_wakeup, and sets the timer last. The thread may
- * lose its processor anywhere between for longer than a lease, while the progress thread ends the lease
- * and sets need_wakeup. Then need_wakeup may be left at 0, but the timer fires after that and the
- * progress thread sets it once more. So 0 outlives the last poller by a lease at most.
+ * Order LEASE: renewing stores the lease, clears need_wakeup, and sets the timer last. The thread
+ * may lose its processor anywhere between for longer than a lease, while the progress thread ends
+ * the lease and sets need_wakeup. Then need_wakeup may be left at 0, but the timer fires after that
+ * and the progress thread sets it once more. So 0 outlives the last poller by a lease at most.
  *
  * Barrier WAKEUP: the progress thread sets need_wakeup, executes a membarrier, and then looks at
- * everything once more before it sleeps. A peer stores its record, then loads need_wakeup, with no fence
- * between. Either the peer sees need_wakeup and writes the eventfd, or the look finds the record.
+ * everything once more before it sleeps. A peer stores its record, then loads need_wakeup, with no
+ * fence between. Either the peer sees need_wakeup and writes the eventfd, or the look finds the
+ * record.
  *
- * Barrier TIMER: a thread stores what it leaves to be done (a deadline, work for its own process, an
- * acknowledgement), then loads the lease; if it is held, nobody need be woken. The progress thread ends
- * the lease, executes the same membarrier, then loads deadlines and looks. Either the thread sees no
- * lease and wakes the progress thread, or that one finds what was left.
+ * Barrier TIMER: a thread stores what it leaves to be done (a deadline, work for its own process,
+ * an acknowledgement), then loads the lease; if it is held, nobody need be woken. The progress
+ * thread ends the lease, executes the same membarrier, then loads deadlines and looks. Either the
+ * thread sees no lease and wakes the progress thread, or that one finds what was left.
  */
 #ifndef ADAPTER_POLL_LEASE_H
 #define ADAPTER_POLL_LEASE_H
@@ -49,12 +49,15 @@ int poll_lease_init(struct arena_header *header);
 int poll_lease_fd(void);
 
 bool poll_lease_is_held(void);
-/* The same in order with what the caller has stored before (TIMER). CLOCK_MONOTONIC; 0: it is not held. */
+/*
+ * The same in order with what the caller has stored before (TIMER). CLOCK_MONOTONIC; 0: it is not
+ * held.
+ */
 uint64_t poll_lease_until_ns(void);
 
 /*
- * The calling thread polls; its last look began at `now`. True: the lease was renewed. False: that is
- * not yet due, or another thread does it.
+ * The calling thread polls; its last look began at `now`. True: the lease was renewed. False: that
+ * is not yet due, or another thread does it.
  */
 bool poll_lease_renew(uint64_t now_ns);
 
@@ -65,8 +68,8 @@ bool poll_lease_give_back(void);
 void poll_lease_lend(uint64_t now_ns);
 
 /*
- * The progress thread is about to sleep: ends a lease that is due, sets need_wakeup, and orders both
- * before its next look. False: the lease lasts, and its timer is set.
+ * The progress thread is about to sleep: ends a lease that is due, sets need_wakeup, and orders
+ * both before its next look. False: the lease lasts, and its timer is set.
  */
 bool poll_lease_end(void);
 

@@ -2,8 +2,8 @@
  * Port events - tells the contexts of a device what has become of its interface.
  *
  * In:  announcements of changes (netdev/watch.h).
- * Out: IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE and IBV_EVENT_GID_CHANGE; devices as the interfaces
- * are now, for ibv_query_port and ibv_query_gid.
+ * Out: IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE and IBV_EVENT_GID_CHANGE; devices as the
+ * interfaces are now, for ibv_query_port and ibv_query_gid.
  *
  * Owner: the progress thread. Takes the adapter's lock.
  */

@@ -34,7 +34,8 @@ struct question {
 	uint8_t gid[WIRE_GID_BYTES];
 	uint32_t ifindex;
 	char device[IBV_SYSFS_NAME_MAX];
-	uint64_t wanted_ns; /* the progress thread has to ask, from then on; PORT_OPEN_NEVER: it has asked */
+	uint64_t wanted_ns; /* the progress thread has to ask, from then on; PORT_OPEN_NEVER: it has
+			       asked */
 	uint64_t until_ns;  /* an answer of -EAGAIN later than that is a failure; 0: no question */
 };
 
@@ -83,16 +84,17 @@ static int fail(const uint8_t gid[WIRE_GID_BYTES], const char *device, int error
 	memcpy(failure->gid, gid, WIRE_GID_BYTES);
 	failure->error = error;
 	failure->until_ns = clock_now_ns() + FORGET_NS;
-	cause_report(error == EADDRINUSE    ? CAUSE_PORT_TAKEN :
-		     error == EADDRNOTAVAIL ? CAUSE_DEVICE_GONE :
-					      CAUSE_PORT_FAILED,
-		     0, "%s of %s: %s", port_table_print_gid(gid, text), device, *why ? why : strerror(error));
+	cause_report(error == EADDRINUSE      ? CAUSE_PORT_TAKEN
+		     : error == EADDRNOTAVAIL ? CAUSE_DEVICE_GONE
+					      : CAUSE_PORT_FAILED,
+		     0, "%s of %s: %s", port_table_print_gid(gid, text), device,
+		     *why ? why : strerror(error));
 	return error;
 }
 
 /* Takes over what verbatimd answered: `error`, or the socket. 0 or an errno. */
-static int open_port(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device, int error,
-		     const char *why, int fd) REQUIRES(port_table_lock)
+static int open_port(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
+		     int error, const char *why, int fd) REQUIRES(port_table_lock)
 {
 	struct wire_port *wire;
 
@@ -118,7 +120,8 @@ static int open_port(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const 
 	return fail(gid, device, error, "");
 }
 
-static struct question *find_question(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex) REQUIRES(port_table_lock)
+static struct question *find_question(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex)
+	REQUIRES(port_table_lock)
 {
 	for (int i = 0; i < QUESTIONS; i++)
 		if (questions[i].until_ns && questions[i].ifindex == ifindex &&
@@ -135,12 +138,14 @@ static void want_at(struct question *question, uint64_t ns) REQUIRES(port_table_
 }
 
 /* True: the progress thread has to be woken. */
-static bool want(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device) REQUIRES(port_table_lock)
+static bool want(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device)
+	REQUIRES(port_table_lock)
 {
 	uint64_t now = clock_now_ns();
 	struct question *question = find_question(gid, ifindex);
 
-	/* The answer to one that is so old may have been lost. If all are under way, it is wanted later. */
+	/* The answer to one that is so old may have been lost. If all are under way, it is wanted
+	 * later. */
 	for (int i = 0; i < QUESTIONS && !question; i++)
 		if (now >= questions[i].until_ns)
 			question = &questions[i];
@@ -273,8 +278,8 @@ void port_open_on_answer(const struct ctl_port_answer *answer)
 		lock_release(&port_table_lock);
 		return;
 	}
-	open_port(answer->gid, answer->ifindex, question ? question->device : "a device", -answer->error,
-		  answer->why, answer->fd);
+	open_port(answer->gid, answer->ifindex, question ? question->device : "a device",
+		  -answer->error, answer->why, answer->fd);
 	if (question)
 		question->until_ns = 0;
 	lock_release(&port_table_lock);
@@ -309,7 +314,8 @@ static bool is_silence(int error)
 	return error == ETIMEDOUT || error == ENOTCONN;
 }
 
-/* As port_open_nowait, though it failed just before: the port is there as soon as verbatimd answers. */
+/* As port_open_nowait, though it failed just before: the port is there as soon as verbatimd
+ * answers. */
 static void want_later(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device)
 {
 	bool wake;
@@ -339,8 +345,9 @@ void port_open_all(struct context *context)
 		return;
 	for (int i = 0; i < DEVICE_GIDS; i++)
 		if (gids[i].global.subnet_prefix || gids[i].global.interface_id) {
-			int error = silent ? ETIMEDOUT :
-					     port_open(gids[i].raw, ifindex, device->ib.name, &port);
+			int error =
+				silent ? ETIMEDOUT
+				       : port_open(gids[i].raw, ifindex, device->ib.name, &port);
 
 			if (is_silence(error))
 				want_later(gids[i].raw, ifindex, device->ib.name);

@@ -4,10 +4,10 @@
  * In:  GIDs of this host that QPs use; verbatimd's answers.
  * Out: open ports, in the table (adapter/port_table.h).
  *
- * A port is opened when the first connection with another host, the first datagram to one, or the first
- * UD QP that may receive (RTR) uses its address. It stays open as long as the process. A UD QP may be
- * addressed by any GID of its device, so it opens the ports of all of them; but not those of the loopback
- * device, which cannot be reached from elsewhere.
+ * A port is opened when the first connection with another host, the first datagram to one, or the
+ * first UD QP that may receive (RTR) uses its address. It stays open as long as the process. A UD
+ * QP may be addressed by any GID of its device, so it opens the ports of all of them; but not those
+ * of the loopback device, which cannot be reached from elsewhere.
  *
  * A failure is reported once and remembered for a second.
  *
@@ -25,27 +25,31 @@
 void port_open_init(struct ctl_client *ctl);
 
 /*
- * The port of an address of this host. `device` is the name for messages. Blocks for verbatimd, so no
- * QP's lock may be held. 0, or an errno with a cause: EADDRNOTAVAIL the address is gone, EADDRINUSE
- * another program has the port, or what the system or verbatimd answered.
+ * The port of an address of this host. `device` is the name for messages. Blocks for verbatimd, so
+ * no QP's lock may be held. 0, or an errno with a cause: EADDRNOTAVAIL the address is gone,
+ * EADDRINUSE another program has the port, or what the system or verbatimd answered.
  */
 int port_open(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
 	      struct wire_port **port);
 
 /*
- * The same without blocking. EINPROGRESS: the progress thread asks verbatimd, and shm_retry_on_peers
- * tells when it has answered.
+ * The same without blocking. EINPROGRESS: the progress thread asks verbatimd, and
+ * shm_retry_on_peers tells when it has answered.
  */
 int port_open_nowait(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
 		     struct wire_port **port);
 
 /*
- * All addresses of the device, for a UD QP. From now on all ports tell hop limits, which the QP's GRHs
- * have. Failures are reported, no more; if verbatimd is silent the rest is opened when it answers.
+ * All addresses of the device, for a UD QP. From now on all ports tell hop limits, which the QP's
+ * GRHs have. Failures are reported, no more; if verbatimd is silent the rest is opened when it
+ * answers.
  */
 void port_open_all(struct context *context);
 
-/* Progress thread: asks what is wanted, without waiting. When it is to be called again, CLOCK_MONOTONIC ns. */
+/*
+ * Progress thread: asks what is wanted, without waiting. When it is to be called again,
+ * CLOCK_MONOTONIC ns.
+ */
 #define PORT_OPEN_NEVER UINT64_MAX
 uint64_t port_open_ask(uint64_t now_ns);
 /* Progress thread: takes over verbatimd's answer. */

@@ -49,8 +49,9 @@ int port_table_epoll(void)
 }
 
 /*
- * An address has one socket, whatever interface has it at the moment, or which of several: two entries
- * would take a QP's packets from it side by side, in no order. Groups are joined on an interface.
+ * An address has one socket, whatever interface has it at the moment, or which of several: two
+ * entries would take a QP's packets from it side by side, in no order. Groups are joined on an
+ * interface.
  */
 static bool is_on(const struct port *port, uint32_t ifindex)
 {
@@ -65,7 +66,8 @@ struct port *port_table_find(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex
 	for (uint32_t i = 0; i < count; i++)
 		if (port_table[i].is_group == is_group &&
 		    atomic_load_explicit(&port_table[i].wire, memory_order_acquire) &&
-		    !memcmp(port_table[i].gid, gid, WIRE_GID_BYTES) && is_on(&port_table[i], ifindex))
+		    !memcmp(port_table[i].gid, gid, WIRE_GID_BYTES) &&
+		    is_on(&port_table[i], ifindex))
 			return &port_table[i];
 	return NULL;
 }
@@ -83,7 +85,8 @@ static void show(const struct port *port)
 	}
 	entry->ifindex = port->ifindex;
 	entry->is_group = port->is_group;
-	snprintf(entry->address, sizeof(entry->address), "%s", port_table_print_gid(port->gid, text));
+	snprintf(entry->address, sizeof(entry->address), "%s",
+		 port_table_print_gid(port->gid, text));
 }
 
 static int watch(int how, const struct wire_port *wire, uint32_t events)
@@ -99,7 +102,8 @@ static bool watch_all(bool on) REQUIRES(watch_lock)
 	bool all = true;
 
 	for (uint32_t i = 0; i < port_table_count; i++) {
-		struct wire_port *wire = atomic_load_explicit(&port_table[i].wire, memory_order_acquire);
+		struct wire_port *wire =
+			atomic_load_explicit(&port_table[i].wire, memory_order_acquire);
 
 		if (wire && port_table[i].watched != on &&
 		    !watch(on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, wire, EPOLLIN))
@@ -134,14 +138,14 @@ static void watch_new(struct port *port, const struct wire_port *wire) REQUIRES(
 }
 
 int port_table_add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex,
-	       bool is_group) REQUIRES(port_table_lock)
+		   bool is_group) REQUIRES(port_table_lock)
 {
 	uint32_t count = port_table_count, i = 0;
 	struct port *port;
 	int error;
 
-	while (i < count &&
-	       !(is_group && port_table[i].is_group && !port_table[i].wire && !port_table[i].closing))
+	while (i < count && !(is_group && port_table[i].is_group && !port_table[i].wire &&
+			      !port_table[i].closing))
 		i++;
 	if (i == PORT_TABLE_MAX)
 		return -ENOSPC;

@@ -1,19 +1,20 @@
 /*
- * Port table - the UDP ports of this process that are open, and the epoll descriptor that watches them.
+ * Port table - the UDP ports of this process that are open, and the epoll descriptor that watches
+ * them.
  *
  * In:  sockets that were opened for an address of this host (port_open.c) or a group (ports.c).
  * Out: the port of an address or a group; packets at any of them make port_table_epoll readable.
  *
- * An entry never moves. Entries below port_table_count may be read without port_table_lock. The entry of
- * an address stays its entry. The entry of a group that was left is used again for another group, so
- * finding a group needs port_table_lock.
+ * An entry never moves. Entries below port_table_count may be read without port_table_lock. The
+ * entry of an address stays its entry. The entry of a group that was left is used again for another
+ * group, so finding a group needs port_table_lock.
  *
- * Locks, in this order: a port's receive lock, qp->lock, port_table_lock, and the lock that guards what
- * is watched.
+ * Locks, in this order: a port's receive lock, qp->lock, port_table_lock, and the lock that guards
+ * what is watched.
  *
- * Barrier PORT: `wire` is stored (release) after all that it takes to use it, and loaded (acquire) by
- * the thread that receives: the receive lock alone does not order that thread behind the one that
- * opened the port.
+ * Barrier PORT: `wire` is stored (release) after all that it takes to use it, and loaded (acquire)
+ * by the thread that receives: the receive lock alone does not order that thread behind the one
+ * that opened the port.
  */
 #ifndef ADAPTER_PORT_TABLE_H
 #define ADAPTER_PORT_TABLE_H
@@ -39,7 +40,7 @@ struct port {
 	bool watched;	  /* its socket is in the epoll descriptor */
 	uint32_t joins;	  /* of a group; guarded by port_table_lock */
 	bool closing;	  /* likewise: the entry is not yet to be used again */
-	struct lock lock; /* the receive lock: held by the thread that receives, from before it reads `wire` */
+	struct lock lock; /* the receive lock: held to receive, from before `wire` is read */
 	struct wire_port *_Atomic wire; /* NULL: a group that was left */
 	_Atomic uint32_t in_vain;	/* looks since the last packet */
 	_Atomic uint64_t trusted_ns;	/* until then the address need not be looked for */
@@ -56,9 +57,9 @@ int port_table_init(void *arena);
 int port_table_epoll(void);
 
 /*
- * Whether packets at ports make it readable; frames at raw sockets always do. When this begins it is
- * readable if packets lie there already. False: it did not begin, for want of memory or by a limit of the
- * system (epoll(7)), and can be tried again.
+ * Whether packets at ports make it readable; frames at raw sockets always do. When this begins it
+ * is readable if packets lie there already. False: it did not begin, for want of memory or by a
+ * limit of the system (epoll(7)), and can be tried again.
  */
 bool port_table_listen(bool on);
 
@@ -70,8 +71,9 @@ int port_table_add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], ui
 		   bool is_group) REQUIRES(port_table_lock);
 
 /*
- * The port of a group is no longer found. What is returned is then closed by port_table_close, without
- * port_table_lock: a thread that receives may wait for the lock of a QP whose owner waits for that one.
+ * The port of a group is no longer found. What is returned is then closed by port_table_close,
+ * without port_table_lock: a thread that receives may wait for the lock of a QP whose owner waits
+ * for that one.
  */
 struct wire_port *port_table_remove(struct port *port) REQUIRES(port_table_lock);
 void port_table_close(struct port *port, struct wire_port *wire);

@@ -43,8 +43,8 @@ static int open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, con
 			udp_close(wire);
 	}
 	if (error)
-		cause_report(CAUSE_GROUP_REFUSED, 0, "%s on %s: %s", port_table_print_gid(group, text), device,
-			     strerror(error));
+		cause_report(CAUSE_GROUP_REFUSED, 0, "%s on %s: %s",
+			     port_table_print_gid(group, text), device, strerror(error));
 	return error;
 }
 
@@ -131,7 +131,8 @@ int ports_progress(uint64_t now, enum ports_look which)
 		int got;
 
 		if (which == PORTS_BUSY_ONES &&
-		    atomic_load_explicit(&port_table[i].in_vain, memory_order_relaxed) >= PORT_COLD_LOOKS)
+		    atomic_load_explicit(&port_table[i].in_vain, memory_order_relaxed) >=
+			    PORT_COLD_LOOKS)
 			continue;
 		got = look_at(&port_table[i], now);
 		if (got > 0)
@@ -167,7 +168,8 @@ static void warm_up(const struct wire_port *wire)
 	for (uint32_t i = 0; i < count; i++)
 		if (atomic_load_explicit(&port_table[i].wire, memory_order_relaxed) == wire) {
 			if (atomic_load_explicit(&port_table[i].in_vain, memory_order_relaxed))
-				atomic_store_explicit(&port_table[i].in_vain, 0, memory_order_relaxed);
+				atomic_store_explicit(&port_table[i].in_vain, 0,
+						      memory_order_relaxed);
 			return;
 		}
 }

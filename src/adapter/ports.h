@@ -32,7 +32,8 @@ void ports_leave(struct context *context, const union ibv_gid *group);
 /* False: no port is open, nor a packet socket; there is nothing to look at. */
 static inline bool ports_any(void)
 {
-	return atomic_load_explicit(&port_table_count, memory_order_acquire) != 0 || raw_sockets_any();
+	return atomic_load_explicit(&port_table_count, memory_order_acquire) != 0 ||
+	       raw_sockets_any();
 }
 
 enum ports_look {
@@ -47,8 +48,9 @@ enum ports_look {
 int ports_progress(uint64_t now_ns, enum ports_look which);
 
 /*
- * All that has arrived by now has been taken when this returns, by this thread or by the one that was at it,
- * for which it waits. True: this thread took some; the caller calls roce_flush. No lock may be held.
+ * All that has arrived by now has been taken when this returns, by this thread or by the one that
+ * was at it, for which it waits. True: this thread took some; the caller calls roce_flush. No lock
+ * may be held.
  */
 bool ports_catch_up(uint64_t now_ns);
 

@@ -1,9 +1,10 @@
 /*
- * Progress - what the program's own threads do for it when they poll: adapter_progress, adapter_settle and
- * adapter_on_arm of adapter.h.
+ * Progress - what the program's own threads do for it when they poll: adapter_progress,
+ * adapter_settle and adapter_on_arm of adapter.h.
  *
  * In:  threads that find their CQs empty, or arm them.
- * Out: looks at links, ports and timers; a lease (adapter/poll_lease.h) for a thread that polls on and on.
+ * Out: looks at links, ports and timers; a lease (adapter/poll_lease.h) for a thread that polls on
+ * and on.
  *
  * Any thread, without locks; what it counts is the thread's own.
  */

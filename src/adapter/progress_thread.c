@@ -26,8 +26,8 @@
 #include "shm/retry.h"
 
 #define SOON_NS	       1000000ull /* until everything gets its turn again */
-#define ROUNDS_AT_ONCE 1024 /* before slow sources get a look again */
-#define WIRE_ROUNDS    16   /* before links do */
+#define ROUNDS_AT_ONCE 1024	  /* before slow sources get a look again */
+#define WIRE_ROUNDS    16	  /* before links do */
 #define ALONE_NS       10000000ull
 #define LOOKS_A_WAIT   16 /* in vain, before epoll is asked for what else there is */
 #define LOOKS_A_FIND   4  /* as so many of these counts one that finds packets */
@@ -114,8 +114,8 @@ static bool look(void)
 }
 
 /*
- * False: there is more, but slow sources have to be polled now and then, whatever the traffic. Links are
- * left to the threads that poll.
+ * False: there is more, but slow sources have to be polled now and then, whatever the traffic.
+ * Links are left to the threads that poll.
  */
 static bool work_off(void)
 {
@@ -145,9 +145,9 @@ static bool prepare_to_sleep(void)
 }
 
 /*
- * The ports are watched edge-triggered: what lies there is taken, or another thread is at it. False: it
- * has no end. Then everything else gets its turn, too. Peers take the progress thread for asleep, so no
- * barrier is needed before the next wait.
+ * The ports are watched edge-triggered: what lies there is taken, or another thread is at it.
+ * False: it has no end. Then everything else gets its turn, too. Peers take the progress thread for
+ * asleep, so no barrier is needed before the next wait.
  */
 static bool serve_wire(void)
 {
@@ -160,8 +160,8 @@ static bool serve_wire(void)
 }
 
 /*
- * Until nothing came for ADAPTIVE_POLL_NS, which is 0, or epoll tells of something: the number of its
- * events. -EAGAIN: packets come without end, and everything else has to get its turn.
+ * Until nothing came for ADAPTIVE_POLL_NS, which is 0, or epoll tells of something: the number of
+ * its events. -EAGAIN: packets come without end, and everything else has to get its turn.
  */
 static int keep_polling(struct epoll_event *events)
 {

@@ -1,13 +1,13 @@
 /*
- * Sources - the table of all that can bring work to this process, in one place: what descriptor tells
- * of it, how it is polled, when it is due by the clock, what a fork leaves of it.
+ * Sources - the table of all that can bring work to this process, in one place: what descriptor
+ * tells of it, how it is polled, when it is due by the clock, what a fork leaves of it.
  *
  * In:  links, ports, raw sockets, timers, verbatimd, migration, network interfaces.
  * Out: what the progress thread watches, polls, and sleeps no longer than.
  *
  * Two of them are fast: links and ports. The progress thread and the threads that poll call
- * peers_progress and ports_progress directly. All others have a poll function that the progress thread
- * calls between its sleeps, and nobody else.
+ * peers_progress and ports_progress directly. All others have a poll function that the progress
+ * thread calls between its sleeps, and nobody else.
  *
  * To add a source, add a row in sources.c.
  */

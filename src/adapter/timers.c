@@ -9,7 +9,7 @@
 #include "roce/roce.h"
 
 static int retry_timer = -1, roce_timer = -1;
-static struct lock roce_lock = LOCK_INITIALIZER; /* innermost */
+static struct lock roce_lock = LOCK_INITIALIZER;		       /* innermost */
 static uint64_t roce_timer_ns GUARDED_BY(roce_lock) = TRANSPORT_NEVER; /* it is set to this */
 
 int timers_init(void)

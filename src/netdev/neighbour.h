@@ -4,7 +4,8 @@
  * In:  a GID of another host, the interface.
  * Out: the address of that host, or of the router towards it.
  *
- * Any thread. Blocks for up to a second, while the kernel asks for an address that it does not know.
+ * Any thread. Blocks for up to a second, while the kernel asks for an address that it does not
+ * know.
  */
 #ifndef NETDEV_NEIGHBOUR_H
 #define NETDEV_NEIGHBOUR_H
@@ -14,7 +15,10 @@
 
 #define NEIGHBOUR_BYTES 6
 
-/* 0, or an errno without a cause: ENETUNREACH no route by this interface, EHOSTUNREACH nobody answers. */
+/*
+ * 0, or an errno without a cause: ENETUNREACH no route by this interface, EHOSTUNREACH nobody
+ * answers.
+ */
 int neighbour_find(uint32_t ifindex, const union ibv_gid *gid, uint8_t mac[NEIGHBOUR_BYTES]);
 
 #endif

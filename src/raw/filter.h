@@ -1,11 +1,12 @@
 /*
- * Filter - the flows of a RAW_PACKET QP as a socket filter (classic BPF), so that the kernel does not
- * bring what the QP does not take.
+ * Filter - the flows of a RAW_PACKET QP as a socket filter (classic BPF), so that the kernel does
+ * not bring what the QP does not take.
  *
  * In:  the list of flows, what the interface is.
  * Out: a program for SO_ATTACH_FILTER.
  *
- * Pure. The filter may take too much, never too little: each frame is judged once more (object/flow.h).
+ * Pure. The filter may take too much, never too little: each frame is judged once more
+ * (object/flow.h).
  */
 #ifndef RAW_FILTER_H
 #define RAW_FILTER_H
@@ -27,8 +28,9 @@ struct filter_interface {
 };
 
 /*
- * Writes the program for `flows` (struct flow, by `link`) to `code`: at most `max` instructions, FILTER_MIN
- * to FILTER_MAX. Returns how many. If they are too few for the flows, it takes what any of them might.
+ * Writes the program for `flows` (struct flow, by `link`) to `code`: at most `max` instructions,
+ * FILTER_MIN to FILTER_MAX. Returns how many. If they are too few for the flows, it takes what any
+ * of them might.
  */
 unsigned filter_build(const struct list *flows, const struct filter_interface *interface,
 		      struct sock_filter *code, unsigned max);

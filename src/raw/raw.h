@@ -1,12 +1,14 @@
 /*
- * Raw - the path of RAW_PACKET QPs: whole Ethernet frames, as far as an AF_PACKET socket carries them.
+ * Raw - the path of RAW_PACKET QPs: whole Ethernet frames, as far as an AF_PACKET socket carries
+ * them.
  *
  * In:  posted frames; flows; frames of the interface.
  * Out: frames on the interface; completions.
  *
- * A QP has a socket of its own from its creation to its end. A frame that is posted is handed to the
- * kernel and thereby done. What arrives goes to the QP if one of its flows takes it; QPs without flows
- * receive nothing. Each QP with a flow that takes a frame gets it, and so does the host: it is a copy.
+ * A QP has a socket of its own from its creation to its end. A frame that is posted is handed to
+ * the kernel and thereby done. What arrives goes to the QP if one of its flows takes it; QPs
+ * without flows receive nothing. Each QP with a flow that takes a frame gets it, and so does the
+ * host: it is a copy.
  *
  * Owner: any thread, under the QP's lock. Nothing blocks.
  */
@@ -21,7 +23,9 @@
 
 /* What the adapter provides. */
 struct raw_env {
-	/* The QP's descriptor is watched for room too (or no longer): raw_progress is called then. */
+	/*
+	 * The QP's descriptor is watched for room too (or no longer): raw_progress is called then.
+	 */
 	void (*want_room)(int fd, bool wanted);
 	/* It is about to be closed. */
 	void (*forget)(int fd);
@@ -32,8 +36,8 @@ void raw_init(const struct raw_env *env);
 extern const struct qp_path raw_path;
 
 /*
- * Gives a new QP its socket on the interface: 0, or with a cause reported -EPERM (CAP_NET_RAW is needed),
- * -ENODEV, -ENOMEM.
+ * Gives a new QP its socket on the interface: 0, or with a cause reported -EPERM (CAP_NET_RAW is
+ * needed), -ENODEV, -ENOMEM.
  */
 int raw_open(struct qp *qp, uint32_t ifindex);
 int raw_fd(const struct qp *qp);
@@ -42,7 +46,10 @@ int raw_fd(const struct qp *qp);
 int raw_add_flow(struct qp *qp, struct flow *flow);
 void raw_remove_flow(struct qp *qp, struct flow *flow);
 
-/* Takes a bounded number of frames, sends what had to wait. Returns how many came. Caller holds the lock. */
+/*
+ * Takes a bounded number of frames, sends what had to wait. Returns how many came. Caller holds the
+ * lock.
+ */
 int raw_progress(struct qp *qp) REQUIRES(qp->lock);
 
 #endif
