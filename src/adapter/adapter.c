@@ -31,7 +31,7 @@
 #include "shm/foreign.h"
 #include "shm/shm.h"
 #include "shm/retry.h"
-#include "memory/adopt.h"
+#include "memory/migrate.h"
 #include "object/living.h"
 #include "object/mr.h"
 #include "object/mw.h"
@@ -87,12 +87,12 @@ static int make_arena(void)
 	return 0;
 }
 
-/* Sparse: takes memory only for pages that are moved there (memory/adopt.h). */
+/* Sparse: takes memory only for pages that are moved there (memory/migrate.h). */
 static int make_heap(void)
 {
 	struct rlimit limit;
 
-	heap_bytes = ADOPT_HEAP_BYTES;
+	heap_bytes = MIGRATE_HEAP_BYTES;
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < heap_bytes)
 		heap_bytes = limit.rlim_cur & ~4095ull; /* to exceed it would be a signal */
 	heap_fd = memfd_create("verbatim-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -121,7 +121,7 @@ static void fill_header(void)
 
 static void undo(void)
 {
-	adopt_fini();
+	migrate_fini();
 	cause_init(NULL);
 	counter_init(NULL);
 	if (ctl)
@@ -209,7 +209,7 @@ static int make_tables(void)
 
 	hazard_init(arena, slot);
 	hazard_set_visitor(peers_visit_arenas);
-	adopt_init(heap_fd, heap_bytes, progress_thread_wake);
+	migrate_init(heap_fd, heap_bytes, progress_thread_wake);
 	error = key_table_init(arena);
 	if (!error)
 		error = qp_table_init(arena, slot);
@@ -235,7 +235,7 @@ static int make_tables(void)
  */
 static void in_child(void) NO_LOCK_CHECK
 {
-	adopt_in_child();
+	migrate_in_child();
 	generation++;
 	lock_init(&adapter_lock);
 	list_init(&contexts);
@@ -267,7 +267,7 @@ static void in_child(void) NO_LOCK_CHECK
 
 static void watch_forks(void)
 {
-	pthread_atfork(adopt_before_fork, adopt_in_parent, in_child);
+	pthread_atfork(migrate_before_fork, migrate_in_parent, in_child);
 }
 
 static int start(void)

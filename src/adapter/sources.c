@@ -12,13 +12,13 @@
 #include "adapter/raw_sockets.h"
 #include "adapter/timers.h"
 #include "base/clock.h"
-#include "memory/adopt.h"
+#include "memory/migrate.h"
 #include "netdev/watch.h"
 #include "roce/roce.h"
 #include "shm/shm.h"
 
 static int wake = -1;
-static uint64_t migration_due_ns = ADOPT_NEVER; /* when pages are to be moved on */
+static uint64_t migration_due_ns = MIGRATE_NEVER; /* when pages are to be moved on */
 
 static int wake_fd(void)
 {
@@ -46,7 +46,7 @@ static bool poll_verbatimd(void)
 
 static bool poll_migration(void)
 {
-	migration_due_ns = adopt_run(clock_now_ns());
+	migration_due_ns = migrate_run(clock_now_ns());
 	return migration_due_ns == 0;
 }
 
@@ -193,5 +193,5 @@ void sources_reset_after_fork(void)
 	for (size_t i = 0; i < COUNT; i++)
 		if (sources[i].reset_after_fork)
 			sources[i].reset_after_fork();
-	migration_due_ns = ADOPT_NEVER;
+	migration_due_ns = MIGRATE_NEVER;
 }

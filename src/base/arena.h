@@ -137,7 +137,7 @@ struct arena_key {
 	_Atomic uint32_t flags; /* enum arena_key_flags; MOVING and STAYS change while it lives */
 	uint32_t qpn;         /* type 2 windows: the only QP it is good for; else 0 */
 	uint32_t dying;	      /* with KEY_DYING: the key that it had; the owner's own */
-	_Atomic uint64_t heap; /* offset of its first byte there, if it were; 0 = not in the heap: memory/adopt.h */
+	_Atomic uint64_t heap; /* offset of its first byte there, if it were; 0 = not in the heap: memory/migrate.h */
 	uint32_t heap_edges;  /* of its bytes, the first (bits 0-15) and last (16-31) that are not in the heap */
 	uint32_t spare32;
 };

@@ -48,7 +48,7 @@ struct ctl_peer_info {
 	int arena_fd;  /* memfd; cannot shrink or grow */
 	int wake_fd;   /* eventfd */
 	int link_fd;   /* memfd of LINK_BYTES; cannot shrink or grow; the same for both ends */
-	int heap_fd;   /* memfd with the peer's adopted pages; cannot shrink or grow */
+	int heap_fd;   /* memfd with the peer's migrated pages; cannot shrink or grow */
 };
 
 enum ctl_notice_kind {

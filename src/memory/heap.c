@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/memory_file.h"
-#include "memory/adopt.h"
+#include "memory/migrate.h"
 #include "memory/key.h"
 
 /* An operation adds 64, and 256 for moving the region's length once. */
@@ -27,7 +27,7 @@ void heap_init(struct heap *heap, int fd)
 		heap->wants[i] = 0;
 	if (fd < 0)
 		return;
-	if (adopt_wish() == MOVE_NEVER || fstat(fd, &st) || st.st_size < 0 ||
+	if (migrate_wish() == MOVE_NEVER || fstat(fd, &st) || st.st_size < 0 ||
 	    !memory_file_has_seals(fd, F_SEAL_SHRINK)) {
 		close(fd);
 		return;
@@ -119,7 +119,7 @@ bool heap_pays(struct heap *heap, uint32_t key, uint64_t length, size_t bytes)
 					     memory_order_relaxed);
 	int64_t worth = seen >> 32 == key ? (int32_t)(uint32_t)seen : 0;
 
-	if (heap->fd < 0 || length < ADOPT_REGION_MIN)
+	if (heap->fd < 0 || length < MIGRATE_REGION_MIN)
 		return false;
 	if (bytes > length)
 		bytes = length;

@@ -1,8 +1,8 @@
 /*
- * Heap - adopted pages (memory/adopt.h), another process's or our own, as they are mapped here.
+ * Heap - migrated pages (memory/migrate.h), another process's or our own, as they are mapped here.
  *
  * In:  offsets found in the owner's keys, and how often its keys are used.
- * Out: addresses to copy to and from; whether the owner should adopt what is used often.
+ * Out: addresses to copy to and from; whether the owner should migrate what is used often.
  *
  * Used by whoever keeps it; no locks. The file cannot shrink, and offsets are checked against its size,
  * so whatever another process says, an address given here can be accessed; a hole reads as zeroes. The
@@ -25,7 +25,7 @@ struct heap {
 	int fd; /* -1: not used */
 	uint64_t bytes;
 	char *_Atomic windows[HEAP_WINDOWS]; /* NULL: not yet; MAP_FAILED: cannot be */
-	/* key << 32 | how worthwhile its adoption is by now; keys displace each other */
+	/* key << 32 | how worthwhile its migration is by now; keys displace each other */
 	_Atomic uint64_t wants[HEAP_WANTS];
 };
 
@@ -68,7 +68,7 @@ static inline uint64_t heap_place(const struct arena_key *entry, uint64_t host, 
 
 /*
  * So many bytes were moved by other means, to or from the region of this length. True: it pays to have
- * it adopted, after 16 operations or when four times its length was moved. Whoever has asked the owner
+ * it migrated, after 16 operations or when four times its length was moved. Whoever has asked the owner
  * for that says so by heap_asked, and is not told again for long.
  */
 bool heap_pays(struct heap *heap, uint32_t key, uint64_t length, size_t bytes);

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "base/lock.h"
-#include "memory/adopt.h"
+#include "memory/migrate.h"
 #include "base/newer.h"
 #include "memory/hazard.h"
 
@@ -120,10 +120,10 @@ int key_alloc(uint32_t *index, uint32_t *key)
  */
 void key_publish(uint32_t index, uint32_t key)
 {
-	adopt_lock_keys();
-	adopt_on_birth(&table[index]);
+	migrate_lock_keys();
+	migrate_on_birth(&table[index]);
 	atomic_store_explicit(&table[index].key, key, memory_order_release);
-	adopt_unlock_keys();
+	migrate_unlock_keys();
 }
 
 void key_zero(uint32_t index)
@@ -131,13 +131,13 @@ void key_zero(uint32_t index)
 	struct arena_key *entry = &table[index];
 	uint32_t key;
 
-	adopt_lock_keys();
+	migrate_lock_keys();
 	key = atomic_exchange(&entry->key, 0);
 	if (key) {
 		entry->dying = key;
 		atomic_fetch_or(&entry->flags, KEY_DYING);
 	}
-	adopt_unlock_keys();
+	migrate_unlock_keys();
 	if (key)
 		hazard_barrier(); /* HAZARD */
 }
@@ -152,7 +152,7 @@ uint32_t key_hazard_owner(uint32_t index)
 	pid = hazard_owner(entry->dying);
 	if (pid)
 		return pid;
-	adopt_on_death(entry); /* until here its pages stay where they are */
+	migrate_on_death(entry); /* until here its pages stay where they are */
 	return 0;
 }
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "memory/adopt.h"
+#include "memory/migrate.h"
 #include "memory/foreign.h"
 #include "memory/key.h"
 #include "memory/hazard.h"
@@ -295,13 +295,13 @@ static int store_pieces(struct arena_hazard *hazard, uint32_t key, uint64_t addr
 	}
 	if (flags & KEY_NULL || !bytes)
 		return 0;
-	mapped = flags & KEY_MOVING ? NULL : adopt_map(entry, host, bytes);
+	mapped = flags & KEY_MOVING ? NULL : migrate_map(entry, host, bytes);
 	if (mapped) {
 		copy_pieces_to(mapped, from, pieces);
 		return 0;
 	}
 	if (!(flags & (KEY_STAYS | KEY_ON_DEMAND | KEY_MOVING)) && !entry->heap)
-		adopt_want(key, entry->length, bytes);
+		migrate_want(key, entry->length, bytes);
 	/* A copy to pages that the kernel has looked up in advance is not held at them. */
 	if (pieces > 1 && !(flags & KEY_MOVING))
 		return copy_pieces_by_kernel(host, from, pieces, bytes);

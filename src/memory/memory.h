@@ -4,8 +4,8 @@
  * Owner: any thread; takes no locks (memory/hazard.h protects what is copied). Memory of ordinary
  * regions was populated at registration and is copied with plain stores; memory of on-demand
  * regions, and any memory that a peer names, is copied by the kernel on our own pid, so that an
- * address that is not there is an error and not a signal. What a peer writes to an adopted region is
- * stored in our own mapping of its pages (memory/adopt.h), which is always there.
+ * address that is not there is an error and not a signal. What a peer writes to a migrated region is
+ * stored in our own mapping of its pages (memory/migrate.h), which is always there.
  */
 #ifndef MEMORY_MEMORY_H
 #define MEMORY_MEMORY_H

@@ -9,7 +9,7 @@
  *
  * To the heap, the pages are first taken aside (UFFDIO_MOVE, Linux 6.8), which the kernel refuses for
  * pages that something has pinned to write to them without a fault. Shared pages cannot be taken: on the
- * way back they are protected against writing, the caller keeps other processes away (memory/adopt.h), and
+ * way back they are protected against writing, the caller keeps other processes away (memory/migrate.h), and
  * memory/busy.h tells whether the kernel may have hold of them.
  *
  * Only the progress thread moves. Blocks for the time of the copy. Takes no memory of the allocator's and

@@ -18,7 +18,7 @@ unsigned range_count;
  */
 
 /* A place in the heap for so many bytes; 0: there is none. *index: where it goes in `ranges`. */
-static uint64_t find_room(uint64_t bytes, uint64_t heap_bytes, unsigned *index) REQUIRES(adopt_lock)
+static uint64_t find_room(uint64_t bytes, uint64_t heap_bytes, unsigned *index) REQUIRES(migrate_lock)
 {
 	uint64_t offset = HEAP_FIRST;
 	unsigned i;
@@ -108,7 +108,7 @@ void range_publish(const struct range *range, struct arena_key *entry)
 }
 
 /* A range that is not settled keeps peers away from the entry's pages. */
-static bool must_be_marked(const struct arena_key *entry) REQUIRES(adopt_lock)
+static bool must_be_marked(const struct arena_key *entry) REQUIRES(migrate_lock)
 {
 	for (unsigned i = 0; i < range_count; i++)
 		if (!ranges[i].settled && range_overlaps(&ranges[i], entry))
@@ -159,7 +159,7 @@ bool range_is_needed(struct range *range)
 
 /* The next keys over the range from *index on. False: one is dying. */
 static bool collect_keys(const struct range *range, uint32_t *index, uint32_t keys[KEYS_AT_ONCE],
-			 unsigned *count) REQUIRES(adopt_lock)
+			 unsigned *count) REQUIRES(migrate_lock)
 {
 	uint32_t all = key_count();
 
@@ -184,9 +184,9 @@ bool range_drain(const struct range *range)
 	bool living;
 
 	do {
-		lock_acquire(&adopt_lock);
+		lock_acquire(&migrate_lock);
 		living = collect_keys(range, &index, keys, &count);
-		lock_release(&adopt_lock);
+		lock_release(&migrate_lock);
 		if (!living || (count && !hazard_drain(keys, count, 0)))
 			return false;
 	} while (count == KEYS_AT_ONCE);

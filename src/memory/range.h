@@ -1,10 +1,10 @@
 /*
  * Range - the pages that are in the heap or on their way, and what the keys over them say of that.
  *
- * In:  ranges that memory/adopt.c makes, moves and drops, as is told there; the table of keys.
+ * In:  ranges that memory/migrate.c makes, moves and drops, as is told there; the table of keys.
  * Out: MOVING of arena_key.flags, heap and heap_edges; whether peers have left, and whether a key needs the pages.
  *
- * All is guarded by adopt_lock. Only the progress thread adds and takes away ranges, so to it they stay where
+ * All is guarded by migrate_lock. Only the progress thread adds and takes away ranges, so to it they stay where
  * they are while it does not hold the lock.
  */
 #ifndef MEMORY_RANGE_H
@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "memory/adopt.h"
+#include "memory/migrate.h"
 
 #define RANGES_MAX 1024
 
@@ -35,14 +35,14 @@ struct range {
 };
 
 /* By their offsets. */
-extern struct range ranges[RANGES_MAX] GUARDED_BY(adopt_lock);
-extern unsigned range_count GUARDED_BY(adopt_lock);
+extern struct range ranges[RANGES_MAX] GUARDED_BY(migrate_lock);
+extern unsigned range_count GUARDED_BY(migrate_lock);
 
 /* 0: none does; -EEXIST; -EAGAIN: one that is on its way, so the caller may ask again. */
-int range_find_overlap(uintptr_t start, uintptr_t end) REQUIRES(adopt_lock);
+int range_find_overlap(uintptr_t start, uintptr_t end) REQUIRES(migrate_lock);
 /* Gives it a place in a heap of this length. False: there is none. */
-bool range_insert(const struct range *range, uint64_t heap_bytes, struct range **out) REQUIRES(adopt_lock);
-struct range range_remove(unsigned index) REQUIRES(adopt_lock);
+bool range_insert(const struct range *range, uint64_t heap_bytes, struct range **out) REQUIRES(migrate_lock);
+struct range range_remove(unsigned index) REQUIRES(migrate_lock);
 
 static inline bool range_key_is_alive(const struct arena_key *entry)
 {
@@ -64,10 +64,10 @@ bool range_contains(const struct range *range, const struct arena_key *entry);
 /* Says where the entry's bytes are that are in the range, of which it has some. */
 void range_publish(const struct range *range, struct arena_key *entry);
 /* MOVING of all keys over the range is what it has to be; those that it has, or had, in the heap are told where. */
-void range_update_keys(const struct range *range) REQUIRES(adopt_lock);
+void range_update_keys(const struct range *range) REQUIRES(migrate_lock);
 /* Some key leads to all of it: the one that did so the last time, or else all are looked at. */
-bool range_is_needed(struct range *range) REQUIRES(adopt_lock);
+bool range_is_needed(struct range *range) REQUIRES(migrate_lock);
 /* Nobody touches the range any more who has not seen that its keys are MOVING. Never blocks. */
-bool range_drain(const struct range *range) EXCLUDES(adopt_lock);
+bool range_drain(const struct range *range) EXCLUDES(migrate_lock);
 
 #endif

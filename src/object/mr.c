@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/cause.h"
-#include "memory/adopt.h"
+#include "memory/migrate.h"
 #include "object/dm.h"
 #include "memory/foreign.h"
 #include "object/mw.h"
@@ -232,7 +232,7 @@ int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length
 		return ret;
 	}
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION)
-		adopt_wait_out(mr->entry->addr, mr->entry->length);
+		migrate_wait_out(mr->entry->addr, mr->entry->length);
 	pd_get(spec.pd);
 	fill(mr, &spec);
 	pd_put(old_pd);
@@ -297,7 +297,7 @@ static int retire(struct mr *mr)
 		if (ret < 0)
 			return ret;
 		atomic_store(&regions[mr->index], NULL);
-		adopt_wait_out(mr->entry->addr, mr->entry->length);
+		migrate_wait_out(mr->entry->addr, mr->entry->length);
 		if (mr->foreign)
 			foreign_ops->release(mr->index);
 		key_free(mr->index);

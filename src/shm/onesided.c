@@ -73,7 +73,7 @@ static enum onesided copy_mapped(struct qp *qp, struct wqe *wqe, char *target, s
 	return *cause == CAUSE_NONE ? ONESIDED_DONE : ONESIDED_LOCAL_ERROR;
 }
 
-/* Moved by other means: asks the owner to adopt the region when that pays. Holds no tx_lock. */
+/* Moved by other means: asks the owner to migrate the region when that pays. Holds no tx_lock. */
 static void want(struct qp *qp, uint32_t key, uint64_t length, size_t bytes)
 {
 	struct link *link = shm_of(qp)->link;
@@ -85,7 +85,7 @@ static void want(struct qp *qp, uint32_t key, uint64_t length, size_t bytes)
 	record = link->alive ? ring_reserve(&link->tx, 0, RING_FOR_NAKS) : NULL;
 	if (record) {
 		record->header = (struct record_header){ .rkey = key };
-		ring_publish(&link->tx, record, record_word(RECORD_ADOPT, 0, 0));
+		ring_publish(&link->tx, record, record_word(RECORD_MIGRATE, 0, 0));
 		heap_asked(&link->heap, key);
 		shm_of(qp)->published = true;
 	}

@@ -5,7 +5,7 @@
  * Out: the bytes moved; or the advice to send a message, whenever anything is not in order: the
  *      responder then finds out what, and its verdict is the same as on a wire.
  *
- * Memory that is mapped here (our own; pages that the target has adopted, memory/heap.h) is copied
+ * Memory that is mapped here (our own; pages that the target has migrated, memory/heap.h) is copied
  * by plain loads and stores, all else by the kernel (shm/reach.h).
  *
  * Holds the QP's lock; publishes a hazard on each key (memory/hazard.h); does no more than *budget.

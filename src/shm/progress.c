@@ -7,7 +7,7 @@
 #include "shm/requester.h"
 #include "shm/responder.h"
 #include "shm/retry.h"
-#include "memory/adopt.h"
+#include "memory/migrate.h"
 
 /* What one call works through at most, before others have a turn. */
 #define TURN_RECORDS 64
@@ -92,8 +92,8 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 		datagram_deliver_group(header, payload);
 		return true;
 	}
-	if (record_kind(header) == RECORD_ADOPT) {
-		adopt_request(header->rkey);
+	if (record_kind(header) == RECORD_MIGRATE) {
+		migrate_request(header->rkey);
 		return true;
 	}
 	qp = take_qp(turn, header->dst_qpn);

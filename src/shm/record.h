@@ -55,8 +55,8 @@ enum record_kind {
 	/* more requests */
 	RECORD_ATOMIC_WRITE,
 	RECORD_FLUSH,
-	/* to the process: the region of `rkey` is used often, see memory/adopt.h */
-	RECORD_ADOPT,
+	/* to the process: the region of `rkey` is used often, see memory/migrate.h */
+	RECORD_MIGRATE,
 	RECORD_KINDS
 };
 

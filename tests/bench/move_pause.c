@@ -3,7 +3,7 @@
  *
  *     move_pause [MIB...]		64 256 1024
  *
- * One thread is the progress thread (adopt_run); another writes to all of the region, a word a page, over and over.
+ * One thread is the progress thread (migrate_run); another writes to all of the region, a word a page, over and over.
  * For each direction: how long all took; the longest turn of the progress thread, by the clock and by what it
  * needed of a processor (the same on a busy machine); the longest that one store of the writer took. First the same
  * two threads, for a second, while nothing moves: how long the machine itself stops them.
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "memory/adopt.h"
+#include "memory/migrate.h"
 #include "memory/key.h"
 #include "memory/hazard.h"
 
@@ -73,13 +73,13 @@ static void turn(const char *what)
 	do {
 		uint64_t wall = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
-		next = adopt_run(wall);
+		next = migrate_run(wall);
 		cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 		wall = clock_ns(CLOCK_MONOTONIC) - wall;
 		wall_max = wall > wall_max ? wall : wall_max;
 		cpu_max = cpu > cpu_max ? cpu : cpu_max;
 		turns++;
-	} while (next != ADOPT_NEVER);
+	} while (next != MIGRATE_NEVER);
 	end = clock_ns(CLOCK_MONOTONIC);
 	stop = true;
 	pthread_join(writer, NULL);
@@ -126,7 +126,7 @@ static bool measure(size_t mib)
 	entry->length = bytes;
 	entry->pd = 1;
 	key_publish(index, key);
-	adopt_request(key);
+	migrate_request(key);
 	turn("in");
 	moved = entry->heap != 0;
 	key_revoke(index);
@@ -150,7 +150,7 @@ int main(int argc, char **argv)
 		return 1;
 	hazard_init(arena, SLOT);
 	key_table_init(arena);
-	adopt_init(heap, HEAP, no_kick);
+	migrate_init(heap, HEAP, no_kick);
 	nothing_moves();
 	for (int i = 0; i < (argc > 1 ? argc - 1 : 3); i++)
 		good &= measure(strtoul(argc > 1 ? argv[i + 1] : usual[i], NULL, 0));

@@ -15,7 +15,7 @@ static const struct {
 } commands[] = {
 	{"data", run_data, "move patterns with one operation, compare every byte"},
 	{"passive", run_passive, "the listening end never calls a verb again and is still served"},
-	{"adopt", run_adopt, "the listening end writes to its memory, too; nothing may be lost"},
+	{"migrate", run_migrate, "the listening end writes to its memory, too; nothing may be lost"},
 	{"stream", run_stream, "traffic until the other end dies"},
 	{"block", run_block, "the listening end sleeps until a message comes"},
 	{"badkey", run_badkey, "a WRITE with a wrong rkey"},

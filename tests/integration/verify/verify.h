@@ -71,7 +71,7 @@ unsigned op_requests(enum operation operation);
 
 /* The commands; each returns the exit status. */
 int run_address(const struct options *options);
-int run_adopt(const struct options *options);
+int run_migrate(const struct options *options);
 int run_badkey(const struct options *options);
 int run_block(const struct options *options);
 int run_data(const struct options *options);

@@ -120,8 +120,8 @@ void __wrap_watch_start(void)
 {
 }
 
-uint64_t __wrap_adopt_run(uint64_t now);
-uint64_t __wrap_adopt_run(uint64_t now)
+uint64_t __wrap_migrate_run(uint64_t now);
+uint64_t __wrap_migrate_run(uint64_t now)
 {
 	return UINT64_MAX;
 }

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "adopt_world.h"
+#include "migrate_world.h"
 
 struct sleeper {
 	uint32_t *word;
@@ -293,6 +293,6 @@ int main(void)
 		cmocka_unit_test(test_pinned_pages_stay),
 	};
 
-	adopt_world_start();
+	migrate_world_start();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,7 +181,7 @@ static void many_threads_at_once_have_an_entry_each(void **state)
 
 static _Atomic int nested_ends;
 
-/* As a WRITE from an imported region to an adopted one: three keys. */
+/* As a WRITE from an imported region to a migrated one: three keys. */
 static void *hazard_within_hazards(void *arg)
 {
 	for (int i = 0; i < NESTING_TURNS; i++) {

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "memory/adopt.h"
+#include "memory/migrate.h"
 #include "memory/heap.h"
 
 #define PAGE  4096
@@ -215,16 +215,16 @@ static unsigned operations(uint32_t key, uint64_t length, size_t bytes)
 	return 0;
 }
 
-static void adoption_pays_after_some_operations(void **state)
+static void migration_pays_after_some_operations(void **state)
 {
 	assert_int_equal(operations(KEY, 1 << 20, 1), 16);
 	assert_int_equal(operations(KEY + 1, 1 << 20, 1 << 20), 4);
 	assert_int_equal(operations(KEY + 2, 1 << 20, SIZE_MAX), 4); /* a length that is no region's */
-	assert_int_equal(operations(KEY + 3, ADOPT_REGION_MIN - 1, 64), 0);
-	assert_int_equal(operations(KEY + 4, ADOPT_REGION_MIN, 1), 16);
+	assert_int_equal(operations(KEY + 3, MIGRATE_REGION_MIN - 1, 64), 0);
+	assert_int_equal(operations(KEY + 4, MIGRATE_REGION_MIN, 1), 16);
 }
 
-/* A peer that does not adopt, for whatever reason, is not asked with each operation. */
+/* A peer that does not migrate, for whatever reason, is not asked with each operation. */
 static void the_owner_is_not_asked_again_for_long(void **state)
 {
 	assert_int_equal(operations(KEY, 1 << 20, 1), 16);
@@ -289,7 +289,7 @@ int main(void)
 		TEST(a_piece_ends_with_its_window),
 		TEST(the_last_window_is_cut),
 		TEST(a_window_that_cannot_be_had_is_none),
-		TEST(adoption_pays_after_some_operations),
+		TEST(migration_pays_after_some_operations),
 		TEST(the_owner_is_not_asked_again_for_long),
 		TEST(without_a_heap_nothing_pays),
 		TEST(edges_are_not_in_the_heap),

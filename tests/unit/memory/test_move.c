@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "adopt_world.h"
+#include "migrate_world.h"
 
 static void test_no_write_is_lost(void **state)
 {
@@ -93,6 +93,6 @@ int main(void)
 		cmocka_unit_test(test_remapped_meanwhile),
 	};
 
-	adopt_world_start();
+	migrate_world_start();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

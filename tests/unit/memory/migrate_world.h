@@ -1,9 +1,9 @@
 /*
- * Adopt world - what tests of moving pages share: keys in an arena, a heap, and a thread that stands for the
+ * Migrate world - what tests of moving pages share: keys in an arena, a heap, and a thread that stands for the
  * progress thread.
  */
-#ifndef TESTS_UNIT_MEMORY_ADOPT_WORLD_H
-#define TESTS_UNIT_MEMORY_ADOPT_WORLD_H
+#ifndef TESTS_UNIT_MEMORY_MIGRATE_WORLD_H
+#define TESTS_UNIT_MEMORY_MIGRATE_WORLD_H
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "harness.h"
-#include "memory/adopt.h"
+#include "memory/migrate.h"
 
 #define PAGE  4096ul
 #define HEAP  (256ul << 20)
@@ -29,7 +29,7 @@ extern void *peer_arena; /* of a process that might touch our keys */
 extern _Atomic unsigned kicks;
 
 /* First of all. Ends the program as skipped where pages cannot move. */
-void adopt_world_start(void);
+void migrate_world_start(void);
 
 /* The thread has something to do; and until it has nothing more, not even later. */
 void kick(void);

@@ -1,5 +1,5 @@
 /*
- * The promises of memory/adopt.h: no write of a peer is lost while pages go to the heap and come back, whatever is
+ * The promises of memory/migrate.h: no write of a peer is lost while pages go to the heap and come back, whatever is
  * mapped there by then is left alone, nobody waits for ever, and a child of a fork has its own copy.
  */
 #include <stdlib.h>
@@ -10,16 +10,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "adopt_world.h"
+#include "migrate_world.h"
 #include "memory/memory.h"
 
 static bool is_mapped(uint32_t key, const void *at, size_t bytes)
 {
-	return adopt_map(key_entry(KEY_INDEX(key)), (uintptr_t)at, bytes);
+	return migrate_map(key_entry(KEY_INDEX(key)), (uintptr_t)at, bytes);
 }
 
 /* The pages at the edges are somebody else's, too: they are not to be seen. */
-static void test_adopted_and_given_back(void **state)
+static void test_migrated_and_given_back(void **state)
 {
 	char *region = make_region(BYTES), *last = region + BYTES - PAGE;
 	uint32_t key = make_key(region + 24, BYTES - 100, 0);
@@ -87,7 +87,7 @@ static void test_keys_share_a_range(void **state)
 	munmap(region, BYTES);
 }
 
-static void test_part_of_an_adopted_range(void **state)
+static void test_part_of_a_migrated_range(void **state)
 {
 	char *region = make_region(BYTES);
 	uint32_t first = make_key(region, BYTES / 2, 0);
@@ -184,7 +184,7 @@ static void test_keys_of_a_moving_range(void **state)
 	bool marked = false;
 
 	hazard->what = (uint64_t)HARNESS_SLOT << 32 | key;
-	assert_true(adopt_request(key));
+	assert_true(migrate_request(key));
 	for (int i = 0; i < 400 && !marked; i++) { /* it waits for 50 ms */
 		usleep(100);
 		marked = flags_of(key) & KEY_MOVING;
@@ -335,7 +335,7 @@ static void test_child_with_an_adapter(void **state)
 	pid_t pid;
 
 	ask(key);
-	window = adopt_map(key_entry(KEY_INDEX(key)), (uintptr_t)region, 8);
+	window = migrate_map(key_entry(KEY_INDEX(key)), (uintptr_t)region, 8);
 	assert_non_null(window);
 	window = (char *)((uintptr_t)window & ~(PAGE - 1));
 	pid = fork();
@@ -346,7 +346,7 @@ static void test_child_with_an_adapter(void **state)
 		if (canary != window)
 			_exit(2);
 		strcpy(canary, "mine");
-		adopt_init(memfd_create("next-heap", MFD_CLOEXEC), HEAP, kick);
+		migrate_init(memfd_create("next-heap", MFD_CLOEXEC), HEAP, kick);
 		_exit(msync(canary, PAGE, MS_ASYNC) || strcmp(canary, "mine"));
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -479,7 +479,7 @@ static void test_fork(void **state)
 	munmap(region, BYTES);
 }
 
-static void *fork_on_an_adopted_stack(void *arg)
+static void *fork_on_a_migrated_stack(void *arg)
 {
 	char block[3 * PAGE];
 	char *aligned = (char *)(((uintptr_t)block + PAGE - 1) & ~(PAGE - 1));
@@ -504,11 +504,11 @@ static void *fork_on_an_adopted_stack(void *arg)
 	return arg;
 }
 
-static void test_fork_on_an_adopted_stack(void **state)
+static void test_fork_on_a_migrated_stack(void **state)
 {
 	pthread_t thread;
 
-	pthread_create(&thread, NULL, fork_on_an_adopted_stack, NULL);
+	pthread_create(&thread, NULL, fork_on_a_migrated_stack, NULL);
 	pthread_join(thread, NULL);
 }
 
@@ -542,24 +542,24 @@ static void test_never(void **state)
 	char *region = make_region(BYTES);
 	uint32_t key = make_key(region, BYTES, 0);
 
-	setenv("VERBATIM_ADOPT", "never", 1);
-	adopt_init(heap_fd, HEAP, kick);
+	setenv("VERBATIM_MIGRATE", "never", 1);
+	migrate_init(heap_fd, HEAP, kick);
 	ask(key);
 	assert_int_equal(heap_of(key), 0);
 	assert_int_equal(flags_of(key), KEY_STAYS);
 	end_key(key);
-	unsetenv("VERBATIM_ADOPT");
-	adopt_init(heap_fd, HEAP, kick);
+	unsetenv("VERBATIM_MIGRATE");
+	migrate_init(heap_fd, HEAP, kick);
 	munmap(region, BYTES);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_adopted_and_given_back),
+		cmocka_unit_test(test_migrated_and_given_back),
 		cmocka_unit_test(test_no_whole_page),
 		cmocka_unit_test(test_keys_share_a_range),
-		cmocka_unit_test(test_part_of_an_adopted_range),
+		cmocka_unit_test(test_part_of_a_migrated_range),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_unmapped_meanwhile),
 		cmocka_unit_test(test_peer_that_stands_still),
@@ -572,11 +572,11 @@ int main(void)
 		cmocka_unit_test(test_no_write_of_a_peer_is_lost),
 		cmocka_unit_test(test_neighbour_in_a_page),
 		cmocka_unit_test(test_fork),
-		cmocka_unit_test(test_fork_on_an_adopted_stack),
+		cmocka_unit_test(test_fork_on_a_migrated_stack),
 		cmocka_unit_test(test_own_stack),
 		cmocka_unit_test(test_never),
 	};
 
-	adopt_world_start();
+	migrate_world_start();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-#include "adopt_world.h"
+#include "migrate_world.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,13 +43,13 @@ void kick(void)
 static void *progress(void *arg)
 {
 	for (;;) {
-		uint64_t next = adopt_run(now_ns());
+		uint64_t next = migrate_run(now_ns());
 		struct timespec until = { (time_t)(next / 1000000000ull), (long)(next % 1000000000ull) };
 
 		if (!next)
 			continue;
 		pthread_mutex_lock(&mutex);
-		if (next == ADOPT_NEVER) {
+		if (next == MIGRATE_NEVER) {
 			quiet = !kicked;
 			pthread_cond_broadcast(&changed);
 			while (!kicked)
@@ -128,7 +128,7 @@ void end_key(uint32_t key)
 	struct arena_key *entry = key_entry(KEY_INDEX(key));
 
 	key_revoke(KEY_INDEX(key));
-	adopt_wait_out(entry->addr, entry->length);
+	migrate_wait_out(entry->addr, entry->length);
 	key_free(KEY_INDEX(key));
 }
 
@@ -144,7 +144,7 @@ uint32_t flags_of(uint32_t key)
 
 void ask(uint32_t key)
 {
-	assert_true(adopt_request(key));
+	assert_true(migrate_request(key));
 	wait_until_quiet();
 }
 
@@ -204,7 +204,7 @@ void wait_until_private(const char *at)
 	assert_false(is_shared(at));
 }
 
-void adopt_world_start(void)
+void migrate_world_start(void)
 {
 	struct move_range range;
 	char *probe;
@@ -221,8 +221,8 @@ void adopt_world_start(void)
 	if (heap_fd < 0 || ftruncate(heap_fd, HEAP) ||
 	    fcntl(heap_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) || move_init(&heap, heap_fd, MOVE_IF_SAFE))
 		exit(1);
-	adopt_init(heap_fd, HEAP, kick);
-	pthread_atfork(adopt_before_fork, adopt_in_parent, adopt_in_child);
+	migrate_init(heap_fd, HEAP, kick);
+	pthread_atfork(migrate_before_fork, migrate_in_parent, migrate_in_child);
 
 	probe = make_region(BYTES);
 	range = make_range(probe);

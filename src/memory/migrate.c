@@ -1,4 +1,4 @@
-#include "memory/adopt.h"
+#include "memory/migrate.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,14 +24,14 @@
 #define PUT_OFF_MAX  1000000000ull
 #define PATIENCE_S   5 /* who waits for the progress thread, while that does nothing */
 
-struct lock adopt_lock = LOCK_INITIALIZER;
-static unsigned forks GUARDED_BY(adopt_lock);	 /* threads that are about to fork, or do */
-static bool forking GUARDED_BY(adopt_lock);	 /* one of them does: nothing moves */
-static bool in_slice GUARDED_BY(adopt_lock);	 /* pages are moving right now: nobody forks */
+struct lock migrate_lock = LOCK_INITIALIZER;
+static unsigned forks GUARDED_BY(migrate_lock);	 /* threads that are about to fork, or do */
+static bool forking GUARDED_BY(migrate_lock);	 /* one of them does: nothing moves */
+static bool in_slice GUARDED_BY(migrate_lock);	 /* pages are moving right now: nobody forks */
 static _Atomic uint32_t changes;		 /* what waits looks again: the futex */
 static _Atomic uint32_t waiting;		 /* threads */
 static _Atomic bool due;			 /* something has changed for the progress thread */
-static struct move_heap heap;			 /* since adopt_init */
+static struct move_heap heap;			 /* since migrate_init */
 static uint64_t heap_bytes;
 static struct move_copy copies[MOVE_COPIES]; /* the forking thread's */
 static unsigned copy_count;
@@ -44,32 +44,32 @@ static _Atomic uint32_t requests[REQUESTS_MAX];
 static void (*kick)(void) = no_kick;
 static struct heap own = { .fd = -1 }; /* the same heap as it is mapped here */
 
-enum move_permission adopt_wish(void)
+enum move_permission migrate_wish(void)
 {
-	const char *wish = secure_getenv("VERBATIM_ADOPT");
+	const char *wish = secure_getenv("VERBATIM_MIGRATE");
 
 	if (wish && !strcmp(wish, "never"))
 		return MOVE_NEVER;
 	return wish && !strcmp(wish, "always") ? MOVE_ALWAYS : MOVE_IF_SAFE;
 }
 
-void adopt_init(int heap_fd, uint64_t bytes, void (*wake_progress_thread)(void))
+void migrate_init(int heap_fd, uint64_t bytes, void (*wake_progress_thread)(void))
 {
-	lock_acquire(&adopt_lock);
-	heap_bytes = move_init(&heap, heap_fd, adopt_wish()) ? 0 : bytes;
+	lock_acquire(&migrate_lock);
+	heap_bytes = move_init(&heap, heap_fd, migrate_wish()) ? 0 : bytes;
 	range_count = 0;
 	kick = wake_progress_thread;
 	heap.own = &own;
 	heap_fini(&own);
 	heap_init(&own, heap_bytes ? fcntl(heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
-	lock_release(&adopt_lock);
+	lock_release(&migrate_lock);
 }
 
-void adopt_fini(void)
+void migrate_fini(void)
 {
-	lock_acquire(&adopt_lock);
+	lock_acquire(&migrate_lock);
 	heap_fini(&own);
-	lock_release(&adopt_lock);
+	lock_release(&migrate_lock);
 }
 
 /* ------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ static struct arena_key *entry_of(uint32_t key)
  * Keys that are born, and that die.
  */
 
-void adopt_on_birth(struct arena_key *entry)
+void migrate_on_birth(struct arena_key *entry)
 {
 	atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_MOVING);
 	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
@@ -129,11 +129,11 @@ void adopt_on_birth(struct arena_key *entry)
 	}
 }
 
-void adopt_on_death(struct arena_key *entry)
+void migrate_on_death(struct arena_key *entry)
 {
 	bool any = false;
 
-	lock_acquire(&adopt_lock);
+	lock_acquire(&migrate_lock);
 	atomic_fetch_and(&entry->flags, ~(uint32_t)(KEY_DYING | KEY_MOVING));
 	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
 	for (unsigned i = 0; i < range_count; i++)
@@ -142,7 +142,7 @@ void adopt_on_death(struct arena_key *entry)
 			ranges[i].next_ns = 0;
 			any = true;
 		}
-	lock_release(&adopt_lock);
+	lock_release(&migrate_lock);
 	if (any)
 		call_progress_thread();
 }
@@ -151,7 +151,7 @@ void adopt_on_death(struct arena_key *entry)
  * Ranges: born and gone by the progress thread alone.
  */
 
-static bool belongs_out(struct range *range) REQUIRES(adopt_lock)
+static bool belongs_out(struct range *range) REQUIRES(migrate_lock)
 {
 	return forks || range->refused || !range_is_needed(range);
 }
@@ -171,7 +171,7 @@ static void map_own(uint64_t offset, uint64_t bytes)
 	}
 }
 
-static int make_range(uint32_t key, uint64_t now) REQUIRES(adopt_lock)
+static int make_range(uint32_t key, uint64_t now) REQUIRES(migrate_lock)
 {
 	struct range range = { .key = key, .since_ns = now };
 	struct range *made;
@@ -213,7 +213,7 @@ static void drop_aside(struct range *range)
 }
 
 /* All in: its keys tell so, unless the program has mapped something else there meanwhile. */
-static void settle(struct range *range) REQUIRES(adopt_lock)
+static void settle(struct range *range) REQUIRES(migrate_lock)
 {
 	if (!move_is_there(&heap, range->start, range->end, range->offset)) {
 		range->refused = -EACCES;
@@ -225,7 +225,7 @@ static void settle(struct range *range) REQUIRES(adopt_lock)
 }
 
 /* All out. The place in the heap may be used for something else. */
-static void drop(unsigned index) REQUIRES(adopt_lock)
+static void drop(unsigned index) REQUIRES(migrate_lock)
 {
 	struct range range = range_remove(index);
 
@@ -236,7 +236,7 @@ static void drop(unsigned index) REQUIRES(adopt_lock)
 }
 
 /* Keeps its keys' peers away. */
-static void unsettle(struct range *range, uint64_t now) REQUIRES(adopt_lock)
+static void unsettle(struct range *range, uint64_t now) REQUIRES(migrate_lock)
 {
 	range->settled = range->drained = false;
 	range->since_ns = now;
@@ -244,7 +244,7 @@ static void unsettle(struct range *range, uint64_t now) REQUIRES(adopt_lock)
 	range_update_keys(range);
 }
 
-static void put_off(struct range *range, uint64_t now) REQUIRES(adopt_lock)
+static void put_off(struct range *range, uint64_t now) REQUIRES(migrate_lock)
 {
 	range->pause_ns = range->pause_ns ? range->pause_ns * 2 : PUT_OFF_MIN;
 	if (range->pause_ns > PUT_OFF_MAX)
@@ -262,11 +262,11 @@ static void free_place(const struct move_range *slice)
 }
 
 /* The slice next to what is in the heap already. */
-static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(adopt_lock)
+static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(migrate_lock)
 {
 	uint64_t bytes = range->end - range->start;
-	uint64_t from = out ? (range->in - 1) / ADOPT_SLICE_BYTES * ADOPT_SLICE_BYTES : range->in;
-	uint64_t to = out ? range->in : from + ADOPT_SLICE_BYTES < bytes ? from + ADOPT_SLICE_BYTES : bytes;
+	uint64_t from = out ? (range->in - 1) / MIGRATE_SLICE_BYTES * MIGRATE_SLICE_BYTES : range->in;
+	uint64_t to = out ? range->in : from + MIGRATE_SLICE_BYTES < bytes ? from + MIGRATE_SLICE_BYTES : bytes;
 	struct move_range slice = {
 		.start = range->start + from, .end = range->start + to,
 		.offset = range->offset + from, .aside = range->aside + from,
@@ -296,7 +296,7 @@ static bool has_aside(struct range *range)
 }
 
 /* Peers have left, or are not waited for any longer. */
-static void on_drain(struct range *range, bool drained, uint64_t now) REQUIRES(adopt_lock)
+static void on_drain(struct range *range, bool drained, uint64_t now) REQUIRES(migrate_lock)
 {
 	range->drained = drained;
 	if (drained)
@@ -310,7 +310,7 @@ static void on_drain(struct range *range, bool drained, uint64_t now) REQUIRES(a
 }
 
 static void on_slice(struct range *range, bool out, int error, uint64_t in, uint64_t now)
-	REQUIRES(adopt_lock)
+	REQUIRES(migrate_lock)
 {
 	if (!error) {
 		range->in = in;
@@ -324,7 +324,7 @@ static void on_slice(struct range *range, bool out, int error, uint64_t in, uint
 }
 
 /* Where the range is due, its next step. False: there is none, and *next may be less. */
-static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(adopt_lock)
+static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(migrate_lock)
 {
 	struct range *range = &ranges[index], copy;
 	bool out = belongs_out(range), drained;
@@ -349,14 +349,14 @@ static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(adopt_lo
 	}
 	copy = *range; /* only this thread changes it */
 	in_slice = true;
-	lock_release(&adopt_lock);
+	lock_release(&migrate_lock);
 	if (!range->drained) {
 		drained = range_drain(&copy);
-		lock_acquire(&adopt_lock);
+		lock_acquire(&migrate_lock);
 		on_drain(range, drained, now);
 	} else {
 		error = has_aside(&copy) ? move_slice(&copy, out, &in) : -ENOMEM;
-		lock_acquire(&adopt_lock);
+		lock_acquire(&migrate_lock);
 		range->aside = copy.aside;
 		on_slice(range, out, error, in, now);
 	}
@@ -381,7 +381,7 @@ static bool is_noted(uint32_t key)
 	return false;
 }
 
-bool adopt_request(uint32_t key)
+bool migrate_request(uint32_t key)
 {
 	if (!is_noted(key))
 		return false;
@@ -389,13 +389,13 @@ bool adopt_request(uint32_t key)
 	return true;
 }
 
-void adopt_want(uint32_t key, uint64_t length, size_t bytes)
+void migrate_want(uint32_t key, uint64_t length, size_t bytes)
 {
-	if (heap_pays(&own, key, length, bytes) && adopt_request(key))
+	if (heap_pays(&own, key, length, bytes) && migrate_request(key))
 		heap_asked(&own, key);
 }
 
-char *adopt_map(const struct arena_key *entry, uint64_t host, size_t bytes)
+char *migrate_map(const struct arena_key *entry, uint64_t host, size_t bytes)
 {
 	size_t mapped = bytes;
 	uint64_t place = heap_place(entry, host, &mapped);
@@ -404,7 +404,7 @@ char *adopt_map(const struct arena_key *entry, uint64_t host, size_t bytes)
 	return mapped == bytes ? at : NULL;
 }
 
-static void grant(uint32_t key, uint64_t now) REQUIRES(adopt_lock)
+static void grant(uint32_t key, uint64_t now) REQUIRES(migrate_lock)
 {
 	struct arena_key *entry = entry_of(key);
 
@@ -414,7 +414,7 @@ static void grant(uint32_t key, uint64_t now) REQUIRES(adopt_lock)
 	stay(key, make_range(key, now));
 }
 
-static void grant_all(uint64_t now) REQUIRES(adopt_lock)
+static void grant_all(uint64_t now) REQUIRES(migrate_lock)
 {
 	for (unsigned i = 0; i < REQUESTS_MAX && !forks; i++) {
 		uint32_t key;
@@ -426,20 +426,20 @@ static void grant_all(uint64_t now) REQUIRES(adopt_lock)
 	}
 }
 
-uint64_t adopt_run(uint64_t now)
+uint64_t migrate_run(uint64_t now)
 {
 	static unsigned turn;	    /* ranges have theirs one after the other */
-	static uint64_t next_ns = ADOPT_NEVER;
+	static uint64_t next_ns = MIGRATE_NEVER;
 	bool moved = false;
 
 	if (!atomic_exchange(&due, false) && now < next_ns)
 		return next_ns;
-	next_ns = ADOPT_NEVER;
-	lock_acquire(&adopt_lock);
+	next_ns = MIGRATE_NEVER;
+	lock_acquire(&migrate_lock);
 	grant_all(now);
 	for (unsigned i = range_count; i-- > 0 && !moved;)
 		moved = step(turn++ % range_count, now, &next_ns);
-	lock_release(&adopt_lock);
+	lock_release(&migrate_lock);
 	if (moved) {
 		next_ns = 0;
 		tell_waiters();
@@ -452,7 +452,7 @@ uint64_t adopt_run(uint64_t now)
  */
 
 /* Some range over [start, end) that belongs out is not, and is on its way. */
-static bool is_awaited(uint64_t start, uint64_t end) REQUIRES(adopt_lock)
+static bool is_awaited(uint64_t start, uint64_t end) REQUIRES(migrate_lock)
 {
 	for (unsigned i = 0; i < range_count; i++)
 		if (ranges[i].start < end && ranges[i].end > start && !ranges[i].put_off &&
@@ -461,7 +461,7 @@ static bool is_awaited(uint64_t start, uint64_t end) REQUIRES(adopt_lock)
 	return false;
 }
 
-void adopt_wait_out(uint64_t addr, uint64_t length)
+void migrate_wait_out(uint64_t addr, uint64_t length)
 {
 	uint64_t end = addr + length < addr ? UINT64_MAX : addr + length;
 	int saved = errno;
@@ -470,9 +470,9 @@ void adopt_wait_out(uint64_t addr, uint64_t length)
 
 	do {
 		seen = atomic_load(&changes);
-		lock_acquire(&adopt_lock);
+		lock_acquire(&migrate_lock);
 		awaited = is_awaited(addr, end);
-		lock_release(&adopt_lock);
+		lock_release(&migrate_lock);
 	} while (awaited && wait_for_change(seen));
 	errno = saved;
 }
@@ -487,7 +487,7 @@ static bool is_vital(const struct range *range)
 }
 
 /* It may take several tries: who is just about to sleep is busy. */
-static bool has_vital(void) REQUIRES(adopt_lock)
+static bool has_vital(void) REQUIRES(migrate_lock)
 {
 	for (unsigned i = 0; i < range_count; i++)
 		if (is_vital(&ranges[i]))
@@ -495,14 +495,14 @@ static bool has_vital(void) REQUIRES(adopt_lock)
 	return false;
 }
 
-void adopt_before_fork(void)
+void migrate_before_fork(void)
 {
 	uint64_t until = clock_now_ns() + PATIENCE_S * UINT64_C(1000000000);
 	int saved = errno;
 	bool waits = true, ready;
 	uint32_t seen;
 
-	lock_acquire(&adopt_lock);
+	lock_acquire(&migrate_lock);
 	forks++;
 	for (unsigned i = 0; i < range_count; i++) {
 		ranges[i].put_off = false;
@@ -517,29 +517,29 @@ void adopt_before_fork(void)
 		if (ready)
 			break;
 		seen = atomic_load(&changes);
-		lock_release(&adopt_lock);
+		lock_release(&migrate_lock);
 		waits = wait_for_change(seen) && waits;
-		lock_acquire(&adopt_lock);
+		lock_acquire(&migrate_lock);
 	}
 	forking = true;
 	copy_count = range_count ? move_copy_for_child(&heap, copies) : 0;
-	lock_release(&adopt_lock);
+	lock_release(&migrate_lock);
 	errno = saved;
 }
 
-void adopt_in_parent(void)
+void migrate_in_parent(void)
 {
 	int saved = errno;
 	bool any;
 
 	if (copy_count)
 		move_drop_copies(&heap, copies, copy_count);
-	lock_acquire(&adopt_lock);
+	lock_acquire(&migrate_lock);
 	copy_count = 0;
 	forking = false;
 	forks--;
 	any = range_count != 0;
-	lock_release(&adopt_lock);
+	lock_release(&migrate_lock);
 	tell_waiters();
 	for (unsigned i = 0; i < REQUESTS_MAX; i++) /* that were not granted meanwhile */
 		any |= atomic_load_explicit(&requests[i], memory_order_relaxed) != 0;
@@ -548,7 +548,7 @@ void adopt_in_parent(void)
 	errno = saved;
 }
 
-void adopt_in_child(void) NO_LOCK_CHECK
+void migrate_in_child(void) NO_LOCK_CHECK
 {
 	move_restore_in_child(copies, copy_count);
 	for (unsigned i = 0; i < range_count; i++)
@@ -561,5 +561,5 @@ void adopt_in_child(void) NO_LOCK_CHECK
 		atomic_store(&requests[i], 0);
 	atomic_store(&due, false);
 	atomic_store(&waiting, 0);
-	lock_init(&adopt_lock);
+	lock_init(&migrate_lock);
 }

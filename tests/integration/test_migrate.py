@@ -1,4 +1,4 @@
-"""Pages of a region move to shared memory and back while both ends write: verify/adopt.c."""
+"""Pages of a region move to shared memory and back while both ends write: verify/migrate.c."""
 import ctypes
 import os
 
@@ -23,18 +23,18 @@ def can_hold_writers():
 @pytest.mark.parametrize('wish', [None, 'never'])
 @pytest.mark.parametrize('options', [[], ['--wr-api']], ids=['post_send', 'wr_api'])
 def test_nothing_is_lost(runner, port, options, wish):
-    argv = [VERIFY, 'adopt', '--port', port, '--count', 20000, *options]
+    argv = [VERIFY, 'migrate', '--port', port, '--count', 20000, *options]
     target, initiator = runner.pair(argv, [*argv, HOST], port, seconds=60,
-                                    env={'VERBATIM_ADOPT': wish})
+                                    env={'VERBATIM_MIGRATE': wish})
     moves = wish != 'never' and can_hold_writers()
-    assert f'{"adopted" if moves else "not adopted"}, nothing lost' in target.splitlines(), target
+    assert f'{"migrated" if moves else "not migrated"}, nothing lost' in target.splitlines(), target
     assert 'wrote 20000 rounds' in initiator, initiator
 
 
 def test_passive_target_never(runner, port):
     """What test_data.py does to a target that sleeps, without moving its pages."""
     argv = [VERIFY, 'passive', '--port', port, '--count', 100, '--sizes', '1,8,100,4096,65537']
-    target = runner.start_server(argv, port, env={'VERBATIM_ADOPT': 'never'})
-    initiator = runner.start(*argv, HOST, env={'VERBATIM_ADOPT': 'never'})
+    target = runner.start_server(argv, port, env={'VERBATIM_MIGRATE': 'never'})
+    initiator = runner.start(*argv, HOST, env={'VERBATIM_MIGRATE': 'never'})
     assert 'served 100 rounds' in initiator.finish(seconds=60)
     assert target.status is None, target.report()

@@ -1,5 +1,5 @@
 /*
- * Adopt - both ends write to the listening end's memory while its pages may be moved beneath them.
+ * Migrate - both ends write to the listening end's memory while its pages may be moved beneath them.
  *
  * Of each page of the target the first half is the initiator's (WRITEs of patterns, read back), the
  * word behind it the target's own: a thread there counts it up with plain stores. At the end nothing
@@ -78,7 +78,7 @@ static void fork_a_child(struct target *target)
 		fail("the child ended with 0x%x", (unsigned)status);
 }
 
-static bool is_adopted(const struct target *target)
+static bool is_migrated(const struct target *target)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
 	unsigned long start, end, at = (unsigned long)target->memory;
@@ -97,7 +97,7 @@ static int run_target(struct endpoint *e)
 {
 	struct target target = {.memory = e->memory};
 	pthread_t thread;
-	bool adopted;
+	bool migrated;
 	char byte;
 
 	if (pthread_create(&thread, NULL, count, &target))
@@ -111,7 +111,7 @@ static int run_target(struct endpoint *e)
 	pthread_join(thread, NULL);
 	check_words(&target, "before ibv_dereg_mr");
 	check_patterns(&target, e->options, "before ibv_dereg_mr");
-	adopted = is_adopted(&target);
+	migrated = is_migrated(&target);
 	if (ibv_dereg_mr(e->mr))
 		fail("ibv_dereg_mr");
 	e->mr = ibv_reg_mr(e->pd, e->memory, e->bytes, IBV_ACCESS_LOCAL_WRITE);
@@ -119,9 +119,9 @@ static int run_target(struct endpoint *e)
 		fail("ibv_reg_mr");
 	check_words(&target, "after ibv_dereg_mr");
 	check_patterns(&target, e->options, "after ibv_dereg_mr");
-	if (is_adopted(&target))
+	if (is_migrated(&target))
 		fail("still shared after ibv_dereg_mr");
-	printf("%s, nothing lost\n", adopted ? "adopted" : "not adopted");
+	printf("%s, nothing lost\n", migrated ? "migrated" : "not migrated");
 	return 0;
 }
 
@@ -156,7 +156,7 @@ static void write_and_read(struct endpoint *e, unsigned round)
 		fail("round %u: read back differs", round);
 }
 
-int run_adopt(const struct options *options)
+int run_migrate(const struct options *options)
 {
 	struct endpoint e;
 	char byte = 0;
