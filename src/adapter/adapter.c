@@ -28,7 +28,7 @@
 #include "base/cause.h"
 #include "base/counter.h"
 #include "base/fork_free.h"
-#include "shm/foreign.h"
+#include "shm/imported.h"
 #include "shm/shm.h"
 #include "shm/retry.h"
 #include "memory/migrate.h"
@@ -217,7 +217,7 @@ static int make_tables(void)
 		return error;
 	qp_table_turn(random_number());
 	shm_init(&env);
-	foreign_init();
+	imported_init();
 	group_init(ctl);
 	path_init();
 	raw_sockets_init();
@@ -403,7 +403,7 @@ int adapter_import_region(struct pd *pd, uint32_t pd_number, uint32_t handle, st
 	int error = EINVAL;
 
 	if (link && link->peer->cookie == context->home_cookie)
-		error = -foreign_import(link, pd_number, handle, pd, mr);
+		error = -imported_import(link, pd_number, handle, pd, mr);
 	else
 		cause_report(CAUSE_PEER_DIED, 0, "it had made the context");
 	if (link)

@@ -119,7 +119,7 @@ enum arena_key_flags {
 	KEY_MOVING    = 1 << 3, /* its pages are being moved: no peer copies to or from them now */
 	KEY_STAYS     = 1 << 4, /* its pages will not move to the heap: do not ask (again) */
 	KEY_DYING     = 1 << 6, /* revoked, and somebody may still be at its pages */
-	KEY_FOREIGN   = 1 << 5, /* with KEY_NULL: its memory is another process's (memory/foreign.h) */
+	KEY_IMPORTED   = 1 << 5, /* with KEY_NULL: its memory is another process's (memory/imported.h) */
 };
 
 /*

@@ -5,7 +5,7 @@
  * Out: whether their mapping may be exchanged, for all that can be known.
  *
  * What cannot be found out (no /proc) counts as busy. Any thread. Takes no locks and no memory of the
- * allocator's: it is called while pages that may be the allocator's are held (memory/hold.h).
+ * allocator's: it is called while pages that may be the allocator's are held (memory/guard.h).
  */
 #ifndef MEMORY_BUSY_H
 #define MEMORY_BUSY_H

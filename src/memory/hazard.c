@@ -16,7 +16,7 @@
  * took one: a thread takes only those of its level, so whoever waits at a level waits for threads that wait
  * at the levels above it, or not at all. At the last level nobody waits while it holds an entry: a call
  * touches the remote region, and in it the local one, and in that the one of another process that it stands
- * for (memory/foreign.h), and no more. So the last level becomes free, therefore the one below it, and so on.
+ * for (memory/imported.h), and no more. So the last level becomes free, therefore the one below it, and so on.
  */
 #define OWNED_ENTRIES (ARENA_HAZARDS - 16)
 #define LEVELS	      3

@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 #include "memory/migrate.h"
-#include "memory/foreign.h"
+#include "memory/imported.h"
 #include "memory/key.h"
 #include "memory/hazard.h"
 
@@ -178,8 +178,8 @@ static enum cause copy_piece(const struct ibv_sge *sge, uint32_t pd, uint32_t ac
 			    &flags);
 	if (verdict != KEY_OK)
 		cause = key_cause_local(verdict);
-	else if (flags & KEY_FOREIGN) {
-		if (foreign_ops->copy(sge->lkey, sge->addr + at, flat, bytes, access != 0))
+	else if (flags & KEY_IMPORTED) {
+		if (imported_ops->copy(sge->lkey, sge->addr + at, flat, bytes, access != 0))
 			cause = CAUSE_MEMORY_FAULT_LOCAL;
 	} else if (flags & KEY_NULL)
 		access ? (void)0 : (void)memset(flat, 0, bytes);
@@ -288,9 +288,9 @@ static int store_pieces(struct arena_hazard *hazard, uint32_t key, uint64_t addr
 	char *mapped;
 	int error = 0;
 
-	if (flags & KEY_FOREIGN) {
+	if (flags & KEY_IMPORTED) {
 		for (int i = 0; i < pieces && !error; address += from[i++].iov_len)
-			error = foreign_ops->copy(key, address, from[i].iov_base, from[i].iov_len, true);
+			error = imported_ops->copy(key, address, from[i].iov_base, from[i].iov_len, true);
 		return error;
 	}
 	if (flags & KEY_NULL || !bytes)
@@ -313,8 +313,8 @@ static int store_pieces(struct arena_hazard *hazard, uint32_t key, uint64_t addr
 
 static int fetch(uint32_t key, uint64_t address, uint64_t host, uint32_t flags, void *to, size_t bytes)
 {
-	if (flags & KEY_FOREIGN)
-		return foreign_ops->copy(key, address, to, bytes, false);
+	if (flags & KEY_IMPORTED)
+		return imported_ops->copy(key, address, to, bytes, false);
 	if (!(flags & KEY_NULL))
 		return memory_copy_from(to, host, bytes);
 	memset(to, 0, bytes);

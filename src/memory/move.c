@@ -10,7 +10,7 @@
 
 #include "memory/busy.h"
 #include "memory/heap.h"
-#include "memory/hold.h"
+#include "memory/guard.h"
 #include "memory/maps.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -164,31 +164,31 @@ static int read_all(int fd, char *to, size_t bytes, uint64_t offset)
 }
 
 /* Takes the pages out of the range, which shows if something else has hold of one. */
-static int take_and_exchange(const struct move_heap *heap, int hold, const struct look *look, uintptr_t aside)
+static int take_and_exchange(const struct move_heap *heap, int guard, const struct look *look, uintptr_t aside)
 {
 	size_t bytes = look->end - look->start;
 	intptr_t shift = (intptr_t)(aside - look->start);
 	unsigned taken = 0;
-	int error = hold_missing(hold, look->start, look->end, aside);
+	int error = guard_missing(guard, look->start, look->end, aside);
 
 	while (!error && taken < look->count) {
-		error = hold_take(hold, look->pieces[taken].start, look->pieces[taken].end, shift);
+		error = guard_take(guard, look->pieces[taken].start, look->pieces[taken].end, shift);
 		if (!error)
 			taken++;
 	}
 	if (!error)
-		error = hold_release(hold, aside, aside + bytes);
+		error = guard_release(guard, aside, aside + bytes);
 	if (!error)
 		error = write_all(heap->fd, aside, aside + bytes, look->offset);
 	if (!error && busy_with_sleepers(look->start, look->end))
 		error = -EBUSY;
 	if (!error)
-		error = hold_check(hold, look->start, look->end);
+		error = guard_check(guard, look->start, look->end);
 	if (!error && syscall(SYS_mmap, look->start, bytes, PROT_READ | PROT_WRITE,
 			      MAP_SHARED | MAP_FIXED | MAP_POPULATE, heap->fd, look->offset) == -1)
 		error = -errno;
 	while (error && taken-- > 0)
-		hold_put_back(hold, look->pieces[taken].start, look->pieces[taken].end, shift);
+		guard_put_back(guard, look->pieces[taken].start, look->pieces[taken].end, shift);
 	madvise((void *)aside, bytes, MADV_DONTNEED);
 	return error;
 }
@@ -205,24 +205,24 @@ static int look_at_plain(const struct move_heap *heap, uintptr_t start, uintptr_
 int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end)
 {
 	struct look look;
-	int hold, error;
+	int guard, error;
 
 	if (heap->permission == MOVE_NEVER)
 		return -EPERM;
 	error = look_at_plain(heap, start, end, &look);
 	if (error)
 		return error;
-	hold = hold_open(heap->permission == MOVE_ALWAYS);
-	if (hold < 0)
-		return hold;
-	close(hold);
+	guard = guard_open(heap->permission == MOVE_ALWAYS);
+	if (guard < 0)
+		return guard;
+	close(guard);
 	return busy_with_pins() || busy_with_threads(start, end) ? -EBUSY : 0;
 }
 
 int move_in(const struct move_heap *heap, const struct move_range *slice)
 {
 	struct look look;
-	int hold, error = look_at_plain(heap, slice->start, slice->end, &look);
+	int guard, error = look_at_plain(heap, slice->start, slice->end, &look);
 
 	if (error)
 		return error;
@@ -230,11 +230,11 @@ int move_in(const struct move_heap *heap, const struct move_range *slice)
 	/* so that no page is shared with a child, or not there */
 	if (madvise((void *)slice->start, slice->end - slice->start, MADV_POPULATE_WRITE))
 		return -EACCES;
-	hold = hold_open(heap->permission == MOVE_ALWAYS);
-	if (hold < 0)
-		return hold;
-	error = take_and_exchange(heap, hold, &look, (uintptr_t)slice->aside);
-	close(hold); /* who waited goes on: in the shared pages, or where it was */
+	guard = guard_open(heap->permission == MOVE_ALWAYS);
+	if (guard < 0)
+		return guard;
+	error = take_and_exchange(heap, guard, &look, (uintptr_t)slice->aside);
+	close(guard); /* who waited goes on: in the shared pages, or where it was */
 	return error;
 }
 
@@ -245,11 +245,11 @@ static int rights_of(const struct mapping *m)
 }
 
 /* The piece's bytes are copied to `fresh`, which then takes its place and leaves nothing behind. */
-static int copy_and_exchange(const struct move_heap *heap, int hold, const struct mapping *piece, char *fresh)
+static int copy_and_exchange(const struct move_heap *heap, int guard, const struct mapping *piece, char *fresh)
 {
 	size_t bytes = piece->end - piece->start;
 	int rights = rights_of(piece);
-	int error = hold_writers(hold, piece->start, piece->end);
+	int error = guard_writers(guard, piece->start, piece->end);
 
 	if (!error)
 		error = read_all(heap->fd, fresh, bytes, piece->offset);
@@ -258,7 +258,7 @@ static int copy_and_exchange(const struct move_heap *heap, int hold, const struc
 	if (!error && rights != (PROT_READ | PROT_WRITE))
 		error = mprotect(fresh, bytes, rights) ? -errno : 0;
 	if (!error)
-		error = hold_check(hold, piece->start, piece->end);
+		error = guard_check(guard, piece->start, piece->end);
 	if (!error && syscall(SYS_mremap, fresh, bytes, bytes,
 			      MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, piece->start) == -1)
 		error = -errno;
@@ -271,11 +271,11 @@ static int copy_and_exchange(const struct move_heap *heap, int hold, const struc
 
 static int replace(const struct move_heap *heap, const struct mapping *piece, char *fresh)
 {
-	int hold = hold_open(heap->permission == MOVE_ALWAYS);
-	int error = hold < 0 ? hold : copy_and_exchange(heap, hold, piece, fresh);
+	int guard = guard_open(heap->permission == MOVE_ALWAYS);
+	int error = guard < 0 ? guard : copy_and_exchange(heap, guard, piece, fresh);
 
-	if (hold >= 0)
-		close(hold);
+	if (guard >= 0)
+		close(guard);
 	return error;
 }
 

@@ -4,7 +4,7 @@
  * In:  a range of whole pages, and where in the heap it belongs.
  * Out: the same bytes at the same addresses, on shared pages or on private ones.
  *
- * While the slice is held, who writes to it waits in a page fault (memory/hold.h). The pages are copied,
+ * While the slice is held, who writes to it waits in a page fault (memory/guard.h). The pages are copied,
  * the copy is mapped over them in one step, and the waiters go on in it: no write is lost.
  *
  * To the heap, the pages are first taken aside (UFFDIO_MOVE, Linux 6.8), which the kernel refuses for

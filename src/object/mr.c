@@ -6,7 +6,7 @@
 #include "base/cause.h"
 #include "memory/migrate.h"
 #include "object/dm.h"
-#include "memory/foreign.h"
+#include "memory/imported.h"
 #include "object/mw.h"
 #include "base/newer.h"
 #include "memory/pin.h"
@@ -108,7 +108,7 @@ static void fill(struct mr *mr, const struct mr_spec *spec)
 	if (spec->access & IBV_ACCESS_ON_DEMAND)
 		entry->flags |= KEY_ON_DEMAND;
 	if (spec->null)
-		entry->flags |= spec->foreign ? KEY_NULL | KEY_FOREIGN : KEY_NULL;
+		entry->flags |= spec->imported ? KEY_NULL | KEY_IMPORTED : KEY_NULL;
 	entry->qpn = 0;
 	entry->heap = 0;
 }
@@ -141,7 +141,7 @@ int mr_create(const struct mr_spec *spec, struct mr **out)
 	mr->index = index;
 	mr->epoch = key_epoch();
 	mr->dm = spec->dm;
-	mr->foreign = spec->foreign;
+	mr->imported = spec->imported;
 	mr->dmabuf = spec->dmabuf ? *spec->dmabuf : (struct dmabuf){ .fd = -1 };
 	fill(mr, spec);
 	mr->ib.handle = index;
@@ -177,7 +177,7 @@ static int settle(struct mr *mr)
 
 bool mr_can_change(const struct mr *mr)
 {
-	if (mr->imported || mr->retired) {
+	if (mr->alias || mr->retired) {
 		cause_report(CAUSE_WRONG_TYPE, 0, "an imported region cannot be changed");
 		return false;
 	}
@@ -251,7 +251,7 @@ struct mr *mr_home(struct mr *mr)
 {
 	struct mr *home;
 
-	if (!mr->imported)
+	if (!mr->alias)
 		return mr;
 	home = mr_find(mr->index);
 	return home && home->ib.rkey == mr->ib.rkey ? home : NULL;
@@ -274,7 +274,7 @@ int mr_import(struct mr *home, struct pd *pd, struct mr **out)
 	*mr = *home;
 	atomic_store(&mr->windows, 0);
 	atomic_store(&mr->unsettled, 0);
-	mr->imported = true;
+	mr->alias = true;
 	mr->dmabuf.fd = -1;
 	mr->ib.context = pd->ib.context;
 	mr->ib.pd = &pd->ib;
@@ -298,8 +298,8 @@ static int retire(struct mr *mr)
 			return ret;
 		atomic_store(&regions[mr->index], NULL);
 		migrate_wait_out(mr->entry->addr, mr->entry->length);
-		if (mr->foreign)
-			foreign_ops->release(mr->index);
+		if (mr->imported)
+			imported_ops->release(mr->index);
 		key_free(mr->index);
 	} else { /* of before a fork: the place may be another's by now */
 		atomic_compare_exchange_strong(&regions[mr->index], &self, NULL);
@@ -325,13 +325,13 @@ int mr_destroy(struct mr *mr)
 
 bool mr_unimport(struct mr *mr)
 {
-	if (mr->foreign && !mr->retired && retire(mr) < 0)
+	if (mr->imported && !mr->retired && retire(mr) < 0)
 		return false; /* windows cannot be bound to it: somebody copies, so its key is lost */
-	if (!mr->imported && !mr->retired) {
+	if (!mr->alias && !mr->retired) {
 		cause_report(CAUSE_WRONG_TYPE, 0, "key 0x%08x was not imported", mr->ib.lkey);
 		return false;
 	}
-	if (mr->imported)
+	if (mr->alias)
 		pd_put(pd_of(mr->ib.pd));
 	free(mr);
 	return true;

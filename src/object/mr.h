@@ -31,9 +31,9 @@ struct mr {
 	_Atomic uint32_t unsettled; /* windows that were, and by whose keys somebody may still copy: mw.h */
 	struct dm *dm;		    /* if it stands on device memory */
 	struct dmabuf dmabuf;	    /* fd -1: it stands on none */
-	bool imported;		    /* the key is that of another struct mr */
+	bool alias;		    /* the key is that of another struct mr */
 	bool retired;		    /* its key was destroyed by way of an import */
-	bool foreign;		    /* a region of another process, with a key of our own */
+	bool imported;		    /* a region of another process, with a key of our own */
 	uint32_t epoch;		    /* key_epoch at creation: a region of before a fork has no key here */
 	struct living living;
 };
@@ -57,7 +57,7 @@ struct mr_spec {
 	uint64_t iova;   /* remote address of the first byte; 0 with IBV_ACCESS_ZERO_BASED */
 	uint32_t access; /* enum ibv_access_flags, the optional ones included */
 	bool null;       /* reads zeroes, swallows writes; addr and length mean nothing */
-	bool foreign;    /* with null: another process's memory (memory/foreign.h), without addr */
+	bool imported;   /* with null: another process's memory (memory/imported.h), without addr */
 	struct dm *dm;   /* addr lies in it; or NULL */
 	const struct dmabuf *dmabuf; /* addr lies in it, and the region unmaps it; or NULL */
 	uint64_t offset; /* of addr in the dma-buf: what programs see as the region's addr */

@@ -5,7 +5,7 @@
  * Within a process, what is imported is another struct for the same object. Another process can
  * import a device, a PD (a protection domain has no contents but what the importing process puts
  * there), device memory, which lies in the file of the context's cmd_fd, and regions: they get keys of
- * their own here, and each copy goes to the other's memory (memory/foreign.h).
+ * their own here, and each copy goes to the other's memory (memory/imported.h).
  */
 #include <stdlib.h>
 #include <string.h>

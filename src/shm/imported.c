@@ -1,4 +1,4 @@
-#include "shm/foreign.h"
+#include "shm/imported.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "base/cause.h"
 #include "shm/reach.h"
-#include "memory/foreign.h"
+#include "memory/imported.h"
 #include "memory/hazard.h"
 
 /* No windows and no atomics: they are executed by the region's own process. */
@@ -17,14 +17,14 @@
 #define TRIES 100000 /* while pages move to the heap: some milliseconds */
 
 /* By the index of our key. Written before the key is known to anybody, and after it is dead. */
-static struct foreign {
+static struct imported {
 	struct link *link; /* with a reference */
 	uint32_t key;	   /* there */
 	uint32_t pd;	   /* number there */
 } regions[ARENA_KEYS];
 
 /* -EAGAIN: its pages are being moved. */
-static int try_copy(const struct foreign *region, uint64_t address, void *flat, size_t bytes, bool into)
+static int try_copy(const struct imported *region, uint64_t address, void *flat, size_t bytes, bool into)
 {
 	struct link *link = region->link;
 	struct arena_hazard *hazard = hazard_set(link->slot, region->key);
@@ -46,7 +46,7 @@ static int try_copy(const struct foreign *region, uint64_t address, void *flat, 
 
 static int copy(uint32_t key, uint64_t address, void *flat, size_t bytes, bool into)
 {
-	const struct foreign *region = &regions[KEY_INDEX(key)];
+	const struct imported *region = &regions[KEY_INDEX(key)];
 	int error = -EAGAIN;
 
 	for (int i = 0; i < TRIES && error == -EAGAIN; i++) {
@@ -63,19 +63,19 @@ static void release(uint32_t index)
 	regions[index].link = NULL;
 }
 
-void foreign_init(void)
+void imported_init(void)
 {
-	static const struct foreign_ops ops = { .copy = copy, .release = release };
+	static const struct imported_ops ops = { .copy = copy, .release = release };
 
-	foreign_ops = &ops;
+	imported_ops = &ops;
 }
 
-int foreign_import(struct link *link, uint32_t pd_number, uint32_t handle, struct pd *pd,
+int imported_import(struct link *link, uint32_t pd_number, uint32_t handle, struct pd *pd,
 		   struct mr **out)
 {
 	const struct arena_key *entry = handle < ARENA_KEYS ? &link->peer_keys[handle] : NULL;
 	uint32_t key = entry ? atomic_load_explicit(&entry->key, memory_order_acquire) : 0;
-	struct mr_spec spec = { .pd = pd, .null = true, .foreign = true };
+	struct mr_spec spec = { .pd = pd, .null = true, .imported = true };
 	int error;
 
 	if (!key || entry->pd != pd_number ||
@@ -94,6 +94,6 @@ int foreign_import(struct link *link, uint32_t pd_number, uint32_t handle, struc
 	if (error)
 		return error;
 	link_get(link);
-	regions[(*out)->index] = (struct foreign){ link, key, pd_number };
+	regions[(*out)->index] = (struct imported){ link, key, pd_number };
 	return 0;
 }

@@ -1,21 +1,20 @@
 /*
- * Foreign - memory regions of another process of this host, imported (ibv_import_mr(3)).
+ * Imported - memory regions of another process of this host (ibv_import_mr(3)).
  *
- * In:  keys of this process that stand for a region of another (KEY_FOREIGN).
+ * In:  keys of this process that stand for a region of another (KEY_IMPORTED).
  * Out: bytes moved between that process's memory and this one's.
  *
- * Such a key is marked as the null MR's is (KEY_NULL), so that nobody takes its memory for our own; where
- * that would be read as zeroes, these are called. What they do is the local path's business
- * (shm/foreign.h), which is above this layer.
+ * Such a key has the mark of the null MR, too (KEY_NULL), so that no copy takes its memory for this process's. Where
+ * a null MR would read as zeroes, these functions are called; shm/imported.h, above this layer, implements them.
  */
-#ifndef MEMORY_FOREIGN_H
-#define MEMORY_FOREIGN_H
+#ifndef MEMORY_IMPORTED_H
+#define MEMORY_IMPORTED_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct foreign_ops {
+struct imported_ops {
 	/*
 	 * Copies `bytes` between `flat` and `address` of the region behind `key`, into the region or out
 	 * of it. 0, or -EFAULT: the region, its memory or its process is gone. The caller holds a hazard on the key.
@@ -26,6 +25,6 @@ struct foreign_ops {
 };
 
 /* Set once, before the first import. */
-extern const struct foreign_ops *foreign_ops;
+extern const struct imported_ops *imported_ops;
 
 #endif

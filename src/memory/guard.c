@@ -1,4 +1,4 @@
-#include "memory/hold.h"
+#include "memory/guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +49,7 @@ static int open_any(bool user_only)
 	return fd;
 }
 
-int hold_open(bool user_only)
+int guard_open(bool user_only)
 {
 	struct uffdio_api api = {
 		.api = UFFD_API,
@@ -66,51 +66,51 @@ int hold_open(bool user_only)
 	return -EPERM;
 }
 
-static int enrol(int hold, uintptr_t start, uintptr_t end, uint64_t mode)
+static int enrol(int guard, uintptr_t start, uintptr_t end, uint64_t mode)
 {
 	struct uffdio_register range = { .range = { start, end - start }, .mode = mode };
 
-	return ioctl(hold, UFFDIO_REGISTER, &range) ? -EACCES : 0;
+	return ioctl(guard, UFFDIO_REGISTER, &range) ? -EACCES : 0;
 }
 
-int hold_missing(int hold, uintptr_t start, uintptr_t end, uintptr_t aside)
+int guard_missing(int guard, uintptr_t start, uintptr_t end, uintptr_t aside)
 {
-	int error = enrol(hold, aside, aside + (end - start), UFFDIO_REGISTER_MODE_MISSING);
+	int error = enrol(guard, aside, aside + (end - start), UFFDIO_REGISTER_MODE_MISSING);
 
 	if (error)
 		return error;
-	return enrol(hold, start, end, UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
+	return enrol(guard, start, end, UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
 }
 
-int hold_release(int hold, uintptr_t start, uintptr_t end)
+int guard_release(int guard, uintptr_t start, uintptr_t end)
 {
 	struct uffdio_range range = { start, end - start };
 
-	return ioctl(hold, UFFDIO_UNREGISTER, &range) ? -errno : 0;
+	return ioctl(guard, UFFDIO_UNREGISTER, &range) ? -errno : 0;
 }
 
-int hold_check(int hold, uintptr_t start, uintptr_t end)
+int guard_check(int guard, uintptr_t start, uintptr_t end)
 {
 	struct uffdio_writeprotect range = {
 		.range = { start, end - start },
 		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
 	};
 
-	while (ioctl(hold, UFFDIO_WRITEPROTECT, &range))
+	while (ioctl(guard, UFFDIO_WRITEPROTECT, &range))
 		if (errno != EAGAIN && errno != EINTR)
 			return -errno;
 	return 0;
 }
 
-int hold_writers(int hold, uintptr_t start, uintptr_t end)
+int guard_writers(int guard, uintptr_t start, uintptr_t end)
 {
-	int error = enrol(hold, start, end, UFFDIO_REGISTER_MODE_WP);
+	int error = enrol(guard, start, end, UFFDIO_REGISTER_MODE_WP);
 
-	return error ? error : hold_check(hold, start, end);
+	return error ? error : guard_check(guard, start, end);
 }
 
 /* *done: how far it got. */
-static int take(int hold, uintptr_t to, uintptr_t from, size_t bytes, size_t *done)
+static int take(int guard, uintptr_t to, uintptr_t from, size_t bytes, size_t *done)
 {
 	*done = 0;
 	for (int tries = 0; *done < bytes;) {
@@ -120,7 +120,7 @@ static int take(int hold, uintptr_t to, uintptr_t from, size_t bytes, size_t *do
 			.len = bytes - *done,
 			.mode = UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES,
 		};
-		int error = ioctl(hold, UFFDIO_MOVE, &range) ? -errno : 0;
+		int error = ioctl(guard, UFFDIO_MOVE, &range) ? -errno : 0;
 
 		if (range.move > 0)
 			*done += (size_t)range.move;
@@ -137,30 +137,30 @@ static int take(int hold, uintptr_t to, uintptr_t from, size_t bytes, size_t *do
 	return 0;
 }
 
-void hold_put_back(int hold, uintptr_t start, uintptr_t end, intptr_t shift)
+void guard_put_back(int guard, uintptr_t start, uintptr_t end, intptr_t shift)
 {
 	size_t done;
 
-	if (!take(hold, start, start + (uintptr_t)shift, end - start, &done))
+	if (!take(guard, start, start + (uintptr_t)shift, end - start, &done))
 		return;
 	/* nobody else knows the pages that are left there, so their contents will do as well */
-	hold_release(hold, start + (uintptr_t)shift, end + (uintptr_t)shift);
+	guard_release(guard, start + (uintptr_t)shift, end + (uintptr_t)shift);
 	for (start += done; start < end; start += PAGE) {
 		struct uffdio_copy page = {
 			.dst = start, .src = start + (uintptr_t)shift, .len = PAGE,
 		};
 
-		while (ioctl(hold, UFFDIO_COPY, &page) && errno == EAGAIN)
+		while (ioctl(guard, UFFDIO_COPY, &page) && errno == EAGAIN)
 			;
 	}
 }
 
-int hold_take(int hold, uintptr_t start, uintptr_t end, intptr_t shift)
+int guard_take(int guard, uintptr_t start, uintptr_t end, intptr_t shift)
 {
 	size_t done;
-	int error = take(hold, start + (uintptr_t)shift, start, end - start, &done);
+	int error = take(guard, start + (uintptr_t)shift, start, end - start, &done);
 
 	if (error && done)
-		hold_put_back(hold, start, start + done, shift);
+		guard_put_back(guard, start, start + done, shift);
 	return error;
 }

@@ -1,3 +1,0 @@
-#include "memory/foreign.h"
-
-const struct foreign_ops *foreign_ops;

@@ -1,0 +1,3 @@
+#include "memory/imported.h"
+
+const struct imported_ops *imported_ops;
