@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/memory_file.h"
-#include "shm/reach.h"
+#include "shm/xcopy.h"
 
 void peer_link_close_info(struct ctl_peer_info *info)
 {
@@ -57,7 +57,7 @@ struct link *peer_link_make(struct ctl_peer_info *info)
 	if (!link)
 		goto unmap;
 	info->wake_fd = info->heap_fd = -1;
-	reach_probe(link);
+	xcopy_probe(link);
 	return link;
 unmap:
 	munmap(arena, ARENA_BYTES);
@@ -75,7 +75,7 @@ struct link *peer_link_make_self(uint32_t slot, void *arena, int wake_fd)
 	if (shared >= 0)
 		close(shared);
 	if (self)
-		reach_probe(self);
+		xcopy_probe(self);
 	else if (wake >= 0)
 		close(wake);
 	return self;

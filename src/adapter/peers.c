@@ -13,7 +13,7 @@
 #include "base/cause.h"
 #include "base/uncancelled.h"
 #include "shm/progress.h"
-#include "shm/reach.h"
+#include "shm/xcopy.h"
 #include "shm/retry.h"
 
 static struct lock links_lock = LOCK_INITIALIZER;
@@ -483,7 +483,7 @@ static bool may_copy(const struct link *link)
 {
 	if (!link->alive)
 		return false;
-	return !liveness_is_dead(link->peer) || link->reach != REACH_VM ||
+	return !liveness_is_dead(link->peer) || link->xcopy != XCOPY_VM ||
 	       !liveness_no_thread_left(link->pid);
 }
 

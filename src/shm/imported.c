@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/cause.h"
-#include "shm/reach.h"
+#include "shm/xcopy.h"
 #include "memory/imported.h"
 #include "memory/hazard.h"
 
@@ -35,10 +35,10 @@ static int try_copy(const struct imported *region, uint64_t address, void *flat,
 
 	if (link->alive && key_check(link->peer_keys, region->key, region->pd, 0, address, bytes,
 				     into ? IBV_ACCESS_LOCAL_WRITE : 0, &host, &flags) == KEY_OK) {
-		if (flags & KEY_MOVING && link->reach != REACH_SELF)
+		if (flags & KEY_MOVING && link->xcopy != XCOPY_SELF)
 			error = -EAGAIN;
 		else if (!(flags & KEY_NULL))
-			error = reach_copy(link, into ? REACH_WRITE : REACH_READ, &here, 1, host, bytes);
+			error = xcopy_move(link, into ? XCOPY_WRITE : XCOPY_READ, &here, 1, host, bytes);
 	}
 	hazard_clear(hazard);
 	return error;
@@ -83,7 +83,7 @@ int imported_import(struct link *link, uint32_t pd_number, uint32_t handle, stru
 		cause_report(CAUSE_ARGUMENT_INVALID, 0, "memory region %u is none of that PD", handle);
 		return -EINVAL;
 	}
-	if (link->reach == REACH_NONE) {
+	if (link->xcopy == XCOPY_NONE) {
 		cause_report(CAUSE_UNSUPPORTED, 0, "the memory of process %d may not be reached", link->pid);
 		return -EOPNOTSUPP;
 	}

@@ -124,9 +124,9 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->acked = link->rx_end = 0;
 	link->carried_out = 0;
 	link->flight_head = link->flight_tail = 0;
-	link->reach = own ? REACH_SELF : REACH_NONE;
-	link->reach_error = 0;
-	link->reach_told = false;
+	link->xcopy = own ? XCOPY_SELF : XCOPY_NONE;
+	link->xcopy_error = 0;
+	link->xcopy_told = false;
 	list_init(&link->blocked);
 	list_init(&link->turned);
 	list_init(&link->orphans);
@@ -168,7 +168,7 @@ static int rx_side_of(const struct link *link)
 
 bool link_start(struct link *link)
 {
-	if (link->reach == REACH_SELF)
+	if (link->xcopy == XCOPY_SELF)
 		atomic_store_explicit(&link->rx.control->begun, true, memory_order_relaxed);
 	else if (!start_with(link->shared, rx_side_of(link)))
 		return false;
@@ -181,7 +181,7 @@ bool link_is_shared(struct link *link)
 	bool is_shared = true;
 
 	lock_acquire(&link->tx_lock);
-	if (link->alive && link->reach != REACH_SELF)
+	if (link->alive && link->xcopy != XCOPY_SELF)
 		is_shared = atomic_load(&link->shared->ends) & 1u << rx_side_of(link);
 	lock_release(&link->tx_lock);
 	return is_shared;
@@ -220,7 +220,7 @@ static bool exchange(struct link_shared *from, ino_t from_number, struct link_sh
 /* Under both locks, so nobody is at the rings. */
 static bool move(struct link *link, const struct mapped *to, int tx_side, int rx_side)
 {
-	if (!link->alive || link->reach == REACH_SELF || rx_side != rx_side_of(link) ||
+	if (!link->alive || link->xcopy == XCOPY_SELF || rx_side != rx_side_of(link) ||
 	    link->tx.tail >= RING_BYTES || link->rx.head)
 		return false;
 	if (atomic_load(&to->shared->ends) & (LINK_LEFT | 1u << tx_side))
@@ -288,7 +288,7 @@ void link_put(struct link *link)
 	UNCANCELLED;
 
 	drop_orphans(link); /* no QP can leave one any more */
-	if (link->reach != REACH_SELF)
+	if (link->xcopy != XCOPY_SELF)
 		munmap(link->arena, ARENA_BYTES);
 	close(link->wake_fd);
 	if (link->heap_of == getpid())

@@ -28,11 +28,11 @@
 #define LINK_CONTROL_BYTES 4096
 #define LINK_BYTES_NEEDED  (LINK_CONTROL_BYTES + 2 * RING_BYTES)
 
-/* How the other process's memory is reached: see shm/reach.h. */
-enum reach {
-	REACH_NONE, /* not at all: everything travels by message */
-	REACH_SELF, /* it is our own */
-	REACH_VM,   /* process_vm_readv, process_vm_writev */
+/* How memory is copied to and from the other process: see shm/xcopy.h. */
+enum xcopy {
+	XCOPY_NONE, /* it is not: everything travels by message */
+	XCOPY_SELF, /* it is this process */
+	XCOPY_VM,   /* process_vm_readv, process_vm_writev */
 };
 
 /* A message that waits for its acknowledgement. */
@@ -52,9 +52,9 @@ struct link {
 	_Atomic bool alive;
 	bool dying; /* the other process is dead: nobody reads answers. Guarded by rx_lock */
 	_Atomic uint32_t references; /* QPs that are connected over it */
-	enum reach reach;
-	int reach_error;	 /* REACH_NONE: why, an errno; 0: by VERBATIM_REACH */
-	_Atomic bool reach_told; /* that was reported */
+	enum xcopy xcopy;
+	int xcopy_error;	 /* XCOPY_NONE: why, an errno; 0: by VERBATIM_REACH */
+	_Atomic bool xcopy_told; /* XCOPY_NONE was reported */
 	pid_t heap_of; /* the process that has mapped `heap`: a child of a fork has not */
 	void *arena; /* the other's, read-only (our own for the link to ourselves) */
 	struct arena_header *peer;

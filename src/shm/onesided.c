@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "shm/progress.h"
-#include "shm/reach.h"
+#include "shm/xcopy.h"
 #include "shm/record.h"
 #include "memory/key.h"
 #include "memory/memory.h"
@@ -97,7 +97,7 @@ static char *find_mapped(struct link *link, const struct arena_key *entry, uint6
 {
 	uint64_t place;
 
-	if (link->reach == REACH_SELF)
+	if (link->xcopy == XCOPY_SELF)
 		return NULL; /* the kernel copies: the program may have unmapped it (CONTRACT 6) */
 	place = heap_place(entry, host, bytes);
 	return place ? heap_map(&link->heap, place, bytes) : NULL;
@@ -117,9 +117,9 @@ static enum onesided copy_slice(struct qp *qp, struct wqe *wqe, struct link *lin
 		return *cause != CAUSE_NONE ? ONESIDED_LOCAL_ERROR : ONESIDED_BY_MESSAGE;
 	if (mapped)
 		return copy_mapped(qp, wqe, mapped, bytes, cause);
-	if (link->reach == REACH_VM && !(flags & KEY_STAYS) && !entry->heap)
+	if (link->xcopy == XCOPY_VM && !(flags & KEY_STAYS) && !entry->heap)
 		want(qp, wqe->rkey, entry->length, bytes);
-	switch (reach_copy(link, read ? REACH_READ : REACH_WRITE, iov, pieces, host, bytes)) {
+	switch (xcopy_move(link, read ? XCOPY_READ : XCOPY_WRITE, iov, pieces, host, bytes)) {
 	case 0:
 		return ONESIDED_DONE;
 	case -EFAULT:
@@ -156,7 +156,7 @@ enum onesided onesided_execute(struct qp *qp, struct wqe *wqe, int64_t *budget, 
 		/* the whole range, so that nothing is written if any of it is not allowed */
 		if (key_check(link->peer_keys, wqe->rkey, pd, qp->attr.dest_qp_num,
 			      wqe->remote_addr, wqe->length, right, &host, &flags) != KEY_OK ||
-		    flags & KEY_NULL || (flags & KEY_MOVING && link->reach != REACH_SELF))
+		    flags & KEY_NULL || (flags & KEY_MOVING && link->xcopy != XCOPY_SELF))
 			result = ONESIDED_BY_MESSAGE;
 		else
 			result = copy_slice(qp, wqe, link, host + wqe->done, flags, &bytes, cause);

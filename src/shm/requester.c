@@ -9,7 +9,7 @@
 #include "memory/memory.h"
 #include "shm/onesided.h"
 #include "shm/progress.h"
-#include "shm/reach.h"
+#include "shm/xcopy.h"
 #include "shm/retry.h"
 #include "object/mw.h"
 #include "base/newer.h"
@@ -394,11 +394,11 @@ static enum carried one_sided(struct qp *qp, struct wqe *wqe, int64_t *budget)
 	struct shm_qp *lq = shm_of(qp);
 
 	if (wqe->route == ROUTE_UNDECIDED) {
-		if (lq->link->reach == REACH_NONE &&
-		    !atomic_load_explicit(&lq->link->reach_told, memory_order_relaxed))
-			reach_explain(lq->link);
+		if (lq->link->xcopy == XCOPY_NONE &&
+		    !atomic_load_explicit(&lq->link->xcopy_told, memory_order_relaxed))
+			xcopy_explain(lq->link);
 		/* the PD of XRC is that of an SRQ, which the target knows */
-		if (lq->link->reach == REACH_NONE || qp->type == IBV_QPT_XRC_SEND)
+		if (lq->link->xcopy == XCOPY_NONE || qp->type == IBV_QPT_XRC_SEND)
 			wqe->route = ROUTE_MESSAGE;
 		else if (qp->type == IBV_QPT_UC && !link_carried_out(lq->link, lq->last_end))
 			wqe->route = ROUTE_MESSAGE;

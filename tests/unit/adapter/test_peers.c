@@ -21,7 +21,7 @@
 #include "adapter/peers.h"
 #include "adapter/progress_thread.h"
 #include "shm/progress.h"
-#include "shm/reach.h"
+#include "shm/xcopy.h"
 
 #define OWN_SLOT  3
 #define PEER_SLOT 5
@@ -33,7 +33,7 @@ static struct ring_producer tx;
 static pid_t peer_pid;
 static bool is_known; /* verbatimd has not heard of the peer's death */
 static void (*while_asked)(void);
-static enum reach reach; /* whether the peer's PID is what it is here */
+static enum xcopy xcopy; /* whether the peer's PID is what it is here */
 static unsigned carried_out, closed;
 
 /* ------------------------------------------------------------------------------------------
@@ -109,11 +109,11 @@ void __wrap_progress_on_death(struct link *link)
 	closed++;
 }
 
-void __wrap_reach_probe(struct link *link);
-void __wrap_reach_probe(struct link *link)
+void __wrap_xcopy_probe(struct link *link);
+void __wrap_xcopy_probe(struct link *link)
 {
 	if (link->slot == PEER_SLOT)
-		link->reach = reach;
+		link->xcopy = xcopy;
 }
 
 void __wrap_progress_thread_kick(void);
@@ -164,7 +164,7 @@ static int setup(void **state)
 	assert_ptr_not_equal(tx.data, MAP_FAILED);
 	is_known = true;
 	peer_pid = getpid() + 1;
-	reach = REACH_NONE;
+	xcopy = XCOPY_NONE;
 	carried_out = closed = questions = told = 0;
 	return peers_init(NULL, OWN_SLOT, own, wake_fd);
 }
@@ -397,7 +397,7 @@ static void test_peer_with_our_pid(void **state)
 	leave_one();
 	link = find();
 	assert_non_null(link);
-	assert_int_not_equal(link->reach, REACH_SELF);
+	assert_int_not_equal(link->xcopy, XCOPY_SELF);
 	peers_progress();
 	assert_int_equal(carried_out, 1);
 	die();
@@ -424,7 +424,7 @@ static void test_the_dead_do_not_copy(void **state)
 {
 	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
 
-	reach = REACH_VM;
+	xcopy = XCOPY_VM;
 	peer_pid = fork();
 	if (!peer_pid)
 		for (;;)
@@ -452,7 +452,7 @@ static void test_zombies_do_not_copy(void **state)
 	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
 	siginfo_t info;
 
-	reach = REACH_VM;
+	xcopy = XCOPY_VM;
 	peer_pid = fork();
 	if (!peer_pid)
 		_exit(0);

@@ -1,4 +1,4 @@
-#include "shm/reach.h"
+#include "shm/xcopy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include "base/uncancelled.h"
 #include "memory/memory.h"
 
-void reach_probe(struct link *link)
+void xcopy_probe(struct link *link)
 {
 	const char *wish = secure_getenv("VERBATIM_REACH");
 	uint64_t cookie = 0;
@@ -19,17 +19,17 @@ void reach_probe(struct link *link)
 	struct iovec there = { (void *)(uintptr_t)link->peer->cookie_addr, sizeof(cookie) };
 
 	if (wish && !strcmp(wish, "message")) {
-		link->reach = REACH_NONE;
+		link->xcopy = XCOPY_NONE;
 		return;
 	}
-	if (link->reach == REACH_SELF)
+	if (link->xcopy == XCOPY_SELF)
 		return;
 	if (process_vm_readv(link->pid, &here, 1, &there, 1, 0) != sizeof(cookie))
-		link->reach_error = errno;
+		link->xcopy_error = errno;
 	else if (cookie != link->peer->cookie)
-		link->reach_error = ESRCH; /* somebody else's memory */
+		link->xcopy_error = ESRCH; /* somebody else's memory */
 	else
-		link->reach = REACH_VM;
+		link->xcopy = XCOPY_VM;
 }
 
 /* The kernel's Yama module: who may trace whom; -1: it is not there. */
@@ -53,21 +53,21 @@ static bool may_not_call(void)
 	return process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0;
 }
 
-void reach_explain(struct link *link)
+void xcopy_explain(struct link *link)
 {
 	UNCANCELLED;
 	int scope;
 
-	if (atomic_exchange(&link->reach_told, true))
+	if (atomic_exchange(&link->xcopy_told, true))
 		return;
 	scope = ptrace_scope();
-	if (!link->reach_error)
+	if (!link->xcopy_error)
 		cause_report(CAUSE_REACH_REFUSED, 0, "process %d: VERBATIM_REACH", (int)link->pid);
 	else if (may_not_call())
 		cause_report(CAUSE_REACH_REFUSED, 0,
 			     "process %d: this one may not call process_vm_readv (seccomp)",
 			     (int)link->pid);
-	else if (link->reach_error == ESRCH)
+	else if (link->xcopy_error == ESRCH)
 		cause_report(CAUSE_REACH_REFUSED, 0, "process %d: it is of another PID namespace",
 			     (int)link->pid);
 	else if (scope > 0)
@@ -76,17 +76,17 @@ void reach_explain(struct link *link)
 	else
 		cause_report(CAUSE_REACH_REFUSED, 0,
 			     "process %d: it is not dumpable, or has other rights than this one: %s",
-			     (int)link->pid, strerror(link->reach_error));
+			     (int)link->pid, strerror(link->xcopy_error));
 }
 
-static int copy_self(enum reach_direction direction, const struct iovec *local, int count,
+static int copy_self(enum xcopy_direction direction, const struct iovec *local, int count,
 		     uint64_t remote, size_t length)
 {
 	for (int i = 0; i < count && length; i++) {
 		size_t bytes = local[i].iov_len < length ? local[i].iov_len : length;
 		int r;
 
-		if (direction == REACH_WRITE)
+		if (direction == XCOPY_WRITE)
 			r = memory_copy_to(remote, local[i].iov_base, bytes);
 		else
 			r = memory_copy_from(local[i].iov_base, remote, bytes);
@@ -102,18 +102,18 @@ static int copy_self(enum reach_direction direction, const struct iovec *local, 
  * The kernel stores in the order of the pieces, and one piece is finished before the next is begun;
  * so the last word is a piece of its own.
  */
-static int copy_vm(struct link *link, enum reach_direction direction, const struct iovec *local,
+static int copy_vm(struct link *link, enum xcopy_direction direction, const struct iovec *local,
 		   int count, uint64_t remote, size_t length)
 {
 	uint64_t last = (remote + length - 1) & ~7ull;
-	size_t body = last > remote && direction == REACH_WRITE ? last - remote : 0;
+	size_t body = last > remote && direction == XCOPY_WRITE ? last - remote : 0;
 	struct iovec there[2] = {
 		{ (void *)(uintptr_t)remote, body },
 		{ (void *)(uintptr_t)(remote + body), length - body },
 	};
 	ssize_t n;
 
-	if (direction == REACH_WRITE)
+	if (direction == XCOPY_WRITE)
 		n = process_vm_writev(link->pid, local, count, body ? there : there + 1,
 				      body ? 2 : 1, 0);
 	else
@@ -123,24 +123,24 @@ static int copy_vm(struct link *link, enum reach_direction direction, const stru
 	if (n >= 0)
 		return -EFAULT; /* part of it: the next page is not there */
 	if (errno == EPERM) {
-		link->reach_error = EPERM;
-		link->reach = REACH_NONE;
+		link->xcopy_error = EPERM;
+		link->xcopy = XCOPY_NONE;
 		return -EPERM;
 	}
 	return errno == ESRCH ? -ESRCH : -EFAULT;
 }
 
-int reach_copy(struct link *link, enum reach_direction direction, const struct iovec *local,
+int xcopy_move(struct link *link, enum xcopy_direction direction, const struct iovec *local,
 	       int count, uint64_t remote, size_t length)
 {
 	if (!length)
 		return 0;
-	switch (link->reach) {
-	case REACH_SELF:
+	switch (link->xcopy) {
+	case XCOPY_SELF:
 		return copy_self(direction, local, count, remote, length);
-	case REACH_VM:
+	case XCOPY_VM:
 		return copy_vm(link, direction, local, count, remote, length);
-	case REACH_NONE:
+	case XCOPY_NONE:
 		break;
 	}
 	return -EPERM;
