@@ -156,7 +156,7 @@ int sq_set_sges(struct qp *qp, struct wqe *wqe, const struct ibv_sge *list, size
 		return EINVAL;
 	}
 	wqe->flags &= (uint8_t)~IBV_SEND_INLINE;
-	wqe->num_sge = (uint16_t)count;
+	wqe->num_sge = (uint8_t)count;
 	wqe->length = (uint32_t)length;
 	return 0;
 }

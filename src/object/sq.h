@@ -45,7 +45,8 @@ struct wqe {
 	uint32_t vendor_err; /* enum cause */
 	uint32_t length;    /* of the message in bytes */
 	uint32_t imm;	    /* network order, or the R_Key to invalidate */
-	uint16_t num_sge;
+	uint8_t num_sge;
+	bool room_awaited;  /* datagram: it has found a ring full, and has a time to wait */
 	uint8_t begun;	    /* it was on the way once: in SQD it is still carried out */
 	uint8_t route;	    /* for the path's use: which way it was begun */
 	/* one-sided */
@@ -65,8 +66,10 @@ struct wqe {
 	struct ibv_mw_bind_info bind; /* but for its `mr` */
 	/* how far it is; for the path's use */
 	uint32_t done;	    /* bytes carried out */
-	uint32_t msn;	    /* message sequence number it travels under */
-	uint64_t ring_end;  /* local path: position behind its last record */
+	uint32_t first_psn; /* of its first packet; through shared memory: the number of its message */
+	uint32_t end_psn;   /* the PSN behind its last packet */
+	uint16_t read_piece; /* packets that one READ request asks for */
+	uint16_t wire_tries; /* datagram: how often it has found the socket full */
 	/* SGEs, or the data itself if IBV_SEND_INLINE */
 	union {
 		struct ibv_sge sge[0];

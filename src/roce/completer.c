@@ -22,13 +22,13 @@ static uint32_t advance(struct qp *qp, uint32_t end, bool answered)
 
 		if (wqe->state == WQE_DONE)
 			continue;
-		if (!wqe->begun || wqe_has_failed(wqe) || packet_psn_diff(wqe->msn, end) >= 0)
+		if (!wqe->begun || wqe_has_failed(wqe) || packet_psn_diff(wqe->first_psn, end) >= 0)
 			break;
 		if (request_is_asked(wqe) && !answered) {
-			end = packet_psn_diff(tq->una_psn, wqe->msn) > 0 ? tq->una_psn : wqe->msn;
+			end = packet_psn_diff(tq->una_psn, wqe->first_psn) > 0 ? tq->una_psn : wqe->first_psn;
 			break;
 		}
-		if (packet_psn_diff(end, wqe_end(wqe)) < 0)
+		if (packet_psn_diff(end, wqe->end_psn) < 0)
 			break;
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	}
@@ -61,7 +61,7 @@ static struct wqe *find_oldest(struct qp *qp, uint32_t *seq)
 
 		if (wqe->state == WQE_DONE)
 			continue;
-		if (!wqe->begun || wqe_has_failed(wqe) || packet_psn_diff(una, wqe->msn) < 0)
+		if (!wqe->begun || wqe_has_failed(wqe) || packet_psn_diff(una, wqe->first_psn) < 0)
 			return NULL;
 		*seq = s;
 		return wqe;
@@ -163,7 +163,7 @@ static void on_response(struct qp *qp, const struct packet *packet, const struct
 		give_up(qp, IBV_WC_BAD_RESP_ERR, CAUSE_PACKET_OUT_OF_PLACE);
 		return;
 	}
-	offset = (uint32_t)packet_psn_diff(packet->psn, wqe->msn) * tq->mtu;
+	offset = (uint32_t)packet_psn_diff(packet->psn, wqe->first_psn) * tq->mtu;
 	expected = request_brings_nothing(wqe) ? 0 : wqe->length - offset;
 	if (expected > tq->mtu)
 		expected = tq->mtu;

@@ -78,7 +78,7 @@ void requester_on_answer(struct qp *qp)
 static void set_done(struct roce_qp *tq, struct wqe *wqe)
 {
 	uint64_t done = (uint64_t)tq->mtu *
-			(uint32_t)packet_psn_diff(tq->next_psn, wqe->msn);
+			(uint32_t)packet_psn_diff(tq->next_psn, wqe->first_psn);
 
 	wqe->done = done < wqe->length ? (uint32_t)done : wqe->length;
 }
@@ -103,7 +103,7 @@ void requester_go_back(struct qp *qp, uint32_t psn)
 			continue; /* answered, or carried out at this end alone */
 		if (!wqe->begun && !wqe_has_failed(wqe))
 			break;
-		if (!wqe_has_failed(wqe) && packet_psn_diff(psn, wqe_end(wqe)) >= 0)
+		if (!wqe_has_failed(wqe) && packet_psn_diff(psn, wqe->end_psn) >= 0)
 			continue;
 		wqe->state = WQE_POSTED;
 		wqe->route = 0;
@@ -113,7 +113,7 @@ void requester_go_back(struct qp *qp, uint32_t psn)
 		found = true;
 		sq->issue = seq;
 		tq->next_psn = psn;
-		if (wqe->begun && packet_psn_diff(psn, wqe->msn) > 0)
+		if (wqe->begun && packet_psn_diff(psn, wqe->first_psn) > 0)
 			set_done(tq, wqe);
 	}
 	tq->failed = false; /* it is found again when its turn comes */
@@ -132,7 +132,7 @@ void requester_catch_up(struct qp *qp)
 
 		if (wqe->state == WQE_DONE)
 			continue;
-		if (wqe->begun && packet_psn_diff(tq->next_psn, wqe->msn) > 0)
+		if (wqe->begun && packet_psn_diff(tq->next_psn, wqe->first_psn) > 0)
 			set_done(tq, wqe);
 		break;
 	}
@@ -243,7 +243,7 @@ static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_ki
 {
 	struct roce_qp *tq = it->tq;
 	struct qp *qp = it->qp;
-	uint32_t index = (uint32_t)packet_psn_diff(tq->next_psn, wqe->msn);
+	uint32_t index = (uint32_t)packet_psn_diff(tq->next_psn, wqe->first_psn);
 	uint32_t offset = index * tq->mtu, bytes = wqe->length - offset;
 	bool last = bytes <= tq->mtu;
 	struct packet header = request_message(tq, wqe, kind, last);
@@ -286,7 +286,7 @@ static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_ki
 static void add_middles(struct issue *it, struct wqe *wqe)
 {
 	struct roce_qp *tq = it->tq;
-	uint32_t index = (uint32_t)packet_psn_diff(tq->next_psn, wqe->msn);
+	uint32_t index = (uint32_t)packet_psn_diff(tq->next_psn, wqe->first_psn);
 	uint32_t offset = index * tq->mtu, room = room_in_window(it), most, added;
 
 	if (index < 2 || !it->burst->count || offset >= wqe->length || room < 3 ||
@@ -315,14 +315,14 @@ static void begin(struct roce_qp *tq, struct wqe *wqe, uint32_t piece)
 	if (wqe->begun)
 		return;
 	wqe->begun = 1;
-	wqe->msn = tq->next_psn;
-	wqe->ring_end = (uint64_t)piece << 32 |
-			psn_add(tq->next_psn, request_psns(tq, wqe));
+	wqe->first_psn = tq->next_psn;
+	wqe->end_psn = psn_add(tq->next_psn, request_psns(tq, wqe));
+	wqe->read_piece = (uint16_t)piece;
 }
 
 static bool is_start(const struct roce_qp *tq, const struct wqe *wqe)
 {
-	return !wqe->begun || tq->next_psn == wqe->msn;
+	return !wqe->begun || tq->next_psn == wqe->first_psn;
 }
 
 static enum carried passed_on(struct issue *it, struct wqe *wqe)
@@ -373,7 +373,7 @@ static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_
 			return carried;
 	}
 	begin(tq, wqe, 0);
-	while (tq->next_psn != wqe_end(wqe)) {
+	while (tq->next_psn != wqe->end_psn) {
 		enum carried carried = CARRIED;
 
 		if (!room_in_window(it))
@@ -437,9 +437,9 @@ static enum carried ask(struct issue *it, struct wqe *wqe, uint32_t packets)
  */
 static uint32_t next_piece(const struct roce_qp *tq, const struct wqe *wqe)
 {
-	uint32_t at = (uint32_t)packet_psn_diff(tq->next_psn, wqe->msn);
-	uint32_t left = (uint32_t)packet_psn_diff(wqe_end(wqe), tq->next_psn);
-	uint32_t piece = wqe_piece(wqe) - at % wqe_piece(wqe);
+	uint32_t at = (uint32_t)packet_psn_diff(tq->next_psn, wqe->first_psn);
+	uint32_t left = (uint32_t)packet_psn_diff(wqe->end_psn, tq->next_psn);
+	uint32_t piece = wqe->read_piece - at % wqe->read_piece;
 
 	return piece < left ? piece : left;
 }
@@ -482,7 +482,7 @@ static enum carried send_asked(struct issue *it, struct wqe *wqe)
 	if (!room_in_window(it) || tq->asked_tail - tq->asked_head >= read_limit(qp))
 		return CARRY_WAIT;
 	begin(tq, wqe, choose_piece(it));
-	while (tq->next_psn != wqe_end(wqe)) {
+	while (tq->next_psn != wqe->end_psn) {
 		uint32_t piece = next_piece(tq, wqe);
 		enum carried carried;
 

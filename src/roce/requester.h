@@ -27,17 +27,6 @@
 #define READ_PIECES    4
 #define READ_PIECE_MIN 4
 
-/* What a request that is begun keeps in wqe.ring_end: the PSN behind it; a READ's piece in packets. */
-static inline uint32_t wqe_end(const struct wqe *wqe)
-{
-	return (uint32_t)wqe->ring_end;
-}
-
-static inline uint32_t wqe_piece(const struct wqe *wqe)
-{
-	return (uint32_t)(wqe->ring_end >> 32);
-}
-
 /* It failed at this end, and only waits for its turn to be completed (wqe.route). */
 #define ROUTE_FAILED 1
 

@@ -92,7 +92,7 @@ struct roce_qp {
 	/*
 	 * Requester. una_psn .. next_psn is on the way and not answered. Behind next_psn, up to
 	 * max_psn, is what was on the way when the requester went back: answers to it may still come.
-	 * A request that is begun (wqe.begun) keeps its PSNs, wqe.msn .. wqe_end, whatever happens.
+	 * A request that is begun (wqe.begun) keeps its PSNs, wqe.first_psn .. end_psn, whatever happens.
 	 */
 	uint8_t state; /* enum requester_state */
 	bool started;  /* the PSNs were set from sq_psn */

@@ -40,7 +40,7 @@ static bool find_msn(struct qp *qp, uint32_t msn, uint32_t *seq)
 
 		if (s == qp->sq.issue && !(wqe->state == WQE_POSTED && wqe->done))
 			return false; /* only a message that is half over may be behind issue */
-		if ((is_on_the_way(wqe) || s == qp->sq.issue) && wqe->msn == msn) {
+		if ((is_on_the_way(wqe) || s == qp->sq.issue) && wqe->first_psn == msn) {
 			*seq = s;
 			return true;
 		}

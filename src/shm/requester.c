@@ -167,7 +167,7 @@ static void fill_header(struct qp *qp, struct wqe *wqe, struct record_header *he
 {
 	header->dst_qpn = qp->attr.dest_qp_num;
 	header->src_qpn = qp->ib.qp_num;
-	header->msn = wqe->msn | (uint32_t)shm_of(qp)->attempt << 24;
+	header->msn = wqe->first_psn | (uint32_t)shm_of(qp)->attempt << 24;
 	header->total = wqe->length;
 	header->bytes = (uint16_t)bytes;
 	header->srqn = wqe->remote_srqn >> XRC_PLACE_BITS == header->dst_qpn >> ARENA_QP_BITS ?
@@ -274,7 +274,7 @@ static enum carried send_message(struct qp *qp, struct wqe *wqe, enum record_kin
 	enum carried carried;
 
 	if (wqe->done == 0) {
-		wqe->msn = lq->next_msn;
+		wqe->first_psn = lq->next_msn;
 		if (!(wqe->flags & IBV_SEND_INLINE) && wqe->length > RECORD_PAYLOAD_MAX) {
 			/* a long message with a bad SGE must not be half way over when that shows */
 			enum cause cause =
@@ -311,7 +311,7 @@ static enum carried send_alone(struct qp *qp, struct wqe *wqe, enum record_kind 
 	struct link *link = shm_of(qp)->link;
 	struct record *record;
 
-	wqe->msn = shm_of(qp)->next_msn;
+	wqe->first_psn = shm_of(qp)->next_msn;
 	lock_acquire(&link->tx_lock);
 	record = link->alive && !flight_is_full(link) ?
 			 ring_reserve(&link->tx, bytes, RING_FOR_NAKS) :
@@ -367,7 +367,7 @@ static enum carried request_read(struct qp *qp, struct wqe *wqe)
 	cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, IBV_ACCESS_LOCAL_WRITE);
 	if (cause != CAUSE_NONE)
 		return fail_local(qp, wqe, cause);
-	wqe->msn = lq->next_msn;
+	wqe->first_psn = lq->next_msn;
 	lock_acquire(&link->tx_lock);
 	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (record) {
@@ -441,7 +441,7 @@ static enum carried unreachable(struct qp *qp, struct wqe *wqe)
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 		return CARRIED;
 	}
-	wqe->msn = lq->next_msn;
+	wqe->first_psn = lq->next_msn;
 	if (lq->link) {
 		shm_retry_on_loss(qp, qp->sq.issue, CAUSE_PEER_DIED);
 		return CARRY_WAIT;

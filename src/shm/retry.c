@@ -92,7 +92,7 @@ static void go_back(struct qp *qp, uint32_t seq)
 		wqe->begun |= wqe->done != 0;
 		wqe->done = 0;
 	}
-	lq->next_msn = sq_wqe(&qp->sq, seq)->msn;
+	lq->next_msn = sq_wqe(&qp->sq, seq)->first_psn;
 	lq->failed = false; /* it is found again when its turn comes */
 	qp->sq.issue = seq;
 }
@@ -159,11 +159,11 @@ void shm_retry_on_full(struct qp *qp)
 	struct shm_qp *lq = shm_of(qp);
 	struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.issue);
 
-	if (wqe->ring_end) { /* it has been waiting: the timer runs */
+	if (wqe->room_awaited) { /* the timer runs since then */
 		lq->state = REQUESTER_FULL_WAIT;
 		return;
 	}
-	wqe->ring_end = 1;
+	wqe->room_awaited = true;
 	arm(lq, REQUESTER_FULL_WAIT, RETRY_FULL_NS);
 }
 
@@ -171,7 +171,7 @@ void shm_retry_on_full(struct qp *qp)
 
 bool shm_retry_on_wire_full(struct qp *qp, struct wqe *wqe)
 {
-	if (wqe->msn++ >= RETRY_FULL_NS / WIRE_RETRY_NS)
+	if (wqe->wire_tries++ >= RETRY_FULL_NS / WIRE_RETRY_NS)
 		return false;
 	arm(shm_of(qp), REQUESTER_WIRE_WAIT, WIRE_RETRY_NS);
 	return true;

@@ -442,7 +442,7 @@ static void test_room_ends_the_wait_for_room_only(void **state)
 	struct qp *qp = waiting_qp(14, 7, 7);
 
 	lock_acquire(&qp->lock);
-	sq_wqe(&qp->sq, qp->sq.issue)->ring_end = 0; /* as that of a request that was just posted */
+	sq_wqe(&qp->sq, qp->sq.issue)->room_awaited = false; /* as that of a request that was just posted */
 	shm_retry_on_full(qp);
 	assert_int_equal(shm_of(qp)->state, REQUESTER_FULL_WAIT);
 	shm_retry_on_room(qp);
