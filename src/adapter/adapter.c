@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "netdev/device.h"
 #include "adapter/raw_sockets.h"
 #include "adapter/group.h"
@@ -50,14 +51,6 @@ static uint32_t slot;
 static uint64_t cookie; /* what peers look for in our memory */
 static struct list contexts GUARDED_BY(adapter_lock) = { &contexts, &contexts };
 static _Atomic uint32_t generation = 1; /* of the process: counts forks */
-
-static uint64_t realtime_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
 
 static void read_comm(char comm[16])
 {
@@ -107,11 +100,11 @@ static void fill_header(void)
 	struct arena_header *header = arena_header(arena);
 
 	if (getrandom(&cookie, sizeof(cookie), 0) != sizeof(cookie))
-		cookie = realtime_ns() ^ (uintptr_t)&cookie;
+		cookie = clock_realtime_ns() ^ (uintptr_t)&cookie;
 	header->version = ARENA_VERSION;
 	header->pid = (uint32_t)getpid();
 	header->uid = getuid();
-	header->start_ns = realtime_ns();
+	header->start_ns = clock_realtime_ns();
 	header->cookie = cookie;
 	header->cookie_addr = (uintptr_t)&cookie;
 	header->need_wakeup = true;
@@ -159,14 +152,6 @@ static int connect_daemon(void)
 	return error;
 }
 
-static uint64_t monotonic_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
 /* Those that are reached through shared memory. */
 #define MEMBERS_MET 64 /* as many as a datagram reaches */
 
@@ -185,7 +170,7 @@ static uint32_t random_number(void)
 }
 
 static const struct roce_env roce_env = {
-	.now = monotonic_ns,
+	.now = clock_now_ns,
 	.send = ports_send,
 	.sends_trains = ports_sends_trains,
 	.resolve = path_resolve,
@@ -468,12 +453,12 @@ static bool has_met(const uint32_t *slots, int count)
 static bool pause_until(uint64_t until)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = MEET_LOOK_NS }, NULL);
-	return monotonic_ns() < until;
+	return clock_now_ns() < until;
 }
 
 static void meet(uint32_t peer)
 {
-	uint64_t until = monotonic_ns() + RETRY_PEER_NS;
+	uint64_t until = clock_now_ns() + RETRY_PEER_NS;
 
 	while (!has_met(&peer, 1) && pause_until(until))
 		;
@@ -493,7 +478,7 @@ void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mas
 
 void adapter_meet_group(const union ibv_gid *group)
 {
-	uint64_t until = monotonic_ns() + RETRY_PEER_NS;
+	uint64_t until = clock_now_ns() + RETRY_PEER_NS;
 	uint32_t slots[MEMBERS_MET];
 	bool asked;
 	int count;

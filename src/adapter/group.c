@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "adapter/progress_thread.h"
+#include "base/clock.h"
 #include "base/lock.h"
 #include "base/multicast.h"
 #include "shm/retry.h"
@@ -124,14 +125,6 @@ static int list_slots(const uint64_t members[CTL_BITMAP_WORDS], uint32_t *slots,
 	return count;
 }
 
-static uint64_t coarse_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
 /* The group's entry, or one that becomes its; NULL: verbatimd is being asked for so many others. */
 static struct cached *find_cached(const union ibv_gid *gid, uint64_t now) REQUIRES(group_lock)
 {
@@ -160,7 +153,7 @@ int group_members(const union ibv_gid *spelled, uint32_t *slots, int max, bool *
 {
 	const union ibv_gid group = canonical(spelled), *gid = &group;
 	uint64_t members[CTL_BITMAP_WORDS] = { 0 };
-	uint64_t now = coarse_ns();
+	uint64_t now = clock_coarse_ns();
 	struct cached *entry;
 	bool wake = false;
 

@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/epoll.h>
-#include <time.h>
 
 #include "adapter/group.h"
 #include "adapter/peers.h"
 #include "adapter/port_open.h"
 #include "base/cause.h"
+#include "base/clock.h"
 #include "shm/retry.h"
 
 #define NEVER		UINT64_MAX
@@ -28,14 +28,6 @@ static uint64_t attempt_ns; /* when it is looked for again */
 static bool asks; /* there is a question for it, while another thread has its socket */
 static uint64_t port_ask_ns = NEVER; /* when it is asked again for ports */
 static uint64_t introduce_ns = NEVER; /* when it is asked again for peers that have not come back */
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
 
 static void watch(void)
 {
@@ -86,12 +78,12 @@ static void ask(void)
 {
 	asks = peers_ask();
 	asks |= group_ask();
-	port_ask_ns = port_open_ask(now_ns());
+	port_ask_ns = port_open_ask(clock_now_ns());
 }
 
 static void introduce(bool all)
 {
-	introduce_ns = peers_introduce_again(all) ? now_ns() + RECONNECT_NS : NEVER;
+	introduce_ns = peers_introduce_again(all) ? clock_now_ns() + RECONNECT_NS : NEVER;
 }
 
 /* Links outlive the daemon; what is lost meanwhile is news of deaths and new processes. */
@@ -107,14 +99,14 @@ static void find_daemon_again(void)
 		attempt_ms = ATTEMPT_MS_MIN;
 		epoll_ctl(epoll, EPOLL_CTL_DEL, ctl_fd(ctl), NULL);
 	}
-	if (now_ns() < attempt_ns)
+	if (clock_now_ns() < attempt_ns)
 		return;
 	error = ctl_reconnect(ctl, attempt_ms, why, sizeof(why));
 	if (attempt_ms < ATTEMPT_MS_MAX)
 		attempt_ms *= 2;
 	if (error == -EADDRINUSE)
 		cause_report(CAUSE_DAEMON_LOST, 0, "%s", why);
-	attempt_ns = now_ns() + RECONNECT_NS;
+	attempt_ns = clock_now_ns() + RECONNECT_NS;
 	if (error)
 		return;
 	daemon_lost = false;
@@ -141,7 +133,7 @@ void notices_take(void)
 		on_notice(&notice);
 	if (r == -ENOTCONN) {
 		find_daemon_again();
-	} else if (now_ns() >= introduce_ns) {
+	} else if (clock_now_ns() >= introduce_ns) {
 		introduce(false);
 		ask();
 	}
@@ -151,8 +143,8 @@ uint64_t notices_due_ns(void)
 {
 	uint64_t due = introduce_ns;
 
-	if (asks && now_ns() + ASK_AGAIN_NS < due)
-		due = now_ns() + ASK_AGAIN_NS;
+	if (asks && clock_now_ns() + ASK_AGAIN_NS < due)
+		due = clock_now_ns() + ASK_AGAIN_NS;
 	if (port_ask_ns < due)
 		due = port_ask_ns;
 	return daemon_lost && attempt_ns < due ? attempt_ns : due;

@@ -11,6 +11,7 @@
 #include "adapter/peer_link.h"
 #include "adapter/progress_thread.h"
 #include "base/cause.h"
+#include "base/clock.h"
 #include "base/uncancelled.h"
 #include "shm/progress.h"
 #include "shm/xcopy.h"
@@ -160,14 +161,6 @@ static void put_aside_dead(struct link *link)
 	progress_thread_wake();
 }
 
-static uint64_t coarse_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
 /* With a reference, or NULL. */
 static struct link *find_alive(uint32_t slot) REQUIRES(links_lock)
 {
@@ -186,7 +179,7 @@ static struct link *find_alive(uint32_t slot) REQUIRES(links_lock)
 /* True: verbatimd may know more. */
 static bool want(uint32_t slot, bool *wake) REQUIRES(links_lock)
 {
-	uint64_t now = coarse_ns();
+	uint64_t now = clock_coarse_ns();
 
 	*wake = false;
 	if (now < unknown[slot].none_until_ns)
@@ -441,7 +434,7 @@ void peers_on_none(uint32_t slot)
 {
 	if (slot == 0 || slot > SLOT_MAX)
 		return;
-	forget_unknown(slot, coarse_ns() + PEERS_MISS_NS);
+	forget_unknown(slot, clock_coarse_ns() + PEERS_MISS_NS);
 	on_no_introduction(slot);
 	shm_retry_on_peers();
 }

@@ -1,7 +1,6 @@
 #include "adapter/progress.h"
 
 #include <sched.h>
-#include <time.h>
 
 #include "adapter/adapter.h"
 #include "adapter/listening.h"
@@ -9,20 +8,13 @@
 #include "adapter/poll_lease.h"
 #include "adapter/ports.h"
 #include "adapter/progress_thread.h"
+#include "base/clock.h"
 #include "shm/shm_qp.h"
 #include "shm/progress.h"
 #include "shm/retry.h"
 #include "roce/roce.h"
 
 bool progress_running;
-
-static uint64_t monotonic_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
 
 /* The clock is looked at once in so many polls, if there is no other need for it. */
 #define POLLS_PER_LOOK 32
@@ -110,7 +102,7 @@ void adapter_progress(void)
 	if (now_and_then)
 		polls = 0;
 	if (wire || now_and_then)
-		now = monotonic_ns();
+		now = clock_now_ns();
 	any |= wire && poll_wire(now_and_then, now);
 	if (any)
 		in_vain_ns = 0;
@@ -139,7 +131,7 @@ void adapter_catch_up(struct qp *qp) NO_LOCK_CHECK
 	if (link) {
 		progress_catch_up(link);
 		link_put(link);
-	} else if (ports_any() && ports_catch_up(monotonic_ns())) {
+	} else if (ports_any() && ports_catch_up(clock_now_ns())) {
 		roce_flush();
 	}
 }

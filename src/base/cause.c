@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/uncancelled.h"
 
 #define ENTRY_WORDS (sizeof(struct arena_cause) / sizeof(uint64_t))
@@ -177,7 +178,6 @@ static void report_this(enum told told, enum cause cause, uint32_t qpn, uint32_t
 {
 	struct arena_cause report = {.cause = cause, .qpn = qpn};
 	int saved = errno;
-	struct timespec now;
 	void *arena;
 	int len;
 
@@ -186,8 +186,7 @@ static void report_this(enum told told, enum cause cause, uint32_t qpn, uint32_t
 	if (!arena && lines == LINES_OFF)
 		goto out;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	report.time_ns = now.tv_sec * UINT64_C(1000000000) + now.tv_nsec;
+	report.time_ns = clock_realtime_ns();
 	len = snprintf(report.text, sizeof(report.text), "%s%s", cause_sentence(cause),
 		       fmt && *fmt ? ": " : "");
 	if (fmt && len < (int)sizeof(report.text)) {
@@ -234,18 +233,10 @@ static struct kind {
 	_Atomic uint32_t left_out;
 } kinds[KINDS];
 
-static uint64_t coarse_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 /* True: to be reported; *more are left out so far. */
 static bool is_due(enum cause cause, uint32_t qpn, uint32_t *more)
 {
-	uint64_t what = (uint64_t)cause << 32 | qpn, now_ns = coarse_ns();
+	uint64_t what = (uint64_t)cause << 32 | qpn, now_ns = clock_coarse_ns();
 	struct kind *kind = &kinds[(what * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
 	bool same = atomic_load_explicit(&kind->what, memory_order_relaxed) == what;
 

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/host_address.h"
 #include "cmserver/cm.h"
 #include "cmserver/cm_connection.h"
@@ -11,7 +11,7 @@
 #include "cmserver/cm_save.h"
 #include "ibcm/ip_header.h"
 
-#define BUSY_NS INT64_C(1000000000) /* of the thread, for one process: then the others go on */
+#define BUSY_NS UINT64_C(1000000000) /* of the thread, for one process: then the others go on */
 
 /* Of the events, which are read in no order. */
 struct found {
@@ -23,18 +23,10 @@ struct reading {
 	struct cm_client *cc;
 	struct found *events;
 	unsigned count, room;
-	int64_t until_ns;	     /* of the thread's own time */
+	uint64_t until_ns;	     /* of the thread's own time */
 	struct ctl_cm_address asked; /* the last one of which the kernel was asked */
 	bool is_here;
 };
-
-static int64_t busy_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
 
 /* Behind what was in its queue; and not before all is read, since it needs a record. */
 static void tell_removals(struct cm_client *cc)
@@ -149,8 +141,8 @@ static bool keep_id(struct reading *reading, uint32_t slot, const struct cm_reco
 	id->made_seq = r->made_seq;
 	id->raised = r->raised;
 	id->had_connection = r->had_connection != 0;
-	id->is_lost = busy_ns() > reading->until_ns || !restore_port(reading, id, r) ||
-		      !restore_connection(reading, id, r);
+	id->is_lost = clock_ns(CLOCK_THREAD_CPUTIME_ID) > reading->until_ns ||
+		      !restore_port(reading, id, r) || !restore_connection(reading, id, r);
 	return true;
 }
 
@@ -244,7 +236,10 @@ static bool restore_event(struct cm_client *cc, const struct found *f, uint32_t 
 
 void cm_restore(struct cm_client *cc, uint32_t answered)
 {
-	struct reading reading = { .cc = cc, .until_ns = busy_ns() + BUSY_NS };
+	struct reading reading = {
+		.cc = cc,
+		.until_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) + BUSY_NS,
+	};
 
 	cm_store_read(&cc->store, keep, &reading);
 	if (reading.count)

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 #define RANGE_FILE "/proc/sys/net/ipv4/ip_local_port_range"
 
@@ -34,15 +35,12 @@ static void read_range(struct cm_space *s)
 
 void cm_space_init(struct cm_space *s)
 {
-	struct timespec now;
-
 	for (unsigned i = 0; i < CM_SPACE_BUCKETS; i++)
 		list_init(&s->buckets[i]);
 	read_range(s);
 	/* Not always the same: what is left of an earlier daemon's connections uses other ports. */
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	s->last = (uint16_t)(s->lowest +
-			     (unsigned)(now.tv_nsec / 1000) % (s->highest - s->lowest + 1u));
+			     (unsigned)(clock_now_ns() / 1000) % (s->highest - s->lowest + 1u));
 }
 
 bool cm_address_is_any(const struct ctl_cm_address *a)

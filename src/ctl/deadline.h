@@ -6,15 +6,12 @@
 
 #include <limits.h>
 #include <stdint.h>
-#include <time.h>
 
-/* The monotonic clock, ns. */
+#include "base/clock.h"
+
 static inline int64_t deadline_now_ns(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+	return (int64_t)clock_now_ns();
 }
 
 static inline int64_t deadline_in_ms(int64_t ms)

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory_file.h"
 #include "daemon/slots.h"
 #include "event/receive_queue.h"
@@ -110,7 +110,6 @@ static int take_slot(struct client *c, const struct ctl_hello *hello, const stru
 void hello_on_hello(struct client *c, struct fdmsg *m)
 {
 	struct ctl_hello hello = m->body.hello;
-	struct timespec now;
 	int token_fd;
 	int rc = 0;
 
@@ -130,8 +129,7 @@ void hello_on_hello(struct client *c, struct fdmsg *m)
 		hello_refuse(c, hello.greeting.header.seq, -rc);
 		return;
 	}
-	clock_gettime(CLOCK_REALTIME, &now);
-	c->since_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+	c->since_ns = (int64_t)clock_realtime_ns();
 	keep_comm(c, hello.comm);
 	client_set_role(c, CLIENT_PROCESS);
 	hello_welcome(c, hello.greeting.header.seq, c->slot, token_fd);

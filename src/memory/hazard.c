@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 /*
  * Entries below this one belong to a thread each; those above are common, for whoever needs another.
  *
@@ -274,16 +276,14 @@ uint32_t hazard_owner(uint32_t key)
 bool hazard_drain(const uint32_t *keys, unsigned count, unsigned ms)
 {
 	const struct timespec pause = {.tv_nsec = 20000};
-	struct timespec begin, now;
+	uint64_t end_ns;
 
 	hazard_barrier();
-	clock_gettime(CLOCK_MONOTONIC, &begin);
+	end_ns = clock_now_ns() + ms * UINT64_C(1000000);
 	for (unsigned i = 0; i < count; i++) {
 		while (find_owner(keys[i], is_out_of_hold)) {
 			nanosleep(&pause, NULL);
-			clock_gettime(CLOCK_MONOTONIC, &now);
-			if ((now.tv_sec - begin.tv_sec) * 1000 +
-				(now.tv_nsec - begin.tv_nsec) / 1000000 >= ms)
+			if (clock_now_ns() >= end_ns)
 				return false;
 		}
 	}
@@ -298,25 +298,17 @@ uint64_t hazard_pause_ns(uint32_t looks)
 	return PAUSE_MIN_NS << (looks < PAUSE_DOUBLINGS ? looks : PAUSE_DOUBLINGS);
 }
 
-static uint64_t monotonic_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
 bool hazard_wait(struct hazard_wait *wait)
 {
 	struct timespec pause = { .tv_nsec = (long)hazard_pause_ns(wait->looks) };
 	int saved = errno;
 
 	if (!wait->looks++)
-		wait->begin_ns = monotonic_ns();
+		wait->begin_ns = clock_now_ns();
 	if (pause.tv_nsec)
 		nanosleep(&pause, NULL);
 	else
 		sched_yield();
 	errno = saved;
-	return monotonic_ns() - wait->begin_ns < HAZARD_WAIT_MS * 1000000ull;
+	return clock_now_ns() - wait->begin_ns < HAZARD_WAIT_MS * 1000000ull;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "netdev/interface.h"
 #include "base/host_address.h"
 
@@ -282,15 +283,14 @@ static bool ask_once_a_second(const union ibv_gid *gid) REQUIRES(known_lock)
 	uint64_t mixed = (gid->global.subnet_prefix ^ gid->global.interface_id) *
 			 UINT64_C(0x9e3779b97f4a7c15);
 	struct known *k = &known[mixed % KNOWN];
-	struct timespec now;
+	time_t second = (time_t)(clock_now_ns() / 1000000000u);
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (k->asked && k->second == now.tv_sec && !memcmp(k->gid.raw, gid->raw, sizeof(gid->raw)))
+	if (k->asked && k->second == second && !memcmp(k->gid.raw, gid->raw, sizeof(gid->raw)))
 		return k->is_local;
 	*k = (struct known){
 		.gid = *gid,
 		.asked = true,
-		.second = now.tv_sec,
+		.second = second,
 		.is_local = host_has_address(gid->raw, 0) > 0,
 	};
 	return k->is_local;

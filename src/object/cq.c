@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/cause.h"
+#include "base/clock.h"
 #include "object/acknowledge.h"
 #include "object/context.h"
 #include "object/limits.h"
@@ -22,14 +22,6 @@
 
 static _Atomic uint32_t cqs;	 /* of this process */
 static _Atomic uint32_t handles; /* given so far */
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /*
  * A ring for `capacity` entries, and the mask of the part that is used at first. Its pages are
@@ -307,7 +299,7 @@ void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited)
 	slot = &cq->ring[tail & cq->ring_mask];
 	*slot = *cqe;
 	if (cq->wants_timestamp)
-		slot->timestamp_ns = now_ns();
+		slot->timestamp_ns = clock_now_ns();
 	atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);
 	if (cq->armed == CQ_ARMED_ANY ||
 	    (cq->armed == CQ_ARMED_SOLICITED && (solicited || cqe->status != IBV_WC_SUCCESS))) {

@@ -2,8 +2,9 @@
 
 #include <isa-l/crc.h>
 #include <stdatomic.h>
-#include <time.h>
 #include <zlib.h>
+
+#include "base/clock.h"
 
 #define SAMPLE_BYTES 2048
 #define SAMPLES	     5 /* the shortest counts: others may be interrupted */
@@ -22,24 +23,16 @@ static uint32_t by_zlib(uint32_t crc, const void *bytes, size_t length)
 
 static crc_fn *_Atomic chosen = by_isal;
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
 static uint64_t shortest_ns(crc_fn *fn, const uint8_t *sample)
 {
 	static volatile uint32_t result;
 	uint64_t shortest = UINT64_MAX;
 
 	for (int i = 0; i < SAMPLES; i++) {
-		uint64_t start = now_ns(), took;
+		uint64_t start = clock_now_ns(), took;
 
 		result = fn(0, sample, SAMPLE_BYTES);
-		took = now_ns() - start;
+		took = clock_now_ns() - start;
 		if (took < shortest)
 			shortest = took;
 	}

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "rsocket/connect.h"
 #include "rsocket/keepalive.h"
 #include "rsocket/linger.h"
@@ -40,7 +41,7 @@ static bool shut(struct stream *s, int how, enum control *control) REQUIRES(s->l
 
 static uint64_t after_ms(uint64_t ms)
 {
-	return wait_now_ns() + ms * UINT64_C(1000000);
+	return clock_now_ns() + ms * UINT64_C(1000000);
 }
 
 /* Signals do not cut it short: the requests before the last message complete audibly only with that. */

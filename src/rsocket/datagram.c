@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "rsocket/config.h"
 #include "rsocket/resolve.h"
 #include "rsocket/ud.h"
@@ -181,7 +182,7 @@ static int sleep_once(struct datagram *d, bool (*ready)(struct datagram *d), int
 	if (*over)
 		return 0;
 	if (deadline_ns) {
-		uint64_t now = wait_now_ns();
+		uint64_t now = clock_now_ns();
 
 		if (now >= deadline_ns)
 			rc = -EAGAIN;
@@ -220,7 +221,7 @@ static int wait(struct datagram *d, bool (*ready)(struct datagram *d), bool nonb
 		lock_release(&d->lock);
 		if (over || nonblock)
 			return over ? 0 : -EAGAIN;
-		now = wait_now_ns();
+		now = clock_now_ns();
 		if (!start)
 			start = now;
 	} while (now - start < config_get()->poll_us * UINT64_C(1000));
@@ -407,7 +408,7 @@ static bool all_sent(struct datagram *d) REQUIRES(d->lock)
 
 void datagram_close(struct datagram *d)
 {
-	uint64_t deadline = wait_now_ns() + CLOSE_NS;
+	uint64_t deadline = clock_now_ns() + CLOSE_NS;
 
 	while (wait(d, all_sent, false, deadline) == -EINTR)
 		;

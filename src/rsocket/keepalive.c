@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "rsocket/message.h"
 
 #define DEFAULT_S 7200
@@ -66,7 +67,7 @@ static void *run(void *arg)
 {
 	pthread_mutex_lock(&mutex);
 	while (!list_empty(&streams)) {
-		uint64_t next = send_due(wait_now_ns());
+		uint64_t next = send_due(clock_now_ns());
 		struct timespec until = { (time_t)(next / SECOND_NS), (long)(next % SECOND_NS) };
 
 		pthread_cond_timedwait(&changed, &mutex, &until);
@@ -105,7 +106,7 @@ int keepalive_start(struct stream *s)
 	pthread_mutex_lock(&mutex);
 	if (!s->keepalive_s)
 		s->keepalive_s = system_default();
-	s->keepalive_due_ns = wait_now_ns() + s->keepalive_s * SECOND_NS;
+	s->keepalive_due_ns = clock_now_ns() + s->keepalive_s * SECOND_NS;
 	if (!s->keepalive)
 		list_add_tail(&streams, &s->keepalive_link);
 	s->keepalive = true;

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "rsocket/close.h"
 #include "rsocket/connect.h"
 
@@ -62,7 +63,7 @@ static void take_out(struct stream *s, struct list *over)
  */
 static nfds_t look_at_all(struct pollfd *fds, unsigned room, struct list *over, uint64_t *until_ns)
 {
-	uint64_t now = wait_now_ns();
+	uint64_t now = clock_now_ns();
 	struct stream *s, *next;
 	nfds_t count = 0;
 
@@ -107,7 +108,7 @@ static void finish(struct list *over)
 
 static int wait_ms(uint64_t until_ns)
 {
-	uint64_t now = wait_now_ns();
+	uint64_t now = clock_now_ns();
 
 	return now < until_ns ? (int)((until_ns - now) / 1000000) + 1 : 0;
 }
@@ -117,7 +118,7 @@ static void turn(void)
 {
 	struct pollfd few[1 + 8 * PER_STREAM], *fds = few, *many = NULL;
 	struct list over = { &over, &over };
-	uint64_t until_ns = wait_now_ns() + UINT64_C(1000000000);
+	uint64_t until_ns = clock_now_ns() + UINT64_C(1000000000);
 	nfds_t count = 0;
 	unsigned room;
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "rsocket/config.h"
 #include "rsocket/datagram.h"
 #include "rsocket/stream.h"
@@ -37,7 +38,7 @@ struct call {
 
 uint64_t poll_deadline(int timeout_ms)
 {
-	return timeout_ms < 0 ? 0 : wait_now_ns() + (uint64_t)timeout_ms * MS_NS;
+	return timeout_ms < 0 ? 0 : clock_now_ns() + (uint64_t)timeout_ms * MS_NS;
 }
 
 static struct lock *lock_of(struct rsocket *rs)
@@ -162,7 +163,7 @@ static void disarm(struct call *call, bool woken) NO_LOCK_CHECK
 
 static int time_left_ms(uint64_t deadline_ns)
 {
-	uint64_t now = deadline_ns ? wait_now_ns() : 0, left_ms = config_get()->wake_ms;
+	uint64_t now = deadline_ns ? clock_now_ns() : 0, left_ms = config_get()->wake_ms;
 
 	if (deadline_ns && now >= deadline_ns)
 		return 0;
@@ -192,7 +193,7 @@ static int wait_for_any(struct call *call, uint64_t deadline_ns)
 		ready = look_at_all(call);
 		if (ready)
 			return ready;
-		now = wait_now_ns();
+		now = clock_now_ns();
 		if (deadline_ns && now >= deadline_ns)
 			return 0;
 		if (!start)
@@ -216,7 +217,7 @@ static int wait_with(struct call *call, uint64_t deadline_ns)
 		do {
 			rc = poll(call->fds, call->fd_count, time_left_ms(deadline_ns));
 			rc = rc < 0 ? -errno : rc;
-		} while (!rc && (!deadline_ns || wait_now_ns() < deadline_ns));
+		} while (!rc && (!deadline_ns || clock_now_ns() < deadline_ns));
 		return rc;
 	}
 	call->self = wait_fd();

@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/cause.h"
 #include "rsocket/wait.h"
 
@@ -161,7 +162,7 @@ bool resolve_is_known(struct datagram *d, struct peer *peer)
 
 	if (!peer->ah)
 		return false;
-	now = wait_now_ns();
+	now = clock_now_ns();
 	if (now - peer->heard_ns < BELIEVED_NS)
 		return true;
 	peer->heard_ns = now; /* one of them asks; the others do not wait for the answer */
@@ -173,7 +174,7 @@ void resolve_heard(struct datagram *d, const union socket_name *address)
 	struct peer *peer = find(d, address);
 
 	if (peer)
-		peer->heard_ns = wait_now_ns();
+		peer->heard_ns = clock_now_ns();
 }
 
 /* Messages */
@@ -244,7 +245,7 @@ static void learn(struct datagram *d, const struct udp_header *header,
 	if (!peer->ah)
 		peer->ah = ud_address(peer->end, from);
 	peer->qpn = be32toh(header->qpn) & QPN_MASK;
-	peer->heard_ns = wait_now_ns();
+	peer->heard_ns = clock_now_ns();
 	if (header->operation == OP_DATA)
 		resolve_send(d, peer, OP_CONTROL, NULL, 0, true);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "rsocket/config.h"
 #include "rsocket/export.h"
 #include "rsocket/poll.h"
@@ -70,7 +71,7 @@ static int distribute(const struct pollfd *fds, nfds_t n, fd_set *reads, fd_set 
 /* The time that is left, as Linux tells it. */
 static void give_time_left(uint64_t deadline_ns, struct timeval *timeout)
 {
-	uint64_t now = wait_now_ns(), left = now < deadline_ns ? deadline_ns - now : 0;
+	uint64_t now = clock_now_ns(), left = now < deadline_ns ? deadline_ns - now : 0;
 
 	timeout->tv_sec = (time_t)(left / 1000000000);
 	timeout->tv_usec = (suseconds_t)(left % 1000000000 / 1000);
@@ -83,7 +84,7 @@ static int deadline_of(const struct timeval *timeout, uint64_t *deadline_ns)
 		return 0;
 	if (timeout->tv_sec < 0 || timeout->tv_usec < 0 || timeout->tv_usec >= 1000000)
 		return -EINVAL;
-	*deadline_ns = wait_now_ns() + (uint64_t)timeout->tv_sec * 1000000000 +
+	*deadline_ns = clock_now_ns() + (uint64_t)timeout->tv_sec * 1000000000 +
 		       (uint64_t)timeout->tv_usec * 1000;
 	return 0;
 }

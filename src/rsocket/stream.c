@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "rsocket/config.h"
 #include "rsocket/connect.h"
 #include "rsocket/keepalive.h"
@@ -332,7 +333,7 @@ static int sleep_until(struct stream *s, bool (*ready)(struct stream *s), uint64
 	while (!rc) {
 		timeout_ms = config_get()->wake_ms;
 		if (deadline_ns) {
-			now = wait_now_ns();
+			now = clock_now_ns();
 			if (now >= deadline_ns)
 				return -EAGAIN;
 			if ((deadline_ns - now) / 1000000 < timeout_ms)
@@ -360,7 +361,7 @@ int stream_wait(struct stream *s, bool (*ready)(struct stream *s), bool nonblock
 			return rc;
 		if (nonblock)
 			return -EAGAIN;
-		now = wait_now_ns();
+		now = clock_now_ns();
 		if (!start)
 			start = now;
 	} while (now - start < config_get()->poll_us * UINT64_C(1000));

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "rsocket/mapping.h"
 #include "rsocket/message.h"
 
@@ -93,7 +94,7 @@ int transfer_connected(struct stream *s, int flags)
 static int may_begin(struct stream *s, int flags)
 {
 	if (s->phase == STREAM_ACCEPTING && stream_nonblocking(s, flags)) {
-		int rc = stream_wait(s, is_decided, false, wait_now_ns() + CONFIRMED_NS);
+		int rc = stream_wait(s, is_decided, false, clock_now_ns() + CONFIRMED_NS);
 
 		return rc == -EINTR ? -EAGAIN : rc;
 	}

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 static pthread_key_t key;
@@ -70,14 +69,6 @@ void wait_kick(struct list *waiters)
 	list_for_each(pos, waiters)
 		eventfd_write(list_entry(pos, struct waiter, link)->fd, 1);
 	errno = error;
-}
-
-uint64_t wait_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 void wait_forget(void)

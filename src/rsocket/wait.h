@@ -34,9 +34,6 @@ void wait_join(struct list *waiters, struct waiter *waiter, int fd);
 void wait_leave(struct waiter *waiter);
 void wait_kick(struct list *waiters);
 
-/* CLOCK_MONOTONIC. */
-uint64_t wait_now_ns(void);
-
 /* For the child of a fork: eventfds made before are the parent's. */
 void wait_forget(void);
 

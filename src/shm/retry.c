@@ -1,7 +1,7 @@
 #include "shm/retry.h"
 
-#include <time.h>
 
+#include "base/clock.h"
 #include "shm/requester.h"
 #include "object/rnr.h"
 #include "memory/hazard.h"
@@ -10,14 +10,6 @@ static struct lock timer_lock = LOCK_INITIALIZER;
 static struct list timers GUARDED_BY(timer_lock) = { &timers, &timers };
 static _Atomic uint64_t next_deadline = RETRY_NEVER; /* written under timer_lock */
 static _Atomic uint32_t answers; /* of verbatimd; written under timer_lock */
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
 
 uint64_t shm_retry_deadline_ns(void)
 {
@@ -48,7 +40,7 @@ static void arm_until(struct shm_qp *lq, enum requester_state state, uint64_t de
 
 static void arm(struct shm_qp *lq, enum requester_state state, uint64_t wait_ns)
 {
-	arm_until(lq, state, now_ns() + wait_ns);
+	arm_until(lq, state, clock_now_ns() + wait_ns);
 }
 
 static void disarm(struct shm_qp *lq)
@@ -189,7 +181,7 @@ bool shm_retry_on_unknown(struct qp *qp)
 	if (lq->sought)
 		return false;
 	arm_until(lq, REQUESTER_PEER_WAIT,
-		  lq->seek_end_ns ? lq->seek_end_ns : now_ns() + RETRY_PEER_NS);
+		  lq->seek_end_ns ? lq->seek_end_ns : clock_now_ns() + RETRY_PEER_NS);
 	return true;
 }
 
@@ -208,7 +200,7 @@ void shm_retry_on_peers(void)
 	}
 	lock_release(&timer_lock);
 	if (any)
-		shm_retry_run(now_ns());
+		shm_retry_run(clock_now_ns());
 }
 
 void shm_retry_on_room(struct qp *qp)

@@ -1,9 +1,9 @@
 #include "verbs/cq_ex.h"
 
 #include <errno.h>
-#include <time.h>
 
 #include "adapter/adapter.h"
+#include "base/clock.h"
 
 static struct cq *cq_ex_of(struct ibv_cq_ex *ex)
 {
@@ -120,20 +120,12 @@ static uint64_t read_completion_ts(struct ibv_cq_ex *ex)
 	return cq_ex_of(ex)->current.timestamp_ns;
 }
 
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The wall clock of then, as far as the wall clock of now tells. */
 static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ex)
 {
-	uint64_t ago_ns = clock_ns(CLOCK_MONOTONIC) - cq_ex_of(ex)->current.timestamp_ns;
+	uint64_t ago_ns = clock_now_ns() - cq_ex_of(ex)->current.timestamp_ns;
 
-	return clock_ns(CLOCK_REALTIME) - ago_ns;
+	return clock_realtime_ns() - ago_ns;
 }
 
 void cq_ex_init(struct cq *cq, uint64_t wc_flags)

@@ -3,8 +3,8 @@
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "netdev/device.h"
 #include "base/identity.h"
 #include "base/uncancelled.h"
@@ -210,14 +210,12 @@ int ibv_query_port_speed(struct ibv_context *context, uint32_t port_num, uint64_
 /* The clock of completion timestamps, as one number of nanoseconds: a raw clock has no seconds. */
 int verbs_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
 {
-	struct timespec now;
 	uint32_t asked = values->comp_mask;
 
 	values->comp_mask = 0;
 	if (asked & IBV_VALUES_MASK_RAW_CLOCK) {
-		clock_gettime(CLOCK_MONOTONIC, &now);
 		values->raw_clock.tv_sec = 0;
-		values->raw_clock.tv_nsec = now.tv_sec * 1000000000l + now.tv_nsec;
+		values->raw_clock.tv_nsec = (long)clock_now_ns();
 		values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
 	}
 	return 0;

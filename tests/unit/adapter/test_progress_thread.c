@@ -22,6 +22,7 @@
 #include "adapter/progress_thread.h"
 #include "adapter/listening.h"
 #include "adapter/poll_lease.h"
+#include "base/clock.h"
 #include "shm/retry.h"
 #include "roce/roce.h"
 
@@ -57,14 +58,6 @@ static _Atomic unsigned listens;
 static _Atomic unsigned away_ms;
 static pthread_t main_thread;
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
 static void sleep_ms(unsigned ms)
 {
 	struct timespec t = { ms / 1000, ms % 1000 * 1000000l };
@@ -93,14 +86,14 @@ int __wrap_ctl_next_notice(struct ctl_client *c, struct ctl_notice *out)
 int __wrap_ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len);
 int __wrap_ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len)
 {
-	uint64_t pause = now_ns() - search_end_ns;
+	uint64_t pause = clock_now_ns() - search_end_ns;
 
 	if (searches++ && pause < shortest_pause_ns)
 		shortest_pause_ns = pause;
 	if (!daemon_is_lost)
 		return 0;
 	sleep_ms((unsigned)limit_ms);
-	search_end_ns = now_ns();
+	search_end_ns = clock_now_ns();
 	return -ETIMEDOUT;
 }
 
@@ -221,10 +214,10 @@ int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *new, stru
 
 static bool waits_for(bool (*condition)(void))
 {
-	uint64_t end = now_ns() + PATIENCE_MS * 1000000ull;
+	uint64_t end = clock_now_ns() + PATIENCE_MS * 1000000ull;
 
 	while (!condition())
-		if (now_ns() > end)
+		if (clock_now_ns() > end)
 			return false;
 		else
 			sleep_ms(1);
@@ -277,7 +270,7 @@ static int settle(void **state)
  * progress thread. */
 static void says_asleep_after_the_last_poller(void **state)
 {
-	progress_thread_on_polling(now_ns());
+	progress_thread_on_polling(clock_now_ns());
 	assert_false(header.need_wakeup);
 	assert_true(waits_for(is_asleep));
 }
@@ -287,7 +280,7 @@ static void says_asleep_after_a_poller_that_was_away(void **state)
 {
 	for (int i = 0; i < 20; i++) {
 		away_ms = 3 * LEASE_MS;
-		progress_thread_on_polling(now_ns());
+		progress_thread_on_polling(clock_now_ns());
 		away_ms = 0;
 		assert_true(waits_for(is_asleep));
 	}
@@ -296,7 +289,7 @@ static void says_asleep_after_a_poller_that_was_away(void **state)
 /* It was away before: its clock is of long ago. */
 static void says_asleep_after_a_poller_with_an_old_clock(void **state)
 {
-	uint64_t before = now_ns();
+	uint64_t before = clock_now_ns();
 
 	sleep_ms(5 * LEASE_MS);
 	for (int i = 0; i < 20; i++) {
@@ -307,7 +300,7 @@ static void says_asleep_after_a_poller_with_an_old_clock(void **state)
 
 static void arming_ends_the_lease(void **state)
 {
-	progress_thread_on_polling(now_ns());
+	progress_thread_on_polling(clock_now_ns());
 	assert_true(poll_lease_is_held());
 	progress_thread_on_arm();
 	assert_false(poll_lease_is_held());
@@ -316,7 +309,7 @@ static void arming_ends_the_lease(void **state)
 
 static void *take_lease(void *arg)
 {
-	progress_thread_on_polling(now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
+	progress_thread_on_polling(clock_now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
 	return NULL;
 }
 
@@ -331,7 +324,7 @@ static void arming_leaves_the_lease_of_others(void **state)
 	assert_true(poll_lease_is_held());
 	assert_false(header.need_wakeup);
 	/* now it is this thread's */
-	progress_thread_on_polling(now_ns() + 2 * PATIENCE_MS * 1000000ull);
+	progress_thread_on_polling(clock_now_ns() + 2 * PATIENCE_MS * 1000000ull);
 	progress_thread_on_arm();
 	assert_false(poll_lease_is_held());
 	assert_true(waits_for(is_asleep));
@@ -352,8 +345,8 @@ static void takes_packets_after_pollers_that_found_all(void **state)
 {
 	for (int i = 0; i < 20; i++) {
 		for (int polls = 0; polls < 300; polls++)
-			listening_on_look(now_ns(), true);
-		progress_thread_on_polling(now_ns());
+			listening_on_look(clock_now_ns(), true);
+		progress_thread_on_polling(clock_now_ns());
 		arrive();
 		assert_true(waits_for(is_empty));
 		assert_true(waits_for(is_asleep));
@@ -383,8 +376,8 @@ static void takes_packets_of_ports_it_cannot_listen_to(void **state)
 	/* this thread may lose its processor, and the lease, before it stops listening */
 	for (int i = 0; !listens && i < 1000; i++) {
 		for (int polls = 0; polls < 300; polls++)
-			listening_on_look(now_ns(), true);
-		progress_thread_on_polling(now_ns());
+			listening_on_look(clock_now_ns(), true);
+		progress_thread_on_polling(clock_now_ns());
 	}
 	assert_true(waits_for(is_asleep));
 	for (int i = 0; i < 20; i++) {
@@ -420,7 +413,7 @@ static void packets_without_end_starve_nobody(void **state)
 	eventfd_write(packets_fd, 1);
 	assert_true(waits_for(links_and_notices_had_a_look));
 	retries = 0;
-	retry_due = now_ns();
+	retry_due = clock_now_ns();
 	assert_true(waits_for(retry_was_run));
 }
 
@@ -432,7 +425,7 @@ static bool links_had_a_look(void)
 /* Woken while somebody polls, it looks, and leaves the links to him, however busy they are. */
 static void leaves_links_to_those_who_poll(void **state)
 {
-	progress_thread_on_polling(now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
+	progress_thread_on_polling(clock_now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
 	links_busy = true;
 	for (int i = 0; i < 20; i++) {
 		links_before = link_looks;
@@ -540,7 +533,7 @@ static void a_stream_starves_nobody(void **state)
 /* What else comes is not a stream: it is waited for where the kernel tells of it. */
 static void calls_of_others_are_no_stream(void **state)
 {
-	uint64_t end = now_ns() + PATIENCE_MS * 1000000ull;
+	uint64_t end = clock_now_ns() + PATIENCE_MS * 1000000ull;
 
 	/* so that it is not about to stop for the stream of the test before */
 	links_before = link_looks;
@@ -551,7 +544,7 @@ static void calls_of_others_are_no_stream(void **state)
 	for (int i = 0; i < 1000; i++) {
 		links_before = link_looks;
 		eventfd_write(wake_fd, 1);
-		while (!links_had_a_look() && now_ns() < end)
+		while (!links_had_a_look() && clock_now_ns() < end)
 			;
 	}
 	assert_int_equal(listens, 0);
@@ -561,7 +554,7 @@ static void calls_of_others_are_no_stream(void **state)
 static void a_stream_is_listened_to_beside_pollers(void **state)
 {
 	begin_stream();
-	progress_thread_on_polling(now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
+	progress_thread_on_polling(clock_now_ns() + PATIENCE_MS * 1000000ull); /* so long is the lease */
 	assert_true(waits_for(listens_again));
 	taken_alone = 0;
 	sleep_ms(20);
@@ -600,11 +593,11 @@ static void a_daemon_that_hangs_stops_no_packets(void **state)
 	eventfd_write(wake_fd, 1);
 	assert_true(waits_for(was_searched_for));
 	for (int i = 0; i < 4; i++) {
-		uint64_t start = now_ns();
+		uint64_t start = clock_now_ns();
 
 		arrive();
 		assert_true(waits_for(is_empty));
-		assert_in_range(now_ns() - start, 0, 500 * 1000000ull);
+		assert_in_range(clock_now_ns() - start, 0, 500 * 1000000ull);
 	}
 	daemon_is_lost = false;
 }
@@ -627,12 +620,12 @@ static void a_daemon_that_hangs_stops_no_stream(void **state)
 /* Nor is it forgotten because packets come, now and then, and nothing else. */
 static void packets_put_off_no_search(void **state)
 {
-	uint64_t end = now_ns() + PATIENCE_MS * 1000000ull;
+	uint64_t end = clock_now_ns() + PATIENCE_MS * 1000000ull;
 
 	searches = 0;
 	daemon_is_lost = true;
 	eventfd_write(wake_fd, 1);
-	while (!was_searched_for() && now_ns() < end) {
+	while (!was_searched_for() && clock_now_ns() < end) {
 		arrive();
 		sleep_ms(20);
 	}

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "memory/memory.h"
 
 int heap_fd;
@@ -21,14 +22,6 @@ _Atomic unsigned kicks;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static bool kicked, quiet;
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
 
 void kick(void)
 {
@@ -43,7 +36,7 @@ void kick(void)
 static void *progress(void *arg)
 {
 	for (;;) {
-		uint64_t next = migrate_run(now_ns());
+		uint64_t next = migrate_run(clock_now_ns());
 		struct timespec until = { (time_t)(next / 1000000000ull), (long)(next % 1000000000ull) };
 
 		if (!next)
