@@ -5,8 +5,9 @@
  * Out: descriptors that reach a peer; notices of new links, deaths and multicast changes.
  *
  * No threads of its own. All functions but the closing ones may be called from any thread at any
- * time. Requests block for one exchange with the daemon, CTL_REQUEST_MS at most (CTL_CONNECT_MS if the
- * machine is so busy that the daemon gets no processor, ctl/answer.h); ctl_next_notice never blocks. Every descriptor is close-on-exec; SIGPIPE is never raised.
+ * time. Requests block for one exchange with the daemon, CTL_REQUEST_MS at most (CTL_CONNECT_MS if
+ * the machine is so busy that the daemon gets no processor, ctl/answer.h); ctl_next_notice never
+ * blocks. Every descriptor is close-on-exec; SIGPIPE is never raised.
  *
  * Order of calls: ctl_connect; ctl_fd into a level-triggered epoll; when it is readable or the
  * wake eventfd was written, ctl_next_notice until it gives 0; on -ENOTCONN, ctl_reconnect; at the
@@ -17,11 +18,12 @@
  *  - A link is told twice when both ends ask at the same time, and again after a reconnection: a
  *    LINK notice or a ctl_peer result for a slot and pid whose link is in use is closed, and the
  *    old link stays. Links outlive the daemon that made them.
- *  - A new daemon knows of no link before it: after ctl_reconnect, ask ctl_peer or ctl_peer_ask once for
- *    every linked peer (and close what it gives) to be told of that peer's death again. -ENOENT means
- *    that the peer has died or has not reconnected yet. Memberships are attached again, too.
- *  - Ports outlive the daemon, too: the client gives back to the next one what keeps them in order, and
- *    does not wait for its answers.
+ *  - A new daemon knows of no link before it: after ctl_reconnect, ask ctl_peer or ctl_peer_ask
+ * once for every linked peer (and close what it gives) to be told of that peer's death again.
+ * -ENOENT means that the peer has died or has not reconnected yet. Memberships are attached again,
+ * too.
+ *  - Ports outlive the daemon, too: the client gives back to the next one what keeps them in order,
+ * and does not wait for its answers.
  *  - Being cut off (-ENOTCONN) tells the peers that this process has died.
  *  - After -ETIMEDOUT it is unknown whether the daemon has done what was asked.
  */
@@ -130,11 +132,10 @@ int ctl_mcast_detach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES]);
  */
 int ctl_mcast_attach_again(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES]);
 
-/* Bit s % 64 of word s / 64: slot s is a member, maybe this one. 0, -ENOTCONN, -ETIMEDOUT. */
-int ctl_mcast_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
-		      uint64_t slots[CTL_BITMAP_WORDS]);
-
-/* The same without waiting, as ctl_peer_ask: CTL_MEMBERS with *question. */
+/*
+ * Asks for the members of a group without waiting, as ctl_peer_ask: CTL_MEMBERS with *question. Bit
+ * s % 64 of word s / 64: slot s is a member, maybe this one.
+ */
 int ctl_mcast_ask(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES], uint32_t *question);
 
 /*

@@ -1,7 +1,8 @@
 /*
  * Client state - what the files of the control client share: the connection and its requests.
  *
- * client.c has the connection, the notices and the plain requests; ports.c has the ports.
+ * client.c has the connection and the requests, hello.c how it begins, notices.c the notices,
+ * ports.c the ports.
  */
 #ifndef CTL_CLIENT_STATE_H
 #define CTL_CLIENT_STATE_H
@@ -12,6 +13,9 @@
 #include "ctl/client.h"
 #include "ctl/dial.h"
 #include "ctl/fdmsg.h"
+
+/* In the sequence number of a request whose reply is a notice. */
+#define ASKED 0x80000000u
 
 struct queued_notice {
 	struct queued_notice *next;

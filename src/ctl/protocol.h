@@ -67,6 +67,8 @@ struct ctl_peer {
 	uint32_t slot;
 };
 
+#define CTL_LINK_FDS 4
+
 /*
  * Of PEER_REPLY with status 0, and of NOTICE_LINK. Descriptors: the peer's arena, the peer's wake
  * eventfd, the link memfd (LINK_BYTES; the same file for both ends), the peer's heap.

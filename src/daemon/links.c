@@ -71,9 +71,9 @@ static int tell(struct link *l, struct client *to, struct client *peer, struct c
 		.uid = peer->uid,
 		.side = to == l->ends[0] ? 0 : 1,
 	};
-	struct fdref *fds[] = { peer->arena, peer->wake, l->memory, peer->heap };
+	struct fdref *fds[CTL_LINK_FDS] = { peer->arena, peer->wake, l->memory, peer->heap };
 
-	return client_post(to, &message, sizeof(message), fds, 4);
+	return client_post(to, &message, sizeof(message), fds, CTL_LINK_FDS);
 }
 
 /* The link of c with a peer, made if need be. NULL and *error: a positive errno. */

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ctl/client_state.h"
 #include "ctl/deadline.h"
 #include "ctl/fdmsg.h"
 
@@ -99,6 +100,23 @@ int leave_socket(struct ctl_client *next, const uint8_t gid[CTL_GID_BYTES])
 	ctl_close(last);
 	CHECK(comes_down_to(ctl_daemon_pid(next), before));
 	return fd;
+}
+
+int get_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
+		uint64_t slots[CTL_BITMAP_WORDS])
+{
+	struct ctl_mcast ask = { .header = { .type = CTL_MCAST_MEMBERS } };
+	struct fdmsg m;
+	int rc;
+
+	memcpy(ask.mgid, mgid, sizeof(ask.mgid));
+	rc = client_request(c, &ask.header, sizeof(ask), CTL_MCAST_MEMBERS_REPLY,
+			    sizeof(struct ctl_mcast_members_reply), &m);
+	if (rc)
+		return rc;
+	fdmsg_close_fds(&m);
+	memcpy(slots, m.body.members_reply.slots, sizeof(m.body.members_reply.slots));
+	return 0;
 }
 
 void await_notice(struct ctl_client *c, enum ctl_notice_kind kind, struct ctl_notice *out)

@@ -50,6 +50,10 @@ struct ctl_client *join(void);
  */
 int leave_socket(struct ctl_client *next, const uint8_t gid[CTL_GID_BYTES]);
 
+/* Which slots are members: bit s % 64 of word s / 64. 0, -ENOTCONN, -ETIMEDOUT. */
+int get_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
+		uint64_t slots[CTL_BITMAP_WORDS]);
+
 /* The next notice, which has to be of this kind. */
 void await_notice(struct ctl_client *c, enum ctl_notice_kind kind, struct ctl_notice *out);
 bool has_no_notice(struct ctl_client *c);

@@ -49,7 +49,7 @@ static unsigned settled_fds(struct ctl_client *c)
 	uint64_t slots[CTL_BITMAP_WORDS];
 
 	/* It sends WELCOME before it closes its copy of the token; then it takes a request. */
-	CHECK(!ctl_mcast_members(c, no_group, slots));
+	CHECK(!get_members(c, no_group, slots));
 	return count_fds(ctl_daemon_pid(c));
 }
 

@@ -41,7 +41,7 @@ static void serve_as(int fd, uid_t uid)
 		if (!rc)
 			close_peer(&peer);
 		say(fd, (uint64_t)-rc);
-		CHECK(!ctl_mcast_members(c, group, slots));
+		CHECK(!get_members(c, group, slots));
 		say(fd, slots[0]);
 	}
 	ctl_close(c);
