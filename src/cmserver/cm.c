@@ -9,6 +9,7 @@
 
 #include "cmserver/cm_channel.h"
 #include "cmserver/cm_connection.h"
+#include "cmserver/cm_dispatch.h"
 #include "cmserver/cm_id.h"
 #include "cmserver/cm_save.h"
 #include "daemon/daemon.h"
@@ -66,8 +67,8 @@ int cm_init(struct daemon *d)
 	d->cm = cm;
 	cm->daemon = d;
 	cm_space_init(&cm->space);
-	cm_timers_init(&cm->timers, &d->loop, cm_connection_on_time);
-	gsi_init(&cm->gsi, d, cm_connection_on_mad);
+	cm_timers_init(&cm->timers, &d->loop, cm_dispatch_on_time);
+	gsi_init(&cm->gsi, d, cm_dispatch_on_mad);
 	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop, on_addresses);
 	list_init(&cm->in_flight);
 	cm_pending_init(cm);
@@ -144,7 +145,7 @@ void cm_on_death(struct client *c)
 		cm_id_destroy(container_of(cc->ids.next, struct cm_id, in_client));
 	while (!list_empty(&cc->channels))
 		cm_channel_destroy(container_of(cc->channels.next, struct cm_channel, in_client));
-	cm_connection_deliver(cc->cm);
+	cm_dispatch_deliver(cc->cm);
 	cm_interfaces_unwatch(&cc->cm->interfaces);
 	if (cc->store.fd >= 0)
 		end_session(cc);
@@ -286,7 +287,7 @@ void cm_on_destroy_channel(struct client *c, struct fdmsg *m)
 	if (ch)
 		cm_channel_destroy(ch);
 	reply(c, m, ch ? 0 : -ENOENT, 0, NULL);
-	cm_connection_deliver(c->daemon->cm);
+	cm_dispatch_deliver(c->daemon->cm);
 }
 
 static bool is_space(uint32_t space)
@@ -366,7 +367,7 @@ void cm_on_destroy_id(struct client *c, struct fdmsg *m)
 	if (id)
 		cm_id_destroy(id);
 	reply(c, m, id ? 0 : -ENOENT, 0, NULL);
-	cm_connection_deliver(c->daemon->cm);
+	cm_dispatch_deliver(c->daemon->cm);
 }
 
 void cm_on_migrate_id(struct client *c, struct fdmsg *m)
@@ -410,7 +411,7 @@ void cm_on_listen(struct client *c, struct fdmsg *m)
 		cm_save_id(id);
 	reply(c, m, rc, 0, id);
 	cm_pending_on_listen(c->daemon->cm);
-	cm_connection_deliver(c->daemon->cm);
+	cm_dispatch_deliver(c->daemon->cm);
 }
 
 /* Whether the connection is past the step already. */
@@ -443,7 +444,7 @@ void cm_on_request(struct client *c, struct fdmsg *m)
 	else
 		rc = cm_connection_reject(id->connection, request);
 	reply(c, m, rc, 0, id);
-	cm_connection_deliver(c->daemon->cm);
+	cm_dispatch_deliver(c->daemon->cm);
 }
 
 void cm_on_step(struct client *c, struct fdmsg *m)
@@ -469,7 +470,7 @@ void cm_on_step(struct client *c, struct fdmsg *m)
 	if (id && id->had_connection && is_repeated(c, m))
 		rc = 0;
 	reply(c, m, rc, 0, NULL);
-	cm_connection_deliver(c->daemon->cm);
+	cm_dispatch_deliver(c->daemon->cm);
 }
 
 static bool has_raised(const struct cm_id *id, uint32_t seq)
@@ -528,6 +529,6 @@ void cm_on_get_event(struct client *c, struct fdmsg *m)
 	client_post(c, &body, sizeof(body), NULL, 0);
 	if (e && body.kind == CTL_CM_CONNECT_REQUEST) {
 		cm_pending_on_room(c->daemon->cm);
-		cm_connection_deliver(c->daemon->cm);
+		cm_dispatch_deliver(c->daemon->cm);
 	}
 }

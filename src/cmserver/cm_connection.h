@@ -1,16 +1,12 @@
 /*
- * CM connection - one end of a connection (ibcm/connection.h), with its way to the other end.
+ * CM connection - one end of a connection (ibcm/connection.h), and its identifier's hold on it.
  *
- * In:  what an identifier wants; messages from this host and from others.
- * Out: messages there; events for the identifier.
- *
- * On this host messages go through a queue (cm_connection_deliver), so that no end is called from
- * within the other. Only ends of one user meet there. From another host a message is for a
- * connection only if it comes from the address that the connection is with.
+ * In:  what an identifier wants; messages and deadlines, from cm_dispatch.c.
+ * Out: messages to the other end, on this host or another; events for the identifier.
  *
  * Owner: the daemon's one thread. A connection is freed here, once it is closed: any call may do
- * that, and id->connection is NULL then. One whose REJ had no port to leave by stays without its
- * identifier, for a while, until there is the port.
+ * that, and id->connection is NULL then. If a connection's last message is a REJ, and the port that
+ * it would leave by is not open yet, the connection stays for a while without its identifier.
  */
 #ifndef CMSERVER_CM_CONNECTION_H
 #define CMSERVER_CM_CONNECTION_H
@@ -27,7 +23,7 @@ struct cm;
 struct cm_record_id;
 struct gsi;
 
-/* Where a message came from, and how. */
+/* Where a message came from. */
 struct cm_origin {
 	bool is_local;
 	uid_t uid;		       /* of who sent it, if is_local */
@@ -66,21 +62,25 @@ int cm_connection_disconnect(struct cm_connection *c);
 /* Its identifier is no more. */
 void cm_connection_abandon(struct cm_connection *c);
 
-/* From another host: of struct gsi. */
-void cm_connection_on_mad(struct gsi *gsi, struct gsi_port *port, const uint8_t *remote,
-			  const struct ibcm_message *m);
+void cm_connection_on_message(struct cm_connection *c, const struct ibcm_message *m);
 
-/* Of a REQ or SIDR_REQ: 0: it has a connection now; or the reason why not (enum ibcm_reason). */
-int cm_connection_take(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m);
+/* Of a new one that is to be the passive end: its REQ or SIDR_REQ. */
+void cm_connection_on_request(struct cm_connection *c, const struct ibcm_message *m);
 
-/* Says no to what is for nobody, if it wants an answer. */
-void cm_connection_refuse(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m,
-			  int reason);
+void cm_connection_on_time(struct cm_connection *c, int64_t now_ns);
 
-void cm_connection_on_time(struct cm_timers *timers, struct cm_timer *timer, int64_t now_ns);
+/*
+ * A closed end, for an identifier that has none. number: its communication ID; 0: a new one. NULL:
+ * out of memory, or the communication ID is in use.
+ */
+struct cm_connection *cm_connection_create(struct cm_id *id, const struct cm_origin *o,
+					   uint32_t number);
 
-/* Hands over the messages between ends on this host, until there are none. */
-void cm_connection_deliver(struct cm *cm);
+/* Sends nothing. */
+void cm_connection_destroy(struct cm_connection *c);
+
+/* For by_remote and by_qp: of what another end names by a number, a connection or its QP. */
+uint64_t cm_connection_hash(const struct cm *cm, const uint8_t *remote_gid, uint32_t number);
 
 /*
  * The connection that the identifier had with an earlier daemon, with the same numbers. The caller

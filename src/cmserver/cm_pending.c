@@ -5,6 +5,7 @@
 
 #include "cmserver/cm.h"
 #include "cmserver/cm_connection.h"
+#include "cmserver/cm_dispatch.h"
 #include "ctl/deadline.h"
 
 struct pending {
@@ -60,7 +61,7 @@ static void drop(struct cm_pending_queue *q, struct pending *p)
 
 static void refuse(struct cm_pending_queue *q, struct pending *p)
 {
-	cm_connection_refuse(q->cm, &p->origin, &p->message, p->reason);
+	cm_dispatch_refuse(q->cm, &p->origin, &p->message, p->reason);
 	drop(q, p);
 }
 
@@ -82,7 +83,7 @@ static bool retry(struct cm_pending_queue *q, struct pending *p)
 {
 	struct cm_pending_queue *other;
 
-	p->reason = cm_connection_take(q->cm, &p->origin, &p->message);
+	p->reason = cm_dispatch_take(q->cm, &p->origin, &p->message);
 	if (!p->reason) {
 		drop(q, p);
 		return true;
@@ -105,7 +106,7 @@ static void on_timeout(struct loop_timer *timer)
 	while (!list_empty(&q->requests) && first(q)->deadline_ns <= now_ns)
 		refuse(q, first(q));
 	arm(q);
-	cm_connection_deliver(q->cm);
+	cm_dispatch_deliver(q->cm);
 }
 
 static void init_queue(struct cm *cm, struct cm_pending_queue *q, int64_t timeout_ms)

@@ -9,6 +9,7 @@
 
 #include "cmserver/cm.h"
 #include "cmserver/cm_connection.h"
+#include "cmserver/cm_dispatch.h"
 #include "cmserver/cm_restore.h"
 #include "ctl/deadline.h"
 #include "daemon/daemon.h"
@@ -204,7 +205,7 @@ static void finish(struct cm_return *r)
 		if (c->cm && c->cm->begin_seq)
 			resume(c->cm);
 	}
-	cm_connection_deliver(r->cm);
+	cm_dispatch_deliver(r->cm);
 	list_for_each_safe(m, after, &d->clients) {
 		struct client *c = container_of(m, struct client, in_daemon);
 
@@ -221,7 +222,7 @@ static void look(struct cm_return *r)
 		open_ports(r);
 	if (!r->away_count) {
 		each_connection(r->cm, cm_connection_end_orphan);
-		cm_connection_deliver(r->cm);
+		cm_dispatch_deliver(r->cm);
 	}
 	if (r->away_count || r->lacks_port)
 		loop_timer_arm(&r->cm->daemon->loop, &r->look, CM_RETURN_LOOK_MS);
@@ -318,7 +319,7 @@ void cm_return_on_begin(struct client *c, struct fdmsg *m)
 	}
 	if (r->is_over) {
 		resume(cc);
-		cm_connection_deliver(cc->cm);
+		cm_dispatch_deliver(cc->cm);
 		answer(cc);
 	}
 	if (cc->returns)
