@@ -59,10 +59,10 @@ class Ends:
             lambda _: harness.is_listening(int(port), self.cable.b.anchor))
         return json.loads(output)['end']['sum_received']['bits_per_second'] / 8 / (1 << 20)
 
-    def trains_mib(self, operation, path_mtu, *icrc):
+    def gso_mib(self, operation, path_mtu, *icrc):
         """Payload in packets like those of 64 KiB SENDs or WRITEs, by plain sockets."""
         port = str(harness.free_port())
-        program = measure.BENCH / 'udp_trains'
+        program = measure.BENCH / 'udp_gso'
         return float(self.plain_pair(
             [program, 'server', port, self.cable.b.address, *icrc],
             [program, 'client', operation, path_mtu, port, self.cable.a.address,
@@ -95,10 +95,10 @@ def bandwidth_row(ends, runs, program):
             met(ratio, target))
 
 
-def trains_row(ends, runs, *packets):
+def gso_row(ends, runs, *packets):
     """No target: how far packets of this kind go on these sockets, if nothing else is done."""
     value, floor, ratio, steady = measure.median_steady(
-        lambda: ends.trains_mib(*packets), ends.tcp_mib, runs, ends.distance)
+        lambda: ends.gso_mib(*packets), ends.tcp_mib, runs, ends.distance)
     return (f'{value:.0f} MiB/s', f'TCP, one stream: {floor:.0f} MiB/s', f'{ratio:.2f}', f'{steady}', '', '')
 
 
@@ -140,7 +140,7 @@ def all_rows(at, runs):
             for what, icrc in (('', ()), (' with ICRC', ('icrc',))):
                 yield (f'plain sockets, packets as of {operation} 64 KiB{what}, MTU {mtu}',
                        lambda m=mtu, o=operation, p=path_mtu, i=icrc:
-                       trains_row(at(m), runs, o, p, *i))
+                       gso_row(at(m), runs, o, p, *i))
     for program, how in (('ib_send_lat', 'spin'), ('ib_write_lat', 'sleep'),
                          ('ib_read_lat', 'sleep')):
         yield (f'{program} 8 B, MTU 1500',

@@ -172,7 +172,7 @@ static uint32_t random_number(void)
 static const struct roce_env roce_env = {
 	.now = clock_now_ns,
 	.send = ports_send,
-	.sends_trains = ports_sends_trains,
+	.sends_gso = ports_sends_gso,
 	.resolve = path_resolve,
 	.deadline = timers_on_roce_deadline,
 	.group_visit = group_visit,

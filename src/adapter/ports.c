@@ -186,9 +186,9 @@ enum wire_result ports_send(const struct wire_flow *flow, const struct wire_pack
 	return result;
 }
 
-bool ports_sends_trains(const struct wire_flow *flow)
+bool ports_sends_gso(const struct wire_flow *flow)
 {
-	return udp_sends_trains(flow);
+	return udp_sends_gso(flow);
 }
 
 void ports_reset_after_fork(void)

@@ -57,7 +57,7 @@ bool ports_catch_up(uint64_t now_ns);
 /* struct roce_env's. */
 enum wire_result ports_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			    unsigned count, unsigned *sent);
-bool ports_sends_trains(const struct wire_flow *flow);
+bool ports_sends_gso(const struct wire_flow *flow);
 
 void ports_reset_after_fork(void);
 

@@ -34,7 +34,7 @@ int source_port_open(const struct sockaddr *address, socklen_t length, uint16_t 
 /*
  * For a socket that sends to several processes, for want of one of its own: its packets have no UDP
  * checksum from now on (IBA annex A17.3.2 allows that; the ICRC covers them), and such packets are
- * never merged. It may not send trains (UDP_SEGMENT) any more, for the same reason. 0 or -errno.
+ * never merged. It may not send GSO batches (UDP_SEGMENT) any more, for the same reason. 0 or -errno.
  */
 int source_port_share(int fd);
 

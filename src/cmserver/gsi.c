@@ -25,7 +25,7 @@
 #define GSI_QKEY       0x80010000u
 #define HEADER_BYTES   (PACKET_BTH_BYTES + 8) /* with the DETH */
 #define PACKET_BYTES   (HEADER_BYTES + MAD_BYTES + ICRC_BYTES)
-#define DATAGRAM_BYTES 65536 /* of a train, at most */
+#define DATAGRAM_BYTES 65536 /* of a GSO batch, at most */
 #define PACKETS_A_TURN 64
 #define BUFFER_BYTES   (4 << 20) /* for what a thousand connections say at once */
 
@@ -104,7 +104,7 @@ static void on_bytes(struct gsi_port *port, const union address *from, const uin
 	}
 }
 
-/* Of the packets of a train, but the last; `bytes` if it is none. */
+/* Of the packets of a GSO batch, but the last; `bytes` if it is none. */
 static size_t segment_of(struct msghdr *h, size_t bytes)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
@@ -145,7 +145,7 @@ static int take_datagram(struct gsi_port *port)
 	for (size_t at = 0; at < (size_t)n; at += length) {
 		length = (size_t)n - at < segment ? (size_t)n - at : segment;
 		if (packets++)
-			port->identification++; /* through a train it counts */
+			port->identification++; /* through a GSO batch it counts */
 		on_bytes(port, &from, bytes + at, length);
 	}
 	return packets ? packets : 1;

@@ -4,7 +4,7 @@
  * In:  messages for other hosts; packets that come for QP 1 at the addresses in use.
  * Out: the same as packets, and as messages. Whatever else comes is dropped and counted.
  *
- * It reads on socket 0 of an address's port group (daemon/port_group.h), where trains of packets come
+ * It reads on socket 0 of an address's port group (daemon/port_group.h), where GSO batches of packets come
  * merged, and sends from a source port of its own (base/source_port.h). A packet that the socket does not
  * take is as good as lost: the protocol repeats it.
  *
@@ -27,7 +27,7 @@ struct gsi_counters {
 	uint64_t sent, unsent, received;
 	uint64_t damaged;      /* wrong ICRC */
 	uint64_t malformed;    /* no UD SEND, or none with a MAD */
-	uint64_t out_of_place; /* not for QP 1 (another process's, in a train), wrong Q_Key */
+	uint64_t out_of_place; /* not for QP 1 (another process's, in a GSO batch), wrong Q_Key */
 	uint64_t unknown;      /* a MAD that is not understood */
 };
 

@@ -58,7 +58,7 @@ static void drain(int fd)
 
 /*
  * Whether packets to the address are merged (GRO) the kernel asks of some socket of the group, before it
- * knows whose they are: so all say yes, used or not. Whoever receives takes the trains apart.
+ * knows whose they are: so all say yes, used or not. Whoever receives takes the GSO batches apart.
  */
 static void prefer(int fd)
 {

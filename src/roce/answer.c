@@ -6,7 +6,7 @@
 #include "roce/congestion.h"
 #include "roce/responder.h"
 #include "roce/retransmit.h"
-#include "roce/trains.h"
+#include "roce/gso.h"
 
 #define ACK_BYTES 20 /* BTH, AETH, ICRC */
 
@@ -121,7 +121,7 @@ void answer_repeat_read(struct roce_qp *tq, const struct packet *request, uint32
 	if (!is_to_be_repeated(tq, request->psn))
 		return;
 	congestion_on_repeated_read(tq, roce_env.now());
-	trains_on_repeated_read(tq, request->psn);
+	gso_on_repeated_read(tq, request->psn);
 	drop_begun(&tq->responses, request->psn, end);
 	answer_add_read(&tq->replays, tq, request, pd, 0);
 }
@@ -369,12 +369,12 @@ static bool may_sleep(const struct qp *qp)
 	return qp->type == IBV_QPT_RC && qp->recv_cq->ib.channel;
 }
 
-/* Behind the burst it is in the train of each packet that the other end may tell its program of. */
+/* Behind the burst it is in the GSO batch of each packet that the other end may tell its program of. */
 static bool is_seen_with(const struct roce_qp *tq, const struct burst *burst)
 {
 	return burst->first_end == BURST_NO_END ||
-	       (!burst_is_full(burst) && burst_ends_in_last_train(burst, ACK_BYTES) &&
-		trains_leave(tq));
+	       (!burst_is_full(burst) && burst_ends_in_last_batch(burst, ACK_BYTES) &&
+		gso_allowed(tq));
 }
 
 bool answer_may_be_late(const struct roce_qp *tq)
@@ -436,7 +436,7 @@ static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint6
 
 	if (acknowledged)
 		add_acknowledgement(burst, tq);
-	trains_on_responses(tq, burst, responses);
+	gso_on_responses(tq, burst, responses);
 	result = burst_send(burst, &unsent);
 	congestion_on_sent(tq, burst->left < responses ? burst->left : responses, now_ns);
 	if (result == WIRE_TOO_LONG)

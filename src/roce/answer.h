@@ -43,14 +43,14 @@ struct burst;
 
 /*
  * Adds it behind the requests in the burst, if nothing else is owed and there is room: it costs
- * little in their train. True: it is there, and the caller sets tq->ack_owed again if it does not
+ * little in their GSO batch. True: it is there, and the caller sets tq->ack_owed again if it does not
  * leave. False: nothing is owed, or it stays so, or was sent ahead.
  *
  * A program that sleeps for events (its CQ has a channel) may be answering with these requests what
  * another thread took, told it of, and acknowledges by a packet of its own. That packet may be late:
  * the thread may get no processor before it sends it, or each processor of the host has a queue of its
  * own that packets wait in. So it is said once more, where nothing can come between. And if it would
- * not be in the train of all messages that end in the burst, it is sent ahead of them.
+ * not be in the GSO batch of all messages that end in the burst, it is sent ahead of them.
  */
 bool answer_join(struct roce_qp *tq, struct burst *burst);
 

@@ -75,23 +75,23 @@ bool burst_protect(struct burst *burst, uint32_t key)
 	return true;
 }
 
-static unsigned train_of(uint32_t bytes)
+static unsigned batch_of(uint32_t bytes)
 {
-	unsigned train = WIRE_TRAIN_BYTES / bytes;
+	unsigned batch = WIRE_GSO_BYTES / bytes;
 
-	return train < WIRE_TRAIN_PACKETS ? train : WIRE_TRAIN_PACKETS;
+	return batch < WIRE_GSO_PACKETS ? batch : WIRE_GSO_PACKETS;
 }
 
 static bool takes_along(const struct burst *burst, uint32_t bytes)
 {
-	return burst->count && !burst->train.closed && bytes <= burst->train.size &&
-	       burst->train.packets < WIRE_TRAIN_PACKETS &&
-	       burst->train.bytes + bytes <= WIRE_TRAIN_BYTES;
+	return burst->count && !burst->batch.closed && bytes <= burst->batch.size &&
+	       burst->batch.packets < WIRE_GSO_PACKETS &&
+	       burst->batch.bytes + bytes <= WIRE_GSO_BYTES;
 }
 
-bool burst_ends_in_last_train(const struct burst *burst, uint32_t bytes)
+bool burst_ends_in_last_batch(const struct burst *burst, uint32_t bytes)
 {
-	return burst->first_end != BURST_NO_END && burst->first_end >= burst->train.start &&
+	return burst->first_end != BURST_NO_END && burst->first_end >= burst->batch.start &&
 	       takes_along(burst, bytes);
 }
 
@@ -110,23 +110,23 @@ static void count(struct burst *burst, uint32_t psn)
 	unsigned left;
 
 	if (takes_along(burst, bytes)) {
-		burst->train.closed = bytes < burst->train.size;
-		burst->train.packets++;
-		burst->train.bytes += bytes;
+		burst->batch.closed = bytes < burst->batch.size;
+		burst->batch.packets++;
+		burst->batch.bytes += bytes;
 	} else {
-		if (!burst->count || bytes != burst->train.size) {
-			burst->train.size = bytes;
-			burst->train.full = train_of(bytes);
+		if (!burst->count || bytes != burst->batch.size) {
+			burst->batch.size = bytes;
+			burst->batch.full = batch_of(bytes);
 		}
-		burst->train.start = burst->count;
-		burst->train.packets = 1;
-		burst->train.bytes = bytes;
-		burst->train.closed = false;
+		burst->batch.start = burst->count;
+		burst->batch.packets = 1;
+		burst->batch.bytes = bytes;
+		burst->batch.closed = false;
 	}
 	burst->psn[burst->count++] = psn;
 	left = WIRE_BURST - burst->count;
-	burst->full = !left || (burst->train.packets == burst->train.full && !burst->train.closed &&
-				left < burst->train.full);
+	burst->full = !left || (burst->batch.packets == burst->batch.full && !burst->batch.closed &&
+				left < burst->batch.full);
 }
 
 void burst_add(struct burst *burst, struct packet *header)

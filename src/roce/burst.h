@@ -33,7 +33,7 @@ struct burst {
 		uint32_t size; /* of each packet, but for the last, which may be shorter, ... */
 		unsigned full; /* ... and how many of that size make a full one */
 		bool closed;   /* the last one is shorter */
-	} train; /* that the last packet leaves in: as udp/udp_send.c makes them */
+	} batch; /* that the last packet leaves in: as udp/udp_send.c makes them */
 	unsigned first_end; /* the first packet that ends a message; BURST_NO_END */
 	bool full;
 	uint32_t key;
@@ -60,7 +60,7 @@ static inline struct wire_packet *burst_next(struct burst *burst)
 
 /*
  * True: send it first. That is so before all room is used, too, if packets like the last ones would
- * make a train now that is full, and there is not room enough for another: each train costs the
+ * make a GSO batch now that is full, and there is not room enough for another: each GSO batch costs the
  * same, whatever its length.
  */
 static inline bool burst_is_full(const struct burst *burst)
@@ -92,10 +92,10 @@ void burst_add(struct burst *burst, struct packet *header);
 void burst_end_message(struct burst *burst);
 
 /*
- * Messages end in the train of the last packet only, in which one more packet of so many bytes, all
+ * Messages end in the GSO batch of the last packet only, in which one more packet of so many bytes, all
  * headers counted, would leave.
  */
-bool burst_ends_in_last_train(const struct burst *burst, uint32_t bytes);
+bool burst_ends_in_last_batch(const struct burst *burst, uint32_t bytes);
 
 /*
  * At most so many packets more like the last one, with the PSNs behind its, none of which asks for an

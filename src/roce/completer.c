@@ -24,7 +24,7 @@ static uint32_t advance(struct qp *qp, uint32_t end, bool answered)
 			continue;
 		if (!wqe->begun || wqe_has_failed(wqe) || packet_psn_diff(wqe->first_psn, end) >= 0)
 			break;
-		if (request_is_asked(wqe) && !answered) {
+		if (request_takes_response(wqe) && !answered) {
 			end = packet_psn_diff(tq->una_psn, wqe->first_psn) > 0 ? tq->una_psn : wqe->first_psn;
 			break;
 		}
@@ -36,9 +36,9 @@ static uint32_t advance(struct qp *qp, uint32_t end, bool answered)
 		return tq->una_psn;
 	packets = (uint32_t)packet_psn_diff(end, tq->una_psn);
 	tq->una_psn = end;
-	while (tq->asked_head != tq->asked_tail &&
-	       packet_psn_diff(tq->asked[tq->asked_head % LIMIT_QP_RD_ATOM].end, end) <= 0)
-		tq->asked_head++;
+	while (tq->outstanding_head != tq->outstanding_tail &&
+	       packet_psn_diff(tq->outstanding[tq->outstanding_head % LIMIT_QP_RD_ATOM].end, end) <= 0)
+		tq->outstanding_head++;
 	if (packet_psn_diff(end, tq->next_psn) > 0)
 		requester_catch_up(qp);
 	if (qp_is_reliable(qp))
@@ -157,7 +157,7 @@ static void on_response(struct qp *qp, const struct packet *packet, const struct
 		return;
 	}
 	wqe = find_oldest(qp, &seq);
-	if (!wqe || !request_is_asked(wqe) ||
+	if (!wqe || !request_takes_response(wqe) ||
 	    is_read_response != request_is_answered_as_read(wqe)) {
 		sq_retire(qp);
 		give_up(qp, IBV_WC_BAD_RESP_ERR, CAUSE_PACKET_OUT_OF_PLACE);

@@ -21,7 +21,7 @@ static inline bool request_brings_nothing(const struct wqe *wqe)
 }
 
 /* It is answered by a response, which alone finishes it; max_rd_atomic limits how many there are. */
-static inline bool request_is_asked(const struct wqe *wqe)
+static inline bool request_takes_response(const struct wqe *wqe)
 {
 	return request_brings_nothing(wqe) || wqe->opcode == IBV_WR_RDMA_READ ||
 	       wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||

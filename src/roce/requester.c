@@ -13,7 +13,7 @@
 #include "roce/payload.h"
 #include "roce/request.h"
 #include "roce/retransmit.h"
-#include "roce/trains.h"
+#include "roce/gso.h"
 
 enum carried {
 	CARRIED,      /* on to the next */
@@ -85,9 +85,9 @@ static void set_done(struct roce_qp *tq, struct wqe *wqe)
 
 static void forget_asked(struct roce_qp *tq, uint32_t psn)
 {
-	while (tq->asked_head != tq->asked_tail &&
-	       packet_psn_diff(tq->asked[(tq->asked_tail - 1) % LIMIT_QP_RD_ATOM].end, psn) > 0)
-		tq->asked_tail--;
+	while (tq->outstanding_head != tq->outstanding_tail &&
+	       packet_psn_diff(tq->outstanding[(tq->outstanding_tail - 1) % LIMIT_QP_RD_ATOM].end, psn) > 0)
+		tq->outstanding_tail--;
 }
 
 void requester_go_back(struct qp *qp, uint32_t psn)
@@ -190,7 +190,7 @@ static enum carried flush(struct issue *it)
 	uint32_t unsent = 0;
 
 	count = it->burst->count;
-	trains_on_requests(tq, it->burst, requests);
+	gso_on_requests(tq, it->burst, requests);
 	result = burst_send(it->burst, &unsent);
 	if (acknowledges && it->burst->left < count) {
 		tq->ack_owed = true;
@@ -203,7 +203,7 @@ static enum carried flush(struct issue *it)
 		counter_add(COUNTER_SOCKET_FULL);
 		requester_go_back(qp, unsent);
 		note_sent(tq);
-		tq->unrequested++; /* an acknowledgement was, perhaps, but by a packet that did not leave */
+		tq->since_ack_req++; /* an acknowledgement was, perhaps, but by a packet that did not leave */
 		if (!in_flight(tq))
 			retransmit_on_held_up(tq);
 		retransmit_again(tq, it->now_ns + REQUESTER_AGAIN_NS);
@@ -232,9 +232,9 @@ static bool wants_ack(struct issue *it, bool last)
 
 	if (!qp_is_reliable(it->qp))
 		return false;
-	if (!last && room_in_window(it) > 1 && ++tq->unrequested < REQUESTER_ACK_EVERY)
+	if (!last && room_in_window(it) > 1 && ++tq->since_ack_req < REQUESTER_ACK_EVERY)
 		return false;
-	tq->unrequested = 0;
+	tq->since_ack_req = 0;
 	return true;
 }
 
@@ -290,19 +290,19 @@ static void add_middles(struct issue *it, struct wqe *wqe)
 	uint32_t offset = index * tq->mtu, room = room_in_window(it), most, added;
 
 	if (index < 2 || !it->burst->count || offset >= wqe->length || room < 3 ||
-	    tq->unrequested >= REQUESTER_ACK_EVERY - 1)
+	    tq->since_ack_req >= REQUESTER_ACK_EVERY - 1)
 		return;
 	most = (wqe->length - offset - 1) / tq->mtu; /* without LAST */
 	if (most > room - 2)
 		most = room - 2; /* the last one that there is room for asks for an acknowledgement */
-	if (qp_is_reliable(it->qp) && most > REQUESTER_ACK_EVERY - 1 - tq->unrequested)
-		most = REQUESTER_ACK_EVERY - 1 - tq->unrequested;
+	if (qp_is_reliable(it->qp) && most > REQUESTER_ACK_EVERY - 1 - tq->since_ack_req)
+		most = REQUESTER_ACK_EVERY - 1 - tq->since_ack_req;
 	if (!most)
 		return;
 	most = payload_behind(it->burst, it->qp, wqe, offset, most * tq->mtu) / tq->mtu;
 	added = burst_repeat(it->burst, most);
 	if (qp_is_reliable(it->qp))
-		tq->unrequested += added;
+		tq->since_ack_req += added;
 	else
 		it->turn -= added;
 	tq->next_psn = psn_add(tq->next_psn, added);
@@ -333,8 +333,8 @@ static enum carried passed_on(struct issue *it, struct wqe *wqe)
 }
 
 /*
- * A WRITE begins with a longer packet, so trains do not go on from one message to the next, and one that
- * starts in the middle of a burst, or of what the window lets go, makes two of each train. Those that
+ * A WRITE begins with a longer packet, so GSO batches do not go on from one message to the next, and one that
+ * starts in the middle of a burst, or of what the window lets go, makes two of each GSO batch. Those that
  * fit a burst start with one, unless the window is too small to be left open for that.
  */
 static enum carried make_way(struct issue *it, struct wqe *wqe)
@@ -344,7 +344,7 @@ static enum carried make_way(struct issue *it, struct wqe *wqe)
 
 	if (packets < 2 || packets > WIRE_BURST || !qp_is_reliable(it->qp))
 		return CARRIED;
-	if (in_flight(tq) && !tq->unrequested && room_in_window(it) < packets &&
+	if (in_flight(tq) && !tq->since_ack_req && room_in_window(it) < packets &&
 	    4 * packets <= tq->window.size)
 		return CARRY_WAIT; /* for the answer that the last packet asked for */
 	return it->burst->count + packets > WIRE_BURST ? flush(it) : CARRIED;
@@ -423,9 +423,9 @@ static enum carried ask(struct issue *it, struct wqe *wqe, uint32_t packets)
 		return carried;
 	retransmit_on_ack_requested(tq, header.psn, it->now_ns);
 	burst_add(it->burst, &header);
-	tq->unrequested = 0;
+	tq->since_ack_req = 0;
 	tq->next_psn = psn_add(tq->next_psn, packets);
-	tq->asked[tq->asked_tail++ % LIMIT_QP_RD_ATOM] = (struct asked){ header.psn, tq->next_psn };
+	tq->outstanding[tq->outstanding_tail++ % LIMIT_QP_RD_ATOM] = (struct outstanding_read){ header.psn, tq->next_psn };
 	if (wqe->opcode == IBV_WR_RDMA_READ)
 		set_done(tq, wqe);
 	return CARRIED;
@@ -479,14 +479,14 @@ static enum carried send_asked(struct issue *it, struct wqe *wqe)
 			return carried == CARRIED ? fail_local(qp, cause) : carried;
 		}
 	}
-	if (!room_in_window(it) || tq->asked_tail - tq->asked_head >= read_limit(qp))
+	if (!room_in_window(it) || tq->outstanding_tail - tq->outstanding_head >= read_limit(qp))
 		return CARRY_WAIT;
 	begin(tq, wqe, choose_piece(it));
 	while (tq->next_psn != wqe->end_psn) {
 		uint32_t piece = next_piece(tq, wqe);
 		enum carried carried;
 
-		if (!has_room_for(it, piece) || tq->asked_tail - tq->asked_head >= read_limit(qp))
+		if (!has_room_for(it, piece) || tq->outstanding_tail - tq->outstanding_head >= read_limit(qp))
 			return CARRY_WAIT;
 		carried = ask(it, wqe, piece);
 		if (carried != CARRIED)
@@ -612,7 +612,7 @@ static enum carried issue_all(struct issue *it)
 			continue;
 		}
 		if (wqe->flags & IBV_SEND_FENCE && is_start(it->tq, wqe) &&
-		    it->tq->asked_head != it->tq->asked_tail)
+		    it->tq->outstanding_head != it->tq->outstanding_tail)
 			break;
 		carried = carry_out(it, wqe);
 	}
@@ -637,7 +637,7 @@ static void end_turn(struct issue *it)
 
 /*
  * The window opens a little with each acknowledgement. To fill it up each time would make many short
- * trains, for which there would be as many acknowledgements; so it is left until a good part of it
+ * GSO batches, for which there would be as many acknowledgements; so it is left until a good part of it
  * is open. Those will come: the last packet that left has asked for one.
  */
 static bool waits_for_room(const struct roce_qp *tq)
@@ -645,7 +645,7 @@ static bool waits_for_room(const struct roce_qp *tq)
 	uint32_t used = in_flight(tq), size = tq->window.size;
 	uint32_t enough = size / 4 < REQUESTER_ENOUGH ? size / 4 : REQUESTER_ENOUGH;
 
-	return used && !tq->unrequested && qp_is_reliable(tq->qp) && used + enough > size;
+	return used && !tq->since_ack_req && qp_is_reliable(tq->qp) && used + enough > size;
 }
 
 void requester_transmit(struct qp *qp)

@@ -20,7 +20,7 @@
 #include "roce/roce_qp.h"
 
 #define REQUESTER_AGAIN_NS  100000 /* after the socket was full */
-#define REQUESTER_ENOUGH    62	   /* packets that are worth a call: a train with a path MTU of 1024 */
+#define REQUESTER_ENOUGH    62	   /* packets that are worth a call: a GSO batch with a path MTU of 1024 */
 #define REQUESTER_ACK_EVERY 16	   /* packets of a message, for each acknowledgement asked for */
 
 /* A READ is asked for in so many pieces of the window, of at least so many packets. */

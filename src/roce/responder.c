@@ -52,7 +52,7 @@ static void react(struct qp *qp, enum verdict verdict, enum cause cause, uint32_
 				      .final = reaction->fails_qp,
 				      .syndrome = reaction->syndrome,
 				      .psn = psn });
-	tq->naked = true;
+	tq->nak_sent = true;
 	tq->stray_psn = psn;
 }
 
@@ -415,7 +415,7 @@ static void pass(struct roce_qp *tq, const struct packet *packet,
 	} else {
 		tq->ack_owed = false; /* its answer acknowledges what came before it */
 	}
-	tq->naked = false;
+	tq->nak_sent = false;
 	tq->nak.owed = false;
 }
 
@@ -494,7 +494,7 @@ static void on_stray(struct qp *qp, const struct packet *packet)
 	struct roce_qp *tq = roce_of(qp);
 
 	counter_add(COUNTER_OUT_OF_ORDER);
-	if (!tq->naked || packet_psn_diff(packet->psn, tq->stray_psn) <= 0)
+	if (!tq->nak_sent || packet_psn_diff(packet->psn, tq->stray_psn) <= 0)
 		react(qp, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
 	tq->stray_psn = packet->psn;
 }
@@ -577,7 +577,7 @@ void responder_quiesce(struct qp *qp)
 	struct roce_qp *tq = roce_of(qp);
 
 	tq->held = 0;
-	tq->in_message = tq->naked = tq->expecting = tq->ack_owed = false;
+	tq->in_message = tq->nak_sent = tq->expecting = tq->ack_owed = false;
 	congestion_forget(tq);
 	tq->acknowledged_by = NULL;
 	tq->revoked = 0;

@@ -4,7 +4,7 @@
 #include "object/rnr.h"
 #include "roce/requester.h"
 #include "roce/responder.h"
-#include "roce/trains.h"
+#include "roce/gso.h"
 
 static uint64_t timeout_ns(const struct roce_qp *tq)
 {
@@ -50,7 +50,7 @@ static uint64_t probe_wait_ns(const struct roce_qp *tq)
 	}
 	if (wait_ns < RETRANSMIT_PROBE_MIN_NS)
 		wait_ns = RETRANSMIT_PROBE_MIN_NS;
-	wait_ns <<= tq->backoff + tq->patience;
+	wait_ns <<= tq->backoff + tq->probe_backoff;
 	return wait_ns < RETRANSMIT_PROBE_MAX_NS ? wait_ns : RETRANSMIT_PROBE_MAX_NS;
 }
 
@@ -89,7 +89,7 @@ void retransmit_start(struct qp *qp)
 	tq->waiting = false;
 	tq->rtt_ns = tq->rtt_var_ns = tq->rtt_min_ns = 0;
 	tq->rtt_running = tq->probing = false;
-	tq->patience = 0;
+	tq->probe_backoff = 0;
 }
 
 void retransmit_on_ack_requested(struct roce_qp *tq, uint32_t psn, uint64_t now_ns)
@@ -126,8 +126,8 @@ static void measure(struct roce_qp *tq, uint64_t now_ns)
 	sample = now_ns - tq->rtt_sent_ns;
 	if (!sample)
 		sample = 1;
-	if (tq->patience && 4 * sample < probe_wait_ns(tq))
-		tq->patience--;
+	if (tq->probe_backoff && 4 * sample < probe_wait_ns(tq))
+		tq->probe_backoff--;
 	if (!tq->rtt_min_ns || sample < tq->rtt_min_ns)
 		tq->rtt_min_ns = sample;
 	if (!tq->rtt_ns) {
@@ -146,13 +146,13 @@ void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_n
 	uint32_t before = (uint32_t)packet_psn_diff(tq->next_psn, psn_add(tq->una_psn, -packets));
 
 	if (tq->probing && packet_psn_diff(tq->una_psn, tq->probe_psn) > 0) {
-		window_on_late(&tq->window);
-		trains_on_late(tq);
-		if (tq->patience < RETRANSMIT_PATIENCE_MAX)
-			tq->patience++;
+		window_undo(&tq->window);
+		gso_on_late(tq);
+		if (tq->probe_backoff < RETRANSMIT_PROBE_BACKOFF_MAX)
+			tq->probe_backoff++;
 	}
 	tq->probing = false;
-	trains_on_progress(tq);
+	gso_on_progress(tq);
 	measure(tq, now_ns);
 	window_on_ack(&tq->window, packets, tq->una_psn, 2 * before >= tq->window.size);
 	reset_counters(tq);
@@ -211,7 +211,7 @@ void retransmit_on_sequence_nak(struct qp *qp)
 	if (tq->state != REQUESTER_READY || is_old_news(tq, now_ns))
 		return;
 	window_on_loss(&tq->window, tq->next_psn);
-	trains_on_loss(tq, false);
+	gso_on_loss(tq, false);
 	go_back(qp, now_ns);
 }
 
@@ -317,7 +317,7 @@ static bool probe(struct qp *qp, uint64_t now_ns)
 	}
 	counter_add(COUNTER_PROBES);
 	window_on_probe(&tq->window);
-	trains_on_loss(tq, true);
+	gso_on_loss(tq, true);
 	tq->probing = true;
 	tq->probe_psn = psn_add(tq->una_psn, 1);
 	if (tq->backoff < 16)

@@ -27,7 +27,7 @@
 #define RETRANSMIT_PROBE_MIN_NS   1000000ull
 #define RETRANSMIT_PROBE_TRIPS	  8 /* shortest round trips that it waits at most, if that is more */
 #define RETRANSMIT_PROBE_MAX_NS   500000000ull
-#define RETRANSMIT_PATIENCE_MAX   7 /* doublings, for probes that were in vain */
+#define RETRANSMIT_PROBE_BACKOFF_MAX   7 /* doublings, for probes that were in vain */
 #define RETRANSMIT_TIMEOUTS	  3
 /* A shorter transport timer counts as this one: processes are scheduled, adapters are not. */
 #define RETRANSMIT_TIMEOUT_MIN_NS 8000000ull

@@ -16,7 +16,7 @@
 #include "roce/requester.h"
 #include "roce/responder.h"
 #include "roce/retransmit.h"
-#include "roce/trains.h"
+#include "roce/gso.h"
 
 #define LISTED_MAX   64
 #define ACKS_MAX     4
@@ -68,7 +68,7 @@ void roce_reset_after_fork(void)
 {
 	timer_reset_after_fork();
 	burst_reset_after_fork();
-	trains_reset_after_fork();
+	gso_reset_after_fork();
 	to_flush.count = to_acknowledge.count = 0;
 	acks_leaving = 0;
 	holding_qpn = 0;
@@ -111,18 +111,18 @@ static int connect(struct qp *qp)
 		return EAGAIN;
 	}
 	if (!error)
-		trains_start(tq);
+		gso_start(tq);
 	return error;
 }
 
 /*
  * The program may be answering what an event told it of while the thread that took the packet has yet
  * to acknowledge it, or keeps that back (roce_flush_urgent). If its CQ has a channel both leave in
- * one train, or the acknowledgement ahead (answer_join), and the other end takes all of a train before
+ * one GSO batch, or the acknowledgement ahead (answer_join), and the other end takes all of a GSO batch before
  * it tells of any (kept): where both sleep for one event of either kind, as with ib_send_lat -e, each
  * finds its request completed when the answer is there, as with adapters. Unless the network takes
- * the train apart, and the receiver's kernel does not join it again. Of a program that polls the
- * acknowledgement is in most trains, but waits for nothing and makes nothing wait.
+ * the GSO batch apart, and the receiver's kernel does not join it again. Of a program that polls the
+ * acknowledgement is in most GSO batches, but waits for nothing and makes nothing wait.
  */
 static void issue(struct qp *qp)
 {
@@ -155,7 +155,7 @@ static void quiesce(struct qp *qp)
 	responder_quiesce(qp);
 	tq->started = tq->failed = false;
 	tq->next_psn = tq->una_psn = tq->max_psn = 0;
-	tq->asked_head = tq->asked_tail = 0;
+	tq->outstanding_head = tq->outstanding_tail = 0;
 }
 
 static void destroy(struct qp *qp)

@@ -9,7 +9,7 @@
  * Where to look: requester.c (posted work becomes packets), request.c (what these say), completer.c
  * (what comes back), responder.c (what peers ask), answer.c (what is sent back), verdict.c (what a packet
  * can do wrong, and what follows), retransmit.c (losses and time-outs), window.c and base/pace.h (how
- * much is on the way), congestion.c (CNPs, and the pace of responses), trains.c, timer.c, datagram.c (UD).
+ * much is on the way), congestion.c (CNPs, and the pace of responses), gso.c, timer.c, datagram.c (UD).
  *
  * Threads: a QP's state is only touched with its lock, which each function takes that is not given a
  * QP. A thread that received for QPs remembers them by number until its roce_flush; they may be
@@ -41,7 +41,7 @@ struct roce_env {
 	enum wire_result (*send)(const struct wire_flow *flow, const struct wire_packet *packets,
 				 unsigned count, unsigned *sent);
 	/* Packets that `send` gets at once arrive at once, if the network leaves them together. */
-	bool (*sends_trains)(const struct wire_flow *flow);
+	bool (*sends_gso)(const struct wire_flow *flow);
 	/*
 	 * Fills *flow from the QP's or AH's address (attr->grh, sgid_index of the QP's device) and the QPN
 	 * at the other end. 0, or an errno with a cause reported; EINPROGRESS: the address's port is not open,

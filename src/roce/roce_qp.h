@@ -27,7 +27,7 @@ enum requester_state {
 };
 
 /* What was sent and is answered by responses: its PSNs, of which these carry one each. */
-struct asked {
+struct outstanding_read {
 	uint32_t first, end;
 };
 
@@ -74,8 +74,8 @@ struct response_pace {
 	uint32_t number;      /* of the next packet, in the circle of PSNs */
 };
 
-/* A train that was sent, and what became of its second packet: trains.h. */
-struct train_watch {
+/* A GSO batch that was sent, and what became of its second packet: gso.h. */
+struct gso_watch {
 	bool watching;
 	uint8_t strikes;	/* it did not arrive, so many times in a row */
 	uint32_t first, second; /* PSNs */
@@ -103,12 +103,12 @@ struct roce_qp {
 	uint32_t looks; /* BIND_MW or LOCAL_INV at sq.issue: in vain, as somebody still copies; ...
 			 */
 	uint64_t look_ns;     /* ... the next one is due then */
-	uint32_t unrequested; /* packets since the last one that asked for an acknowledgement */
-	uint32_t asked_head, asked_tail;
-	struct asked asked[LIMIT_QP_RD_ATOM];
+	uint32_t since_ack_req; /* packets since the last one that asked for an acknowledgement */
+	uint32_t outstanding_head, outstanding_tail;
+	struct outstanding_read outstanding[LIMIT_QP_RD_ATOM];
 	struct window window; /* RC, XRC */
 	struct pace pace;     /* UC */
-	struct train_watch request_train;
+	struct gso_watch request_gso;
 
 	/* retransmit.c */
 	uint8_t rnr_left, retry_left;
@@ -126,7 +126,7 @@ struct roce_qp {
 	uint32_t rtt_psn;
 	/* 0: not measured yet */
 	uint64_t rtt_sent_ns, rtt_ns, rtt_var_ns, rtt_min_ns;
-	uint8_t patience; /* how often probes wait twice as long as round trips suggest */
+	uint8_t probe_backoff; /* how often probes wait twice as long as round trips suggest */
 	/* deadlines; 0: not armed */
 	uint64_t probe_ns, rnr_ns, again_ns;
 	uint64_t timer_ns; /* when the timer fires; TIMER_NEVER */
@@ -134,7 +134,7 @@ struct roce_qp {
 
 	/* responder */
 	bool expecting;	   /* expected_psn was set from rq_psn */
-	bool naked;	   /* a NAK was sent: what comes behind the gap is dropped, up to ... */
+	bool nak_sent;	   /* a NAK was sent: what comes behind the gap is dropped, up to ... */
 	uint32_t stray_psn; /* ... the last packet that was; one before it shows a new attempt */
 	bool in_message;   /* FIRST was accepted, LAST has not come */
 	uint8_t message_kind; /* enum packet_kind of its FIRST */
@@ -168,7 +168,7 @@ struct roce_qp {
 	bool congestion_seen;
 	uint64_t cnp_ns; /* when the last CNP was sent */
 	struct response_pace response_pace;
-	struct train_watch response_train;
+	struct gso_watch response_gso;
 };
 
 /* What the opcodes of its packets begin with. */

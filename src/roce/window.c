@@ -70,7 +70,7 @@ void window_on_probe(struct window *window)
 	window->counted = 0;
 }
 
-void window_on_late(struct window *window)
+void window_undo(struct window *window)
 {
 	if (window->before_probe <= window->size)
 		return;

@@ -54,6 +54,6 @@ void window_on_mark(struct window *window, uint32_t next);
 
 /* Nothing came back in time: one packet finds out why. It was only late: all is as before. */
 void window_on_probe(struct window *window);
-void window_on_late(struct window *window);
+void window_undo(struct window *window);
 
 #endif

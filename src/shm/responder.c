@@ -139,8 +139,8 @@ static void react(struct qp *qp, struct link *link, enum verdict verdict, enum c
 			qp_raise(qp, (enum ibv_event_type)(reaction->event - 1));
 		qp_fail(qp, cause);
 	}
-	lq->naked = true;
-	lq->naked_attempt = header->msn >> 24;
+	lq->nak_sent = true;
+	lq->nak_sent_attempt = header->msn >> 24;
 	nak.position = begin;
 	shm_answer_nak(qp, link, header->src_qpn, &nak);
 }
@@ -201,9 +201,9 @@ static enum verdict check_connection(struct qp *qp, struct link *link,
 	}
 	/* A message without its beginning is as much out of order as one that was not expected. */
 	if (record_msn(header) != lq->expected_msn || (!first && !lq->in_message))
-		return lq->naked && lq->naked_attempt == header->msn >> 24 ? VERDICT_STALE :
+		return lq->nak_sent && lq->nak_sent_attempt == header->msn >> 24 ? VERDICT_STALE :
 									     VERDICT_OUT_OF_ORDER;
-	lq->naked = false;
+	lq->nak_sent = false;
 	return VERDICT_OK;
 }
 
@@ -481,8 +481,8 @@ bool shm_responder_on_request(struct qp *qp, struct link *link, const struct rec
 		if (!refuse(link, header, verdict))
 			return false;
 		if (verdict == VERDICT_OUT_OF_ORDER) {
-			lq->naked = true;
-			lq->naked_attempt = header->msn >> 24;
+			lq->nak_sent = true;
+			lq->nak_sent_attempt = header->msn >> 24;
 		}
 		break;
 	default:
@@ -496,7 +496,7 @@ void shm_responder_stop(struct qp *qp)
 	struct shm_qp *lq = shm_of(qp);
 
 	shm_answer_forget(qp);
-	lq->in_message = lq->dropping = lq->naked = lq->expecting = false;
+	lq->in_message = lq->dropping = lq->nak_sent = lq->expecting = false;
 	lq->revoked = 0;
 	receive_stop(qp);
 }

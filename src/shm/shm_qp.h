@@ -92,8 +92,8 @@ struct shm_qp {
 
 	/* responder */
 	bool expecting;		/* expected_msn was set from rq_psn */
-	bool naked;		/* a NAK was sent: what else came with its attempt is dropped */
-	uint8_t naked_attempt;
+	bool nak_sent;		/* a NAK was sent: what else came with its attempt is dropped */
+	uint8_t nak_sent_attempt;
 	bool in_message;	/* FIRST was accepted, LAST has not come */
 	bool dropping;		/* UC: the rest of a message that was not accepted */
 	uint8_t message_kind;	/* enum record_kind of its FIRST */

@@ -101,7 +101,7 @@ void udp_tell_hops(struct wire_port *port)
 		set(port->fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
 }
 
-/* A kernel before 4.18 takes a train for one long datagram. */
+/* A kernel before 4.18 takes a GSO batch for one long datagram. */
 static bool has_segments(int fd)
 {
 	int value;

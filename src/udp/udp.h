@@ -51,7 +51,7 @@ void udp_counters(const struct wire_port *port, struct udp_counters *out);
  * The sender of packets from this address to the process that has the QP, on whatever host: the upper
  * bits of the QPN name the process. Opened when it is first asked for; valid as long as the port. Where
  * that is impossible (too many, no descriptor, no port free) the receiving socket sends, without UDP
- * checksums and trains (source_port_share), which is slower, and a cause is reported once. Never NULL.
+ * checksums and GSO batches (source_port_share), which is slower, and a cause is reported once. Never NULL.
  *
  * Any thread, no locks; the first call for a process makes some system calls.
  */
@@ -64,8 +64,8 @@ void udp_loop_multicast(struct wire_port *port);
 enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			  unsigned count, unsigned *sent);
 
-/* Bursts leave as trains (UDP_SEGMENT), as far as is known; or else packet by packet. */
-bool udp_sends_trains(const struct wire_flow *flow);
+/* Bursts leave as GSO batches (UDP_SEGMENT), as far as is known; or else packet by packet. */
+bool udp_sends_gso(const struct wire_flow *flow);
 
 /*
  * Takes what is there, at most some 64 packets, and calls `receive` for each, without locks but the

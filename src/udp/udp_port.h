@@ -30,7 +30,7 @@ struct wire_sender {
 	struct wire_port *port;
 	int fd;
 	uint16_t number; /* of UDP, host order */
-	bool shared;	 /* with the port: no trains, no checksums of UDP */
+	bool shared;	 /* with the port: no GSO batches, no checksums of UDP */
 
 	/*
 	 * What the socket writes into headers by itself: that of the first unicast flow that is sent, since
@@ -49,7 +49,7 @@ struct wire_port {
 	uint16_t number; /* of UDP, host order */
 	bool is_v4;
 
-	/* Trains: cleared when the device turns out to have no checksum offload, or the kernel none. */
+	/* GSO batches: cleared when the device turns out to have no checksum offload, or the kernel none. */
 	atomic_bool segments;
 
 	bool loops_multicast;

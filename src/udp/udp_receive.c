@@ -23,8 +23,8 @@
 #define DATAGRAMS      8  /* of one system call */
 #define PACKETS_A_CALL 64 /* then it is somebody else's turn */
 #define ALONE_ENOUGH   16 /* datagrams in a row with none behind them */
-/* Trains that are fetched one by one: the processor's caches do not hold several while each is read. */
-#define LONG_TRAIN (16 << 10)
+/* GSO batches that are fetched one by one: the processor's caches do not hold several while each is read. */
+#define LONG_BATCH (16 << 10)
 
 /* TOS or traffic class, hop limit, flow label, segment size: and room for a few more. */
 #define CONTROL_BYTES 256
@@ -41,7 +41,7 @@ struct udp_inbox {
 	uint8_t data[DATAGRAMS][UDP_DATAGRAM_MAX + 1];
 };
 
-/* What the kernel says of one datagram, or of one train of them. */
+/* What the kernel says of one datagram, or of one GSO batch of them. */
 struct envelope {
 	struct wire_flow flow;
 	struct icrc_path path;
@@ -178,7 +178,7 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 	while (left) {
 		size_t length = left < e.segment ? left : e.segment;
 
-		/* Through the segments of a train the identification counts, mostly from 0. */
+		/* Through the segments of a GSO batch the identification counts, mostly from 0. */
 		if (icrc_check(&port->inbox->memo, &e.path, bytes, length, &id)) {
 			damage_on_right(&port->damage, &e.flow);
 			if (arrival.bytes)
@@ -259,7 +259,7 @@ int udp_receive(struct wire_port *port, uint64_t now_ns,
 		drained = n < (int)max;
 		if (max == 1 && n == 1)
 			drained = !looks_further(port);
-		max = n && port->inbox->messages[0].msg_len >= LONG_TRAIN ? 1 : DATAGRAMS;
+		max = n && port->inbox->messages[0].msg_len >= LONG_BATCH ? 1 : DATAGRAMS;
 	} while (!drained && packets < PACKETS_A_CALL);
 	if (datagrams == 1)
 		port->alone++;

@@ -22,7 +22,7 @@
 #endif
 
 /*
- * Payloads up to here are copied behind their header, and packets behind one another: a train is one
+ * Payloads up to here are copied behind their header, and packets behind one another: a GSO batch is one
  * piece for the kernel instead of three a packet, which costs it more than the copy costs us. The
  * ICRC is that of the copy, in one go: what another thread changes meanwhile (a flag that a peer polls
  * by READ) cannot come between the ICRC and the sending.
@@ -39,7 +39,7 @@ struct udp_scratch {
 	struct udp_scratch *next;
 	struct mmsghdr messages[WIRE_BURST];
 	unsigned after[WIRE_BURST]; /* the packet behind this message */
-	bool is_train[WIRE_BURST];
+	bool is_batch[WIRE_BURST];
 	struct iovec iov[WIRE_BURST * PACKET_IOVECS];
 	uint8_t flat[WIRE_BURST * (WIRE_HEADER_BYTES + SMALL_BYTES + PAD_MAX + ICRC_BYTES)];
 	size_t flat_bytes;
@@ -59,7 +59,7 @@ struct burst {
 	const struct wire_packet *packets;
 	unsigned count; /* the first that cannot be read, or all */
 	uint64_t lost;	/* bit i: packet i is not sent, for a test */
-	bool segments;	/* trains may be tried */
+	bool segments;	/* GSO batches may be tried */
 	struct icrc_path path;
 	union udp_address to;
 	socklen_t to_len;
@@ -242,15 +242,15 @@ static unsigned lay_message(struct burst *b, unsigned m, unsigned first, unsigne
 			continue;
 		}
 		size = packet_size(&b->packets[i]);
-		if (packets && (!b->segments || packets == WIRE_TRAIN_PACKETS || size > segment ||
-				bytes + size > WIRE_TRAIN_BYTES))
+		if (packets && (!b->segments || packets == WIRE_GSO_PACKETS || size > segment ||
+				bytes + size > WIRE_GSO_BYTES))
 			break;
 		used += fill(b, i, (uint16_t)packets, iov + used);
 		bytes += size;
 		packets++;
 		i++;
 	}
-	s->is_train[m] = packets > 1;
+	s->is_batch[m] = packets > 1;
 	memcpy(s->control[m].bytes, b->control, b->control_bytes);
 	*h = (struct msghdr){
 		.msg_name = &b->to,
@@ -304,8 +304,8 @@ static enum wire_result result_of(int error)
 	}
 }
 
-/* A train was refused for being one: packet by packet then. */
-static bool refuses_trains(struct burst *b, int error)
+/* A GSO batch was refused for being one: packet by packet then. */
+static bool refuses_gso(struct burst *b, int error)
 {
 	if (error != EIO && error != EINVAL && error != ENOPROTOOPT && error != EOPNOTSUPP)
 		return false;
@@ -316,14 +316,14 @@ static bool refuses_trains(struct burst *b, int error)
 	return true;
 }
 
-static bool sends_trains(const struct wire_sender *sender)
+static bool sends_gso(const struct wire_sender *sender)
 {
 	return !sender->shared && atomic_load_explicit(&sender->port->segments, memory_order_relaxed);
 }
 
-bool udp_sends_trains(const struct wire_flow *flow)
+bool udp_sends_gso(const struct wire_flow *flow)
 {
-	return sends_trains(flow->sender);
+	return sends_gso(flow->sender);
 }
 
 /* As sendmmsg, which costs more for one. */
@@ -357,7 +357,7 @@ static enum wire_result send_all(struct burst *b, unsigned *sent)
 			refused_before = true;
 			continue;
 		}
-		if (!s->is_train[m] || !refuses_trains(b, errno))
+		if (!s->is_batch[m] || !refuses_gso(b, errno))
 			return result_of(errno);
 		messages = lay_out(b, *sent);
 		m = 0;
@@ -409,7 +409,7 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 		.sender = sender,
 		.packets = packets,
 		.count = count_readable(packets, count),
-		.segments = !flow->one_by_one && sends_trains(sender),
+		.segments = !flow->one_by_one && sends_gso(sender),
 		.path = { .source_port = sender->number, .destination_port = WIRE_UDP_PORT },
 	};
 	enum wire_result result;

@@ -17,9 +17,9 @@
 #define WIRE_PIECES	  4  /* of a payload; who has more gathers it first */
 #define WIRE_BURST	  64 /* packets in one call of wire_send, at most */
 
-/* Packets of one size, of which the last may be shorter, leave as one train, up to this. */
-#define WIRE_TRAIN_PACKETS 64		 /* UDP_MAX_SEGMENTS of older kernels */
-#define WIRE_TRAIN_BYTES   (65535 - 40 - 8) /* with ICRCs; behind an IPv6 and a UDP header */
+/* Packets of one size, of which the last may be shorter, leave as one GSO batch, up to this. */
+#define WIRE_GSO_PACKETS 64		 /* UDP_MAX_SEGMENTS of older kernels */
+#define WIRE_GSO_BYTES   (65535 - 40 - 8) /* with ICRCs; behind an IPv6 and a UDP header */
 
 struct wire_port;   /* udp/udp.h: an open address of this process */
 struct wire_sender; /* udp/udp.h: what sends from there to one process of each other host */
@@ -37,7 +37,7 @@ struct wire_flow {
 	uint8_t traffic_class;		/* TOS or traffic class, with the ECN bits: ECT(0) to send */
 	uint8_t hop_limit;
 	uint32_t buffer_bytes;		/* what a socket like the other end's holds; 0: not known */
-	bool one_by_one;		/* to send: packets do not leave as trains */
+	bool one_by_one;		/* to send: packets do not leave as GSO batches */
 	struct wire_port *port;		/* where it came in; to send, where its answers do */
 	struct wire_sender *sender;	/* where it leaves: udp_sender; of an arrival, NULL */
 };

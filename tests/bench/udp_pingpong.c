@@ -12,7 +12,7 @@
  * caller.
  *
  * With `packets` each is in packets like those of RoCEv2: a SEND and behind it the acknowledgement of
- * what it answers, in one train, with ICRCs that are computed and checked; and that is all, there are
+ * what it answers, in one GSO batch, with ICRCs that are computed and checked; and that is all, there are
  * no queues, no keys, no timers. So it is a bound for whoever sends such packets through sockets.
  */
 #include <errno.h>
@@ -80,33 +80,33 @@ static void seal(struct end *end, const struct icrc_path *path, uint16_t id, uin
 
 static void send_packets(struct end *end, uint64_t word)
 {
-	uint8_t train[SEND_BYTES + ACK_BYTES] = { 0x04 };
+	uint8_t batch[SEND_BYTES + ACK_BYTES] = { 0x04 };
 	struct icrc_path path = udp_end_path(&end->here, &end->other);
 	_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(uint16_t))] = { 0 };
-	struct iovec iov = { train, sizeof(train) };
+	struct iovec iov = { batch, sizeof(batch) };
 	struct msghdr m = { .msg_name = &end->other, .msg_namelen = sizeof(end->other), .msg_iov = &iov,
 			    .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 	uint16_t segment = SEND_BYTES;
 
-	train[SEND_BYTES] = 0x11;
-	memcpy(train + BTH, &word, sizeof(word));
-	seal(end, &path, 0, train, SEND_BYTES);
-	seal(end, &path, 1, train + SEND_BYTES, ACK_BYTES);
+	batch[SEND_BYTES] = 0x11;
+	memcpy(batch + BTH, &word, sizeof(word));
+	seal(end, &path, 0, batch, SEND_BYTES);
+	seal(end, &path, 1, batch + SEND_BYTES, ACK_BYTES);
 	*c = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(segment)),
 			       .cmsg_level = IPPROTO_UDP,
 			       .cmsg_type = UDP_SEGMENT };
 	memcpy(CMSG_DATA(c), &segment, sizeof(segment));
-	if (sendmsg(end->fd, &m, 0) != sizeof(train))
+	if (sendmsg(end->fd, &m, 0) != sizeof(batch))
 		udp_end_fail("sendmsg");
 }
 
-/* The packets of a train may come one by one, if the kernel does not join them. */
+/* The packets of a GSO batch may come one by one, if the kernel does not join them. */
 static bool receive_packets(struct end *end, uint64_t *word)
 {
-	uint8_t train[SEND_BYTES + ACK_BYTES];
+	uint8_t batch[SEND_BYTES + ACK_BYTES];
 	_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
-	struct iovec iov = { train, sizeof(train) };
+	struct iovec iov = { batch, sizeof(batch) };
 	struct msghdr m = { .msg_name = &end->other, .msg_namelen = sizeof(end->other), .msg_iov = &iov,
 			    .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
 	ssize_t n = recvmsg(end->fd, &m, 0);
@@ -119,16 +119,16 @@ static bool receive_packets(struct end *end, uint64_t *word)
 		return false;
 	path = udp_end_path(&end->other, &end->here);
 	for (size_t at = 0, bytes; at < (size_t)n; at += bytes, id++) {
-		bytes = train[at] == 0x11 ? ACK_BYTES : SEND_BYTES;
+		bytes = batch[at] == 0x11 ? ACK_BYTES : SEND_BYTES;
 		if (at + bytes > (size_t)n ||
-		    !icrc_check(&end->memo[1], &path, train + at, bytes, &id)) {
+		    !icrc_check(&end->memo[1], &path, batch + at, bytes, &id)) {
 			errno = EBADMSG;
 			udp_end_fail("ICRC");
 		}
 	}
-	memcpy(word, train + BTH, sizeof(*word));
+	memcpy(word, batch + BTH, sizeof(*word));
 	errno = EAGAIN;
-	return train[0] != 0x11;
+	return batch[0] != 0x11;
 }
 
 static void send_word(struct end *end, uint64_t word)

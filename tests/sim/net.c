@@ -7,7 +7,7 @@
 #include "fail.h"
 #include "packet/icrc.h"
 #include "packet/packet.h"
-#include "roce/trains.h"
+#include "roce/gso.h"
 #include "roce/roce.h"
 
 #define SOURCE_PORT  49200
@@ -86,7 +86,7 @@ void net_start(const struct net_weather *is, uint64_t seed)
 	identification = 0;
 	memset(was_marked, 0, sizeof(was_marked));
 	memset(router_free_ns, 0, sizeof(router_free_ns));
-	trains_reset_after_fork();
+	gso_reset_after_fork();
 	memset(&net_counts, 0, sizeof(net_counts));
 }
 
@@ -352,12 +352,12 @@ static void launch(const struct wire_flow *flow, const struct wire_packet *packe
 }
 
 /* What leaves together arrives one by one, but may be damaged together. */
-bool net_sends_trains(const struct wire_flow *flow)
+bool net_sends_gso(const struct wire_flow *flow)
 {
-	return weather.trains_damaged;
+	return weather.gso_damaged;
 }
 
-/* Whether packets[i] leaves behind packets[i - 1] in a train: as udp/udp_send.c makes them, but for the
+/* Whether packets[i] leaves behind packets[i - 1] in a GSO batch: as udp/udp_send.c makes them, but for the
  * length of these.
  */
 static bool is_behind(const struct wire_flow *flow, const struct wire_packet *packets, unsigned i)
@@ -393,7 +393,7 @@ enum wire_result net_send(const struct wire_flow *flow, const struct wire_packet
 		result = WIRE_FULL;
 	}
 	for (unsigned i = 0; i < taken; i++) {
-		if (!weather.trains_damaged || !is_behind(flow, packets, i)) {
+		if (!weather.gso_damaged || !is_behind(flow, packets, i)) {
 			launch(flow, &packets[i]);
 			continue;
 		}

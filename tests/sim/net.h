@@ -33,13 +33,13 @@ struct net_weather {
 	 * longer is lost. 0: it is as fast as packets come.
 	 */
 	uint32_t byte_ns;
-	bool trains_damaged; /* of packets that leave together only the first arrives */
+	bool gso_damaged; /* of packets that leave together only the first arrives */
 };
 
 /* Counted since net_start. */
 struct net_counts {
 	uint64_t sent, delivered, lost, damaged, duplicated, refused, undetected;
-	uint64_t one_by_one; /* sent so because trains do not arrive */
+	uint64_t one_by_one; /* sent so because GSO batches do not arrive */
 	uint64_t queued_marked, queued_lost;
 };
 
@@ -74,7 +74,7 @@ void net_observe(const struct net_observer *observer);
 /* For struct roce_env. */
 enum wire_result net_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			  unsigned count, unsigned *sent);
-bool net_sends_trains(const struct wire_flow *flow);
+bool net_sends_gso(const struct wire_flow *flow);
 int net_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
 		struct wire_flow *flow);
 

@@ -198,7 +198,7 @@ static void make_read(struct end *end, struct op *op, unsigned number, struct ra
 static bool make_relay(struct op *op, struct op *before)
 {
 	if (before->opcode != IBV_WR_RDMA_READ || before->expected != IBV_WC_SUCCESS ||
-	    op_is_asked(op))
+	    op_takes_response(op))
 		return false;
 	before->keeps_local = true;
 	op->flags |= IBV_SEND_FENCE;

@@ -400,7 +400,7 @@ static bool is_plausible(const struct end *end, const struct op *op, enum ibv_wc
 	 * request moved the responder to ERR.
 	 */
 	if (status == IBV_WC_RETRY_EXC_ERR && qp_state(end->peer->qp) == IBV_QPS_ERR &&
-	    op_is_asked(op) && end->mishap != MISHAP_NONE &&
+	    op_takes_response(op) && end->mishap != MISHAP_NONE &&
 	    op < end->ops + end->mishap_op)
 		return true;
 	if (status == IBV_WC_RETRY_EXC_ERR)

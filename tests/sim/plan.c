@@ -34,7 +34,7 @@ static void make_weather(struct net_weather *weather, struct random *random)
 	weather->delay_ns = random_range(random, 2000, random_chance(random, 500) ? 20000 : 500000);
 	weather->jitter_ns = random_chance(random, 300) ? weather->delay_ns / 8 : 0;
 	weather->v6 = random_chance(random, 300);
-	weather->trains_damaged = random_chance(random, 30);
+	weather->gso_damaged = random_chance(random, 30);
 	weather->byte_ns = random_chance(random, 100) ? random_range(random, 1, 8) : 0;
 }
 
@@ -278,7 +278,7 @@ void plan_make(struct plan *plan, uint64_t seed)
 	plan->reorders = plan->weather.reordering || plan->weather.lateness ||
 			 plan->weather.duplication || plan->weather.jitter_ns;
 	plan->clean = !plan->reorders && !plan->weather.loss && !plan->weather.damage &&
-		      !plan->weather.trains_damaged && !plan->weather.byte_ns &&
+		      !plan->weather.gso_damaged && !plan->weather.byte_ns &&
 		      !plan->weather.full && !plan->weather.unreachable;
 	plan->mtu = random_range(&random, IBV_MTU_256, IBV_MTU_4096);
 	plan->end_count = PAIR_ENDS * random_range(&random, 1, random_chance(&random, 300) ? 4 : 2);

@@ -173,7 +173,7 @@ static inline bool op_is_flush(const struct op *op)
 }
 
 /* It is finished by a response. */
-static inline bool op_is_asked(const struct op *op)
+static inline bool op_takes_response(const struct op *op)
 {
 	return op->opcode == IBV_WR_RDMA_READ || op_is_atomic(op) || op_is_flush(op) ||
 	       op->opcode == IBV_WR_ATOMIC_WRITE;

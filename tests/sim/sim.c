@@ -182,7 +182,7 @@ int main(int argc, char **argv)
 		sim_fail("of %" PRIu64 " damaged packets %" PRIu64 " passed the ICRC",
 			 totals.damaged, totals.undetected);
 	if (to - from > 1000 && (!totals.one_by_one || !totals.queued_marked))
-		sim_fail("no trains were given up, or no router was busy, in so many seeds");
+		sim_fail("no GSO batches were given up, or no router was busy, in so many seeds");
 	printf("%" PRIu64 " packets one by one; routers marked %" PRIu64 " and lost %" PRIu64 "\n",
 	       totals.one_by_one, totals.queued_marked, totals.queued_lost);
 	printf("%" PRIu64 " seeds: %" PRIu64 " requests, %" PRIu64

@@ -36,7 +36,7 @@ static void group_visit(const union ibv_gid *gid, void (*visit)(uint32_t qpn, vo
 static const struct roce_env env = {
 	.now = net_now,
 	.send = net_send,
-	.sends_trains = net_sends_trains,
+	.sends_gso = net_sends_gso,
 	.resolve = net_resolve,
 	.deadline = deadline,
 	.group_visit = group_visit,

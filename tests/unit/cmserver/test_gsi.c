@@ -1,5 +1,5 @@
 /*
- * Packets of QP 1 on the daemon's socket: trains that the kernel merged are taken apart, what is
+ * Packets of QP 1 on the daemon's socket: GSO batches that the kernel merged are taken apart, what is
  * for others is counted, and what leaves has a source port of its own. Linked with gsi.c alone; its
  * loop and its port groups are here.
  */
@@ -109,7 +109,7 @@ static void make_packet(struct gsi_port *port, const uint8_t to[16], uint8_t byt
 	close(fd);
 }
 
-static void send_train(int fd, const uint8_t to[16], uint8_t *bytes)
+static void send_batch(int fd, const uint8_t to[16], uint8_t *bytes)
 {
 	union {
 		struct cmsghdr align;
@@ -132,9 +132,9 @@ static void send_train(int fd, const uint8_t to[16], uint8_t *bytes)
 	assert_int_equal(sendmsg(fd, &h, 0), PACKETS * PACKET_BYTES);
 }
 
-static void trains_are_taken_apart(void **state)
+static void gso_batches_are_taken_apart(void **state)
 {
-	uint8_t here[16], there[16], other[16], train[PACKETS][PACKET_BYTES];
+	uint8_t here[16], there[16], other[16], batch[PACKETS][PACKET_BYTES];
 	struct gsi_port *a, *b;
 	uint16_t source_port;
 	static struct gsi own, *gsi = &own;
@@ -147,7 +147,7 @@ static void trains_are_taken_apart(void **state)
 	assert_int_equal(gsi_get(gsi, here, 0, &a), 0);
 	assert_int_equal(gsi_get(gsi, there, 0, &b), 0);
 
-	make_packet(a, other, train[0], &source_port);
+	make_packet(a, other, batch[0], &source_port);
 	assert_in_range(source_port, FIRST_PORT, 65535);
 
 	/* From a port of ours: good ones, one for another process, and a damaged one at the end. */
@@ -162,15 +162,15 @@ static void trains_are_taken_apart(void **state)
 		uint32_t icrc;
 
 		if (i)
-			memcpy(train[i], train[0], PACKET_BYTES);
+			memcpy(batch[i], batch[0], PACKET_BYTES);
 		if (i == 2)
-			train[i][5] = 0x40; /* QPN 0x400001 */
+			batch[i][5] = 0x40; /* QPN 0x400001 */
 		icrc = net_icrc(here, there, ntohs(bound.sin_port), CTL_UDP_PORT, (uint16_t)i,
-				train[i], PACKET_BYTES - 4);
-		memcpy(train[i] + PACKET_BYTES - 4, &icrc, sizeof(icrc));
+				batch[i], PACKET_BYTES - 4);
+		memcpy(batch[i] + PACKET_BYTES - 4, &icrc, sizeof(icrc));
 	}
-	train[PACKETS - 1][100] ^= 1;
-	send_train(fd, there, train[0]);
+	batch[PACKETS - 1][100] ^= 1;
+	send_batch(fd, there, batch[0]);
 	come(1);
 	assert_int_equal(messages, PACKETS - 2);
 	assert_int_equal(gsi->counters.received, PACKETS - 2);
@@ -184,7 +184,7 @@ static void trains_are_taken_apart(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(trains_are_taken_apart) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(gso_batches_are_taken_apart) };
 
 	if (!net_init()) {
 		printf("skipped: no network namespaces\n");

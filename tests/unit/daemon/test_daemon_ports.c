@@ -78,7 +78,7 @@ static int bind_plain(const uint8_t *gid)
 	return fd;
 }
 
-/* Packets for a QP of the slot, one datagram or a train; `mark` comes back from receive_marks. */
+/* Packets for a QP of the slot, one datagram or a GSO batch; `mark` comes back from receive_marks. */
 static void send_marks(const uint8_t *gid, unsigned slot, uint32_t mark, int packets)
 {
 	struct sockaddr_storage to;
@@ -218,7 +218,7 @@ static unsigned start(struct worker *w, bool port)
 	return slot;
 }
 
-/* Each of three slots gets its own, single ones and trains, and what is for others reaches none. */
+/* Each of three slots gets its own, single ones and GSO batches, and what is for others reaches none. */
 static void check_steering(struct worker *agents, const unsigned *slots, int count)
 {
 	static const uint32_t marks[] = { 1, 100, 10000 };

@@ -21,7 +21,7 @@
 uint64_t rig_now_ns, rig_deadline_ns;
 uint32_t rig_sent, rig_full_after;
 enum wire_result rig_refusal;
-bool rig_without_trains;
+bool rig_without_gso;
 uint32_t rig_calls, rig_call_packets[RIG_CALLS], rig_buffer_bytes;
 bool (*rig_on_packet)(struct rig_packet *packet, struct packet *decoded);
 
@@ -41,15 +41,15 @@ static void swap_ends(struct wire_flow *to, const struct wire_flow *from)
 	memcpy(to->remote, from->local, WIRE_GID_BYTES);
 }
 
-/* As udp/udp_send.c cuts trains. */
-static uint32_t place_in_train(const struct wire_flow *flow, const struct wire_packet *packet)
+/* As udp/udp_send.c cuts GSO batches. */
+static uint32_t place_in_batch(const struct wire_flow *flow, const struct wire_packet *packet)
 {
 	static uint32_t place, size, bytes;
 	static bool closed;
 	uint32_t own = packet->header_bytes + packet->payload_bytes + packet->pad_bytes + 4u;
 
-	if (flow && !flow->one_by_one && !rig_without_trains && !closed && own <= size &&
-	    place + 1 < WIRE_TRAIN_PACKETS && bytes + own <= WIRE_TRAIN_BYTES) {
+	if (flow && !flow->one_by_one && !rig_without_gso && !closed && own <= size &&
+	    place + 1 < WIRE_GSO_PACKETS && bytes + own <= WIRE_GSO_BYTES) {
 		place++;
 		bytes += own;
 		closed = own < size;
@@ -73,7 +73,7 @@ static enum wire_result send_packets(const struct wire_flow *flow,
 	rig_before_send = NULL;
 	if (meanwhile)
 		meanwhile();
-	place_in_train(NULL, packets); /* a new call, a new train */
+	place_in_batch(NULL, packets); /* a new call, a new GSO batch */
 	for (*sent = 0; *sent < count; (*sent)++) {
 		const struct wire_packet *from = &packets[*sent];
 		struct rig_packet *to = &wire[wire_tail % RIG_WIRE_MAX];
@@ -86,7 +86,7 @@ static enum wire_result send_packets(const struct wire_flow *flow,
 			rig_full_after--;
 		assert_true(wire_tail - wire_head < RIG_WIRE_MAX);
 		swap_ends(&to->flow, flow);
-		to->in_train = place_in_train(flow, from);
+		to->in_batch = place_in_batch(flow, from);
 		memcpy(to->bytes, from->header, from->header_bytes);
 		for (unsigned i = 0; i < from->pieces; i++) {
 			assert_true(at + from->piece[i].iov_len < RIG_BYTES_MAX);
@@ -135,15 +135,15 @@ void rig_set_member(unsigned i, struct qp *qp)
 	members[i] = qp;
 }
 
-static bool sends_trains(const struct wire_flow *flow)
+static bool sends_gso(const struct wire_flow *flow)
 {
-	return !rig_without_trains;
+	return !rig_without_gso;
 }
 
 static const struct roce_env env = {
 	.now = now,
 	.send = send_packets,
-	.sends_trains = sends_trains,
+	.sends_gso = sends_gso,
 	.resolve = resolve,
 	.deadline = deadline,
 	.group_visit = group_visit,
@@ -179,7 +179,7 @@ void rig_create(struct rig *rig)
 	memset(members, 0, sizeof(members));
 	rig_full_after = UINT32_MAX;
 	rig_refusal = WIRE_FULL;
-	rig_without_trains = false;
+	rig_without_gso = false;
 	rig_on_packet = NULL;
 }
 

@@ -31,7 +31,7 @@
 
 struct rig_packet {
 	struct wire_flow flow; /* as the receiver sees it */
-	uint32_t in_train; /* its place there; 0: the first, or by itself */
+	uint32_t in_batch; /* its place there; 0: the first, or by itself */
 	uint16_t length;
 	uint8_t bytes[RIG_BYTES_MAX];
 };
@@ -50,7 +50,7 @@ extern uint64_t rig_now_ns, rig_deadline_ns;
 extern uint32_t rig_sent;	/* packets since rig_create */
 extern uint32_t rig_full_after; /* the socket takes so many packets, then is full; UINT32_MAX: never */
 extern enum wire_result rig_refusal; /* what a full socket answers: WIRE_FULL, ... */
-extern bool rig_without_trains; /* each packet is a datagram of its own */
+extern bool rig_without_gso; /* each packet is a datagram of its own */
 /* How many packets each of the last calls sent; a test may set rig_calls to 0. */
 extern uint32_t rig_calls, rig_call_packets[RIG_CALLS];
 /* wire_flow.buffer_bytes of QPs that are connected from now on. */

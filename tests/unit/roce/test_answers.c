@@ -365,8 +365,8 @@ static void take_beside(void)
 	in_a_thread(take_one_and_flush, NULL);
 }
 
-/* A program that sleeps is told of a message when the acknowledgement in its train has been taken. */
-static void test_tells_of_all_of_a_train(void **state)
+/* A program that sleeps is told of a message when the acknowledgement in its GSO batch has been taken. */
+static void test_tells_of_all_of_a_batch(void **state)
 {
 	post(a, IBV_WR_SEND, 0, 1);
 	step(1);
@@ -413,7 +413,7 @@ static void test_tells_before_it_takes_another(void **state)
 
 /*
  * The thread that took a message acknowledges it by itself, which may be late: the answer says it
- * once more, to the end of its train. For a program that polls it is not.
+ * once more, to the end of its GSO batch. For a program that polls it is not.
  */
 static void test_acknowledges_with_the_answer(void **state)
 {
@@ -545,7 +545,7 @@ static void test_says_once_more_what_left_with_another(void **state)
 	run();
 }
 
-/* Two messages of two trains, with different sizes: the first of them may be told of alone. */
+/* Two messages of two GSO batches, with different sizes: the first of them may be told of alone. */
 static void test_acknowledges_ahead_of_two_answers(void **state)
 {
 	struct ibv_sge sges[] = { { (uintptr_t)here, 100, here_mr->ib.lkey },
@@ -576,10 +576,10 @@ static void test_acknowledges_ahead_of_two_answers(void **state)
 }
 
 /*
- * With 4096 bytes of payload 15 packets fill a train as far as packets of their size go. A shorter one
+ * With 4096 bytes of payload 15 packets fill a GSO batch as far as packets of their size go. A shorter one
  * still has room there, and ends it.
  */
-static void test_acknowledges_within_the_last_train(void **state)
+static void test_acknowledges_within_the_last_batch(void **state)
 {
 	static const struct {
 		uint32_t bytes, packets;
@@ -621,9 +621,9 @@ static void test_acknowledges_within_the_last_train(void **state)
 }
 
 /* Each packet is a datagram. */
-static void test_acknowledges_ahead_without_trains(void **state)
+static void test_acknowledges_ahead_without_gso(void **state)
 {
-	rig_without_trains = true;
+	rig_without_gso = true;
 	post(a, IBV_WR_SEND, 0, 1);
 	step(1);
 	expect(200);
@@ -691,7 +691,7 @@ int main(void)
 		TEST(acknowledges_with_the_answer),
 #define SLEEPER(name)                                                                              \
 	cmocka_unit_test_setup_teardown(test_##name, setup_sleeper, pair_teardown)
-		SLEEPER(tells_of_all_of_a_train),
+		SLEEPER(tells_of_all_of_a_batch),
 		SLEEPER(tells_before_it_takes_another),
 		SLEEPER(acknowledges_anew_before_the_end),
 		SLEEPER(acknowledges_once_before_the_end),
@@ -699,8 +699,8 @@ int main(void)
 		SLEEPER(says_it_once_more_and_not_forever),
 		SLEEPER(says_once_more_what_left_with_another),
 		SLEEPER(acknowledges_ahead_of_two_answers),
-		SLEEPER(acknowledges_within_the_last_train),
-		SLEEPER(acknowledges_ahead_without_trains),
+		SLEEPER(acknowledges_within_the_last_batch),
+		SLEEPER(acknowledges_ahead_without_gso),
 		SLEEPER(acknowledges_later_if_it_has_to),
 		SLEEPER(acknowledges_ahead_of_the_answer),
 	};

@@ -95,7 +95,7 @@ static void test_probe(void **state)
 	window_on_probe(&window);
 	window_on_probe(&window);
 	assert_int_equal(window.size, 1);
-	window_on_late(&window);
+	window_undo(&window);
 	assert_int_equal(window.size, 40);
 	window_on_probe(&window);
 	for (uint32_t una = 1; una < 100; una++)

@@ -117,11 +117,11 @@ static uint32_t icrc_of(const uint8_t *end)
 }
 
 /* Takes what is expected from fd; ids say which identifications were met. */
-static void check_raw(int fd, const struct wire_flow *f, bool trains)
+static void check_raw(int fd, const struct wire_flow *f, bool batches)
 {
 	uint8_t bytes[LENGTH_MAX + 5];
 	uint16_t source_port = f->sender->number, id = 0;
-	unsigned in_trains = 0;
+	unsigned in_batches = 0;
 
 	for (unsigned i = 0; i < expected_count; i++) {
 		const struct expected *e = &expected[i];
@@ -137,13 +137,13 @@ static void check_raw(int fd, const struct wire_flow *f, bool trains)
 				 e->length);
 		next = net_icrc(f->local, f->remote, source_port, WIRE_UDP_PORT, id, bytes,
 				e->length);
-		assert_true(icrc == first || (trains && icrc == next));
-		in_trains += icrc != first;
+		assert_true(icrc == first || (batches && icrc == next));
+		in_batches += icrc != first;
 		id = icrc == first ? 1 : (uint16_t)(id + 1);
 	}
 	/* IPv6 has no identification to tell them apart. */
-	if (trains && expected_count > 2 && udp_address_is_v4(f->local))
-		assert_true(in_trains > 0);
+	if (batches && expected_count > 2 && udp_address_is_v4(f->local))
+		assert_true(in_batches > 0);
 	assert_int_equal(recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT), -1);
 	expected_count = 0;
 }
@@ -156,7 +156,7 @@ static void send_all(const struct wire_flow *f, const struct wire_packet *packet
 	assert_int_equal(sent, count);
 }
 
-static void run_raw(bool v6, bool trains)
+static void run_raw(bool v6, bool batches)
 {
 	static const unsigned bursts[] = { 1, 2, 3, 16, 17, 64 };
 	struct wire_packet packets[WIRE_BURST];
@@ -168,7 +168,7 @@ static void run_raw(bool v6, bool trains)
 	fd = net_bind(gid, WIRE_UDP_PORT);
 	if (!port || fd < 0)
 		skip();
-	if (!trains)
+	if (!batches)
 		atomic_store(&port->segments, false);
 
 	struct wire_flow f = flow_to(port, v6, 1);
@@ -186,14 +186,14 @@ static void run_raw(bool v6, bool trains)
 				make_packet(&packets[i], i ? 12 : 28,
 					    i + 1 == bursts[b] ? payload / 2 : payload, 1 + i % 4);
 			send_all(&f, packets, bursts[b]);
-			check_raw(fd, &f, trains);
+			check_raw(fd, &f, batches);
 		}
 	}
 	close(fd);
 	udp_close(port);
 }
 
-static void test_raw_v4_trains(void **state)
+static void test_raw_v4_gso(void **state)
 {
 	run_raw(false, true);
 }
@@ -203,7 +203,7 @@ static void test_raw_v4_single(void **state)
 	run_raw(false, false);
 }
 
-static void test_raw_v6_trains(void **state)
+static void test_raw_v6_gso(void **state)
 {
 	run_raw(true, true);
 }
@@ -257,7 +257,7 @@ static void receive_all(struct wire_port *port)
 	expected_count = 0;
 }
 
-static void run_ports(bool v6, bool trains, bool gro)
+static void run_ports(bool v6, bool batches, bool gro)
 {
 	struct wire_packet packets[WIRE_BURST];
 	struct wire_port *to = open_port(v6, 1), *from = open_port(v6, 2);
@@ -271,7 +271,7 @@ static void run_ports(bool v6, bool trains, bool gro)
 	struct wire_flow f = flow_to(from, v6, 1);
 
 	expect_flow(&f, to);
-	if (!trains)
+	if (!batches)
 		atomic_store(&from->segments, false);
 	if (!gro)
 		assert_int_equal(setsockopt(udp_fd(to), IPPROTO_UDP, 104, &off, sizeof(off)), 0);
@@ -322,7 +322,7 @@ static void test_ports_v6(void **state)
 }
 
 /* 60 packets of 1 KiB are one system call at either end. */
-static void test_trains_are_used(void **state)
+static void test_gso_is_used(void **state)
 {
 	struct wire_packet packets[WIRE_BURST];
 	struct wire_port *to = open_port(false, 1), *from = open_port(false, 2);
@@ -377,7 +377,7 @@ static void test_lone_datagrams(void **state)
  * What cannot be sent.
  */
 
-static void run_fault(bool trains)
+static void run_fault(bool batches)
 {
 	struct wire_packet packets[6];
 	struct wire_port *to = open_port(false, 1), *from = open_port(false, 2);
@@ -387,7 +387,7 @@ static void run_fault(bool trains)
 	unsigned sent = 99;
 
 	assert_int_equal(mprotect(pages + 4096, 4096, PROT_NONE), 0);
-	atomic_store(&from->segments, trains);
+	atomic_store(&from->segments, batches);
 	expect_flow(&f, to);
 	for (unsigned i = 0; i < 6; i++)
 		make_packet(&packets[i], 12, 1000, 1);
@@ -751,13 +751,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 			test_loss), /* first: its children must be new to the environment */
-		cmocka_unit_test(test_raw_v4_trains),
+		cmocka_unit_test(test_raw_v4_gso),
 		cmocka_unit_test(test_raw_v4_single),
-		cmocka_unit_test(test_raw_v6_trains),
+		cmocka_unit_test(test_raw_v6_gso),
 		cmocka_unit_test(test_raw_v6_single),
 		cmocka_unit_test(test_ports_v4),
 		cmocka_unit_test(test_ports_v6),
-		cmocka_unit_test(test_trains_are_used),
+		cmocka_unit_test(test_gso_is_used),
 		cmocka_unit_test(test_lone_datagrams),
 		cmocka_unit_test(test_unreadable_memory),
 		cmocka_unit_test(test_too_long),

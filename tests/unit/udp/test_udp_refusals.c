@@ -27,14 +27,14 @@ long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
 
 static struct {
-	int train_error; /* of each train; 0: it may leave */
+	int batch_error; /* of each GSO batch; 0: it may leave */
 	int error;	 /* of any message after `after` of them have left */
 	int after;
 	int times; /* that this is said, then no more */
 	int left;  /* messages */
 } kernel;
 
-static bool is_train(struct msghdr *h)
+static bool is_batch(struct msghdr *h)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c))
 		if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_SEGMENT)
@@ -47,14 +47,14 @@ static int send_some(int fd, struct mmsghdr *messages, unsigned count, int flags
 	for (unsigned i = 0; i < count; i++) {
 		int error = 0;
 
-		if (kernel.train_error && is_train(&messages[i].msg_hdr))
-			error = kernel.train_error;
+		if (kernel.batch_error && is_batch(&messages[i].msg_hdr))
+			error = kernel.batch_error;
 		else if (kernel.error && kernel.left >= kernel.after && kernel.times > 0)
 			error = kernel.error;
 		if (error && i)
 			return (int)i;
 		if (error) {
-			kernel.times -= !kernel.train_error || !is_train(&messages[i].msg_hdr);
+			kernel.times -= !kernel.batch_error || !is_batch(&messages[i].msg_hdr);
 			errno = error;
 			return -1;
 		}
@@ -99,7 +99,7 @@ static void count_in_order(const struct wire_arrival *a)
 	arrived++;
 }
 
-/* Ten packets; the sizes change in the middle: two trains, or ten packets. */
+/* Ten packets; the sizes change in the middle: two GSO batches, or ten packets. */
 static enum wire_result send_ten(unsigned *sent)
 {
 	struct wire_packet packets[PACKETS] = { 0 };
@@ -145,37 +145,37 @@ static int teardown(void **state)
 }
 
 /* No checksum offload, or no such option: packet by packet from then on. */
-static void test_no_trains(void **state)
+static void test_no_gso(void **state)
 {
 	static const int errors[] = { EIO, ENOPROTOOPT, EOPNOTSUPP };
 	unsigned sent;
 
 	for (unsigned i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
 		atomic_store(&from->segments, true);
-		kernel.train_error = errors[i];
+		kernel.batch_error = errors[i];
 		assert_int_equal(send_ten(&sent), WIRE_SENT);
 		assert_int_equal(sent, PACKETS);
 		assert_int_equal(kernel.left, PACKETS);
 		assert_false(atomic_load(&from->segments));
 	}
-	kernel.train_error = 0;
+	kernel.batch_error = 0;
 	assert_int_equal(send_ten(&sent), WIRE_SENT);
 	assert_int_equal(kernel.left, PACKETS);
 }
 
-/* EINVAL may mean one packet that is too long: trains are tried again. */
-static void test_invalid_train(void **state)
+/* EINVAL may mean one packet that is too long: GSO batches are tried again. */
+static void test_invalid_batch(void **state)
 {
 	unsigned sent;
 
-	kernel.train_error = EINVAL;
+	kernel.batch_error = EINVAL;
 	assert_int_equal(send_ten(&sent), WIRE_SENT);
 	assert_int_equal(kernel.left, PACKETS);
-	kernel.train_error = 0;
+	kernel.batch_error = 0;
 	assert_int_equal(send_ten(&sent), WIRE_SENT);
 	assert_int_equal(kernel.left, 2);
 
-	kernel.train_error = EINVAL;
+	kernel.batch_error = EINVAL;
 	kernel.error = EMSGSIZE;
 	kernel.after = 7;
 	kernel.times = 1;
@@ -208,7 +208,7 @@ static void test_results(void **state)
 			assert_int_equal(sent, after);
 		}
 	}
-	/* of trains: all of one or nothing */
+	/* of GSO batches: all of one or nothing */
 	atomic_store(&from->segments, true);
 	kernel.error = ENOBUFS;
 	kernel.after = 1;
@@ -238,8 +238,8 @@ static void test_not_ours(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_no_trains, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_invalid_train, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_gso, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_invalid_batch, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_results, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_not_ours, setup, teardown),
 	};

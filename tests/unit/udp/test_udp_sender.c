@@ -150,9 +150,9 @@ static void who_has_none_shares_without_checksum(void **state)
 	assert_int_equal(option(udp_fd(from), SOL_SOCKET, SO_NO_CHECK), 1);
 	flow.sender = udp_sender(from, QPN(19, 1));
 	assert_true(flow.sender->shared);
-	assert_false(udp_sends_trains(&flow));
+	assert_false(udp_sends_gso(&flow));
 	flow.sender = udp_sender(from, QPN(0, 1));
-	assert_true(udp_sends_trains(&flow));
+	assert_true(udp_sends_gso(&flow));
 	for (unsigned slot = 0; slot < 20; slot++)
 		send_and_receive(from, to, QPN(slot, 1));
 	udp_close(from);

@@ -1,6 +1,6 @@
 /*
- * A network of which only the first packet of each train arrives: after a few times packets leave one by
- * one. Where packets are merely lost now and then, or answers are late, trains go on.
+ * A network of which only the first packet of each GSO batch arrives: after a few times packets leave one by
+ * one. Where packets are merely lost now and then, or answers are late, GSO batches go on.
  */
 #include "pair.h"
 
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "roce/trains.h"
+#include "roce/gso.h"
 
 #define BYTES  (256 * 1024)
 #define ACCESS                                                                                     \
@@ -20,17 +20,17 @@
 #define MS 1000000ull
 
 static uint8_t here[BYTES] PAIR_ALIGNED, there[BYTES] PAIR_ALIGNED;
-static unsigned dice, chance, trains;
+static unsigned dice, chance, batches;
 
 static bool lose_all_but_first(struct rig_packet *packet, struct packet *decoded)
 {
-	trains += packet->in_train && decoded->payload_bytes;
-	return !packet->in_train;
+	batches += packet->in_batch && decoded->payload_bytes;
+	return !packet->in_batch;
 }
 
 static bool lose_some(struct rig_packet *packet, struct packet *decoded)
 {
-	trains += packet->in_train && decoded->payload_bytes;
+	batches += packet->in_batch && decoded->payload_bytes;
 	return (unsigned)rand_r(&dice) % 1000 >= chance;
 }
 
@@ -53,7 +53,7 @@ static int setup(void **state)
 {
 	pair_regions(here, there, BYTES, ACCESS);
 	connect();
-	trains = 0;
+	batches = 0;
 	return 0;
 }
 
@@ -74,16 +74,16 @@ static void test_writes_arrive(void **state)
 	rig_on_packet = lose_all_but_first;
 	transfer(IBV_WR_RDMA_WRITE, BYTES, 1);
 	assert_true(roce_of(a)->flow.one_by_one);
-	trains = 0;
+	batches = 0;
 	transfer(IBV_WR_RDMA_WRITE, BYTES, 2);
-	assert_int_equal(trains, 0);
+	assert_int_equal(batches, 0);
 }
 
-/* Nothing comes behind a train of two packets, so no NAK tells that the second one is missing. */
+/* Nothing comes behind a GSO batch of two packets, so no NAK tells that the second one is missing. */
 static void test_short_messages_arrive(void **state)
 {
 	rig_on_packet = lose_all_but_first;
-	for (uint64_t i = 0; i < 2 * TRAINS_STRIKES; i++)
+	for (uint64_t i = 0; i < 2 * GSO_STRIKES; i++)
 		transfer(IBV_WR_RDMA_WRITE, 2000, i);
 	assert_true(roce_of(a)->flow.one_by_one);
 	assert_false(roce_of(b)->flow.one_by_one);
@@ -94,15 +94,15 @@ static void test_responses_arrive(void **state)
 	rig_on_packet = lose_all_but_first;
 	transfer(IBV_WR_RDMA_READ, BYTES, 1);
 	assert_true(roce_of(b)->flow.one_by_one);
-	trains = 0;
+	batches = 0;
 	transfer(IBV_WR_RDMA_READ, BYTES, 2);
-	assert_int_equal(trains, 0);
+	assert_int_equal(batches, 0);
 }
 
 static void test_short_responses_arrive(void **state)
 {
 	rig_on_packet = lose_all_but_first;
-	for (uint64_t i = 0; i < 2 * TRAINS_STRIKES; i++)
+	for (uint64_t i = 0; i < 2 * GSO_STRIKES; i++)
 		transfer(IBV_WR_RDMA_READ, 2000, i);
 	assert_true(roce_of(b)->flow.one_by_one);
 }
@@ -116,10 +116,10 @@ static void test_is_remembered(void **state)
 	transfer(IBV_WR_RDMA_WRITE, BYTES, 1);
 	flow = roce_of(a)->flow;
 	roce_of(a)->flow.one_by_one = false;
-	trains_start(roce_of(a));
+	gso_start(roce_of(a));
 	assert_true(roce_of(a)->flow.one_by_one);
 	roce_of(a)->flow.remote[15]++;
-	trains_start(roce_of(a));
+	gso_start(roce_of(a));
 	assert_false(roce_of(a)->flow.one_by_one);
 	roce_of(a)->flow = flow;
 }
@@ -137,7 +137,7 @@ static void test_losses_are_not_taken_for_it(void **state)
 			transfer(IBV_WR_RDMA_READ, n % 2 ? 2000 : BYTES, n);
 		}
 	}
-	assert_true(trains > 0);
+	assert_true(batches > 0);
 	assert_false(roce_of(a)->flow.one_by_one);
 	assert_false(roce_of(b)->flow.one_by_one);
 }

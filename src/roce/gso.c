@@ -1,4 +1,4 @@
-#include "roce/trains.h"
+#include "roce/gso.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -12,12 +12,12 @@
 static struct lock destinations_lock = LOCK_INITIALIZER;
 static struct destination {
 	uint8_t local[WIRE_GID_BYTES], remote[WIRE_GID_BYTES];
-} destinations[TRAINS_DESTINATIONS] GUARDED_BY(destinations_lock);
+} destinations[GSO_DESTINATIONS] GUARDED_BY(destinations_lock);
 static unsigned destination_count GUARDED_BY(destinations_lock);
 
 static bool is_known(const struct wire_flow *flow) REQUIRES(destinations_lock)
 {
-	for (unsigned i = 0; i < destination_count && i < TRAINS_DESTINATIONS; i++)
+	for (unsigned i = 0; i < destination_count && i < GSO_DESTINATIONS; i++)
 		if (!memcmp(destinations[i].local, flow->local, WIRE_GID_BYTES) &&
 		    !memcmp(destinations[i].remote, flow->remote, WIRE_GID_BYTES))
 			return true;
@@ -32,7 +32,7 @@ static bool remember(const struct wire_flow *flow)
 	lock_acquire(&destinations_lock);
 	is_new = !is_known(flow);
 	if (is_new) {
-		struct destination *d = &destinations[destination_count++ % TRAINS_DESTINATIONS];
+		struct destination *d = &destinations[destination_count++ % GSO_DESTINATIONS];
 
 		memcpy(d->local, flow->local, WIRE_GID_BYTES);
 		memcpy(d->remote, flow->remote, WIRE_GID_BYTES);
@@ -41,21 +41,21 @@ static bool remember(const struct wire_flow *flow)
 	return is_new;
 }
 
-void trains_start(struct roce_qp *tq)
+void gso_start(struct roce_qp *tq)
 {
 	lock_acquire(&destinations_lock);
 	tq->flow.one_by_one = is_known(&tq->flow);
 	lock_release(&destinations_lock);
-	tq->request_train = tq->response_train = (struct train_watch){ 0 };
+	tq->request_gso = tq->response_gso = (struct gso_watch){ 0 };
 }
 
-static void strike(struct roce_qp *tq, struct train_watch *watch)
+static void strike(struct roce_qp *tq, struct gso_watch *watch)
 {
 	const struct in6_addr *remote = (const struct in6_addr *)tq->flow.remote;
 	bool is_v4 = IN6_IS_ADDR_V4MAPPED(remote);
 	char text[INET6_ADDRSTRLEN] = "";
 
-	if (++watch->strikes < TRAINS_STRIKES)
+	if (++watch->strikes < GSO_STRIKES)
 		return;
 	watch->strikes = 0;
 	tq->flow.one_by_one = true;
@@ -63,8 +63,8 @@ static void strike(struct roce_qp *tq, struct train_watch *watch)
 		return;
 	inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? tq->flow.remote + 12 : tq->flow.remote, text,
 		  sizeof(text));
-	cause_report(CAUSE_TRAINS_DAMAGED, tq->qp->ib.qp_num,
-		     "%u times in a row the second packet did not arrive at %s", TRAINS_STRIKES,
+	cause_report(CAUSE_GSO_DAMAGED, tq->qp->ib.qp_num,
+		     "%u times in a row the second packet did not arrive at %s", GSO_STRIKES,
 		     text);
 }
 
@@ -73,29 +73,29 @@ static uint32_t bytes_of(const struct wire_packet *packet)
 	return (uint32_t)packet->header_bytes + packet->payload_bytes + packet->pad_bytes;
 }
 
-static bool begins_with_train(const struct roce_qp *tq, const struct burst *burst,
+static bool begins_with_batch(const struct roce_qp *tq, const struct burst *burst,
 			      uint32_t count)
 {
-	return count > 1 && trains_leave(tq) &&
+	return count > 1 && gso_allowed(tq) &&
 	       bytes_of(&burst->packets[1]) <= bytes_of(&burst->packets[0]);
 }
 
-static void watch(struct train_watch *watch, const struct burst *burst)
+static void watch(struct gso_watch *watch, const struct burst *burst)
 {
 	watch->watching = true;
 	watch->first = burst->psn[0];
 	watch->second = burst->psn[1];
 }
 
-void trains_on_requests(struct roce_qp *tq, const struct burst *burst, uint32_t count)
+void gso_on_requests(struct roce_qp *tq, const struct burst *burst, uint32_t count)
 {
-	if (count && burst->psn[0] == tq->una_psn && begins_with_train(tq, burst, count))
-		watch(&tq->request_train, burst);
+	if (count && burst->psn[0] == tq->una_psn && begins_with_batch(tq, burst, count))
+		watch(&tq->request_gso, burst);
 }
 
-void trains_on_progress(struct roce_qp *tq)
+void gso_on_progress(struct roce_qp *tq)
 {
-	struct train_watch *watch = &tq->request_train;
+	struct gso_watch *watch = &tq->request_gso;
 
 	if (!watch->watching || packet_psn_diff(tq->una_psn, watch->second) <= 0)
 		return;
@@ -103,9 +103,9 @@ void trains_on_progress(struct roce_qp *tq)
 	watch->strikes = 0;
 }
 
-void trains_on_loss(struct roce_qp *tq, bool silence)
+void gso_on_loss(struct roce_qp *tq, bool silence)
 {
-	struct train_watch *watch = &tq->request_train;
+	struct gso_watch *watch = &tq->request_gso;
 	bool is_second = tq->una_psn == watch->second;
 	/* The first may have arrived and have asked for no acknowledgement. */
 	bool may_be_second = silence && tq->una_psn == watch->first;
@@ -115,18 +115,18 @@ void trains_on_loss(struct roce_qp *tq, bool silence)
 	watch->watching = false;
 }
 
-void trains_on_late(struct roce_qp *tq)
+void gso_on_late(struct roce_qp *tq)
 {
-	tq->request_train.strikes = 0;
+	tq->request_gso.strikes = 0;
 }
 
 /*
  * There may be as many READs and atomics without an answer as was agreed on: one more shows that the
  * answer of that time arrived as a whole.
  */
-void trains_on_responses(struct roce_qp *tq, const struct burst *burst, uint32_t count)
+void gso_on_responses(struct roce_qp *tq, const struct burst *burst, uint32_t count)
 {
-	struct train_watch *w = &tq->response_train;
+	struct gso_watch *w = &tq->response_gso;
 	uint32_t limit = tq->qp->attr.max_dest_rd_atomic ? tq->qp->attr.max_dest_rd_atomic : 1;
 
 	if (w->watching && tq->responses.tail - w->responses <= limit)
@@ -134,15 +134,15 @@ void trains_on_responses(struct roce_qp *tq, const struct burst *burst, uint32_t
 	if (w->watching)
 		w->strikes = 0;
 	w->watching = false;
-	if (!begins_with_train(tq, burst, count))
+	if (!begins_with_batch(tq, burst, count))
 		return;
 	watch(w, burst);
 	w->responses = tq->responses.tail;
 }
 
-void trains_on_repeated_read(struct roce_qp *tq, uint32_t psn)
+void gso_on_repeated_read(struct roce_qp *tq, uint32_t psn)
 {
-	struct train_watch *watch = &tq->response_train;
+	struct gso_watch *watch = &tq->response_gso;
 
 	if (!watch->watching)
 		return;
@@ -153,7 +153,7 @@ void trains_on_repeated_read(struct roce_qp *tq, uint32_t psn)
 		watch->strikes = 0;
 }
 
-void trains_reset_after_fork(void) NO_LOCK_CHECK
+void gso_reset_after_fork(void) NO_LOCK_CHECK
 {
 	destination_count = 0;
 	lock_init(&destinations_lock);

@@ -1,13 +1,13 @@
 /*
- * UDP trains - what a host sends another of packets like those of RoCEv2 without anything of ours.
+ * UDP GSO batches - what a host sends another of packets like those of RoCEv2 without anything of ours.
  *
  * In:  address and port of this end, then of the other; whether messages of 64 KiB are SENDs or WRITEs;
  *      the path MTU. Out: the client prints how much payload reached the server, in MiB a second.
  *
- *     udp_trains server PORT ADDRESS [icrc]
- *     udp_trains client send|write MTU PORT ADDRESS SERVER [icrc]
+ *     udp_gso server PORT ADDRESS [icrc]
+ *     udp_gso client send|write MTU PORT ADDRESS SERVER [icrc]
  *
- * The datagrams are as many and as long as those of a requester: trains (UDP_SEGMENT) of packets with
+ * The datagrams are as many and as long as those of a requester: GSO batches (UDP_SEGMENT) of packets with
  * header and ICRC, and of a WRITE the FIRST with one more, because it is longer. But all of it lies there
  * ready in one piece, nothing is computed, checked, acknowledged or copied to where it belongs. So it is
  * a bound for whoever sends such packets through sockets.
@@ -38,7 +38,7 @@
 #endif
 
 #define MESSAGE	     65536
-#define TRAIN_BYTES  (65535 - 20 - 8)
+#define BATCH_BYTES  (65535 - 20 - 8)
 #define BTH	     12
 #define BTH_ICRC     (BTH + ICRC_BYTES)
 #define RETH	     16
@@ -48,16 +48,16 @@
 #define SERVER_S     60
 #define DATAGRAMS    8
 
-struct train {
+struct batch {
 	unsigned packet, packets, last; /* bytes of each, how many, bytes of the last one */
 };
 
 static struct icrc_memo memo;
 static uint8_t message[MESSAGE]; /* what is sent, and where it arrives */
 
-static unsigned bytes_of(const struct train *train)
+static unsigned bytes_of(const struct batch *batch)
 {
-	return train->packet * (train->packets - 1) + train->last;
+	return batch->packet * (batch->packets - 1) + batch->last;
 }
 
 static int open_end(const char *port, const char *address)
@@ -72,7 +72,7 @@ static int open_end(const char *port, const char *address)
 	return fd;
 }
 
-/* The bytes of each packet of what came; all of it, if it was not a train. */
+/* The bytes of each packet of what came; all of it, if it was not a GSO batch. */
 static size_t segment_of(struct msghdr *received, size_t bytes)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(received); c; c = CMSG_NXTHDR(received, c)) {
@@ -146,44 +146,44 @@ static void serve(int fd, bool icrc)
 		udp_end_fail("sendto");
 }
 
-/* How a message leaves: returns the number of trains. */
-static unsigned plan(bool write, unsigned mtu, struct train *trains)
+/* How a message leaves: returns the number of GSO batches. */
+static unsigned plan(bool write, unsigned mtu, struct batch *batches)
 {
 	unsigned left = MESSAGE / mtu, count = 0, packet = mtu + BTH_ICRC;
 
-	if (write) { /* the first MIDDLE is the shorter end of the train that FIRST begins */
-		trains[count++] = (struct train){ packet + RETH, 2, packet };
+	if (write) { /* the first MIDDLE is the shorter end of the GSO batch that FIRST begins */
+		batches[count++] = (struct batch){ packet + RETH, 2, packet };
 		left -= 2;
 	}
 	while (left) {
-		unsigned packets = TRAIN_BYTES / packet;
+		unsigned packets = BATCH_BYTES / packet;
 
 		if (packets > left)
 			packets = left;
-		trains[count++] = (struct train){ packet, packets, packet };
+		batches[count++] = (struct batch){ packet, packets, packet };
 		left -= packets;
 	}
-	/* of SENDs one message goes on where the other ends: full trains only */
+	/* of SENDs one message goes on where the other ends: full GSO batches only */
 	return write ? count : 1;
 }
 
 static uint8_t data[MESSAGE + MESSAGE / 256 * (BTH_ICRC + RETH)];
 
 static void lay_out(struct mmsghdr *messages, struct iovec *iov, uint8_t *control, size_t control_bytes,
-		    const struct train *trains, unsigned count, struct sockaddr_in *to)
+		    const struct batch *batches, unsigned count, struct sockaddr_in *to)
 {
 	uint8_t *at = data;
 
 	memset(data, 0x5a, sizeof(data));
 	for (unsigned i = 0; i < count; i++) {
-		uint16_t segment = (uint16_t)trains[i].packet;
+		uint16_t segment = (uint16_t)batches[i].packet;
 		struct cmsghdr *c = (struct cmsghdr *)(void *)(control + i * control_bytes);
 
-		iov[i] = (struct iovec){ at, bytes_of(&trains[i]) };
+		iov[i] = (struct iovec){ at, bytes_of(&batches[i]) };
 		at += iov[i].iov_len;
 		messages[i].msg_hdr = (struct msghdr){ .msg_name = to, .msg_namelen = sizeof(*to),
 						       .msg_iov = &iov[i], .msg_iovlen = 1 };
-		if (trains[i].packets == 1)
+		if (batches[i].packets == 1)
 			continue;
 		*c = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(segment)),
 				       .cmsg_level = IPPROTO_UDP, .cmsg_type = UDP_SEGMENT };
@@ -194,7 +194,7 @@ static void lay_out(struct mmsghdr *messages, struct iovec *iov, uint8_t *contro
 }
 
 /* The packets of a message anew, in the places of lay_out. */
-static void put_together(const struct icrc_path *path, const struct train *trains, unsigned count,
+static void put_together(const struct icrc_path *path, const struct batch *batches, unsigned count,
 			 unsigned mtu)
 {
 	static const uint8_t header[BTH + RETH] = { 0x07 };
@@ -202,8 +202,8 @@ static void put_together(const struct icrc_path *path, const struct train *train
 	uint8_t *at = data;
 
 	for (unsigned i = 0; i < count; i++)
-		for (unsigned k = 0; k < trains[i].packets; k++) {
-			unsigned bytes = k + 1 < trains[i].packets ? trains[i].packet : trains[i].last;
+		for (unsigned k = 0; k < batches[i].packets; k++) {
+			unsigned bytes = k + 1 < batches[i].packets ? batches[i].packet : batches[i].last;
 			size_t header_bytes = bytes - mtu - ICRC_BYTES;
 			struct iovec payload = { (void *)from, mtu };
 			uint32_t icrc = icrc_compute(&memo, path, (uint16_t)k, header, header_bytes,
@@ -235,11 +235,11 @@ static void send_all(int fd, bool write, unsigned mtu, const struct icrc_path *p
 		     struct sockaddr_in *to)
 {
 	enum { MOST = 8 };
-	struct train trains[MOST + MESSAGE / 256];
+	struct batch batches[MOST + MESSAGE / 256];
 	struct mmsghdr messages[MOST] = { 0 };
 	struct iovec iov[MOST];
 	_Alignas(struct cmsghdr) uint8_t control[MOST][CMSG_SPACE(sizeof(uint16_t))] = { 0 };
-	unsigned count = plan(write, mtu, trains);
+	unsigned count = plan(write, mtu, batches);
 	uint64_t payload = 0, wire = 0, arrived;
 	int64_t start, took;
 
@@ -247,16 +247,16 @@ static void send_all(int fd, bool write, unsigned mtu, const struct icrc_path *p
 		errno = EINVAL;
 		udp_end_fail("MTU");
 	}
-	lay_out(messages, iov, control[0], sizeof(control[0]), trains, count, to);
+	lay_out(messages, iov, control[0], sizeof(control[0]), batches, count, to);
 	for (unsigned i = 0; i < count; i++) {
-		payload += (uint64_t)trains[i].packets * mtu;
-		wire += bytes_of(&trains[i]);
+		payload += (uint64_t)batches[i].packets * mtu;
+		wire += bytes_of(&batches[i]);
 	}
 	start = udp_end_now_ns();
 	do {
 		for (int i = 0; i < SENDS_A_LOOK; i++) {
 			if (path)
-				put_together(path, trains, count, mtu);
+				put_together(path, batches, count, mtu);
 			if (sendmmsg(fd, messages, count, 0) != (int)count)
 				udp_end_fail("sendmmsg");
 		}
@@ -280,8 +280,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc != 7 || strcmp(argv[1], "client")) {
-		fputs("usage: udp_trains server PORT ADDRESS [icrc]\n"
-		      "       udp_trains client send|write MTU PORT ADDRESS SERVER [icrc]\n", stderr);
+		fputs("usage: udp_gso server PORT ADDRESS [icrc]\n"
+		      "       udp_gso client send|write MTU PORT ADDRESS SERVER [icrc]\n", stderr);
 		return 2;
 	}
 	here = udp_end_address(argv[5], argv[4]);

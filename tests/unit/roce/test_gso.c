@@ -1,5 +1,5 @@
 /*
- * How many packets a requester sends at once: full trains, and none of a few packets because the window
+ * How many packets a requester sends at once: full GSO batches, and none of a few packets because the window
  * opened by so much.
  */
 #include "pair.h"
@@ -57,7 +57,7 @@ static void expect_calls(const uint32_t *packets, uint32_t count)
 		assert_int_equal(rig_call_packets[i], packets[i]);
 }
 
-/* 62 packets of 1024 bytes of payload are a train, 15 of 4096; there is no room for a fifth of those. */
+/* 62 packets of 1024 bytes of payload are a GSO batch, 15 of 4096; there is no room for a fifth of those. */
 static void test_sends(void **state)
 {
 	static const uint32_t small[] = { 62, 62, 62, 62, 8 }, large[] = { 60, 60, 60, 60, 16 };
@@ -108,8 +108,8 @@ static void expect_completions(uint64_t count)
 }
 
 /*
- * FIRST is longer, and begins a train that the packet behind it ends. What follows in the same call is a
- * full one, so that messages of 64 KiB are two trains each.
+ * FIRST is longer, and begins a GSO batch that the packet behind it ends. What follows in the same call is a
+ * full one, so that messages of 64 KiB are two GSO batches each.
  */
 static void test_write(void **state)
 {
@@ -132,7 +132,7 @@ static void test_write(void **state)
 	expect_completions(3);
 }
 
-/* Messages of a long packet and a short one leave in one call: each short one ends a train, no burst. */
+/* Messages of a long packet and a short one leave in one call: each short one ends a GSO batch, no burst. */
 static void test_short_ends(void **state)
 {
 	static const uint32_t packets[] = { 40 };
