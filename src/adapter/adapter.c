@@ -147,13 +147,12 @@ static int connect_daemon(void)
 		     : error == -EPERM || error == -EPROTONOSUPPORT ? CAUSE_DAEMON_REFUSED
 								    : CAUSE_DAEMON_MISSING,
 		     0, "%s", why);
-	/* Without a daemon nothing works at all, so this is said even to who did not ask. */
+	/* Without a daemon nothing works at all: this is said even without VERBATIM_EXPLAIN. */
 	fprintf(stderr, "verbatim: %s\n", why);
 	return error;
 }
 
-/* Those that are reached through shared memory. */
-#define MEMBERS_MET 64 /* as many as a datagram reaches */
+#define MEMBERS_MET 64 /* as many as a datagram reaches through shared memory */
 
 static int find_group_members(const union ibv_gid *gid, uint32_t *slots, int max, bool *asked)
 {
@@ -161,7 +160,7 @@ static int find_group_members(const union ibv_gid *gid, uint32_t *slots, int max
 	return path_is_forced() ? 0 : group_members(gid, slots, max, asked);
 }
 
-/* 0 where the kernel has none to give. */
+/* 0: the kernel has no random numbers yet. */
 static uint32_t random_number(void)
 {
 	uint32_t number = 0;
@@ -214,9 +213,10 @@ static int make_tables(void)
 }
 
 /*
- * The child of a fork has no progress thread and must not disturb its parent: shared mappings are replaced by
- * private copies where the child's objects point to them, descriptors are let go, and the next
- * device that it opens makes an adapter of its own. Nothing here allocates or frees (base/fork_free.h).
+ * The child of a fork has no progress thread and must not disturb its parent. A private copy
+ * replaces each shared mapping that the child's objects point to. The descriptors are closed. The
+ * next device that the child opens makes an adapter of its own. Nothing here allocates or frees
+ * (base/fork_free.h).
  */
 static void in_child(void) NO_LOCK_CHECK
 {

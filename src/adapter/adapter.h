@@ -1,12 +1,12 @@
 /*
- * Adapter - this process's software HCA: its slot, its arena, its peers, who makes progress.
+ * Adapter - this process's software HCA: its slot, its arena, its peers, its progress.
  *
- * In:  contexts being opened, QPs that choose a path, threads that poll.
- * Out: progress.
+ * In:  contexts that are opened, QPs that choose a path, threads that poll.
+ * Out: a path for each QP; progress.
  *
- * There is one per process, made when the first device is opened; it lives until the process ends
- * (a device may be opened and closed a hundred times). After fork() the child has none; the first
- * device that it opens makes a new one.
+ * There is one per process. The first ibv_open_device makes it, and it lasts until the process
+ * ends, however often devices are closed. After fork() the child has none; the first device that it
+ * opens makes a new one.
  */
 #ifndef ADAPTER_ADAPTER_H
 #define ADAPTER_ADAPTER_H
@@ -26,11 +26,14 @@
  */
 int adapter_start(void);
 
-/* The context is open, is about to close: for async events of ports, `verbatim show`, and fork. */
+/*
+ * The context is open, or is about to close. Its contexts are what the adapter raises events of
+ * ports for, what `verbatim show` counts, and what a fork lets go.
+ */
 void adapter_add_context(struct context *context);
+void adapter_remove_context(struct context *context);
 /* Calls visit for each context of this adapter. They stay meanwhile; visit opens or closes none. */
 void adapter_visit_contexts(void (*visit)(struct context *context, void *arg), void *arg);
-void adapter_remove_context(struct context *context);
 
 /* True in a child of the process that made the adapter: objects made before the fork are dead. */
 bool adapter_is_foreign(const struct context *context);
@@ -39,14 +42,14 @@ uint32_t adapter_slot(void); /* 1..SLOT_MAX */
 uint64_t adapter_cookie(void); /* of the arena */
 
 /*
- * Carries out whatever is due: arrived messages, posted work that had to wait, timers. Called by a
+ * Carries out what is due: arrived messages, posted work that had to wait, timers. Called by a
  * thread that found its CQ empty. Never blocks; does a bounded amount. No lock may be held.
  */
 void adapter_progress(void);
 
 /*
- * What has arrived is taken: before the program ends a connection, what the other end had done
- * completes with success. Without locks.
+ * Takes all that has arrived for the QP: what the other end did before the program ends the
+ * connection then completes with success. No lock may be held.
  */
 void adapter_catch_up(struct qp *qp);
 
@@ -69,12 +72,10 @@ const struct qp_path *adapter_path(enum ibv_qp_type type);
  */
 int adapter_import_region(struct pd *pd, uint32_t pd_number, uint32_t handle, struct mr **mr);
 
-/* The packet socket of a new RAW_PACKET QP: 0, or an errno with a cause. */
+/* Gives a new RAW_PACKET QP its raw socket: 0, or an errno with a cause. */
 int adapter_open_raw_socket(struct qp *qp);
 
-/*
- * A RAW_PACKET QP receives what a flow of its own takes: 0, or an errno with a cause; or no longer.
- */
+/* A RAW_PACKET QP receives what the flow takes, or no longer. 0, or an errno with a cause. */
 int adapter_attach_flow(struct qp *qp, struct flow *flow);
 void adapter_detach_flow(struct qp *qp, struct flow *flow);
 
@@ -91,17 +92,17 @@ int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t 
 bool adapter_stays_local(const union ibv_gid *gid);
 
 /*
- * A QP is about to move to RTR: what verbatimd has to be asked for that, since nobody asks it with
- * the QP's lock. The UDP ports of a UD QP are opened, and that of a QP to another host, `attr`
- * being its attributes: what fails is said by the move. The process of a QP to this host is met,
- * which is to spare its first request the wait, and no more. Blocks: for ports as long as ctl_port,
- * and for a process RETRY_PEER_NS at most.
+ * A QP is about to move to RTR with these attributes. Asks verbatimd now for what the move needs,
+ * because no thread asks it with a QP's lock: the UDP ports of a UD QP's device, the UDP port to
+ * another host, or the link to a process of this host. A port that fails is reported by the move; a
+ * link that fails delays the QP's first request, no more. Blocks: for ports as long as ctl_port,
+ * for a process RETRY_PEER_NS at most.
  */
 void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mask);
 
 /*
- * The members of a group are met: a program that sends to it and ends at once would be gone before
- * its datagrams had waited until they are known. Blocks, RETRY_PEER_NS at most.
+ * Waits until the members of a group are known. Else a program that sends to the group and ends at
+ * once would take its waiting datagrams along. Blocks, RETRY_PEER_NS at most.
  */
 void adapter_meet_group(const union ibv_gid *group);
 

@@ -22,9 +22,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ADAPTIVE_POLL_NS  50000ull
-#define ADAPTIVE_SHORT_NS 200000ull /* a short sleep: polling for ADAPTIVE_POLL_NS may be enough   \
-				     */
+#define ADAPTIVE_POLL_NS   50000ull
+#define ADAPTIVE_SHORT_NS  200000ull /* a short sleep: polling instead may be enough */
 #define ADAPTIVE_PAUSE_MIN 4
 #define ADAPTIVE_PAUSE_MAX 4096
 #define ADAPTIVE_WORTH	   16 /* events that are worth a failure */

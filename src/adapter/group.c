@@ -19,15 +19,16 @@
 struct attachment {
 	union ibv_gid gid;
 	uint32_t qpn; /* 0: free */
-	bool again;   /* the progress thread has to tell the new verbatimd of it */
+	bool again;   /* the progress thread has to tell another verbatimd of it */
 };
 
 struct cached {
 	union ibv_gid gid;
-	uint64_t generation; /* of `generation` when `members` was asked for; 0: it is not known */
+	uint64_t generation; /* what `generation` was when `members` was asked for; 0: unknown */
 	uint64_t members[CTL_BITMAP_WORDS];
 	bool wanted;		   /* the progress thread has to ask */
-	uint64_t asked_until_ns;   /* verbatimd is being asked, or soon will be; CLOCK_MONOTONIC_COARSE; 0: no */
+	/* Until then an answer is waited for, CLOCK_MONOTONIC_COARSE; 0: it is not. */
+	uint64_t asked_until_ns;
 	uint32_t question;	   /* of ctl_mcast_ask; 0: none */
 	uint64_t asked_generation; /* when it was asked */
 };
@@ -88,7 +89,7 @@ int group_attach(uint32_t qpn, const union ibv_gid *spelled, bool *is_new)
 	if (!error)
 		return 0;
 	lock_acquire(&group_lock);
-	attachment = find(qpn, gid); /* the entry may have been given back, and be another's */
+	attachment = find(qpn, gid); /* the entry may belong to another attachment by now */
 	if (attachment)
 		attachment->qpn = 0;
 	lock_release(&group_lock);
@@ -125,7 +126,7 @@ static int list_slots(const uint64_t members[CTL_BITMAP_WORDS], uint32_t *slots,
 	return count;
 }
 
-/* The group's entry, or one that becomes its; NULL: verbatimd is being asked for so many others. */
+/* The entry of the group, old or new; NULL: questions about other groups occupy all. */
 static struct cached *find_cached(const union ibv_gid *gid, uint64_t now) REQUIRES(group_lock)
 {
 	unsigned first = gid->raw[15] ^ gid->raw[14];
@@ -139,7 +140,7 @@ static struct cached *find_cached(const union ibv_gid *gid, uint64_t now) REQUIR
 			return entry;
 		if (empty) {
 			free = entry;
-			break; /* it is not behind this one, or is there once more */
+			break; /* an entry of the group behind it is not used any more */
 		}
 		if (!free && now >= entry->asked_until_ns)
 			free = entry;
@@ -173,7 +174,7 @@ int group_members(const union ibv_gid *spelled, uint32_t *slots, int max, bool *
 	return list_slots(members, slots, max);
 }
 
-/* False: it was wanted, and still is. */
+/* False: another thread has the connection; the answer is still wanted. */
 static bool ask(struct cached *entry)
 {
 	uint64_t asked_generation = generation;
@@ -200,8 +201,8 @@ static bool ask(struct cached *entry)
 }
 
 /*
- * Under the lock, so that a detachment that follows is told later than this. True: it is to be done once more.
- * A verbatimd that is lost again need not be told: the next one is told of all.
+ * Under the lock, so that verbatimd hears of a later detachment after this. True: to be called
+ * again. A verbatimd that is lost again need not be told: the next one is told of all.
  */
 static bool tell_attachments(void)
 {

@@ -141,7 +141,7 @@ static void take_alone(void)
 	if (listening_takes_alone())
 		return;
 	lock_acquire(&listen_lock);
-	if (state == LISTENS) /* a poller may have stopped it, whose lease has just ended */
+	if (state == LISTENS) /* else a poller has stopped it, whose lease has just ended */
 		stop(TAKES_ALONE);
 	lock_release(&listen_lock);
 }

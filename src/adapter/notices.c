@@ -15,8 +15,9 @@
 #define ASK_AGAIN_NS	1000000ull
 #define RECONNECT_NS	200000000ull /* between two attempts */
 /*
- * An attempt holds up everything else. At first it is given up soon; each further one gets more time, for
- * a machine so slow that a daemon takes it, but less than the time-outs of peers with usual settings.
+ * An attempt holds up everything else, so the first ones are short. Each further one gets more
+ * time: on a slow machine a daemon may need it. But it gets less than the time-outs of peers with
+ * usual settings.
  */
 #define ATTEMPT_MS_MIN	50
 #define ATTEMPT_MS_MAX	400
@@ -24,10 +25,10 @@
 static struct ctl_client *ctl;
 static int epoll = -1;
 static bool daemon_lost;
-static uint64_t attempt_ns; /* when it is looked for again */
-static bool asks; /* there is a question for it, while another thread has its socket */
-static uint64_t port_ask_ns = NEVER; /* when it is asked again for ports */
-static uint64_t introduce_ns = NEVER; /* when it is asked again for peers that have not come back */
+static uint64_t attempt_ns; /* when the next attempt to find it begins */
+static bool asks; /* a question waits until another thread has done with the socket */
+static uint64_t port_ask_ns = NEVER; /* when it is asked for ports again */
+static uint64_t introduce_ns = NEVER; /* when it is asked again for peers that have not reconnected */
 
 static void watch(void)
 {
@@ -86,7 +87,7 @@ static void introduce(bool all)
 	introduce_ns = peers_introduce_again(all) ? clock_now_ns() + RECONNECT_NS : NEVER;
 }
 
-/* Links outlive the daemon; what is lost meanwhile is news of deaths and new processes. */
+/* Links outlive verbatimd. News of deaths and of new processes is lost meanwhile. */
 static void find_daemon_again(void)
 {
 	static int attempt_ms;
@@ -95,7 +96,7 @@ static void find_daemon_again(void)
 
 	if (!daemon_lost) {
 		daemon_lost = true;
-		introduce_ns = NEVER; /* all anew, once it is found */
+		introduce_ns = NEVER; /* the next one is asked for all */
 		attempt_ms = ATTEMPT_MS_MIN;
 		epoll_ctl(epoll, EPOLL_CTL_DEL, ctl_fd(ctl), NULL);
 	}
@@ -114,7 +115,7 @@ static void find_daemon_again(void)
 	introduce(true);
 	group_attach_again();
 	port_open_ask_again();
-	shm_retry_on_peers(); /* what the last one was asked is asked again */
+	shm_retry_on_peers(); /* its requests ask again what the last verbatimd was asked */
 	ask();
 }
 

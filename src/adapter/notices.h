@@ -1,11 +1,11 @@
 /*
- * Notices - what passes between verbatimd and the progress thread: its notices, what is asked of it
- * without waiting, and another one, once it is lost.
+ * Notices - the progress thread's exchange with verbatimd: it takes the notices, asks what other
+ * threads wait for, and looks for another verbatimd when this one is lost.
  *
  * In:  verbatimd's socket.
- * Out: links and groups that follow what it tells (adapter/peers.h, adapter/group.h).
+ * Out: links, groups and ports as verbatimd tells of them (peers.h, group.h, port_open.h).
  *
- * The progress thread alone; it waits for verbatimd only while that is looked for, in short
+ * Owner: the progress thread. It waits for verbatimd only while it looks for one, in short
  * attempts.
  */
 #ifndef ADAPTER_NOTICES_H
@@ -15,22 +15,16 @@
 
 #include "ctl/client.h"
 
-/*
- * Before the progress thread is there. `epoll`: watches verbatimd's socket; another one is added
- * here.
- */
+/* Before the progress thread runs. `epoll` is its: the next verbatimd's socket is added to it. */
 void notices_start(struct ctl_client *ctl, int epoll);
 
 /* verbatimd's socket. */
 int notices_fd(void);
 
-/*
- * Takes what there is, asks what there is to be asked, and goes on looking for a verbatimd that is
- * lost.
- */
+/* Asks what is wanted and takes the notices that are there; or goes on looking for verbatimd. */
 void notices_take(void);
 
-/* When that is to be done although nothing calls, CLOCK_MONOTONIC; UINT64_MAX: it is not. */
+/* When it has to be called although the socket is silent, CLOCK_MONOTONIC; UINT64_MAX: never. */
 uint64_t notices_due_ns(void);
 
 #endif

@@ -122,14 +122,19 @@ int path_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32
 	if (error)
 		return error;
 	flow->sender = udp_sender(flow->port, remote_qpn);
-	/* the other end's is not known: it is taken to be like ours, and losses tell if it is not */
+	/*
+	 * the other end's is not known: it is taken to be like ours, and losses tell if it is not
+	 */
 	flow->buffer_bytes = udp_buffer_bytes(flow->port);
 	return 0;
 }
 
 int path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)
 {
-	/* The members that the loopback interface reaches are on this host: nobody waits for a port to reach them. */
+	/*
+	 * The members that the loopback interface reaches are on this host: nobody waits for a port
+	 * to reach them.
+	 */
 	if (qp->context->device->loopback && !path_is_forced() && multicast_is(wqe->ah->attr.grh.dgid.raw))
 		return 0;
 	switch (roce_send_datagram(qp, wqe, cause)) {

@@ -1,12 +1,11 @@
 /*
- * Path - which way a QP's work takes: shared memory or the wire; and from where to where on the
- * wire.
+ * Path - the way of a QP's work: shared memory or the wire, and the addresses on the wire.
  *
  * A connected QP chooses when it goes to RTR: `shm_path` if its destination is an address of this
  * host, else `roce_path`. A UD QP stays on `shm_path`, which hands datagrams for other hosts
- * to path_send_datagram; what comes for it from the wire is delivered by the transport.
- * VERBATIM_PATH=wire sends everything over UDP, also between processes of this host: then both ends
- * have to be told so.
+ * to path_send_datagram. The transport delivers what comes for it from the wire.
+ * VERBATIM_PATH=wire sends everything over UDP, also between processes of this host; both ends need
+ * it.
  *
  * Owner: any thread. Only path_open blocks, while verbatimd opens a port.
  */

@@ -22,15 +22,19 @@ static struct lock links_lock = LOCK_INITIALIZER;
 static struct link *links[SLOT_COUNT] GUARDED_BY(links_lock);
 static struct link *_Atomic active[2 * SLOT_COUNT];
 static _Atomic uint32_t active_count;
-/* What is not known of a slot, or not by verbatimd. CLOCK_MONOTONIC_COARSE; 0: nothing. */
+/*
+ * Questions about a slot. verbatimd is asked for the process in it (wanted, asked, none). A
+ * verbatimd that was started anew is asked for each linked peer, which introduces the two ends to
+ * it: it then tells each of the other's death. Times are of CLOCK_MONOTONIC_COARSE; 0: none.
+ */
 static struct {
 	uint64_t asked_until_ns; /* verbatimd is being asked, or soon will be */
-	uint64_t none_until_ns;	 /* it has said that there is nobody */
+	uint64_t none_until_ns;	 /* it has said that there is no process */
 	bool wanted;		 /* the progress thread has to ask */
 	enum {
 		INTRODUCED,	 /* or never linked */
 		ASKED,		 /* the new verbatimd, or soon will be */
-		NOT_BACK,	 /* it does not know the peer yet: it is asked once more, later */
+		NOT_BACK,	 /* the peer has not reconnected: it is asked once more, later */
 	} introduction;
 } unknown[SLOT_COUNT] GUARDED_BY(links_lock);
 static _Atomic bool any_wanted;
@@ -84,7 +88,10 @@ static void show_what_is_there(struct link *link)
 	link_wake(link);
 }
 
-/* Whether verbatimd's notice of that was read or not: the slot may be another process's. */
+/*
+ * True even before verbatimd's notice of the death is read. The slot may be another process's by
+ * then.
+ */
 static bool is_dead(const struct link *link)
 {
 	return !link->alive || liveness_is_dead(link->peer);
@@ -105,8 +112,8 @@ static void defer_free(struct link *link) REQUIRES(links_lock)
 }
 
 /*
- * Takes over what verbatimd handed us, unless we have it already. A reference is the caller's. Notices may be
- * read late: what they bring then does not take the place of the slot's next process.
+ * Makes a link of what verbatimd handed over, unless there is one, and returns it with a reference.
+ * Notices may be read late: a late one does not replace the link to the slot's next process.
  */
 static struct link *take_over(struct ctl_peer_info *info)
 {
@@ -128,7 +135,7 @@ static struct link *take_over(struct ctl_peer_info *info)
 	there = links[link->slot];
 	if (link_is_spent(link) ||
 	    (there && (is_same(there, link->pid) || liveness_is_dead(link->peer))) || !link_start(link)) {
-		/* another thread was quicker, or ours is of one that is dead; it was never used */
+		/* another thread was quicker, or this peer is dead; the link was never used */
 		lock_release(&links_lock);
 		link_close(link);
 		lock_acquire(&links_lock);
@@ -146,12 +153,12 @@ static struct link *take_over(struct ctl_peer_info *info)
 	activate(link);
 	link_get(link);
 	lock_release(&links_lock);
-	/* The peer may have left something already, and the progress thread have looked before there was the link. */
+	/* The peer may have left something before the link was in the table. */
 	progress_thread_kick();
 	return link;
 }
 
-/* Its process died before there was the link, so that no notice will tell of that. */
+/* The peer died before the link was in the table: no notice will tell of that. */
 static void put_aside_dead(struct link *link)
 {
 	lock_acquire(&links_lock);
@@ -221,7 +228,7 @@ static bool take_wanted(uint32_t slot)
 	return wanted;
 }
 
-/* It was not asked: another thread is asking something. */
+/* verbatimd was not asked: another thread has the connection. */
 static void give_back_wanted(uint32_t slot)
 {
 	lock_acquire(&links_lock);
@@ -319,8 +326,8 @@ static void on_death(uint32_t slot, pid_t pid, bool surely)
 }
 
 /*
- * verbatimd knows of a death later than its peers can. If whoever has the slot and the PID lives, the notice
- * is of what he was before execve; or verbatimd does not serve him any more, which is no reason to part.
+ * The process that has this slot and PID may be alive. Then the notice is of what it was before
+ * execve; or verbatimd serves it no longer, which is no reason to end the link.
  */
 void peers_on_death(uint32_t slot, pid_t pid)
 {
@@ -343,7 +350,7 @@ void peers_free_deferred(void)
 	}
 }
 
-/* True: verbatimd has to answer yet, or is to be asked again. */
+/* True: the introduction is not over: an answer, or another question, is to come. */
 static bool introduce(uint32_t slot, bool all)
 {
 	bool dead = false, again;
@@ -381,7 +388,7 @@ bool peers_introduce_again(bool all)
 	return again;
 }
 
-/* The link that verbatimd was asked about by `introduce`, with a reference; NULL: it was not. */
+/* The link whose introduction this answers, with a reference; NULL: there was no question. */
 static struct link *end_introduction(uint32_t slot)
 {
 	struct link *link = NULL;
@@ -396,7 +403,7 @@ static struct link *end_introduction(uint32_t slot)
 	return link;
 }
 
-/* Not back yet, or dead. */
+/* verbatimd does not know the peer: it has not reconnected yet, or is dead. */
 static void on_no_introduction(uint32_t slot)
 {
 	struct link *link = end_introduction(slot);
@@ -406,7 +413,7 @@ static void on_no_introduction(uint32_t slot)
 	if (!liveness_is_alive(link->peer) && kill(link->pid, 0) && errno == ESRCH) {
 		on_death(slot, link->pid, true);
 	} else if (!link_is_shared(link)) {
-		/* it may not know of the link: then it is to get another */
+		/* the peer may not know of the link: then it gets another */
 		lock_acquire(&links_lock);
 		unknown[slot].introduction = NOT_BACK;
 		lock_release(&links_lock);
@@ -414,7 +421,7 @@ static void on_no_introduction(uint32_t slot)
 	link_put(link);
 }
 
-/* Of one that lives the PID says nothing: it may be another namespace's. */
+/* The PID of a peer that is alive proves nothing: it may be of another PID namespace. */
 static bool is_introduction_of_another(uint32_t slot, pid_t pid)
 {
 	struct link *link = end_introduction(slot);
@@ -467,10 +474,11 @@ void peers_on_link(struct ctl_peer_info *info)
 }
 
 /*
- * Whether a thread of the peer may still be at our memory. verbatimd's notice says that all of them are gone, but
- * comes late, or not while verbatimd is stopped. The liveness word tells that they are ending, no more: one may be in
- * the middle of a copy, and have no processor. So then the kernel is asked for them, by the PID that we reach the
- * peer's memory with; a PID that is perhaps of another namespace says nothing, and the notice is waited for.
+ * Whether a thread of the peer may still copy from or to our memory. verbatimd's notice says that
+ * all of them are gone, but it comes late, or not at all while verbatimd is stopped. The liveness
+ * word says only that they are ending: one may be in the middle of a copy, without a processor. So
+ * the kernel is asked, by the PID that reaches the peer's memory. If no PID does, it may be of
+ * another namespace, and only the notice counts.
  */
 static bool may_copy(const struct link *link)
 {
@@ -480,7 +488,10 @@ static bool may_copy(const struct link *link)
 	       !liveness_no_thread_left(link->pid);
 }
 
-/* The link at this place of `active`, with a reference, so that its arena stays mapped; NULL: there is none. */
+/*
+ * The link at this place of `active`, with a reference: its arena stays mapped. NULL: there is
+ * none.
+ */
 static struct link *get_active(uint32_t place)
 {
 	struct link *link = NULL;
@@ -495,9 +506,9 @@ static struct link *get_active(uint32_t place)
 }
 
 /*
- * No lock is held over a look. From the last place to the first: what is taken out meanwhile is
- * replaced by the last, which was looked at. What is added is of a process that has met ours only
- * now, when the key was dead already.
+ * No lock is held over a check. It goes from the last place to the first: a link that is taken out
+ * meanwhile is replaced by the last one, which was checked. A link that is added is to a process
+ * that has met ours only now, when the key was dead already.
  */
 uint32_t peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t what)
 {

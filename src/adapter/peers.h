@@ -1,9 +1,12 @@
 /*
- * Peers - the links of this process: found by slot, made when verbatimd hands them over, freed
- * when the other process dies.
+ * Peers - the links to other processes of this host: found by slot, made when verbatimd hands them
+ * over, freed when the other process dies.
  *
- * Owner: any thread, but for peers_on_notice, which is the progress thread's. Locks: links_lock is
- * innermost and never held over a call out.
+ * In:  slots that requests go to; verbatimd's notices.
+ * Out: links (shm/link.h), polled by peers_progress.
+ *
+ * Any thread, unless it says "progress thread". Locks: links_lock is innermost and never held over
+ * a call out.
  */
 #ifndef ADAPTER_PEERS_H
 #define ADAPTER_PEERS_H
@@ -14,7 +17,7 @@
 #include "ctl/client.h"
 #include "shm/link.h"
 
-/* Makes the link to ourselves. `wake_fd` is duplicated. 0 or -errno. */
+/* Makes the link of this process to itself. `wake_fd` is duplicated. 0 or -errno. */
 int peers_init(struct ctl_client *ctl, uint32_t slot, void *arena, int wake_fd);
 
 /*
@@ -27,35 +30,34 @@ struct link *peers_find(uint32_t slot);
 /*
  * The same without blocking. NULL and *asked: the progress thread asks verbatimd, and
  * shm_retry_on_peers tells when it has answered. That there is no process is remembered for a
- * moment: a slot is asked for once in PEERS_MISS_NS, however much is sent there.
+ * moment: verbatimd is asked once in PEERS_MISS_NS, however much is sent to that slot.
  */
 #define PEERS_ASK_NS  50000000ull /* for an answer, before it is asked once more */
 #define PEERS_MISS_NS 5000000ull
 struct link *peers_look_up(uint32_t slot, bool *asked);
 
 /*
- * The progress thread's: asks verbatimd what peers_look_up wants to know. Does not wait for the
- * answers. True: another thread waits for one of its own just then, so this is to be called again
- * soon.
+ * Progress thread: asks verbatimd for the slots that peers_look_up missed. Does not wait for the
+ * answers. True: another thread has the connection just then, so this is to be called again soon.
  */
 bool peers_ask(void);
-/* The progress thread's: there is no process in this slot. */
+/* Progress thread: verbatimd has answered that there is no process in this slot. */
 void peers_on_none(uint32_t slot);
 
-/* Works through all links once. True if a look later is worth while. */
+/* Looks at all links once. True: something was done, so another look is worth while. */
 bool peers_progress(void);
 
-/* The progress thread's: what verbatimd told. */
+/* Progress thread: verbatimd's notices. */
 void peers_on_link(struct ctl_peer_info *info);
 void peers_on_death(uint32_t slot, pid_t pid);
-/* Links that were replaced before their death was told. */
+/* Progress thread: frees links that were replaced before the notice of their peer's death. */
 void peers_free_deferred(void);
 /*
- * verbatimd was lost and found: it has to learn again who is linked with whom; and what the last
- * one had told one end alone of is settled (link_move). What the last one was asked is forgotten.
- * Does not wait: peers_ask asks, and the answers are notices. True: not all have come, or a peer
- * that may not know of its link has not come back yet, so this is to be called again later. all:
- * else only for those.
+ * Progress thread: another verbatimd was found. It learns again which processes are linked, and
+ * settles what the last one had told one end alone (link_move). Questions to the last one are
+ * forgotten. Does not wait: peers_ask asks, and the answers are notices. True: answers are to come,
+ * or a peer that may not know of its link has not reconnected; so this is to be called again later.
+ * `all`: the first call for this verbatimd; else only those peers are asked for again.
  */
 bool peers_introduce_again(bool all);
 

@@ -18,7 +18,7 @@
 
 #define FAILURES  8
 #define QUESTIONS 32
-/* An answer of -EAGAIN: once more, for a while (ctl_port does likewise). */
+/* After an answer of -EAGAIN it is asked again, for a while (ctl_port does likewise). */
 #define ASK_AGAIN_NS 20000000ull
 #define ASK_MAX_NS   2000000000ull
 #define FORGET_NS    1000000000ull
@@ -29,20 +29,19 @@ struct failure {
 	uint64_t until_ns;
 };
 
-/* A port that verbatimd is asked for while nobody waits in port_open. */
+/* A port that the progress thread asks verbatimd for. */
 struct question {
 	uint8_t gid[WIRE_GID_BYTES];
 	uint32_t ifindex;
 	char device[IBV_SYSFS_NAME_MAX];
-	uint64_t wanted_ns; /* the progress thread has to ask, from then on; PORT_OPEN_NEVER: it has
-			       asked */
+	uint64_t wanted_ns; /* when the progress thread asks; PORT_OPEN_NEVER: it has asked */
 	uint64_t until_ns;  /* an answer of -EAGAIN later than that is a failure; 0: no question */
 };
 
 static struct failure failures[FAILURES] GUARDED_BY(port_table_lock);
 static uint32_t next_failure GUARDED_BY(port_table_lock);
 static struct question questions[QUESTIONS] GUARDED_BY(port_table_lock);
-/* Of them the first wanted_ns, or less; written under port_table_lock. */
+/* No later than the first wanted_ns; written under port_table_lock. */
 static _Atomic uint64_t ask_ns = PORT_OPEN_NEVER;
 /* There may be UD QPs, whose GRHs have hop limits. */
 static bool datagrams GUARDED_BY(port_table_lock);
@@ -60,7 +59,7 @@ static bool is_still_there(struct port *port)
 	if (now < atomic_load_explicit(&port->trusted_ns, memory_order_relaxed))
 		return true;
 	if (host_has_address(port->gid, port->ifindex) == 0)
-		return false; /* otherwise nothing is known against it */
+		return false; /* if that cannot be known it is taken to be there */
 	atomic_store_explicit(&port->trusted_ns, now + PORT_TRUST_NS, memory_order_relaxed);
 	return true;
 }
@@ -110,7 +109,7 @@ static int open_port(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const 
 		return fail(gid, device, error, "");
 	if (datagrams)
 		udp_tell_hops(wire);
-	/* Members on this host have it from shared memory, if there is any between them. */
+	/* Members on this host get datagrams through shared memory, unless all goes by wire. */
 	if (path_is_forced())
 		udp_loop_multicast(wire);
 	error = -port_table_add(wire, gid, ifindex, false);
@@ -144,8 +143,10 @@ static bool want(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char
 	uint64_t now = clock_now_ns();
 	struct question *question = find_question(gid, ifindex);
 
-	/* The answer to one that is so old may have been lost. If all are under way, it is wanted
-	 * later. */
+	/*
+	 * The answer to a question that is so old may be lost. If all are in use, the next call
+	 * asks.
+	 */
 	for (int i = 0; i < QUESTIONS && !question; i++)
 		if (now >= questions[i].until_ns)
 			question = &questions[i];
@@ -159,7 +160,7 @@ static bool want(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char
 	return true;
 }
 
-/* 0, an errno of now or of a little while ago, or EINPROGRESS: verbatimd has to be asked. */
+/* 0, an errno (of now or remembered), or EINPROGRESS: verbatimd has to be asked. */
 static int look_up(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
 		   struct wire_port **out)
 {
@@ -219,7 +220,7 @@ int port_open(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *d
 	return error;
 }
 
-/* A copy of one that is due, of which is noted that it is asked for; false: there is none. */
+/* Takes a question that is due, and notes that it is asked; false: there is none. */
 static bool take_wanted(uint64_t now, struct question *out)
 {
 	struct question *found = NULL;
@@ -256,7 +257,7 @@ static void want_again(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, uint
 	lock_release(&port_table_lock);
 }
 
-/* Where verbatimd is lost, port_open_ask_again asks all, once it is found. */
+/* While verbatimd is lost nothing is tried again: port_open_ask_again asks all of the next one. */
 uint64_t port_open_ask(uint64_t now)
 {
 	struct question question;
@@ -295,7 +296,7 @@ void port_open_ask_again(void)
 	lock_release(&port_table_lock);
 }
 
-/* Also those of other devices: their addresses may come to this one. Groups do so anyway. */
+/* Also ports of other devices: their addresses may move to this one. Groups' ports always do. */
 static void tell_hops(void)
 {
 	lock_acquire(&port_table_lock);
@@ -308,14 +309,13 @@ static void tell_hops(void)
 	lock_release(&port_table_lock);
 }
 
-/* verbatimd has not answered; so it is of no use to wait for its next answer, too. */
+/* verbatimd is silent: to wait for its next answer is of no use either. */
 static bool is_silence(int error)
 {
 	return error == ETIMEDOUT || error == ENOTCONN;
 }
 
-/* As port_open_nowait, though it failed just before: the port is there as soon as verbatimd
- * answers. */
+/* Has the port opened as soon as verbatimd answers again, although it has failed just before. */
 static void want_later(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device)
 {
 	bool wake;

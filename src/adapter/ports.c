@@ -18,7 +18,7 @@ int ports_init(struct ctl_client *ctl, void *arena)
 	return port_table_init(arena);
 }
 
-/* Where the group is joined; 0: nowhere, its members are all on this host. */
+/* The interface to join groups on; 0: none, all members are on this host. */
 static uint32_t group_interface(struct context *context)
 {
 	struct device *device = context->device;
@@ -87,7 +87,7 @@ void ports_leave(struct context *context, const union ibv_gid *spelled)
 		port_table_close(port, wire);
 }
 
-/* Members on this host got it through shared memory. */
+/* A datagram from this host has reached its members through shared memory. */
 static void receive_for_group(const struct wire_arrival *arrival)
 {
 	union ibv_gid source;
@@ -144,7 +144,8 @@ int ports_progress(uint64_t now, enum ports_look which)
 	return all ? all : busy ? -EBUSY : 0;
 }
 
-#define CATCH_UP_LOOKS 16 /* and if packets come on and on, the rest is not of before */
+/* What a port holds after so many looks arrived later than the call. */
+#define CATCH_UP_LOOKS 16
 
 bool ports_catch_up(uint64_t now)
 {
@@ -160,7 +161,7 @@ bool ports_catch_up(uint64_t now)
 	return any;
 }
 
-/* Who sends expects an answer. */
+/* An answer is likely to come: the port is looked at in each poll again. */
 static void warm_up(const struct wire_port *wire)
 {
 	uint32_t count = atomic_load_explicit(&port_table_count, memory_order_relaxed);

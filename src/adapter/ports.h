@@ -48,7 +48,7 @@ enum ports_look {
 int ports_progress(uint64_t now_ns, enum ports_look which);
 
 /*
- * All that has arrived by now has been taken when this returns, by this thread or by the one that
+ * When this returns, all that has arrived by now is taken, by this thread or by the one that
  * was at it, for which it waits. True: this thread took some; the caller calls roce_flush. No lock
  * may be held.
  */

@@ -19,34 +19,33 @@ bool progress_running;
 /* The clock is looked at once in so many polls, if there is no other need for it. */
 #define POLLS_PER_LOOK 32
 /*
- * A poll that copies much takes long, and so does the program's next step: a lease must not run out
- * under a thread that polls all the time. So much counts as one poll more.
+ * A poll that copies many bytes takes long, and so does the program's next step. So many bytes
+ * count as one more poll: the lease must not run out under a thread that polls all the time.
  */
 #define MOVED_PER_POLL 2048
 
-/* A thread that has polled sockets in vain for so long is one that polls: see poll_lease.h. */
+/* A thread that has polled sockets in vain for so long gets the poll lease (poll_lease.h). */
 #define LEASE_AFTER_NS 15000ull
 
 /*
- * A thread that has polled in vain for so long offers its processor to others, again and again:
- * where there are more spinning programs than processors, the one that is waited for (or the
- * kernel's own thread that has its packets) would otherwise get its turn only when the time slice
- * of the waiting one is over. By the clock, because a poll that looks at sockets takes a hundred
- * times as long as one that does not.
+ * A thread that has polled in vain for so long yields its processor, again and again. Where more
+ * programs spin than there are processors, the thread that it waits for (or the kernel's thread
+ * that has its packets) would otherwise run only at the end of the time slice. By the clock: a poll
+ * that looks at sockets takes a hundred times as long as one that does not.
  */
 #define YIELD_AFTER_NS 100000ull
 #define YIELD_EVERY_NS 10000ull
 
-/* This thread's, since it looked at the clock, or armed a CQ. */
+/* Polls of this thread since it looked at the clock, or armed a CQ. */
 static _Thread_local uint32_t polls __attribute__((tls_model("initial-exec")));
 
-/* This thread owes acknowledgements for what it polled: after the program's next step. */
+/* This thread owes acknowledgements for what it polled. They go after the program's next step. */
 static _Thread_local bool owing __attribute__((tls_model("initial-exec")));
 
 /* True if packets came. Ports where nothing happens are looked at only now and then. */
 static bool poll_wire(bool all, uint64_t now)
 {
-	/* before a timer says that nothing came, all ports are looked at */
+	/* before a timer may say that no answer came, all ports are looked at */
 	bool due = now >= roce_deadline_ns();
 	int got = ports_progress(now, all || due ? PORTS_ALL : PORTS_BUSY_ONES);
 
@@ -62,7 +61,7 @@ static bool poll_wire(bool all, uint64_t now)
 	return got > 0;
 }
 
-/* This thread finds nothing since then; 0: it just did. */
+/* Since when this thread has found nothing; 0: it just found something. */
 static _Thread_local uint64_t in_vain_ns __attribute__((tls_model("initial-exec")));
 
 static bool is_polling(uint64_t now)
@@ -137,9 +136,9 @@ void adapter_catch_up(struct qp *qp) NO_LOCK_CHECK
 }
 
 /*
- * What was polled before belongs to an earlier wait. A program that waits for events polls a few times after
- * each, and is not one that polls: were these counted from one event to the next, each so-manieth of them
- * would take the lease just before the thread goes to sleep, and what comes then would wait for its end.
+ * A program that waits for events polls a few times after each. Were these polls counted from one
+ * event to the next, every few events the thread would take the poll lease just before it sleeps;
+ * what comes then would wait for the lease's end. So the count begins anew here.
  */
 void adapter_on_arm(void)
 {

@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-/* There is an adapter to look at. Written by adapter.c. */
+/* There is an adapter to make progress for. Written by adapter.c. */
 extern bool progress_running;
 
 #endif

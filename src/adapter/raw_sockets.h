@@ -32,7 +32,7 @@ static inline bool raw_sockets_any(void)
 	return atomic_load_explicit(&raw_sockets_count, memory_order_acquire) != 0;
 }
 
-/* Takes what arrived, a bounded number of frames. Returns how many. No lock may be held. */
+/* Takes a bounded number of frames. Returns how many. No lock may be held. */
 int raw_sockets_progress(void);
 
 void raw_sockets_reset_after_fork(void);

@@ -28,7 +28,7 @@ static struct lock table_lock = LOCK_INITIALIZER;
 static struct device **table GUARDED_BY(table_lock);
 static int table_count GUARDED_BY(table_lock);
 
-/* What the kernel said of GIDs: datagrams and requests to who is not there ask often. */
+/* What the kernel said of GIDs. Each datagram, and each retry to a missing peer, asks. */
 #define KNOWN 64
 static struct lock known_lock = LOCK_INITIALIZER;
 static struct known {
@@ -181,7 +181,7 @@ static struct device *find_or_create(const struct interface *interface) REQUIRES
 	return device;
 }
 
-/* Lets go of devices whose interface is not in the list. */
+/* Puts the devices whose interface is not in the list. */
 static void forget_others(const struct interface *list, int count) REQUIRES(table_lock)
 {
 	int kept = 0;
@@ -277,7 +277,7 @@ void device_update(struct device *device, const struct interface *list, int coun
 	take_away(device);
 }
 
-/* As of this second. A GID has one place that it may be at; another one may have taken it. */
+/* What is known is of this second. The place of a GID follows from its bits; others share it. */
 static bool ask_once_a_second(const union ibv_gid *gid) REQUIRES(known_lock)
 {
 	uint64_t mixed = (gid->global.subnet_prefix ^ gid->global.interface_id) *

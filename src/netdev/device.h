@@ -2,8 +2,8 @@
  * Device - what a network interface looks like as an RDMA device.
  *
  * One device per interface that is up and has an address, named vrb_<interface>; the interface of
- * the default route first, loopback last. A struct device lives as long as somebody holds it: a
- * device list, or an open context (CONTRACT 5).
+ * the default route first, loopback last. A struct device lasts as long as a device list
+ * or an open context holds it (CONTRACT 5).
  */
 #ifndef NETDEV_DEVICE_H
 #define NETDEV_DEVICE_H

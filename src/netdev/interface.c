@@ -198,7 +198,9 @@ void interface_default(char name[IF_NAMESIZE])
 
 #define HEX_4 "[0-9a-f][0-9a-f][0-9a-f][0-9a-f]"
 
-/* verbatim(7) lists them. A user's own bridge (br0) carries the host's address: it is none of them. */
+/*
+ * verbatim(7) lists them. A bridge of the administrator's (br0) has the host's address: not here.
+ */
 static const char *const container_names[] = {
 	/* Docker, Podman */
 	"docker0", "docker_gwbridge", "br-" HEX_4 HEX_4 HEX_4, "podman*", "cni*", "veth*",

@@ -44,13 +44,13 @@ void interface_default(char name[IF_NAMESIZE]);
 void interface_parse_route(const char *text, char name[IF_NAMESIZE]);
 
 /*
- * What a user would plug a cable into is offered first. The others have addresses that mean nothing
- * to other hosts, or another machine there: a program that stripes over all devices must not find
- * them.
+ * Interfaces that lead to other hosts are offered first. The addresses of the others mean nothing
+ * to another host, or belong to another machine there: a program that stripes over all devices must
+ * not find them.
  */
 enum interface_rank {
 	INTERFACE_CABLE,    /* a network card, or what stands for one */
-	INTERFACE_CONTAINER, /* a bridge or a cable of containers and virtual machines, by its name */
+	INTERFACE_CONTAINER, /* a bridge or veth of containers and virtual machines, by its name */
 	INTERFACE_LOOPBACK,
 	INTERFACE_RANKS,
 };

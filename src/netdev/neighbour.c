@@ -53,7 +53,10 @@ static void add_attribute(struct request *request, uint16_t type, const void *da
 	request->head.nlmsg_len = NLMSG_ALIGN(request->head.nlmsg_len) + RTA_ALIGN(attribute->rta_len);
 }
 
-/* Calls `take` with each message of the answer until it returns true, or there are no more. True: it did. */
+/*
+ * Calls `take` with each message of the answer until it returns true, or there are no more. True:
+ * it did.
+ */
 static bool ask(struct request *request, bool (*take)(const struct nlmsghdr *head, void *arg), void *arg)
 {
 	char answer[ANSWER_BYTES] __attribute__((aligned(8)));
@@ -88,7 +91,7 @@ static const struct rtattr *find_attribute(const struct rtattr *attribute, int l
 	return NULL;
 }
 
-/* Where the way to an address leads first. */
+/* The first hop on the way to an address. */
 struct hop {
 	struct address to; /* in: the destination; out: the neighbour */
 	uint32_t ifindex;
@@ -166,7 +169,7 @@ static bool look_up(const struct hop *hop, uint8_t *mac)
 	return ask(&request, take_neighbour, &wanted);
 }
 
-/* An empty datagram to the port that throws everything away: the kernel has to know where it goes. */
+/* Makes the kernel resolve the neighbour: sends an empty datagram to its discard port. */
 static void provoke(const struct hop *hop)
 {
 	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(DISCARD_PORT) };
@@ -178,7 +181,7 @@ static void provoke(const struct hop *hop)
 		return;
 	memcpy(&v4.sin_addr, hop->to.bytes, sizeof(v4.sin_addr));
 	memcpy(&v6.sin6_addr, hop->to.bytes, sizeof(v6.sin6_addr));
-	/* whether it went shows in the time that follows */
+	/* a failure shows in the wait that follows */
 	sendto(fd, NULL, 0, MSG_NOSIGNAL,
 	       hop->to.family == AF_INET ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6,
 	       hop->to.family == AF_INET ? sizeof(v4) : sizeof(v6));

@@ -70,7 +70,7 @@ static void put_match(struct program *program, const struct flow_match *match)
 	put(program, BPF_JMP | BPF_JEQ | BPF_K, 0, TO_NEXT, match->value);
 }
 
-/* A load from behind the end of a frame would end the program, and what comes after would not be asked. */
+/* A load behind the end of a frame would end the program before the next variants are tried. */
 static uint32_t bytes_needed(const struct flow_variant *variant)
 {
 	uint32_t needed = 0;
@@ -82,7 +82,7 @@ static uint32_t bytes_needed(const struct flow_variant *variant)
 		if (match->place == FLOW_VLAN)
 			continue;
 		if (match->place == FLOW_BEHIND_IPV4)
-			end = ETH_BYTES + 1; /* the rest is for the frame to say */
+			end = ETH_BYTES + 1; /* the header says where the rest is */
 		if (end > needed)
 			needed = end;
 	}
@@ -112,8 +112,8 @@ static void put_variant(struct program *program, const struct flow_variant *vari
 }
 
 /*
- * What leaves this host goes no further, unless an adapter would return it: frames to a group, and to
- * the interface's own address.
+ * What leaves this host goes no further, unless an adapter would return it: frames to a group, and
+ * to the interface's own address.
  */
 static void put_outgoing(struct program *program, const struct filter_interface *interface)
 {

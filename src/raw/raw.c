@@ -60,7 +60,7 @@ int raw_fd(const struct qp *qp)
 	return raw_of(qp)->socket.fd;
 }
 
-/* The kernel's filter follows the list. 0 or -errno; then the one before stays. */
+/* Gives the kernel a filter for the list. 0, or -errno: it keeps the one before. */
 static int refilter(struct raw *raw)
 {
 	struct sock_filter *code = malloc(FILTER_MAX * sizeof(*code));
@@ -115,7 +115,10 @@ void raw_remove_flow(struct qp *qp, struct flow *flow)
 	lock_acquire(&qp->lock);
 	raw = raw_of(qp);
 	list_del(&flow->link);
-	/* A filter that lets in too much does no harm: what comes is judged by the flows that are left. */
+	/*
+	 * A filter that lets in too much does no harm: each frame is judged by the flows that are
+	 * left.
+	 */
 	refilter(raw);
 	socket_let_in(&raw->socket, flow, false);
 	atomic_fetch_sub(&qp->attachments, 1);

@@ -24,10 +24,10 @@
 /* What the adapter provides. */
 struct raw_env {
 	/*
-	 * The QP's descriptor is watched for room too (or no longer): raw_progress is called then.
+	 * Watches the descriptor for room to send, too, or no longer; raw_progress is called then.
 	 */
 	void (*want_room)(int fd, bool wanted);
-	/* It is about to be closed. */
+	/* The descriptor is about to be closed. */
 	void (*forget)(int fd);
 };
 

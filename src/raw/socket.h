@@ -25,7 +25,7 @@ struct raw_socket {
 	int fd;
 	uint32_t ifindex;
 	struct filter_interface interface;
-	bool receives; /* it was bound for receiving: from then on only the filter holds frames back */
+	bool receives; /* it is bound to receive: only the filter holds frames back */
 };
 
 /* 0 or -errno: -EPERM without CAP_NET_RAW, -ENODEV. Receives nothing yet. */
