@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../own_network.h"
 #include "runner.h"
 
 #define INTERFACE "veth0"
@@ -25,34 +26,12 @@ bool networks_wanted(void)
 	return value && !strcmp(value, "2");
 }
 
-static bool put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-	if (fd >= 0)
-		close(fd);
-	return done;
-}
-
-/* An ordinary user becomes root of a user namespace; ip(8) has its rights then. */
-static bool become_root(void)
-{
-	unsigned user = geteuid(), group = getegid();
-	char users[32], groups[32];
-
-	snprintf(users, sizeof(users), "0 %u 1", user);
-	snprintf(groups, sizeof(groups), "0 %u 1", group);
-	return unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 && put("/proc/self/setgroups", "deny") &&
-	       put("/proc/self/uid_map", users) && put("/proc/self/gid_map", groups);
-}
-
 /* A new namespace, where the process is afterwards; its descriptor. */
 static int make_one(void)
 {
 	int fd;
 
-	if (unshare(CLONE_NEWNET) < 0 && !become_root())
+	if (!own_network_enter())
 		return -1;
 	fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 	if (fd >= 0 && system("ip link set lo up") != 0)

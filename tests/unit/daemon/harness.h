@@ -76,7 +76,7 @@ int64_t now_ms(void);
 
 /* A raw connection to the daemon; it must run. */
 int raw_connect(void);
-/* Whether the daemon hangs up within the patience; what it sends before is dropped. */
+/* Whether the daemon hangs up within PATIENCE_MS; what it sends before is dropped. */
 bool is_cut_off(int sock);
 
 #endif

@@ -20,6 +20,14 @@
 #include "ctl/dial.h"
 
 static const uint8_t group[CTL_MGID_BYTES] = { 0xff, 0x0e, 9 };
+static const struct ctl_cm_ask begin = { .header = { CTL_CM_BEGIN, 2 } };
+
+/* In a worker: it dies with the test whatever it has become. */
+static void become_user(uid_t uid)
+{
+	CHECK(!setuid(uid));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
 
 /* Says its slot and daemon; then, asked for a slot, the result of ctl_peer, until it hears 0. */
 static void serve_as(int fd, uid_t uid)
@@ -29,8 +37,7 @@ static void serve_as(int fd, uid_t uid)
 	uint64_t slots[CTL_BITMAP_WORDS];
 	uint64_t ask;
 
-	CHECK(!setuid(uid));
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	become_user(uid);
 	c = join();
 	CHECK(!ctl_mcast_attach(c, group));
 	say(fd, ctl_slot(c));
@@ -65,6 +72,13 @@ static void need_root(void)
 	}
 }
 
+/* Tells a worker that it has done its work. */
+static void dismiss(struct worker *w)
+{
+	say(w->fd, 0);
+	worker_end(w);
+}
+
 static void test_each_user_has_a_daemon(void **state)
 {
 	struct worker a, b;
@@ -81,10 +95,8 @@ static void test_each_user_has_a_daemon(void **state)
 	say(a.fd, 2);
 	CHECK(hear(a.fd) == ENOENT);
 	hear(a.fd);
-	say(a.fd, 0);
-	say(b.fd, 0);
-	worker_end(&a);
-	worker_end(&b);
+	dismiss(&a);
+	dismiss(&b);
 	CHECK(wait_for_end(a_daemon, PATIENCE_MS) && wait_for_end(b_daemon, PATIENCE_MS));
 }
 
@@ -108,6 +120,27 @@ static pid_t start_system_daemon(void)
 		break;
 	}
 	return daemon;
+}
+
+static int call_system(void)
+{
+	enum dial_which reached;
+	char why[256];
+	int sock;
+
+	CHECK(!dial_running(DIAL_SYSTEM, &sock, &reached, why, sizeof(why)));
+	return sock;
+}
+
+/* signal: SIGTERM, at which it ends in order; or SIGKILL. */
+static void stop_system_daemon(pid_t daemon, int signal)
+{
+	int status;
+
+	CHECK(!kill(daemon, signal));
+	CHECK(wait_for_end(daemon, PATIENCE_MS));
+	CHECK(waitpid(daemon, &status, 0) == daemon);
+	CHECK(signal != SIGTERM || status == 0);
 }
 
 static void test_one_daemon_for_all(void **state)
@@ -138,20 +171,12 @@ static void test_one_daemon_for_all(void **state)
 	CHECK(hear(b.fd) == ENOENT);
 	CHECK(hear(b.fd) == 1 << 2);
 
-	say(a.fd, 0);
-	say(b.fd, 0);
-	say(c.fd, 0);
-	worker_end(&a);
-	worker_end(&b);
-	worker_end(&c);
+	dismiss(&a);
+	dismiss(&b);
+	dismiss(&c);
 	/* It stays without clients, and ends when it is told. */
 	CHECK(!wait_for_end(daemon, 500));
-	kill(daemon, SIGTERM);
-	CHECK(wait_for_end(daemon, PATIENCE_MS));
-
-	int status;
-
-	CHECK(waitpid(daemon, &status, 0) == daemon && status == 0);
+	stop_system_daemon(daemon, SIGTERM);
 }
 
 /* ------------------------------------------------------------------------------------------
@@ -190,8 +215,7 @@ static void use_port_as(int orders, uid_t uid)
 	unsigned before;
 	uint64_t slot;
 
-	CHECK(!setuid(uid));
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	become_user(uid);
 	this_address(gid);
 	c = join();
 	prctl(PR_SET_DUMPABLE, 1); /* its /proc is its own again */
@@ -247,20 +271,15 @@ static void test_port_of_all(void **state)
 	 */
 	struct worker c, d;
 
-	say(a.fd, 0);
-	worker_end(&a);
+	dismiss(&a);
 	worker_start(&c, port_of_another);
 	CHECK(hear(c.fd) == 0 && hear(c.fd) == 3 && hear(c.fd) == 1);
 	worker_start(&d, port_of_one);
 	CHECK(hear(d.fd) == 0 && hear(d.fd) == 1 && hear(d.fd) == 1);
-	say(b.fd, 0);
-	say(c.fd, 0);
-	say(d.fd, 0);
-	worker_end(&b);
-	worker_end(&c);
-	worker_end(&d);
-	kill(daemon, SIGTERM);
-	CHECK(waitpid(daemon, NULL, 0) == daemon);
+	dismiss(&b);
+	dismiss(&c);
+	dismiss(&d);
+	stop_system_daemon(daemon, SIGTERM);
 }
 
 /* Two users' own daemons cannot share it, and the second is told. */
@@ -273,10 +292,8 @@ static void test_port_of_each(void **state)
 	CHECK(hear(a.fd) == 0 && hear(a.fd) == 1 && hear(a.fd) == 2);
 	worker_start(&b, port_of_another);
 	CHECK(hear(b.fd) == EADDRINUSE && hear(b.fd) == 1 && hear(b.fd) == 0);
-	say(a.fd, 0);
-	say(b.fd, 0);
-	worker_end(&a);
-	worker_end(&b);
+	dismiss(&a);
+	dismiss(&b);
 }
 
 /* A stranger is told why, and is not served. */
@@ -317,8 +334,7 @@ static void be_greedy(int fd)
 	uint64_t count = 0;
 	int rc = 0;
 
-	CHECK(!setuid(20001));
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	become_user(20001);
 	while (count < CTL_SLOT_MAX && !rc) {
 		rc = ctl_connect(&clients[count], arena, wake, arena, "greedy", why, sizeof(why));
 		count += !rc;
@@ -354,7 +370,7 @@ static void test_a_user_has_a_share(void **state)
 	hear(other.fd);
 	worker_kill(&other);
 	worker_kill(&greedy);
-	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
+	stop_system_daemon(daemon, SIGTERM);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
@@ -363,21 +379,16 @@ static void test_a_user_has_a_share(void **state)
 static void have_session(int fd)
 {
 	struct ctl_cm_hello hello = cm_hello(0);
-	enum dial_which reached;
 	int sock, store = cm_make_store();
-	char why[256];
 	struct fdmsg m;
 
-	CHECK(!setuid(20001));
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	CHECK(!dial_running(DIAL_SYSTEM, &sock, &reached, why, sizeof(why)));
+	become_user(20001);
+	sock = call_system();
 	m = cm_ask_with(sock, &hello, sizeof(hello), &store, 1);
 	CHECK(!m.body.welcome.status && m.fd_count == 1);
 	say(fd, m.body.welcome.slot);
 	hear(fd);
-	CHECK(!cm_ask(sock, &(struct ctl_cm_ask){ .header = { CTL_CM_BEGIN, 2 } },
-		      sizeof(struct ctl_cm_ask))
-		       .status);
+	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
 	say(fd, 1);
 }
 
@@ -386,22 +397,20 @@ static void test_sessions_of_others_are_not_taken(void **state)
 {
 	int store = cm_make_store(), event_fd = cm_make_event_fd(), fds[2] = { store, event_fd };
 	struct ctl_cm_hello hello;
-	enum dial_which reached;
 	struct worker owner;
 	pid_t daemon;
-	char why[256];
 	int sock;
 
 	need_root();
 	daemon = start_system_daemon();
 	worker_start(&owner, have_session);
 	hello = cm_hello((uint32_t)hear(owner.fd));
-	CHECK(!dial_running(DIAL_SYSTEM, &sock, &reached, why, sizeof(why)));
+	sock = call_system();
 	CHECK(cm_ask_with(sock, &hello, sizeof(hello), fds, 2).body.welcome.status == EPERM);
 	close(sock);
 	/* Nor one that nobody waits for. */
 	hello.session++;
-	CHECK(!dial_running(DIAL_SYSTEM, &sock, &reached, why, sizeof(why)));
+	sock = call_system();
 	CHECK(cm_ask_with(sock, &hello, sizeof(hello), fds, 2).body.welcome.status == EPERM);
 	close(sock);
 	say(owner.fd, 1);
@@ -409,19 +418,7 @@ static void test_sessions_of_others_are_not_taken(void **state)
 	worker_end(&owner);
 	close(store);
 	close(event_fd);
-	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
-}
-
-static const struct ctl_cm_ask begin = { .header = { CTL_CM_BEGIN, 2 } };
-
-static int call_system(void)
-{
-	enum dial_which reached;
-	char why[256];
-	int sock;
-
-	CHECK(!dial_running(DIAL_SYSTEM, &sock, &reached, why, sizeof(why)));
-	return sock;
+	stop_system_daemon(daemon, SIGTERM);
 }
 
 /* Whether somebody listens at the address, as far as requests of this session tell. */
@@ -448,8 +445,7 @@ static void return_to_system(int fd)
 	uint32_t listener;
 	struct fdmsg m;
 
-	CHECK(!setuid(20001));
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	become_user(20001);
 	sock = call_system();
 	m = cm_ask_with(sock, &hello, sizeof(hello), fds, 1);
 	CHECK(!m.body.welcome.status && m.fd_count == 1);
@@ -488,7 +484,7 @@ static void test_a_session_returns_to_the_next_daemon_of_all(void **state)
 	daemon = start_system_daemon();
 	worker_start(&owner, return_to_system);
 	hello = cm_hello((uint32_t)hear(owner.fd));
-	CHECK(!kill(daemon, SIGKILL) && waitpid(daemon, NULL, 0) == daemon);
+	stop_system_daemon(daemon, SIGKILL);
 	daemon = start_system_daemon();
 	sock = call_system();
 	CHECK(cm_ask_with(sock, &hello, sizeof(hello), fds, 2).body.welcome.status == EPERM);
@@ -498,7 +494,7 @@ static void test_a_session_returns_to_the_next_daemon_of_all(void **state)
 	worker_end(&owner);
 	close(store);
 	close(event_fd);
-	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
+	stop_system_daemon(daemon, SIGTERM);
 }
 
 static int join_system(void)
@@ -521,8 +517,7 @@ static void make_channels(int fd)
 	uint64_t count = 0;
 	uint32_t channel;
 
-	CHECK(!setuid(20001));
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	become_user(20001);
 	for (int i = 0; i < 4; i++) {
 		int sock = join_system();
 
@@ -551,7 +546,7 @@ static void test_a_user_has_a_share_of_the_channels(void **state)
 		cm_make_channel(sock);
 	close(sock);
 	worker_kill(&greedy);
-	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
+	stop_system_daemon(daemon, SIGTERM);
 }
 
 /* Locks all that it sees of where the daemon of all lies, and stays. */
@@ -580,13 +575,13 @@ static void test_a_stranger_cannot_lock_the_daemon_out(void **state)
 
 	need_root();
 	daemon = start_system_daemon();
-	CHECK(!kill(daemon, SIGKILL) && waitpid(daemon, NULL, 0) == daemon);
+	stop_system_daemon(daemon, SIGKILL);
 	worker_start(&stranger, lock_directory);
 	hear(stranger.fd);
 	daemon = start_system_daemon();
 	close(call_system());
 	worker_kill(&stranger);
-	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
+	stop_system_daemon(daemon, SIGTERM);
 }
 
 int main(void)

@@ -1,16 +1,15 @@
 #include "net.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../../own_network.h"
 #include "udp/udp_address.h"
 
 static bool own_namespace;
@@ -25,33 +24,11 @@ static void change(const char *interface, unsigned long request, struct ifreq *r
 	close(fd);
 }
 
-static bool put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-	if (fd >= 0)
-		close(fd);
-	return done;
-}
-
-/* An ordinary user becomes root of a user namespace: ip(8), which a test starts, has its rights then. */
-static bool become_root(void)
-{
-	unsigned user = geteuid(), group = getegid();
-	char users[32], groups[32];
-
-	snprintf(users, sizeof(users), "0 %u 1", user);
-	snprintf(groups, sizeof(groups), "0 %u 1", group);
-	return !unshare(CLONE_NEWUSER | CLONE_NEWNET) && put("/proc/self/setgroups", "deny") &&
-	       put("/proc/self/uid_map", users) && put("/proc/self/gid_map", groups);
-}
-
 bool net_init(void)
 {
 	struct ifreq up = { .ifr_flags = IFF_UP | IFF_LOOPBACK | IFF_RUNNING };
 
-	own_namespace = !unshare(CLONE_NEWNET) || become_root();
+	own_namespace = own_network_enter();
 	if (own_namespace)
 		change("lo", SIOCSIFFLAGS, &up);
 	return own_namespace;
