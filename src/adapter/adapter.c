@@ -1,6 +1,5 @@
 #include "adapter/adapter.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/gid.h"
 #include "netdev/device.h"
 #include "adapter/raw_sockets.h"
 #include "adapter/group.h"
@@ -315,14 +315,12 @@ static void show_device(struct context *context) REQUIRES(adapter_lock)
 {
 	const struct device *device = context->device;
 	const uint8_t *gid = device->gid[0].raw;
-	bool v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid);
 	uint32_t index = device_entry(device->ib.name);
 	struct arena_device *entry = &arena_devices(arena)[index];
 
 	context->device_index = index;
 	snprintf(entry->name, sizeof(entry->name), "%.31s", device->ib.name);
-	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gid + 12 : gid, entry->address,
-		  sizeof(entry->address));
+	gid_text(gid, entry->address);
 	entry->contexts++;
 }
 

@@ -9,7 +9,7 @@
 #include "adapter/progress_thread.h"
 #include "base/clock.h"
 #include "base/lock.h"
-#include "base/multicast.h"
+#include "base/gid.h"
 #include "shm/retry.h"
 
 #define ATTACHMENTS_MAX 1024
@@ -62,7 +62,7 @@ static union ibv_gid canonical(const union ibv_gid *gid)
 {
 	union ibv_gid to;
 
-	multicast_canonical(to.raw, gid->raw);
+	gid_canonical(to.raw, gid->raw);
 	return to;
 }
 

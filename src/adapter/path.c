@@ -7,7 +7,7 @@
 
 #include "netdev/device.h"
 #include "adapter/port_open.h"
-#include "base/multicast.h"
+#include "base/gid.h"
 #include "shm/shm.h"
 #include "object/ah.h"
 #include "roce/roce.h"
@@ -52,16 +52,6 @@ void path_init(void)
 	qp_set_path_choice(choose);
 }
 
-static bool is_v4(const uint8_t gid[16])
-{
-	return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid);
-}
-
-static bool is_link_local(const uint8_t gid[16])
-{
-	return IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)gid);
-}
-
 /* The address of this index, which is zero if there is none, and its interface. */
 static void read_own(struct device *device, unsigned index, union ibv_gid *own, uint32_t *ifindex)
 {
@@ -82,8 +72,8 @@ void path_open(struct context *context, const struct ibv_ah_attr *attr)
 	uint32_t ifindex;
 
 	read_own(device, attr->grh.sgid_index, &own, &ifindex);
-	multicast_canonical(remote, attr->grh.dgid.raw);
-	if (is_v4(own.raw) == is_v4(remote) && (own.global.subnet_prefix || own.global.interface_id))
+	gid_canonical(remote, attr->grh.dgid.raw);
+	if (gid_is_v4(own.raw) == gid_is_v4(remote) && (own.global.subnet_prefix || own.global.interface_id))
 		port_open(own.raw, ifindex, device->ib.name, &port);
 }
 
@@ -106,14 +96,14 @@ int path_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32
 	}
 	memset(flow, 0, sizeof(*flow));
 	memcpy(flow->local, own.raw, sizeof(flow->local));
-	multicast_canonical(flow->remote, attr->grh.dgid.raw);
-	if (is_v4(flow->local) != is_v4(flow->remote)) {
+	gid_canonical(flow->remote, attr->grh.dgid.raw);
+	if (gid_is_v4(flow->local) != gid_is_v4(flow->remote)) {
 		inet_ntop(AF_INET6, flow->remote, text, sizeof(text));
 		cause_report(CAUSE_NO_PATH, 0, "sgid_index %u is of %s, the destination is %s",
-			     attr->grh.sgid_index, is_v4(flow->local) ? "IPv4" : "IPv6", text);
+			     attr->grh.sgid_index, gid_is_v4(flow->local) ? "IPv4" : "IPv6", text);
 		return ENETUNREACH;
 	}
-	if (multicast_is(flow->remote) || is_link_local(flow->remote))
+	if (gid_is_multicast(flow->remote) || gid_is_link_local(flow->remote))
 		flow->ifindex = ifindex;
 	flow->flow_label = attr->grh.flow_label & 0xfffff;
 	flow->traffic_class = (attr->grh.traffic_class & ~ECN_MASK) | ECT_0;
@@ -135,7 +125,7 @@ int path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)
 	 * The members that the loopback interface reaches are on this host: nobody waits for a port
 	 * to reach them.
 	 */
-	if (qp->context->device->loopback && !path_is_forced() && multicast_is(wqe->ah->attr.grh.dgid.raw))
+	if (qp->context->device->loopback && !path_is_forced() && gid_is_multicast(wqe->ah->attr.grh.dgid.raw))
 		return 0;
 	switch (roce_send_datagram(qp, wqe, cause)) {
 	case WIRE_FULL:

@@ -10,6 +10,7 @@
 #include "adapter/progress_thread.h"
 #include "base/cause.h"
 #include "base/clock.h"
+#include "base/gid.h"
 #include "base/host_address.h"
 #include "base/uncancelled.h"
 #include "netdev/device.h"
@@ -78,7 +79,7 @@ static int fail(const uint8_t gid[WIRE_GID_BYTES], const char *device, int error
 	REQUIRES(port_table_lock)
 {
 	struct failure *failure = &failures[next_failure++ % FAILURES];
-	char text[INET6_ADDRSTRLEN];
+	char text[GID_TEXT_BYTES];
 
 	memcpy(failure->gid, gid, WIRE_GID_BYTES);
 	failure->error = error;
@@ -86,7 +87,7 @@ static int fail(const uint8_t gid[WIRE_GID_BYTES], const char *device, int error
 	cause_report(error == EADDRINUSE      ? CAUSE_PORT_TAKEN
 		     : error == EADDRNOTAVAIL ? CAUSE_DEVICE_GONE
 					      : CAUSE_PORT_FAILED,
-		     0, "%s of %s: %s", port_table_print_gid(gid, text), device,
+		     0, "%s of %s: %s", gid_text(gid, text), device,
 		     *why ? why : strerror(error));
 	return error;
 }

@@ -1,6 +1,5 @@
 #include "adapter/port_table.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/gid.h"
 #include "udp/udp.h"
 
 struct lock port_table_lock = LOCK_INITIALIZER;
@@ -31,18 +31,6 @@ int port_table_init(void *arena)
 	return epoll < 0 ? -errno : 0;
 }
 
-static bool is_v4(const uint8_t gid[WIRE_GID_BYTES])
-{
-	return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid);
-}
-
-const char *port_table_print_gid(const uint8_t gid[WIRE_GID_BYTES], char text[INET6_ADDRSTRLEN])
-{
-	bool v4 = is_v4(gid);
-
-	return inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gid + 12 : gid, text, INET6_ADDRSTRLEN);
-}
-
 int port_table_epoll(void)
 {
 	return epoll;
@@ -56,7 +44,7 @@ int port_table_epoll(void)
 static bool is_on(const struct port *port, uint32_t ifindex)
 {
 	return port->ifindex == ifindex ||
-	       (!port->is_group && !IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)port->gid));
+	       (!port->is_group && !gid_is_link_local(port->gid));
 }
 
 struct port *port_table_find(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, bool is_group)
@@ -75,7 +63,7 @@ struct port *port_table_find(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex
 static void show(const struct port *port)
 {
 	struct arena_port *entry = &shown[port - port_table];
-	char text[INET6_ADDRSTRLEN];
+	char text[GID_TEXT_BYTES];
 
 	if (port - port_table >= ARENA_PORTS)
 		return;
@@ -86,7 +74,7 @@ static void show(const struct port *port)
 	entry->ifindex = port->ifindex;
 	entry->is_group = port->is_group;
 	snprintf(entry->address, sizeof(entry->address), "%s",
-		 port_table_print_gid(port->gid, text));
+		 gid_text(port->gid, text));
 }
 
 static int watch(int how, const struct wire_port *wire, uint32_t events)

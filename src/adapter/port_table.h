@@ -78,9 +78,6 @@ int port_table_add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], ui
 struct wire_port *port_table_remove(struct port *port) REQUIRES(port_table_lock);
 void port_table_close(struct port *port, struct wire_port *wire);
 
-/* For messages. */
-const char *port_table_print_gid(const uint8_t gid[WIRE_GID_BYTES], char text[INET6_ADDRSTRLEN]);
-
 /* Sockets are closed; memberships of groups are the parent's. */
 void port_table_reset_after_fork(void);
 

@@ -7,7 +7,7 @@
 #include "adapter/path.h"
 #include "adapter/port_open.h"
 #include "base/cause.h"
-#include "base/multicast.h"
+#include "base/gid.h"
 #include "netdev/device.h"
 #include "roce/roce.h"
 #include "udp/udp.h"
@@ -33,7 +33,7 @@ static uint32_t group_interface(struct context *context)
 static int open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, const char *device)
 	REQUIRES(port_table_lock)
 {
-	char text[INET6_ADDRSTRLEN];
+	char text[GID_TEXT_BYTES];
 	struct wire_port *wire;
 	int error = -udp_open_group(group, ifindex, &wire);
 
@@ -44,7 +44,7 @@ static int open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, con
 	}
 	if (error)
 		cause_report(CAUSE_GROUP_REFUSED, 0, "%s on %s: %s",
-			     port_table_print_gid(group, text), device, strerror(error));
+			     gid_text(group, text), device, strerror(error));
 	return error;
 }
 
@@ -57,7 +57,7 @@ int ports_join(struct context *context, const union ibv_gid *spelled)
 
 	if (!ifindex)
 		return 0;
-	multicast_canonical(group, spelled->raw);
+	gid_canonical(group, spelled->raw);
 	lock_acquire(&port_table_lock);
 	port = port_table_find(group, ifindex, true);
 	if (port)
@@ -77,7 +77,7 @@ void ports_leave(struct context *context, const union ibv_gid *spelled)
 
 	if (!ifindex)
 		return;
-	multicast_canonical(group, spelled->raw);
+	gid_canonical(group, spelled->raw);
 	lock_acquire(&port_table_lock);
 	port = port_table_find(group, ifindex, true);
 	if (port && --port->joins == 0)

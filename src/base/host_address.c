@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/gid.h"
 #include "base/uncancelled.h"
 
-#define V4_AT	 12 /* in a GID */
 #define V4_BYTES 4
 
 struct question {
@@ -31,8 +31,7 @@ static void add(struct question *q, uint16_t type, const void *value, size_t byt
 
 static void ask(struct question *q, const uint8_t gid[16], uint32_t ifindex)
 {
-	const struct in6_addr *v6 = (const struct in6_addr *)gid;
-	bool is_v4 = IN6_IS_ADDR_V4MAPPED(v6);
+	bool is_v4 = gid_is_v4(gid);
 
 	*q = (struct question){
 		.header = { .nlmsg_len = NLMSG_LENGTH(sizeof(q->route)),
@@ -41,8 +40,8 @@ static void ask(struct question *q, const uint8_t gid[16], uint32_t ifindex)
 		.route = { .rtm_family = is_v4 ? AF_INET : AF_INET6,
 			   .rtm_dst_len = is_v4 ? 32 : 128 },
 	};
-	add(q, RTA_DST, is_v4 ? gid + V4_AT : gid, is_v4 ? V4_BYTES : 16);
-	if (ifindex && IN6_IS_ADDR_LINKLOCAL(v6))
+	add(q, RTA_DST, is_v4 ? gid + GID_V4_AT : gid, is_v4 ? V4_BYTES : 16);
+	if (ifindex && gid_is_link_local(gid))
 		add(q, RTA_OIF, &ifindex, sizeof(ifindex));
 }
 
@@ -57,13 +56,6 @@ static int exchange(int fd, const struct question *q, void *answer, size_t room)
 	return got < 0 ? -errno : got < (ssize_t)sizeof(struct nlmsghdr) ? -EBADMSG : 0;
 }
 
-static bool is_unspecified(const uint8_t gid[16])
-{
-	static const uint8_t none[16], none_v4[16] = { [10] = 0xff, [11] = 0xff };
-
-	return !memcmp(gid, none, sizeof(none)) || !memcmp(gid, none_v4, sizeof(none_v4));
-}
-
 int host_has_address(const uint8_t gid[16], uint32_t ifindex)
 {
 	UNCANCELLED;
@@ -74,7 +66,7 @@ int host_has_address(const uint8_t gid[16], uint32_t ifindex)
 	struct question question;
 	int fd, error;
 
-	if (is_unspecified(gid))
+	if (gid_is_unspecified(gid))
 		return 0; /* sent to, it would be this host */
 	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	if (fd < 0)

@@ -7,11 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/gid.h"
 #include "base/host_address.h"
 #include "base/uncancelled.h"
 #include "cm/refusal.h"
-
-static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
 int address_from_sockaddr(const struct sockaddr *sa, struct ctl_cm_address *out)
 {
@@ -19,8 +18,7 @@ int address_from_sockaddr(const struct sockaddr *sa, struct ctl_cm_address *out)
 	if (sa->sa_family == AF_INET) {
 		const struct sockaddr_in *v4 = (const struct sockaddr_in *)sa;
 
-		memcpy(out->gid, mapped, sizeof(mapped));
-		memcpy(out->gid + sizeof(mapped), &v4->sin_addr, sizeof(v4->sin_addr));
+		gid_from_v4(&v4->sin_addr, out->gid);
 		out->port = v4->sin_port;
 	} else if (sa->sa_family == AF_INET6) {
 		const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)sa;
@@ -46,7 +44,7 @@ void address_to_sockaddr(const struct ctl_cm_address *a, struct sockaddr *out)
 
 		v4->sin_family = AF_INET;
 		v4->sin_port = a->port;
-		memcpy(&v4->sin_addr, a->gid + sizeof(mapped), sizeof(v4->sin_addr));
+		memcpy(&v4->sin_addr, a->gid + GID_V4_AT, sizeof(v4->sin_addr));
 	} else if (a->family == AF_INET6) {
 		struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
 
@@ -72,7 +70,7 @@ socklen_t address_length(const struct sockaddr *sa)
 bool address_is_any(const struct ctl_cm_address *a)
 {
 	static const uint8_t any[sizeof(a->gid)];
-	size_t from = a->family == AF_INET ? sizeof(mapped) : 0;
+	size_t from = a->family == AF_INET ? GID_V4_AT : 0;
 
 	return !memcmp(a->gid + from, any, sizeof(any) - from);
 }
@@ -84,24 +82,21 @@ bool address_is_multicast(const struct ctl_cm_address *a)
 
 bool address_lacks_interface(const struct ctl_cm_address *a)
 {
-	return a->family == AF_INET6 && a->gid[0] == 0xfe && (a->gid[1] & 0xc0) == 0x80 &&
-	       !a->ifindex;
+	return a->family == AF_INET6 && gid_is_link_local(a->gid) && !a->ifindex;
 }
 
 void address_set_loopback(struct ctl_cm_address *a)
 {
-	memset(a->gid, 0, sizeof(a->gid));
-	a->gid[15] = 1;
-	if (a->family != AF_INET)
-		return;
-	memcpy(a->gid, mapped, sizeof(mapped));
-	a->gid[12] = 127;
+	if (a->family == AF_INET)
+		gid_from_v4((const uint8_t[]){ 127, 0, 0, 1 }, a->gid);
+	else
+		memcpy(a->gid, &in6addr_loopback, sizeof(a->gid));
 }
 
 bool address_is_loopback(const struct ctl_cm_address *a)
 {
 	struct ctl_cm_address loopback = { .family = a->family };
-	size_t bytes = a->family == AF_INET ? sizeof(mapped) + 1 : sizeof(a->gid);
+	size_t bytes = a->family == AF_INET ? GID_V4_AT + 1 : sizeof(a->gid);
 
 	address_set_loopback(&loopback);
 	return a->family && !memcmp(a->gid, loopback.gid, bytes);
@@ -110,11 +105,6 @@ bool address_is_loopback(const struct ctl_cm_address *a)
 void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid)
 {
 	memcpy(gid->raw, a->gid, sizeof(gid->raw));
-}
-
-bool address_gid_is_ipv4(const union ibv_gid *gid)
-{
-	return !memcmp(gid->raw, mapped, sizeof(mapped));
 }
 
 bool address_is_local(const struct ctl_cm_address *a)

@@ -35,7 +35,6 @@ bool address_is_loopback(const struct ctl_cm_address *a);
 
 /* As RoCEv2 has it: that of an IPv4 group is IPv4-mapped. */
 void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid);
-bool address_gid_is_ipv4(const union ibv_gid *gid);
 
 /* Whether this host has it. */
 bool address_is_local(const struct ctl_cm_address *a);

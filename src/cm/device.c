@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/gid.h"
 #include "cm/address.h"
 #include "cm/export.h"
 
-#define V4_AT	 12 /* in a GID */
 #define V4_BYTES 4
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and the users */
@@ -83,7 +83,7 @@ static int own_gid_index(const struct device *d, const struct ctl_cm_address *lo
 	/* On InfiniBand a GID has no interface, and ends in its IPv4 address; IPv6 has none. */
 	for (int i = 0; d->is_infiniband && local->family == AF_INET && i < port.gid_tbl_len; i++) {
 		if (!ibv_query_gid_ex(d->verbs, DEVICE_PORT, (uint32_t)i, &entry, 0) &&
-		    !memcmp(entry.gid.raw + V4_AT, local->gid + V4_AT, V4_BYTES))
+		    !memcmp(entry.gid.raw + GID_V4_AT, local->gid + GID_V4_AT, V4_BYTES))
 			return i;
 	}
 	return -ENODEV;
@@ -101,7 +101,7 @@ static int any_gid_index(const struct device *d, uint16_t family)
 	for (int i = 0; i < port.gid_tbl_len; i++) {
 		if (ibv_query_gid_ex(d->verbs, DEVICE_PORT, (uint32_t)i, &entry, 0))
 			continue;
-		if (d->is_infiniband || address_gid_is_ipv4(&entry.gid) == (family == AF_INET))
+		if (d->is_infiniband || gid_is_v4(entry.gid.raw) == (family == AF_INET))
 			return i;
 		if (first < 0)
 			first = i;
@@ -160,7 +160,7 @@ void device_gids(const struct device *d, const struct ctl_cm_address *local,
 	} else if (d->is_infiniband && remote->family == AF_INET &&
 		   !address_is_multicast(remote)) {
 		*dgid = *sgid;
-		memcpy(dgid->raw + V4_AT, remote->gid + V4_AT, V4_BYTES);
+		memcpy(dgid->raw + GID_V4_AT, remote->gid + GID_V4_AT, V4_BYTES);
 	}
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/gid.h"
 #include "cm/export.h"
 #include "cm/id.h"
 
@@ -43,10 +44,9 @@ int refusal_state(const struct id *id)
 
 const char *refusal_print(const struct ctl_cm_address *a, char text[REFUSAL_ADDRESS_BYTES])
 {
-	bool is_v4 = a->family == AF_INET;
-	char address[INET6_ADDRSTRLEN] = "?", name[IF_NAMESIZE] = "", port[16] = "";
+	char address[GID_TEXT_BYTES], name[IF_NAMESIZE] = "", port[16] = "";
 
-	inet_ntop(is_v4 ? AF_INET : AF_INET6, a->gid + (is_v4 ? 12 : 0), address, sizeof(address));
+	gid_text(a->gid, address);
 	if (a->ifindex && !if_indextoname(a->ifindex, name))
 		snprintf(name, sizeof(name), "%u", a->ifindex);
 	if (a->port)

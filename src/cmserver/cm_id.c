@@ -1,6 +1,5 @@
 #include "cmserver/cm_id.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include "cmserver/cm_connection.h"
 #include "cmserver/cm_moved.h"
 #include "cmserver/gsi.h"
-#include "daemon/address.h"
+#include "base/gid.h"
 
 #define BACKLOG_MAX 1024
 #define AGAIN_MS    100
@@ -127,7 +126,7 @@ static void open_address(struct cm_id *id)
 {
 	const struct ctl_cm_address *local = &id->binding.local;
 	struct cm *cm = id->owner->cm;
-	char text[ADDRESS_TEXT_BYTES];
+	char text[GID_TEXT_BYTES];
 	int rc;
 
 	if (cm_address_is_any(local)) {
@@ -135,14 +134,14 @@ static void open_address(struct cm_id *id)
 		cm_interfaces_get(&cm->interfaces);
 		return;
 	}
-	if (cm_address_is_loopback(local->gid))
+	if (gid_is_loopback(local->gid))
 		return;
 	rc = gsi_get(&cm->gsi, local->gid, local->ifindex, &id->gsi);
 	if (rc == -EAGAIN)
 		loop_timer_arm(&cm->daemon->loop, &id->again, AGAIN_MS);
 	if (!rc || rc == -EAGAIN)
 		return;
-	address_print(local->gid, text);
+	gid_text(local->gid, text);
 	fprintf(stderr, "verbatimd: connections from other hosts to %s cannot be taken: %s\n", text,
 		strerror(-rc));
 }

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "cmserver/gsi.h"
-#include "daemon/address.h"
+#include "base/gid.h"
 
 #define AGAIN_MS 1000
 
@@ -48,15 +48,12 @@ static void close_address(struct open_address *o)
 /* False: it is to be tried again. */
 static bool open_one(struct cm_interfaces *i, const struct ifaddrs *a)
 {
-	union address address;
 	uint8_t gid[CTL_GID_BYTES];
 	struct open_address *o;
 	uint32_t ifindex;
 
-	memcpy(&address, a->ifa_addr,
-	       a->ifa_addr->sa_family == AF_INET ? sizeof(address.v4) : sizeof(address.v6));
-	address_to_gid(&address, gid);
-	ifindex = address_is_link_local(gid) ? if_nametoindex(a->ifa_name) : 0;
+	gid_from_sockaddr(a->ifa_addr, gid);
+	ifindex = gid_is_link_local(gid) ? if_nametoindex(a->ifa_name) : 0;
 	o = find(i, gid, ifindex);
 	if (o) {
 		o->seen = true;

@@ -7,7 +7,7 @@
 #include "cmserver/cm.h"
 #include "cmserver/cm_channel.h"
 #include "cmserver/cm_id.h"
-#include "daemon/address.h"
+#include "base/gid.h"
 #include "daemon/daemon.h"
 
 #define NOWHERE UINT32_MAX /* it was told */
@@ -31,17 +31,12 @@ static uint32_t find(const struct cm_places *places, const uint8_t *gid, uint32_
 static void add(struct cm_places *places, const struct ifaddrs *a)
 {
 	struct cm_place *p = &places->place[places->count];
-	union address address;
 
 	if (!a->ifa_addr || places->count == CM_MOVED_ADDRESSES)
 		return;
-	if (a->ifa_addr->sa_family == AF_INET)
-		memcpy(&address.v4, a->ifa_addr, sizeof(address.v4));
-	else if (a->ifa_addr->sa_family == AF_INET6)
-		memcpy(&address.v6, a->ifa_addr, sizeof(address.v6));
-	else
+	if (a->ifa_addr->sa_family != AF_INET && a->ifa_addr->sa_family != AF_INET6)
 		return;
-	address_to_gid(&address, p->gid);
+	gid_from_sockaddr(a->ifa_addr, p->gid);
 	p->ifindex = if_nametoindex(a->ifa_name);
 	if (p->ifindex)
 		places->count++;
@@ -99,7 +94,7 @@ void cm_moved_look(struct cm *cm)
 
 void cm_moved_bind(struct cm_id *id, const uint8_t gid[CTL_GID_BYTES])
 {
-	if (cm_address_is_loopback(gid))
+	if (gid_is_loopback(gid))
 		return;
 	memcpy(id->own_gid, gid, sizeof(id->own_gid));
 	id->has_own_gid = true;

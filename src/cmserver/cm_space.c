@@ -51,14 +51,6 @@ bool cm_address_is_any(const struct ctl_cm_address *a)
 	return !memcmp(a->gid + from, any, sizeof(any) - from);
 }
 
-bool cm_address_is_loopback(const uint8_t gid[CTL_GID_BYTES])
-{
-	static const uint8_t v6[CTL_GID_BYTES] = { [15] = 1 };
-	static const uint8_t v4[13] = { [10] = 0xff, [11] = 0xff, [12] = 127 };
-
-	return !memcmp(gid, v6, sizeof(v6)) || !memcmp(gid, v4, sizeof(v4));
-}
-
 static bool overlap(const struct cm_binding *a, const struct cm_binding *b)
 {
 	bool families_differ = a->local.family != b->local.family;

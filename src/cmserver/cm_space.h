@@ -54,7 +54,4 @@ struct cm_binding *cm_space_find(const struct cm_space *s, uint16_t space,
 
 bool cm_address_is_any(const struct ctl_cm_address *a);
 
-/* 127.0.0.0/8, ::1 */
-bool cm_address_is_loopback(const uint8_t gid[CTL_GID_BYTES]);
-
 #endif

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/source_port.h"
-#include "daemon/address.h"
+#include "base/gid.h"
 #include "daemon/daemon.h"
 #include "daemon/ports.h"
 #include "ibcm/mad.h"
@@ -73,7 +73,7 @@ static bool is_for_gsi(const struct packet *p)
 	return p->dest_qpn == GSI_QPN && p->qkey == GSI_QKEY && p->src_qpn == GSI_QPN;
 }
 
-static void on_bytes(struct gsi_port *port, const union address *from, const uint8_t *bytes,
+static void on_bytes(struct gsi_port *port, const union gid_sockaddr *from, const uint8_t *bytes,
 		     size_t length)
 {
 	struct gsi *gsi = port->gsi;
@@ -82,10 +82,10 @@ static void on_bytes(struct gsi_port *port, const union address *from, const uin
 	struct ibcm_message m;
 	struct packet p;
 
-	address_to_gid(from, remote);
+	gid_from_sockaddr(&from->any, remote);
 	memcpy(path.source, remote, sizeof(path.source));
 	memcpy(path.destination, gsi_gid(port), sizeof(path.destination));
-	path.source_port = address_port(from);
+	path.source_port = gid_sockaddr_port(from);
 	if (length > PACKET_BYTES + 64) {
 		gsi->counters.malformed++;
 	} else if (!icrc_check(NULL, &path, bytes, length, &port->identification)) {
@@ -127,7 +127,7 @@ static int take_datagram(struct gsi_port *port)
 		struct cmsghdr align;
 		uint8_t bytes[CMSG_SPACE(sizeof(int))];
 	} control;
-	union address from;
+	union gid_sockaddr from;
 	struct iovec iov = { bytes, sizeof(bytes) };
 	struct msghdr h = { .msg_name = &from.any,
 			    .msg_namelen = sizeof(from),
@@ -184,7 +184,7 @@ static void share_socket(struct gsi_port *port)
 	port->sender_number = CTL_UDP_PORT;
 	source_port_share(port->sender);
 	/* DF, so that the identification is 0, which the ICRC covers. */
-	if (address_is_v4(gsi_gid(port)))
+	if (gid_is_v4(gsi_gid(port)))
 		setsockopt(port->sender, IPPROTO_IP, IP_MTU_DISCOVER, &v4, sizeof(v4));
 	else
 		setsockopt(port->sender, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &v6, sizeof(v6));
@@ -192,8 +192,8 @@ static void share_socket(struct gsi_port *port)
 
 static void open_sender(struct gsi_port *port)
 {
-	union address local;
-	socklen_t length = address_make(gsi_gid(port), gsi_ifindex(port), &local);
+	union gid_sockaddr local;
+	socklen_t length = gid_to_sockaddr(gsi_gid(port), gsi_ifindex(port), CTL_UDP_PORT, &local);
 
 	port->sender = source_port_open(&local.any, length, &port->sender_number);
 	if (port->sender < 0)
@@ -209,7 +209,7 @@ int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
 	int rc;
 	struct list *m;
 
-	if (!address_is_link_local(gid))
+	if (!gid_is_link_local(gid))
 		ifindex = 0;
 	list_for_each(m, &gsi->ports) {
 		port = container_of(m, struct gsi_port, in_gsi);
@@ -273,8 +273,8 @@ void gsi_send(struct gsi_port *port, const uint8_t remote[CTL_GID_BYTES],
 	struct icrc_path path = { .source_port = port->sender_number, .destination_port = CTL_UDP_PORT };
 	uint8_t bytes[PACKET_HEADER_BYTES + MAD_BYTES + ICRC_BYTES];
 	struct iovec piece;
-	union address to;
-	socklen_t to_len = address_make(remote, gsi_ifindex(port), &to);
+	union gid_sockaddr to;
+	socklen_t to_len = gid_to_sockaddr(remote, gsi_ifindex(port), CTL_UDP_PORT, &to);
 	unsigned header_bytes = packet_encode(&p, bytes);
 	uint32_t icrc;
 

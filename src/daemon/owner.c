@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "ctl/deadline.h"
-#include "daemon/address.h"
+#include "base/gid.h"
 
 #define INODES_MAX 64
 #define KNOWN_MAX  64
@@ -197,7 +197,7 @@ static void find_process(const struct search *s)
 
 static void search(const uint8_t gid[CTL_GID_BYTES], struct owner *out)
 {
-	struct search s = { .gid = gid, .is_v4 = address_is_v4(gid), .owner = out };
+	struct search s = { .gid = gid, .is_v4 = gid_is_v4(gid), .owner = out };
 
 	memset(out, 0, sizeof(*out));
 	if (s.is_v4)

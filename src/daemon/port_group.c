@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/source_port.h"
-#include "daemon/address.h"
+#include "base/gid.h"
 #include "event/close_pool.h"
 #include "event/fd_store.h"
 
@@ -69,8 +69,8 @@ static void prefer(int fd)
 /* A deaf socket bound to the address, or -errno. */
 static int open_socket(const struct port_group *g, bool shares)
 {
-	union address address;
-	socklen_t len = address_make(g->gid, g->ifindex, &address);
+	union gid_sockaddr address;
+	socklen_t len = gid_to_sockaddr(g->gid, g->ifindex, CTL_UDP_PORT, &address);
 	int fd = socket(address.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int rc;
 
@@ -97,15 +97,15 @@ static int open_socket(const struct port_group *g, bool shares)
 /* What a stranger gave us may be anything. */
 static bool is_socket_of(const struct port_group *g, int fd)
 {
-	union address want, have;
+	union gid_sockaddr want, have;
 	socklen_t len = sizeof(have), int_len = sizeof(int);
 	int type, shares;
 
-	address_make(g->gid, g->ifindex, &want);
+	gid_to_sockaddr(g->gid, g->ifindex, CTL_UDP_PORT, &want);
 	memset(&have, 0, sizeof(have));
 	return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &int_len) && type == SOCK_DGRAM &&
 	       !getsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &shares, &int_len) && shares &&
-	       !getsockname(fd, &have.any, &len) && address_equal(&want, &have);
+	       !getsockname(fd, &have.any, &len) && gid_sockaddr_equal(&want, &have);
 }
 
 /* ------------------------------------------------------------------------------------------

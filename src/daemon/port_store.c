@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/address.h"
+#include "base/gid.h"
 #include "daemon/ports.h"
 #include "daemon/service.h"
 
@@ -52,7 +52,7 @@ static bool read_name(const char *name, uint8_t gid[CTL_GID_BYTES], uint32_t *if
 void port_store_add(struct daemon *d, const struct port_group *g)
 {
 	const int fds[] = { g->fd_store->fd, g->record_fd };
-	char name[NAME_BYTES], message[128], text[ADDRESS_TEXT_BYTES];
+	char name[NAME_BYTES], message[128], text[GID_TEXT_BYTES];
 	int rc;
 
 	if (!is_stored(d))
@@ -63,7 +63,7 @@ void port_store_add(struct daemon *d, const struct port_group *g)
 	rc = service_notify(message, fds, 2);
 	if (!rc)
 		return;
-	address_print(g->gid, text);
+	gid_text(g->gid, text);
 	fprintf(stderr,
 		"verbatimd: UDP port %d of %s cannot be stored with the service manager: %s; "
 		"should verbatimd be "

@@ -7,7 +7,7 @@
 
 #include "base/host_address.h"
 #include "ctl/deadline.h"
-#include "daemon/address.h"
+#include "base/gid.h"
 #include "daemon/owner.h"
 #include "daemon/port_store.h"
 #include "daemon/slots.h"
@@ -17,7 +17,7 @@
 struct wanted {
 	const uint8_t *gid;
 	uint32_t ifindex;
-	char text[ADDRESS_TEXT_BYTES];
+	char text[GID_TEXT_BYTES];
 };
 
 static struct port_group *find(struct daemon *d, const struct wanted *w)
@@ -78,12 +78,12 @@ static void end(struct daemon *d, struct port_group *g)
 
 static int read_wanted(const struct ctl_port *p, struct wanted *out, char *why)
 {
-	bool is_local = address_is_link_local(p->gid);
+	bool is_local = gid_is_link_local(p->gid);
 
 	out->gid = p->gid;
 	out->ifindex = is_local ? p->ifindex : 0;
-	address_print(p->gid, out->text);
-	if (!address_is_unicast(p->gid)) {
+	gid_text(p->gid, out->text);
+	if (!gid_is_unicast(p->gid)) {
 		snprintf(why, CTL_WHY_BYTES, "%s is not the address of an interface", out->text);
 		return -EADDRNOTAVAIL;
 	}
@@ -285,10 +285,10 @@ void ports_on_kept(struct client *c, struct fdmsg *m)
 int ports_use_for_daemon(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
 			 struct port_group **out)
 {
-	struct wanted w = { .gid = gid, .ifindex = address_is_link_local(gid) ? ifindex : 0 };
+	struct wanted w = { .gid = gid, .ifindex = gid_is_link_local(gid) ? ifindex : 0 };
 	int rc;
 
-	if (!address_is_unicast(gid))
+	if (!gid_is_unicast(gid))
 		return -EADDRNOTAVAIL;
 	rc = find_or_create(d, &w, out);
 	if (rc)

@@ -1,6 +1,5 @@
 #include "netdev/device.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
@@ -10,6 +9,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/gid.h"
 #include "netdev/interface.h"
 #include "base/host_address.h"
 
@@ -100,16 +100,14 @@ static void set_gids(struct device *device, const union ibv_gid now[INTERFACE_GI
 
 void device_explain_gid(struct device *device, uint32_t index, char *text, size_t room)
 {
-	char address[INET6_ADDRSTRLEN] = "";
+	char address[GID_TEXT_BYTES] = "";
 	union ibv_gid gone = { 0 };
-	bool v4;
 
 	lock_acquire(&device->lock);
 	if (index < DEVICE_GIDS && is_empty(&device->gid[index]))
 		gone = device->gone[index];
 	lock_release(&device->lock);
-	v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gone.raw);
-	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gone.raw + 12 : gone.raw, address, sizeof(address));
+	gid_text(gone.raw, address);
 	if (is_empty(&gone))
 		snprintf(text, room, "sgid_index %u of %s", index, device->ib.name);
 	else
@@ -298,12 +296,9 @@ static bool ask_once_a_second(const union ibv_gid *gid) REQUIRES(known_lock)
 
 bool device_gid_is_local(const union ibv_gid *gid)
 {
-	static const uint8_t loopback4[13] = { [10] = 0xff, [11] = 0xff, [12] = 127 };
-	static const uint8_t loopback6[16] = { [15] = 1 };
 	bool is_local;
 
-	if (memcmp(gid->raw, loopback4, sizeof(loopback4)) == 0 ||
-	    memcmp(gid->raw, loopback6, sizeof(loopback6)) == 0)
+	if (gid_is_loopback(gid->raw))
 		return true;
 	lock_acquire(&known_lock);
 	is_local = ask_once_a_second(gid);

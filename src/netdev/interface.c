@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/gid.h"
+
 #define INTERFACES_MAX 256
 
 static struct interface *find(struct interface *list, int *count, const char *label)
@@ -33,11 +35,11 @@ static struct interface *find(struct interface *list, int *count, const char *la
 
 static void add_ipv4(struct interface *interface, const struct sockaddr_in *address)
 {
-	union ibv_gid gid = { .raw = { [10] = 0xff, [11] = 0xff } };
+	union ibv_gid gid;
 
 	if (interface->ipv4 + interface->ipv6 == INTERFACE_GIDS || !address->sin_addr.s_addr)
 		return;
-	memcpy(&gid.raw[12], &address->sin_addr, 4);
+	gid_from_v4(&address->sin_addr, gid.raw);
 	memmove(&interface->gid[interface->ipv4 + 1], &interface->gid[interface->ipv4],
 		interface->ipv6 * sizeof(gid));
 	interface->gid[interface->ipv4++] = gid;

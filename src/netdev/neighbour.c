@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/gid.h"
+
 #define WAIT_MS	     1000
 #define STEP_MS	     10
 #define DISCARD_PORT 9
@@ -35,10 +37,10 @@ struct request {
 
 static struct address address_of(const union ibv_gid *gid)
 {
-	bool v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid->raw);
+	bool v4 = gid_is_v4(gid->raw);
 	struct address address = { .family = v4 ? AF_INET : AF_INET6, .length = v4 ? 4 : 16 };
 
-	memcpy(address.bytes, v4 ? gid->raw + 12 : gid->raw, address.length);
+	memcpy(address.bytes, v4 ? gid->raw + GID_V4_AT : gid->raw, address.length);
 	return address;
 }
 

@@ -6,15 +6,10 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "base/multicast.h"
+#include "base/gid.h"
 
 #define IPV4_OFFSET  20
 #define VERSION_IHL  0x45 /* of an IPv4 header without options */
-
-static bool is_v4(const uint8_t *gid)
-{
-	return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid);
-}
 
 static uint16_t ip_checksum(const void *header)
 {
@@ -31,8 +26,8 @@ static uint16_t ip_checksum(const void *header)
 void grh_build(uint8_t grh[GRH_BYTES], const struct grh_fields *fields)
 {
 	memset(grh, 0, GRH_BYTES);
-	if (is_v4(fields->source) &&
-	    (is_v4(fields->destination) || multicast_is_v4(fields->destination))) {
+	if (gid_is_v4(fields->source) &&
+	    (gid_is_v4(fields->destination) || gid_is_v4_multicast(fields->destination))) {
 		struct iphdr ip = {
 			.version = 4,
 			.ihl = 5,
@@ -65,9 +60,7 @@ void grh_build(uint8_t grh[GRH_BYTES], const struct grh_fields *fields)
 void grh_destination(uint8_t gid[16], const uint8_t grh[GRH_BYTES])
 {
 	if (grh[IPV4_OFFSET] == VERSION_IHL) {
-		memset(gid, 0, 10);
-		memset(gid + 10, 0xff, 2);
-		memcpy(gid + 12, grh + IPV4_OFFSET + offsetof(struct iphdr, daddr), 4);
+		gid_from_v4(grh + IPV4_OFFSET + offsetof(struct iphdr, daddr), gid);
 	} else {
 		memcpy(gid, grh + offsetof(struct ip6_hdr, ip6_dst), 16);
 	}

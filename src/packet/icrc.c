@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/gid.h"
 #include "packet/crc.h"
 
 #define BTH_BYTES	12
@@ -85,13 +86,6 @@ void icrc_init(void)
 	pthread_once(&once, init);
 }
 
-static bool is_ipv4(const struct icrc_path *path)
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-
-	return memcmp(path->source, mapped, sizeof(mapped)) == 0;
-}
-
 static uint8_t *put16(uint8_t *at, unsigned value)
 {
 	at[0] = (uint8_t)(value >> 8);
@@ -132,7 +126,7 @@ static uint32_t cover_lead(const struct icrc_path *path, size_t length)
 	uint8_t covered[LEAD_BYTES], *at = covered + ONES_BYTES;
 
 	memset(covered, 0xff, ONES_BYTES);
-	if (is_ipv4(path))
+	if (gid_is_v4(path->source))
 		at = put_ipv4(at, path, UDP_BYTES + length);
 	else
 		at = put_ipv6(at, path, UDP_BYTES + length);
@@ -158,7 +152,7 @@ static const struct icrc_lead *make_lead(struct icrc_lead *lead, const struct ic
 	lead->length = length;
 	lead->crc = cover_lead(path, length);
 	lead->reserved = of_reserved(0xff, length);
-	lead->is_ipv4 = is_ipv4(path);
+	lead->is_ipv4 = gid_is_v4(path->source);
 	return lead;
 }
 

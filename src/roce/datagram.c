@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/counter.h"
-#include "base/multicast.h"
+#include "base/gid.h"
 #include "object/ah.h"
 #include "object/context.h"
 #include "base/lid.h"
@@ -39,7 +39,7 @@ enum wire_result roce_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *
 		.pad = (uint8_t)(-wqe->length & 3),
 		.solicited = wqe->flags & IBV_SEND_SOLICITED,
 		.pkey = PACKET_PKEY,
-		.dest_qpn = multicast_is(address->grh.dgid.raw) ? MULTICAST_QPN : wqe->remote_qpn,
+		.dest_qpn = gid_is_multicast(address->grh.dgid.raw) ? MULTICAST_QPN : wqe->remote_qpn,
 		.psn = qp->datagram_psn,
 		.imm = wqe->imm,
 		.qkey = wqe->remote_qkey & PRIVILEGED_QKEY ? qp->attr.qkey : wqe->remote_qkey,
@@ -105,7 +105,7 @@ static bool receives(const struct qp *qp)
 }
 
 /* IBA 9.8.3: what does not fit is dropped, and the receive is kept for the next one. */
-static bool accept(struct qp *qp, const struct packet *packet)
+static bool accept_packet(struct qp *qp, const struct packet *packet)
 {
 	uint32_t bytes = GRH_BYTES + packet->payload_bytes;
 
@@ -168,7 +168,7 @@ static void deliver(struct qp *qp, const struct packet *packet, const struct wir
 	};
 	uint8_t grh[GRH_BYTES];
 
-	if (!accept(qp, packet)) {
+	if (!accept_packet(qp, packet)) {
 		counter_add(COUNTER_DROPPED);
 		return;
 	}
@@ -212,12 +212,12 @@ void datagram_receive(const struct packet *packet, const struct wire_arrival *ar
 	struct delivery delivery = { packet, arrival };
 	union ibv_gid group;
 
-	if (!multicast_is(arrival->flow->local)) {
+	if (!gid_is_multicast(arrival->flow->local)) {
 		deliver_to(packet->dest_qpn, &delivery);
 		return;
 	}
 	if (packet->dest_qpn != MULTICAST_QPN)
 		return;
-	multicast_canonical(group.raw, arrival->flow->local);
+	gid_canonical(group.raw, arrival->flow->local);
 	roce_env.group_visit(&group, deliver_to, &delivery);
 }

@@ -1,9 +1,9 @@
 #include "roce/gso.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
 
+#include "base/gid.h"
 #include "base/cause.h"
 #include "base/lock.h"
 #include "roce/burst.h"
@@ -51,9 +51,7 @@ void gso_start(struct roce_qp *tq)
 
 static void strike(struct roce_qp *tq, struct gso_watch *watch)
 {
-	const struct in6_addr *remote = (const struct in6_addr *)tq->flow.remote;
-	bool is_v4 = IN6_IS_ADDR_V4MAPPED(remote);
-	char text[INET6_ADDRSTRLEN] = "";
+	char text[GID_TEXT_BYTES];
 
 	if (++watch->strikes < GSO_STRIKES)
 		return;
@@ -61,11 +59,9 @@ static void strike(struct roce_qp *tq, struct gso_watch *watch)
 	tq->flow.one_by_one = true;
 	if (!remember(&tq->flow))
 		return;
-	inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? tq->flow.remote + 12 : tq->flow.remote, text,
-		  sizeof(text));
 	cause_report(CAUSE_GSO_DAMAGED, tq->qp->ib.qp_num,
 		     "%u times in a row the second packet did not arrive at %s", GSO_STRIKES,
-		     text);
+		     gid_text(tq->flow.remote, text));
 }
 
 static uint32_t bytes_of(const struct wire_packet *packet)

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/cause.h"
+#include "base/gid.h"
 
 #define GRH_BYTES 40
 #define SLOT	  (DATAGRAM_MAX + 64) /* a receive: GRH, header, payload */
@@ -160,12 +161,9 @@ static int post_receive(struct ud_end *end, uint32_t slot)
 
 static union ibv_gid gid_of(const union socket_name *address)
 {
-	union ibv_gid gid = { .raw = { [10] = 0xff, [11] = 0xff } };
+	union ibv_gid gid;
 
-	if (address->sa.sa_family == AF_INET)
-		memcpy(gid.raw + 12, &address->v4.sin_addr, 4);
-	else
-		memcpy(gid.raw, &address->v6.sin6_addr, 16);
+	gid_from_sockaddr(&address->sa, gid.raw);
 	return gid;
 }
 

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/multicast.h"
+#include "base/gid.h"
 #include "memory/memory.h"
 #include "shm/responder.h"
 #include "shm/retry.h"
@@ -57,7 +57,7 @@ static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, e
 	lock_acquire(&link->tx_lock);
 	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (record) {
-		record->header.dst_qpn = multicast_is(wqe->ah->attr.grh.dgid.raw) ? MULTICAST_QPN :
+		record->header.dst_qpn = gid_is_multicast(wqe->ah->attr.grh.dgid.raw) ? MULTICAST_QPN :
 										    wqe->remote_qpn;
 		record->header.src_qpn = qp->ib.qp_num;
 		record->header.msn = 0;
@@ -131,7 +131,7 @@ static bool all_known(const uint32_t *slots, int count)
 enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 {
 	const union ibv_gid *to = &wqe->ah->attr.grh.dgid;
-	bool group = multicast_is(to->raw);
+	bool group = gid_is_multicast(to->raw);
 	uint32_t slots[GROUP_SLOTS];
 	enum cause cause = CAUSE_NONE;
 	enum carried carried;

@@ -1,10 +1,10 @@
 #include "shm/requester.h"
 
-#include <arpa/inet.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/gid.h"
 #include "shm/datagram.h"
 #include "memory/memory.h"
 #include "shm/onesided.h"
@@ -32,11 +32,9 @@ static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock *
 static size_t say_whose_address(const struct qp *qp, char *text, size_t room)
 {
 	const union ibv_gid *gid = &qp->attr.ah_attr.grh.dgid;
-	bool is_v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid->raw);
-	char address[INET6_ADDRSTRLEN];
+	char address[GID_TEXT_BYTES];
 
-	inet_ntop(is_v4 ? AF_INET : AF_INET6, gid->raw + (is_v4 ? 12 : 0), address, sizeof(address));
-	return (size_t)snprintf(text, room, "%s is this host itself; ", address);
+	return (size_t)snprintf(text, room, "%s is this host itself; ", gid_text(gid->raw, address));
 }
 
 void shm_requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,

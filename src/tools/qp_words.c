@@ -1,6 +1,5 @@
 #include "tools/qp_words.h"
 
-#include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 
@@ -51,11 +50,4 @@ const char *qp_words_path(unsigned path)
 	default:
 		return "?";
 	}
-}
-
-const char *qp_words_gid(const uint8_t gid[16], char text[QP_WORDS_GID_ROOM])
-{
-	bool v4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid);
-
-	return inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gid + 12 : gid, text, QP_WORDS_GID_ROOM);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/counter.h"
+#include "base/gid.h"
 #include "ctl/observe.h"
 #include "tools/arena_view.h"
 #include "tools/command.h"
@@ -89,7 +90,7 @@ static void print_qp(const struct arena_view_qp *qp, void *arg)
 {
 	struct show *show = arg;
 	struct arena_view_device device;
-	char dest[16] = "-", peer[QP_WORDS_GID_ROOM] = "-";
+	char dest[16] = "-", peer[GID_TEXT_BYTES] = "-";
 
 	if (show->qps++ == 0)
 		printf("    %-8s %-8s %-5s %-8s %-5s %-15s %s\n", "QP", "TYPE", "STATE", "TO", "PATH",
@@ -98,7 +99,7 @@ static void print_qp(const struct arena_view_qp *qp, void *arg)
 	if (qp->dest_qpn)
 		snprintf(dest, sizeof(dest), "0x%06x", qp->dest_qpn);
 	if (qp->path != ARENA_PATH_NONE)
-		qp_words_gid(qp->peer, peer);
+		gid_text(qp->peer, peer);
 	printf("    0x%06x %-8s %-5s %-8s %-5s %-15s %s\n", qp->qpn, qp_words_type(qp->type),
 	       qp_words_state(qp->state), dest, qp_words_path(qp->path), peer, device.name);
 }
@@ -107,7 +108,7 @@ static void collect_qp(const struct arena_view_qp *qp, void *arg)
 {
 	struct json_object *object = json_object_new_object();
 	struct arena_view_device device;
-	char peer[QP_WORDS_GID_ROOM];
+	char peer[GID_TEXT_BYTES];
 	struct show *show = arg;
 
 	name_device(show, qp->device, &device);
@@ -117,7 +118,7 @@ static void collect_qp(const struct arena_view_qp *qp, void *arg)
 	add_number(object, "dest_qpn", qp->dest_qpn);
 	if (qp->path != ARENA_PATH_NONE) {
 		add_text(object, "path", qp_words_path(qp->path));
-		add_text(object, "peer", qp_words_gid(qp->peer, peer));
+		add_text(object, "peer", gid_text(qp->peer, peer));
 	}
 	add_text(object, "device", device.name);
 	add_number(object, "pd", qp->pd);

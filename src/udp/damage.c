@@ -1,15 +1,13 @@
 #include "udp/damage.h"
 
-#include <arpa/inet.h>
 #include <string.h>
 
 #include "base/cause.h"
-#include "udp/udp_address.h"
+#include "base/gid.h"
 
 void damage_on_wrong(struct damage *damage, const struct wire_flow *flow)
 {
-	bool is_v4 = udp_address_is_v4(flow->remote);
-	char text[INET6_ADDRSTRLEN] = "";
+	char text[GID_TEXT_BYTES];
 
 	if (memcmp(damage->remote, flow->remote, WIRE_GID_BYTES)) {
 		memcpy(damage->remote, flow->remote, WIRE_GID_BYTES);
@@ -17,9 +15,7 @@ void damage_on_wrong(struct damage *damage, const struct wire_flow *flow)
 	}
 	if (++damage->in_a_row < DAMAGE_IN_A_ROW)
 		return;
-	inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? flow->remote + 12 : flow->remote, text,
-		  sizeof(text));
-	cause_report_ratelimited(CAUSE_ICRC_TRANSLATED, 0, "%s, %u packets in a row", text,
+	cause_report_ratelimited(CAUSE_ICRC_TRANSLATED, 0, "%s, %u packets in a row", gid_text(flow->remote, text),
 				 damage->in_a_row);
 }
 

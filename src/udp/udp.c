@@ -12,7 +12,7 @@
 #include "base/source_port.h"
 #include "packet/icrc.h"
 #include "udp/loss.h"
-#include "udp/udp_address.h"
+#include "base/gid.h"
 #include "udp/udp_port.h"
 
 #ifndef UDP_GRO
@@ -113,7 +113,7 @@ static bool has_segments(int fd)
 int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **out)
 {
 	struct wire_port *port = calloc(1, sizeof(*port));
-	union udp_address bound;
+	union gid_sockaddr bound;
 	socklen_t len = sizeof(bound);
 	int rc = -ENOMEM;
 
@@ -125,7 +125,7 @@ int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct
 	port->fd = fd;
 	port->ifindex = ifindex;
 	memcpy(port->gid, gid, sizeof(port->gid));
-	port->is_v4 = udp_address_is_v4(gid);
+	port->is_v4 = gid_is_v4(gid);
 	atomic_init(&port->segments, has_segments(fd));
 
 	rc = getsockname(fd, &bound.any, &len) < 0 ? -errno : 0;
@@ -136,7 +136,7 @@ int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct
 	if (rc)
 		goto free_port;
 	prefer(port);
-	port->number = udp_address_port(&bound);
+	port->number = gid_sockaddr_port(&bound);
 	port->shared.port = port;
 	port->shared.fd = fd;
 	port->shared.number = port->number;
@@ -167,7 +167,7 @@ void udp_close(struct wire_port *port)
 
 static int join(int fd, const uint8_t *group, uint32_t ifindex)
 {
-	if (udp_address_is_v4(group)) {
+	if (gid_is_v4(group)) {
 		struct ip_mreqn m = { .imr_ifindex = (int)ifindex };
 
 		memcpy(&m.imr_multiaddr, group + 12, sizeof(m.imr_multiaddr));
@@ -182,11 +182,11 @@ static int join(int fd, const uint8_t *group, uint32_t ifindex)
 
 int udp_open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **port)
 {
-	union udp_address address;
-	socklen_t len = udp_address_from_gid(group, ifindex, WIRE_UDP_PORT, &address);
+	union gid_sockaddr address;
+	socklen_t len = gid_to_sockaddr(group, ifindex, WIRE_UDP_PORT, &address);
 	int fd, rc;
 
-	if (!udp_address_is_multicast(group))
+	if (!gid_is_multicast(group))
 		return -EINVAL;
 	fd = socket(address.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)

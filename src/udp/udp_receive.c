@@ -10,7 +10,7 @@
 #include "base/syscall.h"
 #include "packet/icrc.h"
 #include "udp/udp.h"
-#include "udp/udp_address.h"
+#include "base/gid.h"
 #include "udp/udp_port.h"
 
 #ifndef UDP_GRO
@@ -32,7 +32,7 @@
 struct udp_inbox {
 	struct mmsghdr messages[DATAGRAMS];
 	struct iovec iov[DATAGRAMS];
-	union udp_address from[DATAGRAMS];
+	union gid_sockaddr from[DATAGRAMS];
 	union {
 		struct cmsghdr align;
 		uint8_t bytes[CONTROL_BYTES];
@@ -125,14 +125,14 @@ static void read_v6(const struct cmsghdr *c, struct wire_flow *flow)
 static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes,
 			  struct envelope *e)
 {
-	const union udp_address *from = h->msg_name;
+	const union gid_sockaddr *from = h->msg_name;
 
 	memset(e, 0, sizeof(*e));
 	e->segment = bytes;
 	e->flow.port = port;
 	/* The socket is bound to it: nothing else comes here. */
 	memcpy(e->flow.local, port->gid, WIRE_GID_BYTES);
-	udp_address_to_gid(from, e->flow.remote);
+	gid_from_sockaddr(&from->any, e->flow.remote);
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
 		if (c->cmsg_level == IPPROTO_IP)
 			read_v4(c, &e->flow);
@@ -141,11 +141,11 @@ static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes
 		else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO && value_of(c) > 0)
 			e->segment = (size_t)value_of(c);
 	}
-	if (udp_address_is_scoped(e->flow.remote) || udp_address_is_multicast(e->flow.local))
+	if (gid_is_scoped(e->flow.remote) || gid_is_multicast(e->flow.local))
 		e->flow.ifindex = port->ifindex;
 	memcpy(e->path.source, e->flow.remote, WIRE_GID_BYTES);
 	memcpy(e->path.destination, e->flow.local, WIRE_GID_BYTES);
-	e->path.source_port = udp_address_port(from);
+	e->path.source_port = gid_sockaddr_port(from);
 	e->path.destination_port = port->number;
 }
 

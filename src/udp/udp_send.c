@@ -11,7 +11,7 @@
 #include "udp/loss.h"
 #include "udp/readable.h"
 #include "udp/udp.h"
-#include "udp/udp_address.h"
+#include "base/gid.h"
 #include "udp/udp_port.h"
 
 #ifndef UDP_SEGMENT
@@ -61,7 +61,7 @@ struct burst {
 	uint64_t lost;	/* bit i: packet i is not sent, for a test */
 	bool segments;	/* GSO batches may be tried */
 	struct icrc_path path;
-	union udp_address to;
+	union gid_sockaddr to;
 	socklen_t to_len;
 	uint8_t control[CONTROL_BYTES]; /* of all messages, without the segment size */
 	size_t control_bytes;
@@ -126,7 +126,7 @@ static void learn_usual(struct wire_sender *sender, const struct wire_flow *flow
 	enum udp_usual none = USUAL_NONE;
 
 	if (atomic_load_explicit(&sender->usual, memory_order_relaxed) != USUAL_NONE ||
-	    !flow->hop_limit || udp_address_is_multicast(flow->remote) ||
+	    !flow->hop_limit || gid_is_multicast(flow->remote) ||
 	    !atomic_compare_exchange_strong(&sender->usual, &none, USUAL_SETTING))
 		return;
 	if (set_field(sender, IP_TOS, IPV6_TCLASS, flow->traffic_class) ||
@@ -151,7 +151,7 @@ static size_t make_control(const struct wire_sender *sender, const struct wire_f
 	if (!known || tos != sender->usual_class)
 		used = put_control(control, used, level, is_v4 ? IP_TOS : IPV6_TCLASS, &tos,
 				   sizeof(tos));
-	if (hops && (!known || hops != sender->usual_hops || udp_address_is_multicast(flow->remote)))
+	if (hops && (!known || hops != sender->usual_hops || gid_is_multicast(flow->remote)))
 		used = put_control(control, used, level, is_v4 ? IP_TTL : IPV6_HOPLIMIT, &hops,
 				   sizeof(hops));
 	if (label && !is_v4)
@@ -415,13 +415,13 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 	enum wire_result result;
 
 	*sent = 0;
-	if (udp_address_is_v4(flow->remote) != port->is_v4)
+	if (gid_is_v4(flow->remote) != port->is_v4)
 		return WIRE_NO_ROUTE;
 	b.scratch = take_scratch(port);
 	if (!b.scratch)
 		return WIRE_FULL;
 	b.lost = choose_lost(b.count);
-	b.to_len = udp_address_from_gid(flow->remote, flow->ifindex ? flow->ifindex : port->ifindex,
+	b.to_len = gid_to_sockaddr(flow->remote, flow->ifindex ? flow->ifindex : port->ifindex,
 					WIRE_UDP_PORT, &b.to);
 	memcpy(b.path.source, port->gid, WIRE_GID_BYTES);
 	memcpy(b.path.destination, flow->remote, WIRE_GID_BYTES);

@@ -8,7 +8,7 @@
 #include "base/source_port.h"
 #include "base/uncancelled.h"
 #include "udp/udp.h"
-#include "udp/udp_address.h"
+#include "base/gid.h"
 #include "udp/udp_port.h"
 
 /* Of a process, and no more than this share of the descriptors that it may have. */
@@ -32,8 +32,8 @@ static uint32_t limit(void)
 
 static int open_socket(struct wire_port *port, uint16_t *number)
 {
-	union udp_address address;
-	socklen_t length = udp_address_from_gid(port->gid, port->ifindex, 0, &address);
+	union gid_sockaddr address;
+	socklen_t length = gid_to_sockaddr(port->gid, port->ifindex, 0, &address);
 
 	return source_port_open(&address.any, length, number);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "adapter/adapter.h"
+#include "base/gid.h"
 #include "netdev/device.h"
 #include "base/uncancelled.h"
 #include "object/ah.h"
@@ -45,10 +46,10 @@ VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
 	}
 	if (check(context, attr, &sgid) != 0)
 		return NULL;
-	local = gid_is_multicast(&attr->grh.dgid) || adapter_stays_local(&attr->grh.dgid);
+	local = gid_is_multicast(attr->grh.dgid.raw) || adapter_stays_local(&attr->grh.dgid);
 	if (answer_of(ah_create(pd_of(pd), attr, &sgid, local, &ah)) != 0)
 		return NULL;
-	if (gid_is_multicast(&attr->grh.dgid))
+	if (gid_is_multicast(attr->grh.dgid.raw))
 		adapter_meet_group(&attr->grh.dgid);
 	ah->without_grh = context->infiniband && !asked->is_global;
 	living_add(&ah->living, ah->ib.handle);
@@ -94,13 +95,6 @@ struct sender {
 	uint8_t hop_limit, traffic_class;
 };
 
-static void map_ipv4(union ibv_gid *gid, const uint8_t address[4])
-{
-	memset(gid, 0, sizeof(*gid));
-	gid->raw[10] = gid->raw[11] = 0xff;
-	memcpy(&gid->raw[12], address, 4);
-}
-
 static void read_grh(const struct ibv_grh *grh, struct sender *sender)
 {
 	struct ipv4_header ipv4;
@@ -108,8 +102,8 @@ static void read_grh(const struct ibv_grh *grh, struct sender *sender)
 
 	memcpy(&ipv4, (const char *)grh + sizeof(*grh) - sizeof(ipv4), sizeof(ipv4));
 	if (ipv4.version_ihl == 0x45 && (flow >> 28 != 6 || checksum_is_right(&ipv4))) {
-		map_ipv4(&sender->sgid, ipv4.source);
-		map_ipv4(&sender->dgid, ipv4.destination);
+		gid_from_v4(ipv4.source, sender->sgid.raw);
+		gid_from_v4(ipv4.destination, sender->dgid.raw);
 		sender->flow_label = 0;
 		sender->hop_limit = ipv4.ttl;
 		sender->traffic_class = ipv4.tos;
@@ -122,18 +116,13 @@ static void read_grh(const struct ibv_grh *grh, struct sender *sender)
 	sender->hop_limit = grh->hop_limit;
 }
 
-static bool ipv4_multicast(const union ibv_gid *gid)
-{
-	return gid_is_ipv4(gid) && (gid->raw[12] & 0xf0) == 0xe0;
-}
-
 /* Ours of the sender's family: what was sent to a group names no GID of ours. */
 static int index_for_group(struct context *context, const union ibv_gid *sender)
 {
 	union ibv_gid gid;
 
 	for (uint32_t i = 0; i < DEVICE_GIDS; i++)
-		if (gid_at(context, i, &gid) && gid_is_ipv4(&gid) == gid_is_ipv4(sender))
+		if (gid_at(context, i, &gid) && gid_is_v4(gid.raw) == gid_is_v4(sender->raw))
 			return i;
 	return -1;
 }
@@ -154,7 +143,7 @@ VERBS_EXPORT int ibv_init_ah_from_wc(struct ibv_context *ib, uint8_t port_num, s
 		return 0;
 
 	read_grh(grh, &sender);
-	if (gid_is_multicast(&sender.dgid) || ipv4_multicast(&sender.dgid))
+	if (gid_is_multicast(sender.dgid.raw))
 		index = index_for_group(context, &sender.sgid);
 	else
 		index = gid_index_of(context, &sender.dgid);
@@ -189,11 +178,11 @@ VERBS_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *ib, struct ibv_
 	const uint8_t *raw = attr->grh.dgid.raw;
 	int error;
 
-	if (multicast_is_v4(raw)) {
+	if (gid_is_v4_multicast(raw)) {
 		memcpy(eth_mac,
 		       (const uint8_t[]){0x01, 0x00, 0x5e, raw[13] & 0x7f, raw[14], raw[15]},
 		       ETHERNET_LL_SIZE);
-	} else if (gid_is_multicast(&attr->grh.dgid)) {
+	} else if (gid_is_multicast(attr->grh.dgid.raw)) {
 		eth_mac[0] = eth_mac[1] = 0x33;
 		memcpy(&eth_mac[2], &raw[12], 4);
 	} else if (adapter_gid_is_local(&attr->grh.dgid)) {

@@ -40,13 +40,6 @@ int gid_index_of(struct context *context, const union ibv_gid *gid)
 	return -1;
 }
 
-bool gid_is_ipv4(const union ibv_gid *gid)
-{
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-
-	return memcmp(gid->raw, mapped, sizeof(mapped)) == 0;
-}
-
 /* 0, or EINVAL with errno set. */
 static int check_slot(uint32_t port_num, uint32_t index)
 {

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "netdev/device.h"
-#include "base/multicast.h"
+#include "base/gid.h"
 #include "object/context.h"
 
 /* The GID at the index; false: the index does not exist, or is empty (*gid is zero then). */
@@ -17,14 +17,6 @@ bool gid_at(struct context *context, uint32_t index, union ibv_gid *gid);
 
 /* The index of the GID, or -1. */
 int gid_index_of(struct context *context, const union ibv_gid *gid);
-
-/* An IPv4-mapped address. */
-bool gid_is_ipv4(const union ibv_gid *gid);
-
-static inline bool gid_is_multicast(const union ibv_gid *gid)
-{
-	return multicast_is(gid->raw);
-}
 
 /* rdma-core's private type of a GID; no header of it is installed. */
 enum gid_type_sysfs {

@@ -39,7 +39,7 @@ bool link_resolve(struct context *context, const struct ibv_ah_attr *asked,
 	*resolved = *asked;
 	if (!context->infiniband)
 		return true;
-	if (asked->is_global && gid_is_multicast(&asked->grh.dgid))
+	if (asked->is_global && gid_is_multicast(asked->grh.dgid.raw))
 		return true;
 	resolved->is_global = 1;
 	if (asked->is_global && lid_resolve_gid(&asked->grh.dgid, &resolved->grh.dgid))

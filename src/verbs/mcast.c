@@ -1,7 +1,7 @@
 #include <infiniband/verbs.h>
 
 #include "adapter/adapter.h"
-#include "base/multicast.h"
+#include "base/gid.h"
 #include "base/uncancelled.h"
 #include "object/qp.h"
 #include "verbs/export.h"
@@ -13,7 +13,7 @@ static int check(struct ibv_qp *qp, const union ibv_gid *gid)
 		return refuse(EINVAL, CAUSE_WRONG_TYPE,
 			      "multicast is for UD, QP 0x%06x is of type %d", qp->qp_num,
 			      qp->qp_type);
-	if (!multicast_is(gid->raw))
+	if (!gid_is_multicast(gid->raw))
 		return refuse(EINVAL, CAUSE_MULTICAST_GID, "it begins with 0x%02x", gid->raw[0]);
 	if (adapter_is_foreign(qp_of(qp)->context))
 		return refuse(EINVAL, CAUSE_OTHER_PROCESS, "QP 0x%06x", qp->qp_num);

@@ -22,7 +22,7 @@
 
 #include "cores.h"
 #include "udp/udp.h"
-#include "udp/udp_address.h"
+#include "base/gid.h"
 
 #define SECONDS	  1.0
 #define WINDOW	  (128 << 10) /* bytes: fits in the buffer of an ordinary user */
@@ -52,12 +52,12 @@ static double now(void)
 static int bind_to(unsigned which, uint8_t gid[WIRE_GID_BYTES])
 {
 	struct in_addr a = { htonl(0x7f000000 | (uint32_t)(getpid() & 0xffff) << 8 | which) };
-	union udp_address address;
+	union gid_sockaddr address;
 	socklen_t len;
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	udp_address_v4_to_gid(&a, gid);
-	len = udp_address_from_gid(gid, 0, WIRE_UDP_PORT, &address);
+	gid_from_v4(&a, gid);
+	len = gid_to_sockaddr(gid, 0, WIRE_UDP_PORT, &address);
 	if (bind(fd, &address.any, len) < 0)
 		fail("bind");
 	return fd;
@@ -147,7 +147,7 @@ static void send_wire(void *arg, unsigned count)
 
 struct plain {
 	int fd;
-	union udp_address to;
+	union gid_sockaddr to;
 };
 
 static void send_plain(void *arg, unsigned count)
@@ -217,7 +217,7 @@ static void run_one(void)
 		flow.sender = udp_sender(ports[0], 0);
 		memcpy(flow.remote, gids[1], WIRE_GID_BYTES);
 		plain.fd = fds[0];
-		udp_address_from_gid(gids[1], 0, WIRE_UDP_PORT, &plain.to);
+		gid_to_sockaddr(gids[1], 0, WIRE_UDP_PORT, &plain.to);
 		for (int i = 0; i < TURNS; i++) {
 			double start = now();
 
@@ -272,7 +272,7 @@ int main(int argc, char **argv)
 
 	plain.fd = bind_to(1, from_gid);
 	to_fd = bind_to(2, to_gid);
-	udp_address_from_gid(to_gid, 0, WIRE_UDP_PORT, &plain.to);
+	gid_to_sockaddr(to_gid, 0, WIRE_UDP_PORT, &plain.to);
 	segment = (int)(HEADER + payload + 4);
 	if (setsockopt(plain.fd, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment)) ||
 	    setsockopt(to_fd, IPPROTO_UDP, UDP_GRO, &gro, sizeof(gro)))

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "ctl/protocol.h"
-#include "daemon/address.h"
+#include "base/gid.h"
 #include "event/close_pool.h"
 
 #define PACKETS_MAX  64
@@ -253,7 +253,7 @@ int host_socket(int domain, int type, int protocol)
 int host_bind(int fd, const struct sockaddr *address, socklen_t length)
 {
 	struct sockaddr_in real = loopback();
-	union address wanted;
+	union gid_sockaddr wanted;
 	struct host_address *a;
 	uint8_t gid[16];
 
@@ -262,13 +262,13 @@ int host_bind(int fd, const struct sockaddr *address, socklen_t length)
 	if (address->sa_family == AF_UNIX)
 		return bind(fd, address, length);
 	memcpy(&wanted, address, length);
-	address_to_gid(&wanted, gid);
+	gid_from_sockaddr(&wanted.any, gid);
 	a = find_address(gid);
 	if (!a || a->state == HOST_NONE) {
 		errno = EADDRNOTAVAIL;
 		return -1;
 	}
-	if (!address_port(&wanted))
+	if (!gid_sockaddr_port(&wanted))
 		return 0;
 	if (a->state == HOST_TAKEN) {
 		errno = EADDRINUSE;
@@ -282,14 +282,14 @@ int host_bind(int fd, const struct sockaddr *address, socklen_t length)
 
 int host_getsockname(int fd, struct sockaddr *address, socklen_t *length)
 {
-	union address name;
+	union gid_sockaddr name;
 	uint16_t port = real_port(fd);
 
 	if (!port || !names[port])
 		return getsockname(fd, address, length);
 
 	const struct host_address *a = &host_addresses[names[port] - 1];
-	socklen_t len = address_make(a->gid, a->ifindex, &name);
+	socklen_t len = gid_to_sockaddr(a->gid, a->ifindex, CTL_UDP_PORT, &name);
 
 	memcpy(address, &name, len < *length ? len : *length);
 	*length = len;
@@ -311,12 +311,12 @@ int host_getifaddrs(struct ifaddrs **out)
 
 		if (!is_interface(&host_addresses[i]))
 			continue;
-		a = calloc(1, sizeof(*a) + sizeof(union address));
+		a = calloc(1, sizeof(*a) + sizeof(union gid_sockaddr));
 		a->ifa_name = "eth0";
 		a->ifa_flags = i == 1 || i == 4 ? IFF_UP | IFF_LOOPBACK : IFF_UP;
 		a->ifa_addr = (struct sockaddr *)(a + 1);
-		address_make(host_addresses[i].gid, host_addresses[i].ifindex,
-			     (union address *)a->ifa_addr);
+		gid_to_sockaddr(host_addresses[i].gid, host_addresses[i].ifindex, CTL_UDP_PORT,
+			     (union gid_sockaddr *)a->ifa_addr);
 		*end = a;
 		end = &a->ifa_next;
 	}
@@ -373,7 +373,7 @@ ssize_t host_recvfrom(int fd, void *buffer, size_t size, int flags, struct socka
 {
 	uint8_t to = names[real_port(fd)];
 	struct packet_in *p = packets;
-	union address name;
+	union gid_sockaddr name;
 	char byte;
 	ssize_t n = recv(fd, &byte, sizeof(byte), MSG_DONTWAIT);
 
@@ -385,7 +385,7 @@ ssize_t host_recvfrom(int fd, void *buffer, size_t size, int flags, struct socka
 		errno = EAGAIN;
 		return -1;
 	}
-	*from_len = address_make(p->from, 2, &name);
+	*from_len = gid_to_sockaddr(p->from, 2, CTL_UDP_PORT, &name);
 	if (name.any.sa_family == AF_INET)
 		name.v4.sin_port = htons(p->port);
 	else
@@ -401,7 +401,7 @@ ssize_t host_recvfrom(int fd, void *buffer, size_t size, int flags, struct socka
 ssize_t host_sendto(int fd, const void *bytes, size_t length, int flags, const struct sockaddr *to,
 		    socklen_t to_len)
 {
-	union address target;
+	union gid_sockaddr target;
 	uint8_t gid[16];
 	uint16_t port = real_port(fd);
 
@@ -410,7 +410,7 @@ ssize_t host_sendto(int fd, const void *bytes, size_t length, int flags, const s
 	if (!port || !names[port])
 		abort(); /* the daemon's socket of an address that it never bound */
 	memcpy(&target, to, to_len);
-	address_to_gid(&target, gid);
+	gid_from_sockaddr(&target.any, gid);
 	if (host_on_sent)
 		host_on_sent(host_addresses[names[port] - 1].gid, gid, bytes, length);
 	return (ssize_t)length;

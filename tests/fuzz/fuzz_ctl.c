@@ -23,7 +23,7 @@
 #include "ctl_host.h"
 #include "ctl_peer.h"
 #include "ctl_store.h"
-#include "daemon/address.h"
+#include "base/gid.h"
 #include "daemon/client.h"
 #include "ibcm/ip_header.h"
 #include "ibcm/mad.h"
@@ -432,7 +432,7 @@ static const uint8_t *path_end(uint8_t which, bool of_host)
 static void fill_request(struct ibcm_message *m, const uint8_t *from, const uint8_t *to)
 {
 	uint8_t how = take();
-	struct ip_header header = { .is_v4 = address_is_v4(to), .source_port = 99 };
+	struct ip_header header = { .is_v4 = gid_is_v4(to), .source_port = 99 };
 
 	memcpy(header.source, from, 16);
 	memcpy(header.destination, how & 4 ? from : to, 16);

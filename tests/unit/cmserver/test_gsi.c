@@ -18,7 +18,7 @@
 
 #include "../udp/net.h"
 #include "cmserver/gsi.h"
-#include "daemon/address.h"
+#include "base/gid.h"
 #include "daemon/daemon.h"
 #include "daemon/ports.h"
 #include "packet/icrc.h"
@@ -115,10 +115,10 @@ static void send_batch(int fd, const uint8_t to[16], uint8_t *bytes)
 		struct cmsghdr align;
 		uint8_t bytes[CMSG_SPACE(sizeof(uint16_t))];
 	} control = { 0 };
-	union address address;
+	union gid_sockaddr address;
 	struct iovec iov = { bytes, PACKETS * PACKET_BYTES };
 	struct msghdr h = { .msg_name = &address,
-			    .msg_namelen = address_make(to, 0, &address),
+			    .msg_namelen = gid_to_sockaddr(to, 0, CTL_UDP_PORT, &address),
 			    .msg_iov = &iov,
 			    .msg_iovlen = 1,
 			    .msg_control = control.bytes,

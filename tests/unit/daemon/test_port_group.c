@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/address.h"
+#include "base/gid.h"
 #include "daemon/owner.h"
 #include "daemon/port_group.h"
 
@@ -79,8 +79,8 @@ static void address(uint8_t which, uint8_t gid[CTL_GID_BYTES])
 static void expect_steered(struct port_group *g, unsigned slot)
 {
 	uint8_t packet[12] = { 0 };
-	union address to;
-	socklen_t len = address_make(g->gid, 0, &to);
+	union gid_sockaddr to;
+	socklen_t len = gid_to_sockaddr(g->gid, 0, CTL_UDP_PORT, &to);
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	uint32_t qpn = slot << SLOT_SHIFT | 5;
 	struct pollfd p = { .fd = g->sockets[slot]->fd, .events = POLLIN };

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "../../own_network.h"
-#include "udp/udp_address.h"
+#include "base/gid.h"
 
 static bool own_namespace;
 
@@ -42,7 +42,7 @@ void net_address(bool v6, unsigned which, uint8_t gid[WIRE_GID_BYTES])
 	if (v6)
 		memcpy(gid, &loopback, sizeof(loopback));
 	else
-		udp_address_v4_to_gid(&a, gid);
+		gid_from_v4(&a, gid);
 }
 
 void net_set_mtu(const char *interface, int mtu)
@@ -54,8 +54,8 @@ void net_set_mtu(const char *interface, int mtu)
 
 int net_bind(const uint8_t gid[WIRE_GID_BYTES], uint16_t port)
 {
-	union udp_address address;
-	socklen_t len = udp_address_from_gid(gid, 0, port, &address);
+	union gid_sockaddr address;
+	socklen_t len = gid_to_sockaddr(gid, 0, port, &address);
 	int fd = socket(address.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int bytes = 4 << 20;
 
@@ -119,7 +119,7 @@ uint32_t net_icrc(const uint8_t source[16], const uint8_t destination[16], uint1
 	uint32_t udp_length = 8 + length + 4, n = 8, c;
 
 	memset(lead, 0xff, 8);
-	if (udp_address_is_v4(source))
+	if (gid_is_v4(source))
 		n += lead_v4(lead + n, source, destination, identification, udp_length);
 	else
 		n += lead_v6(lead + n, source, destination, udp_length);

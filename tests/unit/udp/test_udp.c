@@ -21,7 +21,7 @@
 
 #include "net.h"
 #include "udp/udp.h"
-#include "udp/udp_address.h"
+#include "base/gid.h"
 #include "udp/udp_port.h"
 
 #define PAYLOAD_MAX 4096
@@ -142,7 +142,7 @@ static void check_raw(int fd, const struct wire_flow *f, bool batches)
 		id = icrc == first ? 1 : (uint16_t)(id + 1);
 	}
 	/* IPv6 has no identification to tell them apart. */
-	if (batches && expected_count > 2 && udp_address_is_v4(f->local))
+	if (batches && expected_count > 2 && gid_is_v4(f->local))
 		assert_true(in_batches > 0);
 	assert_int_equal(recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT), -1);
 	expected_count = 0;
@@ -462,7 +462,7 @@ static void test_no_route(void **state)
 	expected_count = 0;
 	assert_int_equal(udp_send(&f, &packet, 1, &sent), WIRE_NO_ROUTE); /* IPv4 to IPv6 */
 	assert_int_equal(sent, 0);
-	udp_address_v4_to_gid(&nowhere, f.remote);
+	gid_from_v4(&nowhere, f.remote);
 	assert_int_equal(udp_send(&f, &packet, 1, &sent), WIRE_NO_ROUTE);
 	assert_int_equal(sent, 0);
 	udp_close(from);
@@ -482,13 +482,13 @@ static void test_full(void **state)
 
 	if (!has_veth)
 		skip();
-	udp_address_v4_to_gid(&local, gid);
+	gid_from_v4(&local, gid);
 	fd = net_bind(gid, WIRE_UDP_PORT);
 	assert_true(fd >= 0);
 	assert_int_equal(udp_open(fd, gid, 0, &port), 0);
 	f = flow_to(port, false, 1);
 	assert_int_equal(setsockopt(f.sender->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)), 0);
-	udp_address_v4_to_gid(&remote, f.remote);
+	gid_from_v4(&remote, f.remote);
 	for (unsigned i = 0; i < 8; i++)
 		make_packet(&packets[i], 12, 1000 + 100 * i, 1);
 	expected_count = 0;
@@ -513,7 +513,7 @@ static void test_garbage(void **state)
 	struct wire_port *to = open_port(false, 1), *from = open_port(false, 2);
 	struct wire_flow f = flow_to(from, false, 1);
 	struct wire_packet packet;
-	union udp_address address;
+	union gid_sockaddr address;
 	uint8_t junk[3000], gid[WIRE_GID_BYTES];
 	uint64_t seed = 5;
 	struct udp_counters counters;
@@ -524,7 +524,7 @@ static void test_garbage(void **state)
 	arrived = 0;
 	net_address(false, 3, gid);
 	fd = net_bind(gid, 0);
-	udp_address_from_gid(f.remote, 0, WIRE_UDP_PORT, &address);
+	gid_to_sockaddr(f.remote, 0, WIRE_UDP_PORT, &address);
 	for (unsigned i = 0; i < 2000; i++) {
 		size_t length = i < 40 ? i : net_random(&seed) % sizeof(junk);
 
@@ -542,8 +542,8 @@ static void test_garbage(void **state)
 
 	/* a real one with one bit turned, any; but FECN and BECN are not covered */
 	assert_int_equal(getsockname(fd, &address.any, &len), 0);
-	port = udp_address_port(&address);
-	udp_address_from_gid(f.remote, 0, WIRE_UDP_PORT, &address);
+	port = gid_sockaddr_port(&address);
+	gid_to_sockaddr(f.remote, 0, WIRE_UDP_PORT, &address);
 	make_packet(&packet, 12, 400, 2);
 	expected_count = 0;
 	arrived = 0;
@@ -684,8 +684,8 @@ static void run_group(bool v6)
 
 	f.ifindex = if_nametoindex("vf0");
 	if (!v6) {
-		udp_address_v4_to_gid(&group4, group);
-		udp_address_v4_to_gid(&local4, local);
+		gid_from_v4(&group4, group);
+		gid_from_v4(&local4, local);
 	}
 	fd = net_bind(local, WIRE_UDP_PORT);
 	assert_true(fd >= 0);

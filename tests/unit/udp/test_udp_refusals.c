@@ -18,7 +18,7 @@
 
 #include "net.h"
 #include "udp/udp.h"
-#include "udp/udp_address.h"
+#include "base/gid.h"
 #include "udp/udp_port.h"
 
 #define PACKETS 10

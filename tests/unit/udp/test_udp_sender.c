@@ -20,7 +20,7 @@
 #include "base/source_port.h"
 #include "net.h"
 #include "udp/udp.h"
-#include "udp/udp_address.h"
+#include "base/gid.h"
 #include "udp/udp_port.h"
 
 #ifndef UDP_NO_CHECK6_TX
@@ -89,13 +89,13 @@ static void a_sender_receives_nothing(void **state)
 	struct wire_port *port = open_port(false, 1);
 	struct wire_sender *sender = udp_sender(port, QPN(7, 1));
 	uint8_t other[WIRE_GID_BYTES];
-	union udp_address to;
+	union gid_sockaddr to;
 	struct pollfd p = { .fd = sender->fd, .events = POLLIN };
 	int fd;
 
 	net_address(false, 2, other);
 	fd = net_bind(other, 0);
-	udp_address_from_gid(port->gid, 0, sender->number, &to);
+	gid_to_sockaddr(port->gid, 0, sender->number, &to);
 	assert_int_equal(connect(fd, &to.any, sizeof(to.v4)), 0);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(send(fd, "12345678", 8, 0), 8);

@@ -17,7 +17,7 @@
 #include "net.h"
 #include "base/arena.h"
 #include "udp/udp.h"
-#include "udp/udp_address.h"
+#include "base/gid.h"
 
 #define SENDERS	  3
 #define RECEIVERS 2
