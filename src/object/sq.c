@@ -11,55 +11,6 @@
 #include "base/newer.h"
 #include "object/qp.h"
 
-#define OP(opcode) (1u << (opcode))
-
-/* What each service can do (ibv_post_send(3)). */
-#define OPS_UD (OP(IBV_WR_SEND) | OP(IBV_WR_SEND_WITH_IMM))
-#define OPS_RAW OP(IBV_WR_SEND)
-#define OPS_UC                                                                                     \
-	(OPS_UD | OP(IBV_WR_RDMA_WRITE) | OP(IBV_WR_RDMA_WRITE_WITH_IMM) | OP(IBV_WR_LOCAL_INV) |  \
-	 OP(IBV_WR_BIND_MW) | OP(IBV_WR_SEND_WITH_INV))
-#define OPS_RC                                                                                     \
-	(OPS_UC | OP(IBV_WR_RDMA_READ) | OP(IBV_WR_ATOMIC_CMP_AND_SWP) |                           \
-	 OP(IBV_WR_ATOMIC_FETCH_AND_ADD) | OP(IBV_WR_ATOMIC_WRITE) | OP(NEWER_WR_FLUSH))
-#define OPS_ATOMIC (OP(IBV_WR_ATOMIC_CMP_AND_SWP) | OP(IBV_WR_ATOMIC_FETCH_AND_ADD))
-/* What carries no data away, so that none can be inline. */
-#define OPS_WITHOUT_PAYLOAD                                                                        \
-	(OPS_ATOMIC | OP(IBV_WR_RDMA_READ) | OP(IBV_WR_LOCAL_INV) | OP(IBV_WR_BIND_MW) |           \
-	 OP(NEWER_WR_FLUSH))
-
-static const uint8_t completion_opcode[] = {
-	[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
-	[IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
-	[IBV_WR_SEND] = IBV_WC_SEND,
-	[IBV_WR_SEND_WITH_IMM] = IBV_WC_SEND,
-	[IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ,
-	[IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_WC_COMP_SWAP,
-	[IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
-	[IBV_WR_LOCAL_INV] = IBV_WC_LOCAL_INV,
-	[IBV_WR_BIND_MW] = IBV_WC_BIND_MW,
-	[IBV_WR_SEND_WITH_INV] = IBV_WC_SEND,
-	[NEWER_WR_FLUSH] = NEWER_WC_FLUSH,
-	[IBV_WR_ATOMIC_WRITE] = IBV_WC_ATOMIC_WRITE,
-};
-
-static uint32_t ops_of(uint8_t type)
-{
-	switch (type) {
-	case IBV_QPT_RC:
-	case IBV_QPT_XRC_SEND:
-		return OPS_RC;
-	case IBV_QPT_UC:
-		return OPS_UC;
-	case IBV_QPT_UD:
-		return OPS_UD;
-	case IBV_QPT_RAW_PACKET:
-		return OPS_RAW;
-	default:
-		return 0;
-	}
-}
-
 int sq_init(struct sq *sq, const struct ibv_qp_cap *cap, bool sig_all)
 {
 	uint32_t data = cap->max_send_sge * (uint32_t)sizeof(struct ibv_sge), size = 1;
@@ -118,7 +69,7 @@ int sq_begin(struct qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, unsigned 
 {
 	struct wqe *new;
 
-	if ((unsigned int)opcode >= 32 || !(ops_of(qp->type) & OP(opcode))) {
+	if (!opcode_find(opcode, qp->type)) {
 		cause_report(CAUSE_OPCODE_UNSUPPORTED, qp->ib.qp_num, "opcode %d, QP type %d", opcode,
 			     qp->type);
 		return EINVAL;
@@ -163,7 +114,7 @@ int sq_set_sges(struct qp *qp, struct wqe *wqe, const struct ibv_sge *list, size
 
 int sq_set_inline(struct qp *qp, struct wqe *wqe)
 {
-	if (OPS_WITHOUT_PAYLOAD & OP(wqe->opcode)) {
+	if (!operation_has_payload(opcode_operation(wqe->opcode))) {
 		cause_report(CAUSE_ARGUMENT_INVALID, qp->ib.qp_num, "inline data with opcode %d",
 			     wqe->opcode);
 		return EINVAL;
@@ -249,25 +200,24 @@ int sq_push(struct qp *qp, const struct ibv_send_wr *wr)
 	wqe->imm = wr->imm_data;
 	if (qp->type == IBV_QPT_XRC_SEND)
 		wqe->remote_srqn = wr->qp_type.xrc.remote_srqn;
-	switch (wr->opcode) {
-	case IBV_WR_RDMA_WRITE:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-	case IBV_WR_RDMA_READ:
-	case IBV_WR_ATOMIC_WRITE:
+	switch (opcode_operation(wqe->opcode)) {
+	case OPERATION_WRITE:
+	case OPERATION_READ:
+	case OPERATION_ATOMIC_WRITE:
 		wqe->remote_addr = wr->wr.rdma.remote_addr;
 		wqe->rkey = wr->wr.rdma.rkey;
 		break;
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+	case OPERATION_COMPARE_SWAP:
+	case OPERATION_FETCH_ADD:
 		wqe->remote_addr = wr->wr.atomic.remote_addr;
 		wqe->rkey = wr->wr.atomic.rkey;
 		wqe->compare_add = wr->wr.atomic.compare_add;
 		wqe->swap = wr->wr.atomic.swap;
 		break;
-	case IBV_WR_BIND_MW:
+	case OPERATION_BIND:
 		mw_prepare(wqe, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
 		return sq_end(qp, wqe);
-	case IBV_WR_LOCAL_INV:
+	case OPERATION_LOCAL_INV:
 		return sq_end(qp, wqe);
 	default:
 		break;
@@ -322,7 +272,7 @@ static void retire_head(struct qp *qp)
 			.sq_seq = sq->head,
 			.kind = CQE_SEND,
 			.status = wqe->status,
-			.opcode = completion_opcode[wqe->opcode],
+			.opcode = opcodes[wqe->opcode].completion,
 			.vendor_err = wqe->vendor_err,
 			.byte_len = wqe->length,
 			.qp_num = qp->ib.qp_num,

@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "base/cause.h"
+#include "object/opcode.h"
 
 #define SQ_SGE_MAX    32
 #define SQ_INLINE_MAX 1024
@@ -167,9 +168,7 @@ static inline bool wqe_is_begun(const struct wqe *wqe)
 /* What an atomic brings back, or ATOMIC_WRITE writes, is one word (CONTRACT 37). */
 static inline bool wqe_length_is_wrong(const struct wqe *wqe)
 {
-	return wqe->length != sizeof(uint64_t) &&
-	       (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-		wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || wqe->opcode == IBV_WR_ATOMIC_WRITE);
+	return wqe->length != sizeof(uint64_t) && operation_is_of_a_word(opcode_operation(wqe->opcode));
 }
 
 /* Marks a request finished; sq_retire makes it known. */

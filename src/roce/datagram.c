@@ -31,7 +31,7 @@ enum wire_result roce_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *
 {
 	const struct ibv_ah_attr *address = &wqe->ah->attr;
 	const uint8_t *data = wqe_data(wqe);
-	bool imm = wqe->opcode == IBV_WR_SEND_WITH_IMM;
+	bool imm = opcodes[wqe->opcode].has_imm;
 	uint8_t copy[MTU_MAX];
 	struct packet header = {
 		.opcode = (uint8_t)packet_find_opcode(PACKET_UD, PACKET_SEND, true, true,

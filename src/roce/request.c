@@ -3,20 +3,14 @@
 uint32_t request_psns(const struct roce_qp *tq, const struct wqe *wqe)
 {
 	/* a FLUSH's length is that of its range */
-	return wqe->opcode == NEWER_WR_FLUSH ? 1 : packets_of(wqe->length, tq->mtu);
+	return opcode_operation(wqe->opcode) == OPERATION_FLUSH ? 1 : packets_of(wqe->length, tq->mtu);
 }
 
 static unsigned last_headers(const struct wqe *wqe)
 {
-	switch (wqe->opcode) {
-	case IBV_WR_SEND_WITH_IMM:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		return PACKET_HAS_IMM;
-	case IBV_WR_SEND_WITH_INV:
-		return PACKET_HAS_IETH;
-	default:
-		return 0;
-	}
+	const struct opcode *opcode = &opcodes[wqe->opcode];
+
+	return opcode->has_imm ? PACKET_HAS_IMM : opcode->has_inv ? PACKET_HAS_IETH : 0;
 }
 
 static uint8_t find_opcode(const struct roce_qp *tq, enum packet_kind kind, bool first,
@@ -67,20 +61,20 @@ struct packet request_ask(const struct roce_qp *tq, const struct wqe *wqe, uint3
 	};
 	enum packet_kind kind = PACKET_READ_REQUEST;
 
-	switch (wqe->opcode) {
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	switch (opcode_operation(wqe->opcode)) {
+	case OPERATION_COMPARE_SWAP:
 		kind = PACKET_COMPARE_SWAP;
 		header.compare = wqe->compare_add;
 		header.swap_add = wqe->swap;
 		break;
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+	case OPERATION_FETCH_ADD:
 		kind = PACKET_FETCH_ADD;
 		header.swap_add = wqe->compare_add;
 		break;
-	case IBV_WR_ATOMIC_WRITE:
+	case OPERATION_ATOMIC_WRITE:
 		kind = PACKET_ATOMIC_WRITE;
 		break;
-	case NEWER_WR_FLUSH:
+	case OPERATION_FLUSH:
 		kind = PACKET_FLUSH;
 		header.flush_types = (uint8_t)wqe->compare_add;
 		header.flush_level = (uint8_t)wqe->swap;

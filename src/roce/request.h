@@ -11,27 +11,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/newer.h"
 #include "roce/roce_qp.h"
 
-/* Its response is empty (annex A19); else it brings wqe->length bytes. */
+/* Its responses are those of a READ: with data, or empty (annex A19). */
+static inline bool request_is_answered_as_read(const struct wqe *wqe)
+{
+	enum operation operation = opcode_operation(wqe->opcode);
+
+	return operation_takes_response(operation) && !operation_is_atomic(operation);
+}
+
+/* Its response is empty; else it brings wqe->length bytes. */
 static inline bool request_brings_nothing(const struct wqe *wqe)
 {
-	return wqe->opcode == IBV_WR_ATOMIC_WRITE || wqe->opcode == NEWER_WR_FLUSH;
+	return request_is_answered_as_read(wqe) && opcode_operation(wqe->opcode) != OPERATION_READ;
 }
 
 /* It is answered by a response, which alone finishes it; max_rd_atomic limits how many there are. */
 static inline bool request_takes_response(const struct wqe *wqe)
 {
-	return request_brings_nothing(wqe) || wqe->opcode == IBV_WR_RDMA_READ ||
-	       wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
-/* Its responses are those of a READ. */
-static inline bool request_is_answered_as_read(const struct wqe *wqe)
-{
-	return request_brings_nothing(wqe) || wqe->opcode == IBV_WR_RDMA_READ;
+	return operation_takes_response(opcode_operation(wqe->opcode));
 }
 
 /* How many PSNs it takes. */

@@ -417,7 +417,7 @@ static enum carried ask(struct issue *it, struct wqe *wqe, uint32_t packets)
 
 	if (burst_is_full(it->burst))
 		carried = flush(it);
-	if (carried == CARRIED && wqe->opcode == IBV_WR_ATOMIC_WRITE)
+	if (carried == CARRIED && opcode_operation(wqe->opcode) == OPERATION_ATOMIC_WRITE)
 		carried = add_operand(it, wqe);
 	if (carried != CARRIED)
 		return carried;
@@ -426,7 +426,7 @@ static enum carried ask(struct issue *it, struct wqe *wqe, uint32_t packets)
 	tq->since_ack_req = 0;
 	tq->next_psn = psn_add(tq->next_psn, packets);
 	tq->outstanding[tq->outstanding_tail++ % LIMIT_QP_RD_ATOM] = (struct outstanding_read){ header.psn, tq->next_psn };
-	if (wqe->opcode == IBV_WR_RDMA_READ)
+	if (opcode_operation(wqe->opcode) == OPERATION_READ)
 		set_done(tq, wqe);
 	return CARRIED;
 }
@@ -551,25 +551,21 @@ static enum carried carry_out(struct issue *it, struct wqe *wqe)
 {
 	if (wqe_length_is_wrong(wqe))
 		return fail_length(it, wqe);
-	switch (wqe->opcode) {
-	case IBV_WR_SEND_WITH_INV:
-		if (!qp_is_reliable(it->qp)) /* there is no such packet */
+	switch (opcode_operation(wqe->opcode)) {
+	case OPERATION_SEND:
+		if (opcodes[wqe->opcode].has_inv && !qp_is_reliable(it->qp)) /* there is no such packet */
 			return fail_opcode(it, wqe);
 		return send_message(it, wqe, PACKET_SEND);
-	case IBV_WR_SEND:
-	case IBV_WR_SEND_WITH_IMM:
-		return send_message(it, wqe, PACKET_SEND);
-	case IBV_WR_RDMA_WRITE:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	case OPERATION_WRITE:
 		return send_message(it, wqe, PACKET_WRITE);
-	case IBV_WR_RDMA_READ:
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-	case IBV_WR_ATOMIC_WRITE:
-	case NEWER_WR_FLUSH:
+	case OPERATION_READ:
+	case OPERATION_COMPARE_SWAP:
+	case OPERATION_FETCH_ADD:
+	case OPERATION_ATOMIC_WRITE:
+	case OPERATION_FLUSH:
 		return send_asked(it, wqe);
-	case IBV_WR_BIND_MW:
-	case IBV_WR_LOCAL_INV:
+	case OPERATION_BIND:
+	case OPERATION_LOCAL_INV:
 		return manage_memory(it, wqe);
 	default:
 		return fail_opcode(it, wqe);

@@ -50,7 +50,7 @@ static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, e
 
 	if (wqe->flags & IBV_SEND_SOLICITED)
 		flags |= RECORD_SOLICITED;
-	if (wqe->opcode == IBV_WR_SEND_WITH_IMM)
+	if (opcodes[wqe->opcode].has_imm)
 		flags |= RECORD_IMM;
 	if (wqe->ah->without_grh)
 		flags |= RECORD_NO_GRH;

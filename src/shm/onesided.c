@@ -52,7 +52,7 @@ static enum onesided copy_mapped(struct qp *qp, struct wqe *wqe, char *target, s
 	uint32_t pd = qp->pd->number;
 	uint64_t last;
 
-	if (wqe->opcode == IBV_WR_RDMA_READ) {
+	if (opcode_operation(wqe->opcode) == OPERATION_READ) {
 		*cause = memory_scatter(wqe->sge, wqe->num_sge, pd, wqe->done, target, bytes);
 	} else if (wqe->flags & IBV_SEND_INLINE) {
 		memory_copy_ordered(target, wqe->inline_data + wqe->done, bytes);
@@ -106,7 +106,7 @@ static char *find_mapped(struct link *link, const struct arena_key *entry, uint6
 static enum onesided copy_slice(struct qp *qp, struct wqe *wqe, struct link *link, uint64_t host,
 				uint32_t flags, size_t *slice, enum cause *cause)
 {
-	bool read = wqe->opcode == IBV_WR_RDMA_READ;
+	bool read = opcode_operation(wqe->opcode) == OPERATION_READ;
 	struct arena_key *entry = &link->peer_keys[KEY_INDEX(wqe->rkey)];
 	char *mapped = find_mapped(link, entry, host, slice);
 	size_t bytes = *slice;
@@ -135,7 +135,7 @@ static enum onesided copy_slice(struct qp *qp, struct wqe *wqe, struct link *lin
 enum onesided onesided_execute(struct qp *qp, struct wqe *wqe, int64_t *budget, enum cause *cause)
 {
 	struct link *link = shm_of(qp)->link;
-	bool read = wqe->opcode == IBV_WR_RDMA_READ;
+	bool read = opcode_operation(wqe->opcode) == OPERATION_READ;
 	uint32_t right = read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
 	enum onesided result = ONESIDED_DONE;
 	uint32_t pd;

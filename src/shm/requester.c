@@ -12,7 +12,6 @@
 #include "shm/xcopy.h"
 #include "shm/retry.h"
 #include "object/mw.h"
-#include "base/newer.h"
 #include "object/xrcd.h"
 
 static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock */
@@ -150,15 +149,11 @@ static uint32_t flags_of(const struct wqe *wqe)
 {
 	uint32_t flags = wqe->flags & IBV_SEND_SOLICITED ? RECORD_SOLICITED : 0;
 
-	switch (wqe->opcode) {
-	case IBV_WR_SEND_WITH_IMM:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		return flags | RECORD_IMM;
-	case IBV_WR_SEND_WITH_INV:
-		return flags | RECORD_INV;
-	default:
-		return flags;
-	}
+	if (opcodes[wqe->opcode].has_imm)
+		flags |= RECORD_IMM;
+	if (opcodes[wqe->opcode].has_inv)
+		flags |= RECORD_INV;
+	return flags;
 }
 
 static void fill_header(struct qp *qp, struct wqe *wqe, struct record_header *header, uint32_t bytes)
@@ -352,11 +347,12 @@ static enum carried request_read(struct qp *qp, struct wqe *wqe)
 	struct link *link = lq->link;
 	uint32_t limit = qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1;
 	uint64_t operands[2] = { wqe->compare_add, wqe->swap };
-	bool atomic = wqe->opcode != IBV_WR_RDMA_READ;
+	enum operation operation = opcode_operation(wqe->opcode);
+	bool atomic = operation_is_atomic(operation);
 	uint32_t bytes = atomic ? sizeof(operands) : 0;
-	enum record_kind kind = wqe->opcode == IBV_WR_RDMA_READ ? RECORD_READ :
-				wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? RECORD_COMPARE_SWAP :
-									   RECORD_FETCH_ADD;
+	enum record_kind kind = !atomic					? RECORD_READ :
+				operation == OPERATION_COMPARE_SWAP ? RECORD_COMPARE_SWAP :
+								      RECORD_FETCH_ADD;
 	struct record *record;
 	enum cause cause;
 
@@ -426,7 +422,7 @@ static enum carried one_sided(struct qp *qp, struct wqe *wqe, int64_t *budget)
 			break;
 		}
 	}
-	if (wqe->opcode == IBV_WR_RDMA_READ)
+	if (opcode_operation(wqe->opcode) == OPERATION_READ)
 		return request_read(qp, wqe);
 	return send_message(qp, wqe, RECORD_WRITE, budget);
 }
@@ -473,11 +469,12 @@ static enum carried manage_memory(struct qp *qp, struct wqe *wqe)
 
 static enum carried carry_out(struct qp *qp, struct wqe *wqe, int64_t *budget)
 {
+	enum operation operation = opcode_operation(wqe->opcode);
 	struct shm_qp *lq = shm_of(qp);
 
 	if (qp->type == IBV_QPT_UD)
 		return datagram_send(qp, wqe);
-	if (wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV)
+	if (operation_is_of_this_end(operation))
 		return manage_memory(qp, wqe);
 	if (wqe_length_is_wrong(wqe)) {
 		shm_requester_fail(qp, qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH,
@@ -494,22 +491,21 @@ static enum carried carry_out(struct qp *qp, struct wqe *wqe, int64_t *budget)
 	}
 	if (!lq->link || !lq->link->alive)
 		return unreachable(qp, wqe);
-	switch (wqe->opcode) {
-	case IBV_WR_SEND:
-	case IBV_WR_SEND_WITH_IMM:
-	case IBV_WR_SEND_WITH_INV:
+	switch (operation) {
+	case OPERATION_SEND:
 		return send_message(qp, wqe, RECORD_SEND, budget);
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		return send_message(qp, wqe, RECORD_WRITE, budget);
-	case IBV_WR_RDMA_WRITE:
-	case IBV_WR_RDMA_READ:
+	case OPERATION_WRITE:
+		if (opcodes[wqe->opcode].has_imm)
+			return send_message(qp, wqe, RECORD_WRITE, budget);
 		return one_sided(qp, wqe, budget);
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+	case OPERATION_READ:
+		return one_sided(qp, wqe, budget);
+	case OPERATION_COMPARE_SWAP:
+	case OPERATION_FETCH_ADD:
 		return request_read(qp, wqe);
-	case IBV_WR_ATOMIC_WRITE:
+	case OPERATION_ATOMIC_WRITE:
 		return write_atomically(qp, wqe);
-	case NEWER_WR_FLUSH:
+	case OPERATION_FLUSH:
 		return flush(qp, wqe);
 	default: {
 		uint32_t seq = qp->sq.issue++;

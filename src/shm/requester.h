@@ -30,8 +30,7 @@ enum carried {
 /* READs and atomics: what is answered by data and limited by max_rd_atomic. */
 static inline bool wqe_is_read(const struct wqe *wqe)
 {
-	return wqe->opcode == IBV_WR_RDMA_READ || wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	return operation_brings_data(opcode_operation(wqe->opcode));
 }
 
 /* Failed here, before it left; it only waits for its turn to be completed. */

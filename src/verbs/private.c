@@ -7,6 +7,7 @@
  */
 #include <stdbool.h>
 
+#include "object/opcode.h"
 #include "verbs/answer.h"
 #include "verbs/private.h"
 
@@ -130,26 +131,10 @@ NODES_34(__ioctl_final_num_attrs);
 VERBS_EXPORT const char *answer_ibv_wr_opcode_str(enum ibv_wr_opcode opcode);
 const char *answer_ibv_wr_opcode_str(enum ibv_wr_opcode opcode)
 {
-	static const char *const names[] = {
-	    [IBV_WR_RDMA_WRITE] = "RDMA_WRITE",
-	    [IBV_WR_RDMA_WRITE_WITH_IMM] = "RDMA_WRITE_WITH_IMM",
-	    [IBV_WR_SEND] = "SEND",
-	    [IBV_WR_SEND_WITH_IMM] = "SEND_WITH_IMM",
-	    [IBV_WR_RDMA_READ] = "RDMA_READ",
-	    [IBV_WR_ATOMIC_CMP_AND_SWP] = "ATOMIC_CMP_AND_SWP",
-	    [IBV_WR_ATOMIC_FETCH_AND_ADD] = "ATOMIC_FETCH_AND_ADD",
-	    [IBV_WR_LOCAL_INV] = "LOCAL_INV",
-	    [IBV_WR_BIND_MW] = "BIND_MW",
-	    [IBV_WR_SEND_WITH_INV] = "SEND_WITH_INV",
-	    [IBV_WR_TSO] = "TSO",
-	    [IBV_WR_DRIVER1] = "DRIVER1",
-	    [14] = "FLUSH", /* IBV_WR_FLUSH, of headers after version 44 */
-	    [IBV_WR_ATOMIC_WRITE] = "ATOMIC_WRITE",
-	};
-
-	if ((unsigned int)opcode >= sizeof(names) / sizeof(names[0]) || !names[opcode])
-		return "unknown";
-	return names[opcode];
+	/* those that no QP has here */
+	if (opcode == IBV_WR_TSO || opcode == IBV_WR_DRIVER1)
+		return opcode == IBV_WR_TSO ? "TSO" : "DRIVER1";
+	return (unsigned int)opcode < OPCODES && opcodes[opcode].name ? opcodes[opcode].name : "unknown";
 }
 NODES_34(ibv_wr_opcode_str);
 

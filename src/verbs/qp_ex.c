@@ -8,23 +8,9 @@
 #include "base/newer.h"
 #include "verbs/post.h"
 
-#define EX_UD (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
-#define EX_UC                                                                                      \
-	(EX_UD | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |                  \
-	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV)
-#define EX_RC                                                                                      \
-	(EX_UC | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                    \
-	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_WRITE | NEWER_QP_EX_WITH_FLUSH)
-
 int qp_ex_check(enum ibv_qp_type type, uint64_t send_ops_flags)
 {
-	uint64_t offered = type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND ? EX_RC :
-			   type == IBV_QPT_UC				  ? EX_UC :
-			   type == IBV_QPT_UD				  ? EX_UD :
-			   type == IBV_QPT_RAW_PACKET		  ? IBV_QP_EX_WITH_SEND :
-									    0;
-
-	if (!(send_ops_flags & ~offered))
+	if (!(send_ops_flags & ~opcode_send_ops(type)))
 		return 0;
 	cause_report(CAUSE_OPCODE_UNSUPPORTED, 0, "send_ops_flags 0x%llx of QP type %d",
 		     (unsigned long long)send_ops_flags, type);

@@ -1,0 +1,86 @@
+/*
+ * Opcode - what is known of each work-request opcode: the rows of opcode.def, and what follows from them.
+ *
+ * Pure; any thread.
+ */
+#ifndef OBJECT_OPCODE_H
+#define OBJECT_OPCODE_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Who carries a request out, and how. */
+enum operation {
+	OPERATION_SEND,
+	OPERATION_WRITE,
+	OPERATION_READ,
+	OPERATION_COMPARE_SWAP,
+	OPERATION_FETCH_ADD,
+	OPERATION_ATOMIC_WRITE,
+	OPERATION_FLUSH,
+	OPERATION_BIND,	     /* of this end alone */
+	OPERATION_LOCAL_INV, /* likewise */
+};
+
+struct opcode {
+	const char *name; /* NULL: there is no such opcode */
+	uint64_t send_op; /* enum ibv_qp_create_send_ops_flags */
+	uint8_t completion;
+	uint8_t services;
+	uint8_t operation;
+	bool has_imm, has_inv;
+};
+
+#define OPCODES 16
+
+extern const struct opcode opcodes[OPCODES]; /* by enum ibv_wr_opcode */
+
+/* NULL: no such opcode, or a QP of this type does not have it. */
+const struct opcode *opcode_find(enum ibv_wr_opcode opcode, enum ibv_qp_type type);
+
+/* Those that a QP of this type has: enum ibv_qp_create_send_ops_flags. */
+uint64_t opcode_send_ops(enum ibv_qp_type type);
+
+/* Of a request that was posted. */
+static inline enum operation opcode_operation(uint8_t opcode)
+{
+	return (enum operation)opcodes[opcode].operation;
+}
+
+static inline bool operation_is_atomic(enum operation operation)
+{
+	return operation == OPERATION_COMPARE_SWAP || operation == OPERATION_FETCH_ADD;
+}
+
+/* A response brings data: READs and atomics. */
+static inline bool operation_brings_data(enum operation operation)
+{
+	return operation == OPERATION_READ || operation_is_atomic(operation);
+}
+
+/* A response finishes it, not an acknowledgement; max_rd_atomic limits how many there are. */
+static inline bool operation_takes_response(enum operation operation)
+{
+	return operation_brings_data(operation) || operation == OPERATION_ATOMIC_WRITE || operation == OPERATION_FLUSH;
+}
+
+/* It carries the program's data away, which may be inline. */
+static inline bool operation_has_payload(enum operation operation)
+{
+	return operation == OPERATION_SEND || operation == OPERATION_WRITE || operation == OPERATION_ATOMIC_WRITE;
+}
+
+/* Its operand, or result, is one word (CONTRACT 37). */
+static inline bool operation_is_of_a_word(enum operation operation)
+{
+	return operation_is_atomic(operation) || operation == OPERATION_ATOMIC_WRITE;
+}
+
+/* It concerns memory windows and keys of this end alone. */
+static inline bool operation_is_of_this_end(enum operation operation)
+{
+	return operation == OPERATION_BIND || operation == OPERATION_LOCAL_INV;
+}
+
+#endif
