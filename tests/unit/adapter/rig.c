@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -171,4 +172,50 @@ void rig_sleep_us(unsigned us)
 
 	while (us && nanosleep(&t, &t))
 		;
+}
+
+struct wire_port *rig_open_address(unsigned which)
+{
+	struct wire_port *port = NULL;
+	uint8_t gid[WIRE_GID_BYTES];
+
+	rig_address(which, gid);
+	assert_int_equal(port_open(gid, 0, "vrb_test", &port), 0);
+	return port;
+}
+
+int rig_try_address(unsigned which)
+{
+	struct wire_port *port;
+	uint8_t gid[WIRE_GID_BYTES];
+
+	rig_address(which, gid);
+	return port_open(gid, 0, "vrb_test", &port);
+}
+
+unsigned rig_send_to(struct wire_port *from, unsigned which, unsigned count)
+{
+	uint8_t gid[WIRE_GID_BYTES];
+
+	rig_address(which, gid);
+	return rig_send(from, gid, count);
+}
+
+bool rig_is_readable_within(int ms)
+{
+	struct pollfd p = { .fd = port_table_epoll(), .events = POLLIN };
+
+	return poll(&p, 1, ms) == 1;
+}
+
+bool rig_is_readable(void)
+{
+	return rig_is_readable_within(1000);
+}
+
+void rig_take_all(void)
+{
+	while (ports_progress(0, PORTS_ALL) > 0)
+		;
+	assert_false(rig_is_readable_within(0));
 }

@@ -45,6 +45,17 @@ struct context *rig_context(unsigned first, unsigned count);
 /* From one open port to an address: `count` packets, at most WIRE_BURST. Returns how many left. */
 unsigned rig_send(struct wire_port *from, const uint8_t to[WIRE_GID_BYTES], unsigned count);
 
+/* The port of 10.78.x.y, opened if need be; with an errno instead, 0: it is open. */
+struct wire_port *rig_open_address(unsigned which);
+int rig_try_address(unsigned which);
+/* As rig_send, to 10.78.x.y. */
+unsigned rig_send_to(struct wire_port *from, unsigned which, unsigned count);
+/* Packets are there, or come within a second: they would wake the progress thread. */
+bool rig_is_readable(void);
+bool rig_is_readable_within(int ms);
+/* Until none are left. */
+void rig_take_all(void);
+
 uint64_t rig_now_ns(void);
 void rig_sleep_us(unsigned us);
 

@@ -54,7 +54,7 @@ int __wrap_ctl_next_notice(struct ctl_client *c, struct ctl_notice *out)
 	return 0;
 }
 
-/* Who sets a timer may lose its processor right before or after. */
+/* A thread that sets a timer may lose its processor right before or after. */
 int __real_timerfd_settime(int fd, int flags, const struct itimerspec *new, struct itimerspec *old);
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *new, struct itimerspec *old);
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *new, struct itimerspec *old)

@@ -234,7 +234,9 @@ static void test_carries_out_what_the_dead_left(void **state)
 	assert_int_equal(closed, 1);
 }
 
-/* It linked with us, sent something and died before we had the link; no notice will come of that. */
+/*
+ * It linked with us, sent something and died before we had the link; no notice will come of that.
+ */
 static void test_carries_out_what_came_with_the_link(void **state)
 {
 	leave_one();
@@ -252,8 +254,8 @@ static void see_it_die(void)
 }
 
 /*
- * A thread asks for the link, which is there by the time that it is answered; and the peer dies, so that
- * it is there no more.
+ * A thread asks for the link, which is there by the time that it is answered; and the peer dies, so
+ * that it is there no more.
  */
 static void ask_beside(void)
 {
@@ -299,7 +301,7 @@ static bool look_up(struct link **link)
 	return asked;
 }
 
-/* Who sends to a process that is not known waits for nobody; verbatimd is asked once. */
+/* A sender does not wait for a process that is not known; verbatimd is asked once. */
 static void test_looks_up_without_waiting(void **state)
 {
 	struct ctl_peer_info info;
@@ -338,7 +340,7 @@ static void test_no_question_is_lost(void **state)
 	assert_int_equal(told, 0);
 }
 
-/* That there is nobody is remembered for a moment, or until verbatimd tells of somebody. */
+/* That there is no process is remembered for a moment, or until verbatimd tells of one. */
 static void test_remembers_a_miss(void **state)
 {
 	const struct timespec later = { 0, 2 * PEERS_MISS_NS };
@@ -417,8 +419,8 @@ static void end_child(pid_t child)
 }
 
 /*
- * A peer is killed in the middle of a copy, by a thread that goes later than others: it counts until all are gone,
- * whether anybody reads of its death or not.
+ * A peer is killed in the middle of a copy, by a thread that goes later than others: it counts
+ * until all are gone, whether anybody reads of its death or not.
  */
 static void test_the_dead_do_not_copy(void **state)
 {
@@ -465,7 +467,7 @@ static void test_zombies_do_not_copy(void **state)
 	hear_of_death();
 }
 
-/* That nobody has its PID here says nothing of who lives elsewhere. */
+/* That no process has this PID here says nothing of another PID namespace. */
 static void test_pids_of_other_namespaces_say_nothing(void **state)
 {
 	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
@@ -505,8 +507,8 @@ static bool is_asked_for(struct link *known)
 }
 
 /*
- * A new verbatimd is asked for all that there is, without waiting; what the last one was asked, too. It does
- * not know the peer, which is dead.
+ * A new verbatimd is asked for all that there is, without waiting; what the last one was asked,
+ * too. It does not know the peer, which is dead.
  */
 static void test_introduces_without_waiting(void **state)
 {
@@ -534,7 +536,10 @@ static void test_introduces_without_waiting(void **state)
 	assert_false(peers_introduce_again(false));
 }
 
-/* One that lives is asked for until verbatimd knows it; of another PID that is said is nothing to be made. */
+/*
+ * One that lives is asked for until verbatimd knows it; of another PID that is said is nothing to
+ * be made.
+ */
 static void test_introduces_later_who_is_not_back(void **state)
 {
 	struct ctl_peer_info info;

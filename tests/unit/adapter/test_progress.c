@@ -1,6 +1,6 @@
 /*
- * When a thread that polls is taken for one that goes on polling, so that it is given the lease: all around is
- * replaced at link time (--wrap) and does nothing.
+ * When a thread that polls gets the poll lease. What is around is replaced at link time (--wrap)
+ * and does nothing.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,7 +57,7 @@ static void poll_times(unsigned times)
 		adapter_progress();
 }
 
-static void who_polls_on_is_given_the_lease(void **state)
+static void a_thread_that_polls_on_gets_the_lease(void **state)
 {
 	poll_times(64);
 	assert_int_equal(looks, 64);
@@ -65,7 +65,7 @@ static void who_polls_on_is_given_the_lease(void **state)
 }
 
 /* An event, a request for the next one, a few polls until the CQ is empty: thousands of times. */
-static void who_waits_for_events_is_given_none(void **state)
+static void a_thread_that_waits_for_events_gets_none(void **state)
 {
 	for (int event = 0; event < 3000; event++) {
 		adapter_on_arm();
@@ -77,7 +77,7 @@ static void who_waits_for_events_is_given_none(void **state)
 }
 
 /* The same with ports: that it found nothing before it slept is no sign that it polls. */
-static void who_sleeps_between_polls_is_given_none(void **state)
+static void a_thread_that_sleeps_between_polls_gets_none(void **state)
 {
 	const struct timespec sleep = { 0, 100000 };
 
@@ -93,9 +93,9 @@ static void who_sleeps_between_polls_is_given_none(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(who_polls_on_is_given_the_lease, setup),
-		cmocka_unit_test_setup(who_waits_for_events_is_given_none, setup),
-		cmocka_unit_test_setup(who_sleeps_between_polls_is_given_none, setup),
+		cmocka_unit_test_setup(a_thread_that_polls_on_gets_the_lease, setup),
+		cmocka_unit_test_setup(a_thread_that_waits_for_events_gets_none, setup),
+		cmocka_unit_test_setup(a_thread_that_sleeps_between_polls_gets_none, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
