@@ -101,7 +101,7 @@ struct qp {
 	struct arena_qp *entry;	 /* what peers see */
 	const struct qp_path *path; /* set at creation, and chosen again at each RTR */
 	void *path_data;	 /* the path's own */
-	bool has_receive;	 /* what follows is in use: object/receive.h */
+	bool has_receive;	 /* what follows is in use: execute/receive.h */
 	uint8_t receive_status;	 /* what it ends with if the QP fails: enum ibv_wc_status */
 	enum cause receive_cause;
 	uint8_t receive_l3;	 /* of the datagram in it: enum receive_l3 */

@@ -7,7 +7,7 @@
 
 #include "base/cause.h"
 #include "memory/memory.h"
-#include "object/receive.h"
+#include "execute/receive.h"
 #include "raw/filter.h"
 #include "raw/socket.h"
 

@@ -9,7 +9,7 @@
 #include "object/context.h"
 #include "base/lid.h"
 #include "memory/memory.h"
-#include "object/receive.h"
+#include "execute/receive.h"
 #include "packet/grh.h"
 #include "roce/roce_qp.h"
 

@@ -1,7 +1,7 @@
 #include "roce/retransmit.h"
 
 #include "base/counter.h"
-#include "object/rnr.h"
+#include "execute/rnr.h"
 #include "roce/requester.h"
 #include "roce/responder.h"
 #include "roce/gso.h"

@@ -10,7 +10,7 @@
 #include "object/ah.h"
 #include "object/context.h"
 #include "base/lid.h"
-#include "object/receive.h"
+#include "execute/receive.h"
 #include "packet/grh.h"
 
 #define GROUP_SLOTS 64 /* members of a group that one datagram reaches */

@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "shm/answer.h"
-#include "object/atomic.h"
-#include "object/flush.h"
+#include "execute/atomic.h"
+#include "execute/flush.h"
 #include "memory/key.h"
 #include "memory/memory.h"
 #include "object/mw.h"
-#include "object/receive.h"
+#include "execute/receive.h"
 #include "object/xrcd.h"
 
 /* What a request can end in (what follows from it is the table below). */

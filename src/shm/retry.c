@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "shm/requester.h"
-#include "object/rnr.h"
+#include "execute/rnr.h"
 #include "memory/hazard.h"
 
 static struct lock timer_lock = LOCK_INITIALIZER;

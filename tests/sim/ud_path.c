@@ -1,6 +1,6 @@
 #include "ud_path.h"
 
-#include "object/receive.h"
+#include "execute/receive.h"
 #include "roce/roce.h"
 
 static int connect(struct qp *qp)

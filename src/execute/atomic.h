@@ -5,8 +5,8 @@
  * instructions, so they are atomic with regard to each other and to the program's
  * (CONTRACT 19). Memory that is not there is a verdict, not a signal: it is probed first.
  */
-#ifndef OBJECT_ATOMIC_H
-#define OBJECT_ATOMIC_H
+#ifndef EXECUTE_ATOMIC_H
+#define EXECUTE_ATOMIC_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "object/atomic.h"
+#include "execute/atomic.h"
 
 #include "memory/memory.h"
 #include "memory/key.h"

@@ -7,8 +7,8 @@
  * A QP delivers one message at a time, so it has at most one of them (qp->receive). Callers hold
  * the QP's lock; takes the locks of RQ and CQ.
  */
-#ifndef OBJECT_RECEIVE_H
-#define OBJECT_RECEIVE_H
+#ifndef EXECUTE_RECEIVE_H
+#define EXECUTE_RECEIVE_H
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /*
  * RNR - how long a responder without a receive wants to be left alone.
  */
-#ifndef OBJECT_RNR_H
-#define OBJECT_RNR_H
+#ifndef EXECUTE_RNR_H
+#define EXECUTE_RNR_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "object/rnr.h"
+#include "execute/rnr.h"
 
 /* In units of 10 us. Code 0 is the longest. */
 static const uint32_t units[32] = {

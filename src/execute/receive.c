@@ -1,4 +1,4 @@
-#include "object/receive.h"
+#include "execute/receive.h"
 
 #include "memory/memory.h"
 

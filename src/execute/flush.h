@@ -3,8 +3,8 @@
  *
  * In:  the fields of a FETH, of a packet or a record. Pure; memory_flush_remote carries it out.
  */
-#ifndef OBJECT_FLUSH_H
-#define OBJECT_FLUSH_H
+#ifndef EXECUTE_FLUSH_H
+#define EXECUTE_FLUSH_H
 
 #include <stdbool.h>
 #include <stdint.h>
