@@ -22,6 +22,19 @@ bool receive_take(struct qp *qp)
 	return qp->has_receive;
 }
 
+enum verdict receive_take_for(struct qp *qp, uint64_t length, enum cause *cause)
+{
+	if (!receive_take(qp)) {
+		*cause = CAUSE_NO_RECEIVE;
+		return VERDICT_NO_RECEIVE;
+	}
+	if (length > qp->receive.length) {
+		*cause = CAUSE_RECEIVE_TOO_SHORT;
+		return VERDICT_TOO_LONG;
+	}
+	return VERDICT_OK;
+}
+
 static enum cause name_receive(enum cause cause)
 {
 	switch (cause) {
@@ -43,12 +56,18 @@ enum cause receive_scatter(struct qp *qp, size_t offset, const void *from, size_
 	uint32_t pd = qp->srq ? qp->srq->pd->number : qp->remote_pd;
 	const uint8_t *grh = from;
 
-
 	if (qp->type == IBV_QPT_UD && offset == 0 && bytes >= GRH_BYTES)
 		qp->receive_l3 = grh[0] >> 4 != 6 && grh[IPV4_OFFSET] == IPV4_VERSION ? L3_IPV4 :
 											L3_OTHER;
 	return name_receive(memory_scatter(qp->receive.sge, qp->receive.num_sge, pd, offset, from,
 					   bytes));
+}
+
+enum verdict receive_deliver(struct qp *qp, size_t offset, const void *from, size_t bytes,
+			     enum cause *cause)
+{
+	*cause = receive_scatter(qp, offset, from, bytes);
+	return *cause == CAUSE_NONE ? VERDICT_OK : VERDICT_RECEIVE_FAULT;
 }
 
 void receive_complete(struct qp *qp, const struct receive_end *end)

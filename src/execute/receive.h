@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/cause.h"
+#include "execute/verdict.h"
 #include "object/qp.h"
 
 /* How a receive ends: the fields of struct ibv_wc. */
@@ -33,6 +34,16 @@ struct receive_end {
 
 /* Takes the next one, unless there is one already. False: none is posted. */
 bool receive_take(struct qp *qp);
+
+/*
+ * The same for a SEND of at least `length` bytes: VERDICT_OK, VERDICT_NO_RECEIVE, or VERDICT_TOO_LONG
+ * for the receive.
+ */
+enum verdict receive_take_for(struct qp *qp, uint64_t length, enum cause *cause);
+
+/* A SEND's payload goes to `offset` of it: VERDICT_OK or VERDICT_RECEIVE_FAULT. */
+enum verdict receive_deliver(struct qp *qp, size_t offset, const void *from, size_t bytes,
+			     enum cause *cause);
 
 /* Copies payload to `offset` of it. CAUSE_NONE, or why not, with the causes that name a receive. */
 enum cause receive_scatter(struct qp *qp, size_t offset, const void *from, size_t bytes);

@@ -5,7 +5,7 @@
 #include "roce/request.h"
 #include "roce/requester.h"
 #include "roce/retransmit.h"
-#include "roce/verdict.h"
+#include "roce/refusal.h"
 
 /*
  * Everything before `end` was carried out: finishes what can be finished. What is asked for
@@ -102,7 +102,7 @@ static enum cause cause_of(enum ibv_wc_status status)
 /* A reserved code is treated as if it had not come (IBA 9.7.5.2.8). */
 static void on_nak(struct qp *qp, uint8_t syndrome)
 {
-	enum ibv_wc_status status = verdict_of_nak(syndrome);
+	enum ibv_wc_status status = refusal_status(syndrome);
 
 	if (syndrome == (PACKET_SYNDROME_NAK | PACKET_NAK_SEQUENCE))
 		retransmit_on_sequence_nak(qp);
@@ -126,7 +126,7 @@ static void on_ack(struct qp *qp, const struct packet *packet)
 
 	if (advance(qp, end, false) != end) {
 		/* a READ before it was not answered: its response was lost (IBA 9.7.5.1.1) */
-		if (kind == PACKET_SYNDROME_NAK && verdict_of_nak(packet->syndrome) != IBV_WC_SUCCESS)
+		if (kind == PACKET_SYNDROME_NAK && refusal_status(packet->syndrome) != IBV_WC_SUCCESS)
 			retransmit_on_refusal(qp);
 		else
 			retransmit_on_gap(qp, packet->psn);

@@ -3,24 +3,28 @@
 #include <string.h>
 
 #include "base/counter.h"
-#include "execute/atomic.h"
-#include "execute/flush.h"
-#include "memory/key.h"
-#include "memory/memory.h"
-#include "object/mw.h"
+#include "execute/execute.h"
+#include "execute/reaction.h"
 #include "execute/receive.h"
 #include "object/xrcd.h"
 #include "roce/answer.h"
 #include "roce/congestion.h"
-#include "roce/verdict.h"
+#include "roce/refusal.h"
 
 /* Puts a verdict that is not VERDICT_OK into effect, for the packet with this PSN. */
-static void react(struct qp *qp, enum verdict verdict, enum cause cause, uint32_t psn)
+static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, uint32_t psn)
 	NO_LOCK_CHECK
 {
-	struct roce_qp *tq = roce_of(qp);
-	const struct reaction *reaction = verdict_reaction(
-		verdict, qp_is_reliable(qp) ? VERDICT_RC : VERDICT_UC);
+	struct qp *qp = tq->qp;
+	const struct reaction *reaction = reaction_of(qp, verdict);
+	const struct refused_request request = {
+		.unit = "PSN",
+		.number = psn,
+		.src_qpn = qp->attr.dest_qp_num,
+		.rkey = tq->range.rkey,
+		.address = tq->range.address,
+		.length = tq->range.length,
+	};
 
 	if (verdict == VERDICT_NO_RECEIVE)
 		counter_add(COUNTER_NO_RECEIVE);
@@ -28,49 +32,37 @@ static void react(struct qp *qp, enum verdict verdict, enum cause cause, uint32_
 		tq->in_message = false;
 	if (reaction->fails_qp) {
 		counter_add(COUNTER_REFUSED);
-		cause_report(cause, qp->ib.qp_num,
-			     "PSN %u from QP 0x%06x, rkey 0x%x, address 0x%llx, length %u", psn,
-			     qp->attr.dest_qp_num, tq->rkey, (unsigned long long)tq->va, tq->total);
-		if (reaction->receive_status)
-			receive_blame(qp, (enum ibv_wc_status)reaction->receive_status, cause);
+		reaction_begin(qp, reaction, cause, &request);
 		answer_send(qp); /* what is owed for earlier requests */
-		if (reaction->event != VERDICT_NO_EVENT)
-			qp_raise(qp, (enum ibv_event_type)reaction->event);
-		qp_fail(qp, cause);
+		reaction_end(qp, reaction, cause);
 	} else if (!qp_is_reliable(qp) && reaction->ends_message) {
 		counter_add(COUNTER_DROPPED);
-		cause_report_ratelimited(CAUSE_UC_DROPPED, qp->ib.qp_num, "PSN %u from QP 0x%06x: %s", psn,
-			     qp->attr.dest_qp_num, cause_sentence(cause));
+		reaction_drop(qp, cause, &request);
 	}
-	if (reaction->syndrome == VERDICT_SILENT)
+	if (reaction->refusal == REFUSAL_SILENT)
 		return;
-	/*
-	 * The QP's own completions and state came before the NAK: by the time the requester knows,
-	 * this end is in ERR (CONTRACT 15).
-	 */
 	answer_nak(tq, &(struct nak){ .owed = true,
 				      .final = reaction->fails_qp,
-				      .syndrome = reaction->syndrome,
+				      .syndrome = refusal_syndrome(reaction->refusal),
 				      .psn = psn });
 	tq->nak_sent = true;
 	tq->stray_psn = psn;
 }
 
-static void complete(struct qp *qp, const struct packet *packet, enum ibv_wc_opcode opcode,
+static void complete(struct roce_qp *tq, const struct packet *packet, enum ibv_wc_opcode opcode,
 		     uint32_t wc_flags)
 {
-	struct roce_qp *tq = roce_of(qp);
 	const struct receive_end end = {
 		.opcode = opcode,
 		.status = IBV_WC_SUCCESS,
 		.byte_len = tq->received,
 		.wc_flags = wc_flags,
 		.imm = wc_flags & IBV_WC_WITH_INV ? packet->invalidate_rkey : packet->imm,
-		.src_qp = qp->attr.dest_qp_num,
+		.src_qp = tq->qp->attr.dest_qp_num,
 		.solicited = packet->solicited,
 	};
 
-	receive_complete(qp, &end);
+	receive_complete(tq->qp, &end);
 }
 
 /* IBA 9.7.4.1.2: the packet goes on with the message, or begins one when none is under way. */
@@ -89,7 +81,7 @@ static enum verdict check_sequence(const struct roce_qp *tq, const struct packet
 static enum verdict check_length(const struct roce_qp *tq, const struct packet *packet,
 				 const struct packet_opcode *op, enum cause *cause)
 {
-	uint32_t bytes = packet->payload_bytes;
+	uint32_t bytes = packet->payload_bytes, left;
 
 	*cause = CAUSE_PACKET_OUT_OF_PLACE;
 	if (op->kind == PACKET_READ_REQUEST)
@@ -100,9 +92,10 @@ static enum verdict check_length(const struct roce_qp *tq, const struct packet *
 		return VERDICT_INVALID;
 	if (op->kind == PACKET_SEND)
 		return VERDICT_OK;
-	if (tq->total > LIMIT_MESSAGE || bytes > tq->total - tq->received)
+	left = tq->range.length - tq->received;
+	if (tq->range.length > LIMIT_MESSAGE || bytes > left)
 		return VERDICT_INVALID;
-	return !op->last || bytes == tq->total - tq->received ? VERDICT_OK : VERDICT_INVALID;
+	return !op->last || bytes == left ? VERDICT_OK : VERDICT_INVALID;
 }
 
 static void start_message(struct roce_qp *tq, const struct packet *packet,
@@ -110,45 +103,29 @@ static void start_message(struct roce_qp *tq, const struct packet *packet,
 {
 	tq->message_kind = op->kind;
 	tq->received = 0;
-	tq->total = packet->length;
-	tq->va = packet->va;
-	tq->rkey = packet->rkey;
+	tq->range = (struct remote_range){ packet->rkey, packet->length, packet->va };
 }
 
-static enum verdict on_send(struct qp *qp, const struct packet *packet,
+static enum verdict on_send(struct roce_qp *tq, const struct packet *packet,
 			    const struct packet_opcode *op, enum cause *cause)
 {
-	struct roce_qp *tq = roce_of(qp);
-	uint32_t wc_flags = 0;
+	uint32_t wc_flags = 0, bytes = packet->payload_bytes;
+	enum verdict verdict = receive_take_for(tq->qp, (uint64_t)tq->received + bytes, cause);
 
-	if (!receive_take(qp)) {
-		*cause = CAUSE_NO_RECEIVE;
-		return VERDICT_NO_RECEIVE;
-	}
-	if (packet->payload_bytes > qp->receive.length - tq->received) {
-		*cause = CAUSE_RECEIVE_TOO_SHORT;
-		return VERDICT_TOO_LONG;
-	}
-	*cause = receive_scatter(qp, tq->received, packet->payload, packet->payload_bytes);
-	if (*cause != CAUSE_NONE)
-		return VERDICT_RECEIVE_FAULT;
-	tq->received += packet->payload_bytes;
-	if (!op->last)
-		return VERDICT_OK;
-	if (op->headers & PACKET_HAS_IETH) {
-		*cause = mw_invalidate_once(packet->invalidate_rkey, qp->remote_pd, qp->ib.qp_num,
-					    &tq->revoked);
-		if (*cause == CAUSE_COPY_UNFINISHED) {
-			tq->received -= packet->payload_bytes;
-			return VERDICT_REVOKING;
-		}
-		if (*cause != CAUSE_NONE)
-			return VERDICT_INVALIDATE;
+	if (verdict == VERDICT_OK)
+		verdict = receive_deliver(tq->qp, tq->received, packet->payload, bytes, cause);
+	if (verdict == VERDICT_OK && op->headers & PACKET_HAS_IETH) {
+		verdict = execute_invalidate(tq->qp, packet->invalidate_rkey, &tq->revoked, cause);
 		wc_flags |= IBV_WC_WITH_INV;
 	}
+	if (verdict != VERDICT_OK)
+		return verdict;
+	tq->received += bytes;
+	if (!op->last)
+		return VERDICT_OK;
 	if (op->headers & PACKET_HAS_IMM)
 		wc_flags |= IBV_WC_WITH_IMM;
-	complete(qp, packet, IBV_WC_RECV, wc_flags);
+	complete(tq, packet, IBV_WC_RECV, wc_flags);
 	return VERDICT_OK;
 }
 
@@ -169,123 +146,90 @@ static void hold(struct roce_qp *tq, const struct packet *packet)
  * The key is checked for all that is to come, so that nothing is written if that is not allowed. If
  * it is not, nothing that was held may be acknowledged.
  */
-static enum cause write_held(struct qp *qp)
+static enum verdict write_held(struct roce_qp *tq, enum cause *cause)
 {
-	struct roce_qp *tq = roce_of(qp);
+	const struct remote_range *all = &tq->range;
 	uint32_t before = tq->received - tq->held_bytes, held = tq->held;
-	enum cause cause;
+	const struct remote_range rest = { all->rkey, all->length - before, all->address + before };
+	enum verdict verdict;
 
 	tq->held = 0;
-	if (!tq->total)
-		return CAUSE_NONE;
-	if (held == 1)
-		cause = memory_write_remote(qp_peer(qp), tq->rkey, tq->va + before, tq->total - before,
-					    tq->held_pieces[0].iov_base, tq->held_bytes);
-	else
-		cause = memory_write_remote_pieces(qp_peer(qp), tq->rkey, tq->va + before,
-						   tq->total - before, tq->held_pieces, (int)held,
-						   tq->held_bytes);
-	if (cause != CAUSE_NONE) {
+	if (!all->length)
+		return VERDICT_OK;
+	verdict = execute_write(tq->qp, &rest, tq->held_pieces, (int)held, tq->held_bytes, cause);
+	if (verdict != VERDICT_OK) {
 		tq->expected_psn = tq->held_psn;
 		tq->ack_psn = tq->held_ack_psn;
 	}
-	return cause;
+	return verdict;
 }
 
-static enum verdict on_write(struct qp *qp, const struct packet *packet,
+static enum verdict on_write(struct roce_qp *tq, const struct packet *packet,
 			     const struct packet_opcode *op, enum cause *cause)
 {
-	struct roce_qp *tq = roce_of(qp);
 	bool imm = op->headers & PACKET_HAS_IMM;
+	enum verdict verdict;
 
-	if (imm && !receive_take(qp)) {
+	if (imm && !receive_take(tq->qp)) {
 		*cause = CAUSE_NO_RECEIVE;
 		return VERDICT_NO_RECEIVE;
 	}
-	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE)) {
+	verdict = execute_check_right(tq->qp, IBV_ACCESS_REMOTE_WRITE, cause);
+	if (verdict != VERDICT_OK) {
 		tq->held_psn = packet->psn;
-		*cause = CAUSE_QP_ACCESS;
-		return VERDICT_ACCESS;
+		return verdict;
 	}
 	hold(tq, packet);
 	if (!op->last && tq->more && tq->held < RESPONDER_HELD_MAX)
 		return VERDICT_OK;
-	*cause = write_held(qp);
-	if (*cause != CAUSE_NONE)
-		return VERDICT_ACCESS;
-	if (imm)
-		complete(qp, packet, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_WITH_IMM);
-	return VERDICT_OK;
+	verdict = write_held(tq, cause);
+	if (verdict == VERDICT_OK && imm)
+		complete(tq, packet, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_WITH_IMM);
+	return verdict;
 }
 
-/* How many READs and atomics may wait for their answers. */
-static bool has_resources(const struct qp *qp)
+/* One more READ or atomic may wait for its response (max_dest_rd_atomic). */
+static enum verdict check_resources(const struct roce_qp *tq, enum cause *cause)
 {
-	const struct responses *responses = &roce_of(qp)->responses;
-	uint32_t limit = qp->attr.max_dest_rd_atomic ? qp->attr.max_dest_rd_atomic : 1;
+	const struct responses *responses = &tq->responses;
+	uint32_t limit = tq->qp->attr.max_dest_rd_atomic ? tq->qp->attr.max_dest_rd_atomic : 1;
 
-	return responses->tail - responses->head < limit;
+	if (responses->tail - responses->head < limit)
+		return VERDICT_OK;
+	*cause = CAUSE_READ_ATOMIC_OVERFLOW;
+	return VERDICT_INVALID;
 }
 
-static enum key_verdict check_read_key(struct qp *qp, const struct packet *packet, uint32_t pd)
+static enum verdict on_read(struct roce_qp *tq, const struct packet *packet, enum cause *cause)
 {
-	uint64_t host;
-	uint32_t flags;
+	uint32_t pd = tq->qp->remote_pd;
+	enum verdict verdict = check_resources(tq, cause);
 
-	if (!packet->length)
-		return KEY_OK;
-	return key_check(key_table(), packet->rkey, pd, qp->ib.qp_num, packet->va, packet->length,
-			 IBV_ACCESS_REMOTE_READ, &host, &flags);
-}
-
-static enum verdict on_read(struct qp *qp, const struct packet *packet, enum cause *cause)
-{
-	struct roce_qp *tq = roce_of(qp);
-	enum key_verdict verdict;
-
-	if (!has_resources(qp)) {
-		*cause = CAUSE_READ_ATOMIC_OVERFLOW;
-		return VERDICT_INVALID;
-	}
-	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ)) {
-		*cause = CAUSE_QP_ACCESS;
-		return VERDICT_ACCESS;
-	}
-	verdict = check_read_key(qp, packet, qp->remote_pd);
-	if (verdict != KEY_OK) {
-		*cause = key_cause_remote(verdict);
-		return VERDICT_ACCESS;
-	}
+	if (verdict == VERDICT_OK)
+		verdict = execute_check_right(tq->qp, IBV_ACCESS_REMOTE_READ, cause);
+	if (verdict == VERDICT_OK)
+		verdict = execute_check_read(tq->qp, &tq->range, pd, cause);
+	if (verdict != VERDICT_OK)
+		return verdict;
 	tq->msn = psn_add(tq->msn, 1);
-	answer_add_read(&tq->responses, tq, packet, qp->remote_pd, tq->msn);
+	answer_add_read(&tq->responses, tq, packet, pd, tq->msn);
 	return VERDICT_OK;
 }
 
-static enum verdict on_atomic(struct qp *qp, const struct packet *packet,
+static enum verdict on_atomic(struct roce_qp *tq, const struct packet *packet,
 			      const struct packet_opcode *op, enum cause *cause)
 {
-	struct roce_qp *tq = roce_of(qp);
 	bool compare_swap = op->kind == PACKET_COMPARE_SWAP;
 	struct saved_atomic *saved = &tq->saved[tq->saved_next % LIMIT_QP_RD_ATOM];
+	enum verdict verdict = check_resources(tq, cause);
 	uint64_t before;
 
-	if (!has_resources(qp)) {
-		*cause = CAUSE_READ_ATOMIC_OVERFLOW;
-		return VERDICT_INVALID;
-	}
-	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC)) {
-		*cause = CAUSE_QP_ACCESS;
-		return VERDICT_ACCESS;
-	}
-	if (packet->va % 8) {
-		*cause = CAUSE_ATOMIC_UNALIGNED;
-		return VERDICT_INVALID;
-	}
-	*cause = atomic_execute(qp, compare_swap, packet->rkey, packet->va,
-				compare_swap ? packet->compare : packet->swap_add, packet->swap_add,
-				&before);
-	if (*cause != CAUSE_NONE)
-		return VERDICT_ACCESS;
+	if (verdict == VERDICT_OK)
+		verdict = execute_atomic(tq->qp, &tq->range, compare_swap,
+					 compare_swap ? packet->compare : packet->swap_add,
+					 packet->swap_add, &before, cause);
+	if (verdict != VERDICT_OK)
+		return verdict;
 	tq->msn = psn_add(tq->msn, 1);
 	tq->saved_next++;
 	*saved = (struct saved_atomic){ .valid = true, .psn = packet->psn, .value = before };
@@ -293,61 +237,45 @@ static enum verdict on_atomic(struct qp *qp, const struct packet *packet,
 	return VERDICT_OK;
 }
 
-static enum verdict on_atomic_write(struct qp *qp, const struct packet *packet, enum cause *cause)
+static void answer_empty(struct roce_qp *tq, const struct packet *packet)
 {
-	struct roce_qp *tq = roce_of(qp);
-	uint64_t value;
-
-	if (!has_resources(qp)) {
-		*cause = CAUSE_READ_ATOMIC_OVERFLOW;
-		return VERDICT_INVALID;
-	}
-	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE)) {
-		*cause = CAUSE_QP_ACCESS;
-		return VERDICT_ACCESS;
-	}
-	if (packet->length != sizeof(value) || packet->payload_bytes != sizeof(value))
-		return VERDICT_INVALID;
-	if (packet->va % 8) {
-		*cause = CAUSE_ATOMIC_UNALIGNED;
-		return VERDICT_INVALID;
-	}
-	memcpy(&value, packet->payload, sizeof(value));
-	*cause = atomic_write(qp, packet->rkey, packet->va, value);
-	if (*cause != CAUSE_NONE)
-		return VERDICT_ACCESS;
 	tq->msn = psn_add(tq->msn, 1);
 	answer_add_empty(&tq->responses, packet->psn, tq->msn);
-	return VERDICT_OK;
+}
+
+static enum verdict on_atomic_write(struct roce_qp *tq, const struct packet *packet,
+				    enum cause *cause)
+{
+	enum verdict verdict = check_resources(tq, cause);
+
+	if (verdict == VERDICT_OK)
+		verdict = execute_atomic_write(tq->qp, &tq->range, packet->payload,
+					       packet->payload_bytes, cause);
+	if (verdict == VERDICT_OK)
+		answer_empty(tq, packet);
+	return verdict;
 }
 
 /*
  * There are requesters that do not count FLUSHes among the READs (soft-RoCE): what finds no place for
  * its answer even after the others were sent counts as lost on the way.
  */
-static enum verdict on_flush(struct qp *qp, const struct packet *packet, enum cause *cause)
+static enum verdict on_flush(struct roce_qp *tq, const struct packet *packet, enum cause *cause)
 {
-	struct roce_qp *tq = roce_of(qp);
+	uint32_t types = packet->flush_types, level = packet->flush_level;
+	enum verdict verdict = execute_check_flush(tq->qp, types, level, cause);
 
-	if (!flush_is_valid(packet->flush_types, packet->flush_level))
-		return VERDICT_INVALID;
-	if (!flush_is_allowed(qp, packet->flush_types)) {
-		*cause = CAUSE_QP_ACCESS;
-		return VERDICT_INVALID;
-	}
+	if (verdict != VERDICT_OK)
+		return verdict;
 	if (!answer_has_room(tq)) {
-		answer_send(qp);
-		if (!answer_has_room(tq) || qp_state(qp) == IBV_QPS_ERR)
+		answer_send(tq->qp);
+		if (!answer_has_room(tq) || qp_state(tq->qp) == IBV_QPS_ERR)
 			return VERDICT_OUT_OF_ORDER;
 	}
-	*cause = memory_flush_remote(qp_peer(qp), packet->rkey, packet->va, packet->length,
-				     flush_rights(packet->flush_types),
-				     packet->flush_level == NEWER_FLUSH_MR);
-	if (*cause != CAUSE_NONE)
-		return VERDICT_ACCESS;
-	tq->msn = psn_add(tq->msn, 1);
-	answer_add_empty(&tq->responses, packet->psn, tq->msn);
-	return VERDICT_OK;
+	verdict = execute_flush(tq->qp, &tq->range, types, level, cause);
+	if (verdict == VERDICT_OK)
+		answer_empty(tq, packet);
+	return verdict;
 }
 
 /* XRC: the message is for the SRQ that it names, which may be destroyed before its end. */
@@ -357,15 +285,15 @@ static bool has_target(struct qp *qp, const struct packet *packet, const struct 
 	       (op->first ? xrc_select(qp, packet->xrc_srqn) : qp->srq != NULL);
 }
 
-static enum verdict carry_out(struct qp *qp, const struct packet *packet,
+static enum verdict carry_out(struct roce_qp *tq, const struct packet *packet,
 			      const struct packet_opcode *op, enum cause *cause)
 {
-	struct roce_qp *tq = roce_of(qp);
+	bool is_reliable = qp_is_reliable(tq->qp);
 	enum verdict verdict = check_sequence(tq, op, cause);
 
 	if (verdict != VERDICT_OK)
 		return verdict;
-	if (!has_target(qp, packet, op)) {
+	if (!has_target(tq->qp, packet, op)) {
 		*cause = CAUSE_XRC_SRQ_UNKNOWN;
 		return VERDICT_INVALID;
 	}
@@ -377,18 +305,18 @@ static enum verdict carry_out(struct qp *qp, const struct packet *packet,
 	*cause = CAUSE_PACKET_OUT_OF_PLACE;
 	switch (op->kind) {
 	case PACKET_SEND:
-		return on_send(qp, packet, op, cause);
+		return on_send(tq, packet, op, cause);
 	case PACKET_WRITE:
-		return on_write(qp, packet, op, cause);
+		return on_write(tq, packet, op, cause);
 	case PACKET_READ_REQUEST:
-		return qp_is_reliable(qp) ? on_read(qp, packet, cause) : VERDICT_INVALID;
+		return is_reliable ? on_read(tq, packet, cause) : VERDICT_INVALID;
 	case PACKET_COMPARE_SWAP:
 	case PACKET_FETCH_ADD:
-		return qp_is_reliable(qp) ? on_atomic(qp, packet, op, cause) : VERDICT_INVALID;
+		return is_reliable ? on_atomic(tq, packet, op, cause) : VERDICT_INVALID;
 	case PACKET_ATOMIC_WRITE:
-		return qp_is_reliable(qp) ? on_atomic_write(qp, packet, cause) : VERDICT_INVALID;
+		return is_reliable ? on_atomic_write(tq, packet, cause) : VERDICT_INVALID;
 	case PACKET_FLUSH:
-		return qp_is_reliable(qp) ? on_flush(qp, packet, cause) : VERDICT_INVALID;
+		return is_reliable ? on_flush(tq, packet, cause) : VERDICT_INVALID;
 	default:
 		return VERDICT_INVALID;
 	}
@@ -419,35 +347,36 @@ static void pass(struct roce_qp *tq, const struct packet *packet,
 	tq->nak.owed = false;
 }
 
-static void execute(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
+static void execute(struct roce_qp *tq, const struct packet *packet, const struct packet_opcode *op)
 {
 	enum cause cause = CAUSE_NONE;
 	enum verdict verdict;
 
-	if (qp_state(qp) == IBV_QPS_RTR && !qp->comm_established) {
-		qp->comm_established = true;
-		qp_raise(qp, IBV_EVENT_COMM_EST);
-	}
-	verdict = carry_out(qp, packet, op, &cause);
+	execute_establish(tq->qp);
+	verdict = carry_out(tq, packet, op, &cause);
 	if (verdict == VERDICT_OK)
-		pass(roce_of(qp), packet, op);
+		pass(tq, packet, op);
 	else
-		react(qp, verdict, cause,
-		      verdict == VERDICT_ACCESS && op->kind == PACKET_WRITE ?
-			      roce_of(qp)->held_psn :
-			      packet->psn);
+		react(tq, verdict, cause,
+		      verdict == VERDICT_ACCESS && op->kind == PACKET_WRITE ? tq->held_psn :
+									      packet->psn);
+}
+
+static void settle(struct roce_qp *tq)
+{
+	enum cause cause;
+	enum verdict verdict;
+
+	if (!tq->held)
+		return;
+	verdict = write_held(tq, &cause);
+	if (verdict != VERDICT_OK)
+		react(tq, verdict, cause, tq->held_psn);
 }
 
 void responder_settle(struct qp *qp)
 {
-	struct roce_qp *tq = roce_of(qp);
-	enum cause cause;
-
-	if (!tq->held)
-		return;
-	cause = write_held(qp);
-	if (cause != CAUSE_NONE)
-		react(qp, VERDICT_ACCESS, cause, tq->held_psn);
+	settle(roce_of(qp));
 }
 
 /*
@@ -456,10 +385,13 @@ void responder_settle(struct qp *qp)
  * that the key does not allow was not carried out before: who guesses PSNs finds one that is past sooner
  * than the next one, and should not end the connection with it.
  */
-static void on_duplicate(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
+static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
+			 const struct packet_opcode *op)
 {
-	struct roce_qp *tq = roce_of(qp);
+	const struct remote_range range = { packet->rkey, packet->length, packet->va };
+	struct qp *qp = tq->qp;
 	uint32_t pd = qp->remote_pd;
+	enum cause cause;
 
 	counter_add(COUNTER_DUPLICATES);
 	switch (op->kind) {
@@ -469,7 +401,7 @@ static void on_duplicate(struct qp *qp, const struct packet *packet, const struc
 		break;
 	case PACKET_READ_REQUEST:
 		if ((qp->type != IBV_QPT_XRC_RECV || xrc_find_pd(qp, packet->xrc_srqn, &pd)) &&
-		    check_read_key(qp, packet, pd) == KEY_OK)
+		    execute_check_read(qp, &range, pd, &cause) == VERDICT_OK)
 			answer_repeat_read(tq, packet, pd);
 		break;
 	case PACKET_ATOMIC_WRITE:
@@ -489,33 +421,30 @@ static void on_duplicate(struct qp *qp, const struct packet *packet, const struc
  * One NAK for each gap (IBA 9.7.5.1.2). What was on the way behind it follows with rising PSNs, so
  * one that is not higher than the last shows that the requester went back, and the gap is there again.
  */
-static void on_stray(struct qp *qp, const struct packet *packet)
+static void on_stray(struct roce_qp *tq, const struct packet *packet)
 {
-	struct roce_qp *tq = roce_of(qp);
-
 	counter_add(COUNTER_OUT_OF_ORDER);
 	if (!tq->nak_sent || packet_psn_diff(packet->psn, tq->stray_psn) <= 0)
-		react(qp, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
+		react(tq, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
 	tq->stray_psn = packet->psn;
 }
 
-static void on_reliable(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
+static void on_reliable(struct roce_qp *tq, const struct packet *packet, const struct packet_opcode *op)
 {
-	int32_t distance = packet_psn_diff(packet->psn, roce_of(qp)->expected_psn);
+	int32_t distance = packet_psn_diff(packet->psn, tq->expected_psn);
 
 	if (distance < 0)
-		on_duplicate(qp, packet, op);
+		on_duplicate(tq, packet, op);
 	else if (distance > 0)
-		on_stray(qp, packet);
+		on_stray(tq, packet);
 	else
-		execute(qp, packet, op);
+		execute(tq, packet, op);
 }
 
 /* IBA 9.8.2.2.2: after a gap the next FIRST or ONLY is accepted, whatever its PSN. */
-static void on_unreliable(struct qp *qp, const struct packet *packet,
+static void on_unreliable(struct roce_qp *tq, const struct packet *packet,
 			  const struct packet_opcode *op)
 {
-	struct roce_qp *tq = roce_of(qp);
 	bool gap = packet->psn != tq->expected_psn;
 
 	tq->expected_psn = packet->psn;
@@ -526,7 +455,7 @@ static void on_unreliable(struct qp *qp, const struct packet *packet,
 		tq->expected_psn = psn_add(packet->psn, 1);
 		return;
 	}
-	execute(qp, packet, op);
+	execute(tq, packet, op);
 	tq->expected_psn = psn_add(packet->psn, 1);
 }
 
@@ -537,7 +466,7 @@ void responder_on_packet(struct qp *qp, const struct packet *packet, const struc
 	enum ibv_qp_state state;
 
 	if (!goes_on)
-		responder_settle(qp);
+		settle(tq);
 	state = qp_state(qp);
 	if (state == IBV_QPS_ERR && tq->nak.final) {
 		/*
@@ -556,9 +485,9 @@ void responder_on_packet(struct qp *qp, const struct packet *packet, const struc
 		tq->ack_psn = psn_add(tq->expected_psn, PACKET_PSN_MASK);
 	}
 	if (qp_is_reliable(qp))
-		on_reliable(qp, packet, op);
+		on_reliable(tq, packet, op);
 	else
-		on_unreliable(qp, packet, op);
+		on_unreliable(tq, packet, op);
 	roce_want_flush(tq);
 }
 
@@ -566,7 +495,7 @@ void responder_flush(struct qp *qp)
 {
 	struct roce_qp *tq = roce_of(qp);
 
-	responder_settle(qp);
+	settle(tq);
 	if (tq->responses.head != tq->responses.tail || tq->replays.head != tq->replays.tail ||
 	    tq->nak.owed || tq->ack_owed || tq->congestion_seen)
 		answer_send(qp);

@@ -5,7 +5,7 @@
  * Out: data in the program's memory, receive completions; acknowledgements, NAKs, responses.
  *
  * Callers hold the QP's lock. Never waits, and a packet cannot make it fail: what comes ends in a
- * verdict (verdict.h). The checks are those of IBA 9.7.4, in their order. What is owed is sent by
+ * verdict (execute/verdict.h). The checks are those of IBA 9.7.4, in their order. What is owed is sent by
  * responder_flush, responses first, so that nothing acknowledges a READ before it is answered.
  */
 #ifndef ROCE_RESPONDER_H

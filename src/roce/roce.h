@@ -7,8 +7,8 @@
  * on sockets, a simulator on a virtual clock, and a fuzzer feeds it.
  *
  * Where to look: requester.c (posted work becomes packets), request.c (what these say), completer.c
- * (what comes back), responder.c (what peers ask), answer.c (what is sent back), verdict.c (what a packet
- * can do wrong, and what follows), retransmit.c (losses and time-outs), window.c and base/pace.h (how
+ * (what comes back), responder.c (what peers ask), answer.c (what is sent back), refusal.c (what its
+ * syndrome says), retransmit.c (losses and time-outs), window.c and base/pace.h (how
  * much is on the way), congestion.c (CNPs, and the pace of responses), gso.c, timer.c, datagram.c (UD).
  *
  * Threads: a QP's state is only touched with its lock, which each function takes that is not given a

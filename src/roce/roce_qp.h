@@ -13,6 +13,7 @@
 
 #include "base/pace.h"
 #include "object/limits.h"
+#include "execute/execute.h"
 #include "object/qp.h"
 #include "packet/packet.h"
 #include "roce/timer.h"
@@ -146,9 +147,7 @@ struct roce_qp {
 	uint32_t ack_psn;
 	uint32_t msn;	   /* messages carried out */
 	uint32_t received; /* bytes of the current message */
-	uint32_t total;	   /* WRITE: length of the RETH */
-	uint32_t rkey;
-	uint64_t va;
+	struct remote_range range; /* that it names: of its RETH or AtomicETH */
 	uint32_t revoked;  /* by a message that counts as not come while somebody still copies; 0: none */
 	/*
 	 * Packets of a WRITE that arrived together are copied at once: these were accepted, from

@@ -2,56 +2,32 @@
 
 #include <string.h>
 
-#include "shm/answer.h"
-#include "execute/atomic.h"
-#include "execute/flush.h"
-#include "memory/key.h"
-#include "memory/memory.h"
-#include "object/mw.h"
+#include "execute/execute.h"
+#include "execute/reaction.h"
 #include "execute/receive.h"
 #include "object/xrcd.h"
+#include "shm/answer.h"
 
-/* What a request can end in (what follows from it is the table below). */
-enum verdict {
-	VERDICT_OK,
-	VERDICT_STALE,	      /* an old message, or the rest of one that was refused */
-	VERDICT_UNREACHABLE,  /* the QP is of another service than the sender */
-	VERDICT_NOT_READY,    /* wrong state, not connected to the sender */
-	VERDICT_OUT_OF_ORDER, /* the message sequence number is not the expected one */
-	VERDICT_NO_RECEIVE,
-	VERDICT_TOO_LONG,      /* for the receive */
-	VERDICT_RECEIVE_FAULT, /* the receive's memory is not usable */
-	VERDICT_INVALID,       /* malformed, unaligned, or too many READs */
-	VERDICT_ACCESS,	       /* R_Key or right */
-	VERDICT_INVALIDATE,    /* SEND_WITH_INV with a key that does not allow it */
-	VERDICT_REVOKING, /* SEND_WITH_INV, and somebody still copies by the key, which is dead */
-	VERDICTS
+/* What becomes of a record, before anything of its request is looked at. */
+enum arrival {
+	ARRIVAL_EXPECTED,     /* the QP executes it */
+	ARRIVAL_STALE,	      /* an old message, or the rest of one that was refused: it is dropped */
+	ARRIVAL_UNREACHABLE,  /* the QP is of another service than the sender */
+	ARRIVAL_NOT_READY,    /* wrong state, not connected to the sender */
+	ARRIVAL_OUT_OF_ORDER, /* its number is not the expected one */
 };
 
 /* Code of 1.28 ms: most copies that are under way are over long before. */
 #define REVOKE_TIMER 14
 
-struct reaction {
-	uint8_t nak;		/* enum nak; 0: nothing is sent */
-	uint8_t receive_status; /* the message's receive completes with it; 0: it does not */
-	bool fails_qp;
-	uint8_t event; /* enum ibv_event_type + 1; 0: none */
-};
-
-static const struct reaction reactions[VERDICTS] = {
-	[VERDICT_UNREACHABLE] = { NAK_UNREACHABLE },
-	[VERDICT_NOT_READY] = { NAK_SILENCE },
-	[VERDICT_OUT_OF_ORDER] = { NAK_SILENCE },
-	[VERDICT_NO_RECEIVE] = { NAK_RNR },
-	[VERDICT_TOO_LONG] = { NAK_INVALID_REQUEST, IBV_WC_LOC_LEN_ERR, true },
-	[VERDICT_RECEIVE_FAULT] = { NAK_REMOTE_OPERATION, IBV_WC_LOC_PROT_ERR, true },
-	[VERDICT_INVALID] = { NAK_INVALID_REQUEST, 0, true, IBV_EVENT_QP_REQ_ERR + 1 },
-	/* a receive is there if it was a WRITE_WITH_IMM (IBA 11.6.2) */
-	[VERDICT_ACCESS] = { NAK_REMOTE_ACCESS, IBV_WC_LOC_ACCESS_ERR, true,
-			     IBV_EVENT_QP_ACCESS_ERR + 1 },
-	/* class J: the requester is not told, and finds out by its time-outs (IBA 9.9.6.3) */
-	[VERDICT_INVALIDATE] = { NAK_SILENCE, IBV_WC_REM_INV_REQ_ERR, true },
-	[VERDICT_REVOKING] = { NAK_RNR },
+/* Silence is said, too: a ring does not lose records, so the requester would wait for ever. */
+static const uint8_t naks[REFUSALS] = {
+	[REFUSAL_SILENT] = NAK_SILENCE,
+	[REFUSAL_RNR] = NAK_RNR,
+	[REFUSAL_SEQUENCE] = NAK_SILENCE,
+	[REFUSAL_INVALID_REQUEST] = NAK_INVALID_REQUEST,
+	[REFUSAL_REMOTE_ACCESS] = NAK_REMOTE_ACCESS,
+	[REFUSAL_REMOTE_OPERATION] = NAK_REMOTE_OPERATION,
 };
 
 /* What the requester's cause is, where it differs from ours. */
@@ -76,72 +52,69 @@ static void acknowledge(struct link *link)
 	ring_acknowledge(&link->rx, end);
 }
 
-static void complete(struct qp *qp, const struct record_header *header, enum ibv_wc_opcode opcode,
-		     uint32_t length, uint32_t wc_flags)
+static void complete(struct shm_qp *lq, const struct record_header *header,
+		     enum ibv_wc_opcode opcode, uint32_t wc_flags)
 {
-	struct link *link = shm_of(qp)->link;
 	const struct receive_end end = {
 		.opcode = opcode,
 		.status = IBV_WC_SUCCESS,
-		.byte_len = length,
+		.byte_len = lq->received,
 		.wc_flags = wc_flags,
 		.imm = header->imm,
 		.src_qp = header->src_qpn,
 		.solicited = record_flags(header) & RECORD_SOLICITED,
 	};
 
-	if (link)
-		acknowledge(link);
-	receive_complete(qp, &end);
+	if (lq->link)
+		acknowledge(lq->link);
+	receive_complete(lq->qp, &end);
+}
+
+static void note_nak(struct shm_qp *lq, const struct record_header *header)
+{
+	lq->nak_sent = true;
+	lq->nak_sent_attempt = header->msn >> 24;
 }
 
 /*
- * Puts a verdict into effect. The QP's own completions and state come before the NAK: by the time
- * the requester knows, this end is in ERR (CONTRACT 15).
+ * Puts a verdict that is not VERDICT_OK into effect, for the record that begins at `begin`. A message
+ * that is tried again comes again as a whole.
  */
-static void react(struct qp *qp, struct link *link, enum verdict verdict, enum cause cause,
+static void react(struct shm_qp *lq, struct link *link, enum verdict verdict, enum cause cause,
 		  const struct record_header *header, uint64_t begin) NO_LOCK_CHECK
 {
-	const struct reaction *reaction = &reactions[verdict];
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
+	const struct reaction *reaction = reaction_of(qp, verdict);
+	const struct refused_request request = {
+		.unit = "message",
+		.number = record_msn(header),
+		.src_qpn = header->src_qpn,
+		.rkey = header->rkey,
+		.address = header->remote_addr,
+		.length = header->total,
+	};
 	struct nak_pending nak = {
 		.msn = header->msn,
-		.nak = reaction->nak,
+		.nak = naks[reaction->refusal],
 		.timer = verdict == VERDICT_REVOKING ? NAK_UNCOUNTED | REVOKE_TIMER
 						     : qp->attr.min_rnr_timer,
 		.cause = cause_for_peer(verdict, cause),
+		.position = begin,
 	};
 
 	lq->in_message = false;
-	if (!qp_is_reliable(qp)) {
-		if (verdict == VERDICT_RECEIVE_FAULT) {
-			receive_blame(qp, (enum ibv_wc_status)reaction->receive_status, cause);
-			qp_fail(qp, cause);
-			return;
-		}
+	if (reaction->fails_qp) {
+		reaction_begin(qp, reaction, cause, &request);
+		shm_answer_send(qp); /* what is owed for earlier requests, if there is room */
+		reaction_end(qp, reaction, cause);
+	} else if (!qp_is_reliable(qp)) {
 		lq->dropping = !(record_flags(header) & RECORD_LAST);
 		lq->revoked = 0;
-		if (verdict != VERDICT_STALE && verdict != VERDICT_NOT_READY)
-			cause_report_ratelimited(CAUSE_UC_DROPPED, qp->ib.qp_num, "message %u from 0x%06x: %s",
-				     record_msn(header), header->src_qpn, cause_sentence(cause));
+		reaction_drop(qp, cause, &request);
+	}
+	if (!qp_is_reliable(qp))
 		return;
-	}
-	if (reaction->fails_qp) {
-		cause_report(cause, qp->ib.qp_num,
-			     "message %u from QP 0x%06x, rkey 0x%x, address 0x%llx, length %u",
-			     record_msn(header), header->src_qpn, header->rkey,
-			     (unsigned long long)header->remote_addr, header->total);
-		if (reaction->receive_status) {
-			receive_blame(qp, (enum ibv_wc_status)reaction->receive_status, cause);
-		}
-		shm_answer_send(qp); /* what is owed for earlier requests, if there is room */
-		if (reaction->event)
-			qp_raise(qp, (enum ibv_event_type)(reaction->event - 1));
-		qp_fail(qp, cause);
-	}
-	lq->nak_sent = true;
-	lq->nak_sent_attempt = header->msn >> 24;
-	nak.position = begin;
+	note_nak(lq, header);
 	shm_answer_nak(qp, link, header->src_qpn, &nak);
 }
 
@@ -169,15 +142,15 @@ static bool is_answered(const struct record_header *header)
 }
 
 /* The service, the state, the connection, the order: IBA 9.7.4.1.1. */
-static enum verdict check_connection(struct qp *qp, struct link *link,
+static enum arrival check_connection(struct shm_qp *lq, struct link *link,
 				     const struct record_header *header)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 	enum ibv_qp_state state = qp_state(qp);
 	bool first = record_flags(header) & RECORD_FIRST;
 
 	if (!is_of_service(qp, header))
-		return is_answered(header) ? VERDICT_UNREACHABLE : VERDICT_STALE;
+		return is_answered(header) ? ARRIVAL_UNREACHABLE : ARRIVAL_STALE;
 	/* its process was not known yet when the QP was connected */
 	if (!lq->link && link->slot == qp->attr.dest_qp_num >> ARENA_QP_BITS &&
 	    (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
@@ -188,7 +161,7 @@ static enum verdict check_connection(struct qp *qp, struct link *link,
 	if ((state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD &&
 	     state != IBV_QPS_SQE) ||
 	    lq->link != link || qp->attr.dest_qp_num != header->src_qpn)
-		return is_answered(header) ? VERDICT_NOT_READY : VERDICT_STALE;
+		return is_answered(header) ? ARRIVAL_NOT_READY : ARRIVAL_STALE;
 	if (!lq->expecting) {
 		lq->expecting = true;
 		lq->expected_msn = qp->attr.rq_psn & MSN_MASK;
@@ -197,79 +170,74 @@ static enum verdict check_connection(struct qp *qp, struct link *link,
 		/* what was begun and not ended is lost (IBA 9.8.2.2.2) */
 		if (first)
 			lq->in_message = lq->dropping = false;
-		return !first && (lq->dropping || !lq->in_message) ? VERDICT_STALE : VERDICT_OK;
+		return !first && (lq->dropping || !lq->in_message) ? ARRIVAL_STALE : ARRIVAL_EXPECTED;
 	}
 	/* A message without its beginning is as much out of order as one that was not expected. */
 	if (record_msn(header) != lq->expected_msn || (!first && !lq->in_message))
-		return lq->nak_sent && lq->nak_sent_attempt == header->msn >> 24 ? VERDICT_STALE :
-									     VERDICT_OUT_OF_ORDER;
+		return lq->nak_sent && lq->nak_sent_attempt == header->msn >> 24 ?
+			       ARRIVAL_STALE :
+			       ARRIVAL_OUT_OF_ORDER;
 	lq->nak_sent = false;
-	return VERDICT_OK;
+	return ARRIVAL_EXPECTED;
 }
 
-static enum verdict on_send(struct qp *qp, const struct record_header *header,
+/* `done` bytes of the range are there. */
+static struct remote_range range_of(const struct record_header *header, uint32_t done)
+{
+	return (struct remote_range){ header->rkey, header->total - done, header->remote_addr + done };
+}
+
+static enum verdict on_send(struct shm_qp *lq, const struct record_header *header,
 			    const uint8_t *payload, enum cause *cause)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 	uint32_t flags = record_flags(header);
 	uint32_t wc_flags = 0;
+	enum verdict verdict = VERDICT_OK;
 
-	if (flags & RECORD_FIRST) {
-		if (!receive_take(qp)) {
-			*cause = CAUSE_NO_RECEIVE;
-			return VERDICT_NO_RECEIVE;
-		}
-		if (header->total > qp->receive.length) {
-			*cause = CAUSE_RECEIVE_TOO_SHORT;
-			return VERDICT_TOO_LONG;
-		}
-	}
-	if (header->bytes > lq->message_total - lq->received || !qp->has_receive) {
-		*cause = CAUSE_PEER_DISORDERLY;
+	if (flags & RECORD_FIRST)
+		verdict = receive_take_for(qp, header->total, cause);
+	if (verdict != VERDICT_OK)
+		return verdict;
+	if (header->bytes > lq->message_total - lq->received || !qp->has_receive)
 		return VERDICT_INVALID;
-	}
-	*cause = receive_scatter(qp, lq->received, payload, header->bytes);
-	if (*cause != CAUSE_NONE)
-		return VERDICT_RECEIVE_FAULT;
+	verdict = receive_deliver(qp, lq->received, payload, header->bytes, cause);
+	if (verdict != VERDICT_OK)
+		return verdict;
 	lq->received += header->bytes;
 	if (!(flags & RECORD_LAST))
 		return VERDICT_OK;
 	if (flags & RECORD_INV) {
-		*cause = mw_invalidate_once(header->imm, qp->remote_pd, qp->ib.qp_num,
-					    &lq->revoked);
-		if (*cause != CAUSE_NONE)
-			return *cause == CAUSE_COPY_UNFINISHED ? VERDICT_REVOKING
-							       : VERDICT_INVALIDATE;
+		verdict = execute_invalidate(qp, header->imm, &lq->revoked, cause);
+		if (verdict != VERDICT_OK)
+			return verdict;
 		wc_flags |= IBV_WC_WITH_INV;
 	}
 	if (flags & RECORD_IMM)
 		wc_flags |= IBV_WC_WITH_IMM;
-	complete(qp, header, IBV_WC_RECV, lq->received, wc_flags);
+	complete(lq, header, IBV_WC_RECV, wc_flags);
 	return VERDICT_OK;
 }
 
-static enum verdict on_write(struct qp *qp, const struct record_header *header,
+static enum verdict on_write(struct shm_qp *lq, const struct record_header *header,
 			     const uint8_t *payload, enum cause *cause)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 	uint32_t flags = record_flags(header);
-	uint32_t left = lq->message_total - lq->received;
+	struct remote_range rest = range_of(header, lq->received);
+	struct iovec piece = { (void *)payload, header->bytes };
+	enum verdict verdict;
 
-	if (header->bytes > left) {
-		*cause = CAUSE_PEER_DISORDERLY;
+	rest.length = lq->message_total - lq->received;
+	if (header->bytes > rest.length)
 		return VERDICT_INVALID;
-	}
-	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE))
-		*cause = CAUSE_QP_ACCESS;
-	else if (header->total)
-		*cause = memory_write_remote(qp_peer(qp), header->rkey, header->remote_addr + lq->received,
-					     left, payload, header->bytes);
-	else
-		*cause = CAUSE_NONE;
-	if (*cause != CAUSE_NONE) {
+	verdict = execute_check_right(qp, IBV_ACCESS_REMOTE_WRITE, cause);
+	if (verdict == VERDICT_OK && header->total)
+		verdict = execute_write(qp, &rest, &piece, 1, header->bytes, cause);
+	if (verdict != VERDICT_OK) {
 		if (flags & RECORD_IMM)
 			receive_take(qp); /* which fails with it */
-		return VERDICT_ACCESS;
+		return verdict;
 	}
 	lq->received += header->bytes;
 	if (!(flags & RECORD_LAST) || !(flags & RECORD_IMM))
@@ -278,103 +246,69 @@ static enum verdict on_write(struct qp *qp, const struct record_header *header,
 		*cause = CAUSE_NO_RECEIVE;
 		return VERDICT_NO_RECEIVE;
 	}
-	complete(qp, header, IBV_WC_RECV_RDMA_WITH_IMM, lq->received, IBV_WC_WITH_IMM);
+	complete(lq, header, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_WITH_IMM);
 	return VERDICT_OK;
 }
 
-static enum verdict on_read(struct qp *qp, const struct record_header *header, enum cause *cause)
+/* One more READ or atomic may wait for its response. */
+static enum verdict check_resources(struct shm_qp *lq, enum cause *cause)
 {
-	enum key_verdict verdict = KEY_OK;
-	uint64_t host;
-	uint32_t flags;
-
-	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ)) {
-		*cause = CAUSE_QP_ACCESS;
-		return VERDICT_ACCESS;
-	}
-	if (header->total)
-		verdict = key_check(key_table(), header->rkey, qp->remote_pd, qp->ib.qp_num,
-				    header->remote_addr, header->total, IBV_ACCESS_REMOTE_READ,
-				    &host, &flags);
-	if (verdict != KEY_OK) {
-		*cause = key_cause_remote(verdict);
-		return VERDICT_ACCESS;
-	}
-	if (!shm_answer_add(qp, header, 0)) {
-		*cause = CAUSE_READ_ATOMIC_OVERFLOW;
-		return VERDICT_INVALID;
-	}
-	return VERDICT_OK;
+	if (shm_answer_has_room(lq->qp))
+		return VERDICT_OK;
+	*cause = CAUSE_READ_ATOMIC_OVERFLOW;
+	return VERDICT_INVALID;
 }
 
-static enum verdict on_atomic(struct qp *qp, const struct record_header *header,
+static enum verdict on_read(struct shm_qp *lq, const struct record_header *header,
+			    enum cause *cause)
+{
+	const struct remote_range range = range_of(header, 0);
+	enum verdict verdict = check_resources(lq, cause);
+
+	if (verdict == VERDICT_OK)
+		verdict = execute_check_right(lq->qp, IBV_ACCESS_REMOTE_READ, cause);
+	if (verdict == VERDICT_OK)
+		verdict = execute_check_read(lq->qp, &range, lq->qp->remote_pd, cause);
+	if (verdict == VERDICT_OK)
+		shm_answer_add(lq->qp, header, 0);
+	return verdict;
+}
+
+static enum verdict on_atomic(struct shm_qp *lq, const struct record_header *header,
 			      const uint8_t *payload, enum cause *cause)
 {
+	const struct remote_range range = range_of(header, 0);
+	enum verdict verdict = check_resources(lq, cause);
 	uint64_t operands[2], before;
 
-	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC)) {
-		*cause = CAUSE_QP_ACCESS;
-		return VERDICT_ACCESS;
-	}
-	if (header->bytes != sizeof(operands)) {
-		*cause = CAUSE_PEER_DISORDERLY;
-		return VERDICT_INVALID;
-	}
-	if (header->remote_addr % 8) {
-		*cause = CAUSE_ATOMIC_UNALIGNED;
-		return VERDICT_INVALID;
-	}
-	if (!shm_answer_has_room(qp)) {
-		*cause = CAUSE_READ_ATOMIC_OVERFLOW;
-		return VERDICT_INVALID;
-	}
+	if (verdict == VERDICT_OK && header->bytes != sizeof(operands))
+		verdict = VERDICT_INVALID;
+	if (verdict != VERDICT_OK)
+		return verdict;
 	memcpy(operands, payload, sizeof(operands));
-	*cause = atomic_execute(qp, record_kind(header) == RECORD_COMPARE_SWAP, header->rkey, header->remote_addr,
-				operands[0], operands[1], &before);
-	if (*cause != CAUSE_NONE)
-		return VERDICT_ACCESS;
-	shm_answer_add(qp, header, before);
-	return VERDICT_OK;
+	verdict = execute_atomic(lq->qp, &range, record_kind(header) == RECORD_COMPARE_SWAP,
+				 operands[0], operands[1], &before, cause);
+	if (verdict == VERDICT_OK)
+		shm_answer_add(lq->qp, header, before);
+	return verdict;
 }
 
-static enum verdict on_atomic_write(struct qp *qp, const struct record_header *header,
+static enum verdict on_atomic_write(struct shm_qp *lq, const struct record_header *header,
 				    const uint8_t *payload, enum cause *cause)
 {
-	uint64_t value;
+	const struct remote_range range = range_of(header, 0);
 
-	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE)) {
-		*cause = CAUSE_QP_ACCESS;
-		return VERDICT_ACCESS;
-	}
-	if (header->bytes != sizeof(value)) {
-		*cause = CAUSE_PEER_DISORDERLY;
-		return VERDICT_INVALID;
-	}
-	if (header->remote_addr % 8) {
-		*cause = CAUSE_ATOMIC_UNALIGNED;
-		return VERDICT_INVALID;
-	}
-	memcpy(&value, payload, sizeof(value));
-	*cause = atomic_write(qp, header->rkey, header->remote_addr, value);
-	return *cause == CAUSE_NONE ? VERDICT_OK : VERDICT_ACCESS;
+	return execute_atomic_write(lq->qp, &range, payload, header->bytes, cause);
 }
 
-/* What was written before is visible; what is checked is whether the peer may ask (IBA 9.7.4.1.10). */
-static enum verdict on_flush(struct qp *qp, const struct record_header *header, enum cause *cause)
+static enum verdict on_flush(struct shm_qp *lq, const struct record_header *header,
+			     enum cause *cause)
 {
+	const struct remote_range range = range_of(header, 0);
 	uint32_t types = header->imm & 0xf, level = header->imm >> 4;
+	enum verdict verdict = execute_check_flush(lq->qp, types, level, cause);
 
-	if (!flush_is_valid(types, level)) {
-		*cause = CAUSE_PEER_DISORDERLY;
-		return VERDICT_INVALID;
-	}
-	if (!flush_is_allowed(qp, types)) {
-		*cause = CAUSE_QP_ACCESS;
-		return VERDICT_INVALID;
-	}
-	*cause = memory_flush_remote(qp_peer(qp), header->rkey, header->remote_addr, header->total,
-				     flush_rights(types), level == NEWER_FLUSH_MR);
-	return *cause == CAUSE_NONE ? VERDICT_OK : VERDICT_ACCESS;
+	return verdict == VERDICT_OK ? execute_flush(lq->qp, &range, types, level, cause) : verdict;
 }
 
 /* The record says a place in this process. */
@@ -383,10 +317,12 @@ static uint32_t number_of(uint16_t place)
 	return memory_slot() << XRC_PLACE_BITS | place;
 }
 
-static enum verdict carry_out(struct qp *qp, const struct record_header *header,
+/* *cause is CAUSE_PEER_DISORDERLY, for what contradicts itself. */
+static enum verdict carry_out(struct shm_qp *lq, const struct record_header *header,
 			      const uint8_t *payload, enum cause *cause)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
+	bool is_reliable = qp_is_reliable(qp);
 
 	if (record_flags(header) & RECORD_FIRST) {
 		if (qp->type == IBV_QPT_XRC_RECV && !xrc_select(qp, number_of(header->srqn))) {
@@ -397,39 +333,34 @@ static enum verdict carry_out(struct qp *qp, const struct record_header *header,
 		lq->message_total = header->total;
 		lq->message_kind = (uint8_t)record_kind(header);
 	} else if (record_kind(header) != lq->message_kind) {
-		/* what was checked at its FIRST does not hold for it (IBA 9.7.4.1.2) */
-		*cause = CAUSE_PEER_DISORDERLY;
-		return VERDICT_INVALID;
+		return VERDICT_INVALID; /* its FIRST was checked as something else (IBA 9.7.4.1.2) */
 	}
 	switch (record_kind(header)) {
 	case RECORD_SEND:
-		return on_send(qp, header, payload, cause);
+		return on_send(lq, header, payload, cause);
 	case RECORD_WRITE:
-		return on_write(qp, header, payload, cause);
+		return on_write(lq, header, payload, cause);
 	case RECORD_READ:
-		return qp_is_reliable(qp) ? on_read(qp, header, cause) : VERDICT_INVALID;
+		return is_reliable ? on_read(lq, header, cause) : VERDICT_INVALID;
 	case RECORD_COMPARE_SWAP:
 	case RECORD_FETCH_ADD:
-		return qp_is_reliable(qp) ? on_atomic(qp, header, payload, cause) :
-						VERDICT_INVALID;
+		return is_reliable ? on_atomic(lq, header, payload, cause) : VERDICT_INVALID;
 	case RECORD_ATOMIC_WRITE:
-		return qp_is_reliable(qp) ? on_atomic_write(qp, header, payload, cause) :
-						VERDICT_INVALID;
+		return is_reliable ? on_atomic_write(lq, header, payload, cause) : VERDICT_INVALID;
 	case RECORD_FLUSH:
-		return qp_is_reliable(qp) ? on_flush(qp, header, cause) : VERDICT_INVALID;
+		return is_reliable ? on_flush(lq, header, cause) : VERDICT_INVALID;
 	default:
-		*cause = CAUSE_PEER_DISORDERLY;
 		return VERDICT_INVALID;
 	}
 }
 
 /* If the QP is not connected to the sender, nothing of it may change. */
-static bool refuse(struct link *link, const struct record_header *header, enum verdict verdict)
+static bool refuse(struct link *link, const struct record_header *header, enum arrival arrival)
 {
-	bool never = verdict == VERDICT_UNREACHABLE;
+	bool never = arrival == ARRIVAL_UNREACHABLE;
 	enum cause cause = never ? CAUSE_PEER_OTHER_SERVICE : CAUSE_PEER_NOT_READY;
 
-	if (!shm_answer_refuse(link, header, (enum nak)reactions[verdict].nak, cause))
+	if (!shm_answer_refuse(link, header, never ? NAK_UNREACHABLE : NAK_SILENCE, cause))
 		return false;
 	if (never && record_flags(header) & RECORD_FIRST)
 		cause_report_ratelimited(cause, header->dst_qpn, "QP 0x%06x sends to it", header->src_qpn);
@@ -448,45 +379,48 @@ bool shm_responder_without_qp(struct link *link, const struct record_header *hea
 		return shm_answer_refuse(link, header, NAK_UNREACHABLE, CAUSE_PEER_QP_MISSING);
 	of_service = is_of_service(qp, header);
 	qp_unlock(qp);
-	return refuse(link, header, of_service ? VERDICT_NOT_READY : VERDICT_UNREACHABLE);
+	return refuse(link, header, of_service ? ARRIVAL_NOT_READY : ARRIVAL_UNREACHABLE);
+}
+
+static void execute(struct shm_qp *lq, struct link *link, const struct record_header *header,
+		    const uint8_t *payload, uint64_t begin)
+{
+	enum cause cause = CAUSE_PEER_DISORDERLY;
+	enum verdict verdict;
+
+	execute_establish(lq->qp);
+	verdict = carry_out(lq, header, payload, &cause);
+	if (verdict != VERDICT_OK) {
+		react(lq, link, verdict, cause, header, begin);
+		return;
+	}
+	lq->in_message = !(record_flags(header) & RECORD_LAST);
+	if (!lq->in_message)
+		lq->expected_msn = msn_next(lq->expected_msn);
+	if (shm_answer_is_owed(lq->qp))
+		shm_answer_send(lq->qp);
 }
 
 bool shm_responder_on_request(struct qp *qp, struct link *link, const struct record_header *header,
-			  const uint8_t *payload, uint64_t end)
+			      const uint8_t *payload, uint64_t end)
 {
 	struct shm_qp *lq = shm_of(qp);
-	uint64_t begin = end - record_size(header);
-	enum cause cause = CAUSE_PEER_NOT_READY;
-	enum verdict verdict = check_connection(qp, link, header);
+	enum arrival arrival = check_connection(lq, link, header);
 
-	if (verdict == VERDICT_OK && qp_state(qp) == IBV_QPS_RTR && !qp->comm_established) {
-		qp->comm_established = true;
-		qp_raise(qp, IBV_EVENT_COMM_EST);
-	}
-	if (verdict == VERDICT_OK)
-		verdict = carry_out(qp, header, payload, &cause);
-	switch (verdict) {
-	case VERDICT_OK:
-		lq->in_message = !(record_flags(header) & RECORD_LAST);
-		if (!lq->in_message)
-			lq->expected_msn = msn_next(lq->expected_msn);
-		if (shm_answer_is_owed(qp))
-			shm_answer_send(qp);
+	switch (arrival) {
+	case ARRIVAL_EXPECTED:
+		execute(lq, link, header, payload, end - record_size(header));
 		break;
-	case VERDICT_STALE:
+	case ARRIVAL_STALE:
 		break;
-	case VERDICT_UNREACHABLE:
-	case VERDICT_NOT_READY:
-	case VERDICT_OUT_OF_ORDER:
-		if (!refuse(link, header, verdict))
+	case ARRIVAL_UNREACHABLE:
+	case ARRIVAL_NOT_READY:
+	case ARRIVAL_OUT_OF_ORDER:
+		if (!refuse(link, header, arrival))
 			return false;
-		if (verdict == VERDICT_OUT_OF_ORDER) {
-			lq->nak_sent = true;
-			lq->nak_sent_attempt = header->msn >> 24;
-		}
+		if (arrival == ARRIVAL_OUT_OF_ORDER)
+			note_nak(lq, header);
 		break;
-	default:
-		react(qp, link, verdict, cause, header, begin);
 	}
 	return true;
 }

@@ -7,8 +7,8 @@
  * Callers hold the link's rx_lock and the QP's lock; takes the link's tx_lock. Never waits. A record
  * cannot make it fail: whatever the peer sends ends in a verdict.
  *
- * The checks are those of IBA 9.7.4, in their order; what a verdict entails is in the table
- * `reactions`.
+ * The checks are those of IBA 9.7.4, in their order. What a request does is in execute/execute.h, what
+ * follows from a refusal in execute/verdict.h.
  */
 #ifndef SHM_RESPONDER_H
 #define SHM_RESPONDER_H

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "roce/verdict.h"
+#include "roce/refusal.h"
 
 #define BYTES  65536
 #define RIGHTS                                                                                     \
@@ -364,16 +364,19 @@ static void test_table(void **state)
 		const struct reaction *rc = verdict_reaction(v, VERDICT_RC);
 		const struct reaction *uc = verdict_reaction(v, VERDICT_UC);
 
-		assert_int_equal(uc->syndrome, VERDICT_SILENT);
-		assert_int_equal(rc->fails_qp && v != VERDICT_INVALIDATE,
-				 rc->requester_status != 0);
-		if (rc->requester_status)
-			assert_int_equal(rc->syndrome & PACKET_SYNDROME_MASK, PACKET_SYNDROME_NAK);
-		if (rc->requester_status)
-			assert_int_equal(verdict_of_nak(rc->syndrome), rc->requester_status);
+		enum ibv_wc_status status = verdict_requester_status(rc->refusal);
+
+		assert_int_equal(uc->refusal, REFUSAL_SILENT);
+		assert_int_equal(rc->fails_qp && v != VERDICT_INVALIDATE, status != IBV_WC_SUCCESS);
+		if (status != IBV_WC_SUCCESS) {
+			uint8_t syndrome = refusal_syndrome(rc->refusal);
+
+			assert_int_equal(syndrome & PACKET_SYNDROME_MASK, PACKET_SYNDROME_NAK);
+			assert_int_equal(refusal_status(syndrome), status);
+		}
 	}
-	assert_int_equal(verdict_of_nak(PACKET_SYNDROME_NAK | PACKET_NAK_SEQUENCE), IBV_WC_SUCCESS);
-	assert_int_equal(verdict_of_nak(PACKET_SYNDROME_NAK | 31), IBV_WC_SUCCESS);
+	assert_int_equal(refusal_status(PACKET_SYNDROME_NAK | PACKET_NAK_SEQUENCE), IBV_WC_SUCCESS);
+	assert_int_equal(refusal_status(PACKET_SYNDROME_NAK | 31), IBV_WC_SUCCESS);
 }
 
 int main(void)

@@ -1,0 +1,131 @@
+#include "execute/execute.h"
+
+#include <string.h>
+
+#include "base/newer.h"
+#include "execute/atomic.h"
+#include "memory/key.h"
+#include "memory/memory.h"
+#include "object/mw.h"
+
+static enum verdict access_verdict(enum cause cause)
+{
+	return cause == CAUSE_NONE ? VERDICT_OK : VERDICT_ACCESS;
+}
+
+void execute_establish(struct qp *qp)
+{
+	if (qp->comm_established || qp_state(qp) != IBV_QPS_RTR)
+		return;
+	qp->comm_established = true;
+	qp_raise(qp, IBV_EVENT_COMM_EST);
+}
+
+enum verdict execute_check_right(const struct qp *qp, uint32_t right, enum cause *cause)
+{
+	if ((qp->attr.qp_access_flags & right) == right)
+		return VERDICT_OK;
+	*cause = CAUSE_QP_ACCESS;
+	return VERDICT_ACCESS;
+}
+
+enum verdict execute_invalidate(struct qp *qp, uint32_t rkey, uint32_t *revoked, enum cause *cause)
+{
+	*cause = mw_invalidate_once(rkey, qp->remote_pd, qp->ib.qp_num, revoked);
+	if (*cause == CAUSE_COPY_UNFINISHED)
+		return VERDICT_REVOKING;
+	return *cause == CAUSE_NONE ? VERDICT_OK : VERDICT_INVALIDATE;
+}
+
+enum verdict execute_write(struct qp *qp, const struct remote_range *range, const struct iovec *pieces,
+			   int count, uint32_t bytes, enum cause *cause)
+{
+	if (count == 1)
+		*cause = memory_write_remote(qp_peer(qp), range->rkey, range->address, range->length,
+					     pieces->iov_base, bytes);
+	else
+		*cause = memory_write_remote_pieces(qp_peer(qp), range->rkey, range->address,
+						    range->length, pieces, count, bytes);
+	return access_verdict(*cause);
+}
+
+enum verdict execute_check_read(const struct qp *qp, const struct remote_range *range, uint32_t pd,
+				enum cause *cause)
+{
+	enum key_verdict verdict;
+	uint64_t host;
+	uint32_t flags;
+
+	if (!range->length)
+		return VERDICT_OK;
+	verdict = key_check(key_table(), range->rkey, pd, qp->ib.qp_num, range->address,
+			    range->length, IBV_ACCESS_REMOTE_READ, &host, &flags);
+	if (verdict == KEY_OK)
+		return VERDICT_OK;
+	*cause = key_cause_remote(verdict);
+	return VERDICT_ACCESS;
+}
+
+static enum verdict check_aligned(const struct remote_range *range, enum cause *cause)
+{
+	if (range->address % sizeof(uint64_t) == 0)
+		return VERDICT_OK;
+	*cause = CAUSE_ATOMIC_UNALIGNED;
+	return VERDICT_INVALID;
+}
+
+enum verdict execute_atomic(struct qp *qp, const struct remote_range *range, bool compare_swap,
+			    uint64_t first, uint64_t second, uint64_t *before, enum cause *cause)
+{
+	enum verdict verdict = execute_check_right(qp, IBV_ACCESS_REMOTE_ATOMIC, cause);
+
+	if (verdict == VERDICT_OK)
+		verdict = check_aligned(range, cause);
+	if (verdict != VERDICT_OK)
+		return verdict;
+	*cause = atomic_execute(qp, compare_swap, range->rkey, range->address, first, second, before);
+	return access_verdict(*cause);
+}
+
+enum verdict execute_atomic_write(struct qp *qp, const struct remote_range *range,
+				  const void *payload, uint32_t bytes, enum cause *cause)
+{
+	enum verdict verdict = execute_check_right(qp, IBV_ACCESS_REMOTE_WRITE, cause);
+	uint64_t value;
+
+	if (verdict == VERDICT_OK && (range->length != sizeof(value) || bytes != sizeof(value)))
+		verdict = VERDICT_INVALID;
+	if (verdict == VERDICT_OK)
+		verdict = check_aligned(range, cause);
+	if (verdict != VERDICT_OK)
+		return verdict;
+	memcpy(&value, payload, sizeof(value));
+	*cause = atomic_write(qp, range->rkey, range->address, value);
+	return access_verdict(*cause);
+}
+
+/* What the QP and the region have to grant. */
+static uint32_t flush_rights(uint32_t types)
+{
+	return (types & NEWER_FLUSH_GLOBAL ? NEWER_ACCESS_FLUSH_GLOBAL : 0) |
+	       (types & NEWER_FLUSH_PERSISTENT ? NEWER_ACCESS_FLUSH_PERSISTENT : 0);
+}
+
+/* IBA 9.7.4.1.10: a QP that does not grant it takes the request for invalid, not for a bad access. */
+enum verdict execute_check_flush(const struct qp *qp, uint32_t types, uint32_t level,
+				 enum cause *cause)
+{
+	if (!types || types & ~(uint32_t)(NEWER_FLUSH_GLOBAL | NEWER_FLUSH_PERSISTENT) ||
+	    level > NEWER_FLUSH_MR)
+		return VERDICT_INVALID;
+	return execute_check_right(qp, flush_rights(types), cause) == VERDICT_OK ? VERDICT_OK :
+										   VERDICT_INVALID;
+}
+
+enum verdict execute_flush(struct qp *qp, const struct remote_range *range, uint32_t types,
+			   uint32_t level, enum cause *cause)
+{
+	*cause = memory_flush_remote(qp_peer(qp), range->rkey, range->address, range->length,
+				     flush_rights(types), level == NEWER_FLUSH_MR);
+	return access_verdict(*cause);
+}
