@@ -36,7 +36,7 @@ static struct {
 		ASKED,		 /* the new verbatimd, or soon will be */
 		NOT_BACK,	 /* the peer has not reconnected: it is asked once more, later */
 	} introduction;
-} unknown[SLOT_COUNT] GUARDED_BY(links_lock);
+} questions[SLOT_COUNT] GUARDED_BY(links_lock);
 static _Atomic bool any_wanted;
 static struct link *deferred GUARDED_BY(links_lock); /* by next_free; see peers_free_deferred */
 
@@ -189,12 +189,12 @@ static bool want(uint32_t slot, bool *wake) REQUIRES(links_lock)
 	uint64_t now = clock_coarse_ns();
 
 	*wake = false;
-	if (now < unknown[slot].none_until_ns)
+	if (now < questions[slot].none_until_ns)
 		return false;
-	if (now < unknown[slot].asked_until_ns)
+	if (now < questions[slot].asked_until_ns)
 		return true;
-	unknown[slot].asked_until_ns = now + PEERS_ASK_NS;
-	unknown[slot].wanted = *wake = true;
+	questions[slot].asked_until_ns = now + PEERS_ASK_NS;
+	questions[slot].wanted = *wake = true;
 	atomic_store(&any_wanted, true);
 	return true;
 }
@@ -222,8 +222,8 @@ static bool take_wanted(uint32_t slot)
 	bool wanted;
 
 	lock_acquire(&links_lock);
-	wanted = unknown[slot].wanted;
-	unknown[slot].wanted = false;
+	wanted = questions[slot].wanted;
+	questions[slot].wanted = false;
 	lock_release(&links_lock);
 	return wanted;
 }
@@ -232,7 +232,7 @@ static bool take_wanted(uint32_t slot)
 static void give_back_wanted(uint32_t slot)
 {
 	lock_acquire(&links_lock);
-	unknown[slot].wanted = true;
+	questions[slot].wanted = true;
 	atomic_store(&any_wanted, true);
 	lock_release(&links_lock);
 }
@@ -256,11 +256,11 @@ bool peers_ask(void)
 	return busy;
 }
 
-static void forget_unknown(uint32_t slot, uint64_t none_until_ns)
+static void forget_question(uint32_t slot, uint64_t none_until_ns)
 {
 	lock_acquire(&links_lock);
-	unknown[slot].asked_until_ns = 0;
-	unknown[slot].none_until_ns = none_until_ns;
+	questions[slot].asked_until_ns = 0;
+	questions[slot].none_until_ns = none_until_ns;
 	lock_release(&links_lock);
 }
 
@@ -364,15 +364,15 @@ static bool introduce(uint32_t slot, bool all)
 		pid = link->pid;
 	}
 	if (all)
-		unknown[slot].asked_until_ns = unknown[slot].none_until_ns = 0;
+		questions[slot].asked_until_ns = questions[slot].none_until_ns = 0;
 	if (!link || dead) {
-		unknown[slot].introduction = INTRODUCED;
-	} else if (all || unknown[slot].introduction == NOT_BACK) {
-		unknown[slot].introduction = ASKED;
-		unknown[slot].wanted = true;
+		questions[slot].introduction = INTRODUCED;
+	} else if (all || questions[slot].introduction == NOT_BACK) {
+		questions[slot].introduction = ASKED;
+		questions[slot].wanted = true;
 		atomic_store(&any_wanted, true);
 	}
-	again = unknown[slot].introduction != INTRODUCED;
+	again = questions[slot].introduction != INTRODUCED;
 	lock_release(&links_lock);
 	if (dead && all)
 		on_death(slot, pid, true);
@@ -394,9 +394,9 @@ static struct link *end_introduction(uint32_t slot)
 	struct link *link = NULL;
 
 	lock_acquire(&links_lock);
-	if (unknown[slot].introduction == ASKED)
+	if (questions[slot].introduction == ASKED)
 		link = links[slot];
-	unknown[slot].introduction = INTRODUCED;
+	questions[slot].introduction = INTRODUCED;
 	if (link)
 		link_get(link);
 	lock_release(&links_lock);
@@ -415,7 +415,7 @@ static void on_no_introduction(uint32_t slot)
 	} else if (!link_is_shared(link)) {
 		/* the peer may not know of the link: then it gets another */
 		lock_acquire(&links_lock);
-		unknown[slot].introduction = NOT_BACK;
+		questions[slot].introduction = NOT_BACK;
 		lock_release(&links_lock);
 	}
 	link_put(link);
@@ -441,7 +441,7 @@ void peers_on_none(uint32_t slot)
 {
 	if (slot == 0 || slot > SLOT_MAX)
 		return;
-	forget_unknown(slot, clock_coarse_ns() + PEERS_MISS_NS);
+	forget_question(slot, clock_coarse_ns() + PEERS_MISS_NS);
 	on_no_introduction(slot);
 	shm_retry_on_peers();
 }
@@ -469,7 +469,7 @@ void peers_on_link(struct ctl_peer_info *info)
 		put_aside_dead(link);
 	if (link)
 		link_put(link);
-	forget_unknown(slot, 0);
+	forget_question(slot, 0);
 	shm_retry_on_peers();
 }
 
@@ -536,7 +536,7 @@ void peers_reset_after_fork(void) NO_LOCK_CHECK
 		links[slot] = NULL;
 	deferred = NULL;
 	self_is_active = false;
-	memset(unknown, 0, sizeof(unknown));
+	memset(questions, 0, sizeof(questions));
 	any_wanted = false;
 	own_arena = NULL;
 	ctl = NULL;

@@ -63,10 +63,10 @@ static bool is_empty(const union ibv_gid *gid)
 	return !gid->global.subnet_prefix && !gid->global.interface_id;
 }
 
-static bool is_in(const union ibv_gid *gid, const union ibv_gid table[INTERFACE_GIDS])
+static bool is_in(const union ibv_gid *gid, const union ibv_gid gids[INTERFACE_GIDS])
 {
 	for (int i = 0; i < INTERFACE_GIDS; i++)
-		if (memcmp(gid, &table[i], sizeof(*gid)) == 0)
+		if (memcmp(gid, &gids[i], sizeof(*gid)) == 0)
 			return true;
 	return false;
 }
