@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,11 +10,9 @@
 #include "memory/imported.h"
 #include "memory/key.h"
 #include "memory/hazard.h"
+#include "memory/pin.h"
 
 #define PAGE_BYTES 4096u
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 static uint32_t own_slot;
 static pid_t own_pid;
@@ -130,19 +127,11 @@ bool memory_is_writable(uint64_t address)
 
 bool memory_probe(const struct iovec *iov, int count)
 {
-	const size_t page = PAGE_BYTES;
-	char byte;
-	struct iovec here = { &byte, 1 };
-
 	for (int i = 0; i < count; i++) {
-		uintptr_t start = (uintptr_t)iov[i].iov_base, end = start + iov[i].iov_len;
+		uintptr_t start = (uintptr_t)iov[i].iov_base;
 
-		for (uintptr_t at = start; at < end; at = (at + page) & ~(page - 1)) {
-			struct iovec there = { (void *)at, 1 };
-
-			if (process_vm_readv(own_pid, &here, 1, &there, 1, 0) != 1)
-				return false;
-		}
+		if (pin_probe(start, start + iov[i].iov_len))
+			return false;
 	}
 	return true;
 }

@@ -12,10 +12,7 @@
 #include "memory/heap.h"
 #include "memory/guard.h"
 #include "memory/maps.h"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
+#include "memory/pin.h"
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4

@@ -1,44 +1,44 @@
 #include "memory/pin.h"
 
 #include <errno.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ  22
-#define MADV_POPULATE_WRITE 23
-#endif
+#include "memory/maps.h"
 
 #define PROBES 256 /* pages a system call */
 
-/* The maps of the process cover [start, end) with the rights that are needed. */
-static bool is_mapped(uintptr_t start, uintptr_t end, bool writable)
-{
-	FILE *maps = fopen("/proc/self/maps", "re");
-	char line[512], rights[5];
-	uintptr_t from, to;
+struct need {
+	uintptr_t start, end; /* start: all before is mapped */
+	bool writable;
+};
 
-	if (!maps)
-		return true; /* nothing is known against it */
-	while (start < end && fgets(line, sizeof(line), maps)) {
-		if (sscanf(line, "%lx-%lx %4s", &from, &to, rights) != 3 || to <= start)
-			continue;
-		if (from > start || rights[0] != 'r' || (writable && rights[1] != 'w'))
-			break;
-		start = to;
-	}
-	fclose(maps);
-	return start >= end;
+static bool visit_needed(const struct mapping *m, void *arg)
+{
+	struct need *need = arg;
+
+	if (m->end <= need->start)
+		return true;
+	if (m->start > need->start || m->rights[0] != 'r' || (need->writable && m->rights[1] != 'w'))
+		return false;
+	need->start = m->end;
+	return need->start < need->end;
 }
 
-/* Reads a byte of each page through the kernel, which answers where an access would be a signal. */
-static bool is_readable(uintptr_t start, uintptr_t end, size_t page)
+/* Also true where /proc/self/maps cannot be read. */
+static bool is_mapped(uintptr_t start, uintptr_t end, bool writable)
 {
+	struct need need = { start, end, writable };
+
+	return maps_visit(visit_needed, &need) || need.start >= end;
+}
+
+int pin_probe(uintptr_t start, uintptr_t end)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
 	char bytes[PROBES];
 
+	start &= ~(page - 1);
 	while (start < end) {
 		struct iovec remote[PROBES], local = {.iov_base = bytes};
 		ssize_t got;
@@ -48,12 +48,10 @@ static bool is_readable(uintptr_t start, uintptr_t end, size_t page)
 			remote[n] = (struct iovec){(void *)start, 1};
 		local.iov_len = n;
 		got = process_vm_readv(getpid(), &local, 1, remote, n, 0);
-		if (got < 0 && errno != EFAULT)
-			return true; /* not allowed here: is_mapped has to do */
 		if (got != (ssize_t)n)
-			return false;
+			return got < 0 && errno != EFAULT ? -EPERM : -EFAULT;
 	}
-	return true;
+	return 0;
 }
 
 int pin_range(const void *addr, size_t length, bool writable)
@@ -73,9 +71,11 @@ int pin_range(const void *addr, size_t length, bool writable)
 		ret = madvise((void *)start, end - start,
 			      writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 	while (ret < 0 && errno == EINTR);
-	/* EINVAL: Linux before 5.14, or memory that cannot be populated but perhaps copied. */
-	if (ret < 0 && errno == EINVAL && is_mapped(start, end, writable) &&
-	    is_readable(start, end, page))
+	/*
+	 * EINVAL: Linux before 5.14, or memory that cannot be populated but perhaps copied. Where the probe
+	 * is refused (seccomp), the maps alone decide.
+	 */
+	if (ret < 0 && errno == EINVAL && is_mapped(start, end, writable) && pin_probe(start, end) != -EFAULT)
 		ret = 0;
 	errno = saved;
 	return ret < 0 ? -EFAULT : 0;

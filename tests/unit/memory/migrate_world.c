@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "memory/maps.h"
 #include "memory/memory.h"
 
 int heap_fd;
@@ -174,20 +175,26 @@ void *keep_writing(void *arg)
 	return NULL;
 }
 
+struct look {
+	uintptr_t at;
+	bool is_shared;
+};
+
+static bool visit_mapping(const struct mapping *m, void *arg)
+{
+	struct look *look = arg;
+
+	if (look->at >= m->start && look->at < m->end)
+		look->is_shared = m->inode == heap.inode && m->device == heap.device;
+	return m->end <= look->at;
+}
+
 bool is_shared(const char *at)
 {
-	FILE *maps = fopen("/proc/self/maps", "re");
-	unsigned long start, end;
-	bool found = false;
-	char line[512];
+	struct look look = { .at = (uintptr_t)at };
 
-	while (maps && fgets(line, sizeof(line), maps))
-		if (sscanf(line, "%lx-%lx", &start, &end) == 2 && (uintptr_t)at >= start &&
-		    (uintptr_t)at < end)
-			found = strstr(line, "test-heap");
-	if (maps)
-		fclose(maps);
-	return found;
+	assert_int_equal(maps_visit(visit_mapping, &look), 0);
+	return look.is_shared;
 }
 
 void wait_until_private(const char *at)
