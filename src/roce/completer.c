@@ -104,10 +104,12 @@ static void on_nak(struct qp *qp, uint8_t syndrome)
 {
 	enum ibv_wc_status status = refusal_status(syndrome);
 
-	if (syndrome == (PACKET_SYNDROME_NAK | PACKET_NAK_SEQUENCE))
+	if (syndrome == (PACKET_SYNDROME_NAK | PACKET_NAK_SEQUENCE)) {
+		counter_add(COUNTER_PACKET_SEQ_ERR);
 		retransmit_on_sequence_nak(qp);
-	else if (status != IBV_WC_SUCCESS)
+	} else if (status != IBV_WC_SUCCESS) {
 		give_up(qp, status, cause_of(status));
+	}
 }
 
 /* None of ACK, RNR NAK and NAK: as if it had not come (IBA 9.7.5.2.8). */

@@ -10,7 +10,7 @@
 
 void congestion_on_mark(struct roce_qp *tq)
 {
-	counter_add(COUNTER_MARKED);
+	counter_add(COUNTER_NP_ECN_MARKED_ROCE_PACKETS);
 	tq->congestion_seen = true;
 	roce_want_flush(tq);
 }
@@ -41,8 +41,10 @@ void congestion_notify(struct roce_qp *tq, uint64_t now_ns)
 	flow.traffic_class &= (uint8_t)~ECN_MASK;
 	packet.header_bytes = (uint16_t)packet_encode(&header, packet.header);
 	/* If it does not leave the next marked packet asks for another. */
-	if (roce_env.send(&flow, &packet, 1, &sent) == WIRE_SENT)
+	if (roce_env.send(&flow, &packet, 1, &sent) == WIRE_SENT) {
+		counter_add(COUNTER_NP_CNP_SENT);
 		tq->cnp_ns = now_ns;
+	}
 }
 
 /* What left in an interval that is over counts as acknowledged. */
@@ -81,7 +83,7 @@ static bool begin_bound(struct roce_qp *tq, uint64_t now_ns)
 
 void congestion_on_notification(struct roce_qp *tq, uint64_t now_ns)
 {
-	counter_add(COUNTER_CONGESTION);
+	counter_add(COUNTER_RP_CNP_HANDLED);
 	window_on_mark(&tq->window, tq->next_psn);
 	if (begin_bound(tq, now_ns))
 		window_on_mark(&tq->response_pace.window, psn_add(tq->response_pace.number, 1));

@@ -393,7 +393,7 @@ static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
 	uint32_t pd = qp->remote_pd;
 	enum cause cause;
 
-	counter_add(COUNTER_DUPLICATES);
+	counter_add(COUNTER_DUPLICATE_REQUEST);
 	switch (op->kind) {
 	case PACKET_SEND:
 	case PACKET_WRITE:
@@ -423,7 +423,7 @@ static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
  */
 static void on_stray(struct roce_qp *tq, const struct packet *packet)
 {
-	counter_add(COUNTER_OUT_OF_ORDER);
+	counter_add(COUNTER_OUT_OF_SEQUENCE);
 	if (!tq->nak_sent || packet_psn_diff(packet->psn, tq->stray_psn) <= 0)
 		react(tq, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
 	tq->stray_psn = packet->psn;

@@ -253,6 +253,7 @@ void retransmit_on_rnr_nak(struct qp *qp, uint8_t timer)
 			       "request %u was refused %u times", seq, qp->attr.rnr_retry + 1u);
 		return;
 	}
+	counter_add(COUNTER_RNR_NAK_RETRY_ERR);
 	/* An answer all the same: what follows must not count as one more time-out of the same silence. */
 	tq->waiting = tq->excused = false;
 	tq->retry_left = qp->attr.retry_cnt;
@@ -292,9 +293,9 @@ static bool on_timeout(struct roce_qp *tq, uint64_t now_ns)
 		tq->excused = true;
 	} else {
 		tq->excused = false;
-		counter_add(COUNTER_TIMEOUTS);
 		if (tq->retry_left-- == 0)
 			return false;
+		counter_add(COUNTER_LOCAL_ACK_TIMEOUT_ERR);
 	}
 	wait_from(tq, now_ns);
 	return true;

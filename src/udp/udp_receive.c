@@ -152,7 +152,7 @@ static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes
 static void count_damaged(struct wire_port *port)
 {
 	udp_count_owned(&port->damaged, 1);
-	counter_add(COUNTER_DAMAGED);
+	counter_add(COUNTER_RX_ICRC_ENCAPSULATED);
 }
 
 /*

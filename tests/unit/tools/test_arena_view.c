@@ -121,12 +121,12 @@ static void counters_are_those_of_the_process(void **state)
 
 	owner_init(&owner);
 	counter_init(owner.arena);
-	counter_add(COUNTER_DAMAGED);
+	counter_add(COUNTER_RX_ICRC_ENCAPSULATED);
 	for (unsigned i = 0; i < 5; i++)
 		counter_add(COUNTER_SOCKET_FULL);
 	assert_int_equal(arena_view_open(owner.fd, &view), 0);
 	for (unsigned i = 0; i < COUNTERS; i++) {
-		uint64_t expected = i == COUNTER_DAMAGED ? 1 : i == COUNTER_SOCKET_FULL ? 5 : 0;
+		uint64_t expected = i == COUNTER_RX_ICRC_ENCAPSULATED ? 1 : i == COUNTER_SOCKET_FULL ? 5 : 0;
 
 		assert_int_equal(arena_view_counter(&view, i), expected);
 		assert_int_equal(counter_read((enum counter)i), expected);
@@ -136,8 +136,8 @@ static void counters_are_those_of_the_process(void **state)
 	arena_view_close(&view);
 	/* the child of a fork counts by itself */
 	counter_reset_after_fork();
-	counter_add(COUNTER_DAMAGED);
-	assert_int_equal(arena_counters(owner.arena)[COUNTER_DAMAGED], 1);
+	counter_add(COUNTER_RX_ICRC_ENCAPSULATED);
+	assert_int_equal(arena_counters(owner.arena)[COUNTER_RX_ICRC_ENCAPSULATED], 1);
 	assert_int_equal(counter_read(COUNTER_SOCKET_FULL), 0);
 	owner_fini(&owner);
 }

@@ -170,7 +170,7 @@ def test_show_processes():
         for word in ('first', 'second', 'vrb_lo', f'0x{slot << 14 | 1:06x}', 'RTS', str(pid)):
             assert word in text, text
         assert '\033' not in text
-        assert 'naks_received 3 (' in text and 'timeouts' not in text, text
+        assert 'naks_received 3 (' in text and 'local_ack_timeout_err' not in text, text
 
 
 def test_explain_process():
