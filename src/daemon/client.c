@@ -69,7 +69,7 @@ static void receive(struct client *c)
 {
 	int64_t until_ns = deadline_now_ns() + TURN_NS;
 
-	/* A few, fewer if they take long, then it is the others' turn. */
+	/* Then it is the turn of other clients. */
 	for (int i = 0; i < MESSAGES_PER_TURN && !c->disconnecting; i++) {
 		if (i && deadline_now_ns() > until_ns)
 			return;

@@ -1,5 +1,5 @@
 /*
- * Client - one connection: whose it is, its messages, and its end.
+ * Client - one connection of a process: its user, its messages, and its end.
  *
  * In:  a connected socket; its messages, of any content; the death of its process.
  * Out: calls of the hooks, which know what a message asks for and what goes with a client; replies
@@ -45,7 +45,7 @@ struct client {
 	struct loop_source on_socket;
 	struct loop_timer speechless; /* armed until the first message */
 	struct send_queue send_queue;
-	pid_t pid; /* who connected; 0 if it is in a pid namespace out of sight */
+	pid_t pid; /* 0: in a pid namespace that cannot be seen from here */
 	uid_t uid;
 
 	/* Of a CLIENT_PROCESS, CLIENT_CM_EARLY or CLIENT_CM. */
@@ -80,31 +80,31 @@ struct client_hooks {
 	/* All that was queued for the client is sent. */
 	void (*on_drained)(struct client *c);
 
-	/* The client is about to be freed: those that are concerned are told. */
+	/* The client is about to be freed: its peers are told. */
 	void (*on_death)(struct client *c);
 
-	/* The same because the daemon ends: nobody is told. */
+	/* The same because the daemon ends: its peers are not told. */
 	void (*on_dismissal)(struct client *c);
 };
 
 /* Takes over sock on success. 0 or -errno. */
 int client_create(struct daemon *d, int sock, const struct ucred *peer);
 
-/* Becomes something else than speechless. */
+/* From CLIENT_SPEECHLESS to another role, or on from there. */
 void client_set_role(struct client *c, enum client_role role);
 
 /* Sends or queues. 0; -ETOOMANYREFS: not sent; -ECONNRESET: the client is disconnecting. */
 int client_post(struct client *c, const void *message, size_t len, struct fdref *const *fds,
 		unsigned fd_count);
 
-/* The same, unless it is waiting to be sent already. */
+/* The same, unless an equal message waits in the queue already. */
 void client_post_once(struct client *c, const void *message, size_t len);
 
 /* Disconnects the client at the end of this turn. reason: for the log, NULL if it left by itself.
  */
 void client_disconnect(struct client *c, const char *reason);
 
-/* Whether a may know of b: processes of different users never meet. */
+/* Whether a may know of b: processes of different users never do. */
 bool client_sees(const struct client *a, const struct client *b);
 
 /* Whether its process has ended, as far as that is known. */
@@ -112,7 +112,7 @@ bool client_has_ended(const struct client *c);
 
 void client_free_disconnecting(struct daemon *d);
 
-/* Drops all without telling them: they notice, and find the next daemon. */
+/* The daemon ends: clients notice that their sockets are closed, and find the next daemon. */
 void client_dismiss_all(struct daemon *d);
 
 #endif

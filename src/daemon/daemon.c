@@ -33,7 +33,7 @@ static int watch_signals(struct daemon *d)
 				: loop_watch(&d->loop, d->signal_fd, EPOLLIN, &d->on_signal);
 }
 
-/* Whether who has the abstract name may be a daemon of ours, in another mount namespace. */
+/* Whether the process that has the abstract name may be our daemon, in another mount namespace. */
 static bool is_daemons(const struct daemon *d, const struct sockname *name)
 {
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -45,7 +45,8 @@ static bool is_daemons(const struct daemon *d, const struct sockname *name)
 
 	if (sock >= 0)
 		close(sock);
-	/* To a program that starts a daemon what that prints is a failure; and this is none to it. */
+	/* A program that starts a daemon takes what that prints for a failure; this is none to it.
+	 */
 	if (!is_ours && d->scope == DAEMON_OF_SYSTEM)
 		fprintf(stderr,
 			"verbatimd: the socket @%s is held by process %d of user %u, which is not "
@@ -54,7 +55,7 @@ static bool is_daemons(const struct daemon *d, const struct sockname *name)
 	return is_ours;
 }
 
-/* What a service manager listens on for us, of either name. */
+/* A socket on which a service manager listens for us, at one of the two names. */
 struct wanted_socket {
 	struct sockname name;
 	int fd; /* -1: not found */
@@ -75,7 +76,7 @@ static bool take_socket(int fd, const char *name, void *arg)
 	return true;
 }
 
-/* At the name, where the service manager listens already if it has it. 0 or -errno. */
+/* Takes the socket that the service manager has for the name, or binds one. 0 or -errno. */
 static int listen_at(struct listener *l, struct daemon *d, const struct sockname *name)
 {
 	struct wanted_socket wanted = { .name = *name, .fd = -1 };
@@ -90,7 +91,10 @@ static int listen_at(struct listener *l, struct daemon *d, const struct sockname
 	return rc;
 }
 
-/* Of many that start at once the directory's lock, or the abstract name, decides who stays. */
+/*
+ * Of daemons that start at once, the one that gets the directory's lock, or the abstract name,
+ * stays.
+ */
 static int listen_everywhere(struct daemon *d)
 {
 	struct sockname name;

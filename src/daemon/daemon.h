@@ -32,7 +32,7 @@ enum daemon_scope {
 	DAEMON_OF_SYSTEM, /* serves all uids, stays */
 };
 
-/* An address that nobody uses any more: daemon/ports.h. */
+/* An address that no process uses any more: daemon/ports.h. */
 struct ended_port {
 	uint8_t gid[CTL_GID_BYTES];
 	uint32_t ifindex;
@@ -43,7 +43,7 @@ struct ended_port {
 
 struct daemon {
 	enum daemon_scope scope;
-	uid_t uid;		     /* whose it is; in DAEMON_OF_USER the only one served */
+	uid_t uid;		     /* its own; in DAEMON_OF_USER the only one served */
 	struct sockname_space space; /* of its socket's name and its slots' */
 	struct loop loop;
 	struct listener file, name; /* in the directory, and with the abstract name; either may be missing */
@@ -56,11 +56,11 @@ struct daemon {
 	struct list clients;   /* all connections, observers and speechless ones too */
 	struct list disconnecting; /* to be freed at the end of this turn */
 	struct client *by_slot[CTL_SLOT_MAX + 1];
-	uint64_t slot_uids[CTL_SLOT_MAX + 1]; /* whose it was last, plus 1; 0: nobody's (daemon/slots.h) */
+	uint64_t slot_uids[CTL_SLOT_MAX + 1]; /* last user, plus 1; 0: none yet (daemon/slots.h) */
 	struct list memberships; /* of all multicast groups */
 	struct list port_groups;
 	unsigned port_group_count;
-	struct ended_port ended_ports[ENDED_PORTS]; /* round and round; daemon/ports.h */
+	struct ended_port ended_ports[ENDED_PORTS]; /* the last ones; daemon/ports.h */
 	unsigned ended_port_next;
 	struct loop_timer returned; /* daemon/port_store.h */
 	struct cm *cm; /* connection management's, of which this room knows no more */

@@ -89,9 +89,9 @@ static void keep_comm(struct client *c, const char *comm)
 /* Takes the descriptors out of m, also when it fails. */
 static int keep_fds(struct client *c, struct fdmsg *m)
 {
-	c->arena = fdref_create_foreign(c->uid, fdmsg_take_fd(m, 0));
-	c->wake = fdref_create_foreign(c->uid, fdmsg_take_fd(m, 1));
-	c->heap = fdref_create_foreign(c->uid, fdmsg_take_fd(m, 2));
+	c->arena = fdref_create_of_client(c->uid, fdmsg_take_fd(m, 0));
+	c->wake = fdref_create_of_client(c->uid, fdmsg_take_fd(m, 1));
+	c->heap = fdref_create_of_client(c->uid, fdmsg_take_fd(m, 2));
 	c->links = calloc(CTL_SLOT_MAX + 1, sizeof(*c->links));
 	return c->arena && c->wake && c->heap && c->links ? 0 : -ENOMEM;
 }

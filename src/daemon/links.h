@@ -1,9 +1,9 @@
 /*
- * Links - the shared memory of each pair of processes, and who is told when one of them dies.
+ * Links - the shared memory of each pair of processes, and the notices when one of them dies.
  *
  * In:  PEER requests; deaths.
- * Out: one memfd per unordered pair, the same however often and by whichever end it is asked for;
- *      NOTICE_LINK to the other end; NOTICE_DEATH to all ends of a dead process's links.
+ * Out: one memfd per unordered pair, the same however often and from whichever end it is requested;
+ *      NOTICE_LINK to the other end; NOTICE_DEATH to the other ends of a dead process's links.
  *
  * Owner: the daemon's one thread.
  */
@@ -15,10 +15,10 @@
 
 void links_on_peer(struct client *c, struct fdmsg *m);
 
-/* c may be no process: then there is nothing to do. */
+/* Does nothing if c is not a process. */
 void links_on_death(struct client *c);
 
-/* The same without telling anybody. */
+/* The same without notices. */
 void links_on_dismissal(struct client *c);
 
 #endif

@@ -14,14 +14,14 @@
 
 #define CALLS_PER_TURN	16
 #define RESUME_AFTER_MS 100
-#define HANG_UP_MS	2 /* in which a caller who was refused is usually gone */
+#define HANG_UP_MS	2 /* in which a refused connection is usually closed */
 
 static int open_reserve(void)
 {
 	return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Says why and hangs up. */
+/* Tells why, and disconnects. */
 static void refuse(uid_t uid, int sock, int status)
 {
 	struct ctl_welcome welcome = {
@@ -36,7 +36,7 @@ static void refuse(uid_t uid, int sock, int status)
 	close_pool_hang_up(uid, sock);
 }
 
-/* False: it was refused, since it cannot be known. */
+/* False: the other end cannot be known; the connection is refused. */
 static bool get_caller(int sock, struct ucred *peer)
 {
 	socklen_t len = sizeof(*peer);
@@ -70,8 +70,8 @@ static void pause_listening(struct listener *l, int ms)
 }
 
 /*
- * No descriptor for the caller: spend the reserve on telling it so. The next one waits until that
- * hang-up has given it back, which it does beside this thread.
+ * Without a free descriptor the reserve serves to accept a connection and to refuse it. The next
+ * one waits until the close pool has closed that, so that there can be a reserve again.
  */
 static void refuse_for_want_of_fds(struct listener *l)
 {
@@ -166,7 +166,7 @@ int listen_init(struct listener *l, struct daemon *d, const struct sockname *nam
 	if (l->fd < 0)
 		return -errno;
 	rc = sockname_bind(l->fd, name);
-	/* Who connects is known by the kernel. */
+	/* Any user may connect: the kernel tells which one it is. */
 	if (!rc && *name->addr.sun_path && d->scope == DAEMON_OF_SYSTEM &&
 	    chmod(name->addr.sun_path, 0666) < 0)
 		rc = -errno;

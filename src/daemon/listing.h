@@ -1,9 +1,9 @@
 /*
- * Listing - tells an observer which processes there are, with their arenas.
+ * Listing - sends an observer the list of processes, with their arenas.
  *
  * In:  LIST; the observer's pace.
- * Out: PROCESS for each process the observer may see, in slot order, then LIST_END. What comes and
- *      goes meanwhile may be in it or not.
+ * Out: PROCESS for each process the observer may see, in slot order, then LIST_END. A process that
+ *      comes or goes meanwhile may be in it or not.
  *
  * Owner: the daemon's one thread. Only as much is produced as the observer's socket takes.
  */
@@ -15,7 +15,7 @@
 
 void listing_on_list(struct client *c, struct fdmsg *m);
 
-/* The client has read all that was sent: go on, if a list is under way. */
+/* All that was queued for the client is sent: goes on if a list is under way. */
 void listing_on_drained(struct client *c);
 
 #endif

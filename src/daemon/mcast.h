@@ -2,8 +2,8 @@
  * Multicast - which processes have members in which group.
  *
  * In:  ATTACH and DETACH, counted per process; MEMBERS; deaths.
- * Out: a bitmap of slots; NOTICE_MCAST_CHANGED to all processes of the user, the one that caused
- *      it included, when a process becomes a member or ceases to be one.
+ * Out: a bitmap of slots; NOTICE_MCAST_CHANGED to all processes of the user, the member included,
+ *      when a process becomes a member or ceases to be one.
  *
  * Groups of different users are different, though they have the same MGID.
  *
@@ -22,7 +22,7 @@ void mcast_on_detach(struct client *c, struct fdmsg *m);
 void mcast_on_members(struct client *c, struct fdmsg *m);
 void mcast_on_death(struct client *c);
 
-/* The same without telling anybody. */
+/* The same without notices. */
 void mcast_on_dismissal(struct client *c);
 
 #endif

@@ -33,7 +33,7 @@ struct search {
 };
 
 /* ------------------------------------------------------------------------------------------
- * The kernel's own list of sockets (sock_diag(7)), of which it tells those with our port.
+ * The kernel's list of sockets with our port (sock_diag(7)).
  */
 
 static bool is_any(const uint8_t *bytes, size_t count)
@@ -86,7 +86,7 @@ static int ask_sockets(int fd, int family)
 	return send(fd, &q, sizeof(q), MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
-/* False: that was the last part. The kernel has it ready when it is asked: nothing waits here. */
+/* False: that was the last part. Never waits: the kernel has the answer ready at once. */
 static bool read_part(struct search *s, int fd)
 {
 	static _Alignas(8) char bytes[ANSWER_MAX]; /* the daemon has one thread */
@@ -118,7 +118,7 @@ static void find_sockets(struct search *s, int family)
 }
 
 /* ------------------------------------------------------------------------------------------
- * Whose process has one of them.
+ * The process that has one of them.
  */
 
 static bool has_socket(const struct search *s, const char *pid)

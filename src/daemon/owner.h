@@ -1,10 +1,11 @@
 /*
- * Owner - who has UDP port 4791 of an address that is taken.
+ * Owner - finds the process that has UDP port 4791 of an address.
  *
  * In:  an address.
- * Out: whose it is, by sock_diag(7); and which process, by /proc/PID/fd, if that is found soon enough.
+ * Out: the user, by sock_diag(7); and the process, by /proc/PID/fd, if that is found soon enough.
  *
- * Milliseconds in a second, whoever asks for how many addresses: for messages about failures only.
+ * For messages about failures only. The search takes some milliseconds of each second at most, for
+ * all requests together.
  */
 #ifndef DAEMON_OWNER_H
 #define DAEMON_OWNER_H
@@ -17,12 +18,12 @@
 
 struct owner {
 	bool found;    /* there is such a socket */
-	uid_t uid;     /* whose */
+	uid_t uid;
 	pid_t pid;     /* 0: none was found, or this daemon may not look at it */
 	char comm[64]; /* printable */
 };
 
-/* Who asks for the same address again within a second is told the same. */
+/* Within a second the same address gets the same answer. */
 void owner_find(const uint8_t gid[CTL_GID_BYTES], struct owner *out);
 
 #endif

@@ -20,7 +20,7 @@
 #define UDP_GRO 104
 #endif
 
-#define STEP	   4 /* sockets made at once: so many messages of the descriptor store are saved */
+#define STEP	   4 /* sockets made at once, which are one message of the descriptor store */
 #define SLOT_SHIFT 14
 #define QPN_MASK   0xffffff
 #define DRAIN_MAX  100000 /* more than any buffer holds */
@@ -94,7 +94,7 @@ static int open_socket(const struct port_group *g, bool shares)
 	return fd;
 }
 
-/* What a stranger gave us may be anything. */
+/* A process may have put anything into the store. */
 static bool is_socket_of(const struct port_group *g, int fd)
 {
 	union gid_sockaddr want, have;
@@ -237,7 +237,7 @@ int port_group_create(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, struct
 	if (fd_store < 0)
 		rc = fd_store;
 	else
-		g->fd_store = fdref_create_foreign(geteuid(), fd_store);
+		g->fd_store = fdref_create_of_client(geteuid(), fd_store);
 	if (!rc)
 		rc = g->fd_store ? grow(g) : -ENOMEM;
 	if (rc) {
@@ -286,7 +286,7 @@ static int take_over(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int fd_
 	rc = unpack(g, fd_store);
 	if (!rc) {
 		fd = fcntl(fd_store, F_DUPFD_CLOEXEC, 0);
-		g->fd_store = fd >= 0 ? fdref_create_foreign(geteuid(), fd) : NULL;
+		g->fd_store = fd >= 0 ? fdref_create_of_client(geteuid(), fd) : NULL;
 		rc = g->fd_store ? 0 : fd < 0 ? -errno : -ENOMEM;
 	}
 	/* The old daemon may have been killed between the last sockets and this. */

@@ -1,33 +1,33 @@
 /*
- * Port group - the sockets that share UDP port 4791 of one local address, one a slot.
+ * Port group - the sockets that share UDP port 4791 of one local address, one for each slot.
  *
  * In:  an address; or the descriptor store of a group that an earlier daemon made.
- * Out: sockets; the kernel gives each datagram to the one whose index in the group (SO_REUSEPORT)
- * is the slot in the BTH's destination QPN, and those for slots beyond the group to socket 0.
+ * Out: sockets. The kernel gives each datagram to the socket whose index in the group
+ * (SO_REUSEPORT) is the slot in the BTH's destination QPN; datagrams for slots beyond the group go
+ * to socket 0.
  *
- * The kernel numbers the sockets in the order of their bind and renumbers them when one is closed.
- * So they are bound in slot order and none is closed while the group lives. All of them are in the
- * group's descriptor store (event/fd_store.h) before anybody gets one; each process that uses the
- * address holds the descriptor store, so the order outlives the daemon as long as there is such a
- * process. Those of verbatimd
- * --system do not, because a descriptor store would show a user's traffic to another: its
- * descriptor stores are in the descriptor store of its service manager (daemon/port_store.h).
- * Without one, when that daemon is killed, the ports of the processes that used it are lost, until
- * they all end.
+ * The kernel numbers the sockets in the order of their bind, and renumbers them when one is closed.
+ * So they are bound in slot order, and none is closed while the group lives. All of them are in the
+ * group's descriptor store (event/fd_store.h) before a process gets one. Each process that uses the
+ * address holds the store, so the order outlives the daemon as long as there is such a process.
  *
- * Beside the descriptor store there is the group's record, a memfd: which slots use the address,
- * and whose they were. It is the daemon's alone, and that of who stores it.
+ * With verbatimd --system no process holds it, since it would show one user's traffic to another.
+ * There the service manager keeps it (daemon/port_store.h). Without a service manager, a daemon
+ * that is killed leaves its processes without a port until all of them have ended.
  *
- * The first socket is bound without SO_REUSEPORT, so that a group never mixes with sockets that are
- * there already, of an earlier group or of another daemon of this user.
+ * A group has a record, a memfd: which slots use the address, and the users that the slots' sockets
+ * were given to. Only the daemon, and the service manager that keeps it, have the record.
  *
- * A process of one user may have left copies of its socket: of what another user's process, with
- * the same slot, got there they would take a share. So a slot whose socket was a user's stays with
- * that user while the group lives (port_group_suits).
+ * The first socket is bound without SO_REUSEPORT. So a group never mixes with sockets of an earlier
+ * group, or of another daemon of this user.
  *
- * A socket that no process uses drops what comes for it (a filter that lets nothing pass), so that
- * it neither fills nor has anything stale for the next process of its slot. Socket 0 is the
- * daemon's own: QP 0 and 1 of the host (cmserver/gsi.h).
+ * A process may leave a copy of its socket with a child. That copy would take part of what arrives
+ * there for the next process with the slot. So a slot whose socket was one user's stays with that
+ * user while the group lives (port_group_suits).
+ *
+ * A socket that no process uses is deaf: a filter drops what comes. So it neither fills nor has
+ * anything stale for the next process of its slot. Socket 0 is the daemon's own: QP 0 and 1 of the
+ * host (cmserver/gsi.h).
  *
  * Owner: the daemon's one thread. Never blocks.
  */
@@ -42,11 +42,11 @@
 #include "ctl/protocol.h"
 #include "event/fdref.h"
 
-#define PORT_RECORD_MAGIC UINT64_C(0x3164726f63657256) /* another layout has another one */
+#define PORT_RECORD_MAGIC UINT64_C(0x3164726f63657256) /* differs for another layout */
 
 struct port_record {
 	uint64_t magic;
-	uint64_t uids[CTL_SLOT_MAX + 1];  /* whose the socket was last, plus 1; 0: nobody's */
+	uint64_t uids[CTL_SLOT_MAX + 1];  /* the socket's last user, plus 1; 0: none yet */
 	uint64_t users[CTL_BITMAP_WORDS]; /* the slots of processes that use the address */
 };
 
@@ -57,7 +57,7 @@ struct port_group {
 	struct fdref *fd_store; /* processes have it, too, and may have put anything in */
 	struct fdref *sockets[CTL_SLOT_MAX + 1]; /* by slot */
 	unsigned count;				 /* there are sockets 0..count-1 */
-	unsigned steered;			 /* of these the kernel's program knows */
+	unsigned steered;			 /* so many of them the BPF program knows */
 	struct port_record *record;		 /* mapped */
 	int record_fd;
 };
@@ -90,12 +90,12 @@ bool port_group_suits(const struct port_group *g, unsigned slot, uid_t uid);
 /* The slot's process uses the address from now on. What came before is dropped. 0 or -errno. */
 int port_group_use(struct port_group *g, unsigned slot, uid_t uid);
 
-/* The same for a process that has used it all along: what came stays. */
+/* The same for a process that has used it with an earlier daemon, too: what came stays. */
 int port_group_use_on(struct port_group *g, unsigned slot, uid_t uid);
 
 bool port_group_is_user(const struct port_group *g, unsigned slot);
 
-/* It uses it no more. Returns whether nobody does. */
+/* The slot's process uses the address no more. Returns whether no slot does. */
 bool port_group_leave(struct port_group *g, unsigned slot);
 
 /* Closes all that this daemon has of it. */

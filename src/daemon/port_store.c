@@ -19,7 +19,7 @@ static bool is_stored(const struct daemon *d)
 	return d->scope == DAEMON_OF_SYSTEM && service_is_managed();
 }
 
-/* Of what a manager allows in names: no colon. */
+/* A name as a service manager allows it: without a colon. */
 static void make_name(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, char *out)
 {
 	char *p = out + sprintf(out, PREFIX);
@@ -29,7 +29,7 @@ static void make_name(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, char *
 	sprintf(p, "-%" PRIu32, ifindex);
 }
 
-/* Whether it is the name of a port; what it says then. */
+/* False: it is no name of a port. */
 static bool read_name(const char *name, uint8_t gid[CTL_GID_BYTES], uint32_t *ifindex)
 {
 	char again[NAME_BYTES];
@@ -98,7 +98,7 @@ struct found {
 	int fd_store, record_fd; /* -1: not found yet */
 };
 
-/* The first port's name, and what has the same name. */
+/* Takes the first port's pair: two descriptors of the same name. */
 static bool take_pair(int fd, const char *name, void *arg)
 {
 	struct found *f = arg;
@@ -112,7 +112,7 @@ static bool take_pair(int fd, const char *name, void *arg)
 	if (strcmp(f->name, name) || fstat(fd, &s) < 0)
 		return false;
 	place = S_ISSOCK(s.st_mode) ? &f->fd_store : &f->record_fd;
-	/* Twice the same: neither is to be believed more than the other. */
+	/* Of two sockets, or two records, the first counts. */
 	if (*place >= 0)
 		close(fd);
 	else
@@ -130,7 +130,7 @@ static int restore_one(struct daemon *d, const struct found *f)
 	return ports_restore(d, gid, ifindex, f->fd_store, f->record_fd);
 }
 
-/* Those whose processes have all ended meanwhile would keep the port for ever. */
+/* Groups whose processes have all ended meanwhile would keep the port for ever. */
 static void on_returned(struct loop_timer *timer)
 {
 	struct daemon *d = container_of(timer, struct daemon, returned);

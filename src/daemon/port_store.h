@@ -1,17 +1,17 @@
 /*
- * Port store - lets the port groups of verbatimd --system outlive it, in its service manager's
- * descriptor store.
+ * Port store - keeps the port groups of verbatimd --system in the descriptor store of its service
+ * manager.
  *
- * In:  groups that begin and end; what the store had when this daemon was started.
- * Out: each group's descriptor store and record, stored as a pair under the name of its address;
+ * In:  groups that begin and end; what the service manager kept from an earlier daemon.
+ * Out: each group's descriptor store and record, kept as a pair under the name of its address;
  * groups as an earlier daemon left them.
  *
- * No process has these descriptor stores (daemon/port_group.h), and none is believed that brings
- * one: only what this user's own daemon gave to the manager comes back from it. The records say
- * which slots use an address. Those of processes that live come back with their tokens
- * (daemon/slots.h); the others are given up as soon as their tokens are gone.
+ * No process has the descriptor stores of this daemon (daemon/port_group.h), and it takes none from
+ * a process: only what a daemon of the same user gave to the service manager comes back. The
+ * records say which slots use an address. Processes that live come back with their tokens
+ * (daemon/slots.h). The slot of a process that has ended is given up as soon as its token is gone.
  *
- * A daemon of one user stores nothing: its processes have the descriptor stores.
+ * The daemon of one user keeps nothing there: its processes have the descriptor stores.
  *
  * Owner: the daemon's one thread.
  */
@@ -24,16 +24,16 @@
 #define PORT_STORE_RETURN_MS 2000 /* in which processes come back to a new daemon */
 #define PORT_STORE_SOON_MS   50
 
-/* At the beginning: takes what is stored. */
+/* At the start: takes what the service manager kept. */
 void port_store_restore(struct daemon *d);
 
-/* A process is gone, and its slot's token is not: soon it may be. */
+/* A process is gone, and its slot's token is not yet: looks again soon. */
 void port_store_look_soon(struct daemon *d);
 
-/* A new group, before anybody has a socket of it. */
+/* A new group, before a process has a socket of it. */
 void port_store_add(struct daemon *d, const struct port_group *g);
 
-/* One that ends for good. */
+/* The group ends for good. */
 void port_store_remove(struct daemon *d, const struct port_group *g);
 
 #endif

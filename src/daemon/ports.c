@@ -40,9 +40,9 @@ static void insert(struct daemon *d, struct port_group *g)
 }
 
 /*
- * Its sockets may be open for a while: what is in its descriptor store, which the close pool
- * closes; what its last process has, of whose end its connection told first, and which may get no
- * processor to go on with closing.
+ * Its sockets may be open for a while. The close pool closes the descriptor store. And the last
+ * process may not have closed its socket yet: its connection to the daemon is closed first, and
+ * then it may get no processor.
  */
 static void remember_end(struct daemon *d, const struct port_group *g)
 {
@@ -94,7 +94,7 @@ static int read_wanted(const struct ctl_port *p, struct wanted *out, char *why)
 	return 0;
 }
 
-/* The port is taken: by whom, and is it worth waiting? */
+/* The port is taken: finds out by which process, and whether to ask again helps. */
 static int explain_taken(struct client *c, const struct wanted *w, char *why)
 {
 	bool away = slots_any_away(c->daemon);
@@ -231,7 +231,7 @@ void ports_on_port(struct client *c, struct fdmsg *m)
 	rc = find_or_create(c->daemon, &w, &g);
 	if (!rc) {
 		rc = port_group_use(g, c->slot, c->uid);
-		/* Nobody uses a group that was made in vain. */
+		/* No process uses a group that was made in vain. */
 		if (rc && port_group_leave(g, c->slot))
 			end(c->daemon, g);
 	}
@@ -377,7 +377,7 @@ void ports_on_death(struct client *c)
 	if (!c->slot)
 		return;
 	/*
-	 * A process that lost its connection alone comes back with its slot, but has no descriptor
+	 * A process that lost only its connection comes back with its slot, but has no descriptor
 	 * store to bring. Above all one that called while a service manager had the socket, and
 	 * called again: the first call's end is none of its process.
 	 */

@@ -3,12 +3,13 @@
  *
  * In:  requests of processes; what they kept from an earlier daemon; their deaths.
  * Out: sockets of port groups (daemon/port_group.h), which begin with the first process that uses
- * an address and end with the last.
+ *      an address and end with the last.
  *
- * An address whose port is taken, while processes live that have a slot and have not come back to
- * this daemon, may well be theirs: then the answer is to ask again (EAGAIN). So it is when the
- * address's group has just ended, and may not be closed yet: within ENDED_PORT_MS, or as long as
- * something is being closed (event/close_pool.h). Otherwise it is a stranger's (EADDRINUSE).
+ * If the port of an address is taken, the answer depends on what may have it:
+ *  - A process with a slot that lives, and has not come back to this daemon: EAGAIN, ask again.
+ *  - The address's group has just ended, and may not be closed yet: EAGAIN within ENDED_PORT_MS, or
+ * as long as something is being closed (event/close_pool.h).
+ *  - Anything else: EADDRINUSE.
  *
  * Owner: the daemon's one thread.
  */
@@ -20,7 +21,8 @@
 #include "daemon/port_group.h"
 
 #define PORT_GROUPS_MAX 256
-#define ENDED_PORT_MS	1000 /* for a process that ends to be gone: it may have to wait for a processor */
+#define ENDED_PORT_MS                                                                              \
+	1000 /* until a process that ends is gone: it may have to wait for a processor */
 
 void ports_on_port(struct client *c, struct fdmsg *m);
 void ports_on_kept(struct client *c, struct fdmsg *m);
@@ -42,15 +44,15 @@ int ports_restore(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t i
 		  int fd_store, int record_fd);
 
 /*
- * Of those that used ports when an earlier daemon ended, and have not come back, the dead use them no more.
- * Returns whether others live.
+ * Gives up the slots of processes that used ports with an earlier daemon, and ended before they
+ * came back. Returns whether some live and have not come back.
  */
 bool ports_give_up_dead(struct daemon *d);
 
-/* Who had the slot before is dead. */
+/* The process that had the slot before is dead. */
 void ports_on_new_slot(struct daemon *d, unsigned slot);
 
-/* c may have no slot. */
+/* Does nothing if c has no slot. */
 void ports_on_death(struct client *c);
 
 /* The daemon ends: what is in use lives on in the processes. */

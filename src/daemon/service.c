@@ -33,7 +33,7 @@ static long read_number(const char *variable, long max)
 	return errno || *end || value > max ? -1 : value;
 }
 
-/* Of fewer names than descriptors the last ones have none. */
+/* If there are fewer names than descriptors, the last ones have none. */
 static void read_names(void)
 {
 	const char *text = secure_getenv("LISTEN_FDNAMES");
@@ -97,12 +97,12 @@ void service_drop_rest(void)
 
 static int open_sender(void)
 {
-	const struct timeval patience = { .tv_sec = SERVICE_NOTIFY_MS / 1000 };
+	const struct timeval timeout = { .tv_sec = SERVICE_NOTIFY_MS / 1000 };
 	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	if (sock < 0)
 		return -errno;
-	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
 	return sock;
 }
 

@@ -1,13 +1,13 @@
 /*
  * Service - what a service manager (systemd) gives the daemon, and keeps for the next one.
  *
- * In:  LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES: descriptors from 3 on, a listening socket or what an earlier
- *      daemon stored; NOTIFY_SOCKET.
- * Out: these, each taken once; messages to the manager, as of sd_notify(3).
+ * In:  LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES: descriptors from 3 on, each a listening socket or
+ * what an earlier daemon stored; NOTIFY_SOCKET. Out: these, each taken once; messages to the
+ * manager, as of sd_notify(3).
  *
- * Started by anybody else, there is nothing to take, and messages go nowhere.
+ * Without a service manager there is nothing to take, and messages go nowhere.
  *
- * Owner: the daemon's one thread. A message waits for a manager that is busy, for SERVICE_NOTIFY_MS at most.
+ * Owner: the daemon's one thread. A message waits SERVICE_NOTIFY_MS at most if the manager is busy.
  */
 #ifndef DAEMON_SERVICE_H
 #define DAEMON_SERVICE_H
@@ -23,19 +23,19 @@
  */
 unsigned service_begin(void);
 
-/* Whether somebody listens to messages. */
+/* Whether there is a NOTIFY_SOCKET. */
 bool service_is_managed(void);
 
 /*
- * Calls `take` with each descriptor that was not taken yet, and its name. It says whether it takes it over;
- * what it does not take stays for the next call.
+ * Calls `take` with each descriptor that was not taken yet, and its name. `take` returns whether it
+ * takes the descriptor over; else that stays for the next call.
  */
 void service_each(bool (*take)(int fd, const char *name, void *arg), void *arg);
 
-/* Closes what nobody took. */
+/* Closes what was not taken. */
 void service_drop_rest(void);
 
-/* 0; -errno; -ENOTCONN: nobody listens to messages. fds stay the caller's. */
+/* 0; -errno; -ENOTCONN: there is no NOTIFY_SOCKET. fds stay the caller's. */
 int service_notify(const char *message, const int *fds, unsigned count);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * Token - proof that a process is the one that an earlier daemon gave something to.
+ * Token - proof that a process is the one to which an earlier daemon gave a slot or a session.
  *
- * In:  a socket that a process says it was given, and the name that such a socket has.
- * Out: whether it is that one.
+ * In:  a socket that a process presents, and the name that the token has.
+ * Out: whether the socket is that token.
  *
- * Names can be read by everybody, tokens are had by whom they were given to.
+ * Every process can read the names; only the process that was given a token has it.
  *
  * Owner: the daemon's one thread.
  */
@@ -18,7 +18,7 @@
 /* A datagram socket that does not block, unbound. -1 and errno. */
 int token_make_socket(void);
 
-/* uid: whose process it is. 0; -EPERM: it is not the token; -errno. */
+/* uid: the user of the process. 0; -EPERM: it is not the token; -errno. */
 int token_prove(uid_t uid, int token_fd, const struct sockname *name);
 
 #endif

@@ -41,8 +41,8 @@ static void reset_signals(void)
 
 	/*
 	 * Not by signal(): it refuses the two signals that the C library keeps for its threads, and
-	 * whoever ignored all 64 ignored them, too. All zero is SIG_DFL, without flags, whatever
-	 * the layout.
+	 * the parent may have ignored those, too. All zero is SIG_DFL without flags, whatever the
+	 * layout.
 	 */
 	for (int sig = 1; sig < NSIG; sig++)
 		syscall(SYS_rt_sigaction, sig, (const char[64]){ 0 }, NULL, (size_t)(NSIG - 1) / 8);
@@ -74,7 +74,7 @@ int background_clean(unsigned kept)
 	return fill_standard_fds();
 }
 
-/* Nobody reported: the daemon died on its way. */
+/* Exits with 1 if the daemon died before it could report. */
 static int wait_for_report(int fd)
 {
 	unsigned char status = 1;
@@ -100,7 +100,7 @@ int background_fork(int *report_fd)
 		_exit(wait_for_report(ends[0]));
 	}
 	setsid();
-	/* Not the leader of its session: it can never get a terminal again. */
+	/* A process that does not lead its session can never get a terminal again. */
 	pid = fork();
 	if (pid)
 		_exit(pid < 0);

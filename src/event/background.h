@@ -1,17 +1,18 @@
 /*
- * Background - makes the process a daemon that owes nothing to whoever started it.
+ * Background - makes the process a daemon that inherits nothing from the program that started it.
  *
  * In:  a process with any descriptors, signals, directory, terminal and affinity.
  * Out: one with none of these.
  *
- * Called once, in this order, before there is anything else.
+ * Called once, in this order, before anything else.
  */
 #ifndef EVENT_BACKGROUND_H
 #define EVENT_BACKGROUND_H
 
 /*
- * Closes every descriptor but stdin, stdout and stderr, which are there afterwards, and the `kept` ones that
- * follow these; resets signals; raises the limit of descriptors as far as it goes. 0 or -errno.
+ * Closes every descriptor but stdin, stdout, stderr and the `kept` ones that follow; opens those of
+ * the three that are missing. Resets signals, and raises the limit of descriptors as far as
+ * possible. 0 or -errno.
  */
 int background_clean(unsigned kept);
 
@@ -21,10 +22,10 @@ int background_clean(unsigned kept);
  */
 int background_fork(int *report_fd);
 
-/* Leaves the directory and stdin, stdout and stderr of whoever started us. 0 or -errno. */
+/* Leaves the directory, stdin, stdout and stderr of the program that started us. 0 or -errno. */
 int background_detach(void);
 
-/* Lets the process that was started exit with this status. */
+/* Lets the process that called background_fork exit with this status. */
 void background_report(int report_fd, int status);
 
 #endif

@@ -19,7 +19,7 @@ struct job {
 	bool is_client;
 };
 
-/* Of whom something is queued or being closed. */
+/* Has something that is queued or being closed. */
 struct user {
 	struct user *next;
 	uid_t uid;
@@ -30,9 +30,9 @@ struct user {
 static struct {
 	pthread_mutex_t lock; /* guards all below; never held over a close */
 	pthread_cond_t work;
-	struct user *users; /* whose turn it is comes first */
+	struct user *users; /* in the order of their turns */
 	unsigned queued, threads;
-	unsigned idle; /* of the threads: they wait, or start, or are about to look */
+	unsigned idle; /* threads that wait, start, or are about to look for a job */
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER };
 
 static void close_one(int fd, bool is_client)
@@ -60,7 +60,7 @@ static struct user **find(uid_t uid)
 	return at;
 }
 
-/* Also a new one, at the end. NULL: out of memory. */
+/* Finds or creates. NULL: out of memory. */
 static struct user *get_user(uid_t uid)
 {
 	struct user **at = find(uid);
@@ -83,7 +83,7 @@ static void drop_user_if_done(struct user *u)
 	free(u);
 }
 
-/* How many of the queued jobs may begin now: those beyond would find nothing to do for a thread. */
+/* How many of the queued jobs may begin now: more threads than that would find nothing to do. */
 static unsigned count_ready(void)
 {
 	unsigned ready = 0;
@@ -108,7 +108,7 @@ static void move_to_end(struct user **at)
 	*at = u;
 }
 
-/* The next job of a user whose others do not take long; the user is busy with it until finish(). */
+/* The next job of a user that does not keep all of its threads busy; finish() ends it. */
 static struct job *take(struct user **whose)
 {
 	struct user **at = &pool.users, *u;
@@ -131,7 +131,7 @@ static struct job *take(struct user **whose)
 	return job;
 }
 
-/* Lets go of the lock meanwhile. */
+/* Releases the lock meanwhile. */
 static void finish(struct user *u, struct job *job)
 {
 	pthread_mutex_unlock(&pool.lock);
@@ -180,7 +180,7 @@ static void *work(void *unused)
 	return NULL;
 }
 
-/* Caller holds the lock. Whether there is somebody to do it. */
+/* Caller holds the lock. False: there is no thread, and none can be started. */
 static bool start_thread(void)
 {
 	pthread_attr_t attr;

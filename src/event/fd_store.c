@@ -12,13 +12,13 @@
 
 #define QUEUE_BYTES (1 << 20)
 
-/* Room for all that a message can have: others may have put anything into a descriptor store. */
+/* As much as a message can have: a process that holds the store may have put anything into it. */
 union control {
 	struct cmsghdr align;
 	char room[CMSG_SPACE(FDMSG_FDS_ROOM * sizeof(int))];
 };
 
-/* Connected to itself, nobody else can send to it. */
+/* A socket that is connected to itself takes messages from itself alone. */
 static int connect_to_itself(int fd)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
@@ -117,7 +117,7 @@ int fd_store_look(int fd_store, int *fds, unsigned max)
 
 	if (!receive_queue_is_unix(fd_store, SOCK_DGRAM))
 		return -EPROTO;
-	/* Each look then goes on where the last one ended. */
+	/* With it each MSG_PEEK goes on where the last one ended. */
 	if (setsockopt(fd_store, SOL_SOCKET, SO_PEEK_OFF, &from_start, sizeof(from_start)) < 0)
 		return -errno;
 	while ((n = look_at_next(fd_store, fds + count, max - (unsigned)count)) > 0)

@@ -1,16 +1,15 @@
 /*
- * Descriptor store - any number of descriptors behind one, which processes hold without looking
+ * Descriptor store - any number of descriptors behind one, which a process can hold without looking
  * inside.
  *
- * A unix datagram socket that is connected to itself, with the descriptors as messages in its own
- * queue. Whoever holds the descriptor store keeps all of them open. What is in it stays in it: the
- * daemon looks (MSG_PEEK) and adds at the end.
+ * It is a unix datagram socket that is connected to itself, with the descriptors as messages in its
+ * own queue. A process that holds the store keeps all of them open. The daemon looks inside
+ * (MSG_PEEK) and adds at the end; it never takes anything out.
  *
- * Descriptors under way count for the user of the daemon, each once however many hold the
- * descriptor store: when there are more than the daemon's RLIMIT_NOFILE (which it raises as far as
- * it may), adding fails with -ETOOMANYREFS, unless the daemon has CAP_SYS_RESOURCE. A descriptor
- * store takes some 500 messages under Linux's usual net.core.wmem_max; then adding fails with
- * -ENOBUFS.
+ * Descriptors in a store count as under way for the daemon's user, each once however many processes
+ * hold the store. If there are more than the daemon's RLIMIT_NOFILE (which it raises as far as it
+ * may), adding fails with -ETOOMANYREFS, unless the daemon has CAP_SYS_RESOURCE. A store takes some
+ * 500 messages under Linux's usual net.core.wmem_max; then adding fails with -ENOBUFS.
  *
  * Owner: the daemon's one thread. Never blocks.
  */
@@ -19,10 +18,10 @@
 
 #define FD_STORE_ADD_MAX 8 /* descriptors at once */
 
-/* The new descriptor store's descriptor, or -errno. */
+/* Returns the store's own descriptor, or -errno. */
 int fd_store_create(void);
 
-/* All or none. They stay the caller's, too. 0 or -errno. */
+/* Adds all or none; the caller keeps its copies. 0 or -errno. */
 int fd_store_add(int fd_store, const int *fds, unsigned count);
 
 /*

@@ -17,7 +17,7 @@ struct fdref *fdref_create(int fd)
 	return f;
 }
 
-struct fdref *fdref_create_foreign(uid_t uid, int fd)
+struct fdref *fdref_create_of_client(uid_t uid, int fd)
 {
 	struct fdref *f = malloc(sizeof(*f));
 
@@ -25,7 +25,7 @@ struct fdref *fdref_create_foreign(uid_t uid, int fd)
 		close_pool_close(uid, fd);
 		return NULL;
 	}
-	*f = (struct fdref){ .fd = fd, .count = 1, .is_foreign = true, .uid = uid };
+	*f = (struct fdref){ .fd = fd, .count = 1, .is_of_client = true, .uid = uid };
 	return f;
 }
 
@@ -39,7 +39,7 @@ void fdref_put(struct fdref *f)
 {
 	if (!f || --f->count)
 		return;
-	if (f->is_foreign)
+	if (f->is_of_client)
 		close_pool_close(f->uid, f->fd);
 	else
 		close(f->fd);

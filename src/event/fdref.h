@@ -12,15 +12,15 @@
 struct fdref {
 	int fd;
 	unsigned count;
-	bool is_foreign; /* a client's: it is for the close pool */
-	uid_t uid;	 /* whose, then */
+	bool is_of_client; /* the close pool closes it */
+	uid_t uid;	   /* of that client */
 };
 
-/* Takes over fd, also when it fails: NULL if out of memory, and fd is closed. */
+/* Takes over fd. NULL: out of memory; fd is closed. */
 struct fdref *fdref_create(int fd);
 
-/* The same for one that a client of this user gave. */
-struct fdref *fdref_create_foreign(uid_t uid, int fd);
+/* The same for a descriptor that a client of this user gave. */
+struct fdref *fdref_create_of_client(uid_t uid, int fd);
 
 struct fdref *fdref_get(struct fdref *f);
 

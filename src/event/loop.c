@@ -58,7 +58,7 @@ void loop_timer_disarm(struct loop_timer *t)
 	list_del(&t->in_loop);
 }
 
-/* The armed timer that is next, or NULL. */
+/* The armed timer that expires next, or NULL. */
 static struct loop_timer *next_timer(struct loop *l)
 {
 	struct loop_timer *next = NULL;

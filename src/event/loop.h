@@ -1,11 +1,11 @@
 /*
- * Loop - waits for descriptors and timers, and calls whom they belong to.
+ * Loop - waits for descriptors and timers, and calls their owners.
  *
  * In:  descriptors with their sources, timers.
  * Out: calls of on_ready and on_expire, one after another.
  *
- * Owner: the daemon's one thread, which sleeps nowhere else. A source must live until the turn in
- * which it was forgotten is over: an event for it may already have been fetched.
+ * Owner: the daemon's one thread, which sleeps nowhere else. After loop_forget a source must live
+ * on until the end of the turn: an event for it may already have been fetched (loop_defer_free).
  */
 #ifndef EVENT_LOOP_H
 #define EVENT_LOOP_H
@@ -15,12 +15,12 @@
 
 #include "base/list.h"
 
-/* Embedded in what owns a descriptor. */
+/* Embedded in the owner of a descriptor. */
 struct loop_source {
 	void (*on_ready)(struct loop_source *source, uint32_t events); /* EPOLLIN and so on */
 };
 
-/* Embedded in what waits. Goes off once per arming. */
+/* Embedded in its owner. Expires once per arming. */
 struct loop_timer {
 	struct list in_loop; /* linked while armed */
 	int64_t deadline_ns;
@@ -47,7 +47,7 @@ void loop_fini(struct loop *l);
 int loop_watch(struct loop *l, int fd, uint32_t events, struct loop_source *source);
 void loop_change(struct loop *l, int fd, uint32_t events, struct loop_source *source);
 
-/* Before fd is closed: a copy of it in another process would keep it watched. */
+/* To be called before fd is closed: a copy of it in another process would keep it watched. */
 void loop_forget(struct loop *l, int fd);
 
 void loop_timer_init(struct loop_timer *t, void (*on_expire)(struct loop_timer *));
@@ -59,7 +59,7 @@ void loop_timer_disarm(struct loop_timer *t);
 /* Calls free() at the end of the turn; the source may be called until then. */
 void loop_defer_free(struct loop *l, struct loop_deferred_free *deferred);
 
-/* Waits for the next event or deadline, and handles what is there. */
+/* Waits for the next event or deadline, and calls the owners of all that are due. */
 void loop_turn(struct loop *l);
 
 #endif

@@ -8,7 +8,10 @@ int secret_init(struct secret *s)
 {
 	ssize_t n;
 
-	/* So few bytes are never cut short; a signal may come while the kernel gathers its first. */
+	/*
+	 * So few bytes are never cut short. A signal may come while the kernel gathers entropy
+	 * after boot.
+	 */
 	do
 		n = getrandom(s->key, sizeof(s->key), 0);
 	while (n < 0 && errno == EINTR);
@@ -36,7 +39,7 @@ static void mix(uint64_t v[4], unsigned rounds)
 	}
 }
 
-/* Little-endian, up to eight of them. */
+/* Up to eight bytes, little-endian. */
 static uint64_t load(const uint8_t *bytes, size_t count)
 {
 	uint64_t word = 0;

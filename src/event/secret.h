@@ -1,7 +1,7 @@
 /*
- * Secret - a hash that nobody foresees who does not have its key (SipHash-2-4).
+ * Secret - a hash that cannot be foreseen without its key (SipHash-2-4).
  *
- * In:  bytes that others may have chosen.
+ * In:  bytes that another process or host may have chosen.
  * Out: 64 bits; the same for the same bytes as long as the secret lives.
  *
  * A key comes from the kernel and never leaves the process. Pure otherwise, any thread.
@@ -16,7 +16,7 @@ struct secret {
 	uint64_t key[2];
 };
 
-/* A key of its own. 0; -errno: the kernel gives none. */
+/* Makes a key. 0; -errno: the kernel gives no random bytes. */
 int secret_init(struct secret *s);
 
 uint64_t secret_hash(const struct secret *s, const void *data, size_t len);

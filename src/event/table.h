@@ -1,8 +1,8 @@
 /*
- * Table - finds members by their hash; grows with their number.
+ * Table - a hash table that grows with the number of its members.
  *
- * A chain stays short however many members there are, provided that nobody chooses which of them
- * have hashes alike: what others choose is hashed with a secret (event/secret.h) first.
+ * A bucket stays short however many members there are, unless their hashes collide by intent: keys
+ * that another process or host chooses are hashed with a secret (event/secret.h).
  *
  * Owner: the daemon's one thread.
  */
@@ -16,7 +16,7 @@
 
 /* Embedded in a member. */
 struct table_entry {
-	struct list in_bucket; /* linked to itself: in no table */
+	struct list in_bucket; /* linked to itself while in no table */
 	uint64_t hash;
 };
 
@@ -29,19 +29,19 @@ struct table {
 /* 0 or -ENOMEM. */
 int table_init(struct table *t);
 
-/* Members are no longer in it, and their own. */
+/* Frees the buckets, not the members. */
 void table_fini(struct table *t);
 
-/* Before it is added, or asked whether it is. */
+/* To be called before any other function on the entry. */
 void table_entry_init(struct table_entry *e);
 
-/* It has to be in no table. Out of memory chains get longer, and nothing else happens. */
+/* The entry is in no table. Out of memory the table does not grow, and buckets get longer. */
 void table_add(struct table *t, struct table_entry *e, uint64_t hash);
 
-/* Harmless if it is in no table. */
+/* Does nothing if the entry is in no table. */
 void table_remove(struct table *t, struct table_entry *e);
 
-/* Where the members with this hash are, among others. */
+/* The bucket with all members of this hash, among others. */
 struct list *table_bucket(const struct table *t, uint64_t hash);
 
 static inline bool table_holds(const struct table_entry *e)

@@ -81,7 +81,7 @@ static int begin(struct daemon *d, const struct options *options)
 {
 	int rc = server_init(d, options->scope);
 
-	/* Another was faster. Whoever started us wants a daemon, and has one. */
+	/* Another one was faster. The program that started us wants a daemon, and has one. */
 	if (rc == -EADDRINUSE && !options->foreground)
 		return 0;
 	if (rc == -EADDRINUSE)
