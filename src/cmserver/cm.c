@@ -41,7 +41,7 @@ static int init_tables(struct cm *cm)
 	return rc;
 }
 
-/* Also what init_tables did not come to: it is zero. */
+/* Tables that init_tables did not reach are zero, and may be passed, too. */
 static void fini_tables(struct cm *cm)
 {
 	comm_ids_fini(&cm->channels);
@@ -76,7 +76,7 @@ int cm_init(struct daemon *d)
 	return 0;
 }
 
-/* What programs have goes on with the next daemon. */
+/* The stores of processes stay as they are, for the next daemon. */
 static void leave_stores(struct daemon *d)
 {
 	struct list *m;
@@ -128,7 +128,8 @@ int cm_client_create(struct client *c, int store_fd, uint32_t session)
 	return 0;
 }
 
-/* Not with the daemon alone (leave_stores): nobody comes back with it. */
+/* The process has ended, not just the daemon (leave_stores): it will not come back with its store.
+ */
 static void end_session(struct cm_client *cc)
 {
 	cm_store_end(&cc->store);
@@ -172,7 +173,7 @@ static struct cm_id *find_id(struct client *c, uint32_t number)
 	struct comm_id *n = comm_ids_find(&c->cm->cm->ids, number);
 	struct cm_id *id = n ? container_of(n, struct cm_id, comm_id) : NULL;
 
-	/* A child is nobody's before its request was fetched. */
+	/* A program does not know of a child before it has fetched the request. */
 	return id && id->owner == c->cm && !id->listener ? id : NULL;
 }
 
@@ -187,7 +188,7 @@ static void reply(struct client *c, const struct fdmsg *m, int rc, uint32_t numb
 
 	if (id)
 		r.local = id->binding.local;
-	/* Whoever asks again has got the event that it was given. */
+	/* A process that makes another request has got the event that it was given last. */
 	cm_store_drop(&c->cm->store, &c->cm->given_slot);
 	client_post(c, &r, sizeof(r), NULL, 0);
 }
@@ -201,8 +202,8 @@ void cm_reply(struct client *c, uint32_t seq, int rc)
 }
 
 /*
- * It was made to an earlier daemon, which may have been killed at any point of it: what that has done
- * counts, and is not done again.
+ * Whether the request was made to an earlier daemon, too, which may have been killed while it
+ * served it. What that daemon has done counts, and is not done again.
  */
 static bool is_repeated(const struct client *c, const struct fdmsg *m)
 {
@@ -224,8 +225,8 @@ static unsigned count_channels(struct daemon *d, uid_t uid)
 }
 
 /*
- * Of all users one gets another channel only while more are free than it has, as with slots. What it had with an
- * earlier daemon it has again: others may have got theirs later.
+ * With verbatimd --system a user gets another channel only while more are free than it has, as with
+ * slots. A channel that it had with an earlier daemon it gets again in any case.
  */
 static bool exceeds_its_share(const struct cm_client *cc, rlim_t all)
 {
@@ -236,7 +237,7 @@ static bool exceeds_its_share(const struct cm_client *cc, rlim_t all)
 	return d->scope == DAEMON_OF_SYSTEM && !returns && count_channels(d, cc->client->uid) >= all - used;
 }
 
-/* Each has a descriptor here: some are left for other clients, whatever this one does. */
+/* Each channel has a descriptor here: some are left for other clients, whatever this one does. */
 static bool has_room_for_channel(const struct cm_client *cc)
 {
 	struct rlimit limit;
@@ -296,7 +297,7 @@ static bool is_space(uint32_t space)
 	       space == CTL_CM_IPOIB;
 }
 
-/* As in Linux: what the port space says, and where it says nothing, what the program says. */
+/* As in Linux: the port space decides, and if it does not, the program. */
 static enum ctl_cm_qp_type qp_type_of(const struct ctl_cm_ask *ask)
 {
 	switch (ask->value) {
@@ -379,7 +380,7 @@ void cm_on_migrate_id(struct client *c, struct fdmsg *m)
 	if (id && ch) {
 		cm_channel_move(id, ch);
 		cm_save_id(id);
-		/* Requests that wait go where the listener goes. */
+		/* Requests that were not fetched yet move with the listener. */
 		list_for_each(n, &id->children) {
 			struct cm_id *child = container_of(n, struct cm_id, in_listener);
 
@@ -414,7 +415,7 @@ void cm_on_listen(struct client *c, struct fdmsg *m)
 	cm_dispatch_deliver(c->daemon->cm);
 }
 
-/* Whether the connection is past the step already. */
+/* Whether the connection is past this request already. */
 static bool is_past_request(const struct cm_id *id, enum ctl_type type)
 {
 	const struct cm_connection *c = id->connection;
@@ -463,10 +464,10 @@ void cm_on_step(struct client *c, struct fdmsg *m)
 		rc = cm_connection_establish(id->connection);
 	else
 		rc = cm_connection_disconnect(id->connection);
-	/* Whoever is disconnected already has what it wants. */
+	/* A connection that has ended is disconnected. */
 	if (disconnects && rc == -EINVAL && id->had_connection)
 		rc = 0;
-	/* So has whoever takes a step again. */
+	/* A step that an earlier daemon took already has succeeded. */
 	if (id && id->had_connection && is_repeated(c, m))
 		rc = 0;
 	reply(c, m, rc, 0, NULL);
@@ -499,7 +500,7 @@ void cm_on_raise(struct client *c, struct fdmsg *m)
 		reply(c, m, 0, 0, NULL);
 		return;
 	}
-	/* The rest is for what others have to tell. */
+	/* The other half of the queue is for events of connections. */
 	if (id && c->cm->event_count >= CM_EVENTS_PER_CLIENT / 2)
 		rc = -ENOSPC;
 	else if (id)

@@ -1,10 +1,10 @@
 /*
  * CM - connection management: what verbatimd does for librdmacm.
  *
- * In:  the requests of ctl/cm_protocol.h; the end of those who make them.
- * Out: answers; and all that they lead to in the files cm_*.
+ * In:  the requests of ctl/cm_protocol.h; the end of the processes that make them.
+ * Out: replies; and what the requests lead to in the files cm_*.
  *
- * Owner: the daemon's one thread. Nobody can make it keep more than the limits below.
+ * Owner: the daemon's one thread. No process can make it keep more than the limits below.
  */
 #ifndef CMSERVER_CM_H
 #define CMSERVER_CM_H
@@ -31,14 +31,14 @@ struct cm {
 	struct daemon *daemon;
 	struct comm_ids channels, ids, connections;
 	unsigned channel_count; /* of all clients */
-	struct secret secret;	/* of the hashes of all below: other hosts choose what is hashed */
+	struct secret secret; /* for the hashes of both tables: other hosts choose what is hashed */
 	struct table by_remote; /* connections, by the other end's number */
 	struct table by_qp;	/* established ones with other hosts, by the other end's QP */
 	struct cm_space space;
 	struct cm_timers timers;
 	struct gsi gsi;
 	struct cm_interfaces interfaces;
-	struct cm_places places; /* where addresses are, for those that are bound to them */
+	struct cm_places places; /* on which interface each address is */
 	struct list in_flight;	 /* messages between ends on this host */
 	struct cm_pending pending;
 	struct cm_return returning;
@@ -51,20 +51,20 @@ struct cm_client {
 	struct list ids, channels;
 	unsigned id_count, channel_count, event_count;
 
-	/* What the next daemon is to know: cmserver/cm_save.h. */
+	/* For the next daemon: cmserver/cm_save.h. */
 	struct cm_store store;
 	uint32_t session;
 	bool returns;	     /* it had this session with an earlier daemon */
 	uint32_t given_slot; /* of the event that it was given last */
 	uint64_t order;	     /* of its last event */
-	uint32_t repeated;   /* seq of the request that it makes again; 0: none */
+	uint32_t repeated;   /* seq of the request that it makes a second time; 0: none */
 	uint32_t begin_seq;  /* of BEGIN, while that waits for others to return; else 0 */
 };
 
 /* 0 or -errno. */
 int cm_init(struct daemon *d);
 
-/* The daemon ends: connections are forgotten without a word, then the clients go. */
+/* The daemon ends: forgets all connections and sends nothing; then the clients go. */
 void cm_forget(struct daemon *d);
 void cm_fini(struct daemon *d);
 
@@ -74,10 +74,10 @@ void cm_fini(struct daemon *d);
  */
 int cm_client_create(struct client *c, int store_fd, uint32_t session);
 
-/* c may have none. */
+/* Does nothing if c has no session. */
 void cm_on_death(struct client *c);
 
-/* What this client has by that number, or NULL. */
+/* This client's channel of that number, or NULL. */
 struct cm_channel *cm_find_channel(struct client *c, uint32_t number);
 
 /* Whether there is such a port space, and such a kind of QP for connections. */

@@ -97,7 +97,7 @@ static void take_out(struct cm_event *e)
 		drain(ch);
 }
 
-/* Into the queue, and into the store unless it is there. */
+/* Puts a copy into the queue, and into the store unless it is there already. */
 static int post(struct cm_id *id, const struct cm_event *like)
 {
 	struct cm_event *e;

@@ -35,7 +35,7 @@ struct cm_channel {
 	struct list ids; /* whose events come here */
 };
 
-/* Belongs to both: whichever dies first takes it along. */
+/* Belongs to its channel and to its identifier: it ends with either. */
 struct cm_event {
 	struct list in_channel;
 	struct list in_id; /* of the identifier that it is about */
@@ -53,31 +53,35 @@ struct cm_event {
 int cm_channel_create(struct cm_client *owner, int fd, uint32_t number, struct cm_channel **out);
 
 /*
- * Its identifiers end with it, as they do when a program closes the file that Linux has in its
- * place: the program may still destroy its halves of them, and do nothing else with them.
+ * Destroys its identifiers, too, as Linux does when a program closes the channel's file. The
+ * program can then only destroy its halves of them.
  */
 void cm_channel_destroy(struct cm_channel *ch);
 
 /*
- * Of something else than a connection; made_seq: of the request that raises it, or 0. 0, -ENOSPC, -ENOMEM.
- * The header, id and channel of the body are set when it is fetched.
+ * Posts an event that is not a connection's. made_seq: of the request that raises it, or 0. The
+ * header, id and channel of the body are set when it is fetched. 0, -ENOSPC, -ENOMEM.
  */
 int cm_channel_post(struct cm_id *id, const struct ctl_cm_event *body, uint32_t made_seq);
 
-/* Of a step of the identifier's connection, which the caller completes by cm_save_id. The same. */
+/*
+ * Posts an event of the identifier's connection; then the caller completes the step with
+ * cm_save_id. The same.
+ */
 int cm_channel_post_step(struct cm_id *id, const struct ctl_cm_event *body);
 
-/* What is in the queue again after the end of an earlier daemon. The same. */
+/* Posts an event that an earlier daemon saved. The same. */
 int cm_channel_post_again(struct cm_id *id, const struct cm_event *saved);
 
-/* NULL: there is none. It stays in the queue. */
+/* The first event, which stays in the queue; NULL: there is none. */
 struct cm_event *cm_channel_first(struct cm_channel *ch);
 void cm_channel_drop(struct cm_event *e);
 
-/* The program gets it, as the answer to this request: its record stays until the next. */
+/* The program gets the event in the reply to this request. Its record stays until the next request.
+ */
 void cm_channel_give(struct cm_event *e, uint32_t seq);
 
-/* An identifier moves, with all its events in their order. */
+/* Moves an identifier, with all its events in their order. */
 void cm_channel_move(struct cm_id *id, struct cm_channel *to);
 
 #endif

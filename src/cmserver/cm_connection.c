@@ -13,7 +13,7 @@
 #include "ctl/deadline.h"
 #include "daemon/daemon.h"
 
-#define LAST_WORD_NS INT64_C(3000000000) /* a REJ waits for its port: as long as a goodbye takes */
+#define LAST_REJ_NS INT64_C(3000000000) /* how long a REJ waits for its port: as long as a DREQ */
 
 /* ------------------------------------------------------------------------------------------
  * Out.
@@ -23,12 +23,13 @@ static void on_send(struct connection *end, const struct ibcm_message *m)
 {
 	struct cm_connection *c = container_of(end, struct cm_connection, end);
 
-	/* Before it is on the wire: the next daemon is to say this one again, and not another with another number. */
+	/* Saved before it is sent: the next daemon is to repeat this REQ, not to send another one.
+	 */
 	if (c->id && (m->type == IBCM_REQ || m->type == IBCM_SIDR_REQ))
 		cm_save_id(c->id);
 	/*
-	 * Without the port yet it is lost, as it might be on a wire, and said again with it
-	 * (cm_return.h).
+	 * While the port is not open yet, the message is lost, as it might be on a wire. It is
+	 * repeated once the port is open (cm_return.h).
 	 */
 	if (c->is_local)
 		cm_local_send(&c->cm->in_flight, c->uid, c->local_gid, c->remote_gid, c->ifindex,
@@ -132,10 +133,11 @@ void cm_connection_destroy(struct cm_connection *c)
 	free(c);
 }
 
-/* Tables say what they say of it: by_qp, that it is established. */
+/* Keeps the connection in the tables that its state calls for. */
 static void enter_tables(struct cm_connection *c)
 {
-	/* Who makes up a connection must not keep others from the QP that it is with (is_stale). */
+	/* A process that makes up a connection must not keep others from its remote QP (is_stale).
+	 */
 	bool has_qp = !c->is_local && !c->is_hearsay && c->end.state == CONNECTION_ESTABLISHED;
 	struct cm *cm = c->cm;
 
@@ -149,16 +151,16 @@ static void enter_tables(struct cm_connection *c)
 			  cm_connection_hash(cm, c->remote_gid, c->end.remote_qpn));
 }
 
-/* Its last word is a REJ that nobody could hear, and that the other end would wait for: it stays to say it again. */
-static bool has_last_word(const struct cm_connection *c)
+/* Its last message is a REJ that could not be sent, and that the other end waits for. */
+static bool has_unsent_rej(const struct cm_connection *c)
 {
 	return !c->is_local && !c->gsi && c->end.sent.type == IBCM_REJ;
 }
 
-/* Not for ever: its user may be gone, and the port never come. */
+/* Keeps the connection without its identifier, but not for ever: the port may never be opened. */
 static void stay_alone(struct cm_connection *c)
 {
-	if (cm_timers_set(&c->cm->timers, &c->timer, deadline_now_ns() + LAST_WORD_NS)) {
+	if (cm_timers_set(&c->cm->timers, &c->timer, deadline_now_ns() + LAST_REJ_NS)) {
 		cm_connection_destroy(c);
 		return;
 	}
@@ -173,7 +175,7 @@ static void stay_alone(struct cm_connection *c)
 static void settle(struct cm_connection *c)
 {
 	if (c->end.state == CONNECTION_CLOSED) {
-		if (has_last_word(c))
+		if (has_unsent_rej(c))
 			stay_alone(c);
 		else
 			cm_connection_destroy(c);
@@ -182,7 +184,7 @@ static void settle(struct cm_connection *c)
 	enter_tables(c);
 	if (c->id)
 		cm_save_id(c->id);
-	/* Without memory for its timer nothing would ever end it. */
+	/* Without memory for its timer the connection would never end. */
 	if (cm_timers_set(&c->cm->timers, &c->timer, c->end.deadline_ns)) {
 		connection_abandon(&c->end, deadline_now_ns());
 		cm_connection_destroy(c);
@@ -340,7 +342,7 @@ bool cm_connection_open_port(struct cm_connection *c)
 	return c->is_local || c->gsi;
 }
 
-/* States in which the other end is there, too, if both are on this host. */
+/* In these states a connection on this host has another end here, too. */
 static bool needs_other_end(const struct cm_connection *c)
 {
 	return c->is_local &&

@@ -26,7 +26,7 @@ struct gsi;
 /* Where a message came from. */
 struct cm_origin {
 	bool is_local;
-	uid_t uid;		       /* of who sent it, if is_local */
+	uid_t uid;		       /* of the sender, if is_local */
 	const uint8_t *local, *remote; /* GIDs: where it came to, where it came from */
 	uint32_t ifindex;
 	struct gsi_port *gsi; /* unless is_local */
@@ -42,7 +42,7 @@ struct cm_connection {
 	uid_t uid;
 	bool is_local; /* the other end is on this host */
 	bool is_ud;
-	bool is_hearsay; /* it is known from the store of another user's process alone */
+	bool is_hearsay; /* known only from the store of another user's process */
 	uint8_t local_gid[CTL_GID_BYTES], remote_gid[CTL_GID_BYTES];
 	uint32_t ifindex;
 	struct gsi_port *gsi; /* unless is_local */
@@ -59,12 +59,12 @@ int cm_connection_ready(struct cm_connection *c);
 int cm_connection_establish(struct cm_connection *c);
 int cm_connection_disconnect(struct cm_connection *c);
 
-/* Its identifier is no more. */
+/* Its identifier is destroyed. */
 void cm_connection_abandon(struct cm_connection *c);
 
 void cm_connection_on_message(struct cm_connection *c, const struct ibcm_message *m);
 
-/* Of a new one that is to be the passive end: its REQ or SIDR_REQ. */
+/* A new connection becomes the passive end of this REQ or SIDR_REQ. */
 void cm_connection_on_request(struct cm_connection *c, const struct ibcm_message *m);
 
 void cm_connection_on_time(struct cm_connection *c, int64_t now_ns);
@@ -79,26 +79,35 @@ struct cm_connection *cm_connection_create(struct cm_id *id, const struct cm_ori
 /* Sends nothing. */
 void cm_connection_destroy(struct cm_connection *c);
 
-/* For by_remote and by_qp: of what another end names by a number, a connection or its QP. */
+/* For by_remote and by_qp: hashes the number of a remote connection, or of its QP. */
 uint64_t cm_connection_hash(const struct cm *cm, const uint8_t *remote_gid, uint32_t number);
 
 /*
  * The connection that the identifier had with an earlier daemon, with the same numbers. The caller
- * has checked what the protocol does not know of: addresses, the service, the kind. False: no such
- * connection can be. Its other end hears nothing of it before cm_connection_resume.
+ * has checked what the protocol does not know of: addresses, the service, the kind of QP. False:
+ * there can be no such connection. Nothing is sent to its other end before cm_connection_resume.
  */
 bool cm_connection_restore(struct cm_id *id, const struct cm_record_id *r);
 
-/* Of one with another host: whether the port of its address is open; tries to open it. */
+/*
+ * Tries to open the port of its address if it is with another host. Returns whether it has what it
+ * needs.
+ */
 bool cm_connection_open_port(struct cm_connection *c);
 
-/* What was under way may be lost, and so is what was said without a port: says it again. It may be freed. */
+/*
+ * Repeats what may be lost: what was under way, or sent while the port was not open. The connection
+ * may be freed.
+ */
 void cm_connection_resume(struct cm_connection *c);
 
-/* All have come back: is it one whose other end has not? It then ends, as if that one had said so. */
+/*
+ * All processes have come back. If the connection's other end is missing, ends it as if that had
+ * ended it.
+ */
 void cm_connection_end_orphan(struct cm_connection *c);
 
-/* The daemon ends: without a word. */
+/* The daemon ends: sends nothing. */
 void cm_connection_forget_all(struct cm *cm);
 
 #endif

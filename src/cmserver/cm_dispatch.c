@@ -17,7 +17,7 @@ static bool is_with(const struct cm_connection *c, const struct cm_origin *o)
 	       !memcmp(c->local_gid, o->local, CTL_GID_BYTES);
 }
 
-/* The passive end of what the other end calls `number`. */
+/* The passive end of the connection that the other end has `number` for. */
 static struct cm_connection *find_by_remote(struct cm *cm, const struct cm_origin *o,
 					    uint32_t number, bool is_ud)
 {
@@ -35,12 +35,12 @@ static struct cm_connection *find_by_remote(struct cm *cm, const struct cm_origi
 	return NULL;
 }
 
-/* What it knows of the other end has to be right, but for the answer that tells it. */
+/* Whether the message has the communication ID of the other end, if that is known already. */
 static bool knows_both(const struct connection *end, const struct ibcm_message *m)
 {
 	if (m->type == IBCM_SIDR_REP || !end->remote_id)
 		return true;
-	/* Of a REQ that it refuses at once, the other end made no number. */
+	/* An end that refuses a REQ at once has made no communication ID. */
 	if (m->type == IBCM_REJ && !m->local_id && end->state == CONNECTION_REQ_SENT)
 		return true;
 	return m->local_id == end->remote_id;
@@ -54,7 +54,7 @@ static struct cm_connection *find(struct cm *cm, const struct cm_origin *o,
 
 	if (m->type == IBCM_REQ || m->type == IBCM_SIDR_REQ)
 		return find_by_remote(cm, o, m->local_id, m->type == IBCM_SIDR_REQ);
-	/* Who gives up before it got an answer does not know our number. */
+	/* An end that gives up before it got an answer does not know our communication ID. */
 	if (m->type == IBCM_REJ && !m->remote_id)
 		return find_by_remote(cm, o, m->local_id, false);
 	n = comm_ids_find(&cm->connections, m->remote_id);
@@ -72,7 +72,7 @@ static bool suits(const struct cm_binding *b, const void *arg)
 	return !o->is_local || id->owner->client->uid == o->uid;
 }
 
-/* Between which addresses, and for whom. NULL: for nobody. */
+/* Sets the addresses of the body. NULL: there is no listener. */
 static struct cm_id *find_listener(struct cm *cm, const struct cm_origin *o,
 				   const struct ibcm_message *m, struct ctl_cm_event *body)
 {
@@ -83,7 +83,7 @@ static struct cm_id *find_listener(struct cm *cm, const struct cm_origin *o,
 	if (!ip_header_service(m->service_id, &space, &port) ||
 	    !ip_header_decode(m->private_data, &header) ||
 	    memcmp(header.destination, o->local, CTL_GID_BYTES) ||
-	    /* The QP would send there: nobody asks for that but from there. */
+	    /* The QP will send to this address: the request has to come from it. */
 	    memcmp(header.source, o->remote, CTL_GID_BYTES))
 		return NULL;
 	body->local.family = body->remote.family = header.is_v4 ? AF_INET : AF_INET6;
@@ -106,7 +106,7 @@ static int take_request(struct cm *cm, const struct cm_origin *o, const struct i
 
 	if (!listener || (listener->qp_type == CTL_CM_QP_UD) != (m->type == IBCM_SIDR_REQ))
 		return IBCM_REASON_NO_LISTENER;
-	/* The listener's program would answer with a QP that cannot talk to the other one. */
+	/* The listener's program would answer with a QP of another service. */
 	if (listener->qp_type != cm_end_wanted_type(m))
 		return IBCM_REASON_BAD_TRANSPORT;
 	if (!listener->backlog_left || listener->owner->id_count >= CM_IDS_PER_CLIENT)
@@ -131,7 +131,7 @@ static int take_request(struct cm *cm, const struct cm_origin *o, const struct i
 
 int cm_dispatch_take(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m)
 {
-	/* It came twice, and the other is taken. */
+	/* A request that came twice has its connection already. */
 	return find(cm, o, m) ? 0 : take_request(cm, o, m);
 }
 
@@ -144,8 +144,8 @@ static void answer(struct cm *cm, const struct cm_origin *o, const struct ibcm_m
 }
 
 /*
- * The other end begins a connection of a QP that, as far as this end knows, is connected already:
- * it has forgotten that one (IBA 12.4.1). It is told, and so is the identifier here.
+ * The other end connects a QP that, as far as this end knows, is connected already: it has
+ * forgotten that connection (IBA 12.4.1). It gets a REJ, and the identifier here an event.
  */
 static bool is_stale(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m)
 {
@@ -193,11 +193,14 @@ static void on_message(struct cm *cm, const struct cm_origin *o, const struct ib
 	if (c) {
 		cm_connection_on_message(c, m);
 	} else if (m->type == IBCM_REQ || m->type == IBCM_SIDR_REQ) {
-		/* 0 is nobody's number here: repetitions would not be found */
+		/* 0 is no communication ID: repetitions would not be found. */
 		if (m->local_id)
 			on_request(cm, o, m);
 	} else if (!cm_return_expects(cm)) {
-		/* Else it may be for one that has not come back yet, and is said again. */
+		/*
+		 * Else it may be for a process that has not come back yet; the other end repeats
+		 * it.
+		 */
 		cm_dispatch_refuse(cm, o, m, 0);
 	}
 }

@@ -21,7 +21,7 @@ static void fill_transport(struct ibcm_message *m, enum ctl_cm_qp_type qp_type)
 	case CTL_CM_QP_XRC_SEND:
 		m->transport = IBCM_EXTENDED;
 		m->extended_transport = IBCM_EXTENDED_XRC;
-		/* It responds to nothing, and what it does with an SRQ is not its own. */
+		/* An initiator responds to nothing, and has no SRQ. */
 		m->responder_resources = m->retry_count = m->rnr_retry_count = m->has_srq = 0;
 		break;
 	default:
@@ -98,7 +98,7 @@ int cm_end_fill_answer(struct ibcm_message *m, enum ibcm_type type,
 	return 0;
 }
 
-/* What the other end offers is what this end may use, and the other way round: mirrored. */
+/* Mirrors the resources: what the other end offers is what this end may use, and the reverse. */
 void cm_end_read(const struct ibcm_message *m, unsigned skip, struct ctl_cm_end *end)
 {
 	memset(end, 0, sizeof(*end));
@@ -118,7 +118,7 @@ void cm_end_read(const struct ibcm_message *m, unsigned skip, struct ctl_cm_end 
 	end->ece_vendor = m->ece_vendor;
 	end->ece_options = m->ece_options;
 
-	/* As much as the message has room for, whatever the other end filled of it. */
+	/* As much as the message has room for, however much of it the other end has filled. */
 	unsigned room = mad_private_bytes(m->type);
 
 	room = room > skip ? room - skip : 0;

@@ -78,7 +78,8 @@ void cm_id_release_child(struct cm_id *child)
 	if (!child->listener)
 		return;
 	list_del(&child->in_listener);
-	/* Who listens again for fewer than wait already has room for those once they are fetched. */
+	/* If the program has made the backlog shorter, more requests may wait than it has room for.
+	 */
 	if (child->listener->backlog_left < child->listener->backlog)
 		child->listener->backlog_left++;
 	child->listener = NULL;
@@ -119,8 +120,8 @@ int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *lo
 }
 
 /*
- * Without the port of its address a listener serves this host alone. That is no reason to fail: the
- * port may be another user's, or the kernel's.
+ * A listener whose address has its port taken, by another user or by the kernel, serves only this
+ * host. That is no reason to fail.
  */
 static void open_address(struct cm_id *id)
 {
@@ -164,7 +165,7 @@ int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags)
 	if (!id->binding.bound)
 		rc = cm_id_bind(id, flags, &anywhere);
 	if (!rc && !id->binding.listening) {
-		/* It may have been told since it was bound. */
+		/* The program may have changed them since it bound the identifier. */
 		set_flags(id, flags);
 		rc = cm_space_listen(&id->owner->cm->space, &id->binding);
 		if (!rc)

@@ -1,8 +1,8 @@
 /*
  * CM identifier - the daemon's half of an rdma_cm_id.
  *
- * Has a port, may listen, may have one end of a connection. A child is made by a request that came
- * for a listener; until its event is fetched it belongs to the listener, and dies with it.
+ * It has a port, may listen, or may have one end of a connection. A request for a listener creates
+ * a child. Until the program fetches its event, the child belongs to the listener and ends with it.
  *
  * Owner: the daemon's one thread.
  */
@@ -32,7 +32,7 @@ struct cm_id {
 	struct cm_connection *connection; /* NULL: none */
 	bool had_connection;
 
-	/* Which address it is bound to, and on which interface that is (cmserver/cm_moved.h). */
+	/* The address that it is bound to, and the interface of that (cmserver/cm_moved.h). */
 	bool has_own_gid;
 	uint8_t own_gid[CTL_GID_BYTES];
 	uint32_t own_ifindex; /* 0: not known yet */
@@ -41,31 +41,34 @@ struct cm_id {
 	uint32_t slot;
 	uint32_t made_seq; /* of CREATE_ID; 0 of a child */
 	uint32_t raised;   /* events of its connections so far */
-	bool is_lost;	   /* not all of it could be restored: to be told */
+	bool is_lost;	   /* not all of it could be restored: the program is to be told */
 
 	/* Of a listener. */
 	unsigned backlog, backlog_left;
-	struct gsi_port *gsi; /* of the address that it listens on; NULL: all, or none ... */
-	struct loop_timer again; /* ... yet: the port may not be closed by who had it */
+	struct gsi_port *gsi;	 /* of the address that it listens on; NULL: of all, or not open */
+	struct loop_timer again; /* tries to open a port that its last user may not have closed */
 	bool listens_everywhere;
-	struct list children; /* whose request was not fetched yet */
+	struct list children; /* requests that were not fetched yet */
 
 	/* Of such a child. */
 	struct list in_listener;
 	struct cm_id *listener;
 };
 
-/* Saved by the caller. number: 0: a new one. 0; -EEXIST, -EINVAL: it cannot have that; -ENOMEM. */
+/*
+ * The caller saves it. number: 0: a new one. 0; -EEXIST, -EINVAL: it cannot have that number;
+ * -ENOMEM.
+ */
 int cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
 		 enum ctl_cm_qp_type qp_type, uint32_t number, struct cm_id **out);
 
-/* Its connection ends itself from here on; its children are refused. */
+/* Ends its connection, and refuses the requests of its children. */
 void cm_id_destroy(struct cm_id *id);
 
-/* The request of a child was fetched: it stands for itself. */
+/* The program has fetched the request of a child, which is an identifier like others now. */
 void cm_id_release_child(struct cm_id *child);
 
-/* Its request is waiting to be fetched (again). */
+/* The program has not fetched its request. */
 void cm_id_make_child(struct cm_id *child, struct cm_id *listener);
 
 /* 0 or -errno. flags and address as of CTL_CM_BIND. */
@@ -75,8 +78,8 @@ int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *lo
 int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags);
 
 /*
- * As with an earlier daemon, an address of which the caller knows. 0; -EADDRINUSE: the port is
- * another's by now.
+ * Binds to the address that the identifier had with an earlier daemon, and that the caller has
+ * checked. 0; -EADDRINUSE: another identifier has the port by now.
  */
 int cm_id_bind_again(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local);
 

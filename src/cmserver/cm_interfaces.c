@@ -45,7 +45,7 @@ static void close_address(struct open_address *o)
 	free(o);
 }
 
-/* False: it is to be tried again. */
+/* False: try again later. */
 static bool open_one(struct cm_interfaces *i, const struct ifaddrs *a)
 {
 	uint8_t gid[CTL_GID_BYTES];

@@ -1,10 +1,10 @@
 /*
- * CM interfaces - the GSI at all addresses of this host, for listeners on any address; and the
- * kernel's notices of addresses, for all that depends on them.
+ * CM interfaces - opens the GSI at all addresses of this host, for listeners on any address; and
+ * passes on the kernel's notices of addresses.
  *
- * In:  how many such listeners there are, and how many others watch; the notices.
- * Out: open ports (cmserver/gsi.h) of all addresses but those of loopback, as they come and go;
- *      calls of on_addresses while somebody watches, the first of them at once.
+ * In:  the number of such listeners, and of others that watch addresses; the kernel's notices.
+ * Out: open ports (cmserver/gsi.h) of all addresses except loopback, as they come and go; calls of
+ *      on_addresses while there are watchers, the first at once.
  *
  * Owner: the daemon's one thread.
  */
@@ -21,11 +21,11 @@ struct cm_interfaces {
 	struct loop *loop;
 	void (*on_addresses)(struct cm_interfaces *i);
 	unsigned users;	   /* listeners */
-	unsigned watchers; /* users among them */
+	unsigned watchers; /* listeners and others */
 	struct list open;  /* struct open_address */
 	int netlink_fd;	   /* -1: not watching */
 	struct loop_source on_change;
-	struct loop_timer again; /* a port was taken: armed while one is missing */
+	struct loop_timer again; /* armed while a port could not be opened */
 };
 
 void cm_interfaces_init(struct cm_interfaces *i, struct gsi *gsi, struct loop *loop,

@@ -10,9 +10,9 @@
 #include "base/gid.h"
 #include "daemon/daemon.h"
 
-#define NOWHERE UINT32_MAX /* it was told */
+#define NOWHERE UINT32_MAX /* the address is gone, and the program was told */
 
-/* 0: not among them. A link-local address may be there several times. */
+/* The interface of the address; 0: none. A link-local address may have several. */
 static uint32_t find(const struct cm_places *places, const uint8_t *gid, uint32_t preferred)
 {
 	uint32_t found = 0;
@@ -81,7 +81,8 @@ void cm_moved_look(struct cm *cm)
 	for (const struct ifaddrs *a = all; a; a = a->ifa_next)
 		add(&cm->places, a);
 	freeifaddrs(all);
-	/* Not all are known: who is not there may be elsewhere. */
+	/* There may be more addresses than were looked at: one that is missing may be among them.
+	 */
 	if (cm->places.count == CM_MOVED_ADDRESSES)
 		return;
 	list_for_each_safe(m, after, &cm->daemon->clients) {
@@ -98,6 +99,6 @@ void cm_moved_bind(struct cm_id *id, const uint8_t gid[CTL_GID_BYTES])
 		return;
 	memcpy(id->own_gid, gid, sizeof(id->own_gid));
 	id->has_own_gid = true;
-	/* One that came a moment ago is found at the next look. */
+	/* An address that is new since the last look is found at the next one. */
 	id->own_ifindex = find(&id->owner->cm->places, gid, id->binding.local.ifindex);
 }

@@ -1,10 +1,11 @@
 /*
- * CM moved - tells identifiers that the address they are bound to is gone, or another interface's.
+ * CM moved - tells programs that an address of theirs is gone, or on another interface.
  *
  * In:  the kernel's notices of addresses, by way of cmserver/cm_interfaces.h.
- * Out: ADDR_CHANGE, or DEVICE_REMOVAL if the interface itself is no more; once, until it is back.
+ * Out: ADDR_CHANGE for identifiers that are bound to the address, or DEVICE_REMOVAL if the
+ * interface is gone; once, until the address is back.
  *
- * Loopback addresses stay. An identifier on all addresses has none until it connects.
+ * Loopback addresses are not looked at. An identifier on any address has none until it connects.
  *
  * Owner: the daemon's one thread.
  */
@@ -15,7 +16,7 @@
 
 #include "ctl/protocol.h"
 
-#define CM_MOVED_ADDRESSES 512 /* of this host; identifiers on others are told nothing */
+#define CM_MOVED_ADDRESSES 512 /* of this host; with more than that, programs are told nothing */
 
 struct cm;
 struct cm_id;
@@ -25,13 +26,13 @@ struct cm_place {
 	uint32_t ifindex;
 };
 
-/* Where the addresses of this host are, as far as it was looked. */
+/* The interfaces of this host's addresses, as of the last look. */
 struct cm_places {
 	struct cm_place place[CM_MOVED_ADDRESSES];
 	unsigned count;
 };
 
-/* Something changed, or may have. */
+/* Addresses have changed, or may have. */
 void cm_moved_look(struct cm *cm);
 
 /* The identifier is bound to this address from now on. */

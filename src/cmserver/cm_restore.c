@@ -11,9 +11,11 @@
 #include "cmserver/cm_save.h"
 #include "ibcm/ip_header.h"
 
-#define BUSY_NS UINT64_C(1000000000) /* of the thread, for one process: then the others go on */
+#define BUSY_NS                                                                                    \
+	UINT64_C(1000000000) /* of processor time for one process; then the others have their turn \
+			      */
 
-/* Of the events, which are read in no order. */
+/* Events, which are read in no order. */
 struct found {
 	uint32_t slot;
 	struct cm_record_event record;
@@ -23,12 +25,12 @@ struct reading {
 	struct cm_client *cc;
 	struct found *events;
 	unsigned count, room;
-	uint64_t until_ns;	     /* of the thread's own time */
-	struct ctl_cm_address asked; /* the last one of which the kernel was asked */
+	uint64_t until_ns;	     /* of the thread's processor time */
+	struct ctl_cm_address asked; /* the last address for which the kernel was asked */
 	bool is_here;
 };
 
-/* Behind what was in its queue; and not before all is read, since it needs a record. */
+/* Comes after all is read: the event needs a record, and a place behind the events in the queue. */
 static void tell_removals(struct cm_client *cc)
 {
 	struct ctl_cm_event body = { .kind = CTL_CM_DEVICE_REMOVAL };
@@ -44,7 +46,7 @@ static void tell_removals(struct cm_client *cc)
 }
 
 /* ------------------------------------------------------------------------------------------
- * Identifiers: what no request could have made is not restored.
+ * Identifiers. One that no request could have made is not restored.
  */
 
 static bool is_of_host(struct reading *reading, const uint8_t *gid, uint32_t ifindex)
@@ -61,7 +63,7 @@ static bool is_of_host(struct reading *reading, const uint8_t *gid, uint32_t ifi
 	return reading->is_here;
 }
 
-/* False: its port is somebody else's by now, or its address is not here any more. */
+/* False: another identifier has the port by now, or the address is not of this host any more. */
 static bool restore_port(struct reading *reading, struct cm_id *id, const struct cm_record_id *r)
 {
 	id->binding.local = r->local;
@@ -79,7 +81,10 @@ static bool is_xrc(const struct cm_id *id)
 	return id->qp_type == CTL_CM_QP_XRC_SEND || id->qp_type == CTL_CM_QP_XRC_RECV;
 }
 
-/* The request that cm_connection_connect would send: from and to these addresses, for a service of IP. */
+/*
+ * Whether this is a request that cm_connection_connect sends: between these addresses, for a
+ * service of IP.
+ */
 static bool is_own_request(const struct cm_id *id, const struct cm_record_id *r)
 {
 	const struct ibcm_message *m = &r->end.sent;
@@ -186,7 +191,7 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Also a child whose request was not fetched. */
+/* Finds children whose request was not fetched, too. */
 static struct cm_id *find(const struct cm_client *cc, uint32_t number)
 {
 	struct comm_id *n = comm_ids_find(&cc->cm->ids, number);
@@ -195,13 +200,15 @@ static struct cm_id *find(const struct cm_client *cc, uint32_t number)
 	return id && id->owner == cc ? id : NULL;
 }
 
-/* Children have no port, and so neither listen nor have children: they are one level, and no circle. */
+/* A child has no port, and so neither listens nor has children: there is one level, and no circle.
+ */
 static bool can_be_child(const struct cm_id *id, const struct cm_id *listener)
 {
 	return listener && listener->binding.listening && !id->binding.bound && !id->listener;
 }
 
-/* False: its step was not completed, or the program has it, or there is nobody whom it is about. */
+/* False: its step was not completed, the program has the event already, or its identifier is gone.
+ */
 static bool restore_event(struct cm_client *cc, const struct found *f, uint32_t answered)
 {
 	const struct cm_record_event *r = &f->record;
@@ -220,7 +227,7 @@ static bool restore_event(struct cm_client *cc, const struct found *f, uint32_t 
 		return false;
 	if (r->body.kind == CTL_CM_CONNECT_REQUEST)
 		listener = find(cc, r->body.listener);
-	/* The program does not know of a child whose request it cannot fetch. */
+	/* The program could not know of a child whose request it cannot fetch. */
 	if ((r->body.kind == CTL_CM_CONNECT_REQUEST && !can_be_child(id, listener)) ||
 	    cm_channel_post_again(id, &again)) {
 		if (r->body.kind == CTL_CM_CONNECT_REQUEST)

@@ -1,20 +1,23 @@
 /*
- * CM restore - what a process had with an earlier daemon, from its store.
+ * CM restore - restores what a process had with an earlier daemon from its store.
  *
  * In:  the records of cmserver/cm_save.h, which the process may have changed; its channels.
- * Out: the same identifiers, listeners, connections and events, by the same numbers.
+ * Out: the same identifiers, listeners, connections and events, with the same numbers.
  *
- * What cannot be restored is told to the program by DEVICE_REMOVAL; what makes no sense is dropped.
+ * If an identifier cannot be restored, its program gets DEVICE_REMOVAL. A record that makes no
+ * sense is dropped.
  *
- * Records have no MAC, since a forged one gives nothing that its process could not have:
- *  - Identifiers, ports, listeners and events are made by the functions that serve requests, with their checks and
- *    limits, and belong to who brings the record. Whose that is says the kernel (SO_PEERCRED), not the record.
- *  - A connection on this host talks to ends of the same user alone.
- *  - To another host a process can say anything anyway: it has a socket of the address's port (CAVEATS.md). That it is
- *    connected with a QP there is hearsay, and keeps no other user from that QP (cm_connection.h).
- *  - Numbers are chosen by the record, but one that is in use is refused. Who knew another's number and returned first
- *    would have it: they are random, and told to the other end of the connection alone.
- * A MAC would not replace the checks: an old record, put back, has a good one.
+ * Records have no MAC, since a forged one gives its process nothing that it could not have anyway:
+ *  - Identifiers, ports, listeners and events are created by the functions that serve requests,
+ * with their checks and limits. They belong to the user that the kernel names (SO_PEERCRED), not
+ * the record.
+ *  - A connection on this host reaches only ends of the same user.
+ *  - A process can send anything to another host: it has a socket of the address's port
+ * (CAVEATS.md). A connection with another host that only a record tells of is hearsay, and keeps no
+ * other user from the remote QP (cm_connection.h).
+ *  - A record names its number, and one that is in use is refused. A process that knew another's
+ * number and returned first would get it. But numbers are random, and only the other end knows
+ * them. A MAC would not replace the checks: an old record that a process puts back has a good one.
  *
  * Owner: the daemon's one thread.
  */
@@ -25,7 +28,10 @@
 
 struct cm_client;
 
-/* Once, after its channels are back. answered: the seq of the last request of which it has the answer. */
+/*
+ * To be called once, when the channels are back. answered: seq of the last request that the process
+ * has the reply to.
+ */
 void cm_restore(struct cm_client *cc, uint32_t answered);
 
 #endif

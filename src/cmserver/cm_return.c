@@ -59,7 +59,7 @@ void cm_return_forget(struct cm *cm, uint32_t session)
 		sockname_remove(&name);
 }
 
-/* Its process has; then its name goes, too. */
+/* Whether the session's process has ended; then removes the name. */
 static bool has_ended(const struct cm_return *r, int fd, uint32_t session)
 {
 	struct sockname name;
@@ -77,12 +77,12 @@ static void expect(uint32_t session, void *arg)
 	struct cm_return *r = arg;
 	uint32_t *larger;
 	int fd = token_make_socket();
-	/* Some names may be left of what ended before. */
+	/* Sessions that ended before may have left their names. */
 	bool ended = fd >= 0 && has_ended(r, fd, session);
 
 	if (fd >= 0)
 		close(fd);
-	/* Where there is no directory for them, anybody can make such names. */
+	/* Without a directory any process can make such names: hence the limit. */
 	if (ended || r->away_count >= AWAY_MAX)
 		return;
 	larger = realloc(r->away, (r->away_count + 1) * sizeof(*larger));
@@ -149,7 +149,10 @@ static void open_port(struct cm_connection *c)
 		return;
 	}
 	if (cm_connection_open_port(c)) {
-		/* Until the moment is over an identifier's has said nothing; then finish lets it speak. */
+		/*
+		 * Until the wait is over, an identifier's connection has sent nothing; finish()
+		 * resumes it.
+		 */
 		if (r->is_over || !c->id)
 			cm_connection_resume(c);
 		return;
@@ -168,7 +171,7 @@ static void open_ports(struct cm_return *r)
 }
 
 /* ------------------------------------------------------------------------------------------
- * The moment.
+ * The wait.
  */
 
 static void answer(struct cm_client *cc)
@@ -263,7 +266,7 @@ bool cm_return_expects(const struct cm *cm)
 	return cm->returning.away_count || !cm->returning.is_over;
 }
 
-/* Of a client that has the session its own process says that it is not with us any more. */
+/* Disconnects a client that has the session: its own process says that it connects anew. */
 static bool cut_off(struct cm *cm, uint32_t session)
 {
 	struct list *m;

@@ -1,23 +1,23 @@
 /*
- * CM return - the moment after a daemon's start in which the processes of an earlier one come back.
+ * CM return - waits after a daemon's start for the processes of an earlier daemon.
  *
  * In:  the tokens of sessions that an earlier daemon gave; the sessions that return.
- * Out: what they had (cmserver/cm_restore.h), before anybody asks for anything new; then their connections go
- *      on.
+ * Out: what they had (cmserver/cm_restore.h), before any process makes a new request; then their
+ *      connections go on.
  *
- * Each session has a token, a socket with a name that holds the session's number, and the process has the
- * token: so the daemon knows at its start how many are to return, and when one of them has ended. Until all
- * are back, but no longer than CM_RETURN_MS, BEGIN is not answered, to nobody: so no port is given that
- * somebody had, and no request is refused because its listener is late. Usually that is a matter of
- * milliseconds, and when nobody is expected there is no such moment.
+ * Each session has a token that its process holds: a socket whose name has the session's number. So
+ * the daemon knows at its start how many sessions are to return, and when one of them has ended.
+ * Until all are back, for CM_RETURN_MS at most, the daemon answers no BEGIN. So no process gets a
+ * port that another one had, and no request is refused because its listener is late. Usually that
+ * takes milliseconds; if no session is to return, the daemon does not wait.
  *
- * A connection with another host needs the port of its address, which an earlier daemon opened, and which the
- * processes that use it bring back, sooner or later than the connection. What is said without it is lost, and so
- * said again once it is open.
+ * A connection with another host needs the port of its address. An earlier daemon opened it, and
+ * the processes that use it bring it back, before or after the connection. A message that is sent
+ * before is lost, and so is repeated once the port is open.
  *
- * A process may be stopped, and return much later. Whoever is connected with it on this host stays so, until
- * its token is gone: then it has ended (cm_connection_end_orphan). What is for a connection that is not there
- * is not answered meanwhile.
+ * A process may be stopped, and return much later. Connections with it on this host stay until its
+ * token is gone: then the process has ended (cm_connection_end_orphan). Until then a message for a
+ * connection that is not here gets no answer.
  *
  * Owner: the daemon's one thread.
  */
@@ -38,39 +38,39 @@ struct cm;
 struct cm_client;
 struct fdmsg;
 
-/* So many addresses whose port is not to be had are tried at a time, each once. */
+/* At most so many addresses without a port are tried at a time, each once. */
 #define CM_RETURN_LACKED 8
 
 struct cm_return {
 	struct cm *cm;
 	uint32_t *away; /* sessions */
 	unsigned away_count;
-	int64_t over_ns; /* at the latest */
-	bool is_over;	 /* BEGIN is answered */
-	bool lacks_port; /* a connection with another host has not got the port of its address yet */
+	int64_t over_ns; /* when the wait ends at the latest */
+	bool is_over;	 /* the wait is; BEGIN is answered */
+	bool lacks_port; /* a connection with another host has no port yet */
 	struct cm_place lacked[CM_RETURN_LACKED]; /* in the last try */
 	unsigned lacked_count;
 	struct loop_timer look;
 };
 
-/* Looks who is expected. */
+/* Finds the sessions that are to return. */
 void cm_return_init(struct cm *cm);
 void cm_return_fini(struct cm_return *r);
 
-/* Somebody may come back whom messages are for. */
+/* Whether messages may be for a process that has not come back yet. */
 bool cm_return_expects(const struct cm *cm);
 
 /*
- * Whether a client may have the session: 0; -ESTALE: its process is not away; -EPERM: it is
- * another's. The daemon of one user takes it from any process of that user, also when tokens' names
- * are elsewhere by now.
+ * Whether a client may have the session: 0; -ESTALE: the session is not away; -EPERM: it is another
+ * process's. The daemon of one user gives it to any process of that user without a look at the
+ * token, whose name may be in another directory by now.
  */
 int cm_return_admit(struct client *c, uint32_t session, int token_fd);
 
 /* A new session, with a number and a token, which is the caller's to send and close. 0 or -errno. */
 int cm_return_make_token(struct cm_client *cc, int *token_fd);
 
-/* It does not return: no name is left of it. 0: of none. */
+/* The session has ended: removes its name. session 0: does nothing. */
 void cm_return_forget(struct cm *cm, uint32_t session);
 
 void cm_return_on_begin(struct client *c, struct fdmsg *m);

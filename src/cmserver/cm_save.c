@@ -10,7 +10,7 @@ void cm_save_id(struct cm_id *id)
 	const struct cm_connection *c = id->connection;
 	struct cm_record_id r;
 
-	/* What lies between fields goes to the process, too. */
+	/* The process can read the padding, too. */
 	memset(&r, 0, sizeof(r));
 	r.kind = CM_RECORD_ID;
 	r.number = id->comm_id.value;

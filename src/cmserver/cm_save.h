@@ -4,13 +4,13 @@
  * In:  identifiers and events, whenever they change.
  * Out: records (cmserver/cm_store.h), which cmserver/cm_restore.h reads.
  *
- * An event and the state of the connection that raised it are two records. The event is written first and
- * has an index; the state is written after it with the number of events raised so far. So an event whose
- * index is higher than that belongs to a step that was not completed: it is dropped, and the connection,
- * which is as it was before that step, hears again what led to it.
+ * An event and the state of the connection that raised it are two records. The event, with its
+ * index, is written first, then the state, with the number of events raised so far. An event whose
+ * index is higher than that number belongs to a step that was not completed. Such an event is
+ * dropped: the connection is as it was before the step, and the message that led to it is repeated.
  *
- * An event that was given to the program stays as a record, with the seq of the request that fetched it,
- * until the process makes another request: that one says that the answer arrived.
+ * When the program fetches an event, its record stays, with the seq of that request. It is dropped
+ * at the next request, which shows that the reply has arrived.
  *
  * Owner: the daemon's one thread.
  */

@@ -38,7 +38,7 @@ void cm_space_init(struct cm_space *s)
 	for (unsigned i = 0; i < CM_SPACE_BUCKETS; i++)
 		list_init(&s->buckets[i]);
 	read_range(s);
-	/* Not always the same: what is left of an earlier daemon's connections uses other ports. */
+	/* A random start: connections of an earlier daemon may live on, with other ports. */
 	s->last = (uint16_t)(s->lowest +
 			     (unsigned)(clock_now_ns() / 1000) % (s->highest - s->lowest + 1u));
 }
@@ -58,7 +58,7 @@ static bool overlap(const struct cm_binding *a, const struct cm_binding *b)
 	if (families_differ) {
 		const struct cm_binding *v6 = a->local.family == AF_INET6 ? a : b;
 
-		/* [::] takes IPv4 connections, too, unless told not to. */
+		/* [::] accepts IPv4 connections, too, without CTL_CM_AFONLY. */
 		return cm_address_is_any(&v6->local) && !(v6->flags & CTL_CM_AFONLY);
 	}
 	if (cm_address_is_any(&a->local) || cm_address_is_any(&b->local))
@@ -124,7 +124,10 @@ int cm_space_listen(struct cm_space *s, struct cm_binding *b)
 	return 0;
 }
 
-/* How well a listener fits: 0 not at all; its own address before its family's, before any. */
+/*
+ * How well a listener fits: 0 not at all; this address is better than any of its family, and that
+ * than [::].
+ */
 static int fit(const struct cm_binding *b, const struct ctl_cm_address *local)
 {
 	if (!cm_address_is_any(&b->local))

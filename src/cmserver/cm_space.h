@@ -1,11 +1,12 @@
 /*
- * Port space - which identifier has which port of which address.
+ * CM space - the port spaces of connection management: which identifier has which port of which
+ * address.
  *
  * In:  addresses to bind; ports that connections come for.
  * Out: a port of the address, or EADDRINUSE; the listener that a connection is for.
  *
- * The ports of RDMA are not those of TCP or UDP: each space has its own 65535. All users of a
- * daemon share them. An address without a port gets one of the system's range for that
+ * RDMA's ports are not those of TCP or UDP: each port space has its own 65535. All users of a
+ * daemon share them. An address without a port gets one from the system's range
  * (net.ipv4.ip_local_port_range).
  *
  * Owner: the daemon's one thread.
@@ -33,7 +34,7 @@ struct cm_binding {
 
 struct cm_space {
 	struct list buckets[CM_SPACE_BUCKETS];
-	uint16_t lowest, highest; /* of those given */
+	uint16_t lowest, highest; /* of the range */
 	uint16_t last;
 };
 
@@ -43,10 +44,10 @@ void cm_space_init(struct cm_space *s);
 int cm_space_bind(struct cm_space *s, struct cm_binding *b);
 void cm_space_release(struct cm_binding *b);
 
-/* A listener shares its port with nobody. 0 or -EADDRINUSE. */
+/* A listener does not share its port, not even with CTL_CM_REUSEADDR. 0 or -EADDRINUSE. */
 int cm_space_listen(struct cm_space *s, struct cm_binding *b);
 
-/* For `suits` the listener may be asked whether it is meant; NULL: nobody listens. */
+/* The best listener of those that `suits` accepts; NULL: there is none. */
 struct cm_binding *cm_space_find(const struct cm_space *s, uint16_t space,
 				 const struct ctl_cm_address *local,
 				 bool (*suits)(const struct cm_binding *b, const void *arg),

@@ -70,7 +70,7 @@ static uint32_t take_slot(struct cm_store *s)
 	return s->next < CM_STORE_RECORDS ? s->next++ : 0;
 }
 
-/* Out of memory the place is lost. */
+/* Out of memory the slot is lost. */
 static void give_slot(struct cm_store *s, uint32_t slot)
 {
 	if (s->free_count == s->free_room) {
@@ -112,7 +112,7 @@ void cm_store_read(struct cm_store *s, bool (*keep)(void *arg, uint32_t slot, co
 	static _Alignas(8) char bytes[READ_COUNT][CM_STORE_RECORD_BYTES]; /* the daemon has one thread */
 	off_t at = place(CM_STORE_FIRST);
 
-	/* Most of it was never written. */
+	/* Most of the file is a hole. */
 	while ((at = lseek(s->fd, at, SEEK_DATA)) >= 0) {
 		ssize_t n = pread(s->fd, bytes, sizeof(bytes), at);
 		uint32_t first = (uint32_t)(at / CM_STORE_RECORD_BYTES);
@@ -123,7 +123,7 @@ void cm_store_read(struct cm_store *s, bool (*keep)(void *arg, uint32_t slot, co
 			uint32_t slot = first + i, kind;
 
 			memcpy(&kind, bytes[i], sizeof(kind));
-			/* What lies between is free. */
+			/* Slots in the hole before it are free. */
 			for (; s->next < slot; s->next++)
 				give_slot(s, s->next);
 			s->next = slot + 1;

@@ -13,7 +13,7 @@
 
 #include "event/loop.h"
 
-/* Embedded in what waits. Zeroed: not armed. */
+/* Embedded in its owner. Zeroed: not armed. */
 struct cm_timer {
 	size_t place; /* in the heap, plus 1; 0: not armed */
 	int64_t deadline_ns;

@@ -19,7 +19,7 @@ void comm_ids_fini(struct comm_ids *n)
 	table_fini(&n->table);
 }
 
-/* A Feistel network: whatever the hash is, different numbers stay different. */
+/* A Feistel network: whatever the hash is, different inputs have different results. */
 static uint32_t encrypt(const struct comm_ids *n, uint32_t plain)
 {
 	uint16_t left = (uint16_t)(plain >> 16), right = (uint16_t)plain;

@@ -104,7 +104,7 @@ static void on_bytes(struct gsi_port *port, const union gid_sockaddr *from, cons
 	}
 }
 
-/* Of the packets of a GSO batch, but the last; `bytes` if it is none. */
+/* The length of all packets of a GSO batch but the last; `bytes` if there is only one. */
 static size_t segment_of(struct msghdr *h, size_t bytes)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
@@ -119,7 +119,10 @@ static size_t segment_of(struct msghdr *h, size_t bytes)
 	return bytes;
 }
 
-/* Packets of one datagram. 0: there is none; 1 also if it could not be taken. */
+/*
+ * Handles one datagram. Returns how many packets it had, 1 also if it could not be read; 0: there
+ * is none.
+ */
 static int take_datagram(struct gsi_port *port)
 {
 	static uint8_t bytes[DATAGRAM_BYTES]; /* the daemon has one thread */
@@ -145,7 +148,7 @@ static int take_datagram(struct gsi_port *port)
 	for (size_t at = 0; at < (size_t)n; at += length) {
 		length = (size_t)n - at < segment ? (size_t)n - at : segment;
 		if (packets++)
-			port->identification++; /* through a GSO batch it counts */
+			port->identification++; /* counts through a GSO batch */
 		on_bytes(port, &from, bytes + at, length);
 	}
 	return packets ? packets : 1;
@@ -158,24 +161,24 @@ static void on_packet(struct loop_source *source, uint32_t events)
 
 	if (!port->users)
 		return;
-	/* What a message leads to may give back the last use of the port. */
+	/* The handler of a message may put the last reference to the port. */
 	gsi_ref(port);
 	for (; n && packets < PACKETS_A_TURN; packets += n)
 		n = take_datagram(port);
 	gsi_put(port);
 }
 
-/* Less than that means that what comes beyond is lost, and said again seconds later. */
+/* Messages that do not fit are lost, and repeated seconds later. */
 static void enlarge(int fd, int forced, int name)
 {
 	int bytes = BUFFER_BYTES;
 
-	/* Without the right to exceed it, as far as the system's limit goes (net.core.rmem_max). */
+	/* Without CAP_NET_ADMIN only up to the system's limit (net.core.rmem_max). */
 	if (setsockopt(fd, SOL_SOCKET, forced, &bytes, sizeof(bytes)) < 0)
 		setsockopt(fd, SOL_SOCKET, name, &bytes, sizeof(bytes));
 }
 
-/* Socket 0 sends, if there is no other. */
+/* Without a socket of its own it sends by socket 0. */
 static void share_socket(struct gsi_port *port)
 {
 	int v4 = IP_PMTUDISC_DO, v6 = IPV6_PMTUDISC_DO;

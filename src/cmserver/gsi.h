@@ -2,11 +2,11 @@
  * GSI - QP 1 of this host: MADs of connection management, in UD packets.
  *
  * In:  messages for other hosts; packets that come for QP 1 at the addresses in use.
- * Out: the same as packets, and as messages. Whatever else comes is dropped and counted.
+ * Out: the same as packets, and as messages. Other packets are dropped and counted.
  *
- * It reads on socket 0 of an address's port group (daemon/port_group.h), where GSO batches of packets come
- * merged, and sends from a source port of its own (base/source_port.h). A packet that the socket does not
- * take is as good as lost: the protocol repeats it.
+ * It receives by socket 0 of an address's port group (daemon/port_group.h), where GSO batches come
+ * merged, and sends from a source port of its own (base/source_port.h). A packet that the socket
+ * does not take counts as lost: the protocol repeats it.
  *
  * Owner: the daemon's one thread. Never blocks.
  */
@@ -35,7 +35,7 @@ struct gsi {
 	struct daemon *daemon;
 	struct list ports;
 	struct gsi_counters counters;
-	/* local and remote: GIDs; remote sent the message. */
+	/* remote: the GID of the sender. */
 	void (*on_message)(struct gsi *gsi, struct gsi_port *port, const uint8_t *remote,
 			   const struct ibcm_message *m);
 };
@@ -45,14 +45,14 @@ void gsi_init(struct gsi *gsi, struct daemon *d,
 				 const struct ibcm_message *m));
 
 /*
- * The port of a local address, opened if it is not. 0; -EADDRINUSE: somebody else has it;
+ * The port of a local address, opened if it is not. 0; -EADDRINUSE: another program has it;
  * -EADDRNOTAVAIL: no address of this host; -errno.
  */
 int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
 	    struct gsi_port **out);
 struct gsi_port *gsi_ref(struct gsi_port *port);
 
-/* Closed with the last use. NULL is allowed. */
+/* Closes the port with the last reference. NULL is allowed. */
 void gsi_put(struct gsi_port *port);
 
 const uint8_t *gsi_gid(const struct gsi_port *port);

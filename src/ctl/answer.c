@@ -12,7 +12,7 @@
 
 #define LOOK_MS 100
 
-/* Whoever listened; on its behalf nobody else answers. */
+/* The process that listened: no other one answers here. */
 static pid_t pid_behind(int sock)
 {
 	struct ucred peer = { 0 };

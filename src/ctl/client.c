@@ -93,7 +93,7 @@ int ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len)
 		c->sock = entry.sock;
 		c->daemon_pid = entry.daemon_pid;
 		c->down = false;
-		/* Before anybody asks the new daemon for another. */
+		/* Before a request asks the new daemon for another port. */
 		ports_owe(c);
 		rc = ports_return(c);
 		if (rc == -EAGAIN)

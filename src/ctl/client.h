@@ -15,16 +15,16 @@
  * is another process with another slot.
  *
  * What a caller has to expect:
- *  - A link is told twice when both ends ask at the same time, and again after a reconnection: a
- *    LINK notice or a ctl_peer result for a slot and pid whose link is in use is closed, and the
- *    old link stays. Links outlive the daemon that made them.
+ *  - A link comes twice when both ends ask at the same time, and again after a reconnection. If a
+ *    LINK notice or a result of ctl_peer is for a slot and pid whose link is in use, the caller
+ * closes the new descriptors and keeps the old link. Links outlive the daemon that made them.
  *  - A new daemon knows of no link before it: after ctl_reconnect, ask ctl_peer or ctl_peer_ask
  * once for every linked peer (and close what it gives) to be told of that peer's death again.
  * -ENOENT means that the peer has died or has not reconnected yet. Memberships are attached again,
  * too.
  *  - Ports outlive the daemon, too: the client gives back to the next one what keeps them in order,
  * and does not wait for its answers.
- *  - Being cut off (-ENOTCONN) tells the peers that this process has died.
+ *  - If the daemon disconnects this process (-ENOTCONN), its peers hear that it has died.
  *  - After -ETIMEDOUT it is unknown whether the daemon has done what was asked.
  */
 #ifndef CTL_CLIENT_H
@@ -54,7 +54,7 @@ struct ctl_peer_info {
 };
 
 enum ctl_notice_kind {
-	CTL_LINK,	   /* peer: somebody asked for a link with this process, or ctl_peer_ask did */
+	CTL_LINK,	   /* peer: a link that the peer asked for, or ctl_peer_ask did */
 	CTL_NO_PEER,	   /* peer.slot: ctl_peer_ask asked for it, and no link can be had */
 	CTL_DEATH,	   /* peer.slot, peer.pid: a linked process is gone; descriptors are -1 */
 	CTL_MCAST_CHANGED, /* mgid: a process of this user came or went as a member */
@@ -127,7 +127,7 @@ int ctl_mcast_attach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES]);
 int ctl_mcast_detach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES]);
 
 /*
- * The same as the first for a new daemon, without waiting: nobody is told whether it succeeded. 0; -EAGAIN the
+ * ctl_mcast_attach for a new daemon, without waiting, and without an answer. 0; -EAGAIN the
  * connection is busy, or full; -ENOTCONN.
  */
 int ctl_mcast_attach_again(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES]);
@@ -146,10 +146,11 @@ int ctl_mcast_ask(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES], uint
  * calls ctl_close.
  *
  * 0, or -errno with one sentence in why (no newline): -EADDRNOTAVAIL no address of this host;
- * -EADDRINUSE the port is somebody else's, named if known; -EAGAIN after a daemon's death its
+ * -EADDRINUSE another process has the port, named if known; -EAGAIN after a daemon's death its
  * owners have not come back, or the port of an address whose last process has ended is not closed,
  * within CTL_REQUEST_MS (asked again during that time): later; -ENOTCONN
- * nobody has reconnected within half a second; -EMFILE, -ENOSPC, -ETIMEDOUT and others.
+ * the connection was lost, and not back within half a second; -EMFILE, -ENOSPC, -ETIMEDOUT and
+ * others.
  */
 int ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex, int *fd,
 	     char *why, size_t why_len);

@@ -24,7 +24,7 @@ struct queued_notice {
 
 struct kept_port; /* ports.c */
 
-#define ASKED_PORTS 64 /* of which the answer is expected; older ones are forgotten */
+#define ASKED_PORTS 64 /* whose answers are expected; older ones are forgotten */
 
 struct asked_port {
 	uint32_t seq;
@@ -38,7 +38,7 @@ struct ctl_client {
 	int heap_fd;  /* the caller's */
 	int token_fd; /* keeps the slot ours */
 	unsigned slot;
-	enum dial_which which; /* whose daemon gave the slot */
+	enum dial_which which; /* of the daemon that gave the slot */
 	char comm[CTL_COMM_BYTES];
 
 	/* Guards all below, and reading from and writing to sock. */
@@ -49,7 +49,7 @@ struct ctl_client {
 	pid_t daemon_pid;
 	uint32_t seq; /* of the last request; never 0 */
 	struct kept_port *ports;
-	bool owes_ports; /* some were not given back to this daemon yet */
+	bool owes_ports; /* some were not given to this daemon yet */
 	struct asked_port asked_ports[ASKED_PORTS];
 	unsigned next_asked;
 	struct queued_notice *notices;
@@ -64,8 +64,8 @@ int client_request(struct ctl_client *c, struct ctl_header *request, size_t len,
 		   enum ctl_type reply_type, size_t reply_len, struct fdmsg *reply);
 
 /*
- * Releases lock. Whoever looked for notices meanwhile was sent away, and does not see in ctl_fd
- * what was read from it: the wake eventfd has to tell.
+ * Releases lock. A thread that called ctl_next_notice meanwhile got nothing, and ctl_fd is not
+ * readable any more: the wake eventfd tells it of notices that were read in between.
  */
 void client_release(struct ctl_client *c);
 

@@ -13,7 +13,7 @@
 
 #define PAUSE_MS_MAX 64
 
-/* Only root, and whose the daemon is, may play it. */
+/* Only root, and the owner of the directory, may run the daemon. */
 static int check_owner(int sock, const struct sockname_space *space, const struct sockname *name, char *why,
 		       size_t why_len)
 {
@@ -60,7 +60,7 @@ static int dial_name(const struct sockname_space *space, const struct sockname *
 	return 0;
 }
 
-/* The directory first, then the abstract name, which anybody may have. */
+/* The directory first, then the abstract name, which any process may bind. */
 static int dial_space(const struct sockname_space *space, int *out, char *why, size_t why_len)
 {
 	struct sockname name;
@@ -71,7 +71,7 @@ static int dial_space(const struct sockname_space *space, int *out, char *why, s
 		return rc;
 	sockname_of_daemon(space, &name);
 	rc = dial_name(space, &name, out, why, why_len);
-	/* A stranger there keeps nobody from the directory. */
+	/* A stranger on the abstract name must not keep processes from the directory. */
 	return rc == -EPERM && has_dir ? -ECONNREFUSED : rc;
 }
 
@@ -127,9 +127,9 @@ int dial_daemon(enum dial_which which, int64_t deadline_ns, int *sock, enum dial
 			if (rc)
 				return rc;
 			/*
-			 * Started, or it gave way to one that has the name and may not listen
-			 * yet, or is about to end: the name being refused once more means start
-			 * once more.
+			 * The daemon that was started listens, or it gave way to another one.
+			 * That may not listen yet, or be about to end: if it refuses the
+			 * connection, start one again.
 			 */
 			rc = dial_running(which, sock, reached, why, why_len);
 			if (rc != -ECONNREFUSED && rc != -EAGAIN)

@@ -1,8 +1,8 @@
 /*
- * Dial - reaches a verbatimd that may be trusted, and starts one if none is there.
+ * Dial - connects to a verbatimd that may be trusted, and starts one if there is none.
  *
- * In:  which daemon is meant, whether one may be started, until when.
- * Out: a connected socket on which nothing was said yet.
+ * In:  which daemon is meant, whether one may be started, a deadline.
+ * Out: a connected socket.
  *
  * Any thread. Blocks until the deadline at most.
  */
@@ -21,7 +21,7 @@ enum dial_which {
 
 /*
  * Tries once. *sock: non-blocking, close-on-exec, the caller's to close. *reached says which one
- * it is. 0; -ECONNREFUSED: none is there; -EAGAIN: it is there, and too busy to take the call;
+ * it is. 0; -ECONNREFUSED: none is there; -EAGAIN: it is there, and too busy to accept;
  * -EPERM: its name is held by another user's process; -errno.
  */
 int dial_running(enum dial_which which, int *sock, enum dial_which *reached, char *why,

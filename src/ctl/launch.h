@@ -2,7 +2,7 @@
  * Launch - starts verbatimd from inside a program, without the program noticing.
  *
  * In:  the environment (VERBATIM_DAEMON names the binary) and where this library was loaded from.
- * Out: a daemon that is nobody's child, or one sentence that says why not.
+ * Out: a daemon that is no child of the program, or one sentence that says why not.
  *
  * Any thread, with any other threads running: between clone and exec only system calls are made,
  * with all signals blocked, on stacks of their own. The intermediate child has no exit signal, so

@@ -27,7 +27,7 @@ struct observe_process {
 
 /*
  * Calls each for every process of this user (of all users, for root at the system's daemon).
- * 0; -ECONNREFUSED: no daemon runs, so nobody uses Verbatim; otherwise -errno and a sentence.
+ * 0; -ECONNREFUSED: no daemon runs, so no process uses Verbatim; otherwise -errno and a sentence.
  */
 int observe_processes(void (*each)(const struct observe_process *, void *arg), void *arg, char *why,
 		      size_t why_len);

@@ -31,7 +31,7 @@ static struct ctl_port ask_port(enum ctl_type type, const uint8_t *gid, uint32_t
 	return ask;
 }
 
-/* Caller holds the lock. Takes over fd_store. The newest is the one that counts. */
+/* Caller holds the lock. Takes over fd_store, in place of an older one of the address. */
 static int keep_port(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex, int fd_store)
 {
 	struct kept_port *p;
@@ -80,7 +80,7 @@ int ports_return(struct ctl_client *c)
 	return 0;
 }
 
-/* Caller holds the lock. What came with the reply: as ctl_port. */
+/* Caller holds the lock. Takes the descriptors of the reply. Results as of ctl_port. */
 static int take(struct ctl_client *c, struct fdmsg *m, const uint8_t *gid, uint32_t ifindex, int *fd,
 		char *why, size_t why_len)
 {
@@ -166,7 +166,7 @@ int ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned if
 	struct ctl_port ask = ask_port(CTL_PORT, gid, ifindex);
 	int rc;
 
-	/* Another thread reconnects meanwhile, or other processes do. */
+	/* Another thread reconnects meanwhile, or other processes return to the daemon. */
 	for (;;) {
 		rc = port_once(c, &ask, fd, why, why_len);
 		if (rc != -EAGAIN && rc != -ENOTCONN)

@@ -4,12 +4,12 @@
  * The socket is SOCK_SEQPACKET: one message per send, each exactly as long as the struct of its
  * type; descriptors travel beside it (SCM_RIGHTS), in the order given at the struct. The first
  * message of a connection is HELLO (a process that wants a slot), CM_HELLO (one that manages
- * connections) or OBSERVE (a tool that looks); all are answered by WELCOME. Then each request gets the one reply that carries its seq, and
- * notices, whose seq is 0, may come at any time in between.
+ * connections) or OBSERVE (a tool that looks); all are answered by WELCOME. Then each request gets
+ * the one reply that carries its seq, and notices, whose seq is 0, may come at any time in between.
  *
- * A peer that sends anything else is cut off. Both ends are of one host: all fields are in host
- * order. HELLO, CM_HELLO, OBSERVE and WELCOME keep their first four fields in every version, so that two
- * versions can tell that they do not fit.
+ * A peer that sends anything else is disconnected. Both ends are of one host: all fields are in
+ * host order. HELLO, CM_HELLO, OBSERVE and WELCOME keep their first four fields in every version,
+ * so that two versions can tell that they do not fit.
  */
 #ifndef CTL_PROTOCOL_H
 #define CTL_PROTOCOL_H
@@ -52,7 +52,7 @@ struct ctl_observe {
  * To CM_HELLO: the session's number instead of a slot's, and the token of a new session.
  *
  * Descriptors: the slot's token if a new slot was given, else none. The token is a datagram socket
- * bound to the slot's name. Whoever holds it keeps the slot from being given to another, even
+ * bound to the slot's name. While a process holds it, the slot goes to no other, even
  * while no daemon lives; nothing is ever read from it or written to it by its holder.
  */
 struct ctl_welcome {

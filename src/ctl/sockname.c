@@ -22,7 +22,7 @@
  * The directory.
  */
 
-/* Nobody else can put anything there. */
+/* Whether only the owner can put anything there. */
 static bool is_owned(const char *path, uid_t uid)
 {
 	struct stat s;

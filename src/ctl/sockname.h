@@ -1,16 +1,18 @@
 /*
  * Socket names - the unix names under which processes and daemon meet.
  *
- * In:  who is served: one user, or all; the network namespace; the environment variable VERBATIM_NAMESPACE,
- *      which keeps tests apart from everything else.
- * Out: the addresses of the daemon's sockets, and of the tokens of slots and sessions.
+ * In:  the users that are served: one, or all; the network namespace; the environment variable
+ * VERBATIM_NAMESPACE, which keeps tests apart from everything else. Out: the addresses of the
+ * daemon's sockets, and of the tokens of slots and sessions.
  *
- * Sockets lie in a directory that nobody else can write to: /run/verbatim for the system's daemon; for a user
- * /run/user/UID/verbatim, else that of XDG_RUNTIME_DIR, else /tmp/verbatim-UID; in it one for each network
- * namespace (its inode) and VERBATIM_NAMESPACE. The daemon makes it. It has an abstract name beside that, under
- * which those find it who have the network namespace in common with it but no directory; and where there can be
- * no directory, tokens have abstract names as well. Anybody may bind an abstract name first: who connects checks
- * SO_PEERCRED.
+ * Sockets lie in a directory that only its user can write to: /run/verbatim for the system's
+ * daemon; for a user /run/user/UID/verbatim, else that of XDG_RUNTIME_DIR, else /tmp/verbatim-UID.
+ * In it there is one directory for each network namespace (its inode) and VERBATIM_NAMESPACE, which
+ * the daemon makes.
+ *
+ * The daemon has an abstract name, too. Processes that share its network namespace, but do not see
+ * the directory, find it there. If there can be no directory, tokens have abstract names as well.
+ * Any process may bind an abstract name first, so a process that connects checks SO_PEERCRED.
  *
  * Any thread; never blocks.
  */
@@ -29,7 +31,7 @@ struct sockname_space {
 	char text[96];	  /* what abstract names begin with, e.g. "verbatim.1000" or "verbatim.system" */
 	char dir[92];	  /* where sockets lie; "": nowhere */
 	size_t base_bytes; /* of dir: what is there without the daemon */
-	uid_t owner;	  /* whose the directory is, and so the daemon; root's may always be trusted */
+	uid_t owner;	   /* of the directory, and so of the daemon; root is always trusted */
 	bool is_system;
 };
 
@@ -48,7 +50,10 @@ int sockname_space_of_user(uid_t uid, struct sockname_space *space);
  */
 int sockname_make_dir(struct sockname_space *space, int *lock_fd);
 
-/* By who has the lock: removes what nobody has any more, then the lock, and the directory if it is empty then. */
+/*
+ * By the daemon that has the lock: removes names without sockets, then the lock, and the directory
+ * if it is empty.
+ */
 void sockname_clean_dir(const struct sockname_space *space);
 
 /* The daemon's abstract name. */
@@ -67,10 +72,10 @@ void sockname_of_session(const struct sockname_space *space, uint32_t session, s
 void sockname_each_session(const struct sockname_space *space,
 			   void (*each)(uint32_t session, void *arg), void *arg);
 
-/* As bind(2); a file that nobody's socket has any more is replaced. 0 or -errno. */
+/* As bind(2), but replaces a file whose socket is closed. 0 or -errno. */
 int sockname_bind(int fd, const struct sockname *name);
 
-/* Whoever has a socket of that name keeps it, without the name. An abstract name stays. */
+/* Sockets of that name live on without it. An abstract name stays. */
 void sockname_remove(const struct sockname *name);
 
 bool sockname_equal(const struct sockname *a, const struct sockname *b);

@@ -1,5 +1,5 @@
 /*
- * Descriptor reference - one open descriptor that several queued messages may name.
+ * Descriptor reference - counts the references to a descriptor, like those of queued messages.
  *
  * Owner: the daemon's one thread. Closed with the last reference.
  */

@@ -5,7 +5,7 @@
 
 #define SERVICE_TIMEOUT 24 /* an exponent: 68 s: the user may take that long */
 
-/* Of an end whose user is gone: shorter, as nobody is told of the outcome. */
+/* For an end whose user is gone: shorter, as no user waits for the outcome. */
 #define GOODBYE_NS    INT64_C(250000000)
 #define GOODBYE_TRIES 12
 
@@ -62,7 +62,8 @@ static void send_rej(struct connection *c, enum ibcm_subject subject, enum ibcm_
 
 	m.subject = subject;
 	m.reason = reason;
-	/* Who never got an answer is not known by a number of both, but by its GUID and its own. */
+	/* An end that never got an answer is known by its GUID and its own communication ID alone.
+	 */
 	if (reason == IBCM_REASON_TIMEOUT) {
 		m.info_bytes = sizeof(c->sent.ca_guid);
 		for (unsigned i = 0; i < m.info_bytes; i++)
@@ -95,7 +96,7 @@ static void send_until_answered(struct connection *c, enum connection_state stat
 	c->env->send(c, &c->sent);
 }
 
-/* Packets may be on their way still: the QP numbers must not be mistaken for a new connection's. */
+/* Packets may still be under way: they must not be taken for those of a new connection. */
 static void enter_timewait(struct connection *c, int64_t now_ns)
 {
 	int64_t wait_ns = 2 * exponent_ns(c->ack_timeout);

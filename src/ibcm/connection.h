@@ -2,16 +2,15 @@
  * Connection - one end of a connection between two QPs, or of a lookup of a UD QP
  * (IBA 12.9.7, 12.11).
  *
- * In:  what its user wants (connection_connect and so on), messages from the other end, time.
- * Out: messages to the other end, and what its user has to know, both through struct
- * connection_env.
+ * In:  calls of its user (connection_connect and so on), messages from the other end, time.
+ * Out: messages to the other end, and events for its user, both through struct connection_env.
  *
  * No I/O, no clock, no allocation, no locks. Time is in ns of any monotonic clock and comes as an
  * argument; `deadline_ns` is when connection_on_time wants to be called. The functions of the env
  * must not call back into the connection.
  *
- * Once `state` is CONNECTION_CLOSED nothing more happens and the owner may forget it. A user that
- * goes away calls connection_abandon: the connection then ends itself, and raises nothing any more.
+ * Once `state` is CONNECTION_CLOSED, nothing more happens and the owner may free it. A user that
+ * goes away calls connection_abandon: the connection then ends itself, and raises no more events.
  */
 #ifndef IBCM_CONNECTION_H
 #define IBCM_CONNECTION_H
@@ -61,20 +60,20 @@ struct connection {
 	const struct connection_env *env;
 	enum connection_state state;
 	bool abandoned;
-	bool is_active; /* it asked for the connection, and says RTU */
+	bool is_active; /* it sent the REQ, and sends the RTU */
 	bool is_xrc;
 	uint32_t local_id, remote_id;
 	uint32_t local_qpn, remote_qpn;
 	uint64_t transaction;
 	int64_t deadline_ns; /* 0: none */
-	int64_t wait_ns;     /* for an answer, each time */
+	int64_t wait_ns;     /* for an answer, each try */
 	unsigned tries_left;
 	bool has_mra;	     /* of the message that waits */
 	uint8_t ack_timeout; /* exponent: packets are no longer on their way after twice that */
 	struct ibcm_message sent; /* REQ, REP, DREQ, SIDR_REQ: what is repeated */
 };
 
-/* local_id: not 0, unique among all connections of the host; the other end knows it by that. */
+/* local_id: the communication ID; not 0, unique among all connections of the host. */
 void connection_init(struct connection *c, const struct connection_env *env, uint32_t local_id);
 
 /*
@@ -88,7 +87,7 @@ void connection_on_request(struct connection *c, const struct ibcm_message *requ
 			   int64_t now_ns);
 
 /*
- * What the user wants. 0, or -EINVAL: not in this state. The REP's or SIDR_REP's qpn, psn, qkey,
+ * Calls of the user. 0, or -EINVAL: not in this state. The REP's or SIDR_REP's qpn, psn, qkey,
  * resources, and private data come from `answer`; the rest is set here.
  */
 int connection_accept(struct connection *c, const struct ibcm_message *answer, int64_t now_ns);
@@ -103,17 +102,17 @@ void connection_abandon(struct connection *c, int64_t now_ns);
 void connection_on_message(struct connection *c, const struct ibcm_message *m, int64_t now_ns);
 
 /*
- * What was on the way to the other end may be lost: says again what waits for an answer, and an RTU or a user's
- * REJ, for which the other end waits. That is no try.
+ * What was under way to the other end may be lost: repeats the message that waits for an answer; or
+ * an RTU or a user's REJ, since the other end waits for it. That does not count as a try.
  */
 void connection_resend(struct connection *c);
 
-/* deadline_ns is over. */
+/* To be called when deadline_ns is over. */
 void connection_on_time(struct connection *c, int64_t now_ns);
 
 /*
- * The answer to a message that is for no connection: false if there is none to be given. reason: of
- * a REJ to a REQ.
+ * Makes the answer to a message that is for no connection. False: it gets none. reason: of a REJ to
+ * a REQ.
  */
 bool connection_answer_stray(const struct ibcm_message *m, enum ibcm_reason reason,
 			     struct ibcm_message *answer);

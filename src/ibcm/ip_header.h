@@ -1,6 +1,6 @@
 /*
- * IP header - what stands before the program's private data in a REQ or SIDR_REQ whose service is a
- * port of IP addressing (IBA annex A11): between which addresses and from which port.
+ * IP header - precedes the program's private data in a REQ or SIDR_REQ for a service of IP
+ * addressing (IBA annex A11): both addresses, and the source port.
  *
  * Pure.
  */
@@ -22,7 +22,7 @@ struct ip_header {
 
 void ip_header_encode(const struct ip_header *header, uint8_t bytes[IP_HEADER_BYTES]);
 
-/* False: of a version that nobody knows. */
+/* False: of an unknown version. */
 bool ip_header_decode(const uint8_t bytes[IP_HEADER_BYTES], struct ip_header *out);
 
 /* Port in host order. */

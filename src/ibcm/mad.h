@@ -1,5 +1,5 @@
 /*
- * MAD - messages of connection management as the 256 bytes that they are on a wire
+ * MAD - encodes and decodes messages of connection management: 256 bytes on the wire
  * (IBA 13.4, 12.6).
  *
  * Pure. Class 0x07 version 2, method Send.
@@ -21,7 +21,7 @@ unsigned mad_private_bytes(enum ibcm_type type);
 /* private_bytes is at most what the type has room for. */
 void mad_encode(const struct ibcm_message *message, uint8_t mad[MAD_BYTES]);
 
-/* Any bytes. False: not a message of connection management that is understood here. */
+/* bytes: anything. False: no message of connection management that is known here. */
 bool mad_decode(const uint8_t *bytes, size_t length, struct ibcm_message *out);
 
 #endif

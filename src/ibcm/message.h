@@ -1,8 +1,8 @@
 /*
- * Message - what the two ends of a connection say to each other (IBA chapter 12.6), as fields.
+ * Message - the messages between the two ends of a connection (IBA chapter 12.6), as fields.
  *
- * One struct for all of them: a field that a type does not have is 0. In host order. Names of ends
- * are the sender's: local_id is the sender's number of the connection.
+ * One struct for all of them: a field that a type does not have is 0. In host order. `local` and
+ * `remote` are as the sender sees them: local_id is the sender's communication ID.
  */
 #ifndef IBCM_MESSAGE_H
 #define IBCM_MESSAGE_H
@@ -35,7 +35,7 @@ enum ibcm_subject {
 	IBCM_ABOUT_OTHER = 2,
 };
 
-/* Reasons of a REJ, those that are given here (IBA table 108). */
+/* Reasons of a REJ that are used here (IBA table 108). */
 enum ibcm_reason {
 	IBCM_REASON_TIMEOUT = 4,
 	IBCM_REASON_UNSUPPORTED = 5,
@@ -75,7 +75,7 @@ enum ibcm_extended_transport {
 struct ibcm_message {
 	enum ibcm_type type;
 	uint64_t transaction;
-	uint32_t local_id;  /* of SIDR: the request's number, of both ends */
+	uint32_t local_id;  /* of SIDR: the request ID, which both ends use */
 	uint32_t remote_id; /* 0 in a REQ */
 
 	/* REQ, REP, SIDR_REQ, SIDR_REP */

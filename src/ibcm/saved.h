@@ -1,11 +1,12 @@
 /*
- * Saved - a connection's end as plain fields, that outlives whoever runs the protocol.
+ * Saved - one end of a connection as plain fields, which outlive the process that runs the
+ * protocol.
  *
- * In:  a connection; the fields, whoever wrote them.
- * Out: the fields; a connection that goes on from there.
+ * In:  a connection; or fields from any source.
+ * Out: the fields; or a connection that goes on from there.
  *
- * Pure. What a connection was told and had to tell is in its state; what was on the way to the other end
- * may be lost, as on any wire: connection_resend says it again.
+ * Pure. All that an end knows, and has told, is in its state. Messages that were under way may be
+ * lost, as on any wire: connection_resend repeats them.
  */
 #ifndef IBCM_SAVED_H
 #define IBCM_SAVED_H
