@@ -3,7 +3,7 @@
  *
  * In:  nothing; as an ordinary user, user namespaces.
  * Out: a process that is root of its network: the programs that it starts, like ip(8), have its
- * rights.
+ *      rights.
  */
 #ifndef OWN_NETWORK_H
 #define OWN_NETWORK_H

@@ -3,7 +3,7 @@
  *
  * In:  events, from connections and requests.
  * Out: the same one by one (GET_EVENT); a byte in the program's descriptor for each, and none once
- * all are fetched.
+ *      all are fetched.
  *
  * The descriptor is a unix datagram socket that is connected to itself, of which the daemon has a
  * copy: so it outlives the daemon, and is given to the next one. A byte for each event wakes a

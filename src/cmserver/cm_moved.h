@@ -3,7 +3,7 @@
  *
  * In:  the kernel's notices of addresses, by way of cmserver/cm_interfaces.h.
  * Out: ADDR_CHANGE for identifiers that are bound to the address, or DEVICE_REMOVAL if the
- * interface is gone; once, until the address is back.
+ *      interface is gone; once, until the address is back.
  *
  * Loopback addresses are not looked at. An identifier on any address has none until it connects.
  *

@@ -2,7 +2,8 @@
  * CM pending - connection requests that wait until a listener can take them.
  *
  * In:  REQs and SIDR_REQs that no listener takes now; listeners that come; backlogs with room
- * again. Out: the same requests to a listener; after a time-out, refusals.
+ *      again.
+ * Out: the same requests to a listener; after a time-out, refusals.
  *
  * A request waits for one of two reasons. No program listens on the port: some programs destroy a
  * listener and create the next between two phases (perftest does), and a peer on the same host is

@@ -9,15 +9,16 @@
  *
  * Records have no MAC, since a forged one gives its process nothing that it could not have anyway:
  *  - Identifiers, ports, listeners and events are created by the functions that serve requests,
- * with their checks and limits. They belong to the user that the kernel names (SO_PEERCRED), not
- * the record.
+ *    with their checks and limits. They belong to the user that the kernel names (SO_PEERCRED), not
+ *    the record.
  *  - A connection on this host reaches only ends of the same user.
  *  - A process can send anything to another host: it has a socket of the address's port
- * (CAVEATS.md). A connection with another host that only a record tells of is hearsay, and keeps no
- * other user from the remote QP (cm_connection.h).
+ *    (CAVEATS.md). A connection with another host that only a record tells of is hearsay, and keeps
+ *    no other user from the remote QP (cm_connection.h).
  *  - A record names its number, and one that is in use is refused. A process that knew another's
- * number and returned first would get it. But numbers are random, and only the other end knows
- * them. A MAC would not replace the checks: an old record that a process puts back has a good one.
+ *    number and returned first would get it. But numbers are random, and only the other end knows
+ *    them.
+ * A MAC would not replace the checks: an old record that a process puts back has a good one.
  *
  * Owner: the daemon's one thread.
  */

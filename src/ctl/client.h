@@ -17,13 +17,13 @@
  * What a caller has to expect:
  *  - A link comes twice when both ends ask at the same time, and again after a reconnection. If a
  *    LINK notice or a result of ctl_peer is for a slot and pid whose link is in use, the caller
- * closes the new descriptors and keeps the old link. Links outlive the daemon that made them.
- *  - A new daemon knows of no link before it: after ctl_reconnect, ask ctl_peer or ctl_peer_ask
- * once for every linked peer (and close what it gives) to be told of that peer's death again.
- * -ENOENT means that the peer has died or has not reconnected yet. Memberships are attached again,
- * too.
- *  - Ports outlive the daemon, too: the client gives back to the next one what keeps them in order,
- * and does not wait for its answers.
+ *    closes the new descriptors and keeps the old link. Links outlive the daemon that made them.
+ *  - A new daemon does not know the links of an earlier one. After ctl_reconnect the caller calls
+ *    ctl_peer or ctl_peer_ask once for every linked peer, and closes what it gets, to hear of that
+ *    peer's death again. -ENOENT means that the peer has died or has not reconnected yet. The caller
+ *    attaches its multicast memberships again, too.
+ *  - Ports outlive the daemon, too: the client gives their descriptor stores to the next one, and
+ *    does not wait for its answers.
  *  - If the daemon disconnects this process (-ENOTCONN), its peers hear that it has died.
  *  - After -ETIMEDOUT it is unknown whether the daemon has done what was asked.
  */

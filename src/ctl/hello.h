@@ -2,7 +2,8 @@
  * Hello - makes this process a client of verbatimd: HELLO, WELCOME, and what the refusal means.
  *
  * In:  what a process has to show: its arena, its wake-up eventfd, its heap; the token of its slot
- * if it returns. Out: a connection, a slot and its token; or one sentence that says why not.
+ *      if it returns.
+ * Out: a connection, a slot and its token; or one sentence that says why not.
  *
  * Any thread; blocks up to the limit that it is given.
  */

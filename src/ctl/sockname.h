@@ -2,8 +2,8 @@
  * Socket names - the unix names under which processes and daemon meet.
  *
  * In:  the users that are served: one, or all; the network namespace; the environment variable
- * VERBATIM_NAMESPACE, which keeps tests apart from everything else. Out: the addresses of the
- * daemon's sockets, and of the tokens of slots and sessions.
+ *      VERBATIM_NAMESPACE, which keeps tests apart from everything else.
+ * Out: the addresses of the daemon's sockets, and of the tokens of slots and sessions.
  *
  * Sockets lie in a directory that only its user can write to: /run/verbatim for the system's
  * daemon; for a user /run/user/UID/verbatim, else that of XDG_RUNTIME_DIR, else /tmp/verbatim-UID.

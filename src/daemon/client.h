@@ -3,7 +3,7 @@
  *
  * In:  a connected socket; its messages, of any content; the death of its process.
  * Out: calls of the hooks, which know what a message asks for and what goes with a client; replies
- * and notices.
+ *      and notices.
  *
  * Owner: the daemon's one thread. Whatever a client sends, the worst that follows is that this
  * client is disconnected. That may happen at any time; its slot, links and memberships go at the

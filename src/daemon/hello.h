@@ -1,7 +1,8 @@
 /*
  * Hello - the first message of a connection, which says what the client is.
  *
- * In:  HELLO or OBSERVE of the right form. CM_HELLO is connection management's, which answers with what is here.
+ * In:  HELLO or OBSERVE of the right form. CM_HELLO is connection management's, which answers with
+ *      what is here.
  * Out: WELCOME; a process with a slot that is watched for its death, or an observer, or a refusal.
  *
  * Owner: the daemon's one thread.

@@ -3,8 +3,8 @@
  *
  * In:  an address; or the descriptor store of a group that an earlier daemon made.
  * Out: sockets. The kernel gives each datagram to the socket whose index in the group
- * (SO_REUSEPORT) is the slot in the BTH's destination QPN; datagrams for slots beyond the group go
- * to socket 0.
+ *      (SO_REUSEPORT) is the slot in the BTH's destination QPN; datagrams for slots beyond the
+ *      group go to socket 0.
  *
  * The kernel numbers the sockets in the order of their bind, and renumbers them when one is closed.
  * So they are bound in slot order, and none is closed while the group lives. All of them are in the

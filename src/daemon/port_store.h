@@ -4,7 +4,7 @@
  *
  * In:  groups that begin and end; what the service manager kept from an earlier daemon.
  * Out: each group's descriptor store and record, kept as a pair under the name of its address;
- * groups as an earlier daemon left them.
+ *      groups as an earlier daemon left them.
  *
  * No process has the descriptor stores of this daemon (daemon/port_group.h), and it takes none from
  * a process: only what a daemon of the same user gave to the service manager comes back. The

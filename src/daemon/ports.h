@@ -8,7 +8,7 @@
  * If the port of an address is taken, the answer depends on what may have it:
  *  - A process with a slot that lives, and has not come back to this daemon: EAGAIN, ask again.
  *  - The address's group has just ended, and may not be closed yet: EAGAIN within ENDED_PORT_MS, or
- * as long as something is being closed (event/close_pool.h).
+ *    as long as something is being closed (event/close_pool.h).
  *  - Anything else: EADDRINUSE.
  *
  * Owner: the daemon's one thread.

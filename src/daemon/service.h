@@ -2,8 +2,8 @@
  * Service - what a service manager (systemd) gives the daemon, and keeps for the next one.
  *
  * In:  LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES: descriptors from 3 on, each a listening socket or
- * what an earlier daemon stored; NOTIFY_SOCKET. Out: these, each taken once; messages to the
- * manager, as of sd_notify(3).
+ *      what an earlier daemon stored; NOTIFY_SOCKET.
+ * Out: these, each taken once; messages to the manager, as of sd_notify(3).
  *
  * Without a service manager there is nothing to take, and messages go nowhere.
  *

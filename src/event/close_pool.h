@@ -15,11 +15,11 @@
  *
  * What cannot be closed in time stays open, so a user must not give descriptors without end:
  *  - When as many of a user's are queued as close_pool_is_behind() allows (an eighth of the
- * descriptors that this process may have, within CLOSE_POOL_BEHIND_MIN and _MAX), a client of that
- * user that sends another one is disconnected, and new connections of the user are refused.
+ *    descriptors that this process may have, within CLOSE_POOL_BEHIND_MIN and _MAX), a client of
+ *    that user that sends another one is disconnected, and new connections of the user are refused.
  *  - A refused connection is queued here too, since what it has sent may make its socket slow to
- * close. When half of all descriptors are queued (close_pool_is_full), the daemon stops accepting:
- * the user of a connection is known only after accept(2).
+ *    close. When half of all descriptors are queued (close_pool_is_full), the daemon stops
+ *    accepting: the user of a connection is known only after accept(2).
  *
  * Queueing and taking cost a step for each user that has something queued, however much that is.
  *
