@@ -12,21 +12,20 @@
 #include "base/clock.h"
 
 /*
- * Entries below this one belong to a thread each; those above are common, for whoever needs another.
+ * Entries below OWNED_ENTRIES belong to a thread each. Those above are shared by all threads.
  *
- * Nobody waits for a common entry for ever. They are divided by how many entries their holder had when it
- * took one: a thread takes only those of its level, so whoever waits at a level waits for threads that wait
- * at the levels above it, or not at all. At the last level nobody waits while it holds an entry: a call
- * touches the remote region, and in it the local one, and in that the one of another process that it stands
- * for (memory/imported.h), and no more. So the last level becomes free, therefore the one below it, and so on.
+ * Waiting for a shared entry ends. A thread that has n hazards takes its next entry at level n. A thread with an
+ * entry of level n waits, if at all, at level n + 1. A thread with one of the last level does not wait: it has
+ * hazards on the remote region, on the local one, and on the region of another process that the local one stands
+ * for (memory/imported.h), and needs no more. So the last level becomes free, therefore the one below it, and so on.
  */
 #define OWNED_ENTRIES (ARENA_HAZARDS - 16)
 #define LEVELS	      3
 #define NO_ENTRY      (-1)
-#define TAKEN	      1ull /* by whom is being written; of slot 0, which is nobody's */
-#define IN_HEAP	      (1ull << 63) /* of an entry; slots are smaller */
+#define TAKEN	      1ull /* its holder is being written; a key of slot 0, which no process has */
+#define IN_HEAP	      (1ull << 63) /* by hazard_set_in_heap; slots are smaller */
 
-/* The pauses between looks: most copies are over in some microseconds. */
+/* The pauses between scans: most copies are over in some microseconds. */
 #define YIELDS		4
 #define PAUSE_MIN_NS	20000ull
 #define PAUSE_DOUBLINGS 8
@@ -45,7 +44,7 @@ static enum barrier barrier_kind;
 static _Atomic bool owned[OWNED_ENTRIES];
 static const unsigned level_begin[LEVELS + 1] = { OWNED_ENTRIES, OWNED_ENTRIES + 8, OWNED_ENTRIES + 12,
 						  ARENA_HAZARDS };
-/* Who took a common entry last, by its own_entry's address; still has it unless that is empty. */
+/* The thread that took a shared entry last, as the address of its own_entry. It has it until the entry is empty. */
 static _Atomic uintptr_t holders[ARENA_HAZARDS];
 static pthread_key_t owner_key;
 static pthread_once_t owner_once = PTHREAD_ONCE_INIT;
@@ -58,7 +57,7 @@ static int membarrier(int command)
 	return syscall(SYS_membarrier, command, 0, 0);
 }
 
-/* A thread ends: the next one gets its entry. The value is the entry's number, from 1. */
+/* A thread ends: another one may own its entry. The value is the entry's number, from 1. */
 static void give_back(void *value)
 {
 	own_entry = NO_ENTRY;
@@ -113,12 +112,12 @@ static void claim_entry(void)
 	}
 }
 
-/* Of the common entries. Exact: what another thread takes says TAKEN until that is its holder. */
+/* A shared entry. Exact: while its holder is being written, the entry says TAKEN. */
 static bool is_held_by(unsigned i, uintptr_t holder)
 {
 	uint64_t what = atomic_load_explicit(&arena_hazards(own_arena)[i].what, memory_order_acquire);
 
-	/* Barrier HOLDER, reader: what was taken is seen, therefore by whom. */
+	/* Barrier HOLDER, reader: the entry is loaded before its holder. */
 	return what != 0 && what != TAKEN &&
 	       atomic_load_explicit(&holders[i], memory_order_relaxed) == holder;
 }
@@ -131,22 +130,22 @@ static bool take(unsigned i, uintptr_t holder, uint64_t what)
 	if (!atomic_compare_exchange_strong(&hazard->what, &free_entry, TAKEN))
 		return false;
 	atomic_store_explicit(&holders[i], holder, memory_order_relaxed);
-	/* Barrier HOLDER, holder: the store above precedes this one. */
+	/* Barrier HOLDER, holder: it is stored before the entry. */
 	atomic_store_explicit(&hazard->what, what, memory_order_release);
 	return true;
 }
 
 static unsigned find_level(uintptr_t holder)
 {
-	unsigned held = own_entry != NO_ENTRY; /* it is in use */
+	unsigned hazards = own_entry != NO_ENTRY; /* the own entry is in use */
 
 	for (unsigned i = OWNED_ENTRIES; i < ARENA_HAZARDS; i++)
-		held += is_held_by(i, holder);
-	return held < LEVELS ? held : LEVELS - 1;
+		hazards += is_held_by(i, holder);
+	return hazards < LEVELS ? hazards : LEVELS - 1;
 }
 
-/* A second touch of this thread, or one of a thread without an entry: a common one. */
-static struct arena_hazard *begin_common(uint64_t what)
+/* For a hazard within a hazard, or a thread without an entry of its own. */
+static struct arena_hazard *publish_shared(uint64_t what)
 {
 	uintptr_t holder = (uintptr_t)&own_entry;
 	unsigned level = find_level(holder);
@@ -166,10 +165,10 @@ static struct arena_hazard *publish(uint64_t what)
 	if (own_entry == NO_ENTRY)
 		claim_entry();
 	if (own_entry == NO_ENTRY)
-		return begin_common(what);
+		return publish_shared(what);
 	hazard = &arena_hazards(own_arena)[own_entry];
 	if (atomic_load_explicit(&hazard->what, memory_order_relaxed) != 0)
-		return begin_common(what);
+		return publish_shared(what);
 	atomic_store_explicit(&hazard->what, what, memory_order_release);
 	return hazard;
 }
@@ -179,8 +178,8 @@ static struct arena_hazard *begin(uint64_t what)
 	struct arena_hazard *hazard = publish(what);
 
 	/*
-	 * Barrier HAZARD, reader of the key: the store of `what` precedes the load of the key that follows. The
-	 * processor may swap them; the revoker's hazard_barrier makes good for that.
+	 * Barrier HAZARD, copier: the store of `what` precedes the load of the key that follows. The processor
+	 * may swap them; the revoker's hazard_barrier makes good for that.
 	 */
 	if (barrier_kind == BARRIER_FENCE)
 		atomic_thread_fence(memory_order_seq_cst);
@@ -199,7 +198,7 @@ struct arena_hazard *hazard_set_in_heap(uint32_t slot, uint32_t key)
 	return begin((uint64_t)slot << 32 | key | IN_HEAP);
 }
 
-/* Release: nothing in the heap is touched any more. */
+/* Release: the copier's accesses to the heap precede it. */
 void hazard_leave_heap(struct arena_hazard *hazard)
 {
 	uint64_t what = atomic_load_explicit(&hazard->what, memory_order_relaxed);
@@ -222,25 +221,25 @@ static bool publishes(void *arena, uint64_t what)
 	return has_entry(arena, what, ~IN_HEAP);
 }
 
-/* Out of reach of what holds back threads at the program's addresses. */
-static bool is_out_of_hold(void *arena, uint64_t what)
+/* The userfaultfd guard stops threads of this process at the program's addresses, and nothing else. */
+static bool publishes_unguarded(void *arena, uint64_t what)
 {
 	return arena == own_arena ? has_entry(arena, what | IN_HEAP, UINT64_MAX) :
 				    publishes(arena, what);
 }
 
-/*
- * Barrier HAZARD, revoker: the key was zeroed before. After this, each other thread either has made
- * its entry visible to us or will see the zero.
- */
 bool hazard_barrier_works(void)
 {
 	return barrier_kind != BARRIER_FENCE;
 }
 
+/*
+ * Barrier HAZARD, revoker: the key was zeroed before. After this, the revoker sees each copier's entry, or the
+ * copier sees the zero.
+ */
 void hazard_barrier(void)
 {
-	const struct timespec drained = {.tv_nsec = 1000000};
+	const struct timespec millisecond = {.tv_nsec = 1000000};
 
 	atomic_thread_fence(memory_order_seq_cst);
 	switch (barrier_kind) {
@@ -253,8 +252,8 @@ void hazard_barrier(void)
 			return;
 		/* fall through */
 	case BARRIER_FENCE:
-		/* Touchers of this process have a fence; those of others emptied their buffers. */
-		nanosleep(&drained, NULL);
+		/* copiers of this process have a fence; store buffers of others are empty by then */
+		nanosleep(&millisecond, NULL);
 	}
 }
 
@@ -281,7 +280,7 @@ bool hazard_drain(const uint32_t *keys, unsigned count, unsigned ms)
 	hazard_barrier();
 	end_ns = clock_now_ns() + ms * UINT64_C(1000000);
 	for (unsigned i = 0; i < count; i++) {
-		while (find_owner(keys[i], is_out_of_hold)) {
+		while (find_owner(keys[i], publishes_unguarded)) {
 			nanosleep(&pause, NULL);
 			if (clock_now_ns() >= end_ns)
 				return false;
@@ -290,20 +289,20 @@ bool hazard_drain(const uint32_t *keys, unsigned count, unsigned ms)
 	return true;
 }
 
-uint64_t hazard_pause_ns(uint32_t looks)
+uint64_t hazard_pause_ns(uint32_t scans)
 {
-	if (looks < YIELDS)
+	if (scans < YIELDS)
 		return 0;
-	looks -= YIELDS;
-	return PAUSE_MIN_NS << (looks < PAUSE_DOUBLINGS ? looks : PAUSE_DOUBLINGS);
+	scans -= YIELDS;
+	return PAUSE_MIN_NS << (scans < PAUSE_DOUBLINGS ? scans : PAUSE_DOUBLINGS);
 }
 
 bool hazard_wait(struct hazard_wait *wait)
 {
-	struct timespec pause = { .tv_nsec = (long)hazard_pause_ns(wait->looks) };
+	struct timespec pause = { .tv_nsec = (long)hazard_pause_ns(wait->scans) };
 	int saved = errno;
 
-	if (!wait->looks++)
+	if (!wait->scans++)
 		wait->begin_ns = clock_now_ns();
 	if (pause.tv_nsec)
 		nanosleep(&pause, NULL);

@@ -1,5 +1,5 @@
 /*
- * The promise of memory/hazard.h under threads: once key_revoke has returned, nobody touches what
+ * The promise of memory/hazard.h under threads: once key_revoke has returned, no thread uses what
  * the key named. Takes a seed as its argument; prints it.
  */
 #include <pthread.h>
@@ -26,8 +26,7 @@ static void *arena;
 static struct region {
 	_Atomic uint32_t key;
 	uint32_t index;
-	/* What the key names; poisoned while the key is dead. Plain memory: TSan sees a late touch.
-	 */
+	/* What the key names; poisoned while the key is dead. Plain memory, so that TSan sees a late access. */
 	char memory[BYTES];
 } regions[REGIONS];
 
@@ -68,7 +67,7 @@ static void *copy(void *arg)
 	return NULL;
 }
 
-static void revoke_waits_for_those_who_copy(void **state)
+static void revoke_waits_for_copiers(void **state)
 {
 	pthread_t threads[COPIERS];
 	uint32_t random = seed;
@@ -106,7 +105,7 @@ static void revoke_waits_for_those_who_copy(void **state)
 			key_revoke(regions[i].index);
 }
 
-static void touches_nest(void **state)
+static void hazards_nest(void **state)
 {
 	struct arena_hazard *outer = hazard_set(HARNESS_SLOT, 1);
 	struct arena_hazard *inner = hazard_set(HARNESS_SLOT, 2);
@@ -144,17 +143,17 @@ static void entries_return_with_their_thread(void **state)
 	}
 }
 
-static struct hold {
+static struct gathering {
 	pthread_barrier_t all;
 	struct arena_hazard *hazards[ARENA_HAZARDS - 10];
-} held;
+} gathering;
 
 static void *publish_and_wait(void *arg)
 {
 	struct arena_hazard **hazard = arg;
 
 	*hazard = hazard_set(HARNESS_SLOT, 6);
-	pthread_barrier_wait(&held.all);
+	pthread_barrier_wait(&gathering.all);
 	hazard_clear(*hazard);
 	return NULL;
 }
@@ -164,15 +163,15 @@ static void many_threads_at_once_have_an_entry_each(void **state)
 	enum { THREADS = ARENA_HAZARDS - 10 };
 	pthread_t threads[THREADS];
 
-	pthread_barrier_init(&held.all, NULL, THREADS);
+	pthread_barrier_init(&gathering.all, NULL, THREADS);
 	for (int i = 0; i < THREADS; i++)
 		assert_int_equal(
-			pthread_create(&threads[i], NULL, publish_and_wait, &held.hazards[i]), 0);
+			pthread_create(&threads[i], NULL, publish_and_wait, &gathering.hazards[i]), 0);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	for (int i = 0; i < THREADS; i++)
 		for (int j = 0; j < i; j++)
-			assert_ptr_not_equal(held.hazards[i], held.hazards[j]);
+			assert_ptr_not_equal(gathering.hazards[i], gathering.hazards[j]);
 }
 
 #define NESTING	      80
@@ -199,8 +198,8 @@ static void *hazard_within_hazards(void *arg)
 	return NULL;
 }
 
-/* More threads than entries, which all want further ones while they hold one. */
-static void threads_that_nest_do_not_hold_each_other_up(void **state)
+/* More threads than entries; each takes further entries while it has one. */
+static void nested_hazards_do_not_deadlock(void **state)
 {
 	struct timespec pause = { .tv_nsec = 10000000 };
 	pthread_t threads[NESTING];
@@ -219,11 +218,11 @@ static void threads_that_nest_do_not_hold_each_other_up(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(touches_nest),
+		cmocka_unit_test(hazards_nest),
 		cmocka_unit_test(entries_return_with_their_thread),
 		cmocka_unit_test(many_threads_at_once_have_an_entry_each),
-		cmocka_unit_test(threads_that_nest_do_not_hold_each_other_up),
-		cmocka_unit_test(revoke_waits_for_those_who_copy),
+		cmocka_unit_test(nested_hazards_do_not_deadlock),
+		cmocka_unit_test(revoke_waits_for_copiers),
 	};
 
 	seed = argc > 1 ? strtoul(argv[1], NULL, 0) : (unsigned)time(NULL);
