@@ -1,7 +1,8 @@
 /*
  * Command - the subcommands of `verbatim`, one file each, named as the command.
  *
- * In:  argv from the command's own name on, with optind at 0: each parses its own options.
+ * In:  argv from the command on, with optind at 0: each parses its own options. argv[0] is
+ *      "verbatim run" or the like, which getopt_long puts before its messages.
  * Out: the exit status. What is asked for goes to stdout, complaints to stderr.
  */
 #ifndef TOOLS_COMMAND_H
@@ -25,6 +26,7 @@ int enable_command(int argc, char **argv);
 
 /* Says on stderr where help is; returns COMMAND_USAGE. getopt_long has said what is wrong. */
 int command_misused(const char *command);
+int command_extra_operand(const char *command, const char *operand);
 
 /* Prints the version; returns COMMAND_OK. */
 int command_version(void);

@@ -67,10 +67,8 @@ static int parse_options(int argc, char **argv, struct options *out)
 			return command_misused("enable");
 		}
 	}
-	if (optind < argc) {
-		fprintf(stderr, "verbatim: what is '%s'?\n", argv[optind]);
-		return command_misused("enable");
-	}
+	if (optind < argc)
+		return command_extra_operand("enable", argv[optind]);
 	if (out->root && !*out->root) {
 		fputs("verbatim: --root needs a directory\n", stderr);
 		return COMMAND_USAGE;

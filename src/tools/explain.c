@@ -105,10 +105,8 @@ static int parse_options(int argc, char **argv, struct options *out)
 		out->pid = (pid_t)number;
 		optind++;
 	}
-	if (optind < argc) {
-		fprintf(stderr, "verbatim: what is '%s'?\n", argv[optind]);
-		return command_misused("explain");
-	}
+	if (optind < argc)
+		return command_extra_operand("explain", argv[optind]);
 	return -1;
 }
 

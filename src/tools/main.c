@@ -36,8 +36,14 @@ static void print_usage(FILE *out)
 
 int command_misused(const char *command)
 {
-	fprintf(stderr, "Try 'verbatim %s --help'.\n", command);
+	fprintf(stderr, "Try 'verbatim %s --help' for more information.\n", command);
 	return COMMAND_USAGE;
+}
+
+int command_extra_operand(const char *command, const char *operand)
+{
+	fprintf(stderr, "verbatim %s: extra operand '%s'\n", command, operand);
+	return command_misused(command);
 }
 
 int command_version(void)
@@ -58,10 +64,15 @@ int command_end(int status)
 static int call(const char *name, int argc, char **argv)
 {
 	for (unsigned i = 0; i < COMMANDS; i++) {
-		if (strcmp(commands[i].name, name) == 0)
-			return commands[i].run(argc, argv);
+		char title[32];
+
+		if (strcmp(commands[i].name, name) != 0)
+			continue;
+		snprintf(title, sizeof(title), "verbatim %s", name);
+		argv[0] = title;
+		return commands[i].run(argc, argv);
 	}
-	fprintf(stderr, "verbatim: there is no command '%s'. Try 'verbatim --help'.\n", name);
+	fprintf(stderr, "verbatim: '%s' is not a command. See 'verbatim --help'.\n", name);
 	return COMMAND_USAGE;
 }
 

@@ -99,7 +99,7 @@ static int parse_options(int argc, char **argv, bool *sysfs)
 		}
 	}
 	if (rc == 0 && optind >= argc) {
-		fputs("verbatim: run which program?\n", stderr);
+		fputs("verbatim run: missing operand\n", stderr);
 		command_misused("run");
 		rc = -1;
 	}

@@ -62,10 +62,8 @@ static int parse_options(int argc, char **argv, bool *json)
 			return command_misused("show");
 		}
 	}
-	if (optind < argc) {
-		fprintf(stderr, "verbatim: what is '%s'?\n", argv[optind]);
-		return command_misused("show");
-	}
+	if (optind < argc)
+		return command_extra_operand("show", argv[optind]);
 	return -1;
 }
 

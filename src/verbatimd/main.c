@@ -32,6 +32,12 @@ static const char usage[] =
 	"  VERBATIMD_LINGER_MS  how long to stay without clients, in ms (3000)\n"
 	"  VERBATIM_NAMESPACE   serve only the processes that have the same value\n";
 
+static int misused(void)
+{
+	fputs("Try 'verbatimd --help' for more information.\n", stderr);
+	return 2;
+}
+
 /* Returns -1 to go on, or the exit status. */
 static int parse_options(int argc, char **argv, struct options *out)
 {
@@ -44,6 +50,7 @@ static int parse_options(int argc, char **argv, struct options *out)
 	};
 	int opt;
 
+	argv[0] = (char *)"verbatimd"; /* getopt_long puts it before its messages */
 	while ((opt = getopt_long(argc, argv, "sfhV", longs, NULL)) >= 0) {
 		switch (opt) {
 		case 's':
@@ -59,13 +66,12 @@ static int parse_options(int argc, char **argv, struct options *out)
 			puts("verbatimd " VERBATIM_VERSION);
 			return 0;
 		default:
-			fputs("Try 'verbatimd --help'.\n", stderr);
-			return 2;
+			return misused();
 		}
 	}
 	if (optind < argc) {
-		fprintf(stderr, "verbatimd: what is '%s'? Try 'verbatimd --help'.\n", argv[optind]);
-		return 2;
+		fprintf(stderr, "verbatimd: extra operand '%s'\n", argv[optind]);
+		return misused();
 	}
 	return -1;
 }

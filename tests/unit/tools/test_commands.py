@@ -56,7 +56,9 @@ def test_help_and_version_of_all():
         if command:
             assert call('help', *command).stdout == call(*command, '--help').stdout
             got = call(*command, '--nonsense')
-            assert got.returncode == (125 if command == ['run'] else 2) and 'Try' in got.stderr, got
+            assert got.returncode == (125 if command == ['run'] else 2), got
+            assert got.stderr == (f"verbatim {command[0]}: unrecognized option '--nonsense'\n"
+                                  f"Try 'verbatim {command[0]} --help' for more information.\n"), got
     for args in ([], ['nonsense'], ['show', 'x'], ['explain', '1', '2'], ['enable', 'x'],
                  ['explain', 'x'], ['explain', '0'], ['explain', '-c', '-1']):
         got = call(*args)
