@@ -37,6 +37,14 @@ enum wqe_state {
 	WQE_DONE,   /* carried out, or failed: `status` tells */
 };
 
+/* Which way a request was begun. */
+enum wqe_route {
+	ROUTE_UNDECIDED,
+	ROUTE_DIRECT,  /* shared memory: on the target's memory */
+	ROUTE_MESSAGE, /* shared memory: as a message; a datagram: it waits for room no longer */
+	ROUTE_FAILED,  /* it failed at this end, and waits for its turn to complete */
+};
+
 struct wqe {
 	uint64_t wr_id;
 	uint8_t opcode;	    /* enum ibv_wr_opcode */
@@ -49,7 +57,7 @@ struct wqe {
 	uint8_t num_sge;
 	bool room_awaited;  /* datagram: it has found a ring full, and has a time to wait */
 	uint8_t begun;	    /* it was on the way once: in SQD it is still carried out */
-	uint8_t route;	    /* for the path's use: which way it was begun */
+	uint8_t route;	    /* enum wqe_route */
 	/* one-sided */
 	uint32_t rkey;
 	uint64_t remote_addr;
@@ -157,6 +165,11 @@ void sq_clear(struct sq *sq);
 static inline const uint8_t *wqe_data(const struct wqe *wqe)
 {
 	return wqe->flags & IBV_SEND_INLINE ? wqe->inline_data : wqe->kept;
+}
+
+static inline bool wqe_has_failed(const struct wqe *wqe)
+{
+	return wqe->route == ROUTE_FAILED;
 }
 
 /* Part of it, or an attempt at it, is on the way or was. */

@@ -5,7 +5,7 @@
 
 #include "base/counter.h"
 #include "memory/memory.h"
-#include "object/mw.h"
+#include "execute/local.h"
 #include "memory/hazard.h"
 #include "roce/answer.h"
 #include "roce/burst.h"
@@ -30,37 +30,17 @@ struct issue {
 	uint64_t now_ns;
 };
 
-static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock */
-{
-	struct roce_qp *tq = roce_of(qp);
-	struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.head);
-
-	tq->failed = false;
-	wqe_finish(wqe, tq->failed_status, tq->failed_cause);
-	qp_fail(qp, tq->failed_cause);
-}
-
 void requester_fail_wqe(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
 		    const char *fmt, ...)
 {
 	struct roce_qp *tq = roce_of(qp);
-	struct wqe *wqe = sq_wqe(&qp->sq, seq);
 	char text[200];
 	va_list args;
 
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	/* it may fail again each time that the requester goes back to what is before it */
-	cause_report_ratelimited(cause, qp->ib.qp_num, "%s", text);
-	tq->failed = true;
-	tq->failed_status = status;
-	tq->failed_cause = cause;
-	wqe->state = WQE_ISSUED;
-	wqe->route = ROUTE_FAILED;
-	sq_retire(qp);
-	if (qp->sq.head == seq)
-		fail_now(qp);
+	local_fail(qp, &tq->failure, seq, status, cause, text);
 }
 
 void requester_on_answer(struct qp *qp)
@@ -68,9 +48,7 @@ void requester_on_answer(struct qp *qp)
 	struct roce_qp *tq = roce_of(qp);
 
 	sq_retire(qp);
-	if (tq->failed && qp->sq.head + 1 == qp->sq.issue)
-		fail_now(qp);
-	else
+	if (!local_complete_failed(qp, &tq->failure))
 		roce_want_flush(tq);
 }
 
@@ -106,7 +84,7 @@ void requester_go_back(struct qp *qp, uint32_t psn)
 		if (!wqe_has_failed(wqe) && packet_psn_diff(psn, wqe->end_psn) >= 0)
 			continue;
 		wqe->state = WQE_POSTED;
-		wqe->route = 0;
+		wqe->route = ROUTE_UNDECIDED;
 		wqe->done = 0;
 		if (found)
 			continue;
@@ -116,7 +94,7 @@ void requester_go_back(struct qp *qp, uint32_t psn)
 		if (wqe->begun && packet_psn_diff(psn, wqe->first_psn) > 0)
 			set_done(tq, wqe);
 	}
-	tq->failed = false; /* it is found again when its turn comes */
+	tq->failure.pending = false; /* it is found again when its turn comes */
 	tq->rtt_running = false;
 	forget_asked(tq, psn);
 }
@@ -506,7 +484,7 @@ static enum carried manage_memory(struct issue *it, struct wqe *wqe)
 	if (carried != CARRIED)
 		return carried;
 	if (!tq->looks || it->now_ns >= tq->look_ns) {
-		cause = mw_execute(wqe, qp->pd->number, qp->ib.qp_num, tq->looks);
+		cause = local_execute(qp, &tq->failure, wqe, tq->looks);
 		tq->look_ns = it->now_ns + hazard_pause_ns(tq->looks++);
 	}
 	if (cause == CAUSE_COPY_UNFINISHED) {
@@ -515,14 +493,10 @@ static enum carried manage_memory(struct issue *it, struct wqe *wqe)
 		return CARRY_WAIT;
 	}
 	tq->looks = 0;
-	if (cause == CAUSE_NONE) {
-		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
-		qp->sq.issue++;
-		return CARRIED;
-	}
-	requester_fail_wqe(qp, qp->sq.issue++, IBV_WC_MW_BIND_ERR, cause, "rkey 0x%08x",
-			   wqe->opcode == IBV_WR_BIND_MW ? wqe->rkey : wqe->imm);
-	return CARRY_FAILED;
+	if (cause != CAUSE_NONE)
+		return CARRY_FAILED;
+	qp->sq.issue++;
+	return CARRIED;
 }
 
 static enum carried fail_length(struct issue *it, const struct wqe *wqe)
@@ -650,7 +624,7 @@ void requester_transmit(struct qp *qp)
 	struct issue it = { .qp = qp, .tq = tq };
 	enum carried carried;
 
-	if (tq->state != REQUESTER_READY || tq->failed || !may_issue(qp))
+	if (tq->state != REQUESTER_READY || tq->failure.pending || !may_issue(qp))
 		return;
 	if (!tq->started)
 		start(qp);

@@ -27,14 +27,6 @@
 #define READ_PIECES    4
 #define READ_PIECE_MIN 4
 
-/* It failed at this end, and only waits for its turn to be completed (wqe.route). */
-#define ROUTE_FAILED 1
-
-static inline bool wqe_has_failed(const struct wqe *wqe)
-{
-	return wqe->route == ROUTE_FAILED;
-}
-
 void requester_transmit(struct qp *qp);
 
 /*

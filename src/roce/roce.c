@@ -153,7 +153,7 @@ static void quiesce(struct qp *qp)
 		responder_flush(qp);
 	retransmit_stop(tq);
 	responder_quiesce(qp);
-	tq->started = tq->failed = false;
+	tq->started = tq->failure.pending = false;
 	tq->next_psn = tq->una_psn = tq->max_psn = 0;
 	tq->outstanding_head = tq->outstanding_tail = 0;
 }

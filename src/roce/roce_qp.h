@@ -14,6 +14,7 @@
 #include "base/pace.h"
 #include "object/limits.h"
 #include "execute/execute.h"
+#include "execute/local.h"
 #include "object/qp.h"
 #include "packet/packet.h"
 #include "roce/timer.h"
@@ -97,9 +98,7 @@ struct roce_qp {
 	 */
 	uint8_t state; /* enum requester_state */
 	bool started;  /* the PSNs were set from sq_psn */
-	bool failed;   /* the WQE at sq.issue - 1 failed with what follows, once its turn comes */
-	uint8_t failed_status;
-	enum cause failed_cause;
+	struct local_failure failure;
 	uint32_t next_psn, una_psn, max_psn;
 	uint32_t looks; /* BIND_MW or LOCAL_INV at sq.issue: in vain, as somebody still copies; ...
 			 */

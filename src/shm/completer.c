@@ -18,7 +18,7 @@ static void finish_message(struct qp *qp, struct wqe *wqe)
 
 static bool is_on_the_way(const struct wqe *wqe)
 {
-	return wqe->state == WQE_ISSUED && !wqe_is_local(wqe);
+	return wqe->state == WQE_ISSUED && !wqe_has_failed(wqe);
 }
 
 void shm_completer_on_ack(struct qp *qp, uint32_t seq)

@@ -11,18 +11,8 @@
 #include "shm/progress.h"
 #include "shm/xcopy.h"
 #include "shm/retry.h"
-#include "object/mw.h"
+#include "execute/local.h"
 #include "object/xrcd.h"
-
-static void fail_now(struct qp *qp) NO_LOCK_CHECK /* all callers hold qp->lock */
-{
-	struct shm_qp *lq = shm_of(qp);
-	struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.head);
-
-	lq->failed = false;
-	wqe_finish(wqe, lq->failed_status, lq->failed_cause);
-	qp_fail(qp, lq->failed_cause);
-}
 
 /*
  * Whoever exchanged addresses with another host may have got one that means another host there, and
@@ -39,8 +29,6 @@ static size_t say_whose_address(const struct qp *qp, char *text, size_t room)
 void shm_requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
 		    const char *fmt, ...)
 {
-	struct shm_qp *lq = shm_of(qp);
-	struct wqe *wqe = sq_wqe(&qp->sq, seq);
 	char text[200];
 	size_t len = 0;
 	va_list args;
@@ -50,26 +38,13 @@ void shm_requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, 
 	va_start(args, fmt);
 	vsnprintf(text + len, sizeof(text) - len, fmt, args);
 	va_end(args);
-	/* it may fail again each time that the requester goes back to what is before it */
-	cause_report_ratelimited(cause, qp->ib.qp_num, "%s", text);
-	lq->failed = true;
-	lq->failed_status = status;
-	lq->failed_cause = cause;
-	wqe->state = WQE_ISSUED;
-	wqe->route = ROUTE_FAILED;
-	sq_retire(qp);
-	if (qp->sq.head == seq)
-		fail_now(qp);
+	local_fail(qp, &shm_of(qp)->failure, seq, status, cause, text);
 }
 
 void shm_requester_on_progress(struct qp *qp)
 {
-	struct shm_qp *lq = shm_of(qp);
-
 	sq_retire(qp);
-	if (lq->failed && qp->sq.head + 1 == qp->sq.issue)
-		fail_now(qp);
-	else if (qp->sq.issue != qp->sq.tail)
+	if (!local_complete_failed(qp, &shm_of(qp)->failure) && qp->sq.issue != qp->sq.tail)
 		shm_requester_issue(qp);
 }
 
@@ -450,7 +425,7 @@ static enum carried unreachable(struct qp *qp, struct wqe *wqe)
 static enum carried manage_memory(struct qp *qp, struct wqe *wqe)
 {
 	struct shm_qp *lq = shm_of(qp);
-	enum cause cause = mw_execute(wqe, qp->pd->number, qp->ib.qp_num, lq->looks);
+	enum cause cause = local_execute(qp, &lq->failure, wqe, lq->looks);
 
 	if (cause == CAUSE_COPY_UNFINISHED) {
 		wqe->begun = 1; /* and is ended even in SQD */
@@ -458,13 +433,7 @@ static enum carried manage_memory(struct qp *qp, struct wqe *wqe)
 		return CARRY_WAIT;
 	}
 	lq->looks = 0;
-	if (cause == CAUSE_NONE) {
-		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
-		return CARRIED;
-	}
-	shm_requester_fail(qp, qp->sq.issue++, IBV_WC_MW_BIND_ERR, cause, "rkey 0x%08x",
-			     wqe->opcode == IBV_WR_BIND_MW ? wqe->rkey : wqe->imm);
-	return CARRY_FAILED;
+	return cause == CAUSE_NONE ? CARRIED : CARRY_FAILED;
 }
 
 static enum carried carry_out(struct qp *qp, struct wqe *wqe, int64_t *budget)
@@ -538,7 +507,7 @@ enum carried shm_requester_issue(struct qp *qp)
 	bool drain = qp_state(qp) == IBV_QPS_SQD && sq->issue != sq->tail &&
 		     wqe_is_begun(sq_wqe(sq, sq->issue));
 
-	if (lq->state != REQUESTER_READY || lq->failed ||
+	if (lq->state != REQUESTER_READY || lq->failure.pending ||
 	    (qp_state(qp) != IBV_QPS_RTS && !drain))
 		return CARRY_WAIT;
 	if (!lq->started)

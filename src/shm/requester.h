@@ -33,15 +33,6 @@ static inline bool wqe_is_read(const struct wqe *wqe)
 	return operation_brings_data(opcode_operation(wqe->opcode));
 }
 
-/* Failed here, before it left; it only waits for its turn to be completed. */
-static inline bool wqe_is_local(const struct wqe *wqe)
-{
-	return wqe->route == 3;
-}
-
-/* How a one-sided request was begun (wqe.route). */
-enum wqe_route { ROUTE_UNDECIDED, ROUTE_DIRECT, ROUTE_MESSAGE, ROUTE_FAILED };
-
 /* Returns how it ended; CARRIED: nothing is left. */
 enum carried shm_requester_issue(struct qp *qp);
 

@@ -68,7 +68,7 @@ static void go_back(struct qp *qp, uint32_t seq)
 
 		if (wqe->state == WQE_DONE)
 			continue; /* carried out at this end alone */
-		if (wqe->state == WQE_ISSUED && !wqe_is_local(wqe)) {
+		if (wqe->state == WQE_ISSUED && !wqe_has_failed(wqe)) {
 			lq->unacked--;
 			if (wqe_is_read(wqe))
 				lq->reads--;
@@ -85,7 +85,7 @@ static void go_back(struct qp *qp, uint32_t seq)
 		wqe->done = 0;
 	}
 	lq->next_msn = sq_wqe(&qp->sq, seq)->first_psn;
-	lq->failed = false; /* it is found again when its turn comes */
+	lq->failure.pending = false; /* it is found again when its turn comes */
 	qp->sq.issue = seq;
 }
 
@@ -128,7 +128,7 @@ void shm_retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause)
 			lq->backoff++;
 	}
 	go_back(qp, seq);
-	lq->failed_cause = cause;
+	lq->silence = cause;
 	arm(lq, REQUESTER_RETRY_WAIT, wait_ns);
 }
 
@@ -142,7 +142,7 @@ void shm_retry_on_loss(struct qp *qp, uint32_t seq, enum cause cause)
 	go_back(qp, seq);
 	if (lq->state == REQUESTER_LOSS_WAIT)
 		return; /* for a later request, since before */
-	lq->failed_cause = cause;
+	lq->silence = cause;
 	arm(lq, REQUESTER_LOSS_WAIT, wait_ns);
 }
 
@@ -254,14 +254,14 @@ static void fire(struct qp *qp)
 	if (state == REQUESTER_LOSS_WAIT) {
 		uint32_t seq = qp->sq.issue++;
 
-		shm_requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, lq->failed_cause, "process %d, QP 0x%06x",
+		shm_requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, lq->silence, "process %d, QP 0x%06x",
 				     (int)lq->link->pid, qp->attr.dest_qp_num);
 		return;
 	}
 	if (state == REQUESTER_RETRY_WAIT && qp->attr.timeout != 0 && lq->retry_left-- == 0) {
 		uint32_t seq = qp->sq.issue++;
 
-		shm_requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, lq->failed_cause,
+		shm_requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, lq->silence,
 			       "QP 0x%06x did not answer %u times in %llu us each",
 			       qp->attr.dest_qp_num, qp->attr.retry_cnt + 1u,
 			       (4096ull << qp->attr.timeout) / 1000);

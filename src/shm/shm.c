@@ -93,7 +93,7 @@ static void quiesce(struct qp *qp)
 	lq->epoch = shm_new_epoch();
 	lq->attempt++;
 	lq->unacked = lq->reads = 0;
-	lq->failed = lq->started = lq->sought = false;
+	lq->failure.pending = lq->started = lq->sought = false;
 	if (qp_state(qp) != IBV_QPS_ERR)
 		drop_link(lq);
 }

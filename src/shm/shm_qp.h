@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "shm/link.h"
 #include "shm/record.h"
+#include "execute/local.h"
 #include "object/qp.h"
 #include "object/rq.h"
 
@@ -68,9 +69,8 @@ struct shm_qp {
 	bool started;  /* next_msn was set from sq_psn */
 	bool sought;   /* the request at sq.issue has waited for what verbatimd was asked, in vain */
 	bool published; /* records, of which the other end was not told yet (link_notify) */
-	bool failed;   /* the WQE at sq.issue - 1 failed with what follows, once its turn comes */
-	uint8_t failed_status;
-	enum cause failed_cause;
+	struct local_failure failure;
+	enum cause silence; /* why the peer does not answer: in REQUESTER_RETRY_WAIT and LOSS_WAIT */
 	uint32_t next_msn;
 	uint8_t attempt;  /* counts how often we went back; NAKs of earlier attempts are void */
 	uint32_t epoch;	  /* of the in_flight entries that count */
