@@ -109,7 +109,7 @@ def test_run_exit_statuses():
         (top / 'orphan').chmod(0o755)
         rows = ((['sh', '-c', 'exit 7'], 7, ''), (['no-such-program'], 127, 'no program'),
                 ([str(top / 'plain')], 126, 'Permission'), ([str(top)], 126, 'Permission'),
-                ([str(top / 'orphan')], 126, 'interpreter'), ([], 125, 'which program'))
+                ([str(top / 'orphan')], 126, 'interpreter'), ([], 125, 'missing operand'))
         for args, status, words in rows:
             got = call('run', '--', *args, program=top / 'verbatim')
             assert got.returncode == status and words in got.stderr, got
