@@ -1,9 +1,6 @@
 #include "cmserver/cm_interfaces.h"
 
-#include <errno.h>
 #include <ifaddrs.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,6 +12,7 @@
 
 #include "cmserver/gsi.h"
 #include "base/gid.h"
+#include "base/netlink.h"
 
 #define AGAIN_MS 1000
 
@@ -110,12 +108,10 @@ static void on_again(struct loop_timer *timer)
 static void on_change(struct loop_source *source, uint32_t events)
 {
 	struct cm_interfaces *i = container_of(source, struct cm_interfaces, on_change);
-	char notice[4096];
 
 	if (i->netlink_fd < 0)
 		return;
-	while (recv(i->netlink_fd, notice, sizeof(notice), MSG_DONTWAIT) > 0 || errno == ENOBUFS)
-		;
+	netlink_drain(i->netlink_fd);
 	if (i->users)
 		look(i);
 	i->on_addresses(i);
@@ -123,15 +119,8 @@ static void on_change(struct loop_source *source, uint32_t events)
 
 static void open_netlink(struct cm_interfaces *i)
 {
-	struct sockaddr_nl local = {
-		.nl_family = AF_NETLINK,
-		.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR,
-	};
-
-	i->netlink_fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
-	if (i->netlink_fd < 0)
-		return;
-	if (bind(i->netlink_fd, (struct sockaddr *)&local, sizeof(local)) < 0 ||
+	i->netlink_fd = netlink_watch();
+	if (i->netlink_fd >= 0 &&
 	    loop_watch(i->loop, i->netlink_fd, EPOLLIN, &i->on_change)) {
 		close(i->netlink_fd);
 		i->netlink_fd = -1;

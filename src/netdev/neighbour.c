@@ -1,17 +1,13 @@
 #include "netdev/neighbour.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <linux/neighbour.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
-#include <stdbool.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/gid.h"
+#include "base/netlink.h"
 
 #define WAIT_MS	     1000
 #define STEP_MS	     10
@@ -26,15 +22,6 @@ struct address {
 	uint8_t bytes[16];
 };
 
-struct request {
-	struct nlmsghdr head;
-	union {
-		struct rtmsg route;
-		struct ndmsg neighbour;
-	};
-	uint8_t attributes[64];
-};
-
 static struct address address_of(const union ibv_gid *gid)
 {
 	bool v4 = gid_is_v4(gid->raw);
@@ -44,22 +31,11 @@ static struct address address_of(const union ibv_gid *gid)
 	return address;
 }
 
-static void add_attribute(struct request *request, uint16_t type, const void *data, uint16_t length)
-{
-	struct rtattr *attribute =
-		(struct rtattr *)((char *)request + NLMSG_ALIGN(request->head.nlmsg_len));
-
-	attribute->rta_type = type;
-	attribute->rta_len = (uint16_t)RTA_LENGTH(length);
-	memcpy(RTA_DATA(attribute), data, length);
-	request->head.nlmsg_len = NLMSG_ALIGN(request->head.nlmsg_len) + RTA_ALIGN(attribute->rta_len);
-}
-
 /*
  * Calls `take` with each message of the answer until it returns true, or there are no more. True:
  * it did.
  */
-static bool ask(struct request *request, bool (*take)(const struct nlmsghdr *head, void *arg), void *arg)
+static bool ask(struct netlink_request *request, bool (*take)(const struct nlmsghdr *head, void *arg), void *arg)
 {
 	char answer[ANSWER_BYTES] __attribute__((aligned(8)));
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
@@ -121,14 +97,14 @@ static bool take_route(const struct nlmsghdr *head, void *arg)
 
 static bool find_hop(struct hop *hop)
 {
-	struct request request = {
+	struct netlink_request request = {
 		.head = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct rtmsg)), .nlmsg_type = RTM_GETROUTE,
 			  .nlmsg_flags = NLM_F_REQUEST },
 		.route = { .rtm_family = hop->to.family, .rtm_dst_len = (uint8_t)(hop->to.length * 8) },
 	};
 
-	add_attribute(&request, RTA_DST, hop->to.bytes, hop->to.length);
-	add_attribute(&request, RTA_OIF, &hop->ifindex, sizeof(hop->ifindex));
+	netlink_add(&request, RTA_DST, hop->to.bytes, hop->to.length);
+	netlink_add(&request, RTA_OIF, &hop->ifindex, sizeof(hop->ifindex));
 	return ask(&request, take_route, hop);
 }
 
@@ -162,7 +138,7 @@ static bool take_neighbour(const struct nlmsghdr *head, void *arg)
 static bool look_up(const struct hop *hop, uint8_t *mac)
 {
 	struct wanted wanted = { hop, mac };
-	struct request request = {
+	struct netlink_request request = {
 		.head = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct ndmsg)), .nlmsg_type = RTM_GETNEIGH,
 			  .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
 		.neighbour = { .ndm_family = hop->to.family },
