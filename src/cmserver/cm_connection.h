@@ -46,7 +46,7 @@ struct cm_connection {
 	uint8_t local_gid[CTL_GID_BYTES], remote_gid[CTL_GID_BYTES];
 	uint32_t ifindex;
 	struct gsi_port *gsi; /* unless is_local */
-	struct cm_timer timer;
+	struct timer_heap_entry timer;
 };
 
 /* The active end: sends a REQ or SIDR_REQ. 0 or -errno. */

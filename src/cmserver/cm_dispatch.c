@@ -220,7 +220,7 @@ void cm_dispatch_on_mad(struct gsi *gsi, struct gsi_port *port, const uint8_t *r
 	cm_dispatch_deliver(cm);
 }
 
-void cm_dispatch_on_time(struct cm_timers *timers, struct cm_timer *timer, int64_t now_ns)
+void cm_dispatch_on_time(struct cm_timers *timers, struct timer_heap_entry *timer, int64_t now_ns)
 {
 	struct cm_connection *c = container_of(timer, struct cm_connection, timer);
 	struct cm *cm = c->cm;

@@ -17,7 +17,7 @@
 
 struct cm;
 struct cm_origin;
-struct cm_timer;
+struct timer_heap_entry;
 struct cm_timers;
 struct gsi;
 struct gsi_port;
@@ -28,7 +28,7 @@ void cm_dispatch_on_mad(struct gsi *gsi, struct gsi_port *port, const uint8_t *r
 			const struct ibcm_message *m);
 
 /* Of struct cm_timers. */
-void cm_dispatch_on_time(struct cm_timers *timers, struct cm_timer *timer, int64_t now_ns);
+void cm_dispatch_on_time(struct cm_timers *timers, struct timer_heap_entry *timer, int64_t now_ns);
 
 /* Delivers the messages between ends on this host, until there are none. */
 void cm_dispatch_deliver(struct cm *cm);

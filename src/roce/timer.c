@@ -1,33 +1,20 @@
 #include "roce/timer.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
+#include "base/list.h"
 #include "base/lock.h"
 #include "roce/roce_qp.h"
 
 static struct lock heap_lock = LOCK_INITIALIZER;
-static struct timer **heap GUARDED_BY(heap_lock); /* heap[1] is the earliest */
-static uint32_t heap_count GUARDED_BY(heap_lock), heap_room GUARDED_BY(heap_lock);
+static struct timer_heap heap GUARDED_BY(heap_lock);
 static uint32_t reserved GUARDED_BY(heap_lock);
 static _Atomic uint64_t earliest_ns = TIMER_NEVER; /* written under heap_lock */
 
 int timer_reserve(void)
 {
-	int error = 0;
+	int error;
 
 	lock_acquire(&heap_lock);
-	if (reserved + 2 > heap_room) {
-		uint32_t room = heap_room ? 2 * heap_room : 64;
-		struct timer **grown = realloc(heap, room * sizeof(*heap));
-
-		if (grown) {
-			heap = grown;
-			heap_room = room;
-		} else {
-			error = -ENOMEM;
-		}
-	}
+	error = timer_heap_reserve(&heap, reserved + 1);
 	if (!error)
 		reserved++;
 	lock_release(&heap_lock);
@@ -41,65 +28,16 @@ void timer_release(void)
 	lock_release(&heap_lock);
 }
 
-static void put(uint32_t place, struct timer *timer) REQUIRES(heap_lock)
-{
-	heap[place] = timer;
-	timer->place = place;
-}
-
-static void sift_up(uint32_t place, struct timer *timer) REQUIRES(heap_lock)
-{
-	for (; place > 1 && heap[place / 2]->deadline_ns > timer->deadline_ns; place /= 2)
-		put(place, heap[place / 2]);
-	put(place, timer);
-}
-
-static void sift_down(uint32_t place, struct timer *timer) REQUIRES(heap_lock)
-{
-	for (;;) {
-		uint32_t child = 2 * place;
-
-		if (child > heap_count)
-			break;
-		if (child < heap_count && heap[child + 1]->deadline_ns < heap[child]->deadline_ns)
-			child++;
-		if (heap[child]->deadline_ns >= timer->deadline_ns)
-			break;
-		put(place, heap[child]);
-		place = child;
-	}
-	put(place, timer);
-}
-
-static void take_out(struct timer *timer) REQUIRES(heap_lock)
-{
-	uint32_t place = timer->place;
-	struct timer *last = heap[heap_count--];
-
-	timer->place = 0;
-	if (last == timer)
-		return;
-	if (place > 1 && heap[place / 2]->deadline_ns > last->deadline_ns)
-		sift_up(place, last);
-	else
-		sift_down(place, last);
-}
-
 static uint64_t find_earliest(void) REQUIRES(heap_lock)
 {
-	return heap_count ? heap[1]->deadline_ns : TIMER_NEVER;
+	return heap.count ? heap.at[0]->deadline_ns : TIMER_NEVER;
 }
 
 void timer_arm(struct timer *timer, uint64_t deadline_ns)
 {
 	lock_acquire(&heap_lock);
-	if (!timer->place) {
-		timer->deadline_ns = deadline_ns;
-		sift_up(++heap_count, timer);
-	} else if (deadline_ns < timer->deadline_ns) {
-		timer->deadline_ns = deadline_ns;
-		sift_up(timer->place, timer);
-	}
+	if (!timer->entry.place || deadline_ns < timer->entry.deadline_ns)
+		timer_heap_set(&heap, &timer->entry, deadline_ns);
 	if (find_earliest() < earliest_ns) {
 		earliest_ns = find_earliest();
 		roce_env.deadline(earliest_ns);
@@ -107,12 +45,12 @@ void timer_arm(struct timer *timer, uint64_t deadline_ns)
 	lock_release(&heap_lock);
 }
 
-/* Nobody is told that the earliest is later now: he looks in vain, once. */
+/* The progress thread is not told that the earliest is later now: it wakes in vain, once. */
 void timer_disarm(struct timer *timer)
 {
 	lock_acquire(&heap_lock);
-	if (timer->place)
-		take_out(timer);
+	if (timer->entry.place)
+		timer_heap_remove(&heap, &timer->entry);
 	earliest_ns = find_earliest();
 	lock_release(&heap_lock);
 }
@@ -127,9 +65,9 @@ uint32_t timer_take_due(uint64_t now_ns)
 	uint32_t qpn = 0;
 
 	lock_acquire(&heap_lock);
-	if (heap_count && heap[1]->deadline_ns <= now_ns) {
-		qpn = heap[1]->qpn;
-		take_out(heap[1]);
+	if (heap.count && heap.at[0]->deadline_ns <= now_ns) {
+		qpn = container_of(heap.at[0], struct timer, entry)->qpn;
+		timer_heap_remove(&heap, heap.at[0]);
 	}
 	if (!qpn)
 		earliest_ns = find_earliest();
@@ -148,6 +86,6 @@ void timer_announce(void)
 void timer_reset_after_fork(void) NO_LOCK_CHECK
 {
 	lock_init(&heap_lock);
-	heap_count = reserved = 0;
+	heap.count = reserved = 0;
 	earliest_ns = TIMER_NEVER;
 }

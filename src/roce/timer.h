@@ -2,8 +2,8 @@
  * Timer - the timers of all QPs, one each.
  *
  * A heap by deadline under a lock of its own, which is innermost: it may be taken with a QP's lock.
- * A timer may fire too early, but not too late: who moves his deadline away lets it fire, looks, and
- * arms it again. So the common case, an answer that comes in time, touches nothing here.
+ * A timer may fire too early, but not too late. A QP that moves its deadline away lets the timer fire,
+ * looks, and arms it again. So the common case, an answer in time, touches nothing here.
  */
 #ifndef ROCE_TIMER_H
 #define ROCE_TIMER_H
@@ -11,12 +11,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/timer_heap.h"
+
 #define TIMER_NEVER UINT64_MAX
 
 struct timer {
-	uint32_t qpn;	      /* whose it is */
-	uint32_t place;	      /* in the heap, from 1; 0: not armed. Guarded by the heap's lock */
-	uint64_t deadline_ns; /* likewise; written by the owner under the QP's lock, too */
+	uint32_t qpn;
+	struct timer_heap_entry entry; /* guarded by the heap's lock */
 };
 
 /* Room for one more, or less. 0 or -ENOMEM; what was reserved is there whenever it is armed. */

@@ -120,12 +120,12 @@ void check_connections(const struct daemon *d)
 			require(c->is_local == !c->gsi);
 			require(!c->timer.place == !c->end.deadline_ns);
 			if (c->timer.place)
-				require(cm->timers.heap[c->timer.place - 1] == &c->timer);
+				require(cm->timers.heap.at[c->timer.place - 1] == &c->timer);
 		}
 	}
-	for (size_t i = 1; i < cm->timers.count; i++)
-		require(cm->timers.heap[(i - 1) / 2]->deadline_ns <=
-			cm->timers.heap[i]->deadline_ns);
+	for (size_t i = 1; i < cm->timers.heap.count; i++)
+		require(cm->timers.heap.at[(i - 1) / 2]->deadline_ns <=
+			cm->timers.heap.at[i]->deadline_ns);
 }
 
 /* ------------------------------------------------------------------------------------------

@@ -1,0 +1,74 @@
+#include "base/timer_heap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define ROOM_FIRST 64
+
+int timer_heap_reserve(struct timer_heap *heap, uint32_t count)
+{
+	uint32_t room = heap->room ? heap->room : ROOM_FIRST;
+	struct timer_heap_entry **at;
+
+	if (count <= heap->room)
+		return 0;
+	while (room < count)
+		room *= 2;
+	at = realloc(heap->at, room * sizeof(*at));
+	if (!at)
+		return -ENOMEM;
+	heap->at = at;
+	heap->room = room;
+	return 0;
+}
+
+static void put(struct timer_heap *heap, uint32_t at, struct timer_heap_entry *entry)
+{
+	heap->at[at] = entry;
+	entry->place = at + 1;
+}
+
+/* Puts the entry at `at` or, if it is earlier than what is above, further up. Returns where. */
+static uint32_t sift_up(struct timer_heap *heap, uint32_t at, struct timer_heap_entry *entry)
+{
+	for (; at && heap->at[(at - 1) / 2]->deadline_ns > entry->deadline_ns; at = (at - 1) / 2)
+		put(heap, at, heap->at[(at - 1) / 2]);
+	put(heap, at, entry);
+	return at;
+}
+
+static void sift_down(struct timer_heap *heap, uint32_t at, struct timer_heap_entry *entry)
+{
+	for (;;) {
+		uint32_t child = 2 * at + 1;
+
+		if (child >= heap->count)
+			break;
+		if (child + 1 < heap->count &&
+		    heap->at[child + 1]->deadline_ns < heap->at[child]->deadline_ns)
+			child++;
+		if (heap->at[child]->deadline_ns >= entry->deadline_ns)
+			break;
+		put(heap, at, heap->at[child]);
+		at = child;
+	}
+	put(heap, at, entry);
+}
+
+void timer_heap_set(struct timer_heap *heap, struct timer_heap_entry *entry, uint64_t deadline_ns)
+{
+	uint32_t at = entry->place ? entry->place - 1 : heap->count++;
+
+	entry->deadline_ns = deadline_ns;
+	sift_down(heap, sift_up(heap, at, entry), entry);
+}
+
+void timer_heap_remove(struct timer_heap *heap, struct timer_heap_entry *entry)
+{
+	uint32_t at = entry->place - 1;
+	struct timer_heap_entry *last = heap->at[--heap->count];
+
+	entry->place = 0;
+	if (last != entry)
+		sift_down(heap, sift_up(heap, at, last), last);
+}
