@@ -4,13 +4,8 @@
 #include "memory/memory.h"
 #include "roce/burst.h"
 #include "roce/congestion.h"
-#include "roce/responder.h"
-#include "roce/retransmit.h"
+#include "roce/flush_list.h"
 #include "roce/gso.h"
-
-#define ACK_BYTES 20 /* BTH, AETH, ICRC */
-
-static _Thread_local char self __attribute__((tls_model("initial-exec"))); /* its address */
 
 static struct response *add(struct responses *responses)
 {
@@ -154,7 +149,7 @@ void answer_nak(struct roce_qp *tq, const struct nak *nak)
 	counter_add(COUNTER_NAKS_SENT);
 	tq->nak = *nak;
 	tq->ack_owed = false;
-	roce_want_flush(tq);
+	flush_list_add(tq);
 }
 
 /* What is the next response to be sent, or NULL. */
@@ -218,7 +213,7 @@ static void add_read(struct burst *burst, struct roce_qp *tq, const struct respo
 }
 
 /* Moves on behind the packet that was added. */
-static void step(struct roce_qp *tq, struct responses *responses, uint32_t bytes)
+static void step(struct responses *responses, uint32_t bytes)
 {
 	struct response *response = &responses->entries[responses->head % LIMIT_QP_RD_ATOM];
 
@@ -229,26 +224,6 @@ static void step(struct roce_qp *tq, struct responses *responses, uint32_t bytes
 	if (response->psn == response->end)
 		responses->head++;
 }
-
-/* The memory of a READ cannot be read any more: as if it had been so from the beginning. */
-static void fail_read(struct qp *qp, struct response response, enum cause cause) NO_LOCK_CHECK
-{
-	struct roce_qp *tq = roce_of(qp);
-
-	cause_report(cause, qp->ib.qp_num, "READ of rkey 0x%x, address 0x%llx", response.rkey,
-		     (unsigned long long)response.va);
-	qp_raise(qp, IBV_EVENT_QP_ACCESS_ERR);
-	qp_fail(qp, cause);
-	answer_nak(tq, &(struct nak){ .owed = true,
-				      .final = true,
-				      .syndrome = PACKET_SYNDROME_NAK | PACKET_NAK_REMOTE_ACCESS,
-				      .psn = response.psn });
-}
-
-/* The state before a burst, for when it does not leave. */
-struct before {
-	struct responses responses, replays;
-};
 
 /* So many packets of the response fit into this burst and this turn. */
 static uint32_t packets_now(const struct burst *burst, const struct roce_qp *tq,
@@ -289,31 +264,29 @@ static uint32_t add_response(struct burst *burst, struct roce_qp *tq,
 			add_read(burst, tq, response, msn, payload, n);
 		else
 			add_atomic(burst, tq, response, msn);
-		step(tq, responses, n);
+		step(responses, n);
 		payload += n;
 		bytes -= n;
 	}
 	return packets;
 }
 
-/* Fills the burst with responses. *turn goes down. False: the memory of a READ is not accessible. */
-static bool add_responses(struct burst *burst, struct roce_qp *tq, uint32_t *turn,
-			  enum cause *cause)
+enum cause answer_fill_responses(struct roce_qp *tq, struct burst *burst, uint32_t *turn)
 {
+	enum cause cause = CAUSE_NONE;
 	struct responses *responses;
 
-	*cause = CAUSE_NONE;
 	while ((responses = next_responses(tq)) != NULL) {
-		uint32_t added = add_response(burst, tq, responses, *turn, cause);
+		uint32_t added = add_response(burst, tq, responses, *turn, &cause);
 
 		if (!added)
 			break;
 		*turn -= added;
 	}
-	return *cause == CAUSE_NONE;
+	return cause;
 }
 
-/* Of everything up to ack_psn. */
+/* Acknowledges everything up to ack_psn. */
 static struct packet acknowledgement(const struct roce_qp *tq)
 {
 	return (struct packet){
@@ -327,16 +300,19 @@ static struct packet acknowledgement(const struct roce_qp *tq)
 	};
 }
 
-/* Something that no acknowledgement says. */
-static bool owes_more(const struct roce_qp *tq)
+bool answer_owes_responses(const struct roce_qp *tq)
 {
-	return tq->held || tq->nak.owed || tq->congestion_seen || !is_empty(&tq->responses) ||
-	       !is_empty(&tq->replays);
+	return !is_empty(&tq->responses) || !is_empty(&tq->replays);
+}
+
+bool answer_owes_more(const struct roce_qp *tq)
+{
+	return tq->held || tq->nak.owed || tq->congestion_seen || answer_owes_responses(tq);
 }
 
 bool answer_is_ack_only(const struct roce_qp *tq)
 {
-	return tq->ack_owed && !owes_more(tq);
+	return tq->ack_owed && !answer_owes_more(tq);
 }
 
 void answer_take_ack(struct roce_qp *tq, struct wire_packet *packet)
@@ -347,10 +323,9 @@ void answer_take_ack(struct roce_qp *tq, struct wire_packet *packet)
 	packet->payload_bytes = 0;
 	packet->pad_bytes = packet->pieces = 0;
 	tq->ack_owed = false;
-	tq->acknowledged_by = &self;
 }
 
-static void add_acknowledgement(struct burst *burst, struct roce_qp *tq)
+void answer_fill_ack(const struct roce_qp *tq, struct burst *burst)
 {
 	struct packet header = acknowledgement(tq);
 
@@ -363,126 +338,38 @@ static void add_acknowledgement(struct burst *burst, struct roce_qp *tq)
 	burst_add(burst, &header);
 }
 
-/* The program's requests may be answers to what an event told it of. */
-static bool may_sleep(const struct qp *qp)
+void answer_save(const struct roce_qp *tq, struct answer_state *state)
 {
-	return qp->type == IBV_QPT_RC && qp->recv_cq->ib.channel;
+	state->responses = tq->responses;
+	state->replays = tq->replays;
 }
 
-/* Behind the burst it is in the GSO batch of each packet that the other end may tell its program of. */
-static bool is_seen_with(const struct roce_qp *tq, const struct burst *burst)
-{
-	return burst->first_end == BURST_NO_END ||
-	       (!burst_is_full(burst) && burst_ends_in_last_batch(burst, ACK_BYTES) &&
-		gso_allowed(tq));
-}
-
-bool answer_may_be_late(const struct roce_qp *tq)
-{
-	return tq->acknowledged_by && tq->acknowledged_by != &self;
-}
-
-bool answer_join(struct roce_qp *tq, struct burst *burst)
-{
-	bool sleeps = may_sleep(tq->qp);
-	bool again = sleeps && !tq->ack_owed && answer_may_be_late(tq);
-
-	if ((!tq->ack_owed && !again) || owes_more(tq) || !burst->count)
-		return false;
-	if (sleeps && !is_seen_with(tq, burst)) {
-		tq->ack_owed = true;
-		answer_send(tq->qp);
-		if (!tq->ack_owed) {
-			tq->acknowledged_by = again ? NULL : &self;
-			return false;
-		}
-	}
-	if (burst_is_full(burst))
-		return false;
-	add_acknowledgement(burst, tq);
-	tq->ack_owed = false;
-	tq->acknowledged_by = again ? NULL : &self;
-	return true;
-}
-
-/*
- * Behind the responses that left, in the order of add_responses. They must not stay: their requester
- * may ask for more as soon as it has them, and would find no place (has_resources).
- */
-static void pass_sent(struct roce_qp *tq, unsigned packets)
+void answer_restore(struct roce_qp *tq, const struct answer_state *state, unsigned left)
 {
 	struct responses *responses;
 
-	for (; packets && (responses = next_responses(tq)) != NULL; packets--) {
+	tq->responses = state->responses;
+	tq->replays = state->replays;
+	for (; left && (responses = next_responses(tq)) != NULL; left--) {
 		const struct response *response =
 			&responses->entries[responses->head % LIMIT_QP_RD_ATOM];
 
-		step(tq, responses, response->left < tq->mtu ? response->left : tq->mtu);
+		step(responses, response->left < tq->mtu ? response->left : tq->mtu);
 	}
 }
 
-/* One burst. False: no more now. */
-static bool send_burst(struct qp *qp, struct burst *burst, uint32_t *turn, uint64_t now_ns)
+void answer_fail_read(struct roce_qp *tq, enum cause cause) NO_LOCK_CHECK
 {
-	struct roce_qp *tq = roce_of(qp);
-	struct before before = { tq->responses, tq->replays };
-	enum cause cause = CAUSE_NONE;
-	bool readable = add_responses(burst, tq, turn, &cause);
-	bool acknowledged = readable && !next_responses(tq) && !burst_is_full(burst) &&
-			    (tq->nak.owed || tq->ack_owed);
-	bool alone = !burst->count;
-	uint32_t responses = burst->count, unsent;
-	enum wire_result result;
+	const struct responses *responses = next_responses(tq);
+	struct response response = responses->entries[responses->head % LIMIT_QP_RD_ATOM];
+	struct qp *qp = tq->qp;
 
-	if (acknowledged)
-		add_acknowledgement(burst, tq);
-	gso_on_responses(tq, burst, responses);
-	result = burst_send(burst, &unsent);
-	congestion_on_sent(tq, burst->left < responses ? burst->left : responses, now_ns);
-	if (result == WIRE_TOO_LONG)
-		roce_on_too_long(tq);
-	if (result == WIRE_FULL) {
-		counter_add(COUNTER_SOCKET_FULL);
-		tq->responses = before.responses;
-		tq->replays = before.replays;
-		pass_sent(tq, burst->left);
-		retransmit_again(tq, now_ns + RESPONDER_AGAIN_NS);
-		return false;
-	}
-	if (acknowledged) {
-		/* To say it again may not overtake responses: that would look as if they were lost. */
-		if (!tq->nak.owed)
-			tq->acknowledged_by = alone ? &self : NULL;
-		tq->nak.owed = tq->ack_owed = false;
-	}
-	if (!readable) {
-		struct responses *failed = next_responses(tq);
-
-		fail_read(qp, failed->entries[failed->head % LIMIT_QP_RD_ATOM], cause);
-		return true; /* the NAK is still to be sent */
-	}
-	return next_responses(tq) || tq->nak.owed || tq->ack_owed;
-}
-
-void answer_send(struct qp *qp)
-{
-	struct roce_qp *tq = roce_of(qp);
-	uint64_t now_ns = roce_env.now();
-	struct burst *burst = burst_get(&tq->flow);
-	uint32_t allowed, turn;
-
-	if (!burst) {
-		retransmit_again(tq, now_ns + RESPONDER_AGAIN_NS);
-		return;
-	}
-	congestion_notify(tq, now_ns);
-	allowed = congestion_allows(tq, now_ns);
-	turn = allowed < RESPONDER_TURN ? allowed : RESPONDER_TURN;
-	while (send_burst(qp, burst, &turn, now_ns))
-		if (!turn) {
-			retransmit_again(tq, allowed < RESPONDER_TURN ? congestion_next_ns(tq) :
-									now_ns);
-			break;
-		}
-	burst_put(burst);
+	cause_report(cause, qp->ib.qp_num, "READ of rkey 0x%x, address 0x%llx", response.rkey,
+		     (unsigned long long)response.va);
+	qp_raise(qp, IBV_EVENT_QP_ACCESS_ERR);
+	qp_fail(qp, cause);
+	answer_nak(tq, &(struct nak){ .owed = true,
+				      .final = true,
+				      .syndrome = PACKET_SYNDROME_NAK | PACKET_NAK_REMOTE_ACCESS,
+				      .psn = response.psn });
 }

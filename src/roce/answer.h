@@ -1,10 +1,10 @@
 /*
  * Answer - what a responder owes: responses, a NAK or an acknowledgement, a congestion notification.
  *
- * In:  what responder.c found out. Out: packets, in the order that a requester relies on.
+ * In:  what responder.c found out. Out: packets in a burst, in the order that a requester relies on;
+ * transmit.c sends it.
  *
- * Callers hold the QP's lock. What the socket does not take now is kept, and sent when the QP's
- * timer fires. What is kept is bounded: READs and atomics that were not answered, as many that were
+ * Callers hold the QP's lock. What the socket does not take is kept until the QP's timer fires. What is kept is bounded: READs and atomics that were not answered, as many that were
  * asked for again, one NAK, one acknowledgement for all requests before it.
  */
 #ifndef ROCE_ANSWER_H
@@ -30,31 +30,41 @@ void answer_nak(struct roce_qp *tq, const struct nak *nak);
 /* For one more response, whatever was agreed on. */
 bool answer_has_room(const struct roce_qp *tq);
 
+/* Something is owed that no acknowledgement says. */
+bool answer_owes_more(const struct roce_qp *tq);
+bool answer_owes_responses(const struct roce_qp *tq);
+
 /* Nothing is owed but an acknowledgement. */
 bool answer_is_ack_only(const struct roce_qp *tq);
 
-/* Makes that packet, which is not owed any more: it is sent by the caller. */
+/* Makes the packet of the acknowledgement, which is not owed any more: the caller sends it. */
 void answer_take_ack(struct roce_qp *tq, struct wire_packet *packet);
-
-/* Another thread acknowledged last: that packet may have not left yet. */
-bool answer_may_be_late(const struct roce_qp *tq);
 
 struct burst;
 
 /*
- * Adds it behind the requests in the burst, if nothing else is owed and there is room: it costs
- * little in their GSO batch. True: it is there, and the caller sets tq->ack_owed again if it does not
- * leave. False: nothing is owed, or it stays so, or was sent ahead.
- *
- * A program that sleeps for events (its CQ has a channel) may be answering with these requests what
- * another thread took, told it of, and acknowledges by a packet of its own. That packet may be late:
- * the thread may get no processor before it sends it, or each processor of the host has a queue of its
- * own that packets wait in. So it is said once more, where nothing can come between. And if it would
- * not be in the GSO batch of all messages that end in the burst, it is sent ahead of them.
+ * Fills the burst with responses, as far as it has room; *turn packets at most, which goes down. The
+ * responses count as sent, but for answer_restore. A cause: the memory of the next READ is not accessible.
  */
-bool answer_join(struct roce_qp *tq, struct burst *burst);
+enum cause answer_fill_responses(struct roce_qp *tq, struct burst *burst, uint32_t *turn);
 
-/* Sends what is owed. A READ whose memory is not accessible any more may fail the QP. */
-void answer_send(struct qp *qp);
+/* Adds the NAK that is owed, or else an acknowledgement, to the burst, which has room. */
+void answer_fill_ack(const struct roce_qp *tq, struct burst *burst);
+
+/* The responses owed before a burst was filled, for when the socket does not take all of it. */
+struct answer_state {
+	struct responses responses, replays;
+};
+
+void answer_save(const struct roce_qp *tq, struct answer_state *state);
+
+/*
+ * Only the first `left` packets of the burst left. These must not stay owed: their requester may ask for
+ * more as soon as it has them, and would find no place (has_resources).
+ */
+void answer_restore(struct roce_qp *tq, const struct answer_state *state, unsigned left);
+
+/* The memory of the next READ is not accessible any more: a NAK is owed, and the QP fails. */
+void answer_fail_read(struct roce_qp *tq, enum cause cause);
 
 #endif

@@ -5,7 +5,7 @@
  * Out: packets on the wire; or how far it came.
  *
  * Bursts come from a pool, because they are large. A burst publishes at most one key (memory/hazard.h)
- * from burst_protect until it is sent, and of two that a thread has at once (answer_join) one holds nothing
+ * from burst_protect until it is sent, and of two that a thread has at once (transmit_requests) one holds nothing
  * but an acknowledgement: no thread waits for a hazard entry on behalf of one burst while it holds another's.
  * Callers hold the QP's lock.
  */

@@ -3,18 +3,18 @@
 #include "base/counter.h"
 #include "memory/memory.h"
 #include "roce/request.h"
-#include "roce/requester.h"
 #include "roce/retransmit.h"
 #include "roce/refusal.h"
+#include "roce/sendq.h"
 
 /*
  * Everything before `end` was carried out: finishes what can be finished. What is asked for
  * is only finished by its response (`answered`: it came just now), so una_psn stops there; returns
  * una_psn.
  */
-static uint32_t advance(struct qp *qp, uint32_t end, bool answered)
+static uint32_t advance(struct roce_qp *tq, uint32_t end, bool answered)
 {
-	struct roce_qp *tq = roce_of(qp);
+	struct qp *qp = tq->qp;
 	uint32_t packets;
 
 	for (uint32_t seq = qp->sq.head; seq != qp->sq.tail; seq++) {
@@ -25,7 +25,8 @@ static uint32_t advance(struct qp *qp, uint32_t end, bool answered)
 		if (!wqe->begun || wqe_has_failed(wqe) || packet_psn_diff(wqe->first_psn, end) >= 0)
 			break;
 		if (request_takes_response(wqe) && !answered) {
-			end = packet_psn_diff(tq->una_psn, wqe->first_psn) > 0 ? tq->una_psn : wqe->first_psn;
+			end = packet_psn_diff(tq->una_psn, wqe->first_psn) > 0 ? tq->una_psn
+									       : wqe->first_psn;
 			break;
 		}
 		if (packet_psn_diff(end, wqe->end_psn) < 0)
@@ -37,31 +38,33 @@ static uint32_t advance(struct qp *qp, uint32_t end, bool answered)
 	packets = (uint32_t)packet_psn_diff(end, tq->una_psn);
 	tq->una_psn = end;
 	while (tq->outstanding_head != tq->outstanding_tail &&
-	       packet_psn_diff(tq->outstanding[tq->outstanding_head % LIMIT_QP_RD_ATOM].end, end) <= 0)
+	       packet_psn_diff(tq->outstanding[tq->outstanding_head % LIMIT_QP_RD_ATOM].end, end) <=
+		       0)
 		tq->outstanding_head++;
 	if (packet_psn_diff(end, tq->next_psn) > 0)
-		requester_catch_up(qp);
+		sendq_catch_up(tq);
 	if (qp_is_reliable(qp))
 		retransmit_on_progress(tq, packets, roce_env.now());
 	return end;
 }
 
-void completer_on_sent(struct qp *qp)
+void completer_on_sent(struct roce_qp *tq)
 {
-	advance(qp, roce_of(qp)->next_psn, false);
+	advance(tq, tq->next_psn, false);
 }
 
 /* The WQE whose PSNs una_psn is one of; NULL: there is none. */
-static struct wqe *find_oldest(struct qp *qp, uint32_t *seq)
+static struct wqe *find_oldest(struct roce_qp *tq, uint32_t *seq)
 {
-	uint32_t una = roce_of(qp)->una_psn;
+	struct sq *sq = &tq->qp->sq;
 
-	for (uint32_t s = qp->sq.head; s != qp->sq.tail; s++) {
-		struct wqe *wqe = sq_wqe(&qp->sq, s);
+	for (uint32_t s = sq->head; s != sq->tail; s++) {
+		struct wqe *wqe = sq_wqe(sq, s);
 
 		if (wqe->state == WQE_DONE)
 			continue;
-		if (!wqe->begun || wqe_has_failed(wqe) || packet_psn_diff(una, wqe->first_psn) < 0)
+		if (!wqe->begun || wqe_has_failed(wqe) ||
+		    packet_psn_diff(tq->una_psn, wqe->first_psn) < 0)
 			return NULL;
 		*seq = s;
 		return wqe;
@@ -70,21 +73,21 @@ static struct wqe *find_oldest(struct qp *qp, uint32_t *seq)
 }
 
 /* The request at una_psn failed, and with it the QP. */
-static void give_up(struct qp *qp, enum ibv_wc_status status, enum cause cause)
+static void give_up(struct roce_qp *tq, enum ibv_wc_status status, enum cause cause)
 {
-	struct roce_qp *tq = roce_of(qp);
+	struct qp *qp = tq->qp;
 	struct wqe *wqe;
 	uint32_t seq;
 
-	wqe = find_oldest(qp, &seq);
+	wqe = find_oldest(tq, &seq);
 	if (!wqe)
 		return;
-	requester_go_back(qp, tq->una_psn);
+	sendq_go_back(tq, tq->una_psn);
 	qp->sq.issue = seq + 1;
-	requester_fail_wqe(qp, seq, status, cause,
-		       "peer QP 0x%06x, rkey 0x%x, remote address 0x%llx, length %u",
-		       qp->attr.dest_qp_num, wqe->rkey, (unsigned long long)wqe->remote_addr,
-		       wqe->length);
+	sendq_fail(tq, seq, status, cause,
+		   "peer QP 0x%06x, rkey 0x%x, remote address 0x%llx, length %u",
+		   qp->attr.dest_qp_num, wqe->rkey, (unsigned long long)wqe->remote_addr,
+		   wqe->length);
 }
 
 static enum cause cause_of(enum ibv_wc_status status)
@@ -100,15 +103,15 @@ static enum cause cause_of(enum ibv_wc_status status)
 }
 
 /* A reserved code is treated as if it had not come (IBA 9.7.5.2.8). */
-static void on_nak(struct qp *qp, uint8_t syndrome)
+static void on_nak(struct roce_qp *tq, uint8_t syndrome)
 {
 	enum ibv_wc_status status = refusal_status(syndrome);
 
 	if (syndrome == (PACKET_SYNDROME_NAK | PACKET_NAK_SEQUENCE)) {
 		counter_add(COUNTER_PACKET_SEQ_ERR);
-		retransmit_on_sequence_nak(qp);
+		retransmit_on_sequence_nak(tq);
 	} else if (status != IBV_WC_SUCCESS) {
-		give_up(qp, status, cause_of(status));
+		give_up(tq, status, cause_of(status));
 	}
 }
 
@@ -121,48 +124,50 @@ static bool is_reserved(uint8_t syndrome)
 	       kind != PACKET_SYNDROME_NAK;
 }
 
-static void on_ack(struct qp *qp, const struct packet *packet)
+static void on_ack(struct roce_qp *tq, const struct packet *packet)
 {
 	uint8_t kind = packet->syndrome & PACKET_SYNDROME_MASK;
 	uint32_t end = kind == PACKET_SYNDROME_ACK ? psn_add(packet->psn, 1) : packet->psn;
 
-	if (advance(qp, end, false) != end) {
+	if (advance(tq, end, false) != end) {
 		/* a READ before it was not answered: its response was lost (IBA 9.7.5.1.1) */
-		if (kind == PACKET_SYNDROME_NAK && refusal_status(packet->syndrome) != IBV_WC_SUCCESS)
-			retransmit_on_refusal(qp);
+		if (kind == PACKET_SYNDROME_NAK &&
+		    refusal_status(packet->syndrome) != IBV_WC_SUCCESS)
+			retransmit_on_refusal(tq);
 		else
-			retransmit_on_gap(qp, packet->psn);
+			retransmit_on_gap(tq, packet->psn);
 		return;
 	}
 	/* earlier requests complete first */
-	sq_retire(qp);
+	sq_retire(tq->qp);
 	if (kind != PACKET_SYNDROME_ACK)
 		counter_add(COUNTER_NAKS_RECEIVED);
 	if (kind == PACKET_SYNDROME_RNR)
-		retransmit_on_rnr_nak(qp, packet->syndrome & 31);
+		retransmit_on_rnr_nak(tq, packet->syndrome & 31);
 	else if (kind == PACKET_SYNDROME_NAK)
-		on_nak(qp, packet->syndrome);
+		on_nak(tq, packet->syndrome);
 }
 
 /* The response to the request at una_psn. */
-static void on_response(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
+static void on_response(struct roce_qp *tq, const struct packet *packet,
+			const struct packet_opcode *op)
 {
-	struct roce_qp *tq = roce_of(qp);
+	struct qp *qp = tq->qp;
 	const void *data = packet->payload;
 	uint32_t bytes = packet->payload_bytes, offset, expected, seq;
 	bool is_read_response = op->kind == PACKET_READ_RESPONSE;
 	enum cause cause;
 	struct wqe *wqe;
 
-	if (advance(qp, packet->psn, false) != packet->psn) {
-		retransmit_on_gap(qp, packet->psn);
+	if (advance(tq, packet->psn, false) != packet->psn) {
+		retransmit_on_gap(tq, packet->psn);
 		return;
 	}
-	wqe = find_oldest(qp, &seq);
+	wqe = find_oldest(tq, &seq);
 	if (!wqe || !request_takes_response(wqe) ||
 	    is_read_response != request_is_answered_as_read(wqe)) {
 		sq_retire(qp);
-		give_up(qp, IBV_WC_BAD_RESP_ERR, CAUSE_PACKET_OUT_OF_PLACE);
+		give_up(tq, IBV_WC_BAD_RESP_ERR, CAUSE_PACKET_OUT_OF_PLACE);
 		return;
 	}
 	offset = (uint32_t)packet_psn_diff(packet->psn, wqe->first_psn) * tq->mtu;
@@ -175,16 +180,16 @@ static void on_response(struct qp *qp, const struct packet *packet, const struct
 	}
 	if (bytes != expected) {
 		sq_retire(qp);
-		give_up(qp, IBV_WC_BAD_RESP_ERR, CAUSE_PACKET_OUT_OF_PLACE);
+		give_up(tq, IBV_WC_BAD_RESP_ERR, CAUSE_PACKET_OUT_OF_PLACE);
 		return;
 	}
 	cause = memory_scatter(wqe->sge, wqe->num_sge, qp->pd->number, offset, data, bytes);
 	if (cause != CAUSE_NONE) {
 		sq_retire(qp);
-		give_up(qp, IBV_WC_LOC_PROT_ERR, cause);
+		give_up(tq, IBV_WC_LOC_PROT_ERR, cause);
 		return;
 	}
-	advance(qp, psn_add(packet->psn, 1), true);
+	advance(tq, psn_add(packet->psn, 1), true);
 }
 
 static bool is_answer_to_something(const struct roce_qp *tq, const struct packet *packet)
@@ -193,19 +198,19 @@ static bool is_answer_to_something(const struct roce_qp *tq, const struct packet
 	       packet_psn_diff(packet->psn, tq->max_psn) < 0;
 }
 
-void completer_on_packet(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
+void completer_on_packet(struct roce_qp *tq, const struct packet *packet,
+			 const struct packet_opcode *op)
 {
-	struct roce_qp *tq = roce_of(qp);
-	enum ibv_qp_state state = qp_state(qp);
+	enum ibv_qp_state state = qp_state(tq->qp);
 
 	if ((state != IBV_QPS_RTS && state != IBV_QPS_SQD) || !is_answer_to_something(tq, packet))
 		return;
 	if (is_reserved(packet->syndrome))
 		return;
 	if (op->kind == PACKET_ACK)
-		on_ack(qp, packet);
+		on_ack(tq, packet);
 	else if (packet->syndrome >> 5 == PACKET_SYNDROME_ACK)
-		on_response(qp, packet, op);
-	if (qp_state(qp) == state)
-		requester_on_answer(qp);
+		on_response(tq, packet, op);
+	if (qp_state(tq->qp) == state)
+		sendq_complete(tq);
 }

@@ -12,9 +12,10 @@
 
 #include "roce/roce_qp.h"
 
-void completer_on_packet(struct qp *qp, const struct packet *packet, const struct packet_opcode *op);
+void completer_on_packet(struct roce_qp *tq, const struct packet *packet,
+			 const struct packet_opcode *op);
 
-/* UC: what was sent is done. */
-void completer_on_sent(struct qp *qp);
+/* UC: requests that have left are complete. */
+void completer_on_sent(struct roce_qp *tq);
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/counter.h"
+#include "roce/flush_list.h"
 
 #define CNP_OPCODE	   0x81
 #define CNP_RESERVED_BYTES 16
@@ -12,7 +13,7 @@ void congestion_on_mark(struct roce_qp *tq)
 {
 	counter_add(COUNTER_NP_ECN_MARKED_ROCE_PACKETS);
 	tq->congestion_seen = true;
-	roce_want_flush(tq);
+	flush_list_add(tq);
 }
 
 void congestion_notify(struct roce_qp *tq, uint64_t now_ns)

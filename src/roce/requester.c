@@ -1,157 +1,51 @@
 #include "roce/requester.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-
-#include "base/counter.h"
-#include "memory/memory.h"
 #include "execute/local.h"
 #include "memory/hazard.h"
-#include "roce/answer.h"
+#include "memory/memory.h"
 #include "roce/burst.h"
-#include "roce/completer.h"
 #include "roce/payload.h"
+#include "roce/qp_timer.h"
 #include "roce/request.h"
 #include "roce/retransmit.h"
-#include "roce/gso.h"
+#include "roce/sendq.h"
+#include "roce/transmit.h"
 
 enum carried {
-	CARRIED,      /* on to the next */
-	CARRY_WAIT,   /* for the window, for answers, for a timer */
-	CARRY_FAILED, /* requester_fail_wqe was called */
+	CARRIED,      /* on to the next request */
+	CARRY_WAIT,   /* for the window, for responses, for a timer */
+	CARRY_FAILED, /* sendq_fail was called */
 };
 
 /* One call of requester_transmit. */
 struct issue {
-	struct qp *qp;
 	struct roce_qp *tq;
-	struct burst *burst;
+	struct transmit out;
 	uint32_t allowed, turn; /* UC: packets that might be sent, and that still may */
-	uint64_t now_ns;
 };
-
-void requester_fail_wqe(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
-		    const char *fmt, ...)
-{
-	struct roce_qp *tq = roce_of(qp);
-	char text[200];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
-	local_fail(qp, &tq->failure, seq, status, cause, text);
-}
-
-void requester_on_answer(struct qp *qp)
-{
-	struct roce_qp *tq = roce_of(qp);
-
-	sq_retire(qp);
-	if (!local_complete_failed(qp, &tq->failure))
-		roce_want_flush(tq);
-}
-
-/* A request at sq.issue is done as far as next_psn tells. */
-static void set_done(struct roce_qp *tq, struct wqe *wqe)
-{
-	uint64_t done = (uint64_t)tq->mtu *
-			(uint32_t)packet_psn_diff(tq->next_psn, wqe->first_psn);
-
-	wqe->done = done < wqe->length ? (uint32_t)done : wqe->length;
-}
-
-static void forget_asked(struct roce_qp *tq, uint32_t psn)
-{
-	while (tq->outstanding_head != tq->outstanding_tail &&
-	       packet_psn_diff(tq->outstanding[(tq->outstanding_tail - 1) % LIMIT_QP_RD_ATOM].end, psn) > 0)
-		tq->outstanding_tail--;
-}
-
-void requester_go_back(struct qp *qp, uint32_t psn)
-{
-	struct roce_qp *tq = roce_of(qp);
-	struct sq *sq = &qp->sq;
-	bool found = false;
-
-	for (uint32_t seq = sq->head; seq != sq->tail; seq++) {
-		struct wqe *wqe = sq_wqe(sq, seq);
-
-		if (wqe->state == WQE_DONE)
-			continue; /* answered, or carried out at this end alone */
-		if (!wqe->begun && !wqe_has_failed(wqe))
-			break;
-		if (!wqe_has_failed(wqe) && packet_psn_diff(psn, wqe->end_psn) >= 0)
-			continue;
-		wqe->state = WQE_POSTED;
-		wqe->route = ROUTE_UNDECIDED;
-		wqe->done = 0;
-		if (found)
-			continue;
-		found = true;
-		sq->issue = seq;
-		tq->next_psn = psn;
-		if (wqe->begun && packet_psn_diff(psn, wqe->first_psn) > 0)
-			set_done(tq, wqe);
-	}
-	tq->failure.pending = false; /* it is found again when its turn comes */
-	tq->rtt_running = false;
-	forget_asked(tq, psn);
-}
-
-void requester_catch_up(struct qp *qp)
-{
-	struct roce_qp *tq = roce_of(qp);
-	struct sq *sq = &qp->sq;
-
-	tq->next_psn = tq->una_psn;
-	for (; sq->issue != sq->tail; sq->issue++) {
-		struct wqe *wqe = sq_wqe(sq, sq->issue);
-
-		if (wqe->state == WQE_DONE)
-			continue;
-		if (wqe->begun && packet_psn_diff(tq->next_psn, wqe->first_psn) > 0)
-			set_done(tq, wqe);
-		break;
-	}
-}
-
-/* Answers to what is on the way are waited for. */
-static uint32_t in_flight(const struct roce_qp *tq)
-{
-	return (uint32_t)packet_psn_diff(tq->next_psn, tq->una_psn);
-}
 
 static uint32_t room_in_window(const struct issue *it)
 {
-	uint32_t used = in_flight(it->tq);
+	uint32_t used = sendq_in_flight(it->tq);
 
-	if (!qp_is_reliable(it->qp))
+	if (!qp_is_reliable(it->tq->qp))
 		return it->turn;
 	return used < it->tq->window.size ? it->tq->window.size - used : 0;
 }
 
-static enum carried fail_local(struct qp *qp, enum cause cause)
+static enum carried fail_local(struct roce_qp *tq, enum cause cause)
 {
+	struct qp *qp = tq->qp;
 	uint32_t seq = qp->sq.issue++;
 	struct wqe *wqe = sq_wqe(&qp->sq, seq);
 	bool has_sge = !(wqe->flags & IBV_SEND_INLINE) && wqe->num_sge;
 
-	requester_fail_wqe(qp, seq, IBV_WC_LOC_PROT_ERR, cause,
-		       "request %u: first SGE lkey 0x%x address 0x%llx length %u", seq,
-		       has_sge ? wqe->sge[0].lkey : 0,
-		       has_sge ? (unsigned long long)wqe->sge[0].addr : 0ull,
-		       has_sge ? wqe->sge[0].length : 0);
+	sendq_fail(tq, seq, IBV_WC_LOC_PROT_ERR, cause,
+		   "request %u: first SGE lkey 0x%x address 0x%llx length %u", seq,
+		   has_sge ? wqe->sge[0].lkey : 0,
+		   has_sge ? (unsigned long long)wqe->sge[0].addr : 0ull,
+		   has_sge ? wqe->sge[0].length : 0);
 	return CARRY_FAILED;
-}
-
-/* Everything before next_psn has left. */
-static void note_sent(struct roce_qp *tq)
-{
-	if (packet_psn_diff(tq->next_psn, tq->max_psn) > 0)
-		tq->max_psn = tq->next_psn;
-	if (!qp_is_reliable(tq->qp))
-		completer_on_sent(tq->qp);
 }
 
 /*
@@ -160,55 +54,30 @@ static void note_sent(struct roce_qp *tq)
  */
 static enum carried flush(struct issue *it)
 {
-	struct roce_qp *tq = it->tq;
-	struct qp *qp = it->qp;
-	unsigned requests = it->burst->count, count;
-	bool acknowledges = answer_join(tq, it->burst);
-	enum wire_result result;
-	uint32_t unsent = 0;
-
-	count = it->burst->count;
-	gso_on_requests(tq, it->burst, requests);
-	result = burst_send(it->burst, &unsent);
-	if (acknowledges && it->burst->left < count) {
-		tq->ack_owed = true;
-		retransmit_again(tq, it->now_ns + REQUESTER_AGAIN_NS);
-		if (it->burst->left == count - 1)
-			result = WIRE_SENT;
-	}
-	switch (result) {
-	case WIRE_FULL:
-		counter_add(COUNTER_SOCKET_FULL);
-		requester_go_back(qp, unsent);
-		note_sent(tq);
-		tq->since_ack_req++; /* an acknowledgement was, perhaps, but by a packet that did not leave */
-		if (!in_flight(tq))
-			retransmit_on_held_up(tq);
-		retransmit_again(tq, it->now_ns + REQUESTER_AGAIN_NS);
+	switch (transmit_requests(&it->out)) {
+	case TRANSMIT_FULL:
 		return CARRY_WAIT;
-	case WIRE_FAULT:
-		requester_go_back(qp, unsent);
-		note_sent(tq);
-		return fail_local(qp, CAUSE_MEMORY_FAULT_LOCAL);
-	case WIRE_TOO_LONG:
-		roce_on_too_long(tq);
-		break;
-	case WIRE_NO_ROUTE: /* as good as lost */
-		tq->no_route = true;
-		break;
-	case WIRE_NO_PORT: /* of datagrams alone */
-	case WIRE_SENT:
-		break;
+	case TRANSMIT_FAULT:
+		return fail_local(it->tq, CAUSE_MEMORY_FAULT_LOCAL);
+	case TRANSMIT_SENT:
+	default:
+		return CARRIED;
 	}
-	note_sent(tq);
-	return CARRIED;
+}
+
+/* Sends the requests before the one that fails, so that their completions come first. */
+static enum carried flush_and_fail(struct issue *it, enum cause cause)
+{
+	enum carried carried = flush(it);
+
+	return carried == CARRIED ? fail_local(it->tq, cause) : carried;
 }
 
 static bool wants_ack(struct issue *it, bool last)
 {
 	struct roce_qp *tq = it->tq;
 
-	if (!qp_is_reliable(it->qp))
+	if (!qp_is_reliable(tq->qp))
 		return false;
 	if (!last && room_in_window(it) > 1 && ++tq->since_ack_req < REQUESTER_ACK_EVERY)
 		return false;
@@ -220,7 +89,7 @@ static bool wants_ack(struct issue *it, bool last)
 static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_kind kind)
 {
 	struct roce_qp *tq = it->tq;
-	struct qp *qp = it->qp;
+	struct qp *qp = tq->qp;
 	uint32_t index = (uint32_t)packet_psn_diff(tq->next_psn, wqe->first_psn);
 	uint32_t offset = index * tq->mtu, bytes = wqe->length - offset;
 	bool last = bytes <= tq->mtu;
@@ -229,37 +98,34 @@ static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_ki
 
 	if (!last)
 		bytes = tq->mtu;
-	switch (payload_place(it->burst, qp, wqe, offset, bytes, &cause)) {
+	switch (payload_place(it->out.burst, qp, wqe, offset, bytes, &cause)) {
 	case PAYLOAD_NO_ROOM: {
 		enum carried carried = flush(it);
 
 		/* that it was sent may have made room in the window, but changed nothing else */
 		return carried == CARRIED ? add_packet(it, wqe, kind) : carried;
 	}
-	case PAYLOAD_BAD: {
-		enum carried carried = flush(it);
-
-		return carried == CARRIED ? fail_local(qp, cause) : carried;
-	}
+	case PAYLOAD_BAD:
+		return flush_and_fail(it, cause);
 	case PAYLOAD_PLACED:
 		break;
 	}
 	header.ack_req = wants_ack(it, last);
 	if (header.ack_req)
-		retransmit_on_ack_requested(tq, header.psn, it->now_ns);
-	burst_add(it->burst, &header);
+		retransmit_on_ack_requested(tq, header.psn, it->out.now_ns);
+	burst_add(it->out.burst, &header);
 	if (last)
-		burst_end_message(it->burst);
+		burst_end_message(it->out.burst);
 	if (!qp_is_reliable(qp))
 		it->turn--;
 	tq->next_psn = psn_add(tq->next_psn, 1);
-	set_done(tq, wqe);
+	sendq_set_done(tq, wqe);
 	return CARRIED;
 }
 
 /*
- * MIDDLE packets behind the one that was just added, as far as they differ from it in nothing but PSN
- * and payload: a shorter way for most of a long message.
+ * MIDDLE packets behind the one that was just added, as far as they differ from it in nothing but
+ * PSN and payload: a shorter way for most of a long message.
  */
 static void add_middles(struct issue *it, struct wqe *wqe)
 {
@@ -267,24 +133,25 @@ static void add_middles(struct issue *it, struct wqe *wqe)
 	uint32_t index = (uint32_t)packet_psn_diff(tq->next_psn, wqe->first_psn);
 	uint32_t offset = index * tq->mtu, room = room_in_window(it), most, added;
 
-	if (index < 2 || !it->burst->count || offset >= wqe->length || room < 3 ||
+	if (index < 2 || !it->out.burst->count || offset >= wqe->length || room < 3 ||
 	    tq->since_ack_req >= REQUESTER_ACK_EVERY - 1)
 		return;
 	most = (wqe->length - offset - 1) / tq->mtu; /* without LAST */
+	/* the last packet that the window has room for asks for an acknowledgement */
 	if (most > room - 2)
-		most = room - 2; /* the last one that there is room for asks for an acknowledgement */
-	if (qp_is_reliable(it->qp) && most > REQUESTER_ACK_EVERY - 1 - tq->since_ack_req)
+		most = room - 2;
+	if (qp_is_reliable(tq->qp) && most > REQUESTER_ACK_EVERY - 1 - tq->since_ack_req)
 		most = REQUESTER_ACK_EVERY - 1 - tq->since_ack_req;
 	if (!most)
 		return;
-	most = payload_behind(it->burst, it->qp, wqe, offset, most * tq->mtu) / tq->mtu;
-	added = burst_repeat(it->burst, most);
-	if (qp_is_reliable(it->qp))
+	most = payload_behind(it->out.burst, tq->qp, wqe, offset, most * tq->mtu) / tq->mtu;
+	added = burst_repeat(it->out.burst, most);
+	if (qp_is_reliable(tq->qp))
 		tq->since_ack_req += added;
 	else
 		it->turn -= added;
 	tq->next_psn = psn_add(tq->next_psn, added);
-	set_done(tq, wqe);
+	sendq_set_done(tq, wqe);
 }
 
 /* A request that starts now takes its PSNs; one that was begun has them. */
@@ -306,26 +173,27 @@ static bool is_start(const struct roce_qp *tq, const struct wqe *wqe)
 static enum carried passed_on(struct issue *it, struct wqe *wqe)
 {
 	wqe->state = WQE_ISSUED;
-	it->qp->sq.issue++;
+	it->tq->qp->sq.issue++;
 	return CARRIED;
 }
 
 /*
- * A WRITE begins with a longer packet, so GSO batches do not go on from one message to the next, and one that
- * starts in the middle of a burst, or of what the window lets go, makes two of each GSO batch. Those that
- * fit a burst start with one, unless the window is too small to be left open for that.
+ * A WRITE begins with a longer packet, so GSO batches do not go on from one message to the next,
+ * and one that starts in the middle of a burst, or of what the window lets go, makes two of each
+ * GSO batch. Those that fit a burst start with one, unless the window is too small to be left open
+ * for that.
  */
 static enum carried make_way(struct issue *it, struct wqe *wqe)
 {
 	struct roce_qp *tq = it->tq;
 	uint32_t packets = request_psns(tq, wqe);
 
-	if (packets < 2 || packets > WIRE_BURST || !qp_is_reliable(it->qp))
+	if (packets < 2 || packets > WIRE_BURST || !qp_is_reliable(tq->qp))
 		return CARRIED;
-	if (in_flight(tq) && !tq->since_ack_req && room_in_window(it) < packets &&
+	if (sendq_in_flight(tq) && !tq->since_ack_req && room_in_window(it) < packets &&
 	    4 * packets <= tq->window.size)
 		return CARRY_WAIT; /* for the answer that the last packet asked for */
-	return it->burst->count + packets > WIRE_BURST ? flush(it) : CARRIED;
+	return it->out.burst->count + packets > WIRE_BURST ? flush(it) : CARRIED;
 }
 
 static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_kind kind)
@@ -334,13 +202,10 @@ static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_
 
 	if (is_start(tq, wqe) && wqe->length > tq->mtu && !(wqe->flags & IBV_SEND_INLINE)) {
 		/* a long message with a bad SGE must not be half way over when that shows */
-		enum cause cause = memory_check(wqe->sge, wqe->num_sge, it->qp->pd->number, 0);
+		enum cause cause = memory_check(wqe->sge, wqe->num_sge, tq->qp->pd->number, 0);
 
-		if (cause != CAUSE_NONE) {
-			enum carried carried = flush(it);
-
-			return carried == CARRIED ? fail_local(it->qp, cause) : carried;
-		}
+		if (cause != CAUSE_NONE)
+			return flush_and_fail(it, cause);
 	}
 	if (!room_in_window(it))
 		return CARRY_WAIT;
@@ -356,7 +221,7 @@ static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_
 
 		if (!room_in_window(it))
 			return CARRY_WAIT;
-		if (burst_is_full(it->burst))
+		if (burst_is_full(it->out.burst))
 			carried = flush(it);
 		if (carried == CARRIED)
 			carried = add_packet(it, wqe, kind);
@@ -373,7 +238,7 @@ static enum carried add_operand(struct issue *it, struct wqe *wqe)
 	enum cause cause;
 	enum carried carried;
 
-	switch (payload_place(it->burst, it->qp, wqe, 0, wqe->length, &cause)) {
+	switch (payload_place(it->out.burst, it->tq->qp, wqe, 0, wqe->length, &cause)) {
 	case PAYLOAD_PLACED:
 		return CARRIED;
 	case PAYLOAD_NO_ROOM:
@@ -381,31 +246,31 @@ static enum carried add_operand(struct issue *it, struct wqe *wqe)
 		return carried == CARRIED ? add_operand(it, wqe) : carried;
 	case PAYLOAD_BAD:
 	default:
-		carried = flush(it);
-		return carried == CARRIED ? fail_local(it->qp, cause) : carried;
+		return flush_and_fail(it, cause);
 	}
 }
 
-/* The request for `packets` responses from next_psn on. */
-static enum carried ask(struct issue *it, struct wqe *wqe, uint32_t packets)
+/* The request for `packets` response packets from next_psn on. */
+static enum carried add_request(struct issue *it, struct wqe *wqe, uint32_t packets)
 {
 	struct roce_qp *tq = it->tq;
 	struct packet header = request_ask(tq, wqe, packets);
 	enum carried carried = CARRIED;
 
-	if (burst_is_full(it->burst))
+	if (burst_is_full(it->out.burst))
 		carried = flush(it);
 	if (carried == CARRIED && opcode_operation(wqe->opcode) == OPERATION_ATOMIC_WRITE)
 		carried = add_operand(it, wqe);
 	if (carried != CARRIED)
 		return carried;
-	retransmit_on_ack_requested(tq, header.psn, it->now_ns);
-	burst_add(it->burst, &header);
+	retransmit_on_ack_requested(tq, header.psn, it->out.now_ns);
+	burst_add(it->out.burst, &header);
 	tq->since_ack_req = 0;
 	tq->next_psn = psn_add(tq->next_psn, packets);
-	tq->outstanding[tq->outstanding_tail++ % LIMIT_QP_RD_ATOM] = (struct outstanding_read){ header.psn, tq->next_psn };
+	tq->outstanding[tq->outstanding_tail++ % LIMIT_QP_RD_ATOM] =
+		(struct outstanding_read){ header.psn, tq->next_psn };
 	if (opcode_operation(wqe->opcode) == OPERATION_READ)
-		set_done(tq, wqe);
+		sendq_set_done(tq, wqe);
 	return CARRIED;
 }
 
@@ -425,7 +290,7 @@ static uint32_t next_piece(const struct roce_qp *tq, const struct wqe *wqe)
 /* A piece may be more than the window is now: then it waits until nothing else is on the way. */
 static bool has_room_for(struct issue *it, uint32_t packets)
 {
-	return !in_flight(it->tq) || room_in_window(it) >= packets;
+	return !sendq_in_flight(it->tq) || room_in_window(it) >= packets;
 }
 
 static uint32_t read_limit(const struct qp *qp)
@@ -436,26 +301,23 @@ static uint32_t read_limit(const struct qp *qp)
 /* Several pieces of a READ keep the responder busy, if so many may be outstanding. */
 static uint32_t choose_piece(const struct issue *it)
 {
-	uint32_t limit = read_limit(it->qp), pieces = limit < READ_PIECES ? limit : READ_PIECES;
+	uint32_t limit = read_limit(it->tq->qp), pieces = limit < READ_PIECES ? limit : READ_PIECES;
 	uint32_t piece = it->tq->window.size / pieces;
 
 	return piece > READ_PIECE_MIN ? piece : READ_PIECE_MIN;
 }
 
-static enum carried send_asked(struct issue *it, struct wqe *wqe)
+static enum carried send_with_response(struct issue *it, struct wqe *wqe)
 {
 	struct roce_qp *tq = it->tq;
-	struct qp *qp = it->qp;
+	struct qp *qp = tq->qp;
 
 	if (is_start(tq, wqe) && !request_brings_nothing(wqe)) {
 		enum cause cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number,
 						IBV_ACCESS_LOCAL_WRITE);
 
-		if (cause != CAUSE_NONE) {
-			enum carried carried = flush(it);
-
-			return carried == CARRIED ? fail_local(qp, cause) : carried;
-		}
+		if (cause != CAUSE_NONE)
+			return flush_and_fail(it, cause);
 	}
 	if (!room_in_window(it) || tq->outstanding_tail - tq->outstanding_head >= read_limit(qp))
 		return CARRY_WAIT;
@@ -464,9 +326,10 @@ static enum carried send_asked(struct issue *it, struct wqe *wqe)
 		uint32_t piece = next_piece(tq, wqe);
 		enum carried carried;
 
-		if (!has_room_for(it, piece) || tq->outstanding_tail - tq->outstanding_head >= read_limit(qp))
+		if (!has_room_for(it, piece) ||
+		    tq->outstanding_tail - tq->outstanding_head >= read_limit(qp))
 			return CARRY_WAIT;
-		carried = ask(it, wqe, piece);
+		carried = add_request(it, wqe, piece);
 		if (carried != CARRIED)
 			return carried;
 	}
@@ -477,19 +340,20 @@ static enum carried send_asked(struct issue *it, struct wqe *wqe)
 static enum carried manage_memory(struct issue *it, struct wqe *wqe)
 {
 	struct roce_qp *tq = it->tq;
-	struct qp *qp = it->qp;
+	struct qp *qp = tq->qp;
 	enum carried carried = flush(it); /* no key is published when one is revoked */
 	enum cause cause = CAUSE_COPY_UNFINISHED;
 
 	if (carried != CARRIED)
 		return carried;
-	if (!tq->looks || it->now_ns >= tq->look_ns) {
+	if (!tq->looks || it->out.now_ns >= tq->look_ns) {
 		cause = local_execute(qp, &tq->failure, wqe, tq->looks);
-		tq->look_ns = it->now_ns + hazard_pause_ns(tq->looks++);
+		tq->look_ns = it->out.now_ns + hazard_pause_ns(tq->looks++);
 	}
 	if (cause == CAUSE_COPY_UNFINISHED) {
-		wqe->done = 1; /* begun: it is ended even in SQD. It has no PSNs, as wqe.begun would say */
-		retransmit_again(tq, tq->look_ns);
+		/* it goes on even in SQD. wqe.begun is not for it: it has no PSNs */
+		wqe->done = 1;
+		qp_timer_again(tq, tq->look_ns);
 		return CARRY_WAIT;
 	}
 	tq->looks = 0;
@@ -505,8 +369,8 @@ static enum carried fail_length(struct issue *it, const struct wqe *wqe)
 
 	if (carried != CARRIED)
 		return carried;
-	requester_fail_wqe(it->qp, it->qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH,
-			   "%u bytes", wqe->length);
+	sendq_fail(it->tq, it->tq->qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH, "%u bytes",
+		   wqe->length);
 	return CARRY_FAILED;
 }
 
@@ -516,8 +380,8 @@ static enum carried fail_opcode(struct issue *it, struct wqe *wqe)
 
 	if (carried != CARRIED)
 		return carried;
-	requester_fail_wqe(it->qp, it->qp->sq.issue++, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
-		       "opcode %u", wqe->opcode);
+	sendq_fail(it->tq, it->tq->qp->sq.issue++, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
+		   "opcode %u", wqe->opcode);
 	return CARRY_FAILED;
 }
 
@@ -527,7 +391,8 @@ static enum carried carry_out(struct issue *it, struct wqe *wqe)
 		return fail_length(it, wqe);
 	switch (opcode_operation(wqe->opcode)) {
 	case OPERATION_SEND:
-		if (opcodes[wqe->opcode].has_inv && !qp_is_reliable(it->qp)) /* there is no such packet */
+		/* there is no such packet */
+		if (opcodes[wqe->opcode].has_inv && !qp_is_reliable(it->tq->qp))
 			return fail_opcode(it, wqe);
 		return send_message(it, wqe, PACKET_SEND);
 	case OPERATION_WRITE:
@@ -537,7 +402,7 @@ static enum carried carry_out(struct issue *it, struct wqe *wqe)
 	case OPERATION_FETCH_ADD:
 	case OPERATION_ATOMIC_WRITE:
 	case OPERATION_FLUSH:
-		return send_asked(it, wqe);
+		return send_with_response(it, wqe);
 	case OPERATION_BIND:
 	case OPERATION_LOCAL_INV:
 		return manage_memory(it, wqe);
@@ -546,15 +411,13 @@ static enum carried carry_out(struct issue *it, struct wqe *wqe)
 	}
 }
 
-static void start(struct qp *qp)
+static void start(struct roce_qp *tq)
 {
-	struct roce_qp *tq = roce_of(qp);
-
 	tq->started = true;
 	tq->looks = 0;
-	tq->next_psn = tq->una_psn = tq->max_psn = qp->attr.sq_psn & PACKET_PSN_MASK;
+	tq->next_psn = tq->una_psn = tq->max_psn = tq->qp->attr.sq_psn & PACKET_PSN_MASK;
 	window_start(&tq->window, tq->mtu, tq->flow.buffer_bytes);
-	retransmit_start(qp);
+	retransmit_start(tq);
 }
 
 /* In SQD only what was begun goes on (IBA 10.3.1.5). */
@@ -570,7 +433,7 @@ static bool may_issue(struct qp *qp)
 
 static enum carried issue_all(struct issue *it)
 {
-	struct qp *qp = it->qp;
+	struct qp *qp = it->tq->qp;
 	struct sq *sq = &qp->sq;
 	enum carried carried = CARRIED;
 
@@ -586,7 +449,7 @@ static enum carried issue_all(struct issue *it)
 			break;
 		carried = carry_out(it, wqe);
 	}
-	if (carried != CARRY_FAILED && it->burst->count)
+	if (carried != CARRY_FAILED && it->out.burst->count)
 		carried = flush(it);
 	return carried;
 }
@@ -601,51 +464,45 @@ static uint32_t packet_cost(const struct roce_qp *tq)
 static void end_turn(struct issue *it)
 {
 	pace_use(&it->tq->pace, (it->allowed - it->turn) * packet_cost(it->tq));
-	if (!it->turn && may_issue(it->qp))
-		retransmit_again(it->tq, it->now_ns + PACE_INTERVAL_NS);
+	if (!it->turn && may_issue(it->tq->qp))
+		qp_timer_again(it->tq, it->out.now_ns + PACE_INTERVAL_NS);
 }
 
 /*
- * The window opens a little with each acknowledgement. To fill it up each time would make many short
- * GSO batches, for which there would be as many acknowledgements; so it is left until a good part of it
- * is open. Those will come: the last packet that left has asked for one.
+ * The window opens a little with each acknowledgement. To fill it up each time would make many
+ * short GSO batches, for which there would be as many acknowledgements; so it is left until a good
+ * part of it is open. Those will come: the last packet that left has asked for one.
  */
 static bool waits_for_room(const struct roce_qp *tq)
 {
-	uint32_t used = in_flight(tq), size = tq->window.size;
+	uint32_t used = sendq_in_flight(tq), size = tq->window.size;
 	uint32_t enough = size / 4 < REQUESTER_ENOUGH ? size / 4 : REQUESTER_ENOUGH;
 
 	return used && !tq->since_ack_req && qp_is_reliable(tq->qp) && used + enough > size;
 }
 
-void requester_transmit(struct qp *qp)
+void requester_transmit(struct roce_qp *tq)
 {
-	struct roce_qp *tq = roce_of(qp);
-	struct issue it = { .qp = qp, .tq = tq };
+	bool reliable = qp_is_reliable(tq->qp);
+	struct issue it = { .tq = tq };
 	enum carried carried;
 
-	if (tq->state != REQUESTER_READY || tq->failure.pending || !may_issue(qp))
+	if (tq->state != REQUESTER_READY || tq->failure.pending || !may_issue(tq->qp))
 		return;
 	if (!tq->started)
-		start(qp);
-	if (waits_for_room(tq))
+		start(tq);
+	if (waits_for_room(tq) || !transmit_begin(&it.out, tq))
 		return;
-	it.now_ns = roce_env.now();
-	it.burst = burst_get(&tq->flow);
-	if (!it.burst) {
-		retransmit_again(tq, it.now_ns + REQUESTER_AGAIN_NS);
-		return;
-	}
-	if (!qp_is_reliable(qp))
-		it.turn = it.allowed = pace_allows(&tq->pace, packet_cost(tq), it.now_ns);
+	if (!reliable)
+		it.turn = it.allowed = pace_allows(&tq->pace, packet_cost(tq), it.out.now_ns);
 	carried = issue_all(&it);
-	burst_put(it.burst);
+	transmit_end(&it.out);
 	if (carried != CARRY_FAILED) {
-		if (!qp_is_reliable(qp))
+		if (!reliable)
 			end_turn(&it);
-		sq_retire(qp);
+		sq_retire(tq->qp);
 	}
-	/* Also with a request that failed: it waits for the answers to those before it. */
-	if (in_flight(tq))
-		retransmit_on_sent(tq, it.now_ns);
+	/* Also with a request that failed: it waits for the acknowledgement of those before it. */
+	if (sendq_in_flight(tq))
+		retransmit_on_sent(tq, it.out.now_ns);
 }

@@ -14,12 +14,8 @@
 #ifndef ROCE_REQUESTER_H
 #define ROCE_REQUESTER_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "roce/roce_qp.h"
 
-#define REQUESTER_AGAIN_NS  100000 /* after the socket was full */
 #define REQUESTER_ENOUGH    62	   /* packets that are worth a call: a GSO batch with a path MTU of 1024 */
 #define REQUESTER_ACK_EVERY 16	   /* packets of a message, for each acknowledgement asked for */
 
@@ -27,22 +23,7 @@
 #define READ_PIECES    4
 #define READ_PIECE_MIN 4
 
-void requester_transmit(struct qp *qp);
-
-/*
- * The request `seq` (sq.issue is behind it) failed. Its completion comes after those of all earlier
- * ones; then the QP fails. The text is reported with the cause.
- */
-void requester_fail_wqe(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
-		    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-
-/* Makes completions, and the failure that waited for them. The QP may be in ERR afterwards. */
-void requester_on_answer(struct qp *qp);
-
-/* From `psn` on, which is on the way, everything is sent anew. */
-void requester_go_back(struct qp *qp, uint32_t psn);
-
-/* una_psn passed next_psn: what was sent before the requester went back did arrive. */
-void requester_catch_up(struct qp *qp);
+/* Sends what may leave now of the send queue. The QP may be in ERR afterwards. */
+void requester_transmit(struct roce_qp *tq);
 
 #endif

@@ -9,7 +9,9 @@
 #include "object/xrcd.h"
 #include "roce/answer.h"
 #include "roce/congestion.h"
+#include "roce/flush_list.h"
 #include "roce/refusal.h"
+#include "roce/transmit.h"
 
 /* Puts a verdict that is not VERDICT_OK into effect, for the packet with this PSN. */
 static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, uint32_t psn)
@@ -33,7 +35,7 @@ static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, ui
 	if (reaction->fails_qp) {
 		counter_add(COUNTER_REFUSED);
 		reaction_begin(qp, reaction, cause, &request);
-		answer_send(qp); /* what is owed for earlier requests */
+		transmit_owed(tq); /* what is owed for earlier requests */
 		reaction_end(qp, reaction, cause);
 	} else if (!qp_is_reliable(qp) && reaction->ends_message) {
 		counter_add(COUNTER_DROPPED);
@@ -268,7 +270,7 @@ static enum verdict on_flush(struct roce_qp *tq, const struct packet *packet, en
 	if (verdict != VERDICT_OK)
 		return verdict;
 	if (!answer_has_room(tq)) {
-		answer_send(tq->qp);
+		transmit_owed(tq);
 		if (!answer_has_room(tq) || qp_state(tq->qp) == IBV_QPS_ERR)
 			return VERDICT_OUT_OF_ORDER;
 	}
@@ -362,7 +364,7 @@ static void execute(struct roce_qp *tq, const struct packet *packet, const struc
 									      packet->psn);
 }
 
-static void settle(struct roce_qp *tq)
+void responder_settle(struct roce_qp *tq)
 {
 	enum cause cause;
 	enum verdict verdict;
@@ -372,11 +374,6 @@ static void settle(struct roce_qp *tq)
 	verdict = write_held(tq, &cause);
 	if (verdict != VERDICT_OK)
 		react(tq, verdict, cause, tq->held_psn);
-}
-
-void responder_settle(struct qp *qp)
-{
-	settle(roce_of(qp));
 }
 
 /*
@@ -459,14 +456,15 @@ static void on_unreliable(struct roce_qp *tq, const struct packet *packet,
 	tq->expected_psn = psn_add(packet->psn, 1);
 }
 
-void responder_on_packet(struct qp *qp, const struct packet *packet, const struct packet_opcode *op)
+void responder_on_packet(struct roce_qp *tq, const struct packet *packet,
+			 const struct packet_opcode *op)
 {
-	struct roce_qp *tq = roce_of(qp);
+	struct qp *qp = tq->qp;
 	bool goes_on = op->kind == PACKET_WRITE && !op->first && packet->psn == tq->expected_psn;
 	enum ibv_qp_state state;
 
 	if (!goes_on)
-		settle(tq);
+		responder_settle(tq);
 	state = qp_state(qp);
 	if (state == IBV_QPS_ERR && tq->nak.final) {
 		/*
@@ -474,7 +472,7 @@ void responder_on_packet(struct qp *qp, const struct packet *packet, const struc
 		 * acknowledgement of that was lost too, which the NAK implies.
 		 */
 		tq->nak.owed = true;
-		roce_want_flush(tq);
+		flush_list_add(tq);
 		return;
 	}
 	if (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD)
@@ -488,22 +486,19 @@ void responder_on_packet(struct qp *qp, const struct packet *packet, const struc
 		on_reliable(tq, packet, op);
 	else
 		on_unreliable(tq, packet, op);
-	roce_want_flush(tq);
+	flush_list_add(tq);
 }
 
-void responder_flush(struct qp *qp)
+void responder_flush(struct roce_qp *tq)
 {
-	struct roce_qp *tq = roce_of(qp);
-
-	settle(tq);
-	if (tq->responses.head != tq->responses.tail || tq->replays.head != tq->replays.tail ||
-	    tq->nak.owed || tq->ack_owed || tq->congestion_seen)
-		answer_send(qp);
+	responder_settle(tq);
+	if (tq->ack_owed || answer_owes_more(tq))
+		transmit_owed(tq);
 }
 
-void responder_quiesce(struct qp *qp)
+void responder_quiesce(struct roce_qp *tq)
 {
-	struct roce_qp *tq = roce_of(qp);
+	struct qp *qp = tq->qp;
 
 	tq->held = 0;
 	tq->in_message = tq->nak_sent = tq->expecting = tq->ack_owed = false;

@@ -13,21 +13,19 @@
 
 #include "roce/roce_qp.h"
 
-#define RESPONDER_TURN	    256	   /* response packets in one call */
-#define RESPONDER_AGAIN_NS  100000 /* after the socket was full */
-
-void responder_on_packet(struct qp *qp, const struct packet *packet, const struct packet_opcode *op);
+void responder_on_packet(struct roce_qp *tq, const struct packet *packet,
+			 const struct packet_opcode *op);
 
 /*
  * Puts what is held of a WRITE into memory. The bytes are there: whoever receives for this QP
  * comes back for its lock before he gives them up.
  */
-void responder_settle(struct qp *qp);
+void responder_settle(struct roce_qp *tq);
 
 /* Sends what is owed, as far as the socket takes it. */
-void responder_flush(struct qp *qp);
+void responder_flush(struct roce_qp *tq);
 
 /* The QP enters RESET or ERR. With ERR a NAK that ended the connection stays. */
-void responder_quiesce(struct qp *qp);
+void responder_quiesce(struct roce_qp *tq);
 
 #endif

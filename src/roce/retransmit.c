@@ -2,9 +2,10 @@
 
 #include "base/counter.h"
 #include "execute/rnr.h"
-#include "roce/requester.h"
-#include "roce/responder.h"
+#include "roce/flush_list.h"
 #include "roce/gso.h"
+#include "roce/qp_timer.h"
+#include "roce/sendq.h"
 
 static uint64_t timeout_ns(const struct roce_qp *tq)
 {
@@ -13,31 +14,12 @@ static uint64_t timeout_ns(const struct roce_qp *tq)
 	return ns > RETRANSMIT_TIMEOUT_MIN_NS ? ns : RETRANSMIT_TIMEOUT_MIN_NS;
 }
 
-static bool is_in_flight(const struct roce_qp *tq)
-{
-	return tq->next_psn != tq->una_psn;
-}
-
-/* The earliest of the QP's deadlines. */
-static void arm(struct roce_qp *tq)
-{
-	const uint64_t deadlines[] = { tq->probe_ns, tq->rnr_ns, tq->again_ns };
-	uint64_t first = TIMER_NEVER;
-
-	for (unsigned i = 0; i < sizeof(deadlines) / sizeof(deadlines[0]); i++)
-		if (deadlines[i] && deadlines[i] < first)
-			first = deadlines[i];
-	if (first < tq->timer_ns) {
-		tq->timer_ns = first;
-		timer_arm(&tq->timer, first);
-	}
-}
-
 /*
  * A few of the shortest round trips, not of the usual ones: on a busy host these are as long as it
- * takes until a process gets a processor, while a probe in vain costs little. Unless it is in vain each time:
- * what the window holds is then sent twice to a peer that was too slow for it once. So one that was
- * makes the next ones wait twice as long, and an answer in much less time than that half as long.
+ * takes until a process gets a processor, while a probe in vain costs little. Unless it is in vain
+ * each time: what the window holds is then sent twice to a peer that was too slow for it once. So
+ * one that was makes the next ones wait twice as long, and an answer in much less time than that
+ * half as long.
  */
 static uint64_t probe_wait_ns(const struct roce_qp *tq)
 {
@@ -60,7 +42,7 @@ static void set_probe(struct roce_qp *tq, uint64_t now_ns)
 	tq->probe_ns = now_ns + probe_wait_ns(tq);
 	if (tq->qp->attr.timeout && tq->probe_ns > tq->waiting_ns + timeout_ns(tq))
 		tq->probe_ns = tq->waiting_ns + timeout_ns(tq);
-	arm(tq);
+	qp_timer_arm(tq);
 }
 
 static void wait_from(struct roce_qp *tq, uint64_t now_ns)
@@ -80,10 +62,8 @@ static void reset_counters(struct roce_qp *tq)
 	tq->excused = false;
 }
 
-void retransmit_start(struct qp *qp)
+void retransmit_start(struct roce_qp *tq)
 {
-	struct roce_qp *tq = roce_of(qp);
-
 	reset_counters(tq);
 	tq->state = REQUESTER_READY;
 	tq->waiting = false;
@@ -158,41 +138,39 @@ void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_n
 	reset_counters(tq);
 	tq->waiting = false;
 	tq->probe_ns = 0;
-	if (!is_in_flight(tq))
+	if (!sendq_in_flight(tq))
 		return;
 	wait_from(tq, now_ns);
 	set_probe(tq, now_ns);
 }
 
-static void give_up(struct qp *qp)
+static void give_up(struct roce_qp *tq)
 {
-	struct roce_qp *tq = roce_of(qp);
+	struct qp *qp = tq->qp;
 	uint32_t seq;
 
-	requester_go_back(qp, tq->una_psn);
+	sendq_go_back(tq, tq->una_psn);
 	seq = qp->sq.issue++;
 	if (tq->no_route)
-		requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_NO_PATH,
-				   "the system sends nothing to QP 0x%06x: the interface is down, its "
-				   "address was removed, or there is no route",
-				   qp->attr.dest_qp_num);
+		sendq_fail(tq, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_NO_PATH,
+			   "the system sends nothing to QP 0x%06x: the interface is down, its "
+			   "address was removed, or there is no route",
+			   qp->attr.dest_qp_num);
 	else
-		requester_fail_wqe(qp, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_GONE,
-				   "QP 0x%06x did not answer %u times in %llu us each",
-				   qp->attr.dest_qp_num, qp->attr.retry_cnt + 1u,
-				   (unsigned long long)timeout_ns(tq) / 1000);
+		sendq_fail(tq, seq, IBV_WC_RETRY_EXC_ERR, CAUSE_PEER_GONE,
+			   "QP 0x%06x did not answer %u times in %llu us each",
+			   qp->attr.dest_qp_num, qp->attr.retry_cnt + 1u,
+			   (unsigned long long)timeout_ns(tq) / 1000);
 }
 
 /* Everything from una_psn on is sent anew, at this thread's flush or when its timer fires. */
-static void go_back(struct qp *qp, uint64_t now_ns)
+static void go_back(struct roce_qp *tq, uint64_t now_ns)
 {
-	struct roce_qp *tq = roce_of(qp);
-
-	requester_go_back(qp, tq->una_psn);
+	sendq_go_back(tq, tq->una_psn);
 	counter_add(COUNTER_WENT_BACK);
 	tq->went_back = true;
 	tq->went_back_ns = now_ns;
-	roce_want_flush(tq);
+	flush_list_add(tq);
 }
 
 /* Asked for once more before a round trip after the last time: then it is the same loss. */
@@ -203,87 +181,74 @@ static bool is_old_news(const struct roce_qp *tq, uint64_t now_ns)
 	return tq->went_back && now_ns - tq->went_back_ns < trip_ns / 2;
 }
 
-void retransmit_on_sequence_nak(struct qp *qp)
+void retransmit_on_sequence_nak(struct roce_qp *tq)
 {
-	struct roce_qp *tq = roce_of(qp);
 	uint64_t now_ns = roce_env.now();
 
 	if (tq->state != REQUESTER_READY || is_old_news(tq, now_ns))
 		return;
 	window_on_loss(&tq->window, tq->next_psn);
 	gso_on_loss(tq, false);
-	go_back(qp, now_ns);
+	go_back(tq, now_ns);
 }
 
-void retransmit_on_gap(struct qp *qp, uint32_t psn)
+void retransmit_on_gap(struct roce_qp *tq, uint32_t psn)
 {
-	struct roce_qp *tq = roce_of(qp);
 	bool again = !tq->gap_open || packet_psn_diff(psn, tq->gap_psn) <= 0;
 
 	tq->gap_open = true;
 	tq->gap_psn = psn;
 	if (again)
-		retransmit_on_sequence_nak(qp);
+		retransmit_on_sequence_nak(tq);
 }
 
-void retransmit_on_refusal(struct qp *qp)
+void retransmit_on_refusal(struct roce_qp *tq)
 {
-	struct roce_qp *tq = roce_of(qp);
-
 	if (tq->state != REQUESTER_READY || is_old_news(tq, roce_env.now()))
 		return;
 	if (tq->went_back && tq->retry_left-- == 0)
-		give_up(qp);
+		give_up(tq);
 	else
-		retransmit_on_sequence_nak(qp);
+		retransmit_on_sequence_nak(tq);
 }
 
-void retransmit_on_rnr_nak(struct qp *qp, uint8_t timer)
+void retransmit_on_rnr_nak(struct roce_qp *tq, uint8_t timer)
 {
-	struct roce_qp *tq = roce_of(qp);
+	struct qp *qp = tq->qp;
 	uint64_t now_ns = roce_env.now();
 
 	if (tq->state != REQUESTER_READY)
 		return;
-	requester_go_back(qp, tq->una_psn);
+	sendq_go_back(tq, tq->una_psn);
 	if (qp->attr.rnr_retry != 7 && tq->rnr_left-- == 0) {
 		uint32_t seq = qp->sq.issue++;
 
-		requester_fail_wqe(qp, seq, IBV_WC_RNR_RETRY_EXC_ERR, CAUSE_NO_RECEIVE,
-			       "request %u was refused %u times", seq, qp->attr.rnr_retry + 1u);
+		sendq_fail(tq, seq, IBV_WC_RNR_RETRY_EXC_ERR, CAUSE_NO_RECEIVE,
+			   "request %u was refused %u times", seq, qp->attr.rnr_retry + 1u);
 		return;
 	}
 	counter_add(COUNTER_RNR_NAK_RETRY_ERR);
-	/* An answer all the same: what follows must not count as one more time-out of the same silence. */
+	/* The responder answered: what follows is not one more time-out of the same silence. */
 	tq->waiting = tq->excused = false;
 	tq->retry_left = qp->attr.retry_cnt;
 	tq->backoff = 0;
 	tq->state = REQUESTER_RNR_WAIT;
 	tq->probe_ns = 0;
 	tq->rnr_ns = now_ns + rnr_timer_ns(timer);
-	arm(tq);
-}
-
-void retransmit_again(struct roce_qp *tq, uint64_t when_ns)
-{
-	if (tq->again_ns && tq->again_ns <= when_ns)
-		return;
-	tq->again_ns = when_ns ? when_ns : 1;
-	arm(tq);
+	qp_timer_arm(tq);
 }
 
 void retransmit_stop(struct roce_qp *tq)
 {
-	tq->probe_ns = tq->rnr_ns = tq->again_ns = 0;
 	tq->state = REQUESTER_READY;
 	tq->waiting = false;
-	tq->timer_ns = TIMER_NEVER;
-	timer_disarm(&tq->timer);
+	qp_timer_stop(tq);
 }
 
 /*
- * The transport timer has run out. False: for good. Who finds that late was kept from looking: by the
- * scheduler, or because another thread, which was, has the port. So the answer may be there by now.
+ * The transport timer has run out. False: for good. Who finds that late was kept from looking: by
+ * the scheduler, or because another thread, which was, has the port. So the answer may be there by
+ * now.
  */
 static bool on_timeout(struct roce_qp *tq, uint64_t now_ns)
 {
@@ -302,18 +267,18 @@ static bool on_timeout(struct roce_qp *tq, uint64_t now_ns)
 }
 
 /* Nothing came back in time. False: the QP failed. */
-static bool probe(struct qp *qp, uint64_t now_ns)
+static bool probe(struct roce_qp *tq, uint64_t now_ns)
 {
-	struct roce_qp *tq = roce_of(qp);
+	struct qp *qp = tq->qp;
 
 	tq->probe_ns = 0;
-	if (!is_in_flight(tq)) { /* who went back has not come to send anything yet */
-		roce_want_flush(tq);
+	if (!sendq_in_flight(tq)) { /* who went back has not come to send anything yet */
+		flush_list_add(tq);
 		return true;
 	}
 	if (qp->attr.timeout && now_ns >= tq->waiting_ns + timeout_ns(tq) &&
 	    !on_timeout(tq, now_ns)) {
-		give_up(qp);
+		give_up(tq);
 		return false;
 	}
 	counter_add(COUNTER_PROBES);
@@ -324,27 +289,27 @@ static bool probe(struct qp *qp, uint64_t now_ns)
 	if (tq->backoff < 16)
 		tq->backoff++;
 	tq->gap_open = false;
-	go_back(qp, now_ns);
+	go_back(tq, now_ns);
 	return true;
 }
 
-void retransmit_fire(struct qp *qp, uint64_t now_ns)
+void retransmit_fire(struct roce_qp *tq, uint64_t now_ns)
 {
-	struct roce_qp *tq = roce_of(qp);
+	struct qp *qp = tq->qp;
 	enum ibv_qp_state state = qp_state(qp);
 
 	tq->timer_ns = TIMER_NEVER;
 	if (tq->rnr_ns && tq->rnr_ns <= now_ns) {
 		tq->rnr_ns = 0;
 		tq->state = REQUESTER_READY;
-		roce_want_flush(tq);
+		flush_list_add(tq);
 	}
 	if (tq->again_ns && tq->again_ns <= now_ns) {
 		tq->again_ns = 0;
-		roce_want_flush(tq);
+		flush_list_add(tq);
 	}
 	if (tq->probe_ns && tq->probe_ns <= now_ns &&
-	    (state == IBV_QPS_RTS || state == IBV_QPS_SQD) && !probe(qp, now_ns))
+	    (state == IBV_QPS_RTS || state == IBV_QPS_SQD) && !probe(tq, now_ns))
 		return;
-	arm(tq);
+	qp_timer_arm(tq);
 }

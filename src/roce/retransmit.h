@@ -34,7 +34,7 @@
 #define RETRANSMIT_LATE		  4 /* later than this part of the time-out */
 
 /* The QP is about to start. */
-void retransmit_start(struct qp *qp);
+void retransmit_start(struct roce_qp *tq);
 
 /* A packet that asks for an answer is about to leave. */
 void retransmit_on_ack_requested(struct roce_qp *tq, uint32_t psn, uint64_t now_ns);
@@ -49,28 +49,25 @@ void retransmit_on_held_up(struct roce_qp *tq);
 void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_ns);
 
 /* The responder has not got una_psn, but what came behind it: goes back, unless it did just now. */
-void retransmit_on_sequence_nak(struct qp *qp);
+void retransmit_on_sequence_nak(struct roce_qp *tq);
 
 /* A response is missing at una_psn; `psn` came instead. */
-void retransmit_on_gap(struct qp *qp, uint32_t psn);
+void retransmit_on_gap(struct roce_qp *tq, uint32_t psn);
 
 /*
  * A response is missing at una_psn; instead, the responder told that it is in error. It may not be able
  * to repeat it, so going back for that counts as a try (retry_cnt): else, without a time-out, there
  * would be no end.
  */
-void retransmit_on_refusal(struct qp *qp);
+void retransmit_on_refusal(struct roce_qp *tq);
 
 /* The responder had no receive for the message at una_psn; `timer` is its RNR timer code. */
-void retransmit_on_rnr_nak(struct qp *qp, uint8_t timer);
-
-/* requester_transmit and responder_flush at this time. */
-void retransmit_again(struct roce_qp *tq, uint64_t when_ns);
+void retransmit_on_rnr_nak(struct roce_qp *tq, uint8_t timer);
 
 /* The QP leaves its connection. */
 void retransmit_stop(struct roce_qp *tq);
 
 /* A timer of the QP fired. */
-void retransmit_fire(struct qp *qp, uint64_t now_ns);
+void retransmit_fire(struct roce_qp *tq, uint64_t now_ns);
 
 #endif

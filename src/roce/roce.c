@@ -13,28 +13,20 @@
 #include "roce/completer.h"
 #include "roce/congestion.h"
 #include "roce/datagram.h"
+#include "roce/flush_list.h"
+#include "roce/gso.h"
+#include "roce/qp_timer.h"
 #include "roce/requester.h"
 #include "roce/responder.h"
 #include "roce/retransmit.h"
-#include "roce/gso.h"
+#include "roce/transmit.h"
 
-#define LISTED_MAX   64
 #define ACKS_MAX     4
 #define ACK_WAITS_NS 100000
 #define ECN_MASK   3
 #define ECN_CE	   3
 
 struct roce_env roce_env;
-
-/*
- * QPs that this thread will flush. By number: one may be destroyed meanwhile, and then is not found.
- * Several threads may have the same QP in their lists: each sees to what it has put off itself, as the
- * others may not get a processor for a while. Who comes second finds nothing left to do.
- */
-static _Thread_local struct {
-	uint32_t count;
-	uint32_t qpns[LISTED_MAX];
-} to_flush __attribute__((tls_model("initial-exec")));
 
 /* The QP of which this thread's last arrival is held (responder.h); 0: none. */
 static _Thread_local uint32_t holding_qpn __attribute__((tls_model("initial-exec")));
@@ -56,9 +48,6 @@ static _Thread_local struct {
 	uint32_t qpns[ACKS_MAX];
 } to_acknowledge __attribute__((tls_model("initial-exec")));
 
-/* Acknowledgements that threads send just now, of QPs that they have unlocked. */
-static _Atomic unsigned acks_leaving;
-
 void roce_init(const struct roce_env *env)
 {
 	roce_env = *env;
@@ -69,8 +58,9 @@ void roce_reset_after_fork(void)
 	timer_reset_after_fork();
 	burst_reset_after_fork();
 	gso_reset_after_fork();
-	to_flush.count = to_acknowledge.count = 0;
-	acks_leaving = 0;
+	transmit_reset_after_fork();
+	flush_list_reset();
+	to_acknowledge.count = 0;
 	holding_qpn = 0;
 	kept = NULL;
 }
@@ -118,7 +108,7 @@ static int connect(struct qp *qp)
 /*
  * The program may be answering what an event told it of while the thread that took the packet has yet
  * to acknowledge it, or keeps that back (roce_flush_urgent). If its CQ has a channel both leave in
- * one GSO batch, or the acknowledgement ahead (answer_join), and the other end takes all of a GSO batch before
+ * one GSO batch, or the acknowledgement ahead (piggyback_ack), and the other end takes all of a GSO batch before
  * it tells of any (kept): where both sleep for one event of either kind, as with ib_send_lat -e, each
  * finds its request completed when the answer is there, as with adapters. Unless the network takes
  * the GSO batch apart, and the receiver's kernel does not join it again. Of a program that polls the
@@ -131,10 +121,10 @@ static void issue(struct qp *qp)
 	if (!tq)
 		return;
 	if (tq->ack_owed && !answer_is_ack_only(tq))
-		responder_flush(qp);
-	requester_transmit(qp); /* takes the acknowledgement along */
+		responder_flush(tq);
+	requester_transmit(tq); /* takes the acknowledgement along */
 	if (tq->ack_owed)
-		responder_flush(qp);
+		responder_flush(tq);
 }
 
 static void quiesce(struct qp *qp)
@@ -148,11 +138,11 @@ static void quiesce(struct qp *qp)
 	 * that is for an acknowledgement alone: a response that fails would end the QP once more. What another
 	 * thread is about to say is said once more, as the peer may hear of the end by other ways (a DREQ).
 	 */
-	tq->ack_owed |= answer_may_be_late(tq) && atomic_load(&acks_leaving);
+	tq->ack_owed |= transmit_ack_may_be_late(tq);
 	if (tq->ack_owed && (qp_state(qp) == IBV_QPS_RESET || answer_is_ack_only(tq)))
-		responder_flush(qp);
+		responder_flush(tq);
 	retransmit_stop(tq);
-	responder_quiesce(qp);
+	responder_quiesce(tq);
 	tq->started = tq->failure.pending = false;
 	tq->next_psn = tq->una_psn = tq->max_psn = 0;
 	tq->outstanding_head = tq->outstanding_tail = 0;
@@ -177,70 +167,17 @@ const struct qp_path roce_path = {
 	.destroy = destroy,
 };
 
-void roce_want_flush(struct roce_qp *tq)
-{
-	uint32_t qpn = tq->qp->ib.qp_num;
-
-	for (uint32_t i = to_flush.count; i-- > 0;)
-		if (to_flush.qpns[i] == qpn)
-			return;
-	if (to_flush.count == LISTED_MAX)
-		retransmit_again(tq, roce_env.now());
-	else
-		to_flush.qpns[to_flush.count++] = qpn;
-}
-
-void roce_on_too_long(struct roce_qp *tq)
-{
-	if (!tq->narrow_reported)
-		cause_report(CAUSE_PATH_TOO_NARROW, tq->qp->ib.qp_num, "path MTU %u", tq->mtu);
-	tq->narrow_reported = true;
-}
-
-/*
- * Acknowledges, and unlocks the QP before the packet leaves: a program that sees its data come may be
- * about to post. Acknowledgements that overtake one another do no harm. What the socket does not
- * take is owed again. What the program posts meanwhile may overtake it, and says the same: answer_join.
- */
-static void send_ack(struct qp *qp) NO_LOCK_CHECK
-{
-	struct roce_qp *tq = roce_of(qp);
-	struct wire_flow flow = tq->flow; /* the QP may be gone when it is used */
-	uint32_t qpn = qp->ib.qp_num;
-	enum wire_result result;
-	struct wire_packet packet;
-	unsigned sent;
-
-	answer_take_ack(tq, &packet);
-	atomic_fetch_add(&acks_leaving, 1); /* before the QP is unlocked: quiesce */
-	qp_unlock(qp);
-	result = roce_env.send(&flow, &packet, 1, &sent);
-	atomic_fetch_sub(&acks_leaving, 1);
-	if (result != WIRE_FULL)
-		return;
-	counter_add(COUNTER_SOCKET_FULL);
-	qp = qp_find_locked(qpn);
-	if (!qp)
-		return;
-	tq = roce_of(qp);
-	if (tq && tq->expecting) {
-		tq->ack_owed = true;
-		retransmit_again(tq, roce_env.now() + RESPONDER_AGAIN_NS);
-	}
-	qp_unlock(qp);
-}
-
 static void flush(struct qp *qp) NO_LOCK_CHECK
 {
 	struct roce_qp *tq = roce_of(qp);
 
 	if (tq) {
-		responder_settle(qp);
+		responder_settle(tq);
 		if (!answer_is_ack_only(tq))
-			responder_flush(qp);
-		requester_transmit(qp);
+			responder_flush(tq);
+		requester_transmit(tq);
 		if (answer_is_ack_only(tq)) {
-			send_ack(qp);
+			transmit_ack_and_unlock(qp);
 			return;
 		}
 	}
@@ -254,12 +191,12 @@ static void flush_urgent(struct qp *qp, uint64_t now_ns) NO_LOCK_CHECK
 	struct roce_qp *tq = roce_of(qp);
 
 	if (tq) {
-		responder_settle(qp);
+		responder_settle(tq);
 		if (answer_is_ack_only(tq))
-			requester_transmit(qp);
+			requester_transmit(tq);
 		if (answer_is_ack_only(tq) && to_acknowledge.count < ACKS_MAX) {
 			to_acknowledge.qpns[to_acknowledge.count++] = qp->ib.qp_num;
-			retransmit_again(tq, now_ns + ACK_WAITS_NS);
+			qp_timer_again(tq, now_ns + ACK_WAITS_NS);
 			cq_give_events();
 			qp_unlock(qp);
 			return;
@@ -271,10 +208,8 @@ static void flush_urgent(struct qp *qp, uint64_t now_ns) NO_LOCK_CHECK
 /* Urgently, if it is `urgent_ns`; 0: it is not. Flushing may list QPs again. */
 static void flush_listed(uint64_t urgent_ns)
 {
-	uint32_t qpns[LISTED_MAX], count = to_flush.count;
+	uint32_t qpns[FLUSH_LIST_MAX], count = flush_list_take(qpns);
 
-	memcpy(qpns, to_flush.qpns, count * sizeof(*qpns));
-	to_flush.count = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		struct qp *qp = qp_find_locked(qpns[i]);
 
@@ -296,7 +231,7 @@ static void acknowledge(void) NO_LOCK_CHECK
 		if (!qp)
 			continue;
 		if (roce_of(qp) && answer_is_ack_only(roce_of(qp)))
-			send_ack(qp);
+			transmit_ack_and_unlock(qp);
 		else /* somebody else was quicker, or is about to be */
 			qp_unlock(qp);
 	}
@@ -354,11 +289,9 @@ static bool fits_service(const struct qp *qp, const struct packet *packet,
 	}
 }
 
-static void on_connection_packet(struct qp *qp, const struct packet *packet,
+static void on_connection_packet(struct roce_qp *tq, const struct packet *packet,
 				 const struct packet_opcode *op, const struct wire_flow *flow)
 {
-	struct roce_qp *tq = roce_of(qp);
-
 	if ((flow->traffic_class & ECN_MASK) == ECN_CE && op->kind != PACKET_NOTIFY_CONGESTION)
 		congestion_on_mark(tq);
 	switch (op->kind) {
@@ -368,10 +301,10 @@ static void on_connection_packet(struct qp *qp, const struct packet *packet,
 	case PACKET_ACK:
 	case PACKET_ATOMIC_ACK:
 	case PACKET_READ_RESPONSE:
-		completer_on_packet(qp, packet, op);
+		completer_on_packet(tq, packet, op);
 		break;
 	default:
-		responder_on_packet(qp, packet, op);
+		responder_on_packet(tq, packet, op);
 		break;
 	}
 }
@@ -392,7 +325,7 @@ static void settle(void)
 	if (!qp)
 		return;
 	if (roce_of(qp))
-		responder_settle(qp);
+		responder_settle(roce_of(qp));
 	let_go(qp);
 }
 
@@ -414,10 +347,10 @@ static void on_packet(struct qp *qp, const struct packet *packet,
 		counter_add(COUNTER_OTHER_SERVICE);
 	} else {
 		tq->more = arrival->more;
-		on_connection_packet(qp, packet, op, arrival->flow);
+		on_connection_packet(tq, packet, op, arrival->flow);
 	}
 	if (tq && !arrival->more)
-		responder_settle(qp);
+		responder_settle(tq);
 	holding_qpn = tq && tq->held ? packet->dest_qpn : 0;
 }
 
@@ -468,7 +401,7 @@ void roce_run(uint64_t now_ns)
 		if (!qp)
 			continue;
 		if (roce_of(qp))
-			retransmit_fire(qp, now_ns);
+			retransmit_fire(roce_of(qp), now_ns);
 		cq_give_events();
 		qp_unlock(qp);
 		roce_flush();

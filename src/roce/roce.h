@@ -6,10 +6,13 @@
  * deadline go out through struct roce_env, which also tells the time. So the adapter puts it
  * on sockets, a simulator on a virtual clock, and a fuzzer feeds it.
  *
- * Where to look: requester.c (posted work becomes packets), request.c (what these say), completer.c
- * (what comes back), responder.c (what peers ask), answer.c (what is sent back), refusal.c (what its
- * syndrome says), retransmit.c (losses and time-outs), window.c and base/pace.h (how
- * much is on the way), congestion.c (CNPs, and the pace of responses), gso.c, timer.c, datagram.c (UD).
+ * The way of a request down: roce.c (struct qp_path) -> requester.c (posted work becomes packets;
+ * request.c: what these say, payload.c: their data) -> transmit.c (merges them with acknowledgements and
+ * sends bursts; gso.c, burst.c) -> struct roce_env. What comes back: completer.c -> retransmit.c (losses,
+ * RTO, RNR) -> sendq.c (go-back-N, order of completions). What peers ask: responder.c (refusal.c: syndromes) ->
+ * answer.c (responses and NAKs owed) -> transmit.c. How much is on the way: window.c (congestion window),
+ * base/pace.h, congestion.c (CNPs, and the pace of responses). Time: timer.c, qp_timer.c, flush_list.c.
+ * UD: datagram.c. Calls go down only, but for qp_fail, which comes back through struct qp_path.
  *
  * Threads: a QP's state is only touched with its lock, which each function takes that is not given a
  * QP. A thread that received for QPs remembers them by number until its roce_flush; they may be

@@ -157,7 +157,7 @@ struct roce_qp {
 	uint32_t held_ack_psn; /* ack_psn before them */
 	struct iovec held_pieces[RESPONDER_HELD_MAX];
 	bool ack_owed;
-	const void *acknowledged_by; /* the thread that did last; NULL: none that answer_join cares for */
+	const void *acknowledged_by; /* the thread that did last; NULL: none that piggyback_ack cares for */
 	struct nak nak;
 	struct responses responses; /* to new requests */
 	struct responses replays;   /* to repeated ones; these go first */
@@ -194,16 +194,10 @@ static inline uint32_t packets_of(uint32_t length, uint32_t mtu)
 
 extern struct roce_env roce_env;
 
-/* The QP gets a turn at this thread's roce_flush. Its lock is held. */
-void roce_want_flush(struct roce_qp *tq);
-
 /*
  * A packet's QP is not here. Where it is another process's the network delivered it wrongly, merged with
  * packets for this one: that is reported.
  */
 void roce_on_unknown_qp(uint32_t qpn);
-
-/* Packets did not leave, because the path takes none of this length: reports that, once. */
-void roce_on_too_long(struct roce_qp *tq);
 
 #endif

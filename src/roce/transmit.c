@@ -1,0 +1,264 @@
+#include "roce/transmit.h"
+
+#include "base/counter.h"
+#include "roce/answer.h"
+#include "roce/burst.h"
+#include "roce/completer.h"
+#include "roce/congestion.h"
+#include "roce/gso.h"
+#include "roce/qp_timer.h"
+#include "roce/retransmit.h"
+#include "roce/sendq.h"
+
+#define ACK_BYTES 20 /* BTH, AETH, ICRC */
+
+static _Thread_local char self __attribute__((tls_model("initial-exec"))); /* its address */
+
+/* Acknowledgements that threads are sending, of QPs that they have unlocked. */
+static _Atomic unsigned acks_leaving;
+
+/* Packets did not leave because the path takes none of this length. */
+static void on_too_long(struct roce_qp *tq)
+{
+	if (!tq->narrow_reported)
+		cause_report(CAUSE_PATH_TOO_NARROW, tq->qp->ib.qp_num, "path MTU %u", tq->mtu);
+	tq->narrow_reported = true;
+}
+
+/* The program sleeps for events, and its requests may be answers to what an event told it of. */
+static bool may_sleep(const struct qp *qp)
+{
+	return qp->type == IBV_QPT_RC && qp->recv_cq->ib.channel;
+}
+
+/* Behind the burst an acknowledgement is in the GSO batch of each message that ends there. */
+static bool is_seen_with(const struct roce_qp *tq, const struct burst *burst)
+{
+	return burst->first_end == BURST_NO_END ||
+	       (!burst_is_full(burst) && burst_ends_in_last_batch(burst, ACK_BYTES) &&
+		gso_allowed(tq));
+}
+
+/* Another thread acknowledged last: that packet may not have left yet. */
+static bool other_acknowledged(const struct roce_qp *tq)
+{
+	return tq->acknowledged_by && tq->acknowledged_by != &self;
+}
+
+/*
+ * Piggybacks the acknowledgement: adds it behind the requests in the burst, if nothing else is owed
+ * and there is room. It costs little in their GSO batch. True: it is in the burst. False: nothing
+ * is owed, or it stays owed, or it was sent ahead.
+ *
+ * A program that sleeps for events (its CQ has a channel) may be answering with these requests what
+ * another thread took, told it of, and acknowledges by a packet of its own. That packet may be
+ * late: the thread may get no processor before it sends it, or each processor of the host has a
+ * queue of its own that packets wait in. So it is said once more, where nothing can come between.
+ * And if it would not be in the GSO batch of all messages that end in the burst, it is sent ahead
+ * of them.
+ */
+static bool piggyback_ack(struct roce_qp *tq, struct burst *burst)
+{
+	bool sleeps = may_sleep(tq->qp);
+	bool again = sleeps && !tq->ack_owed && other_acknowledged(tq);
+
+	if ((!tq->ack_owed && !again) || answer_owes_more(tq) || !burst->count)
+		return false;
+	if (sleeps && !is_seen_with(tq, burst)) {
+		tq->ack_owed = true;
+		transmit_owed(tq);
+		if (!tq->ack_owed) {
+			tq->acknowledged_by = again ? NULL : &self;
+			return false;
+		}
+	}
+	if (burst_is_full(burst))
+		return false;
+	answer_fill_ack(tq, burst);
+	tq->ack_owed = false;
+	tq->acknowledged_by = again ? NULL : &self;
+	return true;
+}
+
+/* Everything before next_psn has left. */
+static void note_sent(struct roce_qp *tq)
+{
+	if (packet_psn_diff(tq->next_psn, tq->max_psn) > 0)
+		tq->max_psn = tq->next_psn;
+	if (!qp_is_reliable(tq->qp))
+		completer_on_sent(tq);
+}
+
+/* The socket was full from the request packet `unsent` on. */
+static void on_full(struct roce_qp *tq, uint32_t unsent, uint64_t now_ns)
+{
+	counter_add(COUNTER_SOCKET_FULL);
+	sendq_go_back(tq, unsent);
+	note_sent(tq);
+	tq->since_ack_req++; /* a packet asked for an acknowledgement, perhaps, and did not leave */
+	if (!sendq_in_flight(tq))
+		retransmit_on_held_up(tq);
+	qp_timer_again(tq, now_ns + TRANSMIT_AGAIN_NS);
+}
+
+bool transmit_begin(struct transmit *transmit, struct roce_qp *tq)
+{
+	transmit->tq = tq;
+	transmit->now_ns = roce_env.now();
+	transmit->burst = burst_get(&tq->flow);
+	if (!transmit->burst)
+		qp_timer_again(tq, transmit->now_ns + TRANSMIT_AGAIN_NS);
+	return transmit->burst != NULL;
+}
+
+enum transmit_result transmit_requests(struct transmit *transmit)
+{
+	struct roce_qp *tq = transmit->tq;
+	struct burst *burst = transmit->burst;
+	unsigned requests = burst->count, count;
+	bool acknowledges = piggyback_ack(tq, burst);
+	enum wire_result result;
+	uint32_t unsent = 0;
+
+	count = burst->count;
+	gso_on_requests(tq, burst, requests);
+	result = burst_send(burst, &unsent);
+	if (acknowledges && burst->left < count) {
+		tq->ack_owed = true;
+		qp_timer_again(tq, transmit->now_ns + TRANSMIT_AGAIN_NS);
+		if (burst->left == count - 1)
+			result = WIRE_SENT;
+	}
+	switch (result) {
+	case WIRE_FULL:
+		on_full(tq, unsent, transmit->now_ns);
+		return TRANSMIT_FULL;
+	case WIRE_FAULT:
+		sendq_go_back(tq, unsent);
+		note_sent(tq);
+		return TRANSMIT_FAULT;
+	case WIRE_TOO_LONG:
+		on_too_long(tq);
+		break;
+	case WIRE_NO_ROUTE: /* as good as lost */
+		tq->no_route = true;
+		break;
+	case WIRE_NO_PORT: /* of datagrams alone */
+	case WIRE_SENT:
+		break;
+	}
+	note_sent(tq);
+	return TRANSMIT_SENT;
+}
+
+void transmit_end(struct transmit *transmit)
+{
+	burst_put(transmit->burst);
+}
+
+/* One burst of what is owed. *turn, in response packets, goes down. False: no more now. */
+static bool send_owed(struct transmit *transmit, uint32_t *turn)
+{
+	struct roce_qp *tq = transmit->tq;
+	struct burst *burst = transmit->burst;
+	bool readable, acknowledged;
+	struct answer_state before;
+	uint32_t responses, unsent;
+	enum wire_result result;
+	enum cause cause;
+
+	answer_save(tq, &before);
+	cause = answer_fill_responses(tq, burst, turn);
+	readable = cause == CAUSE_NONE;
+	responses = burst->count;
+	acknowledged = readable && !answer_owes_responses(tq) && !burst_is_full(burst) &&
+		       (tq->nak.owed || tq->ack_owed);
+	if (acknowledged)
+		answer_fill_ack(tq, burst);
+	gso_on_responses(tq, burst, responses);
+	result = burst_send(burst, &unsent);
+	congestion_on_sent(tq, burst->left < responses ? burst->left : responses, transmit->now_ns);
+	if (result == WIRE_TOO_LONG)
+		on_too_long(tq);
+	if (result == WIRE_FULL) {
+		counter_add(COUNTER_SOCKET_FULL);
+		answer_restore(tq, &before, burst->left);
+		qp_timer_again(tq, transmit->now_ns + TRANSMIT_AGAIN_NS);
+		return false;
+	}
+	if (acknowledged) {
+		/* Said again it might overtake the responses, which would then look lost. */
+		if (!tq->nak.owed)
+			tq->acknowledged_by = responses ? NULL : &self;
+		tq->nak.owed = tq->ack_owed = false;
+	}
+	if (!readable) {
+		answer_fail_read(tq, cause);
+		return true; /* the NAK is still to be sent */
+	}
+	return answer_owes_responses(tq) || tq->nak.owed || tq->ack_owed;
+}
+
+void transmit_owed(struct roce_qp *tq)
+{
+	struct transmit transmit;
+	uint32_t allowed, turn;
+
+	if (!transmit_begin(&transmit, tq))
+		return;
+	congestion_notify(tq, transmit.now_ns);
+	allowed = congestion_allows(tq, transmit.now_ns);
+	turn = allowed < TRANSMIT_RESPONSES_MAX ? allowed : TRANSMIT_RESPONSES_MAX;
+	while (send_owed(&transmit, &turn)) {
+		if (turn)
+			continue;
+		qp_timer_again(tq, allowed < TRANSMIT_RESPONSES_MAX ? congestion_next_ns(tq)
+								    : transmit.now_ns);
+		break;
+	}
+	transmit_end(&transmit);
+}
+
+/*
+ * Acknowledgements that overtake one another do no harm. What the socket does not take is owed
+ * again. What the program posts meanwhile may overtake it, and says the same (piggyback_ack).
+ */
+void transmit_ack_and_unlock(struct qp *qp) NO_LOCK_CHECK
+{
+	struct roce_qp *tq = roce_of(qp);
+	struct wire_flow flow = tq->flow; /* the QP may be gone when it is used */
+	uint32_t qpn = qp->ib.qp_num;
+	enum wire_result result;
+	struct wire_packet packet;
+	unsigned sent;
+
+	answer_take_ack(tq, &packet);
+	tq->acknowledged_by = &self;
+	/* before the QP is unlocked: transmit_ack_may_be_late */
+	atomic_fetch_add(&acks_leaving, 1);
+	qp_unlock(qp);
+	result = roce_env.send(&flow, &packet, 1, &sent);
+	atomic_fetch_sub(&acks_leaving, 1);
+	if (result != WIRE_FULL)
+		return;
+	counter_add(COUNTER_SOCKET_FULL);
+	qp = qp_find_locked(qpn);
+	if (!qp)
+		return;
+	tq = roce_of(qp);
+	if (tq && tq->expecting) {
+		tq->ack_owed = true;
+		qp_timer_again(tq, roce_env.now() + TRANSMIT_AGAIN_NS);
+	}
+	qp_unlock(qp);
+}
+
+bool transmit_ack_may_be_late(const struct roce_qp *tq)
+{
+	return other_acknowledged(tq) && atomic_load(&acks_leaving);
+}
+
+void transmit_reset_after_fork(void)
+{
+	acks_leaving = 0;
+}
