@@ -33,7 +33,7 @@
 #include "shm/shm.h"
 #include "shm/retry.h"
 #include "memory/migrate.h"
-#include "object/living.h"
+#include "object/live_object.h"
 #include "object/mr.h"
 #include "object/mw.h"
 #include "memory/hazard.h"
@@ -225,7 +225,7 @@ static void in_child(void) NO_LOCK_CHECK
 	lock_init(&adapter_lock);
 	list_init(&contexts);
 	device_reset_after_fork();
-	living_reset_after_fork();
+	live_object_reset_after_fork();
 	if (!running)
 		return;
 	running = false;

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/newer.h"
+#include "base/compat.h"
 #include "execute/atomic.h"
 #include "memory/key.h"
 #include "memory/memory.h"
@@ -107,16 +107,16 @@ enum verdict execute_atomic_write(struct qp *qp, const struct remote_range *rang
 /* What the QP and the region have to grant. */
 static uint32_t flush_rights(uint32_t types)
 {
-	return (types & NEWER_FLUSH_GLOBAL ? NEWER_ACCESS_FLUSH_GLOBAL : 0) |
-	       (types & NEWER_FLUSH_PERSISTENT ? NEWER_ACCESS_FLUSH_PERSISTENT : 0);
+	return (types & COMPAT_FLUSH_GLOBAL ? COMPAT_ACCESS_FLUSH_GLOBAL : 0) |
+	       (types & COMPAT_FLUSH_PERSISTENT ? COMPAT_ACCESS_FLUSH_PERSISTENT : 0);
 }
 
 /* IBA 9.7.4.1.10: a QP that does not grant it takes the request for invalid, not for a bad access. */
 enum verdict execute_check_flush(const struct qp *qp, uint32_t types, uint32_t level,
 				 enum cause *cause)
 {
-	if (!types || types & ~(uint32_t)(NEWER_FLUSH_GLOBAL | NEWER_FLUSH_PERSISTENT) ||
-	    level > NEWER_FLUSH_MR)
+	if (!types || types & ~(uint32_t)(COMPAT_FLUSH_GLOBAL | COMPAT_FLUSH_PERSISTENT) ||
+	    level > COMPAT_FLUSH_MR)
 		return VERDICT_INVALID;
 	return execute_check_right(qp, flush_rights(types), cause) == VERDICT_OK ? VERDICT_OK :
 										   VERDICT_INVALID;
@@ -126,6 +126,6 @@ enum verdict execute_flush(struct qp *qp, const struct remote_range *range, uint
 			   uint32_t level, enum cause *cause)
 {
 	*cause = memory_flush_remote(qp_peer(qp), range->rkey, range->address, range->length,
-				     flush_rights(types), level == NEWER_FLUSH_MR);
+				     flush_rights(types), level == COMPAT_FLUSH_MR);
 	return access_verdict(*cause);
 }

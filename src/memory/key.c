@@ -6,7 +6,7 @@
 
 #include "base/lock.h"
 #include "memory/migrate.h"
-#include "base/newer.h"
+#include "base/compat.h"
 #include "memory/hazard.h"
 
 #define INDEX_MASK (ARENA_KEYS - 1)
@@ -198,7 +198,7 @@ uint32_t key_count(void)
 
 #define REMOTE_RIGHTS                                                                              \
 	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |             \
-	 NEWER_ACCESS_FLUSH_GLOBAL | NEWER_ACCESS_FLUSH_PERSISTENT)
+	 COMPAT_ACCESS_FLUSH_GLOBAL | COMPAT_ACCESS_FLUSH_PERSISTENT)
 
 enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, uint32_t qpn,
 			   uint64_t addr, uint64_t length, uint32_t access, uint64_t *host,

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "object/living.h"
+#include "object/live_object.h"
 #include "object/pd.h"
 
 struct ah {
@@ -20,7 +20,7 @@ struct ah {
 	bool local;	    /* attr.grh.dgid is an address of this host (or multicast) */
 	/* One for the program until ibv_destroy_ah, one for each send request that still needs it. */
 	_Atomic uint32_t references;
-	struct living living;
+	struct live_object live;
 };
 
 static inline struct ah *ah_of(struct ibv_ah *ib)

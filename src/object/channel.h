@@ -17,7 +17,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
-#include "object/living.h"
+#include "object/live_object.h"
 
 struct cq;
 
@@ -27,7 +27,7 @@ struct channel {
 	struct list pending;	    /* CQs with events_pending > 0 (cq.pending_link) */
 	/* Events withdrawn whose count a reader had already taken: that many readers wait again. */
 	uint32_t withdrawn;
-	struct living living;
+	struct live_object live;
 };
 
 static inline struct channel *channel_of(struct ibv_comp_channel *ib)

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "object/living.h"
+#include "object/live_object.h"
 
 #define COUNTERS_MAX 16 /* places in one object */
 
@@ -23,7 +23,7 @@ struct counters {
 	_Atomic uint8_t kind[COUNTERS_MAX]; /* enum ibv_counter_description + 1; 0: tells nothing */
 	_Atomic uint64_t packets, bytes;
 	_Atomic uint32_t flows; /* EBUSY while not 0 */
-	struct living living;
+	struct live_object live;
 };
 
 static inline struct counters *counters_of(struct ibv_counters *ib)

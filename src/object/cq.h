@@ -25,7 +25,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "object/channel.h"
-#include "object/living.h"
+#include "object/live_object.h"
 
 struct context;
 struct qp;
@@ -92,7 +92,7 @@ struct cq {
 	uint32_t events_reported; /* fetched; destroy waits until all of them are acknowledged */
 	/* guarded by the context's async lock */
 	uint32_t async_reported;
-	struct living living;
+	struct live_object live;
 };
 
 static inline struct cq *cq_of(struct ibv_cq *ib)

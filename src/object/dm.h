@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "object/living.h"
+#include "object/live_object.h"
 
 struct context;
 
@@ -34,7 +34,7 @@ struct dm {
 	uint32_t epoch;           /* key_epoch at creation: who it belongs to */
 	_Atomic uint32_t imports; /* EBUSY while not 0 */
 	_Atomic uint32_t regions; /* EBUSY while not 0 */
-	struct living living;
+	struct live_object live;
 };
 
 static inline struct dm *dm_of(struct ibv_dm *ib)

@@ -18,7 +18,7 @@
 
 #include "base/list.h"
 #include "object/counters.h"
-#include "object/living.h"
+#include "object/live_object.h"
 
 #define FLOW_MATCHES_MAX  32
 #define FLOW_VARIANTS_MAX 2
@@ -63,7 +63,7 @@ struct flow {
 	uint8_t mac[FLOW_MAC_BYTES];
 	uint32_t variants;
 	struct flow_variant variant[FLOW_VARIANTS_MAX];
-	struct living living;
+	struct live_object live;
 };
 
 static inline struct flow *flow_of(struct ibv_flow *ib)

@@ -8,20 +8,20 @@
 #include "object/dm.h"
 #include "memory/imported.h"
 #include "object/mw.h"
-#include "base/newer.h"
+#include "base/compat.h"
 #include "memory/pin.h"
 
 #define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 #define WRITES        (IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_MW_BIND)
 #define KNOWN_ACCESS                                                                               \
 	(WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND |          \
-	 IBV_ACCESS_HUGETLB | NEWER_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
+	 IBV_ACCESS_HUGETLB | COMPAT_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
 #define DM_ACCESS                                                                                  \
 	(IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | \
-	 NEWER_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
+	 COMPAT_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
 
 #define DMABUF_ACCESS                                                                              \
-	(WRITES | IBV_ACCESS_REMOTE_READ | NEWER_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
+	(WRITES | IBV_ACCESS_REMOTE_READ | COMPAT_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
 
 static struct mr *_Atomic regions[ARENA_KEYS]; /* by the index of their key */
 

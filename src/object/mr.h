@@ -18,7 +18,7 @@
 #include "base/arena.h"
 #include "memory/dmabuf.h"
 #include "memory/key.h"
-#include "object/living.h"
+#include "object/live_object.h"
 #include "object/pd.h"
 
 struct mr {
@@ -35,7 +35,7 @@ struct mr {
 	bool retired;		    /* its key was destroyed by way of an import */
 	bool imported;		    /* a region of another process, with a key of our own */
 	uint32_t epoch;		    /* key_epoch at creation: a region of before a fork has no key here */
-	struct living living;
+	struct live_object live;
 };
 
 static inline struct mr *mr_of(struct ibv_mr *ib)

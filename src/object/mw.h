@@ -23,7 +23,7 @@
 
 #include "base/cause.h"
 #include "base/list.h"
-#include "object/living.h"
+#include "object/live_object.h"
 #include "object/pd.h"
 
 struct mr;
@@ -38,7 +38,7 @@ struct mw {
 	struct mr *former; /* was bound to it, and somebody may still copy; NULL: nobody does */
 	uint32_t qpn;	  /* type 2, bound: its QP; else 0 */
 	struct list link; /* in the list of all windows */
-	struct living living;
+	struct live_object live;
 };
 
 static inline struct mw *mw_of(struct ibv_mw *ib)

@@ -1,6 +1,6 @@
 #include "object/opcode.h"
 
-#include "base/newer.h"
+#include "base/compat.h"
 
 enum { ON_RC = 1, UC_TOO = 2, UD_TOO = 4, ON_RAW = 8, ON_UC = ON_RC | UC_TOO, ON_UD = ON_UC | UD_TOO };
 enum { WITH_IMM = 1, WITH_INV = 2 };

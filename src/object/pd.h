@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "object/living.h"
+#include "object/live_object.h"
 
 struct pd {
 	struct ibv_pd ib;
@@ -22,13 +22,13 @@ struct pd {
 	_Atomic bool abandoned;	 /* unimported with objects left: it goes with the last of them */
 	bool imported;		 /* parent, if in this process, is what it stands for */
 	struct td *td;		 /* of a parent domain: its thread domain, or NULL */
-	struct living living;
+	struct live_object live;
 };
 
 struct td {
 	struct ibv_td ib;
 	_Atomic uint32_t users; /* parent domains; EBUSY while not 0 */
-	struct living living;
+	struct live_object live;
 };
 
 static inline struct td *td_of(struct ibv_td *ib)

@@ -23,7 +23,7 @@
 #include "base/pace.h"
 #include "memory/memory.h"
 #include "object/cq.h"
-#include "object/living.h"
+#include "object/live_object.h"
 #include "object/pd.h"
 #include "object/rq.h"
 #include "object/sq.h"
@@ -113,7 +113,7 @@ struct qp {
 	uint32_t builder_start;	 /* sq.tail at ibv_wr_start */
 	struct wqe *builder_wqe; /* begun and not ended; NULL */
 	int builder_error;
-	struct living living;
+	struct live_object live;
 };
 
 /*

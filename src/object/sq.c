@@ -8,7 +8,7 @@
 #include "object/limits.h"
 #include "memory/memory.h"
 #include "object/mw.h"
-#include "base/newer.h"
+#include "base/compat.h"
 #include "object/qp.h"
 
 int sq_init(struct sq *sq, const struct ibv_qp_cap *cap, bool sig_all)
@@ -190,7 +190,7 @@ int sq_push(struct qp *qp, const struct ibv_send_wr *wr)
 	int error;
 
 	/* struct ibv_send_wr has no place for what FLUSH needs: it is for builders alone */
-	if ((int)wr->opcode == NEWER_WR_FLUSH) {
+	if ((int)wr->opcode == COMPAT_WR_FLUSH) {
 		cause_report(CAUSE_OPCODE_UNSUPPORTED, qp->ib.qp_num, "FLUSH by ibv_post_send");
 		return EINVAL;
 	}

@@ -6,7 +6,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "object/living.h"
+#include "object/live_object.h"
 #include "object/pd.h"
 #include "object/rq.h"
 
@@ -27,7 +27,7 @@ struct srq {
 	struct xrcd *xrcd;
 	struct xrc_domain *domain;
 	struct cq *cq;
-	struct living living;
+	struct live_object live;
 };
 
 static inline struct srq *srq_of(struct ibv_srq *ib)

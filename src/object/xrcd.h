@@ -16,7 +16,7 @@
 
 #include "base/arena.h"
 #include "object/cq.h"
-#include "object/living.h"
+#include "object/live_object.h"
 #include "object/srq.h"
 
 /*
@@ -34,7 +34,7 @@ struct xrcd {
 	struct ibv_xrcd ib;
 	struct xrc_domain *domain; /* with a reference */
 	_Atomic uint32_t users;	   /* QPs and SRQs that were made with it; EBUSY */
-	struct living living;
+	struct live_object live;
 };
 
 static inline struct xrcd *xrcd_of(struct ibv_xrcd *ib)

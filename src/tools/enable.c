@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "tools/command.h"
-#include "tools/place.h"
+#include "tools/libdir.h"
 
 #define CONF_DIR "/etc/ld.so.conf.d"
 /* The loader takes the first directory that has a library, and these files in the order of names. */
@@ -155,37 +155,37 @@ static int run_ldconfig(void)
 }
 
 /* What to write: for this host, what is really there. 0, or the exit status. */
-static int choose_library_dir(const struct options *options, struct place *place)
+static int choose_library_dir(const struct options *options, struct libdir *libs)
 {
 	char program_dir[PATH_MAX];
 	int rc;
 
 	if (options->root) {
-		snprintf(place->library_path, sizeof(place->library_path), "%s", place_installed());
+		snprintf(libs->library_path, sizeof(libs->library_path), "%s", libdir_installed());
 		return COMMAND_OK;
 	}
-	rc = place_of_program(program_dir, sizeof(program_dir));
+	rc = libdir_of_program(program_dir, sizeof(program_dir));
 	if (rc == 0)
-		rc = place_find(program_dir, place);
-	if (rc == 0 && !place->build_tree)
+		rc = libdir_find(program_dir, libs);
+	if (rc == 0 && !libs->build_tree)
 		return COMMAND_OK;
-	fprintf(
-	    stderr,
-	    "verbatim: Verbatim is not installed in %s: run 'meson install' first, and then the "
-	    "verbatim that it installed\n",
-	    place_installed());
+	fprintf(stderr,
+		"verbatim: Verbatim is not installed in %s: run 'meson install' first, and then "
+		"the "
+		"verbatim that it installed\n",
+		libdir_installed());
 	return COMMAND_FAILED;
 }
 
 static int enable(const struct options *options, const char *dir, const char *path)
 {
-	struct place place;
-	int status = choose_library_dir(options, &place);
+	struct libdir libs;
+	int status = choose_library_dir(options, &libs);
 
 	if (status == COMMAND_OK)
 		status = make_conf_dir(options->root ? options->root : "", dir);
 	if (status == COMMAND_OK)
-		status = write_conf(path, place.library_path);
+		status = write_conf(path, libs.library_path);
 	if (status == COMMAND_OK)
 		printf("Wrote %s.\n", path);
 	return status;

@@ -13,7 +13,7 @@
 #include "ctl/observe.h"
 #include "tools/arena_view.h"
 #include "tools/command.h"
-#include "tools/moment.h"
+#include "tools/timestamp.h"
 #include "tools/text.h"
 
 static const char usage[] =
@@ -207,9 +207,9 @@ static int by_time(const void *left, const void *right)
 static void print_finding(const struct finding *finding)
 {
 	const struct arena_view_cause *cause = &finding->cause;
-	char when[MOMENT_ROOM], qp[32] = "";
+	char when[TIMESTAMP_ROOM], qp[32] = "";
 
-	moment_local(cause->time_ns, when);
+	timestamp_local(cause->time_ns, when);
 	if (cause->qpn)
 		snprintf(qp, sizeof(qp), " QP 0x%06x", cause->qpn);
 	printf("%s %s[%d]%s %s (%u)\n    %s.\n    %s\n", when, finding->comm, (int)finding->pid, qp,

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "tools/command.h"
-#include "tools/place.h"
+#include "tools/libdir.h"
 #include "tools/program.h"
 
 static const char usage[] =
@@ -106,25 +106,25 @@ static int parse_options(int argc, char **argv, bool *sysfs)
 	return rc ? COMMAND_RUN_FAILED : -1;
 }
 
-static int find_place(struct place *place)
+static int find_libdir(struct libdir *libs)
 {
 	char program_dir[PATH_MAX];
 	int rc;
 
-	rc = place_of_program(program_dir, sizeof(program_dir));
+	rc = libdir_of_program(program_dir, sizeof(program_dir));
 	if (rc == 0)
-		rc = place_find(program_dir, place);
+		rc = libdir_find(program_dir, libs);
 	if (rc == -ENXIO) {
 		fprintf(stderr, "verbatim: where this program is cannot be found out without /proc: "
 				"mount it, or start verbatim by its absolute path\n");
 		return -1;
 	}
 	if (rc != 0) {
-		fprintf(
-		    stderr,
-		    "verbatim: libibverbs.so.1 is neither in the build tree around %s nor in %s: "
-		    "build or install Verbatim completely\n",
-		    rc == -ENOENT ? program_dir : "this program", place_installed());
+		fprintf(stderr,
+			"verbatim: libibverbs.so.1 is neither in the build tree around %s nor in "
+			"%s: "
+			"build or install Verbatim completely\n",
+			rc == -ENOENT ? program_dir : "this program", libdir_installed());
 		return -1;
 	}
 	return 0;
@@ -152,28 +152,28 @@ static const char *value_of(const char *name)
 }
 
 /* Behind what is there: a sanitizer wants to be the first. */
-static int set_preload(const struct place *place)
+static int set_preload(const struct libdir *libs)
 {
-	if (strpbrk(place->preload, " :")) {
+	if (strpbrk(libs->preload, " :")) {
 		fprintf(stderr,
 			"verbatim: warning: the loader takes no path with a space: %s is not "
 			"loaded, and /sys/class/infiniband stays as it is\n",
-			place->preload);
+			libs->preload);
 		return 0;
 	}
-	return *place->preload ? extend("LD_PRELOAD", value_of("LD_PRELOAD"), place->preload) : 0;
+	return *libs->preload ? extend("LD_PRELOAD", value_of("LD_PRELOAD"), libs->preload) : 0;
 }
 
 /* 0, or -1: said why. */
 static int set_environment(bool sysfs)
 {
-	struct place place;
-	int rc = find_place(&place);
+	struct libdir libs;
+	int rc = find_libdir(&libs);
 
 	if (rc == 0)
-		rc = extend("LD_LIBRARY_PATH", place.library_path, value_of("LD_LIBRARY_PATH"));
+		rc = extend("LD_LIBRARY_PATH", libs.library_path, value_of("LD_LIBRARY_PATH"));
 	if (rc == 0 && sysfs)
-		rc = set_preload(&place);
+		rc = set_preload(&libs);
 	return rc;
 }
 

@@ -14,8 +14,8 @@
 #include "ctl/observe.h"
 #include "tools/arena_view.h"
 #include "tools/command.h"
-#include "tools/moment.h"
-#include "tools/qp_words.h"
+#include "tools/timestamp.h"
+#include "tools/qp_names.h"
 #include "tools/text.h"
 
 static const char usage[] =
@@ -98,8 +98,8 @@ static void print_qp(const struct arena_view_qp *qp, void *arg)
 		snprintf(dest, sizeof(dest), "0x%06x", qp->dest_qpn);
 	if (qp->path != ARENA_PATH_NONE)
 		gid_text(qp->peer, peer);
-	printf("    0x%06x %-8s %-5s %-8s %-5s %-15s %s\n", qp->qpn, qp_words_type(qp->type),
-	       qp_words_state(qp->state), dest, qp_words_path(qp->path), peer, device.name);
+	printf("    0x%06x %-8s %-5s %-8s %-5s %-15s %s\n", qp->qpn, qp_names_type(qp->type),
+	       qp_names_state(qp->state), dest, qp_names_path(qp->path), peer, device.name);
 }
 
 static void collect_qp(const struct arena_view_qp *qp, void *arg)
@@ -111,11 +111,11 @@ static void collect_qp(const struct arena_view_qp *qp, void *arg)
 
 	name_device(show, qp->device, &device);
 	add_number(object, "qpn", qp->qpn);
-	add_text(object, "type", qp_words_type(qp->type));
-	add_text(object, "state", qp_words_state(qp->state));
+	add_text(object, "type", qp_names_type(qp->type));
+	add_text(object, "state", qp_names_state(qp->state));
 	add_number(object, "dest_qpn", qp->dest_qpn);
 	if (qp->path != ARENA_PATH_NONE) {
-		add_text(object, "path", qp_words_path(qp->path));
+		add_text(object, "path", qp_names_path(qp->path));
 		add_text(object, "peer", gid_text(qp->peer, peer));
 	}
 	add_text(object, "device", device.name);
@@ -152,7 +152,7 @@ static void print_counters(const struct show *show)
 
 static void print_process(struct show *show, const struct observe_process *process, int error)
 {
-	char comm[TEXT_ROOM(sizeof(process->comm))], since[MOMENT_ROOM];
+	char comm[TEXT_ROOM(sizeof(process->comm))], since[TIMESTAMP_ROOM];
 	const struct passwd *user = getpwuid(process->uid);
 	struct arena_view_device device;
 	char uid[16];
@@ -161,7 +161,7 @@ static void print_process(struct show *show, const struct observe_process *proce
 		printf("%-5s %-8s %-10s %-24s %s\n", "SLOT", "PID", "USER", "SINCE", "PROGRAM");
 	snprintf(uid, sizeof(uid), "%u", (unsigned)process->uid);
 	text_escape(comm, sizeof(comm), process->comm, sizeof(process->comm));
-	moment_local((uint64_t)process->since_ns, since);
+	timestamp_local((uint64_t)process->since_ns, since);
 	printf("%-5u %-8d %-10s %-24s %s\n", process->slot, (int)process->pid,
 	       user ? user->pw_name : uid, since, comm);
 	if (error) {
@@ -230,10 +230,10 @@ static struct json_object *collect_counters(const struct show *show)
 static void collect_process(struct show *show, const struct observe_process *process, int error)
 {
 	struct json_object *object = json_object_new_object();
-	char comm[TEXT_ROOM(sizeof(process->comm))], since[MOMENT_ROOM];
+	char comm[TEXT_ROOM(sizeof(process->comm))], since[TIMESTAMP_ROOM];
 
 	text_escape(comm, sizeof(comm), process->comm, sizeof(process->comm));
-	moment_iso((uint64_t)process->since_ns, since);
+	timestamp_iso((uint64_t)process->since_ns, since);
 	add_number(object, "slot", process->slot);
 	add_number(object, "pid", (uint64_t)process->pid);
 	add_number(object, "uid", process->uid);

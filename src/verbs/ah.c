@@ -52,7 +52,7 @@ VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
 	if (gid_is_multicast(attr->grh.dgid.raw))
 		adapter_meet_group(&attr->grh.dgid);
 	ah->without_grh = context->infiniband && !asked->is_global;
-	living_add(&ah->living, ah->ib.handle);
+	live_object_add(&ah->live, ah->ib.handle);
 	return &ah->ib;
 }
 
@@ -60,7 +60,7 @@ VERBS_EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
 {
 	UNCANCELLED;
 
-	if (!living_take(&ah_of(ah)->living, &ah->handle))
+	if (!live_object_remove(&ah_of(ah)->live, &ah->handle))
 		return refuse_unknown("ibv_destroy_ah");
 	ah_destroy(ah_of(ah));
 	return 0;

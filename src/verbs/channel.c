@@ -19,7 +19,7 @@ VERBS_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context
 		errno = -error;
 		return NULL;
 	}
-	living_add(&channel->living, 0);
+	live_object_add(&channel->live, 0);
 	return &channel->ib;
 }
 
@@ -28,11 +28,11 @@ VERBS_EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	UNCANCELLED;
 	int error;
 
-	if (!living_take(&channel_of(channel)->living, NULL))
+	if (!live_object_remove(&channel_of(channel)->live, NULL))
 		return refuse_unknown("ibv_destroy_comp_channel");
 	error = -channel_destroy(channel_of(channel));
 	if (error)
-		living_add(&channel_of(channel)->living, 0);
+		live_object_add(&channel_of(channel)->live, 0);
 	return error;
 }
 

@@ -30,7 +30,7 @@ VERBS_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, 
 		errno = -error;
 		return NULL;
 	}
-	living_add(&cq->living, cq->ib.handle);
+	live_object_add(&cq->live, cq->ib.handle);
 	return &cq->ib;
 }
 
@@ -45,7 +45,7 @@ struct ibv_cq_ex *verbs_create_cq_ex(struct ibv_context *context, struct ibv_cq_
 		return NULL;
 	}
 	cq_ex_init(cq, attr->wc_flags);
-	living_add(&cq->living, cq->ib.handle);
+	live_object_add(&cq->live, cq->ib.handle);
 	return &cq->ex;
 }
 
@@ -53,7 +53,7 @@ VERBS_EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
 	UNCANCELLED;
 
-	if (!living_has(&cq_of(cq)->living, &cq->handle))
+	if (!live_object_exists(&cq_of(cq)->live, &cq->handle))
 		return refuse_unknown("ibv_resize_cq");
 	return -cq_resize(cq_of(cq), cqe);
 }
@@ -63,11 +63,11 @@ VERBS_EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 	UNCANCELLED;
 	int error;
 
-	if (!living_take(&cq_of(cq)->living, &cq->handle))
+	if (!live_object_remove(&cq_of(cq)->live, &cq->handle))
 		return refuse_unknown("ibv_destroy_cq");
 	error = -cq_destroy(cq_of(cq));
 	if (error)
-		living_add(&cq_of(cq)->living, cq->handle);
+		live_object_add(&cq_of(cq)->live, cq->handle);
 	return error;
 }
 
@@ -100,7 +100,7 @@ int verbs_modify_cq(struct ibv_cq *ib, struct ibv_modify_cq_attr *attr)
 	UNCANCELLED;
 	struct cq *cq = cq_of(ib);
 
-	if (!living_has(&cq->living, &ib->handle))
+	if (!live_object_exists(&cq->live, &ib->handle))
 		return refuse_unknown("ibv_modify_cq");
 	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE) {
 		cause_report(CAUSE_FLAGS_UNKNOWN, 0, "CQ: attr_mask 0x%x", attr->attr_mask);

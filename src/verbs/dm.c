@@ -74,7 +74,7 @@ struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_a
 	if (dm->file >= 0)
 		cmd_fd_show_dm(dm->file, dm->ib.handle, (uint32_t)attr->length);
 	atomic_fetch_add(&context_of(context)->objects, 1);
-	living_add(&dm->living, dm->ib.handle);
+	live_object_add(&dm->live, dm->ib.handle);
 	return &dm->ib;
 }
 
@@ -87,7 +87,7 @@ int verbs_free_dm(struct ibv_dm *ib)
 	int file, error;
 	bool shown;
 
-	if (!living_take(&dm->living, &ib->handle))
+	if (!live_object_remove(&dm->live, &ib->handle))
 		return refuse_unknown("ibv_free_dm");
 	context = context_of(ib->context);
 	shown = dm->file >= 0 && !dm->imported && !adapter_is_foreign(context);
@@ -104,7 +104,7 @@ int verbs_free_dm(struct ibv_dm *ib)
 	}
 	if (shown)
 		cmd_fd_show_dm(file, handle, length);
-	living_add(&dm->living, handle);
+	live_object_add(&dm->live, handle);
 	return error;
 }
 
@@ -137,6 +137,6 @@ struct ibv_mr *verbs_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ib, uint64_t dm
 	}
 	if (answer_of(mr_create(&spec, &mr)) != 0)
 		return NULL;
-	living_add(&mr->living, mr->ib.handle);
+	live_object_add(&mr->live, mr->ib.handle);
 	return &mr->ib;
 }

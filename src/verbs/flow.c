@@ -32,7 +32,7 @@ static struct ibv_flow *create_flow(struct ibv_qp *ib, struct ibv_flow_attr *att
 		errno = error;
 		return NULL;
 	}
-	living_add(&flow->living, flow->ib.handle);
+	live_object_add(&flow->live, flow->ib.handle);
 	return &flow->ib;
 }
 
@@ -40,7 +40,7 @@ static int destroy_flow(struct ibv_flow *ib)
 {
 	struct flow *flow = flow_of(ib);
 
-	if (!living_take(&flow->living, &ib->handle))
+	if (!live_object_remove(&flow->live, &ib->handle))
 		return refuse_unknown("ibv_destroy_flow");
 	if (!adapter_is_foreign(context_of(ib->context)))
 		adapter_detach_flow(flow->qp, flow);
@@ -64,7 +64,7 @@ static struct ibv_counters *create_counters(struct ibv_context *context,
 		return NULL;
 	}
 	atomic_fetch_add(&context_of(context)->objects, 1);
-	living_add(&counters->living, 0);
+	live_object_add(&counters->live, 0);
 	return &counters->ib;
 }
 
@@ -73,14 +73,14 @@ static int destroy_counters(struct ibv_counters *ib)
 	struct context *context;
 	int error;
 
-	if (!living_take(&counters_of(ib)->living, NULL))
+	if (!live_object_remove(&counters_of(ib)->live, NULL))
 		return refuse_unknown("ibv_destroy_counters");
 	context = context_of(ib->context);
 	error = answer_of(counters_destroy(counters_of(ib)));
 	if (!error)
 		atomic_fetch_sub(&context->objects, 1);
 	else
-		living_add(&counters_of(ib)->living, 0);
+		live_object_add(&counters_of(ib)->live, 0);
 	return error;
 }
 

@@ -89,7 +89,7 @@ VERBS_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t 
 	pd->ib.handle = handle;
 	pd->imported = true;
 	atomic_fetch_add(&context_of(context)->objects, 1);
-	living_add(&pd->living, handle);
+	live_object_add(&pd->live, handle);
 	return &pd->ib;
 }
 
@@ -97,11 +97,11 @@ VERBS_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
 {
 	UNCANCELLED;
 
-	if (!living_has(&pd_of(pd)->living, &pd->handle))
+	if (!live_object_exists(&pd_of(pd)->live, &pd->handle))
 		refuse_unknown("ibv_unimport_pd");
 	else if (!pd_of(pd)->imported)
 		refuse(EINVAL, CAUSE_WRONG_TYPE, "PD %u was not imported", pd->handle);
-	else if (living_take(&pd_of(pd)->living, NULL))
+	else if (live_object_remove(&pd_of(pd)->live, NULL))
 		pd_abandon(pd_of(pd));
 }
 
@@ -126,7 +126,7 @@ VERBS_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 		errno = error;
 		return NULL;
 	}
-	living_add(&mr->living, mr->ib.handle);
+	live_object_add(&mr->live, mr->ib.handle);
 	return &mr->ib;
 }
 
@@ -134,10 +134,10 @@ VERBS_EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
 {
 	UNCANCELLED;
 
-	if (!living_take(&mr_of(mr)->living, &mr->handle))
+	if (!live_object_remove(&mr_of(mr)->live, &mr->handle))
 		refuse_unknown("ibv_unimport_mr");
 	else if (!mr_unimport(mr_of(mr)))
-		living_add(&mr_of(mr)->living, mr->handle);
+		live_object_add(&mr_of(mr)->live, mr->handle);
 }
 
 VERBS_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
@@ -159,7 +159,7 @@ VERBS_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t 
 		return NULL;
 	dm_fill(&dm->ib);
 	atomic_fetch_add(&context_of(context)->objects, 1);
-	living_add(&dm->living, dm->ib.handle);
+	live_object_add(&dm->live, dm->ib.handle);
 	return &dm->ib;
 }
 
@@ -168,7 +168,7 @@ VERBS_EXPORT void ibv_unimport_dm(struct ibv_dm *dm)
 	UNCANCELLED;
 	struct context *context;
 
-	if (!living_take(&dm_of(dm)->living, &dm->handle)) {
+	if (!live_object_remove(&dm_of(dm)->live, &dm->handle)) {
 		refuse_unknown("ibv_unimport_dm");
 		return;
 	}
@@ -176,5 +176,5 @@ VERBS_EXPORT void ibv_unimport_dm(struct ibv_dm *dm)
 	if (dm_destroy(dm_of(dm)) == 0)
 		atomic_fetch_sub(&context->objects, 1);
 	else
-		living_add(&dm_of(dm)->living, dm->handle);
+		live_object_add(&dm_of(dm)->live, dm->handle);
 }

@@ -29,7 +29,7 @@ static struct ibv_mr *create(const struct mr_spec *spec)
 
 	if (!spec->pd || answer_of(mr_create(spec, &mr)) != 0)
 		return NULL;
-	living_add(&mr->living, mr->ib.handle);
+	live_object_add(&mr->live, mr->ib.handle);
 	return &mr->ib;
 }
 
@@ -114,7 +114,7 @@ static int check_rereg(int flags, struct ibv_pd *pd, void *addr, size_t length, 
 
 static int check_rereg_command(struct ibv_mr *mr, int flags, struct ibv_pd *pd)
 {
-	if (!living_has(&mr_of(mr)->living, &mr->handle))
+	if (!live_object_exists(&mr_of(mr)->live, &mr->handle))
 		return refuse_unknown("ibv_rereg_mr");
 	if (!flags)
 		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_rereg_mr without flags");
@@ -147,11 +147,11 @@ VERBS_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	UNCANCELLED;
 	int error;
 
-	if (!living_take(&mr_of(mr)->living, &mr->handle))
+	if (!live_object_remove(&mr_of(mr)->live, &mr->handle))
 		return refuse_unknown("ibv_dereg_mr");
 	error = answer_of(mr_destroy(mr_of(mr)));
 	if (error)
-		living_add(&mr_of(mr)->living, mr->handle);
+		live_object_add(&mr_of(mr)->live, mr->handle);
 	return error;
 }
 

@@ -21,7 +21,7 @@ struct ibv_mw *verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	}
 	if (answer_of(mw_create(pd_of(pd), type, &mw)) != 0)
 		return NULL;
-	living_add(&mw->living, mw->ib.handle);
+	live_object_add(&mw->live, mw->ib.handle);
 	return &mw->ib;
 }
 
@@ -30,10 +30,10 @@ int verbs_dealloc_mw(struct ibv_mw *mw)
 	UNCANCELLED;
 	int error;
 
-	if (!living_take(&mw_of(mw)->living, &mw->handle))
+	if (!live_object_remove(&mw_of(mw)->live, &mw->handle))
 		return refuse_unknown("ibv_dealloc_mw");
 	error = answer_of(mw_destroy(mw_of(mw)));
 	if (error)
-		living_add(&mw_of(mw)->living, mw->handle);
+		live_object_add(&mw_of(mw)->live, mw->handle);
 	return error;
 }

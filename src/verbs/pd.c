@@ -20,7 +20,7 @@ VERBS_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	if (!context_of(context)->elsewhere)
 		cmd_fd_show_pd(context->cmd_fd, pd->ib.handle, pd->number);
 	atomic_fetch_add(&context_of(context)->objects, 1);
-	living_add(&pd->living, pd->ib.handle);
+	live_object_add(&pd->live, pd->ib.handle);
 	return &pd->ib;
 }
 
@@ -32,14 +32,14 @@ VERBS_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	bool is_shown;
 	int error;
 
-	if (!living_take(&pd_of(pd)->living, &pd->handle))
+	if (!live_object_remove(&pd_of(pd)->live, &pd->handle))
 		return refuse_unknown("ibv_dealloc_pd");
 	context = context_of(pd->context);
 	is_shown = !pd_of(pd)->parent && !pd_of(pd)->imported && !context->elsewhere;
 	handle = pd->handle;
 	error = answer_of(pd_destroy(pd_of(pd)));
 	if (error)
-		living_add(&pd_of(pd)->living, handle);
+		live_object_add(&pd_of(pd)->live, handle);
 
 	/* what the child of a fork does to its copies is of no concern to others */
 	if (!error && is_shown && !adapter_is_foreign(context))
@@ -80,7 +80,7 @@ struct ibv_pd *verbs_alloc_parent_domain(struct ibv_context *context,
 	    0)
 		return NULL;
 	atomic_fetch_add(&context_of(context)->objects, 1);
-	living_add(&pd->living, pd->ib.handle);
+	live_object_add(&pd->live, pd->ib.handle);
 	return &pd->ib;
 }
 
@@ -96,7 +96,7 @@ struct ibv_td *verbs_alloc_td(struct ibv_context *context, struct ibv_td_init_at
 	if (answer_of(td_create(context, &td)) != 0)
 		return NULL;
 	atomic_fetch_add(&context_of(context)->objects, 1);
-	living_add(&td->living, 0);
+	live_object_add(&td->live, 0);
 	return &td->ib;
 }
 
@@ -106,13 +106,13 @@ int verbs_dealloc_td(struct ibv_td *td)
 	struct context *context;
 	int error;
 
-	if (!living_take(&td_of(td)->living, NULL))
+	if (!live_object_remove(&td_of(td)->live, NULL))
 		return refuse_unknown("ibv_dealloc_td");
 	context = context_of(td->context);
 	error = answer_of(td_destroy(td_of(td)));
 	if (!error)
 		atomic_fetch_sub(&context->objects, 1);
 	else
-		living_add(&td_of(td)->living, 0);
+		live_object_add(&td_of(td)->live, 0);
 	return error;
 }

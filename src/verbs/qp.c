@@ -111,7 +111,7 @@ struct ibv_qp *verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_ini
 		errno = error;
 		return NULL;
 	}
-	living_add(&qp->living, qp->ib.handle);
+	live_object_add(&qp->live, qp->ib.handle);
 	return &qp->ib;
 }
 
@@ -156,7 +156,7 @@ struct ibv_qp *verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_att
 			      attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL,
 			      &handle)) != 0)
 		return NULL;
-	living_add(&handle->living, handle->ib.handle);
+	live_object_add(&handle->live, handle->ib.handle);
 	return &handle->ib;
 }
 
@@ -165,7 +165,7 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int a
 {
 	UNCANCELLED;
 
-	if (!living_has(&qp_of(qp)->living, &qp->handle))
+	if (!live_object_exists(&qp_of(qp)->live, &qp->handle))
 		return refuse_unknown("ibv_query_qp");
 	qp_query(qp_behind(qp), attr, init_attr);
 	if (context_of(qp->context)->infiniband)
@@ -200,12 +200,12 @@ VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	UNCANCELLED;
 	int error;
 
-	if (!living_take(&qp_of(qp)->living, &qp->handle))
+	if (!live_object_remove(&qp_of(qp)->live, &qp->handle))
 		return refuse_unknown("ibv_destroy_qp");
 	let_datagrams_leave(qp_of(qp));
 	error = -qp_destroy(qp_of(qp));
 	if (error)
-		living_add(&qp_of(qp)->living, qp->handle);
+		live_object_add(&qp_of(qp)->live, qp->handle);
 	return error;
 }
 

@@ -5,7 +5,7 @@
 
 #include "base/cause.h"
 #include "object/mw.h"
-#include "base/newer.h"
+#include "base/compat.h"
 #include "verbs/post.h"
 
 int qp_ex_check(enum ibv_qp_type type, uint64_t send_ops_flags)
@@ -202,8 +202,8 @@ static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, 
 	struct wqe *wqe;
 
 	/* a FETH's fields are as wide, a RETH's length has 32 bits (IBA 9.4.4.2) */
-	if (!type || type & ~(NEWER_FLUSH_GLOBAL | NEWER_FLUSH_PERSISTENT) ||
-	    level > NEWER_FLUSH_MR || len > UINT32_MAX) {
+	if (!type || type & ~(COMPAT_FLUSH_GLOBAL | COMPAT_FLUSH_PERSISTENT) ||
+	    level > COMPAT_FLUSH_MR || len > UINT32_MAX) {
 		struct qp *qp = qp_ex_of(ex);
 
 		end(qp);
@@ -212,7 +212,7 @@ static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, 
 		fail(qp, EINVAL);
 		return;
 	}
-	wqe = begin_remote(ex, (enum ibv_wr_opcode)NEWER_WR_FLUSH, rkey, remote_addr);
+	wqe = begin_remote(ex, (enum ibv_wr_opcode)COMPAT_WR_FLUSH, rkey, remote_addr);
 	if (!wqe)
 		return;
 	wqe->length = (uint32_t)len;

@@ -76,7 +76,7 @@ VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int 
 	struct qp *qp;
 	int error = 0;
 
-	if (!living_has(&qp_of(ib)->living, &ib->handle))
+	if (!live_object_exists(&qp_of(ib)->live, &ib->handle))
 		return refuse_unknown("ibv_modify_qp");
 	qp = qp_behind(ib);
 	if (qp->context->infiniband && attr_mask & IBV_QP_AV) {

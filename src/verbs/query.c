@@ -11,7 +11,7 @@
 #include "object/context.h"
 #include "object/dm.h"
 #include "object/limits.h"
-#include "base/newer.h"
+#include "base/compat.h"
 #include "verbs/export.h"
 #include "verbs/gid.h"
 #include "verbs/link.h"
@@ -111,7 +111,7 @@ int verbs_query_device_ex(struct ibv_context *context,
 		},
 	    .completion_timestamp_mask = UINT64_MAX,
 	    .hca_core_clock = HCA_CLOCK_KHZ,
-	    .device_cap_flags_ex = CAP_FLAGS | NEWER_DEVICE_FLUSH_GLOBAL | NEWER_DEVICE_ATOMIC_WRITE,
+	    .device_cap_flags_ex = CAP_FLAGS | COMPAT_DEVICE_FLUSH_GLOBAL | COMPAT_DEVICE_ATOMIC_WRITE,
 	    .cq_mod_caps =
 		{
 		    .max_cq_count = LIMIT_CQ_MODERATE,

@@ -22,7 +22,7 @@ static inline int answer_of(int ret)
 	return -ret;
 }
 
-/* The answer about an object that living_has or living_take did not find: ENOENT. */
+/* The answer about an object that live_object_exists or live_object_remove did not find: ENOENT. */
 int refuse_unknown(const char *verb);
 
 #endif

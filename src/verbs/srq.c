@@ -28,7 +28,7 @@ static struct ibv_srq *create(struct ibv_context *context, struct ibv_pd *pd, vo
 static struct ibv_srq *announce(struct ibv_srq *srq)
 {
 	if (srq)
-		living_add(&srq_of(srq)->living, srq->handle);
+		live_object_add(&srq_of(srq)->live, srq->handle);
 	return srq;
 }
 
@@ -88,14 +88,14 @@ VERBS_EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *srq_at
 {
 	UNCANCELLED;
 
-	if (!living_has(&srq_of(srq)->living, &srq->handle))
+	if (!live_object_exists(&srq_of(srq)->live, &srq->handle))
 		return refuse_unknown("ibv_modify_srq");
 	return -srq_modify(srq_of(srq), srq_attr, srq_attr_mask);
 }
 
 VERBS_EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *srq_attr)
 {
-	if (!living_has(&srq_of(srq)->living, &srq->handle))
+	if (!live_object_exists(&srq_of(srq)->live, &srq->handle))
 		return refuse_unknown("ibv_query_srq");
 	srq_query(srq_of(srq), srq_attr);
 	return 0;
@@ -106,11 +106,11 @@ VERBS_EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 	UNCANCELLED;
 	int error;
 
-	if (!living_take(&srq_of(srq)->living, &srq->handle))
+	if (!live_object_remove(&srq_of(srq)->live, &srq->handle))
 		return refuse_unknown("ibv_destroy_srq");
 	error = -srq_destroy(srq_of(srq));
 	if (error)
-		living_add(&srq_of(srq)->living, srq->handle);
+		live_object_add(&srq_of(srq)->live, srq->handle);
 	return error;
 }
 

@@ -23,7 +23,7 @@ struct ibv_xrcd *verbs_open_xrcd(struct ibv_context *context, struct ibv_xrcd_in
 	if (answer_of(xrcd_open(context_of(context), attr->fd, attr->oflags, &xrcd)) != 0)
 		return NULL;
 	atomic_fetch_add(&context_of(context)->objects, 1);
-	living_add(&xrcd->living, 0);
+	live_object_add(&xrcd->live, 0);
 	return &xrcd->ib;
 }
 
@@ -33,13 +33,13 @@ int verbs_close_xrcd(struct ibv_xrcd *xrcd)
 	struct context *context;
 	int error;
 
-	if (!living_take(&xrcd_of(xrcd)->living, NULL))
+	if (!live_object_remove(&xrcd_of(xrcd)->live, NULL))
 		return refuse_unknown("ibv_close_xrcd");
 	context = context_of(xrcd->context);
 	error = answer_of(xrcd_close(xrcd_of(xrcd)));
 	if (!error)
 		atomic_fetch_sub(&context->objects, 1);
 	else
-		living_add(&xrcd_of(xrcd)->living, 0);
+		live_object_add(&xrcd_of(xrcd)->live, 0);
 	return error;
 }

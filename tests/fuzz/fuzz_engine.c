@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/newer.h"
+#include "base/compat.h"
 #include "fail.h"
 #include "net.h"
 #include "object/ah.h"
@@ -110,9 +110,8 @@ static void connect_qp(unsigned number)
 		.port_num = 1,
 		.path_mtu = IBV_MTU_256,
 		.qkey = QKEY,
-		.qp_access_flags =
-			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-			IBV_ACCESS_REMOTE_ATOMIC | NEWER_ACCESS_FLUSH_GLOBAL,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				   IBV_ACCESS_REMOTE_ATOMIC | COMPAT_ACCESS_FLUSH_GLOBAL,
 		.dest_qp_num = sides[number ^ 1].qp->ib.qp_num,
 		.sq_psn = PSN,
 		.rq_psn = PSN,
@@ -231,7 +230,7 @@ static void post_flush(void)
 
 	lock_acquire(&qp->lock);
 	if (!post_check_state(qp) &&
-	    !sq_begin(qp, (enum ibv_wr_opcode)NEWER_WR_FLUSH, 0, 0, &wqe)) {
+	    !sq_begin(qp, (enum ibv_wr_opcode)COMPAT_WR_FLUSH, 0, 0, &wqe)) {
 		wqe->remote_addr = world_address((uint32_t)(take() & 15) * 4096);
 		wqe->rkey = mr_open->ib.rkey ^ (take() & 1);
 		wqe->remote_srqn = take_srqn();
@@ -520,7 +519,7 @@ static void prepare(void)
 	struct mr_spec spec = {
 		.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-			  NEWER_ACCESS_FLUSH_GLOBAL,
+			  COMPAT_ACCESS_FLUSH_GLOBAL,
 	};
 
 	if (mr_open)

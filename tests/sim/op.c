@@ -99,7 +99,7 @@ static enum ibv_wr_opcode choose_opcode(struct random *random, enum ibv_qp_type 
 		IBV_WR_ATOMIC_FETCH_AND_ADD,
 		IBV_WR_SEND_WITH_INV,
 		IBV_WR_ATOMIC_WRITE,
-		(enum ibv_wr_opcode)NEWER_WR_FLUSH,
+		(enum ibv_wr_opcode)COMPAT_WR_FLUSH,
 	};
 	unsigned count = type == IBV_QPT_UD ? 2 : type == IBV_QPT_UC ? 4 : 13;
 
@@ -223,8 +223,8 @@ static void make_payload(struct end *end, struct op *op, unsigned number, struct
 static void make_flush(struct op *op, struct random *random)
 {
 	op->length = random_below(random, 65536);
-	op->compare_add = NEWER_FLUSH_GLOBAL;
-	op->swap = random_chance(random, 500) ? NEWER_FLUSH_RANGE : NEWER_FLUSH_MR;
+	op->compare_add = COMPAT_FLUSH_GLOBAL;
+	op->swap = random_chance(random, 500) ? COMPAT_FLUSH_RANGE : COMPAT_FLUSH_MR;
 }
 
 void op_make(struct plan *plan, struct end *end, unsigned number, uint32_t *budget,

@@ -319,8 +319,8 @@ static enum ibv_wc_opcode completion_opcode(const struct op *op)
 		return IBV_WC_FETCH_ADD;
 	case IBV_WR_ATOMIC_WRITE:
 		return IBV_WC_ATOMIC_WRITE;
-	case NEWER_WR_FLUSH:
-		return (enum ibv_wc_opcode)NEWER_WC_FLUSH;
+	case COMPAT_WR_FLUSH:
+		return (enum ibv_wc_opcode)COMPAT_WC_FLUSH;
 	default:
 		return IBV_WC_SEND;
 	}

@@ -6,7 +6,7 @@
 #include "mishap.h"
 #include "object/ah.h"
 #include "op.h"
-#include "base/newer.h"
+#include "base/compat.h"
 #include "packet/packet.h"
 
 #define PACKETS_PER_END 60 /* that its payload takes, about */
@@ -132,9 +132,8 @@ static void connect_end(struct plan *plan, struct end *end, const struct terms *
 		.port_num = 1,
 		.path_mtu = (enum ibv_mtu)plan->mtu,
 		.qkey = PLAN_QKEY,
-		.qp_access_flags =
-			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-			IBV_ACCESS_REMOTE_ATOMIC | NEWER_ACCESS_FLUSH_GLOBAL,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				   IBV_ACCESS_REMOTE_ATOMIC | COMPAT_ACCESS_FLUSH_GLOBAL,
 		.dest_qp_num = end->peer->qp->ib.qp_num,
 		.sq_psn = terms->psn[end->number & 1],
 		.rq_psn = terms->psn[~end->number & 1],

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "net.h"
-#include "base/newer.h"
+#include "base/compat.h"
 #include "world.h"
 
 #define PLAN_ENDS     8
@@ -169,7 +169,7 @@ static inline bool op_is_write(const struct op *op)
 /* Its length is that of a range, not of a payload. */
 static inline bool op_is_flush(const struct op *op)
 {
-	return (int)op->opcode == NEWER_WR_FLUSH;
+	return (int)op->opcode == COMPAT_WR_FLUSH;
 }
 
 /* It is finished by a response. */

@@ -9,7 +9,7 @@
 #include "fail.h"
 #include "net.h"
 #include "memory/memory.h"
-#include "base/newer.h"
+#include "base/compat.h"
 #include "memory/hazard.h"
 #include "packet/icrc.h"
 #include "roce/roce.h"
@@ -20,7 +20,7 @@
 #define MESSAGE 65536u
 #define ALL_RIGHTS                                                                                 \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
-	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | NEWER_ACCESS_FLUSH_GLOBAL)
+	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | COMPAT_ACCESS_FLUSH_GLOBAL)
 
 struct world world;
 

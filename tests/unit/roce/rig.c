@@ -13,7 +13,7 @@
 
 #include "base/eventfd.h"
 #include "memory/memory.h"
-#include "base/newer.h"
+#include "base/compat.h"
 #include "memory/hazard.h"
 
 #define START_NS 1000000000ull
@@ -340,7 +340,7 @@ void rig_post_flush(struct qp *qp, uint64_t wr_id, uint64_t address, uint32_t rk
 	struct wqe *wqe;
 
 	lock_acquire(&qp->lock);
-	assert_int_equal(sq_begin(qp, (enum ibv_wr_opcode)NEWER_WR_FLUSH, wr_id, 0, &wqe), 0);
+	assert_int_equal(sq_begin(qp, (enum ibv_wr_opcode)COMPAT_WR_FLUSH, wr_id, 0, &wqe), 0);
 	wqe->remote_addr = address;
 	wqe->rkey = rkey;
 	wqe->length = bytes;

@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
-#include "base/newer.h"
+#include "base/compat.h"
 
 #define BYTES  65536
-#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | NEWER_ACCESS_FLUSH_GLOBAL)
+#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | COMPAT_ACCESS_FLUSH_GLOBAL)
 #define MS     1000000ull
 #define PSN    0xfffffe
 
@@ -108,21 +108,21 @@ static void test_flush(void **state)
 
 	connect(ACCESS);
 	post_write(IBV_WR_RDMA_WRITE, 0, 5000, 1, 0);
-	rig_post_flush(a, 2, address_of(0), there_mr->ib.rkey, BYTES, NEWER_FLUSH_GLOBAL,
-		       NEWER_FLUSH_RANGE);
-	rig_post_flush(a, 3, 0, there_mr->ib.rkey, 0, NEWER_FLUSH_GLOBAL, NEWER_FLUSH_MR);
+	rig_post_flush(a, 2, address_of(0), there_mr->ib.rkey, BYTES, COMPAT_FLUSH_GLOBAL,
+		       COMPAT_FLUSH_RANGE);
+	rig_post_flush(a, 3, 0, there_mr->ib.rkey, 0, COMPAT_FLUSH_GLOBAL, COMPAT_FLUSH_MR);
 	packet = rig_peek(5);
 	assert_int_equal(packet.opcode, FLUSH_OPCODE);
 	assert_int_equal(packet.psn, (PSN + 5) & PACKET_PSN_MASK);
 	assert_int_equal(packet.length, BYTES);
-	assert_int_equal(packet.flush_types, NEWER_FLUSH_GLOBAL);
-	assert_int_equal(packet.flush_level, NEWER_FLUSH_RANGE);
+	assert_int_equal(packet.flush_types, COMPAT_FLUSH_GLOBAL);
+	assert_int_equal(packet.flush_level, COMPAT_FLUSH_RANGE);
 	assert_int_equal(packet.payload_bytes, 0);
 	assert_int_equal(rig_peek(6).psn, (PSN + 6) & PACKET_PSN_MASK);
-	assert_int_equal(rig_peek(6).flush_level, NEWER_FLUSH_MR);
+	assert_int_equal(rig_peek(6).flush_level, COMPAT_FLUSH_MR);
 	run();
 	pair_expect(1, IBV_WC_SUCCESS);
-	assert_int_equal(pair_expect(2, IBV_WC_SUCCESS).opcode, NEWER_WC_FLUSH);
+	assert_int_equal(pair_expect(2, IBV_WC_SUCCESS).opcode, COMPAT_WC_FLUSH);
 	pair_expect(3, IBV_WC_SUCCESS);
 	assert_memory_equal(here, there, 5000);
 }
@@ -146,7 +146,7 @@ static void test_request_is_lost(void **state)
 	lost_opcode = ATOMIC_WRITE_OPCODE;
 	rig_on_packet = lose_first;
 	post_write(IBV_WR_ATOMIC_WRITE, 7, 8, 1, 0);
-	rig_post_flush(a, 2, address_of(0), there_mr->ib.rkey, 64, NEWER_FLUSH_GLOBAL, 0);
+	rig_post_flush(a, 2, address_of(0), there_mr->ib.rkey, 64, COMPAT_FLUSH_GLOBAL, 0);
 	run();
 	pair_expect(1, IBV_WC_SUCCESS);
 	pair_expect(2, IBV_WC_SUCCESS);
@@ -164,7 +164,7 @@ static void test_response_is_lost(void **state)
 	pair_expect(1, IBV_WC_SUCCESS);
 	assert_int_equal(there[7], 42);
 	lost_opcode = RESPONSE_ONLY;
-	rig_post_flush(a, 2, address_of(0), there_mr->ib.rkey, 64, NEWER_FLUSH_GLOBAL, 0);
+	rig_post_flush(a, 2, address_of(0), there_mr->ib.rkey, 64, COMPAT_FLUSH_GLOBAL, 0);
 	run();
 	pair_expect(2, IBV_WC_SUCCESS);
 	assert_int_equal(lost_opcode, -1);
@@ -237,14 +237,14 @@ static void test_qp_without_right(void **state)
 static void test_flush_without_right(void **state)
 {
 	connect(IBV_ACCESS_REMOTE_WRITE);
-	rig_post_flush(a, 1, address_of(0), there_mr->ib.rkey, 64, NEWER_FLUSH_GLOBAL, 0);
+	rig_post_flush(a, 1, address_of(0), there_mr->ib.rkey, 64, COMPAT_FLUSH_GLOBAL, 0);
 	refused(IBV_WC_REM_INV_REQ_ERR);
 }
 
 static void test_flush_out_of_range(void **state)
 {
 	connect(ACCESS);
-	rig_post_flush(a, 1, address_of(0), there_mr->ib.rkey, BYTES + 1, NEWER_FLUSH_GLOBAL, 0);
+	rig_post_flush(a, 1, address_of(0), there_mr->ib.rkey, BYTES + 1, COMPAT_FLUSH_GLOBAL, 0);
 	refused(IBV_WC_REM_ACCESS_ERR);
 }
 
@@ -302,7 +302,7 @@ static void inject_flushes(unsigned from, unsigned to)
 					     .va = address_of(0),
 					     .rkey = there_mr->ib.rkey,
 					     .length = 64,
-					     .flush_types = NEWER_FLUSH_GLOBAL },
+					     .flush_types = COMPAT_FLUSH_GLOBAL },
 			   NULL);
 }
 

@@ -1,11 +1,11 @@
-#include "tools/qp_words.h"
+#include "tools/qp_names.h"
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 
 #include "base/arena.h"
 
-const char *qp_words_type(unsigned type)
+const char *qp_names_type(unsigned type)
 {
 	switch (type) {
 	case IBV_QPT_RC:
@@ -27,18 +27,18 @@ const char *qp_words_type(unsigned type)
 	}
 }
 
-const char *qp_words_state(unsigned state)
+const char *qp_names_state(unsigned state)
 {
 	static const char *const states[] = {
-	    [IBV_QPS_RESET] = "RESET", [IBV_QPS_INIT] = "INIT", [IBV_QPS_RTR] = "RTR",
-	    [IBV_QPS_RTS] = "RTS",     [IBV_QPS_SQD] = "SQD",   [IBV_QPS_SQE] = "SQE",
-	    [IBV_QPS_ERR] = "ERR",
+		[IBV_QPS_RESET] = "RESET", [IBV_QPS_INIT] = "INIT", [IBV_QPS_RTR] = "RTR",
+		[IBV_QPS_RTS] = "RTS",	   [IBV_QPS_SQD] = "SQD",   [IBV_QPS_SQE] = "SQE",
+		[IBV_QPS_ERR] = "ERR",
 	};
 
 	return state < sizeof(states) / sizeof(states[0]) ? states[state] : "?";
 }
 
-const char *qp_words_path(unsigned path)
+const char *qp_names_path(unsigned path)
 {
 	switch (path) {
 	case ARENA_PATH_NONE:

@@ -1,4 +1,4 @@
-#include "tools/place.h"
+#include "tools/libdir.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -27,7 +27,7 @@ static bool has_library(const char *base, const char *sub, const char *library, 
 	return true;
 }
 
-static void set_preload(const char *dir, struct place *out)
+static void set_preload(const char *dir, struct libdir *out)
 {
 	const size_t size = sizeof(out->preload);
 
@@ -36,7 +36,7 @@ static void set_preload(const char *dir, struct place *out)
 }
 
 /* base is the build directory's src. */
-static bool find_in_build_tree(const char *base, struct place *out)
+static bool find_in_build_tree(const char *base, struct libdir *out)
 {
 	char verbs[PATH_MAX], cm[PATH_MAX], preload[PATH_MAX];
 	bool has_cm;
@@ -51,7 +51,7 @@ static bool find_in_build_tree(const char *base, struct place *out)
 	return true;
 }
 
-int place_find(const char *program_dir, struct place *out)
+int libdir_find(const char *program_dir, struct libdir *out)
 {
 	char base[PATH_MAX], dir[PATH_MAX];
 
@@ -63,8 +63,8 @@ int place_find(const char *program_dir, struct place *out)
 	    find_in_build_tree(base, out))
 		return 0;
 
-	if (!has_library(program_dir, PLACE_LIBDIR_FROM_BINDIR, LIBIBVERBS, dir) &&
-	    !has_library(PLACE_LIBDIR, ".", LIBIBVERBS, dir))
+	if (!has_library(program_dir, LIBDIR_FROM_BINDIR, LIBIBVERBS, dir) &&
+	    !has_library(LIBDIR_INSTALLED, ".", LIBIBVERBS, dir))
 		return -ENOENT;
 	snprintf(out->library_path, sizeof(out->library_path), "%s", dir);
 	set_preload(has_library(dir, ".", LIBSYSFS, base) ? dir : NULL, out);
@@ -72,7 +72,7 @@ int place_find(const char *program_dir, struct place *out)
 	return 0;
 }
 
-int place_of_program(char *dir, size_t len)
+int libdir_of_program(char *dir, size_t len)
 {
 	ssize_t got = readlink("/proc/self/exe", dir, len);
 	char resolved[PATH_MAX], *slash;
@@ -96,7 +96,7 @@ int place_of_program(char *dir, size_t len)
 	return 0;
 }
 
-const char *place_installed(void)
+const char *libdir_installed(void)
 {
-	return PLACE_LIBDIR;
+	return LIBDIR_INSTALLED;
 }

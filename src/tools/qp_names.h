@@ -1,0 +1,18 @@
+/*
+ * QP names - the names of what numbers mean in a QP, as users know them.
+ *
+ * Static text; "?" for what is no such number.
+ */
+#ifndef TOOLS_QP_NAMES_H
+#define TOOLS_QP_NAMES_H
+
+/* enum ibv_qp_type */
+const char *qp_names_type(unsigned type);
+
+/* enum ibv_qp_state */
+const char *qp_names_state(unsigned state);
+
+/* enum arena_path */
+const char *qp_names_path(unsigned path);
+
+#endif
