@@ -53,9 +53,8 @@ bool shm_answer_refuse(struct link *link, const struct record_header *header, en
 	return send_nak(link, header->src_qpn, header->dst_qpn, &pending);
 }
 
-static void want_answer(struct qp *qp)
+static void want_answer(struct shm_qp *lq)
 {
-	struct shm_qp *lq = shm_of(qp);
 	struct link *link = lq->link;
 
 	lock_acquire(&link->wait_lock);
@@ -68,11 +67,11 @@ static void want_answer(struct qp *qp)
 	lock_release(&link->wait_lock);
 }
 
-bool shm_answer_add(struct qp *qp, const struct record_header *header, uint64_t value)
+bool shm_answer_add(struct shm_qp *lq, const struct record_header *header, uint64_t value)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 
-	if (!shm_answer_has_room(qp))
+	if (!shm_answer_has_room(lq))
 		return false;
 	lq->responses[lq->response_tail++ % RESPONSES_MAX] = (struct response){
 		.kind = record_kind(header),
@@ -87,9 +86,10 @@ bool shm_answer_add(struct qp *qp, const struct record_header *header, uint64_t 
 }
 
 /* One record of a READ's response. False: no room. */
-static bool respond_read(struct qp *qp, struct response *response, enum cause *cause)
+static bool respond_read(struct shm_qp *lq, struct response *response, enum cause *cause)
 {
-	struct link *link = shm_of(qp)->link;
+	struct qp *qp = lq->qp;
+	struct link *link = lq->link;
 	uint32_t bytes = response->total - response->done;
 	uint32_t flags = response->done ? 0 : RECORD_FIRST;
 	struct record *record;
@@ -122,9 +122,10 @@ out:
 	return record != NULL;
 }
 
-static bool respond_atomic(struct qp *qp, struct response *response)
+static bool respond_atomic(struct shm_qp *lq, struct response *response)
 {
-	struct link *link = shm_of(qp)->link;
+	struct qp *qp = lq->qp;
+	struct link *link = lq->link;
 	struct record *record;
 
 	lock_acquire(&link->tx_lock);
@@ -146,15 +147,15 @@ static bool respond_atomic(struct qp *qp, struct response *response)
 	return record != NULL;
 }
 
-bool shm_answer_send(struct qp *qp) NO_LOCK_CHECK
+bool shm_answer_send(struct shm_qp *lq) NO_LOCK_CHECK
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 
 	while (lq->response_head != lq->response_tail) {
 		struct response *response = &lq->responses[lq->response_head % RESPONSES_MAX];
 		enum cause cause = CAUSE_NONE;
-		bool room = response->kind == RECORD_READ ? respond_read(qp, response, &cause) :
-							    respond_atomic(qp, response);
+		bool room = response->kind == RECORD_READ ? respond_read(lq, response, &cause) :
+							    respond_atomic(lq, response);
 
 		if (cause != CAUSE_NONE) {
 			lq->nak = (struct nak_pending){
@@ -171,7 +172,7 @@ bool shm_answer_send(struct qp *qp) NO_LOCK_CHECK
 			break;
 		}
 		if (!room) {
-			want_answer(qp);
+			want_answer(lq);
 			return false;
 		}
 		if (response->done == response->total)
@@ -179,7 +180,7 @@ bool shm_answer_send(struct qp *qp) NO_LOCK_CHECK
 	}
 	if (lq->nak.nak) {
 		if (!send_nak(lq->link, qp->attr.dest_qp_num, qp->ib.qp_num, &lq->nak)) {
-			want_answer(qp);
+			want_answer(lq);
 			return false;
 		}
 		lq->nak.nak = 0;
@@ -196,18 +197,18 @@ static void forget_waiting(struct shm_qp *lq, struct link *link) REQUIRES(link->
 	link->answering_count--;
 }
 
-void shm_answer_is_through(struct qp *qp)
+void shm_answer_is_through(struct shm_qp *lq)
 {
-	struct link *link = shm_of(qp)->link;
+	struct link *link = lq->link;
 
 	lock_acquire(&link->wait_lock);
-	forget_waiting(shm_of(qp), link);
+	forget_waiting(lq, link);
 	lock_release(&link->wait_lock);
 }
 
-void shm_answer_leave(struct qp *qp)
+void shm_answer_leave(struct shm_qp *lq)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 	struct link *link = lq->link;
 
 	lock_acquire(&link->wait_lock);
@@ -258,20 +259,21 @@ static void hold_acks(struct link *link, uint64_t position)
 		link->rx.hold = position;
 }
 
-void shm_answer_nak(struct qp *qp, struct link *link, uint32_t to, const struct nak_pending *nak)
+void shm_answer_nak(struct shm_qp *lq, struct link *link, uint32_t to, const struct nak_pending *nak)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 
-	if (!shm_answer_is_owed(qp) && send_nak(link, to, qp->ib.qp_num, nak))
+	if (!shm_answer_is_owed(lq) && send_nak(link, to, qp->ib.qp_num, nak))
 		return;
 	lq->nak = *nak;
 	hold_acks(link, nak->position);
-	want_answer(qp);
+	want_answer(lq);
 }
 
-void shm_answer_forget(struct qp *qp)
+void shm_answer_forget(struct shm_qp *lq)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
+
 	/* destroyed: it will never answer */
 	bool gone = atomic_load_explicit(&qp->entry->word, memory_order_relaxed) == 0;
 	struct nak_pending nak = {
@@ -286,7 +288,7 @@ void shm_answer_forget(struct qp *qp)
 	/* by any thread, so the ring that another may be reading is not touched */
 	if (!put_nak(lq->link, qp->attr.dest_qp_num, qp->ib.qp_num, &nak)) {
 		lq->nak = nak;
-		want_answer(qp);
+		want_answer(lq);
 		return;
 	}
 	link_notify(lq->link);

@@ -14,25 +14,21 @@
 #include "shm/shm_qp.h"
 
 /* For one more response; there are some. */
-static inline bool shm_answer_has_room(struct qp *qp)
+static inline bool shm_answer_has_room(struct shm_qp *lq)
 {
-	const struct shm_qp *lq = shm_of(qp);
-
 	return lq->response_tail - lq->response_head < RESPONSES_MAX;
 }
 
-static inline bool shm_answer_is_owed(struct qp *qp)
+static inline bool shm_answer_is_owed(struct shm_qp *lq)
 {
-	const struct shm_qp *lq = shm_of(qp);
-
 	return lq->response_head != lq->response_tail;
 }
 
 /* The response to this request, with an atomic's result. False: there is no room. */
-bool shm_answer_add(struct qp *qp, const struct record_header *header, uint64_t value);
+bool shm_answer_add(struct shm_qp *lq, const struct record_header *header, uint64_t value);
 
 /* A NAK to QP `to` at the other end of the link, of the request at nak->position. */
-void shm_answer_nak(struct qp *qp, struct link *link, uint32_t to, const struct nak_pending *nak);
+void shm_answer_nak(struct shm_qp *lq, struct link *link, uint32_t to, const struct nak_pending *nak);
 
 /*
  * What no QP takes is answered as by nobody (NAK_SILENCE), or, if it can never be taken, so that the
@@ -46,21 +42,21 @@ bool shm_answer_refuse(struct link *link, const struct record_header *header, en
  * Sends what is owed, as far as there is room; false: not all of it. A READ whose memory is gone fails
  * the QP.
  */
-bool shm_answer_send(struct qp *qp);
+bool shm_answer_send(struct shm_qp *lq);
 
 /* Everything that the QP owed was sent: it is off the link's list. */
-void shm_answer_is_through(struct qp *qp);
+void shm_answer_is_through(struct shm_qp *lq);
 
 /*
  * The QP leaves its connection: it is off the link's list, and a NAK that found no room stays behind with
  * the link. Without it the request that was refused would count as carried out.
  */
-void shm_answer_leave(struct qp *qp);
+void shm_answer_leave(struct shm_qp *lq);
 
 /* Sends what QPs left behind; false: not all of it, for want of room. Caller holds rx_lock. */
 bool shm_answer_send_orphans(struct link *link);
 
 /* Nobody will answer what is owed: the requester's time-out starts, as on a wire. */
-void shm_answer_forget(struct qp *qp);
+void shm_answer_forget(struct shm_qp *lq);
 
 #endif

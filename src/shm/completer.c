@@ -6,10 +6,8 @@
 #include "shm/requester.h"
 #include "shm/retry.h"
 
-static void finish_message(struct qp *qp, struct wqe *wqe)
+static void finish_message(struct shm_qp *lq, struct wqe *wqe)
 {
-	struct shm_qp *lq = shm_of(qp);
-
 	wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	lq->unacked--;
 	if (wqe_is_read(wqe))
@@ -21,20 +19,23 @@ static bool is_on_the_way(const struct wqe *wqe)
 	return wqe->state == WQE_ISSUED && !wqe_has_failed(wqe);
 }
 
-void shm_completer_on_ack(struct qp *qp, uint32_t seq)
+void shm_completer_on_ack(struct shm_qp *lq, uint32_t seq)
 {
+	struct qp *qp = lq->qp;
 	struct wqe *wqe = sq_wqe(&qp->sq, seq);
 
 	if (seq - qp->sq.head >= qp->sq.issue - qp->sq.head || !is_on_the_way(wqe) ||
 	    wqe_is_read(wqe))
 		return;
-	finish_message(qp, wqe);
-	shm_retry_on_ack(qp);
+	finish_message(lq, wqe);
+	shm_retry_on_ack(lq);
 }
 
 /* The request on the way with this number; false: there is none (a late answer). */
-static bool find_msn(struct qp *qp, uint32_t msn, uint32_t *seq)
+static bool find_msn(struct shm_qp *lq, uint32_t msn, uint32_t *seq)
 {
+	struct qp *qp = lq->qp;
+
 	for (uint32_t s = qp->sq.head; s != qp->sq.tail; s++) {
 		struct wqe *wqe = sq_wqe(&qp->sq, s);
 
@@ -55,8 +56,10 @@ static bool find_msn(struct qp *qp, uint32_t msn, uint32_t *seq)
  * with NAKs, so no READ can be left there; if one is, the peer is out of order, and that READ is
  * what fails.
  */
-static uint32_t finish_earlier(struct qp *qp, uint32_t seq)
+static uint32_t finish_earlier(struct shm_qp *lq, uint32_t seq)
 {
+	struct qp *qp = lq->qp;
+
 	for (uint32_t s = qp->sq.head; s != seq; s++) {
 		struct wqe *wqe = sq_wqe(&qp->sq, s);
 
@@ -64,88 +67,89 @@ static uint32_t finish_earlier(struct qp *qp, uint32_t seq)
 			continue;
 		if (wqe_is_read(wqe))
 			return s;
-		finish_message(qp, wqe);
-		shm_retry_on_ack(qp);
+		finish_message(lq, wqe);
+		shm_retry_on_ack(lq);
 	}
 	return seq;
 }
 
-static void give_up(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause)
+static void give_up(struct shm_qp *lq, uint32_t seq, enum ibv_wc_status status, enum cause cause)
 {
+	struct qp *qp = lq->qp;
 	struct wqe *wqe = sq_wqe(&qp->sq, seq);
 
 	if (is_on_the_way(wqe))
-		finish_message(qp, wqe); /* for the counters; shm_requester_fail marks it again */
+		finish_message(lq, wqe); /* for the counters; shm_requester_fail marks it again */
 	qp->sq.issue = seq + 1;
-	shm_requester_fail(qp, seq, status, cause,
+	shm_requester_fail(lq, seq, status, cause,
 		       "peer QP 0x%06x, rkey 0x%x, remote address 0x%llx, length %u",
 		       qp->attr.dest_qp_num, wqe->rkey, (unsigned long long)wqe->remote_addr,
 		       wqe->length);
 }
 
-void shm_completer_on_nak(struct qp *qp, const struct record_header *header)
+void shm_completer_on_nak(struct shm_qp *lq, const struct record_header *header)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 	enum cause cause = header->rkey < CAUSE_COUNT ? (enum cause)header->rkey : CAUSE_INTERNAL;
 	uint32_t seq;
 
 	if (lq->attempt != header->msn >> 24 ||
-	    !find_msn(qp, record_msn(header), &seq))
+	    !find_msn(lq, record_msn(header), &seq))
 		return;
-	seq = finish_earlier(qp, seq);
+	seq = finish_earlier(lq, seq);
 	sq_retire(qp);
 	switch (header->imm) {
 	case NAK_RNR:
 		if (header->total & NAK_UNCOUNTED)
-			shm_retry_on_busy(qp, seq, header->total & 31);
+			shm_retry_on_busy(lq, seq, header->total & 31);
 		else
-			shm_retry_on_rnr_nak(qp, seq, header->total & 31);
+			shm_retry_on_rnr_nak(lq, seq, header->total & 31);
 		break;
 	case NAK_SILENCE:
-		shm_retry_on_silence(qp, seq, cause);
+		shm_retry_on_silence(lq, seq, cause);
 		break;
 	case NAK_UNREACHABLE:
-		shm_retry_on_loss(qp, seq, cause);
+		shm_retry_on_loss(lq, seq, cause);
 		break;
 	case NAK_REMOTE_ACCESS:
-		give_up(qp, seq, IBV_WC_REM_ACCESS_ERR, cause);
+		give_up(lq, seq, IBV_WC_REM_ACCESS_ERR, cause);
 		break;
 	case NAK_REMOTE_OPERATION:
-		give_up(qp, seq, IBV_WC_REM_OP_ERR, cause);
+		give_up(lq, seq, IBV_WC_REM_OP_ERR, cause);
 		break;
 	case NAK_INVALID_REQUEST:
 	default:
-		give_up(qp, seq, IBV_WC_REM_INV_REQ_ERR, cause);
+		give_up(lq, seq, IBV_WC_REM_INV_REQ_ERR, cause);
 		break;
 	}
 }
 
-void shm_completer_on_response(struct qp *qp, const struct record_header *header, const void *payload)
+void shm_completer_on_response(struct shm_qp *lq, const struct record_header *header, const void *payload)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 	enum cause cause;
 	struct wqe *wqe;
 	uint32_t seq, earlier;
 
-	if (lq->attempt != header->msn >> 24 || !find_msn(qp, record_msn(header), &seq))
+	if (lq->attempt != header->msn >> 24 || !find_msn(lq, record_msn(header), &seq))
 		return;
 	wqe = sq_wqe(&qp->sq, seq);
 	if (!wqe_is_read(wqe) || seq == qp->sq.issue ||
 	    header->bytes > wqe->length - wqe->done)
 		return;
-	earlier = finish_earlier(qp, seq);
+	earlier = finish_earlier(lq, seq);
 	if (earlier != seq)
 		return;
 	cause = memory_scatter(wqe->sge, wqe->num_sge, qp->pd->number, wqe->done, payload,
 			       header->bytes);
 	if (cause != CAUSE_NONE) {
-		give_up(qp, seq, IBV_WC_LOC_PROT_ERR, cause);
+		give_up(lq, seq, IBV_WC_LOC_PROT_ERR, cause);
 		return;
 	}
 	wqe->done += header->bytes;
 	if (wqe->done < wqe->length)
 		return;
-	finish_message(qp, wqe);
-	shm_retry_on_ack(qp);
-	shm_requester_on_progress(qp);
+	finish_message(lq, wqe);
+	shm_retry_on_ack(lq);
+	shm_requester_on_progress(lq);
 }

@@ -81,29 +81,29 @@ static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, e
 	return record ? CARRIED : CARRY_NO_ROOM;
 }
 
-static enum carried send_failed(struct qp *qp, struct wqe *wqe, enum ibv_wc_status status,
+static enum carried send_failed(struct shm_qp *lq, struct wqe *wqe, enum ibv_wc_status status,
 				enum cause cause)
 {
-	uint32_t seq = qp->sq.issue++;
+	uint32_t seq = lq->qp->sq.issue++;
 
-	shm_of(qp)->sought = false;
-	shm_requester_fail(qp, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
+	lq->sought = false;
+	shm_requester_fail(lq, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
 		       wqe->remote_qpn);
 	return CARRY_FAILED;
 }
 
 /* True: gone, one way or the other; false: *carried is what became of it. */
-static bool send_to_wire(struct qp *qp, struct wqe *wqe, enum carried *carried)
+static bool send_to_wire(struct shm_qp *lq, struct wqe *wqe, enum carried *carried)
 {
 	enum cause cause = CAUSE_NONE;
-	int error = shm_env.datagram_to_wire ? shm_env.datagram_to_wire(qp, wqe, &cause) : 0;
+	int error = shm_env.datagram_to_wire ? shm_env.datagram_to_wire(lq->qp, wqe, &cause) : 0;
 
-	if (error == -EAGAIN && shm_retry_on_wire_full(qp, wqe))
+	if (error == -EAGAIN && shm_retry_on_wire_full(lq, wqe))
 		*carried = CARRY_WAIT;
-	else if (error == -EINPROGRESS && shm_retry_on_unknown(qp))
+	else if (error == -EINPROGRESS && shm_retry_on_unknown(lq))
 		*carried = CARRY_WAIT;
 	else if (error == -EFAULT)
-		*carried = send_failed(qp, wqe,
+		*carried = send_failed(lq, wqe,
 				       cause == CAUSE_MESSAGE_TOO_LONG ? IBV_WC_LOC_LEN_ERR :
 									 IBV_WC_LOC_PROT_ERR,
 				       cause);
@@ -128,8 +128,9 @@ static bool all_known(const uint32_t *slots, int count)
 	return known;
 }
 
-enum carried datagram_send(struct qp *qp, struct wqe *wqe)
+enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe)
 {
+	struct qp *qp = lq->qp;
 	const union ibv_gid *to = &wqe->ah->attr.grh.dgid;
 	bool group = gid_is_multicast(to->raw);
 	uint32_t slots[GROUP_SLOTS];
@@ -138,26 +139,26 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 	int count = 0;
 
 	if (wqe->ah->pd_number != qp->pd->number) /* IBA C10-10 */
-		return send_failed(qp, wqe, IBV_WC_LOC_QP_OP_ERR, CAUSE_OTHER_PD);
+		return send_failed(lq, wqe, IBV_WC_LOC_QP_OP_ERR, CAUSE_OTHER_PD);
 	if (wqe->length > qp_mtu(qp))
-		return send_failed(qp, wqe, IBV_WC_LOC_LEN_ERR, CAUSE_MESSAGE_TOO_LONG);
+		return send_failed(lq, wqe, IBV_WC_LOC_LEN_ERR, CAUSE_MESSAGE_TOO_LONG);
 	if (!wqe_data(wqe)) {
 		cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, 0);
 		if (cause != CAUSE_NONE)
-			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);
+			return send_failed(lq, wqe, IBV_WC_LOC_PROT_ERR, cause);
 	}
 	if (group) {
 		bool asked = false;
 
 		count = shm_env.group_members(to, slots, GROUP_SLOTS, &asked);
-		if ((asked || !all_known(slots, count)) && shm_retry_on_unknown(qp))
+		if ((asked || !all_known(slots, count)) && shm_retry_on_unknown(lq))
 			return CARRY_WAIT;
 		if (asked)
 			cause_report_ratelimited(CAUSE_DAEMON_SILENT, qp->ib.qp_num,
 				     "the members of a group; the datagram goes to the %d known", count);
 	}
 	/* The wire first: what has to wait for it must not have reached the members here already. */
-	if ((group || !wqe->ah->local) && !send_to_wire(qp, wqe, &carried))
+	if ((group || !wqe->ah->local) && !send_to_wire(lq, wqe, &carried))
 		return carried;
 	if (!group && wqe->ah->local)
 		slots[count++] = wqe->remote_qpn >> ARENA_QP_BITS;
@@ -165,7 +166,7 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 		bool asked = false;
 		struct link *link = shm_env.find_link(slots[i], &asked);
 
-		if (!link && asked && !group && shm_retry_on_unknown(qp))
+		if (!link && asked && !group && shm_retry_on_unknown(lq))
 			return CARRY_WAIT;
 		if (!link)
 			continue; /* nobody there: dropped, as on a wire */
@@ -175,16 +176,16 @@ enum carried datagram_send(struct qp *qp, struct wqe *wqe)
 		 */
 		if (send_to(qp, wqe, link, &cause) == CARRY_NO_ROOM && !group && !wqe->route &&
 		    link->alive) {
-			shm_requester_block(qp, link);
-			shm_retry_on_full(qp);
+			shm_requester_block(lq, link);
+			shm_retry_on_full(lq);
 			link_put(link);
 			return CARRY_NO_ROOM;
 		}
 		link_put(link);
 		if (cause != CAUSE_NONE)
-			return send_failed(qp, wqe, IBV_WC_LOC_PROT_ERR, cause);
+			return send_failed(lq, wqe, IBV_WC_LOC_PROT_ERR, cause);
 	}
-	shm_of(qp)->sought = false;
+	lq->sought = false;
 	wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	return CARRIED;
 }

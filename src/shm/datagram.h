@@ -18,7 +18,7 @@
 #include "shm/shm_qp.h"
 #include "shm/requester.h"
 
-enum carried datagram_send(struct qp *qp, struct wqe *wqe);
+enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe);
 
 /* To one QP. `payload` is GRH and data, header->bytes long. */
 void datagram_deliver(struct qp *qp, const struct record_header *header, const uint8_t *payload);

@@ -74,9 +74,9 @@ static enum onesided copy_mapped(struct qp *qp, struct wqe *wqe, char *target, s
 }
 
 /* Moved by other means: asks the owner to migrate the region when that pays. Holds no tx_lock. */
-static void want(struct qp *qp, uint32_t key, uint64_t length, size_t bytes)
+static void want(struct shm_qp *lq, uint32_t key, uint64_t length, size_t bytes)
 {
-	struct link *link = shm_of(qp)->link;
+	struct link *link = lq->link;
 	struct record *record;
 
 	if (!heap_pays(&link->heap, key, length, bytes))
@@ -87,7 +87,7 @@ static void want(struct qp *qp, uint32_t key, uint64_t length, size_t bytes)
 		record->header = (struct record_header){ .rkey = key };
 		ring_publish(&link->tx, record, record_word(RECORD_MIGRATE, 0, 0));
 		heap_asked(&link->heap, key);
-		shm_of(qp)->published = true;
+		lq->published = true;
 	}
 	lock_release(&link->tx_lock);
 }
@@ -103,9 +103,11 @@ static char *find_mapped(struct link *link, const struct arena_key *entry, uint6
 	return place ? heap_map(&link->heap, place, bytes) : NULL;
 }
 
-static enum onesided copy_slice(struct qp *qp, struct wqe *wqe, struct link *link, uint64_t host,
+static enum onesided copy_slice(struct shm_qp *lq, struct wqe *wqe, uint64_t host,
 				uint32_t flags, size_t *slice, enum cause *cause)
 {
+	struct qp *qp = lq->qp;
+	struct link *link = lq->link;
 	bool read = opcode_operation(wqe->opcode) == OPERATION_READ;
 	struct arena_key *entry = &link->peer_keys[KEY_INDEX(wqe->rkey)];
 	char *mapped = find_mapped(link, entry, host, slice);
@@ -118,7 +120,7 @@ static enum onesided copy_slice(struct qp *qp, struct wqe *wqe, struct link *lin
 	if (mapped)
 		return copy_mapped(qp, wqe, mapped, bytes, cause);
 	if (link->xcopy == XCOPY_VM && !(flags & KEY_STAYS) && !entry->heap)
-		want(qp, wqe->rkey, entry->length, bytes);
+		want(lq, wqe->rkey, entry->length, bytes);
 	switch (xcopy_move(link, read ? XCOPY_READ : XCOPY_WRITE, iov, pieces, host, bytes)) {
 	case 0:
 		return ONESIDED_DONE;
@@ -132,9 +134,10 @@ static enum onesided copy_slice(struct qp *qp, struct wqe *wqe, struct link *lin
 	}
 }
 
-enum onesided onesided_execute(struct qp *qp, struct wqe *wqe, int64_t *budget, enum cause *cause)
+enum onesided onesided_execute(struct shm_qp *lq, struct wqe *wqe, int64_t *budget, enum cause *cause)
 {
-	struct link *link = shm_of(qp)->link;
+	struct qp *qp = lq->qp;
+	struct link *link = lq->link;
 	bool read = opcode_operation(wqe->opcode) == OPERATION_READ;
 	uint32_t right = read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
 	enum onesided result = ONESIDED_DONE;
@@ -159,7 +162,7 @@ enum onesided onesided_execute(struct qp *qp, struct wqe *wqe, int64_t *budget, 
 		    flags & KEY_NULL || (flags & KEY_MOVING && link->xcopy != XCOPY_SELF))
 			result = ONESIDED_BY_MESSAGE;
 		else
-			result = copy_slice(qp, wqe, link, host + wqe->done, flags, &bytes, cause);
+			result = copy_slice(lq, wqe, host + wqe->done, flags, &bytes, cause);
 		hazard_clear(hazard);
 		if (result != ONESIDED_DONE)
 			return result;

@@ -24,6 +24,6 @@ enum onesided {
 	ONESIDED_LOCAL_ERROR, /* *cause says which; nothing else was written */
 };
 
-enum onesided onesided_execute(struct qp *qp, struct wqe *wqe, int64_t *budget, enum cause *cause);
+enum onesided onesided_execute(struct shm_qp *lq, struct wqe *wqe, int64_t *budget, enum cause *cause);
 
 #endif

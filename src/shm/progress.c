@@ -20,35 +20,40 @@ _Thread_local uint64_t shm_moved __attribute__((tls_model("initial-exec")));
 /* The QP that the last record was for stays locked: records of one QP often come in a row. */
 struct turn {
 	struct link *link;
-	struct qp *qp;
+	struct shm_qp *lq;
 };
 
 static void leave_qp(struct turn *turn) NO_LOCK_CHECK
 {
-	if (!turn->qp)
+	if (!turn->lq)
 		return;
 	cq_give_events();
-	qp_unlock(turn->qp);
-	turn->qp = NULL;
+	qp_unlock(turn->lq->qp);
+	turn->lq = NULL;
 }
 
-static struct qp *take_qp(struct turn *turn, uint32_t qpn) NO_LOCK_CHECK
+/* NULL: there is none with this number, or it takes another path. */
+static struct shm_qp *take_qp(struct turn *turn, uint32_t qpn) NO_LOCK_CHECK
 {
-	if (turn->qp && turn->qp->ib.qp_num == qpn)
-		return turn->qp;
+	struct qp *qp;
+
+	if (turn->lq && turn->lq->qp->ib.qp_num == qpn)
+		return turn->lq;
 	leave_qp(turn);
-	turn->qp = qp_find_locked(qpn);
-	if (turn->qp && !shm_of(turn->qp)) {
-		qp_unlock(turn->qp);
-		turn->qp = NULL;
-	}
-	return turn->qp;
+	qp = qp_find_locked(qpn);
+	if (!qp)
+		return NULL;
+	turn->lq = shm_of(qp);
+	if (!turn->lq)
+		qp_unlock(qp);
+	return turn->lq;
 }
 
 /* An answer is believed only from the process that the QP is connected to. */
-static bool is_from_peer(struct qp *qp, struct link *link, const struct record_header *header)
+static bool is_from_peer(const struct shm_qp *lq, const struct link *link,
+			 const struct record_header *header)
 {
-	return shm_of(qp)->link == link && qp->attr.dest_qp_num == header->src_qpn;
+	return lq->link == link && lq->qp->attr.dest_qp_num == header->src_qpn;
 }
 
 /* Everything up to `acked` of ours was carried out, but for what a NAK spoke of, which came first. */
@@ -57,23 +62,23 @@ static void take_acks(struct turn *turn, uint64_t acked) REQUIRES(turn->link->rx
 	struct link *link = turn->link;
 	uint32_t head = atomic_load_explicit(&link->flight_head, memory_order_relaxed);
 	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_acquire);
-	struct qp *touched = NULL;
+	struct shm_qp *touched = NULL;
 
 	if (acked > link->acked)
 		link->acked = acked;
 
 	for (; head != tail; head++) {
 		struct in_flight entry = link->in_flight[head % IN_FLIGHT_MAX];
-		struct qp *qp;
+		struct shm_qp *lq;
 
 		if (entry.end > acked)
 			break;
-		if (touched && touched->ib.qp_num != entry.qpn)
+		if (touched && touched->qp->ib.qp_num != entry.qpn)
 			shm_requester_on_progress(touched);
-		qp = take_qp(turn, entry.qpn);
-		if (qp && shm_of(qp)->epoch == entry.epoch)
-			shm_completer_on_ack(qp, entry.seq);
-		touched = qp;
+		lq = take_qp(turn, entry.qpn);
+		if (lq && lq->epoch == entry.epoch)
+			shm_completer_on_ack(lq, entry.seq);
+		touched = lq;
 	}
 	if (touched)
 		shm_requester_on_progress(touched);
@@ -85,7 +90,7 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 		     uint64_t end) REQUIRES(turn->link->rx_lock)
 {
 	struct link *link = turn->link;
-	struct qp *qp;
+	struct shm_qp *lq;
 
 	if (record_kind(header) == RECORD_DATAGRAM && header->dst_qpn == MULTICAST_QPN) {
 		leave_qp(turn);
@@ -96,29 +101,29 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 		migrate_request(header->rkey);
 		return true;
 	}
-	qp = take_qp(turn, header->dst_qpn);
+	lq = take_qp(turn, header->dst_qpn);
 	switch (record_kind(header)) {
 	case RECORD_DATAGRAM:
-		if (qp)
-			datagram_deliver(qp, header, payload);
+		if (lq)
+			datagram_deliver(lq->qp, header, payload);
 		return true;
 	case RECORD_NAK:
-		if (qp && is_from_peer(qp, link, header))
-			shm_completer_on_nak(qp, header);
+		if (lq && is_from_peer(lq, link, header))
+			shm_completer_on_nak(lq, header);
 		return true;
 	case RECORD_READ_RESPONSE:
 	case RECORD_ATOMIC_RESPONSE:
-		if (qp && is_from_peer(qp, link, header))
-			shm_completer_on_response(qp, header, payload);
+		if (lq && is_from_peer(lq, link, header))
+			shm_completer_on_response(lq, header, payload);
 		return true;
 	default:
 		if (header->acked > link->acked) {
 			take_acks(turn, header->acked); /* RING-4 */
-			qp = take_qp(turn, header->dst_qpn);
+			lq = take_qp(turn, header->dst_qpn);
 		}
-		if (!qp)
+		if (!lq)
 			return shm_responder_without_qp(link, header);
-		return shm_responder_on_request(qp, link, header, payload, end);
+		return shm_responder_on_request(lq, link, header, payload, end);
 	}
 }
 
@@ -199,12 +204,12 @@ static void send_answers(struct turn *turn) REQUIRES(turn->link->rx_lock)
 		return;
 	for (tries = count_waiting(link, &link->answering_count); tries; tries--) {
 		uint32_t qpn = first_waiting(link, &link->answering);
-		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
+		struct shm_qp *lq = qpn ? take_qp(turn, qpn) : NULL;
 
-		if (qp && shm_of(qp)->link == link) {
-			if (!shm_answer_send(qp))
+		if (lq && lq->link == link) {
+			if (!shm_answer_send(lq))
 				return;
-			shm_answer_is_through(qp);
+			shm_answer_is_through(lq);
 		} else if (qpn) { /* it is about to leave */
 			first_becomes_last(link, &link->answering);
 		}
@@ -230,11 +235,11 @@ static void serve_turned(struct turn *turn) REQUIRES(turn->link->rx_lock)
 
 	for (tries = count_waiting(link, &link->turned_count); tries; tries--) {
 		uint32_t qpn = first_waiting(link, &link->turned);
-		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
+		struct shm_qp *lq = qpn ? take_qp(turn, qpn) : NULL;
 
-		if (qp && shm_of(qp)->blocked_on == link) {
-			shm_requester_unblock(qp);
-			shm_requester_issue(qp);
+		if (lq && lq->blocked_on == link) {
+			shm_requester_unblock(lq);
+			shm_requester_issue(lq);
 		} else if (qpn) {
 			first_becomes_last(link, &link->turned);
 		}
@@ -253,27 +258,28 @@ static void serve_blocked(struct turn *turn) REQUIRES(turn->link->rx_lock)
 
 	for (tries = count_waiting(link, &link->blocked_count); tries; tries--) {
 		uint32_t qpn = first_waiting(link, &link->blocked);
-		struct qp *qp = qpn ? take_qp(turn, qpn) : NULL;
-		struct shm_qp *lq = qp ? shm_of(qp) : NULL;
+		struct shm_qp *lq = qpn ? take_qp(turn, qpn) : NULL;
 		uint32_t issue, done;
 		enum carried carried;
+		struct sq *sq;
 
 		if (!lq || lq->blocked_on != link) {
 			if (qpn)
 				first_becomes_last(link, &link->blocked);
 			continue;
 		}
-		issue = qp->sq.issue;
-		done = sq_wqe(&qp->sq, issue)->done;
-		shm_retry_on_room(qp);
-		carried = shm_requester_issue(qp);
+		sq = &lq->qp->sq;
+		issue = sq->issue;
+		done = sq_wqe(sq, issue)->done;
+		shm_retry_on_room(lq);
+		carried = shm_requester_issue(lq);
 		if (lq->blocked_on != link || !lq->for_room)
 			continue; /* it waits elsewhere, for another turn, or not at all */
 		if (carried != CARRY_NO_ROOM) {
-			shm_requester_unblock(qp);
+			shm_requester_unblock(lq);
 			continue;
 		}
-		if (qp->sq.issue != issue || sq_wqe(&qp->sq, issue)->done != done)
+		if (sq->issue != issue || sq_wqe(sq, issue)->done != done)
 			first_becomes_last(link, &link->blocked);
 		break;
 	}
@@ -382,8 +388,8 @@ static bool fail_if_connected(struct qp *qp, void *arg) NO_LOCK_CHECK /* qp_visi
 	if (!lq || lq->link != link)
 		return true;
 	if (qp->type == IBV_QPT_UC && lq->blocked_on) {
-		shm_requester_unblock(qp);
-		shm_requester_issue(qp);
+		shm_requester_unblock(lq);
+		shm_requester_issue(lq);
 	}
 	if (!qp_is_reliable(qp))
 		return true;
@@ -395,7 +401,7 @@ static bool fail_if_connected(struct qp *qp, void *arg) NO_LOCK_CHECK /* qp_visi
 			 target->dest_qpn == qp->ib.qp_num;
 	sq_retire(qp);
 	if (qp->sq.head != qp->sq.tail) {
-		shm_retry_on_loss(qp, qp->sq.head, CAUSE_PEER_DIED);
+		shm_retry_on_loss(lq, qp->sq.head, CAUSE_PEER_DIED);
 	} else if (without_a_word) {
 		/* nothing will ever arrive here */
 		cause_report(CAUSE_PEER_DIED, qp->ib.qp_num, "process %d, QP 0x%06x",

@@ -26,9 +26,10 @@ static size_t say_whose_address(const struct qp *qp, char *text, size_t room)
 	return (size_t)snprintf(text, room, "%s is this host itself; ", gid_text(gid->raw, address));
 }
 
-void shm_requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
+void shm_requester_fail(struct shm_qp *lq, uint32_t seq, enum ibv_wc_status status, enum cause cause,
 		    const char *fmt, ...)
 {
+	struct qp *qp = lq->qp;
 	char text[200];
 	size_t len = 0;
 	va_list args;
@@ -38,23 +39,23 @@ void shm_requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, 
 	va_start(args, fmt);
 	vsnprintf(text + len, sizeof(text) - len, fmt, args);
 	va_end(args);
-	local_fail(qp, &shm_of(qp)->failure, seq, status, cause, text);
+	local_fail(qp, &lq->failure, seq, status, cause, text);
 }
 
-void shm_requester_on_progress(struct qp *qp)
+void shm_requester_on_progress(struct shm_qp *lq)
 {
+	struct qp *qp = lq->qp;
+
 	sq_retire(qp);
-	if (!local_complete_failed(qp, &shm_of(qp)->failure) && qp->sq.issue != qp->sq.tail)
-		shm_requester_issue(qp);
+	if (!local_complete_failed(qp, &lq->failure) && qp->sq.issue != qp->sq.tail)
+		shm_requester_issue(lq);
 }
 
-static void wait_at(struct qp *qp, struct link *link, bool for_room)
+static void wait_at(struct shm_qp *lq, struct link *link, bool for_room)
 {
-	struct shm_qp *lq = shm_of(qp);
-
 	if (lq->blocked_on == link && lq->for_room == for_room)
 		return;
-	shm_requester_unblock(qp);
+	shm_requester_unblock(lq);
 	link_get(link);
 	lock_acquire(&link->wait_lock);
 	lq->blocked_on = link;
@@ -65,19 +66,18 @@ static void wait_at(struct qp *qp, struct link *link, bool for_room)
 	lock_release(&link->wait_lock);
 }
 
-void shm_requester_block(struct qp *qp, struct link *link)
+void shm_requester_block(struct shm_qp *lq, struct link *link)
 {
-	wait_at(qp, link, true);
+	wait_at(lq, link, true);
 }
 
-void shm_requester_end_turn(struct qp *qp, struct link *link)
+void shm_requester_end_turn(struct shm_qp *lq, struct link *link)
 {
-	wait_at(qp, link, false);
+	wait_at(lq, link, false);
 }
 
-void shm_requester_unblock(struct qp *qp)
+void shm_requester_unblock(struct shm_qp *lq)
 {
-	struct shm_qp *lq = shm_of(qp);
 	struct link *link = lq->blocked_on;
 
 	if (!link)
@@ -91,8 +91,10 @@ void shm_requester_unblock(struct qp *qp)
 }
 
 /* Copies part of the message's payload: from the WQE itself, or from the SGEs. */
-static enum cause copy_payload(struct qp *qp, struct wqe *wqe, void *to, uint32_t bytes)
+static enum cause copy_payload(struct shm_qp *lq, struct wqe *wqe, void *to, uint32_t bytes)
 {
+	struct qp *qp = lq->qp;
+
 	if (wqe->flags & IBV_SEND_INLINE) {
 		memcpy(to, wqe->inline_data + wqe->done, bytes);
 		return CAUSE_NONE;
@@ -100,11 +102,12 @@ static enum cause copy_payload(struct qp *qp, struct wqe *wqe, void *to, uint32_
 	return memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, wqe->done, to, bytes);
 }
 
-static enum carried fail_local(struct qp *qp, struct wqe *wqe, enum cause cause)
+static enum carried fail_local(struct shm_qp *lq, struct wqe *wqe, enum cause cause)
 {
+	struct qp *qp = lq->qp;
 	uint32_t seq = qp->sq.issue++;
 
-	shm_requester_fail(qp, seq, IBV_WC_LOC_PROT_ERR, cause,
+	shm_requester_fail(lq, seq, IBV_WC_LOC_PROT_ERR, cause,
 		       "request %u: first SGE lkey 0x%x address 0x%llx length %u", seq,
 		       wqe->num_sge ? wqe->sge[0].lkey : 0,
 		       wqe->num_sge ? (unsigned long long)wqe->sge[0].addr : 0ull,
@@ -131,11 +134,13 @@ static uint32_t flags_of(const struct wqe *wqe)
 	return flags;
 }
 
-static void fill_header(struct qp *qp, struct wqe *wqe, struct record_header *header, uint32_t bytes)
+static void fill_header(struct shm_qp *lq, struct wqe *wqe, struct record_header *header, uint32_t bytes)
 {
+	struct qp *qp = lq->qp;
+
 	header->dst_qpn = qp->attr.dest_qp_num;
 	header->src_qpn = qp->ib.qp_num;
-	header->msn = wqe->first_psn | (uint32_t)shm_of(qp)->attempt << 24;
+	header->msn = wqe->first_psn | (uint32_t)lq->attempt << 24;
 	header->total = wqe->length;
 	header->bytes = (uint16_t)bytes;
 	header->srqn = wqe->remote_srqn >> XRC_PLACE_BITS == header->dst_qpn >> ARENA_QP_BITS ?
@@ -144,15 +149,15 @@ static void fill_header(struct qp *qp, struct wqe *wqe, struct record_header *he
 	header->imm = wqe->imm;
 	header->rkey = wqe->rkey;
 	header->remote_addr = wqe->remote_addr;
-	header->acked = atomic_load_explicit(&shm_of(qp)->link->carried_out, memory_order_acquire);
+	header->acked = atomic_load_explicit(&lq->link->carried_out, memory_order_acquire);
 }
 
 /* Whoever sleeps at the other end is called once, at the end of the turn: see announce. */
-static void publish(struct link *link, struct qp *qp, struct record *record, uint32_t word)
+static void publish(struct link *link, struct shm_qp *lq, struct record *record, uint32_t word)
 	REQUIRES(link->tx_lock)
 {
 	ring_publish(&link->tx, record, word);
-	shm_of(qp)->published = true;
+	lq->published = true;
 }
 
 /*
@@ -169,15 +174,15 @@ static void announce(struct shm_qp *lq)
 }
 
 /* Entered before the record is published: whoever sees the acknowledgement finds the entry. */
-static void enter_flight(struct link *link, struct qp *qp, uint32_t units) REQUIRES(link->tx_lock)
+static void enter_flight(struct link *link, struct shm_qp *lq, uint32_t units) REQUIRES(link->tx_lock)
 {
 	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_relaxed);
 
 	link->in_flight[tail % IN_FLIGHT_MAX] = (struct in_flight){
 		.end = link->tx.tail + (uint64_t)units * RECORD_UNIT,
-		.qpn = qp->ib.qp_num,
-		.epoch = shm_of(qp)->epoch,
-		.seq = qp->sq.issue,
+		.qpn = lq->qp->ib.qp_num,
+		.epoch = lq->epoch,
+		.seq = lq->qp->sq.issue,
 	};
 	atomic_store_explicit(&link->flight_tail, tail + 1, memory_order_release);
 }
@@ -190,9 +195,10 @@ static bool flight_is_full(struct link *link) REQUIRES(link->tx_lock)
 }
 
 /* One record of a SEND or WRITE. */
-static enum carried send_piece(struct qp *qp, struct wqe *wqe, enum record_kind kind)
+static enum carried send_piece(struct shm_qp *lq, struct wqe *wqe, enum record_kind kind)
 {
-	struct link *link = shm_of(qp)->link;
+	struct qp *qp = lq->qp;
+	struct link *link = lq->link;
 	uint32_t bytes = wqe->length - wqe->done;
 	uint32_t flags = (wqe->done ? 0 : RECORD_FIRST) | service_flags(qp);
 	enum carried carried = CARRY_NO_ROOM;
@@ -209,15 +215,15 @@ static enum carried send_piece(struct qp *qp, struct wqe *wqe, enum record_kind 
 	record = link->alive && !flight_is_full(link) ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (!record)
 		goto out;
-	fill_header(qp, wqe, &record->header, bytes);
-	cause = copy_payload(qp, wqe, record->payload, bytes);
+	fill_header(lq, wqe, &record->header, bytes);
+	cause = copy_payload(lq, wqe, record->payload, bytes);
 	if (cause != CAUSE_NONE) {
 		lock_release(&link->tx_lock);
-		return fail_local(qp, wqe, cause);
+		return fail_local(lq, wqe, cause);
 	}
 	if (flags & RECORD_LAST && qp_is_reliable(qp))
-		enter_flight(link, qp, record_units(bytes));
-	publish(link, qp, record, record_word(kind, flags, bytes));
+		enter_flight(link, lq, record_units(bytes));
+	publish(link, lq, record, record_word(kind, flags, bytes));
 	wqe->done += bytes;
 	shm_moved += bytes;
 	carried = CARRIED;
@@ -235,10 +241,10 @@ static void count_message(struct shm_qp *lq, struct wqe *wqe)
 		lq->reads++;
 }
 
-static enum carried send_message(struct qp *qp, struct wqe *wqe, enum record_kind kind,
+static enum carried send_message(struct shm_qp *lq, struct wqe *wqe, enum record_kind kind,
 				 int64_t *budget)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 	enum carried carried;
 
 	if (wqe->done == 0) {
@@ -249,7 +255,7 @@ static enum carried send_message(struct qp *qp, struct wqe *wqe, enum record_kin
 				memory_check(wqe->sge, wqe->num_sge, qp->pd->number, 0);
 
 			if (cause != CAUSE_NONE)
-				return fail_local(qp, wqe, cause);
+				return fail_local(lq, wqe, cause);
 		}
 	}
 	do {
@@ -257,7 +263,7 @@ static enum carried send_message(struct qp *qp, struct wqe *wqe, enum record_kin
 
 		if (*budget <= 0)
 			return CARRY_TURN_OVER;
-		carried = send_piece(qp, wqe, kind);
+		carried = send_piece(lq, wqe, kind);
 		if (carried != CARRIED)
 			return carried;
 		*budget -= wqe->done - before + RECORD_UNIT;
@@ -273,52 +279,53 @@ static enum carried send_message(struct qp *qp, struct wqe *wqe, enum record_kin
 }
 
 /* A message of one record with an acknowledgement and nothing more: ATOMIC_WRITE and FLUSH. */
-static enum carried send_alone(struct qp *qp, struct wqe *wqe, enum record_kind kind,
+static enum carried send_alone(struct shm_qp *lq, struct wqe *wqe, enum record_kind kind,
 			       const void *payload, uint32_t bytes)
 {
-	struct link *link = shm_of(qp)->link;
+	struct qp *qp = lq->qp;
+	struct link *link = lq->link;
 	struct record *record;
 
-	wqe->first_psn = shm_of(qp)->next_msn;
+	wqe->first_psn = lq->next_msn;
 	lock_acquire(&link->tx_lock);
 	record = link->alive && !flight_is_full(link) ?
 			 ring_reserve(&link->tx, bytes, RING_FOR_NAKS) :
 			 NULL;
 	if (record) {
-		fill_header(qp, wqe, &record->header, bytes);
+		fill_header(lq, wqe, &record->header, bytes);
 		if (bytes)
 			memcpy(record->payload, payload, bytes);
-		enter_flight(link, qp, record_units(bytes));
-		publish(link, qp, record,
+		enter_flight(link, lq, record_units(bytes));
+		publish(link, lq, record,
 			record_word(kind, RECORD_FIRST | RECORD_LAST | service_flags(qp), bytes));
 	}
 	lock_release(&link->tx_lock);
 	if (!record)
 		return CARRY_NO_ROOM;
-	count_message(shm_of(qp), wqe);
+	count_message(lq, wqe);
 	return CARRIED;
 }
 
-static enum carried write_atomically(struct qp *qp, struct wqe *wqe)
+static enum carried write_atomically(struct shm_qp *lq, struct wqe *wqe)
 {
 	uint64_t value;
-	enum cause cause = copy_payload(qp, wqe, &value, sizeof(value));
+	enum cause cause = copy_payload(lq, wqe, &value, sizeof(value));
 
 	if (cause != CAUSE_NONE)
-		return fail_local(qp, wqe, cause);
-	return send_alone(qp, wqe, RECORD_ATOMIC_WRITE, &value, sizeof(value));
+		return fail_local(lq, wqe, cause);
+	return send_alone(lq, wqe, RECORD_ATOMIC_WRITE, &value, sizeof(value));
 }
 
-static enum carried flush(struct qp *qp, struct wqe *wqe)
+static enum carried flush(struct shm_qp *lq, struct wqe *wqe)
 {
 	wqe->imm = (uint32_t)(wqe->compare_add | wqe->swap << 4);
-	return send_alone(qp, wqe, RECORD_FLUSH, NULL, 0);
+	return send_alone(lq, wqe, RECORD_FLUSH, NULL, 0);
 }
 
 /* READ and atomics by message: the request is one record. */
-static enum carried request_read(struct qp *qp, struct wqe *wqe)
+static enum carried request_read(struct shm_qp *lq, struct wqe *wqe)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 	struct link *link = lq->link;
 	uint32_t limit = qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1;
 	uint64_t operands[2] = { wqe->compare_add, wqe->swap };
@@ -335,14 +342,14 @@ static enum carried request_read(struct qp *qp, struct wqe *wqe)
 		return CARRY_WAIT;
 	cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, IBV_ACCESS_LOCAL_WRITE);
 	if (cause != CAUSE_NONE)
-		return fail_local(qp, wqe, cause);
+		return fail_local(lq, wqe, cause);
 	wqe->first_psn = lq->next_msn;
 	lock_acquire(&link->tx_lock);
 	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (record) {
-		fill_header(qp, wqe, &record->header, bytes);
+		fill_header(lq, wqe, &record->header, bytes);
 		memcpy(record->payload, operands, bytes);
-		publish(link, qp, record,
+		publish(link, lq, record,
 			record_word(kind, RECORD_FIRST | RECORD_LAST | service_flags(qp), bytes));
 	}
 	lock_release(&link->tx_lock);
@@ -358,9 +365,9 @@ static enum carried request_read(struct qp *qp, struct wqe *wqe)
  * is on its way; small ones need not wait for that and travel as messages. The responder has the
  * last word: whatever does not check out here is sent to it, and its verdict comes back.
  */
-static enum carried one_sided(struct qp *qp, struct wqe *wqe, int64_t *budget)
+static enum carried one_sided(struct shm_qp *lq, struct wqe *wqe, int64_t *budget)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 
 	if (wqe->route == ROUTE_UNDECIDED) {
 		if (lq->link->xcopy == XCOPY_NONE &&
@@ -382,14 +389,14 @@ static enum carried one_sided(struct qp *qp, struct wqe *wqe, int64_t *budget)
 		enum carried carried = CARRY_FAILED;
 		enum cause cause;
 
-		switch (onesided_execute(qp, wqe, budget, &cause)) {
+		switch (onesided_execute(lq, wqe, budget, &cause)) {
 		case ONESIDED_DONE:
 			wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 			return CARRIED;
 		case ONESIDED_TURN_OVER:
 			return CARRY_TURN_OVER;
 		case ONESIDED_LOCAL_ERROR:
-			carried = fail_local(qp, wqe, cause);
+			carried = fail_local(lq, wqe, cause);
 			return carried;
 		case ONESIDED_BY_MESSAGE:
 			wqe->route = ROUTE_MESSAGE;
@@ -398,13 +405,13 @@ static enum carried one_sided(struct qp *qp, struct wqe *wqe, int64_t *budget)
 		}
 	}
 	if (opcode_operation(wqe->opcode) == OPERATION_READ)
-		return request_read(qp, wqe);
-	return send_message(qp, wqe, RECORD_WRITE, budget);
+		return request_read(lq, wqe);
+	return send_message(lq, wqe, RECORD_WRITE, budget);
 }
 
-static enum carried unreachable(struct qp *qp, struct wqe *wqe)
+static enum carried unreachable(struct shm_qp *lq, struct wqe *wqe)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 
 	if (!qp_is_reliable(qp)) {
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
@@ -412,41 +419,41 @@ static enum carried unreachable(struct qp *qp, struct wqe *wqe)
 	}
 	wqe->first_psn = lq->next_msn;
 	if (lq->link) {
-		shm_retry_on_loss(qp, qp->sq.issue, CAUSE_PEER_DIED);
+		shm_retry_on_loss(lq, qp->sq.issue, CAUSE_PEER_DIED);
 		return CARRY_WAIT;
 	}
-	shm_retry_on_silence(qp, qp->sq.issue,
+	shm_retry_on_silence(lq, qp->sq.issue,
 			 shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid) ? CAUSE_PEER_UNKNOWN :
 									      CAUSE_NO_PATH);
 	return CARRY_WAIT;
 }
 
 /* BIND_MW and LOCAL_INV concern this end only. */
-static enum carried manage_memory(struct qp *qp, struct wqe *wqe)
+static enum carried manage_memory(struct shm_qp *lq, struct wqe *wqe)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 	enum cause cause = local_execute(qp, &lq->failure, wqe, lq->looks);
 
 	if (cause == CAUSE_COPY_UNFINISHED) {
 		wqe->begun = 1; /* and is ended even in SQD */
-		shm_retry_on_revocation(qp);
+		shm_retry_on_revocation(lq);
 		return CARRY_WAIT;
 	}
 	lq->looks = 0;
 	return cause == CAUSE_NONE ? CARRIED : CARRY_FAILED;
 }
 
-static enum carried carry_out(struct qp *qp, struct wqe *wqe, int64_t *budget)
+static enum carried carry_out(struct shm_qp *lq, struct wqe *wqe, int64_t *budget)
 {
+	struct qp *qp = lq->qp;
 	enum operation operation = opcode_operation(wqe->opcode);
-	struct shm_qp *lq = shm_of(qp);
 
 	if (qp->type == IBV_QPT_UD)
-		return datagram_send(qp, wqe);
+		return datagram_send(lq, wqe);
 	if (operation_is_of_this_end(operation))
-		return manage_memory(qp, wqe);
+		return manage_memory(lq, wqe);
 	if (wqe_length_is_wrong(wqe)) {
-		shm_requester_fail(qp, qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH,
+		shm_requester_fail(lq, qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH,
 				     "%u bytes", wqe->length);
 		return CARRY_FAILED;
 	}
@@ -454,51 +461,51 @@ static enum carried carry_out(struct qp *qp, struct wqe *wqe, int64_t *budget)
 		bool asked = false;
 
 		lq->link = shm_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS, &asked);
-		if (!lq->link && asked && shm_retry_on_unknown(qp))
+		if (!lq->link && asked && shm_retry_on_unknown(lq))
 			return CARRY_WAIT;
 		lq->sought = false;
 	}
 	if (!lq->link || !lq->link->alive)
-		return unreachable(qp, wqe);
+		return unreachable(lq, wqe);
 	switch (operation) {
 	case OPERATION_SEND:
-		return send_message(qp, wqe, RECORD_SEND, budget);
+		return send_message(lq, wqe, RECORD_SEND, budget);
 	case OPERATION_WRITE:
 		if (opcodes[wqe->opcode].has_imm)
-			return send_message(qp, wqe, RECORD_WRITE, budget);
-		return one_sided(qp, wqe, budget);
+			return send_message(lq, wqe, RECORD_WRITE, budget);
+		return one_sided(lq, wqe, budget);
 	case OPERATION_READ:
-		return one_sided(qp, wqe, budget);
+		return one_sided(lq, wqe, budget);
 	case OPERATION_COMPARE_SWAP:
 	case OPERATION_FETCH_ADD:
-		return request_read(qp, wqe);
+		return request_read(lq, wqe);
 	case OPERATION_ATOMIC_WRITE:
-		return write_atomically(qp, wqe);
+		return write_atomically(lq, wqe);
 	case OPERATION_FLUSH:
-		return flush(qp, wqe);
+		return flush(lq, wqe);
 	default: {
 		uint32_t seq = qp->sq.issue++;
 
-		shm_requester_fail(qp, seq, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
+		shm_requester_fail(lq, seq, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
 			       "opcode %u", wqe->opcode);
 		return CARRY_FAILED;
 	}
 	}
 }
 
-static void start(struct qp *qp)
+static void start(struct shm_qp *lq)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 
 	lq->started = true;
 	lq->looks = 0;
 	lq->next_msn = qp->attr.sq_psn & MSN_MASK;
-	shm_retry_start(qp);
+	shm_retry_start(lq);
 }
 
-enum carried shm_requester_issue(struct qp *qp)
+enum carried shm_requester_issue(struct shm_qp *lq)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 	struct sq *sq = &qp->sq;
 	int64_t budget = REQUESTER_TURN_BYTES;
 	enum carried carried = CARRIED;
@@ -511,8 +518,8 @@ enum carried shm_requester_issue(struct qp *qp)
 	    (qp_state(qp) != IBV_QPS_RTS && !drain))
 		return CARRY_WAIT;
 	if (!lq->started)
-		start(qp);
-	shm_retry_on_look(qp);
+		start(lq);
+	shm_retry_on_look(lq);
 	while (!stop && sq->issue != sq->tail) {
 		struct wqe *wqe = sq_wqe(sq, sq->issue);
 
@@ -522,7 +529,7 @@ enum carried shm_requester_issue(struct qp *qp)
 		}
 		if (wqe->flags & IBV_SEND_FENCE && wqe->done == 0 && lq->reads)
 			break;
-		carried = carry_out(qp, wqe, &budget);
+		carried = carry_out(lq, wqe, &budget);
 		switch (carried) {
 		case CARRIED:
 			sq->issue++;
@@ -531,7 +538,7 @@ enum carried shm_requester_issue(struct qp *qp)
 			break;
 		case CARRY_NO_ROOM:
 			if (lq->link)
-				shm_requester_block(qp, lq->link);
+				shm_requester_block(lq, lq->link);
 			/*
 			 * Once more, now that who makes room finds us in the list: he may have made
 			 * it, and looked, just before.
@@ -540,10 +547,10 @@ enum carried shm_requester_issue(struct qp *qp)
 			stop = tried_again;
 			tried_again = true;
 			if (!stop)
-				shm_retry_on_room(qp); /* a datagram is tried again, too */
+				shm_retry_on_room(lq); /* a datagram is tried again, too */
 			break;
 		case CARRY_TURN_OVER:
-			shm_requester_end_turn(qp, lq->link);
+			shm_requester_end_turn(lq, lq->link);
 			atomic_store_explicit(&lq->link->again, true, memory_order_relaxed);
 			shm_env.kick();
 			stop = true;

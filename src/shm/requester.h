@@ -34,24 +34,24 @@ static inline bool wqe_is_read(const struct wqe *wqe)
 }
 
 /* Returns how it ended; CARRIED: nothing is left. */
-enum carried shm_requester_issue(struct qp *qp);
+enum carried shm_requester_issue(struct shm_qp *lq);
 
 /*
  * The request `seq` (sq.issue is behind it) failed. Its completion comes after those of all earlier
  * ones; then the QP fails. The text is reported with the cause.
  */
-void shm_requester_fail(struct qp *qp, uint32_t seq, enum ibv_wc_status status, enum cause cause,
+void shm_requester_fail(struct shm_qp *lq, uint32_t seq, enum ibv_wc_status status, enum cause cause,
 		    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 /* Makes completions, and the failure that waited for them; then issues what may go now. */
-void shm_requester_on_progress(struct qp *qp);
+void shm_requester_on_progress(struct shm_qp *lq);
 
 /*
  * The QP waits for room in the link's ring, or for another turn; shm_requester_unblock is called by
  * whoever makes progress on the link, and takes it out of the list if it is in one.
  */
-void shm_requester_block(struct qp *qp, struct link *link);
-void shm_requester_end_turn(struct qp *qp, struct link *link);
-void shm_requester_unblock(struct qp *qp);
+void shm_requester_block(struct shm_qp *lq, struct link *link);
+void shm_requester_end_turn(struct shm_qp *lq, struct link *link);
+void shm_requester_unblock(struct shm_qp *lq);
 
 #endif

@@ -105,7 +105,7 @@ static void react(struct shm_qp *lq, struct link *link, enum verdict verdict, en
 	lq->in_message = false;
 	if (reaction->fails_qp) {
 		reaction_begin(qp, reaction, cause, &request);
-		shm_answer_send(qp); /* what is owed for earlier requests, if there is room */
+		shm_answer_send(lq); /* what is owed for earlier requests, if there is room */
 		reaction_end(qp, reaction, cause);
 	} else if (!qp_is_reliable(qp)) {
 		lq->dropping = !(record_flags(header) & RECORD_LAST);
@@ -115,7 +115,7 @@ static void react(struct shm_qp *lq, struct link *link, enum verdict verdict, en
 	if (!qp_is_reliable(qp))
 		return;
 	note_nak(lq, header);
-	shm_answer_nak(qp, link, header->src_qpn, &nak);
+	shm_answer_nak(lq, link, header->src_qpn, &nak);
 }
 
 /* The sender's service is this QP's: as on a wire, where the opcode names it (IBA 9.2.1). */
@@ -253,7 +253,7 @@ static enum verdict on_write(struct shm_qp *lq, const struct record_header *head
 /* One more READ or atomic may wait for its response. */
 static enum verdict check_resources(struct shm_qp *lq, enum cause *cause)
 {
-	if (shm_answer_has_room(lq->qp))
+	if (shm_answer_has_room(lq))
 		return VERDICT_OK;
 	*cause = CAUSE_READ_ATOMIC_OVERFLOW;
 	return VERDICT_INVALID;
@@ -270,7 +270,7 @@ static enum verdict on_read(struct shm_qp *lq, const struct record_header *heade
 	if (verdict == VERDICT_OK)
 		verdict = execute_check_read(lq->qp, &range, lq->qp->remote_pd, cause);
 	if (verdict == VERDICT_OK)
-		shm_answer_add(lq->qp, header, 0);
+		shm_answer_add(lq, header, 0);
 	return verdict;
 }
 
@@ -289,7 +289,7 @@ static enum verdict on_atomic(struct shm_qp *lq, const struct record_header *hea
 	verdict = execute_atomic(lq->qp, &range, record_kind(header) == RECORD_COMPARE_SWAP,
 				 operands[0], operands[1], &before, cause);
 	if (verdict == VERDICT_OK)
-		shm_answer_add(lq->qp, header, before);
+		shm_answer_add(lq, header, before);
 	return verdict;
 }
 
@@ -397,14 +397,13 @@ static void execute(struct shm_qp *lq, struct link *link, const struct record_he
 	lq->in_message = !(record_flags(header) & RECORD_LAST);
 	if (!lq->in_message)
 		lq->expected_msn = msn_next(lq->expected_msn);
-	if (shm_answer_is_owed(lq->qp))
-		shm_answer_send(lq->qp);
+	if (shm_answer_is_owed(lq))
+		shm_answer_send(lq);
 }
 
-bool shm_responder_on_request(struct qp *qp, struct link *link, const struct record_header *header,
+bool shm_responder_on_request(struct shm_qp *lq, struct link *link, const struct record_header *header,
 			      const uint8_t *payload, uint64_t end)
 {
-	struct shm_qp *lq = shm_of(qp);
 	enum arrival arrival = check_connection(lq, link, header);
 
 	switch (arrival) {
@@ -425,12 +424,10 @@ bool shm_responder_on_request(struct qp *qp, struct link *link, const struct rec
 	return true;
 }
 
-void shm_responder_stop(struct qp *qp)
+void shm_responder_stop(struct shm_qp *lq)
 {
-	struct shm_qp *lq = shm_of(qp);
-
-	shm_answer_forget(qp);
+	shm_answer_forget(lq);
 	lq->in_message = lq->dropping = lq->nak_sent = lq->expecting = false;
 	lq->revoked = 0;
-	receive_stop(qp);
+	receive_stop(lq->qp);
 }

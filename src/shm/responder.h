@@ -19,7 +19,7 @@
  * `link` is where it came from; `end` the position behind the record. False: an answer that cannot
  * be kept found no room; the record stays where it is, and is tried again.
  */
-bool shm_responder_on_request(struct qp *qp, struct link *link, const struct record_header *header,
+bool shm_responder_on_request(struct shm_qp *lq, struct link *link, const struct record_header *header,
 			  const uint8_t *payload, uint64_t end);
 
 /*
@@ -29,6 +29,6 @@ bool shm_responder_on_request(struct qp *qp, struct link *link, const struct rec
 bool shm_responder_without_qp(struct link *link, const struct record_header *header);
 
 /* The QP enters RESET or ERR: the message in progress ends, nothing is owed any more. */
-void shm_responder_stop(struct qp *qp);
+void shm_responder_stop(struct shm_qp *lq);
 
 #endif

@@ -57,9 +57,9 @@ static void disarm(struct shm_qp *lq)
  * From `seq` on everything is posted anew: what was issued behind it was dropped by the responder
  * (IBA 9.7.5.1.2, go-back-N). Entries of the old epoch in the in_flight queue mean nothing any more.
  */
-static void go_back(struct qp *qp, uint32_t seq)
+static void go_back(struct shm_qp *lq, uint32_t seq)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 
 	lq->epoch = shm_new_epoch();
 	lq->attempt++;
@@ -89,36 +89,34 @@ static void go_back(struct qp *qp, uint32_t seq)
 	qp->sq.issue = seq;
 }
 
-void shm_retry_on_rnr_nak(struct qp *qp, uint32_t seq, uint8_t timer)
+void shm_retry_on_rnr_nak(struct shm_qp *lq, uint32_t seq, uint8_t timer)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 
-	go_back(qp, seq);
+	go_back(lq, seq);
 	if (qp->attr.rnr_retry != 7 && lq->rnr_left-- == 0) {
 		qp->sq.issue = seq + 1;
-		shm_requester_fail(qp, seq, IBV_WC_RNR_RETRY_EXC_ERR, CAUSE_NO_RECEIVE,
+		shm_requester_fail(lq, seq, IBV_WC_RNR_RETRY_EXC_ERR, CAUSE_NO_RECEIVE,
 			       "request %u was refused %u times", seq, qp->attr.rnr_retry + 1u);
 		return;
 	}
 	arm(lq, REQUESTER_RNR_WAIT, rnr_timer_ns(timer));
 }
 
-void shm_retry_on_busy(struct qp *qp, uint32_t seq, uint8_t timer)
+void shm_retry_on_busy(struct shm_qp *lq, uint32_t seq, uint8_t timer)
 {
-	go_back(qp, seq);
-	arm(shm_of(qp), REQUESTER_RNR_WAIT, rnr_timer_ns(timer));
+	go_back(lq, seq);
+	arm(lq, REQUESTER_RNR_WAIT, rnr_timer_ns(timer));
 }
 
-void shm_retry_on_revocation(struct qp *qp)
+void shm_retry_on_revocation(struct shm_qp *lq)
 {
-	struct shm_qp *lq = shm_of(qp);
-
 	arm(lq, REQUESTER_REVOKE_WAIT, hazard_pause_ns(lq->looks++));
 }
 
-void shm_retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause)
+void shm_retry_on_silence(struct shm_qp *lq, uint32_t seq, enum cause cause)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 	uint64_t wait_ns = 4096ull << qp->attr.timeout;
 
 	/* timeout 0 means no time-out: try again for ever, less and less often */
@@ -127,28 +125,28 @@ void shm_retry_on_silence(struct qp *qp, uint32_t seq, enum cause cause)
 		if (lq->backoff < RETRY_BACKOFF_MAX)
 			lq->backoff++;
 	}
-	go_back(qp, seq);
+	go_back(lq, seq);
 	lq->silence = cause;
 	arm(lq, REQUESTER_RETRY_WAIT, wait_ns);
 }
 
-void shm_retry_on_loss(struct qp *qp, uint32_t seq, enum cause cause)
+void shm_retry_on_loss(struct shm_qp *lq, uint32_t seq, enum cause cause)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 	uint64_t wait_ns = (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
 
 	if (!qp->attr.timeout || wait_ns > RETRY_LOSS_NS)
 		wait_ns = RETRY_LOSS_NS;
-	go_back(qp, seq);
+	go_back(lq, seq);
 	if (lq->state == REQUESTER_LOSS_WAIT)
 		return; /* for a later request, since before */
 	lq->silence = cause;
 	arm(lq, REQUESTER_LOSS_WAIT, wait_ns);
 }
 
-void shm_retry_on_full(struct qp *qp)
+void shm_retry_on_full(struct shm_qp *lq)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 	struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.issue);
 
 	if (wqe->room_awaited) { /* the timer runs since then */
@@ -161,23 +159,21 @@ void shm_retry_on_full(struct qp *qp)
 
 #define WIRE_RETRY_NS 100000ull
 
-bool shm_retry_on_wire_full(struct qp *qp, struct wqe *wqe)
+bool shm_retry_on_wire_full(struct shm_qp *lq, struct wqe *wqe)
 {
 	if (wqe->wire_tries++ >= RETRY_FULL_NS / WIRE_RETRY_NS)
 		return false;
-	arm(shm_of(qp), REQUESTER_WIRE_WAIT, WIRE_RETRY_NS);
+	arm(lq, REQUESTER_WIRE_WAIT, WIRE_RETRY_NS);
 	return true;
 }
 
-void shm_retry_on_look(struct qp *qp)
+void shm_retry_on_look(struct shm_qp *lq)
 {
-	shm_of(qp)->answers = atomic_load_explicit(&answers, memory_order_acquire);
+	lq->answers = atomic_load_explicit(&answers, memory_order_acquire);
 }
 
-bool shm_retry_on_unknown(struct qp *qp)
+bool shm_retry_on_unknown(struct shm_qp *lq)
 {
-	struct shm_qp *lq = shm_of(qp);
-
 	if (lq->sought)
 		return false;
 	arm_until(lq, REQUESTER_PEER_WAIT,
@@ -203,35 +199,35 @@ void shm_retry_on_peers(void)
 		shm_retry_run(clock_now_ns());
 }
 
-void shm_retry_on_room(struct qp *qp)
+void shm_retry_on_room(struct shm_qp *lq)
 {
 	/* the timer goes on, for the same datagram; it means nothing once that is gone */
-	if (shm_of(qp)->state == REQUESTER_FULL_WAIT)
-		shm_of(qp)->state = REQUESTER_READY;
+	if (lq->state == REQUESTER_FULL_WAIT)
+		lq->state = REQUESTER_READY;
 }
 
-void shm_retry_on_ack(struct qp *qp)
+void shm_retry_on_ack(struct shm_qp *lq)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 
 	lq->rnr_left = qp->attr.rnr_retry;
 	lq->retry_left = qp->attr.retry_cnt;
 	lq->backoff = 0;
 }
 
-void shm_retry_start(struct qp *qp)
+void shm_retry_start(struct shm_qp *lq)
 {
-	shm_retry_on_ack(qp);
+	shm_retry_on_ack(lq);
 }
 
-void shm_retry_stop(struct qp *qp)
+void shm_retry_stop(struct shm_qp *lq)
 {
-	disarm(shm_of(qp));
+	disarm(lq);
 }
 
-static void fire(struct qp *qp)
+static void fire(struct shm_qp *lq)
 {
-	struct shm_qp *lq = shm_of(qp);
+	struct qp *qp = lq->qp;
 	enum requester_state state = lq->state;
 
 	lq->state = REQUESTER_READY;
@@ -242,32 +238,32 @@ static void fire(struct qp *qp)
 	if (state == REQUESTER_PEER_WAIT && lq->answered) {
 		/* maybe of another process: then it waits for the rest of its time */
 		lq->seek_end_ns = lq->deadline_ns;
-		shm_requester_issue(qp);
+		shm_requester_issue(lq);
 		lq->seek_end_ns = 0;
 		return;
 	}
 	lq->sought |= state == REQUESTER_PEER_WAIT;
 	if (state == REQUESTER_FULL_WAIT) {
-		shm_requester_unblock(qp);
+		shm_requester_unblock(lq);
 		sq_wqe(&qp->sq, qp->sq.issue)->route = ROUTE_MESSAGE;
 	}
 	if (state == REQUESTER_LOSS_WAIT) {
 		uint32_t seq = qp->sq.issue++;
 
-		shm_requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, lq->silence, "process %d, QP 0x%06x",
+		shm_requester_fail(lq, seq, IBV_WC_RETRY_EXC_ERR, lq->silence, "process %d, QP 0x%06x",
 				     (int)lq->link->pid, qp->attr.dest_qp_num);
 		return;
 	}
 	if (state == REQUESTER_RETRY_WAIT && qp->attr.timeout != 0 && lq->retry_left-- == 0) {
 		uint32_t seq = qp->sq.issue++;
 
-		shm_requester_fail(qp, seq, IBV_WC_RETRY_EXC_ERR, lq->silence,
+		shm_requester_fail(lq, seq, IBV_WC_RETRY_EXC_ERR, lq->silence,
 			       "QP 0x%06x did not answer %u times in %llu us each",
 			       qp->attr.dest_qp_num, qp->attr.retry_cnt + 1u,
 			       (4096ull << qp->attr.timeout) / 1000);
 		return;
 	}
-	shm_requester_issue(qp);
+	shm_requester_issue(lq);
 }
 
 /* Takes one timer that is due off the list; 0: none. Sets next_deadline when none is left. */
@@ -302,13 +298,13 @@ void shm_retry_run(uint64_t now)
 
 	while ((qpn = take_due(now)) != 0) {
 		struct qp *qp = qp_find_locked(qpn);
+		struct shm_qp *lq = qp ? shm_of(qp) : NULL;
 
 		if (!qp)
 			continue;
 		/* Disarmed and armed again in between: then it is not due, and armed. */
-		if (shm_of(qp) && !shm_of(qp)->timer_armed &&
-		    shm_of(qp)->state != REQUESTER_READY)
-			fire(qp);
+		if (lq && !lq->timer_armed && lq->state != REQUESTER_READY)
+			fire(lq);
 		qp_unlock(qp);
 	}
 	lock_acquire(&timer_lock);

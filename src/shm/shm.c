@@ -50,7 +50,7 @@ static void drop_link(struct shm_qp *lq)
 
 	if (!link)
 		return;
-	shm_answer_leave(lq->qp);
+	shm_answer_leave(lq);
 	lq->link = NULL;
 	link_put(link);
 }
@@ -77,8 +77,10 @@ static int connect(struct qp *qp)
 
 static void issue(struct qp *qp)
 {
-	if (shm_of(qp))
-		shm_requester_issue(qp);
+	struct shm_qp *lq = shm_of(qp);
+
+	if (lq)
+		shm_requester_issue(lq);
 }
 
 static void quiesce(struct qp *qp)
@@ -87,9 +89,9 @@ static void quiesce(struct qp *qp)
 
 	if (!lq)
 		return;
-	shm_retry_stop(qp);
-	shm_requester_unblock(qp);
-	shm_responder_stop(qp);
+	shm_retry_stop(lq);
+	shm_requester_unblock(lq);
+	shm_responder_stop(lq);
 	lq->epoch = shm_new_epoch();
 	lq->attempt++;
 	lq->unacked = lq->reads = 0;
@@ -104,8 +106,8 @@ static void destroy(struct qp *qp)
 
 	if (!lq)
 		return;
-	shm_retry_stop(qp);
-	shm_requester_unblock(qp);
+	shm_retry_stop(lq);
+	shm_requester_unblock(lq);
 	drop_link(lq);
 	qp->path_data = NULL;
 	free(lq->orphan);

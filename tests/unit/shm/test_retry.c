@@ -51,21 +51,21 @@ static struct qp *waiting_qp(uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_ret
 static void rnr_nak(struct qp *qp, uint8_t timer)
 {
 	lock_acquire(&qp->lock);
-	shm_retry_on_rnr_nak(qp, qp->sq.head, timer);
+	shm_retry_on_rnr_nak(shm_of(qp), qp->sq.head, timer);
 	lock_release(&qp->lock);
 }
 
 static void silence(struct qp *qp)
 {
 	lock_acquire(&qp->lock);
-	shm_retry_on_silence(qp, qp->sq.head, CAUSE_PEER_NOT_READY);
+	shm_retry_on_silence(shm_of(qp), qp->sq.head, CAUSE_PEER_NOT_READY);
 	lock_release(&qp->lock);
 }
 
 static void stop(struct qp *qp)
 {
 	lock_acquire(&qp->lock);
-	shm_retry_stop(qp);
+	shm_retry_stop(shm_of(qp));
 	lock_release(&qp->lock);
 }
 
@@ -286,7 +286,7 @@ static void test_no_time_out_backs_off(void **state)
 			wait_ns *= 2;
 	}
 	lock_acquire(&qp->lock);
-	shm_retry_on_ack(qp);
+	shm_retry_on_ack(shm_of(qp));
 	lock_release(&qp->lock);
 	silence(qp);
 	assert_true(shm_of(qp)->deadline_ns < now_ns() + 2 * RETRY_ENDLESS_NS);
@@ -334,8 +334,8 @@ static void test_an_acknowledgement_starts_the_counters_anew(void **state)
 		}
 		assert_int_equal(qp_state(qp), IBV_QPS_RTS);
 		lock_acquire(&qp->lock);
-		shm_completer_on_ack(qp, qp->sq.head);
-		shm_requester_on_progress(qp);
+		shm_completer_on_ack(shm_of(qp), qp->sq.head);
+		shm_requester_on_progress(shm_of(qp));
 		lock_release(&qp->lock);
 		expect_status(IBV_WC_SUCCESS);
 		rig_post_send(qp, &wr);
@@ -443,13 +443,13 @@ static void test_room_ends_the_wait_for_room_only(void **state)
 
 	lock_acquire(&qp->lock);
 	sq_wqe(&qp->sq, qp->sq.issue)->room_awaited = false; /* as that of a request that was just posted */
-	shm_retry_on_full(qp);
+	shm_retry_on_full(shm_of(qp));
 	assert_int_equal(shm_of(qp)->state, REQUESTER_FULL_WAIT);
-	shm_retry_on_room(qp);
+	shm_retry_on_room(shm_of(qp));
 	assert_int_equal(shm_of(qp)->state, REQUESTER_READY);
 	assert_true(shm_of(qp)->timer_armed); /* the time of this datagram goes on */
-	shm_retry_on_rnr_nak(qp, qp->sq.head, 14);
-	shm_retry_on_room(qp);
+	shm_retry_on_rnr_nak(shm_of(qp), qp->sq.head, 14);
+	shm_retry_on_room(shm_of(qp));
 	assert_int_equal(shm_of(qp)->state, REQUESTER_RNR_WAIT);
 	assert_true(shm_of(qp)->timer_armed);
 	lock_release(&qp->lock);

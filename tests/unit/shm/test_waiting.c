@@ -23,12 +23,12 @@ static char memory[RECORD_PAYLOAD_MAX];
 static struct mr *mr;
 static unsigned tries;
 
-enum carried __real_shm_requester_issue(struct qp *qp);
-enum carried __wrap_shm_requester_issue(struct qp *qp);
-enum carried __wrap_shm_requester_issue(struct qp *qp)
+enum carried __real_shm_requester_issue(struct shm_qp *lq);
+enum carried __wrap_shm_requester_issue(struct shm_qp *lq);
+enum carried __wrap_shm_requester_issue(struct shm_qp *lq)
 {
 	tries++;
-	return __real_shm_requester_issue(qp);
+	return __real_shm_requester_issue(lq);
 }
 
 static int setup(void **state)
@@ -162,7 +162,7 @@ static void test_turns_do_not_wait_for_room(void **state)
 	fill_ring(filler);
 	post(waits, RECORD_PAYLOAD_MAX);
 	lock_acquire(&turned->lock);
-	shm_requester_end_turn(turned, far.link);
+	shm_requester_end_turn(shm_of(turned), far.link);
 	lock_release(&turned->lock);
 	assert_int_equal(far.link->turned_count, 1);
 	assert_int_equal(tries_of_a_look(), 2);
