@@ -99,7 +99,7 @@ static bool is_busy_call(const struct place *place, uint64_t call, const uint64_
 	}
 }
 
-/* "running", "-1 sp pc" (in a fault), or "nr 0xARG ... sp pc". */
+/* A line of /proc/PID/syscall: "running", "-1 sp pc" (in a fault), or "nr 0xARG ... sp pc". */
 static enum state judge(const struct place *place, const char *text)
 {
 	uint64_t args[6], call;
@@ -130,17 +130,20 @@ static enum state look_at_call(const struct place *place, int tasks, const char 
 	memcpy(path, tid, length);
 	memcpy(path + length, "/syscall", sizeof("/syscall"));
 	fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) /* it has ended; or nothing is told here */
+	if (fd < 0) /* the thread has ended, or the file may not be read here */
 		return faccessat(tasks, tid, F_OK, 0) ? IDLE : BUSY;
 	n = read(fd, text, CALL_BYTES);
 	close(fd);
 	if (n <= 0)
-		return IDLE; /* it has ended */
+		return IDLE; /* the thread has ended */
 	text[n] = 0;
 	return judge(place, text);
 }
 
-/* The list's head is a part of it, and on the page of the word that the kernel zeroes when the thread ends. */
+/*
+ * The robust list's head is in the control block, on the page of the word that the kernel zeroes when the
+ * thread ends.
+ */
 static bool has_control_block(const struct place *place, const char *tid)
 {
 	size_t length;
@@ -163,7 +166,7 @@ static enum state look_at_thread(const struct place *place, int tasks, const cha
 	return state == RUNNING && has_control_block(place, tid) ? ENDING : state;
 }
 
-/* As the kernel fills it. */
+/* struct linux_dirent64 of getdents64(2). */
 struct entry {
 	uint64_t inode;
 	int64_t offset;

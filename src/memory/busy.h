@@ -1,11 +1,11 @@
 /*
- * Busy - whether the kernel is at work on pages of this process where no page fault holds it back.
+ * Busy - whether the kernel may store to pages of this process without a page fault, or wake by them.
  *
  * In:  a range of pages; what /proc/self tells.
- * Out: whether their mapping may be exchanged, for all that can be known.
+ * Out: false if their mapping may be exchanged, as far as /proc can tell.
  *
- * What cannot be found out (no /proc) counts as busy. Any thread. Takes no locks and no memory of the
- * allocator's: it is called while pages that may be the allocator's are held (memory/guard.h).
+ * What cannot be found out (no /proc) counts as busy. Any thread. Takes no locks and calls no allocator, because
+ * the pages that are guarded meanwhile (memory/guard.h) may be the allocator's.
  */
 #ifndef MEMORY_BUSY_H
 #define MEMORY_BUSY_H
@@ -20,22 +20,22 @@
 bool busy_with_pins(void);
 
 /*
- * A thread sleeps in a futex of the range that is not private: its key is the page, so after an exchange
- * nobody would wake it. Or a thread reads from a descriptor with O_DIRECT, to wherever.
+ * A thread sleeps in a shared futex of the range. The kernel finds its sleepers by the page, so after an exchange
+ * no wake would reach it. Or a thread reads, to any address, from a descriptor with O_DIRECT.
  *
- * Called when the range is held already, after the copy: who comes later waits in a page fault, as the
- * kernel looks up a page that is not private to find the key, and reads the word before it sleeps. Who had
- * read it before the range was held is asleep by now: between the two he is not preempted, and it takes less
- * than copying a page. Should he not be, he runs; and who runs is looked at twice.
+ * Called when the range is guarded and copied. A thread that enters the futex later waits in a page fault, because
+ * the kernel looks up the page of a shared futex and reads the word. A thread that read the word before the guard
+ * sleeps by now: the kernel does not preempt it in between, and copying a page takes longer. If it does not sleep
+ * yet, it runs; so threads that run are looked at twice.
  *
- * Who still runs then, with his control block on the range's pages, may be ending (busy_with_threads): whoever
- * is not writes to his stack or the block, and waits.
+ * A thread that still runs then may be ending if its control block is on the range's pages (busy_with_threads). A
+ * thread that is not ending writes to its stack or the block, and waits in a page fault.
  */
 bool busy_with_sleepers(uintptr_t start, uintptr_t end);
 
 /*
- * A thread's control block is on the range's pages: when the thread ends, the kernel stores there and does
- * not wait for a page fault. Who joins the thread would wait for ever.
+ * A thread's control block is on the range's pages. When the thread ends, the kernel zeroes a word there and does
+ * not wait in a page fault. pthread_join of that thread would then wait for ever.
  */
 bool busy_with_threads(uintptr_t start, uintptr_t end);
 

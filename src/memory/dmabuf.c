@@ -12,7 +12,7 @@
 #include "base/cause.h"
 #include "memory/pin.h"
 
-#define NAME "/dmabuf:" /* what the kernel calls them, whatever they are */
+#define NAME "/dmabuf:" /* how the kernel names each of them in /proc */
 
 static bool is_dmabuf(int fd)
 {
@@ -24,7 +24,7 @@ static bool is_dmabuf(int fd)
 	return length == sizeof(NAME) - 1 && !memcmp(name, NAME, sizeof(NAME) - 1);
 }
 
-/* Between `start` and its end the processor reads and writes there. Drivers that need not know refuse. */
+/* Brackets the processor's accesses (DMA_BUF_SYNC_START, _END). Drivers without caches to flush refuse. */
 static void tell_driver(int fd, uint64_t start_or_end)
 {
 	struct dma_buf_sync sync = { .flags = start_or_end | DMA_BUF_SYNC_RW };

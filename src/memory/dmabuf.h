@@ -1,8 +1,8 @@
 /*
- * Dma-buf - memory that another driver shares by a descriptor: mapped, so that it can be registered.
+ * Dma-buf - maps memory that another driver shares by a descriptor, so that it can be registered.
  *
- * In:  a descriptor, a range of what is behind it.
- * Out: where the range is in this process, for as long as it is mapped.
+ * In:  a descriptor of a dma-buf, and a range of its bytes.
+ * Out: the range's address in this process, as long as it is mapped.
  *
  * Any thread; may sleep in the driver that owns the memory.
  */
@@ -14,14 +14,14 @@
 #include <stdint.h>
 
 struct dmabuf {
-	int fd;	      /* a duplicate, for telling the driver who is at it; -1: no dma-buf */
+	int fd;	      /* a duplicate, for DMA_BUF_IOCTL_SYNC; -1: no dma-buf */
 	char *start;  /* whole pages */
 	size_t mapped;
-	char *range;  /* what was asked for, within */
+	char *range;  /* the range, within these pages */
 };
 
 /*
- * 0, or with a cause reported: -EBADF, -EINVAL (it is none, or shorter), -ENOMEM, -EOPNOTSUPP (its driver
+ * 0, or with a cause reported: -EBADF, -EINVAL (no dma-buf, or shorter), -ENOMEM, -EOPNOTSUPP (its driver
  * lets no process map it, or not so that the kernel can copy there).
  */
 int dmabuf_map(int fd, uint64_t offset, size_t length, bool writable, struct dmabuf *dmabuf);

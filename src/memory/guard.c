@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What headers before Linux 6.8 do not have. */
+/* Not in headers before Linux 6.8. */
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
@@ -66,7 +66,7 @@ int guard_open(bool user_only)
 	return -EPERM;
 }
 
-static int enrol(int guard, uintptr_t start, uintptr_t end, uint64_t mode)
+static int register_range(int guard, uintptr_t start, uintptr_t end, uint64_t mode)
 {
 	struct uffdio_register range = { .range = { start, end - start }, .mode = mode };
 
@@ -75,11 +75,11 @@ static int enrol(int guard, uintptr_t start, uintptr_t end, uint64_t mode)
 
 int guard_missing(int guard, uintptr_t start, uintptr_t end, uintptr_t aside)
 {
-	int error = enrol(guard, aside, aside + (end - start), UFFDIO_REGISTER_MODE_MISSING);
+	int error = register_range(guard, aside, aside + (end - start), UFFDIO_REGISTER_MODE_MISSING);
 
 	if (error)
 		return error;
-	return enrol(guard, start, end, UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
+	return register_range(guard, start, end, UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
 }
 
 int guard_release(int guard, uintptr_t start, uintptr_t end)
@@ -104,13 +104,13 @@ int guard_check(int guard, uintptr_t start, uintptr_t end)
 
 int guard_writers(int guard, uintptr_t start, uintptr_t end)
 {
-	int error = enrol(guard, start, end, UFFDIO_REGISTER_MODE_WP);
+	int error = register_range(guard, start, end, UFFDIO_REGISTER_MODE_WP);
 
 	return error ? error : guard_check(guard, start, end);
 }
 
-/* *done: how far it got. */
-static int take(int guard, uintptr_t to, uintptr_t from, size_t bytes, size_t *done)
+/* *done: the bytes moved so far. */
+static int move_pages(int guard, uintptr_t to, uintptr_t from, size_t bytes, size_t *done)
 {
 	*done = 0;
 	for (int tries = 0; *done < bytes;) {
@@ -141,9 +141,9 @@ void guard_put_back(int guard, uintptr_t start, uintptr_t end, intptr_t shift)
 {
 	size_t done;
 
-	if (!take(guard, start, start + (uintptr_t)shift, end - start, &done))
+	if (!move_pages(guard, start, start + (uintptr_t)shift, end - start, &done))
 		return;
-	/* nobody else knows the pages that are left there, so their contents will do as well */
+	/* the pages that are left there cannot be moved: copies of them do as well */
 	guard_release(guard, start + (uintptr_t)shift, end + (uintptr_t)shift);
 	for (start += done; start < end; start += PAGE) {
 		struct uffdio_copy page = {
@@ -158,7 +158,7 @@ void guard_put_back(int guard, uintptr_t start, uintptr_t end, intptr_t shift)
 int guard_take(int guard, uintptr_t start, uintptr_t end, intptr_t shift)
 {
 	size_t done;
-	int error = take(guard, start + (uintptr_t)shift, start, end - start, &done);
+	int error = move_pages(guard, start + (uintptr_t)shift, start, end - start, &done);
 
 	if (error && done)
 		guard_put_back(guard, start, start + done, shift);

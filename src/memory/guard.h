@@ -1,10 +1,10 @@
 /*
- * Guard - holds back threads that access a range of this process's pages, by userfaultfd(2).
+ * Guard - makes threads wait that access a range of this process's pages, by userfaultfd(2).
  *
  * Order of calls: guard_open; guard_missing and guard_take, or guard_writers; guard_check right before the range is
  * mapped anew; close(2) of the descriptor, after which each thread that waited repeats its access.
  *
- * Any thread. Takes no locks and no memory of the allocator's. Functions return 0 or -errno.
+ * Any thread. Takes no locks and calls no allocator. Functions return 0 or -errno.
  */
 #ifndef MEMORY_GUARD_H
 #define MEMORY_GUARD_H
@@ -18,23 +18,23 @@
  */
 int guard_open(bool user_only);
 
-/* An access to a missing page of the range, or of as many bytes at `aside`, waits. */
+/* From now on a thread that accesses a missing page waits: in the range, and in as many bytes at `aside`. */
 int guard_missing(int guard, uintptr_t start, uintptr_t end, uintptr_t aside);
 
 /*
- * Takes the range's pages, all of one mapping, to addresses that are `shift` higher (UFFDIO_MOVE). On failure
- * they are back. -EBUSY: something else uses a page; -EAGAIN: at this moment.
+ * Moves the range's pages, all of one mapping, to addresses that are `shift` higher (UFFDIO_MOVE). On failure
+ * they are back. -EBUSY: a page is pinned or shared; -EAGAIN: the kernel is at work on one at this moment.
  */
 int guard_take(int guard, uintptr_t start, uintptr_t end, intptr_t shift);
 void guard_put_back(int guard, uintptr_t start, uintptr_t end, intptr_t shift);
 
-/* The pages at `aside` do not count as missing any more: holes read as zeroes. */
+/* Ends the guard of a range: its holes read as zeroes. */
 int guard_release(int guard, uintptr_t start, uintptr_t end);
 
-/* Write-protects the range: a write waits, a read goes on. */
+/* Write-protects the range: a thread that writes waits, one that reads does not. */
 int guard_writers(int guard, uintptr_t start, uintptr_t end);
 
-/* Fails if the program has mapped the range, or part of it, anew since. */
+/* Fails if the program has mapped any of the range anew since. */
 int guard_check(int guard, uintptr_t start, uintptr_t end);
 
 #endif

@@ -8,11 +8,11 @@
 #include "memory/migrate.h"
 #include "memory/key.h"
 
-/* An operation adds 64, and 256 for moving the region's length once. */
+/* An operation adds 64, and a copy of the region's length 256. */
 #define WORTH_OPERATION 64
 #define WORTH_LENGTH	256
 #define WORTH_ENOUGH	1024
-/* So much has to come together before the owner is asked again. */
+/* The owner is asked again after so much more. */
 #define WORTH_AGAIN (4096 * WORTH_OPERATION)
 
 void heap_init(struct heap *heap, int fd)
@@ -61,7 +61,7 @@ void heap_forget(struct heap *heap)
 		heap->windows[i] = NULL;
 }
 
-/* The kernel tells of neighbouring windows as of one mapping. */
+/* /proc/self/maps shows neighbouring windows as one mapping, so only the start counts. */
 bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset)
 {
 	uint64_t window = offset / HEAP_WINDOW_BYTES;
@@ -78,7 +78,7 @@ static char *map_window(struct heap *heap, uint64_t window)
 	char *none = NULL;
 
 	if (fresh != MAP_FAILED) {
-		/* not the business of a child, which might write there; nor of a core file */
+		/* a child might write there; a core file needs it no more than a peer's memory */
 		madvise(fresh, bytes, MADV_DONTFORK);
 		madvise(fresh, bytes, MADV_DONTDUMP);
 	}

@@ -4,9 +4,9 @@
  * In:  offsets found in the owner's keys, and how often its keys are used.
  * Out: addresses to copy to and from; whether the owner should migrate what is used often.
  *
- * Used by whoever keeps it; no locks. The file cannot shrink, and offsets are checked against its size,
- * so whatever another process says, an address given here can be accessed; a hole reads as zeroes. The
- * mappings stay until heap_fini, and are not there in the child of a fork.
+ * Any thread; no locks. heap_init and heap_fini exclude other calls. The file cannot shrink, and offsets are checked
+ * against its size. So an address given here can be accessed, whatever another process says; a hole reads as
+ * zeroes. The mappings stay until heap_fini, and are not there in the child of a fork.
  */
 #ifndef MEMORY_HEAP_H
 #define MEMORY_HEAP_H
@@ -18,14 +18,14 @@
 #include "base/arena.h"
 
 #define HEAP_WINDOW_BYTES (256ull << 20) /* mapped at a time */
-#define HEAP_WINDOWS	  256		 /* what lies behind is not used */
+#define HEAP_WINDOWS	  256		 /* the rest of a longer file is not used */
 #define HEAP_WANTS	  64
 
 struct heap {
 	int fd; /* -1: not used */
 	uint64_t bytes;
 	char *_Atomic windows[HEAP_WINDOWS]; /* NULL: not yet; MAP_FAILED: cannot be */
-	/* key << 32 | how worthwhile its migration is by now; keys displace each other */
+	/* key << 32 | the worth of its migration by now (heap.c); keys of one entry displace each other */
 	_Atomic uint64_t wants[HEAP_WANTS];
 };
 
@@ -35,18 +35,18 @@ void heap_fini(struct heap *heap);
 /* heap_fini in the child of a fork, where other things may be mapped by now. */
 void heap_forget(struct heap *heap);
 
-/* Whether a mapping of the heap's file that begins there, at this offset, is one of ours. */
+/* Whether a mapping of the heap's file that begins at `start`, with this offset, is a window. */
 bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset);
 
 /*
- * The address of [offset, offset + *bytes), or NULL: it cannot be had. *bytes becomes less if that
- * reaches into another window.
+ * The address of [offset, offset + *bytes), or NULL: outside of the file, or it cannot be mapped. *bytes becomes
+ * less if that reaches into another window.
  */
 char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes);
 
 /*
- * Where the bytes at `host` of a region are, an address of its owner's: an offset, or 0: not in the heap. *bytes
- * becomes less if that is true of the first ones only. The pages at the region's edges are never there.
+ * The heap's offset of the bytes at `host`, the owner's address within a region. 0: not in the heap. *bytes becomes
+ * less if that is true of the first ones only. The pages at the region's edges are never in the heap.
  */
 static inline uint64_t heap_place(const struct arena_key *entry, uint64_t host, size_t *bytes)
 {
@@ -67,9 +67,9 @@ static inline uint64_t heap_place(const struct arena_key *entry, uint64_t host, 
 }
 
 /*
- * So many bytes were moved by other means, to or from the region of this length. True: it pays to have
- * it migrated, after 16 operations or when four times its length was moved. Whoever has asked the owner
- * for that says so by heap_asked, and is not told again for long.
+ * Counts a copy of `bytes` to or from a region of `length` that is not in the heap. True: migration pays, after 16
+ * operations or four times the length. The caller then asks the owner and calls heap_asked; it is not told again
+ * for long.
  */
 bool heap_pays(struct heap *heap, uint32_t key, uint64_t length, size_t bytes);
 void heap_asked(struct heap *heap, uint32_t key);

@@ -10,7 +10,7 @@
 #include "memory/hazard.h"
 
 #define INDEX_MASK (ARENA_KEYS - 1)
-/* So many indexes rest before the one released first is used again, while there are fresh ones. */
+/* While there are fresh indexes, so many released ones wait before the oldest is used again. */
 #define REST 4096
 
 static_assert((ARENA_KEYS & INDEX_MASK) == 0, "the FIFO wraps by a mask");
@@ -22,8 +22,8 @@ static struct lock lock = LOCK_INITIALIZER;
 /* Released indexes, oldest first, are fifo[fifo_head..fifo_tail); fresh..ARENA_KEYS were never used. */
 static uint16_t fifo[ARENA_KEYS] GUARDED_BY(lock);
 static uint32_t fifo_head GUARDED_BY(lock), fifo_tail GUARDED_BY(lock);
-static uint32_t fresh GUARDED_BY(lock) = 1; /* 0 is never given: no key of ours is 0 */
-static uint16_t last_chance[ARENA_KEYS] GUARDED_BY(lock); /* of the key that an index had last */
+static uint32_t fresh GUARDED_BY(lock) = 1; /* index 0 is not used, so that no key is 0 */
+static uint16_t last_chance[ARENA_KEYS] GUARDED_BY(lock); /* of the last key of an index */
 
 static uint16_t chances[128] GUARDED_BY(lock);
 static unsigned chances_left GUARDED_BY(lock);
@@ -59,7 +59,7 @@ struct arena_key *key_entry(uint32_t index)
 	return &table[index];
 }
 
-/* Where the kernel has no getrandom, keys at least differ from one another. */
+/* Without getrandom, keys at least differ from one another. */
 static void refill_poorly(void) REQUIRES(lock)
 {
 	struct timespec now;
@@ -115,13 +115,12 @@ int key_alloc(uint32_t *index, uint32_t *key)
 }
 
 /*
- * Barrier KEY: what was written to the entry before is visible to whoever loads its key with
- * acquire (key_check).
+ * Barrier KEY: a reader that loads the key with acquire (key_check) sees the entry as it was filled before.
  */
 void key_publish(uint32_t index, uint32_t key)
 {
 	migrate_lock_keys();
-	migrate_on_birth(&table[index]);
+	migrate_on_publish(&table[index]);
 	atomic_store_explicit(&table[index].key, key, memory_order_release);
 	migrate_unlock_keys();
 }
@@ -152,7 +151,7 @@ uint32_t key_hazard_owner(uint32_t index)
 	pid = hazard_owner(entry->dying);
 	if (pid)
 		return pid;
-	migrate_on_death(entry); /* until here its pages stay where they are */
+	migrate_on_revoke(entry); /* not before: a copier may be using its pages in the heap */
 	return 0;
 }
 
@@ -222,7 +221,7 @@ enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, ui
 	if (addr < entry->start || offset > entry->length || length > entry->length - offset)
 		return KEY_BAD_RANGE;
 	*host = entry->addr + offset;
-	/* acquire: who finds it not MOVING may use what heap is loaded after that */
+	/* acquire: a copier that finds it not MOVING may use the heap offset that it loads afterwards */
 	*flags = atomic_load_explicit(&entry->flags, memory_order_acquire);
 	return KEY_OK;
 }

@@ -68,7 +68,7 @@ int maps_visit(bool (*visit)(const struct mapping *mapping, void *arg), void *ar
 	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	char buffer[BUFFER_BYTES + 1];
 	size_t filled = 0;
-	bool tail = false; /* the rest of a line that was longer than the buffer */
+	bool tail = false; /* in the rest of a line that was longer than the buffer */
 	struct mapping mapping;
 	ssize_t n;
 

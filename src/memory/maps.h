@@ -1,8 +1,8 @@
 /*
  * Maps - what is mapped in this process, as /proc/self/maps tells it.
  *
- * Any thread. Takes no locks and no memory of the allocator's: it is called while pages that may be
- * the allocator's are held back (memory/move.h), and beside a fork.
+ * Any thread. Takes no locks and calls no allocator: it runs while pages that may be the allocator's are guarded
+ * (memory/guard.h), and beside a fork.
  */
 #ifndef MEMORY_MAPS_H
 #define MEMORY_MAPS_H
@@ -20,10 +20,10 @@ struct mapping {
 	char name[16]; /* its beginning; "" if it has none */
 };
 
-/* Calls visit for each mapping in order of addresses, until one is refused. 0 or -errno. */
+/* Calls visit for each mapping in order of addresses, until it returns false. 0 or -errno. */
 int maps_visit(bool (*visit)(const struct mapping *mapping, void *arg), void *arg);
 
-/* A number in this base at *at, which moves behind it: for other files of /proc as well. */
+/* Reads a number in this base at *at, which moves behind it. For other files of /proc as well. */
 uint64_t maps_number(const char **at, unsigned base);
 
 #endif

@@ -46,7 +46,7 @@ void memory_copy_ordered(void *to, const void *from, size_t bytes)
 		__atomic_store_n((char *)to + body + i, rest[i], __ATOMIC_RELEASE);
 }
 
-/* Where `bytes` go, the last word by itself: the kernel finishes one piece before the next. */
+/* Splits the target so that the last word is a piece: the kernel finishes one piece before the next. */
 static void order_target(struct iovec target[2], uint64_t to, size_t bytes)
 {
 	uint64_t last = (to + bytes - 1) & ~7ull;
@@ -57,9 +57,8 @@ static void order_target(struct iovec target[2], uint64_t to, size_t bytes)
 }
 
 /*
- * Our own pid, so that the kernel does the copying and finds bad addresses. By its number, because
- * sanitizers watch the function: what a peer asks for is ordered with the program's own accesses by
- * what the programs have told each other, and a sanitizer sees only one of them.
+ * The kernel copies on our own PID and finds bad addresses. A raw system call, because sanitizers intercept the
+ * function: programs order a peer's accesses with their own by messages, and a sanitizer sees one program only.
  */
 static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
 {
@@ -72,14 +71,14 @@ static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
 	order_target(target, to, bytes);
 	n = syscall(SYS_process_vm_readv, own_pid, target, 2, &source, 1, 0);
 	if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
-		/* forbidden here even on oneself (seccomp): then without the care */
+		/* forbidden even on oneself (seccomp): a bad address is a signal then */
 		memory_copy_ordered((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
 		return 0;
 	}
 	return n == (ssize_t)bytes ? 0 : -EFAULT;
 }
 
-/* The same from pieces; the last word last, and `to` is what the kernel looks up in advance. */
+/* The same from pieces. The kernel looks up the pages at `to` in advance, so the guard does not stop it. */
 static int copy_pieces_by_kernel(uint64_t to, const struct iovec *from, int pieces, size_t bytes)
 {
 	struct iovec target[2];
@@ -121,7 +120,7 @@ bool memory_is_writable(uint64_t address)
 
 	if (populate((const void *)(uintptr_t)address))
 		return true;
-	/* a kernel before 5.14 cannot tell; that it can be read is all that is known there */
+	/* a kernel before 5.14 cannot tell, so that it can be read has to do */
 	return !kernel_populates && memory_copy_from(&word, address & ~7ull, sizeof(word)) == 0;
 }
 
@@ -153,7 +152,7 @@ enum cause memory_check(const struct ibv_sge *sge, uint32_t count, uint32_t pd, 
 	return CAUSE_NONE;
 }
 
-/* One piece of an SGE: `at` bytes into it. */
+/* Copies between `flat` and an SGE, from `at` bytes into it. */
 static enum cause copy_piece(const struct ibv_sge *sge, uint32_t pd, uint32_t access, size_t at,
 			     void *flat, size_t bytes)
 {
@@ -269,7 +268,7 @@ static void copy_pieces_to(char *to, const struct iovec *from, int pieces)
 	memory_copy_ordered(to, from[pieces - 1].iov_base, from[pieces - 1].iov_len);
 }
 
-/* What a peer writes to a region of ours, or reads from it: 0 or -EFAULT. */
+/* Stores what a peer writes to a region of ours. 0 or -EFAULT. */
 static int store_pieces(struct arena_hazard *hazard, uint32_t key, uint64_t address, uint64_t host,
 			uint32_t flags, const struct iovec *from, int pieces, uint32_t bytes)
 {
@@ -291,7 +290,7 @@ static int store_pieces(struct arena_hazard *hazard, uint32_t key, uint64_t addr
 	}
 	if (!(flags & (KEY_STAYS | KEY_ON_DEMAND | KEY_MOVING)) && !entry->heap)
 		migrate_want(key, entry->length, bytes);
-	/* A copy to pages that the kernel has looked up in advance is not held at them. */
+	/* not while pages move: the guard does not stop a copy to pages that were looked up in advance */
 	if (pieces > 1 && !(flags & KEY_MOVING))
 		return copy_pieces_by_kernel(host, from, pieces, bytes);
 	hazard_leave_heap(hazard);
@@ -364,7 +363,7 @@ enum cause memory_flush_remote(struct memory_peer peer, uint32_t rkey, uint64_t 
 	}
 	cause = check_remote(peer, rkey, address, bytes, access, &host, &flags);
 	hazard_clear(hazard);
-	/* the processors' caches are coherent: nothing is held back but by the order of stores */
+	/* caches are coherent: only the order of stores can hide a write */
 	atomic_thread_fence(memory_order_seq_cst);
 	return cause;
 }

@@ -1,11 +1,10 @@
 /*
  * Memory - moving payload between SGE lists and flat memory, with the checks of L_Keys.
  *
- * Owner: any thread; takes no locks (memory/hazard.h protects what is copied). Memory of ordinary
- * regions was populated at registration and is copied with plain stores; memory of on-demand
- * regions, and any memory that a peer names, is copied by the kernel on our own pid, so that an
- * address that is not there is an error and not a signal. What a peer writes to a migrated region is
- * stored in our own mapping of its pages (memory/migrate.h), which is always there.
+ * Any thread; takes no locks (memory/hazard.h protects the memory of a copy). Memory of ordinary regions was
+ * populated at registration and is copied with plain stores. Memory of on-demand regions, and any memory that a
+ * peer names, is copied by the kernel (process_vm on our own PID), so that a bad address is an error and not a
+ * signal. A write of a peer to a migrated region goes to our own mapping of the heap (memory/migrate.h).
  */
 #ifndef MEMORY_MEMORY_H
 #define MEMORY_MEMORY_H
@@ -35,14 +34,14 @@ enum cause memory_gather(const struct ibv_sge *sge, uint32_t count, uint32_t pd,
 enum cause memory_scatter(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
 			  const void *from, size_t bytes);
 
-/* Who asks for memory of ours, as far as an R_Key has to know it. */
+/* What an R_Key is checked against. */
 struct memory_peer {
 	uint32_t pd;  /* number of the PD that the key must be of */
-	uint32_t qpn; /* our QP that it asks by */
+	uint32_t qpn; /* our QP that got the request */
 };
 
 /*
- * What a peer asks for: the R_Key is checked for REMOTE_WRITE or REMOTE_READ, on the first
+ * A request of a peer: the R_Key is checked for REMOTE_WRITE or REMOTE_READ, on the first
  * `check` bytes from `address` on, then `bytes` are copied. CAUSE_NONE, or why not.
  */
 enum cause memory_write_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, uint32_t check,
@@ -64,14 +63,14 @@ enum cause memory_flush_remote(struct memory_peer peer, uint32_t rkey, uint64_t 
 /* This process's slot: what hazard_set is given for keys of our own. */
 uint32_t memory_slot(void);
 
-/* Flat copies to and from addresses that may not be there: 0 or -EFAULT. The last word last. */
+/* Flat copies to and from addresses that may be bad: 0 or -EFAULT. The last word last. */
 int memory_copy_to(uint64_t to, const void *from, size_t bytes);
 int memory_copy_from(void *to, uint64_t from, size_t bytes);
 
 /* The page at this address of ours can be written. Changes nothing there. */
 bool memory_is_writable(uint64_t address);
 
-/* Copies with the last word last: see CONTRACT 27. Plain stores. */
+/* Copies with plain stores, the last word last: a program may poll on it (tests/contract/README.md, rule 27). */
 void memory_copy_ordered(void *to, const void *from, size_t bytes);
 
 /* Whether every page of the pieces can be read. */

@@ -18,19 +18,19 @@
 
 #define RANGE_MAX    (1ull << 30) /* its peers send messages while it moves */
 #define REQUESTS_MAX 64
-#define LOOK_NS	     1000000ull /* until it is looked again whether peers have left */
-#define DRAIN_NS     50000000ull
+#define SCAN_NS	     1000000ull /* between two scans for hazards on a range */
+#define DRAIN_NS     50000000ull /* then the range is refused or put off */
 #define PUT_OFF_MIN  10000000ull
 #define PUT_OFF_MAX  1000000000ull
-#define PATIENCE_S   5 /* who waits for the progress thread, while that does nothing */
+#define WAIT_S	     5 /* a thread waits for the progress thread, while that moves nothing */
 
 struct lock migrate_lock = LOCK_INITIALIZER;
-static unsigned forks GUARDED_BY(migrate_lock);	 /* threads that are about to fork, or do */
-static bool forking GUARDED_BY(migrate_lock);	 /* one of them does: nothing moves */
-static bool in_slice GUARDED_BY(migrate_lock);	 /* pages are moving right now: nobody forks */
-static _Atomic uint32_t changes;		 /* what waits looks again: the futex */
+static unsigned forks GUARDED_BY(migrate_lock);	 /* threads that are about to fork, or fork */
+static bool forking GUARDED_BY(migrate_lock);	 /* one of them forks: no pages move */
+static bool in_slice GUARDED_BY(migrate_lock);	 /* pages move right now: no thread forks */
+static _Atomic uint32_t changes;		 /* a futex: threads that wait look again when it changes */
 static _Atomic uint32_t waiting;		 /* threads */
-static _Atomic bool due;			 /* something has changed for the progress thread */
+static _Atomic bool due;			 /* migrate_run has something to do */
 static struct move_heap heap;			 /* since migrate_init */
 static uint64_t heap_bytes;
 static struct move_copy copies[MOVE_COPIES]; /* the forking thread's */
@@ -82,21 +82,21 @@ static void call_progress_thread(void)
 	kick();
 }
 
-/* What somebody waits for may be so by now. */
-static void tell_waiters(void)
+/* Threads in wait_for_change look again. */
+static void wake_waiters(void)
 {
 	atomic_fetch_add(&changes, 1);
 	if (atomic_load(&waiting))
 		syscall(SYS_futex, &changes, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Until something has changed since `seen`. False: nothing does. */
+/* Waits until `changes` is not `seen` any more. False: it still is, after WAIT_S. */
 static bool wait_for_change(uint32_t seen)
 {
 	const struct timespec second = { .tv_sec = 1 };
 
 	atomic_fetch_add(&waiting, 1);
-	for (int i = 0; i < PATIENCE_S && atomic_load(&changes) == seen; i++)
+	for (int i = 0; i < WAIT_S && atomic_load(&changes) == seen; i++)
 		syscall(SYS_futex, &changes, FUTEX_WAIT_PRIVATE, seen, &second, NULL, 0);
 	atomic_fetch_sub(&waiting, 1);
 	return atomic_load(&changes) != seen;
@@ -108,10 +108,10 @@ static struct arena_key *entry_of(uint32_t key)
 }
 
 /* ------------------------------------------------------------------------------------------
- * Keys that are born, and that die.
+ * Keys that are published and revoked.
  */
 
-void migrate_on_birth(struct arena_key *entry)
+void migrate_on_publish(struct arena_key *entry)
 {
 	atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_MOVING);
 	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
@@ -122,14 +122,14 @@ void migrate_on_birth(struct arena_key *entry)
 			continue;
 		if (!range->settled)
 			atomic_fetch_or(&entry->flags, KEY_MOVING);
-		/* what lies there now may be mapped anew, while an older key still leads to the heap */
+		/* the program may have mapped other memory there, while an older key still leads to the heap */
 		else if (range_contains(range, entry) &&
 			 move_is_there(&heap, range->start, range->end, range->offset))
 			range_publish(range, entry);
 	}
 }
 
-void migrate_on_death(struct arena_key *entry)
+void migrate_on_revoke(struct arena_key *entry)
 {
 	bool any = false;
 
@@ -148,7 +148,7 @@ void migrate_on_death(struct arena_key *entry)
 }
 
 /* ------------------------------------------------------------------------------------------
- * Ranges: born and gone by the progress thread alone.
+ * Ranges: the progress thread alone makes and drops them.
  */
 
 static bool belongs_out(struct range *range) REQUIRES(migrate_lock)
@@ -157,8 +157,8 @@ static bool belongs_out(struct range *range) REQUIRES(migrate_lock)
 }
 
 /*
- * So that our windows on the heap are known before a key leads there: else another thread might map one while
- * move_out looks at what is mapped.
+ * Maps our own windows before a key leads to the heap. Otherwise another thread might map one while move_out looks
+ * for the program's mappings of the heap.
  */
 static void map_own(uint64_t offset, uint64_t bytes)
 {
@@ -212,7 +212,7 @@ static void drop_aside(struct range *range)
 	range->aside = NULL;
 }
 
-/* All in: its keys tell so, unless the program has mapped something else there meanwhile. */
+/* All in: publishes it in its keys, unless the program has mapped something else there meanwhile. */
 static void settle(struct range *range) REQUIRES(migrate_lock)
 {
 	if (!move_is_there(&heap, range->start, range->end, range->offset)) {
@@ -224,18 +224,18 @@ static void settle(struct range *range) REQUIRES(migrate_lock)
 	drop_aside(range);
 }
 
-/* All out. The place in the heap may be used for something else. */
+/* All out: the range is gone, and its place in the heap is free. */
 static void drop(unsigned index) REQUIRES(migrate_lock)
 {
 	struct range range = range_remove(index);
 
-	range.drained = true; /* or never had anything in the heap */
+	range.drained = true; /* or nothing of it was ever in the heap */
 	range_update_keys(&range);
 	stay(range.key, range.refused);
 	drop_aside(&range);
 }
 
-/* Keeps its keys' peers away. */
+/* Marks its keys MOVING, so that peers keep away. */
 static void unsettle(struct range *range, uint64_t now) REQUIRES(migrate_lock)
 {
 	range->settled = range->drained = false;
@@ -253,7 +253,7 @@ static void put_off(struct range *range, uint64_t now) REQUIRES(migrate_lock)
 	range->put_off = true;
 }
 
-/* The heap's memory that nobody sees. If this fails it is lost, until what is put there next overwrites it. */
+/* Frees the memory of a place that is mapped nowhere. If this fails, the next range of the place overwrites it. */
 static void free_place(const struct move_range *slice)
 {
 	if (fallocate(heap.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)slice->offset,
@@ -261,7 +261,7 @@ static void free_place(const struct move_range *slice)
 		return;
 }
 
-/* The slice next to what is in the heap already. */
+/* Moves the slice at the border of what is in the heap. *in: how much of the range is there if it succeeds. */
 static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(migrate_lock)
 {
 	uint64_t bytes = range->end - range->start;
@@ -280,7 +280,7 @@ static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(migr
 	return error;
 }
 
-/* The address space is the same for all slices, so that what comes back is one mapping. */
+/* One address space for all slices: so the pages that come back are one mapping. */
 static bool has_aside(struct range *range)
 {
 	void *aside;
@@ -295,14 +295,14 @@ static bool has_aside(struct range *range)
 	return true;
 }
 
-/* Peers have left, or are not waited for any longer. */
+/* After a scan for hazards: moves next, scans again, or gives up. */
 static void on_drain(struct range *range, bool drained, uint64_t now) REQUIRES(migrate_lock)
 {
 	range->drained = drained;
 	if (drained)
 		range_update_keys(range);
 	else if (now - range->since_ns < DRAIN_NS)
-		range->next_ns = now + LOOK_NS;
+		range->next_ns = now + SCAN_NS;
 	else if (range->in)
 		put_off(range, now);
 	else
@@ -323,7 +323,7 @@ static void on_slice(struct range *range, bool out, int error, uint64_t in, uint
 	}
 }
 
-/* Where the range is due, its next step. False: there is none, and *next may be less. */
+/* Makes the next step of a range if it is due. False: it is not; *next becomes less if it will be. */
 static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(migrate_lock)
 {
 	struct range *range = &ranges[index], copy;
@@ -347,7 +347,7 @@ static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(migrate_
 		settle(range);
 		return true;
 	}
-	copy = *range; /* only this thread changes it */
+	copy = *range; /* other threads change nothing that a slice uses */
 	in_slice = true;
 	lock_release(&migrate_lock);
 	if (!range->drained) {
@@ -428,7 +428,7 @@ static void grant_all(uint64_t now) REQUIRES(migrate_lock)
 
 uint64_t migrate_run(uint64_t now)
 {
-	static unsigned turn;	    /* ranges have theirs one after the other */
+	static unsigned turn;	    /* ranges take turns */
 	static uint64_t next_ns = MIGRATE_NEVER;
 	bool moved = false;
 
@@ -442,16 +442,16 @@ uint64_t migrate_run(uint64_t now)
 	lock_release(&migrate_lock);
 	if (moved) {
 		next_ns = 0;
-		tell_waiters();
+		wake_waiters();
 	}
 	return next_ns;
 }
 
 /* ------------------------------------------------------------------------------------------
- * Those who need pages out.
+ * Threads that need pages out of the heap.
  */
 
-/* Some range over [start, end) that belongs out is not, and is on its way. */
+/* A range over [start, end) is on its way out, and not put off. */
 static bool is_awaited(uint64_t start, uint64_t end) REQUIRES(migrate_lock)
 {
 	for (unsigned i = 0; i < range_count; i++)
@@ -477,7 +477,7 @@ void migrate_wait_out(uint64_t addr, uint64_t length)
 	errno = saved;
 }
 
-/* The child could not go on without: the stack of the thread that forks, or what is local to it, is in the heap. */
+/* The child cannot run without it: the stack, or the thread-local memory, of the thread that forks. */
 static bool is_vital(const struct range *range)
 {
 	uintptr_t stack = (uintptr_t)__builtin_frame_address(0), block = (uintptr_t)__builtin_thread_pointer();
@@ -486,7 +486,7 @@ static bool is_vital(const struct range *range)
 	return (stack >= range->start && stack < end) || (block >= range->start && block < end);
 }
 
-/* It may take several tries: who is just about to sleep is busy. */
+/* It may take several tries: a thread that is about to sleep counts as busy. */
 static bool has_vital(void) REQUIRES(migrate_lock)
 {
 	for (unsigned i = 0; i < range_count; i++)
@@ -497,7 +497,7 @@ static bool has_vital(void) REQUIRES(migrate_lock)
 
 void migrate_before_fork(void)
 {
-	uint64_t until = clock_now_ns() + PATIENCE_S * UINT64_C(1000000000);
+	uint64_t until = clock_now_ns() + WAIT_S * UINT64_C(1000000000);
 	int saved = errno;
 	bool waits = true, ready;
 	uint32_t seen;
@@ -511,7 +511,7 @@ void migrate_before_fork(void)
 	if (range_count)
 		call_progress_thread();
 	for (;;) {
-		/* another's fork, and a slice, end by themselves */
+		/* another thread's fork, and a slice, end by themselves */
 		ready = !forking && !in_slice && !(waits && is_awaited(0, UINT64_MAX)) &&
 			!(waits && has_vital() && clock_now_ns() < until);
 		if (ready)
@@ -540,8 +540,8 @@ void migrate_in_parent(void)
 	forks--;
 	any = range_count != 0;
 	lock_release(&migrate_lock);
-	tell_waiters();
-	for (unsigned i = 0; i < REQUESTS_MAX; i++) /* that were not granted meanwhile */
+	wake_waiters();
+	for (unsigned i = 0; i < REQUESTS_MAX; i++) /* requests that came meanwhile */
 		any |= atomic_load_explicit(&requests[i], memory_order_relaxed) != 0;
 	if (any)
 		call_progress_thread();

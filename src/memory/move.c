@@ -43,7 +43,7 @@ struct look {
 	const struct move_heap *heap;
 	uintptr_t start, end;
 	uint64_t offset;
-	uintptr_t reached; /* all before is as it should be */
+	uintptr_t reached; /* all mappings before it qualify */
 	unsigned count;
 	struct mapping pieces[PIECES_MAX];
 };
@@ -92,7 +92,7 @@ static bool visit_there(const struct mapping *m, void *arg)
 	return m->end < look->end;
 }
 
-/* Collects what shows the heap's bytes, cut to them, up to PIECES_MAX; not our own windows. */
+/* Collects mappings of the heap's bytes, cut to them, up to PIECES_MAX; not our own windows. */
 static bool visit_pieces(const struct mapping *m, void *arg)
 {
 	struct look *look = arg;
@@ -126,8 +126,8 @@ bool move_is_there(const struct move_heap *heap, uintptr_t start, uintptr_t end,
  */
 
 /*
- * Here and where pages are exchanged, the system call itself: the functions of a program with the
- * thread sanitizer would report a race with the writers that are held.
+ * A raw system call, here and where pages are exchanged. The thread sanitizer intercepts the functions and would
+ * report a race with writers that the guard stops.
  */
 static int write_all(int fd, uintptr_t from, uintptr_t end, uint64_t offset)
 {
@@ -160,7 +160,7 @@ static int read_all(int fd, char *to, size_t bytes, uint64_t offset)
 	return 0;
 }
 
-/* Takes the pages out of the range, which shows if something else has hold of one. */
+/* Moves the pages aside, which fails if one is pinned; then maps their copy in the heap over the range. */
 static int take_and_exchange(const struct move_heap *heap, int guard, const struct look *look, uintptr_t aside)
 {
 	size_t bytes = look->end - look->start;
@@ -224,14 +224,14 @@ int move_in(const struct move_heap *heap, const struct move_range *slice)
 	if (error)
 		return error;
 	look.offset = slice->offset;
-	/* so that no page is shared with a child, or not there */
+	/* so that no page is missing, or shared with a child */
 	if (madvise((void *)slice->start, slice->end - slice->start, MADV_POPULATE_WRITE))
 		return -EACCES;
 	guard = guard_open(heap->permission == MOVE_ALWAYS);
 	if (guard < 0)
 		return guard;
 	error = take_and_exchange(heap, guard, &look, (uintptr_t)slice->aside);
-	close(guard); /* who waited goes on: in the shared pages, or where it was */
+	close(guard); /* threads that waited repeat their accesses */
 	return error;
 }
 
@@ -241,7 +241,7 @@ static int rights_of(const struct mapping *m)
 	       (m->rights[2] == 'x' ? PROT_EXEC : 0);
 }
 
-/* The piece's bytes are copied to `fresh`, which then takes its place and leaves nothing behind. */
+/* Copies the piece to `fresh` and moves that over it; `fresh` stays mapped, and empty (MREMAP_DONTUNMAP). */
 static int copy_and_exchange(const struct move_heap *heap, int guard, const struct mapping *piece, char *fresh)
 {
 	size_t bytes = piece->end - piece->start;
@@ -306,7 +306,7 @@ struct advice {
 	unsigned count;
 };
 
-/* What the program has of the heap is for children, or is not. */
+/* Advises the program's mappings of the heap, and notes them. */
 static bool visit_advised(const struct mapping *m, void *arg)
 {
 	struct advice *advice = arg;

@@ -1,20 +1,20 @@
 /*
- * Move - puts a slice of this process's pages into its heap (a memfd), or back, under threads that write.
+ * Move - puts a slice of this process's pages into its heap (a memfd), or back, while threads write to them.
  *
  * In:  a range of whole pages, and where in the heap it belongs.
  * Out: the same bytes at the same addresses, on shared pages or on private ones.
  *
- * While the slice is held, who writes to it waits in a page fault (memory/guard.h). The pages are copied,
- * the copy is mapped over them in one step, and the waiters go on in it: no write is lost.
+ * While the slice is guarded, a thread that writes to it waits in a page fault (memory/guard.h). The progress
+ * thread copies the pages and maps the copy over them in one step. The waiting threads then go on in the copy: no
+ * write is lost.
  *
- * To the heap, the pages are first taken aside (UFFDIO_MOVE, Linux 6.8), which the kernel refuses for
- * pages that something has pinned to write to them without a fault. Shared pages cannot be taken: on the
- * way back they are protected against writing, the caller keeps other processes away (memory/migrate.h), and
- * memory/busy.h tells whether the kernel may have hold of them.
+ * On the way in, the pages are first moved aside (UFFDIO_MOVE, Linux 6.8). The kernel refuses that for pages that
+ * are pinned, to which it may write without a fault. Shared pages cannot be moved aside. On the way out they are
+ * write-protected, the caller keeps other processes away (memory/migrate.h), and memory/busy.h tells whether the
+ * kernel may write to them.
  *
- * Only the progress thread moves. Blocks for the time of the copy. Takes no memory of the allocator's and
- * no locks while it holds: the slice may contain them. -EBUSY and -EAGAIN: at this moment, something is
- * at work on a page.
+ * Only the progress thread moves. Blocks for the time of the copy. Calls no allocator and takes no locks while the
+ * guard is up: the slice may contain them. -EBUSY and -EAGAIN: something uses a page at this moment.
  */
 #ifndef MEMORY_MOVE_H
 #define MEMORY_MOVE_H
@@ -26,7 +26,7 @@
 
 enum move_permission {
 	MOVE_NEVER,
-	MOVE_IF_SAFE, /* if all who write can be held back or noticed */
+	MOVE_IF_SAFE, /* if the guard stops system calls, too */
 	MOVE_ALWAYS,
 };
 
@@ -36,50 +36,47 @@ struct heap;
 
 struct move_heap {
 	int fd;
-	const struct heap *own; /* its windows are none of the program's mappings; NULL: there are none */
+	const struct heap *own; /* whose windows do not count as mappings of the program; may be NULL */
 	dev_t device;
 	ino_t inode;
 	enum move_permission permission;
 };
 
-/* A range, and as much address space beside it, that only moves use. */
+/* A range, and as much address space aside, for the pages on their way. */
 struct move_range {
 	uintptr_t start, end;
 	uint64_t offset; /* in the heap */
 	char *aside;	 /* private, readable and writable, empty between moves */
 };
 
-/* 0, or -errno: the file is not what it has to be. */
+/* 0, or -errno of fstat(2). */
 int move_init(struct move_heap *heap, int fd, enum move_permission permission);
 
 /*
- * Before the first slice of a range. 0; -EACCES: not plain anonymous memory, mapped throughout, to read
- * and write; -EPERM: writers cannot be held back here; -EBUSY.
+ * Before the first slice of a range. 0; -EACCES: it is not all plain anonymous memory that can be read and
+ * written; -EPERM: migration is off, or there is no userfaultfd; -EBUSY.
  */
 int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end);
 
-/*
- * Private to shared. 0 or -errno: then nothing has changed, but for what was written to the heap at `offset`.
- */
+/* Private to shared. 0, or -errno: nothing has changed but the bytes in the heap at `offset`. */
 int move_in(const struct move_heap *heap, const struct move_range *slice);
 
 /* Whether all of the range is mapped from the heap at `offset`. */
 bool move_is_there(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset);
 
 /*
- * Shared to private, wherever the program has these bytes of the heap now (mremap), and whatever it mapped in
- * their place meanwhile. 0: nothing but our own windows shows them any more. Else -errno; what has
- * come back already stays there.
+ * Shared to private, wherever the program has these bytes of the heap mapped by now (it may have called mremap).
+ * 0: only our own windows map them any more. Else -errno; pages that have come back already stay private.
  */
 int move_out(const struct move_heap *heap, const struct move_range *slice);
 
 /*
- * For a fork while some pages cannot leave. Children do not get what the program has of the heap, but copies
- * of it (move_restore_in_child), or nothing where there was no room for one, or for more than MOVE_COPIES;
- * so whatever the child stores, the parent's memory is its own.
+ * For a fork while some pages cannot leave. The child does not inherit the program's mappings of the heap. It gets
+ * copies of them (move_restore_in_child), or nothing where there is no memory for one, or for more than
+ * MOVE_COPIES. So a child's stores never reach the parent's memory.
  */
 struct move_copy {
-	char *at, *copy; /* copy is NULL if there was no room */
+	char *at, *copy; /* copy: NULL if there was no memory */
 	size_t bytes;
 	uint64_t offset; /* in the heap */
 };

@@ -1,8 +1,8 @@
 /*
- * Pin - makes sure that a range of this process's memory is there.
+ * Pin - brings a range of this process's memory in, as registering it with an adapter would.
  *
- * An adapter pins what is registered: it fails for memory that is not mapped or may not be used,
- * and brings pages in. The pages stay pageable here, because copying them faults like any access.
+ * An adapter pins pages. It refuses memory that is not mapped, or lacks the rights. Here the pages stay pageable,
+ * because copies fault them in like any access.
  */
 #ifndef MEMORY_PIN_H
 #define MEMORY_PIN_H
@@ -19,8 +19,8 @@
 #endif
 
 /*
- * Brings [addr, addr + length) in for reading, or also for writing. 0, or -EFAULT: part of it is
- * not mapped, may not be used so, or has no file behind it. Any thread; may sleep. Writes nothing.
+ * Faults [addr, addr + length) in for reading, or also for writing. 0, or -EFAULT: part of it is
+ * not mapped, lacks the right, or lies behind the end of its file. Any thread; may sleep. Writes nothing.
  */
 int pin_range(const void *addr, size_t length, bool writable);
 

@@ -17,7 +17,7 @@ unsigned range_count;
  * The table.
  */
 
-/* A place in the heap for so many bytes; 0: there is none. *index: where it goes in `ranges`. */
+/* The offset of free room in the heap for so many bytes; 0: there is none. *index: its place in `ranges`. */
 static uint64_t find_room(uint64_t bytes, uint64_t heap_bytes, unsigned *index) REQUIRES(migrate_lock)
 {
 	uint64_t offset = HEAP_FIRST;
@@ -92,7 +92,7 @@ bool range_contains(const struct range *range, const struct arena_key *entry)
 
 	if (range_key_is_elsewhere(entry) || !range_overlaps(range, entry))
 		return false;
-	if (!range_find_pages(entry, &start, &end)) /* less than a page, and perhaps not all of it */
+	if (!range_find_pages(entry, &start, &end)) /* less than a page: heap_edges tells which bytes */
 		return true;
 	return start >= range->start && end <= range->end;
 }
@@ -107,7 +107,7 @@ void range_publish(const struct range *range, struct arena_key *entry)
 			      memory_order_release);
 }
 
-/* A range that is not settled keeps peers away from the entry's pages. */
+/* A range that is not settled overlaps the entry: peers must not copy to or from its pages. */
 static bool must_be_marked(const struct arena_key *entry) REQUIRES(migrate_lock)
 {
 	for (unsigned i = 0; i < range_count; i++)
@@ -136,8 +136,8 @@ void range_update_keys(const struct range *range)
 	}
 }
 
-/* Then none of its bytes are anything else by now. */
-static bool leads_to_all(const struct arena_key *entry, const struct range *range)
+/* A key over a part does not need the range: the rest may be other memory by now. */
+static bool covers(const struct arena_key *entry, const struct range *range)
 {
 	return range_key_is_alive(entry) && !range_key_is_elsewhere(entry) && entry->addr <= range->start &&
 	       last_of(entry) >= range->end;
@@ -147,17 +147,17 @@ bool range_is_needed(struct range *range)
 {
 	uint32_t count = key_count();
 
-	if (range->needed_by && leads_to_all(key_entry(range->needed_by), range))
+	if (range->needed_by && covers(key_entry(range->needed_by), range))
 		return true;
 	for (uint32_t i = 1; i < count; i++)
-		if (leads_to_all(key_entry(i), range)) {
+		if (covers(key_entry(i), range)) {
 			range->needed_by = i;
 			return true;
 		}
 	return false;
 }
 
-/* The next keys over the range from *index on. False: one is dying. */
+/* Collects the next keys over the range, from *index on. False: one is dying. */
 static bool collect_keys(const struct range *range, uint32_t *index, uint32_t keys[KEYS_AT_ONCE],
 			 unsigned *count) REQUIRES(migrate_lock)
 {

@@ -1,5 +1,5 @@
 /*
- * Foreign - how regions of another process are imported and reached: memory/imported.h.
+ * Imported - imports regions of another process and copies to and from them: memory/imported.h.
  *
  * The key of an import stands for {link, key of the region there}. Each copy looks that key up in the
  * other's arena, as a WRITE does (shm/onesided.h), so it fails once the region is deregistered, and
