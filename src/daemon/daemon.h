@@ -1,11 +1,7 @@
 /*
  * Daemon - all that one verbatimd has: its name, its clients, its slots, its groups.
  *
- * In:  which users to serve.
- * Out: service, until no process has needed it for a while or a signal ends it.
- *
- * In this order: daemon_init, what clients may ask for (verbatimd/server.c), daemon_listen, daemon_run;
- * daemon_stop_listening, the same backwards, daemon_fini.
+ * verbatimd/server.c creates and ends it; each file here looks after its part.
  *
  * Owner: the one thread there is.
  */
@@ -65,19 +61,5 @@ struct daemon {
 	struct loop_timer returned; /* daemon/port_store.h */
 	struct cm *cm; /* connection management's, of which this room knows no more */
 };
-
-/* Takes the lock of its directory. 0; -EADDRINUSE: another daemon has it; -errno. */
-int daemon_init(struct daemon *d, enum daemon_scope scope, const struct client_hooks *hooks);
-
-/* Takes the name and listens. 0; -EADDRINUSE: another daemon has the name; -errno. */
-int daemon_listen(struct daemon *d);
-
-/* Serves until the end. */
-void daemon_run(struct daemon *d);
-
-void daemon_stop_listening(struct daemon *d);
-
-/* All clients are gone. */
-void daemon_fini(struct daemon *d);
 
 #endif

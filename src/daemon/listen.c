@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 #include "ctl/fdmsg.h"
-#include "daemon/client.h"
-#include "daemon/daemon.h"
+#include "ctl/sockname.h"
 #include "event/close_pool.h"
 
 #define CALLS_PER_TURN	16
@@ -47,26 +46,22 @@ static bool get_caller(int sock, struct ucred *peer)
 	return false;
 }
 
-static void take_call(struct daemon *d, int sock)
+static void take_call(struct listener *l, int sock)
 {
 	struct ucred peer;
 	int rc;
 
 	if (!get_caller(sock, &peer))
 		return;
-	if (d->scope == DAEMON_OF_USER && peer.uid != d->uid) {
-		refuse(peer.uid, sock, EACCES);
-		return;
-	}
-	rc = close_pool_is_behind(peer.uid) ? -EMFILE : client_create(d, sock, &peer);
+	rc = l->on_connection(l, sock, &peer);
 	if (rc)
 		refuse(peer.uid, sock, -rc);
 }
 
 static void pause_listening(struct listener *l, int ms)
 {
-	loop_change(&l->daemon->loop, l->fd, 0, &l->on_call);
-	loop_timer_arm(&l->daemon->loop, &l->resume, ms);
+	loop_change(l->loop, l->fd, 0, &l->on_call);
+	loop_timer_arm(l->loop, &l->resume, ms);
 }
 
 /*
@@ -99,7 +94,7 @@ static void on_resume(struct loop_timer *timer)
 	if (l->reserve_fd < 0)
 		pause_listening(l, RESUME_AFTER_MS);
 	else
-		loop_change(&l->daemon->loop, l->fd, EPOLLIN, &l->on_call);
+		loop_change(l->loop, l->fd, EPOLLIN, &l->on_call);
 }
 
 static void on_call(struct loop_source *source, uint32_t events)
@@ -115,7 +110,7 @@ static void on_call(struct loop_source *source, uint32_t events)
 		}
 		sock = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (sock >= 0) {
-			take_call(l->daemon, sock);
+			take_call(l, sock);
 			continue;
 		}
 		switch (errno) {
@@ -134,22 +129,21 @@ static void on_call(struct loop_source *source, uint32_t events)
 	}
 }
 
-static void prepare(struct listener *l, struct daemon *d)
+static void prepare(struct listener *l)
 {
-	l->daemon = d;
 	l->on_call.on_ready = on_call;
 	loop_timer_init(&l->resume, on_resume);
 	l->reserve_fd = open_reserve();
 }
 
-int listen_take(struct listener *l, struct daemon *d, int fd)
+int listen_take(struct listener *l, int fd)
 {
 	int flags = fcntl(fd, F_GETFL), rc;
 
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
 		return -errno;
-	prepare(l, d);
-	rc = loop_watch(&d->loop, fd, EPOLLIN, &l->on_call);
+	prepare(l);
+	rc = loop_watch(l->loop, fd, EPOLLIN, &l->on_call);
 	if (rc)
 		listen_fini(l);
 	else
@@ -157,23 +151,22 @@ int listen_take(struct listener *l, struct daemon *d, int fd)
 	return rc;
 }
 
-int listen_init(struct listener *l, struct daemon *d, const struct sockname *name)
+int listen_init(struct listener *l, const struct sockname *name, bool for_all)
 {
 	int rc;
 
-	prepare(l, d);
+	prepare(l);
 	l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (l->fd < 0)
 		return -errno;
 	rc = sockname_bind(l->fd, name);
 	/* Any user may connect: the kernel tells which one it is. */
-	if (!rc && *name->addr.sun_path && d->scope == DAEMON_OF_SYSTEM &&
-	    chmod(name->addr.sun_path, 0666) < 0)
+	if (!rc && *name->addr.sun_path && for_all && chmod(name->addr.sun_path, 0666) < 0)
 		rc = -errno;
 	if (!rc && listen(l->fd, SOMAXCONN) < 0)
 		rc = -errno;
 	if (!rc)
-		rc = loop_watch(&d->loop, l->fd, EPOLLIN, &l->on_call);
+		rc = loop_watch(l->loop, l->fd, EPOLLIN, &l->on_call);
 	if (rc)
 		listen_fini(l);
 	return rc;

@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "ctl/deadline.h"
 #include "base/gid.h"
+#include "ctl/deadline.h"
 
 #define INODES_MAX 64
 #define KNOWN_MAX  64

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/source_port.h"
 #include "base/gid.h"
+#include "base/source_port.h"
 #include "event/close_pool.h"
 #include "event/fd_store.h"
 

@@ -5,13 +5,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/gid.h"
 #include "base/host_address.h"
 #include "ctl/deadline.h"
-#include "base/gid.h"
 #include "daemon/owner.h"
 #include "daemon/port_store.h"
-#include "daemon/slots.h"
+#include "daemon/slot_token.h"
 #include "event/close_pool.h"
+
+#define SOON_MS 50 /* after which the token of a process that died is gone */
 
 /* What a request is about, checked. */
 struct wanted {
@@ -97,7 +99,7 @@ static int read_wanted(const struct ctl_port *p, struct wanted *out, char *why)
 /* The port is taken: finds out by which process, and whether to ask again helps. */
 static int explain_taken(struct client *c, const struct wanted *w, char *why)
 {
-	bool away = slots_any_away(c->daemon);
+	bool away = slot_token_any_away(c->daemon);
 	struct owner o;
 
 	owner_find(w->gid, &o);
@@ -292,7 +294,7 @@ int ports_use_for_daemon(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uin
 		return -EADDRNOTAVAIL;
 	rc = find_or_create(d, &w, out);
 	if (rc)
-		return rc == -EADDRINUSE && slots_any_away(d) ? -EAGAIN : rc;
+		return rc == -EADDRINUSE && slot_token_any_away(d) ? -EAGAIN : rc;
 	/* What came for QP 1 since an earlier daemon ended is said to this one. */
 	rc = port_group_use_on(*out, 0, d->uid);
 	if (rc && port_group_leave(*out, 0))
@@ -345,7 +347,7 @@ bool ports_give_up_dead(struct daemon *d)
 		for (unsigned slot = 1; slot <= CTL_SLOT_MAX; slot++) {
 			if (!port_group_is_user(g, slot) || d->by_slot[slot])
 				continue;
-			if (slots_is_held(d, slot))
+			if (slot_token_is_held(d, slot))
 				any_away = true;
 			else
 				port_group_leave(g, slot);
@@ -381,8 +383,8 @@ void ports_on_death(struct client *c)
 	 * store to bring. Above all one that called while a service manager had the socket, and
 	 * called again: the first call's end is none of its process.
 	 */
-	if (d->scope == DAEMON_OF_SYSTEM && slots_is_held(d, c->slot)) {
-		port_store_look_soon(d);
+	if (d->scope == DAEMON_OF_SYSTEM && slot_token_is_held(d, c->slot)) {
+		loop_timer_arm(&d->loop, &d->returned, SOON_MS);
 		return;
 	}
 	list_for_each_safe(m, after, &d->port_groups) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/ports.h"
+#include "daemon/slot_token.h"
 #include "daemon/token.h"
 
 static void give(struct client *c, unsigned slot)
@@ -18,21 +19,14 @@ static void give(struct client *c, unsigned slot)
 	idle_exit_hold(&d->idle_exit);
 }
 
-static bool has_token(struct daemon *d, int fd, unsigned slot)
-{
-	struct sockname name;
-
-	sockname_of_slot(&d->space, slot, &name);
-	return !connect(fd, (struct sockaddr *)&name.addr, name.len);
-}
-
 static bool has_its_share(struct daemon *d, uid_t uid)
 {
 	unsigned mine = 0, used = 0;
 	int fd = token_make_socket();
 
 	for (unsigned slot = 1; slot <= CTL_SLOT_MAX; slot++) {
-		if (!d->by_slot[slot] && d->slot_uids[slot] && fd >= 0 && !has_token(d, fd, slot))
+		if (!d->by_slot[slot] && d->slot_uids[slot] && fd >= 0 &&
+		    !slot_token_answers(d, fd, slot))
 			d->slot_uids[slot] = 0;
 		used += d->slot_uids[slot] != 0;
 		mine += d->slot_uids[slot] == uid + UINT64_C(1);
@@ -91,30 +85,6 @@ int slots_adopt(struct client *c, unsigned slot, int token_fd)
 	if (!rc)
 		give(c, slot);
 	return rc;
-}
-
-bool slots_is_held(struct daemon *d, unsigned slot)
-{
-	int fd = token_make_socket();
-	bool held = fd < 0 || has_token(d, fd, slot);
-
-	if (fd >= 0)
-		close(fd);
-	return held;
-}
-
-bool slots_any_away(struct daemon *d)
-{
-	int fd = token_make_socket();
-	bool away = false;
-
-	for (unsigned slot = 1; fd >= 0 && !away && slot <= CTL_SLOT_MAX; slot++) {
-		if (!d->by_slot[slot])
-			away = has_token(d, fd, slot);
-	}
-	if (fd >= 0)
-		close(fd);
-	return away;
 }
 
 void slots_on_death(struct client *c)

@@ -34,15 +34,6 @@ int slots_take(struct client *c, int *token_fd);
  */
 int slots_adopt(struct client *c, unsigned slot, int token_fd);
 
-/*
- * Whether processes live that have a slot from an earlier daemon and have not come back. Looks at
- * all names: for failures only.
- */
-bool slots_any_away(struct daemon *d);
-
-/* Whether a process has the slot's token. */
-bool slots_is_held(struct daemon *d, unsigned slot);
-
 /* Does nothing if c has no slot. */
 void slots_on_death(struct client *c);
 

@@ -124,7 +124,7 @@ int main(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	service_notify("READY=1", NULL, 0);
-	daemon_run(&d);
+	server_run(&d);
 	server_fini(&d);
 	return 0;
 }

@@ -1,80 +1,111 @@
 #include "verbatimd/server.h"
 
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
 #include "cmserver/cm.h"
 #include "daemon/client.h"
-#include "daemon/links.h"
 #include "daemon/listing.h"
-#include "daemon/mcast.h"
-#include "daemon/port_store.h"
+#include "daemon/port_return.h"
 #include "daemon/ports.h"
 #include "daemon/service.h"
-#include "daemon/slots.h"
+#include "verbatimd/ends.h"
+#include "verbatimd/listening.h"
 #include "verbatimd/messages.h"
-
-/*
- * A process has one socket as a process and another for its connections, whose end may be noticed later. Its
- * peers are to hear of the end of a connection before that of the QP (links_on_death): a program may put the
- * connection away because requests were flushed, and then would never learn why.
- */
-static void end_connections(struct client *dead)
-{
-	struct list *m, *after;
-
-	list_for_each_safe(m, after, &dead->daemon->clients) {
-		struct client *c = container_of(m, struct client, in_daemon);
-
-		if (c == dead || !c->cm || c->pid != dead->pid)
-			continue;
-		cm_on_death(c);
-		client_disconnect(c, NULL);
-	}
-}
-
-static void on_death(struct client *c)
-{
-	if (c->role == CLIENT_PROCESS && client_has_ended(c))
-		end_connections(c);
-	cm_on_death(c);
-	ports_on_death(c);
-	slots_on_death(c);
-	links_on_death(c);
-	mcast_on_death(c);
-}
-
-static void on_dismissal(struct client *c)
-{
-	links_on_dismissal(c);
-	mcast_on_dismissal(c);
-	cm_on_death(c);
-}
 
 static const struct client_hooks hooks = {
 	.on_message = messages_on_message,
 	.on_drained = listing_on_drained,
-	.on_death = on_death,
-	.on_dismissal = on_dismissal,
+	.on_death = ends_on_death,
+	.on_dismissal = ends_on_dismissal,
 };
+
+static void on_signal(struct loop_source *source, uint32_t events)
+{
+	struct daemon *d = container_of(source, struct daemon, on_signal);
+
+	d->ended = true;
+}
+
+static int watch_signals(struct daemon *d)
+{
+	sigset_t ends;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGINT);
+	sigprocmask(SIG_BLOCK, &ends, NULL);
+	d->on_signal.on_ready = on_signal;
+	d->signal_fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+	return d->signal_fd < 0 ? -errno
+				: loop_watch(&d->loop, d->signal_fd, EPOLLIN, &d->on_signal);
+}
+
+static int init_core(struct daemon *d, enum daemon_scope scope)
+{
+	int rc;
+
+	memset(d, 0, sizeof(*d));
+	d->scope = scope;
+	d->uid = geteuid();
+	d->hooks = &hooks;
+	list_init(&d->clients);
+	list_init(&d->disconnecting);
+	list_init(&d->memberships);
+	list_init(&d->port_groups);
+	idle_exit_init(&d->idle_exit, &d->loop, scope == DAEMON_OF_SYSTEM);
+
+	d->file.fd = d->file.reserve_fd = d->name.fd = d->name.reserve_fd = d->lock_fd = -1;
+
+	rc = scope == DAEMON_OF_SYSTEM ? sockname_space_of_system(&d->space)
+				       : sockname_space_of_user(d->uid, &d->space);
+	if (!rc)
+		rc = sockname_make_dir(&d->space, &d->lock_fd);
+	if (!rc)
+		rc = loop_init(&d->loop);
+	if (!rc)
+		rc = watch_signals(d);
+	return rc;
+}
 
 int server_init(struct daemon *d, enum daemon_scope scope)
 {
-	int rc = daemon_init(d, scope, &hooks);
+	int rc = init_core(d, scope);
 
 	if (!rc)
 		rc = cm_init(d);
 	if (!rc)
-		port_store_restore(d); /* before a process asks for a port */
+		port_return_init(d);
 	if (!rc)
-		rc = daemon_listen(d);
+		rc = listening_begin(d);
+	if (!rc)
+		idle_exit_await_first(&d->idle_exit);
 	service_drop_rest();
 	return rc;
 }
 
+void server_run(struct daemon *d)
+{
+	while (!d->ended && !d->idle_exit.over) {
+		loop_turn(&d->loop);
+		client_free_disconnecting(d);
+	}
+}
+
 void server_fini(struct daemon *d)
 {
-	daemon_stop_listening(d);
+	listening_end(d);
 	cm_forget(d);
 	client_dismiss_all(d);
 	cm_fini(d);
 	ports_on_end(d);
-	daemon_fini(d);
+	sockname_clean_dir(&d->space);
+	if (d->lock_fd >= 0)
+		close(d->lock_fd);
+	close(d->signal_fd);
+	loop_fini(&d->loop);
 }

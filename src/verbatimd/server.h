@@ -14,6 +14,9 @@
 /* Takes the name and listens. 0; -EADDRINUSE: another daemon has the name; -errno. */
 int server_init(struct daemon *d, enum daemon_scope scope);
 
+/* Serves until the end. */
+void server_run(struct daemon *d);
+
 /* Lets all clients go. */
 void server_fini(struct daemon *d);
 

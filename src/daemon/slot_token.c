@@ -1,0 +1,39 @@
+#include "daemon/slot_token.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "daemon/token.h"
+
+bool slot_token_answers(struct daemon *d, int fd, unsigned slot)
+{
+	struct sockname name;
+
+	sockname_of_slot(&d->space, slot, &name);
+	return !connect(fd, (struct sockaddr *)&name.addr, name.len);
+}
+
+bool slot_token_is_held(struct daemon *d, unsigned slot)
+{
+	int fd = token_make_socket();
+	bool held = fd < 0 || slot_token_answers(d, fd, slot);
+
+	if (fd >= 0)
+		close(fd);
+	return held;
+}
+
+bool slot_token_any_away(struct daemon *d)
+{
+	int fd = token_make_socket();
+	bool away = false;
+
+	for (unsigned slot = 1; fd >= 0 && !away && slot <= CTL_SLOT_MAX; slot++) {
+		if (!d->by_slot[slot])
+			away = slot_token_answers(d, fd, slot);
+	}
+	if (fd >= 0)
+		close(fd);
+	return away;
+}

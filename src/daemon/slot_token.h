@@ -1,0 +1,27 @@
+/*
+ * Slot token - finds out whether some process has the token of a slot (daemon/slots.h).
+ *
+ * In:  a slot.
+ * Out: whether a socket is bound to the slot's name.
+ *
+ * Owner: the daemon's one thread.
+ */
+#ifndef DAEMON_SLOT_TOKEN_H
+#define DAEMON_SLOT_TOKEN_H
+
+#include <stdbool.h>
+
+struct daemon;
+
+bool slot_token_is_held(struct daemon *d, unsigned slot);
+
+/* The same with a socket of the caller's (token_make_socket), for many slots in a row. */
+bool slot_token_answers(struct daemon *d, int fd, unsigned slot);
+
+/*
+ * Whether processes live that have a slot from an earlier daemon and have not come back. Looks at
+ * all names: for failures only.
+ */
+bool slot_token_any_away(struct daemon *d);
+
+#endif

@@ -1,0 +1,45 @@
+#include "verbatimd/ends.h"
+
+#include "cmserver/cm.h"
+#include "daemon/client.h"
+#include "daemon/links.h"
+#include "daemon/mcast.h"
+#include "daemon/ports.h"
+#include "daemon/slots.h"
+
+/*
+ * A process has one socket as a process and another for its connections, whose end may be noticed later. Its
+ * peers are to hear of the end of a connection before that of the QP (links_on_death): a program may put the
+ * connection away because requests were flushed, and then would never learn why.
+ */
+static void end_connections(struct client *dead)
+{
+	struct list *m, *after;
+
+	list_for_each_safe(m, after, &dead->daemon->clients) {
+		struct client *c = container_of(m, struct client, in_daemon);
+
+		if (c == dead || !c->cm || c->pid != dead->pid)
+			continue;
+		cm_on_death(c);
+		client_disconnect(c, NULL);
+	}
+}
+
+void ends_on_death(struct client *c)
+{
+	if (c->role == CLIENT_PROCESS && client_has_ended(c))
+		end_connections(c);
+	cm_on_death(c);
+	ports_on_death(c);
+	slots_on_death(c);
+	links_on_death(c);
+	mcast_on_death(c);
+}
+
+void ends_on_dismissal(struct client *c)
+{
+	links_on_dismissal(c);
+	mcast_on_dismissal(c);
+	cm_on_death(c);
+}
