@@ -130,7 +130,7 @@ static void on_ack(struct roce_qp *tq, const struct packet *packet)
 	uint32_t end = kind == PACKET_SYNDROME_ACK ? psn_add(packet->psn, 1) : packet->psn;
 
 	if (advance(tq, end, false) != end) {
-		/* a READ before it was not answered: its response was lost (IBA 9.7.5.1.1) */
+		/* the response to a READ before it was lost (IBA 9.7.5.1.1) */
 		if (kind == PACKET_SYNDROME_NAK &&
 		    refusal_status(packet->syndrome) != IBV_WC_SUCCESS)
 			retransmit_on_refusal(tq);
@@ -192,7 +192,7 @@ static void on_response(struct roce_qp *tq, const struct packet *packet,
 	advance(tq, psn_add(packet->psn, 1), true);
 }
 
-static bool is_answer_to_something(const struct roce_qp *tq, const struct packet *packet)
+static bool is_in_flight(const struct roce_qp *tq, const struct packet *packet)
 {
 	return tq->started && packet_psn_diff(packet->psn, tq->una_psn) >= 0 &&
 	       packet_psn_diff(packet->psn, tq->max_psn) < 0;
@@ -203,7 +203,7 @@ void completer_on_packet(struct roce_qp *tq, const struct packet *packet,
 {
 	enum ibv_qp_state state = qp_state(tq->qp);
 
-	if ((state != IBV_QPS_RTS && state != IBV_QPS_SQD) || !is_answer_to_something(tq, packet))
+	if ((state != IBV_QPS_RTS && state != IBV_QPS_SQD) || !is_in_flight(tq, packet))
 		return;
 	if (is_reserved(packet->syndrome))
 		return;

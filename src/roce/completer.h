@@ -1,11 +1,12 @@
 /*
  * Completer - what comes back to a requester: acknowledgements, NAKs, responses.
  *
- * In:  answer packets, in the order of the wire, from anybody who knows the connection's addresses.
- * Out: finished WQEs, data of READs and atomics; or news for retransmit.c.
+ * In:  acknowledge and response packets, in the order of the wire, from anybody who knows the
+ *      connection's addresses.
+ * Out: finished WQEs, data of READs and atomics; NAKs and gaps, to retransmit.c.
  *
- * Callers hold the QP's lock. An answer that does not belong to anything on the way is ignored
- * (IBA 9.7.5.1.3, ghost acknowledgements).
+ * Acknowledgements are coalesced: one finishes all requests up to its PSN. A packet whose PSN is not in
+ * flight is ignored (IBA 9.7.5.1.3, ghost acknowledgements). Callers hold the QP's lock.
  */
 #ifndef ROCE_COMPLETER_H
 #define ROCE_COMPLETER_H

@@ -1,18 +1,18 @@
 /*
- * Congestion - what a responder does about congestion, in both directions.
+ * Congestion - ECN and congestion notification packets (CNPs), as DCQCN uses them, in both directions.
  *
- * In:  packets that a router marked (ECN); congestion notifications (CNPs, annex A17.9.3) of the other
- *      end; READs that are asked for again, because their responses were lost.
- * Out: a CNP now and then; how many response packets may leave now.
+ * In:  packets that a router marked (ECN CE); CNPs (annex A17.9.3) from the other end; READs that are
+ *      requested again, because their responses were lost.
+ * Out: a CNP now and then; a smaller window; how many response packets may leave now.
  *
  * A requester's packets are bounded by its window (roce/window.h), which acknowledgements move.
  * Nobody acknowledges responses, so time stands in for that: what left in one RESPONSE_INTERVAL_NS counts
- * as acknowledged in the next. There is no bound before the first sign of congestion, which sets it to
- * what left in an interval lately, or a requester's first window if that is more; from there on the window shrinks and grows as a requester's, and at its
- * highest there is no bound again.
+ * as acknowledged in the next. There is no bound before the first sign of congestion. That sets it to
+ * what left in an interval lately, or to a requester's first window if that is more. From then on the window
+ * shrinks and grows as a requester's does; at its highest there is no bound again.
  *
- * CNPs are Not-ECT, so that no router marks them, and a marked one is not answered: two ends would go on
- * answering each other's for as long as the congestion lasts.
+ * CNPs are Not-ECT, so that no router marks them, and a marked one causes no CNP: two ends would go on
+ * sending them to each other for as long as the congestion lasts.
  *
  * Callers hold the QP's lock.
  */
@@ -31,7 +31,7 @@ void congestion_on_mark(struct roce_qp *tq);
 /* A CNP came. */
 void congestion_on_notification(struct roce_qp *tq, uint64_t now_ns);
 
-/* Responses that left are asked for again. */
+/* A duplicate READ: its responses were lost. */
 void congestion_on_repeated_read(struct roce_qp *tq, uint64_t now_ns);
 
 /* Sends the CNP that is owed, unless the last one was just now. */

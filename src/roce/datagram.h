@@ -1,5 +1,5 @@
 /*
- * Datagram - UD packets: one each, nobody answers.
+ * Datagram - UD packets: one a message, not acknowledged.
  *
  * In:  UD send requests (roce_send_datagram, transport.h); UD packets of anybody.
  * Out: UD packets; receive completions with 40 bytes of GRH.

@@ -117,8 +117,8 @@ void gso_on_late(struct roce_qp *tq)
 }
 
 /*
- * There may be as many READs and atomics without an answer as was agreed on: one more shows that the
- * answer of that time arrived as a whole.
+ * No more READs and atomics may be outstanding than was agreed on. One more shows that the response
+ * of that time has arrived as a whole.
  */
 void gso_on_responses(struct roce_qp *tq, const struct burst *burst, uint32_t count)
 {

@@ -8,8 +8,8 @@
  * back; each time. After GSO_STRIKES times in a row packets of the flow leave one by one, and so do
  * those of QPs that are connected to the same address later.
  *
- * A GSO batch is watched that begins with the oldest packet not answered: of no other is it known that what
- * was lost was its second packet. Any packet that is known to have arrived as a second one begins the
+ * The requester watches a GSO batch that begins with una_psn: of no other is it known that the packet
+ * that was lost was its second one. Any packet that is known to have arrived as a second one begins the
  * count anew, so that mere losses do not add up.
  *
  * Callers hold the QP's lock.
@@ -39,13 +39,13 @@ void gso_on_requests(struct roce_qp *tq, const struct burst *burst, uint32_t cou
 /* una_psn moved on. */
 void gso_on_progress(struct roce_qp *tq);
 
-/* una_psn is asked for again, or (`silence`) nothing came in time. */
+/* una_psn was NAKed, or (`silence`) the RTO passed. */
 void gso_on_loss(struct roce_qp *tq, bool silence);
 
-/* Nothing was lost: it was only late. */
+/* The RTO was spurious: the acknowledgement was only late. */
 void gso_on_late(struct roce_qp *tq);
 
-/* The same of responses, which nobody acknowledges: a READ is asked for again from `psn` on. */
+/* The same for responses, which nobody acknowledges: a duplicate READ begins at `psn`. */
 void gso_on_responses(struct roce_qp *tq, const struct burst *burst, uint32_t count);
 void gso_on_repeated_read(struct roce_qp *tq, uint32_t psn);
 

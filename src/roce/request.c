@@ -48,7 +48,7 @@ static void set_read(struct packet *header, const struct roce_qp *tq, const stru
 		header->length = packets * tq->mtu;
 }
 
-struct packet request_ask(const struct roce_qp *tq, const struct wqe *wqe, uint32_t packets)
+struct packet request_with_response(const struct roce_qp *tq, const struct wqe *wqe, uint32_t packets)
 {
 	struct packet header = {
 		.dest_qpn = tq->qp->attr.dest_qp_num,

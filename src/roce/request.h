@@ -27,7 +27,7 @@ static inline bool request_brings_nothing(const struct wqe *wqe)
 	return request_is_answered_as_read(wqe) && opcode_operation(wqe->opcode) != OPERATION_READ;
 }
 
-/* It is answered by a response, which alone finishes it; max_rd_atomic limits how many there are. */
+/* Only a response completes it, and no ACK; max_rd_atomic limits how many are outstanding. */
 static inline bool request_takes_response(const struct wqe *wqe)
 {
 	return operation_takes_response(opcode_operation(wqe->opcode));
@@ -41,6 +41,6 @@ struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe,
 			      enum packet_kind kind, bool last);
 
 /* The packet at next_psn that asks for `packets` responses. */
-struct packet request_ask(const struct roce_qp *tq, const struct wqe *wqe, uint32_t packets);
+struct packet request_with_response(const struct roce_qp *tq, const struct wqe *wqe, uint32_t packets);
 
 #endif

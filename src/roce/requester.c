@@ -170,7 +170,7 @@ static bool is_start(const struct roce_qp *tq, const struct wqe *wqe)
 	return !wqe->begun || tq->next_psn == wqe->first_psn;
 }
 
-static enum carried passed_on(struct issue *it, struct wqe *wqe)
+static enum carried issued(struct issue *it, struct wqe *wqe)
 {
 	wqe->state = WQE_ISSUED;
 	it->tq->qp->sq.issue++;
@@ -183,7 +183,7 @@ static enum carried passed_on(struct issue *it, struct wqe *wqe)
  * GSO batch. Those that fit a burst start with one, unless the window is too small to be left open
  * for that.
  */
-static enum carried make_way(struct issue *it, struct wqe *wqe)
+static enum carried align_to_batch(struct issue *it, struct wqe *wqe)
 {
 	struct roce_qp *tq = it->tq;
 	uint32_t packets = request_psns(tq, wqe);
@@ -192,7 +192,7 @@ static enum carried make_way(struct issue *it, struct wqe *wqe)
 		return CARRIED;
 	if (sendq_in_flight(tq) && !tq->since_ack_req && room_in_window(it) < packets &&
 	    4 * packets <= tq->window.size)
-		return CARRY_WAIT; /* for the answer that the last packet asked for */
+		return CARRY_WAIT; /* the last packet has requested an acknowledgement */
 	return it->out.burst->count + packets > WIRE_BURST ? flush(it) : CARRIED;
 }
 
@@ -210,7 +210,7 @@ static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_
 	if (!room_in_window(it))
 		return CARRY_WAIT;
 	if (kind == PACKET_WRITE && is_start(tq, wqe)) {
-		enum carried carried = make_way(it, wqe);
+		enum carried carried = align_to_batch(it, wqe);
 
 		if (carried != CARRIED)
 			return carried;
@@ -229,7 +229,7 @@ static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_
 			return carried;
 		add_middles(it, wqe);
 	}
-	return passed_on(it, wqe);
+	return issued(it, wqe);
 }
 
 /* The 8 bytes of an ATOMIC WRITE, which travel with it. */
@@ -254,7 +254,7 @@ static enum carried add_operand(struct issue *it, struct wqe *wqe)
 static enum carried add_request(struct issue *it, struct wqe *wqe, uint32_t packets)
 {
 	struct roce_qp *tq = it->tq;
-	struct packet header = request_ask(tq, wqe, packets);
+	struct packet header = request_with_response(tq, wqe, packets);
 	enum carried carried = CARRIED;
 
 	if (burst_is_full(it->out.burst))
@@ -288,7 +288,7 @@ static uint32_t next_piece(const struct roce_qp *tq, const struct wqe *wqe)
 }
 
 /* A piece may be more than the window is now: then it waits until nothing else is on the way. */
-static bool has_room_for(struct issue *it, uint32_t packets)
+static bool window_has_room(struct issue *it, uint32_t packets)
 {
 	return !sendq_in_flight(it->tq) || room_in_window(it) >= packets;
 }
@@ -326,14 +326,14 @@ static enum carried send_with_response(struct issue *it, struct wqe *wqe)
 		uint32_t piece = next_piece(tq, wqe);
 		enum carried carried;
 
-		if (!has_room_for(it, piece) ||
+		if (!window_has_room(it, piece) ||
 		    tq->outstanding_tail - tq->outstanding_head >= read_limit(qp))
 			return CARRY_WAIT;
 		carried = add_request(it, wqe, piece);
 		if (carried != CARRIED)
 			return carried;
 	}
-	return passed_on(it, wqe);
+	return issued(it, wqe);
 }
 
 /* BIND_MW and LOCAL_INV concern this end only. */
@@ -346,17 +346,17 @@ static enum carried manage_memory(struct issue *it, struct wqe *wqe)
 
 	if (carried != CARRIED)
 		return carried;
-	if (!tq->looks || it->out.now_ns >= tq->look_ns) {
-		cause = local_execute(qp, &tq->failure, wqe, tq->looks);
-		tq->look_ns = it->out.now_ns + hazard_pause_ns(tq->looks++);
+	if (!tq->revoke_tries || it->out.now_ns >= tq->revoke_ns) {
+		cause = local_execute(qp, &tq->failure, wqe, tq->revoke_tries);
+		tq->revoke_ns = it->out.now_ns + hazard_pause_ns(tq->revoke_tries++);
 	}
 	if (cause == CAUSE_COPY_UNFINISHED) {
 		/* it goes on even in SQD. wqe.begun is not for it: it has no PSNs */
 		wqe->done = 1;
-		qp_timer_again(tq, tq->look_ns);
+		qp_timer_again(tq, tq->revoke_ns);
 		return CARRY_WAIT;
 	}
-	tq->looks = 0;
+	tq->revoke_tries = 0;
 	if (cause != CAUSE_NONE)
 		return CARRY_FAILED;
 	qp->sq.issue++;
@@ -414,7 +414,7 @@ static enum carried carry_out(struct issue *it, struct wqe *wqe)
 static void start(struct roce_qp *tq)
 {
 	tq->started = true;
-	tq->looks = 0;
+	tq->revoke_tries = 0;
 	tq->next_psn = tq->una_psn = tq->max_psn = tq->qp->attr.sq_psn & PACKET_PSN_MASK;
 	window_start(&tq->window, tq->mtu, tq->flow.buffer_bytes);
 	retransmit_start(tq);

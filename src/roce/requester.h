@@ -8,18 +8,18 @@
  * requester_transmit is called again when that changes. One call sends at most a window, and of a UC QP
  * what its pace allows.
  *
- * A READ is asked for in pieces of the window: its responses are not acknowledged, so that this is
- * what governs how many of them are on the way.
+ * The requester requests a long READ in pieces of the window. Its responses are not acknowledged, so
+ * that only the pieces bound how many of them are in flight.
  */
 #ifndef ROCE_REQUESTER_H
 #define ROCE_REQUESTER_H
 
 #include "roce/roce_qp.h"
 
-#define REQUESTER_ENOUGH    62	   /* packets that are worth a call: a GSO batch with a path MTU of 1024 */
+#define REQUESTER_ENOUGH    62	   /* packets that are worth a system call: a GSO batch with a path MTU of 1024 */
 #define REQUESTER_ACK_EVERY 16	   /* packets of a message, for each acknowledgement asked for */
 
-/* A READ is asked for in so many pieces of the window, of at least so many packets. */
+/* A READ is requested in so many pieces of the window, of at least so many packets. */
 #define READ_PIECES    4
 #define READ_PIECE_MIN 4
 

@@ -7,7 +7,7 @@
 #include "execute/reaction.h"
 #include "execute/receive.h"
 #include "object/xrcd.h"
-#include "roce/answer.h"
+#include "roce/response.h"
 #include "roce/congestion.h"
 #include "roce/flush_list.h"
 #include "roce/refusal.h"
@@ -43,12 +43,12 @@ static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, ui
 	}
 	if (reaction->refusal == REFUSAL_SILENT)
 		return;
-	answer_nak(tq, &(struct nak){ .owed = true,
+	response_nak(tq, &(struct nak){ .owed = true,
 				      .final = reaction->fails_qp,
 				      .syndrome = refusal_syndrome(reaction->refusal),
 				      .psn = psn });
 	tq->nak_sent = true;
-	tq->stray_psn = psn;
+	tq->out_of_sequence_psn = psn;
 }
 
 static void complete(struct roce_qp *tq, const struct packet *packet, enum ibv_wc_opcode opcode,
@@ -214,7 +214,7 @@ static enum verdict on_read(struct roce_qp *tq, const struct packet *packet, enu
 	if (verdict != VERDICT_OK)
 		return verdict;
 	tq->msn = psn_add(tq->msn, 1);
-	answer_add_read(&tq->responses, tq, packet, pd, tq->msn);
+	response_add_read(&tq->responses, tq, packet, pd, tq->msn);
 	return VERDICT_OK;
 }
 
@@ -235,14 +235,14 @@ static enum verdict on_atomic(struct roce_qp *tq, const struct packet *packet,
 	tq->msn = psn_add(tq->msn, 1);
 	tq->saved_next++;
 	*saved = (struct saved_atomic){ .valid = true, .psn = packet->psn, .value = before };
-	answer_add_atomic(&tq->responses, saved, tq->msn);
+	response_add_atomic(&tq->responses, saved, tq->msn);
 	return VERDICT_OK;
 }
 
-static void answer_empty(struct roce_qp *tq, const struct packet *packet)
+static void respond_empty(struct roce_qp *tq, const struct packet *packet)
 {
 	tq->msn = psn_add(tq->msn, 1);
-	answer_add_empty(&tq->responses, packet->psn, tq->msn);
+	response_add_empty(&tq->responses, packet->psn, tq->msn);
 }
 
 static enum verdict on_atomic_write(struct roce_qp *tq, const struct packet *packet,
@@ -254,13 +254,13 @@ static enum verdict on_atomic_write(struct roce_qp *tq, const struct packet *pac
 		verdict = execute_atomic_write(tq->qp, &tq->range, packet->payload,
 					       packet->payload_bytes, cause);
 	if (verdict == VERDICT_OK)
-		answer_empty(tq, packet);
+		respond_empty(tq, packet);
 	return verdict;
 }
 
 /*
- * There are requesters that do not count FLUSHes among the READs (soft-RoCE): what finds no place for
- * its answer even after the others were sent counts as lost on the way.
+ * Some requesters do not count FLUSHes among the READs (soft-RoCE). One that finds no room for its
+ * response, even after the others were sent, counts as lost on the way.
  */
 static enum verdict on_flush(struct roce_qp *tq, const struct packet *packet, enum cause *cause)
 {
@@ -269,14 +269,14 @@ static enum verdict on_flush(struct roce_qp *tq, const struct packet *packet, en
 
 	if (verdict != VERDICT_OK)
 		return verdict;
-	if (!answer_has_room(tq)) {
+	if (!response_has_room(tq)) {
 		transmit_owed(tq);
-		if (!answer_has_room(tq) || qp_state(tq->qp) == IBV_QPS_ERR)
+		if (!response_has_room(tq) || qp_state(tq->qp) == IBV_QPS_ERR)
 			return VERDICT_OUT_OF_ORDER;
 	}
 	verdict = execute_flush(tq->qp, &tq->range, types, level, cause);
 	if (verdict == VERDICT_OK)
-		answer_empty(tq, packet);
+		respond_empty(tq, packet);
 	return verdict;
 }
 
@@ -339,11 +339,11 @@ static void pass(struct roce_qp *tq, const struct packet *packet,
 		tq->ack_psn = packet->psn;
 		/*
 		 * A NAK that was not sent yet, and is not needed any more, would have acknowledged what
-		 * came before it. UC answers nobody, whatever is asked for.
+		 * came before it. UC never acknowledges.
 		 */
 		tq->ack_owed |= (packet->ack_req || tq->nak.owed) && qp_is_reliable(tq->qp);
 	} else {
-		tq->ack_owed = false; /* its answer acknowledges what came before it */
+		tq->ack_owed = false; /* the response acknowledges what came before it */
 	}
 	tq->nak_sent = false;
 	tq->nak.owed = false;
@@ -377,10 +377,10 @@ void responder_settle(struct roce_qp *tq)
 }
 
 /*
- * A request that was carried out before is answered again, but has no other effect (IBA 9.7.5.1.4):
- * a READ is executed anew, an atomic's saved result is sent, and what has none is only confirmed. A READ
- * that the key does not allow was not carried out before: who guesses PSNs finds one that is past sooner
- * than the next one, and should not end the connection with it.
+ * A duplicate request has no effect but its response (IBA 9.7.5.1.4): a READ is executed anew, an atomic's
+ * saved result is sent again, a SEND or WRITE is acknowledged. A READ that its rkey does not allow is
+ * dropped, as it is no true duplicate: an attacker that guesses PSNs guesses a past one sooner than the
+ * next one, and must not be able to end the connection with it.
  */
 static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
 			 const struct packet_opcode *op)
@@ -399,15 +399,15 @@ static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
 	case PACKET_READ_REQUEST:
 		if ((qp->type != IBV_QPT_XRC_RECV || xrc_find_pd(qp, packet->xrc_srqn, &pd)) &&
 		    execute_check_read(qp, &range, pd, &cause) == VERDICT_OK)
-			answer_repeat_read(tq, packet, pd);
+			response_repeat_read(tq, packet, pd);
 		break;
 	case PACKET_ATOMIC_WRITE:
 	case PACKET_FLUSH:
-		answer_repeat_empty(tq, packet->psn);
+		response_repeat_empty(tq, packet->psn);
 		break;
 	case PACKET_COMPARE_SWAP:
 	case PACKET_FETCH_ADD:
-		answer_repeat_atomic(tq, packet->psn);
+		response_repeat_atomic(tq, packet->psn);
 		break;
 	default:
 		break;
@@ -418,12 +418,12 @@ static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
  * One NAK for each gap (IBA 9.7.5.1.2). What was on the way behind it follows with rising PSNs, so
  * one that is not higher than the last shows that the requester went back, and the gap is there again.
  */
-static void on_stray(struct roce_qp *tq, const struct packet *packet)
+static void on_out_of_sequence(struct roce_qp *tq, const struct packet *packet)
 {
 	counter_add(COUNTER_OUT_OF_SEQUENCE);
-	if (!tq->nak_sent || packet_psn_diff(packet->psn, tq->stray_psn) <= 0)
+	if (!tq->nak_sent || packet_psn_diff(packet->psn, tq->out_of_sequence_psn) <= 0)
 		react(tq, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
-	tq->stray_psn = packet->psn;
+	tq->out_of_sequence_psn = packet->psn;
 }
 
 static void on_reliable(struct roce_qp *tq, const struct packet *packet, const struct packet_opcode *op)
@@ -433,7 +433,7 @@ static void on_reliable(struct roce_qp *tq, const struct packet *packet, const s
 	if (distance < 0)
 		on_duplicate(tq, packet, op);
 	else if (distance > 0)
-		on_stray(tq, packet);
+		on_out_of_sequence(tq, packet);
 	else
 		execute(tq, packet, op);
 }
@@ -492,7 +492,7 @@ void responder_on_packet(struct roce_qp *tq, const struct packet *packet,
 void responder_flush(struct roce_qp *tq)
 {
 	responder_settle(tq);
-	if (tq->ack_owed || answer_owes_more(tq))
+	if (tq->ack_owed || response_owes_more(tq))
 		transmit_owed(tq);
 }
 

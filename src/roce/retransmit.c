@@ -15,11 +15,11 @@ static uint64_t timeout_ns(const struct roce_qp *tq)
 }
 
 /*
- * A few of the shortest round trips, not of the usual ones: on a busy host these are as long as it
- * takes until a process gets a processor, while a probe in vain costs little. Unless it is in vain
- * each time: what the window holds is then sent twice to a peer that was too slow for it once. So
- * one that was makes the next ones wait twice as long, and an answer in much less time than that
- * half as long.
+ * The RTO: smoothed round trip and four times its variance, but at most a few of the shortest round
+ * trips. On a busy host the usual ones are as long as it takes until a process gets a processor, and a
+ * spurious probe costs little. Unless each one is spurious: then a peer that was too slow for the window
+ * gets it twice. So a spurious probe doubles the RTO of the next ones, and a round trip that is much
+ * shorter halves it again.
  */
 static uint64_t probe_wait_ns(const struct roce_qp *tq)
 {
@@ -75,7 +75,7 @@ void retransmit_start(struct roce_qp *tq)
 void retransmit_on_ack_requested(struct roce_qp *tq, uint32_t psn, uint64_t now_ns)
 {
 	if (tq->rtt_running || packet_psn_diff(psn, tq->max_psn) < 0)
-		return; /* an answer to what was sent twice tells nothing (Karn) */
+		return; /* of packets that were sent twice no round trip is known (Karn) */
 	tq->rtt_running = true;
 	tq->rtt_psn = psn;
 	tq->rtt_sent_ns = now_ns;
@@ -174,7 +174,7 @@ static void go_back(struct roce_qp *tq, uint64_t now_ns)
 }
 
 /* Asked for once more before a round trip after the last time: then it is the same loss. */
-static bool is_old_news(const struct roce_qp *tq, uint64_t now_ns)
+static bool is_same_loss(const struct roce_qp *tq, uint64_t now_ns)
 {
 	uint64_t trip_ns = tq->rtt_min_ns ? tq->rtt_min_ns : RETRANSMIT_PROBE_MIN_NS;
 
@@ -185,7 +185,7 @@ void retransmit_on_sequence_nak(struct roce_qp *tq)
 {
 	uint64_t now_ns = roce_env.now();
 
-	if (tq->state != REQUESTER_READY || is_old_news(tq, now_ns))
+	if (tq->state != REQUESTER_READY || is_same_loss(tq, now_ns))
 		return;
 	window_on_loss(&tq->window, tq->next_psn);
 	gso_on_loss(tq, false);
@@ -204,7 +204,7 @@ void retransmit_on_gap(struct roce_qp *tq, uint32_t psn)
 
 void retransmit_on_refusal(struct roce_qp *tq)
 {
-	if (tq->state != REQUESTER_READY || is_old_news(tq, roce_env.now()))
+	if (tq->state != REQUESTER_READY || is_same_loss(tq, roce_env.now()))
 		return;
 	if (tq->went_back && tq->retry_left-- == 0)
 		give_up(tq);
@@ -246,9 +246,8 @@ void retransmit_stop(struct roce_qp *tq)
 }
 
 /*
- * The transport timer has run out. False: for good. Who finds that late was kept from looking: by
- * the scheduler, or because another thread, which was, has the port. So the answer may be there by
- * now.
+ * The transport timer (local ACK timeout) has expired. False: no retry is left. If this thread notices
+ * late, it did not run, or the thread that has the port did not: the acknowledgement may be there by now.
  */
 static bool on_timeout(struct roce_qp *tq, uint64_t now_ns)
 {
@@ -272,7 +271,7 @@ static bool probe(struct roce_qp *tq, uint64_t now_ns)
 	struct qp *qp = tq->qp;
 
 	tq->probe_ns = 0;
-	if (!sendq_in_flight(tq)) { /* who went back has not come to send anything yet */
+	if (!sendq_in_flight(tq)) { /* the requester went back, and has sent nothing since */
 		flush_list_add(tq);
 		return true;
 	}

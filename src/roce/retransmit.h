@@ -1,20 +1,24 @@
 /*
- * Retransmit - what a requester does when its packets are not answered: probes, goes back, gives up; and
- * what else waits for a moment.
+ * Retransmit - go-back-N when a requester's packets are not acknowledged: RTO, NAKs, RNR timer, retries.
  *
- * In:  answers, NAKs that allow another try, the passing of time.
- * Out: requests sent anew; or the failure of the QP.
+ * In:  acknowledgements, NAKs that allow a retry, the passing of time.
+ * Out: a send queue that goes on from una_psn (sendq_go_back); or the failure of the QP.
  *
- * Two clocks run while something is on the way. The probe, a few measured round trips, finds losses
- * that no NAK tells of: everything is sent anew, beginning with one packet, and nothing is counted.
- * The transport timer of the IBA (9.7.6.1.3) is much longer; each time that it passes without any
- * progress counts against retry_cnt. It may take up to four times what the QP's attribute says, and
- * takes RETRANSMIT_TIMEOUTS: the responder may be a process that does not get a processor for a while,
- * and losses are found sooner anyway. It runs only while the responder might have answered: not before
- * a packet could leave, not while the responder wants to be left alone, and a time-out that is found
- * out of late does not count at first, as the answer may be waiting where nobody has looked.
+ * Two timers run while packets are in flight:
  *
- * Only this file knows which deadlines a QP has. Callers hold the QP's lock unless said otherwise.
+ * - The probe is the retransmission timeout (RTO) of TCP: a few measured round trips, with exponential
+ *   backoff. It finds losses that no NAK tells of. Everything is sent anew, beginning with one packet; no
+ *   retry is counted. If an acknowledgement shows that the probe was spurious, the window is restored.
+ * - The transport timer is the local ACK timeout of the IBA (9.7.6.1.3), and much longer. Each time that
+ *   it passes without progress counts against retry_cnt. It may take up to four times what the QP's
+ *   attribute says; here it takes RETRANSMIT_TIMEOUTS times as long, as the responder may be a process
+ *   that does not get a processor for a while.
+ *
+ * The transport timer runs only while the responder could have acknowledged: not before a packet could
+ * leave, not during an RNR wait. A time-out that this process notices late does not count at first: the
+ * acknowledgement may be in the socket, where no thread has looked yet.
+ *
+ * Callers hold the QP's lock unless said otherwise.
  */
 #ifndef ROCE_RETRANSMIT_H
 #define ROCE_RETRANSMIT_H
@@ -36,19 +40,19 @@
 /* The QP is about to start. */
 void retransmit_start(struct roce_qp *tq);
 
-/* A packet that asks for an answer is about to leave. */
+/* A packet that requests an acknowledgement is about to leave: a round trip can be measured. */
 void retransmit_on_ack_requested(struct roce_qp *tq, uint32_t psn, uint64_t now_ns);
 
-/* Something is on the way. */
+/* Packets are in flight. */
 void retransmit_on_sent(struct roce_qp *tq, uint64_t now_ns);
 
-/* Something should be on the way, and nothing is: the socket took none. */
+/* Nothing is in flight, although there are requests: the socket was full. */
 void retransmit_on_held_up(struct roce_qp *tq);
 
 /* una_psn moved on by `packets`. */
 void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_ns);
 
-/* The responder has not got una_psn, but what came behind it: goes back, unless it did just now. */
+/* NAK (PSN sequence error): una_psn was lost. Goes back, unless that was just done for the same loss. */
 void retransmit_on_sequence_nak(struct roce_qp *tq);
 
 /* A response is missing at una_psn; `psn` came instead. */

@@ -8,7 +8,7 @@
 #include "base/cause.h"
 #include "base/counter.h"
 #include "memory/memory.h"
-#include "roce/answer.h"
+#include "roce/response.h"
 #include "roce/burst.h"
 #include "roce/completer.h"
 #include "roce/congestion.h"
@@ -28,20 +28,20 @@
 
 struct roce_env roce_env;
 
-/* The QP of which this thread's last arrival is held (responder.h); 0: none. */
+/* The QP that holds packets of a WRITE which this thread received (responder_settle); 0: none. */
 static _Thread_local uint32_t holding_qpn __attribute__((tls_model("initial-exec")));
 
 /*
- * The QP that this thread keeps locked from one packet of a datagram to the next, since events of its
- * CQs are kept back so long: the program is told of the first packet when it can see the effect of
- * all, an acknowledgement behind a message above all (issue). NULL: none; so it is after the last.
+ * The QP that this thread keeps locked from one packet of a GRO batch to the next, while events of its CQs
+ * are held back. So the program is told of the first packet when it can see the effect of all of them,
+ * above all of an acknowledgement behind a message (issue). NULL: none; so it is after the last packet.
  */
 static _Thread_local struct qp *kept __attribute__((tls_model("initial-exec")));
 
 /*
- * QPs whose acknowledgement waits until this thread posts to them, or for its next roce_flush.
- * Should neither come, the QP's timer sends it; should another thread have something to send for the
- * QP, it sends that, too.
+ * Delayed acknowledgements: those of these QPs wait until this thread posts to the QP, or for its next
+ * roce_flush. Should neither come, the QP's timer sends them; should another thread have something to
+ * send for the QP, it sends them, too.
  */
 static _Thread_local struct {
 	uint32_t count;
@@ -120,7 +120,7 @@ static void issue(struct qp *qp)
 
 	if (!tq)
 		return;
-	if (tq->ack_owed && !answer_is_ack_only(tq))
+	if (tq->ack_owed && !response_is_ack_only(tq))
 		responder_flush(tq);
 	requester_transmit(tq); /* takes the acknowledgement along */
 	if (tq->ack_owed)
@@ -139,7 +139,7 @@ static void quiesce(struct qp *qp)
 	 * thread is about to say is said once more, as the peer may hear of the end by other ways (a DREQ).
 	 */
 	tq->ack_owed |= transmit_ack_may_be_late(tq);
-	if (tq->ack_owed && (qp_state(qp) == IBV_QPS_RESET || answer_is_ack_only(tq)))
+	if (tq->ack_owed && (qp_state(qp) == IBV_QPS_RESET || response_is_ack_only(tq)))
 		responder_flush(tq);
 	retransmit_stop(tq);
 	responder_quiesce(tq);
@@ -173,10 +173,10 @@ static void flush(struct qp *qp) NO_LOCK_CHECK
 
 	if (tq) {
 		responder_settle(tq);
-		if (!answer_is_ack_only(tq))
+		if (!response_is_ack_only(tq))
 			responder_flush(tq);
 		requester_transmit(tq);
-		if (answer_is_ack_only(tq)) {
+		if (response_is_ack_only(tq)) {
 			transmit_ack_and_unlock(qp);
 			return;
 		}
@@ -192,9 +192,9 @@ static void flush_urgent(struct qp *qp, uint64_t now_ns) NO_LOCK_CHECK
 
 	if (tq) {
 		responder_settle(tq);
-		if (answer_is_ack_only(tq))
+		if (response_is_ack_only(tq))
 			requester_transmit(tq);
-		if (answer_is_ack_only(tq) && to_acknowledge.count < ACKS_MAX) {
+		if (response_is_ack_only(tq) && to_acknowledge.count < ACKS_MAX) {
 			to_acknowledge.qpns[to_acknowledge.count++] = qp->ib.qp_num;
 			qp_timer_again(tq, now_ns + ACK_WAITS_NS);
 			cq_give_events();
@@ -230,7 +230,7 @@ static void acknowledge(void) NO_LOCK_CHECK
 
 		if (!qp)
 			continue;
-		if (roce_of(qp) && answer_is_ack_only(roce_of(qp)))
+		if (roce_of(qp) && response_is_ack_only(roce_of(qp)))
 			transmit_ack_and_unlock(qp);
 		else /* somebody else was quicker, or is about to be */
 			qp_unlock(qp);
@@ -266,7 +266,7 @@ static bool is_of_connection(const struct roce_qp *tq, const struct wire_flow *f
 	       !memcmp(tq->flow.local, flow->local, WIRE_GID_BYTES);
 }
 
-static bool is_answer(const struct packet_opcode *op)
+static bool goes_to_requester(const struct packet_opcode *op)
 {
 	return op->kind == PACKET_ACK || op->kind == PACKET_ATOMIC_ACK ||
 	       op->kind == PACKET_READ_RESPONSE;
@@ -281,7 +281,7 @@ static bool fits_service(const struct qp *qp, const struct packet *packet,
 	case PACKET_UC:
 		return qp->type == IBV_QPT_UC;
 	case PACKET_XRC: /* each end has one half of the service */
-		return qp->type == (is_answer(op) ? IBV_QPT_XRC_SEND : IBV_QPT_XRC_RECV);
+		return qp->type == (goes_to_requester(op) ? IBV_QPT_XRC_SEND : IBV_QPT_XRC_RECV);
 	case PACKET_CNP:
 		return op->kind == PACKET_NOTIFY_CONGESTION;
 	default:
@@ -316,7 +316,7 @@ static void let_go(struct qp *qp) NO_LOCK_CHECK
 	qp_unlock(qp);
 }
 
-/* The next packet is not for the QP that holds some, or is kept: they go where they belong. */
+/* The next packet is for another QP: the one before writes what it holds, and is unlocked. */
 static void settle(void)
 {
 	struct qp *qp = kept ? kept : qp_find_locked(holding_qpn);

@@ -10,7 +10,7 @@
  * request.c: what these say, payload.c: their data) -> transmit.c (merges them with acknowledgements and
  * sends bursts; gso.c, burst.c) -> struct roce_env. What comes back: completer.c -> retransmit.c (losses,
  * RTO, RNR) -> sendq.c (go-back-N, order of completions). What peers ask: responder.c (refusal.c: syndromes) ->
- * answer.c (responses and NAKs owed) -> transmit.c. How much is on the way: window.c (congestion window),
+ * response.c (responses and NAKs owed) -> transmit.c. How much is on the way: window.c (congestion window),
  * base/pace.h, congestion.c (CNPs, and the pace of responses). Time: timer.c, qp_timer.c, flush_list.c.
  * UD: datagram.c. Calls go down only, but for qp_fail, which comes back through struct qp_path.
  *

@@ -1,8 +1,8 @@
 /*
- * Transport QP - what the network path keeps for an RC, UC or XRC QP (qp->path_data): the requester's, the
- * completer's and the responder's state.
+ * RoCE QP - what the network path keeps for an RC, UC or XRC QP (qp->path_data): the state of its
+ * requester, completer and responder.
  *
- * All of it is guarded by qp->lock, except the timer's place (timer.h). Its size is fixed: a peer
+ * qp->lock guards all of it, except the timer's place in the heap (timer.h). Its size is fixed: a peer
  * cannot make it grow.
  */
 #ifndef ROCE_ROCE_QP_H
@@ -28,38 +28,39 @@ enum requester_state {
 	REQUESTER_RNR_WAIT, /* until rnr_ns, then from una_psn on again */
 };
 
-/* What was sent and is answered by responses: its PSNs, of which these carry one each. */
+/* A READ or atomic without its response: its PSNs, one for each response packet. */
 struct outstanding_read {
 	uint32_t first, end;
 };
 
-/* An answer that the responder owes, or a part of it. */
+/* The response to a READ or atomic that the responder owes, or what is left of it. */
 struct response {
 	uint8_t kind; /* enum packet_kind of the request */
-	bool first;   /* nothing of it was sent */
+	bool first;   /* none of its packets was sent */
 	uint32_t psn; /* of its next packet, ... */
 	uint32_t end; /* ... up to this one, exclusive */
-	uint32_t msn; /* of the request, if it is new */
-	uint32_t pd;  /* number of the one that the key is checked against: XRC has many */
+	uint32_t msn; /* of the request, unless it is a duplicate */
+	uint32_t pd;  /* number of the PD that the rkey is checked against: XRC has many */
 	uint32_t rkey;
 	uint64_t va;  /* of its next packet */
 	uint32_t left; /* bytes */
-	uint64_t value; /* of an atomic: what was there before */
+	uint64_t value; /* of an atomic: what was in memory before */
 };
 
-/* Answers in the order of their PSNs. */
+/* Responses in the order of their PSNs: a ring. */
 struct responses {
 	uint32_t head, tail;
 	struct response entries[LIMIT_QP_RD_ATOM];
 };
 
+/* The result of an atomic, for a duplicate request (IBA 9.7.5.1.4). */
 struct saved_atomic {
 	bool valid;
 	uint32_t psn;
 	uint64_t value;
 };
 
-/* A NAK to be sent, or one that ended the connection and is repeated when it was lost. */
+/* A NAK that is owed. A final one ended the connection, and is sent again whenever it was lost. */
 struct nak {
 	bool owed, final;
 	uint8_t syndrome;
@@ -68,18 +69,18 @@ struct nak {
 
 /* How fast responses leave: congestion.h. */
 struct response_pace {
-	bool bounded;	      /* by the window; else by nothing */
-	struct window window; /* packets of an interval */
-	uint64_t since_ns;    /* the interval's beginning */
-	uint32_t sent;	      /* packets in it */
-	uint32_t most;	      /* in one of the last intervals */
-	uint32_t number;      /* of the next packet, in the circle of PSNs */
+	bool bounded;	      /* the window is the limit; else there is none */
+	struct window window; /* packets in an interval */
+	uint64_t since_ns;    /* when the interval began */
+	uint32_t sent;	      /* packets in this interval */
+	uint32_t most;	      /* packets in one of the last intervals */
+	uint32_t number;      /* of the next packet, modulo 2^24 like a PSN */
 };
 
-/* A GSO batch that was sent, and what became of its second packet: gso.h. */
+/* A GSO batch that was sent: did its second packet arrive? See gso.h. */
 struct gso_watch {
 	bool watching;
-	uint8_t strikes;	/* it did not arrive, so many times in a row */
+	uint8_t strikes;	/* how many times in a row it did not */
 	uint32_t first, second; /* PSNs */
 	uint32_t responses;	/* responses.tail when it was sent */
 };
@@ -89,44 +90,44 @@ struct roce_qp {
 	struct wire_flow flow;
 	uint32_t mtu;
 	bool narrow_reported; /* CAUSE_PATH_TOO_NARROW, once */
-	bool no_route;	      /* the wire took no packets since the last progress */
+	bool no_route;	      /* the kernel had no route for packets since the last progress */
 
 	/*
-	 * Requester. una_psn .. next_psn is on the way and not answered. Behind next_psn, up to
-	 * max_psn, is what was on the way when the requester went back: answers to it may still come.
-	 * A request that is begun (wqe.begun) keeps its PSNs, wqe.first_psn .. end_psn, whatever happens.
+	 * Requester. The PSN window: una_psn .. next_psn is in flight (unacknowledged). Behind next_psn, up
+	 * to max_psn, are packets that were in flight when the requester went back: acknowledgements of
+	 * these may still come. A request that is begun (wqe.begun) keeps its PSNs, wqe.first_psn ..
+	 * end_psn, however often it is sent.
 	 */
 	uint8_t state; /* enum requester_state */
 	bool started;  /* the PSNs were set from sq_psn */
 	struct local_failure failure;
 	uint32_t next_psn, una_psn, max_psn;
-	uint32_t looks; /* BIND_MW or LOCAL_INV at sq.issue: in vain, as somebody still copies; ...
-			 */
-	uint64_t look_ns;     /* ... the next one is due then */
+	uint32_t revoke_tries; /* BIND_MW or LOCAL_INV at sq.issue: in vain, as a thread still copies */
+	uint64_t revoke_ns;    /* when the next try is due */
 	uint32_t since_ack_req; /* packets since the last one that asked for an acknowledgement */
 	uint32_t outstanding_head, outstanding_tail;
 	struct outstanding_read outstanding[LIMIT_QP_RD_ATOM];
-	struct window window; /* RC, XRC */
+	struct window window; /* RC, XRC: the congestion window */
 	struct pace pace;     /* UC */
 	struct gso_watch request_gso;
 
 	/* retransmit.c */
 	uint8_t rnr_left, retry_left;
-	uint8_t backoff;	/* probes in a row without progress */
-	bool gap_open;		/* completer: a response was missed, and we went back */
+	uint8_t backoff;	/* exponential: probes in a row without progress */
+	bool gap_open;		/* the completer missed a response, and the requester went back */
 	uint32_t gap_psn;	/* the last response that came behind the gap */
-	bool went_back;		/* since the last progress, to una_psn, at ... */
-	uint64_t went_back_ns;
-	bool probing;		/* window.before_probe may still be restored */
-	uint32_t probe_psn;	/* what is acknowledged from here on was on the way before the probe */
-	bool waiting;		/* for an answer; the transport timer runs, ... */
+	bool went_back;		/* go-back-N to una_psn, since the last progress, ... */
+	uint64_t went_back_ns;	/* ... at this time */
+	bool probing;		/* a probe was sent, and may turn out spurious: window_undo */
+	uint32_t probe_psn;	/* an acknowledgement from here on is of packets before the probe */
+	bool waiting;		/* for an acknowledgement: the transport timer runs, ... */
 	uint64_t waiting_ns;	/* ... since then */
-	bool excused;		/* a time-out was not counted since the last that was */
+	bool excused;		/* one time-out was found late, and was not counted */
 	bool rtt_running;
 	uint32_t rtt_psn;
 	/* 0: not measured yet */
 	uint64_t rtt_sent_ns, rtt_ns, rtt_var_ns, rtt_min_ns;
-	uint8_t probe_backoff; /* how often probes wait twice as long as round trips suggest */
+	uint8_t probe_backoff; /* doublings of the RTO, since probes turned out spurious */
 	/* deadlines; 0: not armed */
 	uint64_t probe_ns, rnr_ns, again_ns;
 	uint64_t timer_ns; /* when the timer fires; TIMER_NEVER */
@@ -134,36 +135,36 @@ struct roce_qp {
 
 	/* responder */
 	bool expecting;	   /* expected_psn was set from rq_psn */
-	bool nak_sent;	   /* a NAK was sent: what comes behind the gap is dropped, up to ... */
-	uint32_t stray_psn; /* ... the last packet that was; one before it shows a new attempt */
+	bool nak_sent;	   /* for the gap before expected_psn: packets behind it are dropped */
+	uint32_t out_of_sequence_psn; /* the last one dropped; a lower PSN shows that they are sent anew */
 	bool in_message;   /* FIRST was accepted, LAST has not come */
 	uint8_t message_kind; /* enum packet_kind of its FIRST */
 	uint32_t expected_psn;
 	/*
-	 * The last packet of a SEND or WRITE that was carried out, which acknowledgements name. Never
-	 * that of a READ or atomic: requesters exist that take those for answered then, without data.
+	 * The last packet of a SEND or WRITE that was executed, which coalesced acknowledgements name.
+	 * Never that of a READ or atomic: some requesters take that for its response, without data.
 	 */
 	uint32_t ack_psn;
-	uint32_t msn;	   /* messages carried out */
+	uint32_t msn;	   /* messages executed */
 	uint32_t received; /* bytes of the current message */
 	struct remote_range range; /* that it names: of its RETH or AtomicETH */
-	uint32_t revoked;  /* by a message that counts as not come while somebody still copies; 0: none */
+	uint32_t revoked;  /* rkey of a SEND_WITH_INV that is not executed while a thread still copies; or 0 */
 	/*
-	 * Packets of a WRITE that arrived together are copied at once: these were accepted, from
-	 * held_psn on, and are still where they arrived.
+	 * The responder copies packets of a WRITE that arrived together (GRO) at once. These it has
+	 * accepted, from held_psn on; their payload is still in the receive buffer.
 	 */
-	bool more; /* wire_arrival.more of the packet that is looked at */
+	bool more; /* wire_arrival.more of the packet that is being received */
 	uint32_t held, held_psn, held_bytes;
 	uint32_t held_ack_psn; /* ack_psn before them */
 	struct iovec held_pieces[RESPONDER_HELD_MAX];
 	bool ack_owed;
-	const void *acknowledged_by; /* the thread that did last; NULL: none that piggyback_ack cares for */
+	const void *acknowledged_by; /* the thread that sent the last ACK; NULL: of no concern to piggyback_ack */
 	struct nak nak;
 	struct responses responses; /* to new requests */
-	struct responses replays;   /* to repeated ones; these go first */
+	struct responses replays;   /* to duplicate requests; these go first */
 	uint32_t saved_next;
 	struct saved_atomic saved[LIMIT_QP_RD_ATOM];
-	bool congestion_seen;
+	bool congestion_seen; /* a CNP is owed */
 	uint64_t cnp_ns; /* when the last CNP was sent */
 	struct response_pace response_pace;
 	struct gso_watch response_gso;
@@ -175,7 +176,7 @@ static inline enum packet_service roce_service(const struct qp *qp)
 	return qp->type == IBV_QPT_RC ? PACKET_RC : qp->type == IBV_QPT_UC ? PACKET_UC : PACKET_XRC;
 }
 
-/* NULL: it takes another path, or has no destination yet. */
+/* NULL: the QP takes another path, or has no destination yet. */
 static inline struct roce_qp *roce_of(const struct qp *qp)
 {
 	return qp->path == &roce_path ? qp->path_data : NULL;
@@ -195,8 +196,8 @@ static inline uint32_t packets_of(uint32_t length, uint32_t mtu)
 extern struct roce_env roce_env;
 
 /*
- * A packet's QP is not here. Where it is another process's the network delivered it wrongly, merged with
- * packets for this one: that is reported.
+ * No QP here has the packet's destination QPN. If it is another process's, the network has merged the
+ * packet with packets for this one (GRO), and delivered it wrongly: that is reported.
  */
 void roce_on_unknown_qp(uint32_t qpn);
 

@@ -1,7 +1,7 @@
 #include "roce/transmit.h"
 
 #include "base/counter.h"
-#include "roce/answer.h"
+#include "roce/response.h"
 #include "roce/burst.h"
 #include "roce/completer.h"
 #include "roce/congestion.h"
@@ -62,7 +62,7 @@ static bool piggyback_ack(struct roce_qp *tq, struct burst *burst)
 	bool sleeps = may_sleep(tq->qp);
 	bool again = sleeps && !tq->ack_owed && other_acknowledged(tq);
 
-	if ((!tq->ack_owed && !again) || answer_owes_more(tq) || !burst->count)
+	if ((!tq->ack_owed && !again) || response_owes_more(tq) || !burst->count)
 		return false;
 	if (sleeps && !is_seen_with(tq, burst)) {
 		tq->ack_owed = true;
@@ -74,7 +74,7 @@ static bool piggyback_ack(struct roce_qp *tq, struct burst *burst)
 	}
 	if (burst_is_full(burst))
 		return false;
-	answer_fill_ack(tq, burst);
+	response_fill_ack(tq, burst);
 	tq->ack_owed = false;
 	tq->acknowledged_by = again ? NULL : &self;
 	return true;
@@ -162,19 +162,19 @@ static bool send_owed(struct transmit *transmit, uint32_t *turn)
 	struct roce_qp *tq = transmit->tq;
 	struct burst *burst = transmit->burst;
 	bool readable, acknowledged;
-	struct answer_state before;
+	struct response_state before;
 	uint32_t responses, unsent;
 	enum wire_result result;
 	enum cause cause;
 
-	answer_save(tq, &before);
-	cause = answer_fill_responses(tq, burst, turn);
+	response_save(tq, &before);
+	cause = response_fill(tq, burst, turn);
 	readable = cause == CAUSE_NONE;
 	responses = burst->count;
-	acknowledged = readable && !answer_owes_responses(tq) && !burst_is_full(burst) &&
+	acknowledged = readable && !response_is_owed(tq) && !burst_is_full(burst) &&
 		       (tq->nak.owed || tq->ack_owed);
 	if (acknowledged)
-		answer_fill_ack(tq, burst);
+		response_fill_ack(tq, burst);
 	gso_on_responses(tq, burst, responses);
 	result = burst_send(burst, &unsent);
 	congestion_on_sent(tq, burst->left < responses ? burst->left : responses, transmit->now_ns);
@@ -182,7 +182,7 @@ static bool send_owed(struct transmit *transmit, uint32_t *turn)
 		on_too_long(tq);
 	if (result == WIRE_FULL) {
 		counter_add(COUNTER_SOCKET_FULL);
-		answer_restore(tq, &before, burst->left);
+		response_restore(tq, &before, burst->left);
 		qp_timer_again(tq, transmit->now_ns + TRANSMIT_AGAIN_NS);
 		return false;
 	}
@@ -193,10 +193,10 @@ static bool send_owed(struct transmit *transmit, uint32_t *turn)
 		tq->nak.owed = tq->ack_owed = false;
 	}
 	if (!readable) {
-		answer_fail_read(tq, cause);
+		response_fail_read(tq, cause);
 		return true; /* the NAK is still to be sent */
 	}
-	return answer_owes_responses(tq) || tq->nak.owed || tq->ack_owed;
+	return response_is_owed(tq) || tq->nak.owed || tq->ack_owed;
 }
 
 void transmit_owed(struct roce_qp *tq)
@@ -232,7 +232,7 @@ void transmit_ack_and_unlock(struct qp *qp) NO_LOCK_CHECK
 	struct wire_packet packet;
 	unsigned sent;
 
-	answer_take_ack(tq, &packet);
+	response_take_ack(tq, &packet);
 	tq->acknowledged_by = &self;
 	/* before the QP is unlocked: transmit_ack_may_be_late */
 	atomic_fetch_add(&acks_leaving, 1);

@@ -2,7 +2,7 @@
  * Transmit - what a QP sends leaves here: requests, responses, and the acknowledgements owed, which
  * are merged with them.
  *
- * In:  requests that the requester has put into the burst; what the responder owes (answer.h).
+ * In:  requests that the requester has put into the burst; what the responder owes (response.h).
  * Out: packets, in the order that the other end relies on; what the socket does not take goes back
  * to where it came from.
  *
@@ -52,7 +52,7 @@ void transmit_end(struct transmit *transmit);
 void transmit_owed(struct roce_qp *tq);
 
 /*
- * Sends the acknowledgement, the only thing that is owed (answer_is_ack_only), and unlocks the QP
+ * Sends the acknowledgement, the only thing that is owed (response_is_ack_only), and unlocks the QP
  * before the packet leaves: a program that sees its data come may be about to post.
  */
 void transmit_ack_and_unlock(struct qp *qp);

@@ -1,5 +1,5 @@
 /*
- * Window - how many packets of a QP may be on the way: the congestion window.
+ * Window - the congestion window (cwnd): how many packets of a QP may be in flight.
  *
  * In:  acknowledgements, losses, congestion marks. Out: a number of packets.
  *
@@ -7,7 +7,7 @@
  * receive buffer of an unprivileged socket (208 KiB, in which the kernel counts a packet as more
  * than its bytes) holds a full window, so that one connection alone does not lose packets there. Where
  * sockets hold more it may grow further: a receiver that takes a window, then acknowledges it, should
- * not find its socket empty until the answer to that comes. But a loss costs what is on the way behind
+ * not find its socket empty until the next packets come. But a loss costs what is on the way behind
  * it, so it grows no further than that needs where a round trip is some 100 us.
  *
  * Pure; its QP's lock guards it.
@@ -52,8 +52,10 @@ void window_on_ack(struct window *window, uint32_t packets, uint32_t una, bool l
 void window_on_loss(struct window *window, uint32_t next);
 void window_on_mark(struct window *window, uint32_t next);
 
-/* Nothing came back in time: one packet finds out why. It was only late: all is as before. */
+/* Retransmission timeout: the window shrinks to one packet. */
 void window_on_probe(struct window *window);
+
+/* The timeout was spurious, as the acknowledgement was only late: the window is what it was before. */
 void window_undo(struct window *window);
 
 #endif

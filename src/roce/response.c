@@ -1,4 +1,4 @@
-#include "roce/answer.h"
+#include "roce/response.h"
 
 #include "base/counter.h"
 #include "memory/memory.h"
@@ -17,12 +17,12 @@ static bool is_empty(const struct responses *responses)
 	return responses->head == responses->tail;
 }
 
-bool answer_has_room(const struct roce_qp *tq)
+bool response_has_room(const struct roce_qp *tq)
 {
 	return tq->responses.tail - tq->responses.head < LIMIT_QP_RD_ATOM;
 }
 
-void answer_add_read(struct responses *responses, const struct roce_qp *tq,
+void response_add_read(struct responses *responses, const struct roce_qp *tq,
 		     const struct packet *request, uint32_t pd, uint32_t msn)
 {
 	*add(responses) = (struct response){
@@ -38,7 +38,7 @@ void answer_add_read(struct responses *responses, const struct roce_qp *tq,
 	};
 }
 
-void answer_add_empty(struct responses *responses, uint32_t psn, uint32_t msn)
+void response_add_empty(struct responses *responses, uint32_t psn, uint32_t msn)
 {
 	*add(responses) = (struct response){
 		.kind = PACKET_READ_REQUEST,
@@ -49,7 +49,7 @@ void answer_add_empty(struct responses *responses, uint32_t psn, uint32_t msn)
 	};
 }
 
-void answer_add_atomic(struct responses *responses, const struct saved_atomic *saved, uint32_t msn)
+void response_add_atomic(struct responses *responses, const struct saved_atomic *saved, uint32_t msn)
 {
 	*add(responses) = (struct response){
 		.kind = PACKET_FETCH_ADD,
@@ -75,9 +75,9 @@ static bool will_come(const struct responses *responses, uint32_t psn)
 }
 
 /*
- * Whether to repeat the answer from `psn` on. Repetitions have rising PSNs, as the requests they
- * answer: one that is lower shows that the requester went back once more, and what it asked for
- * before that it will ask for again.
+ * Whether to send the response from `psn` on again. Duplicates have rising PSNs, as the requests had. A
+ * lower PSN shows that the requester went back once more: what it requested before that it will request
+ * again, so that is dropped.
  */
 static bool is_to_be_repeated(struct roce_qp *tq, uint32_t psn)
 {
@@ -92,9 +92,9 @@ static bool is_to_be_repeated(struct roce_qp *tq, uint32_t psn)
 }
 
 /*
- * An answer of which a part was sent is asked for again, up to `end`: what is left of it comes with the
- * repetition. It must not stay behind that, too: the requester may ask for more as soon as it has the
- * repetition, and would find no place (has_resources).
+ * A duplicate, up to `end`, of the response that is being sent: the duplicate brings the rest of it, too.
+ * The rest must not stay owed behind that: the requester may send the next READ as soon as it has the
+ * duplicate, and would find no room (has_resources).
  */
 static void drop_begun(struct responses *fresh, uint32_t psn, uint32_t end)
 {
@@ -105,7 +105,7 @@ static void drop_begun(struct responses *fresh, uint32_t psn, uint32_t end)
 		fresh->head++;
 }
 
-void answer_repeat_read(struct roce_qp *tq, const struct packet *request, uint32_t pd)
+void response_repeat_read(struct roce_qp *tq, const struct packet *request, uint32_t pd)
 {
 	uint32_t end = psn_add(request->psn, packets_of(request->length, tq->mtu));
 
@@ -118,16 +118,16 @@ void answer_repeat_read(struct roce_qp *tq, const struct packet *request, uint32
 	congestion_on_repeated_read(tq, roce_env.now());
 	gso_on_repeated_read(tq, request->psn);
 	drop_begun(&tq->responses, request->psn, end);
-	answer_add_read(&tq->replays, tq, request, pd, 0);
+	response_add_read(&tq->replays, tq, request, pd, 0);
 }
 
-void answer_repeat_empty(struct roce_qp *tq, uint32_t psn)
+void response_repeat_empty(struct roce_qp *tq, uint32_t psn)
 {
 	if (is_to_be_repeated(tq, psn))
-		answer_add_empty(&tq->replays, psn, 0);
+		response_add_empty(&tq->replays, psn, 0);
 }
 
-void answer_repeat_atomic(struct roce_qp *tq, uint32_t psn)
+void response_repeat_atomic(struct roce_qp *tq, uint32_t psn)
 {
 	/* the newest first: of an old one the PSN may have come round again */
 	for (unsigned i = 1; i <= LIMIT_QP_RD_ATOM; i++) {
@@ -137,12 +137,12 @@ void answer_repeat_atomic(struct roce_qp *tq, uint32_t psn)
 		if (!saved->valid || saved->psn != psn)
 			continue;
 		if (is_to_be_repeated(tq, psn))
-			answer_add_atomic(&tq->replays, saved, 0);
+			response_add_atomic(&tq->replays, saved, 0);
 		return;
 	}
 }
 
-void answer_nak(struct roce_qp *tq, const struct nak *nak)
+void response_nak(struct roce_qp *tq, const struct nak *nak)
 {
 	if (tq->nak.final)
 		return;
@@ -161,7 +161,7 @@ static struct responses *next_responses(struct roce_qp *tq)
 }
 
 /*
- * A READ or atomic counts as completed when its answer begins (IBA C9-148), so that the MSNs of all
+ * A READ or atomic counts as completed when its response begins (IBA C9-148), so that the MSNs of all
  * that is sent never go back: a repetition, which goes first, has the one that was told last.
  */
 static uint32_t msn_of(const struct roce_qp *tq, const struct responses *responses)
@@ -271,7 +271,7 @@ static uint32_t add_response(struct burst *burst, struct roce_qp *tq,
 	return packets;
 }
 
-enum cause answer_fill_responses(struct roce_qp *tq, struct burst *burst, uint32_t *turn)
+enum cause response_fill(struct roce_qp *tq, struct burst *burst, uint32_t *turn)
 {
 	enum cause cause = CAUSE_NONE;
 	struct responses *responses;
@@ -300,22 +300,22 @@ static struct packet acknowledgement(const struct roce_qp *tq)
 	};
 }
 
-bool answer_owes_responses(const struct roce_qp *tq)
+bool response_is_owed(const struct roce_qp *tq)
 {
 	return !is_empty(&tq->responses) || !is_empty(&tq->replays);
 }
 
-bool answer_owes_more(const struct roce_qp *tq)
+bool response_owes_more(const struct roce_qp *tq)
 {
-	return tq->held || tq->nak.owed || tq->congestion_seen || answer_owes_responses(tq);
+	return tq->held || tq->nak.owed || tq->congestion_seen || response_is_owed(tq);
 }
 
-bool answer_is_ack_only(const struct roce_qp *tq)
+bool response_is_ack_only(const struct roce_qp *tq)
 {
-	return tq->ack_owed && !answer_owes_more(tq);
+	return tq->ack_owed && !response_owes_more(tq);
 }
 
-void answer_take_ack(struct roce_qp *tq, struct wire_packet *packet)
+void response_take_ack(struct roce_qp *tq, struct wire_packet *packet)
 {
 	struct packet header = acknowledgement(tq);
 
@@ -325,7 +325,7 @@ void answer_take_ack(struct roce_qp *tq, struct wire_packet *packet)
 	tq->ack_owed = false;
 }
 
-void answer_fill_ack(const struct roce_qp *tq, struct burst *burst)
+void response_fill_ack(const struct roce_qp *tq, struct burst *burst)
 {
 	struct packet header = acknowledgement(tq);
 
@@ -338,13 +338,13 @@ void answer_fill_ack(const struct roce_qp *tq, struct burst *burst)
 	burst_add(burst, &header);
 }
 
-void answer_save(const struct roce_qp *tq, struct answer_state *state)
+void response_save(const struct roce_qp *tq, struct response_state *state)
 {
 	state->responses = tq->responses;
 	state->replays = tq->replays;
 }
 
-void answer_restore(struct roce_qp *tq, const struct answer_state *state, unsigned left)
+void response_restore(struct roce_qp *tq, const struct response_state *state, unsigned left)
 {
 	struct responses *responses;
 
@@ -358,7 +358,7 @@ void answer_restore(struct roce_qp *tq, const struct answer_state *state, unsign
 	}
 }
 
-void answer_fail_read(struct roce_qp *tq, enum cause cause) NO_LOCK_CHECK
+void response_fail_read(struct roce_qp *tq, enum cause cause) NO_LOCK_CHECK
 {
 	const struct responses *responses = next_responses(tq);
 	struct response response = responses->entries[responses->head % LIMIT_QP_RD_ATOM];
@@ -368,7 +368,7 @@ void answer_fail_read(struct roce_qp *tq, enum cause cause) NO_LOCK_CHECK
 		     (unsigned long long)response.va);
 	qp_raise(qp, IBV_EVENT_QP_ACCESS_ERR);
 	qp_fail(qp, cause);
-	answer_nak(tq, &(struct nak){ .owed = true,
+	response_nak(tq, &(struct nak){ .owed = true,
 				      .final = true,
 				      .syndrome = PACKET_SYNDROME_NAK | PACKET_NAK_REMOTE_ACCESS,
 				      .psn = response.psn });
