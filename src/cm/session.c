@@ -26,24 +26,24 @@
 
 static struct {
 	pthread_mutex_t lock; /* guards all below, and an exchange as a whole */
-	pthread_cond_t opened; /* a channel: there is something to watch for */
+	pthread_cond_t opened; /* a channel was: the watching thread has work */
 	int sock;    /* -1: there was none yet */
-	int watched; /* the thread that watches sleeps on it: sock, or an earlier one; or -1 */
-	bool is_up;  /* sock is connected, and the daemon has what is ours; else sock is shut down */
+	int watched; /* the watching thread sleeps on it: sock, or an earlier one; or -1 */
+	bool is_up;  /* sock is connected and verbatimd has the session; else sock is shut down */
 	uint32_t seq;
 	uint32_t answered; /* seq of the last request whose answer came */
 	atomic_uint number; /* read without the lock, too */
-	int64_t patience_ns; /* until then the next one is waited for, since one was lost; 0: it is there */
-	bool is_told;	     /* the program, that there is none */
+	int64_t reconnect_ns; /* the end of the attempts to reach a verbatimd; 0: it is connected */
+	bool is_told;	      /* the user, that none can be reached */
 
-	/* What makes the next daemon know us; nothing if id is 0. */
+	/* What the next verbatimd needs to continue the session; nothing if id is 0. */
 	uint32_t id;
 	enum dial_which which;
 	int store_fd, token_fd;
-	struct session_channel *channels;
+	struct list channels;
 	bool is_watched;
-	uint32_t *unwanted; /* identifiers that the program destroyed while there was no verbatimd */
-	unsigned unwanted_count, unwanted_room;
+	uint32_t *destroyed; /* identifiers that the program destroyed while no verbatimd ran */
+	unsigned destroyed_count, destroyed_room;
 } session = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.opened = PTHREAD_COND_INITIALIZER,
@@ -52,6 +52,7 @@ static struct {
 	.which = DIAL_ANY,
 	.store_fd = -1,
 	.token_fd = -1,
+	.channels = { &session.channels, &session.channels },
 };
 
 static void close_fd(int *fd)
@@ -77,7 +78,7 @@ static void stop_watching(void)
 	session.watched = -1;
 }
 
-/* Whoever watches it is woken. */
+/* Wakes the watching thread. */
 static void hang_up(void)
 {
 	if (session.is_up)
@@ -85,50 +86,30 @@ static void hang_up(void)
 	session.is_up = false;
 }
 
-static void leave_out(struct session_channel *ch)
-{
-	if (!ch->next)
-		return;
-	if (session.channels == ch)
-		session.channels = ch->next == ch ? NULL : ch->next;
-	ch->prev->next = ch->next;
-	ch->next->prev = ch->prev;
-	ch->prev = ch->next = NULL;
-}
-
-static void put_in(struct session_channel *ch)
-{
-	struct session_channel *first = session.channels;
-
-	ch->prev = first ? first->prev : ch;
-	ch->next = first ? first : ch;
-	ch->prev->next = ch;
-	ch->next->prev = ch;
-	session.channels = ch;
-}
-
-/* No daemon knows us any more: what it gave is gone, which those who sleep for events find out. */
-static void lose(bool wakes)
+/* No verbatimd has the session any more. Threads that sleep for events of its channels wake and see it. */
+static void end_session(bool wakes)
 {
 	char byte = 0;
 
 	hang_up();
-	while (session.channels) {
+	while (!list_empty(&session.channels)) {
+		struct session_channel *ch = list_entry(session.channels.next, struct session_channel, entry);
+
 		if (wakes)
-			send(session.channels->fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-		leave_out(session.channels);
+			send(ch->fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		list_del(&ch->entry);
 	}
 	close_fd(&session.store_fd);
 	close_fd(&session.token_fd);
 	session.id = 0;
 	session.which = DIAL_ANY;
-	session.patience_ns = 0;
-	session.unwanted_count = 0;
+	session.reconnect_ns = 0;
+	session.destroyed_count = 0;
 	session.number++;
 }
 
 /* ------------------------------------------------------------------------------------------
- * A fork may come while another thread is in an exchange: it waits for its end.
+ * Fork: waits until another thread's exchange is over.
  */
 
 static void before_fork(void)
@@ -143,24 +124,24 @@ static void after_fork(void)
 
 static void after_fork_in_child(void)
 {
-	/* The parent's connection is not ours to shut down, nor its channels to wake. */
+	/* The connection and the channels are the parent's: neither shut down nor woken here. */
 	session.is_up = false;
 	stop_watching();
 	close_fd(&session.sock);
-	lose(false);
+	end_session(false);
 	session.is_watched = false;
 	pthread_cond_init(&session.opened, NULL);
 	pthread_mutex_unlock(&session.lock);
 }
 
-/* Before others of this library: handlers run the other way round, this lock is the innermost. */
+/* First in this library: prepare handlers run in reverse order, and this lock is the innermost. */
 __attribute__((constructor(200))) static void watch_forks(void)
 {
 	pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
 /* ------------------------------------------------------------------------------------------
- * Coming in. Caller holds the lock.
+ * Connecting to verbatimd. Caller holds the lock.
  */
 
 static uint32_t next_seq(void)
@@ -239,7 +220,7 @@ static int greet(void)
 	return rc;
 }
 
-static int ask_early(struct ctl_cm_ask *ask, int fd)
+static int ask_now(struct ctl_cm_ask *ask, int fd)
 {
 	struct fdmsg m;
 	int rc;
@@ -254,71 +235,69 @@ static int ask_early(struct ctl_cm_ask *ask, int fd)
 	return -m.body.cm_reply.status;
 }
 
-/* repeats: seq of the request that is made again, or 0. */
-static int give_back(uint32_t repeats)
+/* repeats: seq of the request that is repeated, or 0. */
+static int return_channels(uint32_t repeats)
 {
-	struct session_channel *ch = session.channels;
+	struct list *m;
 	struct ctl_cm_ask begin = {
 		.header = { .type = CTL_CM_BEGIN },
 		.value = session.answered,
 		.flags = repeats,
 	};
 
-	do {
-		struct ctl_cm_ask ask = { .header = { .type = CTL_CM_RETURN_CHANNEL } };
-		int rc;
+	list_for_each(m, &session.channels) {
+		const struct session_channel *ch = list_entry(m, struct session_channel, entry);
+		struct ctl_cm_ask ask = {
+			.header = { .type = CTL_CM_RETURN_CHANNEL },
+			.channel = ch->number,
+		};
+		int rc = ask_now(&ask, ch->fd);
 
-		if (!ch)
-			break;
-		ask.channel = ch->number;
-		rc = ask_early(&ask, ch->fd);
 		if (rc)
 			return rc;
-		ch = ch->next;
-	} while (ch != session.channels);
-	return ask_early(&begin, -1);
+	}
+	return ask_now(&begin, -1);
 }
 
-/* Out of memory it stays, until the program ends. */
-static void remember_unwanted(uint32_t id)
+/* Without memory for it the identifier stays until the program ends. */
+static void remember_destroyed(uint32_t id)
 {
-	if (session.unwanted_count == session.unwanted_room) {
-		unsigned room = session.unwanted_room ? 2 * session.unwanted_room : 16;
-		uint32_t *larger = realloc(session.unwanted, room * sizeof(*larger));
+	if (session.destroyed_count == session.destroyed_room) {
+		unsigned room = session.destroyed_room ? 2 * session.destroyed_room : 16;
+		uint32_t *larger = realloc(session.destroyed, room * sizeof(*larger));
 
 		if (!larger)
 			return;
-		session.unwanted = larger;
-		session.unwanted_room = room;
+		session.destroyed = larger;
+		session.destroyed_room = room;
 	}
-	session.unwanted[session.unwanted_count++] = id;
+	session.destroyed[session.destroyed_count++] = id;
 }
 
-/* The store still has them, and so the next verbatimd. What it answers does not matter. */
-static int end_unwanted(void)
+/* The store still has them, and so the next verbatimd. Its answers do not matter. */
+static int end_destroyed(void)
 {
 	int rc = 0;
 
-	while (session.unwanted_count && rc >= 0) {
+	while (session.destroyed_count && rc >= 0) {
 		struct ctl_cm_ask ask = {
 			.header = { .type = CTL_CM_DESTROY_ID },
-			.id = session.unwanted[session.unwanted_count - 1],
+			.id = session.destroyed[session.destroyed_count - 1],
 		};
 
-		rc = ask_early(&ask, -1);
+		rc = ask_now(&ask, -1);
 		if (rc == -ENOENT)
 			rc = 0;
-		session.unwanted_count -= !rc;
+		session.destroyed_count -= !rc;
 	}
 	return rc;
 }
 
 /*
- * The last one is shut down, which wakes the thread that sleeps on it; that thread closes it, not we. poll(2)
- * looks its descriptor up again when it wakes: were another file there by then, it would find nothing to
- * tell, and sleep on for an event of the old file.
+ * The old socket is shut down, which wakes the watching thread. That thread closes it: poll(2) looks its
+ * descriptor up again when it wakes, and would sleep on if another file had the number by then.
  */
-static void put_in_place(int fresh)
+static void replace_socket(int fresh)
 {
 	if (session.sock != session.watched)
 		close_fd(&session.sock);
@@ -330,14 +309,14 @@ static bool is_gone(int rc)
 	return rc == -ECONNRESET || rc == -EPIPE;
 }
 
-/* What the daemon says of a session that it does not take. */
+/* How verbatimd refuses a session. */
 static bool is_refusal(int rc)
 {
 	return rc == -ESTALE || rc == -EPERM || rc == -EINVAL || rc == -EEXIST || rc == -ENOENT;
 }
 
-/* One try to find or start a daemon, and to come in. *refused: it does not take the session. */
-static int come_in(int64_t deadline_ns, uint32_t repeats, bool *refused, char *why, size_t why_len)
+/* One try to find or start a verbatimd and to register there. *refused: it refuses the session. */
+static int connect_once(int64_t deadline_ns, uint32_t repeats, bool *refused, char *why, size_t why_len)
 {
 	enum dial_which reached;
 	int fresh;
@@ -346,16 +325,16 @@ static int come_in(int64_t deadline_ns, uint32_t repeats, bool *refused, char *w
 	*refused = false;
 	if (rc)
 		return rc;
-	put_in_place(fresh);
+	replace_socket(fresh);
 	session.is_up = true;
 	rc = greet();
 	if (!rc) {
 		session.which = reached;
-		rc = give_back(repeats);
+		rc = return_channels(repeats);
 	}
 	*refused = is_refusal(rc);
 	if (!rc)
-		rc = end_unwanted();
+		rc = end_destroyed();
 	if (rc)
 		hang_up();
 	return rc;
@@ -367,27 +346,27 @@ static int connect_daemon(uint32_t repeats, char *why, size_t why_len)
 	int64_t deadline_ns = deadline_in_ms(CONNECT_MS);
 	int rc;
 
-	/* Of a session: once, not for each of a thousand identifiers that are to be destroyed. */
-	if (!session.patience_ns || !session.id)
-		session.patience_ns = deadline_ns;
+	/* Once a session, not for each of a thousand identifiers that the program destroys. */
+	if (!session.reconnect_ns || !session.id)
+		session.reconnect_ns = deadline_ns;
 	for (;;) {
 		bool returns = session.id != 0, refused;
 
-		rc = come_in(deadline_ns, repeats, &refused, why, why_len);
+		rc = connect_once(deadline_ns, repeats, &refused, why, why_len);
 		if (!rc) {
-			session.patience_ns = 0;
+			session.reconnect_ns = 0;
 			session.is_told = false;
 			return 0;
 		}
 		if (refused && returns) {
-			lose(true);
-			session.patience_ns = deadline_ns;
+			end_session(true);
+			session.reconnect_ns = deadline_ns;
 			repeats = 0;
 		} else if (!is_gone(rc) && !(rc == -ECONNREFUSED && session.which == DIAL_SYSTEM)) {
 			return rc;
 		}
-		/* It ended at that very moment; or the service manager is about to start the next. */
-		if (!deadline_left_ms(session.patience_ns))
+		/* verbatimd ended just now, or the service manager is about to start the next one. */
+		if (!deadline_left_ms(session.reconnect_ns))
 			return rc;
 		if (!is_gone(rc))
 			nanosleep(&pause, NULL);
@@ -407,8 +386,8 @@ static int connect_and_explain(uint32_t repeats)
 }
 
 /* ------------------------------------------------------------------------------------------
- * The thread that watches for the end of verbatimd: a program may sleep on its channels' descriptors for
- * events that the next one raises.
+ * The watching thread reconnects when verbatimd ends: a program may sleep on its channels' descriptors for
+ * events that only the next verbatimd raises.
  */
 
 static bool has_hung_up(void)
@@ -418,7 +397,7 @@ static bool has_hung_up(void)
 	return poll(&p, 1, 0) == 1;
 }
 
-/* Takes and holds the lock but while it sleeps. */
+/* Holds the lock except while it sleeps. */
 static void *watch(void *unused)
 {
 	int pause_ms = PAUSE_MS;
@@ -428,8 +407,8 @@ static void *watch(void *unused)
 		struct pollfd p = { .events = POLLRDHUP };
 		char why[256];
 
-		/* Without channels there is nobody who waits. */
-		while (!session.channels)
+		/* Without channels no thread waits for events. */
+		while (list_empty(&session.channels))
 			pthread_cond_wait(&session.opened, &session.lock);
 		if (session.is_up && has_hung_up())
 			hang_up();
@@ -452,7 +431,7 @@ static void *watch(void *unused)
 	return NULL;
 }
 
-/* Without it, requests alone notice. */
+/* If it cannot be started, only requests notice that verbatimd ended. */
 static void start_watching(void)
 {
 	pthread_attr_t attr;
@@ -496,7 +475,7 @@ static int ask_locked(struct ctl_header *request, size_t len, int fd, struct fdm
 			session.answered = request->seq;
 			return 0;
 		}
-		/* The stream is of no more use: an answer may come that nobody waits for. */
+		/* Not used again: a late answer would be taken for that of the next request. */
 		hang_up();
 		is_again = true;
 	} while (is_gone(rc) && deadline_left_ms(deadline_ns));
@@ -509,7 +488,7 @@ static int ask(struct ctl_header *request, size_t len, enum ctl_type type, size_
 {
 	int rc, cancel;
 
-	/* Programs cancel threads that wait for events: not here, with the lock. */
+	/* Programs cancel threads that wait for events: not while they hold the lock. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	pthread_mutex_lock(&session.lock);
 	rc = ask_locked(request, len, -1, reply);
@@ -546,7 +525,7 @@ int session_open_channel(struct session_channel *ch, int fd)
 		rc = -m.body.cm_reply.status;
 	if (!rc) {
 		*ch = (struct session_channel){ .number = m.body.cm_reply.number, .fd = fd };
-		put_in(ch);
+		list_add_tail(&session.channels, &ch->entry);
 		start_watching();
 		pthread_cond_signal(&session.opened);
 	}
@@ -561,7 +540,8 @@ void session_forget_channel(struct session_channel *ch)
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	pthread_mutex_lock(&session.lock);
-	leave_out(ch);
+	if (ch->entry.next)
+		list_del(&ch->entry);
 	pthread_mutex_unlock(&session.lock);
 	pthread_setcancelstate(cancel, NULL);
 }
@@ -586,7 +566,7 @@ void session_destroy_id(uint32_t id)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	pthread_mutex_lock(&session.lock);
 	if (ask_locked(&request.header, sizeof(request), -1, &m) && session.id)
-		remember_unwanted(id);
+		remember_destroyed(id);
 	pthread_mutex_unlock(&session.lock);
 	pthread_setcancelstate(cancel, NULL);
 }
