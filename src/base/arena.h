@@ -1,5 +1,5 @@
 /*
- * Arena - what a process shows the other processes of its user: the format of its memfd.
+ * Arena - the memfd that a process shares with the other processes of its user: its format.
  *
  * The owner maps it read-write; peers and tools map it read-only, through a descriptor that
  * verbatimd handed them. It is sealed against resizing, so a mapping can never fault, and against

@@ -6,8 +6,8 @@
  *      also a line to standard error, or to a file.
  *
  * Any thread may report at any time. Takes no lock, allocates nothing, preserves errno, raises no
- * SIGPIPE. Blocks only where VERBATIM_EXPLAIN asks for lines and their reader is slow. What
- * happens over and over is for the caller to report once (FLUSHED and QUEUE_FULL once a QP), or rate-limited.
+ * SIGPIPE. Blocks only where VERBATIM_EXPLAIN asks for lines and their reader is slow. The
+ * caller reports what happens over and over once (FLUSHED and QUEUE_FULL once a QP), or rate-limited.
  *
  * The number of a cause is the vendor_err of its completions.
  */

@@ -32,7 +32,7 @@ int eventfd_take(int fd)
 	return read(fd, &value, sizeof(value)) == sizeof(value) ? 0 : -1;
 }
 
-/* RWF_NOWAIT because O_NONBLOCK is the program's to set, and shared by all who hold the file. */
+/* RWF_NOWAIT because the program may set O_NONBLOCK, for all holders of the file. */
 static int take_now(int fd)
 {
 	uint64_t value;

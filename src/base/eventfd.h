@@ -1,6 +1,6 @@
 /*
- * Eventfd - an eventfd in semaphore mode as the count of what a list holds, for descriptors that
- * programs poll, read through our calls, and set to O_NONBLOCK as they like.
+ * Eventfd - an eventfd in semaphore mode that counts the entries of a list. Programs poll it, set
+ * O_NONBLOCK as they like, and read it through our calls.
  */
 #ifndef BASE_EVENTFD_H
 #define BASE_EVENTFD_H

@@ -1,27 +1,27 @@
 /*
- * Fork free - free() for what the handlers of a fork let go in the child.
+ * Fork free - free() for the fork handlers of the child.
  *
  * In:  blocks of malloc, at least a pointer long.
  * Out: nothing.
  *
- * Between fork and its return the child neither allocates nor frees: another thread of the parent may
- * have been inside the allocator. glibc's own is prepared for that; those of sanitizers and of programs
- * are not, and the child would wait for ever for a lock that nobody holds any more. So what is let go in
- * these handlers is kept, and freed when the child begins anew.
+ * Until fork returns, the child neither allocates nor frees: another thread of the parent may have held
+ * a lock of the allocator. glibc's allocator handles that; those of sanitizers and of some programs do
+ * not, and the child would wait for that lock forever. So blocks that the handlers free are kept, and
+ * freed when the child starts anew.
  *
  * The child has one thread then, so nothing here needs a lock. Never blocks.
  */
 #ifndef BASE_FORK_FREE_H
 #define BASE_FORK_FREE_H
 
-/* First and last in the child's handler. */
+/* The first and the last call of the child's handler. */
 void fork_free_begin(void);
 void fork_free_end(void);
 
 /* Frees the block; in a handler of the child, keeps it. */
 void fork_free(void *block);
 
-/* Frees what was kept. Not from a handler; by one thread at a time. */
+/* Frees the blocks that were kept. Not in a handler; one thread at a time. */
 void fork_free_kept(void);
 
 #endif

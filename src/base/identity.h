@@ -1,10 +1,10 @@
 /*
- * Identity - what devices say of themselves both through verbs and in the view of sysfs.
+ * Identity - attributes of devices, as verbs and the view of sysfs show them.
  */
 #ifndef BASE_IDENTITY_H
 #define BASE_IDENTITY_H
 
-#define IDENTITY_VENDOR_ID 0x027662 /* an OUI that IEEE gives to nobody: bit 1 of its first byte   \
+#define IDENTITY_VENDOR_ID 0x027662 /* an OUI that IEEE does not assign: bit 1 of its first byte   \
 				     */
 #define IDENTITY_VENDOR_PART_ID 1   /* unless VERBATIM_VENDOR_PART_ID says otherwise */
 #define IDENTITY_HW_VER		1
@@ -15,7 +15,7 @@
 #define IDENTITY_PHYS_STATE_LINK_UP  5
 #define IDENTITY_WIDTH_4X	     2
 #define IDENTITY_SPEED_EDR	     32
-#define IDENTITY_SPEED_100_MBPS	     1000 /* what width and speed come to, in units of 100 Mbit/s */
+#define IDENTITY_SPEED_100_MBPS	     1000 /* width times speed, in units of 100 Mbit/s */
 
 #define IDENTITY_PORT_CAP_FLAGS IBV_PORT_CM_SUP
 #define IDENTITY_ROCE_CAP_FLAGS IBV_PORT_IP_BASED_GIDS /* on Ethernet beside them */

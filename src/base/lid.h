@@ -1,13 +1,13 @@
 /*
- * LID - what the link mode VERBATIM_LINK_LAYER=infiniband makes of IPv4 addresses.
+ * LID - LIDs and GIDs for IPv4 addresses in the link mode VERBATIM_LINK_LAYER=infiniband.
  *
- * Below the verbs an address is an IPv4-mapped GID, in either mode. In this mode programs see instead
+ * Below the verbs an address is an IPv4-mapped GID, in either link mode. In this one programs see instead
  *
  *   LID   the low 16 bits of the IPv4 address
  *   GID   fe80::200:5efe:a.b.c.d, a subnet prefix and an identifier that holds the address (RFC 5214)
  *
- * and here are the ways between the three. A LID alone stands for an address that begins as our own
- * does. Pure functions.
+ * and these functions convert between the three. A LID alone means an address with the upper 16 bits of
+ * our own. Pure.
  */
 #ifndef BASE_LID_H
 #define BASE_LID_H

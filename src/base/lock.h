@@ -1,15 +1,14 @@
 /*
  * Lock - a mutex whose release is a plain store, and which clang's thread-safety analysis understands.
  *
- * Critical sections here are tens of nanoseconds and hardly ever contended, and several of them lie
- * on the way of each message: so an atomic instruction is paid to acquire, none to release. A waiter
- * spins for some microseconds, then sleeps in a futex.
+ * Critical sections here take tens of nanoseconds and are hardly ever contended; each message passes
+ * several of them. So acquiring costs an atomic instruction, releasing none. A waiter spins for some
+ * microseconds, then sleeps in a futex.
  *
- * Barrier LOCK: who releases stores `taken`, then loads `sleepers`, with no fence between. Who is
- * about to sleep adds itself to `sleepers`, executes a membarrier, and only then looks at `taken`
- * again. Either the releaser's load comes after that membarrier and sees the sleeper, or its store
- * came before it and the sleeper's look sees the lock free. Without membarrier the sleeper looks
- * again by itself each millisecond.
+ * Barrier LOCK: the releaser stores `taken`, then loads `sleepers`, with no fence between. The waiter
+ * that is about to sleep adds itself to `sleepers`, executes a membarrier, and then reads `taken` again.
+ * Either the releaser's load comes after that membarrier and sees the sleeper, or its store came before
+ * and the sleeper sees the lock free. Without membarrier the sleeper reads `taken` each millisecond.
  *
  * Not recursive. The memory of a lock outlives the release by the last thread that took it: objects
  * are freed only after their users are gone (object/qp_table.c, shm/link.c). The order in which

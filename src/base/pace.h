@@ -1,10 +1,10 @@
 /*
  * Pace - how fast a UC or UD QP sends to other hosts.
  *
- * Nobody acknowledges, so there is no window, and a receive buffer that overflows loses messages. So
- * such a QP sends at most PACE_BURST_BYTES at once, and as many again each PACE_INTERVAL_NS: a receiver
- * that is held up for some hundred microseconds loses nothing, even with the small socket buffers that
- * ordinary users get.
+ * A token bucket. These services have no acknowledgements and so no window, and a receive buffer that
+ * overflows loses messages. A QP sends at most PACE_BURST_BYTES at once, and as many again in each
+ * PACE_INTERVAL_NS. A receiver that is not scheduled for some hundred microseconds loses nothing, even
+ * with the small socket buffers of ordinary users.
  *
  * Pure; its QP's lock guards it.
  */

@@ -108,7 +108,7 @@ static int prepare(int fd, int family)
 				 : set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
 }
 
-/* Without SO_REUSEPORT and SO_REUSEADDR: what is bound is nobody else's. 0 or -errno. */
+/* Without SO_REUSEPORT and SO_REUSEADDR: the port is this socket's alone. 0 or -errno. */
 static int bind_somewhere(int fd, const struct sockaddr *address, socklen_t length, uint16_t *port)
 {
 	union {

@@ -5,15 +5,14 @@
  * Out: a socket bound to it and to a port in 49152..65535 (IBA annex A17.3.2), chosen at random, so
  * that switches and network cards spread the flows of a host over their paths and queues.
  *
- * The receiver's kernel merges packets that have addresses and ports in common (GRO) and hands all
- * of them to the process that the first one is for. So a socket is for the packets of one process
- * to one other process at each address, and never shared with SO_REUSEPORT: what can be merged is
- * for one process then. ARCHITECTURE.md says it in full.
+ * The receiver's kernel merges packets with the same addresses and ports (GRO) and hands all of them to
+ * the process that the first packet is for. So a socket carries the packets of one process to one other
+ * process, and is never shared with SO_REUSEPORT. ARCHITECTURE.md explains it in full.
  *
  * The socket is never connected, and sets DF, so that its IPv4 identifications are known
- * (packet/icrc.h). It receives nothing; what ICMP says of its packets is no error of its calls.
+ * (packet/icrc.h). It receives nothing, and ICMP errors of its packets fail none of its calls.
  *
- * Any thread, no locks. Never waits for anybody.
+ * Any thread, no locks, never blocks.
  */
 #ifndef BASE_SOURCE_PORT_H
 #define BASE_SOURCE_PORT_H

@@ -1,12 +1,11 @@
 /*
  * System calls that are no cancellation points.
  *
- * The C library's are, those that may block (pthreads(7)): a thread that is cancelled would end there,
- * with locks of ours held. Programs do cancel threads that poll a CQ or post (rping ends its CQ thread
- * so), and none of those verbs is a place where they expect it. These are the calls that lie on the way
- * of messages; verbs that take long switch cancellation off (base/uncancelled.h).
+ * The C library's blocking calls are cancellation points (pthreads(7)): a cancelled thread would end
+ * there and leave our locks held. Programs do cancel threads that poll a CQ or post (rping its CQ
+ * thread). These are the calls of the data path; slow verbs disable cancellation (base/uncancelled.h).
  *
- * All as their manual pages say: -1 and errno.
+ * All return -1 and errno, as in their manual pages.
  */
 #ifndef BASE_SYSCALL_H
 #define BASE_SYSCALL_H

@@ -1,9 +1,8 @@
 /*
- * Uncancelled - a stretch of a function in which its thread is not cancelled.
+ * Uncancelled - disables cancellation of the thread to the end of a block.
  *
- * For what makes system calls that are cancellation points (pthreads(7)) while it holds locks or half of
- * what it builds: a thread that ended there would leave that to nobody. A cancellation that comes
- * meanwhile stays pending.
+ * For functions that make system calls which are cancellation points (pthreads(7)) while they hold locks
+ * or half-built objects: a thread that ended there would leak them. A cancellation stays pending.
  */
 #ifndef BASE_UNCANCELLED_H
 #define BASE_UNCANCELLED_H

@@ -42,14 +42,15 @@ static int make_descriptor(void)
 		close(fd);
 		return error;
 	}
-	/* From here on the kernel refuses what others send. */
+	/* From here on the kernel refuses datagrams of other sockets. */
 	while (recv(fd, &stray, sizeof(stray), MSG_DONTWAIT) >= 0)
 		;
 	return fd;
 }
 
 /* ------------------------------------------------------------------------------------------
- * Those that ended. The longest of them is the next new one: who comes late finds it ended as long as can be.
+ * Ended channels, oldest first. The oldest is reused first: a late thread finds its channel ended for as
+ * long as possible.
  */
 
 static struct {
@@ -79,7 +80,7 @@ static void give_away(struct channel *ch)
 	pthread_mutex_unlock(&ended.lock);
 }
 
-/* With no users: nobody enters it. */
+/* Without users: no thread can enter it. */
 static struct channel *take_one(void)
 {
 	struct channel *ch;
@@ -132,7 +133,7 @@ bool channel_enter(struct channel *ch)
 	return true;
 }
 
-/* Nobody is in it any more, and nobody enters. */
+/* No thread is in it, and none can enter. */
 static void end(struct channel *ch)
 {
 	UNCANCELLED;

@@ -44,7 +44,7 @@ static int send_request(const struct id *id, struct ctl_cm_request *t, enum ctl_
 	return session_ask(&t->header, sizeof(*t), &reply);
 }
 
-/* The port of the address may be about to be closed by who had it last. */
+/* The last owner of the address's UDP port may be about to close it: tries again for a while. */
 static int send_while_busy(const struct id *id, struct ctl_cm_request *t, enum ctl_type type)
 {
 	const struct timespec pause = { .tv_nsec = AGAIN_MS * 1000000 };
@@ -174,10 +174,10 @@ CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *para
 	t.end.hop_limit = QP_ATTR_HOP_LIMIT;
 	id->retry_count = t.end.retry_count;
 	id->rnr_retry_count = t.end.rnr_retry_count;
-	/* The answer says nothing of these two. */
+	/* The answer does not carry these two. */
 	id->peer.path_mtu = t.end.path_mtu;
 	id->peer.ack_timeout = t.end.ack_timeout;
-	/* Before: who is told of the outcome may end the identifier at once. */
+	/* Before the request: the program may end the identifier as soon as it has the outcome. */
 	id->state = ID_CONNECTING;
 	rc = send_while_busy(id, &t, CTL_CM_CONNECT);
 	if (rc) {

@@ -64,8 +64,8 @@ int device_gid_index(const struct device *d, const struct ctl_cm_address *local,
 		     const struct ctl_cm_address *remote);
 
 /*
- * The GIDs by which the device knows a local address and one that is reached from there. For an
- * address of this host that no device has stands the same GID as for the local one.
+ * The device's GIDs for a local address and for a remote one. A remote address of this host that no
+ * device has gets the local address's GID.
  */
 void device_gids(const struct device *d, const struct ctl_cm_address *local,
 		 const struct ctl_cm_address *remote, union ibv_gid *sgid, union ibv_gid *dgid);

@@ -20,10 +20,10 @@ _Static_assert((int)CTL_CM_CONNECT_REQUEST == (int)RDMA_CM_EVENT_CONNECT_REQUEST
 		       (int)CTL_CM_TIMEWAIT_EXIT == (int)RDMA_CM_EVENT_TIMEWAIT_EXIT,
 	       "kinds of events are those of the ABI");
 
-/* What the program gets, with room for what it points to. */
+/* The program's event, with room for its private data. */
 struct told {
 	struct rdma_cm_event base; /* first */
-	struct id *held;	   /* whose destruction waits for this: of a request the listener */
+	struct id *held;	   /* its destruction waits for this event; a request holds the listener */
 	uint8_t private_data[CTL_CM_PRIVATE_BYTES];
 };
 

@@ -102,9 +102,9 @@ static void after_fork(void)
 }
 
 /*
- * An identifier's lock is held over calls of verbs, whose own handlers run before these: so it is
- * not taken, but made anew. What it guards is consistent at any time; and events that other threads
- * of the parent have in hand are not acknowledged here.
+ * The lock of an identifier is held over calls of verbs, whose fork handlers run before these. So fork does
+ * not take it: the child initializes it anew. What it guards is consistent at any time. Events that other
+ * threads of the parent hold are not acknowledged in the child.
  */
 static void after_fork_in_child(void)
 {

@@ -82,13 +82,13 @@ int id_create(struct rdma_event_channel *channel, void *context, enum rdma_port_
 /* The child that a request made: verbatimd knows it already. 0 or -errno. */
 int id_adopt(const struct id *listener, const struct ctl_cm_event *event, struct id **out);
 
-/* Out of verbatimd, and out of memory once all its events are acknowledged. 0 or -errno. */
+/* Ends it in verbatimd, and frees it when all its events are acknowledged. 0 or -errno. */
 int id_destroy(struct id *id);
 
 /*
- * From before an event leaves verbatimd until id_hold_event: that long the identifier stays, since
- * whoever destroys it first has verbatimd forget it, then waits for those that are in here, and
- * then for the events that they hold. A child is remembered in here, too: its next event finds it.
+ * Around the delivery of an event, from before it leaves verbatimd until id_hold_event. The identifier
+ * stays that long: id_destroy first ends it in verbatimd, then waits for deliveries, then for events that
+ * hold it. A child is added within a delivery, too, so that its next event finds it.
  */
 void id_delivery_begin(void);
 void id_delivery_end(void);
@@ -96,7 +96,7 @@ void id_delivery_end(void);
 /* NULL: there is none (any more). Within a delivery. */
 struct id *id_find(uint32_t number);
 
-/* The next identifier of a channel that is gone which was not told so yet. Within a delivery. */
+/* The next identifier of a lost channel whose program was not told so yet. Within a delivery. */
 struct id *id_next_lost(const struct channel *ch);
 
 /* Moves it, with its events, and waits for those of the old channel. NULL: to one of its own. */

@@ -17,7 +17,7 @@ static int set_flag(struct id *id, uint32_t flag, const void *value, size_t len)
 	if (len != sizeof(on))
 		return -EINVAL;
 	memcpy(&on, value, sizeof(on));
-	/* A listener shares its port with nobody; what was shared cannot be taken back. */
+	/* A listener does not share its port, and sharing cannot be undone. */
 	if (flag == CTL_CM_REUSEADDR && (on ? id->state == ID_LISTENING : id->state != ID_IDLE))
 		return -EINVAL;
 	if (flag == CTL_CM_AFONLY && id->state != ID_IDLE && id->state != ID_BOUND)

@@ -43,8 +43,8 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 		rc = refusal(-EINVAL, CAUSE_CM_ADDRESS, "%s is link-local, and sin6_scope_id is 0",
 			     refusal_print(&id->local, text));
 	/*
-	 * As in Linux: a loopback address is of no device, and whoever connects to it chooses one. Where there
-	 * is but one to choose it is chosen now, for programs that look for it as soon as they have bound.
+	 * As in Linux: a loopback address is of no device, and the connecting side chooses one. If there is only
+	 * one device it is chosen now, for programs that look for it as soon as they have bound.
 	 */
 	if (!rc && (!address_is_loopback(&id->local) || device_is_alone()))
 		rc = id_set_device(id);
@@ -97,7 +97,7 @@ static int resolved(struct id *id)
 {
 	int rc;
 
-	/* Before: who is told may go on, or end the identifier, at once. */
+	/* Before the event: the program may go on, or end the identifier, as soon as it has it. */
 	id->state = ID_ADDR_RESOLVED;
 	id_show_addresses(id);
 	rc = event_raise(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, 0);

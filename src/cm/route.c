@@ -57,7 +57,7 @@ static int resolved(struct id *id)
 {
 	int rc;
 
-	/* Before: who is told may connect, or end the identifier, at once. */
+	/* Before the event: the program may connect, or end the identifier, as soon as it has it. */
 	id->base.route.num_paths = 1;
 	id->state = ID_ROUTE_RESOLVED;
 	rc = event_raise(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, 0);
@@ -79,7 +79,7 @@ CM_EXPORT int rdma_resolve_route(struct rdma_cm_id *base, int timeout_ms)
 	return rc ? answer(rc) : id_complete(waiting);
 }
 
-/* NULL: there is none that is meant for requests and data, there and back. */
+/* The path for requests and data in both directions; NULL: there is none. */
 static const struct ibv_path_record *find_primary(const struct ibv_path_data *paths, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
