@@ -1,6 +1,6 @@
 /*
- * Migrate world - what tests of moving pages share: keys in an arena, a heap, and a thread that stands for the
- * progress thread.
+ * Migrate world - shared by tests of migration: keys in an arena, a heap, and a thread in the place of the progress
+ * thread.
  */
 #ifndef TESTS_UNIT_MEMORY_MIGRATE_WORLD_H
 #define TESTS_UNIT_MEMORY_MIGRATE_WORLD_H
@@ -25,30 +25,31 @@
 
 extern int heap_fd;
 extern struct move_heap heap;
-extern void *peer_arena; /* of a process that might touch our keys */
+extern void *peer_arena; /* of a process that may publish hazards on our keys */
 extern _Atomic unsigned kicks;
 
-/* First of all. Ends the program as skipped where pages cannot move. */
+/* Called first. Ends the program as skipped where pages cannot move. */
 void migrate_world_start(void);
 
-/* The thread has something to do; and until it has nothing more, not even later. */
+/* Wakes the thread; waits until it has nothing to do, now or later. */
 void kick(void);
 void wait_until_quiet(void);
 
-/* BYTES or more of words that count up by 31, and whether they still do. */
+/* BYTES or more of words that count up by 31; fails if they do not any more. */
 char *make_region(size_t bytes);
+bool is_region(const char *region, size_t bytes);
 void check_region(const char *region, size_t bytes);
 
 uint32_t make_key(char *addr, size_t bytes, uint32_t flags);
 void end_key(uint32_t key);
 uint64_t heap_of(uint32_t key);
 uint32_t flags_of(uint32_t key);
-/* A peer asks for its pages, and what comes of it has come. */
+/* Requests migration as a peer does, and waits until the region has moved or was refused. */
 void ask(uint32_t key);
-/* What a peer would see. */
+/* The word at this offset of the heap, as a peer sees it. */
 uint64_t peek(uint64_t offset);
 
-/* Whether the page is mapped from the heap; and until it is not. */
+/* Whether the page is mapped from the heap; waits until it is not. */
 bool is_shared(const char *at);
 void wait_until_private(const char *at);
 

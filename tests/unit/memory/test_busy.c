@@ -1,6 +1,6 @@
 /*
- * What memory/busy.h finds: pages that the kernel is at work on stay where they are, in both directions, and nobody
- * waits for them for ever.
+ * The promises of memory/busy.h: pages that the kernel may store to, or wake by, stay where they are, on the way in and
+ * out, and no thread waits for ever.
  */
 #include <linux/aio_abi.h>
 #include <linux/futex.h>
@@ -55,7 +55,6 @@ static void wake_sleeper(struct sleeper *sleeper, pthread_t thread)
 	pthread_join(thread, NULL);
 }
 
-
 static void test_sleeper_is_woken(void **state)
 {
 	char *region = make_region(BYTES);
@@ -81,7 +80,7 @@ static void test_sleeper_is_woken(void **state)
 	munmap(region, BYTES);
 }
 
-/* Whoever sleeps by the address alone may be moved. */
+/* The kernel finds the sleepers of a private futex by its address, so the page may move. */
 static void test_private_sleeper_moves(void **state)
 {
 	char *region = make_region(BYTES);
@@ -105,7 +104,7 @@ static void test_private_sleeper_moves(void **state)
 
 static _Atomic int runs;
 
-/* Like the kernel's part of a thread's end, it stores nothing where it would be held. */
+/* Like the kernel's part of a thread's end, it makes no store that would wait in a page fault. */
 static void *run_without_storing(void *arg)
 {
 #if __has_include(<sys/rseq.h>)
@@ -120,7 +119,7 @@ static void *run_without_storing(void *arg)
 	return arg;
 }
 
-/* A thread got its stack on pages that are in the heap, and may be about to end when they leave. */
+/* A thread's stack is on pages in the heap, and the thread may be ending when they leave. */
 static void test_running_thread_is_left(void **state)
 {
 	char *region = make_region(BYTES);
@@ -149,13 +148,39 @@ static void test_running_thread_is_left(void **state)
 	pthread_attr_destroy(&attr);
 }
 
+/* The kernel ends its rings a little later than their descriptors. */
+static void ask_until_migrated(uint32_t key)
+{
+	for (int i = 0; i < 1000 && !heap_of(key); i++) {
+		usleep(1000);
+		ask(key);
+	}
+	assert_int_not_equal(heap_of(key), 0);
+}
+
+/* A child that reads and writes the region, which has its contents in the parent afterwards. */
+static void check_fork(char *region)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		if (!is_region(region, BYTES))
+			_exit(3);
+		memset(region, 'c', BYTES);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	check_region(region, BYTES);
+}
+
 /* With an AIO context or an io_uring the kernel may store anywhere at any time. */
 static void check_stays_while(int (*begin)(void), void (*end)(int))
 {
 	char *region = make_region(BYTES);
 	uint32_t key = make_key(region, BYTES, 0);
-	int what = begin(), status;
-	pid_t child;
+	int what = begin();
 
 	if (what < 0) {
 		end_key(key);
@@ -166,25 +191,11 @@ static void check_stays_while(int (*begin)(void), void (*end)(int))
 	assert_int_equal(heap_of(key), 0);
 	assert_int_equal(flags_of(key), 0);
 	end(what);
-	for (int i = 0; i < 1000 && !heap_of(key); i++) { /* it is let go a little later */
-		usleep(1000);
-		ask(key);
-	}
-	assert_int_not_equal(heap_of(key), 0);
+	ask_until_migrated(key);
 
 	what = begin();
-	child = fork(); /* has its own all the same */
-	if (child == 0) {
-		for (size_t i = 0; i < BYTES / 8; i++)
-			if (((uint64_t *)region)[i] != i * 31)
-				_exit(3);
-		memset(region, 'c', BYTES);
-		_exit(0);
-	}
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
-	check_region(region, BYTES);
-	end_key(key); /* comes back, though the pages are where they were */
+	check_fork(region);
+	end_key(key); /* returns, though the pages stay in the heap */
 	assert_true(is_shared(region));
 	check_region(region, BYTES);
 	key = make_key(region, BYTES, 0);
@@ -272,11 +283,7 @@ static void test_pinned_pages_stay(void **state)
 	}
 	check_region(region, BYTES);
 	close(ring);
-	for (int i = 0; i < 1000 && !heap_of(key); i++) { /* it is let go a little later */
-		usleep(1000);
-		ask(key);
-	}
-	assert_int_not_equal(heap_of(key), 0);
+	ask_until_migrated(key);
 	end_key(key);
 	check_region(region, BYTES);
 	munmap(region, BYTES);

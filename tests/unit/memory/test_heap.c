@@ -1,14 +1,11 @@
 /*
- * The heap of another process, who may be hostile: what it says is checked before it is used, and no address
- * that heap_map gives can fault.
+ * The heap of another process, which may be hostile: heap_map checks its offsets, and gives no address that faults.
  */
 #include <fcntl.h>
-#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +15,7 @@
 
 #include "memory/migrate.h"
 #include "memory/heap.h"
+#include "memory/maps.h"
 
 #define PAGE  4096
 #define BYTES (HEAP_WINDOW_BYTES + 4 * PAGE) /* the second window is cut */
@@ -35,7 +33,7 @@ static int make_file(unsigned flags, int seals, uint64_t bytes)
 	return fd;
 }
 
-/* As a peer's that is honest. */
+/* The heap of an honest peer. */
 static int set_up(void **state)
 {
 	heap_init(&heap, make_file(0, F_SEAL_SHRINK | F_SEAL_GROW, BYTES));
@@ -49,7 +47,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* A file that is cut off later raises SIGBUS in whoever has mapped it: it is not used at all, and closed. */
+/* A file that is cut off later raises SIGBUS in processes that have mapped it. So it is closed at once. */
 static void files_that_may_shrink_are_refused(void **state)
 {
 	const int seals[] = { 0, F_SEAL_GROW, F_SEAL_SHRINK, F_SEAL_SHRINK | F_SEAL_GROW };
@@ -69,7 +67,7 @@ static void files_that_may_shrink_are_refused(void **state)
 	}
 }
 
-static void what_is_no_memfd_is_refused(void **state)
+static void files_without_seals_are_refused(void **state)
 {
 	int fds[2], fd;
 	struct heap peers;
@@ -124,7 +122,7 @@ static void nothing_outside_of_the_file_is_mapped(void **state)
 }
 
 /* A heap whose file is longer than all windows: there is no window for the rest. */
-static void what_lies_behind_the_windows_is_not_used(void **state)
+static void bytes_behind_the_windows_are_not_mapped(void **state)
 {
 	const uint64_t end = HEAP_WINDOWS * HEAP_WINDOW_BYTES;
 	struct heap peers;
@@ -161,22 +159,30 @@ static void a_piece_ends_with_its_window(void **state)
 	}
 }
 
-/* How much is mapped there, in one piece. */
-static uint64_t mapped_at(const char *at)
-{
-	FILE *file = fopen("/proc/self/maps", "re");
-	uint64_t begin, end, bytes = 0;
-	char line[512];
+struct look {
+	uintptr_t start;
+	uint64_t bytes;
+};
 
-	assert_non_null(file);
-	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64, &begin, &end) == 2 && begin == (uintptr_t)at)
-			bytes = end - begin;
-	fclose(file);
-	return bytes;
+static bool visit_mapping(const struct mapping *m, void *arg)
+{
+	struct look *look = arg;
+
+	if (m->start == look->start)
+		look->bytes = m->end - m->start;
+	return m->start < look->start;
 }
 
-/* Of the last window no more is mapped than the file has: behind it there would be SIGBUS. */
+/* The length of the mapping that starts there. */
+static uint64_t mapped_at(const char *at)
+{
+	struct look look = { .start = (uintptr_t)at };
+
+	assert_int_equal(maps_visit(visit_mapping, &look), 0);
+	return look.bytes;
+}
+
+/* The last window ends with the file: behind it an access raises SIGBUS. */
 static void the_last_window_is_cut(void **state)
 {
 	size_t bytes = 1;
@@ -191,8 +197,8 @@ static void the_last_window_is_cut(void **state)
 	assert_false(heap_is_window(&heap, (uintptr_t)at, HEAP_WINDOWS * HEAP_WINDOW_BYTES));
 }
 
-/* What cannot be mapped is not tried again, and never given. */
-static void a_window_that_cannot_be_had_is_none(void **state)
+/* After a failure of mmap the window is not tried again. */
+static void a_failed_window_stays_unmapped(void **state)
 {
 	int fd = heap.fd;
 	size_t bytes = 1;
@@ -206,7 +212,7 @@ static void a_window_that_cannot_be_had_is_none(void **state)
 	assert_non_null(heap_map(&heap, HEAP_WINDOW_BYTES, &bytes));
 }
 
-/* The operations until it pays; 0: it does not. */
+/* The number of operations until migration pays; 0: it never does. */
 static unsigned operations(uint32_t key, uint64_t length, size_t bytes)
 {
 	for (unsigned i = 1; i <= 8192; i++)
@@ -219,7 +225,7 @@ static void migration_pays_after_some_operations(void **state)
 {
 	assert_int_equal(operations(KEY, 1 << 20, 1), 16);
 	assert_int_equal(operations(KEY + 1, 1 << 20, 1 << 20), 4);
-	assert_int_equal(operations(KEY + 2, 1 << 20, SIZE_MAX), 4); /* a length that is no region's */
+	assert_int_equal(operations(KEY + 2, 1 << 20, SIZE_MAX), 4); /* more than the region has */
 	assert_int_equal(operations(KEY + 3, MIGRATE_REGION_MIN - 1, 64), 0);
 	assert_int_equal(operations(KEY + 4, MIGRATE_REGION_MIN, 1), 16);
 }
@@ -228,7 +234,7 @@ static void migration_pays_after_some_operations(void **state)
 static void the_owner_is_not_asked_again_for_long(void **state)
 {
 	assert_int_equal(operations(KEY, 1 << 20, 1), 16);
-	assert_true(heap_pays(&heap, KEY, 1 << 20, 1)); /* nobody has asked yet */
+	assert_true(heap_pays(&heap, KEY, 1 << 20, 1)); /* heap_asked was not called yet */
 	heap_asked(&heap, KEY);
 	assert_in_range(operations(KEY, 1 << 20, 1), 4096, 4096 + 16);
 	heap_asked(&heap, KEY);
@@ -283,12 +289,12 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(files_that_may_shrink_are_refused),
-		TEST(what_is_no_memfd_is_refused),
+		TEST(files_without_seals_are_refused),
 		TEST(nothing_outside_of_the_file_is_mapped),
-		TEST(what_lies_behind_the_windows_is_not_used),
+		TEST(bytes_behind_the_windows_are_not_mapped),
 		TEST(a_piece_ends_with_its_window),
 		TEST(the_last_window_is_cut),
-		TEST(a_window_that_cannot_be_had_is_none),
+		TEST(a_failed_window_stays_unmapped),
 		TEST(migration_pays_after_some_operations),
 		TEST(the_owner_is_not_asked_again_for_long),
 		TEST(without_a_heap_nothing_pays),

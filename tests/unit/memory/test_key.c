@@ -29,8 +29,7 @@ static void keys_carry_their_index(void **state)
 	}
 }
 
-/* Who knows many keys cannot tell the chance bits of the next: each bit is 1 about half the time.
- */
+/* Many keys do not tell the chance bits of the next: each bit is 1 about half the time. */
 static void keys_are_not_guessable(void **state)
 {
 	enum { KEYS = 4096 };

@@ -36,7 +36,7 @@ static void test_no_write_is_lost(void **state)
 	munmap(range.aside, BYTES);
 }
 
-/* Writes by the kernel into pages that are held wait like the program's own. */
+/* A system call that writes to guarded pages waits like the program's own stores. */
 static void test_system_calls_wait(void **state)
 {
 	char *region = make_region(BYTES), byte = 'x';
@@ -64,7 +64,7 @@ static void test_system_calls_wait(void **state)
 	munmap(range.aside, BYTES);
 }
 
-/* Memory that the program has moved to another address is private there as well. */
+/* Pages that the program has moved with mremap become private at their new address. */
 static void test_remapped_meanwhile(void **state)
 {
 	char *region = make_region(BYTES), *to = make_region(BYTES);
