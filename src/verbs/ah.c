@@ -13,21 +13,22 @@
 #include "verbs/export.h"
 #include "verbs/gid.h"
 #include "verbs/link.h"
-#include "verbs/refuse.h"
+#include "verbs/error.h"
 
 static int check(struct context *context, const struct ibv_ah_attr *attr, union ibv_gid *sgid)
 {
 	static const union ibv_gid none;
 
 	if (attr->port_num != DEVICE_PORT)
-		return refuse(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", attr->port_num);
+		return error_report(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", attr->port_num);
 	if (!attr->is_global)
-		return refuse(EINVAL, CAUSE_AH_INVALID, "is_global is 0");
+		return error_report(EINVAL, CAUSE_AH_INVALID, "is_global is 0");
 	if (!gid_at(context, attr->grh.sgid_index, sgid) ||
 	    (context->infiniband && !lid_resolve_gid(sgid, sgid)))
-		return refuse(EINVAL, CAUSE_GID_UNKNOWN, "sgid_index %u", attr->grh.sgid_index);
+		return error_report(EINVAL, CAUSE_GID_UNKNOWN, "sgid_index %u",
+				    attr->grh.sgid_index);
 	if (memcmp(&attr->grh.dgid, &none, sizeof(none)) == 0)
-		return refuse(EINVAL, CAUSE_AH_INVALID, "the destination GID is zero");
+		return error_report(EINVAL, CAUSE_AH_INVALID, "the destination GID is zero");
 	return 0;
 }
 
@@ -41,13 +42,13 @@ VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
 	bool local;
 
 	if (!link_resolve(context, asked, attr)) {
-		refuse(EINVAL, CAUSE_AH_INVALID, "dlid %u", asked->dlid);
+		error_report(EINVAL, CAUSE_AH_INVALID, "dlid %u", asked->dlid);
 		return NULL;
 	}
 	if (check(context, attr, &sgid) != 0)
 		return NULL;
 	local = gid_is_multicast(attr->grh.dgid.raw) || adapter_stays_local(&attr->grh.dgid);
-	if (answer_of(ah_create(pd_of(pd), attr, &sgid, local, &ah)) != 0)
+	if (error_from(ah_create(pd_of(pd), attr, &sgid, local, &ah)) != 0)
 		return NULL;
 	if (gid_is_multicast(attr->grh.dgid.raw))
 		adapter_meet_group(&attr->grh.dgid);
@@ -61,7 +62,7 @@ VERBS_EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
 	UNCANCELLED;
 
 	if (!live_object_remove(&ah_of(ah)->live, &ah->handle))
-		return refuse_unknown("ibv_destroy_ah");
+		return error_unknown_object("ibv_destroy_ah");
 	ah_destroy(ah_of(ah));
 	return 0;
 }
@@ -148,7 +149,7 @@ VERBS_EXPORT int ibv_init_ah_from_wc(struct ibv_context *ib, uint8_t port_num, s
 	else
 		index = gid_index_of(context, &sender.dgid);
 	if (index < 0) {
-		refuse(EINVAL, CAUSE_GID_UNKNOWN, "the destination of what was received");
+		error_report(EINVAL, CAUSE_GID_UNKNOWN, "the destination of what was received");
 		return -1;
 	}
 	ah_attr->is_global = 1;
@@ -192,7 +193,8 @@ VERBS_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *ib, struct ibv_
 	} else {
 		error = adapter_find_mac(context_of(ib), &attr->grh.dgid, eth_mac);
 		if (error)
-			return refuse(error, CAUSE_NO_PATH, "no Ethernet address: %s", strerror(error));
+			return error_report(error, CAUSE_NO_PATH, "no Ethernet address: %s",
+					    strerror(error));
 	}
 	if (vid)
 		*vid = 0xffff; /* none */

@@ -15,17 +15,12 @@
 #include "object/limits.h"
 #include "object/qp.h"
 #include "verbs/cmd_fd.h"
-#include "verbs/dm.h"
+#include "verbs/ops.h"
 #include "verbs/export.h"
-#include "verbs/flow.h"
 #include "verbs/link.h"
-#include "verbs/mr.h"
-#include "verbs/mw.h"
-#include "verbs/pd.h"
 #include "verbs/query.h"
-#include "verbs/queues.h"
-#include "verbs/refuse.h"
-#include "verbs/unsupported.h"
+#include "verbs/error.h"
+#include "verbs/stubs.h"
 
 /* Programs find ops at fixed distances below ibv_context, whatever their headers' size of it. */
 #define BELOW_CONTEXT(op)                                                                          \
@@ -43,7 +38,7 @@ static void fill_ops(struct context *context)
 
 	verbs->sz = offsetof(struct context, verbs) + sizeof(*verbs);
 	verbs->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
-	unsupported_fill(verbs);
+	stubs_fill(verbs);
 
 	ops->_compat_query_device = verbs_query_device;
 	ops->_compat_query_port = verbs_query_port_compat;
@@ -88,18 +83,18 @@ static struct context *create_context(struct device *device, int cmd_fd, struct 
 	int async_fd;
 
 	if (!context) {
-		refuse(ENOMEM, CAUSE_MEMORY_EXHAUSTED, "context of %s", device->ib.name);
+		error_report(ENOMEM, CAUSE_MEMORY_EXHAUSTED, "context of %s", device->ib.name);
 		return NULL;
 	}
 	if (own_fd)
 		cmd_fd = cmd_fd_create(device->ib.name, adapter_slot(), adapter_cookie(), identity);
 	if (cmd_fd < 0) {
-		refuse(-cmd_fd, CAUSE_MEMORY_EXHAUSTED, "context of %s", device->ib.name);
+		error_report(-cmd_fd, CAUSE_MEMORY_EXHAUSTED, "context of %s", device->ib.name);
 		goto free_context;
 	}
 	async_fd = eventfd_create();
 	if (async_fd < 0) {
-		refuse(-async_fd, CAUSE_MEMORY_EXHAUSTED, "context of %s", device->ib.name);
+		error_report(-async_fd, CAUSE_MEMORY_EXHAUSTED, "context of %s", device->ib.name);
 		goto close_cmd_fd;
 	}
 	fill_ops(context);
@@ -142,8 +137,8 @@ struct ibv_context *context_open(struct device *device, int fd, const struct cmd
 
 	error = -device_refresh(device);
 	if (error) {
-		refuse(error, error == ENODEV ? CAUSE_DEVICE_GONE : CAUSE_MEMORY_EXHAUSTED, "%s",
-		       device->ib.name);
+		error_report(error, error == ENODEV ? CAUSE_DEVICE_GONE : CAUSE_MEMORY_EXHAUSTED,
+			     "%s", device->ib.name);
 		return NULL;
 	}
 	error = adapter_start();

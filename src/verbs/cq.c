@@ -10,8 +10,8 @@
 #include "object/limits.h"
 #include "verbs/cq_ex.h"
 #include "verbs/export.h"
-#include "verbs/queues.h"
-#include "verbs/refuse.h"
+#include "verbs/ops.h"
+#include "verbs/error.h"
 
 VERBS_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 					  struct ibv_comp_channel *channel, int comp_vector)
@@ -54,7 +54,7 @@ VERBS_EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	UNCANCELLED;
 
 	if (!live_object_exists(&cq_of(cq)->live, &cq->handle))
-		return refuse_unknown("ibv_resize_cq");
+		return error_unknown_object("ibv_resize_cq");
 	return -cq_resize(cq_of(cq), cqe);
 }
 
@@ -64,7 +64,7 @@ VERBS_EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 	int error;
 
 	if (!live_object_remove(&cq_of(cq)->live, &cq->handle))
-		return refuse_unknown("ibv_destroy_cq");
+		return error_unknown_object("ibv_destroy_cq");
 	error = -cq_destroy(cq_of(cq));
 	if (error)
 		live_object_add(&cq_of(cq)->live, cq->handle);
@@ -101,7 +101,7 @@ int verbs_modify_cq(struct ibv_cq *ib, struct ibv_modify_cq_attr *attr)
 	struct cq *cq = cq_of(ib);
 
 	if (!live_object_exists(&cq->live, &ib->handle))
-		return refuse_unknown("ibv_modify_cq");
+		return error_unknown_object("ibv_modify_cq");
 	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE) {
 		cause_report(CAUSE_FLAGS_UNKNOWN, 0, "CQ: attr_mask 0x%x", attr->attr_mask);
 		return EINVAL;

@@ -6,7 +6,7 @@
 #include "netdev/device.h"
 #include "base/uncancelled.h"
 #include "verbs/export.h"
-#include "verbs/refuse.h"
+#include "verbs/error.h"
 
 static_assert(offsetof(struct device, ib) == 0, "a list of devices is a list of ibv_devices");
 
@@ -24,7 +24,7 @@ VERBS_EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)
 	if (num_devices)
 		*num_devices = count;
 	if (!list)
-		refuse(errno, CAUSE_MEMORY_EXHAUSTED, "the list of devices");
+		error_report(errno, CAUSE_MEMORY_EXHAUSTED, "the list of devices");
 	return (struct ibv_device **)list;
 }
 

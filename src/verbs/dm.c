@@ -1,4 +1,4 @@
-#include "verbs/dm.h"
+#include "verbs/ops.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -9,18 +9,18 @@
 #include "object/dm.h"
 #include "object/mr.h"
 #include "verbs/cmd_fd.h"
-#include "verbs/refuse.h"
+#include "verbs/error.h"
 
 /* 0, or EINVAL: adapters copy words, and only inside. */
 static int check_copy(const struct dm *dm, uint64_t offset, size_t length)
 {
 	if (!dm_has_range(dm, offset, length))
-		return refuse(EINVAL, CAUSE_DM_RANGE, "offset %lu, length %zu of %zu", offset,
-			      length, dm->length);
+		return error_report(EINVAL, CAUSE_DM_RANGE, "offset %lu, length %zu of %zu", offset,
+				    length, dm->length);
 	if (offset % DM_ALIGNMENT || length % DM_ALIGNMENT)
-		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID,
-			      "device memory is copied in words: offset %lu, length %zu", offset,
-			      length);
+		return error_report(EINVAL, CAUSE_ARGUMENT_INVALID,
+				    "device memory is copied in words: offset %lu, length %zu",
+				    offset, length);
 	return 0;
 }
 
@@ -64,11 +64,11 @@ struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_a
 	struct dm *dm;
 
 	if (attr->comp_mask) {
-		refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "comp_mask 0x%x", attr->comp_mask);
+		error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "comp_mask 0x%x", attr->comp_mask);
 		return NULL;
 	}
-	if (answer_of(dm_create(context_of(context), attr->length, attr->log_align_req,
-				file_of(context), &dm)) != 0)
+	if (error_from(dm_create(context_of(context), attr->length, attr->log_align_req,
+				 file_of(context), &dm)) != 0)
 		return NULL;
 	dm_fill(&dm->ib);
 	if (dm->file >= 0)
@@ -88,7 +88,7 @@ int verbs_free_dm(struct ibv_dm *ib)
 	bool shown;
 
 	if (!live_object_remove(&dm->live, &ib->handle))
-		return refuse_unknown("ibv_free_dm");
+		return error_unknown_object("ibv_free_dm");
 	context = context_of(ib->context);
 	shown = dm->file >= 0 && !dm->imported && !adapter_is_foreign(context);
 	handle = ib->handle;
@@ -97,7 +97,7 @@ int verbs_free_dm(struct ibv_dm *ib)
 	/* before its handle may be another's */
 	if (shown)
 		cmd_fd_show_dm(file, handle, 0);
-	error = answer_of(dm_destroy(dm));
+	error = error_from(dm_destroy(dm));
 	if (!error) {
 		atomic_fetch_sub(&context->objects, 1);
 		return 0;
@@ -123,19 +123,19 @@ struct ibv_mr *verbs_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ib, uint64_t dm
 	};
 
 	if (ib->context != pd->context) {
-		refuse(EINVAL, CAUSE_OTHER_CONTEXT, "ibv_reg_dm_mr");
+		error_report(EINVAL, CAUSE_OTHER_CONTEXT, "ibv_reg_dm_mr");
 		return NULL;
 	}
 	if (adapter_is_foreign(context_of(pd->context))) {
-		refuse(EINVAL, CAUSE_OTHER_PROCESS, "ibv_reg_dm_mr");
+		error_report(EINVAL, CAUSE_OTHER_PROCESS, "ibv_reg_dm_mr");
 		return NULL;
 	}
 	if (!dm_has_range(dm, dm_offset, length)) {
-		refuse(EINVAL, CAUSE_DM_RANGE, "offset %lu, length %zu of %zu", dm_offset, length,
-		       dm->length);
+		error_report(EINVAL, CAUSE_DM_RANGE, "offset %lu, length %zu of %zu", dm_offset,
+			     length, dm->length);
 		return NULL;
 	}
-	if (answer_of(mr_create(&spec, &mr)) != 0)
+	if (error_from(mr_create(&spec, &mr)) != 0)
 		return NULL;
 	live_object_add(&mr->live, mr->ib.handle);
 	return &mr->ib;

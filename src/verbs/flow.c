@@ -1,4 +1,4 @@
-#include "verbs/flow.h"
+#include "verbs/ops.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -7,15 +7,17 @@
 #include "object/context.h"
 #include "object/flow.h"
 #include "object/qp.h"
-#include "verbs/refuse.h"
+#include "verbs/error.h"
 
 static int check_qp(struct ibv_qp *ib)
 {
 	if (ib->qp_type != IBV_QPT_RAW_PACKET)
-		return refuse(ib->qp_type == IBV_QPT_UD ? EOPNOTSUPP : EINVAL, CAUSE_WRONG_TYPE,
-			      "flows are for RAW_PACKET, QP 0x%06x is of type %d", ib->qp_num, ib->qp_type);
+		return error_report(ib->qp_type == IBV_QPT_UD ? EOPNOTSUPP : EINVAL,
+				    CAUSE_WRONG_TYPE,
+				    "flows are for RAW_PACKET, QP 0x%06x is of type %d", ib->qp_num,
+				    ib->qp_type);
 	if (adapter_is_foreign(qp_of(ib)->context))
-		return refuse(EINVAL, CAUSE_OTHER_PROCESS, "QP 0x%06x", ib->qp_num);
+		return error_report(EINVAL, CAUSE_OTHER_PROCESS, "QP 0x%06x", ib->qp_num);
 	return 0;
 }
 
@@ -24,7 +26,7 @@ static struct ibv_flow *create_flow(struct ibv_qp *ib, struct ibv_flow_attr *att
 	struct flow *flow;
 	int error;
 
-	if (check_qp(ib) || answer_of(flow_create(qp_of(ib), attr, &flow)) != 0)
+	if (check_qp(ib) || error_from(flow_create(qp_of(ib), attr, &flow)) != 0)
 		return NULL;
 	error = adapter_attach_flow(qp_of(ib), flow);
 	if (error) {
@@ -41,7 +43,7 @@ static int destroy_flow(struct ibv_flow *ib)
 	struct flow *flow = flow_of(ib);
 
 	if (!live_object_remove(&flow->live, &ib->handle))
-		return refuse_unknown("ibv_destroy_flow");
+		return error_unknown_object("ibv_destroy_flow");
 	if (!adapter_is_foreign(context_of(ib->context)))
 		adapter_detach_flow(flow->qp, flow);
 	flow_free(flow);
@@ -54,8 +56,8 @@ static struct ibv_counters *create_counters(struct ibv_context *context,
 	struct counters *counters;
 
 	if (attr->comp_mask) {
-		refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_create_counters: comp_mask 0x%x",
-		       attr->comp_mask);
+		error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_create_counters: comp_mask 0x%x",
+			     attr->comp_mask);
 		return NULL;
 	}
 	counters = counters_create(context);
@@ -74,9 +76,9 @@ static int destroy_counters(struct ibv_counters *ib)
 	int error;
 
 	if (!live_object_remove(&counters_of(ib)->live, NULL))
-		return refuse_unknown("ibv_destroy_counters");
+		return error_unknown_object("ibv_destroy_counters");
 	context = context_of(ib->context);
-	error = answer_of(counters_destroy(counters_of(ib)));
+	error = error_from(counters_destroy(counters_of(ib)));
 	if (!error)
 		atomic_fetch_sub(&context->objects, 1);
 	else
@@ -89,19 +91,21 @@ static int attach_counters_point_flow(struct ibv_counters *counters,
 				      struct ibv_counter_attach_attr *attr, struct ibv_flow *flow)
 {
 	if (attr->comp_mask)
-		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "counters: comp_mask 0x%x", attr->comp_mask);
+		return error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "counters: comp_mask 0x%x",
+				    attr->comp_mask);
 	if (flow)
-		return refuse(EOPNOTSUPP, CAUSE_UNSUPPORTED,
-			      "counters for a flow that exists: give them with its specs");
-	return answer_of(counters_define(counters_of(counters), attr->index, attr->counter_desc));
+		return error_report(EOPNOTSUPP, CAUSE_UNSUPPORTED,
+				    "counters for a flow that exists: give them with its specs");
+	return error_from(counters_define(counters_of(counters), attr->index, attr->counter_desc));
 }
 
 static int read_counters(struct ibv_counters *counters, uint64_t *values, uint32_t count,
 			 uint32_t flags)
 {
 	if (flags & ~(uint32_t)IBV_READ_COUNTERS_ATTR_PREFER_CACHED)
-		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_read_counters: flags 0x%x", flags);
-	return answer_of(counters_read(counters_of(counters), values, count));
+		return error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_read_counters: flags 0x%x",
+				    flags);
+	return error_from(counters_read(counters_of(counters), values, count));
 }
 
 void flow_fill(struct verbs_context *verbs)

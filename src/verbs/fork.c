@@ -1,7 +1,7 @@
 #include <infiniband/verbs.h>
 
 #include "verbs/export.h"
-#include "verbs/fork.h"
+#include "verbs/undeclared.h"
 
 /* Nothing is pinned, so copy-on-write does no harm: a child's memory is its own, ours stays ours. */
 

@@ -7,7 +7,8 @@
 #include "base/uncancelled.h"
 #include "base/lid.h"
 #include "verbs/export.h"
-#include "verbs/refuse.h"
+#include "verbs/error.h"
+#include "verbs/undeclared.h"
 
 static bool is_zero(const union ibv_gid *gid)
 {
@@ -44,9 +45,9 @@ int gid_index_of(struct context *context, const union ibv_gid *gid)
 static int check_slot(uint32_t port_num, uint32_t index)
 {
 	if (port_num != DEVICE_PORT)
-		return refuse(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
+		return error_report(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
 	if (index >= DEVICE_GIDS)
-		return refuse(EINVAL, CAUSE_GID_UNKNOWN, "index %u", index);
+		return error_report(EINVAL, CAUSE_GID_UNKNOWN, "index %u", index);
 	return 0;
 }
 
@@ -108,7 +109,8 @@ VERBS_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_nu
 	if (error)
 		return error;
 	if (flags || entry_size < sizeof(entry->gid))
-		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_query_gid_ex: flags 0x%x", flags);
+		return error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_query_gid_ex: flags 0x%x",
+				    flags);
 	if (!fill_entry(context_of(context), gid_index, &found))
 		return errno = ENODATA; /* an empty slot is no mistake: no cause */
 	store_entry(entry, entry_size, &found);
@@ -124,14 +126,15 @@ VERBS_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context,
 	size_t count = 0;
 
 	if (flags || entry_size < sizeof(entries->gid))
-		return -refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_query_gid_table: flags 0x%x",
-			       flags);
+		return -error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_query_gid_table: flags 0x%x",
+				     flags);
 	for (uint32_t i = 0; i < DEVICE_GIDS; i++) {
 		if (!fill_entry(context_of(context), i, &found))
 			continue;
 		if (count == max_entries)
-			return -refuse(EINVAL, CAUSE_ARGUMENT_INVALID,
-				       "the GID table has more than %zu entries", max_entries);
+			return -error_report(EINVAL, CAUSE_ARGUMENT_INVALID,
+					     "the GID table has more than %zu entries",
+					     max_entries);
 		store_entry((char *)entries + count++ * entry_size, entry_size, &found);
 	}
 	return count;
@@ -143,11 +146,11 @@ VERBS_EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, i
 	UNCANCELLED;
 
 	if (port_num != DEVICE_PORT) {
-		refuse(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
+		error_report(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
 		return -1;
 	}
 	if (index != 0) {
-		refuse(EINVAL, CAUSE_PKEY_UNKNOWN, "index %d", index);
+		error_report(EINVAL, CAUSE_PKEY_UNKNOWN, "index %d", index);
 		return -1;
 	}
 	*pkey = IDENTITY_PKEY; /* the same in either byte order */

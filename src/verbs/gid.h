@@ -18,13 +18,4 @@ bool gid_at(struct context *context, uint32_t index, union ibv_gid *gid);
 /* The index of the GID, or -1. */
 int gid_index_of(struct context *context, const union ibv_gid *gid);
 
-/* rdma-core's private type of a GID; no header of it is installed. */
-enum gid_type_sysfs {
-	GID_TYPE_SYSFS_IB_ROCE_V1,
-	GID_TYPE_SYSFS_ROCE_V2,
-};
-
-int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index,
-		       int *type);
-
 #endif

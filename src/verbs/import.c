@@ -18,9 +18,9 @@
 #include "object/mr.h"
 #include "verbs/cmd_fd.h"
 #include "verbs/context.h"
-#include "verbs/dm.h"
+#include "verbs/ops.h"
 #include "verbs/export.h"
-#include "verbs/refuse.h"
+#include "verbs/error.h"
 
 static struct device *find_device(const char *name)
 {
@@ -46,12 +46,13 @@ VERBS_EXPORT struct ibv_context *ibv_import_device(int fd)
 	struct cmd_fd cmd_fd;
 
 	if (cmd_fd_read(fd, &cmd_fd) < 0) {
-		refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "descriptor %d is no context's cmd_fd", fd);
+		error_report(EINVAL, CAUSE_ARGUMENT_INVALID, "descriptor %d is no context's cmd_fd",
+			     fd);
 		return NULL;
 	}
 	device = find_device(cmd_fd.device);
 	if (!device) {
-		refuse(ENODEV, CAUSE_DEVICE_GONE, "%s", cmd_fd.device);
+		error_report(ENODEV, CAUSE_DEVICE_GONE, "%s", cmd_fd.device);
 		return NULL;
 	}
 	context = context_open(device, fd, &cmd_fd);
@@ -66,9 +67,10 @@ static bool is_same(struct ibv_context *maker, struct ibv_context *context)
 	       context_of(maker)->number == context_of(context)->number;
 }
 
-static void *refuse_handle(const char *what, uint32_t handle)
+static void *unknown_handle(const char *what, uint32_t handle)
 {
-	refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "%s %u is not one of that context", what, handle);
+	error_report(EINVAL, CAUSE_ARGUMENT_INVALID, "%s %u is not one of that context", what,
+		     handle);
 	return NULL;
 }
 
@@ -83,8 +85,8 @@ VERBS_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t 
 	else if (cmd_fd_shows_pd(context->cmd_fd, handle))
 		error = pd_create(context, &pd);
 	else
-		return refuse_handle("PD", handle);
-	if (answer_of(error) != 0)
+		return unknown_handle("PD", handle);
+	if (error_from(error) != 0)
 		return NULL;
 	pd->ib.handle = handle;
 	pd->imported = true;
@@ -98,9 +100,9 @@ VERBS_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
 	UNCANCELLED;
 
 	if (!live_object_exists(&pd_of(pd)->live, &pd->handle))
-		refuse_unknown("ibv_unimport_pd");
+		error_unknown_object("ibv_unimport_pd");
 	else if (!pd_of(pd)->imported)
-		refuse(EINVAL, CAUSE_WRONG_TYPE, "PD %u was not imported", pd->handle);
+		error_report(EINVAL, CAUSE_WRONG_TYPE, "PD %u was not imported", pd->handle);
 	else if (live_object_remove(&pd_of(pd)->live, NULL))
 		pd_abandon(pd_of(pd));
 }
@@ -119,7 +121,7 @@ VERBS_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 				 cmd_fd_shows_pd(pd->context->cmd_fd, pd->handle) :
 				 0;
 		if (!number)
-			return refuse_handle("memory region", handle);
+			return unknown_handle("memory region", handle);
 		error = adapter_import_region(pd_of(pd), number, handle, &mr);
 	}
 	if (error) {
@@ -135,7 +137,7 @@ VERBS_EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
 	UNCANCELLED;
 
 	if (!live_object_remove(&mr_of(mr)->live, &mr->handle))
-		refuse_unknown("ibv_unimport_mr");
+		error_unknown_object("ibv_unimport_mr");
 	else if (!mr_unimport(mr_of(mr)))
 		live_object_add(&mr_of(mr)->live, mr->handle);
 }
@@ -152,10 +154,10 @@ VERBS_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t 
 	} else {
 		length = cmd_fd_shows_dm(context->cmd_fd, handle);
 		if (!length)
-			return refuse_handle("device memory", handle);
+			return unknown_handle("device memory", handle);
 		error = dm_import_file(context_of(context), context->cmd_fd, handle, length, &dm);
 	}
-	if (answer_of(error) != 0)
+	if (error_from(error) != 0)
 		return NULL;
 	dm_fill(&dm->ib);
 	atomic_fetch_add(&context_of(context)->objects, 1);
@@ -169,7 +171,7 @@ VERBS_EXPORT void ibv_unimport_dm(struct ibv_dm *dm)
 	struct context *context;
 
 	if (!live_object_remove(&dm_of(dm)->live, &dm->handle)) {
-		refuse_unknown("ibv_unimport_dm");
+		error_unknown_object("ibv_unimport_dm");
 		return;
 	}
 	context = context_of(dm->context);

@@ -1,95 +1,110 @@
-#include "verbs/marshall.h"
-
+/*
+ * Copies between the kernel's structs and those of verbs, which librdmacm used once.
+ *
+ * A table for each pair of structs says which fields are the same. Both sides have the same byte
+ * order. A field is as long on both sides, or one byte on one side and four on the other.
+ */
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>
 #include <string.h>
 
 #include "verbs/export.h"
+#include "verbs/undeclared.h"
+
+struct part {
+	uint16_t offset;
+	uint16_t size;
+};
+
+struct field {
+	struct part verbs;
+	struct part kernel;
+};
+
+/* clang-format off */
+#define PART(type, name) { offsetof(struct type, name), sizeof(((struct type *)NULL)->name) }
+
+#define AH(name) { PART(ibv_ah_attr, name), PART(ib_uverbs_ah_attr, name) }
+
+static const struct field ah_fields[] = {
+	AH(grh.dgid), AH(grh.flow_label), AH(grh.sgid_index), AH(grh.hop_limit),
+	AH(grh.traffic_class), AH(dlid), AH(sl), AH(src_path_bits), AH(static_rate),
+	AH(is_global), AH(port_num),
+};
+
+#define QP(name) { PART(ibv_qp_attr, name), PART(ib_uverbs_qp_attr, name) }
+#define CAP(name) { PART(ibv_qp_attr, cap.name), PART(ib_uverbs_qp_attr, name) }
+
+static const struct field qp_fields[] = {
+	QP(cur_qp_state), QP(path_mtu), QP(path_mig_state), QP(qkey), QP(rq_psn), QP(sq_psn),
+	QP(dest_qp_num), QP(qp_access_flags), CAP(max_send_wr), CAP(max_recv_wr),
+	CAP(max_send_sge), CAP(max_recv_sge), CAP(max_inline_data), QP(pkey_index),
+	QP(alt_pkey_index), QP(en_sqd_async_notify), QP(sq_draining), QP(max_rd_atomic),
+	QP(max_dest_rd_atomic), QP(min_rnr_timer), QP(port_num), QP(timeout), QP(retry_cnt),
+	QP(rnr_retry), QP(alt_port_num), QP(alt_timeout),
+};
+
+#define PATH(name) { PART(ibv_sa_path_rec, name), PART(ib_user_path_rec, name) }
+
+static const struct field path_fields[] = {
+	PATH(dgid), PATH(sgid), PATH(dlid), PATH(slid), PATH(raw_traffic), PATH(flow_label),
+	PATH(hop_limit), PATH(traffic_class), PATH(reversible), PATH(numb_path), PATH(pkey),
+	PATH(sl), PATH(mtu_selector), PATH(mtu), PATH(rate_selector), PATH(rate),
+	PATH(packet_life_time), PATH(preference), PATH(packet_life_time_selector),
+};
+
+/* clang-format on */
+
+static void copy_part(void *dst, struct part to, const void *src, struct part from)
+{
+	uint8_t *out = (uint8_t *)dst + to.offset;
+	const uint8_t *in = (const uint8_t *)src + from.offset;
+	uint32_t value = *in;
+
+	if (to.size == from.size) {
+		memcpy(out, in, to.size);
+	} else if (to.size > from.size) {
+		memcpy(out, &value, sizeof(value));
+	} else {
+		memcpy(&value, in, sizeof(value));
+		*out = (uint8_t)value;
+	}
+}
+
+static void from_kernel(void *dst, const void *src, const struct field *fields, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		copy_part(dst, fields[i].verbs, src, fields[i].kernel);
+}
+
+static void to_kernel(void *dst, const void *src, const struct field *fields, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		copy_part(dst, fields[i].kernel, src, fields[i].verbs);
+}
+
+#define TABLE(fields) (fields), sizeof(fields) / sizeof((fields)[0])
 
 VERBS_EXPORT void ibv_copy_ah_attr_from_kern(struct ibv_ah_attr *dst, struct ib_uverbs_ah_attr *src)
 {
-	memcpy(dst->grh.dgid.raw, src->grh.dgid, sizeof(dst->grh.dgid));
-	dst->grh.flow_label = src->grh.flow_label;
-	dst->grh.sgid_index = src->grh.sgid_index;
-	dst->grh.hop_limit = src->grh.hop_limit;
-	dst->grh.traffic_class = src->grh.traffic_class;
-	dst->dlid = src->dlid;
-	dst->sl = src->sl;
-	dst->src_path_bits = src->src_path_bits;
-	dst->static_rate = src->static_rate;
-	dst->is_global = src->is_global;
-	dst->port_num = src->port_num;
+	from_kernel(dst, src, TABLE(ah_fields));
 }
 
 VERBS_EXPORT void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *dst, struct ib_uverbs_qp_attr *src)
 {
-	dst->cur_qp_state = src->cur_qp_state;
-	dst->path_mtu = src->path_mtu;
-	dst->path_mig_state = src->path_mig_state;
-	dst->qkey = src->qkey;
-	dst->rq_psn = src->rq_psn;
-	dst->sq_psn = src->sq_psn;
-	dst->dest_qp_num = src->dest_qp_num;
-	dst->qp_access_flags = src->qp_access_flags;
-
-	dst->cap.max_send_wr = src->max_send_wr;
-	dst->cap.max_recv_wr = src->max_recv_wr;
-	dst->cap.max_send_sge = src->max_send_sge;
-	dst->cap.max_recv_sge = src->max_recv_sge;
-	dst->cap.max_inline_data = src->max_inline_data;
-
+	from_kernel(dst, src, TABLE(qp_fields));
 	ibv_copy_ah_attr_from_kern(&dst->ah_attr, &src->ah_attr);
 	ibv_copy_ah_attr_from_kern(&dst->alt_ah_attr, &src->alt_ah_attr);
-
-	dst->pkey_index = src->pkey_index;
-	dst->alt_pkey_index = src->alt_pkey_index;
-	dst->en_sqd_async_notify = src->en_sqd_async_notify;
-	dst->sq_draining = src->sq_draining;
-	dst->max_rd_atomic = src->max_rd_atomic;
-	dst->max_dest_rd_atomic = src->max_dest_rd_atomic;
-	dst->min_rnr_timer = src->min_rnr_timer;
-	dst->port_num = src->port_num;
-	dst->timeout = src->timeout;
-	dst->retry_cnt = src->retry_cnt;
-	dst->rnr_retry = src->rnr_retry;
-	dst->alt_port_num = src->alt_port_num;
-	dst->alt_timeout = src->alt_timeout;
 }
-
-/* The fields that both structs have under the same name, with the same meaning and byte order. */
-#define COPY_PATH_REC(dst, src)                                                                    \
-	do {                                                                                       \
-		(dst)->dlid = (src)->dlid;                                                         \
-		(dst)->slid = (src)->slid;                                                         \
-		(dst)->raw_traffic = (src)->raw_traffic;                                           \
-		(dst)->flow_label = (src)->flow_label;                                             \
-		(dst)->hop_limit = (src)->hop_limit;                                               \
-		(dst)->traffic_class = (src)->traffic_class;                                       \
-		(dst)->reversible = (src)->reversible;                                             \
-		(dst)->numb_path = (src)->numb_path;                                               \
-		(dst)->pkey = (src)->pkey;                                                         \
-		(dst)->sl = (src)->sl;                                                             \
-		(dst)->mtu_selector = (src)->mtu_selector;                                         \
-		(dst)->mtu = (src)->mtu;                                                           \
-		(dst)->rate_selector = (src)->rate_selector;                                       \
-		(dst)->rate = (src)->rate;                                                         \
-		(dst)->packet_life_time = (src)->packet_life_time;                                 \
-		(dst)->preference = (src)->preference;                                             \
-		(dst)->packet_life_time_selector = (src)->packet_life_time_selector;               \
-	} while (0)
 
 VERBS_EXPORT void ibv_copy_path_rec_from_kern(struct ibv_sa_path_rec *dst,
 					      struct ib_user_path_rec *src)
 {
-	memcpy(dst->dgid.raw, src->dgid, sizeof(dst->dgid));
-	memcpy(dst->sgid.raw, src->sgid, sizeof(dst->sgid));
-	COPY_PATH_REC(dst, src);
+	from_kernel(dst, src, TABLE(path_fields));
 }
 
 VERBS_EXPORT void ibv_copy_path_rec_to_kern(struct ib_user_path_rec *dst,
 					    struct ibv_sa_path_rec *src)
 {
-	memcpy(dst->dgid, src->dgid.raw, sizeof(src->dgid));
-	memcpy(dst->sgid, src->sgid.raw, sizeof(src->sgid));
-	COPY_PATH_REC(dst, src);
+	to_kernel(dst, src, TABLE(path_fields));
 }

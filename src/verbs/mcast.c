@@ -5,18 +5,19 @@
 #include "base/uncancelled.h"
 #include "object/qp.h"
 #include "verbs/export.h"
-#include "verbs/refuse.h"
+#include "verbs/error.h"
 
 static int check(struct ibv_qp *qp, const union ibv_gid *gid)
 {
 	if (qp->qp_type != IBV_QPT_UD)
-		return refuse(EINVAL, CAUSE_WRONG_TYPE,
-			      "multicast is for UD, QP 0x%06x is of type %d", qp->qp_num,
-			      qp->qp_type);
+		return error_report(EINVAL, CAUSE_WRONG_TYPE,
+				    "multicast is for UD, QP 0x%06x is of type %d", qp->qp_num,
+				    qp->qp_type);
 	if (!gid_is_multicast(gid->raw))
-		return refuse(EINVAL, CAUSE_MULTICAST_GID, "it begins with 0x%02x", gid->raw[0]);
+		return error_report(EINVAL, CAUSE_MULTICAST_GID, "it begins with 0x%02x",
+				    gid->raw[0]);
 	if (adapter_is_foreign(qp_of(qp)->context))
-		return refuse(EINVAL, CAUSE_OTHER_PROCESS, "QP 0x%06x", qp->qp_num);
+		return error_report(EINVAL, CAUSE_OTHER_PROCESS, "QP 0x%06x", qp->qp_num);
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-#include "verbs/mr.h"
+#include "verbs/ops.h"
 
 #include "adapter/adapter.h"
 #include "base/uncancelled.h"
@@ -7,7 +7,7 @@
 #include "memory/pin.h"
 #include "memory/hazard.h"
 #include "verbs/export.h"
-#include "verbs/refuse.h"
+#include "verbs/error.h"
 
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
@@ -19,7 +19,7 @@ static struct pd *own_pd(struct ibv_pd *pd)
 {
 	if (!adapter_is_foreign(context_of(pd->context)))
 		return pd_of(pd);
-	refuse(EINVAL, CAUSE_OTHER_PROCESS, "PD %u", pd->handle);
+	error_report(EINVAL, CAUSE_OTHER_PROCESS, "PD %u", pd->handle);
 	return NULL;
 }
 
@@ -27,7 +27,7 @@ static struct ibv_mr *create(const struct mr_spec *spec)
 {
 	struct mr *mr;
 
-	if (!spec->pd || answer_of(mr_create(spec, &mr)) != 0)
+	if (!spec->pd || error_from(mr_create(spec, &mr)) != 0)
 		return NULL;
 	live_object_add(&mr->live, mr->ib.handle);
 	return &mr->ib;
@@ -74,7 +74,7 @@ VERBS_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset
 	};
 	struct ibv_mr *mr;
 
-	if (!spec.pd || answer_of(dmabuf_map(fd, offset, length, access & WRITES, &dmabuf)) != 0)
+	if (!spec.pd || error_from(dmabuf_map(fd, offset, length, access & WRITES, &dmabuf)) != 0)
 		return NULL;
 	spec.addr = dmabuf.range;
 	mr = create(&spec);
@@ -100,26 +100,26 @@ struct ibv_mr *verbs_alloc_null_mr(struct ibv_pd *pd)
 static int check_rereg(int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	if (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED)
-		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_rereg_mr flags 0x%x", flags);
+		return error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_rereg_mr flags 0x%x", flags);
 	if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && (!length || !addr))
-		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID,
-			      "ibv_rereg_mr with addr %p, length %zu", addr, length);
+		return error_report(EINVAL, CAUSE_ARGUMENT_INVALID,
+				    "ibv_rereg_mr with addr %p, length %zu", addr, length);
 	if (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS))
-		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID,
-			      "ibv_rereg_mr with access 0x%x but not its flag", access);
+		return error_report(EINVAL, CAUSE_ARGUMENT_INVALID,
+				    "ibv_rereg_mr with access 0x%x but not its flag", access);
 	if ((flags & IBV_REREG_MR_CHANGE_PD) && !pd)
-		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_rereg_mr with no PD");
+		return error_report(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_rereg_mr with no PD");
 	return 0;
 }
 
 static int check_rereg_command(struct ibv_mr *mr, int flags, struct ibv_pd *pd)
 {
 	if (!live_object_exists(&mr_of(mr)->live, &mr->handle))
-		return refuse_unknown("ibv_rereg_mr");
+		return error_unknown_object("ibv_rereg_mr");
 	if (!flags)
-		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_rereg_mr without flags");
+		return error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_rereg_mr without flags");
 	if ((flags & IBV_REREG_MR_CHANGE_PD) && pd->context != mr->context)
-		return refuse(EINVAL, CAUSE_OTHER_CONTEXT, "ibv_rereg_mr");
+		return error_report(EINVAL, CAUSE_OTHER_CONTEXT, "ibv_rereg_mr");
 	return 0;
 }
 
@@ -136,8 +136,8 @@ VERBS_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, v
 		errno = EINVAL;
 		return IBV_REREG_MR_ERR_INPUT;
 	}
-	if (answer_of(mr_change(mr_of(mr), flags, pd ? pd_of(pd) : NULL, addr, length, access)) !=
-		    0)
+	if (error_from(mr_change(mr_of(mr), flags, pd ? pd_of(pd) : NULL, addr, length, access)) !=
+	    0)
 		return IBV_REREG_MR_ERR_CMD;
 	return 0;
 }
@@ -148,8 +148,8 @@ VERBS_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	int error;
 
 	if (!live_object_remove(&mr_of(mr)->live, &mr->handle))
-		return refuse_unknown("ibv_dereg_mr");
-	error = answer_of(mr_destroy(mr_of(mr)));
+		return error_unknown_object("ibv_dereg_mr");
+	error = error_from(mr_destroy(mr_of(mr)));
 	if (error)
 		live_object_add(&mr_of(mr)->live, mr->handle);
 	return error;
@@ -167,14 +167,15 @@ static int find_range(struct ibv_pd *pd, const struct ibv_sge *sge, bool writabl
 	if (verdict == KEY_OK && (flags & KEY_ON_DEMAND))
 		return 0;
 	if (verdict == KEY_OK)
-		return refuse(EINVAL, CAUSE_ACCESS_UNSUPPORTED,
-			      "ibv_advise_mr: lkey 0x%08x is not IBV_ACCESS_ON_DEMAND", sge->lkey);
+		return error_report(EINVAL, CAUSE_ACCESS_UNSUPPORTED,
+				    "ibv_advise_mr: lkey 0x%08x is not IBV_ACCESS_ON_DEMAND",
+				    sge->lkey);
 	if (verdict == KEY_BAD_PD || verdict == KEY_BAD_ACCESS)
 		error = EPERM;
-	return refuse(error, key_cause_local(verdict),
-		      "ibv_advise_mr: lkey 0x%08x, addr 0x%lx, "
-		      "length %u",
-		      sge->lkey, sge->addr, sge->length);
+	return error_report(error, key_cause_local(verdict),
+			    "ibv_advise_mr: lkey 0x%08x, addr 0x%lx, "
+			    "length %u",
+			    sge->lkey, sge->addr, sge->length);
 }
 
 static int prefetch(struct ibv_pd *pd, const struct ibv_sge *sge, bool writable, bool populate)
@@ -186,8 +187,9 @@ static int prefetch(struct ibv_pd *pd, const struct ibv_sge *sge, bool writable,
 	hazard = hazard_set(adapter_slot(), sge->lkey);
 	error = find_range(pd, sge, writable, &host);
 	if (!error && populate && pin_range((void *)(uintptr_t)host, sge->length, writable) < 0)
-		error = refuse(EFAULT, CAUSE_ADDRESS_NOT_MAPPED,
-			       "ibv_advise_mr: addr 0x%lx, length %u", sge->addr, sge->length);
+		error = error_report(EFAULT, CAUSE_ADDRESS_NOT_MAPPED,
+				     "ibv_advise_mr: addr 0x%lx, length %u", sge->addr,
+				     sge->length);
 	hazard_clear(hazard);
 	return error;
 }
@@ -202,11 +204,13 @@ int verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_
 	if (!own_pd(pd))
 		return EINVAL;
 	if (advice != IBV_ADVISE_MR_ADVICE_PREFETCH && !writable && populate)
-		return refuse(ENOTSUP, CAUSE_ARGUMENT_INVALID, "ibv_advise_mr: advice %d", advice);
+		return error_report(ENOTSUP, CAUSE_ARGUMENT_INVALID, "ibv_advise_mr: advice %d",
+				    advice);
 	if (flags & ~IBV_ADVISE_MR_FLAG_FLUSH)
-		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_advise_mr: flags 0x%x", flags);
+		return error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_advise_mr: flags 0x%x",
+				    flags);
 	if (num_sges == 0)
-		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_advise_mr: no range");
+		return error_report(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_advise_mr: no range");
 	for (uint32_t i = 0; i < num_sges; i++) {
 		int error = prefetch(pd, &sg_list[i], writable, populate);
 

@@ -1,4 +1,4 @@
-#include "verbs/pd.h"
+#include "verbs/ops.h"
 
 #include <stdatomic.h>
 
@@ -8,14 +8,14 @@
 #include "object/pd.h"
 #include "verbs/cmd_fd.h"
 #include "verbs/export.h"
-#include "verbs/refuse.h"
+#include "verbs/error.h"
 
 VERBS_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
 	UNCANCELLED;
 	struct pd *pd;
 
-	if (answer_of(pd_create(context, &pd)) != 0)
+	if (error_from(pd_create(context, &pd)) != 0)
 		return NULL;
 	if (!context_of(context)->elsewhere)
 		cmd_fd_show_pd(context->cmd_fd, pd->ib.handle, pd->number);
@@ -33,11 +33,11 @@ VERBS_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	int error;
 
 	if (!live_object_remove(&pd_of(pd)->live, &pd->handle))
-		return refuse_unknown("ibv_dealloc_pd");
+		return error_unknown_object("ibv_dealloc_pd");
 	context = context_of(pd->context);
 	is_shown = !pd_of(pd)->parent && !pd_of(pd)->imported && !context->elsewhere;
 	handle = pd->handle;
-	error = answer_of(pd_destroy(pd_of(pd)));
+	error = error_from(pd_destroy(pd_of(pd)));
 	if (error)
 		live_object_add(&pd_of(pd)->live, handle);
 
@@ -60,23 +60,24 @@ struct ibv_pd *verbs_alloc_parent_domain(struct ibv_context *context,
 	struct pd *pd;
 
 	if (attr->comp_mask & ~KNOWN_PARENT_DOMAIN) {
-		refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "comp_mask 0x%x", attr->comp_mask);
+		error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "comp_mask 0x%x", attr->comp_mask);
 		return NULL;
 	}
 	if (!attr->pd) {
-		refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "a parent domain without a PD");
+		error_report(EINVAL, CAUSE_ARGUMENT_INVALID, "a parent domain without a PD");
 		return NULL;
 	}
 	if (attr->pd->context != context || (attr->td && attr->td->context != context)) {
-		refuse(EINVAL, CAUSE_OTHER_CONTEXT, "parent domain");
+		error_report(EINVAL, CAUSE_OTHER_CONTEXT, "parent domain");
 		return NULL;
 	}
 	if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) &&
 	    (!attr->alloc || !attr->free)) {
-		refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "a parent domain with half its allocators");
+		error_report(EINVAL, CAUSE_ARGUMENT_INVALID,
+			     "a parent domain with half its allocators");
 		return NULL;
 	}
-	if (answer_of(pd_create_parent(pd_of(attr->pd), attr->td ? td_of(attr->td) : NULL, &pd)) !=
+	if (error_from(pd_create_parent(pd_of(attr->pd), attr->td ? td_of(attr->td) : NULL, &pd)) !=
 	    0)
 		return NULL;
 	atomic_fetch_add(&context_of(context)->objects, 1);
@@ -90,10 +91,10 @@ struct ibv_td *verbs_alloc_td(struct ibv_context *context, struct ibv_td_init_at
 	struct td *td;
 
 	if (init_attr->comp_mask) {
-		refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "comp_mask 0x%x", init_attr->comp_mask);
+		error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "comp_mask 0x%x", init_attr->comp_mask);
 		return NULL;
 	}
-	if (answer_of(td_create(context, &td)) != 0)
+	if (error_from(td_create(context, &td)) != 0)
 		return NULL;
 	atomic_fetch_add(&context_of(context)->objects, 1);
 	live_object_add(&td->live, 0);
@@ -107,9 +108,9 @@ int verbs_dealloc_td(struct ibv_td *td)
 	int error;
 
 	if (!live_object_remove(&td_of(td)->live, NULL))
-		return refuse_unknown("ibv_dealloc_td");
+		return error_unknown_object("ibv_dealloc_td");
 	context = context_of(td->context);
-	error = answer_of(td_destroy(td_of(td)));
+	error = error_from(td_destroy(td_of(td)));
 	if (!error)
 		atomic_fetch_sub(&context->objects, 1);
 	else

@@ -6,7 +6,7 @@
 #include "base/cause.h"
 #include "object/qp.h"
 #include "object/qp_states.h"
-#include "verbs/queues.h"
+#include "verbs/ops.h"
 
 int post_check_state(const struct qp *qp)
 {
@@ -57,7 +57,7 @@ int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_w
 	return error;
 }
 
-static int refuse_receive(const struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+static int reject_receive(const struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	if (qp->srq || qp->type == IBV_QPT_XRC_SEND || qp->type == IBV_QPT_XRC_RECV)
 		cause_report(CAUSE_RECEIVE_ON_SRQ_QP, qp->ib.qp_num, NULL);
@@ -74,7 +74,7 @@ int verbs_post_recv(struct ibv_qp *ib, struct ibv_recv_wr *wr, struct ibv_recv_w
 
 	if (qp->srq || qp_state(qp) == IBV_QPS_RESET || qp->type == IBV_QPT_XRC_SEND ||
 	    qp->type == IBV_QPT_XRC_RECV)
-		return refuse_receive(qp, wr, bad_wr);
+		return reject_receive(qp, wr, bad_wr);
 	error = rq_post(&qp->own_rq, wr, bad_wr);
 	/*
 	 * The state after the post. qp_enter_error sets it before it flushes, and both take the RQ's

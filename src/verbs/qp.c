@@ -15,8 +15,8 @@
 #include "verbs/export.h"
 #include "verbs/qp_ex.h"
 #include "verbs/query.h"
-#include "verbs/queues.h"
-#include "verbs/refuse.h"
+#include "verbs/ops.h"
+#include "verbs/error.h"
 
 #define COMP_MASK_OFFERED                                                                          \
 	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS |             \
@@ -51,7 +51,7 @@ static int check_ex(struct ibv_context *context, const struct ibv_qp_init_attr_e
 	if (attr->qp_type == IBV_QPT_XRC_RECV) {
 		if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD && attr->xrcd)
 			return 0;
-		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "XRC_RECV QP: no XRC domain");
+		return error_report(EINVAL, CAUSE_ARGUMENT_INVALID, "XRC_RECV QP: no XRC domain");
 	}
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context) {
 		cause_report(CAUSE_ARGUMENT_INVALID, 0, "QP: no PD of this context");
@@ -145,16 +145,18 @@ struct ibv_qp *verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_att
 
 	if (attr->comp_mask & ~(uint32_t)(OPEN_REQUIRED | IBV_QP_OPEN_ATTR_CONTEXT) ||
 	    (attr->comp_mask & OPEN_REQUIRED) != OPEN_REQUIRED) {
-		refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_open_qp: comp_mask 0x%x", attr->comp_mask);
+		error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_open_qp: comp_mask 0x%x",
+			     attr->comp_mask);
 		return NULL;
 	}
 	if (attr->qp_type != IBV_QPT_XRC_RECV || attr->xrcd->context != context) {
-		refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_open_qp: QP type %d", attr->qp_type);
+		error_report(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_open_qp: QP type %d",
+			     attr->qp_type);
 		return NULL;
 	}
-	if (answer_of(qp_open(context_of(context), xrcd_of(attr->xrcd), attr->qp_num,
-			      attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL,
-			      &handle)) != 0)
+	if (error_from(qp_open(context_of(context), xrcd_of(attr->xrcd), attr->qp_num,
+			       attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL,
+			       &handle)) != 0)
 		return NULL;
 	live_object_add(&handle->live, handle->ib.handle);
 	return &handle->ib;
@@ -166,7 +168,7 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int a
 	UNCANCELLED;
 
 	if (!live_object_exists(&qp_of(qp)->live, &qp->handle))
-		return refuse_unknown("ibv_query_qp");
+		return error_unknown_object("ibv_query_qp");
 	qp_query(qp_behind(qp), attr, init_attr);
 	if (context_of(qp->context)->infiniband)
 		attr->ah_attr = qp_behind(qp)->asked_av;
@@ -201,7 +203,7 @@ VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	int error;
 
 	if (!live_object_remove(&qp_of(qp)->live, &qp->handle))
-		return refuse_unknown("ibv_destroy_qp");
+		return error_unknown_object("ibv_destroy_qp");
 	let_datagrams_leave(qp_of(qp));
 	error = -qp_destroy(qp_of(qp));
 	if (error)
@@ -223,9 +225,11 @@ VERBS_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcod
 VERBS_EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
 	if (ece->comp_mask)
-		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "ECE: comp_mask 0x%x", ece->comp_mask);
+		return error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "ECE: comp_mask 0x%x",
+				    ece->comp_mask);
 	if (ece->vendor_id != IDENTITY_VENDOR_ID)
-		return refuse(EOPNOTSUPP, CAUSE_UNSUPPORTED, "ECE of vendor 0x%06x", ece->vendor_id);
+		return error_report(EOPNOTSUPP, CAUSE_UNSUPPORTED, "ECE of vendor 0x%06x",
+				    ece->vendor_id);
 	ece->options = 0;
 	return 0;
 }

@@ -153,7 +153,7 @@ static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
 		wqe->imm = invalidate_rkey;
 }
 
-static void refuse(struct ibv_qp_ex *ex, const char *what)
+static void error_report(struct ibv_qp_ex *ex, const char *what)
 {
 	struct qp *qp = qp_ex_of(ex);
 
@@ -164,7 +164,7 @@ static void refuse(struct ibv_qp_ex *ex, const char *what)
 
 static void wr_send_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16_t mss)
 {
-	refuse(ex, "ibv_wr_send_tso");
+	error_report(ex, "ibv_wr_send_tso");
 }
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t remote_srqn)

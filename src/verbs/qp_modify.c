@@ -12,7 +12,7 @@
 #include "verbs/export.h"
 #include "verbs/link.h"
 #include "verbs/query.h"
-#include "verbs/refuse.h"
+#include "verbs/error.h"
 
 static bool gid_is_zero(const union ibv_gid *gid)
 {
@@ -77,7 +77,7 @@ VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int 
 	int error = 0;
 
 	if (!live_object_exists(&qp_of(ib)->live, &ib->handle))
-		return refuse_unknown("ibv_modify_qp");
+		return error_unknown_object("ibv_modify_qp");
 	qp = qp_behind(ib);
 	if (qp->context->infiniband && attr_mask & IBV_QP_AV) {
 		asked = attr->ah_attr;

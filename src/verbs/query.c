@@ -15,7 +15,7 @@
 #include "verbs/export.h"
 #include "verbs/gid.h"
 #include "verbs/link.h"
-#include "verbs/refuse.h"
+#include "verbs/error.h"
 
 #undef ibv_query_port
 
@@ -123,10 +123,11 @@ int verbs_query_device_ex(struct ibv_context *context,
 	};
 
 	if (input && input->comp_mask)
-		return refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "comp_mask 0x%x", input->comp_mask);
+		return error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "comp_mask 0x%x",
+				    input->comp_mask);
 	if (attr_size < sizeof(attr->orig_attr))
-		return refuse(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_query_device_ex: size %zu",
-			      attr_size);
+		return error_report(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_query_device_ex: size %zu",
+				    attr_size);
 	verbs_query_device(context, &all.orig_attr);
 	memset(attr, 0, attr_size);
 	memcpy(attr, &all, attr_size < sizeof(all) ? attr_size : sizeof(all));
@@ -166,7 +167,7 @@ int verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_p
 	};
 
 	if (port_num != DEVICE_PORT)
-		return refuse(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
+		return error_report(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
 	lock_acquire(&device->lock);
 	all.state = device->up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
 	all.phys_state = device->up ? IDENTITY_PHYS_STATE_LINK_UP : IDENTITY_PHYS_STATE_DISABLED;
@@ -202,7 +203,7 @@ VERBS_EXPORT int ibv_query_port_speed(struct ibv_context *context, uint32_t port
 int ibv_query_port_speed(struct ibv_context *context, uint32_t port_num, uint64_t *port_speed)
 {
 	if (port_num != DEVICE_PORT)
-		return refuse(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
+		return error_report(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
 	*port_speed = IDENTITY_SPEED_100_MBPS;
 	return 0;
 }

@@ -8,8 +8,8 @@
 #include "object/context.h"
 #include "object/xrcd.h"
 #include "verbs/export.h"
-#include "verbs/queues.h"
-#include "verbs/refuse.h"
+#include "verbs/ops.h"
+#include "verbs/error.h"
 
 static struct ibv_srq *create(struct ibv_context *context, struct ibv_pd *pd, void *srq_context,
 			      struct ibv_srq_attr *attr)
@@ -89,14 +89,14 @@ VERBS_EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *srq_at
 	UNCANCELLED;
 
 	if (!live_object_exists(&srq_of(srq)->live, &srq->handle))
-		return refuse_unknown("ibv_modify_srq");
+		return error_unknown_object("ibv_modify_srq");
 	return -srq_modify(srq_of(srq), srq_attr, srq_attr_mask);
 }
 
 VERBS_EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *srq_attr)
 {
 	if (!live_object_exists(&srq_of(srq)->live, &srq->handle))
-		return refuse_unknown("ibv_query_srq");
+		return error_unknown_object("ibv_query_srq");
 	srq_query(srq_of(srq), srq_attr);
 	return 0;
 }
@@ -107,7 +107,7 @@ VERBS_EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 	int error;
 
 	if (!live_object_remove(&srq_of(srq)->live, &srq->handle))
-		return refuse_unknown("ibv_destroy_srq");
+		return error_unknown_object("ibv_destroy_srq");
 	error = -srq_destroy(srq_of(srq));
 	if (error)
 		live_object_add(&srq_of(srq)->live, srq->handle);

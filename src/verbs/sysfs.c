@@ -1,4 +1,4 @@
-#include "verbs/sysfs.h"
+#include "verbs/undeclared.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,8 +5,8 @@
 
 #include "base/uncancelled.h"
 #include "object/context.h"
-#include "verbs/queues.h"
-#include "verbs/refuse.h"
+#include "verbs/ops.h"
+#include "verbs/error.h"
 
 #define REQUIRED (IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS)
 
@@ -16,11 +16,11 @@ struct ibv_xrcd *verbs_open_xrcd(struct ibv_context *context, struct ibv_xrcd_in
 	struct xrcd *xrcd;
 
 	if (attr->comp_mask != REQUIRED || attr->oflags & ~(O_CREAT | O_EXCL)) {
-		refuse(EINVAL, CAUSE_FLAGS_UNKNOWN, "XRC domain: comp_mask 0x%x, oflags 0x%x",
-		       attr->comp_mask, attr->oflags);
+		error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "XRC domain: comp_mask 0x%x, oflags 0x%x",
+			     attr->comp_mask, attr->oflags);
 		return NULL;
 	}
-	if (answer_of(xrcd_open(context_of(context), attr->fd, attr->oflags, &xrcd)) != 0)
+	if (error_from(xrcd_open(context_of(context), attr->fd, attr->oflags, &xrcd)) != 0)
 		return NULL;
 	atomic_fetch_add(&context_of(context)->objects, 1);
 	live_object_add(&xrcd->live, 0);
@@ -34,9 +34,9 @@ int verbs_close_xrcd(struct ibv_xrcd *xrcd)
 	int error;
 
 	if (!live_object_remove(&xrcd_of(xrcd)->live, NULL))
-		return refuse_unknown("ibv_close_xrcd");
+		return error_unknown_object("ibv_close_xrcd");
 	context = context_of(xrcd->context);
-	error = answer_of(xrcd_close(xrcd_of(xrcd)));
+	error = error_from(xrcd_close(xrcd_of(xrcd)));
 	if (!error)
 		atomic_fetch_sub(&context->objects, 1);
 	else

@@ -17,7 +17,7 @@
 #include "packet/packet.h"
 #include "roce/roce.h"
 #include "verbs/post.h"
-#include "verbs/queues.h"
+#include "verbs/ops.h"
 #include "world.h"
 
 #define QPS	     8 /* RC, RC, UC, UC, UD, UD, XRC_SEND, XRC_RECV: each two are connected */

@@ -4,7 +4,7 @@
 
 #include "fail.h"
 #include "verbs/post.h"
-#include "verbs/queues.h"
+#include "verbs/ops.h"
 
 #define CHAIN	    4
 #define AGAIN_NS    20000 /* after a queue was full */

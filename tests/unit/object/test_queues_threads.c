@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "object/acknowledge.h"
-#include "verbs/queues.h"
+#include "verbs/ops.h"
 
 #define ROUNDS 20000
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "object/limits.h"
-#include "verbs/queues.h"
+#include "verbs/ops.h"
 
 static int post(struct rq *rq, uint64_t wr_id, int num_sge)
 {

@@ -9,7 +9,7 @@
 
 #include "object/ah.h"
 #include "object/limits.h"
-#include "verbs/queues.h"
+#include "verbs/ops.h"
 
 static struct qp *ready_qp(struct world *world, enum ibv_qp_type type)
 {

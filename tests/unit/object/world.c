@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/eventfd.h"
-#include "verbs/queues.h"
+#include "verbs/ops.h"
 
 enum path_mode path_mode;
 int path_connect_error;

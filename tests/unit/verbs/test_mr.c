@@ -15,9 +15,7 @@
 #include "object/dm.h"
 #include "object/mr.h"
 #include "object/mw.h"
-#include "verbs/dm.h"
-#include "verbs/mr.h"
-#include "verbs/pd.h"
+#include "verbs/ops.h"
 
 static struct context context = {.verbs.context.cmd_fd = -1};
 static struct ibv_pd *pd;

@@ -1,9 +1,9 @@
-#include "verbs/refuse.h"
+#include "verbs/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-int refuse(int error, enum cause cause, const char *fmt, ...)
+int error_report(int error, enum cause cause, const char *fmt, ...)
 {
 	char values[160] = "";
 	va_list args;
@@ -18,7 +18,7 @@ int refuse(int error, enum cause cause, const char *fmt, ...)
 	return error;
 }
 
-int refuse_unknown(const char *verb)
+int error_unknown_object(const char *verb)
 {
-	return refuse(ENOENT, CAUSE_OBJECT_UNKNOWN, "%s", verb);
+	return error_report(ENOENT, CAUSE_OBJECT_UNKNOWN, "%s", verb);
 }
