@@ -77,25 +77,4 @@ int cm_client_create(struct client *c, int store_fd, uint32_t session);
 /* Does nothing if c has no session. */
 void cm_on_death(struct client *c);
 
-/* This client's channel of that number, or NULL. */
-struct cm_channel *cm_find_channel(struct client *c, uint32_t number);
-
-/* Whether there is such a port space, and such a kind of QP for connections. */
-bool cm_is_kind(uint32_t space, enum ctl_cm_qp_type type);
-
-void cm_reply(struct client *c, uint32_t seq, int rc);
-
-void cm_on_return_channel(struct client *c, struct fdmsg *m);
-void cm_on_create_channel(struct client *c, struct fdmsg *m);
-void cm_on_destroy_channel(struct client *c, struct fdmsg *m);
-void cm_on_create_id(struct client *c, struct fdmsg *m);
-void cm_on_destroy_id(struct client *c, struct fdmsg *m);
-void cm_on_migrate_id(struct client *c, struct fdmsg *m);
-void cm_on_bind(struct client *c, struct fdmsg *m);
-void cm_on_listen(struct client *c, struct fdmsg *m);
-void cm_on_request(struct client *c, struct fdmsg *m); /* CONNECT, ACCEPT, REJECT */
-void cm_on_step(struct client *c, struct fdmsg *m); /* READY, ESTABLISH, DISCONNECT */
-void cm_on_raise(struct client *c, struct fdmsg *m);
-void cm_on_get_event(struct client *c, struct fdmsg *m);
-
 #endif

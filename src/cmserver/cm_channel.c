@@ -68,6 +68,14 @@ int cm_channel_create(struct cm_client *owner, int fd, uint32_t number, struct c
 	return 0;
 }
 
+struct cm_channel *cm_channel_find(struct client *c, uint32_t number)
+{
+	struct comm_id *n = comm_ids_find(&c->cm->cm->channels, number);
+	struct cm_channel *ch = n ? container_of(n, struct cm_channel, comm_id) : NULL;
+
+	return ch && ch->owner == c->cm ? ch : NULL;
+}
+
 void cm_channel_destroy(struct cm_channel *ch)
 {
 	while (!list_empty(&ch->ids))

@@ -21,6 +21,7 @@
 #include "cmserver/comm_ids.h"
 #include "ctl/protocol.h"
 
+struct client;
 struct cm_client;
 struct cm_id;
 
@@ -51,6 +52,9 @@ struct cm_event {
 
 /* Takes over fd on success. number: 0: a new one. 0 or -errno. */
 int cm_channel_create(struct cm_client *owner, int fd, uint32_t number, struct cm_channel **out);
+
+/* This client's channel of that number, or NULL. */
+struct cm_channel *cm_channel_find(struct client *c, uint32_t number);
 
 /*
  * Destroys its identifiers, too, as Linux does when a program closes the channel's file. The

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/gid.h"
 #include "base/host_address.h"
 #include "cmserver/cm.h"
 #include "cmserver/cm_connection.h"
 #include "cmserver/cm_moved.h"
 #include "cmserver/gsi.h"
-#include "base/gid.h"
 
 #define BACKLOG_MAX 1024
 #define AGAIN_MS    100

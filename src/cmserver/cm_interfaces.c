@@ -10,9 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cmserver/gsi.h"
 #include "base/gid.h"
 #include "base/netlink.h"
+#include "cmserver/gsi.h"
 
 #define AGAIN_MS 1000
 

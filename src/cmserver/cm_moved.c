@@ -4,10 +4,10 @@
 #include <net/if.h>
 #include <string.h>
 
+#include "base/gid.h"
 #include "cmserver/cm.h"
 #include "cmserver/cm_channel.h"
 #include "cmserver/cm_id.h"
-#include "base/gid.h"
 #include "daemon/daemon.h"
 
 #define NOWHERE UINT32_MAX /* the address is gone, and the program was told */

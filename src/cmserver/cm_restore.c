@@ -8,6 +8,7 @@
 #include "cmserver/cm.h"
 #include "cmserver/cm_connection.h"
 #include "cmserver/cm_end.h"
+#include "cmserver/cm_requests.h"
 #include "cmserver/cm_save.h"
 #include "ibcm/ip_header.h"
 
@@ -133,12 +134,12 @@ static bool restore_connection(struct reading *reading, struct cm_id *id,
 static bool keep_id(struct reading *reading, uint32_t slot, const struct cm_record_id *r)
 {
 	struct cm_client *cc = reading->cc;
-	struct cm_channel *ch = cm_find_channel(cc->client, r->channel);
+	struct cm_channel *ch = cm_channel_find(cc->client, r->channel);
 	struct cm_id *id;
 
 	if (!ch || cc->id_count >= CM_IDS_PER_CLIENT || !r->number ||
 	    (r->is_listening && (r->has_connection || !r->is_bound)) ||
-	    !cm_is_kind(r->space, (enum ctl_cm_qp_type)r->qp_type) ||
+	    !cm_requests_is_kind(r->space, (enum ctl_cm_qp_type)r->qp_type) ||
 	    cm_id_create(cc, ch, (uint16_t)r->space, (enum ctl_cm_qp_type)r->qp_type, r->number,
 			 &id))
 		return false;

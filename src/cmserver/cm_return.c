@@ -10,6 +10,7 @@
 #include "cmserver/cm.h"
 #include "cmserver/cm_connection.h"
 #include "cmserver/cm_dispatch.h"
+#include "cmserver/cm_requests.h"
 #include "cmserver/cm_restore.h"
 #include "ctl/deadline.h"
 #include "daemon/daemon.h"
@@ -180,7 +181,7 @@ static void answer(struct cm_client *cc)
 
 	cc->begin_seq = 0;
 	client_set_role(cc->client, CLIENT_CM);
-	cm_reply(cc->client, seq, 0);
+	cm_requests_reply(cc->client, seq, 0);
 }
 
 static void resume(struct cm_client *cc)

@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/source_port.h"
 #include "base/gid.h"
+#include "base/source_port.h"
 #include "daemon/daemon.h"
 #include "daemon/ports.h"
 #include "ibcm/mad.h"

@@ -4,6 +4,7 @@
 
 #include "cmserver/cm.h"
 #include "cmserver/cm_hello.h"
+#include "cmserver/cm_requests.h"
 #include "cmserver/cm_return.h"
 #include "ctl/fdmsg.h"
 #include "daemon/client.h"
@@ -32,23 +33,26 @@ static const struct {
 	[CTL_PORT_KEPT] = { sizeof(struct ctl_port), 1, 1, CLIENT_PROCESS, ports_on_kept },
 	[CTL_CM_HELLO] = { sizeof(struct ctl_cm_hello), 1, 2, CLIENT_SPEECHLESS,
 			   cm_hello_on_hello },
-	[CTL_CM_RETURN_CHANNEL] = { ASK, 1, 1, CLIENT_CM_EARLY, cm_on_return_channel },
+	[CTL_CM_RETURN_CHANNEL] = { ASK, 1, 1, CLIENT_CM_EARLY, cm_requests_on_return_channel },
 	[CTL_CM_BEGIN] = { ASK, 0, 0, CLIENT_CM_EARLY, cm_return_on_begin },
-	[CTL_CM_CREATE_CHANNEL] = { ASK, 1, 1, CLIENT_CM, cm_on_create_channel },
-	[CTL_CM_DESTROY_CHANNEL] = { ASK, 0, 0, CLIENT_CM, cm_on_destroy_channel },
-	[CTL_CM_CREATE_ID] = { ASK, 0, 0, CLIENT_CM, cm_on_create_id },
-	[CTL_CM_DESTROY_ID] = { ASK, 0, 0, CLIENT_CM, cm_on_destroy_id },
-	[CTL_CM_MIGRATE_ID] = { ASK, 0, 0, CLIENT_CM, cm_on_migrate_id },
-	[CTL_CM_BIND] = { sizeof(struct ctl_cm_bind), 0, 0, CLIENT_CM, cm_on_bind },
-	[CTL_CM_LISTEN] = { ASK, 0, 0, CLIENT_CM, cm_on_listen },
-	[CTL_CM_CONNECT] = { sizeof(struct ctl_cm_request), 0, 0, CLIENT_CM, cm_on_request },
-	[CTL_CM_ACCEPT] = { sizeof(struct ctl_cm_request), 0, 0, CLIENT_CM, cm_on_request },
-	[CTL_CM_REJECT] = { sizeof(struct ctl_cm_request), 0, 0, CLIENT_CM, cm_on_request },
-	[CTL_CM_READY] = { ASK, 0, 0, CLIENT_CM, cm_on_step },
-	[CTL_CM_ESTABLISH] = { ASK, 0, 0, CLIENT_CM, cm_on_step },
-	[CTL_CM_DISCONNECT] = { ASK, 0, 0, CLIENT_CM, cm_on_step },
-	[CTL_CM_RAISE] = { sizeof(struct ctl_cm_raise), 0, 0, CLIENT_CM, cm_on_raise },
-	[CTL_CM_GET_EVENT] = { ASK, 0, 0, CLIENT_CM, cm_on_get_event },
+	[CTL_CM_CREATE_CHANNEL] = { ASK, 1, 1, CLIENT_CM, cm_requests_on_create_channel },
+	[CTL_CM_DESTROY_CHANNEL] = { ASK, 0, 0, CLIENT_CM, cm_requests_on_destroy_channel },
+	[CTL_CM_CREATE_ID] = { ASK, 0, 0, CLIENT_CM, cm_requests_on_create_id },
+	[CTL_CM_DESTROY_ID] = { ASK, 0, 0, CLIENT_CM, cm_requests_on_destroy_id },
+	[CTL_CM_MIGRATE_ID] = { ASK, 0, 0, CLIENT_CM, cm_requests_on_migrate_id },
+	[CTL_CM_BIND] = { sizeof(struct ctl_cm_bind), 0, 0, CLIENT_CM, cm_requests_on_bind },
+	[CTL_CM_LISTEN] = { ASK, 0, 0, CLIENT_CM, cm_requests_on_listen },
+	[CTL_CM_CONNECT] = { sizeof(struct ctl_cm_request), 0, 0, CLIENT_CM,
+			     cm_requests_on_connect },
+	[CTL_CM_ACCEPT] = { sizeof(struct ctl_cm_request), 0, 0, CLIENT_CM,
+			    cm_requests_on_connect },
+	[CTL_CM_REJECT] = { sizeof(struct ctl_cm_request), 0, 0, CLIENT_CM,
+			    cm_requests_on_connect },
+	[CTL_CM_READY] = { ASK, 0, 0, CLIENT_CM, cm_requests_on_step },
+	[CTL_CM_ESTABLISH] = { ASK, 0, 0, CLIENT_CM, cm_requests_on_step },
+	[CTL_CM_DISCONNECT] = { ASK, 0, 0, CLIENT_CM, cm_requests_on_step },
+	[CTL_CM_RAISE] = { sizeof(struct ctl_cm_raise), 0, 0, CLIENT_CM, cm_requests_on_raise },
+	[CTL_CM_GET_EVENT] = { ASK, 0, 0, CLIENT_CM, cm_requests_on_get_event },
 	[CTL_LIST] = { sizeof(struct ctl_list), 0, 0, CLIENT_OBSERVER, listing_on_list },
 };
 
