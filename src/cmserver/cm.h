@@ -69,8 +69,8 @@ void cm_forget(struct daemon *d);
 void cm_fini(struct daemon *d);
 
 /*
- * Takes over store_fd on success. session: 0: a new one. 0; -ESTALE: the session ended; -EINVAL: no store;
- * -ENOMEM.
+ * Takes over store_fd on success. session: 0: a new one. 0; -ESTALE: the session ended; -EINVAL: no
+ * store; -ENOMEM.
  */
 int cm_client_create(struct client *c, int store_fd, uint32_t session);
 

@@ -1,5 +1,6 @@
 /*
- * CM hello - the first message of a connection for connection management: a session begins, or returns.
+ * CM hello - the first message of a connection for connection management: a session begins, or
+ * returns.
  *
  * In:  CM_HELLO of the right form.
  * Out: WELCOME with the session's number, and its token if it is new; or a refusal.

@@ -4,8 +4,8 @@
  * In:  a request of a client that has a session.
  * Out: the reply; what the request leads to, in the other files here.
  *
- * A request may have been made to an earlier daemon, too, which may have been killed while it served
- * it. Then it is done once, and has the reply that it would have had.
+ * A request may have been made to an earlier daemon, too, which may have been killed while it
+ * served it. Then it is done once, and has the reply that it would have had.
  *
  * Owner: the daemon's one thread.
  */

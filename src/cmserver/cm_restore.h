@@ -18,6 +18,7 @@
  *  - A record names its number, and one that is in use is refused. A process that knew another's
  *    number and returned first would get it. But numbers are random, and only the other end knows
  *    them.
+ *
  * A MAC would not replace the checks: an old record that a process puts back has a good one.
  *
  * Owner: the daemon's one thread.

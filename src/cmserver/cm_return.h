@@ -67,7 +67,9 @@ bool cm_return_expects(const struct cm *cm);
  */
 int cm_return_admit(struct client *c, uint32_t session, int token_fd);
 
-/* A new session, with a number and a token, which is the caller's to send and close. 0 or -errno. */
+/*
+ * A new session, with a number and a token, which is the caller's to send and close. 0 or -errno.
+ */
 int cm_return_make_token(struct cm_client *cc, int *token_fd);
 
 /* The session has ended: removes its name. session 0: does nothing. */

@@ -40,7 +40,9 @@ struct cm_space {
 
 void cm_space_init(struct cm_space *s);
 
-/* b->space, flags and local are set; gives a port if there is none. 0, -EADDRINUSE, -EADDRNOTAVAIL. */
+/*
+ * b->space, flags and local are set; gives a port if there is none. 0, -EADDRINUSE, -EADDRNOTAVAIL.
+ */
 int cm_space_bind(struct cm_space *s, struct cm_binding *b);
 void cm_space_release(struct cm_binding *b);
 

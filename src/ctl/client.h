@@ -20,8 +20,8 @@
  *    closes the new descriptors and keeps the old link. Links outlive the daemon that made them.
  *  - A new daemon does not know the links of an earlier one. After ctl_reconnect the caller calls
  *    ctl_peer or ctl_peer_ask once for every linked peer, and closes what it gets, to hear of that
- *    peer's death again. -ENOENT means that the peer has died or has not reconnected yet. The caller
- *    attaches its multicast memberships again, too.
+ *    peer's death again. -ENOENT means that the peer has died or has not reconnected yet. The
+ *    caller attaches its multicast memberships again, too.
  *  - Ports outlive the daemon, too: the client gives their descriptor stores to the next one, and
  *    does not wait for its answers.
  *  - If the daemon disconnects this process (-ENOTCONN), its peers hear that it has died.
@@ -114,8 +114,8 @@ int ctl_fd(struct ctl_client *c);
 int ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out);
 
 /*
- * The same without waiting: the answer comes as a notice, CTL_LINK or CTL_NO_PEER; at times none does, so
- * ask again. 0; -EAGAIN the connection is busy, or full; -ENOTCONN.
+ * The same without waiting: the answer comes as a notice, CTL_LINK or CTL_NO_PEER; at times none
+ * does, so ask again. 0; -EAGAIN the connection is busy, or full; -ENOTCONN.
  */
 int ctl_peer_ask(struct ctl_client *c, unsigned slot);
 
@@ -155,7 +155,10 @@ int ctl_mcast_ask(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES], uint
 int ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex, int *fd,
 	     char *why, size_t why_len);
 
-/* One question of that without waiting, as ctl_peer_ask: CTL_PORT_OPEN. Of -EAGAIN in it: ask again. */
+/*
+ * One question of that without waiting, as ctl_peer_ask: CTL_PORT_OPEN. Of -EAGAIN in it: ask
+ * again.
+ */
 int ctl_port_ask(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex);
 
 /*
@@ -166,10 +169,10 @@ int ctl_next_notice(struct ctl_client *c, struct ctl_notice *out);
 
 /*
  * After -ENOTCONN: finds the daemon again, or starts another, and takes up the same slot. Other
- * calls answer -ENOTCONN meanwhile. ctl_fd is closed and replaced: take it out of epoll first.
- * 0; -EALREADY another thread is at it, or the connection is not lost; -EADDRINUSE the slot is
- * lost; otherwise as ctl_connect, but -ETIMEDOUT after limit_ms: try again later. The system's daemon
- * is not started from here: -ECONNREFUSED, try again later.
+ * calls answer -ENOTCONN meanwhile. ctl_fd is closed and replaced: take it out of epoll first. 0;
+ * -EALREADY another thread is at it, or the connection is not lost; -EADDRINUSE the slot is lost;
+ * otherwise as ctl_connect, but -ETIMEDOUT after limit_ms: try again later. The system's daemon is
+ * not started from here: -ECONNREFUSED, try again later.
  */
 int ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len);
 

@@ -57,8 +57,9 @@ struct ctl_client {
 };
 
 /*
- * Takes lock. Sends a request and waits for its reply, of the given type and length; keeps the notices that
- * come in between. 0, -ENOTCONN, -ETIMEDOUT. The descriptors in the reply are the caller's.
+ * Takes lock. Sends a request and waits for its reply, of the given type and length; keeps the
+ * notices that come in between. 0, -ENOTCONN, -ETIMEDOUT. The descriptors in the reply are the
+ * caller's.
  */
 int client_request(struct ctl_client *c, struct ctl_header *request, size_t len,
 		   enum ctl_type reply_type, size_t reply_len, struct fdmsg *reply);
@@ -70,8 +71,8 @@ int client_request(struct ctl_client *c, struct ctl_header *request, size_t len,
 void client_release(struct ctl_client *c);
 
 /*
- * Caller holds lock. Sends a request; does not wait. Its reply comes as a notice, or is dropped if there is
- * none of its kind. 0, -EAGAIN the socket is full, -ENOTCONN.
+ * Caller holds lock. Sends a request; does not wait. Its reply comes as a notice, or is dropped if
+ * there is none of its kind. 0, -EAGAIN the socket is full, -ENOTCONN.
  */
 int client_ask(struct ctl_client *c, struct ctl_header *request, size_t len);
 

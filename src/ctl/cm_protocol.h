@@ -1,14 +1,15 @@
 /*
  * CM protocol - what librdmacm and verbatimd say to each other.
  *
- * On a connection of its own, which begins with CM_HELLO, RETURN_CHANNEL for each channel that an earlier
- * daemon knew, and BEGIN. Every request gets one answer: CM_EVENT to GET_EVENT, CM_REPLY to all others;
- * there are no notices. Identifiers and channels are known by numbers that verbatimd gives, never 0 and not
- * used again for long.
+ * On a connection of its own, which begins with CM_HELLO, RETURN_CHANNEL for each channel that an
+ * earlier daemon knew, and BEGIN. Every request gets one answer: CM_EVENT to GET_EVENT, CM_REPLY to
+ * all others; there are no notices. Identifiers and channels are known by numbers that verbatimd
+ * gives, never 0 and not used again for long.
  *
- * A session outlives the daemon: what the daemon has for the process is in a memfd of the process (the
- * store, cmserver/cm_store.h), which the process gives to the next daemon. A request that was not answered is
- * made again there, with its header.seq; the daemon knows what is left of its first time.
+ * A session outlives the daemon: what the daemon has for the process is in a memfd of the process
+ * (the store, cmserver/cm_store.h), which the process gives to the next daemon. A request that was
+ * not answered is made again there, with its header.seq; the daemon knows what is left of its first
+ * time.
  *
  * Rooms for private data are those of InfiniBand's messages; shorter ones are filled with zeroes.
  */
@@ -102,12 +103,12 @@ struct ctl_cm_end {
 
 /*
  * CREATE_CHANNEL (descriptor: the program's, a unix datagram socket that is connected to itself),
- * RETURN_CHANNEL (the same; channel: its number), DESTROY_CHANNEL, GET_EVENT: channel. BEGIN: value is the
- * seq of the last request that was answered, flags that of the one that is made again, 0: none; ENOENT says
- * that there is no such session any more. CREATE_ID: channel, value is the port space,
- * flags the QP type, which counts in CTL_CM_IB alone. DESTROY_ID. MIGRATE_ID: id, channel. LISTEN:
- * id, value is the backlog, flags CTL_CM_REUSEADDR and CTL_CM_AFONLY. READY:
- * id; the QP can receive and send: RTU. ESTABLISH: id; data came before the RTU. DISCONNECT: id.
+ * RETURN_CHANNEL (the same; channel: its number), DESTROY_CHANNEL, GET_EVENT: channel. BEGIN: value
+ * is the seq of the last request that was answered, flags that of the one that is made again, 0:
+ * none; ENOENT says that there is no such session any more. CREATE_ID: channel, value is the port
+ * space, flags the QP type, which counts in CTL_CM_IB alone. DESTROY_ID. MIGRATE_ID: id, channel.
+ * LISTEN: id, value is the backlog, flags CTL_CM_REUSEADDR and CTL_CM_AFONLY. READY: id; the QP can
+ * receive and send: RTU. ESTABLISH: id; data came before the RTU. DISCONNECT: id.
  */
 struct ctl_cm_ask {
 	struct ctl_header header;

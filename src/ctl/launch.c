@@ -22,8 +22,9 @@
 #define STACK_BYTES (64u << 10)
 
 /*
- * The children share this process's memory, so that starting costs the same in a program of any size.
- * The thread sanitizer would take what they do for the doing of the thread that waits for them.
+ * The children share this process's memory, so that starting costs the same in a program of any
+ * size. The thread sanitizer would take what they do for the doing of the thread that waits for
+ * them.
  */
 #ifdef __SANITIZE_THREAD__
 #define CHILD_MEMORY 0
@@ -50,9 +51,9 @@ static bool is_program(const char *path)
 }
 
 /*
- * Beside the library in DIR: DIR/../verbatimd/verbatimd, as the build tree is laid out; or, where DIR ends
- * in the directory that the library was configured for, the same root with the daemon's (an
- * installation that was moved as a whole, or staged).
+ * Beside the library in DIR: DIR/../verbatimd/verbatimd, as the build tree is laid out; or, where
+ * DIR ends in the directory that the library was configured for, the same root with the daemon's
+ * (an installation that was moved as a whole, or staged).
  */
 static bool find_beside_library(char path[PATH_MAX])
 {

@@ -21,7 +21,10 @@ struct fdmsg;
  */
 void ports_owe(struct ctl_client *c);
 
-/* Caller holds the client's lock. Does not wait. 0: nothing is owed; -EAGAIN the socket is full; -ENOTCONN. */
+/*
+ * Caller holds the client's lock. Does not wait. 0: nothing is owed; -EAGAIN the socket is full;
+ * -ENOTCONN.
+ */
 int ports_return(struct ctl_client *c);
 
 /* Caller holds the client's lock. As ctl_port_ask. */

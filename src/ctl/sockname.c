@@ -98,8 +98,8 @@ static bool is_there(const char *path, int fd)
 }
 
 /*
- * -ENOENT: a daemon that ended at this moment has removed it (sockname_clean_dir). The lock is a file that
- * nobody else can open: to lock the directory itself it is enough to see it.
+ * -ENOENT: a daemon that ended at this moment has removed it (sockname_clean_dir). The lock is a
+ * file that nobody else can open: to lock the directory itself it is enough to see it.
  */
 static int make_locked(const struct sockname_space *space, int *lock_fd)
 {
@@ -206,7 +206,7 @@ int sockname_space_of_system(struct sockname_space *space)
 	if (rc)
 		return rc;
 	space->is_system = true;
-	/* Nobody but root can have made it: a service manager for another user, maybe. */
+	/* Only root can have made it: a service manager, maybe, for another user. */
 	space->owner = !lstat(SYSTEM_BASE, &s) && S_ISDIR(s.st_mode) ? s.st_uid : 0;
 	set_dir(space, SYSTEM_BASE, strlen("/run"), name);
 	return 0;

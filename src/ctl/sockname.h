@@ -45,8 +45,8 @@ int sockname_space_of_system(struct sockname_space *space);
 int sockname_space_of_user(uid_t uid, struct sockname_space *space);
 
 /*
- * The daemon's: makes the directory, and has its lock as long as *lock_fd is open. 0; -EADDRINUSE: another daemon has
- * it. If there can be none, dir is empty from then on, and *lock_fd is -1.
+ * The daemon's: makes the directory, and has its lock as long as *lock_fd is open. 0; -EADDRINUSE:
+ * another daemon has it. If there can be none, dir is empty from then on, and *lock_fd is -1.
  */
 int sockname_make_dir(struct sockname_space *space, int *lock_fd);
 

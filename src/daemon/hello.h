@@ -19,15 +19,15 @@ void hello_on_hello(struct client *c, struct fdmsg *m);
 void hello_on_observe(struct client *c, struct fdmsg *m);
 
 /*
- * Disconnects the client when its process dies. Its socket alone does not tell: a forked child that lives on
- * has a copy of it. It has to do for a process that cannot be seen (another pid namespace) or watched (an old
- * kernel, a sandbox). 0; -ESRCH: the process is dead already; -errno.
+ * Disconnects the client when its process dies. Its socket alone does not tell: a forked child that
+ * lives on has a copy of it. It has to do for a process that cannot be seen (another pid namespace)
+ * or watched (an old kernel, a sandbox). 0; -ESRCH: the process is dead already; -errno.
  */
 int hello_watch_death(struct client *c);
 
 /*
- * Answers with WELCOME. number: the slot, or the session. token_fd: taken over, and the client's alone once it
- * is sent; -1: none.
+ * Answers with WELCOME. number: the slot, or the session. token_fd: taken over, and the client's
+ * alone once it is sent; -1: none.
  */
 void hello_welcome(struct client *c, uint32_t seq, unsigned number, int token_fd);
 

@@ -27,7 +27,7 @@ struct idle_exit {
 
 void idle_exit_init(struct idle_exit *l, struct loop *loop, bool stays);
 
-/* The process that started the daemon needs a moment to connect, however short the time after the last one is. */
+/* Gives the process that started the daemon a moment to connect, however short `ms` is. */
 void idle_exit_await_first(struct idle_exit *l);
 
 void idle_exit_hold(struct idle_exit *l);

@@ -30,8 +30,8 @@ struct listener {
 struct sockname;
 
 /*
- * l->loop and l->on_connection are set. for_all: any user may connect to a socket in a directory. 0;
- * -EADDRINUSE: another process has the name; -errno.
+ * l->loop and l->on_connection are set. for_all: any user may connect to a socket in a directory.
+ * 0; -EADDRINUSE: another process has the name; -errno.
  */
 int listen_init(struct listener *l, const struct sockname *name, bool for_all);
 

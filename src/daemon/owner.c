@@ -162,7 +162,9 @@ static void read_comm(pid_t pid, char *comm, int size)
 	}
 }
 
-/* What is left of the time for it, of all addresses together; beyond it the process stays unnamed. */
+/*
+ * What is left of the time for it, of all addresses together; beyond it the process stays unnamed.
+ */
 static struct {
 	int64_t from_ns, used_ns;
 } budget;

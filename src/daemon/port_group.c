@@ -57,8 +57,9 @@ static void drain(int fd)
 }
 
 /*
- * Whether packets to the address are merged (GRO) the kernel asks of some socket of the group, before it
- * knows whose they are: so all say yes, used or not. Whoever receives takes the GSO batches apart.
+ * Whether packets to the address are merged (GRO) the kernel asks of some socket of the group,
+ * before it knows whose they are: so all say yes, used or not. A receiver takes the GSO
+ * batches apart.
  */
 static void prefer(int fd)
 {
@@ -322,7 +323,10 @@ int port_group_restore(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int f
 
 	if (rc)
 		return rc;
-	/* The earlier daemon's own use ended with it. It may have been killed before a slot's socket was made. */
+	/*
+	 * The earlier daemon's own use ended with it. It may have been killed before a slot's
+	 * socket was made.
+	 */
 	for (unsigned slot = 0; slot <= CTL_SLOT_MAX; slot++) {
 		if (!slot || slot >= (*out)->count)
 			*users_word(*out, slot) &= ~(UINT64_C(1) << slot % 64);
@@ -360,7 +364,7 @@ int port_group_use_on(struct port_group *g, unsigned slot, uid_t uid)
 	if (!rc)
 		rc = undeafen(g->sockets[slot]->fd);
 	if (!rc) {
-		/* In this order: who uses the address is never unknown, whenever the daemon is killed. */
+		/* In this order: the user of a slot in use is known whenever the daemon is killed. */
 		g->record->uids[slot] = uid + UINT64_C(1);
 		*users_word(g, slot) |= UINT64_C(1) << slot % 64;
 	}

@@ -76,8 +76,8 @@ int port_group_adopt(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int fd_
 		     struct port_group **out);
 
 /*
- * The same for verbatimd --system, with the record: the slots that used the address use it on. record_fd stays
- * the caller's. 0; -EPROTO; -errno.
+ * The same for verbatimd --system, with the record: the slots that used the address use it on.
+ * record_fd stays the caller's. 0; -EPROTO; -errno.
  */
 int port_group_restore(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int fd_store,
 		       int record_fd, struct port_group **out);

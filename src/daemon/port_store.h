@@ -1,12 +1,13 @@
 /*
- * Port store - keeps the port groups of verbatimd --system in the descriptor store of its service manager.
+ * Port store - keeps the port groups of verbatimd --system in the descriptor store of its service
+ * manager.
  *
  * In:  groups that begin and end.
- * Out: each group's descriptor store and record, kept as a pair under the name of its address, for the
- *      next daemon (daemon/port_return.h).
+ * Out: each group's descriptor store and record, kept as a pair under the name of its address, for
+ *      the next daemon (daemon/port_return.h).
  *
- * No process has the descriptor stores of this daemon (daemon/port_group.h), and it takes none from a
- * process: only what a daemon of the same user gave to the service manager comes back.
+ * No process has the descriptor stores of this daemon (daemon/port_group.h), and it takes none from
+ * a process: only what a daemon of the same user gave to the service manager comes back.
  *
  * The daemon of one user keeps nothing there: its processes have the descriptor stores.
  *

@@ -28,9 +28,9 @@ void ports_on_port(struct client *c, struct fdmsg *m);
 void ports_on_kept(struct client *c, struct fdmsg *m);
 
 /*
- * The daemon itself uses an address: the socket of slot 0 is its own to read and write, and stays until
- * ports_leave_for_daemon. 0, or -errno as of port_group_create and port_group_use; -EAGAIN: processes
- * that have not come back to this daemon yet may have the port, or it is being closed.
+ * The daemon itself uses an address: the socket of slot 0 is its own to read and write, and stays
+ * until ports_leave_for_daemon. 0, or -errno as of port_group_create and port_group_use; -EAGAIN:
+ * processes that have not come back to this daemon yet may have the port, or it is being closed.
  */
 int ports_use_for_daemon(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
 			 struct port_group **out);
@@ -39,7 +39,10 @@ void ports_leave_for_daemon(struct daemon *d, struct port_group *g);
 /* Whether a process of this user may have the slot, as far as ports are concerned. */
 bool ports_suit(struct daemon *d, unsigned slot, uid_t uid);
 
-/* A group that an earlier daemon stored (daemon/port_store.h). 0 or -errno, as of port_group_restore. */
+/*
+ * A group that an earlier daemon stored (daemon/port_store.h). 0 or -errno, as of
+ * port_group_restore.
+ */
 int ports_restore(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
 		  int fd_store, int record_fd);
 

@@ -18,8 +18,8 @@
 #define SERVICE_FDS_MAX	  2 /* in a message */
 
 /*
- * Reads the environment, before anything else opens or closes a descriptor. Returns how many descriptors there
- * are, from 3 on.
+ * Reads the environment, before anything else opens or closes a descriptor. Returns how many
+ * descriptors there are, from 3 on.
  */
 unsigned service_begin(void);
 

@@ -27,8 +27,8 @@ struct connection_saved {
 void connection_save(const struct connection *c, struct connection_saved *saved);
 
 /*
- * c is initialised, with its local_id. False: no connection can have these fields, and c is unchanged.
- * Deadlines that are too far away are brought nearer.
+ * c is initialised, with its local_id. False: no connection can have these fields, and c is
+ * unchanged. Deadlines that are too far away are brought nearer.
  */
 bool connection_restore(struct connection *c, const struct connection_saved *saved, int64_t now_ns);
 

@@ -8,9 +8,10 @@
 #include "daemon/slots.h"
 
 /*
- * A process has one socket as a process and another for its connections, whose end may be noticed later. Its
- * peers are to hear of the end of a connection before that of the QP (links_on_death): a program may put the
- * connection away because requests were flushed, and then would never learn why.
+ * A process has one socket as a process and another for its connections, whose end may be noticed
+ * later. Its peers are to hear of the end of a connection before that of the QP (links_on_death): a
+ * program may put the connection away because requests were flushed, and then would never learn
+ * why.
  */
 static void end_connections(struct client *dead)
 {

@@ -1,5 +1,6 @@
 /*
- * Ends - what goes when a client goes: its session, ports, slot, links and memberships, in this order.
+ * Ends - what goes when a client goes: its session, ports, slot, links and memberships, in this
+ * order.
  *
  * Owner: the daemon's one thread.
  */

@@ -12,8 +12,8 @@
 struct daemon;
 
 /*
- * Of daemons that start at once, the one that gets the directory's lock, or the abstract name, stays.
- * 0; -EADDRINUSE: another daemon has the name; -errno.
+ * Of daemons that start at once, the one that gets the directory's lock, or the abstract name,
+ * stays. 0; -EADDRINUSE: another daemon has the name; -errno.
  */
 int listening_begin(struct daemon *d);
 

@@ -1,5 +1,6 @@
 /*
- * Server - puts verbatimd together: its core (daemon/), connection management, and the table of requests.
+ * Server - puts verbatimd together: its core (daemon/), connection management, and the table of
+ * requests.
  *
  * In:  which users to serve.
  * Out: service, until no process has needed it for a while or a signal ends it.
