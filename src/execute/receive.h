@@ -1,5 +1,5 @@
 /*
- * Receive - the receive that a QP's current message is delivered to.
+ * Receive - the receive request that a QP's current message is delivered to.
  *
  * In:  receives from the QP's own queue or its SRQ; payload, in order.
  * Out: data in the program's memory; the receive's completion.

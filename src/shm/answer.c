@@ -29,8 +29,8 @@ static bool put_nak(struct link *link, uint32_t to, uint32_t from, const struct 
 }
 
 /*
- * The same by who reads the other ring (rx_lock). Where there is no room all that we know of is given: to
- * ourselves, if the ring is the one we read.
+ * The same by the thread that reads the other ring (rx_lock). Without room for a NAK it gives back the
+ * room of all it has read: on the link to this process itself that is room for the NAK.
  */
 static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct nak_pending *nak)
 {
@@ -38,7 +38,7 @@ static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct
 		return true;
 	if (link->rx.released != link->rx.head) {
 		ring_release_room(&link->rx);
-		link_notify(link); /* of the room alone nothing else would tell */
+		link_notify(link); /* nothing else tells the producer of this room */
 	}
 	return link->dying;
 }
@@ -225,7 +225,7 @@ void shm_answer_leave(struct shm_qp *lq)
 	lock_release(&link->wait_lock);
 }
 
-/* Only the holder of rx_lock takes any out, so the first stays the first while wait_lock is free. */
+/* Only the holder of rx_lock removes entries, so the first stays the first without wait_lock. */
 static struct orphan_nak *first_orphan(struct link *link)
 {
 	struct orphan_nak *first = NULL;
@@ -252,7 +252,7 @@ bool shm_answer_send_orphans(struct link *link)
 	return true;
 }
 
-/* What the QP owes an answer for is acknowledged no further than this. */
+/* Nothing from `position` on is acknowledged until the NAK for it has left. */
 static void hold_acks(struct link *link, uint64_t position)
 {
 	if (position < link->rx.hold)
@@ -274,7 +274,7 @@ void shm_answer_forget(struct shm_qp *lq)
 {
 	struct qp *qp = lq->qp;
 
-	/* destroyed: it will never answer */
+	/* destroyed, so that it never answers; else it is in ERR or RESET */
 	bool gone = atomic_load_explicit(&qp->entry->word, memory_order_relaxed) == 0;
 	struct nak_pending nak = {
 		.nak = gone ? NAK_UNREACHABLE : NAK_SILENCE,
@@ -285,7 +285,7 @@ void shm_answer_forget(struct shm_qp *lq)
 		return;
 	nak.msn = lq->responses[lq->response_head % RESPONSES_MAX].msn;
 	lq->response_head = lq->response_tail = 0;
-	/* by any thread, so the ring that another may be reading is not touched */
+	/* any thread may be here, so it leaves the ring to the thread that reads it */
 	if (!put_nak(lq->link, qp->attr.dest_qp_num, qp->ib.qp_num, &nak)) {
 		lq->nak = nak;
 		want_answer(lq);

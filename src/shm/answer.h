@@ -1,62 +1,64 @@
 /*
- * Answer - what a responder owes: responses to READs and atomics, a NAK.
+ * Answer - responses to READs and atomics, and NAKs, from a responder to its requester.
  *
- * In:  what responder.c found out. Out: records in the link's ring, in the order that a requester
- * relies on: a NAK behind the responses.
+ * In:  verdicts of responder.c.
+ * Out: records in the link's ring, in the order that the requester relies on: a NAK comes behind the
+ *      responses.
  *
- * Callers hold the QP's lock; takes the link's tx_lock. What finds no room is kept in the QP, a NAK and at
- * most RESPONSES_MAX responses, and sent by shm_answer_send; a NAK that is kept also holds the
- * acknowledgements back behind it.
+ * Callers hold the QP's lock; takes the link's tx_lock. The QP keeps answers that find no room in the
+ * ring: one NAK and at most RESPONSES_MAX responses. shm_answer_send sends them. While it keeps a NAK,
+ * nothing behind the refused request is acknowledged.
  */
 #ifndef SHM_ANSWER_H
 #define SHM_ANSWER_H
 
 #include "shm/shm_qp.h"
 
-/* For one more response; there are some. */
+/* There is room for one more response. */
 static inline bool shm_answer_has_room(struct shm_qp *lq)
 {
 	return lq->response_tail - lq->response_head < RESPONSES_MAX;
 }
 
+/* The QP has responses to send. */
 static inline bool shm_answer_is_owed(struct shm_qp *lq)
 {
 	return lq->response_head != lq->response_tail;
 }
 
-/* The response to this request, with an atomic's result. False: there is no room. */
+/* Adds the response to this request, with an atomic's result. False: there is no room. */
 bool shm_answer_add(struct shm_qp *lq, const struct record_header *header, uint64_t value);
 
-/* A NAK to QP `to` at the other end of the link, of the request at nak->position. */
+/* Sends QP `to` at the other end of the link a NAK for the request at nak->position. */
 void shm_answer_nak(struct shm_qp *lq, struct link *link, uint32_t to, const struct nak_pending *nak);
 
 /*
- * What no QP takes is answered as by nobody (NAK_SILENCE), or, if it can never be taken, so that the
- * requester need not try again (NAK_UNREACHABLE). False: there is no room for that, and nothing is
- * kept: the record has to be looked at again. Without lock of a QP, too.
+ * Refuses a request that no QP takes: with NAK_SILENCE the requester tries again after its time-out, with
+ * NAK_UNREACHABLE it does not. False: there is no room, and nothing is kept, so the caller has to come
+ * back to the record. Needs no lock of a QP.
  */
 bool shm_answer_refuse(struct link *link, const struct record_header *header, enum nak nak,
 			 enum cause cause);
 
 /*
- * Sends what is owed, as far as there is room; false: not all of it. A READ whose memory is gone fails
+ * Sends what the QP keeps, as far as there is room; false: not all of it. A READ whose memory is gone fails
  * the QP.
  */
 bool shm_answer_send(struct shm_qp *lq);
 
-/* Everything that the QP owed was sent: it is off the link's list. */
+/* The QP has sent all that it kept: takes it off the link's list. */
 void shm_answer_is_through(struct shm_qp *lq);
 
 /*
- * The QP leaves its connection: it is off the link's list, and a NAK that found no room stays behind with
- * the link. Without it the request that was refused would count as carried out.
+ * The QP leaves its connection and the link's list. The link keeps a NAK that found no room: without it
+ * the requester would take the refused request for carried out.
  */
 void shm_answer_leave(struct shm_qp *lq);
 
-/* Sends what QPs left behind; false: not all of it, for want of room. Caller holds rx_lock. */
+/* Sends NAKs that QPs left with the link. False: not all, for want of room. Caller holds rx_lock. */
 bool shm_answer_send_orphans(struct link *link);
 
-/* Nobody will answer what is owed: the requester's time-out starts, as on a wire. */
+/* The QP will not answer any more: tells the requester, whose time-out starts, as on a wire. */
 void shm_answer_forget(struct shm_qp *lq);
 
 #endif

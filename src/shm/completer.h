@@ -1,5 +1,5 @@
 /*
- * Completer - takes the answers to this process's requests.
+ * Completer - handles the answers to this process's requests.
  *
  * In:  acknowledgements (the other side's acked index), NAKs, READ and atomic responses.
  * Out: finished WQEs, data of READs and atomics in the program's memory, retries.

@@ -92,7 +92,7 @@ static enum carried send_failed(struct shm_qp *lq, struct wqe *wqe, enum ibv_wc_
 	return CARRY_FAILED;
 }
 
-/* True: gone, one way or the other; false: *carried is what became of it. */
+/* True: it has left, or is lost; false: *carried is what became of it. */
 static bool send_to_wire(struct shm_qp *lq, struct wqe *wqe, enum carried *carried)
 {
 	enum cause cause = CAUSE_NONE;
@@ -108,11 +108,11 @@ static bool send_to_wire(struct shm_qp *lq, struct wqe *wqe, enum carried *carri
 									 IBV_WC_LOC_PROT_ERR,
 				       cause);
 	else
-		return true; /* what still waits for its port has waited long enough: lost */
+		return true; /* if its port is still not open it has waited long enough: it is lost */
 	return false;
 }
 
-/* False: verbatimd has been asked about one of them, which may be there. */
+/* False: the adapter has asked verbatimd about at least one of them. */
 static bool all_known(const uint32_t *slots, int count)
 {
 	bool known = true;
@@ -157,7 +157,7 @@ enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe)
 			cause_report_ratelimited(CAUSE_DAEMON_SILENT, qp->ib.qp_num,
 				     "the members of a group; the datagram goes to the %d known", count);
 	}
-	/* The wire first: what has to wait for it must not have reached the members here already. */
+	/* The network first: a datagram that waits for it must not have reached members here already. */
 	if ((group || !wqe->ah->local) && !send_to_wire(lq, wqe, &carried))
 		return carried;
 	if (!group && wqe->ah->local)
@@ -169,10 +169,10 @@ enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe)
 		if (!link && asked && !group && shm_retry_on_unknown(lq))
 			return CARRY_WAIT;
 		if (!link)
-			continue; /* nobody there: dropped, as on a wire */
+			continue; /* no such process: dropped, as on a wire */
 		/*
-		 * A full ring holds a datagram up for a moment, as a port that was told to pause
-		 * does; who does not listen for longer loses it.
+		 * A datagram waits a moment at a full ring, as at a port with priority flow control;
+		 * a receiver that does not empty its ring for longer loses it.
 		 */
 		if (send_to(qp, wqe, link, &cause) == CARRY_NO_ROOM && !group && !wqe->route &&
 		    link->alive) {

@@ -1,16 +1,16 @@
 /*
  * Datagram - UD sends and their delivery to the QPs of this host.
  *
- * A UD QP stays on this path wherever its datagrams go: those for other hosts and a group's one for
- * the wire are handed to the adapter (shm_env.datagram_to_wire).
+ * A UD QP stays on this path wherever its datagrams go. Those for other hosts, and one copy of each
+ * multicast, it hands to the adapter (shm_env.datagram_to_wire).
  *
  * In:  UD WQEs; datagram records.
  * Out: datagram records to the process of the destination QP (multicast: to every process with an
  *      attached QP, our own included); receive completions with 40 bytes of GRH.
  *
- * Unreliable: what has no destination, wrong Q_Key, no receive or a short one is dropped, with a
- * cause at the receiver; the sender succeeds (CONTRACT 25). Callers hold the QP's lock (delivery:
- * also the link's rx_lock).
+ * Unreliable: a datagram without destination, with a wrong Q_Key, without a receive or with a short one
+ * is dropped, with a cause at the receiver; the sender's request succeeds (CONTRACT 25). Callers hold the
+ * QP's lock, for delivery also the link's rx_lock.
  */
 #ifndef SHM_DATAGRAM_H
 #define SHM_DATAGRAM_H

@@ -23,7 +23,7 @@ static struct imported {
 	uint32_t pd;	   /* number there */
 } regions[ARENA_KEYS];
 
-/* -EAGAIN: its pages are being moved. */
+/* -EAGAIN: its pages are migrating. */
 static int try_copy(const struct imported *region, uint64_t address, void *flat, size_t bytes, bool into)
 {
 	struct link *link = region->link;

@@ -188,8 +188,8 @@ bool link_is_shared(struct link *link)
 }
 
 /*
- * Nothing of it was consumed: it lies at 0. RING-1: who consumes sees nothing before the first word, and the
- * memory behind the last record is 0.
+ * The other end has consumed none of it, so it begins at 0. RING-1: the consumer sees no record before
+ * the first word is stored, and the memory behind the last record is 0.
  */
 static void take_along(const struct link *link, char *to)
 {
@@ -205,9 +205,9 @@ static void take_along(const struct link *link, char *to)
 }
 
 /*
- * Leaves one and starts with the other: both ends take the two words in the same order, whichever they are at. So
- * when each is about to move to where the other is, one of them finds the other there, or gone, at its first step,
- * and stays; they do not both leave.
+ * Leaves `from` and starts with `to`. Both ends take the two words in the same order, whichever memory
+ * they are at. So if each end moves to where the other is, one of them finds the other there, or gone,
+ * at its first step, and stays.
  */
 static bool exchange(struct link_shared *from, ino_t from_number, struct link_shared *to, ino_t to_number,
 		     int rx_side)
@@ -217,7 +217,7 @@ static bool exchange(struct link_shared *from, ino_t from_number, struct link_sh
 	return start_with(to, rx_side) && leave(from, rx_side);
 }
 
-/* Under both locks, so nobody is at the rings. */
+/* Under both locks, so that no thread is at the rings. */
 static bool move(struct link *link, const struct mapped *to, int tx_side, int rx_side)
 {
 	if (!link->alive || link->xcopy == XCOPY_SELF || rx_side != rx_side_of(link) ||
@@ -269,7 +269,7 @@ void link_get(struct link *link)
 	atomic_fetch_add(&link->references, 1);
 }
 
-/* Who would have been told is dead, or will be told of nothing any more. */
+/* Their requesters are dead, or have lost the connection. */
 static void drop_orphans(struct link *link)
 {
 	while (!list_empty(&link->orphans)) {

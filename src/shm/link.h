@@ -2,13 +2,13 @@
  * Link - this process's connection to another process of the host (or to itself): two rings, the
  * other's arena, and the means to wake it.
  *
- * Made by the adapter when verbatimd hands over the descriptors; used by requesters (sending) and
- * by whoever polls (receiving). The struct is never given back to the allocator, only to a pool,
- * so a stale pointer can be locked safely and then found not alive. The rings are unmapped when the
- * other process has died; the arena when the last reference is gone.
+ * The adapter makes it when verbatimd hands over the descriptors. Requesters send on it, threads that
+ * poll receive from it. The struct returns to a pool, never to the allocator, so a thread with a stale
+ * pointer can lock it, and finds it not alive. The rings are unmapped when the other process has died,
+ * the arena when the last reference is gone.
  *
- * Locks: rx_lock is the outermost lock of the local path, tx_lock is taken inside QP locks,
- * wait_lock is innermost.
+ * Locks: rx_lock is the outermost lock of this path, tx_lock is taken inside QP locks, wait_lock is
+ * innermost.
  */
 #ifndef SHM_LINK_H
 #define SHM_LINK_H
@@ -50,7 +50,7 @@ struct link {
 	uint32_t slot;
 	pid_t pid;
 	_Atomic bool alive;
-	bool dying; /* the other process is dead: nobody reads answers. Guarded by rx_lock */
+	bool dying; /* the other process is dead and reads no answers. Guarded by rx_lock */
 	_Atomic uint32_t references; /* QPs that are connected over it */
 	enum xcopy xcopy;
 	int xcopy_error;	 /* XCOPY_NONE: why, an errno; 0: by VERBATIM_REACH */
@@ -66,10 +66,10 @@ struct link {
 	struct lock rx_lock; /* guards rx, acked and the head of in_flight */
 	struct ring_consumer rx;
 	uint64_t acked; /* of our records, as last worked through */
-	uint64_t late_acked; /* acked as it was when rx.head was late_head, not believed yet; 0: none */
-	uint64_t late_head;
+	/* An acked of the other end that RING-3 does not allow to believe yet, and rx.head then; 0: none. */
+	uint64_t late_acked, late_head;
 	uint64_t rx_end; /* position behind the record that is being worked on */
-	/* Everything of the peer's below is carried out; for RING-4. Stored under rx_lock, read by senders. */
+	/* The peer's records below are carried out (RING-4). Stored under rx_lock, read by requesters. */
 	_Atomic uint64_t carried_out;
 
 	struct lock tx_lock; /* guards tx and the tail of in_flight */
@@ -81,20 +81,20 @@ struct link {
 	struct list blocked;   /* QPs with requests that found no room */
 	struct list turned;    /* QPs whose turn is over, and that have more to do */
 	struct list answering; /* QPs with answers to send */
-	struct list orphans;   /* struct orphan_nak: NAKs of QPs that are gone; goes before `answering` */
+	struct list orphans;   /* struct orphan_nak: NAKs of QPs that are gone; sent before `answering` */
 	uint32_t blocked_count, turned_count, answering_count;
 	_Atomic bool waiting;  /* one of the lists may not be empty */
 	_Atomic bool again;    /* a QP's turn is over, and it has more to do */
 
 	/* Changed by link_move alone, under both rx_lock and tx_lock, as are the rings. */
 	struct link_shared *shared;
-	ino_t number; /* of the file that it is in: the same for both ends */
+	ino_t number; /* inode of the memory's file: the same for both ends */
 };
 
 /* At the beginning of the shared memory, in LINK_CONTROL_BYTES. */
 struct link_shared {
 	struct ring_control control[2];
-	/* Who uses this memory: 1 << side; LINK_LEFT: the one that did has left it before the other came. */
+	/* Ends that use this memory, 1 << side each; LINK_LEFT: the first end left before the second came. */
 	_Alignas(64) _Atomic uint32_t ends;
 };
 
@@ -112,19 +112,22 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 			 int heap_fd);
 
 /*
- * From here on it may be used; until then whoever finds it leaves it alone. False: the other end has left its
- * memory, see link_move.
+ * From here on threads may use the link; until then those that find it leave it alone. False: the other
+ * end has left its memory, see link_move.
  */
 bool link_start(struct link *link);
 
 /*
- * verbatimd offers memory for a link that there is already: so does each verbatimd that did not make the
- * link. Both ends have to use the same. They know it of one that both have started with (`ends`), which is for
- * good. One that the other end has not started with may be unknown to it, because verbatimd ended before it
- * had told both: then this end leaves it and takes what it has sent along, as it lies there from the first
- * byte on. Leaving and starting are compare-and-swaps of one word: so an end never starts with memory that the
- * other has left, nor leaves memory that the other has started with. Both go from one word to the next in the same
- * order, so they do not leave for where the other is just leaving. True: the link has moved.
+ * A verbatimd that did not make the link offers memory for it again. Both ends have to use the same
+ * memory.
+ *
+ * Memory that both ends have started with (`ends`) stays. Memory that the other end has not started with
+ * may be unknown to it, as the old verbatimd may have ended before it had told both ends. Then this end
+ * leaves it, starts with the offered one, and takes along the records that it has sent.
+ *
+ * Leaving and starting are compare-and-swaps of one word. So an end never starts with memory that the
+ * other has left, nor leaves memory that the other has started with. Both ends take the two words in the
+ * same order, so that they do not swap places. True: the link has moved.
  */
 bool link_move(struct link *link, int side, int shared_fd);
 
@@ -132,9 +135,8 @@ bool link_move(struct link *link, int side, int shared_fd);
 bool link_is_shared(struct link *link);
 
 /*
- * Not started, and made of memory that this process had a link of before: what it would find in the
- * ring it has carried out already. So it is for who asked verbatimd for the link with a process that
- * has died meanwhile.
+ * Of a link that is not started: this process had a link of the same memory before, and has carried out
+ * the records in it. It happens if the other process died while verbatimd was asked for the link.
  */
 bool link_is_spent(const struct link *link);
 void link_reset_after_fork(void);
@@ -142,17 +144,18 @@ void link_reset_after_fork(void);
 void link_get(struct link *link);
 void link_put(struct link *link);
 
-/* The position behind what was sent so far; whether everything below `position` was carried out. */
+/* The position behind the last record sent. */
 uint64_t link_sent(struct link *link);
+/* Whether the other end has carried out all records below `position`. */
 bool link_carried_out(struct link *link, uint64_t position);
 
 /* Unmaps the rings, after the last progress; the struct goes to the pool with the last reference. */
 void link_close(struct link *link);
 
 /*
- * Something was left for the other process: wakes it if it needs that. No fence here: the other half
- * of the pair WAKEUP is the membarrier in the progress thread, between storing need_wakeup and
- * looking at the rings once more.
+ * Records were published: wakes the other process if all its threads sleep. No fence is needed here:
+ * the other half of barrier WAKEUP is the membarrier of its progress thread, between storing
+ * need_wakeup and looking at the rings once more.
  */
 void link_wake(struct link *link);
 

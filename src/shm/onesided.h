@@ -1,12 +1,12 @@
 /*
  * One-sided - WRITE and READ executed by their requester, on the target's memory.
  *
- * In:  a WQE, the target's QP and key tables, its memory (xcopy.h).
- * Out: the bytes moved; or the advice to send a message, whenever anything is not in order: the
- *      responder then finds out what, and its verdict is the same as on a wire.
+ * In:  a WQE, the target's QP and key tables, its memory.
+ * Out: the bytes moved; or ONESIDED_BY_MESSAGE if any check fails: the requester sends a message then,
+ *      and the responder's verdict is the same as on a wire.
  *
- * Memory that is mapped here (our own; pages that the target has migrated, memory/heap.h) is copied
- * by plain loads and stores, all else by the kernel (shm/xcopy.h).
+ * Pages that the target has migrated are mapped here (memory/heap.h), and copied with plain loads and
+ * stores; the kernel copies all others (shm/xcopy.h).
  *
  * Holds the QP's lock; publishes a hazard on each key (memory/hazard.h); does no more than *budget.
  */

@@ -12,7 +12,7 @@
 /* What one call works through at most, before others have a turn. */
 #define TURN_RECORDS 64
 #define TURN_BYTES   (256 * 1024)
-/* So often the producer learns that there is room again. */
+/* After so many bytes the producer gets its room back. */
 #define RELEASE_BYTES (32 * 1024)
 
 _Thread_local uint64_t shm_moved __attribute__((tls_model("initial-exec")));
@@ -56,7 +56,7 @@ static bool is_from_peer(const struct shm_qp *lq, const struct link *link,
 	return lq->link == link && lq->qp->attr.dest_qp_num == header->src_qpn;
 }
 
-/* Everything up to `acked` of ours was carried out, but for what a NAK spoke of, which came first. */
+/* The other end has carried out our records up to `acked`, but for those whose NAK came first. */
 static void take_acks(struct turn *turn, uint64_t acked) REQUIRES(turn->link->rx_lock)
 {
 	struct link *link = turn->link;
@@ -127,7 +127,7 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 	}
 }
 
-/* Works through the records that are there. True: all of them. */
+/* Works through records. True: the ring is empty. */
 static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link->rx_lock)
 {
 	struct ring_consumer *rx = &turn->link->rx;
@@ -192,8 +192,8 @@ static uint32_t count_waiting(struct link *link, const uint32_t *count)
 }
 
 /*
- * Answers, in the order in which the QPs came to owe them. The first that finds no room for all that it owes
- * ends the round, and is the first of the next one.
+ * Sends answers, in the order in which the QPs came to owe them. The first QP that finds no room for
+ * all its answers ends the round, and is the first of the next one.
  */
 static void send_answers(struct turn *turn) REQUIRES(turn->link->rx_lock)
 {
@@ -216,7 +216,7 @@ static void send_answers(struct turn *turn) REQUIRES(turn->link->rx_lock)
 	}
 }
 
-/* Nothing may have been received, so that nobody else tells the other end of what was sent. */
+/* Wakes the other end itself: if nothing was received, no other call does. */
 static void serve_answering(struct turn *turn) REQUIRES(turn->link->rx_lock)
 {
 	struct link *link = turn->link;
@@ -227,7 +227,7 @@ static void serve_answering(struct turn *turn) REQUIRES(turn->link->rx_lock)
 		link_notify(link);
 }
 
-/* QPs whose turn was over have another one each. */
+/* Gives QPs whose turn was over another one each. */
 static void serve_turned(struct turn *turn) REQUIRES(turn->link->rx_lock)
 {
 	struct link *link = turn->link;
@@ -247,9 +247,9 @@ static void serve_turned(struct turn *turn) REQUIRES(turn->link->rx_lock)
 }
 
 /*
- * QPs that wait for room, in the order in which they came. One that finds none ends the round, however
- * many wait behind it: there is none for them either. It stays the first, so that none is passed over for
- * ever; one that found some, and wants more, goes to the end.
+ * Issues requests of QPs that wait for room, in the order in which they came. A QP that finds none ends
+ * the round, as there is none for those behind it either. It stays the first, so that it is not passed
+ * over for ever. A QP that found some room, and needs more, goes to the end.
  */
 static void serve_blocked(struct turn *turn) REQUIRES(turn->link->rx_lock)
 {
@@ -318,8 +318,8 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 	any = link->rx.head != begin || !all;
 
 	/*
-	 * While the ring is never empty: a NAK that came before `acked` was stored lies within a ring's
-	 * length of where we were when we loaded it.
+	 * RING-3 while the ring is never empty: a NAK that came before `acked` was stored lies within a
+	 * ring's length of the position at which this thread loaded it.
 	 */
 	if (all || (link->late_acked && link->rx.head - link->late_head >= RING_BYTES)) {
 		if (!all)
@@ -347,7 +347,7 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 	return any;
 }
 
-/* lock_try through a pointer into `turn` is more than the analysis follows. */
+/* The analysis does not follow lock_try through a pointer into `turn`. */
 bool progress_link(struct link *link) NO_LOCK_CHECK
 {
 	struct turn turn = { .link = link };
@@ -363,7 +363,7 @@ bool progress_link(struct link *link) NO_LOCK_CHECK
 	return any;
 }
 
-#define CATCH_UP_TURNS 16 /* and if the other end sends on and on, the rest is not of before */
+#define CATCH_UP_TURNS 16 /* more is what the other end has sent since */
 
 void progress_catch_up(struct link *link) NO_LOCK_CHECK
 {
@@ -376,7 +376,7 @@ void progress_catch_up(struct link *link) NO_LOCK_CHECK
 	lock_release(&link->rx_lock);
 }
 
-/* A QP whose other end is gone: what it waits for will not come. */
+/* The other process is gone, and with it all that its QPs would have answered. */
 static bool fail_if_connected(struct qp *qp, void *arg) NO_LOCK_CHECK /* qp_visit locked it */
 {
 	struct link *link = arg;

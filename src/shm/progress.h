@@ -15,12 +15,12 @@
 
 #include "shm/link.h"
 
-/* True if anything was done (or another thread is doing it), so that a look later is worth while. */
+/* True: it did something, or another thread is at the link; so it pays to call it again soon. */
 bool progress_link(struct link *link);
 
 /*
- * What the other end had done is done here, too, when this returns. Waits for other threads that are at the
- * link, which take a bounded amount each.
+ * Works through everything that the other end had published before the call. Waits for other threads
+ * that are at the link; each does a bounded amount.
  */
 void progress_catch_up(struct link *link);
 
@@ -30,7 +30,7 @@ void progress_catch_up(struct link *link);
  */
 void progress_on_death(struct link *link);
 
-/* Bytes of payload that this thread has copied; whoever takes it as a measure of time sets it back. */
+/* Bytes of payload that this thread has copied: a measure of time for its callers, which set it back. */
 extern _Thread_local uint64_t shm_moved __attribute__((tls_model("initial-exec")));
 
 #endif

@@ -6,8 +6,8 @@
  * RECORD_PAYLOAD_MAX:
  *
  *   0   word         kind | flags << 8 | size in units of 64 bytes << 16; 0 = not written yet
- *   4   dst_qpn      whom it is for
- *   8   src_qpn      whose it is
+ *   4   dst_qpn      the QP that it is for
+ *   8   src_qpn      the QP that sends it
  *   12  msn          sequence number of its message, 24 bits, starts at the requester's sq_psn; and
  *                    8 bits that count the requester's attempts: answers carry both back
  *   16  total        length of the whole message (NAK: RNR timer code, and NAK_UNCOUNTED)
@@ -66,7 +66,7 @@ enum record_flags {
 	RECORD_IMM = 1 << 2,
 	RECORD_INV = 1 << 3,
 	RECORD_SOLICITED = 1 << 4,
-	RECORD_UNACKED = 1 << 5, /* UC: nobody waits for an answer */
+	RECORD_UNACKED = 1 << 5, /* UC: the requester waits for no answer */
 	RECORD_NO_GRH = 1 << 6,	 /* datagrams: what is before the data is not for the program */
 	RECORD_XRC = 1 << 7,	 /* the sender is XRC_SEND; with RECORD_UNACKED: of which service it is */
 };

@@ -15,8 +15,8 @@
 #include "object/xrcd.h"
 
 /*
- * Whoever exchanged addresses with another host may have got one that means another host there, and
- * this one here: that of loopback, or of a bridge of containers. Returns the length.
+ * Programs that exchange addresses with another host may get one that means that host there, but this
+ * host here: that of loopback, or of a bridge of containers. So the text says it. Returns its length.
  */
 static size_t say_whose_address(const struct qp *qp, char *text, size_t room)
 {
@@ -152,7 +152,7 @@ static void fill_header(struct shm_qp *lq, struct wqe *wqe, struct record_header
 	header->acked = atomic_load_explicit(&lq->link->carried_out, memory_order_acquire);
 }
 
-/* Whoever sleeps at the other end is called once, at the end of the turn: see announce. */
+/* The other process is woken once, at the end of the turn: see announce. */
 static void publish(struct link *link, struct shm_qp *lq, struct record *record, uint32_t word)
 	REQUIRES(link->tx_lock)
 {
@@ -161,8 +161,8 @@ static void publish(struct link *link, struct shm_qp *lq, struct record *record,
 }
 
 /*
- * A notice may be a system call, and wakes a sleeping process: so there is none if the ring holds
- * nothing new, as after a WRITE or READ that was carried out here on the other end's memory.
+ * Waking the other process may take a system call, so the requester does it only for new records: not
+ * after a WRITE or READ that it carried out itself on the other's memory.
  */
 static void announce(struct shm_qp *lq)
 {
@@ -173,7 +173,7 @@ static void announce(struct shm_qp *lq)
 		link_notify(lq->link);
 }
 
-/* Entered before the record is published: whoever sees the acknowledgement finds the entry. */
+/* Before the record is published: a thread that sees its acknowledgement finds the entry. */
 static void enter_flight(struct link *link, struct shm_qp *lq, uint32_t units) REQUIRES(link->tx_lock)
 {
 	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_relaxed);
@@ -250,7 +250,7 @@ static enum carried send_message(struct shm_qp *lq, struct wqe *wqe, enum record
 	if (wqe->done == 0) {
 		wqe->first_psn = lq->next_msn;
 		if (!(wqe->flags & IBV_SEND_INLINE) && wqe->length > RECORD_PAYLOAD_MAX) {
-			/* a long message with a bad SGE must not be half way over when that shows */
+			/* a long message with a bad SGE must fail before part of it is sent */
 			enum cause cause =
 				memory_check(wqe->sge, wqe->num_sge, qp->pd->number, 0);
 
@@ -361,9 +361,9 @@ static enum carried request_read(struct shm_qp *lq, struct wqe *wqe)
 }
 
 /*
- * WRITE and READ: executed here on the target's memory, if that can be reached and nothing earlier
- * is on its way; small ones need not wait for that and travel as messages. The responder has the
- * last word: whatever does not check out here is sent to it, and its verdict comes back.
+ * WRITE and READ: the requester executes them on the target's memory if it can copy there and no earlier
+ * message is unacknowledged. Behind such a message small ones travel as messages, others wait. The
+ * responder has the last word: what does not pass the checks here is sent to it for its verdict.
  */
 static enum carried one_sided(struct shm_qp *lq, struct wqe *wqe, int64_t *budget)
 {
@@ -540,8 +540,8 @@ enum carried shm_requester_issue(struct shm_qp *lq)
 			if (lq->link)
 				shm_requester_block(lq, lq->link);
 			/*
-			 * Once more, now that who makes room finds us in the list: he may have made
-			 * it, and looked, just before.
+			 * Once more, now that the QP is in the list: the thread that makes room may
+			 * have made it, and looked at the list, just before.
 			 */
 			atomic_thread_fence(memory_order_seq_cst);
 			stop = tried_again;

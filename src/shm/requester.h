@@ -1,11 +1,11 @@
 /*
- * Requester - carries out posted send requests on the local path.
+ * Requester - carries out posted send requests, as records or on the peer's memory.
  *
  * In:  the QP's send queue, from sq.issue on.
  * Out: records in the link's ring, memory of the peer (onesided.h), or finished WQEs.
  *
- * Owner: whoever holds the QP's lock: the posting thread, or one that makes progress. Takes the
- * link's tx_lock. Never waits: what finds no room, or must wait its turn, stays in the queue, and
+ * Callers hold the QP's lock: the posting thread, or one that makes progress. Takes the link's tx_lock.
+ * Never waits: a request that finds no room, or whose QP has had its turn, stays in the queue, and
  * shm_requester_issue is called again when that changes. One call does a bounded amount.
  */
 #ifndef SHM_REQUESTER_H
@@ -16,7 +16,7 @@
 
 #include "shm/shm_qp.h"
 
-/* Bytes that one call of shm_requester_issue moves at most, before it lets others have a turn. */
+/* One call of shm_requester_issue moves at most so many bytes, then other QPs have a turn. */
 #define REQUESTER_TURN_BYTES (1024 * 1024)
 
 enum carried {
@@ -47,8 +47,8 @@ void shm_requester_fail(struct shm_qp *lq, uint32_t seq, enum ibv_wc_status stat
 void shm_requester_on_progress(struct shm_qp *lq);
 
 /*
- * The QP waits for room in the link's ring, or for another turn; shm_requester_unblock is called by
- * whoever makes progress on the link, and takes it out of the list if it is in one.
+ * The QP waits in a list of the link: for room in its ring, or for another turn. Progress on the link
+ * serves the lists; shm_requester_unblock takes the QP out of the one that it is in, if any.
  */
 void shm_requester_block(struct shm_qp *lq, struct link *link);
 void shm_requester_end_turn(struct shm_qp *lq, struct link *link);

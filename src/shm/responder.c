@@ -11,7 +11,7 @@
 /* What becomes of a record, before anything of its request is looked at. */
 enum arrival {
 	ARRIVAL_EXPECTED,     /* the QP executes it */
-	ARRIVAL_STALE,	      /* an old message, or the rest of one that was refused: it is dropped */
+	ARRIVAL_STALE,	      /* an old message, or the rest of a refused one: it is dropped */
 	ARRIVAL_UNREACHABLE,  /* the QP is of another service than the sender */
 	ARRIVAL_NOT_READY,    /* wrong state, not connected to the sender */
 	ARRIVAL_OUT_OF_ORDER, /* its number is not the expected one */
@@ -172,7 +172,7 @@ static enum arrival check_connection(struct shm_qp *lq, struct link *link,
 			lq->in_message = lq->dropping = false;
 		return !first && (lq->dropping || !lq->in_message) ? ARRIVAL_STALE : ARRIVAL_EXPECTED;
 	}
-	/* A message without its beginning is as much out of order as one that was not expected. */
+	/* without its beginning a message is out of order, too */
 	if (record_msn(header) != lq->expected_msn || (!first && !lq->in_message))
 		return lq->nak_sent && lq->nak_sent_attempt == header->msn >> 24 ?
 			       ARRIVAL_STALE :

@@ -1,8 +1,8 @@
 /*
- * Responder - carries out what remote QPs ask of this process's QPs.
+ * Responder - carries out requests of remote QPs.
  *
  * In:  request records, in the order of the ring.
- * Out: data in the program's memory, receive completions; what is owed for them (answer.h).
+ * Out: data in the program's memory, receive completions, answers (answer.h).
  *
  * Callers hold the link's rx_lock and the QP's lock; takes the link's tx_lock. Never waits. A record
  * cannot make it fail: whatever the peer sends ends in a verdict.
@@ -16,19 +16,19 @@
 #include "shm/shm_qp.h"
 
 /*
- * `link` is where it came from; `end` the position behind the record. False: an answer that cannot
- * be kept found no room; the record stays where it is, and is tried again.
+ * `link` is where the record came from, `end` the position behind it. False: an answer that cannot be
+ * kept found no room; the caller tries the record again.
  */
 bool shm_responder_on_request(struct shm_qp *lq, struct link *link, const struct record_header *header,
 			  const uint8_t *payload, uint64_t end);
 
 /*
- * The same for a number that no QP of the local path has: there is none, or it has no connection, or one
- * over the wire. No QP's lock may be held.
+ * The same for a QP number that no QP of this path has: there is no such QP, or it is not connected, or
+ * connected to another host. No QP's lock may be held.
  */
 bool shm_responder_without_qp(struct link *link, const struct record_header *header);
 
-/* The QP enters RESET or ERR: the message in progress ends, nothing is owed any more. */
+/* The QP enters RESET or ERR: ends the message in progress, and drops the answers that are kept. */
 void shm_responder_stop(struct shm_qp *lq);
 
 #endif

@@ -1,6 +1,5 @@
 #include "shm/retry.h"
 
-
 #include "base/clock.h"
 #include "shm/requester.h"
 #include "execute/rnr.h"
@@ -26,7 +25,7 @@ static void arm_until(struct shm_qp *lq, enum requester_state state, uint64_t de
 	lq->seeks = state == REQUESTER_PEER_WAIT;
 	lq->answered = lq->seeks && lq->answers != answers;
 	if (lq->answered)
-		deadline = 1; /* due: who looked for the process did so before the answer came */
+		deadline = 1; /* due: an answer came after the requester looked (barrier ANSWER) */
 	if (!lq->timer_armed)
 		list_add_tail(&timers, &lq->timer_node);
 	lq->timer_armed = true;
@@ -54,8 +53,8 @@ static void disarm(struct shm_qp *lq)
 }
 
 /*
- * From `seq` on everything is posted anew: what was issued behind it was dropped by the responder
- * (IBA 9.7.5.1.2, go-back-N). Entries of the old epoch in the in_flight queue mean nothing any more.
+ * Posts all requests from `seq` on anew: the responder has dropped what came behind it (IBA 9.7.5.1.2,
+ * go-back-N). The new epoch voids their entries in the in_flight queue.
  */
 static void go_back(struct shm_qp *lq, uint32_t seq)
 {
@@ -201,7 +200,7 @@ void shm_retry_on_peers(void)
 
 void shm_retry_on_room(struct shm_qp *lq)
 {
-	/* the timer goes on, for the same datagram; it means nothing once that is gone */
+	/* the timer goes on for the same datagram, and is ignored once that has left */
 	if (lq->state == REQUESTER_FULL_WAIT)
 		lq->state = REQUESTER_READY;
 }
@@ -236,7 +235,7 @@ static void fire(struct shm_qp *lq)
 	if (qp->sq.issue == qp->sq.tail)
 		return;
 	if (state == REQUESTER_PEER_WAIT && lq->answered) {
-		/* maybe of another process: then it waits for the rest of its time */
+		/* the answer may be about another process: then the QP waits for the rest of its time */
 		lq->seek_end_ns = lq->deadline_ns;
 		shm_requester_issue(lq);
 		lq->seek_end_ns = 0;

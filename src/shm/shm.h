@@ -1,9 +1,11 @@
 /*
- * Local - the path between processes of one host: struct qp_path for RC, UC and UD.
+ * Shm - the path between processes of one host, through shared memory: struct qp_path for RC, UC and
+ * UD.
  *
- * Where to look: requester.c (posted work), onesided.c (WRITE, READ on the peer's memory),
- * responder.c (what peers ask), completer.c (what they answer), datagram.c (UD), retry.c (timers),
- * progress.c (who comes by), link.c, ring.h, record.h (the shared memory).
+ * Where to look: requester.c (posted requests become records), onesided.c and xcopy.c (WRITE and READ
+ * on the peer's memory), responder.c (requests of peers), answer.c (responses and NAKs to them),
+ * completer.c (answers to this process's requests), datagram.c (UD), retry.c (timers), progress.c
+ * (works through a link), imported.c (ibv_import_mr), link.c, ring.h, record.h (the shared memory).
  */
 #ifndef SHM_SHM_H
 #define SHM_SHM_H

@@ -1,6 +1,5 @@
 /*
- * Local QP - what the local path keeps for a QP: the requester's, the responder's and the
- * completer's state.
+ * Shm QP - what this path keeps for a QP: the state of its requester, responder and completer.
  *
  * All of it is guarded by qp->lock, except the two list nodes (link->wait_lock).
  */
@@ -23,9 +22,8 @@ enum requester_state {
 	REQUESTER_READY,
 	REQUESTER_RNR_WAIT,    /* until deadline_ns, then from the oldest message on again */
 	REQUESTER_RETRY_WAIT,  /* likewise */
-	REQUESTER_LOSS_WAIT,   /* until deadline_ns, then the oldest message fails: nobody will take it */
-	REQUESTER_REVOKE_WAIT, /* until deadline_ns, then another look whether a key is out of use
-				*/
+	REQUESTER_LOSS_WAIT,   /* until deadline_ns, then the oldest message fails: its peer is gone */
+	REQUESTER_REVOKE_WAIT, /* until deadline_ns, then another look whether a key is out of use */
 	REQUESTER_FULL_WAIT,   /* UD: for room in a ring, until deadline_ns; then it is dropped */
 	REQUESTER_WIRE_WAIT,   /* UD: for room on the wire, until deadline_ns; then another try */
 	REQUESTER_PEER_WAIT,   /* for what verbatimd says of the destination's process, until deadline_ns */
@@ -35,7 +33,7 @@ struct response {
 	uint8_t kind; /* enum record_kind of the request */
 	uint32_t msn; /* with its attempt */
 	uint32_t rkey;
-	uint32_t pd; /* number of the one that the request was checked against */
+	uint32_t pd; /* number of the PD that the request was checked against */
 	uint64_t remote_addr;
 	uint32_t total, done;
 	uint64_t value; /* of an atomic: what was there before */
@@ -49,7 +47,7 @@ struct nak_pending {
 	uint64_t position; /* behind the request: nothing from there on is acknowledged yet */
 };
 
-/* The NAK of a QP that has left its connection before there was room for it. */
+/* The NAK of a QP that left its connection before the ring had room for the NAK. */
 struct orphan_nak {
 	struct list node; /* in link->orphans */
 	uint32_t to, from;
@@ -68,27 +66,27 @@ struct shm_qp {
 	uint8_t state; /* enum requester_state; only retry.c sets it */
 	bool started;  /* next_msn was set from sq_psn */
 	bool sought;   /* the request at sq.issue has waited for what verbatimd was asked, in vain */
-	bool published; /* records, of which the other end was not told yet (link_notify) */
+	bool published; /* records; the other end is not woken for them yet (link_notify) */
 	struct local_failure failure;
 	enum cause silence; /* why the peer does not answer: in REQUESTER_RETRY_WAIT and LOSS_WAIT */
 	uint32_t next_msn;
-	uint8_t attempt;  /* counts how often we went back; NAKs of earlier attempts are void */
+	uint8_t attempt;  /* counts how often the requester went back; NAKs of earlier attempts are void */
 	uint32_t epoch;	  /* of the in_flight entries that count */
 	uint64_t last_end; /* UC: position behind the last message */
 	uint32_t unacked; /* messages on the way, READs and atomics included */
 	uint32_t reads;	  /* of these: READs and atomics */
 	uint8_t rnr_left, retry_left;
 	uint8_t backoff; /* doublings of the wait for a silent peer, if the QP has no time-out */
-	uint32_t looks; /* of BIND_MW or LOCAL_INV at sq.issue, in vain: somebody still copies */
+	uint32_t looks; /* of BIND_MW or LOCAL_INV at sq.issue, in vain: a thread still copies by the key */
 
 	/* timer, see retry.c */
 	struct list timer_node;
 	bool timer_armed;
 	bool seeks;    /* it is armed for REQUESTER_PEER_WAIT; guarded by the timers' lock */
-	bool answered; /* likewise: verbatimd has answered somebody since, so it is due */
+	bool answered; /* likewise: verbatimd has answered any request since, so it is due */
 	uint64_t deadline_ns;
-	uint64_t seek_end_ns; /* of a wait that goes on; 0: the next one is a new one */
-	uint32_t answers;     /* of verbatimd, when the destination's process was looked for */
+	uint64_t seek_end_ns; /* when a wait that goes on ends; 0: the next wait is a new one */
+	uint32_t answers;     /* how many verbatimd had given when the destination was looked for */
 
 	/* responder */
 	bool expecting;		/* expected_msn was set from rq_psn */
@@ -100,7 +98,7 @@ struct shm_qp {
 	uint32_t expected_msn;
 	uint32_t received;	/* bytes of the current message */
 	uint32_t message_total;
-	uint32_t revoked;	/* by the message that is refused meanwhile, as somebody still copies; 0: none */
+	uint32_t revoked;	/* the key that a refused SEND_WITH_INV has ended (mw_invalidate_once); 0: none */
 	struct nak_pending nak;
 	struct orphan_nak *orphan; /* for `nak`, should the QP leave; NULL until the next connection */
 	uint32_t response_head, response_tail; /* responses[head % MAX .. tail % MAX) are owed */
@@ -109,23 +107,23 @@ struct shm_qp {
 
 extern const struct qp_path shm_path;
 
-/* NULL: it takes another path, or none yet. */
+/* NULL: the QP takes another path, or none yet. */
 static inline struct shm_qp *shm_of(struct qp *qp)
 {
 	return qp->path == &shm_path ? qp->path_data : NULL;
 }
 
-/* What the local path needs of the adapter. Set once, before the first QP. */
+/* What this path needs of the adapter. Set once, before the first QP. */
 struct shm_env {
 	/*
-	 * A link to the process with this slot, with a reference; NULL: no such process. With NULL and
-	 * *asked it is not known yet: verbatimd has been asked, and shm_retry_on_peers will be called.
+	 * A link to the process with this slot, with a reference; NULL: there is no such process. NULL
+	 * with *asked set: the adapter has asked verbatimd, and calls shm_retry_on_peers at its answer.
 	 * Does not block.
 	 */
 	struct link *(*find_link)(uint32_t slot, bool *asked);
 	/*
-	 * The members of a multicast group: up to `max` slots. *asked: these are of old, or none, and verbatimd
-	 * has been asked, as above. Does not block.
+	 * The slots of a multicast group's members, at most `max`. *asked: the list may be out of date, and
+	 * the adapter has asked verbatimd, as above. Does not block.
 	 */
 	int (*group_members)(const union ibv_gid *gid, uint32_t *slots, int max, bool *asked);
 	/* Calls visit for each QP of this process that is attached to the group. */
@@ -133,12 +131,13 @@ struct shm_env {
 			    void *arg);
 	bool (*gid_is_local)(const union ibv_gid *gid);
 	/*
-	 * A datagram for another host or a group, with the QP's lock: 0: it left, or was lost; -EAGAIN:
-	 * again a little later; -EFAULT: *cause tells what is wrong with it; -EINPROGRESS: the address's port is
-	 * not open, and verbatimd has been asked, as above. NULL: there is no wire.
+	 * Sends a datagram to another host or a group, with the QP's lock held. 0: it left, or was lost;
+	 * -EAGAIN: try again a little later; -EFAULT: *cause tells what is wrong with it; -EINPROGRESS: the
+	 * port of its address is not open, and the adapter has asked verbatimd, as above. NULL: there is no
+	 * network.
 	 */
 	int (*datagram_to_wire)(struct qp *qp, struct wqe *wqe, enum cause *cause);
-	/* There is work for this process's own progress thread, should nobody poll. */
+	/* The progress thread has work, unless another thread polls. */
 	void (*kick)(void);
 	/* A timer was armed that is due before all others. */
 	void (*deadline)(uint64_t ns);

@@ -27,12 +27,12 @@ void xcopy_probe(struct link *link)
 	if (process_vm_readv(link->pid, &here, 1, &there, 1, 0) != sizeof(cookie))
 		link->xcopy_error = errno;
 	else if (cookie != link->peer->cookie)
-		link->xcopy_error = ESRCH; /* somebody else's memory */
+		link->xcopy_error = ESRCH; /* the PID is another process's here */
 	else
 		link->xcopy = XCOPY_VM;
 }
 
-/* The kernel's Yama module: who may trace whom; -1: it is not there. */
+/* Which processes may trace others, by the kernel's Yama module; -1: it is not loaded. */
 static int ptrace_scope(void)
 {
 	int fd = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
@@ -44,7 +44,7 @@ static int ptrace_scope(void)
 	return got > 0 ? atoi(text) : -1;
 }
 
-/* Whether the call itself is refused, to whomever it goes. */
+/* Whether the kernel refuses the call as such, whichever process it is for. */
 static bool may_not_call(void)
 {
 	char a = 0, b;
