@@ -2,7 +2,7 @@
  * Packet - the transport's packets as bytes and as fields (IBA chapter 9.2 to 9.4, volume 1).
  *
  * Pure: no state, no allocation, no I/O. A packet here begins with the BTH and ends before the ICRC
- * (packet/icrc.h). Fields are in host order, immediate data excepted, which nobody calculates with.
+ * (packet/icrc.h). Fields are in host order, except immediate data, which stays in network order.
  */
 #ifndef PACKET_PACKET_H
 #define PACKET_PACKET_H
@@ -81,8 +81,8 @@ int packet_find_opcode(enum packet_service service, enum packet_kind kind, bool 
 
 /* AETH syndrome (IBA 9.7.5.1): bits 5 and 6 tell which. */
 enum packet_syndrome {
-	PACKET_SYNDROME_ACK = 0x00,	/* | credits; 31: none are counted */
-	PACKET_SYNDROME_RNR = 0x20,	/* | timer code */
+	PACKET_SYNDROME_ACK = 0x00,	/* | credit count; 31: no end-to-end credits */
+	PACKET_SYNDROME_RNR = 0x20,	/* | RNR timer code */
 	PACKET_SYNDROME_NAK = 0x60,	/* | enum packet_nak */
 	PACKET_SYNDROME_MASK = 0x60,
 	PACKET_SYNDROME_RESERVED = 0x80,
@@ -90,7 +90,7 @@ enum packet_syndrome {
 #define PACKET_ACK_UNLIMITED 31
 
 enum packet_nak {
-	PACKET_NAK_SEQUENCE = 0,
+	PACKET_NAK_SEQUENCE = 0, /* PSN sequence error */
 	PACKET_NAK_INVALID_REQUEST = 1,
 	PACKET_NAK_REMOTE_ACCESS = 2,
 	PACKET_NAK_REMOTE_OPERATION = 3,
@@ -105,7 +105,7 @@ struct packet {
 	uint16_t pkey;
 	uint32_t dest_qpn; /* 24 bits */
 	uint32_t psn;	   /* 24 bits */
-	/* extended headers: those that the opcode has are set, the others are 0 */
+	/* extended headers: fields of headers that the opcode does not have are 0 */
 	uint64_t va;	   /* RETH, AtomicETH */
 	uint32_t rkey;	   /* RETH, AtomicETH, IETH */
 	uint32_t length;   /* RETH: of the whole message */
@@ -117,8 +117,8 @@ struct packet {
 	uint32_t invalidate_rkey;	/* IETH */
 	uint32_t qkey, src_qpn;		/* DETH */
 	uint32_t xrc_srqn;		/* XRCETH */
-	uint8_t flush_types, flush_level; /* FETH: what shall be flushed to where, and how much */
-	const uint8_t *payload; /* points into what was decoded */
+	uint8_t flush_types, flush_level; /* FETH: placement type, selectivity level */
+	const uint8_t *payload; /* points into the decoded bytes */
 	uint32_t payload_bytes; /* without the pad */
 };
 
@@ -131,19 +131,19 @@ enum packet_error {
 	PACKET_BAD_LENGTH,	/* payload where there is none, or not a multiple of 4 with the pad */
 };
 
-/* Any bytes of any length. *out is filled as far as it was understood. */
+/* Any bytes of any length. On an error *out holds the fields before it. */
 enum packet_error packet_decode(const uint8_t *bytes, size_t length, struct packet *out);
 
 /*
- * BTH and extended headers into `header`; returns how many bytes. Payload is not touched; pad is
- * what the caller set. The opcode exists.
+ * Writes BTH and extended headers to `header`; returns how many bytes. The opcode exists, and the caller
+ * has set `pad`; the payload is not touched.
  */
 unsigned packet_encode(const struct packet *packet, uint8_t header[PACKET_HEADER_BYTES]);
 
-/* Makes an encoded header that of another packet, which asks for no acknowledgement. */
+/* Sets the PSN of an encoded header, and clears its AckReq bit. */
 void packet_renumber(uint8_t *header, uint32_t psn);
 
-/* a before b in the circle of PSNs: negative; the distance b to a, -2^23 .. 2^23 - 1. */
+/* Distance from PSN b to PSN a, modulo 2^24: -2^23 .. 2^23 - 1. Negative: a is before b. */
 static inline int32_t packet_psn_diff(uint32_t a, uint32_t b)
 {
 	return (int32_t)((a - b) << 8) >> 8;

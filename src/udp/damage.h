@@ -1,5 +1,5 @@
 /*
- * Damage - what packets with a wrong ICRC have in common.
+ * Damage - which senders' packets all have a wrong ICRC.
  *
  * In:  the source of each packet that came to a port, and whether its ICRC was right.
  * Out: a cause, if all packets of a source have a wrong one: that is no noise on a cable, which UDP's
@@ -12,16 +12,16 @@
 
 #include "udp/wire.h"
 
-#define DAMAGE_IN_A_ROW 4 /* with none that is right between; a QP sends few that are not answered */
+#define DAMAGE_IN_A_ROW 4 /* with no correct packet between; a QP sends few that are not acknowledged */
 
 struct damage {
-	uint8_t remote[WIRE_GID_BYTES]; /* where the last one came from */
+	uint8_t remote[WIRE_GID_BYTES]; /* sender of the last one */
 	uint32_t in_a_row;
 };
 
 void damage_on_wrong(struct damage *damage, const struct wire_flow *flow);
 
-/* Most often nothing was damaged before, and nothing happens. */
+/* damage_on_right, after packets of any sender were damaged. */
 void damage_forget(struct damage *damage, const struct wire_flow *flow);
 
 static inline void damage_on_right(struct damage *damage, const struct wire_flow *flow)

@@ -1,14 +1,14 @@
 /*
- * UDP - the wire over a plain UDP socket: bursts out and in, ICRC on and off.
+ * UDP - RoCEv2 packets over plain UDP sockets: bursts out (GSO) and in (GRO), ICRC on and off.
  *
  * In:  packets of the transport; datagrams of anybody.
- * Out: the same as datagrams with DF and a correct ICRC, with UDP_SEGMENT where the kernel has it;
- *      packets with a correct ICRC to the receiver, in order, with UDP_GRO undone.
+ * Out: the transport's packets as datagrams with DF and a correct ICRC, cut by UDP_SEGMENT (GSO) where the
+ *      kernel has it; datagrams with a correct ICRC as packets, in order, one by one again after UDP_GRO.
  *
- * A port is a socket that verbatimd bound to one local address, or one of a multicast group. It
- * receives; what leaves goes through senders (base/source_port.h), each for the packets to one process
- * of each other host. udp_send may be called by any thread at any time; udp_receive by one thread at a
- * time (the port's receive lock is only tried: who finds it taken leaves the work to the other).
+ * A port is a socket that verbatimd bound to one local address, or one of a multicast group. It only
+ * receives. Packets leave through senders (base/source_port.h), each of which sends to one process of each
+ * other host. Any thread may call udp_send at any time. One thread at a time receives: a thread that finds
+ * the port's receive lock taken returns, and leaves the work to the other.
  *
  * VERBATIM_TEST_LOSS=RATE[,SEED] drops that share (0..1) of the packets that are sent: for tests.
  */
@@ -35,14 +35,14 @@ struct udp_counters {
 int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **port);
 
 /*
- * From now on arrivals have their hop limit, too, which is 0 before: only the GRH of a datagram has it,
- * and the kernel takes its time for each field that it tells.
+ * From now on arrivals have their hop limit, which is 0 before. Only the GRH of a UD packet needs it, and
+ * each control message (IP_RECVTTL) costs the kernel time.
  */
 void udp_tell_hops(struct wire_port *port);
 void udp_close(struct wire_port *port);
 
 int udp_fd(const struct wire_port *port);
-/* What the socket holds of what was received, as the kernel counts it; bytes. */
+/* The size of the receive buffer (SO_RCVBUF), as the kernel counts it; bytes. */
 uint32_t udp_buffer_bytes(const struct wire_port *port);
 const uint8_t *udp_gid(const struct wire_port *port);
 void udp_counters(const struct wire_port *port, struct udp_counters *out);
@@ -64,13 +64,13 @@ void udp_loop_multicast(struct wire_port *port);
 enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			  unsigned count, unsigned *sent);
 
-/* Bursts leave as GSO batches (UDP_SEGMENT), as far as is known; or else packet by packet. */
+/* Bursts leave as GSO batches (UDP_SEGMENT); false: the kernel or the device cannot, so packet by packet. */
 bool udp_sends_gso(const struct wire_flow *flow);
 
 /*
- * Takes what is there, at most some 64 packets, and calls `receive` for each, without locks but the
- * port's own. Returns how many datagrams came, and there may be more; -EBUSY: another thread is at
- * it; 0: none.
+ * Receives what has come, at most some 64 packets, and calls `receive` for each, without locks but the
+ * port's own. Returns how many datagrams came; there may be more. 0: none. -EBUSY: another thread is
+ * receiving.
  */
 int udp_receive(struct wire_port *port, uint64_t now_ns,
 		void (*receive)(const struct wire_arrival *arrival));

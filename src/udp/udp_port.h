@@ -30,13 +30,13 @@ struct wire_sender {
 	struct wire_port *port;
 	int fd;
 	uint16_t number; /* of UDP, host order */
-	bool shared;	 /* with the port: no GSO batches, no checksums of UDP */
+	bool shared;	 /* its socket is the port's: no GSO batches, no UDP checksums */
 
 	/*
-	 * What the socket writes into headers by itself: that of the first unicast flow that is sent, since
-	 * most are like it. Set once, by whoever turns USUAL_NONE into USUAL_SETTING, which it stays if the
-	 * kernel refuses; read if it is USUAL_KNOWN. Others are told to the kernel with each send, which
-	 * costs it more.
+	 * Traffic class and hop limit that the socket writes into headers by itself (IP_TOS, IP_TTL): those of
+	 * the first unicast flow, since most flows are like it. The thread that turns USUAL_NONE into
+	 * USUAL_SETTING sets them once; the state stays there if the kernel refuses. Other threads read them in
+	 * USUAL_KNOWN. Flows with other values need control messages with each send, which cost more.
 	 */
 	_Atomic enum udp_usual usual;
 	uint8_t usual_class, usual_hops;
@@ -49,7 +49,7 @@ struct wire_port {
 	uint16_t number; /* of UDP, host order */
 	bool is_v4;
 
-	/* GSO batches: cleared when the device turns out to have no checksum offload, or the kernel none. */
+	/* GSO works: cleared when the kernel has none, or the device no checksum offload. */
 	atomic_bool segments;
 
 	bool loops_multicast;
@@ -59,17 +59,17 @@ struct wire_port {
 	 * exchange succeeds), after all that it takes to use it, and loaded with acquire: barrier SENDER.
 	 */
 	struct wire_sender *_Atomic senders[UDP_SENDERS];
-	struct wire_sender shared; /* what is in `senders` where there is none of its own */
+	struct wire_sender shared; /* in `senders` of slots that got no socket of their own */
 
 	/* Guards the free scratches; held for a few instructions. */
 	struct lock scratch_lock;
 	struct udp_scratch *scratches;
 
-	/* Only tried. Guards the inbox and what is received. */
+	/* Threads only try it. Guards the inbox and what is received. */
 	struct lock receive_lock;
 	struct udp_inbox *inbox;
 	struct damage damage;
-	unsigned alone; /* datagrams in a row that a call found by themselves */
+	unsigned alone; /* calls in a row that received one datagram */
 
 	_Atomic uint64_t sent_packets, sent_calls;
 	_Atomic uint64_t received_packets, received_calls;
@@ -81,7 +81,7 @@ static inline void udp_count(_Atomic uint64_t *counter, uint64_t by)
 	atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
 }
 
-/* Those that only the receiver counts, with the receive lock. */
+/* For counters that only the receiving thread changes, with the receive lock. */
 static inline void udp_count_owned(_Atomic uint64_t *counter, uint64_t by)
 {
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by,
@@ -90,7 +90,7 @@ static inline void udp_count_owned(_Atomic uint64_t *counter, uint64_t by)
 
 void udp_scratches_free(struct wire_port *port);
 
-/* Of a socket that sends from the port's address; what the kernel does not know it does without. */
+/* Sets up a socket to send from the port's address, with the options that this kernel has. */
 void udp_prefer_sending(const struct wire_port *port, int fd);
 void udp_senders_close(struct wire_port *port);
 

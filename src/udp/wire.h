@@ -1,8 +1,8 @@
 /*
  * Wire - packets between this process and the network, in the terms of the transport.
  *
- * A packet here is what UDP carries (IBA annex A17): BTH, extended headers, payload, pad; without
- * the ICRC, which whoever puts it on the wire appends, and whoever takes it off has checked.
+ * A packet here is the payload of a UDP datagram (IBA annex A17): BTH, extended headers, payload, pad.
+ * The ICRC is not part of it: udp_send appends it, udp_receive has checked it.
  */
 #ifndef UDP_WIRE_H
 #define UDP_WIRE_H
@@ -14,10 +14,10 @@
 #define WIRE_UDP_PORT	  4791
 #define WIRE_GID_BYTES	  16
 #define WIRE_HEADER_BYTES 64 /* room for BTH and the longest extended headers */
-#define WIRE_PIECES	  4  /* of a payload; who has more gathers it first */
+#define WIRE_PIECES	  4  /* of a payload; a payload of more pieces is copied together first */
 #define WIRE_BURST	  64 /* packets in one call of wire_send, at most */
 
-/* Packets of one size, of which the last may be shorter, leave as one GSO batch, up to this. */
+/* Limits of a GSO batch: packets of one size, of which the last may be shorter. */
 #define WIRE_GSO_PACKETS 64		 /* UDP_MAX_SEGMENTS of older kernels */
 #define WIRE_GSO_BYTES   (65535 - 40 - 8) /* with ICRCs; behind an IPv6 and a UDP header */
 
@@ -25,9 +25,9 @@ struct wire_port;   /* udp/udp.h: an open address of this process */
 struct wire_sender; /* udp/udp.h: what sends from there to one process of each other host */
 
 /*
- * From where to where. Fixed for a connection; of an arrival, as the packet said it: `local` is then
- * the destination in the packet, of a multicast packet the group. hop_limit 0: to send, what the socket
- * has; of an arrival, not told (udp_tell_hops).
+ * The addresses of packets. Fixed for a connection. Of an arrival they are the packet's: `local` is then
+ * its destination, which may be a multicast group. hop_limit 0: to send, the socket's default; of an
+ * arrival, not known (udp_tell_hops).
  */
 struct wire_flow {
 	uint8_t local[WIRE_GID_BYTES];	/* GIDs: IPv4-mapped or IPv6 addresses of this host, ... */
@@ -37,9 +37,9 @@ struct wire_flow {
 	uint8_t traffic_class;		/* TOS or traffic class, with the ECN bits: ECT(0) to send */
 	uint8_t hop_limit;
 	uint32_t buffer_bytes;		/* what a socket like the other end's holds; 0: not known */
-	bool one_by_one;		/* to send: packets do not leave as GSO batches */
-	struct wire_port *port;		/* where it came in; to send, where its answers do */
-	struct wire_sender *sender;	/* where it leaves: udp_sender; of an arrival, NULL */
+	bool one_by_one;		/* to send: no GSO batches */
+	struct wire_port *port;		/* that received it; to send, that receives what comes back */
+	struct wire_sender *sender;	/* to send: udp_sender; of an arrival, NULL */
 };
 
 struct wire_packet {
@@ -48,7 +48,7 @@ struct wire_packet {
 	uint16_t payload_bytes; /* sum of the pieces, without the pad */
 	uint8_t pad_bytes;	/* zeroes behind the payload: 0..3 */
 	uint8_t pieces;
-	bool pinned; /* the payload is known to be readable: it is not looked at before it is used */
+	bool pinned; /* the payload is known to be readable: no check (udp/readable.h) */
 	struct iovec piece[WIRE_PIECES]; /* stay as they are until the call returns */
 };
 
@@ -59,8 +59,8 @@ struct wire_arrival {
 	uint32_t length;
 	uint64_t when_ns;     /* CLOCK_MONOTONIC */
 	/*
-	 * The same thread calls with another packet next, and does nothing else before; until that
-	 * call returns the bytes of this one stay, too.
+	 * The same thread passes another packet of the same receive call (GRO) next, and does nothing else
+	 * before. The bytes of this one stay until that call returns.
 	 */
 	bool more;
 };
@@ -72,7 +72,7 @@ enum wire_result {
 	WIRE_FAULT = 2,	  /* the next packet's payload is not readable memory */
 	WIRE_NO_ROUTE = 3, /* no address, no route, interface down: as good as lost */
 	WIRE_TOO_LONG = 4, /* the path's MTU is smaller than the packet */
-	WIRE_NO_PORT = 5, /* of a first datagram: its port is about to be opened (roce_env.resolve) */
+	WIRE_NO_PORT = 5, /* the port of a first UD packet is being opened (roce_env.resolve) */
 };
 
 #endif
