@@ -9,7 +9,7 @@
 
 /*
  * Programs hold it as a DIR *. glibc's begins with a descriptor, which is never such a number, so
- * the first word tells whose a DIR is.
+ * the first word tells ours from glibc's.
  */
 #define MAGIC UINT64_C(0x7665726261746d00)
 

@@ -23,8 +23,8 @@ static const struct {
 };
 
 /*
- * Threads that come here at once store the same values. Published when complete: whoever sees the
- * pointer sees the functions (pairs with the load in real()).
+ * Threads that come here at once store the same values. Published when complete: a thread
+ * that sees the pointer sees the functions (pairs with the load in real()).
  */
 const struct real *real_load(void)
 {

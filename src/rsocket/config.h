@@ -1,8 +1,7 @@
 /*
- * Config - what a new rsocket is like: the files of /etc/rdma/rsocket, read once.
+ * Config - the defaults of new rsockets: the files of /etc/rdma/rsocket, read once.
  *
- * Each file holds one number. What is missing, unreadable or senseless is as if the file was not
- * there.
+ * Each file holds one number. A file that is unreadable or holds no such number is ignored.
  */
 #ifndef RSOCKET_CONFIG_H
 #define RSOCKET_CONFIG_H

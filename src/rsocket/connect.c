@@ -141,7 +141,7 @@ static int error_of(const struct rdma_cm_event *event, int otherwise)
 	return event->status < 0 ? -event->status : otherwise;
 }
 
-/* Again, as long as nobody answers in time. */
+/* Tries again as long as no answer comes in time. */
 static int retry(struct stream *s, const struct rdma_cm_event *event,
 		 int (*again)(struct stream *s)) REQUIRES(s->lock)
 {
@@ -259,7 +259,7 @@ static int answer(struct stream *s, const struct rdma_conn_param *requested, con
 	return result(rdma_accept(s->id, &param));
 }
 
-/* The id moves to a channel of the new stream, whose own id is given up for it. */
+/* Moves the id to the channel of the new stream, which gives up its own id. */
 static int adopt_id(struct stream *s, struct rdma_cm_id *id)
 {
 	int rc = result(rdma_migrate_id(id, s->channel));

@@ -1,9 +1,9 @@
 /*
- * Connect - how a stream comes to its connection, and ends it: the calls and events of the CM.
+ * Connect - connects and disconnects streams: the calls and events of the CM.
  *
- * The id of a stream is asynchronous, its channel never blocks. So nothing here sleeps; who wants
- * to wait for the outcome uses stream_wait. A connection makes progress in the calls of the program
- * alone: rpoll, rselect, or any call that waits.
+ * The id of a stream is asynchronous, and its channel never blocks. So nothing here sleeps; stream_wait
+ * waits for the outcome. A connection makes progress only in calls of the program: rpoll, rselect, or
+ * any call that waits.
  */
 #ifndef RSOCKET_CONNECT_H
 #define RSOCKET_CONNECT_H

@@ -2,12 +2,12 @@
  * Datagram - a datagram rsocket: a UDP socket, whose number it has, and a UD QP on each local
  * address in use.
  *
- * The first datagram to an address goes over the UDP sockets and tells the peer our QP; its answer
- * tells us the peer's (resolve.h). From then on they go between the QPs (ud.h), and once a second,
- * when nothing comes back, one goes over UDP again: so a peer that was started anew is found. What
- * is too long for a QP goes over UDP always.
+ * The first datagram to an address goes over the UDP sockets and tells the peer our QP; the answer
+ * names the peer's QP (resolve.h). From then on datagrams go between the QPs (ud.h). When nothing comes
+ * back, one a second goes over UDP again, which finds a restarted peer. Datagrams that are too long for
+ * a QP always go over UDP.
  *
- * In:  calls of any thread, which also fetch what came. Out: datagrams, to the UDP socket or a QP.
+ * In:  calls of any thread, which also receive. Out: datagrams, to the UDP socket or a QP.
  *
  * One lock guards it all, held for a copy of a datagram at most.
  */

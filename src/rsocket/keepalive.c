@@ -14,7 +14,7 @@
 #define DEFAULT_S 7200
 #define SECOND_NS UINT64_C(1000000000)
 
-/* The thread sends under the mutex, so who has removed a stream under it may free it. */
+/* The thread sends under the mutex: a stream that was removed under it can be freed. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static struct list streams = { &streams, &streams };

@@ -1,6 +1,6 @@
 /*
- * Keepalive - a message now and then on streams with SO_KEEPALIVE, so that a peer that vanished is
- * found out: the message is not acknowledged, and the stream ends with ECONNRESET.
+ * Keepalive - sends a message now and then on streams with SO_KEEPALIVE. If the peer vanished the
+ * message is not acknowledged, and the stream ends with ECONNRESET.
  *
  * One thread, with all signals blocked, as long as there are such streams.
  */

@@ -34,9 +34,9 @@ static bool look(struct stream *s, struct pollfd *fds, nfds_t *count, uint64_t n
 }
 
 /*
- * The one after it (NULL: the first); NULL: there is none. A stream that the thread has come to
- * stays in the list until the thread takes it out. So it walks with the mutex for each step only:
- * a stream may have to ask verbatimd, and whoever adds one does not wait for that.
+ * The stream after it (NULL: the first); NULL: there is none. Only the thread takes streams out of the
+ * list, so it holds the mutex for each step only: a stream may have to ask verbatimd, and a thread that
+ * adds another stream does not wait for that.
  */
 static struct stream *next_of(struct stream *s)
 {
@@ -135,7 +135,7 @@ static void turn(void)
 	if (fds)
 		poll(fds, count, wait_ms(until_ns));
 	free(many);
-	/* Before the next look: who is added after it is told of once more. */
+	/* Before the list is read: a stream that is added later signals once more. */
 	wait_clear(news);
 	take_events();
 }

@@ -1,9 +1,9 @@
 /*
- * Linger - what was sent to a stream that the program has closed, and has not reached the peer's
- * host yet: a thread brings it there, as the kernel does for a socket.
+ * Linger - a thread delivers what a closed stream has not yet brought to the peer's host, as the kernel
+ * does for a socket.
  *
- * The thread is there as long as there is such a stream. exit() waits for it: nobody else would go
- * on. A process that ends otherwise (_exit, a signal) takes what is left with it.
+ * The thread runs as long as there is such a stream. exit() waits for it, because nothing delivers the
+ * rest afterwards. A process that ends otherwise (_exit, a signal) loses it.
  *
  * Lock: the mutex of linger.c guards the list of streams. It is innermost, and held for no longer
  * than a step in the list.

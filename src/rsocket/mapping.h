@@ -1,8 +1,8 @@
 /*
  * Mapping - memory of the program that the peer writes to by an offset: riomap and riowrite.
  *
- * A mapping is told to the peer before the next message that is sent after it. One that ended is
- * told as an empty one; until the peer knows, what it writes there breaks the connection.
+ * The stream describes a mapping to the peer before it sends its next message. A mapping that ended is
+ * described as an empty one; until the peer has that, a write to it breaks the connection.
  */
 #ifndef RSOCKET_MAPPING_H
 #define RSOCKET_MAPPING_H
@@ -28,7 +28,7 @@ void mapping_tell(struct stream *s) REQUIRES(s->lock);
 /* Where the peer mapped this offset, and how many bytes there are from it on. */
 bool mapping_find(struct stream *s, uint64_t offset, struct region *place);
 
-/* With the stream; nobody uses it any more, and the QP is gone. */
+/* When the stream is freed: no thread uses it, and its QP is destroyed. */
 void mapping_free(struct stream *s);
 
 #endif

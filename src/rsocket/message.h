@@ -2,8 +2,8 @@
  * Message - what goes over the connection of a stream: requests posted, completions taken
  * (protocol.h).
  *
- * The caller holds the stream's lock. Never sleeps. What the peer does wrong ends the stream with
- * EPROTO and a cause; what it wrote into our lists is only ever used as an address at its own end.
+ * The caller holds the stream's lock. Never sleeps. A protocol error of the peer ends the stream with
+ * EPROTO and a cause. What the peer wrote into our lists is only used as an address at its own end.
  */
 #ifndef RSOCKET_MESSAGE_H
 #define RSOCKET_MESSAGE_H
@@ -50,7 +50,7 @@ void message_post_mapping(struct stream *s, uint32_t index, const struct mapping
 /* Whether a control message can be posted. */
 bool message_can_control(const struct stream *s) REQUIRES(s->lock);
 
-/* Posts it, now or when message_grant can. It takes the place of one that is still owed. */
+/* Posts it, now or when message_grant can. It replaces one that is not yet posted. */
 void message_owe_control(struct stream *s, enum control control) REQUIRES(s->lock);
 
 /* An empty WRITE, which only the peer's adapter notices. */

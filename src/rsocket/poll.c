@@ -212,8 +212,7 @@ static int wait_with(struct call *call, uint64_t deadline_ns)
 
 	collect(call);
 	if (!call->count) {
-		/* Nothing of ours: as it is. Those who wait longer than wake_up_interval are woken
-		 * in between. */
+		/* No rsockets: poll(2) as it is. It returns each wake_up_interval and is called again. */
 		do {
 			rc = poll(call->fds, call->fd_count, time_left_ms(deadline_ns));
 			rc = rc < 0 ? -errno : rc;

@@ -1,9 +1,9 @@
 /*
- * Protocol - what rsockets say to each other, as rdma-core's do: so the other end may be theirs.
+ * Protocol - the wire format of rsockets, that of rdma-core: the other end may be rdma-core's.
  *
- * A stream is an RC connection. Each end offers the other a receive buffer in two halves. Data is
- * an RDMA WRITE into it whose immediate says how many bytes it is; whoever has read a half empty
- * offers it again, by a WRITE of its description into the other end's list of targets. The halves
+ * A stream is an RC connection. Each end offers the other a receive buffer in two halves. The sender
+ * puts data there by an RDMA WRITE whose immediate has the number of bytes. The receiver offers a half
+ * that it has read again, by a WRITE of its description into the sender's list of targets. The halves
  * are filled one after the other, each to its end.
  *
  * The private data of the connection request and of its answer is a `hello`, big endian. It names
@@ -12,12 +12,11 @@
  * of their owner, which HELLO_BIG_ENDIAN tells.
  *
  * An immediate is an operation in the upper 3 bits and a value below. Messages with data, and those
- * about mappings, use up a credit each; credits, and control messages, do not. Credits are given by
- * saying how far the other end's count of such messages may go: its lower 16 bits.
+ * about mappings, use up a credit each; credits, and control messages, do not. A credit message has the
+ * lower 16 bits of the number of messages that the other end may have sent in all.
  *
- * Credits are counted here when a message arrives, where rdma-core counts when its bytes have been
- * read, and never for messages about mappings: so each of those that is sent to it costs a credit
- * for good.
+ * We return a credit when a message arrives. rdma-core returns it when the bytes were read, and never
+ * for messages about mappings: each of those that is sent to it costs a credit for good.
  *
  * Datagrams go over UDP sockets with a `udp_header` until the other end's QP is known, then between
  * UD QPs with a `ud_header`. Both are in network byte order.

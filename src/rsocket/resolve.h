@@ -1,5 +1,5 @@
 /*
- * Resolve - which QP is behind the address of a peer: the exchange over UDP, and what it told.
+ * Resolve - finds the QP of a peer by its address: the exchange over UDP, and its results.
  *
  * The caller holds the rsocket's lock. Never sleeps.
  */

@@ -120,7 +120,7 @@ struct repoll {
 	nfds_t count, room;
 	struct pollfd *fds; /* first the epoll descriptor */
 	epoll_data_t *data;
-	nfds_t turn; /* who comes first when there are more than fit */
+	nfds_t turn; /* the first to be reported when there are more than fit */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the list and all sets in it */

@@ -4,16 +4,14 @@
  * In:  calls of any thread; completions, and events of the CM, which those calls fetch.
  * Out: messages (message.h), CM calls (connect.h).
  *
- * No thread belongs to a stream: what has arrived is looked at by the calls of the program.
- * Meanwhile the adapter takes data, credits and acknowledgements by itself, until the credits are
- * used up.
+ * A stream has no thread: calls of the program process what has arrived. Between calls the adapter
+ * receives data, credits and acknowledgements by itself, until the credits are used up.
  *
  * Locks, in this order: `sending`, or `receiving` (never both), then `lock`. The first two let one
- * thread at a time copy out of or into the program's memory; nobody sleeps for the peer while
- * holding one. `lock` guards all the rest, and posting: the order of `sent` is that of the QP.
+ * thread at a time copy out of or into the program's memory; no thread holds one while it sleeps for the
+ * peer. `lock` guards all the rest, and posting: the order of `sent` is that of the QP.
  *
- * The receive buffer and the send buffer are rings; their places are counted in bytes since the
- * beginning.
+ * The receive buffer and the send buffer are rings; positions are in bytes since the beginning.
  */
 #ifndef RSOCKET_STREAM_H
 #define RSOCKET_STREAM_H
@@ -110,7 +108,7 @@ struct stream {
 	/* Sending; guarded by lock */
 	uint64_t posted, completed; /* requests */
 	uint32_t controls;	    /* of those under way */
-	uint32_t quiet;		    /* requests since the last one that will complete audibly */
+	uint32_t quiet;		    /* unsignaled requests since the last signaled one */
 	uint64_t quiet_from;	    /* and where the send ring was there */
 	uint64_t send_tail, send_head;
 	uint16_t tx_count, tx_limit; /* credits */
@@ -120,7 +118,7 @@ struct stream {
 	/* Receiving */
 	uint64_t granted;	   /* how far the peer may write; guarded by lock, read without */
 	_Atomic uint64_t arrived;  /* written under lock */
-	_Atomic uint64_t consumed; /* written under receiving, or under lock once nobody reads */
+	_Atomic uint64_t consumed; /* written under receiving, or under lock once no thread reads */
 	uint16_t rx_count, rx_reported; /* messages; guarded by lock */
 	unsigned reposts;
 	struct region remote_targets; /* where the peer's list of targets is */
@@ -143,7 +141,7 @@ static inline struct stream *stream_of(struct rsocket *rs)
 
 /*
  * Makes QP, CQ and buffers on the device of the id, and posts the receives. -errno; what was made
- * is freed with the stream. The caller holds lock, or is the only one who knows the stream.
+ * is freed with the stream. The caller holds lock, or no other thread knows the stream yet.
  */
 int stream_open(struct stream *s) REQUIRES(s->lock);
 
@@ -170,7 +168,7 @@ short stream_poll(struct stream *s, short events) REQUIRES(s->lock);
 /* The descriptors that will be readable when there is news, with the CQ armed: how many, at most 2. */
 int stream_arm(struct stream *s, struct pollfd fds[2]) REQUIRES(s->lock);
 
-/* One of those descriptors was readable: takes the event, and kicks who else may wait for it. */
+/* One of those descriptors was readable: takes the event, and wakes the other waiters. */
 void stream_disarm(struct stream *s) REQUIRES(s->lock);
 
 bool stream_is_connecting(const struct stream *s);

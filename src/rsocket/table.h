@@ -41,8 +41,8 @@ struct rsocket *table_remove(int fd);
 void rsocket_put(struct rsocket *rs);
 
 /*
- * Around a fork, whose child finds none of the rsockets, but knows which numbers were some: each is
- * told once.
+ * Around a fork. The child has none of the rsockets, but remembers their numbers;
+ * table_take_inherited returns true once for each.
  */
 void table_before_fork(void);
 void table_still_parent(void);

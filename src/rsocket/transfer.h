@@ -1,10 +1,9 @@
 /*
  * Transfer - bytes of the program into and out of a stream.
  *
- * Each call copies: the program's memory is its own again when it returns. A call that may wait
- * sleeps as a socket's would; several threads may send, and several receive. All return the number
- * of bytes, or -errno; a number less than asked for, if something went wrong or would have blocked
- * after it.
+ * Each call copies: the program may reuse its memory when it returns. Blocking calls sleep like those
+ * of a socket; several threads may send, and several receive. All return the number of bytes, or
+ * -errno; fewer bytes than asked for if an error came, or the call would have blocked, after them.
  */
 #ifndef RSOCKET_TRANSFER_H
 #define RSOCKET_TRANSFER_H
@@ -33,7 +32,7 @@ ssize_t transfer_receive(struct stream *s, struct pieces *pieces, int flags);
 ssize_t transfer_send_to(struct stream *s, const void *data, size_t length, uint64_t offset,
 			 int flags);
 
-/* 0 once the connection stands; -EAGAIN if that would take waiting, -ENOTCONN if nobody asked for one. */
+/* 0 once the connection stands; -EAGAIN if that would take waiting, -ENOTCONN if none was requested. */
 int transfer_connected(struct stream *s, int flags);
 
 #endif

@@ -1,15 +1,14 @@
 /*
- * Wait - how threads that sleep for an rsocket are woken, besides by the descriptors they sleep on.
+ * Wait - wakes threads that sleep for an rsocket, besides the descriptors they sleep on.
  *
- * A thread that sleeps polls the descriptors of the rsocket's completion channel and CM channel.
- * But another thread may take the event that it sleeps for, and with it completions that both wait
- * for. So each sleeper is also in the rsocket's list of waiters, with an eventfd of its thread, and
- * whoever takes an event or finds completions kicks all that are in the list.
+ * A sleeping thread polls the descriptors of the rsocket's completion channel and CM channel. But
+ * another thread may take the event, and with it completions that both wait for. So each sleeper is
+ * also in the rsocket's list of waiters, with an eventfd of its thread. The thread that takes an event
+ * or finds completions kicks all waiters in the list.
  *
- * The list is guarded by the rsocket's lock. Barrier WAIT is that lock: a sleeper enters the list
- * under it after it has seen that there is nothing for it, so whoever changes that later, under the
- * lock, finds it in the list; and an eventfd that was kicked stays readable until its thread takes
- * it.
+ * The rsocket's lock guards the list. Barrier WAIT is that lock: a sleeper enters the list under it,
+ * after it has seen that there is nothing for it. A thread that changes that later, under the lock,
+ * finds the sleeper in the list. An eventfd that was kicked stays readable until its thread reads it.
  */
 #ifndef RSOCKET_WAIT_H
 #define RSOCKET_WAIT_H

@@ -1,8 +1,8 @@
 /*
- * Arena view - a tool's look into another process's arena.
+ * Arena view - reads another process's arena for the tools.
  *
- * In:  the descriptor that verbatimd handed out, whose content nobody vouches for.
- * Out: copies of its parts, taken once and made printable, so that what is checked is what is used.
+ * In:  the descriptor that verbatimd handed out; its content is not trusted.
+ * Out: copies of its parts, read once and made printable, so that what is checked is what is used.
  *
  * The part that is mapped cannot shrink (it is sealed); the tables of QPs are read with pread,
  * which takes no memory for pages that were never written.
