@@ -12,33 +12,33 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/gid.h"
-#include "netdev/device.h"
-#include "adapter/raw_sockets.h"
 #include "adapter/group.h"
-#include "netdev/neighbour.h"
 #include "adapter/path.h"
 #include "adapter/peers.h"
 #include "adapter/port_open.h"
 #include "adapter/ports.h"
 #include "adapter/progress.h"
 #include "adapter/progress_thread.h"
+#include "adapter/raw_sockets.h"
 #include "adapter/sources.h"
 #include "adapter/timers.h"
 #include "base/cause.h"
+#include "base/clock.h"
 #include "base/counter.h"
 #include "base/fork_free.h"
-#include "shm/imported.h"
-#include "shm/shm.h"
-#include "shm/retry.h"
+#include "base/gid.h"
+#include "memory/hazard.h"
 #include "memory/migrate.h"
+#include "netdev/device.h"
+#include "netdev/neighbour.h"
 #include "object/live_object.h"
 #include "object/mr.h"
 #include "object/mw.h"
-#include "memory/hazard.h"
 #include "raw/raw.h"
 #include "roce/roce.h"
+#include "shm/imported.h"
+#include "shm/retry.h"
+#include "shm/shm.h"
 
 static struct lock adapter_lock = LOCK_INITIALIZER;
 /* Written once under adapter_lock, before `running`. */
@@ -80,7 +80,7 @@ static int make_arena(void)
 	return 0;
 }
 
-/* Sparse: takes memory only for pages that are moved there (memory/migrate.h). */
+/* Sparse: takes memory only for pages that have migrated (memory/migrate.h). */
 static int make_heap(void)
 {
 	struct rlimit limit;

@@ -113,19 +113,18 @@ struct arena_qp {
 #define ARENA_QP_STATE(word)       ((word)&0xff)        /* enum ibv_qp_state */
 
 enum arena_key_flags {
-	KEY_ON_DEMAND = 1 << 0, /* its memory may not be there: copy with care */
+	KEY_ON_DEMAND = 1 << 0, /* its memory may be missing: the kernel copies */
 	KEY_MW        = 1 << 1, /* a memory window, not an MR */
 	KEY_NULL      = 1 << 2, /* the null MR: reads zeroes, swallows writes */
-	KEY_MOVING    = 1 << 3, /* its pages are being moved: no peer copies to or from them now */
-	KEY_STAYS     = 1 << 4, /* its pages will not move to the heap: do not ask (again) */
-	KEY_DYING     = 1 << 6, /* revoked, and somebody may still be at its pages */
-	KEY_IMPORTED   = 1 << 5, /* with KEY_NULL: its memory is another process's (memory/imported.h) */
+	KEY_MOVING    = 1 << 3, /* its pages migrate now: peers do not copy to or from them */
+	KEY_STAYS     = 1 << 4, /* its pages will not migrate: peers do not ask again */
+	KEY_IMPORTED  = 1 << 5, /* with KEY_NULL: its memory is another process's (memory/imported.h) */
+	KEY_DYING     = 1 << 6, /* revoked, but a hazard may still be on it */
 };
 
 /*
- * A memory key. Written by its owner; `key` is stored last (release) when the entry comes to life
- * and zeroed first when it dies. A reader loads it (acquire), publishes a hazard on it, and
- * loads it again: see memory/hazard.h.
+ * A memory key. Written by its owner: `key` is stored last (release) when the entry is published, and zeroed first
+ * when it is revoked. A copier publishes a hazard on the key and then loads it (acquire): see memory/hazard.h.
  */
 struct arena_key {
 	_Atomic uint32_t key; /* the whole key, 0 = none */
@@ -137,7 +136,7 @@ struct arena_key {
 	_Atomic uint32_t flags; /* enum arena_key_flags; MOVING and STAYS change while it lives */
 	uint32_t qpn;         /* type 2 windows: the only QP it is good for; else 0 */
 	uint32_t dying;	      /* with KEY_DYING: the key that it had; the owner's own */
-	_Atomic uint64_t heap; /* offset of its first byte there, if it were; 0 = not in the heap: memory/migrate.h */
+	_Atomic uint64_t heap; /* where its first byte would be in the heap (memory/migrate.h); 0: not in the heap */
 	uint32_t heap_edges;  /* of its bytes, the first (bits 0-15) and last (16-31) that are not in the heap */
 	uint32_t spare32;
 };

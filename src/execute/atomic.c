@@ -1,8 +1,8 @@
 #include "execute/atomic.h"
 
-#include "memory/memory.h"
-#include "memory/key.h"
 #include "memory/hazard.h"
+#include "memory/key.h"
+#include "memory/memory.h"
 
 static uint64_t execute(bool compare_swap, uint64_t *word, uint64_t first, uint64_t second)
 {

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "base/memory_file.h"
-#include "memory/migrate.h"
 #include "memory/key.h"
+#include "memory/migrate.h"
 
 /* An operation adds 64, and a copy of the region's length 256. */
 #define WORTH_OPERATION 64

@@ -4,10 +4,10 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "base/lock.h"
-#include "memory/migrate.h"
 #include "base/compat.h"
+#include "base/lock.h"
 #include "memory/hazard.h"
+#include "memory/migrate.h"
 
 #define INDEX_MASK (ARENA_KEYS - 1)
 /* While there are fresh indexes, so many released ones wait before the oldest is used again. */

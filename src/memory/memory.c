@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "memory/migrate.h"
+#include "memory/hazard.h"
 #include "memory/imported.h"
 #include "memory/key.h"
-#include "memory/hazard.h"
+#include "memory/migrate.h"
 #include "memory/pin.h"
 
 #define PAGE_BYTES 4096u

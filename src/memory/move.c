@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "memory/busy.h"
-#include "memory/heap.h"
 #include "memory/guard.h"
+#include "memory/heap.h"
 #include "memory/maps.h"
 #include "memory/pin.h"
 

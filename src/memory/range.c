@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "memory/key.h"
 #include "memory/hazard.h"
+#include "memory/key.h"
 
 #define PAGE	     4096ull
 #define HEAP_FIRST   (2ull << 20) /* offset 0 means "not in the heap" */

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 
 #include "base/cause.h"
-#include "memory/migrate.h"
-#include "object/dm.h"
-#include "memory/imported.h"
-#include "object/mw.h"
 #include "base/compat.h"
+#include "memory/imported.h"
+#include "memory/migrate.h"
 #include "memory/pin.h"
+#include "object/dm.h"
+#include "object/mw.h"
 
 #define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 #define WRITES        (IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_MW_BIND)

@@ -5,10 +5,10 @@
 
 #include "base/lock.h"
 #include "base/uncancelled.h"
+#include "memory/hazard.h"
 #include "memory/key.h"
 #include "object/mr.h"
 #include "object/sq.h"
-#include "memory/hazard.h"
 
 #define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 /* Local write means nothing for a window; adapters take it, and programs give it. */

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/lock.h"
-#include "memory/memory.h"
 #include "memory/hazard.h"
+#include "memory/memory.h"
 #include "packet/icrc.h"
 #include "roce/roce_qp.h"
 

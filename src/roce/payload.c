@@ -1,8 +1,8 @@
 #include "roce/payload.h"
 
+#include "memory/hazard.h"
 #include "memory/key.h"
 #include "memory/memory.h"
-#include "memory/hazard.h"
 
 /* The first SGE that has bytes at `offset` of the list, which becomes the offset in it. */
 static uint32_t find_sge(const struct wqe *wqe, uint32_t *offset)

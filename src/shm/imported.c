@@ -6,9 +6,9 @@
 
 #include "base/arena.h"
 #include "base/cause.h"
-#include "shm/xcopy.h"
-#include "memory/imported.h"
 #include "memory/hazard.h"
+#include "memory/imported.h"
+#include "shm/xcopy.h"
 
 /* No windows and no atomics: they are executed by the region's own process. */
 #define ACCESS                                                                                     \

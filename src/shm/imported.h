@@ -10,8 +10,8 @@
 
 #include <stdint.h>
 
-#include "shm/link.h"
 #include "object/mr.h"
+#include "shm/link.h"
 
 void imported_init(void);
 

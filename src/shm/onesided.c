@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "shm/progress.h"
-#include "shm/xcopy.h"
-#include "shm/record.h"
+#include "memory/hazard.h"
 #include "memory/key.h"
 #include "memory/memory.h"
-#include "memory/hazard.h"
+#include "shm/progress.h"
+#include "shm/record.h"
+#include "shm/xcopy.h"
 
 /* One system call moves so much. */
 #define SLICE_BYTES (256 * 1024)
@@ -73,7 +73,7 @@ static enum onesided copy_mapped(struct qp *qp, struct wqe *wqe, char *target, s
 	return *cause == CAUSE_NONE ? ONESIDED_DONE : ONESIDED_LOCAL_ERROR;
 }
 
-/* Moved by other means: asks the owner to migrate the region when that pays. Holds no tx_lock. */
+/* After a copy outside of the heap: asks the owner to migrate the region when that pays. Holds no tx_lock. */
 static void want(struct shm_qp *lq, uint32_t key, uint64_t length, size_t bytes)
 {
 	struct link *link = lq->link;

@@ -1,13 +1,13 @@
 #include "shm/progress.h"
 
+#include "memory/migrate.h"
 #include "shm/answer.h"
 #include "shm/completer.h"
 #include "shm/datagram.h"
-#include "shm/shm_qp.h"
 #include "shm/requester.h"
 #include "shm/responder.h"
 #include "shm/retry.h"
-#include "memory/migrate.h"
+#include "shm/shm_qp.h"
 
 /* What one call works through at most, before others have a turn. */
 #define TURN_RECORDS 64

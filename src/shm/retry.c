@@ -1,9 +1,9 @@
 #include "shm/retry.h"
 
 #include "base/clock.h"
-#include "shm/requester.h"
 #include "execute/rnr.h"
 #include "memory/hazard.h"
+#include "shm/requester.h"
 
 static struct lock timer_lock = LOCK_INITIALIZER;
 static struct list timers GUARDED_BY(timer_lock) = { &timers, &timers };

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "adapter/adapter.h"
-#include "netdev/device.h"
 #include "base/uncancelled.h"
+#include "netdev/device.h"
 #include "object/context.h"
 #include "object/dm.h"
 #include "object/mr.h"

@@ -2,10 +2,10 @@
 
 #include "adapter/adapter.h"
 #include "base/uncancelled.h"
+#include "memory/hazard.h"
+#include "memory/pin.h"
 #include "object/context.h"
 #include "object/mr.h"
-#include "memory/pin.h"
-#include "memory/hazard.h"
 #include "verbs/export.h"
 #include "verbs/error.h"
 

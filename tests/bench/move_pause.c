@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "memory/migrate.h"
-#include "memory/key.h"
 #include "memory/hazard.h"
+#include "memory/key.h"
+#include "memory/migrate.h"
 
 #define PAGE 4096ul
 #define SLOT 5

@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 
 #include "base/arena.h"
-#include "memory/key.h"
 #include "memory/hazard.h"
+#include "memory/key.h"
 
 #define HARNESS_SLOT 5
 

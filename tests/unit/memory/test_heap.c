@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "memory/migrate.h"
 #include "memory/heap.h"
 #include "memory/maps.h"
+#include "memory/migrate.h"
 
 #define PAGE  4096
 #define BYTES (HEAP_WINDOW_BYTES + 4 * PAGE) /* the second window is cut */

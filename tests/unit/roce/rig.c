@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-#include "base/eventfd.h"
-#include "memory/memory.h"
 #include "base/compat.h"
+#include "base/eventfd.h"
 #include "memory/hazard.h"
+#include "memory/memory.h"
 
 #define START_NS 1000000000ull
 

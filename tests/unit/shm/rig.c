@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "base/eventfd.h"
-#include "shm/shm.h"
-#include "shm/progress.h"
 #include "memory/hazard.h"
+#include "shm/progress.h"
+#include "shm/shm.h"
 
 #define SLOTS	  16
 #define OTHER_PID 1 /* not ours; nothing is asked of it, because the links reach no memory */
