@@ -48,8 +48,8 @@ uint64_t adapter_cookie(void); /* of the arena */
 void adapter_progress(void);
 
 /*
- * Takes all that has arrived for the QP: what the other end did before the program ends the
- * connection then completes with success. No lock may be held.
+ * Takes all that has arrived for the QP, and waits for a thread that is at it: what the other end did before the program
+ * ends the connection, or hears of its end, has completed with success then, and is acknowledged. No lock may be held.
  */
 void adapter_catch_up(struct qp *qp);
 

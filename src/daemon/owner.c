@@ -13,14 +13,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/gid.h"
 #include "ctl/deadline.h"
 
 #define INODES_MAX 64
 #define KNOWN_MAX  64
 #define KNOWN_NS   INT64_C(1000000000)
-#define SEARCH_NS  INT64_C(50000000) /* in processes, of each PERIOD_NS */
-#define PERIOD_NS  INT64_C(1000000000)
+#define SEARCH_NS  UINT64_C(50000000) /* in processes, of each PERIOD_NS */
+#define PERIOD_NS  UINT64_C(1000000000)
 #define ANSWER_MAX 32768
 
 /* The sockets in question. */
@@ -163,19 +164,20 @@ static void read_comm(pid_t pid, char *comm, int size)
 }
 
 /*
- * What is left of the time for it, of all addresses together; beyond it the process stays unnamed.
+ * What is used of the time for it, of all addresses together: processor time, so that a search on a busy machine
+ * gets as far as on an idle one. Beyond it the process stays unnamed.
  */
 static struct {
-	int64_t from_ns, used_ns;
+	uint64_t from_ns, used_ns;
 } budget;
 
 static void find_process(const struct search *s)
 {
-	int64_t begin_ns = deadline_now_ns(), now_ns = begin_ns;
+	uint64_t now_ns = clock_now_ns(), begin_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	DIR *dir;
 
-	if (begin_ns - budget.from_ns > PERIOD_NS) {
-		budget.from_ns = begin_ns;
+	if (now_ns - budget.from_ns > PERIOD_NS) {
+		budget.from_ns = now_ns;
 		budget.used_ns = 0;
 	}
 	if (budget.used_ns >= SEARCH_NS)
@@ -184,8 +186,7 @@ static void find_process(const struct search *s)
 	for (struct dirent *e; dir && !s->owner->pid && (e = readdir(dir));) {
 		pid_t pid = atoi(e->d_name);
 
-		now_ns = deadline_now_ns();
-		if (budget.used_ns + now_ns - begin_ns >= SEARCH_NS)
+		if (budget.used_ns + clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns >= SEARCH_NS)
 			break;
 		if (pid <= 0 || pid == getpid() || !has_socket(s, e->d_name))
 			continue;
@@ -194,7 +195,7 @@ static void find_process(const struct search *s)
 	}
 	if (dir)
 		closedir(dir);
-	budget.used_ns += deadline_now_ns() - begin_ns;
+	budget.used_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
 }
 
 static void search(const uint8_t gid[CTL_GID_BYTES], struct owner *out)

@@ -169,6 +169,7 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int a
 
 	if (!live_object_exists(&qp_of(qp)->live, &qp->handle))
 		return error_unknown_object("ibv_query_qp");
+	adapter_catch_up(qp_behind(qp)); /* whoever asks after it has heard of something knows all before that */
 	qp_query(qp_behind(qp), attr, init_attr);
 	if (context_of(qp->context)->infiniband)
 		attr->ah_attr = qp_behind(qp)->asked_av;
@@ -204,6 +205,11 @@ VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 
 	if (!live_object_remove(&qp_of(qp)->live, &qp->handle))
 		return error_unknown_object("ibv_destroy_qp");
+	/*
+	 * What the program has seen completed is acknowledged first, should another thread be about to do so: the
+	 * peer may hear of the end by other ways (a DREQ).
+	 */
+	adapter_catch_up(qp_of(qp));
 	let_datagrams_leave(qp_of(qp));
 	error = -qp_destroy(qp_of(qp));
 	if (error)
