@@ -128,6 +128,9 @@ def fabric(server, client, address, *options):
     return output
 
 
+# ofi_rxm of libfabric 1.17 finds its CQ empty, then takes the event that the peer has disconnected, and drops what came in
+# between, if that was long enough: with nothing beside it, it is not.
+RXM_ALONE = pytest.mark.alone
 FABRIC = {'msg': ['-p', 'verbs', '-e', 'msg'], 'rxm': ['-p', 'verbs;ofi_rxm', '-e', 'rdm'],
           'dgram': ['-p', 'verbs', '-e', 'dgram']}
 
@@ -139,7 +142,7 @@ def test_fabric_has_msg_endpoints(hosts):
     assert 'vrb_lo' not in output and BRIDGE not in output, output
 
 
-@pytest.mark.parametrize('kind', FABRIC)
+@pytest.mark.parametrize('kind', [pytest.param('rxm', marks=RXM_ALONE) if kind == 'rxm' else kind for kind in FABRIC])
 @pytest.mark.parametrize('address', ['127.0.0.1', '10.78.0.1', BRIDGE_ADDRESS, 'other host'])
 def test_fabric_pingpong(hosts, kind, address):
     server = hosts[1] if address == 'other host' else hosts[0]
@@ -198,7 +201,7 @@ QUIET = {'rc': (['ibv_rc_pingpong', '-g', 0], ['-p']), 'srq': (['ibv_srq_pingpon
 
 
 @pytest.mark.parametrize('place', ['one host', 'two hosts'])
-@pytest.mark.parametrize('program', QUIET)
+@pytest.mark.parametrize('program', [pytest.param(name, marks=RXM_ALONE) if name == 'fabric_rxm' else name for name in QUIET])
 def test_a_normal_end_says_nothing(hosts, place, program):
     argv, options = QUIET[program]
     needs(argv[0], 'packages.txt')
