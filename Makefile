@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 # A thin front to Meson and scripts/; each target is one command that can be given by hand.
 BUILD ?= build
 

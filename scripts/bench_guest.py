@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Verbatim, Linux's soft-RoCE (rxe) and software iWARP (siw) side by side, all of them in one guest:
 figures from there compare with nothing else. Part of `make bench`.
 

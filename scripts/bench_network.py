@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Speeds between two hosts (network namespaces joined by a cable), each as a ratio to what plain
 sockets do over the same cable in the same run. Part of `make bench`.
 """

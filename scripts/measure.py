@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Speeds of perftest over Verbatim, each beside what the machine itself can do. No tests: a speed
 depends on the machine and on who else uses it; a ratio to a floor measured in the same run less so.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Adapter - this process's software HCA: its slot, its arena, its peers, its progress.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/adaptive.h"
 
 void adaptive_on_found(struct adaptive *adaptive)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Adaptive polling - whether the progress thread polls for a moment before it sleeps.
  *

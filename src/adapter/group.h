@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Group - multicast groups: which QPs of this process are attached, which processes have members.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Listening - whether packets wake the progress thread, or are found by threads that poll.
  *

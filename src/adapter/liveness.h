@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Liveness - whether the process that has an arena is alive: known at once, without a system call.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Notices - the progress thread's exchange with verbatimd: it takes the notices, asks what other
  * threads wait for, and looks for another verbatimd when this one is lost.

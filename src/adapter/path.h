@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Path - the way of a QP's work: shared memory or the wire, and the addresses on the wire.
  *

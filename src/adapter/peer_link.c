@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/peer_link.h"
 
 #include <fcntl.h>

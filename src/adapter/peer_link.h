@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Peer link - makes a link of the descriptors that verbatimd hands over.
  *

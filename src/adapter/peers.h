@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Peers - the links to other processes of this host: found by slot, made when verbatimd hands them
  * over, freed when the other process dies.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Poll lease - tells the progress thread that threads of the program poll, so that it can sleep on.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/port_events.h"
 
 #include <stdbool.h>

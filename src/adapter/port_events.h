@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Port events - tells the contexts of a device what has become of its interface.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Port open - the port of an address of this host: found, or opened by verbatimd.
  *

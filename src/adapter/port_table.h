@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Port table - the UDP ports of this process that are open, and the epoll descriptor that watches
  * them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Ports - the UDP ports of this process as a source of progress, and their groups.
  *

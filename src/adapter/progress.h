@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Progress - what the program's own threads do for it when they poll: adapter_progress,
  * adapter_settle and adapter_on_arm of adapter.h.

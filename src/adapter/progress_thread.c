@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/progress_thread.h"
 
 #include <errno.h>

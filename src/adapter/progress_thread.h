@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Progress thread - the thread that makes progress for a process whose program does not poll.
  *

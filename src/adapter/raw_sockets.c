@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/raw_sockets.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Raw sockets - the packet sockets of this process's RAW_PACKET QPs, as a source of progress.
  *

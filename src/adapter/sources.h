@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Sources - the table of all that can bring work to this process, in one place: what descriptor
  * tells of it, how it is polled, when it is due by the clock, what a fork leaves of it.

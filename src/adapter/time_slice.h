@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Time slice - asks the scheduler for short time slices (EEVDF, Linux 6.12), so that the calling
  * thread is run soon after it wakes up.

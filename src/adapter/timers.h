@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Timers - the timerfds by which deadlines wake the progress thread: those of retries on this host
  * (shm/retry.h) and those of the transport (roce/roce.h).

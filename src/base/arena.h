@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Arena - the memfd that a process shares with the other processes of its user: its format.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Cause - why something failed: the list of reasons, and the ring where each occurrence is kept.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Clock - the time in nanoseconds. Any thread; takes no lock.
  *

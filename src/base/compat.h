@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Compat - compatibility with newer headers: names that rdma-core got after version 44.
  *

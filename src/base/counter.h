@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Counter - how often packets came that no connection could use, and what happened to the others.
  *

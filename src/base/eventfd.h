@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Eventfd - an eventfd in semaphore mode that counts the entries of a list. Programs poll it, set
  * O_NONBLOCK as they like, and read it through our calls.

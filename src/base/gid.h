@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * GID - the IP address that a RoCEv2 GID stands for: what kind it is, as a socket address, as text.
  *

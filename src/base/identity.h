@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Identity - attributes of devices, as verbs and the view of sysfs show them.
  */

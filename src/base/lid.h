@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * LID - LIDs and GIDs for IPv4 addresses in the link mode VERBATIM_LINK_LAYER=infiniband.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * List - a doubly linked list whose links lie in the elements. No locks.
  */

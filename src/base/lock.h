@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Lock - a mutex whose release is a plain store, and which clang's thread-safety analysis understands.
  *

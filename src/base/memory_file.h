@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Memory file - whether a descriptor from another process can be mapped without risk of SIGBUS.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Netlink - what the users of the kernel's routing sockets share. Any thread.
  */

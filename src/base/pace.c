@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "base/pace.h"
 
 uint32_t pace_allows(struct pace *pace, uint32_t packet_bytes, uint64_t now_ns)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Pace - how fast a UC or UD QP sends to other hosts.
  *

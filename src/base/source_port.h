@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Source port - a UDP socket that only sends, from a port that no other socket of its address has.
  *

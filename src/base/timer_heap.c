@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "base/timer_heap.h"
 
 #include <errno.h>

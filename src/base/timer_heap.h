@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Timer heap - a binary heap of deadlines, the earliest first. No lock, no clock.
  */

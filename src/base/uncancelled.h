@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Uncancelled - disables cancellation of the thread to the end of a block.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Address - socket addresses of programs as those of the protocol, and back; routes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * rdma_getaddrinfo: names and services as the addresses of endpoints. Needs no device and no
  * network.

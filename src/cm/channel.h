@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Channel - rdma_event_channel: a descriptor that is readable while events wait.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Connect - the steps of a connection: connect, accept, reject, disconnect.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Device - the RDMA devices as librdmacm sees them: open contexts that all identifiers share.
  *

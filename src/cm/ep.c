@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Endpoints - identifiers that are made, resolved and given a QP in one call; all synchronous.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Event - what verbatimd tells, as the program's rdma_cm_event; and what follows from it for the
  * QP.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Exported names of librdmacm.so.1, and how they answer.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Identifier - the program's half of an rdma_cm_id.
  *

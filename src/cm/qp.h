@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * QP - the QP of an identifier, with the queues that it has when the program gave none.
  *

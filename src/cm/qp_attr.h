@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * QP attributes - how the QP of an identifier has to move, from what is known of its connection.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Refusal - why calls of librdmacm fail, as causes.
  *

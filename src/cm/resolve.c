@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Addresses of an identifier: binding, listening, and the way to the other end.
  */

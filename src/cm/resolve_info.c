@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What came with RDMACM_1.4: names resolved for an identifier, and events that the program writes
  * itself. The headers that this is built with know neither.

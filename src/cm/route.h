@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Route - the path from an identifier's address to the other end, as route.path_rec shows it.
  *

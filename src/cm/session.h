@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Session - this process's connection to verbatimd for connection management.
  *

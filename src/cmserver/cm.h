@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM - connection management: what verbatimd does for librdmacm.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM channel - an event channel of a program: its events, and the descriptor that tells of them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM connection - one end of a connection (ibcm/connection.h), and its identifier's hold on it.
  *

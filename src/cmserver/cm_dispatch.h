@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM dispatch - brings each message to the connection, or to the listener, that it is for.
  *

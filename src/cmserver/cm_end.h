@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM end - converts what a program says of its end of a connection to the fields of messages, and
  * back.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM hello - the first message of a connection for connection management: a session begins, or
  * returns.

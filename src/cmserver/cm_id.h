@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM identifier - the daemon's half of an rdma_cm_id.
  *

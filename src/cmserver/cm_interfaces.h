@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM interfaces - opens the GSI at all addresses of this host, for listeners on any address; and
  * passes on the kernel's notices of addresses.

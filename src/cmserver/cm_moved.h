@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM moved - tells programs that an address of theirs is gone, or on another interface.
  *

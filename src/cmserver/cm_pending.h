@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM pending - connection requests that wait until a listener can take them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM requests - serves the requests of ctl/cm_protocol.h.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM restore - restores what a process had with an earlier daemon from its store.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM return - waits after a daemon's start for the processes of an earlier daemon.
  *

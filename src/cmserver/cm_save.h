@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM save - identifiers with their connections, and events, as records of the process's store.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM space - the port spaces of connection management: which identifier has which port of which
  * address.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM store - records of what verbatimd has for one process, in a memfd that the process holds.
  *

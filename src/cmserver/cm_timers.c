@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "cmserver/cm_timers.h"
 
 #include <stdlib.h>

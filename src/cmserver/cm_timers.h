@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM timers - the deadlines of all connections, earliest first.
  *

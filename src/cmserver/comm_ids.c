@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "cmserver/comm_ids.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Communication IDs - values that cannot be foreseen, and a table of the objects that have them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * GSI - QP 1 of this host: MADs of connection management, in UD packets.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Answer - waits for verbatimd's answer, on a machine of any speed.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Control client - this process's connection to verbatimd: its slot, its peers, its groups.
  *

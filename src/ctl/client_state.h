@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Client state - what the files of the control client share: the connection and its requests.
  *

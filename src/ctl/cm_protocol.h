@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM protocol - what librdmacm and verbatimd say to each other.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Deadline - a point on the monotonic clock, in nanoseconds, that a wait must not pass.
  */

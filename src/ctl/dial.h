@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Dial - connects to a verbatimd that may be trusted, and starts one if there is none.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Message with descriptors - sends and receives one message of the control socket.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Hello - makes this process a client of verbatimd: HELLO, WELCOME, and what the refusal means.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Launch - starts verbatimd from inside a program, without the program noticing.
  *

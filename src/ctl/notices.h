@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Notices - what verbatimd says without being asked, or as the late answer to ctl_*_ask.
  *

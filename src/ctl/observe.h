@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Observe - lists the processes that use verbatimd, for tools.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Ports - keeps the descriptor stores of this process's ports, and gives them to the next daemon.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Protocol - what a process and verbatimd say to each other on the control socket.
  *

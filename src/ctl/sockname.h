@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Socket names - the unix names under which processes and daemon meet.
  *

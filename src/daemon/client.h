@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Client - one connection of a process: its user, its messages, and its end.
  *

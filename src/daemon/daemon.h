@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Daemon - all that one verbatimd has: its name, its clients, its slots, its groups.
  *

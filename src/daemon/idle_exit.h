@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Exit on idle - for how long a daemon of one user stays when no process needs it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Links - the shared memory of each pair of processes, and the notices when one of them dies.
  *

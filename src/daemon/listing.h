@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Listing - sends an observer the list of processes, with their arenas.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Owner - finds the process that has UDP port 4791 of an address.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Port group - the sockets that share UDP port 4791 of one local address, one for each slot.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Port return - takes up the port groups that verbatimd --system had before it ended.
  *

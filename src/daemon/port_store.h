@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Port store - keeps the port groups of verbatimd --system in the descriptor store of its service
  * manager.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Ports - gives processes their sockets of UDP port 4791, of the addresses that they use.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Service - what a service manager (systemd) gives the daemon, and keeps for the next one.
  *

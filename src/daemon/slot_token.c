@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "daemon/slot_token.h"
 
 #include <sys/socket.h>

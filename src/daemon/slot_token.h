@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Slot token - finds out whether some process has the token of a slot (daemon/slots.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Token - proof that a process is the one to which an earlier daemon gave a slot or a session.
  *

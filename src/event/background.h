@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Background - makes the process a daemon that inherits nothing from the program that started it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Close pool - threads that close what clients gave or left, beside the daemon's one thread.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "event/fd_store.h"
 
 #include <errno.h>

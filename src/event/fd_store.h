@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Descriptor store - any number of descriptors behind one, which a process can hold without looking
  * inside.

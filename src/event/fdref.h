@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Descriptor reference - counts the references to a descriptor, like those of queued messages.
  *

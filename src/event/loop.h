@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Loop - waits for descriptors and timers, and calls their owners.
  *

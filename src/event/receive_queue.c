@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "event/receive_queue.h"
 
 #include <errno.h>

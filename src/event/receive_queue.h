@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Receive queue - takes what a client sent out of its socket, with the descriptors that came along.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Secret - a hash that cannot be foreseen without its key (SipHash-2-4).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "event/send_queue.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Send queue - messages that wait because a client is slow to read.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Atomic - CMP_AND_SWP and FETCH_AND_ADD, executed by the owner of the memory.
  *

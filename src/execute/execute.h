@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Execute - what the responder of either transport does to this process's memory for a request.
  *

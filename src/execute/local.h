@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Local - send requests that end without the peer: BIND_MW, LOCAL_INV, and those that fail at this end.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "execute/reaction.h"
 
 #include "execute/receive.h"

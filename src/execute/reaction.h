@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Reaction - puts the verdict on a refused request into effect at this end.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "execute/receive.h"
 
 #include "memory/memory.h"

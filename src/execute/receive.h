@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Receive - the receive request that a QP's current message is delivered to.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "execute/rnr.h"
 
 /* In units of 10 us. Code 0 is the longest. */

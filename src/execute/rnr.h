@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * RNR - how long a responder without a receive wants to be left alone.
  */

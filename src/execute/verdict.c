@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "execute/verdict.h"
 
 /* The requester tries again. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Verdict - what a request can end in, and what follows from it: one table.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Connection - one end of a connection between two QPs, or of a lookup of a UD QP
  * (IBA 12.9.7, 12.11).

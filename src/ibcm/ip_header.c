@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "ibcm/ip_header.h"
 
 #include <string.h>

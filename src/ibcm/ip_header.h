@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * IP header - precedes the program's private data in a REQ or SIDR_REQ for a service of IP
  * addressing (IBA annex A11): both addresses, and the source port.

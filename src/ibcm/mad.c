@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "ibcm/mad.h"
 
 #include <string.h>

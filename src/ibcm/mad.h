@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * MAD - encodes and decodes messages of connection management: 256 bytes on the wire
  * (IBA 13.4, 12.6).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Message - the messages between the two ends of a connection (IBA chapter 12.6), as fields.
  *

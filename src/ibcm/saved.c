@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "ibcm/saved.h"
 
 #include "ibcm/mad.h"

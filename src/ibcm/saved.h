@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Saved - one end of a connection as plain fields, which outlive the process that runs the
  * protocol.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Busy - whether the kernel may store to pages of this process without a page fault, or wake by them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "memory/dmabuf.h"
 
 #include <errno.h>

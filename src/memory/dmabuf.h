@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Dma-buf - maps memory that another driver shares by a descriptor, so that it can be registered.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Guard - makes threads wait that access a range of this process's pages, by userfaultfd(2).
  *

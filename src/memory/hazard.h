@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Hazard - hazard pointers with membarrier(2): how a memory key is revoked while other threads and
  * processes copy to and from its memory without locks.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Heap - migrated pages (memory/migrate.h), another process's or our own, as they are mapped here.
  *

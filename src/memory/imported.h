@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Imported - memory regions of another process of this host (ibv_import_mr(3)).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Maps - what is mapped in this process, as /proc/self/maps tells it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Memory - moving payload between SGE lists and flat memory, with the checks of L_Keys.
  *

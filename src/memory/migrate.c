@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "memory/migrate.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Migrate - moves pages of registered regions into this process's heap (a sealed memfd), where peers copy to and
  * from them with plain stores and loads. For peers on other hosts the responder does so.

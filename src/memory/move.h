@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Move - puts a slice of this process's pages into its heap (a memfd), or back, while threads write to them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Pin - brings a range of this process's memory in, as registering it with an adapter would.
  *

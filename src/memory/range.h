@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Range - the table of page ranges that are in the heap or on their way, and the keys that overlap them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Device - what a network interface looks like as an RDMA device.
  *

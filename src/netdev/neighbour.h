@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Neighbour - the Ethernet address behind which an IP address is found, as the kernel knows it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Watch - tells when the network interfaces of this namespace change.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Acknowledge - waiting, at destroy, for events that the program fetched and did not acknowledge.
  *

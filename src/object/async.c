@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "object/cq.h"
 #include "object/context.h"
 #include "object/qp.h"

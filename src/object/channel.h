@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Channel - completion channels: the descriptor that a program waits on for its CQs.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Context - an open device: the owner of all other objects, and the queue of async events.
  */

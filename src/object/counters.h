@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Counters - how many frames, and bytes of them, flows have steered.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * DM - device memory: memory that belongs to the adapter, and is reached through verbs only.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Flow - which Ethernet frames a RAW_PACKET QP receives: ibv_create_flow(3).
  *

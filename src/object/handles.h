@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Handles - small numbers by which objects of one kind are found again (ibv_import_*).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Limits - what the device has, and what ibv_query_device says it has.
  *

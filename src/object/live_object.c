@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "object/live_object.h"
 
 #include <stddef.h>

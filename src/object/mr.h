@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * MR - memory regions: which memory may be reached, by what key, with what rights.
  *

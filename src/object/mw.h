@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * MW - memory windows: a part of a region, under an rkey of its own that comes and goes quickly.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "object/opcode.h"
 
 #include "base/compat.h"

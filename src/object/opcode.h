@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Opcode - what is known of each work-request opcode: the rows of opcode.def, and what follows from them.
  *

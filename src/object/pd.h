@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * PD - protection domain; also what a parent domain and a thread domain stand on.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * QP - queue pairs: state, attributes, their two queues; the table of them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * QP states - the moves of a queue pair that are legal, and what each must and may set.
  *

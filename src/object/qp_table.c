@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Why qp_find_locked needs no lock but the QP's own:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * QP table - which QP has which number: qp_find_locked and qp_visit of qp.h, and how QPs come into
  * the table and leave it.

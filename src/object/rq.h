@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * RQ - a queue of receive requests: a QP's own, or that of an SRQ.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * SQ - a queue of send requests and how far each of them is.
  *

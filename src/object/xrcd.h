@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * XRCD - XRC domains: SRQs that any QP of the domain delivers to (IBA A14).
  *

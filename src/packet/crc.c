@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "packet/crc.h"
 
 #include <isa-l/crc.h>

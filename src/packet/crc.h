@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CRC - CRC-32 (IEEE 802.3), by the library that is faster on this processor.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * GRH - the 40 bytes before the payload of a datagram that was received (IBA annex A17.4.5.2).
  *

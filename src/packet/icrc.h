@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * ICRC - the invariant CRC of a RoCEv2 packet (IBA 7.8.1, annex A17.3.3).
  *

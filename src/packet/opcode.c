@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "packet/packet.h"
 
 #define OPCODES_PER_SERVICE 32

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Packet - the transport's packets as bytes and as fields (IBA chapter 9.2 to 9.4, volume 1).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * opendir, readdir, scandir, glob and their kin: directories of the tree are lists in memory.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * readlink and realpath; extended attributes, which nothing in the tree has; and chdir, which the
  * kernel would have to know of.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * open, fopen and their kin: files of the tree are descriptors with their text.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Real - the C library's functions behind the ones that this library exports.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Rsmore - the calls that rdma-core 44's librspreload.so leaves to the C library, for its rsockets.
  *

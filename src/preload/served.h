@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Served - what the tree answers to calls of the C library about files.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Text - what the files of the tree contain, and where its links lead.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Tree - the files that a kernel would show of the devices, below sysfs and /dev.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * View - the devices as verbs shows them, seen without opening one.
  *

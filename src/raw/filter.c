@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "raw/filter.h"
 
 #include <linux/if_packet.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Filter - the flows of a RAW_PACKET QP as a socket filter (classic BPF), so that the kernel does
  * not bring what the QP does not take.

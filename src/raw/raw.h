@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Raw - the path of RAW_PACKET QPs: whole Ethernet frames, as far as an AF_PACKET socket carries
  * them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Socket - whole Ethernet frames through an AF_PACKET socket of one network interface.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Burst - packets of one QP that leave in one call of roce_env.send.
  *

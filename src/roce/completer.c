@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/completer.h"
 
 #include "base/counter.h"

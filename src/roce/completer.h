@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Completer - what comes back to a requester: acknowledgements, NAKs, responses.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Congestion - ECN and congestion notification packets (CNPs), as DCQCN uses them, in both directions.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Datagram - UD packets: one a message, not acknowledged.
  *

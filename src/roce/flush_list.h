@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Flush list - the QPs that this thread has something to send for, at its next roce_flush.
  *

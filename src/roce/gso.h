@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * GSO batches - whether packets arrive that leave together, cut apart by UDP segmentation (GSO, USO).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/qp_timer.h"
 
 void qp_timer_arm(struct roce_qp *tq)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * QP timer - the deadlines of one QP, which share its one timer (timer.h).
  *

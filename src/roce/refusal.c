@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/refusal.h"
 
 #include "packet/packet.h"

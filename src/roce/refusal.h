@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Refusal - how a NAK's syndrome says what execute/verdict.h calls a refusal. Pure.
  *

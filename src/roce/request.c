@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/request.h"
 
 uint32_t request_psns(const struct roce_qp *tq, const struct wqe *wqe)

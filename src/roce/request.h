@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Request - what the packets of a send request say: opcode and headers.
  *

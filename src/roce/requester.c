@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/requester.h"
 
 #include "execute/local.h"

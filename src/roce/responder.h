@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Responder - executes the requests of remote QPs: the checks of PSN, opcode, length and rkey.
  *

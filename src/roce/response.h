@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Response - what a responder owes: responses, and one NAK or coalesced acknowledgement.
  *

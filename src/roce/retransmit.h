@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Retransmit - go-back-N when a requester's packets are not acknowledged: RTO, NAKs, RNR timer, retries.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Transport - the IB transport between hosts: struct qp_path for RC, UC and XRC, and
  * datagrams.

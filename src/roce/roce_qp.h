@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * RoCE QP - what the network path keeps for an RC, UC or XRC QP (qp->path_data): the state of its
  * requester, completer and responder.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Send queue - go-back-N: which request of the send queue a PSN belongs to, and in which order
  * requests finish.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Transmit - what a QP sends leaves here: requests, responses, and the acknowledgements owed, which
  * are merged with them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Window - the congestion window (cwnd): how many packets of a QP may be in flight.
  *

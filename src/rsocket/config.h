@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Config - the defaults of new rsockets: the files of /etc/rdma/rsocket, read once.
  *

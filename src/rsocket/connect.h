@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Connect - connects and disconnects streams: the calls and events of the CM.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Datagram - a datagram rsocket: a UDP socket, whose number it has, and a UD QP on each local
  * address in use.

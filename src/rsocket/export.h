@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Exported names of rsockets: those of <rdma/rsocket.h>, and repoll, which Debian's header does not
  * have.

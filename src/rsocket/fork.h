@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Fork - the child of a fork has none of its parent's rsockets.
  *

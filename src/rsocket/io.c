@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The exported calls that move bytes. */
 #include <string.h>
 #include <sys/socket.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Keepalive - sends a message now and then on streams with SO_KEEPALIVE. If the peer vanished the
  * message is not acknowledged, and the stream ends with ECONNRESET.

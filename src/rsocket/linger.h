@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Linger - a thread delivers what a closed stream has not yet brought to the peer's host, as the kernel
  * does for a socket.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Mapping - memory of the program that the peer writes to by an offset: riomap and riowrite.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Message - what goes over the connection of a stream: requests posted, completions taken
  * (protocol.h).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Poll - rpoll, rselect and repoll: waiting for rsockets and ordinary descriptors at once.
  *

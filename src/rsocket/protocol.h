@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Protocol - the wire format of rsockets, that of rdma-core: the other end may be rdma-core's.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Resolve - finds the QP of a peer by its address: the exchange over UDP, and its results.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The exported calls that wait: rpoll, rselect, repoll. */
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The exported calls on an rsocket as such: made, connected, closed, named, set. */
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Stream - a connected rsocket: its CM id, its RC QP, its buffers, and what it may do.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * UD - the QP of a datagram rsocket on one local address: its buffers, what it sends and receives.
  *

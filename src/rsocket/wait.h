@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Wait - wakes threads that sleep for an rsocket, besides the descriptors they sleep on.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Answer - responses to READs and atomics, and NAKs, from a responder to its requester.
  *

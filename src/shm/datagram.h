@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Datagram - UD sends and their delivery to the QPs of this host.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Imported - imports regions of another process and copies to and from them: memory/imported.h.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Link - this process's connection to another process of the host (or to itself): two rings, the
  * other's arena, and the means to wake it.

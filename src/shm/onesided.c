@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "shm/onesided.h"
 
 #include <errno.h>

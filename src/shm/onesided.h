@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One-sided - WRITE and READ executed by their requester, on the target's memory.
  *

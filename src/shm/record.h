@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Record - the format of what travels in a ring between two processes of a host.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Requester - carries out posted send requests, as records or on the peer's memory.
  *

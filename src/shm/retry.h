@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Retry - a requester whose messages were not carried out waits, goes back, or gives up.
  *

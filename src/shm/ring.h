@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Ring - records from one process to another, through memory they share: one producer, one consumer.
  *

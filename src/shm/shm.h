@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Shm - the path between processes of one host, through shared memory: struct qp_path for RC, UC and
  * UD.

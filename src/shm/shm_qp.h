@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Shm QP - what this path keeps for a QP: the state of its requester, responder and completer.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Xcopy - copies between this process and another one of the host (process_vm_readv, process_vm_writev).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Command - the subcommands of `verbatim`, one file each, named as the command.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * verbatim enable - makes the dynamic loader prefer our libraries, for all programs of the host.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * verbatim explain - what failed in processes that use Verbatim, why, and what to do about it.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Libdir - where Verbatim's libraries are, seen from this program's own file.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * verbatim - runs programs over Verbatim, and shows what it does.
  */

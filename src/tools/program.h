@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Program - finds the file that a command name means, and tells whether the dynamic loader will
  * heed LD_LIBRARY_PATH for it.

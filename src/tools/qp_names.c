@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "tools/qp_names.h"
 
 #include <infiniband/verbs.h>

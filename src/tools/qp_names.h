@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * QP names - the names of what numbers mean in a QP, as users know them.
  *

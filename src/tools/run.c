@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * verbatim run - executes a program with our libraries before the system's.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * verbatim show - the processes that use Verbatim, their devices and QPs.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Text - makes strings that other processes wrote fit to print on a terminal.
  *

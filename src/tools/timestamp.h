@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Timestamp - a point of CLOCK_REALTIME as text.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Damage - which senders' packets all have a wrong ICRC.
  *

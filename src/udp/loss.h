@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Loss - drops a share of the packets that are sent, for tests.
  *

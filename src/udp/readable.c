@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "udp/readable.h"
 
 #include <errno.h>

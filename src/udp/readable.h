@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Readable - whether memory of this process can be read, without touching it.
  *

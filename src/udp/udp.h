@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * UDP - RoCEv2 packets over plain UDP sockets: bursts out (GSO) and in (GRO), ICRC on and off.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Wire - packets between this process and the network, in the terms of the transport.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "verbatimd/ends.h"
 
 #include "cmserver/cm.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Ends - what goes when a client goes: its session, ports, slot, links and memberships, in this
  * order.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Listening - where verbatimd listens: its socket in the directory, and its abstract name.
  *

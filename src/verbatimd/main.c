@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * verbatimd - the part that a kernel would play: names the processes that use Verbatim, and hands
  * descriptors between them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Server - puts verbatimd together: its core (daemon/), connection management, and the table of
  * requests.

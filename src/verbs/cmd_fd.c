@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "verbs/cmd_fd.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Cmd fd - what ibv_context.cmd_fd is: a memfd that says whose context it stands for.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Context - opening a device (ibv_open_device, ibv_import_device).
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Completion queues: ibv_create_cq(3), ibv_poll_cq(3), ibv_req_notify_cq(3). */
 #include "object/cq.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CQ ex - reading completions one by one and field by field: ibv_start_poll and its family.
  */

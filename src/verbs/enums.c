@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Enums of verbs as text, and rates as numbers: ibv_event_type_str(3), ibv_rate_to_mbps(3). */
 #include <infiniband/verbs.h>
 

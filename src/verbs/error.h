@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Error - the errno conventions of verbs: what a verb that fails returns to the program, and the
  * cause for its user.

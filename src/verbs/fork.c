@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include <infiniband/verbs.h>
 
 #include "verbs/export.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Objects by their handles: ibv_import_device(3), ibv_import_pd(3), ibv_import_mr(3),
  * ibv_import_dm(3).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Link - what a program gives as an address, made into what the layers below take for one.
  *

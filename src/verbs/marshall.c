@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Copies between the kernel's structs and those of verbs, which librdmacm used once.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Ops - the entries of the op tables: the names of the members of ibv_context_ops and verbs_context
  * with verbs_ before them. Those of devices and ports are in query.h.

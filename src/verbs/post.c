@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Posting: ibv_post_send(3), ibv_post_recv(3), ibv_post_srq_recv(3), ibv_bind_mw(3). */
 #include "verbs/post.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Post - what ibv_post_send and the builders ibv_wr_* share.
  */

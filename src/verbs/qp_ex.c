@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "verbs/qp_ex.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * QP ex - the builders of send requests, ibv_wr_*.
  *

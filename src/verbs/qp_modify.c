@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Moves of queue pairs: ibv_modify_qp(3). What depends on the device is checked here. */
 #include <errno.h>
 #include <infiniband/verbs.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Verbs that ask what a device and its port are like: the entries of the op tables.
  */

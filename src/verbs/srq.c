@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Shared receive queues: ibv_create_srq(3), ibv_modify_srq(3). */
 #include "object/srq.h"
 

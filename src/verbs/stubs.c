@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Four kinds: entries of the op table, exported names of newer rdma-core, those of before 2007, and
  * the private interface to provider libraries.

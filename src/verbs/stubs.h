@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Stubs - the entry points that Verbatim does not implement, each of which fails with EOPNOTSUPP.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Undeclared - exported names that no header of rdma-core's development package declares.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* XRC domains: ibv_open_xrcd(3). */
 #include "object/xrcd.h"
 

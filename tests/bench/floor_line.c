@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Floor_line - how long a cache line takes from one process to another, on different cores.
  *

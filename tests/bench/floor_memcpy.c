@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Floor_memcpy - how fast one thread copies memory with memcpy, in MiB/s (2^20 bytes a second).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * move_pause - how long threads stand still while a region's pages move to the heap and back.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * UDP ends - what the programs that measure plain UDP share: addresses, the clock, a way to give up.
  *

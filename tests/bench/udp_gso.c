@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * UDP GSO batches - what a host sends another of packets like those of RoCEv2 without anything of ours.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * UDP ping-pong - what a message from one host to another costs without anything of ours.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Wire_udp - what the UDP wire carries over the loopback, from one thread to another, in MiB/s of
  * payload; or what one packet costs, in ns, to send and to receive. For comparison plain sockets

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
 # Runs a program in a network namespace of its own, whose loopback interface is up.
 # Exit 77: such namespaces cannot be made here.
 if [ "$(id -u)" = 0 ]; then

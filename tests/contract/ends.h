@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Ends - the two sides of a connection, wherever each of them lives.
  *

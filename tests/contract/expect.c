@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "expect.h"
 
 #define FAIL_AT(...) fail_here(file, line, __VA_ARGS__)

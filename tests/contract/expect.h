@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Expect - whole steps of a test: connect two ends, post, and say what has to come of it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Networks - two network namespaces, joined by a veth pair, for the two ends of a connection.
  *

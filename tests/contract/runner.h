@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Runner - runs each test of a program in a process of its own, in each arrangement it asks for.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Side - the verbs objects of one end, and the operations a test runs on them.
  *

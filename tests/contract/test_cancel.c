@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Threads that are cancelled: no verb that does not wait is a cancellation point, as none is with
  * adapters. Programs end the thread that polls a CQ so (rping), and it must not take locks along.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* What arrives, when, and what the completions say: rules 13, 20, 22, 23, 27 and 28. */
 #include <sched.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The unreliable services: rules 24 and 27 (UC) and 25 (UD) of the contract. */
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Success means delivered: destinations of another service, and such as do not exist: rule 35. */
 #include "expect.h"
 

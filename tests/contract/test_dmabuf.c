@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Dma-bufs as memory regions: rule 9. Made of a memfd by /dev/udmabuf, where the kernel has it and lets us.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Completion and async events: rules 3, 4, 29, 30 and 31 of the contract. */
 #include <fcntl.h>
 #include <poll.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the headers' inline functions reach beside the plain verbs: rule 9 of the contract. Extended
  * CQs and QPs work; all else works or answers EOPNOTSUPP; bits that nobody knows are refused.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The smaller verbs, as their manual pages have them: rule 9 of the contract. */
 #include <stdlib.h>
 #include <time.h>

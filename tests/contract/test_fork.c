@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Programs that fork: rule 32 of the contract. */
 #include <signal.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Functions beside objects and queues: of devices, of addresses, of files, and those that connection managers
  * are built on. Rule 9. Not all are in the headers that programs get: those are found by name.

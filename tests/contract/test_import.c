@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Objects that are imported by their handles, within a process and by another: rule 9. */
 #include <fcntl.h>
 #include <stdlib.h>

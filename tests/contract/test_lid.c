@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Addresses of either link layer: what an InfiniBand port is (LIDs, no GRH) and what an Ethernet one
  * is. Run in both modes; a test of the other one is skipped.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Memory regions, and addresses that turn out to be bad: rules 6 and 8 of the contract. */
 #include <signal.h>
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The moves of a queue pair and what each requires: rules 10 and 15 of the contract. */
 #include <net/if.h>
 #include <sys/ioctl.h>

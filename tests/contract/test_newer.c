@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Programs that are built with the headers of a newer rdma-core: the structures that have grown since
  * version 44 are spelled out here, as such a program's compiler lays them out.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Objects, their limits and their life: rules 1, 2, 3, 5, 7 and 9 of the contract. */
 #include <dirent.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Events of ports: what the program hears of a network interface that changes. Rules 4 and 31.
  *

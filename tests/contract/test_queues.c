@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Posting, signalling and flushing: rules 11, 12 and 14 of the contract. */
 #include <stdlib.h>
 

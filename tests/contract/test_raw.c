@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Raw Ethernet: RAW_PACKET QPs, flows and their counters: rule 9, and what rules 1, 2 and 12 say of them.
  *

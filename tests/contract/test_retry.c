@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Receivers that are not ready, peers that do not answer, and what is sent again: rule 21. */
 #include <signal.h>
 #include <unistd.h>

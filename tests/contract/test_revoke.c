@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Keys that are taken away while somebody copies by them, and what requests end in whose keys and
  * lengths are bad: rules 34, 36 and 37 of the contract.

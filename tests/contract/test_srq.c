@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Shared receive queues: rules 9 and 26 of the contract. */
 #include "expect.h"
 

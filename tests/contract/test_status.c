@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Completion statuses of RC: rules 16 to 21 of the contract. */
 #include <signal.h>
 #include <stdio.h>

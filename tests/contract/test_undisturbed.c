@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What a program does with memory beside RDMA is not disturbed because it is registered, and because peers
  * write to it often: rule 38 of the contract.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* XRC: domains, XRC_SEND and XRC_RECV QPs, and the SRQs that requests name. Rule 9 of the contract. */
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "ctl_check.h"
 
 #include <stdio.h>

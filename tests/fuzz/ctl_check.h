@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Control check - what must hold of the daemon under fuzz_ctl, whatever its clients do.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Control host - the host that the daemon under fuzz_ctl runs on: its clock, addresses, network,
  * and processes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Control peer - a client of the daemon under fuzz_ctl: its connection, and what it was told.
  *

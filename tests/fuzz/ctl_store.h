@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Control store - what a peer of fuzz_ctl returns with: its records, changed, and others.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The daemon's control socket: clients of all kinds that say anything in any order, with any
  * descriptors, read or do not, and die, while packets come from the network and time passes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Whatever packets come, whatever is posted, and in whatever state the QPs are: nothing is touched
  * that no key allows, each request ends once, and memory stays bounded.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Any bytes as messages of connection management, against a connection in any state: decoding stays
  * inside them, what was understood survives encoding, and the connection stays in its states, sends

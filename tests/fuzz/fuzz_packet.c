@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Any bytes as a packet: decoding stays inside them, what was understood survives encoding, and a
  * checksum that was made is one that is found right.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Any peer of a stream rsocket: any hello, then any messages, and any bytes in the lists that it
  * may write, between calls of a program that sends, receives, maps and closes. The stream never

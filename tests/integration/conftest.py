@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Fixtures of the integration tests: real programs, over the build in VERBATIM_BUILD."""
 import ctypes
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """A small guest with Linux's soft-RoCE (rxe) and iWARP (siw) as the other end of a cable.
 
 The machine itself is made and driven by rxe-guest.sh, which lies beside the project, not in it:

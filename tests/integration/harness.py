@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Runs programs over Verbatim, alone or in pairs, and leaves none of them behind.
 
 A Runner has a namespace of its own (VERBATIM_NAMESPACE), so that what it starts never meets the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Packets that nobody should send: what somebody on the network, without any key, may try."""
 import ipaddress
 import random

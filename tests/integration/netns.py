@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Hosts that are network namespaces of this machine, two of them joined by a cable: a veth pair, or one
 that is like that between two network cards.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Reads captures of RoCEv2 and checks them: an implementation of the formats and of the ICRC that
 shares nothing with the one it checks.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Counts the system calls that a message costs. Used by the tests and by the demo."""
 import pathlib
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """A program that sleeps for a completion uses no CPU, and wakes up when there is one."""
 import time
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """librdmacm: rdmacm-utils and perftest with -R, untouched; on one host, between two, and with Linux's
 connection manager in a guest as the other end.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """librdmacm: programs are told when the address that they use leaves them."""
 import pytest
 

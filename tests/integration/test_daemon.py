@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """verbatimd: started on demand, inherits nothing, ends after its last client."""
 import os
 import pathlib

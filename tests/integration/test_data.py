@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Every byte of every operation, between two processes: verify/data.c and verify/passive.c."""
 import re
 

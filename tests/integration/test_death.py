@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """kill -9 in the middle of traffic: the other end is told within 100 ms, nothing is left."""
 import os
 import re

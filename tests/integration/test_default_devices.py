@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Which devices there are when nothing is set, and that all addresses of a host work over them.
 
 Two hosts with a cable between them; each has loopback and, like any host with Docker, a bridge of

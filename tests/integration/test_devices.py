@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """What ibv_devices, ibv_devinfo and ibv_asyncwatch say about the devices."""
 import os
 import pty

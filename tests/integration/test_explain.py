@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Failures explain themselves; `verbatim show` tells who is there."""
 import errno
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """A hostile sender on port 4791, at full rate, while others work: nothing is written that no key
 allows, the others' traffic goes on, memory stays bounded.
 """

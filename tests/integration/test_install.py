@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """`meson install`: where things go, and that they work from there."""
 import os
 import shutil

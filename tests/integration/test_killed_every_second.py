@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Programs of the connection manager go on while verbatimd is killed again and again: those who are connected
 stay so, and each new connection is made soon, whenever that is.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """VERBATIM_LINK_LAYER=infiniband: programs that address by LID, with no GID given to them."""
 import pytest
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Pages of a region move to shared memory and back while both ends write: verify/migrate.c."""
 import ctypes
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Between two hosts: network namespaces joined by a cable. Programs, untouched; every byte compared;
 and what crossed the cable, checked by code that shares nothing with what sent it.
 """

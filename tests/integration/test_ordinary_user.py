@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Between two hosts, as a user without any rights: small socket buffers, no process_vm, no raw sockets."""
 import pytest
 

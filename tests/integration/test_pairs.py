@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Several pairs of processes of the same two hosts, over a cable as between network cards: what the
 kernel merges, it merges by addresses and ports alone, and each packet reaches the process that it is for.
 """

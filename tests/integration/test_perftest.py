@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """perftest, untouched: each of its programs, over every service and in the modes it has.
 
 perftest compares no data; test_data.py does. What counts here: both ends end well and report.

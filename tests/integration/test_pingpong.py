@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """The pingpong programs of ibverbs-utils, untouched, in every mode they have."""
 import pytest
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Debian's own tests of pyverbs, unmodified, against tests/pyverbs/expected.txt.
 
 One process a module, each in `verbatim run`, so that a crash costs its module only. The table at the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """perftest's raw_ethernet programs between two hosts: whole Ethernet frames, steered by flows."""
 import re
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Where the kernel does not let a process at another's memory, WRITE and READ go by message, and that
 is told: once for each peer, with the reason.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Between two hosts: groups, addresses that go, a port that is taken."""
 import itertools
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """The judge of captures, judged: a packet that Linux's rxe sent is good, and no other is like it."""
 import pytest
 

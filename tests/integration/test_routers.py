@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """What routers between two hosts may do to packets. The hosts' own nftables stand in for them."""
 import pytest
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Rsockets: rdmacm-utils' programs, and programs that know nothing of RDMA under librspreload; untouched, on
 one host and between two.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Rsockets whose peer is killed, stopped or turned away; and over IPv6."""
 import signal
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """With Linux's soft-RoCE as the other end: each side as server and as client, what crosses the tap
 checked like everything else.
 """

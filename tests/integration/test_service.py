@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """verbatimd under a service manager, which this file plays: it holds the listening socket, and stores the
 descriptors of running processes' UDP ports for the daemon that comes after one that was killed.
 """

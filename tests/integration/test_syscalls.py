@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """No system call stands on the way of a small message while both ends poll."""
 import shutil
 import subprocess

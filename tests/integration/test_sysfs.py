@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Programs that look into /sys/class/infiniband and /dev/infiniband, in `verbatim run`."""
 import os
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """UCX over Verbatim: it takes devices that it finds in /dev/infiniband, and connects RC by UD."""
 import re
 

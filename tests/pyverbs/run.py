@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
 """Runs a module of pyverbs' own tests, as its run_tests.py does, and prints a JSON line a test.
 
     run.py DIRECTORY MODULE [OPTIONS of run_tests.py]

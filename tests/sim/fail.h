@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Fail - the end of a simulation that went wrong: what, in which seed, at what time. fail.c
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Mishap - what goes wrong at an end of a plan: the request that fails, and with what status.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Net - a virtual clock, and a virtual network between the ends of one simulation.
  *

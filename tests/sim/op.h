@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Op - one request of a plan: drawn by chance, with its places in memory.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "oracle.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Oracle - judges every completion, and every byte of the memory.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Plan - what one seed does: ends, how they are connected, and all that is posted to them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Random - numbers that one seed decides (splitmix64), and patterns made of them.
  */

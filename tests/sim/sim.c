@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Sim - RC, UC and UD between QPs of one process over a virtual network, from a seed.
  *

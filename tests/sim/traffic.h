@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Traffic - posts what a plan holds, in the course of virtual time.
  */

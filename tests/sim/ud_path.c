@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "ud_path.h"
 
 #include "execute/receive.h"

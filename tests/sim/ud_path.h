@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * UD path - the path of a UD QP all of whose datagrams go over the network.
  */

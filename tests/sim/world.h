@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * World - what all simulations of a process share: one adapter's objects, and memory with a shadow
  * that tells what should be in it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Board - memory that all processes of a run share beside what is tested: how to reach each other,
  * what has been verified, who was killed.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What a process does to itself while it moves data: it forks from whichever thread has its turn,
  * and a signal handler writes into registered memory, on whichever thread the signal hits.

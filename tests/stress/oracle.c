@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Judges every completion, and every byte that it stands for. */
 #include "worker.h"
 

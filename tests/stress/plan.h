@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Plan - what every process does to every other, and with which bytes; all from one seed.
  *

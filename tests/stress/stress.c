@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * stress - processes that are all connected to each other do random things, and check everything.
  *

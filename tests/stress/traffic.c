@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Posts what the plan says, as far as queues, buffers and credits allow. */
 #include "worker.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Worker - one process of the run: its verbs objects, and its connections to the others.
  *

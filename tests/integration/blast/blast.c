@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Blast - sends the same datagrams again and again, as fast as one thread can.
  *

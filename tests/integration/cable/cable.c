@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Cable - carries Ethernet frames between two interfaces of its network namespace, as a cable
  * between two network cards does.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Grh - preloaded into programs with rdma-core's datagram rsockets on Ethernet.
  *

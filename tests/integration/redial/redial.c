@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Redial - makes connections and takes them down, all in one process, as often as it is told.
  *

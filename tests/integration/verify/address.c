@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Address - prints the GIDs of the device, and again, with it opened anew, for each line of
  * standard input.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Badkey - a WRITE with an rkey that does not exist. The initiator then waits for the end of its
  * standard input, so that others can ask what went wrong.

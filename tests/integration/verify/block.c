@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Block - the listening end sleeps until a message comes; the other one sends it after a while.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Data - moves patterns with one operation, many messages at a time, and compares every byte.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Endpoint - one end: a device, a region of memory, two CQs and a QP connected with the other end's.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Group - datagrams to a multicast group: they arrive while one is attached, and not afterwards.
  *

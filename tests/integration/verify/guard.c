@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Guard - memory that nobody may write to, beside traffic that is to go on whatever else arrives.
  *

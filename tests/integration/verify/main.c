@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Main - the table of commands, and their options. See verify.h. */
 #include <getopt.h>
 #include <stdarg.h>

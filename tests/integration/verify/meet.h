@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Meet - the TCP connection over which the two ends exchange what they need to know.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Migrate - both ends write to the listening end's memory while its pages may be moved beneath them.
  *

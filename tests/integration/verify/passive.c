@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Passive - the listening end, once connected, never calls a verb again; it is still served.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Pattern - bytes that depend on a seed and their place, over memory in pieces.
  *

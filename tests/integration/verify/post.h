@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Post - work requests, by ibv_post_send() or by ibv_wr_*(), as the options say.
  *

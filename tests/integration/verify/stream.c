@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Stream - traffic until the other end dies; then every request completes, once and in order.
  *

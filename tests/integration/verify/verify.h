@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Verify - a verbs program that checks what it sends and receives.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Rig - real UDP ports without a daemon, and without a transport behind them.
  *

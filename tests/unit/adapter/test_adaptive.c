@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* When the progress thread keeps polling before it sleeps (adapter/adaptive.h). */
 #include <setjmp.h>
 #include <stdarg.h>

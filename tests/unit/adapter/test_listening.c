@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* When packets wake the progress thread, and that none is slept over. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* What a process sees of another's death, before anything is told of it. */
 #include <setjmp.h>
 #include <signal.h>

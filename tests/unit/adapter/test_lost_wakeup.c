@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The progress thread and ports as they are, real sockets, and threads that poll, stop polling, arm and sleep at
  * random: no packet may be slept over. Takes a seed as its argument; prints it.

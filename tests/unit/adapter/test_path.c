@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* From an address handle's fields to a flow: what is refused, and what is filled in. */
 #include <errno.h>
 #include <setjmp.h>

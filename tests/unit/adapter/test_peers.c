@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Links to one peer, whose ring the test writes: each record is carried out once, whoever asks
  * verbatimd for the link, and whenever its answer comes. The world around is replaced at link time

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* When need_wakeup is set again after threads that polled, and whose lease arming a CQ ends. */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Opening ports: once, by verbatimd; refusals, and addresses that go. */
 #include <errno.h>
 #include <setjmp.h>

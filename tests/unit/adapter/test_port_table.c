@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The table of ports, and what its epoll descriptor tells while it is listened to or not. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* What a look takes, and groups. */
 #include <errno.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * When a thread that polls gets the poll lease. What is around is replaced at link time (--wrap)
  * and does nothing.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Every source gets its turn, whatever comes from the others. */
 #include <setjmp.h>
 #include <stdarg.h>

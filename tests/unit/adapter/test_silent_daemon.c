@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A verbatimd that is stopped (SIGSTOP) delays the one request that needs its answer, for a bounded time: not
  * the post, nor another QP. What waits goes on when it is continued.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The table of sources: what is watched, polled, due, and which descriptors tell of packets. */
 #include <setjmp.h>
 #include <stdarg.h>

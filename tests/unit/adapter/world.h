@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * World - what is around the progress thread, made of counters and replaced at link time (--wrap):
  * a thread can be kept from its processor at any point, and packets can come without end.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Which addresses are this host's, in a network namespace of its own.
  */

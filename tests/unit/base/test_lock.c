@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Locks: nobody is inside with another, and nobody who sleeps for one is forgotten. */
 #include <pthread.h>
 #include <setjmp.h>

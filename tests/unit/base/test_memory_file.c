@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Which descriptors of strangers may be mapped: a sealed memfd of ordinary pages, and nothing else.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Allocator - malloc and its kin, as the C library or the sanitizer has them, behind one lock that is
  * held over a fork.

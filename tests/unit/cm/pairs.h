@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Pairs - two ends of a connection in one process, on channels of their own.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Connections between RC QPs: events in their order, what they bring, and how they end. */
 #include "harness.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Endpoints: identifiers whose calls wait for their events. */
 #include "harness.h"
 

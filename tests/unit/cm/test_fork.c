@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Forks beside threads that use this library: the child can use it, too, and the parent goes on. */
 #include "allocator.h"
 #include "harness.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Identifiers and channels where threads, signals and the end of verbatimd come in between. */
 #include "harness.h"
 #include "pairs.h"

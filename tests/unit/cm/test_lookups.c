@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Datagrams: lookups of UD QPs (SIDR), and multicast groups. */
 #include "harness.h"
 

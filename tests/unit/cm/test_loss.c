@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The end of verbatimd: programs notice nothing, since the next one has what it had. The child of a fork has
  * nothing of its parent's.

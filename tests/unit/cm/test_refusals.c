@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Each call of rdma_cm that fails says why, in one line of VERBATIM_EXPLAIN that names the call.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Whoever comes after a process that has died gets its slot (daemon/slots.h), and QP numbers that could
  * have been the dead one's. A peer of the dead one that has not been told yet is no less the new owner's.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Which calls an identifier takes in which state, and what its addresses, ports and options are. */
 #include "harness.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* What a client of connection management may do to the daemon and to the others: nothing. */
 #include "../daemon/cm_raw.h"
 #include "../daemon/harness.h"

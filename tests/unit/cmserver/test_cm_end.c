@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* What kind of QP a request asks for, as it is on a wire, and who takes it for what. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Connection management with other hosts on an address whose last process has just ended, and may not
  * have closed its port: in a network namespace of the test's own.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Records come back as they were written, each where it was; what is dropped makes room. */
 #include <errno.h>
 #include <fcntl.h>

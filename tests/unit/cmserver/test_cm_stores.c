@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Sessions that return with a store that no daemon wrote: the daemon restores what a request could
  * have made, tells of the loss of the rest, and others notice nothing.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Numbers that nobody foresees, and tables that stay fast whatever others choose to be called. */
 #include <setjmp.h>
 #include <stdarg.h>

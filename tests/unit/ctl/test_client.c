@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The client's side: slots, links, notices, groups, reconnection, errors that explain themselves.
  */
 #include "../daemon/harness.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Where the sockets of the daemon lie, and who has the directory. */
 #include "../daemon/harness.h"
 

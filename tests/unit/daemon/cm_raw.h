@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * CM raw - a connection to the daemon as librdmacm has it, message by message.
  *

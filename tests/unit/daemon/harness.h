@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Harness - a daemon of its own for each test, and processes that use it.
  *

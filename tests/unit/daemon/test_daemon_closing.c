@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Descriptors whose close(2) takes long: whatever way they come into the daemon and out of it,
  * nobody waits for them. A TCP socket that lingers stands for all: unread data keeps its close

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What a client of connection management may do to the daemon and to the others: nothing. Whatever
  * one does, a connection between two others is made meanwhile, and soon.

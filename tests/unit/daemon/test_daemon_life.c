@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The daemon's own life: how it starts, what it holds on to, when it ends. */
 #include "harness.h"
 

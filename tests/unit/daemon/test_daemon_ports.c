@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * UDP port 4791: each process gets what is for its slot, whoever dies in between, and a port that
  * cannot be had says why.

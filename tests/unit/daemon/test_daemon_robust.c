@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* What a client may do to the daemon and to the others: nothing. */
 #include "harness.h"
 

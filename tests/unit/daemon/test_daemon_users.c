@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Several users: each has a daemon of its own, or all have the system's and do not meet there. */
 #include "cm_raw.h"
 #include "harness.h"

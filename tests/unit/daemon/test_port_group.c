@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A port's sockets when the system refuses something in the middle; and the search for who has a
  * port. Linked with the daemon's own files, system calls replaced at link time (--wrap).

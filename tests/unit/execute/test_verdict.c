@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* What follows from each verdict (IBA 9.9.3.1), and the RNR timers (IBA table 45). */
 #include "execute/verdict.h"
 

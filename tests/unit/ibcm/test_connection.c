@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Both ends of a connection on a clock of the test's, with a carrier that may lose, repeat and
  * forge.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The addresses before a program's private data, and service IDs. */
 #include <setjmp.h>
 #include <stdarg.h>

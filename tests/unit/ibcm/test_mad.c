@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * MADs: what is encoded is decoded, fields lie where the IBA's tables put them, and nothing else is
  * taken for a message.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* A connection goes on from its saved fields, and from no others than a connection can have. */
 #include <setjmp.h>
 #include <stdarg.h>

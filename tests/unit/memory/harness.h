@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Harness - an arena in plain memory, so that keys and hazards work without an adapter.
  */

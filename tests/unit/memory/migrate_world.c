@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 #include "migrate_world.h"
 
 #include <errno.h>

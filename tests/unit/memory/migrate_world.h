@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Migrate world - shared by tests of migration: keys in an arena, a heap, and a thread in the place of the progress
  * thread.

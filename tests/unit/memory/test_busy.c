@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The promises of memory/busy.h: pages that the kernel may store to, or wake by, stay where they are, on the way in and
  * out, and no thread waits for ever.

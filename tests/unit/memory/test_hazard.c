@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The promise of memory/hazard.h under threads: once key_revoke has returned, no thread uses what
  * the key named. Takes a seed as its argument; prints it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The heap of another process, which may be hostile: heap_map checks its offsets, and gives no address that faults.
  */

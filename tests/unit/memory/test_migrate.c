@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The promises of memory/migrate.h: no write of a peer is lost while pages go to the heap and come back; memory that
  * the program has mapped there since is left alone; no thread waits for ever; a forked child has its own copy.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The promises of memory/move.h: no write is lost while pages go to the heap and come back.
  */

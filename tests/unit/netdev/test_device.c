@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The GID table of a device whose interface gains and loses addresses. */
 #include <setjmp.h>
 #include <stdarg.h>

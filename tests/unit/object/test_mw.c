@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Windows: what a bind refuses, what its key is good for, and what ends it. */
 #include <errno.h>
 #include <setjmp.h>

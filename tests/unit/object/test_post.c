@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The builders, ibv_wr_*. */
 #include "world.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Threads that post, poll, look QPs up, break and destroy them, all at once. */
 #include "world.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * World - a context with its arena, and QPs on a path that is the test.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The ICRC against packets that others made, each identification, and each single damage. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Every opcode there is and is not, every length, and the fields of packets that others made. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Vector - packets made by another implementation (vectors.py), and the fields they were made from.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Made by vectors.py. */
 static const struct vector vectors[] = {
 	{ 0, 0x00, 0, 0, 0, 0,

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
 """Writes vectors.h: packets with their ICRC from an independent implementation, scapy's RoCE layer.
 
     tests/unit/packet/vectors.py >tests/unit/packet/vectors.h
@@ -113,6 +114,7 @@ def vector(number, opcode, headers, may_have_payload, v6):
 
 
 def main():
+    print('/* SPDX-License-Identifier: BSD-2-Clause */')
     print('/* Made by vectors.py. */')
     print('static const struct vector vectors[] = {')
     number = 0

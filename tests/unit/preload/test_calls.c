@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the C library's functions answer about the tree and about real files, while
  * libverbatim-sysfs.so is loaded before it. This program knows nothing of that library.

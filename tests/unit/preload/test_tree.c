@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The tree: each path that a listing shows is found again, and has a text or a reason to have none.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Paths as programs write them: links, "..", slashes too many, and ways out of the tree.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The kernel's filter takes the frames that flow_takes takes: flows and frames from a seed, sent through a
  * unix socket with the filter attached, which loads from the start of the datagram as from that of a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Pair - what most tests of the transport begin and end with: a rig, two QPs, and a region at each end.
  *

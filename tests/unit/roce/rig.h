@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Rig - the transport without an adapter: QPs of one process, a wire that is a queue in memory, and a
  * clock that the test sets.

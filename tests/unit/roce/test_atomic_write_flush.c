@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* ATOMIC WRITE and FLUSH (IBA annex A19): packets, answers, losses, refusals. */
 #include "pair.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* When a requester gives up: only after times in which an answer could have come and been seen. */
 #include "pair.h"
 

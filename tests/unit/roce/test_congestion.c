@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Congestion: CNPs are Not-ECT and answered by nothing; responses leave no faster than signs of
  * congestion allow, whoever asked for them, and as fast as ever where there are none.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* UD: what arrives, with which GRH, and what is dropped. */
 #include "pair.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * How many packets a requester sends at once: full GSO batches, and none of a few packets because the window
  * opened by so much.

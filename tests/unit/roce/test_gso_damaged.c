@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A network of which only the first packet of each GSO batch arrives: after a few times packets leave one by
  * one. Where packets are merely lost now and then, or answers are late, GSO batches go on.

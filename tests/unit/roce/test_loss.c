@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What is lost, repeated, late, refused: that everything arrives once and in order, and how the
  * requester and the responder find out.

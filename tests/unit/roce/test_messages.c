@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* SEND, WRITE, READ and atomics of connected QPs: data, completions, packets. */
 #include "pair.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* What a responder refuses: NAK, both completions, both states, the async event (CONTRACT 15 to 21). */
 #include "rig.h"
 

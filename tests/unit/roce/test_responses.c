@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What a responder sends back, packet by packet: that nothing which is owed gets lost between threads,
  * nothing is acknowledged too early, and PSNs and MSNs are those that requesters of other makes expect.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The heap of timers against a plain array. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* UC: what is lost is lost whole; and congestion marks, which RC and UC answer alike. */
 #include "pair.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The congestion window: how it grows and shrinks. */
 #include <setjmp.h>
 #include <stdarg.h>

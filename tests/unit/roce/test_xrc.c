@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* XRC: the SRQ that each message names, its protection domain, and one half of the service at each end. */
 #include "rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The calls of <rdma/rsocket.h>, both ends in one process, compared with what sockets do. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* What is on the wire, byte by byte, and the numbers that travel in 8 bits. */
 #include <setjmp.h>
 #include <stdarg.h>

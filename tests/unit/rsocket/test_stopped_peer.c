@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A peer that is stopped: nothing that was sent to it is acknowledged. How long rclose and
  * rshutdown take then, and what arrives when it goes on. And one that is killed: whoever waits for

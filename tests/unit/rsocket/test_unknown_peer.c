@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Anybody may send to the UDP socket of a datagram rsocket: what is no message of an rsocket is
  * dropped, and what is one is read as far as it goes.

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
 """scripts/test, scripts/bounded and .ci/run themselves, on copies of them whose parts are stubs. TAP."""
 import os
 import pathlib

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Rig - the local path without an adapter: one process's objects, and links whose other end is the
  * test.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A process that writes whatever it likes into its ring, its control line and its arena. Nothing
  * crashes, nothing outside of what it was granted is written, QPs that it is not connected to do

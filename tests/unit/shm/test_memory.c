@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Copies: their order and bounds, SGE lists at all offsets, and memory that is not there. */
 #include "rig.h"
 

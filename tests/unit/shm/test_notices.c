@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Who is called, and how often: a process that sleeps is woken for records in its ring, and for
  * nothing else. */
 #include "rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The sizes, flags and numbers of a record's header, and which headers are taken for sane. */
 #include <setjmp.h>
 #include <stdarg.h>

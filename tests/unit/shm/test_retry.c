@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* The timers: how long each RNR code waits, which is due first, what ends a wait. */
 #include "rig.h"
 

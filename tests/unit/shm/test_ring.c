@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* One producer and one consumer in one thread: laps, limits, and what a hostile other end writes.
  */
 #include "rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A producer and a consumer thread on one ring: every byte arrives once and in order. Takes a seed
  * as its argument; prints it.

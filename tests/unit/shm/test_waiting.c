@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* What waits for room in a ring: whose turn it is, what a look costs, and what stays of a QP that goes. */
 #include "rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Tenant - a process that verbatimd knows, with a device, two QPs and causes in its arena. Prints
  * its slot when it is ready, and stays until its standard input ends.

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
 """The commands of `verbatim`, called as a user does. Prints TAP.
 
     test_commands.py VERBATIM VERBATIMD TENANT

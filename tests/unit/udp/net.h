@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Net - a network namespace for one test program, and raw UDP sockets in it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Packets with a wrong ICRC: a cause where all of a source are so, none where some are.
  */

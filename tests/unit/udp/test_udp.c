@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Bursts over loopback sockets: what is sent is what arrives, packet by packet, with an ICRC that a
  * second implementation confirms; and what becomes of all that cannot be sent or is not a packet.

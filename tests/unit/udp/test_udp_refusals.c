@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What udp_send makes of each refusal of the kernel: the linker puts a syscall(2) of ours before the
  * real one (--wrap), whose sendmmsg and sendmsg refuse what the case says.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Source ports: each process that packets go to has one, which nobody else gets; and what leaves
  * where there is none is never merged by its receiver.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Several threads send through one port while two receive from another: each packet once, whole. */
 #include <errno.h>
 #include <netinet/in.h>

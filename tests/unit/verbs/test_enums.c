@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* What the functions of texts, rates and MTUs answer. */
 #include <setjmp.h>
 #include <stdarg.h>

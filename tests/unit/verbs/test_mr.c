@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
 /* Regions as a program makes them, through the verbs. */
 #include <errno.h>
 #include <fcntl.h>
