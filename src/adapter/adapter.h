@@ -50,7 +50,7 @@ void adapter_progress(void);
 
 /*
  * Takes all that has arrived for the QP, and waits for a thread that is at it: what the other end did before the program
- * ends the connection, or hears of its end, has completed with success then, and is acknowledged. No lock may be held.
+ * ends the connection has completed with success then, and is acknowledged. No lock may be held.
  */
 void adapter_catch_up(struct qp *qp);
 

@@ -174,7 +174,6 @@ static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event
 		qp_fail(id);
 		return !id->failed;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		qp_catch_up(id);
 		tell_conn(t, &event->end);
 		return !id->failed;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:

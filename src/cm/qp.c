@@ -44,15 +44,6 @@ int qp_fail(struct id *id)
 	return id->base.qp ? -ibv_modify_qp(id->base.qp, &attr, IBV_QP_STATE) : 0;
 }
 
-void qp_catch_up(struct id *id)
-{
-	struct ibv_qp_init_attr init;
-	struct ibv_qp_attr attr;
-
-	if (id->base.qp)
-		ibv_query_qp(id->base.qp, &attr, IBV_QP_STATE, &init);
-}
-
 /* A UD QP is ready at once. */
 static int move_new(struct id *id, struct ibv_qp *qp)
 {

@@ -17,10 +17,4 @@ int qp_to_rtr(struct id *id);
 int qp_to_rts(struct id *id);
 int qp_fail(struct id *id);
 
-/*
- * All that has arrived for the QP is in its CQs: with an adapter it is there before the program hears of the end of the
- * connection, as that takes longer. (Verbatim's ibv_query_qp sees to it.)
- */
-void qp_catch_up(struct id *id);
-
 #endif

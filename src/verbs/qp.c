@@ -170,7 +170,6 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int a
 
 	if (!live_object_exists(&qp_of(qp)->live, &qp->handle))
 		return error_unknown_object("ibv_query_qp");
-	adapter_catch_up(qp_behind(qp)); /* whoever asks after it has heard of something knows all before that */
 	qp_query(qp_behind(qp), attr, init_attr);
 	if (context_of(qp->context)->infiniband)
 		attr->ah_attr = qp_behind(qp)->asked_av;
