@@ -320,7 +320,7 @@ static void test_looks_up_without_waiting(void **state)
 	assert_int_equal(told, 1);
 	assert_false(look_up(&link));
 	assert_non_null(link);
-	hear_of_death();
+	see_it_die();
 }
 
 /* While another thread asks verbatimd something the question stays. */
@@ -365,7 +365,7 @@ static void test_remembers_a_miss(void **state)
 	peers_on_link(&info);
 	assert_false(look_up(&link));
 	assert_non_null(link);
-	hear_of_death();
+	see_it_die();
 }
 
 static struct link *quicker;

@@ -289,6 +289,7 @@ static int begin(void **state)
 
 	context = list && list[0] ? ibv_open_device(list[0]) : NULL;
 	assert_non_null(context);
+	ibv_free_device_list(list);
 	pd = ibv_alloc_pd(context);
 	cq = ibv_create_cq(context, 64, NULL, NULL, 0);
 	other_cq = ibv_create_cq(context, 64, NULL, NULL, 0);
