@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "adapter/contexts.h"
 #include "adapter/group.h"
 #include "adapter/path.h"
 #include "adapter/peers.h"
@@ -23,11 +24,12 @@
 #include "adapter/raw_sockets.h"
 #include "adapter/sources.h"
 #include "adapter/timers.h"
+#include "adapter/wakeup.h"
+#include "adapter/wire_path.h"
 #include "base/cause.h"
 #include "base/clock.h"
 #include "base/counter.h"
 #include "base/fork_free.h"
-#include "base/gid.h"
 #include "memory/hazard.h"
 #include "memory/migrate.h"
 #include "netdev/device.h"
@@ -50,8 +52,6 @@ static int arena_fd = -1, wake_fd = -1, heap_fd = -1;
 static uint64_t heap_bytes;
 static uint32_t slot;
 static uint64_t cookie; /* what peers look for in our memory */
-static struct list contexts GUARDED_BY(adapter_lock) = { &contexts, &contexts };
-static _Atomic uint32_t generation = 1; /* of the process: counts forks */
 
 static void read_comm(char comm[16])
 {
@@ -173,8 +173,8 @@ static const struct roce_env roce_env = {
 	.now = clock_now_ns,
 	.send = ports_send,
 	.sends_gso = ports_sends_gso,
-	.resolve = path_resolve,
-	.deadline = timers_on_roce_deadline,
+	.resolve = wire_path_resolve,
+	.deadline = wakeup_on_deadline,
 	.group_visit = group_visit,
 };
 
@@ -185,8 +185,8 @@ static int make_tables(void)
 		.group_members = find_group_members,
 		.group_visit = group_visit,
 		.gid_is_local = path_is_local,
-		.datagram_to_wire = path_send_datagram,
-		.kick = progress_thread_kick,
+		.datagram_to_wire = wire_path_send_datagram,
+		.kick = wakeup_kick,
 		.deadline = timers_on_retry_deadline,
 		.slot = slot,
 	};
@@ -194,13 +194,14 @@ static int make_tables(void)
 
 	hazard_init(arena, slot);
 	hazard_set_visitor(peers_visit_arenas);
-	migrate_init(heap_fd, heap_bytes, progress_thread_wake);
+	migrate_init(heap_fd, heap_bytes, wakeup_send);
 	error = key_table_init(arena);
 	if (!error)
 		error = qp_table_init(arena, slot);
 	if (error)
 		return error;
 	qp_table_turn(random_number());
+	contexts_init(arena);
 	shm_init(&env);
 	imported_init();
 	group_init(ctl);
@@ -222,9 +223,8 @@ static int make_tables(void)
 static void in_child(void) NO_LOCK_CHECK
 {
 	migrate_in_child();
-	generation++;
+	contexts_reset_after_fork();
 	lock_init(&adapter_lock);
-	list_init(&contexts);
 	device_reset_after_fork();
 	live_object_reset_after_fork();
 	if (!running)
@@ -300,63 +300,19 @@ int adapter_start(void)
 	return -error;
 }
 
-/* The device's entry in the arena, or a free one; when there is none, the last is shared. */
-static uint32_t device_entry(const char *name) REQUIRES(adapter_lock)
-{
-	struct arena_device *devices = arena_devices(arena);
-	uint32_t i;
-
-	for (i = 0; i < ARENA_DEVICES - 1; i++)
-		if (!devices[i].name[0] || !strcmp(devices[i].name, name))
-			break;
-	return i;
-}
-
-static void show_device(struct context *context) REQUIRES(adapter_lock)
-{
-	const struct device *device = context->device;
-	const uint8_t *gid = device->gid[0].raw;
-	uint32_t index = device_entry(device->ib.name);
-	struct arena_device *entry = &arena_devices(arena)[index];
-
-	context->device_index = index;
-	snprintf(entry->name, sizeof(entry->name), "%.31s", device->ib.name);
-	gid_text(gid, entry->address);
-	entry->contexts++;
-}
-
 void adapter_add_context(struct context *context)
 {
-	context->adapter_generation = generation;
-	lock_acquire(&adapter_lock);
-	list_add_tail(&contexts, &context->link);
-	show_device(context);
-	lock_release(&adapter_lock);
+	contexts_add(context);
 }
 
 void adapter_remove_context(struct context *context)
 {
-	if (adapter_is_foreign(context))
-		return;
-	lock_acquire(&adapter_lock);
-	list_del(&context->link);
-	arena_devices(arena)[context->device_index].contexts--;
-	lock_release(&adapter_lock);
-}
-
-void adapter_visit_contexts(void (*visit)(struct context *context, void *arg), void *arg)
-{
-	struct list *pos;
-
-	lock_acquire(&adapter_lock);
-	list_for_each(pos, &contexts)
-		visit(list_entry(pos, struct context, link), arg);
-	lock_release(&adapter_lock);
+	contexts_remove(context);
 }
 
 bool adapter_is_foreign(const struct context *context)
 {
-	return context->adapter_generation != generation;
+	return contexts_is_foreign(context);
 }
 
 uint32_t adapter_slot(void)
@@ -472,7 +428,7 @@ void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mas
 	else if (path_is_local(&attr->ah_attr.grh.dgid))
 		meet(attr->dest_qp_num >> ARENA_QP_BITS);
 	else
-		path_open(qp->context, &attr->ah_attr);
+		wire_path_open(qp->context, &attr->ah_attr);
 }
 
 void adapter_meet_group(const union ibv_gid *group)

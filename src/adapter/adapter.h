@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Adapter - this process's software HCA: its slot, its arena, its peers, its progress.
+ * Adapter - this process's software HCA: its slot, its arena, its peers.
  *
- * In:  contexts that are opened, QPs that choose a path, threads that poll.
- * Out: a path for each QP; progress.
+ * In:  contexts that are opened, QPs that choose a path.
+ * Out: a path for each QP; what threads that poll call is in adapter/progress.h.
  *
  * There is one per process. The first ibv_open_device makes it, and it lasts until the process
  * ends, however often devices are closed. After fork() the child has none; the first device that it
@@ -27,42 +27,15 @@
  */
 int adapter_start(void);
 
-/*
- * The context is open, or is about to close. Its contexts are what the adapter raises events of
- * ports for, what `verbatim show` counts, and what a fork lets go.
- */
+/* The context is open, or is about to close (adapter/contexts.h). */
 void adapter_add_context(struct context *context);
 void adapter_remove_context(struct context *context);
-/* Calls visit for each context of this adapter. They stay meanwhile; visit opens or closes none. */
-void adapter_visit_contexts(void (*visit)(struct context *context, void *arg), void *arg);
 
 /* True in a child of the process that made the adapter: objects made before the fork are dead. */
 bool adapter_is_foreign(const struct context *context);
 
 uint32_t adapter_slot(void); /* 1..SLOT_MAX */
 uint64_t adapter_cookie(void); /* of the arena */
-
-/*
- * Carries out what is due: arrived messages, posted work that had to wait, timers. Called by a
- * thread that found its CQ empty. Never blocks; does a bounded amount. No lock may be held.
- */
-void adapter_progress(void);
-
-/*
- * Takes all that has arrived for the QP, and waits for a thread that is at it: what the other end did before the program
- * ends the connection has completed with success then, and is acknowledged. No lock may be held.
- */
-void adapter_catch_up(struct qp *qp);
-
-/*
- * Sends the acknowledgements that this thread's adapter_progress kept back, so that the program's
- * answer to what it polled goes first. Called when there was nothing for the program. No lock may
- * be held.
- */
-void adapter_settle(void);
-
-/* The program arms a CQ, that is, it is about to sleep: the progress thread takes over at once. */
-void adapter_on_arm(void);
 
 /* The path for a new QP of this type; NULL with errno EOPNOTSUPP if there is none. */
 const struct qp_path *adapter_path(enum ibv_qp_type type);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "adapter/progress_thread.h"
+#include "adapter/wakeup.h"
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/gid.h"
@@ -171,7 +171,7 @@ int group_members(const union ibv_gid *spelled, uint32_t *slots, int max, bool *
 	}
 	lock_release(&group_lock);
 	if (wake)
-		progress_thread_wake();
+		wakeup_send();
 	return list_slots(members, slots, max);
 }
 

@@ -5,7 +5,7 @@
 #include <sys/epoll.h>
 
 #include "adapter/poll_lease.h"
-#include "adapter/ports.h"
+#include "adapter/port_table.h"
 #include "base/clock.h"
 #include "base/lock.h"
 

@@ -1,22 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/path.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "netdev/device.h"
-#include "adapter/port_open.h"
-#include "base/gid.h"
-#include "shm/shm.h"
-#include "object/ah.h"
 #include "roce/roce.h"
-#include "udp/udp.h"
-
-#define ECT_0		  0x02 /* ECN-capable transport (RFC 3168), lowest two bits of TOS */
-#define ECN_MASK	  0x03
-#define HOP_LIMIT_DEFAULT 64
+#include "shm/shm.h"
 
 static bool forced;
 
@@ -51,94 +42,4 @@ void path_init(void)
 
 	forced = path && !strcmp(path, "wire");
 	qp_set_path_choice(choose);
-}
-
-/* The address of this index, which is zero if there is none, and its interface. */
-static void read_own(struct device *device, unsigned index, union ibv_gid *own, uint32_t *ifindex)
-{
-	memset(own, 0, sizeof(*own));
-	lock_acquire(&device->lock);
-	if (index < DEVICE_GIDS)
-		*own = device->gid[index];
-	*ifindex = device->ifindex;
-	lock_release(&device->lock);
-}
-
-void path_open(struct context *context, const struct ibv_ah_attr *attr)
-{
-	struct device *device = context->device;
-	struct wire_port *port;
-	uint8_t remote[WIRE_GID_BYTES];
-	union ibv_gid own;
-	uint32_t ifindex;
-
-	read_own(device, attr->grh.sgid_index, &own, &ifindex);
-	gid_canonical(remote, attr->grh.dgid.raw);
-	if (gid_is_v4(own.raw) == gid_is_v4(remote) && (own.global.subnet_prefix || own.global.interface_id))
-		port_open(own.raw, ifindex, device->ib.name, &port);
-}
-
-int path_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
-		 struct wire_flow *flow)
-{
-	struct device *device = context->device;
-	char text[INET6_ADDRSTRLEN];
-	union ibv_gid own;
-	uint32_t ifindex;
-	int error;
-
-	read_own(device, attr->grh.sgid_index, &own, &ifindex);
-	if (!own.global.subnet_prefix && !own.global.interface_id) {
-		char why[128];
-
-		device_explain_gid(device, attr->grh.sgid_index, why, sizeof(why));
-		cause_report(CAUSE_GID_UNKNOWN, 0, "%s", why);
-		return EINVAL;
-	}
-	memset(flow, 0, sizeof(*flow));
-	memcpy(flow->local, own.raw, sizeof(flow->local));
-	gid_canonical(flow->remote, attr->grh.dgid.raw);
-	if (gid_is_v4(flow->local) != gid_is_v4(flow->remote)) {
-		inet_ntop(AF_INET6, flow->remote, text, sizeof(text));
-		cause_report(CAUSE_NO_PATH, 0, "sgid_index %u is of %s, the destination is %s",
-			     attr->grh.sgid_index, gid_is_v4(flow->local) ? "IPv4" : "IPv6", text);
-		return ENETUNREACH;
-	}
-	if (gid_is_multicast(flow->remote) || gid_is_link_local(flow->remote))
-		flow->ifindex = ifindex;
-	flow->flow_label = attr->grh.flow_label & 0xfffff;
-	flow->traffic_class = (attr->grh.traffic_class & ~ECN_MASK) | ECT_0;
-	flow->hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : HOP_LIMIT_DEFAULT;
-	error = port_open_nowait(flow->local, ifindex, device->ib.name, &flow->port);
-	if (error)
-		return error;
-	flow->sender = udp_sender(flow->port, remote_qpn);
-	/*
-	 * the other end's is not known: it is taken to be like ours, and losses tell if it is not
-	 */
-	flow->buffer_bytes = udp_buffer_bytes(flow->port);
-	return 0;
-}
-
-int path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)
-{
-	/*
-	 * The members that the loopback interface reaches are on this host: nobody waits for a port
-	 * to reach them.
-	 */
-	if (qp->context->device->loopback && !path_is_forced() && gid_is_multicast(wqe->ah->attr.grh.dgid.raw))
-		return 0;
-	switch (roce_send_datagram(qp, wqe, cause)) {
-	case WIRE_FULL:
-		return -EAGAIN;
-	case WIRE_NO_PORT:
-		return -EINPROGRESS;
-	case WIRE_FAULT:
-	case WIRE_TOO_LONG:
-		return -EFAULT;
-	case WIRE_SENT:
-	case WIRE_NO_ROUTE:
-	default:
-		return 0;
-	}
 }

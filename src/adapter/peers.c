@@ -10,7 +10,7 @@
 
 #include "adapter/liveness.h"
 #include "adapter/peer_link.h"
-#include "adapter/progress_thread.h"
+#include "adapter/wakeup.h"
 #include "base/cause.h"
 #include "base/clock.h"
 #include "base/uncancelled.h"
@@ -85,7 +85,7 @@ int peers_init(struct ctl_client *client, uint32_t slot, void *arena, int wake_f
 /* Both ends may have left something in the memory that the link has moved to. */
 static void show_what_is_there(struct link *link)
 {
-	progress_thread_kick();
+	wakeup_kick();
 	link_wake(link);
 }
 
@@ -155,7 +155,7 @@ static struct link *take_over(struct ctl_peer_info *info)
 	link_get(link);
 	lock_release(&links_lock);
 	/* The peer may have left something before the link was in the table. */
-	progress_thread_kick();
+	wakeup_kick();
 	return link;
 }
 
@@ -166,7 +166,7 @@ static void put_aside_dead(struct link *link)
 	if (links[link->slot] == link)
 		defer_free(link);
 	lock_release(&links_lock);
-	progress_thread_wake();
+	wakeup_send();
 }
 
 /* With a reference, or NULL. */
@@ -214,7 +214,7 @@ struct link *peers_look_up(uint32_t slot, bool *asked)
 		*asked = want(slot, &wake);
 	lock_release(&links_lock);
 	if (wake)
-		progress_thread_wake();
+		wakeup_send();
 	return link;
 }
 

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "adapter/adapter.h"
+#include "adapter/contexts.h"
 #include "base/cause.h"
 #include "netdev/device.h"
 #include "netdev/interface.h"
@@ -59,6 +59,6 @@ void port_events_poll(void)
 	if (scan.count < 0)
 		return;
 	scan.list = interfaces;
-	adapter_visit_contexts(compare, &scan);
+	contexts_visit(compare, &scan);
 	free(interfaces);
 }

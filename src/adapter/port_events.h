@@ -6,7 +6,7 @@
  * Out: IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE and IBV_EVENT_GID_CHANGE; devices as the
  * interfaces are now, for ibv_query_port and ibv_query_gid.
  *
- * Owner: the progress thread. Takes the adapter's lock.
+ * Owner: the progress thread. Takes the contexts' lock.
  */
 #ifndef ADAPTER_PORT_EVENTS_H
 #define ADAPTER_PORT_EVENTS_H

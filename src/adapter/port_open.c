@@ -8,7 +8,7 @@
 
 #include "adapter/path.h"
 #include "adapter/port_table.h"
-#include "adapter/progress_thread.h"
+#include "adapter/wakeup.h"
 #include "base/cause.h"
 #include "base/clock.h"
 #include "base/gid.h"
@@ -198,7 +198,7 @@ int port_open_nowait(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const 
 	wake = want(gid, ifindex, device);
 	lock_release(&port_table_lock);
 	if (wake)
-		progress_thread_wake();
+		wakeup_send();
 	return EINPROGRESS;
 }
 
@@ -326,7 +326,7 @@ static void want_later(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, cons
 	wake = !port_table_find(gid, ifindex, false) && want(gid, ifindex, device);
 	lock_release(&port_table_lock);
 	if (wake)
-		progress_thread_wake();
+		wakeup_send();
 }
 
 void port_open_all(struct context *context)

@@ -3,12 +3,11 @@
 
 #include <sched.h>
 
-#include "adapter/adapter.h"
 #include "adapter/listening.h"
 #include "adapter/peers.h"
 #include "adapter/poll_lease.h"
 #include "adapter/ports.h"
-#include "adapter/progress_thread.h"
+#include "adapter/wakeup.h"
 #include "base/clock.h"
 #include "shm/shm_qp.h"
 #include "shm/progress.h"
@@ -111,7 +110,7 @@ void adapter_progress(void)
 	if (now_and_then && now >= shm_retry_deadline_ns())
 		shm_retry_run(now);
 	if (now_and_then || (wire && is_polling(now)))
-		progress_thread_on_polling(now);
+		wakeup_on_polling(now);
 	if (now)
 		offer_processor(now);
 }
@@ -147,5 +146,5 @@ void adapter_on_arm(void)
 	polls = 0;
 	in_vain_ns = 0;
 	if (progress_running)
-		progress_thread_on_arm();
+		wakeup_on_arm();
 }

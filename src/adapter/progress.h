@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Progress - what the program's own threads do for it when they poll: adapter_progress,
- * adapter_settle and adapter_on_arm of adapter.h.
+ * Progress - what the program's own threads do for the adapter when they poll.
  *
  * In:  threads that find their CQs empty, or arm them.
  * Out: looks at links, ports and timers; a lease (adapter/poll_lease.h) for a thread that polls on
@@ -14,7 +13,32 @@
 
 #include <stdbool.h>
 
+#include "object/qp.h"
+
 /* There is an adapter to make progress for. Written by adapter.c. */
 extern bool progress_running;
+
+/*
+ * Carries out what is due: arrived messages, posted work that had to wait, timers. Called by a
+ * thread that found its CQ empty. Never blocks; does a bounded amount. No lock may be held.
+ */
+void adapter_progress(void);
+
+/*
+ * Takes all that has arrived for the QP, and waits for a thread that is at it: what the other end
+ * did before the program ends the connection has completed with success then, and is acknowledged.
+ * No lock may be held.
+ */
+void adapter_catch_up(struct qp *qp);
+
+/*
+ * Sends the acknowledgements that this thread's adapter_progress kept back, so that the program's
+ * answer to what it polled goes first. Called when there was nothing for the program. No lock may
+ * be held.
+ */
+void adapter_settle(void);
+
+/* The program arms a CQ, that is, it is about to sleep: the progress thread takes over at once. */
+void adapter_on_arm(void);
 
 #endif

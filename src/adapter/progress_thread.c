@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "adapter/adaptive.h"
@@ -17,10 +19,9 @@
 #include "adapter/poll_lease.h"
 #include "adapter/ports.h"
 #include "adapter/sources.h"
-#include "adapter/time_slice.h"
 #include "adapter/timers.h"
+#include "adapter/wakeup.h"
 #include "base/clock.h"
-#include "base/syscall.h"
 #include "memory/hazard.h"
 #include "netdev/watch.h"
 #include "roce/roce.h"
@@ -33,39 +34,13 @@
 #define LOOKS_A_WAIT   16 /* in vain, before epoll is asked for what else there is */
 #define LOOKS_A_FIND   4  /* as so many of these counts one that finds packets */
 #define EVENTS_MAX     8
+#define TIME_SLICE_NS  100000ull /* the shortest there is */
 
 static struct arena_header *own;
-static int wake = -1, epoll = -1;
+static int epoll = -1;
 static bool look_found; /* the last look found packets */
 static struct adaptive adaptive;
 static sem_t begun; /* its liveness is announced */
-
-void progress_thread_on_polling(uint64_t now)
-{
-	if (poll_lease_renew(now))
-		listening_on_renewal();
-}
-
-void progress_thread_on_arm(void)
-{
-	if (poll_lease_give_back())
-		progress_thread_kick();
-}
-
-void progress_thread_wake(void)
-{
-	uint64_t one = 1;
-
-	if (sys_write(wake, &one, sizeof(one)) < 0)
-		return; /* full: it is awake */
-}
-
-/* The calling thread has just done something: the progress thread's look finds it (TIMER). */
-void progress_thread_kick(void)
-{
-	if (poll_lease_until_ns() == 0)
-		progress_thread_wake();
-}
 
 /* True: there may be more, now. */
 static bool look_at_wire(void)
@@ -255,13 +230,39 @@ static void sleep_now(void)
 	poll_lease_on_awake();
 }
 
+/* Of the kernel's headers, which C libraries before glibc 2.41 clash with. */
+struct scheduling {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline, period;
+};
+
+/*
+ * Asks the scheduler for short time slices (EEVDF, Linux 6.12), so that the thread is run soon
+ * after it wakes up. A program may spin on memory that it is to write. With no more processors than
+ * such programs it would wait for the end of their time slices, which is milliseconds. An older
+ * kernel ignores it. A thread with another policy than SCHED_OTHER keeps that.
+ */
+static void shorten_time_slice(void)
+{
+	struct scheduling own_scheduling = { .size = sizeof(own_scheduling) };
+
+	if (syscall(SYS_sched_getattr, 0, &own_scheduling, sizeof(own_scheduling), 0) ||
+	    own_scheduling.policy != SCHED_OTHER)
+		return;
+	own_scheduling.runtime = TIME_SLICE_NS;
+	syscall(SYS_sched_setattr, 0, &own_scheduling, 0);
+}
+
 static void *run(void *arg)
 {
 	listening_begin();
 	liveness_begin(own);
 	sem_post(&begun);
 	pthread_setname_np(pthread_self(), "verbatim-prog");
-	time_slice_shorten();
+	shorten_time_slice();
 	for (;;) {
 		bool more = sources_poll();
 
@@ -298,7 +299,7 @@ int progress_thread_start(struct ctl_client *client, struct arena_header *header
 	int error;
 
 	own = header;
-	wake = wake_fd;
+	wakeup_init(wake_fd);
 	epoll = epoll_create1(EPOLL_CLOEXEC);
 	error = epoll < 0 ? -errno : poll_lease_init(header);
 	if (!error)
@@ -310,7 +311,7 @@ int progress_thread_start(struct ctl_client *client, struct arena_header *header
 	listening_init(epoll);
 	notices_start(client, epoll);
 	watch_start();
-	sources_watch(epoll, wake);
+	sources_watch(epoll);
 	return start_thread();
 }
 
@@ -318,7 +319,8 @@ void progress_thread_reset_after_fork(void)
 {
 	if (epoll >= 0)
 		close(epoll);
-	wake = epoll = -1;
+	epoll = -1;
+	wakeup_reset_after_fork();
 	poll_lease_reset_after_fork();
 	timers_reset_after_fork();
 	listening_reset_after_fork();

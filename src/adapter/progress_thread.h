@@ -4,7 +4,7 @@
  *
  * In:  the sources of progress (adapter/sources.h).
  * Out: work done while no thread of the program polls, within the wake-up that a peer, the kernel
- * or a timer causes.
+ * or a timer causes. What other threads say to it is in adapter/wakeup.h.
  *
  * One a process, made by the first ibv_open_device; it ends with the process. It blocks all
  * signals.
@@ -33,26 +33,11 @@
 #ifndef ADAPTER_PROGRESS_THREAD_H
 #define ADAPTER_PROGRESS_THREAD_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/arena.h"
 #include "ctl/client.h"
 
 /* Starts the thread, after ports_init. 0 or -errno. `wake_fd` is the process's wake eventfd. */
 int progress_thread_start(struct ctl_client *ctl, struct arena_header *header, int wake_fd);
-
-/* The calling thread polls; its last look began at `now`, CLOCK_MONOTONIC. */
-void progress_thread_on_polling(uint64_t now_ns);
-
-/* The calling thread arms a CQ: it will sleep, so its poll lease ends now. */
-void progress_thread_on_arm(void);
-
-/* There is work that only a look will find. */
-void progress_thread_kick(void);
-
-/* There is work that only the progress thread will do. */
-void progress_thread_wake(void);
 
 void progress_thread_reset_after_fork(void);
 

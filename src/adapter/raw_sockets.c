@@ -5,10 +5,10 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "netdev/device.h"
-#include "adapter/ports.h"
+#include "adapter/port_table.h"
 #include "base/cause.h"
 #include "base/lock.h"
+#include "netdev/device.h"
 #include "object/context.h"
 #include "object/cq.h"
 #include "raw/raw.h"

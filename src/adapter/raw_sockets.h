@@ -3,8 +3,8 @@
  * Raw sockets - the packet sockets of this process's RAW_PACKET QPs, as a source of progress.
  *
  * In:  sockets that raw/raw.h opens, one for each such QP.
- * Out: their frames, taken by the threads that look at the UDP ports (adapter/ports.h); the epoll
- * descriptor of the ports watches these sockets too.
+ * Out: their frames, taken by the threads that look at the UDP ports (adapter/ports.h). The epoll
+ * descriptor of the ports watches these sockets, too.
  *
  * Any thread. Takes the locks of the QPs one by one.
  */

@@ -12,19 +12,14 @@
 #include "adapter/ports.h"
 #include "adapter/raw_sockets.h"
 #include "adapter/timers.h"
+#include "adapter/wakeup.h"
 #include "base/clock.h"
 #include "memory/migrate.h"
 #include "netdev/watch.h"
 #include "roce/roce.h"
 #include "shm/shm.h"
 
-static int wake = -1;
 static uint64_t migration_due_ns = MIGRATE_NEVER; /* when pages are to be moved on */
-
-static int wake_fd(void)
-{
-	return wake;
-}
 
 static void drain(int fd)
 {
@@ -66,7 +61,7 @@ static bool poll_interfaces(void)
 static const struct source sources[] = {
 	{
 		.name = "wake-ups by peers and by threads of this process",
-		.fd = wake_fd,
+		.fd = wakeup_fd,
 		.events = EPOLLIN,
 		.drain = drain,
 	},
@@ -131,9 +126,8 @@ static const struct source sources[] = {
 
 static int fds[COUNT]; /* that are watched; -1: none */
 
-void sources_watch(int epoll, int process_wake_fd)
+void sources_watch(int epoll)
 {
-	wake = process_wake_fd;
 	for (size_t i = 0; i < COUNT; i++) {
 		struct epoll_event event = { .events = sources[i].events };
 

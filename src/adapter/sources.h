@@ -37,8 +37,8 @@ struct source {
 	void (*reset_after_fork)(void);
 };
 
-/* Adds all descriptors to `epoll`. `wake_fd`: the process's wake eventfd. */
-void sources_watch(int epoll, int wake_fd);
+/* Adds all descriptors to `epoll`. */
+void sources_watch(int epoll);
 
 /* epoll told of this descriptor. */
 void sources_on_ready(int fd);

@@ -5,7 +5,6 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "adapter/poll_lease.h"
 #include "base/lock.h"
 #include "roce/roce.h"
 
@@ -33,12 +32,6 @@ void timers_arm_roce(uint64_t ns)
 		timers_set(roce_timer, ns ? ns : 1);
 	}
 	lock_release(&roce_lock);
-}
-
-void timers_on_roce_deadline(uint64_t ns)
-{
-	if (!poll_lease_is_held()) /* TIMER */
-		timers_arm_roce(ns);
 }
 
 int timers_retry_fd(void)

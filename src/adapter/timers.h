@@ -3,9 +3,9 @@
  * Timers - the timerfds by which deadlines wake the progress thread: those of retries on this host
  * (shm/retry.h) and those of the transport (roce/roce.h).
  *
- * The threads that poll run both kinds by the clock, so the transport's timer is set only while no
- * thread holds the poll lease, or by the progress thread when it ends the lease (barrier TIMER,
- * adapter/poll_lease.h); and only if it is not to fire before anyway.
+ * The threads that poll run both kinds by the clock. So the transport's timer is set only while no
+ * thread holds the poll lease (wakeup_on_deadline), or by the progress thread when it ends the lease
+ * (barrier TIMER, adapter/poll_lease.h); and only if it is not to fire before anyway.
  *
  * Any thread.
  */
@@ -19,11 +19,10 @@
 /* 0 or -errno. */
 int timers_init(void);
 
-/* A retry on this host, or a timer of the transport, is due earlier than all others of its kind. */
+/* A retry on this host is due earlier than all others. */
 void timers_on_retry_deadline(uint64_t ns);
-void timers_on_roce_deadline(uint64_t ns);
 
-/* The progress thread is about to sleep: the transport's timer fires then, or earlier. */
+/* The transport's timer fires then, or earlier. */
 void timers_arm_roce(uint64_t ns);
 
 /* Readable when something is due, until they are drained. */

@@ -40,7 +40,7 @@ struct context {
 	_Atomic uint64_t dm_bytes;	    /* of device memory in use (object/dm.h) */
 	struct list link;		    /* in the adapter's list of contexts */
 	bool infiniband;		    /* the link mode: base/lid.h */
-	bool port_up;			    /* as its program was told; guarded by the adapter's lock */
+	bool port_up;			    /* as its program was told; guarded by the contexts' lock */
 	uint32_t gid_changes;		    /* likewise; of struct device */
 	uint32_t adapter_generation;	    /* the adapter's, when it was added; see adapter_is_foreign */
 

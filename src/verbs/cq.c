@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "adapter/adapter.h"
+#include "adapter/progress.h"
 #include "base/cause.h"
 #include "base/uncancelled.h"
 #include "object/context.h"

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "adapter/adapter.h"
+#include "adapter/progress.h"
 #include "base/clock.h"
 
 static struct cq *cq_ex_of(struct ibv_cq_ex *ex)

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "adapter/adapter.h"
+#include "adapter/progress.h"
 #include "base/identity.h"
 #include "netdev/device.h"
 #include "base/cause.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "adapter/adapter.h"
+#include "adapter/progress.h"
 #include "netdev/device.h"
 #include "base/cause.h"
 #include "base/uncancelled.h"

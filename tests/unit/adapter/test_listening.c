@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "adapter/listening.h"
-#include "adapter/progress_thread.h"
+#include "adapter/wakeup.h"
 #include "base/clock.h"
 #include "world.h"
 
@@ -20,7 +20,7 @@ static void takes_packets_after_pollers_that_found_all(void **state)
 	for (int i = 0; i < 20; i++) {
 		for (int polls = 0; polls < 300; polls++)
 			listening_on_look(clock_now_ns(), true);
-		progress_thread_on_polling(clock_now_ns());
+		wakeup_on_polling(clock_now_ns());
 		world_arrive();
 		assert_true(world_waits_for(world_is_empty));
 		assert_true(world_waits_for(world_is_asleep));
@@ -51,7 +51,7 @@ static void takes_packets_of_ports_it_cannot_listen_to(void **state)
 	for (int i = 0; !world.listens && i < 1000; i++) {
 		for (int polls = 0; polls < 300; polls++)
 			listening_on_look(clock_now_ns(), true);
-		progress_thread_on_polling(clock_now_ns());
+		wakeup_on_polling(clock_now_ns());
 	}
 	assert_true(world_waits_for(world_is_asleep));
 	for (int i = 0; i < 20; i++) {
@@ -169,13 +169,13 @@ static void calls_of_others_are_no_stream(void **state)
 static void a_stream_is_listened_to_beside_pollers(void **state)
 {
 	begin_stream();
-	progress_thread_on_polling(clock_now_ns() +
+	wakeup_on_polling(clock_now_ns() +
 				   PATIENCE_MS * 1000000ull); /* so long is the lease */
 	assert_true(world_waits_for(listens_again));
 	world.taken_alone = 0;
 	world_sleep_ms(20);
 	assert_in_range(world.taken_alone, 0, 1); /* one look may have begun before */
-	progress_thread_on_arm();
+	wakeup_on_arm();
 	assert_true(world_waits_for(takes_alone));
 }
 

@@ -21,6 +21,7 @@
 
 #include "../udp/net.h"
 #include "adapter/progress_thread.h"
+#include "adapter/wakeup.h"
 #include "adapter/listening.h"
 #include "adapter/poll_lease.h"
 #include "rig.h"
@@ -80,7 +81,7 @@ static void poll_once(unsigned polls)
 
 	listening_on_look(now, got > 0);
 	if (all || poll_lease_is_held())
-		progress_thread_on_polling(now);
+		wakeup_on_polling(now);
 }
 
 static void poll_for_a_while(uint64_t *random)
@@ -105,7 +106,7 @@ static void *poll_now_and_then(void *arg)
 		}
 		poll_for_a_while(&random);
 		if (net_random(&random) % 8 == 0)
-			progress_thread_on_arm();
+			wakeup_on_arm();
 		rig_sleep_us((unsigned)(net_random(&random) % AWAY_US_MAX));
 	}
 	return NULL;

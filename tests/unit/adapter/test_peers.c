@@ -20,7 +20,7 @@
 #include <cmocka.h>
 
 #include "adapter/peers.h"
-#include "adapter/progress_thread.h"
+#include "adapter/wakeup.h"
 #include "shm/progress.h"
 #include "shm/xcopy.h"
 
@@ -117,13 +117,13 @@ void __wrap_xcopy_probe(struct link *link)
 		link->xcopy = xcopy;
 }
 
-void __wrap_progress_thread_kick(void);
-void __wrap_progress_thread_kick(void)
+void __wrap_wakeup_kick(void);
+void __wrap_wakeup_kick(void)
 {
 }
 
-void __wrap_progress_thread_wake(void);
-void __wrap_progress_thread_wake(void)
+void __wrap_wakeup_send(void);
+void __wrap_wakeup_send(void)
 {
 }
 

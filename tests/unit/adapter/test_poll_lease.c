@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "adapter/poll_lease.h"
-#include "adapter/progress_thread.h"
+#include "adapter/wakeup.h"
 #include "base/clock.h"
 #include "world.h"
 
@@ -19,7 +19,7 @@
  */
 static void says_asleep_after_the_last_poller(void **state)
 {
-	progress_thread_on_polling(clock_now_ns());
+	wakeup_on_polling(clock_now_ns());
 	assert_false(world.header.need_wakeup);
 	assert_true(world_waits_for(world_is_asleep));
 }
@@ -29,7 +29,7 @@ static void says_asleep_after_a_poller_that_was_away(void **state)
 {
 	for (int i = 0; i < 20; i++) {
 		world.away_ms = 3 * LEASE_MS;
-		progress_thread_on_polling(clock_now_ns());
+		wakeup_on_polling(clock_now_ns());
 		world.away_ms = 0;
 		assert_true(world_waits_for(world_is_asleep));
 	}
@@ -42,23 +42,23 @@ static void says_asleep_after_a_poller_with_an_old_clock(void **state)
 
 	world_sleep_ms(5 * LEASE_MS);
 	for (int i = 0; i < 20; i++) {
-		progress_thread_on_polling(before + (unsigned)i * LEASE_MS * 1000000ull);
+		wakeup_on_polling(before + (unsigned)i * LEASE_MS * 1000000ull);
 		assert_true(world_waits_for(world_is_asleep));
 	}
 }
 
 static void arming_ends_the_lease(void **state)
 {
-	progress_thread_on_polling(clock_now_ns());
+	wakeup_on_polling(clock_now_ns());
 	assert_true(poll_lease_is_held());
-	progress_thread_on_arm();
+	wakeup_on_arm();
 	assert_false(poll_lease_is_held());
 	assert_true(world_waits_for(world_is_asleep));
 }
 
 static void *take_lease(void *arg)
 {
-	progress_thread_on_polling(clock_now_ns() +
+	wakeup_on_polling(clock_now_ns() +
 				   PATIENCE_MS * 1000000ull); /* so long is the lease */
 	return NULL;
 }
@@ -70,12 +70,12 @@ static void arming_leaves_the_lease_of_others(void **state)
 
 	assert_int_equal(pthread_create(&poller, NULL, take_lease, NULL), 0);
 	assert_int_equal(pthread_join(poller, NULL), 0);
-	progress_thread_on_arm();
+	wakeup_on_arm();
 	assert_true(poll_lease_is_held());
 	assert_false(world.header.need_wakeup);
 	/* now it is this thread's */
-	progress_thread_on_polling(clock_now_ns() + 2 * PATIENCE_MS * 1000000ull);
-	progress_thread_on_arm();
+	wakeup_on_polling(clock_now_ns() + 2 * PATIENCE_MS * 1000000ull);
+	wakeup_on_arm();
 	assert_false(poll_lease_is_held());
 	assert_true(world_waits_for(world_is_asleep));
 }

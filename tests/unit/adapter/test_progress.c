@@ -11,22 +11,21 @@
 
 #include <cmocka.h>
 
-#include "adapter/adapter.h"
 #include "adapter/ports.h"
 #include "adapter/progress.h"
-#include "adapter/progress_thread.h"
+#include "adapter/wakeup.h"
 #include "roce/roce.h"
 
 static unsigned leases, looks;
 
-void __wrap_progress_thread_on_polling(uint64_t now);
-void __wrap_progress_thread_on_polling(uint64_t now)
+void __wrap_wakeup_on_polling(uint64_t now);
+void __wrap_wakeup_on_polling(uint64_t now)
 {
 	leases++;
 }
 
-void __wrap_progress_thread_on_arm(void);
-void __wrap_progress_thread_on_arm(void)
+void __wrap_wakeup_on_arm(void);
+void __wrap_wakeup_on_arm(void)
 {
 }
 

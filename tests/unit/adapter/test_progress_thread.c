@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "adapter/progress_thread.h"
+#include "adapter/wakeup.h"
 #include "base/clock.h"
 #include "world.h"
 
@@ -56,7 +56,7 @@ static bool links_had_a_look(void)
 /* Woken while a thread polls, it looks, and leaves the links to that one, however busy they are. */
 static void leaves_links_to_threads_that_poll(void **state)
 {
-	progress_thread_on_polling(clock_now_ns() +
+	wakeup_on_polling(clock_now_ns() +
 				   PATIENCE_MS * 1000000ull); /* so long is the lease */
 	world.links_busy = true;
 	for (int i = 0; i < 20; i++) {
@@ -68,7 +68,7 @@ static void leaves_links_to_threads_that_poll(void **state)
 	}
 	links_before = world.link_looks + 1000;
 	notices_before = world.notice_looks;
-	progress_thread_on_arm();
+	wakeup_on_arm();
 	assert_true(world_waits_for(links_and_notices_had_a_look));
 }
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "adapter/sources.h"
+#include "adapter/wakeup.h"
 
 static int epoll, wake_fd, daemon_fd, ports_fd, roce_fd;
 static uint64_t notices_due, migration_due;
@@ -71,7 +72,8 @@ static int start(void **state)
 	for (int i = 0; i < 4; i++)
 		*fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	epoll = epoll_create1(EPOLL_CLOEXEC);
-	sources_watch(epoll, wake_fd);
+	wakeup_init(wake_fd);
+	sources_watch(epoll);
 	return 0;
 }
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "adapter/path.h"
+#include "adapter/wire_path.h"
 #include "rig.h"
 #include "udp/udp.h"
 
@@ -32,8 +32,8 @@ static struct ibv_ah_attr attr_to(const char *dgid, uint8_t sgid_index)
 /* As a QP that moves to RTR does. */
 static int resolve(const struct ibv_ah_attr *attr, struct wire_flow *flow)
 {
-	path_open(context, attr);
-	return path_resolve(context, attr, REMOTE_QPN, flow);
+	wire_path_open(context, attr);
+	return wire_path_resolve(context, attr, REMOTE_QPN, flow);
 }
 
 static void fields_of_the_flow_follow_from_the_address(void **state)

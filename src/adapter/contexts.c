@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/contexts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/gid.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "netdev/device.h"
+
+static struct lock contexts_lock = LOCK_INITIALIZER;
+static struct list contexts GUARDED_BY(contexts_lock) = { &contexts, &contexts };
+static _Atomic uint32_t generation = 1; /* of the process: counts forks */
+static void *arena;
+
+void contexts_init(void *own_arena)
+{
+	arena = own_arena;
+}
+
+/* The device's entry in the arena, or a free one; when there is none, the last is shared. */
+static uint32_t device_entry(const char *name) REQUIRES(contexts_lock)
+{
+	struct arena_device *devices = arena_devices(arena);
+	uint32_t i;
+
+	for (i = 0; i < ARENA_DEVICES - 1; i++)
+		if (!devices[i].name[0] || !strcmp(devices[i].name, name))
+			break;
+	return i;
+}
+
+static void show_device(struct context *context) REQUIRES(contexts_lock)
+{
+	const struct device *device = context->device;
+	const uint8_t *gid = device->gid[0].raw;
+	uint32_t index = device_entry(device->ib.name);
+	struct arena_device *entry = &arena_devices(arena)[index];
+
+	context->device_index = index;
+	snprintf(entry->name, sizeof(entry->name), "%.31s", device->ib.name);
+	gid_text(gid, entry->address);
+	entry->contexts++;
+}
+
+void contexts_add(struct context *context)
+{
+	context->adapter_generation = generation;
+	lock_acquire(&contexts_lock);
+	list_add_tail(&contexts, &context->link);
+	show_device(context);
+	lock_release(&contexts_lock);
+}
+
+void contexts_remove(struct context *context)
+{
+	if (contexts_is_foreign(context))
+		return;
+	lock_acquire(&contexts_lock);
+	list_del(&context->link);
+	arena_devices(arena)[context->device_index].contexts--;
+	lock_release(&contexts_lock);
+}
+
+void contexts_visit(void (*visit)(struct context *context, void *arg), void *arg)
+{
+	struct list *pos;
+
+	lock_acquire(&contexts_lock);
+	list_for_each(pos, &contexts)
+		visit(list_entry(pos, struct context, link), arg);
+	lock_release(&contexts_lock);
+}
+
+bool contexts_is_foreign(const struct context *context)
+{
+	return context->adapter_generation != generation;
+}
+
+void contexts_reset_after_fork(void) NO_LOCK_CHECK
+{
+	generation++;
+	lock_init(&contexts_lock);
+	list_init(&contexts);
+	arena = NULL;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Contexts - the open contexts of this process.
+ *
+ * In:  contexts that are opened and closed.
+ * Out: what the adapter raises events of ports for, what `verbatim show` counts, and what a fork
+ * lets go.
+ *
+ * Any thread. Its lock is held over visits, outside of the devices' locks and context->async_lock.
+ */
+#ifndef ADAPTER_CONTEXTS_H
+#define ADAPTER_CONTEXTS_H
+
+#include <stdbool.h>
+
+#include "object/context.h"
+
+/* `arena`: where devices are shown. */
+void contexts_init(void *arena);
+
+void contexts_add(struct context *context);
+void contexts_remove(struct context *context);
+
+/* Calls visit for each. They stay meanwhile; visit opens or closes none. */
+void contexts_visit(void (*visit)(struct context *context, void *arg), void *arg);
+
+/* True in a child of the process that opened it. */
+bool contexts_is_foreign(const struct context *context);
+
+/* In the child of any fork, also of a process without an adapter. */
+void contexts_reset_after_fork(void);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/wakeup.h"
+
+#include "adapter/listening.h"
+#include "adapter/poll_lease.h"
+#include "adapter/timers.h"
+#include "base/syscall.h"
+
+static int wake = -1;
+
+void wakeup_init(int wake_fd)
+{
+	wake = wake_fd;
+}
+
+int wakeup_fd(void)
+{
+	return wake;
+}
+
+void wakeup_send(void)
+{
+	uint64_t one = 1;
+
+	if (sys_write(wake, &one, sizeof(one)) < 0)
+		return; /* full: it is awake */
+}
+
+/* The calling thread has just done something: the progress thread's look finds it (TIMER). */
+void wakeup_kick(void)
+{
+	if (poll_lease_until_ns() == 0)
+		wakeup_send();
+}
+
+void wakeup_on_deadline(uint64_t ns)
+{
+	if (!poll_lease_is_held()) /* TIMER */
+		timers_arm_roce(ns);
+}
+
+void wakeup_on_polling(uint64_t now)
+{
+	if (poll_lease_renew(now))
+		listening_on_renewal();
+}
+
+void wakeup_on_arm(void)
+{
+	if (poll_lease_give_back())
+		wakeup_kick();
+}
+
+void wakeup_reset_after_fork(void)
+{
+	wake = -1;
+}

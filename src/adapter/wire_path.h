@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Wire path - what is sent to another host: its port, its addresses and the fields of its headers.
+ *
+ * In:  address handles and attributes of QPs.
+ * Out: a flow (udp/wire.h) for the transport; datagrams, to the transport.
+ *
+ * Any thread. Only wire_path_open blocks, while verbatimd opens a port.
+ */
+#ifndef ADAPTER_WIRE_PATH_H
+#define ADAPTER_WIRE_PATH_H
+
+#include <infiniband/verbs.h>
+#include <stdint.h>
+
+#include "base/cause.h"
+#include "object/context.h"
+#include "object/qp.h"
+#include "udp/wire.h"
+
+/*
+ * Opens the port that wire_path_resolve needs for this address. Without a QP's lock; what fails is
+ * reported, and wire_path_resolve says so again.
+ */
+void wire_path_open(struct context *context, const struct ibv_ah_attr *attr);
+
+/* struct roce_env's resolve. */
+int wire_path_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
+		      struct wire_flow *flow);
+
+/* struct shm_env's datagram_to_wire. */
+int wire_path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause);
+
+#endif
