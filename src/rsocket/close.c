@@ -10,7 +10,7 @@
 #include "rsocket/linger.h"
 #include "rsocket/message.h"
 
-static bool has_told(struct stream *s) REQUIRES(s->lock)
+static bool control_posted(struct stream *s) REQUIRES(s->lock)
 {
 	return !s->owes || (s->phase != STREAM_CONNECTED && s->phase != STREAM_ACCEPTING);
 }
@@ -18,12 +18,12 @@ static bool has_told(struct stream *s) REQUIRES(s->lock)
 bool close_is_over(struct stream *s)
 {
 	if (s->phase == STREAM_ACCEPTING)
-		return false; /* the peer may have what was sent, but has not been told yet */
+		return false; /* the control message has to wait until the peer confirms */
 	return s->phase != STREAM_CONNECTED || (!s->owes && message_all_done(s));
 }
 
-/* What is to be said to the peer; false: nothing. */
-static bool shut(struct stream *s, int how, enum control *control) REQUIRES(s->lock)
+/* Closes the directions of `how`. True: the peer has to get `control`. */
+static bool close_directions(struct stream *s, int how, enum control *control) REQUIRES(s->lock)
 {
 	bool sent = s->may_send, received = s->may_receive;
 
@@ -45,9 +45,12 @@ static uint64_t after_ms(uint64_t ms)
 	return clock_now_ns() + ms * UINT64_C(1000000);
 }
 
-/* Signals do not cut it short: the requests before the last message complete audibly only with that. */
-static int wait_through(struct stream *s, bool (*ready)(struct stream *s), uint64_t deadline_ns)
-	EXCLUDES(s->lock)
+/*
+ * Goes on after EINTR: the requests before the last message are unsignaled, and only the completion
+ * of that message tells that they are done.
+ */
+static int wait_uninterrupted(struct stream *s, bool (*ready)(struct stream *s),
+			      uint64_t deadline_ns) EXCLUDES(s->lock)
 {
 	int rc;
 
@@ -57,15 +60,15 @@ static int wait_through(struct stream *s, bool (*ready)(struct stream *s), uint6
 	return rc;
 }
 
-/* False: the connection is no more, or was none. */
-static bool begin(struct stream *s, int how) EXCLUDES(s->lock)
+/* False: there is no connection, or it has ended. */
+static bool begin_shutdown(struct stream *s, int how) EXCLUDES(s->lock)
 {
 	enum control control;
 	bool open;
 
 	lock_acquire(&s->lock);
 	open = s->phase == STREAM_CONNECTED || s->phase == STREAM_ACCEPTING;
-	if (open && shut(s, how, &control))
+	if (open && close_directions(s, how, &control))
 		message_owe_control(s, control);
 	lock_release(&s->lock);
 	return open;
@@ -77,32 +80,33 @@ int close_half(struct stream *s, int how)
 
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		return -EINVAL;
-	if (!begin(s, how))
+	if (!begin_shutdown(s, how))
 		return s->phase == STREAM_ENDED ? 0 : -ENOTCONN;
-	rc = wait_through(s, has_told,
-			  after_ms(stream_nonblocking(s, 0) ? CLOSE_GRACE_MS : CLOSE_WAIT_MS));
+	rc = wait_uninterrupted(
+		s, control_posted,
+		after_ms(stream_nonblocking(s, 0) ? CLOSE_GRACE_MS : CLOSE_WAIT_MS));
 	return rc == -EAGAIN ? 0 : rc;
 }
 
-/* True: linger.c goes on. */
+/* True: the thread of linger.c sends the rest. */
 static bool wait_or_hand_over(struct stream *s)
 {
 	uint64_t until = after_ms(CLOSE_WAIT_MS);
 
 	if (s->linger.l_onoff) {
-		/* 0: the program wants the rest thrown away. */
+		/* A linger time of 0 discards the rest, as with TCP. */
 		if (s->linger.l_linger > 0)
-			wait_through(s, close_is_over,
-				     after_ms((uint64_t)s->linger.l_linger * 1000));
+			wait_uninterrupted(s, close_is_over,
+					   after_ms((uint64_t)s->linger.l_linger * 1000));
 		return false;
 	}
 	if (stream_nonblocking(s, 0)) {
-		if (wait_through(s, close_is_over, after_ms(CLOSE_GRACE_MS)) != -EAGAIN)
+		if (wait_uninterrupted(s, close_is_over, after_ms(CLOSE_GRACE_MS)) != -EAGAIN)
 			return false;
 		if (!linger_add(s, until))
 			return true;
 	}
-	wait_through(s, close_is_over, until);
+	wait_uninterrupted(s, close_is_over, until);
 	return false;
 }
 
@@ -111,7 +115,7 @@ void close_stream(struct stream *s)
 	bool handed_over;
 
 	keepalive_stop(s);
-	handed_over = begin(s, SHUT_RDWR) && wait_or_hand_over(s);
+	handed_over = begin_shutdown(s, SHUT_RDWR) && wait_or_hand_over(s);
 	lock_acquire(&s->lock);
 	s->base.closed = true;
 	wait_kick(&s->waiters);

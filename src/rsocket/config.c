@@ -11,7 +11,7 @@
 
 #include "rsocket/protocol.h"
 
-#define FOLDER "/etc/rdma/rsocket"
+#define FOLDER "/etc/rdma/rsocket" /* rsocket(7) */
 
 static struct config config = {
 	.receive_bytes = 128 << 10,
@@ -24,6 +24,7 @@ static struct config config = {
 	.wake_ms = 5000,
 };
 
+/* A file whose number is not within min..max is ignored. */
 static const struct {
 	const char *name;
 	size_t offset;
@@ -39,7 +40,7 @@ static const struct {
 	{ "wake_up_interval", offsetof(struct config, wake_ms), 1, 1000000 },
 };
 
-/* Without stdio: a preloaded library may have taken its calls. */
+/* Without stdio, because a preloaded library may interpose its calls. 0 or -errno. */
 static int read_number(const char *name, unsigned long *number)
 {
 	char path[128], text[32], *end;

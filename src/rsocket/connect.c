@@ -8,12 +8,12 @@
 #include "base/cause.h"
 #include "rsocket/message.h"
 
-#define RESOLVE_MS   1000 /* at first; twice as long each time */
+#define RESOLVE_MS   1000 /* of the first try; each retry doubles it */
 #define RETRIES_MAX  6
 #define RETRY_COUNT  7
-#define RNR_FOR_EVER 7
+#define RNR_FOR_EVER 7 /* IBA 9.7.5.2.8 */
 
-/* Of a call of librdmacm. */
+/* librdmacm's convention, -1 and errno, to 0 or -errno. */
 static int result(int rc)
 {
 	return rc ? -errno : 0;
@@ -65,7 +65,7 @@ int connect_listen(struct stream *s, int backlog)
 	return rc;
 }
 
-/* The way to the peer */
+/* Address and route */
 
 static int resolve(struct stream *s) REQUIRES(s->lock)
 {
@@ -129,7 +129,7 @@ static void connected(struct stream *s) REQUIRES(s->lock)
 
 /* Events */
 
-/* Cheaper than asking: the other end of a channel may be another process. */
+/* Asks by poll(2), which is cheaper than rdma_get_cm_event. */
 static bool has_event(const struct rdma_event_channel *channel)
 {
 	struct pollfd fd = { .fd = channel->fd, .events = POLLIN };
@@ -142,7 +142,7 @@ static int error_of(const struct rdma_cm_event *event, int otherwise)
 	return event->status < 0 ? -event->status : otherwise;
 }
 
-/* Tries again as long as no answer comes in time. */
+/* Repeats a step of resolving that timed out, RETRIES_MAX times. Any other error is final. */
 static int retry(struct stream *s, const struct rdma_cm_event *event,
 		 int (*again)(struct stream *s)) REQUIRES(s->lock)
 {
@@ -151,7 +151,7 @@ static int retry(struct stream *s, const struct rdma_cm_event *event,
 	return error == ETIMEDOUT && s->retries <= RETRIES_MAX ? again(s) : -error;
 }
 
-static int take_answer(struct stream *s, const struct rdma_cm_event *event) REQUIRES(s->lock)
+static int on_established(struct stream *s, const struct rdma_cm_event *event) REQUIRES(s->lock)
 {
 	int rc;
 
@@ -168,7 +168,7 @@ static int take_answer(struct stream *s, const struct rdma_cm_event *event) REQU
 	return rc;
 }
 
-/* -errno: the connection does not come about. */
+/* -errno: the connection failed, or the peer ended it. */
 static int on_event(struct stream *s, const struct rdma_cm_event *event) REQUIRES(s->lock)
 {
 	switch (event->event) {
@@ -182,7 +182,7 @@ static int on_event(struct stream *s, const struct rdma_cm_event *event) REQUIRE
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 		return retry(s, event, resolve_route);
 	case RDMA_CM_EVENT_ESTABLISHED:
-		return take_answer(s, event);
+		return on_established(s, event);
 	case RDMA_CM_EVENT_REJECTED:
 		return -ECONNREFUSED;
 	case RDMA_CM_EVENT_UNREACHABLE:
@@ -192,7 +192,7 @@ static int on_event(struct stream *s, const struct rdma_cm_event *event) REQUIRE
 	case RDMA_CM_EVENT_DISCONNECTED:
 		return -ECONNRESET;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		/* What is connected goes on without verbatimd. */
+		/* A connected QP works without verbatimd. */
 		return s->phase == STREAM_CONNECTED ? 0 : -ENETDOWN;
 	default:
 		return 0;
@@ -200,8 +200,8 @@ static int on_event(struct stream *s, const struct rdma_cm_event *event) REQUIRE
 }
 
 /*
- * What arrived before the peer went is in the CQ by now, and counts: a disconnected QP delivers it.
- * Only then it is the end.
+ * Data that arrived before the peer disconnected is in the CQ by now. The stream takes it first and
+ * ends afterwards, so that the program reads it.
  */
 static void on_failure(struct stream *s, int error) REQUIRES(s->lock)
 {
@@ -236,9 +236,9 @@ void connect_end(struct stream *s)
 	}
 }
 
-/* The other side */
+/* Accepting */
 
-static int answer(struct stream *s, const struct rdma_conn_param *requested, const void *data)
+static int send_reply(struct stream *s, const struct rdma_conn_param *requested, const void *data)
 	REQUIRES(s->lock)
 {
 	struct rdma_conn_param param = *requested;
@@ -260,8 +260,8 @@ static int answer(struct stream *s, const struct rdma_conn_param *requested, con
 	return result(rdma_accept(s->id, &param));
 }
 
-/* Moves the id to the channel of the new stream, which gives up its own id. */
-static int adopt_id(struct stream *s, struct rdma_cm_id *id)
+/* Replaces the new stream's own id by that of the request, which moves to the stream's channel. */
+static int migrate_id(struct stream *s, struct rdma_cm_id *id)
 {
 	int rc = result(rdma_migrate_id(id, s->channel));
 
@@ -285,13 +285,13 @@ static int accept_request(struct stream *listener, struct rdma_cm_id *id,
 		rdma_destroy_id(id);
 		return rc;
 	}
-	rc = adopt_id(s, id);
+	rc = migrate_id(s, id);
 	if (rc) {
 		rdma_reject(id, NULL, 0);
 		rdma_destroy_id(id);
 	} else {
 		lock_acquire(&s->lock);
-		rc = answer(s, param, data);
+		rc = send_reply(s, param, data);
 		if (rc)
 			rdma_reject(id, NULL, 0);
 		lock_release(&s->lock);
@@ -320,11 +320,11 @@ int connect_accept(struct stream *listener, struct stream **stream)
 			memcpy(data, param.private_data, param.private_data_len);
 		else
 			param.private_data_len = 0;
-		rdma_ack_cm_event(event); /* first: moving the id waits for it */
+		rdma_ack_cm_event(event); /* first: rdma_migrate_id waits for it */
 		if (!id)
 			continue;
 		rc = accept_request(listener, id, &param, data, stream);
-		/* A request that is no good is the peer's affair. */
+		/* An invalid request was rejected; the listener goes on to the next. */
 		if (rc != -EPROTO)
 			return rc;
 	}

@@ -15,8 +15,8 @@
 #include "rsocket/ud.h"
 #include "rsocket/wait.h"
 
-#define SLOT_BYTES 2048 /* of the buffer sizes, for each datagram */
-#define LOOKS_UDP  16	/* between two looks at the UDP socket that find nothing */
+#define SLOT_BYTES 2048 /* of SO_SNDBUF and SO_RCVBUF, for each datagram */
+#define LOOKS_UDP  16	/* every 16th poll in vain reads the UDP socket, too */
 #define CLOSE_NS   UINT64_C(1000000000)
 
 socklen_t name_length(const union socket_name *address)
@@ -133,13 +133,14 @@ int datagram_connect(struct datagram *d, const struct sockaddr *addr, socklen_t 
 	return rc;
 }
 
-/* Looking, and waiting */
+/* Polling and waiting */
 
-static bool look(struct datagram *d) REQUIRES(d->lock)
+/* Polls the CQs and, now and then, the UDP socket. True: something arrived or completed. */
+static bool poll_sources(struct datagram *d) REQUIRES(d->lock)
 {
 	bool found = ud_poll(d);
 
-	/* The UDP socket costs a system call, and is needed for a peer's first datagram only. */
+	/* Reading the UDP socket is a system call, and only a peer's first datagram comes there. */
 	if (!d->udp_length && list_empty(&d->arrived) &&
 	    (list_empty(&d->ends) || d->looks++ % LOOKS_UDP == 0))
 		found |= resolve_poll(d);
@@ -175,7 +176,7 @@ static int sleep_once(struct datagram *d, bool (*ready)(struct datagram *d), int
 
 	lock_acquire(&d->lock);
 	datagram_arm(d, fds);
-	look(d);
+	poll_sources(d);
 	*over = ready(d);
 	if (!*over)
 		wait_join(&d->waiters, &waiter, self); /* WAIT */
@@ -217,7 +218,7 @@ static int wait(struct datagram *d, bool (*ready)(struct datagram *d), bool nonb
 	d->looks = nonblock ? 0 : d->looks;
 	do {
 		lock_acquire(&d->lock);
-		look(d);
+		poll_sources(d);
 		over = ready(d);
 		lock_release(&d->lock);
 		if (over || nonblock)
@@ -251,7 +252,7 @@ static bool can_send(struct datagram *d)
 	return true;
 }
 
-/* -EAGAIN: its QP has no room. */
+/* The number of bytes, -EAGAIN (the SQ is full), or another -errno. */
 static ssize_t send_now(struct datagram *d, const union socket_name *address, struct pieces *pieces,
 			size_t length, bool nonblock) REQUIRES(d->lock)
 {
@@ -264,11 +265,11 @@ static ssize_t send_now(struct datagram *d, const union socket_name *address, st
 	if (rc)
 		return rc;
 	if (length > ud_max(peer->end) || !resolve_is_known(d, peer)) {
-		resolve_poll(d); /* the answer may be there */
+		resolve_poll(d); /* the peer's answer may have arrived */
 		return resolve_send(d, peer, OP_DATA, pieces, length, nonblock);
 	}
 	if (!ud_can_send(d, peer->end))
-		look(d);
+		poll_sources(d);
 	if (!ud_can_send(d, peer->end))
 		return -EAGAIN;
 	rc = ud_send(d, peer->end, peer->ah, peer->qpn, pieces, (uint32_t)length);
@@ -300,8 +301,9 @@ ssize_t datagram_send(struct datagram *d, struct pieces *pieces, int flags,
 
 /* Receiving */
 
-/* Datagrams of others are not for a connected one; the kernel sees to that for those over UDP. */
-static void drop_strangers(struct datagram *d) REQUIRES(d->lock)
+/* Drops what other addresses sent to the QPs of a connected rsocket. For UDP the kernel does this.
+ */
+static void drop_unconnected(struct datagram *d) REQUIRES(d->lock)
 {
 	union socket_name from;
 
@@ -318,12 +320,12 @@ static void drop_strangers(struct datagram *d) REQUIRES(d->lock)
 
 static bool has_datagram(struct datagram *d) REQUIRES(d->lock)
 {
-	drop_strangers(d);
+	drop_unconnected(d);
 	return d->udp_length || !list_empty(&d->arrived) || d->shut_receive;
 }
 
-static ssize_t give(struct pieces *pieces, size_t room, const void *data, size_t length,
-		    bool *truncated)
+static ssize_t copy_out(struct pieces *pieces, size_t room, const void *data, size_t length,
+			bool *truncated)
 {
 	*truncated = length > room;
 	if (*truncated)
@@ -332,22 +334,22 @@ static ssize_t give(struct pieces *pieces, size_t room, const void *data, size_t
 	return (ssize_t)length;
 }
 
-/* -EAGAIN: there is none. */
+/* The number of bytes, 0 after rshutdown, or -EAGAIN (no datagram is there). */
 static ssize_t receive_now(struct datagram *d, struct pieces *pieces, size_t room, bool peek,
 			   union socket_name *from, bool *truncated) REQUIRES(d->lock)
 {
 	ssize_t length;
 
-	drop_strangers(d);
+	drop_unconnected(d);
 	if (!list_empty(&d->arrived)) {
 		struct ud_received *received =
 			list_entry(d->arrived.next, struct ud_received, link);
 
 		ud_sender(received, from);
 		resolve_heard(d, from);
-		length = give(pieces, room,
-			      (const uint8_t *)received->header + received->header->length,
-			      received->length, truncated);
+		length = copy_out(pieces, room,
+				  (const uint8_t *)received->header + received->header->length,
+				  received->length, truncated);
 		if (!peek)
 			ud_release(d, received);
 		return length;
@@ -357,7 +359,7 @@ static ssize_t receive_now(struct datagram *d, struct pieces *pieces, size_t roo
 		const uint8_t *payload = resolve_payload(d, &there);
 
 		*from = d->udp_from;
-		length = give(pieces, room, payload, there, truncated);
+		length = copy_out(pieces, room, payload, there, truncated);
 		if (!peek)
 			d->udp_length = 0;
 		return length;
@@ -386,7 +388,7 @@ ssize_t datagram_receive(struct datagram *d, struct pieces *pieces, int flags,
 	return rc;
 }
 
-/* The rest */
+/* Shutdown, poll and options */
 
 int datagram_shutdown(struct datagram *d, int how)
 {
@@ -423,7 +425,7 @@ short datagram_poll(struct datagram *d, short events)
 {
 	short revents = 0;
 
-	look(d);
+	poll_sources(d);
 	if (has_datagram(d))
 		revents |= POLLIN | POLLRDNORM;
 	if (can_send(d))
@@ -453,14 +455,14 @@ static int set_queue(struct datagram *d, int name, int number)
 		return 0;
 	case RDMA_IOMAPSIZE:
 	case RDMA_ROUTE:
-		return 0; /* of streams */
+		return 0; /* for streams only; accepted as rdma-core does */
 	default:
 		return -ENOPROTOOPT;
 	}
 }
 
-/* A buffer of the UDP socket is one of the QPs, too; as the kernel, twice as much as asked for. */
-static void note_buffer(struct datagram *d, int name, int number)
+/* Sizes the QPs like the buffers of the UDP socket: twice what was asked for, socket(7). */
+static void size_queues(struct datagram *d, int name, int number)
 {
 	uint32_t bytes = config_buffer((uint32_t)number * UINT64_C(2));
 
@@ -489,7 +491,7 @@ int datagram_set_option(struct datagram *d, int level, int name, const void *val
 	if (level == SOL_RDMA)
 		rc = value && length >= sizeof(number) ? set_queue(d, name, number) : -EINVAL;
 	else if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF))
-		note_buffer(d, name, number);
+		size_queues(d, name, number);
 	lock_release(&d->lock);
 	return rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Exported names of rsockets: those of <rdma/rsocket.h>, and repoll, which Debian's header does not
- * have.
+ * Export - the exported names of rsockets: those of <rdma/rsocket.h>, and repoll, which the header
+ * of Debian 12 does not declare.
  */
 #ifndef RSOCKET_EXPORT_H
 #define RSOCKET_EXPORT_H
@@ -13,14 +13,14 @@
 #define RSOCKET_EXPORT __attribute__((visibility("default")))
 
 /*
- * An epoll descriptor that takes rsockets, too, for which it is level-triggered whatever they ask
- * for. rclose ends it; its events are epoll's.
+ * An epoll instance that takes rsockets, too. For rsockets it is level-triggered, whatever the
+ * events ask for. rclose closes it. Calls and errors are those of epoll(7).
  */
 int repoll_create(int size);
 int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
 int repoll_wait(int epfd, struct epoll_event *events, int max, int timeout);
 
-/* The convention of sockets from ours: -1 and errno for -errno. */
+/* The ABI's convention from the internal one: -errno becomes -1 and errno. */
 static inline ssize_t answer(ssize_t rc)
 {
 	if (rc >= 0)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Fork - the child of a fork has none of its parent's rsockets.
+ * Fork - makes the parent's rsockets unusable in the child of a fork.
  *
- * Their connections belong to the parent's adapter. In the child their numbers answer EBADF, and
- * rclose closes the descriptor and nothing more; the parent's connection does not notice. New
- * rsockets of the child work like any.
+ * The connections belong to the parent's adapter. In the child, calls on their numbers return
+ * EBADF, and rclose closes the descriptor only; the parent's connection does not notice. The child
+ * can create rsockets of its own.
  */
 #ifndef RSOCKET_FORK_H
 #define RSOCKET_FORK_H
 
-/* From the first call on forks are noticed. */
+/* Installs the handlers (pthread_atfork), once. */
 void fork_watch(void);
 
-/* Closes the number if it was an rsocket of the parent; -EBADF otherwise. */
+/* Closes the descriptor of an rsocket of the parent. -EBADF: it is none. */
 int fork_close(int fd);
 
 #endif

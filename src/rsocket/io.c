@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The exported calls that move bytes. */
+/* The exported calls that send and receive: rsend and rrecv with their kin, and riomap. */
 #include <string.h>
 #include <sys/socket.h>
 
@@ -12,7 +12,7 @@
 
 /* Receiving */
 
-static void give_sender(const union socket_name *from, void *addr, socklen_t *length)
+static void copy_sender(const union socket_name *from, void *addr, socklen_t *length)
 {
 	socklen_t bytes = from->sa.sa_family ? name_length(from) : 0;
 
@@ -36,7 +36,7 @@ static ssize_t receive(int socket, struct pieces *pieces, int flags, void *addr,
 	else
 		rc = datagram_receive(datagram_of(rs), pieces, flags, &from, &truncated);
 	if (rc >= 0 && length)
-		give_sender(&from, addr, length);
+		copy_sender(&from, addr, length);
 	if (rc >= 0 && msg_flags)
 		*msg_flags = truncated ? MSG_TRUNC : 0;
 	rsocket_put(rs);
@@ -140,7 +140,8 @@ RSOCKET_EXPORT ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
 
 /* Mappings */
 
-/* With a reference, if it is a stream: only those have mappings. */
+/* The stream with a reference, or NULL and -EBADF or -EOPNOTSUPP: datagram rsockets have no
+ * mappings. */
 static struct stream *get_stream(int socket, int *rc)
 {
 	struct rsocket *rs = table_get(socket);

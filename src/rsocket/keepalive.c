@@ -15,7 +15,7 @@
 #define DEFAULT_S 7200
 #define SECOND_NS UINT64_C(1000000000)
 
-/* The thread sends under the mutex: a stream that was removed under it can be freed. */
+/* Guards all below. The thread sends under it, so a stream that left the list can be freed. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static struct list streams = { &streams, &streams };
@@ -45,7 +45,7 @@ static void send_keepalive(struct stream *s)
 	lock_release(&s->lock);
 }
 
-/* Sends what is due; when the next one is. */
+/* Sends the keepalives that are due. Returns the time of the next, UINT64_MAX: there is none. */
 static uint64_t send_due(uint64_t now)
 {
 	uint64_t next = UINT64_MAX;

@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Keepalive - sends a message now and then on streams with SO_KEEPALIVE. If the peer vanished the
- * message is not acknowledged, and the stream ends with ECONNRESET.
+ * Keepalive - sends an empty RDMA WRITE from time to time on each stream with SO_KEEPALIVE. When
+ * the peer has vanished its host does not acknowledge, and the stream ends with ECONNRESET.
  *
- * One thread, with all signals blocked, as long as there are such streams.
+ * One thread of the process sends them, with all signals blocked. It runs while there is such a
+ * stream.
  */
 #ifndef RSOCKET_KEEPALIVE_H
 #define RSOCKET_KEEPALIVE_H
 
 #include "rsocket/stream.h"
 
-/* Each `s->keepalive_s` from now on; 0 there: as often as the system does for TCP. -errno. */
+/*
+ * Sends every s->keepalive_s seconds from now on. A 0 there becomes the system's
+ * tcp_keepalive_time. 0, or -errno: the thread cannot be started.
+ */
 int keepalive_start(struct stream *s);
 
-/* When it returns, the thread does not know the stream any more. */
+/* After its return the thread does not use the stream. */
 void keepalive_stop(struct stream *s);
 
-/* For the child of a fork: there is no thread, and no stream. */
+/* In the child of a fork: forgets the thread and the streams, which are the parent's. */
 void keepalive_forget(void);
 
 #endif

@@ -12,34 +12,34 @@
 #include "rsocket/close.h"
 #include "rsocket/connect.h"
 
-#define PER_STREAM 2 /* descriptors */
+#define PER_STREAM 2 /* descriptors that stream_arm returns at most */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
-static struct list streams = { &streams, &streams }; /* taken out by the thread alone */
+static struct list streams = { &streams, &streams }; /* only the thread removes streams */
 static unsigned stream_count;
 static bool running;
-static int news = -1; /* an eventfd: the list has become longer */
+static int added_fd = -1; /* an eventfd: a stream was added */
 
-/* Looks at one; false: there is nothing more to do for it. */
-static bool look(struct stream *s, struct pollfd *fds, nfds_t *count, uint64_t now)
+/* Arms one stream and makes progress on it. False: everything is delivered, or the time is over. */
+static bool progress_one(struct stream *s, struct pollfd *fds, nfds_t *count, uint64_t now)
 {
 	bool goes_on;
 
 	lock_acquire(&s->lock);
 	*count += (nfds_t)stream_arm(s, fds + *count);
-	stream_progress(s); /* after arming: what came before raises no event */
+	stream_progress(s); /* after arming, because earlier completions raise no event */
 	goes_on = now < s->linger_until_ns && !close_is_over(s);
 	lock_release(&s->lock);
 	return goes_on;
 }
 
 /*
- * The stream after it (NULL: the first); NULL: there is none. Only the thread takes streams out of the
- * list, so it holds the mutex for each step only: a stream may have to ask verbatimd, and a thread that
- * adds another stream does not wait for that.
+ * The stream after `s`, or the first after NULL; NULL at the end. Only the thread removes streams,
+ * so it may release the mutex between two steps. A stream may have to ask verbatimd, and a thread
+ * that adds another stream does not wait for that.
  */
-static struct stream *next_of(struct stream *s)
+static struct stream *next_stream(struct stream *s)
 {
 	struct list *next;
 
@@ -49,7 +49,7 @@ static struct stream *next_of(struct stream *s)
 	return next == &streams ? NULL : list_entry(next, struct stream, linger_link);
 }
 
-static void take_out(struct stream *s, struct list *over)
+static void remove_stream(struct stream *s, struct list *over)
 {
 	pthread_mutex_lock(&mutex);
 	list_del(&s->linger_link);
@@ -59,24 +59,24 @@ static void take_out(struct stream *s, struct list *over)
 }
 
 /*
- * Looks at the first `room`; there may be more by now, of which `news` tells. Those that are over
- * go to the other list; the descriptors of the rest are polled.
+ * Makes progress on the first `room` streams; `added_fd` tells of later ones. Moves those that are
+ * done to `over`, and collects the descriptors of the rest. Returns how many descriptors there are.
  */
-static nfds_t look_at_all(struct pollfd *fds, unsigned room, struct list *over, uint64_t *until_ns)
+static nfds_t progress_all(struct pollfd *fds, unsigned room, struct list *over, uint64_t *until_ns)
 {
 	uint64_t now = clock_now_ns();
 	struct stream *s, *next;
 	nfds_t count = 0;
 
-	fds[count++] = (struct pollfd){ .fd = news, .events = POLLIN };
-	for (s = next_of(NULL); s && room; s = next, room--) {
+	fds[count++] = (struct pollfd){ .fd = added_fd, .events = POLLIN };
+	for (s = next_stream(NULL); s && room; s = next, room--) {
 		nfds_t before = count;
-		bool goes_on = look(s, fds, &count, now);
+		bool goes_on = progress_one(s, fds, &count, now);
 
-		next = next_of(s);
+		next = next_stream(s);
 		if (!goes_on) {
 			count = before;
-			take_out(s, over);
+			remove_stream(s, over);
 		} else if (s->linger_until_ns < *until_ns) {
 			*until_ns = s->linger_until_ns;
 		}
@@ -84,10 +84,10 @@ static nfds_t look_at_all(struct pollfd *fds, unsigned room, struct list *over, 
 	return count;
 }
 
-/* Takes the events of all: there are few, and none is there for nothing. */
-static void take_events(void)
+/* Disarms all streams, readable or not: there are few. */
+static void disarm_all(void)
 {
-	for (struct stream *s = next_of(NULL); s; s = next_of(s)) {
+	for (struct stream *s = next_stream(NULL); s; s = next_stream(s)) {
 		lock_acquire(&s->lock);
 		stream_disarm(s);
 		lock_release(&s->lock);
@@ -114,8 +114,8 @@ static int wait_ms(uint64_t until_ns)
 	return now < until_ns ? (int)((until_ns - now) / 1000000) + 1 : 0;
 }
 
-/* There is a stream. */
-static void turn(void)
+/* One round: progress, then sleep until something happens. The list is not empty. */
+static void serve_once(void)
 {
 	struct pollfd few[1 + 8 * PER_STREAM], *fds = few, *many = NULL;
 	struct list over = { &over, &over };
@@ -129,35 +129,39 @@ static void turn(void)
 	if (room > 8)
 		fds = many = malloc((1 + (size_t)room * PER_STREAM) * sizeof(*fds));
 	if (fds)
-		count = look_at_all(fds, room, &over, &until_ns);
-	else /* without memory the oldest is given up */
-		take_out(next_of(NULL), &over);
+		count = progress_all(fds, room, &over, &until_ns);
+	else /* without memory the thread gives up the oldest stream */
+		remove_stream(next_stream(NULL), &over);
 	finish(&over);
 	if (fds)
 		poll(fds, count, wait_ms(until_ns));
 	free(many);
 	/* Before the list is read: a stream that is added later signals once more. */
-	wait_clear(news);
-	take_events();
+	wait_clear(added_fd);
+	disarm_all();
 }
 
-/* With the mutex. The child of a fork closes what it finds in `news`: never a number given back. */
-static void drop_news(void)
+/*
+ * The caller holds the mutex. The variable is reset before the close: the child of a fork closes
+ * what it finds there, and must not find a number that another thread may have got since.
+ */
+static void close_added_fd(void)
 {
-	int fd = news;
+	int fd = added_fd;
 
-	news = -1;
+	added_fd = -1;
 	close(fd);
 }
 
-static bool is_idle(void)
+/* True: no stream is left, and the thread ends. */
+static bool end_if_idle(void)
 {
 	bool idle;
 
 	pthread_mutex_lock(&mutex);
 	idle = list_empty(&streams);
 	if (idle) {
-		drop_news();
+		close_added_fd();
 		running = false;
 		pthread_cond_broadcast(&ended);
 	}
@@ -167,8 +171,8 @@ static bool is_idle(void)
 
 static void *run(void *arg)
 {
-	while (!is_idle())
-		turn();
+	while (!end_if_idle())
+		serve_once();
 	return NULL;
 }
 
@@ -190,15 +194,15 @@ static int start_thread(void)
 	if (!watched && atexit(wait_at_exit))
 		return -ENOMEM;
 	watched = true;
-	news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (news < 0)
+	added_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (added_fd < 0)
 		return -errno;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(&thread, NULL, run, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc) {
-		drop_news();
+		close_added_fd();
 		return -rc;
 	}
 	pthread_detach(thread);
@@ -214,7 +218,7 @@ int linger_add(struct stream *s, uint64_t until_ns)
 	if (!running)
 		rc = start_thread();
 	else
-		eventfd_write(news, 1);
+		eventfd_write(added_fd, 1);
 	if (!rc) {
 		atomic_fetch_add(&s->base.refs, 1);
 		s->linger_until_ns = until_ns;
@@ -229,8 +233,8 @@ void linger_forget(void)
 {
 	pthread_mutex_init(&mutex, NULL);
 	pthread_cond_init(&ended, NULL);
-	if (news >= 0)
-		drop_news();
+	if (added_fd >= 0)
+		close_added_fd();
 	list_init(&streams);
 	stream_count = 0;
 	running = false;

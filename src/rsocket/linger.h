@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Linger - a thread delivers what a closed stream has not yet brought to the peer's host, as the kernel
- * does for a socket.
+ * Linger - a thread that delivers what closed streams have not yet sent, as the kernel does for
+ * TCP.
  *
- * The thread runs as long as there is such a stream. exit() waits for it, because nothing delivers the
- * rest afterwards. A process that ends otherwise (_exit, a signal) loses it.
+ * The thread runs while there is such a stream. exit() waits for it, because nothing delivers the
+ * rest afterwards. A process that ends otherwise (_exit, a signal) loses the rest.
  *
- * Lock: the mutex of linger.c guards the list of streams. It is innermost, and held for no longer
- * than a step in the list.
+ * Lock: the mutex of linger.c guards the list of streams. It is innermost; a thread holds it for
+ * one step in the list.
  */
 #ifndef RSOCKET_LINGER_H
 #define RSOCKET_LINGER_H
@@ -15,12 +15,12 @@
 #include "rsocket/stream.h"
 
 /*
- * Takes a reference, and gives it back when close_is_over, or at the time given, having
- * disconnected. -errno: there can be no thread.
+ * Takes a reference to a closed stream. The thread disconnects the stream and drops the reference
+ * at close_is_over, or at `until_ns` (CLOCK_MONOTONIC). 0, or -errno: the thread cannot be started.
  */
 int linger_add(struct stream *s, uint64_t until_ns) EXCLUDES(s->lock);
 
-/* For the child of a fork: the streams are the parent's. */
+/* In the child of a fork: forgets the thread and the streams, which are the parent's. */
 void linger_forget(void);
 
 #endif

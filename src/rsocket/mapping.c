@@ -9,10 +9,10 @@
 #define NO_ENTRY (-1)
 
 struct local_mapping {
-	struct list link;  /* in mapping_list, or, while the peer is to be told, in mapping_news */
-	struct ibv_mr *mr; /* NULL: ended */
+	struct list link;  /* in mapping_news until the peer has been told, then in mapping_list */
+	struct ibv_mr *mr; /* NULL: unmapped */
 	uint64_t offset;
-	int entry; /* of the peer's list, or NO_ENTRY */
+	int entry; /* index in the peer's list, or NO_ENTRY */
 };
 
 static struct local_mapping *mapping_of(struct list *link)
@@ -82,7 +82,7 @@ off_t mapping_add(struct stream *s, void *memory, size_t length, bool writable, 
 	return rc;
 }
 
-/* The peer has to be told if it was, or may have been, told of it. */
+/* Unmaps. A mapping with an entry stays in mapping_news until the peer has been told. */
 static void end_mapping(struct stream *s, struct local_mapping *mapping) REQUIRES(s->lock)
 {
 	ibv_dereg_mr(mapping->mr);
@@ -149,7 +149,7 @@ void mapping_tell(struct stream *s)
 	}
 }
 
-/* The peer writes the list while we look: a length that is wrong hurts the peer alone. */
+/* The peer may write the list meanwhile: a torn entry yields a bad address at its own end only. */
 bool mapping_find(struct stream *s, uint64_t offset, struct region *place)
 {
 	for (uint32_t i = 0; s->mapped && i < s->mappings; i++) {

@@ -2,8 +2,9 @@
 /*
  * Mapping - memory of the program that the peer writes to by an offset: riomap and riowrite.
  *
- * The stream describes a mapping to the peer before it sends its next message. A mapping that ended is
- * described as an empty one; until the peer has that, a write to it breaks the connection.
+ * The stream tells the peer of a mapping before it sends its next message. An unmapped one it
+ * describes as empty. Until the peer has that message, a riowrite of the peer to it breaks the
+ * connection.
  */
 #ifndef RSOCKET_MAPPING_H
 #define RSOCKET_MAPPING_H
@@ -13,23 +14,26 @@
 #include "rsocket/stream.h"
 
 /*
- * The offset, or -errno. `offset` -1: the address is it. Without `writable` the memory is
- * registered, and nothing told. -ENOMEM: the peer has no entry free. -ENOTCONN: there is no
- * connection yet.
+ * Maps `length` bytes, at most UINT32_MAX, at `offset`; -1 takes the address as offset. Returns the
+ * offset, or -errno. Memory that is not `writable` is registered, and the peer is not told of it.
+ * -ENOMEM: the peer has no free entry. -ENOTCONN: there is no connection yet. -EINVAL: too long.
  */
 off_t mapping_add(struct stream *s, void *memory, size_t length, bool writable, off_t offset)
 	EXCLUDES(s->lock);
 
-/* -EINVAL: nothing is mapped so. */
+/* Unmaps what mapping_add mapped with this address and length: 0, or -EINVAL if there is none. */
 int mapping_remove(struct stream *s, void *memory, size_t length) EXCLUDES(s->lock);
 
-/* Tells the peer as much of the news as can be posted. */
+/* Posts messages about new and unmapped mappings, as many as message_can_send allows. */
 void mapping_tell(struct stream *s) REQUIRES(s->lock);
 
-/* Where the peer mapped this offset, and how many bytes there are from it on. */
+/*
+ * The peer's address and key for `offset`, and how many bytes follow. False: nothing is mapped
+ * there.
+ */
 bool mapping_find(struct stream *s, uint64_t offset, struct region *place);
 
-/* When the stream is freed: no thread uses it, and its QP is destroyed. */
+/* Frees all mappings of a stream that no thread uses and whose QP is destroyed. */
 void mapping_free(struct stream *s);
 
 #endif

@@ -9,10 +9,11 @@
 
 #include "base/cause.h"
 
-#define RECEIVE (UINT64_C(1) << 63) /* of wr_id: otherwise the number of a request */
+#define RECEIVE                                                                                    \
+	(UINT64_C(1) << 63) /* set in the wr_id of receives; sends have their number */
 /*
- * From this size on data and immediate are two requests. To the peer it is the same; but on one
- * host a WRITE without immediate is a single copy into its memory, where one with goes through a
+ * From this size on data and immediate go in two requests; the peer sees no difference. On one host
+ * a plain WRITE is a single copy into the peer's memory. A WRITE with immediate goes through a
  * ring.
  */
 #define APART_MIN	(16 << 10)
@@ -34,7 +35,7 @@ static struct region region_from_wire(struct region region)
 	return (struct region){ be64toh(region.addr), be32toh(region.key), be32toh(region.length) };
 }
 
-/* As the peer wants it in its lists. */
+/* In the byte order of the peer's lists. */
 static struct region region_for_peer(const struct stream *s, uint64_t addr, uint32_t key,
 				     uint32_t length)
 {
@@ -100,25 +101,28 @@ static void violation(struct stream *s, uint32_t message) REQUIRES(s->lock)
 	stream_end(s, EPROTO);
 }
 
-static bool is_audible(const struct stream *s, bool control)
+static bool must_signal(const struct stream *s, bool control)
 {
-	return control || s->quiet + 1 >= s->sq_size / 4 ||
-	       s->send_tail - s->quiet_from >= s->send_bytes / 4;
+	return control || s->unsignaled + 1 >= s->sq_size / 4 ||
+	       s->send_tail - s->unsignaled_from >= s->send_bytes / 4;
 }
 
-/* What no completion has told of yet is what lies between two audible requests, and the last ones. */
+/*
+ * A completion covers the unsignaled requests before it. One is due every quarter of SQ or send
+ * ring.
+ */
 static void post(struct stream *s, struct ibv_send_wr *wr, bool control) REQUIRES(s->lock)
 {
 	struct ibv_send_wr *bad;
 	int rc;
 
 	wr->wr_id = s->posted;
-	if (is_audible(s, control)) {
+	if (must_signal(s, control)) {
 		wr->send_flags |= IBV_SEND_SIGNALED;
-		s->quiet = 0;
-		s->quiet_from = s->send_tail;
+		s->unsignaled = 0;
+		s->unsignaled_from = s->send_tail;
 	} else {
-		s->quiet++;
+		s->unsignaled++;
 	}
 	rc = ibv_post_send(s->qp, wr, &bad);
 	if (rc) {
@@ -215,8 +219,9 @@ uint32_t message_room(const struct stream *s)
 }
 
 /*
- * The peer fills a target again only after we have filled what it named before, and we forget a
- * target before we fill it. Its last 8 bytes, which hold the length, come after its first.
+ * The peer writes a target again only after this end has filled what the target named before. This
+ * end clears a target before it fills that memory, so it never clears a new one. The length is in
+ * the last 8 bytes of a target, which arrive after the others.
  */
 static void take_target(struct stream *s) REQUIRES(s->lock)
 {

@@ -11,9 +11,9 @@
 #include "rsocket/config.h"
 #include "rsocket/keepalive.h"
 
-enum { LEVEL_SOCKET, LEVEL_TCP, LEVEL_IPV6 }; /* of `options` */
+enum { LEVEL_SOCKET, LEVEL_TCP, LEVEL_IPV6 }; /* indices of s->options */
 
-static void note(struct stream *s, int level, int name, bool on)
+static void remember(struct stream *s, int level, int name, bool on)
 {
 	uint64_t bit = UINT64_C(1) << (name & 63);
 
@@ -36,13 +36,13 @@ static int need_int(const void *value, socklen_t length, int *number)
 	return 0;
 }
 
-/* On the id; a bound id may refuse, as long as it is what the program wants. */
+/* Sets the option on the CM id, which may refuse it once it is bound. */
 static int set_on_id(struct stream *s, int level, int name, int id_option, int on)
 {
 	int rc = rdma_set_option(s->id, RDMA_OPTION_ID, id_option, &on, sizeof(on)) ? -errno : 0;
 
 	if (!rc)
-		note(s, level, name, on != 0);
+		remember(s, level, name, on != 0);
 	return rc;
 }
 
@@ -55,7 +55,7 @@ static int set_keepalive(struct stream *s, int on)
 	else
 		keepalive_stop(s);
 	if (!rc)
-		note(s, LEVEL_SOCKET, SO_KEEPALIVE, on != 0);
+		remember(s, LEVEL_SOCKET, SO_KEEPALIVE, on != 0);
 	return rc;
 }
 
@@ -68,7 +68,7 @@ static int set_socket(struct stream *s, int name, const void *value, socklen_t l
 	switch (name) {
 	case SO_REUSEADDR:
 		return set_on_id(s, LEVEL_SOCKET, name, RDMA_OPTION_ID_REUSEADDR, number);
-	case SO_RCVBUF: /* both halves; as the kernel, twice what was asked for */
+	case SO_RCVBUF: /* both halves; twice what was asked for, socket(7) */
 		if (!s->qp)
 			s->receive_bytes = config_buffer((uint32_t)number * UINT64_C(2));
 		return 0;
@@ -84,7 +84,7 @@ static int set_socket(struct stream *s, int name, const void *value, socklen_t l
 	case SO_KEEPALIVE:
 		return set_keepalive(s, number);
 	case SO_OOBINLINE:
-		note(s, LEVEL_SOCKET, name, number != 0);
+		remember(s, LEVEL_SOCKET, name, number != 0);
 		return 0;
 	default:
 		return -ENOPROTOOPT;
@@ -106,9 +106,10 @@ static int set_tcp(struct stream *s, int name, const void *value, socklen_t leng
 	case TCP_KEEPCNT:
 	case TCP_KEEPINTVL:
 	case TCP_MAXSEG:
-		return 0; /* the transport repeats, and knows its MTU */
+		return 0; /* accepted without effect: the RC transport retries, and has its own MTU
+			   */
 	case TCP_NODELAY:
-		note(s, LEVEL_TCP, name, number != 0);
+		remember(s, LEVEL_TCP, name, number != 0);
 		return 0;
 	default:
 		return -ENOPROTOOPT;
@@ -139,7 +140,7 @@ static int set_route(struct stream *s, const void *value, socklen_t length)
 	return 0;
 }
 
-static uint32_t between(int number, uint32_t min, uint32_t max)
+static uint32_t clamp(int number, uint32_t min, uint32_t max)
 {
 	if (number < 0 || (uint32_t)number < min)
 		return min;
@@ -159,16 +160,16 @@ static int set_rdma(struct stream *s, int name, const void *value, socklen_t len
 		return rc;
 	switch (name) {
 	case RDMA_SQSIZE:
-		s->sq_size = between(number, SIZE_MIN, SIZE_MAX_QUEUE);
+		s->sq_size = clamp(number, SIZE_MIN, SIZE_MAX_QUEUE);
 		return 0;
 	case RDMA_RQSIZE:
-		s->rq_size = between(number, SIZE_MIN, SIZE_MAX_QUEUE);
+		s->rq_size = clamp(number, SIZE_MIN, SIZE_MAX_QUEUE);
 		return 0;
 	case RDMA_INLINE:
-		s->inline_bytes = between(number, 0, SIZE_MAX_QUEUE);
+		s->inline_bytes = clamp(number, 0, SIZE_MAX_QUEUE);
 		return 0;
 	case RDMA_IOMAPSIZE:
-		s->mappings = protocol_unscale(protocol_scale(between(number, 0, 0x7f00)));
+		s->mappings = protocol_unscale(protocol_scale(clamp(number, 0, 0x7f00)));
 		return 0;
 	default:
 		return -ENOPROTOOPT;
@@ -301,7 +302,7 @@ static int get_number(struct stream *s, int level, int name, int *number)
 	}
 }
 
-/* What the program set; or nothing: there is one path to each address, and librdmacm knows it. */
+/* The route that the program set, or none: librdmacm finds the only path to an address itself. */
 static int get_route(const struct stream *s, void *value, socklen_t *length)
 {
 	if (*length < s->route_bytes)
@@ -312,7 +313,7 @@ static int get_route(const struct stream *s, void *value, socklen_t *length)
 	return 0;
 }
 
-/* Nothing is counted: programs that report retransmissions see none. */
+/* The counters are 0: programs that report retransmissions see none. */
 static void get_info(const struct stream *s, struct tcp_info *info)
 {
 	*info = (struct tcp_info){
@@ -322,7 +323,7 @@ static void get_info(const struct stream *s, struct tcp_info *info)
 	};
 }
 
-static int give(void *value, socklen_t *length, const void *from, size_t bytes)
+static int copy_out(void *value, socklen_t *length, const void *from, size_t bytes)
 {
 	if (*length > bytes)
 		*length = (socklen_t)bytes;
@@ -339,12 +340,12 @@ int option_get(struct stream *s, int level, int name, void *value, socklen_t *le
 		return -EFAULT;
 	if (level == IPPROTO_TCP && name == TCP_INFO) {
 		get_info(s, &info);
-		return give(value, length, &info, sizeof(info));
+		return copy_out(value, length, &info, sizeof(info));
 	}
 	if (level == SOL_SOCKET && name == SO_LINGER)
-		return give(value, length, &s->linger, sizeof(s->linger));
+		return copy_out(value, length, &s->linger, sizeof(s->linger));
 	if (level == SOL_RDMA && name == RDMA_ROUTE)
 		return get_route(s, value, length);
 	rc = get_number(s, level, name, &number);
-	return rc ? rc : give(value, length, &number, sizeof(number));
+	return rc ? rc : copy_out(value, length, &number, sizeof(number));
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Option - rsetsockopt and rgetsockopt.
+ * Option - rsetsockopt and rgetsockopt of streams, rsocket(7).
  *
- * Sizes and queues are fixed once a connection is asked for. Options that TCP has and that mean
- * nothing here are kept and shown. Which there are: verbatim's librdmacm manual page.
+ * Sizes are fixed once a connection was requested. Options of TCP that have no meaning here are
+ * stored and returned.
  */
 #ifndef RSOCKET_OPTION_H
 #define RSOCKET_OPTION_H
@@ -12,7 +12,8 @@
 
 #include "rsocket/stream.h"
 
-/* -errno: EINVAL: too short, or too late; ENOPROTOOPT: unknown. */
+/* 0 or -errno: -EINVAL (value too short, or set too late), -ENOPROTOOPT (unknown), -EFAULT (get,
+ * NULL). */
 int option_set(struct stream *s, int level, int name, const void *value, socklen_t length);
 int option_get(struct stream *s, int level, int name, void *value, socklen_t *length);
 

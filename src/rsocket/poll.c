@@ -13,8 +13,8 @@
 #include "rsocket/stream.h"
 #include "rsocket/wait.h"
 
-#define FEW	  16 /* entries for which nothing is allocated */
-#define PER_ENTRY 2  /* descriptors of an rsocket, at most */
+#define FEW	  16 /* up to so many entries a call needs no malloc */
+#define PER_ENTRY 2  /* descriptors that an rsocket sleeps on at most */
 #define MS_NS	  UINT64_C(1000000)
 
 /* An entry of the caller that is an rsocket. */
@@ -22,19 +22,19 @@ struct entry {
 	struct rsocket *rs;
 	struct pollfd *fd;
 	struct waiter waiter;
-	unsigned first, count; /* its descriptors among those that the thread sleeps on */
+	unsigned first, count; /* its descriptors in call.sleep */
 };
 
-/* One call. `sleep` holds first a copy of the caller's entries, with -1 for rsockets. */
+/* One call. `sleep` begins with a copy of the caller's entries, with -1 for rsockets. */
 struct call {
 	struct pollfd *fds;
 	nfds_t fd_count;
 	struct entry *entries;
 	unsigned count;
-	bool ordinary; /* there are descriptors that are no rsockets */
+	bool ordinary; /* the entries have descriptors that are no rsockets */
 	struct pollfd *sleep;
 	nfds_t sleep_count;
-	int self;
+	int self; /* eventfd of the thread */
 };
 
 uint64_t poll_deadline(int timeout_ms)
@@ -47,7 +47,7 @@ static struct lock *lock_of(struct rsocket *rs)
 	return rs->type == SOCK_STREAM ? &stream_of(rs)->lock : &datagram_of(rs)->lock;
 }
 
-static short look(struct rsocket *rs, short events) NO_LOCK_CHECK
+static short poll_one(struct rsocket *rs, short events) NO_LOCK_CHECK
 {
 	short revents;
 
@@ -95,15 +95,15 @@ static void copy_ordinary(struct call *call)
 			call->fds[i].revents = call->sleep[i].revents;
 }
 
-/* Looks once at everything: the number of entries with events, or -errno. */
-static int look_at_all(struct call *call)
+/* Polls all entries once without sleeping: the number of entries with events, or -errno. */
+static int poll_all(struct call *call)
 {
 	int ready = 0;
 
 	for (unsigned i = 0; i < call->count; i++) {
 		struct entry *entry = &call->entries[i];
 
-		entry->fd->revents = look(entry->rs, entry->fd->events);
+		entry->fd->revents = poll_one(entry->rs, entry->fd->events);
 		ready += entry->fd->revents != 0;
 	}
 	if (!call->ordinary)
@@ -114,7 +114,7 @@ static int look_at_all(struct call *call)
 	return count_ready(call);
 }
 
-/* Arms all, and enters their lists of waiters. True: there is something already. */
+/* Arms all rsockets and enters their lists of waiters. True: an event is there already. */
 static bool arm(struct call *call) NO_LOCK_CHECK
 {
 	bool ready = false;
@@ -136,27 +136,27 @@ static bool arm(struct call *call) NO_LOCK_CHECK
 		lock_release(lock_of(rs));
 		entry->first = (unsigned)call->sleep_count;
 		call->sleep_count += entry->count;
-		ready |= look(rs, entry->fd->events) != 0;
+		ready |= poll_one(rs, entry->fd->events) != 0;
 	}
 	call->sleep[call->sleep_count++] = (struct pollfd){ .fd = call->self, .events = POLLIN };
 	return ready;
 }
 
-/* Leaves the lists, and takes the events of those whose descriptors are readable. */
+/* Leaves the lists of waiters and disarms the rsockets whose descriptors are readable. */
 static void disarm(struct call *call, bool woken) NO_LOCK_CHECK
 {
 	for (unsigned i = 0; i < call->count; i++) {
 		struct entry *entry = &call->entries[i];
 		struct rsocket *rs = entry->rs;
-		bool news = false;
+		bool readable = false;
 
 		for (unsigned j = 0; woken && j < entry->count; j++)
-			news |= call->sleep[entry->first + j].revents != 0;
+			readable |= call->sleep[entry->first + j].revents != 0;
 		lock_acquire(lock_of(rs));
 		wait_leave(&entry->waiter);
-		if (news && rs->type == SOCK_STREAM)
+		if (readable && rs->type == SOCK_STREAM)
 			stream_disarm(stream_of(rs));
-		else if (news)
+		else if (readable)
 			datagram_disarm(datagram_of(rs));
 		lock_release(lock_of(rs));
 	}
@@ -191,7 +191,7 @@ static int wait_for_any(struct call *call, uint64_t deadline_ns)
 	int ready;
 
 	for (;;) {
-		ready = look_at_all(call);
+		ready = poll_all(call);
 		if (ready)
 			return ready;
 		now = clock_now_ns();
@@ -213,7 +213,7 @@ static int wait_with(struct call *call, uint64_t deadline_ns)
 
 	collect(call);
 	if (!call->count) {
-		/* No rsockets: poll(2) as it is. It returns each wake_up_interval and is called again. */
+		/* Without rsockets this is poll(2), called again after each wake_up_interval. */
 		do {
 			rc = poll(call->fds, call->fd_count, time_left_ms(deadline_ns));
 			rc = rc < 0 ? -errno : rc;

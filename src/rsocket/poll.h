@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Poll - rpoll, rselect and repoll: waiting for rsockets and ordinary descriptors at once.
+ * Poll - waits for rsockets and ordinary descriptors at once: rpoll, rselect and repoll.
  *
- * Numbers that are no rsocket's are polled as they are. A call looks at everything, for some time
- * (config.h), before it sleeps; it sleeps on the descriptors of all rsockets at once, and on the
- * eventfd of its thread (wait.h).
+ * A call first busy-polls all entries for polling_time (config.h). Then it sleeps in poll(2) on the
+ * ordinary descriptors, on those of all rsockets, and on the eventfd of its thread (wait.h).
  */
 #ifndef RSOCKET_POLL_H
 #define RSOCKET_POLL_H
@@ -12,13 +11,16 @@
 #include <poll.h>
 #include <stdint.h>
 
-/* As poll(): the number of entries with events, or -errno. `deadline_ns` of CLOCK_MONOTONIC; 0: none. */
+/*
+ * poll(2): the number of entries with events, 0 at the deadline, or -errno. `deadline_ns` is of
+ * CLOCK_MONOTONIC; 0 waits for ever.
+ */
 int poll_wait(struct pollfd *fds, nfds_t count, uint64_t deadline_ns);
 
-/* A time-out in ms as such a deadline, negative: none. */
+/* The deadline for a time-out in ms; 0, which is none, if that is negative. */
 uint64_t poll_deadline(int timeout_ms);
 
-/* Closes the descriptor if repoll_create made it; -EBADF otherwise. */
+/* Closes a descriptor of repoll_create: 0 or -errno; -EBADF: it is none. */
 int poll_close_set(int epoll);
 
 #endif

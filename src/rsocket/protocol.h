@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Protocol - the wire format of rsockets, that of rdma-core: the other end may be rdma-core's.
+ * Protocol - the wire format of rsockets: that of rdma-core (librdmacm/rsocket.c), which may be the
+ * peer.
  *
- * A stream is an RC connection. Each end offers the other a receive buffer in two halves. The sender
- * puts data there by an RDMA WRITE whose immediate has the number of bytes. The receiver offers a half
- * that it has read again, by a WRITE of its description into the sender's list of targets. The halves
- * are filled one after the other, each to its end.
+ *   sender                                            receiver
+ *      RDMA WRITE with immediate DATA n  ----------->  half 0 of the receive buffer
+ *      RDMA WRITE with immediate DATA n  ----------->  ... to its end, then half 1
+ *      list of targets  <--- RDMA WRITE with immediate CREDIT, once half 0 was read
  *
- * The private data of the connection request and of its answer is a `hello`, big endian. It names
- * the list of targets, how many entries it has, and the first half. Behind the list, in the same
- * region, lies the list of mappings (riomap). What is written into the lists is in the byte order
- * of their owner, which HELLO_BIG_ENDIAN tells.
+ * A stream is an RC connection. The private data of REQ and REP is a `hello`, big endian. It names
+ * the list of targets, the number of its entries, and the first half. Behind the list, in the same
+ * memory region, is the list of mappings (riomap). Entries are in the byte order of the list's
+ * owner, which HELLO_BIG_ENDIAN tells.
  *
- * An immediate is an operation in the upper 3 bits and a value below. Messages with data, and those
- * about mappings, use up a credit each; credits, and control messages, do not. A credit message has the
- * lower 16 bits of the number of messages that the other end may have sent in all.
+ * An immediate has an operation in the upper 3 bits and a value below:
  *
- * We return a credit when a message arrives. rdma-core returns it when the bytes were read, and never
- * for messages about mappings: each of those that is sent to it costs a credit for good.
+ *   operation   uses a credit   value
+ *   DATA        yes             bytes written
+ *   CREDIT      no              the lower 16 bits of the number of messages that may be sent in all
+ *   MAPPING     yes             the entry of the list of mappings that changed
+ *   CONTROL     no              enum control
  *
- * Datagrams go over UDP sockets with a `udp_header` until the other end's QP is known, then between
- * UD QPs with a `ud_header`. Both are in network byte order.
+ * This end returns a credit when a message arrives. rdma-core returns it when the program has read
+ * the bytes, and never for MAPPING: each such message to it costs a credit for good.
+ *
+ * Datagrams go over UDP sockets with a `udp_header` until the peer's QP is known, then between UD
+ * QPs with a `ud_header`. Both headers are in network byte order.
  */
 #ifndef RSOCKET_PROTOCOL_H
 #define RSOCKET_PROTOCOL_H
@@ -29,16 +34,16 @@
 
 enum { PROTOCOL_VERSION = 1, PROTOCOL_TARGETS = 2 };
 
-/* A range of memory at the other end. */
+/* A range of memory at the peer. */
 struct region {
 	uint64_t addr;
 	uint32_t key;
-	uint32_t length; /* bytes; of a list, entries; 0: none */
+	uint32_t length; /* bytes, or entries of a list; 0: none */
 };
 _Static_assert(sizeof(struct region) == 16, "as on the wire");
 
 struct mapping {
-	uint64_t offset; /* what programs call it by */
+	uint64_t offset; /* that riomap returned, for riowrite */
 	struct region region;
 };
 _Static_assert(sizeof(struct mapping) == 24, "as on the wire");
@@ -57,16 +62,16 @@ struct hello {
 _Static_assert(sizeof(struct hello) == 40, "as on the wire");
 
 enum operation {
-	OP_DATA = 0,	/* bytes written */
-	OP_CREDIT = 4,	/* how far the count may go; the list of targets may have changed */
-	OP_MAPPING = 6, /* which entry of the list of mappings changed */
-	OP_CONTROL = 7, /* enum control */
+	OP_DATA = 0,
+	OP_CREDIT = 4, /* a target may have been written, too */
+	OP_MAPPING = 6,
+	OP_CONTROL = 7,
 };
 
 enum control {
-	CONTROL_DISCONNECT = 0, /* neither sends nor reads any more */
-	CONTROL_KEEPALIVE = 1,	/* means nothing */
-	CONTROL_SHUTDOWN = 2,	/* sends no more */
+	CONTROL_DISCONNECT = 0, /* the sender of this neither sends nor reads any more */
+	CONTROL_KEEPALIVE = 1,	/* ignored */
+	CONTROL_SHUTDOWN = 2,	/* the sender of this sends no more */
 };
 
 enum { MESSAGE_VALUE_MAX = 0x1fffffff };
@@ -86,7 +91,7 @@ static inline uint32_t message_value(uint32_t message)
 	return message & MESSAGE_VALUE_MAX;
 }
 
-/* Numbers above 128 travel in 8 bits as multiples of 256, rounded down. */
+/* 8 bits hold numbers up to 128 as they are, and greater ones as multiples of 256, rounded down. */
 static inline uint8_t protocol_scale(uint32_t number)
 {
 	if (number > 0x7fff)
@@ -106,7 +111,7 @@ static inline uint32_t protocol_unscale(uint8_t scaled)
 struct udp_header {
 	uint32_t tag;
 	uint8_t version;   /* of IP: 4 or 6 */
-	uint8_t operation; /* OP_DATA, or OP_CONTROL: the sender's QP alone */
+	uint8_t operation; /* OP_DATA; or OP_CONTROL, which has no payload and tells the QP only */
 	uint8_t length;	   /* of this header */
 	uint8_t reserved;
 	uint32_t qpn; /* the sender's */
@@ -134,7 +139,7 @@ enum {
 	UDP_HEADER_IPV6 = 28,
 	UD_HEADER_IPV4 = 8,
 	UD_HEADER_IPV6 = 24,
-	DATAGRAM_MAX = 2048, /* of a message between UD QPs, with its header */
+	DATAGRAM_MAX = 2048, /* bytes of a message between UD QPs, with its header */
 };
 
 #endif

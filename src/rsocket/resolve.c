@@ -13,8 +13,8 @@
 #include "base/cause.h"
 #include "rsocket/wait.h"
 
-#define BELIEVED_NS  UINT64_C(1000000000) /* after that its QP is asked for again */
-#define MESSAGES_MAX 64			  /* a look takes no more */
+#define BELIEVED_NS  UINT64_C(1000000000) /* after that the next datagram goes over UDP again */
+#define MESSAGES_MAX 64			  /* that one resolve_poll reads */
 #define QPN_MASK     0xffffff
 
 /* Peers */
@@ -67,7 +67,9 @@ void resolve_free_all(struct datagram *d)
 		forget(d, list_entry(d->peers.next, struct peer, recent));
 }
 
-/* Room for one more; an address handle that sends under way may use is not destroyed. */
+/*
+ * Evicts the least recently used peer if there are too many. -EAGAIN: sends may use its AH still.
+ */
 static int make_room(struct datagram *d) REQUIRES(d->lock)
 {
 	if (d->peer_count < DATAGRAM_PEERS_MAX)
@@ -79,7 +81,10 @@ static int make_room(struct datagram *d) REQUIRES(d->lock)
 	return 0;
 }
 
-/* Which local address leads to it. By system calls: a preloaded library would make an rsocket of the socket. */
+/*
+ * The local address of the route to `address`. Uses system calls, which rspreload does not
+ * interpose.
+ */
 static int route_to(const union socket_name *address, union socket_name *local)
 {
 	socklen_t length = sizeof(*local);
@@ -101,7 +106,9 @@ static bool is_any(const union socket_name *address)
 						: IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
 }
 
-/* Our address towards the peer, with the port of the UDP socket, which is bound now at the latest. */
+/*
+ * The local address towards the peer, with the port of the UDP socket; binds the socket if need be.
+ */
 static int local_address(struct datagram *d, const union socket_name *address,
 			 union socket_name *local)
 {
@@ -123,7 +130,7 @@ static int local_address(struct datagram *d, const union socket_name *address,
 	if (!is_any(&bound))
 		return 0;
 	rc = route_to(address, local);
-	local->v4.sin_port = bound.v4.sin_port; /* at the same place in both */
+	local->v4.sin_port = bound.v4.sin_port; /* has the same offset in sockaddr_in6 */
 	return rc;
 }
 
@@ -166,7 +173,7 @@ bool resolve_is_known(struct datagram *d, struct peer *peer)
 	now = clock_now_ns();
 	if (now - peer->heard_ns < BELIEVED_NS)
 		return true;
-	peer->heard_ns = now; /* one of them asks; the others do not wait for the answer */
+	peer->heard_ns = now; /* this datagram asks; the following do not wait for the answer */
 	return false;
 }
 
@@ -251,7 +258,7 @@ static void learn(struct datagram *d, const struct udp_header *header,
 		resolve_send(d, peer, OP_CONTROL, NULL, 0, true);
 }
 
-/* True: it was a datagram. */
+/* Handles the message in d->udp_buffer. True: it carries a datagram. */
 static bool on_message(struct datagram *d, size_t length) REQUIRES(d->lock)
 {
 	const struct udp_header *header = (const struct udp_header *)d->udp_buffer;
@@ -274,7 +281,7 @@ bool resolve_poll(struct datagram *d)
 		length = recvfrom(d->base.fd, d->udp_buffer, sizeof(d->udp_buffer), MSG_DONTWAIT,
 				  &d->udp_from.sa, &from_length);
 		if (length < 0 && errno == ECONNREFUSED)
-			continue; /* of an earlier send */
+			continue; /* an ICMP error about an earlier send */
 		if (length < 0)
 			break;
 		if (on_message(d, (size_t)length))

@@ -17,7 +17,7 @@ RSOCKET_EXPORT int rpoll(struct pollfd *fds, nfds_t count, int timeout)
 	return (int)answer(poll_wait(fds, count, poll_deadline(timeout)));
 }
 
-/* What select() means, as the kernel has it. */
+/* The sets of select(2) in terms of poll(2), as the kernel has them (fs/select.c). */
 #define READ_EVENTS   (POLLIN | POLLRDNORM | POLLHUP | POLLERR)
 #define WRITE_EVENTS  (POLLOUT | POLLWRNORM | POLLERR)
 #define EXCEPT_EVENTS POLLPRI
@@ -43,7 +43,7 @@ static nfds_t collect(int count, const fd_set *reads, const fd_set *writes, cons
 	return n;
 }
 
-static int keep(fd_set *set, int fd, bool set_it)
+static int update_bit(fd_set *set, int fd, bool set_it)
 {
 	if (!is_in(set, fd))
 		return 0;
@@ -52,7 +52,8 @@ static int keep(fd_set *set, int fd, bool set_it)
 	return set_it;
 }
 
-/* -EBADF, and nothing changed, if one of them is no descriptor. */
+/* Writes the sets and returns the number of bits. -EBADF: one entry is no descriptor; sets
+ * unchanged. */
 static int distribute(const struct pollfd *fds, nfds_t n, fd_set *reads, fd_set *writes,
 		      fd_set *excepts)
 {
@@ -62,15 +63,15 @@ static int distribute(const struct pollfd *fds, nfds_t n, fd_set *reads, fd_set 
 		if (fds[i].revents & POLLNVAL)
 			return -EBADF;
 	for (nfds_t i = 0; i < n; i++) {
-		ready += keep(reads, fds[i].fd, fds[i].revents & READ_EVENTS);
-		ready += keep(writes, fds[i].fd, fds[i].revents & WRITE_EVENTS);
-		ready += keep(excepts, fds[i].fd, fds[i].revents & EXCEPT_EVENTS);
+		ready += update_bit(reads, fds[i].fd, fds[i].revents & READ_EVENTS);
+		ready += update_bit(writes, fds[i].fd, fds[i].revents & WRITE_EVENTS);
+		ready += update_bit(excepts, fds[i].fd, fds[i].revents & EXCEPT_EVENTS);
 	}
 	return ready;
 }
 
-/* The time that is left, as Linux tells it. */
-static void give_time_left(uint64_t deadline_ns, struct timeval *timeout)
+/* Writes the remaining time to `timeout`, as Linux does, select(2). */
+static void write_time_left(uint64_t deadline_ns, struct timeval *timeout)
 {
 	uint64_t now = clock_now_ns(), left = now < deadline_ns ? deadline_ns - now : 0;
 
@@ -107,21 +108,21 @@ RSOCKET_EXPORT int rselect(int count, fd_set *reads, fd_set *writes, fd_set *exc
 	if (rc < 0)
 		return (int)answer(rc);
 	if (timeout)
-		give_time_left(deadline, timeout);
+		write_time_left(deadline, timeout);
 	return (int)answer(distribute(fds, n, reads, writes, excepts));
 }
 
 /*
- * Repoll: the set of an epoll descriptor that holds rsockets, too. The descriptor itself is real,
- * and what is no rsocket lies in it; it is then one of those polled.
+ * The rsockets of an epoll instance. Ordinary descriptors are in the kernel's instance, whose own
+ * descriptor is the first entry of `fds`.
  */
 struct repoll {
 	struct list link;
 	int epoll;
 	nfds_t count, room;
-	struct pollfd *fds; /* first the epoll descriptor */
+	struct pollfd *fds;
 	epoll_data_t *data;
-	nfds_t turn; /* the first to be reported when there are more than fit */
+	nfds_t turn; /* the entry to report first, so that each has its turn if not all fit */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the list and all sets in it */
@@ -216,7 +217,7 @@ static int change(struct repoll *r, int op, int fd, const struct epoll_event *ev
 	}
 	if (i == r->room && grow(r))
 		return -ENOMEM;
-	/* The lower bits of epoll's events are poll's. */
+	/* EPOLLIN and its kin have the values of POLLIN and its kin. */
 	r->fds[i] = (struct pollfd){ .fd = fd, .events = (short)(event->events & 0x3fff) };
 	r->data[i] = event->data;
 	r->count += op == EPOLL_CTL_ADD;
@@ -243,14 +244,15 @@ RSOCKET_EXPORT int repoll_ctl(int epoll, int op, int fd, struct epoll_event *eve
 		rc = change(r, op, fd, event);
 	else
 		rc = -EINVAL;
-	/* An rsocket that is closed by now is still in the set. */
+	/* `fd` may have been an rsocket that is closed by now, and that `change` looked for in
+	 * vain. */
 	if (rc == -ENOENT && op == EPOLL_CTL_DEL)
 		rc = epoll_ctl(epoll, op, fd, event) ? -errno : 0;
 	pthread_mutex_unlock(&mutex);
 	return (int)answer(rc);
 }
 
-/* A copy of the set as it is now; the caller frees it. */
+/* Copies the set; the caller frees `fds`, which `data` is part of. 0, -EBADF or -ENOMEM. */
 static int copy_set(int epoll, struct pollfd **fds, epoll_data_t **data, nfds_t *count,
 		    nfds_t *turn)
 {

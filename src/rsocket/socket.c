@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The exported calls on an rsocket as such: made, connected, closed, named, set. */
+/* The exported calls that create, connect, name, configure and close rsockets. */
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdarg.h>
@@ -26,8 +26,8 @@ static bool is_protocol(int type, int protocol)
 	return type == SOCK_DGRAM && (!protocol || protocol == IPPROTO_UDP);
 }
 
-/* Into the table; the reference that it had goes there. */
-static int enter(struct rsocket *rs, int fd)
+/* Hands the caller's reference to the table. Returns the number, or -errno. */
+static int enter_table(struct rsocket *rs, int fd)
 {
 	int rc = table_insert(rs, fd);
 
@@ -49,13 +49,13 @@ static int make(int domain, int type, int file_flags)
 		if (rc)
 			return rc;
 		d->base.file_flags = file_flags;
-		return enter(&d->base, d->base.fd);
+		return enter_table(&d->base, d->base.fd);
 	}
 	rc = stream_create(domain, NULL, &s);
 	if (rc)
 		return rc;
 	s->base.file_flags = file_flags;
-	return enter(&s->base, s->channel->fd);
+	return enter_table(&s->base, s->channel->fd);
 }
 
 RSOCKET_EXPORT int rsocket(int domain, int type, int protocol)
@@ -107,8 +107,8 @@ RSOCKET_EXPORT int rlisten(int socket, int backlog)
 	return (int)answer(rc);
 }
 
-/* An address to the program, cut to the room that it has. */
-static void give_address(const struct sockaddr *from, struct sockaddr *addr, socklen_t *length)
+/* Copies an address to the program, truncated to its buffer, as accept(2) does. */
+static void copy_address(const struct sockaddr *from, struct sockaddr *addr, socklen_t *length)
 {
 	socklen_t bytes = from->sa_family == AF_INET ? sizeof(struct sockaddr_in)
 						     : sizeof(struct sockaddr_in6);
@@ -156,12 +156,12 @@ RSOCKET_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *length)
 		return (int)answer(-EBADF);
 	rc = rs->type == SOCK_STREAM ? accept_stream(stream_of(rs), &s) : -EOPNOTSUPP;
 	if (!rc) {
-		give_address(rdma_get_peer_addr(s->id), addr, length);
+		copy_address(rdma_get_peer_addr(s->id), addr, length);
 		s->base.file_flags = O_RDWR;
 		s->told = true;
 		if (s->options[0] >> SO_KEEPALIVE & 1)
 			keepalive_start(s);
-		rc = enter(&s->base, s->channel->fd);
+		rc = enter_table(&s->base, s->channel->fd);
 	}
 	rsocket_put(rs);
 	return (int)answer(rc);
@@ -177,7 +177,8 @@ static int begin_connect(struct stream *s, const struct sockaddr *addr, socklen_
 	if (stream_is_connecting(s))
 		rc = -EALREADY;
 	else if (s->phase == STREAM_CONNECTED || s->phase == STREAM_ENDED)
-		rc = s->told ? -EISCONN : 0; /* as Linux: once it tells the outcome */
+		rc = s->told ? -EISCONN
+			     : 0; /* as Linux: one call returns the outcome, connect(2) */
 	else if (s->phase == STREAM_FAILED)
 		rc = s->error ? -stream_take_error(s) : -ECONNABORTED;
 	else if (s->phase == STREAM_LISTENING)
@@ -241,7 +242,8 @@ RSOCKET_EXPORT int rshutdown(int socket, int how)
 	return (int)answer(rc);
 }
 
-/* What is no rsocket, but is closed as if it were. */
+/* Closes what rclose takes besides rsockets: those of the parent of a fork, and repoll descriptors.
+ */
 static int close_other(int fd)
 {
 	int rc = fork_close(fd);
@@ -250,8 +252,8 @@ static int close_other(int fd)
 }
 
 /*
- * The number stays taken until the last call on it has returned, as its descriptor is closed with
- * the rsocket: so it cannot be given to something else meanwhile.
+ * The last reference closes the descriptor. So the kernel does not reuse the number before the last
+ * call on the rsocket has returned.
  */
 RSOCKET_EXPORT int rclose(int socket)
 {
@@ -271,7 +273,7 @@ static int peer_name(struct stream *s, struct sockaddr *addr, socklen_t *length)
 {
 	if (s->phase < STREAM_CONNECTING || s->phase == STREAM_FAILED)
 		return -ENOTCONN;
-	give_address(rdma_get_peer_addr(s->id), addr, length);
+	copy_address(rdma_get_peer_addr(s->id), addr, length);
 	return 0;
 }
 
@@ -295,7 +297,7 @@ static int own_name(struct stream *s, struct sockaddr *addr, socklen_t *length)
 	struct sockaddr_storage none = { .ss_family = (sa_family_t)s->family };
 	const struct sockaddr *local = rdma_get_local_addr(s->id);
 
-	give_address(local->sa_family ? local : (struct sockaddr *)&none, addr, length);
+	copy_address(local->sa_family ? local : (struct sockaddr *)&none, addr, length);
 	return 0;
 }
 

@@ -17,9 +17,9 @@
 #include "rsocket/wait.h"
 
 #define PAGE	    4096
-#define LOOKS_EVENT 256 /* between two looks for events of the CM while connected */
+#define LOOKS_EVENT 256 /* every 256th poll in vain looks for CM events, too, while connected */
 
-/* Making and freeing */
+/* Creating and freeing */
 
 static void close_endpoint(struct stream *s)
 {
@@ -219,7 +219,7 @@ bool stream_nonblocking(const struct stream *s, int flags)
 
 void stream_end(struct stream *s, int error)
 {
-	/* Before that it is for events of the CM to say what has failed; a flushed QP says less. */
+	/* Earlier than that a CM event tells what failed, which is more than a flushed QP tells. */
 	if (s->phase != STREAM_ACCEPTING && s->phase != STREAM_CONNECTED)
 		return;
 	s->phase = STREAM_ENDED;
@@ -293,7 +293,7 @@ static bool is_over(struct stream *s, bool (*ready)(struct stream *s), int *rc) 
 	return *rc || ready(s);
 }
 
-/* Sleeps once, unless it is over. */
+/* Sleeps once, unless ready() or closed. True: the wait is over, with `rc`. */
 static bool sleep_once(struct stream *s, bool (*ready)(struct stream *s), int self, int timeout_ms,
 		       int *rc) EXCLUDES(s->lock)
 {
@@ -304,7 +304,7 @@ static bool sleep_once(struct stream *s, bool (*ready)(struct stream *s), int se
 
 	lock_acquire(&s->lock);
 	count = stream_arm(s, fds);
-	stream_progress(s); /* after arming: what came before raises no event */
+	stream_progress(s); /* after arming, because earlier completions raise no event */
 	over = is_over(s, ready, rc);
 	if (!over)
 		wait_join(&s->waiters, &waiter, self); /* WAIT */
@@ -392,7 +392,7 @@ short stream_poll(struct stream *s, short events)
 	revents &= events;
 	if (s->error)
 		revents |= POLLERR;
-	/* As with TCP, a peer that closed is the end of its data; it takes both ends to hang up. */
+	/* As with TCP: POLLHUP needs both directions closed. */
 	if (s->phase == STREAM_FAILED || s->reset || (s->shut_send && !s->may_receive))
 		revents |= POLLHUP;
 	return revents;

@@ -9,7 +9,7 @@ static struct lock lock = LOCK_INITIALIZER;
 static struct rsocket **slots GUARDED_BY(&lock);
 static int slot_count GUARDED_BY(&lock);
 
-/* In `slots` of a child: it was one of the parent. */
+/* Marks in the child of a fork the slot of an rsocket of the parent. */
 static struct rsocket inherited;
 
 void rsocket_init(struct rsocket *rs, int type, void (*destroy)(struct rsocket *rs))

@@ -2,11 +2,11 @@
 /*
  * Table - the rsockets of the process by descriptor number.
  *
- * The number of an rsocket is that of a real descriptor that it owns (the channel of its CM id, or
- * its UDP socket), so it never meets another number of the program. An rsocket lives until it has
- * left the table and the last call on it has returned: each call holds a reference.
+ * The number of an rsocket is that of a descriptor that it owns: the channel of its CM id, or its
+ * UDP socket. So it differs from all other descriptors of the program. The table holds a reference,
+ * and so does each call on the rsocket; the last one destroys it.
  *
- * The lock of the table is held for some instructions only; no other is taken under it.
+ * The lock of the table is innermost; a thread holds it for some instructions.
  */
 #ifndef RSOCKET_TABLE_H
 #define RSOCKET_TABLE_H
@@ -20,25 +20,27 @@
 /* What streams and datagrams have in common; the first member of both. */
 struct rsocket {
 	int type; /* SOCK_STREAM or SOCK_DGRAM */
-	int fd;	  /* its number; -1 as long as it is not in the table */
+	int fd;	  /* its number; -1 before table_insert */
 	_Atomic int refs;
-	_Atomic int file_flags; /* as of F_GETFL; O_NONBLOCK counts */
-	_Atomic bool closed;	/* rclose was called: calls that wait return EBADF */
+	_Atomic int file_flags; /* those of F_GETFL; only O_NONBLOCK has an effect */
+	_Atomic bool closed;	/* by rclose: calls that wait return EBADF */
 	void (*destroy)(struct rsocket *rs);
 };
 
+/* With one reference, the caller's. `destroy` frees the object. */
 void rsocket_init(struct rsocket *rs, int type, void (*destroy)(struct rsocket *rs));
 
-/* The table holds a reference from here on. -errno: ENOMEM. */
+/* Hands the caller's reference to the table. 0 or -ENOMEM, which leaves the reference to the
+ * caller. */
 int table_insert(struct rsocket *rs, int fd);
 
-/* With a reference for the caller; NULL: no rsocket has this number. */
+/* The rsocket of this number, with a new reference; NULL: there is none. */
 struct rsocket *table_get(int fd);
 
-/* Takes it out, for the first of several callers; the table's reference is the caller's then. */
+/* Removes it from the table, and hands the table's reference to the caller; NULL: there is none. */
 struct rsocket *table_remove(int fd);
 
-/* The last one destroys it. */
+/* Drops a reference; the last one destroys the rsocket. */
 void rsocket_put(struct rsocket *rs);
 
 /*

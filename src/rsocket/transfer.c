@@ -10,9 +10,9 @@
 #include "rsocket/mapping.h"
 #include "rsocket/message.h"
 
-#define CHUNK_MAX    (32 << 10) /* the peer reads one while the next is written */
+#define CHUNK_MAX    (32 << 10) /* bytes of a WRITE; the peer reads one while the next arrives */
 #define INLINE_MAX   1024
-#define CONFIRMED_NS UINT64_C(10000000)
+#define CONFIRMED_NS UINT64_C(10000000) /* that a non-blocking send waits for the RTU */
 
 ssize_t pieces_length(const struct pieces *pieces)
 {
@@ -26,7 +26,7 @@ ssize_t pieces_length(const struct pieces *pieces)
 	return (ssize_t)(length - pieces->offset);
 }
 
-/* The bytes of the first piece that is not empty, at most `max`; moves on. */
+/* The next contiguous bytes, at most `max`, of which it returns how many in `length`; moves on. */
 static void *next_piece(struct pieces *pieces, size_t max, size_t *length)
 {
 	char *at;
@@ -89,8 +89,8 @@ int transfer_connected(struct stream *s, int flags)
 }
 
 /*
- * The same before sending. Who has accepted a connection has one, as with TCP, and may send its
- * only message and close: it does not fail because the peer's confirmation is on its way.
+ * transfer_connected before sending. After raccept a program may send, as with TCP, even on a
+ * non-blocking stream, and close. So the stream waits some time for the RTU, which is on its way.
  */
 static int may_begin(struct stream *s, int flags)
 {
@@ -104,12 +104,15 @@ static int may_begin(struct stream *s, int flags)
 
 /* Sending */
 
-static bool sends(struct stream *s) REQUIRES(s->lock)
+static bool send_ready(struct stream *s) REQUIRES(s->lock)
 {
 	return !s->may_send || message_can_send(s);
 }
 
-/* Whether it may go on: news of mappings go first, so that a message tells the peer of them. */
+/*
+ * Whether data can be posted. Messages about mappings go first: the peer may need them for the
+ * data.
+ */
 static bool can_send(struct stream *s) REQUIRES(s->lock)
 {
 	if (!s->may_send)
@@ -131,7 +134,10 @@ static uint32_t least(size_t a, uint32_t b)
 	return a < b ? (uint32_t)a : b;
 }
 
-/* One message of at most `max` bytes; 0: not now. `direct`: into this place, not into the stream. */
+/*
+ * Posts one WRITE of at most `max` bytes, to the peer's mapping `direct`, or to its receive buffer
+ * if that is NULL. Returns the bytes; 0: nothing can be posted now.
+ */
 static size_t send_one(struct stream *s, struct pieces *pieces, size_t max,
 		       const struct region *direct) REQUIRES(s->sending) EXCLUDES(s->lock)
 {
@@ -150,7 +156,7 @@ static size_t send_one(struct stream *s, struct pieces *pieces, size_t max,
 		at = small;
 		pieces_gather(pieces, at, length);
 	} else {
-		/* The tail is ours alone while we are `sending`. */
+		/* Only the holder of `sending` moves the tail, so the copy needs no `lock`. */
 		length = least(length, CHUNK_MAX);
 		length = least(length, message_room(s));
 		at = s->send_ring + s->send_tail % s->send_bytes;
@@ -180,7 +186,7 @@ static int why_not_sent(struct stream *s) EXCLUDES(s->lock)
 
 static int wait_to_send(struct stream *s, int flags)
 {
-	int rc = stream_wait(s, sends, stream_nonblocking(s, flags), 0);
+	int rc = stream_wait(s, send_ready, stream_nonblocking(s, flags), 0);
 
 	return !rc && !s->may_send ? why_not_sent(s) : rc;
 }
@@ -237,7 +243,7 @@ ssize_t transfer_send_to(struct stream *s, const void *data, size_t length, uint
 
 /* Receiving */
 
-static bool receives(struct stream *s)
+static bool receive_ready(struct stream *s)
 {
 	return s->arrived != s->consumed || !s->may_receive;
 }
@@ -262,8 +268,8 @@ static size_t receive_some(struct stream *s, struct pieces *pieces, size_t max, 
 	return length;
 }
 
-/* What has been read makes room for the peer. */
-static void make_room(struct stream *s) EXCLUDES(s->lock)
+/* Offers the peer the half that has been read, and credits. */
+static void grant(struct stream *s) EXCLUDES(s->lock)
 {
 	if (!message_grant_due(s))
 		return;
@@ -289,19 +295,20 @@ ssize_t transfer_receive(struct stream *s, struct pieces *pieces, int flags)
 	int rc = length < 0 ? (int)length : transfer_connected(s, flags);
 
 	while (!rc && length) {
-		bool open = s->may_receive; /* before looking: what came before the end is read */
+		/* Read first: data that arrived before the end is in the ring by then. */
+		bool open = s->may_receive;
 
 		lock_acquire(&s->receiving);
 		done += (ssize_t)receive_some(s, pieces, (size_t)(length - done), peek);
 		lock_release(&s->receiving);
-		make_room(s);
+		grant(s);
 		if (done == length || (done && !all))
 			break;
 		if (!open) {
 			rc = done ? 0 : end_of_stream(s);
 			break;
 		}
-		rc = stream_wait(s, receives, stream_nonblocking(s, flags), 0);
+		rc = stream_wait(s, receive_ready, stream_nonblocking(s, flags), 0);
 	}
 	return done ? done : rc;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Transfer - bytes of the program into and out of a stream.
+ * Transfer - copies the program's bytes into and out of a stream: rsend, rrecv and riowrite.
  *
- * Each call copies: the program may reuse its memory when it returns. Blocking calls sleep like those
- * of a socket; several threads may send, and several receive. All return the number of bytes, or
- * -errno; fewer bytes than asked for if an error came, or the call would have blocked, after them.
+ * The program may reuse its memory when a call returns. Blocking calls sleep like those of a
+ * socket; several threads may send, and several receive. Calls return the number of bytes, or
+ * -errno. They return fewer bytes than asked for if an error follows them, or the call would block.
  */
 #ifndef RSOCKET_TRANSFER_H
 #define RSOCKET_TRANSFER_H
@@ -14,26 +14,31 @@
 
 #include "rsocket/stream.h"
 
-/* The bytes of several pieces, one after the other. */
+/* A position in the program's iovecs. */
 struct pieces {
 	const struct iovec *iov;
 	size_t count;
 	size_t offset; /* into the first */
 };
 
-/* -EINVAL: more than fit into an ssize_t. */
+/* The bytes that are left; -EINVAL: more than SSIZE_MAX. */
 ssize_t pieces_length(const struct pieces *pieces);
+
+/* Copy `length` bytes, which the pieces have, and move the position on. */
 void pieces_gather(struct pieces *from, void *to, size_t length);
 void pieces_scatter(struct pieces *to, const void *from, size_t length);
 
 ssize_t transfer_send(struct stream *s, struct pieces *pieces, int flags);
 ssize_t transfer_receive(struct stream *s, struct pieces *pieces, int flags);
 
-/* Into the peer's mapping at `offset`. 0: nothing is mapped there. */
+/* Writes to the peer's mapping at `offset`. Returns 0 if nothing is mapped there. */
 ssize_t transfer_send_to(struct stream *s, const void *data, size_t length, uint64_t offset,
 			 int flags);
 
-/* 0 once the connection stands; -EAGAIN if that would take waiting, -ENOTCONN if none was requested. */
+/*
+ * Waits until the connection is established or has failed: 0. -ENOTCONN: none was requested.
+ * -EAGAIN from a non-blocking stream, and the other errors of stream_wait.
+ */
 int transfer_connected(struct stream *s, int flags);
 
 #endif

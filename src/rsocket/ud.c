@@ -12,13 +12,13 @@
 #include "base/cause.h"
 #include "base/gid.h"
 
-#define GRH_BYTES 40
-#define SLOT	  (DATAGRAM_MAX + 64) /* a receive: GRH, header, payload */
-#define RECEIVE	  (UINT64_C(1) << 63)
-#define BATCH	  16
+#define GRH_BYTES  40
+#define SLOT	   (DATAGRAM_MAX + 64) /* a receive: GRH, header, payload */
+#define RECEIVE	   (UINT64_C(1) << 63)
+#define BATCH	   16
 #define RESOLVE_MS 1000
 
-/* Making and freeing */
+/* Creating and freeing */
 
 static void destroy(struct ud_end *end)
 {
@@ -68,7 +68,7 @@ static void make_header(struct ud_end *end)
 	}
 }
 
-/* A loopback address is bound to no device, as in Linux: one is chosen by resolving it. */
+/* Binding to a loopback address chooses no device, as in Linux; resolving it does. */
 static int resolve_own(struct ud_end *end, union socket_name *local)
 {
 	struct rdma_cm_event *event;
@@ -80,7 +80,7 @@ static int resolve_own(struct ud_end *end, union socket_name *local)
 	return 0;
 }
 
-/* The id names the device; its own port is of no use, as QPs are found over UDP. */
+/* The id serves to find the device. Its port number is unused: peers learn the QP over UDP. */
 static int make_id(struct ud_end *end)
 {
 	union socket_name any_port = end->local;
@@ -181,7 +181,10 @@ static void look_at_port(struct ud_end *end)
 		if (!ibv_query_gid(end->id->verbs, end->id->port_num, i, &gid) &&
 		    !memcmp(&gid, &wanted, sizeof(gid)))
 			end->gid_index = i;
-	/* an address of this host that is another device's: its peers are on this host, where any GID will do */
+	/*
+	 * The address belongs to another device of this host. Then the peers are on this host, too,
+	 * and any GID reaches them.
+	 */
 	if (end->gid_index < 0)
 		end->gid_index = 0;
 }

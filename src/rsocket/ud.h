@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * UD - the QP of a datagram rsocket on one local address: its buffers, what it sends and receives.
+ * UD - the UD QP of a datagram rsocket on one local address, with its buffers.
  *
- * The caller holds the rsocket's lock. Never sleeps. A message that is no datagram of an rsocket is
- * dropped.
+ * In:  datagrams from peers' QPs. Out: datagrams to peers' QPs.
+ *
+ * The caller holds the rsocket's lock. Never sleeps, except in ud_get. A message without a valid
+ * header is dropped, with a cause.
  */
 #ifndef RSOCKET_UD_H
 #define RSOCKET_UD_H
@@ -25,14 +27,14 @@ struct ud_end {
 	size_t memory_bytes;
 	struct ibv_mr *mr;
 	uint8_t *send_slots, *receive_slots;
-	struct ud_received *received; /* one a receive */
-	uint32_t posted, completed;   /* sends */
-	int gid_index;		      /* of the local address; -1: QPs cannot be addressed by it */
-	uint32_t mtu;
-	struct ud_header header; /* before what it sends */
+	struct ud_received *received; /* an entry for each receive slot */
+	uint32_t posted, completed;   /* sends since the beginning */
+	int gid_index;		      /* of the local address; -1: the port could not be queried */
+	uint32_t mtu;		      /* bytes */
+	struct ud_header header;      /* of all datagrams from here */
 };
 
-/* In d->arrived. */
+/* A datagram in d->arrived. */
 struct ud_received {
 	struct list link;
 	struct ud_end *end;
@@ -40,34 +42,40 @@ struct ud_received {
 	uint32_t length; /* without the header */
 };
 
-/* The end on this local address, made if there is none; -errno: there is no device. */
+/*
+ * Finds or creates the end on this local address: 0 or -errno; -ENODEV: no device has the address.
+ * For a loopback address it waits for the CM.
+ */
 int ud_get(struct datagram *d, const union socket_name *local, struct ud_end **end)
 	REQUIRES(d->lock);
 
-/* Longest datagram that goes through. */
+/* Bytes of the longest datagram. */
 uint32_t ud_max(const struct ud_end *end);
 
-/* Whether something can be posted. */
+/* Whether the SQ has room. */
 bool ud_can_send(const struct datagram *d, const struct ud_end *end);
 
-/* `length` bytes, at most ud_max; needs ud_can_send. -errno. */
+/* Posts a datagram of `length` bytes, at most ud_max; ud_can_send is true. 0 or -errno. */
 int ud_send(struct datagram *d, struct ud_end *end, struct ibv_ah *ah, uint32_t qpn,
 	    struct pieces *pieces, uint32_t length) REQUIRES(d->lock);
 
-/* An address handle of this address; NULL: QPs there cannot be addressed. */
+/* Creates an AH for this address; NULL and errno, or NULL if the end has no GID. */
 struct ibv_ah *ud_address(struct ud_end *end, const union socket_name *address);
 
-/* Takes completions of all ends; true if there were any. */
+/* Processes completions of all ends; true if there were any. */
 bool ud_poll(struct datagram *d) REQUIRES(d->lock);
 
-/* The sender of a datagram in d->arrived; its payload follows the header. */
+/* The sender of a datagram in d->arrived. */
 void ud_sender(const struct ud_received *received, union socket_name *address);
 
-/* A datagram has been read: its receive is posted again. */
+/* Removes a datagram from d->arrived and posts its receive again. */
 void ud_release(struct datagram *d, struct ud_received *received) REQUIRES(d->lock);
 
+/* Arm the CQs of all ends, and take the events that they raised. */
 void ud_arm(struct datagram *d) REQUIRES(d->lock);
 void ud_disarm(struct datagram *d) REQUIRES(d->lock);
+
+/* Whether all sends have completed. */
 bool ud_all_done(const struct datagram *d) REQUIRES(d->lock);
 void ud_free_all(struct datagram *d);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Wait - wakes threads that sleep for an rsocket, besides the descriptors they sleep on.
+ * Wait - wakes the threads that sleep for an rsocket when another thread took their event.
  *
- * A sleeping thread polls the descriptors of the rsocket's completion channel and CM channel. But
- * another thread may take the event, and with it completions that both wait for. So each sleeper is
- * also in the rsocket's list of waiters, with an eventfd of its thread. The thread that takes an event
- * or finds completions kicks all waiters in the list.
+ * A sleeping thread polls the rsocket's completion channel and CM channel. Another thread may take
+ * the event from there, and completions that both wait for. So each sleeper is also in the
+ * rsocket's list of waiters, with an eventfd of its thread. A thread that takes an event or finds
+ * completions kicks all waiters.
  *
- * The rsocket's lock guards the list. Barrier WAIT is that lock: a sleeper enters the list under it,
- * after it has seen that there is nothing for it. A thread that changes that later, under the lock,
- * finds the sleeper in the list. An eventfd that was kicked stays readable until its thread reads it.
+ * Barrier WAIT is the rsocket's lock, which guards the list. A sleeper finds under it that nothing
+ * is there, and enters the list. A thread that changes this takes the lock later, and finds the
+ * sleeper in the list. An eventfd that was kicked stays readable until its thread reads it.
  */
 #ifndef RSOCKET_WAIT_H
 #define RSOCKET_WAIT_H
@@ -23,10 +23,12 @@ struct waiter {
 	int fd; /* of the thread that waits */
 };
 
-/* The calling thread's eventfd, made when it first sleeps and closed when it ends; or -errno. */
+/*
+ * The calling thread's eventfd, or -errno. Created at the first call; the thread's end closes it.
+ */
 int wait_fd(void);
 
-/* The calling thread's eventfd is no longer readable. */
+/* Makes an eventfd unreadable. */
 void wait_clear(int fd);
 
 /* The caller holds the lock that guards the list. */
@@ -34,7 +36,7 @@ void wait_join(struct list *waiters, struct waiter *waiter, int fd);
 void wait_leave(struct waiter *waiter);
 void wait_kick(struct list *waiters);
 
-/* For the child of a fork: eventfds made before are the parent's. */
+/* In the child of a fork: forgets the eventfds, which are the parent's. */
 void wait_forget(void);
 
 #endif
