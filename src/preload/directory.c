@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * opendir, readdir, scandir, glob and their kin: directories of the tree are lists in memory.
+ * Interposes opendir, readdir, scandir, glob and their kin. Directories of the tree are lists in
+ * memory.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,8 +10,8 @@
 #include "preload/served.h"
 
 /*
- * Programs hold it as a DIR *. glibc's begins with a descriptor, which is never such a number, so
- * the first word tells ours from glibc's.
+ * Programs hold a struct directory as a DIR *. glibc's DIR begins with a descriptor, which never
+ * has this value, so the first word tells the two apart.
  */
 #define MAGIC UINT64_C(0x7665726261746d00)
 
@@ -64,7 +65,7 @@ static int add(void *context, const char *name, enum node_kind kind)
 	return 0;
 }
 
-/* Takes over the descriptor, if it succeeds. NULL with errno. */
+/* On success the directory owns the descriptor. NULL and errno. */
 static struct directory *create(const struct served *served, int fd)
 {
 	struct directory *directory = calloc(1, sizeof(*directory));
@@ -221,7 +222,7 @@ static void free_all(struct dirent **list, int count)
 	free(list);
 }
 
-/* What scandir returns of the directory; -1 with errno. */
+/* scandir(3) on a list in memory: the number of entries, or -1 and errno. */
 static int scan(const struct directory *directory, struct dirent ***out, choose_fn choose,
 		compare_fn compare)
 {
@@ -292,12 +293,12 @@ PRELOAD_EXPORT int scandirat(int directory_fd, const char *path, struct dirent *
 	return real()->scandirat(directory_fd, path, out, choose, compare);
 }
 
-static void close_globbed(void *stream)
+static void close_directory(void *stream)
 {
 	closedir(stream);
 }
 
-/* The C library's own glob does not call our functions, unless it is asked to. */
+/* glibc's glob calls interposed functions only through GLOB_ALTDIRFUNC. */
 PRELOAD_EXPORT int glob(const char *pattern, int flags,
 			int (*on_error)(const char *path, int error), glob_t *out)
 {
@@ -305,7 +306,7 @@ PRELOAD_EXPORT int glob(const char *pattern, int flags,
 		return real()->glob(pattern, flags, on_error, out);
 	out->gl_opendir = (void *(*)(const char *))opendir;
 	out->gl_readdir = (struct dirent * (*)(void *)) readdir;
-	out->gl_closedir = close_globbed;
+	out->gl_closedir = close_directory;
 	out->gl_stat = stat;
 	out->gl_lstat = lstat;
 	return real()->glob(pattern, flags | GLOB_ALTDIRFUNC, on_error, out);

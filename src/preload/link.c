@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * readlink and realpath; extended attributes, which nothing in the tree has; and chdir, which the
- * kernel would have to know of.
+ * Interposes readlink, realpath, the reading of extended attributes, and chdir. Files of the tree
+ * have no attributes. chdir into the tree fails, because the kernel has no such directory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ PRELOAD_EXPORT char *canonicalize_file_name(const char *path)
 	return realpath(path, NULL);
 }
 
-/* What programs call that were compiled with _FORTIFY_SOURCE; `room` is what their buffer has. */
+/* Programs compiled with _FORTIFY_SOURCE call these; `room` is the size of their buffer. */
 PRELOAD_EXPORT ssize_t __readlink_chk(const char *path, char *out, size_t size, size_t room);
 PRELOAD_EXPORT ssize_t __readlinkat_chk(int directory_fd, const char *path, char *out, size_t size,
 					size_t room);
@@ -107,8 +107,10 @@ char *__realpath_chk(const char *path, char *out, size_t room)
 	return realpath(path, out);
 }
 
-/* As on a file system without such attributes; true if answered with errno. */
-static __attribute__((noinline)) bool has_none(const char *path)
+/*
+ * True: the path is in the tree, and errno is set as on a file system without extended attributes.
+ */
+static __attribute__((noinline)) bool refuse_attributes(const char *path)
 {
 	struct served served;
 	int rc = served_begin(AT_FDCWD, path, false, &served);
@@ -123,28 +125,28 @@ static __attribute__((noinline)) bool has_none(const char *path)
 
 PRELOAD_EXPORT ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
 {
-	if (served_concerns(AT_FDCWD, path) && has_none(path))
+	if (served_concerns(AT_FDCWD, path) && refuse_attributes(path))
 		return -1;
 	return real()->getxattr(path, name, value, size);
 }
 
 PRELOAD_EXPORT ssize_t lgetxattr(const char *path, const char *name, void *value, size_t size)
 {
-	if (served_concerns(AT_FDCWD, path) && has_none(path))
+	if (served_concerns(AT_FDCWD, path) && refuse_attributes(path))
 		return -1;
 	return real()->lgetxattr(path, name, value, size);
 }
 
 PRELOAD_EXPORT ssize_t listxattr(const char *path, char *list, size_t size)
 {
-	if (served_concerns(AT_FDCWD, path) && has_none(path))
+	if (served_concerns(AT_FDCWD, path) && refuse_attributes(path))
 		return -1;
 	return real()->listxattr(path, list, size);
 }
 
 PRELOAD_EXPORT ssize_t llistxattr(const char *path, char *list, size_t size)
 {
-	if (served_concerns(AT_FDCWD, path) && has_none(path))
+	if (served_concerns(AT_FDCWD, path) && refuse_attributes(path))
 		return -1;
 	return real()->llistxattr(path, list, size);
 }
@@ -161,8 +163,8 @@ static __attribute__((noinline)) int chdir_served(const char *path)
 	if (rc == WALKED_NODE) {
 		served_end(&served);
 		dprintf(STDERR_FILENO,
-			"verbatim: %s is only shown, and nobody can change into it: ibv_devinfo and "
-			"ibstat tell what is there\n",
+			"verbatim: cannot change to %s: it exists only in the view of sysfs that "
+			"programs read; ibv_devinfo and ibstat print its contents\n",
 			path);
 		rc = -EOPNOTSUPP;
 	}

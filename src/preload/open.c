@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * open, fopen and their kin: files of the tree are descriptors with their text.
- */
+/* Interposes open, fopen and their kin. Files of the tree are memfds with their text. */
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
@@ -9,9 +7,12 @@
 #include "preload/real.h"
 #include "preload/served.h"
 
-/* What became of a call that may concern the tree: true if it is answered, by *fd and errno. */
-__attribute__((noinline)) static bool answer(int *directory_fd, const char **path, int flags,
-					     char elsewhere[PATH_MAX], int *fd)
+/*
+ * Tries to open a path of the tree. True: the call is done, and *fd is a descriptor, or -1 with
+ * errno. False: the caller opens *path, which may have changed, with the C library.
+ */
+__attribute__((noinline)) static bool try_open(int *directory_fd, const char **path, int flags,
+					       char elsewhere[PATH_MAX], int *fd)
 {
 	struct served served;
 	int rc = served_begin(*directory_fd, *path, !(flags & O_NOFOLLOW), &served);
@@ -40,7 +41,7 @@ static __attribute__((noinline)) int open_served(int directory_fd, const char *p
 	char elsewhere[PATH_MAX];
 	int fd;
 
-	if (answer(&directory_fd, &path, flags, elsewhere, &fd))
+	if (try_open(&directory_fd, &path, flags, elsewhere, &fd))
 		return fd;
 	return real()->openat(directory_fd, path, flags, mode);
 }
@@ -80,7 +81,7 @@ PRELOAD_EXPORT int openat(int directory_fd, const char *path, int flags, ...)
 	return real()->openat(directory_fd, path, flags, mode);
 }
 
-/* What programs call that were compiled with _FORTIFY_SOURCE. */
+/* Programs compiled with _FORTIFY_SOURCE call these. */
 PRELOAD_EXPORT int __open_2(const char *path, int flags);
 PRELOAD_EXPORT int __openat_2(int directory_fd, const char *path, int flags);
 
@@ -102,7 +103,7 @@ static __attribute__((noinline)) FILE *fopen_served(const char *path, const char
 	FILE *file;
 
 	flags |= strchr(mode, 'e') ? O_CLOEXEC : 0;
-	if (!answer(&directory_fd, &path, flags, elsewhere, &fd))
+	if (!try_open(&directory_fd, &path, flags, elsewhere, &fd))
 		return real()->fopen(path, mode);
 	if (fd < 0)
 		return NULL;

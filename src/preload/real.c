@@ -24,8 +24,8 @@ static const struct {
 };
 
 /*
- * Threads that come here at once store the same values. Published when complete: a thread
- * that sees the pointer sees the functions (pairs with the load in real()).
+ * Threads that call this at once store the same values. Barrier REAL: the release store comes after
+ * all functions, so a thread that sees the pointer in real() sees the functions.
  */
 const struct real *real_load(void)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Real - the C library's functions behind the ones that this library exports.
+ * Real - the C library's functions that this library interposes.
  *
- * They are looked up once, when the library is loaded or at the first call, whichever is earlier.
+ * They are looked up once (dlsym RTLD_NEXT): when the library is loaded, or at the first call if
+ * that is earlier. Any thread.
  */
 #ifndef PRELOAD_REAL_H
 #define PRELOAD_REAL_H
@@ -20,12 +21,12 @@
 
 #define PRELOAD_EXPORT __attribute__((visibility("default")))
 
-/* Lets programs call `function` by another name as well, e.g. open64 for open: here they are one. */
+/* Exports `function` by another name as well, such as open64 for open. */
 #define ALSO_AS(name, function)                                                                    \
 	extern PRELOAD_EXPORT __typeof__(function) also_##name __asm__(#name)                      \
 		__attribute__((alias(#function), nothrow))
 
-/* glob may be given a struct dirent64, and stat a struct stat64. */
+/* On 64-bit platforms glibc's structures with and without 64 have the same layout. */
 _Static_assert(sizeof(struct stat) == sizeof(struct stat64), "one function serves both");
 _Static_assert(sizeof(struct dirent) == sizeof(struct dirent64), "one function serves both");
 
@@ -63,12 +64,14 @@ struct real {
 	__typeof__(glob) *glob;
 };
 
+/* Looks the functions up; real() calls it. */
 const struct real *real_load(void);
 
 extern _Atomic(const struct real *) real_loaded;
 
 static inline const struct real *real(void)
 {
+	/* Barrier REAL: see real_load. */
 	const struct real *loaded = atomic_load_explicit(&real_loaded, memory_order_acquire);
 
 	return loaded ? loaded : real_load();

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Rsmore - the calls that rdma-core 44's librspreload.so leaves to the C library, for its rsockets.
+ * Rsmore - adds epoll, accept4 and fcntl64 to the librspreload.so of rdma-core 44.
  *
- * librspreload shows programs a placeholder (a descriptor of /dev/null) for each rsocket, and takes
- * the socket calls on it, poll and select. Newer ones take epoll, accept4 and fcntl64, too; this
- * library adds those, in terms of what librspreload has: accept, fcntl, poll. It is put behind it
- * in LD_PRELOAD.
+ * librspreload gives programs a placeholder (a descriptor of /dev/null) for each rsocket, and
+ * interposes the socket calls, poll and select. Newer versions interpose epoll, accept4 and
+ * fcntl64, too. This library stands behind librspreload in LD_PRELOAD, and builds those from
+ * accept, fcntl and poll.
  *
- * A placeholder is known by how the system refuses it: EPERM from epoll_ctl, ENOTSOCK from accept4.
- * What is no placeholder goes straight to the C library. Descriptors in a set are level-triggered
- * if they are placeholders, whatever they ask for. A closed one leaves its set when the next wait
- * finds it closed.
+ * A placeholder shows by the error of the system: EPERM from epoll_ctl, ENOTSOCK from accept4.
+ * Other descriptors go straight to the C library. In an epoll set placeholders are level-triggered,
+ * whatever their events ask for. A closed one leaves the set when the next wait finds it closed.
  *
- * Any thread; the mutex is held for no call that may wait.
+ * Any thread. No thread holds the mutex in a call that may wait.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -33,7 +32,7 @@
 #define EXPORT	  __attribute__((visibility("default")))
 #define POLL_BITS 0x3fff /* the events that poll and epoll have in common */
 
-/* What the C library does. */
+/* The next definitions in the order of symbol search. */
 static struct {
 	int (*accept4)(int fd, struct sockaddr *addr, socklen_t *length, int flags);
 	int (*epoll_ctl)(int epoll, int op, int fd, struct epoll_event *event);
@@ -41,7 +40,7 @@ static struct {
 			   const sigset_t *mask);
 } real;
 
-/* A placeholder in the set of an epoll descriptor. */
+/* A placeholder in an epoll set. */
 struct member {
 	int epoll, fd;
 	struct epoll_event event;
@@ -117,7 +116,7 @@ static int add(int epoll, int fd, const struct epoll_event *event)
 	return 0;
 }
 
-/* An entry of the same number that is still there was closed: its place is taken. */
+/* EPOLL_CTL_ADD replaces a member of the same number, whose descriptor was closed. */
 static int change(struct member *member, int epoll, int op, int fd, const struct epoll_event *event)
 {
 	if (op == EPOLL_CTL_DEL) {
@@ -149,7 +148,10 @@ EXPORT int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 	return -1;
 }
 
-/* The members of a set, behind the set itself; the caller frees both. */
+/*
+ * The epoll descriptor and then the members of its set; returns how many, 0 if there is no member.
+ * The caller frees `fds`, which `events` is part of.
+ */
 static nfds_t collect(int epoll, struct pollfd **fds, struct epoll_event **events)
 {
 	nfds_t count = 0;
@@ -188,7 +190,8 @@ static void forget(int epoll, int fd)
 	pthread_mutex_unlock(&mutex);
 }
 
-static void after(int epoll, int fd, const struct epoll_event *event)
+/* Disables a member with EPOLLONESHOT after it was reported. */
+static void disable_oneshot(int epoll, int fd, const struct epoll_event *event)
 {
 	struct member *member;
 
@@ -201,8 +204,8 @@ static void after(int epoll, int fd, const struct epoll_event *event)
 	pthread_mutex_unlock(&mutex);
 }
 
-static int give(int epoll, const struct pollfd *fds, const struct epoll_event *from, nfds_t count,
-		struct epoll_event *events, int max)
+static int report(int epoll, const struct pollfd *fds, const struct epoll_event *from, nfds_t count,
+		  struct epoll_event *events, int max)
 {
 	int n = 0;
 
@@ -216,7 +219,7 @@ static int give(int epoll, const struct pollfd *fds, const struct epoll_event *f
 		} else if (fds[i].revents && from[i].events) {
 			events[n].events = (uint32_t)fds[i].revents;
 			events[n++].data = from[i].data;
-			after(epoll, fds[i].fd, &from[i]);
+			disable_oneshot(epoll, fds[i].fd, &from[i]);
 		}
 	}
 	return n;
@@ -240,7 +243,7 @@ EXPORT int epoll_pwait(int epoll, struct epoll_event *events, int max, int timeo
 	do {
 		n = poll(fds, count, timeout);
 		if (n > 0)
-			n = give(epoll, fds, from, count, events, max);
+			n = report(epoll, fds, from, count, events, max);
 	} while (!n && timeout < 0);
 	if (mask)
 		pthread_sigmask(SIG_SETMASK, &before, NULL);

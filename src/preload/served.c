@@ -17,10 +17,10 @@
 #define UVERBS_MAJOR 231
 #define UVERBS_MINOR 192
 
-/* A number that no file system has: its major is for experiments. */
+/* st_dev. Its major is for experimental use (Linux, devices.txt), so no file system has it. */
 #define DEVICE_NUMBER makedev(250, 0x76)
 
-/* Whether descriptors can be ours: until one is made, none is looked at. */
+/* False: this process has made no descriptor of the tree, and none needs to be examined. */
 static atomic_bool any_made;
 
 bool served_concerns(int directory_fd, const char *path)
@@ -32,7 +32,9 @@ bool served_concerns(int directory_fd, const char *path)
 	return strstr(path, "/infiniband") || strstr(path, "/devices/verbatim");
 }
 
-/* The path of the node that the descriptor is of. */
+/*
+ * The path of the node that a descriptor of the tree stands for. False: it is another descriptor.
+ */
 static bool path_of_fd(int fd, char path[TREE_PATH_MAX])
 {
 	char name[32], target[TREE_PATH_MAX + 32];

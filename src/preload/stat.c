@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * stat, access and their kin.
- */
+/* Interposes stat, statx, access and their kin. */
 #include <errno.h>
 #include <string.h>
 #include <sys/sysmacros.h>
@@ -47,7 +45,7 @@ PRELOAD_EXPORT int fstat(int fd, struct stat *out)
 	struct served served;
 	int rc = real()->fstat(fd, out);
 
-	/* Of what is ours the kernel says that it is a file without a name. */
+	/* To the kernel a memfd is a regular file without links. */
 	if (rc == 0 && S_ISREG(out->st_mode) && out->st_nlink == 0 &&
 	    served_begin_fd(fd, &served) == WALKED_NODE) {
 		served_stat(&served, out);
@@ -164,7 +162,7 @@ PRELOAD_EXPORT int faccessat(int directory_fd, const char *path, int mode, int f
 	return real()->faccessat(directory_fd, path, mode, flags);
 }
 
-/* What programs call that were linked with a glibc before 2.33; the version is that of the struct. */
+/* Programs linked with a glibc before 2.33 call these; `version` is that of struct stat. */
 PRELOAD_EXPORT int __xstat(int version, const char *path, struct stat *out);
 PRELOAD_EXPORT int __lxstat(int version, const char *path, struct stat *out);
 PRELOAD_EXPORT int __fxstat(int version, int fd, struct stat *out);

@@ -17,7 +17,7 @@
 #define UVERBS_MAJOR 231
 #define UVERBS_MINOR 192
 
-/* What each of these functions begins with. */
+/* The head of each text function. */
 #define TEXT(function)                                                                             \
 	int function(const struct view *view, int device, int index, char *text, size_t size)
 
@@ -45,7 +45,7 @@ TEXT(text_uverbs_link)
 
 TEXT(text_pci_class)
 {
-	return snprintf(text, size, "0x020700\n"); /* an InfiniBand controller */
+	return snprintf(text, size, "0x020700\n"); /* PCI class of an InfiniBand controller */
 }
 
 TEXT(text_pci_device)
@@ -61,7 +61,7 @@ TEXT(text_pci_vendor)
 	return snprintf(text, size, "0x%04x\n", IDENTITY_VENDOR_ID & 0xffff);
 }
 
-/* The length of the file's text, 0 if there is none. */
+/* Reads a file of sysfs. Returns the length, 0 if there is none. */
 static int read_text(const char *path, char *text, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -96,7 +96,10 @@ TEXT(text_local_cpulist)
 	return len ? len : snprintf(text, size, "0\n");
 }
 
-/* "0-3,8" as words of 32 bits, the highest first; its length. */
+/*
+ * Prints a CPU list such as "0-3,8" as a mask: words of 32 bits, the highest first. Returns the
+ * length.
+ */
 static int print_mask(const char *list, char *text, size_t size)
 {
 	uint32_t words[32] = { 0 };
@@ -228,7 +231,7 @@ TEXT(text_cap_mask)
 			IDENTITY_PORT_CAP_FLAGS | (view->infiniband ? 0 : IDENTITY_ROCE_CAP_FLAGS));
 }
 
-/* 0 on Ethernet, and for an interface without an IPv4 address. */
+/* The LID; 0 on Ethernet, and for an interface without an IPv4 address. */
 static uint16_t find_lid(const struct view *view, int device)
 {
 	return view->infiniband ? lid_of(&view->devices[device].gid[0]) : 0;

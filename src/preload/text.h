@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Text - what the files of the tree contain, and where its links lead.
+ * Text - the contents of the files of the tree, and the targets of its links.
  *
- * In:  a view, the device's number in it (-1: none), the index of a GID.
- * Out: the text as the kernel writes it, with a newline behind that of a file; its length as of
- *      snprintf, or -errno where a kernel would refuse to read the file.
+ * In:  a view, the index of a device in it (-1: none), the index of a GID.
+ * Out: the text as the kernel writes it; that of a file ends in a newline. Functions return its
+ * length, as snprintf does, or -errno where the kernel's file fails to be read.
  */
 #ifndef PRELOAD_TEXT_H
 #define PRELOAD_TEXT_H
@@ -15,12 +15,12 @@
 
 typedef int (*text_fn)(const struct view *view, int device, int index, char *text, size_t size);
 
-/* Of classes. */
+/* Classes: /sys/class/infiniband, /sys/class/infiniband_verbs */
 int text_class_link(const struct view *view, int device, int index, char *text, size_t size);
 int text_verbs_abi(const struct view *view, int device, int index, char *text, size_t size);
 int text_uverbs_link(const struct view *view, int device, int index, char *text, size_t size);
 
-/* Of what would be the PCI function: numa_node and the CPUs are the interface's, if it has any. */
+/* The PCI function, which adapters have. NUMA node and CPUs are those of the network interface. */
 int text_pci_class(const struct view *view, int device, int index, char *text, size_t size);
 int text_pci_device(const struct view *view, int device, int index, char *text, size_t size);
 int text_pci_vendor(const struct view *view, int device, int index, char *text, size_t size);
@@ -29,7 +29,7 @@ int text_local_cpus(const struct view *view, int device, int index, char *text, 
 int text_numa_node(const struct view *view, int device, int index, char *text, size_t size);
 int text_net_link(const struct view *view, int device, int index, char *text, size_t size);
 
-/* Of the device. */
+/* The device */
 int text_device_abi(const struct view *view, int device, int index, char *text, size_t size);
 int text_dev(const struct view *view, int device, int index, char *text, size_t size);
 int text_device_link(const struct view *view, int device, int index, char *text, size_t size);
@@ -43,7 +43,7 @@ int text_node_desc(const struct view *view, int device, int index, char *text, s
 int text_guid(const struct view *view, int device, int index, char *text, size_t size);
 int text_node_type(const struct view *view, int device, int index, char *text, size_t size);
 
-/* Of its port. */
+/* Its port */
 int text_cap_mask(const struct view *view, int device, int index, char *text, size_t size);
 int text_lid(const struct view *view, int device, int index, char *text, size_t size);
 int text_link_layer(const struct view *view, int device, int index, char *text, size_t size);

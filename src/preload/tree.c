@@ -8,13 +8,14 @@
 #include "preload/text.h"
 
 /*
- * A path with these components: D the device's name, U uverbs<its number>, I its interface, G the
- * index of a GID. The links are those of the kernel, where a device's parent is its PCI function.
+ * A path with placeholders as components: D the device's name, U uverbs<number>, I the interface, G
+ * the index of a GID. The links are those of the kernel, where a device's parent is its PCI
+ * function.
  */
 struct pattern {
 	const char *path;
 	enum node_kind kind;
-	text_fn text; /* of a file or a link */
+	text_fn text; /* NULL for directories and devices */
 };
 
 #define PARENT "/sys/devices/verbatim/D"
@@ -95,7 +96,7 @@ static const char *const roots[] = {
 
 #define ROOTS (sizeof(roots) / sizeof(roots[0]))
 
-/* Whether path is `above` or below it. */
+/* Whether `path` is `above` itself, or below it. */
 static bool is_below(const char *path, const char *above)
 {
 	size_t len = strlen(above);
@@ -116,7 +117,7 @@ enum tree_place tree_place(const char *path)
 	return place;
 }
 
-/* What a component of a pattern stands for: one name of a device, or the one with an index. */
+/* The component that a placeholder stands for, with this device and index. */
 static void expand(const struct view *view, char placeholder, int device, int index, char *name)
 {
 	switch (placeholder) {
@@ -140,7 +141,7 @@ static bool is_placeholder(const char *component, size_t len)
 	return len == 1 && strchr("DIUG", *component);
 }
 
-/* Whether the component is what the placeholder stands for; binds the node's device or index. */
+/* Whether a placeholder matches the component; if so, sets the node's device or index. */
 static bool bind_component(const struct view *view, char placeholder, const char *component,
 			   size_t len, struct node *node)
 {
@@ -204,7 +205,7 @@ int tree_text(const struct view *view, const struct node *node, char *text, size
 	return len < (int)size ? len : -EFBIG;
 }
 
-/* The component behind the directory's, if the pattern is of one of its entries. */
+/* The last component, if the pattern is an entry of the directory; else NULL. */
 static const char *entry_of(const char *pattern, const char *directory)
 {
 	size_t len = strlen(directory);

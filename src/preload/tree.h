@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Tree - the files that a kernel would show of the devices, below sysfs and /dev.
+ * Tree - the files in sysfs and /dev that a kernel has for RDMA devices.
  *
  * In:  a view of the devices, and a path without links, "." and "..".
- * Out: what is there: its kind, its text, its entries.
+ * Out: the node there: its kind, its text, its entries.
  *
- * The whole tree is one table of patterns in tree.c. No state; only the texts look at the system.
+ * The whole tree is one table of patterns in tree.c. No state; only texts read the system. Any
+ * thread.
  */
 #ifndef PRELOAD_TREE_H
 #define PRELOAD_TREE_H
@@ -30,26 +31,28 @@ struct pattern;
 struct node {
 	const struct pattern *pattern;
 	enum node_kind kind;
-	int device;		  /* in the view; -1: it belongs to none */
-	int index;		  /* of a GID; else 0 */
+	int device;		  /* index in the view; -1: none */
+	int index;		  /* of a GID; otherwise 0 */
 	char path[TREE_PATH_MAX]; /* absolute, without links */
 };
 
 enum tree_place {
-	TREE_OUTSIDE, /* nothing below is ours */
-	TREE_ABOVE,   /* something below is */
+	TREE_OUTSIDE, /* the tree has no node at the path or below */
+	TREE_ABOVE,   /* the tree has nodes below the path */
 	TREE_INSIDE,
 };
 
 enum tree_place tree_place(const char *path);
 
-/* Whether there is such a node. */
+/* Finds the node at the path. False: there is none. */
 bool tree_find(const struct view *view, const char *path, struct node *out);
 
-/* The text of a file, or where a link leads. Its length, or -errno: it cannot be read. */
+/* The text of a file, or the target of a link. Returns its length, or -errno: it cannot be read. */
 int tree_text(const struct view *view, const struct node *node, char *text, size_t size);
 
-/* The entries of a directory, one by one; what `each` returns other than 0 ends it. */
+/*
+ * Calls `each` for the entries of a directory, and stops when it does not return 0. Returns that.
+ */
 int tree_list(const struct view *view, const struct node *directory,
 	      int (*each)(void *context, const char *name, enum node_kind kind), void *context);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * View - the devices as verbs shows them, seen without opening one.
+ * View - the list of devices, without opening one.
  *
- * In:  the network interfaces of now, VERBATIM_DEVICES.
- * Out: one entry for each device, in the order of ibv_get_device_list.
+ * In:  the network interfaces, VERBATIM_DEVICES.
+ * Out: an entry for each device, in the order of ibv_get_device_list.
  *
- * No state: each look makes a new view, so that it is as young as what verbs would say. Makes
- * system calls and allocates.
+ * No state: each view_load reads the interfaces anew, as ibv_get_device_list does. Makes system
+ * calls and allocates. Any thread.
  */
 #ifndef PRELOAD_VIEW_H
 #define PRELOAD_VIEW_H
@@ -18,7 +18,7 @@
 #include "netdev/interface.h"
 
 #define VIEW_NAME_MAX (sizeof(DEVICE_PREFIX) - 1 + IF_NAMESIZE)
-#define VIEW_GIDS     (INTERFACE_GIDS + 1) /* the last slot is empty */
+#define VIEW_GIDS     (INTERFACE_GIDS + 1) /* entries of the GID table; the last is empty */
 
 struct view {
 	struct interface *devices;
@@ -26,7 +26,7 @@ struct view {
 	bool infiniband; /* the link mode: base/lid.h */
 };
 
-/* 0 or -errno. */
+/* 0 or -errno. The caller frees the view with view_free. */
 int view_load(struct view *out);
 void view_free(struct view *view);
 

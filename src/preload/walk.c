@@ -8,9 +8,9 @@
 #define LINKS_MAX 16
 
 struct walker {
-	char at[PATH_MAX];   /* where it is, without links; "" is the root */
-	char rest[PATH_MAX]; /* what is still to be walked */
-	bool entered;	     /* it has been in the tree */
+	char at[PATH_MAX];   /* the path so far, without links; "" is the root */
+	char rest[PATH_MAX]; /* the components that are left */
+	bool entered;	     /* the path has led through the tree */
 	int links;
 };
 
@@ -22,8 +22,8 @@ static void go_up(char *at)
 		*slash = 0;
 }
 
-/* Takes one component off the rest into name. 1, 0: there is none, or -errno. */
-static int take(char *rest, char name[NAME_MAX + 1])
+/* Moves the first component of `rest` to `name`. 1; 0: there is none; or -errno. */
+static int take_component(char *rest, char name[NAME_MAX + 1])
 {
 	char *start = rest + strspn(rest, "/");
 	size_t len = strcspn(start, "/");
@@ -36,7 +36,7 @@ static int take(char *rest, char name[NAME_MAX + 1])
 	return len > 0;
 }
 
-/* Puts the link's text before the rest, and goes back to the directory it is in. */
+/* Puts the link's target before the rest, and goes back to the link's directory. */
 static int expand_link(const struct view *view, const struct node *link, struct walker *walker)
 {
 	char target[TREE_TEXT_MAX], rest[PATH_MAX];
@@ -54,7 +54,7 @@ static int expand_link(const struct view *view, const struct node *link, struct 
 	return 0;
 }
 
-/* The walker has just come to a place in the tree. 0 to go on, or -errno. */
+/* Handles the node at which the walker has arrived. 0 to go on, or -errno. */
 static int visit(const struct view *view, struct walker *walker, bool follow)
 {
 	struct node node;
@@ -62,7 +62,7 @@ static int visit(const struct view *view, struct walker *walker, bool follow)
 	walker->entered = true;
 	if (!tree_find(view, walker->at, &node))
 		return -ENOENT;
-	/* A slash behind the last component makes it a directory that is looked into. */
+	/* A slash behind the last component asks for a directory, path_resolution(7). */
 	if (node.kind == NODE_LINK && (walker->rest[0] || follow))
 		return expand_link(view, &node, walker);
 	if (node.kind != NODE_DIRECTORY && walker->rest[0])
@@ -90,7 +90,7 @@ int walk(const struct view *view, const char *path, bool follow, struct node *no
 	if (strlen(path) >= sizeof(walker.rest))
 		return WALKED_REAL;
 	strcpy(walker.rest, path);
-	while ((rc = take(walker.rest, name)) > 0) {
+	while ((rc = take_component(walker.rest, name)) > 0) {
 		size_t len = strlen(walker.at);
 
 		if (strcmp(name, ".") == 0)

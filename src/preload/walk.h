@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Walk - finds what a path means once the tree is there.
+ * Walk - resolves a path through the tree, path_resolution(7).
  *
  * In:  a view, an absolute path with links, "." and ".." as programs write it.
- * Out: a node of the tree; or a path of the real system that the tree led to.
+ * Out: a node of the tree, or a path of the file system to which the tree led.
  *
- * No state, no system calls.
+ * No state, no system calls. Any thread.
  */
 #ifndef PRELOAD_WALK_H
 #define PRELOAD_WALK_H
@@ -16,15 +16,14 @@
 #include "preload/tree.h"
 
 enum walked {
-	WALKED_REAL, /* the path has nothing to do with the tree */
+	WALKED_REAL, /* the path does not touch the tree */
 	WALKED_NODE,
-	WALKED_ELSEWHERE, /* it leads through the tree, and out of it */
+	WALKED_ELSEWHERE, /* the path leads through the tree, and out of it */
 };
 
 /*
- * follow: the last component may be a link that is followed. Returns an enum walked, or -errno.
- * *node is written with WALKED_NODE, `elsewhere` with WALKED_ELSEWHERE: the real path to take
- * instead.
+ * `follow`: follow a link in the last component. Returns -errno or an enum walked. WALKED_NODE
+ * writes *node; WALKED_ELSEWHERE writes `elsewhere`, the absolute path to use instead.
  */
 int walk(const struct view *view, const char *path, bool follow, struct node *node,
 	 char elsewhere[PATH_MAX]);

@@ -9,8 +9,7 @@
 
 #include "base/cause.h"
 
-#define RECEIVE                                                                                    \
-	(UINT64_C(1) << 63) /* set in the wr_id of receives; sends have their number */
+#define RECEIVE (UINT64_C(1) << 63) /* set in the wr_id of receives */
 /*
  * From this size on data and immediate go in two requests; the peer sees no difference. On one host
  * a plain WRITE is a single copy into the peer's memory. A WRITE with immediate goes through a

@@ -25,7 +25,7 @@ int arena_view_open(int fd, struct arena_view *view)
 
 	if (fstat(fd, &st) != 0)
 		return -errno;
-	/* Else its owner could cut it off under us: SIGBUS. */
+	/* Without the seal the owner could truncate the mapped file, which raises SIGBUS here. */
 	if (st.st_size != ARENA_BYTES || !memory_file_has_seals(fd, F_SEAL_SHRINK))
 		return -EINVAL;
 	mapping = mmap(NULL, MAPPED_BYTES, PROT_READ, MAP_SHARED, fd, 0);

@@ -2,11 +2,11 @@
 /*
  * Arena view - reads another process's arena for the tools.
  *
- * In:  the descriptor that verbatimd handed out; its content is not trusted.
- * Out: copies of its parts, read once and made printable, so that what is checked is what is used.
+ * In:  the descriptor that verbatimd sent; its content is not trusted.
+ * Out: copies of parts of the arena with printable text. Each is read once, then checked.
  *
- * The part that is mapped cannot shrink (it is sealed); the tables of QPs are read with pread,
- * which takes no memory for pages that were never written.
+ * The head of the arena is mapped; a seal keeps it from shrinking. The tables of QPs are read with
+ * pread, which allocates no memory for pages that were never written.
  */
 #ifndef TOOLS_ARENA_VIEW_H
 #define TOOLS_ARENA_VIEW_H
@@ -35,15 +35,15 @@ struct arena_view_port {
 };
 
 struct arena_view_qp {
-	uint32_t qpn; /* with the slot that the daemon knows, not the one that the arena claims */
+	uint32_t qpn; /* its slot comes from verbatimd, not from the arena */
 	unsigned type;
 	unsigned state;
 	uint32_t dest_qpn;
 	uint32_t pd;
 	uint32_t access;
 	uint32_t device;
-	unsigned path;	  /* enum arena_path, or nonsense */
-	uint8_t peer[16]; /* a GID; of what has no path yet, zero */
+	unsigned path;	  /* enum arena_path, unchecked */
+	uint8_t peer[16]; /* a GID; 0 while there is no path */
 };
 
 struct arena_view_cause {
@@ -55,30 +55,30 @@ struct arena_view_cause {
 };
 
 /*
- * 0 and a view to be closed before fd is; -EINVAL: that is no arena, or one of another version;
- * or another -errno. view is written on success only.
+ * Opens a view, which is closed before `fd`. 0; -EINVAL: `fd` is no arena, or one of another
+ * version; or another -errno. Writes `view` on success only.
  */
 int arena_view_open(int fd, struct arena_view *view);
 void arena_view_close(struct arena_view *view);
 
-/* index: 0..ARENA_DEVICES - 1. False: there is none. */
+/* `index` is 0..ARENA_DEVICES - 1. False: the entry is empty. */
 bool arena_view_device(const struct arena_view *view, unsigned index,
 		       struct arena_view_device *out);
 
-/* index: 0..ARENA_PORTS - 1. False: there is none. */
+/* `index` is 0..ARENA_PORTS - 1. False: the entry is empty. */
 bool arena_view_port(const struct arena_view *view, unsigned index, struct arena_view_port *out);
 
-/* A counter of base/counter.h. */
+/* `index` is an enum counter (base/counter.h). */
 uint64_t arena_view_counter(const struct arena_view *view, unsigned index);
 
-/* Calls each for every QP. 0 or -errno. */
+/* Calls `each` for every QP of the slot. 0 or -errno. */
 int arena_view_qps(const struct arena_view *view, unsigned slot,
 		   void (*each)(const struct arena_view_qp *qp, void *arg), void *arg);
 
-/* index: 0..ARENA_CAUSES - 1. False: there is none, or it is being written. */
+/* `index` is 0..ARENA_CAUSES - 1. False: the entry is empty, or the process is writing it. */
 bool arena_view_cause(const struct arena_view *view, unsigned index, struct arena_view_cause *out);
 
-/* How many causes were ever reported. */
+/* How many causes the process has reported since it started. */
 uint64_t arena_view_cause_count(const struct arena_view *view);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim enable - makes the dynamic loader prefer our libraries, for all programs of the host.
+ * verbatim enable - makes the dynamic loader prefer Verbatim's libraries, for all programs of the
+ * host.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,10 @@
 #include "tools/libdir.h"
 
 #define CONF_DIR "/etc/ld.so.conf.d"
-/* The loader takes the first directory that has a library, and these files in the order of names. */
+/*
+ * The loader takes a library from the first directory that has it. ldconfig reads the files of
+ * ld.so.conf.d in the order of their names.
+ */
 #define CONF_NAME "00-verbatim.conf"
 
 static const char usage[] =
@@ -84,7 +88,7 @@ static int complain(const char *doing, const char *what)
 	return COMMAND_FAILED;
 }
 
-/* root is not created: a mistyped one is noticed. */
+/* Does not create `root`, so that a mistyped one is an error. */
 static int make_conf_dir(const char *root, const char *dir)
 {
 	char etc[PATH_MAX];
@@ -97,7 +101,10 @@ static int make_conf_dir(const char *root, const char *dir)
 	return COMMAND_OK;
 }
 
-/* Under another name first, which ldconfig's *.conf does not match: never half a file. */
+/*
+ * Writes under a name that ldconfig's *.conf does not match, then renames: nobody reads half a
+ * file.
+ */
 static int write_conf(const char *path, const char *library_dir)
 {
 	char temporary[PATH_MAX];
@@ -155,7 +162,10 @@ static int run_ldconfig(void)
 	return COMMAND_FAILED;
 }
 
-/* What to write: for this host, what is really there. 0, or the exit status. */
+/*
+ * The directory to write: for this host the one where the libraries are, for another root the one
+ * of the installation. 0, or the exit status.
+ */
 static int choose_library_dir(const struct options *options, struct libdir *libs)
 {
 	char program_dir[PATH_MAX];

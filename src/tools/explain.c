@@ -32,8 +32,8 @@ static const char usage[] =
 
 struct options {
 	bool list;
-	unsigned cause; /* 0: none asked for */
-	pid_t pid;      /* 0: all */
+	unsigned cause; /* to describe; 0: none */
+	pid_t pid;      /* 0: all processes */
 };
 
 /* One cause of one process. */
@@ -44,9 +44,9 @@ struct finding {
 };
 
 struct findings {
-	pid_t pid; /* 0: of all processes */
+	pid_t pid; /* 0: all processes */
 	unsigned processes;
-	unsigned long long lost; /* overwritten by newer ones */
+	unsigned long long lost; /* causes that newer ones have overwritten */
 	struct finding *list;
 	size_t count, room;
 	int error;

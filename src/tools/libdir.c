@@ -13,7 +13,10 @@
 #define LIBRDMACM  "librdmacm.so.1"
 #define LIBSYSFS   "libverbatim-sysfs.so"
 
-/* Whether base/sub has the library; if so, its absolute path without links is put into out. */
+/*
+ * Whether base/sub has the library; if so, writes the directory's absolute path without links to
+ * `out`.
+ */
 static bool has_library(const char *base, const char *sub, const char *library, char out[PATH_MAX])
 {
 	char path[PATH_MAX], resolved[PATH_MAX];
@@ -36,7 +39,7 @@ static void set_preload(const char *dir, struct libdir *out)
 		out->preload[0] = 0;
 }
 
-/* base is the build directory's src. */
+/* `base` is src in the build directory. */
 static bool find_in_build_tree(const char *base, struct libdir *out)
 {
 	char verbs[PATH_MAX], cm[PATH_MAX], preload[PATH_MAX];
@@ -79,7 +82,9 @@ int libdir_of_program(char *dir, size_t len)
 	char resolved[PATH_MAX], *slash;
 
 	if (got < 0) {
-		/* There is no /proc: the name by which it was started, if that is still there. */
+		/*
+		 * Without /proc: the name by which the program was started, if that still exists.
+		 */
 		const char *name = (const char *)getauxval(AT_EXECFN);
 
 		if (!name || !realpath(name, resolved))

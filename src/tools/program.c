@@ -71,7 +71,7 @@ static bool is_privileged(int fd)
 	return getuid() != 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0;
 }
 
-/* The header's numbers are the file's word: bounded before use. */
+/* The file is not trusted: its numbers are bounded before use. */
 static bool has_interpreter(int fd, const ElfW(Ehdr) * elf)
 {
 	ElfW(Phdr) segment;
@@ -104,7 +104,7 @@ enum program_verdict program_judge(const char *path)
 		verdict = PROGRAM_PRIVILEGED;
 	else if (pread(fd, &elf, sizeof(elf), 0) != sizeof(elf) ||
 		 memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0)
-		verdict = PROGRAM_FINE; /* a script, most likely */
+		verdict = PROGRAM_FINE; /* no ELF file: probably a script */
 	else if (elf.e_ident[EI_CLASS] != OWN_CLASS ||
 		 (pread(own_fd, &own, sizeof(own), 0) == sizeof(own) &&
 		  own.e_machine != elf.e_machine))

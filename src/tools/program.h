@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Program - finds the file that a command name means, and tells whether the dynamic loader will
- * heed LD_LIBRARY_PATH for it.
+ * Program - finds the executable of a command, and tells whether LD_LIBRARY_PATH works for it.
  *
  * In:  a name as given to execvp, PATH, the file.
- * Out: its path; a verdict. Best effort: what cannot be read is taken to be fine.
+ * Out: its path; a verdict. A file that cannot be read counts as PROGRAM_FINE.
  */
 #ifndef TOOLS_PROGRAM_H
 #define TOOLS_PROGRAM_H
@@ -13,12 +12,12 @@
 
 enum program_verdict {
 	PROGRAM_FINE,
-	PROGRAM_STATIC,      /* has no dynamic loader, so it uses the verbs it was linked with */
-	PROGRAM_OTHER_CLASS, /* 32 bits where this is 64, or another machine */
-	PROGRAM_PRIVILEGED,  /* set-user-ID, set-group-ID or capabilities: variables are ignored */
+	PROGRAM_STATIC,      /* linked statically: has its own verbs, if any */
+	PROGRAM_OTHER_CLASS, /* 32 instead of 64 bits, or for another machine */
+	PROGRAM_PRIVILEGED,  /* set-user-ID, set-group-ID or capabilities: ld.so(8) ignores variables */
 };
 
-/* 0; -ENOENT: there is none; -EACCES: there is, but it may not be executed; -ENAMETOOLONG. */
+/* 0; -ENOENT: there is none; -EACCES: it is not executable; -ENAMETOOLONG. */
 int program_find(const char *name, char *path, size_t len);
 
 enum program_verdict program_judge(const char *path);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * QP names - the names of what numbers mean in a QP, as users know them.
+ * QP names - names of types, states and paths of QPs.
  *
- * Static text; "?" for what is no such number.
+ * The functions return static text; "?" for an unknown number.
  */
 #ifndef TOOLS_QP_NAMES_H
 #define TOOLS_QP_NAMES_H

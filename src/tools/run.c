@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim run - executes a program with our libraries before the system's.
+ * verbatim run - executes a program with Verbatim's libraries in place of the system's.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -57,7 +57,7 @@ static int set_vendor_part_id(const char *text)
 	return set_variable("VERBATIM_VENDOR_PART_ID", number);
 }
 
-#define OPTION_NO_SYSFS 256 /* it has no letter */
+#define OPTION_NO_SYSFS 256 /* --no-sysfs, which has no short form */
 
 /* -1 to go on, or the exit status. */
 static int parse_options(int argc, char **argv, bool *sysfs)
@@ -73,7 +73,7 @@ static int parse_options(int argc, char **argv, bool *sysfs)
 	};
 	int opt, rc = 0;
 
-	/* The plus: options after the program's name are the program's. */
+	/* With the plus getopt stops at the program's name. */
 	optind = 0;
 	while (rc == 0 && (opt = getopt_long(argc, argv, "+e::d:p:hV", longs, NULL)) >= 0) {
 		switch (opt) {
@@ -131,7 +131,7 @@ static int find_libdir(struct libdir *libs)
 	return 0;
 }
 
-/* Puts a value before, or behind, what a variable that is a list has. */
+/* Sets the variable to two lists joined by a colon; either may be empty. */
 static int extend(const char *name, const char *first, const char *second)
 {
 	char *joined;
@@ -152,7 +152,7 @@ static const char *value_of(const char *name)
 	return value ? value : "";
 }
 
-/* Behind what is there: a sanitizer wants to be the first. */
+/* Appends to LD_PRELOAD: a sanitizer's library has to be the first. */
 static int set_preload(const struct libdir *libs)
 {
 	if (strpbrk(libs->preload, " :")) {
@@ -165,7 +165,7 @@ static int set_preload(const struct libdir *libs)
 	return *libs->preload ? extend("LD_PRELOAD", value_of("LD_PRELOAD"), libs->preload) : 0;
 }
 
-/* 0, or -1: said why. */
+/* 0, or -1 after a message on stderr. */
 static int set_environment(bool sysfs)
 {
 	struct libdir libs;
@@ -232,7 +232,7 @@ int run_command(int argc, char **argv)
 		return COMMAND_RUN_FAILED;
 	warn(path);
 
-	/* By its name again: like a shell, execvp runs a script that has no #! line. */
+	/* execvp, given the name again, runs a script without #! line as a shell does. */
 	execvp(argv[optind], argv + optind);
 	if (errno == ENOENT) {
 		fprintf(stderr, "verbatim: cannot execute %s: its interpreter is missing\n", path);

@@ -30,9 +30,9 @@ static const char usage[] =
     "  -V, --version  print the version\n";
 
 struct show {
-	struct json_object *list; /* NULL: text is wanted */
+	struct json_object *list; /* NULL: print text */
 	unsigned processes;
-	unsigned qps; /* of the process that is being shown */
+	unsigned qps; /* printed of the current process */
 	const struct arena_view *view;
 	struct json_object *qp_list;
 };
@@ -125,7 +125,7 @@ static void collect_qp(const struct arena_view_qp *qp, void *arg)
 	json_object_array_add(show->qp_list, object);
 }
 
-/* On one line: "UDP port 4791 open on 10.0.0.1, fe80::1, group 239.1.1.1". */
+/* Prints one line: "UDP port 4791 open on 10.0.0.1, fe80::1, group 239.1.1.1". */
 static void print_ports(const struct show *show)
 {
 	struct arena_view_port port;
@@ -139,7 +139,7 @@ static void print_ports(const struct show *show)
 		puts("");
 }
 
-/* Those that are not 0: "    naks_received 3 (NAKs received, RNR NAKs included)". */
+/* Prints the counters that are not 0: "    naks_received 3 (NAKs received, RNR NAKs included)". */
 static void print_counters(const struct show *show)
 {
 	for (unsigned i = 0; i < COUNTERS; i++) {

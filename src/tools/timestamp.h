@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Timestamp - a point of CLOCK_REALTIME as text.
- */
+/* Timestamp - prints a time of CLOCK_REALTIME, in ns. */
 #ifndef TOOLS_TIMESTAMP_H
 #define TOOLS_TIMESTAMP_H
 
