@@ -68,7 +68,9 @@ VERBS_EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
 	return 0;
 }
 
-/* An IPv4 header, which lies in the last 20 of the 40 bytes that a GRH takes. */
+/*
+ * A datagram over IPv4 has its IPv4 header in the last 20 bytes of the 40 of a GRH (IBA A17.4.5.2).
+ */
 struct ipv4_header {
 	uint8_t version_ihl, tos;
 	uint16_t length, id, fragment;
@@ -90,7 +92,7 @@ static bool checksum_is_right(const void *header)
 	return ((sum & 0xffff) + (sum >> 16)) == 0xffff;
 }
 
-/* The sender's side of what was received; IPv4 addresses become GIDs. */
+/* The addresses of a received datagram. IPv4 addresses become IPv4-mapped GIDs. */
 struct sender {
 	union ibv_gid sgid, dgid;
 	uint32_t flow_label;
@@ -118,7 +120,9 @@ static void read_grh(const struct ibv_grh *grh, struct sender *sender)
 	sender->hop_limit = grh->hop_limit;
 }
 
-/* Ours of the sender's family: what was sent to a group names no GID of ours. */
+/*
+ * A local GID of the sender's family, for a datagram to a multicast group, whose dgid is not local.
+ */
 static int index_for_group(struct context *context, const union ibv_gid *sender)
 {
 	union ibv_gid gid;
@@ -182,7 +186,7 @@ VERBS_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *ib, struct ibv_
 
 	if (gid_is_v4_multicast(raw)) {
 		memcpy(eth_mac,
-		       (const uint8_t[]){0x01, 0x00, 0x5e, raw[13] & 0x7f, raw[14], raw[15]},
+		       (const uint8_t[]){ 0x01, 0x00, 0x5e, raw[13] & 0x7f, raw[14], raw[15] },
 		       ETHERNET_LL_SIZE);
 	} else if (gid_is_multicast(attr->grh.dgid.raw)) {
 		eth_mac[0] = eth_mac[1] = 0x33;
@@ -198,6 +202,6 @@ VERBS_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *ib, struct ibv_
 					    strerror(error));
 	}
 	if (vid)
-		*vid = 0xffff; /* none */
+		*vid = 0xffff; /* no VLAN */
 	return 0;
 }

@@ -26,8 +26,8 @@ _Static_assert(sizeof(struct identity) <= PDS_OFFSET, "the PDs come behind it");
 _Static_assert(DMS_OFFSET + 4 * HANDLES <= DM_FILE_START, "then the device memory");
 
 /*
- * A number that no other process has, nor the one that this was forked off: random, with the PID below
- * it, so that the child of a fork sees that it is not its own. 0: there is none.
+ * A number that no other process has: random bits above the PID. By the PID the child of a fork
+ * sees that the number is its parent's, and draws another. 0: the kernel gave no random bits.
  */
 static uint64_t own_process(void)
 {
@@ -39,7 +39,7 @@ static uint64_t own_process(void)
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		return 0;
 	random = random << 24 | pid;
-	/* who comes second takes what the first one made */
+	/* a thread that comes second takes the first thread's number */
 	return atomic_compare_exchange_strong(&number, &before, random) ? random : before;
 }
 
@@ -48,8 +48,11 @@ bool cmd_fd_is_ours(const struct cmd_fd *cmd_fd)
 	return cmd_fd->process && cmd_fd->process == own_process();
 }
 
-/* To exceed a limit would be a signal: then device memory is not in it, and cannot be imported. */
-static void make_long(int fd)
+/*
+ * Extends the file for device memory. Beyond RLIMIT_FSIZE the kernel would raise SIGXFSZ. Then the
+ * file stays short, device memory lies elsewhere, and cannot be imported.
+ */
+static void extend_for_dm(int fd)
 {
 	off_t bytes = DM_FILE_START + (off_t)HANDLES * DM_BYTES_MAX;
 	struct rlimit limit;
@@ -70,7 +73,7 @@ int cmd_fd_create(const char *device, uint32_t slot, uint64_t cookie, struct cmd
 	identity.is.process = own_process();
 	identity.is.slot = slot;
 	identity.is.cookie = cookie;
-	make_long(fd);
+	extend_for_dm(fd);
 	strncpy(identity.is.device, device, sizeof(identity.is.device) - 1);
 	if (getrandom(&identity.is.number, sizeof(identity.is.number), 0) ==
 		    sizeof(identity.is.number) &&
@@ -94,8 +97,8 @@ int cmd_fd_read(int fd, struct cmd_fd *out)
 	return 0;
 }
 
-/* A context that cannot say so any more has objects that cannot be imported elsewhere: no harm. */
-static void show(int fd, off_t table, uint32_t handle, uint32_t word)
+/* Writes an entry. If that fails, other processes cannot import the object; that is all. */
+static void write_entry(int fd, off_t table, uint32_t handle, uint32_t word)
 {
 	if (handle < HANDLES &&
 	    pwrite(fd, &word, sizeof(word), table + 4 * (off_t)handle) != sizeof(word))
@@ -114,7 +117,7 @@ static uint32_t shown(int fd, off_t table, uint32_t handle)
 
 void cmd_fd_show_pd(int fd, uint32_t handle, uint32_t number)
 {
-	show(fd, PDS_OFFSET, handle, number);
+	write_entry(fd, PDS_OFFSET, handle, number);
 }
 
 uint32_t cmd_fd_shows_pd(int fd, uint32_t handle)
@@ -124,7 +127,7 @@ uint32_t cmd_fd_shows_pd(int fd, uint32_t handle)
 
 void cmd_fd_show_dm(int fd, uint32_t handle, uint32_t length)
 {
-	show(fd, DMS_OFFSET, handle, length);
+	write_entry(fd, DMS_OFFSET, handle, length);
 }
 
 uint32_t cmd_fd_shows_dm(int fd, uint32_t handle)

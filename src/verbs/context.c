@@ -23,7 +23,7 @@
 #include "verbs/error.h"
 #include "verbs/stubs.h"
 
-/* Programs find ops at fixed distances below ibv_context, whatever their headers' size of it. */
+/* The inline functions of <infiniband/verbs.h> find ops at fixed distances below ibv_context. */
 #define BELOW_CONTEXT(op)                                                                          \
 	(offsetof(struct context, verbs.context) - offsetof(struct context, verbs.op))
 static_assert(BELOW_CONTEXT(query_port) == 320, "the ABI's place of query_port");
@@ -144,7 +144,7 @@ struct ibv_context *context_open(struct device *device, int fd, const struct cmd
 	}
 	error = adapter_start();
 	if (error) {
-		errno = error; /* the adapter has said why */
+		errno = error; /* the adapter has reported the cause */
 		return NULL;
 	}
 	context = create_context(device, fd, &cmd_fd);
@@ -181,8 +181,8 @@ static void destroy_context(struct context *context)
 }
 
 /*
- * A context with objects is not freed, because they refer to it: its QPs fail, so that peers
- * notice, and the program loses a few hundred bytes and two descriptors, as it asked for.
+ * A context with objects is not freed, because they refer to it. Its QPs go to ERR, so that peers
+ * notice. The program leaks a few hundred bytes and two descriptors.
  */
 VERBS_EXPORT int ibv_close_device(struct ibv_context *ib)
 {

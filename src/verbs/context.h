@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Context - opening a device (ibv_open_device, ibv_import_device).
+ * Context - opens a device: ibv_open_device, ibv_import_device.
  */
 #ifndef VERBS_CONTEXT_H
 #define VERBS_CONTEXT_H
@@ -11,8 +11,9 @@ struct device;
 struct cmd_fd;
 
 /*
- * A context of the device, which starts this process's adapter if it has none. With `fd` >= 0 the
- * context takes that for its cmd_fd, whose identity `identity` is. NULL with errno, and a cause.
+ * Opens a context of the device, and starts this process's adapter with the first. With `fd` >= 0
+ * the context owns it as cmd_fd, and `identity` is what cmd_fd_read found in it. NULL and errno,
+ * and a cause.
  */
 struct ibv_context *context_open(struct device *device, int fd, const struct cmd_fd *identity);
 

@@ -95,7 +95,7 @@ int verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	return 0;
 }
 
-/* Moderation is a permission to delay events, of which we make no use. */
+/* Moderation permits an adapter to delay events. Verbatim never delays one. */
 int verbs_modify_cq(struct ibv_cq *ib, struct ibv_modify_cq_attr *attr)
 {
 	UNCANCELLED;

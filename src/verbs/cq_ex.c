@@ -32,7 +32,7 @@ static void poll_unlock(struct cq *cq) NO_LOCK_CHECK
 		lock_release(&cq->poll_lock);
 }
 
-/* Success leaves the CQ locked for other pollers until end_poll. */
+/* 0 leaves the CQ locked until end_poll. */
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 {
 	struct cq *cq = cq_ex_of(ex);
@@ -121,7 +121,7 @@ static uint64_t read_completion_ts(struct ibv_cq_ex *ex)
 	return cq_ex_of(ex)->current.timestamp_ns;
 }
 
-/* The wall clock of then, as far as the wall clock of now tells. */
+/* The present time of CLOCK_REALTIME, less the age of the completion. */
 static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ex)
 {
 	uint64_t ago_ns = clock_now_ns() - cq_ex_of(ex)->current.timestamp_ns;
@@ -146,7 +146,9 @@ void cq_ex_init(struct cq *cq, uint64_t wc_flags)
 	ex->read_slid = read_slid;
 	ex->read_sl = read_sl;
 	ex->read_dlid_path_bits = read_dlid_path_bits;
-	/* Only where it was asked for: a program that reads it unasked shall notice at once. */
+	/*
+	 * Not set otherwise: a program that reads it without having asked for it crashes at once.
+	 */
 	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
 		ex->read_completion_ts = read_completion_ts;
 	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)

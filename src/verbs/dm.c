@@ -12,7 +12,7 @@
 #include "verbs/cmd_fd.h"
 #include "verbs/error.h"
 
-/* 0, or EINVAL: adapters copy words, and only inside. */
+/* 0, or EINVAL: adapters copy words of 4 bytes, within the device memory. */
 static int check_copy(const struct dm *dm, uint64_t offset, size_t length)
 {
 	if (!dm_has_range(dm, offset, length))
@@ -51,8 +51,11 @@ void dm_fill(struct ibv_dm *dm)
 	dm->memcpy_from_dm = copy_from;
 }
 
-/* Handles of other processes, or of the parent's, are not ours to place in their file. */
-static int file_of(struct ibv_context *context)
+/*
+ * The file in which this process may place device memory; -1: none, as the context was imported
+ * from another process, or is the parent's of a fork.
+ */
+static int dm_file_of(struct ibv_context *context)
 {
 	return context_of(context)->elsewhere || adapter_is_foreign(context_of(context)) ?
 		       -1 :
@@ -69,7 +72,7 @@ struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_a
 		return NULL;
 	}
 	if (error_from(dm_create(context_of(context), attr->length, attr->log_align_req,
-				 file_of(context), &dm)) != 0)
+				 dm_file_of(context), &dm)) != 0)
 		return NULL;
 	dm_fill(&dm->ib);
 	if (dm->file >= 0)
@@ -95,7 +98,7 @@ int verbs_free_dm(struct ibv_dm *ib)
 	handle = ib->handle;
 	length = (uint32_t)dm->length;
 	file = dm->file;
-	/* before its handle may be another's */
+	/* first, because dm_destroy frees the handle for others */
 	if (shown)
 		cmd_fd_show_dm(file, handle, 0);
 	error = error_from(dm_destroy(dm));

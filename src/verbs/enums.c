@@ -4,7 +4,7 @@
 
 #include "verbs/export.h"
 
-/* The texts are those of rdma-core: programs and their tests look for them. */
+/* The texts are those of rdma-core, which programs and their tests compare. */
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -102,7 +102,7 @@ VERBS_EXPORT const char *ibv_wc_status_str(enum ibv_wc_status status)
 	return text_of(texts, COUNT(texts), status);
 }
 
-/* A multiple of 2.5 Gbit/s is 0 where the four functions of rdma-core know none. */
+/* `multiple` counts 2.5 Gbit/s; 0 where rdma-core's functions have none. */
 static const struct {
 	enum ibv_rate rate;
 	int multiple;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Error - the errno conventions of verbs: what a verb that fails returns to the program, and the
- * cause for its user.
+ * Error - turns errors of the layers below into the errno conventions of verbs, with a cause.
  */
 #ifndef VERBS_ERROR_H
 #define VERBS_ERROR_H
@@ -10,13 +9,13 @@
 
 #include "base/cause.h"
 
-/* Reports the cause with its values (fmt may be NULL), sets errno to `error` and returns it. */
+/* Reports the cause with its values (`fmt` may be NULL), sets errno to `error` and returns it. */
 int error_report(int error, enum cause cause, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * Turns 0 or a -errno of the layers below, which reported the cause, into 0 or a positive errno,
- * and sets errno if there is one.
+ * Turns -errno of the layers below, which reported the cause, into errno: sets and returns it. 0
+ * stays.
  */
 static inline int error_from(int ret)
 {
@@ -25,7 +24,7 @@ static inline int error_from(int ret)
 	return -ret;
 }
 
-/* Reports that live_object_exists or live_object_remove did not find the object: ENOENT. */
+/* Reports that the program passed an object that does not exist (any more). Returns ENOENT. */
 int error_unknown_object(const char *verb);
 
 #endif

@@ -87,7 +87,7 @@ static int destroy_counters(struct ibv_counters *ib)
 	return error;
 }
 
-/* What a place of the array tells; which flows count there, they say themselves when they are created. */
+/* Chooses what an index of the counters counts. A flow names its counters when it is created. */
 static int attach_counters_point_flow(struct ibv_counters *counters,
 				      struct ibv_counter_attach_attr *attr, struct ibv_flow *flow)
 {
@@ -113,7 +113,7 @@ void flow_fill(struct verbs_context *verbs)
 {
 	verbs->ibv_create_flow = create_flow;
 	verbs->ibv_destroy_flow = destroy_flow;
-	/* Very old programs find these two where others look for the placeholders. */
+	/* In the headers of very old programs these two are at the place of the placeholders. */
 	verbs->ABI_placeholder1 = (void (*)(void))create_flow;
 	verbs->ABI_placeholder2 = (void (*)(void))destroy_flow;
 	verbs->create_counters = create_counters;

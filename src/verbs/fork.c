@@ -4,7 +4,7 @@
 #include "verbs/export.h"
 #include "verbs/undeclared.h"
 
-/* Nothing is pinned, so copy-on-write does no harm: a child's memory is its own, ours stays ours. */
+/* Nothing is pinned, so copy-on-write does no harm: parent and child each have their own memory. */
 
 VERBS_EXPORT int ibv_fork_init(void)
 {

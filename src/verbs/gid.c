@@ -42,7 +42,7 @@ int gid_index_of(struct context *context, const union ibv_gid *gid)
 	return -1;
 }
 
-/* 0, or EINVAL with errno set. */
+/* 0, or EINVAL, which errno has, too. */
 static int check_slot(uint32_t port_num, uint32_t index)
 {
 	if (port_num != DEVICE_PORT)
@@ -70,11 +70,12 @@ VERBS_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_nu
 
 	if (check_slot(port_num, index) != 0)
 		return -1;
-	*type = context_of(context)->infiniband ? GID_TYPE_SYSFS_IB_ROCE_V1 : GID_TYPE_SYSFS_ROCE_V2;
+	*type = context_of(context)->infiniband ? GID_TYPE_SYSFS_IB_ROCE_V1
+						: GID_TYPE_SYSFS_ROCE_V2;
 	return 0;
 }
 
-/* As much of an entry as the program's struct has; what is newer than ours is zero. */
+/* Copies as much of the entry as the program's struct has. Fields of newer headers become 0. */
 static void store_entry(void *to, size_t size, const struct ibv_gid_entry *entry)
 {
 	memset(to, 0, size);
@@ -113,7 +114,8 @@ VERBS_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_nu
 		return error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_query_gid_ex: flags 0x%x",
 				    flags);
 	if (!fill_entry(context_of(context), gid_index, &found))
-		return errno = ENODATA; /* an empty slot is no mistake: no cause */
+		return errno = ENODATA; /* without a cause, as an empty slot is no error of the
+					   program */
 	store_entry(entry, entry_size, &found);
 	return 0;
 }

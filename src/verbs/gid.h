@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Verbs of the GID table; the table for the other verbs.
- */
+/* GID - the GID table of a context's port, for verbs. */
 #ifndef VERBS_GID_H
 #define VERBS_GID_H
 

@@ -3,10 +3,14 @@
  * Objects by their handles: ibv_import_device(3), ibv_import_pd(3), ibv_import_mr(3),
  * ibv_import_dm(3).
  *
- * Within a process, what is imported is another struct for the same object. Another process can
- * import a device, a PD (a protection domain has no contents but what the importing process puts
- * there), device memory, which lies in the file of the context's cmd_fd, and regions: they get keys of
- * their own here, and each copy goes to the other's memory (memory/imported.h).
+ * Within a process an import is another struct for the same object. From another process these can
+ * be imported:
+ *
+ *   device          a context with the same cmd_fd
+ *   PD              empty; the importing process puts its own objects there
+ *   device memory   mapped from the file of the cmd_fd
+ *   MR              with keys of the importing process; each copy goes to the other's memory
+ *                   (memory/imported.h)
  */
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +65,7 @@ VERBS_EXPORT struct ibv_context *ibv_import_device(int fd)
 	return context;
 }
 
-/* An object that a context of this process made, and that belongs to the same cmd_fd as `context`. */
+/* Whether this process's context `maker` has the same cmd_fd as `context`. */
 static bool is_same(struct ibv_context *maker, struct ibv_context *context)
 {
 	return !adapter_is_foreign(context_of(maker)) && !context_of(context)->elsewhere &&

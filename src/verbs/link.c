@@ -16,7 +16,7 @@ bool link_is_infiniband(void)
 	return value && strcasecmp(value, "infiniband") == 0;
 }
 
-/* The address that LIDs are counted from. */
+/* The GID of the interface, which LIDs are derived from. */
 static void own_gid(struct context *context, union ibv_gid *gid)
 {
 	lock_acquire(&context->device->lock);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Link - what a program gives as an address, made into what the layers below take for one.
+ * Link - translates the addresses of programs into those of the layers below.
  *
- * On Ethernet that is the same. With VERBATIM_LINK_LAYER=infiniband programs address by LID, with or
- * without a GRH; below the verbs an address is always that of the interface (base/lid.h), so nothing
- * there knows of this mode but for the headers of datagrams.
+ * On Ethernet they are the same. With VERBATIM_LINK_LAYER=infiniband programs address by LID, with
+ * or without a GRH. Below the verbs an address is always a GID of the interface (base/lid.h). So
+ * only the headers of datagrams know of this mode there.
  */
 #ifndef VERBS_LINK_H
 #define VERBS_LINK_H
@@ -14,13 +14,13 @@
 
 #include "object/context.h"
 
-/* The mode that contexts are opened in. */
+/* Whether VERBATIM_LINK_LAYER asks for InfiniBand. */
 bool link_is_infiniband(void);
 
 /* The LID of the context's port; 0: its interface has no IPv4 address. */
 uint16_t link_lid(struct context *context);
 
-/* *resolved is the address for the layers below; false: `asked` names nobody. */
+/* Writes the address for the layers below to *resolved. False: no LID or GID leads anywhere. */
 bool link_resolve(struct context *context, const struct ibv_ah_attr *asked,
 		  struct ibv_ah_attr *resolved);
 

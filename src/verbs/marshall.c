@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Copies between the kernel's structs and those of verbs, which librdmacm used once.
+ * Copies between the kernel's structs and those of verbs. Old librdmacm versions used these
+ * functions.
  *
- * A table for each pair of structs says which fields are the same. Both sides have the same byte
- * order. A field is as long on both sides, or one byte on one side and four on the other.
+ * A table for each pair of structs lists the common fields. Their byte order is the same. Their
+ * size is the same, or one byte on one side and four on the other.
  */
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>

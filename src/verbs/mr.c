@@ -15,7 +15,7 @@
 
 #define WRITES (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
-/* NULL with errno if the PD was made before a fork: its adapter is the parent's. */
+/* NULL and errno for a PD from before a fork, whose adapter is the parent's. */
 static struct pd *own_pd(struct ibv_pd *pd)
 {
 	if (!adapter_is_foreign(context_of(pd->context)))
@@ -97,7 +97,7 @@ struct ibv_mr *verbs_alloc_null_mr(struct ibv_pd *pd)
 	return create(&spec);
 }
 
-/* What rdma-core refuses by itself; what it leaves to the kernel is check_rereg_command's. */
+/* What rdma-core itself refuses. check_rereg_command has what it leaves to the kernel. */
 static int check_rereg(int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	if (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED)
@@ -156,7 +156,7 @@ VERBS_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	return error;
 }
 
-/* One range of ibv_advise_mr, while its key is published: 0 and where it is, or an errno. */
+/* Looks up one range of ibv_advise_mr, under the hazard of its key. 0 and the address, or errno. */
 static int find_range(struct ibv_pd *pd, const struct ibv_sge *sge, bool writable, uint64_t *host)
 {
 	uint32_t access = writable ? IBV_ACCESS_LOCAL_WRITE : 0, flags = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Ops - the entries of the op tables: the names of the members of ibv_context_ops and verbs_context
- * with verbs_ before them. Those of devices and ports are in query.h.
+ * Ops - the entries of the op tables: the members of ibv_context_ops and verbs_context, with verbs_
+ * before their names. Those of devices and ports are in query.h.
  *
- * All return what the manual page of the inline function says: 0 or a positive errno, a count, or a
- * pointer, NULL with errno.
+ * Each returns what the manual page of its verb says: 0 or errno, a count, or a pointer (NULL and
+ * errno).
  */
 #ifndef VERBS_OPS_H
 #define VERBS_OPS_H
@@ -28,7 +28,7 @@ struct ibv_mw *verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int verbs_dealloc_mw(struct ibv_mw *mw);
 
 struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
-/* Sets the functions of a new one, or of an import. */
+/* Sets the functions of new or imported device memory. */
 void dm_fill(struct ibv_dm *dm);
 
 int verbs_free_dm(struct ibv_dm *dm);

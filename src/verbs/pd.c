@@ -42,7 +42,7 @@ VERBS_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	if (error)
 		live_object_add(&pd_of(pd)->live, handle);
 
-	/* what the child of a fork does to its copies is of no concern to others */
+	/* the child of a fork shares the file, and must not change the parent's entry */
 	if (!error && is_shown && !adapter_is_foreign(context))
 		cmd_fd_show_pd(context->verbs.context.cmd_fd, handle, 0);
 	if (!error)
@@ -53,7 +53,10 @@ VERBS_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 #define KNOWN_PARENT_DOMAIN                                                                        \
 	(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
 
-/* The allocators are not used: nothing that we allocate is the adapter's to read. */
+/*
+ * The program's allocators are not used: they are for memory that hardware reads, and there is
+ * none.
+ */
 struct ibv_pd *verbs_alloc_parent_domain(struct ibv_context *context,
 					 struct ibv_parent_domain_init_attr *attr)
 {

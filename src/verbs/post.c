@@ -29,7 +29,7 @@ void post_done(struct qp *qp, uint32_t from) NO_LOCK_CHECK
 	case IBV_QPS_SQE:
 		qp_flush(qp);
 		break;
-	default: /* SQD: it waits for RTS */
+	default: /* SQD: requests wait for RTS (IBA 10.3.1) */
 		break;
 	}
 	if (qp->type == IBV_QPT_UD && qp->sq.issue != qp->sq.tail)
@@ -78,8 +78,9 @@ int verbs_post_recv(struct ibv_qp *ib, struct ibv_recv_wr *wr, struct ibv_recv_w
 		return reject_receive(qp, wr, bad_wr);
 	error = rq_post(&qp->own_rq, wr, bad_wr);
 	/*
-	 * The state after the post. qp_enter_error sets it before it flushes, and both take the RQ's
-	 * lock: either the flush found our receives, or we see ERR here.
+	 * The state is read after the post. qp_enter_error sets ERR before it flushes, and post and
+	 * flush take the RQ's lock. So either the flush finds these receives, or this thread sees
+	 * ERR.
 	 */
 	if (qp_state(qp) == IBV_QPS_ERR) {
 		lock_acquire(&qp->lock);
@@ -95,7 +96,7 @@ int verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_
 	return rq_post(&srq_of(srq)->rq, wr, bad_wr);
 }
 
-/* The program gets the new rkey at once: it may send it behind the bind on the same QP. */
+/* The program gets the new rkey at once, so that it can send it after the bind on the same QP. */
 int verbs_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
 	struct ibv_send_wr *bad, wr = {

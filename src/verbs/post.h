@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Post - what ibv_post_send and the builders ibv_wr_* share.
+ * Post - the parts that ibv_post_send and the builders ibv_wr_* share. Callers hold the QP's lock.
  */
 #ifndef VERBS_POST_H
 #define VERBS_POST_H
 
 #include "object/qp.h"
 
-/* 0, or EINVAL with a cause: sends cannot be posted in this state. Caller holds the lock. */
+/* 0, or EINVAL with a cause: the QP's state takes no sends. */
 int post_check_state(const struct qp *qp);
 
 /*
- * Requests were added to the send queue from `from` on: has them carried out, or flushed, and keeps the data
- * of datagrams that have to wait. Caller holds the lock.
+ * Starts the requests that were added to the SQ from `from` on; in ERR it flushes them. Copies the
+ * data of datagrams that have to wait.
  */
 void post_done(struct qp *qp, uint32_t from);
 

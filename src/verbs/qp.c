@@ -23,7 +23,10 @@
 #define COMP_MASK_OFFERED                                                                          \
 	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS |             \
 	 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
-/* GRH, UDP, BTH, the longest extended headers and the ICRC of a RoCE packet, as Linux counts them. */
+/*
+ * Bytes of GRH, UDP, BTH, the longest extended headers and the ICRC, as Linux counts them
+ * (ib_pack.h).
+ */
 #define ROCE_HEADERS 96
 
 /* The MTU of the port (active_mtu) is the longest datagram. */
@@ -72,7 +75,7 @@ static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, stru
 		return error;
 	path = adapter_path(attr->qp_type);
 	if (attr->qp_type == IBV_QPT_RAW_PACKET && context->infiniband)
-		path = NULL; /* there is no Ethernet */
+		path = NULL; /* in this mode paths have no Ethernet address */
 	if (!path) {
 		cause_report(CAUSE_UNSUPPORTED, 0, "QP type %d", attr->qp_type);
 		return EOPNOTSUPP;
@@ -182,10 +185,11 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int a
 #define LOOK_NS	 100000ull
 
 /*
- * Programs post datagrams, ask for no completion, and destroy the QP (mckey): an adapter has sent them by then.
- * Here one may wait for what verbatimd says of its destination, a second at most (shm/retry.h).
+ * Waits until the posted datagrams are sent. Programs such as mckey post them unsignaled and
+ * destroy the QP; an adapter has sent them by then. Here a datagram may wait for verbatimd to
+ * resolve its destination, a second at most (shm/retry.h).
  */
-static void let_datagrams_leave(struct qp *qp)
+static void wait_for_datagrams(struct qp *qp)
 {
 	const struct timespec pause = { .tv_nsec = LOOK_NS };
 	bool waits = qp->type == IBV_QPT_UD;
@@ -207,27 +211,28 @@ VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	if (!live_object_remove(&qp_of(qp)->live, &qp->handle))
 		return error_unknown_object("ibv_destroy_qp");
 	/*
-	 * What the program has seen completed is acknowledged first, should another thread be about to do so: the
-	 * peer may hear of the end by other ways (a DREQ).
+	 * First acknowledges what the program has seen completed, in case another thread is about
+	 * to do so. Otherwise the peer may hear of the end in another way (a DREQ) before the
+	 * acknowledgement.
 	 */
 	adapter_catch_up(qp_of(qp));
-	let_datagrams_leave(qp_of(qp));
+	wait_for_datagrams(qp_of(qp));
 	error = -qp_destroy(qp_of(qp));
 	if (error)
 		live_object_add(&qp_of(qp)->live, qp->handle);
 	return error;
 }
 
-/* The last byte of a message is stored last, but the order of the others is memcpy's. */
+/* 0: the last byte of a message is stored last, but memcpy stores the others in any order. */
 VERBS_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
 {
 	return 0;
 }
 
 /*
- * Enhanced connection establishment: what two adapters of one vendor agree on beside the IBA's
- * attributes. We have no such options: whatever a peer offers, none is what both ends have. A vendor
- * that is not ours gets EOPNOTSUPP, which connection managers take for "without".
+ * Enhanced connection establishment: options of a vendor that two adapters agree on beside the
+ * IBA's attributes. Verbatim has none, so the common set is empty. Another vendor's options get
+ * EOPNOTSUPP, which connection managers take for "without".
  */
 VERBS_EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {

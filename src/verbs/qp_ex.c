@@ -23,15 +23,15 @@ static struct qp *qp_ex_of(struct ibv_qp_ex *ex)
 	return (struct qp *)ex;
 }
 
-/* The first error is the one that ibv_wr_complete returns. */
+/* Keeps the first error, which ibv_wr_complete returns. */
 static void fail(struct qp *qp, int error)
 {
 	if (!qp->builder_error)
 		qp->builder_error = error;
 }
 
-/* The setters of the last request are over. */
-static void end(struct qp *qp)
+/* Checks the last request once its setters are done. */
+static void end_request(struct qp *qp)
 {
 	struct wqe *wqe = qp->builder_wqe;
 	int error;
@@ -46,14 +46,14 @@ static void end(struct qp *qp)
 		sq_drop(wqe);
 }
 
-/* Begins the next request; NULL: not after an error. */
-static struct wqe *begin(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
+/* Begins the next request. NULL: an earlier one failed, or the SQ is full. */
+static struct wqe *begin_request(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
 {
 	struct qp *qp = qp_ex_of(ex);
 	struct wqe *wqe;
 	int error;
 
-	end(qp);
+	end_request(qp);
 	if (qp->builder_error)
 		return NULL;
 	error = sq_begin(qp, opcode, ex->wr_id, ex->wr_flags, &wqe);
@@ -67,12 +67,12 @@ static struct wqe *begin(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
 
 static void wr_send(struct ibv_qp_ex *ex)
 {
-	begin(ex, IBV_WR_SEND);
+	begin_request(ex, IBV_WR_SEND);
 }
 
 static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm_data)
 {
-	struct wqe *wqe = begin(ex, IBV_WR_SEND_WITH_IMM);
+	struct wqe *wqe = begin_request(ex, IBV_WR_SEND_WITH_IMM);
 
 	if (wqe)
 		wqe->imm = imm_data;
@@ -80,7 +80,7 @@ static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm_data)
 
 static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
 {
-	struct wqe *wqe = begin(ex, IBV_WR_SEND_WITH_INV);
+	struct wqe *wqe = begin_request(ex, IBV_WR_SEND_WITH_INV);
 
 	if (wqe)
 		wqe->imm = invalidate_rkey;
@@ -89,7 +89,7 @@ static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
 static struct wqe *begin_remote(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey,
 				uint64_t remote_addr)
 {
-	struct wqe *wqe = begin(ex, opcode);
+	struct wqe *wqe = begin_request(ex, opcode);
 
 	if (wqe) {
 		wqe->rkey = rkey;
@@ -140,7 +140,7 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t re
 static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
 		       const struct ibv_mw_bind_info *bind_info)
 {
-	struct wqe *wqe = begin(ex, IBV_WR_BIND_MW);
+	struct wqe *wqe = begin_request(ex, IBV_WR_BIND_MW);
 
 	if (wqe)
 		mw_prepare(wqe, mw, rkey, bind_info);
@@ -148,7 +148,7 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
 
 static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
 {
-	struct wqe *wqe = begin(ex, IBV_WR_LOCAL_INV);
+	struct wqe *wqe = begin_request(ex, IBV_WR_LOCAL_INV);
 
 	if (wqe)
 		wqe->imm = invalidate_rkey;
@@ -158,7 +158,7 @@ static void error_report(struct ibv_qp_ex *ex, const char *what)
 {
 	struct qp *qp = qp_ex_of(ex);
 
-	end(qp);
+	end_request(qp);
 	cause_report(CAUSE_UNSUPPORTED, qp->ib.qp_num, "%s", what);
 	fail(qp, EOPNOTSUPP);
 }
@@ -190,24 +190,24 @@ static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote
 
 	if (!wqe)
 		return;
-	/* Like inline data, but it fits into every request, whatever max_inline_data is. */
+	/* As inline data. 8 bytes fit into every request, whatever max_inline_data is. */
 	wqe->flags |= IBV_SEND_INLINE;
 	wqe->length = sizeof(uint64_t);
 	memcpy(wqe->inline_data, atomic_wr, sizeof(uint64_t));
 }
 
-/* Of newer headers: its place is the first behind struct ibv_qp_ex. */
+/* ibv_wr_flush of newer headers, whose pointer is the first behind our struct ibv_qp_ex. */
 static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t len,
 		     uint8_t type, uint8_t level)
 {
 	struct wqe *wqe;
 
-	/* a FETH's fields are as wide, a RETH's length has 32 bits (IBA 9.4.4.2) */
+	/* the FETH's fields have these bits; the RETH's length has 32 bits (IBA 9.4.4.2) */
 	if (!type || type & ~(COMPAT_FLUSH_GLOBAL | COMPAT_FLUSH_PERSISTENT) ||
 	    level > COMPAT_FLUSH_MR || len > UINT32_MAX) {
 		struct qp *qp = qp_ex_of(ex);
 
-		end(qp);
+		end_request(qp);
 		cause_report(CAUSE_ARGUMENT_INVALID, qp->ib.qp_num,
 			     "ibv_wr_flush: type 0x%x, level %u, %zu bytes", type, level, len);
 		fail(qp, EINVAL);
@@ -288,7 +288,7 @@ static int wr_complete(struct ibv_qp_ex *ex) NO_LOCK_CHECK
 	struct qp *qp = qp_ex_of(ex);
 	int error;
 
-	end(qp);
+	end_request(qp);
 	error = qp->builder_error;
 	if (error)
 		sq_roll_back(qp, qp->builder_start);
@@ -304,7 +304,7 @@ static void wr_abort(struct ibv_qp_ex *ex) NO_LOCK_CHECK
 	struct qp *qp = qp_ex_of(ex);
 
 	fail(qp, ECANCELED);
-	end(qp);
+	end_request(qp);
 	sq_roll_back(qp, qp->builder_start);
 	qp_building--;
 	lock_release(&qp->lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Moves of queue pairs: ibv_modify_qp(3). What depends on the device is checked here. */
+/* ibv_modify_qp(3): checks what depends on the device; object/qp_modify.c does the rest. */
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static bool gid_is_zero(const union ibv_gid *gid)
 	return !gid->global.subnet_prefix && !gid->global.interface_id;
 }
 
-/* Is there a GID at this index of the device's table? */
+/* Whether the device's GID table has a GID at this index. */
 static bool gid_index_exists(struct device *device, unsigned int index)
 {
 	bool exists;
@@ -34,7 +34,7 @@ static bool gid_index_exists(struct device *device, unsigned int index)
 	return exists;
 }
 
-/* On Ethernet an address is a GID: there are no LIDs. */
+/* On Ethernet an address vector needs a GID, as there are no LIDs (IBA annex A16). */
 static int check_av(struct qp *qp, const struct ibv_ah_attr *attr)
 {
 	if (!attr->is_global || gid_is_zero(&attr->grh.dgid)) {
@@ -52,7 +52,10 @@ static int check_av(struct qp *qp, const struct ibv_ah_attr *attr)
 	return 0;
 }
 
-/* On the wire a packet has to fit what the interface carries; shared memory does not care. */
+/*
+ * A packet of the path MTU has to fit into the interface's MTU. Between processes of a host any
+ * does.
+ */
 static int check_mtu(struct qp *qp, const struct ibv_qp_attr *attr)
 {
 	struct device *device = qp->context->device;

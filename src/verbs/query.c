@@ -20,7 +20,7 @@
 
 #undef ibv_query_port
 
-#define PORT_ATTR_COMPAT_SIZE 48 /* of programs from before port_cap_flags2 */
+#define PORT_ATTR_COMPAT_SIZE 48 /* bytes of struct ibv_port_attr before port_cap_flags2 */
 #define HCA_CLOCK_KHZ	      1000000
 
 #define CAP_FLAGS                                                                                  \
@@ -135,7 +135,7 @@ int verbs_query_device_ex(struct ibv_context *context,
 	return 0;
 }
 
-/* IPv6, UDP, BTH, XRCETH, AtomicETH, ICRC: what rxe and the kernel allow for. */
+/* Bytes of IPv6, UDP, BTH, XRCETH, AtomicETH and ICRC; rxe and the kernel reserve as many. */
 #define HEADERS (40 + 8 + 12 + 4 + 28 + 4)
 
 enum ibv_mtu query_active_mtu(uint32_t interface_mtu)
@@ -177,7 +177,7 @@ int verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_p
 	if (infiniband) {
 		all.lid = all.sm_lid = link_lid(context_of(context));
 		if (!all.lid && all.state == IBV_PORT_ACTIVE)
-			all.state = IBV_PORT_INIT; /* as while no subnet manager has given it one */
+			all.state = IBV_PORT_INIT; /* as before a subnet manager assigns a LID */
 	}
 	memset(attr, 0, attr_len);
 	memcpy(attr, &all, attr_len < sizeof(all) ? attr_len : sizeof(all));
@@ -197,7 +197,7 @@ VERBS_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port_num,
 	return verbs_query_port_compat(context, port_num, attr);
 }
 
-/* IBVERBS_1.16, after the headers that Verbatim is built with. */
+/* Of IBVERBS_1.16, which is newer than the headers of Debian 12. */
 VERBS_EXPORT int ibv_query_port_speed(struct ibv_context *context, uint32_t port_num,
 				      uint64_t *port_speed);
 
@@ -209,7 +209,7 @@ int ibv_query_port_speed(struct ibv_context *context, uint32_t port_num, uint64_
 	return 0;
 }
 
-/* The clock of completion timestamps, as one number of nanoseconds: a raw clock has no seconds. */
+/* The clock of completion timestamps, as nanoseconds in tv_nsec: a raw clock has no seconds. */
 int verbs_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
 {
 	uint32_t asked = values->comp_mask;

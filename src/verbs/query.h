@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Verbs that ask what a device and its port are like: the entries of the op tables.
- */
+/* Query - verbs that query a device and its port: entries of the op tables. */
 #ifndef VERBS_QUERY_H
 #define VERBS_QUERY_H
 
@@ -19,7 +17,7 @@ int verbs_query_port_compat(struct ibv_context *context, uint8_t port_num,
 			    struct _compat_ibv_port_attr *attr);
 int verbs_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
 
-/* The largest MTU of IB that fits into an interface's, headers of RoCEv2 included. */
+/* The largest IB MTU whose packets, with the headers of RoCEv2, fit into `interface_mtu` bytes. */
 enum ibv_mtu query_active_mtu(uint32_t interface_mtu);
 
 #endif

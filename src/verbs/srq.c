@@ -25,7 +25,7 @@ static struct ibv_srq *create(struct ibv_context *context, struct ibv_pd *pd, vo
 	return &srq->ib;
 }
 
-/* It is complete; or NULL. */
+/* Registers a complete SRQ among the live objects. NULL stays NULL. */
 static struct ibv_srq *announce(struct ibv_srq *srq)
 {
 	if (srq)
@@ -78,7 +78,7 @@ struct ibv_srq *verbs_create_srq_ex(struct ibv_context *context, struct ibv_srq_
 		return announce(srq);
 	if (xrc_add_srq(xrcd_of(attr->xrcd), srq_of(srq), cq_of(attr->cq)) == 0)
 		return announce(srq);
-	srq_of(srq)->type = IBV_SRQT_BASIC; /* nothing of the domain's is to be undone */
+	srq_of(srq)->type = IBV_SRQT_BASIC; /* so that srq_destroy leaves the domain alone */
 	srq_destroy(srq_of(srq));
 	errno = ENOMEM;
 	return NULL;
@@ -115,7 +115,7 @@ VERBS_EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 	return error;
 }
 
-/* Basic SRQs have no number that a peer could name. */
+/* Only SRQs of an XRC domain have a number that a peer can name. */
 int verbs_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num)
 {
 	if (srq_of(srq)->type == IBV_SRQT_XRC) {

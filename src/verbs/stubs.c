@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Four kinds: entries of the op table, exported names of newer rdma-core, those of before 2007, and
- * the private interface to provider libraries.
+ * Four kinds of stubs: entries of the op table, exported names of newer rdma-core, exported names
+ * of before 2007, and the private interface of rdma-core's provider libraries.
  */
 #include "verbs/stubs.h"
 
@@ -16,9 +16,9 @@
 #include "verbs/undeclared.h"
 
 /*
- * Each STUB_ macro defines one exported function that ignores its arguments and fails as its
- * callers expect. A name that <infiniband/verbs.h> may declare has a stub of another name, which
- * VERBS_VERSION exports as it.
+ * A STUB_ macro defines one exported function, which ignores its arguments and fails as its callers
+ * expect. Where <infiniband/verbs.h> may declare the name, the stub has another name, and
+ * VERBS_VERSION exports it.
  */
 #define STUB(type, name, ...)                                                                      \
 	VERBS_EXPORT type name(void);                                                              \
@@ -27,10 +27,10 @@
 		__VA_ARGS__                                                                        \
 	}
 
-/* int: the error itself */
+/* int: returns the errno */
 #define STUB_ERRNO(name) STUB(int, name, return EOPNOTSUPP;)
 
-/* int: -1 and errno, where a positive number would be a count or a descriptor */
+/* int: -1 and errno, where a positive result is a count or a descriptor */
 #define STUB_MINUS_ONE(name) STUB(int, name, errno = EOPNOTSUPP; return -1;)
 
 /* pointer: NULL and errno */
@@ -38,7 +38,7 @@
 
 #define STUB_NOTHING(name) STUB(void, name, )
 
-/* Entries of the op table. They report a cause, as all verbs that fail do. */
+/* Entries of the op table, which report a cause, as all failing verbs do */
 
 static int not_supported(const char *verb)
 {
@@ -111,10 +111,10 @@ void stubs_fill(struct verbs_context *verbs)
 }
 
 /*
- * Exported names that rdma-core got after version 44.
+ * Exported names of rdma-core since version 45.
  *
- * Their callers take EOPNOTSUPP for "this device cannot". To implement one, remove its line here
- * and define it elsewhere under its plain name. The map has it already.
+ * Callers take EOPNOTSUPP for "the device cannot". To implement one, remove its line here and
+ * define it elsewhere under its plain name. The map has it already.
  */
 #define NEWER(stub, name, node) stub(newer_##name) VERBS_VERSION(newer_##name, name, "@@" node)
 
@@ -143,8 +143,8 @@ NEWER(STUB_ERRNO, ibv_set_err_comp_cntr, "IBVERBS_1.18");
 /*
  * The names of IBVERBS_1.0, whose structs had another layout before 2007, and one of 1.1.
  *
- * No program that is still built binds to them. A very old program starts with them, and gets an
- * error: the first thing that it asks for, the list of devices, is empty.
+ * Programs built since then do not bind to them. An older program starts, and finds an empty list
+ * of devices.
  */
 
 #define OLD(stub, name) stub(old_##name) VERBS_VERSION(old_##name, ibv_##name, "@IBVERBS_1.0")
@@ -198,25 +198,25 @@ OLD(STUB_ERRNO, query_srq);
 OLD(STUB_NULL, reg_mr);
 OLD(STUB_ERRNO, resize_cq);
 
-/* Providers of before 2010 registered themselves with this. */
+/* Provider libraries of before 2010 register themselves with this. */
 STUB_NOTHING(old_register_driver)
 VERBS_VERSION(old_register_driver, ibv_register_driver, "@IBVERBS_1.1");
 
 /*
  * The private interface between rdma-core's libibverbs and its provider libraries.
  *
- * Programs load provider libraries (perftest needs libmlx5 and libefa), and those bind all of these
- * names. On Verbatim's devices next to none is ever called. Providers register themselves from
- * constructors. Verbatim ignores them: it has its own devices.
+ * Programs link provider libraries (perftest: libmlx5 and libefa), which bind all of these names.
+ * Their constructors register drivers, which Verbatim ignores, as it has its own devices. Other
+ * calls hardly occur.
  */
 
-/* One more node in which private_<name> is called <name>. */
+/* Exports private_<name> as <name> in one more node. */
 #define ALSO(name, number)                                                                         \
 	extern VERBS_EXPORT __typeof__(private_##name) name##_##number                             \
 		__attribute__((alias("private_" #name)));                                          \
 	VERBS_VERSION(name##_##number, name, "@IBVERBS_PRIVATE_" #number)
 
-/* The nodes that have private_<name>, from the one where it first appeared. */
+/* The nodes of private_<name>, from its first one on. */
 #define NODES_64(name)                                                                             \
 	VERBS_VERSION(private_##name, name, "@@IBVERBS_PRIVATE_64");                               \
 	ALSO(name, 65)
@@ -316,7 +316,7 @@ SINCE_34(STUB_NULL, verbs_open_device);
 SINCE_34(STUB_NOTHING, verbs_set_ops);
 SINCE_34(STUB_NOTHING, verbs_uninit_context);
 
-/* A provider's permission to destroy objects of a device that is gone. Providers may write it. */
+/* A variable that providers may write: whether objects of a removed device may be destroyed. */
 VERBS_EXPORT bool private_verbs_allow_disassociate_destroy;
 NODES_34(verbs_allow_disassociate_destroy);
 
@@ -330,7 +330,7 @@ NODES_34(__ioctl_final_num_attrs);
 VERBS_EXPORT const char *private_ibv_wr_opcode_str(enum ibv_wr_opcode opcode);
 const char *private_ibv_wr_opcode_str(enum ibv_wr_opcode opcode)
 {
-	/* those that no QP has here */
+	/* opcodes that no QP has here */
 	if (opcode == IBV_WR_TSO || opcode == IBV_WR_DRIVER1)
 		return opcode == IBV_WR_TSO ? "TSO" : "DRIVER1";
 	return (unsigned int)opcode < OPCODES && opcodes[opcode].name ? opcodes[opcode].name
@@ -338,7 +338,7 @@ const char *private_ibv_wr_opcode_str(enum ibv_wr_opcode opcode)
 }
 NODES_34(ibv_wr_opcode_str);
 
-/* The one that is real: its definition has the default version, this one the others. */
+/* This one works: gid.c defines it with the default version, and this adds the others. */
 #pragma weak ibv_query_gid_type
 VERBS_EXPORT int private_ibv_query_gid_type(struct ibv_context *context, uint8_t port_num,
 					    unsigned int index, int *type);

@@ -12,7 +12,7 @@
 #include "base/identity.h"
 #include "verbs/export.h"
 
-/* SYSFS_PATH is rdma-core's own variable: trees that programs are tested with. */
+/* SYSFS_PATH is a variable of rdma-core, which tests of programs set to another tree. */
 VERBS_EXPORT const char *ibv_get_sysfs_path(void)
 {
 	static char path[PATH_MAX] = "/sys";
@@ -27,7 +27,7 @@ VERBS_EXPORT const char *ibv_get_sysfs_path(void)
 	return path;
 }
 
-/* The bytes of the file without its newline; how many, or -1. */
+/* Reads the file without its newline. Returns the bytes, or -1. */
 static int read_file(const char *dir, const char *file, char *buf, size_t size)
 {
 	char path[PATH_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Undeclared - exported names that no header of rdma-core's development package declares.
+ * Undeclared - exported names that no header of rdma-core declares.
  */
 #ifndef VERBS_UNDECLARED_H
 #define VERBS_UNDECLARED_H
@@ -17,7 +17,7 @@ struct ib_uverbs_qp_attr;
 int ibv_dontfork_range(void *base, size_t size);
 int ibv_dofork_range(void *base, size_t size);
 
-/* What a kernel says of a device (sysfs.c) */
+/* Files of sysfs (sysfs.c) */
 const char *ibv_get_sysfs_path(void);
 int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);
 
@@ -27,7 +27,7 @@ void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *dst, struct ib_uverbs_qp_att
 void ibv_copy_path_rec_from_kern(struct ibv_sa_path_rec *dst, struct ib_user_path_rec *src);
 void ibv_copy_path_rec_to_kern(struct ib_user_path_rec *dst, struct ibv_sa_path_rec *src);
 
-/* The kind of a GID (gid.c): ibv_devinfo and pyverbs use it. 0, or -1 and errno. */
+/* The type of a GID (gid.c), for ibv_devinfo and pyverbs. 0, or -1 and errno. */
 enum gid_type_sysfs {
 	GID_TYPE_SYSFS_IB_ROCE_V1,
 	GID_TYPE_SYSFS_ROCE_V2,
