@@ -220,7 +220,7 @@ static int make_tables(void)
  * next device that the child opens makes an adapter of its own. Nothing here allocates or frees
  * (base/fork_free.h).
  */
-static void in_child(void) NO_LOCK_CHECK
+static void in_child(void)
 {
 	migrate_in_child();
 	contexts_reset_after_fork();

@@ -79,10 +79,11 @@ bool contexts_is_foreign(const struct context *context)
 	return context->adapter_generation != generation;
 }
 
-void contexts_reset_after_fork(void) NO_LOCK_CHECK
+void contexts_reset_after_fork(void)
 {
 	generation++;
-	lock_init(&contexts_lock);
+	lock_acquire_in_child(&contexts_lock);
 	list_init(&contexts);
 	arena = NULL;
+	lock_release(&contexts_lock);
 }

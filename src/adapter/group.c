@@ -281,11 +281,12 @@ void group_attach_again(void)
 	lock_release(&group_lock);
 }
 
-void group_reset_after_fork(void) NO_LOCK_CHECK
+void group_reset_after_fork(void)
 {
-	lock_init(&group_lock);
+	lock_acquire_in_child(&group_lock);
 	memset(attachments, 0, sizeof(attachments));
 	memset(cache, 0, sizeof(cache));
 	any_wanted = false;
 	ctl = NULL;
+	lock_release(&group_lock);
 }

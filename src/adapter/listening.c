@@ -179,13 +179,14 @@ void listening_on_last_look(bool found)
 	finds = 0;
 }
 
-void listening_reset_after_fork(void) NO_LOCK_CHECK
+void listening_reset_after_fork(void)
 {
-	lock_init(&listen_lock);
+	lock_acquire_in_child(&listen_lock);
 	state = LISTENS;
 	epoll = -1;
 	stream = 0;
 	sending = 0;
 	finds = 0;
 	finds_needed = FINDS_MIN;
+	lock_release(&listen_lock);
 }

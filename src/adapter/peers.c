@@ -529,9 +529,9 @@ uint32_t peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t 
 	return found;
 }
 
-void peers_reset_after_fork(void) NO_LOCK_CHECK
+void peers_reset_after_fork(void)
 {
-	lock_init(&links_lock);
+	lock_acquire_in_child(&links_lock);
 	active_count = 0;
 	for (uint32_t slot = 0; slot < SLOT_COUNT; slot++)
 		links[slot] = NULL;
@@ -541,4 +541,5 @@ void peers_reset_after_fork(void) NO_LOCK_CHECK
 	any_wanted = false;
 	own_arena = NULL;
 	ctl = NULL;
+	lock_release(&links_lock);
 }

@@ -357,11 +357,13 @@ void port_open_all(struct context *context)
 		}
 }
 
-void port_open_reset_after_fork(void) NO_LOCK_CHECK
+void port_open_reset_after_fork(void)
 {
+	lock_acquire_in_child(&port_table_lock);
 	datagrams = false;
 	memset(failures, 0, sizeof(failures));
 	memset(questions, 0, sizeof(questions));
 	ask_ns = PORT_OPEN_NEVER;
 	ctl = NULL;
+	lock_release(&port_table_lock);
 }

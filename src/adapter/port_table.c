@@ -185,11 +185,12 @@ void port_table_close(struct port *port, struct wire_port *wire)
 	lock_release(&port_table_lock);
 }
 
-void port_table_reset_after_fork(void) NO_LOCK_CHECK
+void port_table_reset_after_fork(void)
 {
 	lock_init(&port_table_lock);
-	lock_init(&watch_lock);
+	lock_acquire_in_child(&watch_lock);
 	listening = true;
+	lock_release(&watch_lock);
 	for (int i = 0; i < PORT_TABLE_MAX; i++) {
 		struct wire_port *wire = port_table[i].wire;
 

@@ -115,7 +115,7 @@ void adapter_progress(void)
 		offer_processor(now);
 }
 
-void adapter_catch_up(struct qp *qp) NO_LOCK_CHECK
+void adapter_catch_up(struct qp *qp)
 {
 	struct link *link = NULL;
 

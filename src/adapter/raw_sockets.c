@@ -86,16 +86,16 @@ int raw_sockets_open(struct qp *qp)
 	return epoll_ctl(port_table_epoll(), EPOLL_CTL_ADD, event.data.fd, &event) < 0 ? errno : 0;
 }
 
-int raw_sockets_progress(void) NO_LOCK_CHECK /* qp_find_locked locked it */
+int raw_sockets_progress(void)
 {
 	uint32_t count = atomic_load_explicit(&raw_sockets_count, memory_order_acquire);
 	int got = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t qpn = atomic_load_explicit(&entries[i].qpn, memory_order_acquire);
-		struct qp *qp = qpn ? qp_find_locked(qpn) : NULL;
+		struct qp *qp;
 
-		if (!qp)
+		if (!qpn || !qp_find_locked(qpn, &qp))
 			continue;
 		if (qp->type == IBV_QPT_RAW_PACKET)
 			got += raw_progress(qp);
@@ -106,13 +106,14 @@ int raw_sockets_progress(void) NO_LOCK_CHECK /* qp_find_locked locked it */
 }
 
 /* The sockets are the parent's; its QPs are dead here. */
-void raw_sockets_reset_after_fork(void) NO_LOCK_CHECK
+void raw_sockets_reset_after_fork(void)
 {
-	lock_init(&entries_lock);
+	lock_acquire_in_child(&entries_lock);
 	for (uint32_t i = 0; i < raw_sockets_count; i++) {
 		if (entries[i].qpn)
 			close(entries[i].fd);
 		entries[i].qpn = 0;
 	}
 	raw_sockets_count = 0;
+	lock_release(&entries_lock);
 }

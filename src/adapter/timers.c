@@ -56,13 +56,14 @@ void timers_drain_roce(void)
 	lock_release(&roce_lock);
 }
 
-void timers_reset_after_fork(void) NO_LOCK_CHECK
+void timers_reset_after_fork(void)
 {
 	if (retry_timer >= 0)
 		close(retry_timer);
 	if (roce_timer >= 0)
 		close(roce_timer);
 	retry_timer = roce_timer = -1;
-	lock_init(&roce_lock);
+	lock_acquire_in_child(&roce_lock);
 	roce_timer_ns = TRANSPORT_NEVER;
+	lock_release(&roce_lock);
 }

@@ -35,7 +35,7 @@ static void rest(void)
 #endif
 }
 
-static bool spin(struct lock *lock) NO_LOCK_CHECK
+static bool spin(struct lock *lock) TRY_ACQUIRES(lock)
 {
 	for (int i = 0; i < SPINS; i++) {
 		if (!atomic_load_explicit(&lock->taken, memory_order_relaxed) && lock_try(lock))
@@ -45,7 +45,7 @@ static bool spin(struct lock *lock) NO_LOCK_CHECK
 	return false;
 }
 
-void lock_wait(struct lock *lock) NO_LOCK_CHECK
+void lock_wait(struct lock *lock)
 {
 	struct timespec look_again = { .tv_nsec = LOOK_AGAIN_NS };
 	int error = errno;

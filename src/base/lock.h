@@ -11,6 +11,9 @@
  * Either the releaser's load comes after that membarrier and sees the sleeper, or its store came before
  * and the sleeper sees the lock free. Without membarrier the sleeper reads `taken` each millisecond.
  *
+ * REQUIRES stands at the prototype of a function if its callers know the lock by the same name. If
+ * they do not (tq->qp->lock), it stands at the definition, and checks only what the function calls.
+ *
  * Not recursive. The memory of a lock outlives the release by the last thread that took it: objects
  * are freed only after their users are gone (object/qp_table.c, shm/link.c). The order in which
  * locks are taken is in ARCHITECTURE.md.
@@ -27,12 +30,13 @@
 #else
 #define LOCK_ATTR(x)
 #endif
-#define GUARDED_BY(l)  LOCK_ATTR(guarded_by(l))
-#define REQUIRES(...)  LOCK_ATTR(requires_capability(__VA_ARGS__))
-#define ACQUIRES(...)  LOCK_ATTR(acquire_capability(__VA_ARGS__))
-#define RELEASES(...)  LOCK_ATTR(release_capability(__VA_ARGS__))
-#define EXCLUDES(...)  LOCK_ATTR(locks_excluded(__VA_ARGS__))
-#define NO_LOCK_CHECK  LOCK_ATTR(no_thread_safety_analysis)
+#define GUARDED_BY(l)     LOCK_ATTR(guarded_by(l))
+#define REQUIRES(...)     LOCK_ATTR(requires_capability(__VA_ARGS__))
+#define ACQUIRES(...)     LOCK_ATTR(acquire_capability(__VA_ARGS__))
+#define TRY_ACQUIRES(...) LOCK_ATTR(try_acquire_capability(true, __VA_ARGS__)) /* held if true */
+#define RELEASES(...)     LOCK_ATTR(release_capability(__VA_ARGS__))
+#define EXCLUDES(...)     LOCK_ATTR(locks_excluded(__VA_ARGS__))
+#define NO_LOCK_CHECK     LOCK_ATTR(no_thread_safety_analysis)
 
 struct LOCK_ATTR(capability("mutex")) lock {
 	_Atomic uint32_t taken;	   /* 0 or 1; the futex */
@@ -42,7 +46,7 @@ struct LOCK_ATTR(capability("mutex")) lock {
 #define LOCK_INITIALIZER { 0, 0 }
 
 /* The slow halves, in lock.c. */
-void lock_wait(struct lock *lock);
+void lock_wait(struct lock *lock) ACQUIRES(lock);
 void lock_wake(struct lock *lock);
 
 static inline void lock_init(struct lock *lock)
@@ -51,13 +55,24 @@ static inline void lock_init(struct lock *lock)
 	atomic_init(&lock->sleepers, 0);
 }
 
+/*
+ * Takes a lock in the child of a fork, whatever state the fork found it in: the child has one thread,
+ * so nothing here holds the lock or waits for it. What it guards may be half changed; the caller
+ * brings that into a known state and releases the lock.
+ */
+static inline void lock_acquire_in_child(struct lock *lock) ACQUIRES(lock)
+	NO_LOCK_CHECK /* what the analysis takes for granted */
+{
+	atomic_init(&lock->taken, 1);
+	atomic_init(&lock->sleepers, 0);
+}
+
 static inline void lock_fini(struct lock *lock)
 {
 	(void)lock;
 }
 
-static inline bool lock_try(struct lock *lock) LOCK_ATTR(try_acquire_capability(true, lock))
-	NO_LOCK_CHECK
+static inline bool lock_try(struct lock *lock) TRY_ACQUIRES(lock)
 {
 	uint32_t none = 0;
 
@@ -65,13 +80,14 @@ static inline bool lock_try(struct lock *lock) LOCK_ATTR(try_acquire_capability(
 						       memory_order_relaxed);
 }
 
-static inline void lock_acquire(struct lock *lock) ACQUIRES(lock) NO_LOCK_CHECK
+static inline void lock_acquire(struct lock *lock) ACQUIRES(lock)
 {
 	if (__builtin_expect(!lock_try(lock), 0))
 		lock_wait(lock);
 }
 
-static inline void lock_release(struct lock *lock) RELEASES(lock) NO_LOCK_CHECK
+static inline void lock_release(struct lock *lock) RELEASES(lock)
+	NO_LOCK_CHECK /* what the analysis takes for granted */
 {
 	atomic_store_explicit(&lock->taken, 0, memory_order_release);
 	atomic_signal_fence(memory_order_seq_cst); /* LOCK: in this order */

@@ -19,7 +19,7 @@ void local_fail(struct qp *qp, struct local_failure *failure, uint32_t seq, enum
 	local_complete_failed(qp, failure);
 }
 
-bool local_complete_failed(struct qp *qp, struct local_failure *failure) NO_LOCK_CHECK
+bool local_complete_failed(struct qp *qp, struct local_failure *failure) REQUIRES(qp->lock)
 {
 	if (!failure->pending || qp->sq.head + 1 != qp->sq.issue)
 		return false;

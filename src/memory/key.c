@@ -35,14 +35,15 @@ int key_table_init(void *arena)
 	return 0;
 }
 
-void key_table_reset_after_fork(void) NO_LOCK_CHECK
+void key_table_reset_after_fork(void)
 {
-	lock_init(&lock);
+	lock_acquire_in_child(&lock);
 	table = NULL;
 	fifo_head = fifo_tail = 0;
 	fresh = 1;
 	chances_left = 0;
 	epoch++;
+	lock_release(&lock);
 }
 
 uint32_t key_epoch(void)

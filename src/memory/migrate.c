@@ -549,8 +549,9 @@ void migrate_in_parent(void)
 	errno = saved;
 }
 
-void migrate_in_child(void) NO_LOCK_CHECK
+void migrate_in_child(void)
 {
+	lock_acquire_in_child(&migrate_lock);
 	move_restore_in_child(copies, copy_count);
 	for (unsigned i = 0; i < range_count; i++)
 		drop_aside(&ranges[i]);
@@ -562,5 +563,5 @@ void migrate_in_child(void) NO_LOCK_CHECK
 		atomic_store(&requests[i], 0);
 	atomic_store(&due, false);
 	atomic_store(&waiting, 0);
-	lock_init(&migrate_lock);
+	lock_release(&migrate_lock);
 }

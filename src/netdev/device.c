@@ -38,12 +38,13 @@ static struct known {
 	time_t second; /* when */
 } known[KNOWN] GUARDED_BY(known_lock);
 
-void device_reset_after_fork(void) NO_LOCK_CHECK
+void device_reset_after_fork(void)
 {
-	lock_init(&table_lock);
+	lock_acquire_in_child(&table_lock);
 	lock_init(&known_lock);
 	for (int i = 0; i < table_count; i++)
 		lock_init(&table[i]->lock);
+	lock_release(&table_lock);
 }
 
 void device_get(struct device *device)

@@ -72,7 +72,7 @@ bool live_object_remove(struct live_object *node, const uint32_t *handle)
 	return removed;
 }
 
-void live_object_reset_after_fork(void) NO_LOCK_CHECK
+void live_object_reset_after_fork(void)
 {
 	lock_init(&lock);
 }

@@ -23,15 +23,16 @@ static struct lock lock = LOCK_INITIALIZER;
 static struct list windows GUARDED_BY(lock) = { &windows, &windows };
 static struct mw *by_index[ARENA_KEYS] GUARDED_BY(lock);
 
-void mw_reset_after_fork(void) NO_LOCK_CHECK
+void mw_reset_after_fork(void)
 {
 	struct list *pos, *after;
 
-	lock_init(&lock);
+	lock_acquire_in_child(&lock);
 	list_for_each_safe(pos, after, &windows) {
 		by_index[list_entry(pos, struct mw, link)->index] = NULL;
 		list_del(pos);
 	}
+	lock_release(&lock);
 }
 
 int mw_create(struct pd *pd, enum ibv_mw_type type, struct mw **out)

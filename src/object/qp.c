@@ -232,6 +232,18 @@ static void settle_events(struct qp *qp)
 	acknowledge_wait(&qp->ib.mutex, &qp->ib.cond, &qp->ib.events_completed, reported);
 }
 
+/* The XRC_RECV QP with this number, if it is of the domain, locked. */
+static bool find_target(uint32_t qpn, const struct xrcd *xrcd, struct qp **qp)
+	TRY_ACQUIRES((*qp)->lock)
+{
+	if (!qp_find_locked(qpn, qp))
+		return false;
+	if ((*qp)->type == IBV_QPT_XRC_RECV && (*qp)->domain == xrcd->domain)
+		return true;
+	qp_unlock(*qp);
+	return false;
+}
+
 int qp_open(struct context *context, struct xrcd *xrcd, uint32_t qpn, void *qp_context,
 	    struct qp **handle)
 {
@@ -241,12 +253,7 @@ int qp_open(struct context *context, struct xrcd *xrcd, uint32_t qpn, void *qp_c
 		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "a handle of QP 0x%06x", qpn);
 		return -ENOMEM;
 	}
-	qp = qp_find_locked(qpn);
-	if (qp && (qp->type != IBV_QPT_XRC_RECV || qp->domain != xrcd->domain)) {
-		qp_unlock(qp);
-		qp = NULL;
-	}
-	if (!qp) {
+	if (!find_target(qpn, xrcd, &qp)) {
 		cause_report(CAUSE_ARGUMENT_INVALID, qpn, "it is no XRC_RECV QP of this domain");
 		free(new);
 		return -EINVAL;

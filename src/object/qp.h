@@ -173,19 +173,19 @@ void qp_table_turn(uint32_t by);
 void qp_table_reset_after_fork(void);
 
 /*
- * The QP with this number, locked; NULL if there is none. Any thread, without locks of QPs held.
- * A QP that is being destroyed is not found, and is not freed while it is locked.
+ * Finds the QP with this number and locks it; false if there is none. Any thread, without locks of
+ * QPs held. A QP that is being destroyed is not found, and is not freed while it is locked.
  */
-struct qp *qp_find_locked(uint32_t qpn) NO_LOCK_CHECK;
+bool qp_find_locked(uint32_t qpn, struct qp **qp) TRY_ACQUIRES((*qp)->lock);
 
-static inline void qp_unlock(struct qp *qp) NO_LOCK_CHECK
+static inline void qp_unlock(struct qp *qp) RELEASES(qp->lock)
 {
 	lock_release(&qp->lock);
 }
 
 /*
- * Calls visit for each QP of the process, locked, until it returns false. Visit does not create or
- * destroy QPs, nor does anybody else meanwhile. No lock of a QP may be held.
+ * Calls visit, which REQUIRES(qp->lock), for each QP of the process until it returns false. Visit
+ * does not create or destroy QPs, nor does anybody else meanwhile. No lock of a QP may be held.
  */
 void qp_visit(bool (*visit)(struct qp *qp, void *arg), void *arg);
 

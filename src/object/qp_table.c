@@ -72,11 +72,11 @@ void qp_table_turn(uint32_t by)
 }
 
 /* The only thread of the child. Other threads of the parent may have held any of the locks. */
-void qp_table_reset_after_fork(void) NO_LOCK_CHECK
+void qp_table_reset_after_fork(void)
 {
 	struct list *pos;
 
-	lock_init(&table.lock);
+	lock_acquire_in_child(&table.lock);
 	list_for_each(pos, &table.all)
 	{
 		struct qp *qp = list_entry(pos, struct qp, link);
@@ -97,6 +97,7 @@ void qp_table_reset_after_fork(void) NO_LOCK_CHECK
 	xrc_reset_after_fork();
 	table.entries = NULL;
 	table.free_count = 0;
+	lock_release(&table.lock);
 }
 
 bool qp_table_is_orphan(const struct qp *qp)
@@ -194,22 +195,24 @@ void qp_table_free(struct qp *qp)
 	lock_release(&table.lock);
 }
 
-struct qp *qp_find_locked(uint32_t qpn) NO_LOCK_CHECK
+bool qp_find_locked(uint32_t qpn, struct qp **out)
 {
 	uint32_t index = qpn & (ARENA_QPS - 1);
 	struct qp *qp;
 
 	if (qpn >> ARENA_QP_BITS != table.slot)
-		return NULL;
+		return false;
 	/* Pair QPTABLE. */
 	qp = atomic_load_explicit(&table.live[index], memory_order_acquire);
 	if (!qp)
-		return NULL;
+		return false;
 	lock_acquire(&qp->lock);
-	if (qp->alive && qp->index == index)
-		return qp;
+	if (qp->alive && qp->index == index) {
+		*out = qp;
+		return true;
+	}
 	lock_release(&qp->lock);
-	return NULL;
+	return false;
 }
 
 void qp_visit(bool (*visit)(struct qp *qp, void *arg), void *arg)

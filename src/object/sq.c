@@ -298,7 +298,7 @@ static void check_drained(struct qp *qp)
 		qp_raise(qp, IBV_EVENT_SQ_DRAINED);
 }
 
-void sq_retire(struct qp *qp) NO_LOCK_CHECK
+void sq_retire(struct qp *qp) REQUIRES(qp->lock)
 {
 	struct sq *sq = &qp->sq;
 	enum ibv_qp_state state = qp_state(qp);

@@ -137,16 +137,17 @@ void xrc_domain_put(struct xrc_domain *domain)
 		free(domain);
 }
 
-void xrc_reset_after_fork(void) NO_LOCK_CHECK
+void xrc_reset_after_fork(void)
 {
 	struct list *pos, *after;
 
-	lock_init(&lock);
+	lock_acquire_in_child(&lock);
 	/* what is still destroyed of them must not reach into the child's own list */
 	list_for_each_safe(pos, after, &domains)
 		list_init(pos);
 	list_init(&domains);
 	memset(&srqs, 0, sizeof(srqs));
+	lock_release(&lock);
 }
 
 int xrc_add_srq(struct xrcd *xrcd, struct srq *srq, struct cq *cq)
@@ -168,8 +169,7 @@ int xrc_add_srq(struct xrcd *xrcd, struct srq *srq, struct cq *cq)
 	return 0;
 }
 
-/* qp_visit locked it. */
-static bool take_away(struct qp *qp, void *arg) NO_LOCK_CHECK
+static bool take_away(struct qp *qp, void *arg) REQUIRES(qp->lock)
 {
 	if (qp->type != IBV_QPT_XRC_RECV || qp->srq != arg)
 		return true;

@@ -191,8 +191,9 @@ enum wire_result burst_send(struct burst *burst, uint32_t *unsent)
 	return result;
 }
 
-void burst_reset_after_fork(void) NO_LOCK_CHECK
+void burst_reset_after_fork(void)
 {
-	lock_init(&pool_lock);
+	lock_acquire_in_child(&pool_lock);
 	pool = NULL;
+	lock_release(&pool_lock);
 }

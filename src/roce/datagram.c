@@ -197,9 +197,9 @@ struct delivery {
 static void deliver_to(uint32_t qpn, void *arg)
 {
 	const struct delivery *delivery = arg;
-	struct qp *qp = qp_find_locked(qpn);
+	struct qp *qp;
 
-	if (!qp) {
+	if (!qp_find_locked(qpn, &qp)) {
 		roce_on_unknown_qp(qpn);
 		return;
 	}

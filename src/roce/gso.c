@@ -150,8 +150,9 @@ void gso_on_repeated_read(struct roce_qp *tq, uint32_t psn)
 		watch->strikes = 0;
 }
 
-void gso_reset_after_fork(void) NO_LOCK_CHECK
+void gso_reset_after_fork(void)
 {
+	lock_acquire_in_child(&destinations_lock);
 	destination_count = 0;
-	lock_init(&destinations_lock);
+	lock_release(&destinations_lock);
 }

@@ -16,7 +16,7 @@
 
 /* Puts a verdict that is not VERDICT_OK into effect, for the packet with this PSN. */
 static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, uint32_t psn)
-	NO_LOCK_CHECK
+	REQUIRES(tq->qp->lock)
 {
 	struct qp *qp = tq->qp;
 	const struct reaction *reaction = reaction_of(qp, verdict);
@@ -37,7 +37,7 @@ static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, ui
 		counter_add(COUNTER_REFUSED);
 		reaction_begin(qp, reaction, cause, &request);
 		transmit_owed(tq); /* what is owed for earlier requests */
-		reaction_end(qp, reaction, cause);
+		reaction_end(tq->qp, reaction, cause);
 	} else if (!qp_is_reliable(qp) && reaction->ends_message) {
 		counter_add(COUNTER_DROPPED);
 		reaction_drop(qp, cause, &request);
@@ -351,6 +351,7 @@ static void pass(struct roce_qp *tq, const struct packet *packet,
 }
 
 static void execute(struct roce_qp *tq, const struct packet *packet, const struct packet_opcode *op)
+	REQUIRES(tq->qp->lock)
 {
 	enum cause cause = CAUSE_NONE;
 	enum verdict verdict;
@@ -365,7 +366,7 @@ static void execute(struct roce_qp *tq, const struct packet *packet, const struc
 									      packet->psn);
 }
 
-void responder_settle(struct roce_qp *tq)
+void responder_settle(struct roce_qp *tq) REQUIRES(tq->qp->lock)
 {
 	enum cause cause;
 	enum verdict verdict;
@@ -420,6 +421,7 @@ static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
  * one that is not higher than the last shows that the requester went back, and the gap is there again.
  */
 static void on_out_of_sequence(struct roce_qp *tq, const struct packet *packet)
+	REQUIRES(tq->qp->lock)
 {
 	counter_add(COUNTER_OUT_OF_SEQUENCE);
 	if (!tq->nak_sent || packet_psn_diff(packet->psn, tq->out_of_sequence_psn) <= 0)
@@ -428,6 +430,7 @@ static void on_out_of_sequence(struct roce_qp *tq, const struct packet *packet)
 }
 
 static void on_reliable(struct roce_qp *tq, const struct packet *packet, const struct packet_opcode *op)
+	REQUIRES(tq->qp->lock)
 {
 	int32_t distance = packet_psn_diff(packet->psn, tq->expected_psn);
 
@@ -441,7 +444,7 @@ static void on_reliable(struct roce_qp *tq, const struct packet *packet, const s
 
 /* IBA 9.8.2.2.2: after a gap the next FIRST or ONLY is accepted, whatever its PSN. */
 static void on_unreliable(struct roce_qp *tq, const struct packet *packet,
-			  const struct packet_opcode *op)
+			  const struct packet_opcode *op) REQUIRES(tq->qp->lock)
 {
 	bool gap = packet->psn != tq->expected_psn;
 
@@ -458,7 +461,7 @@ static void on_unreliable(struct roce_qp *tq, const struct packet *packet,
 }
 
 void responder_on_packet(struct roce_qp *tq, const struct packet *packet,
-			 const struct packet_opcode *op)
+			 const struct packet_opcode *op) REQUIRES(tq->qp->lock)
 {
 	struct qp *qp = tq->qp;
 	bool goes_on = op->kind == PACKET_WRITE && !op->first && packet->psn == tq->expected_psn;
@@ -490,7 +493,7 @@ void responder_on_packet(struct roce_qp *tq, const struct packet *packet,
 	flush_list_add(tq);
 }
 
-void responder_flush(struct roce_qp *tq)
+void responder_flush(struct roce_qp *tq) REQUIRES(tq->qp->lock)
 {
 	responder_settle(tq);
 	if (tq->ack_owed || response_owes_more(tq))

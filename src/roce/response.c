@@ -359,7 +359,7 @@ void response_restore(struct roce_qp *tq, const struct response_state *state, un
 	}
 }
 
-void response_fail_read(struct roce_qp *tq, enum cause cause) NO_LOCK_CHECK
+void response_fail_read(struct roce_qp *tq, enum cause cause) REQUIRES(tq->qp->lock)
 {
 	const struct responses *responses = next_responses(tq);
 	struct response response = responses->entries[responses->head % LIMIT_QP_RD_ATOM];
@@ -368,7 +368,7 @@ void response_fail_read(struct roce_qp *tq, enum cause cause) NO_LOCK_CHECK
 	cause_report(cause, qp->ib.qp_num, "READ of rkey 0x%x, address 0x%llx", response.rkey,
 		     (unsigned long long)response.va);
 	qp_raise(qp, IBV_EVENT_QP_ACCESS_ERR);
-	qp_fail(qp, cause);
+	qp_fail(tq->qp, cause);
 	response_nak(tq, &(struct nak){ .owed = true,
 				      .final = true,
 				      .syndrome = PACKET_SYNDROME_NAK | PACKET_NAK_REMOTE_ACCESS,

@@ -168,7 +168,7 @@ const struct qp_path roce_path = {
 	.destroy = destroy,
 };
 
-static void flush(struct qp *qp) NO_LOCK_CHECK
+static void flush(struct qp *qp) RELEASES(qp->lock)
 {
 	struct roce_qp *tq = roce_of(qp);
 
@@ -187,7 +187,7 @@ static void flush(struct qp *qp) NO_LOCK_CHECK
 }
 
 /* As flush, but an acknowledgement waits until this thread's next roce_flush. */
-static void flush_urgent(struct qp *qp, uint64_t now_ns) NO_LOCK_CHECK
+static void flush_urgent(struct qp *qp, uint64_t now_ns) RELEASES(qp->lock)
 {
 	struct roce_qp *tq = roce_of(qp);
 
@@ -212,24 +212,26 @@ static void flush_listed(uint64_t urgent_ns)
 	uint32_t qpns[FLUSH_LIST_MAX], count = flush_list_take(qpns);
 
 	for (uint32_t i = 0; i < count; i++) {
-		struct qp *qp = qp_find_locked(qpns[i]);
+		struct qp *qp;
 
-		if (qp && urgent_ns)
+		if (!qp_find_locked(qpns[i], &qp))
+			continue;
+		if (urgent_ns)
 			flush_urgent(qp, urgent_ns);
-		else if (qp)
+		else
 			flush(qp);
 	}
 }
 
-static void acknowledge(void) NO_LOCK_CHECK
+static void acknowledge(void)
 {
 	uint32_t count = to_acknowledge.count;
 
 	to_acknowledge.count = 0;
 	for (uint32_t i = 0; i < count; i++) {
-		struct qp *qp = qp_find_locked(to_acknowledge.qpns[i]);
+		struct qp *qp;
 
-		if (!qp)
+		if (!qp_find_locked(to_acknowledge.qpns[i], &qp))
 			continue;
 		if (roce_of(qp) && response_is_ack_only(roce_of(qp)))
 			transmit_ack_and_unlock(qp);
@@ -310,7 +312,21 @@ static void on_connection_packet(struct roce_qp *tq, const struct packet *packet
 	}
 }
 
-static void let_go(struct qp *qp) NO_LOCK_CHECK
+/* Finds it and locks it, unless it still is since the last packet. */
+static bool take(uint32_t qpn, struct qp **qp) TRY_ACQUIRES((*qp)->lock)
+{
+	if (!kept)
+		return qp_find_locked(qpn, qp);
+	*qp = kept;
+	return true;
+}
+
+static void keep(struct qp *qp) RELEASES(qp->lock) NO_LOCK_CHECK /* it stays locked, for take */
+{
+	kept = qp;
+}
+
+static void let_go(struct qp *qp) RELEASES(qp->lock)
 {
 	kept = NULL;
 	cq_stop_gathering();
@@ -320,10 +336,11 @@ static void let_go(struct qp *qp) NO_LOCK_CHECK
 /* The next packet is for another QP: the one before writes what it holds, and is unlocked. */
 static void settle(void)
 {
-	struct qp *qp = kept ? kept : qp_find_locked(holding_qpn);
+	uint32_t qpn = holding_qpn;
+	struct qp *qp;
 
 	holding_qpn = 0;
-	if (!qp)
+	if (!take(qpn, &qp))
 		return;
 	if (roce_of(qp))
 		responder_settle(roce_of(qp));
@@ -372,8 +389,7 @@ void roce_receive(const struct wire_arrival *arrival)
 		datagram_receive(&packet, arrival);
 		return;
 	}
-	qp = kept ? kept : qp_find_locked(packet.dest_qpn);
-	if (!qp) {
+	if (!take(packet.dest_qpn, &qp)) {
 		roce_on_unknown_qp(packet.dest_qpn);
 		return;
 	}
@@ -382,7 +398,7 @@ void roce_receive(const struct wire_arrival *arrival)
 		cq_gather_events();
 	on_packet(qp, &packet, arrival);
 	if (arrival->more && cq_has_gathered())
-		kept = qp;
+		keep(qp);
 	else
 		let_go(qp);
 }
@@ -397,9 +413,9 @@ void roce_run(uint64_t now_ns)
 	uint32_t qpn;
 
 	while ((qpn = timer_take_due(now_ns)) != 0) {
-		struct qp *qp = qp_find_locked(qpn);
+		struct qp *qp;
 
-		if (!qp)
+		if (!qp_find_locked(qpn, &qp))
 			continue;
 		if (roce_of(qp))
 			retransmit_fire(roce_of(qp), now_ns);

@@ -84,9 +84,10 @@ void timer_announce(void)
 	lock_release(&heap_lock);
 }
 
-void timer_reset_after_fork(void) NO_LOCK_CHECK
+void timer_reset_after_fork(void)
 {
-	lock_init(&heap_lock);
+	lock_acquire_in_child(&heap_lock);
 	heap.count = reserved = 0;
 	earliest_ns = TIMER_NEVER;
+	lock_release(&heap_lock);
 }

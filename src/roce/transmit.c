@@ -224,7 +224,7 @@ void transmit_owed(struct roce_qp *tq)
  * Acknowledgements that overtake one another do no harm. What the socket does not take is owed
  * again. What the program posts meanwhile may overtake it, and says the same (piggyback_ack).
  */
-void transmit_ack_and_unlock(struct qp *qp) NO_LOCK_CHECK
+void transmit_ack_and_unlock(struct qp *qp)
 {
 	struct roce_qp *tq = roce_of(qp);
 	struct wire_flow flow = tq->flow; /* the QP may be gone when it is used */
@@ -243,8 +243,7 @@ void transmit_ack_and_unlock(struct qp *qp) NO_LOCK_CHECK
 	if (result != WIRE_FULL)
 		return;
 	counter_add(COUNTER_SOCKET_FULL);
-	qp = qp_find_locked(qpn);
-	if (!qp)
+	if (!qp_find_locked(qpn, &qp))
 		return;
 	tq = roce_of(qp);
 	if (tq && tq->expecting) {

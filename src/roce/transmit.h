@@ -56,7 +56,7 @@ void transmit_owed(struct roce_qp *tq);
  * Sends the acknowledgement, the only thing that is owed (response_is_ack_only), and unlocks the QP
  * before the packet leaves: a program that sees its data come may be about to post.
  */
-void transmit_ack_and_unlock(struct qp *qp);
+void transmit_ack_and_unlock(struct qp *qp) RELEASES(qp->lock);
 
 /* Another thread acknowledged last, and acknowledgements are leaving: that one may not have left
  * yet. */

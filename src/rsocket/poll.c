@@ -42,24 +42,30 @@ uint64_t poll_deadline(int timeout_ms)
 	return timeout_ms < 0 ? 0 : clock_now_ns() + (uint64_t)timeout_ms * MS_NS;
 }
 
-static struct lock *lock_of(struct rsocket *rs)
-{
-	return rs->type == SOCK_STREAM ? &stream_of(rs)->lock : &datagram_of(rs)->lock;
-}
-
-static short poll_one(struct rsocket *rs, short events) NO_LOCK_CHECK
+static short poll_stream(struct stream *s, short events)
 {
 	short revents;
 
-	lock_acquire(lock_of(rs));
-	if (rs->closed)
-		revents = POLLNVAL;
-	else if (rs->type == SOCK_STREAM)
-		revents = stream_poll(stream_of(rs), events);
-	else
-		revents = datagram_poll(datagram_of(rs), events);
-	lock_release(lock_of(rs));
+	lock_acquire(&s->lock);
+	revents = s->base.closed ? POLLNVAL : stream_poll(s, events);
+	lock_release(&s->lock);
 	return revents;
+}
+
+static short poll_datagram(struct datagram *d, short events)
+{
+	short revents;
+
+	lock_acquire(&d->lock);
+	revents = d->base.closed ? POLLNVAL : datagram_poll(d, events);
+	lock_release(&d->lock);
+	return revents;
+}
+
+static short poll_one(struct rsocket *rs, short events)
+{
+	return rs->type == SOCK_STREAM ? poll_stream(stream_of(rs), events) :
+					 poll_datagram(datagram_of(rs), events);
 }
 
 /* Collects the rsockets among the entries, with a reference to each. */
@@ -114,8 +120,31 @@ static int poll_all(struct call *call)
 	return count_ready(call);
 }
 
+/* The number of descriptors that the thread, whose eventfd is `self`, has to sleep on: at fds. */
+static int arm_stream(struct stream *s, struct waiter *waiter, int self, struct pollfd *fds)
+{
+	int count;
+
+	lock_acquire(&s->lock);
+	count = stream_arm(s, fds);
+	wait_join(&s->waiters, waiter, self);
+	lock_release(&s->lock);
+	return count;
+}
+
+static int arm_datagram(struct datagram *d, struct waiter *waiter, int self, struct pollfd *fds)
+{
+	int count;
+
+	lock_acquire(&d->lock);
+	count = datagram_arm(d, fds);
+	wait_join(&d->waiters, waiter, self);
+	lock_release(&d->lock);
+	return count;
+}
+
 /* Arms all rsockets and enters their lists of waiters. True: an event is there already. */
-static bool arm(struct call *call) NO_LOCK_CHECK
+static bool arm(struct call *call)
 {
 	bool ready = false;
 
@@ -124,17 +153,14 @@ static bool arm(struct call *call) NO_LOCK_CHECK
 		struct entry *entry = &call->entries[i];
 		struct rsocket *rs = entry->rs;
 		struct pollfd *at = call->sleep + call->sleep_count;
+		int count;
 
-		lock_acquire(lock_of(rs));
-		if (rs->type == SOCK_STREAM) {
-			entry->count = (unsigned)stream_arm(stream_of(rs), at);
-			wait_join(&stream_of(rs)->waiters, &entry->waiter, call->self);
-		} else {
-			entry->count = (unsigned)datagram_arm(datagram_of(rs), at);
-			wait_join(&datagram_of(rs)->waiters, &entry->waiter, call->self);
-		}
-		lock_release(lock_of(rs));
 		entry->first = (unsigned)call->sleep_count;
+		if (rs->type == SOCK_STREAM)
+			count = arm_stream(stream_of(rs), &entry->waiter, call->self, at);
+		else
+			count = arm_datagram(datagram_of(rs), &entry->waiter, call->self, at);
+		entry->count = (unsigned)count;
 		call->sleep_count += entry->count;
 		ready |= poll_one(rs, entry->fd->events) != 0;
 	}
@@ -142,23 +168,37 @@ static bool arm(struct call *call) NO_LOCK_CHECK
 	return ready;
 }
 
+static void disarm_stream(struct stream *s, struct waiter *waiter, bool readable)
+{
+	lock_acquire(&s->lock);
+	wait_leave(waiter);
+	if (readable)
+		stream_disarm(s);
+	lock_release(&s->lock);
+}
+
+static void disarm_datagram(struct datagram *d, struct waiter *waiter, bool readable)
+{
+	lock_acquire(&d->lock);
+	wait_leave(waiter);
+	if (readable)
+		datagram_disarm(d);
+	lock_release(&d->lock);
+}
+
 /* Leaves the lists of waiters and disarms the rsockets whose descriptors are readable. */
-static void disarm(struct call *call, bool woken) NO_LOCK_CHECK
+static void disarm(struct call *call, bool woken)
 {
 	for (unsigned i = 0; i < call->count; i++) {
 		struct entry *entry = &call->entries[i];
-		struct rsocket *rs = entry->rs;
 		bool readable = false;
 
 		for (unsigned j = 0; woken && j < entry->count; j++)
 			readable |= call->sleep[entry->first + j].revents != 0;
-		lock_acquire(lock_of(rs));
-		wait_leave(&entry->waiter);
-		if (readable && rs->type == SOCK_STREAM)
-			stream_disarm(stream_of(rs));
-		else if (readable)
-			datagram_disarm(datagram_of(rs));
-		lock_release(lock_of(rs));
+		if (entry->rs->type == SOCK_STREAM)
+			disarm_stream(stream_of(entry->rs), &entry->waiter, readable);
+		else
+			disarm_datagram(datagram_of(entry->rs), &entry->waiter, readable);
 	}
 }
 

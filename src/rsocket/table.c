@@ -89,17 +89,17 @@ void rsocket_put(struct rsocket *rs)
 		rs->destroy(rs);
 }
 
-void table_before_fork(void) NO_LOCK_CHECK
+void table_before_fork(void) ACQUIRES(&lock)
 {
 	lock_acquire(&lock);
 }
 
-void table_still_parent(void) NO_LOCK_CHECK
+void table_still_parent(void) RELEASES(&lock)
 {
 	lock_release(&lock);
 }
 
-void table_after_fork(void) NO_LOCK_CHECK
+void table_after_fork(void) RELEASES(&lock)
 {
 	for (int fd = 0; fd < slot_count; fd++)
 		if (slots[fd])

@@ -148,7 +148,7 @@ static bool respond_atomic(struct shm_qp *lq, struct response *response)
 	return record != NULL;
 }
 
-bool shm_answer_send(struct shm_qp *lq) NO_LOCK_CHECK
+bool shm_answer_send(struct shm_qp *lq) REQUIRES(lq->qp->lock)
 {
 	struct qp *qp = lq->qp;
 
@@ -169,7 +169,7 @@ bool shm_answer_send(struct shm_qp *lq) NO_LOCK_CHECK
 			cause_report(cause, qp->ib.qp_num, "READ of rkey 0x%x, address 0x%llx",
 				     response->rkey, (unsigned long long)response->remote_addr);
 			qp_raise(qp, IBV_EVENT_QP_ACCESS_ERR);
-			qp_fail(qp, cause);
+			qp_fail(lq->qp, cause);
 			break;
 		}
 		if (!room) {

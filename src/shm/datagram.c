@@ -268,9 +268,9 @@ struct delivery {
 static void deliver_to(uint32_t qpn, void *arg)
 {
 	const struct delivery *delivery = arg;
-	struct qp *qp = qp_find_locked(qpn);
+	struct qp *qp;
 
-	if (!qp)
+	if (!qp_find_locked(qpn, &qp))
 		return;
 	datagram_deliver(qp, delivery->header, delivery->payload);
 	cq_give_events();

@@ -85,8 +85,7 @@ static void unmap_memory(const struct mapped *m)
 	munmap(m->shared, LINK_CONTROL_BYTES);
 }
 
-static void put_memory(struct link *link, const struct mapped *m, int tx_side,
-		       int rx_side) NO_LOCK_CHECK
+static void put_memory(struct link *link, const struct mapped *m, int tx_side, int rx_side)
 {
 	link->shared = m->shared;
 	link->number = m->number;
@@ -97,7 +96,7 @@ static void put_memory(struct link *link, const struct mapped *m, int tx_side,
 }
 
 struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd,
-			 int heap_fd) NO_LOCK_CHECK
+			 int heap_fd)
 {
 	struct link *link = take_struct();
 	bool own = side == LINK_SELF;
@@ -259,10 +258,11 @@ bool link_is_spent(const struct link *link)
 	return atomic_load_explicit(&link->rx.control->begun, memory_order_relaxed);
 }
 
-void link_reset_after_fork(void) NO_LOCK_CHECK
+void link_reset_after_fork(void)
 {
-	lock_init(&pool_lock);
+	lock_acquire_in_child(&pool_lock);
 	pool = NULL;
+	lock_release(&pool_lock);
 }
 
 void link_get(struct link *link)

@@ -82,7 +82,7 @@ static void note_nak(struct shm_qp *lq, const struct record_header *header)
  * that is tried again comes again as a whole.
  */
 static void react(struct shm_qp *lq, struct link *link, enum verdict verdict, enum cause cause,
-		  const struct record_header *header, uint64_t begin) NO_LOCK_CHECK
+		  const struct record_header *header, uint64_t begin) REQUIRES(lq->qp->lock)
 {
 	struct qp *qp = lq->qp;
 	const struct reaction *reaction = reaction_of(qp, verdict);
@@ -107,7 +107,7 @@ static void react(struct shm_qp *lq, struct link *link, enum verdict verdict, en
 	if (reaction->fails_qp) {
 		reaction_begin(qp, reaction, cause, &request);
 		shm_answer_send(lq); /* what is owed for earlier requests, if there is room */
-		reaction_end(qp, reaction, cause);
+		reaction_end(lq->qp, reaction, cause);
 	} else if (!qp_is_reliable(qp)) {
 		lq->dropping = !(record_flags(header) & RECORD_LAST);
 		lq->revoked = 0;
@@ -375,8 +375,7 @@ bool shm_responder_without_qp(struct link *link, const struct record_header *hea
 
 	if (!is_answered(header))
 		return true;
-	qp = qp_find_locked(header->dst_qpn);
-	if (!qp)
+	if (!qp_find_locked(header->dst_qpn, &qp))
 		return shm_answer_refuse(link, header, NAK_UNREACHABLE, CAUSE_PEER_QP_MISSING);
 	of_service = is_of_service(qp, header);
 	qp_unlock(qp);
@@ -384,7 +383,7 @@ bool shm_responder_without_qp(struct link *link, const struct record_header *hea
 }
 
 static void execute(struct shm_qp *lq, struct link *link, const struct record_header *header,
-		    const uint8_t *payload, uint64_t begin)
+		    const uint8_t *payload, uint64_t begin) REQUIRES(lq->qp->lock)
 {
 	enum cause cause = CAUSE_PEER_DISORDERLY;
 	enum verdict verdict;
@@ -403,7 +402,7 @@ static void execute(struct shm_qp *lq, struct link *link, const struct record_he
 }
 
 bool shm_responder_on_request(struct shm_qp *lq, struct link *link, const struct record_header *header,
-			      const uint8_t *payload, uint64_t end)
+			      const uint8_t *payload, uint64_t end) REQUIRES(lq->qp->lock)
 {
 	enum arrival arrival = check_connection(lq, link, header);
 

@@ -297,11 +297,12 @@ void shm_retry_run(uint64_t now)
 	uint32_t qpn;
 
 	while ((qpn = take_due(now)) != 0) {
-		struct qp *qp = qp_find_locked(qpn);
-		struct shm_qp *lq = qp ? shm_of(qp) : NULL;
+		struct shm_qp *lq;
+		struct qp *qp;
 
-		if (!qp)
+		if (!qp_find_locked(qpn, &qp))
 			continue;
+		lq = shm_of(qp);
 		/* Disarmed and armed again in between: then it is not due, and armed. */
 		if (lq && !lq->timer_armed && lq->state != REQUESTER_READY)
 			fire(lq);
@@ -315,7 +316,8 @@ void shm_retry_run(uint64_t now)
 
 void shm_retry_reset_after_fork(void)
 {
-	lock_init(&timer_lock);
+	lock_acquire_in_child(&timer_lock);
 	list_init(&timers);
 	next_deadline = RETRY_NEVER;
+	lock_release(&timer_lock);
 }

@@ -159,7 +159,7 @@ VERBS_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *ib)
 	return context_open((struct device *)ib, -1, NULL);
 }
 
-static bool fail_if_of(struct qp *qp, void *context) NO_LOCK_CHECK
+static bool fail_if_of(struct qp *qp, void *context) REQUIRES(qp->lock)
 {
 	if (qp->context == context && qp_state(qp) != IBV_QPS_RESET && qp_state(qp) != IBV_QPS_ERR)
 		qp_fail(qp, CAUSE_FLUSHED);

@@ -19,7 +19,7 @@ int post_check_state(const struct qp *qp)
 	return EINVAL;
 }
 
-void post_done(struct qp *qp, uint32_t from) NO_LOCK_CHECK
+void post_done(struct qp *qp, uint32_t from)
 {
 	switch (qp_state(qp)) {
 	case IBV_QPS_RTS:

@@ -14,6 +14,6 @@ int post_check_state(const struct qp *qp);
  * Starts the requests that were added to the SQ from `from` on; in ERR it flushes them. Copies the
  * data of datagrams that have to wait.
  */
-void post_done(struct qp *qp, uint32_t from);
+void post_done(struct qp *qp, uint32_t from) REQUIRES(qp->lock);
 
 #endif

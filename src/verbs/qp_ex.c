@@ -272,10 +272,8 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 	wr_set_inline_data_list(ex, 1, &buf);
 }
 
-static void wr_start(struct ibv_qp_ex *ex) NO_LOCK_CHECK
+static void start(struct qp *qp) ACQUIRES(qp->lock)
 {
-	struct qp *qp = qp_ex_of(ex);
-
 	lock_acquire(&qp->lock);
 	qp_building++;
 	qp->builder_start = qp->sq.tail;
@@ -283,9 +281,8 @@ static void wr_start(struct ibv_qp_ex *ex) NO_LOCK_CHECK
 	qp->builder_error = post_check_state(qp);
 }
 
-static int wr_complete(struct ibv_qp_ex *ex) NO_LOCK_CHECK
+static int complete(struct qp *qp) RELEASES(qp->lock)
 {
-	struct qp *qp = qp_ex_of(ex);
 	int error;
 
 	end_request(qp);
@@ -299,15 +296,28 @@ static int wr_complete(struct ibv_qp_ex *ex) NO_LOCK_CHECK
 	return error;
 }
 
-static void wr_abort(struct ibv_qp_ex *ex) NO_LOCK_CHECK
+static void abandon(struct qp *qp) RELEASES(qp->lock)
 {
-	struct qp *qp = qp_ex_of(ex);
-
 	fail(qp, ECANCELED);
 	end_request(qp);
 	sq_roll_back(qp, qp->builder_start);
 	qp_building--;
 	lock_release(&qp->lock);
+}
+
+static void wr_start(struct ibv_qp_ex *ex) ACQUIRES(qp_ex_of(ex)->lock)
+{
+	start(qp_ex_of(ex));
+}
+
+static int wr_complete(struct ibv_qp_ex *ex) RELEASES(qp_ex_of(ex)->lock)
+{
+	return complete(qp_ex_of(ex));
+}
+
+static void wr_abort(struct ibv_qp_ex *ex) RELEASES(qp_ex_of(ex)->lock)
+{
+	abandon(qp_ex_of(ex));
 }
 
 void qp_ex_init(struct qp *qp)

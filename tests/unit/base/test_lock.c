@@ -120,6 +120,17 @@ static void test_in_child(void **state)
 	assert_int_equal(status, 0);
 }
 
+static void test_acquire_in_child(void **state)
+{
+	struct lock left = { .taken = 1, .sleepers = 2 }; /* by threads that the child does not have */
+
+	lock_acquire_in_child(&left);
+	assert_int_equal(left.taken, 1);
+	lock_release(&left);
+	assert_int_equal(left.taken, 0);
+	assert_int_equal(left.sleepers, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -127,6 +138,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_sleepers_are_woken),
 		cmocka_unit_test(test_in_child),
+		cmocka_unit_test(test_acquire_in_child),
 	};
 
 	/* Whoever started this may ignore them: waitpid would find nobody, alarm do nothing. */

@@ -32,13 +32,14 @@ static void test_find(void **state)
 	struct qp *qp = world_qp(world, IBV_QPT_RC), *found;
 	uint32_t qpn = qp->ib.qp_num;
 
-	found = qp_find_locked(qpn);
+	found = NULL;
+	if (qp_find_locked(qpn, &found))
+		qp_unlock(found);
 	assert_ptr_equal(found, qp);
-	qp_unlock(found);
-	assert_null(qp_find_locked(qpn + 1));
-	assert_null(qp_find_locked(qpn + (1 << ARENA_QP_BITS)));
+	assert_false(qp_find_locked(qpn + 1, &found));
+	assert_false(qp_find_locked(qpn + (1 << ARENA_QP_BITS), &found));
 	assert_int_equal(qp_destroy(qp), 0);
-	assert_null(qp_find_locked(qpn));
+	assert_false(qp_find_locked(qpn, &found));
 	assert_int_equal(arena_qps(world->arena)[qpn & (ARENA_QPS - 1)].word, 0);
 }
 

@@ -75,9 +75,9 @@ static void *find_all(void *arg)
 {
 	while (!stop) {
 		uint32_t qpn = current_qpn;
-		struct qp *qp = qp_find_locked(qpn);
+		struct qp *qp;
 
-		if (!qp)
+		if (!qp_find_locked(qpn, &qp))
 			continue;
 		assert_int_equal(qp->ib.qp_num, qpn);
 		if (qp_state(qp) == IBV_QPS_RTS)
