@@ -8,9 +8,11 @@
 #include <stdlib.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static uint64_t threshold; /* of 2^32; 0: no losses */
+static uint64_t threshold; /* of 2^32 */
 static uint64_t seed;
 static _Atomic uint64_t packets;
+
+bool loss_is_on;
 
 static void read_environment(void)
 {
@@ -29,6 +31,7 @@ static void read_environment(void)
 		return;
 	}
 	threshold = (uint64_t)(rate * 4294967296.0);
+	loss_is_on = threshold != 0;
 }
 
 void loss_init(void)
@@ -45,12 +48,11 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-bool loss_strikes(void)
+uint64_t loss_draw(unsigned count)
 {
-	if (!threshold)
-		return false;
+	uint64_t n = atomic_fetch_add_explicit(&packets, count, memory_order_relaxed), lost = 0;
 
-	uint64_t n = atomic_fetch_add_explicit(&packets, 1, memory_order_relaxed);
-
-	return (mix(mix(seed) + n) >> 32) < threshold;
+	for (unsigned i = 0; i < count; i++)
+		lost |= (uint64_t)((mix(mix(seed) + n + i) >> 32) < threshold) << i;
+	return lost;
 }

@@ -224,17 +224,3 @@ const uint8_t *udp_gid(const struct wire_port *port)
 {
 	return port->gid;
 }
-
-void udp_counters(const struct wire_port *port, struct udp_counters *out)
-{
-	const memory_order relaxed = memory_order_relaxed;
-
-	*out = (struct udp_counters){
-		.sent_packets = atomic_load_explicit(&port->sent_packets, relaxed),
-		.sent_calls = atomic_load_explicit(&port->sent_calls, relaxed),
-		.received_packets = atomic_load_explicit(&port->received_packets, relaxed),
-		.received_calls = atomic_load_explicit(&port->received_calls, relaxed),
-		.damaged = atomic_load_explicit(&port->damaged, relaxed),
-		.dropped_by_test = atomic_load_explicit(&port->dropped_by_test, relaxed),
-	};
-}

@@ -11,7 +11,7 @@
  * other host. Any thread may call udp_send at any time. One thread at a time receives: a thread that finds
  * the port's receive lock taken returns, and leaves the work to the other.
  *
- * VERBATIM_TEST_LOSS=RATE[,SEED] drops that share (0..1) of the packets that are sent: for tests.
+ * VERBATIM_TEST_LOSS drops a share of the packets that are sent, for tests (loss.h).
  */
 #ifndef UDP_UDP_H
 #define UDP_UDP_H
@@ -20,14 +20,6 @@
 #include <stdint.h>
 
 #include "udp/wire.h"
-
-/* Counted since the port was opened; relaxed, for `verbatim show` and benchmarks. */
-struct udp_counters {
-	uint64_t sent_packets, sent_calls;
-	uint64_t received_packets, received_calls;
-	uint64_t damaged; /* ICRC wrong or shorter than a packet */
-	uint64_t dropped_by_test;
-};
 
 /*
  * A port on a bound socket, which it takes over. `gid` is the address it is bound to; `ifindex` the
@@ -46,7 +38,6 @@ int udp_fd(const struct wire_port *port);
 /* The size of the receive buffer (SO_RCVBUF), as the kernel counts it; bytes. */
 uint32_t udp_buffer_bytes(const struct wire_port *port);
 const uint8_t *udp_gid(const struct wire_port *port);
-void udp_counters(const struct wire_port *port, struct udp_counters *out);
 
 /*
  * The sender of packets from this address to the process that has the QP, on whatever host: the upper

@@ -71,23 +71,7 @@ struct wire_port {
 	struct udp_inbox *inbox;
 	struct damage damage;
 	unsigned alone; /* calls in a row that received one datagram */
-
-	_Atomic uint64_t sent_packets, sent_calls;
-	_Atomic uint64_t received_packets, received_calls;
-	_Atomic uint64_t damaged, dropped_by_test;
 };
-
-static inline void udp_count(_Atomic uint64_t *counter, uint64_t by)
-{
-	atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
-}
-
-/* For counters that only the receiving thread changes, with the receive lock. */
-static inline void udp_count_owned(_Atomic uint64_t *counter, uint64_t by)
-{
-	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by,
-			      memory_order_relaxed);
-}
 
 void udp_scratches_free(struct wire_port *port);
 

@@ -150,12 +150,6 @@ static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes
 	e->path.destination_port = port->number;
 }
 
-static void count_damaged(struct wire_port *port)
-{
-	udp_count_owned(&port->damaged, 1);
-	counter_add(COUNTER_RX_ICRC_ENCAPSULATED);
-}
-
 /*
  * Hands out the packets of one datagram; returns how many there were, good and damaged. Each is given
  * away when the next good one was found, so that the receiver knows that there is one.
@@ -172,7 +166,7 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 	uint16_t id = 0;
 
 	if (h.msg_flags & MSG_TRUNC || !left) {
-		count_damaged(port);
+		counter_add(COUNTER_RX_ICRC_ENCAPSULATED);
 		return 1;
 	}
 	open_envelope(port, &h, left, &e);
@@ -187,7 +181,7 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 			arrival.bytes = bytes;
 			arrival.length = (uint32_t)(length - ICRC_BYTES);
 		} else {
-			count_damaged(port);
+			counter_add(COUNTER_RX_ICRC_ENCAPSULATED);
 			damage_on_wrong(&port->damage, &e.flow);
 		}
 		id++;
@@ -221,7 +215,6 @@ static int fetch(struct wire_port *port, unsigned max)
 		int n = max == 1 ? fetch_one(port->fd, in->messages) :
 				   sys_recvmmsg(port->fd, in->messages, max, MSG_DONTWAIT);
 
-		udp_count_owned(&port->received_calls, 1);
 		if (n >= 0 || errno == EAGAIN)
 			return n < 0 ? 0 : n;
 		/* What an ICMP message says of something sent before is no business of ours. */
@@ -266,8 +259,6 @@ int udp_receive(struct wire_port *port, uint64_t now_ns,
 		port->alone++;
 	else if (datagrams)
 		port->alone = 0;
-	if (packets)
-		udp_count_owned(&port->received_packets, packets);
 	lock_release(&port->receive_lock);
 	return datagrams;
 }

@@ -345,7 +345,6 @@ static enum wire_result send_all(struct burst *b, unsigned *sent)
 	while (m < messages) {
 		int n = call_send(b->sender->fd, s->messages + m, messages - m);
 
-		udp_count(&b->port->sent_calls, 1);
 		if (n > 0) {
 			m += (unsigned)n;
 			*sent = s->after[m - 1];
@@ -381,25 +380,6 @@ static unsigned count_readable(const struct wire_packet *packets, unsigned count
 	return count;
 }
 
-static uint64_t choose_lost(unsigned count)
-{
-	uint64_t lost = 0;
-
-	for (unsigned i = 0; i < count; i++)
-		lost |= (uint64_t)loss_strikes() << i;
-	return lost;
-}
-
-static void count_sent(struct burst *b, unsigned sent)
-{
-	uint64_t mask = sent < 64 ? (UINT64_C(1) << sent) - 1 : UINT64_MAX;
-	unsigned lost = (unsigned)__builtin_popcountll(b->lost & mask);
-
-	udp_count(&b->port->sent_packets, sent - lost);
-	if (lost)
-		udp_count(&b->port->dropped_by_test, lost);
-}
-
 enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			  unsigned count, unsigned *sent)
 {
@@ -421,7 +401,7 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 	b.scratch = take_scratch(port);
 	if (!b.scratch)
 		return WIRE_FULL;
-	b.lost = choose_lost(b.count);
+	b.lost = loss_choose(b.count);
 	b.to_len = gid_to_sockaddr(flow->remote, flow->ifindex ? flow->ifindex : port->ifindex,
 					WIRE_UDP_PORT, &b.to);
 	memcpy(b.path.source, port->gid, WIRE_GID_BYTES);
@@ -429,7 +409,6 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 	learn_usual(sender, flow);
 	b.control_bytes = make_control(sender, flow, b.control);
 	result = send_all(&b, sent);
-	count_sent(&b, *sent);
 	give_scratch(port, b.scratch);
 	return result == WIRE_SENT && b.count < count ? WIRE_FAULT : result;
 }

@@ -15,11 +15,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/counter.h"
 #include "net.h"
 #include "udp/udp.h"
 #include "base/gid.h"
@@ -33,6 +35,26 @@ static bool has_namespace;
 static bool has_veth; /* vf0: 10.99.0.1, fd00::1 */
 static uint64_t randomness = 1;
 static uint8_t memory[1 << 20]; /* what payload is taken from */
+
+/* The linker puts our syscall(2) before the real one (--wrap): it counts the calls. */
+static unsigned sends, receives;
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+
+long __wrap_syscall(long number, ...)
+{
+	long a[6];
+	va_list args;
+
+	va_start(args, number);
+	for (int i = 0; i < 6; i++) /* as many as there may be, as syscall(2) itself does */
+		a[i] = va_arg(args, long);
+	va_end(args);
+	sends += number == SYS_sendmsg || number == SYS_sendmmsg;
+	receives += number == SYS_recvmsg || number == SYS_recvmmsg;
+	return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
 
 /* A packet as it has to arrive. */
 struct expected {
@@ -262,8 +284,7 @@ static void run_ports(bool v6, bool batches, bool gro)
 {
 	struct wire_packet packets[WIRE_BURST];
 	struct wire_port *to = open_port(v6, 1), *from = open_port(v6, 2);
-	struct udp_counters counters;
-	unsigned total = 0;
+	uint64_t damaged = counter_read(COUNTER_RX_ICRC_ENCAPSULATED);
 	int off = 0;
 
 	if (!to || !from)
@@ -295,13 +316,8 @@ static void run_ports(bool v6, bool batches, bool gro)
 		expect_flow(&f, to);
 		send_all(&f, packets, count);
 		receive_all(to);
-		total += count;
 	}
-	udp_counters(to, &counters);
-	assert_int_equal(counters.received_packets, total);
-	assert_int_equal(counters.damaged, 0);
-	udp_counters(from, &counters);
-	assert_int_equal(counters.sent_packets, total);
+	assert_int_equal(counter_read(COUNTER_RX_ICRC_ENCAPSULATED), damaged);
 	udp_close(to);
 	udp_close(from);
 }
@@ -328,18 +344,15 @@ static void test_gso_is_used(void **state)
 	struct wire_packet packets[WIRE_BURST];
 	struct wire_port *to = open_port(false, 1), *from = open_port(false, 2);
 	struct wire_flow f = flow_to(from, false, 1);
-	struct udp_counters counters;
 
 	for (unsigned i = 0; i < 60; i++)
 		make_packet(&packets[i], 12, 1024, 1);
 	expect_flow(&f, to);
+	sends = receives = 0;
 	send_all(&f, packets, 60);
 	receive_all(to);
-	udp_counters(from, &counters);
-	assert_int_equal(counters.sent_calls, 1);
-	udp_counters(to, &counters);
-	assert_int_equal(counters.received_packets, 60);
-	assert_in_range(counters.received_calls, 1, 3); /* all but the first find nothing */
+	assert_int_equal(sends, 1);
+	assert_in_range(receives, 1, 3); /* all but the first find nothing */
 	udp_close(to);
 	udp_close(from);
 }
@@ -350,9 +363,9 @@ static void test_lone_datagrams(void **state)
 	struct wire_packet packet;
 	struct wire_port *to = open_port(false, 1), *from = open_port(false, 2);
 	struct wire_flow f = flow_to(from, false, 1);
-	struct udp_counters counters;
 
 	expect_flow(&f, to);
+	receives = 0;
 	for (unsigned i = 0; i < 128; i++) {
 		expected_count = arrived = 0;
 		make_packet(&packet, 12, 8, 1);
@@ -360,9 +373,7 @@ static void test_lone_datagrams(void **state)
 		wait_for(udp_fd(to));
 		assert_int_equal(udp_receive(to, 4711, on_arrival), 1);
 	}
-	udp_counters(to, &counters);
-	assert_int_equal(counters.received_packets, 128);
-	assert_in_range(counters.received_calls, 128, 128 + 16 + 128 / 16);
+	assert_in_range(receives, 128, 128 + 16 + 128 / 16);
 
 	expected_count = 0;
 	for (unsigned i = 0; i < 3; i++) {
@@ -516,8 +527,7 @@ static void test_garbage(void **state)
 	struct wire_packet packet;
 	union gid_sockaddr address;
 	uint8_t junk[3000], gid[WIRE_GID_BYTES];
-	uint64_t seed = 5;
-	struct udp_counters counters;
+	uint64_t seed = 5, damaged = counter_read(COUNTER_RX_ICRC_ENCAPSULATED);
 	socklen_t len = sizeof(address);
 	uint16_t port;
 	int fd;
@@ -537,8 +547,8 @@ static void test_garbage(void **state)
 			;
 	}
 	/* one of 65,536 has a right ICRC, for one of 65,536 identifications */
-	udp_counters(to, &counters);
-	assert_int_equal(counters.damaged + arrived, 2000);
+	damaged = counter_read(COUNTER_RX_ICRC_ENCAPSULATED) - damaged;
+	assert_int_equal(damaged + arrived, 2000);
 	assert_in_range(arrived, 0, 3);
 
 	/* a real one with one bit turned, any; but FECN and BECN are not covered */
@@ -614,12 +624,6 @@ static void run_loss(const char *text, int out)
 	}
 	for (int i = 0; i < 1024; i++)
 		came[i] = (uint8_t)expected[i].length;
-
-	struct udp_counters counters;
-
-	udp_counters(from, &counters);
-	if (counters.dropped_by_test != 1024 - arrived || counters.sent_packets != arrived)
-		_exit(1);
 	_exit(write(out, came, sizeof(came)) != sizeof(came));
 }
 
