@@ -77,12 +77,16 @@ static void offer_processor(uint64_t now)
 	sched_yield();
 }
 
-void adapter_settle(void)
+static void send_what_is_owed(void)
 {
-	if (!owing || qp_building)
-		return;
 	owing = false;
 	roce_flush();
+}
+
+void adapter_settle(void)
+{
+	if ((owing || roce_owes()) && !qp_building)
+		send_what_is_owed();
 }
 
 void adapter_progress(void)
@@ -92,7 +96,8 @@ void adapter_progress(void)
 
 	if (!progress_running || qp_building)
 		return;
-	adapter_settle();
+	if (owing)
+		send_what_is_owed();
 	any = peers_progress();
 	wire = ports_any();
 	polls += 1 + (uint32_t)(shm_moved / MOVED_PER_POLL);
@@ -130,7 +135,7 @@ void adapter_catch_up(struct qp *qp)
 	if (link) {
 		progress_catch_up(link);
 		link_put(link);
-	} else if (ports_any() && ports_catch_up(clock_now_ns())) {
+	} else if (ports_any() && (ports_catch_up(clock_now_ns()) || roce_owes())) {
 		roce_flush();
 	}
 }

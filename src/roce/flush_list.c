@@ -32,6 +32,11 @@ uint32_t flush_list_take(uint32_t *qpns)
 	return count;
 }
 
+bool flush_list_any(void)
+{
+	return list.count != 0;
+}
+
 void flush_list_reset(void)
 {
 	list.count = 0;

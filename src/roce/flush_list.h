@@ -22,6 +22,8 @@ void flush_list_add(struct roce_qp *tq);
 /* Takes all that are listed: FLUSH_LIST_MAX numbers at most. Returns how many. */
 uint32_t flush_list_take(uint32_t *qpns);
 
+bool flush_list_any(void);
+
 /* No QP is listed any more. */
 void flush_list_reset(void);
 

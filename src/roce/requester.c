@@ -482,6 +482,17 @@ static bool waits_for_room(const struct roce_qp *tq)
 	return used && !tq->since_ack_req && qp_is_reliable(tq->qp) && used + enough > size;
 }
 
+bool requester_may_wait(const struct roce_qp *tq)
+{
+	struct sq *sq = &tq->qp->sq;
+	uint32_t waiting = sq->tail - sq->issue, length = sq_wqe(sq, sq->tail - 1)->length;
+
+	if (sq->issue - sq->head < REQUESTER_MANY || !sendq_in_flight(tq) || tq->since_ack_req ||
+	    !qp_is_reliable(tq->qp) || tq->state != REQUESTER_READY)
+		return false;
+	return length <= tq->mtu && waiting < REQUESTER_ENOUGH && waiting * length < WIRE_GSO_BYTES;
+}
+
 void requester_transmit(struct roce_qp *tq)
 {
 	bool reliable = qp_is_reliable(tq->qp);

@@ -27,4 +27,12 @@
 /* Sends what may leave now of the send queue. The QP may be in ERR afterwards. */
 void requester_transmit(struct roce_qp *tq);
 
+/*
+ * Nagle's algorithm (RFC 896) for small requests of a QP that has many of them on the way. True: what was posted
+ * last may wait for more of its kind, with which it shares a GSO batch and the responder's acknowledgement. It
+ * leaves at the latest when an acknowledgement comes, or the probe is due.
+ */
+#define REQUESTER_MANY 8 /* a program that posts so many before it needs the first is after throughput */
+bool requester_may_wait(const struct roce_qp *tq);
+
 #endif

@@ -23,6 +23,7 @@
 #include "roce/transmit.h"
 
 #define ACKS_MAX     4
+#define WAITS_MAX    256
 #define ACK_WAITS_NS 100000
 #define ECN_MASK   3
 #define ECN_CE	   3
@@ -49,6 +50,12 @@ static _Thread_local struct {
 	uint32_t qpns[ACKS_MAX];
 } to_acknowledge __attribute__((tls_model("initial-exec")));
 
+/*
+ * How often this thread may yet leave a request that it posts to its next roce_flush. A thread that posts
+ * and does not poll soon comes to 0; what it posts then leaves at once.
+ */
+static _Thread_local uint32_t waits_left __attribute__((tls_model("initial-exec")));
+
 void roce_init(const struct roce_env *env)
 {
 	roce_env = *env;
@@ -62,6 +69,7 @@ void roce_reset_after_fork(void)
 	transmit_reset_after_fork();
 	flush_list_reset();
 	to_acknowledge.count = 0;
+	waits_left = 0;
 	holding_qpn = 0;
 	kept = NULL;
 }
@@ -123,6 +131,11 @@ static void issue(struct qp *qp)
 		return;
 	if (tq->ack_owed && !response_is_ack_only(tq))
 		responder_flush(tq);
+	if (waits_left && !tq->ack_owed && requester_may_wait(tq)) {
+		waits_left--;
+		flush_list_add(tq);
+		return;
+	}
 	requester_transmit(tq); /* takes the acknowledgement along */
 	if (tq->ack_owed)
 		responder_flush(tq);
@@ -211,6 +224,7 @@ static void flush_listed(uint64_t urgent_ns)
 {
 	uint32_t qpns[FLUSH_LIST_MAX], count = flush_list_take(qpns);
 
+	waits_left = WAITS_MAX;
 	for (uint32_t i = 0; i < count; i++) {
 		struct qp *qp;
 
@@ -244,6 +258,11 @@ void roce_flush(void)
 {
 	acknowledge();
 	flush_listed(0);
+}
+
+bool roce_owes(void)
+{
+	return flush_list_any();
 }
 
 bool roce_flush_urgent(uint64_t now_ns)

@@ -78,6 +78,9 @@ void roce_receive(const struct wire_arrival *arrival);
  */
 void roce_flush(void);
 
+/* True: requests that this thread posted wait for its next roce_flush, or for an acknowledgement. */
+bool roce_owes(void);
+
 /*
  * The same, but acknowledgements wait until this thread posts to their QP, or for its next
  * roce_flush, so that what the program does about the data that came goes first. True: some do.
