@@ -169,7 +169,7 @@ static uint32_t random_number(void)
 	return getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number) ? number : 0;
 }
 
-static const struct roce_env roce_env = {
+static const struct roce_env surroundings = {
 	.now = clock_now_ns,
 	.send = ports_send,
 	.sends_gso = ports_sends_gso,
@@ -207,7 +207,7 @@ static int make_tables(void)
 	group_init(ctl);
 	path_init();
 	raw_sockets_init();
-	roce_init(&roce_env);
+	roce_init(&surroundings);
 	error = ports_init(ctl, arena);
 	if (error)
 		return error;

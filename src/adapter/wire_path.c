@@ -10,7 +10,7 @@
 #include "base/gid.h"
 #include "netdev/device.h"
 #include "object/ah.h"
-#include "roce/roce.h"
+#include "roce/datagram.h"
 #include "udp/udp.h"
 
 #define ECT_0		  0x02 /* ECN-capable transport (RFC 3168), lowest two bits of TOS */
@@ -92,7 +92,7 @@ int wire_path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)
 	 */
 	if (qp->context->device->loopback && !path_is_forced() && gid_is_multicast(wqe->ah->attr.grh.dgid.raw))
 		return 0;
-	switch (roce_send_datagram(qp, wqe, cause)) {
+	switch (datagram_transmit(qp, wqe, cause)) {
 	case WIRE_FULL:
 		return -EAGAIN;
 	case WIRE_NO_PORT:

@@ -144,6 +144,11 @@ unsigned packet_encode(const struct packet *packet, uint8_t header[PACKET_HEADER
 /* Sets the PSN of an encoded header, and clears its AckReq bit. */
 void packet_renumber(uint8_t *header, uint32_t psn);
 
+static inline uint32_t psn_add(uint32_t psn, uint32_t n)
+{
+	return (psn + n) & PACKET_PSN_MASK;
+}
+
 /* Distance from PSN b to PSN a, modulo 2^24: -2^23 .. 2^23 - 1. Negative: a is before b. */
 static inline int32_t packet_psn_diff(uint32_t a, uint32_t b)
 {

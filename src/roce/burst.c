@@ -8,7 +8,7 @@
 #include "memory/hazard.h"
 #include "memory/memory.h"
 #include "packet/icrc.h"
-#include "roce/roce_qp.h"
+#include "roce/roce_env.h"
 
 /* Bursts are in use only within calls, so there are no more of them than twice the threads at once. */
 static struct lock pool_lock = LOCK_INITIALIZER;

@@ -6,6 +6,7 @@
 #include "roce/request.h"
 #include "roce/retransmit.h"
 #include "roce/refusal.h"
+#include "roce/roce_env.h"
 #include "roce/sendq.h"
 
 /*

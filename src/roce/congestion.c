@@ -5,6 +5,7 @@
 
 #include "base/counter.h"
 #include "roce/flush_list.h"
+#include "roce/roce_env.h"
 
 #define CNP_OPCODE	   0x81
 #define CNP_RESERVED_BYTES 16

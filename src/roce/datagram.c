@@ -12,7 +12,8 @@
 #include "memory/memory.h"
 #include "execute/receive.h"
 #include "packet/grh.h"
-#include "roce/roce_qp.h"
+#include "roce/roce_env.h"
+#include "roce/unknown_qp.h"
 
 #define MULTICAST_QPN	     0xffffffu
 #define PRIVILEGED_QKEY	     0x80000000u /* stands for the QP's own (IBA 10.2.5) */
@@ -28,7 +29,7 @@
 /* What a datagram costs its receiver besides its payload, as bytes: each is a packet by itself. */
 #define DATAGRAM_EXTRA	     512
 
-enum wire_result roce_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)
+enum wire_result datagram_transmit(struct qp *qp, struct wqe *wqe, enum cause *cause)
 {
 	const struct ibv_ah_attr *address = &wqe->ah->attr;
 	const uint8_t *data = wqe_data(wqe);
@@ -200,7 +201,7 @@ static void deliver_to(uint32_t qpn, void *arg)
 	struct qp *qp;
 
 	if (!qp_find_locked(qpn, &qp)) {
-		roce_on_unknown_qp(qpn);
+		unknown_qp_count(qpn);
 		return;
 	}
 	deliver(qp, delivery->packet, delivery->arrival);

@@ -2,12 +2,14 @@
 /*
  * Datagram - UD packets: one a message, not acknowledged.
  *
- * In:  UD send requests (roce_send_datagram, transport.h); UD packets of anybody.
+ * In:  UD send requests (datagram_transmit); UD packets of anybody.
  * Out: UD packets; receive completions with 40 bytes of GRH.
  */
 #ifndef ROCE_DATAGRAM_H
 #define ROCE_DATAGRAM_H
 
+#include "base/cause.h"
+#include "object/qp.h"
 #include "packet/packet.h"
 #include "udp/wire.h"
 
@@ -16,5 +18,11 @@
  * dropped, with a cause if there is a QP. No lock is held.
  */
 void datagram_receive(const struct packet *packet, const struct wire_arrival *arrival);
+
+/*
+ * Sends the datagram of a UD QP, whose lock is held; multicast too. WIRE_SENT also if it was lost on
+ * the way out; WIRE_FULL, WIRE_NO_PORT: try again later; WIRE_FAULT: *cause tells (L_Key, memory, too long).
+ */
+enum wire_result datagram_transmit(struct qp *qp, struct wqe *wqe, enum cause *cause);
 
 #endif

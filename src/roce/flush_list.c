@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "roce/qp_timer.h"
+#include "roce/roce_env.h"
 
 static _Thread_local struct {
 	uint32_t count;

@@ -18,6 +18,7 @@
 #ifndef ROCE_GSO_H
 #define ROCE_GSO_H
 
+#include "roce/roce_env.h"
 #include "roce/roce_qp.h"
 
 #define GSO_STRIKES	    8

@@ -5,6 +5,7 @@
 #include "memory/hazard.h"
 #include "memory/memory.h"
 #include "roce/burst.h"
+#include "roce/completer.h"
 #include "roce/payload.h"
 #include "roce/qp_timer.h"
 #include "roce/request.h"
@@ -49,19 +50,46 @@ static enum carried fail_local(struct roce_qp *tq, enum cause cause)
 	return CARRY_FAILED;
 }
 
+/* Everything before next_psn has left. */
+static void note_sent(struct roce_qp *tq)
+{
+	if (packet_psn_diff(tq->next_psn, tq->max_psn) > 0)
+		tq->max_psn = tq->next_psn;
+	if (!qp_is_reliable(tq->qp))
+		completer_on_sent(tq);
+}
+
+/* The socket was full from the packet `unsent` on. */
+static void on_full(struct roce_qp *tq, uint32_t unsent, uint64_t now_ns)
+{
+	sendq_go_back(tq, unsent);
+	note_sent(tq);
+	tq->since_ack_req++; /* a packet asked for an acknowledgement, perhaps, and did not leave */
+	if (!sendq_in_flight(tq))
+		retransmit_on_held_up(tq);
+	qp_timer_again(tq, now_ns + TRANSMIT_AGAIN_NS);
+}
+
 /*
  * Sends what is in the burst. After CARRY_WAIT the requester went back to what did not leave, so
  * that sq.issue and next_psn are others than before.
  */
 static enum carried flush(struct issue *it)
 {
-	switch (transmit_requests(&it->out)) {
+	struct roce_qp *tq = it->tq;
+	uint32_t unsent = tq->next_psn;
+
+	switch (transmit_requests(&it->out, &unsent)) {
 	case TRANSMIT_FULL:
+		on_full(tq, unsent, it->out.now_ns);
 		return CARRY_WAIT;
 	case TRANSMIT_FAULT:
-		return fail_local(it->tq, CAUSE_MEMORY_FAULT_LOCAL);
+		sendq_go_back(tq, unsent);
+		note_sent(tq);
+		return fail_local(tq, CAUSE_MEMORY_FAULT_LOCAL);
 	case TRANSMIT_SENT:
 	default:
+		note_sent(tq);
 		return CARRIED;
 	}
 }

@@ -7,6 +7,7 @@
 #include "roce/congestion.h"
 #include "roce/flush_list.h"
 #include "roce/gso.h"
+#include "roce/roce_env.h"
 
 static struct response *add(struct responses *responses)
 {

@@ -6,6 +6,7 @@
 #include "roce/flush_list.h"
 #include "roce/gso.h"
 #include "roce/qp_timer.h"
+#include "roce/roce_env.h"
 #include "roce/sendq.h"
 
 static uint64_t timeout_ns(const struct roce_qp *tq)

@@ -5,10 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/cause.h"
 #include "base/counter.h"
-#include "memory/memory.h"
 #include "roce/response.h"
 #include "roce/burst.h"
 #include "roce/completer.h"
@@ -20,15 +18,15 @@
 #include "roce/requester.h"
 #include "roce/responder.h"
 #include "roce/retransmit.h"
+#include "roce/roce_qp.h"
 #include "roce/transmit.h"
+#include "roce/unknown_qp.h"
 
 #define ACKS_MAX     4
 #define WAITS_MAX    256
 #define ACK_WAITS_NS 100000
 #define ECN_MASK   3
 #define ECN_CE	   3
-
-struct roce_env roce_env;
 
 /* The QP that holds packets of a WRITE which this thread received (responder_settle); 0: none. */
 static _Thread_local uint32_t holding_qpn __attribute__((tls_model("initial-exec")));
@@ -181,6 +179,27 @@ const struct qp_path roce_path = {
 	.destroy = destroy,
 };
 
+/*
+ * Sends the acknowledgement alone. If the socket does not take it, it is owed again, provided that the QP is
+ * still there and connected.
+ */
+static void acknowledge_and_unlock(struct qp *qp) RELEASES(qp->lock)
+{
+	struct roce_qp *tq = roce_of(qp);
+	uint32_t qpn = qp->ib.qp_num;
+
+	if (transmit_ack_and_unlock(qp, tq))
+		return;
+	if (!qp_find_locked(qpn, &qp))
+		return;
+	tq = roce_of(qp);
+	if (tq && tq->expecting) {
+		tq->ack_owed = true;
+		qp_timer_again(tq, roce_env.now() + TRANSMIT_AGAIN_NS);
+	}
+	qp_unlock(qp);
+}
+
 static void flush(struct qp *qp) RELEASES(qp->lock)
 {
 	struct roce_qp *tq = roce_of(qp);
@@ -191,7 +210,7 @@ static void flush(struct qp *qp) RELEASES(qp->lock)
 			responder_flush(tq);
 		requester_transmit(tq);
 		if (response_is_ack_only(tq)) {
-			transmit_ack_and_unlock(qp);
+			acknowledge_and_unlock(qp);
 			return;
 		}
 	}
@@ -248,7 +267,7 @@ static void acknowledge(void)
 		if (!qp_find_locked(to_acknowledge.qpns[i], &qp))
 			continue;
 		if (roce_of(qp) && response_is_ack_only(roce_of(qp)))
-			transmit_ack_and_unlock(qp);
+			acknowledge_and_unlock(qp);
 		else /* somebody else was quicker, or is about to be */
 			qp_unlock(qp);
 	}
@@ -269,17 +288,6 @@ bool roce_flush_urgent(uint64_t now_ns)
 {
 	flush_listed(now_ns);
 	return to_acknowledge.count != 0;
-}
-
-void roce_on_unknown_qp(uint32_t qpn)
-{
-	counter_add(COUNTER_NO_QP);
-	if (qpn >> ARENA_QP_BITS == memory_slot())
-		return;
-	counter_add(COUNTER_MISDELIVERED);
-	cause_report_ratelimited(CAUSE_PACKET_MISDELIVERED, 0,
-				 "for QP 0x%06x, which is of slot %u; mine is %u", qpn,
-				 qpn >> ARENA_QP_BITS, memory_slot());
 }
 
 static bool is_of_connection(const struct roce_qp *tq, const struct wire_flow *flow)
@@ -409,7 +417,7 @@ void roce_receive(const struct wire_arrival *arrival)
 		return;
 	}
 	if (!take(packet.dest_qpn, &qp)) {
-		roce_on_unknown_qp(packet.dest_qpn);
+		unknown_qp_count(packet.dest_qpn);
 		return;
 	}
 	/* The CQ of an XRC SRQ is not the QP's own, whose lock would keep it from being destroyed. */

@@ -7,13 +7,9 @@
  * deadline go out through struct roce_env, which also tells the time. So the adapter puts it
  * on sockets, a simulator on a virtual clock, and a fuzzer feeds it.
  *
- * The way of a request down: roce.c (struct qp_path) -> requester.c (posted work becomes packets;
- * request.c: what these say, payload.c: their data) -> transmit.c (merges them with acknowledgements and
- * sends bursts; gso.c, burst.c) -> struct roce_env. What comes back: completer.c -> retransmit.c (losses,
- * RTO, RNR) -> sendq.c (go-back-N, order of completions). What peers ask: responder.c (refusal.c: syndromes) ->
- * response.c (responses and NAKs owed) -> transmit.c. How much is on the way: window.c (congestion window),
- * base/pace.h, congestion.c (CNPs, and the pace of responses). Time: timer.c, qp_timer.c, flush_list.c.
- * UD: datagram.c. Calls go down only, but for qp_fail, which comes back through struct qp_path.
+ * This is the entry: struct qp_path, packets that came, and timers that are due. The floors below it are
+ * listed in docs/design/transport.md. Calls go down only, but for qp_fail, which comes back through struct
+ * qp_path.
  *
  * Threads: a QP's state is only touched with its lock, which each function takes that is not given a
  * QP. A thread that received for QPs remembers them by number until its roce_flush; they may be
@@ -29,41 +25,24 @@
 #include <stdint.h>
 
 #include "object/qp.h"
+#include "roce/roce_env.h"
 #include "udp/wire.h"
+
+struct roce_qp;
 
 /* No timer is armed. */
 #define TRANSPORT_NEVER UINT64_MAX
-
-/* What the transport needs of its surroundings. Set once, before the first QP. */
-struct roce_env {
-	/* CLOCK_MONOTONIC in ns, or a simulator's. */
-	uint64_t (*now)(void);
-	/*
-	 * Sends packets of one flow, in order; *sent tells how many left. Called with the QP's lock.
-	 * Never blocks.
-	 */
-	enum wire_result (*send)(const struct wire_flow *flow, const struct wire_packet *packets,
-				 unsigned count, unsigned *sent);
-	/* Packets that `send` gets at once arrive at once, if the network leaves them together. */
-	bool (*sends_gso)(const struct wire_flow *flow);
-	/*
-	 * Fills *flow from the QP's or AH's address (attr->grh, sgid_index of the QP's device) and the QPN
-	 * at the other end. 0, or an errno with a cause reported; EINPROGRESS: the address's port is not open,
-	 * but has been asked for. Does not block.
-	 */
-	int (*resolve)(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
-		       struct wire_flow *flow);
-	/* A timer was armed that is due before all others. */
-	void (*deadline)(uint64_t ns);
-	/* Calls visit for each QP of this process that is attached to the group. */
-	void (*group_visit)(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg),
-			    void *arg);
-};
 
 void roce_init(const struct roce_env *env);
 void roce_reset_after_fork(void);
 
 extern const struct qp_path roce_path; /* RC, UC, XRC */
+
+/* NULL: the QP takes another path, or has no destination yet. */
+static inline struct roce_qp *roce_of(const struct qp *qp)
+{
+	return qp->path == &roce_path ? qp->path_data : NULL;
+}
 
 /*
  * A packet came. Any thread, without locks held; packets of one QP in the order of the wire.
@@ -93,11 +72,5 @@ uint64_t roce_deadline_ns(void);
 
 /* Runs what is due. No lock of a QP may be held. */
 void roce_run(uint64_t now_ns);
-
-/*
- * Sends the datagram of a UD QP, whose lock is held; multicast too. WIRE_SENT also if it was lost on
- * the way out; WIRE_FULL, WIRE_NO_PORT: try again later; WIRE_FAULT: *cause tells (L_Key, memory, too long).
- */
-enum wire_result roce_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause);
 
 #endif

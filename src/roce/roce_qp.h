@@ -19,8 +19,8 @@
 #include "object/qp.h"
 #include "packet/packet.h"
 #include "roce/timer.h"
-#include "roce/roce.h"
 #include "roce/window.h"
+#include "udp/wire.h"
 
 #define RESPONDER_HELD_MAX 64
 
@@ -177,29 +177,10 @@ static inline enum packet_service roce_service(const struct qp *qp)
 	return qp->type == IBV_QPT_RC ? PACKET_RC : qp->type == IBV_QPT_UC ? PACKET_UC : PACKET_XRC;
 }
 
-/* NULL: the QP takes another path, or has no destination yet. */
-static inline struct roce_qp *roce_of(const struct qp *qp)
-{
-	return qp->path == &roce_path ? qp->path_data : NULL;
-}
-
-static inline uint32_t psn_add(uint32_t psn, uint32_t n)
-{
-	return (psn + n) & PACKET_PSN_MASK;
-}
-
 /* Packets of a message, or of the responses to a READ. */
 static inline uint32_t packets_of(uint32_t length, uint32_t mtu)
 {
 	return length ? (length - 1) / mtu + 1 : 1;
 }
-
-extern struct roce_env roce_env;
-
-/*
- * No QP here has the packet's destination QPN. If it is another process's, the network has merged the
- * packet with packets for this one (GRO), and delivered it wrongly: that is reported.
- */
-void roce_on_unknown_qp(uint32_t qpn);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
-#include "roce/roce_qp.h"
+#include "roce/roce_env.h"
 
 static struct lock heap_lock = LOCK_INITIALIZER;
 static struct timer_heap heap GUARDED_BY(heap_lock);

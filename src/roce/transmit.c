@@ -2,14 +2,12 @@
 #include "roce/transmit.h"
 
 #include "base/counter.h"
-#include "roce/response.h"
 #include "roce/burst.h"
-#include "roce/completer.h"
 #include "roce/congestion.h"
 #include "roce/gso.h"
 #include "roce/qp_timer.h"
-#include "roce/retransmit.h"
-#include "roce/sendq.h"
+#include "roce/response.h"
+#include "roce/roce_env.h"
 
 #define ACK_BYTES 20 /* BTH, AETH, ICRC */
 
@@ -81,27 +79,6 @@ static bool piggyback_ack(struct roce_qp *tq, struct burst *burst)
 	return true;
 }
 
-/* Everything before next_psn has left. */
-static void note_sent(struct roce_qp *tq)
-{
-	if (packet_psn_diff(tq->next_psn, tq->max_psn) > 0)
-		tq->max_psn = tq->next_psn;
-	if (!qp_is_reliable(tq->qp))
-		completer_on_sent(tq);
-}
-
-/* The socket was full from the request packet `unsent` on. */
-static void on_full(struct roce_qp *tq, uint32_t unsent, uint64_t now_ns)
-{
-	counter_add(COUNTER_SOCKET_FULL);
-	sendq_go_back(tq, unsent);
-	note_sent(tq);
-	tq->since_ack_req++; /* a packet asked for an acknowledgement, perhaps, and did not leave */
-	if (!sendq_in_flight(tq))
-		retransmit_on_held_up(tq);
-	qp_timer_again(tq, now_ns + TRANSMIT_AGAIN_NS);
-}
-
 bool transmit_begin(struct transmit *transmit, struct roce_qp *tq)
 {
 	transmit->tq = tq;
@@ -112,18 +89,17 @@ bool transmit_begin(struct transmit *transmit, struct roce_qp *tq)
 	return transmit->burst != NULL;
 }
 
-enum transmit_result transmit_requests(struct transmit *transmit)
+enum transmit_result transmit_requests(struct transmit *transmit, uint32_t *unsent)
 {
 	struct roce_qp *tq = transmit->tq;
 	struct burst *burst = transmit->burst;
 	unsigned requests = burst->count, count;
 	bool acknowledges = piggyback_ack(tq, burst);
 	enum wire_result result;
-	uint32_t unsent = 0;
 
 	count = burst->count;
 	gso_on_requests(tq, burst, requests);
-	result = burst_send(burst, &unsent);
+	result = burst_send(burst, unsent);
 	if (acknowledges && burst->left < count) {
 		tq->ack_owed = true;
 		qp_timer_again(tq, transmit->now_ns + TRANSMIT_AGAIN_NS);
@@ -132,11 +108,9 @@ enum transmit_result transmit_requests(struct transmit *transmit)
 	}
 	switch (result) {
 	case WIRE_FULL:
-		on_full(tq, unsent, transmit->now_ns);
+		counter_add(COUNTER_SOCKET_FULL);
 		return TRANSMIT_FULL;
 	case WIRE_FAULT:
-		sendq_go_back(tq, unsent);
-		note_sent(tq);
 		return TRANSMIT_FAULT;
 	case WIRE_TOO_LONG:
 		on_too_long(tq);
@@ -148,7 +122,6 @@ enum transmit_result transmit_requests(struct transmit *transmit)
 	case WIRE_SENT:
 		break;
 	}
-	note_sent(tq);
 	return TRANSMIT_SENT;
 }
 
@@ -224,11 +197,9 @@ void transmit_owed(struct roce_qp *tq)
  * Acknowledgements that overtake one another do no harm. What the socket does not take is owed
  * again. What the program posts meanwhile may overtake it, and says the same (piggyback_ack).
  */
-void transmit_ack_and_unlock(struct qp *qp)
+bool transmit_ack_and_unlock(struct qp *qp, struct roce_qp *tq)
 {
-	struct roce_qp *tq = roce_of(qp);
 	struct wire_flow flow = tq->flow; /* the QP may be gone when it is used */
-	uint32_t qpn = qp->ib.qp_num;
 	enum wire_result result;
 	struct wire_packet packet;
 	unsigned sent;
@@ -240,17 +211,9 @@ void transmit_ack_and_unlock(struct qp *qp)
 	qp_unlock(qp);
 	result = roce_env.send(&flow, &packet, 1, &sent);
 	atomic_fetch_sub(&acks_leaving, 1);
-	if (result != WIRE_FULL)
-		return;
-	counter_add(COUNTER_SOCKET_FULL);
-	if (!qp_find_locked(qpn, &qp))
-		return;
-	tq = roce_of(qp);
-	if (tq && tq->expecting) {
-		tq->ack_owed = true;
-		qp_timer_again(tq, roce_env.now() + TRANSMIT_AGAIN_NS);
-	}
-	qp_unlock(qp);
+	if (result == WIRE_FULL)
+		counter_add(COUNTER_SOCKET_FULL);
+	return result != WIRE_FULL;
 }
 
 bool transmit_ack_may_be_late(const struct roce_qp *tq)

@@ -32,16 +32,18 @@ struct transmit {
 
 enum transmit_result {
 	TRANSMIT_SENT,	/* or lost on the way out; so it counts as sent */
-	TRANSMIT_FULL,	/* the requester went back to what did not leave: sq.issue and next_psn
-			   changed */
-	TRANSMIT_FAULT, /* likewise; and the payload of the request at sq.issue cannot be read */
+	TRANSMIT_FULL,	/* the socket takes no more now */
+	TRANSMIT_FAULT, /* the payload of the next packet cannot be read */
 };
 
 /* An empty burst. False: out of memory, and the QP's timer tries again. */
 bool transmit_begin(struct transmit *transmit, struct roce_qp *tq);
 
-/* Sends the requests in the burst, and an acknowledgement with them if one is owed. */
-enum transmit_result transmit_requests(struct transmit *transmit);
+/*
+ * Sends the requests in the burst, and an acknowledgement with them if one is owed. Unless TRANSMIT_SENT,
+ * *unsent is the PSN of the first request that did not leave: the requester goes back to it.
+ */
+enum transmit_result transmit_requests(struct transmit *transmit, uint32_t *unsent);
 
 /* Requests that are still in the burst are dropped. */
 void transmit_end(struct transmit *transmit);
@@ -54,9 +56,10 @@ void transmit_owed(struct roce_qp *tq);
 
 /*
  * Sends the acknowledgement, the only thing that is owed (response_is_ack_only), and unlocks the QP
- * before the packet leaves: a program that sees its data come may be about to post.
+ * before the packet leaves: a program that sees its data come may be about to post. False: the socket
+ * did not take it, and the caller sees to it that it is owed again; the QP may be gone by now.
  */
-void transmit_ack_and_unlock(struct qp *qp) RELEASES(qp->lock);
+bool transmit_ack_and_unlock(struct qp *qp, struct roce_qp *tq) RELEASES(qp->lock);
 
 /* Another thread acknowledged last, and acknowledgements are leaving: that one may not have left
  * yet. */

@@ -2,7 +2,7 @@
 #include "ud_path.h"
 
 #include "execute/receive.h"
-#include "roce/roce.h"
+#include "roce/datagram.h"
 
 static int connect(struct qp *qp)
 {
@@ -17,7 +17,7 @@ static void issue(struct qp *qp)
 	for (; sq->issue != sq->tail; sq->issue++) {
 		struct wqe *wqe = sq_wqe(sq, sq->issue);
 		enum cause cause;
-		enum wire_result result = roce_send_datagram(qp, wqe, &cause);
+		enum wire_result result = datagram_transmit(qp, wqe, &cause);
 
 		if (result == WIRE_FULL)
 			break;

@@ -11,6 +11,7 @@
 #include "base/counter.h"
 #include "object/ah.h"
 #include "packet/grh.h"
+#include "roce/datagram.h"
 
 #define BYTES  65536
 #define ACCESS IBV_ACCESS_LOCAL_WRITE
@@ -71,7 +72,7 @@ static enum wire_result send_with(uint32_t bytes, uint32_t qkey, enum ibv_wr_opc
 	lock_acquire(&a->lock);
 	assert_int_equal(sq_push(a, &wr), 0);
 	wqe = sq_wqe(&a->sq, a->sq.tail - 1);
-	result = roce_send_datagram(a, wqe, cause);
+	result = datagram_transmit(a, wqe, cause);
 	sq_roll_back(a, a->sq.tail - 1);
 	lock_release(&a->lock);
 	rig_run(rig_now_ns);

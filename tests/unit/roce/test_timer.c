@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "roce/timer.h"
-#include "roce/roce_qp.h"
+#include "roce/roce.h"
 
 #define TIMERS 200
 
