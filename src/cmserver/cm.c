@@ -4,11 +4,22 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "cmserver/cm_channel.h"
 #include "cmserver/cm_connection.h"
 #include "cmserver/cm_dispatch.h"
-#include "cmserver/cm_id.h"
+#include "cmserver/cm_moved.h"
+#include "cmserver/cm_pending.h"
+#include "cmserver/cm_return.h"
+#include "cmserver/cm_state.h"
+#include "cmserver/cm_teardown.h"
+#include "ctl/fdmsg.h"
+#include "daemon/client.h"
 #include "daemon/daemon.h"
+#include "daemon/hello.h"
+#include "daemon/token.h"
+
+/* ------------------------------------------------------------------------------------------
+ * The daemon's start and end.
+ */
 
 static void on_addresses(struct cm_interfaces *interfaces)
 {
@@ -42,6 +53,16 @@ static void fini_tables(struct cm *cm)
 	table_fini(&cm->by_qp);
 }
 
+static void destroy(struct cm *cm)
+{
+	cm_return_destroy(cm->returning);
+	cm_pending_destroy(cm->pending);
+	cm_sessions_fini(&cm->sessions);
+	cm_timers_fini(&cm->timers);
+	fini_tables(cm);
+	free(cm);
+}
+
 int cm_init(struct daemon *d)
 {
 	struct cm *cm = calloc(1, sizeof(*cm));
@@ -49,22 +70,24 @@ int cm_init(struct daemon *d)
 
 	if (!cm)
 		return -ENOMEM;
-	rc = init_tables(cm);
-	if (rc) {
-		fini_tables(cm);
-		free(cm);
-		return rc;
-	}
-	d->cm = cm;
 	cm->daemon = d;
 	cm_space_init(&cm->space);
 	cm_timers_init(&cm->timers, &d->loop, cm_dispatch_on_time);
 	gsi_init(&cm->gsi, d, cm_dispatch_on_mad);
 	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop, on_addresses);
 	list_init(&cm->in_flight);
-	cm_pending_init(cm);
-	cm_return_init(cm);
-	return 0;
+	rc = init_tables(cm);
+	if (!rc)
+		rc = cm_pending_create(cm, cm_dispatch_on_pending_timeout);
+	if (!rc) {
+		cm_sessions_init(&cm->sessions, d);
+		rc = cm_return_create(cm);
+	}
+	if (rc)
+		destroy(cm);
+	else
+		d->cm = cm;
+	return rc;
 }
 
 /* The stores of processes stay as they are, for the next daemon. */
@@ -89,13 +112,56 @@ void cm_forget(struct daemon *d)
 
 void cm_fini(struct daemon *d)
 {
-	cm_return_fini(&d->cm->returning);
-	cm_timers_fini(&d->cm->timers);
-	fini_tables(d->cm);
-	free(d->cm);
+	destroy(d->cm);
 }
 
-int cm_client_create(struct client *c, int store_fd, uint32_t session)
+/* ------------------------------------------------------------------------------------------
+ * A session's begin and end.
+ */
+
+/* Disconnects a client that has the session: its own process says that it connects anew. */
+static bool cut_off(struct cm *cm, uint32_t session)
+{
+	struct list *m;
+
+	list_for_each(m, &cm->daemon->clients) {
+		struct client *c = container_of(m, struct client, in_daemon);
+
+		if (!c->cm || c->cm->session != session)
+			continue;
+		client_disconnect(c, "its process has begun anew");
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Whether a client may have the session: 0; -ESTALE: the session is not away; -EPERM: it is another
+ * process's. The daemon of one user gives it to any process of that user without a look at the
+ * token, whose name may be in another directory by now.
+ */
+static int admit(struct client *c, uint32_t session, int token_fd)
+{
+	struct cm *cm = c->daemon->cm;
+	struct sockname name;
+	int rc;
+
+	if (c->daemon->scope == DAEMON_OF_USER)
+		return cut_off(cm, session) ? -ESTALE : 0;
+	sockname_of_session(&c->daemon->space, session, &name);
+	rc = token_prove(c->uid, token_fd, &name);
+	if (rc)
+		return rc;
+	if (cut_off(cm, session))
+		return -ESTALE;
+	return cm_sessions_is_away(&cm->sessions, session) ? 0 : -ESTALE;
+}
+
+/*
+ * Takes over store_fd on success. session: 0: a new one. 0; -ESTALE: the session ended; -EINVAL: no
+ * store; -ENOMEM.
+ */
+static int create_client(struct client *c, int store_fd, uint32_t session)
 {
 	struct cm_client *cc = calloc(1, sizeof(*cc));
 	int rc;
@@ -119,12 +185,38 @@ int cm_client_create(struct client *c, int store_fd, uint32_t session)
 	return 0;
 }
 
+void cm_on_hello(struct client *c, struct fdmsg *m)
+{
+	uint32_t session = m->body.cm_hello.session;
+	int rc = m->body.cm_hello.greeting.magic == CTL_MAGIC ? 0 : -EPROTO;
+	int token_fd = -1;
+
+	if (!rc && (m->fd_count == 2) != (session != 0))
+		rc = -EPROTO;
+	if (!rc && session)
+		rc = admit(c, session, m->fds[1]);
+	if (!rc)
+		rc = hello_watch_death(c);
+	if (!rc)
+		rc = create_client(c, m->fds[0], session);
+	if (!rc)
+		fdmsg_take_fd(m, 0);
+	if (!rc && !session)
+		rc = cm_sessions_make_token(&c->daemon->cm->sessions, &c->cm->session, &token_fd);
+	if (rc) {
+		hello_refuse(c, m->body.header.seq, -rc);
+		return;
+	}
+	client_set_role(c, CLIENT_CM_EARLY);
+	hello_welcome(c, m->body.header.seq, c->cm->session, token_fd);
+}
+
 /* The process has ended, not just the daemon (leave_stores): it will not come back with its store.
  */
 static void end_session(struct cm_client *cc)
 {
 	cm_store_end(&cc->store);
-	cm_return_forget(cc->cm, cc->session);
+	cm_sessions_forget(&cc->cm->sessions, cc->session);
 }
 
 void cm_on_death(struct client *c)
@@ -133,10 +225,7 @@ void cm_on_death(struct client *c)
 
 	if (!cc)
 		return;
-	while (!list_empty(&cc->ids))
-		cm_id_destroy(container_of(cc->ids.next, struct cm_id, in_client));
-	while (!list_empty(&cc->channels))
-		cm_channel_destroy(container_of(cc->channels.next, struct cm_channel, in_client));
+	cm_teardown_client(cc);
 	cm_dispatch_deliver(cc->cm);
 	cm_interfaces_unwatch(&cc->cm->interfaces);
 	if (cc->store.fd >= 0)

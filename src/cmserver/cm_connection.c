@@ -6,12 +6,13 @@
 #include <string.h>
 
 #include "base/host_address.h"
-#include "cmserver/cm.h"
+#include "cmserver/cm_channel.h"
 #include "cmserver/cm_end.h"
+#include "cmserver/cm_event.h"
 #include "cmserver/cm_local.h"
-#include "cmserver/cm_moved.h"
-#include "cmserver/cm_save.h"
+#include "cmserver/cm_state.h"
 #include "ctl/deadline.h"
+#include "daemon/client.h"
 #include "daemon/daemon.h"
 
 #define LAST_REJ_NS INT64_C(3000000000) /* how long a REJ waits for its port: as long as a DREQ */
@@ -20,6 +21,38 @@
  * Out.
  */
 
+void cm_connection_save_id(struct cm_id *id)
+{
+	const struct cm_connection *c = id->connection;
+	struct cm_record_id r;
+
+	/* The process can read the padding, too. */
+	memset(&r, 0, sizeof(r));
+	r.kind = CM_RECORD_ID;
+	r.number = id->comm_id.value;
+	r.channel = id->channel->comm_id.value;
+	r.made_seq = id->made_seq;
+	r.space = id->binding.space;
+	r.qp_type = id->qp_type;
+	r.raised = id->raised;
+	r.backlog = id->backlog;
+	r.bind_flags = id->binding.flags;
+	r.is_bound = id->binding.bound;
+	r.is_listening = id->binding.listening;
+	r.had_connection = id->had_connection;
+	r.local = id->binding.local;
+	if (c) {
+		r.has_connection = 1;
+		r.is_local = c->is_local;
+		r.is_ud = c->is_ud;
+		memcpy(r.local_gid, c->local_gid, sizeof(r.local_gid));
+		memcpy(r.remote_gid, c->remote_gid, sizeof(r.remote_gid));
+		r.ifindex = c->ifindex;
+		connection_save(&c->end, &r.end);
+	}
+	cm_store_put(&id->owner->store, &id->slot, &r, sizeof(r));
+}
+
 static void on_send(struct connection *end, const struct ibcm_message *m)
 {
 	struct cm_connection *c = container_of(end, struct cm_connection, end);
@@ -27,7 +60,7 @@ static void on_send(struct connection *end, const struct ibcm_message *m)
 	/* Saved before it is sent: the next daemon is to repeat this REQ, not to send another one.
 	 */
 	if (c->id && (m->type == IBCM_REQ || m->type == IBCM_SIDR_REQ))
-		cm_save_id(c->id);
+		cm_connection_save_id(c->id);
 	/*
 	 * While the port is not open yet, the message is lost, as it might be on a wire. It is
 	 * repeated once the port is open (cm_return.h).
@@ -69,7 +102,7 @@ static void on_raise(struct connection *end, enum connection_event event,
 		body.kind = CTL_CM_TIMEWAIT_EXIT;
 		break;
 	}
-	cm_channel_post_step(c->id, &body);
+	cm_event_post_step(c->id, &body);
 }
 
 static const struct connection_env env = { .send = on_send, .raise = on_raise };
@@ -116,7 +149,7 @@ struct cm_connection *cm_connection_create(struct cm_id *id, const struct cm_ori
 	table_entry_init(&c->by_qp);
 	connection_init(&c->end, &env, c->comm_id.value);
 	id->connection = c;
-	cm_moved_bind(id, c->local_gid);
+	cm_id_set_address(id, c->local_gid);
 	return c;
 }
 
@@ -124,7 +157,7 @@ void cm_connection_destroy(struct cm_connection *c)
 {
 	if (c->id) {
 		c->id->connection = NULL;
-		cm_save_id(c->id);
+		cm_connection_save_id(c->id);
 	}
 	cm_timers_set(&c->cm->timers, &c->timer, 0);
 	table_remove(&c->cm->by_remote, &c->by_remote);
@@ -168,7 +201,7 @@ static void stay_alone(struct cm_connection *c)
 	if (!c->id)
 		return;
 	c->id->connection = NULL;
-	cm_save_id(c->id);
+	cm_connection_save_id(c->id);
 	c->id = NULL;
 }
 
@@ -184,7 +217,7 @@ static void settle(struct cm_connection *c)
 	}
 	enter_tables(c);
 	if (c->id)
-		cm_save_id(c->id);
+		cm_connection_save_id(c->id);
 	/* Without memory for its timer the connection would never end. */
 	if (cm_timers_set(&c->cm->timers, &c->timer, c->end.deadline_ns)) {
 		connection_abandon(&c->end, deadline_now_ns());

@@ -2,7 +2,7 @@
 /*
  * CM connection - one end of a connection (ibcm/connection.h), and its identifier's hold on it.
  *
- * In:  what an identifier wants; messages and deadlines, from cm_dispatch.c.
+ * In:  what an identifier wants; messages and deadlines, from above.
  * Out: messages to the other end, on this host or another; events for the identifier.
  *
  * Owner: the daemon's one thread. A connection is freed here, once it is closed: any call may do
@@ -79,6 +79,12 @@ struct cm_connection *cm_connection_create(struct cm_id *id, const struct cm_ori
 
 /* Sends nothing. */
 void cm_connection_destroy(struct cm_connection *c);
+
+/*
+ * Writes the identifier, with its connection, to its process's store: after each change of either.
+ * A connection's own steps do so.
+ */
+void cm_connection_save_id(struct cm_id *id);
 
 /* For by_remote and by_qp: hashes the number of a remote connection, or of its QP. */
 uint64_t cm_connection_hash(const struct cm *cm, const uint8_t *remote_gid, uint32_t number);

@@ -8,10 +8,9 @@
 
 #include "base/gid.h"
 #include "base/host_address.h"
-#include "cmserver/cm.h"
-#include "cmserver/cm_connection.h"
-#include "cmserver/cm_moved.h"
-#include "cmserver/gsi.h"
+#include "cmserver/cm_channel.h"
+#include "cmserver/cm_state.h"
+#include "daemon/daemon.h"
 
 #define BACKLOG_MAX 1024
 #define AGAIN_MS    100
@@ -54,12 +53,6 @@ int cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t s
 
 void cm_id_destroy(struct cm_id *id)
 {
-	while (!list_empty(&id->children))
-		cm_id_destroy(container_of(id->children.next, struct cm_id, in_listener));
-	if (id->connection)
-		cm_connection_abandon(id->connection);
-	while (!list_empty(&id->events))
-		cm_channel_drop(container_of(id->events.next, struct cm_event, in_id));
 	if (id->listens_everywhere)
 		cm_interfaces_put(&id->owner->cm->interfaces);
 	loop_timer_disarm(&id->again);
@@ -93,6 +86,17 @@ void cm_id_make_child(struct cm_id *child, struct cm_id *listener)
 	listener->backlog_left -= listener->backlog_left != 0;
 }
 
+void cm_id_set_address(struct cm_id *id, const uint8_t gid[CTL_GID_BYTES])
+{
+	if (gid_is_loopback(gid))
+		return;
+	memcpy(id->own_gid, gid, sizeof(id->own_gid));
+	id->has_own_gid = true;
+	/* An address that is new since the last look is found at the next one. */
+	id->own_ifindex =
+		cm_interfaces_find(&id->owner->cm->interfaces, gid, id->binding.local.ifindex);
+}
+
 static void set_flags(struct cm_id *id, uint32_t flags)
 {
 	id->binding.flags = flags & (CTL_CM_REUSEADDR | CTL_CM_AFONLY);
@@ -114,7 +118,7 @@ int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *lo
 	set_flags(id, flags);
 	rc = cm_space_bind(&id->owner->cm->space, &id->binding);
 	if (!rc && !cm_address_is_any(local))
-		cm_moved_bind(id, local->gid);
+		cm_id_set_address(id, local->gid);
 	if (rc)
 		memset(&id->binding.local, 0, sizeof(id->binding.local));
 	return rc;
@@ -189,6 +193,6 @@ int cm_id_bind_again(struct cm_id *id, uint32_t flags, const struct ctl_cm_addre
 	set_flags(id, flags);
 	rc = cm_space_bind(&id->owner->cm->space, &id->binding);
 	if (!rc && !cm_address_is_any(local))
-		cm_moved_bind(id, local->gid);
+		cm_id_set_address(id, local->gid);
 	return rc;
 }

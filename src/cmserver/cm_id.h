@@ -13,11 +13,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cmserver/cm_channel.h"
 #include "cmserver/cm_space.h"
 #include "cmserver/comm_ids.h"
 #include "event/loop.h"
 
+struct cm_channel;
+struct cm_client;
 struct cm_connection;
 struct gsi_port;
 
@@ -38,7 +39,7 @@ struct cm_id {
 	uint8_t own_gid[CTL_GID_BYTES];
 	uint32_t own_ifindex; /* 0: not known yet */
 
-	/* cmserver/cm_save.h */
+	/* cmserver/cm_store.h */
 	uint32_t slot;
 	uint32_t made_seq; /* of CREATE_ID; 0 of a child */
 	uint32_t raised;   /* events of its connections so far */
@@ -63,7 +64,7 @@ struct cm_id {
 int cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
 		 enum ctl_cm_qp_type qp_type, uint32_t number, struct cm_id **out);
 
-/* Ends its connection, and refuses the requests of its children. */
+/* It has no connection, children and events any more (cm_teardown.h). */
 void cm_id_destroy(struct cm_id *id);
 
 /* The program has fetched the request of a child, which is an identifier like others now. */
@@ -71,6 +72,9 @@ void cm_id_release_child(struct cm_id *child);
 
 /* The program has not fetched its request. */
 void cm_id_make_child(struct cm_id *child, struct cm_id *listener);
+
+/* It is bound to this address from now on: programs are told if that moves (cm_moved.h). */
+void cm_id_set_address(struct cm_id *id, const uint8_t gid[CTL_GID_BYTES]);
 
 /* 0 or -errno. flags and address as of CTL_CM_BIND. */
 int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local);

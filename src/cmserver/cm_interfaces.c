@@ -23,7 +23,7 @@ struct open_address {
 	bool seen;
 };
 
-static struct open_address *find(struct cm_interfaces *i, const uint8_t *gid, uint32_t ifindex)
+static struct open_address *find_open(struct cm_interfaces *i, const uint8_t *gid, uint32_t ifindex)
 {
 	struct list *m;
 
@@ -53,7 +53,7 @@ static bool open_one(struct cm_interfaces *i, const struct ifaddrs *a)
 
 	gid_from_sockaddr(a->ifa_addr, gid);
 	ifindex = gid_is_link_local(gid) ? if_nametoindex(a->ifa_name) : 0;
-	o = find(i, gid, ifindex);
+	o = find_open(i, gid, ifindex);
 	if (o) {
 		o->seen = true;
 		return true;
@@ -74,7 +74,7 @@ static bool is_wanted(const struct ifaddrs *a)
 	       (a->ifa_addr->sa_family == AF_INET || a->ifa_addr->sa_family == AF_INET6);
 }
 
-static void look(struct cm_interfaces *i)
+static void open_all(struct cm_interfaces *i)
 {
 	struct ifaddrs *all = NULL;
 	bool complete = true;
@@ -103,7 +103,7 @@ static void look(struct cm_interfaces *i)
 
 static void on_again(struct loop_timer *timer)
 {
-	look(container_of(timer, struct cm_interfaces, again));
+	open_all(container_of(timer, struct cm_interfaces, again));
 }
 
 static void on_change(struct loop_source *source, uint32_t events)
@@ -114,7 +114,7 @@ static void on_change(struct loop_source *source, uint32_t events)
 		return;
 	netlink_drain(i->netlink_fd);
 	if (i->users)
-		look(i);
+		open_all(i);
 	i->on_addresses(i);
 }
 
@@ -164,7 +164,7 @@ void cm_interfaces_get(struct cm_interfaces *i)
 	if (i->users++)
 		return;
 	cm_interfaces_watch(i);
-	look(i);
+	open_all(i);
 }
 
 void cm_interfaces_put(struct cm_interfaces *i)
@@ -177,4 +177,47 @@ void cm_interfaces_put(struct cm_interfaces *i)
 	list_for_each_safe(m, after, &i->open)
 		close_address(container_of(m, struct open_address, in_open));
 	cm_interfaces_unwatch(i);
+}
+
+static void add_place(struct cm_interfaces *i, const struct ifaddrs *a)
+{
+	struct cm_place *p = &i->place[i->place_count];
+
+	if (!a->ifa_addr || i->place_count == CM_INTERFACES_ADDRESSES)
+		return;
+	if (a->ifa_addr->sa_family != AF_INET && a->ifa_addr->sa_family != AF_INET6)
+		return;
+	gid_from_sockaddr(a->ifa_addr, p->gid);
+	p->ifindex = if_nametoindex(a->ifa_name);
+	if (p->ifindex)
+		i->place_count++;
+}
+
+bool cm_interfaces_look(struct cm_interfaces *i)
+{
+	struct ifaddrs *all;
+
+	if (getifaddrs(&all) < 0)
+		return false;
+	i->place_count = 0;
+	for (const struct ifaddrs *a = all; a; a = a->ifa_next)
+		add_place(i, a);
+	freeifaddrs(all);
+	return i->place_count < CM_INTERFACES_ADDRESSES;
+}
+
+uint32_t cm_interfaces_find(const struct cm_interfaces *i, const uint8_t gid[CTL_GID_BYTES],
+			    uint32_t preferred)
+{
+	uint32_t found = 0;
+
+	for (unsigned n = 0; n < i->place_count; n++) {
+		const struct cm_place *p = &i->place[n];
+
+		if (memcmp(p->gid, gid, CTL_GID_BYTES))
+			continue;
+		if (!found || p->ifindex == preferred)
+			found = p->ifindex;
+	}
+	return found;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CM interfaces - opens the GSI at all addresses of this host, for listeners on any address; and
- * passes on the kernel's notices of addresses.
+ * CM interfaces - opens the GSI at all addresses of this host, for listeners on any address;
+ * passes on the kernel's notices of addresses; and knows on which interface each address is.
  *
  * In:  the number of such listeners, and of others that watch addresses; the kernel's notices.
  * Out: open ports (cmserver/gsi.h) of all addresses except loopback, as they come and go; calls of
@@ -12,10 +12,21 @@
 #ifndef CMSERVER_CM_INTERFACES_H
 #define CMSERVER_CM_INTERFACES_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "base/list.h"
+#include "ctl/protocol.h"
 #include "event/loop.h"
 
+#define CM_INTERFACES_ADDRESSES 512 /* of this host; with more than that, none counts as moved */
+
 struct gsi;
+
+struct cm_place {
+	uint8_t gid[CTL_GID_BYTES];
+	uint32_t ifindex;
+};
 
 struct cm_interfaces {
 	struct gsi *gsi;
@@ -27,6 +38,10 @@ struct cm_interfaces {
 	int netlink_fd;	   /* -1: not watching */
 	struct loop_source on_change;
 	struct loop_timer again; /* armed while a port could not be opened */
+
+	/* On which interface each address was at the last look. */
+	struct cm_place place[CM_INTERFACES_ADDRESSES];
+	unsigned place_count;
 };
 
 void cm_interfaces_init(struct cm_interfaces *i, struct gsi *gsi, struct loop *loop,
@@ -36,5 +51,18 @@ void cm_interfaces_put(struct cm_interfaces *i);
 
 void cm_interfaces_watch(struct cm_interfaces *i);
 void cm_interfaces_unwatch(struct cm_interfaces *i);
+
+/*
+ * Looks anew on which interface each address is. False: the kernel does not tell, or there may be
+ * more addresses than were looked at, and one that is missing may be among them.
+ */
+bool cm_interfaces_look(struct cm_interfaces *i);
+
+/*
+ * The interface of the address at the last look; 0: none. A link-local address may have several:
+ * the preferred one if it is among them.
+ */
+uint32_t cm_interfaces_find(const struct cm_interfaces *i, const uint8_t gid[CTL_GID_BYTES],
+			    uint32_t preferred);
 
 #endif

@@ -13,30 +13,9 @@
 #ifndef CMSERVER_CM_MOVED_H
 #define CMSERVER_CM_MOVED_H
 
-#include <stdint.h>
-
-#include "ctl/protocol.h"
-
-#define CM_MOVED_ADDRESSES 512 /* of this host; with more than that, programs are told nothing */
-
 struct cm;
-struct cm_id;
-
-struct cm_place {
-	uint8_t gid[CTL_GID_BYTES];
-	uint32_t ifindex;
-};
-
-/* The interfaces of this host's addresses, as of the last look. */
-struct cm_places {
-	struct cm_place place[CM_MOVED_ADDRESSES];
-	unsigned count;
-};
 
 /* Addresses have changed, or may have. */
 void cm_moved_look(struct cm *cm);
-
-/* The identifier is bound to this address from now on. */
-void cm_moved_bind(struct cm_id *id, const uint8_t gid[CTL_GID_BYTES]);
 
 #endif

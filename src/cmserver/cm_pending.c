@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "cmserver/cm_pending.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmserver/cm.h"
 #include "cmserver/cm_connection.h"
-#include "cmserver/cm_dispatch.h"
+#include "cmserver/cm_match.h"
+#include "cmserver/cm_state.h"
 #include "ctl/deadline.h"
+#include "daemon/daemon.h"
 
 struct pending {
 	struct list in_queue;
@@ -36,8 +38,8 @@ static void enter(struct cm_pending_queue *q, struct pending *p)
 {
 	p->deadline_ns = deadline_in_ms(q->timeout_ms);
 	/* The listener may be one that has not come back yet. */
-	if (p->deadline_ns < q->cm->returning.over_ns)
-		p->deadline_ns = q->cm->returning.over_ns;
+	if (p->deadline_ns < q->cm->sessions.over_ns)
+		p->deadline_ns = q->cm->sessions.over_ns;
 	list_add_tail(&q->requests, &p->in_queue);
 	if (first(q) == p)
 		arm(q);
@@ -55,14 +57,14 @@ static void leave(struct cm_pending_queue *q, struct pending *p)
 static void drop(struct cm_pending_queue *q, struct pending *p)
 {
 	leave(q, p);
-	q->cm->pending.count--;
+	q->cm->pending->count--;
 	gsi_put(p->origin.gsi);
 	free(p);
 }
 
 static void refuse(struct cm_pending_queue *q, struct pending *p)
 {
-	cm_dispatch_refuse(q->cm, &p->origin, &p->message, p->reason);
+	cm_match_refuse(q->cm, &p->origin, &p->message, p->reason);
 	drop(q, p);
 }
 
@@ -71,9 +73,9 @@ static struct cm_pending_queue *queue_for(struct cm *cm, int reason)
 {
 	switch (reason) {
 	case IBCM_REASON_NO_LISTENER:
-		return &cm->pending.listener;
+		return &cm->pending->listener;
 	case IBCM_REASON_CONSUMER:
-		return &cm->pending.room;
+		return &cm->pending->room;
 	default:
 		return NULL;
 	}
@@ -84,7 +86,11 @@ static bool retry(struct cm_pending_queue *q, struct pending *p)
 {
 	struct cm_pending_queue *other;
 
-	p->reason = cm_dispatch_take(q->cm, &p->origin, &p->message);
+	/* A request that came twice has its connection already. */
+	if (cm_match_find(q->cm, &p->origin, &p->message))
+		p->reason = 0;
+	else
+		p->reason = cm_match_take(q->cm, &p->origin, &p->message);
 	if (!p->reason) {
 		drop(q, p);
 		return true;
@@ -99,18 +105,17 @@ static bool retry(struct cm_pending_queue *q, struct pending *p)
 	return false;
 }
 
-static void on_timeout(struct loop_timer *timer)
+void cm_pending_expire(struct cm_pending_queue *q)
 {
-	struct cm_pending_queue *q = container_of(timer, struct cm_pending_queue, timeout);
 	int64_t now_ns = deadline_now_ns();
 
 	while (!list_empty(&q->requests) && first(q)->deadline_ns <= now_ns)
 		refuse(q, first(q));
 	arm(q);
-	cm_dispatch_deliver(q->cm);
 }
 
-static void init_queue(struct cm *cm, struct cm_pending_queue *q, int64_t timeout_ms)
+static void init_queue(struct cm *cm, struct cm_pending_queue *q, int64_t timeout_ms,
+		       void (*on_timeout)(struct loop_timer *timer))
 {
 	q->cm = cm;
 	q->timeout_ms = timeout_ms;
@@ -118,11 +123,21 @@ static void init_queue(struct cm *cm, struct cm_pending_queue *q, int64_t timeou
 	loop_timer_init(&q->timeout, on_timeout);
 }
 
-void cm_pending_init(struct cm *cm)
+int cm_pending_create(struct cm *cm, void (*on_timeout)(struct loop_timer *timer))
 {
-	init_queue(cm, &cm->pending.listener, CM_PENDING_LISTEN_MS);
-	init_queue(cm, &cm->pending.room, CM_PENDING_BACKLOG_MS);
-	cm->pending.count = 0;
+	struct cm_pending *pending = calloc(1, sizeof(*pending));
+
+	if (!pending)
+		return -ENOMEM;
+	init_queue(cm, &pending->listener, CM_PENDING_LISTEN_MS, on_timeout);
+	init_queue(cm, &pending->room, CM_PENDING_BACKLOG_MS, on_timeout);
+	cm->pending = pending;
+	return 0;
+}
+
+void cm_pending_destroy(struct cm_pending *pending)
+{
+	free(pending);
 }
 
 bool cm_pending_add(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m,
@@ -131,7 +146,7 @@ bool cm_pending_add(struct cm *cm, const struct cm_origin *o, const struct ibcm_
 	struct cm_pending_queue *q = queue_for(cm, reason);
 	struct pending *p;
 
-	if (!q || cm->pending.count >= CM_PENDING_MAX)
+	if (!q || cm->pending->count >= CM_PENDING_MAX)
 		return false;
 	p = malloc(sizeof(*p));
 	if (!p)
@@ -143,7 +158,7 @@ bool cm_pending_add(struct cm *cm, const struct cm_origin *o, const struct ibcm_
 	p->origin.remote = p->remote;
 	if (o->gsi)
 		gsi_ref(o->gsi);
-	cm->pending.count++;
+	cm->pending->count++;
 	enter(q, p);
 	return true;
 }
@@ -152,10 +167,10 @@ void cm_pending_on_listen(struct cm *cm)
 {
 	struct list *m, *after;
 
-	list_for_each_safe(m, after, &cm->pending.listener.requests)
-		retry(&cm->pending.listener, container_of(m, struct pending, in_queue));
-	list_for_each_safe(m, after, &cm->pending.room.requests)
-		retry(&cm->pending.room, container_of(m, struct pending, in_queue));
+	list_for_each_safe(m, after, &cm->pending->listener.requests)
+		retry(&cm->pending->listener, container_of(m, struct pending, in_queue));
+	list_for_each_safe(m, after, &cm->pending->room.requests)
+		retry(&cm->pending->room, container_of(m, struct pending, in_queue));
 }
 
 /*
@@ -166,16 +181,16 @@ void cm_pending_on_room(struct cm *cm)
 {
 	struct list *m, *after;
 
-	list_for_each_safe(m, after, &cm->pending.room.requests) {
-		if (retry(&cm->pending.room, container_of(m, struct pending, in_queue)))
+	list_for_each_safe(m, after, &cm->pending->room.requests) {
+		if (retry(&cm->pending->room, container_of(m, struct pending, in_queue)))
 			return;
 	}
 }
 
 void cm_pending_forget_all(struct cm *cm)
 {
-	while (!list_empty(&cm->pending.listener.requests))
-		drop(&cm->pending.listener, first(&cm->pending.listener));
-	while (!list_empty(&cm->pending.room.requests))
-		drop(&cm->pending.room, first(&cm->pending.room));
+	while (!list_empty(&cm->pending->listener.requests))
+		drop(&cm->pending->listener, first(&cm->pending->listener));
+	while (!list_empty(&cm->pending->room.requests))
+		drop(&cm->pending->room, first(&cm->pending->room));
 }

@@ -43,11 +43,16 @@ struct cm_pending {
 	unsigned count;
 };
 
-void cm_pending_init(struct cm *cm);
+/* Sets cm->pending. on_timeout is to call cm_pending_expire. 0 or -ENOMEM. */
+int cm_pending_create(struct cm *cm, void (*on_timeout)(struct loop_timer *timer));
+void cm_pending_destroy(struct cm_pending *pending);
 
 /* reason: of the refusal, should it come to that. False: the request is not kept. */
 bool cm_pending_add(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m,
 		    int reason);
+
+/* The first has waited for long enough: refuses what is due. */
+void cm_pending_expire(struct cm_pending_queue *q);
 
 /* There is a new listener, or one with a larger backlog. */
 void cm_pending_on_listen(struct cm *cm);

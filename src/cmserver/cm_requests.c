@@ -5,12 +5,16 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "cmserver/cm.h"
 #include "cmserver/cm_channel.h"
 #include "cmserver/cm_connection.h"
 #include "cmserver/cm_dispatch.h"
+#include "cmserver/cm_event.h"
 #include "cmserver/cm_id.h"
-#include "cmserver/cm_save.h"
+#include "cmserver/cm_pending.h"
+#include "cmserver/cm_state.h"
+#include "cmserver/cm_teardown.h"
+#include "ctl/fdmsg.h"
+#include "daemon/client.h"
 #include "daemon/daemon.h"
 #include "event/receive_queue.h"
 
@@ -134,7 +138,7 @@ void cm_requests_on_destroy_channel(struct client *c, struct fdmsg *m)
 	struct cm_channel *ch = cm_channel_find(c, m->body.cm_ask.channel);
 
 	if (ch)
-		cm_channel_destroy(ch);
+		cm_teardown_channel(ch);
 	reply(c, m, ch ? 0 : -ENOENT, 0, NULL);
 	cm_dispatch_deliver(c->daemon->cm);
 }
@@ -204,7 +208,7 @@ void cm_requests_on_create_id(struct client *c, struct fdmsg *m)
 		rc = cm_id_create(c->cm, ch, (uint16_t)ask->value, qp_type_of(ask), 0, &id);
 	if (id) {
 		id->made_seq = ask->header.seq;
-		cm_save_id(id);
+		cm_connection_save_id(id);
 	}
 	reply(c, m, rc, id ? id->comm_id.value : 0, NULL);
 }
@@ -214,7 +218,7 @@ void cm_requests_on_destroy_id(struct client *c, struct fdmsg *m)
 	struct cm_id *id = find_id(c, m->body.cm_ask.id);
 
 	if (id)
-		cm_id_destroy(id);
+		cm_teardown_id(id);
 	reply(c, m, id ? 0 : -ENOENT, 0, NULL);
 	cm_dispatch_deliver(c->daemon->cm);
 }
@@ -226,14 +230,14 @@ void cm_requests_on_migrate_id(struct client *c, struct fdmsg *m)
 	struct list *n;
 
 	if (id && ch) {
-		cm_channel_move(id, ch);
-		cm_save_id(id);
+		cm_event_move_id(id, ch);
+		cm_connection_save_id(id);
 		/* Requests that were not fetched yet move with the listener. */
 		list_for_each(n, &id->children) {
 			struct cm_id *child = container_of(n, struct cm_id, in_listener);
 
-			cm_channel_move(child, ch);
-			cm_save_id(child);
+			cm_event_move_id(child, ch);
+			cm_connection_save_id(child);
 		}
 	}
 	reply(c, m, id && ch ? 0 : -ENOENT, 0, NULL);
@@ -247,7 +251,7 @@ void cm_requests_on_bind(struct client *c, struct fdmsg *m)
 	if (id && id->binding.bound && is_repeated(c, m))
 		rc = 0;
 	if (!rc)
-		cm_save_id(id);
+		cm_connection_save_id(id);
 	reply(c, m, rc, 0, id);
 }
 
@@ -257,7 +261,7 @@ void cm_requests_on_listen(struct client *c, struct fdmsg *m)
 	int rc = id ? cm_id_listen(id, m->body.cm_ask.value, m->body.cm_ask.flags) : -ENOENT;
 
 	if (!rc)
-		cm_save_id(id);
+		cm_connection_save_id(id);
 	reply(c, m, rc, 0, id);
 	cm_pending_on_listen(c->daemon->cm);
 	cm_dispatch_deliver(c->daemon->cm);
@@ -353,7 +357,7 @@ void cm_requests_on_raise(struct client *c, struct fdmsg *m)
 		rc = -ENOSPC;
 	else if (id)
 		rc = raise->kind < CTL_CM_EVENT_KINDS && raise->kind != CTL_CM_CONNECT_REQUEST
-			     ? cm_channel_post(id, &body, raise->header.seq)
+			     ? cm_event_post(id, &body, raise->header.seq)
 			     : -EINVAL;
 	reply(c, m, rc, 0, NULL);
 }
@@ -361,7 +365,7 @@ void cm_requests_on_raise(struct client *c, struct fdmsg *m)
 void cm_requests_on_get_event(struct client *c, struct fdmsg *m)
 {
 	struct cm_channel *ch = cm_channel_find(c, m->body.cm_ask.channel);
-	struct cm_event *e = ch ? cm_channel_first(ch) : NULL;
+	struct cm_event *e = ch ? cm_event_first(ch) : NULL;
 	struct ctl_cm_event body = { .answer = ch ? EAGAIN : ENOENT };
 
 	if (e) {
@@ -370,7 +374,7 @@ void cm_requests_on_get_event(struct client *c, struct fdmsg *m)
 		body.id = e->id->comm_id.value;
 		body.channel = ch->comm_id.value;
 		cm_id_release_child(e->id);
-		cm_channel_give(e, m->body.header.seq);
+		cm_event_give(e, m->body.header.seq);
 	} else {
 		cm_store_drop(&c->cm->store, &c->cm->given_slot);
 	}

@@ -6,11 +6,14 @@
 
 #include "base/clock.h"
 #include "base/host_address.h"
-#include "cmserver/cm.h"
+#include "cmserver/cm_channel.h"
 #include "cmserver/cm_connection.h"
 #include "cmserver/cm_end.h"
+#include "cmserver/cm_event.h"
+#include "cmserver/cm_id.h"
 #include "cmserver/cm_requests.h"
-#include "cmserver/cm_save.h"
+#include "cmserver/cm_state.h"
+#include "cmserver/cm_teardown.h"
 #include "ibcm/ip_header.h"
 
 #define BUSY_NS                                                                                    \
@@ -42,7 +45,7 @@ static void tell_removals(struct cm_client *cc)
 		struct cm_id *id = container_of(m, struct cm_id, in_client);
 
 		if (id->is_lost)
-			cm_channel_post(id, &body, 0);
+			cm_event_post(id, &body, 0);
 		id->is_lost = false;
 	}
 }
@@ -231,9 +234,9 @@ static bool restore_event(struct cm_client *cc, const struct found *f, uint32_t 
 		listener = find(cc, r->body.listener);
 	/* The program could not know of a child whose request it cannot fetch. */
 	if ((r->body.kind == CTL_CM_CONNECT_REQUEST && !can_be_child(id, listener)) ||
-	    cm_channel_post_again(id, &again)) {
+	    cm_event_post_again(id, &again)) {
 		if (r->body.kind == CTL_CM_CONNECT_REQUEST)
-			cm_id_destroy(id);
+			cm_teardown_id(id);
 		return false;
 	}
 	if (listener)

@@ -2,7 +2,7 @@
 /*
  * CM restore - restores what a process had with an earlier daemon from its store.
  *
- * In:  the records of cmserver/cm_save.h, which the process may have changed; its channels.
+ * In:  the records of cmserver/cm_store.h, which the process may have changed; its channels.
  * Out: the same identifiers, listeners, connections and events, with the same numbers.
  *
  * If an identifier cannot be restored, its program gets DEVICE_REMOVAL. A record that makes no

@@ -10,8 +10,15 @@
  *
  * Crash consistency: a record is written by one pwrite(2), within one page. The kernel copies a
  * page at a time, and looks for fatal signals between pages. So a record is either the old one or
- * the new one, whenever verbatimd is killed. How two records stay consistent is in
- * cmserver/cm_save.h.
+ * the new one, whenever verbatimd is killed.
+ *
+ * An event and the state of the connection that raised it are two records. The event, with its
+ * index, is written first, then the state, with the number of events raised so far. An event whose
+ * index is higher than that number belongs to a step that was not completed. Such an event is
+ * dropped: the connection is as it was before the step, and the message that led to it is repeated.
+ *
+ * When the program fetches an event, its record stays, with the seq of that request. It is dropped
+ * at the next request, which shows that the reply has arrived.
  *
  * The process can write there, too, so all that is read is checked. The memfd is never mapped: the
  * process could make that raise a signal.
@@ -28,10 +35,49 @@
 #include <sys/types.h>
 
 #include "ctl/protocol.h"
+#include "ibcm/saved.h"
 
 #define CM_STORE_RECORD_BYTES 1024
 #define CM_STORE_RECORDS      (CTL_CM_STORE_BYTES / CM_STORE_RECORD_BYTES)
 #define CM_STORE_FIRST	      4u /* those before are the header's page */
+
+enum cm_record_kind {
+	CM_RECORD_NONE = 0,
+	CM_RECORD_ID,
+	CM_RECORD_EVENT,
+};
+
+struct cm_record_id {
+	uint32_t kind;
+	uint32_t number, channel;
+	uint32_t made_seq;
+	uint32_t space, qp_type;
+	uint32_t raised; /* so many events of connections are complete */
+	uint32_t backlog;
+	uint32_t bind_flags;
+	uint8_t is_bound, is_listening, had_connection, has_connection;
+	struct ctl_cm_address local;
+
+	/* The connection. */
+	uint8_t is_local, is_ud;
+	uint8_t local_gid[CTL_GID_BYTES], remote_gid[CTL_GID_BYTES];
+	uint32_t ifindex;
+	struct connection_saved end;
+};
+
+struct cm_record_event {
+	uint32_t kind;
+	uint32_t id;
+	uint32_t made_seq;  /* of RAISE */
+	uint32_t given_seq; /* of GET_EVENT; 0: it is in the queue */
+	uint32_t index;	    /* 0: of no connection */
+	uint64_t order;
+	struct ctl_cm_event body;
+};
+
+_Static_assert(sizeof(struct cm_record_id) <= CM_STORE_RECORD_BYTES &&
+		       sizeof(struct cm_record_event) <= CM_STORE_RECORD_BYTES,
+	       "a record has room");
 
 struct cm_store {
 	int fd;	       /* -1: none */

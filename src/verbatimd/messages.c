@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include "cmserver/cm.h"
-#include "cmserver/cm_hello.h"
 #include "cmserver/cm_requests.h"
 #include "cmserver/cm_return.h"
 #include "ctl/fdmsg.h"
@@ -32,8 +31,7 @@ static const struct {
 	[CTL_MCAST_MEMBERS] = { sizeof(struct ctl_mcast), 0, 0, CLIENT_PROCESS, mcast_on_members },
 	[CTL_PORT] = { sizeof(struct ctl_port), 0, 0, CLIENT_PROCESS, ports_on_port },
 	[CTL_PORT_KEPT] = { sizeof(struct ctl_port), 1, 1, CLIENT_PROCESS, ports_on_kept },
-	[CTL_CM_HELLO] = { sizeof(struct ctl_cm_hello), 1, 2, CLIENT_SPEECHLESS,
-			   cm_hello_on_hello },
+	[CTL_CM_HELLO] = { sizeof(struct ctl_cm_hello), 1, 2, CLIENT_SPEECHLESS, cm_on_hello },
 	[CTL_CM_RETURN_CHANNEL] = { ASK, 1, 1, CLIENT_CM_EARLY, cm_requests_on_return_channel },
 	[CTL_CM_BEGIN] = { ASK, 0, 0, CLIENT_CM_EARLY, cm_return_on_begin },
 	[CTL_CM_CREATE_CHANNEL] = { ASK, 1, 1, CLIENT_CM, cm_requests_on_create_channel },

@@ -6,11 +6,12 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "cmserver/cm.h"
 #include "cmserver/cm_channel.h"
 #include "cmserver/cm_connection.h"
+#include "cmserver/cm_event.h"
 #include "cmserver/cm_id.h"
 #include "cmserver/cm_pending.h"
+#include "cmserver/cm_state.h"
 #include "ctl_host.h"
 #include "ctl_peer.h"
 #include "daemon/client.h"
@@ -165,9 +166,9 @@ void check_books(struct daemon *d)
 	require(channels == d->cm->channel_count);
 	require(count(&d->port_groups) == d->port_group_count);
 	require(list_empty(&d->cm->in_flight));
-	require(count(&d->cm->pending.listener.requests) + count(&d->cm->pending.room.requests) ==
-		d->cm->pending.count);
-	require(d->cm->pending.count <= CM_PENDING_MAX);
+	require(count(&d->cm->pending->listener.requests) + count(&d->cm->pending->room.requests) ==
+		d->cm->pending->count);
+	require(d->cm->pending->count <= CM_PENDING_MAX);
 }
 
 void check_event_fds(struct daemon *d, const struct peer *p)

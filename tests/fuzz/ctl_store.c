@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cmserver/cm_save.h"
+#include "cmserver/cm_store.h"
 #include "ctl_check.h"
 #include "ctl_host.h"
 #include "ctl_peer.h"

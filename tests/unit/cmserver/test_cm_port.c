@@ -23,7 +23,6 @@
 #include <linux/ptrace.h>
 
 #include "../udp/net.h"
-#include "cmserver/cm_save.h"
 #include "cmserver/cm_store.h"
 
 #define SKIPPED 77

@@ -17,7 +17,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cmserver/cm_save.h"
 #include "cmserver/cm_store.h"
 #include "ibcm/ip_header.h"
 

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "cmserver/cm_sessions.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "ctl/deadline.h"
+#include "daemon/daemon.h"
+#include "daemon/token.h"
+
+#define TRIES	 64
+#define AWAY_MAX 16384
+
+int cm_sessions_make_token(const struct cm_sessions *s, uint32_t *session, int *token_fd)
+{
+	int fd = token_make_socket();
+
+	if (fd < 0)
+		return -errno;
+	for (int i = 0; i < TRIES; i++) {
+		struct sockname name;
+		uint32_t number;
+
+		if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number) || !number)
+			continue;
+		sockname_of_session(&s->daemon->space, number, &name);
+		if (sockname_bind(fd, &name))
+			continue;
+		*session = number;
+		*token_fd = fd;
+		return 0;
+	}
+	close(fd);
+	return -EAGAIN;
+}
+
+void cm_sessions_forget(const struct cm_sessions *s, uint32_t session)
+{
+	struct sockname name;
+
+	sockname_of_session(&s->daemon->space, session, &name);
+	if (session)
+		sockname_remove(&name);
+}
+
+/* Whether the session's process has ended; then removes the name. */
+static bool has_ended(const struct cm_sessions *s, int fd, uint32_t session)
+{
+	struct sockname name;
+
+	sockname_of_session(&s->daemon->space, session, &name);
+	if (!connect(fd, (struct sockaddr *)&name.addr, name.len))
+		return false;
+	if (errno == ECONNREFUSED)
+		sockname_remove(&name);
+	return true;
+}
+
+static void expect(uint32_t session, void *arg)
+{
+	struct cm_sessions *s = arg;
+	uint32_t *larger;
+	int fd = token_make_socket();
+	/* Sessions that ended before may have left their names. */
+	bool ended = fd >= 0 && has_ended(s, fd, session);
+
+	if (fd >= 0)
+		close(fd);
+	/* Without a directory any process can make such names: hence the limit. */
+	if (ended || s->away_count >= AWAY_MAX)
+		return;
+	larger = realloc(s->away, (s->away_count + 1) * sizeof(*larger));
+	if (!larger)
+		return;
+	s->away = larger;
+	s->away[s->away_count++] = session;
+}
+
+void cm_sessions_init(struct cm_sessions *s, struct daemon *d)
+{
+	*s = (struct cm_sessions){ .daemon = d };
+	sockname_each_session(&d->space, expect, s);
+	s->is_over = !s->away_count;
+	if (!s->is_over)
+		s->over_ns = deadline_in_ms(CM_SESSIONS_WAIT_MS);
+}
+
+void cm_sessions_fini(struct cm_sessions *s)
+{
+	free(s->away);
+}
+
+bool cm_sessions_is_away(const struct cm_sessions *s, uint32_t session)
+{
+	for (unsigned i = 0; i < s->away_count; i++) {
+		if (s->away[i] == session)
+			return true;
+	}
+	return false;
+}
+
+bool cm_sessions_expects(const struct cm_sessions *s)
+{
+	return s->away_count || !s->is_over;
+}
+
+void cm_sessions_on_return(struct cm_sessions *s, uint32_t session)
+{
+	for (unsigned i = 0; i < s->away_count; i++) {
+		if (s->away[i] == session)
+			s->away[i--] = s->away[--s->away_count];
+	}
+}
+
+void cm_sessions_drop_ended(struct cm_sessions *s)
+{
+	int fd = token_make_socket();
+
+	for (unsigned i = 0; fd >= 0 && i < s->away_count; i++) {
+		if (has_ended(s, fd, s->away[i]))
+			s->away[i--] = s->away[--s->away_count];
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+void cm_sessions_end_wait(struct cm_sessions *s)
+{
+	s->is_over = true;
+	s->over_ns = 0;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * CM sessions - the sessions of processes, their tokens, and which of an earlier daemon's are to
+ * return.
+ *
+ * In:  the tokens of sessions that an earlier daemon gave; the sessions that return.
+ * Out: tokens of new sessions; which sessions are away, and how long others wait for them.
+ *
+ * Each session has a token that its process holds: a socket whose name has the session's number. So
+ * the daemon knows at its start how many sessions are to return, and when one of them has ended.
+ *
+ * Owner: the daemon's one thread.
+ */
+#ifndef CMSERVER_CM_SESSIONS_H
+#define CMSERVER_CM_SESSIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CM_SESSIONS_WAIT_MS 400
+
+struct daemon;
+
+struct cm_sessions {
+	struct daemon *daemon;
+	uint32_t *away;
+	unsigned away_count;
+	int64_t over_ns; /* when the wait for them ends at the latest */
+	bool is_over;	 /* the wait is; BEGIN is answered */
+};
+
+/* Finds the sessions that are to return. If there are any the wait begins, else it is over. */
+void cm_sessions_init(struct cm_sessions *s, struct daemon *d);
+void cm_sessions_fini(struct cm_sessions *s);
+
+/* A number for a new session, and its token, which is the caller's to send and close. 0 or -errno.
+ */
+int cm_sessions_make_token(const struct cm_sessions *s, uint32_t *session, int *token_fd);
+
+/* The session has ended: removes its name. session 0: does nothing. */
+void cm_sessions_forget(const struct cm_sessions *s, uint32_t session);
+
+bool cm_sessions_is_away(const struct cm_sessions *s, uint32_t session);
+
+/* Whether messages may be for a process that has not come back yet. */
+bool cm_sessions_expects(const struct cm_sessions *s);
+
+/* The session has returned. */
+void cm_sessions_on_return(struct cm_sessions *s, uint32_t session);
+
+/* Those whose processes have ended are not away any more. */
+void cm_sessions_drop_ended(struct cm_sessions *s);
+
+void cm_sessions_end_wait(struct cm_sessions *s);
+
+#endif
