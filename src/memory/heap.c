@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include "base/memory_file.h"
-#include "memory/key.h"
-#include "memory/migrate.h"
 
 /* An operation adds 64, and a copy of the region's length 256. */
 #define WORTH_OPERATION 64
@@ -28,8 +26,7 @@ void heap_init(struct heap *heap, int fd)
 		heap->wants[i] = 0;
 	if (fd < 0)
 		return;
-	if (migrate_wish() == MOVE_NEVER || fstat(fd, &st) || st.st_size < 0 ||
-	    !memory_file_has_seals(fd, F_SEAL_SHRINK)) {
+	if (fstat(fd, &st) || st.st_size < 0 || !memory_file_has_seals(fd, F_SEAL_SHRINK)) {
 		close(fd);
 		return;
 	}
@@ -120,7 +117,7 @@ bool heap_pays(struct heap *heap, uint32_t key, uint64_t length, size_t bytes)
 					     memory_order_relaxed);
 	int64_t worth = seen >> 32 == key ? (int32_t)(uint32_t)seen : 0;
 
-	if (heap->fd < 0 || length < MIGRATE_REGION_MIN)
+	if (heap->fd < 0 || length < HEAP_REGION_MIN)
 		return false;
 	if (bytes > length)
 		bytes = length;

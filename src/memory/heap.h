@@ -21,6 +21,8 @@
 #define HEAP_WINDOW_BYTES (256ull << 20) /* mapped at a time */
 #define HEAP_WINDOWS	  256		 /* the rest of a longer file is not used */
 #define HEAP_WANTS	  64
+/* Smaller regions are not worth a page of their own. */
+#define HEAP_REGION_MIN 4096
 
 struct heap {
 	int fd; /* -1: not used */

@@ -7,8 +7,6 @@
 
 #include "base/compat.h"
 #include "base/lock.h"
-#include "memory/hazard.h"
-#include "memory/migrate.h"
 
 #define INDEX_MASK (ARENA_KEYS - 1)
 /* While there are fresh indexes, so many released ones wait before the oldest is used again. */
@@ -114,70 +112,6 @@ int key_alloc(uint32_t *index, uint32_t *key)
 	*index = i;
 	*key = (uint32_t)(chance >> 8) << 24 | i << 8 | (chance & 0xff);
 	return 0;
-}
-
-/*
- * Barrier KEY: a reader that loads the key with acquire (key_check) sees the entry as it was filled before.
- */
-void key_publish(uint32_t index, uint32_t key)
-{
-	migrate_lock_keys();
-	migrate_on_publish(&table[index]);
-	atomic_store_explicit(&table[index].key, key, memory_order_release);
-	migrate_unlock_keys();
-}
-
-void key_zero(uint32_t index)
-{
-	struct arena_key *entry = &table[index];
-	uint32_t key;
-
-	migrate_lock_keys();
-	key = atomic_exchange(&entry->key, 0);
-	if (key) {
-		entry->dying = key;
-		atomic_fetch_or(&entry->flags, KEY_DYING);
-	}
-	migrate_unlock_keys();
-	if (key)
-		hazard_barrier(); /* HAZARD */
-}
-
-uint32_t key_hazard_owner(uint32_t index)
-{
-	struct arena_key *entry = &table[index];
-	uint32_t pid;
-
-	if (!(atomic_load(&entry->flags) & KEY_DYING))
-		return 0;
-	pid = hazard_owner(entry->dying);
-	if (pid)
-		return pid;
-	migrate_on_revoke(entry); /* not before: a copier may be using its pages in the heap */
-	return 0;
-}
-
-int key_revoke(uint32_t index)
-{
-	struct hazard_wait wait = { 0 };
-	uint32_t pid;
-
-	key_zero(index);
-	while ((pid = key_hazard_owner(index)) != 0)
-		if (!hazard_wait(&wait)) {
-			cause_report(CAUSE_COPY_UNFINISHED, 0, "process %u, key 0x%08x", pid,
-				     table[index].dying);
-			return -EBUSY;
-		}
-	return 0;
-}
-
-void key_restore(uint32_t index)
-{
-	struct arena_key *entry = &table[index];
-
-	atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_DYING);
-	key_publish(index, entry->dying);
 }
 
 void key_free(uint32_t index)

@@ -6,11 +6,8 @@
  * Out: an address in the memory of the key's owner, or a verdict with its cause.
  *
  * The table lies in the arena (base/arena.h), so a peer finds a key there as we do. Lookups take no
- * lock: memory/hazard.h tells how a key is revoked while other threads copy by it.
- *
- * Order of calls: key_alloc, fill key_entry, key_publish; key_revoke, then refill and publish again
- * or key_free. A caller that must not block uses the halves of key_revoke: key_zero, then key_hazard_owner
- * until that is 0. The key's object sees to it that one thread at a time revokes a key.
+ * lock: memory/hazard.h tells how a key is revoked while other threads copy by it. A key comes alive and dies
+ * in memory/key_revoke.h.
  */
 #ifndef MEMORY_KEY_H
 #define MEMORY_KEY_H
@@ -26,27 +23,12 @@ int key_table_init(void *arena);
 void key_table_reset_after_fork(void);
 
 /*
- * Takes a free index and a new random key for it; the entry stays dead (key 0) until
- * key_publish. Returns 0, or -ENOMEM when all 65,536 - 1 are in use (index 0 is never given),
+ * Takes a free index and a new random key for it; the entry stays dead (key 0) until it is
+ * published. Returns 0, or -ENOMEM when all 65,536 - 1 are in use (index 0 is never given),
  * -ENODEV when there is no table.
  */
 int key_alloc(uint32_t *index, uint32_t *key);
 struct arena_key *key_entry(uint32_t index);
-void key_publish(uint32_t index, uint32_t key);
-/* Zeroes the entry's key: later lookups do not find it. Does nothing if the entry is dead. */
-void key_zero(uint32_t index);
-/*
- * After key_zero: the PID of a process that may still copy by the key. 0: none; only then may the entry be
- * filled anew or freed. Never blocks.
- */
-uint32_t key_hazard_owner(uint32_t index);
-/*
- * Both, with a wait between. 0, or -EBUSY with a cause reported: a copy has not ended after HAZARD_WAIT_MS,
- * and a stopped process may go on with it. The key is dead then; a later call waits again.
- */
-int key_revoke(uint32_t index);
-/* After -EBUSY: publishes the entry again, under the key it had. */
-void key_restore(uint32_t index);
 void key_free(uint32_t index);
 /* Entries from this index on were never used. */
 uint32_t key_count(void);

@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "memory/heap.h"
 #include "memory/key.h"
-#include "memory/range.h"
 
 #define RANGE_MAX    (1ull << 30) /* its peers send messages while it moves */
 #define REQUESTS_MAX 64
@@ -25,10 +24,9 @@
 #define PUT_OFF_MAX  1000000000ull
 #define WAIT_S	     5 /* a thread waits for the progress thread, while that moves nothing */
 
-struct lock migrate_lock = LOCK_INITIALIZER;
-static unsigned forks GUARDED_BY(migrate_lock);	 /* threads that are about to fork, or fork */
-static bool forking GUARDED_BY(migrate_lock);	 /* one of them forks: no pages move */
-static bool in_slice GUARDED_BY(migrate_lock);	 /* pages move right now: no thread forks */
+static unsigned forks GUARDED_BY(range_lock);	 /* threads that are about to fork, or fork */
+static bool forking GUARDED_BY(range_lock);	 /* one of them forks: no pages move */
+static bool in_slice GUARDED_BY(range_lock);	 /* pages move right now: no thread forks */
 static _Atomic uint32_t changes;		 /* a futex: threads that wait look again when it changes */
 static _Atomic uint32_t waiting;		 /* threads */
 static _Atomic bool due;			 /* migrate_run has something to do */
@@ -56,21 +54,23 @@ enum move_permission migrate_wish(void)
 
 void migrate_init(int heap_fd, uint64_t bytes, void (*wake_progress_thread)(void))
 {
-	lock_acquire(&migrate_lock);
-	heap_bytes = move_init(&heap, heap_fd, migrate_wish()) ? 0 : bytes;
+	enum move_permission wish = migrate_wish();
+
+	lock_acquire(&range_lock);
+	heap_bytes = move_init(&heap, heap_fd, wish) ? 0 : bytes;
 	range_count = 0;
 	kick = wake_progress_thread;
 	heap.own = &own;
 	heap_fini(&own);
-	heap_init(&own, heap_bytes ? fcntl(heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
-	lock_release(&migrate_lock);
+	heap_init(&own, heap_bytes && wish != MOVE_NEVER ? fcntl(heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
+	lock_release(&range_lock);
 }
 
 void migrate_fini(void)
 {
-	lock_acquire(&migrate_lock);
+	lock_acquire(&range_lock);
 	heap_fini(&own);
-	lock_release(&migrate_lock);
+	lock_release(&range_lock);
 }
 
 /* ------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ void migrate_on_revoke(struct arena_key *entry)
 {
 	bool any = false;
 
-	lock_acquire(&migrate_lock);
+	lock_acquire(&range_lock);
 	atomic_fetch_and(&entry->flags, ~(uint32_t)(KEY_DYING | KEY_MOVING));
 	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
 	for (unsigned i = 0; i < range_count; i++)
@@ -143,7 +143,7 @@ void migrate_on_revoke(struct arena_key *entry)
 			ranges[i].next_ns = 0;
 			any = true;
 		}
-	lock_release(&migrate_lock);
+	lock_release(&range_lock);
 	if (any)
 		call_progress_thread();
 }
@@ -152,7 +152,7 @@ void migrate_on_revoke(struct arena_key *entry)
  * Ranges: the progress thread alone makes and drops them.
  */
 
-static bool belongs_out(struct range *range) REQUIRES(migrate_lock)
+static bool belongs_out(struct range *range) REQUIRES(range_lock)
 {
 	return forks || range->refused || !range_is_needed(range);
 }
@@ -172,7 +172,7 @@ static void map_own(uint64_t offset, uint64_t bytes)
 	}
 }
 
-static int make_range(uint32_t key, uint64_t now) REQUIRES(migrate_lock)
+static int make_range(uint32_t key, uint64_t now) REQUIRES(range_lock)
 {
 	struct range range = { .key = key, .since_ns = now };
 	struct range *made;
@@ -214,7 +214,7 @@ static void drop_aside(struct range *range)
 }
 
 /* All in: publishes it in its keys, unless the program has mapped something else there meanwhile. */
-static void settle(struct range *range) REQUIRES(migrate_lock)
+static void settle(struct range *range) REQUIRES(range_lock)
 {
 	if (!move_is_there(&heap, range->start, range->end, range->offset)) {
 		range->refused = -EACCES;
@@ -226,7 +226,7 @@ static void settle(struct range *range) REQUIRES(migrate_lock)
 }
 
 /* All out: the range is gone, and its place in the heap is free. */
-static void drop(unsigned index) REQUIRES(migrate_lock)
+static void drop(unsigned index) REQUIRES(range_lock)
 {
 	struct range range = range_remove(index);
 
@@ -237,7 +237,7 @@ static void drop(unsigned index) REQUIRES(migrate_lock)
 }
 
 /* Marks its keys MOVING, so that peers keep away. */
-static void unsettle(struct range *range, uint64_t now) REQUIRES(migrate_lock)
+static void unsettle(struct range *range, uint64_t now) REQUIRES(range_lock)
 {
 	range->settled = range->drained = false;
 	range->since_ns = now;
@@ -245,7 +245,7 @@ static void unsettle(struct range *range, uint64_t now) REQUIRES(migrate_lock)
 	range_update_keys(range);
 }
 
-static void put_off(struct range *range, uint64_t now) REQUIRES(migrate_lock)
+static void put_off(struct range *range, uint64_t now) REQUIRES(range_lock)
 {
 	range->pause_ns = range->pause_ns ? range->pause_ns * 2 : PUT_OFF_MIN;
 	if (range->pause_ns > PUT_OFF_MAX)
@@ -263,7 +263,7 @@ static void free_place(const struct move_range *slice)
 }
 
 /* Moves the slice at the border of what is in the heap. *in: how much of the range is there if it succeeds. */
-static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(migrate_lock)
+static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(range_lock)
 {
 	uint64_t bytes = range->end - range->start;
 	uint64_t from = out ? (range->in - 1) / MIGRATE_SLICE_BYTES * MIGRATE_SLICE_BYTES : range->in;
@@ -297,7 +297,7 @@ static bool has_aside(struct range *range)
 }
 
 /* After a scan for hazards: moves next, scans again, or gives up. */
-static void on_drain(struct range *range, bool drained, uint64_t now) REQUIRES(migrate_lock)
+static void on_drain(struct range *range, bool drained, uint64_t now) REQUIRES(range_lock)
 {
 	range->drained = drained;
 	if (drained)
@@ -311,7 +311,7 @@ static void on_drain(struct range *range, bool drained, uint64_t now) REQUIRES(m
 }
 
 static void on_slice(struct range *range, bool out, int error, uint64_t in, uint64_t now)
-	REQUIRES(migrate_lock)
+	REQUIRES(range_lock)
 {
 	if (!error) {
 		range->in = in;
@@ -325,7 +325,7 @@ static void on_slice(struct range *range, bool out, int error, uint64_t in, uint
 }
 
 /* Makes the next step of a range if it is due. False: it is not; *next becomes less if it will be. */
-static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(migrate_lock)
+static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(range_lock)
 {
 	struct range *range = &ranges[index], copy;
 	bool out = belongs_out(range), drained;
@@ -350,14 +350,14 @@ static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(migrate_
 	}
 	copy = *range; /* other threads change nothing that a slice uses */
 	in_slice = true;
-	lock_release(&migrate_lock);
+	lock_release(&range_lock);
 	if (!range->drained) {
 		drained = range_drain(&copy);
-		lock_acquire(&migrate_lock);
+		lock_acquire(&range_lock);
 		on_drain(range, drained, now);
 	} else {
 		error = has_aside(&copy) ? move_slice(&copy, out, &in) : -ENOMEM;
-		lock_acquire(&migrate_lock);
+		lock_acquire(&range_lock);
 		range->aside = copy.aside;
 		on_slice(range, out, error, in, now);
 	}
@@ -405,7 +405,7 @@ char *migrate_map(const struct arena_key *entry, uint64_t host, size_t bytes)
 	return mapped == bytes ? at : NULL;
 }
 
-static void grant(uint32_t key, uint64_t now) REQUIRES(migrate_lock)
+static void grant(uint32_t key, uint64_t now) REQUIRES(range_lock)
 {
 	struct arena_key *entry = entry_of(key);
 
@@ -415,7 +415,7 @@ static void grant(uint32_t key, uint64_t now) REQUIRES(migrate_lock)
 	stay(key, make_range(key, now));
 }
 
-static void grant_all(uint64_t now) REQUIRES(migrate_lock)
+static void grant_all(uint64_t now) REQUIRES(range_lock)
 {
 	for (unsigned i = 0; i < REQUESTS_MAX && !forks; i++) {
 		uint32_t key;
@@ -436,11 +436,11 @@ uint64_t migrate_run(uint64_t now)
 	if (!atomic_exchange(&due, false) && now < next_ns)
 		return next_ns;
 	next_ns = MIGRATE_NEVER;
-	lock_acquire(&migrate_lock);
+	lock_acquire(&range_lock);
 	grant_all(now);
 	for (unsigned i = range_count; i-- > 0 && !moved;)
 		moved = step(turn++ % range_count, now, &next_ns);
-	lock_release(&migrate_lock);
+	lock_release(&range_lock);
 	if (moved) {
 		next_ns = 0;
 		wake_waiters();
@@ -453,7 +453,7 @@ uint64_t migrate_run(uint64_t now)
  */
 
 /* A range over [start, end) is on its way out, and not put off. */
-static bool is_awaited(uint64_t start, uint64_t end) REQUIRES(migrate_lock)
+static bool is_awaited(uint64_t start, uint64_t end) REQUIRES(range_lock)
 {
 	for (unsigned i = 0; i < range_count; i++)
 		if (ranges[i].start < end && ranges[i].end > start && !ranges[i].put_off &&
@@ -471,9 +471,9 @@ void migrate_wait_out(uint64_t addr, uint64_t length)
 
 	do {
 		seen = atomic_load(&changes);
-		lock_acquire(&migrate_lock);
+		lock_acquire(&range_lock);
 		awaited = is_awaited(addr, end);
-		lock_release(&migrate_lock);
+		lock_release(&range_lock);
 	} while (awaited && wait_for_change(seen));
 	errno = saved;
 }
@@ -488,7 +488,7 @@ static bool is_vital(const struct range *range)
 }
 
 /* It may take several tries: a thread that is about to sleep counts as busy. */
-static bool has_vital(void) REQUIRES(migrate_lock)
+static bool has_vital(void) REQUIRES(range_lock)
 {
 	for (unsigned i = 0; i < range_count; i++)
 		if (is_vital(&ranges[i]))
@@ -503,7 +503,7 @@ void migrate_before_fork(void)
 	bool waits = true, ready;
 	uint32_t seen;
 
-	lock_acquire(&migrate_lock);
+	lock_acquire(&range_lock);
 	forks++;
 	for (unsigned i = 0; i < range_count; i++) {
 		ranges[i].put_off = false;
@@ -518,13 +518,13 @@ void migrate_before_fork(void)
 		if (ready)
 			break;
 		seen = atomic_load(&changes);
-		lock_release(&migrate_lock);
+		lock_release(&range_lock);
 		waits = wait_for_change(seen) && waits;
-		lock_acquire(&migrate_lock);
+		lock_acquire(&range_lock);
 	}
 	forking = true;
 	copy_count = range_count ? move_copy_for_child(&heap, copies) : 0;
-	lock_release(&migrate_lock);
+	lock_release(&range_lock);
 	errno = saved;
 }
 
@@ -535,12 +535,12 @@ void migrate_in_parent(void)
 
 	if (copy_count)
 		move_drop_copies(&heap, copies, copy_count);
-	lock_acquire(&migrate_lock);
+	lock_acquire(&range_lock);
 	copy_count = 0;
 	forking = false;
 	forks--;
 	any = range_count != 0;
-	lock_release(&migrate_lock);
+	lock_release(&range_lock);
 	wake_waiters();
 	for (unsigned i = 0; i < REQUESTS_MAX; i++) /* requests that came meanwhile */
 		any |= atomic_load_explicit(&requests[i], memory_order_relaxed) != 0;
@@ -551,7 +551,7 @@ void migrate_in_parent(void)
 
 void migrate_in_child(void)
 {
-	lock_acquire_in_child(&migrate_lock);
+	lock_acquire_in_child(&range_lock);
 	move_restore_in_child(copies, copy_count);
 	for (unsigned i = 0; i < range_count; i++)
 		drop_aside(&ranges[i]);
@@ -563,5 +563,5 @@ void migrate_in_child(void)
 		atomic_store(&requests[i], 0);
 	atomic_store(&due, false);
 	atomic_store(&waiting, 0);
-	lock_release(&migrate_lock);
+	lock_release(&range_lock);
 }

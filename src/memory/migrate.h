@@ -30,7 +30,7 @@
  *     page faults, the slice is refused.
  *   - Peers and the responder write by a key, where no page fault stops them: in their mapping of the heap, or by
  *     process_vm_writev, which looks pages up in advance. So each key that overlaps the range is MOVING from before
- *     the first slice on, and so is each key that is published meanwhile (migrate_on_publish, under migrate_lock). A
+ *     the first slice on, and so is each key that is published meanwhile (migrate_on_publish, under range_lock). A
  *     peer that finds a key MOVING sends a message; the responder writes at the program's address. A copier that
  *     found the key not MOVING has published a hazard before (memory/hazard.h: the mark stands for the zeroed key).
  *     The first slice waits until that hazard, and those on dying keys, are cleared.
@@ -52,19 +52,15 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "base/lock.h"
 #include "memory/move.h"
+#include "memory/range.h"
 
 /* The heap is sparse: so much address space, no memory. */
 #define MIGRATE_HEAP_BYTES (64ull << 30)
-/* Smaller regions are not worth a page of their own. */
-#define MIGRATE_REGION_MIN 4096
 /* What moves at a time: under a millisecond on an idle machine. */
 #define MIGRATE_SLICE_BYTES (1ull << 20)
 
 #define MIGRATE_NEVER UINT64_MAX
-
-extern struct lock migrate_lock;
 
 /* The user's choice: VERBATIM_MIGRATE is "never", "always" (even if not safe) or not set. */
 enum move_permission migrate_wish(void);
@@ -95,32 +91,21 @@ void migrate_want(uint32_t key, uint64_t length, size_t bytes);
  */
 uint64_t migrate_run(uint64_t now_ns);
 
-/* Keys are published and zeroed between these two. */
-static inline void migrate_lock_keys(void) ACQUIRES(migrate_lock)
-{
-	lock_acquire(&migrate_lock);
-}
-
-static inline void migrate_unlock_keys(void) RELEASES(migrate_lock)
-{
-	lock_release(&migrate_lock);
-}
-
 /* Sets heap, and MOVING, of an entry that is about to be published: another key may have its pages in the heap. */
-void migrate_on_publish(struct arena_key *entry) REQUIRES(migrate_lock);
+void migrate_on_publish(struct arena_key *entry) REQUIRES(range_lock);
 /* A key is dead, and no hazard is on it any more: its pages go back if it was their last key. Never blocks. */
-void migrate_on_revoke(struct arena_key *entry) EXCLUDES(migrate_lock);
+void migrate_on_revoke(struct arena_key *entry) EXCLUDES(range_lock);
 
 /*
  * Waits until this memory is out of the heap, unless another key covers it: the program may unmap or fork it
  * afterwards. Pages that cannot leave now stay, and are as good as before. The caller has no lock and is not the
  * progress thread.
  */
-void migrate_wait_out(uint64_t addr, uint64_t length) EXCLUDES(migrate_lock);
+void migrate_wait_out(uint64_t addr, uint64_t length) EXCLUDES(range_lock);
 
 /* Around fork(): pages that can leave the heap are out of it, and none move meanwhile. */
-void migrate_before_fork(void) EXCLUDES(migrate_lock);
-void migrate_in_parent(void) EXCLUDES(migrate_lock);
+void migrate_before_fork(void) EXCLUDES(range_lock);
+void migrate_in_parent(void) EXCLUDES(range_lock);
 void migrate_in_child(void);
 
 #endif

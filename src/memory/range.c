@@ -11,6 +11,7 @@
 #define HEAP_FIRST   (2ull << 20) /* offset 0 means "not in the heap" */
 #define KEYS_AT_ONCE 256
 
+struct lock range_lock = LOCK_INITIALIZER;
 struct range ranges[RANGES_MAX];
 unsigned range_count;
 
@@ -19,7 +20,7 @@ unsigned range_count;
  */
 
 /* The offset of free room in the heap for so many bytes; 0: there is none. *index: its place in `ranges`. */
-static uint64_t find_room(uint64_t bytes, uint64_t heap_bytes, unsigned *index) REQUIRES(migrate_lock)
+static uint64_t find_room(uint64_t bytes, uint64_t heap_bytes, unsigned *index) REQUIRES(range_lock)
 {
 	uint64_t offset = HEAP_FIRST;
 	unsigned i;
@@ -109,7 +110,7 @@ void range_publish(const struct range *range, struct arena_key *entry)
 }
 
 /* A range that is not settled overlaps the entry: peers must not copy to or from its pages. */
-static bool must_be_marked(const struct arena_key *entry) REQUIRES(migrate_lock)
+static bool must_be_marked(const struct arena_key *entry) REQUIRES(range_lock)
 {
 	for (unsigned i = 0; i < range_count; i++)
 		if (!ranges[i].settled && range_overlaps(&ranges[i], entry))
@@ -160,7 +161,7 @@ bool range_is_needed(struct range *range)
 
 /* Collects the next keys over the range, from *index on. False: one is dying. */
 static bool collect_keys(const struct range *range, uint32_t *index, uint32_t keys[KEYS_AT_ONCE],
-			 unsigned *count) REQUIRES(migrate_lock)
+			 unsigned *count) REQUIRES(range_lock)
 {
 	uint32_t all = key_count();
 
@@ -185,9 +186,9 @@ bool range_drain(const struct range *range)
 	bool living;
 
 	do {
-		lock_acquire(&migrate_lock);
+		lock_acquire(&range_lock);
 		living = collect_keys(range, &index, keys, &count);
-		lock_release(&migrate_lock);
+		lock_release(&range_lock);
 		if (!living || (count && !hazard_drain(keys, count, 0)))
 			return false;
 	} while (count == KEYS_AT_ONCE);

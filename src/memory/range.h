@@ -5,7 +5,7 @@
  * In:  ranges that memory/migrate.c inserts, moves and removes (its states: memory/migrate.h); the table of keys.
  * Out: MOVING of arena_key.flags, heap and heap_edges; whether hazards are left, and whether a key needs the pages.
  *
- * migrate_lock guards all of it. Only the progress thread inserts and removes ranges, so its pointers to them stay
+ * range_lock guards all of it, and is held while a key is published or zeroed. Only the progress thread inserts and removes ranges, so its pointers to them stay
  * good while it does not hold the lock.
  */
 #ifndef MEMORY_RANGE_H
@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "memory/migrate.h"
+#include "base/lock.h"
 
 #define RANGES_MAX 1024
 
@@ -35,15 +35,17 @@ struct range {
 	char *aside;	      /* see struct move_range; NULL: not mapped yet */
 };
 
+extern struct lock range_lock;
+
 /* In order of their offsets. */
-extern struct range ranges[RANGES_MAX] GUARDED_BY(migrate_lock);
-extern unsigned range_count GUARDED_BY(migrate_lock);
+extern struct range ranges[RANGES_MAX] GUARDED_BY(range_lock);
+extern unsigned range_count GUARDED_BY(range_lock);
 
 /* Does a range overlap these pages? 0: none; -EEXIST: a settled one; -EAGAIN: one on its way, so ask again. */
-int range_find_overlap(uintptr_t start, uintptr_t end) REQUIRES(migrate_lock);
+int range_find_overlap(uintptr_t start, uintptr_t end) REQUIRES(range_lock);
 /* Gives the range a place in a heap of `heap_bytes`. False: there is no room. */
-bool range_insert(const struct range *range, uint64_t heap_bytes, struct range **out) REQUIRES(migrate_lock);
-struct range range_remove(unsigned index) REQUIRES(migrate_lock);
+bool range_insert(const struct range *range, uint64_t heap_bytes, struct range **out) REQUIRES(range_lock);
+struct range range_remove(unsigned index) REQUIRES(range_lock);
 
 static inline bool range_key_is_alive(const struct arena_key *entry)
 {
@@ -65,10 +67,10 @@ bool range_contains(const struct range *range, const struct arena_key *entry);
 /* Stores in an entry that overlaps the range where its bytes are in the heap. */
 void range_publish(const struct range *range, struct arena_key *entry);
 /* Sets MOVING and the heap offset of all keys over the range to what its state demands. */
-void range_update_keys(const struct range *range) REQUIRES(migrate_lock);
+void range_update_keys(const struct range *range) REQUIRES(range_lock);
 /* A key covers all of the range. Scans the table only if the one found last no longer does. */
-bool range_is_needed(struct range *range) REQUIRES(migrate_lock);
+bool range_is_needed(struct range *range) REQUIRES(range_lock);
 /* No hazard on a key over the range is left from before the key was MOVING. Never blocks. */
-bool range_drain(const struct range *range) EXCLUDES(migrate_lock);
+bool range_drain(const struct range *range) EXCLUDES(range_lock);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/cause.h"
 #include "base/compat.h"
 #include "memory/imported.h"
+#include "memory/key_revoke.h"
 #include "memory/migrate.h"
 #include "memory/pin.h"
 #include "object/dm.h"

@@ -8,6 +8,7 @@
 #include "base/uncancelled.h"
 #include "memory/hazard.h"
 #include "memory/key.h"
+#include "memory/key_revoke.h"
 #include "object/mr.h"
 #include "object/sq.h"
 

@@ -11,6 +11,7 @@
 
 #include "base/syscall.h"
 #include "base/uncancelled.h"
+#include "memory/migrate.h"
 #include "shm/shm_qp.h"
 
 static struct lock pool_lock = LOCK_INITIALIZER;
@@ -95,6 +96,15 @@ static void put_memory(struct link *link, const struct mapped *m, int tx_side, i
 	link->rx.control = &m->shared->control[rx_side];
 }
 
+/* Without migration nothing is copied through the other's heap. */
+static int wanted_heap(int fd)
+{
+	if (fd < 0 || migrate_wish() != MOVE_NEVER)
+		return fd;
+	close(fd);
+	return -1;
+}
+
 struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd,
 			 int heap_fd)
 {
@@ -119,7 +129,7 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->peer_qps = arena_qps(arena);
 	link->peer_keys = arena_keys(arena);
 	link->wake_fd = wake_fd;
-	heap_init(&link->heap, heap_fd);
+	heap_init(&link->heap, wanted_heap(heap_fd));
 	link->heap_of = getpid();
 	link->acked = link->rx_end = 0;
 	link->carried_out = 0;

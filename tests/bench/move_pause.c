@@ -22,6 +22,7 @@
 #include "base/arena.h"
 #include "memory/hazard.h"
 #include "memory/key.h"
+#include "memory/key_revoke.h"
 #include "memory/migrate.h"
 
 #define PAGE 4096ul

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "memory/hazard.h"
 #include "memory/key.h"
+#include "memory/key_revoke.h"
 
 #define HARNESS_SLOT 5
 

@@ -227,8 +227,8 @@ static void migration_pays_after_some_operations(void **state)
 	assert_int_equal(operations(KEY, 1 << 20, 1), 16);
 	assert_int_equal(operations(KEY + 1, 1 << 20, 1 << 20), 4);
 	assert_int_equal(operations(KEY + 2, 1 << 20, SIZE_MAX), 4); /* more than the region has */
-	assert_int_equal(operations(KEY + 3, MIGRATE_REGION_MIN - 1, 64), 0);
-	assert_int_equal(operations(KEY + 4, MIGRATE_REGION_MIN, 1), 16);
+	assert_int_equal(operations(KEY + 3, HEAP_REGION_MIN - 1, 64), 0);
+	assert_int_equal(operations(KEY + 4, HEAP_REGION_MIN, 1), 16);
 }
 
 /* A peer that does not migrate, for whatever reason, is not asked with each operation. */
