@@ -25,33 +25,16 @@
 #ifndef IPV6_MULTICAST_ALL
 #define IPV6_MULTICAST_ALL 29 /* Linux 4.20 */
 #endif
-#ifndef IPV6_AUTOFLOWLABEL
-#define IPV6_AUTOFLOWLABEL 70
-#endif
 #ifndef IPV6_FLOWINFO
 #define IPV6_FLOWINFO 11
 #endif
-
-/* Some ten milliseconds of a fast network; what the administrator allows may be less. */
-#define BUFFER_BYTES (8 << 20)
-
-static int set(int fd, int level, int option, int value)
-{
-	return setsockopt(fd, level, option, &value, sizeof(value)) < 0 ? -errno : 0;
-}
-
-static void set_buffer(int fd, int forced, int plain)
-{
-	if (set(fd, SOL_SOCKET, forced, BUFFER_BYTES))
-		set(fd, SOL_SOCKET, plain, BUFFER_BYTES);
-}
 
 /* If it sends, for want of a sender: with DF, as the ICRC wants it. 0 or -errno. */
 static int require(const struct wire_port *port)
 {
 	if (port->is_v4)
-		return set(port->fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
-	return set(port->fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+		return udp_set(port->fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+	return udp_set(port->fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
 }
 
 /* What makes it better or faster: an older kernel does without. */
@@ -59,33 +42,16 @@ static void prefer(const struct wire_port *port)
 {
 	int fd = port->fd;
 
-	set(fd, IPPROTO_UDP, UDP_GRO, 1);
-	set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF);
+	udp_set(fd, IPPROTO_UDP, UDP_GRO, 1);
+	udp_set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF);
 	source_port_accept_unchecked(fd);
 	if (port->is_v4) {
-		set(fd, IPPROTO_IP, IP_RECVTOS, 1);
-		set(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
+		udp_set(fd, IPPROTO_IP, IP_RECVTOS, 1);
+		udp_set(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
 	} else {
-		set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
-		set(fd, IPPROTO_IPV6, IPV6_FLOWINFO, 1);
-		set(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
-	}
-}
-
-void udp_prefer_sending(const struct wire_port *port, int fd)
-{
-	struct ip_mreqn leaves = { .imr_ifindex = (int)port->ifindex };
-
-	set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF);
-	if (port->is_v4) {
-		set(fd, IPPROTO_IP, IP_MULTICAST_LOOP, port->loops_multicast);
-		if (port->ifindex)
-			setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &leaves, sizeof(leaves));
-	} else {
-		set(fd, IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 0);
-		set(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, port->loops_multicast);
-		if (port->ifindex)
-			set(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)port->ifindex);
+		udp_set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+		udp_set(fd, IPPROTO_IPV6, IPV6_FLOWINFO, 1);
+		udp_set(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
 	}
 }
 
@@ -97,9 +63,9 @@ void udp_loop_multicast(struct wire_port *port)
 void udp_tell_hops(struct wire_port *port)
 {
 	if (port->is_v4)
-		set(port->fd, IPPROTO_IP, IP_RECVTTL, 1);
+		udp_set(port->fd, IPPROTO_IP, IP_RECVTTL, 1);
 	else
-		set(port->fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+		udp_set(port->fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
 }
 
 /* A kernel before 4.18 takes a GSO batch for one long datagram. */
@@ -193,7 +159,7 @@ int udp_open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, struct
 	if (fd < 0)
 		return -errno;
 	/* Other processes join the same group; bound to it, so that nothing else comes here. */
-	if (set(fd, SOL_SOCKET, SO_REUSEADDR, 1) || bind(fd, &address.any, len) < 0 ||
+	if (udp_set(fd, SOL_SOCKET, SO_REUSEADDR, 1) || bind(fd, &address.any, len) < 0 ||
 	    join(fd, group, ifindex) < 0) {
 		rc = -errno;
 		close(fd);

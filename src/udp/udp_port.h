@@ -17,7 +17,7 @@
 #include "base/arena.h"
 #include "base/lock.h"
 #include "udp/damage.h"
-#include "udp/udp.h"
+#include "udp/wire.h"
 
 #define UDP_DATAGRAM_MAX 65535
 #define UDP_SENDERS	 (1u << (24 - ARENA_QP_BITS)) /* one for each slot that a QPN can name */
@@ -73,10 +73,13 @@ struct wire_port {
 	unsigned alone; /* calls in a row that received one datagram */
 };
 
+/* setsockopt(2): 0 or -errno. */
+int udp_set(int fd, int level, int option, int value);
+/* The size of a buffer: what is enough, or as much as the administrator allows. */
+void udp_set_buffer(int fd, int forced, int plain);
+
 void udp_scratches_free(struct wire_port *port);
 
-/* Sets up a socket to send from the port's address, with the options that this kernel has. */
-void udp_prefer_sending(const struct wire_port *port, int fd);
 void udp_senders_close(struct wire_port *port);
 
 /* NULL: out of memory. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/cause.h"
@@ -11,6 +13,10 @@
 #include "udp/udp.h"
 #include "base/gid.h"
 #include "udp/udp_port.h"
+
+#ifndef IPV6_AUTOFLOWLABEL
+#define IPV6_AUTOFLOWLABEL 70
+#endif
 
 /* Of a process, and no more than this share of the descriptors that it may have. */
 #define SENDERS_MAX	  256
@@ -29,6 +35,24 @@ static uint32_t limit(void)
 	    descriptors.rlim_cur / DESCRIPTORS_SHARE > SENDERS_MAX)
 		return SENDERS_MAX;
 	return (uint32_t)descriptors.rlim_cur / DESCRIPTORS_SHARE;
+}
+
+/* With the options that this kernel has. */
+static void prefer_sending(const struct wire_port *port, int fd)
+{
+	struct ip_mreqn leaves = { .imr_ifindex = (int)port->ifindex };
+
+	udp_set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF);
+	if (port->is_v4) {
+		udp_set(fd, IPPROTO_IP, IP_MULTICAST_LOOP, port->loops_multicast);
+		if (port->ifindex)
+			setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &leaves, sizeof(leaves));
+	} else {
+		udp_set(fd, IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 0);
+		udp_set(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, port->loops_multicast);
+		if (port->ifindex)
+			udp_set(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)port->ifindex);
+	}
 }
 
 static int open_socket(struct wire_port *port, uint16_t *number)
@@ -60,7 +84,7 @@ static struct wire_sender *open_sender(struct wire_port *port, const char **why)
 	}
 	sender->port = port;
 	sender->fd = fd;
-	udp_prefer_sending(port, fd);
+	prefer_sending(port, fd);
 	return sender;
 
 give_back:
@@ -81,7 +105,7 @@ static struct wire_sender *share(struct wire_port *port, const char *why)
 		cause_report(CAUSE_SOURCE_PORT_SHARED, 0, "%s", why);
 	/* What is refused here is refused by all kernels alike, none of which merges packets then. */
 	source_port_share(port->fd);
-	udp_prefer_sending(port, port->fd);
+	prefer_sending(port, port->fd);
 	return &port->shared;
 }
 
