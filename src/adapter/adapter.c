@@ -40,7 +40,7 @@
 #include "raw/raw.h"
 #include "roce/roce.h"
 #include "shm/imported.h"
-#include "shm/retry.h"
+#include "shm/backoff.h"
 #include "shm/shm.h"
 
 static struct lock adapter_lock = LOCK_INITIALIZER;
@@ -413,7 +413,7 @@ static bool pause_until(uint64_t until)
 
 static void meet(uint32_t peer)
 {
-	uint64_t until = clock_now_ns() + RETRY_PEER_NS;
+	uint64_t until = clock_now_ns() + BACKOFF_PEER_NS;
 
 	while (!has_met(&peer, 1) && pause_until(until))
 		;
@@ -433,7 +433,7 @@ void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mas
 
 void adapter_meet_group(const union ibv_gid *group)
 {
-	uint64_t until = clock_now_ns() + RETRY_PEER_NS;
+	uint64_t until = clock_now_ns() + BACKOFF_PEER_NS;
 	uint32_t slots[MEMBERS_MET];
 	bool asked;
 	int count;

@@ -70,13 +70,13 @@ bool adapter_stays_local(const union ibv_gid *gid);
  * because no thread asks it with a QP's lock: the UDP ports of a UD QP's device, the UDP port to
  * another host, or the link to a process of this host. A port that fails is reported by the move; a
  * link that fails delays the QP's first request, no more. Blocks: for ports as long as ctl_port,
- * for a process RETRY_PEER_NS at most.
+ * for a process BACKOFF_PEER_NS at most.
  */
 void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mask);
 
 /*
  * Waits until the members of a group are known. Else a program that sends to the group and ends at
- * once would take its waiting datagrams along. Blocks, RETRY_PEER_NS at most.
+ * once would take its waiting datagrams along. Blocks, BACKOFF_PEER_NS at most.
  */
 void adapter_meet_group(const union ibv_gid *group);
 

@@ -12,6 +12,7 @@
 #include "shm/shm_qp.h"
 #include "shm/progress.h"
 #include "shm/retry.h"
+#include "shm/timer.h"
 #include "roce/roce.h"
 
 bool progress_running;
@@ -112,7 +113,7 @@ void adapter_progress(void)
 		in_vain_ns = 0;
 	else if (!in_vain_ns)
 		in_vain_ns = now;
-	if (now_and_then && now >= shm_retry_deadline_ns())
+	if (now_and_then && now >= shm_timer_deadline_ns())
 		shm_retry_run(now);
 	if (now_and_then || (wire && is_polling(now)))
 		wakeup_on_polling(now);

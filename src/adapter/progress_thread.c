@@ -26,6 +26,7 @@
 #include "netdev/watch.h"
 #include "roce/roce.h"
 #include "shm/retry.h"
+#include "shm/timer.h"
 
 #define SOON_NS	       1000000ull /* until everything gets its turn again */
 #define ROUNDS_AT_ONCE 1024	  /* before slow sources get a look again */
@@ -70,10 +71,10 @@ static void run_retries(void)
 {
 	uint64_t now;
 
-	if (shm_retry_deadline_ns() == RETRY_NEVER)
+	if (shm_timer_deadline_ns() == SHM_TIMER_NEVER)
 		return;
 	now = clock_now_ns();
-	if (now >= shm_retry_deadline_ns())
+	if (now >= shm_timer_deadline_ns())
 		shm_retry_run(now);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Timers - the timerfds by which deadlines wake the progress thread: those of retries on this host
- * (shm/retry.h) and those of the transport (roce/roce.h).
+ * (shm/timer.h) and those of the transport (roce/roce.h).
  *
  * The threads that poll run both kinds by the clock. So the transport's timer is set only while no
  * thread holds the poll lease (wakeup_on_deadline), or by the progress thread when it ends the lease

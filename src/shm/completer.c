@@ -4,32 +4,19 @@
 #include <string.h>
 
 #include "memory/memory.h"
+#include "shm/backoff.h"
 #include "shm/requester.h"
-#include "shm/retry.h"
-
-static void finish_message(struct shm_qp *lq, struct wqe *wqe)
-{
-	wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
-	lq->unacked--;
-	if (wqe_is_read(wqe))
-		lq->reads--;
-}
-
-static bool is_on_the_way(const struct wqe *wqe)
-{
-	return wqe->state == WQE_ISSUED && !wqe_has_failed(wqe);
-}
 
 void shm_completer_on_ack(struct shm_qp *lq, uint32_t seq)
 {
 	struct qp *qp = lq->qp;
 	struct wqe *wqe = sq_wqe(&qp->sq, seq);
 
-	if (seq - qp->sq.head >= qp->sq.issue - qp->sq.head || !is_on_the_way(wqe) ||
+	if (seq - qp->sq.head >= qp->sq.issue - qp->sq.head || !wqe_is_on_the_way(wqe) ||
 	    wqe_is_read(wqe))
 		return;
-	finish_message(lq, wqe);
-	shm_retry_on_ack(lq);
+	shm_sendq_finish(lq, wqe);
+	shm_backoff_on_ack(lq);
 }
 
 /* The request on the way with this number; false: there is none (a late answer). */
@@ -42,7 +29,7 @@ static bool find_msn(struct shm_qp *lq, uint32_t msn, uint32_t *seq)
 
 		if (s == qp->sq.issue && !(wqe->state == WQE_POSTED && wqe->done))
 			return false; /* only a message that is half over may be behind issue */
-		if ((is_on_the_way(wqe) || s == qp->sq.issue) && wqe->first_psn == msn) {
+		if ((wqe_is_on_the_way(wqe) || s == qp->sq.issue) && wqe->first_psn == msn) {
 			*seq = s;
 			return true;
 		}
@@ -64,12 +51,12 @@ static uint32_t finish_earlier(struct shm_qp *lq, uint32_t seq)
 	for (uint32_t s = qp->sq.head; s != seq; s++) {
 		struct wqe *wqe = sq_wqe(&qp->sq, s);
 
-		if (!is_on_the_way(wqe))
+		if (!wqe_is_on_the_way(wqe))
 			continue;
 		if (wqe_is_read(wqe))
 			return s;
-		finish_message(lq, wqe);
-		shm_retry_on_ack(lq);
+		shm_sendq_finish(lq, wqe);
+		shm_backoff_on_ack(lq);
 	}
 	return seq;
 }
@@ -79,10 +66,10 @@ static void give_up(struct shm_qp *lq, uint32_t seq, enum ibv_wc_status status, 
 	struct qp *qp = lq->qp;
 	struct wqe *wqe = sq_wqe(&qp->sq, seq);
 
-	if (is_on_the_way(wqe))
-		finish_message(lq, wqe); /* for the counters; shm_requester_fail marks it again */
+	if (wqe_is_on_the_way(wqe))
+		shm_sendq_finish(lq, wqe); /* for the counters; shm_sendq_fail marks it again */
 	qp->sq.issue = seq + 1;
-	shm_requester_fail(lq, seq, status, cause,
+	shm_sendq_fail(lq, seq, status, cause,
 		       "peer QP 0x%06x, rkey 0x%x, remote address 0x%llx, length %u",
 		       qp->attr.dest_qp_num, wqe->rkey, (unsigned long long)wqe->remote_addr,
 		       wqe->length);
@@ -102,15 +89,15 @@ void shm_completer_on_nak(struct shm_qp *lq, const struct record_header *header)
 	switch (header->imm) {
 	case NAK_RNR:
 		if (header->total & NAK_UNCOUNTED)
-			shm_retry_on_busy(lq, seq, header->total & 31);
+			shm_backoff_on_busy(lq, seq, header->total & 31);
 		else
-			shm_retry_on_rnr_nak(lq, seq, header->total & 31);
+			shm_backoff_on_rnr_nak(lq, seq, header->total & 31);
 		break;
 	case NAK_SILENCE:
-		shm_retry_on_silence(lq, seq, cause);
+		shm_backoff_on_silence(lq, seq, cause);
 		break;
 	case NAK_UNREACHABLE:
-		shm_retry_on_loss(lq, seq, cause);
+		shm_backoff_on_loss(lq, seq, cause);
 		break;
 	case NAK_REMOTE_ACCESS:
 		give_up(lq, seq, IBV_WC_REM_ACCESS_ERR, cause);
@@ -150,7 +137,7 @@ void shm_completer_on_response(struct shm_qp *lq, const struct record_header *he
 	wqe->done += header->bytes;
 	if (wqe->done < wqe->length)
 		return;
-	finish_message(lq, wqe);
-	shm_retry_on_ack(lq);
+	shm_sendq_finish(lq, wqe);
+	shm_backoff_on_ack(lq);
 	shm_requester_on_progress(lq);
 }

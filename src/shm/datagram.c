@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "base/gid.h"
-#include "memory/memory.h"
-#include "shm/responder.h"
-#include "shm/retry.h"
-#include "object/ah.h"
-#include "object/context.h"
 #include "base/lid.h"
 #include "execute/receive.h"
+#include "memory/memory.h"
+#include "object/ah.h"
+#include "object/context.h"
 #include "packet/grh.h"
+#include "shm/backoff.h"
+#include "shm/waiting.h"
 
 #define GROUP_SLOTS 64 /* members of a group that one datagram reaches */
 #define UDP_BTH_DETH_ICRC_BYTES (8 + 12 + 8 + 4)
@@ -88,7 +88,7 @@ static enum carried send_failed(struct shm_qp *lq, struct wqe *wqe, enum ibv_wc_
 	uint32_t seq = lq->qp->sq.issue++;
 
 	lq->sought = false;
-	shm_requester_fail(lq, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
+	shm_sendq_fail(lq, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
 		       wqe->remote_qpn);
 	return CARRY_FAILED;
 }
@@ -99,9 +99,9 @@ static bool send_to_wire(struct shm_qp *lq, struct wqe *wqe, enum carried *carri
 	enum cause cause = CAUSE_NONE;
 	int error = shm_env.datagram_to_wire ? shm_env.datagram_to_wire(lq->qp, wqe, &cause) : 0;
 
-	if (error == -EAGAIN && shm_retry_on_wire_full(lq, wqe))
+	if (error == -EAGAIN && shm_backoff_on_wire_full(lq, wqe))
 		*carried = CARRY_WAIT;
-	else if (error == -EINPROGRESS && shm_retry_on_unknown(lq))
+	else if (error == -EINPROGRESS && shm_backoff_on_unknown(lq))
 		*carried = CARRY_WAIT;
 	else if (error == -EFAULT)
 		*carried = send_failed(lq, wqe,
@@ -152,7 +152,7 @@ enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe)
 		bool asked = false;
 
 		count = shm_env.group_members(to, slots, GROUP_SLOTS, &asked);
-		if ((asked || !all_known(slots, count)) && shm_retry_on_unknown(lq))
+		if ((asked || !all_known(slots, count)) && shm_backoff_on_unknown(lq))
 			return CARRY_WAIT;
 		if (asked)
 			cause_report_ratelimited(CAUSE_DAEMON_SILENT, qp->ib.qp_num,
@@ -167,7 +167,7 @@ enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe)
 		bool asked = false;
 		struct link *link = shm_env.find_link(slots[i], &asked);
 
-		if (!link && asked && !group && shm_retry_on_unknown(lq))
+		if (!link && asked && !group && shm_backoff_on_unknown(lq))
 			return CARRY_WAIT;
 		if (!link)
 			continue; /* no such process: dropped, as on a wire */
@@ -177,8 +177,8 @@ enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe)
 		 */
 		if (send_to(qp, wqe, link, &cause) == CARRY_NO_ROOM && !group && !wqe->route &&
 		    link->alive) {
-			shm_requester_block(lq, link);
-			shm_retry_on_full(lq);
+			shm_waiting_for_room(lq, link);
+			shm_backoff_on_full(lq);
 			link_put(link);
 			return CARRY_NO_ROOM;
 		}

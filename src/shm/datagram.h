@@ -16,8 +16,7 @@
 #ifndef SHM_DATAGRAM_H
 #define SHM_DATAGRAM_H
 
-#include "shm/shm_qp.h"
-#include "shm/requester.h"
+#include "shm/sendq.h"
 
 enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe);
 

@@ -12,7 +12,6 @@
 #include "base/syscall.h"
 #include "base/uncancelled.h"
 #include "memory/migrate.h"
-#include "shm/shm_qp.h"
 
 static struct lock pool_lock = LOCK_INITIALIZER;
 static struct link *pool; /* guarded by pool_lock */

@@ -46,6 +46,21 @@ struct in_flight {
 
 #define IN_FLIGHT_MAX 8192 /* a power of two */
 
+struct nak_pending {
+	uint32_t msn;  /* with its attempt */
+	uint8_t nak;   /* enum nak; 0: none */
+	uint8_t timer; /* RNR timer code */
+	uint32_t cause;
+	uint64_t position; /* behind the request: nothing from there on is acknowledged yet */
+};
+
+/* The NAK of a QP that left its connection before the ring had room for the NAK. */
+struct orphan_nak {
+	struct list node; /* in link->orphans */
+	uint32_t to, from;
+	struct nak_pending nak;
+};
+
 struct link {
 	struct link *next_free;
 	uint32_t slot;

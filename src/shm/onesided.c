@@ -7,8 +7,6 @@
 #include "memory/hazard.h"
 #include "memory/key.h"
 #include "memory/memory.h"
-#include "shm/progress.h"
-#include "shm/record.h"
 #include "shm/xcopy.h"
 
 /* One system call moves so much. */

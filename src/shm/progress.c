@@ -3,20 +3,18 @@
 
 #include "memory/migrate.h"
 #include "shm/answer.h"
+#include "shm/backoff.h"
 #include "shm/completer.h"
 #include "shm/datagram.h"
 #include "shm/requester.h"
 #include "shm/responder.h"
-#include "shm/retry.h"
-#include "shm/shm_qp.h"
+#include "shm/waiting.h"
 
 /* What one call works through at most, before others have a turn. */
 #define TURN_RECORDS 64
 #define TURN_BYTES   (256 * 1024)
 /* After so many bytes the producer gets its room back. */
 #define RELEASE_BYTES (32 * 1024)
-
-_Thread_local uint64_t shm_moved __attribute__((tls_model("initial-exec")));
 
 /*
  * The QP that the last record was for stays locked: records of one QP often come in a row. Clang's
@@ -155,46 +153,6 @@ static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link
 	return false;
 }
 
-/* The first of a list of QPs, without taking it out; 0: none. */
-static uint32_t first_waiting(struct link *link, struct list *head)
-{
-	struct shm_qp *lq = NULL;
-	uint32_t qpn = 0;
-
-	lock_acquire(&link->wait_lock);
-	if (!list_empty(head)) {
-		lq = head == &link->answering ?
-			     list_entry(head->next, struct shm_qp, answering_node) :
-			     list_entry(head->next, struct shm_qp, blocked_node);
-		qpn = lq->qp->ib.qp_num;
-	}
-	lock_release(&link->wait_lock);
-	return qpn;
-}
-
-static void first_becomes_last(struct link *link, struct list *head)
-{
-	struct list *first;
-
-	lock_acquire(&link->wait_lock);
-	first = head->next;
-	if (first != head) {
-		list_del(first);
-		list_add_tail(head, first);
-	}
-	lock_release(&link->wait_lock);
-}
-
-static uint32_t count_waiting(struct link *link, const uint32_t *count)
-{
-	uint32_t n;
-
-	lock_acquire(&link->wait_lock);
-	n = *count;
-	lock_release(&link->wait_lock);
-	return n;
-}
-
 /*
  * Sends answers, in the order in which the QPs came to owe them. The first QP that finds no room for
  * all its answers ends the round, and is the first of the next one.
@@ -206,8 +164,8 @@ static void send_answers(struct turn *turn) REQUIRES(turn->link->rx_lock)
 
 	if (!list_empty(&link->orphans) && !shm_answer_send_orphans(link))
 		return;
-	for (tries = count_waiting(link, &link->answering_count); tries; tries--) {
-		uint32_t qpn = first_waiting(link, &link->answering);
+	for (tries = shm_waiting_count(link, &link->answering_count); tries; tries--) {
+		uint32_t qpn = shm_waiting_first(link, &link->answering);
 		struct shm_qp *lq = qpn ? take_qp(turn, qpn) : NULL;
 
 		if (lq && lq->link == link) {
@@ -215,7 +173,7 @@ static void send_answers(struct turn *turn) REQUIRES(turn->link->rx_lock)
 				return;
 			shm_answer_is_through(lq);
 		} else if (qpn) { /* it is about to leave */
-			first_becomes_last(link, &link->answering);
+			shm_waiting_first_to_last(link, &link->answering);
 		}
 	}
 }
@@ -237,15 +195,15 @@ static void serve_turned(struct turn *turn) REQUIRES(turn->link->rx_lock)
 	struct link *link = turn->link;
 	uint32_t tries;
 
-	for (tries = count_waiting(link, &link->turned_count); tries; tries--) {
-		uint32_t qpn = first_waiting(link, &link->turned);
+	for (tries = shm_waiting_count(link, &link->turned_count); tries; tries--) {
+		uint32_t qpn = shm_waiting_first(link, &link->turned);
 		struct shm_qp *lq = qpn ? take_qp(turn, qpn) : NULL;
 
 		if (lq && lq->blocked_on == link) {
-			shm_requester_unblock(lq);
+			shm_waiting_leave(lq);
 			shm_requester_issue(lq);
 		} else if (qpn) {
-			first_becomes_last(link, &link->turned);
+			shm_waiting_first_to_last(link, &link->turned);
 		}
 	}
 }
@@ -260,8 +218,8 @@ static void serve_blocked(struct turn *turn) REQUIRES(turn->link->rx_lock)
 	struct link *link = turn->link;
 	uint32_t tries;
 
-	for (tries = count_waiting(link, &link->blocked_count); tries; tries--) {
-		uint32_t qpn = first_waiting(link, &link->blocked);
+	for (tries = shm_waiting_count(link, &link->blocked_count); tries; tries--) {
+		uint32_t qpn = shm_waiting_first(link, &link->blocked);
 		struct shm_qp *lq = qpn ? take_qp(turn, qpn) : NULL;
 		uint32_t issue, done;
 		enum carried carried;
@@ -269,22 +227,22 @@ static void serve_blocked(struct turn *turn) REQUIRES(turn->link->rx_lock)
 
 		if (!lq || lq->blocked_on != link) {
 			if (qpn)
-				first_becomes_last(link, &link->blocked);
+				shm_waiting_first_to_last(link, &link->blocked);
 			continue;
 		}
 		sq = &lq->qp->sq;
 		issue = sq->issue;
 		done = sq_wqe(sq, issue)->done;
-		shm_retry_on_room(lq);
+		shm_backoff_on_room(lq);
 		carried = shm_requester_issue(lq);
 		if (lq->blocked_on != link || !lq->for_room)
 			continue; /* it waits elsewhere, for another turn, or not at all */
 		if (carried != CARRY_NO_ROOM) {
-			shm_requester_unblock(lq);
+			shm_waiting_leave(lq);
 			continue;
 		}
 		if (sq->issue != issue || sq_wqe(sq, issue)->done != done)
-			first_becomes_last(link, &link->blocked);
+			shm_waiting_first_to_last(link, &link->blocked);
 		break;
 	}
 }
@@ -391,7 +349,7 @@ static bool fail_if_connected(struct qp *qp, void *arg) REQUIRES(qp->lock)
 	if (!lq || lq->link != link)
 		return true;
 	if (qp->type == IBV_QPT_UC && lq->blocked_on) {
-		shm_requester_unblock(lq);
+		shm_waiting_leave(lq);
 		shm_requester_issue(lq);
 	}
 	if (!qp_is_reliable(qp))
@@ -404,7 +362,7 @@ static bool fail_if_connected(struct qp *qp, void *arg) REQUIRES(qp->lock)
 			 target->dest_qpn == qp->ib.qp_num;
 	sq_retire(qp);
 	if (qp->sq.head != qp->sq.tail) {
-		shm_retry_on_loss(lq, qp->sq.head, CAUSE_PEER_DIED);
+		shm_backoff_on_loss(lq, qp->sq.head, CAUSE_PEER_DIED);
 	} else if (without_a_word) {
 		/* nothing will ever arrive here */
 		cause_report(CAUSE_PEER_DIED, qp->ib.qp_num, "process %d, QP 0x%06x",

@@ -31,7 +31,4 @@ void progress_catch_up(struct link *link);
  */
 void progress_on_death(struct link *link);
 
-/* Bytes of payload that this thread has copied: a measure of time for its callers, which set it back. */
-extern _Thread_local uint64_t shm_moved __attribute__((tls_model("initial-exec")));
-
 #endif

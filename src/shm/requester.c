@@ -1,94 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "shm/requester.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "base/gid.h"
-#include "shm/datagram.h"
-#include "memory/memory.h"
-#include "shm/onesided.h"
-#include "shm/progress.h"
-#include "shm/xcopy.h"
-#include "shm/retry.h"
 #include "execute/local.h"
+#include "memory/memory.h"
 #include "object/xrcd.h"
-
-/*
- * Programs that exchange addresses with another host may get one that means that host there, but this
- * host here: that of loopback, or of a bridge of containers. So the text says it. Returns its length.
- */
-static size_t say_whose_address(const struct qp *qp, char *text, size_t room)
-{
-	const union ibv_gid *gid = &qp->attr.ah_attr.grh.dgid;
-	char address[GID_TEXT_BYTES];
-
-	return (size_t)snprintf(text, room, "%s is this host itself; ", gid_text(gid->raw, address));
-}
-
-void shm_requester_fail(struct shm_qp *lq, uint32_t seq, enum ibv_wc_status status, enum cause cause,
-		    const char *fmt, ...)
-{
-	struct qp *qp = lq->qp;
-	char text[200];
-	size_t len = 0;
-	va_list args;
-
-	if (cause == CAUSE_PEER_UNKNOWN || cause == CAUSE_PEER_QP_MISSING)
-		len = say_whose_address(qp, text, sizeof(text));
-	va_start(args, fmt);
-	vsnprintf(text + len, sizeof(text) - len, fmt, args);
-	va_end(args);
-	local_fail(qp, &lq->failure, seq, status, cause, text);
-}
+#include "shm/backoff.h"
+#include "shm/datagram.h"
+#include "shm/onesided.h"
+#include "shm/timer.h"
+#include "shm/waiting.h"
+#include "shm/xcopy.h"
 
 void shm_requester_on_progress(struct shm_qp *lq)
 {
-	struct qp *qp = lq->qp;
+	struct sq *sq = &lq->qp->sq;
 
-	sq_retire(qp);
-	if (!local_complete_failed(qp, &lq->failure) && qp->sq.issue != qp->sq.tail)
+	if (shm_sendq_complete(lq) && sq->issue != sq->tail)
 		shm_requester_issue(lq);
-}
-
-static void wait_at(struct shm_qp *lq, struct link *link, bool for_room)
-{
-	if (lq->blocked_on == link && lq->for_room == for_room)
-		return;
-	shm_requester_unblock(lq);
-	link_get(link);
-	lock_acquire(&link->wait_lock);
-	lq->blocked_on = link;
-	lq->for_room = for_room;
-	list_add_tail(for_room ? &link->blocked : &link->turned, &lq->blocked_node);
-	(*(for_room ? &link->blocked_count : &link->turned_count))++;
-	atomic_store_explicit(&link->waiting, true, memory_order_release);
-	lock_release(&link->wait_lock);
-}
-
-void shm_requester_block(struct shm_qp *lq, struct link *link)
-{
-	wait_at(lq, link, true);
-}
-
-void shm_requester_end_turn(struct shm_qp *lq, struct link *link)
-{
-	wait_at(lq, link, false);
-}
-
-void shm_requester_unblock(struct shm_qp *lq)
-{
-	struct link *link = lq->blocked_on;
-
-	if (!link)
-		return;
-	lock_acquire(&link->wait_lock);
-	lq->blocked_on = NULL;
-	list_del(&lq->blocked_node);
-	(*(lq->for_room ? &link->blocked_count : &link->turned_count))--;
-	lock_release(&link->wait_lock);
-	link_put(link);
 }
 
 /* Copies part of the message's payload: from the WQE itself, or from the SGEs. */
@@ -108,7 +38,7 @@ static enum carried fail_local(struct shm_qp *lq, struct wqe *wqe, enum cause ca
 	struct qp *qp = lq->qp;
 	uint32_t seq = qp->sq.issue++;
 
-	shm_requester_fail(lq, seq, IBV_WC_LOC_PROT_ERR, cause,
+	shm_sendq_fail(lq, seq, IBV_WC_LOC_PROT_ERR, cause,
 		       "request %u: first SGE lkey 0x%x address 0x%llx length %u", seq,
 		       wqe->num_sge ? wqe->sge[0].lkey : 0,
 		       wqe->num_sge ? (unsigned long long)wqe->sge[0].addr : 0ull,
@@ -233,15 +163,6 @@ out:
 	return carried;
 }
 
-static void count_message(struct shm_qp *lq, struct wqe *wqe)
-{
-	wqe->state = WQE_ISSUED;
-	lq->next_msn = msn_next(lq->next_msn);
-	lq->unacked++;
-	if (wqe_is_read(wqe))
-		lq->reads++;
-}
-
 static enum carried send_message(struct shm_qp *lq, struct wqe *wqe, enum record_kind kind,
 				 int64_t *budget)
 {
@@ -270,7 +191,7 @@ static enum carried send_message(struct shm_qp *lq, struct wqe *wqe, enum record
 		*budget -= wqe->done - before + RECORD_UNIT;
 	} while (wqe->done < wqe->length);
 	if (qp_is_reliable(qp)) {
-		count_message(lq, wqe);
+		shm_sendq_on_sent(lq, wqe);
 	} else {
 		lq->next_msn = msn_next(lq->next_msn);
 		lq->last_end = link_sent(lq->link);
@@ -303,7 +224,7 @@ static enum carried send_alone(struct shm_qp *lq, struct wqe *wqe, enum record_k
 	lock_release(&link->tx_lock);
 	if (!record)
 		return CARRY_NO_ROOM;
-	count_message(lq, wqe);
+	shm_sendq_on_sent(lq, wqe);
 	return CARRIED;
 }
 
@@ -356,7 +277,7 @@ static enum carried request_read(struct shm_qp *lq, struct wqe *wqe)
 	lock_release(&link->tx_lock);
 	if (!record)
 		return CARRY_NO_ROOM;
-	count_message(lq, wqe);
+	shm_sendq_on_sent(lq, wqe);
 	wqe->done = 0; /* from here on: bytes of the response that came */
 	return CARRIED;
 }
@@ -420,12 +341,13 @@ static enum carried unreachable(struct shm_qp *lq, struct wqe *wqe)
 	}
 	wqe->first_psn = lq->next_msn;
 	if (lq->link) {
-		shm_retry_on_loss(lq, qp->sq.issue, CAUSE_PEER_DIED);
+		shm_backoff_on_loss(lq, qp->sq.issue, CAUSE_PEER_DIED);
 		return CARRY_WAIT;
 	}
-	shm_retry_on_silence(lq, qp->sq.issue,
-			 shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid) ? CAUSE_PEER_UNKNOWN :
-									      CAUSE_NO_PATH);
+	shm_backoff_on_silence(lq, qp->sq.issue,
+			       shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid) ?
+				       CAUSE_PEER_UNKNOWN :
+				       CAUSE_NO_PATH);
 	return CARRY_WAIT;
 }
 
@@ -437,7 +359,7 @@ static enum carried manage_memory(struct shm_qp *lq, struct wqe *wqe)
 
 	if (cause == CAUSE_COPY_UNFINISHED) {
 		wqe->begun = 1; /* and is ended even in SQD */
-		shm_retry_on_revocation(lq);
+		shm_backoff_on_revocation(lq);
 		return CARRY_WAIT;
 	}
 	lq->looks = 0;
@@ -454,15 +376,15 @@ static enum carried carry_out(struct shm_qp *lq, struct wqe *wqe, int64_t *budge
 	if (operation_is_of_this_end(operation))
 		return manage_memory(lq, wqe);
 	if (wqe_length_is_wrong(wqe)) {
-		shm_requester_fail(lq, qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH,
-				     "%u bytes", wqe->length);
+		shm_sendq_fail(lq, qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH,
+			       "%u bytes", wqe->length);
 		return CARRY_FAILED;
 	}
 	if (!lq->link && shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid)) {
 		bool asked = false;
 
 		lq->link = shm_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS, &asked);
-		if (!lq->link && asked && shm_retry_on_unknown(lq))
+		if (!lq->link && asked && shm_backoff_on_unknown(lq))
 			return CARRY_WAIT;
 		lq->sought = false;
 	}
@@ -487,7 +409,7 @@ static enum carried carry_out(struct shm_qp *lq, struct wqe *wqe, int64_t *budge
 	default: {
 		uint32_t seq = qp->sq.issue++;
 
-		shm_requester_fail(lq, seq, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
+		shm_sendq_fail(lq, seq, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
 			       "opcode %u", wqe->opcode);
 		return CARRY_FAILED;
 	}
@@ -501,7 +423,7 @@ static void start(struct shm_qp *lq)
 	lq->started = true;
 	lq->looks = 0;
 	lq->next_msn = qp->attr.sq_psn & MSN_MASK;
-	shm_retry_start(lq);
+	shm_backoff_on_ack(lq);
 }
 
 enum carried shm_requester_issue(struct shm_qp *lq)
@@ -520,7 +442,7 @@ enum carried shm_requester_issue(struct shm_qp *lq)
 		return CARRY_WAIT;
 	if (!lq->started)
 		start(lq);
-	shm_retry_on_look(lq);
+	shm_timer_on_look(lq);
 	while (!stop && sq->issue != sq->tail) {
 		struct wqe *wqe = sq_wqe(sq, sq->issue);
 
@@ -539,7 +461,7 @@ enum carried shm_requester_issue(struct shm_qp *lq)
 			break;
 		case CARRY_NO_ROOM:
 			if (lq->link)
-				shm_requester_block(lq, lq->link);
+				shm_waiting_for_room(lq, lq->link);
 			/*
 			 * Once more, now that the QP is in the list: the thread that makes room may
 			 * have made it, and looked at the list, just before.
@@ -548,10 +470,10 @@ enum carried shm_requester_issue(struct shm_qp *lq)
 			stop = tried_again;
 			tried_again = true;
 			if (!stop)
-				shm_retry_on_room(lq); /* a datagram is tried again, too */
+				shm_backoff_on_room(lq); /* a datagram is tried again, too */
 			break;
 		case CARRY_TURN_OVER:
-			shm_requester_end_turn(lq, lq->link);
+			shm_waiting_for_turn(lq, lq->link);
 			atomic_store_explicit(&lq->link->again, true, memory_order_relaxed);
 			shm_env.kick();
 			stop = true;

@@ -4,19 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "shm/answer.h"
 #include "memory/memory.h"
+#include "shm/answer.h"
 #include "shm/requester.h"
 #include "shm/responder.h"
-#include "shm/retry.h"
-
-struct shm_env shm_env;
-static _Atomic uint32_t epochs;
-
-uint32_t shm_new_epoch(void)
-{
-	return atomic_fetch_add_explicit(&epochs, 1, memory_order_relaxed) + 1;
-}
+#include "shm/timer.h"
+#include "shm/waiting.h"
 
 void shm_init(const struct shm_env *env)
 {
@@ -26,7 +19,7 @@ void shm_init(const struct shm_env *env)
 
 void shm_reset_after_fork(void)
 {
-	shm_retry_reset_after_fork();
+	shm_timer_reset_after_fork();
 	link_reset_after_fork();
 }
 
@@ -90,8 +83,8 @@ static void quiesce(struct qp *qp)
 
 	if (!lq)
 		return;
-	shm_retry_stop(lq);
-	shm_requester_unblock(lq);
+	shm_timer_disarm(lq);
+	shm_waiting_leave(lq);
 	shm_responder_stop(lq);
 	lq->epoch = shm_new_epoch();
 	lq->attempt++;
@@ -107,8 +100,8 @@ static void destroy(struct qp *qp)
 
 	if (!lq)
 		return;
-	shm_retry_stop(lq);
-	shm_requester_unblock(lq);
+	shm_timer_disarm(lq);
+	shm_waiting_leave(lq);
 	drop_link(lq);
 	qp->path_data = NULL;
 	free(lq->orphan);

@@ -40,21 +40,6 @@ struct response {
 	uint64_t value; /* of an atomic: what was there before */
 };
 
-struct nak_pending {
-	uint32_t msn;  /* with its attempt */
-	uint8_t nak;   /* enum nak; 0: none */
-	uint8_t timer; /* RNR timer code */
-	uint32_t cause;
-	uint64_t position; /* behind the request: nothing from there on is acknowledged yet */
-};
-
-/* The NAK of a QP that left its connection before the ring had room for the NAK. */
-struct orphan_nak {
-	struct list node; /* in link->orphans */
-	uint32_t to, from;
-	struct nak_pending nak;
-};
-
 struct shm_qp {
 	struct qp *qp;
 	struct link *link; /* RC, UC: to the connected process, with a reference; or NULL: unreachable */
@@ -64,7 +49,7 @@ struct shm_qp {
 	bool for_room;		 /* in its list `blocked`; else in `turned` */
 
 	/* requester */
-	uint8_t state; /* enum requester_state; only retry.c sets it */
+	uint8_t state; /* enum requester_state; set by timer.c, backoff.c and retry.c */
 	bool started;  /* next_msn was set from sq_psn */
 	bool sought;   /* the request at sq.issue has waited for what verbatimd was asked, in vain */
 	bool published; /* records; the other end is not woken for them yet (link_notify) */
@@ -80,7 +65,7 @@ struct shm_qp {
 	uint8_t backoff; /* doublings of the wait for a silent peer, if the QP has no time-out */
 	uint32_t looks; /* of BIND_MW or LOCAL_INV at sq.issue, in vain: a thread still copies by the key */
 
-	/* timer, see retry.c */
+	/* timer, see timer.h */
 	struct list timer_node;
 	bool timer_armed;
 	bool seeks;    /* it is armed for REQUESTER_PEER_WAIT; guarded by the timers' lock */
@@ -146,6 +131,9 @@ struct shm_env {
 };
 
 extern struct shm_env shm_env;
+
+/* Bytes of payload that this thread has copied: a measure of time for the adapter, which sets it back. */
+extern _Thread_local uint64_t shm_moved __attribute__((tls_model("initial-exec")));
 
 /* A number that no in_flight entry of this process carries. */
 uint32_t shm_new_epoch(void);

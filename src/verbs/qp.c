@@ -187,7 +187,7 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int a
 /*
  * Waits until the posted datagrams are sent. Programs such as mckey post them unsignaled and
  * destroy the QP; an adapter has sent them by then. Here a datagram may wait for verbatimd to
- * resolve its destination, a second at most (shm/retry.h).
+ * resolve its destination, a second at most (shm/backoff.h).
  */
 static void wait_for_datagrams(struct qp *qp)
 {

@@ -19,8 +19,9 @@
 #include "adapter/progress_thread.h"
 #include "base/clock.h"
 #include "shm/retry.h"
+#include "shm/timer.h"
 
-struct world world = { .hears = true, .retry_due = RETRY_NEVER };
+struct world world = { .hears = true, .retry_due = SHM_TIMER_NEVER };
 
 static int daemon_fd;
 static unsigned woken_at;
@@ -150,8 +151,8 @@ bool __wrap_port_table_listen(bool on)
 	return hear == on;
 }
 
-uint64_t __wrap_shm_retry_deadline_ns(void);
-uint64_t __wrap_shm_retry_deadline_ns(void)
+uint64_t __wrap_shm_timer_deadline_ns(void);
+uint64_t __wrap_shm_timer_deadline_ns(void)
 {
 	return world.retry_due;
 }
@@ -160,7 +161,7 @@ void __wrap_shm_retry_run(uint64_t now);
 void __wrap_shm_retry_run(uint64_t now)
 {
 	world.retries++;
-	world.retry_due = RETRY_NEVER;
+	world.retry_due = SHM_TIMER_NEVER;
 }
 
 int __real_timerfd_settime(int fd, int flags, const struct itimerspec *new, struct itimerspec *old);

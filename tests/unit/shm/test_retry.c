@@ -8,8 +8,10 @@
 #include <cmocka.h>
 
 #include "shm/completer.h"
+#include "shm/backoff.h"
 #include "shm/requester.h"
 #include "shm/retry.h"
+#include "shm/timer.h"
 
 #define FAR_SLOT 9
 
@@ -20,7 +22,7 @@ static int setup(void **state)
 {
 	rig_create(&rig);
 	far_create(&far, FAR_SLOT);
-	shm_retry_reset_after_fork(); /* no deadline is left of the test before */
+	shm_timer_reset_after_fork(); /* no deadline is left of the test before */
 	rig_deadlines = 0;
 	return 0;
 }
@@ -52,21 +54,21 @@ static struct qp *waiting_qp(uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_ret
 static void rnr_nak(struct qp *qp, uint8_t timer)
 {
 	lock_acquire(&qp->lock);
-	shm_retry_on_rnr_nak(shm_of(qp), qp->sq.head, timer);
+	shm_backoff_on_rnr_nak(shm_of(qp), qp->sq.head, timer);
 	lock_release(&qp->lock);
 }
 
 static void silence(struct qp *qp)
 {
 	lock_acquire(&qp->lock);
-	shm_retry_on_silence(shm_of(qp), qp->sq.head, CAUSE_PEER_NOT_READY);
+	shm_backoff_on_silence(shm_of(qp), qp->sq.head, CAUSE_PEER_NOT_READY);
 	lock_release(&qp->lock);
 }
 
 static void stop(struct qp *qp)
 {
 	lock_acquire(&qp->lock);
-	shm_retry_stop(shm_of(qp));
+	shm_timer_disarm(shm_of(qp));
 	lock_release(&qp->lock);
 }
 
@@ -143,16 +145,16 @@ static void test_the_earliest_deadline_counts(void **state)
 		  *middle = waiting_qp(14, 7, 7);
 	uint64_t due;
 
-	assert_int_equal(shm_retry_deadline_ns(), RETRY_NEVER);
+	assert_int_equal(shm_timer_deadline_ns(), SHM_TIMER_NEVER);
 	rnr_nak(slow, 31);
-	assert_int_equal(shm_retry_deadline_ns(), shm_of(slow)->deadline_ns);
+	assert_int_equal(shm_timer_deadline_ns(), shm_of(slow)->deadline_ns);
 	assert_int_equal(rig_deadlines, 1);
 	rnr_nak(quick, 20);
-	assert_int_equal(shm_retry_deadline_ns(), shm_of(quick)->deadline_ns);
+	assert_int_equal(shm_timer_deadline_ns(), shm_of(quick)->deadline_ns);
 	assert_int_equal(rig_deadline_ns, shm_of(quick)->deadline_ns);
 	assert_int_equal(rig_deadlines, 2);
 	rnr_nak(middle, 28);
-	assert_int_equal(shm_retry_deadline_ns(), shm_of(quick)->deadline_ns);
+	assert_int_equal(shm_timer_deadline_ns(), shm_of(quick)->deadline_ns);
 	assert_int_equal(rig_deadlines, 2); /* it is not due before all others */
 
 	records();
@@ -164,12 +166,12 @@ static void test_the_earliest_deadline_counts(void **state)
 	assert_int_equal(shm_of(quick)->state, REQUESTER_READY);
 	assert_int_equal(shm_of(middle)->state, REQUESTER_RNR_WAIT);
 	assert_int_equal(shm_of(slow)->state, REQUESTER_RNR_WAIT);
-	assert_int_equal(shm_retry_deadline_ns(), shm_of(middle)->deadline_ns);
+	assert_int_equal(shm_timer_deadline_ns(), shm_of(middle)->deadline_ns);
 	assert_int_equal(rig_deadline_ns, shm_of(middle)->deadline_ns);
 
 	shm_retry_run(shm_of(slow)->deadline_ns);
 	assert_int_equal(records(), 2);
-	assert_int_equal(shm_retry_deadline_ns(), RETRY_NEVER);
+	assert_int_equal(shm_timer_deadline_ns(), SHM_TIMER_NEVER);
 	assert_int_equal(qp_destroy(slow), 0);
 	assert_int_equal(qp_destroy(quick), 0);
 	assert_int_equal(qp_destroy(middle), 0);
@@ -186,7 +188,7 @@ static void test_armed_again_is_due_once(void **state)
 	rnr_nak(qp, 31);
 	shm_retry_run(first);
 	assert_int_equal(records(), 0);
-	assert_int_equal(shm_retry_deadline_ns(), shm_of(qp)->deadline_ns);
+	assert_int_equal(shm_timer_deadline_ns(), shm_of(qp)->deadline_ns);
 	shm_retry_run(shm_of(qp)->deadline_ns);
 	assert_int_equal(records(), 1);
 	shm_retry_run(UINT64_MAX - 1);
@@ -212,7 +214,7 @@ static void test_disarmed_never_fires(void **state)
 	assert_int_equal(qp_modify(failed, &attr, IBV_QP_STATE), 0);
 	shm_retry_run(UINT64_MAX - 1);
 	assert_int_equal(records(), 0);
-	assert_int_equal(shm_retry_deadline_ns(), RETRY_NEVER);
+	assert_int_equal(shm_timer_deadline_ns(), SHM_TIMER_NEVER);
 	assert_int_equal(qp_destroy(stopped), 0);
 	assert_int_equal(qp_destroy(reset), 0);
 	assert_int_equal(qp_destroy(failed), 0);
@@ -275,7 +277,7 @@ static void test_no_time_out_tries_for_ever(void **state)
 static void test_no_time_out_backs_off(void **state)
 {
 	struct qp *qp = waiting_qp(0, 1, 7);
-	uint64_t wait_ns = RETRY_ENDLESS_NS;
+	uint64_t wait_ns = BACKOFF_ENDLESS_NS;
 
 	for (uint32_t tries = 0; tries < 10; tries++) {
 		uint64_t before = now_ns();
@@ -283,14 +285,14 @@ static void test_no_time_out_backs_off(void **state)
 		silence(qp);
 		assert_in_range(shm_of(qp)->deadline_ns - wait_ns, before, now_ns());
 		shm_retry_run(UINT64_MAX - 1);
-		if (wait_ns < RETRY_ENDLESS_NS << RETRY_BACKOFF_MAX)
+		if (wait_ns < BACKOFF_ENDLESS_NS << BACKOFF_DOUBLINGS_MAX)
 			wait_ns *= 2;
 	}
 	lock_acquire(&qp->lock);
-	shm_retry_on_ack(shm_of(qp));
+	shm_backoff_on_ack(shm_of(qp));
 	lock_release(&qp->lock);
 	silence(qp);
-	assert_true(shm_of(qp)->deadline_ns < now_ns() + 2 * RETRY_ENDLESS_NS);
+	assert_true(shm_of(qp)->deadline_ns < now_ns() + 2 * BACKOFF_ENDLESS_NS);
 	records();
 	assert_int_equal(qp_destroy(qp), 0);
 }
@@ -429,7 +431,7 @@ static void test_misses_no_answer(void **state)
 	rig_connect(qp, &(struct rig_connection){ .slot = LATE_SLOT, .timeout = 19 });
 	rig_meanwhile = hear_of_late;
 	rig_post_send(qp, &wr);
-	assert_true(shm_retry_deadline_ns() <= now_ns());
+	assert_true(shm_timer_deadline_ns() <= now_ns());
 	shm_retry_run(now_ns());
 	assert_ptr_equal(shm_of(qp)->link, late.link);
 	assert_int_equal(shm_of(qp)->unacked, 1);
@@ -444,13 +446,13 @@ static void test_room_ends_the_wait_for_room_only(void **state)
 
 	lock_acquire(&qp->lock);
 	sq_wqe(&qp->sq, qp->sq.issue)->room_awaited = false; /* as that of a request that was just posted */
-	shm_retry_on_full(shm_of(qp));
+	shm_backoff_on_full(shm_of(qp));
 	assert_int_equal(shm_of(qp)->state, REQUESTER_FULL_WAIT);
-	shm_retry_on_room(shm_of(qp));
+	shm_backoff_on_room(shm_of(qp));
 	assert_int_equal(shm_of(qp)->state, REQUESTER_READY);
 	assert_true(shm_of(qp)->timer_armed); /* the time of this datagram goes on */
-	shm_retry_on_rnr_nak(shm_of(qp), qp->sq.head, 14);
-	shm_retry_on_room(shm_of(qp));
+	shm_backoff_on_rnr_nak(shm_of(qp), qp->sq.head, 14);
+	shm_backoff_on_room(shm_of(qp));
 	assert_int_equal(shm_of(qp)->state, REQUESTER_RNR_WAIT);
 	assert_true(shm_of(qp)->timer_armed);
 	lock_release(&qp->lock);

@@ -11,6 +11,7 @@
 #include "base/eventfd.h"
 #include "shm/progress.h"
 #include "shm/requester.h"
+#include "shm/waiting.h"
 #include "shm/retry.h"
 #include "object/ah.h"
 
@@ -163,7 +164,7 @@ static void test_turns_do_not_wait_for_room(void **state)
 	fill_ring(filler);
 	post(waits, RECORD_PAYLOAD_MAX);
 	lock_acquire(&turned->lock);
-	shm_requester_end_turn(shm_of(turned), far.link);
+	shm_waiting_for_turn(shm_of(turned), far.link);
 	lock_release(&turned->lock);
 	assert_int_equal(far.link->turned_count, 1);
 	assert_int_equal(tries_of_a_look(), 2);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "shm/sendq.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/gid.h"
+
+/* The new epoch voids the entries that the requests have in the in_flight queue. */
+void shm_sendq_go_back(struct shm_qp *lq, uint32_t seq)
+{
+	struct qp *qp = lq->qp;
+
+	lq->epoch = shm_new_epoch();
+	lq->attempt++;
+	for (uint32_t s = seq; s != qp->sq.issue; s++) {
+		struct wqe *wqe = sq_wqe(&qp->sq, s);
+
+		if (wqe->state == WQE_DONE)
+			continue; /* carried out at this end alone */
+		if (wqe_is_on_the_way(wqe))
+			shm_sendq_uncount(lq, wqe);
+		wqe->state = WQE_POSTED;
+		wqe->begun = 1;
+		wqe->route = ROUTE_UNDECIDED;
+		wqe->done = 0;
+	}
+	if (qp->sq.issue != qp->sq.tail) {
+		struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.issue);
+
+		wqe->begun |= wqe->done != 0;
+		wqe->done = 0;
+	}
+	lq->next_msn = sq_wqe(&qp->sq, seq)->first_psn;
+	lq->failure.pending = false; /* it is found again when its turn comes */
+	qp->sq.issue = seq;
+}
+
+/*
+ * Programs that exchange addresses with another host may get one that means that host there, but this
+ * host here: that of loopback, or of a bridge of containers. So the text says it. Returns its length.
+ */
+static size_t say_whose_address(const struct qp *qp, char *text, size_t room)
+{
+	const union ibv_gid *gid = &qp->attr.ah_attr.grh.dgid;
+	char address[GID_TEXT_BYTES];
+
+	return (size_t)snprintf(text, room, "%s is this host itself; ", gid_text(gid->raw, address));
+}
+
+void shm_sendq_fail(struct shm_qp *lq, uint32_t seq, enum ibv_wc_status status, enum cause cause,
+		    const char *fmt, ...)
+{
+	struct qp *qp = lq->qp;
+	char text[200];
+	size_t len = 0;
+	va_list args;
+
+	if (cause == CAUSE_PEER_UNKNOWN || cause == CAUSE_PEER_QP_MISSING)
+		len = say_whose_address(qp, text, sizeof(text));
+	va_start(args, fmt);
+	vsnprintf(text + len, sizeof(text) - len, fmt, args);
+	va_end(args);
+	local_fail(qp, &lq->failure, seq, status, cause, text);
+}
+
+bool shm_sendq_complete(struct shm_qp *lq)
+{
+	sq_retire(lq->qp);
+	return !local_complete_failed(lq->qp, &lq->failure);
+}
