@@ -6,12 +6,11 @@
 
 #include <stdlib.h>
 
-/* How many events of the object that an event names were fetched; NULL: it names a port. */
-static uint32_t *reported_of(const struct ibv_async_event *event)
+enum async_subject async_subject(enum ibv_event_type type)
 {
-	switch (event->event_type) {
+	switch (type) {
 	case IBV_EVENT_CQ_ERR:
-		return &cq_of(event->element.cq)->async_reported;
+		return ASYNC_CQ;
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
@@ -20,9 +19,24 @@ static uint32_t *reported_of(const struct ibv_async_event *event)
 	case IBV_EVENT_PATH_MIG:
 	case IBV_EVENT_PATH_MIG_ERR:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		return &qp_of(event->element.qp)->async_reported;
+		return ASYNC_QP;
 	case IBV_EVENT_SRQ_ERR:
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		return ASYNC_SRQ;
+	default:
+		return ASYNC_PORT;
+	}
+}
+
+/* How many events of the object that an event names were fetched; NULL: it names a port. */
+static uint32_t *reported_of(const struct ibv_async_event *event)
+{
+	switch (async_subject(event->event_type)) {
+	case ASYNC_CQ:
+		return &cq_of(event->element.cq)->async_reported;
+	case ASYNC_QP:
+		return &qp_of(event->element.qp)->async_reported;
+	case ASYNC_SRQ:
 		return &srq_of(event->element.srq)->async_reported;
 	default:
 		return NULL;

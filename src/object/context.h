@@ -6,12 +6,14 @@
 #define OBJECT_CONTEXT_H
 
 #include <infiniband/verbs.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "object/live_object.h"
 
 struct device; /* netdev/device.h; here only passed through */
 
@@ -58,6 +60,27 @@ static inline struct context *context_of(struct ibv_context *ib)
 	return (struct context *)((char *)ib - offsetof(struct context, verbs.context));
 }
 
+/* A new object that keeps the context: verbs find it from now on. */
+static inline void context_enter(struct context *context, struct live_object *live, uint32_t handle)
+{
+	atomic_fetch_add(&context->objects, 1);
+	live_object_add(live, handle);
+}
+
+/*
+ * The object was to be destroyed, and verbs did not find it meanwhile (live_object_remove). With an
+ * error it is still there, else `live` is gone. Returns the error.
+ */
+static inline int context_leave(struct context *context, struct live_object *live, uint32_t handle,
+				int error)
+{
+	if (error)
+		live_object_add(live, handle);
+	else
+		atomic_fetch_sub(&context->objects, 1);
+	return error;
+}
+
 /*
  * Queues an async event and makes async_fd readable. `object` is what event->element names: the
  * event vanishes with it if it was not fetched (context_drop_events). Takes async_lock, allocates;
@@ -71,6 +94,11 @@ void context_raise(struct context *context, const struct ibv_async_event *event)
  * Returns how many.
  */
 uint32_t context_drop_events(struct context *context, const void *object);
+
+/* The object that events of a type name, and so the member of event->element. */
+enum async_subject { ASYNC_PORT, ASYNC_CQ, ASYNC_QP, ASYNC_SRQ };
+
+enum async_subject async_subject(enum ibv_event_type type); /* async.c */
 
 /*
  * Takes the oldest event for a reader that took one count off async_fd, and adds it to the object's

@@ -46,21 +46,20 @@ static __attribute__((noinline)) int open_served(int directory_fd, const char *p
 	return real()->openat(directory_fd, path, flags, mode);
 }
 
-static bool takes_mode(int flags)
+/* The argument behind `flags`, which is there only if a file may be made. */
+static mode_t take_mode(int flags, va_list *list)
 {
-	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE;
+	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(*list, mode_t) : 0;
 }
 
 PRELOAD_EXPORT int open(const char *path, int flags, ...)
 {
-	mode_t mode = 0;
 	va_list list;
+	mode_t mode;
 
-	if (takes_mode(flags)) {
-		va_start(list, flags);
-		mode = va_arg(list, mode_t);
-		va_end(list);
-	}
+	va_start(list, flags);
+	mode = take_mode(flags, &list);
+	va_end(list);
 	if (served_concerns(AT_FDCWD, path))
 		return open_served(AT_FDCWD, path, flags, mode);
 	return real()->open(path, flags, mode);
@@ -68,14 +67,12 @@ PRELOAD_EXPORT int open(const char *path, int flags, ...)
 
 PRELOAD_EXPORT int openat(int directory_fd, const char *path, int flags, ...)
 {
-	mode_t mode = 0;
 	va_list list;
+	mode_t mode;
 
-	if (takes_mode(flags)) {
-		va_start(list, flags);
-		mode = va_arg(list, mode_t);
-		va_end(list);
-	}
+	va_start(list, flags);
+	mode = take_mode(flags, &list);
+	va_end(list);
 	if (served_concerns(directory_fd, path))
 		return open_served(directory_fd, path, flags, mode);
 	return real()->openat(directory_fd, path, flags, mode);

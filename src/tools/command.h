@@ -28,10 +28,13 @@ int enable_command(int argc, char **argv);
 /* Points to --help on stderr, after getopt_long's message. Returns COMMAND_USAGE. */
 int command_misused(const char *command);
 
+/* What getopt_long returned is none of the command's own options: --help, --version, or wrong. */
+int command_common_option(int opt, const char *command, const char *usage);
+
 /* Reports an operand too many on stderr. Returns COMMAND_USAGE. */
 int command_extra_operand(const char *command, const char *operand);
 
-/* Prints the version; returns COMMAND_OK. */
+/* Prints the version. Returns as command_end. */
 int command_version(void);
 
 /* Flushes stdout. Returns `status`, or COMMAND_FAILED instead of COMMAND_OK if that fails. */

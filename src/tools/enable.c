@@ -63,13 +63,8 @@ static int parse_options(int argc, char **argv, struct options *out)
 		case 'r':
 			out->root = optarg;
 			break;
-		case 'h':
-			fputs(usage, stdout);
-			return command_end(COMMAND_OK);
-		case 'V':
-			return command_version();
 		default:
-			return command_misused("enable");
+			return command_common_option(opt, "enable", usage);
 		}
 	}
 	if (optind < argc)

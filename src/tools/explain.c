@@ -91,13 +91,8 @@ static int parse_options(int argc, char **argv, struct options *out)
 				return command_misused("explain");
 			out->cause = (unsigned)number;
 			break;
-		case 'h':
-			fputs(usage, stdout);
-			return command_end(COMMAND_OK);
-		case 'V':
-			return command_version();
 		default:
-			return command_misused("explain");
+			return command_common_option(opt, "explain", usage);
 		}
 	}
 	if (optind < argc && !out->list && !out->cause) {

@@ -41,6 +41,19 @@ int command_misused(const char *command)
 	return COMMAND_USAGE;
 }
 
+int command_common_option(int opt, const char *command, const char *usage)
+{
+	switch (opt) {
+	case 'h':
+		fputs(usage, stdout);
+		return command_end(COMMAND_OK);
+	case 'V':
+		return command_version();
+	default:
+		return command_misused(command);
+	}
+}
+
 int command_extra_operand(const char *command, const char *operand)
 {
 	fprintf(stderr, "verbatim %s: extra operand '%s'\n", command, operand);

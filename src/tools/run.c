@@ -89,14 +89,9 @@ static int parse_options(int argc, char **argv, bool *sysfs)
 		case OPTION_NO_SYSFS:
 			*sysfs = false;
 			break;
-		case 'h':
-			fputs(usage, stdout);
-			return command_end(COMMAND_OK);
-		case 'V':
-			return command_version();
 		default:
-			command_misused("run");
-			return COMMAND_RUN_FAILED;
+			rc = command_common_option(opt, "run", usage);
+			return rc == COMMAND_USAGE ? COMMAND_RUN_FAILED : rc;
 		}
 	}
 	if (rc == 0 && optind >= argc) {

@@ -54,13 +54,8 @@ static int parse_options(int argc, char **argv, bool *json)
 		case 'j':
 			*json = true;
 			break;
-		case 'h':
-			fputs(usage, stdout);
-			return command_end(COMMAND_OK);
-		case 'V':
-			return command_version();
 		default:
-			return command_misused("show");
+			return command_common_option(opt, "show", usage);
 		}
 	}
 	if (optind < argc)

@@ -77,8 +77,7 @@ struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_a
 	dm_fill(&dm->ib);
 	if (dm->file >= 0)
 		cmd_fd_show_dm(dm->file, dm->ib.handle, (uint32_t)attr->length);
-	atomic_fetch_add(&context_of(context)->objects, 1);
-	live_object_add(&dm->live, dm->ib.handle);
+	context_enter(context_of(context), &dm->live, dm->ib.handle);
 	return &dm->ib;
 }
 
@@ -102,14 +101,9 @@ int verbs_free_dm(struct ibv_dm *ib)
 	if (shown)
 		cmd_fd_show_dm(file, handle, 0);
 	error = error_from(dm_destroy(dm));
-	if (!error) {
-		atomic_fetch_sub(&context->objects, 1);
-		return 0;
-	}
-	if (shown)
+	if (error && shown)
 		cmd_fd_show_dm(file, handle, length);
-	live_object_add(&dm->live, handle);
-	return error;
+	return context_leave(context, &dm->live, handle, error);
 }
 
 struct ibv_mr *verbs_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ib, uint64_t dm_offset,

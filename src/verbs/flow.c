@@ -66,8 +66,7 @@ static struct ibv_counters *create_counters(struct ibv_context *context,
 		errno = ENOMEM;
 		return NULL;
 	}
-	atomic_fetch_add(&context_of(context)->objects, 1);
-	live_object_add(&counters->live, 0);
+	context_enter(context_of(context), &counters->live, 0);
 	return &counters->ib;
 }
 
@@ -80,11 +79,7 @@ static int destroy_counters(struct ibv_counters *ib)
 		return error_unknown_object("ibv_destroy_counters");
 	context = context_of(ib->context);
 	error = error_from(counters_destroy(counters_of(ib)));
-	if (!error)
-		atomic_fetch_sub(&context->objects, 1);
-	else
-		live_object_add(&counters_of(ib)->live, 0);
-	return error;
+	return context_leave(context, &counters_of(ib)->live, 0, error);
 }
 
 /* Chooses what an index of the counters counts. A flow names its counters when it is created. */

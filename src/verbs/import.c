@@ -95,8 +95,7 @@ VERBS_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t 
 		return NULL;
 	pd->ib.handle = handle;
 	pd->imported = true;
-	atomic_fetch_add(&context_of(context)->objects, 1);
-	live_object_add(&pd->live, handle);
+	context_enter(context_of(context), &pd->live, handle);
 	return &pd->ib;
 }
 
@@ -165,8 +164,7 @@ VERBS_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t 
 	if (error_from(error) != 0)
 		return NULL;
 	dm_fill(&dm->ib);
-	atomic_fetch_add(&context_of(context)->objects, 1);
-	live_object_add(&dm->live, dm->ib.handle);
+	context_enter(context_of(context), &dm->live, dm->ib.handle);
 	return &dm->ib;
 }
 
@@ -174,14 +172,13 @@ VERBS_EXPORT void ibv_unimport_dm(struct ibv_dm *dm)
 {
 	UNCANCELLED;
 	struct context *context;
+	uint32_t handle;
 
 	if (!live_object_remove(&dm_of(dm)->live, &dm->handle)) {
 		error_unknown_object("ibv_unimport_dm");
 		return;
 	}
 	context = context_of(dm->context);
-	if (dm_destroy(dm_of(dm)) == 0)
-		atomic_fetch_sub(&context->objects, 1);
-	else
-		live_object_add(&dm_of(dm)->live, dm->handle);
+	handle = dm->handle;
+	context_leave(context, &dm_of(dm)->live, handle, dm_destroy(dm_of(dm)));
 }

@@ -20,8 +20,7 @@ VERBS_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 		return NULL;
 	if (!context_of(context)->elsewhere)
 		cmd_fd_show_pd(context->cmd_fd, pd->ib.handle, pd->number);
-	atomic_fetch_add(&context_of(context)->objects, 1);
-	live_object_add(&pd->live, pd->ib.handle);
+	context_enter(context_of(context), &pd->live, pd->ib.handle);
 	return &pd->ib;
 }
 
@@ -39,15 +38,10 @@ VERBS_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	is_shown = !pd_of(pd)->parent && !pd_of(pd)->imported && !context->elsewhere;
 	handle = pd->handle;
 	error = error_from(pd_destroy(pd_of(pd)));
-	if (error)
-		live_object_add(&pd_of(pd)->live, handle);
-
 	/* the child of a fork shares the file, and must not change the parent's entry */
 	if (!error && is_shown && !adapter_is_foreign(context))
 		cmd_fd_show_pd(context->verbs.context.cmd_fd, handle, 0);
-	if (!error)
-		atomic_fetch_sub(&context->objects, 1);
-	return error;
+	return context_leave(context, &pd_of(pd)->live, handle, error);
 }
 
 #define KNOWN_PARENT_DOMAIN                                                                        \
@@ -84,8 +78,7 @@ struct ibv_pd *verbs_alloc_parent_domain(struct ibv_context *context,
 	if (error_from(pd_create_parent(pd_of(attr->pd), attr->td ? td_of(attr->td) : NULL, &pd)) !=
 	    0)
 		return NULL;
-	atomic_fetch_add(&context_of(context)->objects, 1);
-	live_object_add(&pd->live, pd->ib.handle);
+	context_enter(context_of(context), &pd->live, pd->ib.handle);
 	return &pd->ib;
 }
 
@@ -100,8 +93,7 @@ struct ibv_td *verbs_alloc_td(struct ibv_context *context, struct ibv_td_init_at
 	}
 	if (error_from(td_create(context, &td)) != 0)
 		return NULL;
-	atomic_fetch_add(&context_of(context)->objects, 1);
-	live_object_add(&td->live, 0);
+	context_enter(context_of(context), &td->live, 0);
 	return &td->ib;
 }
 
@@ -115,9 +107,5 @@ int verbs_dealloc_td(struct ibv_td *td)
 		return error_unknown_object("ibv_dealloc_td");
 	context = context_of(td->context);
 	error = error_from(td_destroy(td_of(td)));
-	if (!error)
-		atomic_fetch_sub(&context->objects, 1);
-	else
-		live_object_add(&td_of(td)->live, 0);
-	return error;
+	return context_leave(context, &td_of(td)->live, 0, error);
 }

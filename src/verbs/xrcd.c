@@ -23,8 +23,7 @@ struct ibv_xrcd *verbs_open_xrcd(struct ibv_context *context, struct ibv_xrcd_in
 	}
 	if (error_from(xrcd_open(context_of(context), attr->fd, attr->oflags, &xrcd)) != 0)
 		return NULL;
-	atomic_fetch_add(&context_of(context)->objects, 1);
-	live_object_add(&xrcd->live, 0);
+	context_enter(context_of(context), &xrcd->live, 0);
 	return &xrcd->ib;
 }
 
@@ -38,9 +37,5 @@ int verbs_close_xrcd(struct ibv_xrcd *xrcd)
 		return error_unknown_object("ibv_close_xrcd");
 	context = context_of(xrcd->context);
 	error = error_from(xrcd_close(xrcd_of(xrcd)));
-	if (!error)
-		atomic_fetch_sub(&context->objects, 1);
-	else
-		live_object_add(&xrcd_of(xrcd)->live, 0);
-	return error;
+	return context_leave(context, &xrcd_of(xrcd)->live, 0, error);
 }
