@@ -3,9 +3,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "adapter/wakeup.h"
 #include "base/clock.h"

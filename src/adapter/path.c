@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "netdev/device.h"
 #include "roce/roce.h"
-#include "shm/shm.h"
+#include "shm/shm_qp.h"
 
 static bool forced;
 

@@ -4,18 +4,14 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "adapter/liveness.h"
 #include "adapter/peer_link.h"
 #include "adapter/wakeup.h"
-#include "base/cause.h"
 #include "base/clock.h"
 #include "base/uncancelled.h"
 #include "shm/progress.h"
-#include "shm/xcopy.h"
 #include "shm/retry.h"
 
 static struct lock links_lock = LOCK_INITIALIZER;

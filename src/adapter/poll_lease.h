@@ -16,6 +16,7 @@
  * | lend      | the progress thread, to a thread found at a port | held  | as it is    |
  * | give back | a thread that arms a CQ and renewed it last      | ended | as it is    |
  * | end       | the progress thread, when it is due              | ended | 1           |
+ * | awake     | the progress thread, when it has slept           | as is | 0           |
  *
  * A thread that arms a CQ will sleep. It gives back a lease that was lent, too; but if another
  * thread renewed it last, that one polls, and takes what comes for the sleeper.

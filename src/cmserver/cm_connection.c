@@ -409,15 +409,19 @@ void cm_connection_end_orphan(struct cm_connection *c)
 	cm_connection_on_message(c, &gone);
 }
 
-void cm_connection_forget_all(struct cm *cm)
+void cm_connection_visit_all(struct cm *cm, void (*visit)(struct cm_connection *c))
 {
 	const struct table *all = &cm->connections.table;
 	struct list *m, *after;
 
 	for (size_t i = 0; i < all->bucket_count; i++) {
 		list_for_each_safe(m, after, &all->buckets[i])
-			cm_connection_destroy(
-				container_of(m, struct cm_connection, comm_id.entry.in_bucket));
+			visit(container_of(m, struct cm_connection, comm_id.entry.in_bucket));
 	}
+}
+
+void cm_connection_forget_all(struct cm *cm)
+{
+	cm_connection_visit_all(cm, cm_connection_destroy);
 	cm_local_drop_all(&cm->in_flight);
 }

@@ -114,6 +114,9 @@ void cm_connection_resume(struct cm_connection *c);
  */
 void cm_connection_end_orphan(struct cm_connection *c);
 
+/* visit may free the connection that it is called with, and no other. */
+void cm_connection_visit_all(struct cm *cm, void (*visit)(struct cm_connection *c));
+
 /* The daemon ends: sends nothing. */
 void cm_connection_forget_all(struct cm *cm);
 

@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "ibcm/ip_header.h"

@@ -104,6 +104,18 @@ static void set_flags(struct cm_id *id, uint32_t flags)
 		id->binding.flags |= CTL_CM_AFONLY;
 }
 
+static int take_port(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local)
+{
+	int rc;
+
+	id->binding.local = *local;
+	set_flags(id, flags);
+	rc = cm_space_bind(&id->owner->cm->space, &id->binding);
+	if (!rc && !cm_address_is_any(local))
+		cm_id_set_address(id, local->gid);
+	return rc;
+}
+
 int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local)
 {
 	int rc;
@@ -114,11 +126,7 @@ int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *lo
 		return -EAFNOSUPPORT;
 	if (!cm_address_is_any(local) && host_has_address(local->gid, local->ifindex) <= 0)
 		return -EADDRNOTAVAIL;
-	id->binding.local = *local;
-	set_flags(id, flags);
-	rc = cm_space_bind(&id->owner->cm->space, &id->binding);
-	if (!rc && !cm_address_is_any(local))
-		cm_id_set_address(id, local->gid);
+	rc = take_port(id, flags, local);
 	if (rc)
 		memset(&id->binding.local, 0, sizeof(id->binding.local));
 	return rc;
@@ -185,14 +193,7 @@ int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags)
 
 int cm_id_bind_again(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local)
 {
-	int rc;
-
 	if (!local->port || (local->family != AF_INET && local->family != AF_INET6))
 		return -EINVAL;
-	id->binding.local = *local;
-	set_flags(id, flags);
-	rc = cm_space_bind(&id->owner->cm->space, &id->binding);
-	if (!rc && !cm_address_is_any(local))
-		cm_id_set_address(id, local->gid);
-	return rc;
+	return take_port(id, flags, local);
 }

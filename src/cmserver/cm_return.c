@@ -30,19 +30,8 @@ struct cm_return {
 };
 
 /* ------------------------------------------------------------------------------------------
- * All connections.
+ * The ports of connections with other hosts.
  */
-
-static void each_connection(struct cm *cm, void (*call)(struct cm_connection *c))
-{
-	const struct table *all = &cm->connections.table;
-	struct list *m, *after;
-
-	for (size_t i = 0; i < all->bucket_count; i++) {
-		list_for_each_safe(m, after, &all->buckets[i])
-			call(container_of(m, struct cm_connection, comm_id.entry.in_bucket));
-	}
-}
 
 static bool was_tried(const struct cm_return *r, const struct cm_connection *c)
 {
@@ -84,7 +73,7 @@ static void open_ports(struct cm_return *r)
 {
 	r->lacks_port = false;
 	r->lacked_count = 0;
-	each_connection(r->cm, open_port);
+	cm_connection_visit_all(r->cm, open_port);
 }
 
 /* ------------------------------------------------------------------------------------------
@@ -142,7 +131,7 @@ static void look(struct cm_return *r)
 	if (r->lacks_port)
 		open_ports(r);
 	if (!s->away_count) {
-		each_connection(r->cm, cm_connection_end_orphan);
+		cm_connection_visit_all(r->cm, cm_connection_end_orphan);
 		cm_dispatch_deliver(r->cm);
 	}
 	if (s->away_count || r->lacks_port)
