@@ -8,8 +8,8 @@
 #include "ibcm/ip_header.h"
 #include "ibcm/mad.h"
 
-#define MTU_MAX	 5 /* IBV_MTU_4096 */
-#define PSN_MASK 0xffffffu
+#define MTU_MAX 5 /* IBV_MTU_4096 */
+#define BITS_24 0xffffffu
 
 /* A REQ names the asking end's service (IBA 12.6.6); XRC's initiator asks for a target. */
 static void fill_transport(struct ibcm_message *m, enum ctl_cm_qp_type qp_type)
@@ -45,8 +45,8 @@ int cm_end_fill_request(struct ibcm_message *m, uint16_t space, enum ctl_cm_qp_t
 	    end->private_bytes > CTL_CM_PRIVATE_BYTES)
 		return -EINVAL;
 	m->service_id = ip_header_service_id(space, ntohs(request->remote.port));
-	m->qpn = end->qpn;
-	m->psn = end->psn & PSN_MASK;
+	m->qpn = end->qpn & BITS_24;
+	m->psn = end->psn & BITS_24;
 	m->responder_resources = end->responder_resources;
 	m->initiator_depth = end->initiator_depth;
 	m->flow_control = end->flow_control & 1;
@@ -57,7 +57,7 @@ int cm_end_fill_request(struct ibcm_message *m, uint16_t space, enum ctl_cm_qp_t
 	m->ack_timeout = end->ack_timeout & 31;
 	m->traffic_class = end->traffic_class;
 	m->hop_limit = end->hop_limit;
-	m->ece_vendor = end->ece_vendor & PSN_MASK;
+	m->ece_vendor = end->ece_vendor & BITS_24;
 	m->ece_options = end->ece_options;
 	fill_transport(m, qp_type);
 	memcpy(m->local_gid, request->local.gid, sizeof(m->local_gid));
@@ -80,15 +80,15 @@ int cm_end_fill_answer(struct ibcm_message *m, enum ibcm_type type,
 	    end->private_bytes > CTL_CM_PRIVATE_BYTES)
 		return -EINVAL;
 	*m = (struct ibcm_message){
-		.qpn = end->qpn & PSN_MASK,
-		.psn = end->psn & PSN_MASK,
+		.qpn = end->qpn & BITS_24,
+		.psn = end->psn & BITS_24,
 		.qkey = end->qkey,
 		.responder_resources = end->responder_resources,
 		.initiator_depth = end->initiator_depth,
 		.flow_control = end->flow_control & 1,
 		.rnr_retry_count = end->rnr_retry_count & 7,
 		.has_srq = end->has_srq & 1,
-		.ece_vendor = end->ece_vendor & PSN_MASK,
+		.ece_vendor = end->ece_vendor & BITS_24,
 		.ece_options = end->ece_options,
 		.reason = (uint16_t)request->reason,
 		.private_bytes = end->private_bytes,

@@ -86,6 +86,26 @@ static void test_datagrams_are_looked_up(void **state)
 	assert_int_equal(cm_end_wanted_type(&m), CTL_CM_QP_UD);
 }
 
+/* This end keeps what the other end reads: a DREQ names the QP. */
+static void test_numbers_are_cut_to_their_fields(void **state)
+{
+	static const enum ctl_cm_qp_type types[] = { CTL_CM_QP_RC, CTL_CM_QP_UC,
+						     CTL_CM_QP_XRC_SEND };
+	struct ctl_cm_request request = make_request();
+	struct ibcm_message m;
+
+	request.end.qpn = 0xff000007;
+	request.end.psn = 0xff000008;
+	for (unsigned i = 0; i < sizeof(types) / sizeof(*types); i++) {
+		assert_int_equal(cm_end_fill_request(&m, CTL_CM_TCP, types[i], &request), 0);
+		assert_int_equal(m.qpn, 7);
+		assert_int_equal(m.psn, 8);
+	}
+	assert_int_equal(cm_end_fill_answer(&m, IBCM_REP, request.local.gid, &request), 0);
+	assert_int_equal(m.qpn, 7);
+	assert_int_equal(m.psn, 8);
+}
+
 static void test_room_for_private_data(void **state)
 {
 	struct ctl_cm_request request = make_request();
@@ -107,6 +127,7 @@ int main(void)
 		cmocka_unit_test(test_transport_of_a_request),
 		cmocka_unit_test(test_transports_that_there_are_not),
 		cmocka_unit_test(test_datagrams_are_looked_up),
+		cmocka_unit_test(test_numbers_are_cut_to_their_fields),
 		cmocka_unit_test(test_room_for_private_data),
 	};
 
