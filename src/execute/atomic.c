@@ -9,13 +9,19 @@ static uint64_t execute(bool compare_swap, uint64_t *word, uint64_t first, uint6
 {
 	if (!compare_swap)
 		return __atomic_fetch_add(word, first, __ATOMIC_SEQ_CST);
-	/* on failure `first` becomes what is there: the value before in both cases */
+	/*
+	 * on failure this stores the present value in `first`, so `first` is the value before in
+	 * any case
+	 */
 	__atomic_compare_exchange_n(word, &first, second, false, __ATOMIC_SEQ_CST,
 				    __ATOMIC_SEQ_CST);
 	return first;
 }
 
-/* The word that the key opens; NULL with CAUSE_NONE: of the null MR. Between hazard_set and _end. */
+/*
+ * The address of the word; NULL and a cause, or CAUSE_NONE for the null MR. The caller has set the
+ * hazard of the key.
+ */
 static uint64_t *find_word(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t right,
 			   enum cause *cause)
 {

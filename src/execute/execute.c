@@ -105,14 +105,17 @@ enum verdict execute_atomic_write(struct qp *qp, const struct remote_range *rang
 	return access_verdict(*cause);
 }
 
-/* What the QP and the region have to grant. */
+/* The access rights that the QP and the region have to grant. */
 static uint32_t flush_rights(uint32_t types)
 {
 	return (types & COMPAT_FLUSH_GLOBAL ? COMPAT_ACCESS_FLUSH_GLOBAL : 0) |
 	       (types & COMPAT_FLUSH_PERSISTENT ? COMPAT_ACCESS_FLUSH_PERSISTENT : 0);
 }
 
-/* IBA 9.7.4.1.10: a QP that does not grant it takes the request for invalid, not for a bad access. */
+/*
+ * A QP that does not grant FLUSH refuses it as an invalid request, not as an access error (IBA
+ * 9.7.4.1.10).
+ */
 enum verdict execute_check_flush(const struct qp *qp, uint32_t types, uint32_t level,
 				 enum cause *cause)
 {

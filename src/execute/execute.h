@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Execute - what the responder of either transport does to this process's memory for a request.
+ * Execute - the memory operations of a responder, for both transports.
  *
  * In:  a request's operands, and the range of memory that it names.
- * Out: the bytes moved; a verdict, and with one that is not VERDICT_OK its cause.
+ * Out: data moved; a verdict, and the cause of one that is not VERDICT_OK.
  *
- * Each function makes the checks of its operation in the order of IBA 9.7.4.1: right of the QP, length
- * and alignment, R_Key. What comes before is the transport's: connection, order, service, and whether
- * one more READ or atomic may wait for its response. SENDs are in receive.h.
+ * Each function checks in the order of IBA 9.7.4.1: right of the QP, length and alignment, R_Key.
+ * Before that the transport checks connection, order, service, and the number of READs and atomics
+ * that wait for their responses. receive.h has the SENDs.
  *
- * A request that contradicts itself gets VERDICT_INVALID with *cause as it was: the caller sets it to
- * what its transport calls that.
+ * A request that contradicts itself gets VERDICT_INVALID and leaves *cause alone; the caller sets
+ * the transport's own cause.
  *
  * Callers hold the QP's lock. Never waits; sleeps at most for a page fault.
  */
@@ -25,51 +25,58 @@
 #include "execute/verdict.h"
 #include "object/qp.h"
 
-/* What a RETH or AtomicETH names. */
+/* The memory that a RETH or AtomicETH names. */
 struct remote_range {
 	uint32_t rkey;
 	uint32_t length;
 	uint64_t address;
 };
 
-/* The first request of a connection in RTR raises COMM_EST. */
+/* Raises COMM_EST for the first request of a connection in RTR. */
 void execute_establish(struct qp *qp);
 
-/* The QP grants its peer `right` (enum ibv_access_flags); else VERDICT_ACCESS. */
+/* VERDICT_OK if the QP grants its peer `right` (enum ibv_access_flags), else VERDICT_ACCESS. */
 enum verdict execute_check_right(const struct qp *qp, uint32_t right, enum cause *cause);
 
 /*
- * SEND_WITH_INV: ends the bind of the window with this key. VERDICT_REVOKING: the message has to come
- * again, as another thread still copies by the key. *revoked is the responder's, see mw_invalidate_once.
+ * SEND_WITH_INV: ends the bind of the window with this key. VERDICT_REVOKING: another thread still
+ * copies by the key, and the requester has to send the message again. For *revoked see
+ * mw_invalidate_once.
  */
 enum verdict execute_invalidate(struct qp *qp, uint32_t rkey, uint32_t *revoked, enum cause *cause);
 
 /*
- * WRITE, after execute_check_right: stores `bytes` in `count` pieces at the start of `range`, which is
- * all that is still to come of the message: so nothing is written if any of it is not allowed.
+ * WRITE, after execute_check_right: stores `bytes` in `count` pieces at the start of `range`.
+ * `range` is all that is left of the message, and is checked as a whole, so a refused message
+ * writes nothing.
  */
 enum verdict execute_write(struct qp *qp, const struct remote_range *range, const struct iovec *pieces,
 			   int count, uint32_t bytes, enum cause *cause);
 
-/* READ, after execute_check_right. The transport reads with memory_read_remote, by the key of PD `pd`. */
+/*
+ * READ, after execute_check_right. The transport then reads with memory_read_remote, for PD `pd`.
+ */
 enum verdict execute_check_read(const struct qp *qp, const struct remote_range *range, uint32_t pd,
 				enum cause *cause);
 
 /*
- * CMP_AND_SWP (first = compare, second = swap) or FETCH_AND_ADD (first = add). On VERDICT_OK *before is
- * what was there, in host order.
+ * CMP_AND_SWP (first = compare, second = swap) or FETCH_AND_ADD (first = add). VERDICT_OK writes
+ * the original value to *before, in host order.
  */
 enum verdict execute_atomic(struct qp *qp, const struct remote_range *range, bool compare_swap,
 			    uint64_t first, uint64_t second, uint64_t *before, enum cause *cause);
 
-/* ATOMIC WRITE: `payload` is its 8 bytes, as they are to lie in memory; else it is invalid. */
+/* ATOMIC WRITE: stores the 8 bytes of `payload` as they are. Another length is VERDICT_INVALID. */
 enum verdict execute_atomic_write(struct qp *qp, const struct remote_range *range,
 				  const void *payload, uint32_t bytes, enum cause *cause);
 
-/* FLUSH (annex A19): placement types and selectivity level exist, and the QP grants them. */
+/*
+ * FLUSH (IBA annex A19): checks that placement types and selectivity level exist, and the QP's
+ * right.
+ */
 enum verdict execute_check_flush(const struct qp *qp, uint32_t types, uint32_t level,
 				 enum cause *cause);
-/* After that: what was written before is visible to all. */
+/* FLUSH, after that check: makes earlier writes visible to all. */
 enum verdict execute_flush(struct qp *qp, const struct remote_range *range, uint32_t types,
 			   uint32_t level, enum cause *cause);
 

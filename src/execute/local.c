@@ -10,7 +10,10 @@ void local_fail(struct qp *qp, struct local_failure *failure, uint32_t seq, enum
 {
 	struct wqe *wqe = sq_wqe(&qp->sq, seq);
 
-	/* it may fail again each time that the requester goes back to what is before it */
+	/*
+	 * rate-limited: the request fails again each time that the requester goes back to an
+	 * earlier one
+	 */
 	cause_report_ratelimited(cause, qp->ib.qp_num, "%s", text);
 	*failure = (struct local_failure){ .pending = true, .status = (uint8_t)status, .cause = cause };
 	wqe->state = WQE_ISSUED;

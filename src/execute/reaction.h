@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reaction - puts the verdict on a refused request into effect at this end.
+ * Reaction - carries out what a verdict means for the responder's own QP.
  *
- * A transport whose reaction fails the QP calls reaction_begin, sends what it owes for earlier
- * requests, and calls reaction_end. Only then it tells the requester: by the time that the requester
- * knows, this end's completions are there and its QP is in ERR (CONTRACT 15).
+ * Order for a reaction that fails the QP (CONTRACT 15):
+ *
+ *   1  reaction_begin
+ *   2  the transport sends the acknowledgements and responses of earlier requests
+ *   3  reaction_end: completions are in the CQ, and the QP is in ERR
+ *   4  the transport sends the NAK
  *
  * Callers hold the QP's lock.
  */
@@ -17,7 +20,7 @@
 #include "execute/verdict.h"
 #include "object/qp.h"
 
-/* The request as the report names it. */
+/* The request, as the reported cause names it. */
 struct refused_request {
 	const char *unit; /* what `number` counts: "PSN", "message" */
 	uint32_t number;
@@ -27,18 +30,18 @@ struct refused_request {
 	uint32_t length;
 };
 
-/* For a QP of this service. */
+/* The reaction to a verdict, for the QP's service. */
 const struct reaction *reaction_of(const struct qp *qp, enum verdict verdict);
 
-/* Reports the cause, and says what the message's receive will complete with. */
+/* Reports the cause, and sets the status that the message's receive will complete with. */
 void reaction_begin(struct qp *qp, const struct reaction *reaction, enum cause cause,
 		    const struct refused_request *request);
 
-/* Raises the reaction's event; the QP goes to ERR. */
+/* Raises the reaction's async event, and moves the QP to ERR. */
 void reaction_end(struct qp *qp, const struct reaction *reaction, enum cause cause)
 	REQUIRES(qp->lock);
 
-/* UC: reports that the message is dropped. */
+/* UC: reports that the responder dropped the message. */
 void reaction_drop(struct qp *qp, enum cause cause, const struct refused_request *request);
 
 #endif

@@ -5,11 +5,11 @@
 
 #define GRH_BYTES    40
 #define IPV4_OFFSET  20
-#define IPV4_VERSION 0x45 /* and the length of its header */
+#define IPV4_VERSION 0x45 /* the first byte: version 4, header of 5 words */
 
 /*
- * What the sl of a datagram's completion says: on Ethernet there is no service level, and mlx5 tells
- * the kind of header there. UCX up to 1.13 takes IPv4 for IPv6 without it, and drops the datagram.
+ * Ethernet has no service level. In the sl of a datagram's completion mlx5 returns the kind of L3
+ * header instead. UCX up to 1.13 needs it: otherwise it takes IPv4 for IPv6 and drops the datagram.
  */
 enum receive_l3 {
 	L3_OTHER = 0,
@@ -75,7 +75,7 @@ void receive_complete(struct qp *qp, const struct receive_end *end)
 {
 	struct cqe cqe = {
 		.wr_id = qp->receive.wr_id,
-		/* of XRC it outlives the QP, and is in a CQ that the QP does not know when it goes */
+		/* The completion of an XRC SRQ outlives the QP, which cannot purge that CQ. */
 		.qp = qp->type == IBV_QPT_XRC_RECV ? NULL : qp,
 		.rq = qp->rq,
 		.kind = CQE_RECEIVE,

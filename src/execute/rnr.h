@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * RNR - how long a responder without a receive wants to be left alone.
- */
+/* RNR - the time that a requester waits after an RNR NAK. Pure. */
 #ifndef EXECUTE_RNR_H
 #define EXECUTE_RNR_H
 

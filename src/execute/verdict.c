@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "execute/verdict.h"
 
-/* The requester tries again. */
+/* The requester sends the request again. */
 #define AGAIN(refusal) { refusal, 0, false, false, VERDICT_NO_EVENT }
-/* UC: the message is gone, and the requester is not told (IBA 9.8.2.2.2). */
+/* UC: the responder drops the message and sends nothing (IBA 9.8.2.2.2). */
 #define LOST { REFUSAL_SILENT, 0, false, true, VERDICT_NO_EVENT }
 
 /* IBA 9.9.3.1, tables 60 and 61; CONTRACT 15 to 21. The first column is RC, the second UC. */
@@ -20,11 +20,11 @@ static const struct reaction reactions[VERDICTS][VERDICT_SERVICES] = {
 				    { REFUSAL_SILENT, IBV_WC_LOC_PROT_ERR, true, true,
 				      VERDICT_NO_EVENT } },
 	[VERDICT_INVALID] = { { REFUSAL_INVALID_REQUEST, 0, true, true, IBV_EVENT_QP_REQ_ERR }, LOST },
-	/* a receive is there if it was a WRITE_WITH_IMM (IBA 11.6.2) */
+	/* only a WRITE_WITH_IMM has a receive to complete (IBA 11.6.2) */
 	[VERDICT_ACCESS] = { { REFUSAL_REMOTE_ACCESS, IBV_WC_LOC_ACCESS_ERR, true, true,
 			       IBV_EVENT_QP_ACCESS_ERR },
 			     LOST },
-	/* class J: the requester is not told, and finds out by its time-outs (IBA 9.9.6.3) */
+	/* class J: the responder sends no NAK, and the requester's retries run out (IBA 9.9.6.3) */
 	[VERDICT_INVALIDATE] = { { REFUSAL_SILENT, IBV_WC_REM_INV_REQ_ERR, true, true,
 				   VERDICT_NO_EVENT },
 				 LOST },

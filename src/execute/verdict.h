@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Verdict - what a request can end in, and what follows from it: one table.
+ * Verdict - the outcomes of a request at the responder, and the table of reactions to each.
  *
- * The functions of execute.h and the transports' responders give verdicts; reaction.h puts them into
- * effect. The completer of a requester reads the same table for what a NAK means to it. Requests of no
- * connection, duplicates and what comes behind a gap never get so far: a transport drops them.
- * Pure.
+ * In:  a verdict of execute.h or of a transport's responder.
+ * Out: the refusal to send, the completion, the event, and the fate of the QP (reaction.h).
+ *
+ * The completer of a requester reads the same table for the status that a NAK means. A transport
+ * drops requests of no connection, duplicates, and packets after a gap without a verdict. Pure.
  */
 #ifndef EXECUTE_VERDICT_H
 #define EXECUTE_VERDICT_H
@@ -16,18 +17,20 @@
 
 enum verdict {
 	VERDICT_OK,
-	VERDICT_OUT_OF_ORDER, /* something before it is missing */
+	VERDICT_OUT_OF_ORDER, /* an earlier packet is missing */
 	VERDICT_NO_RECEIVE,
-	VERDICT_TOO_LONG,      /* for the receive */
-	VERDICT_RECEIVE_FAULT, /* the receive's memory is not usable */
-	VERDICT_INVALID,       /* does not fit what came before, length, alignment, too many READs */
+	VERDICT_TOO_LONG,      /* longer than the receive */
+	VERDICT_RECEIVE_FAULT, /* the receive's memory is not accessible */
+	VERDICT_INVALID,       /* wrong sequence of opcodes, length or alignment, too many READs */
 	VERDICT_ACCESS,	       /* R_Key or right */
-	VERDICT_INVALIDATE,    /* SEND_WITH_INV with a key that does not allow it */
-	VERDICT_REVOKING,      /* SEND_WITH_INV: a thread still copies by the key, which is dead */
+	VERDICT_INVALIDATE,    /* SEND_WITH_INV with a key that it cannot invalidate */
+	VERDICT_REVOKING,      /* SEND_WITH_INV: a thread still copies by the revoked key */
 	VERDICTS
 };
 
-/* What the requester is told. How it is said is the transport's: a NAK's syndrome, a NAK record. */
+/*
+ * What the responder tells the requester. The transport encodes it: a NAK's syndrome, a NAK record.
+ */
 enum refusal {
 	REFUSAL_SILENT, /* nothing */
 	REFUSAL_RNR,
@@ -44,15 +47,17 @@ enum verdict_service { VERDICT_RC, VERDICT_UC, VERDICT_SERVICES };
 
 struct reaction {
 	enum refusal refusal;
-	uint8_t receive_status; /* the receive completes with it (enum ibv_wc_status); 0: it stays */
-	bool fails_qp;		/* to ERR */
-	bool ends_message;	/* what was received of it is forgotten */
+	uint8_t receive_status; /* enum ibv_wc_status of the receive; 0: it stays current */
+	bool fails_qp;		/* the QP goes to ERR */
+	bool ends_message;	/* the responder forgets the message's progress */
 	int event;		/* enum ibv_event_type, or VERDICT_NO_EVENT */
 };
 
 const struct reaction *verdict_reaction(enum verdict verdict, enum verdict_service service);
 
-/* What a refused request completes with; IBV_WC_SUCCESS: it does not, and the requester tries again. */
+/*
+ * The status of a refused request; IBV_WC_SUCCESS: it does not complete, and the requester retries.
+ */
 enum ibv_wc_status verdict_requester_status(enum refusal refusal);
 
 #endif

@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define SERVICE_TIMEOUT 24 /* an exponent: 68 s: the user may take that long */
+#define SERVICE_TIMEOUT 24 /* exponent: an MRA gives the user 68 s to answer */
 
-/* For an end whose user is gone: shorter, as no user waits for the outcome. */
+/* Time and tries of a DREQ after connection_abandon, when no user waits for the outcome. */
 #define GOODBYE_NS    INT64_C(250000000)
 #define GOODBYE_TRIES 12
 
@@ -63,8 +63,7 @@ static void send_rej(struct connection *c, enum ibcm_subject subject, enum ibcm_
 
 	m.subject = subject;
 	m.reason = reason;
-	/* An end that never got an answer is known by its GUID and its own communication ID alone.
-	 */
+	/* A peer that never answered knows this end only by its GUID and its communication ID. */
 	if (reason == IBCM_REASON_TIMEOUT) {
 		m.info_bytes = sizeof(c->sent.ca_guid);
 		for (unsigned i = 0; i < m.info_bytes; i++)
@@ -85,7 +84,7 @@ static void close(struct connection *c)
 	c->deadline_ns = 0;
 }
 
-/* Sends what is in c->sent now, and again until an answer comes. */
+/* Sends c->sent now, and repeats it until an answer comes or `tries` are used up. */
 static void send_until_answered(struct connection *c, enum connection_state state, int64_t wait_ns,
 				unsigned tries, int64_t now_ns)
 {
@@ -97,7 +96,7 @@ static void send_until_answered(struct connection *c, enum connection_state stat
 	c->env->send(c, &c->sent);
 }
 
-/* Packets may still be under way: they must not be taken for those of a new connection. */
+/* Waits until packets of this connection have left the network (timewait). */
 static void enter_timewait(struct connection *c, int64_t now_ns)
 {
 	int64_t wait_ns = 2 * exponent_ns(c->ack_timeout);
@@ -106,9 +105,7 @@ static void enter_timewait(struct connection *c, int64_t now_ns)
 	c->deadline_ns = now_ns + (wait_ns < TIMEWAIT_NS_MAX ? wait_ns : TIMEWAIT_NS_MAX);
 }
 
-/* ------------------------------------------------------------------------------------------
- * What the user wants.
- */
+/* Calls of the user */
 
 void connection_connect(struct connection *c, const struct ibcm_message *request, int64_t now_ns)
 {
@@ -159,8 +156,8 @@ static void fill_answer(struct connection *c, enum ibcm_type type,
 	c->local_qpn = answer->qpn;
 }
 
-/* XRC's target initiates nothing, and receives by SRQs alone (IBA annex A14). */
-static void speak_as_target(struct ibcm_message *rep)
+/* The REP of an XRC target: it initiates nothing, and receives by SRQs only (IBA annex A14). */
+static void fill_xrc_target(struct ibcm_message *rep)
 {
 	rep->eecn = rep->qpn;
 	rep->qpn = 0;
@@ -182,8 +179,8 @@ int connection_accept(struct connection *c, const struct ibcm_message *answer, i
 		return -EINVAL;
 	fill_answer(c, IBCM_REP, answer);
 	if (c->is_xrc)
-		speak_as_target(&c->sent);
-	c->sent.ack_timeout = 0; /* here: how long the adapter may take to acknowledge */
+		fill_xrc_target(&c->sent);
+	c->sent.ack_timeout = 0; /* of a REP: Target ACK Delay */
 	send_until_answered(c, CONNECTION_REP_SENT, c->wait_ns, CONNECTION_TRIES, now_ns);
 	return 0;
 }
@@ -304,9 +301,9 @@ void connection_abandon(struct connection *c, int64_t now_ns)
 	}
 }
 
-/* ------------------------------------------------------------------------------------------
- * What the other end says. What does not fit the state is a repetition, or late, or forged: it is
- * answered if the other end may be waiting for the answer, and changes nothing.
+/*
+ * Messages of the peer. One that does not fit the state is repeated, late or forged. It changes
+ * nothing; the connection answers it if the peer may wait for the answer.
  */
 
 static void on_repeated_req(struct connection *c)
@@ -366,7 +363,7 @@ static void on_rej(struct connection *c, const struct ibcm_message *m, int64_t n
 		raise(c, CONNECTION_ON_REJECTED, m);
 		break;
 	case CONNECTION_ESTABLISHED:
-		/* To the other end this connection does not exist (any more). */
+		/* For the peer this connection does not exist, or has ended. */
 		enter_timewait(c, now_ns);
 		raise(c, CONNECTION_ON_DISCONNECTED, m);
 		break;
@@ -391,8 +388,8 @@ static void on_dreq(struct connection *c, const struct ibcm_message *m, int64_t 
 		c->deadline_ns = 0;
 		raise(c, CONNECTION_ON_DISCONNECTED, m);
 		break;
-	case CONNECTION_REP_RCVD: /* it accepted, and ended before it was answered */
-	case CONNECTION_DREQ_SENT: /* both at once */
+	case CONNECTION_REP_RCVD:  /* the peer disconnects before it has got the RTU */
+	case CONNECTION_DREQ_SENT: /* both ends disconnect at once */
 		c->transaction = m->transaction;
 		send_plain(c, IBCM_DREP);
 		enter_timewait(c, now_ns);
@@ -414,7 +411,7 @@ static void on_sidr_rep(struct connection *c, const struct ibcm_message *m)
 	raise(c, m->reason == IBCM_SIDR_OK ? CONNECTION_ON_RESPONSE : CONNECTION_ON_REJECTED, m);
 }
 
-/* There is one path, and no other to fall back on (IBA 12.8). */
+/* Refuses: there is no alternate path (IBA 12.8). */
 static void on_lap(struct connection *c, const struct ibcm_message *m)
 {
 	struct ibcm_message answer = make(c, IBCM_APR);
@@ -518,7 +515,7 @@ void connection_resend(struct connection *c)
 			c->env->send(c, &c->sent);
 		break;
 	case CONNECTION_ESTABLISHED:
-		/* Its REP was answered with an MRA: it is not repeated for more than a minute. */
+		/* The peer got an MRA, and does not repeat its REP for more than a minute. */
 		if (c->is_active)
 			send_plain(c, IBCM_RTU);
 		break;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Connection - one end of a connection between two QPs, or of a lookup of a UD QP
- * (IBA 12.9.7, 12.11).
+ * Connection - one end of a connection between two QPs (IBA 12.9.7), or of a service ID resolution
+ * for a UD QP (SIDR, IBA 12.11).
  *
- * In:  calls of its user (connection_connect and so on), messages from the other end, time.
- * Out: messages to the other end, and events for its user, both through struct connection_env.
+ * In:  calls of the user (connection_connect and so on), messages from the peer, time.
+ * Out: messages to the peer, and events for the user, both through struct connection_env.
  *
  * No I/O, no clock, no allocation, no locks. Time is in ns of any monotonic clock and comes as an
- * argument; `deadline_ns` is when connection_on_time wants to be called. The functions of the env
- * must not call back into the connection.
+ * argument. The owner calls connection_on_time at `deadline_ns`. The functions of the env must not
+ * call the connection.
  *
- * Once `state` is CONNECTION_CLOSED, nothing more happens and the owner may free it. A user that
- * goes away calls connection_abandon: the connection then ends itself, and raises no more events.
+ * In CONNECTION_CLOSED nothing more happens, and the owner may free the connection. A user that
+ * goes away calls connection_abandon: the connection ends itself, and raises no more events.
  */
 #ifndef IBCM_CONNECTION_H
 #define IBCM_CONNECTION_H
@@ -21,9 +21,10 @@
 
 #include "ibcm/message.h"
 
-#define CONNECTION_RESPONSE_TIMEOUT 20 /* exponents, as all time-outs of messages: 4.3 s */
-#define CONNECTION_EXPONENT_0_NS    INT64_C(4096)
-#define CONNECTION_TRIES	    15
+#define CONNECTION_RESPONSE_TIMEOUT                                                                \
+	20 /* exponent, as all CM time-outs: 4.3 s */
+#define CONNECTION_EXPONENT_0_NS INT64_C(4096)
+#define CONNECTION_TRIES	 15
 
 enum connection_state {
 	CONNECTION_CLOSED = 0,
@@ -43,7 +44,7 @@ enum connection_event {
 	CONNECTION_ON_RESPONSE,	   /* REP, or SIDR_REP with status 0 */
 	CONNECTION_ON_ESTABLISHED, /* RTU */
 	CONNECTION_ON_REJECTED,	   /* REJ; SIDR_REP with another status */
-	CONNECTION_ON_UNREACHABLE, /* no answer; there is no message */
+	CONNECTION_ON_UNREACHABLE, /* no answer came; the message is NULL */
 	CONNECTION_ON_DISCONNECTED,
 	CONNECTION_ON_TIMEWAIT_EXIT,
 };
@@ -52,7 +53,7 @@ struct connection;
 
 struct connection_env {
 	void (*send)(struct connection *c, const struct ibcm_message *m);
-	/* m: the message that caused it, or NULL. */
+	/* `m` is the message that caused the event, or NULL. */
 	void (*raise)(struct connection *c, enum connection_event event,
 		      const struct ibcm_message *m);
 };
@@ -61,35 +62,35 @@ struct connection {
 	const struct connection_env *env;
 	enum connection_state state;
 	bool abandoned;
-	bool is_active; /* it sent the REQ, and sends the RTU */
+	bool is_active; /* this end sent the REQ, and sends the RTU */
 	bool is_xrc;
 	uint32_t local_id, remote_id;
 	uint32_t local_qpn, remote_qpn;
 	uint64_t transaction;
-	int64_t deadline_ns; /* 0: none */
-	int64_t wait_ns;     /* for an answer, each try */
+	int64_t deadline_ns; /* of the next connection_on_time; 0: none */
+	int64_t wait_ns;     /* for an answer to each try */
 	unsigned tries_left;
-	bool has_mra;	     /* of the message that waits */
-	uint8_t ack_timeout; /* exponent: packets are no longer on their way after twice that */
-	struct ibcm_message sent; /* REQ, REP, DREQ, SIDR_REQ: what is repeated */
+	bool has_mra;		  /* an MRA came for the message in `sent` */
+	uint8_t ack_timeout;	  /* exponent; TIMEWAIT lasts twice that */
+	struct ibcm_message sent; /* REQ, REP, DREQ or SIDR_REQ, repeated until it is answered */
 };
 
-/* local_id: the communication ID; not 0, unique among all connections of the host. */
+/* `local_id` is the communication ID: not 0, and unique among all connections of the host. */
 void connection_init(struct connection *c, const struct connection_env *env, uint32_t local_id);
 
 /*
- * Sends a REQ or SIDR_REQ: `request` is complete but for transaction, local_id and time-outs, which
- * are set here.
+ * Sends a REQ or SIDR_REQ. Sets transaction, local_id and time-outs; `request` has the other
+ * fields.
  */
 void connection_connect(struct connection *c, const struct ibcm_message *request, int64_t now_ns);
 
-/* A REQ or SIDR_REQ came for this new connection. */
+/* Takes the REQ or SIDR_REQ that the connection was initialized for. */
 void connection_on_request(struct connection *c, const struct ibcm_message *request,
 			   int64_t now_ns);
 
 /*
- * Calls of the user. 0, or -EINVAL: not in this state. The REP's or SIDR_REP's qpn, psn, qkey,
- * resources, and private data come from `answer`; the rest is set here.
+ * Calls of the user: 0, or -EINVAL in a wrong state. A REP or SIDR_REP takes qpn, psn, qkey,
+ * resources and private data from `answer`; the connection sets the other fields.
  */
 int connection_accept(struct connection *c, const struct ibcm_message *answer, int64_t now_ns);
 int connection_reject(struct connection *c, const struct ibcm_message *answer);
@@ -97,23 +98,24 @@ int connection_ready(struct connection *c);	/* the active end sends RTU */
 int connection_establish(struct connection *c); /* the passive end got data before the RTU */
 int connection_disconnect(struct connection *c, int64_t now_ns);
 
+/* The user goes away: rejects, or disconnects, without further events. */
 void connection_abandon(struct connection *c, int64_t now_ns);
 
-/* A message of the other end: its remote_id is this local_id, or it is a REQ seen before. */
+/* Takes a message of the peer: one whose remote_id is this local_id, or a repeated REQ. */
 void connection_on_message(struct connection *c, const struct ibcm_message *m, int64_t now_ns);
 
 /*
- * What was under way to the other end may be lost: repeats the message that waits for an answer; or
- * an RTU or a user's REJ, since the other end waits for it. That does not count as a try.
+ * Repeats the message that waits for an answer, or an RTU or REJ that the peer waits for, because
+ * messages may have been lost. That does not count as a try.
  */
 void connection_resend(struct connection *c);
 
-/* To be called when deadline_ns is over. */
+/* The owner calls this when `deadline_ns` is over. */
 void connection_on_time(struct connection *c, int64_t now_ns);
 
 /*
- * Makes the answer to a message that is for no connection. False: it gets none. reason: of a REJ to
- * a REQ.
+ * Fills in the answer to a message for no connection; a REQ gets a REJ with `reason`. False: no
+ * answer.
  */
 bool connection_answer_stray(const struct ibcm_message *m, enum ibcm_reason reason,
 			     struct ibcm_message *answer);

@@ -53,7 +53,7 @@ uint64_t ip_header_service_id(uint16_t space, uint16_t port)
 
 bool ip_header_service(uint64_t service_id, uint16_t *space, uint16_t *port)
 {
-	/* Spaces are 0x01xx, but for that of IPoIB. */
+	/* Port spaces are 0x01xx (IBA annex A11), and that of IPoIB (librdmacm). */
 	if (service_id >> 32 ||
 	    ((service_id >> 24 & 0xff) != 0x01 && service_id >> 16 != SPACE_IPOIB))
 		return false;

@@ -7,12 +7,12 @@
 #define CLASS_CM       0x07
 #define METHOD_SEND    0x03
 #define PKEY	       0xffff
-#define LID_PERMISSIVE 0xffff /* RoCE has no LIDs */
+#define LID_PERMISSIVE 0xffff /* in LID fields, as RoCE has no LIDs (IBA annex A16) */
 #define RATE_10_GBPS   3
 
 /*
- * Fields are named by their byte in the MAD, behind its header as in the IBA's tables, and for
- * parts of a byte by their lowest bit.
+ * A field has the offset of the IBA's tables, in bytes behind the MAD header. A part of a byte also
+ * has its lowest bit.
  */
 static void put(uint8_t *at, unsigned bytes, uint64_t value)
 {
@@ -37,7 +37,7 @@ static uint8_t bits(const uint8_t *at, unsigned lowest, unsigned count)
 }
 
 struct layout {
-	uint8_t private_at; /* behind the header */
+	uint8_t private_at; /* offset behind the header */
 	uint8_t private_bytes;
 	void (*encode)(const struct ibcm_message *m, uint8_t *b);
 	void (*decode)(const uint8_t *b, struct ibcm_message *m);
@@ -247,7 +247,7 @@ static const struct layout layouts[] = {
 	[IBCM_DREP] = { 8, 224, encode_ids, decode_ids },
 	[IBCM_SIDR_REQ] = { 16, 216, encode_sidr_req, decode_sidr_req },
 	[IBCM_SIDR_REP] = { 96, 136, encode_sidr_rep, decode_sidr_rep },
-	/* The path that it offers is not read: there is one. */
+	/* on_lap refuses the alternate path, so it is not decoded */
 	[IBCM_LAP] = { 64, 168, encode_ids, decode_ids },
 	[IBCM_APR] = { 84, 148, encode_apr, decode_apr },
 };

@@ -3,7 +3,7 @@
 
 #include "ibcm/mad.h"
 
-#define DELAY_NS_MAX INT64_C(150000000000) /* an answer, and the most that an MRA adds */
+#define DELAY_NS_MAX INT64_C(150000000000) /* for an answer, with the longest that an MRA adds */
 #define EXPONENT_MAX 31
 
 void connection_save(const struct connection *c, struct connection_saved *saved)
@@ -27,7 +27,7 @@ void connection_save(const struct connection *c, struct connection_saved *saved)
 	};
 }
 
-/* What a connection in this state repeats until it is answered. 0: nothing. */
+/* The type of message that a connection in this state repeats; 0: none. */
 static uint32_t repeated_type(uint32_t state)
 {
 	switch (state) {
@@ -44,8 +44,10 @@ static uint32_t repeated_type(uint32_t state)
 	}
 }
 
-/* How long an answer may take is said by an exponent: to what we ask by ours, to an answer by the
- * other end's. */
+/*
+ * Whether `wait_ns` is a CM response time-out: 4.096 us times a power of two. For requests of this
+ * end it is CONNECTION_RESPONSE_TIMEOUT, for replies the peer's.
+ */
 static bool is_wait(int64_t wait_ns, bool is_ours)
 {
 	int64_t unit = wait_ns / CONNECTION_EXPONENT_0_NS;
@@ -71,7 +73,7 @@ static bool is_sound(const struct connection_saved *s)
 	       s->sent.info_bytes <= IBCM_INFO_BYTES;
 }
 
-/* What a message says of the connection is what the connection says of itself. */
+/* Sets the fields of the repeated message that the connection has, too. */
 static void restore_sent(struct connection *c, const struct connection_saved *s)
 {
 	struct ibcm_message *m = &c->sent;

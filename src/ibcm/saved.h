@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Saved - one end of a connection as plain fields, which outlive the process that runs the
- * protocol.
+ * Saved - saves one end of a connection as plain fields, and restores it in another process.
  *
  * In:  a connection; or fields from any source.
- * Out: the fields; or a connection that goes on from there.
+ * Out: the fields; or a connection in the same state.
  *
- * Pure. All that an end knows, and has told, is in its state. Messages that were under way may be
- * lost, as on any wire: connection_resend repeats them.
+ * Pure. Messages under way may be lost; connection_resend repeats them.
  */
 #ifndef IBCM_SAVED_H
 #define IBCM_SAVED_H
@@ -28,8 +26,8 @@ struct connection_saved {
 void connection_save(const struct connection *c, struct connection_saved *saved);
 
 /*
- * c is initialised, with its local_id. False: no connection can have these fields, and c is
- * unchanged. Deadlines that are too far away are brought nearer.
+ * Restores into `c`, which is initialized with its local_id. Limits deadlines that are too far
+ * away. False: no connection can have these fields, and `c` is unchanged.
  */
 bool connection_restore(struct connection *c, const struct connection_saved *saved, int64_t now_ns);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Acknowledge - waiting, at destroy, for events that the program fetched and did not acknowledge.
+ * Acknowledge - makes destroy wait until the program has acknowledged the events that it fetched.
  *
- * The mutex, condition and counters are those in the ABI's objects: programs that were linked
- * against rdma-core's inline code touch nothing else.
+ * Mutex, condition and counters are those in the ABI's objects.
  */
 #ifndef OBJECT_ACKNOWLEDGE_H
 #define OBJECT_ACKNOWLEDGE_H
@@ -11,7 +10,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-/* Blocks until as many events were acknowledged as were reported. */
+/* Blocks until *completed, the events acknowledged, reaches `reported`. */
 static inline void acknowledge_wait(pthread_mutex_t *mutex, pthread_cond_t *cond,
 				    const uint32_t *completed, uint32_t reported)
 {

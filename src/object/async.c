@@ -28,7 +28,7 @@ enum async_subject async_subject(enum ibv_event_type type)
 	}
 }
 
-/* How many events of the object that an event names were fetched; NULL: it names a port. */
+/* The counter of fetched events in the object that an event names; NULL: it names a port. */
 static uint32_t *reported_of(const struct ibv_async_event *event)
 {
 	switch (async_subject(event->event_type)) {
@@ -61,7 +61,10 @@ bool context_take_event(struct context *context, struct ibv_async_event *event)
 	oldest = list_entry(context->async_pending.next, struct async_event, link);
 	list_del(&oldest->link);
 	*event = oldest->event;
-	/* Under the lock: whoever destroys the object finds the event in the list or in this count. */
+	/*
+	 * Under the lock: a thread that destroys the object finds the event in the list or in this
+	 * count.
+	 */
 	reported = reported_of(event);
 	if (reported)
 		(*reported)++;

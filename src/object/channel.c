@@ -67,9 +67,9 @@ void channel_notify(struct channel *channel, struct cq *cq)
 }
 
 /*
- * At any time: count of the descriptor + readers between read and lock - withdrawn = sum of
- * events_pending. So a reader that finds `withdrawn` has to give its count up for an event that
- * vanished, and one that does not finds an event.
+ * Invariant: count of the descriptor + readers between read and lock - withdrawn = sum of
+ * events_pending. A reader that finds withdrawn > 0 gives up its count, for an event that was
+ * dropped. Any other reader finds an event.
  */
 static struct cq *take_locked(struct channel *channel) REQUIRES(channel->lock)
 {
@@ -79,7 +79,7 @@ static struct cq *take_locked(struct channel *channel) REQUIRES(channel->lock)
 		channel->withdrawn--;
 		return NULL;
 	}
-	if (list_empty(&channel->pending)) /* the program wrote to or read from the descriptor itself */
+	if (list_empty(&channel->pending)) /* the program used the descriptor itself */
 		return NULL;
 	cq = list_entry(channel->pending.next, struct cq, pending_link);
 	list_del(&cq->pending_link);

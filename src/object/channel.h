@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Channel - completion channels: the descriptor that a program waits on for its CQs.
+ * Channel - completion channels, on which programs wait for their CQs.
  *
- * In:  CQs whose arming was met (channel_notify).
+ * In:  events of armed CQs (channel_notify).
  * Out: one CQ per event (channel_take).
  *
- * The descriptor is an eventfd that counts pending events, so it is level-triggered in poll and
- * epoll and can be set to O_NONBLOCK. What it counts is the sum of cq->events_pending.
+ * The descriptor is an eventfd (EFD_SEMAPHORE) that counts pending events: the sum of
+ * cq->events_pending. So it is level-triggered in poll and epoll, and programs can set O_NONBLOCK.
  *
  * Lock: channel->lock, taken inside CQ locks.
  */
@@ -23,10 +23,13 @@
 struct cq;
 
 struct channel {
-	struct ibv_comp_channel ib; /* ib.fd: an eventfd (semaphore) that counts pending events */
+	struct ibv_comp_channel ib; /* ib.fd is the eventfd */
 	struct lock lock;	    /* guards what follows, and ib.refcnt */
 	struct list pending;	    /* CQs with events_pending > 0 (cq.pending_link) */
-	/* Events withdrawn whose count a reader had already taken: that many readers wait again. */
+	/*
+	 * Dropped events whose count a reader has already taken: so many readers have to wait
+	 * again.
+	 */
 	uint32_t withdrawn;
 	struct live_object live;
 };
@@ -42,21 +45,21 @@ int channel_create(struct ibv_context *context, struct channel **channel);
 /* 0, or -EBUSY while CQs use it. */
 int channel_destroy(struct channel *channel);
 
-/* A CQ begins to use the channel. */
+/* Counts a CQ that uses the channel. */
 void channel_attach(struct channel *channel);
 
-/* One event of the CQ, which the caller keeps from being destroyed (cq->lock, or a QP's that uses it). */
+/* Adds an event of the CQ. The caller holds cq->lock, or the lock of a QP that uses the CQ. */
 void channel_notify(struct channel *channel, struct cq *cq);
 
 /*
- * The CQ of the oldest event, which counts as reported from now on. Blocks in read() on the
- * descriptor: 0, or -1 with errno (EAGAIN with O_NONBLOCK, EINTR).
+ * Takes the oldest event, which counts as reported from now on. Blocks in read() of the descriptor:
+ * 0, or -1 and errno (EAGAIN with O_NONBLOCK, EINTR).
  */
 int channel_take(struct channel *channel, struct cq **cq);
 
 /*
- * The CQ is destroyed: drops its events that were not fetched, lets go of the channel, and returns
- * how many events were fetched. Does not block.
+ * For a CQ that is being destroyed: drops its pending events, and leaves the channel. Returns how
+ * many of its events were fetched. Does not block.
  */
 uint32_t channel_detach(struct channel *channel, struct cq *cq);
 

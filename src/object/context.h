@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Context - an open device: the owner of all other objects, and the queue of async events.
+ * Context - an open device: owns all other objects, and the queue of async events.
+ *
+ * In:  events (context_raise). Out: events to ibv_get_async_event. Any thread.
  */
 #ifndef OBJECT_CONTEXT_H
 #define OBJECT_CONTEXT_H
@@ -15,42 +17,42 @@
 #include "base/lock.h"
 #include "object/live_object.h"
 
-struct device; /* netdev/device.h; here only passed through */
+struct device; /* netdev/device.h */
 
-/* One event that was raised and not fetched. */
+/* An event that was raised and not fetched. */
 struct async_event {
 	struct list link; /* in context->async_pending */
 	struct ibv_async_event event;
 };
 
 /*
- * The ops that headers newer than Debian 12's have above query_port. A program finds an op at a
- * fixed distance below its struct ibv_context, and looks at `sz` to see whether it is there.
+ * The ops that newer headers than those of Debian 12 have above query_port. A program finds an op
+ * at a fixed distance below its struct ibv_context, after it has checked `sz`.
  */
 #define CONTEXT_NEWER_OPS 6
 
 struct context {
 	void *newer_ops[CONTEXT_NEWER_OPS]; /* all NULL */
 	struct verbs_context verbs;	    /* verbs.sz covers newer_ops too */
-	uint64_t number;		    /* of its cmd_fd: those that share one are imported */
-	bool elsewhere;			    /* it is another process's: so are the handles */
-	uint32_t home_slot;		    /* where that process is, or was: */
-	uint64_t home_cookie;		    /* its arena has this cookie */
+	uint64_t number;		    /* of its cmd_fd; an imported context has the same */
+	bool elsewhere;			    /* imported from another process, with its handles */
+	uint32_t home_slot;		    /* that process's slot, */
+	uint64_t home_cookie;		    /* and the cookie of its arena */
 	struct device *device;
 	uint32_t device_index;		    /* of struct arena_device */
-	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ... : kept while not 0 */
-	_Atomic uint64_t dm_bytes;	    /* of device memory in use (object/dm.h) */
+	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ...; not freed while not 0 */
+	_Atomic uint64_t dm_bytes;	    /* device memory in use (object/dm.h) */
 	struct list link;		    /* in the adapter's list of contexts */
-	bool infiniband;		    /* the link mode: base/lid.h */
-	bool port_up;			    /* as its program was told; guarded by the contexts' lock */
-	uint32_t gid_changes;		    /* likewise; of struct device */
-	uint32_t adapter_generation;	    /* the adapter's, when it was added; see adapter_is_foreign */
+	bool infiniband;		    /* the link layer: base/lid.h */
+	bool port_up;			    /* as last raised; guarded by the contexts' lock */
+	uint32_t gid_changes;		    /* of struct device, as last raised; guarded likewise */
+	uint32_t adapter_generation;	    /* of the adapter at creation; see adapter_is_foreign */
 
 	struct lock async_lock;	   /* guards what follows, and async_reported of all objects */
 	struct list async_pending; /* struct async_event; verbs.context.async_fd counts them */
 	/*
-	 * Events that were dropped when a reader had already taken their count off async_fd, but not
-	 * yet the lock: that many readers go back to waiting instead of taking an event.
+	 * Dropped events whose count a reader has already taken off async_fd: so many readers wait
+	 * again.
 	 */
 	uint32_t async_withdrawn;
 };
@@ -82,16 +84,15 @@ static inline int context_leave(struct context *context, struct live_object *liv
 }
 
 /*
- * Queues an async event and makes async_fd readable. `object` is what event->element names: the
- * event vanishes with it if it was not fetched (context_drop_events). Takes async_lock, allocates;
- * if there is no memory the event is lost, with a cause.
+ * Queues an async event and makes async_fd readable. Takes async_lock and allocates; without memory
+ * the event is lost, with a cause.
  */
 void context_raise(struct context *context, const struct ibv_async_event *event);
 
 /*
- * Removes events of an object that is being destroyed and were not fetched, and takes their counts
- * off async_fd without blocking (eventfd_withdraw; what it could not take adds to async_withdrawn).
- * Returns how many.
+ * Drops the pending events of an object that is being destroyed. Takes their counts off async_fd
+ * without blocking (eventfd_withdraw), or adds them to async_withdrawn. Returns how many there
+ * were.
  */
 uint32_t context_drop_events(struct context *context, const void *object);
 
@@ -101,8 +102,8 @@ enum async_subject { ASYNC_PORT, ASYNC_CQ, ASYNC_QP, ASYNC_SRQ };
 enum async_subject async_subject(enum ibv_event_type type); /* async.c */
 
 /*
- * Takes the oldest event for a reader that took one count off async_fd, and adds it to the object's
- * async_reported. False: there is none (any more), read again. Takes async_lock. (async.c)
+ * Takes the oldest event, for a reader that has taken one count off async_fd, and counts it in the
+ * object's async_reported. False: the event was dropped; read again. Takes async_lock. (async.c)
  */
 bool context_take_event(struct context *context, struct ibv_async_event *event);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Counters - how many frames, and bytes of them, flows have steered.
+ * Counters - count the frames and bytes that flows have steered: ibv_create_counters(3).
  *
- * In:  what each place of the program's array shall tell (counters_define), frames.
- * Out: the numbers.
+ * In:  what each index of the program's array counts (counters_define); frames.
+ * Out: the counts.
  *
- * Any thread, no locks but its own for a moment; nothing blocks.
+ * Any thread; nothing blocks.
  */
 #ifndef OBJECT_COUNTERS_H
 #define OBJECT_COUNTERS_H
@@ -17,11 +17,11 @@
 
 #include "object/live_object.h"
 
-#define COUNTERS_MAX 16 /* places in one object */
+#define COUNTERS_MAX 16 /* indices of one object */
 
 struct counters {
 	struct ibv_counters ib;
-	_Atomic uint8_t kind[COUNTERS_MAX]; /* enum ibv_counter_description + 1; 0: tells nothing */
+	_Atomic uint8_t kind[COUNTERS_MAX]; /* enum ibv_counter_description + 1; 0: undefined */
 	_Atomic uint64_t packets, bytes;
 	_Atomic uint32_t flows; /* EBUSY while not 0 */
 	struct live_object live;
@@ -33,12 +33,14 @@ static inline struct counters *counters_of(struct ibv_counters *ib)
 }
 
 struct counters *counters_create(struct ibv_context *context); /* NULL: no memory */
-int counters_destroy(struct counters *counters); /* 0, -EBUSY with a cause reported */
+int counters_destroy(struct counters *counters);	       /* 0, -EBUSY with a cause reported */
 
-/* Place `index` tells `kind`: 0, -EINVAL (index), -EOPNOTSUPP (kind), with a cause reported. */
+/* Makes `index` count `kind`: 0, -EINVAL (index), -EOPNOTSUPP (kind), with a cause reported. */
 int counters_define(struct counters *counters, uint32_t index, uint32_t kind);
 
-/* Fills the first `count` places of `values`: 0, -EINVAL (too few for what is defined). */
+/*
+ * Writes the first `count` values: 0, or -EINVAL if `count` is too small for the defined indices.
+ */
 int counters_read(const struct counters *counters, uint64_t *values, uint32_t count);
 
 static inline void counters_add(struct counters *counters, size_t bytes)

@@ -21,12 +21,12 @@
 
 #define RING_PART	  1024 /* entries: 64 KiB */
 
-static _Atomic uint32_t cqs;	 /* of this process */
-static _Atomic uint32_t handles; /* given so far */
+static _Atomic uint32_t cqs;	 /* CQs of this process */
+static _Atomic uint32_t handles; /* the last handle */
 
 /*
- * A ring for `capacity` entries, and the mask of the part that is used at first. Its pages are
- * taken when they are first written.
+ * A ring for `capacity` entries, and the mask of the part in use at first. The kernel allocates its
+ * pages when they are first written.
  */
 static struct cqe *ring_create(uint32_t capacity, uint32_t *mask)
 {
@@ -42,10 +42,10 @@ static struct cqe *ring_create(uint32_t capacity, uint32_t *mask)
 }
 
 /*
- * Twice as much of the ring is used from now on. An entry stays or moves up by the part that was
- * used, where nothing is yet. Caller holds cq->lock.
+ * Doubles the part of the ring in use. An entry stays, or moves up by the size of the old part,
+ * into the new half. The caller holds cq->lock.
  */
-static void use_more(struct cq *cq, uint32_t head, uint32_t tail)
+static void double_part(struct cq *cq, uint32_t head, uint32_t tail)
 {
 	uint32_t part = cq->ring_mask + 1, mask = 2 * part - 1;
 
@@ -182,7 +182,7 @@ int cq_destroy(struct cq *cq)
 		cause_report(CAUSE_BUSY_CQ, 0, "%u queues complete to it", users);
 		return -EBUSY;
 	}
-	/* No QP uses it: nobody pushes. The program does not poll what it destroys. */
+	/* No QP uses the CQ, so no thread pushes. The program does not poll what it destroys. */
 	if (cq->ib.channel)
 		reported = channel_detach(channel_of(cq->ib.channel), cq);
 	acknowledge_wait(&cq->ib.mutex, &cq->ib.cond, &cq->ib.comp_events_completed, reported);
@@ -212,10 +212,10 @@ void cq_arm(struct cq *cq, bool solicited_only)
 }
 
 /*
- * The program knows of this completion: the place of its request is free. All completions of a send
- * queue come through one CQ, whose lock the caller holds; only a lost one is out of order.
+ * Frees the request's place in its queue, once the program has the completion. The caller holds the
+ * lock of the CQ, which is the only one of that SQ. Only lost completions come out of order.
  */
-static void release(const struct cqe *cqe)
+static void release_request(const struct cqe *cqe)
 {
 	struct sq *sq;
 
@@ -230,12 +230,12 @@ static void release(const struct cqe *cqe)
 		atomic_store_explicit(&sq->released, cqe->sq_seq + 1, memory_order_release);
 }
 
-/* The CQE does not fit. Its request's place is freed all the same: the program cannot poll it. */
-static void lose(struct cq *cq, const struct cqe *cqe) REQUIRES(cq->lock)
+/* Drops a CQE that does not fit, and frees its request's place, as the program cannot poll it. */
+static void drop_cqe(struct cq *cq, const struct cqe *cqe) REQUIRES(cq->lock)
 {
 	struct ibv_async_event event = {.element.cq = &cq->ib, .event_type = IBV_EVENT_CQ_ERR};
 
-	release(cqe);
+	release_request(cqe);
 	if (cq->ignore_overrun || cq->overrun)
 		return;
 	cq->overrun = true;
@@ -291,12 +291,12 @@ void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited)
 	head = atomic_load_explicit(&cq->head, memory_order_relaxed);
 	tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 	if (cq->overrun || tail - head >= cq->capacity) {
-		lose(cq, cqe);
+		drop_cqe(cq, cqe);
 		lock_release(&cq->lock);
 		return;
 	}
 	if (tail - head > cq->ring_mask)
-		use_more(cq, head, tail);
+		double_part(cq, head, tail);
 	slot = &cq->ring[tail & cq->ring_mask];
 	*slot = *cqe;
 	if (cq->wants_timestamp)
@@ -342,7 +342,7 @@ int cq_pop(struct cq *cq, int max, struct ibv_wc *wc)
 		const struct cqe *cqe = &cq->ring[head & cq->ring_mask];
 
 		fill_wc(&wc[count], cqe);
-		release(cqe);
+		release_request(cqe);
 	}
 	atomic_store_explicit(&cq->head, head, memory_order_relaxed);
 	lock_release(&cq->lock);
@@ -361,7 +361,7 @@ bool cq_pop_current(struct cq *cq)
 	found = head != atomic_load_explicit(&cq->tail, memory_order_relaxed);
 	if (found) {
 		cq->current = cq->ring[head & cq->ring_mask];
-		release(&cq->current);
+		release_request(&cq->current);
 		atomic_store_explicit(&cq->head, head + 1, memory_order_relaxed);
 	}
 	lock_release(&cq->lock);
@@ -395,7 +395,7 @@ void cq_purge(struct cq *cq, const struct qp *qp)
 		const struct cqe *cqe = &cq->ring[from & cq->ring_mask];
 
 		if (cqe->qp == qp) {
-			release(cqe);
+			release_request(cqe);
 			continue;
 		}
 		if (to != from)

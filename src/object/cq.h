@@ -2,15 +2,16 @@
 /*
  * CQ - completion queues.
  *
- * In:  CQEs, from whoever carries out work (cq_push).
+ * In:  CQEs from requesters and responders (cq_push).
  * Out: work completions to the program (cq_pop), events on the channel.
  *
- * A CQ is a ring of CQEs under a lock. It has address space for its whole capacity, but goes round
- * in the first part of it, which doubles when it is full: so it takes memory, and room in the
- * processor's cache, for the completions that were in it at once and not for its capacity. Pushing into a full one raises IBV_EVENT_CQ_ERR once, loses
- * the CQE and disturbs nobody else. A slot of a send or receive queue is free for the program again
- * when the CQE that tells of it is popped, as on adapters: a program that posts until ENOMEM cannot
- * overrun its CQ.
+ * A CQ is a ring of CQEs under a lock. It has address space for its whole capacity, and uses the
+ * first part of it, which doubles when it is full. So it takes memory and cache for the completions
+ * that were in it at once. A push into a full CQ raises IBV_EVENT_CQ_ERR once and drops the CQE;
+ * QPs go on.
+ *
+ * A place in a send or receive queue becomes free when its CQE is popped, as on adapters. So a
+ * program that posts until ENOMEM cannot overrun its CQ.
  *
  * Locks: cq->lock is taken inside QP and RQ locks, and channel->lock inside cq->lock.
  */
@@ -33,7 +34,7 @@ struct qp;
 struct rq;
 
 enum cqe_kind {
-	CQE_SEND,    /* of qp->sq, up to and with sq_seq */
+	CQE_SEND,    /* of qp->sq, up to and including sq_seq */
 	CQE_RECEIVE, /* of rq (the QP's own or its SRQ) */
 };
 
@@ -41,15 +42,15 @@ struct cqe {
 	uint64_t wr_id;
 	uint64_t timestamp_ns; /* CLOCK_MONOTONIC; 0 unless cq->wants_timestamp */
 	struct qp *qp;
-	struct rq *rq;	       /* CQE_RECEIVE: whose slot becomes free; NULL: that queue is gone */
+	struct rq *rq;	       /* CQE_RECEIVE: the queue of the receive; NULL: it was destroyed */
 	uint32_t sq_seq;       /* CQE_SEND: sq->released becomes sq_seq + 1 */
 	uint8_t kind;	       /* enum cqe_kind */
 	uint8_t status;	       /* enum ibv_wc_status */
-	uint8_t opcode;	       /* enum ibv_wc_opcode & 0x7f, the receive bit is in kind */
+	uint8_t opcode;	       /* enum ibv_wc_opcode & 0x7f; `kind` has the receive bit */
 	uint8_t sl;
 	uint32_t vendor_err;   /* enum cause */
 	uint32_t byte_len;
-	uint32_t imm;	       /* network order, or the invalidated R_Key */
+	uint32_t imm;	       /* in network order, or the invalidated R_Key */
 	uint32_t qp_num;
 	uint32_t src_qp;
 	uint16_t slid;
@@ -59,7 +60,7 @@ struct cqe {
 
 static_assert(sizeof(struct cqe) == 64, "a cache line");
 
-/* Which completions make an event. */
+/* The completions that raise an event. */
 enum cq_armed { CQ_NOT_ARMED, CQ_ARMED_SOLICITED, CQ_ARMED_ANY };
 
 struct cq {
@@ -71,7 +72,7 @@ struct cq {
 	struct cqe *ring;      /* address space for a power of two >= cqe */
 	uint32_t ring_mask;    /* of the part in use, a power of two */
 	uint32_t capacity;     /* ib.cqe: more than that is an overrun */
-	_Atomic uint32_t tail; /* next to push; read without the lock to see whether there is work */
+	_Atomic uint32_t tail; /* next to push; cq_is_empty reads it without the lock */
 	_Atomic uint32_t head; /* next to pop; likewise */
 	uint8_t armed;	       /* enum cq_armed */
 	bool overrun;	       /* IBV_EVENT_CQ_ERR was raised; nothing is pushed any more */
@@ -80,17 +81,17 @@ struct cq {
 	bool ignore_overrun;   /* what does not fit is lost without an event */
 	bool single_threaded;  /* the program polls with one thread only: poll_lock is not taken */
 	/*
-	 * Held from start_poll to end_poll. Not cq->lock, because a program posts between the two and
-	 * a post may push into this CQ. No other lock is held when it is taken.
+	 * Held from start_poll to end_poll. Not cq->lock, because a program posts between the two
+	 * and a post may push into this CQ. No other lock is held when it is taken.
 	 */
 	struct lock poll_lock;
 	struct cqe current;    /* of start_poll/next_poll; guarded by poll_lock */
-	_Atomic uint32_t users; /* QPs, counted once for each of their two queues; EBUSY */
+	_Atomic uint32_t users; /* send and receive queues; EBUSY while not 0 */
 	uint32_t moderate_count, moderate_period_us;
 	/* guarded by channel->lock */
 	struct list pending_link;
 	uint32_t events_pending;  /* not yet fetched by ibv_get_cq_event */
-	uint32_t events_reported; /* fetched; destroy waits until all of them are acknowledged */
+	uint32_t events_reported; /* fetched; destroy waits until they are acknowledged */
 	/* guarded by the context's async lock */
 	uint32_t async_reported;
 	struct live_object live;
@@ -101,7 +102,7 @@ static inline struct cq *cq_of(struct ibv_cq *ib)
 	return (struct cq *)ib;
 }
 
-/* Looks without the lock: false may be stale by the time it is read. */
+/* Reads without the lock: the result may be stale. */
 static inline bool cq_is_empty(struct cq *cq)
 {
 	return atomic_load_explicit(&cq->head, memory_order_relaxed) ==
@@ -109,49 +110,51 @@ static inline bool cq_is_empty(struct cq *cq)
 }
 
 /*
- * A new CQ with the fields of the ABI set, but not the pollers of ibv_cq_ex: 0, -EINVAL (cqe or
- * vector out of range), -EOPNOTSUPP (wc_flags, flags or comp_mask not offered), -ENOMEM; with a
- * cause.
+ * Creates a CQ, without the functions of ibv_cq_ex. 0, -EINVAL (cqe or vector out of range),
+ * -EOPNOTSUPP (wc_flags, flags or comp_mask), -ENOMEM; with a cause.
  */
 int cq_create(struct context *context, const struct ibv_cq_init_attr_ex *attr, struct cq **cq);
 
-/* 0, or -EINVAL (out of range, or less than what is in it), -ENOMEM; with a cause. */
+/* 0, -EINVAL (out of range, or less than the CQEs in it), -ENOMEM; with a cause. */
 int cq_resize(struct cq *cq, int cqe);
 
-/* 0, or -EBUSY while QPs use it. Waits for the acknowledgement of events that were fetched. */
+/* 0, or -EBUSY while QPs use the CQ. Waits until fetched events are acknowledged. */
 int cq_destroy(struct cq *cq);
 
-/* Arms for the next completion, or the next solicited or failed one. Twice is as good as once. */
+/* Arms for the next completion, or for the next solicited or failed one. Idempotent. */
 void cq_arm(struct cq *cq, bool solicited_only);
 
 /*
- * Adds a completion and, if it matches the arming, an event on the channel. `solicited` is of the
- * receive side: the sender asked for it; a completion with error always counts as solicited.
- * Takes cq->lock. Does not fail (overrun: see above).
+ * Adds a completion and, if it matches the arming, an event on the channel. `solicited` is true for
+ * a receive whose sender set the solicited event bit; a failed completion always counts as
+ * solicited. Takes cq->lock.
  */
 void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited);
 
 /*
- * Between cq_gather_events and cq_stop_gathering, events that this thread's pushes make are kept back
- * until cq_give_events: who is woken then finds all completions of one look, and not the first of
- * them only, with the next coming while it polls. A CQ must not be destroyed in between: call
- * cq_give_events before the lock of the QP is released that it was pushed for.
+ * Between cq_gather_events and cq_stop_gathering the events of this thread's pushes are coalesced
+ * until cq_give_events. So a woken thread finds all completions of one round of progress. The CQ
+ * must exist until then: the thread calls cq_give_events before it releases the lock of the QP that
+ * it pushed for.
  */
 void cq_gather_events(void);
 void cq_give_events(void);
-bool cq_has_gathered(void); /* an event is kept back */
+bool cq_has_gathered(void); /* an event waits for cq_give_events */
 void cq_stop_gathering(void);
 
-/* Takes up to `max` completions in order; returns how many, 0 = empty. Takes cq->lock. */
+/* Takes up to `max` completions in order. Returns how many. Takes cq->lock. */
 int cq_pop(struct cq *cq, int max, struct ibv_wc *wc);
 
-/* Takes one completion as it is into cq->current; false: empty. Caller holds poll_lock. */
+/* Moves one completion to cq->current. False: the CQ is empty. The caller holds poll_lock. */
 bool cq_pop_current(struct cq *cq);
 
-/* Completions of this queue stay, but release nothing: the queue is about to go. */
+/* For a queue that is being destroyed: its completions stay, and no longer refer to it. */
 void cq_forget_queue(struct cq *cq, const struct rq *rq);
 
-/* Removes the completions of a QP that is destroyed or reset, and gives back their receives. */
+/*
+ * Removes the completions of a QP that is destroyed or reset, and frees the places of their
+ * receives.
+ */
 void cq_purge(struct cq *cq, const struct qp *qp);
 
 #endif

@@ -28,7 +28,7 @@ static size_t whole_pages(size_t length)
 	return (length + page - 1) & ~(page - 1);
 }
 
-/* Whoever has the file could otherwise take the place away from under those who map it. */
+/* The file must be sealed: a process that truncated it would cause SIGBUS in those that map it. */
 static bool has_place(int file, off_t offset, size_t bytes)
 {
 	struct stat status;
@@ -37,7 +37,7 @@ static bool has_place(int file, off_t offset, size_t bytes)
 	       offset + (off_t)bytes <= status.st_size;
 }
 
-/* Pages at a multiple of `align`, which is a page or more; of `file` unless that is -1. */
+/* Maps pages at a multiple of `align`, which is a page or more; anonymous if `file` is -1. */
 static void *map_aligned(size_t bytes, size_t align, int file, off_t offset)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -60,7 +60,7 @@ static void *map_aligned(size_t bytes, size_t align, int file, off_t offset)
 	return NULL;
 }
 
-/* The next one with this handle finds zeroes there. Not in the child of a fork: it is its parent's. */
+/* Zeroes the place for the next device memory of this handle. Not in the child of a fork. */
 static void clear_file(const struct dm *dm)
 {
 	if (dm->file >= 0 && !dm->imported && dm->epoch == key_epoch())

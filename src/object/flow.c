@@ -14,11 +14,11 @@
 
 #define PORT 1
 
-/* Where the fields are. */
+/* Offsets of header fields */
 #define ETH_DST	       0
 #define ETH_SRC	       6
 #define ETH_TYPE       12
-#define IP	       14 /* behind the Ethernet header */
+#define IP	       14 /* the Ethernet header's length */
 #define IPV4_TOS       (IP + 1)
 #define IPV4_FRAGMENT  (IP + 6)
 #define IPV4_TTL       (IP + 8)
@@ -37,14 +37,14 @@
 #define IPV6_LABEL	   0xfffffu
 #define IPV6_CLASS_SHIFT   20
 #define IPV4_WORDS_MASK	   0x0f
-#define FLAGS_TAKEN	   IBV_FLOW_ATTR_FLAGS_DONT_TRAP /* others get their copies anyway */
+#define FLAGS_TAKEN	   IBV_FLOW_ATTR_FLAGS_DONT_TRAP /* no flow takes frames from others */
 
 enum l3 { ANY_IP, IPV4, IPV6 };
 
-/* The flow that is being read. */
+/* The state of reading a list of specs. */
 struct reading {
 	struct flow *flow;
-	struct flow_variant *variant; /* the first one */
+	struct flow_variant *variant; /* the flow's first variant */
 	enum l3 l3;
 	bool has_ports;
 	struct ibv_flow_spec_tcp_udp ports;
@@ -90,8 +90,8 @@ static bool is_group(const uint8_t mac[6])
 	return mac[0] & 1;
 }
 
-/* What an interface has to let in so that frames to such addresses come. */
-static void wish_for(struct flow *flow, const struct ibv_flow_eth_filter *val,
+/* Determines which addresses the interface has to receive for this spec. */
+static void add_wish(struct flow *flow, const struct ibv_flow_eth_filter *val,
 		     const struct ibv_flow_eth_filter *mask)
 {
 	static const uint8_t none[6], whole[6] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
@@ -116,7 +116,7 @@ static int read_eth(struct reading *reading, const struct ibv_flow_spec_eth *eth
 	add(reading, reading->variant,
 	    (struct flow_match){ FLOW_VLAN, 2, 0, ntohs(eth->mask.vlan_tag),
 				 ntohs(eth->val.vlan_tag) });
-	wish_for(reading->flow, &eth->val, &eth->mask);
+	add_wish(reading->flow, &eth->val, &eth->mask);
 	return 0;
 }
 
@@ -178,7 +178,7 @@ static int read_ipv6(struct reading *reading, const struct ibv_flow_spec_ipv6 *i
 	return begin_ip(reading, IPV6);
 }
 
-/* Known when all specs have been read: whose ports they are. */
+/* Ports are placed after all specs were read, because the L3 protocol determines their offset. */
 static int read_ports(struct reading *reading, const struct ibv_flow_spec_tcp_udp *ports)
 {
 	if (reading->has_ports)
@@ -221,7 +221,7 @@ static size_t size_of(uint32_t type)
 	}
 }
 
-/* Programs lay specs one behind the other: they need not be aligned. */
+/* Copies a spec: specs follow each other without alignment. */
 static int fetch_spec(const char *pos, struct ibv_flow_spec *spec)
 {
 	size_t size;
@@ -270,7 +270,7 @@ static void add_ip(struct reading *reading, struct flow_variant *variant, enum l
 	if (!reading->has_ports)
 		return;
 	add_word(reading, variant, l3 == IPV4 ? IPV4_PROTOCOL : IPV6_NEXT, 1, protocol, 0xff);
-	if (l3 == IPV4) /* what follows a later fragment's header is no ports */
+	if (l3 == IPV4) /* only a first fragment has ports */
 		add_word(reading, variant, IPV4_FRAGMENT, 2, 0, FRAGMENT_OFFSET);
 	add(reading, variant,
 	    (struct flow_match){ place, 2, behind + SRC_PORT, ntohs(ports->mask.src_port),

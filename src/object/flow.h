@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Flow - which Ethernet frames a RAW_PACKET QP receives: ibv_create_flow(3).
+ * Flow - chooses the Ethernet frames that a RAW_PACKET QP receives: ibv_create_flow(3).
  *
  * In:  the program's list of specs.
- * Out: comparisons with words of a frame, all of which have to hold. They are what the kernel's filter
- *      is made of (raw/filter.h), and what each frame is judged by once more (flow_takes), since those
- *      that were queued before a filter changed come after it.
+ * Out: comparisons with words of a frame, all of which have to hold.
  *
- * A flow belongs to its QP, whose lock guards the list of them.
+ * raw/filter.h compiles the comparisons to a filter of the kernel. flow_takes repeats them for each
+ * frame, because frames that were queued before a change of the filter still arrive.
+ *
+ * A flow belongs to its QP, whose lock guards the list of flows.
  */
 #ifndef OBJECT_FLOW_H
 #define OBJECT_FLOW_H
@@ -27,8 +28,8 @@
 
 enum flow_place {
 	FLOW_FRAME,	  /* at `offset` of the frame */
-	FLOW_BEHIND_IPV4, /* at `offset` behind the IPv4 header, whose length the frame tells */
-	FLOW_VLAN,	  /* the VLAN tag, which the kernel has taken out of the frame */
+	FLOW_BEHIND_IPV4, /* at `offset` behind the IPv4 header, whose length varies */
+	FLOW_VLAN,	  /* the VLAN tag, which the kernel has stripped from the frame */
 };
 
 /* (word & mask) == value, in host order. */
@@ -39,27 +40,27 @@ struct flow_match {
 	uint32_t mask, value;
 };
 
-/* Ports without IP addresses are those of IPv4 or IPv6: two variants of one flow. */
+/* A flow with ports and without IP spec has two variants, for IPv4 and IPv6. */
 struct flow_variant {
 	uint32_t count;
 	struct flow_match match[FLOW_MATCHES_MAX];
 };
 
-/* What the interface has to let in for it, beside what it takes anyway. */
+/* The addresses that the interface has to receive for a flow, beside its own. */
 enum flow_wish {
 	FLOW_NO_WISH,
-	FLOW_ADDRESS, /* frames to `mac`, of one station or of a group */
-	FLOW_GROUPS,  /* those to all groups */
+	FLOW_ADDRESS, /* frames to `mac`, unicast or multicast */
+	FLOW_GROUPS,  /* all multicast frames */
 	FLOW_ALL,
 };
 
 struct flow {
 	struct ibv_flow ib;
 	struct qp *qp;
-	struct list link;	   /* in the QP's list, the lowest number in `priority` first */
-	struct counters *counters; /* or NULL; counted there as a flow */
+	struct list link;	   /* in the QP's list, lowest `priority` first */
+	struct counters *counters; /* or NULL; counts this flow in counters->flows */
 	uint16_t priority;
-	bool sniffer;		   /* frames that this host sends, too */
+	bool sniffer;		   /* takes frames that this host sends, too */
 	uint8_t wish;		   /* enum flow_wish */
 	uint8_t mac[FLOW_MAC_BYTES];
 	uint32_t variants;
@@ -72,17 +73,17 @@ static inline struct flow *flow_of(struct ibv_flow *ib)
 	return (struct flow *)ib;
 }
 
-/* An arrived frame, without the VLAN tag. */
+/* A received frame, without its VLAN tag. */
 struct flow_frame {
 	const uint8_t *bytes;
 	size_t length;
 	bool has_vlan;
-	uint16_t vlan; /* priority 3, DEI 1, number 12 bits */
+	uint16_t vlan; /* the TCI: priority 3 bits, DEI 1, VLAN ID 12 */
 };
 
 /*
- * What `attr` describes, not yet attached to anything: 0, or with a cause reported -EINVAL (port, sizes),
- * -EOPNOTSUPP (specs and actions that a filter of frames cannot have), -ENOMEM.
+ * Creates the flow that `attr` describes, in no list yet: 0, -EINVAL (port, sizes), -EOPNOTSUPP
+ * (specs and actions that are not implemented), -ENOMEM, with a cause reported.
  */
 int flow_create(struct qp *qp, const struct ibv_flow_attr *attr, struct flow **flow);
 void flow_free(struct flow *flow);

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Limits - what the device has, and what ibv_query_device says it has.
+ * Limits - the limits of the device, as ibv_query_device returns them.
  *
- * Modest enough to be reached (CONTRACT 2): a program that tests a limit gets there. What is fixed
- * by the arena's format (base/arena.h) is derived from it.
+ * They are small enough for programs to reach them (CONTRACT 2). Some follow from the format of the
+ * arena (base/arena.h).
  */
 #ifndef OBJECT_LIMITS_H
 #define OBJECT_LIMITS_H
 
 #include "base/arena.h"
 
-#define LIMIT_QP		   (ARENA_QPS - 1) /* index 0 is never given */
+#define LIMIT_QP		   (ARENA_QPS - 1) /* index 0 is unused */
 #define LIMIT_RAW_QP		   64 /* RAW_PACKET QPs of a process */
 #define LIMIT_QP_WR		   16384
 #define LIMIT_SGE		   32
 #define LIMIT_SGE_RD		   32
 #define LIMIT_INLINE		   1024 /* bytes */
 #define LIMIT_CQ		   65536
-#define LIMIT_CQE		   4194303 /* as mlx5; memory is used for what is in it (object/cq.h) */
+#define LIMIT_CQE		   4194303 /* as mlx5; memory is allocated as a CQ fills */
 #define LIMIT_COMP_VECTORS	   4
 #define LIMIT_SRQ		   4096
 #define LIMIT_SRQ_WR		   16384
@@ -26,7 +26,7 @@
 #define LIMIT_MW		   (ARENA_KEYS - 1)
 #define LIMIT_PD		   65535 /* handles */
 #define LIMIT_AH		   65536
-#define LIMIT_QP_RD_ATOM	   16 /* outstanding READs and atomics of a QP, as either end */
+#define LIMIT_QP_RD_ATOM	   16 /* outstanding READs and atomics of a QP, in each direction */
 #define LIMIT_MCAST_GRP		   256
 #define LIMIT_MCAST_QP_ATTACH	   256 /* QPs in one group */
 #define LIMIT_TOTAL_MCAST_QP_ATTACH (LIMIT_MCAST_GRP * LIMIT_MCAST_QP_ATTACH)

@@ -9,8 +9,8 @@
 
 static struct lock lock = LOCK_INITIALIZER;
 /*
- * Each change is the store of one pointer, so the child of a fork finds whole chains, whatever
- * another thread of its parent was doing: only the lock is made anew.
+ * Each change stores one pointer. So the child of a fork finds complete chains, even if another
+ * thread of the parent was in here, and only has to initialize the lock.
  */
 static struct live_object *buckets[BUCKETS] GUARDED_BY(lock);
 
@@ -21,7 +21,9 @@ static struct live_object **bucket_of(const struct live_object *node) REQUIRES(l
 	return &buckets[mixed >> 50];
 }
 
-/* The pointer that leads to the node. The node is compared, not followed. NULL: it is not there. */
+/*
+ * The pointer to the node in its chain; NULL: the node is not there. Does not dereference `node`.
+ */
 static struct live_object **find(const struct live_object *node) REQUIRES(lock)
 {
 	struct live_object **link = bucket_of(node);

@@ -25,7 +25,7 @@
 #define DMABUF_ACCESS                                                                              \
 	(WRITES | IBV_ACCESS_REMOTE_READ | COMPAT_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
 
-static struct mr *_Atomic regions[ARENA_KEYS]; /* by the index of their key */
+static struct mr *_Atomic regions[ARENA_KEYS]; /* by index of the key */
 
 static bool is_implicit(const struct mr_spec *spec)
 {
@@ -157,8 +157,8 @@ int mr_create(const struct mr_spec *spec, struct mr **out)
 	return 0;
 }
 
-/* Its key is dead; but -EBUSY and nothing has changed if windows are bound to it. */
-static int end(struct mr *mr)
+/* Revokes the region's key. -EBUSY: windows are bound, and nothing has changed. */
+static int end_key(struct mr *mr)
 {
 	if (mw_end_region(mr))
 		return 0;
@@ -167,10 +167,10 @@ static int end(struct mr *mr)
 }
 
 /*
- * Nobody copies by the keys that led to it. Its own goes last: with it the pages may move, on which those of
- * windows lead.
+ * Waits until no thread copies by the keys of the region and its windows. The region's own key goes
+ * last: without it its pages may migrate, which the windows' keys refer to, too.
  */
-static int settle(struct mr *mr)
+static int wait_for_copies(struct mr *mr)
 {
 	int ret = mw_settle(mr);
 
@@ -225,10 +225,10 @@ int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length
 	if (ret < 0)
 		return ret;
 
-	ret = end(mr);
+	ret = end_key(mr);
 	if (ret < 0)
 		return ret;
-	ret = settle(mr);
+	ret = wait_for_copies(mr);
 	if (ret < 0) {
 		key_restore(mr->index);
 		return ret;
@@ -286,16 +286,16 @@ int mr_import(struct mr *home, struct pd *pd, struct mr **out)
 	return 0;
 }
 
-/* The key dies, and what it held is given back; the struct stays. */
+/* Destroys the key and releases what the region holds; the struct stays. */
 static int retire(struct mr *mr)
 {
 	struct mr *self = mr;
 	int ret;
 
 	if (mr->epoch == key_epoch()) {
-		ret = end(mr);
+		ret = end_key(mr);
 		if (!ret)
-			ret = settle(mr);
+			ret = wait_for_copies(mr);
 		if (ret < 0)
 			return ret;
 		atomic_store(&regions[mr->index], NULL);
@@ -303,7 +303,7 @@ static int retire(struct mr *mr)
 		if (mr->imported)
 			imported_ops->release(mr->index);
 		key_free(mr->index);
-	} else { /* of before a fork: the place may be another's by now */
+	} else { /* of before a fork: another region may have the entry by now */
 		atomic_compare_exchange_strong(&regions[mr->index], &self, NULL);
 	}
 	if (mr->dm)
@@ -328,7 +328,7 @@ int mr_destroy(struct mr *mr)
 bool mr_unimport(struct mr *mr)
 {
 	if (mr->imported && !mr->retired && retire(mr) < 0)
-		return false; /* windows cannot be bound to it: somebody copies, so its key is lost */
+		return false; /* a thread still copies: the key is leaked */
 	if (!mr->alias && !mr->retired) {
 		cause_report(CAUSE_WRONG_TYPE, 0, "key 0x%08x was not imported", mr->ib.lkey);
 		return false;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * MR - memory regions: which memory may be reached, by what key, with what rights.
+ * MR - memory regions: memory, its key and access rights.
  *
- * In:  registrations from the front.
+ * In:  registrations of verbs.
  * Out: live keys (memory/key.h).
  *
- * A region's L_Key and R_Key are the same number. Functions may be called by any thread and may
- * sleep: registration brings the pages in, deregistration waits for those who copy.
+ * A region's L_Key and R_Key are the same number. Any thread. Functions may sleep: registration
+ * faults the pages in, deregistration waits for threads that copy.
  */
 #ifndef OBJECT_MR_H
 #define OBJECT_MR_H
@@ -25,17 +25,17 @@
 struct mr {
 	struct ibv_mr ib;
 	struct arena_key *entry;
-	uint32_t index; /* of the entry */
+	uint32_t index; /* of `entry` */
 	uint32_t access;
 	uint64_t iova;
-	_Atomic uint32_t windows;   /* bound to it */
-	_Atomic uint32_t unsettled; /* windows that were, and by whose keys somebody may still copy: mw.h */
-	struct dm *dm;		    /* if it stands on device memory */
-	struct dmabuf dmabuf;	    /* fd -1: it stands on none */
-	bool alias;		    /* the key is that of another struct mr */
-	bool retired;		    /* its key was destroyed by way of an import */
-	bool imported;		    /* a region of another process, with a key of our own */
-	uint32_t epoch;		    /* key_epoch at creation: a region of before a fork has no key here */
+	_Atomic uint32_t windows;   /* bound windows */
+	_Atomic uint32_t unsettled; /* windows whose bind is ending: mw.h */
+	struct dm *dm;		    /* that the memory is of, or NULL */
+	struct dmabuf dmabuf;	    /* that the memory is of; fd -1: none */
+	bool alias;		    /* an import: another struct mr owns the key */
+	bool retired;		    /* an import's mr_destroy has destroyed the key */
+	bool imported;		    /* a region of another process, with a key of this one */
+	uint32_t epoch;		    /* key_epoch at creation: the key is of this process only */
 	struct live_object live;
 };
 
@@ -44,60 +44,64 @@ static inline struct mr *mr_of(struct ibv_mr *ib)
 	return (struct mr *)ib;
 }
 
-/* False after an mr_destroy that failed half way. */
+/* False after an mr_destroy that returned -EBUSY with the key revoked. */
 static inline bool mr_is_alive(const struct mr *mr)
 {
 	return atomic_load_explicit(&mr->entry->key, memory_order_relaxed) != 0;
 }
 
-/* What a region is to be. */
+/* Attributes of a region to create. */
 struct mr_spec {
 	struct pd *pd;
 	void *addr;
 	size_t length;
 	uint64_t iova;   /* remote address of the first byte; 0 with IBV_ACCESS_ZERO_BASED */
 	uint32_t access; /* enum ibv_access_flags, the optional ones included */
-	bool null;       /* reads zeroes, swallows writes; addr and length mean nothing */
-	bool imported;   /* with null: another process's memory (memory/imported.h), without addr */
-	struct dm *dm;   /* addr lies in it; or NULL */
-	const struct dmabuf *dmabuf; /* addr lies in it, and the region unmaps it; or NULL */
-	uint64_t offset; /* of addr in the dma-buf: what programs see as the region's addr */
+	bool null;       /* reads return zeroes, writes are discarded; addr and length are unused */
+	bool imported;   /* with `null`: memory of another process (memory/imported.h) */
+	struct dm *dm;   /* that addr lies in, or NULL */
+	const struct dmabuf *dmabuf; /* that addr lies in, and that the region unmaps; or NULL */
+	uint64_t offset; /* of addr in the dma-buf, which programs see as the region's addr */
 };
 
 /*
- * Makes a region and its key. 0, or with a cause reported: -EINVAL (rights, range, no adapter in
- * this process), -EFAULT (the range is not mapped, or may not be used so), -ENOMEM.
+ * Creates a region and its key. 0, -EINVAL (rights, range, no adapter in this process), -EFAULT
+ * (the range is not mapped, or does not permit the access), -ENOMEM; with a cause reported.
  */
 int mr_create(const struct mr_spec *spec, struct mr **out);
 
-/* Whether it is a region that ibv_rereg_mr takes; if not, the cause is reported. */
+/* Whether ibv_rereg_mr works on the region. If not, reports the cause. */
 bool mr_can_change(const struct mr *mr);
 /*
- * ibv_rereg_mr of such a region: `flags` (enum ibv_rereg_mr_flags, not empty) says which of pd, addr with length,
- * and access are new. The key stays the same; what uses it meanwhile fails. Errors as of mr_create,
- * and -EBUSY (windows are bound to it, or as mr_destroy); the region is as it was then. Once per
- * region at a time.
+ * ibv_rereg_mr: `flags` (enum ibv_rereg_mr_flags, not 0) tells which of pd, addr with length, and
+ * access change. The key stays the same; accesses by it meanwhile fail. Errors are those of
+ * mr_create and mr_destroy; the region is unchanged then. One thread at a time for a region.
  */
 int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length, uint32_t access);
 
-/* The region with this handle (the index of its key), of this process; NULL. */
+/*
+ * The region of this process with this handle, which is the index of its key; NULL: there is none.
+ */
 struct mr *mr_find(uint32_t handle);
 
 /*
- * Another struct for the same region, in PD `pd`, which is that of the region or an import of it: 0,
- * -EINVAL, -ENOMEM. mr_destroy on it destroys the region; then only mr_unimport or mr_destroy is left
- * to do with the first one. mr_unimport frees this struct alone; false: it was not imported, and stays.
+ * Creates another struct for the same region. `pd` is the region's PD, or an import of it. 0,
+ * -EINVAL or -ENOMEM. mr_destroy of the import destroys the region; the original then only takes
+ * mr_unimport or mr_destroy. mr_unimport frees this struct alone; false: it is no import, and
+ * stays.
  */
 int mr_import(struct mr *home, struct pd *pd, struct mr **out);
 bool mr_unimport(struct mr *mr);
 
-/* Whose key it is: itself, or for an import the region that was made first; NULL: that is gone. */
+/* The struct that owns the key: `mr`, or the original of an import; NULL: that was destroyed. */
 struct mr *mr_home(struct mr *mr);
 
 /*
- * Its key is dead and nobody touches its memory any more when it returns. 0, or -EBUSY: it has
- * windows, and nothing has changed; or a stopped process may still copy to or from it (key_revoke):
- * then the key is dead, the memory not the program's own yet, and another call goes on waiting.
+ * Revokes the key, and waits until no thread accesses the memory.
+ *
+ *   0        the memory is the program's own
+ *   -EBUSY   windows are bound, and nothing has changed; or the key is revoked, and a process
+ *            still copies, such as a stopped one (key_revoke). The program may call again.
  */
 int mr_destroy(struct mr *mr);
 

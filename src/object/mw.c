@@ -13,13 +13,13 @@
 #include "object/sq.h"
 
 #define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
-/* Local write means nothing for a window; adapters take it, and programs give it. */
+/* A window has no local access, but adapters accept LOCAL_WRITE, and programs pass it. */
 #define WINDOW_ACCESS                                                                              \
 	(REMOTE_WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE)
 #define LOW_BYTE 0xffu
-#define LOOKS_REPORTED 200 /* after a second or so */
+#define LOOKS_REPORTED 200 /* attempts before a wait is reported, after a second or so */
 
-/* Guards all binds. Held for one look at a time, never while somebody copies. */
+/* Guards all binds. No thread holds it while it waits for copies. */
 static struct lock lock = LOCK_INITIALIZER;
 static struct list windows GUARDED_BY(lock) = { &windows, &windows };
 static struct mw *by_index[ARENA_KEYS] GUARDED_BY(lock);
@@ -67,7 +67,7 @@ int mw_create(struct pd *pd, enum ibv_mw_type type, struct mw **out)
 	return 0;
 }
 
-/* Of one that is bound. Its key is dead; the bind is over when is_over. */
+/* Revokes the key of a bound window. The bind ends when is_over. */
 static void unbind(struct mw *mw) REQUIRES(lock)
 {
 	key_zero(mw->index);
@@ -89,7 +89,7 @@ static bool is_over(struct mw *mw) REQUIRES(lock)
 	return true;
 }
 
-/* Only looks: who holds the lock finds out whether it is over by now, and what follows from that. */
+/* Reports the copy by a revoked key that has not ended. Returns -EBUSY. */
 static int report_unfinished(uint32_t index, uint32_t qpn)
 {
 	uint32_t key = key_entry(index)->dying;
@@ -99,7 +99,7 @@ static int report_unfinished(uint32_t index, uint32_t qpn)
 	return -EBUSY;
 }
 
-/* The window is not to be found any more when its bind is over. */
+/* Removes a window whose bind has ended from the tables. False: its bind has not ended. */
 static bool withdraw(struct mw *mw)
 {
 	bool over;
@@ -131,7 +131,9 @@ int mw_destroy(struct mw *mw)
 	return 0;
 }
 
-/* The index of the key of a window that somebody still copies by; 0: there is none. */
+/*
+ * The index of the key of a window of the region by which a thread still copies; 0: there is none.
+ */
 static uint32_t find_unsettled(const struct mr *mr)
 {
 	struct list *pos;
@@ -173,7 +175,7 @@ int mw_settle(struct mr *mr)
 	return 0;
 }
 
-/* What the bind asks for, against what the region allows (IBA 10.6.6.2.1 and following). */
+/* Checks the bind against the region's rights and range (IBA 10.6.6.2.1 and following). */
 static enum cause check_region(const struct mr *mr, uint32_t pd,
 			       const struct ibv_mw_bind_info *info)
 {
@@ -192,7 +194,10 @@ static enum cause check_region(const struct mr *mr, uint32_t pd,
 	return CAUSE_NONE;
 }
 
-/* Regions lose their keys under the lock: while it is held, one whose key is alive is there. */
+/*
+ * A region loses its key under the lock. So while the lock is held, a region with a live key
+ * exists.
+ */
 static struct mr *find_region(uint32_t key) REQUIRES(lock)
 {
 	uint32_t index = KEY_INDEX(key);
@@ -240,7 +245,7 @@ static void publish(struct mw *mw, uint32_t qpn, uint32_t rkey, struct mr *mr,
 	key_publish(mw->index, (mw->key & ~LOW_BYTE) | (rkey & LOW_BYTE));
 }
 
-/* mw is NULL: it is gone. */
+/* `mw` may be NULL: the window was destroyed. */
 static enum cause bind(struct mw *mw, uint32_t pd, uint32_t qpn, uint32_t rkey, uint32_t region,
 		       const struct ibv_mw_bind_info *info) REQUIRES(lock)
 {
@@ -286,7 +291,7 @@ enum cause mw_invalidate(uint32_t key, uint32_t pd, uint32_t qpn)
 	return cause;
 }
 
-/* Another key of the window that is dying is a later one: this one's bind is over then. */
+/* If the window's dying key is another one, it is a later one, and this key's bind has ended. */
 bool mw_is_over(uint32_t key)
 {
 	UNCANCELLED;
@@ -347,7 +352,7 @@ enum cause mw_execute(struct wqe *wqe, uint32_t pd, uint32_t qpn, uint32_t looks
 	return cause;
 }
 
-/* Nobody is told that the memory is the program's own: that is for the end of the window or the region. */
+/* Does not wait for copies; mw_destroy and mr_destroy do. */
 void mw_unbind_qp(uint32_t qpn)
 {
 	struct list *pos;

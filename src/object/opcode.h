@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Opcode - what is known of each work-request opcode: the rows of opcode.def, and what follows from them.
+ * Opcode - the properties of work-request opcodes: the rows of opcode.def, and predicates on them.
  *
  * Pure; any thread.
  */
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Who carries a request out, and how. */
+/* How a request is executed. */
 enum operation {
 	OPERATION_SEND,
 	OPERATION_WRITE,
@@ -20,7 +20,7 @@ enum operation {
 	OPERATION_FETCH_ADD,
 	OPERATION_ATOMIC_WRITE,
 	OPERATION_FLUSH,
-	OPERATION_BIND,	     /* of this end alone */
+	OPERATION_BIND,	     /* at this end only */
 	OPERATION_LOCAL_INV, /* likewise */
 };
 
@@ -37,13 +37,13 @@ struct opcode {
 
 extern const struct opcode opcodes[OPCODES]; /* by enum ibv_wr_opcode */
 
-/* NULL: no such opcode, or a QP of this type does not have it. */
+/* The opcode's row. NULL: it is unknown, or a QP of this type does not have it. */
 const struct opcode *opcode_find(enum ibv_wr_opcode opcode, enum ibv_qp_type type);
 
-/* Those that a QP of this type has: enum ibv_qp_create_send_ops_flags. */
+/* The opcodes of a QP of this type, as enum ibv_qp_create_send_ops_flags. */
 uint64_t opcode_send_ops(enum ibv_qp_type type);
 
-/* Of a request that was posted. */
+/* The operation of a posted request, whose opcode was checked. */
 static inline enum operation opcode_operation(uint8_t opcode)
 {
 	return (enum operation)opcodes[opcode].operation;
@@ -54,31 +54,34 @@ static inline bool operation_is_atomic(enum operation operation)
 	return operation == OPERATION_COMPARE_SWAP || operation == OPERATION_FETCH_ADD;
 }
 
-/* A response brings data: READs and atomics. */
+/* READs and atomics: the response carries data. */
 static inline bool operation_brings_data(enum operation operation)
 {
 	return operation == OPERATION_READ || operation_is_atomic(operation);
 }
 
-/* A response finishes it, not an acknowledgement; max_rd_atomic limits how many there are. */
+/*
+ * A response completes the request, not an acknowledgement; max_rd_atomic limits the outstanding
+ * ones.
+ */
 static inline bool operation_takes_response(enum operation operation)
 {
 	return operation_brings_data(operation) || operation == OPERATION_ATOMIC_WRITE || operation == OPERATION_FLUSH;
 }
 
-/* It carries the program's data away, which may be inline. */
+/* The request carries data of the program, which may be inline. */
 static inline bool operation_has_payload(enum operation operation)
 {
 	return operation == OPERATION_SEND || operation == OPERATION_WRITE || operation == OPERATION_ATOMIC_WRITE;
 }
 
-/* Its operand, or result, is one word (CONTRACT 37). */
+/* The operand or the result is one word of 8 bytes (CONTRACT 37). */
 static inline bool operation_is_of_a_word(enum operation operation)
 {
 	return operation_is_atomic(operation) || operation == OPERATION_ATOMIC_WRITE;
 }
 
-/* It concerns memory windows and keys of this end alone. */
+/* The request only changes memory windows and keys of this end. */
 static inline bool operation_is_of_this_end(enum operation operation)
 {
 	return operation == OPERATION_BIND || operation == OPERATION_LOCAL_INV;

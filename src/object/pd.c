@@ -11,7 +11,7 @@
 
 static _Atomic uint32_t pd_count;
 static _Atomic uint32_t last_number;
-static struct handles handles; /* of PDs proper */
+static struct handles handles; /* of PDs that are no parent domains */
 
 static int create(struct pd **out)
 {
@@ -76,7 +76,7 @@ struct pd *pd_find(uint64_t context_number, uint32_t handle)
 
 	if (is_of(pd, context_number, handle))
 		return pd;
-	/* what was imported from another process has a place of its own, and the other one's handle */
+	/* an imported PD has its own place in the table, and the other process's handle */
 	for (uint32_t i = 1; i < HANDLES; i++) {
 		pd = handles_find(&handles, i);
 		if (is_of(pd, context_number, handle))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * PD - protection domain; also what a parent domain and a thread domain stand on.
+ * PD - protection domains, parent domains and thread domains.
  *
- * A PD has a number that is unique in the process; memory keys and QPs carry it, so that a peer
- * can compare (arena_key.pd, arena_qp.pd). A parent domain uses the number of its PD.
+ * A PD has a number that is unique in the process. Memory keys and QPs carry it, so that a peer can
+ * compare (arena_key.pd, arena_qp.pd). A parent domain has the number of its PD. Any thread.
  */
 #ifndef OBJECT_PD_H
 #define OBJECT_PD_H
@@ -16,12 +16,12 @@
 
 struct pd {
 	struct ibv_pd ib;
-	uint32_t handle;	 /* by which pd_find finds it; 0: parent domains and imports */
-	uint32_t number;	 /* 1.., of the protection domain proper */
-	_Atomic uint32_t users; /* MR, MW, QP, SRQ, AH, parent domains; EBUSY while not 0 */
-	struct pd *parent;	 /* of a parent domain: the PD it was made from; else NULL */
-	_Atomic bool abandoned;	 /* unimported with objects left: it goes with the last of them */
-	bool imported;		 /* parent, if in this process, is what it stands for */
+	uint32_t handle;	 /* for pd_find; 0: a parent domain or an import */
+	uint32_t number;	 /* from 1 on */
+	_Atomic uint32_t users; /* MRs, MWs, QPs, SRQs, AHs, parent domains; EBUSY while not 0 */
+	struct pd *parent;	 /* of a parent domain its PD, of an import the original */
+	_Atomic bool abandoned;	 /* unimported while it had objects; freed with the last of them */
+	bool imported;		 /* `parent` is NULL if the original is in another process */
 	struct td *td;		 /* of a parent domain: its thread domain, or NULL */
 	struct live_object live;
 };
@@ -47,7 +47,7 @@ static inline void pd_get(struct pd *pd)
 	atomic_fetch_add(&pd->users, 1);
 }
 
-/* ibv_unimport_pd: the import goes, now or with the last of its objects. */
+/* ibv_unimport_pd: frees an import, now or with the last of its objects. */
 void pd_abandon(struct pd *pd);
 void pd_finish(struct pd *pd); /* for pd_put */
 
@@ -60,19 +60,19 @@ static inline void pd_put(struct pd *pd)
 }
 
 /*
- * A PD; a parent domain on a PD proper or another parent domain, with or without a thread domain.
- * 0, -ENOMEM or -EINVAL (limit), with a cause reported.
+ * Create a PD, or a parent domain of a PD or parent domain; `td` may be NULL. 0, -ENOMEM or -EINVAL
+ * (limit), with a cause reported.
  */
 int pd_create(struct ibv_context *context, struct pd **out);
 int pd_create_parent(struct pd *parent, struct td *td, struct pd **out);
 
 /*
- * The PD that `handle` names among the PDs of the contexts with this number: made by this process, or
- * imported from another before. NULL: none.
+ * The PD with this handle, of the contexts with this number, including imports. NULL: there is
+ * none.
  */
 struct pd *pd_find(uint64_t context_number, uint32_t handle);
 
-/* Another struct for the same PD, in another context; `home` stays busy while there is one. */
+/* Creates another struct for the same PD, in another context. `home` is busy while it exists. */
 int pd_import(struct pd *home, struct ibv_context *context, struct pd **out);
 
 /* 0, or -EBUSY with a cause reported. */

@@ -28,7 +28,7 @@ static int check_cap(const struct ibv_qp_cap *cap, bool with_srq)
 	}
 	if (cap->max_inline_data <= LIMIT_INLINE)
 		return 0;
-	/* No query tells it: programs find it out by trying. */
+	/* Only noted: no query returns the limit, so programs find it out by trying. */
 	cause_note(CAUSE_LIMIT_EXCEEDED, 0, "QP: max_inline_data %u (at most %u)",
 		   cap->max_inline_data, LIMIT_INLINE);
 	return -EINVAL;
@@ -83,8 +83,8 @@ static int check_attr(struct context *context, const struct pd *pd,
 }
 
 /*
- * What does not apply to the type is not there: an XRC_RECV QP has no queues, and its receives and
- * completions are those of SRQs; an XRC_SEND QP does not receive.
+ * Clears attributes that the type does not have. An XRC_RECV QP has no queues, because SRQs have
+ * its receives and completions. An XRC_SEND QP does not receive.
  */
 static void narrow(struct ibv_qp_init_attr_ex *attr)
 {
@@ -100,8 +100,8 @@ static void narrow(struct ibv_qp_init_attr_ex *attr)
 }
 
 /*
- * What is asked for is what is granted, but a queue has at least one SGE; and, as with adapters, inline data
- * as long as the SGE that it takes the place of: programs send 16 bytes inline without asking.
+ * Grants what was asked for, and at least one SGE. As with adapters, inline data may always be as
+ * long as an SGE: programs send 16 bytes inline without asking.
  */
 static void grant(struct ibv_qp_cap *cap, bool with_srq)
 {
@@ -155,7 +155,7 @@ static void reset_attr(struct qp *qp)
 	qp->attr.path_mig_state = IBV_MIG_MIGRATED;
 }
 
-/* The QP uses its PD, CQs and SRQ (+1), or does not any more (-1). */
+/* Adds `by`, 1 or -1, to the users of the QP's PD, CQs and SRQ. */
 static void count_users(struct qp *qp, int by)
 {
 	if (qp->type == IBV_QPT_XRC_RECV) {
@@ -220,7 +220,7 @@ no_rq:
 	return -ENOMEM;
 }
 
-/* Events that were not fetched vanish; those that were are waited for. */
+/* Drops the pending events, and waits until the fetched ones are acknowledged. */
 static void settle_events(struct qp *qp)
 {
 	uint32_t reported;
@@ -275,7 +275,10 @@ int qp_open(struct context *context, struct xrcd *xrcd, uint32_t qpn, void *qp_c
 	return 0;
 }
 
-/* True: it was not the last. The first handle's struct is the QP, and stays for the others. */
+/*
+ * Closes a handle of an XRC_RECV QP. True: others are left; the QP, the first handle's struct,
+ * stays.
+ */
 static bool close_handle(struct qp *handle, struct qp *qp)
 {
 	if (handle != qp) {
@@ -312,7 +315,10 @@ int qp_destroy(struct qp *handle)
 		return -EBUSY;
 	}
 	qp_table_withdraw(qp);
-	/* Nobody finds it any more; whoever had found it is through when we have the lock. */
+	/*
+	 * No thread finds the QP any more. Once this one has the lock, those that had found it are
+	 * done.
+	 */
 	lock_acquire(&qp->lock);
 	atomic_store_explicit(&qp->entry->word, 0, memory_order_release);
 	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
@@ -370,7 +376,7 @@ static void report_flush(struct qp *qp) REQUIRES(qp->lock)
 	if (qp->failure)
 		cause_report(CAUSE_FLUSHED, qp->ib.qp_num, "%u sends at once, because of %s",
 			     qp->sq.tail - qp->sq.head, cause_name(qp->failure));
-	else /* the program wanted it so */
+	else /* by ibv_modify_qp */
 		cause_note(CAUSE_FLUSHED, qp->ib.qp_num,
 			   "%u sends at once, because of ibv_modify_qp",
 			   qp->sq.tail - qp->sq.head);
@@ -407,8 +413,8 @@ void qp_flush(struct qp *qp)
 }
 
 /*
- * The state first: by the time that a completion with error can be seen, the QP reads ERR, here and
- * at the peers (CONTRACT 15).
+ * Sets the state first: when a thread sees a completion with error, the QP is in ERR for it and for
+ * the peers (CONTRACT 15).
  */
 void qp_enter_error(struct qp *qp, enum cause cause)
 {

@@ -11,7 +11,7 @@
 #define TIMEOUT_MAX	 31 /* 4.096 us * 2^31 */
 #define RETRY_MAX	 7
 #define RNR_TIMER_MAX	 31
-#define ACCESS_FLAGS_MAX (IBV_ACCESS_OPTIONAL_RANGE | 0x3ff) /* with the FLUSH rights of newer headers */
+#define ACCESS_FLAGS_MAX (IBV_ACCESS_OPTIONAL_RANGE | 0x3ff) /* includes FLUSH of newer headers */
 
 struct change {
 	const struct ibv_qp_attr *attr;
@@ -51,7 +51,7 @@ static int check_move(const struct qp *qp, const struct change *change)
 	}
 }
 
-/* One attribute is in the mask and its value is above the highest. */
+/* Whether the attribute is in the mask with a value above `max`. */
 static bool above(const struct change *change, int bit, uint32_t value, uint32_t max)
 {
 	return change->mask & bit && value > max;
@@ -124,7 +124,7 @@ static void apply(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int ma
 
 #undef COPY
 
-/* As it was created, but for what the path keeps. Completions of its work that are not polled go. */
+/* Resets the QP to its state at creation. Removes its completions that were not polled. */
 static void reset(struct qp *qp) REQUIRES(qp->lock)
 {
 	enum ibv_mtu mtu = qp->attr.path_mtu;
@@ -146,7 +146,7 @@ static void reset(struct qp *qp) REQUIRES(qp->lock)
 	qp->sq.full_reported = false;
 }
 
-/* The queue is drained at once if nothing is in flight. */
+/* Enters SQD. The SQ is drained at once if nothing is in flight. */
 static void drain(struct qp *qp, bool notify) REQUIRES(qp->lock)
 {
 	qp->drained = false;

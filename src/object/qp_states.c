@@ -24,10 +24,13 @@ struct move {
 #define INIT_ATTR  (PKEY | PORT)
 #define RTR_ATTR   (IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
 #define RETRY_ATTR (IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC)
-/* Programs give both ends of XRC all that RC has; what only the other end needs is no mistake. */
+/*
+ * Programs set all attributes of RC at both ends of XRC. So each end accepts those that only the
+ * other needs.
+ */
 #define TARGET_ATTR (IBV_QP_MAX_DEST_RD_ATOMIC | RNR_TIMER)
-#define RETURN_UC  (CUR | ALT | ACCESS | MIG)
-#define RETURN_RC  (RETURN_UC | RNR_TIMER)
+#define RETURN_UC   (CUR | ALT | ACCESS | MIG)
+#define RETURN_RC   (RETURN_UC | RNR_TIMER)
 
 static const struct move moves[STATES][STATES] = {
 	[IBV_QPS_RESET] = {

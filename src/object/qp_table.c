@@ -2,12 +2,12 @@
 /*
  * Why qp_find_locked needs no lock but the QP's own:
  *
- * A struct qp is never freed. A destroyed one goes to `spares` and is used again for another QP, with
- * the same, always valid, lock. So a thread that read a pointer from `live` may lock it at any time,
- * however long ago the QP was destroyed. Under the lock it looks whether this is (still, or again)
- * the QP of that index: `alive` and `index` are written under the lock only. qp_destroy withdraws
- * the QP, then sets alive = false under the lock, before it frees what hangs on the QP. A thread
- * that got the lock before keeps destroy waiting; one that gets it afterwards sees a dead QP.
+ * A struct qp is never freed. A destroyed one goes to `spares`, and becomes another QP with the
+ * same lock, which stays valid. So a thread that has read a pointer from `live` may lock it at any
+ * time, even long after the QP was destroyed. Under the lock the thread checks `alive` and `index`,
+ * which are written under the lock only. qp_destroy withdraws the QP from `live`, sets alive =
+ * false under the lock, and then frees what belongs to the QP. A thread that got the lock earlier
+ * makes qp_destroy wait. One that gets it later finds alive == false.
  */
 #include "object/qp_table.h"
 
@@ -18,7 +18,7 @@
 #include "object/xrcd.h"
 
 static struct {
-	struct lock lock; /* guards what follows, except `live` */
+	struct lock lock; /* guards all below, except `live` */
 	struct arena_qp *entries;
 	uint32_t slot;
 	uint16_t free[ARENA_QPS]; /* indexes, in order of release */
@@ -71,7 +71,7 @@ void qp_table_turn(uint32_t by)
 	lock_release(&table.lock);
 }
 
-/* The only thread of the child. Other threads of the parent may have held any of the locks. */
+/* Runs in the child's only thread. Other threads of the parent may have held any of the locks. */
 void qp_table_reset_after_fork(void)
 {
 	struct list *pos;
@@ -92,7 +92,7 @@ void qp_table_reset_after_fork(void)
 		qp->path = &qp_path_orphan;
 		qp->path_data = NULL;
 	}
-	/* A spare may have been locked, and its lock cannot be had again: they are lost. */
+	/* Spares are leaked, because one of them may have been locked for ever. */
 	list_init(&table.spares);
 	xrc_reset_after_fork();
 	table.entries = NULL;
@@ -144,7 +144,7 @@ int qp_table_reserve(struct qp **qp)
 	table.free_count--;
 	lock_release(&table.lock);
 
-	/* Locked, because somebody may still look whether it is the QP that it was before. */
+	/* Locked, because a thread may still check whether this is the former QP. */
 	lock_acquire(&new->lock);
 	memset(new, 0, offsetof(struct qp, lock));
 	memset((char *)new + offsetof(struct qp, lock) + sizeof(new->lock), 0,

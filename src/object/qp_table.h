@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * QP table - which QP has which number: qp_find_locked and qp_visit of qp.h, and how QPs come into
- * the table and leave it.
+ * QP table - finds QPs by their numbers: qp_find_locked and qp_visit of qp.h, and the functions
+ * that add and remove QPs.
  *
  * In:  qp_create, qp_destroy.
- * Out: QPs, locked, to whoever moves data.
+ * Out: locked QPs, to requesters and responders.
  *
  * Lock: the table's own, outside QP locks.
  */
@@ -14,21 +14,24 @@
 #include "object/qp.h"
 
 /*
- * A QP with an index, a number and an entry in the arena; all else but the lock is zero. Nobody
- * finds it yet. 0 or -ENOMEM, with a cause.
+ * Allocates a QP with index, number and an entry in the arena; all else but the lock is 0. Lookups
+ * do not find it yet. 0 or -ENOMEM, with a cause.
  */
 int qp_table_reserve(struct qp **qp);
 
-/* From now on it is found. */
+/* Lets lookups find the QP. */
 void qp_table_publish(struct qp *qp);
 
-/* From now on it is not found; whoever had found it still holds its lock, or will see that it died. */
+/*
+ * Hides the QP from lookups. A thread that has found it holds its lock, or will see that it is not
+ * alive.
+ */
 void qp_table_withdraw(struct qp *qp);
 
-/* Gives back what qp_table_reserve took. The caller has freed what hangs on it. */
+/* Frees index and struct. The caller has freed what belongs to the QP. */
 void qp_table_free(struct qp *qp);
 
-/* Its process was forked off after it was made: nothing shared may be touched. */
+/* Whether this process is a fork of the QP's, and must not touch the shared memory. */
 bool qp_table_is_orphan(const struct qp *qp);
 
 #endif

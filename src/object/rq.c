@@ -14,7 +14,7 @@ static struct receive *place(const struct rq *rq, uint32_t seq)
 	return (struct receive *)(rq->ring + (size_t)(seq & rq->mask) * rq->stride);
 }
 
-/* A ring for max_wr entries; its pages are taken when they are first written. */
+/* A ring for max_wr entries. The kernel allocates its pages when they are first written. */
 static char *ring_create(uint32_t max_wr, uint32_t stride, uint32_t *mask)
 {
 	uint32_t size = 1;
@@ -135,10 +135,10 @@ int rq_post(struct rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 	return error;
 }
 
-/* A receive was taken: raises the limit event once per arming. */
+/* After a receive was taken: raises the limit event, once per arming. */
 static void check_limit(struct rq *rq) REQUIRES(rq->lock)
 {
-	struct ibv_async_event event = {.event_type = IBV_EVENT_SRQ_LIMIT_REACHED};
+	struct ibv_async_event event = { .event_type = IBV_EVENT_SRQ_LIMIT_REACHED };
 	uint32_t left = rq->tail - rq->head;
 
 	if (left >= rq->limit)

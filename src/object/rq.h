@@ -3,8 +3,10 @@
  * RQ - a queue of receive requests: a QP's own, or that of an SRQ.
  *
  * In:  ibv_recv_wr chains from the program (rq_post).
- * Out: one receive at a time to the responder (rq_take), copied out, so that its place in the ring
- *      is free at once; the *count* is given back when its completion is polled (rq_release).
+ * Out: one receive at a time to the responder (rq_take).
+ *
+ * The responder gets a copy, so the place in the ring is free at once. But the receive counts
+ * towards max_wr until its completion is polled (rq_release).
  */
 #ifndef OBJECT_RQ_H
 #define OBJECT_RQ_H
@@ -27,37 +29,37 @@ struct receive {
 
 struct rq {
 	struct lock lock;      /* guards ring, head, tail */
-	char *ring;	       /* mask + 1 entries of `stride` bytes: struct receive cut at max_sge */
+	char *ring;	       /* mask + 1 entries of `stride` bytes: receives with max_sge SGEs */
 	uint32_t stride, mask;
 	uint32_t max_wr, max_sge; /* granted; max_wr 0: no receive queue */
 	uint32_t head;	       /* next to take */
 	uint32_t tail;	       /* next to post */
-	_Atomic uint32_t released; /* receives whose completions were polled; tail - released <= max_wr */
-	uint32_t limit;	       /* of an SRQ: raise IBV_EVENT_SRQ_LIMIT_REACHED below it; 0 = off */
-	struct srq *srq;       /* NULL: a QP's own */
+	_Atomic uint32_t released; /* completions polled; tail - released <= max_wr */
+	uint32_t limit;	       /* of an SRQ: below it the limit event is raised; 0: off */
+	struct srq *srq;       /* that the queue belongs to; NULL: to a QP */
 	uint32_t qpn;	       /* for causes; 0: of an SRQ */
-	bool full_reported;    /* QUEUE_FULL is reported once */
+	bool full_reported;    /* CAUSE_QUEUE_FULL was reported */
 };
 
 int rq_init(struct rq *rq, uint32_t max_wr, uint32_t max_sge); /* 0, -ENOMEM */
 void rq_fini(struct rq *rq);
 
-/* Forgets all receives, and completions that were not polled: the QP is reset. */
+/* Forgets all receives, also those whose completions were not polled, for a QP that is reset. */
 void rq_clear(struct rq *rq);
 
 /* Changes max_wr: 0, -EINVAL (less than what is outstanding), -ENOMEM. */
 int rq_resize(struct rq *rq, uint32_t max_wr);
 
-/* Posts the chain up to the first that does not fit: 0, ENOMEM or EINVAL with *bad set. */
+/* Posts the chain. 0, or ENOMEM (full) or EINVAL at the first that fails, which *bad points to. */
 int rq_post(struct rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 /*
- * Takes the oldest receive into *out (only num_sge SGEs are copied). False: none is posted. Raises
- * the limit event of an SRQ.
+ * Moves the oldest receive to *out, of which only num_sge SGEs are written. False: none is posted.
+ * Raises the limit event of an SRQ.
  */
 bool rq_take(struct rq *rq, struct receive *out);
 
-/* Any thread, no lock: `count` completions of this queue were polled, or dropped at destroy. */
+/* Releases `count` receives, whose completions were polled or removed. Any thread, no lock. */
 void rq_release(struct rq *rq, uint32_t count);
 
 #endif

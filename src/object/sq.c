@@ -29,7 +29,7 @@ int sq_init(struct sq *sq, const struct ibv_qp_cap *cap, bool sig_all)
 		return 0;
 	while (size < sq->max_wr)
 		size *= 2;
-	/* Not zeroed: its pages are taken when they are first written. */
+	/* Not zeroed: the kernel allocates pages when they are first written. */
 	if (posix_memalign(&ring, 64, (size_t)size * sq->stride))
 		return -ENOMEM;
 	sq->ring = ring;
@@ -48,7 +48,7 @@ void sq_fini(struct sq *sq)
 void sq_drop(struct wqe *wqe)
 {
 	if (!wqe->ah)
-		return; /* only a datagram has anything of its own */
+		return; /* only datagrams hold references and memory */
 	ah_put(wqe->ah);
 	wqe->ah = NULL;
 	free(wqe->kept);
@@ -190,7 +190,7 @@ int sq_push(struct qp *qp, const struct ibv_send_wr *wr)
 	struct wqe *wqe;
 	int error;
 
-	/* struct ibv_send_wr has no place for what FLUSH needs: it is for builders alone */
+	/* struct ibv_send_wr has no fields for FLUSH: only ibv_wr_flush posts it */
 	if ((int)wr->opcode == COMPAT_WR_FLUSH) {
 		cause_report(CAUSE_OPCODE_UNSUPPORTED, qp->ib.qp_num, "FLUSH by ibv_post_send");
 		return EINVAL;
@@ -259,7 +259,7 @@ void sq_roll_back(struct qp *qp, uint32_t tail)
 		sq_drop(sq_wqe(sq, --sq->tail));
 }
 
-/* Makes the completion of the request at the head, if it has one, and passes it. */
+/* Completes the request at the head, if it is signaled or failed, and moves the head on. */
 static void retire_head(struct qp *qp)
 {
 	struct sq *sq = &qp->sq;
@@ -281,13 +281,13 @@ static void retire_head(struct qp *qp)
 
 		cq_push(qp->send_cq, &cqe, false);
 	}
-	/* Someone finished it without a word to `issue`. */
+	/* The request may have failed before it was issued. */
 	if (sq->issue == sq->head)
 		sq->issue++;
 	sq->head++;
 }
 
-/* In SQD the queue is drained when nothing is in flight; what is not issued stays. */
+/* In SQD the SQ is drained when nothing is in flight; requests that were not issued stay. */
 static void check_drained(struct qp *qp)
 {
 	if (qp->drained || qp->sq.head != qp->sq.issue ||
@@ -326,7 +326,7 @@ void sq_flush(struct qp *qp)
 	while (sq->head != sq->tail) {
 		struct wqe *wqe = sq_wqe(sq, sq->head);
 
-		/* Behind a request that failed none succeeds, whatever happened to it (IBA 10.8.5). */
+		/* No request after a failed one succeeds, even if it was executed (IBA 10.8.5). */
 		if (wqe->state != WQE_DONE || (failed && wqe->status == IBV_WC_SUCCESS))
 			wqe_finish(wqe, IBV_WC_WR_FLUSH_ERR, CAUSE_FLUSHED);
 		failed |= wqe->status != IBV_WC_SUCCESS;

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * SQ - a queue of send requests and how far each of them is.
+ * SQ - a queue of send requests, with the progress of each.
  *
  *     released      head            issue            tail
  *        |  polled?  | in flight     | not yet issued  |
  *   ------------------------------------------------------->  sequence numbers (uint32, wrapping)
  *
- *   released..head  retired; their places are the program's again when a completion at or after
- *                   them is polled
- *   head..issue     carried out or on the way; state WQE_ISSUED or WQE_DONE
- *   issue..tail     posted, not looked at yet; state WQE_POSTED. Only the one at `issue` may be
- *                   partly done (wqe.done)
+ *   released..head  retired; free when the program polls a completion at or after the place
+ *   head..issue     under way or executed; state WQE_ISSUED or WQE_DONE
+ *   issue..tail     posted; state WQE_POSTED. The request at `issue` may be partly done (wqe.done)
  *
- * Completions are made in order, at `head`, by sq_retire. Guarded by the QP's lock, except
- * `released`.
+ * sq_retire completes requests in order, at `head`. The QP's lock guards all but `released`.
  */
 #ifndef OBJECT_SQ_H
 #define OBJECT_SQ_H
@@ -34,30 +31,30 @@ struct ah;
 
 enum wqe_state {
 	WQE_POSTED,
-	WQE_ISSUED, /* waits for the peer: an acknowledgement or a response */
-	WQE_DONE,   /* carried out, or failed: `status` tells */
+	WQE_ISSUED, /* waits for the peer's acknowledgement or response */
+	WQE_DONE,   /* executed, or failed, with `status` */
 };
 
-/* Which way a request was begun. */
+/* How a request is executed. */
 enum wqe_route {
 	ROUTE_UNDECIDED,
-	ROUTE_DIRECT,  /* shared memory: on the target's memory */
-	ROUTE_MESSAGE, /* shared memory: as a message; a datagram: it waits for room no longer */
-	ROUTE_FAILED,  /* it failed at this end, and waits for its turn to complete */
+	ROUTE_DIRECT,  /* shared memory: the requester accesses the target's memory itself */
+	ROUTE_MESSAGE, /* shared memory: through a ring; of a datagram: the wait for room is over */
+	ROUTE_FAILED,  /* failed at this end; waits for its turn to complete */
 };
 
 struct wqe {
 	uint64_t wr_id;
 	uint8_t opcode;	    /* enum ibv_wr_opcode */
-	uint8_t flags;	    /* enum ibv_send_flags; IBV_SEND_SIGNALED is set with sq_sig_all */
+	uint8_t flags;	    /* enum ibv_send_flags, IBV_SEND_SIGNALED included with sq_sig_all */
 	uint8_t state;	    /* enum wqe_state */
 	uint8_t status;	    /* WQE_DONE: enum ibv_wc_status */
 	uint32_t vendor_err; /* enum cause */
-	uint32_t length;    /* of the message in bytes */
-	uint32_t imm;	    /* network order, or the R_Key to invalidate */
+	uint32_t length;    /* bytes of the message */
+	uint32_t imm;	    /* in network order, or the R_Key to invalidate */
 	uint8_t num_sge;
-	bool room_awaited;  /* datagram: it has found a ring full, and has a time to wait */
-	uint8_t begun;	    /* it was on the way once: in SQD it is still carried out */
+	bool room_awaited;  /* of a datagram: the ring was full, and a deadline is set */
+	uint8_t begun;	    /* was issued once, so it goes on in SQD */
 	uint8_t route;	    /* enum wqe_route */
 	/* one-sided */
 	uint32_t rkey;
@@ -65,21 +62,21 @@ struct wqe {
 	uint64_t compare_add; /* FLUSH: its placement types, enum ibv_placement_type */
 	uint64_t swap;	      /* FLUSH: its selectivity level */
 	/* datagrams */
-	struct ah *ah;	    /* with a reference */
+	struct ah *ah;	    /* holds a reference */
 	uint32_t remote_qpn;
 	uint32_t remote_qkey;
-	uint8_t *kept;	    /* the data as it was posted (sq_keep_data); NULL: read it where it lies */
+	uint8_t *kept;	    /* a copy of the data (sq_keep_data); NULL: the data is in the SGEs */
 	uint32_t remote_srqn; /* XRC */
-	uint32_t revoked; /* LOCAL_INV: the key that it has taken away; 0: none yet (object/mw.h) */
+	uint32_t revoked; /* LOCAL_INV: the key that it has revoked; 0: none yet (object/mw.h) */
 	/* memory windows: ibv_bind_mw, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV (key in imm) */
-	uint32_t window, region;      /* their keys: one that is gone by the request's turn is not found */
-	struct ibv_mw_bind_info bind; /* but for its `mr` */
-	/* how far it is; for the path's use */
-	uint32_t done;	    /* bytes carried out */
-	uint32_t first_psn; /* of its first packet; through shared memory: the number of its message */
-	uint32_t end_psn;   /* the PSN behind its last packet */
-	uint16_t read_piece; /* packets that one READ request asks for */
-	uint16_t wire_tries; /* datagram: how often it has found the socket full */
+	uint32_t window, region;      /* keys; the objects may be gone at the request's turn */
+	struct ibv_mw_bind_info bind; /* without `mr` */
+	/* progress, for the path */
+	uint32_t done;	    /* bytes sent, or written */
+	uint32_t first_psn; /* of the first packet; in shared memory the number of the message */
+	uint32_t end_psn;   /* the PSN after the last packet */
+	uint16_t read_piece; /* packets of one READ request */
+	uint16_t wire_tries; /* of a datagram: how often the socket was full */
 	/* SGEs, or the data itself if IBV_SEND_INLINE */
 	union {
 		struct ibv_sge sge[0];
@@ -92,7 +89,7 @@ struct sq {
 	uint32_t stride, mask;
 	uint32_t max_wr, max_sge, max_inline; /* granted */
 	bool sig_all;
-	bool full_reported; /* QUEUE_FULL is reported once */
+	bool full_reported; /* CAUSE_QUEUE_FULL was reported */
 	uint32_t head, issue, tail;
 	_Atomic uint32_t released;
 };
@@ -107,7 +104,7 @@ static inline struct wqe *sq_wqe(struct sq *sq, uint32_t seq)
 
 struct qp;
 
-/* The place for the next request, or NULL: full. */
+/* The place of the next request; NULL: the SQ is full. */
 static inline struct wqe *sq_reserve(struct sq *sq)
 {
 	if (sq->tail - atomic_load_explicit(&sq->released, memory_order_acquire) >= sq->max_wr)
@@ -116,53 +113,53 @@ static inline struct wqe *sq_reserve(struct sq *sq)
 }
 
 /*
- * Copies one request into the queue: 0, ENOMEM (full), EINVAL (opcode not of this service, too
- * many SGEs, inline too long, bad AH...), with a cause reported. Caller holds the QP's lock.
+ * Copies one request into the queue. 0, ENOMEM (full) or EINVAL (opcode not of this service, too
+ * many SGEs, inline data too long, invalid AH...), with a cause reported. The caller holds the QP's
+ * lock.
  */
 int sq_push(struct qp *qp, const struct ibv_send_wr *wr);
 
 /*
- * The steps of sq_push, for builders (ibv_wr_*): sq_begin gives the next place with opcode, wr_id
- * and flags (but not IBV_SEND_INLINE, which sq_set_inline sets) set and everything else zero; the setters fill it; sq_end checks the whole and makes it
- * posted. A place that was begun and not ended is not in the queue, but sq_drop has to free what
- * it holds. All return 0, ENOMEM or EINVAL with a cause. Caller holds the QP's lock.
+ * The steps of sq_push, for builders (ibv_wr_*). sq_begin returns the next place with opcode, wr_id
+ * and flags set, except IBV_SEND_INLINE, which sq_set_inline sets; all else is 0. The setters fill
+ * it in. sq_end checks the request and posts it. sq_drop frees what a request holds that was not
+ * ended. Functions return 0, ENOMEM or EINVAL, with a cause. The caller holds the QP's lock.
  */
 int sq_begin(struct qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, unsigned int flags,
 	     struct wqe **wqe);
 int sq_set_sges(struct qp *qp, struct wqe *wqe, const struct ibv_sge *list, size_t count);
-/* The data is inline: sq_add_inline appends to it. */
+/* Makes the request's data inline; sq_add_inline appends to it. */
 int sq_set_inline(struct qp *qp, struct wqe *wqe);
 int sq_add_inline(struct qp *qp, struct wqe *wqe, const void *data, size_t length);
 int sq_set_ah(struct qp *qp, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
 int sq_end(struct qp *qp, struct wqe *wqe);
 void sq_drop(struct wqe *wqe);
 /*
- * Copies the data of the datagrams from `from` on that have not left yet. A datagram that waits then leaves
- * as it was posted, although there are programs that take its memory back before it completes, once the
- * other end shows that it has heard of them (UCX, when both ends connect): an HCA has sent it by then. What
- * cannot be copied stays where it is, and what is wrong with it is found when its turn comes. Caller holds
- * the QP's lock.
+ * Copies the data of the datagrams from `from` on that were not sent yet. UCX reuses the memory of
+ * a datagram before it completes, as soon as the peer has answered in another way; an adapter has
+ * sent it by then. Data that cannot be read stays in place, and the request fails when its turn
+ * comes. The caller holds the QP's lock.
  */
 void sq_keep_data(struct qp *qp, uint32_t from);
 
-/* Takes back all requests from `tail` on; nobody has looked at them yet. */
+/* Removes all requests from `tail` on, which were not issued. */
 void sq_roll_back(struct qp *qp, uint32_t tail);
 
 /*
- * Makes the completions of all finished requests at the head, in order, until one that is not
- * WQE_DONE. Caller holds the QP's lock. Takes the send CQ's lock. A request that failed and comes
- * to the head fails the QP (qp_fail): whoever carries out work need only finish the request and
- * retire, and earlier requests that are still on the way come first.
+ * Completes the finished requests at the head, in order, up to one that is not WQE_DONE. A failed
+ * request that reaches the head fails the QP (qp_fail). So a requester only finishes requests
+ * (wqe_finish) and calls this; earlier requests under way come first. The caller holds the QP's
+ * lock. Takes the send CQ's lock.
  */
 void sq_retire(struct qp *qp);
 
-/* Completes all requests, with FLUSH_ERR those that have no status of their own. Holds the lock. */
+/* Completes all requests, unfinished ones with FLUSH_ERR. The caller holds the QP's lock. */
 void sq_flush(struct qp *qp);
 
-/* Forgets all requests: the QP is reset. Caller holds the lock. */
+/* Forgets all requests of a QP that is reset. The caller holds the QP's lock. */
 void sq_clear(struct sq *sq);
 
-/* The data, if it is in the queue's own memory; NULL: in that of the SGEs. */
+/* The data, if it is in the WQE or copied; NULL: it is in the SGEs. */
 static inline const uint8_t *wqe_data(const struct wqe *wqe)
 {
 	return wqe->flags & IBV_SEND_INLINE ? wqe->inline_data : wqe->kept;
@@ -173,19 +170,19 @@ static inline bool wqe_has_failed(const struct wqe *wqe)
 	return wqe->route == ROUTE_FAILED;
 }
 
-/* Part of it, or an attempt at it, is on the way or was. */
+/* Whether any part of the request was issued, now or before a retry. */
 static inline bool wqe_is_begun(const struct wqe *wqe)
 {
 	return wqe->done || wqe->begun;
 }
 
-/* What an atomic brings back, or ATOMIC_WRITE writes, is one word (CONTRACT 37). */
+/* Atomics and ATOMIC_WRITE have exactly 8 bytes (CONTRACT 37). */
 static inline bool wqe_length_is_wrong(const struct wqe *wqe)
 {
 	return wqe->length != sizeof(uint64_t) && operation_is_of_a_word(opcode_operation(wqe->opcode));
 }
 
-/* Marks a request finished; sq_retire makes it known. */
+/* Marks a request finished; sq_retire completes it. */
 static inline void wqe_finish(struct wqe *wqe, enum ibv_wc_status status, enum cause cause)
 {
 	wqe->state = WQE_DONE;

@@ -10,8 +10,8 @@
 #include "object/limits.h"
 #include "object/xrcd.h"
 
-static _Atomic uint32_t srqs;	 /* of this process */
-static _Atomic uint32_t numbers; /* given so far */
+static _Atomic uint32_t srqs;	 /* SRQs of this process */
+static _Atomic uint32_t numbers; /* the last number */
 
 static int check_attr(const struct ibv_srq_attr *attr)
 {
@@ -112,7 +112,7 @@ int srq_destroy(struct srq *srq)
 	}
 	if (srq->type == IBV_SRQT_XRC)
 		xrc_remove_srq(srq);
-	/* No QP uses it: nobody takes receives, so no event comes any more. */
+	/* No QP uses the SRQ, so no thread takes receives or raises events. */
 	context_drop_events(context, &srq->ib);
 	lock_acquire(&context->async_lock);
 	reported = srq->async_reported;

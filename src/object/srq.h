@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * SRQ - a receive queue that QPs share.
- */
+/* SRQ - shared receive queues: a receive queue of several QPs. Any thread. */
 #ifndef OBJECT_SRQ_H
 #define OBJECT_SRQ_H
 
@@ -20,8 +18,8 @@ struct srq {
 	struct ibv_srq ib;
 	struct rq rq;
 	struct pd *pd;
-	_Atomic uint32_t users; /* QPs; EBUSY */
-	uint32_t number;	/* for XRC and get_srq_num */
+	_Atomic uint32_t users;	 /* QPs; EBUSY while not 0 */
+	uint32_t number;	 /* for XRC and get_srq_num */
 	uint32_t async_reported; /* guarded by the context's async lock */
 	enum ibv_srq_type type;
 	/* of an XRC SRQ (object/xrcd.h) */
@@ -36,15 +34,18 @@ static inline struct srq *srq_of(struct ibv_srq *ib)
 	return (struct srq *)ib;
 }
 
-/* 0, -EINVAL (limits), -ENOMEM, with a cause; writes the granted max_wr and max_sge back. */
+/*
+ * Creates an SRQ, and writes the granted max_wr and max_sge to `attr`. 0, -EINVAL (limits),
+ * -ENOMEM.
+ */
 int srq_create(struct context *context, struct pd *pd, void *srq_context, struct ibv_srq_attr *attr,
 	       struct srq **srq);
 
-/* IBV_SRQ_MAX_WR and IBV_SRQ_LIMIT: 0, -EINVAL, -ENOMEM. All or nothing. */
+/* Changes IBV_SRQ_MAX_WR and IBV_SRQ_LIMIT, all or nothing. 0, -EINVAL, -ENOMEM. */
 int srq_modify(struct srq *srq, const struct ibv_srq_attr *attr, int mask);
 void srq_query(struct srq *srq, struct ibv_srq_attr *attr);
 
-/* 0, or -EBUSY while QPs use it. Waits for the acknowledgement of events that were fetched. */
+/* 0, or -EBUSY while QPs use the SRQ. Waits until fetched events are acknowledged. */
 int srq_destroy(struct srq *srq);
 
 #endif

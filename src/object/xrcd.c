@@ -15,7 +15,7 @@
 #include "object/qp.h"
 
 struct xrc_domain {
-	struct list link; /* in `domains`; guarded by `lock`, as all else here */
+	struct list link; /* in `domains`; `lock` guards all fields */
 	uint32_t references;
 	struct device *device;
 	bool has_file;
@@ -25,7 +25,7 @@ struct xrc_domain {
 
 static struct lock lock = LOCK_INITIALIZER;
 static struct list domains GUARDED_BY(lock) = { &domains, &domains };
-static struct handles srqs; /* XRC SRQs by their places */
+static struct handles srqs; /* XRC SRQs by place, the lower bits of their numbers */
 
 static struct xrc_domain *find(struct device *device, const struct stat *file) REQUIRES(lock)
 {
@@ -41,7 +41,7 @@ static struct xrc_domain *find(struct device *device, const struct stat *file) R
 	return NULL;
 }
 
-/* The domain with one more reference, or NULL and *error. */
+/* Finds or creates the domain, and takes a reference; NULL and *error. */
 static struct xrc_domain *join(struct device *device, const struct stat *file, int flags, int *error)
 	REQUIRES(lock)
 {
@@ -142,7 +142,7 @@ void xrc_reset_after_fork(void)
 	struct list *pos, *after;
 
 	lock_acquire_in_child(&lock);
-	/* what is still destroyed of them must not reach into the child's own list */
+	/* so that a later list_del of one of the parent's domains leaves the child's list alone */
 	list_for_each_safe(pos, after, &domains)
 		list_init(pos);
 	list_init(&domains);
@@ -169,7 +169,8 @@ int xrc_add_srq(struct xrcd *xrcd, struct srq *srq, struct cq *cq)
 	return 0;
 }
 
-static bool take_away(struct qp *qp, void *arg) REQUIRES(qp->lock)
+/* Fails a QP in the middle of a message for the SRQ `arg`, and detaches it. */
+static bool detach_srq(struct qp *qp, void *arg) REQUIRES(qp->lock)
 {
 	if (qp->type != IBV_QPT_XRC_RECV || qp->srq != arg)
 		return true;
@@ -187,14 +188,17 @@ void xrc_remove_srq(struct srq *srq)
 
 	if (handles_find(&srqs, place) == srq)
 		handles_remove(&srqs, place);
-	/* Whoever found it before holds the lock of a QP, and is visited; nobody finds it now. */
-	qp_visit(take_away, srq);
+	/*
+	 * Lookups no longer find the SRQ. A thread that has found it holds a QP's lock, which
+	 * qp_visit takes.
+	 */
+	qp_visit(detach_srq, srq);
 	cq_forget_queue(srq->cq, &srq->rq);
 	atomic_fetch_sub(&srq->cq->users, 1);
 	atomic_fetch_sub(&srq->xrcd->users, 1);
 }
 
-/* Its owner cannot free it while the QP is locked: see xrc_remove_srq. */
+/* The SRQ exists while the QP is locked: see xrc_remove_srq. */
 static struct srq *find_srq(const struct qp *qp, uint32_t srqn)
 {
 	struct srq *srq = srqn >> XRC_PLACE_BITS == memory_slot() ?
