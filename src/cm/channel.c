@@ -12,7 +12,6 @@
 
 #include "base/uncancelled.h"
 #include "cm/export.h"
-#include "cm/id.h"
 #include "cm/session.h"
 
 static uint64_t next_serial(void)

@@ -3,7 +3,7 @@
  * Channel - rdma_event_channel: a descriptor that is readable while events wait.
  *
  * In:  the program's descriptor, with the flags that it set (O_NONBLOCK).
- * Out: events as they come from verbatimd; cm/event.h makes them the program's.
+ * Out: events as they come from verbatimd; cm/event.c makes them the program's.
  *
  * Any thread. channel_wait blocks, between channel_enter and channel_leave.
  */

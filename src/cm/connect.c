@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "cm/connect.h"
-
+/*
+ * The steps of a connection: connect, accept, reject, disconnect. Each moves the QP, if the
+ * identifier has one, and tells verbatimd.
+ */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
 
 #include "cm/export.h"
+#include "cm/handshake.h"
+#include "cm/id.h"
 #include "cm/qp.h"
 #include "cm/qp_attr.h"
 #include "cm/refusal.h"
-#include "cm/session.h"
+#include "cm/sync.h"
 
-#define REASON_CONSUMER	  28
-#define REASON_VENDOR_ECE 35 /* vendor option is not supported */
-#define RETRIES_MAX	  7
+#define RETRIES_MAX 7
 
 /* For private data; before it a REQ and SIDR_REQ have the addresses (IBA annex A11). */
 #define REQ_ROOM      56
@@ -29,31 +31,15 @@ static bool is_ud(const struct id *id)
 	return id->base.qp_type == IBV_QPT_UD;
 }
 
-static int say(struct id *id, enum ctl_type type)
-{
-	struct ctl_cm_ask ask = { .header = { .type = type }, .id = id->number };
-
-	return session_ask_plain(&ask, NULL);
-}
-
-static int send_request(const struct id *id, struct ctl_cm_request *t, enum ctl_type type)
-{
-	struct ctl_cm_reply reply;
-
-	t->header.type = type;
-	t->id = id->number;
-	return session_ask(&t->header, sizeof(*t), &reply);
-}
-
 /* The last owner of the address's UDP port may be about to close it: tries again for a while. */
 static int send_while_busy(const struct id *id, struct ctl_cm_request *t, enum ctl_type type)
 {
 	const struct timespec pause = { .tv_nsec = AGAIN_MS * 1000000 };
-	int rc = send_request(id, t, type);
+	int rc = handshake_send(id, t, type);
 
 	for (int waited_ms = 0; rc == -EAGAIN && waited_ms < PATIENCE_MS; waited_ms += AGAIN_MS) {
 		nanosleep(&pause, NULL);
-		rc = send_request(id, t, type);
+		rc = handshake_send(id, t, type);
 	}
 	return rc;
 }
@@ -150,14 +136,14 @@ static uint8_t path_mtu(const struct id *id, const struct ibv_port_attr *port)
 
 CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *param)
 {
-	struct id *id = id_of(base), *waiting = id_waiting(id);
+	struct id *id = id_of(base), *waiting = sync_begin(id);
 	struct ctl_cm_request t = { .local = id->local, .remote = id->remote };
 	struct ibv_port_attr port;
 	size_t room;
 	int rc = check_param(id, param);
 
 	if (!rc && id->state != ID_ROUTE_RESOLVED)
-		rc = refusal_state(id);
+		rc = id_refuse_state(id);
 	if (rc)
 		return answer(rc);
 	choose_depths(id, param);
@@ -185,29 +171,13 @@ CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *para
 		id->state = ID_ROUTE_RESOLVED;
 		return answer(rc);
 	}
-	return id_complete(waiting);
-}
-
-int connect_finish(struct id *id)
-{
-	struct ctl_cm_request refusal = { .reason = REASON_CONSUMER };
-	int rc = qp_to_rtr(id);
-
-	if (!rc)
-		rc = qp_to_rts(id);
-	if (!rc)
-		rc = say(id, CTL_CM_READY);
-	if (rc) {
-		send_request(id, &refusal, CTL_CM_REJECT);
-		qp_fail(id);
-	}
-	return rc;
+	return sync_complete(waiting);
 }
 
 CM_EXPORT int rdma_establish(struct rdma_cm_id *id)
 {
 	/* With a QP the library did it already. */
-	return answer(id->qp ? refusal_state(id_of(id)) : say(id_of(id), CTL_CM_READY));
+	return answer(id->qp ? id_refuse_state(id_of(id)) : handshake_say(id_of(id), CTL_CM_READY));
 }
 
 /* ------------------------------------------------------------------------------------------
@@ -239,12 +209,12 @@ static int make_ready(struct id *id)
 
 CM_EXPORT int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *param)
 {
-	struct id *id = id_of(base), *waiting = is_ud(id) ? NULL : id_waiting(id);
+	struct id *id = id_of(base), *waiting = is_ud(id) ? NULL : sync_begin(id);
 	struct ctl_cm_request t = { .reason = 0 };
 	int rc = check_param(id, param);
 
 	if (!rc && id->state != ID_CONNECTING)
-		rc = refusal_state(id);
+		rc = id_refuse_state(id);
 	if (rc)
 		return answer(rc);
 	agree_depths(id, param);
@@ -254,12 +224,12 @@ CM_EXPORT int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *param
 		rc = make_ready(id);
 	if (rc)
 		return answer(rc);
-	rc = send_request(id, &t, CTL_CM_ACCEPT);
+	rc = handshake_send(id, &t, CTL_CM_ACCEPT);
 	if (rc) {
 		qp_fail(id);
 		return answer(rc);
 	}
-	return id_complete(waiting);
+	return sync_complete(waiting);
 }
 
 static int reject(struct id *id, const void *data, uint8_t len, uint16_t reason)
@@ -273,24 +243,25 @@ static int reject(struct id *id, const void *data, uint8_t len, uint16_t reason)
 	t.end.private_bytes = len;
 	if (len)
 		memcpy(t.end.private_data, data, len);
-	return send_request(id, &t, CTL_CM_REJECT);
+	return handshake_send(id, &t, CTL_CM_REJECT);
 }
 
 CM_EXPORT int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
-	return answer(reject(id_of(id), private_data, private_data_len, REASON_CONSUMER));
+	return answer(reject(id_of(id), private_data, private_data_len, HANDSHAKE_CONSUMER));
 }
 
 CM_EXPORT int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data,
 			      uint8_t private_data_len)
 {
-	return answer(reject(id_of(id), private_data, private_data_len, REASON_VENDOR_ECE));
+	return answer(reject(id_of(id), private_data, private_data_len, HANDSHAKE_VENDOR_ECE));
 }
 
 /* EISCONN: the RTU was faster. */
 CM_EXPORT int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 {
-	return answer(event == IBV_EVENT_COMM_EST ? say(id_of(id), CTL_CM_ESTABLISH) : -EINVAL);
+	return answer(event == IBV_EVENT_COMM_EST ? handshake_say(id_of(id), CTL_CM_ESTABLISH)
+						  : -EINVAL);
 }
 
 /* ------------------------------------------------------------------------------------------
@@ -299,12 +270,12 @@ CM_EXPORT int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 
 CM_EXPORT int rdma_disconnect(struct rdma_cm_id *base)
 {
-	struct id *id = id_of(base), *waiting = id_waiting(id);
+	struct id *id = id_of(base), *waiting = sync_begin(id);
 	int rc = qp_fail(id);
 
 	if (!rc)
-		rc = say(id, CTL_CM_DISCONNECT);
-	return rc ? answer(rc) : id_complete(waiting);
+		rc = handshake_say(id, CTL_CM_DISCONNECT);
+	return rc ? answer(rc) : sync_complete(waiting);
 }
 
 CM_EXPORT int rdma_set_local_ece(struct rdma_cm_id *base, struct ibv_ece *ece)

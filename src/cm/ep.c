@@ -9,6 +9,7 @@
 
 #include "cm/export.h"
 #include "cm/id.h"
+#include "cm/sync.h"
 
 #define RESOLVE_MS 2000
 
@@ -114,11 +115,8 @@ CM_EXPORT int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **ou
 
 	if (!listener->is_sync)
 		return answer(-EINVAL);
-	if (listen->event) {
-		rdma_ack_cm_event(listen->event);
-		listen->event = NULL;
-	}
-	if (id_next_answer(listener, &event))
+	sync_drop_event(listener);
+	if (sync_next_answer(listener, &event))
 		return -1;
 	rc = take_request(listener, event);
 	if (rc) {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "cm/event.h"
-
+/*
+ * What verbatimd tells, as the program's rdma_cm_event; and what follows from it for the QP.
+ *
+ * Any thread. Fetching blocks as the channel's descriptor says.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -8,9 +11,10 @@
 #include <string.h>
 
 #include "cm/channel.h"
-#include "cm/connect.h"
 #include "cm/export.h"
-#include "cm/multicast.h"
+#include "cm/handshake.h"
+#include "cm/id.h"
+#include "cm/membership.h"
 #include "cm/qp.h"
 #include "cm/qp_attr.h"
 #include "cm/refusal.h"
@@ -27,20 +31,6 @@ struct told {
 	struct id *held;	   /* its destruction waits for this event; a request holds the listener */
 	uint8_t private_data[CTL_CM_PRIVATE_BYTES];
 };
-
-int event_raise(struct id *id, enum rdma_cm_event_type type, int status, uint64_t cookie)
-{
-	struct ctl_cm_raise ask = {
-		.header = { .type = CTL_CM_RAISE },
-		.id = id->number,
-		.kind = type,
-		.status = status,
-		.cookie = cookie,
-	};
-	struct ctl_cm_reply reply;
-
-	return session_ask(&ask.header, sizeof(ask), &reply);
-}
 
 static void copy_private_data(struct told *t, const struct ctl_cm_end *end)
 {
@@ -116,7 +106,8 @@ static bool on_request(struct told *t, struct id *listener, struct id *child,
 	else
 		tell_conn(t, &event->end);
 	if (listener->is_sync && id_migrate(child, NULL)) {
-		id_destroy(child);
+		id_end(child);
+		id_free(child);
 		return false;
 	}
 	return true;
@@ -135,7 +126,7 @@ static void on_response(struct told *t, struct id *id, const struct ctl_cm_event
 	tell_conn(t, &event->end);
 	if (!id->base.qp)
 		return;
-	rc = connect_finish(id);
+	rc = handshake_finish(id);
 	t->base.event = rc ? RDMA_CM_EVENT_CONNECT_ERROR : RDMA_CM_EVENT_ESTABLISHED;
 	t->base.status = rc;
 	id->failed = rc != 0;
@@ -158,7 +149,7 @@ static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event
 		memcpy(&t->base.param, &event->cookie, sizeof(event->cookie));
 		return true;
 	}
-	refusal_report_event(id, event);
+	refusal_report_event(event, &id->remote);
 	switch (t->base.event) {
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		on_response(t, id, event);
@@ -180,7 +171,7 @@ static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event
 		return true;
 	case RDMA_CM_EVENT_MULTICAST_JOIN:
 	case RDMA_CM_EVENT_MULTICAST_ERROR:
-		return multicast_on_event(id, event->cookie, &t->base);
+		return membership_on_event(id, event->cookie, &t->base);
 	default:
 		if (is_ud(id))
 			tell_ud(t, id, &event->end);

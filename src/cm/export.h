@@ -11,13 +11,14 @@
 
 #include <errno.h>
 
+#include "cm/refusal.h"
+
 #define CM_EXPORT __attribute__((visibility("default")))
 
 /*
  * 0, or a negative errno, as the ABI says it; with a cause (cm/refusal.h) that names the exported
  * function in which this stands.
  */
-int refusal_answer(const char *call, int rc);
 #define answer(rc) refusal_answer(__func__, rc)
 
 /* The same where a cause was reported already: by another exported function, or with an event. */

@@ -7,8 +7,6 @@
 #include <sys/random.h>
 
 #include "cm/address.h"
-#include "cm/export.h"
-#include "cm/multicast.h"
 #include "cm/refusal.h"
 #include "cm/session.h"
 
@@ -249,6 +247,20 @@ void id_ack_event(struct id *id)
 	pthread_mutex_unlock(&id->lock);
 }
 
+int id_raise_event(struct id *id, enum rdma_cm_event_type type, int status, uint64_t cookie)
+{
+	struct ctl_cm_raise ask = {
+		.header = { .type = CTL_CM_RAISE },
+		.id = id->number,
+		.kind = type,
+		.status = status,
+		.cookie = cookie,
+	};
+	struct ctl_cm_reply reply;
+
+	return session_ask(&ask.header, sizeof(ask), &reply);
+}
+
 /* verbatimd gives no more events of it, or not those that are meant. */
 static void wait_for_acks(struct id *id)
 {
@@ -260,20 +272,20 @@ static void wait_for_acks(struct id *id)
 	pthread_mutex_unlock(&id->lock);
 }
 
-int id_destroy(struct id *id)
+void id_end(struct id *id)
 {
 	/* From here on there are no new events. */
 	session_destroy_id(id->number);
 	id_delivery_begin();
 	id->is_lost = true;
 	id_delivery_end();
-	if (id->base.event)
-		rdma_ack_cm_event(id->base.event);
 	wait_for_acks(id);
-	multicast_leave_all(id);
+}
+
+void id_free(struct id *id)
+{
 	forget(id);
 	release(id);
-	return 0;
 }
 
 int id_migrate(struct id *id, struct rdma_event_channel *channel)
@@ -286,10 +298,6 @@ int id_migrate(struct id *id, struct rdma_event_channel *channel)
 
 	if (!to)
 		return -errno;
-	if (id->is_sync && id->base.event) {
-		rdma_ack_cm_event(id->base.event);
-		id->base.event = NULL;
-	}
 	ask.channel = to->number;
 	rc = session_ask_plain(&ask, NULL);
 	if (rc) {
@@ -307,6 +315,21 @@ int id_migrate(struct id *id, struct rdma_event_channel *channel)
 		channel_destroy(channel_of(from));
 	id->is_sync = !channel;
 	return 0;
+}
+
+int id_refuse_state(const struct id *id)
+{
+	static const char *const states[] = {
+		[ID_IDLE] = "new",
+		[ID_BOUND] = "bound to an address",
+		[ID_ADDR_RESOLVED] = "at the end of rdma_resolve_addr",
+		[ID_ROUTE_RESOLVED] = "at the end of rdma_resolve_route",
+		[ID_CONNECTING] = "connecting, connected, or was so",
+		[ID_LISTENING] = "listening",
+	};
+
+	return refusal(-EINVAL, CAUSE_CM_STATE, "the identifier is %s%s", states[id->state],
+		       id->base.qp ? ", and has a QP" : "");
 }
 
 int id_set_device(struct id *id)
@@ -351,62 +374,4 @@ void id_show_addresses(struct id *id)
 			    &addr->addr.ibaddr.dgid);
 		addr->addr.ibaddr.pkey = 0xffff;
 	}
-}
-
-int id_next_answer(struct id *id, struct rdma_cm_event **out)
-{
-	int rc = rdma_get_cm_event(id->base.channel, out);
-
-	while (!rc && (*out)->event == RDMA_CM_EVENT_ADDR_CHANGE) {
-		rdma_ack_cm_event(*out);
-		rc = rdma_get_cm_event(id->base.channel, out);
-	}
-	return rc;
-}
-
-int id_complete(struct id *id)
-{
-	struct rdma_cm_event *event;
-
-	if (!id)
-		return 0;
-	if (id->base.event) {
-		rdma_ack_cm_event(id->base.event);
-		id->base.event = NULL;
-	}
-	if (id_next_answer(id, &event))
-		return -1;
-	id->base.event = event;
-	if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
-		return answer_told(-ENODEV);
-	if (!id->base.event->status)
-		return 0;
-	if (id->base.event->event == RDMA_CM_EVENT_REJECTED)
-		return answer_told(-ECONNREFUSED);
-	return answer_told(-abs(id->base.event->status));
-}
-
-CM_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id,
-			     void *context, enum rdma_port_space ps)
-{
-	bool is_ud = ps == RDMA_PS_UDP || ps == RDMA_PS_IPOIB;
-	struct id *made;
-	int rc = id_create(channel, context, ps, is_ud ? IBV_QPT_UD : IBV_QPT_RC, &made);
-
-	if (!rc)
-		*id = &made->base;
-	return answer(rc);
-}
-
-CM_EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
-{
-	return answer(id_destroy(id_of(id)));
-}
-
-CM_EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
-{
-	/* It is synchronous already. */
-	if (!channel && id_of(id)->is_sync)
-		return answer(refusal(-EINVAL, CAUSE_CM_STATE, "it is synchronous already"));
-	return answer(id_migrate(id_of(id), channel));
 }

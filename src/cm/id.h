@@ -18,7 +18,7 @@
 #include "cm/device.h"
 #include "ctl/protocol.h"
 
-struct group; /* multicast.c */
+struct membership; /* membership.c */
 
 /* How far it is; each call says from which states it may be made. */
 enum id_state {
@@ -68,7 +68,7 @@ struct id {
 	pthread_mutex_t lock;
 	pthread_cond_t acked;
 	unsigned events; /* given to the program and not acknowledged */
-	struct group *groups;
+	struct membership *memberships;
 };
 
 static inline struct id *id_of(struct rdma_cm_id *base)
@@ -83,13 +83,18 @@ int id_create(struct rdma_event_channel *channel, void *context, enum rdma_port_
 /* The child that a request made: verbatimd knows it already. 0 or -errno. */
 int id_adopt(const struct id *listener, const struct ctl_cm_event *event, struct id **out);
 
-/* Ends it in verbatimd, and frees it when all its events are acknowledged. 0 or -errno. */
-int id_destroy(struct id *id);
+/*
+ * Its end. id_end ends it in verbatimd, and returns when all its events are acknowledged, which
+ * that in base.event is already: none is on its way any more. id_free gives back what it has.
+ */
+void id_end(struct id *id);
+void id_free(struct id *id);
 
 /*
- * Around the delivery of an event, from before it leaves verbatimd until id_hold_event. The identifier
- * stays that long: id_destroy first ends it in verbatimd, then waits for deliveries, then for events that
- * hold it. A child is added within a delivery, too, so that its next event finds it.
+ * Around the delivery of an event, from before it leaves verbatimd until id_hold_event. The
+ * identifier stays that long: id_end first ends it in verbatimd, then waits for deliveries, then
+ * for events that hold it. A child is added within a delivery, too, so that its next event finds
+ * it.
  */
 void id_delivery_begin(void);
 void id_delivery_end(void);
@@ -100,12 +105,21 @@ struct id *id_find(uint32_t number);
 /* The next identifier of a lost channel whose program was not told so yet. Within a delivery. */
 struct id *id_next_lost(const struct channel *ch);
 
-/* Moves it, with its events, and waits for those of the old channel. NULL: to one of its own. */
+/*
+ * Moves it, with its events, and waits for those of the old channel; that in base.event is
+ * acknowledged already. NULL: to one of its own.
+ */
 int id_migrate(struct id *id, struct rdma_event_channel *channel);
 
 /* An event goes to the program; it came back. */
 void id_hold_event(struct id *id);
 void id_ack_event(struct id *id);
+
+/* Puts an event into the identifier's channel. cookie comes back with it. 0 or -errno. */
+int id_raise_event(struct id *id, enum rdma_cm_event_type type, int status, uint64_t cookie);
+
+/* -EINVAL, with a cause: the identifier is not in the state for the call. */
+int id_refuse_state(const struct id *id);
 
 /* From which address, and so on which device it is from now on. 0 or -errno. */
 int id_set_device(struct id *id);
@@ -115,26 +129,5 @@ void id_drop_device(struct id *id);
 
 /* route.addr from local and remote. */
 void id_show_addresses(struct id *id);
-
-/*
- * A call that an event answers asks this before it makes the event possible: another thread may
- * take the event, and end the identifier, while the call is not back yet. NULL: not synchronous.
- */
-static inline struct id *id_waiting(struct id *id)
-{
-	return id->is_sync ? id : NULL;
-}
-
-/*
- * At the end of such a call: a synchronous identifier waits for the event, and keeps it in
- * base.event. Takes what id_waiting said. Returns as exported functions do.
- */
-int id_complete(struct id *waiting);
-
-/*
- * The next event of a synchronous identifier that may be an answer: ADDR_CHANGE is a hint. 0 or -1
- * with errno.
- */
-int id_next_answer(struct id *id, struct rdma_cm_event **out);
 
 #endif

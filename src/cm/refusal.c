@@ -9,8 +9,6 @@
 #include <string.h>
 
 #include "base/gid.h"
-#include "cm/export.h"
-#include "cm/id.h"
 
 static _Thread_local struct {
 	enum cause cause; /* CAUSE_NONE: nothing was said */
@@ -26,21 +24,6 @@ int refusal(int rc, enum cause cause, const char *fmt, ...)
 	vsnprintf(in_hand.text, sizeof(in_hand.text), fmt, args);
 	va_end(args);
 	return rc;
-}
-
-int refusal_state(const struct id *id)
-{
-	static const char *const states[] = {
-		[ID_IDLE] = "new",
-		[ID_BOUND] = "bound to an address",
-		[ID_ADDR_RESOLVED] = "at the end of rdma_resolve_addr",
-		[ID_ROUTE_RESOLVED] = "at the end of rdma_resolve_route",
-		[ID_CONNECTING] = "connecting, connected, or was so",
-		[ID_LISTENING] = "listening",
-	};
-
-	return refusal(-EINVAL, CAUSE_CM_STATE, "the identifier is %s%s", states[id->state],
-		       id->base.qp ? ", and has a QP" : "");
 }
 
 const char *refusal_print(const struct ctl_cm_address *a, char text[REFUSAL_ADDRESS_BYTES])
@@ -96,11 +79,11 @@ static const char *rejection(int reason)
 	}
 }
 
-void refusal_report_event(const struct id *id, const struct ctl_cm_event *event)
+void refusal_report_event(const struct ctl_cm_event *event, const struct ctl_cm_address *remote)
 {
 	char text[REFUSAL_ADDRESS_BYTES];
 
-	refusal_print(&id->remote, text);
+	refusal_print(remote, text);
 	if (event->kind == CTL_CM_REJECTED)
 		cause_report(CAUSE_CM_REJECTED, 0, "%s, reason %d: %s", text, event->status,
 			     rejection(event->status));

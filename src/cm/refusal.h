@@ -16,20 +16,18 @@
 #include "base/cause.h"
 #include "ctl/protocol.h"
 
-struct id;
-
 #define REFUSAL_ADDRESS_BYTES 80
 
 /* Keeps it for the answer. Returns rc. */
 int refusal(int rc, enum cause cause, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* -EINVAL, because of what the identifier has done so far. */
-int refusal_state(const struct id *id);
-
 /* "10.0.0.1 port 7471" or "fe80::1 (eth0) port 7471"; without a port if that is 0. */
 const char *refusal_print(const struct ctl_cm_address *a, char text[REFUSAL_ADDRESS_BYTES]);
 
-/* What an event tells the program: REJECTED, UNREACHABLE and others that are failures. */
-void refusal_report_event(const struct id *id, const struct ctl_cm_event *event);
+/* The answer of the exported function `call` (cm/export.h): 0, or -1 with errno and a cause. */
+int refusal_answer(const char *call, int rc);
+
+/* A failure that an event tells the program of: REJECTED or UNREACHABLE, by `remote`. */
+void refusal_report_event(const struct ctl_cm_event *event, const struct ctl_cm_address *remote);
 
 #endif

@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "cm/address.h"
-#include "cm/event.h"
 #include "cm/export.h"
 #include "cm/id.h"
 #include "cm/refusal.h"
 #include "cm/session.h"
+#include "cm/sync.h"
 
 /* Binds to id->local as verbatimd sees it, with a port. 0 or -errno. */
 static int bind_local(struct id *id)
@@ -37,7 +37,8 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 {
 	struct id *id = id_of(base);
 	struct ctl_cm_address before = id->local;
-	int rc = id->state == ID_IDLE ? address_from_sockaddr(addr, &id->local) : refusal_state(id);
+	int rc = id->state == ID_IDLE ? address_from_sockaddr(addr, &id->local)
+				      : id_refuse_state(id);
 	char text[REFUSAL_ADDRESS_BYTES];
 
 	if (!rc && address_lacks_interface(&id->local))
@@ -82,7 +83,7 @@ CM_EXPORT int rdma_listen(struct rdma_cm_id *base, int backlog)
 	if (id->state == ID_IDLE || id->state == ID_BOUND)
 		rc = session_ask(&ask.header, sizeof(ask), &reply);
 	else
-		rc = refusal_state(id);
+		rc = id_refuse_state(id);
 	if (rc == -EADDRINUSE)
 		refusal(rc, CAUSE_CM_ADDRESS, "%s", refusal_print(&id->local, text));
 	if (!rc) {
@@ -101,7 +102,7 @@ static int resolved(struct id *id)
 	/* Before the event: the program may go on, or end the identifier, as soon as it has it. */
 	id->state = ID_ADDR_RESOLVED;
 	id_show_addresses(id);
-	rc = event_raise(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, 0);
+	rc = id_raise_event(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, 0);
 	if (rc)
 		id->state = ID_BOUND;
 	return rc;
@@ -113,8 +114,8 @@ static int resolve(struct id *id, const struct sockaddr *src, const struct socka
 	struct ctl_cm_address wanted = { .family = 0 }, before = id->local;
 	struct ctl_cm_address remote;
 	bool was_idle = id->state == ID_IDLE, had_device = id->device != NULL;
-	int rc = was_idle || id->state == ID_BOUND ? address_from_sockaddr(dst, &remote) :
-						       refusal_state(id);
+	int rc = was_idle || id->state == ID_BOUND ? address_from_sockaddr(dst, &remote)
+						   : id_refuse_state(id);
 	char from[REFUSAL_ADDRESS_BYTES], to[REFUSAL_ADDRESS_BYTES];
 
 	if (!rc && src)
@@ -159,10 +160,10 @@ static int resolve(struct id *id, const struct sockaddr *src, const struct socka
 CM_EXPORT int rdma_resolve_addr(struct rdma_cm_id *base, struct sockaddr *src_addr,
 				struct sockaddr *dst_addr, int timeout_ms)
 {
-	struct id *id = id_of(base), *waiting = id_waiting(id);
+	struct id *id = id_of(base), *waiting = sync_begin(id);
 	int rc = dst_addr ? resolve(id, src_addr, dst_addr) : -EINVAL;
 
-	return rc ? answer(rc) : id_complete(waiting);
+	return rc ? answer(rc) : sync_complete(waiting);
 }
 
 /* Network order; 0: not bound. Unlike the rest they cannot fail. */

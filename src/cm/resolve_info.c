@@ -7,9 +7,9 @@
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
 
-#include "cm/event.h"
 #include "cm/export.h"
 #include "cm/id.h"
+#include "cm/sync.h"
 
 #define RAI_SA	0x00000010
 #define RAI_DNS 0x00000020
@@ -50,7 +50,7 @@ CM_EXPORT int rdma_resolve_addrinfo(struct rdma_cm_id *base, const char *node, c
 {
 	int flags = hints ? hints->ai_flags : 0, status, rc;
 	struct rdma_addrinfo *found = NULL;
-	struct id *id = id_of(base), *waiting = id_waiting(id);
+	struct id *id = id_of(base), *waiting = sync_begin(id);
 
 	if ((!node && !service) || (flags & RAI_SA && flags & RAI_DNS))
 		return answer(-EINVAL);
@@ -59,13 +59,13 @@ CM_EXPORT int rdma_resolve_addrinfo(struct rdma_cm_id *base, const char *node, c
 		return answer(-EOPNOTSUPP);
 	status = look_up(node, service, hints, &found);
 	rdma_freeaddrinfo(exchange(id, found));
-	rc = event_raise(id,
-			 (enum rdma_cm_event_type)(status ? CTL_CM_ADDRINFO_ERROR
-							  : CTL_CM_ADDRINFO_RESOLVED),
-			 status, 0);
+	rc = id_raise_event(id,
+			    (enum rdma_cm_event_type)(status ? CTL_CM_ADDRINFO_ERROR
+							     : CTL_CM_ADDRINFO_RESOLVED),
+			    status, 0);
 	if (rc)
 		rdma_freeaddrinfo(exchange(id, NULL));
-	return rc ? answer(rc) : id_complete(waiting);
+	return rc ? answer(rc) : sync_complete(waiting);
 }
 
 CM_EXPORT int rdma_query_addrinfo(struct rdma_cm_id *base, struct rdma_addrinfo **info)
@@ -83,5 +83,5 @@ CM_EXPORT int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type
 {
 	if ((int)event != CTL_CM_USER && (int)event != CTL_CM_INTERNAL)
 		return answer(-EINVAL);
-	return answer(event_raise(id_of(id), event, status, arg));
+	return answer(id_raise_event(id_of(id), event, status, arg));
 }

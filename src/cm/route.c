@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "cm/address.h"
-#include "cm/event.h"
 #include "cm/export.h"
 #include "cm/qp_attr.h"
 #include "cm/refusal.h"
+#include "cm/sync.h"
 
 #define SELECTOR_EXACTLY 2
 #define LIFE_TIME	 16 /* exponent of 4.096 us */
@@ -25,7 +25,7 @@ static int make_path(struct id *id, struct ibv_sa_path_rec **out)
 	struct ibv_port_attr port;
 
 	if (!id->device || id->state != ID_ADDR_RESOLVED)
-		return refusal_state(id);
+		return id_refuse_state(id);
 	if (ibv_query_port(id->base.verbs, DEVICE_PORT, &port))
 		return -ENODEV;
 	if (!path)
@@ -61,7 +61,7 @@ static int resolved(struct id *id)
 	/* Before the event: the program may connect, or end the identifier, as soon as it has it. */
 	id->base.route.num_paths = 1;
 	id->state = ID_ROUTE_RESOLVED;
-	rc = event_raise(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, 0);
+	rc = id_raise_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, 0);
 	if (rc) {
 		id->state = ID_ADDR_RESOLVED;
 		id->base.route.num_paths = 0;
@@ -71,13 +71,13 @@ static int resolved(struct id *id)
 
 CM_EXPORT int rdma_resolve_route(struct rdma_cm_id *base, int timeout_ms)
 {
-	struct id *id = id_of(base), *waiting = id_waiting(id);
+	struct id *id = id_of(base), *waiting = sync_begin(id);
 	struct ibv_sa_path_rec *path;
 	int rc = make_path(id, &path);
 
 	if (!rc)
 		rc = resolved(id);
-	return rc ? answer(rc) : id_complete(waiting);
+	return rc ? answer(rc) : sync_complete(waiting);
 }
 
 /* The path for requests and data in both directions; NULL: there is none. */
@@ -93,7 +93,7 @@ static const struct ibv_path_record *find_primary(const struct ibv_path_data *pa
 int route_give(struct id *id, const void *paths, size_t bytes)
 {
 	const struct ibv_path_record *given = NULL;
-	struct id *waiting = id_waiting(id);
+	struct id *waiting = sync_begin(id);
 	struct ibv_sa_path_rec *path;
 	uint8_t mtu;
 	int rc;
@@ -103,7 +103,7 @@ int route_give(struct id *id, const void *paths, size_t bytes)
 	if (!given)
 		return refusal(-EINVAL, CAUSE_ARGUMENT_INVALID, "no primary path for both ways");
 	if (id->state != ID_ADDR_RESOLVED)
-		return refusal_state(id);
+		return id_refuse_state(id);
 	if (memcmp(&given->dgid, &id->base.route.addr.addr.ibaddr.dgid, sizeof(given->dgid)) ||
 	    memcmp(&given->sgid, &id->base.route.addr.addr.ibaddr.sgid, sizeof(given->sgid)))
 		return refusal(-EINVAL, CAUSE_CM_PATH_ELSEWHERE, "its dgid or sgid");
@@ -115,5 +115,5 @@ int route_give(struct id *id, const void *paths, size_t bytes)
 		path->mtu = mtu;
 	id->tos = path->traffic_class = given->tclass;
 	rc = resolved(id);
-	return rc ? rc : id_complete(waiting) ? -errno : 0;
+	return rc ? rc : sync_complete(waiting) ? -errno : 0;
 }

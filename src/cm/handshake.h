@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Handshake - what an end of a connection tells verbatimd; and the active end's last step.
+ *
+ * Any thread; blocks for one exchange with verbatimd.
+ */
+#ifndef CM_HANDSHAKE_H
+#define CM_HANDSHAKE_H
+
+#include "cm/id.h"
+
+/* Of a REJ (IBA 12.6.7.2). */
+#define HANDSHAKE_CONSUMER   28 /* the program refuses */
+#define HANDSHAKE_VENDOR_ECE 35 /* vendor option is not supported */
+
+/* A step that needs no parameters: CTL_CM_READY, ESTABLISH or DISCONNECT. 0 or -errno. */
+int handshake_say(const struct id *id, enum ctl_type type);
+
+/* CTL_CM_CONNECT, ACCEPT or REJECT, of which `t` has all but header and id. 0 or -errno. */
+int handshake_send(const struct id *id, struct ctl_cm_request *t, enum ctl_type type);
+
+/* The peer accepted: the QP gets ready, then the peer is told. 0 or -errno: the peer is refused. */
+int handshake_finish(struct id *id);
+
+#endif
