@@ -2,38 +2,25 @@
 #include "ctl/client.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fork_free.h"
-#include "base/uncancelled.h"
-#include "ctl/answer.h"
-#include "ctl/client_state.h"
+#include "ctl/control.h"
 #include "ctl/deadline.h"
+#include "ctl/exchange.h"
 #include "ctl/fdmsg.h"
 #include "ctl/hello.h"
+#include "ctl/kept_ports.h"
 #include "ctl/notices.h"
-#include "ctl/ports.h"
 
-void client_release(struct ctl_client *c)
-{
-	bool tell = c->notices != NULL;
-
-	pthread_mutex_unlock(&c->lock);
-	if (tell)
-		eventfd_write(c->wake_fd, 1);
-}
-
-static bool try_lock(struct ctl_client *c)
-{
-	return !pthread_mutex_trylock(&c->lock);
-}
+#define RETRY_MS     20
+#define RECONNECT_MS 500
 
 int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd, const char *comm,
 		char *why, size_t why_len)
@@ -78,7 +65,7 @@ int ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len)
 	mine = c->down && !c->reconnecting;
 	if (mine)
 		c->reconnecting = true;
-	client_release(c);
+	control_release(c);
 	if (!mine) {
 		snprintf(why, why_len, "the connection to verbatimd is not lost");
 		return -EALREADY;
@@ -95,8 +82,8 @@ int ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len)
 		c->daemon_pid = entry.daemon_pid;
 		c->down = false;
 		/* Before a request asks the new daemon for another port. */
-		ports_owe(c);
-		rc = ports_return(c);
+		kept_ports_owe(c);
+		rc = kept_ports_return(c);
 		if (rc == -EAGAIN)
 			rc = 0;
 		if (rc) {
@@ -104,7 +91,7 @@ int ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len)
 			snprintf(why, why_len, "verbatimd was lost again");
 		}
 	}
-	client_release(c);
+	control_release(c);
 	return rc;
 }
 
@@ -119,7 +106,7 @@ pid_t ctl_daemon_pid(struct ctl_client *c)
 
 	pthread_mutex_lock(&c->lock);
 	pid = c->daemon_pid;
-	client_release(c);
+	control_release(c);
 	return pid;
 }
 
@@ -129,7 +116,7 @@ int ctl_fd(struct ctl_client *c)
 
 	pthread_mutex_lock(&c->lock);
 	fd = c->sock;
-	client_release(c);
+	control_release(c);
 	return fd;
 }
 
@@ -141,7 +128,7 @@ int ctl_next_notice(struct ctl_client *c, struct ctl_notice *out)
 {
 	int rc;
 
-	if (!try_lock(c))
+	if (pthread_mutex_trylock(&c->lock))
 		return 0;
 	rc = notices_next(c, out);
 	pthread_mutex_unlock(&c->lock);
@@ -152,90 +139,14 @@ int ctl_next_notice(struct ctl_client *c, struct ctl_notice *out)
  * Requests.
  */
 
-static void next_seq(struct ctl_client *c)
-{
-	if (++c->seq == ASKED)
-		c->seq = 1;
-}
-
-int client_ask(struct ctl_client *c, struct ctl_header *request, size_t len)
-{
-	int rc = ports_return(c);
-
-	return rc ? rc : client_send_request(c, request, len, -1);
-}
-
-int client_send_request(struct ctl_client *c, struct ctl_header *request, size_t len, int fd)
-{
-	int rc;
-
-	if (c->down || c->reconnecting)
-		return -ENOTCONN;
-	next_seq(c);
-	request->seq = c->seq | ASKED;
-	rc = fdmsg_send(c->sock, request, len, &fd, fd >= 0);
-	return rc && rc != -EAGAIN ? -ENOTCONN : rc;
-}
-
-static int exchange(struct ctl_client *c, struct ctl_header *request, size_t len,
-		    struct fdmsg *reply)
-{
-	int64_t deadline_ns = deadline_in_ms(CTL_REQUEST_MS);
-	int64_t latest_ns = deadline_in_ms(CTL_CONNECT_MS);
-	int rc;
-
-	if (c->down || c->reconnecting)
-		return -ENOTCONN;
-	next_seq(c);
-	request->seq = c->seq;
-	while ((rc = ports_return(c)) == -EAGAIN ||
-	       (!rc && (rc = fdmsg_send(c->sock, request, len, NULL, 0)) == -EAGAIN)) {
-		struct pollfd p = { .fd = c->sock, .events = POLLOUT };
-
-		if (!poll(&p, 1, deadline_left_ms(deadline_ns)))
-			return -ETIMEDOUT;
-	}
-	while (!rc) {
-		rc = answer_wait(c->sock, deadline_ns, latest_ns, reply);
-		if (rc)
-			break;
-		if (reply->len >= sizeof(*request) && reply->body.header.seq == request->seq)
-			return 0;
-		if (!notices_queue(c, reply) && !notices_is_late_reply(reply))
-			rc = -EPROTO;
-		fdmsg_close_fds(reply);
-	}
-	if (rc == -ETIMEDOUT)
-		return rc;
-	c->down = true;
-	return -ENOTCONN;
-}
-
-int client_request(struct ctl_client *c, struct ctl_header *request, size_t len,
-		   enum ctl_type reply_type, size_t reply_len, struct fdmsg *reply)
-{
-	UNCANCELLED;
-	int rc;
-
-	pthread_mutex_lock(&c->lock);
-	rc = exchange(c, request, len, reply);
-	if (!rc && (reply->body.header.type != reply_type || reply->len != reply_len)) {
-		fdmsg_close_fds(reply);
-		c->down = true;
-		rc = -ENOTCONN;
-	}
-	client_release(c);
-	return rc;
-}
-
 int ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out)
 {
 	struct ctl_peer ask = { .header = { .type = CTL_PEER }, .slot = slot };
 	struct fdmsg m;
 	int rc;
 
-	rc = client_request(c, &ask.header, sizeof(ask), CTL_PEER_REPLY, sizeof(struct ctl_link),
-			    &m);
+	rc = exchange_request(c, &ask.header, sizeof(ask), CTL_PEER_REPLY, sizeof(struct ctl_link),
+			      &m);
 	if (rc)
 		return rc;
 	if (m.body.link.status)
@@ -250,23 +161,11 @@ int ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out)
 	return rc;
 }
 
-/* As client_ask; -EAGAIN also if another thread is in a call. */
-static int try_ask(struct ctl_client *c, struct ctl_header *request, size_t len)
-{
-	int rc;
-
-	if (!try_lock(c))
-		return -EAGAIN;
-	rc = client_ask(c, request, len);
-	client_release(c);
-	return rc;
-}
-
 int ctl_peer_ask(struct ctl_client *c, unsigned slot)
 {
 	struct ctl_peer ask = { .header = { .type = CTL_PEER }, .slot = slot };
 
-	return try_ask(c, &ask.header, sizeof(ask));
+	return exchange_send(c, &ask.header, sizeof(ask));
 }
 
 static struct ctl_mcast make_mcast(enum ctl_type type, const uint8_t *mgid)
@@ -281,8 +180,8 @@ static int change_membership(struct ctl_client *c, enum ctl_type type, const uin
 {
 	struct ctl_mcast ask = make_mcast(type, mgid);
 	struct fdmsg m;
-	int rc = client_request(c, &ask.header, sizeof(ask), CTL_MCAST_REPLY,
-				sizeof(struct ctl_mcast_reply), &m);
+	int rc = exchange_request(c, &ask.header, sizeof(ask), CTL_MCAST_REPLY,
+				  sizeof(struct ctl_mcast_reply), &m);
 
 	if (rc)
 		return rc;
@@ -299,7 +198,7 @@ int ctl_mcast_attach_again(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYT
 {
 	struct ctl_mcast ask = make_mcast(CTL_MCAST_ATTACH, mgid);
 
-	return try_ask(c, &ask.header, sizeof(ask));
+	return exchange_send(c, &ask.header, sizeof(ask));
 }
 
 int ctl_mcast_detach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES])
@@ -310,21 +209,63 @@ int ctl_mcast_detach(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES])
 int ctl_mcast_ask(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES], uint32_t *question)
 {
 	struct ctl_mcast ask = make_mcast(CTL_MCAST_MEMBERS, mgid);
-	int rc = try_ask(c, &ask.header, sizeof(ask));
+	int rc = exchange_send(c, &ask.header, sizeof(ask));
 
 	if (!rc)
 		*question = ask.header.seq;
 	return rc;
 }
 
+/* ------------------------------------------------------------------------------------------
+ * Ports.
+ */
+
+static int port_once(struct ctl_client *c, struct ctl_port *ask, int *fd, char *why, size_t why_len)
+{
+	struct fdmsg m;
+	int rc = exchange_request(c, &ask->header, sizeof(*ask), CTL_PORT_REPLY,
+				  sizeof(struct ctl_port_reply), &m);
+
+	if (rc) {
+		snprintf(why, why_len, "verbatimd cannot be asked for UDP port %d: %s",
+			 CTL_UDP_PORT, strerror(-rc));
+		return rc;
+	}
+	pthread_mutex_lock(&c->lock);
+	rc = kept_ports_take(c, &m, ask->gid, ask->ifindex, fd, why, why_len);
+	control_release(c);
+	fdmsg_close_fds(&m);
+	return rc;
+}
+
+int ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex, int *fd,
+	     char *why, size_t why_len)
+{
+	struct timespec pause = { .tv_nsec = RETRY_MS * 1000000 };
+	int64_t deadline_ns = deadline_in_ms(CTL_REQUEST_MS);
+	int64_t reconnected_ns = deadline_in_ms(RECONNECT_MS);
+	struct ctl_port ask = kept_ports_request(CTL_PORT, gid, ifindex);
+	int rc;
+
+	/* Another thread reconnects meanwhile, or other processes return to the daemon. */
+	for (;;) {
+		rc = port_once(c, &ask, fd, why, why_len);
+		if (rc != -EAGAIN && rc != -ENOTCONN)
+			return rc;
+		if (!deadline_left_ms(rc == -EAGAIN ? deadline_ns : reconnected_ns))
+			return rc;
+		nanosleep(&pause, NULL);
+	}
+}
+
 int ctl_port_ask(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex)
 {
 	int rc;
 
-	if (!try_lock(c))
+	if (pthread_mutex_trylock(&c->lock))
 		return -EAGAIN;
-	rc = ports_ask_for(c, gid, ifindex);
-	client_release(c);
+	rc = kept_ports_ask(c, gid, ifindex);
+	control_release(c);
 	return rc;
 }
 
@@ -335,7 +276,7 @@ int ctl_port_ask(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigne
 void ctl_close(struct ctl_client *c)
 {
 	notices_drop(c);
-	ports_drop(c);
+	kept_ports_drop(c);
 	close(c->sock);
 	close(c->token_fd);
 	pthread_mutex_destroy(&c->lock);
@@ -350,7 +291,7 @@ void ctl_close_in_child(struct ctl_client *c)
 	 */
 	if (!pthread_mutex_trylock(&c->lock)) {
 		notices_drop(c);
-		ports_drop(c);
+		kept_ports_drop(c);
 		pthread_mutex_unlock(&c->lock);
 	}
 	close(c->sock);

@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 #include "ctl/answer.h"
-#include "ctl/client_state.h"
+#include "ctl/client_types.h"
+#include "ctl/control.h"
 #include "ctl/deadline.h"
 #include "ctl/fdmsg.h"
 

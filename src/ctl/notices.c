@@ -7,9 +7,15 @@
 #include <unistd.h>
 
 #include "base/fork_free.h"
-#include "ctl/client_state.h"
+#include "ctl/client_types.h"
+#include "ctl/control.h"
 #include "ctl/fdmsg.h"
-#include "ctl/ports.h"
+#include "ctl/kept_ports.h"
+
+struct queued_notice {
+	struct queued_notice *next;
+	struct ctl_notice notice;
+};
 
 static void close_fd(int fd)
 {
@@ -64,7 +70,7 @@ static bool decode_notice(struct ctl_client *c, struct fdmsg *m, struct ctl_noti
 		notices_take_link(m, &out->peer);
 		return true;
 	case CTL_PEER_REPLY:
-		if (m->len != sizeof(m->body.link) || !(m->body.header.seq & ASKED))
+		if (m->len != sizeof(m->body.link) || !(m->body.header.seq & CONTROL_ASKED))
 			return false;
 		if (m->body.link.status || (m->fd_count != CTL_LINK_FDS && !m->fds_lost) ||
 		    !notices_is_link(m)) {
@@ -89,17 +95,18 @@ static bool decode_notice(struct ctl_client *c, struct fdmsg *m, struct ctl_noti
 		memcpy(out->mgid, m->body.mcast.mgid, sizeof(out->mgid));
 		return true;
 	case CTL_MCAST_MEMBERS_REPLY:
-		if (m->len != sizeof(m->body.members_reply) || !(m->body.header.seq & ASKED))
+		if (m->len != sizeof(m->body.members_reply) ||
+		    !(m->body.header.seq & CONTROL_ASKED))
 			return false;
 		out->kind = CTL_MEMBERS;
 		out->question = m->body.header.seq;
 		memcpy(out->members, m->body.members_reply.slots, sizeof(out->members));
 		return true;
 	case CTL_PORT_REPLY:
-		if (m->len != sizeof(m->body.port_reply) || !(m->body.header.seq & ASKED))
+		if (m->len != sizeof(m->body.port_reply) || !(m->body.header.seq & CONTROL_ASKED))
 			return false;
 		out->kind = CTL_PORT_OPEN;
-		return ports_take_answer(c, m, &out->port);
+		return kept_ports_take_answer(c, m, &out->port);
 	}
 	return false;
 }
@@ -148,7 +155,7 @@ int notices_next(struct ctl_client *c, struct ctl_notice *out)
 		bool is_notice;
 
 		/* There is room for more of them when the daemon has answered. */
-		if (rc == -EAGAIN && ports_return(c) == -ENOTCONN)
+		if (rc == -EAGAIN && kept_ports_return(c) == -ENOTCONN)
 			rc = -ENOTCONN;
 		if (rc == -EAGAIN)
 			return 0;

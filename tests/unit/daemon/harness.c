@@ -17,8 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ctl/client_state.h"
 #include "ctl/deadline.h"
+#include "ctl/exchange.h"
 #include "ctl/fdmsg.h"
 
 static pid_t test_pid;
@@ -111,8 +111,8 @@ int get_members(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES],
 	int rc;
 
 	memcpy(ask.mgid, mgid, sizeof(ask.mgid));
-	rc = client_request(c, &ask.header, sizeof(ask), CTL_MCAST_MEMBERS_REPLY,
-			    sizeof(struct ctl_mcast_members_reply), &m);
+	rc = exchange_request(c, &ask.header, sizeof(ask), CTL_MCAST_MEMBERS_REPLY,
+			      sizeof(struct ctl_mcast_members_reply), &m);
 	if (rc)
 		return rc;
 	fdmsg_close_fds(&m);

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "ctl/ports.h"
+#include "ctl/kept_ports.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fork_free.h"
-#include "ctl/client_state.h"
-#include "ctl/deadline.h"
-
-#define RETRY_MS     20
-#define RECONNECT_MS 500
+#include "ctl/client_types.h"
+#include "ctl/control.h"
+#include "ctl/fdmsg.h"
 
 /* Guarded by the client's lock. */
 struct kept_port {
@@ -24,7 +21,7 @@ struct kept_port {
 	bool owed; /* to a new daemon */
 };
 
-static struct ctl_port ask_port(enum ctl_type type, const uint8_t *gid, uint32_t ifindex)
+struct ctl_port kept_ports_request(enum ctl_type type, const uint8_t *gid, uint32_t ifindex)
 {
 	struct ctl_port ask = { .header = { .type = type }, .ifindex = ifindex };
 
@@ -57,21 +54,20 @@ static int keep_port(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex,
 	return -ENOMEM;
 }
 
-void ports_owe(struct ctl_client *c)
+void kept_ports_owe(struct ctl_client *c)
 {
 	for (struct kept_port *p = c->ports; p; p = p->next)
 		p->owed = true;
 	c->owes_ports = c->ports;
 }
 
-int ports_return(struct ctl_client *c)
+int kept_ports_return(struct ctl_client *c)
 {
 	if (!c->owes_ports)
 		return 0;
 	for (struct kept_port *p = c->ports; p; p = p->next) {
-		struct ctl_port ask = ask_port(CTL_PORT_KEPT, p->gid, p->ifindex);
-		int rc =
-			p->owed ? client_send_request(c, &ask.header, sizeof(ask), p->fd_store) : 0;
+		struct ctl_port ask = kept_ports_request(CTL_PORT_KEPT, p->gid, p->ifindex);
+		int rc = p->owed ? control_send(c, &ask.header, sizeof(ask), p->fd_store) : 0;
 
 		if (rc)
 			return rc;
@@ -81,9 +77,8 @@ int ports_return(struct ctl_client *c)
 	return 0;
 }
 
-/* Caller holds the lock. Takes the descriptors of the reply. Results as of ctl_port. */
-static int take(struct ctl_client *c, struct fdmsg *m, const uint8_t *gid, uint32_t ifindex, int *fd,
-		char *why, size_t why_len)
+int kept_ports_take(struct ctl_client *c, struct fdmsg *m, const uint8_t *gid, uint32_t ifindex,
+		    int *fd, char *why, size_t why_len)
 {
 	const struct ctl_port_reply *r = &m->body.port_reply;
 	int rc = 0;
@@ -109,30 +104,14 @@ static int take(struct ctl_client *c, struct fdmsg *m, const uint8_t *gid, uint3
 	return rc;
 }
 
-static int port_once(struct ctl_client *c, struct ctl_port *ask, int *fd, char *why, size_t why_len)
+int kept_ports_ask(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex)
 {
-	struct fdmsg m;
-	int rc = client_request(c, &ask->header, sizeof(*ask), CTL_PORT_REPLY,
-				sizeof(struct ctl_port_reply), &m);
-
-	if (rc) {
-		snprintf(why, why_len, "verbatimd cannot be asked for UDP port %d: %s",
-			 CTL_UDP_PORT, strerror(-rc));
-		return rc;
-	}
-	pthread_mutex_lock(&c->lock);
-	rc = take(c, &m, ask->gid, ask->ifindex, fd, why, why_len);
-	client_release(c);
-	fdmsg_close_fds(&m);
-	return rc;
-}
-
-int ports_ask_for(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex)
-{
-	struct ctl_port ask = ask_port(CTL_PORT, gid, ifindex);
-	int rc = client_ask(c, &ask.header, sizeof(ask));
+	struct ctl_port ask = kept_ports_request(CTL_PORT, gid, ifindex);
+	int rc = kept_ports_return(c);
 	struct asked_port *asked;
 
+	if (!rc)
+		rc = control_send(c, &ask.header, sizeof(ask), -1);
 	if (rc)
 		return rc;
 	asked = &c->asked_ports[c->next_asked++ % ASKED_PORTS];
@@ -142,7 +121,7 @@ int ports_ask_for(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex)
 	return 0;
 }
 
-bool ports_take_answer(struct ctl_client *c, struct fdmsg *m, struct ctl_port_answer *out)
+bool kept_ports_take_answer(struct ctl_client *c, struct fdmsg *m, struct ctl_port_answer *out)
 {
 	for (unsigned i = 0; i < ASKED_PORTS; i++) {
 		struct asked_port *asked = &c->asked_ports[i];
@@ -152,33 +131,14 @@ bool ports_take_answer(struct ctl_client *c, struct fdmsg *m, struct ctl_port_an
 		asked->seq = 0;
 		out->ifindex = asked->ifindex;
 		memcpy(out->gid, asked->gid, sizeof(out->gid));
-		out->error = take(c, m, asked->gid, asked->ifindex, &out->fd, out->why, sizeof(out->why));
+		out->error = kept_ports_take(c, m, asked->gid, asked->ifindex, &out->fd, out->why,
+					     sizeof(out->why));
 		return true;
 	}
 	return false;
 }
 
-int ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex, int *fd,
-	     char *why, size_t why_len)
-{
-	struct timespec pause = { .tv_nsec = RETRY_MS * 1000000 };
-	int64_t deadline_ns = deadline_in_ms(CTL_REQUEST_MS);
-	int64_t reconnected_ns = deadline_in_ms(RECONNECT_MS);
-	struct ctl_port ask = ask_port(CTL_PORT, gid, ifindex);
-	int rc;
-
-	/* Another thread reconnects meanwhile, or other processes return to the daemon. */
-	for (;;) {
-		rc = port_once(c, &ask, fd, why, why_len);
-		if (rc != -EAGAIN && rc != -ENOTCONN)
-			return rc;
-		if (!deadline_left_ms(rc == -EAGAIN ? deadline_ns : reconnected_ns))
-			return rc;
-		nanosleep(&pause, NULL);
-	}
-}
-
-void ports_drop(struct ctl_client *c)
+void kept_ports_drop(struct ctl_client *c)
 {
 	for (struct kept_port *p = c->ports, *next; p; p = next) {
 		next = p->next;

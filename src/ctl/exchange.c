@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "ctl/exchange.h"
+
+#include <errno.h>
+#include <poll.h>
+
+#include "base/uncancelled.h"
+#include "ctl/answer.h"
+#include "ctl/client_types.h"
+#include "ctl/control.h"
+#include "ctl/deadline.h"
+#include "ctl/fdmsg.h"
+#include "ctl/kept_ports.h"
+#include "ctl/notices.h"
+
+static int exchange(struct ctl_client *c, struct ctl_header *request, size_t len,
+		    struct fdmsg *reply)
+{
+	int64_t deadline_ns = deadline_in_ms(CTL_REQUEST_MS);
+	int64_t latest_ns = deadline_in_ms(CTL_CONNECT_MS);
+	int rc;
+
+	if (c->down || c->reconnecting)
+		return -ENOTCONN;
+	request->seq = control_next_seq(c);
+	while ((rc = kept_ports_return(c)) == -EAGAIN ||
+	       (!rc && (rc = fdmsg_send(c->sock, request, len, NULL, 0)) == -EAGAIN)) {
+		struct pollfd p = { .fd = c->sock, .events = POLLOUT };
+
+		if (!poll(&p, 1, deadline_left_ms(deadline_ns)))
+			return -ETIMEDOUT;
+	}
+	while (!rc) {
+		rc = answer_wait(c->sock, deadline_ns, latest_ns, reply);
+		if (rc)
+			break;
+		if (reply->len >= sizeof(*request) && reply->body.header.seq == request->seq)
+			return 0;
+		if (!notices_queue(c, reply) && !notices_is_late_reply(reply))
+			rc = -EPROTO;
+		fdmsg_close_fds(reply);
+	}
+	if (rc == -ETIMEDOUT)
+		return rc;
+	c->down = true;
+	return -ENOTCONN;
+}
+
+int exchange_request(struct ctl_client *c, struct ctl_header *request, size_t len,
+		     enum ctl_type reply_type, size_t reply_len, struct fdmsg *reply)
+{
+	UNCANCELLED;
+	int rc;
+
+	pthread_mutex_lock(&c->lock);
+	rc = exchange(c, request, len, reply);
+	if (!rc && (reply->body.header.type != reply_type || reply->len != reply_len)) {
+		fdmsg_close_fds(reply);
+		c->down = true;
+		rc = -ENOTCONN;
+	}
+	control_release(c);
+	return rc;
+}
+
+int exchange_send(struct ctl_client *c, struct ctl_header *request, size_t len)
+{
+	int rc;
+
+	if (pthread_mutex_trylock(&c->lock))
+		return -EAGAIN;
+	rc = kept_ports_return(c);
+	if (!rc)
+		rc = control_send(c, request, len, -1);
+	control_release(c);
+	return rc;
+}
