@@ -9,17 +9,12 @@
 #include "rsocket/keepalive.h"
 #include "rsocket/linger.h"
 #include "rsocket/message.h"
+#include "rsocket/stream_progress.h"
+#include "rsocket/wait.h"
 
 static bool control_posted(struct stream *s) REQUIRES(s->lock)
 {
 	return !s->owes || (s->phase != STREAM_CONNECTED && s->phase != STREAM_ACCEPTING);
-}
-
-bool close_is_over(struct stream *s)
-{
-	if (s->phase == STREAM_ACCEPTING)
-		return false; /* the control message has to wait until the peer confirms */
-	return s->phase != STREAM_CONNECTED || (!s->owes && message_all_done(s));
 }
 
 /* Closes the directions of `how`. True: the peer has to get `control`. */
@@ -96,17 +91,17 @@ static bool wait_or_hand_over(struct stream *s)
 	if (s->linger.l_onoff) {
 		/* A linger time of 0 discards the rest, as with TCP. */
 		if (s->linger.l_linger > 0)
-			wait_uninterrupted(s, close_is_over,
+			wait_uninterrupted(s, linger_is_over,
 					   after_ms((uint64_t)s->linger.l_linger * 1000));
 		return false;
 	}
 	if (stream_nonblocking(s, 0)) {
-		if (wait_uninterrupted(s, close_is_over, after_ms(CLOSE_GRACE_MS)) != -EAGAIN)
+		if (wait_uninterrupted(s, linger_is_over, after_ms(CLOSE_GRACE_MS)) != -EAGAIN)
 			return false;
 		if (!linger_add(s, until))
 			return true;
 	}
-	wait_uninterrupted(s, close_is_over, until);
+	wait_uninterrupted(s, linger_is_over, until);
 	return false;
 }
 

@@ -30,7 +30,4 @@ int close_half(struct stream *s, int how) EXCLUDES(s->lock);
  */
 void close_stream(struct stream *s) EXCLUDES(s->lock);
 
-/* True when a closed stream has nothing more to send, or its connection has ended. */
-bool close_is_over(struct stream *s) REQUIRES(s->lock);
-
 #endif

@@ -7,6 +7,8 @@
 
 #include "base/cause.h"
 #include "rsocket/message.h"
+#include "rsocket/stream_open.h"
+#include "rsocket/wait.h"
 
 #define RESOLVE_MS   1000 /* of the first try; each retry doubles it */
 #define RETRIES_MAX  6

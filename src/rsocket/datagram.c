@@ -19,20 +19,6 @@
 #define LOOKS_UDP  16	/* every 16th poll in vain reads the UDP socket, too */
 #define CLOSE_NS   UINT64_C(1000000000)
 
-socklen_t name_length(const union socket_name *address)
-{
-	return address->sa.sa_family == AF_INET ? sizeof(address->v4) : sizeof(address->v6);
-}
-
-bool name_equal(const union socket_name *a, const union socket_name *b)
-{
-	if (a->sa.sa_family != b->sa.sa_family || a->v4.sin_port != b->v4.sin_port)
-		return false;
-	if (a->sa.sa_family == AF_INET)
-		return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
-	return IN6_ARE_ADDR_EQUAL(&a->v6.sin6_addr, &b->v6.sin6_addr);
-}
-
 static int take_address(const struct datagram *d, const struct sockaddr *from, socklen_t length,
 			union socket_name *address)
 {

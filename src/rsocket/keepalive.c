@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "rsocket/message.h"
+#include "rsocket/stream_progress.h"
 
 #define DEFAULT_S 7200
 #define SECOND_NS UINT64_C(1000000000)

@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "rsocket/close.h"
 #include "rsocket/connect.h"
+#include "rsocket/message.h"
+#include "rsocket/stream_progress.h"
+#include "rsocket/wait.h"
 
 #define PER_STREAM 2 /* descriptors that stream_arm returns at most */
 
@@ -21,6 +23,13 @@ static unsigned stream_count;
 static bool running;
 static int added_fd = -1; /* an eventfd: a stream was added */
 
+bool linger_is_over(struct stream *s)
+{
+	if (s->phase == STREAM_ACCEPTING)
+		return false; /* the control message has to wait until the peer confirms */
+	return s->phase != STREAM_CONNECTED || (!s->owes && message_all_done(s));
+}
+
 /* Arms one stream and makes progress on it. False: everything is delivered, or the time is over. */
 static bool progress_one(struct stream *s, struct pollfd *fds, nfds_t *count, uint64_t now)
 {
@@ -29,7 +38,7 @@ static bool progress_one(struct stream *s, struct pollfd *fds, nfds_t *count, ui
 	lock_acquire(&s->lock);
 	*count += (nfds_t)stream_arm(s, fds + *count);
 	stream_progress(s); /* after arming, because earlier completions raise no event */
-	goes_on = now < s->linger_until_ns && !close_is_over(s);
+	goes_on = now < s->linger_until_ns && !linger_is_over(s);
 	lock_release(&s->lock);
 	return goes_on;
 }

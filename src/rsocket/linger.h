@@ -14,9 +14,13 @@
 
 #include "rsocket/stream.h"
 
+/* True when a closed stream has nothing more to send, or its connection has ended. */
+bool linger_is_over(struct stream *s) REQUIRES(s->lock);
+
 /*
  * Takes a reference to a closed stream. The thread disconnects the stream and drops the reference
- * at close_is_over, or at `until_ns` (CLOCK_MONOTONIC). 0, or -errno: the thread cannot be started.
+ * at linger_is_over, or at `until_ns` (CLOCK_MONOTONIC). 0, or -errno: the thread cannot be
+ * started.
  */
 int linger_add(struct stream *s, uint64_t until_ns) EXCLUDES(s->lock);
 

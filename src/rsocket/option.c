@@ -10,6 +10,7 @@
 
 #include "rsocket/config.h"
 #include "rsocket/keepalive.h"
+#include "rsocket/stream_progress.h"
 
 enum { LEVEL_SOCKET, LEVEL_TCP, LEVEL_IPV6 }; /* indices of s->options */
 

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "rsocket/config.h"
 #include "rsocket/datagram.h"
-#include "rsocket/stream.h"
+#include "rsocket/stream_progress.h"
 #include "rsocket/wait.h"
 
 #define FEW	  16 /* up to so many entries a call needs no malloc */

@@ -9,7 +9,9 @@
 #ifndef RSOCKET_RESOLVE_H
 #define RSOCKET_RESOLVE_H
 
-#include "rsocket/datagram.h"
+#include "rsocket/datagram_state.h"
+#include "rsocket/pieces.h"
+#include "rsocket/protocol.h"
 #include "rsocket/ud.h"
 
 struct peer {

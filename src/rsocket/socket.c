@@ -2,6 +2,7 @@
 /* The exported calls that create, connect, name, configure and close rsockets. */
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -11,13 +12,45 @@
 #include "rsocket/connect.h"
 #include "rsocket/datagram.h"
 #include "rsocket/export.h"
-#include "rsocket/fork.h"
 #include "rsocket/keepalive.h"
+#include "rsocket/linger.h"
 #include "rsocket/option.h"
 #include "rsocket/poll.h"
-#include "rsocket/stream.h"
+#include "rsocket/stream_open.h"
+#include "rsocket/stream_progress.h"
 #include "rsocket/table.h"
 #include "rsocket/transfer.h"
+#include "rsocket/wait.h"
+
+/*
+ * Forks make the parent's rsockets unusable in the child.
+ *
+ * The connections belong to the parent's adapter. In the child, calls on their numbers return
+ * EBADF, and rclose closes the descriptor only; the parent's connection does not notice. The child
+ * can create rsockets of its own.
+ */
+
+static void in_child(void)
+{
+	table_after_fork();
+	wait_forget();
+	keepalive_forget();
+	linger_forget();
+}
+
+static void register_handlers(void)
+{
+	pthread_atfork(table_before_fork, table_still_parent, in_child);
+}
+
+static void watch_forks(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, register_handlers);
+}
+
+/* Creating */
 
 static bool is_protocol(int type, int protocol)
 {
@@ -65,7 +98,7 @@ RSOCKET_EXPORT int rsocket(int domain, int type, int protocol)
 	type &= ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if ((domain != AF_INET && domain != AF_INET6) || !is_protocol(type, protocol))
 		return (int)answer(-ENOTSUP);
-	fork_watch();
+	watch_forks();
 	return (int)answer(make(domain, type, file_flags));
 }
 
@@ -242,11 +275,19 @@ RSOCKET_EXPORT int rshutdown(int socket, int how)
 	return (int)answer(rc);
 }
 
+/* Closes the descriptor of an rsocket of the parent. -EBADF: it is none. */
+static int close_inherited(int fd)
+{
+	if (!table_take_inherited(fd))
+		return -EBADF;
+	return close(fd) ? -errno : 0;
+}
+
 /* Closes what rclose takes besides rsockets: those of the parent of a fork, and repoll descriptors.
  */
 static int close_other(int fd)
 {
-	int rc = fork_close(fd);
+	int rc = close_inherited(fd);
 
 	return rc == -EBADF ? poll_close_set(fd) : rc;
 }

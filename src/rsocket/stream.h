@@ -2,11 +2,8 @@
 /*
  * Stream - a stream rsocket: its CM id, RC QP, buffers and state.
  *
- * In:  calls of any thread; completions and CM events, which those calls fetch.
- * Out: messages (message.h), CM calls (connect.h).
- *
- * A stream has no thread: calls of the program process what has arrived. Between calls the adapter
- * receives data, credits and acknowledgements by itself, until the credits are used up.
+ * stream_open.h makes it, message.h and connect.h talk to the peer, and the calls of the program
+ * make progress by stream_progress.h.
  *
  * Locks, in this order: `sending` or `receiving` (never both), then `lock`. `sending` and
  * `receiving` let one thread at a time copy from or to the program's memory; no thread holds them
@@ -20,7 +17,6 @@
 #define RSOCKET_STREAM_H
 
 #include <infiniband/verbs.h>
-#include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,7 +25,6 @@
 #include "base/lock.h"
 #include "rsocket/protocol.h"
 #include "rsocket/table.h"
-#include "rsocket/wait.h"
 
 enum stream_phase {
 	STREAM_NEW,
@@ -134,25 +129,10 @@ struct stream {
 	struct list mapping_news; /* mappings and unmappings to tell the peer */
 };
 
-/*
- * A stream with one reference, in no table yet. Its options are the defaults, or those of
- * `listener`. 0 or -errno.
- */
-int stream_create(int family, const struct stream *listener, struct stream **stream);
-
 static inline struct stream *stream_of(struct rsocket *rs)
 {
 	return container_of(rs, struct stream, base);
 }
-
-/*
- * Creates QP, CQ and buffers on the device of the id, and posts the receives. 0 or -errno; after an
- * error the stream's destruction frees what was created.
- */
-int stream_open(struct stream *s) REQUIRES(s->lock);
-
-/* Polls the CQ and, while connecting or now and then, the CM channel. Never sleeps. */
-void stream_progress(struct stream *s) REQUIRES(s->lock);
 
 /*
  * Ends a connection with `error`, an errno, or 0 after an orderly close. Later calls change
@@ -163,24 +143,10 @@ void stream_end(struct stream *s, int error) REQUIRES(s->lock);
 /* Returns and clears the pending error (SO_ERROR): an errno, or 0. */
 int stream_take_error(struct stream *s) REQUIRES(s->lock);
 
-/*
- * Waits until ready(s), which is called under lock, returns true. Busy-polls for polling_time
- * (config.h), then sleeps. 0; -EAGAIN at once if `nonblock`, or at the deadline (CLOCK_MONOTONIC,
- * 0: none); -EINTR; -EBADF after rclose.
- */
-int stream_wait(struct stream *s, bool (*ready)(struct stream *s), bool nonblock,
-		uint64_t deadline_ns) EXCLUDES(s->lock);
-
-/* Makes progress and returns the revents of poll(2): those of `events`, POLLERR and POLLHUP. */
-short stream_poll(struct stream *s, short events) REQUIRES(s->lock);
-
-/* Arms the CQ and fills in the descriptors to sleep on. Returns how many, at most 2. */
-int stream_arm(struct stream *s, struct pollfd fds[2]) REQUIRES(s->lock);
-
-/* After a descriptor of stream_arm was readable: takes the events and wakes the other waiters. */
-void stream_disarm(struct stream *s) REQUIRES(s->lock);
-
+/* Requested or accepted, and neither connected nor failed yet. */
 bool stream_is_connecting(const struct stream *s);
+
+/* Whether a call with these flags (MSG_*) must not wait. */
 bool stream_nonblocking(const struct stream *s, int flags);
 
 #endif

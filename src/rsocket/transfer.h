@@ -10,23 +10,9 @@
 #define RSOCKET_TRANSFER_H
 
 #include <sys/types.h>
-#include <sys/uio.h>
 
+#include "rsocket/pieces.h"
 #include "rsocket/stream.h"
-
-/* A position in the program's iovecs. */
-struct pieces {
-	const struct iovec *iov;
-	size_t count;
-	size_t offset; /* into the first */
-};
-
-/* The bytes that are left; -EINVAL: more than SSIZE_MAX. */
-ssize_t pieces_length(const struct pieces *pieces);
-
-/* Copy `length` bytes, which the pieces have, and move the position on. */
-void pieces_gather(struct pieces *from, void *to, size_t length);
-void pieces_scatter(struct pieces *to, const void *from, size_t length);
 
 ssize_t transfer_send(struct stream *s, struct pieces *pieces, int flags);
 ssize_t transfer_receive(struct stream *s, struct pieces *pieces, int flags);

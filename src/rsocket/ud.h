@@ -13,7 +13,9 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
-#include "rsocket/datagram.h"
+#include "rsocket/datagram_state.h"
+#include "rsocket/pieces.h"
+#include "rsocket/protocol.h"
 
 struct ud_end {
 	struct list link;
