@@ -199,6 +199,17 @@ void interface_default(char name[IF_NAMESIZE])
 	free(text);
 }
 
+/*
+ * Interfaces that lead to other hosts are offered first. The addresses of the others mean nothing
+ * to another host, or belong to another machine there: a program that stripes over all devices must
+ * not find them.
+ */
+enum rank {
+	RANK_CABLE,	/* a network card, or what stands for one */
+	RANK_CONTAINER, /* a bridge or veth of containers and virtual machines, by its name */
+	RANK_LOOPBACK,
+};
+
 #define HEX_4 "[0-9a-f][0-9a-f][0-9a-f][0-9a-f]"
 
 /*
@@ -213,24 +224,25 @@ static const char *const container_names[] = {
 	"cali*", "vxlan.calico", "cilium_*", "lxc*", "flannel*", "weave", "kube-*", "nodelocaldns",
 };
 
-enum interface_rank interface_rank(const struct interface *interface, const char *first)
+/* `first` is the interface of the default route: it leads to other hosts, whatever its name is. */
+static enum rank rank_of(const struct interface *interface, const char *first)
 {
 	const size_t names = sizeof(container_names) / sizeof(*container_names);
 
 	if (interface->loopback)
-		return INTERFACE_LOOPBACK;
+		return RANK_LOOPBACK;
 	if (strcmp(interface->name, first) == 0)
-		return INTERFACE_CABLE;
+		return RANK_CABLE;
 	for (size_t i = 0; i < names; i++)
 		if (fnmatch(container_names[i], interface->name, 0) == 0)
-			return INTERFACE_CONTAINER;
-	return INTERFACE_CABLE;
+			return RANK_CONTAINER;
+	return RANK_CABLE;
 }
 
 static int in_order(const void *left, const void *right, void *first)
 {
 	const struct interface *a = left, *b = right;
-	int rank = (int)interface_rank(a, first) - (int)interface_rank(b, first);
+	int rank = (int)rank_of(a, first) - (int)rank_of(b, first);
 	bool a_first = strcmp(a->name, first) == 0;
 	bool b_first = strcmp(b->name, first) == 0;
 
@@ -248,9 +260,9 @@ static int offered(const struct interface *list, int count, const char *first)
 	int n = 0;
 
 	while (n < count) {
-		enum interface_rank rank = interface_rank(&list[n], first);
+		enum rank rank = rank_of(&list[n], first);
 
-		if (running && rank != interface_rank(&list[n - 1], first))
+		if (running && rank != rank_of(&list[n - 1], first))
 			break;
 		running |= list[n++].running;
 	}

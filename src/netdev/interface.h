@@ -45,21 +45,6 @@ void interface_default(char name[IF_NAMESIZE]);
 void interface_parse_route(const char *text, char name[IF_NAMESIZE]);
 
 /*
- * Interfaces that lead to other hosts are offered first. The addresses of the others mean nothing
- * to another host, or belong to another machine there: a program that stripes over all devices must
- * not find them.
- */
-enum interface_rank {
-	INTERFACE_CABLE,    /* a network card, or what stands for one */
-	INTERFACE_CONTAINER, /* a bridge or veth of containers and virtual machines, by its name */
-	INTERFACE_LOOPBACK,
-	INTERFACE_RANKS,
-};
-
-/* `first` is the interface of the default route: it leads to other hosts, whatever its name is. */
-enum interface_rank interface_rank(const struct interface *interface, const char *first);
-
-/*
  * Puts the list in the order of devices and returns how many of it are left. Without a filter
  * (NULL): by rank, within it that named `first` (or ""), then by index; and of the ranks only as
  * many as it takes to have an interface with a carrier. With one (names of interfaces or devices,

@@ -249,7 +249,8 @@ struct mr *mr_find(uint32_t handle)
 	return mr && mr->epoch == key_epoch() ? mr : NULL;
 }
 
-struct mr *mr_home(struct mr *mr)
+/* The struct that owns the key: `mr`, or the original of an import; NULL: that was destroyed. */
+static struct mr *home_of(struct mr *mr)
 {
 	struct mr *home;
 
@@ -316,7 +317,7 @@ static int retire(struct mr *mr)
 
 int mr_destroy(struct mr *mr)
 {
-	struct mr *home = mr_home(mr);
+	struct mr *home = home_of(mr);
 	int ret = home && !home->retired ? retire(home) : 0;
 
 	if (ret < 0)

@@ -93,9 +93,6 @@ struct mr *mr_find(uint32_t handle);
 int mr_import(struct mr *home, struct pd *pd, struct mr **out);
 bool mr_unimport(struct mr *mr);
 
-/* The struct that owns the key: `mr`, or the original of an import; NULL: that was destroyed. */
-struct mr *mr_home(struct mr *mr);
-
 /*
  * Revokes the key, and waits until no thread accesses the memory.
  *

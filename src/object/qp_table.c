@@ -100,7 +100,8 @@ void qp_table_reset_after_fork(void)
 	lock_release(&table.lock);
 }
 
-bool qp_table_is_orphan(const struct qp *qp)
+/* Whether this process is a fork of the QP's, and must not touch the shared memory. */
+static bool is_orphan(const struct qp *qp)
 {
 	return qp->entry == &orphan_entry;
 }
@@ -176,7 +177,7 @@ void qp_table_withdraw(struct qp *qp)
 {
 	lock_acquire(&table.lock);
 	list_del(&qp->link);
-	if (!qp_table_is_orphan(qp))
+	if (!is_orphan(qp))
 		atomic_store_explicit(&table.live[qp->index], NULL, memory_order_release);
 	lock_release(&table.lock);
 	lock_acquire(&qp->lock);
@@ -187,7 +188,7 @@ void qp_table_withdraw(struct qp *qp)
 void qp_table_free(struct qp *qp)
 {
 	lock_acquire(&table.lock);
-	if (!qp_table_is_orphan(qp)) {
+	if (!is_orphan(qp)) {
 		table.free[(table.free_head + table.free_count) % ARENA_QPS] = (uint16_t)qp->index;
 		table.free_count++;
 	}
@@ -225,7 +226,7 @@ void qp_visit(bool (*visit)(struct qp *qp, void *arg), void *arg)
 		struct qp *qp = list_entry(pos, struct qp, link);
 
 		lock_acquire(&qp->lock);
-		if (!qp_table_is_orphan(qp))
+		if (!is_orphan(qp))
 			more = visit(qp, arg);
 		lock_release(&qp->lock);
 	}

@@ -31,7 +31,4 @@ void qp_table_withdraw(struct qp *qp);
 /* Frees index and struct. The caller has freed what belongs to the QP. */
 void qp_table_free(struct qp *qp);
 
-/* Whether this process is a fork of the QP's, and must not touch the shared memory. */
-bool qp_table_is_orphan(const struct qp *qp);
-
 #endif

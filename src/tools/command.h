@@ -34,9 +34,6 @@ int command_common_option(int opt, const char *command, const char *usage);
 /* Reports an operand too many on stderr. Returns COMMAND_USAGE. */
 int command_extra_operand(const char *command, const char *operand);
 
-/* Prints the version. Returns as command_end. */
-int command_version(void);
-
 /* Flushes stdout. Returns `status`, or COMMAND_FAILED instead of COMMAND_OK if that fails. */
 int command_end(int status);
 

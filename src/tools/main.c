@@ -41,6 +41,12 @@ int command_misused(const char *command)
 	return COMMAND_USAGE;
 }
 
+static int print_version(void)
+{
+	puts("verbatim " VERBATIM_VERSION);
+	return command_end(COMMAND_OK);
+}
+
 int command_common_option(int opt, const char *command, const char *usage)
 {
 	switch (opt) {
@@ -48,7 +54,7 @@ int command_common_option(int opt, const char *command, const char *usage)
 		fputs(usage, stdout);
 		return command_end(COMMAND_OK);
 	case 'V':
-		return command_version();
+		return print_version();
 	default:
 		return command_misused(command);
 	}
@@ -58,12 +64,6 @@ int command_extra_operand(const char *command, const char *operand)
 {
 	fprintf(stderr, "verbatim %s: extra operand '%s'\n", command, operand);
 	return command_misused(command);
-}
-
-int command_version(void)
-{
-	puts("verbatim " VERBATIM_VERSION);
-	return command_end(COMMAND_OK);
 }
 
 int command_end(int status)
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
 		return COMMAND_USAGE;
 	}
 	if (strcmp(first, "-V") == 0 || strcmp(first, "--version") == 0)
-		return command_version();
+		return print_version();
 	if (strcmp(first, "help") == 0 && argc > 2) {
 		char *help[] = {argv[2], (char *)"--help", NULL};
 
