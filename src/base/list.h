@@ -38,6 +38,9 @@ static inline void list_add_tail(struct list *head, struct list *element)
 	head->prev = element;
 }
 
+/* In builds with checks (base/check.h). Returns how many elements there are: at most `most`. */
+size_t list_check(const struct list *head, size_t most);
+
 /* Leaves the element alone in a list of its own, so that deleting it twice is harmless. */
 static inline void list_del(struct list *element)
 {

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/check.h"
+
 #define ROOM_FIRST 64
 
 int timer_heap_reserve(struct timer_heap *heap, uint32_t count)
@@ -62,6 +64,7 @@ void timer_heap_set(struct timer_heap *heap, struct timer_heap_entry *entry, uin
 
 	entry->deadline_ns = deadline_ns;
 	sift_down(heap, sift_up(heap, at, entry), entry);
+	CHECK(timer_heap_check(heap));
 }
 
 void timer_heap_remove(struct timer_heap *heap, struct timer_heap_entry *entry)
@@ -72,4 +75,32 @@ void timer_heap_remove(struct timer_heap *heap, struct timer_heap_entry *entry)
 	entry->place = 0;
 	if (last != entry)
 		sift_down(heap, sift_up(heap, at, last), last);
+	CHECK(timer_heap_check(heap));
 }
+
+#ifdef VERBATIM_CHECK
+#define ALL_ENTRIES 64 /* of a larger heap all are looked at now and then */
+
+/*
+ * A timer heap:
+ * - its entries fit in the room there is;
+ * - each entry knows its place, so that it can be removed;
+ * - no entry is due before its parent, so that at[0] is the earliest.
+ */
+void timer_heap_check(const struct timer_heap *heap)
+{
+	uint32_t count = heap->count;
+
+	INVARIANT(count <= heap->room, "%u entries, room for %u", count, heap->room);
+	if (count > ALL_ENTRIES && !check_sometimes(ALL_ENTRIES))
+		count = ALL_ENTRIES;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct timer_heap_entry *entry = heap->at[i], *parent = heap->at[i ? (i - 1) / 2 : 0];
+
+		INVARIANT(entry->place == i + 1, "entry %u has place %u", i, entry->place);
+		INVARIANT(parent->deadline_ns <= entry->deadline_ns, "entry %u: %llu ns, its parent %llu ns",
+			  i, (unsigned long long)entry->deadline_ns,
+			  (unsigned long long)parent->deadline_ns);
+	}
+}
+#endif

@@ -25,4 +25,7 @@ int timer_heap_reserve(struct timer_heap *heap, uint32_t count);
 void timer_heap_set(struct timer_heap *heap, struct timer_heap_entry *entry, uint64_t deadline_ns);
 void timer_heap_remove(struct timer_heap *heap, struct timer_heap_entry *entry);
 
+/* base/check.h */
+void timer_heap_check(const struct timer_heap *heap);
+
 #endif
