@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cause.h"
+#include "base/check.h"
 #include "base/clock.h"
 #include "object/acknowledge.h"
 #include "object/context.h"
@@ -168,6 +169,7 @@ int cq_resize(struct cq *cq, int cqe)
 	cq->ring_mask = mask;
 	cq->capacity = (uint32_t)cqe;
 	cq->ib.cqe = cqe;
+	CHECK(cq_check(cq));
 	lock_release(&cq->lock);
 	free(old);
 	return 0;
@@ -308,6 +310,7 @@ void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited)
 		if (cq->ib.channel)
 			notify(cq);
 	}
+	CHECK(cq_check(cq));
 	lock_release(&cq->lock);
 }
 
@@ -345,6 +348,7 @@ int cq_pop(struct cq *cq, int max, struct ibv_wc *wc)
 		release_request(cqe);
 	}
 	atomic_store_explicit(&cq->head, head, memory_order_relaxed);
+	CHECK(cq_check(cq));
 	lock_release(&cq->lock);
 	return count;
 }
@@ -364,6 +368,7 @@ bool cq_pop_current(struct cq *cq)
 		release_request(&cq->current);
 		atomic_store_explicit(&cq->head, head + 1, memory_order_relaxed);
 	}
+	CHECK(cq_check(cq));
 	lock_release(&cq->lock);
 	return found;
 }
@@ -403,5 +408,50 @@ void cq_purge(struct cq *cq, const struct qp *qp)
 		to++;
 	}
 	atomic_store_explicit(&cq->tail, to, memory_order_release);
+	CHECK(cq_check(cq));
 	lock_release(&cq->lock);
 }
+
+#ifdef VERBATIM_CHECK
+/* One completion. */
+static void check_cqe(const struct cq *cq, uint32_t at) REQUIRES(cq->lock)
+{
+	const struct cqe *cqe = &cq->ring[at & cq->ring_mask];
+
+	INVARIANT(cqe->kind == CQE_SEND || cqe->kind == CQE_RECEIVE, "completion %u of QP 0x%06x: kind %u",
+		  at, cqe->qp_num, cqe->kind);
+	if (cqe->kind == CQE_RECEIVE)
+		return;
+	INVARIANT(cqe->qp && cqe->qp->ib.qp_num == cqe->qp_num, "completion %u of QP 0x%06x: its QP is 0x%06x",
+		  at, cqe->qp_num, cqe->qp ? cqe->qp->ib.qp_num : 0);
+	if (!cq->overrun && !cq->ignore_overrun) {
+		uint32_t released = atomic_load_explicit(&cqe->qp->sq.released, memory_order_relaxed);
+
+		INVARIANT((int32_t)(cqe->sq_seq + 1 - released) > 0, "QP 0x%06x request %u: released %u",
+			  cqe->qp_num, cqe->sq_seq, released);
+	}
+}
+
+/*
+ * A completion queue:
+ * - it holds no more completions than its capacity, nor than the part of the ring that is in use;
+ * - that part is a power of two;
+ * - the oldest and the newest completion tell which place they release: of a send queue, or of a receive
+ *   queue that is there (or gone: NULL), and of a QP by its number;
+ * - the place of a send request whose completion is in here is not the program's yet (as long as no
+ *   completion was lost).
+ */
+void cq_check(const struct cq *cq)
+{
+	uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
+	uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+
+	INVARIANT(tail - head <= cq->capacity && tail - head <= cq->ring_mask + 1,
+		  "head %u tail %u, capacity %u, mask 0x%x", head, tail, cq->capacity, cq->ring_mask);
+	INVARIANT(!(cq->ring_mask & (cq->ring_mask + 1)), "mask 0x%x", cq->ring_mask);
+	if (head == tail)
+		return;
+	check_cqe(cq, head);
+	check_cqe(cq, tail - 1);
+}
+#endif

@@ -151,6 +151,9 @@ bool cq_pop_current(struct cq *cq);
 /* For a queue that is being destroyed: its completions stay, and no longer refer to it. */
 void cq_forget_queue(struct cq *cq, const struct rq *rq);
 
+/* base/check.h */
+void cq_check(const struct cq *cq) REQUIRES(cq->lock);
+
 /*
  * Removes the completions of a QP that is destroyed or reset, and frees the places of their
  * receives.

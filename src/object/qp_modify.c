@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "object/limits.h"
 #include "object/qp.h"
 #include "object/qp_states.h"
@@ -221,6 +222,7 @@ int qp_modify(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 		error = check_values(qp, &change);
 	if (!error)
 		error = carry_out(qp, &change);
+	CHECK(sq_check(qp));
 	lock_release(&qp->lock);
 	return error;
 }

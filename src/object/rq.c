@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cause.h"
+#include "base/check.h"
 #include "object/context.h"
 #include "object/srq.h"
 
@@ -79,6 +80,7 @@ int rq_resize(struct rq *rq, uint32_t max_wr)
 	rq->ring = ring;
 	rq->mask = mask;
 	rq->max_wr = max_wr;
+	CHECK(rq_check(rq));
 	lock_release(&rq->lock);
 	free(old);
 	return 0;
@@ -131,6 +133,7 @@ int rq_post(struct rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 			break;
 		}
 	}
+	CHECK(rq_check(rq));
 	lock_release(&rq->lock);
 	return error;
 }
@@ -164,6 +167,7 @@ bool rq_take(struct rq *rq, struct receive *out)
 		if (rq->srq && rq->limit)
 			check_limit(rq);
 	}
+	CHECK(rq_check(rq));
 	lock_release(&rq->lock);
 	return found;
 }
@@ -172,3 +176,30 @@ void rq_release(struct rq *rq, uint32_t count)
 {
 	atomic_fetch_add_explicit(&rq->released, count, memory_order_release);
 }
+
+#ifdef VERBATIM_CHECK
+/*
+ * A receive queue, in sequence numbers:
+ * - released <= head <= tail: only what was taken has a completion that can be polled;
+ * - posted receives and completions that were not polled fit: tail - released <= max_wr, which the ring has
+ *   places for;
+ * - the oldest receive has no more SGEs than were granted.
+ */
+void rq_check(const struct rq *rq)
+{
+	uint32_t released = atomic_load_explicit(&rq->released, memory_order_acquire);
+	uint32_t used = rq->tail - released;
+
+	INVARIANT(used <= rq->max_wr, "QP 0x%06x: released %u tail %u, of %u", rq->qpn, released, rq->tail,
+		  rq->max_wr);
+	INVARIANT(rq->head - released <= used, "QP 0x%06x: released %u head %u tail %u", rq->qpn, released,
+		  rq->head, rq->tail);
+	if (!rq->ring)
+		return;
+	INVARIANT(rq->max_wr <= rq->mask + 1 && !(rq->mask & (rq->mask + 1)), "QP 0x%06x: %u in mask 0x%x",
+		  rq->qpn, rq->max_wr, rq->mask);
+	if (rq->head != rq->tail)
+		INVARIANT(place(rq, rq->head)->num_sge <= rq->max_sge, "QP 0x%06x receive %u: %u SGEs, at most %u",
+			  rq->qpn, rq->head, place(rq, rq->head)->num_sge, rq->max_sge);
+}
+#endif

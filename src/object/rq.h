@@ -62,4 +62,7 @@ bool rq_take(struct rq *rq, struct receive *out);
 /* Releases `count` receives, whose completions were polled or removed. Any thread, no lock. */
 void rq_release(struct rq *rq, uint32_t count);
 
+/* base/check.h */
+void rq_check(const struct rq *rq) REQUIRES(rq->lock);
+
 #endif

@@ -9,6 +9,7 @@
 #include "object/limits.h"
 #include "memory/memory.h"
 #include "object/mw.h"
+#include "base/check.h"
 #include "base/compat.h"
 #include "object/qp.h"
 
@@ -341,3 +342,60 @@ void sq_clear(struct sq *sq)
 	sq->issue = sq->tail;
 	atomic_store_explicit(&sq->released, sq->tail, memory_order_release);
 }
+
+#ifdef VERBATIM_CHECK
+#define AT_EACH_END 8 /* requests of each part of the queue; of all now and then */
+
+/* One request: its SGEs fit, and its state is that of its part of the queue. */
+static void check_wqe(const struct qp *qp, uint32_t seq)
+{
+	const struct sq *sq = &qp->sq;
+	const struct wqe *wqe = sq_wqe((struct sq *)sq, seq);
+	bool issued = seq - sq->head < sq->issue - sq->head;
+
+	INVARIANT(wqe->num_sge <= sq->max_sge, "QP 0x%06x request %u: %u SGEs, at most %u",
+		  qp->ib.qp_num, seq, wqe->num_sge, sq->max_sge);
+	INVARIANT(wqe->state == WQE_DONE || wqe->state == (issued ? WQE_ISSUED : WQE_POSTED),
+		  "QP 0x%06x request %u: state %u, head %u issue %u tail %u", qp->ib.qp_num, seq,
+		  wqe->state, sq->head, sq->issue, sq->tail);
+}
+
+static void check_wqes(const struct qp *qp, uint32_t from, uint32_t to, bool all)
+{
+	for (uint32_t seq = from; seq != to; seq++) {
+		if (!all && seq - from == AT_EACH_END && to - seq > AT_EACH_END)
+			seq = to - AT_EACH_END;
+		check_wqe(qp, seq);
+	}
+}
+
+/*
+ * A send queue, in sequence numbers:
+ * - released <= head <= issue <= tail;
+ * - what the program has not been told of fits: tail - released <= max_wr, which the ring has places for;
+ * - from head to issue no request is POSTED; from issue to tail none is ISSUED. A request is DONE behind
+ *   `issue` if it was carried out before the requester went back;
+ * - no request has more SGEs than were granted.
+ */
+void sq_check(const struct qp *qp)
+{
+	const struct sq *sq = &qp->sq;
+	uint32_t released = atomic_load_explicit(&sq->released, memory_order_acquire);
+	uint32_t used = sq->tail - released;
+	bool all;
+
+	INVARIANT(lock_is_taken(&qp->lock), "QP 0x%06x", qp->ib.qp_num);
+	INVARIANT(used <= sq->max_wr, "QP 0x%06x: released %u tail %u, of %u", qp->ib.qp_num, released,
+		  sq->tail, sq->max_wr);
+	INVARIANT(sq->head - released <= sq->issue - released && sq->issue - released <= used,
+		  "QP 0x%06x: released %u head %u issue %u tail %u", qp->ib.qp_num, released, sq->head,
+		  sq->issue, sq->tail);
+	if (!sq->ring)
+		return;
+	INVARIANT(sq->max_wr <= sq->mask + 1 && !(sq->mask & (sq->mask + 1)), "QP 0x%06x: %u in mask 0x%x",
+		  qp->ib.qp_num, sq->max_wr, sq->mask);
+	all = check_sometimes(AT_EACH_END * 4);
+	check_wqes(qp, sq->head, sq->issue, all);
+	check_wqes(qp, sq->issue, sq->tail, all);
+}
+#endif

@@ -159,6 +159,9 @@ void sq_flush(struct qp *qp);
 /* Forgets all requests of a QP that is reset. The caller holds the QP's lock. */
 void sq_clear(struct sq *sq);
 
+/* base/check.h: between two operations on the queue. The caller holds the QP's lock. */
+void sq_check(const struct qp *qp);
+
 /* The data, if it is in the WQE or copied; NULL: it is in the SGEs. */
 static inline const uint8_t *wqe_data(const struct wqe *wqe)
 {

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "base/cause.h"
+#include "base/check.h"
 #include "object/qp.h"
 #include "object/qp_states.h"
 #include "verbs/ops.h"
@@ -54,6 +55,7 @@ int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_w
 		*bad_wr = wr;
 	if (qp->sq.tail != tail)
 		post_done(qp, tail);
+	CHECK(sq_check(qp));
 	lock_release(&qp->lock);
 	return error;
 }
