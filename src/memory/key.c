@@ -2,9 +2,11 @@
 #include "memory/key.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/check.h"
 #include "base/compat.h"
 #include "base/lock.h"
 
@@ -86,6 +88,37 @@ static uint16_t draw(void) REQUIRES(lock)
 	return chances[--chances_left];
 }
 
+#ifdef VERBATIM_CHECK
+#define FREE_INDEXES 8 /* that are looked at, of the oldest; all now and then */
+
+/*
+ * The table of keys:
+ * - indexes from `fresh` on were never used, and index 0 never is;
+ * - a free index is one that was used, and its entry is dead;
+ * - no index is free twice.
+ */
+static void key_table_check(void) REQUIRES(lock)
+{
+	static uint8_t seen[ARENA_KEYS / 8] GUARDED_BY(lock);
+	uint32_t count = fifo_tail - fifo_head, most = count < FREE_INDEXES ? count : FREE_INDEXES;
+
+	INVARIANT(fresh >= 1 && fresh <= ARENA_KEYS && count < fresh, "%u free, fresh from %u on", count,
+		  fresh);
+	if (check_sometimes(256))
+		most = count;
+	memset(seen, 0, sizeof(seen));
+	for (uint32_t i = fifo_head; table && i != fifo_head + most; i++) {
+		uint32_t index = fifo[i & INDEX_MASK];
+
+		INVARIANT(index >= 1 && index < fresh && !atomic_load(&table[index].key),
+			  "free index %u, fresh from %u on, key 0x%08x", index, fresh,
+			  atomic_load(&table[index].key));
+		INVARIANT(!(seen[index / 8] >> index % 8 & 1), "index %u is free twice", index);
+		seen[index / 8] |= (uint8_t)(1u << index % 8);
+	}
+}
+#endif
+
 int key_alloc(uint32_t *index, uint32_t *key)
 {
 	uint32_t rested, i;
@@ -107,6 +140,7 @@ int key_alloc(uint32_t *index, uint32_t *key)
 		chance = draw();
 	while (chance == last_chance[i]);
 	last_chance[i] = chance;
+	CHECK(key_table_check());
 	lock_release(&lock);
 
 	*index = i;
@@ -118,6 +152,7 @@ void key_free(uint32_t index)
 {
 	lock_acquire(&lock);
 	fifo[fifo_tail++ & INDEX_MASK] = index;
+	CHECK(key_table_check());
 	lock_release(&lock);
 }
 

@@ -3,9 +3,19 @@
 
 #include <errno.h>
 
+#include "base/check.h"
 #include "memory/hazard.h"
 #include "memory/key.h"
 #include "memory/migrate.h"
+
+#ifdef VERBATIM_CHECK
+/* A key that is published: it has its index, and the entry is no longer that of a key that dies. */
+static void check_published(uint32_t index, uint32_t key)
+{
+	INVARIANT(KEY_INDEX(key) == index && !(atomic_load(&key_entry(index)->flags) & KEY_DYING),
+		  "index %u, key 0x%08x, flags 0x%x", index, key, atomic_load(&key_entry(index)->flags));
+}
+#endif
 
 /*
  * Barrier KEY: a reader that loads the key with acquire (key_check) sees the entry as it was filled before.
@@ -16,6 +26,7 @@ void key_publish(uint32_t index, uint32_t key)
 
 	lock_acquire(&range_lock);
 	migrate_on_publish(entry);
+	CHECK(check_published(index, key));
 	atomic_store_explicit(&entry->key, key, memory_order_release);
 	lock_release(&range_lock);
 }

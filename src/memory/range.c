@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "memory/hazard.h"
 #include "memory/key.h"
 
@@ -53,6 +54,7 @@ bool range_insert(const struct range *range, uint64_t heap_bytes, struct range *
 	ranges[index].offset = offset;
 	range_count++;
 	*out = &ranges[index];
+	CHECK(range_check());
 	return true;
 }
 
@@ -62,6 +64,7 @@ struct range range_remove(unsigned index)
 
 	range_count--;
 	memmove(&ranges[index], &ranges[index + 1], (range_count - index) * sizeof(*ranges));
+	CHECK(range_check());
 	return range;
 }
 
@@ -118,6 +121,28 @@ static bool must_be_marked(const struct arena_key *entry) REQUIRES(range_lock)
 	return false;
 }
 
+#ifdef VERBATIM_CHECK
+/*
+ * The keys over ranges, when their states are stored: a key is MOVING if and only if a range that is not
+ * settled overlaps it. Looked at now and then, as there are many.
+ */
+static void check_keys(void) REQUIRES(range_lock)
+{
+	uint32_t count = key_count();
+
+	if (!check_sometimes(count / 64 + 1))
+		return;
+	for (uint32_t i = 1; i < count; i++) {
+		const struct arena_key *entry = key_entry(i);
+		bool moving = atomic_load(&entry->flags) & KEY_MOVING;
+
+		INVARIANT(!range_key_is_alive(entry) || moving == must_be_marked(entry),
+			  "key %u at 0x%llx, %llu bytes: MOVING %d", i, (unsigned long long)entry->addr,
+			  (unsigned long long)entry->length, moving);
+	}
+}
+#endif
+
 void range_update_keys(const struct range *range)
 {
 	uint32_t count = key_count();
@@ -136,6 +161,8 @@ void range_update_keys(const struct range *range)
 		else
 			atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_MOVING);
 	}
+	CHECK(range_check());
+	CHECK(check_keys());
 }
 
 /* A key over a part does not need the range: the rest may be other memory by now. */
@@ -194,3 +221,45 @@ bool range_drain(const struct range *range)
 	} while (count == KEYS_AT_ONCE);
 	return true;
 }
+
+#ifdef VERBATIM_CHECK
+static void check_range(const struct range *range) REQUIRES(range_lock)
+{
+	uint64_t bytes = range->end - range->start;
+
+	INVARIANT(range->start < range->end && !((range->start | range->end | range->offset) & (PAGE - 1)),
+		  "0x%llx to 0x%llx, at 0x%llx", (unsigned long long)range->start,
+		  (unsigned long long)range->end, (unsigned long long)range->offset);
+	INVARIANT(range->in <= bytes && (!range->settled || range->in == bytes),
+		  "0x%llx: %llu of %llu bytes in the heap, settled %d", (unsigned long long)range->start,
+		  (unsigned long long)range->in, (unsigned long long)bytes, range->settled);
+}
+
+/*
+ * The table of ranges:
+ * - a range is whole pages, here and in the heap;
+ * - in the heap they are sorted, with a page between them that belongs to none, behind HEAP_FIRST;
+ * - no two ranges have a page of the program in common;
+ * - of a settled range all bytes are in the heap, of no range more than all.
+ */
+void range_check(void)
+{
+	uint64_t end = HEAP_FIRST;
+
+	INVARIANT(range_count <= RANGES_MAX, "%u ranges", range_count);
+	for (unsigned i = 0; i < range_count; i++) {
+		check_range(&ranges[i]);
+		INVARIANT(ranges[i].offset >= end, "range %u at 0x%llx, the one before ends at 0x%llx", i,
+			  (unsigned long long)ranges[i].offset, (unsigned long long)end);
+		end = ranges[i].offset + (ranges[i].end - ranges[i].start) + PAGE;
+	}
+	if (!check_sometimes(range_count / 16 + 1))
+		return;
+	for (unsigned i = 0; i < range_count; i++)
+		for (unsigned j = 0; j < i; j++)
+			INVARIANT(ranges[i].start >= ranges[j].end || ranges[i].end <= ranges[j].start,
+				  "ranges %u and %u: 0x%llx to 0x%llx, 0x%llx to 0x%llx", i, j,
+				  (unsigned long long)ranges[i].start, (unsigned long long)ranges[i].end,
+				  (unsigned long long)ranges[j].start, (unsigned long long)ranges[j].end);
+}
+#endif

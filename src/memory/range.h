@@ -73,4 +73,7 @@ bool range_is_needed(struct range *range) REQUIRES(range_lock);
 /* No hazard on a key over the range is left from before the key was MOVING. Never blocks. */
 bool range_drain(const struct range *range) EXCLUDES(range_lock);
 
+/* base/check.h */
+void range_check(void) REQUIRES(range_lock);
+
 #endif
