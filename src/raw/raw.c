@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cause.h"
+#include "base/check.h"
 #include "memory/memory.h"
 #include "execute/receive.h"
 #include "raw/filter.h"
@@ -186,6 +187,7 @@ static void issue(struct qp *qp)
 		}
 	}
 	want_room(raw_of(qp), !room);
+	CHECK(sq_check(qp));
 }
 
 /* The tag goes back to its place behind the addresses. */

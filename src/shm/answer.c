@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "memory/memory.h"
 
 /* Puts a NAK into the ring; the whole of it may be used for that. False: no room. */
@@ -65,6 +66,7 @@ static void want_answer(struct shm_qp *lq)
 	}
 	lq->is_answering = true;
 	atomic_store_explicit(&link->waiting, true, memory_order_release);
+	CHECK(link_check_waiting(link));
 	lock_release(&link->wait_lock);
 }
 
@@ -196,6 +198,7 @@ static void forget_waiting(struct shm_qp *lq, struct link *link) REQUIRES(link->
 	lq->is_answering = false;
 	list_del(&lq->answering_node);
 	link->answering_count--;
+	CHECK(link_check_waiting(link));
 }
 
 void shm_answer_is_through(struct shm_qp *lq)
@@ -294,3 +297,23 @@ void shm_answer_forget(struct shm_qp *lq)
 	}
 	link_notify(lq->link);
 }
+
+#ifdef VERBATIM_CHECK
+/*
+ * What a responder owes:
+ * - no more responses than it remembers;
+ * - of none more has left than it is long.
+ */
+void shm_answer_check(const struct shm_qp *lq)
+{
+	uint32_t count = lq->response_tail - lq->response_head;
+
+	INVARIANT(count <= RESPONSES_MAX, "QP 0x%06x: %u responses owed", lq->qp->ib.qp_num, count);
+	for (uint32_t i = lq->response_head; i != lq->response_tail; i++) {
+		const struct response *response = &lq->responses[i % RESPONSES_MAX];
+
+		INVARIANT(response->done <= response->total, "QP 0x%06x: %u of %u bytes", lq->qp->ib.qp_num,
+			  response->done, response->total);
+	}
+}
+#endif

@@ -62,4 +62,7 @@ bool shm_answer_send_orphans(struct link *link);
 /* The QP will not answer any more: tells the requester, whose time-out starts, as on a wire. */
 void shm_answer_forget(struct shm_qp *lq);
 
+/* base/check.h */
+void shm_answer_check(const struct shm_qp *lq);
+
 #endif

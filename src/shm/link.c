@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/syscall.h"
 #include "base/uncancelled.h"
 #include "memory/migrate.h"
@@ -256,6 +257,8 @@ bool link_move(struct link *link, int side, int shared_fd)
 		put_memory(link, &m, side, !side);
 		m = old;
 	}
+	CHECK(link_check_tx(link));
+	CHECK(link_check_rx(link));
 	lock_release(&link->tx_lock);
 	lock_release(&link->rx_lock);
 	unmap_memory(&m);
@@ -349,3 +352,81 @@ void link_wake(struct link *link)
 	if (sys_write(link->wake_fd, &one, sizeof(one)) < 0)
 		return; /* EAGAIN: the counter is full, so it is awake already */
 }
+
+#ifdef VERBATIM_CHECK
+/*
+ * What the other end stores in shared memory is no invariant of ours, nor is link->acked, which comes from
+ * there: the checks look at neither.
+ */
+
+/*
+ * The sending side of a link:
+ * - the ring holds no more than its size, and its records begin at multiples of RECORD_UNIT;
+ * - no more messages wait for their acknowledgement than in_flight has entries for;
+ * - these are in the order of their records, and none ends behind what was published.
+ */
+void link_check_tx(const struct link *link)
+{
+	const struct ring_producer *tx = &link->tx;
+	uint32_t head = atomic_load_explicit(&link->flight_head, memory_order_acquire);
+	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_relaxed);
+	const struct in_flight *last = &link->in_flight[(tail - 1) % IN_FLIGHT_MAX];
+
+	INVARIANT(tx->head <= tx->tail && tx->tail - tx->head <= RING_BYTES && tx->tail % RECORD_UNIT == 0,
+		  "slot %u: head %llu tail %llu", link->slot, (unsigned long long)tx->head,
+		  (unsigned long long)tx->tail);
+	INVARIANT(tail - head <= IN_FLIGHT_MAX, "slot %u: %u messages in flight", link->slot, tail - head);
+	if (tail == head)
+		return;
+	INVARIANT(last->end <= tx->tail, "slot %u: the last message ends at %llu, tail %llu", link->slot,
+		  (unsigned long long)last->end, (unsigned long long)tx->tail);
+	if (tail - head > 1)
+		INVARIANT(link->in_flight[(tail - 2) % IN_FLIGHT_MAX].end < last->end,
+			  "slot %u: message %u ends at %llu, the next one at %llu", link->slot, tail - 2,
+			  (unsigned long long)link->in_flight[(tail - 2) % IN_FLIGHT_MAX].end,
+			  (unsigned long long)last->end);
+}
+
+/*
+ * The receiving side of a link:
+ * - released <= head <= rx_end: what the producer got back was read, and what was read was worked on;
+ * - no more is told as acknowledged or carried out than was worked on;
+ * - room is given back before the producer could wait for it (ring_release);
+ * - an `acked` that is not believed yet was loaded at a position that was read.
+ */
+void link_check_rx(const struct link *link)
+{
+	const struct ring_consumer *rx = &link->rx;
+	uint64_t carried_out = atomic_load_explicit(&link->carried_out, memory_order_relaxed);
+
+	INVARIANT(rx->released <= rx->head && rx->head <= link->rx_end && rx->head % RECORD_UNIT == 0,
+		  "slot %u: released %llu head %llu end %llu", link->slot, (unsigned long long)rx->released,
+		  (unsigned long long)rx->head, (unsigned long long)link->rx_end);
+	INVARIANT(rx->acked <= link->rx_end && carried_out <= link->rx_end,
+		  "slot %u: acknowledged %llu, carried out %llu, end %llu", link->slot,
+		  (unsigned long long)rx->acked, (unsigned long long)carried_out,
+		  (unsigned long long)link->rx_end);
+	INVARIANT(rx->head - rx->released < RING_BYTES / 16, "slot %u: %llu bytes not given back",
+		  link->slot, (unsigned long long)(rx->head - rx->released));
+	INVARIANT(!link->late_acked || link->late_head <= rx->head, "slot %u: head %llu, late head %llu",
+		  link->slot, (unsigned long long)rx->head, (unsigned long long)link->late_head);
+}
+
+static void check_list(const struct link *link, const struct list *list, uint32_t count)
+{
+	size_t length;
+
+	if (!check_sometimes(count / 16 + 1))
+		return;
+	length = list_check(list, count);
+	INVARIANT(length == count, "slot %u: %zu QPs, counted %u", link->slot, length, count);
+}
+
+/* The QPs that wait on a link: each list is one, and as long as was counted. */
+void link_check_waiting(const struct link *link)
+{
+	check_list(link, &link->blocked, link->blocked_count);
+	check_list(link, &link->turned, link->turned_count);
+	check_list(link, &link->answering, link->answering_count);
+}
+#endif

@@ -175,6 +175,11 @@ void link_close(struct link *link);
  */
 void link_wake(struct link *link);
 
+/* base/check.h: what each lock guards. */
+void link_check_tx(const struct link *link) REQUIRES(link->tx_lock);
+void link_check_rx(const struct link *link) REQUIRES(link->rx_lock);
+void link_check_waiting(const struct link *link) REQUIRES(link->wait_lock);
+
 static inline void link_notify(struct link *link)
 {
 	atomic_signal_fence(memory_order_seq_cst); /* WAKEUP */

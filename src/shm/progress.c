@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "shm/progress.h"
 
+#include "base/check.h"
 #include "memory/migrate.h"
 #include "shm/answer.h"
 #include "shm/backoff.h"
@@ -30,6 +31,8 @@ static void leave_qp(struct turn *turn) NO_LOCK_CHECK /* take_qp locked it */
 	if (!turn->lq)
 		return;
 	cq_give_events();
+	CHECK(shm_sendq_check(turn->lq));
+	CHECK(shm_answer_check(turn->lq));
 	qp_unlock(turn->lq->qp);
 	turn->lq = NULL;
 }
@@ -306,6 +309,7 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 		any = true;
 		link_notify(link);
 	}
+	CHECK(link_check_rx(turn->link));
 	return any;
 }
 

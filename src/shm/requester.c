@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/check.h"
 #include "execute/local.h"
 #include "memory/memory.h"
 #include "object/xrcd.h"
@@ -88,6 +89,7 @@ static void publish(struct link *link, struct shm_qp *lq, struct record *record,
 	REQUIRES(link->tx_lock)
 {
 	ring_publish(&link->tx, record, word);
+	CHECK(link_check_tx(link));
 	lq->published = true;
 }
 

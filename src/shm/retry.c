@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "shm/retry.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "shm/requester.h"
 #include "shm/sendq.h"
@@ -60,8 +61,10 @@ void shm_retry_run(uint64_t now)
 			continue;
 		lq = shm_of(qp);
 		/* Disarmed and armed again in between: then it is not due, and armed. */
-		if (lq && !lq->timer_armed && lq->state != REQUESTER_READY)
+		if (lq && !lq->timer_armed && lq->state != REQUESTER_READY) {
 			fire(lq);
+			CHECK(shm_sendq_check(lq));
+		}
 		qp_unlock(qp);
 	}
 }

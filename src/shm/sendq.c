@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/check.h"
 #include "base/gid.h"
 
 /* The new epoch voids the entries that the requests have in the in_flight queue. */
@@ -69,3 +70,44 @@ bool shm_sendq_complete(struct shm_qp *lq)
 	sq_retire(lq->qp);
 	return !local_complete_failed(lq->qp, &lq->failure);
 }
+
+#ifdef VERBATIM_CHECK
+#define REQUESTS 16 /* issued; longer queues are counted now and then */
+
+/* What is on the way is what was counted. */
+static void check_counts(const struct shm_qp *lq)
+{
+	struct sq *sq = &lq->qp->sq;
+	uint32_t unacked = 0, reads = 0;
+
+	for (uint32_t seq = sq->head; seq != sq->issue; seq++) {
+		const struct wqe *wqe = sq_wqe(sq, seq);
+
+		if (!wqe_is_on_the_way(wqe))
+			continue;
+		unacked++;
+		reads += wqe_is_read(wqe);
+	}
+	INVARIANT(unacked == lq->unacked && reads == lq->reads,
+		  "QP 0x%06x: %u messages and of these %u READs, counted %u and %u", lq->qp->ib.qp_num,
+		  unacked, reads, lq->unacked, lq->reads);
+}
+
+/*
+ * The send queue of a QP of this path, between two records, posts or timers:
+ * - it is one (sq_check);
+ * - `unacked` counts the messages on the way, `reads` the READs and atomics of these;
+ * - a failure at this end is that of the request before sq.issue.
+ */
+void shm_sendq_check(const struct shm_qp *lq)
+{
+	struct sq *sq = &lq->qp->sq;
+
+	sq_check(lq->qp);
+	if (sq->issue - sq->head <= REQUESTS || check_sometimes(REQUESTS))
+		check_counts(lq);
+	INVARIANT(!lq->failure.pending ||
+			  (sq->issue != sq->head && wqe_has_failed(sq_wqe(sq, sq->issue - 1))),
+		  "QP 0x%06x: head %u issue %u", lq->qp->ib.qp_num, sq->head, sq->issue);
+}
+#endif

@@ -74,4 +74,7 @@ void shm_sendq_fail(struct shm_qp *lq, uint32_t seq, enum ibv_wc_status status, 
 /* Makes completions, and the failure that waited for them. False: the QP has failed. */
 bool shm_sendq_complete(struct shm_qp *lq);
 
+/* base/check.h */
+void shm_sendq_check(const struct shm_qp *lq);
+
 #endif

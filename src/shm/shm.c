@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "memory/memory.h"
 #include "shm/answer.h"
 #include "shm/requester.h"
@@ -73,8 +74,10 @@ static void issue(struct qp *qp)
 {
 	struct shm_qp *lq = shm_of(qp);
 
-	if (lq)
+	if (lq) {
 		shm_requester_issue(lq);
+		CHECK(shm_sendq_check(lq));
+	}
 }
 
 static void quiesce(struct qp *qp)

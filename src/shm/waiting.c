@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "shm/waiting.h"
 
+#include "base/check.h"
+
 static void wait_at(struct shm_qp *lq, struct link *link, bool for_room)
 {
 	if (lq->blocked_on == link && lq->for_room == for_room)
@@ -13,6 +15,7 @@ static void wait_at(struct shm_qp *lq, struct link *link, bool for_room)
 	list_add_tail(for_room ? &link->blocked : &link->turned, &lq->blocked_node);
 	(*(for_room ? &link->blocked_count : &link->turned_count))++;
 	atomic_store_explicit(&link->waiting, true, memory_order_release);
+	CHECK(link_check_waiting(link));
 	lock_release(&link->wait_lock);
 }
 
@@ -36,6 +39,7 @@ void shm_waiting_leave(struct shm_qp *lq)
 	lq->blocked_on = NULL;
 	list_del(&lq->blocked_node);
 	(*(lq->for_room ? &link->blocked_count : &link->turned_count))--;
+	CHECK(link_check_waiting(link));
 	lock_release(&link->wait_lock);
 	link_put(link);
 }
