@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/check.h"
+#include "cmserver/cm_channel.h"
 #include "cmserver/cm_connection.h"
 #include "cmserver/cm_dispatch.h"
 #include "cmserver/cm_moved.h"
@@ -235,3 +237,86 @@ void cm_on_death(struct client *c)
 	free(cc);
 	idle_exit_release(&c->daemon->idle_exit);
 }
+
+#ifdef VERBATIM_CHECK
+#define BETWEEN_CHECKS 16 /* turns of the loop, on average: all identifiers are looked at */
+
+static void check_ids(const struct cm_client *cc)
+{
+	const struct list *m;
+
+	list_for_each(m, &cc->ids) {
+		const struct cm_id *id = container_of(m, struct cm_id, in_client);
+
+		INVARIANT(id->owner == cc && id->channel->owner == cc, "identifier 0x%08x", id->comm_id.value);
+		INVARIANT(comm_ids_find(&cc->cm->ids, id->comm_id.value) == &id->comm_id,
+			  "identifier 0x%08x", id->comm_id.value);
+		INVARIANT(id->binding.bound == !list_empty(&id->binding.in_bucket),
+			  "identifier 0x%08x: bound %d", id->comm_id.value, id->binding.bound);
+		INVARIANT(id->backlog_left <= id->backlog, "identifier 0x%08x: backlog %u of %u",
+			  id->comm_id.value, id->backlog_left, id->backlog);
+	}
+}
+
+static size_t check_channels(const struct cm_client *cc)
+{
+	size_t events = 0;
+	const struct list *m;
+
+	list_for_each(m, &cc->channels) {
+		const struct cm_channel *ch = container_of(m, struct cm_channel, in_client);
+
+		INVARIANT(ch->owner == cc && comm_ids_find(&cc->cm->channels, ch->comm_id.value) == &ch->comm_id,
+			  "channel 0x%08x", ch->comm_id.value);
+		INVARIANT(list_check(&ch->events, ch->event_count) == ch->event_count,
+			  "channel 0x%08x: counted %u events", ch->comm_id.value, ch->event_count);
+		events += ch->event_count;
+	}
+	return events;
+}
+
+/*
+ * Connection management:
+ * - identifiers and channels of a process are its own, found by their values, and as many as were counted;
+ * - an identifier has a port if and only if it is in the port space; of a listener's backlog no more is left
+ *   than there is;
+ * - the events of a process are those of its channels;
+ * - all identifiers and channels are those of the processes that are clients.
+ */
+void cm_check(const struct daemon *d)
+{
+	const struct cm *cm = d->cm;
+	size_t ids = 0, channels = 0;
+	const struct list *m;
+
+	if (!check_sometimes(BETWEEN_CHECKS))
+		return;
+	list_for_each(m, &d->clients) {
+		const struct client *c = container_of(m, struct client, in_daemon);
+		const struct cm_client *cc = c->cm;
+		size_t events;
+
+		if (!cc)
+			continue;
+		INVARIANT(list_check(&cc->ids, cc->id_count) == cc->id_count, "process %d: counted %u identifiers",
+			  (int)c->pid, cc->id_count);
+		INVARIANT(list_check(&cc->channels, cc->channel_count) == cc->channel_count,
+			  "process %d: counted %u channels", (int)c->pid, cc->channel_count);
+		check_ids(cc);
+		events = check_channels(cc);
+		INVARIANT(events == cc->event_count, "process %d: %zu events, counted %u", (int)c->pid, events,
+			  cc->event_count);
+		ids += cc->id_count;
+		channels += cc->channel_count;
+	}
+	INVARIANT(ids == cm->ids.table.count, "%zu identifiers, %zu in the table", ids, cm->ids.table.count);
+	INVARIANT(channels == cm->channels.table.count && channels == cm->channel_count,
+		  "%zu channels, %zu in the table, counted %u", channels, cm->channels.table.count,
+		  cm->channel_count);
+	comm_ids_check(&cm->ids);
+	comm_ids_check(&cm->channels);
+	comm_ids_check(&cm->connections);
+	table_check(&cm->by_remote);
+	table_check(&cm->by_qp);
+}
+#endif

@@ -29,4 +29,7 @@ void cm_on_hello(struct client *c, struct fdmsg *m);
 /* Does nothing if c has no session. */
 void cm_on_death(struct client *c);
 
+/* base/check.h: between two turns of the loop. */
+void cm_check(const struct daemon *d);
+
 #endif

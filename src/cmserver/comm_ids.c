@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "base/check.h"
+
 #define ROUNDS 8 /* four are enough if the hash is good (Luby and Rackoff) */
 
 int comm_ids_init(struct comm_ids *n)
@@ -77,3 +79,26 @@ struct comm_id *comm_ids_find(const struct comm_ids *n, uint32_t value)
 	}
 	return NULL;
 }
+
+#ifdef VERBATIM_CHECK
+/*
+ * Communication IDs:
+ * - those that are in use are in a table (table_check);
+ * - none is 0;
+ * - each is found by its value: its hash is that of the value, and no other has the same.
+ */
+void comm_ids_check(const struct comm_ids *n)
+{
+	const struct list *m;
+
+	table_check(&n->table);
+	for (size_t i = 0; i < n->table.bucket_count; i++)
+		list_for_each(m, &n->table.buckets[i]) {
+			const struct comm_id *entry = container_of(m, struct comm_id, entry.in_bucket);
+
+			INVARIANT(entry->value && comm_ids_find(n, entry->value) == entry,
+				  "value 0x%08x, hash 0x%llx", entry->value,
+				  (unsigned long long)entry->entry.hash);
+		}
+}
+#endif

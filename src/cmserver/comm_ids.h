@@ -60,4 +60,7 @@ void comm_ids_remove(struct comm_ids *n, struct comm_id *entry);
 /* NULL: the value is not in use. */
 struct comm_id *comm_ids_find(const struct comm_ids *n, uint32_t value);
 
+/* base/check.h: all of them. */
+void comm_ids_check(const struct comm_ids *n);
+
 #endif

@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/check.h"
+
 struct link {
 	struct client *ends[2]; /* by side; both the same in a process's link with itself */
 	struct fdref *memory;
@@ -150,3 +152,29 @@ void links_on_dismissal(struct client *c)
 {
 	drop_links(c, false);
 }
+
+#ifdef VERBATIM_CHECK
+/*
+ * The links of a process:
+ * - each is known to both ends, by the slot of the other one;
+ * - both ends have their slots, and the lower one is on side 0;
+ * - it has its memory.
+ */
+void links_check(const struct client *c)
+{
+	for (unsigned slot = 1; c->links && slot <= CTL_SLOT_MAX; slot++) {
+		const struct link *l = c->links[slot];
+		const struct client *peer;
+
+		if (!l)
+			continue;
+		INVARIANT(l->ends[0] == c || l->ends[1] == c, "slots %u and %u: ends %u and %u", c->slot, slot,
+			  l->ends[0]->slot, l->ends[1]->slot);
+		peer = l->ends[l->ends[0] == c];
+		INVARIANT(peer == c->daemon->by_slot[slot] && peer->links[c->slot] == l,
+			  "slots %u and %u: the other end has slot %u", c->slot, slot, peer->slot);
+		INVARIANT(l->ends[0]->slot <= l->ends[1]->slot && l->memory, "sides %u and %u",
+			  l->ends[0]->slot, l->ends[1]->slot);
+	}
+}
+#endif

@@ -22,4 +22,7 @@ void links_on_death(struct client *c);
 /* The same without notices. */
 void links_on_dismissal(struct client *c);
 
+/* base/check.h: the links of a process. */
+void links_check(const struct client *c);
+
 #endif

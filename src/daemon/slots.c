@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "daemon/ports.h"
 #include "daemon/slot_token.h"
 #include "daemon/token.h"
@@ -97,3 +98,39 @@ void slots_on_death(struct client *c)
 	d->by_slot[c->slot] = NULL;
 	idle_exit_release(&d->idle_exit);
 }
+
+#ifdef VERBATIM_CHECK
+/*
+ * The slots:
+ * - slot 0 is nobody's;
+ * - a slot that is in use is that of a client who knows it, and its user is remembered;
+ * - each client with a slot is the one that has it.
+ */
+void slots_check(const struct daemon *d)
+{
+	unsigned used = 0, held = 0;
+	const struct list *m;
+
+	INVARIANT(!d->by_slot[0], "slot 0 of process %d", (int)d->by_slot[0]->pid);
+	for (unsigned slot = 1; slot <= CTL_SLOT_MAX; slot++) {
+		const struct client *c = d->by_slot[slot];
+
+		if (!c)
+			continue;
+		used++;
+		INVARIANT(c->slot == slot && d->slot_uids[slot] == c->uid + UINT64_C(1),
+			  "slot %u: process %d of user %u has slot %u, its user is %lld", slot, (int)c->pid,
+			  (unsigned)c->uid, c->slot, (long long)d->slot_uids[slot] - 1);
+	}
+	list_for_each(m, &d->clients) {
+		const struct client *c = container_of(m, struct client, in_daemon);
+
+		if (!c->slot)
+			continue;
+		held++;
+		INVARIANT(c->slot <= CTL_SLOT_MAX && d->by_slot[c->slot] == c, "process %d, slot %u", (int)c->pid,
+			  c->slot);
+	}
+	INVARIANT(used == held, "%u slots in use, %u clients have one", used, held);
+}
+#endif

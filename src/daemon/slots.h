@@ -38,4 +38,7 @@ int slots_adopt(struct client *c, unsigned slot, int token_fd);
 /* Does nothing if c has no slot. */
 void slots_on_death(struct client *c);
 
+/* base/check.h: between two turns of the loop. */
+void slots_check(const struct daemon *d);
+
 #endif

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/check.h"
+
 #define BUCKETS_FIRST 256
 
 static struct list *make_buckets(size_t count)
@@ -58,6 +60,40 @@ static void grow(struct table *t)
 	*t = larger;
 }
 
+#ifdef VERBATIM_CHECK
+#define BETWEEN_CHECKS 256 /* changes of a table, on average */
+
+/*
+ * A hash table:
+ * - it has a power of two of buckets, each of which is a list;
+ * - a member is in the bucket of its hash;
+ * - there are as many members as were counted.
+ */
+void table_check(const struct table *t)
+{
+	size_t members = 0, mask = t->bucket_count - 1;
+	const struct list *m;
+
+	INVARIANT(t->bucket_count && !(t->bucket_count & mask), "%zu buckets", t->bucket_count);
+	for (size_t i = 0; i < t->bucket_count; i++) {
+		members += list_check(&t->buckets[i], t->count);
+		list_for_each(m, &t->buckets[i]) {
+			uint64_t hash = container_of(m, struct table_entry, in_bucket)->hash;
+
+			INVARIANT((hash & mask) == i, "hash 0x%llx in bucket %zu of %zu",
+				  (unsigned long long)hash, i, t->bucket_count);
+		}
+	}
+	INVARIANT(members == t->count, "%zu members, counted %zu", members, t->count);
+}
+
+static void check_now_and_then(const struct table *t)
+{
+	if (check_sometimes(BETWEEN_CHECKS))
+		table_check(t);
+}
+#endif
+
 void table_add(struct table *t, struct table_entry *e, uint64_t hash)
 {
 	if (t->count >= t->bucket_count)
@@ -65,6 +101,7 @@ void table_add(struct table *t, struct table_entry *e, uint64_t hash)
 	e->hash = hash;
 	list_add_tail(table_bucket(t, hash), &e->in_bucket);
 	t->count++;
+	CHECK(check_now_and_then(t));
 }
 
 void table_remove(struct table *t, struct table_entry *e)
@@ -73,4 +110,5 @@ void table_remove(struct table *t, struct table_entry *e)
 		return;
 	list_del(&e->in_bucket);
 	t->count--;
+	CHECK(check_now_and_then(t));
 }

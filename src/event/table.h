@@ -45,6 +45,9 @@ void table_remove(struct table *t, struct table_entry *e);
 /* The bucket with all members of this hash, among others. */
 struct list *table_bucket(const struct table *t, uint64_t hash);
 
+/* base/check.h: all members. */
+void table_check(const struct table *t);
+
 static inline bool table_holds(const struct table_entry *e)
 {
 	return !list_empty(&e->in_bucket);

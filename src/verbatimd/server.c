@@ -8,12 +8,15 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "cmserver/cm.h"
 #include "daemon/client.h"
+#include "daemon/links.h"
 #include "daemon/listing.h"
 #include "daemon/port_return.h"
 #include "daemon/ports.h"
 #include "daemon/service.h"
+#include "daemon/slots.h"
 #include "verbatimd/ends.h"
 #include "verbatimd/listening.h"
 #include "verbatimd/messages.h"
@@ -89,11 +92,31 @@ int server_init(struct daemon *d, enum daemon_scope scope)
 	return rc;
 }
 
+#ifdef VERBATIM_CHECK
+#define BETWEEN_CHECKS 16 /* turns of the loop, on average: the links of a client are looked at */
+
+/* All tables, between two turns of the loop: nothing is disconnecting, and each client is in one list. */
+static void server_check(const struct daemon *d)
+{
+	const struct list *m;
+
+	INVARIANT(list_empty(&d->disconnecting), "%zu clients", list_check(&d->disconnecting, SIZE_MAX));
+	list_check(&d->clients, SIZE_MAX);
+	slots_check(d);
+	list_for_each(m, &d->clients) {
+		if (check_sometimes(BETWEEN_CHECKS))
+			links_check(container_of(m, struct client, in_daemon));
+	}
+	cm_check(d);
+}
+#endif
+
 void server_run(struct daemon *d)
 {
 	while (!d->ended && !d->idle_exit.over) {
 		loop_turn(&d->loop);
 		client_free_disconnecting(d);
+		CHECK(server_check(d));
 	}
 }
 
