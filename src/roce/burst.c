@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/lock.h"
 #include "memory/hazard.h"
 #include "memory/memory.h"
@@ -180,6 +181,7 @@ enum wire_result burst_send(struct burst *burst, uint32_t *unsent)
 	enum wire_result result = WIRE_SENT;
 	unsigned sent = 0;
 
+	CHECK(burst_check(burst));
 	if (burst->count)
 		result = roce_env.send(burst->flow, burst->packets, burst->count, &sent);
 	if (result != WIRE_SENT && sent == burst->count)
@@ -197,3 +199,44 @@ void burst_reset_after_fork(void)
 	pool = NULL;
 	lock_release(&pool_lock);
 }
+
+#ifdef VERBATIM_CHECK
+static uint32_t bytes_of(const struct wire_packet *packet)
+{
+	return packet->header_bytes + packet->payload_bytes + packet->pad_bytes + ICRC_BYTES;
+}
+
+/*
+ * A burst, before it leaves:
+ * - packets and staged payloads are within their room;
+ * - the last GSO batch ends with the last packet, and is within the kernel's limits;
+ * - its packets are all of one size, but for the last, which may be shorter and then closes it;
+ * - its bytes are those of its packets;
+ * - the first packet that ends a message is one of the burst.
+ */
+void burst_check(const struct burst *burst)
+{
+	unsigned start = burst->batch.start, packets = burst->batch.packets;
+	uint32_t bytes = 0;
+
+	INVARIANT(burst->count <= WIRE_BURST && burst->staged <= BURST_STAGING, "%u packets, %u bytes staged",
+		  burst->count, burst->staged);
+	if (!burst->count)
+		return;
+	INVARIANT(start + packets == burst->count && packets <= WIRE_GSO_PACKETS,
+		  "GSO batch from %u on, %u packets, of %u", start, packets, burst->count);
+	for (unsigned i = start; i < burst->count; i++) {
+		uint32_t size = bytes_of(&burst->packets[i]);
+
+		INVARIANT(i == burst->count - 1 ? (size < burst->batch.size) == burst->batch.closed :
+						  size == burst->batch.size,
+			  "packet %u of %u: %u bytes, batch size %u, closed %d", i, burst->count, size,
+			  burst->batch.size, burst->batch.closed);
+		bytes += size;
+	}
+	INVARIANT(bytes == burst->batch.bytes && bytes <= WIRE_GSO_BYTES, "GSO batch of %u bytes, counted %u",
+		  bytes, burst->batch.bytes);
+	INVARIANT(burst->first_end == BURST_NO_END || burst->first_end < burst->count, "end at %u of %u",
+		  burst->first_end, burst->count);
+}
+#endif

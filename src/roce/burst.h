@@ -113,4 +113,7 @@ enum wire_result burst_send(struct burst *burst, uint32_t *unsent);
 
 void burst_reset_after_fork(void);
 
+/* base/check.h */
+void burst_check(const struct burst *burst);
+
 #endif

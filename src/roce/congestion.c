@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/check.h"
 #include "base/counter.h"
 #include "roce/flush_list.h"
 #include "roce/roce_env.h"
@@ -127,3 +128,18 @@ void congestion_forget(struct roce_qp *tq)
 	tq->congestion_seen = false;
 	tq->response_pace = (struct response_pace){ 0 };
 }
+
+#ifdef VERBATIM_CHECK
+/*
+ * How fast a QP sends:
+ * - the window of its requests, once it has started, is a window (roce/window.h);
+ * - so is that of its responses while they are bounded.
+ */
+void congestion_check(const struct roce_qp *tq)
+{
+	if (tq->started)
+		window_check(&tq->window);
+	if (tq->response_pace.bounded)
+		window_check(&tq->response_pace.window);
+}
+#endif

@@ -50,4 +50,7 @@ void congestion_on_sent(struct roce_qp *tq, uint32_t packets, uint64_t now_ns);
 /* The QP leaves its connection. */
 void congestion_forget(struct roce_qp *tq);
 
+/* base/check.h */
+void congestion_check(const struct roce_qp *tq);
+
 #endif

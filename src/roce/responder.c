@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/check.h"
 #include "base/counter.h"
 #include "execute/execute.h"
 #include "execute/reaction.h"
@@ -519,3 +520,47 @@ void responder_quiesce(struct roce_qp *tq)
 	}
 	receive_stop(qp);
 }
+
+#ifdef VERBATIM_CHECK
+/* Packets of a WRITE that are accepted, and not copied yet. */
+static void check_held(const struct roce_qp *tq)
+{
+	uint32_t bytes = 0, qpn = tq->qp->ib.qp_num;
+
+	INVARIANT(tq->held < RESPONDER_HELD_MAX && tq->in_message && tq->message_kind == PACKET_WRITE,
+		  "QP 0x%06x: %u held, in_message %d, kind %u", qpn, tq->held, tq->in_message,
+		  tq->message_kind);
+	for (uint32_t i = 0; i < tq->held; i++)
+		bytes += (uint32_t)tq->held_pieces[i].iov_len;
+	INVARIANT(bytes == tq->held_bytes && bytes <= tq->received, "QP 0x%06x: %u bytes held, counted %u of %u",
+		  qpn, bytes, tq->held_bytes, tq->received);
+	INVARIANT(psn_add(tq->held_psn, tq->held) == tq->expected_psn,
+		  "QP 0x%06x: %u held from PSN %06x on, expected %06x", qpn, tq->held, tq->held_psn,
+		  tq->expected_psn);
+}
+
+/*
+ * A responder, between two packets:
+ * - PSNs and the MSN have 24 bits;
+ * - a message that is under way is a SEND or a WRITE, and of a WRITE no more has come than its RETH said;
+ * - packets that are held are the last ones that were accepted, and their pieces what was counted;
+ * - what it owes is as response_check says.
+ */
+void responder_check(const struct roce_qp *tq)
+{
+	uint32_t qpn = tq->qp->ib.qp_num;
+
+	if (!tq->expecting)
+		return;
+	INVARIANT(!((tq->expected_psn | tq->ack_psn | tq->msn) & ~PACKET_PSN_MASK),
+		  "QP 0x%06x: expected %x, acknowledged %x, MSN %x", qpn, tq->expected_psn, tq->ack_psn,
+		  tq->msn);
+	INVARIANT(!tq->in_message || tq->message_kind == PACKET_SEND || tq->message_kind == PACKET_WRITE,
+		  "QP 0x%06x: kind %u", qpn, tq->message_kind);
+	INVARIANT(!tq->in_message || tq->message_kind != PACKET_WRITE || tq->received <= tq->range.length,
+		  "QP 0x%06x: %u bytes of %u", qpn, tq->received, tq->range.length);
+	if (tq->held)
+		check_held(tq);
+	response_check(tq);
+}
+#endif

@@ -32,4 +32,7 @@ void responder_flush(struct roce_qp *tq);
 /* The QP enters RESET or ERR. With ERR a NAK that ended the connection stays. */
 void responder_quiesce(struct roce_qp *tq);
 
+/* base/check.h */
+void responder_check(const struct roce_qp *tq);
+
 #endif

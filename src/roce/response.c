@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/response.h"
 
+#include "base/check.h"
 #include "base/counter.h"
 #include "memory/memory.h"
 #include "roce/burst.h"
@@ -375,3 +376,45 @@ void response_fail_read(struct roce_qp *tq, enum cause cause) REQUIRES(tq->qp->l
 				      .syndrome = PACKET_SYNDROME_NAK | PACKET_NAK_REMOTE_ACCESS,
 				      .psn = response.psn });
 }
+
+#ifdef VERBATIM_CHECK
+/* PSNs rise, bytes and packets agree, none is of a request that was not executed. */
+static void check_responses(const struct roce_qp *tq, const struct responses *responses)
+{
+	uint32_t qpn = tq->qp->ib.qp_num, count = responses->tail - responses->head;
+	const struct response *before = NULL;
+
+	INVARIANT(count <= LIMIT_QP_RD_ATOM, "QP 0x%06x: %u responses owed", qpn, count);
+	for (uint32_t i = responses->head; i != responses->tail; i++) {
+		const struct response *response = &responses->entries[i % LIMIT_QP_RD_ATOM];
+		uint32_t packets = (uint32_t)packet_psn_diff(response->end, response->psn);
+
+		INVARIANT(packets == packets_of(response->left, tq->mtu),
+			  "QP 0x%06x: PSNs %06x to %06x, %u bytes left, MTU %u", qpn, response->psn,
+			  response->end, response->left, tq->mtu);
+		INVARIANT(packet_psn_diff(tq->expected_psn, response->end) >= 0,
+			  "QP 0x%06x: PSNs %06x to %06x, expected %06x", qpn, response->psn, response->end,
+			  tq->expected_psn);
+		INVARIANT(!before || packet_psn_diff(response->psn, before->end) >= 0,
+			  "QP 0x%06x: PSN %06x behind %06x", qpn, response->psn, before->end);
+		INVARIANT(i == responses->head || response->first, "QP 0x%06x: PSN %06x is begun", qpn,
+			  response->psn);
+		before = response;
+	}
+}
+
+/*
+ * What a responder owes:
+ * - no more responses than it has resources for, to new requests and to duplicates each;
+ * - responses in the order of their PSNs, all of requests that were executed (before expected_psn);
+ * - only the first one may be half sent, and what is left of each are as many packets as its bytes take;
+ * - a final NAK is that of a QP in ERR.
+ */
+void response_check(const struct roce_qp *tq)
+{
+	check_responses(tq, &tq->responses);
+	check_responses(tq, &tq->replays);
+	INVARIANT(!tq->nak.final || qp_state(tq->qp) == IBV_QPS_ERR, "QP 0x%06x: state %d", tq->qp->ib.qp_num,
+		  qp_state(tq->qp));
+}
+#endif

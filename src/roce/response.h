@@ -69,4 +69,7 @@ void response_restore(struct roce_qp *tq, const struct response_state *state, un
 /* The memory of the next READ is not accessible any more: a NAK is owed, and the QP fails. */
 void response_fail_read(struct roce_qp *tq, enum cause cause);
 
+/* base/check.h */
+void response_check(const struct roce_qp *tq);
+
 #endif

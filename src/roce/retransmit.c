@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/retransmit.h"
 
+#include "base/check.h"
 #include "base/counter.h"
 #include "execute/rnr.h"
 #include "roce/flush_list.h"
@@ -314,3 +315,31 @@ void retransmit_fire(struct roce_qp *tq, uint64_t now_ns)
 		return;
 	qp_timer_arm(tq);
 }
+
+#ifdef VERBATIM_CHECK
+/*
+ * The timers of a requester, without which it would wait for ever:
+ * - the QP's timer fires no later than each of its deadlines;
+ * - while packets of a reliable QP are in flight the probe is armed, but in an RNR wait;
+ * - in an RNR wait the RNR timer is armed;
+ * - doublings of the RTO are within their bounds.
+ */
+void retransmit_check(const struct roce_qp *tq)
+{
+	const uint64_t deadlines[] = { tq->probe_ns, tq->rnr_ns, tq->again_ns };
+	enum ibv_qp_state state = qp_state(tq->qp);
+	uint32_t qpn = tq->qp->ib.qp_num;
+
+	for (unsigned i = 0; i < sizeof(deadlines) / sizeof(deadlines[0]); i++)
+		INVARIANT(!deadlines[i] || tq->timer_ns <= deadlines[i],
+			  "QP 0x%06x: timer %llu ns, deadline %u %llu ns", qpn,
+			  (unsigned long long)tq->timer_ns, i, (unsigned long long)deadlines[i]);
+	INVARIANT(tq->probe_backoff <= RETRANSMIT_PROBE_BACKOFF_MAX && tq->backoff <= 16,
+		  "QP 0x%06x: probe backoff %u, backoff %u", qpn, tq->probe_backoff, tq->backoff);
+	INVARIANT(tq->state != REQUESTER_RNR_WAIT || tq->rnr_ns, "QP 0x%06x", qpn);
+	if (!tq->started || !qp_is_reliable(tq->qp) || (state != IBV_QPS_RTS && state != IBV_QPS_SQD))
+		return;
+	INVARIANT(!sendq_in_flight(tq) || tq->probe_ns || tq->state == REQUESTER_RNR_WAIT,
+		  "QP 0x%06x: %u packets in flight", qpn, sendq_in_flight(tq));
+}
+#endif

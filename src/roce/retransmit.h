@@ -75,4 +75,7 @@ void retransmit_stop(struct roce_qp *tq);
 /* A timer of the QP fired. */
 void retransmit_fire(struct roce_qp *tq, uint64_t now_ns);
 
+/* base/check.h */
+void retransmit_check(const struct roce_qp *tq);
+
 #endif

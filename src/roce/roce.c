@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cause.h"
+#include "base/check.h"
 #include "base/counter.h"
 #include "roce/response.h"
 #include "roce/burst.h"
@@ -19,6 +20,7 @@
 #include "roce/responder.h"
 #include "roce/retransmit.h"
 #include "roce/roce_qp.h"
+#include "roce/sendq.h"
 #include "roce/transmit.h"
 #include "roce/unknown_qp.h"
 
@@ -137,6 +139,7 @@ static void issue(struct qp *qp)
 	requester_transmit(tq); /* takes the acknowledgement along */
 	if (tq->ack_owed)
 		responder_flush(tq);
+	CHECK(roce_check(qp));
 }
 
 static void quiesce(struct qp *qp)
@@ -158,6 +161,7 @@ static void quiesce(struct qp *qp)
 	tq->started = tq->failure.pending = false;
 	tq->next_psn = tq->una_psn = tq->max_psn = 0;
 	tq->outstanding_head = tq->outstanding_tail = 0;
+	CHECK(retransmit_check(tq));
 }
 
 static void destroy(struct qp *qp)
@@ -209,6 +213,7 @@ static void flush(struct qp *qp) RELEASES(qp->lock)
 		if (!response_is_ack_only(tq))
 			responder_flush(tq);
 		requester_transmit(tq);
+		CHECK(roce_check(qp));
 		if (response_is_ack_only(tq)) {
 			acknowledge_and_unlock(qp);
 			return;
@@ -397,6 +402,7 @@ static void on_packet(struct qp *qp, const struct packet *packet,
 	if (tq && !arrival->more)
 		responder_settle(tq);
 	holding_qpn = tq && tq->held ? packet->dest_qpn : 0;
+	CHECK(roce_check(qp));
 }
 
 void roce_receive(const struct wire_arrival *arrival)
@@ -446,9 +452,26 @@ void roce_run(uint64_t now_ns)
 			continue;
 		if (roce_of(qp))
 			retransmit_fire(roce_of(qp), now_ns);
+		CHECK(roce_check(qp));
 		cq_give_events();
 		qp_unlock(qp);
 		roce_flush();
 	}
 	timer_announce();
 }
+
+#ifdef VERBATIM_CHECK
+/* A QP of this path: its send queue, what it sends, what it waits for, what it owes. Of another path: its send queue. */
+void roce_check(const struct qp *qp)
+{
+	const struct roce_qp *tq = roce_of(qp);
+
+	sq_check(qp);
+	if (!tq)
+		return;
+	sendq_check(tq);
+	retransmit_check(tq);
+	congestion_check(tq);
+	responder_check(tq);
+}
+#endif

@@ -73,4 +73,7 @@ uint64_t roce_deadline_ns(void);
 /* Runs what is due. No lock of a QP may be held. */
 void roce_run(uint64_t now_ns);
 
+/* base/check.h: a QP, whose lock is held, between two packets, posts or timers. */
+void roce_check(const struct qp *qp);
+
 #endif

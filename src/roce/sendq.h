@@ -44,4 +44,7 @@ void sendq_fail(struct roce_qp *tq, uint32_t seq, enum ibv_wc_status status, enu
  */
 void sendq_complete(struct roce_qp *tq);
 
+/* base/check.h */
+void sendq_check(const struct roce_qp *tq);
+
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/window.h"
 
+#include "base/check.h"
 #include "packet/packet.h"
 
 void window_start(struct window *window, uint32_t mtu, uint32_t buffer_bytes)
@@ -78,3 +79,23 @@ void window_undo(struct window *window)
 	window->size = window->before_probe;
 	window->threshold = window->threshold_before_probe;
 }
+
+#ifdef VERBATIM_CHECK
+/*
+ * A congestion window that was started:
+ * - it lets at least one packet go, and never more than its highest;
+ * - slow start ends within its bounds, too;
+ * - what window_undo would restore is within them;
+ * - less than a window is counted towards its growth.
+ */
+void window_check(const struct window *window)
+{
+	INVARIANT(window->size >= 1 && window->size <= window->max, "size %u, 1 to %u", window->size,
+		  window->max);
+	INVARIANT(window->threshold >= 1 && window->threshold <= window->max, "threshold %u, 1 to %u",
+		  window->threshold, window->max);
+	INVARIANT(window->before_probe <= window->max, "before the probe %u, at most %u",
+		  window->before_probe, window->max);
+	INVARIANT(window->counted < window->size, "counted %u, size %u", window->counted, window->size);
+}
+#endif

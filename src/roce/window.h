@@ -59,4 +59,7 @@ void window_on_probe(struct window *window);
 /* The timeout was spurious, as the acknowledgement was only late: the window is what it was before. */
 void window_undo(struct window *window);
 
+/* base/check.h */
+void window_check(const struct window *window);
+
 #endif

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "fail.h"
 #include "net.h"
 #include "oracle.h"
@@ -26,6 +27,20 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
+
+#ifdef VERBATIM_CHECK
+/* Also of the QPs that had no part in the step. */
+static void check_ends(const struct plan *plan)
+{
+	for (unsigned i = 0; i < plan->end_count; i++) {
+		struct qp *qp = plan->ends[i].qp;
+
+		lock_acquire(&qp->lock);
+		roce_check(qp);
+		lock_release(&qp->lock);
+	}
+}
+#endif
 
 /* What happens next in the network, the transport and, if it goes on, the traffic. False: nothing.
  */
@@ -45,6 +60,7 @@ static bool step(struct plan *plan, bool traffic, struct random *random)
 		roce_run(net_now());
 	if (random_chance(random, 600))
 		oracle_poll();
+	CHECK(check_ends(plan));
 	return true;
 }
 

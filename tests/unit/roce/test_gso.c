@@ -40,6 +40,8 @@ static void connect(enum ibv_mtu mtu, uint32_t window)
 	rig_run(rig_now_ns + MS);
 	pair_expect(1, IBV_WC_SUCCESS);
 	tq = roce_of(a);
+	if (window > tq->window.max)
+		tq->window.max = window;
 	tq->window.size = window ? window : tq->window.max;
 	rig_calls = 0;
 }

@@ -150,7 +150,9 @@ static void test_a_thread_that_does_not_poll(void **state)
 	connect(IBV_QPT_RC, IBV_MTU_1024);
 	post(REQUESTER_MANY + 1, 8);
 	while (rig_calls == REQUESTER_MANY) {
+		lock_acquire(&a->lock);
 		a->path->issue(a);
+		lock_release(&a->lock);
 		assert_in_range(++waited, 1, 1000);
 	}
 	assert_in_range(waited, 100, 1000);

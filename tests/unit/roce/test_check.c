@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The checks of the room: send queue, timers, windows, responder, responses, bursts. */
+#include "pair.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include "../broken.h"
+#include "roce/burst.h"
+#include "roce/congestion.h"
+#include "roce/responder.h"
+#include "roce/response.h"
+#include "roce/retransmit.h"
+#include "roce/sendq.h"
+
+#define BYTES  16384
+#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+
+static uint8_t here[BYTES] PAIR_ALIGNED, there[BYTES] PAIR_ALIGNED;
+static struct roce_qp *ta, *tb;
+
+/* One message has arrived; a WRITE and a READ are in flight. */
+static int setup(void **state)
+{
+	pair_regions(here, there, BYTES, ACCESS);
+	pair_connect(IBV_QPT_RC, &(struct rig_options){ .access = ACCESS,
+						 .mtu = IBV_MTU_1024,
+						 .timeout = 14,
+						 .retry_cnt = 7,
+						 .rnr_retry = 7,
+						 .rd_atomic = 4,
+						 .psn = 0xfffffd });
+	ta = roce_of(a);
+	tb = roce_of(b);
+	pair_post(IBV_WR_RDMA_WRITE, 64, 1);
+	rig_run(rig_now_ns);
+	pair_expect(1, IBV_WC_SUCCESS);
+	pair_post(IBV_WR_RDMA_WRITE, 4096, 2);
+	pair_post(IBV_WR_RDMA_READ, 4096, 3);
+	assert_int_equal(sendq_in_flight(ta), 8);
+	return 0;
+}
+
+static int finish(void **state)
+{
+	rig_run(rig_now_ns);
+	pair_expect(2, IBV_WC_SUCCESS);
+	pair_expect(3, IBV_WC_SUCCESS);
+	return pair_teardown(state);
+}
+
+static void test_send_queue(void **state)
+{
+	struct wqe *write = sq_wqe(&a->sq, a->sq.head);
+	uint32_t una = ta->una_psn, next = ta->next_psn;
+
+	assert_broken(ta->una_psn = psn_add(next, 1), sendq_check(ta));
+	assert_broken(ta->max_psn = una, sendq_check(ta));
+	assert_broken(ta->next_psn = ta->max_psn = psn_add(una, ta->window.max + 1), sendq_check(ta));
+	assert_broken(write->begun = 0, sendq_check(ta));
+	assert_broken(write->end_psn = psn_add(next, 1), sendq_check(ta));
+	assert_broken(write->end_psn = una, sendq_check(ta));
+	assert_broken(ta->failure.pending = true, sendq_check(ta));
+	assert_broken(ta->outstanding_tail += a->attr.max_rd_atomic, sendq_check(ta));
+	assert_broken(ta->outstanding[0].end = psn_add(next, 1), sendq_check(ta));
+	finish(state);
+}
+
+static void test_timers(void **state)
+{
+	assert_broken(ta->timer_ns = ta->probe_ns + 1, retransmit_check(ta));
+	assert_broken(ta->probe_ns = 0, retransmit_check(ta));
+	assert_broken(ta->state = REQUESTER_RNR_WAIT, retransmit_check(ta));
+	finish(state);
+}
+
+static void test_windows(void **state)
+{
+	assert_broken(ta->window.size = 0, congestion_check(ta));
+	assert_broken(ta->window.size = ta->window.max + 1, congestion_check(ta));
+	assert_broken(ta->window.counted = ta->window.size, congestion_check(ta));
+	assert_broken(ta->response_pace.bounded = true, congestion_check(ta)); /* without a window */
+	finish(state);
+}
+
+static void test_responder(void **state)
+{
+	while (tb->responses.head == tb->responses.tail) /* until it has executed the READ */
+		assert_true(rig_step_more());
+	assert_broken(tb->msn = 1 << 24, responder_check(tb));
+	assert_broken(tb->held = 1, responder_check(tb)); /* no WRITE is under way */
+	assert_broken((tb->in_message = true, tb->message_kind = PACKET_READ_REQUEST), responder_check(tb));
+	assert_broken(tb->responses.tail += LIMIT_QP_RD_ATOM, response_check(tb));
+	assert_broken(tb->responses.entries[0].left += 4096, response_check(tb));
+	assert_broken(tb->expected_psn = tb->responses.entries[0].psn, response_check(tb));
+	assert_broken(tb->nak.final = true, response_check(tb));
+	roce_flush();
+	finish(state);
+}
+
+static void test_burst(void **state)
+{
+	struct burst *burst = burst_get(&ta->flow);
+	struct packet header = { .opcode = (uint8_t)packet_find_opcode(PACKET_RC, PACKET_ACK, true, true, 0) };
+
+	for (unsigned i = 0; i < 3; i++)
+		burst_add(burst, &header);
+	assert_broken(burst->count++, burst_check(burst));
+	assert_broken(burst->batch.bytes++, burst_check(burst));
+	assert_broken(burst->packets[1].payload_bytes += 4, burst_check(burst));
+	assert_broken(burst->first_end = 3, burst_check(burst));
+	burst_put(burst);
+	finish(state);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_send_queue, setup),
+		cmocka_unit_test_setup(test_timers, setup),
+		cmocka_unit_test_setup(test_windows, setup),
+		cmocka_unit_test_setup(test_responder, setup),
+		cmocka_unit_test_setup(test_burst, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
