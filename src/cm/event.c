@@ -65,9 +65,12 @@ static void tell_ud(struct told *t, struct id *id, const struct ctl_cm_end *end)
 	qp_attr_address(id, &id->remote, &ud->ah_attr);
 }
 
-static bool is_ud(const struct id *id)
+static void tell(struct told *t, struct id *id, const struct ctl_cm_end *end)
 {
-	return id->base.qp_type == IBV_QPT_UD;
+	if (id->base.qp_type == IBV_QPT_UD)
+		tell_ud(t, id, end);
+	else
+		tell_conn(t, end);
 }
 
 /* Keeps what an end says of itself, for the moves of the QP. */
@@ -101,10 +104,7 @@ static bool on_request(struct told *t, struct id *listener, struct id *child,
 	child->rnr_retry_count = event->end.rnr_retry_count;
 	t->base.id = &child->base;
 	t->base.listen_id = &listener->base;
-	if (is_ud(child))
-		tell_ud(t, child, &event->end);
-	else
-		tell_conn(t, &event->end);
+	tell(t, child, &event->end);
 	if (listener->is_sync && id_migrate(child, NULL)) {
 		id_end(child);
 		id_free(child);
@@ -154,12 +154,6 @@ static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		on_response(t, id, event);
 		return true;
-	case RDMA_CM_EVENT_ESTABLISHED:
-		if (is_ud(id))
-			tell_ud(t, id, &event->end);
-		else
-			tell_conn(t, &event->end);
-		return true;
 	case RDMA_CM_EVENT_REJECTED:
 		tell_conn(t, &event->end);
 		qp_fail(id);
@@ -173,10 +167,7 @@ static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event
 	case RDMA_CM_EVENT_MULTICAST_ERROR:
 		return membership_on_event(id, event->cookie, &t->base);
 	default:
-		if (is_ud(id))
-			tell_ud(t, id, &event->end);
-		else
-			tell_conn(t, &event->end);
+		tell(t, id, &event->end);
 		return true;
 	}
 }

@@ -158,7 +158,7 @@ static int sleep_once(struct datagram *d, bool (*ready)(struct datagram *d), int
 {
 	struct waiter waiter;
 	struct pollfd fds[2];
-	int woken, timeout_ms = (int)config_get()->wake_ms, rc = 0;
+	int woken, timeout_ms, rc = 0;
 
 	lock_acquire(&d->lock);
 	datagram_arm(d, fds);
@@ -169,14 +169,9 @@ static int sleep_once(struct datagram *d, bool (*ready)(struct datagram *d), int
 	lock_release(&d->lock);
 	if (*over)
 		return 0;
-	if (deadline_ns) {
-		uint64_t now = clock_now_ns();
-
-		if (now >= deadline_ns)
-			rc = -EAGAIN;
-		else if ((deadline_ns - now) / 1000000 < (uint64_t)timeout_ms)
-			timeout_ms = (int)((deadline_ns - now) / 1000000) + 1;
-	}
+	timeout_ms = wait_left_ms(deadline_ns);
+	if (!timeout_ms)
+		rc = -EAGAIN;
 	fds[1] = (struct pollfd){ .fd = self, .events = POLLIN };
 	woken = rc ? 0 : poll(fds, 2, timeout_ms);
 	if (woken < 0)

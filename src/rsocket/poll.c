@@ -202,21 +202,10 @@ static void disarm(struct call *call, bool woken)
 	}
 }
 
-static int time_left_ms(uint64_t deadline_ns)
-{
-	uint64_t now = deadline_ns ? clock_now_ns() : 0, left_ms = config_get()->wake_ms;
-
-	if (deadline_ns && now >= deadline_ns)
-		return 0;
-	if (deadline_ns && (deadline_ns - now) / MS_NS < left_ms)
-		left_ms = (deadline_ns - now + MS_NS - 1) / MS_NS;
-	return (int)left_ms;
-}
-
 static int sleep_once(struct call *call, uint64_t deadline_ns)
 {
 	bool ready = arm(call);
-	int woken = poll(call->sleep, call->sleep_count, ready ? 0 : time_left_ms(deadline_ns));
+	int woken = poll(call->sleep, call->sleep_count, ready ? 0 : wait_left_ms(deadline_ns));
 	int rc = woken < 0 ? -errno : 0;
 
 	if (woken > 0 && call->sleep[call->sleep_count - 1].revents)
@@ -255,7 +244,7 @@ static int wait_with(struct call *call, uint64_t deadline_ns)
 	if (!call->count) {
 		/* Without rsockets this is poll(2), called again after each wake_up_interval. */
 		do {
-			rc = poll(call->fds, call->fd_count, time_left_ms(deadline_ns));
+			rc = poll(call->fds, call->fd_count, wait_left_ms(deadline_ns));
 			rc = rc < 0 ? -errno : rc;
 		} while (!rc && (!deadline_ns || clock_now_ns() < deadline_ns));
 		return rc;

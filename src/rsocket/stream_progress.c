@@ -103,19 +103,14 @@ static int sleep_until(struct stream *s, bool (*ready)(struct stream *s), uint64
 	EXCLUDES(s->lock)
 {
 	int self = wait_fd(), rc = self < 0 ? self : 0;
-	uint64_t now, timeout_ms;
+	bool over = rc != 0;
 
-	while (!rc) {
-		timeout_ms = config_get()->wake_ms;
-		if (deadline_ns) {
-			now = clock_now_ns();
-			if (now >= deadline_ns)
-				return -EAGAIN;
-			if ((deadline_ns - now) / 1000000 < timeout_ms)
-				timeout_ms = (deadline_ns - now) / 1000000 + 1;
-		}
-		if (sleep_once(s, ready, self, (int)timeout_ms, &rc))
-			break;
+	while (!over) {
+		int timeout_ms = wait_left_ms(deadline_ns);
+
+		if (!timeout_ms)
+			return -EAGAIN;
+		over = sleep_once(s, ready, self, timeout_ms, &rc);
 	}
 	return rc;
 }

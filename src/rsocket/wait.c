@@ -7,6 +7,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "rsocket/config.h"
+
+#define MS_NS UINT64_C(1000000)
+
 static pthread_key_t key;
 static int key_error;
 static _Atomic unsigned generation = 1;
@@ -49,6 +54,17 @@ void wait_clear(int fd)
 	eventfd_t value;
 
 	eventfd_read(fd, &value);
+}
+
+int wait_left_ms(uint64_t deadline_ns)
+{
+	uint64_t now = deadline_ns ? clock_now_ns() : 0, left_ms = config_get()->wake_ms;
+
+	if (deadline_ns && now >= deadline_ns)
+		return 0;
+	if (deadline_ns && (deadline_ns - now) / MS_NS < left_ms)
+		left_ms = (deadline_ns - now + MS_NS - 1) / MS_NS;
+	return (int)left_ms;
 }
 
 void wait_join(struct list *waiters, struct waiter *waiter, int fd)

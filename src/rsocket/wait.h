@@ -31,6 +31,12 @@ int wait_fd(void);
 /* Makes an eventfd unreadable. */
 void wait_clear(int fd);
 
+/*
+ * How long poll(2) may sleep, in ms: until the deadline (CLOCK_MONOTONIC, 0: none),
+ * wake_up_interval (config.h) at most. 0: the deadline has passed.
+ */
+int wait_left_ms(uint64_t deadline_ns);
+
 /* The caller holds the lock that guards the list. */
 void wait_join(struct list *waiters, struct waiter *waiter, int fd);
 void wait_leave(struct waiter *waiter);
