@@ -5,7 +5,7 @@
 #include "memory/key.h"
 #include "memory/memory.h"
 
-/* The first SGE that has bytes at `offset` of the list, which becomes the offset in it. */
+/* The index of the SGE at `offset` of the list. Changes `offset` to the offset in that SGE. */
 static uint32_t find_sge(const struct wqe *wqe, uint32_t *offset)
 {
 	uint32_t i = 0;
@@ -15,7 +15,7 @@ static uint32_t find_sge(const struct wqe *wqe, uint32_t *offset)
 	return i;
 }
 
-/* All of the range is of one region, in few enough pieces. */
+/* Whether the range is in one region, and in at most WIRE_PIECES pieces. */
 static bool is_simple(const struct wqe *wqe, uint32_t first, uint32_t offset, uint32_t bytes)
 {
 	uint32_t covered = 0;
@@ -30,9 +30,12 @@ static bool is_simple(const struct wqe *wqe, uint32_t first, uint32_t offset, ui
 	return false;
 }
 
-/* The pieces, whose key is published. False: it takes a copy, or *cause is set. */
-static bool point(struct wire_packet *packet, const struct qp *qp, const struct wqe *wqe,
-		  uint32_t first, uint32_t offset, uint32_t bytes, enum cause *cause)
+/*
+ * Points the packet at the program's memory; the burst has set the hazard of the key. False: *cause
+ * tells why not, or is CAUSE_NONE if the payload has to be copied.
+ */
+static bool point_at_sges(struct wire_packet *packet, const struct qp *qp, const struct wqe *wqe,
+			  uint32_t first, uint32_t offset, uint32_t bytes, enum cause *cause)
 {
 	packet->pieces = 0;
 	for (uint32_t i = first; bytes; i++, offset = 0) {
@@ -58,8 +61,10 @@ static bool point(struct wire_packet *packet, const struct qp *qp, const struct 
 	return true;
 }
 
-static enum payload_result copy(struct burst *burst, const struct qp *qp, const struct wqe *wqe,
-				uint32_t offset, uint32_t bytes, enum cause *cause)
+/* Copies the payload into the burst's memory, without a hazard of the burst. */
+static enum payload_result copy_to_burst(struct burst *burst, const struct qp *qp,
+					 const struct wqe *wqe, uint32_t offset, uint32_t bytes,
+					 enum cause *cause)
 {
 	struct wire_packet *packet = burst_next(burst);
 	void *room;
@@ -101,16 +106,16 @@ enum payload_result payload_place(struct burst *burst, const struct qp *qp, stru
 	}
 	first = find_sge(wqe, &in_sge);
 	if (!is_simple(wqe, first, in_sge, bytes))
-		return copy(burst, qp, wqe, offset, bytes, cause);
+		return copy_to_burst(burst, qp, wqe, offset, bytes, cause);
 	if (!burst_protect(burst, wqe->sge[first].lkey))
 		return PAYLOAD_NO_ROOM;
-	if (point(packet, qp, wqe, first, in_sge, bytes, cause)) {
+	if (point_at_sges(packet, qp, wqe, first, in_sge, bytes, cause)) {
 		packet->payload_bytes = (uint16_t)bytes;
 		return PAYLOAD_PLACED;
 	}
 	if (*cause != CAUSE_NONE)
 		return PAYLOAD_BAD;
-	return copy(burst, qp, wqe, offset, bytes, cause);
+	return copy_to_burst(burst, qp, wqe, offset, bytes, cause);
 }
 
 uint32_t payload_behind(const struct burst *burst, const struct qp *qp, const struct wqe *wqe,

@@ -21,13 +21,16 @@
 #define IPV6_FLOWINFO 11
 #endif
 
-#define DATAGRAMS      8  /* of one system call */
-#define PACKETS_A_CALL 64 /* then it is somebody else's turn */
-#define ALONE_ENOUGH   16 /* datagrams in a row with none behind them */
-/* GSO batches that are fetched one by one: the processor's caches do not hold several while each is read. */
+#define DATAGRAMS      8  /* of one recvmmsg */
+#define PACKETS_A_CALL 64 /* then other sources of progress have a turn */
+#define ALONE_ENOUGH   16 /* single datagrams in a row, then looks_further is false */
+/*
+ * Bytes from which GRO batches are fetched one by one: several would displace each other from the
+ * cache.
+ */
 #define LONG_BATCH (16 << 10)
 
-/* TOS or traffic class, hop limit, flow label, segment size: and room for a few more. */
+/* Room for TOS or traffic class, hop limit, flow label, segment size, and some more. */
 #define CONTROL_BYTES 256
 
 struct udp_inbox {
@@ -42,15 +45,15 @@ struct udp_inbox {
 	uint8_t data[DATAGRAMS][UDP_DATAGRAM_MAX + 1];
 };
 
-/* What the kernel says of one datagram, or of one GSO batch of them. */
+/* The control messages of one datagram, or of one GRO batch. */
 struct envelope {
 	struct wire_flow flow;
 	struct icrc_path path;
 	size_t segment; /* bytes of each packet but the last */
 };
 
-/* The kernel writes over the room that it was told of. */
-static void make_room(struct udp_inbox *in, int i)
+/* Sets the lengths of the buffers again, which recvmsg has overwritten. */
+static void reset_message(struct udp_inbox *in, int i)
 {
 	struct msghdr *h = &in->messages[i].msg_hdr;
 
@@ -73,7 +76,7 @@ struct udp_inbox *udp_inbox_create(void)
 			.msg_iovlen = 1,
 			.msg_control = in->control[i].bytes,
 		};
-		make_room(in, i);
+		reset_message(in, i);
 	}
 	return in;
 }
@@ -88,7 +91,7 @@ static int value_of(const struct cmsghdr *c)
 	int value = 0;
 	size_t bytes = c->cmsg_len - CMSG_LEN(0);
 
-	/* IP_TOS is one byte, the others are of four. */
+	/* IP_TOS is one byte, the others are four, ip(7). */
 	if (bytes == 1)
 		return *CMSG_DATA(c);
 	if (bytes >= sizeof(value))
@@ -131,7 +134,7 @@ static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes
 	memset(e, 0, sizeof(*e));
 	e->segment = bytes;
 	e->flow.port = port;
-	/* The socket is bound to it: nothing else comes here. */
+	/* The socket is bound to this address. */
 	memcpy(e->flow.local, port->gid, WIRE_GID_BYTES);
 	gid_from_sockaddr(&from->any, e->flow.remote);
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
@@ -151,8 +154,9 @@ static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes
 }
 
 /*
- * Hands out the packets of one datagram; returns how many there were, good and damaged. Each is given
- * away when the next good one was found, so that the receiver knows that there is one.
+ * Passes the packets of a datagram, or of a GRO batch, to `receive`, and drops those with a wrong
+ * ICRC. Passes each only after it has found the next good one, so that arrival.more is exact.
+ * Returns the number of packets, damaged ones included.
  */
 static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_t now_ns,
 			void (*receive)(const struct wire_arrival *arrival))
@@ -173,7 +177,7 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 	while (left) {
 		size_t length = left < e.segment ? left : e.segment;
 
-		/* Through the segments of a GSO batch the identification counts, mostly from 0. */
+		/* The IPv4 identification increments from segment to segment, mostly from 0. */
 		if (icrc_check(&port->inbox->memo, &e.path, bytes, length, &id)) {
 			damage_on_right(&port->damage, &e.flow);
 			if (arrival.bytes)
@@ -205,7 +209,7 @@ static int fetch_one(int fd, struct mmsghdr *message)
 	return 1;
 }
 
-/* Each datagram that is given has to be given back its room (make_room). */
+/* Receives up to `max` datagrams. Returns how many; the caller calls reset_message for each. */
 static int fetch(struct wire_port *port, unsigned max)
 {
 	struct udp_inbox *in = port->inbox;
@@ -217,7 +221,7 @@ static int fetch(struct wire_port *port, unsigned max)
 
 		if (n >= 0 || errno == EAGAIN)
 			return n < 0 ? 0 : n;
-		/* What an ICMP message says of something sent before is no business of ours. */
+		/* An ICMP error about an earlier send is ignored once. */
 		if (errno != EINTR && refused_before)
 			return 0;
 		refused_before |= errno != EINTR;
@@ -225,9 +229,9 @@ static int fetch(struct wire_port *port, unsigned max)
 }
 
 /*
- * Whether to look for more behind a first datagram. Where questions and answers alternate nothing
- * is there, and whoever waits for the first would wait for that look, too; so after some of them
- * in vain most are left to the next call.
+ * Whether to look for more datagrams after a single one. When requests and responses alternate
+ * there is none, and the system call delays the first. So after ALONE_ENOUGH of them only every
+ * 16th call looks.
  */
 static bool looks_further(const struct wire_port *port)
 {
@@ -247,7 +251,7 @@ int udp_receive(struct wire_port *port, uint64_t now_ns,
 		n = fetch(port, max);
 		for (int i = 0; i < n; i++) {
 			packets += deliver(port, &port->inbox->messages[i], now_ns, receive);
-			make_room(port->inbox, i);
+			reset_message(port->inbox, i);
 		}
 		datagrams += n;
 		drained = n < (int)max;

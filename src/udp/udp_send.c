@@ -23,23 +23,23 @@
 #endif
 
 /*
- * Payloads up to here are copied behind their header, and packets behind one another: a GSO batch is one
- * piece for the kernel instead of three a packet, which costs it more than the copy costs us. The
- * ICRC is that of the copy, in one go: what another thread changes meanwhile (a flag that a peer polls
- * by READ) cannot come between the ICRC and the sending.
+ * Payloads up to this size are copied behind their headers, packet after packet. So the kernel gets
+ * one iovec for a GSO batch instead of three for each packet, which saves more than the copy costs.
+ * The ICRC is that of the copy: another thread may change the program's memory meanwhile, such as a
+ * flag that a peer polls by READ.
  */
 #define SMALL_BYTES   1024
 #define PAD_MAX	      3
 #define PACKET_IOVECS (1 + WIRE_PIECES + 1)
 
-/* TOS or traffic class, hop limit, flow label, segment size. */
+/* Room for TOS or traffic class, hop limit, flow label and segment size. */
 #define CONTROL_BYTES (3 * CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint16_t)))
 
-/* All that a burst needs besides the packets; too much for a stack. */
+/* The memory that a burst needs besides its packets; too large for a stack. */
 struct udp_scratch {
 	struct udp_scratch *next;
 	struct mmsghdr messages[WIRE_BURST];
-	unsigned after[WIRE_BURST]; /* the packet behind this message */
+	unsigned after[WIRE_BURST]; /* index of the first packet after this message */
 	bool is_batch[WIRE_BURST];
 	struct iovec iov[WIRE_BURST * PACKET_IOVECS];
 	uint8_t flat[WIRE_BURST * (WIRE_HEADER_BYTES + SMALL_BYTES + PAD_MAX + ICRC_BYTES)];
@@ -58,13 +58,13 @@ struct burst {
 	struct wire_sender *sender;
 	struct udp_scratch *scratch;
 	const struct wire_packet *packets;
-	unsigned count; /* the first that cannot be read, or all */
-	uint64_t lost;	/* bit i: packet i is not sent, for a test */
-	bool segments;	/* GSO batches may be tried */
+	unsigned count; /* packets up to the first whose payload cannot be read */
+	uint64_t lost;	/* bit i: packet i is dropped, for a test */
+	bool segments;	/* GSO may be tried */
 	struct icrc_path path;
 	union gid_sockaddr to;
 	socklen_t to_len;
-	uint8_t control[CONTROL_BYTES]; /* of all messages, without the segment size */
+	uint8_t control[CONTROL_BYTES]; /* common to all messages: all but the segment size */
 	size_t control_bytes;
 };
 
@@ -101,7 +101,7 @@ void udp_scratches_free(struct wire_port *port)
 	}
 }
 
-/* Appends one control message; returns the bytes used so far. */
+/* Appends one control message. Returns the bytes used. */
 static size_t put_control(uint8_t *control, size_t used, int level, int type, const void *value,
 			  size_t bytes)
 {
@@ -121,8 +121,12 @@ static int set_field(struct wire_sender *sender, int v4_option, int v6_option, i
 			  is_v4 ? v4_option : v6_option, &value, sizeof(value));
 }
 
-/* If this is the first unicast flow: the hop limit that a socket has is for unicast only. */
-static void learn_usual(struct wire_sender *sender, const struct wire_flow *flow)
+/*
+ * Sets the socket's TOS or traffic class and hop limit to those of the first unicast flow, so that
+ * sends of equal flows need no control messages. A multicast flow does not count: IP_TTL is for
+ * unicast only, ip(7).
+ */
+static void set_usual(struct wire_sender *sender, const struct wire_flow *flow)
 {
 	enum udp_usual none = USUAL_NONE;
 
@@ -132,13 +136,16 @@ static void learn_usual(struct wire_sender *sender, const struct wire_flow *flow
 		return;
 	if (set_field(sender, IP_TOS, IPV6_TCLASS, flow->traffic_class) ||
 	    set_field(sender, IP_TTL, IPV6_UNICAST_HOPS, flow->hop_limit))
-		return; /* it is told with each send */
+		return; /* each send passes them */
 	sender->usual_class = flow->traffic_class;
 	sender->usual_hops = flow->hop_limit;
 	atomic_store_explicit(&sender->usual, USUAL_KNOWN, memory_order_release);
 }
 
-/* TOS or traffic class and hop limit, unless the socket writes them by itself; the flow label. */
+/*
+ * TOS or traffic class and hop limit, unless they are the socket's; the flow label. Returns the
+ * bytes.
+ */
 static size_t make_control(const struct wire_sender *sender, const struct wire_flow *flow,
 			   uint8_t *control)
 {
@@ -171,7 +178,7 @@ static void put_icrc(uint8_t *to, uint32_t icrc)
 		to[i] = (uint8_t)(icrc >> 8 * i);
 }
 
-/* Header, payload, pad and ICRC in one piece, which may go on with the one before. */
+/* Copies header, payload, pad and ICRC into one iovec, or appends them to the previous one. */
 static unsigned fill_small(struct burst *b, unsigned index, uint16_t id, struct iovec *iov,
 			   bool may_join)
 {
@@ -198,10 +205,10 @@ static unsigned fill_small(struct burst *b, unsigned index, uint16_t id, struct 
 }
 
 /*
- * The packet in as many pieces as the program's memory, which is not copied; or as one, if it is small.
- * Returns how many; none, if it joined the piece before it.
+ * Fills in the iovecs of a packet: a small one is copied; otherwise header, the program's memory,
+ * and trailer have their own. Returns how many; 0: the packet was appended to the previous iovec.
  */
-static unsigned fill(struct burst *b, unsigned index, uint16_t id, struct iovec *iov)
+static unsigned fill_iovecs(struct burst *b, unsigned index, uint16_t id, struct iovec *iov)
 {
 	const struct wire_packet *p = &b->packets[index];
 	uint8_t *trailer = b->scratch->trailer[index];
@@ -226,8 +233,9 @@ static bool is_lost(const struct burst *b, unsigned index)
 }
 
 /*
- * Lays message m out from packet `first` on: as many packets as one send takes, all of one size but
- * for the last, which may be shorter. Returns the packet behind it; adds the iovecs it uses.
+ * Builds message `m` from packet `first` on: as many packets as one GSO send takes, all of one size
+ * except the last, which may be shorter (udp(7), UDP_SEGMENT). Adds the iovecs that it uses to
+ * *iovecs. Returns the index of the packet after it.
  */
 static unsigned lay_message(struct burst *b, unsigned m, unsigned first, unsigned *iovecs)
 {
@@ -246,7 +254,7 @@ static unsigned lay_message(struct burst *b, unsigned m, unsigned first, unsigne
 		if (packets && (!b->segments || packets == WIRE_GSO_PACKETS || size > segment ||
 				bytes + size > WIRE_GSO_BYTES))
 			break;
-		used += fill(b, i, (uint16_t)packets, iov + used);
+		used += fill_iovecs(b, i, (uint16_t)packets, iov + used);
 		bytes += size;
 		packets++;
 		i++;
@@ -271,7 +279,7 @@ static unsigned lay_message(struct burst *b, unsigned m, unsigned first, unsigne
 	return i;
 }
 
-/* Lays out all packets from `first` on; returns the number of messages. */
+/* Builds the messages of all packets from `first` on. Returns how many. */
 static unsigned lay_out(struct burst *b, unsigned first)
 {
 	unsigned m = 0, iovecs = 0, i = first;
@@ -280,7 +288,7 @@ static unsigned lay_out(struct burst *b, unsigned first)
 	for (;;) {
 		while (i < b->count && is_lost(b, i))
 			i++;
-		/* What is lost leaves with what is before it. */
+		/* Dropped packets count as sent with the message before them. */
 		if (m)
 			b->scratch->after[m - 1] = i;
 		if (i >= b->count)
@@ -305,7 +313,7 @@ static enum wire_result result_of(int error)
 	}
 }
 
-/* A GSO batch was refused for being one: packet by packet then. */
+/* Turns GSO off if the error tells that the kernel refused the batch for being one. */
 static bool refuses_gso(struct burst *b, int error)
 {
 	if (error != EIO && error != EINVAL && error != ENOPROTOOPT && error != EOPNOTSUPP)
@@ -327,7 +335,7 @@ bool udp_sends_gso(const struct wire_flow *flow)
 	return sends_gso(flow->sender);
 }
 
-/* As sendmmsg, which costs more for one. */
+/* sendmmsg, or the cheaper sendmsg for one message. */
 static int call_send(int fd, struct mmsghdr *messages, unsigned count)
 {
 	if (count > 1)
@@ -335,7 +343,7 @@ static int call_send(int fd, struct mmsghdr *messages, unsigned count)
 	return sys_sendmsg(fd, &messages->msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
 }
 
-/* Sends what is laid out and the rest; *sent counts on. */
+/* Sends all packets from *sent on, and advances *sent. */
 static enum wire_result send_all(struct burst *b, unsigned *sent)
 {
 	struct udp_scratch *s = b->scratch;
@@ -352,7 +360,7 @@ static enum wire_result send_all(struct burst *b, unsigned *sent)
 		}
 		if (errno == EINTR)
 			continue;
-		/* An ICMP message about an earlier packet: nothing was sent, and it is gone now. */
+		/* A pending ICMP error about an earlier packet: this send only cleared it. */
 		if (errno == ECONNREFUSED && !refused_before) {
 			refused_before = true;
 			continue;
@@ -362,11 +370,11 @@ static enum wire_result send_all(struct burst *b, unsigned *sent)
 		messages = lay_out(b, *sent);
 		m = 0;
 	}
-	*sent = b->count; /* the last ones may all be lost */
+	*sent = b->count; /* includes dropped packets at the end */
 	return WIRE_SENT;
 }
 
-/* Packets from the first on whose payload can be read. */
+/* The number of packets before the first whose payload cannot be read. */
 static unsigned count_readable(const struct wire_packet *packets, unsigned count)
 {
 	struct readable known = { 0 };
@@ -406,7 +414,7 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 					WIRE_UDP_PORT, &b.to);
 	memcpy(b.path.source, port->gid, WIRE_GID_BYTES);
 	memcpy(b.path.destination, flow->remote, WIRE_GID_BYTES);
-	learn_usual(sender, flow);
+	set_usual(sender, flow);
 	b.control_bytes = make_control(sender, flow, b.control);
 	result = send_all(&b, sent);
 	give_scratch(port, b.scratch);

@@ -18,16 +18,16 @@
 #define IPV6_AUTOFLOWLABEL 70
 #endif
 
-/* Of a process, and no more than this share of the descriptors that it may have. */
+/* Senders of a process: at most SENDERS_MAX, and at most a quarter of RLIMIT_NOFILE. */
 #define SENDERS_MAX	  256
 #define DESCRIPTORS_SHARE 4
 
 #define QPNS (1u << 24)
 
 static _Atomic uint32_t open_senders;
-static atomic_bool shares; /* it was reported */
+static atomic_bool share_reported;
 
-static uint32_t limit(void)
+static uint32_t senders_limit(void)
 {
 	struct rlimit descriptors;
 
@@ -37,8 +37,8 @@ static uint32_t limit(void)
 	return (uint32_t)descriptors.rlim_cur / DESCRIPTORS_SHARE;
 }
 
-/* With the options that this kernel has. */
-static void prefer_sending(const struct wire_port *port, int fd)
+/* Sets options of a socket that sends. Older kernels lack some of them, so errors are ignored. */
+static void set_options(const struct wire_port *port, int fd)
 {
 	struct ip_mreqn leaves = { .imr_ifindex = (int)port->ifindex };
 
@@ -63,14 +63,14 @@ static int open_socket(struct wire_port *port, uint16_t *number)
 	return source_port_open(&address.any, length, number);
 }
 
-/* NULL, and why. */
+/* Opens a socket with a source port of its own. NULL, and the reason in `why`. */
 static struct wire_sender *open_sender(struct wire_port *port, const char **why)
 {
 	struct wire_sender *sender;
 	int fd;
 
 	*why = "the process has as many senders as it may";
-	if (atomic_fetch_add_explicit(&open_senders, 1, memory_order_relaxed) >= limit())
+	if (atomic_fetch_add_explicit(&open_senders, 1, memory_order_relaxed) >= senders_limit())
 		goto give_back;
 	*why = "out of memory";
 	sender = calloc(1, sizeof(*sender));
@@ -84,7 +84,7 @@ static struct wire_sender *open_sender(struct wire_port *port, const char **why)
 	}
 	sender->port = port;
 	sender->fd = fd;
-	prefer_sending(port, fd);
+	set_options(port, fd);
 	return sender;
 
 give_back:
@@ -99,13 +99,14 @@ static void close_sender(struct wire_sender *sender)
 	atomic_fetch_sub_explicit(&open_senders, 1, memory_order_relaxed);
 }
 
+/* The sender that all peers without their own share: the port's socket, with source port 4791. */
 static struct wire_sender *share(struct wire_port *port, const char *why)
 {
-	if (!atomic_exchange_explicit(&shares, true, memory_order_relaxed))
+	if (!atomic_exchange_explicit(&share_reported, true, memory_order_relaxed))
 		cause_report(CAUSE_SOURCE_PORT_SHARED, 0, "%s", why);
-	/* What is refused here is refused by all kernels alike, none of which merges packets then. */
+	/* A kernel that refuses this does not merge packets at the receiver either. */
 	source_port_share(port->fd);
-	prefer_sending(port, port->fd);
+	set_options(port, port->fd);
 	return &port->shared;
 }
 
@@ -127,7 +128,7 @@ struct wire_sender *udp_sender(struct wire_port *port, uint32_t remote_qpn)
 	if (atomic_compare_exchange_strong_explicit(place, &other, sender, memory_order_acq_rel,
 						    memory_order_acquire)) /* SENDER */
 		return sender;
-	/* Another thread was quicker. */
+	/* Another thread has stored its sender first. */
 	if (sender != &port->shared)
 		close_sender(sender);
 	return other;
