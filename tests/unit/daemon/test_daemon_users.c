@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Several users: each has a daemon of its own, or all have the system's and do not meet there. */
-#include "cm_raw.h"
 #include "harness.h"
+#include "system_daemon.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,26 +9,13 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "ctl/dial.h"
-
 static const uint8_t group[CTL_MGID_BYTES] = { 0xff, 0x0e, 9 };
-static const struct ctl_cm_ask begin = { .header = { CTL_CM_BEGIN, 2 } };
-
-/* In a worker: it dies with the test whatever it has become. */
-static void become_user(uid_t uid)
-{
-	CHECK(!setuid(uid));
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-}
 
 /* Says its slot and daemon; then, asked for a slot, the result of ctl_peer, until it hears 0. */
 static void serve_as(int fd, uid_t uid)
@@ -65,14 +52,6 @@ static void as_another_user(int fd)
 	serve_as(fd, 20002);
 }
 
-static void need_root(void)
-{
-	if (geteuid() != 0) {
-		print_message("skipped: needs root to be two users\n");
-		skip();
-	}
-}
-
 /* Tells a worker that it has done its work. */
 static void dismiss(struct worker *w)
 {
@@ -99,49 +78,6 @@ static void test_each_user_has_a_daemon(void **state)
 	dismiss(&a);
 	dismiss(&b);
 	CHECK(wait_for_end(a_daemon, PATIENCE_MS) && wait_for_end(b_daemon, PATIENCE_MS));
-}
-
-static pid_t start_system_daemon(void)
-{
-	pid_t daemon = fork();
-
-	if (!daemon) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		execl(getenv("VERBATIM_DAEMON"), "verbatimd", "--system", "--foreground", NULL);
-		_exit(127);
-	}
-	for (int64_t end = now_ms() + PATIENCE_MS; now_ms() < end; usleep(1000)) {
-		enum dial_which reached;
-		char why[256];
-		int sock;
-
-		if (dial_running(DIAL_SYSTEM, &sock, &reached, why, sizeof(why)))
-			continue;
-		close(sock);
-		break;
-	}
-	return daemon;
-}
-
-static int call_system(void)
-{
-	enum dial_which reached;
-	char why[256];
-	int sock;
-
-	CHECK(!dial_running(DIAL_SYSTEM, &sock, &reached, why, sizeof(why)));
-	return sock;
-}
-
-/* signal: SIGTERM, at which it ends in order; or SIGKILL. */
-static void stop_system_daemon(pid_t daemon, int signal)
-{
-	int status;
-
-	CHECK(!kill(daemon, signal));
-	CHECK(wait_for_end(daemon, PATIENCE_MS));
-	CHECK(waitpid(daemon, &status, 0) == daemon);
-	CHECK(signal != SIGTERM || status == 0);
 }
 
 static void test_one_daemon_for_all(void **state)
@@ -326,7 +262,7 @@ static void test_stranger_is_refused(void **state)
 	ctl_close(c);
 }
 
-/* Takes all the slots that there are for this user: says how many, and stays. */
+/* Takes all slots that this user may have, says how many, and stays. */
 static void be_greedy(int fd)
 {
 	static struct ctl_client *clients[CTL_SLOT_MAX];
@@ -342,7 +278,7 @@ static void be_greedy(int fd)
 	}
 	CHECK(rc == -EDQUOT && strstr(why, "this user"));
 	say(fd, count);
-	/* A slot that is given back is there again. */
+	/* A slot that was given back can be had again. */
 	ctl_close(clients[0]);
 	for (int64_t end = now_ms() + PATIENCE_MS; rc && now_ms() < end; usleep(1000))
 		rc = ctl_connect(&clients[0], arena, wake, arena, "greedy", why, sizeof(why));
@@ -351,7 +287,7 @@ static void be_greedy(int fd)
 	hear(fd);
 }
 
-/* One user cannot take all slots of all. */
+/* One user cannot take all slots. */
 static void test_a_user_has_a_share(void **state)
 {
 	struct rlimit many = { 20000, 20000 };
@@ -374,183 +310,7 @@ static void test_a_user_has_a_share(void **state)
 	stop_system_daemon(daemon, SIGTERM);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
-
-/* A session of verbatimd --system; says its number, and whether it was cut off once it is asked. */
-static void have_session(int fd)
-{
-	struct ctl_cm_hello hello = cm_hello(0);
-	int sock, store = cm_make_store();
-	struct fdmsg m;
-
-	become_user(20001);
-	sock = call_system();
-	m = cm_ask_with(sock, &hello, sizeof(hello), &store, 1);
-	CHECK(!m.body.welcome.status && m.fd_count == 1);
-	say(fd, m.body.welcome.slot);
-	hear(fd);
-	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
-	say(fd, 1);
-}
-
-/* Numbers of sessions can be read by all: who says that it has one shows its token. */
-static void test_sessions_of_others_are_not_taken(void **state)
-{
-	int store = cm_make_store(), event_fd = cm_make_event_fd(), fds[2] = { store, event_fd };
-	struct ctl_cm_hello hello;
-	struct worker owner;
-	pid_t daemon;
-	int sock;
-
-	need_root();
-	daemon = start_system_daemon();
-	worker_start(&owner, have_session);
-	hello = cm_hello((uint32_t)hear(owner.fd));
-	sock = call_system();
-	CHECK(cm_ask_with(sock, &hello, sizeof(hello), fds, 2).body.welcome.status == EPERM);
-	close(sock);
-	/* Nor one that nobody waits for. */
-	hello.session++;
-	sock = call_system();
-	CHECK(cm_ask_with(sock, &hello, sizeof(hello), fds, 2).body.welcome.status == EPERM);
-	close(sock);
-	say(owner.fd, 1);
-	CHECK(hear(owner.fd) == 1);
-	worker_end(&owner);
-	close(store);
-	close(event_fd);
-	stop_system_daemon(daemon, SIGTERM);
-}
-
-/* Whether somebody listens at the address, as far as requests of this session tell. */
-static bool is_answered(int sock, uint32_t channel, const struct ctl_cm_address *at, uint32_t listeners)
-{
-	uint32_t id = cm_make_id(sock, channel);
-	struct ctl_cm_event event;
-
-	CHECK(!cm_connect(sock, id, at));
-	event = cm_next(sock, listeners);
-	return event.kind == CTL_CM_CONNECT_REQUEST;
-}
-
-/*
- * Has a listener with verbatimd --system; says that it has, and when it hears that the next daemon is there returns
- * with its store and its token.
- */
-static void return_to_system(int fd)
-{
-	struct ctl_cm_ask again = { .header = { .type = CTL_CM_RETURN_CHANNEL, .seq = 3 } };
-	int sock, event_fd = cm_make_event_fd(), fds[2] = { cm_make_store(), -1 };
-	struct ctl_cm_hello hello = cm_hello(0);
-	struct ctl_cm_address at;
-	uint32_t listener;
-	struct fdmsg m;
-
-	become_user(20001);
-	sock = call_system();
-	m = cm_ask_with(sock, &hello, sizeof(hello), fds, 1);
-	CHECK(!m.body.welcome.status && m.fd_count == 1);
-	hello.session = m.body.welcome.slot;
-	fds[1] = fdmsg_take_fd(&m, 0);
-	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
-	CHECK(!cm_create_channel(sock, event_fd, &again.channel));
-	listener = cm_listen(sock, again.channel, &at);
-	say(fd, hello.session);
-
-	/* The one that is killed, and the next. */
-	hear(fd);
-	CHECK(is_cut_off(sock));
-	close(sock);
-	sock = call_system();
-	m = cm_ask_with(sock, &hello, sizeof(hello), fds, 2);
-	CHECK(!m.body.welcome.status && m.body.welcome.slot == hello.session && !m.fd_count);
-	CHECK(!cm_ask_with(sock, &again, sizeof(again), &event_fd, 1).body.cm_reply.status);
-	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
-	CHECK(is_answered(sock, cm_make_channel(sock), &at, again.channel));
-	CHECK(!cm_say(sock, CTL_CM_DESTROY_ID, listener, 0));
-	close(sock);
-	say(fd, 1);
-}
-
-/* What a user's process had with a daemon of all it has with the next, and nobody else has it. */
-static void test_a_session_returns_to_the_next_daemon_of_all(void **state)
-{
-	int store = cm_make_store(), event_fd = cm_make_event_fd(), fds[2] = { store, event_fd },
-	    sock;
-	struct ctl_cm_hello hello;
-	struct worker owner;
-	pid_t daemon;
-
-	need_root();
-	daemon = start_system_daemon();
-	worker_start(&owner, return_to_system);
-	hello = cm_hello((uint32_t)hear(owner.fd));
-	stop_system_daemon(daemon, SIGKILL);
-	daemon = start_system_daemon();
-	sock = call_system();
-	CHECK(cm_ask_with(sock, &hello, sizeof(hello), fds, 2).body.welcome.status == EPERM);
-	close(sock);
-	say(owner.fd, 1);
-	CHECK(hear(owner.fd) == 1);
-	worker_end(&owner);
-	close(store);
-	close(event_fd);
-	stop_system_daemon(daemon, SIGTERM);
-}
-
-static int join_system(void)
-{
-	struct ctl_cm_hello hello = cm_hello(0);
-	int sock = call_system(), store = cm_make_store();
-	struct fdmsg m = cm_ask_with(sock, &hello, sizeof(hello), &store, 1);
-
-	CHECK(!m.body.welcome.status);
-	fdmsg_close_fds(&m);
-	close(store);
-	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
-	return sock;
-}
-
-/* Makes all the channels that it can, with a few connections; says how many, and stays. */
-static void make_channels(int fd)
-{
-	int event_fd = cm_make_event_fd();
-	uint64_t count = 0;
-	uint32_t channel;
-
-	become_user(20001);
-	for (int i = 0; i < 4; i++) {
-		int sock = join_system();
-
-		while (!cm_create_channel(sock, event_fd, &channel))
-			count++;
-	}
-	say(fd, count);
-	hear(fd);
-}
-
-/* Channels have descriptors in the daemon: one user cannot take all that there are for them. */
-static void test_a_user_has_a_share_of_the_channels(void **state)
-{
-	struct rlimit few = { 800, 800 };
-	struct worker greedy;
-	pid_t daemon;
-	int sock;
-
-	need_root();
-	CHECK(!setrlimit(RLIMIT_NOFILE, &few));
-	daemon = start_system_daemon();
-	worker_start(&greedy, make_channels);
-	CHECK(hear(greedy.fd) > 40);
-	sock = join_system();
-	for (int i = 0; i < 10; i++)
-		cm_make_channel(sock);
-	close(sock);
-	worker_kill(&greedy);
-	stop_system_daemon(daemon, SIGTERM);
-}
-
-/* Locks all that it sees of where the daemon of all lies, and stays. */
+/* Locks what it can open in the directory of the system's daemon, and stays. */
 static void lock_directory(int fd)
 {
 	struct sockname_space space;
@@ -568,7 +328,7 @@ static void lock_directory(int fd)
 	hear(fd);
 }
 
-/* Who may see the directory cannot keep the next daemon out of it. */
+/* A user that can read the directory cannot keep the next daemon out of it. */
 static void test_a_stranger_cannot_lock_the_daemon_out(void **state)
 {
 	struct worker stranger;
@@ -585,6 +345,8 @@ static void test_a_stranger_cannot_lock_the_daemon_out(void **state)
 	stop_system_daemon(daemon, SIGTERM);
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -594,10 +356,7 @@ int main(void)
 		TEST(test_port_of_each),
 		TEST(test_a_user_has_a_share),
 		TEST(test_stranger_is_refused),
-		TEST(test_sessions_of_others_are_not_taken),
-		TEST(test_a_session_returns_to_the_next_daemon_of_all),
 		TEST(test_a_stranger_cannot_lock_the_daemon_out),
-		TEST(test_a_user_has_a_share_of_the_channels),
 	};
 
 	return cmocka_run_group_tests_name("daemon users", tests, NULL, NULL);
