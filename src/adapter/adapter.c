@@ -37,6 +37,8 @@
 #include "object/live_object.h"
 #include "object/mr.h"
 #include "object/mw.h"
+#include "object/qp_table.h"
+#include "object/xrcd.h"
 #include "raw/raw.h"
 #include "roce/roce.h"
 #include "shm/imported.h"
@@ -238,6 +240,7 @@ static void in_child(void)
 	key_table_reset_after_fork();
 	mw_reset_after_fork();
 	qp_table_reset_after_fork();
+	xrc_reset_after_fork();
 	cause_reset_after_fork();
 	counter_reset_after_fork();
 	ctl_close_in_child(ctl);

@@ -22,7 +22,7 @@ static void raise_port(struct context *context, enum ibv_event_type type, enum c
 
 	event.element.port_num = DEVICE_PORT;
 	cause_report(cause, 0, "%s", context->device->interface);
-	context_raise(context, &event);
+	context_raise(context, &event, NULL);
 }
 
 static void compare(struct context *context, void *arg)

@@ -11,6 +11,7 @@
 #include "netdev/device.h"
 #include "object/context.h"
 #include "object/cq.h"
+#include "object/qp_table.h"
 #include "raw/raw.h"
 
 /* Read without the lock: the number of a QP that is gone finds none. */

@@ -4,7 +4,7 @@
  * those with sanitizers.
  *
  * A module has its rules in one function, <thing>_check, as a list in the comment above it. The module calls
- * it where a public operation ends: CHECK(sq_check(qp)). A check holds the locks that its structure needs
+ * it where a public operation ends: CHECK(qp_check(qp)). A check holds the locks that its structure needs
  * (REQUIRES), changes nothing, and takes no lock of its own. A rule that is broken ends the process: the
  * rule and its values go to standard error, then abort().
  *

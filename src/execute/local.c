@@ -18,7 +18,7 @@ void local_fail(struct qp *qp, struct local_failure *failure, uint32_t seq, enum
 	*failure = (struct local_failure){ .pending = true, .status = (uint8_t)status, .cause = cause };
 	wqe->state = WQE_ISSUED;
 	wqe->route = ROUTE_FAILED;
-	sq_retire(qp);
+	qp_retire(qp);
 	local_complete_failed(qp, failure);
 }
 
@@ -32,10 +32,34 @@ bool local_complete_failed(struct qp *qp, struct local_failure *failure) REQUIRE
 	return true;
 }
 
+/* What is waited for after so many looks, a second or so, is reported once. */
+#define LOOKS_REPORTED 200
+
+/* Results as of mw_bind; CAUSE_COPY_UNFINISHED: to be called again for the same request. */
+static enum cause bind_or_invalidate(struct wqe *wqe, uint32_t pd, uint32_t qpn, uint32_t looks)
+{
+	bool binds = wqe->opcode == IBV_WR_BIND_MW;
+	enum cause cause;
+
+	if (binds)
+		cause = mw_bind(wqe->window, wqe->region, pd, qpn, wqe->rkey, &wqe->bind);
+	else if (wqe->revoked)
+		cause = mw_is_over(wqe->revoked) ? CAUSE_NONE : CAUSE_COPY_UNFINISHED;
+	else
+		cause = mw_invalidate(wqe->imm, pd, qpn);
+	if (cause != CAUSE_COPY_UNFINISHED)
+		return cause;
+	if (!binds)
+		wqe->revoked = wqe->imm;
+	if (looks == LOOKS_REPORTED)
+		mw_report_unfinished(binds ? wqe->window : wqe->revoked, qpn);
+	return cause;
+}
+
 enum cause local_execute(struct qp *qp, struct local_failure *failure, struct wqe *wqe,
 			 uint32_t looks)
 {
-	enum cause cause = mw_execute(wqe, qp->pd->number, qp->ib.qp_num, looks);
+	enum cause cause = bind_or_invalidate(wqe, qp->pd->number, qp->ib.qp_num, looks);
 	char text[32];
 
 	if (cause == CAUSE_NONE) {

@@ -19,7 +19,8 @@ enum receive_l3 {
 bool receive_take(struct qp *qp)
 {
 	if (!qp->has_receive)
-		qp->has_receive = rq_take(qp->rq, &qp->receive);
+		qp->has_receive = qp->srq ? srq_take(qp->srq, &qp->receive) :
+					    rq_take(qp->rq, &qp->receive) != RQ_EMPTY;
 	return qp->has_receive;
 }
 

@@ -18,7 +18,7 @@
  * finds no entry for the key, no copier can use it any more.
  *
  * A copier may be stopped between 1 and 4 for any time. So no thread waits for c without a bound, nor
- * with a lock held. A work request completes after a later scan (object/mw.h); a call gives up (memory/key.h).
+ * with a lock held. A work request completes after a later scan (object/mw.h); a call gives up (memory/key_revoke.h).
  *
  * A process has a fixed number of entries. A thread owns one, as long as there are enough. For a hazard
  * within a hazard, or without an entry of its own, it takes a shared one, and may wait for it (hazard.c).

@@ -7,7 +7,6 @@
 
 #include "base/cause.h"
 #include "base/eventfd.h"
-#include "object/cq.h"
 
 int channel_create(struct ibv_context *context, struct channel **channel)
 {
@@ -50,30 +49,31 @@ int channel_destroy(struct channel *channel)
 	return 0;
 }
 
-void channel_attach(struct channel *channel)
+void channel_attach(struct channel *channel, struct channel_cq *user, struct cq *cq)
 {
+	user->cq = cq;
 	lock_acquire(&channel->lock);
 	channel->ib.refcnt++;
 	lock_release(&channel->lock);
 }
 
-void channel_notify(struct channel *channel, struct cq *cq)
+void channel_notify(struct channel *channel, struct channel_cq *user)
 {
 	lock_acquire(&channel->lock);
-	if (cq->events_pending++ == 0)
-		list_add_tail(&channel->pending, &cq->pending_link);
+	if (user->pending++ == 0)
+		list_add_tail(&channel->pending, &user->link);
 	eventfd_add(channel->ib.fd);
 	lock_release(&channel->lock);
 }
 
 /*
  * Invariant: count of the descriptor + readers between read and lock - withdrawn = sum of
- * events_pending. A reader that finds withdrawn > 0 gives up its count, for an event that was
+ * the CQs' `pending`. A reader that finds withdrawn > 0 gives up its count, for an event that was
  * dropped. Any other reader finds an event.
  */
 static struct cq *take_locked(struct channel *channel) REQUIRES(channel->lock)
 {
-	struct cq *cq;
+	struct channel_cq *user;
 
 	if (channel->withdrawn > 0) {
 		channel->withdrawn--;
@@ -81,12 +81,12 @@ static struct cq *take_locked(struct channel *channel) REQUIRES(channel->lock)
 	}
 	if (list_empty(&channel->pending)) /* the program used the descriptor itself */
 		return NULL;
-	cq = list_entry(channel->pending.next, struct cq, pending_link);
-	list_del(&cq->pending_link);
-	if (--cq->events_pending > 0)
-		list_add_tail(&channel->pending, &cq->pending_link);
-	cq->events_reported++;
-	return cq;
+	user = list_entry(channel->pending.next, struct channel_cq, link);
+	list_del(&user->link);
+	if (--user->pending > 0)
+		list_add_tail(&channel->pending, &user->link);
+	user->reported++;
+	return user->cq;
 }
 
 int channel_take(struct channel *channel, struct cq **cq)
@@ -104,18 +104,18 @@ int channel_take(struct channel *channel, struct cq **cq)
 	return 0;
 }
 
-uint32_t channel_detach(struct channel *channel, struct cq *cq)
+uint32_t channel_detach(struct channel *channel, struct channel_cq *user)
 {
 	uint32_t reported;
 
 	lock_acquire(&channel->lock);
-	if (cq->events_pending > 0) {
-		list_del(&cq->pending_link);
-		channel->withdrawn += cq->events_pending -
-				      eventfd_withdraw(channel->ib.fd, cq->events_pending);
-		cq->events_pending = 0;
+	if (user->pending > 0) {
+		list_del(&user->link);
+		channel->withdrawn += user->pending -
+				      eventfd_withdraw(channel->ib.fd, user->pending);
+		user->pending = 0;
 	}
-	reported = cq->events_reported;
+	reported = user->reported;
 	channel->ib.refcnt--;
 	lock_release(&channel->lock);
 	return reported;

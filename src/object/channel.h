@@ -6,7 +6,7 @@
  * Out: one CQ per event (channel_take).
  *
  * The descriptor is an eventfd (EFD_SEMAPHORE) that counts pending events: the sum of
- * cq->events_pending. So it is level-triggered in poll and epoll, and programs can set O_NONBLOCK.
+ * channel_cq.pending. So it is level-triggered in poll and epoll, and programs can set O_NONBLOCK.
  *
  * Lock: channel->lock, taken inside CQ locks.
  */
@@ -22,10 +22,18 @@
 
 struct cq;
 
+/* The events of a CQ, as a part of it. channel->lock guards them. */
+struct channel_cq {
+	struct cq *cq;
+	struct list link;  /* in channel->pending, while there are events */
+	uint32_t pending;  /* not yet fetched by ibv_get_cq_event */
+	uint32_t reported; /* fetched; destroy waits until they are acknowledged */
+};
+
 struct channel {
 	struct ibv_comp_channel ib; /* ib.fd is the eventfd */
 	struct lock lock;	    /* guards what follows, and ib.refcnt */
-	struct list pending;	    /* CQs with events_pending > 0 (cq.pending_link) */
+	struct list pending;	    /* struct channel_cq with events */
 	/*
 	 * Dropped events whose count a reader has already taken: so many readers have to wait
 	 * again.
@@ -46,10 +54,10 @@ int channel_create(struct ibv_context *context, struct channel **channel);
 int channel_destroy(struct channel *channel);
 
 /* Counts a CQ that uses the channel. */
-void channel_attach(struct channel *channel);
+void channel_attach(struct channel *channel, struct channel_cq *user, struct cq *cq);
 
 /* Adds an event of the CQ. The caller holds cq->lock, or the lock of a QP that uses the CQ. */
-void channel_notify(struct channel *channel, struct cq *cq);
+void channel_notify(struct channel *channel, struct channel_cq *user);
 
 /*
  * Takes the oldest event, which counts as reported from now on. Blocks in read() of the descriptor:
@@ -61,6 +69,6 @@ int channel_take(struct channel *channel, struct cq **cq);
  * For a CQ that is being destroyed: drops its pending events, and leaves the channel. Returns how
  * many of its events were fetched. Does not block.
  */
-uint32_t channel_detach(struct channel *channel, struct cq *cq);
+uint32_t channel_detach(struct channel *channel, struct channel_cq *user);
 
 #endif

@@ -23,6 +23,7 @@ struct device; /* netdev/device.h */
 struct async_event {
 	struct list link; /* in context->async_pending */
 	struct ibv_async_event event;
+	uint32_t *reported; /* of its object: how many events of it were fetched; NULL: it names a port */
 };
 
 /*
@@ -48,7 +49,7 @@ struct context {
 	uint32_t gid_changes;		    /* of struct device, as last raised; guarded likewise */
 	uint32_t adapter_generation;	    /* of the adapter at creation; see adapter_is_foreign */
 
-	struct lock async_lock;	   /* guards what follows, and async_reported of all objects */
+	struct lock async_lock;	   /* guards what follows, and `reported` of all objects */
 	struct list async_pending; /* struct async_event; verbs.context.async_fd counts them */
 	/*
 	 * Dropped events whose count a reader has already taken off async_fd: so many readers wait
@@ -85,25 +86,21 @@ static inline int context_leave(struct context *context, struct live_object *liv
 
 /*
  * Queues an async event and makes async_fd readable. Takes async_lock and allocates; without memory
- * the event is lost, with a cause.
+ * the event is lost, with a cause. `reported`, in the object that the event names, counts the events
+ * that are fetched; NULL: the event names a port.
  */
-void context_raise(struct context *context, const struct ibv_async_event *event);
+void context_raise(struct context *context, const struct ibv_async_event *event, uint32_t *reported);
 
 /*
  * Drops the pending events of an object that is being destroyed. Takes their counts off async_fd
- * without blocking (eventfd_withdraw), or adds them to async_withdrawn. Returns how many there
- * were.
+ * without blocking (eventfd_withdraw), or adds them to async_withdrawn. Returns *reported, how many
+ * events were fetched.
  */
-uint32_t context_drop_events(struct context *context, const void *object);
-
-/* The object that events of a type name, and so the member of event->element. */
-enum async_subject { ASYNC_PORT, ASYNC_CQ, ASYNC_QP, ASYNC_SRQ };
-
-enum async_subject async_subject(enum ibv_event_type type); /* async.c */
+uint32_t context_drop_events(struct context *context, const void *object, const uint32_t *reported);
 
 /*
- * Takes the oldest event, for a reader that has taken one count off async_fd, and counts it in the
- * object's async_reported. False: the event was dropped; read again. Takes async_lock. (async.c)
+ * Takes the oldest event, for a reader that has taken one count off async_fd, and counts it as
+ * reported. False: the event was dropped; read again. Takes async_lock.
  */
 bool context_take_event(struct context *context, struct ibv_async_event *event);
 

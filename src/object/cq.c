@@ -11,7 +11,8 @@
 #include "object/acknowledge.h"
 #include "object/context.h"
 #include "object/limits.h"
-#include "object/qp.h"
+#include "object/rq.h"
+#include "object/sq.h"
 
 #define WC_FLAGS_OFFERED                                                                           \
 	(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |                             \
@@ -117,7 +118,7 @@ int cq_create(struct context *context, const struct ibv_cq_init_attr_ex *attr, s
 	pthread_cond_init(&new->ib.cond, NULL);
 	lock_init(&new->lock);
 	lock_init(&new->poll_lock);
-	list_init(&new->pending_link);
+	list_init(&new->events.link);
 	new->capacity = attr->cqe;
 	new->wants_wallclock = attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 	new->wants_timestamp = new->wants_wallclock ||
@@ -125,7 +126,7 @@ int cq_create(struct context *context, const struct ibv_cq_init_attr_ex *attr, s
 	new->ignore_overrun = flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 	new->single_threaded = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
 	if (attr->channel)
-		channel_attach(channel_of(attr->channel));
+		channel_attach(channel_of(attr->channel), &new->events, new);
 	*cq = new;
 	return 0;
 
@@ -186,12 +187,9 @@ int cq_destroy(struct cq *cq)
 	}
 	/* No QP uses the CQ, so no thread pushes. The program does not poll what it destroys. */
 	if (cq->ib.channel)
-		reported = channel_detach(channel_of(cq->ib.channel), cq);
+		reported = channel_detach(channel_of(cq->ib.channel), &cq->events);
 	acknowledge_wait(&cq->ib.mutex, &cq->ib.cond, &cq->ib.comp_events_completed, reported);
-	context_drop_events(context, &cq->ib);
-	lock_acquire(&context->async_lock);
-	reported = cq->async_reported;
-	lock_release(&context->async_lock);
+	reported = context_drop_events(context, &cq->ib, &cq->async_reported);
 	acknowledge_wait(&cq->ib.mutex, &cq->ib.cond, &cq->ib.async_events_completed, reported);
 	lock_fini(&cq->lock);
 	lock_fini(&cq->poll_lock);
@@ -213,23 +211,13 @@ void cq_arm(struct cq *cq, bool solicited_only)
 	lock_release(&cq->lock);
 }
 
-/*
- * Frees the request's place in its queue, once the program has the completion. The caller holds the
- * lock of the CQ, which is the only one of that SQ. Only lost completions come out of order.
- */
+/* Frees the request's place in its queue, once the program has the completion. */
 static void release_request(const struct cqe *cqe)
 {
-	struct sq *sq;
-
-	if (cqe->kind == CQE_RECEIVE) {
-		if (cqe->rq)
-			rq_release(cqe->rq, 1);
-		return;
-	}
-	sq = &cqe->qp->sq;
-	if ((int32_t)(cqe->sq_seq + 1 -
-		      atomic_load_explicit(&sq->released, memory_order_relaxed)) > 0)
-		atomic_store_explicit(&sq->released, cqe->sq_seq + 1, memory_order_release);
+	if (cqe->kind == CQE_SEND)
+		sq_release(cqe->sq, cqe->sq_seq + 1);
+	else if (cqe->rq)
+		rq_release(cqe->rq, 1);
 }
 
 /* Drops a CQE that does not fit, and frees its request's place, as the program cannot poll it. */
@@ -242,7 +230,7 @@ static void drop_cqe(struct cq *cq, const struct cqe *cqe) REQUIRES(cq->lock)
 		return;
 	cq->overrun = true;
 	cause_report(CAUSE_CQ_OVERRUN, cqe->qp_num, "CQ of %u entries", cq->capacity);
-	context_raise(context_of(cq->ib.context), &event);
+	context_raise(context_of(cq->ib.context), &event, &cq->async_reported);
 }
 
 #define GATHERED_MAX 8
@@ -261,7 +249,7 @@ void cq_gather_events(void)
 void cq_give_events(void)
 {
 	for (uint32_t i = 0; i < gathered.count; i++)
-		channel_notify(channel_of(gathered.cqs[i]->ib.channel), gathered.cqs[i]);
+		channel_notify(channel_of(gathered.cqs[i]->ib.channel), &gathered.cqs[i]->events);
 	gathered.count = 0;
 }
 
@@ -281,7 +269,7 @@ static void notify(struct cq *cq)
 	if (gathered.on && gathered.count < GATHERED_MAX)
 		gathered.cqs[gathered.count++] = cq;
 	else
-		channel_notify(channel_of(cq->ib.channel), cq);
+		channel_notify(channel_of(cq->ib.channel), &cq->events);
 }
 
 void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited)
@@ -422,10 +410,10 @@ static void check_cqe(const struct cq *cq, uint32_t at) REQUIRES(cq->lock)
 		  at, cqe->qp_num, cqe->kind);
 	if (cqe->kind == CQE_RECEIVE)
 		return;
-	INVARIANT(cqe->qp && cqe->qp->ib.qp_num == cqe->qp_num, "completion %u of QP 0x%06x: its QP is 0x%06x",
-		  at, cqe->qp_num, cqe->qp ? cqe->qp->ib.qp_num : 0);
+	INVARIANT(cqe->sq && cqe->sq->qpn == cqe->qp_num, "completion %u of QP 0x%06x: its SQ is of 0x%06x",
+		  at, cqe->qp_num, cqe->sq ? cqe->sq->qpn : 0);
 	if (!cq->overrun && !cq->ignore_overrun) {
-		uint32_t released = atomic_load_explicit(&cqe->qp->sq.released, memory_order_relaxed);
+		uint32_t released = atomic_load_explicit(&cqe->sq->released, memory_order_relaxed);
 
 		INVARIANT((int32_t)(cqe->sq_seq + 1 - released) > 0, "QP 0x%06x request %u: released %u",
 			  cqe->qp_num, cqe->sq_seq, released);

@@ -24,7 +24,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/list.h"
 #include "base/lock.h"
 #include "object/channel.h"
 #include "object/live_object.h"
@@ -32,17 +31,21 @@
 struct context;
 struct qp;
 struct rq;
+struct sq;
 
 enum cqe_kind {
-	CQE_SEND,    /* of qp->sq, up to and including sq_seq */
+	CQE_SEND,    /* of sq, up to and including sq_seq */
 	CQE_RECEIVE, /* of rq (the QP's own or its SRQ) */
 };
 
 struct cqe {
 	uint64_t wr_id;
 	uint64_t timestamp_ns; /* CLOCK_MONOTONIC; 0 unless cq->wants_timestamp */
-	struct qp *qp;
-	struct rq *rq;	       /* CQE_RECEIVE: the queue of the receive; NULL: it was destroyed */
+	struct qp *qp;	       /* for cq_purge */
+	union {		       /* the queue of the request */
+		struct sq *sq;
+		struct rq *rq; /* NULL: it was destroyed */
+	};
 	uint32_t sq_seq;       /* CQE_SEND: sq->released becomes sq_seq + 1 */
 	uint8_t kind;	       /* enum cqe_kind */
 	uint8_t status;	       /* enum ibv_wc_status */
@@ -88,10 +91,7 @@ struct cq {
 	struct cqe current;    /* of start_poll/next_poll; guarded by poll_lock */
 	_Atomic uint32_t users; /* send and receive queues; EBUSY while not 0 */
 	uint32_t moderate_count, moderate_period_us;
-	/* guarded by channel->lock */
-	struct list pending_link;
-	uint32_t events_pending;  /* not yet fetched by ibv_get_cq_event */
-	uint32_t events_reported; /* fetched; destroy waits until they are acknowledged */
+	struct channel_cq events; /* guarded by channel->lock */
 	/* guarded by the context's async lock */
 	uint32_t async_reported;
 	struct live_object live;

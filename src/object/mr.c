@@ -6,12 +6,12 @@
 
 #include "base/cause.h"
 #include "base/compat.h"
+#include "memory/hazard.h"
 #include "memory/imported.h"
 #include "memory/key_revoke.h"
 #include "memory/migrate.h"
 #include "memory/pin.h"
 #include "object/dm.h"
-#include "object/mw.h"
 
 #define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 #define WRITES        (IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_MW_BIND)
@@ -26,6 +26,8 @@
 	(WRITES | IBV_ACCESS_REMOTE_READ | COMPAT_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
 
 static struct mr *_Atomic regions[ARENA_KEYS]; /* by index of the key */
+
+struct lock mr_bind_lock = LOCK_INITIALIZER;
 
 static bool is_implicit(const struct mr_spec *spec)
 {
@@ -139,6 +141,7 @@ int mr_create(const struct mr_spec *spec, struct mr **out)
 		free(mr);
 		return ret == -ENODEV ? -EINVAL : ret;
 	}
+	list_init(&mr->unsettled);
 	mr->entry = key_entry(index);
 	mr->index = index;
 	mr->epoch = key_epoch();
@@ -157,12 +160,95 @@ int mr_create(const struct mr_spec *spec, struct mr **out)
 	return 0;
 }
 
+/* ------------------------------------------------------------------------------------------
+ * Windows that are bound to a region.
+ */
+
+void mr_bind_begin(struct mr_bind *bind, struct mr *mr)
+{
+	bind->mr = mr;
+	atomic_fetch_add(&mr->windows, 1);
+}
+
+void mr_bind_end(struct mr_bind *bind)
+{
+	key_zero(bind->index);
+	bind->former = bind->mr;
+	bind->mr = NULL;
+	list_add_tail(&bind->former->unsettled, &bind->link);
+	atomic_fetch_sub(&bind->former->windows, 1);
+}
+
+bool mr_bind_is_over(struct mr_bind *bind)
+{
+	if (!bind->former)
+		return true;
+	if (key_hazard_owner(bind->index))
+		return false;
+	list_del(&bind->link);
+	bind->former = NULL;
+	return true;
+}
+
+int mr_bind_report_unfinished(uint32_t index, uint32_t qpn)
+{
+	uint32_t key = key_entry(index)->dying;
+
+	cause_report(CAUSE_COPY_UNFINISHED, qpn, "process %u, by key 0x%08x of a window", hazard_owner(key),
+		     key);
+	return -EBUSY;
+}
+
+/*
+ * The index of the key of a window of the region by which a thread still copies; 0: there is none.
+ */
+static uint32_t find_unsettled(struct mr *mr)
+{
+	struct list *pos, *after;
+	uint32_t index = 0;
+
+	lock_acquire(&mr_bind_lock);
+	list_for_each_safe(pos, after, &mr->unsettled) {
+		struct mr_bind *bind = list_entry(pos, struct mr_bind, link);
+
+		if (!mr_bind_is_over(bind)) {
+			index = bind->index;
+			break;
+		}
+	}
+	lock_release(&mr_bind_lock);
+	return index;
+}
+
+/* Waits until no thread copies by the keys of windows that were bound to the region. 0, or -EBUSY. */
+static int settle_windows(struct mr *mr)
+{
+	struct hazard_wait wait = { 0 };
+	uint32_t index;
+
+	while ((index = find_unsettled(mr)) != 0)
+		if (!hazard_wait(&wait))
+			return mr_bind_report_unfinished(index, 0);
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * Regions that change, and end.
+ */
+
 /* Revokes the region's key. -EBUSY: windows are bound, and nothing has changed. */
 static int end_key(struct mr *mr)
 {
-	if (mw_end_region(mr))
+	uint32_t windows;
+
+	lock_acquire(&mr_bind_lock);
+	windows = atomic_load(&mr->windows);
+	if (!windows)
+		key_zero(mr->index);
+	lock_release(&mr_bind_lock);
+	if (!windows)
 		return 0;
-	cause_report(CAUSE_BUSY_MR, 0, "key 0x%08x has %u", mr->ib.lkey, atomic_load(&mr->windows));
+	cause_report(CAUSE_BUSY_MR, 0, "key 0x%08x has %u", mr->ib.lkey, windows);
 	return -EBUSY;
 }
 
@@ -172,7 +258,7 @@ static int end_key(struct mr *mr)
  */
 static int wait_for_copies(struct mr *mr)
 {
-	int ret = mw_settle(mr);
+	int ret = settle_windows(mr);
 
 	return ret < 0 ? ret : key_revoke(mr->index);
 }
@@ -276,7 +362,7 @@ int mr_import(struct mr *home, struct pd *pd, struct mr **out)
 	}
 	*mr = *home;
 	atomic_store(&mr->windows, 0);
-	atomic_store(&mr->unsettled, 0);
+	list_init(&mr->unsettled);
 	mr->alias = true;
 	mr->dmabuf.fd = -1;
 	mr->ib.context = pd->ib.context;

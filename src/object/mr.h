@@ -17,6 +17,8 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/list.h"
+#include "base/lock.h"
 #include "memory/dmabuf.h"
 #include "memory/key.h"
 #include "object/live_object.h"
@@ -29,7 +31,7 @@ struct mr {
 	uint32_t access;
 	uint64_t iova;
 	_Atomic uint32_t windows;   /* bound windows */
-	_Atomic uint32_t unsettled; /* windows whose bind is ending: mw.h */
+	struct list unsettled;	    /* struct mr_bind: windows whose bind is ending */
 	struct dm *dm;		    /* that the memory is of, or NULL */
 	struct dmabuf dmabuf;	    /* that the memory is of; fd -1: none */
 	bool alias;		    /* an import: another struct mr owns the key */
@@ -38,6 +40,17 @@ struct mr {
 	uint32_t epoch;		    /* key_epoch at creation: the key is of this process only */
 	struct live_object live;
 };
+
+/* Binds a window to a region, as a part of the window (object/mw.h). mr_bind_lock guards it. */
+struct mr_bind {
+	uint32_t index;	   /* of the window's key */
+	struct mr *mr;	   /* the region of the bind; NULL: not bound */
+	struct mr *former; /* the region of a bind that is ending; NULL: none is */
+	struct list link;  /* in former->unsettled */
+};
+
+/* Guards all binds. No thread holds it while it waits for copies. */
+extern struct lock mr_bind_lock;
 
 static inline struct mr *mr_of(struct ibv_mr *ib)
 {
@@ -101,5 +114,18 @@ bool mr_unimport(struct mr *mr);
  *            still copies, such as a stopped one (key_revoke). The program may call again.
  */
 int mr_destroy(struct mr *mr);
+
+/*
+ * Begins a bind, before the window's key is published, and ends it: revokes the key. The bind is over
+ * once mr_bind_is_over.
+ */
+void mr_bind_begin(struct mr_bind *bind, struct mr *mr) REQUIRES(mr_bind_lock);
+void mr_bind_end(struct mr_bind *bind) REQUIRES(mr_bind_lock);
+
+/* Whether no thread copies any more by the key of a bind that was ended. Never blocks. */
+bool mr_bind_is_over(struct mr_bind *bind) REQUIRES(mr_bind_lock);
+
+/* Reports the copy by the revoked key with this index that has not ended. Returns -EBUSY. */
+int mr_bind_report_unfinished(uint32_t index, uint32_t qpn);
 
 #endif

@@ -4,36 +4,30 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/lock.h"
 #include "base/uncancelled.h"
 #include "memory/hazard.h"
 #include "memory/key.h"
 #include "memory/key_revoke.h"
-#include "object/mr.h"
-#include "object/sq.h"
 
 #define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 /* A window has no local access, but adapters accept LOCAL_WRITE, and programs pass it. */
 #define WINDOW_ACCESS                                                                              \
 	(REMOTE_WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE)
 #define LOW_BYTE 0xffu
-#define LOOKS_REPORTED 200 /* attempts before a wait is reported, after a second or so */
 
-/* Guards all binds. No thread holds it while it waits for copies. */
-static struct lock lock = LOCK_INITIALIZER;
-static struct list windows GUARDED_BY(lock) = { &windows, &windows };
-static struct mw *by_index[ARENA_KEYS] GUARDED_BY(lock);
+static struct list windows GUARDED_BY(mr_bind_lock) = { &windows, &windows };
+static struct mw *by_index[ARENA_KEYS] GUARDED_BY(mr_bind_lock);
 
 void mw_reset_after_fork(void)
 {
 	struct list *pos, *after;
 
-	lock_acquire_in_child(&lock);
+	lock_acquire_in_child(&mr_bind_lock);
 	list_for_each_safe(pos, after, &windows) {
-		by_index[list_entry(pos, struct mw, link)->index] = NULL;
+		by_index[list_entry(pos, struct mw, link)->bind.index] = NULL;
 		list_del(pos);
 	}
-	lock_release(&lock);
+	lock_release(&mr_bind_lock);
 }
 
 int mw_create(struct pd *pd, enum ibv_mw_type type, struct mw **out)
@@ -45,7 +39,7 @@ int mw_create(struct pd *pd, enum ibv_mw_type type, struct mw **out)
 		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "memory window");
 		return -ENOMEM;
 	}
-	ret = key_alloc(&mw->index, &mw->ib.rkey);
+	ret = key_alloc(&mw->bind.index, &mw->ib.rkey);
 	if (ret < 0) {
 		cause_report(ret == -ENODEV ? CAUSE_OTHER_PROCESS : CAUSE_KEYS_EXHAUSTED, 0,
 			     "memory window");
@@ -56,47 +50,22 @@ int mw_create(struct pd *pd, enum ibv_mw_type type, struct mw **out)
 	mw->key = mw->ib.rkey;
 	mw->ib.context = pd->ib.context;
 	mw->ib.pd = &pd->ib;
-	mw->ib.handle = mw->index;
+	mw->ib.handle = mw->bind.index;
 	mw->ib.type = type;
 	pd_get(pd);
-	lock_acquire(&lock);
+	lock_acquire(&mr_bind_lock);
 	list_add_tail(&windows, &mw->link);
-	by_index[mw->index] = mw;
-	lock_release(&lock);
+	by_index[mw->bind.index] = mw;
+	lock_release(&mr_bind_lock);
 	*out = mw;
 	return 0;
 }
 
-/* Revokes the key of a bound window. The bind ends when is_over. */
-static void unbind(struct mw *mw) REQUIRES(lock)
+/* Revokes the key of a bound window. The bind ends when mr_bind_is_over. */
+static void unbind(struct mw *mw) REQUIRES(mr_bind_lock)
 {
-	key_zero(mw->index);
-	mw->former = mw->mr;
-	atomic_fetch_add(&mw->former->unsettled, 1);
-	atomic_fetch_sub(&mw->former->windows, 1);
-	mw->mr = NULL;
+	mr_bind_end(&mw->bind);
 	mw->qpn = 0;
-}
-
-static bool is_over(struct mw *mw) REQUIRES(lock)
-{
-	if (!mw->former)
-		return true;
-	if (key_hazard_owner(mw->index))
-		return false;
-	atomic_fetch_sub(&mw->former->unsettled, 1);
-	mw->former = NULL;
-	return true;
-}
-
-/* Reports the copy by a revoked key that has not ended. Returns -EBUSY. */
-static int report_unfinished(uint32_t index, uint32_t qpn)
-{
-	uint32_t key = key_entry(index)->dying;
-
-	cause_report(CAUSE_COPY_UNFINISHED, qpn, "process %u, by key 0x%08x of a window", hazard_owner(key),
-		     key);
-	return -EBUSY;
 }
 
 /* Removes a window whose bind has ended from the tables. False: its bind has not ended. */
@@ -104,15 +73,15 @@ static bool withdraw(struct mw *mw)
 {
 	bool over;
 
-	lock_acquire(&lock);
-	if (mw->mr)
+	lock_acquire(&mr_bind_lock);
+	if (mw->bind.mr)
 		unbind(mw);
-	over = is_over(mw);
+	over = mr_bind_is_over(&mw->bind);
 	if (over) {
 		list_del(&mw->link);
-		by_index[mw->index] = NULL;
+		by_index[mw->bind.index] = NULL;
 	}
-	lock_release(&lock);
+	lock_release(&mr_bind_lock);
 	return over;
 }
 
@@ -123,55 +92,11 @@ int mw_destroy(struct mw *mw)
 	if (mw->epoch == key_epoch()) {
 		while (!withdraw(mw))
 			if (!hazard_wait(&wait))
-				return report_unfinished(mw->index, 0);
-		key_free(mw->index);
+				return mr_bind_report_unfinished(mw->bind.index, 0);
+		key_free(mw->bind.index);
 	}
 	pd_put(pd_of(mw->ib.pd));
 	free(mw);
-	return 0;
-}
-
-/*
- * The index of the key of a window of the region by which a thread still copies; 0: there is none.
- */
-static uint32_t find_unsettled(const struct mr *mr)
-{
-	struct list *pos;
-	uint32_t index = 0;
-
-	lock_acquire(&lock);
-	list_for_each(pos, &windows) {
-		struct mw *mw = list_entry(pos, struct mw, link);
-
-		if (mw->former == mr && !is_over(mw)) {
-			index = mw->index;
-			break;
-		}
-	}
-	lock_release(&lock);
-	return index;
-}
-
-bool mw_end_region(struct mr *mr)
-{
-	bool bound;
-
-	lock_acquire(&lock);
-	bound = atomic_load(&mr->windows) != 0;
-	if (!bound)
-		key_zero(mr->index);
-	lock_release(&lock);
-	return !bound;
-}
-
-int mw_settle(struct mr *mr)
-{
-	struct hazard_wait wait = { 0 };
-	uint32_t index;
-
-	while (atomic_load(&mr->unsettled) && (index = find_unsettled(mr)) != 0)
-		if (!hazard_wait(&wait))
-			return report_unfinished(index, 0);
 	return 0;
 }
 
@@ -198,14 +123,14 @@ static enum cause check_region(const struct mr *mr, uint32_t pd,
  * A region loses its key under the lock. So while the lock is held, a region with a live key
  * exists.
  */
-static struct mr *find_region(uint32_t key) REQUIRES(lock)
+static struct mr *find_region(uint32_t key) REQUIRES(mr_bind_lock)
 {
 	uint32_t index = KEY_INDEX(key);
 
 	return key && key_table() && atomic_load(&key_entry(index)->key) == key ? mr_find(index) : NULL;
 }
 
-static struct mw *find_window(uint32_t key) REQUIRES(lock)
+static struct mw *find_window(uint32_t key) REQUIRES(mr_bind_lock)
 {
 	struct mw *mw = by_index[KEY_INDEX(key)];
 
@@ -213,13 +138,13 @@ static struct mw *find_window(uint32_t key) REQUIRES(lock)
 }
 
 static enum cause check(const struct mw *mw, uint32_t pd, const struct mr *mr,
-			const struct ibv_mw_bind_info *info) REQUIRES(lock)
+			const struct ibv_mw_bind_info *info) REQUIRES(mr_bind_lock)
 {
 	if (pd_of(mw->ib.pd)->number != pd)
 		return CAUSE_MW_PD;
 	if (mw->epoch != key_epoch())
 		return CAUSE_OTHER_PROCESS;
-	if (mw->ib.type == IBV_MW_TYPE_2 && mw->mr)
+	if (mw->ib.type == IBV_MW_TYPE_2 && mw->bind.mr)
 		return CAUSE_MW_BOUND;
 	if (info->length == 0)
 		return mw->ib.type == IBV_MW_TYPE_1 ? CAUSE_NONE : CAUSE_MW_EMPTY;
@@ -227,9 +152,9 @@ static enum cause check(const struct mw *mw, uint32_t pd, const struct mr *mr,
 }
 
 static void publish(struct mw *mw, uint32_t qpn, uint32_t rkey, struct mr *mr,
-		    const struct ibv_mw_bind_info *info) REQUIRES(lock)
+		    const struct ibv_mw_bind_info *info) REQUIRES(mr_bind_lock)
 {
-	struct arena_key *entry = key_entry(mw->index);
+	struct arena_key *entry = key_entry(mw->bind.index);
 
 	entry->access = info->mw_access_flags;
 	entry->start = info->mw_access_flags & IBV_ACCESS_ZERO_BASED ? 0 : info->addr;
@@ -239,38 +164,38 @@ static void publish(struct mw *mw, uint32_t qpn, uint32_t rkey, struct mr *mr,
 	entry->flags = KEY_MW | (mr->entry->flags & KEY_ON_DEMAND);
 	entry->qpn = mw->ib.type == IBV_MW_TYPE_2 ? qpn : 0;
 	entry->heap = 0;
-	mw->mr = mr;
+	mr_bind_begin(&mw->bind, mr);
 	mw->qpn = entry->qpn;
-	atomic_fetch_add(&mr->windows, 1);
-	key_publish(mw->index, (mw->key & ~LOW_BYTE) | (rkey & LOW_BYTE));
+	key_publish(mw->bind.index, (mw->key & ~LOW_BYTE) | (rkey & LOW_BYTE));
 }
 
 /* `mw` may be NULL: the window was destroyed. */
 static enum cause bind(struct mw *mw, uint32_t pd, uint32_t qpn, uint32_t rkey, uint32_t region,
-		       const struct ibv_mw_bind_info *info) REQUIRES(lock)
+		       const struct ibv_mw_bind_info *info) REQUIRES(mr_bind_lock)
 {
 	struct mr *mr = find_region(region);
 	enum cause cause = mw ? check(mw, pd, mr, info) : CAUSE_MW_GONE;
 
 	if (cause != CAUSE_NONE)
 		return cause;
-	if (mw->mr)
+	if (mw->bind.mr)
 		unbind(mw);
-	if (!is_over(mw))
+	if (!mr_bind_is_over(&mw->bind))
 		return CAUSE_COPY_UNFINISHED;
 	if (info->length > 0)
 		publish(mw, qpn, rkey, mr, info);
 	return CAUSE_NONE;
 }
 
-static enum cause execute_bind(const struct wqe *wqe, uint32_t pd, uint32_t qpn)
+enum cause mw_bind(uint32_t window, uint32_t region, uint32_t pd, uint32_t qpn, uint32_t rkey,
+		   const struct ibv_mw_bind_info *info)
 {
 	UNCANCELLED;
 	enum cause cause;
 
-	lock_acquire(&lock);
-	cause = bind(find_window(wqe->window), pd, qpn, wqe->rkey, wqe->region, &wqe->bind);
-	lock_release(&lock);
+	lock_acquire(&mr_bind_lock);
+	cause = bind(find_window(window), pd, qpn, rkey, region, info);
+	lock_release(&mr_bind_lock);
 	return cause;
 }
 
@@ -280,14 +205,14 @@ enum cause mw_invalidate(uint32_t key, uint32_t pd, uint32_t qpn)
 	enum cause cause = CAUSE_INVALIDATE_REFUSED;
 	struct mw *mw;
 
-	lock_acquire(&lock);
+	lock_acquire(&mr_bind_lock);
 	mw = by_index[KEY_INDEX(key)];
-	if (mw && mw->mr && qpn && mw->qpn == qpn && pd_of(mw->ib.pd)->number == pd &&
-	    atomic_load(&key_entry(mw->index)->key) == key) {
+	if (mw && mw->bind.mr && qpn && mw->qpn == qpn && pd_of(mw->ib.pd)->number == pd &&
+	    atomic_load(&key_entry(mw->bind.index)->key) == key) {
 		unbind(mw);
-		cause = is_over(mw) ? CAUSE_NONE : CAUSE_COPY_UNFINISHED;
+		cause = mr_bind_is_over(&mw->bind) ? CAUSE_NONE : CAUSE_COPY_UNFINISHED;
 	}
-	lock_release(&lock);
+	lock_release(&mr_bind_lock);
 	return cause;
 }
 
@@ -298,10 +223,10 @@ bool mw_is_over(uint32_t key)
 	struct mw *mw;
 	bool over;
 
-	lock_acquire(&lock);
+	lock_acquire(&mr_bind_lock);
 	mw = by_index[KEY_INDEX(key)];
-	over = !mw || key_entry(mw->index)->dying != key || is_over(mw);
-	lock_release(&lock);
+	over = !mw || key_entry(mw->bind.index)->dying != key || mr_bind_is_over(&mw->bind);
+	lock_release(&mr_bind_lock);
 	return over;
 }
 
@@ -315,41 +240,9 @@ enum cause mw_invalidate_once(uint32_t key, uint32_t pd, uint32_t qpn, uint32_t 
 	return cause;
 }
 
-void mw_prepare(struct wqe *wqe, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
+void mw_report_unfinished(uint32_t key, uint32_t qpn)
 {
-	wqe->rkey = rkey;
-	wqe->window = mw ? mw_of(mw)->key : 0;
-	wqe->region = info->mr ? info->mr->lkey : 0;
-	wqe->bind = *info;
-	wqe->bind.mr = NULL;
-}
-
-enum cause mw_bind(struct mw *mw, uint32_t pd, uint32_t qpn, uint32_t rkey,
-		   const struct ibv_mw_bind_info *info)
-{
-	struct wqe wqe;
-
-	mw_prepare(&wqe, &mw->ib, rkey, info);
-	return execute_bind(&wqe, pd, qpn);
-}
-
-enum cause mw_execute(struct wqe *wqe, uint32_t pd, uint32_t qpn, uint32_t looks)
-{
-	enum cause cause;
-
-	if (wqe->opcode == IBV_WR_BIND_MW)
-		cause = execute_bind(wqe, pd, qpn);
-	else if (wqe->revoked)
-		cause = mw_is_over(wqe->revoked) ? CAUSE_NONE : CAUSE_COPY_UNFINISHED;
-	else
-		cause = mw_invalidate(wqe->imm, pd, qpn);
-	if (cause != CAUSE_COPY_UNFINISHED)
-		return cause;
-	if (wqe->opcode == IBV_WR_LOCAL_INV)
-		wqe->revoked = wqe->imm;
-	if (looks == LOOKS_REPORTED)
-		report_unfinished(KEY_INDEX(wqe->opcode == IBV_WR_BIND_MW ? wqe->window : wqe->revoked), qpn);
-	return cause;
+	mr_bind_report_unfinished(KEY_INDEX(key), qpn);
 }
 
 /* Does not wait for copies; mw_destroy and mr_destroy do. */
@@ -357,12 +250,12 @@ void mw_unbind_qp(uint32_t qpn)
 {
 	struct list *pos;
 
-	lock_acquire(&lock);
+	lock_acquire(&mr_bind_lock);
 	list_for_each(pos, &windows) {
 		struct mw *mw = list_entry(pos, struct mw, link);
 
-		if (mw->mr && mw->qpn == qpn)
+		if (mw->bind.mr && mw->qpn == qpn)
 			unbind(mw);
 	}
-	lock_release(&lock);
+	lock_release(&mr_bind_lock);
 }

@@ -14,7 +14,7 @@
  *   ending     revoked   one that began before the revocation (memory/hazard.h)
  *   over       revoked   no
  *
- * A stopped process may keep a bind in `ending` for ever. So only mw_destroy and mw_settle wait,
+ * A stopped process may keep a bind in `ending` for ever. So only mw_destroy and mr_destroy wait,
  * with a bound. A request that has to wait fails with CAUSE_COPY_UNFINISHED, and its QP repeats it
  * after hazard_pause_ns; until then the window takes no other bind.
  *
@@ -30,18 +30,15 @@
 #include "base/cause.h"
 #include "base/list.h"
 #include "object/live_object.h"
+#include "object/mr.h"
 #include "object/pd.h"
-
-struct mr;
 
 struct mw {
 	struct ibv_mw ib;
-	uint32_t index; /* in the table of keys */
 	uint32_t epoch; /* key_epoch at creation */
 	uint32_t key;	/* the first key; those of binds differ in the low byte */
-	/* guarded by the lock of mw.c */
-	struct mr *mr;	  /* the region of the bind; NULL: not bound */
-	struct mr *former; /* the region of a bind that is ending; NULL: none is */
+	/* guarded by mr_bind_lock */
+	struct mr_bind bind;
 	uint32_t qpn;	  /* the QP of a bound type 2 window; else 0 */
 	struct list link; /* in the list of all windows */
 	struct live_object live;
@@ -62,11 +59,13 @@ int mw_create(struct pd *pd, enum ibv_mw_type type, struct mw **out);
 int mw_destroy(struct mw *mw);
 
 /*
- * Binds for a QP, and publishes the window's key with the low byte of `rkey`. A length of 0 unbinds
- * a type 1 window. CAUSE_NONE; CAUSE_COPY_UNFINISHED: the last bind is still ending, repeat later;
- * any other cause (IBV_WC_MW_BIND_ERR): nothing has changed.
+ * Binds the window to the region for a QP of PD `pd`, and publishes the window's key with the low
+ * byte of `rkey`. Both are named by keys, mw.key and an L_Key, so they may be destroyed meanwhile
+ * (CAUSE_MW_GONE); info->mr is not used. A length of 0 unbinds a type 1 window. CAUSE_NONE;
+ * CAUSE_COPY_UNFINISHED: the last bind is still ending, repeat later; any other cause
+ * (IBV_WC_MW_BIND_ERR): nothing has changed.
  */
-enum cause mw_bind(struct mw *mw, uint32_t pd, uint32_t qpn, uint32_t rkey,
+enum cause mw_bind(uint32_t window, uint32_t region, uint32_t pd, uint32_t qpn, uint32_t rkey,
 		   const struct ibv_mw_bind_info *info);
 
 /*
@@ -76,6 +75,8 @@ enum cause mw_bind(struct mw *mw, uint32_t pd, uint32_t qpn, uint32_t rkey,
  */
 enum cause mw_invalidate(uint32_t key, uint32_t pd, uint32_t qpn);
 bool mw_is_over(uint32_t key);
+/* Reports that a thread still copies by a key that the window of `key` has or had. */
+void mw_report_unfinished(uint32_t key, uint32_t qpn);
 
 /*
  * The same for a SEND_WITH_INV whose responder drops it while a thread copies by the key, so that
@@ -85,30 +86,8 @@ bool mw_is_over(uint32_t key);
  */
 enum cause mw_invalidate_once(uint32_t key, uint32_t pd, uint32_t qpn, uint32_t *revoked);
 
-struct wqe;
-
-/*
- * Stores the operands of a BIND_MW in its WQE: keys, not pointers, so window and region may be
- * destroyed.
- */
-void mw_prepare(struct wqe *wqe, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info);
-/*
- * Executes BIND_MW or LOCAL_INV of a QP of PD `pd`. Returns as mw_bind, or CAUSE_MW_GONE. After
- * CAUSE_COPY_UNFINISHED the caller repeats the call; `looks` counts the calls, and a long wait is
- * reported once.
- */
-enum cause mw_execute(struct wqe *wqe, uint32_t pd, uint32_t qpn, uint32_t looks);
-
 /* For a QP that is being destroyed: unbinds its type 2 windows. */
 void mw_unbind_qp(uint32_t qpn);
-
-/*
- * Revokes the region's key, so that no window can be bound any more. False: one is bound; nothing
- * changes.
- */
-bool mw_end_region(struct mr *mr);
-/* Waits until the binds to the region that are ending are over. 0, or -EBUSY as mw_destroy. */
-int mw_settle(struct mr *mr);
 
 /* In the child of a fork: forgets all binds, which are the parent's. */
 void mw_reset_after_fork(void);

@@ -2,12 +2,11 @@
 /*
  * QP - queue pairs: state, attributes, and the two queues.
  *
- * In:  attribute changes (qp_modify), posted work.
+ * In:  attribute changes (qp_modify.c), posted work.
  * Out: completions, async events. A path (struct qp_path) executes the posted work.
  *
  * Locks: qp->lock guards everything below it in the struct, the SQ included. Order: a link's
- * receive lock, qp->lock, then a link's send lock, RQ and CQ locks. The table of QPs is read
- * without a lock of its own (qp_table.c).
+ * receive lock, qp->lock, then a link's send lock, RQ and CQ locks.
  */
 #ifndef OBJECT_QP_H
 #define OBJECT_QP_H
@@ -165,54 +164,10 @@ static inline struct memory_peer qp_peer(const struct qp *qp)
 	return (struct memory_peer){ .pd = qp->remote_pd, .qpn = qp->ib.qp_num };
 }
 
-/* Once per adapter. */
-int qp_table_init(void *arena, uint32_t slot);
-
-/*
- * Rotates the list of free numbers, right after qp_table_init. Otherwise processes that get the
- * same slot one after another would use the same QP numbers, which peers still remember: Linux's
- * connection manager takes the second QP for the first.
- */
-void qp_table_turn(uint32_t by);
-void qp_table_reset_after_fork(void);
-
-/*
- * Finds the QP with this number and locks it; false: there is none, or it is being destroyed. Any
- * thread that holds no QP's lock. A locked QP is not freed.
- */
-bool qp_find_locked(uint32_t qpn, struct qp **qp) TRY_ACQUIRES((*qp)->lock);
-
 static inline void qp_unlock(struct qp *qp) RELEASES(qp->lock)
 {
 	lock_release(&qp->lock);
 }
-
-/*
- * Calls `visit`, which REQUIRES(qp->lock), with each QP of the process until it returns false. No
- * thread creates or destroys QPs meanwhile, and `visit` must not. The caller holds no QP's lock.
- */
-void qp_visit(bool (*visit)(struct qp *qp, void *arg), void *arg);
-
-/*
- * Creates a QP in RESET. Reads the fields of ibv_qp_init_attr in `attr`, and writes the granted cap
- * back. 0, -EINVAL (limits, objects of another context), -EOPNOTSUPP, -ENOMEM; with a cause.
- */
-int qp_create(struct context *context, struct pd *pd, struct ibv_qp_init_attr_ex *attr,
-	      const struct qp_path *path, struct qp **qp);
-
-/*
- * ibv_open_qp: creates another handle for an XRC_RECV QP of the domain. 0, -EINVAL (there is none),
- * -ENOMEM. Only the handle's struct ibv_qp and `target` are set. qp_destroy of the last handle
- * destroys the QP.
- */
-int qp_open(struct context *context, struct xrcd *xrcd, uint32_t qpn, void *qp_context,
-	    struct qp **handle);
-
-/*
- * 0, or -EBUSY while the QP is attached to multicast groups or has flows. Removes its completions
- * that were not polled. Waits until fetched events are acknowledged.
- */
-int qp_destroy(struct qp *qp);
 
 /*
  * ibv_modify_qp: checks the transition and the attributes (qp_states.h), and applies all or
@@ -220,7 +175,6 @@ int qp_destroy(struct qp *qp);
  * addresses.
  */
 int qp_modify(struct qp *qp, const struct ibv_qp_attr *attr, int mask);
-void qp_query(struct qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init);
 
 /* The path MTU in bytes; for UD the longest datagram. */
 static inline uint32_t qp_mtu(const struct qp *qp)
@@ -251,7 +205,18 @@ void qp_enter_error(struct qp *qp, enum cause cause) REQUIRES(qp->lock);
  */
 void qp_flush(struct qp *qp) REQUIRES(qp->lock);
 
+/*
+ * Completes the finished requests at the head of the SQ, in order, up to one that is not WQE_DONE. A
+ * failed request that reaches the head fails the QP (qp_fail). So a requester only finishes requests
+ * (wqe_finish) and calls this; earlier requests under way come first. The caller holds the QP's
+ * lock. Takes the send CQ's lock.
+ */
+void qp_retire(struct qp *qp);
+
 /* Raises an async event of the QP. Any locks may be held but the async lock. */
 void qp_raise(struct qp *qp, enum ibv_event_type type);
+
+/* base/check.h: between two operations on the QP. The caller holds the lock. */
+void qp_check(const struct qp *qp);
 
 #endif

@@ -152,7 +152,7 @@ static void drain(struct qp *qp, bool notify) REQUIRES(qp->lock)
 {
 	qp->drained = false;
 	qp->attr.en_sqd_async_notify = notify;
-	sq_retire(qp);
+	qp_retire(qp);
 }
 
 static const struct qp_path *(*choose_path)(struct qp *qp);
@@ -222,7 +222,7 @@ int qp_modify(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 		error = check_values(qp, &change);
 	if (!error)
 		error = carry_out(qp, &change);
-	CHECK(sq_check(qp));
+	CHECK(qp_check(qp));
 	lock_release(&qp->lock);
 	return error;
 }

@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "object/xrcd.h"
-
 static struct {
 	struct lock lock; /* guards all below, except `live` */
 	struct arena_qp *entries;
@@ -94,7 +92,6 @@ void qp_table_reset_after_fork(void)
 	}
 	/* Spares are leaked, because one of them may have been locked for ever. */
 	list_init(&table.spares);
-	xrc_reset_after_fork();
 	table.entries = NULL;
 	table.free_count = 0;
 	lock_release(&table.lock);

@@ -1,17 +1,39 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * QP table - finds QPs by their numbers: qp_find_locked and qp_visit of qp.h, and the functions
- * that add and remove QPs.
+ * QP table - finds QPs by their numbers, and adds and removes them.
  *
  * In:  qp_create, qp_destroy.
  * Out: locked QPs, to requesters and responders.
  *
- * Lock: the table's own, outside QP locks.
+ * Lock: the table's own, outside QP locks. Lookups take none but the QP's: see qp_table.c.
  */
 #ifndef OBJECT_QP_TABLE_H
 #define OBJECT_QP_TABLE_H
 
 #include "object/qp.h"
+
+/* Once per adapter. */
+int qp_table_init(void *arena, uint32_t slot);
+
+/*
+ * Rotates the list of free numbers, right after qp_table_init. Otherwise processes that get the
+ * same slot one after another would use the same QP numbers, which peers still remember: Linux's
+ * connection manager takes the second QP for the first.
+ */
+void qp_table_turn(uint32_t by);
+void qp_table_reset_after_fork(void);
+
+/*
+ * Finds the QP with this number and locks it; false: there is none, or it is being destroyed. Any
+ * thread that holds no QP's lock. A locked QP is not freed.
+ */
+bool qp_find_locked(uint32_t qpn, struct qp **qp) TRY_ACQUIRES((*qp)->lock);
+
+/*
+ * Calls `visit`, which REQUIRES(qp->lock), with each QP of the process until it returns false. No
+ * thread creates or destroys QPs meanwhile, and `visit` must not. The caller holds no QP's lock.
+ */
+void qp_visit(bool (*visit)(struct qp *qp, void *arg), void *arg);
 
 /*
  * Allocates a QP with index, number and an entry in the arena; all else but the lock is 0. Lookups

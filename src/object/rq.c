@@ -7,8 +7,6 @@
 
 #include "base/cause.h"
 #include "base/check.h"
-#include "object/context.h"
-#include "object/srq.h"
 
 static struct receive *place(const struct rq *rq, uint32_t seq)
 {
@@ -92,7 +90,7 @@ static void report_full(struct rq *rq) REQUIRES(rq->lock)
 		return;
 	rq->full_reported = true;
 	cause_report(CAUSE_QUEUE_FULL, rq->qpn, "%s of %u receives",
-		     rq->srq ? "SRQ" : "receive queue", rq->max_wr);
+		     rq->qpn ? "receive queue" : "SRQ", rq->max_wr);
 }
 
 static int post_one(struct rq *rq, const struct ibv_recv_wr *wr) REQUIRES(rq->lock)
@@ -138,38 +136,33 @@ int rq_post(struct rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 	return error;
 }
 
-/* After a receive was taken: raises the limit event, once per arming. */
-static void check_limit(struct rq *rq) REQUIRES(rq->lock)
+static bool is_below_limit(struct rq *rq) REQUIRES(rq->lock)
 {
-	struct ibv_async_event event = { .event_type = IBV_EVENT_SRQ_LIMIT_REACHED };
 	uint32_t left = rq->tail - rq->head;
 
 	if (left >= rq->limit)
-		return;
+		return false;
 	cause_note(CAUSE_SRQ_LIMIT, 0, "%u receives, limit %u", left, rq->limit);
 	rq->limit = 0;
-	event.element.srq = &rq->srq->ib;
-	context_raise(context_of(rq->srq->ib.context), &event);
+	return true;
 }
 
-bool rq_take(struct rq *rq, struct receive *out)
+enum rq_taken rq_take(struct rq *rq, struct receive *out)
 {
-	bool found;
+	enum rq_taken taken = RQ_EMPTY;
 
 	lock_acquire(&rq->lock);
-	found = rq->head != rq->tail;
-	if (found) {
+	if (rq->head != rq->tail) {
 		const struct receive *receive = place(rq, rq->head);
 
 		memcpy(out, receive,
 		       offsetof(struct receive, sge) + receive->num_sge * sizeof(struct ibv_sge));
 		rq->head++;
-		if (rq->srq && rq->limit)
-			check_limit(rq);
+		taken = is_below_limit(rq) ? RQ_TAKEN_BELOW_LIMIT : RQ_TAKEN;
 	}
 	CHECK(rq_check(rq));
 	lock_release(&rq->lock);
-	return found;
+	return taken;
 }
 
 void rq_release(struct rq *rq, uint32_t count)

@@ -35,8 +35,7 @@ struct rq {
 	uint32_t head;	       /* next to take */
 	uint32_t tail;	       /* next to post */
 	_Atomic uint32_t released; /* completions polled; tail - released <= max_wr */
-	uint32_t limit;	       /* of an SRQ: below it the limit event is raised; 0: off */
-	struct srq *srq;       /* that the queue belongs to; NULL: to a QP */
+	uint32_t limit;	       /* of an SRQ: rq_take tells once when fewer are left; 0: off */
 	uint32_t qpn;	       /* for causes; 0: of an SRQ */
 	bool full_reported;    /* CAUSE_QUEUE_FULL was reported */
 };
@@ -53,11 +52,14 @@ int rq_resize(struct rq *rq, uint32_t max_wr);
 /* Posts the chain. 0, or ENOMEM (full) or EINVAL at the first that fails, which *bad points to. */
 int rq_post(struct rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
-/*
- * Moves the oldest receive to *out, of which only num_sge SGEs are written. False: none is posted.
- * Raises the limit event of an SRQ.
- */
-bool rq_take(struct rq *rq, struct receive *out);
+enum rq_taken {
+	RQ_EMPTY = 0,
+	RQ_TAKEN,
+	RQ_TAKEN_BELOW_LIMIT, /* fewer than `limit` are left, which is 0 now */
+};
+
+/* Moves the oldest receive to *out, of which only num_sge SGEs are written. */
+enum rq_taken rq_take(struct rq *rq, struct receive *out);
 
 /* Releases `count` receives, whose completions were polled or removed. Any thread, no lock. */
 void rq_release(struct rq *rq, uint32_t count);

@@ -5,13 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "object/ah.h"
-#include "object/limits.h"
-#include "memory/memory.h"
-#include "object/mw.h"
 #include "base/check.h"
 #include "base/compat.h"
-#include "object/qp.h"
+#include "memory/memory.h"
+#include "object/ah.h"
+#include "object/limits.h"
+#include "object/mw.h"
 
 int sq_init(struct sq *sq, const struct ibv_qp_cap *cap, bool sig_all)
 {
@@ -56,47 +55,47 @@ void sq_drop(struct wqe *wqe)
 	wqe->kept = NULL;
 }
 
-static int report_full(struct qp *qp)
+static int report_full(struct sq *sq)
 {
-	if (!qp->sq.full_reported) {
-		qp->sq.full_reported = true;
-		cause_report(CAUSE_QUEUE_FULL, qp->ib.qp_num, "send queue of %u requests",
-			     qp->sq.max_wr);
+	if (!sq->full_reported) {
+		sq->full_reported = true;
+		cause_report(CAUSE_QUEUE_FULL, sq->qpn, "send queue of %u requests",
+			     sq->max_wr);
 	}
 	return ENOMEM;
 }
 
-int sq_begin(struct qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, unsigned int flags,
+int sq_begin(struct sq *sq, enum ibv_wr_opcode opcode, uint64_t wr_id, unsigned int flags,
 	     struct wqe **wqe)
 {
 	struct wqe *new;
 
-	if (!opcode_find(opcode, qp->type)) {
-		cause_report(CAUSE_OPCODE_UNSUPPORTED, qp->ib.qp_num, "opcode %d, QP type %d", opcode,
-			     qp->type);
+	if (!opcode_find(opcode, sq->type)) {
+		cause_report(CAUSE_OPCODE_UNSUPPORTED, sq->qpn, "opcode %d, QP type %d", opcode,
+			     sq->type);
 		return EINVAL;
 	}
-	new = sq_reserve(&qp->sq);
+	new = sq_reserve(sq);
 	if (!new)
-		return report_full(qp);
+		return report_full(sq);
 	memset(new, 0, sizeof(*new));
 	new->wr_id = wr_id;
 	new->opcode = (uint8_t)opcode;
 	new->flags = (uint8_t)(flags & ~(unsigned int)IBV_SEND_INLINE);
-	if (qp->sq.sig_all)
+	if (sq->sig_all)
 		new->flags |= IBV_SEND_SIGNALED;
 	new->state = WQE_POSTED;
 	*wqe = new;
 	return 0;
 }
 
-int sq_set_sges(struct qp *qp, struct wqe *wqe, const struct ibv_sge *list, size_t count)
+int sq_set_sges(struct sq *sq, struct wqe *wqe, const struct ibv_sge *list, size_t count)
 {
 	uint64_t length = 0;
 
-	if (count > qp->sq.max_sge) {
-		cause_report(CAUSE_TOO_MANY_SGE, qp->ib.qp_num, "request 0x%llx has %zu, at most %u",
-			     (unsigned long long)wqe->wr_id, count, qp->sq.max_sge);
+	if (count > sq->max_sge) {
+		cause_report(CAUSE_TOO_MANY_SGE, sq->qpn, "request 0x%llx has %zu, at most %u",
+			     (unsigned long long)wqe->wr_id, count, sq->max_sge);
 		return EINVAL;
 	}
 	for (size_t i = 0; i < count; i++) {
@@ -104,7 +103,7 @@ int sq_set_sges(struct qp *qp, struct wqe *wqe, const struct ibv_sge *list, size
 		length += list[i].length;
 	}
 	if (length > LIMIT_MESSAGE) {
-		cause_report(CAUSE_MESSAGE_TOO_LONG, qp->ib.qp_num, "%llu bytes, at most %u",
+		cause_report(CAUSE_MESSAGE_TOO_LONG, sq->qpn, "%llu bytes, at most %u",
 			     (unsigned long long)length, LIMIT_MESSAGE);
 		return EINVAL;
 	}
@@ -114,10 +113,10 @@ int sq_set_sges(struct qp *qp, struct wqe *wqe, const struct ibv_sge *list, size
 	return 0;
 }
 
-int sq_set_inline(struct qp *qp, struct wqe *wqe)
+int sq_set_inline(struct sq *sq, struct wqe *wqe)
 {
 	if (!operation_has_payload(opcode_operation(wqe->opcode))) {
-		cause_report(CAUSE_ARGUMENT_INVALID, qp->ib.qp_num, "inline data with opcode %d",
+		cause_report(CAUSE_ARGUMENT_INVALID, sq->qpn, "inline data with opcode %d",
 			     wqe->opcode);
 		return EINVAL;
 	}
@@ -127,11 +126,11 @@ int sq_set_inline(struct qp *qp, struct wqe *wqe)
 	return 0;
 }
 
-int sq_add_inline(struct qp *qp, struct wqe *wqe, const void *data, size_t length)
+int sq_add_inline(struct sq *sq, struct wqe *wqe, const void *data, size_t length)
 {
-	if (length > qp->sq.max_inline - wqe->length) {
-		cause_report(CAUSE_INLINE_TOO_LONG, qp->ib.qp_num, "%zu bytes, at most %u",
-			     wqe->length + length, qp->sq.max_inline);
+	if (length > sq->max_inline - wqe->length) {
+		cause_report(CAUSE_INLINE_TOO_LONG, sq->qpn, "%zu bytes, at most %u",
+			     wqe->length + length, sq->max_inline);
 		return EINVAL;
 	}
 	if (length)
@@ -140,10 +139,10 @@ int sq_add_inline(struct qp *qp, struct wqe *wqe, const void *data, size_t lengt
 	return 0;
 }
 
-int sq_set_ah(struct qp *qp, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
+int sq_set_ah(struct sq *sq, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
 	if (!ah) {
-		cause_report(CAUSE_AH_INVALID, qp->ib.qp_num, "a datagram without address handle");
+		cause_report(CAUSE_AH_INVALID, sq->qpn, "a datagram without address handle");
 		return EINVAL;
 	}
 	sq_drop(wqe);
@@ -154,53 +153,62 @@ int sq_set_ah(struct qp *qp, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, u
 	return 0;
 }
 
-int sq_end(struct qp *qp, struct wqe *wqe)
+void sq_set_bind(struct wqe *wqe, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
-	if (qp->type == IBV_QPT_UD && !wqe->ah) {
-		cause_report(CAUSE_AH_INVALID, qp->ib.qp_num, "a datagram without address handle");
+	wqe->rkey = rkey;
+	wqe->window = mw ? mw_of(mw)->key : 0;
+	wqe->region = info->mr ? info->mr->lkey : 0;
+	wqe->bind = *info;
+	wqe->bind.mr = NULL;
+}
+
+int sq_end(struct sq *sq, struct wqe *wqe)
+{
+	if (sq->type == IBV_QPT_UD && !wqe->ah) {
+		cause_report(CAUSE_AH_INVALID, sq->qpn, "a datagram without address handle");
 		return EINVAL;
 	}
-	if (qp->type == IBV_QPT_RAW_PACKET && wqe->flags & IBV_SEND_IP_CSUM) {
-		cause_report(CAUSE_FLAGS_UNKNOWN, qp->ib.qp_num, "IBV_SEND_IP_CSUM");
+	if (sq->type == IBV_QPT_RAW_PACKET && wqe->flags & IBV_SEND_IP_CSUM) {
+		cause_report(CAUSE_FLAGS_UNKNOWN, sq->qpn, "IBV_SEND_IP_CSUM");
 		return EINVAL;
 	}
-	qp->sq.tail++;
+	sq->tail++;
 	return 0;
 }
 
-static int push_data(struct qp *qp, struct wqe *wqe, const struct ibv_send_wr *wr)
+static int push_data(struct sq *sq, struct wqe *wqe, const struct ibv_send_wr *wr)
 {
 	int error;
 
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge) {
-		cause_report(CAUSE_TOO_MANY_SGE, qp->ib.qp_num, "request 0x%llx has %d, at most %u",
-			     (unsigned long long)wr->wr_id, wr->num_sge, qp->sq.max_sge);
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > sq->max_sge) {
+		cause_report(CAUSE_TOO_MANY_SGE, sq->qpn, "request 0x%llx has %d, at most %u",
+			     (unsigned long long)wr->wr_id, wr->num_sge, sq->max_sge);
 		return EINVAL;
 	}
 	if (!(wr->send_flags & IBV_SEND_INLINE))
-		return sq_set_sges(qp, wqe, wr->sg_list, (size_t)wr->num_sge);
-	error = sq_set_inline(qp, wqe);
+		return sq_set_sges(sq, wqe, wr->sg_list, (size_t)wr->num_sge);
+	error = sq_set_inline(sq, wqe);
 	for (int i = 0; i < wr->num_sge && !error; i++)
-		error = sq_add_inline(qp, wqe, (const void *)(uintptr_t)wr->sg_list[i].addr,
+		error = sq_add_inline(sq, wqe, (const void *)(uintptr_t)wr->sg_list[i].addr,
 				      wr->sg_list[i].length);
 	return error;
 }
 
-int sq_push(struct qp *qp, const struct ibv_send_wr *wr)
+int sq_push(struct sq *sq, const struct ibv_send_wr *wr)
 {
 	struct wqe *wqe;
 	int error;
 
 	/* struct ibv_send_wr has no fields for FLUSH: only ibv_wr_flush posts it */
 	if ((int)wr->opcode == COMPAT_WR_FLUSH) {
-		cause_report(CAUSE_OPCODE_UNSUPPORTED, qp->ib.qp_num, "FLUSH by ibv_post_send");
+		cause_report(CAUSE_OPCODE_UNSUPPORTED, sq->qpn, "FLUSH by ibv_post_send");
 		return EINVAL;
 	}
-	error = sq_begin(qp, wr->opcode, wr->wr_id, wr->send_flags, &wqe);
+	error = sq_begin(sq, wr->opcode, wr->wr_id, wr->send_flags, &wqe);
 	if (error)
 		return error;
 	wqe->imm = wr->imm_data;
-	if (qp->type == IBV_QPT_XRC_SEND)
+	if (sq->type == IBV_QPT_XRC_SEND)
 		wqe->remote_srqn = wr->qp_type.xrc.remote_srqn;
 	switch (opcode_operation(wqe->opcode)) {
 	case OPERATION_WRITE:
@@ -217,34 +225,32 @@ int sq_push(struct qp *qp, const struct ibv_send_wr *wr)
 		wqe->swap = wr->wr.atomic.swap;
 		break;
 	case OPERATION_BIND:
-		mw_prepare(wqe, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
-		return sq_end(qp, wqe);
+		sq_set_bind(wqe, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+		return sq_end(sq, wqe);
 	case OPERATION_LOCAL_INV:
-		return sq_end(qp, wqe);
+		return sq_end(sq, wqe);
 	default:
 		break;
 	}
-	error = push_data(qp, wqe, wr);
-	if (!error && qp->type == IBV_QPT_UD)
-		error = sq_set_ah(qp, wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
+	error = push_data(sq, wqe, wr);
+	if (!error && sq->type == IBV_QPT_UD)
+		error = sq_set_ah(sq, wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
 	if (!error)
-		error = sq_end(qp, wqe);
+		error = sq_end(sq, wqe);
 	if (error)
 		sq_drop(wqe);
 	return error;
 }
 
-void sq_keep_data(struct qp *qp, uint32_t from)
+void sq_keep_data(struct sq *sq, uint32_t from, uint32_t pd, uint32_t mtu)
 {
-	struct sq *sq = &qp->sq;
-
 	for (uint32_t seq = from; seq != sq->tail; seq++) {
 		struct wqe *wqe = sq_wqe(sq, seq);
 
-		if (wqe->state == WQE_DONE || wqe_data(wqe) || wqe->length > qp_mtu(qp) || !wqe->length)
+		if (wqe->state == WQE_DONE || wqe_data(wqe) || wqe->length > mtu || !wqe->length)
 			continue;
 		wqe->kept = malloc(wqe->length);
-		if (wqe->kept && memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, 0, wqe->kept,
+		if (wqe->kept && memory_gather(wqe->sge, wqe->num_sge, pd, 0, wqe->kept,
 					       wqe->length) != CAUSE_NONE) {
 			free(wqe->kept);
 			wqe->kept = NULL;
@@ -252,87 +258,10 @@ void sq_keep_data(struct qp *qp, uint32_t from)
 	}
 }
 
-void sq_roll_back(struct qp *qp, uint32_t tail)
+void sq_roll_back(struct sq *sq, uint32_t tail)
 {
-	struct sq *sq = &qp->sq;
-
 	while (sq->tail != tail)
 		sq_drop(sq_wqe(sq, --sq->tail));
-}
-
-/* Completes the request at the head, if it is signaled or failed, and moves the head on. */
-static void retire_head(struct qp *qp)
-{
-	struct sq *sq = &qp->sq;
-	struct wqe *wqe = sq_wqe(sq, sq->head);
-
-	sq_drop(wqe);
-	if (wqe->flags & IBV_SEND_SIGNALED || wqe->status != IBV_WC_SUCCESS) {
-		struct cqe cqe = {
-			.wr_id = wqe->wr_id,
-			.qp = qp,
-			.sq_seq = sq->head,
-			.kind = CQE_SEND,
-			.status = wqe->status,
-			.opcode = opcodes[wqe->opcode].completion,
-			.vendor_err = wqe->vendor_err,
-			.byte_len = wqe->length,
-			.qp_num = qp->ib.qp_num,
-		};
-
-		cq_push(qp->send_cq, &cqe, false);
-	}
-	/* The request may have failed before it was issued. */
-	if (sq->issue == sq->head)
-		sq->issue++;
-	sq->head++;
-}
-
-/* In SQD the SQ is drained when nothing is in flight; requests that were not issued stay. */
-static void check_drained(struct qp *qp)
-{
-	if (qp->drained || qp->sq.head != qp->sq.issue ||
-	    (qp->sq.issue != qp->sq.tail && wqe_is_begun(sq_wqe(&qp->sq, qp->sq.issue))))
-		return;
-	qp->drained = true;
-	if (qp->attr.en_sqd_async_notify)
-		qp_raise(qp, IBV_EVENT_SQ_DRAINED);
-}
-
-void sq_retire(struct qp *qp) REQUIRES(qp->lock)
-{
-	struct sq *sq = &qp->sq;
-	enum ibv_qp_state state = qp_state(qp);
-
-	while (sq->head != sq->tail) {
-		const struct wqe *wqe = sq_wqe(sq, sq->head);
-
-		if (wqe->state != WQE_DONE)
-			break;
-		if (wqe->status != IBV_WC_SUCCESS && state != IBV_QPS_ERR && state != IBV_QPS_SQE) {
-			qp_fail(qp, (enum cause)wqe->vendor_err);
-			return;
-		}
-		retire_head(qp);
-	}
-	if (state == IBV_QPS_SQD)
-		check_drained(qp);
-}
-
-void sq_flush(struct qp *qp)
-{
-	struct sq *sq = &qp->sq;
-	bool failed = false;
-
-	while (sq->head != sq->tail) {
-		struct wqe *wqe = sq_wqe(sq, sq->head);
-
-		/* No request after a failed one succeeds, even if it was executed (IBA 10.8.5). */
-		if (wqe->state != WQE_DONE || (failed && wqe->status == IBV_WC_SUCCESS))
-			wqe_finish(wqe, IBV_WC_WR_FLUSH_ERR, CAUSE_FLUSHED);
-		failed |= wqe->status != IBV_WC_SUCCESS;
-		retire_head(qp);
-	}
 }
 
 void sq_clear(struct sq *sq)
@@ -347,25 +276,24 @@ void sq_clear(struct sq *sq)
 #define AT_EACH_END 8 /* requests of each part of the queue; of all now and then */
 
 /* One request: its SGEs fit, and its state is that of its part of the queue. */
-static void check_wqe(const struct qp *qp, uint32_t seq)
+static void check_wqe(const struct sq *sq, uint32_t seq)
 {
-	const struct sq *sq = &qp->sq;
 	const struct wqe *wqe = sq_wqe((struct sq *)sq, seq);
 	bool issued = seq - sq->head < sq->issue - sq->head;
 
 	INVARIANT(wqe->num_sge <= sq->max_sge, "QP 0x%06x request %u: %u SGEs, at most %u",
-		  qp->ib.qp_num, seq, wqe->num_sge, sq->max_sge);
+		  sq->qpn, seq, wqe->num_sge, sq->max_sge);
 	INVARIANT(wqe->state == WQE_DONE || wqe->state == (issued ? WQE_ISSUED : WQE_POSTED),
-		  "QP 0x%06x request %u: state %u, head %u issue %u tail %u", qp->ib.qp_num, seq,
+		  "QP 0x%06x request %u: state %u, head %u issue %u tail %u", sq->qpn, seq,
 		  wqe->state, sq->head, sq->issue, sq->tail);
 }
 
-static void check_wqes(const struct qp *qp, uint32_t from, uint32_t to, bool all)
+static void check_wqes(const struct sq *sq, uint32_t from, uint32_t to, bool all)
 {
 	for (uint32_t seq = from; seq != to; seq++) {
 		if (!all && seq - from == AT_EACH_END && to - seq > AT_EACH_END)
 			seq = to - AT_EACH_END;
-		check_wqe(qp, seq);
+		check_wqe(sq, seq);
 	}
 }
 
@@ -377,25 +305,23 @@ static void check_wqes(const struct qp *qp, uint32_t from, uint32_t to, bool all
  *   `issue` if it was carried out before the requester went back;
  * - no request has more SGEs than were granted.
  */
-void sq_check(const struct qp *qp)
+void sq_check(const struct sq *sq)
 {
-	const struct sq *sq = &qp->sq;
 	uint32_t released = atomic_load_explicit(&sq->released, memory_order_acquire);
 	uint32_t used = sq->tail - released;
 	bool all;
 
-	INVARIANT(lock_is_taken(&qp->lock), "QP 0x%06x", qp->ib.qp_num);
-	INVARIANT(used <= sq->max_wr, "QP 0x%06x: released %u tail %u, of %u", qp->ib.qp_num, released,
+	INVARIANT(used <= sq->max_wr, "QP 0x%06x: released %u tail %u, of %u", sq->qpn, released,
 		  sq->tail, sq->max_wr);
 	INVARIANT(sq->head - released <= sq->issue - released && sq->issue - released <= used,
-		  "QP 0x%06x: released %u head %u issue %u tail %u", qp->ib.qp_num, released, sq->head,
+		  "QP 0x%06x: released %u head %u issue %u tail %u", sq->qpn, released, sq->head,
 		  sq->issue, sq->tail);
 	if (!sq->ring)
 		return;
 	INVARIANT(sq->max_wr <= sq->mask + 1 && !(sq->mask & (sq->mask + 1)), "QP 0x%06x: %u in mask 0x%x",
-		  qp->ib.qp_num, sq->max_wr, sq->mask);
+		  sq->qpn, sq->max_wr, sq->mask);
 	all = check_sometimes(AT_EACH_END * 4);
-	check_wqes(qp, sq->head, sq->issue, all);
-	check_wqes(qp, sq->issue, sq->tail, all);
+	check_wqes(sq, sq->head, sq->issue, all);
+	check_wqes(sq, sq->issue, sq->tail, all);
 }
 #endif

@@ -10,7 +10,7 @@
  *   head..issue     under way or executed; state WQE_ISSUED or WQE_DONE
  *   issue..tail     posted; state WQE_POSTED. The request at `issue` may be partly done (wqe.done)
  *
- * sq_retire completes requests in order, at `head`. The QP's lock guards all but `released`.
+ * qp_retire completes requests in order, at `head`. The QP's lock guards all but `released`.
  */
 #ifndef OBJECT_SQ_H
 #define OBJECT_SQ_H
@@ -88,6 +88,8 @@ struct sq {
 	char *ring;	 /* mask + 1 entries of `stride` bytes */
 	uint32_t stride, mask;
 	uint32_t max_wr, max_sge, max_inline; /* granted */
+	uint32_t qpn; /* for causes */
+	uint8_t type; /* of the QP: enum ibv_qp_type */
 	bool sig_all;
 	bool full_reported; /* CAUSE_QUEUE_FULL was reported */
 	uint32_t head, issue, tail;
@@ -102,8 +104,6 @@ static inline struct wqe *sq_wqe(struct sq *sq, uint32_t seq)
 	return (struct wqe *)(sq->ring + (size_t)(seq & sq->mask) * sq->stride);
 }
 
-struct qp;
-
 /* The place of the next request; NULL: the SQ is full. */
 static inline struct wqe *sq_reserve(struct sq *sq)
 {
@@ -117,7 +117,7 @@ static inline struct wqe *sq_reserve(struct sq *sq)
  * many SGEs, inline data too long, invalid AH...), with a cause reported. The caller holds the QP's
  * lock.
  */
-int sq_push(struct qp *qp, const struct ibv_send_wr *wr);
+int sq_push(struct sq *sq, const struct ibv_send_wr *wr);
 
 /*
  * The steps of sq_push, for builders (ibv_wr_*). sq_begin returns the next place with opcode, wr_id
@@ -125,42 +125,43 @@ int sq_push(struct qp *qp, const struct ibv_send_wr *wr);
  * it in. sq_end checks the request and posts it. sq_drop frees what a request holds that was not
  * ended. Functions return 0, ENOMEM or EINVAL, with a cause. The caller holds the QP's lock.
  */
-int sq_begin(struct qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, unsigned int flags,
+int sq_begin(struct sq *sq, enum ibv_wr_opcode opcode, uint64_t wr_id, unsigned int flags,
 	     struct wqe **wqe);
-int sq_set_sges(struct qp *qp, struct wqe *wqe, const struct ibv_sge *list, size_t count);
+int sq_set_sges(struct sq *sq, struct wqe *wqe, const struct ibv_sge *list, size_t count);
 /* Makes the request's data inline; sq_add_inline appends to it. */
-int sq_set_inline(struct qp *qp, struct wqe *wqe);
-int sq_add_inline(struct qp *qp, struct wqe *wqe, const void *data, size_t length);
-int sq_set_ah(struct qp *qp, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
-int sq_end(struct qp *qp, struct wqe *wqe);
+int sq_set_inline(struct sq *sq, struct wqe *wqe);
+int sq_add_inline(struct sq *sq, struct wqe *wqe, const void *data, size_t length);
+int sq_set_ah(struct sq *sq, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
+void sq_set_bind(struct wqe *wqe, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info);
+int sq_end(struct sq *sq, struct wqe *wqe);
 void sq_drop(struct wqe *wqe);
 /*
- * Copies the data of the datagrams from `from` on that were not sent yet. UCX reuses the memory of
+ * Copies the data of the datagrams from `from` on that were not sent yet, and are no longer than
+ * `mtu`; `pd` is the number of the QP's PD. UCX reuses the memory of
  * a datagram before it completes, as soon as the peer has answered in another way; an adapter has
  * sent it by then. Data that cannot be read stays in place, and the request fails when its turn
  * comes. The caller holds the QP's lock.
  */
-void sq_keep_data(struct qp *qp, uint32_t from);
+void sq_keep_data(struct sq *sq, uint32_t from, uint32_t pd, uint32_t mtu);
 
 /* Removes all requests from `tail` on, which were not issued. */
-void sq_roll_back(struct qp *qp, uint32_t tail);
-
-/*
- * Completes the finished requests at the head, in order, up to one that is not WQE_DONE. A failed
- * request that reaches the head fails the QP (qp_fail). So a requester only finishes requests
- * (wqe_finish) and calls this; earlier requests under way come first. The caller holds the QP's
- * lock. Takes the send CQ's lock.
- */
-void sq_retire(struct qp *qp);
-
-/* Completes all requests, unfinished ones with FLUSH_ERR. The caller holds the QP's lock. */
-void sq_flush(struct qp *qp);
+void sq_roll_back(struct sq *sq, uint32_t tail);
 
 /* Forgets all requests of a QP that is reset. The caller holds the QP's lock. */
 void sq_clear(struct sq *sq);
 
+/*
+ * Frees the places of all requests before `seq`, once the program has their completions. The caller
+ * holds the lock of the CQ, which is the only one of that SQ. Only lost completions come out of order.
+ */
+static inline void sq_release(struct sq *sq, uint32_t seq)
+{
+	if ((int32_t)(seq - atomic_load_explicit(&sq->released, memory_order_relaxed)) > 0)
+		atomic_store_explicit(&sq->released, seq, memory_order_release);
+}
 /* base/check.h: between two operations on the queue. The caller holds the QP's lock. */
-void sq_check(const struct qp *qp);
+void sq_check(const struct sq *sq);
+
 
 /* The data, if it is in the WQE or copied; NULL: it is in the SGEs. */
 static inline const uint8_t *wqe_data(const struct wqe *wqe)
@@ -185,7 +186,7 @@ static inline bool wqe_length_is_wrong(const struct wqe *wqe)
 	return wqe->length != sizeof(uint64_t) && operation_is_of_a_word(opcode_operation(wqe->opcode));
 }
 
-/* Marks a request finished; sq_retire completes it. */
+/* Marks a request finished; qp_retire completes it. */
 static inline void wqe_finish(struct wqe *wqe, enum ibv_wc_status status, enum cause cause)
 {
 	wqe->state = WQE_DONE;

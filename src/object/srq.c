@@ -8,7 +8,6 @@
 #include "object/acknowledge.h"
 #include "object/context.h"
 #include "object/limits.h"
-#include "object/xrcd.h"
 
 static _Atomic uint32_t srqs;	 /* SRQs of this process */
 static _Atomic uint32_t numbers; /* the last number */
@@ -41,7 +40,6 @@ int srq_create(struct context *context, struct pd *pd, void *srq_context, struct
 		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "SRQ of %u receives", attr->max_wr);
 		goto uncount;
 	}
-	new->rq.srq = new;
 	new->ib.context = &context->verbs.context;
 	new->ib.srq_context = srq_context;
 	new->ib.pd = &pd->ib;
@@ -101,6 +99,17 @@ void srq_query(struct srq *srq, struct ibv_srq_attr *attr)
 	lock_release(&srq->rq.lock);
 }
 
+bool srq_take(struct srq *srq, struct receive *out)
+{
+	struct ibv_async_event event = { .element.srq = &srq->ib,
+					 .event_type = IBV_EVENT_SRQ_LIMIT_REACHED };
+	enum rq_taken taken = rq_take(&srq->rq, out);
+
+	if (taken == RQ_TAKEN_BELOW_LIMIT)
+		context_raise(context_of(srq->ib.context), &event, &srq->async_reported);
+	return taken != RQ_EMPTY;
+}
+
 int srq_destroy(struct srq *srq)
 {
 	struct context *context = context_of(srq->ib.context);
@@ -110,13 +119,8 @@ int srq_destroy(struct srq *srq)
 		cause_report(CAUSE_BUSY_SRQ, 0, "%u QPs", users);
 		return -EBUSY;
 	}
-	if (srq->type == IBV_SRQT_XRC)
-		xrc_remove_srq(srq);
 	/* No QP uses the SRQ, so no thread takes receives or raises events. */
-	context_drop_events(context, &srq->ib);
-	lock_acquire(&context->async_lock);
-	reported = srq->async_reported;
-	lock_release(&context->async_lock);
+	reported = context_drop_events(context, &srq->ib, &srq->async_reported);
 	acknowledge_wait(&srq->ib.mutex, &srq->ib.cond, &srq->ib.events_completed, reported);
 	rq_fini(&srq->rq);
 	pthread_mutex_destroy(&srq->ib.mutex);

@@ -45,7 +45,13 @@ int srq_create(struct context *context, struct pd *pd, void *srq_context, struct
 int srq_modify(struct srq *srq, const struct ibv_srq_attr *attr, int mask);
 void srq_query(struct srq *srq, struct ibv_srq_attr *attr);
 
-/* 0, or -EBUSY while QPs use the SRQ. Waits until fetched events are acknowledged. */
+/* As rq_take; raises the limit event. False: none is posted. */
+bool srq_take(struct srq *srq, struct receive *out);
+
+/*
+ * 0, or -EBUSY while QPs use the SRQ. Waits until fetched events are acknowledged. Of XRC, see
+ * xrc_destroy_srq.
+ */
 int srq_destroy(struct srq *srq);
 
 #endif

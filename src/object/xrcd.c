@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 
 #include "base/cause.h"
+#include "memory/memory.h"
 #include "object/context.h"
 #include "object/handles.h"
-#include "memory/memory.h"
-#include "object/qp.h"
+#include "object/qp_table.h"
 
 struct xrc_domain {
 	struct list link; /* in `domains`; `lock` guards all fields */
@@ -157,12 +157,12 @@ int xrc_add_srq(struct xrcd *xrcd, struct srq *srq, struct cq *cq)
 	srq->xrcd = xrcd;
 	srq->domain = xrcd->domain;
 	srq->cq = cq;
-	srq->type = IBV_SRQT_XRC;
 	place = handles_add(&srqs, srq, XRC_PLACES);
 	if (!place) {
 		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "%u XRC SRQs", XRC_PLACES - 1);
 		return -ENOMEM;
 	}
+	srq->type = IBV_SRQT_XRC;
 	srq->number = memory_slot() << XRC_PLACE_BITS | place;
 	atomic_fetch_add(&xrcd->users, 1);
 	atomic_fetch_add(&cq->users, 1);
@@ -182,7 +182,7 @@ static bool detach_srq(struct qp *qp, void *arg) REQUIRES(qp->lock)
 	return true;
 }
 
-void xrc_remove_srq(struct srq *srq)
+static void remove_srq(struct srq *srq)
 {
 	uint32_t place = srq->number & (XRC_PLACES - 1);
 
@@ -198,7 +198,13 @@ void xrc_remove_srq(struct srq *srq)
 	atomic_fetch_sub(&srq->xrcd->users, 1);
 }
 
-/* The SRQ exists while the QP is locked: see xrc_remove_srq. */
+int xrc_destroy_srq(struct srq *srq)
+{
+	remove_srq(srq);
+	return srq_destroy(srq);
+}
+
+/* The SRQ exists while the QP is locked: see remove_srq. */
 static struct srq *find_srq(const struct qp *qp, uint32_t srqn)
 {
 	struct srq *srq = srqn >> XRC_PLACE_BITS == memory_slot() ?

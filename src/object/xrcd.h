@@ -61,10 +61,10 @@ void xrc_domain_put(struct xrc_domain *domain);
 int xrc_add_srq(struct xrcd *xrcd, struct srq *srq, struct cq *cq);
 
 /*
- * Removes an SRQ that is being destroyed. QPs in the middle of a message for it fail. Completions
- * of its receives stay in the CQ. Takes locks of QPs.
+ * srq_destroy of an SRQ of a domain. QPs in the middle of a message for it fail. Completions of its
+ * receives stay in the CQ. Takes locks of QPs.
  */
-void xrc_remove_srq(struct srq *srq);
+int xrc_destroy_srq(struct srq *srq);
 
 /*
  * Begins a message for this SRQ at an XRC_RECV QP, which takes receives, CQ and PD from the SRQ

@@ -183,11 +183,11 @@ static void issue(struct qp *qp)
 		room = send_frame(qp, sq_wqe(sq, sq->issue));
 		if (room) {
 			sq->issue++;
-			sq_retire(qp);
+			qp_retire(qp);
 		}
 	}
 	want_room(raw_of(qp), !room);
-	CHECK(sq_check(qp));
+	CHECK(qp_check(qp));
 }
 
 /* The tag goes back to its place behind the addresses. */

@@ -141,7 +141,7 @@ static void on_ack(struct roce_qp *tq, const struct packet *packet)
 		return;
 	}
 	/* earlier requests complete first */
-	sq_retire(tq->qp);
+	qp_retire(tq->qp);
 	if (kind != PACKET_SYNDROME_ACK)
 		counter_add(COUNTER_NAKS_RECEIVED);
 	if (kind == PACKET_SYNDROME_RNR)
@@ -168,7 +168,7 @@ static void on_response(struct roce_qp *tq, const struct packet *packet,
 	wqe = find_oldest(tq, &seq);
 	if (!wqe || !request_takes_response(wqe) ||
 	    is_read_response != request_is_answered_as_read(wqe)) {
-		sq_retire(qp);
+		qp_retire(qp);
 		give_up(tq, IBV_WC_BAD_RESP_ERR, CAUSE_PACKET_OUT_OF_PLACE);
 		return;
 	}
@@ -181,13 +181,13 @@ static void on_response(struct roce_qp *tq, const struct packet *packet,
 		bytes = sizeof(packet->atomic_result);
 	}
 	if (bytes != expected) {
-		sq_retire(qp);
+		qp_retire(qp);
 		give_up(tq, IBV_WC_BAD_RESP_ERR, CAUSE_PACKET_OUT_OF_PLACE);
 		return;
 	}
 	cause = memory_scatter(wqe->sge, wqe->num_sge, qp->pd->number, offset, data, bytes);
 	if (cause != CAUSE_NONE) {
-		sq_retire(qp);
+		qp_retire(qp);
 		give_up(tq, IBV_WC_LOC_PROT_ERR, cause);
 		return;
 	}

@@ -11,6 +11,7 @@
 #include "base/lid.h"
 #include "memory/memory.h"
 #include "execute/receive.h"
+#include "object/qp_table.h"
 #include "packet/grh.h"
 #include "roce/roce_env.h"
 #include "roce/unknown_qp.h"

@@ -540,7 +540,7 @@ void requester_transmit(struct roce_qp *tq)
 	if (carried != CARRY_FAILED) {
 		if (!reliable)
 			end_turn(&it);
-		sq_retire(tq->qp);
+		qp_retire(tq->qp);
 	}
 	/* Also with a request that failed: it waits for the acknowledgement of those before it. */
 	if (sendq_in_flight(tq))

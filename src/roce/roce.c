@@ -8,6 +8,7 @@
 #include "base/cause.h"
 #include "base/check.h"
 #include "base/counter.h"
+#include "object/qp_table.h"
 #include "roce/response.h"
 #include "roce/burst.h"
 #include "roce/completer.h"
@@ -466,7 +467,7 @@ void roce_check(const struct qp *qp)
 {
 	const struct roce_qp *tq = roce_of(qp);
 
-	sq_check(qp);
+	qp_check(qp);
 	if (!tq)
 		return;
 	sendq_check(tq);

@@ -22,7 +22,7 @@ void sendq_fail(struct roce_qp *tq, uint32_t seq, enum ibv_wc_status status, enu
 
 void sendq_complete(struct roce_qp *tq)
 {
-	sq_retire(tq->qp);
+	qp_retire(tq->qp);
 	if (!local_complete_failed(tq->qp, &tq->failure))
 		flush_list_add(tq);
 }

@@ -85,7 +85,7 @@ void shm_completer_on_nak(struct shm_qp *lq, const struct record_header *header)
 	    !find_msn(lq, record_msn(header), &seq))
 		return;
 	seq = finish_earlier(lq, seq);
-	sq_retire(qp);
+	qp_retire(qp);
 	switch (header->imm) {
 	case NAK_RNR:
 		if (header->total & NAK_UNCOUNTED)

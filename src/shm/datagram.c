@@ -10,6 +10,7 @@
 #include "memory/memory.h"
 #include "object/ah.h"
 #include "object/context.h"
+#include "object/qp_table.h"
 #include "packet/grh.h"
 #include "shm/backoff.h"
 #include "shm/waiting.h"

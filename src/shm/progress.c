@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "memory/migrate.h"
+#include "object/qp_table.h"
 #include "shm/answer.h"
 #include "shm/backoff.h"
 #include "shm/completer.h"
@@ -364,7 +365,7 @@ static bool fail_if_connected(struct qp *qp, void *arg) REQUIRES(qp->lock)
 	word = atomic_load_explicit(&target->word, memory_order_acquire);
 	without_a_word = ARENA_QP_STATE(word) == IBV_QPS_RTS && ARENA_QP_TYPE(word) == qp_peer_type(qp) &&
 			 target->dest_qpn == qp->ib.qp_num;
-	sq_retire(qp);
+	qp_retire(qp);
 	if (qp->sq.head != qp->sq.tail) {
 		shm_backoff_on_loss(lq, qp->sq.head, CAUSE_PEER_DIED);
 	} else if (without_a_word) {

@@ -488,7 +488,7 @@ enum carried shm_requester_issue(struct shm_qp *lq)
 			return CARRY_FAILED;
 		}
 	}
-	sq_retire(qp);
+	qp_retire(qp);
 	announce(lq);
 	return carried;
 }

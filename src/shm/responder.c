@@ -6,6 +6,7 @@
 #include "execute/execute.h"
 #include "execute/reaction.h"
 #include "execute/receive.h"
+#include "object/qp_table.h"
 #include "object/xrcd.h"
 #include "shm/answer.h"
 

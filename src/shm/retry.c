@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "object/qp_table.h"
 #include "shm/requester.h"
 #include "shm/sendq.h"
 #include "shm/timer.h"

@@ -67,7 +67,7 @@ void shm_sendq_fail(struct shm_qp *lq, uint32_t seq, enum ibv_wc_status status, 
 
 bool shm_sendq_complete(struct shm_qp *lq)
 {
-	sq_retire(lq->qp);
+	qp_retire(lq->qp);
 	return !local_complete_failed(lq->qp, &lq->failure);
 }
 
@@ -95,7 +95,7 @@ static void check_counts(const struct shm_qp *lq)
 
 /*
  * The send queue of a QP of this path, between two records, posts or timers:
- * - it is one (sq_check);
+ * - it is one (qp_check);
  * - `unacked` counts the messages on the way, `reads` the READs and atomics of these;
  * - a failure at this end is that of the request before sq.issue.
  */
@@ -103,7 +103,7 @@ void shm_sendq_check(const struct shm_qp *lq)
 {
 	struct sq *sq = &lq->qp->sq;
 
-	sq_check(lq->qp);
+	qp_check(lq->qp);
 	if (sq->issue - sq->head <= REQUESTS || check_sometimes(REQUESTS))
 		check_counts(lq);
 	INVARIANT(!lq->failure.pending ||

@@ -15,6 +15,7 @@
 #include "object/context.h"
 #include "object/limits.h"
 #include "object/qp.h"
+#include "object/qp_table.h"
 #include "verbs/cmd_fd.h"
 #include "verbs/ops.h"
 #include "verbs/export.h"

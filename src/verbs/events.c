@@ -69,20 +69,28 @@ VERBS_EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_asy
 
 VERBS_EXPORT void ibv_ack_async_event(struct ibv_async_event *event)
 {
-	switch (async_subject(event->event_type)) {
-	case ASYNC_CQ: {
+	switch (event->event_type) {
+	case IBV_EVENT_CQ_ERR: {
 		struct ibv_cq *cq = event->element.cq;
 
 		acknowledge(&cq->mutex, &cq->cond, &cq->async_events_completed, 1);
 		break;
 	}
-	case ASYNC_QP: {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_PATH_MIG:
+	case IBV_EVENT_PATH_MIG_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED: {
 		struct ibv_qp *qp = event->element.qp;
 
 		acknowledge(&qp->mutex, &qp->cond, &qp->events_completed, 1);
 		break;
 	}
-	case ASYNC_SRQ: {
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED: {
 		struct ibv_srq *srq = event->element.srq;
 
 		acknowledge(&srq->mutex, &srq->cond, &srq->events_completed, 1);

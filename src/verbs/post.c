@@ -34,7 +34,7 @@ void post_done(struct qp *qp, uint32_t from)
 		break;
 	}
 	if (qp->type == IBV_QPT_UD && qp->sq.issue != qp->sq.tail)
-		sq_keep_data(qp, from);
+		sq_keep_data(&qp->sq, from, qp->pd->number, qp_mtu(qp));
 }
 
 int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
@@ -47,7 +47,7 @@ int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_w
 	tail = qp->sq.tail;
 	error = post_check_state(qp);
 	while (!error && wr) {
-		error = sq_push(qp, wr);
+		error = sq_push(&qp->sq, wr);
 		if (!error)
 			wr = wr->next;
 	}
@@ -55,7 +55,7 @@ int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_w
 		*bad_wr = wr;
 	if (qp->sq.tail != tail)
 		post_done(qp, tail);
-	CHECK(sq_check(qp));
+	CHECK(qp_check(qp));
 	lock_release(&qp->lock);
 	return error;
 }

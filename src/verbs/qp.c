@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Queue pairs: ibv_create_qp(3), ibv_query_qp(3), ibv_destroy_qp(3). */
 #include "object/qp.h"
+#include "object/qp_create.h"
 
 #include <errno.h>
 #include <string.h>

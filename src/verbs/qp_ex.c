@@ -39,7 +39,7 @@ static void end_request(struct qp *qp)
 	qp->builder_wqe = NULL;
 	if (!wqe)
 		return;
-	error = qp->builder_error ? 0 : sq_end(qp, wqe);
+	error = qp->builder_error ? 0 : sq_end(&qp->sq, wqe);
 	if (error)
 		fail(qp, error);
 	if (qp->builder_error)
@@ -56,7 +56,7 @@ static struct wqe *begin_request(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode
 	end_request(qp);
 	if (qp->builder_error)
 		return NULL;
-	error = sq_begin(qp, opcode, ex->wr_id, ex->wr_flags, &wqe);
+	error = sq_begin(&qp->sq, opcode, ex->wr_id, ex->wr_flags, &wqe);
 	if (error) {
 		fail(qp, error);
 		return NULL;
@@ -143,7 +143,7 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
 	struct wqe *wqe = begin_request(ex, IBV_WR_BIND_MW);
 
 	if (wqe)
-		mw_prepare(wqe, mw, rkey, bind_info);
+		sq_set_bind(wqe, mw, rkey, bind_info);
 }
 
 static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
@@ -234,7 +234,7 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t rem
 		fail(qp, EINVAL);
 		return;
 	}
-	fail(qp, sq_set_ah(qp, qp->builder_wqe, ah, remote_qpn, remote_qkey));
+	fail(qp, sq_set_ah(&qp->sq, qp->builder_wqe, ah, remote_qpn, remote_qkey));
 }
 
 static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *sg_list)
@@ -242,7 +242,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 	struct qp *qp = qp_ex_of(ex);
 
 	if (qp->builder_wqe && !qp->builder_error)
-		fail(qp, sq_set_sges(qp, qp->builder_wqe, sg_list, num_sge));
+		fail(qp, sq_set_sges(&qp->sq, qp->builder_wqe, sg_list, num_sge));
 }
 
 static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
@@ -260,9 +260,9 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 
 	if (!wqe || qp->builder_error)
 		return;
-	fail(qp, sq_set_inline(qp, wqe));
+	fail(qp, sq_set_inline(&qp->sq, wqe));
 	for (size_t i = 0; i < num_buf && !qp->builder_error; i++)
-		fail(qp, sq_add_inline(qp, wqe, buf_list[i].addr, buf_list[i].length));
+		fail(qp, sq_add_inline(&qp->sq, wqe, buf_list[i].addr, buf_list[i].length));
 }
 
 static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
@@ -288,7 +288,7 @@ static int complete(struct qp *qp) RELEASES(qp->lock)
 	end_request(qp);
 	error = qp->builder_error;
 	if (error)
-		sq_roll_back(qp, qp->builder_start);
+		sq_roll_back(&qp->sq, qp->builder_start);
 	else if (qp->sq.tail != qp->builder_start)
 		post_done(qp, qp->builder_start);
 	qp_building--;
@@ -300,7 +300,7 @@ static void abandon(struct qp *qp) RELEASES(qp->lock)
 {
 	fail(qp, ECANCELED);
 	end_request(qp);
-	sq_roll_back(qp, qp->builder_start);
+	sq_roll_back(&qp->sq, qp->builder_start);
 	qp_building--;
 	lock_release(&qp->lock);
 }

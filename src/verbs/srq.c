@@ -78,7 +78,6 @@ struct ibv_srq *verbs_create_srq_ex(struct ibv_context *context, struct ibv_srq_
 		return announce(srq);
 	if (xrc_add_srq(xrcd_of(attr->xrcd), srq_of(srq), cq_of(attr->cq)) == 0)
 		return announce(srq);
-	srq_of(srq)->type = IBV_SRQT_BASIC; /* so that srq_destroy leaves the domain alone */
 	srq_destroy(srq_of(srq));
 	errno = ENOMEM;
 	return NULL;
@@ -109,7 +108,8 @@ VERBS_EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 
 	if (!live_object_remove(&srq_of(srq)->live, &srq->handle))
 		return error_unknown_object("ibv_destroy_srq");
-	error = -srq_destroy(srq_of(srq));
+	error = srq_of(srq)->type == IBV_SRQT_XRC ? -xrc_destroy_srq(srq_of(srq)) :
+						    -srq_destroy(srq_of(srq));
 	if (error)
 		live_object_add(&srq_of(srq)->live, srq->handle);
 	return error;

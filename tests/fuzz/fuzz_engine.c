@@ -231,14 +231,14 @@ static void post_flush(void)
 
 	lock_acquire(&qp->lock);
 	if (!post_check_state(qp) &&
-	    !sq_begin(qp, (enum ibv_wr_opcode)COMPAT_WR_FLUSH, 0, 0, &wqe)) {
+	    !sq_begin(&qp->sq, (enum ibv_wr_opcode)COMPAT_WR_FLUSH, 0, 0, &wqe)) {
 		wqe->remote_addr = world_address((uint32_t)(take() & 15) * 4096);
 		wqe->rkey = mr_open->ib.rkey ^ (take() & 1);
 		wqe->remote_srqn = take_srqn();
 		wqe->length = take_length();
 		wqe->compare_add = 1 + take() % 3;
 		wqe->swap = take() & 1;
-		if (sq_end(qp, wqe) == 0) {
+		if (sq_end(&qp->sq, wqe) == 0) {
 			side->sends++;
 			post_done(qp, qp->sq.tail - 1);
 		}
@@ -511,8 +511,8 @@ static void destroy(void)
 			ah_destroy(ah_of(sides[i].ah));
 	}
 	for (unsigned i = 0; i < SRQS; i++)
-		if (srq_destroy(srqs[i]))
-			sim_fail("srq_destroy");
+		if (xrc_destroy_srq(srqs[i]))
+			sim_fail("xrc_destroy_srq");
 }
 
 static void prepare(void)

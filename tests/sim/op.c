@@ -119,8 +119,8 @@ static void make_window(struct end *end, struct op *op)
 	if (mw_create(world.pd, IBV_MW_TYPE_2, &op->mw))
 		sim_fail("mw_create");
 	op->imm = (op->mw->ib.rkey & ~0xffu) | 0x42;
-	if (mw_bind(op->mw, world.pd->number, end->peer->qp->ib.qp_num, op->imm, &info) !=
-	    CAUSE_NONE)
+	if (mw_bind(op->mw->key, world.mr->ib.lkey, world.pd->number, end->peer->qp->ib.qp_num,
+		    op->imm, &info) != CAUSE_NONE)
 		sim_fail("mw_bind");
 }
 

@@ -162,7 +162,7 @@ static void check_fields(const struct end *end, const struct ibv_wc *wc, const s
 			 end->number, (unsigned long long)wc->wr_id, wc->opcode, wc->wc_flags,
 			 wc->byte_len, wc->imm_data, opcode, flags,
 			 op->length + (ud ? PLAN_GRH : 0), op->imm);
-	if (inv && op->mw->mr)
+	if (inv && op->mw->bind.mr)
 		sim_fail("end %u: the window is still bound", end->number);
 }
 

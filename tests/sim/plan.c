@@ -307,6 +307,7 @@ void plan_drop(struct plan *plan)
 		if (end->ah)
 			ah_destroy(ah_of(end->ah));
 	}
-	if (plan->srq && srq_destroy(plan->srq))
+	if (plan->srq && (plan->srq->type == IBV_SRQT_XRC ? xrc_destroy_srq(plan->srq) :
+							     srq_destroy(plan->srq)))
 		sim_fail("srq_destroy");
 }

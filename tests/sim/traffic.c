@@ -127,7 +127,7 @@ static int post_flush(struct end *end)
 	int error;
 
 	lock_acquire(&qp->lock);
-	error = sq_begin(qp, op->opcode, (uint64_t)end->number << 32 | end->next_post, op->flags,
+	error = sq_begin(&qp->sq, op->opcode, (uint64_t)end->number << 32 | end->next_post, op->flags,
 			 &wqe);
 	if (!error) {
 		wqe->remote_addr = world_address(op->remote);
@@ -136,7 +136,7 @@ static int post_flush(struct end *end)
 		wqe->length = op->length;
 		wqe->compare_add = op->compare_add;
 		wqe->swap = op->swap;
-		error = sq_end(qp, wqe);
+		error = sq_end(&qp->sq, wqe);
 	}
 	if (!error)
 		post_done(qp, qp->sq.tail - 1);

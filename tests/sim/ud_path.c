@@ -29,7 +29,7 @@ static void issue(struct qp *qp)
 		else
 			wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	}
-	sq_retire(qp);
+	qp_retire(qp);
 }
 
 /* A receive was taken for a datagram that was too long, and kept for the next. */

@@ -15,6 +15,8 @@
 #include "object/mw.h"
 #include "object/pd.h"
 #include "object/qp.h"
+#include "object/qp_create.h"
+#include "object/qp_table.h"
 #include "object/srq.h"
 #include "object/xrcd.h"
 #include "random.h"

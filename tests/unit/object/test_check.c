@@ -31,14 +31,14 @@ static void test_send_queue(void **state) NO_LOCK_CHECK
 	struct sq *sq = &qp->sq;
 
 	lock_acquire(&qp->lock);
-	assert_broken(sq->head = sq->tail + 1, sq_check(qp));
-	assert_broken(sq->issue = sq->head - 2, sq_check(qp));
-	assert_broken(sq->tail += sq->max_wr, sq_check(qp));
-	assert_broken(sq->released = sq->head + 1, sq_check(qp));
-	assert_broken(sq_wqe(sq, sq->head)->state = WQE_POSTED, sq_check(qp));
-	assert_broken(sq->issue = sq->head, sq_check(qp)); /* what is behind it was issued */
-	assert_broken(sq_wqe(sq, sq->head)->num_sge = 33, sq_check(qp));
-	assert_broken(lock_release(&qp->lock), sq_check(qp));
+	assert_broken(sq->head = sq->tail + 1, qp_check(qp));
+	assert_broken(sq->issue = sq->head - 2, qp_check(qp));
+	assert_broken(sq->tail += sq->max_wr, qp_check(qp));
+	assert_broken(sq->released = sq->head + 1, qp_check(qp));
+	assert_broken(sq_wqe(sq, sq->head)->state = WQE_POSTED, qp_check(qp));
+	assert_broken(sq->issue = sq->head, qp_check(qp)); /* what is behind it was issued */
+	assert_broken(sq_wqe(sq, sq->head)->num_sge = 33, qp_check(qp));
+	assert_broken(lock_release(&qp->lock), qp_check(qp));
 	lock_release(&qp->lock);
 	assert_int_equal(qp_destroy(qp), 0);
 }

@@ -60,6 +60,12 @@ static struct ibv_mw_bind_info range(struct mr *mr, size_t offset, size_t length
 	return (struct ibv_mw_bind_info){ &mr->ib, (uintptr_t)memory + offset, length, access };
 }
 
+static enum cause bind(const struct mw *mw, uint32_t pd_number, uint32_t qpn, uint32_t rkey,
+		       const struct ibv_mw_bind_info *info)
+{
+	return mw_bind(mw->key, info->mr ? info->mr->lkey : 0, pd_number, qpn, rkey, info);
+}
+
 static enum key_verdict look(uint32_t key, uint32_t qpn, uint64_t addr, uint64_t length,
 			     unsigned access)
 {
@@ -97,14 +103,14 @@ static void what_a_bind_refuses(void **state)
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		info = range(rows[i].mr, rows[i].offset, rows[i].length, rows[i].access);
-		if (mw_bind(mw, pd->number, QPN, mw->ib.rkey, &info) != rows[i].cause)
+		if (bind(mw, pd->number, QPN, mw->ib.rkey, &info) != rows[i].cause)
 			fail_msg("row %d", rows[i].number);
 		assert_int_equal(atomic_load(&rows[i].mr->windows), 0);
 	}
 	info = range(good, 0, 8, RR);
-	assert_int_equal(mw_bind(mw, other_pd->number, QPN, mw->ib.rkey, &info), CAUSE_MW_PD);
+	assert_int_equal(bind(mw, other_pd->number, QPN, mw->ib.rkey, &info), CAUSE_MW_PD);
 	info = range(good, 0, 0, RR);
-	assert_int_equal(mw_bind(mw, pd->number, QPN, mw->ib.rkey, &info), CAUSE_MW_EMPTY);
+	assert_int_equal(bind(mw, pd->number, QPN, mw->ib.rkey, &info), CAUSE_MW_EMPTY);
 	assert_int_equal(look(mw->ib.rkey, QPN, (uintptr_t)memory, 8, RR), KEY_BAD_UNKNOWN);
 	mw_destroy(mw);
 	mr_destroy(good);
@@ -124,7 +130,7 @@ static void type_2_is_of_one_qp_and_bound_once(void **state)
 
 	/* of the wished key the low byte counts, as with adapters, and mw->rkey is the program's to
 	 * set */
-	assert_int_equal(mw_bind(mw, pd->number, QPN, key ^ 0xabcdef00, &info), CAUSE_NONE);
+	assert_int_equal(bind(mw, pd->number, QPN, key ^ 0xabcdef00, &info), CAUSE_NONE);
 	assert_int_equal(mw->ib.rkey, first);
 	assert_int_equal(look(key ^ 0xabcdef00, QPN, addr, 32, RW), KEY_BAD_UNKNOWN);
 	assert_int_equal(look(key, QPN, addr, 32, RW), KEY_OK);
@@ -133,7 +139,7 @@ static void type_2_is_of_one_qp_and_bound_once(void **state)
 	assert_int_equal(look(key, QPN, addr, 8, IBV_ACCESS_REMOTE_ATOMIC), KEY_BAD_ACCESS);
 	assert_int_equal(look(key, QPN, addr, 8, 0), KEY_BAD_UNKNOWN); /* no L_Key */
 	assert_int_equal(mr_destroy(mr), -EBUSY);
-	assert_int_equal(mw_bind(mw, pd->number, QPN, key + 1, &info), CAUSE_MW_BOUND);
+	assert_int_equal(bind(mw, pd->number, QPN, key + 1, &info), CAUSE_MW_BOUND);
 
 	assert_int_equal(mw_invalidate(key, pd->number, OTHER), CAUSE_INVALIDATE_REFUSED);
 	assert_int_equal(mw_invalidate(key, other_pd->number, QPN), CAUSE_INVALIDATE_REFUSED);
@@ -144,7 +150,7 @@ static void type_2_is_of_one_qp_and_bound_once(void **state)
 	assert_int_equal(look(key, QPN, addr, 32, RW), KEY_BAD_UNKNOWN);
 	assert_int_equal(mw_invalidate(key, pd->number, QPN), CAUSE_INVALIDATE_REFUSED);
 
-	assert_int_equal(mw_bind(mw, pd->number, QPN, key + 1, &info), CAUSE_NONE);
+	assert_int_equal(bind(mw, pd->number, QPN, key + 1, &info), CAUSE_NONE);
 	mw_unbind_qp(OTHER);
 	assert_int_equal(look(key + 1, QPN, addr, 32, RW), KEY_OK);
 	mw_unbind_qp(QPN);
@@ -162,20 +168,20 @@ static void type_1_gets_a_new_key_with_each_bind(void **state)
 	uint32_t first = ibv_inc_rkey(mw->ib.rkey), next = ibv_inc_rkey(first);
 	uint64_t addr = (uintptr_t)memory;
 
-	assert_int_equal(mw_bind(mw, pd->number, QPN, first, &info), CAUSE_NONE);
+	assert_int_equal(bind(mw, pd->number, QPN, first, &info), CAUSE_NONE);
 	assert_int_equal(look(first, QPN, addr, 64, RR), KEY_OK);
 	assert_int_equal(look(first, OTHER, addr, 64, RR), KEY_OK);
 	assert_int_equal(mw_invalidate(first, pd->number, QPN), CAUSE_INVALIDATE_REFUSED);
 
 	info = range(second, 8, 8, RR | IBV_ACCESS_ZERO_BASED);
-	assert_int_equal(mw_bind(mw, pd->number, QPN, next, &info), CAUSE_NONE);
+	assert_int_equal(bind(mw, pd->number, QPN, next, &info), CAUSE_NONE);
 	assert_int_equal(look(first, QPN, addr, 64, RR), KEY_BAD_UNKNOWN);
 	assert_int_equal(look(next, QPN, 0, 8, RR), KEY_OK);
 	assert_int_equal(mr_destroy(mr), 0);
 	assert_int_equal(mr_destroy(second), -EBUSY);
 
 	info = (struct ibv_mw_bind_info){ 0 };
-	assert_int_equal(mw_bind(mw, pd->number, QPN, ibv_inc_rkey(next), &info), CAUSE_NONE);
+	assert_int_equal(bind(mw, pd->number, QPN, ibv_inc_rkey(next), &info), CAUSE_NONE);
 	assert_int_equal(look(next, QPN, 0, 8, RR), KEY_BAD_UNKNOWN);
 	assert_int_equal(mr_destroy(second), 0);
 	mw_destroy(mw);
@@ -188,7 +194,7 @@ static void a_window_that_goes_lets_its_region_go(void **state)
 	struct ibv_mw_bind_info info = range(mr, 0, 64, RR);
 	uint32_t key = mw->ib.rkey;
 
-	assert_int_equal(mw_bind(mw, pd->number, QPN, key, &info), CAUSE_NONE);
+	assert_int_equal(bind(mw, pd->number, QPN, key, &info), CAUSE_NONE);
 	mw_destroy(mw);
 	assert_int_equal(look(key, QPN, (uintptr_t)memory, 8, RR), KEY_BAD_UNKNOWN);
 	assert_int_equal(mr_destroy(mr), 0);
@@ -208,17 +214,17 @@ static void a_bind_is_over_when_nobody_copies(void **state)
 	uint32_t key = mw->ib.rkey;
 	struct arena_hazard *hazard;
 
-	assert_int_equal(mw_bind(mw, pd->number, QPN, key, &info), CAUSE_NONE);
+	assert_int_equal(bind(mw, pd->number, QPN, key, &info), CAUSE_NONE);
 	hazard = copy_by(key);
 	assert_int_equal(mw_invalidate(key, pd->number, QPN), CAUSE_COPY_UNFINISHED);
 	assert_int_equal(look(key, QPN, (uintptr_t)memory, 8, RR), KEY_BAD_UNKNOWN);
 	assert_false(mw_is_over(key));
-	assert_int_equal(mw_bind(mw, pd->number, QPN, key + 1, &info), CAUSE_COPY_UNFINISHED);
+	assert_int_equal(bind(mw, pd->number, QPN, key + 1, &info), CAUSE_COPY_UNFINISHED);
 	assert_int_equal(mw_destroy(mw), -EBUSY);
 	assert_int_equal(mr_destroy(mr), -EBUSY);
 	hazard_clear(hazard);
 	assert_true(mw_is_over(key));
-	assert_int_equal(mw_bind(mw, pd->number, QPN, key + 1, &info), CAUSE_MW_GONE); /* dying */
+	assert_int_equal(bind(mw, pd->number, QPN, key + 1, &info), CAUSE_MW_GONE); /* dying */
 	assert_int_equal(mr_destroy(mr), 0);
 	assert_int_equal(mw_destroy(mw), 0);
 }
@@ -234,7 +240,7 @@ static void a_refused_invalidation_is_repeated(void **state)
 
 	assert_int_equal(mw_invalidate_once(key, pd->number, QPN, &revoked), CAUSE_INVALIDATE_REFUSED);
 	for (int again = 0; again < 2; again++) {
-		assert_int_equal(mw_bind(mw, pd->number, QPN, key, &info), CAUSE_NONE);
+		assert_int_equal(bind(mw, pd->number, QPN, key, &info), CAUSE_NONE);
 		hazard = copy_by(key);
 		for (int tries = 0; tries < 3; tries++) {
 			assert_int_equal(mw_invalidate_once(key, pd->number, QPN, &revoked),
@@ -243,7 +249,7 @@ static void a_refused_invalidation_is_repeated(void **state)
 		}
 		hazard_clear(hazard);
 		if (again)
-			assert_int_equal(mw_bind(mw, pd->number, QPN, key, &info), CAUSE_NONE);
+			assert_int_equal(bind(mw, pd->number, QPN, key, &info), CAUSE_NONE);
 		assert_int_equal(mw_invalidate_once(key, pd->number, QPN, &revoked), CAUSE_NONE);
 		assert_int_equal(revoked, 0);
 		assert_int_equal(look(key, QPN, (uintptr_t)memory, 8, RR), KEY_BAD_UNKNOWN);
@@ -262,14 +268,14 @@ static void a_bind_that_replaces_another_waits_for_its_copies(void **state)
 	uint32_t first = ibv_inc_rkey(mw->ib.rkey), next = ibv_inc_rkey(first);
 	struct arena_hazard *hazard;
 
-	assert_int_equal(mw_bind(mw, pd->number, QPN, first, &info), CAUSE_NONE);
+	assert_int_equal(bind(mw, pd->number, QPN, first, &info), CAUSE_NONE);
 	hazard = copy_by(first);
-	assert_int_equal(mw_bind(mw, pd->number, QPN, next, &info), CAUSE_COPY_UNFINISHED);
+	assert_int_equal(bind(mw, pd->number, QPN, next, &info), CAUSE_COPY_UNFINISHED);
 	assert_int_equal(look(first, QPN, (uintptr_t)memory, 8, RR), KEY_BAD_UNKNOWN);
 	assert_int_equal(look(next, QPN, (uintptr_t)memory, 8, RR), KEY_BAD_UNKNOWN);
 	assert_int_equal(atomic_load(&mr->windows), 0);
 	hazard_clear(hazard);
-	assert_int_equal(mw_bind(mw, pd->number, QPN, next, &info), CAUSE_NONE);
+	assert_int_equal(bind(mw, pd->number, QPN, next, &info), CAUSE_NONE);
 	assert_int_equal(look(next, QPN, (uintptr_t)memory, 8, RR), KEY_OK);
 	assert_int_equal(mw_destroy(mw), 0);
 	assert_int_equal(mr_destroy(mr), 0);
@@ -296,20 +302,19 @@ static void a_bind_finds_what_is_gone_gone(void **state)
 	struct mw *mw = window(IBV_MW_TYPE_1);
 	struct ibv_mw_bind_info info = range(mr, 0, 64, RR);
 	uint32_t first = ibv_inc_rkey(mw->ib.rkey), next = ibv_inc_rkey(first);
-	struct wqe wqe = { .opcode = IBV_WR_BIND_MW };
+	uint32_t window_key = mw->key, other_key = other->ib.lkey;
 	struct arena_hazard *hazard;
 
-	assert_int_equal(mw_bind(mw, pd->number, QPN, first, &info), CAUSE_NONE);
+	assert_int_equal(bind(mw, pd->number, QPN, first, &info), CAUSE_NONE);
 	info = range(other, 0, 64, RR);
-	mw_prepare(&wqe, &mw->ib, next, &info);
 	hazard = copy_by(first);
-	assert_int_equal(mw_execute(&wqe, pd->number, QPN, 0), CAUSE_COPY_UNFINISHED);
+	assert_int_equal(mw_bind(window_key, other_key, pd->number, QPN, next, &info), CAUSE_COPY_UNFINISHED);
 	assert_int_equal(mr_destroy(other), 0);
-	assert_int_equal(mw_execute(&wqe, pd->number, QPN, 0), CAUSE_MW_GONE);
+	assert_int_equal(mw_bind(window_key, other_key, pd->number, QPN, next, &info), CAUSE_MW_GONE);
 	hazard_clear(hazard);
-	assert_int_equal(mw_execute(&wqe, pd->number, QPN, 0), CAUSE_MW_GONE);
+	assert_int_equal(mw_bind(window_key, other_key, pd->number, QPN, next, &info), CAUSE_MW_GONE);
 	assert_int_equal(mw_destroy(mw), 0);
-	assert_int_equal(mw_execute(&wqe, pd->number, QPN, 0), CAUSE_MW_GONE);
+	assert_int_equal(mw_bind(window_key, other_key, pd->number, QPN, next, &info), CAUSE_MW_GONE);
 	assert_int_equal(mr_destroy(mr), 0);
 }
 

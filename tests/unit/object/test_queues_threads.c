@@ -90,7 +90,7 @@ static void *find_all(void *arg)
 static bool look(struct qp *qp, void *arg)
 {
 	assert_true(qp->alive);
-	sq_retire(qp);
+	qp_retire(qp);
 	return true;
 }
 

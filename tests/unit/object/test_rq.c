@@ -138,16 +138,16 @@ static void test_srq_limit_event_once_per_arming(void **state)
 	srq_query(srq, &attr);
 	assert_int_equal(attr.srq_limit, 3);
 	assert_int_equal(attr.max_wr, 8);
-	assert_true(rq_take(&srq->rq, &receive));
-	assert_true(rq_take(&srq->rq, &receive)); /* 3 left: not below */
+	assert_true(srq_take(srq, &receive));
+	assert_true(srq_take(srq, &receive)); /* 3 left: not below */
 	assert_false(next_event(world, &event));
-	assert_true(rq_take(&srq->rq, &receive));
+	assert_true(srq_take(srq, &receive));
 	assert_true(next_event(world, &event));
 	assert_int_equal(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
 	assert_ptr_equal(event.element.srq, &srq->ib);
 	srq_query(srq, &attr);
 	assert_int_equal(attr.srq_limit, 0);
-	assert_true(rq_take(&srq->rq, &receive));
+	assert_true(srq_take(srq, &receive));
 	assert_false(next_event(world, &event));
 	srq->ib.events_completed = 1;
 	assert_int_equal(srq_destroy(srq), 0);
@@ -178,7 +178,7 @@ static void test_srq_resize_keeps_receives(void **state)
 
 	for (uint64_t i = 0; i < 3; i++)
 		assert_int_equal(post(&srq->rq, i, 1), 0);
-	assert_true(rq_take(&srq->rq, &receive));
+	assert_true(srq_take(srq, &receive));
 	rq_release(&srq->rq, 1);
 	assert_int_equal(post(&srq->rq, 3, 1), 0);
 	assert_int_equal(srq_modify(srq, &attr, IBV_SRQ_MAX_WR), 0);
@@ -186,7 +186,7 @@ static void test_srq_resize_keeps_receives(void **state)
 		assert_int_equal(post(&srq->rq, i, 1), 0);
 	assert_int_equal(post(&srq->rq, 11, 1), ENOMEM);
 	for (uint64_t i = 1; i < 11; i++) {
-		assert_true(rq_take(&srq->rq, &receive));
+		assert_true(srq_take(srq, &receive));
 		assert_int_equal(receive.wr_id, i);
 	}
 	assert_int_equal(srq_destroy(srq), 0);

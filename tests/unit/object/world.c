@@ -37,7 +37,7 @@ static void fake_issue(struct qp *qp)
 		if (path_mode == PATH_FINISHES)
 			wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	}
-	sq_retire(qp);
+	qp_retire(qp);
 }
 
 static void fake_quiesce(struct qp *qp)
@@ -185,7 +185,7 @@ void path_finish(struct qp *qp, uint32_t behind, enum ibv_wc_status status)
 	lock_acquire(&qp->lock);
 	wqe_finish(sq_wqe(&qp->sq, qp->sq.head + behind), status,
 		   status ? CAUSE_INTERNAL : CAUSE_NONE);
-	sq_retire(qp);
+	qp_retire(qp);
 	lock_release(&qp->lock);
 }
 

@@ -9,6 +9,8 @@
 #include "object/cq.h"
 #include "object/pd.h"
 #include "object/qp.h"
+#include "object/qp_create.h"
+#include "object/qp_table.h"
 
 #define WORLD_SLOT 5
 

@@ -327,7 +327,7 @@ struct mr *rig_mr(struct rig *rig, void *addr, size_t length, uint32_t access)
 void rig_post_send(struct qp *qp, struct ibv_send_wr *wr)
 {
 	lock_acquire(&qp->lock);
-	assert_int_equal(sq_push(qp, wr), 0);
+	assert_int_equal(sq_push(&qp->sq, wr), 0);
 	if (qp_state(qp) == IBV_QPS_ERR)
 		qp_flush(qp);
 	else
@@ -341,13 +341,13 @@ void rig_post_flush(struct qp *qp, uint64_t wr_id, uint64_t address, uint32_t rk
 	struct wqe *wqe;
 
 	lock_acquire(&qp->lock);
-	assert_int_equal(sq_begin(qp, (enum ibv_wr_opcode)COMPAT_WR_FLUSH, wr_id, 0, &wqe), 0);
+	assert_int_equal(sq_begin(&qp->sq, (enum ibv_wr_opcode)COMPAT_WR_FLUSH, wr_id, 0, &wqe), 0);
 	wqe->remote_addr = address;
 	wqe->rkey = rkey;
 	wqe->length = bytes;
 	wqe->compare_add = types;
 	wqe->swap = level;
-	assert_int_equal(sq_end(qp, wqe), 0);
+	assert_int_equal(sq_end(&qp->sq, wqe), 0);
 	qp->path->issue(qp);
 	lock_release(&qp->lock);
 }

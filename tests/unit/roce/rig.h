@@ -18,6 +18,8 @@
 #include "object/mr.h"
 #include "object/pd.h"
 #include "object/qp.h"
+#include "object/qp_create.h"
+#include "object/qp_table.h"
 #include "object/srq.h"
 #include "object/xrcd.h"
 #include "packet/packet.h"

@@ -70,10 +70,10 @@ static enum wire_result send_with(uint32_t bytes, uint32_t qkey, enum ibv_wr_opc
 	struct wqe *wqe;
 
 	lock_acquire(&a->lock);
-	assert_int_equal(sq_push(a, &wr), 0);
+	assert_int_equal(sq_push(&a->sq, &wr), 0);
 	wqe = sq_wqe(&a->sq, a->sq.tail - 1);
 	result = datagram_transmit(a, wqe, cause);
-	sq_roll_back(a, a->sq.tail - 1);
+	sq_roll_back(&a->sq, a->sq.tail - 1);
 	lock_release(&a->lock);
 	rig_run(rig_now_ns);
 	return result;

@@ -98,7 +98,7 @@ static void post_writes(uint64_t count, uint32_t bytes)
 
 	lock_acquire(&a->lock);
 	for (; wr.wr_id < count; wr.wr_id++)
-		assert_int_equal(sq_push(a, &wr), 0);
+		assert_int_equal(sq_push(&a->sq, &wr), 0);
 	a->path->issue(a);
 	lock_release(&a->lock);
 }

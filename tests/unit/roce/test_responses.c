@@ -565,7 +565,7 @@ static void test_acknowledges_ahead_of_two_answers(void **state)
 	expect(200);
 	lock_acquire(&b->lock);
 	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(sq_push(b, &wr[i]), 0);
+		assert_int_equal(sq_push(&b->sq, &wr[i]), 0);
 	b->path->issue(b);
 	lock_release(&b->lock);
 	assert_int_equal(rig_waiting(), 3);

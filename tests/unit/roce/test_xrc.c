@@ -62,9 +62,9 @@ static int teardown(void **state)
 {
 	assert_int_equal(qp_destroy(sender), 0);
 	assert_int_equal(qp_destroy(receiver), 0);
-	assert_int_equal(srq_destroy(srq), 0);
+	assert_int_equal(xrc_destroy_srq(srq), 0);
 	if (other_srq)
-		assert_int_equal(srq_destroy(other_srq), 0);
+		assert_int_equal(xrc_destroy_srq(other_srq), 0);
 	assert_int_equal(mr_destroy(here_mr), 0);
 	assert_int_equal(mr_destroy(there_mr), 0);
 	assert_int_equal(mr_destroy(other_mr), 0);
@@ -221,7 +221,7 @@ static void test_srq_destroyed_within_a_message(void **state)
 	post(IBV_WR_RDMA_WRITE_WITH_IMM, 4096, 1, other_srq->number, other_mr);
 	rig_step();
 	roce_flush();
-	assert_int_equal(srq_destroy(other_srq), 0);
+	assert_int_equal(xrc_destroy_srq(other_srq), 0);
 	other_srq = NULL;
 	run();
 	expect(1, IBV_WC_REM_INV_REQ_ERR);

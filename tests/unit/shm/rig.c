@@ -287,7 +287,7 @@ struct mr *rig_mr(struct rig *rig, void *addr, size_t length, uint32_t access)
 void rig_post_send(struct qp *qp, struct ibv_send_wr *wr)
 {
 	lock_acquire(&qp->lock);
-	assert_int_equal(sq_push(qp, wr), 0);
+	assert_int_equal(sq_push(&qp->sq, wr), 0);
 	qp->path->issue(qp);
 	lock_release(&qp->lock);
 }

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "object/qp_create.h"
+#include "object/qp_table.h"
 #include "shm/link.h"
 #include "shm/shm_qp.h"
 #include "object/context.h"
