@@ -168,4 +168,18 @@ struct ctl_cm_event {
 	struct ctl_cm_end end;		     /* the other end's */
 };
 
+/*
+ * The answer to an observer's CM_LIST (a ctl_list): one for each identifier that listens, then
+ * LIST_END.
+ */
+struct ctl_cm_listener {
+	struct ctl_header header;
+	int32_t pid; /* 0: in a pid namespace that cannot be seen from verbatimd's */
+	uint32_t uid;
+	uint16_t space; /* enum ctl_cm_space */
+	uint16_t reserved;
+	uint32_t backlog;
+	struct ctl_cm_address local;
+};
+
 #endif

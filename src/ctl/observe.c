@@ -17,7 +17,9 @@ struct observer {
 	int sock;
 	int64_t deadline_ns;
 	pid_t daemon_pid;
-	void (*each)(const struct observe_process *, void *arg);
+	enum ctl_type list; /* CTL_LIST or CTL_CM_LIST */
+	void (*each_process)(const struct observe_process *, void *arg);
+	void (*each_listener)(const struct observe_listener *, void *arg);
 	void *arg;
 };
 
@@ -63,13 +65,28 @@ static int show_process(struct observer *o, struct fdmsg *m)
 	};
 
 	snprintf(process.comm, sizeof(process.comm), "%.*s", CTL_COMM_BYTES - 1, p->comm);
-	o->each(&process, o->arg);
+	o->each_process(&process, o->arg);
 	return 0;
 }
 
-static int list_processes(struct observer *o)
+static int show_listener(struct observer *o, const struct fdmsg *m)
 {
-	struct ctl_list list = { .header = { .type = CTL_LIST, .seq = 2 } };
+	const struct ctl_cm_listener *l = &m->body.cm_listener;
+
+	if (m->len != sizeof(*l) || l->header.type != CTL_CM_LISTENER)
+		return -EPROTO;
+	o->each_listener(&(struct observe_listener){ .pid = l->pid,
+						     .uid = l->uid,
+						     .space = l->space,
+						     .backlog = l->backlog,
+						     .local = l->local },
+			 o->arg);
+	return 0;
+}
+
+static int list_all(struct observer *o)
+{
+	struct ctl_list list = { .header = { .type = o->list, .seq = 2 } };
 	int rc = fdmsg_send(o->sock, &list, sizeof(list), NULL, 0);
 
 	while (!rc) {
@@ -81,7 +98,7 @@ static int list_processes(struct observer *o)
 			break;
 		ended = m.len == sizeof(list) && m.body.header.type == CTL_LIST_END;
 		if (!ended)
-			rc = show_process(o, &m);
+			rc = o->list == CTL_LIST ? show_process(o, &m) : show_listener(o, &m);
 		fdmsg_close_fds(&m);
 		if (ended)
 			break;
@@ -99,7 +116,7 @@ static int observe_daemon(enum dial_which which, struct observer *o, char *why, 
 	o->deadline_ns = deadline_in_ms(OBSERVE_MS);
 	rc = say_observe(o);
 	if (!rc)
-		rc = list_processes(o);
+		rc = list_all(o);
 	if (rc)
 		snprintf(why, why_len, "verbatimd (pid %d) cannot be asked: %s", (int)o->daemon_pid,
 			 strerror(-rc));
@@ -108,17 +125,29 @@ static int observe_daemon(enum dial_which which, struct observer *o, char *why, 
 	return rc == -ECONNRESET || rc == -EPIPE ? -ECONNREFUSED : rc;
 }
 
-int observe_processes(void (*each)(const struct observe_process *, void *arg), void *arg, char *why,
-		      size_t why_len)
+static int observe(struct observer *o, char *why, size_t why_len)
 {
-	struct observer o = { .each = each, .arg = arg };
-	int system_rc = observe_daemon(DIAL_SYSTEM, &o, why, why_len);
+	int system_rc = observe_daemon(DIAL_SYSTEM, o, why, why_len), user_rc;
 
 	/* A stranger on the system's name is no reason not to ask our own. */
 	if (system_rc && system_rc != -ECONNREFUSED && system_rc != -EPERM)
 		return system_rc;
-
-	int user_rc = observe_daemon(DIAL_USER, &o, why, why_len);
-
+	user_rc = observe_daemon(DIAL_USER, o, why, why_len);
 	return user_rc == -ECONNREFUSED ? (system_rc ? -ECONNREFUSED : 0) : user_rc;
+}
+
+int observe_processes(void (*each)(const struct observe_process *, void *arg), void *arg, char *why,
+		      size_t why_len)
+{
+	struct observer o = { .list = CTL_LIST, .each_process = each, .arg = arg };
+
+	return observe(&o, why, why_len);
+}
+
+int observe_listeners(void (*each)(const struct observe_listener *, void *arg), void *arg, char *why,
+		      size_t why_len)
+{
+	struct observer o = { .list = CTL_CM_LIST, .each_listener = each, .arg = arg };
+
+	return observe(&o, why, why_len);
 }

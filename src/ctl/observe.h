@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Observe - lists the processes that use verbatimd, for tools.
+ * Observe - lists the processes that use verbatimd, and the listeners of rdma_cm, for tools.
  *
  * In:  the daemons that run: the system's and the user's own; none is started or kept alive.
- * Out: one call per process, in slot order.
+ * Out: one call per process, in slot order; or one per listener.
  *
  * Any thread. Blocks for 2 s at most per daemon.
  */
@@ -31,6 +31,18 @@ struct observe_process {
  * 0; -ECONNREFUSED: no daemon runs, so no process uses Verbatim; otherwise -errno and a sentence.
  */
 int observe_processes(void (*each)(const struct observe_process *, void *arg), void *arg, char *why,
+		      size_t why_len);
+
+struct observe_listener {
+	pid_t pid; /* 0: not known here */
+	uid_t uid;
+	uint16_t space; /* enum ctl_cm_space */
+	uint32_t backlog;
+	struct ctl_cm_address local;
+};
+
+/* The same for each identifier of rdma_cm that listens, in no order. */
+int observe_listeners(void (*each)(const struct observe_listener *, void *arg), void *arg, char *why,
 		      size_t why_len);
 
 #endif

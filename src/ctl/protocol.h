@@ -21,7 +21,7 @@
 #include "ctl/header.h"
 
 #define CTL_MAGIC	 0x74627256u /* "Vrbt" */
-#define CTL_VERSION	 5u
+#define CTL_VERSION	 6u
 #define CTL_SLOT_MAX	 1023u /* slots are 1..1023; 0 is the daemon's own */
 #define CTL_COMM_BYTES	 16
 #define CTL_MGID_BYTES	 16
@@ -173,6 +173,7 @@ union ctl_message {
 	struct ctl_cm_raise cm_raise;
 	struct ctl_cm_reply cm_reply;
 	struct ctl_cm_event cm_event;
+	struct ctl_cm_listener cm_listener;
 };
 
 #endif

@@ -68,7 +68,8 @@ struct client {
 	unsigned membership_count;
 
 	/* Of a CLIENT_OBSERVER only. */
-	unsigned list_next; /* the slot from which on to list; 0: no list is under way */
+	uint32_t list_type; /* CTL_LIST or CTL_CM_LIST; 0: no list is under way */
+	unsigned list_next; /* the slot, or bucket of cm_space, that is next in it */
 	uint32_t list_seq;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim show - the processes that use Verbatim, their devices and QPs.
+ * verbatim show - the processes that use Verbatim, their devices and QPs, and the listeners of rdma_cm.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
 #include <json-c/json.h>
@@ -23,15 +24,16 @@ static const char usage[] =
     "Usage: verbatim show [--json]\n"
     "\n"
     "Shows the processes of this user that use Verbatim (root sees those of all users at the\n"
-    "system's daemon), the devices they have open and their QPs.\n"
+    "system's daemon), the devices they have open and their QPs; and what listens for\n"
+    "connections of rdma_cm.\n"
     "\n"
     "  -j, --json     for programs\n"
     "  -h, --help     print this\n"
     "  -V, --version  print the version\n";
 
 struct show {
-	struct json_object *list; /* NULL: print text */
-	unsigned processes;
+	struct json_object *list, *listener_list; /* NULL: print text */
+	unsigned processes, listeners;
 	unsigned qps; /* printed of the current process */
 	const struct arena_view *view;
 	struct json_object *qp_list;
@@ -265,6 +267,78 @@ static void show_process(const struct observe_process *process, void *arg)
 		arena_view_close(&view);
 }
 
+static const char *space_name(uint16_t space)
+{
+	switch (space) {
+	case CTL_CM_TCP:
+		return "TCP";
+	case CTL_CM_UDP:
+		return "UDP";
+	case CTL_CM_IB:
+		return "IB";
+	case CTL_CM_IPOIB:
+		return "IPOIB";
+	default:
+		return "?";
+	}
+}
+
+/* verbatimd has no name of a process that has opened no device. */
+static void name_program(pid_t pid, char *name, size_t len)
+{
+	char path[40], comm[TEXT_ROOM(CTL_COMM_BYTES)] = "-";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	f = pid ? fopen(path, "re") : NULL;
+	if (f && fgets(comm, sizeof(comm), f))
+		comm[strcspn(comm, "\n")] = '\0';
+	if (f)
+		fclose(f);
+	text_escape(name, len, comm, strlen(comm));
+}
+
+static void print_listener(const struct show *show, const struct observe_listener *l,
+			   const char *address, const char *program)
+{
+	char place[GID_TEXT_BYTES + 16];
+
+	if (show->listeners == 1)
+		printf("%-8s %-22s %-8s %s\n", "LISTENS", "ADDRESS", "PID", "PROGRAM");
+	snprintf(place, sizeof(place), strchr(address, ':') ? "[%s]:%u" : "%s:%u", address,
+		 ntohs(l->local.port));
+	printf("%-8s %-22s %-8d %s\n", space_name(l->space), place, (int)l->pid, program);
+}
+
+static void collect_listener(const struct show *show, const struct observe_listener *l,
+			     const char *address, const char *program)
+{
+	struct json_object *object = json_object_new_object();
+
+	add_text(object, "port_space", space_name(l->space));
+	add_text(object, "address", address);
+	add_number(object, "port", ntohs(l->local.port));
+	add_number(object, "backlog", l->backlog);
+	add_number(object, "pid", (uint64_t)l->pid);
+	add_number(object, "uid", l->uid);
+	add_text(object, "program", program);
+	json_object_array_add(show->listener_list, object);
+}
+
+static void show_listener(const struct observe_listener *l, void *arg)
+{
+	char address[GID_TEXT_BYTES], program[TEXT_ROOM(TEXT_ROOM(CTL_COMM_BYTES))];
+	struct show *show = arg;
+
+	show->listeners++;
+	gid_text(l->local.gid, address);
+	name_program(l->pid, program, sizeof(program));
+	if (show->list)
+		collect_listener(show, l, address, program);
+	else
+		print_listener(show, l, address, program);
+}
+
 int show_command(int argc, char **argv)
 {
 	struct json_object *top = NULL;
@@ -279,16 +353,20 @@ int show_command(int argc, char **argv)
 		top = json_object_new_object();
 		show.list = json_object_new_array();
 		json_object_object_add(top, "processes", show.list);
+		show.listener_list = json_object_new_array();
+		json_object_object_add(top, "listeners", show.listener_list);
 	}
 
 	rc = observe_processes(show_process, &show, why, sizeof(why));
+	if (!rc)
+		rc = observe_listeners(show_listener, &show, why, sizeof(why));
 	status = rc == 0 || rc == -ECONNREFUSED ? COMMAND_OK : COMMAND_FAILED;
 	if (top)
 		puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY |
 							     JSON_C_TO_STRING_NOSLASHESCAPE));
 	else if (rc == -ECONNREFUSED)
 		puts("No verbatimd runs: no process uses Verbatim.");
-	else if (rc == 0 && !show.processes)
+	else if (rc == 0 && !show.processes && !show.listeners)
 		puts("No process uses Verbatim.");
 	if (status != COMMAND_OK)
 		fprintf(stderr, "verbatim: cannot list the processes: %s\n",

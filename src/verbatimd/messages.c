@@ -10,9 +10,9 @@
 #include "daemon/client.h"
 #include "daemon/hello.h"
 #include "daemon/links.h"
-#include "daemon/listing.h"
 #include "daemon/mcast.h"
 #include "daemon/ports.h"
+#include "verbatimd/lists.h"
 
 #define ASK sizeof(struct ctl_cm_ask)
 
@@ -52,7 +52,8 @@ static const struct {
 	[CTL_CM_DISCONNECT] = { ASK, 0, 0, CLIENT_CM, cm_requests_on_step },
 	[CTL_CM_RAISE] = { sizeof(struct ctl_cm_raise), 0, 0, CLIENT_CM, cm_requests_on_raise },
 	[CTL_CM_GET_EVENT] = { ASK, 0, 0, CLIENT_CM, cm_requests_on_get_event },
-	[CTL_LIST] = { sizeof(struct ctl_list), 0, 0, CLIENT_OBSERVER, listing_on_list },
+	[CTL_LIST] = { sizeof(struct ctl_list), 0, 0, CLIENT_OBSERVER, lists_on_list },
+	[CTL_CM_LIST] = { sizeof(struct ctl_list), 0, 0, CLIENT_OBSERVER, lists_on_list },
 };
 
 /* A greeting of another version may have another length; it still deserves an answer. */

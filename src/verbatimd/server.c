@@ -12,18 +12,18 @@
 #include "cmserver/cm.h"
 #include "daemon/client.h"
 #include "daemon/links.h"
-#include "daemon/listing.h"
 #include "daemon/port_return.h"
 #include "daemon/ports.h"
 #include "daemon/service.h"
 #include "daemon/slots.h"
 #include "verbatimd/ends.h"
 #include "verbatimd/listening.h"
+#include "verbatimd/lists.h"
 #include "verbatimd/messages.h"
 
 static const struct client_hooks hooks = {
 	.on_message = messages_on_message,
-	.on_drained = listing_on_drained,
+	.on_drained = lists_on_drained,
 	.on_death = ends_on_death,
 	.on_dismissal = ends_on_dismissal,
 };

@@ -273,7 +273,7 @@ static void ask_as_process(struct peer *p)
 		peer_send(p, &m, sizeof(m.mcast), NULL, 0);
 		break;
 	case 4:
-		m.list.header.type = CTL_LIST;
+		m.list.header.type = which & 1 ? CTL_LIST : CTL_CM_LIST;
 		peer_send(p, &m, sizeof(m.list), NULL, 0);
 		break;
 	default:

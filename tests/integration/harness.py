@@ -296,6 +296,10 @@ class Runner:
         """What `verbatim show --json` says, decoded."""
         return json.loads(self.tool('show', '--json'))
 
+    def listens(self, program):
+        """Whether it has an identifier of rdma_cm that listens."""
+        return any(listener['pid'] == program.pid for listener in self.show()['listeners'])
+
     def daemons(self):
         return [pid for pid, name in processes_of(self.namespace).items() if name == 'verbatimd']
 

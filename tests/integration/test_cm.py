@@ -28,8 +28,11 @@ BOUND_MS = 100
 REJECTED = 28
 
 
+DO_NOT_LISTEN = ('mckey', 'qperf')  # a group's member; and qperf listens once it is asked to
+
+
 def is_waiting(program):
-    """Whether it uses our library and sleeps: these servers do so once they listen."""
+    """Whether it uses our library and sleeps."""
     try:
         mapped = pathlib.Path(f'/proc/{program.pid}/maps').read_text(encoding='utf-8')
         stat = pathlib.Path(f'/proc/{program.pid}/stat').read_text(encoding='utf-8')
@@ -39,7 +42,7 @@ def is_waiting(program):
 
 
 def start_server(runner, argv, **options):
-    """Nothing but verbatimd sees what listens in a port space: sleeping for long is the sign."""
+    """Returns when it listens; if it does not listen for rdma_cm, when it has slept for a while."""
     server = runner.start(*argv, **options)
     calm = 0
 
@@ -47,8 +50,10 @@ def start_server(runner, argv, **options):
         nonlocal calm
         if server.status is not None:
             raise AssertionError(f'the server ended before it listened\n{server.report()}')
-        calm = calm + 1 if is_waiting(server) else 0
         time.sleep(0.01)
+        if argv[0] not in DO_NOT_LISTEN:
+            return is_waiting(server) and runner.listens(server)
+        calm = calm + 1 if is_waiting(server) else 0
         return calm >= 12
     wait_until(ready, 10 * SLOWER, f'{argv} listens')
     return server
@@ -104,6 +109,17 @@ def run_program(runner, name, address, peer=None, **options):
 @pytest.mark.parametrize('name', PROGRAMS)
 def test_programs(fresh, name):
     run_program(fresh, name, HOST)
+
+
+def test_listeners_are_shown(fresh):
+    port = free_port()
+    server = start_server(fresh, ['rping', '-s', '-P', '-a', HOST, '-p', port])
+    (listener,) = fresh.show()['listeners']
+    assert (listener['port_space'], listener['address'], listener['port'], listener['pid'], listener['program']) == (
+        'TCP', HOST, port, server.pid, 'rping')
+    assert re.search(rf'^TCP +{HOST}:{port} +{server.pid} +rping$', fresh.tool('show'), re.MULTILINE)
+    fresh.release(server)
+    wait_until(lambda: not fresh.show()['listeners'], 5 * SLOWER, 'no listener is left')
 
 
 @pytest.mark.asan
@@ -338,22 +354,33 @@ class Redial:
         return {name: (files(pid), memory(pid), heaps.get(name, 0)) for name, pid in processes.items()}
 
 
+def what_grew(before, after):
+    """What has more than it had, of all possessions; '' if nothing has."""
+    for name, (descriptors, kib, heap_bytes) in after.items():
+        if (descriptors != before[name][0] or heap_bytes > before[name][2] + HEAP_BYTES or
+                kib > before[name][1] + (DAEMON_KIB if 'daemon' in name else PROGRAM_KIB)):
+            return f'{name}: {before} before, {after} after'
+    return ''
+
+
 def redial_without_loss(request, where, passive, active, address):
     """As many at once, and as many one after another, as are promised. The first rounds fill caches and
-    heaps; the others add nothing to them.
+    heaps, whose level depends on how many were at the same stage at once: so there may be more rounds
+    until one adds nothing. A leak adds to each.
     """
     redial = Redial(passive, active, address)
     redial.dial(2 * AT_ONCE, AT_ONCE)
     redial.dial(IN_A_LOOP // 2, 50)
     before = redial.possessions()
-    for count, at_once in (IN_A_LOOP, 50), (2 * AT_ONCE, AT_ONCE):
-        tell_rate(request, f'{where}: {redial.dial(count, at_once)}')
-    after = redial.possessions()
-    for name, (descriptors, kib, heap_bytes) in after.items():
-        what = f'{name}: {before} before, {after} after'
-        assert descriptors == before[name][0], what
-        assert kib <= before[name][1] + (DAEMON_KIB if 'daemon' in name else PROGRAM_KIB), what
-        assert heap_bytes <= before[name][2] + HEAP_BYTES, what
+    for _ in range(3):
+        for count, at_once in (IN_A_LOOP, 50), (2 * AT_ONCE, AT_ONCE):
+            tell_rate(request, f'{where}: {redial.dial(count, at_once)}')
+        after = redial.possessions()
+        grew = what_grew(before, after)
+        if not grew:
+            return
+        before = after
+    raise AssertionError(grew)
 
 
 def test_many(request, fresh):

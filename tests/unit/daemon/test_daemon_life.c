@@ -2,6 +2,7 @@
 /* The daemon's own life: how it starts, what it holds on to, when it ends. */
 #include "harness.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cm_raw.h"
 #include "ctl/observe.h"
 
 #define PROCESSES 30
@@ -328,6 +330,58 @@ static void test_many_processes_are_listed(void **state)
 		ctl_close(c[i]);
 }
 
+enum { LISTENERS = 3000 };
+
+struct heard {
+	unsigned count;
+	pid_t pid;
+	bool ports[UINT16_MAX + 1];
+};
+
+static void see_listener(const struct observe_listener *l, void *arg)
+{
+	struct heard *heard = arg;
+
+	CHECK(!heard->ports[ntohs(l->local.port)]); /* none twice */
+	CHECK(l->space == CTL_CM_TCP && l->uid == geteuid() && l->local.gid[12] == 127);
+	heard->ports[ntohs(l->local.port)] = true;
+	heard->pid = l->pid;
+	heard->count++;
+}
+
+static unsigned listen_for(struct heard *heard)
+{
+	char why[256] = "";
+
+	memset(heard, 0, sizeof(*heard));
+	CHECK(!observe_listeners(see_listener, heard, why, sizeof(why)));
+	return heard->count;
+}
+
+/* More than a socket's buffer holds; and what is only bound is no listener. */
+static void test_listeners_are_listed(void **state)
+{
+	struct ctl_client *starts_it = join();
+	int sock = cm_join();
+	uint32_t channel = cm_make_channel(sock), last = 0;
+	struct ctl_cm_address at;
+	static struct heard heard;
+
+	CHECK(listen_for(&heard) == 0);
+	cm_make_id(sock, channel);
+	CHECK(listen_for(&heard) == 0);
+	for (int i = 0; i < LISTENERS; i++) {
+		last = cm_listen(sock, channel, &at);
+		CHECK(last);
+	}
+	CHECK(listen_for(&heard) == LISTENERS);
+	CHECK(heard.pid == getpid() && heard.ports[ntohs(at.port)]);
+	CHECK(!cm_say(sock, CTL_CM_DESTROY_ID, last, 0));
+	CHECK(listen_for(&heard) == LISTENERS - 1 && !heard.ports[ntohs(at.port)]);
+	close(sock);
+	ctl_close(starts_it);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
@@ -341,6 +395,7 @@ int main(void)
 		TEST(test_holds_no_pipe_open),
 		TEST(test_observer),
 		TEST(test_many_processes_are_listed),
+		TEST(test_listeners_are_listed),
 	};
 
 	return cmocka_run_group_tests_name("daemon life", tests, NULL, NULL);

@@ -85,6 +85,7 @@ static void test_malformed_messages(void **state)
 		{ CTL_OBSERVE, sizeof(struct ctl_observe), 1, false },
 		{ CTL_PEER, sizeof(struct ctl_peer), 0, false },
 		{ CTL_LIST, sizeof(struct ctl_list), 0, false },
+		{ CTL_CM_LIST, sizeof(struct ctl_list), 0, false },
 		{ CTL_HELLO, sizeof(struct ctl_hello), 3, true },
 		{ CTL_LIST, sizeof(struct ctl_list), 0, true },
 		{ CTL_WELCOME, sizeof(struct ctl_welcome), 0, true },
