@@ -29,9 +29,13 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 }
 
 #ifdef VERBATIM_CHECK
-/* Also of the QPs that had no part in the step. */
+#define STEPS_BETWEEN 8 /* on average: of QPs that have a part in a step the transport checks its state itself */
+
+/* QPs that had no part in the step, too. */
 static void check_ends(const struct plan *plan)
 {
+	if (!check_sometimes(STEPS_BETWEEN))
+		return;
 	for (unsigned i = 0; i < plan->end_count; i++) {
 		struct qp *qp = plan->ends[i].qp;
 
