@@ -426,7 +426,8 @@ void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mas
 {
 	if (qp->type == IBV_QPT_UD)
 		port_open_all(qp->context);
-	else if (qp->type == IBV_QPT_RAW_PACKET || !(attr_mask & IBV_QP_AV) || !(attr_mask & IBV_QP_DEST_QPN))
+	else if (qp->type == IBV_QPT_RAW_PACKET || !(attr_mask & IBV_QP_AV) ||
+		 !(attr_mask & IBV_QP_DEST_QPN))
 		return;
 	else if (path_is_local(&attr->ah_attr.grh.dgid))
 		meet(attr->dest_qp_num >> ARENA_QP_BITS);

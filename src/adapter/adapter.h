@@ -34,7 +34,7 @@ void adapter_remove_context(struct context *context);
 /* True in a child of the process that made the adapter: objects made before the fork are dead. */
 bool adapter_is_foreign(const struct context *context);
 
-uint32_t adapter_slot(void); /* 1..SLOT_MAX */
+uint32_t adapter_slot(void);   /* 1..SLOT_MAX */
 uint64_t adapter_cookie(void); /* of the arena */
 
 /* The path for a new QP of this type; NULL with errno EOPNOTSUPP if there is none. */

@@ -25,7 +25,7 @@ struct cached {
 	union ibv_gid gid;
 	uint64_t generation; /* what `generation` was when `members` was asked for; 0: unknown */
 	uint64_t members[CTL_BITMAP_WORDS];
-	bool wanted;		   /* the progress thread has to ask */
+	bool wanted; /* the progress thread has to ask */
 	/* Until then an answer is waited for, CLOCK_MONOTONIC_COARSE; 0: it is not. */
 	uint64_t asked_until_ns;
 	uint32_t question;	   /* of ctl_mcast_ask; 0: none */

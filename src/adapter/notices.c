@@ -12,24 +12,25 @@
 #include "base/clock.h"
 #include "shm/retry.h"
 
-#define NEVER		UINT64_MAX
-#define ASK_AGAIN_NS	1000000ull
-#define RECONNECT_NS	200000000ull /* between two attempts */
+#define NEVER	     UINT64_MAX
+#define ASK_AGAIN_NS 1000000ull
+#define RECONNECT_NS 200000000ull /* between two attempts */
 /*
  * An attempt holds up everything else, so the first ones are short. Each further one gets more
  * time: on a slow machine a daemon may need it. But it gets less than the time-outs of peers with
  * usual settings.
  */
-#define ATTEMPT_MS_MIN	50
-#define ATTEMPT_MS_MAX	400
+#define ATTEMPT_MS_MIN 50
+#define ATTEMPT_MS_MAX 400
 
 static struct ctl_client *ctl;
 static int epoll = -1;
 static bool daemon_lost;
 static uint64_t attempt_ns; /* when the next attempt to find it begins */
-static bool asks; /* a question waits until another thread has done with the socket */
+static bool asks;	    /* a question waits until another thread has done with the socket */
 static uint64_t port_ask_ns = NEVER; /* when it is asked for ports again */
-static uint64_t introduce_ns = NEVER; /* when it is asked again for peers that have not reconnected */
+/* when it is asked again for peers that have not reconnected */
+static uint64_t introduce_ns = NEVER;
 
 static void watch(void)
 {

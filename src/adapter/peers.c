@@ -29,9 +29,9 @@ static struct {
 	uint64_t none_until_ns;	 /* it has said that there is no process */
 	bool wanted;		 /* the progress thread has to ask */
 	enum {
-		INTRODUCED,	 /* or never linked */
-		ASKED,		 /* the new verbatimd, or soon will be */
-		NOT_BACK,	 /* the peer has not reconnected: it is asked once more, later */
+		INTRODUCED, /* or never linked */
+		ASKED,	    /* the new verbatimd, or soon will be */
+		NOT_BACK,   /* the peer has not reconnected: it is asked once more, later */
 	} introduction;
 } questions[SLOT_COUNT] GUARDED_BY(links_lock);
 static _Atomic bool any_wanted;
@@ -131,7 +131,8 @@ static struct link *take_over(struct ctl_peer_info *info)
 	lock_acquire(&links_lock);
 	there = links[link->slot];
 	if (link_is_spent(link) ||
-	    (there && (is_same(there, link->pid) || liveness_is_dead(link->peer))) || !link_start(link)) {
+	    (there && (is_same(there, link->pid) || liveness_is_dead(link->peer))) ||
+	    !link_start(link)) {
 		/* another thread was quicker, or this peer is dead; the link was never used */
 		lock_release(&links_lock);
 		link_close(link);
@@ -313,7 +314,8 @@ static void on_death(uint32_t slot, pid_t pid, bool surely)
 	if (slot == 0 || slot > SLOT_MAX || slot == own_slot)
 		return;
 	lock_acquire(&links_lock);
-	if (links[slot] && links[slot]->pid == pid && (surely || !liveness_is_alive(links[slot]->peer))) {
+	if (links[slot] && links[slot]->pid == pid &&
+	    (surely || !liveness_is_alive(links[slot]->peer))) {
 		link = links[slot];
 		links[slot] = NULL;
 	}

@@ -88,8 +88,7 @@ static int fail(const uint8_t gid[WIRE_GID_BYTES], const char *device, int error
 	cause_report(error == EADDRINUSE      ? CAUSE_PORT_TAKEN
 		     : error == EADDRNOTAVAIL ? CAUSE_DEVICE_GONE
 					      : CAUSE_PORT_FAILED,
-		     0, "%s of %s: %s", gid_text(gid, text), device,
-		     *why ? why : strerror(error));
+		     0, "%s of %s: %s", gid_text(gid, text), device, *why ? why : strerror(error));
 	return error;
 }
 

@@ -44,8 +44,7 @@ int port_table_epoll(void)
  */
 static bool is_on(const struct port *port, uint32_t ifindex)
 {
-	return port->ifindex == ifindex ||
-	       (!port->is_group && !gid_is_link_local(port->gid));
+	return port->ifindex == ifindex || (!port->is_group && !gid_is_link_local(port->gid));
 }
 
 struct port *port_table_find(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, bool is_group)
@@ -74,8 +73,7 @@ static void show(const struct port *port)
 	}
 	entry->ifindex = port->ifindex;
 	entry->is_group = port->is_group;
-	snprintf(entry->address, sizeof(entry->address), "%s",
-		 gid_text(port->gid, text));
+	snprintf(entry->address, sizeof(entry->address), "%s", gid_text(port->gid, text));
 }
 
 static int watch(int how, const struct wire_port *wire, uint32_t events)

@@ -44,8 +44,8 @@ static int open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, con
 			udp_close(wire);
 	}
 	if (error)
-		cause_report(CAUSE_GROUP_REFUSED, 0, "%s on %s: %s",
-			     gid_text(group, text), device, strerror(error));
+		cause_report(CAUSE_GROUP_REFUSED, 0, "%s on %s: %s", gid_text(group, text), device,
+			     strerror(error));
 	return error;
 }
 

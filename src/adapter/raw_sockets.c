@@ -81,7 +81,8 @@ int raw_sockets_open(struct qp *qp)
 		return -error;
 	event.data.fd = raw_fd(qp);
 	if (!add_entry(qp->ib.qp_num, event.data.fd)) {
-		cause_report(CAUSE_LIMIT_EXCEEDED, qp->ib.qp_num, "%u RAW_PACKET QPs", RAW_SOCKETS_MAX);
+		cause_report(CAUSE_LIMIT_EXCEEDED, qp->ib.qp_num, "%u RAW_PACKET QPs",
+			     RAW_SOCKETS_MAX);
 		return ENOMEM;
 	}
 	return epoll_ctl(port_table_epoll(), EPOLL_CTL_ADD, event.data.fd, &event) < 0 ? errno : 0;

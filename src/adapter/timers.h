@@ -4,8 +4,8 @@
  * (shm/timer.h) and those of the transport (roce/roce.h).
  *
  * The threads that poll run both kinds by the clock. So the transport's timer is set only while no
- * thread holds the poll lease (wakeup_on_deadline), or by the progress thread when it ends the lease
- * (barrier TIMER, adapter/poll_lease.h); and only if it is not to fire before anyway.
+ * thread holds the poll lease (wakeup_on_deadline), or by the progress thread when it ends the
+ * lease (barrier TIMER, adapter/poll_lease.h); and only if it is not to fire before anyway.
  *
  * Any thread.
  */

@@ -38,7 +38,8 @@ void wire_path_open(struct context *context, const struct ibv_ah_attr *attr)
 
 	read_own(device, attr->grh.sgid_index, &own, &ifindex);
 	gid_canonical(remote, attr->grh.dgid.raw);
-	if (gid_is_v4(own.raw) == gid_is_v4(remote) && (own.global.subnet_prefix || own.global.interface_id))
+	if (gid_is_v4(own.raw) == gid_is_v4(remote) &&
+	    (own.global.subnet_prefix || own.global.interface_id))
 		port_open(own.raw, ifindex, device->ib.name, &port);
 }
 
@@ -90,7 +91,8 @@ int wire_path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)
 	 * The members that the loopback interface reaches are on this host: nobody waits for a port
 	 * to reach them.
 	 */
-	if (qp->context->device->loopback && !path_is_forced() && gid_is_multicast(wqe->ah->attr.grh.dgid.raw))
+	if (qp->context->device->loopback && !path_is_forced() &&
+	    gid_is_multicast(wqe->ah->attr.grh.dgid.raw))
 		return 0;
 	switch (datagram_transmit(qp, wqe, cause)) {
 	case WIRE_FULL:

@@ -29,16 +29,16 @@
 #define ARENA_MAGIC   0x766572626174696dull /* "verbatim" */
 #define ARENA_VERSION 1
 
-#define ARENA_HAZARDS 64
-#define ARENA_PORTS   32
-#define ARENA_DEVICES 16
-#define ARENA_CAUSES  256
+#define ARENA_HAZARDS  64
+#define ARENA_PORTS    32
+#define ARENA_DEVICES  16
+#define ARENA_CAUSES   256
 #define ARENA_COUNTERS 512
-#define ARENA_QPS     16384 /* a QPN is slot << ARENA_QP_BITS | index */
-#define ARENA_QP_BITS 14
-#define ARENA_KEYS    65536
-#define SLOT_MAX      1023
-#define SLOT_COUNT    (SLOT_MAX + 1)
+#define ARENA_QPS      16384 /* a QPN is slot << ARENA_QP_BITS | index */
+#define ARENA_QP_BITS  14
+#define ARENA_KEYS     65536
+#define SLOT_MAX       1023
+#define SLOT_COUNT     (SLOT_MAX + 1)
 
 struct arena_header {
 	uint64_t magic;
@@ -47,24 +47,30 @@ struct arena_header {
 	uint32_t pid;
 	uint32_t uid;
 	char comm[16];
-	uint64_t start_ns;    /* CLOCK_REALTIME */
-	uint64_t cookie;      /* random; with cookie_addr shows whether process_vm_readv reaches the owner */
+	uint64_t start_ns; /* CLOCK_REALTIME */
+	/* random; with cookie_addr shows whether process_vm_readv reaches the owner */
+	uint64_t cookie;
 	uint64_t cookie_addr; /* where the owner's own mapping has the cookie */
-	/* 0: a thread of the owner polls, or will soon; 1: a peer that leaves work writes the wake eventfd */
+	/*
+	 * 0: a thread of the owner polls, or will soon; 1: a peer that leaves work writes the wake
+	 * eventfd
+	 */
 	_Alignas(64) _Atomic uint32_t need_wakeup;
-	_Atomic uint32_t liveness; /* the kernel marks it when the owner is dead: adapter/liveness.h */
+	/* the kernel marks it when the owner is dead: adapter/liveness.h */
+	_Atomic uint32_t liveness;
 	uintptr_t liveness_list[4]; /* the robust list of the owner's progress thread */
 	_Alignas(64) _Atomic uint64_t cause_next; /* causes written so far */
 };
 
 /* A key in use by a thread of the owner of this arena (not of the owner of the key). */
 struct arena_hazard {
-	_Alignas(64) _Atomic uint64_t what; /* 0 or key_owner_slot << 32 | key; see memory/hazard.h */
+	/* 0 or key_owner_slot << 32 | key; see memory/hazard.h */
+	_Alignas(64) _Atomic uint64_t what;
 };
 
 struct arena_device {
-	char name[32];    /* empty: not used */
-	char address[48]; /* as text */
+	char name[32];	   /* empty: not used */
+	char address[48];  /* as text */
 	uint32_t contexts; /* open ones */
 	uint8_t spare[44];
 };
@@ -79,10 +85,10 @@ struct arena_port {
 
 struct arena_cause {
 	_Atomic uint64_t number; /* of this entry, from 1; 0 while it is being written */
-	uint64_t time_ns;        /* CLOCK_REALTIME */
-	uint32_t cause;          /* enum cause */
-	uint32_t qpn;            /* 0: none */
-	char text[232];          /* the sentence with its values, ends in 0 */
+	uint64_t time_ns;	 /* CLOCK_REALTIME */
+	uint32_t cause;		 /* enum cause */
+	uint32_t qpn;		 /* 0: none */
+	char text[232];		 /* the sentence with its values, ends in 0 */
 };
 
 /* The way of a QP's work. */
@@ -99,46 +105,51 @@ enum arena_path {
 struct arena_qp {
 	_Atomic uint32_t word; /* ARENA_QP_WORD: 0 = no such QP */
 	uint32_t dest_qpn;
-	uint32_t pd;           /* number of the PD */
-	uint32_t access;       /* qp_access_flags: enum ibv_access_flags */
-	uint32_t device;       /* index of struct arena_device */
-	uint32_t generation;   /* of this index */
-	uint32_t rq_psn;       /* what the first message of its peer carries */
-	uint32_t path;	       /* enum arena_path; with `peer` for tools */
-	uint8_t peer[16];      /* GID of the other end of a connection */
-	uint64_t spare[2];     /* nothing that changes with each request: peers read this line for each */
+	uint32_t pd;	     /* number of the PD */
+	uint32_t access;     /* qp_access_flags: enum ibv_access_flags */
+	uint32_t device;     /* index of struct arena_device */
+	uint32_t generation; /* of this index */
+	uint32_t rq_psn;     /* what the first message of its peer carries */
+	uint32_t path;	     /* enum arena_path; with `peer` for tools */
+	uint8_t peer[16];    /* GID of the other end of a connection */
+	/* nothing that changes with each request: peers read this line for each */
+	uint64_t spare[2];
 };
 
 #define ARENA_QP_WORD(type, state) (0x80000000u | (uint32_t)(type) << 8 | (uint32_t)(state))
-#define ARENA_QP_TYPE(word)        ((word) >> 8 & 0xff) /* enum ibv_qp_type */
-#define ARENA_QP_STATE(word)       ((word)&0xff)        /* enum ibv_qp_state */
+#define ARENA_QP_TYPE(word)	   ((word) >> 8 & 0xff) /* enum ibv_qp_type */
+#define ARENA_QP_STATE(word)	   ((word)&0xff)	/* enum ibv_qp_state */
 
 enum arena_key_flags {
 	KEY_ON_DEMAND = 1 << 0, /* its memory may be missing: the kernel copies */
-	KEY_MW        = 1 << 1, /* a memory window, not an MR */
-	KEY_NULL      = 1 << 2, /* the null MR: reads zeroes, swallows writes */
-	KEY_MOVING    = 1 << 3, /* its pages migrate now: peers do not copy to or from them */
-	KEY_STAYS     = 1 << 4, /* its pages will not migrate: peers do not ask again */
-	KEY_IMPORTED  = 1 << 5, /* with KEY_NULL: its memory is another process's (memory/imported.h) */
-	KEY_DYING     = 1 << 6, /* revoked, but a hazard may still be on it */
+	KEY_MW = 1 << 1,	/* a memory window, not an MR */
+	KEY_NULL = 1 << 2,	/* the null MR: reads zeroes, swallows writes */
+	KEY_MOVING = 1 << 3,	/* its pages migrate now: peers do not copy to or from them */
+	KEY_STAYS = 1 << 4,	/* its pages will not migrate: peers do not ask again */
+	/* with KEY_NULL: its memory is another process's (memory/imported.h) */
+	KEY_IMPORTED = 1 << 5,
+	KEY_DYING = 1 << 6, /* revoked, but a hazard may still be on it */
 };
 
 /*
- * A memory key. Written by its owner: `key` is stored last (release) when the entry is published, and zeroed first
- * when it is revoked. A copier publishes a hazard on the key and then loads it (acquire): see memory/hazard.h.
+ * A memory key. Written by its owner: `key` is stored last (release) when the entry is published,
+ * and zeroed first when it is revoked. A copier publishes a hazard on the key and then loads it
+ * (acquire): see memory/hazard.h.
  */
 struct arena_key {
 	_Atomic uint32_t key; /* the whole key, 0 = none */
 	uint32_t access;      /* enum ibv_access_flags */
-	uint64_t start;       /* remote address of the first byte (iova; 0 if zero-based) */
+	uint64_t start;	      /* remote address of the first byte (iova; 0 if zero-based) */
 	uint64_t length;
-	uint64_t addr;        /* the owner's address of the first byte */
-	uint32_t pd;          /* number of the PD */
+	uint64_t addr;		/* the owner's address of the first byte */
+	uint32_t pd;		/* number of the PD */
 	_Atomic uint32_t flags; /* enum arena_key_flags; MOVING and STAYS change while it lives */
-	uint32_t qpn;         /* type 2 windows: the only QP it is good for; else 0 */
-	uint32_t dying;	      /* with KEY_DYING: the key that it had; the owner's own */
-	_Atomic uint64_t heap; /* where its first byte would be in the heap (memory/migrate.h); 0: not in the heap */
-	uint32_t heap_edges;  /* of its bytes, the first (bits 0-15) and last (16-31) that are not in the heap */
+	uint32_t qpn;		/* type 2 windows: the only QP it is good for; else 0 */
+	uint32_t dying;		/* with KEY_DYING: the key that it had; the owner's own */
+	/* where its first byte would be in the heap (memory/migrate.h); 0: not in the heap */
+	_Atomic uint64_t heap;
+	/* of its bytes, the first (bits 0-15) and last (16-31) that are not in the heap */
+	uint32_t heap_edges;
 	uint32_t spare32;
 };
 
@@ -148,14 +159,14 @@ struct arena_key {
  */
 #define KEY_INDEX(key) ((key) >> 8 & 0xffff)
 
-#define ARENA_PORT_OFFSET   2048
-#define ARENA_HAZARD_OFFSET 4096
-#define ARENA_DEVICE_OFFSET 8192
-#define ARENA_CAUSE_OFFSET  12288
+#define ARENA_PORT_OFFSET    2048
+#define ARENA_HAZARD_OFFSET  4096
+#define ARENA_DEVICE_OFFSET  8192
+#define ARENA_CAUSE_OFFSET   12288
 #define ARENA_COUNTER_OFFSET (ARENA_CAUSE_OFFSET + ARENA_CAUSES * 256)
-#define ARENA_QP_OFFSET     (128 * 1024)
-#define ARENA_KEY_OFFSET    (2 * 1024 * 1024)
-#define ARENA_BYTES         (6 * 1024 * 1024)
+#define ARENA_QP_OFFSET	     (128 * 1024)
+#define ARENA_KEY_OFFSET     (2 * 1024 * 1024)
+#define ARENA_BYTES	     (6 * 1024 * 1024)
 
 static_assert(sizeof(struct arena_header) <= ARENA_PORT_OFFSET, "header");
 static_assert(sizeof(struct arena_port) == 64, "port");

@@ -25,8 +25,8 @@ static_assert(offsetof(struct arena_cause, number) == 0, "the number is word 0")
 static const struct {
 	const char *name, *sentence, *remedy;
 } causes[CAUSE_COUNT] = {
-    [CAUSE_NONE] = {"NONE", "No cause", ""},
-#define X(name, sentence, remedy) [CAUSE_##name] = {#name, sentence, remedy},
+	[CAUSE_NONE] = { "NONE", "No cause", "" },
+#define X(name, sentence, remedy) [CAUSE_##name] = { #name, sentence, remedy },
 #include "base/cause.def"
 #undef X
 };
@@ -116,9 +116,9 @@ bool cause_read(const struct arena_cause *entry, struct arena_cause *copy)
 
 static void keep(void *arena, const struct arena_cause *report)
 {
-	uint64_t number =
-	    atomic_fetch_add_explicit(&arena_header(arena)->cause_next, 1, memory_order_relaxed) +
-	    1;
+	uint64_t number = atomic_fetch_add_explicit(&arena_header(arena)->cause_next, 1,
+						    memory_order_relaxed) +
+			  1;
 	unsigned index = (number - 1) % ARENA_CAUSES;
 	struct arena_cause *entry = &arena_causes(arena)[index];
 
@@ -133,7 +133,7 @@ static void keep(void *arena, const struct arena_cause *report)
 /* One write, so that lines of several threads and processes do not mix. */
 static void write_line(int fd, const char *line, size_t len)
 {
-	const struct timespec now = {0, 0};
+	const struct timespec now = { 0, 0 };
 	sigset_t pipe_signal, before, pending;
 	ssize_t written;
 
@@ -177,7 +177,7 @@ enum told { TOLD_WHOEVER_ASKS, TOLD_AT_ONCE };
 static void report_this(enum told told, enum cause cause, uint32_t qpn, uint32_t more,
 			const char *fmt, va_list args)
 {
-	struct arena_cause report = {.cause = cause, .qpn = qpn};
+	struct arena_cause report = { .cause = cause, .qpn = qpn };
 	int saved = errno;
 	void *arena;
 	int len;
@@ -195,7 +195,8 @@ static void report_this(enum told told, enum cause cause, uint32_t qpn, uint32_t
 		len += vsnprintf(report.text + len, sizeof(report.text) - len, fmt, args);
 	}
 	if (more && len < (int)sizeof(report.text))
-		snprintf(report.text + len, sizeof(report.text) - len, " (and %u more since the last report)", more);
+		snprintf(report.text + len, sizeof(report.text) - len,
+			 " (and %u more since the last report)", more);
 	if (arena)
 		keep(arena, &report);
 	if (lines != LINES_OFF && told == TOLD_AT_ONCE)
@@ -223,8 +224,9 @@ void cause_note(enum cause cause, uint32_t qpn, const char *fmt, ...)
 }
 
 /*
- * What was reported last, by cause and QP. Kinds that share a place displace each other, which costs a
- * report more; threads at one place may lose a count. Neither matters to a reader, and there is no lock.
+ * What was reported last, by cause and QP. Kinds that share a place displace each other, which
+ * costs a report more; threads at one place may lose a count. Neither matters to a reader, and
+ * there is no lock.
  */
 #define KINDS 256
 

@@ -8,7 +8,8 @@
  *
  * Any thread may report at any time. Takes no lock, allocates nothing, preserves errno, raises no
  * SIGPIPE. Blocks only where VERBATIM_EXPLAIN asks for lines and their reader is slow. The
- * caller reports what happens over and over once (FLUSHED and QUEUE_FULL once a QP), or rate-limited.
+ * caller reports what happens over and over once (FLUSHED and QUEUE_FULL once a QP), or
+ * rate-limited.
  *
  * The number of a cause is the vendor_err of its completions.
  */
@@ -37,22 +38,22 @@ void cause_init(void *arena);
 
 /* Without an arena it goes only where VERBATIM_EXPLAIN says. qpn 0: none; fmt may be NULL. */
 void cause_report(enum cause cause, uint32_t qpn, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+	__attribute__((format(printf, 3, 4)));
 
 /*
  * The same for what is no failure: a normal end, an event that was asked for, an answer for which
  * programs probe. `verbatim explain` shows it; VERBATIM_EXPLAIN does not print it.
  */
 void cause_note(enum cause cause, uint32_t qpn, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+	__attribute__((format(printf, 3, 4)));
 
 /*
- * The same as cause_report for what a peer or the network can cause at any rate: of one cause at one QP one report a second
- * is made, and tells how many there were since the last. The others cost a look at a clock, and format
- * nothing.
+ * The same as cause_report for what a peer or the network can cause at any rate: of one cause at
+ * one QP one report a second is made, and tells how many there were since the last. The others cost
+ * a look at a clock, and format nothing.
  */
 void cause_report_ratelimited(enum cause cause, uint32_t qpn, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+	__attribute__((format(printf, 3, 4)));
 
 /* For the child of a fork: it has no arena until the next cause_init. */
 void cause_reset_after_fork(void);

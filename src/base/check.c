@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void check_fail(const char *file, int line, const char *check, const char *rule, const char *values, ...)
+void check_fail(const char *file, int line, const char *check, const char *rule, const char *values,
+		...)
 {
 	char text[400];
 	va_list args;
@@ -13,8 +14,8 @@ void check_fail(const char *file, int line, const char *check, const char *rule,
 	va_start(args, values);
 	vsnprintf(text, sizeof(text), values, args);
 	va_end(args);
-	fprintf(stderr, "verbatim: invariant broken: %s\n%s: %s\n(%s:%d)\n", rule, check, text, file,
-		line);
+	fprintf(stderr, "verbatim: invariant broken: %s\n%s: %s\n(%s:%d)\n", rule, check, text,
+		file, line);
 	abort();
 }
 
@@ -22,6 +23,7 @@ bool check_sometimes(uint32_t every)
 {
 	static _Thread_local uint32_t state = 1;
 
-	state = state * 1664525 + 1013904223; /* Numerical Recipes' generator: its upper bits are good */
+	/* Numerical Recipes' generator: its upper bits are good */
+	state = state * 1664525 + 1013904223;
 	return (state >> 8) % every == 0;
 }

@@ -37,14 +37,16 @@ int eventfd_take(int fd)
 static int take_now(int fd)
 {
 	uint64_t value;
-	struct iovec iov = {.iov_base = &value, .iov_len = sizeof(value)};
-	struct pollfd ready = {.fd = fd, .events = POLLIN};
+	struct iovec iov = { .iov_base = &value, .iov_len = sizeof(value) };
+	struct pollfd ready = { .fd = fd, .events = POLLIN };
 
 	if (preadv2(fd, &iov, 1, -1, RWF_NOWAIT) == sizeof(value))
 		return 0;
 	if (errno != EOPNOTSUPP && errno != ENOSYS)
 		return -1;
-	/* Kernels before 5.10: another reader may get in between, and we wait for the next event. */
+	/*
+	 * Kernels before 5.10: another reader may get in between, and we wait for the next event.
+	 */
 	if (poll(&ready, 1, 0) != 1)
 		return -1;
 	return eventfd_take(fd);

@@ -14,7 +14,9 @@ int eventfd_create(void);
 /* Adds one. Blocks never in practice (the count is 64 bits). Preserves errno. */
 void eventfd_add(int fd);
 
-/* Takes one, as read() does: 0, or -1 with errno (EAGAIN, EINTR). Blocks unless O_NONBLOCK is set. */
+/*
+ * Takes one, as read() does: 0, or -1 with errno (EAGAIN, EINTR). Blocks unless O_NONBLOCK is set.
+ */
 int eventfd_take(int fd);
 
 /* Takes up to `count` without blocking, whatever O_NONBLOCK says; returns how many it took. */

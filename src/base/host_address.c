@@ -13,8 +13,8 @@ static void ask(struct netlink_request *q, const uint8_t gid[16], uint32_t ifind
 
 	*q = (struct netlink_request){
 		.head = { .nlmsg_len = NLMSG_LENGTH(sizeof(q->route)),
-			    .nlmsg_type = RTM_GETROUTE,
-			    .nlmsg_flags = NLM_F_REQUEST },
+			  .nlmsg_type = RTM_GETROUTE,
+			  .nlmsg_flags = NLM_F_REQUEST },
 		.route = { .rtm_family = is_v4 ? AF_INET : AF_INET6,
 			   .rtm_dst_len = is_v4 ? 32 : 128 },
 	};

@@ -2,8 +2,8 @@
 /*
  * Host address - whether an address is one of this host's.
  *
- * In:  the kernel's routing table, by netlink. It is the kernel's own decision where a packet to that
- *      address goes, and costs the same on a host with thousands of addresses.
+ * In:  the kernel's routing table, by netlink. It is the kernel's own decision where a packet to
+ * that address goes, and costs the same on a host with thousands of addresses.
  *
  * Binding a socket would tell something else: with net.ipv4.ip_nonlocal_bind (or ipv6's), which
  * keepalived and haproxy want, every address can be bound.

@@ -5,9 +5,9 @@
 #ifndef BASE_IDENTITY_H
 #define BASE_IDENTITY_H
 
-#define IDENTITY_VENDOR_ID 0x027662 /* an OUI that IEEE does not assign: bit 1 of its first byte   \
-				     */
-#define IDENTITY_VENDOR_PART_ID 1   /* unless VERBATIM_VENDOR_PART_ID says otherwise */
+/* An OUI that IEEE does not assign: bit 1 of its first byte is set. */
+#define IDENTITY_VENDOR_ID	0x027662
+#define IDENTITY_VENDOR_PART_ID 1 /* unless VERBATIM_VENDOR_PART_ID says otherwise */
 #define IDENTITY_HW_VER		1
 #define IDENTITY_BOARD_ID	"VRB0000000001"
 

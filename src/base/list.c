@@ -14,8 +14,9 @@ size_t list_check(const struct list *head, size_t most)
 	size_t length = 0;
 
 	for (;;) {
-		INVARIANT(pos->next && pos->next->prev == pos, "element %zu at %p, next %p, its prev %p",
-			  length, (const void *)pos, (const void *)pos->next,
+		INVARIANT(pos->next && pos->next->prev == pos,
+			  "element %zu at %p, next %p, its prev %p", length, (const void *)pos,
+			  (const void *)pos->next,
 			  pos->next ? (const void *)pos->next->prev : NULL);
 		pos = pos->next;
 		if (pos == head)

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SPINS	     200	/* a few microseconds */
+#define SPINS	      200     /* a few microseconds */
 #define LOOK_AGAIN_NS 1000000 /* without membarrier */
 
 static int membarrier(int command)
@@ -56,8 +56,8 @@ void lock_wait(struct lock *lock)
 	atomic_fetch_add(&lock->sleepers, 1);
 	told = barrier(); /* LOCK */
 	while (!lock_try(lock))
-		syscall(SYS_futex, &lock->taken, FUTEX_WAIT_PRIVATE, 1, told ? NULL : &look_again, NULL,
-			0);
+		syscall(SYS_futex, &lock->taken, FUTEX_WAIT_PRIVATE, 1, told ? NULL : &look_again,
+			NULL, 0);
 	atomic_fetch_sub(&lock->sleepers, 1);
 	errno = error;
 }

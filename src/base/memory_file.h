@@ -2,10 +2,10 @@
 /*
  * Memory file - whether a descriptor from another process can be mapped without risk of SIGBUS.
  *
- * An access to a mapping raises SIGBUS when the file is too short or no page can be allocated for it. A
- * memfd that is sealed against shrinking is never too short. Its pages can always be allocated, unless
- * they are of hugetlbfs (MFD_HUGETLB), whose pool may be empty. A file of a mounted tmpfs can hit the
- * limit of its mount, but only a memfd can be sealed.
+ * An access to a mapping raises SIGBUS when the file is too short or no page can be allocated for
+ * it. A memfd that is sealed against shrinking is never too short. Its pages can always be
+ * allocated, unless they are of hugetlbfs (MFD_HUGETLB), whose pool may be empty. A file of a
+ * mounted tmpfs can hit the limit of its mount, but only a memfd can be sealed.
  *
  * Any thread; never blocks, whatever the descriptor is.
  */

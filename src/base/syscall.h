@@ -2,9 +2,10 @@
 /*
  * System calls that are no cancellation points.
  *
- * The C library's blocking calls are cancellation points (pthreads(7)): a cancelled thread would end
- * there and leave our locks held. Programs do cancel threads that poll a CQ or post (rping its CQ
- * thread). These are the calls of the data path; slow verbs disable cancellation (base/uncancelled.h).
+ * The C library's blocking calls are cancellation points (pthreads(7)): a cancelled thread would
+ * end there and leave our locks held. Programs do cancel threads that poll a CQ or post (rping its
+ * CQ thread). These are the calls of the data path; slow verbs disable cancellation
+ * (base/uncancelled.h).
  *
  * All return -1 and errno, as in their manual pages.
  */

@@ -95,11 +95,13 @@ void timer_heap_check(const struct timer_heap *heap)
 	if (count > ALL_ENTRIES && !check_sometimes(ALL_ENTRIES))
 		count = ALL_ENTRIES;
 	for (uint32_t i = 0; i < count; i++) {
-		const struct timer_heap_entry *entry = heap->at[i], *parent = heap->at[i ? (i - 1) / 2 : 0];
+		const struct timer_heap_entry *entry = heap->at[i],
+					      *parent = heap->at[i ? (i - 1) / 2 : 0];
 
 		INVARIANT(entry->place == i + 1, "entry %u has place %u", i, entry->place);
-		INVARIANT(parent->deadline_ns <= entry->deadline_ns, "entry %u: %llu ns, its parent %llu ns",
-			  i, (unsigned long long)entry->deadline_ns,
+		INVARIANT(parent->deadline_ns <= entry->deadline_ns,
+			  "entry %u: %llu ns, its parent %llu ns", i,
+			  (unsigned long long)entry->deadline_ns,
 			  (unsigned long long)parent->deadline_ns);
 	}
 }

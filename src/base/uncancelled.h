@@ -2,8 +2,9 @@
 /*
  * Uncancelled - disables cancellation of the thread to the end of a block.
  *
- * For functions that make system calls which are cancellation points (pthreads(7)) while they hold locks
- * or half-built objects: a thread that ended there would leak them. A cancellation stays pending.
+ * For functions that make system calls which are cancellation points (pthreads(7)) while they hold
+ * locks or half-built objects: a thread that ended there would leak them. A cancellation stays
+ * pending.
  */
 #ifndef BASE_UNCANCELLED_H
 #define BASE_UNCANCELLED_H

@@ -22,8 +22,9 @@ static uint64_t next_serial(void)
 }
 
 /*
- * A socket that is connected to itself, without a name that others could send to: verbatimd, which gets a
- * copy, puts bytes in and takes them out. Its descriptor is good for every verbatimd that there will be.
+ * A socket that is connected to itself, without a name that others could send to: verbatimd, which
+ * gets a copy, puts bytes in and takes them out. Its descriptor is good for every verbatimd that
+ * there will be.
  */
 static int make_descriptor(void)
 {
@@ -48,9 +49,10 @@ static int make_descriptor(void)
 	return fd;
 }
 
-/* ------------------------------------------------------------------------------------------
- * Ended channels, oldest first. The oldest is reused first: a late thread finds its channel ended for as
- * long as possible.
+/*
+ * ------------------------------------------------------------------------------------------
+ * Ended channels, oldest first. The oldest is reused first: a late thread finds its channel ended
+ * for as long as possible.
  */
 
 static struct {
@@ -206,11 +208,11 @@ void channel_lose(struct channel *ch)
 }
 
 /*
- * Its frame may be unwound by pthread_cancel, in C, which the address sanitizer does not follow: what it
- * had marked around `byte` would stay marked, and the cleanup handlers run there.
+ * Its frame may be unwound by pthread_cancel, in C, which the address sanitizer does not follow:
+ * what it had marked around `byte` would stay marked, and the cleanup handlers run there.
  */
-__attribute__((no_sanitize("address")))
-int channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)
+__attribute__((no_sanitize("address"))) int
+channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)
 {
 	for (;;) {
 		int rc = take(ch, arg);

@@ -86,8 +86,9 @@ static int fill_end(const struct id *id, const struct rdma_conn_param *param, si
 	if (!param->private_data_len)
 		return 0;
 	if (!param->private_data || param->private_data_len > room)
-		return refusal(-EINVAL, CAUSE_ARGUMENT_INVALID, "%u bytes of private data, at most %zu",
-			       param->private_data_len, room);
+		return refusal(-EINVAL, CAUSE_ARGUMENT_INVALID,
+			       "%u bytes of private data, at most %zu", param->private_data_len,
+			       room);
 	end->private_bytes = param->private_data_len;
 	memcpy(end->private_data, param->private_data, param->private_data_len);
 	return 0;
@@ -98,7 +99,8 @@ static uint8_t min_u8(uint8_t a, uint8_t b)
 	return a < b ? a : b;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * The active end.
  */
 
@@ -148,8 +150,9 @@ CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *para
 		return answer(rc);
 	choose_depths(id, param);
 	room = is_ud(id) ? SIDR_REQ_ROOM : REQ_ROOM;
-	rc = id->connect_bytes > room ? refusal(-EINVAL, CAUSE_ARGUMENT_INVALID, "ai_connect is too long")
-				      : fill_end(id, param, room - id->connect_bytes, &t.end);
+	rc = id->connect_bytes > room
+		     ? refusal(-EINVAL, CAUSE_ARGUMENT_INVALID, "ai_connect is too long")
+		     : fill_end(id, param, room - id->connect_bytes, &t.end);
 	if (!rc && ibv_query_port(base->verbs, DEVICE_PORT, &port))
 		rc = -ENODEV;
 	if (rc)
@@ -180,7 +183,8 @@ CM_EXPORT int rdma_establish(struct rdma_cm_id *id)
 	return answer(id->qp ? id_refuse_state(id_of(id)) : handshake_say(id_of(id), CTL_CM_READY));
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * The passive end.
  */
 
@@ -264,7 +268,8 @@ CM_EXPORT int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 						  : -EINVAL);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Either end.
  */
 

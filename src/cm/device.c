@@ -158,14 +158,16 @@ void device_gids(const struct device *d, const struct ctl_cm_address *local,
 		return;
 	if (is_without_device(remote)) {
 		*dgid = *sgid;
-	} else if (d->is_infiniband && remote->family == AF_INET &&
-		   !address_is_multicast(remote)) {
+	} else if (d->is_infiniband && remote->family == AF_INET && !address_is_multicast(remote)) {
 		*dgid = *sgid;
 		memcpy(dgid->raw + GID_V4_AT, remote->gid + GID_V4_AT, V4_BYTES);
 	}
 }
 
-/* Caller holds lock. NULL: there is no device for addresses of this family; InfiniBand has none for IPv6. */
+/*
+ * Caller holds lock. NULL: there is no device for addresses of this family; InfiniBand has none for
+ * IPv6.
+ */
 static struct device *first_active(uint16_t family)
 {
 	struct device *first = NULL;

@@ -28,7 +28,7 @@ _Static_assert((int)CTL_CM_CONNECT_REQUEST == (int)RDMA_CM_EVENT_CONNECT_REQUEST
 /* The program's event, with room for its private data. */
 struct told {
 	struct rdma_cm_event base; /* first */
-	struct id *held;	   /* its destruction waits for this event; a request holds the listener */
+	struct id *held; /* its destruction waits for this event; a request holds the listener */
 	uint8_t private_data[CTL_CM_PRIVATE_BYTES];
 };
 

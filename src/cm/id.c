@@ -79,7 +79,8 @@ void id_delivery_end(void)
 	pthread_mutex_unlock(&delivery);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Fork: all locks of this library, in the order in which they are taken; the session's is last, and
  * is that of its own handlers, which run within these.
  */
@@ -101,9 +102,9 @@ static void after_fork(void)
 }
 
 /*
- * The lock of an identifier is held over calls of verbs, whose fork handlers run before these. So fork does
- * not take it: the child initializes it anew. What it guards is consistent at any time. Events that other
- * threads of the parent hold are not acknowledged in the child.
+ * The lock of an identifier is held over calls of verbs, whose fork handlers run before these. So
+ * fork does not take it: the child initializes it anew. What it guards is consistent at any time.
+ * Events that other threads of the parent hold are not acknowledged in the child.
  */
 static void after_fork_in_child(void)
 {

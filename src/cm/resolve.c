@@ -45,14 +45,15 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 		rc = refusal(-EINVAL, CAUSE_CM_ADDRESS, "%s is link-local, and sin6_scope_id is 0",
 			     refusal_print(&id->local, text));
 	/*
-	 * As in Linux: a loopback address is of no device, and the connecting side chooses one. If there is only
-	 * one device it is chosen now, for programs that look for it as soon as they have bound.
+	 * As in Linux: a loopback address is of no device, and the connecting side chooses one. If
+	 * there is only one device it is chosen now, for programs that look for it as soon as they
+	 * have bound.
 	 */
 	if (!rc && (!address_is_loopback(&id->local) || device_is_alone()))
 		rc = id_set_device(id);
 	if (rc == -ENODEV && id->local.family)
-		rc = address_is_local(&id->local) ? 0 :
-						    refusal(-EADDRNOTAVAIL, CAUSE_CM_ADDRESS,
+		rc = address_is_local(&id->local) ? 0
+						  : refusal(-EADDRNOTAVAIL, CAUSE_CM_ADDRESS,
 							    "no interface of this host has %s",
 							    refusal_print(&id->local, text));
 	if (!rc)

@@ -58,7 +58,9 @@ static int resolved(struct id *id)
 {
 	int rc;
 
-	/* Before the event: the program may connect, or end the identifier, as soon as it has it. */
+	/*
+	 * Before the event: the program may connect, or end the identifier, as soon as it has it.
+	 */
 	id->base.route.num_paths = 1;
 	id->state = ID_ROUTE_RESOLVED;
 	rc = id_raise_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, 0);

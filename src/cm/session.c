@@ -26,14 +26,14 @@
 #define STACK_BYTES  (256 << 10)
 
 static struct {
-	pthread_mutex_t lock; /* guards all below, and an exchange as a whole */
+	pthread_mutex_t lock;  /* guards all below, and an exchange as a whole */
 	pthread_cond_t opened; /* a channel was: the watching thread has work */
-	int sock;    /* -1: there was none yet */
+	int sock;	       /* -1: there was none yet */
 	int watched; /* the watching thread sleeps on it: sock, or an earlier one; or -1 */
 	bool is_up;  /* sock is connected and verbatimd has the session; else sock is shut down */
 	uint32_t seq;
-	uint32_t answered; /* seq of the last request whose answer came */
-	atomic_uint number; /* read without the lock, too */
+	uint32_t answered;    /* seq of the last request whose answer came */
+	atomic_uint number;   /* read without the lock, too */
 	int64_t reconnect_ns; /* the end of the attempts to reach a verbatimd; 0: it is connected */
 	bool is_told;	      /* the user, that none can be reached */
 
@@ -68,7 +68,8 @@ unsigned session_number(void)
 	return session.number;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * All below: caller holds the lock.
  */
 
@@ -87,14 +88,18 @@ static void hang_up(void)
 	session.is_up = false;
 }
 
-/* No verbatimd has the session any more. Threads that sleep for events of its channels wake and see it. */
+/*
+ * No verbatimd has the session any more. Threads that sleep for events of its channels wake and see
+ * it.
+ */
 static void end_session(bool wakes)
 {
 	char byte = 0;
 
 	hang_up();
 	while (!list_empty(&session.channels)) {
-		struct session_channel *ch = list_entry(session.channels.next, struct session_channel, entry);
+		struct session_channel *ch =
+			list_entry(session.channels.next, struct session_channel, entry);
 
 		if (wakes)
 			send(ch->fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -109,7 +114,8 @@ static void end_session(bool wakes)
 	session.number++;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Fork: waits until another thread's exchange is over.
  */
 
@@ -141,7 +147,8 @@ __attribute__((constructor(200))) static void watch_forks(void)
 	pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Connecting to verbatimd. Caller holds the lock.
  */
 
@@ -295,8 +302,9 @@ static int end_destroyed(void)
 }
 
 /*
- * The old socket is shut down, which wakes the watching thread. That thread closes it: poll(2) looks its
- * descriptor up again when it wakes, and would sleep on if another file had the number by then.
+ * The old socket is shut down, which wakes the watching thread. That thread closes it: poll(2)
+ * looks its descriptor up again when it wakes, and would sleep on if another file had the number by
+ * then.
  */
 static void replace_socket(int fresh)
 {
@@ -317,7 +325,8 @@ static bool is_refusal(int rc)
 }
 
 /* One try to find or start a verbatimd and to register there. *refused: it refuses the session. */
-static int connect_once(int64_t deadline_ns, uint32_t repeats, bool *refused, char *why, size_t why_len)
+static int connect_once(int64_t deadline_ns, uint32_t repeats, bool *refused, char *why,
+			size_t why_len)
 {
 	enum dial_which reached;
 	int fresh;
@@ -366,7 +375,9 @@ static int connect_daemon(uint32_t repeats, char *why, size_t why_len)
 		} else if (!is_gone(rc) && !(rc == -ECONNREFUSED && session.which == DIAL_SYSTEM)) {
 			return rc;
 		}
-		/* verbatimd ended just now, or the service manager is about to start the next one. */
+		/*
+		 * verbatimd ended just now, or the service manager is about to start the next one.
+		 */
 		if (!deadline_left_ms(session.reconnect_ns))
 			return rc;
 		if (!is_gone(rc))
@@ -386,9 +397,10 @@ static int connect_and_explain(uint32_t repeats)
 	return rc;
 }
 
-/* ------------------------------------------------------------------------------------------
- * The watching thread reconnects when verbatimd ends: a program may sleep on its channels' descriptors for
- * events that only the next verbatimd raises.
+/*
+ * ------------------------------------------------------------------------------------------
+ * The watching thread reconnects when verbatimd ends: a program may sleep on its channels'
+ * descriptors for events that only the next verbatimd raises.
  */
 
 static bool has_hung_up(void)
@@ -414,7 +426,8 @@ static void *watch(void *unused)
 		if (session.is_up && has_hung_up())
 			hang_up();
 		if (!session.is_up && connect_daemon(0, why, sizeof(why))) {
-			const struct timespec pause = { pause_ms / 1000, pause_ms % 1000 * 1000000 };
+			const struct timespec pause = { pause_ms / 1000,
+							pause_ms % 1000 * 1000000 };
 
 			pthread_mutex_unlock(&session.lock);
 			nanosleep(&pause, NULL);
@@ -454,7 +467,8 @@ static void start_watching(void)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Requests.
  */
 

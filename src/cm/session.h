@@ -5,14 +5,16 @@
  * In:  requests of ctl/cm_protocol.h.
  * Out: their answers.
  *
- * One a process, made by the first request. Any thread may make requests; each blocks for one exchange.
- * The child of a fork gets a session of its own, which knows nothing of its parent's objects.
+ * One a process, made by the first request. Any thread may make requests; each blocks for one
+ * exchange. The child of a fork gets a session of its own, which knows nothing of its parent's
+ * objects.
  *
- * A session outlives verbatimd. The state that verbatimd has for this process is in a memfd of this process
- * (the store, cmserver/cm_store.h). When verbatimd ends, the watching thread of this library or the next
- * request sees it at the socket. It finds or starts another verbatimd, passes it the store and the
- * descriptors of the channels, and repeats the unanswered request. The program notices nothing. If the new
- * verbatimd refuses the session, the session ends: requests for its objects are answered -ENOENT.
+ * A session outlives verbatimd. The state that verbatimd has for this process is in a memfd of this
+ * process (the store, cmserver/cm_store.h). When verbatimd ends, the watching thread of this
+ * library or the next request sees it at the socket. It finds or starts another verbatimd, passes
+ * it the store and the descriptors of the channels, and repeats the unanswered request. The program
+ * notices nothing. If the new verbatimd refuses the session, the session ends: requests for its
+ * objects are answered -ENOENT.
  */
 #ifndef CM_SESSION_H
 #define CM_SESSION_H
@@ -32,14 +34,14 @@ struct session_channel {
 };
 
 /*
- * `request` is complete but for header.seq. 0; what the daemon answered (-errno); -ECONNREFUSED and others:
- * there is no daemon.
+ * `request` is complete but for header.seq. 0; what the daemon answered (-errno); -ECONNREFUSED and
+ * others: there is no daemon.
  */
 int session_ask(struct ctl_header *request, size_t len, struct ctl_cm_reply *reply);
 
 /*
- * Makes a channel with this descriptor. The caller owns it and keeps it open until session_forget_channel:
- * each verbatimd gets a copy.
+ * Makes a channel with this descriptor. The caller owns it and keeps it open until
+ * session_forget_channel: each verbatimd gets a copy.
  */
 int session_open_channel(struct session_channel *ch, int fd);
 

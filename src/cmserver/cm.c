@@ -19,7 +19,8 @@
 #include "daemon/hello.h"
 #include "daemon/token.h"
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * The daemon's start and end.
  */
 
@@ -117,7 +118,8 @@ void cm_fini(struct daemon *d)
 	destroy(d->cm);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * A session's begin and end.
  */
 
@@ -213,7 +215,8 @@ void cm_on_hello(struct client *c, struct fdmsg *m)
 	hello_welcome(c, m->body.header.seq, c->cm->session, token_fd);
 }
 
-/* The process has ended, not just the daemon (leave_stores): it will not come back with its store.
+/*
+ * The process has ended, not just the daemon (leave_stores): it will not come back with its store.
  */
 static void end_session(struct cm_client *cc)
 {
@@ -248,7 +251,8 @@ static void check_ids(const struct cm_client *cc)
 	list_for_each(m, &cc->ids) {
 		const struct cm_id *id = container_of(m, struct cm_id, in_client);
 
-		INVARIANT(id->owner == cc && id->channel->owner == cc, "identifier 0x%08x", id->comm_id.value);
+		INVARIANT(id->owner == cc && id->channel->owner == cc, "identifier 0x%08x",
+			  id->comm_id.value);
 		INVARIANT(comm_ids_find(&cc->cm->ids, id->comm_id.value) == &id->comm_id,
 			  "identifier 0x%08x", id->comm_id.value);
 		INVARIANT(id->binding.bound == !list_empty(&id->binding.in_bucket),
@@ -266,7 +270,8 @@ static size_t check_channels(const struct cm_client *cc)
 	list_for_each(m, &cc->channels) {
 		const struct cm_channel *ch = container_of(m, struct cm_channel, in_client);
 
-		INVARIANT(ch->owner == cc && comm_ids_find(&cc->cm->channels, ch->comm_id.value) == &ch->comm_id,
+		INVARIANT(ch->owner == cc && comm_ids_find(&cc->cm->channels, ch->comm_id.value) ==
+						     &ch->comm_id,
 			  "channel 0x%08x", ch->comm_id.value);
 		INVARIANT(list_check(&ch->events, ch->event_count) == ch->event_count,
 			  "channel 0x%08x: counted %u events", ch->comm_id.value, ch->event_count);
@@ -277,9 +282,10 @@ static size_t check_channels(const struct cm_client *cc)
 
 /*
  * Connection management:
- * - identifiers and channels of a process are its own, found by their values, and as many as were counted;
- * - an identifier has a port if and only if it is in the port space; of a listener's backlog no more is left
- *   than there is;
+ * - identifiers and channels of a process are its own, found by their values, and as many as were
+ * counted;
+ * - an identifier has a port if and only if it is in the port space; of a listener's backlog no
+ * more is left than there is;
  * - the events of a process are those of its channels;
  * - all identifiers and channels are those of the processes that are clients.
  */
@@ -298,18 +304,19 @@ void cm_check(const struct daemon *d)
 
 		if (!cc)
 			continue;
-		INVARIANT(list_check(&cc->ids, cc->id_count) == cc->id_count, "process %d: counted %u identifiers",
-			  (int)c->pid, cc->id_count);
+		INVARIANT(list_check(&cc->ids, cc->id_count) == cc->id_count,
+			  "process %d: counted %u identifiers", (int)c->pid, cc->id_count);
 		INVARIANT(list_check(&cc->channels, cc->channel_count) == cc->channel_count,
 			  "process %d: counted %u channels", (int)c->pid, cc->channel_count);
 		check_ids(cc);
 		events = check_channels(cc);
-		INVARIANT(events == cc->event_count, "process %d: %zu events, counted %u", (int)c->pid, events,
-			  cc->event_count);
+		INVARIANT(events == cc->event_count, "process %d: %zu events, counted %u",
+			  (int)c->pid, events, cc->event_count);
 		ids += cc->id_count;
 		channels += cc->channel_count;
 	}
-	INVARIANT(ids == cm->ids.table.count, "%zu identifiers, %zu in the table", ids, cm->ids.table.count);
+	INVARIANT(ids == cm->ids.table.count, "%zu identifiers, %zu in the table", ids,
+		  cm->ids.table.count);
 	INVARIANT(channels == cm->channels.table.count && channels == cm->channel_count,
 		  "%zu channels, %zu in the table, counted %u", channels, cm->channels.table.count,
 		  cm->channel_count);

@@ -17,7 +17,8 @@
 
 #define LAST_REJ_NS INT64_C(3000000000) /* how long a REJ waits for its port: as long as a DREQ */
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Out.
  */
 
@@ -57,7 +58,8 @@ static void on_send(struct connection *end, const struct ibcm_message *m)
 {
 	struct cm_connection *c = container_of(end, struct cm_connection, end);
 
-	/* Saved before it is sent: the next daemon is to repeat this REQ, not to send another one.
+	/*
+	 * Saved before it is sent: the next daemon is to repeat this REQ, not to send another one.
 	 */
 	if (c->id && (m->type == IBCM_REQ || m->type == IBCM_SIDR_REQ))
 		cm_connection_save_id(c->id);
@@ -107,7 +109,8 @@ static void on_raise(struct connection *end, enum connection_event event,
 
 static const struct connection_env env = { .send = on_send, .raise = on_raise };
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * The life of a connection.
  */
 
@@ -170,7 +173,8 @@ void cm_connection_destroy(struct cm_connection *c)
 /* Keeps the connection in the tables that its state calls for. */
 static void enter_tables(struct cm_connection *c)
 {
-	/* A process that makes up a connection must not keep others from its remote QP (is_stale).
+	/*
+	 * A process that makes up a connection must not keep others from its remote QP (is_stale).
 	 */
 	bool has_qp = !c->is_local && !c->is_hearsay && c->end.state == CONNECTION_ESTABLISHED;
 	struct cm *cm = c->cm;
@@ -248,7 +252,8 @@ void cm_connection_on_request(struct cm_connection *c, const struct ibcm_message
 	settle(c);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * What an identifier wants.
  */
 
@@ -340,7 +345,8 @@ void cm_connection_abandon(struct cm_connection *c)
 	settle(c);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * After the end of an earlier daemon.
  */
 

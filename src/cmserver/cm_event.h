@@ -52,7 +52,8 @@ int cm_event_post_again(struct cm_id *id, const struct cm_event *saved);
 struct cm_event *cm_event_first(struct cm_channel *ch);
 void cm_event_drop(struct cm_event *e);
 
-/* The program gets the event in the reply to this request. Its record stays until the next request.
+/*
+ * The program gets the event in the reply to this request. Its record stays until the next request.
  */
 void cm_event_give(struct cm_event *e, uint32_t seq);
 

@@ -72,7 +72,8 @@ void cm_id_release_child(struct cm_id *child)
 	if (!child->listener)
 		return;
 	list_del(&child->in_listener);
-	/* If the program has made the backlog shorter, more requests may wait than it has room for.
+	/*
+	 * If the program has made the backlog shorter, more requests may wait than it has room for.
 	 */
 	if (child->listener->backlog_left < child->listener->backlog)
 		child->listener->backlog_left++;

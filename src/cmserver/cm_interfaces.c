@@ -120,8 +120,7 @@ static void on_change(struct loop_source *source, uint32_t events)
 static void open_netlink(struct cm_interfaces *i)
 {
 	i->netlink_fd = netlink_watch();
-	if (i->netlink_fd >= 0 &&
-	    loop_watch(i->loop, i->netlink_fd, EPOLLIN, &i->on_change)) {
+	if (i->netlink_fd >= 0 && loop_watch(i->loop, i->netlink_fd, EPOLLIN, &i->on_change)) {
 		close(i->netlink_fd);
 		i->netlink_fd = -1;
 	}

@@ -16,9 +16,8 @@
 #include "cmserver/cm_teardown.h"
 #include "ibcm/ip_header.h"
 
-#define BUSY_NS                                                                                    \
-	UINT64_C(1000000000) /* of processor time for one process; then the others have their turn \
-			      */
+/* of processor time for one process; then the others have their turn */
+#define BUSY_NS UINT64_C(1000000000)
 
 /* Events, which are read in no order. */
 struct found {
@@ -50,7 +49,8 @@ static void tell_removals(struct cm_client *cc)
 	}
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Identifiers. One that no request could have made is not restored.
  */
 
@@ -156,7 +156,8 @@ static bool keep_id(struct reading *reading, uint32_t slot, const struct cm_reco
 	return true;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Events.
  */
 
@@ -191,7 +192,8 @@ static bool keep(void *arg, uint32_t slot, const void *record)
 
 static int compare(const void *a, const void *b)
 {
-	uint64_t x = ((const struct found *)a)->record.order, y = ((const struct found *)b)->record.order;
+	uint64_t x = ((const struct found *)a)->record.order,
+		 y = ((const struct found *)b)->record.order;
 
 	return x < y ? -1 : x > y;
 }
@@ -205,14 +207,16 @@ static struct cm_id *find(const struct cm_client *cc, uint32_t number)
 	return id && id->owner == cc ? id : NULL;
 }
 
-/* A child has no port, and so neither listens nor has children: there is one level, and no circle.
+/*
+ * A child has no port, and so neither listens nor has children: there is one level, and no circle.
  */
 static bool can_be_child(const struct cm_id *id, const struct cm_id *listener)
 {
 	return listener && listener->binding.listening && !id->binding.bound && !id->listener;
 }
 
-/* False: its step was not completed, the program has the event already, or its identifier is gone.
+/*
+ * False: its step was not completed, the program has the event already, or its identifier is gone.
  */
 static bool restore_event(struct cm_client *cc, const struct found *f, uint32_t answered)
 {

@@ -33,7 +33,8 @@ struct cm_sessions {
 void cm_sessions_init(struct cm_sessions *s, struct daemon *d);
 void cm_sessions_fini(struct cm_sessions *s);
 
-/* A number for a new session, and its token, which is the caller's to send and close. 0 or -errno.
+/*
+ * A number for a new session, and its token, which is the caller's to send and close. 0 or -errno.
  */
 int cm_sessions_make_token(const struct cm_sessions *s, uint32_t *session, int *token_fd);
 

@@ -20,7 +20,7 @@ struct header {
 };
 
 _Static_assert(4096 % CM_STORE_RECORD_BYTES == 0, "no record crosses a page");
-_Static_assert(CM_STORE_FIRST * CM_STORE_RECORD_BYTES == 4096, "the header has a page");
+_Static_assert(CM_STORE_FIRST *CM_STORE_RECORD_BYTES == 4096, "the header has a page");
 
 static off_t place(uint32_t slot)
 {
@@ -40,11 +40,12 @@ int cm_store_open(struct cm_store *s, int fd)
 	struct header header = { 0 };
 	struct stat status;
 
-	if (!memory_file_is_fixed(fd) || fstat(fd, &status) < 0 || status.st_size != CTL_CM_STORE_BYTES ||
+	if (!memory_file_is_fixed(fd) || fstat(fd, &status) < 0 ||
+	    status.st_size != CTL_CM_STORE_BYTES ||
 	    pread(fd, &header, sizeof(header), 0) != sizeof(header))
 		return -EINVAL;
-	if (header.magic && (header.magic != MAGIC || header.version != CTL_VERSION ||
-			     header.has_ended))
+	if (header.magic &&
+	    (header.magic != MAGIC || header.version != CTL_VERSION || header.has_ended))
 		return -ESTALE;
 	*s = (struct cm_store){ .fd = fd, .next = CM_STORE_FIRST };
 	write_header(s, false);
@@ -110,7 +111,8 @@ void cm_store_drop(struct cm_store *s, uint32_t *slot)
 void cm_store_read(struct cm_store *s, bool (*keep)(void *arg, uint32_t slot, const void *record),
 		   void *arg)
 {
-	static _Alignas(8) char bytes[READ_COUNT][CM_STORE_RECORD_BYTES]; /* the daemon has one thread */
+	/* the daemon has one thread */
+	static _Alignas(8) char bytes[READ_COUNT][CM_STORE_RECORD_BYTES];
 	off_t at = place(CM_STORE_FIRST);
 
 	/* Most of the file is a hole. */

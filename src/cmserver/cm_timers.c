@@ -29,7 +29,8 @@ static void on_next(struct loop_timer *next)
 }
 
 void cm_timers_init(struct cm_timers *timers, struct loop *loop,
-		    void (*on_expire)(struct cm_timers *, struct timer_heap_entry *, int64_t now_ns))
+		    void (*on_expire)(struct cm_timers *, struct timer_heap_entry *,
+				      int64_t now_ns))
 {
 	*timers = (struct cm_timers){ .loop = loop, .on_expire = on_expire };
 	loop_timer_init(&timers->next, on_next);

@@ -23,7 +23,8 @@ struct cm_timers {
 
 /* on_expire may arm and disarm any timer. */
 void cm_timers_init(struct cm_timers *timers, struct loop *loop,
-		    void (*on_expire)(struct cm_timers *, struct timer_heap_entry *, int64_t now_ns));
+		    void (*on_expire)(struct cm_timers *, struct timer_heap_entry *,
+				      int64_t now_ns));
 void cm_timers_fini(struct cm_timers *timers);
 
 /* deadline_ns 0: disarms. 0 or -ENOMEM. */

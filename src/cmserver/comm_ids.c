@@ -94,7 +94,8 @@ void comm_ids_check(const struct comm_ids *n)
 	table_check(&n->table);
 	for (size_t i = 0; i < n->table.bucket_count; i++)
 		list_for_each(m, &n->table.buckets[i]) {
-			const struct comm_id *entry = container_of(m, struct comm_id, entry.in_bucket);
+			const struct comm_id *entry =
+				container_of(m, struct comm_id, entry.in_bucket);
 
 			INVARIANT(entry->value && comm_ids_find(n, entry->value) == entry,
 				  "value 0x%08x, hash 0x%llx", entry->value,

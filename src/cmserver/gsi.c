@@ -274,7 +274,8 @@ void gsi_send(struct gsi_port *port, const uint8_t remote[CTL_GID_BYTES],
 		.qkey = GSI_QKEY,
 		.psn = port->psn++ & PACKET_PSN_MASK,
 	};
-	struct icrc_path path = { .source_port = port->sender_number, .destination_port = CTL_UDP_PORT };
+	struct icrc_path path = { .source_port = port->sender_number,
+				  .destination_port = CTL_UDP_PORT };
 	uint8_t bytes[PACKET_HEADER_BYTES + MAD_BYTES + ICRC_BYTES];
 	struct iovec piece;
 	union gid_sockaddr to;

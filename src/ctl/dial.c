@@ -15,8 +15,8 @@
 #define PAUSE_MS_MAX 64
 
 /* Only root, and the owner of the directory, may run the daemon. */
-static int check_owner(int sock, const struct sockname_space *space, const struct sockname *name, char *why,
-		       size_t why_len)
+static int check_owner(int sock, const struct sockname_space *space, const struct sockname *name,
+		       char *why, size_t why_len)
 {
 	bool is_abstract = !*name->addr.sun_path;
 	struct ucred peer;
@@ -24,18 +24,20 @@ static int check_owner(int sock, const struct sockname_space *space, const struc
 
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
 		return -errno;
-	if (peer.uid == 0 || peer.uid == geteuid() || (space->is_system && peer.uid == space->owner))
+	if (peer.uid == 0 || peer.uid == geteuid() ||
+	    (space->is_system && peer.uid == space->owner))
 		return 0;
-	snprintf(why, why_len,
-		 "the socket %s%s is held by process %d of user %u, which is not verbatimd; ask the "
-		 "administrator to end that process",
-		 is_abstract ? "@" : "", name->addr.sun_path + is_abstract, (int)peer.pid,
-		 (unsigned)peer.uid);
+	snprintf(
+		why, why_len,
+		"the socket %s%s is held by process %d of user %u, which is not verbatimd; ask the "
+		"administrator to end that process",
+		is_abstract ? "@" : "", name->addr.sun_path + is_abstract, (int)peer.pid,
+		(unsigned)peer.uid);
 	return -EPERM;
 }
 
-static int dial_name(const struct sockname_space *space, const struct sockname *name, int *out, char *why,
-		     size_t why_len)
+static int dial_name(const struct sockname_space *space, const struct sockname *name, int *out,
+		     char *why, size_t why_len)
 {
 	bool is_abstract = !*name->addr.sun_path;
 	int rc = 0;
@@ -48,8 +50,8 @@ static int dial_name(const struct sockname_space *space, const struct sockname *
 	}
 	if (connect(sock, (const struct sockaddr *)&name->addr, name->len) < 0) {
 		rc = errno == EINTR ? -EAGAIN : -errno;
-		snprintf(why, why_len, "verbatimd cannot be reached at %s%s: %s", is_abstract ? "@" : "",
-			 name->addr.sun_path + is_abstract, strerror(-rc));
+		snprintf(why, why_len, "verbatimd cannot be reached at %s%s: %s",
+			 is_abstract ? "@" : "", name->addr.sun_path + is_abstract, strerror(-rc));
 	} else {
 		rc = check_owner(sock, space, name, why, why_len);
 	}

@@ -144,8 +144,8 @@ int observe_processes(void (*each)(const struct observe_process *, void *arg), v
 	return observe(&o, why, why_len);
 }
 
-int observe_listeners(void (*each)(const struct observe_listener *, void *arg), void *arg, char *why,
-		      size_t why_len)
+int observe_listeners(void (*each)(const struct observe_listener *, void *arg), void *arg,
+		      char *why, size_t why_len)
 {
 	struct observer o = { .list = CTL_CM_LIST, .each_listener = each, .arg = arg };
 

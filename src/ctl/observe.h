@@ -42,7 +42,7 @@ struct observe_listener {
 };
 
 /* The same for each identifier of rdma_cm that listens, in no order. */
-int observe_listeners(void (*each)(const struct observe_listener *, void *arg), void *arg, char *why,
-		      size_t why_len);
+int observe_listeners(void (*each)(const struct observe_listener *, void *arg), void *arg,
+		      char *why, size_t why_len);
 
 #endif

@@ -13,13 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SYSTEM_BASE  "/run/verbatim"
-#define LEAF_BYTES   17 /* "/session.01234567" is the longest */
-#define SESSION	     "session."
-#define LOCK	     "lock"
-#define TRIES	     1000
+#define SYSTEM_BASE "/run/verbatim"
+#define LEAF_BYTES  17 /* "/session.01234567" is the longest */
+#define SESSION	    "session."
+#define LOCK	    "lock"
+#define TRIES	    1000
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * The directory.
  */
 
@@ -32,7 +33,8 @@ static bool is_owned(const char *path, uid_t uid)
 }
 
 /* Below `base`, which is there already as far as base_bytes. */
-static void set_dir(struct sockname_space *space, const char *base, size_t base_bytes, const char *name)
+static void set_dir(struct sockname_space *space, const char *base, size_t base_bytes,
+		    const char *name)
 {
 	struct stat net;
 	int n;
@@ -95,7 +97,8 @@ static bool is_there(const char *path, int fd)
 {
 	struct stat at, of;
 
-	return !stat(path, &at) && !fstat(fd, &of) && at.st_dev == of.st_dev && at.st_ino == of.st_ino;
+	return !stat(path, &at) && !fstat(fd, &of) && at.st_dev == of.st_dev &&
+	       at.st_ino == of.st_ino;
 }
 
 /*
@@ -145,7 +148,8 @@ static void make_file(const char *dir, const char *leaf, struct sockname *out)
 	memset(out, 0, sizeof(*out));
 	out->addr.sun_family = AF_UNIX;
 	snprintf(out->addr.sun_path, sizeof(out->addr.sun_path), "%.90s/%.16s", dir, leaf);
-	out->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(out->addr.sun_path) + 1);
+	out->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(out->addr.sun_path) +
+			       1);
 }
 
 /* A file without a socket: a connection is refused, whatever kind of socket it would be of. */
@@ -166,7 +170,8 @@ void sockname_clean_dir(const struct sockname_space *space)
 	struct sockname name;
 
 	for (struct dirent *e; dir && (e = readdir(dir));) {
-		if (*e->d_name == '.' || !strcmp(e->d_name, LOCK) || strlen(e->d_name) > LEAF_BYTES - 1)
+		if (*e->d_name == '.' || !strcmp(e->d_name, LOCK) ||
+		    strlen(e->d_name) > LEAF_BYTES - 1)
 			continue;
 		make_file(space->dir, e->d_name, &name);
 		if (is_left_over(&name))
@@ -181,7 +186,8 @@ void sockname_clean_dir(const struct sockname_space *space)
 	rmdir(space->dir);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Spaces.
  */
 
@@ -194,7 +200,8 @@ static int make_space(const char *whose, struct sockname_space *space, const cha
 	*name = value ? value : "";
 	if (strlen(*name) > SOCKNAME_NAMESPACE_MAX)
 		return -ENAMETOOLONG;
-	snprintf(space->text, sizeof(space->text), "verbatim.%s%s%s", whose, **name ? "." : "", *name);
+	snprintf(space->text, sizeof(space->text), "verbatim.%s%s%s", whose, **name ? "." : "",
+		 *name);
 	return 0;
 }
 
@@ -229,7 +236,8 @@ int sockname_space_of_user(uid_t uid, struct sockname_space *space)
 	return 0;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Names.
  */
 

@@ -29,8 +29,9 @@
 #define SOCKNAME_NAMESPACE_MAX 60 /* characters of VERBATIM_NAMESPACE, so that every name fits */
 
 struct sockname_space {
-	char text[96];	  /* what abstract names begin with, e.g. "verbatim.1000" or "verbatim.system" */
-	char dir[92];	  /* where sockets lie; "": nowhere */
+	/* what abstract names begin with, e.g. "verbatim.1000" or "verbatim.system" */
+	char text[96];
+	char dir[92];	   /* where sockets lie; "": nowhere */
 	size_t base_bytes; /* of dir: what is there without the daemon */
 	uid_t owner;	   /* of the directory, and so of the daemon; root is always trusted */
 	bool is_system;
@@ -67,7 +68,8 @@ bool sockname_of_daemon_file(const struct sockname_space *space, struct sockname
 void sockname_of_slot(const struct sockname_space *space, unsigned slot, struct sockname *out);
 
 /* Of a session of connection management. */
-void sockname_of_session(const struct sockname_space *space, uint32_t session, struct sockname *out);
+void sockname_of_session(const struct sockname_space *space, uint32_t session,
+			 struct sockname *out);
 
 /* All sessions that have a name, bound or not any more. */
 void sockname_each_session(const struct sockname_space *space,

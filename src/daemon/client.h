@@ -75,7 +75,8 @@ struct client {
 
 /* What this room leaves to the one above (verbatimd/server.c). */
 struct client_hooks {
-	/* Serves a message. NULL, or why the client is to be disconnected: then nothing was done.
+	/*
+	 * Serves a message. NULL, or why the client is to be disconnected: then nothing was done.
 	 */
 	const char *(*on_message)(struct client *c, struct fdmsg *m);
 
@@ -102,7 +103,8 @@ int client_post(struct client *c, const void *message, size_t len, struct fdref 
 /* The same, unless an equal message waits in the queue already. */
 void client_post_once(struct client *c, const void *message, size_t len);
 
-/* Disconnects the client at the end of this turn. reason: for the log, NULL if it left by itself.
+/*
+ * Disconnects the client at the end of this turn. reason: for the log, NULL if it left by itself.
  */
 void client_disconnect(struct client *c, const char *reason);
 

@@ -43,24 +43,25 @@ struct daemon {
 	uid_t uid;		     /* its own; in DAEMON_OF_USER the only one served */
 	struct sockname_space space; /* of its socket's name and its slots' */
 	struct loop loop;
-	struct listener file, name; /* in the directory, and with the abstract name; either may be missing */
-	int lock_fd;		    /* of the directory */
+	/* in the directory, and with the abstract name; either may be missing */
+	struct listener file, name;
+	int lock_fd; /* of the directory */
 	struct loop_source on_signal;
 	int signal_fd;
 	struct idle_exit idle_exit;
 	bool ended;
 	const struct client_hooks *hooks;
-	struct list clients;   /* all connections, observers and speechless ones too */
+	struct list clients;	   /* all connections, observers and speechless ones too */
 	struct list disconnecting; /* to be freed at the end of this turn */
 	struct client *by_slot[CTL_SLOT_MAX + 1];
 	uint64_t slot_uids[CTL_SLOT_MAX + 1]; /* last user, plus 1; 0: none yet (daemon/slots.h) */
-	struct list memberships; /* of all multicast groups */
+	struct list memberships;	      /* of all multicast groups */
 	struct list port_groups;
 	unsigned port_group_count;
 	struct ended_port ended_ports[ENDED_PORTS]; /* the last ones; daemon/ports.h */
 	unsigned ended_port_next;
 	struct loop_timer returned; /* daemon/port_store.h */
-	struct cm *cm; /* connection management's, of which this room knows no more */
+	struct cm *cm;		    /* connection management's, of which this room knows no more */
 };
 
 #endif

@@ -168,8 +168,8 @@ void links_check(const struct client *c)
 
 		if (!l)
 			continue;
-		INVARIANT(l->ends[0] == c || l->ends[1] == c, "slots %u and %u: ends %u and %u", c->slot, slot,
-			  l->ends[0]->slot, l->ends[1]->slot);
+		INVARIANT(l->ends[0] == c || l->ends[1] == c, "slots %u and %u: ends %u and %u",
+			  c->slot, slot, l->ends[0]->slot, l->ends[1]->slot);
 		peer = l->ends[l->ends[0] == c];
 		INVARIANT(peer == c->daemon->by_slot[slot] && peer->links[c->slot] == l,
 			  "slots %u and %u: the other end has slot %u", c->slot, slot, peer->slot);

@@ -24,7 +24,7 @@ struct listener {
 	struct loop *loop;
 	/* Takes over sock, or returns -errno. */
 	int (*on_connection)(struct listener *l, int sock, const struct ucred *peer);
-	int fd; /* -1: it does not listen */
+	int fd;		/* -1: it does not listen */
 	int reserve_fd; /* -1 if it could not be opened again */
 };
 

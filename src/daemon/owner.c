@@ -34,7 +34,8 @@ struct search {
 	struct owner *owner;
 };
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * The kernel's list of sockets with our port (sock_diag(7)).
  */
 
@@ -97,7 +98,8 @@ static bool read_part(struct search *s, int fd)
 
 	if (n <= 0)
 		return false;
-	for (struct nlmsghdr *h = (struct nlmsghdr *)bytes; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
+	for (struct nlmsghdr *h = (struct nlmsghdr *)bytes; NLMSG_OK(h, left);
+	     h = NLMSG_NEXT(h, left)) {
 		if (h->nlmsg_type == NLMSG_DONE || h->nlmsg_type == NLMSG_ERROR)
 			return false;
 		if (h->nlmsg_type == SOCK_DIAG_BY_FAMILY)
@@ -119,7 +121,8 @@ static void find_sockets(struct search *s, int family)
 	close(fd);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * The process that has one of them.
  */
 
@@ -165,8 +168,8 @@ static void read_comm(pid_t pid, char *comm, int size)
 }
 
 /*
- * What is used of the time for it, of all addresses together: processor time, so that a search on a busy machine
- * gets as far as on an idle one. Beyond it the process stays unnamed.
+ * What is used of the time for it, of all addresses together: processor time, so that a search on a
+ * busy machine gets as far as on an idle one. Beyond it the process stays unnamed.
  */
 static struct {
 	uint64_t from_ns, used_ns;

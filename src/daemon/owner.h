@@ -18,7 +18,7 @@
 #include "ctl/protocol.h"
 
 struct owner {
-	bool found;    /* there is such a socket */
+	bool found; /* there is such a socket */
 	uid_t uid;
 	pid_t pid;     /* 0: none was found, or this daemon may not look at it */
 	char comm[64]; /* printable */

@@ -33,7 +33,8 @@ static int set(int fd, int level, int option, int value)
 	return setsockopt(fd, level, option, &value, sizeof(value)) < 0 ? -errno : 0;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * One socket.
  */
 
@@ -110,7 +111,8 @@ static bool is_socket_of(const struct port_group *g, int fd)
 	       !getsockname(fd, &have.any, &len) && gid_sockaddr_equal(&want, &have);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * The group.
  */
 
@@ -365,7 +367,9 @@ int port_group_use_on(struct port_group *g, unsigned slot, uid_t uid)
 	if (!rc)
 		rc = undeafen(g->sockets[slot]->fd);
 	if (!rc) {
-		/* In this order: the user of a slot in use is known whenever the daemon is killed. */
+		/*
+		 * In this order: the user of a slot in use is known whenever the daemon is killed.
+		 */
 		g->record->uids[slot] = uid + UINT64_C(1);
 		*users_word(g, slot) |= UINT64_C(1) << slot % 64;
 	}

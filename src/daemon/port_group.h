@@ -54,7 +54,7 @@ struct port_record {
 struct port_group {
 	struct list in_daemon;
 	uint8_t gid[CTL_GID_BYTES];
-	uint32_t ifindex;  /* of a link-local address, else 0 */
+	uint32_t ifindex;	/* of a link-local address, else 0 */
 	struct fdref *fd_store; /* processes have it, too, and may have put anything in */
 	struct fdref *sockets[CTL_SLOT_MAX + 1]; /* by slot */
 	unsigned count;				 /* there are sockets 0..count-1 */

@@ -137,7 +137,8 @@ static int explain(struct client *c, const struct wanted *w, int rc, char *why)
 	switch (rc) {
 	case -EAGAIN:
 		snprintf(why, CTL_WHY_BYTES,
-			 "UDP port %d of %s is taken; its last process has just ended, and it may not "
+			 "UDP port %d of %s is taken; its last process has just ended, and it may "
+			 "not "
 			 "be closed yet",
 			 CTL_UDP_PORT, w->text);
 		return rc;

@@ -119,8 +119,9 @@ void slots_check(const struct daemon *d)
 			continue;
 		used++;
 		INVARIANT(c->slot == slot && d->slot_uids[slot] == c->uid + UINT64_C(1),
-			  "slot %u: process %d of user %u has slot %u, its user is %lld", slot, (int)c->pid,
-			  (unsigned)c->uid, c->slot, (long long)d->slot_uids[slot] - 1);
+			  "slot %u: process %d of user %u has slot %u, its user is %lld", slot,
+			  (int)c->pid, (unsigned)c->uid, c->slot,
+			  (long long)d->slot_uids[slot] - 1);
 	}
 	list_for_each(m, &d->clients) {
 		const struct client *c = container_of(m, struct client, in_daemon);
@@ -128,8 +129,8 @@ void slots_check(const struct daemon *d)
 		if (!c->slot)
 			continue;
 		held++;
-		INVARIANT(c->slot <= CTL_SLOT_MAX && d->by_slot[c->slot] == c, "process %d, slot %u", (int)c->pid,
-			  c->slot);
+		INVARIANT(c->slot <= CTL_SLOT_MAX && d->by_slot[c->slot] == c,
+			  "process %d, slot %u", (int)c->pid, c->slot);
 	}
 	INVARIANT(used == held, "%u slots in use, %u clients have one", used, held);
 }

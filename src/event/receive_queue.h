@@ -22,7 +22,8 @@
 
 #include "ctl/fdmsg.h"
 
-/* Once, at the start: sets the limit of descriptors to what this process may have, less that room.
+/*
+ * Once, at the start: sets the limit of descriptors to what this process may have, less that room.
  */
 void receive_queue_limit_fds(void);
 

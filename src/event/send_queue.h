@@ -18,7 +18,8 @@
 #include "ctl/protocol.h"
 #include "event/fdref.h"
 
-/* A client that reads has at most a link and a death per slot here, beside the socket's own buffer.
+/*
+ * A client that reads has at most a link and a death per slot here, beside the socket's own buffer.
  */
 #define SEND_QUEUE_MAX 1024
 

@@ -38,12 +38,12 @@ enum verdict execute_invalidate(struct qp *qp, uint32_t rkey, uint32_t *revoked,
 	return *cause == CAUSE_NONE ? VERDICT_OK : VERDICT_INVALIDATE;
 }
 
-enum verdict execute_write(struct qp *qp, const struct remote_range *range, const struct iovec *pieces,
-			   int count, uint32_t bytes, enum cause *cause)
+enum verdict execute_write(struct qp *qp, const struct remote_range *range,
+			   const struct iovec *pieces, int count, uint32_t bytes, enum cause *cause)
 {
 	if (count == 1)
-		*cause = memory_write_remote(qp_peer(qp), range->rkey, range->address, range->length,
-					     pieces->iov_base, bytes);
+		*cause = memory_write_remote(qp_peer(qp), range->rkey, range->address,
+					     range->length, pieces->iov_base, bytes);
 	else
 		*cause = memory_write_remote_pieces(qp_peer(qp), range->rkey, range->address,
 						    range->length, pieces, count, bytes);
@@ -84,7 +84,8 @@ enum verdict execute_atomic(struct qp *qp, const struct remote_range *range, boo
 		verdict = check_aligned(range, cause);
 	if (verdict != VERDICT_OK)
 		return verdict;
-	*cause = atomic_execute(qp, compare_swap, range->rkey, range->address, first, second, before);
+	*cause = atomic_execute(qp, compare_swap, range->rkey, range->address, first, second,
+				before);
 	return access_verdict(*cause);
 }
 
@@ -122,8 +123,8 @@ enum verdict execute_check_flush(const struct qp *qp, uint32_t types, uint32_t l
 	if (!types || types & ~(uint32_t)(COMPAT_FLUSH_GLOBAL | COMPAT_FLUSH_PERSISTENT) ||
 	    level > COMPAT_FLUSH_MR)
 		return VERDICT_INVALID;
-	return execute_check_right(qp, flush_rights(types), cause) == VERDICT_OK ? VERDICT_OK :
-										   VERDICT_INVALID;
+	return execute_check_right(qp, flush_rights(types), cause) == VERDICT_OK ? VERDICT_OK
+										 : VERDICT_INVALID;
 }
 
 enum verdict execute_flush(struct qp *qp, const struct remote_range *range, uint32_t types,

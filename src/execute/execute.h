@@ -50,8 +50,9 @@ enum verdict execute_invalidate(struct qp *qp, uint32_t rkey, uint32_t *revoked,
  * `range` is all that is left of the message, and is checked as a whole, so a refused message
  * writes nothing.
  */
-enum verdict execute_write(struct qp *qp, const struct remote_range *range, const struct iovec *pieces,
-			   int count, uint32_t bytes, enum cause *cause);
+enum verdict execute_write(struct qp *qp, const struct remote_range *range,
+			   const struct iovec *pieces, int count, uint32_t bytes,
+			   enum cause *cause);
 
 /*
  * READ, after execute_check_right. The transport then reads with memory_read_remote, for PD `pd`.

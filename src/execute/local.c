@@ -5,8 +5,8 @@
 
 #include "object/mw.h"
 
-void local_fail(struct qp *qp, struct local_failure *failure, uint32_t seq, enum ibv_wc_status status,
-		enum cause cause, const char *text)
+void local_fail(struct qp *qp, struct local_failure *failure, uint32_t seq,
+		enum ibv_wc_status status, enum cause cause, const char *text)
 {
 	struct wqe *wqe = sq_wqe(&qp->sq, seq);
 
@@ -15,7 +15,9 @@ void local_fail(struct qp *qp, struct local_failure *failure, uint32_t seq, enum
 	 * earlier one
 	 */
 	cause_report_ratelimited(cause, qp->ib.qp_num, "%s", text);
-	*failure = (struct local_failure){ .pending = true, .status = (uint8_t)status, .cause = cause };
+	*failure = (struct local_failure){ .pending = true,
+					   .status = (uint8_t)status,
+					   .cause = cause };
 	wqe->state = WQE_ISSUED;
 	wqe->route = ROUTE_FAILED;
 	qp_retire(qp);

@@ -34,8 +34,8 @@ struct local_failure {
  * Fails the request `seq`; sq.issue is behind it. Reports the cause with this text. If the request
  * is the oldest, completes it and fails the QP.
  */
-void local_fail(struct qp *qp, struct local_failure *failure, uint32_t seq, enum ibv_wc_status status,
-		enum cause cause, const char *text);
+void local_fail(struct qp *qp, struct local_failure *failure, uint32_t seq,
+		enum ibv_wc_status status, enum cause cause, const char *text);
 
 /*
  * If the request of the pending failure is the oldest, completes it, fails the QP and returns true.

@@ -19,8 +19,8 @@ enum receive_l3 {
 bool receive_take(struct qp *qp)
 {
 	if (!qp->has_receive)
-		qp->has_receive = qp->srq ? srq_take(qp->srq, &qp->receive) :
-					    rq_take(qp->rq, &qp->receive) != RQ_EMPTY;
+		qp->has_receive = qp->srq ? srq_take(qp->srq, &qp->receive)
+					  : rq_take(qp->rq, &qp->receive) != RQ_EMPTY;
 	return qp->has_receive;
 }
 
@@ -59,10 +59,10 @@ enum cause receive_scatter(struct qp *qp, size_t offset, const void *from, size_
 	const uint8_t *grh = from;
 
 	if (qp->type == IBV_QPT_UD && offset == 0 && bytes >= GRH_BYTES)
-		qp->receive_l3 = grh[0] >> 4 != 6 && grh[IPV4_OFFSET] == IPV4_VERSION ? L3_IPV4 :
-											L3_OTHER;
-	return name_receive(memory_scatter(qp->receive.sge, qp->receive.num_sge, pd, offset, from,
-					   bytes));
+		qp->receive_l3 =
+			grh[0] >> 4 != 6 && grh[IPV4_OFFSET] == IPV4_VERSION ? L3_IPV4 : L3_OTHER;
+	return name_receive(
+		memory_scatter(qp->receive.sge, qp->receive.num_sge, pd, offset, from, bytes));
 }
 
 enum verdict receive_deliver(struct qp *qp, size_t offset, const void *from, size_t bytes,

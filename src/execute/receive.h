@@ -27,9 +27,9 @@ struct receive_end {
 	enum cause cause;
 	uint32_t byte_len;
 	uint32_t wc_flags; /* enum ibv_wc_flags */
-	uint32_t imm;      /* in network order, or the R_Key that was invalidated */
+	uint32_t imm;	   /* in network order, or the R_Key that was invalidated */
 	uint32_t src_qp;
-	uint16_t slid;	   /* datagrams, base/lid.h */
+	uint16_t slid; /* datagrams, base/lid.h */
 	bool solicited;
 };
 

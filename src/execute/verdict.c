@@ -2,9 +2,15 @@
 #include "execute/verdict.h"
 
 /* The requester sends the request again. */
-#define AGAIN(refusal) { refusal, 0, false, false, VERDICT_NO_EVENT }
+#define AGAIN(refusal)                                                                             \
+	{                                                                                          \
+		refusal, 0, false, false, VERDICT_NO_EVENT                                         \
+	}
 /* UC: the responder drops the message and sends nothing (IBA 9.8.2.2.2). */
-#define LOST { REFUSAL_SILENT, 0, false, true, VERDICT_NO_EVENT }
+#define LOST                                                                                       \
+	{                                                                                          \
+		REFUSAL_SILENT, 0, false, true, VERDICT_NO_EVENT                                   \
+	}
 
 /* IBA 9.9.3.1, tables 60 and 61; CONTRACT 15 to 21. The first column is RC, the second UC. */
 static const struct reaction reactions[VERDICTS][VERDICT_SERVICES] = {
@@ -19,7 +25,8 @@ static const struct reaction reactions[VERDICTS][VERDICT_SERVICES] = {
 				      VERDICT_NO_EVENT },
 				    { REFUSAL_SILENT, IBV_WC_LOC_PROT_ERR, true, true,
 				      VERDICT_NO_EVENT } },
-	[VERDICT_INVALID] = { { REFUSAL_INVALID_REQUEST, 0, true, true, IBV_EVENT_QP_REQ_ERR }, LOST },
+	[VERDICT_INVALID] = { { REFUSAL_INVALID_REQUEST, 0, true, true, IBV_EVENT_QP_REQ_ERR },
+			      LOST },
 	/* only a WRITE_WITH_IMM has a receive to complete (IBA 11.6.2) */
 	[VERDICT_ACCESS] = { { REFUSAL_REMOTE_ACCESS, IBV_WC_LOC_ACCESS_ERR, true, true,
 			       IBV_EVENT_QP_ACCESS_ERR },

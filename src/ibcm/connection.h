@@ -21,10 +21,10 @@
 
 #include "ibcm/message.h"
 
-#define CONNECTION_RESPONSE_TIMEOUT                                                                \
-	20 /* exponent, as all CM time-outs: 4.3 s */
-#define CONNECTION_EXPONENT_0_NS INT64_C(4096)
-#define CONNECTION_TRIES	 15
+/* exponent, as all CM time-outs: 4.3 s */
+#define CONNECTION_RESPONSE_TIMEOUT 20
+#define CONNECTION_EXPONENT_0_NS    INT64_C(4096)
+#define CONNECTION_TRIES	    15
 
 enum connection_state {
 	CONNECTION_CLOSED = 0,

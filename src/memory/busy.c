@@ -12,15 +12,16 @@
 
 #include "memory/maps.h"
 
-#define BUFFER_BYTES  4096
-#define CALL_BYTES    256 /* "nr" and nine numbers in hexadecimal */
+#define BUFFER_BYTES 4096
+#define CALL_BYTES   256 /* "nr" and nine numbers in hexadecimal */
 
 /* What headers before Linux 6.7 do not have. */
-#define CALL_FUTEX_WAITV 449
-#define CALL_FUTEX_WAIT	 455
+#define CALL_FUTEX_WAITV  449
+#define CALL_FUTEX_WAIT	  455
 #define FUTEX2_IS_PRIVATE 128
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * The process.
  */
 
@@ -58,7 +59,8 @@ bool busy_with_pins(void)
 	return maps_visit(visit_rings, &rings) || rings || has_pinned_pages();
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Its threads.
  */
 
@@ -84,7 +86,8 @@ static bool is_busy_call(const struct place *place, uint64_t call, const uint64_
 {
 	switch (call) {
 	case SYS_futex:
-		return !(args[1] & FUTEX_PRIVATE_FLAG) && (is_in(place, args[0]) || is_in(place, args[4]));
+		return !(args[1] & FUTEX_PRIVATE_FLAG) &&
+		       (is_in(place, args[0]) || is_in(place, args[4]));
 	case CALL_FUTEX_WAIT:
 		return !(args[3] & FUTEX2_IS_PRIVATE) && is_in(place, args[0]);
 	case CALL_FUTEX_WAITV:
@@ -142,8 +145,8 @@ static enum state look_at_call(const struct place *place, int tasks, const char 
 }
 
 /*
- * The robust list's head is in the control block, on the page of the word that the kernel zeroes when the
- * thread ends.
+ * The robust list's head is in the control block, on the page of the word that the kernel zeroes
+ * when the thread ends.
  */
 static bool has_control_block(const struct place *place, const char *tid)
 {
@@ -177,9 +180,9 @@ struct entry {
 };
 
 /* The worst of all threads but the calling one. */
-static enum state
-look_at_threads(const struct place *place,
-		enum state (*look)(const struct place *place, int tasks, const char *tid))
+static enum state look_at_threads(const struct place *place,
+				  enum state (*look)(const struct place *place, int tasks,
+						     const char *tid))
 {
 	_Alignas(struct entry) char buffer[BUFFER_BYTES];
 	int tasks = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -25,7 +25,10 @@ static bool is_dmabuf(int fd)
 	return length == sizeof(NAME) - 1 && !memcmp(name, NAME, sizeof(NAME) - 1);
 }
 
-/* Brackets the processor's accesses (DMA_BUF_SYNC_START, _END). Drivers without caches to flush refuse. */
+/*
+ * Brackets the processor's accesses (DMA_BUF_SYNC_START, _END). Drivers without caches to flush
+ * refuse.
+ */
 static void tell_driver(int fd, uint64_t start_or_end)
 {
 	struct dma_buf_sync sync = { .flags = start_or_end | DMA_BUF_SYNC_RW };
@@ -65,8 +68,8 @@ int dmabuf_map(int fd, uint64_t offset, size_t length, bool writable, struct dma
 
 	if (error)
 		return error;
-	dmabuf.start = mmap(NULL, dmabuf.mapped, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd,
-			    (off_t)(offset - before));
+	dmabuf.start = mmap(NULL, dmabuf.mapped, PROT_READ | (writable ? PROT_WRITE : 0),
+			    MAP_SHARED, fd, (off_t)(offset - before));
 	if (dmabuf.start == MAP_FAILED)
 		return refuse(errno == ENOMEM ? ENOMEM : EOPNOTSUPP, strerror(errno), fd);
 	dmabuf.range = dmabuf.start + before;

@@ -15,15 +15,15 @@
 #include <stdint.h>
 
 struct dmabuf {
-	int fd;	      /* a duplicate, for DMA_BUF_IOCTL_SYNC; -1: no dma-buf */
-	char *start;  /* whole pages */
+	int fd;	     /* a duplicate, for DMA_BUF_IOCTL_SYNC; -1: no dma-buf */
+	char *start; /* whole pages */
 	size_t mapped;
-	char *range;  /* the range, within these pages */
+	char *range; /* the range, within these pages */
 };
 
 /*
- * 0, or with a cause reported: -EBADF, -EINVAL (no dma-buf, or shorter), -ENOMEM, -EOPNOTSUPP (its driver
- * lets no process map it, or not so that the kernel can copy there).
+ * 0, or with a cause reported: -EBADF, -EINVAL (no dma-buf, or shorter), -ENOMEM, -EOPNOTSUPP (its
+ * driver lets no process map it, or not so that the kernel can copy there).
  */
 int dmabuf_map(int fd, uint64_t offset, size_t length, bool writable, struct dmabuf *dmabuf);
 void dmabuf_unmap(struct dmabuf *dmabuf);

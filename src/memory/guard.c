@@ -21,7 +21,7 @@
 #define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
 #endif
 #ifndef UFFDIO_MOVE
-#define UFFD_FEATURE_MOVE		(1 << 16)
+#define UFFD_FEATURE_MOVE		 (1 << 16)
 #define UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES (1ull << 1)
 struct uffdio_move {
 	uint64_t dst, src, len, mode;
@@ -76,11 +76,13 @@ static int register_range(int guard, uintptr_t start, uintptr_t end, uint64_t mo
 
 int guard_missing(int guard, uintptr_t start, uintptr_t end, uintptr_t aside)
 {
-	int error = register_range(guard, aside, aside + (end - start), UFFDIO_REGISTER_MODE_MISSING);
+	int error =
+		register_range(guard, aside, aside + (end - start), UFFDIO_REGISTER_MODE_MISSING);
 
 	if (error)
 		return error;
-	return register_range(guard, start, end, UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
+	return register_range(guard, start, end,
+			      UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
 }
 
 int guard_release(int guard, uintptr_t start, uintptr_t end)
@@ -148,7 +150,9 @@ void guard_put_back(int guard, uintptr_t start, uintptr_t end, intptr_t shift)
 	guard_release(guard, start + (uintptr_t)shift, end + (uintptr_t)shift);
 	for (start += done; start < end; start += PAGE) {
 		struct uffdio_copy page = {
-			.dst = start, .src = start + (uintptr_t)shift, .len = PAGE,
+			.dst = start,
+			.src = start + (uintptr_t)shift,
+			.len = PAGE,
 		};
 
 		while (ioctl(guard, UFFDIO_COPY, &page) && errno == EAGAIN)

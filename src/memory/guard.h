@@ -2,8 +2,9 @@
 /*
  * Guard - makes threads wait that access a range of this process's pages, by userfaultfd(2).
  *
- * Order of calls: guard_open; guard_missing and guard_take, or guard_writers; guard_check right before the range is
- * mapped anew; close(2) of the descriptor, after which each thread that waited repeats its access.
+ * Order of calls: guard_open; guard_missing and guard_take, or guard_writers; guard_check right
+ * before the range is mapped anew; close(2) of the descriptor, after which each thread that waited
+ * repeats its access.
  *
  * Any thread. Takes no locks and calls no allocator. Functions return 0 or -errno.
  */
@@ -14,17 +15,21 @@
 #include <stdint.h>
 
 /*
- * A descriptor, or -EPERM: userfaultfd is not available. user_only: UFFD_USER_MODE_ONLY will do if there is no
- * other; system calls then fail with EFAULT instead of waiting.
+ * A descriptor, or -EPERM: userfaultfd is not available. user_only: UFFD_USER_MODE_ONLY will do if
+ * there is no other; system calls then fail with EFAULT instead of waiting.
  */
 int guard_open(bool user_only);
 
-/* From now on a thread that accesses a missing page waits: in the range, and in as many bytes at `aside`. */
+/*
+ * From now on a thread that accesses a missing page waits: in the range, and in as many bytes at
+ * `aside`.
+ */
 int guard_missing(int guard, uintptr_t start, uintptr_t end, uintptr_t aside);
 
 /*
- * Moves the range's pages, all of one mapping, to addresses that are `shift` higher (UFFDIO_MOVE). On failure
- * they are back. -EBUSY: a page is pinned or shared; -EAGAIN: the kernel is at work on one at this moment.
+ * Moves the range's pages, all of one mapping, to addresses that are `shift` higher (UFFDIO_MOVE).
+ * On failure they are back. -EBUSY: a page is pinned or shared; -EAGAIN: the kernel is at work on
+ * one at this moment.
  */
 int guard_take(int guard, uintptr_t start, uintptr_t end, intptr_t shift);
 void guard_put_back(int guard, uintptr_t start, uintptr_t end, intptr_t shift);

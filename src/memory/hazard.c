@@ -15,10 +15,11 @@
 /*
  * Entries below OWNED_ENTRIES belong to a thread each. Those above are shared by all threads.
  *
- * Waiting for a shared entry ends. A thread that has n hazards takes its next entry at level n. A thread with an
- * entry of level n waits, if at all, at level n + 1. A thread with one of the last level does not wait: it has
- * hazards on the remote region, on the local one, and on the region of another process that the local one stands
- * for (memory/imported.h), and needs no more. So the last level becomes free, therefore the one below it, and so on.
+ * Waiting for a shared entry ends. A thread that has n hazards takes its next entry at level n. A
+ * thread with an entry of level n waits, if at all, at level n + 1. A thread with one of the last
+ * level does not wait: it has hazards on the remote region, on the local one, and on the region of
+ * another process that the local one stands for (memory/imported.h), and needs no more. So the last
+ * level becomes free, therefore the one below it, and so on.
  */
 #define OWNED_ENTRIES (ARENA_HAZARDS - 16)
 #define LEVELS	      3
@@ -34,8 +35,8 @@
 /* How processes that share memory are made to see each other's stores, best first. */
 enum barrier {
 	BARRIER_EXPEDITED, /* interrupts the processors that run a registered process */
-	BARRIER_GLOBAL,    /* waits until each processor was in the kernel once */
-	BARRIER_FENCE,     /* no membarrier here: hazard_set has a fence, revokers wait */
+	BARRIER_GLOBAL,	   /* waits until each processor was in the kernel once */
+	BARRIER_FENCE,	   /* no membarrier here: hazard_set has a fence, revokers wait */
 };
 
 static void *own_arena;
@@ -43,9 +44,12 @@ static uint32_t own_slot;
 static _Atomic(hazard_visitor *) visitor;
 static enum barrier barrier_kind;
 static _Atomic bool owned[OWNED_ENTRIES];
-static const unsigned level_begin[LEVELS + 1] = { OWNED_ENTRIES, OWNED_ENTRIES + 8, OWNED_ENTRIES + 12,
-						  ARENA_HAZARDS };
-/* The thread that took a shared entry last, as the address of its own_entry. It has it until the entry is empty. */
+static const unsigned level_begin[LEVELS + 1] = { OWNED_ENTRIES, OWNED_ENTRIES + 8,
+						  OWNED_ENTRIES + 12, ARENA_HAZARDS };
+/*
+ * The thread that took a shared entry last, as the address of its own_entry. It has it until the
+ * entry is empty.
+ */
 static _Atomic uintptr_t holders[ARENA_HAZARDS];
 static pthread_key_t owner_key;
 static pthread_once_t owner_once = PTHREAD_ONCE_INIT;
@@ -116,7 +120,8 @@ static void claim_entry(void)
 /* A shared entry. Exact: while its holder is being written, the entry says TAKEN. */
 static bool is_held_by(unsigned i, uintptr_t holder)
 {
-	uint64_t what = atomic_load_explicit(&arena_hazards(own_arena)[i].what, memory_order_acquire);
+	uint64_t what =
+		atomic_load_explicit(&arena_hazards(own_arena)[i].what, memory_order_acquire);
 
 	/* Barrier HOLDER, reader: the entry is loaded before its holder. */
 	return what != 0 && what != TAKEN &&
@@ -179,8 +184,8 @@ static struct arena_hazard *begin(uint64_t what)
 	struct arena_hazard *hazard = publish(what);
 
 	/*
-	 * Barrier HAZARD, copier: the store of `what` precedes the load of the key that follows. The processor
-	 * may swap them; the revoker's hazard_barrier makes good for that.
+	 * Barrier HAZARD, copier: the store of `what` precedes the load of the key that follows.
+	 * The processor may swap them; the revoker's hazard_barrier makes good for that.
 	 */
 	if (barrier_kind == BARRIER_FENCE)
 		atomic_thread_fence(memory_order_seq_cst);
@@ -222,11 +227,13 @@ static bool publishes(void *arena, uint64_t what)
 	return has_entry(arena, what, ~IN_HEAP);
 }
 
-/* The userfaultfd guard stops threads of this process at the program's addresses, and nothing else. */
+/*
+ * The userfaultfd guard stops threads of this process at the program's addresses, and nothing else.
+ */
 static bool publishes_unguarded(void *arena, uint64_t what)
 {
-	return arena == own_arena ? has_entry(arena, what | IN_HEAP, UINT64_MAX) :
-				    publishes(arena, what);
+	return arena == own_arena ? has_entry(arena, what | IN_HEAP, UINT64_MAX)
+				  : publishes(arena, what);
 }
 
 bool hazard_barrier_works(void)
@@ -235,12 +242,12 @@ bool hazard_barrier_works(void)
 }
 
 /*
- * Barrier HAZARD, revoker: the key was zeroed before. After this, the revoker sees each copier's entry, or the
- * copier sees the zero.
+ * Barrier HAZARD, revoker: the key was zeroed before. After this, the revoker sees each copier's
+ * entry, or the copier sees the zero.
  */
 void hazard_barrier(void)
 {
-	const struct timespec millisecond = {.tv_nsec = 1000000};
+	const struct timespec millisecond = { .tv_nsec = 1000000 };
 
 	atomic_thread_fence(memory_order_seq_cst);
 	switch (barrier_kind) {
@@ -253,7 +260,9 @@ void hazard_barrier(void)
 			return;
 		/* fall through */
 	case BARRIER_FENCE:
-		/* copiers of this process have a fence; store buffers of others are empty by then */
+		/*
+		 * copiers of this process have a fence; store buffers of others are empty by then
+		 */
 		nanosleep(&millisecond, NULL);
 	}
 }
@@ -275,7 +284,7 @@ uint32_t hazard_owner(uint32_t key)
 
 bool hazard_drain(const uint32_t *keys, unsigned count, unsigned ms)
 {
-	const struct timespec pause = {.tv_nsec = 20000};
+	const struct timespec pause = { .tv_nsec = 20000 };
 	uint64_t end_ns;
 
 	hazard_barrier();

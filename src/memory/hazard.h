@@ -13,15 +13,17 @@
  *   b. executes membarrier for all processes that share arenas               (hazard_barrier)
  *   c. scans the arenas of all living processes, until none publishes the key (hazard_owner).
  *
- * Barrier HAZARD: between 1 and 2 there is only a compiler barrier; b is the other half of the pair.
- * Either the scan of c sees the copier's entry, or the copier's check sees the zero of a. Once a scan
- * finds no entry for the key, no copier can use it any more.
+ * Barrier HAZARD: between 1 and 2 there is only a compiler barrier; b is the other half of the
+ * pair. Either the scan of c sees the copier's entry, or the copier's check sees the zero of a.
+ * Once a scan finds no entry for the key, no copier can use it any more.
  *
- * A copier may be stopped between 1 and 4 for any time. So no thread waits for c without a bound, nor
- * with a lock held. A work request completes after a later scan (object/mw.h); a call gives up (memory/key_revoke.h).
+ * A copier may be stopped between 1 and 4 for any time. So no thread waits for c without a bound,
+ * nor with a lock held. A work request completes after a later scan (object/mw.h); a call gives up
+ * (memory/key_revoke.h).
  *
- * A process has a fixed number of entries. A thread owns one, as long as there are enough. For a hazard
- * within a hazard, or without an entry of its own, it takes a shared one, and may wait for it (hazard.c).
+ * A process has a fixed number of entries. A thread owns one, as long as there are enough. For a
+ * hazard within a hazard, or without an entry of its own, it takes a shared one, and may wait for
+ * it (hazard.c).
  */
 #ifndef MEMORY_HAZARD_H
 #define MEMORY_HAZARD_H
@@ -36,22 +38,25 @@ void hazard_init(void *arena, uint32_t slot);
 void hazard_reset_after_fork(void);
 
 /*
- * Makes every thread of all processes that share arenas pass a full barrier (membarrier). The calling thread
- * then sees what they stored before, and their later loads see what it stored before. The costly half of the
- * pairs HAZARD and WAKEUP.
+ * Makes every thread of all processes that share arenas pass a full barrier (membarrier). The
+ * calling thread then sees what they stored before, and their later loads see what it stored
+ * before. The costly half of the pairs HAZARD and WAKEUP.
  */
 void hazard_barrier(void);
 
 /* False: the kernel has no membarrier, and hazard_barrier only waits for a millisecond. */
 bool hazard_barrier_works(void);
 
-/* Publishes `key` of the process in `slot`; returns the entry. Never fails. A thread has three hazards at most. */
+/*
+ * Publishes `key` of the process in `slot`; returns the entry. Never fails. A thread has three
+ * hazards at most.
+ */
 struct arena_hazard *hazard_set(uint32_t slot, uint32_t key);
 
 /*
- * The same for a key of this process, and a copy that the userfaultfd guard cannot stop: it goes to our mapping of
- * the heap, or through process_vm_writev. A copier that stores at the program's addresses after all calls
- * hazard_leave_heap first.
+ * The same for a key of this process, and a copy that the userfaultfd guard cannot stop: it goes to
+ * our mapping of the heap, or through process_vm_writev. A copier that stores at the program's
+ * addresses after all calls hazard_leave_heap first.
  */
 struct arena_hazard *hazard_set_in_heap(uint32_t slot, uint32_t key);
 void hazard_leave_heap(struct arena_hazard *hazard);
@@ -62,18 +67,21 @@ static inline void hazard_clear(struct arena_hazard *hazard)
 }
 
 /*
- * Step c above, one scan: the PID of a process that publishes `key`, or 0. `key` is one of ours that was
- * zeroed before the last hazard_barrier. Never blocks.
+ * Step c above, one scan: the PID of a process that publishes `key`, or 0. `key` is one of ours
+ * that was zeroed before the last hazard_barrier. Never blocks.
  *
- * The adapter sets the visitor. It calls `check` with its own arena and each peer's, while none of them can be
- * unmapped, and returns the PID of the first for which that is true, or 0.
+ * The adapter sets the visitor. It calls `check` with its own arena and each peer's, while none of
+ * them can be unmapped, and returns the PID of the first for which that is true, or 0.
  */
 typedef bool hazard_check(void *arena, uint64_t what); /* true: this arena publishes it */
 typedef uint32_t hazard_visitor(hazard_check *check, uint64_t what);
 void hazard_set_visitor(hazard_visitor *visit);
 uint32_t hazard_owner(uint32_t key);
 
-/* The pause before the next scan, after so many: 0 for the first ones, then twice as long each time, up to 5 ms. */
+/*
+ * The pause before the next scan, after so many: 0 for the first ones, then twice as long each
+ * time, up to 5 ms.
+ */
 uint64_t hazard_pause_ns(uint32_t scans);
 
 /* Waits between two scans of a call that may block. False: the call has lasted HAZARD_WAIT_MS. */
@@ -85,8 +93,9 @@ struct hazard_wait {
 bool hazard_wait(struct hazard_wait *wait);
 
 /*
- * Barrier and scans for keys that stay alive but were marked (KEY_MOVING); gives up after `ms` milliseconds. True: no
- * other process has a hazard on any of them from before the mark, nor has this one of hazard_set_in_heap.
+ * Barrier and scans for keys that stay alive but were marked (KEY_MOVING); gives up after `ms`
+ * milliseconds. True: no other process has a hazard on any of them from before the mark, nor has
+ * this one of hazard_set_in_heap.
  */
 bool hazard_drain(const uint32_t *keys, unsigned count, unsigned ms);
 

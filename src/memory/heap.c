@@ -71,8 +71,8 @@ bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset)
 static char *map_window(struct heap *heap, uint64_t window)
 {
 	size_t bytes = window_bytes(heap, window);
-	char *fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, heap->fd,
-			   (off_t)(window * HEAP_WINDOW_BYTES));
+	char *fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+			   heap->fd, (off_t)(window * HEAP_WINDOW_BYTES));
 	char *none = NULL;
 
 	if (fresh != MAP_FAILED) {

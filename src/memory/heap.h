@@ -5,9 +5,10 @@
  * In:  offsets found in the owner's keys, and how often its keys are used.
  * Out: addresses to copy to and from; whether the owner should migrate what is used often.
  *
- * Any thread; no locks. heap_init and heap_fini exclude other calls. The file cannot shrink, and offsets are checked
- * against its size. So an address given here can be accessed, whatever another process says; a hole reads as
- * zeroes. The mappings stay until heap_fini, and are not there in the child of a fork.
+ * Any thread; no locks. heap_init and heap_fini exclude other calls. The file cannot shrink, and
+ * offsets are checked against its size. So an address given here can be accessed, whatever another
+ * process says; a hole reads as zeroes. The mappings stay until heap_fini, and are not there in the
+ * child of a fork.
  */
 #ifndef MEMORY_HEAP_H
 #define MEMORY_HEAP_H
@@ -28,7 +29,10 @@ struct heap {
 	int fd; /* -1: not used */
 	uint64_t bytes;
 	char *_Atomic windows[HEAP_WINDOWS]; /* NULL: not yet; MAP_FAILED: cannot be */
-	/* key << 32 | the worth of its migration by now (heap.c); keys of one entry displace each other */
+	/*
+	 * key << 32 | the worth of its migration by now (heap.c); keys of one entry displace each
+	 * other
+	 */
 	_Atomic uint64_t wants[HEAP_WANTS];
 };
 
@@ -42,14 +46,15 @@ void heap_forget(struct heap *heap);
 bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset);
 
 /*
- * The address of [offset, offset + *bytes), or NULL: outside of the file, or it cannot be mapped. *bytes becomes
- * less if that reaches into another window.
+ * The address of [offset, offset + *bytes), or NULL: outside of the file, or it cannot be mapped.
+ * *bytes becomes less if that reaches into another window.
  */
 char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes);
 
 /*
- * The heap's offset of the bytes at `host`, the owner's address within a region. 0: not in the heap. *bytes becomes
- * less if that is true of the first ones only. The pages at the region's edges are never in the heap.
+ * The heap's offset of the bytes at `host`, the owner's address within a region. 0: not in the
+ * heap. *bytes becomes less if that is true of the first ones only. The pages at the region's edges
+ * are never in the heap.
  */
 static inline uint64_t heap_place(const struct arena_key *entry, uint64_t host, size_t *bytes)
 {
@@ -70,9 +75,9 @@ static inline uint64_t heap_place(const struct arena_key *entry, uint64_t host, 
 }
 
 /*
- * Counts a copy of `bytes` to or from a region of `length` that is not in the heap. True: migration pays, after 16
- * operations or four times the length. The caller then asks the owner and calls heap_asked; it is not told again
- * for long.
+ * Counts a copy of `bytes` to or from a region of `length` that is not in the heap. True: migration
+ * pays, after 16 operations or four times the length. The caller then asks the owner and calls
+ * heap_asked; it is not told again for long.
  */
 bool heap_pays(struct heap *heap, uint32_t key, uint64_t length, size_t bytes);
 void heap_asked(struct heap *heap, uint32_t key);

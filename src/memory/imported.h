@@ -5,8 +5,9 @@
  * In:  keys of this process that stand for a region of another (KEY_IMPORTED).
  * Out: bytes moved between that process's memory and this one's.
  *
- * Such a key is marked as a null MR, too (KEY_NULL), so that no copy takes its memory for this process's. Where a
- * null MR would read as zeroes, copies call these functions. shm/imported.h, above this layer, implements them.
+ * Such a key is marked as a null MR, too (KEY_NULL), so that no copy takes its memory for this
+ * process's. Where a null MR would read as zeroes, copies call these functions. shm/imported.h,
+ * above this layer, implements them.
  */
 #ifndef MEMORY_IMPORTED_H
 #define MEMORY_IMPORTED_H
@@ -17,8 +18,9 @@
 
 struct imported_ops {
 	/*
-	 * Copies `bytes` between `flat` and `address` of the region of `key`: into the region, or out of it. 0, or
-	 * -EFAULT: the region, its memory or its process is gone. The caller has a hazard on the key.
+	 * Copies `bytes` between `flat` and `address` of the region of `key`: into the region, or
+	 * out of it. 0, or -EFAULT: the region, its memory or its process is gone. The caller has a
+	 * hazard on the key.
 	 */
 	int (*copy)(uint32_t key, uint64_t address, void *flat, size_t bytes, bool into);
 	/* The key with this index is dead, and no thread holds a hazard on it any more. */

@@ -20,7 +20,10 @@ static struct arena_key *table;
 static uint32_t epoch;
 
 static struct lock lock = LOCK_INITIALIZER;
-/* Released indexes, oldest first, are fifo[fifo_head..fifo_tail); fresh..ARENA_KEYS were never used. */
+/*
+ * Released indexes, oldest first, are fifo[fifo_head..fifo_tail); fresh..ARENA_KEYS were never
+ * used.
+ */
 static uint16_t fifo[ARENA_KEYS] GUARDED_BY(lock);
 static uint32_t fifo_head GUARDED_BY(lock), fifo_tail GUARDED_BY(lock);
 static uint32_t fresh GUARDED_BY(lock) = 1; /* index 0 is not used, so that no key is 0 */
@@ -102,8 +105,8 @@ static void key_table_check(void) REQUIRES(lock)
 	static uint8_t seen[ARENA_KEYS / 8] GUARDED_BY(lock);
 	uint32_t count = fifo_tail - fifo_head, most = count < FREE_INDEXES ? count : FREE_INDEXES;
 
-	INVARIANT(fresh >= 1 && fresh <= ARENA_KEYS && count < fresh, "%u free, fresh from %u on", count,
-		  fresh);
+	INVARIANT(fresh >= 1 && fresh <= ARENA_KEYS && count < fresh, "%u free, fresh from %u on",
+		  count, fresh);
 	if (check_sometimes(256))
 		most = count;
 	memset(seen, 0, sizeof(seen));
@@ -177,10 +180,14 @@ enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, ui
 	struct arena_key *entry = &keys[KEY_INDEX(key)];
 	uint64_t offset;
 
-	/* Barrier KEY, and step 2 of HAZARD: as the key is alive, its entry stays until hazard_clear. */
+	/*
+	 * Barrier KEY, and step 2 of HAZARD: as the key is alive, its entry stays until
+	 * hazard_clear.
+	 */
 	if (key == 0 || atomic_load_explicit(&entry->key, memory_order_acquire) != key)
 		return KEY_BAD_UNKNOWN;
-	if ((atomic_load_explicit(&entry->flags, memory_order_relaxed) & KEY_MW) && !(access & REMOTE_RIGHTS))
+	if ((atomic_load_explicit(&entry->flags, memory_order_relaxed) & KEY_MW) &&
+	    !(access & REMOTE_RIGHTS))
 		return KEY_BAD_UNKNOWN; /* a window has no L_Key */
 	if (entry->pd != pd)
 		return KEY_BAD_PD;
@@ -192,7 +199,10 @@ enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, ui
 	if (addr < entry->start || offset > entry->length || length > entry->length - offset)
 		return KEY_BAD_RANGE;
 	*host = entry->addr + offset;
-	/* acquire: a copier that finds it not MOVING may use the heap offset that it loads afterwards */
+	/*
+	 * acquire: a copier that finds it not MOVING may use the heap offset that it loads
+	 * afterwards
+	 */
 	*flags = atomic_load_explicit(&entry->flags, memory_order_acquire);
 	return KEY_OK;
 }

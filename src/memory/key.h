@@ -6,8 +6,8 @@
  * Out: an address in the memory of the key's owner, or a verdict with its cause.
  *
  * The table lies in the arena (base/arena.h), so a peer finds a key there as we do. Lookups take no
- * lock: memory/hazard.h tells how a key is revoked while other threads copy by it. A key comes alive and dies
- * in memory/key_revoke.h.
+ * lock: memory/hazard.h tells how a key is revoked while other threads copy by it. A key comes
+ * alive and dies in memory/key_revoke.h.
  */
 #ifndef MEMORY_KEY_H
 #define MEMORY_KEY_H
@@ -47,8 +47,8 @@ enum key_verdict {
  * Checks `key` in the table at `keys` (own or a peer's, ARENA_KEYS entries): alive, of PD `pd`,
  * good for [addr, addr + length), with all bits of `access` (enum ibv_access_flags; 0 = local
  * read), and of QP `qpn` if bound to one. On KEY_OK `*host` is the owner's address and `*flags`
- * enum arena_key_flags. The caller has published the key (hazard_set) and copies before hazard_clear.
- * A copy of no bytes needs no key, so callers do not check one.
+ * enum arena_key_flags. The caller has published the key (hazard_set) and copies before
+ * hazard_clear. A copy of no bytes needs no key, so callers do not check one.
  */
 enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, uint32_t qpn,
 			   uint64_t addr, uint64_t length, uint32_t access, uint64_t *host,

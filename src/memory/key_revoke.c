@@ -13,12 +13,14 @@
 static void check_published(uint32_t index, uint32_t key)
 {
 	INVARIANT(KEY_INDEX(key) == index && !(atomic_load(&key_entry(index)->flags) & KEY_DYING),
-		  "index %u, key 0x%08x, flags 0x%x", index, key, atomic_load(&key_entry(index)->flags));
+		  "index %u, key 0x%08x, flags 0x%x", index, key,
+		  atomic_load(&key_entry(index)->flags));
 }
 #endif
 
 /*
- * Barrier KEY: a reader that loads the key with acquire (key_check) sees the entry as it was filled before.
+ * Barrier KEY: a reader that loads the key with acquire (key_check) sees the entry as it was filled
+ * before.
  */
 void key_publish(uint32_t index, uint32_t key)
 {

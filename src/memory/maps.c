@@ -15,9 +15,9 @@ uint64_t maps_number(const char **at, unsigned base)
 
 	for (;; (*at)++) {
 		char c = **at;
-		unsigned digit = c >= '0' && c <= '9' ? (unsigned)(c - '0') :
-				 c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10 :
-							base;
+		unsigned digit = c >= '0' && c <= '9'	? (unsigned)(c - '0')
+				 : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
+							: base;
 
 		if (digit >= base)
 			return value;

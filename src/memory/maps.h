@@ -2,8 +2,8 @@
 /*
  * Maps - what is mapped in this process, as /proc/self/maps tells it.
  *
- * Any thread. Takes no locks and calls no allocator: it runs while pages that may be the allocator's are guarded
- * (memory/guard.h), and beside a fork.
+ * Any thread. Takes no locks and calls no allocator: it runs while pages that may be the
+ * allocator's are guarded (memory/guard.h), and beside a fork.
  */
 #ifndef MEMORY_MAPS_H
 #define MEMORY_MAPS_H
@@ -17,7 +17,7 @@ struct mapping {
 	char rights[5]; /* "rw-p" */
 	uint64_t offset;
 	dev_t device;
-	ino_t inode; /* 0: none */
+	ino_t inode;   /* 0: none */
 	char name[16]; /* its beginning; "" if it has none */
 };
 

@@ -47,7 +47,10 @@ void memory_copy_ordered(void *to, const void *from, size_t bytes)
 		__atomic_store_n((char *)to + body + i, rest[i], __ATOMIC_RELEASE);
 }
 
-/* Splits the target so that the last word is a piece: the kernel finishes one piece before the next. */
+/*
+ * Splits the target so that the last word is a piece: the kernel finishes one piece before the
+ * next.
+ */
 static void order_target(struct iovec target[2], uint64_t to, size_t bytes)
 {
 	uint64_t last = (to + bytes - 1) & ~7ull;
@@ -58,8 +61,9 @@ static void order_target(struct iovec target[2], uint64_t to, size_t bytes)
 }
 
 /*
- * The kernel copies on our own PID and finds bad addresses. A raw system call, because sanitizers intercept the
- * function: programs order a peer's accesses with their own by messages, and a sanitizer sees one program only.
+ * The kernel copies on our own PID and finds bad addresses. A raw system call, because sanitizers
+ * intercept the function: programs order a peer's accesses with their own by messages, and a
+ * sanitizer sees one program only.
  */
 static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
 {
@@ -79,7 +83,10 @@ static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
 	return n == (ssize_t)bytes ? 0 : -EFAULT;
 }
 
-/* The same from pieces. The kernel looks up the pages at `to` in advance, so the guard does not stop it. */
+/*
+ * The same from pieces. The kernel looks up the pages at `to` in advance, so the guard does not
+ * stop it.
+ */
 static int copy_pieces_by_kernel(uint64_t to, const struct iovec *from, int pieces, size_t bytes)
 {
 	struct iovec target[2];
@@ -173,7 +180,8 @@ static enum cause copy_piece(const struct ibv_sge *sge, uint32_t pd, uint32_t ac
 	} else if (flags & KEY_NULL)
 		access ? (void)0 : (void)memset(flat, 0, bytes);
 	else if (flags & KEY_ON_DEMAND) {
-		if (access ? memory_copy_to(host, flat, bytes) : memory_copy_from(flat, host, bytes))
+		if (access ? memory_copy_to(host, flat, bytes)
+			   : memory_copy_from(flat, host, bytes))
 			cause = CAUSE_MEMORY_FAULT_LOCAL;
 	} else if (access)
 		memory_copy_ordered((void *)(uintptr_t)host, flat, bytes);
@@ -183,8 +191,8 @@ static enum cause copy_piece(const struct ibv_sge *sge, uint32_t pd, uint32_t ac
 	return cause;
 }
 
-static enum cause copy_list(const struct ibv_sge *sge, uint32_t count, uint32_t pd,
-			    uint32_t access, size_t offset, char *flat, size_t bytes)
+static enum cause copy_list(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access,
+			    size_t offset, char *flat, size_t bytes)
 {
 	for (uint32_t i = 0; i < count && bytes; i++) {
 		size_t n = sge[i].length;
@@ -238,8 +246,8 @@ int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32
 		n -= offset;
 		if (n > bytes)
 			n = bytes;
-		verdict = key_check(key_table(), sge[i].lkey, pd, 0, sge[i].addr + offset, n, access,
-				    &host, &flags);
+		verdict = key_check(key_table(), sge[i].lkey, pd, 0, sge[i].addr + offset, n,
+				    access, &host, &flags);
 		if (verdict != KEY_OK) {
 			*cause = key_cause_local(verdict);
 			return 0;
@@ -256,8 +264,8 @@ int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32
 static enum cause check_remote(struct memory_peer peer, uint32_t rkey, uint64_t address,
 			       uint32_t check, uint32_t access, uint64_t *host, uint32_t *flags)
 {
-	enum key_verdict verdict = key_check(key_table(), rkey, peer.pd, peer.qpn, address, check, access,
-					     host, flags);
+	enum key_verdict verdict = key_check(key_table(), rkey, peer.pd, peer.qpn, address, check,
+					     access, host, flags);
 
 	return verdict == KEY_OK ? CAUSE_NONE : key_cause_remote(verdict);
 }
@@ -279,7 +287,8 @@ static int store_pieces(struct arena_hazard *hazard, uint32_t key, uint64_t addr
 
 	if (flags & KEY_IMPORTED) {
 		for (int i = 0; i < pieces && !error; address += from[i++].iov_len)
-			error = imported_ops->copy(key, address, from[i].iov_base, from[i].iov_len, true);
+			error = imported_ops->copy(key, address, from[i].iov_base, from[i].iov_len,
+						   true);
 		return error;
 	}
 	if (flags & KEY_NULL || !bytes)
@@ -291,7 +300,10 @@ static int store_pieces(struct arena_hazard *hazard, uint32_t key, uint64_t addr
 	}
 	if (!(flags & (KEY_STAYS | KEY_ON_DEMAND | KEY_MOVING)) && !entry->heap)
 		migrate_want(key, entry->length, bytes);
-	/* not while pages move: the guard does not stop a copy to pages that were looked up in advance */
+	/*
+	 * not while pages move: the guard does not stop a copy to pages that were looked up in
+	 * advance
+	 */
 	if (pieces > 1 && !(flags & KEY_MOVING))
 		return copy_pieces_by_kernel(host, from, pieces, bytes);
 	hazard_leave_heap(hazard);
@@ -300,7 +312,8 @@ static int store_pieces(struct arena_hazard *hazard, uint32_t key, uint64_t addr
 	return error;
 }
 
-static int fetch(uint32_t key, uint64_t address, uint64_t host, uint32_t flags, void *to, size_t bytes)
+static int fetch(uint32_t key, uint64_t address, uint64_t host, uint32_t flags, void *to,
+		 size_t bytes)
 {
 	if (flags & KEY_IMPORTED)
 		return imported_ops->copy(key, address, to, bytes, false);
@@ -310,8 +323,8 @@ static int fetch(uint32_t key, uint64_t address, uint64_t host, uint32_t flags, 
 	return 0;
 }
 
-enum cause memory_write_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, uint32_t check,
-			       const void *from, uint32_t bytes)
+enum cause memory_write_remote(struct memory_peer peer, uint32_t rkey, uint64_t address,
+			       uint32_t check, const void *from, uint32_t bytes)
 {
 	struct iovec piece = { (void *)from, bytes };
 
@@ -325,8 +338,8 @@ enum cause memory_write_remote_pieces(struct memory_peer peer, uint32_t rkey, ui
 	struct arena_hazard *hazard = hazard_set_in_heap(own_slot, rkey);
 	uint64_t host;
 	uint32_t flags;
-	enum cause cause = check_remote(peer, rkey, address, check, IBV_ACCESS_REMOTE_WRITE, &host,
-					&flags);
+	enum cause cause =
+		check_remote(peer, rkey, address, check, IBV_ACCESS_REMOTE_WRITE, &host, &flags);
 
 	if (cause == CAUSE_NONE &&
 	    store_pieces(hazard, rkey, address, host, flags, from, pieces, bytes))
@@ -341,8 +354,8 @@ enum cause memory_read_remote(struct memory_peer peer, uint32_t rkey, uint64_t a
 	struct arena_hazard *hazard = hazard_set(own_slot, rkey);
 	uint64_t host;
 	uint32_t flags;
-	enum cause cause = check_remote(peer, rkey, address, bytes, IBV_ACCESS_REMOTE_READ, &host,
-					&flags);
+	enum cause cause =
+		check_remote(peer, rkey, address, bytes, IBV_ACCESS_REMOTE_READ, &host, &flags);
 
 	if (cause == CAUSE_NONE && fetch(rkey, address, host, flags, to, bytes))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
@@ -350,8 +363,8 @@ enum cause memory_read_remote(struct memory_peer peer, uint32_t rkey, uint64_t a
 	return cause;
 }
 
-enum cause memory_flush_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, uint32_t bytes,
-			       uint32_t access, bool whole)
+enum cause memory_flush_remote(struct memory_peer peer, uint32_t rkey, uint64_t address,
+			       uint32_t bytes, uint32_t access, bool whole)
 {
 	struct arena_hazard *hazard = hazard_set(own_slot, rkey);
 	uint64_t host;

@@ -2,10 +2,11 @@
 /*
  * Memory - moving payload between SGE lists and flat memory, with the checks of L_Keys.
  *
- * Any thread; takes no locks (memory/hazard.h protects the memory of a copy). Memory of ordinary regions was
- * populated at registration and is copied with plain stores. Memory of on-demand regions, and any memory that a
- * peer names, is copied by the kernel (process_vm on our own PID), so that a bad address is an error and not a
- * signal. A write of a peer to a migrated region goes to our own mapping of the heap (memory/migrate.h).
+ * Any thread; takes no locks (memory/hazard.h protects the memory of a copy). Memory of ordinary
+ * regions was populated at registration and is copied with plain stores. Memory of on-demand
+ * regions, and any memory that a peer names, is copied by the kernel (process_vm on our own PID),
+ * so that a bad address is an error and not a signal. A write of a peer to a migrated region goes
+ * to our own mapping of the heap (memory/migrate.h).
  */
 #ifndef MEMORY_MEMORY_H
 #define MEMORY_MEMORY_H
@@ -45,8 +46,8 @@ struct memory_peer {
  * A request of a peer: the R_Key is checked for REMOTE_WRITE or REMOTE_READ, on the first
  * `check` bytes from `address` on, then `bytes` are copied. CAUSE_NONE, or why not.
  */
-enum cause memory_write_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, uint32_t check,
-			       const void *from, uint32_t bytes);
+enum cause memory_write_remote(struct memory_peer peer, uint32_t rkey, uint64_t address,
+			       uint32_t check, const void *from, uint32_t bytes);
 /* The same, from pieces that lie one behind the other there: one copy by the kernel for all. */
 enum cause memory_write_remote_pieces(struct memory_peer peer, uint32_t rkey, uint64_t address,
 				      uint32_t check, const struct iovec *from, int pieces,
@@ -55,11 +56,12 @@ enum cause memory_read_remote(struct memory_peer peer, uint32_t rkey, uint64_t a
 			      uint32_t bytes);
 
 /*
- * FLUSH: the R_Key is checked for `access` (the FLUSH rights), on [address, address + bytes) or, with
- * `whole`, on the region. Everything that was written is in memory, for all to see, when it returns.
+ * FLUSH: the R_Key is checked for `access` (the FLUSH rights), on [address, address + bytes) or,
+ * with `whole`, on the region. Everything that was written is in memory, for all to see, when it
+ * returns.
  */
-enum cause memory_flush_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, uint32_t bytes,
-			       uint32_t access, bool whole);
+enum cause memory_flush_remote(struct memory_peer peer, uint32_t rkey, uint64_t address,
+			       uint32_t bytes, uint32_t access, bool whole);
 
 /* This process's slot: what hazard_set is given for keys of our own. */
 uint32_t memory_slot(void);
@@ -71,7 +73,10 @@ int memory_copy_from(void *to, uint64_t from, size_t bytes);
 /* The page at this address of ours can be written. Changes nothing there. */
 bool memory_is_writable(uint64_t address);
 
-/* Copies with plain stores, the last word last: a program may poll on it (tests/contract/README.md, rule 27). */
+/*
+ * Copies with plain stores, the last word last: a program may poll on it (tests/contract/README.md,
+ * rule 27).
+ */
 void memory_copy_ordered(void *to, const void *from, size_t bytes);
 
 /* Whether every page of the pieces can be read. */

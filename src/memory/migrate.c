@@ -18,19 +18,19 @@
 
 #define RANGE_MAX    (1ull << 30) /* its peers send messages while it moves */
 #define REQUESTS_MAX 64
-#define SCAN_NS	     1000000ull /* between two scans for hazards on a range */
+#define SCAN_NS	     1000000ull	 /* between two scans for hazards on a range */
 #define DRAIN_NS     50000000ull /* then the range is refused or put off */
 #define PUT_OFF_MIN  10000000ull
 #define PUT_OFF_MAX  1000000000ull
 #define WAIT_S	     5 /* a thread waits for the progress thread, while that moves nothing */
 
-static unsigned forks GUARDED_BY(range_lock);	 /* threads that are about to fork, or fork */
-static bool forking GUARDED_BY(range_lock);	 /* one of them forks: no pages move */
-static bool in_slice GUARDED_BY(range_lock);	 /* pages move right now: no thread forks */
-static _Atomic uint32_t changes;		 /* a futex: threads that wait look again when it changes */
-static _Atomic uint32_t waiting;		 /* threads */
-static _Atomic bool due;			 /* migrate_run has something to do */
-static struct move_heap heap;			 /* since migrate_init */
+static unsigned forks GUARDED_BY(range_lock); /* threads that are about to fork, or fork */
+static bool forking GUARDED_BY(range_lock);   /* one of them forks: no pages move */
+static bool in_slice GUARDED_BY(range_lock);  /* pages move right now: no thread forks */
+static _Atomic uint32_t changes; /* a futex: threads that wait look again when it changes */
+static _Atomic uint32_t waiting; /* threads */
+static _Atomic bool due;	 /* migrate_run has something to do */
+static struct move_heap heap;	 /* since migrate_init */
 static uint64_t heap_bytes;
 static struct move_copy copies[MOVE_COPIES]; /* the forking thread's */
 static unsigned copy_count;
@@ -73,7 +73,8 @@ void migrate_fini(void)
 	lock_release(&range_lock);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Waiting for the progress thread.
  */
 
@@ -108,7 +109,8 @@ static struct arena_key *entry_of(uint32_t key)
 	return key_entry(KEY_INDEX(key));
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Keys that are published and revoked.
  */
 
@@ -123,7 +125,10 @@ void migrate_on_publish(struct arena_key *entry)
 			continue;
 		if (!range->settled)
 			atomic_fetch_or(&entry->flags, KEY_MOVING);
-		/* the program may have mapped other memory there, while an older key still leads to the heap */
+		/*
+		 * the program may have mapped other memory there, while an older key still leads to
+		 * the heap
+		 */
 		else if (range_contains(range, entry) &&
 			 move_is_there(&heap, range->start, range->end, range->offset))
 			range_publish(range, entry);
@@ -148,7 +153,8 @@ void migrate_on_revoke(struct arena_key *entry)
 		call_progress_thread();
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Ranges: the progress thread alone makes and drops them.
  */
 
@@ -158,8 +164,8 @@ static bool belongs_out(struct range *range) REQUIRES(range_lock)
 }
 
 /*
- * Maps our own windows before a key leads to the heap. Otherwise another thread might map one while move_out looks
- * for the program's mappings of the heap.
+ * Maps our own windows before a key leads to the heap. Otherwise another thread might map one while
+ * move_out looks for the program's mappings of the heap.
  */
 static void map_own(uint64_t offset, uint64_t bytes)
 {
@@ -213,7 +219,9 @@ static void drop_aside(struct range *range)
 	range->aside = NULL;
 }
 
-/* All in: publishes it in its keys, unless the program has mapped something else there meanwhile. */
+/*
+ * All in: publishes it in its keys, unless the program has mapped something else there meanwhile.
+ */
 static void settle(struct range *range) REQUIRES(range_lock)
 {
 	if (!move_is_there(&heap, range->start, range->end, range->offset)) {
@@ -254,7 +262,10 @@ static void put_off(struct range *range, uint64_t now) REQUIRES(range_lock)
 	range->put_off = true;
 }
 
-/* Frees the memory of a place that is mapped nowhere. If this fails, the next range of the place overwrites it. */
+/*
+ * Frees the memory of a place that is mapped nowhere. If this fails, the next range of the place
+ * overwrites it.
+ */
 static void free_place(const struct move_range *slice)
 {
 	if (fallocate(heap.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)slice->offset,
@@ -262,15 +273,23 @@ static void free_place(const struct move_range *slice)
 		return;
 }
 
-/* Moves the slice at the border of what is in the heap. *in: how much of the range is there if it succeeds. */
+/*
+ * Moves the slice at the border of what is in the heap. *in: how much of the range is there if it
+ * succeeds.
+ */
 static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(range_lock)
 {
 	uint64_t bytes = range->end - range->start;
-	uint64_t from = out ? (range->in - 1) / MIGRATE_SLICE_BYTES * MIGRATE_SLICE_BYTES : range->in;
-	uint64_t to = out ? range->in : from + MIGRATE_SLICE_BYTES < bytes ? from + MIGRATE_SLICE_BYTES : bytes;
+	uint64_t from =
+		out ? (range->in - 1) / MIGRATE_SLICE_BYTES * MIGRATE_SLICE_BYTES : range->in;
+	uint64_t to = out				   ? range->in
+		      : from + MIGRATE_SLICE_BYTES < bytes ? from + MIGRATE_SLICE_BYTES
+							   : bytes;
 	struct move_range slice = {
-		.start = range->start + from, .end = range->start + to,
-		.offset = range->offset + from, .aside = range->aside + from,
+		.start = range->start + from,
+		.end = range->start + to,
+		.offset = range->offset + from,
+		.aside = range->aside + from,
 	};
 	int error;
 
@@ -288,8 +307,8 @@ static bool has_aside(struct range *range)
 
 	if (range->aside)
 		return true;
-	aside = mmap(NULL, range->end - range->start, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		     -1, 0);
+	aside = mmap(NULL, range->end - range->start, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (aside == MAP_FAILED)
 		return false;
 	range->aside = aside;
@@ -324,7 +343,9 @@ static void on_slice(struct range *range, bool out, int error, uint64_t in, uint
 	}
 }
 
-/* Makes the next step of a range if it is due. False: it is not; *next becomes less if it will be. */
+/*
+ * Makes the next step of a range if it is due. False: it is not; *next becomes less if it will be.
+ */
 static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(range_lock)
 {
 	struct range *range = &ranges[index], copy;
@@ -365,7 +386,8 @@ static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(range_lo
 	return true;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Requests.
  */
 
@@ -429,7 +451,7 @@ static void grant_all(uint64_t now) REQUIRES(range_lock)
 
 uint64_t migrate_run(uint64_t now)
 {
-	static unsigned turn;	    /* ranges take turns */
+	static unsigned turn; /* ranges take turns */
 	static uint64_t next_ns = MIGRATE_NEVER;
 	bool moved = false;
 
@@ -448,7 +470,8 @@ uint64_t migrate_run(uint64_t now)
 	return next_ns;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Threads that need pages out of the heap.
  */
 
@@ -478,10 +501,13 @@ void migrate_wait_out(uint64_t addr, uint64_t length)
 	errno = saved;
 }
 
-/* The child cannot run without it: the stack, or the thread-local memory, of the thread that forks. */
+/*
+ * The child cannot run without it: the stack, or the thread-local memory, of the thread that forks.
+ */
 static bool is_vital(const struct range *range)
 {
-	uintptr_t stack = (uintptr_t)__builtin_frame_address(0), block = (uintptr_t)__builtin_thread_pointer();
+	uintptr_t stack = (uintptr_t)__builtin_frame_address(0),
+		  block = (uintptr_t)__builtin_thread_pointer();
 	uintptr_t end = range->start + range->in; /* the last slice leaves first */
 
 	return (stack >= range->start && stack < end) || (block >= range->start && block < end);

@@ -36,7 +36,8 @@ int move_init(struct move_heap *heap, int fd, enum move_permission permission)
 	return 0;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Looking: what is mapped in a range.
  */
 
@@ -98,7 +99,8 @@ static bool visit_pieces(const struct mapping *m, void *arg)
 {
 	struct look *look = arg;
 	struct mapping *piece = &look->pieces[look->count];
-	uint64_t last = look->offset + (look->end - look->start), reached = m->offset + (m->end - m->start);
+	uint64_t last = look->offset + (look->end - look->start),
+		 reached = m->offset + (m->end - m->start);
 
 	if (!is_of_heap(look, m) || m->offset >= last || reached <= look->offset ||
 	    (look->heap->own && heap_is_window(look->heap->own, m->start, m->offset)))
@@ -116,19 +118,24 @@ static bool visit_pieces(const struct mapping *m, void *arg)
 bool move_is_there(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset)
 {
 	struct look look = {
-		.heap = heap, .start = start, .end = end, .offset = offset, .reached = start,
+		.heap = heap,
+		.start = start,
+		.end = end,
+		.offset = offset,
+		.reached = start,
 	};
 
 	return !maps_visit(visit_there, &look) && look.reached >= end;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Moving.
  */
 
 /*
- * A raw system call, here and where pages are exchanged. The thread sanitizer intercepts the functions and would
- * report a race with writers that the guard stops.
+ * A raw system call, here and where pages are exchanged. The thread sanitizer intercepts the
+ * functions and would report a race with writers that the guard stops.
  */
 static int write_all(int fd, uintptr_t from, uintptr_t end, uint64_t offset)
 {
@@ -161,8 +168,12 @@ static int read_all(int fd, char *to, size_t bytes, uint64_t offset)
 	return 0;
 }
 
-/* Moves the pages aside, which fails if one is pinned; then maps their copy in the heap over the range. */
-static int take_and_exchange(const struct move_heap *heap, int guard, const struct look *look, uintptr_t aside)
+/*
+ * Moves the pages aside, which fails if one is pinned; then maps their copy in the heap over the
+ * range.
+ */
+static int take_and_exchange(const struct move_heap *heap, int guard, const struct look *look,
+			     uintptr_t aside)
 {
 	size_t bytes = look->end - look->start;
 	intptr_t shift = (intptr_t)(aside - look->start);
@@ -170,7 +181,8 @@ static int take_and_exchange(const struct move_heap *heap, int guard, const stru
 	int error = guard_missing(guard, look->start, look->end, aside);
 
 	while (!error && taken < look->count) {
-		error = guard_take(guard, look->pieces[taken].start, look->pieces[taken].end, shift);
+		error = guard_take(guard, look->pieces[taken].start, look->pieces[taken].end,
+				   shift);
 		if (!error)
 			taken++;
 	}
@@ -191,7 +203,8 @@ static int take_and_exchange(const struct move_heap *heap, int guard, const stru
 	return error;
 }
 
-static int look_at_plain(const struct move_heap *heap, uintptr_t start, uintptr_t end, struct look *look)
+static int look_at_plain(const struct move_heap *heap, uintptr_t start, uintptr_t end,
+			 struct look *look)
 {
 	look->heap = heap;
 	look->start = look->reached = start;
@@ -242,8 +255,12 @@ static int rights_of(const struct mapping *m)
 	       (m->rights[2] == 'x' ? PROT_EXEC : 0);
 }
 
-/* Copies the piece to `fresh` and moves that over it; `fresh` stays mapped, and empty (MREMAP_DONTUNMAP). */
-static int copy_and_exchange(const struct move_heap *heap, int guard, const struct mapping *piece, char *fresh)
+/*
+ * Copies the piece to `fresh` and moves that over it; `fresh` stays mapped, and empty
+ * (MREMAP_DONTUNMAP).
+ */
+static int copy_and_exchange(const struct move_heap *heap, int guard, const struct mapping *piece,
+			     char *fresh)
 {
 	size_t bytes = piece->end - piece->start;
 	int rights = rights_of(piece);
@@ -280,7 +297,10 @@ static int replace(const struct move_heap *heap, const struct mapping *piece, ch
 int move_out(const struct move_heap *heap, const struct move_range *slice)
 {
 	struct look look = {
-		.heap = heap, .start = slice->start, .end = slice->end, .offset = slice->offset,
+		.heap = heap,
+		.start = slice->start,
+		.end = slice->end,
+		.offset = slice->offset,
 	};
 	int error;
 
@@ -296,7 +316,8 @@ int move_out(const struct move_heap *heap, const struct move_range *slice)
 	return error;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Forks.
  */
 
@@ -319,7 +340,9 @@ static bool visit_advised(const struct mapping *m, void *arg)
 	madvise((void *)m->start, m->end - m->start, advice->advice);
 	if (advice->count < MOVE_COPIES)
 		advice->copies[advice->count++] = (struct move_copy){
-			.at = (char *)m->start, .bytes = m->end - m->start, .offset = m->offset,
+			.at = (char *)m->start,
+			.bytes = m->end - m->start,
+			.offset = m->offset,
 		};
 	return true;
 }
@@ -332,7 +355,8 @@ unsigned move_copy_for_child(const struct move_heap *heap, struct move_copy copi
 	for (unsigned i = 0; i < advice.count; i++) {
 		struct move_copy *c = &copies[i];
 
-		c->copy = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		c->copy = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			       -1, 0);
 		if (c->copy != MAP_FAILED && !read_all(heap->fd, c->copy, c->bytes, c->offset))
 			continue;
 		if (c->copy != MAP_FAILED)

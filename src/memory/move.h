@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Move - puts a slice of this process's pages into its heap (a memfd), or back, while threads write to them.
+ * Move - puts a slice of this process's pages into its heap (a memfd), or back, while threads write
+ * to them.
  *
  * In:  a range of whole pages, and where in the heap it belongs.
  * Out: the same bytes at the same addresses, on shared pages or on private ones.
  *
- * While the slice is guarded, a thread that writes to it waits in a page fault (memory/guard.h). The progress
- * thread copies the pages and maps the copy over them in one step. The waiting threads then go on in the copy: no
- * write is lost.
+ * While the slice is guarded, a thread that writes to it waits in a page fault (memory/guard.h).
+ * The progress thread copies the pages and maps the copy over them in one step. The waiting threads
+ * then go on in the copy: no write is lost.
  *
- * On the way in, the pages are first moved aside (UFFDIO_MOVE, Linux 6.8). The kernel refuses that for pages that
- * are pinned, to which it may write without a fault. Shared pages cannot be moved aside. On the way out they are
- * write-protected, the caller keeps other processes away (memory/migrate.h), and memory/busy.h tells whether the
- * kernel may write to them.
+ * On the way in, the pages are first moved aside (UFFDIO_MOVE, Linux 6.8). The kernel refuses that
+ * for pages that are pinned, to which it may write without a fault. Shared pages cannot be moved
+ * aside. On the way out they are write-protected, the caller keeps other processes away
+ * (memory/migrate.h), and memory/busy.h tells whether the kernel may write to them.
  *
- * Only the progress thread moves. Blocks for the time of the copy. Calls no allocator and takes no locks while the
- * guard is up: the slice may contain them. -EBUSY and -EAGAIN: something uses a page at this moment.
+ * Only the progress thread moves. Blocks for the time of the copy. Calls no allocator and takes no
+ * locks while the guard is up: the slice may contain them. -EBUSY and -EAGAIN: something uses a
+ * page at this moment.
  */
 #ifndef MEMORY_MOVE_H
 #define MEMORY_MOVE_H
@@ -37,7 +39,8 @@ struct heap;
 
 struct move_heap {
 	int fd;
-	const struct heap *own; /* whose windows do not count as mappings of the program; may be NULL */
+	/* whose windows do not count as mappings of the program; may be NULL */
+	const struct heap *own;
 	dev_t device;
 	ino_t inode;
 	enum move_permission permission;
@@ -54,8 +57,8 @@ struct move_range {
 int move_init(struct move_heap *heap, int fd, enum move_permission permission);
 
 /*
- * Before the first slice of a range. 0; -EACCES: it is not all plain anonymous memory that can be read and
- * written; -EPERM: migration is off, or there is no userfaultfd; -EBUSY.
+ * Before the first slice of a range. 0; -EACCES: it is not all plain anonymous memory that can be
+ * read and written; -EPERM: migration is off, or there is no userfaultfd; -EBUSY.
  */
 int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end);
 
@@ -66,15 +69,16 @@ int move_in(const struct move_heap *heap, const struct move_range *slice);
 bool move_is_there(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset);
 
 /*
- * Shared to private, wherever the program has these bytes of the heap mapped by now (it may have called mremap).
- * 0: only our own windows map them any more. Else -errno; pages that have come back already stay private.
+ * Shared to private, wherever the program has these bytes of the heap mapped by now (it may have
+ * called mremap). 0: only our own windows map them any more. Else -errno; pages that have come back
+ * already stay private.
  */
 int move_out(const struct move_heap *heap, const struct move_range *slice);
 
 /*
- * For a fork while some pages cannot leave. The child does not inherit the program's mappings of the heap. It gets
- * copies of them (move_restore_in_child), or nothing where there is no memory for one, or for more than
- * MOVE_COPIES. So a child's stores never reach the parent's memory.
+ * For a fork while some pages cannot leave. The child does not inherit the program's mappings of
+ * the heap. It gets copies of them (move_restore_in_child), or nothing where there is no memory for
+ * one, or for more than MOVE_COPIES. So a child's stores never reach the parent's memory.
  */
 struct move_copy {
 	char *at, *copy; /* copy: NULL if there was no memory */

@@ -20,7 +20,8 @@ static bool visit_needed(const struct mapping *m, void *arg)
 
 	if (m->end <= need->start)
 		return true;
-	if (m->start > need->start || m->rights[0] != 'r' || (need->writable && m->rights[1] != 'w'))
+	if (m->start > need->start || m->rights[0] != 'r' ||
+	    (need->writable && m->rights[1] != 'w'))
 		return false;
 	need->start = m->end;
 	return need->start < need->end;
@@ -41,12 +42,12 @@ int pin_probe(uintptr_t start, uintptr_t end)
 
 	start &= ~(page - 1);
 	while (start < end) {
-		struct iovec remote[PROBES], local = {.iov_base = bytes};
+		struct iovec remote[PROBES], local = { .iov_base = bytes };
 		ssize_t got;
 		unsigned n = 0;
 
 		for (; n < PROBES && start < end; n++, start += page)
-			remote[n] = (struct iovec){(void *)start, 1};
+			remote[n] = (struct iovec){ (void *)start, 1 };
 		local.iov_len = n;
 		got = process_vm_readv(getpid(), &local, 1, remote, n, 0);
 		if (got != (ssize_t)n)
@@ -73,10 +74,11 @@ int pin_range(const void *addr, size_t length, bool writable)
 			      writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 	while (ret < 0 && errno == EINTR);
 	/*
-	 * EINVAL: Linux before 5.14, or memory that cannot be populated but perhaps copied. Where the probe
-	 * is refused (seccomp), the maps alone decide.
+	 * EINVAL: Linux before 5.14, or memory that cannot be populated but perhaps copied. Where
+	 * the probe is refused (seccomp), the maps alone decide.
 	 */
-	if (ret < 0 && errno == EINVAL && is_mapped(start, end, writable) && pin_probe(start, end) != -EFAULT)
+	if (ret < 0 && errno == EINVAL && is_mapped(start, end, writable) &&
+	    pin_probe(start, end) != -EFAULT)
 		ret = 0;
 	errno = saved;
 	return ret < 0 ? -EFAULT : 0;

@@ -2,8 +2,8 @@
 /*
  * Pin - brings a range of this process's memory in, as registering it with an adapter would.
  *
- * An adapter pins pages. It refuses memory that is not mapped, or lacks the rights. Here the pages stay pageable,
- * because copies fault them in like any access.
+ * An adapter pins pages. It refuses memory that is not mapped, or lacks the rights. Here the pages
+ * stay pageable, because copies fault them in like any access.
  */
 #ifndef MEMORY_PIN_H
 #define MEMORY_PIN_H
@@ -21,13 +21,14 @@
 
 /*
  * Faults [addr, addr + length) in for reading, or also for writing. 0, or -EFAULT: part of it is
- * not mapped, lacks the right, or lies behind the end of its file. Any thread; may sleep. Writes nothing.
+ * not mapped, lacks the right, or lies behind the end of its file. Any thread; may sleep. Writes
+ * nothing.
  */
 int pin_range(const void *addr, size_t length, bool writable);
 
 /*
- * Reads a byte of each page of [start, end) through the kernel, so a bad address is no signal. 0, -EFAULT, or
- * -EPERM: process_vm_readv is refused here.
+ * Reads a byte of each page of [start, end) through the kernel, so a bad address is no signal. 0,
+ * -EFAULT, or -EPERM: process_vm_readv is refused here.
  */
 int pin_probe(uintptr_t start, uintptr_t end);
 

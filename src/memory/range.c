@@ -16,11 +16,15 @@ struct lock range_lock = LOCK_INITIALIZER;
 struct range ranges[RANGES_MAX];
 unsigned range_count;
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * The table.
  */
 
-/* The offset of free room in the heap for so many bytes; 0: there is none. *index: its place in `ranges`. */
+/*
+ * The offset of free room in the heap for so many bytes; 0: there is none. *index: its place in
+ * `ranges`.
+ */
 static uint64_t find_room(uint64_t bytes, uint64_t heap_bytes, unsigned *index) REQUIRES(range_lock)
 {
 	uint64_t offset = HEAP_FIRST;
@@ -68,7 +72,8 @@ struct range range_remove(unsigned index)
 	return range;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * The keys over a range.
  */
 
@@ -97,7 +102,8 @@ bool range_contains(const struct range *range, const struct arena_key *entry)
 
 	if (range_key_is_elsewhere(entry) || !range_overlaps(range, entry))
 		return false;
-	if (!range_find_pages(entry, &start, &end)) /* less than a page: heap_edges tells which bytes */
+	/* less than a page: heap_edges tells which bytes */
+	if (!range_find_pages(entry, &start, &end))
 		return true;
 	return start >= range->start && end <= range->end;
 }
@@ -123,8 +129,8 @@ static bool must_be_marked(const struct arena_key *entry) REQUIRES(range_lock)
 
 #ifdef VERBATIM_CHECK
 /*
- * The keys over ranges, when their states are stored: a key is MOVING if and only if a range that is not
- * settled overlaps it. Looked at now and then, as there are many.
+ * The keys over ranges, when their states are stored: a key is MOVING if and only if a range that
+ * is not settled overlaps it. Looked at now and then, as there are many.
  */
 static void check_keys(void) REQUIRES(range_lock)
 {
@@ -137,8 +143,9 @@ static void check_keys(void) REQUIRES(range_lock)
 		bool moving = atomic_load(&entry->flags) & KEY_MOVING;
 
 		INVARIANT(!range_key_is_alive(entry) || moving == must_be_marked(entry),
-			  "key %u at 0x%llx, %llu bytes: MOVING %d", i, (unsigned long long)entry->addr,
-			  (unsigned long long)entry->length, moving);
+			  "key %u at 0x%llx, %llu bytes: MOVING %d", i,
+			  (unsigned long long)entry->addr, (unsigned long long)entry->length,
+			  moving);
 	}
 }
 #endif
@@ -168,8 +175,8 @@ void range_update_keys(const struct range *range)
 /* A key over a part does not need the range: the rest may be other memory by now. */
 static bool covers(const struct arena_key *entry, const struct range *range)
 {
-	return range_key_is_alive(entry) && !range_key_is_elsewhere(entry) && entry->addr <= range->start &&
-	       last_of(entry) >= range->end;
+	return range_key_is_alive(entry) && !range_key_is_elsewhere(entry) &&
+	       entry->addr <= range->start && last_of(entry) >= range->end;
 }
 
 bool range_is_needed(struct range *range)
@@ -227,12 +234,14 @@ static void check_range(const struct range *range) REQUIRES(range_lock)
 {
 	uint64_t bytes = range->end - range->start;
 
-	INVARIANT(range->start < range->end && !((range->start | range->end | range->offset) & (PAGE - 1)),
+	INVARIANT(range->start < range->end &&
+			  !((range->start | range->end | range->offset) & (PAGE - 1)),
 		  "0x%llx to 0x%llx, at 0x%llx", (unsigned long long)range->start,
 		  (unsigned long long)range->end, (unsigned long long)range->offset);
 	INVARIANT(range->in <= bytes && (!range->settled || range->in == bytes),
-		  "0x%llx: %llu of %llu bytes in the heap, settled %d", (unsigned long long)range->start,
-		  (unsigned long long)range->in, (unsigned long long)bytes, range->settled);
+		  "0x%llx: %llu of %llu bytes in the heap, settled %d",
+		  (unsigned long long)range->start, (unsigned long long)range->in,
+		  (unsigned long long)bytes, range->settled);
 }
 
 /*
@@ -249,7 +258,8 @@ void range_check(void)
 	INVARIANT(range_count <= RANGES_MAX, "%u ranges", range_count);
 	for (unsigned i = 0; i < range_count; i++) {
 		check_range(&ranges[i]);
-		INVARIANT(ranges[i].offset >= end, "range %u at 0x%llx, the one before ends at 0x%llx", i,
+		INVARIANT(ranges[i].offset >= end,
+			  "range %u at 0x%llx, the one before ends at 0x%llx", i,
 			  (unsigned long long)ranges[i].offset, (unsigned long long)end);
 		end = ranges[i].offset + (ranges[i].end - ranges[i].start) + PAGE;
 	}
@@ -257,9 +267,12 @@ void range_check(void)
 		return;
 	for (unsigned i = 0; i < range_count; i++)
 		for (unsigned j = 0; j < i; j++)
-			INVARIANT(ranges[i].start >= ranges[j].end || ranges[i].end <= ranges[j].start,
+			INVARIANT(ranges[i].start >= ranges[j].end ||
+					  ranges[i].end <= ranges[j].start,
 				  "ranges %u and %u: 0x%llx to 0x%llx, 0x%llx to 0x%llx", i, j,
-				  (unsigned long long)ranges[i].start, (unsigned long long)ranges[i].end,
-				  (unsigned long long)ranges[j].start, (unsigned long long)ranges[j].end);
+				  (unsigned long long)ranges[i].start,
+				  (unsigned long long)ranges[i].end,
+				  (unsigned long long)ranges[j].start,
+				  (unsigned long long)ranges[j].end);
 }
 #endif

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Range - the table of page ranges that are in the heap or on their way, and the keys that overlap them.
+ * Range - the table of page ranges that are in the heap or on their way, and the keys that overlap
+ * them.
  *
- * In:  ranges that memory/migrate.c inserts, moves and removes (its states: memory/migrate.h); the table of keys.
- * Out: MOVING of arena_key.flags, heap and heap_edges; whether hazards are left, and whether a key needs the pages.
+ * In:  ranges that memory/migrate.c inserts, moves and removes (its states: memory/migrate.h); the
+ * table of keys. Out: MOVING of arena_key.flags, heap and heap_edges; whether hazards are left, and
+ * whether a key needs the pages.
  *
- * range_lock guards all of it, and is held while a key is published or zeroed. Only the progress thread inserts and removes ranges, so its pointers to them stay
- * good while it does not hold the lock.
+ * range_lock guards all of it, and is held while a key is published or zeroed. Only the progress
+ * thread inserts and removes ranges, so its pointers to them stay good while it does not hold the
+ * lock.
  */
 #ifndef MEMORY_RANGE_H
 #define MEMORY_RANGE_H
@@ -26,13 +29,13 @@ struct range {
 	uint32_t key;	      /* a peer asked for this one */
 	uint32_t needed_by;   /* index of the key that range_is_needed found last; 0: none */
 	bool settled;	      /* all in, and published; else all keys over it are MOVING */
-	bool drained;	      /* no hazards are left: only threads that the guard stops use the pages */
-	bool put_off;	      /* threads do not wait for it */
-	int refused;	      /* -errno: it did not get in, and goes out; 0 */
-	uint64_t since_ns;    /* when it was asked for, or began to leave */
-	uint64_t next_ns;     /* the time of its next turn */
-	uint64_t pause_ns;    /* the backoff: how long it was put off last; 0: not lately */
-	char *aside;	      /* see struct move_range; NULL: not mapped yet */
+	bool drained; /* no hazards are left: only threads that the guard stops use the pages */
+	bool put_off; /* threads do not wait for it */
+	int refused;  /* -errno: it did not get in, and goes out; 0 */
+	uint64_t since_ns; /* when it was asked for, or began to leave */
+	uint64_t next_ns;  /* the time of its next turn */
+	uint64_t pause_ns; /* the backoff: how long it was put off last; 0: not lately */
+	char *aside;	   /* see struct move_range; NULL: not mapped yet */
 };
 
 extern struct lock range_lock;
@@ -41,10 +44,14 @@ extern struct lock range_lock;
 extern struct range ranges[RANGES_MAX] GUARDED_BY(range_lock);
 extern unsigned range_count GUARDED_BY(range_lock);
 
-/* Does a range overlap these pages? 0: none; -EEXIST: a settled one; -EAGAIN: one on its way, so ask again. */
+/*
+ * Does a range overlap these pages? 0: none; -EEXIST: a settled one; -EAGAIN: one on its way, so
+ * ask again.
+ */
 int range_find_overlap(uintptr_t start, uintptr_t end) REQUIRES(range_lock);
 /* Gives the range a place in a heap of `heap_bytes`. False: there is no room. */
-bool range_insert(const struct range *range, uint64_t heap_bytes, struct range **out) REQUIRES(range_lock);
+bool range_insert(const struct range *range, uint64_t heap_bytes, struct range **out)
+	REQUIRES(range_lock);
 struct range range_remove(unsigned index) REQUIRES(range_lock);
 
 static inline bool range_key_is_alive(const struct arena_key *entry)

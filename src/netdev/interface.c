@@ -217,11 +217,27 @@ enum rank {
  */
 static const char *const container_names[] = {
 	/* Docker, Podman */
-	"docker0", "docker_gwbridge", "br-" HEX_4 HEX_4 HEX_4, "podman*", "cni*", "veth*",
+	"docker0",
+	"docker_gwbridge",
+	"br-" HEX_4 HEX_4 HEX_4,
+	"podman*",
+	"cni*",
+	"veth*",
 	/* LXC, LXD, Incus; libvirt: its bridges, and the cables of its machines */
-	"lxcbr*", "lxdbr*", "incusbr*", "virbr*", "vnet*",
+	"lxcbr*",
+	"lxdbr*",
+	"incusbr*",
+	"virbr*",
+	"vnet*",
 	/* networks of Kubernetes */
-	"cali*", "vxlan.calico", "cilium_*", "lxc*", "flannel*", "weave", "kube-*", "nodelocaldns",
+	"cali*",
+	"vxlan.calico",
+	"cilium_*",
+	"lxc*",
+	"flannel*",
+	"weave",
+	"kube-*",
+	"nodelocaldns",
 };
 
 /* `first` is the interface of the default route: it leads to other hosts, whatever its name is. */

@@ -36,7 +36,8 @@ static struct address address_of(const union ibv_gid *gid)
  * Calls `take` with each message of the answer until it returns true, or there are no more. True:
  * it did.
  */
-static bool ask(struct netlink_request *request, bool (*take)(const struct nlmsghdr *head, void *arg), void *arg)
+static bool ask(struct netlink_request *request,
+		bool (*take)(const struct nlmsghdr *head, void *arg), void *arg)
 {
 	char answer[ANSWER_BYTES] __attribute__((aligned(8)));
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
@@ -99,9 +100,11 @@ static bool take_route(const struct nlmsghdr *head, void *arg)
 static bool find_hop(struct hop *hop)
 {
 	struct netlink_request request = {
-		.head = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct rtmsg)), .nlmsg_type = RTM_GETROUTE,
+		.head = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct rtmsg)),
+			  .nlmsg_type = RTM_GETROUTE,
 			  .nlmsg_flags = NLM_F_REQUEST },
-		.route = { .rtm_family = hop->to.family, .rtm_dst_len = (uint8_t)(hop->to.length * 8) },
+		.route = { .rtm_family = hop->to.family,
+			   .rtm_dst_len = (uint8_t)(hop->to.length * 8) },
 	};
 
 	netlink_add(&request, RTA_DST, hop->to.bytes, hop->to.length);
@@ -117,14 +120,15 @@ struct wanted {
 static bool take_neighbour(const struct nlmsghdr *head, void *arg)
 {
 	const struct ndmsg *neighbour = NLMSG_DATA(head);
-	const struct rtattr *attributes = (const struct rtattr *)((const char *)neighbour +
-								  NLMSG_ALIGN(sizeof(*neighbour)));
+	const struct rtattr *attributes =
+		(const struct rtattr *)((const char *)neighbour + NLMSG_ALIGN(sizeof(*neighbour)));
 	int left = (int)NLMSG_PAYLOAD(head, sizeof(*neighbour));
 	const struct rtattr *address, *mac;
 	struct wanted *wanted = arg;
 
 	if (head->nlmsg_type != RTM_NEWNEIGH ||
-	    (uint32_t)neighbour->ndm_ifindex != wanted->hop->ifindex || !(neighbour->ndm_state & KNOWN))
+	    (uint32_t)neighbour->ndm_ifindex != wanted->hop->ifindex ||
+	    !(neighbour->ndm_state & KNOWN))
 		return false;
 	address = find_attribute(attributes, left, NDA_DST);
 	mac = find_attribute(attributes, left, NDA_LLADDR);
@@ -140,7 +144,8 @@ static bool look_up(const struct hop *hop, uint8_t *mac)
 {
 	struct wanted wanted = { hop, mac };
 	struct netlink_request request = {
-		.head = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct ndmsg)), .nlmsg_type = RTM_GETNEIGH,
+		.head = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct ndmsg)),
+			  .nlmsg_type = RTM_GETNEIGH,
 			  .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
 		.neighbour = { .ndm_family = hop->to.family },
 	};
@@ -152,7 +157,8 @@ static bool look_up(const struct hop *hop, uint8_t *mac)
 static void provoke(const struct hop *hop)
 {
 	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(DISCARD_PORT) };
-	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(DISCARD_PORT),
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
+				   .sin6_port = htons(DISCARD_PORT),
 				   .sin6_scope_id = hop->ifindex };
 	int fd = socket(hop->to.family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 

@@ -21,8 +21,8 @@ int channel_create(struct ibv_context *context, struct channel **channel)
 	if (new->ib.fd < 0) {
 		int error = new->ib.fd;
 
-		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "completion channel: no descriptor (errno %d)",
-			     -error);
+		cause_report(CAUSE_MEMORY_EXHAUSTED, 0,
+			     "completion channel: no descriptor (errno %d)", -error);
 		free(new);
 		return error;
 	}
@@ -111,8 +111,8 @@ uint32_t channel_detach(struct channel *channel, struct channel_cq *user)
 	lock_acquire(&channel->lock);
 	if (user->pending > 0) {
 		list_del(&user->link);
-		channel->withdrawn += user->pending -
-				      eventfd_withdraw(channel->ib.fd, user->pending);
+		channel->withdrawn +=
+			user->pending - eventfd_withdraw(channel->ib.fd, user->pending);
 		user->pending = 0;
 	}
 	reported = user->reported;

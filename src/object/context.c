@@ -33,7 +33,7 @@ uint32_t context_drop_events(struct context *context, const void *object, const 
 	int saved = errno;
 
 	lock_acquire(&context->async_lock);
-	list_for_each_safe (pos, after, &context->async_pending) {
+	list_for_each_safe(pos, after, &context->async_pending) {
 		struct async_event *pending = list_entry(pos, struct async_event, link);
 
 		if (pending->event.element.cq != object)
@@ -43,7 +43,7 @@ uint32_t context_drop_events(struct context *context, const void *object, const 
 		dropped++;
 	}
 	context->async_withdrawn +=
-	    dropped - eventfd_withdraw(context->verbs.context.async_fd, dropped);
+		dropped - eventfd_withdraw(context->verbs.context.async_fd, dropped);
 	fetched = *reported;
 	lock_release(&context->async_lock);
 	errno = saved;
@@ -62,7 +62,9 @@ static struct async_event *take_oldest(struct context *context) REQUIRES(context
 		return NULL;
 	oldest = list_entry(context->async_pending.next, struct async_event, link);
 	list_del(&oldest->link);
-	/* Under the lock: the destroyer of the object finds the event in the list or in this count. */
+	/*
+	 * Under the lock: the destroyer of the object finds the event in the list or in this count.
+	 */
 	if (oldest->reported)
 		(*oldest->reported)++;
 	return oldest;

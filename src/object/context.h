@@ -23,7 +23,8 @@ struct device; /* netdev/device.h */
 struct async_event {
 	struct list link; /* in context->async_pending */
 	struct ibv_async_event event;
-	uint32_t *reported; /* of its object: how many events of it were fetched; NULL: it names a port */
+	/* of its object: how many events of it were fetched; NULL: it names a port */
+	uint32_t *reported;
 };
 
 /*
@@ -40,14 +41,14 @@ struct context {
 	uint32_t home_slot;		    /* that process's slot, */
 	uint64_t home_cookie;		    /* and the cookie of its arena */
 	struct device *device;
-	uint32_t device_index;		    /* of struct arena_device */
-	_Atomic uint32_t objects;	    /* PDs, CQs, channels, ...; not freed while not 0 */
-	_Atomic uint64_t dm_bytes;	    /* device memory in use (object/dm.h) */
-	struct list link;		    /* in the adapter's list of contexts */
-	bool infiniband;		    /* the link layer: base/lid.h */
-	bool port_up;			    /* as last raised; guarded by the contexts' lock */
-	uint32_t gid_changes;		    /* of struct device, as last raised; guarded likewise */
-	uint32_t adapter_generation;	    /* of the adapter at creation; see adapter_is_foreign */
+	uint32_t device_index;	     /* of struct arena_device */
+	_Atomic uint32_t objects;    /* PDs, CQs, channels, ...; not freed while not 0 */
+	_Atomic uint64_t dm_bytes;   /* device memory in use (object/dm.h) */
+	struct list link;	     /* in the adapter's list of contexts */
+	bool infiniband;	     /* the link layer: base/lid.h */
+	bool port_up;		     /* as last raised; guarded by the contexts' lock */
+	uint32_t gid_changes;	     /* of struct device, as last raised; guarded likewise */
+	uint32_t adapter_generation; /* of the adapter at creation; see adapter_is_foreign */
 
 	struct lock async_lock;	   /* guards what follows, and `reported` of all objects */
 	struct list async_pending; /* struct async_event; verbs.context.async_fd counts them */
@@ -86,10 +87,11 @@ static inline int context_leave(struct context *context, struct live_object *liv
 
 /*
  * Queues an async event and makes async_fd readable. Takes async_lock and allocates; without memory
- * the event is lost, with a cause. `reported`, in the object that the event names, counts the events
- * that are fetched; NULL: the event names a port.
+ * the event is lost, with a cause. `reported`, in the object that the event names, counts the
+ * events that are fetched; NULL: the event names a port.
  */
-void context_raise(struct context *context, const struct ibv_async_event *event, uint32_t *reported);
+void context_raise(struct context *context, const struct ibv_async_event *event,
+		   uint32_t *reported);
 
 /*
  * Drops the pending events of an object that is being destroyed. Takes their counts off async_fd

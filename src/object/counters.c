@@ -53,15 +53,16 @@ int counters_read(const struct counters *counters, uint64_t *values, uint32_t co
 	for (uint32_t i = count; i < COUNTERS_MAX; i++)
 		if (atomic_load(&counters->kind[i])) {
 			cause_report(CAUSE_ARGUMENT_INVALID, 0,
-				     "ibv_read_counters: %u places, counter %u is defined", count, i);
+				     "ibv_read_counters: %u places, counter %u is defined", count,
+				     i);
 			return -EINVAL;
 		}
 	for (uint32_t i = 0; i < count; i++) {
 		uint8_t kind = i < COUNTERS_MAX ? atomic_load(&counters->kind[i]) : 0;
 
-		values[i] = kind == IBV_COUNTER_PACKETS + 1 ? packets :
-			    kind == IBV_COUNTER_BYTES + 1   ? bytes :
-							      0;
+		values[i] = kind == IBV_COUNTER_PACKETS + 1 ? packets
+			    : kind == IBV_COUNTER_BYTES + 1 ? bytes
+							    : 0;
 	}
 	return 0;
 }

@@ -21,7 +21,7 @@
 	(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
 #define COMP_MASK_OFFERED (IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)
 
-#define RING_PART	  1024 /* entries: 64 KiB */
+#define RING_PART 1024 /* entries: 64 KiB */
 
 static _Atomic uint32_t cqs;	 /* CQs of this process */
 static _Atomic uint32_t handles; /* the last handle */
@@ -61,9 +61,10 @@ static int check_attr(struct context *context, const struct ibv_cq_init_attr_ex 
 {
 	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
 
-	if (attr->comp_mask & ~(uint32_t)COMP_MASK_OFFERED || flags & ~(uint32_t)CREATE_FLAGS_OFFERED) {
-		cause_report(CAUSE_FLAGS_UNKNOWN, 0, "CQ: comp_mask 0x%x, flags 0x%x", attr->comp_mask,
-			     flags);
+	if (attr->comp_mask & ~(uint32_t)COMP_MASK_OFFERED ||
+	    flags & ~(uint32_t)CREATE_FLAGS_OFFERED) {
+		cause_report(CAUSE_FLAGS_UNKNOWN, 0, "CQ: comp_mask 0x%x, flags 0x%x",
+			     attr->comp_mask, flags);
 		return -EOPNOTSUPP;
 	}
 	if (attr->wc_flags & ~(uint64_t)WC_FLAGS_OFFERED) {
@@ -72,7 +73,8 @@ static int check_attr(struct context *context, const struct ibv_cq_init_attr_ex 
 		return -EOPNOTSUPP;
 	}
 	if (attr->cqe < 1 || attr->cqe > LIMIT_CQE) {
-		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "CQ: cqe %u, must be 1 to %u", attr->cqe, LIMIT_CQE);
+		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "CQ: cqe %u, must be 1 to %u", attr->cqe,
+			     LIMIT_CQE);
 		return -EINVAL;
 	}
 	if (attr->comp_vector >= (uint32_t)context->verbs.context.num_comp_vectors) {
@@ -120,11 +122,11 @@ int cq_create(struct context *context, const struct ibv_cq_init_attr_ex *attr, s
 	lock_init(&new->poll_lock);
 	list_init(&new->events.link);
 	new->capacity = attr->cqe;
-	new->wants_wallclock = attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-	new->wants_timestamp = new->wants_wallclock ||
-			       attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
-	new->ignore_overrun = flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
-	new->single_threaded = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+	new->wants_wallclock = attr->wc_flags &IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+	new->wants_timestamp =
+		new->wants_wallclock || attr->wc_flags &IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+	new->ignore_overrun = flags &IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	new->single_threaded = flags &IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
 	if (attr->channel)
 		channel_attach(channel_of(attr->channel), &new->events, new);
 	*cq = new;
@@ -143,7 +145,8 @@ int cq_resize(struct cq *cq, int cqe)
 	struct cqe *ring, *old;
 
 	if (cqe < 1 || cqe > LIMIT_CQE) {
-		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "CQ: cqe %d, must be 1 to %u", cqe, LIMIT_CQE);
+		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "CQ: cqe %d, must be 1 to %u", cqe,
+			     LIMIT_CQE);
 		return -EINVAL;
 	}
 	ring = ring_create((uint32_t)cqe, &mask);
@@ -223,7 +226,7 @@ static void release_request(const struct cqe *cqe)
 /* Drops a CQE that does not fit, and frees its request's place, as the program cannot poll it. */
 static void drop_cqe(struct cq *cq, const struct cqe *cqe) REQUIRES(cq->lock)
 {
-	struct ibv_async_event event = {.element.cq = &cq->ib, .event_type = IBV_EVENT_CQ_ERR};
+	struct ibv_async_event event = { .element.cq = &cq->ib, .event_type = IBV_EVENT_CQ_ERR };
 
 	release_request(cqe);
 	if (cq->ignore_overrun || cq->overrun)
@@ -306,7 +309,8 @@ static void fill_wc(struct ibv_wc *wc, const struct cqe *cqe)
 {
 	wc->wr_id = cqe->wr_id;
 	wc->status = (enum ibv_wc_status)cqe->status;
-	wc->opcode = (enum ibv_wc_opcode)(cqe->opcode | (cqe->kind == CQE_RECEIVE ? IBV_WC_RECV : 0));
+	wc->opcode =
+		(enum ibv_wc_opcode)(cqe->opcode | (cqe->kind == CQE_RECEIVE ? IBV_WC_RECV : 0));
 	wc->vendor_err = cqe->vendor_err;
 	wc->byte_len = cqe->byte_len;
 	wc->imm_data = cqe->imm;
@@ -406,17 +410,18 @@ static void check_cqe(const struct cq *cq, uint32_t at) REQUIRES(cq->lock)
 {
 	const struct cqe *cqe = &cq->ring[at & cq->ring_mask];
 
-	INVARIANT(cqe->kind == CQE_SEND || cqe->kind == CQE_RECEIVE, "completion %u of QP 0x%06x: kind %u",
-		  at, cqe->qp_num, cqe->kind);
+	INVARIANT(cqe->kind == CQE_SEND || cqe->kind == CQE_RECEIVE,
+		  "completion %u of QP 0x%06x: kind %u", at, cqe->qp_num, cqe->kind);
 	if (cqe->kind == CQE_RECEIVE)
 		return;
-	INVARIANT(cqe->sq && cqe->sq->qpn == cqe->qp_num, "completion %u of QP 0x%06x: its SQ is of 0x%06x",
-		  at, cqe->qp_num, cqe->sq ? cqe->sq->qpn : 0);
+	INVARIANT(cqe->sq && cqe->sq->qpn == cqe->qp_num,
+		  "completion %u of QP 0x%06x: its SQ is of 0x%06x", at, cqe->qp_num,
+		  cqe->sq ? cqe->sq->qpn : 0);
 	if (!cq->overrun && !cq->ignore_overrun) {
 		uint32_t released = atomic_load_explicit(&cqe->sq->released, memory_order_relaxed);
 
-		INVARIANT((int32_t)(cqe->sq_seq + 1 - released) > 0, "QP 0x%06x request %u: released %u",
-			  cqe->qp_num, cqe->sq_seq, released);
+		INVARIANT((int32_t)(cqe->sq_seq + 1 - released) > 0,
+			  "QP 0x%06x request %u: released %u", cqe->qp_num, cqe->sq_seq, released);
 	}
 }
 
@@ -424,8 +429,8 @@ static void check_cqe(const struct cq *cq, uint32_t at) REQUIRES(cq->lock)
  * A completion queue:
  * - it holds no more completions than its capacity, nor than the part of the ring that is in use;
  * - that part is a power of two;
- * - the oldest and the newest completion tell which place they release: of a send queue, or of a receive
- *   queue that is there (or gone: NULL), and of a QP by its number;
+ * - the oldest and the newest completion tell which place they release: of a send queue, or of a
+ * receive queue that is there (or gone: NULL), and of a QP by its number;
  * - the place of a send request whose completion is in here is not the program's yet (as long as no
  *   completion was lost).
  */
@@ -435,7 +440,8 @@ void cq_check(const struct cq *cq)
 	uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 
 	INVARIANT(tail - head <= cq->capacity && tail - head <= cq->ring_mask + 1,
-		  "head %u tail %u, capacity %u, mask 0x%x", head, tail, cq->capacity, cq->ring_mask);
+		  "head %u tail %u, capacity %u, mask 0x%x", head, tail, cq->capacity,
+		  cq->ring_mask);
 	INVARIANT(!(cq->ring_mask & (cq->ring_mask + 1)), "mask 0x%x", cq->ring_mask);
 	if (head == tail)
 		return;

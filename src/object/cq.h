@@ -46,19 +46,19 @@ struct cqe {
 		struct sq *sq;
 		struct rq *rq; /* NULL: it was destroyed */
 	};
-	uint32_t sq_seq;       /* CQE_SEND: sq->released becomes sq_seq + 1 */
-	uint8_t kind;	       /* enum cqe_kind */
-	uint8_t status;	       /* enum ibv_wc_status */
-	uint8_t opcode;	       /* enum ibv_wc_opcode & 0x7f; `kind` has the receive bit */
+	uint32_t sq_seq; /* CQE_SEND: sq->released becomes sq_seq + 1 */
+	uint8_t kind;	 /* enum cqe_kind */
+	uint8_t status;	 /* enum ibv_wc_status */
+	uint8_t opcode;	 /* enum ibv_wc_opcode & 0x7f; `kind` has the receive bit */
 	uint8_t sl;
-	uint32_t vendor_err;   /* enum cause */
+	uint32_t vendor_err; /* enum cause */
 	uint32_t byte_len;
-	uint32_t imm;	       /* in network order, or the invalidated R_Key */
+	uint32_t imm; /* in network order, or the invalidated R_Key */
 	uint32_t qp_num;
 	uint32_t src_qp;
 	uint16_t slid;
 	uint8_t dlid_path_bits;
-	uint8_t wc_flags;      /* enum ibv_wc_flags */
+	uint8_t wc_flags; /* enum ibv_wc_flags */
 };
 
 static_assert(sizeof(struct cqe) == 64, "a cache line");
@@ -81,14 +81,14 @@ struct cq {
 	bool overrun;	       /* IBV_EVENT_CQ_ERR was raised; nothing is pushed any more */
 	bool wants_timestamp;
 	bool wants_wallclock;
-	bool ignore_overrun;   /* what does not fit is lost without an event */
-	bool single_threaded;  /* the program polls with one thread only: poll_lock is not taken */
+	bool ignore_overrun;  /* what does not fit is lost without an event */
+	bool single_threaded; /* the program polls with one thread only: poll_lock is not taken */
 	/*
 	 * Held from start_poll to end_poll. Not cq->lock, because a program posts between the two
 	 * and a post may push into this CQ. No other lock is held when it is taken.
 	 */
 	struct lock poll_lock;
-	struct cqe current;    /* of start_poll/next_poll; guarded by poll_lock */
+	struct cqe current;	/* of start_poll/next_poll; guarded by poll_lock */
 	_Atomic uint32_t users; /* send and receive queues; EBUSY while not 0 */
 	uint32_t moderate_count, moderate_period_us;
 	struct channel_cq events; /* guarded by channel->lock */

@@ -45,7 +45,8 @@ static void *map_aligned(size_t bytes, size_t align, int file, off_t offset)
 	int how = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
 	char *start, *aligned;
 
-	start = mmap(NULL, bytes + spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	start = mmap(NULL, bytes + spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		     -1, 0);
 	if (start == MAP_FAILED)
 		return NULL;
 	aligned = spare ? (char *)(((uintptr_t)start + align - 1) & ~(align - 1)) : start;
@@ -53,8 +54,8 @@ static void *map_aligned(size_t bytes, size_t align, int file, off_t offset)
 		munmap(start, aligned - start);
 	if (aligned + bytes < start + bytes + spare)
 		munmap(aligned + bytes, start + spare - aligned);
-	if (mmap(aligned, bytes, PROT_READ | PROT_WRITE, how | MAP_FIXED, file, file < 0 ? 0 : offset) !=
-	    MAP_FAILED)
+	if (mmap(aligned, bytes, PROT_READ | PROT_WRITE, how | MAP_FIXED, file,
+		 file < 0 ? 0 : offset) != MAP_FAILED)
 		return aligned;
 	munmap(aligned, bytes);
 	return NULL;
@@ -152,7 +153,8 @@ int dm_import_file(struct context *context, int file, uint32_t handle, size_t le
 	struct dm *dm;
 
 	if (length > DM_BYTES_MAX || !has_place(file, file_offset(handle), mapped)) {
-		cause_report(CAUSE_ARGUMENT_INVALID, 0, "device memory %u of %zu bytes", handle, length);
+		cause_report(CAUSE_ARGUMENT_INVALID, 0, "device memory %u of %zu bytes", handle,
+			     length);
 		return -EINVAL;
 	}
 	dm = calloc(1, sizeof(*dm));

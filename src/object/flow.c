@@ -33,11 +33,11 @@
 #define SRC_PORT       0
 #define DST_PORT       2
 
-#define FRAGMENT_OFFSET	   0x1fff
-#define IPV6_LABEL	   0xfffffu
-#define IPV6_CLASS_SHIFT   20
-#define IPV4_WORDS_MASK	   0x0f
-#define FLAGS_TAKEN	   IBV_FLOW_ATTR_FLAGS_DONT_TRAP /* no flow takes frames from others */
+#define FRAGMENT_OFFSET	 0x1fff
+#define IPV6_LABEL	 0xfffffu
+#define IPV6_CLASS_SHIFT 20
+#define IPV4_WORDS_MASK	 0x0f
+#define FLAGS_TAKEN	 IBV_FLOW_ATTR_FLAGS_DONT_TRAP /* no flow takes frames from others */
 
 enum l3 { ANY_IP, IPV4, IPV6 };
 
@@ -70,7 +70,8 @@ static void add_word(struct reading *reading, struct flow_variant *variant, uint
 
 static uint32_t word_at(const uint8_t *bytes)
 {
-	return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+	return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 |
+	       bytes[3];
 }
 
 static uint32_t half_at(const uint8_t *bytes)
@@ -102,8 +103,8 @@ static void add_wish(struct flow *flow, const struct ibv_flow_eth_filter *val,
 		flow->wish = FLOW_ADDRESS;
 		memcpy(flow->mac, val->dst_mac, 6);
 	} else {
-		flow->wish = is_group(mask->dst_mac) && is_group(val->dst_mac) ? FLOW_GROUPS :
-										 FLOW_ALL;
+		flow->wish =
+			is_group(mask->dst_mac) && is_group(val->dst_mac) ? FLOW_GROUPS : FLOW_ALL;
 	}
 }
 
@@ -136,8 +137,10 @@ static int begin_ip(struct reading *reading, enum l3 l3)
 
 static int read_ipv4(struct reading *reading, const struct ibv_flow_spec_ipv4 *ip)
 {
-	add_word(reading, reading->variant, IPV4_SRC, 4, ntohl(ip->val.src_ip), ntohl(ip->mask.src_ip));
-	add_word(reading, reading->variant, IPV4_DST, 4, ntohl(ip->val.dst_ip), ntohl(ip->mask.dst_ip));
+	add_word(reading, reading->variant, IPV4_SRC, 4, ntohl(ip->val.src_ip),
+		 ntohl(ip->mask.src_ip));
+	add_word(reading, reading->variant, IPV4_DST, 4, ntohl(ip->val.dst_ip),
+		 ntohl(ip->mask.dst_ip));
 	return begin_ip(reading, IPV4);
 }
 
@@ -169,10 +172,10 @@ static int read_ipv6(struct reading *reading, const struct ibv_flow_spec_ipv6 *i
 			 word_at(ip->mask.dst_ip + i));
 	}
 	add_word(reading, variant, IP, 4,
-		 (ntohl(ip->val.flow_label) & IPV6_LABEL) |
-			 (uint32_t)ip->val.traffic_class << IPV6_CLASS_SHIFT,
-		 (ntohl(ip->mask.flow_label) & IPV6_LABEL) |
-			 (uint32_t)ip->mask.traffic_class << IPV6_CLASS_SHIFT);
+		 (ntohl(ip->val.flow_label) & IPV6_LABEL) | (uint32_t)ip->val.traffic_class
+								    << IPV6_CLASS_SHIFT,
+		 (ntohl(ip->mask.flow_label) & IPV6_LABEL) | (uint32_t)ip->mask.traffic_class
+								     << IPV6_CLASS_SHIFT);
 	add_word(reading, variant, IPV6_NEXT, 1, ip->val.next_hdr, ip->mask.next_hdr);
 	add_word(reading, variant, IPV6_HOP_LIMIT, 1, ip->val.hop_limit, ip->mask.hop_limit);
 	return begin_ip(reading, IPV6);
@@ -322,7 +325,8 @@ static int read_type(struct reading *reading, const struct ibv_flow_attr *attr)
 static int check(const struct ibv_flow_attr *attr)
 {
 	if (attr->comp_mask) {
-		cause_report(CAUSE_FLAGS_UNKNOWN, 0, "ibv_create_flow: comp_mask 0x%x", attr->comp_mask);
+		cause_report(CAUSE_FLAGS_UNKNOWN, 0, "ibv_create_flow: comp_mask 0x%x",
+			     attr->comp_mask);
 		return -EINVAL;
 	}
 	if (attr->port != PORT) {
@@ -354,7 +358,8 @@ static int read_all(struct reading *reading, const struct ibv_flow_attr *attr)
 	finish(reading);
 	if (!reading->is_full)
 		return 0;
-	cause_report(CAUSE_LIMIT_EXCEEDED, 0, "a flow of more than %u comparisons", FLOW_MATCHES_MAX);
+	cause_report(CAUSE_LIMIT_EXCEEDED, 0, "a flow of more than %u comparisons",
+		     FLOW_MATCHES_MAX);
 	return -EINVAL;
 }
 
@@ -411,9 +416,9 @@ static bool load(const struct flow_match *match, const struct flow_frame *frame,
 	}
 	if (offset + match->bytes > frame->length)
 		return false;
-	*word = match->bytes == 4 ? word_at(bytes + offset) :
-		match->bytes == 2 ? half_at(bytes + offset) :
-				    bytes[offset];
+	*word = match->bytes == 4   ? word_at(bytes + offset)
+		: match->bytes == 2 ? half_at(bytes + offset)
+				    : bytes[offset];
 	return true;
 }
 

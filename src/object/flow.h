@@ -60,8 +60,8 @@ struct flow {
 	struct list link;	   /* in the QP's list, lowest `priority` first */
 	struct counters *counters; /* or NULL; counts this flow in counters->flows */
 	uint16_t priority;
-	bool sniffer;		   /* takes frames that this host sends, too */
-	uint8_t wish;		   /* enum flow_wish */
+	bool sniffer; /* takes frames that this host sends, too */
+	uint8_t wish; /* enum flow_wish */
 	uint8_t mac[FLOW_MAC_BYTES];
 	uint32_t variants;
 	struct flow_variant variant[FLOW_VARIANTS_MAX];

@@ -10,7 +10,8 @@ uint32_t handles_add(struct handles *handles, void *object, uint32_t limit)
 		void *none = NULL;
 
 		handle &= limit - 1;
-		if (handle && atomic_compare_exchange_strong(&handles->object[handle], &none, object))
+		if (handle &&
+		    atomic_compare_exchange_strong(&handles->object[handle], &none, object))
 			return handle;
 	}
 	return 0;

@@ -10,28 +10,28 @@
 
 #include "base/arena.h"
 
-#define LIMIT_QP		   (ARENA_QPS - 1) /* index 0 is unused */
-#define LIMIT_RAW_QP		   64 /* RAW_PACKET QPs of a process */
-#define LIMIT_QP_WR		   16384
-#define LIMIT_SGE		   32
-#define LIMIT_SGE_RD		   32
-#define LIMIT_INLINE		   1024 /* bytes */
-#define LIMIT_CQ		   65536
-#define LIMIT_CQE		   4194303 /* as mlx5; memory is allocated as a CQ fills */
-#define LIMIT_COMP_VECTORS	   4
-#define LIMIT_SRQ		   4096
-#define LIMIT_SRQ_WR		   16384
-#define LIMIT_SRQ_SGE		   32
-#define LIMIT_MR		   (ARENA_KEYS - 1) /* MRs and windows share the keys */
-#define LIMIT_MW		   (ARENA_KEYS - 1)
-#define LIMIT_PD		   65535 /* handles */
-#define LIMIT_AH		   65536
-#define LIMIT_QP_RD_ATOM	   16 /* outstanding READs and atomics of a QP, in each direction */
-#define LIMIT_MCAST_GRP		   256
-#define LIMIT_MCAST_QP_ATTACH	   256 /* QPs in one group */
+#define LIMIT_QP		    (ARENA_QPS - 1) /* index 0 is unused */
+#define LIMIT_RAW_QP		    64		    /* RAW_PACKET QPs of a process */
+#define LIMIT_QP_WR		    16384
+#define LIMIT_SGE		    32
+#define LIMIT_SGE_RD		    32
+#define LIMIT_INLINE		    1024 /* bytes */
+#define LIMIT_CQ		    65536
+#define LIMIT_CQE		    4194303 /* as mlx5; memory is allocated as a CQ fills */
+#define LIMIT_COMP_VECTORS	    4
+#define LIMIT_SRQ		    4096
+#define LIMIT_SRQ_WR		    16384
+#define LIMIT_SRQ_SGE		    32
+#define LIMIT_MR		    (ARENA_KEYS - 1) /* MRs and windows share the keys */
+#define LIMIT_MW		    (ARENA_KEYS - 1)
+#define LIMIT_PD		    65535 /* handles */
+#define LIMIT_AH		    65536
+#define LIMIT_QP_RD_ATOM	    16 /* outstanding READs and atomics of a QP, in each direction */
+#define LIMIT_MCAST_GRP		    256
+#define LIMIT_MCAST_QP_ATTACH	    256 /* QPs in one group */
 #define LIMIT_TOTAL_MCAST_QP_ATTACH (LIMIT_MCAST_GRP * LIMIT_MCAST_QP_ATTACH)
-#define LIMIT_MESSAGE		   0x40000000u /* bytes of one message: 1 GiB */
-#define LIMIT_PKEYS		   1
-#define LIMIT_CQ_MODERATE	   65535 /* completions, and microseconds */
+#define LIMIT_MESSAGE		    0x40000000u /* bytes of one message: 1 GiB */
+#define LIMIT_PKEYS		    1
+#define LIMIT_CQ_MODERATE	    65535 /* completions, and microseconds */
 
 #endif

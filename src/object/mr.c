@@ -14,7 +14,7 @@
 #include "object/dm.h"
 
 #define REMOTE_WRITES (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
-#define WRITES        (IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_MW_BIND)
+#define WRITES	      (IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_MW_BIND)
 #define KNOWN_ACCESS                                                                               \
 	(WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND |          \
 	 IBV_ACCESS_HUGETLB | COMPAT_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
@@ -160,7 +160,8 @@ int mr_create(const struct mr_spec *spec, struct mr **out)
 	return 0;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Windows that are bound to a region.
  */
 
@@ -194,8 +195,8 @@ int mr_bind_report_unfinished(uint32_t index, uint32_t qpn)
 {
 	uint32_t key = key_entry(index)->dying;
 
-	cause_report(CAUSE_COPY_UNFINISHED, qpn, "process %u, by key 0x%08x of a window", hazard_owner(key),
-		     key);
+	cause_report(CAUSE_COPY_UNFINISHED, qpn, "process %u, by key 0x%08x of a window",
+		     hazard_owner(key), key);
 	return -EBUSY;
 }
 
@@ -220,7 +221,9 @@ static uint32_t find_unsettled(struct mr *mr)
 	return index;
 }
 
-/* Waits until no thread copies by the keys of windows that were bound to the region. 0, or -EBUSY. */
+/*
+ * Waits until no thread copies by the keys of windows that were bound to the region. 0, or -EBUSY.
+ */
 static int settle_windows(struct mr *mr)
 {
 	struct hazard_wait wait = { 0 };
@@ -232,7 +235,8 @@ static int settle_windows(struct mr *mr)
 	return 0;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Regions that change, and end.
  */
 
@@ -269,9 +273,11 @@ bool mr_can_change(const struct mr *mr)
 		cause_report(CAUSE_WRONG_TYPE, 0, "an imported region cannot be changed");
 		return false;
 	}
-	if (mr->dm || mr->dmabuf.fd >= 0 || (mr->epoch == key_epoch() && (mr->entry->flags & KEY_NULL))) {
+	if (mr->dm || mr->dmabuf.fd >= 0 ||
+	    (mr->epoch == key_epoch() && (mr->entry->flags & KEY_NULL))) {
 		cause_report(CAUSE_WRONG_TYPE, 0,
-			     "regions of device memory and dma-bufs, and null regions, cannot be changed");
+			     "regions of device memory and dma-bufs, and null regions, cannot be "
+			     "changed");
 		return false;
 	}
 	return true;
@@ -281,11 +287,11 @@ int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length
 {
 	struct pd *old_pd = pd_of(mr->ib.pd);
 	struct mr_spec spec = {
-	    .pd = old_pd,
-	    .addr = mr->ib.addr,
-	    .length = mr->ib.length,
-	    .iova = mr->iova,
-	    .access = mr->access,
+		.pd = old_pd,
+		.addr = mr->ib.addr,
+		.length = mr->ib.length,
+		.iova = mr->iova,
+		.access = mr->access,
 	};
 	int ret;
 

@@ -30,14 +30,14 @@ struct mr {
 	uint32_t index; /* of `entry` */
 	uint32_t access;
 	uint64_t iova;
-	_Atomic uint32_t windows;   /* bound windows */
-	struct list unsettled;	    /* struct mr_bind: windows whose bind is ending */
-	struct dm *dm;		    /* that the memory is of, or NULL */
-	struct dmabuf dmabuf;	    /* that the memory is of; fd -1: none */
-	bool alias;		    /* an import: another struct mr owns the key */
-	bool retired;		    /* an import's mr_destroy has destroyed the key */
-	bool imported;		    /* a region of another process, with a key of this one */
-	uint32_t epoch;		    /* key_epoch at creation: the key is of this process only */
+	_Atomic uint32_t windows; /* bound windows */
+	struct list unsettled;	  /* struct mr_bind: windows whose bind is ending */
+	struct dm *dm;		  /* that the memory is of, or NULL */
+	struct dmabuf dmabuf;	  /* that the memory is of; fd -1: none */
+	bool alias;		  /* an import: another struct mr owns the key */
+	bool retired;		  /* an import's mr_destroy has destroyed the key */
+	bool imported;		  /* a region of another process, with a key of this one */
+	uint32_t epoch;		  /* key_epoch at creation: the key is of this process only */
 	struct live_object live;
 };
 
@@ -68,11 +68,11 @@ struct mr_spec {
 	struct pd *pd;
 	void *addr;
 	size_t length;
-	uint64_t iova;   /* remote address of the first byte; 0 with IBV_ACCESS_ZERO_BASED */
+	uint64_t iova;	 /* remote address of the first byte; 0 with IBV_ACCESS_ZERO_BASED */
 	uint32_t access; /* enum ibv_access_flags, the optional ones included */
-	bool null;       /* reads return zeroes, writes are discarded; addr and length are unused */
-	bool imported;   /* with `null`: memory of another process (memory/imported.h) */
-	struct dm *dm;   /* that addr lies in, or NULL */
+	bool null;	 /* reads return zeroes, writes are discarded; addr and length are unused */
+	bool imported;	 /* with `null`: memory of another process (memory/imported.h) */
+	struct dm *dm;	 /* that addr lies in, or NULL */
 	const struct dmabuf *dmabuf; /* that addr lies in, and that the region unmaps; or NULL */
 	uint64_t offset; /* of addr in the dma-buf, which programs see as the region's addr */
 };
@@ -116,8 +116,8 @@ bool mr_unimport(struct mr *mr);
 int mr_destroy(struct mr *mr);
 
 /*
- * Begins a bind, before the window's key is published, and ends it: revokes the key. The bind is over
- * once mr_bind_is_over.
+ * Begins a bind, before the window's key is published, and ends it: revokes the key. The bind is
+ * over once mr_bind_is_over.
  */
 void mr_bind_begin(struct mr_bind *bind, struct mr *mr) REQUIRES(mr_bind_lock);
 void mr_bind_end(struct mr_bind *bind) REQUIRES(mr_bind_lock);

@@ -127,7 +127,8 @@ static struct mr *find_region(uint32_t key) REQUIRES(mr_bind_lock)
 {
 	uint32_t index = KEY_INDEX(key);
 
-	return key && key_table() && atomic_load(&key_entry(index)->key) == key ? mr_find(index) : NULL;
+	return key && key_table() && atomic_load(&key_entry(index)->key) == key ? mr_find(index)
+										: NULL;
 }
 
 static struct mw *find_window(uint32_t key) REQUIRES(mr_bind_lock)

@@ -3,7 +3,14 @@
 
 #include "base/compat.h"
 
-enum { ON_RC = 1, UC_TOO = 2, UD_TOO = 4, ON_RAW = 8, ON_UC = ON_RC | UC_TOO, ON_UD = ON_UC | UD_TOO };
+enum {
+	ON_RC = 1,
+	UC_TOO = 2,
+	UD_TOO = 4,
+	ON_RAW = 8,
+	ON_UC = ON_RC | UC_TOO,
+	ON_UD = ON_UC | UD_TOO
+};
 enum { WITH_IMM = 1, WITH_INV = 2 };
 
 const struct opcode opcodes[OPCODES] = {
@@ -38,7 +45,9 @@ static unsigned service_of(enum ibv_qp_type type)
 
 const struct opcode *opcode_find(enum ibv_wr_opcode opcode, enum ibv_qp_type type)
 {
-	return (unsigned)opcode < OPCODES && opcodes[opcode].services & service_of(type) ? &opcodes[opcode] : NULL;
+	return (unsigned)opcode < OPCODES && opcodes[opcode].services & service_of(type)
+		       ? &opcodes[opcode]
+		       : NULL;
 }
 
 uint64_t opcode_send_ops(enum ibv_qp_type type)

@@ -66,13 +66,15 @@ static inline bool operation_brings_data(enum operation operation)
  */
 static inline bool operation_takes_response(enum operation operation)
 {
-	return operation_brings_data(operation) || operation == OPERATION_ATOMIC_WRITE || operation == OPERATION_FLUSH;
+	return operation_brings_data(operation) || operation == OPERATION_ATOMIC_WRITE ||
+	       operation == OPERATION_FLUSH;
 }
 
 /* The request carries data of the program, which may be inline. */
 static inline bool operation_has_payload(enum operation operation)
 {
-	return operation == OPERATION_SEND || operation == OPERATION_WRITE || operation == OPERATION_ATOMIC_WRITE;
+	return operation == OPERATION_SEND || operation == OPERATION_WRITE ||
+	       operation == OPERATION_ATOMIC_WRITE;
 }
 
 /* The operand or the result is one word of 8 bytes (CONTRACT 37). */

@@ -16,13 +16,13 @@
 
 struct pd {
 	struct ibv_pd ib;
-	uint32_t handle;	 /* for pd_find; 0: a parent domain or an import */
-	uint32_t number;	 /* from 1 on */
+	uint32_t handle;	/* for pd_find; 0: a parent domain or an import */
+	uint32_t number;	/* from 1 on */
 	_Atomic uint32_t users; /* MRs, MWs, QPs, SRQs, AHs, parent domains; EBUSY while not 0 */
-	struct pd *parent;	 /* of a parent domain its PD, of an import the original */
-	_Atomic bool abandoned;	 /* unimported while it had objects; freed with the last of them */
-	bool imported;		 /* `parent` is NULL if the original is in another process */
-	struct td *td;		 /* of a parent domain: its thread domain, or NULL */
+	struct pd *parent;	/* of a parent domain its PD, of an import the original */
+	_Atomic bool abandoned; /* unimported while it had objects; freed with the last of them */
+	bool imported;		/* `parent` is NULL if the original is in another process */
+	struct td *td;		/* of a parent domain: its thread domain, or NULL */
 	struct live_object live;
 };
 
@@ -79,6 +79,6 @@ int pd_import(struct pd *home, struct ibv_context *context, struct pd **out);
 int pd_destroy(struct pd *pd);
 
 int td_create(struct ibv_context *context, struct td **out); /* 0, -ENOMEM */
-int td_destroy(struct td *td);				      /* 0, -EBUSY */
+int td_destroy(struct td *td);				     /* 0, -EBUSY */
 
 #endif

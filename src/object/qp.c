@@ -22,7 +22,7 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state)
 
 void qp_raise(struct qp *qp, enum ibv_event_type type)
 {
-	struct ibv_async_event event = {.element.qp = &qp->ib, .event_type = type};
+	struct ibv_async_event event = { .element.qp = &qp->ib, .event_type = type };
 
 	context_raise(qp->context, &event, &qp->async_reported);
 }
@@ -82,8 +82,7 @@ static void report_flush(struct qp *qp) REQUIRES(qp->lock)
 			     qp->sq.tail - qp->sq.head, cause_name(qp->failure));
 	else /* by ibv_modify_qp */
 		cause_note(CAUSE_FLUSHED, qp->ib.qp_num,
-			   "%u sends at once, because of ibv_modify_qp",
-			   qp->sq.tail - qp->sq.head);
+			   "%u sends at once, because of ibv_modify_qp", qp->sq.tail - qp->sq.head);
 }
 
 static void flush_receives(struct qp *qp) REQUIRES(qp->lock)
@@ -142,8 +141,8 @@ void qp_fail(struct qp *qp, enum cause cause)
 {
 	enum ibv_qp_state state = qp_state(qp);
 
-	if (qp->type != IBV_QPT_UD || (state != IBV_QPS_RTS && state != IBV_QPS_SQD &&
-				       state != IBV_QPS_SQE)) {
+	if (qp->type != IBV_QPT_UD ||
+	    (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE)) {
 		qp_enter_error(qp, cause);
 		return;
 	}

@@ -71,16 +71,16 @@ struct qp {
 		struct ibv_qp ib;
 		struct ibv_qp_ex ex;
 	};
-	void *ex_newer[4];	 /* newer headers have wr_flush right behind ibv_qp_ex */
-	bool has_ex;		 /* created with SEND_OPS_FLAGS: ibv_qp_to_qp_ex works */
+	void *ex_newer[4]; /* newer headers have wr_flush right behind ibv_qp_ex */
+	bool has_ex;	   /* created with SEND_OPS_FLAGS: ibv_qp_to_qp_ex works */
 	struct context *context;
-	struct pd *pd;		 /* XRC_RECV: NULL */
+	struct pd *pd;		      /* XRC_RECV: NULL */
 	struct cq *send_cq, *recv_cq; /* XRC_SEND has no recv_cq, XRC_RECV no send_cq */
-	struct srq *srq;	 /* or NULL; of XRC_RECV, as recv_cq and rq: of the last message */
-	struct xrcd *xrcd;	 /* XRC_RECV; NULL after ibv_destroy_qp of the first handle */
+	struct srq *srq;   /* or NULL; of XRC_RECV, as recv_cq and rq: of the last message */
+	struct xrcd *xrcd; /* XRC_RECV; NULL after ibv_destroy_qp of the first handle */
 	struct xrc_domain *domain; /* XRC_RECV: with a reference */
-	struct qp *target;	 /* of a handle of ibv_open_qp: the QP; else NULL */
-	_Atomic uint32_t handles; /* XRC_RECV: the first handle and those of ibv_open_qp */
+	struct qp *target;	   /* of a handle of ibv_open_qp: the QP; else NULL */
+	_Atomic uint32_t handles;  /* XRC_RECV: the first handle and those of ibv_open_qp */
 	struct rq own_rq;
 	struct rq *rq;		 /* &own_rq or &srq->rq */
 	uint32_t index;		 /* in the table; qp_num = slot << 14 | index */
@@ -88,31 +88,31 @@ struct qp {
 	struct list link;	 /* in the list of all QPs (qp_visit) */
 
 	struct lock lock;
-	_Atomic uint8_t state;	 /* enum ibv_qp_state; written under the lock */
-	uint8_t type;		 /* enum ibv_qp_type */
-	uint32_t remote_pd;	 /* number of the PD that R_Keys of the peer are checked against */
-	enum cause failure;	 /* why the QP is in ERR or SQE; CAUSE_NONE: by ibv_modify_qp */
-	bool comm_established;	 /* COMM_EST was raised */
+	_Atomic uint8_t state; /* enum ibv_qp_state; written under the lock */
+	uint8_t type;	       /* enum ibv_qp_type */
+	uint32_t remote_pd;    /* number of the PD that R_Keys of the peer are checked against */
+	enum cause failure;    /* why the QP is in ERR or SQE; CAUSE_NONE: by ibv_modify_qp */
+	bool comm_established; /* COMM_EST was raised */
 	bool flush_reported;
 	bool last_wqe_raised;
-	bool drained;		 /* in SQD: nothing in flight, SQ_DRAINED raised if asked for */
-	bool alive;		 /* false: destroyed, or not complete yet (qp_table.c) */
+	bool drained; /* in SQD: nothing in flight, SQ_DRAINED raised if asked for */
+	bool alive;   /* false: destroyed, or not complete yet (qp_table.c) */
 	_Atomic uint32_t attachments; /* to multicast groups, and flows; EBUSY while not 0 */
-	struct ibv_qp_attr attr; /* as modify set and query returns; cap is the granted one */
-	struct ibv_ah_attr asked_av; /* attr.ah_attr before verbs/link.h resolved it */
+	struct ibv_qp_attr attr;      /* as modify set and query returns; cap is the granted one */
+	struct ibv_ah_attr asked_av;  /* attr.ah_attr before verbs/link.h resolved it */
 	struct ibv_qp_init_attr init;
 	struct sq sq;
-	struct arena_qp *entry;	 /* in shared memory, for peers */
+	struct arena_qp *entry;	    /* in shared memory, for peers */
 	const struct qp_path *path; /* set at creation, and chosen again at each RTR */
-	void *path_data;	 /* the path's own */
-	bool has_receive;	 /* the QP has a current receive (execute/receive.h): */
-	uint8_t receive_status;	 /* its status if the QP fails: enum ibv_wc_status */
+	void *path_data;	    /* the path's own */
+	bool has_receive;	    /* the QP has a current receive (execute/receive.h): */
+	uint8_t receive_status;	    /* its status if the QP fails: enum ibv_wc_status */
 	enum cause receive_cause;
-	uint8_t receive_l3;	 /* of the datagram in it: enum receive_l3 */
+	uint8_t receive_l3; /* of the datagram in it: enum receive_l3 */
 	struct receive receive;
-	uint32_t datagram_psn;	 /* UD: of the next packet on the wire; and how many may leave */
+	uint32_t datagram_psn; /* UD: of the next packet on the wire; and how many may leave */
 	struct pace datagram_pace;
-	bool no_route;		 /* UD: sending fails now; the cause is reported */
+	bool no_route; /* UD: sending fails now; the cause is reported */
 	/* ibv_wr_*, which hold the lock from start to complete or abort */
 	uint32_t builder_start;	 /* sq.tail at ibv_wr_start */
 	struct wqe *builder_wqe; /* begun and not ended; or NULL */
@@ -147,15 +147,16 @@ static inline enum ibv_qp_state qp_state(const struct qp *qp)
 /* RC and XRC: the responder answers each request. */
 static inline bool qp_is_reliable(const struct qp *qp)
 {
-	return qp->type == IBV_QPT_RC || qp->type == IBV_QPT_XRC_SEND || qp->type == IBV_QPT_XRC_RECV;
+	return qp->type == IBV_QPT_RC || qp->type == IBV_QPT_XRC_SEND ||
+	       qp->type == IBV_QPT_XRC_RECV;
 }
 
 /* The type of QP that this one can be connected to. */
 static inline uint8_t qp_peer_type(const struct qp *qp)
 {
-	return qp->type == IBV_QPT_XRC_SEND ? IBV_QPT_XRC_RECV :
-	       qp->type == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND :
-					      qp->type;
+	return qp->type == IBV_QPT_XRC_SEND   ? IBV_QPT_XRC_RECV
+	       : qp->type == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND
+					      : qp->type;
 }
 
 /* The peer, for checks of this end's R_Keys. */
@@ -206,10 +207,10 @@ void qp_enter_error(struct qp *qp, enum cause cause) REQUIRES(qp->lock);
 void qp_flush(struct qp *qp) REQUIRES(qp->lock);
 
 /*
- * Completes the finished requests at the head of the SQ, in order, up to one that is not WQE_DONE. A
- * failed request that reaches the head fails the QP (qp_fail). So a requester only finishes requests
- * (wqe_finish) and calls this; earlier requests under way come first. The caller holds the QP's
- * lock. Takes the send CQ's lock.
+ * Completes the finished requests at the head of the SQ, in order, up to one that is not WQE_DONE.
+ * A failed request that reaches the head fails the QP (qp_fail). So a requester only finishes
+ * requests (wqe_finish) and calls this; earlier requests under way come first. The caller holds the
+ * QP's lock. Takes the send CQ's lock.
  */
 void qp_retire(struct qp *qp);
 

@@ -41,8 +41,9 @@ static int check_objects(struct ibv_context *ib, const struct pd *pd,
 			 const struct ibv_qp_init_attr_ex *attr)
 {
 	if (attr->qp_type == IBV_QPT_XRC_RECV)
-		return attr->xrcd->context == ib ? 0 : refuse(CAUSE_OTHER_CONTEXT, -EINVAL,
-							      "QP and its XRC domain");
+		return attr->xrcd->context == ib
+			       ? 0
+			       : refuse(CAUSE_OTHER_CONTEXT, -EINVAL, "QP and its XRC domain");
 	if (!attr->send_cq)
 		return refuse(CAUSE_ARGUMENT_INVALID, -EINVAL, "a QP without send CQ");
 	if (!attr->recv_cq && attr->qp_type != IBV_QPT_XRC_SEND)
@@ -75,7 +76,8 @@ static int check_attr(struct context *context, const struct pd *pd,
 	if (error)
 		return error;
 	if (attr->srq && srq_of(attr->srq)->type == IBV_SRQT_XRC)
-		return refuse(CAUSE_WRONG_TYPE, -EINVAL, "an XRC SRQ is named by requests, not by QPs");
+		return refuse(CAUSE_WRONG_TYPE, -EINVAL,
+			      "an XRC SRQ is named by requests, not by QPs");
 	return check_cap(&attr->cap, attr->srq);
 }
 
@@ -304,7 +306,8 @@ int qp_destroy(struct qp *handle)
 	if (qp->type == IBV_QPT_XRC_RECV && close_handle(handle, qp))
 		return 0;
 	if (attachments) {
-		cause_report(CAUSE_BUSY_QP, qp->ib.qp_num, "%u multicast groups or flows", attachments);
+		cause_report(CAUSE_BUSY_QP, qp->ib.qp_num, "%u multicast groups or flows",
+			     attachments);
 		return -EBUSY;
 	}
 	qp_table_withdraw(qp);

@@ -47,7 +47,8 @@ static int check_move(const struct qp *qp, const struct change *change)
 	case MOVE_EXCEEDS:
 	default:
 		if (which & IBV_QP_ALT_PATH || which & IBV_QP_CAP)
-			return refuse(qp, change, EOPNOTSUPP, "not offered: attr_mask", (uint32_t)which);
+			return refuse(qp, change, EOPNOTSUPP, "not offered: attr_mask",
+				      (uint32_t)which);
 		return refuse(qp, change, EINVAL, "attr_mask exceeds by", (uint32_t)which);
 	}
 }
@@ -64,7 +65,8 @@ static int check_values(const struct qp *qp, const struct change *change)
 	int mask = change->mask;
 
 	if (mask & IBV_QP_ALT_PATH)
-		return refuse(qp, change, EOPNOTSUPP, "alternate paths are not offered; port", attr->alt_port_num);
+		return refuse(qp, change, EOPNOTSUPP, "alternate paths are not offered; port",
+			      attr->alt_port_num);
 	if (mask & IBV_QP_PATH_MIG_STATE && attr->path_mig_state != IBV_MIG_MIGRATED)
 		return refuse(qp, change, EOPNOTSUPP, "path_mig_state", attr->path_mig_state);
 	if (mask & IBV_QP_PORT && attr->port_num != 1)
@@ -73,7 +75,8 @@ static int check_values(const struct qp *qp, const struct change *change)
 		return refuse(qp, change, EINVAL, "ah_attr.port_num", attr->ah_attr.port_num);
 	if (above(change, IBV_QP_PKEY_INDEX, attr->pkey_index, LIMIT_PKEYS - 1))
 		return refuse(qp, change, EINVAL, "pkey_index", attr->pkey_index);
-	if (mask & IBV_QP_PATH_MTU && (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
+	if (mask & IBV_QP_PATH_MTU &&
+	    (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
 		return refuse(qp, change, EINVAL, "path_mtu", attr->path_mtu);
 	if (above(change, IBV_QP_DEST_QPN, attr->dest_qp_num, QPN_MAX))
 		return refuse(qp, change, EINVAL, "dest_qp_num", attr->dest_qp_num);
@@ -211,7 +214,7 @@ static int carry_out(struct qp *qp, const struct change *change) REQUIRES(qp->lo
 
 int qp_modify(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
-	struct change change = {.attr = attr, .mask = mask};
+	struct change change = { .attr = attr, .mask = mask };
 	int error;
 
 	lock_acquire(&qp->lock);

@@ -13,9 +13,9 @@
 
 enum move_verdict {
 	MOVE_OK = 0,
-	MOVE_ILLEGAL,  /* there is no such transition */
-	MOVE_LACKS,    /* the mask lacks a required attribute */
-	MOVE_EXCEEDS,  /* the mask has an attribute that the transition cannot set */
+	MOVE_ILLEGAL, /* there is no such transition */
+	MOVE_LACKS,   /* the mask lacks a required attribute */
+	MOVE_EXCEEDS, /* the mask has an attribute that the transition cannot set */
 };
 
 /*

@@ -26,8 +26,8 @@ static struct {
 	struct qp *_Atomic live[ARENA_QPS];
 } table = {
 	.lock = LOCK_INITIALIZER,
-	.all = {&table.all, &table.all},
-	.spares = {&table.spares, &table.spares},
+	.all = { &table.all, &table.all },
+	.spares = { &table.spares, &table.spares },
 };
 
 static struct arena_qp orphan_entry;
@@ -75,8 +75,7 @@ void qp_table_reset_after_fork(void)
 	struct list *pos;
 
 	lock_acquire_in_child(&table.lock);
-	list_for_each(pos, &table.all)
-	{
+	list_for_each(pos, &table.all) {
 		struct qp *qp = list_entry(pos, struct qp, link);
 
 		atomic_store(&table.live[qp->index], NULL);

@@ -174,8 +174,8 @@ void rq_release(struct rq *rq, uint32_t count)
 /*
  * A receive queue, in sequence numbers:
  * - released <= head <= tail: only what was taken has a completion that can be polled;
- * - posted receives and completions that were not polled fit: tail - released <= max_wr, which the ring has
- *   places for;
+ * - posted receives and completions that were not polled fit: tail - released <= max_wr, which the
+ * ring has places for;
  * - the oldest receive has no more SGEs than were granted.
  */
 void rq_check(const struct rq *rq)
@@ -183,16 +183,17 @@ void rq_check(const struct rq *rq)
 	uint32_t released = atomic_load_explicit(&rq->released, memory_order_acquire);
 	uint32_t used = rq->tail - released;
 
-	INVARIANT(used <= rq->max_wr, "QP 0x%06x: released %u tail %u, of %u", rq->qpn, released, rq->tail,
-		  rq->max_wr);
-	INVARIANT(rq->head - released <= used, "QP 0x%06x: released %u head %u tail %u", rq->qpn, released,
-		  rq->head, rq->tail);
+	INVARIANT(used <= rq->max_wr, "QP 0x%06x: released %u tail %u, of %u", rq->qpn, released,
+		  rq->tail, rq->max_wr);
+	INVARIANT(rq->head - released <= used, "QP 0x%06x: released %u head %u tail %u", rq->qpn,
+		  released, rq->head, rq->tail);
 	if (!rq->ring)
 		return;
-	INVARIANT(rq->max_wr <= rq->mask + 1 && !(rq->mask & (rq->mask + 1)), "QP 0x%06x: %u in mask 0x%x",
-		  rq->qpn, rq->max_wr, rq->mask);
+	INVARIANT(rq->max_wr <= rq->mask + 1 && !(rq->mask & (rq->mask + 1)),
+		  "QP 0x%06x: %u in mask 0x%x", rq->qpn, rq->max_wr, rq->mask);
 	if (rq->head != rq->tail)
-		INVARIANT(place(rq, rq->head)->num_sge <= rq->max_sge, "QP 0x%06x receive %u: %u SGEs, at most %u",
-			  rq->qpn, rq->head, place(rq, rq->head)->num_sge, rq->max_sge);
+		INVARIANT(place(rq, rq->head)->num_sge <= rq->max_sge,
+			  "QP 0x%06x receive %u: %u SGEs, at most %u", rq->qpn, rq->head,
+			  place(rq, rq->head)->num_sge, rq->max_sge);
 }
 #endif

@@ -28,16 +28,16 @@ struct receive {
 };
 
 struct rq {
-	struct lock lock;      /* guards ring, head, tail */
-	char *ring;	       /* mask + 1 entries of `stride` bytes: receives with max_sge SGEs */
+	struct lock lock; /* guards ring, head, tail */
+	char *ring;	  /* mask + 1 entries of `stride` bytes: receives with max_sge SGEs */
 	uint32_t stride, mask;
-	uint32_t max_wr, max_sge; /* granted; max_wr 0: no receive queue */
-	uint32_t head;	       /* next to take */
-	uint32_t tail;	       /* next to post */
+	uint32_t max_wr, max_sge;  /* granted; max_wr 0: no receive queue */
+	uint32_t head;		   /* next to take */
+	uint32_t tail;		   /* next to post */
 	_Atomic uint32_t released; /* completions polled; tail - released <= max_wr */
-	uint32_t limit;	       /* of an SRQ: rq_take tells once when fewer are left; 0: off */
-	uint32_t qpn;	       /* for causes; 0: of an SRQ */
-	bool full_reported;    /* CAUSE_QUEUE_FULL was reported */
+	uint32_t limit;		   /* of an SRQ: rq_take tells once when fewer are left; 0: off */
+	uint32_t qpn;		   /* for causes; 0: of an SRQ */
+	bool full_reported;	   /* CAUSE_QUEUE_FULL was reported */
 };
 
 int rq_init(struct rq *rq, uint32_t max_wr, uint32_t max_sge); /* 0, -ENOMEM */

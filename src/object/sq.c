@@ -59,8 +59,7 @@ static int report_full(struct sq *sq)
 {
 	if (!sq->full_reported) {
 		sq->full_reported = true;
-		cause_report(CAUSE_QUEUE_FULL, sq->qpn, "send queue of %u requests",
-			     sq->max_wr);
+		cause_report(CAUSE_QUEUE_FULL, sq->qpn, "send queue of %u requests", sq->max_wr);
 	}
 	return ENOMEM;
 }
@@ -153,7 +152,8 @@ int sq_set_ah(struct sq *sq, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, u
 	return 0;
 }
 
-void sq_set_bind(struct wqe *wqe, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
+void sq_set_bind(struct wqe *wqe, struct ibv_mw *mw, uint32_t rkey,
+		 const struct ibv_mw_bind_info *info)
 {
 	wqe->rkey = rkey;
 	wqe->window = mw ? mw_of(mw)->key : 0;
@@ -234,7 +234,8 @@ int sq_push(struct sq *sq, const struct ibv_send_wr *wr)
 	}
 	error = push_data(sq, wqe, wr);
 	if (!error && sq->type == IBV_QPT_UD)
-		error = sq_set_ah(sq, wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
+		error = sq_set_ah(sq, wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn,
+				  wr->wr.ud.remote_qkey);
 	if (!error)
 		error = sq_end(sq, wqe);
 	if (error)
@@ -281,8 +282,8 @@ static void check_wqe(const struct sq *sq, uint32_t seq)
 	const struct wqe *wqe = sq_wqe((struct sq *)sq, seq);
 	bool issued = seq - sq->head < sq->issue - sq->head;
 
-	INVARIANT(wqe->num_sge <= sq->max_sge, "QP 0x%06x request %u: %u SGEs, at most %u",
-		  sq->qpn, seq, wqe->num_sge, sq->max_sge);
+	INVARIANT(wqe->num_sge <= sq->max_sge, "QP 0x%06x request %u: %u SGEs, at most %u", sq->qpn,
+		  seq, wqe->num_sge, sq->max_sge);
 	INVARIANT(wqe->state == WQE_DONE || wqe->state == (issued ? WQE_ISSUED : WQE_POSTED),
 		  "QP 0x%06x request %u: state %u, head %u issue %u tail %u", sq->qpn, seq,
 		  wqe->state, sq->head, sq->issue, sq->tail);
@@ -300,9 +301,10 @@ static void check_wqes(const struct sq *sq, uint32_t from, uint32_t to, bool all
 /*
  * A send queue, in sequence numbers:
  * - released <= head <= issue <= tail;
- * - what the program has not been told of fits: tail - released <= max_wr, which the ring has places for;
- * - from head to issue no request is POSTED; from issue to tail none is ISSUED. A request is DONE behind
- *   `issue` if it was carried out before the requester went back;
+ * - what the program has not been told of fits: tail - released <= max_wr, which the ring has
+ * places for;
+ * - from head to issue no request is POSTED; from issue to tail none is ISSUED. A request is DONE
+ * behind `issue` if it was carried out before the requester went back;
  * - no request has more SGEs than were granted.
  */
 void sq_check(const struct sq *sq)
@@ -318,8 +320,8 @@ void sq_check(const struct sq *sq)
 		  sq->issue, sq->tail);
 	if (!sq->ring)
 		return;
-	INVARIANT(sq->max_wr <= sq->mask + 1 && !(sq->mask & (sq->mask + 1)), "QP 0x%06x: %u in mask 0x%x",
-		  sq->qpn, sq->max_wr, sq->mask);
+	INVARIANT(sq->max_wr <= sq->mask + 1 && !(sq->mask & (sq->mask + 1)),
+		  "QP 0x%06x: %u in mask 0x%x", sq->qpn, sq->max_wr, sq->mask);
 	all = check_sometimes(AT_EACH_END * 4);
 	check_wqes(sq, sq->head, sq->issue, all);
 	check_wqes(sq, sq->issue, sq->tail, all);

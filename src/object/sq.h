@@ -45,36 +45,36 @@ enum wqe_route {
 
 struct wqe {
 	uint64_t wr_id;
-	uint8_t opcode;	    /* enum ibv_wr_opcode */
-	uint8_t flags;	    /* enum ibv_send_flags, IBV_SEND_SIGNALED included with sq_sig_all */
-	uint8_t state;	    /* enum wqe_state */
-	uint8_t status;	    /* WQE_DONE: enum ibv_wc_status */
+	uint8_t opcode;	     /* enum ibv_wr_opcode */
+	uint8_t flags;	     /* enum ibv_send_flags, IBV_SEND_SIGNALED included with sq_sig_all */
+	uint8_t state;	     /* enum wqe_state */
+	uint8_t status;	     /* WQE_DONE: enum ibv_wc_status */
 	uint32_t vendor_err; /* enum cause */
-	uint32_t length;    /* bytes of the message */
-	uint32_t imm;	    /* in network order, or the R_Key to invalidate */
+	uint32_t length;     /* bytes of the message */
+	uint32_t imm;	     /* in network order, or the R_Key to invalidate */
 	uint8_t num_sge;
-	bool room_awaited;  /* of a datagram: the ring was full, and a deadline is set */
-	uint8_t begun;	    /* was issued once, so it goes on in SQD */
-	uint8_t route;	    /* enum wqe_route */
+	bool room_awaited; /* of a datagram: the ring was full, and a deadline is set */
+	uint8_t begun;	   /* was issued once, so it goes on in SQD */
+	uint8_t route;	   /* enum wqe_route */
 	/* one-sided */
 	uint32_t rkey;
 	uint64_t remote_addr;
 	uint64_t compare_add; /* FLUSH: its placement types, enum ibv_placement_type */
 	uint64_t swap;	      /* FLUSH: its selectivity level */
 	/* datagrams */
-	struct ah *ah;	    /* holds a reference */
+	struct ah *ah; /* holds a reference */
 	uint32_t remote_qpn;
 	uint32_t remote_qkey;
-	uint8_t *kept;	    /* a copy of the data (sq_keep_data); NULL: the data is in the SGEs */
+	uint8_t *kept;	      /* a copy of the data (sq_keep_data); NULL: the data is in the SGEs */
 	uint32_t remote_srqn; /* XRC */
 	uint32_t revoked; /* LOCAL_INV: the key that it has revoked; 0: none yet (object/mw.h) */
 	/* memory windows: ibv_bind_mw, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV (key in imm) */
 	uint32_t window, region;      /* keys; the objects may be gone at the request's turn */
 	struct ibv_mw_bind_info bind; /* without `mr` */
 	/* progress, for the path */
-	uint32_t done;	    /* bytes sent, or written */
-	uint32_t first_psn; /* of the first packet; in shared memory the number of the message */
-	uint32_t end_psn;   /* the PSN after the last packet */
+	uint32_t done;	     /* bytes sent, or written */
+	uint32_t first_psn;  /* of the first packet; in shared memory the number of the message */
+	uint32_t end_psn;    /* the PSN after the last packet */
 	uint16_t read_piece; /* packets of one READ request */
 	uint16_t wire_tries; /* of a datagram: how often the socket was full */
 	/* SGEs, or the data itself if IBV_SEND_INLINE */
@@ -85,11 +85,11 @@ struct wqe {
 };
 
 struct sq {
-	char *ring;	 /* mask + 1 entries of `stride` bytes */
+	char *ring; /* mask + 1 entries of `stride` bytes */
 	uint32_t stride, mask;
 	uint32_t max_wr, max_sge, max_inline; /* granted */
-	uint32_t qpn; /* for causes */
-	uint8_t type; /* of the QP: enum ibv_qp_type */
+	uint32_t qpn;			      /* for causes */
+	uint8_t type;			      /* of the QP: enum ibv_qp_type */
 	bool sig_all;
 	bool full_reported; /* CAUSE_QUEUE_FULL was reported */
 	uint32_t head, issue, tail;
@@ -132,7 +132,8 @@ int sq_set_sges(struct sq *sq, struct wqe *wqe, const struct ibv_sge *list, size
 int sq_set_inline(struct sq *sq, struct wqe *wqe);
 int sq_add_inline(struct sq *sq, struct wqe *wqe, const void *data, size_t length);
 int sq_set_ah(struct sq *sq, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
-void sq_set_bind(struct wqe *wqe, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info);
+void sq_set_bind(struct wqe *wqe, struct ibv_mw *mw, uint32_t rkey,
+		 const struct ibv_mw_bind_info *info);
 int sq_end(struct sq *sq, struct wqe *wqe);
 void sq_drop(struct wqe *wqe);
 /*
@@ -152,7 +153,8 @@ void sq_clear(struct sq *sq);
 
 /*
  * Frees the places of all requests before `seq`, once the program has their completions. The caller
- * holds the lock of the CQ, which is the only one of that SQ. Only lost completions come out of order.
+ * holds the lock of the CQ, which is the only one of that SQ. Only lost completions come out of
+ * order.
  */
 static inline void sq_release(struct sq *sq, uint32_t seq)
 {
@@ -161,7 +163,6 @@ static inline void sq_release(struct sq *sq, uint32_t seq)
 }
 /* base/check.h: between two operations on the queue. The caller holds the QP's lock. */
 void sq_check(const struct sq *sq);
-
 
 /* The data, if it is in the WQE or copied; NULL: it is in the SGEs. */
 static inline const uint8_t *wqe_data(const struct wqe *wqe)
@@ -183,7 +184,8 @@ static inline bool wqe_is_begun(const struct wqe *wqe)
 /* Atomics and ATOMIC_WRITE have exactly 8 bytes (CONTRACT 37). */
 static inline bool wqe_length_is_wrong(const struct wqe *wqe)
 {
-	return wqe->length != sizeof(uint64_t) && operation_is_of_a_word(opcode_operation(wqe->opcode));
+	return wqe->length != sizeof(uint64_t) &&
+	       operation_is_of_a_word(opcode_operation(wqe->opcode));
 }
 
 /* Marks a request finished; qp_retire completes it. */

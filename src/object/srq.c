@@ -71,15 +71,16 @@ int srq_modify(struct srq *srq, const struct ibv_srq_attr *attr, int mask)
 		return -EINVAL;
 	}
 	if (max_wr < 1 || max_wr > LIMIT_SRQ_WR || limit > max_wr) {
-		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "SRQ: max_wr %u (1 to %u), srq_limit %u", max_wr,
-			     LIMIT_SRQ_WR, limit);
+		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "SRQ: max_wr %u (1 to %u), srq_limit %u",
+			     max_wr, LIMIT_SRQ_WR, limit);
 		return -EINVAL;
 	}
 	if (mask & IBV_SRQ_MAX_WR)
 		error = rq_resize(rq, max_wr);
 	if (error) {
-		cause_report(error == -EINVAL ? CAUSE_QUEUE_SMALLER_THAN_FULL : CAUSE_MEMORY_EXHAUSTED, 0,
-			     "SRQ: max_wr %u", max_wr);
+		cause_report(error == -EINVAL ? CAUSE_QUEUE_SMALLER_THAN_FULL
+					      : CAUSE_MEMORY_EXHAUSTED,
+			     0, "SRQ: max_wr %u", max_wr);
 		return error;
 	}
 	if (mask & IBV_SRQ_LIMIT) {

@@ -42,8 +42,8 @@ static struct xrc_domain *find(struct device *device, const struct stat *file) R
 }
 
 /* Finds or creates the domain, and takes a reference; NULL and *error. */
-static struct xrc_domain *join(struct device *device, const struct stat *file, int flags, int *error)
-	REQUIRES(lock)
+static struct xrc_domain *join(struct device *device, const struct stat *file, int flags,
+			       int *error) REQUIRES(lock)
 {
 	struct xrc_domain *domain = file ? find(device, file) : NULL;
 
@@ -53,7 +53,8 @@ static struct xrc_domain *join(struct device *device, const struct stat *file, i
 		return NULL;
 	}
 	if (!domain && file && !(flags & O_CREAT)) {
-		cause_report(CAUSE_ARGUMENT_INVALID, 0, "XRC domain: no O_CREAT, and there is none");
+		cause_report(CAUSE_ARGUMENT_INVALID, 0,
+			     "XRC domain: no O_CREAT, and there is none");
 		*error = -EAGAIN;
 		return NULL;
 	}
@@ -207,9 +208,9 @@ int xrc_destroy_srq(struct srq *srq)
 /* The SRQ exists while the QP is locked: see remove_srq. */
 static struct srq *find_srq(const struct qp *qp, uint32_t srqn)
 {
-	struct srq *srq = srqn >> XRC_PLACE_BITS == memory_slot() ?
-				  handles_find(&srqs, srqn & (XRC_PLACES - 1)) :
-				  NULL;
+	struct srq *srq = srqn >> XRC_PLACE_BITS == memory_slot()
+				  ? handles_find(&srqs, srqn & (XRC_PLACES - 1))
+				  : NULL;
 
 	return srq && srq->domain == qp->domain ? srq : NULL;
 }

@@ -4,10 +4,10 @@
  *
  * In:  bytes. Out: what zlib's crc32 gives, also for the chaining of several pieces.
  *
- * With carry-less multiplication ISA-L is ten times as fast as zlib. Where that instruction is missing, or
- * emulated (a virtual machine without hardware's help), it is the other way round; the processor's flags do
- * not tell, so both are timed once. The two agree in every result: which one it is, and when it changes,
- * matters to nobody.
+ * With carry-less multiplication ISA-L is ten times as fast as zlib. Where that instruction is
+ * missing, or emulated (a virtual machine without hardware's help), it is the other way round; the
+ * processor's flags do not tell, so both are timed once. The two agree in every result: which one
+ * it is, and when it changes, matters to nobody.
  */
 #ifndef PACKET_CRC_H
 #define PACKET_CRC_H

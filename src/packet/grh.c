@@ -9,8 +9,8 @@
 
 #include "base/gid.h"
 
-#define IPV4_OFFSET  20
-#define VERSION_IHL  0x45 /* of an IPv4 header without options */
+#define IPV4_OFFSET 20
+#define VERSION_IHL 0x45 /* of an IPv4 header without options */
 
 static uint16_t ip_checksum(const void *header)
 {
@@ -21,7 +21,7 @@ static uint16_t ip_checksum(const void *header)
 	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		sum += words[i];
 	sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)~(sum + (sum >> 16));
+	return (uint16_t) ~(sum + (sum >> 16));
 }
 
 void grh_build(uint8_t grh[GRH_BYTES], const struct grh_fields *fields)

@@ -2,8 +2,8 @@
 /*
  * GRH - the 40 bytes before the payload of a datagram that was received (IBA annex A17.4.5.2).
  *
- * RoCEv2 has no GRH: it is the IP header as on the wire, IPv6 in all of it, IPv4 in its last 20 bytes
- * and zeroes before. Pure.
+ * RoCEv2 has no GRH: it is the IP header as on the wire, IPv6 in all of it, IPv4 in its last 20
+ * bytes and zeroes before. Pure.
  */
 #ifndef PACKET_GRH_H
 #define PACKET_GRH_H

@@ -34,7 +34,7 @@ static uint32_t on_bytes[256];	  /* x^(8 i) */
 static uint32_t on_blocks[256];	  /* x^(8 256 i) */
 static uint32_t back_bytes[256];  /* x^(-8 i) */
 static uint32_t back_blocks[256]; /* x^(-8 256 i) */
-static uint32_t of_id[2][256];	  /* what each byte of an identification does, behind the UDP header */
+static uint32_t of_id[2][256]; /* what each byte of an identification does, behind the UDP header */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static uint32_t multiply(uint32_t a, uint32_t b)

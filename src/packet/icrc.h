@@ -24,23 +24,25 @@
 
 /* The fields of IP and UDP headers that the ICRC covers and that differ between flows. */
 struct icrc_path {
-	uint8_t source[16], destination[16]; /* IPv4-mapped: IPv4 */
+	uint8_t source[16], destination[16];	/* IPv4-mapped: IPv4 */
 	uint16_t source_port, destination_port; /* host order */
 };
 
 /*
- * A cache of the CRC of everything ahead of the BTH, which is the same in all packets of one flow and
- * length. With it a packet costs only the CRC of its own bytes. Flows of several processes and hosts
- * alternate, so the cache holds several, found by a hash. One thread at a time uses it; all zero at first.
+ * A cache of the CRC of everything ahead of the BTH, which is the same in all packets of one flow
+ * and length. With it a packet costs only the CRC of its own bytes. Flows of several processes and
+ * hosts alternate, so the cache holds several, found by a hash. One thread at a time uses it; all
+ * zero at first.
  */
 #define ICRC_MEMO_LEADS 32
 struct icrc_memo {
 	struct icrc_lead {
 		struct icrc_path path;
 		bool is_ipv4;
-		size_t length;	   /* from the BTH to the end of the ICRC; 0: unused */
-		uint32_t crc;	   /* with identification 0 */
-		uint32_t reserved; /* effect on the CRC of setting the BTH's reserved byte to ones */
+		size_t length; /* from the BTH to the end of the ICRC; 0: unused */
+		uint32_t crc;  /* with identification 0 */
+		/* effect on the CRC of setting the BTH's reserved byte to ones */
+		uint32_t reserved;
 	} leads[ICRC_MEMO_LEADS];
 };
 

@@ -39,7 +39,10 @@
 		ROW(service, 0x05, name " SEND Only with Immediate", PACKET_SEND, 1, 1, 1,         \
 		    (eth) | IMM)
 
-/* What needs answers (annex A19 has the last two rows), and the answers, which have the same headers in all services. */
+/*
+ * What needs answers (annex A19 has the last two rows), and the answers, which have the same
+ * headers in all services.
+ */
 #define READ_AND_ATOMIC(service, name, eth)                                                        \
 	ROW(service, 0x0c, name " RDMA READ Request", PACKET_READ_REQUEST, 1, 1, 0, (eth) | RETH), \
 		ROW(service, 0x0d, name " RDMA READ response First", PACKET_READ_RESPONSE, 1, 0,   \
@@ -62,7 +65,8 @@
 		ROW(service, 0x17, name " SEND Only with Invalidate", PACKET_SEND, 1, 1, 1,        \
 		    (eth) | IETH),                                                                 \
 		ROW(service, 0x1c, name " FLUSH", PACKET_FLUSH, 1, 1, 0, (eth) | FETH | RETH),     \
-		ROW(service, 0x1d, name " ATOMIC WRITE", PACKET_ATOMIC_WRITE, 1, 1, 1, (eth) | RETH)
+		ROW(service, 0x1d, name " ATOMIC WRITE", PACKET_ATOMIC_WRITE, 1, 1, 1,             \
+		    (eth) | RETH)
 
 static const struct packet_opcode opcodes[256] = {
 	SEND_AND_WRITE(PACKET_RC, "RC", 0),

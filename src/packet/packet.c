@@ -196,7 +196,8 @@ unsigned packet_encode(const struct packet *packet, uint8_t header[PACKET_HEADER
 		at = put32(at, packet->xrc_srqn & PACKET_QPN_MASK);
 	if (headers & PACKET_HAS_FETH)
 		at = put32(at, (packet->flush_types & FLUSH_TYPES) |
-				       (uint32_t)(packet->flush_level & FLUSH_LEVEL) << FLUSH_LEVEL_SHIFT);
+				       (uint32_t)(packet->flush_level & FLUSH_LEVEL)
+					       << FLUSH_LEVEL_SHIFT);
 	if (headers & PACKET_HAS_RETH) {
 		at = put64(at, packet->va);
 		at = put32(at, packet->rkey);

@@ -28,7 +28,9 @@ enum packet_service {
 	PACKET_XRC = 5,
 };
 
-/* What the lower five bits stand for, without FIRST, MIDDLE, LAST, ONLY and what a message carries. */
+/*
+ * What the lower five bits stand for, without FIRST, MIDDLE, LAST, ONLY and what a message carries.
+ */
 enum packet_kind {
 	PACKET_SEND = 1,
 	PACKET_WRITE,
@@ -39,8 +41,8 @@ enum packet_kind {
 	PACKET_COMPARE_SWAP,
 	PACKET_FETCH_ADD,
 	PACKET_NOTIFY_CONGESTION,
-	PACKET_FLUSH,	      /* IBA annex A19 */
-	PACKET_ATOMIC_WRITE,  /* likewise; it has a RETH, and its 8 bytes are payload */
+	PACKET_FLUSH,	     /* IBA annex A19 */
+	PACKET_ATOMIC_WRITE, /* likewise; it has a RETH, and its 8 bytes are payload */
 };
 
 enum packet_header {
@@ -57,10 +59,10 @@ enum packet_header {
 
 /* One row per opcode; kind 0: there is no such opcode. */
 struct packet_opcode {
-	uint8_t kind; /* enum packet_kind */
-	bool first;   /* FIRST or ONLY */
-	bool last;    /* LAST or ONLY */
-	bool payload; /* it may have one */
+	uint8_t kind;	  /* enum packet_kind */
+	bool first;	  /* FIRST or ONLY */
+	bool last;	  /* LAST or ONLY */
+	bool payload;	  /* it may have one */
 	uint16_t headers; /* enum packet_header */
 	const char *name; /* as in the IBA: "RC SEND First" */
 };
@@ -82,9 +84,9 @@ int packet_find_opcode(enum packet_service service, enum packet_kind kind, bool 
 
 /* AETH syndrome (IBA 9.7.5.1): bits 5 and 6 tell which. */
 enum packet_syndrome {
-	PACKET_SYNDROME_ACK = 0x00,	/* | credit count; 31: no end-to-end credits */
-	PACKET_SYNDROME_RNR = 0x20,	/* | RNR timer code */
-	PACKET_SYNDROME_NAK = 0x60,	/* | enum packet_nak */
+	PACKET_SYNDROME_ACK = 0x00, /* | credit count; 31: no end-to-end credits */
+	PACKET_SYNDROME_RNR = 0x20, /* | RNR timer code */
+	PACKET_SYNDROME_NAK = 0x60, /* | enum packet_nak */
 	PACKET_SYNDROME_MASK = 0x60,
 	PACKET_SYNDROME_RESERVED = 0x80,
 };
@@ -107,37 +109,37 @@ struct packet {
 	uint32_t dest_qpn; /* 24 bits */
 	uint32_t psn;	   /* 24 bits */
 	/* extended headers: fields of headers that the opcode does not have are 0 */
-	uint64_t va;	   /* RETH, AtomicETH */
-	uint32_t rkey;	   /* RETH, AtomicETH, IETH */
-	uint32_t length;   /* RETH: of the whole message */
-	uint64_t swap_add, compare;	/* AtomicETH */
-	uint64_t atomic_result;		/* AtomicAckETH */
-	uint8_t syndrome;		/* AETH */
-	uint32_t msn;			/* AETH, 24 bits */
-	uint32_t imm;			/* ImmDt, network order */
-	uint32_t invalidate_rkey;	/* IETH */
-	uint32_t qkey, src_qpn;		/* DETH */
-	uint32_t xrc_srqn;		/* XRCETH */
+	uint64_t va;			  /* RETH, AtomicETH */
+	uint32_t rkey;			  /* RETH, AtomicETH, IETH */
+	uint32_t length;		  /* RETH: of the whole message */
+	uint64_t swap_add, compare;	  /* AtomicETH */
+	uint64_t atomic_result;		  /* AtomicAckETH */
+	uint8_t syndrome;		  /* AETH */
+	uint32_t msn;			  /* AETH, 24 bits */
+	uint32_t imm;			  /* ImmDt, network order */
+	uint32_t invalidate_rkey;	  /* IETH */
+	uint32_t qkey, src_qpn;		  /* DETH */
+	uint32_t xrc_srqn;		  /* XRCETH */
 	uint8_t flush_types, flush_level; /* FETH: placement type, selectivity level */
-	const uint8_t *payload; /* points into the decoded bytes */
-	uint32_t payload_bytes; /* without the pad */
+	const uint8_t *payload;		  /* points into the decoded bytes */
+	uint32_t payload_bytes;		  /* without the pad */
 };
 
 enum packet_error {
 	PACKET_GOOD = 0,
-	PACKET_TOO_SHORT,	/* for its headers, or for its pad */
-	PACKET_BAD_VERSION,	/* TVer is not 0 */
+	PACKET_TOO_SHORT,   /* for its headers, or for its pad */
+	PACKET_BAD_VERSION, /* TVer is not 0 */
 	PACKET_BAD_OPCODE,
 	PACKET_BAD_PKEY,
-	PACKET_BAD_LENGTH,	/* payload where there is none, or not a multiple of 4 with the pad */
+	PACKET_BAD_LENGTH, /* payload where there is none, or not a multiple of 4 with the pad */
 };
 
 /* Any bytes of any length. On an error *out holds the fields before it. */
 enum packet_error packet_decode(const uint8_t *bytes, size_t length, struct packet *out);
 
 /*
- * Writes BTH and extended headers to `header`; returns how many bytes. The opcode exists, and the caller
- * has set `pad`; the payload is not touched.
+ * Writes BTH and extended headers to `header`; returns how many bytes. The opcode exists, and the
+ * caller has set `pad`; the payload is not touched.
  */
 unsigned packet_encode(const struct packet *packet, uint8_t header[PACKET_HEADER_BYTES]);
 

@@ -4,10 +4,10 @@
 #include <linux/if_packet.h>
 #include <string.h>
 
-#define TAKE	      0xffffffffu
-#define ETH_BYTES     14
-#define VARIANT_MAX   (4 * FLOW_MATCHES_MAX + 32) /* the two ports of IPv4 take more */
-#define TO_NEXT	      0xff /* a jump to the next variant, until its end is known */
+#define TAKE	    0xffffffffu
+#define ETH_BYTES   14
+#define VARIANT_MAX (4 * FLOW_MATCHES_MAX + 32) /* the two ports of IPv4 take more */
+#define TO_NEXT	    0xff /* a jump to the next variant, until its end is known */
 
 _Static_assert(VARIANT_MAX < TO_NEXT, "a jump over a variant fits its 8 bits");
 
@@ -55,7 +55,8 @@ static void put_match(struct program *program, const struct flow_match *match)
 		/* the frame is long enough for what its header says of its own length */
 		put(program, BPF_LDX | BPF_B | BPF_MSH, 0, 0, ETH_BYTES);
 		put(program, BPF_MISC | BPF_TXA, 0, 0, 0);
-		put(program, BPF_ALU | BPF_ADD | BPF_K, 0, 0, ETH_BYTES + match->offset + match->bytes);
+		put(program, BPF_ALU | BPF_ADD | BPF_K, 0, 0,
+		    ETH_BYTES + match->offset + match->bytes);
 		put(program, BPF_MISC | BPF_TAX, 0, 0, 0);
 		put(program, BPF_LD | BPF_W | BPF_LEN, 0, 0, 0);
 		put(program, BPF_JMP | BPF_JGE | BPF_X, 0, TO_NEXT, 0);
@@ -129,7 +130,8 @@ static void put_outgoing(struct program *program, const struct filter_interface 
 		put(program, BPF_JMP | BPF_JSET | BPF_K, 5, 0, 1);
 		load(program, BPF_W, 0);
 		put(program, BPF_JMP | BPF_JEQ | BPF_K, 0, 2,
-		    (uint32_t)mac[0] << 24 | (uint32_t)mac[1] << 16 | (uint32_t)mac[2] << 8 | mac[3]);
+		    (uint32_t)mac[0] << 24 | (uint32_t)mac[1] << 16 | (uint32_t)mac[2] << 8 |
+			    mac[3]);
 		load(program, BPF_H, 4);
 		put(program, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, (uint32_t)mac[4] << 8 | mac[5]);
 	}

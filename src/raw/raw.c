@@ -45,8 +45,8 @@ int raw_open(struct qp *qp, uint32_t ifindex)
 		error = socket_open(&raw->socket, ifindex);
 	if (error) {
 		free(raw);
-		cause_report(error == -EPERM ? CAUSE_RAW_FORBIDDEN : CAUSE_RAW_FAILED, qp->ib.qp_num, "%s",
-			     strerror(-error));
+		cause_report(error == -EPERM ? CAUSE_RAW_FORBIDDEN : CAUSE_RAW_FAILED,
+			     qp->ib.qp_num, "%s", strerror(-error));
 		return error;
 	}
 	list_init(&raw->flows);
@@ -191,7 +191,8 @@ static void issue(struct qp *qp)
 }
 
 /* The tag goes back to its place behind the addresses. */
-static const uint8_t *restore_vlan(struct socket_arrival *arrival, uint8_t *buffer, uint32_t *length)
+static const uint8_t *restore_vlan(struct socket_arrival *arrival, uint8_t *buffer,
+				   uint32_t *length)
 {
 	uint16_t tag[2] = { htons(arrival->vlan_type), htons(arrival->frame.vlan) };
 
@@ -207,9 +208,9 @@ static const uint8_t *restore_vlan(struct socket_arrival *arrival, uint8_t *buff
 /* The flow that brings the QP this frame, or NULL. */
 static struct flow *find_flow(const struct raw *raw, const struct socket_arrival *arrival)
 {
-	bool returns = !arrival->outgoing || (arrival->frame.length >= SOCKET_FRAME_MIN &&
-					      filter_returns(&raw->socket.interface,
-							     arrival->frame.bytes));
+	bool returns = !arrival->outgoing ||
+		       (arrival->frame.length >= SOCKET_FRAME_MIN &&
+			filter_returns(&raw->socket.interface, arrival->frame.bytes));
 	struct list *pos;
 
 	list_for_each(pos, &raw->flows) {
@@ -241,8 +242,9 @@ static void deliver(struct qp *qp, const uint8_t *frame, uint32_t length)
 		return;
 	}
 	if (length > qp->receive.length) {
-		cause_report_ratelimited(CAUSE_FRAME_TOO_LONG, qp->ib.qp_num, "%u bytes, the receive takes %u", length,
-			     qp->receive.length);
+		cause_report_ratelimited(CAUSE_FRAME_TOO_LONG, qp->ib.qp_num,
+					 "%u bytes, the receive takes %u", length,
+					 qp->receive.length);
 		return;
 	}
 	end.cause = receive_scatter(qp, 0, frame, length);

@@ -97,7 +97,8 @@ int socket_filter(struct raw_socket *socket, struct sock_filter *code, unsigned 
 
 int socket_let_in(struct raw_socket *socket, const struct flow *flow, bool on)
 {
-	struct packet_mreq request = { .mr_ifindex = (int)socket->ifindex, .mr_alen = FLOW_MAC_BYTES };
+	struct packet_mreq request = { .mr_ifindex = (int)socket->ifindex,
+				       .mr_alen = FLOW_MAC_BYTES };
 
 	switch (flow->wish) {
 	case FLOW_ADDRESS:

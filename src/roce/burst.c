@@ -11,7 +11,9 @@
 #include "packet/icrc.h"
 #include "roce/roce_env.h"
 
-/* Bursts are in use only within calls, so there are no more of them than twice the threads at once. */
+/*
+ * Bursts are in use only within calls, so there are no more of them than twice the threads at once.
+ */
 static struct lock pool_lock = LOCK_INITIALIZER;
 static struct burst *pool GUARDED_BY(pool_lock);
 
@@ -107,8 +109,8 @@ void burst_end_message(struct burst *burst)
 static void count(struct burst *burst, uint32_t psn)
 {
 	const struct wire_packet *packet = burst_next(burst);
-	uint32_t bytes = packet->header_bytes + packet->payload_bytes + packet->pad_bytes +
-			 ICRC_BYTES;
+	uint32_t bytes =
+		packet->header_bytes + packet->payload_bytes + packet->pad_bytes + ICRC_BYTES;
 	unsigned left;
 
 	if (takes_along(burst, bytes)) {
@@ -164,9 +166,9 @@ unsigned burst_repeat(struct burst *burst, unsigned most)
 		packet->pad_bytes = like->pad_bytes;
 		packet->pinned = like->pinned;
 		packet->pieces = 1;
-		packet->piece[0] = (struct iovec){
-			(char *)like->piece[0].iov_base + like->payload_bytes, like->payload_bytes
-		};
+		packet->piece[0] =
+			(struct iovec){ (char *)like->piece[0].iov_base + like->payload_bytes,
+					like->payload_bytes };
 		count(burst, psn);
 	}
 	if (!burst->full) {
@@ -219,8 +221,8 @@ void burst_check(const struct burst *burst)
 	unsigned start = burst->batch.start, packets = burst->batch.packets;
 	uint32_t bytes = 0;
 
-	INVARIANT(burst->count <= WIRE_BURST && burst->staged <= BURST_STAGING, "%u packets, %u bytes staged",
-		  burst->count, burst->staged);
+	INVARIANT(burst->count <= WIRE_BURST && burst->staged <= BURST_STAGING,
+		  "%u packets, %u bytes staged", burst->count, burst->staged);
 	if (!burst->count)
 		return;
 	INVARIANT(start + packets == burst->count && packets <= WIRE_GSO_PACKETS,
@@ -228,15 +230,15 @@ void burst_check(const struct burst *burst)
 	for (unsigned i = start; i < burst->count; i++) {
 		uint32_t size = bytes_of(&burst->packets[i]);
 
-		INVARIANT(i == burst->count - 1 ? (size < burst->batch.size) == burst->batch.closed :
-						  size == burst->batch.size,
-			  "packet %u of %u: %u bytes, batch size %u, closed %d", i, burst->count, size,
-			  burst->batch.size, burst->batch.closed);
+		INVARIANT(i == burst->count - 1 ? (size < burst->batch.size) == burst->batch.closed
+						: size == burst->batch.size,
+			  "packet %u of %u: %u bytes, batch size %u, closed %d", i, burst->count,
+			  size, burst->batch.size, burst->batch.closed);
 		bytes += size;
 	}
-	INVARIANT(bytes == burst->batch.bytes && bytes <= WIRE_GSO_BYTES, "GSO batch of %u bytes, counted %u",
-		  bytes, burst->batch.bytes);
-	INVARIANT(burst->first_end == BURST_NO_END || burst->first_end < burst->count, "end at %u of %u",
-		  burst->first_end, burst->count);
+	INVARIANT(bytes == burst->batch.bytes && bytes <= WIRE_GSO_BYTES,
+		  "GSO batch of %u bytes, counted %u", bytes, burst->batch.bytes);
+	INVARIANT(burst->first_end == BURST_NO_END || burst->first_end < burst->count,
+		  "end at %u of %u", burst->first_end, burst->count);
 }
 #endif

@@ -5,10 +5,10 @@
  * In:  headers; payload as pieces of the program's memory, or copied into the burst.
  * Out: packets on the wire; or how far it came.
  *
- * Bursts come from a pool, because they are large. A burst publishes at most one key (memory/hazard.h)
- * from burst_protect until it is sent, and of two that a thread has at once (transmit_requests) one holds nothing
- * but an acknowledgement: no thread waits for a hazard entry on behalf of one burst while it holds another's.
- * Callers hold the QP's lock.
+ * Bursts come from a pool, because they are large. A burst publishes at most one key
+ * (memory/hazard.h) from burst_protect until it is sent, and of two that a thread has at once
+ * (transmit_requests) one holds nothing but an acknowledgement: no thread waits for a hazard entry
+ * on behalf of one burst while it holds another's. Callers hold the QP's lock.
  */
 #ifndef ROCE_BURST_H
 #define ROCE_BURST_H
@@ -34,8 +34,8 @@ struct burst {
 		uint32_t size; /* of each packet, but for the last, which may be shorter, ... */
 		unsigned full; /* ... and how many of that size make a full one */
 		bool closed;   /* the last one is shorter */
-	} batch; /* that the last packet leaves in: as udp/udp_send.c makes them */
-	unsigned first_end; /* the first packet that ends a message; BURST_NO_END */
+	} batch;	       /* that the last packet leaves in: as udp/udp_send.c makes them */
+	unsigned first_end;    /* the first packet that ends a message; BURST_NO_END */
 	bool full;
 	uint32_t key;
 	struct arena_hazard *hazard; /* publishes `key`; or NULL */
@@ -61,8 +61,8 @@ static inline struct wire_packet *burst_next(struct burst *burst)
 
 /*
  * True: send it first. That is so before all room is used, too, if packets like the last ones would
- * make a GSO batch now that is full, and there is not room enough for another: each GSO batch costs the
- * same, whatever its length.
+ * make a GSO batch now that is full, and there is not room enough for another: each GSO batch costs
+ * the same, whatever its length.
  */
 static inline bool burst_is_full(const struct burst *burst)
 {
@@ -93,15 +93,15 @@ void burst_add(struct burst *burst, struct packet *header);
 void burst_end_message(struct burst *burst);
 
 /*
- * Messages end in the GSO batch of the last packet only, in which one more packet of so many bytes, all
- * headers counted, would leave.
+ * Messages end in the GSO batch of the last packet only, in which one more packet of so many bytes,
+ * all headers counted, would leave.
  */
 bool burst_ends_in_last_batch(const struct burst *burst, uint32_t bytes);
 
 /*
- * At most so many packets more like the last one, with the PSNs behind its, none of which asks for an
- * acknowledgement. Their payload lies behind its payload, which is one piece. Returns how many were
- * added before the burst was full.
+ * At most so many packets more like the last one, with the PSNs behind its, none of which asks for
+ * an acknowledgement. Their payload lies behind its payload, which is one piece. Returns how many
+ * were added before the burst was full.
  */
 unsigned burst_repeat(struct burst *burst, unsigned most);
 

@@ -6,8 +6,8 @@
  *      connection's addresses.
  * Out: finished WQEs, data of READs and atomics; NAKs and gaps, to retransmit.c.
  *
- * Acknowledgements are coalesced: one finishes all requests up to its PSN. A packet whose PSN is not in
- * flight is ignored (IBA 9.7.5.1.3, ghost acknowledgements). Callers hold the QP's lock.
+ * Acknowledgements are coalesced: one finishes all requests up to its PSN. A packet whose PSN is
+ * not in flight is ignored (IBA 9.7.5.1.3, ghost acknowledgements). Callers hold the QP's lock.
  */
 #ifndef ROCE_COMPLETER_H
 #define ROCE_COMPLETER_H

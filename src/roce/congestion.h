@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Congestion - ECN and congestion notification packets (CNPs), as DCQCN uses them, in both directions.
+ * Congestion - ECN and congestion notification packets (CNPs), as DCQCN uses them, in both
+ * directions.
  *
- * In:  packets that a router marked (ECN CE); CNPs (annex A17.9.3) from the other end; READs that are
- *      requested again, because their responses were lost.
- * Out: a CNP now and then; a smaller window; how many response packets may leave now.
+ * In:  packets that a router marked (ECN CE); CNPs (annex A17.9.3) from the other end; READs that
+ * are requested again, because their responses were lost. Out: a CNP now and then; a smaller
+ * window; how many response packets may leave now.
  *
  * A requester's packets are bounded by its window (roce/window.h), which acknowledgements move.
- * Nobody acknowledges responses, so time stands in for that: what left in one RESPONSE_INTERVAL_NS counts
- * as acknowledged in the next. There is no bound before the first sign of congestion. That sets it to
- * what left in an interval lately, or to a requester's first window if that is more. From then on the window
- * shrinks and grows as a requester's does; at its highest there is no bound again.
+ * Nobody acknowledges responses, so time stands in for that: what left in one RESPONSE_INTERVAL_NS
+ * counts as acknowledged in the next. There is no bound before the first sign of congestion. That
+ * sets it to what left in an interval lately, or to a requester's first window if that is more.
+ * From then on the window shrinks and grows as a requester's does; at its highest there is no bound
+ * again.
  *
- * CNPs are Not-ECT, so that no router marks them, and a marked one causes no CNP: two ends would go on
- * sending them to each other for as long as the congestion lasts.
+ * CNPs are Not-ECT, so that no router marks them, and a marked one causes no CNP: two ends would go
+ * on sending them to each other for as long as the congestion lasts.
  *
  * Callers hold the QP's lock.
  */
@@ -22,8 +24,8 @@
 
 #include "roce/roce_qp.h"
 
-#define CONGESTION_CNP_NS    50000ull  /* between two CNPs of a QP */
-#define RESPONSE_INTERVAL_NS 100000ull /* a round trip, as far as responses are concerned */
+#define CONGESTION_CNP_NS    50000ull	 /* between two CNPs of a QP */
+#define RESPONSE_INTERVAL_NS 100000ull	 /* a round trip, as far as responses are concerned */
 #define RESPONSE_RECENT_NS   10000000ull /* later signs of congestion are not about responses */
 
 /* A packet of this connection, not a CNP, was marked by a router. */

@@ -16,19 +16,20 @@
 #include "roce/roce_env.h"
 #include "roce/unknown_qp.h"
 
-#define MULTICAST_QPN	     0xffffffu
-#define PRIVILEGED_QKEY	     0x80000000u /* stands for the QP's own (IBA 10.2.5) */
-#define MTU_MAX		     4096
+#define MULTICAST_QPN	0xffffffu
+#define PRIVILEGED_QKEY 0x80000000u /* stands for the QP's own (IBA 10.2.5) */
+#define MTU_MAX		4096
 /* Of the IP and UDP headers and the ICRC, which are not in arrival->length. */
-#define UDP_HEADER_BYTES     8
-#define ICRC_TRAILER_BYTES   4
+#define UDP_HEADER_BYTES   8
+#define ICRC_TRAILER_BYTES 4
 /*
- * A datagram that was addressed by LID alone (base/lid.h) leaves without the mark of a transport that
- * heeds congestion, which routers never set. So its receiver can tell, and shows its program no GRH.
+ * A datagram that was addressed by LID alone (base/lid.h) leaves without the mark of a transport
+ * that heeds congestion, which routers never set. So its receiver can tell, and shows its program
+ * no GRH.
  */
-#define ECN_MASK	     3
+#define ECN_MASK 3
 /* What a datagram costs its receiver besides its payload, as bytes: each is a packet by itself. */
-#define DATAGRAM_EXTRA	     512
+#define DATAGRAM_EXTRA 512
 
 enum wire_result datagram_transmit(struct qp *qp, struct wqe *wqe, enum cause *cause)
 {
@@ -42,7 +43,8 @@ enum wire_result datagram_transmit(struct qp *qp, struct wqe *wqe, enum cause *c
 		.pad = (uint8_t)(-wqe->length & 3),
 		.solicited = wqe->flags & IBV_SEND_SOLICITED,
 		.pkey = PACKET_PKEY,
-		.dest_qpn = gid_is_multicast(address->grh.dgid.raw) ? MULTICAST_QPN : wqe->remote_qpn,
+		.dest_qpn =
+			gid_is_multicast(address->grh.dgid.raw) ? MULTICAST_QPN : wqe->remote_qpn,
 		.psn = qp->datagram_psn,
 		.imm = wqe->imm,
 		.qkey = wqe->remote_qkey & PRIVILEGED_QKEY ? qp->attr.qkey : wqe->remote_qkey,
@@ -67,7 +69,8 @@ enum wire_result datagram_transmit(struct qp *qp, struct wqe *wqe, enum cause *c
 		return WIRE_FAULT;
 	}
 	if (!data) {
-		*cause = memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, 0, copy, wqe->length);
+		*cause =
+			memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, 0, copy, wqe->length);
 		if (*cause != CAUSE_NONE)
 			return WIRE_FAULT;
 	}
@@ -89,13 +92,14 @@ enum wire_result datagram_transmit(struct qp *qp, struct wqe *wqe, enum cause *c
 	pace_use(&qp->datagram_pace, cost);
 	qp->datagram_psn = psn_add(qp->datagram_psn, 1);
 	if (result == WIRE_NO_ROUTE && !qp->no_route)
-		cause_report(CAUSE_NO_PATH, qp->ib.qp_num,
-			     "the system does not send the datagram: the interface is down, or there is "
-			     "no route");
+		cause_report(
+			CAUSE_NO_PATH, qp->ib.qp_num,
+			"the system does not send the datagram: the interface is down, or there is "
+			"no route");
 	qp->no_route = result == WIRE_NO_ROUTE;
 	if (result == WIRE_TOO_LONG)
-		cause_report_ratelimited(CAUSE_PATH_TOO_NARROW, qp->ib.qp_num, "datagram of %u bytes",
-			     wqe->length);
+		cause_report_ratelimited(CAUSE_PATH_TOO_NARROW, qp->ib.qp_num,
+					 "datagram of %u bytes", wqe->length);
 	return WIRE_SENT;
 }
 
@@ -113,22 +117,25 @@ static bool accept_packet(struct qp *qp, const struct packet *packet)
 	uint32_t bytes = GRH_BYTES + packet->payload_bytes;
 
 	if (!receives(qp)) {
-		cause_report_ratelimited(CAUSE_UD_NO_QP, qp->ib.qp_num, "from QP 0x%06x", packet->src_qpn);
+		cause_report_ratelimited(CAUSE_UD_NO_QP, qp->ib.qp_num, "from QP 0x%06x",
+					 packet->src_qpn);
 		return false;
 	}
 	if (packet->qkey != qp->attr.qkey) {
 		cause_report_ratelimited(CAUSE_QKEY_MISMATCH, qp->ib.qp_num,
-			     "0x%x from QP 0x%06x, mine is 0x%x", packet->qkey, packet->src_qpn,
-			     qp->attr.qkey);
+					 "0x%x from QP 0x%06x, mine is 0x%x", packet->qkey,
+					 packet->src_qpn, qp->attr.qkey);
 		return false;
 	}
 	if (!receive_take(qp)) {
-		cause_report_ratelimited(CAUSE_UD_NO_RECEIVE, qp->ib.qp_num, "from QP 0x%06x", packet->src_qpn);
+		cause_report_ratelimited(CAUSE_UD_NO_RECEIVE, qp->ib.qp_num, "from QP 0x%06x",
+					 packet->src_qpn);
 		return false;
 	}
 	if (bytes > qp->receive.length) {
 		cause_report_ratelimited(CAUSE_UD_TOO_LONG, qp->ib.qp_num,
-			     "%u bytes with GRH, the receive takes %u", bytes, qp->receive.length);
+					 "%u bytes with GRH, the receive takes %u", bytes,
+					 qp->receive.length);
 		return false;
 	}
 	return true;

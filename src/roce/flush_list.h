@@ -15,8 +15,10 @@
 
 #define FLUSH_LIST_MAX 64
 
-/* Lists the QP, whose lock is held, unless it is listed. If the list is full the QP's timer flushes
- * it. */
+/*
+ * Lists the QP, whose lock is held, unless it is listed. If the list is full the QP's timer flushes
+ * it.
+ */
 void flush_list_add(struct roce_qp *tq);
 
 /* Takes all that are listed: FLUSH_LIST_MAX numbers at most. Returns how many. */

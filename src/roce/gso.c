@@ -70,8 +70,7 @@ static uint32_t bytes_of(const struct wire_packet *packet)
 	return (uint32_t)packet->header_bytes + packet->payload_bytes + packet->pad_bytes;
 }
 
-static bool begins_with_batch(const struct roce_qp *tq, const struct burst *burst,
-			      uint32_t count)
+static bool begins_with_batch(const struct roce_qp *tq, const struct burst *burst, uint32_t count)
 {
 	return count > 1 && gso_allowed(tq) &&
 	       bytes_of(&burst->packets[1]) <= bytes_of(&burst->packets[0]);

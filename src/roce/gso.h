@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * GSO batches - whether packets arrive that leave together, cut apart by UDP segmentation (GSO, USO).
+ * GSO batches - whether packets arrive that leave together, cut apart by UDP segmentation (GSO,
+ * USO).
  *
- * The ICRC covers the IPv4 identification, which Linux counts up through the packets of a GSO batch. A network
- * adapter that cuts GSO batches itself and does not do so sends packets of which all but the first have a
- * wrong ICRC: Verbatim receives them (packet/icrc.h), adapters and rxe drop them without a word. The
- * sender sees that a GSO batch's first packet arrives, and the second is asked for again, or nothing comes
- * back; each time. After GSO_STRIKES times in a row packets of the flow leave one by one, and so do
- * those of QPs that are connected to the same address later.
+ * The ICRC covers the IPv4 identification, which Linux counts up through the packets of a GSO
+ * batch. A network adapter that cuts GSO batches itself and does not do so sends packets of which
+ * all but the first have a wrong ICRC: Verbatim receives them (packet/icrc.h), adapters and rxe
+ * drop them without a word. The sender sees that a GSO batch's first packet arrives, and the second
+ * is asked for again, or nothing comes back; each time. After GSO_STRIKES times in a row packets of
+ * the flow leave one by one, and so do those of QPs that are connected to the same address later.
  *
- * The requester watches a GSO batch that begins with una_psn: of no other is it known that the packet
- * that was lost was its second one. Any packet that is known to have arrived as a second one begins the
- * count anew, so that mere losses do not add up.
+ * The requester watches a GSO batch that begins with una_psn: of no other is it known that the
+ * packet that was lost was its second one. Any packet that is known to have arrived as a second one
+ * begins the count anew, so that mere losses do not add up.
  *
  * Callers hold the QP's lock.
  */
@@ -21,7 +22,7 @@
 #include "roce/roce_env.h"
 #include "roce/roce_qp.h"
 
-#define GSO_STRIKES	    8
+#define GSO_STRIKES	 8
 #define GSO_DESTINATIONS 16 /* that are remembered */
 
 struct burst;

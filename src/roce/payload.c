@@ -47,8 +47,8 @@ static bool point_at_sges(struct wire_packet *packet, const struct qp *qp, const
 
 		if (!n)
 			continue;
-		verdict = key_check(key_table(), sge->lkey, qp->pd->number, 0, sge->addr + offset, n,
-				    0, &host, &flags);
+		verdict = key_check(key_table(), sge->lkey, qp->pd->number, 0, sge->addr + offset,
+				    n, 0, &host, &flags);
 		if (verdict != KEY_OK) {
 			*cause = key_cause_local(verdict);
 			return false;
@@ -136,8 +136,8 @@ uint32_t payload_behind(const struct burst *burst, const struct qp *qp, const st
 		return 0;
 	if (bytes > sge->length - in_sge)
 		bytes = sge->length - in_sge;
-	if (key_check(key_table(), sge->lkey, qp->pd->number, 0, sge->addr + in_sge, bytes, 0, &host,
-		      &flags) != KEY_OK ||
+	if (key_check(key_table(), sge->lkey, qp->pd->number, 0, sge->addr + in_sge, bytes, 0,
+		      &host, &flags) != KEY_OK ||
 	    flags & (KEY_NULL | KEY_ON_DEMAND) ||
 	    host != (uintptr_t)last->piece[0].iov_base + last->payload_bytes)
 		return 0;

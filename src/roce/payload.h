@@ -5,8 +5,8 @@
  * In:  a send request, a range of its message.
  * Out: pieces of the program's memory in the burst's next packet, or a copy in the burst.
  *
- * The wire reads the pieces with plain loads. So memory that may not be there (on-demand regions) is
- * copied by the kernel first, as is what has too many pieces or pieces of several regions.
+ * The wire reads the pieces with plain loads. So memory that may not be there (on-demand regions)
+ * is copied by the kernel first, as is what has too many pieces or pieces of several regions.
  */
 #ifndef ROCE_PAYLOAD_H
 #define ROCE_PAYLOAD_H
@@ -24,8 +24,9 @@ enum payload_result payload_place(struct burst *burst, const struct qp *qp, stru
 				  uint32_t offset, uint32_t bytes, enum cause *cause);
 
 /*
- * How many of these bytes lie behind the payload of the burst's last packet, which is what comes before
- * `offset` in the message, and may be sent in place as that was. 0 tells nothing: see payload_place.
+ * How many of these bytes lie behind the payload of the burst's last packet, which is what comes
+ * before `offset` in the message, and may be sent in place as that was. 0 tells nothing: see
+ * payload_place.
  */
 uint32_t payload_behind(const struct burst *burst, const struct qp *qp, const struct wqe *wqe,
 			uint32_t offset, uint32_t bytes);

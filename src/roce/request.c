@@ -4,7 +4,8 @@
 uint32_t request_psns(const struct roce_qp *tq, const struct wqe *wqe)
 {
 	/* a FLUSH's length is that of its range */
-	return opcode_operation(wqe->opcode) == OPERATION_FLUSH ? 1 : packets_of(wqe->length, tq->mtu);
+	return opcode_operation(wqe->opcode) == OPERATION_FLUSH ? 1
+								: packets_of(wqe->length, tq->mtu);
 }
 
 static unsigned last_headers(const struct wqe *wqe)
@@ -14,8 +15,8 @@ static unsigned last_headers(const struct wqe *wqe)
 	return opcode->has_imm ? PACKET_HAS_IMM : opcode->has_inv ? PACKET_HAS_IETH : 0;
 }
 
-static uint8_t find_opcode(const struct roce_qp *tq, enum packet_kind kind, bool first,
-			   bool last, unsigned headers)
+static uint8_t find_opcode(const struct roce_qp *tq, enum packet_kind kind, bool first, bool last,
+			   unsigned headers)
 {
 	return (uint8_t)packet_find_opcode(roce_service(tq->qp), kind, first, last, headers);
 }
@@ -49,7 +50,8 @@ static void set_read(struct packet *header, const struct roce_qp *tq, const stru
 		header->length = packets * tq->mtu;
 }
 
-struct packet request_with_response(const struct roce_qp *tq, const struct wqe *wqe, uint32_t packets)
+struct packet request_with_response(const struct roce_qp *tq, const struct wqe *wqe,
+				    uint32_t packets)
 {
 	struct packet header = {
 		.dest_qpn = tq->qp->attr.dest_qp_num,

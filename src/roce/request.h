@@ -42,6 +42,7 @@ struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe,
 			      enum packet_kind kind, bool last);
 
 /* The packet at next_psn that asks for `packets` responses. */
-struct packet request_with_response(const struct roce_qp *tq, const struct wqe *wqe, uint32_t packets);
+struct packet request_with_response(const struct roce_qp *tq, const struct wqe *wqe,
+				    uint32_t packets);
 
 #endif

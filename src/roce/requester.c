@@ -398,8 +398,8 @@ static enum carried fail_length(struct issue *it, const struct wqe *wqe)
 
 	if (carried != CARRIED)
 		return carried;
-	sendq_fail(it->tq, it->tq->qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH, "%u bytes",
-		   wqe->length);
+	sendq_fail(it->tq, it->tq->qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH,
+		   "%u bytes", wqe->length);
 	return CARRY_FAILED;
 }
 

@@ -46,9 +46,9 @@ static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, ui
 	if (reaction->refusal == REFUSAL_SILENT)
 		return;
 	response_nak(tq, &(struct nak){ .owed = true,
-				      .final = reaction->fails_qp,
-				      .syndrome = refusal_syndrome(reaction->refusal),
-				      .psn = psn });
+					.final = reaction->fails_qp,
+					.syndrome = refusal_syndrome(reaction->refusal),
+					.psn = psn });
 	tq->nak_sent = true;
 	tq->out_of_sequence_psn = psn;
 }
@@ -327,8 +327,7 @@ static enum verdict carry_out(struct roce_qp *tq, const struct packet *packet,
 }
 
 /* It was carried out: its PSNs are done with. */
-static void pass(struct roce_qp *tq, const struct packet *packet,
-		 const struct packet_opcode *op)
+static void pass(struct roce_qp *tq, const struct packet *packet, const struct packet_opcode *op)
 {
 	bool message = op->kind == PACKET_SEND || op->kind == PACKET_WRITE;
 	uint32_t psns = op->kind == PACKET_READ_REQUEST ? packets_of(packet->length, tq->mtu) : 1;
@@ -340,8 +339,8 @@ static void pass(struct roce_qp *tq, const struct packet *packet,
 			tq->msn = psn_add(tq->msn, 1);
 		tq->ack_psn = packet->psn;
 		/*
-		 * A NAK that was not sent yet, and is not needed any more, would have acknowledged what
-		 * came before it. UC never acknowledges.
+		 * A NAK that was not sent yet, and is not needed any more, would have acknowledged
+		 * what came before it. UC never acknowledges.
 		 */
 		tq->ack_owed |= (packet->ack_req || tq->nak.owed) && qp_is_reliable(tq->qp);
 	} else {
@@ -363,8 +362,8 @@ static void execute(struct roce_qp *tq, const struct packet *packet, const struc
 		pass(tq, packet, op);
 	else
 		react(tq, verdict, cause,
-		      verdict == VERDICT_ACCESS && op->kind == PACKET_WRITE ? tq->held_psn :
-									      packet->psn);
+		      verdict == VERDICT_ACCESS && op->kind == PACKET_WRITE ? tq->held_psn
+									    : packet->psn);
 }
 
 void responder_settle(struct roce_qp *tq) REQUIRES(tq->qp->lock)
@@ -380,10 +379,10 @@ void responder_settle(struct roce_qp *tq) REQUIRES(tq->qp->lock)
 }
 
 /*
- * A duplicate request has no effect but its response (IBA 9.7.5.1.4): a READ is executed anew, an atomic's
- * saved result is sent again, a SEND or WRITE is acknowledged. A READ that its rkey does not allow is
- * dropped, as it is no true duplicate: an attacker that guesses PSNs guesses a past one sooner than the
- * next one, and must not be able to end the connection with it.
+ * A duplicate request has no effect but its response (IBA 9.7.5.1.4): a READ is executed anew, an
+ * atomic's saved result is sent again, a SEND or WRITE is acknowledged. A READ that its rkey does
+ * not allow is dropped, as it is no true duplicate: an attacker that guesses PSNs guesses a past
+ * one sooner than the next one, and must not be able to end the connection with it.
  */
 static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
 			 const struct packet_opcode *op)
@@ -419,7 +418,8 @@ static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
 
 /*
  * One NAK for each gap (IBA 9.7.5.1.2). What was on the way behind it follows with rising PSNs, so
- * one that is not higher than the last shows that the requester went back, and the gap is there again.
+ * one that is not higher than the last shows that the requester went back, and the gap is there
+ * again.
  */
 static void on_out_of_sequence(struct roce_qp *tq, const struct packet *packet)
 	REQUIRES(tq->qp->lock)
@@ -430,8 +430,8 @@ static void on_out_of_sequence(struct roce_qp *tq, const struct packet *packet)
 	tq->out_of_sequence_psn = packet->psn;
 }
 
-static void on_reliable(struct roce_qp *tq, const struct packet *packet, const struct packet_opcode *op)
-	REQUIRES(tq->qp->lock)
+static void on_reliable(struct roce_qp *tq, const struct packet *packet,
+			const struct packet_opcode *op) REQUIRES(tq->qp->lock)
 {
 	int32_t distance = packet_psn_diff(packet->psn, tq->expected_psn);
 
@@ -473,8 +473,8 @@ void responder_on_packet(struct roce_qp *tq, const struct packet *packet,
 	state = qp_state(qp);
 	if (state == IBV_QPS_ERR && tq->nak.final) {
 		/*
-		 * The NAK was lost, and the requester asks again; from an earlier request on, if the
-		 * acknowledgement of that was lost too, which the NAK implies.
+		 * The NAK was lost, and the requester asks again; from an earlier request on, if
+		 * the acknowledgement of that was lost too, which the NAK implies.
 		 */
 		tq->nak.owed = true;
 		flush_list_add(tq);
@@ -527,13 +527,15 @@ static void check_held(const struct roce_qp *tq)
 {
 	uint32_t bytes = 0, qpn = tq->qp->ib.qp_num;
 
-	INVARIANT(tq->held < RESPONDER_HELD_MAX && tq->in_message && tq->message_kind == PACKET_WRITE,
+	INVARIANT(tq->held < RESPONDER_HELD_MAX && tq->in_message &&
+			  tq->message_kind == PACKET_WRITE,
 		  "QP 0x%06x: %u held, in_message %d, kind %u", qpn, tq->held, tq->in_message,
 		  tq->message_kind);
 	for (uint32_t i = 0; i < tq->held; i++)
 		bytes += (uint32_t)tq->held_pieces[i].iov_len;
-	INVARIANT(bytes == tq->held_bytes && bytes <= tq->received, "QP 0x%06x: %u bytes held, counted %u of %u",
-		  qpn, bytes, tq->held_bytes, tq->received);
+	INVARIANT(bytes == tq->held_bytes && bytes <= tq->received,
+		  "QP 0x%06x: %u bytes held, counted %u of %u", qpn, bytes, tq->held_bytes,
+		  tq->received);
 	INVARIANT(psn_add(tq->held_psn, tq->held) == tq->expected_psn,
 		  "QP 0x%06x: %u held from PSN %06x on, expected %06x", qpn, tq->held, tq->held_psn,
 		  tq->expected_psn);
@@ -542,7 +544,8 @@ static void check_held(const struct roce_qp *tq)
 /*
  * A responder, between two packets:
  * - PSNs and the MSN have 24 bits;
- * - a message that is under way is a SEND or a WRITE, and of a WRITE no more has come than its RETH said;
+ * - a message that is under way is a SEND or a WRITE, and of a WRITE no more has come than its RETH
+ * said;
  * - packets that are held are the last ones that were accepted, and their pieces what was counted;
  * - what it owes is as response_check says.
  */
@@ -553,11 +556,13 @@ void responder_check(const struct roce_qp *tq)
 	if (!tq->expecting)
 		return;
 	INVARIANT(!((tq->expected_psn | tq->ack_psn | tq->msn) & ~PACKET_PSN_MASK),
-		  "QP 0x%06x: expected %x, acknowledged %x, MSN %x", qpn, tq->expected_psn, tq->ack_psn,
-		  tq->msn);
-	INVARIANT(!tq->in_message || tq->message_kind == PACKET_SEND || tq->message_kind == PACKET_WRITE,
+		  "QP 0x%06x: expected %x, acknowledged %x, MSN %x", qpn, tq->expected_psn,
+		  tq->ack_psn, tq->msn);
+	INVARIANT(!tq->in_message || tq->message_kind == PACKET_SEND ||
+			  tq->message_kind == PACKET_WRITE,
 		  "QP 0x%06x: kind %u", qpn, tq->message_kind);
-	INVARIANT(!tq->in_message || tq->message_kind != PACKET_WRITE || tq->received <= tq->range.length,
+	INVARIANT(!tq->in_message || tq->message_kind != PACKET_WRITE ||
+			  tq->received <= tq->range.length,
 		  "QP 0x%06x: %u bytes of %u", qpn, tq->received, tq->range.length);
 	if (tq->held)
 		check_held(tq);

@@ -2,15 +2,17 @@
 /*
  * Responder - executes the requests of remote QPs: the checks of PSN, opcode, length and rkey.
  *
- * In:  request packets, in the order of the wire, from anybody who knows the connection's addresses.
- * Out: data in the program's memory, receive completions; acknowledgements, NAKs, responses.
+ * In:  request packets, in the order of the wire, from anybody who knows the connection's
+ * addresses. Out: data in the program's memory, receive completions; acknowledgements, NAKs,
+ * responses.
  *
  * A PSN behind the expected one is a duplicate request; one ahead of it is out of sequence, and the
  * responder sends one NAK (PSN sequence error) for the gap.
  *
  * Callers hold the QP's lock. Never waits, and a packet cannot make it fail: what comes ends in a
- * verdict (execute/verdict.h). The checks are those of IBA 9.7.4, in their order. What is owed is sent by
- * responder_flush, responses first, so that nothing acknowledges a READ before it is answered.
+ * verdict (execute/verdict.h). The checks are those of IBA 9.7.4, in their order. What is owed is
+ * sent by responder_flush, responses first, so that nothing acknowledges a READ before it is
+ * answered.
  */
 #ifndef ROCE_RESPONDER_H
 #define ROCE_RESPONDER_H

@@ -26,7 +26,7 @@ bool response_has_room(const struct roce_qp *tq)
 }
 
 void response_add_read(struct responses *responses, const struct roce_qp *tq,
-		     const struct packet *request, uint32_t pd, uint32_t msn)
+		       const struct packet *request, uint32_t pd, uint32_t msn)
 {
 	*add(responses) = (struct response){
 		.kind = PACKET_READ_REQUEST,
@@ -52,7 +52,8 @@ void response_add_empty(struct responses *responses, uint32_t psn, uint32_t msn)
 	};
 }
 
-void response_add_atomic(struct responses *responses, const struct saved_atomic *saved, uint32_t msn)
+void response_add_atomic(struct responses *responses, const struct saved_atomic *saved,
+			 uint32_t msn)
 {
 	*add(responses) = (struct response){
 		.kind = PACKET_FETCH_ADD,
@@ -78,9 +79,9 @@ static bool will_come(const struct responses *responses, uint32_t psn)
 }
 
 /*
- * Whether to send the response from `psn` on again. Duplicates have rising PSNs, as the requests had. A
- * lower PSN shows that the requester went back once more: what it requested before that it will request
- * again, so that is dropped.
+ * Whether to send the response from `psn` on again. Duplicates have rising PSNs, as the requests
+ * had. A lower PSN shows that the requester went back once more: what it requested before that it
+ * will request again, so that is dropped.
  */
 static bool is_to_be_repeated(struct roce_qp *tq, uint32_t psn)
 {
@@ -95,9 +96,9 @@ static bool is_to_be_repeated(struct roce_qp *tq, uint32_t psn)
 }
 
 /*
- * A duplicate, up to `end`, of the response that is being sent: the duplicate brings the rest of it, too.
- * The rest must not stay owed behind that: the requester may send the next READ as soon as it has the
- * duplicate, and would find no room (has_resources).
+ * A duplicate, up to `end`, of the response that is being sent: the duplicate brings the rest of
+ * it, too. The rest must not stay owed behind that: the requester may send the next READ as soon as
+ * it has the duplicate, and would find no room (has_resources).
  */
 static void drop_begun(struct responses *fresh, uint32_t psn, uint32_t end)
 {
@@ -164,8 +165,8 @@ static struct responses *next_responses(struct roce_qp *tq)
 }
 
 /*
- * A READ or atomic counts as completed when its response begins (IBA C9-148), so that the MSNs of all
- * that is sent never go back: a repetition, which goes first, has the one that was told last.
+ * A READ or atomic counts as completed when its response begins (IBA C9-148), so that the MSNs of
+ * all that is sent never go back: a repetition, which goes first, has the one that was told last.
  */
 static uint32_t msn_of(const struct roce_qp *tq, const struct responses *responses)
 {
@@ -177,12 +178,12 @@ static uint32_t msn_of(const struct roce_qp *tq, const struct responses *respons
 	return responses == fresh || !next->first ? next->msn : psn_add(next->msn, PACKET_PSN_MASK);
 }
 
-static void add_atomic(struct burst *burst, struct roce_qp *tq,
-		       const struct response *response, uint32_t msn)
+static void add_atomic(struct burst *burst, struct roce_qp *tq, const struct response *response,
+		       uint32_t msn)
 {
 	struct packet header = {
-		.opcode = (uint8_t)packet_find_opcode(roce_service(tq->qp),
-						      PACKET_ATOMIC_ACK, true, true, 0),
+		.opcode = (uint8_t)packet_find_opcode(roce_service(tq->qp), PACKET_ATOMIC_ACK, true,
+						      true, 0),
 		.dest_qpn = tq->qp->attr.dest_qp_num,
 		.psn = response->psn,
 		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
@@ -200,9 +201,8 @@ static void add_read(struct burst *burst, struct roce_qp *tq, const struct respo
 	struct wire_packet *packet = burst_next(burst);
 	bool last = bytes == response->left;
 	struct packet header = {
-		.opcode = (uint8_t)packet_find_opcode(roce_service(tq->qp),
-						      PACKET_READ_RESPONSE, response->first,
-						      last, 0),
+		.opcode = (uint8_t)packet_find_opcode(roce_service(tq->qp), PACKET_READ_RESPONSE,
+						      response->first, last, 0),
 		.dest_qpn = tq->qp->attr.dest_qp_num,
 		.psn = response->psn,
 		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
@@ -245,8 +245,8 @@ static uint32_t packets_now(const struct burst *burst, const struct roce_qp *tq,
  * As much of the response at the head as there is room for: what was added, in packets. The payload
  * is a copy, made at once, because the memory may change meanwhile.
  */
-static uint32_t add_response(struct burst *burst, struct roce_qp *tq,
-			     struct responses *responses, uint32_t turn, enum cause *cause)
+static uint32_t add_response(struct burst *burst, struct roce_qp *tq, struct responses *responses,
+			     uint32_t turn, enum cause *cause)
 {
 	struct response *response = &responses->entries[responses->head % LIMIT_QP_RD_ATOM];
 	uint32_t packets = packets_now(burst, tq, response, turn);
@@ -293,8 +293,8 @@ enum cause response_fill(struct roce_qp *tq, struct burst *burst, uint32_t *turn
 static struct packet acknowledgement(const struct roce_qp *tq)
 {
 	return (struct packet){
-		.opcode = (uint8_t)packet_find_opcode(roce_service(tq->qp), PACKET_ACK,
-						      true, true, 0),
+		.opcode = (uint8_t)packet_find_opcode(roce_service(tq->qp), PACKET_ACK, true, true,
+						      0),
 		.pkey = PACKET_PKEY,
 		.dest_qpn = tq->qp->attr.dest_qp_num,
 		.psn = tq->ack_psn,
@@ -372,9 +372,9 @@ void response_fail_read(struct roce_qp *tq, enum cause cause) REQUIRES(tq->qp->l
 	qp_raise(qp, IBV_EVENT_QP_ACCESS_ERR);
 	qp_fail(tq->qp, cause);
 	response_nak(tq, &(struct nak){ .owed = true,
-				      .final = true,
-				      .syndrome = PACKET_SYNDROME_NAK | PACKET_NAK_REMOTE_ACCESS,
-				      .psn = response.psn });
+					.final = true,
+					.syndrome = PACKET_SYNDROME_NAK | PACKET_NAK_REMOTE_ACCESS,
+					.psn = response.psn });
 }
 
 #ifdef VERBATIM_CHECK
@@ -393,12 +393,12 @@ static void check_responses(const struct roce_qp *tq, const struct responses *re
 			  "QP 0x%06x: PSNs %06x to %06x, %u bytes left, MTU %u", qpn, response->psn,
 			  response->end, response->left, tq->mtu);
 		INVARIANT(packet_psn_diff(tq->expected_psn, response->end) >= 0,
-			  "QP 0x%06x: PSNs %06x to %06x, expected %06x", qpn, response->psn, response->end,
-			  tq->expected_psn);
+			  "QP 0x%06x: PSNs %06x to %06x, expected %06x", qpn, response->psn,
+			  response->end, tq->expected_psn);
 		INVARIANT(!before || packet_psn_diff(response->psn, before->end) >= 0,
 			  "QP 0x%06x: PSN %06x behind %06x", qpn, response->psn, before->end);
-		INVARIANT(i == responses->head || response->first, "QP 0x%06x: PSN %06x is begun", qpn,
-			  response->psn);
+		INVARIANT(i == responses->head || response->first, "QP 0x%06x: PSN %06x is begun",
+			  qpn, response->psn);
 		before = response;
 	}
 }
@@ -407,14 +407,15 @@ static void check_responses(const struct roce_qp *tq, const struct responses *re
  * What a responder owes:
  * - no more responses than it has resources for, to new requests and to duplicates each;
  * - responses in the order of their PSNs, all of requests that were executed (before expected_psn);
- * - only the first one may be half sent, and what is left of each are as many packets as its bytes take;
+ * - only the first one may be half sent, and what is left of each are as many packets as its bytes
+ * take;
  * - a final NAK is that of a QP in ERR.
  */
 void response_check(const struct roce_qp *tq)
 {
 	check_responses(tq, &tq->responses);
 	check_responses(tq, &tq->replays);
-	INVARIANT(!tq->nak.final || qp_state(tq->qp) == IBV_QPS_ERR, "QP 0x%06x: state %d", tq->qp->ib.qp_num,
-		  qp_state(tq->qp));
+	INVARIANT(!tq->nak.final || qp_state(tq->qp) == IBV_QPS_ERR, "QP 0x%06x: state %d",
+		  tq->qp->ib.qp_num, qp_state(tq->qp));
 }
 #endif

@@ -2,12 +2,12 @@
 /*
  * Response - what a responder owes: responses, and one NAK or coalesced acknowledgement.
  *
- * In:  what responder.c found out. Out: packets in a burst, in the order that a requester relies on;
- * transmit.c sends it.
+ * In:  what responder.c found out. Out: packets in a burst, in the order that a requester relies
+ * on; transmit.c sends it.
  *
- * Callers hold the QP's lock. What the socket does not take stays owed until the QP's timer fires. It is
- * bounded, as the responder resources of an adapter are: LIMIT_QP_RD_ATOM READs and atomics, as many
- * duplicates of them, one NAK, one acknowledgement for all requests before it.
+ * Callers hold the QP's lock. What the socket does not take stays owed until the QP's timer fires.
+ * It is bounded, as the responder resources of an adapter are: LIMIT_QP_RD_ATOM READs and atomics,
+ * as many duplicates of them, one NAK, one acknowledgement for all requests before it.
  */
 #ifndef ROCE_RESPONSE_H
 #define ROCE_RESPONSE_H
@@ -16,8 +16,9 @@
 
 /* There is room: the caller counts (max_dest_rd_atomic). */
 void response_add_read(struct responses *responses, const struct roce_qp *tq,
-		     const struct packet *request, uint32_t pd, uint32_t msn);
-void response_add_atomic(struct responses *responses, const struct saved_atomic *saved, uint32_t msn);
+		       const struct packet *request, uint32_t pd, uint32_t msn);
+void response_add_atomic(struct responses *responses, const struct saved_atomic *saved,
+			 uint32_t msn);
 /* Of an ATOMIC WRITE or a FLUSH: as if it had been a READ of nothing (annex A19). */
 void response_add_empty(struct responses *responses, uint32_t psn, uint32_t msn);
 
@@ -45,8 +46,9 @@ void response_take_ack(struct roce_qp *tq, struct wire_packet *packet);
 struct burst;
 
 /*
- * Fills the burst with responses, as far as it has room; *turn packets at most, which goes down. The
- * responses count as sent, but for response_restore. A cause: the memory of the next READ is not accessible.
+ * Fills the burst with responses, as far as it has room; *turn packets at most, which goes down.
+ * The responses count as sent, but for response_restore. A cause: the memory of the next READ is
+ * not accessible.
  */
 enum cause response_fill(struct roce_qp *tq, struct burst *burst, uint32_t *turn);
 
@@ -61,8 +63,8 @@ struct response_state {
 void response_save(const struct roce_qp *tq, struct response_state *state);
 
 /*
- * Only the first `left` packets of the burst left. These must not stay owed: their requester may ask for
- * more as soon as it has them, and would find no place (has_resources).
+ * Only the first `left` packets of the burst left. These must not stay owed: their requester may
+ * ask for more as soon as it has them, and would find no place (has_resources).
  */
 void response_restore(struct roce_qp *tq, const struct response_state *state, unsigned left);
 

@@ -19,10 +19,10 @@ static uint64_t timeout_ns(const struct roce_qp *tq)
 
 /*
  * The RTO: smoothed round trip and four times its variance, but at most a few of the shortest round
- * trips. On a busy host the usual ones are as long as it takes until a process gets a processor, and a
- * spurious probe costs little. Unless each one is spurious: then a peer that was too slow for the window
- * gets it twice. So a spurious probe doubles the RTO of the next ones, and a round trip that is much
- * shorter halves it again.
+ * trips. On a busy host the usual ones are as long as it takes until a process gets a processor,
+ * and a spurious probe costs little. Unless each one is spurious: then a peer that was too slow for
+ * the window gets it twice. So a spurious probe doubles the RTO of the next ones, and a round trip
+ * that is much shorter halves it again.
  */
 static uint64_t probe_wait_ns(const struct roce_qp *tq)
 {
@@ -249,8 +249,9 @@ void retransmit_stop(struct roce_qp *tq)
 }
 
 /*
- * The transport timer (local ACK timeout) has expired. False: no retry is left. If this thread notices
- * late, it did not run, or the thread that has the port did not: the acknowledgement may be there by now.
+ * The transport timer (local ACK timeout) has expired. False: no retry is left. If this thread
+ * notices late, it did not run, or the thread that has the port did not: the acknowledgement may be
+ * there by now.
  */
 static bool on_timeout(struct roce_qp *tq, uint64_t now_ns)
 {
@@ -337,7 +338,8 @@ void retransmit_check(const struct roce_qp *tq)
 	INVARIANT(tq->probe_backoff <= RETRANSMIT_PROBE_BACKOFF_MAX && tq->backoff <= 16,
 		  "QP 0x%06x: probe backoff %u, backoff %u", qpn, tq->probe_backoff, tq->backoff);
 	INVARIANT(tq->state != REQUESTER_RNR_WAIT || tq->rnr_ns, "QP 0x%06x", qpn);
-	if (!tq->started || !qp_is_reliable(tq->qp) || (state != IBV_QPS_RTS && state != IBV_QPS_SQD))
+	if (!tq->started || !qp_is_reliable(tq->qp) ||
+	    (state != IBV_QPS_RTS && state != IBV_QPS_SQD))
 		return;
 	INVARIANT(!sendq_in_flight(tq) || tq->probe_ns || tq->state == REQUESTER_RNR_WAIT,
 		  "QP 0x%06x: %u packets in flight", qpn, sendq_in_flight(tq));

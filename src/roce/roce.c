@@ -28,23 +28,24 @@
 #define ACKS_MAX     4
 #define WAITS_MAX    256
 #define ACK_WAITS_NS 100000
-#define ECN_MASK   3
-#define ECN_CE	   3
+#define ECN_MASK     3
+#define ECN_CE	     3
 
 /* The QP that holds packets of a WRITE which this thread received (responder_settle); 0: none. */
 static _Thread_local uint32_t holding_qpn __attribute__((tls_model("initial-exec")));
 
 /*
- * The QP that this thread keeps locked from one packet of a GRO batch to the next, while events of its CQs
- * are held back. So the program is told of the first packet when it can see the effect of all of them,
- * above all of an acknowledgement behind a message (issue). NULL: none; so it is after the last packet.
+ * The QP that this thread keeps locked from one packet of a GRO batch to the next, while events of
+ * its CQs are held back. So the program is told of the first packet when it can see the effect of
+ * all of them, above all of an acknowledgement behind a message (issue). NULL: none; so it is after
+ * the last packet.
  */
 static _Thread_local struct qp *kept __attribute__((tls_model("initial-exec")));
 
 /*
- * Delayed acknowledgements: those of these QPs wait until this thread posts to the QP, or for its next
- * roce_flush. Should neither come, the QP's timer sends them; should another thread have something to
- * send for the QP, it sends them, too.
+ * Delayed acknowledgements: those of these QPs wait until this thread posts to the QP, or for its
+ * next roce_flush. Should neither come, the QP's timer sends them; should another thread have
+ * something to send for the QP, it sends them, too.
  */
 static _Thread_local struct {
 	uint32_t count;
@@ -52,8 +53,8 @@ static _Thread_local struct {
 } to_acknowledge __attribute__((tls_model("initial-exec")));
 
 /*
- * How often this thread may yet leave a request that it posts to its next roce_flush. A thread that posts
- * and does not poll soon comes to 0; what it posts then leaves at once.
+ * How often this thread may yet leave a request that it posts to its next roce_flush. A thread that
+ * posts and does not poll soon comes to 0; what it posts then leaves at once.
  */
 static _Thread_local uint32_t waits_left __attribute__((tls_model("initial-exec")));
 
@@ -104,8 +105,7 @@ static int connect(struct qp *qp)
 		return ENOMEM;
 	tq->mtu = qp_mtu(qp);
 	tq->narrow_reported = false;
-	error = roce_env.resolve(qp->context, &qp->attr.ah_attr, qp->attr.dest_qp_num,
-				      &tq->flow);
+	error = roce_env.resolve(qp->context, &qp->attr.ah_attr, qp->attr.dest_qp_num, &tq->flow);
 	if (error == EINPROGRESS) { /* the address has changed since the port was opened */
 		cause_report(CAUSE_PORT_FAILED, qp->ib.qp_num, "the address has just changed");
 		return EAGAIN;
@@ -116,13 +116,14 @@ static int connect(struct qp *qp)
 }
 
 /*
- * The program may be answering what an event told it of while the thread that took the packet has yet
- * to acknowledge it, or keeps that back (roce_flush_urgent). If its CQ has a channel both leave in
- * one GSO batch, or the acknowledgement ahead (piggyback_ack), and the other end takes all of a GSO batch before
- * it tells of any (kept): where both sleep for one event of either kind, as with ib_send_lat -e, each
- * finds its request completed when the answer is there, as with adapters. Unless the network takes
- * the GSO batch apart, and the receiver's kernel does not join it again. Of a program that polls the
- * acknowledgement is in most GSO batches, but waits for nothing and makes nothing wait.
+ * The program may be answering what an event told it of while the thread that took the packet has
+ * yet to acknowledge it, or keeps that back (roce_flush_urgent). If its CQ has a channel both leave
+ * in one GSO batch, or the acknowledgement ahead (piggyback_ack), and the other end takes all of a
+ * GSO batch before it tells of any (kept): where both sleep for one event of either kind, as with
+ * ib_send_lat -e, each finds its request completed when the answer is there, as with adapters.
+ * Unless the network takes the GSO batch apart, and the receiver's kernel does not join it again.
+ * Of a program that polls the acknowledgement is in most GSO batches, but waits for nothing and
+ * makes nothing wait.
  */
 static void issue(struct qp *qp)
 {
@@ -150,9 +151,10 @@ static void quiesce(struct qp *qp)
 	if (!tq)
 		return;
 	/*
-	 * What the program has received counts as received, though it ends the QP right after. In ERR
-	 * that is for an acknowledgement alone: a response that fails would end the QP once more. What another
-	 * thread is about to say is said once more, as the peer may hear of the end by other ways (a DREQ).
+	 * What the program has received counts as received, though it ends the QP right after. In
+	 * ERR that is for an acknowledgement alone: a response that fails would end the QP once
+	 * more. What another thread is about to say is said once more, as the peer may hear of the
+	 * end by other ways (a DREQ).
 	 */
 	tq->ack_owed |= transmit_ack_may_be_late(tq);
 	if (tq->ack_owed && (qp_state(qp) == IBV_QPS_RESET || response_is_ack_only(tq)))
@@ -185,8 +187,8 @@ const struct qp_path roce_path = {
 };
 
 /*
- * Sends the acknowledgement alone. If the socket does not take it, it is owed again, provided that the QP is
- * still there and connected.
+ * Sends the acknowledgement alone. If the socket does not take it, it is owed again, provided that
+ * the QP is still there and connected.
  */
 static void acknowledge_and_unlock(struct qp *qp) RELEASES(qp->lock)
 {
@@ -427,7 +429,9 @@ void roce_receive(const struct wire_arrival *arrival)
 		unknown_qp_count(packet.dest_qpn);
 		return;
 	}
-	/* The CQ of an XRC SRQ is not the QP's own, whose lock would keep it from being destroyed. */
+	/*
+	 * The CQ of an XRC SRQ is not the QP's own, whose lock would keep it from being destroyed.
+	 */
 	if (arrival->more && qp->type == IBV_QPT_RC)
 		cq_gather_events();
 	on_packet(qp, &packet, arrival);
@@ -462,7 +466,10 @@ void roce_run(uint64_t now_ns)
 }
 
 #ifdef VERBATIM_CHECK
-/* A QP of this path: its send queue, what it sends, what it waits for, what it owes. Of another path: its send queue. */
+/*
+ * A QP of this path: its send queue, what it sends, what it waits for, what it owes. Of another
+ * path: its send queue.
+ */
 void roce_check(const struct qp *qp)
 {
 	const struct roce_qp *tq = roce_of(qp);

@@ -7,16 +7,16 @@
  * deadline go out through struct roce_env, which also tells the time. So the adapter puts it
  * on sockets, a simulator on a virtual clock, and a fuzzer feeds it.
  *
- * This is the entry: struct qp_path, packets that came, and timers that are due. The floors below it are
- * listed in docs/design/transport.md. Calls go down only, but for qp_fail, which comes back through struct
- * qp_path.
+ * This is the entry: struct qp_path, packets that came, and timers that are due. The floors below
+ * it are listed in docs/design/transport.md. Calls go down only, but for qp_fail, which comes back
+ * through struct qp_path.
  *
- * Threads: a QP's state is only touched with its lock, which each function takes that is not given a
- * QP. A thread that received for QPs remembers them by number until its roce_flush; they may be
+ * Threads: a QP's state is only touched with its lock, which each function takes that is not given
+ * a QP. A thread that received for QPs remembers them by number until its roce_flush; they may be
  * destroyed meanwhile, and are not found then. Within a QP's lock only those of bursts (pool) and
  * timers are taken, for a few instructions each, and whatever roce_env needs. A key is published
- * (memory/hazard.h) only from the moment that a packet points to its memory until env.send returns, so
- * that its deregistration waits for no peer.
+ * (memory/hazard.h) only from the moment that a packet points to its memory until env.send returns,
+ * so that its deregistration waits for no peer.
  */
 #ifndef ROCE_ROCE_H
 #define ROCE_ROCE_H
@@ -57,7 +57,9 @@ void roce_receive(const struct wire_arrival *arrival);
  */
 void roce_flush(void);
 
-/* True: requests that this thread posted wait for its next roce_flush, or for an acknowledgement. */
+/*
+ * True: requests that this thread posted wait for its next roce_flush, or for an acknowledgement.
+ */
 bool roce_owes(void);
 
 /*

@@ -3,8 +3,8 @@
  * RoCE QP - what the network path keeps for an RC, UC or XRC QP (qp->path_data): the state of its
  * requester, completer and responder.
  *
- * qp->lock guards all of it, except the timer's place in the heap (timer.h). Its size is fixed: a peer
- * cannot make it grow.
+ * qp->lock guards all of it, except the timer's place in the heap (timer.h). Its size is fixed: a
+ * peer cannot make it grow.
  */
 #ifndef ROCE_ROCE_QP_H
 #define ROCE_ROCE_QP_H
@@ -43,8 +43,8 @@ struct response {
 	uint32_t msn; /* of the request, unless it is a duplicate */
 	uint32_t pd;  /* number of the PD that the rkey is checked against: XRC has many */
 	uint32_t rkey;
-	uint64_t va;  /* of its next packet */
-	uint32_t left; /* bytes */
+	uint64_t va;	/* of its next packet */
+	uint32_t left;	/* bytes */
 	uint64_t value; /* of an atomic: what was in memory before */
 };
 
@@ -94,17 +94,18 @@ struct roce_qp {
 	bool no_route;	      /* the kernel had no route for packets since the last progress */
 
 	/*
-	 * Requester. The PSN window: una_psn .. next_psn is in flight (unacknowledged). Behind next_psn, up
-	 * to max_psn, are packets that were in flight when the requester went back: acknowledgements of
-	 * these may still come. A request that is begun (wqe.begun) keeps its PSNs, wqe.first_psn ..
-	 * end_psn, however often it is sent.
+	 * Requester. The PSN window: una_psn .. next_psn is in flight (unacknowledged). Behind
+	 * next_psn, up to max_psn, are packets that were in flight when the requester went back:
+	 * acknowledgements of these may still come. A request that is begun (wqe.begun) keeps its
+	 * PSNs, wqe.first_psn .. end_psn, however often it is sent.
 	 */
 	uint8_t state; /* enum requester_state */
 	bool started;  /* the PSNs were set from sq_psn */
 	struct local_failure failure;
 	uint32_t next_psn, una_psn, max_psn;
-	uint32_t revoke_tries; /* BIND_MW or LOCAL_INV at sq.issue: in vain, as a thread still copies */
-	uint64_t revoke_ns;    /* when the next try is due */
+	/* BIND_MW or LOCAL_INV at sq.issue: in vain, as a thread still copies */
+	uint32_t revoke_tries;
+	uint64_t revoke_ns;	/* when the next try is due */
 	uint32_t since_ack_req; /* packets since the last one that asked for an acknowledgement */
 	uint32_t outstanding_head, outstanding_tail;
 	struct outstanding_read outstanding[LIMIT_QP_RD_ATOM];
@@ -114,16 +115,16 @@ struct roce_qp {
 
 	/* retransmit.c */
 	uint8_t rnr_left, retry_left;
-	uint8_t backoff;	/* exponential: probes in a row without progress */
-	bool gap_open;		/* the completer missed a response, and the requester went back */
-	uint32_t gap_psn;	/* the last response that came behind the gap */
-	bool went_back;		/* go-back-N to una_psn, since the last progress, ... */
-	uint64_t went_back_ns;	/* ... at this time */
-	bool probing;		/* a probe was sent, and may turn out spurious: window_undo */
-	uint32_t probe_psn;	/* an acknowledgement from here on is of packets before the probe */
-	bool waiting;		/* for an acknowledgement: the transport timer runs, ... */
-	uint64_t waiting_ns;	/* ... since then */
-	bool excused;		/* one time-out was found late, and was not counted */
+	uint8_t backoff;       /* exponential: probes in a row without progress */
+	bool gap_open;	       /* the completer missed a response, and the requester went back */
+	uint32_t gap_psn;      /* the last response that came behind the gap */
+	bool went_back;	       /* go-back-N to una_psn, since the last progress, ... */
+	uint64_t went_back_ns; /* ... at this time */
+	bool probing;	       /* a probe was sent, and may turn out spurious: window_undo */
+	uint32_t probe_psn;    /* an acknowledgement from here on is of packets before the probe */
+	bool waiting;	       /* for an acknowledgement: the transport timer runs, ... */
+	uint64_t waiting_ns;   /* ... since then */
+	bool excused;	       /* one time-out was found late, and was not counted */
 	bool rtt_running;
 	uint32_t rtt_psn;
 	/* 0: not measured yet */
@@ -135,21 +136,24 @@ struct roce_qp {
 	struct timer timer;
 
 	/* responder */
-	bool expecting;	   /* expected_psn was set from rq_psn */
-	bool nak_sent;	   /* for the gap before expected_psn: packets behind it are dropped */
-	uint32_t out_of_sequence_psn; /* the last one dropped; a lower PSN shows that they are sent anew */
-	bool in_message;   /* FIRST was accepted, LAST has not come */
+	bool expecting; /* expected_psn was set from rq_psn */
+	bool nak_sent;	/* for the gap before expected_psn: packets behind it are dropped */
+	/* the last one dropped; a lower PSN shows that they are sent anew */
+	uint32_t out_of_sequence_psn;
+	bool in_message;      /* FIRST was accepted, LAST has not come */
 	uint8_t message_kind; /* enum packet_kind of its FIRST */
 	uint32_t expected_psn;
 	/*
-	 * The last packet of a SEND or WRITE that was executed, which coalesced acknowledgements name.
-	 * Never that of a READ or atomic: some requesters take that for its response, without data.
+	 * The last packet of a SEND or WRITE that was executed, which coalesced acknowledgements
+	 * name. Never that of a READ or atomic: some requesters take that for its response, without
+	 * data.
 	 */
 	uint32_t ack_psn;
-	uint32_t msn;	   /* messages executed */
-	uint32_t received; /* bytes of the current message */
+	uint32_t msn;		   /* messages executed */
+	uint32_t received;	   /* bytes of the current message */
 	struct remote_range range; /* that it names: of its RETH or AtomicETH */
-	uint32_t revoked;  /* rkey of a SEND_WITH_INV that is not executed while a thread still copies; or 0 */
+	/* rkey of a SEND_WITH_INV that is not executed while a thread still copies; or 0 */
+	uint32_t revoked;
 	/*
 	 * The responder copies packets of a WRITE that arrived together (GRO) at once. These it has
 	 * accepted, from held_psn on; their payload is still in the receive buffer.
@@ -159,14 +163,15 @@ struct roce_qp {
 	uint32_t held_ack_psn; /* ack_psn before them */
 	struct iovec held_pieces[RESPONDER_HELD_MAX];
 	bool ack_owed;
-	const void *acknowledged_by; /* the thread that sent the last ACK; NULL: of no concern to piggyback_ack */
+	/* the thread that sent the last ACK; NULL: of no concern to piggyback_ack */
+	const void *acknowledged_by;
 	struct nak nak;
 	struct responses responses; /* to new requests */
 	struct responses replays;   /* to duplicate requests; these go first */
 	uint32_t saved_next;
 	struct saved_atomic saved[LIMIT_QP_RD_ATOM];
 	bool congestion_seen; /* a CNP is owed */
-	uint64_t cnp_ns; /* when the last CNP was sent */
+	uint64_t cnp_ns;      /* when the last CNP was sent */
 	struct response_pace response_pace;
 	struct gso_watch response_gso;
 };

@@ -100,7 +100,8 @@ void sendq_catch_up(struct roce_qp *tq)
 static void check_requests(const struct roce_qp *tq)
 {
 	struct sq *sq = &tq->qp->sq;
-	uint32_t most = check_sometimes(4 * REQUESTS) ? UINT32_MAX : REQUESTS, qpn = tq->qp->ib.qp_num;
+	uint32_t most = check_sometimes(4 * REQUESTS) ? UINT32_MAX : REQUESTS,
+		 qpn = tq->qp->ib.qp_num;
 	const struct wqe *before = NULL;
 
 	for (uint32_t seq = sq->head; seq != sq->issue && most; seq++, most--) {
@@ -113,16 +114,19 @@ static void check_requests(const struct roce_qp *tq)
 			  wqe->first_psn, wqe->end_psn);
 		INVARIANT(packet_psn_diff(wqe->end_psn, tq->una_psn) > 0 &&
 				  packet_psn_diff(tq->next_psn, wqe->end_psn) >= 0,
-			  "QP 0x%06x request %u: end %06x, una %06x next %06x", qpn, seq, wqe->end_psn,
-			  tq->una_psn, tq->next_psn);
+			  "QP 0x%06x request %u: end %06x, una %06x next %06x", qpn, seq,
+			  wqe->end_psn, tq->una_psn, tq->next_psn);
 		INVARIANT(!before || packet_psn_diff(wqe->first_psn, before->end_psn) >= 0,
-			  "QP 0x%06x request %u: begins at %06x, the one before ends at %06x", qpn, seq,
-			  wqe->first_psn, before->end_psn);
+			  "QP 0x%06x request %u: begins at %06x, the one before ends at %06x", qpn,
+			  seq, wqe->first_psn, before->end_psn);
 		before = wqe;
 	}
 }
 
-/* READs and atomics without their responses have PSNs that rise, up to next_psn, and end behind una_psn. */
+/*
+ * READs and atomics without their responses have PSNs that rise, up to next_psn, and end behind
+ * una_psn.
+ */
 static void check_outstanding(const struct roce_qp *tq)
 {
 	uint32_t count = tq->outstanding_tail - tq->outstanding_head, qpn = tq->qp->ib.qp_num;
@@ -138,15 +142,16 @@ static void check_outstanding(const struct roce_qp *tq)
 				  packet_psn_diff(read->end, tq->una_psn) > 0 &&
 				  packet_psn_diff(tq->next_psn, read->end) >= 0 &&
 				  (!before || packet_psn_diff(read->first, before->end) >= 0),
-			  "QP 0x%06x: PSNs %06x to %06x, una %06x next %06x", qpn, read->first, read->end,
-			  tq->una_psn, tq->next_psn);
+			  "QP 0x%06x: PSNs %06x to %06x, una %06x next %06x", qpn, read->first,
+			  read->end, tq->una_psn, tq->next_psn);
 		before = read;
 	}
 }
 
 /*
  * The send queue of a requester that has started, between two packets or posts:
- * - una_psn <= next_psn <= max_psn: what is unacknowledged was sent, and what was ever sent is known;
+ * - una_psn <= next_psn <= max_psn: what is unacknowledged was sent, and what was ever sent is
+ * known;
  * - no more is in flight than the highest window;
  * - requests in flight have PSNs that rise, none is wholly acknowledged (check_requests);
  * - outstanding READs and atomics are within the limits of the QP (check_outstanding);
@@ -160,10 +165,11 @@ void sendq_check(const struct roce_qp *tq)
 		return;
 	INVARIANT(packet_psn_diff(tq->next_psn, tq->una_psn) >= 0 &&
 			  packet_psn_diff(tq->max_psn, tq->next_psn) >= 0,
-		  "QP 0x%06x: una %06x next %06x max %06x", qp->ib.qp_num, tq->una_psn, tq->next_psn,
-		  tq->max_psn);
-	INVARIANT(sendq_in_flight(tq) <= tq->window.max, "QP 0x%06x: %u packets in flight, window at most %u",
-		  qp->ib.qp_num, sendq_in_flight(tq), tq->window.max);
+		  "QP 0x%06x: una %06x next %06x max %06x", qp->ib.qp_num, tq->una_psn,
+		  tq->next_psn, tq->max_psn);
+	INVARIANT(sendq_in_flight(tq) <= tq->window.max,
+		  "QP 0x%06x: %u packets in flight, window at most %u", qp->ib.qp_num,
+		  sendq_in_flight(tq), tq->window.max);
 	INVARIANT(!tq->failure.pending ||
 			  (qp->sq.issue != qp->sq.head &&
 			   wqe_has_failed(sq_wqe((struct sq *)&qp->sq, qp->sq.issue - 1))),

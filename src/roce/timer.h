@@ -3,8 +3,9 @@
  * Timer - the timers of all QPs, one each.
  *
  * A heap by deadline under a lock of its own, which is innermost: it may be taken with a QP's lock.
- * A timer may fire too early, but not too late. A QP that moves its deadline away lets the timer fire,
- * looks, and arms it again. So the common case, an acknowledgement in time, touches nothing here.
+ * A timer may fire too early, but not too late. A QP that moves its deadline away lets the timer
+ * fire, looks, and arms it again. So the common case, an acknowledgement in time, touches nothing
+ * here.
  */
 #ifndef ROCE_TIMER_H
 #define ROCE_TIMER_H

@@ -40,8 +40,9 @@ enum transmit_result {
 bool transmit_begin(struct transmit *transmit, struct roce_qp *tq);
 
 /*
- * Sends the requests in the burst, and an acknowledgement with them if one is owed. Unless TRANSMIT_SENT,
- * *unsent is the PSN of the first request that did not leave: the requester goes back to it.
+ * Sends the requests in the burst, and an acknowledgement with them if one is owed. Unless
+ * TRANSMIT_SENT, *unsent is the PSN of the first request that did not leave: the requester goes
+ * back to it.
  */
 enum transmit_result transmit_requests(struct transmit *transmit, uint32_t *unsent);
 
@@ -56,13 +57,16 @@ void transmit_owed(struct roce_qp *tq);
 
 /*
  * Sends the acknowledgement, the only thing that is owed (response_is_ack_only), and unlocks the QP
- * before the packet leaves: a program that sees its data come may be about to post. False: the socket
- * did not take it, and the caller sees to it that it is owed again; the QP may be gone by now.
+ * before the packet leaves: a program that sees its data come may be about to post. False: the
+ * socket did not take it, and the caller sees to it that it is owed again; the QP may be gone by
+ * now.
  */
 bool transmit_ack_and_unlock(struct qp *qp, struct roce_qp *tq) RELEASES(qp->lock);
 
-/* Another thread acknowledged last, and acknowledgements are leaving: that one may not have left
- * yet. */
+/*
+ * Another thread acknowledged last, and acknowledgements are leaving: that one may not have left
+ * yet.
+ */
 bool transmit_ack_may_be_late(const struct roce_qp *tq);
 
 /* No other thread is there. */

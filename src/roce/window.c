@@ -90,12 +90,13 @@ void window_undo(struct window *window)
  */
 void window_check(const struct window *window)
 {
-	INVARIANT(window->size >= 1 && window->size <= window->max, "size %u, 1 to %u", window->size,
-		  window->max);
-	INVARIANT(window->threshold >= 1 && window->threshold <= window->max, "threshold %u, 1 to %u",
-		  window->threshold, window->max);
+	INVARIANT(window->size >= 1 && window->size <= window->max, "size %u, 1 to %u",
+		  window->size, window->max);
+	INVARIANT(window->threshold >= 1 && window->threshold <= window->max,
+		  "threshold %u, 1 to %u", window->threshold, window->max);
 	INVARIANT(window->before_probe <= window->max, "before the probe %u, at most %u",
 		  window->before_probe, window->max);
-	INVARIANT(window->counted < window->size, "counted %u, size %u", window->counted, window->size);
+	INVARIANT(window->counted < window->size, "counted %u, size %u", window->counted,
+		  window->size);
 }
 #endif

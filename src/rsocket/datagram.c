@@ -282,7 +282,8 @@ ssize_t datagram_send(struct datagram *d, struct pieces *pieces, int flags,
 
 /* Receiving */
 
-/* Drops what other addresses sent to the QPs of a connected rsocket. For UDP the kernel does this.
+/*
+ * Drops what other addresses sent to the QPs of a connected rsocket. For UDP the kernel does this.
  */
 static void drop_unconnected(struct datagram *d) REQUIRES(d->lock)
 {

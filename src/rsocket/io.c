@@ -140,8 +140,10 @@ RSOCKET_EXPORT ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
 
 /* Mappings */
 
-/* The stream with a reference, or NULL and -EBADF or -EOPNOTSUPP: datagram rsockets have no
- * mappings. */
+/*
+ * The stream with a reference, or NULL and -EBADF or -EOPNOTSUPP: datagram rsockets have no
+ * mappings.
+ */
 static struct stream *get_stream(int socket, int *rc)
 {
 	struct rsocket *rs = table_get(socket);

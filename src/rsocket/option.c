@@ -107,8 +107,8 @@ static int set_tcp(struct stream *s, int name, const void *value, socklen_t leng
 	case TCP_KEEPCNT:
 	case TCP_KEEPINTVL:
 	case TCP_MAXSEG:
-		return 0; /* accepted without effect: the RC transport retries, and has its own MTU
-			   */
+		/* accepted without effect: the RC transport retries, and has its own MTU */
+		return 0;
 	case TCP_NODELAY:
 		remember(s, LEVEL_TCP, name, number != 0);
 		return 0;

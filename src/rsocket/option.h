@@ -12,8 +12,10 @@
 
 #include "rsocket/stream.h"
 
-/* 0 or -errno: -EINVAL (value too short, or set too late), -ENOPROTOOPT (unknown), -EFAULT (get,
- * NULL). */
+/*
+ * 0 or -errno: -EINVAL (value too short, or set too late), -ENOPROTOOPT (unknown), -EFAULT (get,
+ * NULL).
+ */
 int option_set(struct stream *s, int level, int name, const void *value, socklen_t length);
 int option_get(struct stream *s, int level, int name, void *value, socklen_t *length);
 

@@ -64,8 +64,8 @@ static short poll_datagram(struct datagram *d, short events)
 
 static short poll_one(struct rsocket *rs, short events)
 {
-	return rs->type == SOCK_STREAM ? poll_stream(stream_of(rs), events) :
-					 poll_datagram(datagram_of(rs), events);
+	return rs->type == SOCK_STREAM ? poll_stream(stream_of(rs), events)
+				       : poll_datagram(datagram_of(rs), events);
 }
 
 /* Collects the rsockets among the entries, with a reference to each. */

@@ -28,8 +28,10 @@ struct peer {
 int resolve_get(struct datagram *d, const union socket_name *address, struct peer **peer)
 	REQUIRES(d->lock);
 
-/* Whether the next datagram may go to the peer's QP. At most once a second it returns false to ask
- * anew. */
+/*
+ * Whether the next datagram may go to the peer's QP. At most once a second it returns false to ask
+ * anew.
+ */
 bool resolve_is_known(struct datagram *d, struct peer *peer) REQUIRES(d->lock);
 
 /* Notes that a datagram came from this address. */

@@ -52,8 +52,10 @@ static int update_bit(fd_set *set, int fd, bool set_it)
 	return set_it;
 }
 
-/* Writes the sets and returns the number of bits. -EBADF: one entry is no descriptor; sets
- * unchanged. */
+/*
+ * Writes the sets and returns the number of bits. -EBADF: one entry is no descriptor; sets
+ * unchanged.
+ */
 static int distribute(const struct pollfd *fds, nfds_t n, fd_set *reads, fd_set *writes,
 		      fd_set *excepts)
 {
@@ -244,8 +246,10 @@ RSOCKET_EXPORT int repoll_ctl(int epoll, int op, int fd, struct epoll_event *eve
 		rc = change(r, op, fd, event);
 	else
 		rc = -EINVAL;
-	/* `fd` may have been an rsocket that is closed by now, and that `change` looked for in
-	 * vain. */
+	/*
+	 * `fd` may have been an rsocket that is closed by now, and that `change` looked for in
+	 * vain.
+	 */
 	if (rc == -ENOENT && op == EPOLL_CTL_DEL)
 		rc = epoll_ctl(epoll, op, fd, event) ? -errno : 0;
 	pthread_mutex_unlock(&mutex);

@@ -283,7 +283,8 @@ static int close_inherited(int fd)
 	return close(fd) ? -errno : 0;
 }
 
-/* Closes what rclose takes besides rsockets: those of the parent of a fork, and repoll descriptors.
+/*
+ * Closes what rclose takes besides rsockets: those of the parent of a fork, and repoll descriptors.
  */
 static int close_other(int fd)
 {

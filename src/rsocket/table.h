@@ -30,8 +30,10 @@ struct rsocket {
 /* With one reference, the caller's. `destroy` frees the object. */
 void rsocket_init(struct rsocket *rs, int type, void (*destroy)(struct rsocket *rs));
 
-/* Hands the caller's reference to the table. 0 or -ENOMEM, which leaves the reference to the
- * caller. */
+/*
+ * Hands the caller's reference to the table. 0 or -ENOMEM, which leaves the reference to the
+ * caller.
+ */
 int table_insert(struct rsocket *rs, int fd);
 
 /* The rsocket of this number, with a new reference; NULL: there is none. */

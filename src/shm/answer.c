@@ -31,8 +31,8 @@ static bool put_nak(struct link *link, uint32_t to, uint32_t from, const struct 
 }
 
 /*
- * The same by the thread that reads the other ring (rx_lock). Without room for a NAK it gives back the
- * room of all it has read: on the link to this process itself that is room for the NAK.
+ * The same by the thread that reads the other ring (rx_lock). Without room for a NAK it gives back
+ * the room of all it has read: on the link to this process itself that is room for the NAK.
  */
 static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct nak_pending *nak)
 {
@@ -46,7 +46,7 @@ static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct
 }
 
 bool shm_answer_refuse(struct link *link, const struct record_header *header, enum nak nak,
-			 enum cause cause)
+		       enum cause cause)
 {
 	struct nak_pending pending = { .msn = header->msn, .nak = nak, .cause = cause };
 
@@ -132,7 +132,8 @@ static bool respond_atomic(struct shm_qp *lq, struct response *response)
 	struct record *record;
 
 	lock_acquire(&link->tx_lock);
-	record = link->alive ? ring_reserve(&link->tx, sizeof(response->value), RING_FOR_NAKS) : NULL;
+	record = link->alive ? ring_reserve(&link->tx, sizeof(response->value), RING_FOR_NAKS)
+			     : NULL;
 	if (record) {
 		record->header.dst_qpn = qp->attr.dest_qp_num;
 		record->header.src_qpn = qp->ib.qp_num;
@@ -157,8 +158,8 @@ bool shm_answer_send(struct shm_qp *lq) REQUIRES(lq->qp->lock)
 	while (lq->response_head != lq->response_tail) {
 		struct response *response = &lq->responses[lq->response_head % RESPONSES_MAX];
 		enum cause cause = CAUSE_NONE;
-		bool room = response->kind == RECORD_READ ? respond_read(lq, response, &cause) :
-							    respond_atomic(lq, response);
+		bool room = response->kind == RECORD_READ ? respond_read(lq, response, &cause)
+							  : respond_atomic(lq, response);
 
 		if (cause != CAUSE_NONE) {
 			lq->nak = (struct nak_pending){
@@ -263,7 +264,8 @@ static void hold_acks(struct link *link, uint64_t position)
 		link->rx.hold = position;
 }
 
-void shm_answer_nak(struct shm_qp *lq, struct link *link, uint32_t to, const struct nak_pending *nak)
+void shm_answer_nak(struct shm_qp *lq, struct link *link, uint32_t to,
+		    const struct nak_pending *nak)
 {
 	struct qp *qp = lq->qp;
 
@@ -312,8 +314,8 @@ void shm_answer_check(const struct shm_qp *lq)
 	for (uint32_t i = lq->response_head; i != lq->response_tail; i++) {
 		const struct response *response = &lq->responses[i % RESPONSES_MAX];
 
-		INVARIANT(response->done <= response->total, "QP 0x%06x: %u of %u bytes", lq->qp->ib.qp_num,
-			  response->done, response->total);
+		INVARIANT(response->done <= response->total, "QP 0x%06x: %u of %u bytes",
+			  lq->qp->ib.qp_num, response->done, response->total);
 	}
 }
 #endif

@@ -3,12 +3,12 @@
  * Answer - responses to READs and atomics, and NAKs, from a responder to its requester.
  *
  * In:  verdicts of responder.c.
- * Out: records in the link's ring, in the order that the requester relies on: a NAK comes behind the
- *      responses.
+ * Out: records in the link's ring, in the order that the requester relies on: a NAK comes behind
+ * the responses.
  *
- * Callers hold the QP's lock; takes the link's tx_lock. The QP keeps answers that find no room in the
- * ring: one NAK and at most RESPONSES_MAX responses. shm_answer_send sends them. While it keeps a NAK,
- * nothing behind the refused request is acknowledged.
+ * Callers hold the QP's lock; takes the link's tx_lock. The QP keeps answers that find no room in
+ * the ring: one NAK and at most RESPONSES_MAX responses. shm_answer_send sends them. While it keeps
+ * a NAK, nothing behind the refused request is acknowledged.
  */
 #ifndef SHM_ANSWER_H
 #define SHM_ANSWER_H
@@ -31,19 +31,20 @@ static inline bool shm_answer_is_owed(struct shm_qp *lq)
 bool shm_answer_add(struct shm_qp *lq, const struct record_header *header, uint64_t value);
 
 /* Sends QP `to` at the other end of the link a NAK for the request at nak->position. */
-void shm_answer_nak(struct shm_qp *lq, struct link *link, uint32_t to, const struct nak_pending *nak);
+void shm_answer_nak(struct shm_qp *lq, struct link *link, uint32_t to,
+		    const struct nak_pending *nak);
 
 /*
- * Refuses a request that no QP takes: with NAK_SILENCE the requester tries again after its time-out, with
- * NAK_UNREACHABLE it does not. False: there is no room, and nothing is kept, so the caller has to come
- * back to the record. Needs no lock of a QP.
+ * Refuses a request that no QP takes: with NAK_SILENCE the requester tries again after its
+ * time-out, with NAK_UNREACHABLE it does not. False: there is no room, and nothing is kept, so the
+ * caller has to come back to the record. Needs no lock of a QP.
  */
 bool shm_answer_refuse(struct link *link, const struct record_header *header, enum nak nak,
-			 enum cause cause);
+		       enum cause cause);
 
 /*
- * Sends what the QP keeps, as far as there is room; false: not all of it. A READ whose memory is gone fails
- * the QP.
+ * Sends what the QP keeps, as far as there is room; false: not all of it. A READ whose memory is
+ * gone fails the QP.
  */
 bool shm_answer_send(struct shm_qp *lq);
 
@@ -51,12 +52,14 @@ bool shm_answer_send(struct shm_qp *lq);
 void shm_answer_is_through(struct shm_qp *lq);
 
 /*
- * The QP leaves its connection and the link's list. The link keeps a NAK that found no room: without it
- * the requester would take the refused request for carried out.
+ * The QP leaves its connection and the link's list. The link keeps a NAK that found no room:
+ * without it the requester would take the refused request for carried out.
  */
 void shm_answer_leave(struct shm_qp *lq);
 
-/* Sends NAKs that QPs left with the link. False: not all, for want of room. Caller holds rx_lock. */
+/*
+ * Sends NAKs that QPs left with the link. False: not all, for want of room. Caller holds rx_lock.
+ */
 bool shm_answer_send_orphans(struct link *link);
 
 /* The QP will not answer any more: tells the requester, whose time-out starts, as on a wire. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Backoff - a requester whose messages were not carried out waits, and from which request it then goes on.
+ * Backoff - a requester whose messages were not carried out waits, and from which request it then
+ * goes on.
  *
  * In:  NAKs that allow another try; a peer that is silent or gone; rings and sockets that are full.
  * Out: a timer (timer.h), after which retry.c lets the requester go on; or a failed request.
@@ -15,26 +16,34 @@
 
 #include "shm/shm_qp.h"
 
-/* The responder had no receive for the message `seq` names; `timer` is its RNR timer code, 0..31. */
+/*
+ * The responder had no receive for the message `seq` names; `timer` is its RNR timer code, 0..31.
+ */
 void shm_backoff_on_rnr_nak(struct shm_qp *lq, uint32_t seq, uint8_t timer);
 
 /* The same, but the responder waits for the end of a copy (NAK_UNCOUNTED): no try is counted. */
 void shm_backoff_on_busy(struct shm_qp *lq, uint32_t seq, uint8_t timer);
 
-/* The request at sq.issue ends a key by which another thread copies: the requester looks again later. */
+/*
+ * The request at sq.issue ends a key by which another thread copies: the requester looks again
+ * later.
+ */
 void shm_backoff_on_revocation(struct shm_qp *lq);
 
 /* With time-out attribute 0 the requester backs off: from so long, doubling, up to 160 ms. */
 #define BACKOFF_ENDLESS_NS    10000000ull
 #define BACKOFF_DOUBLINGS_MAX 4
 
-/* The message that `seq` names gets no answer: after its time-out it is sent again (IBA 9.7.6.1.3). */
+/*
+ * The message that `seq` names gets no answer: after its time-out it is sent again (IBA 9.7.6.1.3).
+ */
 void shm_backoff_on_silence(struct shm_qp *lq, uint32_t seq, enum cause cause);
 
 /*
- * The destination of the request `seq` is gone. The request fails when its time-outs would have run out,
- * after BACKOFF_LOSS_NS at most. Not at once: a program may exit while the last answers to it are on the
- * way, and the other end needs a moment to see that it has all it wanted (ibv_srq_pingpong).
+ * The destination of the request `seq` is gone. The request fails when its time-outs would have run
+ * out, after BACKOFF_LOSS_NS at most. Not at once: a program may exit while the last answers to it
+ * are on the way, and the other end needs a moment to see that it has all it wanted
+ * (ibv_srq_pingpong).
  */
 #define BACKOFF_LOSS_NS 50000000ull
 void shm_backoff_on_loss(struct shm_qp *lq, uint32_t seq, enum cause cause);
@@ -44,13 +53,17 @@ void shm_backoff_on_loss(struct shm_qp *lq, uint32_t seq, enum cause cause);
 void shm_backoff_on_full(struct shm_qp *lq);
 /* There is room again. */
 void shm_backoff_on_room(struct shm_qp *lq);
-/* A datagram found the socket full. True: it is tried again soon; false: it has waited BACKOFF_FULL_NS. */
+/*
+ * A datagram found the socket full. True: it is tried again soon; false: it has waited
+ * BACKOFF_FULL_NS.
+ */
 bool shm_backoff_on_wire_full(struct shm_qp *lq, struct wqe *wqe);
 
 /*
- * The request at sq.issue needs an answer of verbatimd: about a process, a group's members, or a port.
- * True: the QP waits for it, BACKOFF_PEER_NS at most. False: it has waited in vain, and goes on without.
- * After each answer the requester looks again; if that answer was about something else, it waits on.
+ * The request at sq.issue needs an answer of verbatimd: about a process, a group's members, or a
+ * port. True: the QP waits for it, BACKOFF_PEER_NS at most. False: it has waited in vain, and goes
+ * on without. After each answer the requester looks again; if that answer was about something else,
+ * it waits on.
  */
 #define BACKOFF_PEER_NS 1000000000ull
 bool shm_backoff_on_unknown(struct shm_qp *lq);

@@ -81,8 +81,7 @@ void shm_completer_on_nak(struct shm_qp *lq, const struct record_header *header)
 	enum cause cause = header->rkey < CAUSE_COUNT ? (enum cause)header->rkey : CAUSE_INTERNAL;
 	uint32_t seq;
 
-	if (lq->attempt != header->msn >> 24 ||
-	    !find_msn(lq, record_msn(header), &seq))
+	if (lq->attempt != header->msn >> 24 || !find_msn(lq, record_msn(header), &seq))
 		return;
 	seq = finish_earlier(lq, seq);
 	qp_retire(qp);
@@ -112,7 +111,8 @@ void shm_completer_on_nak(struct shm_qp *lq, const struct record_header *header)
 	}
 }
 
-void shm_completer_on_response(struct shm_qp *lq, const struct record_header *header, const void *payload)
+void shm_completer_on_response(struct shm_qp *lq, const struct record_header *header,
+			       const void *payload)
 {
 	struct qp *qp = lq->qp;
 	enum cause cause;
@@ -122,8 +122,7 @@ void shm_completer_on_response(struct shm_qp *lq, const struct record_header *he
 	if (lq->attempt != header->msn >> 24 || !find_msn(lq, record_msn(header), &seq))
 		return;
 	wqe = sq_wqe(&qp->sq, seq);
-	if (!wqe_is_read(wqe) || seq == qp->sq.issue ||
-	    header->bytes > wqe->length - wqe->done)
+	if (!wqe_is_read(wqe) || seq == qp->sq.issue || header->bytes > wqe->length - wqe->done)
 		return;
 	earlier = finish_earlier(lq, seq);
 	if (earlier != seq)

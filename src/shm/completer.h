@@ -12,10 +12,13 @@
 
 #include "shm/shm_qp.h"
 
-/* The message of WQE `seq` was carried out. The caller calls shm_requester_on_progress afterwards. */
+/*
+ * The message of WQE `seq` was carried out. The caller calls shm_requester_on_progress afterwards.
+ */
 void shm_completer_on_ack(struct shm_qp *lq, uint32_t seq);
 
 void shm_completer_on_nak(struct shm_qp *lq, const struct record_header *header);
-void shm_completer_on_response(struct shm_qp *lq, const struct record_header *header, const void *payload);
+void shm_completer_on_response(struct shm_qp *lq, const struct record_header *header,
+			       const void *payload);
 
 #endif

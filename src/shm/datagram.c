@@ -15,7 +15,7 @@
 #include "shm/backoff.h"
 #include "shm/waiting.h"
 
-#define GROUP_SLOTS 64 /* members of a group that one datagram reaches */
+#define GROUP_SLOTS		64 /* members of a group that one datagram reaches */
 #define UDP_BTH_DETH_ICRC_BYTES (8 + 12 + 8 + 4)
 
 /* As on a wire (IBA A17.4.5.2). */
@@ -59,23 +59,23 @@ static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, e
 	lock_acquire(&link->tx_lock);
 	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (record) {
-		record->header.dst_qpn = gid_is_multicast(wqe->ah->attr.grh.dgid.raw) ? MULTICAST_QPN :
-										    wqe->remote_qpn;
+		record->header.dst_qpn = gid_is_multicast(wqe->ah->attr.grh.dgid.raw)
+						 ? MULTICAST_QPN
+						 : wqe->remote_qpn;
 		record->header.src_qpn = qp->ib.qp_num;
 		record->header.msn = 0;
 		record->header.total = bytes;
 		record->header.bytes = bytes;
 		record->header.imm = wqe->imm;
 		/* a Q_Key with the highest bit set stands for the QP's own (IBA 10.2.5) */
-		record->header.rkey = wqe->remote_qkey & 0x80000000 ? qp->attr.qkey :
-								      wqe->remote_qkey;
+		record->header.rkey =
+			wqe->remote_qkey & 0x80000000 ? qp->attr.qkey : wqe->remote_qkey;
 		record->header.remote_addr = 0;
 		record->header.acked = 0; /* datagrams are not acknowledged */
 		build_header(record->payload, wqe->ah, wqe->length);
 		*cause = copy_payload(qp, wqe, record->payload + GRH_BYTES);
 		if (*cause == CAUSE_NONE)
-			ring_publish(&link->tx, record,
-				     record_word(RECORD_DATAGRAM, flags, bytes));
+			ring_publish(&link->tx, record, record_word(RECORD_DATAGRAM, flags, bytes));
 	}
 	lock_release(&link->tx_lock);
 	if (record && *cause == CAUSE_NONE)
@@ -106,11 +106,12 @@ static bool send_to_wire(struct shm_qp *lq, struct wqe *wqe, enum carried *carri
 		*carried = CARRY_WAIT;
 	else if (error == -EFAULT)
 		*carried = send_failed(lq, wqe,
-				       cause == CAUSE_MESSAGE_TOO_LONG ? IBV_WC_LOC_LEN_ERR :
-									 IBV_WC_LOC_PROT_ERR,
+				       cause == CAUSE_MESSAGE_TOO_LONG ? IBV_WC_LOC_LEN_ERR
+								       : IBV_WC_LOC_PROT_ERR,
 				       cause);
 	else
-		return true; /* if its port is still not open it has waited long enough: it is lost */
+		/* if its port is still not open it has waited long enough: it is lost */
+		return true;
 	return false;
 }
 
@@ -156,10 +157,14 @@ enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe)
 		if ((asked || !all_known(slots, count)) && shm_backoff_on_unknown(lq))
 			return CARRY_WAIT;
 		if (asked)
-			cause_report_ratelimited(CAUSE_DAEMON_SILENT, qp->ib.qp_num,
-				     "the members of a group; the datagram goes to the %d known", count);
+			cause_report_ratelimited(
+				CAUSE_DAEMON_SILENT, qp->ib.qp_num,
+				"the members of a group; the datagram goes to the %d known", count);
 	}
-	/* The network first: a datagram that waits for it must not have reached members here already. */
+	/*
+	 * The network first: a datagram that waits for it must not have reached members here
+	 * already.
+	 */
 	if ((group || !wqe->ah->local) && !send_to_wire(lq, wqe, &carried))
 		return carried;
 	if (!group && wqe->ah->local)
@@ -173,8 +178,8 @@ enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe)
 		if (!link)
 			continue; /* no such process: dropped, as on a wire */
 		/*
-		 * A datagram waits a moment at a full ring, as at a port with priority flow control;
-		 * a receiver that does not empty its ring for longer loses it.
+		 * A datagram waits a moment at a full ring, as at a port with priority flow
+		 * control; a receiver that does not empty its ring for longer loses it.
 		 */
 		if (send_to(qp, wqe, link, &cause) == CARRY_NO_ROOM && !group && !wqe->route &&
 		    link->alive) {
@@ -228,22 +233,25 @@ void datagram_deliver(struct qp *qp, const struct record_header *header, const u
 	if (qp->type != IBV_QPT_UD || header->bytes < GRH_BYTES ||
 	    (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD &&
 	     state != IBV_QPS_SQE)) {
-		cause_report_ratelimited(CAUSE_UD_NO_QP, qp->ib.qp_num, "from QP 0x%06x", header->src_qpn);
+		cause_report_ratelimited(CAUSE_UD_NO_QP, qp->ib.qp_num, "from QP 0x%06x",
+					 header->src_qpn);
 		return;
 	}
 	if (header->rkey != qp->attr.qkey) {
-		cause_report_ratelimited(CAUSE_QKEY_MISMATCH, qp->ib.qp_num, "0x%x from QP 0x%06x, mine is 0x%x",
-			     header->rkey, header->src_qpn, qp->attr.qkey);
+		cause_report_ratelimited(CAUSE_QKEY_MISMATCH, qp->ib.qp_num,
+					 "0x%x from QP 0x%06x, mine is 0x%x", header->rkey,
+					 header->src_qpn, qp->attr.qkey);
 		return;
 	}
 	if (!receive_take(qp)) {
-		cause_report_ratelimited(CAUSE_UD_NO_RECEIVE, qp->ib.qp_num, "from QP 0x%06x", header->src_qpn);
+		cause_report_ratelimited(CAUSE_UD_NO_RECEIVE, qp->ib.qp_num, "from QP 0x%06x",
+					 header->src_qpn);
 		return;
 	}
 	if (header->bytes > qp->receive.length) {
 		cause_report_ratelimited(CAUSE_UD_TOO_LONG, qp->ib.qp_num,
-			     "%u bytes with GRH, the receive takes %u", header->bytes,
-			     qp->receive.length);
+					 "%u bytes with GRH, the receive takes %u", header->bytes,
+					 qp->receive.length);
 		return; /* the receive is kept for the next one */
 	}
 	cause = scatter(qp, header, payload, &end);

@@ -9,9 +9,9 @@
  * Out: datagram records to the process of the destination QP (multicast: to every process with an
  *      attached QP, our own included); receive completions with 40 bytes of GRH.
  *
- * Unreliable: a datagram without destination, with a wrong Q_Key, without a receive or with a short one
- * is dropped, with a cause at the receiver; the sender's request succeeds (CONTRACT 25). Callers hold the
- * QP's lock, for delivery also the link's rx_lock.
+ * Unreliable: a datagram without destination, with a wrong Q_Key, without a receive or with a short
+ * one is dropped, with a cause at the receiver; the sender's request succeeds (CONTRACT 25).
+ * Callers hold the QP's lock, for delivery also the link's rx_lock.
  */
 #ifndef SHM_DATAGRAM_H
 #define SHM_DATAGRAM_H

@@ -25,7 +25,8 @@ static struct imported {
 } regions[ARENA_KEYS];
 
 /* -EAGAIN: its pages are migrating. */
-static int try_copy(const struct imported *region, uint64_t address, void *flat, size_t bytes, bool into)
+static int try_copy(const struct imported *region, uint64_t address, void *flat, size_t bytes,
+		    bool into)
 {
 	struct link *link = region->link;
 	struct arena_hazard *hazard = hazard_set(link->slot, region->key);
@@ -39,7 +40,8 @@ static int try_copy(const struct imported *region, uint64_t address, void *flat,
 		if (flags & KEY_MOVING && link->xcopy != XCOPY_SELF)
 			error = -EAGAIN;
 		else if (!(flags & KEY_NULL))
-			error = xcopy_move(link, into ? XCOPY_WRITE : XCOPY_READ, &here, 1, host, bytes);
+			error = xcopy_move(link, into ? XCOPY_WRITE : XCOPY_READ, &here, 1, host,
+					   bytes);
 	}
 	hazard_clear(hazard);
 	return error;
@@ -72,7 +74,7 @@ void imported_init(void)
 }
 
 int imported_import(struct link *link, uint32_t pd_number, uint32_t handle, struct pd *pd,
-		   struct mr **out)
+		    struct mr **out)
 {
 	const struct arena_key *entry = handle < ARENA_KEYS ? &link->peer_keys[handle] : NULL;
 	uint32_t key = entry ? atomic_load_explicit(&entry->key, memory_order_acquire) : 0;
@@ -81,11 +83,13 @@ int imported_import(struct link *link, uint32_t pd_number, uint32_t handle, stru
 
 	if (!key || entry->pd != pd_number ||
 	    atomic_load_explicit(&entry->flags, memory_order_relaxed) & (KEY_MW | KEY_NULL)) {
-		cause_report(CAUSE_ARGUMENT_INVALID, 0, "memory region %u is none of that PD", handle);
+		cause_report(CAUSE_ARGUMENT_INVALID, 0, "memory region %u is none of that PD",
+			     handle);
 		return -EINVAL;
 	}
 	if (link->xcopy == XCOPY_NONE) {
-		cause_report(CAUSE_UNSUPPORTED, 0, "the memory of process %d may not be reached", link->pid);
+		cause_report(CAUSE_UNSUPPORTED, 0, "the memory of process %d may not be reached",
+			     link->pid);
 		return -EOPNOTSUPP;
 	}
 	spec.iova = entry->start;

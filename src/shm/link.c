@@ -105,8 +105,8 @@ static int wanted_heap(int fd)
 	return -1;
 }
 
-struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd,
-			 int heap_fd)
+struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena,
+			 int wake_fd, int heap_fd)
 {
 	struct link *link = take_struct();
 	bool own = side == LINK_SELF;
@@ -198,8 +198,8 @@ bool link_is_shared(struct link *link)
 }
 
 /*
- * The other end has consumed none of it, so it begins at 0. RING-1: the consumer sees no record before
- * the first word is stored, and the memory behind the last record is 0.
+ * The other end has consumed none of it, so it begins at 0. RING-1: the consumer sees no record
+ * before the first word is stored, and the memory behind the last record is 0.
  */
 static void take_along(const struct link *link, char *to)
 {
@@ -215,12 +215,12 @@ static void take_along(const struct link *link, char *to)
 }
 
 /*
- * Leaves `from` and starts with `to`. Both ends take the two words in the same order, whichever memory
- * they are at. So if each end moves to where the other is, one of them finds the other there, or gone,
- * at its first step, and stays.
+ * Leaves `from` and starts with `to`. Both ends take the two words in the same order, whichever
+ * memory they are at. So if each end moves to where the other is, one of them finds the other
+ * there, or gone, at its first step, and stays.
  */
-static bool exchange(struct link_shared *from, ino_t from_number, struct link_shared *to, ino_t to_number,
-		     int rx_side)
+static bool exchange(struct link_shared *from, ino_t from_number, struct link_shared *to,
+		     ino_t to_number, int rx_side)
 {
 	if (from_number < to_number)
 		return leave(from, rx_side) && start_with(to, rx_side);
@@ -355,8 +355,8 @@ void link_wake(struct link *link)
 
 #ifdef VERBATIM_CHECK
 /*
- * What the other end stores in shared memory is no invariant of ours, nor is link->acked, which comes from
- * there: the checks look at neither.
+ * What the other end stores in shared memory is no invariant of ours, nor is link->acked, which
+ * comes from there: the checks look at neither.
  */
 
 /*
@@ -372,24 +372,28 @@ void link_check_tx(const struct link *link)
 	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_relaxed);
 	const struct in_flight *last = &link->in_flight[(tail - 1) % IN_FLIGHT_MAX];
 
-	INVARIANT(tx->head <= tx->tail && tx->tail - tx->head <= RING_BYTES && tx->tail % RECORD_UNIT == 0,
+	INVARIANT(tx->head <= tx->tail && tx->tail - tx->head <= RING_BYTES &&
+			  tx->tail % RECORD_UNIT == 0,
 		  "slot %u: head %llu tail %llu", link->slot, (unsigned long long)tx->head,
 		  (unsigned long long)tx->tail);
-	INVARIANT(tail - head <= IN_FLIGHT_MAX, "slot %u: %u messages in flight", link->slot, tail - head);
+	INVARIANT(tail - head <= IN_FLIGHT_MAX, "slot %u: %u messages in flight", link->slot,
+		  tail - head);
 	if (tail == head)
 		return;
-	INVARIANT(last->end <= tx->tail, "slot %u: the last message ends at %llu, tail %llu", link->slot,
-		  (unsigned long long)last->end, (unsigned long long)tx->tail);
+	INVARIANT(last->end <= tx->tail, "slot %u: the last message ends at %llu, tail %llu",
+		  link->slot, (unsigned long long)last->end, (unsigned long long)tx->tail);
 	if (tail - head > 1)
 		INVARIANT(link->in_flight[(tail - 2) % IN_FLIGHT_MAX].end < last->end,
-			  "slot %u: message %u ends at %llu, the next one at %llu", link->slot, tail - 2,
+			  "slot %u: message %u ends at %llu, the next one at %llu", link->slot,
+			  tail - 2,
 			  (unsigned long long)link->in_flight[(tail - 2) % IN_FLIGHT_MAX].end,
 			  (unsigned long long)last->end);
 }
 
 /*
  * The receiving side of a link:
- * - released <= head <= rx_end: what the producer got back was read, and what was read was worked on;
+ * - released <= head <= rx_end: what the producer got back was read, and what was read was worked
+ * on;
  * - no more is told as acknowledged or carried out than was worked on;
  * - room is given back before the producer could wait for it (ring_release);
  * - an `acked` that is not believed yet was loaded at a position that was read.
@@ -399,17 +403,20 @@ void link_check_rx(const struct link *link)
 	const struct ring_consumer *rx = &link->rx;
 	uint64_t carried_out = atomic_load_explicit(&link->carried_out, memory_order_relaxed);
 
-	INVARIANT(rx->released <= rx->head && rx->head <= link->rx_end && rx->head % RECORD_UNIT == 0,
-		  "slot %u: released %llu head %llu end %llu", link->slot, (unsigned long long)rx->released,
-		  (unsigned long long)rx->head, (unsigned long long)link->rx_end);
+	INVARIANT(rx->released <= rx->head && rx->head <= link->rx_end &&
+			  rx->head % RECORD_UNIT == 0,
+		  "slot %u: released %llu head %llu end %llu", link->slot,
+		  (unsigned long long)rx->released, (unsigned long long)rx->head,
+		  (unsigned long long)link->rx_end);
 	INVARIANT(rx->acked <= link->rx_end && carried_out <= link->rx_end,
 		  "slot %u: acknowledged %llu, carried out %llu, end %llu", link->slot,
 		  (unsigned long long)rx->acked, (unsigned long long)carried_out,
 		  (unsigned long long)link->rx_end);
 	INVARIANT(rx->head - rx->released < RING_BYTES / 16, "slot %u: %llu bytes not given back",
 		  link->slot, (unsigned long long)(rx->head - rx->released));
-	INVARIANT(!link->late_acked || link->late_head <= rx->head, "slot %u: head %llu, late head %llu",
-		  link->slot, (unsigned long long)rx->head, (unsigned long long)link->late_head);
+	INVARIANT(!link->late_acked || link->late_head <= rx->head,
+		  "slot %u: head %llu, late head %llu", link->slot, (unsigned long long)rx->head,
+		  (unsigned long long)link->late_head);
 }
 
 static void check_list(const struct link *link, const struct list *list, uint32_t count)

@@ -3,10 +3,10 @@
  * Link - this process's connection to another process of the host (or to itself): two rings, the
  * other's arena, and the means to wake it.
  *
- * The adapter makes it when verbatimd hands over the descriptors. Requesters send on it, threads that
- * poll receive from it. The struct returns to a pool, never to the allocator, so a thread with a stale
- * pointer can lock it, and finds it not alive. The rings are unmapped when the other process has died,
- * the arena when the last reference is gone.
+ * The adapter makes it when verbatimd hands over the descriptors. Requesters send on it, threads
+ * that poll receive from it. The struct returns to a pool, never to the allocator, so a thread with
+ * a stale pointer can lock it, and finds it not alive. The rings are unmapped when the other
+ * process has died, the arena when the last reference is gone.
  *
  * Locks: rx_lock is the outermost lock of this path, tx_lock is taken inside QP locks, wait_lock is
  * innermost.
@@ -71,8 +71,8 @@ struct link {
 	enum xcopy xcopy;
 	int xcopy_error;	 /* XCOPY_NONE: why, an errno; 0: by VERBATIM_REACH */
 	_Atomic bool xcopy_told; /* XCOPY_NONE was reported */
-	pid_t heap_of; /* the process that has mapped `heap`: a child of a fork has not */
-	void *arena; /* the other's, read-only (our own for the link to ourselves) */
+	pid_t heap_of;		 /* the process that has mapped `heap`: a child of a fork has not */
+	void *arena;		 /* the other's, read-only (our own for the link to ourselves) */
 	struct arena_header *peer;
 	struct arena_qp *peer_qps;
 	struct arena_key *peer_keys;
@@ -82,10 +82,16 @@ struct link {
 	struct lock rx_lock; /* guards rx, acked and the head of in_flight */
 	struct ring_consumer rx;
 	uint64_t acked; /* of our records, as last worked through */
-	/* An acked of the other end that RING-3 does not allow to believe yet, and rx.head then; 0: none. */
+	/*
+	 * An acked of the other end that RING-3 does not allow to believe yet, and rx.head then; 0:
+	 * none.
+	 */
 	uint64_t late_acked, late_head;
 	uint64_t rx_end; /* position behind the record that is being worked on */
-	/* The peer's records below are carried out (RING-4). Stored under rx_lock, read by requesters. */
+	/*
+	 * The peer's records below are carried out (RING-4). Stored under rx_lock, read by
+	 * requesters.
+	 */
 	_Atomic uint64_t carried_out;
 
 	struct lock tx_lock; /* guards tx and the tail of in_flight */
@@ -97,10 +103,11 @@ struct link {
 	struct list blocked;   /* QPs with requests that found no room */
 	struct list turned;    /* QPs whose turn is over, and that have more to do */
 	struct list answering; /* QPs with answers to send */
-	struct list orphans;   /* struct orphan_nak: NAKs of QPs that are gone; sent before `answering` */
+	/* struct orphan_nak: NAKs of QPs that are gone; sent before `answering` */
+	struct list orphans;
 	uint32_t blocked_count, turned_count, answering_count;
-	_Atomic bool waiting;  /* one of the lists may not be empty */
-	_Atomic bool again;    /* a QP's turn is over, and it has more to do */
+	_Atomic bool waiting; /* one of the lists may not be empty */
+	_Atomic bool again;   /* a QP's turn is over, and it has more to do */
 
 	/* Changed by link_move alone, under both rx_lock and tx_lock, as are the rings. */
 	struct link_shared *shared;
@@ -110,7 +117,10 @@ struct link {
 /* At the beginning of the shared memory, in LINK_CONTROL_BYTES. */
 struct link_shared {
 	struct ring_control control[2];
-	/* Ends that use this memory, 1 << side each; LINK_LEFT: the first end left before the second came. */
+	/*
+	 * Ends that use this memory, 1 << side each; LINK_LEFT: the first end left before the
+	 * second came.
+	 */
 	_Alignas(64) _Atomic uint32_t ends;
 };
 
@@ -118,18 +128,19 @@ struct link_shared {
 
 /*
  * Makes a link. `shared_fd` holds LINK_BYTES_NEEDED bytes; `side` says which ring is ours to write
- * (0 or 1; LINK_SELF: the link to oneself, which has one ring for both). `pid` is as verbatimd sees it:
- * a process of another PID namespace may have ours. `arena` is mapped already and the link owns the
- * mapping unless it is its own; `wake_fd` is the link's from now on, and `heap_fd`, the other's heap
+ * (0 or 1; LINK_SELF: the link to oneself, which has one ring for both). `pid` is as verbatimd sees
+ * it: a process of another PID namespace may have ours. `arena` is mapped already and the link owns
+ * the mapping unless it is its own; `wake_fd` is the link's from now on, and `heap_fd`, the other's
+ * heap
  * (-1: not to be used). Returns NULL with errno; then arena and descriptors are still the caller's.
  */
 #define LINK_SELF (-1)
-struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena, int wake_fd,
-			 int heap_fd);
+struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena,
+			 int wake_fd, int heap_fd);
 
 /*
- * From here on threads may use the link; until then those that find it leave it alone. False: the other
- * end has left its memory, see link_move.
+ * From here on threads may use the link; until then those that find it leave it alone. False: the
+ * other end has left its memory, see link_move.
  */
 bool link_start(struct link *link);
 
@@ -137,13 +148,13 @@ bool link_start(struct link *link);
  * A verbatimd that did not make the link offers memory for it again. Both ends have to use the same
  * memory.
  *
- * Memory that both ends have started with (`ends`) stays. Memory that the other end has not started with
- * may be unknown to it, as the old verbatimd may have ended before it had told both ends. Then this end
- * leaves it, starts with the offered one, and takes along the records that it has sent.
+ * Memory that both ends have started with (`ends`) stays. Memory that the other end has not started
+ * with may be unknown to it, as the old verbatimd may have ended before it had told both ends. Then
+ * this end leaves it, starts with the offered one, and takes along the records that it has sent.
  *
- * Leaving and starting are compare-and-swaps of one word. So an end never starts with memory that the
- * other has left, nor leaves memory that the other has started with. Both ends take the two words in the
- * same order, so that they do not swap places. True: the link has moved.
+ * Leaving and starting are compare-and-swaps of one word. So an end never starts with memory that
+ * the other has left, nor leaves memory that the other has started with. Both ends take the two
+ * words in the same order, so that they do not swap places. True: the link has moved.
  */
 bool link_move(struct link *link, int side, int shared_fd);
 
@@ -151,8 +162,9 @@ bool link_move(struct link *link, int side, int shared_fd);
 bool link_is_shared(struct link *link);
 
 /*
- * Of a link that is not started: this process had a link of the same memory before, and has carried out
- * the records in it. It happens if the other process died while verbatimd was asked for the link.
+ * Of a link that is not started: this process had a link of the same memory before, and has carried
+ * out the records in it. It happens if the other process died while verbatimd was asked for the
+ * link.
  */
 bool link_is_spent(const struct link *link);
 void link_reset_after_fork(void);
@@ -165,12 +177,14 @@ uint64_t link_sent(struct link *link);
 /* Whether the other end has carried out all records below `position`. */
 bool link_carried_out(struct link *link, uint64_t position);
 
-/* Unmaps the rings, after the last progress; the struct goes to the pool with the last reference. */
+/*
+ * Unmaps the rings, after the last progress; the struct goes to the pool with the last reference.
+ */
 void link_close(struct link *link);
 
 /*
- * Records were published: wakes the other process if all its threads sleep. No fence is needed here:
- * the other half of barrier WAKEUP is the membarrier of its progress thread, between storing
+ * Records were published: wakes the other process if all its threads sleep. No fence is needed
+ * here: the other half of barrier WAKEUP is the membarrier of its progress thread, between storing
  * need_wakeup and looking at the rings once more.
  */
 void link_wake(struct link *link);

@@ -65,14 +65,18 @@ static enum onesided copy_mapped(struct qp *qp, struct wqe *wqe, char *target, s
 			*cause = memory_gather(wqe->sge, wqe->num_sge, pd, wqe->done + bytes - tail,
 					       &last, tail);
 		if (*cause == CAUSE_NONE) {
-			atomic_thread_fence(memory_order_release); /* CONTRACT 27: the last word last */
+			/* CONTRACT 27: the last word last */
+			atomic_thread_fence(memory_order_release);
 			memory_copy_ordered(target + bytes - tail, &last, tail);
 		}
 	}
 	return *cause == CAUSE_NONE ? ONESIDED_DONE : ONESIDED_LOCAL_ERROR;
 }
 
-/* After a copy outside of the heap: asks the owner to migrate the region when that pays. Holds no tx_lock. */
+/*
+ * After a copy outside of the heap: asks the owner to migrate the region when that pays. Holds no
+ * tx_lock.
+ */
 static void want(struct shm_qp *lq, uint32_t key, uint64_t length, size_t bytes)
 {
 	struct link *link = lq->link;
@@ -92,7 +96,8 @@ static void want(struct shm_qp *lq, uint32_t key, uint64_t length, size_t bytes)
 }
 
 /* The slice's target, mapped here, or NULL; *bytes may become less, for either. */
-static char *find_mapped(struct link *link, const struct arena_key *entry, uint64_t host, size_t *bytes)
+static char *find_mapped(struct link *link, const struct arena_key *entry, uint64_t host,
+			 size_t *bytes)
 {
 	uint64_t place;
 
@@ -102,8 +107,8 @@ static char *find_mapped(struct link *link, const struct arena_key *entry, uint6
 	return place ? heap_map(&link->heap, place, bytes) : NULL;
 }
 
-static enum onesided copy_slice(struct shm_qp *lq, struct wqe *wqe, uint64_t host,
-				uint32_t flags, size_t *slice, enum cause *cause)
+static enum onesided copy_slice(struct shm_qp *lq, struct wqe *wqe, uint64_t host, uint32_t flags,
+				size_t *slice, enum cause *cause)
 {
 	struct qp *qp = lq->qp;
 	struct link *link = lq->link;
@@ -133,7 +138,8 @@ static enum onesided copy_slice(struct shm_qp *lq, struct wqe *wqe, uint64_t hos
 	}
 }
 
-enum onesided onesided_execute(struct shm_qp *lq, struct wqe *wqe, int64_t *budget, enum cause *cause)
+enum onesided onesided_execute(struct shm_qp *lq, struct wqe *wqe, int64_t *budget,
+			       enum cause *cause)
 {
 	struct qp *qp = lq->qp;
 	struct link *link = lq->link;

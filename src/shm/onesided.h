@@ -3,11 +3,11 @@
  * One-sided - WRITE and READ executed by their requester, on the target's memory.
  *
  * In:  a WQE, the target's QP and key tables, its memory.
- * Out: the bytes moved; or ONESIDED_BY_MESSAGE if any check fails: the requester sends a message then,
- *      and the responder's verdict is the same as on a wire.
+ * Out: the bytes moved; or ONESIDED_BY_MESSAGE if any check fails: the requester sends a message
+ * then, and the responder's verdict is the same as on a wire.
  *
- * Pages that the target has migrated are mapped here (memory/heap.h), and copied with plain loads and
- * stores; the kernel copies all others (shm/xcopy.h).
+ * Pages that the target has migrated are mapped here (memory/heap.h), and copied with plain loads
+ * and stores; the kernel copies all others (shm/xcopy.h).
  *
  * Holds the QP's lock; publishes a hazard on each key (memory/hazard.h); does no more than *budget.
  */
@@ -20,11 +20,12 @@
 
 enum onesided {
 	ONESIDED_DONE,
-	ONESIDED_TURN_OVER,   /* wqe->done tells how far; call again */
+	ONESIDED_TURN_OVER, /* wqe->done tells how far; call again */
 	ONESIDED_BY_MESSAGE,
 	ONESIDED_LOCAL_ERROR, /* *cause says which; nothing else was written */
 };
 
-enum onesided onesided_execute(struct shm_qp *lq, struct wqe *wqe, int64_t *budget, enum cause *cause);
+enum onesided onesided_execute(struct shm_qp *lq, struct wqe *wqe, int64_t *budget,
+			       enum cause *cause);
 
 #endif

@@ -40,7 +40,8 @@ static void leave_qp(struct turn *turn) NO_LOCK_CHECK /* take_qp locked it */
 
 /* NULL: there is none with this number, or it takes another path. */
 static struct shm_qp *take_qp(struct turn *turn, uint32_t qpn)
-	NO_LOCK_CHECK /* leave_qp unlocks it */
+	/* leave_qp unlocks it */
+	NO_LOCK_CHECK
 {
 	struct qp *qp;
 
@@ -158,8 +159,8 @@ static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link
 }
 
 /*
- * Sends answers, in the order in which the QPs came to owe them. The first QP that finds no room for
- * all its answers ends the round, and is the first of the next one.
+ * Sends answers, in the order in which the QPs came to owe them. The first QP that finds no room
+ * for all its answers ends the round, and is the first of the next one.
  */
 static void send_answers(struct turn *turn) REQUIRES(turn->link->rx_lock)
 {
@@ -213,9 +214,9 @@ static void serve_turned(struct turn *turn) REQUIRES(turn->link->rx_lock)
 }
 
 /*
- * Issues requests of QPs that wait for room, in the order in which they came. A QP that finds none ends
- * the round, as there is none for those behind it either. It stays the first, so that it is not passed
- * over for ever. A QP that found some room, and needs more, goes to the end.
+ * Issues requests of QPs that wait for room, in the order in which they came. A QP that finds none
+ * ends the round, as there is none for those behind it either. It stays the first, so that it is
+ * not passed over for ever. A QP that found some room, and needs more, goes to the end.
  */
 static void serve_blocked(struct turn *turn) REQUIRES(turn->link->rx_lock)
 {
@@ -275,8 +276,8 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 {
 	struct link *link = turn->link;
 	uint64_t begin = link->rx.head;
-	uint64_t acked = atomic_load_explicit(&link->tx.control->acked,
-					      memory_order_acquire); /* RING-3 */
+	uint64_t acked = atomic_load_explicit(&link->tx.control->acked, /* RING-3 */
+					      memory_order_acquire);
 	bool all, any;
 
 	cq_gather_events();
@@ -284,8 +285,8 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 	any = link->rx.head != begin || !all;
 
 	/*
-	 * RING-3 while the ring is never empty: a NAK that came before `acked` was stored lies within a
-	 * ring's length of the position at which this thread loaded it.
+	 * RING-3 while the ring is never empty: a NAK that came before `acked` was stored lies
+	 * within a ring's length of the position at which this thread loaded it.
 	 */
 	if (all || (link->late_acked && link->rx.head - link->late_head >= RING_BYTES)) {
 		if (!all)
@@ -295,9 +296,9 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 		link->late_acked = acked;
 		link->late_head = begin;
 	}
-	if (all && (acked != link->acked ||
-		    link->flight_head != atomic_load_explicit(&link->flight_tail,
-							      memory_order_relaxed))) {
+	if (all &&
+	    (acked != link->acked ||
+	     link->flight_head != atomic_load_explicit(&link->flight_tail, memory_order_relaxed))) {
 		any |= acked > link->acked; /* less is old news (RING-4), or a lie */
 		take_acks(turn, acked);
 	}
@@ -359,11 +360,13 @@ static bool fail_if_connected(struct qp *qp, void *arg) REQUIRES(qp->lock)
 	}
 	if (!qp_is_reliable(qp))
 		return true;
-	if (qp_state(qp) != IBV_QPS_RTR && qp_state(qp) != IBV_QPS_RTS && qp_state(qp) != IBV_QPS_SQD)
+	if (qp_state(qp) != IBV_QPS_RTR && qp_state(qp) != IBV_QPS_RTS &&
+	    qp_state(qp) != IBV_QPS_SQD)
 		return true;
 	target = &link->peer_qps[qp->attr.dest_qp_num & (ARENA_QPS - 1)];
 	word = atomic_load_explicit(&target->word, memory_order_acquire);
-	without_a_word = ARENA_QP_STATE(word) == IBV_QPS_RTS && ARENA_QP_TYPE(word) == qp_peer_type(qp) &&
+	without_a_word = ARENA_QP_STATE(word) == IBV_QPS_RTS &&
+			 ARENA_QP_TYPE(word) == qp_peer_type(qp) &&
 			 target->dest_qpn == qp->ib.qp_num;
 	qp_retire(qp);
 	if (qp->sq.head != qp->sq.tail) {

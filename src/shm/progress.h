@@ -20,8 +20,8 @@
 bool progress_link(struct link *link);
 
 /*
- * Works through everything that the other end had published before the call. Waits for other threads
- * that are at the link; each does a bounded amount.
+ * Works through everything that the other end had published before the call. Waits for other
+ * threads that are at the link; each does a bounded amount.
  */
 void progress_catch_up(struct link *link);
 

@@ -13,14 +13,12 @@
  *                    8 bits that count the requester's attempts: answers carry both back
  *   16  total        length of the whole message (NAK: RNR timer code, and NAK_UNCOUNTED)
  *   20  bytes        length of the payload in this record (16 bits)
- *   22  srqn         XRC: place of the SRQ that the message is for (object/xrcd.h); 0: none of dst_qpn's
- *                    process
- *   24  imm          immediate data, R_Key to invalidate (NAK: enum nak; datagram: Q_Key in rkey)
- *   28  rkey         R_Key (datagram: Q_Key; NAK: enum cause)
- *   32  remote_addr  address at the responder
- *   40  acked        everything of the other direction below this position was carried out, and any
- *                    NAK for it stands before this record: see RING-4 in ring.h
- *   48  payload      (compare & swap: compare, swap; fetch & add: add; a datagram: GRH, data)
+ *   22  srqn         XRC: place of the SRQ that the message is for (object/xrcd.h); 0: none of
+ * dst_qpn's process 24  imm          immediate data, R_Key to invalidate (NAK: enum nak; datagram:
+ * Q_Key in rkey) 28  rkey         R_Key (datagram: Q_Key; NAK: enum cause) 32  remote_addr  address
+ * at the responder 40  acked        everything of the other direction below this position was
+ * carried out, and any NAK for it stands before this record: see RING-4 in ring.h 48  payload
+ * (compare & swap: compare, swap; fetch & add: add; a datagram: GRH, data)
  *
  * FLUSH: `total` is the length of its range, imm is placement types | selectivity level << 4.
  *
@@ -69,17 +67,18 @@ enum record_flags {
 	RECORD_SOLICITED = 1 << 4,
 	RECORD_UNACKED = 1 << 5, /* UC: the requester waits for no answer */
 	RECORD_NO_GRH = 1 << 6,	 /* datagrams: what is before the data is not for the program */
-	RECORD_XRC = 1 << 7,	 /* the sender is XRC_SEND; with RECORD_UNACKED: of which service it is */
+	/* the sender is XRC_SEND; with RECORD_UNACKED: of which service it is */
+	RECORD_XRC = 1 << 7,
 };
 
 /* Why a responder did not do what it was asked. Acknowledgements are the ring's acked index. */
 enum nak {
-	NAK_RNR = 1,	     /* no receive: again after the timer in `total` */
-	NAK_SILENCE,	     /* on a wire there would be no answer: the requester's time-out starts */
-	NAK_INVALID_REQUEST, /* -> REM_INV_REQ_ERR */
-	NAK_REMOTE_ACCESS,   /* -> REM_ACCESS_ERR */
+	NAK_RNR = 1, /* no receive: again after the timer in `total` */
+	NAK_SILENCE, /* on a wire there would be no answer: the requester's time-out starts */
+	NAK_INVALID_REQUEST,  /* -> REM_INV_REQ_ERR */
+	NAK_REMOTE_ACCESS,    /* -> REM_ACCESS_ERR */
 	NAK_REMOTE_OPERATION, /* -> REM_OP_ERR */
-	NAK_UNREACHABLE	     /* no such QP, or one of another service: -> RETRY_EXC_ERR, no retry */
+	NAK_UNREACHABLE /* no such QP, or one of another service: -> RETRY_EXC_ERR, no retry */
 };
 
 /* In `total` of NAK_RNR: not for want of a receive; the requester does not count it (rnr_retry). */

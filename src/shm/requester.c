@@ -50,9 +50,9 @@ static enum carried fail_local(struct shm_qp *lq, struct wqe *wqe, enum cause ca
 /* The service, which the responder compares with its own. */
 static uint32_t service_flags(const struct qp *qp)
 {
-	return qp->type == IBV_QPT_UC	      ? RECORD_UNACKED :
-	       qp->type == IBV_QPT_XRC_SEND ? RECORD_XRC :
-						0;
+	return qp->type == IBV_QPT_UC	      ? RECORD_UNACKED
+	       : qp->type == IBV_QPT_XRC_SEND ? RECORD_XRC
+					      : 0;
 }
 
 static uint32_t flags_of(const struct wqe *wqe)
@@ -66,7 +66,8 @@ static uint32_t flags_of(const struct wqe *wqe)
 	return flags;
 }
 
-static void fill_header(struct shm_qp *lq, struct wqe *wqe, struct record_header *header, uint32_t bytes)
+static void fill_header(struct shm_qp *lq, struct wqe *wqe, struct record_header *header,
+			uint32_t bytes)
 {
 	struct qp *qp = lq->qp;
 
@@ -75,9 +76,9 @@ static void fill_header(struct shm_qp *lq, struct wqe *wqe, struct record_header
 	header->msn = wqe->first_psn | (uint32_t)lq->attempt << 24;
 	header->total = wqe->length;
 	header->bytes = (uint16_t)bytes;
-	header->srqn = wqe->remote_srqn >> XRC_PLACE_BITS == header->dst_qpn >> ARENA_QP_BITS ?
-			       wqe->remote_srqn & (XRC_PLACES - 1) :
-			       0;
+	header->srqn = wqe->remote_srqn >> XRC_PLACE_BITS == header->dst_qpn >> ARENA_QP_BITS
+			       ? wqe->remote_srqn & (XRC_PLACES - 1)
+			       : 0;
 	header->imm = wqe->imm;
 	header->rkey = wqe->rkey;
 	header->remote_addr = wqe->remote_addr;
@@ -94,8 +95,8 @@ static void publish(struct link *link, struct shm_qp *lq, struct record *record,
 }
 
 /*
- * Waking the other process may take a system call, so the requester does it only for new records: not
- * after a WRITE or READ that it carried out itself on the other's memory.
+ * Waking the other process may take a system call, so the requester does it only for new records:
+ * not after a WRITE or READ that it carried out itself on the other's memory.
  */
 static void announce(struct shm_qp *lq)
 {
@@ -107,7 +108,8 @@ static void announce(struct shm_qp *lq)
 }
 
 /* Before the record is published: a thread that sees its acknowledgement finds the entry. */
-static void enter_flight(struct link *link, struct shm_qp *lq, uint32_t units) REQUIRES(link->tx_lock)
+static void enter_flight(struct link *link, struct shm_qp *lq, uint32_t units)
+	REQUIRES(link->tx_lock)
 {
 	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_relaxed);
 
@@ -122,8 +124,7 @@ static void enter_flight(struct link *link, struct shm_qp *lq, uint32_t units) R
 
 static bool flight_is_full(struct link *link) REQUIRES(link->tx_lock)
 {
-	return link->flight_tail -
-		       atomic_load_explicit(&link->flight_head, memory_order_acquire) >=
+	return link->flight_tail - atomic_load_explicit(&link->flight_head, memory_order_acquire) >=
 	       IN_FLIGHT_MAX;
 }
 
@@ -145,7 +146,9 @@ static enum carried send_piece(struct shm_qp *lq, struct wqe *wqe, enum record_k
 	if (flags_of(wqe) & RECORD_IMM)
 		flags |= RECORD_IMM;
 	lock_acquire(&link->tx_lock);
-	record = link->alive && !flight_is_full(link) ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
+	record = link->alive && !flight_is_full(link)
+			 ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS)
+			 : NULL;
 	if (!record)
 		goto out;
 	fill_header(lq, wqe, &record->header, bytes);
@@ -175,8 +178,7 @@ static enum carried send_message(struct shm_qp *lq, struct wqe *wqe, enum record
 		wqe->first_psn = lq->next_msn;
 		if (!(wqe->flags & IBV_SEND_INLINE) && wqe->length > RECORD_PAYLOAD_MAX) {
 			/* a long message with a bad SGE must fail before part of it is sent */
-			enum cause cause =
-				memory_check(wqe->sge, wqe->num_sge, qp->pd->number, 0);
+			enum cause cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, 0);
 
 			if (cause != CAUSE_NONE)
 				return fail_local(lq, wqe, cause);
@@ -212,9 +214,9 @@ static enum carried send_alone(struct shm_qp *lq, struct wqe *wqe, enum record_k
 
 	wqe->first_psn = lq->next_msn;
 	lock_acquire(&link->tx_lock);
-	record = link->alive && !flight_is_full(link) ?
-			 ring_reserve(&link->tx, bytes, RING_FOR_NAKS) :
-			 NULL;
+	record = link->alive && !flight_is_full(link)
+			 ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS)
+			 : NULL;
 	if (record) {
 		fill_header(lq, wqe, &record->header, bytes);
 		if (bytes)
@@ -256,9 +258,9 @@ static enum carried request_read(struct shm_qp *lq, struct wqe *wqe)
 	enum operation operation = opcode_operation(wqe->opcode);
 	bool atomic = operation_is_atomic(operation);
 	uint32_t bytes = atomic ? sizeof(operands) : 0;
-	enum record_kind kind = !atomic					? RECORD_READ :
-				operation == OPERATION_COMPARE_SWAP ? RECORD_COMPARE_SWAP :
-								      RECORD_FETCH_ADD;
+	enum record_kind kind = !atomic				      ? RECORD_READ
+				: operation == OPERATION_COMPARE_SWAP ? RECORD_COMPARE_SWAP
+								      : RECORD_FETCH_ADD;
 	struct record *record;
 	enum cause cause;
 
@@ -285,9 +287,10 @@ static enum carried request_read(struct shm_qp *lq, struct wqe *wqe)
 }
 
 /*
- * WRITE and READ: the requester executes them on the target's memory if it can copy there and no earlier
- * message is unacknowledged. Behind such a message small ones travel as messages, others wait. The
- * responder has the last word: what does not pass the checks here is sent to it for its verdict.
+ * WRITE and READ: the requester executes them on the target's memory if it can copy there and no
+ * earlier message is unacknowledged. Behind such a message small ones travel as messages, others
+ * wait. The responder has the last word: what does not pass the checks here is sent to it for its
+ * verdict.
  */
 static enum carried one_sided(struct shm_qp *lq, struct wqe *wqe, int64_t *budget)
 {
@@ -347,9 +350,8 @@ static enum carried unreachable(struct shm_qp *lq, struct wqe *wqe)
 		return CARRY_WAIT;
 	}
 	shm_backoff_on_silence(lq, qp->sq.issue,
-			       shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid) ?
-				       CAUSE_PEER_UNKNOWN :
-				       CAUSE_NO_PATH);
+			       shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid) ? CAUSE_PEER_UNKNOWN
+										: CAUSE_NO_PATH);
 	return CARRY_WAIT;
 }
 
@@ -411,8 +413,8 @@ static enum carried carry_out(struct shm_qp *lq, struct wqe *wqe, int64_t *budge
 	default: {
 		uint32_t seq = qp->sq.issue++;
 
-		shm_sendq_fail(lq, seq, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
-			       "opcode %u", wqe->opcode);
+		shm_sendq_fail(lq, seq, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED, "opcode %u",
+			       wqe->opcode);
 		return CARRY_FAILED;
 	}
 	}
@@ -458,8 +460,8 @@ enum carried shm_requester_issue(struct shm_qp *lq)
 		switch (carried) {
 		case CARRIED:
 			sq->issue++;
-			stop = drain && (sq->issue == sq->tail ||
-					 !wqe_is_begun(sq_wqe(sq, sq->issue)));
+			stop = drain &&
+			       (sq->issue == sq->tail || !wqe_is_begun(sq_wqe(sq, sq->issue)));
 			break;
 		case CARRY_NO_ROOM:
 			if (lq->link)

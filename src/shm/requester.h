@@ -5,9 +5,9 @@
  * In:  the QP's send queue, from sq.issue on.
  * Out: records in the link's ring, memory of the peer (onesided.h), or finished WQEs.
  *
- * Callers hold the QP's lock: the posting thread, or one that makes progress. Takes the link's tx_lock.
- * Never waits: a request that finds no room, or whose QP has had its turn, stays in the queue, and
- * shm_requester_issue is called again when that changes. One call does a bounded amount.
+ * Callers hold the QP's lock: the posting thread, or one that makes progress. Takes the link's
+ * tx_lock. Never waits: a request that finds no room, or whose QP has had its turn, stays in the
+ * queue, and shm_requester_issue is called again when that changes. One call does a bounded amount.
  */
 #ifndef SHM_REQUESTER_H
 #define SHM_REQUESTER_H

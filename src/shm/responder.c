@@ -79,8 +79,8 @@ static void note_nak(struct shm_qp *lq, const struct record_header *header)
 }
 
 /*
- * Puts a verdict that is not VERDICT_OK into effect, for the record that begins at `begin`. A message
- * that is tried again comes again as a whole.
+ * Puts a verdict that is not VERDICT_OK into effect, for the record that begins at `begin`. A
+ * message that is tried again comes again as a whole.
  */
 static void react(struct shm_qp *lq, struct link *link, enum verdict verdict, enum cause cause,
 		  const struct record_header *header, uint64_t begin) REQUIRES(lq->qp->lock)
@@ -172,13 +172,14 @@ static enum arrival check_connection(struct shm_qp *lq, struct link *link,
 		/* what was begun and not ended is lost (IBA 9.8.2.2.2) */
 		if (first)
 			lq->in_message = lq->dropping = false;
-		return !first && (lq->dropping || !lq->in_message) ? ARRIVAL_STALE : ARRIVAL_EXPECTED;
+		return !first && (lq->dropping || !lq->in_message) ? ARRIVAL_STALE
+								   : ARRIVAL_EXPECTED;
 	}
 	/* without its beginning a message is out of order, too */
 	if (record_msn(header) != lq->expected_msn || (!first && !lq->in_message))
-		return lq->nak_sent && lq->nak_sent_attempt == header->msn >> 24 ?
-			       ARRIVAL_STALE :
-			       ARRIVAL_OUT_OF_ORDER;
+		return lq->nak_sent && lq->nak_sent_attempt == header->msn >> 24
+			       ? ARRIVAL_STALE
+			       : ARRIVAL_OUT_OF_ORDER;
 	lq->nak_sent = false;
 	return ARRIVAL_EXPECTED;
 }
@@ -186,7 +187,8 @@ static enum arrival check_connection(struct shm_qp *lq, struct link *link,
 /* `done` bytes of the range are there. */
 static struct remote_range range_of(const struct record_header *header, uint32_t done)
 {
-	return (struct remote_range){ header->rkey, header->total - done, header->remote_addr + done };
+	return (struct remote_range){ header->rkey, header->total - done,
+				      header->remote_addr + done };
 }
 
 static enum verdict on_send(struct shm_qp *lq, const struct record_header *header,
@@ -335,7 +337,8 @@ static enum verdict carry_out(struct shm_qp *lq, const struct record_header *hea
 		lq->message_total = header->total;
 		lq->message_kind = (uint8_t)record_kind(header);
 	} else if (record_kind(header) != lq->message_kind) {
-		return VERDICT_INVALID; /* its FIRST was checked as something else (IBA 9.7.4.1.2) */
+		/* its FIRST was checked as something else (IBA 9.7.4.1.2) */
+		return VERDICT_INVALID;
 	}
 	switch (record_kind(header)) {
 	case RECORD_SEND:
@@ -365,7 +368,8 @@ static bool refuse(struct link *link, const struct record_header *header, enum a
 	if (!shm_answer_refuse(link, header, never ? NAK_UNREACHABLE : NAK_SILENCE, cause))
 		return false;
 	if (never && record_flags(header) & RECORD_FIRST)
-		cause_report_ratelimited(cause, header->dst_qpn, "QP 0x%06x sends to it", header->src_qpn);
+		cause_report_ratelimited(cause, header->dst_qpn, "QP 0x%06x sends to it",
+					 header->src_qpn);
 	return true;
 }
 
@@ -402,8 +406,9 @@ static void execute(struct shm_qp *lq, struct link *link, const struct record_he
 		shm_answer_send(lq);
 }
 
-bool shm_responder_on_request(struct shm_qp *lq, struct link *link, const struct record_header *header,
-			      const uint8_t *payload, uint64_t end) REQUIRES(lq->qp->lock)
+bool shm_responder_on_request(struct shm_qp *lq, struct link *link,
+			      const struct record_header *header, const uint8_t *payload,
+			      uint64_t end) REQUIRES(lq->qp->lock)
 {
 	enum arrival arrival = check_connection(lq, link, header);
 

@@ -20,7 +20,10 @@ static void fire(struct shm_qp *lq)
 	if (qp->sq.issue == qp->sq.tail)
 		return;
 	if (state == REQUESTER_PEER_WAIT && lq->answered) {
-		/* the answer may be about another process: then the QP waits for the rest of its time */
+		/*
+		 * the answer may be about another process: then the QP waits for the rest of its
+		 * time
+		 */
 		lq->seek_end_ns = lq->deadline_ns;
 		shm_requester_issue(lq);
 		lq->seek_end_ns = 0;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Ring - records from one process to another, through memory they share: one producer, one consumer.
+ * Ring - records from one process to another, through memory they share: one producer, one
+ * consumer.
  *
  * Positions are bytes since the ring's creation (uint64, never wrap); a record lies at position
  * modulo RING_BYTES. Each side maps the data twice in a row, so that a record is contiguous.
  *
  * A record is there once its word is not 0. Barriers:
  *   RING-1  ring_publish zeroes the word behind the new record, then stores the record's word with
- *           release; ring_peek loads the word with acquire. So a consumer that sees the word sees the
- *           record, and finds 0 behind it until the next one is published.
- *   RING-2  ring_release stores head with release after the last read of a record; ring_reserve
- *           loads it with acquire before it overwrites.
- *   RING-3  ring_release stores acked with release after everything that an acknowledgement stands
- *           for (completion at the responder; NAKs in the ring of the other direction); the
- *           completer loads it with acquire, then reads the other direction until it is empty, and
- *           only then believes it.
- *   RING-4  a request carries, in `acked`, how far its sender had carried out records of the other
- *           direction when it was published. So if a program answers a message, the answer never
- *           arrives before the completion of the message; on a wire the ACK goes first.
+ *           release; ring_peek loads the word with acquire. So a consumer that sees the word sees
+ * the record, and finds 0 behind it until the next one is published. RING-2  ring_release stores
+ * head with release after the last read of a record; ring_reserve loads it with acquire before it
+ * overwrites. RING-3  ring_release stores acked with release after everything that an
+ * acknowledgement stands for (completion at the responder; NAKs in the ring of the other
+ * direction); the completer loads it with acquire, then reads the other direction until it is
+ * empty, and only then believes it. RING-4  a request carries, in `acked`, how far its sender had
+ * carried out records of the other direction when it was published. So if a program answers a
+ * message, the answer never arrives before the completion of the message; on a wire the ACK goes
+ * first.
  *
  * What the other process stores here is not trusted: an index that runs backwards or past what was
  * written marks the ring broken.
@@ -61,9 +61,9 @@ struct ring_consumer {
 };
 
 /*
- * Room that requests and data leave free for NAKs. A consumer that has no room for a NAK cannot go on.
- * If both ends waited for each other so, or one process for itself, they would wait for ever. A NAK is
- * never longer than the record that it answers, and each QP has at most one on the way.
+ * Room that requests and data leave free for NAKs. A consumer that has no room for a NAK cannot go
+ * on. If both ends waited for each other so, or one process for itself, they would wait for ever. A
+ * NAK is never longer than the record that it answers, and each QP has at most one on the way.
  */
 #define RING_FOR_NAKS (RING_BYTES / 4)
 
@@ -71,7 +71,8 @@ struct ring_consumer {
  * Room for a record with this payload, with `spare` bytes left over (0 for a NAK, else
  * RING_FOR_NAKS), or NULL: full (or broken). Nothing is taken until publish.
  */
-static inline struct record *ring_reserve(struct ring_producer *ring, uint32_t bytes, uint64_t spare)
+static inline struct record *ring_reserve(struct ring_producer *ring, uint32_t bytes,
+					  uint64_t spare)
 {
 	uint64_t need = (uint64_t)record_units(bytes) * RECORD_UNIT + RECORD_UNIT + spare;
 
@@ -130,8 +131,9 @@ static inline void ring_advance(struct ring_consumer *ring, const struct record_
 }
 
 /*
- * The responder has carried out all records up to `end`, the one that it works on included. It calls this
- * before the program can see the completion, as the program may exit then. `end` may be ahead of head.
+ * The responder has carried out all records up to `end`, the one that it works on included. It
+ * calls this before the program can see the completion, as the program may exit then. `end` may be
+ * ahead of head.
  */
 static inline void ring_acknowledge(struct ring_consumer *ring, uint64_t end)
 {
@@ -152,9 +154,9 @@ static inline void ring_release_room(struct ring_consumer *ring)
 }
 
 /*
- * Tells the producer how far the consumer is; returns whether that was news since the last call. Room is
- * given back in large pieces, so that a small message costs one store. A producer that finds the ring
- * full has more than such a piece in it.
+ * Tells the producer how far the consumer is; returns whether that was news since the last call.
+ * Room is given back in large pieces, so that a small message costs one store. A producer that
+ * finds the ring full has more than such a piece in it.
  */
 static inline bool ring_release(struct ring_consumer *ring)
 {

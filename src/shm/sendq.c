@@ -38,15 +38,17 @@ void shm_sendq_go_back(struct shm_qp *lq, uint32_t seq)
 }
 
 /*
- * Programs that exchange addresses with another host may get one that means that host there, but this
- * host here: that of loopback, or of a bridge of containers. So the text says it. Returns its length.
+ * Programs that exchange addresses with another host may get one that means that host there, but
+ * this host here: that of loopback, or of a bridge of containers. So the text says it. Returns its
+ * length.
  */
 static size_t say_whose_address(const struct qp *qp, char *text, size_t room)
 {
 	const union ibv_gid *gid = &qp->attr.ah_attr.grh.dgid;
 	char address[GID_TEXT_BYTES];
 
-	return (size_t)snprintf(text, room, "%s is this host itself; ", gid_text(gid->raw, address));
+	return (size_t)snprintf(text, room, "%s is this host itself; ",
+				gid_text(gid->raw, address));
 }
 
 void shm_sendq_fail(struct shm_qp *lq, uint32_t seq, enum ibv_wc_status status, enum cause cause,
@@ -89,8 +91,8 @@ static void check_counts(const struct shm_qp *lq)
 		reads += wqe_is_read(wqe);
 	}
 	INVARIANT(unacked == lq->unacked && reads == lq->reads,
-		  "QP 0x%06x: %u messages and of these %u READs, counted %u and %u", lq->qp->ib.qp_num,
-		  unacked, reads, lq->unacked, lq->reads);
+		  "QP 0x%06x: %u messages and of these %u READs, counted %u and %u",
+		  lq->qp->ib.qp_num, unacked, reads, lq->unacked, lq->reads);
 }
 
 /*

@@ -3,7 +3,8 @@
  * Send queue - how far the requests of a QP are on this path, and how they end or begin anew.
  *
  * In:  requests that were sent, carried out, refused, or failed at this end.
- * Out: sq.issue and next_msn, where the requester goes on; counts of what is on the way; completions.
+ * Out: sq.issue and next_msn, where the requester goes on; counts of what is on the way;
+ * completions.
  *
  * Callers hold the QP's lock. Never waits, sends nothing: the requester does, with its next turn.
  */
@@ -17,11 +18,11 @@
 
 /* How the requester's turn at a request ended. */
 enum carried {
-	CARRIED,	/* WQE_ISSUED or WQE_DONE: on to the next */
-	CARRY_NO_ROOM,	/* the ring is full */
-	CARRY_WAIT,	/* for acknowledgements or responses of earlier requests, or a timer */
+	CARRIED,       /* WQE_ISSUED or WQE_DONE: on to the next */
+	CARRY_NO_ROOM, /* the ring is full */
+	CARRY_WAIT,    /* for acknowledgements or responses of earlier requests, or a timer */
 	CARRY_TURN_OVER,
-	CARRY_FAILED,	/* shm_sendq_fail was called */
+	CARRY_FAILED, /* shm_sendq_fail was called */
 };
 
 /* READs and atomics: what is answered by data and limited by max_rd_atomic. */
@@ -59,8 +60,8 @@ static inline void shm_sendq_finish(struct shm_qp *lq, struct wqe *wqe)
 }
 
 /*
- * Goes back: all requests from `seq` on are sent anew, since the responder has dropped what came behind it
- * (IBA 9.7.5.1.2, go-back-N).
+ * Goes back: all requests from `seq` on are sent anew, since the responder has dropped what came
+ * behind it (IBA 9.7.5.1.2, go-back-N).
  */
 void shm_sendq_go_back(struct shm_qp *lq, uint32_t seq);
 

@@ -21,13 +21,16 @@
 
 enum requester_state {
 	REQUESTER_READY,
-	REQUESTER_RNR_WAIT,    /* until deadline_ns, then from the oldest message on again */
-	REQUESTER_RETRY_WAIT,  /* likewise */
-	REQUESTER_LOSS_WAIT,   /* until deadline_ns, then the oldest message fails: its peer is gone */
-	REQUESTER_REVOKE_WAIT, /* until deadline_ns, then another look whether a key is out of use */
-	REQUESTER_FULL_WAIT,   /* UD: for room in a ring, until deadline_ns; then it is dropped */
-	REQUESTER_WIRE_WAIT,   /* UD: for room on the wire, until deadline_ns; then another try */
-	REQUESTER_PEER_WAIT,   /* for what verbatimd says of the destination's process, until deadline_ns */
+	REQUESTER_RNR_WAIT,   /* until deadline_ns, then from the oldest message on again */
+	REQUESTER_RETRY_WAIT, /* likewise */
+	/* until deadline_ns, then the oldest message fails: its peer is gone */
+	REQUESTER_LOSS_WAIT,
+	/* until deadline_ns, then another look whether a key is out of use */
+	REQUESTER_REVOKE_WAIT,
+	REQUESTER_FULL_WAIT, /* UD: for room in a ring, until deadline_ns; then it is dropped */
+	REQUESTER_WIRE_WAIT, /* UD: for room on the wire, until deadline_ns; then another try */
+	/* for what verbatimd says of the destination's process, until deadline_ns */
+	REQUESTER_PEER_WAIT,
 };
 
 struct response {
@@ -42,7 +45,8 @@ struct response {
 
 struct shm_qp {
 	struct qp *qp;
-	struct link *link; /* RC, UC: to the connected process, with a reference; or NULL: unreachable */
+	/* RC, UC: to the connected process, with a reference; or NULL: unreachable */
+	struct link *link;
 	struct list blocked_node, answering_node;
 	bool is_answering;	 /* in link->answering; guarded by link->wait_lock */
 	struct link *blocked_on; /* in a list of its, with a reference; guarded by its wait_lock */
@@ -51,19 +55,22 @@ struct shm_qp {
 	/* requester */
 	uint8_t state; /* enum requester_state; set by timer.c, backoff.c and retry.c */
 	bool started;  /* next_msn was set from sq_psn */
-	bool sought;   /* the request at sq.issue has waited for what verbatimd was asked, in vain */
+	bool sought; /* the request at sq.issue has waited for what verbatimd was asked, in vain */
 	bool published; /* records; the other end is not woken for them yet (link_notify) */
 	struct local_failure failure;
-	enum cause silence; /* why the peer does not answer: in REQUESTER_RETRY_WAIT and LOSS_WAIT */
+	/* why the peer does not answer: in REQUESTER_RETRY_WAIT and LOSS_WAIT */
+	enum cause silence;
 	uint32_t next_msn;
-	uint8_t attempt;  /* counts how often the requester went back; NAKs of earlier attempts are void */
-	uint32_t epoch;	  /* of the in_flight entries that count */
+	/* counts how often the requester went back; NAKs of earlier attempts are void */
+	uint8_t attempt;
+	uint32_t epoch;	   /* of the in_flight entries that count */
 	uint64_t last_end; /* UC: position behind the last message */
-	uint32_t unacked; /* messages on the way, READs and atomics included */
-	uint32_t reads;	  /* of these: READs and atomics */
+	uint32_t unacked;  /* messages on the way, READs and atomics included */
+	uint32_t reads;	   /* of these: READs and atomics */
 	uint8_t rnr_left, retry_left;
 	uint8_t backoff; /* doublings of the wait for a silent peer, if the QP has no time-out */
-	uint32_t looks; /* of BIND_MW or LOCAL_INV at sq.issue, in vain: a thread still copies by the key */
+	/* of BIND_MW or LOCAL_INV at sq.issue, in vain: a thread still copies by the key */
+	uint32_t looks;
 
 	/* timer, see timer.h */
 	struct list timer_node;
@@ -75,18 +82,20 @@ struct shm_qp {
 	uint32_t answers;     /* how many verbatimd had given when the destination was looked for */
 
 	/* responder */
-	bool expecting;		/* expected_msn was set from rq_psn */
-	bool nak_sent;		/* a NAK was sent: what else came with its attempt is dropped */
+	bool expecting; /* expected_msn was set from rq_psn */
+	bool nak_sent;	/* a NAK was sent: what else came with its attempt is dropped */
 	uint8_t nak_sent_attempt;
-	bool in_message;	/* FIRST was accepted, LAST has not come */
-	bool dropping;		/* UC: the rest of a message that was not accepted */
-	uint8_t message_kind;	/* enum record_kind of its FIRST */
+	bool in_message;      /* FIRST was accepted, LAST has not come */
+	bool dropping;	      /* UC: the rest of a message that was not accepted */
+	uint8_t message_kind; /* enum record_kind of its FIRST */
 	uint32_t expected_msn;
-	uint32_t received;	/* bytes of the current message */
+	uint32_t received; /* bytes of the current message */
 	uint32_t message_total;
-	uint32_t revoked;	/* the key that a refused SEND_WITH_INV has ended (mw_invalidate_once); 0: none */
+	/* the key that a refused SEND_WITH_INV has ended (mw_invalidate_once); 0: none */
+	uint32_t revoked;
 	struct nak_pending nak;
-	struct orphan_nak *orphan; /* for `nak`, should the QP leave; NULL until the next connection */
+	/* for `nak`, should the QP leave; NULL until the next connection */
+	struct orphan_nak *orphan;
 	uint32_t response_head, response_tail; /* responses[head % MAX .. tail % MAX) are owed */
 	struct response responses[RESPONSES_MAX];
 };
@@ -102,14 +111,14 @@ static inline struct shm_qp *shm_of(struct qp *qp)
 /* What this path needs of the adapter. Set once, before the first QP. */
 struct shm_env {
 	/*
-	 * A link to the process with this slot, with a reference; NULL: there is no such process. NULL
-	 * with *asked set: the adapter has asked verbatimd, and calls shm_retry_on_peers at its answer.
-	 * Does not block.
+	 * A link to the process with this slot, with a reference; NULL: there is no such process.
+	 * NULL with *asked set: the adapter has asked verbatimd, and calls shm_retry_on_peers at
+	 * its answer. Does not block.
 	 */
 	struct link *(*find_link)(uint32_t slot, bool *asked);
 	/*
-	 * The slots of a multicast group's members, at most `max`. *asked: the list may be out of date, and
-	 * the adapter has asked verbatimd, as above. Does not block.
+	 * The slots of a multicast group's members, at most `max`. *asked: the list may be out of
+	 * date, and the adapter has asked verbatimd, as above. Does not block.
 	 */
 	int (*group_members)(const union ibv_gid *gid, uint32_t *slots, int max, bool *asked);
 	/* Calls visit for each QP of this process that is attached to the group. */
@@ -117,10 +126,10 @@ struct shm_env {
 			    void *arg);
 	bool (*gid_is_local)(const union ibv_gid *gid);
 	/*
-	 * Sends a datagram to another host or a group, with the QP's lock held. 0: it left, or was lost;
-	 * -EAGAIN: try again a little later; -EFAULT: *cause tells what is wrong with it; -EINPROGRESS: the
-	 * port of its address is not open, and the adapter has asked verbatimd, as above. NULL: there is no
-	 * network.
+	 * Sends a datagram to another host or a group, with the QP's lock held. 0: it left, or was
+	 * lost; -EAGAIN: try again a little later; -EFAULT: *cause tells what is wrong with it;
+	 * -EINPROGRESS: the port of its address is not open, and the adapter has asked verbatimd,
+	 * as above. NULL: there is no network.
 	 */
 	int (*datagram_to_wire)(struct qp *qp, struct wqe *wqe, enum cause *cause);
 	/* The progress thread has work, unless another thread polls. */
@@ -132,7 +141,10 @@ struct shm_env {
 
 extern struct shm_env shm_env;
 
-/* Bytes of payload that this thread has copied: a measure of time for the adapter, which sets it back. */
+/*
+ * Bytes of payload that this thread has copied: a measure of time for the adapter, which sets it
+ * back.
+ */
 extern _Thread_local uint64_t shm_moved __attribute__((tls_model("initial-exec")));
 
 /* A number that no in_flight entry of this process carries. */

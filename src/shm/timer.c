@@ -19,7 +19,8 @@ void shm_timer_arm(struct shm_qp *lq, enum requester_state state, uint64_t deadl
 	lq->seeks = state == REQUESTER_PEER_WAIT;
 	lq->answered = lq->seeks && lq->answers != answers;
 	if (lq->answered)
-		deadline_ns = 1; /* due: an answer came after the requester looked (barrier ANSWER) */
+		/* due: an answer came after the requester looked (barrier ANSWER) */
+		deadline_ns = 1;
 	if (!lq->timer_armed)
 		list_add_tail(&timers, &lq->timer_node);
 	lq->timer_armed = true;

@@ -51,9 +51,9 @@ uint32_t shm_waiting_first(struct link *link, struct list *head)
 
 	lock_acquire(&link->wait_lock);
 	if (!list_empty(head)) {
-		lq = head == &link->answering ?
-			     list_entry(head->next, struct shm_qp, answering_node) :
-			     list_entry(head->next, struct shm_qp, blocked_node);
+		lq = head == &link->answering
+			     ? list_entry(head->next, struct shm_qp, answering_node)
+			     : list_entry(head->next, struct shm_qp, blocked_node);
 		qpn = lq->qp->ib.qp_num;
 	}
 	lock_release(&link->wait_lock);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Waiting - the lists of QPs that wait on a link: for room in its ring, for another turn, to answer.
+ * Waiting - the lists of QPs that wait on a link: for room in its ring, for another turn, to
+ * answer.
  *
  * In:  QPs whose requester cannot go on now; answer.c enters those that have answers to send.
  * Out: the QP whose turn it is, when progress on the link serves the lists.
@@ -15,8 +16,8 @@
 #include "shm/shm_qp.h"
 
 /*
- * The requester waits for room, or for another turn, and nowhere else from now on. The QP then has a
- * reference to the link. Callers hold the QP's lock.
+ * The requester waits for room, or for another turn, and nowhere else from now on. The QP then has
+ * a reference to the link. Callers hold the QP's lock.
  */
 void shm_waiting_for_room(struct shm_qp *lq, struct link *link);
 void shm_waiting_for_turn(struct shm_qp *lq, struct link *link);

@@ -75,9 +75,10 @@ void xcopy_explain(struct link *link)
 		cause_report(CAUSE_REACH_REFUSED, 0, "process %d: kernel.yama.ptrace_scope is %d",
 			     (int)link->pid, scope);
 	else
-		cause_report(CAUSE_REACH_REFUSED, 0,
-			     "process %d: it is not dumpable, or has other rights than this one: %s",
-			     (int)link->pid, strerror(link->xcopy_error));
+		cause_report(
+			CAUSE_REACH_REFUSED, 0,
+			"process %d: it is not dumpable, or has other rights than this one: %s",
+			(int)link->pid, strerror(link->xcopy_error));
 }
 
 static int copy_self(enum xcopy_direction direction, const struct iovec *local, int count,

@@ -82,14 +82,14 @@ static void see_qp(const struct arena_qp *qp, uint32_t qpn, struct arena_view_qp
 	uint32_t word = atomic_load_explicit(&qp->word, memory_order_relaxed);
 
 	*out = (struct arena_view_qp){
-	    .qpn = qpn,
-	    .type = ARENA_QP_TYPE(word),
-	    .state = ARENA_QP_STATE(word),
-	    .dest_qpn = qp->dest_qpn,
-	    .pd = qp->pd,
-	    .access = qp->access,
-	    .device = qp->device,
-	    .path = qp->path,
+		.qpn = qpn,
+		.type = ARENA_QP_TYPE(word),
+		.state = ARENA_QP_STATE(word),
+		.dest_qpn = qp->dest_qpn,
+		.pd = qp->pd,
+		.access = qp->access,
+		.device = qp->device,
+		.path = qp->path,
 	};
 	memcpy(out->peer, qp->peer, sizeof(out->peer));
 }

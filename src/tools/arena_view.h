@@ -19,18 +19,18 @@
 #include "tools/text.h"
 
 struct arena_view {
-	int fd;        /* the caller's */
+	int fd;	       /* the caller's */
 	void *mapping; /* up to ARENA_QP_OFFSET, read-only */
 };
 
 struct arena_view_device {
-	char name[TEXT_ROOM(sizeof((struct arena_device){0}.name))];
-	char address[TEXT_ROOM(sizeof((struct arena_device){0}.address))];
+	char name[TEXT_ROOM(sizeof((struct arena_device){ 0 }.name))];
+	char address[TEXT_ROOM(sizeof((struct arena_device){ 0 }.address))];
 	uint32_t contexts;
 };
 
 struct arena_view_port {
-	char address[TEXT_ROOM(sizeof((struct arena_port){0}.address))];
+	char address[TEXT_ROOM(sizeof((struct arena_port){ 0 }.address))];
 	bool is_group;
 };
 
@@ -51,7 +51,7 @@ struct arena_view_cause {
 	uint64_t time_ns;
 	uint32_t cause;
 	uint32_t qpn;
-	char text[TEXT_ROOM(sizeof((struct arena_cause){0}.text))];
+	char text[TEXT_ROOM(sizeof((struct arena_cause){ 0 }.text))];
 };
 
 /*

@@ -27,15 +27,15 @@
 #define CONF_NAME "00-verbatim.conf"
 
 static const char usage[] =
-    "Usage: verbatim enable [--disable] [--root DIR]\n"
-    "\n"
-    "Lets all programs of this host use Verbatim instead of the system's libibverbs, which is\n"
-    "not touched: writes " CONF_DIR "/" CONF_NAME " and runs ldconfig.\n"
-    "\n"
-    "  -d, --disable   undo that\n"
-    "  -r, --root DIR  write below DIR, and do not run ldconfig; for images and packages\n"
-    "  -h, --help      print this\n"
-    "  -V, --version   print the version\n";
+	"Usage: verbatim enable [--disable] [--root DIR]\n"
+	"\n"
+	"Lets all programs of this host use Verbatim instead of the system's libibverbs, which is\n"
+	"not touched: writes " CONF_DIR "/" CONF_NAME " and runs ldconfig.\n"
+	"\n"
+	"  -d, --disable   undo that\n"
+	"  -r, --root DIR  write below DIR, and do not run ldconfig; for images and packages\n"
+	"  -h, --help      print this\n"
+	"  -V, --version   print the version\n";
 
 struct options {
 	bool disable;
@@ -46,11 +46,11 @@ struct options {
 static int parse_options(int argc, char **argv, struct options *out)
 {
 	static const struct option longs[] = {
-	    {"disable", no_argument, NULL, 'd'},
-	    {"root", required_argument, NULL, 'r'},
-	    {"help", no_argument, NULL, 'h'},
-	    {"version", no_argument, NULL, 'V'},
-	    {0},
+		{ "disable", no_argument, NULL, 'd' },
+		{ "root", required_argument, NULL, 'r' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ 0 },
 	};
 	int opt;
 
@@ -118,11 +118,11 @@ static int write_conf(const char *path, const char *library_dir)
 		close(fd);
 		goto remove;
 	}
-	fprintf(
-	    file,
-	    "# Verbatim: RDMA verbs without RDMA hardware. Undo with: verbatim enable --disable\n"
-	    "%s\n",
-	    library_dir);
+	fprintf(file,
+		"# Verbatim: RDMA verbs without RDMA hardware. Undo with: verbatim enable "
+		"--disable\n"
+		"%s\n",
+		library_dir);
 	if (ferror(file) || fflush(file) != 0 || fchmod(fd, 0644) != 0) {
 		fclose(file);
 		goto remove;
@@ -138,8 +138,8 @@ remove:
 
 static int run_ldconfig(void)
 {
-	static const char *const places[] = {"/sbin/ldconfig", "/usr/sbin/ldconfig"};
-	char *argv[] = {(char *)"ldconfig", NULL};
+	static const char *const places[] = { "/sbin/ldconfig", "/usr/sbin/ldconfig" };
+	char *argv[] = { (char *)"ldconfig", NULL };
 	int status = 0, rc = ENOENT;
 	pid_t pid;
 
@@ -210,7 +210,7 @@ static int disable(const char *path)
 
 int enable_command(int argc, char **argv)
 {
-	struct options options = {.disable = false};
+	struct options options = { .disable = false };
 	int status = parse_options(argc, argv, &options);
 	char dir[PATH_MAX], path[PATH_MAX];
 	const char *root;

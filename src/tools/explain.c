@@ -18,22 +18,22 @@
 #include "tools/text.h"
 
 static const char usage[] =
-    "Usage: verbatim explain [PID]\n"
-    "       verbatim explain --list | --cause NUMBER\n"
-    "\n"
-    "Prints the causes that the process PID, or each process of this user, reported last, in\n"
-    "the order of time: which QP, what happened with which values, and what to do about it. A\n"
-    "process takes its causes with it when it ends: VERBATIM_EXPLAIN=1 prints them at once.\n"
-    "\n"
-    "  -l, --list          print all causes there are\n"
-    "  -c, --cause NUMBER  print what a vendor_err means\n"
-    "  -h, --help          print this\n"
-    "  -V, --version       print the version\n";
+	"Usage: verbatim explain [PID]\n"
+	"       verbatim explain --list | --cause NUMBER\n"
+	"\n"
+	"Prints the causes that the process PID, or each process of this user, reported last, in\n"
+	"the order of time: which QP, what happened with which values, and what to do about it. A\n"
+	"process takes its causes with it when it ends: VERBATIM_EXPLAIN=1 prints them at once.\n"
+	"\n"
+	"  -l, --list          print all causes there are\n"
+	"  -c, --cause NUMBER  print what a vendor_err means\n"
+	"  -h, --help          print this\n"
+	"  -V, --version       print the version\n";
 
 struct options {
 	bool list;
 	unsigned cause; /* to describe; 0: none */
-	pid_t pid;      /* 0: all processes */
+	pid_t pid;	/* 0: all processes */
 };
 
 /* One cause of one process. */
@@ -71,11 +71,11 @@ static int parse_number(const char *text, const char *what, unsigned long max, u
 static int parse_options(int argc, char **argv, struct options *out)
 {
 	static const struct option longs[] = {
-	    {"list", no_argument, NULL, 'l'},
-	    {"cause", required_argument, NULL, 'c'},
-	    {"help", no_argument, NULL, 'h'},
-	    {"version", no_argument, NULL, 'V'},
-	    {0},
+		{ "list", no_argument, NULL, 'l' },
+		{ "cause", required_argument, NULL, 'c' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ 0 },
 	};
 	unsigned long number;
 	int opt;
@@ -234,9 +234,9 @@ static int print_findings(struct findings *found)
 
 int explain_command(int argc, char **argv)
 {
-	struct options options = {.list = false};
+	struct options options = { .list = false };
 	int status = parse_options(argc, argv, &options), rc;
-	struct findings found = {.pid = 0};
+	struct findings found = { .pid = 0 };
 	char why[512] = "";
 
 	if (status >= 0)

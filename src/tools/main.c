@@ -12,10 +12,10 @@ static const struct {
 	const char *name, *summary;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-    {"run", "run a program over Verbatim", run_command},
-    {"show", "show the processes that use Verbatim, their devices and QPs", show_command},
-    {"explain", "say why completions, verbs and connections failed", explain_command},
-    {"enable", "let all programs of this host use Verbatim", enable_command},
+	{ "run", "run a program over Verbatim", run_command },
+	{ "show", "show the processes that use Verbatim, their devices and QPs", show_command },
+	{ "explain", "say why completions, verbs and connections failed", explain_command },
+	{ "enable", "let all programs of this host use Verbatim", enable_command },
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -101,7 +101,7 @@ int main(int argc, char **argv)
 	if (strcmp(first, "-V") == 0 || strcmp(first, "--version") == 0)
 		return print_version();
 	if (strcmp(first, "help") == 0 && argc > 2) {
-		char *help[] = {argv[2], (char *)"--help", NULL};
+		char *help[] = { argv[2], (char *)"--help", NULL };
 
 		return call(argv[2], 2, help);
 	}

@@ -12,9 +12,10 @@
 
 enum program_verdict {
 	PROGRAM_FINE,
-	PROGRAM_STATIC,      /* linked statically: has its own verbs, if any */
+	PROGRAM_STATIC,	     /* linked statically: has its own verbs, if any */
 	PROGRAM_OTHER_CLASS, /* 32 instead of 64 bits, or for another machine */
-	PROGRAM_PRIVILEGED,  /* set-user-ID, set-group-ID or capabilities: ld.so(8) ignores variables */
+	/* set-user-ID, set-group-ID or capabilities: ld.so(8) ignores variables */
+	PROGRAM_PRIVILEGED,
 };
 
 /* 0; -ENOENT: there is none; -EACCES: it is not executable; -ENAMETOOLONG. */

@@ -16,22 +16,24 @@
 #include "tools/program.h"
 
 static const char usage[] =
-    "Usage: verbatim run [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
-    "\n"
-    "Runs PROGRAM with Verbatim's libibverbs in place of the system's; it and what it starts find\n"
-    "the devices in /sys/class/infiniband and /dev/infiniband, too.\n"
-    "\n"
-    "  -e, --explain[=FILE]     say on standard error, or at the end of FILE, why things failed\n"
-    "                           (VERBATIM_EXPLAIN)\n"
-    "  -d, --devices LIST       interfaces or devices to show, separated by commas\n"
-    "                           (VERBATIM_DEVICES)\n"
-    "  -p, --vendor-part-id N   what to report as vendor_part_id (VERBATIM_VENDOR_PART_ID)\n"
-    "      --no-sysfs           leave /sys/class/infiniband and /dev/infiniband as they are\n"
-    "  -h, --help               print this\n"
-    "  -V, --version            print the version\n"
-    "\n"
-    "The exit status is PROGRAM's; 127 if there is no such program, 126 if it cannot be\n"
-    "executed, 125 if Verbatim itself failed.\n";
+	"Usage: verbatim run [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
+	"\n"
+	"Runs PROGRAM with Verbatim's libibverbs in place of the system's; it and what it starts "
+	"find\n"
+	"the devices in /sys/class/infiniband and /dev/infiniband, too.\n"
+	"\n"
+	"  -e, --explain[=FILE]     say on standard error, or at the end of FILE, why things "
+	"failed\n"
+	"                           (VERBATIM_EXPLAIN)\n"
+	"  -d, --devices LIST       interfaces or devices to show, separated by commas\n"
+	"                           (VERBATIM_DEVICES)\n"
+	"  -p, --vendor-part-id N   what to report as vendor_part_id (VERBATIM_VENDOR_PART_ID)\n"
+	"      --no-sysfs           leave /sys/class/infiniband and /dev/infiniband as they are\n"
+	"  -h, --help               print this\n"
+	"  -V, --version            print the version\n"
+	"\n"
+	"The exit status is PROGRAM's; 127 if there is no such program, 126 if it cannot be\n"
+	"executed, 125 if Verbatim itself failed.\n";
 
 static int set_variable(const char *name, const char *value)
 {
@@ -63,13 +65,13 @@ static int set_vendor_part_id(const char *text)
 static int parse_options(int argc, char **argv, bool *sysfs)
 {
 	static const struct option longs[] = {
-	    {"explain", optional_argument, NULL, 'e'},
-	    {"devices", required_argument, NULL, 'd'},
-	    {"vendor-part-id", required_argument, NULL, 'p'},
-	    {"no-sysfs", no_argument, NULL, OPTION_NO_SYSFS},
-	    {"help", no_argument, NULL, 'h'},
-	    {"version", no_argument, NULL, 'V'},
-	    {0},
+		{ "explain", optional_argument, NULL, 'e' },
+		{ "devices", required_argument, NULL, 'd' },
+		{ "vendor-part-id", required_argument, NULL, 'p' },
+		{ "no-sysfs", no_argument, NULL, OPTION_NO_SYSFS },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ 0 },
 	};
 	int opt, rc = 0;
 
@@ -111,8 +113,9 @@ static int find_libdir(struct libdir *libs)
 	if (rc == 0)
 		rc = libdir_find(program_dir, libs);
 	if (rc == -ENXIO) {
-		fprintf(stderr, "verbatim: where this program is cannot be found out without /proc: "
-				"mount it, or start verbatim by its absolute path\n");
+		fprintf(stderr,
+			"verbatim: where this program is cannot be found out without /proc: "
+			"mount it, or start verbatim by its absolute path\n");
 		return -1;
 	}
 	if (rc != 0) {
@@ -179,25 +182,25 @@ static void warn(const char *path)
 	case PROGRAM_FINE:
 		break;
 	case PROGRAM_STATIC:
-		fprintf(
-		    stderr,
-		    "verbatim: warning: %s is statically linked, so it will not use Verbatim: link "
-		    "it dynamically\n",
-		    path);
+		fprintf(stderr,
+			"verbatim: warning: %s is statically linked, so it will not use Verbatim: "
+			"link "
+			"it dynamically\n",
+			path);
 		break;
 	case PROGRAM_OTHER_CLASS:
-		fprintf(
-		    stderr,
-		    "verbatim: warning: %s is made for another kind of machine than Verbatim, so "
-		    "it will not use it\n",
-		    path);
+		fprintf(stderr,
+			"verbatim: warning: %s is made for another kind of machine than Verbatim, "
+			"so "
+			"it will not use it\n",
+			path);
 		break;
 	case PROGRAM_PRIVILEGED:
-		fprintf(
-		    stderr,
-		    "verbatim: warning: %s runs with privileges of its own, so the system ignores "
-		    "LD_LIBRARY_PATH for it: use 'verbatim enable'\n",
-		    path);
+		fprintf(stderr,
+			"verbatim: warning: %s runs with privileges of its own, so the system "
+			"ignores "
+			"LD_LIBRARY_PATH for it: use 'verbatim enable'\n",
+			path);
 		break;
 	}
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim show - the processes that use Verbatim, their devices and QPs, and the listeners of rdma_cm.
+ * verbatim show - the processes that use Verbatim, their devices and QPs, and the listeners of
+ * rdma_cm.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,15 +22,15 @@
 #include "tools/text.h"
 
 static const char usage[] =
-    "Usage: verbatim show [--json]\n"
-    "\n"
-    "Shows the processes of this user that use Verbatim (root sees those of all users at the\n"
-    "system's daemon), the devices they have open and their QPs; and what listens for\n"
-    "connections of rdma_cm.\n"
-    "\n"
-    "  -j, --json     for programs\n"
-    "  -h, --help     print this\n"
-    "  -V, --version  print the version\n";
+	"Usage: verbatim show [--json]\n"
+	"\n"
+	"Shows the processes of this user that use Verbatim (root sees those of all users at the\n"
+	"system's daemon), the devices they have open and their QPs; and what listens for\n"
+	"connections of rdma_cm.\n"
+	"\n"
+	"  -j, --json     for programs\n"
+	"  -h, --help     print this\n"
+	"  -V, --version  print the version\n";
 
 struct show {
 	struct json_object *list, *listener_list; /* NULL: print text */
@@ -43,10 +44,10 @@ struct show {
 static int parse_options(int argc, char **argv, bool *json)
 {
 	static const struct option longs[] = {
-	    {"json", no_argument, NULL, 'j'},
-	    {"help", no_argument, NULL, 'h'},
-	    {"version", no_argument, NULL, 'V'},
-	    {0},
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ 0 },
 	};
 	int opt;
 
@@ -89,8 +90,8 @@ static void print_qp(const struct arena_view_qp *qp, void *arg)
 	char dest[16] = "-", peer[GID_TEXT_BYTES] = "-";
 
 	if (show->qps++ == 0)
-		printf("    %-8s %-8s %-5s %-8s %-5s %-15s %s\n", "QP", "TYPE", "STATE", "TO", "PATH",
-		       "PEER", "DEVICE");
+		printf("    %-8s %-8s %-5s %-8s %-5s %-15s %s\n", "QP", "TYPE", "STATE", "TO",
+		       "PATH", "PEER", "DEVICE");
 	name_device(show, qp->device, &device);
 	if (qp->dest_qpn)
 		snprintf(dest, sizeof(dest), "0x%06x", qp->dest_qpn);
@@ -221,7 +222,8 @@ static struct json_object *collect_counters(const struct show *show)
 	struct json_object *object = json_object_new_object();
 
 	for (unsigned i = 0; i < COUNTERS; i++)
-		add_number(object, counter_name((enum counter)i), arena_view_counter(show->view, i));
+		add_number(object, counter_name((enum counter)i),
+			   arena_view_counter(show->view, i));
 	return object;
 }
 
@@ -342,7 +344,7 @@ static void show_listener(const struct observe_listener *l, void *arg)
 int show_command(int argc, char **argv)
 {
 	struct json_object *top = NULL;
-	struct show show = {.list = NULL};
+	struct show show = { .list = NULL };
 	char why[512] = "";
 	bool json = false;
 	int status = parse_options(argc, argv, &json), rc;
@@ -363,7 +365,7 @@ int show_command(int argc, char **argv)
 	status = rc == 0 || rc == -ECONNREFUSED ? COMMAND_OK : COMMAND_FAILED;
 	if (top)
 		puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY |
-							     JSON_C_TO_STRING_NOSLASHESCAPE));
+								 JSON_C_TO_STRING_NOSLASHESCAPE));
 	else if (rc == -ECONNREFUSED)
 		puts("No verbatimd runs: no process uses Verbatim.");
 	else if (rc == 0 && !show.processes && !show.listeners)

@@ -16,8 +16,8 @@ void damage_on_wrong(struct damage *damage, const struct wire_flow *flow)
 	}
 	if (++damage->in_a_row < DAMAGE_IN_A_ROW)
 		return;
-	cause_report_ratelimited(CAUSE_ICRC_TRANSLATED, 0, "%s, %u packets in a row", gid_text(flow->remote, text),
-				 damage->in_a_row);
+	cause_report_ratelimited(CAUSE_ICRC_TRANSLATED, 0, "%s, %u packets in a row",
+				 gid_text(flow->remote, text), damage->in_a_row);
 }
 
 void damage_forget(struct damage *damage, const struct wire_flow *flow)

@@ -3,8 +3,9 @@
  * Damage - which senders' packets all have a wrong ICRC.
  *
  * In:  the source of each packet that came to a port, and whether its ICRC was right.
- * Out: a cause, if all packets of a source have a wrong one: that is no noise on a cable, which UDP's
- *      checksum would have found, but a router that changes what the ICRC covers: addresses (NAT) or ports.
+ * Out: a cause, if all packets of a source have a wrong one: that is no noise on a cable, which
+ * UDP's checksum would have found, but a router that changes what the ICRC covers: addresses (NAT)
+ * or ports.
  *
  * Guarded by the port's receive lock.
  */
@@ -13,7 +14,8 @@
 
 #include "udp/wire.h"
 
-#define DAMAGE_IN_A_ROW 4 /* with no correct packet between; a QP sends few that are not acknowledged */
+/* with no correct packet between; a QP sends few that are not acknowledged */
+#define DAMAGE_IN_A_ROW 4
 
 struct damage {
 	uint8_t remote[WIRE_GID_BYTES]; /* sender of the last one */

@@ -34,10 +34,11 @@ struct wire_sender {
 	bool shared;	 /* its socket is the port's: no GSO batches, no UDP checksums */
 
 	/*
-	 * Traffic class and hop limit that the socket writes into headers by itself (IP_TOS, IP_TTL): those of
-	 * the first unicast flow, since most flows are like it. The thread that turns USUAL_NONE into
-	 * USUAL_SETTING sets them once; the state stays there if the kernel refuses. Other threads read them in
-	 * USUAL_KNOWN. Flows with other values need control messages with each send, which cost more.
+	 * Traffic class and hop limit that the socket writes into headers by itself (IP_TOS,
+	 * IP_TTL): those of the first unicast flow, since most flows are like it. The thread that
+	 * turns USUAL_NONE into USUAL_SETTING sets them once; the state stays there if the kernel
+	 * refuses. Other threads read them in USUAL_KNOWN. Flows with other values need control
+	 * messages with each send, which cost more.
 	 */
 	_Atomic enum udp_usual usual;
 	uint8_t usual_class, usual_hops;
@@ -56,8 +57,9 @@ struct wire_port {
 	bool loops_multicast;
 
 	/*
-	 * By slot of the destination; NULL: not opened yet. Each is stored once (release, by the thread whose
-	 * exchange succeeds), after all that it takes to use it, and loaded with acquire: barrier SENDER.
+	 * By slot of the destination; NULL: not opened yet. Each is stored once (release, by the
+	 * thread whose exchange succeeds), after all that it takes to use it, and loaded with
+	 * acquire: barrier SENDER.
 	 */
 	struct wire_sender *_Atomic senders[UDP_SENDERS];
 	struct wire_sender shared; /* in `senders` of slots that got no socket of their own */

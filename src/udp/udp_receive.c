@@ -216,8 +216,8 @@ static int fetch(struct wire_port *port, unsigned max)
 	bool refused_before = false;
 
 	for (;;) {
-		int n = max == 1 ? fetch_one(port->fd, in->messages) :
-				   sys_recvmmsg(port->fd, in->messages, max, MSG_DONTWAIT);
+		int n = max == 1 ? fetch_one(port->fd, in->messages)
+				 : sys_recvmmsg(port->fd, in->messages, max, MSG_DONTWAIT);
 
 		if (n >= 0 || errno == EAGAIN)
 			return n < 0 ? 0 : n;

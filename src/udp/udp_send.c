@@ -327,7 +327,8 @@ static bool refuses_gso(struct burst *b, int error)
 
 static bool sends_gso(const struct wire_sender *sender)
 {
-	return !sender->shared && atomic_load_explicit(&sender->port->segments, memory_order_relaxed);
+	return !sender->shared &&
+	       atomic_load_explicit(&sender->port->segments, memory_order_relaxed);
 }
 
 bool udp_sends_gso(const struct wire_flow *flow)
@@ -411,7 +412,7 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 		return WIRE_FULL;
 	b.lost = loss_choose(b.count);
 	b.to_len = gid_to_sockaddr(flow->remote, flow->ifindex ? flow->ifindex : port->ifindex,
-					WIRE_UDP_PORT, &b.to);
+				   WIRE_UDP_PORT, &b.to);
 	memcpy(b.path.source, port->gid, WIRE_GID_BYTES);
 	memcpy(b.path.destination, flow->remote, WIRE_GID_BYTES);
 	set_usual(sender, flow);

@@ -2,8 +2,8 @@
 /*
  * Wire - packets between this process and the network, in the terms of the transport.
  *
- * A packet here is the payload of a UDP datagram (IBA annex A17): BTH, extended headers, payload, pad.
- * The ICRC is not part of it: udp_send appends it, udp_receive has checked it.
+ * A packet here is the payload of a UDP datagram (IBA annex A17): BTH, extended headers, payload,
+ * pad. The ICRC is not part of it: udp_send appends it, udp_receive has checked it.
  */
 #ifndef UDP_WIRE_H
 #define UDP_WIRE_H
@@ -19,28 +19,28 @@
 #define WIRE_BURST	  64 /* packets in one call of wire_send, at most */
 
 /* Limits of a GSO batch: packets of one size, of which the last may be shorter. */
-#define WIRE_GSO_PACKETS 64		 /* UDP_MAX_SEGMENTS of older kernels */
-#define WIRE_GSO_BYTES   (65535 - 40 - 8) /* with ICRCs; behind an IPv6 and a UDP header */
+#define WIRE_GSO_PACKETS 64		  /* UDP_MAX_SEGMENTS of older kernels */
+#define WIRE_GSO_BYTES	 (65535 - 40 - 8) /* with ICRCs; behind an IPv6 and a UDP header */
 
 struct wire_port;   /* udp/udp.h: an open address of this process */
 struct wire_sender; /* udp/udp.h: what sends from there to one process of each other host */
 
 /*
- * The addresses of packets. Fixed for a connection. Of an arrival they are the packet's: `local` is then
- * its destination, which may be a multicast group. hop_limit 0: to send, the socket's default; of an
- * arrival, not known (udp_tell_hops).
+ * The addresses of packets. Fixed for a connection. Of an arrival they are the packet's: `local` is
+ * then its destination, which may be a multicast group. hop_limit 0: to send, the socket's default;
+ * of an arrival, not known (udp_tell_hops).
  */
 struct wire_flow {
 	uint8_t local[WIRE_GID_BYTES];	/* GIDs: IPv4-mapped or IPv6 addresses of this host, ... */
 	uint8_t remote[WIRE_GID_BYTES]; /* ... of the other end, or a multicast group */
 	uint32_t ifindex;		/* of link-local and multicast addresses; else 0 */
 	uint32_t flow_label;		/* IPv6 only */
-	uint8_t traffic_class;		/* TOS or traffic class, with the ECN bits: ECT(0) to send */
+	uint8_t traffic_class; /* TOS or traffic class, with the ECN bits: ECT(0) to send */
 	uint8_t hop_limit;
-	uint32_t buffer_bytes;		/* what a socket like the other end's holds; 0: not known */
-	bool one_by_one;		/* to send: no GSO batches */
-	struct wire_port *port;		/* that received it; to send, that receives what comes back */
-	struct wire_sender *sender;	/* to send: udp_sender; of an arrival, NULL */
+	uint32_t buffer_bytes;	    /* what a socket like the other end's holds; 0: not known */
+	bool one_by_one;	    /* to send: no GSO batches */
+	struct wire_port *port;	    /* that received it; to send, that receives what comes back */
+	struct wire_sender *sender; /* to send: udp_sender; of an arrival, NULL */
 };
 
 struct wire_packet {
@@ -58,22 +58,22 @@ struct wire_arrival {
 	const struct wire_flow *flow;
 	const uint8_t *bytes; /* from the BTH on, without the ICRC; valid during the call */
 	uint32_t length;
-	uint64_t when_ns;     /* CLOCK_MONOTONIC */
+	uint64_t when_ns; /* CLOCK_MONOTONIC */
 	/*
-	 * The same thread passes another packet of the same receive call (GRO) next, and does nothing else
-	 * before. The bytes of this one stay until that call returns.
+	 * The same thread passes another packet of the same receive call (GRO) next, and does
+	 * nothing else before. The bytes of this one stay until that call returns.
 	 */
 	bool more;
 };
 
 /* Why wire_send took fewer packets than it was given. */
 enum wire_result {
-	WIRE_SENT = 0,	  /* all left */
-	WIRE_FULL = 1,	  /* the socket takes no more now: again a little later */
-	WIRE_FAULT = 2,	  /* the next packet's payload is not readable memory */
+	WIRE_SENT = 0,	   /* all left */
+	WIRE_FULL = 1,	   /* the socket takes no more now: again a little later */
+	WIRE_FAULT = 2,	   /* the next packet's payload is not readable memory */
 	WIRE_NO_ROUTE = 3, /* no address, no route, interface down: as good as lost */
 	WIRE_TOO_LONG = 4, /* the path's MTU is smaller than the packet */
-	WIRE_NO_PORT = 5, /* the port of a first UD packet is being opened (roce_env.resolve) */
+	WIRE_NO_PORT = 5,  /* the port of a first UD packet is being opened (roce_env.resolve) */
 };
 
 #endif

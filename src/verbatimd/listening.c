@@ -24,7 +24,8 @@ static bool is_daemons(const struct daemon *d, const struct sockname *name)
 
 	if (sock >= 0)
 		close(sock);
-	/* A program that starts a daemon takes what that prints for a failure; this is none to it.
+	/*
+	 * A program that starts a daemon takes what that prints for a failure; this is none to it.
 	 */
 	if (!is_ours && d->scope == DAEMON_OF_SYSTEM)
 		fprintf(stderr,

@@ -95,12 +95,16 @@ int server_init(struct daemon *d, enum daemon_scope scope)
 #ifdef VERBATIM_CHECK
 #define BETWEEN_CHECKS 16 /* turns of the loop, on average: the links of a client are looked at */
 
-/* All tables, between two turns of the loop: nothing is disconnecting, and each client is in one list. */
+/*
+ * All tables, between two turns of the loop: nothing is disconnecting, and each client is in one
+ * list.
+ */
 static void server_check(const struct daemon *d)
 {
 	const struct list *m;
 
-	INVARIANT(list_empty(&d->disconnecting), "%zu clients", list_check(&d->disconnecting, SIZE_MAX));
+	INVARIANT(list_empty(&d->disconnecting), "%zu clients",
+		  list_check(&d->disconnecting, SIZE_MAX));
 	list_check(&d->clients, SIZE_MAX);
 	slots_check(d);
 	list_for_each(m, &d->clients) {

@@ -133,7 +133,7 @@ free_context:
 struct ibv_context *context_open(struct device *device, int fd, const struct cmd_fd *identity)
 {
 	UNCANCELLED;
-	struct cmd_fd cmd_fd = fd < 0 ? (struct cmd_fd){0} : *identity;
+	struct cmd_fd cmd_fd = fd < 0 ? (struct cmd_fd){ 0 } : *identity;
 	struct context *context;
 	int error;
 
@@ -171,7 +171,7 @@ static void destroy_context(struct context *context)
 {
 	struct list *pos, *after;
 
-	list_for_each_safe (pos, after, &context->async_pending)
+	list_for_each_safe(pos, after, &context->async_pending)
 		free(list_entry(pos, struct async_event, link));
 	close(context->verbs.context.async_fd);
 	close(context->verbs.context.cmd_fd);

@@ -57,9 +57,9 @@ void dm_fill(struct ibv_dm *dm)
  */
 static int dm_file_of(struct ibv_context *context)
 {
-	return context_of(context)->elsewhere || adapter_is_foreign(context_of(context)) ?
-		       -1 :
-		       context->cmd_fd;
+	return context_of(context)->elsewhere || adapter_is_foreign(context_of(context))
+		       ? -1
+		       : context->cmd_fd;
 }
 
 struct ibv_dm *verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
@@ -113,11 +113,11 @@ struct ibv_mr *verbs_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ib, uint64_t dm
 	struct dm *dm = dm_of(ib);
 	struct mr *mr;
 	const struct mr_spec spec = {
-	    .pd = pd_of(pd),
-	    .addr = dm->memory + dm_offset,
-	    .length = length,
-	    .access = access,
-	    .dm = dm,
+		.pd = pd_of(pd),
+		.addr = dm->memory + dm_offset,
+		.length = length,
+		.access = access,
+		.dm = dm,
 	};
 
 	if (ib->context != pd->context) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Completion channels and events: ibv_create_comp_channel(3), ibv_get_cq_event(3),
- * ibv_get_async_event(3). */
+/*
+ * Completion channels and events: ibv_create_comp_channel(3), ibv_get_cq_event(3),
+ * ibv_get_async_event(3).
+ */
 #include <errno.h>
 #include <infiniband/verbs.h>
 

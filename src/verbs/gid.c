@@ -114,8 +114,8 @@ VERBS_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_nu
 		return error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_query_gid_ex: flags 0x%x",
 				    flags);
 	if (!fill_entry(context_of(context), gid_index, &found))
-		return errno = ENODATA; /* without a cause, as an empty slot is no error of the
-					   program */
+		/* without a cause, as an empty slot is no error of the program */
+		return errno = ENODATA;
 	store_entry(entry, entry_size, &found);
 	return 0;
 }

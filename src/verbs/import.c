@@ -121,9 +121,9 @@ VERBS_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 	if (home && is_same(home->ib.context, pd->context)) {
 		error = -mr_import(home, pd_of(pd), &mr);
 	} else {
-		number = pd_of(pd)->imported && context_of(pd->context)->elsewhere ?
-				 cmd_fd_shows_pd(pd->context->cmd_fd, pd->handle) :
-				 0;
+		number = pd_of(pd)->imported && context_of(pd->context)->elsewhere
+				 ? cmd_fd_shows_pd(pd->context->cmd_fd, pd->handle)
+				 : 0;
 		if (!number)
 			return unknown_handle("memory region", handle);
 		error = adapter_import_region(pd_of(pd), number, handle, &mr);

@@ -39,11 +39,11 @@ VERBS_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size
 {
 	UNCANCELLED;
 	const struct mr_spec spec = {
-	    .pd = own_pd(pd),
-	    .addr = addr,
-	    .length = length,
-	    .iova = iova,
-	    .access = access,
+		.pd = own_pd(pd),
+		.addr = addr,
+		.length = length,
+		.iova = iova,
+		.access = access,
 	};
 
 	return create(&spec);
@@ -66,12 +66,12 @@ VERBS_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset
 	UNCANCELLED;
 	struct dmabuf dmabuf;
 	struct mr_spec spec = {
-	    .pd = own_pd(pd),
-	    .length = length,
-	    .iova = iova,
-	    .access = (uint32_t)access,
-	    .dmabuf = &dmabuf,
-	    .offset = offset,
+		.pd = own_pd(pd),
+		.length = length,
+		.iova = iova,
+		.access = (uint32_t)access,
+		.dmabuf = &dmabuf,
+		.offset = offset,
 	};
 	struct ibv_mr *mr;
 
@@ -88,10 +88,10 @@ struct ibv_mr *verbs_alloc_null_mr(struct ibv_pd *pd)
 {
 	UNCANCELLED;
 	const struct mr_spec spec = {
-	    .pd = own_pd(pd),
-	    .length = SIZE_MAX,
-	    .access = IBV_ACCESS_LOCAL_WRITE,
-	    .null = true,
+		.pd = own_pd(pd),
+		.length = SIZE_MAX,
+		.access = IBV_ACCESS_LOCAL_WRITE,
+		.null = true,
 	};
 
 	return create(&spec);

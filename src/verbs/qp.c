@@ -86,8 +86,8 @@ static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, stru
 		if (error)
 			return error;
 	}
-	error = -qp_create(context, attr->qp_type == IBV_QPT_XRC_RECV ? NULL : pd_of(attr->pd), attr,
-			   path, qp);
+	error = -qp_create(context, attr->qp_type == IBV_QPT_XRC_RECV ? NULL : pd_of(attr->pd),
+			   attr, path, qp);
 	if (error)
 		return error;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
@@ -124,7 +124,7 @@ struct ibv_qp *verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_ini
 VERBS_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *qp_init_attr)
 {
 	UNCANCELLED;
-	struct ibv_qp_init_attr_ex attr = {0};
+	struct ibv_qp_init_attr_ex attr = { 0 };
 	struct ibv_qp *qp;
 
 	/* struct ibv_qp_init_attr_ex begins with the fields of struct ibv_qp_init_attr */
@@ -225,7 +225,8 @@ VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 }
 
 /* 0: the last byte of a message is stored last, but memcpy stores the others in any order. */
-VERBS_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+VERBS_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op,
+					    uint32_t flags)
 {
 	return 0;
 }

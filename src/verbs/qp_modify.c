@@ -38,8 +38,9 @@ static bool gid_index_exists(struct device *device, unsigned int index)
 static int check_av(struct qp *qp, const struct ibv_ah_attr *attr)
 {
 	if (!attr->is_global || gid_is_zero(&attr->grh.dgid)) {
-		cause_report(CAUSE_AH_INVALID, qp->ib.qp_num, "ibv_modify_qp: is_global %d, dgid %s",
-			     attr->is_global, gid_is_zero(&attr->grh.dgid) ? "is zero" : "is set");
+		cause_report(CAUSE_AH_INVALID, qp->ib.qp_num,
+			     "ibv_modify_qp: is_global %d, dgid %s", attr->is_global,
+			     gid_is_zero(&attr->grh.dgid) ? "is zero" : "is set");
 		return EINVAL;
 	}
 	if (!gid_index_exists(qp->context->device, attr->grh.sgid_index)) {
@@ -76,7 +77,7 @@ static int check_mtu(struct qp *qp, const struct ibv_qp_attr *attr)
 VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int attr_mask)
 {
 	UNCANCELLED;
-	struct ibv_ah_attr asked = {0};
+	struct ibv_ah_attr asked = { 0 };
 	struct ibv_qp_attr resolved;
 	struct qp *qp;
 	int error = 0;
@@ -98,7 +99,8 @@ VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int 
 		error = check_av(qp, &attr->ah_attr);
 	if (!error && attr_mask & IBV_QP_AV && attr_mask & IBV_QP_PATH_MTU)
 		error = check_mtu(qp, attr);
-	if (!error && attr_mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RTR && qp_state(qp) == IBV_QPS_INIT)
+	if (!error && attr_mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RTR &&
+	    qp_state(qp) == IBV_QPS_INIT)
 		adapter_prepare(qp, attr, attr_mask);
 	if (!error && attr_mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_ERR)
 		adapter_catch_up(qp);

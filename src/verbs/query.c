@@ -24,10 +24,9 @@
 #define HCA_CLOCK_KHZ	      1000000
 
 #define CAP_FLAGS                                                                                  \
-	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | \
-	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |               \
-	 IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC |         \
-	 IBV_DEVICE_MANAGED_FLOW_STEERING)
+	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |    \
+	 IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |           \
+	 IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC | IBV_DEVICE_MANAGED_FLOW_STEERING)
 
 static uint32_t vendor_part_id(void)
 {
@@ -157,7 +156,8 @@ int verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_p
 	struct ibv_port_attr all = {
 		.max_mtu = IBV_MTU_4096,
 		.gid_tbl_len = DEVICE_GIDS,
-		.port_cap_flags = IDENTITY_PORT_CAP_FLAGS | (infiniband ? 0 : IDENTITY_ROCE_CAP_FLAGS),
+		.port_cap_flags =
+			IDENTITY_PORT_CAP_FLAGS | (infiniband ? 0 : IDENTITY_ROCE_CAP_FLAGS),
 		.max_msg_sz = LIMIT_MESSAGE,
 		.pkey_tbl_len = LIMIT_PKEYS,
 		.max_vl_num = 1,

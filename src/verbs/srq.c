@@ -46,8 +46,8 @@ VERBS_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
 struct ibv_srq *verbs_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
 	UNCANCELLED;
-	enum ibv_srq_type type = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? attr->srq_type :
-									    IBV_SRQT_BASIC;
+	enum ibv_srq_type type =
+		attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? attr->srq_type : IBV_SRQT_BASIC;
 	struct ibv_srq *srq;
 	uint32_t needs;
 
@@ -67,7 +67,8 @@ struct ibv_srq *verbs_create_srq_ex(struct ibv_context *context, struct ibv_srq_
 	    (type == IBV_SRQT_XRC && (!attr->xrcd || attr->xrcd->context != context || !attr->cq ||
 				      attr->cq->context != context))) {
 		cause_report(CAUSE_ARGUMENT_INVALID, 0,
-			     "SRQ: a basic one needs a PD and nothing else, one of XRC a PD, a domain and "
+			     "SRQ: a basic one needs a PD and nothing else, one of XRC a PD, a "
+			     "domain and "
 			     "a CQ, of one context; comp_mask 0x%x",
 			     attr->comp_mask);
 		errno = EINVAL;
@@ -108,8 +109,8 @@ VERBS_EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 
 	if (!live_object_remove(&srq_of(srq)->live, &srq->handle))
 		return error_unknown_object("ibv_destroy_srq");
-	error = srq_of(srq)->type == IBV_SRQT_XRC ? -xrc_destroy_srq(srq_of(srq)) :
-						    -srq_destroy(srq_of(srq));
+	error = srq_of(srq)->type == IBV_SRQT_XRC ? -xrc_destroy_srq(srq_of(srq))
+						  : -srq_destroy(srq_of(srq));
 	if (error)
 		live_object_add(&srq_of(srq)->live, srq->handle);
 	return error;

@@ -4,10 +4,11 @@
  *
  *     move_pause [MIB...]		64 256 1024
  *
- * One thread is the progress thread (migrate_run); another writes to all of the region, a word a page, over and over.
- * For each direction: how long all took; the longest turn of the progress thread, by the clock and by what it
- * needed of a processor (the same on a busy machine); the longest that one store of the writer took. First the same
- * two threads, for a second, while nothing moves: how long the machine itself stops them.
+ * One thread is the progress thread (migrate_run); another writes to all of the region, a word a
+ * page, over and over. For each direction: how long all took; the longest turn of the progress
+ * thread, by the clock and by what it needed of a processor (the same on a busy machine); the
+ * longest that one store of the writer took. First the same two threads, for a second, while
+ * nothing moves: how long the machine itself stops them.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -85,7 +86,8 @@ static void turn(const char *what)
 	end = clock_ns(CLOCK_MONOTONIC);
 	stop = true;
 	pthread_join(writer, NULL);
-	printf("%5zu MiB %-3s %8.1f ms, %4u turns, longest %7.2f ms (processor %5.2f ms), a store %7.2f ms\n",
+	printf("%5zu MiB %-3s %8.1f ms, %4u turns, longest %7.2f ms (processor %5.2f ms), a store "
+	       "%7.2f ms\n",
 	       bytes >> 20, what, (double)(end - begin) / 1e6, turns, (double)wall_max / 1e6,
 	       (double)cpu_max / 1e6, (double)longest_store_ns / 1e6);
 }
@@ -109,7 +111,8 @@ static void nothing_moves(void)
 	} while (now - begin < 1000000000ull);
 	stop = true;
 	pthread_join(writer, NULL);
-	printf("nothing moves  1000.0 ms,             longest %7.2f ms                        a store %7.2f ms\n",
+	printf("nothing moves  1000.0 ms,             longest %7.2f ms                        a "
+	       "store %7.2f ms\n",
 	       (double)longest / 1e6, (double)longest_store_ns / 1e6);
 }
 
@@ -120,7 +123,8 @@ static bool measure(size_t mib)
 	bool moved;
 
 	bytes = mib << 20;
-	region = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	region = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (region == MAP_FAILED || key_alloc(&index, &key))
 		return false;
 	entry = key_entry(index);
@@ -143,7 +147,8 @@ static bool measure(size_t mib)
 int main(int argc, char **argv)
 {
 	static const char *const usual[] = { "64", "256", "1024" };
-	void *arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *arena =
+		mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int heap = memfd_create("bench-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	bool good = true;
 

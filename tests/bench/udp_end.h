@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * UDP ends - what the programs that measure plain UDP share: addresses, the clock, a way to give up.
+ * UDP ends - what the programs that measure plain UDP share: addresses, the clock, a way to give
+ * up.
  *
  * The name in messages is the program's own (program_invocation_short_name).
  */

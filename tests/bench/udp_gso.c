@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * UDP GSO batches - what a host sends another of packets like those of RoCEv2 without anything of ours.
+ * UDP GSO batches - what a host sends another of packets like those of RoCEv2 without anything of
+ * ours.
  *
- * In:  address and port of this end, then of the other; whether messages of 64 KiB are SENDs or WRITEs;
- *      the path MTU. Out: the client prints how much payload reached the server, in MiB a second.
+ * In:  address and port of this end, then of the other; whether messages of 64 KiB are SENDs or
+ * WRITEs; the path MTU. Out: the client prints how much payload reached the server, in MiB a
+ * second.
  *
  *     udp_gso server PORT ADDRESS [icrc]
  *     udp_gso client send|write MTU PORT ADDRESS SERVER [icrc]
  *
- * The datagrams are as many and as long as those of a requester: GSO batches (UDP_SEGMENT) of packets with
- * header and ICRC, and of a WRITE the FIRST with one more, because it is longer. But all of it lies there
- * ready in one piece, nothing is computed, checked, acknowledged or copied to where it belongs. So it is
- * a bound for whoever sends such packets through sockets.
+ * The datagrams are as many and as long as those of a requester: GSO batches (UDP_SEGMENT) of
+ * packets with header and ICRC, and of a WRITE the FIRST with one more, because it is longer. But
+ * all of it lies there ready in one piece, nothing is computed, checked, acknowledged or copied to
+ * where it belongs. So it is a bound for whoever sends such packets through sockets.
  *
  * With `icrc` it is computed from the message for each packet, as header, payload and ICRC are put
- * together, and the server checks it and copies the payload to where it belongs: all that RoCEv2 asks of
- * any sender and receiver, and still no acknowledgement, no window, no key, no completion. Pinned by the
- * caller.
+ * together, and the server checks it and copies the payload to where it belongs: all that RoCEv2
+ * asks of any sender and receiver, and still no acknowledgement, no window, no key, no completion.
+ * Pinned by the caller.
  */
 #include <errno.h>
 #include <netinet/udp.h>
@@ -127,8 +129,11 @@ static void serve(int fd, bool icrc)
 	for (;;) {
 		_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
 		struct iovec iov = { data, sizeof(data) };
-		struct msghdr m = { .msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov,
-				    .msg_iovlen = 1, .msg_control = control,
+		struct msghdr m = { .msg_name = &from,
+				    .msg_namelen = sizeof(from),
+				    .msg_iov = &iov,
+				    .msg_iovlen = 1,
+				    .msg_control = control,
 				    .msg_controllen = sizeof(control) };
 		ssize_t n = recvmsg(fd, &m, 0);
 
@@ -170,8 +175,9 @@ static unsigned plan(bool write, unsigned mtu, struct batch *batches)
 
 static uint8_t data[MESSAGE + MESSAGE / 256 * (BTH_ICRC + RETH)];
 
-static void lay_out(struct mmsghdr *messages, struct iovec *iov, uint8_t *control, size_t control_bytes,
-		    const struct batch *batches, unsigned count, struct sockaddr_in *to)
+static void lay_out(struct mmsghdr *messages, struct iovec *iov, uint8_t *control,
+		    size_t control_bytes, const struct batch *batches, unsigned count,
+		    struct sockaddr_in *to)
 {
 	uint8_t *at = data;
 
@@ -182,12 +188,15 @@ static void lay_out(struct mmsghdr *messages, struct iovec *iov, uint8_t *contro
 
 		iov[i] = (struct iovec){ at, bytes_of(&batches[i]) };
 		at += iov[i].iov_len;
-		messages[i].msg_hdr = (struct msghdr){ .msg_name = to, .msg_namelen = sizeof(*to),
-						       .msg_iov = &iov[i], .msg_iovlen = 1 };
+		messages[i].msg_hdr = (struct msghdr){ .msg_name = to,
+						       .msg_namelen = sizeof(*to),
+						       .msg_iov = &iov[i],
+						       .msg_iovlen = 1 };
 		if (batches[i].packets == 1)
 			continue;
 		*c = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(segment)),
-				       .cmsg_level = IPPROTO_UDP, .cmsg_type = UDP_SEGMENT };
+				       .cmsg_level = IPPROTO_UDP,
+				       .cmsg_type = UDP_SEGMENT };
 		memcpy(CMSG_DATA(c), &segment, sizeof(segment));
 		messages[i].msg_hdr.msg_control = c;
 		messages[i].msg_hdr.msg_controllen = control_bytes;
@@ -204,7 +213,8 @@ static void put_together(const struct icrc_path *path, const struct batch *batch
 
 	for (unsigned i = 0; i < count; i++)
 		for (unsigned k = 0; k < batches[i].packets; k++) {
-			unsigned bytes = k + 1 < batches[i].packets ? batches[i].packet : batches[i].last;
+			unsigned bytes =
+				k + 1 < batches[i].packets ? batches[i].packet : batches[i].last;
 			size_t header_bytes = bytes - mtu - ICRC_BYTES;
 			struct iovec payload = { (void *)from, mtu };
 			uint32_t icrc = icrc_compute(&memo, path, (uint16_t)k, header, header_bytes,
@@ -264,8 +274,8 @@ static void send_all(int fd, bool write, unsigned mtu, const struct icrc_path *p
 		took = udp_end_now_ns() - start;
 	} while (took < RUN_NS);
 	arrived = ask(fd, to);
-	printf("%.1f\n", (double)arrived / (double)wire * (double)payload / 1048576 * 1e9 /
-				 (double)took);
+	printf("%.1f\n",
+	       (double)arrived / (double)wire * (double)payload / 1048576 * 1e9 / (double)took);
 }
 
 int main(int argc, char **argv)
@@ -282,7 +292,8 @@ int main(int argc, char **argv)
 	}
 	if (argc != 7 || strcmp(argv[1], "client")) {
 		fputs("usage: udp_gso server PORT ADDRESS [icrc]\n"
-		      "       udp_gso client send|write MTU PORT ADDRESS SERVER [icrc]\n", stderr);
+		      "       udp_gso client send|write MTU PORT ADDRESS SERVER [icrc]\n",
+		      stderr);
 		return 2;
 	}
 	here = udp_end_address(argv[5], argv[4]);

@@ -12,9 +12,10 @@
  * Messages have 8 bytes. The server ends when the client says so, or after a minute. Pinned by the
  * caller.
  *
- * With `packets` each is in packets like those of RoCEv2: a SEND and behind it the acknowledgement of
- * what it answers, in one GSO batch, with ICRCs that are computed and checked; and that is all, there are
- * no queues, no keys, no timers. So it is a bound for whoever sends such packets through sockets.
+ * With `packets` each is in packets like those of RoCEv2: a SEND and behind it the acknowledgement
+ * of what it answers, in one GSO batch, with ICRCs that are computed and checked; and that is all,
+ * there are no queues, no keys, no timers. So it is a bound for whoever sends such packets through
+ * sockets.
  */
 #include <errno.h>
 #include <netinet/udp.h>
@@ -72,9 +73,11 @@ static void open_end(struct end *end, const char *how, const char *port, const c
 		udp_end_fail("UDP_GRO");
 }
 
-static void seal(struct end *end, const struct icrc_path *path, uint16_t id, uint8_t *packet, size_t bytes)
+static void seal(struct end *end, const struct icrc_path *path, uint16_t id, uint8_t *packet,
+		 size_t bytes)
 {
-	uint32_t icrc = icrc_compute(&end->memo[0], path, id, packet, bytes - ICRC_BYTES, NULL, 0, 0);
+	uint32_t icrc =
+		icrc_compute(&end->memo[0], path, id, packet, bytes - ICRC_BYTES, NULL, 0, 0);
 
 	memcpy(packet + bytes - ICRC_BYTES, &icrc, sizeof(icrc));
 }
@@ -85,8 +88,12 @@ static void send_packets(struct end *end, uint64_t word)
 	struct icrc_path path = udp_end_path(&end->here, &end->other);
 	_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(uint16_t))] = { 0 };
 	struct iovec iov = { batch, sizeof(batch) };
-	struct msghdr m = { .msg_name = &end->other, .msg_namelen = sizeof(end->other), .msg_iov = &iov,
-			    .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr m = { .msg_name = &end->other,
+			    .msg_namelen = sizeof(end->other),
+			    .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 	uint16_t segment = SEND_BYTES;
 
@@ -108,8 +115,12 @@ static bool receive_packets(struct end *end, uint64_t *word)
 	uint8_t batch[SEND_BYTES + ACK_BYTES];
 	_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
 	struct iovec iov = { batch, sizeof(batch) };
-	struct msghdr m = { .msg_name = &end->other, .msg_namelen = sizeof(end->other), .msg_iov = &iov,
-			    .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr m = { .msg_name = &end->other,
+			    .msg_namelen = sizeof(end->other),
+			    .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
 	ssize_t n = recvmsg(end->fd, &m, 0);
 	struct icrc_path path;
 	uint16_t id = 0;
@@ -137,7 +148,7 @@ static void send_word(struct end *end, uint64_t word)
 	if (end->packets)
 		send_packets(end, word);
 	else if (sendto(end->fd, &word, sizeof(word), 0, (struct sockaddr *)&end->other,
-		   sizeof(end->other)) != sizeof(word))
+			sizeof(end->other)) != sizeof(word))
 		udp_end_fail("sendto");
 }
 
@@ -151,8 +162,8 @@ static uint64_t receive_word(struct end *end)
 	for (unsigned turn = 0;; turn++) {
 		if (end->epoll >= 0)
 			epoll_wait(end->epoll, &event, 1, 1000);
-		if (end->packets ? receive_packets(end, &word) :
-				   recvfrom(end->fd, &word, sizeof(word), 0,
+		if (end->packets ? receive_packets(end, &word)
+				 : recvfrom(end->fd, &word, sizeof(word), 0,
 					    (struct sockaddr *)&end->other, &len) == sizeof(word))
 			return word;
 		if (errno != EAGAIN && errno != EINTR && errno != ECONNREFUSED)
@@ -211,8 +222,8 @@ int main(int argc, char **argv)
 	is_client = argc == 6 && strcmp(argv[1], "client") == 0;
 	icrc_init();
 	if (!is_client && !(argc == 5 && strcmp(argv[1], "server") == 0)) {
-		fprintf(stderr,
-			"usage: udp_pingpong server|client spin|sleep PORT ADDRESS [SERVER] [packets]\n");
+		fprintf(stderr, "usage: udp_pingpong server|client spin|sleep PORT ADDRESS "
+				"[SERVER] [packets]\n");
 		return 2;
 	}
 	open_end(&end, argv[2], argv[3], argv[4]);

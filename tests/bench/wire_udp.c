@@ -164,7 +164,8 @@ static void send_plain(void *arg, unsigned count)
 		fail("sendmsg");
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * One packet: one thread sends it to itself, which on the loopback happens within the call.
  */
 

@@ -3,7 +3,8 @@
  * Networks - two network namespaces, joined by a veth pair, for the two ends of a connection.
  *
  * In:  VERBATIM_TEST_NETWORKS=2 in the environment.
- * Out: end a, and whoever runs the tests, in the first one; a process of end b may enter the second.
+ * Out: end a, and whoever runs the tests, in the first one; a process of end b may enter the
+ * second.
  *
  * The namespaces have no names, only descriptors: they are gone with the processes in them.
  */
@@ -16,8 +17,8 @@
 bool networks_wanted(void);
 
 /*
- * Makes both and leaves the calling process, which has one thread, in the first. NULL, or what cannot
- * be done here (static memory).
+ * Makes both and leaves the calling process, which has one thread, in the first. NULL, or what
+ * cannot be done here (static memory).
  */
 const char *networks_make(void);
 

@@ -29,7 +29,8 @@ enum arrangement {
 	ONE_CONTEXT,   /* one process, one ibv_context */
 	ONE_PROCESS,   /* one process, a context for each end */
 	TWO_PROCESSES, /* end b in a child, forked before the device was opened */
-	TWO_NAMESPACES, /* the same, and the child is in a network namespace of its own (networks.h) */
+	/* the same, and the child is in a network namespace of its own (networks.h) */
+	TWO_NAMESPACES,
 	ARRANGEMENTS,
 };
 

@@ -3,8 +3,8 @@
  * Threads that are cancelled: no verb that does not wait is a cancellation point, as none is with
  * adapters. Programs end the thread that polls a CQ so (rping), and it must not take locks along.
  *
- * Each verb is called by a thread that has a cancellation pending: were there a cancellation point in
- * it, the thread would end there.
+ * Each verb is called by a thread that has a cancellation pending: were there a cancellation point
+ * in it, the thread would end there.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -44,7 +44,8 @@ static void call_cancelled(struct pair *pair, const char *what, void (*body)(str
 
 #define CANCELLED(pair, body) call_cancelled(pair, #body, body)
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * What is called at end a, which lives here.
  */
 
@@ -101,7 +102,8 @@ static void register_memory(struct pair *pair)
 {
 	mr = ibv_reg_mr(pd, buffer, sizeof(buffer), ACCESS_ALL);
 	REQUIRE(mr, "ibv_reg_mr: %s", strerror(errno));
-	REQUIRE(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) == 0, "ibv_rereg_mr");
+	REQUIRE(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) == 0,
+		"ibv_rereg_mr");
 }
 
 static void create_address(struct pair *pair)
@@ -341,7 +343,8 @@ static void *post_and_poll(void *arg)
 				  .num_sge = 1,
 				  .opcode = IBV_WR_RDMA_WRITE,
 				  .send_flags = IBV_SEND_SIGNALED,
-				  .wr.rdma = { pair->b.addr, pair->b.rkey } }, *bad;
+				  .wr.rdma = { pair->b.addr, pair->b.rkey } },
+			   *bad;
 	struct ibv_wc wc;
 
 	for (;;) {

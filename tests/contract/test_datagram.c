@@ -347,7 +347,8 @@ static void rule_25_receive_kept_is_flushed(struct pair *pair)
 	post_receive(b, 0, RECEIVE(.wr_id = 51, .length = GRH_BYTES + 8));
 	expect_dropped(pair, DATAGRAM(b, .length = 9));
 	expect_dropped(pair, DATAGRAM(b, .length = 10));
-	REQUIRE(end_modify(b, 0, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE) == 0,
+	REQUIRE(end_modify(b, 0, (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE) ==
+			0,
 		"to ERR");
 	expect(b, RECEIVES, 50, IBV_WC_WR_FLUSH_ERR);
 	expect(b, RECEIVES, 51, IBV_WC_WR_FLUSH_ERR);
@@ -574,7 +575,9 @@ static void op_post_and_overwrite(struct side *side, void *argument)
 		.sg_list = &sge,
 		.num_sge = 1,
 		.send_flags = IBV_SEND_SIGNALED,
-		.wr.ud = { .ah = side->ah, .remote_qpn = *(uint32_t *)argument, .remote_qkey = QKEY },
+		.wr.ud = { .ah = side->ah,
+			   .remote_qpn = *(uint32_t *)argument,
+			   .remote_qkey = QKEY },
 	};
 
 	REQUIRE(ibv_post_send(side->qp[0], &wr, &bad) == 0, "ibv_post_send");

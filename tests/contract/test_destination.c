@@ -7,13 +7,13 @@
 /* As in test_retry.c; over a wire the time-outs are all that tells. */
 #define SHORT .timeout = 12, .retry_cnt = 2
 /* Half a minute: whatever fails sooner was known to be lost. */
-#define LONG  .timeout = over_wire() ? 12 : 20, .retry_cnt = over_wire() ? 2 : 7
+#define LONG .timeout = over_wire() ? 12 : 20, .retry_cnt = over_wire() ? 2 : 7
 /* The other end of a program that ends has time to see what came before. */
 #define NOT_BEFORE_MS (over_wire() ? 0u : 40u)
-#define AT_ONCE_MS ((unsigned int)((over_wire() ? 3000 : 1000) * patience()))
+#define AT_ONCE_MS    ((unsigned int)((over_wire() ? 3000 : 1000) * patience()))
 
-static const enum ibv_wr_opcode of_rc[] = { IBV_WR_SEND,      IBV_WR_RDMA_WRITE,
-					    IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD,
+static const enum ibv_wr_opcode of_rc[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+					    IBV_WR_ATOMIC_FETCH_AND_ADD,
 					    IBV_WR_RDMA_WRITE_WITH_IMM };
 #define OF_RC ((int)(sizeof(of_rc) / sizeof(of_rc[0])))
 
@@ -73,15 +73,14 @@ static void expect_failure_at_once(struct pair *pair)
 	for (int qp = 0; qp < OF_RC; qp++) {
 		uint64_t start_ms = now_ms(), took_ms;
 
-		post_send(a, qp,
-			  REQUEST(.wr_id = 1, .opcode = of_rc[qp], TO(b, 0), .length = 8));
+		post_send(a, qp, REQUEST(.wr_id = 1, .opcode = of_rc[qp], TO(b, 0), .length = 8));
 		post_send(a, qp, SEND(.wr_id = 2, .length = 8));
 		expect(a, SENDS, 1, IBV_WC_RETRY_EXC_ERR);
 		took_ms = now_ms() - start_ms;
 		expect(a, SENDS, 2, IBV_WC_WR_FLUSH_ERR);
 		expect_state(a, qp, IBV_QPS_ERR);
-		REQUIRE(took_ms < AT_ONCE_MS && took_ms >= NOT_BEFORE_MS, "opcode %d took %llu ms", of_rc[qp],
-			(unsigned long long)took_ms);
+		REQUIRE(took_ms < AT_ONCE_MS && took_ms >= NOT_BEFORE_MS, "opcode %d took %llu ms",
+			of_rc[qp], (unsigned long long)took_ms);
 	}
 	expect_no_async(a);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Dma-bufs as memory regions: rule 9. Made of a memfd by /dev/udmabuf, where the kernel has it and lets us.
+ * Dma-bufs as memory regions: rule 9. Made of a memfd by /dev/udmabuf, where the kernel has it and
+ * lets us.
  */
 #include <fcntl.h>
 #include <linux/udmabuf.h>
@@ -48,7 +49,8 @@ static void rule_09_dmabuf(struct pair *pair)
 	close(fd); /* the region has one of its own */
 	for (int i = 0; i < 8192; i++)
 		memory[4096 + i] = (char)pattern(5, (uint64_t)i);
-	post_send(a, 0, WRITE(b, 0, .wr_id = 1, .num_sge = 1, .sge = { { 0x1000000, 8192, mr->lkey } }));
+	post_send(a, 0,
+		  WRITE(b, 0, .wr_id = 1, .num_sge = 1, .sge = { { 0x1000000, 8192, mr->lkey } }));
 	expect(a, SENDS, 1, IBV_WC_SUCCESS);
 	expect_bytes(b, 0, 8192, 5);
 	post_send(b, 0,
@@ -57,8 +59,8 @@ static void rule_09_dmabuf(struct pair *pair)
 	expect(b, SENDS, 2, IBV_WC_SUCCESS);
 	REQUIRE(!memcmp(memory + 4096, memory + 4096 + 8192, 8192), "other bytes came");
 	post_send(b, 0,
-		  REQUEST(.wr_id = 3, .opcode = IBV_WR_RDMA_WRITE, .remote = 0x1000000 + BYTES - 4096,
-			  .rkey = mr->rkey, .length = 1));
+		  REQUEST(.wr_id = 3, .opcode = IBV_WR_RDMA_WRITE,
+			  .remote = 0x1000000 + BYTES - 4096, .rkey = mr->rkey, .length = 1));
 	expect(b, SENDS, 3, IBV_WC_REM_ACCESS_ERR);
 	REQUIRE(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
 }
@@ -69,9 +71,11 @@ static void rule_09_dmabuf_bad_arguments(struct pair *pair)
 	char *memory;
 	int fd = make_dmabuf(&memory);
 
-	REQUIRE(!ibv_reg_dmabuf_mr(side->pd, 4096, BYTES, 0, fd, IBV_ACCESS_LOCAL_WRITE) && errno == EINVAL,
+	REQUIRE(!ibv_reg_dmabuf_mr(side->pd, 4096, BYTES, 0, fd, IBV_ACCESS_LOCAL_WRITE) &&
+			errno == EINVAL,
 		"beyond its end: %d", errno);
-	REQUIRE(!ibv_reg_dmabuf_mr(side->pd, 0, 4096, 0, fd, IBV_ACCESS_REMOTE_WRITE), "without LOCAL_WRITE");
+	REQUIRE(!ibv_reg_dmabuf_mr(side->pd, 0, 4096, 0, fd, IBV_ACCESS_REMOTE_WRITE),
+		"without LOCAL_WRITE");
 }
 
 static const struct test tests[] = {

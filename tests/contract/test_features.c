@@ -102,7 +102,8 @@ static void rule_09_clocks(struct pair *pair)
 	ibv_end_poll(cq);
 	wall_after = clock_ns(CLOCK_REALTIME);
 	ibv_query_rt_values_ex(a->side->context, &after);
-	first = (uint64_t)before.raw_clock.tv_sec * 1000000000u + (uint64_t)before.raw_clock.tv_nsec;
+	first = (uint64_t)before.raw_clock.tv_sec * 1000000000u +
+		(uint64_t)before.raw_clock.tv_nsec;
 	last = (uint64_t)after.raw_clock.tv_sec * 1000000000u + (uint64_t)after.raw_clock.tv_nsec;
 	REQUIRE(stamp >= first && stamp <= last, "%llu is not between %llu and %llu",
 		(unsigned long long)stamp, (unsigned long long)first, (unsigned long long)last);
@@ -177,15 +178,17 @@ static void rule_06_null_region(struct pair *pair)
 	REQUIRE(null, "ibv_alloc_null_mr: %s", strerror(errno));
 	fill(b, 0, 4096, 5);
 	fill(a, 0, 4096, 6);
-	post_send(a, 0, WRITE(b, 0, .wr_id = 1, .num_sge = 2,
-			      .sge = { { 0x5000, 64, null->lkey }, { a->addr, 64, a->lkey } }));
+	post_send(a, 0,
+		  WRITE(b, 0, .wr_id = 1, .num_sge = 2,
+			.sge = { { 0x5000, 64, null->lkey }, { a->addr, 64, a->lkey } }));
 	expect(a, SENDS, 1, IBV_WC_SUCCESS);
 	for (int i = 0; i < 64; i += 8)
 		REQUIRE(peek(b, i) == 0, "byte %d is not zero", i);
 	fill(b, 0, 4096, 5);
 	fill(a, 0, 4096, 0);
-	post_send(a, 0, READ(b, 0, .wr_id = 2, .num_sge = 2,
-			     .sge = { { 0, 64, null->lkey }, { a->addr + 64, 64, a->lkey } }));
+	post_send(a, 0,
+		  READ(b, 0, .wr_id = 2, .num_sge = 2,
+		       .sge = { { 0, 64, null->lkey }, { a->addr + 64, 64, a->lkey } }));
 	expect(a, SENDS, 2, IBV_WC_SUCCESS);
 	expect_bytes(a, 0, 64, 0);
 	REQUIRE(memcmp(a->side->buf + 64, b->side->buf + 64, 64) == 0, "what followed the null MR");
@@ -201,14 +204,18 @@ static void rule_06_iova(struct pair *pair)
 	pair_connect(pair, WITH());
 	fill(a, 0, 8192, 3);
 	fill(b, 0, 8192, 0);
-	mr = ibv_reg_mr_iova(a->side->pd, a->side->buf + 4096, 4096, 0x700000, IBV_ACCESS_LOCAL_WRITE);
+	mr = ibv_reg_mr_iova(a->side->pd, a->side->buf + 4096, 4096, 0x700000,
+			     IBV_ACCESS_LOCAL_WRITE);
 	REQUIRE(mr, "ibv_reg_mr_iova: %s", strerror(errno));
-	post_send(a, 0, WRITE(b, 4096, .wr_id = 1, .num_sge = 1,
-			      .sge = { { 0x700000 + 16, 128, mr->lkey } }));
+	post_send(a, 0,
+		  WRITE(b, 4096, .wr_id = 1, .num_sge = 1,
+			.sge = { { 0x700000 + 16, 128, mr->lkey } }));
 	expect(a, SENDS, 1, IBV_WC_SUCCESS);
-	REQUIRE(memcmp(b->side->buf + 4096, a->side->buf + 4096 + 16, 128) == 0, "other bytes came");
-	post_send(a, 0, WRITE(b, 4096, .wr_id = 2, .num_sge = 1,
-			      .sge = { { 0x700000 - 8, 16, mr->lkey } }));
+	REQUIRE(memcmp(b->side->buf + 4096, a->side->buf + 4096 + 16, 128) == 0,
+		"other bytes came");
+	post_send(a, 0,
+		  WRITE(b, 4096, .wr_id = 2, .num_sge = 1,
+			.sge = { { 0x700000 - 8, 16, mr->lkey } }));
 	expect(a, SENDS, 2, IBV_WC_LOC_PROT_ERR);
 	REQUIRE(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
 	REQUIRE(!ibv_reg_mr_iova(a->side->pd, a->side->buf, 4096, UINT64_MAX - 100, 0),
@@ -216,14 +223,9 @@ static void rule_06_iova(struct pair *pair)
 }
 
 static const struct test tests[] = {
-	HERE(rule_09_ece),
-	HERE(rule_09_data_in_order),
-	HERE(rule_09_pkey_index),
-	HERE(rule_09_clocks),
-	HERE(rule_09_ignore_overrun),
-	HERE(rule_09_moderation),
-	HERE(rule_06_null_region),
-	HERE(rule_06_iova),
+	HERE(rule_09_ece),	   HERE(rule_09_data_in_order),	 HERE(rule_09_pkey_index),
+	HERE(rule_09_clocks),	   HERE(rule_09_ignore_overrun), HERE(rule_09_moderation),
+	HERE(rule_06_null_region), HERE(rule_06_iova),
 };
 
 int main(int argc, char **argv)

@@ -154,16 +154,16 @@ static void rule_32_child_execs(struct pair *pair)
 }
 
 /*
- * What the child may do with what it inherits: ask, have objects of its own that need no adapter, and
- * put away its copies. Nothing of that is the parent's.
+ * What the child may do with what it inherits: ask, have objects of its own that need no adapter,
+ * and put away its copies. Nothing of that is the parent's.
  */
 static void use_and_destroy(struct pair *pair)
 {
 	struct side *side = pair->a.side;
 	struct ibv_alloc_dm_attr dm_attr = { .length = 4096 };
-	struct ibv_xrcd_init_attr xrcd_init = { .comp_mask = IBV_XRCD_INIT_ATTR_FD |
-							     IBV_XRCD_INIT_ATTR_OFLAGS,
-						.fd = -1 };
+	struct ibv_xrcd_init_attr xrcd_init = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1
+	};
 	uint64_t value = 5, back = 0;
 	struct ibv_device_attr device;
 	struct ibv_xrcd *xrcd;
@@ -177,7 +177,8 @@ static void use_and_destroy(struct pair *pair)
 	REQUIRE(pd && ibv_dealloc_pd(pd) == 0, "a PD");
 	dm = ibv_alloc_dm(side->context, &dm_attr);
 	REQUIRE(dm && ibv_memcpy_to_dm(dm, 0, &value, 8) == 0 &&
-			ibv_memcpy_from_dm(&back, dm, 0, 8) == 0 && back == 5 && ibv_free_dm(dm) == 0,
+			ibv_memcpy_from_dm(&back, dm, 0, 8) == 0 && back == 5 &&
+			ibv_free_dm(dm) == 0,
 		"device memory: %s", strerror(errno));
 	xrcd = ibv_open_xrcd(side->context, &xrcd_init);
 	REQUIRE(xrcd && ibv_close_xrcd(xrcd) == 0, "an XRC domain");
@@ -245,8 +246,8 @@ static bool is_udp_port_or_its_keeper(int fd)
 static void look_for_ports(struct pair *pair)
 {
 	for (int fd = 3; fd < 1024; fd++)
-		REQUIRE(!is_udp_port_or_its_keeper(fd), "descriptor %d is a port of the parent's, or keeps it",
-			fd);
+		REQUIRE(!is_udp_port_or_its_keeper(fd),
+			"descriptor %d is a port of the parent's, or keeps it", fd);
 }
 
 static void rule_32_child_holds_no_port(struct pair *pair)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Functions beside objects and queues: of devices, of addresses, of files, and those that connection managers
- * are built on. Rule 9. Not all are in the headers that programs get: those are found by name.
+ * Functions beside objects and queues: of devices, of addresses, of files, and those that
+ * connection managers are built on. Rule 9. Not all are in the headers that programs get: those are
+ * found by name.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -31,10 +32,13 @@ static void rule_09_device_index(struct pair *pair)
 	FIND(get_index, "ibv_get_device_index", "IBVERBS_1.9");
 	REQUIRE(list && count > 0, "ibv_get_device_list");
 	for (int i = 0; i < count; i++) {
-		REQUIRE(get_index(list[i]) >= 0, "%s: %d", ibv_get_device_name(list[i]), get_index(list[i]));
-		REQUIRE(ibv_get_device_guid(list[i]) != 0, "%s has no GUID", ibv_get_device_name(list[i]));
+		REQUIRE(get_index(list[i]) >= 0, "%s: %d", ibv_get_device_name(list[i]),
+			get_index(list[i]));
+		REQUIRE(ibv_get_device_guid(list[i]) != 0, "%s has no GUID",
+			ibv_get_device_name(list[i]));
 		for (int j = 0; j < i; j++)
-			REQUIRE(get_index(list[i]) != get_index(list[j]), "%d and %d have one index", i, j);
+			REQUIRE(get_index(list[i]) != get_index(list[j]),
+				"%d and %d have one index", i, j);
 	}
 	ibv_free_device_list(list);
 }
@@ -53,18 +57,23 @@ static void rule_09_gids(struct pair *pair)
 	REQUIRE(ibv_query_port(context, 1, &port) == 0, "ibv_query_port");
 	REQUIRE(ibv_query_gid(context, 1, 0, &gid) == 0 && gid.global.interface_id, "GID 0");
 	REQUIRE(ibv_query_gid_ex(context, 1, 0, &entry, 0) == 0, "ibv_query_gid_ex");
-	REQUIRE(!memcmp(&entry.gid, &gid, sizeof(gid)) && entry.gid_index == 0 && entry.port_num == 1,
+	REQUIRE(!memcmp(&entry.gid, &gid, sizeof(gid)) && entry.gid_index == 0 &&
+			entry.port_num == 1,
 		"it is another GID");
-	REQUIRE(port.link_layer != IBV_LINK_LAYER_ETHERNET || entry.gid_type == IBV_GID_TYPE_ROCE_V2,
+	REQUIRE(port.link_layer != IBV_LINK_LAYER_ETHERNET ||
+			entry.gid_type == IBV_GID_TYPE_ROCE_V2,
 		"type %u", entry.gid_type);
 	REQUIRE(if_indextoname(entry.ndev_ifindex, name), "interface %u", entry.ndev_ifindex);
 	REQUIRE(ibv_query_gid_ex(context, 1, (uint32_t)port.gid_tbl_len - 1, &entry, 0) == ENODATA,
 		"the last entry is not empty");
-	REQUIRE(ibv_query_gid_ex(context, 1, (uint32_t)port.gid_tbl_len, &entry, 0) == EINVAL, "behind it");
+	REQUIRE(ibv_query_gid_ex(context, 1, (uint32_t)port.gid_tbl_len, &entry, 0) == EINVAL,
+		"behind it");
 	REQUIRE(ibv_query_gid_ex(context, 1, 0, &entry, 1) == EINVAL, "unknown flags");
 	count = ibv_query_gid_table(context, table, 64, 0);
-	REQUIRE(count > 0 && count < 64 && !memcmp(&table[0].gid, &gid, sizeof(gid)), "%zd entries", count);
-	REQUIRE(ibv_query_gid_table(context, table, (size_t)count - 1, 0) == -EINVAL, "a shorter table");
+	REQUIRE(count > 0 && count < 64 && !memcmp(&table[0].gid, &gid, sizeof(gid)), "%zd entries",
+		count);
+	REQUIRE(ibv_query_gid_table(context, table, (size_t)count - 1, 0) == -EINVAL,
+		"a shorter table");
 	FIND(query_type, "ibv_query_gid_type", "IBVERBS_PRIVATE_34");
 	REQUIRE(query_type(context, 1, 0, &type) == 0 && type >= 0, "ibv_query_gid_type");
 	REQUIRE(query_type(context, 9, 0, &type) != 0, "port 9");
@@ -102,8 +111,9 @@ static void rule_09_attributes_of_kernels(struct pair *pair)
 	REQUIRE(to.ah_attr.grh.dgid.raw[15] == 9 && to.ah_attr.grh.sgid_index == 2 &&
 			to.ah_attr.is_global == 1 && to.ah_attr.port_num == 1,
 		"the address");
-	REQUIRE(to.timeout == 14 && to.retry_cnt == 6 && to.rnr_retry == 5 && to.max_rd_atomic == 4 &&
-			to.max_dest_rd_atomic == 3 && to.qkey == 0x80010000,
+	REQUIRE(to.timeout == 14 && to.retry_cnt == 6 && to.rnr_retry == 5 &&
+			to.max_rd_atomic == 4 && to.max_dest_rd_atomic == 3 &&
+			to.qkey == 0x80010000,
 		"the rest");
 }
 
@@ -122,8 +132,11 @@ static void rule_09_files(struct pair *pair)
 	snprintf(path, sizeof(path), "%s/state", directory);
 	file = fopen(path, "w");
 	REQUIRE(file && fputs("4: ACTIVE\n", file) >= 0 && fclose(file) == 0, "writing %s", path);
-	REQUIRE(read_file(directory, "state", text, sizeof(text)) == 9 && !strcmp(text, "4: ACTIVE"), "%s", text);
-	REQUIRE(read_file(directory, "missing", text, sizeof(text)) < 0, "a file that is not there");
+	REQUIRE(read_file(directory, "state", text, sizeof(text)) == 9 &&
+			!strcmp(text, "4: ACTIVE"),
+		"%s", text);
+	REQUIRE(read_file(directory, "missing", text, sizeof(text)) < 0,
+		"a file that is not there");
 	unlink(path);
 	rmdir(directory);
 }
@@ -143,12 +156,14 @@ static void rule_09_ethernet_address(struct pair *pair)
 	memset(&attr.grh.dgid, 0, sizeof(attr.grh.dgid));
 	attr.grh.dgid.raw[10] = attr.grh.dgid.raw[11] = 0xff;
 	memcpy(&attr.grh.dgid.raw[12], "\xe0\x81\x02\x03", 4);
-	REQUIRE(resolve(context, &attr, mac, NULL) == 0 && !memcmp(mac, "\x01\x00\x5e\x01\x02\x03", 6),
+	REQUIRE(resolve(context, &attr, mac, NULL) == 0 &&
+			!memcmp(mac, "\x01\x00\x5e\x01\x02\x03", 6),
 		"224.129.2.3");
 	memset(&attr.grh.dgid, 0, sizeof(attr.grh.dgid));
 	memcpy(attr.grh.dgid.raw, "\xff\x0e", 2);
 	memcpy(&attr.grh.dgid.raw[12], "\x01\x02\x03\x04", 4);
-	REQUIRE(resolve(context, &attr, mac, NULL) == 0 && !memcmp(mac, "\x33\x33\x01\x02\x03\x04", 6),
+	REQUIRE(resolve(context, &attr, mac, NULL) == 0 &&
+			!memcmp(mac, "\x33\x33\x01\x02\x03\x04", 6),
 		"ff0e::102:304");
 }
 
@@ -202,16 +217,22 @@ static void rule_09_not_offered(struct pair *pair)
 {
 	struct side *side = side_open(WITH());
 	struct ibv_qp *qp = side_create_qp(side, WITH());
-	struct ibv_wq_init_attr wq = { .wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = side->pd,
+	struct ibv_wq_init_attr wq = { .wq_type = IBV_WQT_RQ,
+				       .max_wr = 1,
+				       .max_sge = 1,
+				       .pd = side->pd,
 				       .cq = side->cq[SENDS] };
 	struct ibv_rwq_ind_table_init_attr table = { 0 };
 	struct ibv_flow_action_esp_attr esp = { 0 };
 	struct ibv_qp_rate_limit_attr rate = { .rate_limit = 1 };
-	struct ibv_srq_init_attr_ex tm = { .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
-					   .srq_type = IBV_SRQT_TM, .pd = side->pd,
+	struct ibv_srq_init_attr_ex tm = { .comp_mask =
+						   IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
+					   .srq_type = IBV_SRQT_TM,
+					   .pd = side->pd,
 					   .attr = { .max_wr = 4, .max_sge = 1 } };
 
-	REQUIRE(!ibv_create_wq(side->context, &wq) && errno == EOPNOTSUPP, "ibv_create_wq: %d", errno);
+	REQUIRE(!ibv_create_wq(side->context, &wq) && errno == EOPNOTSUPP, "ibv_create_wq: %d",
+		errno);
 	REQUIRE(!ibv_create_rwq_ind_table(side->context, &table) && errno == EOPNOTSUPP,
 		"ibv_create_rwq_ind_table: %d", errno);
 	REQUIRE(!ibv_create_flow_action_esp(side->context, &esp) && errno == EOPNOTSUPP,
@@ -227,7 +248,8 @@ static void rule_09_no_dmabuf(struct pair *pair)
 	struct side *side = side_open(WITH());
 	FILE *file = tmpfile();
 
-	REQUIRE(!ibv_reg_dmabuf_mr(side->pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE) && errno == EBADF,
+	REQUIRE(!ibv_reg_dmabuf_mr(side->pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE) &&
+			errno == EBADF,
 		"descriptor -1: %d", errno);
 	REQUIRE(file && ftruncate(fileno(file), 8192) == 0, "tmpfile");
 	REQUIRE(!ibv_reg_dmabuf_mr(side->pd, 0, 4096, 0, fileno(file), IBV_ACCESS_LOCAL_WRITE) &&

@@ -72,7 +72,8 @@ static void rule_09_import_pd_and_mr(struct pair *pair)
 	end_ready(a, b, 0);
 	end_ready(b, a, 0);
 	fill(a, 0, 4096, 4);
-	post_send(a, 0, WRITE(b, 0, .wr_id = 1, .num_sge = 1, .sge = { { a->addr, 4096, mr->lkey } }));
+	post_send(a, 0,
+		  WRITE(b, 0, .wr_id = 1, .num_sge = 1, .sge = { { a->addr, 4096, mr->lkey } }));
 	expect(a, SENDS, 1, IBV_WC_SUCCESS);
 	expect_bytes(b, 0, 4096, 4);
 	post_send(b, 0, WRITE(a, 8192, .wr_id = 2, .length = 4096, .rkey = mr->rkey));
@@ -97,7 +98,8 @@ static void rule_09_import_pd_and_mr(struct pair *pair)
 	REQUIRE(ibv_dealloc_pd(a->side->pd) == EBUSY, "a QP is left");
 	REQUIRE(ibv_destroy_qp(a->side->qp[0]) == 0, "ibv_destroy_qp");
 	REQUIRE(ibv_dealloc_pd(a->side->pd) == 0, "ibv_dealloc_pd");
-	REQUIRE(ibv_destroy_cq(cq) == 0 && ibv_dealloc_pd(own) == 0 && ibv_close_device(context) == 0,
+	REQUIRE(ibv_destroy_cq(cq) == 0 && ibv_dealloc_pd(own) == 0 &&
+			ibv_close_device(context) == 0,
 		"the imported context's own objects");
 }
 
@@ -130,7 +132,9 @@ static void send_fd(int to, int fd, uint32_t handle)
 {
 	char control[CMSG_SPACE(sizeof(int))] = { 0 };
 	struct iovec iov = { &handle, sizeof(handle) };
-	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+	struct msghdr message = { .msg_iov = &iov,
+				  .msg_iovlen = 1,
+				  .msg_control = control,
 				  .msg_controllen = sizeof(control) };
 	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
 
@@ -145,11 +149,14 @@ static int receive_fd(int from, uint32_t *handle)
 {
 	char control[CMSG_SPACE(sizeof(int))];
 	struct iovec iov = { handle, sizeof(*handle) };
-	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+	struct msghdr message = { .msg_iov = &iov,
+				  .msg_iovlen = 1,
+				  .msg_control = control,
 				  .msg_controllen = sizeof(control) };
 	int fd;
 
-	REQUIRE(recvmsg(from, &message, 0) == sizeof(*handle) && CMSG_FIRSTHDR(&message), "recvmsg");
+	REQUIRE(recvmsg(from, &message, 0) == sizeof(*handle) && CMSG_FIRSTHDR(&message),
+		"recvmsg");
 	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
 	return fd;
 }
@@ -186,7 +193,10 @@ static int import_there(int socket)
 	return ibv_close_device(context) ? 6 : 0;
 }
 
-/* Gives `context` and a handle of it to a process that was forked before, and does what it does with it. */
+/*
+ * Gives `context` and a handle of it to a process that was forked before, and does what it does
+ * with it.
+ */
 static pid_t start_importer(int (*work)(int socket), int *socket)
 {
 	int sockets[2];
@@ -232,9 +242,9 @@ static void rule_09_import_in_another_process(struct pair *pair)
 }
 
 /*
- * A region of another process: the one that imports it sends from it, receives into it, reads and writes it,
- * and lets peers do so, all without its memory being mapped there. What the parent tells: the handle of
- * the PD, by send_fd, then this.
+ * A region of another process: the one that imports it sends from it, receives into it, reads and
+ * writes it, and lets peers do so, all without its memory being mapped there. What the parent
+ * tells: the handle of the PD, by send_fd, then this.
  */
 struct region {
 	uint32_t handle;
@@ -278,12 +288,15 @@ static int connect_loop(struct loop *loop, struct ibv_context *context, struct i
 }
 
 /* Posts one request and returns its status, or -1. */
-static int carry_out(struct loop *loop, enum ibv_wr_opcode opcode, struct ibv_sge sge, uint64_t remote,
-		     uint32_t rkey)
+static int carry_out(struct loop *loop, enum ibv_wr_opcode opcode, struct ibv_sge sge,
+		     uint64_t remote, uint32_t rkey)
 {
-	struct ibv_send_wr wr = { .opcode = opcode, .sg_list = &sge, .num_sge = 1,
+	struct ibv_send_wr wr = { .opcode = opcode,
+				  .sg_list = &sge,
+				  .num_sge = 1,
 				  .send_flags = IBV_SEND_SIGNALED,
-				  .wr.rdma = { .remote_addr = remote, .rkey = rkey } }, *bad;
+				  .wr.rdma = { .remote_addr = remote, .rkey = rkey } },
+			   *bad;
 	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
 	uint64_t end_ms = now_ms() + WAIT_MS;
 	int n = 0;
@@ -321,12 +334,14 @@ static int import_mr_there(int socket)
 		return 2;
 	pd = ibv_import_pd(context, pd_handle);
 	own = ibv_alloc_pd(context);
-	if (!pd || !own || ibv_import_mr(own, region.handle) || ibv_import_mr(pd, region.handle ^ 0x8000))
+	if (!pd || !own || ibv_import_mr(own, region.handle) ||
+	    ibv_import_mr(pd, region.handle ^ 0x8000))
 		return 3;
 	mr = ibv_import_mr(pd, region.handle);
 	if (!mr)
 		return errno == EOPNOTSUPP ? 1 : 4;
-	if (mr->pd != pd || mr->length != region.bytes || mr->handle == 0 || connect_loop(&loop, context, pd))
+	if (mr->pd != pd || mr->length != region.bytes || mr->handle == 0 ||
+	    connect_loop(&loop, context, pd))
 		return 5;
 	/* its first half to a place of ours: as the source of a WRITE, by its lkey */
 	if (carry_out(&loop, IBV_WR_RDMA_WRITE, (struct ibv_sge){ region.addr, HALF, mr->lkey },
@@ -337,15 +352,16 @@ static int import_mr_there(int socket)
 	for (uint32_t i = 0; i < HALF; i++)
 		loop.memory[i] = (char)pattern(4, i);
 	if (carry_out(&loop, IBV_WR_RDMA_WRITE,
-		      (struct ibv_sge){ (uintptr_t)loop.memory, HALF, loop.own->lkey }, region.addr + HALF,
-		      mr->rkey) != IBV_WC_SUCCESS)
+		      (struct ibv_sge){ (uintptr_t)loop.memory, HALF, loop.own->lkey },
+		      region.addr + HALF, mr->rkey) != IBV_WC_SUCCESS)
 		return 7;
 	if (carry_out(&loop, IBV_WR_RDMA_READ,
 		      (struct ibv_sge){ (uintptr_t)loop.memory + HALF, HALF, loop.own->lkey },
 		      region.addr + HALF, mr->rkey) != IBV_WC_SUCCESS ||
 	    !is_pattern(loop.memory + HALF, HALF, 4))
 		return 8;
-	if (carry_out(&loop, IBV_WR_RDMA_WRITE, (struct ibv_sge){ region.addr + 1, region.bytes, mr->lkey },
+	if (carry_out(&loop, IBV_WR_RDMA_WRITE,
+		      (struct ibv_sge){ region.addr + 1, region.bytes, mr->lkey },
 		      (uintptr_t)loop.memory, loop.own->rkey) != IBV_WC_LOC_PROT_ERR)
 		return 9;
 	/* the owner deregisters it now: it is gone for us, too */
@@ -448,12 +464,14 @@ static void rule_09_import_dm_in_another_process(struct pair *pair)
 	REQUIRE(ibv_memcpy_to_dm(dm, 4096, &word, 8) == 0, "ibv_memcpy_to_dm");
 	send_fd(socket, context->cmd_fd, dm->handle);
 	expect_imported(child);
-	REQUIRE(ibv_memcpy_from_dm(&word, dm, 0, 8) == 0 && word == 4712, "what the other process wrote");
+	REQUIRE(ibv_memcpy_from_dm(&word, dm, 0, 8) == 0 && word == 4712,
+		"what the other process wrote");
 	REQUIRE(ibv_free_dm(dm) == 0, "ibv_free_dm");
 	send_fd(late_socket, context->cmd_fd, 1);
 	expect_imported(late);
 	dm = ibv_alloc_dm(context, &attr);
-	REQUIRE(dm && ibv_memcpy_from_dm(&word, dm, 0, 8) == 0 && word == 0, "new device memory is zeroed");
+	REQUIRE(dm && ibv_memcpy_from_dm(&word, dm, 0, 8) == 0 && word == 0,
+		"new device memory is zeroed");
 	REQUIRE(ibv_free_dm(dm) == 0 && ibv_close_device(context) == 0, "closing");
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Addresses of either link layer: what an InfiniBand port is (LIDs, no GRH) and what an Ethernet one
- * is. Run in both modes; a test of the other one is skipped.
+ * Addresses of either link layer: what an InfiniBand port is (LIDs, no GRH) and what an Ethernet
+ * one is. Run in both modes; a test of the other one is skipped.
  */
 #include <stdlib.h>
 
@@ -22,7 +22,8 @@ static void rule_09_port(struct pair *pair)
 	union ibv_gid gid;
 
 	if (!is_infiniband(context, &port)) {
-		REQUIRE(port.link_layer == IBV_LINK_LAYER_ETHERNET && port.lid == 0, "an Ethernet port");
+		REQUIRE(port.link_layer == IBV_LINK_LAYER_ETHERNET && port.lid == 0,
+			"an Ethernet port");
 		REQUIRE(port.flags & IBV_QPF_GRH_REQUIRED, "a GRH is required");
 		return;
 	}
@@ -42,10 +43,12 @@ static struct ibv_ah_attr by_lid(const struct end *end)
 
 static struct ibv_ah_attr by_gid(const struct end *end)
 {
-	return (struct ibv_ah_attr){ .is_global = 1,
-				     .grh = { .dgid = end->gid, .hop_limit = 3, .traffic_class = 8 },
-				     .dlid = end->lid,
-				     .port_num = 1 };
+	return (struct ibv_ah_attr){
+		.is_global = 1,
+		.grh = { .dgid = end->gid, .hop_limit = 3, .traffic_class = 8 },
+		.dlid = end->lid,
+		.port_num = 1
+	};
 }
 
 static void use_address(struct end *end, struct ibv_ah_attr attr)
@@ -130,7 +133,8 @@ static void rule_10_connect_by_lid(struct pair *pair)
 		REQUIRE(end_modify(a, qp, attr, mask) == 0, "RTR");
 		REQUIRE(end_move(a, b, qp, IBV_QPS_RTS) == 0, "RTS");
 		end_ready(b, a, qp);
-		REQUIRE(ibv_query_qp(a->side->qp[qp], &attr, IBV_QP_AV, &init) == 0, "ibv_query_qp");
+		REQUIRE(ibv_query_qp(a->side->qp[qp], &attr, IBV_QP_AV, &init) == 0,
+			"ibv_query_qp");
 		REQUIRE(attr.ah_attr.is_global == qp && attr.ah_attr.dlid == b->lid, "the address");
 		if (qp)
 			REQUIRE(memcmp(&attr.ah_attr.grh.dgid, &b->gid, 16) == 0, "the dgid");
@@ -139,7 +143,10 @@ static void rule_10_connect_by_lid(struct pair *pair)
 	}
 }
 
-/* On a cable of its own: of loopback each LID names an address of 127.0.0.0/8, and all of them are this host's. */
+/*
+ * On a cable of its own: of loopback each LID names an address of 127.0.0.0/8, and all of them are
+ * this host's.
+ */
 static void rule_21_nobody_has_this_lid(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;

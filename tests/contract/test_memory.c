@@ -71,7 +71,8 @@ static void rule_06_unmapped_range_is_refused(struct pair *pair)
 	REQUIRE(mr || errno == EFAULT || errno == EINVAL || errno == ENOMEM, "errno %d", errno);
 }
 
-/* Remote addresses count from 0. Not every rdma-core lets it through ibv_reg_mr: EINVAL is a skip.
+/*
+ * Remote addresses count from 0. Not every rdma-core lets it through ibv_reg_mr: EINVAL is a skip.
  */
 static void rule_06_zero_based(struct pair *pair)
 {

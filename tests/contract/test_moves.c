@@ -290,7 +290,8 @@ static void rule_10_path_mtu_beyond_the_port(struct pair *pair)
 		skip_because("there are no packets");
 	set_loopback_mtu(1500);
 	pair_make(pair, WITH(.qps = 0));
-	REQUIRE(ibv_query_port(pair->a.side->context, 1, &port) == 0 && port.active_mtu == IBV_MTU_1024,
+	REQUIRE(ibv_query_port(pair->a.side->context, 1, &port) == 0 &&
+			port.active_mtu == IBV_MTU_1024,
 		"active_mtu is %d", port.active_mtu);
 	qp = qp_in_state(pair->a.side, &pair->a, IBV_QPT_RC, IBV_QPS_INIT);
 	attr = good_values(&pair->a, IBV_QPS_RTR);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Programs that are built with the headers of a newer rdma-core: the structures that have grown since
- * version 44 are spelled out here, as such a program's compiler lays them out.
+ * Programs that are built with the headers of a newer rdma-core: the structures that have grown
+ * since version 44 are spelled out here, as such a program's compiler lays them out.
  */
 #include <dlfcn.h>
 #include <stddef.h>
@@ -23,20 +23,20 @@ struct newer_port_attr {
 };
 
 _Static_assert(sizeof(struct ibv_qp_ex) == 352 || sizeof(struct ibv_qp_ex) == 360, "ibv_qp_ex");
-#define WR_FLUSH_OFFSET	      352
-#define WR_FLUSH	      14
-#define WC_FLUSH	      8
-#define QP_EX_WITH_FLUSH      (1 << 11)
-#define ACCESS_FLUSH_GLOBAL   (1 << 8)
-#define ACCESS_FLUSH_PERSIST  (1 << 9)
-#define FLUSH_GLOBAL	      1
-#define FLUSH_PERSISTENT      2
-#define FLUSH_RANGE	      0
-#define FLUSH_MR	      1
-#define DEVICE_FLUSH_GLOBAL   (UINT64_C(1) << 38)
-#define DEVICE_FLUSH_PERSIST  (UINT64_C(1) << 39)
-#define DEVICE_ATOMIC_WRITE   (UINT64_C(1) << 40)
-#define FLUSH_RIGHTS	      (ACCESS_ALL | ACCESS_FLUSH_GLOBAL)
+#define WR_FLUSH_OFFSET	     352
+#define WR_FLUSH	     14
+#define WC_FLUSH	     8
+#define QP_EX_WITH_FLUSH     (1 << 11)
+#define ACCESS_FLUSH_GLOBAL  (1 << 8)
+#define ACCESS_FLUSH_PERSIST (1 << 9)
+#define FLUSH_GLOBAL	     1
+#define FLUSH_PERSISTENT     2
+#define FLUSH_RANGE	     0
+#define FLUSH_MR	     1
+#define DEVICE_FLUSH_GLOBAL  (UINT64_C(1) << 38)
+#define DEVICE_FLUSH_PERSIST (UINT64_C(1) << 39)
+#define DEVICE_ATOMIC_WRITE  (UINT64_C(1) << 40)
+#define FLUSH_RIGHTS	     (ACCESS_ALL | ACCESS_FLUSH_GLOBAL)
 #define OPS                                                                                        \
 	(IBV_QP_EX_WITH_ATOMIC_WRITE | QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_RDMA_WRITE |              \
 	 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
@@ -120,8 +120,9 @@ static void rule_09_atomic_write(struct pair *pair)
 	expect_bytes(b, 4096, 4096, 7);
 	/* and by ibv_post_send, from an SGE */
 	poke(a, 8, 42);
-	post_send(a, 0, REQUEST(.wr_id = 3, .opcode = IBV_WR_ATOMIC_WRITE, TO(b, 72), .offset = 8,
-				.length = 8));
+	post_send(a, 0,
+		  REQUEST(.wr_id = 3, .opcode = IBV_WR_ATOMIC_WRITE, TO(b, 72), .offset = 8,
+			  .length = 8));
 	expect(a, SENDS, 3, IBV_WC_SUCCESS);
 	REQUIRE(peek(b, 72) == 42, "%llu", (unsigned long long)peek(b, 72));
 	post_send(a, 0, REQUEST(.wr_id = 4, .opcode = IBV_WR_ATOMIC_WRITE, TO(b, 72), .length = 4));
@@ -218,7 +219,8 @@ static void rule_17_flush_range(struct pair *pair)
 	struct ibv_qp_ex *qp = connect_builder(pair, options);
 
 	expect_flush(pair, qp, pair->b.rkey, options->size, FLUSH_GLOBAL, IBV_WC_SUCCESS);
-	expect_flush(pair, qp, pair->b.rkey, options->size + 1, FLUSH_GLOBAL, IBV_WC_REM_ACCESS_ERR);
+	expect_flush(pair, qp, pair->b.rkey, options->size + 1, FLUSH_GLOBAL,
+		     IBV_WC_REM_ACCESS_ERR);
 }
 
 static void rule_17_flush_region_without_the_right(struct pair *pair)
@@ -290,15 +292,17 @@ static void rule_09_longer_port_attr(struct pair *pair)
 
 /* rdma-core 65: its ops above query_port are found, by their distance, and are not there. */
 struct newer_verbs_context {
-	void *ops[6]; /* free_buf, alloc_buf, dm_export_dmabuf_fd, reg_mr_ex, dealloc_dmah, alloc_dmah */
+	/* free_buf, alloc_buf, dm_export_dmabuf_fd, reg_mr_ex, dealloc_dmah, alloc_dmah */
+	void *ops[6];
 	struct verbs_context older;
 };
 
 static void rule_09_longer_context(struct pair *pair)
 {
 	struct ibv_context *context = side_open_device();
-	struct newer_verbs_context *newer = (struct newer_verbs_context *)((char *)context -
-		offsetof(struct newer_verbs_context, older.context));
+	struct newer_verbs_context *newer =
+		(struct newer_verbs_context *)((char *)context -
+					       offsetof(struct newer_verbs_context, older.context));
 
 	_Static_assert(sizeof(struct newer_verbs_context) == 696, "verbs_context of rdma-core 65");
 	REQUIRE(context->abi_compat == __VERBS_ABI_IS_EXTENDED, "abi_compat");
@@ -376,8 +380,8 @@ static void rule_09_newer_verbs(struct pair *pair)
 			continue;
 		}
 		result = doing(context, NULL);
-		REQUIRE(verbs[i].refusal == GIVES_ERRNO ? result == EOPNOTSUPP :
-							  result == -1 && errno == EOPNOTSUPP,
+		REQUIRE(verbs[i].refusal == GIVES_ERRNO ? result == EOPNOTSUPP
+							: result == -1 && errno == EOPNOTSUPP,
 			"%s: %d", verbs[i].name, result);
 	}
 	{

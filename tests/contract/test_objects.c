@@ -178,8 +178,8 @@ static void rule_01_overwritten_handles_are_unknown(struct pair *pair)
 }
 
 /*
- * The pointers lead nowhere any more: they are looked up, not followed. (Verbs that are inline functions of
- * the header follow them in the program.)
+ * The pointers lead nowhere any more: they are looked up, not followed. (Verbs that are inline
+ * functions of the header follow them in the program.)
  */
 static void rule_01_destroyed_objects_are_unknown(struct pair *pair)
 {
@@ -568,7 +568,10 @@ static void rule_07_freed_key_does_not_come_back(struct pair *pair)
 		REQUIRE(keys[i] != keys[i - 1], "a freed key was given again");
 }
 
-/* What both ends of a connection use cannot be destroyed, and the connection does not notice the attempt. */
+/*
+ * What both ends of a connection use cannot be destroyed, and the connection does not notice the
+ * attempt.
+ */
 static void op_destroy_what_is_used(struct side *side, void *argument)
 {
 	REQUIRE(ibv_dealloc_pd(side->pd) == EBUSY, "the PD of a QP");
@@ -605,7 +608,8 @@ static void op_fill_receive_queue(struct side *side, void *argument)
 	REQUIRE(ibv_query_device(side->context, &device) == 0, "ibv_query_device");
 	while (ibv_post_recv(side->qp[0], &wr, &bad) == 0)
 		posted++;
-	REQUIRE(posted == device.max_qp_wr, "%d receives, max_qp_wr is %d", posted, device.max_qp_wr);
+	REQUIRE(posted == device.max_qp_wr, "%d receives, max_qp_wr is %d", posted,
+		device.max_qp_wr);
 }
 
 static void rule_02_deepest_queues_with_a_peer(struct pair *pair)
@@ -652,11 +656,13 @@ static void rule_07_freed_key_is_dead_for_the_peer(struct pair *pair)
 	struct op_region old, new;
 
 	pair_connect(pair, WITH(.qps = 2));
-	old = add_region(&pair->b, (struct op_region){ .slot = 0, .length = 4096, .access = ACCESS_ALL });
+	old = add_region(&pair->b,
+			 (struct op_region){ .slot = 0, .length = 4096, .access = ACCESS_ALL });
 	post_send(&pair->a, 0, WRITE(&pair->b, 0, .wr_id = 1, .length = 64, .rkey = old.rkey));
 	expect(&pair->a, SENDS, 1, IBV_WC_SUCCESS);
 	drop_region(&pair->b, 0);
-	new = add_region(&pair->b, (struct op_region){ .slot = 0, .length = 4096, .access = ACCESS_ALL });
+	new = add_region(&pair->b,
+			 (struct op_region){ .slot = 0, .length = 4096, .access = ACCESS_ALL });
 	REQUIRE(new.rkey != old.rkey, "the key was given again at once");
 	post_send(&pair->a, 0, WRITE(&pair->b, 0, .wr_id = 2, .length = 64, .rkey = old.rkey));
 	expect(&pair->a, SENDS, 2, IBV_WC_REM_ACCESS_ERR);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Raw Ethernet: RAW_PACKET QPs, flows and their counters: rule 9, and what rules 1, 2 and 12 say of them.
+ * Raw Ethernet: RAW_PACKET QPs, flows and their counters: rule 9, and what rules 1, 2 and 12 say of
+ * them.
  *
- * Runs in network namespaces of its own, so that no frame of it leaves the machine. All frames go to a group
- * address and have an EtherType for experiments.
+ * Runs in network namespaces of its own, so that no frame of it leaves the machine. All frames go
+ * to a group address and have an EtherType for experiments.
  */
 #include <net/ethernet.h>
 #include <netinet/in.h>
@@ -52,7 +53,10 @@ static void raw_pair(struct pair *pair)
 	}
 }
 
-/* Flows and counters of an end, by slot; both ends may live in one process, so a's slots are not b's. */
+/*
+ * Flows and counters of an end, by slot; both ends may live in one process, so a's slots are not
+ * b's.
+ */
 static struct ibv_flow *flows[8];
 static struct ibv_counters *counters;
 
@@ -114,8 +118,10 @@ static void op_destroy_flow(struct side *side, void *argument)
 
 static struct op_flow flow_of_type(int slot, enum ibv_flow_attr_type type)
 {
-	return (struct op_flow){ .slot = slot,
-				 .list.attr = { .type = type, .size = sizeof(struct ibv_flow_attr), .port = 1 } };
+	return (struct op_flow){
+		.slot = slot,
+		.list.attr = { .type = type, .size = sizeof(struct ibv_flow_attr), .port = 1 }
+	};
 }
 
 static struct op_flow flow_of_ethertype(int slot, uint16_t type)
@@ -186,7 +192,8 @@ static struct op_frame make_frame(uint16_t type, uint32_t length, uint32_t seed)
 static void send_frame(struct end *end, struct op_frame frame, unsigned int flags)
 {
 	RUN(end, op_put, &frame);
-	post_send(end, 0, SEND(.wr_id = 1, .length = frame.length, .flags = IBV_SEND_SIGNALED | flags));
+	post_send(end, 0,
+		  SEND(.wr_id = 1, .length = frame.length, .flags = IBV_SEND_SIGNALED | flags));
 	expect(end, SENDS, 1, IBV_WC_SUCCESS);
 }
 
@@ -197,8 +204,8 @@ static void expect_frame_at(const char *file, int line, struct end *end, uint64_
 	struct op_frame got = { .offset = offset, .length = frame->length };
 
 	if (wc.byte_len != frame->length || wc.opcode != IBV_WC_RECV || wc.wc_flags)
-		fail_here(file, line, "%u bytes, opcode %d, flags 0x%x; expected %u bytes", wc.byte_len,
-			  wc.opcode, wc.wc_flags, frame->length);
+		fail_here(file, line, "%u bytes, opcode %d, flags 0x%x; expected %u bytes",
+			  wc.byte_len, wc.opcode, wc.wc_flags, frame->length);
 	RUN(end, op_get, &got);
 	if (memcmp(got.bytes, frame->bytes, frame->length))
 		fail_here(file, line, "its bytes differ");
@@ -209,7 +216,8 @@ static void expect_frame_at(const char *file, int line, struct end *end, uint64_
 static void post_frames(struct end *end, int qp, uint64_t first, int count)
 {
 	for (uint64_t id = first; id < first + (uint64_t)count; id++)
-		post_receive(end, qp, RECEIVE(.wr_id = id, .offset = (uint32_t)id * 2048, .length = 2048));
+		post_receive(end, qp,
+			     RECEIVE(.wr_id = id, .offset = (uint32_t)id * 2048, .length = 2048));
 }
 
 static void rule_09_raw_frames(struct pair *pair)
@@ -240,7 +248,8 @@ static void rule_09_raw_frames(struct pair *pair)
 /* What finds no receive, or one that is too short, is dropped, and the QP goes on. */
 static void rule_12_raw_frames_dropped(struct pair *pair)
 {
-	struct op_frame frame = make_frame(ETHERTYPE, 500, 3), shorter = make_frame(ETHERTYPE, 100, 4);
+	struct op_frame frame = make_frame(ETHERTYPE, 500, 3),
+			shorter = make_frame(ETHERTYPE, 100, 4);
 
 	raw_pair(pair);
 	create_flow(&pair->b, flow_of_ethertype(0, ETHERTYPE));
@@ -420,7 +429,8 @@ static void op_create_counters(struct side *side, void *argument)
 	struct op_counters *op = argument;
 	struct ibv_counters_init_attr init = { 0 };
 	struct ibv_counter_attach_attr bytes = { .counter_desc = IBV_COUNTER_BYTES, .index = 0 };
-	struct ibv_counter_attach_attr packets = { .counter_desc = IBV_COUNTER_PACKETS, .index = 1 };
+	struct ibv_counter_attach_attr packets = { .counter_desc = IBV_COUNTER_PACKETS,
+						   .index = 1 };
 
 	counters = ibv_create_counters(side->context, &init);
 	op->error = counters ? 0 : errno;
@@ -463,8 +473,9 @@ static void rule_09_raw_counters(struct pair *pair)
 		expect_frame(&pair->b, i, &frame, (uint32_t)i * 2048);
 	}
 	RUN(&pair->b, op_read_counters, &op);
-	REQUIRE(op.error == 0 && op.values[0] == 600 && op.values[1] == 3, "%llu bytes, %llu frames",
-		(unsigned long long)op.values[0], (unsigned long long)op.values[1]);
+	REQUIRE(op.error == 0 && op.values[0] == 600 && op.values[1] == 3,
+		"%llu bytes, %llu frames", (unsigned long long)op.values[0],
+		(unsigned long long)op.values[1]);
 	RUN(&pair->b, op_destroy_counters, &op);
 	REQUIRE(op.error == EBUSY, "ibv_destroy_counters: %s", strerror(op.error));
 	destroy_flow(&pair->b, 0);
@@ -519,7 +530,8 @@ static void rule_09_raw_bad_flows(struct pair *pair)
 	op = flow_of_type(0, IBV_FLOW_ATTR_NORMAL);
 	add_spec(&op, &eth, sizeof(eth));
 	expect_no_flow(&pair->a, op, EINVAL);
-	REQUIRE(try_send(&pair->a, 0, WRITE(&pair->b, 0, .length = 8)) == EINVAL, "a WRITE of raw Ethernet");
+	REQUIRE(try_send(&pair->a, 0, WRITE(&pair->b, 0, .length = 8)) == EINVAL,
+		"a WRITE of raw Ethernet");
 	REQUIRE(try_send(&pair->a, 0, SEND(.length = 60, .flags = IBV_SEND_IP_CSUM)) == EINVAL,
 		"a checksum that nobody computes");
 }
@@ -535,8 +547,8 @@ static void rule_09_flows_of_other_types(struct pair *pair)
 
 		side->qp[0] = side_create_qp(side, WITH(.type = types[i]));
 		op_create_flow(side, &op);
-		REQUIRE(op.error == (types[i] == IBV_QPT_UD ? EOPNOTSUPP : EINVAL), "QP type %d: %s",
-			types[i], strerror(op.error));
+		REQUIRE(op.error == (types[i] == IBV_QPT_UD ? EOPNOTSUPP : EINVAL),
+			"QP type %d: %s", types[i], strerror(op.error));
 	}
 }
 
@@ -548,7 +560,8 @@ static void rule_02_raw_without_capability(struct pair *pair)
 	if (setresuid(65534, 65534, 65534) < 0)
 		skip_because("cannot become another user: %s", strerror(errno));
 	errno = 0;
-	REQUIRE(!side_create_qp(side, WITH(.type = IBV_QPT_RAW_PACKET)) && errno == EPERM, "errno %d", errno);
+	REQUIRE(!side_create_qp(side, WITH(.type = IBV_QPT_RAW_PACKET)) && errno == EPERM,
+		"errno %d", errno);
 }
 
 static const struct test tests[] = {

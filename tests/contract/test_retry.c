@@ -7,7 +7,8 @@
 
 #define LENGTH 4096u
 
-/* timeout 12: 4.096 us * 2^12 = 16.8 ms for each of the tries; an adapter may take four times that.
+/*
+ * timeout 12: 4.096 us * 2^12 = 16.8 ms for each of the tries; an adapter may take four times that.
  */
 #define SHORT .timeout = 12, .retry_cnt = 2
 
@@ -106,8 +107,9 @@ static void rule_21_rnr_keeps_order(struct pair *pair)
 	post_send(a, 0, WRITE(b, 128, .wr_id = 2, .offset = 64, .length = 8));
 	post_send(a, 0, READ(b, 128, .wr_id = 3, .offset = 256, .length = 8));
 	/* without the fence it may be executed before the READ reads (IBA 10.8.3.3) */
-	post_send(a, 0, FETCH_ADD(b, 128, .wr_id = 4, .offset = 264, .compare_add = 1,
-				  .flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE));
+	post_send(a, 0,
+		  FETCH_ADD(b, 128, .wr_id = 4, .offset = 264, .compare_add = 1,
+			    .flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE));
 	expect_none(a, SENDS);
 	REQUIRE(peek(b, 128) == 0, "a WRITE overtook the SEND before it");
 	post_receive(b, 0, RECEIVE(.wr_id = 50, .length = 8));
@@ -257,7 +259,8 @@ static void rule_21_peer_connected_elsewhere(struct pair *pair)
 
 /*
  * A process that is killed: what is under way and what is posted later fails within 100 ms of its
- * death, although the time-outs say four seconds and more. Over a wire the time-outs are what tells.
+ * death, although the time-outs say four seconds and more. Over a wire the time-outs are what
+ * tells.
  */
 static void rule_21_peer_killed(struct pair *pair)
 {

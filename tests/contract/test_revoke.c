@@ -4,9 +4,9 @@
  * lengths are bad: rules 34, 36 and 37 of the contract.
  *
  * A process is stopped in the middle of a copy by chance only. So the tests write what such a
- * process has published, a hazard (src/memory/hazard.h), where it would be: into the arena, which is
- * found in the map of the process. Between two processes it is the other end that is stopped with
- * it; else the test's own process looks as if a thread of it were at a long copy.
+ * process has published, a hazard (src/memory/hazard.h), where it would be: into the arena, which
+ * is found in the map of the process. Between two processes it is the other end that is stopped
+ * with it; else the test's own process looks as if a thread of it were at a long copy.
  */
 #include <poll.h>
 #include <signal.h>
@@ -333,7 +333,8 @@ static void rule_34_the_dead_do_not_copy(struct pair *pair)
 	REQUIRE(error == 0, "ibv_dereg_mr: %d", error);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Bad keys.
  */
 
@@ -431,8 +432,10 @@ static void expect_write_imm_refused(struct pair *pair, int qp, uint32_t rkey, u
 	expect_state(a, qp, IBV_QPS_ERR);
 	RUN(b, op_poll, &op);
 	REQUIRE(op.result == 1 && op.wc.wr_id == 50, "no completion of the receive");
-	/* over a wire only the last packet says that there is an immediate, and it may be past the
-	 * first refused */
+	/*
+	 * over a wire only the last packet says that there is an immediate, and it may be past the
+	 * first refused
+	 */
 	REQUIRE(op.wc.status == IBV_WC_LOC_ACCESS_ERR ||
 			(over_wire() && length > 1024 && op.wc.status == IBV_WC_WR_FLUSH_ERR),
 		"receive: %s", ibv_wc_status_str(op.wc.status));
@@ -459,7 +462,8 @@ static void rule_36_write_imm_of_a_bad_key(struct pair *pair)
 	expect_bytes(b, 0, BUFFER, 0);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Lengths, and the keys of windows.
  */
 
@@ -554,16 +558,11 @@ static void rule_37_a_bind_of_nothing(struct pair *pair)
 }
 
 static const struct test tests[] = {
-	PAIR(rule_34_local_inv_waits_alone),
-	PAIR(rule_34_bind_waits_alone),
-	PAIR(rule_34_send_with_inv_waits_alone),
-	PAIR_WITHIN(60, rule_34_calls_end_within_a_bound),
-	APART(rule_34_the_dead_do_not_copy),
-	PAIR(rule_36_send_with_inv_of_a_bad_key),
-	PAIR(rule_36_write_imm_of_a_bad_key),
-	PAIR(rule_37_atomics_of_8_bytes),
-	PAIR(rule_37_a_bind_takes_the_low_byte),
-	PAIR(rule_37_a_bind_of_nothing),
+	PAIR(rule_34_local_inv_waits_alone),	 PAIR(rule_34_bind_waits_alone),
+	PAIR(rule_34_send_with_inv_waits_alone), PAIR_WITHIN(60, rule_34_calls_end_within_a_bound),
+	APART(rule_34_the_dead_do_not_copy),	 PAIR(rule_36_send_with_inv_of_a_bad_key),
+	PAIR(rule_36_write_imm_of_a_bad_key),	 PAIR(rule_37_atomics_of_8_bytes),
+	PAIR(rule_37_a_bind_takes_the_low_byte), PAIR(rule_37_a_bind_of_nothing),
 };
 
 int main(int argc, char **argv)

@@ -109,7 +109,8 @@ static void rule_16_local_range_before_start(struct pair *pair)
 	expect_local_protection_of_all(pair, pair->a.addr + TARGET - 4, region.lkey);
 }
 
-/* What a READ or an atomic brings needs LOCAL_WRITE; sending from read-only memory needs nothing.
+/*
+ * What a READ or an atomic brings needs LOCAL_WRITE; sending from read-only memory needs nothing.
  */
 static void rule_16_local_rights(struct pair *pair)
 {
@@ -214,7 +215,8 @@ static void rule_16_atomic_sge_too_short(struct pair *pair)
 /* Classes of requests. */
 enum { W = 1, R = 2, A = 4 };
 
-/* Rule 36. Over a wire only the last packet tells of the immediate; here the first one is refused.
+/*
+ * Rule 36. Over a wire only the last packet tells of the immediate; here the first one is refused.
  */
 static enum ibv_wc_status refused_immediate(uint32_t length)
 {

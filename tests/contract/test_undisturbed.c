@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a program does with memory beside RDMA is not disturbed because it is registered, and because peers
- * write to it often: rule 38 of the contract.
+ * What a program does with memory beside RDMA is not disturbed because it is registered, and
+ * because peers write to it often: rule 38 of the contract.
  *
- * At end b a thread registers memory of its own and waits; end a writes to it until whatever is done to
- * memory that is written often has been done; then the thread does what programs do.
+ * At end b a thread registers memory of its own and waits; end a writes to it until whatever is
+ * done to memory that is written often has been done; then the thread does what programs do.
  */
 #include <fcntl.h>
 #include <linux/aio_abi.h>
@@ -113,9 +113,10 @@ static void run_guest(struct pair *pair, void *(*body)(void *))
 	RUN(&pair->b, op_start_guest, &op);
 	for (uint64_t i = 0; i < WRITES; i++) {
 		poke(&pair->a, 0, i);
-		post_send(&pair->a, 0, REQUEST(.opcode = IBV_WR_RDMA_WRITE, .wr_id = i, .length = 8,
-					       .rkey = op.rkey,
-					       .remote = i % 2 ? op.addr + op.bytes - 8 : op.addr));
+		post_send(&pair->a, 0,
+			  REQUEST(.opcode = IBV_WR_RDMA_WRITE, .wr_id = i, .length = 8,
+				  .rkey = op.rkey,
+				  .remote = i % 2 ? op.addr + op.bytes - 8 : op.addr));
 		expect(&pair->a, SENDS, i, IBV_WC_SUCCESS);
 	}
 	sleep_ms(30);
@@ -197,7 +198,9 @@ static void count_alarm(int signal)
 	alarms++;
 }
 
-/* While pages are where nobody may write to them a handler writes, on the thread that has to wait. */
+/*
+ * While pages are where nobody may write to them a handler writes, on the thread that has to wait.
+ */
 static void *dereg_among_signals(void *arg)
 {
 	struct sigaction count = { .sa_handler = count_alarm, .sa_flags = SA_RESTART }, before;
@@ -237,7 +240,10 @@ static void *fork_often(void *arg)
 	return NULL;
 }
 
-/* The thread's first block: the header of its arena, which it uses all the time, is on the block's first page. */
+/*
+ * The thread's first block: the header of its arena, which it uses all the time, is on the block's
+ * first page.
+ */
 static void *allocate_beside_fork(void *arg)
 {
 	char *memory = malloc(STACK_ROOM);
@@ -307,7 +313,8 @@ static void *fork_on_stack(void *arg, bool busy)
 	check_memory(stack, LARGE);
 	first[PAGE / 8 - 1] = *(uint64_t *)(stack + LARGE - 8); /* what the child looks for */
 	if (busy) {
-		word = (uint32_t *)(stack + LARGE - (512ul << 10)); /* in the slice of the stack's end */
+		/* in the slice of the stack's end */
+		word = (uint32_t *)(stack + LARGE - (512ul << 10));
 		*word = 0;
 		awake = false;
 		REQUIRE(pthread_create(&sleeper, NULL, sleep_on_word, NULL) == 0, "pthread_create");
@@ -336,7 +343,10 @@ static void *register_a_stack(void *arg)
 	return fork_on_stack(arg, false);
 }
 
-/* The pages cannot move at first, as somebody sleeps on them; without them the child would have no stack. */
+/*
+ * The pages cannot move at first, as somebody sleeps on them; without them the child would have no
+ * stack.
+ */
 static void *register_a_busy_stack(void *arg)
 {
 	return fork_on_stack(arg, true);
@@ -354,7 +364,8 @@ static void rule_38_busy_stack_in_a_region(struct pair *pair)
 
 static void *sleep_on_a_futex(void *arg)
 {
-	char *memory = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *memory =
+		mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pthread_t thread;
 
 	word = (uint32_t *)(memory + LARGE / 2);
@@ -382,9 +393,11 @@ static void rule_38_futex_in_a_region(struct pair *pair)
 /* What the kernel reads from a file straight into the pages, across ibv_dereg_mr. */
 static void *read_directly(void *arg)
 {
-	char *memory = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *memory =
+		mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	char name[] = "/var/tmp/verbatim-test-XXXXXX", *pattern = malloc(LARGE);
-	struct iocb block = { .aio_lio_opcode = IOCB_CMD_PREAD, .aio_nbytes = LARGE }, *list = &block;
+	struct iocb block = { .aio_lio_opcode = IOCB_CMD_PREAD, .aio_nbytes = LARGE },
+		    *list = &block;
 	aio_context_t aio = 0;
 	struct io_event event;
 	int fd = mkstemp(name), direct;
@@ -398,7 +411,8 @@ static void *read_directly(void *arg)
 	if (direct >= 0 && syscall(SYS_io_setup, 4, &aio) == 0) {
 		block.aio_fildes = (uint32_t)direct;
 		block.aio_buf = (uintptr_t)memory;
-		REQUIRE(syscall(SYS_io_submit, aio, 1, &list) == 1, "io_submit: %s", strerror(errno));
+		REQUIRE(syscall(SYS_io_submit, aio, 1, &list) == 1, "io_submit: %s",
+			strerror(errno));
 		stop_being_written_to();
 		REQUIRE(syscall(SYS_io_getevents, aio, 1, 1, &event, NULL) == 1, "io_getevents");
 		REQUIRE(event.res == (int64_t)LARGE, "read %lld", (long long)event.res);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* XRC: domains, XRC_SEND and XRC_RECV QPs, and the SRQs that requests name. Rule 9 of the contract. */
+/*
+ * XRC: domains, XRC_SEND and XRC_RECV QPs, and the SRQs that requests name. Rule 9 of the contract.
+ */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -37,10 +39,9 @@ static struct ibv_xrcd *open_xrcd(struct ibv_context *context, int fd, int oflag
 static struct ibv_srq *make_srq(struct ibv_pd *pd, struct ibv_xrcd *xrcd, struct ibv_cq *cq)
 {
 	struct ibv_srq_init_attr_ex init = { .attr = { .max_wr = 64, .max_sge = 4 },
-					     .comp_mask = IBV_SRQ_INIT_ATTR_TYPE |
-							  IBV_SRQ_INIT_ATTR_PD |
-							  IBV_SRQ_INIT_ATTR_XRCD |
-							  IBV_SRQ_INIT_ATTR_CQ,
+					     .comp_mask =
+						     IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+						     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
 					     .srq_type = IBV_SRQT_XRC,
 					     .pd = pd,
 					     .xrcd = xrcd,
@@ -60,13 +61,13 @@ static struct ibv_qp *make_target(struct ibv_context *context, struct ibv_xrcd *
 
 static struct ibv_qp *make_initiator(struct side *side)
 {
-	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_XRC_SEND,
-					    .send_cq = side->cq[SENDS],
-					    .cap = { .max_send_wr = 64,
-						     .max_send_sge = 4,
-						     .max_inline_data = 64 },
-					    .comp_mask = IBV_QP_INIT_ATTR_PD,
-					    .pd = side->pd };
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = IBV_QPT_XRC_SEND,
+		.send_cq = side->cq[SENDS],
+		.cap = { .max_send_wr = 64, .max_send_sge = 4, .max_inline_data = 64 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = side->pd
+	};
 
 	return ibv_create_qp_ex(side->context, &init);
 }
@@ -141,7 +142,8 @@ static void op_use(struct side *side, void *argument)
 	side->srq = op->xrc->srq[op->srq];
 }
 
-static void post_to(struct end *end, const struct op_target *target, int srq, struct receive receive)
+static void post_to(struct end *end, const struct op_target *target, int srq,
+		    struct receive receive)
 {
 	struct op_use op = { .xrc = target->xrc, .srq = srq };
 
@@ -165,14 +167,16 @@ static void rule_09_xrc_send(struct pair *pair)
 		if (srq) /* of the other PD, which has no region: empty receives will do */
 			length = 0;
 		post_to(b, &target, srq, RECEIVE(.wr_id = 50 + i, .length = length));
-		post_send(a, qp, REQUEST(.wr_id = i, .opcode = IBV_WR_SEND_WITH_IMM, .imm = htonl(i),
-					 .length = length, .srqn = target.srqn[srq]));
+		post_send(a, qp,
+			  REQUEST(.wr_id = i, .opcode = IBV_WR_SEND_WITH_IMM, .imm = htonl(i),
+				  .length = length, .srqn = target.srqn[srq]));
 		expect(a, SENDS, i, IBV_WC_SUCCESS);
 		wc = expect(b, srq ? RECEIVES : SENDS, 50 + i, IBV_WC_SUCCESS);
 		REQUIRE(wc.qp_num == b->qpn[qp], "qp_num 0x%x", wc.qp_num);
 		REQUIRE(wc.src_qp == a->qpn[qp], "src_qp 0x%x", wc.src_qp);
 		REQUIRE(wc.opcode == IBV_WC_RECV && wc.byte_len == length, "%u bytes", wc.byte_len);
-		REQUIRE(wc.wc_flags == IBV_WC_WITH_IMM && wc.imm_data == htonl(i), "immediate data");
+		REQUIRE(wc.wc_flags == IBV_WC_WITH_IMM && wc.imm_data == htonl(i),
+			"immediate data");
 		expect_bytes(b, 0, length, 5);
 	}
 	expect_no_async(a);
@@ -221,23 +225,26 @@ static void rule_17_xrc_pd_of_the_srq(struct pair *pair)
 
 	fill(b, 0, BUFFER, 0);
 	fill(a, 0, 64, 3);
-	post_send(a, 0, WRITE(b, 4096, .wr_id = 1, .length = 64, .rkey = region.rkey,
-			      .srqn = target.srqn[1]));
+	post_send(a, 0,
+		  WRITE(b, 4096, .wr_id = 1, .length = 64, .rkey = region.rkey,
+			.srqn = target.srqn[1]));
 	expect(a, SENDS, 1, IBV_WC_SUCCESS);
 	expect_bytes(b, 4096, 64, 3);
 	/* two READs of different PDs at once, whose answers overlap */
-	post_send(a, 0, READ(b, 0, .wr_id = 2, .length = 200000, .offset = 8192,
-			     .srqn = target.srqn[0]));
-	post_send(a, 0, READ(b, 4096, .wr_id = 3, .length = 64, .rkey = region.rkey,
-			     .srqn = target.srqn[1]));
+	post_send(a, 0,
+		  READ(b, 0, .wr_id = 2, .length = 200000, .offset = 8192, .srqn = target.srqn[0]));
+	post_send(a, 0,
+		  READ(b, 4096, .wr_id = 3, .length = 64, .rkey = region.rkey,
+		       .srqn = target.srqn[1]));
 	expect(a, SENDS, 2, IBV_WC_SUCCESS);
 	expect(a, SENDS, 3, IBV_WC_SUCCESS);
 	post_send(a, 0, WRITE(b, 4096, .wr_id = 4, .length = 64, .srqn = target.srqn[1]));
 	expect(a, SENDS, 4, IBV_WC_REM_ACCESS_ERR);
 	expect_async(b, 0, IBV_EVENT_QP_ACCESS_ERR);
 	expect_state(b, 0, IBV_QPS_ERR);
-	post_send(a, 1, WRITE(b, 4096, .wr_id = 5, .length = 64, .rkey = region.rkey,
-			      .srqn = target.srqn[0]));
+	post_send(a, 1,
+		  WRITE(b, 4096, .wr_id = 5, .length = 64, .rkey = region.rkey,
+			.srqn = target.srqn[0]));
 	expect(a, SENDS, 5, IBV_WC_REM_ACCESS_ERR);
 	expect_bytes(b, 4096, 64, 3);
 }
@@ -287,7 +294,8 @@ struct op_number {
 static void op_number(struct side *side, void *argument)
 {
 	struct op_number *op = argument;
-	struct ibv_srq *srq = make_srq(side->pd, open_xrcd(side->context, -1, O_CREAT), side->cq[0]);
+	struct ibv_srq *srq =
+		make_srq(side->pd, open_xrcd(side->context, -1, O_CREAT), side->cq[0]);
 
 	REQUIRE(srq && ibv_get_srq_num(srq, &op->srqn) == 0, "ibv_get_srq_num");
 }
@@ -302,7 +310,8 @@ static void rule_17_xrc_srq_of_the_sender(struct pair *pair)
 	if (memcmp(&a->gid, &b->gid, sizeof(a->gid)))
 		skip_because("two hosts");
 	RUN(a, op_number, &own);
-	REQUIRE(own.srqn != target.srqn[0] && own.srqn != target.srqn[1], "SRQ 0x%x twice", own.srqn);
+	REQUIRE(own.srqn != target.srqn[0] && own.srqn != target.srqn[1], "SRQ 0x%x twice",
+		own.srqn);
 	post_to(b, &target, 0, RECEIVE(.wr_id = 50, .length = 64));
 	post_send(a, 0, SEND(.wr_id = 1, .length = 8, .srqn = own.srqn));
 	expect(a, SENDS, 1, IBV_WC_REM_INV_REQ_ERR);
@@ -485,8 +494,8 @@ static void rule_09_xrc_bad_arguments(struct pair *pair)
 	struct op_target target = connect_xrc(pair, 1, WITH(.qps = 0));
 	struct side *a = pair->a.side, *b = pair->b.side;
 	struct ibv_srq_init_attr_ex srq = { .attr = { .max_wr = 4, .max_sge = 1 },
-					    .comp_mask = IBV_SRQ_INIT_ATTR_TYPE |
-							 IBV_SRQ_INIT_ATTR_PD,
+					    .comp_mask =
+						    IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
 					    .srq_type = IBV_SRQT_XRC,
 					    .pd = b->pd };
 	struct ibv_qp_init_attr_ex qp = { .qp_type = IBV_QPT_XRC_RECV,

@@ -104,7 +104,8 @@ void host_end(void)
 	change_fd = -1;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Time, processes, notices.
  */
 
@@ -203,7 +204,8 @@ void host_tell_change(void)
 		send(change_fd, "", 1, MSG_DONTWAIT);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Addresses.
  */
 
@@ -317,7 +319,7 @@ int host_getifaddrs(struct ifaddrs **out)
 		a->ifa_flags = i == 1 || i == 4 ? IFF_UP | IFF_LOOPBACK : IFF_UP;
 		a->ifa_addr = (struct sockaddr *)(a + 1);
 		gid_to_sockaddr(host_addresses[i].gid, host_addresses[i].ifindex, CTL_UDP_PORT,
-			     (union gid_sockaddr *)a->ifa_addr);
+				(union gid_sockaddr *)a->ifa_addr);
 		*end = a;
 		end = &a->ifa_next;
 	}
@@ -339,7 +341,8 @@ unsigned host_if_nametoindex(const char *name)
 	return 2;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Packets.
  */
 

@@ -29,7 +29,7 @@ struct peer {
 	bool meddles; /* it wrote to a channel's descriptor, or took from it */
 	unsigned slot;
 	int token, fd_store; /* -1: none */
-	int store;	/* of one that manages connections; -1: none */
+	int store;	     /* of one that manages connections; -1: none */
 	uint32_t ids[PEER_NUMBERS], channels[PEER_NUMBERS];
 	int ends[PEER_NUMBERS]; /* the channels' descriptors, the program's */
 	int next_end;		/* of the channel that was asked for last; -1: none */

@@ -81,11 +81,11 @@ static uint32_t take_length(void)
 
 static enum ibv_qp_type type_of(unsigned number)
 {
-	return number < 2	   ? IBV_QPT_RC :
-	       number < 4	   ? IBV_QPT_UC :
-	       number < 6	   ? IBV_QPT_UD :
-	       number == XRC_RECV ? IBV_QPT_XRC_RECV :
-				     IBV_QPT_XRC_SEND;
+	return number < 2	    ? IBV_QPT_RC
+	       : number < 4	    ? IBV_QPT_UC
+	       : number < 6	    ? IBV_QPT_UD
+	       : number == XRC_RECV ? IBV_QPT_XRC_RECV
+				    : IBV_QPT_XRC_SEND;
 }
 
 static void nobody_cares(uint32_t qpn)
@@ -461,7 +461,8 @@ static void step(void)
 		roce_flush();
 }
 
-/* Until nothing happens any more. A QP in SQD, and one whose answers are forged, may wait for ever.
+/*
+ * Until nothing happens any more. A QP in SQD, and one whose answers are forged, may wait for ever.
  */
 static void settle(void)
 {

@@ -17,7 +17,7 @@
 #define ON_THE_WAY   65536 /* packets, at most */
 #define HOP_LIMIT    64
 #define BTH_RESERVED 4
-#define FOREIGN	     200 /* a host that has no ends */
+#define FOREIGN	     200    /* a host that has no ends */
 #define MARKED_NS    200000 /* a packet that waits for so long at a router */
 #define LOST_NS	     1000000
 
@@ -37,9 +37,9 @@ static struct net_weather weather;
 static struct random dice;
 static const struct net_observer *observer;
 static uint64_t now_ns, numbers;
-static uint16_t identification; /* the receiver's guess */
+static uint16_t identification;	     /* the receiver's guess */
 static uint64_t router_free_ns[256]; /* by host: when it has sent what waits for that */
-static bool was_marked[256];	/* by host: packets came that ask for a CNP */
+static bool was_marked[256];	     /* by host: packets came that ask for a CNP */
 static struct flight *heap[ON_THE_WAY];
 static unsigned heap_count;
 
@@ -358,8 +358,9 @@ bool net_sends_gso(const struct wire_flow *flow)
 	return weather.gso_damaged;
 }
 
-/* Whether packets[i] leaves behind packets[i - 1] in a GSO batch: as udp/udp_send.c makes them, but for the
- * length of these.
+/*
+ * Whether packets[i] leaves behind packets[i - 1] in a GSO batch: as udp/udp_send.c makes them, but
+ * for the length of these.
  */
 static bool is_behind(const struct wire_flow *flow, const struct wire_packet *packets, unsigned i)
 {
@@ -367,7 +368,8 @@ static bool is_behind(const struct wire_flow *flow, const struct wire_packet *pa
 
 	if (!i || flow->one_by_one)
 		return false;
-	before = packets[i - 1].header_bytes + packets[i - 1].payload_bytes + packets[i - 1].pad_bytes;
+	before = packets[i - 1].header_bytes + packets[i - 1].payload_bytes +
+		 packets[i - 1].pad_bytes;
 	own = packets[i].header_bytes + packets[i].payload_bytes + packets[i].pad_bytes;
 	return own == before;
 }

@@ -30,8 +30,8 @@ struct net_weather {
 	uint64_t delay_ns, jitter_ns;
 	bool v6;
 	/*
-	 * A router takes so long for each byte to a host; what waits for long is marked, what waits for
-	 * longer is lost. 0: it is as fast as packets come.
+	 * A router takes so long for each byte to a host; what waits for long is marked, what waits
+	 * for longer is lost. 0: it is as fast as packets come.
 	 */
 	uint32_t byte_ns;
 	bool gso_damaged; /* of packets that leave together only the first arrives */

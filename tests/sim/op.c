@@ -256,10 +256,9 @@ void op_make(struct plan *plan, struct end *end, unsigned number, uint32_t *budg
 	else
 		make_payload(end, op, number, random);
 	if (op_is_write(op))
-		op->remote = world_take(random, op->length,
-					op->opcode == IBV_WR_ATOMIC_WRITE ?
-						8 :
-						1u << random_below(random, 4));
+		op->remote = world_take(
+			random, op->length,
+			op->opcode == IBV_WR_ATOMIC_WRITE ? 8 : 1u << random_below(random, 4));
 	if (op->opcode == IBV_WR_SEND_WITH_INV)
 		make_window(end, op);
 	if (random_chance(random, 200))

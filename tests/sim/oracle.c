@@ -401,8 +401,7 @@ static bool is_plausible(const struct end *end, const struct op *op, enum ibv_wc
 	 * request moved the responder to ERR.
 	 */
 	if (status == IBV_WC_RETRY_EXC_ERR && qp_state(end->peer->qp) == IBV_QPS_ERR &&
-	    op_takes_response(op) && end->mishap != MISHAP_NONE &&
-	    op < end->ops + end->mishap_op)
+	    op_takes_response(op) && end->mishap != MISHAP_NONE && op < end->ops + end->mishap_op)
 		return true;
 	if (status == IBV_WC_RETRY_EXC_ERR)
 		return end->disturbed || (end->qp->attr.timeout && end->drops > RETRIES);

@@ -201,7 +201,10 @@ static void make_pair(struct plan *plan, unsigned first, struct random *random)
 
 	for (unsigned i = 0; i < PAIR_ENDS; i++)
 		prepare_end(plan, first + i,
-			    !xrc ? service : i ? IBV_QPT_XRC_RECV : IBV_QPT_XRC_SEND, random);
+			    !xrc ? service
+			    : i	 ? IBV_QPT_XRC_RECV
+				 : IBV_QPT_XRC_SEND,
+			    random);
 	for (unsigned i = 0; i < PAIR_ENDS; i++) {
 		struct end *end = &plan->ends[first + i];
 		bool mishap = i == 0 && service == IBV_QPT_RC && random_chance(random, 200);
@@ -278,8 +281,8 @@ void plan_make(struct plan *plan, uint64_t seed)
 	plan->reorders = plan->weather.reordering || plan->weather.lateness ||
 			 plan->weather.duplication || plan->weather.jitter_ns;
 	plan->clean = !plan->reorders && !plan->weather.loss && !plan->weather.damage &&
-		      !plan->weather.gso_damaged && !plan->weather.byte_ns &&
-		      !plan->weather.full && !plan->weather.unreachable;
+		      !plan->weather.gso_damaged && !plan->weather.byte_ns && !plan->weather.full &&
+		      !plan->weather.unreachable;
 	plan->mtu = random_range(&random, IBV_MTU_256, IBV_MTU_4096);
 	plan->end_count = PAIR_ENDS * random_range(&random, 1, random_chance(&random, 300) ? 4 : 2);
 	plan->shared_word = world_take(&random, 8, 8);
@@ -307,7 +310,7 @@ void plan_drop(struct plan *plan)
 		if (end->ah)
 			ah_destroy(ah_of(end->ah));
 	}
-	if (plan->srq && (plan->srq->type == IBV_SRQT_XRC ? xrc_destroy_srq(plan->srq) :
-							     srq_destroy(plan->srq)))
+	if (plan->srq &&
+	    (plan->srq->type == IBV_SRQT_XRC ? xrc_destroy_srq(plan->srq) : srq_destroy(plan->srq)))
 		sim_fail("srq_destroy");
 }

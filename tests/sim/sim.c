@@ -29,7 +29,8 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 }
 
 #ifdef VERBATIM_CHECK
-#define STEPS_BETWEEN 8 /* on average: of QPs that have a part in a step the transport checks its state itself */
+/* on average: of QPs that have a part in a step the transport checks its state itself */
+#define STEPS_BETWEEN 8
 
 /* QPs that had no part in the step, too. */
 static void check_ends(const struct plan *plan)
@@ -46,7 +47,8 @@ static void check_ends(const struct plan *plan)
 }
 #endif
 
-/* What happens next in the network, the transport and, if it goes on, the traffic. False: nothing.
+/*
+ * What happens next in the network, the transport and, if it goes on, the traffic. False: nothing.
  */
 static bool step(struct plan *plan, bool traffic, struct random *random)
 {

@@ -127,8 +127,8 @@ static int post_flush(struct end *end)
 	int error;
 
 	lock_acquire(&qp->lock);
-	error = sq_begin(&qp->sq, op->opcode, (uint64_t)end->number << 32 | end->next_post, op->flags,
-			 &wqe);
+	error = sq_begin(&qp->sq, op->opcode, (uint64_t)end->number << 32 | end->next_post,
+			 op->flags, &wqe);
 	if (!error) {
 		wqe->remote_addr = world_address(op->remote);
 		wqe->rkey = op->rkey;

@@ -45,7 +45,7 @@ struct seat {
 	uint64_t bytes, completions, lost; /* for the summary */
 	_Atomic uint64_t forks, signals;
 	_Atomic uint32_t stopped; /* parent: how often */
-	uint32_t settled_ms; /* from the kill to the last completion of the dead one's QP */
+	uint32_t settled_ms;	  /* from the kill to the last completion of the dead one's QP */
 };
 
 struct board {

@@ -100,7 +100,10 @@ static void kill_when_due(struct board *board)
 	children[settings->kill] = 0;
 }
 
-/* How long a process stays stopped: mostly shorter than a time slice, sometimes longer than a time-out. */
+/*
+ * How long a process stays stopped: mostly shorter than a time slice, sometimes longer than a
+ * time-out.
+ */
 static uint64_t stop_ms(uint64_t *random)
 {
 	uint64_t value = plan_random(random);

@@ -68,7 +68,7 @@ struct link {
 	uint32_t seen_writes;
 	uint32_t receive_first, receive_count; /* own RQ: numbers in order */
 	/* the end of it */
-	bool failed; /* a send completed with error */
+	bool failed;   /* a send completed with error */
 	bool has_late; /* something was posted when the peer was dead, perhaps: ... */
 	uint32_t late; /* ... the number of the first */
 	bool last_wqe;

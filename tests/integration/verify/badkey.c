@@ -11,8 +11,7 @@
 
 static void write_with_bad_key(struct endpoint *e)
 {
-	struct ibv_sge piece = {
-		.addr = (uintptr_t)e->memory, .length = 64, .lkey = e->mr->lkey};
+	struct ibv_sge piece = { .addr = (uintptr_t)e->memory, .length = 64, .lkey = e->mr->lkey };
 	struct request request = {
 		.operation = OP_WRITE,
 		.pieces = &piece,

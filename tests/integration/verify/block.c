@@ -13,13 +13,12 @@
 
 static struct ibv_sge first_bytes(struct endpoint *e)
 {
-	return (struct ibv_sge){
-		.addr = (uintptr_t)e->memory, .length = 64, .lkey = e->mr->lkey};
+	return (struct ibv_sge){ .addr = (uintptr_t)e->memory, .length = 64, .lkey = e->mr->lkey };
 }
 
 static void sleep_until_event(struct endpoint *e)
 {
-	struct pollfd waited = {.fd = e->channel->fd, .events = POLLIN};
+	struct pollfd waited = { .fd = e->channel->fd, .events = POLLIN };
 	struct ibv_cq *cq;
 	void *context;
 
@@ -47,10 +46,10 @@ static void sleep_and_receive(struct endpoint *e)
 
 static void hold_and_send(struct endpoint *e)
 {
-	struct timespec hold = {.tv_sec = e->options->hold_ms / 1000,
-				.tv_nsec = e->options->hold_ms % 1000 * 1000000L};
+	struct timespec hold = { .tv_sec = e->options->hold_ms / 1000,
+				 .tv_nsec = e->options->hold_ms % 1000 * 1000000L };
 	struct ibv_sge piece = first_bytes(e);
-	struct request request = {.operation = OP_SEND, .pieces = &piece, .piece_count = 1};
+	struct request request = { .operation = OP_SEND, .pieces = &piece, .piece_count = 1 };
 	struct ibv_wc wc;
 
 	printf("holding\n");

@@ -11,9 +11,10 @@
 
 #include "meet.h"
 
-#define WAIT_NS	  INT64_C(20000000000)
-#define ACCESS	  (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
-		   IBV_ACCESS_REMOTE_ATOMIC)
+#define WAIT_NS INT64_C(20000000000)
+#define ACCESS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
 
 struct ibv_context *endpoint_open_device(void)
 {
@@ -28,7 +29,8 @@ struct ibv_context *endpoint_open_device(void)
 			continue;
 		context = ibv_open_device(list[i]);
 		if (!context)
-			fail("ibv_open_device(%s): %s", ibv_get_device_name(list[i]), strerror(errno));
+			fail("ibv_open_device(%s): %s", ibv_get_device_name(list[i]),
+			     strerror(errno));
 	}
 	if (!context)
 		fail("no device '%s'", name);
@@ -48,11 +50,11 @@ static void create_qp(struct endpoint *e)
 	struct ibv_qp_init_attr_ex init = {
 		.send_cq = e->send_cq,
 		.recv_cq = e->recv_cq,
-		.cap = {.max_send_wr = options->depth * op_requests(options->operation),
-			.max_recv_wr = options->depth,
-			.max_send_sge = ENDPOINT_PIECES_MAX,
-			.max_recv_sge = ENDPOINT_PIECES_MAX + 1,
-			.max_inline_data = options->use_inline ? 64 : 0},
+		.cap = { .max_send_wr = options->depth * op_requests(options->operation),
+			 .max_recv_wr = options->depth,
+			 .max_send_sge = ENDPOINT_PIECES_MAX,
+			 .max_recv_sge = ENDPOINT_PIECES_MAX + 1,
+			 .max_inline_data = options->use_inline ? 64 : 0 },
 		.qp_type = options->service,
 		.sq_sig_all = 1,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
@@ -98,24 +100,24 @@ static struct ibv_ah_attr address_of(const struct endpoint *e)
 		.is_global = 1,
 		.port_num = 1,
 		.dlid = e->theirs.lid,
-		.grh = {.dgid = e->theirs.gid,
-			.sgid_index = (uint8_t)e->options->gid_index,
-			.hop_limit = 64},
+		.grh = { .dgid = e->theirs.gid,
+			 .sgid_index = (uint8_t)e->options->gid_index,
+			 .hop_limit = 64 },
 	};
 }
 
 static void move_to_init(struct endpoint *e)
 {
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
 	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 
 	if (e->options->service == IBV_QPT_UD) {
 		attr.qkey = ENDPOINT_QKEY;
 		mask |= IBV_QP_QKEY;
 	} else {
-		attr.qp_access_flags = e->options->service == IBV_QPT_RC ?
-					       access_of(e->options) & ~IBV_ACCESS_LOCAL_WRITE :
-					       IBV_ACCESS_REMOTE_WRITE;
+		attr.qp_access_flags = e->options->service == IBV_QPT_RC
+					       ? access_of(e->options) & ~IBV_ACCESS_LOCAL_WRITE
+					       : IBV_ACCESS_REMOTE_WRITE;
 		mask |= IBV_QP_ACCESS_FLAGS;
 	}
 	modify(e, &attr, mask, "INIT");
@@ -123,7 +125,7 @@ static void move_to_init(struct endpoint *e)
 
 void endpoint_open(struct endpoint *e, const struct options *options, size_t bytes)
 {
-	*e = (struct endpoint){.options = options, .bytes = bytes};
+	*e = (struct endpoint){ .options = options, .bytes = bytes };
 	e->context = endpoint_open_device();
 	if (ibv_query_device(e->context, &e->device) || ibv_query_port(e->context, 1, &e->port))
 		fail("query: %s", strerror(errno));
@@ -131,9 +133,9 @@ void endpoint_open(struct endpoint *e, const struct options *options, size_t byt
 	e->channel = ibv_create_comp_channel(e->context);
 	if (!e->pd || !e->channel)
 		fail("ibv_alloc_pd, ibv_create_comp_channel: %s", strerror(errno));
-	e->send_cq = ibv_create_cq(e->context,
-				   (int)(options->depth * op_requests(options->operation)), NULL,
-				   e->channel, 0);
+	e->send_cq =
+		ibv_create_cq(e->context, (int)(options->depth * op_requests(options->operation)),
+			      NULL, e->channel, 0);
 	e->recv_cq = ibv_create_cq(e->context, (int)options->depth, NULL, e->channel, 0);
 	if (!e->send_cq || !e->recv_cq)
 		fail("ibv_create_cq: %s", strerror(errno));
@@ -217,7 +219,7 @@ void endpoint_connect(struct endpoint *e)
 /* Sleeps until there is an event on the channel. May return early. */
 static void sleep_for_event(struct endpoint *e)
 {
-	struct pollfd waited = {.fd = e->channel->fd, .events = POLLIN};
+	struct pollfd waited = { .fd = e->channel->fd, .events = POLLIN };
 	struct ibv_cq *of;
 	void *context;
 
@@ -243,7 +245,8 @@ void endpoint_wait(struct endpoint *e, struct ibv_cq *cq, struct ibv_wc *wc)
 		if (count > 0)
 			return;
 		if (turn % 256 == 255 && now_ns() > deadline)
-			fail("no completion within 20 s (%s)", cq == e->send_cq ? "send" : "receive");
+			fail("no completion within 20 s (%s)",
+			     cq == e->send_cq ? "send" : "receive");
 		if (!e->options->use_events)
 			continue;
 		if (armed) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Endpoint - one end: a device, a region of memory, two CQs and a QP connected with the other end's.
+ * Endpoint - one end: a device, a region of memory, two CQs and a QP connected with the other
+ * end's.
  *
  * In:  options, the bytes of memory wanted. Out: completions, waited for with a time limit.
  * Order of calls: endpoint_open, endpoint_connect, then posts and waits, endpoint_close.
@@ -15,7 +16,7 @@
 #define ENDPOINT_WITH_FLUSH   (1 << 11)
 #define ENDPOINT_WC_FLUSH     8
 
-#define ENDPOINT_QKEY	  0x11111111u
+#define ENDPOINT_QKEY	    0x11111111u
 #define ENDPOINT_PIECES_MAX 8
 
 /* What the other end has to know; exchanged as it is: both ends are of one host. */

@@ -2,10 +2,10 @@
 /*
  * Guard - memory that nobody may write to, beside traffic that is to go on whatever else arrives.
  *
- * The end with a host writes and reads back, again and again, until its standard input ends. For each
- * byte that comes there it says how many rounds it has gone, and after a 'w' it waits for the next one.
- * The other end says where it could be attacked and sleeps; the first half of its memory has a key, and
- * has to be as it was, whatever became of the connection.
+ * The end with a host writes and reads back, again and again, until its standard input ends. For
+ * each byte that comes there it says how many rounds it has gone, and after a 'w' it waits for the
+ * next one. The other end says where it could be attacked and sleeps; the first half of its memory
+ * has a key, and has to be as it was, whatever became of the connection.
  */
 #include <poll.h>
 #include <stdio.h>

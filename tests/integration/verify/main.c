@@ -14,15 +14,18 @@ static const struct {
 	int (*run)(const struct options *options);
 	const char *what;
 } commands[] = {
-	{"data", run_data, "move patterns with one operation, compare every byte"},
-	{"passive", run_passive, "the listening end never calls a verb again and is still served"},
-	{"migrate", run_migrate, "the listening end writes to its memory, too; nothing may be lost"},
-	{"stream", run_stream, "traffic until the other end dies"},
-	{"block", run_block, "the listening end sleeps until a message comes"},
-	{"badkey", run_badkey, "a WRITE with a wrong rkey"},
-	{"group", run_group, "datagrams to a multicast group"},
-	{"guard", run_guard, "traffic beside memory that nobody may write to"},
-	{"address", run_address, "print the GIDs; again, with the device opened anew, for each line"},
+	{ "data", run_data, "move patterns with one operation, compare every byte" },
+	{ "passive", run_passive,
+	  "the listening end never calls a verb again and is still served" },
+	{ "migrate", run_migrate,
+	  "the listening end writes to its memory, too; nothing may be lost" },
+	{ "stream", run_stream, "traffic until the other end dies" },
+	{ "block", run_block, "the listening end sleeps until a message comes" },
+	{ "badkey", run_badkey, "a WRITE with a wrong rkey" },
+	{ "group", run_group, "datagrams to a multicast group" },
+	{ "guard", run_guard, "traffic beside memory that nobody may write to" },
+	{ "address", run_address,
+	  "print the GIDs; again, with the device opened anew, for each line" },
 };
 
 static const char *const operation_names[OP_COUNT] = {
@@ -38,15 +41,23 @@ static const char *const operation_names[OP_COUNT] = {
 };
 
 static const struct option long_options[] = {
-	{"port", required_argument, NULL, 'p'},	   {"gid-index", required_argument, NULL, 'g'},
-	{"service", required_argument, NULL, 'c'}, {"op", required_argument, NULL, 'o'},
-	{"sizes", required_argument, NULL, 's'},   {"count", required_argument, NULL, 'n'},
-	{"depth", required_argument, NULL, 'd'},   {"pieces", required_argument, NULL, 'k'},
-	{"seed", required_argument, NULL, 'x'},	   {"hold-ms", required_argument, NULL, 't'},
-	{"events", no_argument, NULL, 'e'},	   {"inline", no_argument, NULL, 'I'},
-	{"wr-api", no_argument, NULL, 'N'},	   {"sleep", required_argument, NULL, 'w'},
-	{"listen", required_argument, NULL, 'l'},  {"group", required_argument, NULL, 'G'},
-	{NULL, 0, NULL, 0},
+	{ "port", required_argument, NULL, 'p' },
+	{ "gid-index", required_argument, NULL, 'g' },
+	{ "service", required_argument, NULL, 'c' },
+	{ "op", required_argument, NULL, 'o' },
+	{ "sizes", required_argument, NULL, 's' },
+	{ "count", required_argument, NULL, 'n' },
+	{ "depth", required_argument, NULL, 'd' },
+	{ "pieces", required_argument, NULL, 'k' },
+	{ "seed", required_argument, NULL, 'x' },
+	{ "hold-ms", required_argument, NULL, 't' },
+	{ "events", no_argument, NULL, 'e' },
+	{ "inline", no_argument, NULL, 'I' },
+	{ "wr-api", no_argument, NULL, 'N' },
+	{ "sleep", required_argument, NULL, 'w' },
+	{ "listen", required_argument, NULL, 'l' },
+	{ "group", required_argument, NULL, 'G' },
+	{ NULL, 0, NULL, 0 },
 };
 
 void fail(const char *format, ...)
@@ -192,7 +203,7 @@ int main(int argc, char **argv)
 		.port = 18515,
 		.service = IBV_QPT_RC,
 		.operation = OP_SEND,
-		.sizes = {4096},
+		.sizes = { 4096 },
 		.size_count = 1,
 		.count = 64,
 		.depth = 16,

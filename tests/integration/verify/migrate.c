@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Migrate - both ends write to the listening end's memory while its pages may be moved beneath them.
+ * Migrate - both ends write to the listening end's memory while its pages may be moved beneath
+ * them.
  *
  * Of each page of the target the first half is the initiator's (WRITEs of patterns, read back), the
- * word behind it the target's own: a thread there counts it up with plain stores. At the end nothing
- * of both may be missing, neither before nor after ibv_dereg_mr, and a child that was forked in
- * between sees its own copy.
+ * word behind it the target's own: a thread there counts it up with plain stores. At the end
+ * nothing of both may be missing, neither before nor after ibv_dereg_mr, and a child that was
+ * forked in between sees its own copy.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -57,8 +58,8 @@ static void check_words(struct target *target, const char *when)
 static void check_patterns(struct target *target, const struct options *options, const char *when)
 {
 	for (unsigned page = 0; page < PAGES; page++) {
-		struct ibv_sge piece = {.addr = (uintptr_t)target->memory + page * PAGE,
-					.length = OURS};
+		struct ibv_sge piece = { .addr = (uintptr_t)target->memory + page * PAGE,
+					 .length = OURS };
 		unsigned last = (options->count - 1 - page) / PAGES * PAGES + page;
 
 		if (pattern_check(&piece, 1, pattern_seed(options->seed, OURS, last)) >= 0)
@@ -96,7 +97,7 @@ static bool is_migrated(const struct target *target)
 
 static int run_target(struct endpoint *e)
 {
-	struct target target = {.memory = e->memory};
+	struct target target = { .memory = e->memory };
 	pthread_t thread;
 	bool migrated;
 	char byte;
@@ -128,8 +129,9 @@ static int run_target(struct endpoint *e)
 
 static void carry_out(struct endpoint *e, enum operation operation, size_t local, uint64_t remote)
 {
-	struct ibv_sge piece = {.addr = (uintptr_t)e->memory + local, .length = OURS,
-				.lkey = e->mr->lkey};
+	struct ibv_sge piece = { .addr = (uintptr_t)e->memory + local,
+				 .length = OURS,
+				 .lkey = e->mr->lkey };
 	struct request request = {
 		.operation = operation,
 		.pieces = &piece,
@@ -147,8 +149,8 @@ static void write_and_read(struct endpoint *e, unsigned round)
 {
 	uint64_t remote = round % PAGES * PAGE;
 	uint64_t seed = pattern_seed(e->options->seed, OURS, round);
-	struct ibv_sge source = {.addr = (uintptr_t)e->memory, .length = OURS};
-	struct ibv_sge sink = {.addr = (uintptr_t)e->memory + OURS, .length = OURS};
+	struct ibv_sge source = { .addr = (uintptr_t)e->memory, .length = OURS };
+	struct ibv_sge sink = { .addr = (uintptr_t)e->memory + OURS, .length = OURS };
 
 	pattern_fill(&source, 1, seed);
 	carry_out(e, OP_WRITE, 0, remote);

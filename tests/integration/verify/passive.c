@@ -20,9 +20,9 @@
 static void carry_out(struct endpoint *e, enum operation operation, size_t local, size_t len,
 		      uint64_t remote, uint64_t compare_add, uint64_t swap)
 {
-	struct ibv_sge piece = {.addr = (uintptr_t)e->memory + local,
-				.length = (uint32_t)len,
-				.lkey = e->mr->lkey};
+	struct ibv_sge piece = { .addr = (uintptr_t)e->memory + local,
+				 .length = (uint32_t)len,
+				 .lkey = e->mr->lkey };
 	struct request request = {
 		.operation = operation,
 		.pieces = &piece,
@@ -52,7 +52,7 @@ static void write_and_read(struct endpoint *e, size_t size, unsigned round)
 	uint64_t seed = pattern_seed(e->options->seed, size, round);
 	size_t source = 64, sink = 64 + size + 64;
 	uint64_t remote = seed % (TARGET_BYTES - 64 - size);
-	struct ibv_sge piece = {.addr = (uintptr_t)e->memory + source, .length = (uint32_t)size};
+	struct ibv_sge piece = { .addr = (uintptr_t)e->memory + source, .length = (uint32_t)size };
 	int64_t wrong;
 
 	pattern_fill(&piece, 1, seed);
@@ -62,7 +62,8 @@ static void write_and_read(struct endpoint *e, size_t size, unsigned round)
 	piece.addr = (uintptr_t)e->memory + sink;
 	wrong = pattern_check(&piece, 1, seed);
 	if (wrong >= 0)
-		fail("round %u: read back differs at byte %lld of %zu", round, (long long)wrong, size);
+		fail("round %u: read back differs at byte %lld of %zu", round, (long long)wrong,
+		     size);
 }
 
 static void count_up(struct endpoint *e, uint64_t value)

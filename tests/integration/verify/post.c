@@ -20,15 +20,15 @@ static const struct {
 	enum ibv_wr_opcode wr;
 	enum ibv_wc_opcode wc;
 } opcodes[OP_COUNT] = {
-	[OP_SEND] = {IBV_WR_SEND, IBV_WC_SEND},
-	[OP_SEND_IMM] = {IBV_WR_SEND_WITH_IMM, IBV_WC_SEND},
-	[OP_WRITE] = {IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE},
-	[OP_WRITE_IMM] = {IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WC_RDMA_WRITE},
-	[OP_READ] = {IBV_WR_RDMA_READ, IBV_WC_RDMA_READ},
-	[OP_CAS] = {IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WC_COMP_SWAP},
-	[OP_FAA] = {IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_FETCH_ADD},
-	[OP_ATOMIC_WRITE] = {IBV_WR_ATOMIC_WRITE, IBV_WC_ATOMIC_WRITE},
-	[OP_WRITE_FLUSH] = {IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE},
+	[OP_SEND] = { IBV_WR_SEND, IBV_WC_SEND },
+	[OP_SEND_IMM] = { IBV_WR_SEND_WITH_IMM, IBV_WC_SEND },
+	[OP_WRITE] = { IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE },
+	[OP_WRITE_IMM] = { IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WC_RDMA_WRITE },
+	[OP_READ] = { IBV_WR_RDMA_READ, IBV_WC_RDMA_READ },
+	[OP_CAS] = { IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WC_COMP_SWAP },
+	[OP_FAA] = { IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_FETCH_ADD },
+	[OP_ATOMIC_WRITE] = { IBV_WR_ATOMIC_WRITE, IBV_WC_ATOMIC_WRITE },
+	[OP_WRITE_FLUSH] = { IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE },
 };
 
 enum ibv_wc_opcode post_wc_opcode(enum operation operation)
@@ -176,7 +176,7 @@ void post_send_chain(struct endpoint *e, const struct request *requests, unsigne
 
 void post_receive(struct endpoint *e, uint64_t wr_id, struct ibv_sge *pieces, int count)
 {
-	struct ibv_recv_wr request = {.wr_id = wr_id, .sg_list = pieces, .num_sge = count}, *bad;
+	struct ibv_recv_wr request = { .wr_id = wr_id, .sg_list = pieces, .num_sge = count }, *bad;
 	int error = ibv_post_recv(e->qp, &request, &bad);
 
 	if (error)

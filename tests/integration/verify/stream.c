@@ -34,9 +34,9 @@ struct stream {
 static void post_send(struct stream *s)
 {
 	size_t room = s->e.options->depth;
-	struct ibv_sge piece = {.addr = (uintptr_t)s->e.memory + s->sends.posted % room * s->size,
-				.length = (uint32_t)s->size,
-				.lkey = s->e.mr->lkey};
+	struct ibv_sge piece = { .addr = (uintptr_t)s->e.memory + s->sends.posted % room * s->size,
+				 .length = (uint32_t)s->size,
+				 .lkey = s->e.mr->lkey };
 	struct request request = {
 		.wr_id = s->sends.posted++,
 		.operation = s->e.options->operation,
@@ -54,9 +54,9 @@ static void post_one_receive(struct stream *s)
 {
 	size_t room = s->e.options->depth;
 	uint64_t place = room + s->receives.posted % room;
-	struct ibv_sge piece = {.addr = (uintptr_t)s->e.memory + place * s->size,
-				.length = (uint32_t)s->size,
-				.lkey = s->e.mr->lkey};
+	struct ibv_sge piece = { .addr = (uintptr_t)s->e.memory + place * s->size,
+				 .length = (uint32_t)s->size,
+				 .lkey = s->e.mr->lkey };
 
 	post_receive(&s->e, s->receives.posted++, &piece, 1);
 }
@@ -124,7 +124,7 @@ static bool is_drained(const struct stream *s)
 
 int run_stream(const struct options *options)
 {
-	struct stream s = {.size = options->sizes[0]};
+	struct stream s = { .size = options->sizes[0] };
 	int64_t drain_deadline;
 
 	endpoint_open(&s.e, options, 2 * options->depth * s.size);

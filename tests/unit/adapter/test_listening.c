@@ -114,7 +114,8 @@ static void the_end_of_a_stream_is_not_lost(void **state)
 {
 	for (int i = 0; i < 20; i++) {
 		world.comes_late = true;
-		/* it may listen at that moment, having been away from its processor: once more then
+		/*
+		 * it may listen at that moment, having been away from its processor: once more then
 		 */
 		for (int tries = 0; world.comes_late && tries < 100; tries++) {
 			begin_stream();
@@ -170,7 +171,8 @@ static void a_stream_is_listened_to_beside_pollers(void **state)
 {
 	begin_stream();
 	wakeup_on_polling(clock_now_ns() +
-				   PATIENCE_MS * 1000000ull); /* so long is the lease */
+			  /* so long is the lease */
+			  PATIENCE_MS * 1000000ull);
 	assert_true(world_waits_for(listens_again));
 	world.taken_alone = 0;
 	world_sleep_ms(20);

@@ -37,7 +37,8 @@ static void (*while_asked)(void);
 static enum xcopy xcopy; /* whether the peer's PID is what it is here */
 static unsigned carried_out, closed;
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * The world.
  */
 

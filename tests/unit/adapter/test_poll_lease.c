@@ -59,7 +59,8 @@ static void arming_ends_the_lease(void **state)
 static void *take_lease(void *arg)
 {
 	wakeup_on_polling(clock_now_ns() +
-				   PATIENCE_MS * 1000000ull); /* so long is the lease */
+			  /* so long is the lease */
+			  PATIENCE_MS * 1000000ull);
 	return NULL;
 }
 

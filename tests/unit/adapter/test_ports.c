@@ -12,7 +12,7 @@
 
 #include "rig.h"
 
-#define BATCH_MAX   128	   /* what one look may take, and some more */
+#define BATCH_MAX 128 /* what one look may take, and some more */
 
 static void a_look_takes_a_bounded_number_and_leaves_nothing_in_the_end(void **state)
 {

@@ -57,7 +57,8 @@ static bool links_had_a_look(void)
 static void leaves_links_to_threads_that_poll(void **state)
 {
 	wakeup_on_polling(clock_now_ns() +
-				   PATIENCE_MS * 1000000ull); /* so long is the lease */
+			  /* so long is the lease */
+			  PATIENCE_MS * 1000000ull);
 	world.links_busy = true;
 	for (int i = 0; i < 20; i++) {
 		links_before = world.link_looks;
@@ -111,7 +112,8 @@ static bool was_searched_for(void)
 	return world.searches >= 5;
 }
 
-/* The daemon hangs: what comes is still taken before peers with usual time-outs (537 ms) give up.
+/*
+ * The daemon hangs: what comes is still taken before peers with usual time-outs (537 ms) give up.
  */
 static void a_daemon_that_hangs_stops_no_packets(void **state)
 {

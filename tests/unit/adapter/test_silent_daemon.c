@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A verbatimd that is stopped (SIGSTOP) delays the one request that needs its answer, for a bounded time: not
- * the post, nor another QP. What waits goes on when it is continued.
+ * A verbatimd that is stopped (SIGSTOP) delays the one request that needs its answer, for a bounded
+ * time: not the post, nor another QP. What waits goes on when it is continued.
  *
  * The same of a new verbatimd after the last one's death.
  *
@@ -28,14 +28,14 @@
 
 #include "ctl/protocol.h"
 
-#define QKEY	   0x1234
-#define AT_ONCE_MS 100
-#define ASKED_MS   1000 /* what verbatimd says of a process or a group is waited for so long */
-#define PORT_MS	   2000 /* and so long what it says of a port */
-#define SLACK_MS   500
+#define QKEY	    0x1234
+#define AT_ONCE_MS  100
+#define ASKED_MS    1000 /* what verbatimd says of a process or a group is waited for so long */
+#define PORT_MS	    2000 /* and so long what it says of a port */
+#define SLACK_MS    500
 #define PATIENCE_MS 10000
-#define GRH	   40
-#define STRANGER   (777u << 14) /* a QP of a process that there is not */
+#define GRH	    40
+#define STRANGER    (777u << 14) /* a QP of a process that there is not */
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -118,8 +118,9 @@ static void on_message(const struct msghdr *m, ssize_t bytes)
 {
 	const struct ctl_welcome *welcome = m->msg_iovlen ? m->msg_iov[0].iov_base : NULL;
 
-	if (!stops_next || bytes != sizeof(*welcome) || welcome->greeting.header.type != CTL_WELCOME ||
-	    welcome->greeting.magic != CTL_MAGIC || welcome->status)
+	if (!stops_next || bytes != sizeof(*welcome) ||
+	    welcome->greeting.header.type != CTL_WELCOME || welcome->greeting.magic != CTL_MAGIC ||
+	    welcome->status)
 		return;
 	stops_next = false;
 	kill(welcome->pid, SIGSTOP);
@@ -157,15 +158,20 @@ static struct ibv_qp *make_qp(enum ibv_qp_type type, struct ibv_cq *on)
 		.send_cq = on,
 		.recv_cq = on,
 		.qp_type = type,
-		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 },
+		.cap = { .max_send_wr = 16,
+			 .max_recv_wr = 16,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
 	};
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY };
 	struct ibv_qp *qp = ibv_create_qp(pd, &init);
 
 	assert_non_null(qp);
-	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					       (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)),
-			 0);
+	assert_int_equal(
+		ibv_modify_qp(qp, &attr,
+			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				      (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)),
+		0);
 	return qp;
 }
 
@@ -436,9 +442,10 @@ static void rtr_to_a_process_not_met_is_bounded(void **state)
 	attr.ah_attr.grh.sgid_index = (uint8_t)loopback();
 	stop_daemon();
 	before = now_ms();
-	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-						 IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-						 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+	assert_int_equal(ibv_modify_qp(qp, &attr,
+				       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+					       IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
 			 0);
 	assert_in_range(now_ms() - before, 0, ASKED_MS + SLACK_MS);
 	exchange_beside();
@@ -503,8 +510,8 @@ static void await_event(struct ibv_comp_channel *channel, struct ibv_cq *on, int
 	ibv_ack_cq_events(on, 1);
 }
 
-static void talk(struct ibv_qp *qp, struct ibv_ah *ah, uint32_t to, struct ibv_comp_channel *channel,
-		 struct ibv_cq *on, int ms)
+static void talk(struct ibv_qp *qp, struct ibv_ah *ah, uint32_t to,
+		 struct ibv_comp_channel *channel, struct ibv_cq *on, int ms)
 {
 	post_receive(qp);
 	assert_int_equal(ibv_req_notify_cq(on, 0), 0);
@@ -574,7 +581,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(a_ud_qp_gets_its_ports_later, end),
 		cmocka_unit_test_teardown(a_datagram_to_a_group_waits_and_its_post_does_not, end),
-		cmocka_unit_test_teardown(a_first_datagram_from_an_address_waits_and_its_post_does_not, end),
+		cmocka_unit_test_teardown(
+			a_first_datagram_from_an_address_waits_and_its_post_does_not, end),
 		cmocka_unit_test_teardown(rtr_to_a_process_not_met_is_bounded, end),
 		cmocka_unit_test_teardown(a_new_daemon_that_is_silent_holds_up_nothing, end),
 	};

@@ -19,13 +19,13 @@
 #include "base/arena.h"
 #include "base/cause.h"
 
-#define WRITERS            4
+#define WRITERS		   4
 #define REPORTS_PER_WRITER 20000
 
 static void *arena_new(void)
 {
 	void *arena =
-	    mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	assert_true(arena != MAP_FAILED);
 	return arena;
@@ -66,7 +66,7 @@ static void each_cause_has_its_words(void **state)
 
 static void unknown_numbers_have_words_too(void **state)
 {
-	const enum cause numbers[] = {CAUSE_COUNT, (enum cause) - 1, (enum cause)INT_MAX};
+	const enum cause numbers[] = { CAUSE_COUNT, (enum cause) - 1, (enum cause)INT_MAX };
 
 	for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		assert_string_equal(cause_name(numbers[i]), "UNKNOWN");
@@ -100,10 +100,12 @@ static void report_is_kept(void **state)
 	arena_free(arena);
 }
 
-/* The second time not even its values are looked at; a second later it is told how many there were. */
+/*
+ * The second time not even its values are looked at; a second later it is told how many there were.
+ */
 static void ratelimited_is_reported_once_a_second(void **state)
 {
-	const struct timespec second = {1, 20 * 1000000};
+	const struct timespec second = { 1, 20 * 1000000 };
 	void *arena = arena_new();
 	struct arena_cause copy;
 
@@ -196,7 +198,7 @@ static void no_reader_sees_a_torn_entry(void **state)
 {
 	void *arena = arena_new();
 	struct arena_header *header = arena_header(arena);
-	uint64_t newest[ARENA_CAUSES] = {0}, seen = 0;
+	uint64_t newest[ARENA_CAUSES] = { 0 }, seen = 0;
 	const uint64_t all = WRITERS * REPORTS_PER_WRITER;
 	pthread_t writers[WRITERS];
 	struct arena_cause copy;
@@ -324,18 +326,18 @@ static void closed_standard_error_is_no_harm(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(numbers_are_stable),
-	    cmocka_unit_test(each_cause_has_its_words),
-	    cmocka_unit_test(unknown_numbers_have_words_too),
-	    cmocka_unit_test(report_is_kept),
-	    cmocka_unit_test(long_values_are_cut),
-	    cmocka_unit_test(ratelimited_is_reported_once_a_second),
-	    cmocka_unit_test(ring_keeps_the_newest),
-	    cmocka_unit_test(without_arena_nothing_happens),
-	    cmocka_unit_test(no_reader_sees_a_torn_entry),
-	    cmocka_unit_test(lines_are_written_if_asked),
-	    cmocka_unit_test(notes_are_kept_and_not_printed),
-	    cmocka_unit_test(closed_standard_error_is_no_harm),
+		cmocka_unit_test(numbers_are_stable),
+		cmocka_unit_test(each_cause_has_its_words),
+		cmocka_unit_test(unknown_numbers_have_words_too),
+		cmocka_unit_test(report_is_kept),
+		cmocka_unit_test(long_values_are_cut),
+		cmocka_unit_test(ratelimited_is_reported_once_a_second),
+		cmocka_unit_test(ring_keeps_the_newest),
+		cmocka_unit_test(without_arena_nothing_happens),
+		cmocka_unit_test(no_reader_sees_a_torn_entry),
+		cmocka_unit_test(lines_are_written_if_asked),
+		cmocka_unit_test(notes_are_kept_and_not_printed),
+		cmocka_unit_test(closed_standard_error_is_no_harm),
 	};
 
 	/* Whoever started this may ignore it: waitpid would find nobody. */

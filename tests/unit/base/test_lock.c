@@ -122,7 +122,8 @@ static void test_in_child(void **state)
 
 static void test_acquire_in_child(void **state)
 {
-	struct lock left = { .taken = 1, .sleepers = 2 }; /* by threads that the child does not have */
+	/* by threads that the child does not have */
+	struct lock left = { .taken = 1, .sleepers = 2 };
 
 	lock_acquire_in_child(&left);
 	assert_int_equal(left.taken, 1);

@@ -25,8 +25,9 @@ void *REAL(realloc)(void *block, size_t size);
 void REAL(free)(void *block);
 
 /*
- * A lock of our own: the sanitizer takes the place of pthread_mutex_lock, and allocates before it knows
- * the original. Recursive for the same reason: its first malloc begins with allocations of its own.
+ * A lock of our own: the sanitizer takes the place of pthread_mutex_lock, and allocates before it
+ * knows the original. Recursive for the same reason: its first malloc begins with allocations of
+ * its own.
  */
 static _Atomic(void *) owner;
 static unsigned depth; /* of the owner */
@@ -61,8 +62,8 @@ static void in_child(void)
 }
 
 /*
- * Before the constructors of all libraries: so these handlers are the last before the fork and the first
- * behind it, and those of libraries run where the lock is not held.
+ * Before the constructors of all libraries: so these handlers are the last before the fork and the
+ * first behind it, and those of libraries run where the lock is not held.
  */
 static void watch_forks(int argc, char **argv, char **environment)
 {

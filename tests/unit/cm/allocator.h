@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Allocator - malloc and its kin, as the C library or the sanitizer has them, behind one lock that is
- * held over a fork.
+ * Allocator - malloc and its kin, as the C library or the sanitizer has them, behind one lock that
+ * is held over a fork.
  *
  * Sanitizers' allocators are not prepared for forks: a child waits for ever for a lock that another
- * thread of its parent had. glibc's is, by the same means as here. So what a test finds is the library's
- * fault: of the handlers that run in the child before fork returns, which must not allocate.
+ * thread of its parent had. glibc's is, by the same means as here. So what a test finds is the
+ * library's fault: of the handlers that run in the child before fork returns, which must not
+ * allocate.
  */
 #ifndef TESTS_UNIT_CM_ALLOCATOR_H
 #define TESTS_UNIT_CM_ALLOCATOR_H

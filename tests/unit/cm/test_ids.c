@@ -36,7 +36,8 @@ static void *fetch_all(void *channel)
 	return NULL;
 }
 
-/* An event may be on its way out when its identifier ends: it is told before that, or not at all.
+/*
+ * An event may be on its way out when its identifier ends: it is told before that, or not at all.
  */
 static void test_destroy_beside_fetch(void **state)
 {
@@ -104,7 +105,8 @@ static void *fetch_join(void *channel)
 /* The channel ends under a thread that sleeps there, which sleeps on, and is told as before. */
 static void test_told_after_the_end(void **state)
 {
-	struct sockaddr_in group = pairs_v4(INADDR_LOOPBACK, 0), here = pairs_v4(INADDR_LOOPBACK, 0);
+	struct sockaddr_in group = pairs_v4(INADDR_LOOPBACK, 0),
+			   here = pairs_v4(INADDR_LOOPBACK, 0);
 	char first, second;
 	unsigned untold = 0;
 
@@ -126,15 +128,21 @@ static void test_told_after_the_end(void **state)
 		rdma_destroy_event_channel(channel);
 		/* Then it wakes for an event of which there may be nothing to tell any more. */
 		if (rdma_join_multicast(id, (struct sockaddr *)&group, &first)) {
-			/* the thread was not there yet: it sleeps, and the channel has ended without it */
-			CHECK(errno == ENOENT && !pthread_cancel(thread) && !pthread_join(thread, &context));
+			/*
+			 * the thread was not there yet: it sleeps, and the channel has ended
+			 * without it
+			 */
+			CHECK(errno == ENOENT && !pthread_cancel(thread) &&
+			      !pthread_join(thread, &context));
 			CHECK(!rdma_destroy_id(id));
 			continue;
 		}
 		rdma_leave_multicast(id, (struct sockaddr *)&group);
 		if (i % 4 == 0)
 			CHECK(!kill(daemon_pid(), SIGKILL));
-		/* A thread that was told of the first has left, and the channel has ended with it. */
+		/*
+		 * A thread that was told of the first has left, and the channel has ended with it.
+		 */
 		failed = rdma_join_multicast(id, (struct sockaddr *)&group, &second);
 		CHECK(!pthread_join(thread, &context));
 		CHECK(context == &first || (context == &second && !failed));
@@ -174,8 +182,10 @@ static void *connect_all(void *arg)
 	return NULL;
 }
 
-/* Who is told that there is a route connects at once, and ends it, before rdma_resolve_route is
- * back. */
+/*
+ * Who is told that there is a route connects at once, and ends it, before rdma_resolve_route is
+ * back.
+ */
 static void test_connect_beside_route(void **state)
 {
 	struct eager eager = { .channel = rdma_create_event_channel() };
@@ -330,7 +340,9 @@ static void test_signals(void **state)
 	}
 }
 
-/* Whether the thread is inside yet when the channel ends no program can know: it sleeps either way. */
+/*
+ * Whether the thread is inside yet when the channel ends no program can know: it sleeps either way.
+ */
 static void test_asleep_too_late(void **state)
 {
 	struct sigaction action = { .sa_handler = on_signal };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The end of verbatimd: programs notice nothing, since the next one has what it had. The child of a fork has
- * nothing of its parent's.
+ * The end of verbatimd: programs notice nothing, since the next one has what it had. The child of a
+ * fork has nothing of its parent's.
  */
 #include "harness.h"
 #include "pairs.h"
@@ -187,8 +187,8 @@ static void *wait_there(void *arg)
 }
 
 /*
- * A program that does nothing but sleep for events is served by the next verbatimd: its listener is asked by
- * another process, and each of its threads gets an event.
+ * A program that does nothing but sleep for events is served by the next verbatimd: its listener is
+ * asked by another process, and each of its threads gets an event.
  */
 static void test_sleepers_are_served(void **state)
 {
@@ -386,12 +386,13 @@ static bool may_use_fifo(void)
 {
 	const struct sched_param priority = { .sched_priority = 1 }, none = { 0 };
 
-	return !sched_setscheduler(0, SCHED_FIFO, &priority) && !sched_setscheduler(0, SCHED_OTHER, &none);
+	return !sched_setscheduler(0, SCHED_FIFO, &priority) &&
+	       !sched_setscheduler(0, SCHED_OTHER, &none);
 }
 
 /*
- * A request may find the next verbatimd before the thread that sleeps until the end of the last one gets a
- * processor: that thread sees the end of the next one all the same.
+ * A request may find the next verbatimd before the thread that sleeps until the end of the last one
+ * gets a processor: that thread sees the end of the next one all the same.
  */
 static void test_an_end_that_was_seen_late_is_not_the_last(void **state)
 {
@@ -417,7 +418,8 @@ static void test_an_end_that_was_seen_late_is_not_the_last(void **state)
 	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
 	hogging_ends = true;
 	CHECK(!pthread_join(thread, NULL));
-	CHECK(!sched_setaffinity(watching, sizeof(all), &all) && !sched_setaffinity(0, sizeof(all), &all));
+	CHECK(!sched_setaffinity(watching, sizeof(all), &all) &&
+	      !sched_setaffinity(0, sizeof(all), &all));
 	usleep(100000);
 
 	/* Nobody else looks for the next one. */
@@ -433,7 +435,8 @@ static atomic_uint killed;
 
 static void *kill_daemons(void *unused)
 {
-	for (uint64_t random = 1; !killing_ends; random = random * 6364136223846793005 + 1442695040888963407) {
+	for (uint64_t random = 1; !killing_ends;
+	     random = random * 6364136223846793005 + 1442695040888963407) {
 		pid_t daemon = daemon_pid();
 
 		if (daemon > 0 && !kill(daemon, SIGKILL))
@@ -495,7 +498,8 @@ static void test_no_daemon_for_a_while(void **state)
 	connect_again(&p);
 	/* What was destroyed meanwhile does not come back. */
 	CHECK(!rdma_create_id(p.passive, &id, NULL, RDMA_PS_TCP));
-	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at) && !rdma_listen(id, 4) && !rdma_destroy_id(id));
+	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at) && !rdma_listen(id, 4) &&
+	      !rdma_destroy_id(id));
 	pair_close(&p);
 }
 

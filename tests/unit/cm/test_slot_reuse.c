@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whoever comes after a process that has died gets its slot (daemon/slots.h), and QP numbers that could
- * have been the dead one's. A peer of the dead one that has not been told yet is no less the new owner's.
+ * Whoever comes after a process that has died gets its slot (daemon/slots.h), and QP numbers that
+ * could have been the dead one's. A peer of the dead one that has not been told yet is no less the
+ * new owner's.
  */
 #include "harness.h"
 
@@ -149,8 +150,8 @@ static void stop(pid_t pid)
 }
 
 /*
- * The survivor is stopped while one peer dies and the next comes, so that it learns of the death and of
- * the new owner at the same moment.
+ * The survivor is stopped while one peer dies and the next comes, so that it learns of the death
+ * and of the new owner at the same moment.
  */
 static void test_connects_with_the_new_owner(void **state)
 {

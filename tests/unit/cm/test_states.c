@@ -293,7 +293,10 @@ static void test_devices(void **state)
 	list = rdma_get_devices(&count);
 	again = rdma_get_devices(NULL);
 	CHECK(list && again && count > 0 && !list[count]);
-	/* There is no other device to choose (where there are, tests/integration/test_default_devices.py). */
+	/*
+	 * There is no other device to choose (where there are,
+	 * tests/integration/test_default_devices.py).
+	 */
 	CHECK(!bind_to(id, pairs_v4(INADDR_LOOPBACK, 0)));
 	CHECK(id->verbs && id->port_num == 1);
 	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&here, 1000));
@@ -312,7 +315,8 @@ static void test_devices(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Channels.
  */
 
@@ -419,7 +423,8 @@ static void test_a_listener_ends(void **state)
 	}
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Names.
  */
 
@@ -483,7 +488,8 @@ static void test_addrinfo_of_a_gid(void **state)
 	rdma_freeaddrinfo(res);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * RDMACM_1.4
  */
 

@@ -32,8 +32,8 @@ static void test_events_of_all_channels_are_bounded(void **state)
 }
 
 /*
- * A channel's descriptor is the program's, too: were the daemon to read until nothing is left, a program that
- * writes faster would keep it there.
+ * A channel's descriptor is the program's, too: were the daemon to read until nothing is left, a
+ * program that writes faster would keep it there.
  */
 static void test_event_fd_is_read_once_an_event(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Connection management with other hosts on an address whose last process has just ended, and may not
- * have closed its port: in a network namespace of the test's own.
+ * Connection management with other hosts on an address whose last process has just ended, and may
+ * not have closed its port: in a network namespace of the test's own.
  */
 #include "../daemon/cm_raw.h"
 #include "../daemon/harness.h"
@@ -151,7 +151,8 @@ static int come_back_with(const struct cm_record_id *r)
 {
 	static uint32_t session = 0x2000000;
 	struct ctl_cm_hello hello = cm_hello(++session);
-	struct ctl_cm_ask channel = { .header = { .type = CTL_CM_RETURN_CHANNEL }, .channel = CHANNEL };
+	struct ctl_cm_ask channel = { .header = { .type = CTL_CM_RETURN_CHANNEL },
+				      .channel = CHANNEL };
 	struct ctl_cm_ask begin = { .header = { .type = CTL_CM_BEGIN, .seq = 1 } };
 	int sock = raw_connect(), event_fd = cm_make_event_fd();
 	struct cm_store store;
@@ -189,7 +190,10 @@ static int hear_type(int fd, int ms)
 	return bytes[TYPE_BYTES] << 8 | bytes[TYPE_BYTES + 1];
 }
 
-/* Whoever has the port closes it later than the connection is back: what it had to say is said then, once. */
+/*
+ * Whoever has the port closes it later than the connection is back: what it had to say is said
+ * then, once.
+ */
 static void test_what_is_said_once_the_port_is_there(void **state)
 {
 	static const struct {
@@ -224,7 +228,8 @@ static void test_what_is_said_once_the_port_is_there(void **state)
 	}
 }
 
-#define PACKET_BYTES_MIN 256 /* with a MAD; what else is sent to an address asks the kernel, and is shorter */
+/* with a MAD; what else is sent to an address asks the kernel, and is shorter */
+#define PACKET_BYTES_MIN 256
 
 /* Stops it where it begins to send a packet. */
 static bool stop_at_packet(pid_t pid)
@@ -253,7 +258,9 @@ static bool is_request(void *arg, uint32_t slot, const void *record)
 	return true;
 }
 
-/* Else the next daemon would make the request again by another number, and the other end have two. */
+/*
+ * Else the next daemon would make the request again by another number, and the other end have two.
+ */
 static void test_a_request_is_kept_before_it_leaves(void **state)
 {
 	struct ctl_client *c = join();
@@ -279,7 +286,8 @@ static void test_a_request_is_kept_before_it_leaves(void **state)
 		print_message("skipped: no process may be traced\n");
 		skip();
 	}
-	CHECK(!ptrace(PTRACE_INTERRUPT, daemon, 0, 0) && waitpid(daemon, &status, __WALL) == daemon);
+	CHECK(!ptrace(PTRACE_INTERRUPT, daemon, 0, 0) &&
+	      waitpid(daemon, &status, __WALL) == daemon);
 	CHECK(!fdmsg_send(sock, &request, sizeof(request), NULL, 0));
 	CHECK(stop_at_packet(daemon));
 	CHECK(!kill(daemon, SIGKILL));
@@ -298,10 +306,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_listener_that_ends, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_connection, harness_setup, harness_teardown),
-		cmocka_unit_test_setup_teardown(test_what_is_said_once_the_port_is_there, harness_setup,
-						harness_teardown),
-		cmocka_unit_test_setup_teardown(test_a_request_is_kept_before_it_leaves, harness_setup,
-						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_what_is_said_once_the_port_is_there,
+						harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_a_request_is_kept_before_it_leaves,
+						harness_setup, harness_teardown),
 	};
 
 	if (!net_init() || !add_address(&here)) {

@@ -185,7 +185,8 @@ static int return_one(const struct cm_record_id *r)
 	return come_back_with(&s);
 }
 
-/* The identifier is there, and its program is told that it is of no use any more, and nothing else.
+/*
+ * The identifier is there, and its program is told that it is of no use any more, and nothing else.
  */
 static void expect_lost(const struct cm_record_id *r)
 {

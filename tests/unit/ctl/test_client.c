@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The client's side: slots, links, notices, groups, reconnection, errors that explain themselves.
+/*
+ * The client's side: slots, links, notices, groups, reconnection, errors that explain themselves.
  */
 #include "../daemon/harness.h"
 
@@ -462,8 +463,8 @@ static int connect_and_explain(char *why, size_t why_len)
 }
 
 /*
- * In place of a daemon: answers the first HELLO with a refusal, after it has slept, or spun, for longer
- * than a daemon usually needs.
+ * In place of a daemon: answers the first HELLO with a refusal, after it has slept, or spun, for
+ * longer than a daemon usually needs.
  */
 static void answer_late(int fd, bool spins)
 {
@@ -589,8 +590,10 @@ static void test_arena_of_huge_pages_is_refused(void **state)
 	if (huge < 0)
 		skip();
 	CHECK(!fcntl(huge, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
-	CHECK(ctl_connect(&c, huge, make_wake(), make_arena(), "test", why, sizeof(why)) == -EINVAL);
-	CHECK(ctl_connect(&c, make_arena(), make_wake(), huge, "test", why, sizeof(why)) == -EINVAL);
+	CHECK(ctl_connect(&c, huge, make_wake(), make_arena(), "test", why, sizeof(why)) ==
+	      -EINVAL);
+	CHECK(ctl_connect(&c, make_arena(), make_wake(), huge, "test", why, sizeof(why)) ==
+	      -EINVAL);
 	close(huge);
 }
 

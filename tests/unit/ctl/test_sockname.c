@@ -46,7 +46,8 @@ static void test_who_has_the_lock_has_a_directory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_who_has_the_lock_has_a_directory, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_who_has_the_lock_has_a_directory,
+						harness_setup, harness_teardown),
 	};
 
 	return cmocka_run_group_tests_name("sockname", tests, NULL, NULL);

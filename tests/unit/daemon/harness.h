@@ -46,8 +46,8 @@ int make_wake(void);
 struct ctl_client *join(void);
 
 /*
- * The port of an address, whose last process has just ended as far as the daemon of `next` knows; it
- * still has the socket, which is returned.
+ * The port of an address, whose last process has just ended as far as the daemon of `next` knows;
+ * it still has the socket, which is returned.
  */
 int leave_socket(struct ctl_client *next, const uint8_t gid[CTL_GID_BYTES]);
 
@@ -71,7 +71,9 @@ uint64_t hear(int fd);
 pid_t daemon_pid(void);
 bool wait_for_end(pid_t pid, int ms); /* of any process */
 unsigned count_fds(pid_t pid);
-/* Soon it has no more than so many: verbatimd closes what its clients gave beside its own thread. */
+/*
+ * Soon it has no more than so many: verbatimd closes what its clients gave beside its own thread.
+ */
 bool comes_down_to(pid_t pid, unsigned fds);
 int64_t now_ms(void);
 

@@ -13,7 +13,8 @@
 static void test_slots(void **state)
 {
 	static struct daemon d;
-	struct client a = { .daemon = &d, .slot = 3, .uid = 7 }, b = { .daemon = &d, .slot = 5, .uid = 7 };
+	struct client a = { .daemon = &d, .slot = 3, .uid = 7 },
+		      b = { .daemon = &d, .slot = 5, .uid = 7 };
 
 	list_init(&d.clients);
 	list_add_tail(&d.clients, &a.in_daemon);

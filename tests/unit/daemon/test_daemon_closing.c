@@ -278,7 +278,8 @@ static void test_in_a_descriptor_store(void **state)
 	check_others();
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Many at once.
  */
 
@@ -393,7 +394,10 @@ static void test_many_at_once(void **state)
 	close(kept);
 }
 
-/* The port of an address whose last process has ended is not taken by a stranger: it is being closed. */
+/*
+ * The port of an address whose last process has ended is not taken by a stranger: it is being
+ * closed.
+ */
 static void test_port_that_is_being_closed(void **state)
 {
 	int sock = join_raw(), next = join_raw(), kept;

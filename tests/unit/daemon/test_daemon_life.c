@@ -99,7 +99,8 @@ static bool is_expected(const char *target)
 	}
 	/* the lock of the directory that its sockets are in */
 	sockname_space_of_user(geteuid(), &space);
-	return !strncmp(target, space.dir, strlen(space.dir)) && !strcmp(target + strlen(space.dir), "/lock");
+	return !strncmp(target, space.dir, strlen(space.dir)) &&
+	       !strcmp(target + strlen(space.dir), "/lock");
 }
 
 static void check_link(pid_t pid, const char *name, const char *expected)
@@ -155,7 +156,10 @@ static void start_from_a_strange_program(int fd)
 		CHECK(dup(fd) >= 0);
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
-	/* All that can be ignored, with the two that signal() keeps for the C library (SIG_IGN is 1). */
+	/*
+	 * All that can be ignored, with the two that signal() keeps for the C library (SIG_IGN is
+	 * 1).
+	 */
 	for (int sig = 1; sig < NSIG; sig++) {
 		const unsigned long ignore[8] = { 1 };
 
@@ -292,8 +296,8 @@ static void test_observer(void **state)
 	CHECK(daemon_pid() == -1);
 
 	a = join();
-	CHECK(!ctl_connect(&b, make_arena(), make_wake(), make_arena(), "a\x1b[31mname that is long", why,
-			   sizeof(why)));
+	CHECK(!ctl_connect(&b, make_arena(), make_wake(), make_arena(),
+			   "a\x1b[31mname that is long", why, sizeof(why)));
 	pid = ctl_daemon_pid(a);
 	CHECK(!observe_processes(see, &seen, why, sizeof(why)));
 	CHECK(seen.count == 2 && seen.last.slot == 2 && seen.last.pid == getpid());

@@ -79,7 +79,9 @@ static int bind_plain(const uint8_t *gid)
 	return fd;
 }
 
-/* Packets for a QP of the slot, one datagram or a GSO batch; `mark` comes back from receive_marks. */
+/*
+ * Packets for a QP of the slot, one datagram or a GSO batch; `mark` comes back from receive_marks.
+ */
 static void send_marks(const uint8_t *gid, unsigned slot, uint32_t mark, int packets)
 {
 	struct sockaddr_storage to;
@@ -140,7 +142,8 @@ static int open_port(struct ctl_client *c, const uint8_t *gid)
 	return fd;
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * An agent: a process that does as it is told.
  */
 
@@ -219,7 +222,10 @@ static unsigned start(struct worker *w, bool port)
 	return slot;
 }
 
-/* Each of three slots gets its own, single ones and GSO batches, and what is for others reaches none. */
+/*
+ * Each of three slots gets its own, single ones and GSO batches, and what is for others reaches
+ * none.
+ */
 static void check_steering(struct worker *agents, const unsigned *slots, int count)
 {
 	static const uint32_t marks[] = { 1, 100, 10000 };
@@ -359,7 +365,8 @@ static void test_ended_group_leaves_nothing(void **state)
 	ctl_close(c);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * The daemon is killed.
  */
 
@@ -511,7 +518,8 @@ static void test_order_outlives_the_owners(void **state)
 		worker_end(&a[i]);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * What cannot be had.
  */
 
@@ -541,7 +549,9 @@ static void *close_later(void *fd)
 	return NULL;
 }
 
-/* A process that ends is kept from closing its socket for a while. Who comes next does not notice. */
+/*
+ * A process that ends is kept from closing its socket for a while. Who comes next does not notice.
+ */
 static void test_last_process_goes_slowly(void **state)
 {
 	struct ctl_client *c = join();
@@ -646,7 +656,8 @@ static void test_v6(void **state)
 	wait_until_free(gid);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * What a process may pretend to have kept.
  */
 

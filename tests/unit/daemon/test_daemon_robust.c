@@ -117,7 +117,8 @@ static void test_malformed_messages(void **state)
 
 		memset(room, 0, sizeof(room));
 		memcpy(room, &rows[i].type, sizeof(rows[i].type));
-		CHECK(!fdmsg_send(sock, room, rows[i].len, fds, rows[i].fds <= CTL_FDS_MAX ? rows[i].fds : CTL_FDS_MAX));
+		CHECK(!fdmsg_send(sock, room, rows[i].len, fds,
+				  rows[i].fds <= CTL_FDS_MAX ? rows[i].fds : CTL_FDS_MAX));
 		if (!is_cut_off(sock)) {
 			print_error("row %zu is not cut off\n", i);
 			fail();
@@ -239,7 +240,10 @@ static int claim(unsigned slot, int token)
 	return m.body.welcome.status;
 }
 
-/* Sockets may have the same name, if the file of one was elsewhere meanwhile: what is sent there tells them apart. */
+/*
+ * Sockets may have the same name, if the file of one was elsewhere meanwhile: what is sent there
+ * tells them apart.
+ */
 static void test_token_of_the_same_name(void **state)
 {
 	struct ctl_client *bystander = join();
@@ -509,12 +513,17 @@ static void test_client_out_of_fds(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_malformed_messages), TEST(test_random_messages),
-		TEST(test_other_version),      TEST(test_slot_without_its_token),
+		TEST(test_malformed_messages),
+		TEST(test_random_messages),
+		TEST(test_other_version),
+		TEST(test_slot_without_its_token),
 		TEST(test_token_of_the_same_name),
-		TEST(test_flood_of_requests),  TEST(test_slow_reader),
-		TEST(test_no_fd_leak),	       TEST(test_out_of_fds),
-		TEST(test_client_out_of_fds),  TEST(test_many_refused_for_want_of_fds),
+		TEST(test_flood_of_requests),
+		TEST(test_slow_reader),
+		TEST(test_no_fd_leak),
+		TEST(test_out_of_fds),
+		TEST(test_client_out_of_fds),
+		TEST(test_many_refused_for_want_of_fds),
 	};
 
 	return cmocka_run_group_tests_name("daemon robust", tests, NULL, NULL);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sessions of rdma_cm at verbatimd --system: they belong to their processes, and outlive the daemon. */
+/*
+ * Sessions of rdma_cm at verbatimd --system: they belong to their processes, and outlive the
+ * daemon.
+ */
 #include "cm_raw.h"
 #include "harness.h"
 #include "system_daemon.h"
@@ -70,8 +73,8 @@ static bool is_answered(int sock, uint32_t channel, const struct ctl_cm_address 
 }
 
 /*
- * Makes a listener at verbatimd --system and says so. Once it hears that the next daemon is there, it
- * returns with its store and its token.
+ * Makes a listener at verbatimd --system and says so. Once it hears that the next daemon is there,
+ * it returns with its store and its token.
  */
 static void return_to_system(int fd)
 {

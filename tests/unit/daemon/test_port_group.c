@@ -147,8 +147,8 @@ static void every_socket_takes_merged_packets(void **state)
 	for (unsigned i = 0; i < g->count; i++)
 		assert_int_equal(option(g->sockets[i]->fd, UDP_GRO), 1);
 	/* Those of a daemon that did not see to it. */
-	assert_int_equal(setsockopt(g->sockets[3]->fd, IPPROTO_UDP, UDP_GRO, &(int){ 0 }, sizeof(int)),
-			 0);
+	assert_int_equal(
+		setsockopt(g->sockets[3]->fd, IPPROTO_UDP, UDP_GRO, &(int){ 0 }, sizeof(int)), 0);
 	assert_int_equal(port_group_adopt(gid, 0, g->fd_store->fd, &adopted), 0);
 	assert_int_equal(option(g->sockets[3]->fd, UDP_GRO), 1);
 	port_group_destroy(adopted);
@@ -204,7 +204,10 @@ static void owners_are_told_by_ipv6_address(void **state)
 	port_group_destroy(g);
 }
 
-/* Two addresses in turn, one of another user's, beside many processes: each is told whose it is, at once. */
+/*
+ * Two addresses in turn, one of another user's, beside many processes: each is told whose it is, at
+ * once.
+ */
 static void owners_of_many_addresses_are_told_in_turn(void **state)
 {
 	struct port_group *g[2];
@@ -233,7 +236,8 @@ static void owners_of_many_addresses_are_told_in_turn(void **state)
 		assert_true(owner.found);
 		assert_int_equal(owner.uid, users[i % 2]);
 	}
-	assert_true(searches <= 20); /* none if the time for it is used up (once_a_second): then without a name */
+	/* none if the time for it is used up (once_a_second): then without a name */
+	assert_true(searches <= 20);
 	for (unsigned i = 0; i < PROCESSES; i++) {
 		kill(children[i], SIGKILL);
 		waitpid(children[i], NULL, 0);

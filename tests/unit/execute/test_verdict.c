@@ -10,7 +10,10 @@
 
 #include "execute/rnr.h"
 
-/* RC: a refusal that fails the QP ends the request, but for class J, which the requester is not told. */
+/*
+ * RC: a refusal that fails the QP ends the request, but for class J, which the requester is not
+ * told.
+ */
 static void test_refusals_that_fail_the_qp_end_the_request(void **state)
 {
 	for (int v = 0; v < VERDICTS; v++) {

@@ -391,10 +391,9 @@ static void test_abandoned_in_every_state(void **state)
 /* There is no other path to fall back on, and the other end is told so. */
 static void test_no_alternate_path(void **state)
 {
-	struct ibcm_message lap = { .type = IBCM_LAP,
-				    .transaction = 77,
-				    .local_id = 11,
-				    .remote_id = 22 };
+	struct ibcm_message lap = {
+		.type = IBCM_LAP, .transaction = 77, .local_id = 11, .remote_id = 22
+	};
 	struct ibcm_message answer;
 	struct pair p;
 

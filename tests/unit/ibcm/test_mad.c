@@ -16,9 +16,8 @@
 #define BODY 24 /* behind the MAD's header */
 
 static const enum ibcm_type types[] = {
-	IBCM_REQ,  IBCM_MRA,  IBCM_REJ,	     IBCM_REP,	    IBCM_RTU,
-	IBCM_DREQ, IBCM_DREP, IBCM_SIDR_REQ, IBCM_SIDR_REP,
-	IBCM_LAP,  IBCM_APR,
+	IBCM_REQ,  IBCM_MRA,	  IBCM_REJ,	 IBCM_REP, IBCM_RTU, IBCM_DREQ,
+	IBCM_DREP, IBCM_SIDR_REQ, IBCM_SIDR_REP, IBCM_LAP, IBCM_APR,
 };
 
 static struct ibcm_message make_req(void)

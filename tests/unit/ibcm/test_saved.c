@@ -86,7 +86,8 @@ static bool restores(const struct connection_saved *saved, struct connection *c)
 	return connection_restore(c, saved, NOW_NS);
 }
 
-/* What comes back does what the other one would have done: says the same again, at the same time.
+/*
+ * What comes back does what the other one would have done: says the same again, at the same time.
  */
 static void every_state_comes_back(void **state)
 {
@@ -193,7 +194,10 @@ static void messages_name_their_own_connection(void **state)
 	}
 }
 
-/* The other end may have heard no RTU, and does not ask for it soon: it has an MRA. Only who asked says RTU. */
+/*
+ * The other end may have heard no RTU, and does not ask for it soon: it has an MRA. Only who asked
+ * says RTU.
+ */
 static void an_rtu_is_said_again(void **state)
 {
 	struct ibcm_message rtu = { .type = IBCM_RTU };

@@ -39,7 +39,8 @@ static void *progress(void *arg)
 {
 	for (;;) {
 		uint64_t next = migrate_run(clock_now_ns());
-		struct timespec until = { (time_t)(next / 1000000000ull), (long)(next % 1000000000ull) };
+		struct timespec until = { (time_t)(next / 1000000000ull),
+					  (long)(next % 1000000000ull) };
 
 		if (!next)
 			continue;
@@ -50,7 +51,8 @@ static void *progress(void *arg)
 			while (!kicked)
 				pthread_cond_wait(&changed, &mutex);
 		} else {
-			while (!kicked && pthread_cond_timedwait(&changed, &mutex, &until) != ETIMEDOUT)
+			while (!kicked &&
+			       pthread_cond_timedwait(&changed, &mutex, &until) != ETIMEDOUT)
 				;
 		}
 		kicked = false;
@@ -86,7 +88,8 @@ static uint32_t visit(hazard_check *check, uint64_t what)
 
 char *make_region(size_t bytes)
 {
-	char *region = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *region =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	assert_true(region != MAP_FAILED);
 	for (size_t i = 0; i < bytes / 8; i++)
@@ -160,8 +163,11 @@ uint64_t peek(uint64_t offset)
 struct move_range make_range(char *region)
 {
 	struct move_range range = {
-		.start = (uintptr_t)region, .end = (uintptr_t)region + BYTES, .offset = PLACE,
-		.aside = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+		.start = (uintptr_t)region,
+		.end = (uintptr_t)region + BYTES,
+		.offset = PLACE,
+		.aside = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			      0),
 	};
 
 	assert_true(range.aside != MAP_FAILED);
@@ -220,12 +226,13 @@ void migrate_world_start(void)
 
 	own_arena = harness_arena();
 	memory_init(HARNESS_SLOT);
-	peer_arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			  0);
+	peer_arena =
+		mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	hazard_set_visitor(visit);
 	heap_fd = memfd_create("test-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (heap_fd < 0 || ftruncate(heap_fd, HEAP) ||
-	    fcntl(heap_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) || move_init(&heap, heap_fd, MOVE_IF_SAFE))
+	    fcntl(heap_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) ||
+	    move_init(&heap, heap_fd, MOVE_IF_SAFE))
 		exit(1);
 	migrate_init(heap_fd, HEAP, kick);
 	pthread_atfork(migrate_before_fork, migrate_in_parent, migrate_in_child);

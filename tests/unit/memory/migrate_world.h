@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Migrate world - shared by tests of migration: keys in an arena, a heap, and a thread in the place of the progress
- * thread.
+ * Migrate world - shared by tests of migration: keys in an arena, a heap, and a thread in the place
+ * of the progress thread.
  */
 #ifndef TESTS_UNIT_MEMORY_MIGRATE_WORLD_H
 #define TESTS_UNIT_MEMORY_MIGRATE_WORLD_H

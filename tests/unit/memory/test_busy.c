@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The promises of memory/busy.h: pages that the kernel may store to, or wake by, stay where they are, on the way in and
- * out, and no thread waits for ever.
+ * The promises of memory/busy.h: pages that the kernel may store to, or wake by, stay where they
+ * are, on the way in and out, and no thread waits for ever.
  */
 #include <linux/aio_abi.h>
 #include <linux/futex.h>
@@ -60,7 +60,8 @@ static void test_sleeper_is_woken(void **state)
 {
 	char *region = make_region(BYTES);
 	uint32_t key = make_key(region, BYTES, 0);
-	struct sleeper sleeper = { .word = (uint32_t *)(region + BYTES / 2), .operation = FUTEX_WAIT };
+	struct sleeper sleeper = { .word = (uint32_t *)(region + BYTES / 2),
+				   .operation = FUTEX_WAIT };
 	pthread_t thread = start_sleeper(&sleeper);
 
 	ask(key); /* some slices go, and come back */
@@ -110,8 +111,8 @@ static void *run_without_storing(void *arg)
 {
 #if __has_include(<sys/rseq.h>)
 	/* else the kernel stores to the control block whenever the thread is preempted */
-	syscall(SYS_rseq, (char *)__builtin_thread_pointer() + __rseq_offset, 32, RSEQ_FLAG_UNREGISTER,
-		RSEQ_SIG);
+	syscall(SYS_rseq, (char *)__builtin_thread_pointer() + __rseq_offset, 32,
+		RSEQ_FLAG_UNREGISTER, RSEQ_SIG);
 #endif
 	runs = 1;
 #ifdef __x86_64__
@@ -234,7 +235,8 @@ static int begin_ring(void)
 	struct iovec pinned = { pinned_page, PAGE };
 	int ring = (int)syscall(SYS_io_uring_setup, 1, &params);
 
-	if (ring >= 0 && syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, &pinned, 1)) {
+	if (ring >= 0 &&
+	    syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, &pinned, 1)) {
 		close(ring);
 		return -1;
 	}

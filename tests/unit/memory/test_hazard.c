@@ -27,7 +27,10 @@ static void *arena;
 static struct region {
 	_Atomic uint32_t key;
 	uint32_t index;
-	/* What the key names; poisoned while the key is dead. Plain memory, so that TSan sees a late access. */
+	/*
+	 * What the key names; poisoned while the key is dead. Plain memory, so that TSan sees a
+	 * late access.
+	 */
 	char memory[BYTES];
 } regions[REGIONS];
 
@@ -167,7 +170,8 @@ static void many_threads_at_once_have_an_entry_each(void **state)
 	pthread_barrier_init(&gathering.all, NULL, THREADS);
 	for (int i = 0; i < THREADS; i++)
 		assert_int_equal(
-			pthread_create(&threads[i], NULL, publish_and_wait, &gathering.hazards[i]), 0);
+			pthread_create(&threads[i], NULL, publish_and_wait, &gathering.hazards[i]),
+			0);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	for (int i = 0; i < THREADS; i++)

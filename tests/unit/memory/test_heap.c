@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The heap of another process, which may be hostile: heap_map checks its offsets, and gives no address that faults.
+ * The heap of another process, which may be hostile: heap_map checks its offsets, and gives no
+ * address that faults.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -48,7 +49,10 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* A file that is cut off later raises SIGBUS in processes that have mapped it. So it is closed at once. */
+/*
+ * A file that is cut off later raises SIGBUS in processes that have mapped it. So it is closed at
+ * once.
+ */
 static void files_that_may_shrink_are_refused(void **state)
 {
 	const int seals[] = { 0, F_SEAL_GROW, F_SEAL_SHRINK, F_SEAL_SHRINK | F_SEAL_GROW };
@@ -259,7 +263,10 @@ static void without_a_heap_nothing_pays(void **state)
 static void edges_are_not_in_the_heap(void **state)
 {
 	struct arena_key entry = {
-		.addr = 0x10000, .length = 4 * PAGE, .heap = 8 * PAGE, .heap_edges = 100 | 200u << 16,
+		.addr = 0x10000,
+		.length = 4 * PAGE,
+		.heap = 8 * PAGE,
+		.heap_edges = 100 | 200u << 16,
 	};
 	static const struct {
 		uint64_t at;
@@ -280,7 +287,8 @@ static void edges_are_not_in_the_heap(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		size_t bytes = rows[i].bytes;
 
-		assert_int_equal(heap_place(&entry, entry.addr + rows[i].at, &bytes), rows[i].place);
+		assert_int_equal(heap_place(&entry, entry.addr + rows[i].at, &bytes),
+				 rows[i].place);
 		assert_int_equal(bytes, rows[i].left);
 	}
 }

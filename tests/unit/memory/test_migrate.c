@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The promises of memory/migrate.h: no write of a peer is lost while pages go to the heap and come back; memory that
- * the program has mapped there since is left alone; no thread waits for ever; a forked child has its own copy.
+ * The promises of memory/migrate.h: no write of a peer is lost while pages go to the heap and come
+ * back; memory that the program has mapped there since is left alone; no thread waits for ever; a
+ * forked child has its own copy.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -111,9 +112,12 @@ static void test_refused(void **state)
 	char *gap = make_region(BYTES), *readonly = make_region(BYTES);
 	char *stack = __builtin_frame_address(0);
 	uint32_t keys[] = {
-		make_key(shared, BYTES, 0),	       make_key(gap, BYTES, 0),
-		make_key(readonly, BYTES, 0),	       make_key(stack - 8192, 4096, 0),
-		make_key(NULL, SIZE_MAX, KEY_ON_DEMAND), make_key(NULL, SIZE_MAX, KEY_NULL),
+		make_key(shared, BYTES, 0),
+		make_key(gap, BYTES, 0),
+		make_key(readonly, BYTES, 0),
+		make_key(stack - 8192, 4096, 0),
+		make_key(NULL, SIZE_MAX, KEY_ON_DEMAND),
+		make_key(NULL, SIZE_MAX, KEY_NULL),
 	};
 
 	munmap(gap + BYTES / 2, PAGE);
@@ -327,7 +331,10 @@ static void test_places_are_used_again(void **state)
 	munmap(region, BYTES);
 }
 
-/* The child maps memory where the parent has its window: migrate_init in the child leaves that alone. */
+/*
+ * The child maps memory where the parent has its window: migrate_init in the child leaves that
+ * alone.
+ */
 static void test_child_with_an_adapter(void **state)
 {
 	char *region = make_region(BYTES), *window, *canary;
@@ -388,7 +395,8 @@ static void *keep_writing_as_peer(void *arg)
 static void test_no_write_of_a_peer_is_lost(void **state)
 {
 	char *region = make_region(BYTES);
-	struct peer peer = { .words = { (uint64_t *)(region + 16), (uint64_t *)(region + BYTES - 8) } };
+	struct peer peer = { .words = { (uint64_t *)(region + 16),
+					(uint64_t *)(region + BYTES - 8) } };
 	pthread_t thread;
 	unsigned moved = 0;
 	uint64_t all = 0;

@@ -21,7 +21,7 @@ static struct rq rq; /* whose receives these completions are of */
 
 static void push(struct cq *cq, uint64_t wr_id, enum ibv_wc_status status, bool solicited)
 {
-	struct cqe cqe = {.wr_id = wr_id, .rq = &rq, .kind = CQE_RECEIVE, .status = status};
+	struct cqe cqe = { .wr_id = wr_id, .rq = &rq, .kind = CQE_RECEIVE, .status = status };
 
 	cq_push(cq, &cqe, solicited);
 }
@@ -99,7 +99,7 @@ static void test_pages_of_a_large_cq(void **state)
 static void test_limits(void **state)
 {
 	struct world *world = *state;
-	struct ibv_cq_init_attr_ex attr = {.cqe = 0};
+	struct ibv_cq_init_attr_ex attr = { .cqe = 0 };
 	struct cq *cq;
 
 	assert_int_equal(cq_create(world->context, &attr, &cq), -EINVAL);
@@ -205,7 +205,7 @@ static void test_resize(void **state)
 
 static bool readable(struct channel *channel)
 {
-	struct pollfd ready = {.fd = channel->ib.fd, .events = POLLIN};
+	struct pollfd ready = { .fd = channel->ib.fd, .events = POLLIN };
 
 	return poll(&ready, 1, 0) == 1;
 }
@@ -226,13 +226,10 @@ static void test_arming(void **state)
 	static const struct {
 		bool any, only_solicited, solicited, error, event;
 	} rows[] = {
-		{false, false, true, true, false},
-		{true, false, false, false, true},
-		{true, false, true, false, true},
-		{false, true, false, false, false},
-		{false, true, true, false, true},
-		{false, true, false, true, true},
-		{true, true, false, false, true},
+		{ false, false, true, true, false }, { true, false, false, false, true },
+		{ true, false, true, false, true },  { false, true, false, false, false },
+		{ false, true, true, false, true },  { false, true, false, true, true },
+		{ true, true, false, false, true },
 	};
 	struct channel *channel;
 	struct world *world = *state;
@@ -315,10 +312,10 @@ static void test_destroy_waits_for_acknowledgement(void **state)
 static void test_purge(void **state)
 {
 	struct cq *cq = world_cq(*state, 8, NULL);
-	struct qp *qps[2] = {(struct qp *)&qps[0], (struct qp *)&qps[1]};
+	struct qp *qps[2] = { (struct qp *)&qps[0], (struct qp *)&qps[1] };
 
 	for (uint64_t i = 0; i < 8; i++) {
-		struct cqe cqe = {.wr_id = i, .qp = qps[i % 2], .rq = &rq, .kind = CQE_RECEIVE};
+		struct cqe cqe = { .wr_id = i, .qp = qps[i % 2], .rq = &rq, .kind = CQE_RECEIVE };
 
 		cq_push(cq, &cqe, false);
 	}

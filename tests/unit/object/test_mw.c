@@ -128,8 +128,10 @@ static void type_2_is_of_one_qp_and_bound_once(void **state)
 	uint32_t first = mw->ib.rkey, key = (first & ~0xffu) | 0x5a;
 	uint64_t addr = (uintptr_t)memory + 16;
 
-	/* of the wished key the low byte counts, as with adapters, and mw->rkey is the program's to
-	 * set */
+	/*
+	 * of the wished key the low byte counts, as with adapters, and mw->rkey is the program's to
+	 * set
+	 */
 	assert_int_equal(bind(mw, pd->number, QPN, key ^ 0xabcdef00, &info), CAUSE_NONE);
 	assert_int_equal(mw->ib.rkey, first);
 	assert_int_equal(look(key ^ 0xabcdef00, QPN, addr, 32, RW), KEY_BAD_UNKNOWN);
@@ -229,7 +231,10 @@ static void a_bind_is_over_when_nobody_copies(void **state)
 	assert_int_equal(mw_destroy(mw), 0);
 }
 
-/* A peer asks again and again; when it is told that the key is dead, it is, whatever was bound meanwhile. */
+/*
+ * A peer asks again and again; when it is told that the key is dead, it is, whatever was bound
+ * meanwhile.
+ */
 static void a_refused_invalidation_is_repeated(void **state)
 {
 	struct mr *mr = region(pd, LW | BIND);
@@ -238,7 +243,8 @@ static void a_refused_invalidation_is_repeated(void **state)
 	uint32_t key = mw->ib.rkey, revoked = 0;
 	struct arena_hazard *hazard;
 
-	assert_int_equal(mw_invalidate_once(key, pd->number, QPN, &revoked), CAUSE_INVALIDATE_REFUSED);
+	assert_int_equal(mw_invalidate_once(key, pd->number, QPN, &revoked),
+			 CAUSE_INVALIDATE_REFUSED);
 	for (int again = 0; again < 2; again++) {
 		assert_int_equal(bind(mw, pd->number, QPN, key, &info), CAUSE_NONE);
 		hazard = copy_by(key);
@@ -308,13 +314,17 @@ static void a_bind_finds_what_is_gone_gone(void **state)
 	assert_int_equal(bind(mw, pd->number, QPN, first, &info), CAUSE_NONE);
 	info = range(other, 0, 64, RR);
 	hazard = copy_by(first);
-	assert_int_equal(mw_bind(window_key, other_key, pd->number, QPN, next, &info), CAUSE_COPY_UNFINISHED);
+	assert_int_equal(mw_bind(window_key, other_key, pd->number, QPN, next, &info),
+			 CAUSE_COPY_UNFINISHED);
 	assert_int_equal(mr_destroy(other), 0);
-	assert_int_equal(mw_bind(window_key, other_key, pd->number, QPN, next, &info), CAUSE_MW_GONE);
+	assert_int_equal(mw_bind(window_key, other_key, pd->number, QPN, next, &info),
+			 CAUSE_MW_GONE);
 	hazard_clear(hazard);
-	assert_int_equal(mw_bind(window_key, other_key, pd->number, QPN, next, &info), CAUSE_MW_GONE);
+	assert_int_equal(mw_bind(window_key, other_key, pd->number, QPN, next, &info),
+			 CAUSE_MW_GONE);
 	assert_int_equal(mw_destroy(mw), 0);
-	assert_int_equal(mw_bind(window_key, other_key, pd->number, QPN, next, &info), CAUSE_MW_GONE);
+	assert_int_equal(mw_bind(window_key, other_key, pd->number, QPN, next, &info),
+			 CAUSE_MW_GONE);
 	assert_int_equal(mr_destroy(mr), 0);
 }
 

@@ -39,8 +39,9 @@ static void expect_posted(struct ibv_qp_ex *ex, uint32_t count)
 static void test_fields(void **state)
 {
 	struct ibv_qp_ex *ex = ready(*state, IBV_QPT_RC);
-	struct ibv_sge list[2] = {{.addr = 1, .length = 2, .lkey = 3}, {.addr = 4, .length = 5}};
-	struct ibv_data_buf bufs[2] = {{"abc", 3}, {"de", 2}};
+	struct ibv_sge list[2] = { { .addr = 1, .length = 2, .lkey = 3 },
+				   { .addr = 4, .length = 5 } };
+	struct ibv_data_buf bufs[2] = { { "abc", 3 }, { "de", 2 } };
 	int issues = path_issues;
 
 	ibv_wr_start(ex);
@@ -102,7 +103,7 @@ static void test_an_error_posts_nothing(void **state)
 {
 	struct ibv_qp_ex *ex = ready(*state, IBV_QPT_RC);
 	static char data[33];
-	struct ibv_sge list[5] = {{0}};
+	struct ibv_sge list[5] = { { 0 } };
 
 	for (int wrong = 0; wrong < 6; wrong++) {
 		int expected = EINVAL;
@@ -165,8 +166,8 @@ static void test_address_handle_is_let_go(void **state)
 {
 	struct world *world = *state;
 	struct ibv_qp_ex *ex = ready(world, IBV_QPT_UD);
-	struct ibv_ah_attr attr = {.port_num = 1};
-	union ibv_gid gid = {0};
+	struct ibv_ah_attr attr = { .port_num = 1 };
+	union ibv_gid gid = { 0 };
 	struct ah *ah;
 
 	assert_int_equal(ah_create(world->pd, &attr, &gid, true, &ah), 0);

@@ -70,7 +70,7 @@ static void test_limits_and_grants(void **state)
 		.qp_type = IBV_QPT_RC,
 		.send_cq = &world->cq->ib,
 		.recv_cq = &world->cq->ib,
-		.cap = {.max_send_wr = 10, .max_recv_wr = 3, .max_send_sge = 2},
+		.cap = { .max_send_wr = 10, .max_recv_wr = 3, .max_send_sge = 2 },
 	};
 	struct ibv_qp_init_attr_ex attr = good;
 	struct qp *qp;
@@ -134,14 +134,14 @@ static const struct {
 	int mask;
 	struct ibv_qp_attr attr;
 } bad_values[] = {
-	{IBV_QP_AV, {.ah_attr = {.port_num = 2}}},
-	{IBV_QP_PATH_MTU, {.path_mtu = IBV_MTU_4096 + 1}},
-	{IBV_QP_PATH_MTU, {.path_mtu = 0}},
-	{IBV_QP_DEST_QPN, {.dest_qp_num = 0x1000000}},
-	{IBV_QP_MAX_DEST_RD_ATOMIC, {.max_dest_rd_atomic = LIMIT_QP_RD_ATOM + 1}},
-	{IBV_QP_MIN_RNR_TIMER, {.min_rnr_timer = 32}},
-	{IBV_QP_PKEY_INDEX, {.pkey_index = 1}},
-	{IBV_QP_ACCESS_FLAGS, {.qp_access_flags = 1u << 30}},
+	{ IBV_QP_AV, { .ah_attr = { .port_num = 2 } } },
+	{ IBV_QP_PATH_MTU, { .path_mtu = IBV_MTU_4096 + 1 } },
+	{ IBV_QP_PATH_MTU, { .path_mtu = 0 } },
+	{ IBV_QP_DEST_QPN, { .dest_qp_num = 0x1000000 } },
+	{ IBV_QP_MAX_DEST_RD_ATOMIC, { .max_dest_rd_atomic = LIMIT_QP_RD_ATOM + 1 } },
+	{ IBV_QP_MIN_RNR_TIMER, { .min_rnr_timer = 32 } },
+	{ IBV_QP_PKEY_INDEX, { .pkey_index = 1 } },
+	{ IBV_QP_ACCESS_FLAGS, { .qp_access_flags = 1u << 30 } },
 };
 
 /* INIT to RTR with one value of the row, the others good. */
@@ -150,7 +150,7 @@ static int modify_with(struct qp *qp, size_t row)
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = IBV_MTU_1024,
-		.ah_attr = {.port_num = 1},
+		.ah_attr = { .port_num = 1 },
 	};
 	const struct ibv_qp_attr *bad = &bad_values[row].attr;
 	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
@@ -252,7 +252,7 @@ static void test_send_queue_drains(void **state)
 {
 	struct world *world = *state;
 	struct qp *qp = world_qp(world, IBV_QPT_RC);
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
 	struct ibv_qp_init_attr init;
 	struct ibv_async_event event;
 
@@ -281,15 +281,16 @@ static void test_send_queue_drains(void **state)
 static void test_last_wqe_reached_once(void **state)
 {
 	struct world *world = *state;
-	struct ibv_srq_attr srq_attr = {.max_wr = 4, .max_sge = 1};
+	struct ibv_srq_attr srq_attr = { .max_wr = 4, .max_sge = 1 };
 	struct ibv_async_event event;
 	struct srq *srq;
 	struct qp *qp;
 
 	assert_int_equal(srq_create(world->context, world->pd, NULL, &srq_attr, &srq), 0);
-	struct ibv_qp_init_attr_ex attr = {
-		.qp_type = IBV_QPT_RC, .srq = &srq->ib, .cap = {.max_send_wr = 1}};
-	struct ibv_recv_wr *bad, wr = {.wr_id = 9};
+	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_RC,
+					    .srq = &srq->ib,
+					    .cap = { .max_send_wr = 1 } };
+	struct ibv_recv_wr *bad, wr = { .wr_id = 9 };
 
 	qp = world_qp_of(world, &attr);
 	world_to(qp, IBV_QPS_RTS);
@@ -326,12 +327,13 @@ static void test_every_index_can_be_had(void **state)
 {
 	struct world *world = *state;
 	static struct qp *qps[ARENA_QPS];
-	struct ibv_qp_init_attr_ex attr = {.qp_type = IBV_QPT_UD};
+	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_UD };
 	struct qp *one_more;
 
 	for (int i = 0; i < LIMIT_QP; i++)
 		qps[i] = world_qp_of(world, &attr);
-	assert_int_equal(qp_create(world->context, world->pd, &attr, &fake_path, &one_more), -ENOMEM);
+	assert_int_equal(qp_create(world->context, world->pd, &attr, &fake_path, &one_more),
+			 -ENOMEM);
 	for (int i = 0; i < LIMIT_QP; i++)
 		assert_int_equal(qp_destroy(qps[i]), 0);
 }

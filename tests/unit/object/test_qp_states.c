@@ -18,17 +18,27 @@ static const struct {
 	char letter;
 	int bit;
 } letters[] = {
-	{'c', IBV_QP_CUR_STATE},   {'e', IBV_QP_EN_SQD_ASYNC_NOTIFY},
-	{'a', IBV_QP_ACCESS_FLAGS}, {'k', IBV_QP_PKEY_INDEX},
-	{'p', IBV_QP_PORT},	    {'q', IBV_QP_QKEY},
-	{'v', IBV_QP_AV},	    {'m', IBV_QP_PATH_MTU},
-	{'t', IBV_QP_TIMEOUT},	    {'r', IBV_QP_RETRY_CNT},
-	{'n', IBV_QP_RNR_RETRY},    {'R', IBV_QP_RQ_PSN},
-	{'i', IBV_QP_MAX_QP_RD_ATOMIC}, {'A', IBV_QP_ALT_PATH},
-	{'T', IBV_QP_MIN_RNR_TIMER}, {'S', IBV_QP_SQ_PSN},
-	{'d', IBV_QP_MAX_DEST_RD_ATOMIC}, {'M', IBV_QP_PATH_MIG_STATE},
-	{'C', IBV_QP_CAP},	    {'D', IBV_QP_DEST_QPN},
-	{'L', IBV_QP_RATE_LIMIT},
+	{ 'c', IBV_QP_CUR_STATE },
+	{ 'e', IBV_QP_EN_SQD_ASYNC_NOTIFY },
+	{ 'a', IBV_QP_ACCESS_FLAGS },
+	{ 'k', IBV_QP_PKEY_INDEX },
+	{ 'p', IBV_QP_PORT },
+	{ 'q', IBV_QP_QKEY },
+	{ 'v', IBV_QP_AV },
+	{ 'm', IBV_QP_PATH_MTU },
+	{ 't', IBV_QP_TIMEOUT },
+	{ 'r', IBV_QP_RETRY_CNT },
+	{ 'n', IBV_QP_RNR_RETRY },
+	{ 'R', IBV_QP_RQ_PSN },
+	{ 'i', IBV_QP_MAX_QP_RD_ATOMIC },
+	{ 'A', IBV_QP_ALT_PATH },
+	{ 'T', IBV_QP_MIN_RNR_TIMER },
+	{ 'S', IBV_QP_SQ_PSN },
+	{ 'd', IBV_QP_MAX_DEST_RD_ATOMIC },
+	{ 'M', IBV_QP_PATH_MIG_STATE },
+	{ 'C', IBV_QP_CAP },
+	{ 'D', IBV_QP_DEST_QPN },
+	{ 'L', IBV_QP_RATE_LIMIT },
 };
 
 #define LETTERS (sizeof(letters) / sizeof(letters[0]))
@@ -37,28 +47,28 @@ static const struct row {
 	enum ibv_qp_state from, to;
 	const char *rc, *uc, *ud;
 } rows[] = {
-	{IBV_QPS_RESET, IBV_QPS_RESET, ":", ":", ":"},
-	{IBV_QPS_RESET, IBV_QPS_INIT, "kpa:", "kpa:", "kpq:"},
-	{IBV_QPS_INIT, IBV_QPS_RESET, ":", ":", ":"},
-	{IBV_QPS_INIT, IBV_QPS_ERR, ":", ":", ":"},
-	{IBV_QPS_INIT, IBV_QPS_INIT, ":kpa", ":kpa", ":kpq"},
-	{IBV_QPS_INIT, IBV_QPS_RTR, "vmDRdT:Aak", "vmDR:Aak", ":kq"},
-	{IBV_QPS_RTR, IBV_QPS_RESET, ":", ":", ":"},
-	{IBV_QPS_RTR, IBV_QPS_ERR, ":", ":", ":"},
-	{IBV_QPS_RTR, IBV_QPS_RTS, "Strni:cAaTM", "S:cAaM", "S:cq"},
-	{IBV_QPS_RTS, IBV_QPS_RESET, ":", ":", ":"},
-	{IBV_QPS_RTS, IBV_QPS_ERR, ":", ":", ":"},
-	{IBV_QPS_RTS, IBV_QPS_RTS, ":cAaTM", ":cAaM", ":cq"},
-	{IBV_QPS_RTS, IBV_QPS_SQD, ":e", ":e", ":e"},
-	{IBV_QPS_SQD, IBV_QPS_RESET, ":", ":", ":"},
-	{IBV_QPS_SQD, IBV_QPS_ERR, ":", ":", ":"},
-	{IBV_QPS_SQD, IBV_QPS_RTS, ":cAaTM", ":cAaM", ":cq"},
-	{IBV_QPS_SQD, IBV_QPS_SQD, ":pvtrnidAakTM", ":vAakM", ":kq"},
-	{IBV_QPS_SQE, IBV_QPS_RESET, ":", ":", ":"},
-	{IBV_QPS_SQE, IBV_QPS_ERR, ":", ":", ":"},
-	{IBV_QPS_SQE, IBV_QPS_RTS, ":", ":ca", ":cq"},
-	{IBV_QPS_ERR, IBV_QPS_RESET, ":", ":", ":"},
-	{IBV_QPS_ERR, IBV_QPS_ERR, ":", ":", ":"},
+	{ IBV_QPS_RESET, IBV_QPS_RESET, ":", ":", ":" },
+	{ IBV_QPS_RESET, IBV_QPS_INIT, "kpa:", "kpa:", "kpq:" },
+	{ IBV_QPS_INIT, IBV_QPS_RESET, ":", ":", ":" },
+	{ IBV_QPS_INIT, IBV_QPS_ERR, ":", ":", ":" },
+	{ IBV_QPS_INIT, IBV_QPS_INIT, ":kpa", ":kpa", ":kpq" },
+	{ IBV_QPS_INIT, IBV_QPS_RTR, "vmDRdT:Aak", "vmDR:Aak", ":kq" },
+	{ IBV_QPS_RTR, IBV_QPS_RESET, ":", ":", ":" },
+	{ IBV_QPS_RTR, IBV_QPS_ERR, ":", ":", ":" },
+	{ IBV_QPS_RTR, IBV_QPS_RTS, "Strni:cAaTM", "S:cAaM", "S:cq" },
+	{ IBV_QPS_RTS, IBV_QPS_RESET, ":", ":", ":" },
+	{ IBV_QPS_RTS, IBV_QPS_ERR, ":", ":", ":" },
+	{ IBV_QPS_RTS, IBV_QPS_RTS, ":cAaTM", ":cAaM", ":cq" },
+	{ IBV_QPS_RTS, IBV_QPS_SQD, ":e", ":e", ":e" },
+	{ IBV_QPS_SQD, IBV_QPS_RESET, ":", ":", ":" },
+	{ IBV_QPS_SQD, IBV_QPS_ERR, ":", ":", ":" },
+	{ IBV_QPS_SQD, IBV_QPS_RTS, ":cAaTM", ":cAaM", ":cq" },
+	{ IBV_QPS_SQD, IBV_QPS_SQD, ":pvtrnidAakTM", ":vAakM", ":kq" },
+	{ IBV_QPS_SQE, IBV_QPS_RESET, ":", ":", ":" },
+	{ IBV_QPS_SQE, IBV_QPS_ERR, ":", ":", ":" },
+	{ IBV_QPS_SQE, IBV_QPS_RTS, ":", ":ca", ":cq" },
+	{ IBV_QPS_ERR, IBV_QPS_RESET, ":", ":", ":" },
+	{ IBV_QPS_ERR, IBV_QPS_ERR, ":", ":", ":" },
 };
 
 static const char *expected(enum ibv_qp_state from, enum ibv_qp_state to, enum ibv_qp_type type)
@@ -66,7 +76,9 @@ static const char *expected(enum ibv_qp_state from, enum ibv_qp_state to, enum i
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		if (rows[i].from != from || rows[i].to != to)
 			continue;
-		return type == IBV_QPT_RC ? rows[i].rc : type == IBV_QPT_UC ? rows[i].uc : rows[i].ud;
+		return type == IBV_QPT_RC   ? rows[i].rc
+		       : type == IBV_QPT_UC ? rows[i].uc
+					    : rows[i].ud;
 	}
 	return "-";
 }
@@ -100,10 +112,12 @@ static void check_move(enum ibv_qp_state from, enum ibv_qp_state to, enum ibv_qp
 		int bit = letters[i].bit;
 
 		if (required & bit) {
-			assert_int_equal(qp_move_check(from, to, type, required & ~bit, &which), MOVE_LACKS);
+			assert_int_equal(qp_move_check(from, to, type, required & ~bit, &which),
+					 MOVE_LACKS);
 			assert_int_equal(which, bit);
 		} else if (!(optional & bit)) {
-			assert_int_equal(qp_move_check(from, to, type, required | bit, &which), MOVE_EXCEEDS);
+			assert_int_equal(qp_move_check(from, to, type, required | bit, &which),
+					 MOVE_EXCEEDS);
 			assert_int_equal(which, bit);
 		}
 	}
@@ -111,12 +125,13 @@ static void check_move(enum ibv_qp_state from, enum ibv_qp_state to, enum ibv_qp
 
 static void test_every_move(void **state)
 {
-	static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
+	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
 
 	for (int from = IBV_QPS_RESET; from <= IBV_QPS_UNKNOWN; from++)
 		for (int to = IBV_QPS_RESET; to <= IBV_QPS_UNKNOWN; to++)
 			for (int type = 0; type < 3; type++)
-				check_move((enum ibv_qp_state)from, (enum ibv_qp_state)to, types[type]);
+				check_move((enum ibv_qp_state)from, (enum ibv_qp_state)to,
+					   types[type]);
 }
 
 static void test_names(void **state)

@@ -57,7 +57,7 @@ static void *poll_all(void *arg)
 static void test_poster_and_poller(void **state)
 {
 	struct world *world = *state;
-	struct flow flow = {.cq = world->cq};
+	struct flow flow = { .cq = world->cq };
 	pthread_t threads[2];
 
 	path_mode = PATH_FINISHES;
@@ -170,7 +170,7 @@ static void *poll_receives(void *arg)
 static void test_receives_posted_while_it_fails(void **state)
 {
 	struct world *world = *state;
-	struct flow flow = {.cq = world->cq};
+	struct flow flow = { .cq = world->cq };
 	pthread_t threads[2];
 
 	flow.qp = world_qp(world, IBV_QPT_RC);
@@ -217,9 +217,9 @@ static void *wait_for_events(void *arg)
 static void test_no_event_is_missed(void **state)
 {
 	struct world *world = *state;
-	struct waiter waiter = {0};
-	struct rq rq = {0};
-	struct cqe cqe = {.rq = &rq, .kind = CQE_RECEIVE};
+	struct waiter waiter = { 0 };
+	struct rq rq = { 0 };
+	struct cqe cqe = { .rq = &rq, .kind = CQE_RECEIVE };
 	pthread_t thread;
 
 	assert_int_equal(channel_create(&world->context->verbs.context, &waiter.channel), 0);
@@ -254,9 +254,9 @@ static void *take_marked(void *arg)
 static void test_cqs_destroyed_while_a_reader_waits(void **state)
 {
 	struct world *world = *state;
-	struct waiter waiter = {0};
-	struct rq rq = {0};
-	struct cqe cqe = {.rq = &rq, .kind = CQE_RECEIVE};
+	struct waiter waiter = { 0 };
+	struct rq rq = { 0 };
+	struct cqe cqe = { .rq = &rq, .kind = CQE_RECEIVE };
 	pthread_t thread;
 
 	assert_int_equal(channel_create(&world->context->verbs.context, &waiter.channel), 0);

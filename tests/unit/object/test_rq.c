@@ -12,8 +12,8 @@
 
 static int post(struct rq *rq, uint64_t wr_id, int num_sge)
 {
-	struct ibv_sge sge[4] = {{.addr = wr_id, .length = 10}, {.length = 20}};
-	struct ibv_recv_wr *bad, wr = {.wr_id = wr_id, .sg_list = sge, .num_sge = num_sge};
+	struct ibv_sge sge[4] = { { .addr = wr_id, .length = 10 }, { .length = 20 } };
+	struct ibv_recv_wr *bad, wr = { .wr_id = wr_id, .sg_list = sge, .num_sge = num_sge };
 
 	return rq_post(rq, &wr, &bad);
 }
@@ -65,11 +65,11 @@ static void test_place_is_free_when_its_completion_is_polled(void **state)
 
 static void test_chain_up_to_the_bad_one(void **state)
 {
-	struct ibv_sge sge[3] = {{.length = 1}};
+	struct ibv_sge sge[3] = { { .length = 1 } };
 	struct ibv_recv_wr wr[3] = {
-		{.wr_id = 1, .next = &wr[1]},
-		{.wr_id = 2, .next = &wr[2], .sg_list = sge, .num_sge = 3},
-		{.wr_id = 3},
+		{ .wr_id = 1, .next = &wr[1] },
+		{ .wr_id = 2, .next = &wr[2], .sg_list = sge, .num_sge = 3 },
+		{ .wr_id = 3 },
 	};
 	struct ibv_recv_wr *bad = NULL;
 	struct rq rq;
@@ -85,8 +85,8 @@ static void test_chain_up_to_the_bad_one(void **state)
 
 static void test_length_saturates(void **state)
 {
-	struct ibv_sge sge[2] = {{.length = UINT32_MAX}, {.length = UINT32_MAX}};
-	struct ibv_recv_wr *bad, wr = {.sg_list = sge, .num_sge = 2};
+	struct ibv_sge sge[2] = { { .length = UINT32_MAX }, { .length = UINT32_MAX } };
+	struct ibv_recv_wr *bad, wr = { .sg_list = sge, .num_sge = 2 };
 	struct receive receive;
 	struct rq rq;
 
@@ -99,7 +99,7 @@ static void test_length_saturates(void **state)
 
 static struct srq *make_srq(struct world *world, uint32_t max_wr)
 {
-	struct ibv_srq_attr attr = {.max_wr = max_wr, .max_sge = 2};
+	struct ibv_srq_attr attr = { .max_wr = max_wr, .max_sge = 2 };
 	struct srq *srq;
 
 	assert_int_equal(srq_create(world->context, world->pd, NULL, &attr, &srq), 0);
@@ -109,7 +109,7 @@ static struct srq *make_srq(struct world *world, uint32_t max_wr)
 static void test_srq_limits(void **state)
 {
 	struct world *world = *state;
-	struct ibv_srq_attr attr = {.max_wr = 0, .max_sge = 1};
+	struct ibv_srq_attr attr = { .max_wr = 0, .max_sge = 1 };
 	struct srq *srq;
 
 	assert_int_equal(srq_create(world->context, world->pd, NULL, &attr, &srq), -EINVAL);
@@ -128,7 +128,7 @@ static void test_srq_limit_event_once_per_arming(void **state)
 {
 	struct world *world = *state;
 	struct srq *srq = make_srq(world, 8);
-	struct ibv_srq_attr attr = {.srq_limit = 3};
+	struct ibv_srq_attr attr = { .srq_limit = 3 };
 	struct ibv_async_event event;
 	struct receive receive;
 
@@ -156,7 +156,7 @@ static void test_srq_limit_event_once_per_arming(void **state)
 static void test_srq_modify_refused(void **state)
 {
 	struct srq *srq = make_srq(*state, 4);
-	struct ibv_srq_attr attr = {.max_wr = 2, .srq_limit = 5};
+	struct ibv_srq_attr attr = { .max_wr = 2, .srq_limit = 5 };
 
 	assert_int_equal(srq_modify(srq, &attr, IBV_SRQ_LIMIT), -EINVAL);
 	assert_int_equal(srq_modify(srq, &attr, 1 << 5), -EINVAL);
@@ -173,7 +173,7 @@ static void test_srq_modify_refused(void **state)
 static void test_srq_resize_keeps_receives(void **state)
 {
 	struct srq *srq = make_srq(*state, 3);
-	struct ibv_srq_attr attr = {.max_wr = 10};
+	struct ibv_srq_attr attr = { .max_wr = 10 };
 	struct receive receive;
 
 	for (uint64_t i = 0; i < 3; i++)
@@ -199,10 +199,10 @@ static void test_srq_is_busy(void **state)
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = IBV_QPT_RC,
 		.srq = &srq->ib,
-		.cap = {.max_send_wr = 1, .max_recv_wr = 7},
+		.cap = { .max_send_wr = 1, .max_recv_wr = 7 },
 	};
 	struct qp *qp = world_qp_of(world, &attr);
-	struct ibv_recv_wr *bad, wr = {.wr_id = 1};
+	struct ibv_recv_wr *bad, wr = { .wr_id = 1 };
 
 	assert_int_equal(attr.cap.max_recv_wr, 0);
 	assert_int_equal(srq_destroy(srq), -EBUSY);

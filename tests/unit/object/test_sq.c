@@ -58,8 +58,9 @@ static void test_retires_in_order(void **state)
 static void test_sig_all(void **state)
 {
 	struct world *world = *state;
-	struct ibv_qp_init_attr_ex attr = {
-		.qp_type = IBV_QPT_RC, .cap = {.max_send_wr = 2}, .sq_sig_all = 1};
+	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_RC,
+					    .cap = { .max_send_wr = 2 },
+					    .sq_sig_all = 1 };
 	struct qp *qp = world_qp_of(world, &attr);
 
 	world_to(qp, IBV_QPS_RTS);
@@ -109,10 +110,10 @@ static void test_ud_goes_to_sqe_and_back(void **state)
 {
 	struct world *world = *state;
 	struct qp *qp = ready_qp(world, IBV_QPT_UD);
-	struct ibv_ah_attr ah_attr = {.port_num = 1};
-	union ibv_gid gid = {0};
+	struct ibv_ah_attr ah_attr = { .port_num = 1 };
+	union ibv_gid gid = { 0 };
 	struct ah *ah;
-	struct ibv_send_wr *bad, wr[3] = {0};
+	struct ibv_send_wr *bad, wr[3] = { 0 };
 
 	assert_int_equal(ah_create(world->pd, &ah_attr, &gid, true, &ah), 0);
 	for (int i = 0; i < 3; i++) {
@@ -146,24 +147,27 @@ static void test_ud_goes_to_sqe_and_back(void **state)
 static void test_what_each_service_can_do(void **state)
 {
 	static const char *const able[] = {
-		/* WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CMP_SWP, FETCH_ADD, INV, BIND, SEND_INV,
-		   TSO, DRIVER1, -, -, FLUSH (by builders only), ATOMIC_WRITE */
+		/*
+		 * WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CMP_SWP, FETCH_ADD, INV, BIND, SEND_INV,
+		 * TSO, DRIVER1, -, -, FLUSH (by builders only), ATOMIC_WRITE
+		 */
 		[IBV_QPT_RC] = "yyyyyyyyyynnnnny",
 		[IBV_QPT_UC] = "yyyynnnyyynnnnnn",
 		[IBV_QPT_UD] = "nnyynnnnnnnnnnnn",
 	};
 	struct world *world = *state;
-	struct ibv_ah_attr ah_attr = {.port_num = 1};
-	union ibv_gid gid = {0};
+	struct ibv_ah_attr ah_attr = { .port_num = 1 };
+	union ibv_gid gid = { 0 };
 	struct ah *ah;
 
 	assert_int_equal(ah_create(world->pd, &ah_attr, &gid, true, &ah), 0);
 	for (int type = IBV_QPT_RC; type <= IBV_QPT_UD; type++) {
 		for (int opcode = 0; opcode < 40; opcode++) {
 			struct qp *qp = ready_qp(world, (enum ibv_qp_type)type);
-			struct ibv_sge sge = {.length = 8};
+			struct ibv_sge sge = { .length = 8 };
 			struct ibv_send_wr *bad = NULL, wr = {
-				.sg_list = &sge, .num_sge = 1, .opcode = (enum ibv_wr_opcode)opcode};
+				.sg_list = &sge, .num_sge = 1, .opcode = (enum ibv_wr_opcode)opcode
+			};
 			bool can = opcode < 16 && able[type][opcode] == 'y';
 
 			if (type == IBV_QPT_UD)
@@ -180,10 +184,10 @@ static void test_refused_requests(void **state)
 {
 	struct world *world = *state;
 	struct qp *qp = ready_qp(world, IBV_QPT_RC);
-	char data[40] = {0};
-	struct ibv_sge sge[5] = {{.addr = (uintptr_t)data, .length = 33}};
-	struct ibv_send_wr *bad = NULL, wr = {
-		.opcode = IBV_WR_SEND, .sg_list = sge, .num_sge = 5};
+	char data[40] = { 0 };
+	struct ibv_sge sge[5] = { { .addr = (uintptr_t)data, .length = 33 } };
+	struct ibv_send_wr *bad = NULL,
+			   wr = { .opcode = IBV_WR_SEND, .sg_list = sge, .num_sge = 5 };
 
 	assert_int_equal(verbs_post_send(&qp->ib, &wr, &bad), EINVAL); /* SGEs */
 	wr.num_sge = -1;
@@ -210,9 +214,9 @@ static void test_datagram_needs_its_address(void **state)
 {
 	struct world *world = *state;
 	struct qp *qp = ready_qp(world, IBV_QPT_UD);
-	struct ibv_ah_attr ah_attr = {.port_num = 1};
-	struct ibv_send_wr *bad, wr = {.opcode = IBV_WR_SEND};
-	union ibv_gid gid = {0};
+	struct ibv_ah_attr ah_attr = { .port_num = 1 };
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
+	union ibv_gid gid = { 0 };
 	struct pd *other;
 	struct ah *ah;
 
@@ -232,8 +236,8 @@ static void test_copies_at_the_time_of_the_post(void **state)
 	struct qp *qp = ready_qp(*state, IBV_QPT_RC);
 	char data[] = "0123456789";
 	struct ibv_sge sge[2] = {
-		{.addr = (uintptr_t)data, .length = 4, .lkey = 77},
-		{.addr = (uintptr_t)data + 8, .length = 2, .lkey = 78},
+		{ .addr = (uintptr_t)data, .length = 4, .lkey = 77 },
+		{ .addr = (uintptr_t)data + 8, .length = 2, .lkey = 78 },
 	};
 	struct ibv_send_wr *bad, wr = {
 		.opcode = IBV_WR_SEND_WITH_IMM,
@@ -265,7 +269,7 @@ static void test_copies_at_the_time_of_the_post(void **state)
 static void test_chain_up_to_the_one_that_does_not_fit(void **state)
 {
 	struct qp *qp = ready_qp(*state, IBV_QPT_RC);
-	struct ibv_send_wr *bad = NULL, wr[10] = {0};
+	struct ibv_send_wr *bad = NULL, wr[10] = { 0 };
 	int issues = path_issues;
 
 	for (int i = 0; i < 10; i++) {

@@ -59,7 +59,7 @@ const struct qp_path fake_path = {
 
 struct cq *world_cq(struct world *world, uint32_t cqe, struct channel *channel)
 {
-	struct ibv_cq_init_attr_ex attr = {.cqe = cqe, .channel = channel ? &channel->ib : NULL};
+	struct ibv_cq_init_attr_ex attr = { .cqe = cqe, .channel = channel ? &channel->ib : NULL };
 	struct cq *cq;
 
 	assert_int_equal(cq_create(world->context, &attr, &cq), 0);
@@ -116,8 +116,11 @@ struct qp *world_qp(struct world *world, enum ibv_qp_type type)
 {
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = type,
-		.cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 4, .max_recv_sge = 4,
-			.max_inline_data = 32},
+		.cap = { .max_send_wr = 8,
+			 .max_recv_wr = 8,
+			 .max_send_sge = 4,
+			 .max_recv_sge = 4,
+			 .max_inline_data = 32 },
 	};
 
 	return world_qp_of(world, &attr);
@@ -130,7 +133,7 @@ int world_move(struct qp *qp, enum ibv_qp_state state)
 		.path_mtu = IBV_MTU_1024,
 		.port_num = 1,
 		.dest_qp_num = 17,
-		.ah_attr = {.is_global = 1, .port_num = 1},
+		.ah_attr = { .is_global = 1, .port_num = 1 },
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
 		.timeout = 14,
 		.retry_cnt = 7,
@@ -168,14 +171,15 @@ void world_to(struct qp *qp, enum ibv_qp_state state)
 
 int post_send(struct qp *qp, uint64_t wr_id, unsigned int flags)
 {
-	struct ibv_send_wr *bad, wr = {.wr_id = wr_id, .opcode = IBV_WR_SEND, .send_flags = flags};
+	struct ibv_send_wr *bad,
+		wr = { .wr_id = wr_id, .opcode = IBV_WR_SEND, .send_flags = flags };
 
 	return verbs_post_send(&qp->ib, &wr, &bad);
 }
 
 int post_recv(struct qp *qp, uint64_t wr_id)
 {
-	struct ibv_recv_wr *bad, wr = {.wr_id = wr_id};
+	struct ibv_recv_wr *bad, wr = { .wr_id = wr_id };
 
 	return verbs_post_recv(&qp->ib, &wr, &bad);
 }
@@ -224,7 +228,7 @@ void expect_empty(struct cq *cq)
 
 bool next_event(struct world *world, struct ibv_async_event *event)
 {
-	struct pollfd ready = {.fd = world->context->verbs.context.async_fd, .events = POLLIN};
+	struct pollfd ready = { .fd = world->context->verbs.context.async_fd, .events = POLLIN };
 
 	if (poll(&ready, 1, 0) != 1)
 		return false;

@@ -119,7 +119,8 @@ static void test_damage(void **state)
 				if (at == 4)
 					continue;
 				bytes[at] ^= (uint8_t)bit;
-				assert_false(icrc_check(NULL, &path, bytes, length, &identification));
+				assert_false(
+					icrc_check(NULL, &path, bytes, length, &identification));
 				assert_int_equal(identification, vector->identification);
 				bytes[at] ^= (uint8_t)bit;
 			}
@@ -184,10 +185,9 @@ static void test_memo(void **state)
 			assert_true(icrc_check(&memo, &path, bytes, length, &found));
 			assert_int_equal(found, vector->identification);
 			/* the same path, another length */
-			assert_int_equal(icrc_compute(&memo, &path, 0, bytes, PACKET_BTH_BYTES, NULL,
-						      0, 0),
-					 icrc_compute(NULL, &path, 0, bytes, PACKET_BTH_BYTES, NULL,
-						      0, 0));
+			assert_int_equal(
+				icrc_compute(&memo, &path, 0, bytes, PACKET_BTH_BYTES, NULL, 0, 0),
+				icrc_compute(NULL, &path, 0, bytes, PACKET_BTH_BYTES, NULL, 0, 0));
 			path.source[15] ^= 1;
 			assert_false(icrc_check(&memo, &path, bytes, length, &found));
 		}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The kernel's filter takes the frames that flow_takes takes: flows and frames from a seed, sent through a
- * unix socket with the filter attached, which loads from the start of the datagram as from that of a
- * frame.
+ * The kernel's filter takes the frames that flow_takes takes: flows and frames from a seed, sent
+ * through a unix socket with the filter attached, which loads from the start of the datagram as
+ * from that of a frame.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,7 +69,8 @@ static void fill_mask(void *bytes, size_t count)
 
 static struct flow *random_flow(struct qp *qp)
 {
-	struct attr attr = { .head = { .size = sizeof(struct ibv_flow_attr), .port = 1,
+	struct attr attr = { .head = { .size = sizeof(struct ibv_flow_attr),
+				       .port = 1,
 				       .priority = (uint16_t)random_below(4) } };
 	struct flow *flow;
 
@@ -168,7 +169,8 @@ static void filter_agrees_with_flows(void **state)
 		assert_int_not_equal(program.len, 0);
 		assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, sockets), 0);
 		assert_int_equal(setsockopt(sockets[1], SOL_SOCKET, SO_ATTACH_FILTER, &program,
-					    sizeof(program)), 0);
+					    sizeof(program)),
+				 0);
 		for (int i = 0; i < 8; i++) {
 			uint8_t bytes[FRAME_MAX];
 			struct flow_frame frame = { .bytes = bytes };

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Pair - what most tests of the transport begin and end with: a rig, two QPs, and a region at each end.
+ * Pair - what most tests of the transport begin and end with: a rig, two QPs, and a region at each
+ * end.
  *
- * pair_regions, pair_connect; then those of rig.h. pair_teardown ends it, and checks that nothing is left.
+ * pair_regions, pair_connect; then those of rig.h. pair_teardown ends it, and checks that nothing
+ * is left.
  */
 #ifndef TESTS_UNIT_ROCE_PAIR_H
 #define TESTS_UNIT_ROCE_PAIR_H
@@ -12,7 +14,7 @@
 #define PAIR_ALIGNED __attribute__((aligned(4096)))
 
 extern struct rig rig;
-extern struct qp *a, *b;	     /* requests go from a to b */
+extern struct qp *a, *b;	      /* requests go from a to b */
 extern struct mr *here_mr, *there_mr; /* a's and b's */
 
 /* `here` gets a pattern that does not repeat itself for long, `there` bytes of 0xee. */

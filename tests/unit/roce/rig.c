@@ -155,8 +155,8 @@ void rig_create(struct rig *rig)
 	struct ibv_cq_init_attr_ex attr = { .cqe = 4096 };
 	struct context *context = calloc(1, sizeof(*context));
 
-	rig->arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-			  0);
+	rig->arena =
+		mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(rig->arena, MAP_FAILED);
 	hazard_init(rig->arena, RIG_SLOT);
 	assert_int_equal(key_table_init(rig->arena), 0);
@@ -245,7 +245,8 @@ struct qp *rig_qp(struct rig *rig, enum ibv_qp_type type)
 	struct qp *qp;
 
 	assert_int_equal(qp_create(rig->context, type == IBV_QPT_XRC_RECV ? NULL : rig->pd, &attr,
-				   &roce_path, &qp), 0);
+				   &roce_path, &qp),
+			 0);
 	return qp;
 }
 

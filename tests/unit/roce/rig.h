@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Rig - the transport without an adapter: QPs of one process, a wire that is a queue in memory, and a
- * clock that the test sets.
+ * Rig - the transport without an adapter: QPs of one process, a wire that is a queue in memory, and
+ * a clock that the test sets.
  *
- * rig_create, rig_qp, rig_connect; then rig_post_send and rig_run. What a QP sends waits in the wire
- * until rig_run, or rig_step one by one, hands it to the QP that it is for; a test may look at it,
- * change it or drop it on the way (rig_on_packet).
+ * rig_create, rig_qp, rig_connect; then rig_post_send and rig_run. What a QP sends waits in the
+ * wire until rig_run, or rig_step one by one, hands it to the QP that it is for; a test may look at
+ * it, change it or drop it on the way (rig_on_packet).
  */
 #ifndef TESTS_UNIT_ROCE_RIG_H
 #define TESTS_UNIT_ROCE_RIG_H
@@ -26,15 +26,15 @@
 #include "roce/roce.h"
 #include "roce/roce_qp.h"
 
-#define RIG_SLOT       5
-#define RIG_WIRE_MAX   8192
-#define RIG_BYTES_MAX  4224
-#define RIG_MEMBERS    4
-#define RIG_CALLS      64
+#define RIG_SLOT      5
+#define RIG_WIRE_MAX  8192
+#define RIG_BYTES_MAX 4224
+#define RIG_MEMBERS   4
+#define RIG_CALLS     64
 
 struct rig_packet {
 	struct wire_flow flow; /* as the receiver sees it */
-	uint32_t in_batch; /* its place there; 0: the first, or by itself */
+	uint32_t in_batch;     /* its place there; 0: the first, or by itself */
 	uint16_t length;
 	uint8_t bytes[RIG_BYTES_MAX];
 };
@@ -44,16 +44,17 @@ struct rig {
 	struct pd *pd;
 	struct cq *cq;
 	struct channel *channel; /* rig_add_channel; or NULL */
-	struct xrcd *xrcd; /* made by the first rig_xrc_srq; or NULL */
+	struct xrcd *xrcd;	 /* made by the first rig_xrc_srq; or NULL */
 	void *arena;
 };
 
 extern void (*rig_before_send)(void); /* called once, by the thread that sends next */
 extern uint64_t rig_now_ns, rig_deadline_ns;
-extern uint32_t rig_sent;	/* packets since rig_create */
-extern uint32_t rig_full_after; /* the socket takes so many packets, then is full; UINT32_MAX: never */
+extern uint32_t rig_sent; /* packets since rig_create */
+/* the socket takes so many packets, then is full; UINT32_MAX: never */
+extern uint32_t rig_full_after;
 extern enum wire_result rig_refusal; /* what a full socket answers: WIRE_FULL, ... */
-extern bool rig_without_gso; /* each packet is a datagram of its own */
+extern bool rig_without_gso;	     /* each packet is a datagram of its own */
 /* How many packets each of the last calls sent; a test may set rig_calls to 0. */
 extern uint32_t rig_calls, rig_call_packets[RIG_CALLS];
 /* wire_flow.buffer_bytes of QPs that are connected from now on. */
@@ -71,7 +72,10 @@ bool rig_has_event(const struct rig *rig);
 /* An SRQ of XRC, with 64 receives; before the QPs that receive for it. */
 struct srq *rig_xrc_srq(struct rig *rig, struct pd *pd);
 
-/* A QP in RESET, with 64 requests in each queue, 8 SGEs to send and 4 to receive, inline up to 256 bytes. */
+/*
+ * A QP in RESET, with 64 requests in each queue, 8 SGEs to send and 4 to receive, inline up to 256
+ * bytes.
+ */
 struct qp *rig_qp(struct rig *rig, enum ibv_qp_type type);
 
 struct rig_options {
@@ -79,7 +83,7 @@ struct rig_options {
 	uint32_t access;
 	uint8_t timeout, retry_cnt, rnr_retry, min_rnr_timer;
 	uint8_t rd_atomic;
-	uint32_t psn; /* of `a` to `b`; the other way it is 1000 more */
+	uint32_t psn;	    /* of `a` to `b`; the other way it is 1000 more */
 	bool receives_only; /* b stays in RTR */
 };
 

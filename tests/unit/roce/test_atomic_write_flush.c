@@ -26,11 +26,11 @@ static unsigned responses, naks; /* that came to `a` */
 static void connect(uint32_t access)
 {
 	pair_connect(IBV_QPT_RC, &(struct rig_options){ .access = access,
-						 .timeout = 14,
-						 .retry_cnt = 7,
-						 .rnr_retry = 7,
-						 .min_rnr_timer = 12,
-						 .psn = PSN });
+							.timeout = 14,
+							.retry_cnt = 7,
+							.rnr_retry = 7,
+							.min_rnr_timer = 12,
+							.psn = PSN });
 }
 
 static int setup(void **state)
@@ -130,7 +130,9 @@ static void test_flush(void **state)
 
 static int lost_opcode;
 
-/* The first of that kind is; and the program writes to the word once the ATOMIC WRITE was executed. */
+/*
+ * The first of that kind is; and the program writes to the word once the ATOMIC WRITE was executed.
+ */
 static bool lose_first(struct rig_packet *packet, struct packet *decoded)
 {
 	if (decoded->opcode != lost_opcode)

@@ -26,11 +26,11 @@ static int setup(void **state)
 static void connect(uint8_t retry_cnt)
 {
 	pair_connect(IBV_QPT_RC, &(struct rig_options){ .access = ACCESS,
-						 .timeout = TIMEOUT,
-						 .retry_cnt = retry_cnt,
-						 .rnr_retry = 7,
-						 .min_rnr_timer = LONGEST,
-						 .psn = 7 });
+							.timeout = TIMEOUT,
+							.retry_cnt = retry_cnt,
+							.rnr_retry = 7,
+							.min_rnr_timer = LONGEST,
+							.psn = 7 });
 }
 
 static bool lose_all(struct rig_packet *packet, struct packet *decoded)

@@ -26,12 +26,12 @@ static int setup(void **state)
 {
 	pair_regions(here, there, BYTES, ACCESS);
 	pair_connect(IBV_QPT_RC, &(struct rig_options){ .access = ACCESS,
-						 .mtu = IBV_MTU_1024,
-						 .timeout = 14,
-						 .retry_cnt = 7,
-						 .rnr_retry = 7,
-						 .rd_atomic = 4,
-						 .psn = 0xfffffd });
+							.mtu = IBV_MTU_1024,
+							.timeout = 14,
+							.retry_cnt = 7,
+							.rnr_retry = 7,
+							.rd_atomic = 4,
+							.psn = 0xfffffd });
 	ta = roce_of(a);
 	tb = roce_of(b);
 	pair_post(IBV_WR_RDMA_WRITE, 64, 1);
@@ -58,7 +58,8 @@ static void test_send_queue(void **state)
 
 	assert_broken(ta->una_psn = psn_add(next, 1), sendq_check(ta));
 	assert_broken(ta->max_psn = una, sendq_check(ta));
-	assert_broken(ta->next_psn = ta->max_psn = psn_add(una, ta->window.max + 1), sendq_check(ta));
+	assert_broken(ta->next_psn = ta->max_psn = psn_add(una, ta->window.max + 1),
+		      sendq_check(ta));
 	assert_broken(write->begun = 0, sendq_check(ta));
 	assert_broken(write->end_psn = psn_add(next, 1), sendq_check(ta));
 	assert_broken(write->end_psn = una, sendq_check(ta));
@@ -81,7 +82,8 @@ static void test_windows(void **state)
 	assert_broken(ta->window.size = 0, congestion_check(ta));
 	assert_broken(ta->window.size = ta->window.max + 1, congestion_check(ta));
 	assert_broken(ta->window.counted = ta->window.size, congestion_check(ta));
-	assert_broken(ta->response_pace.bounded = true, congestion_check(ta)); /* without a window */
+	/* without a window */
+	assert_broken(ta->response_pace.bounded = true, congestion_check(ta));
 	finish(state);
 }
 
@@ -91,7 +93,8 @@ static void test_responder(void **state)
 		assert_true(rig_step_more());
 	assert_broken(tb->msn = 1 << 24, responder_check(tb));
 	assert_broken(tb->held = 1, responder_check(tb)); /* no WRITE is under way */
-	assert_broken((tb->in_message = true, tb->message_kind = PACKET_READ_REQUEST), responder_check(tb));
+	assert_broken((tb->in_message = true, tb->message_kind = PACKET_READ_REQUEST),
+		      responder_check(tb));
 	assert_broken(tb->responses.tail += LIMIT_QP_RD_ATOM, response_check(tb));
 	assert_broken(tb->responses.entries[0].left += 4096, response_check(tb));
 	assert_broken(tb->expected_psn = tb->responses.entries[0].psn, response_check(tb));
@@ -103,7 +106,8 @@ static void test_responder(void **state)
 static void test_burst(void **state)
 {
 	struct burst *burst = burst_get(&ta->flow);
-	struct packet header = { .opcode = (uint8_t)packet_find_opcode(PACKET_RC, PACKET_ACK, true, true, 0) };
+	struct packet header = { .opcode = (uint8_t)packet_find_opcode(PACKET_RC, PACKET_ACK, true,
+								       true, 0) };
 
 	for (unsigned i = 0; i < 3; i++)
 		burst_add(burst, &header);

@@ -14,22 +14,22 @@
 #include "packet/packet.h"
 #include "roce/congestion.h"
 
-#define BYTES	(1024 * 1024)
-#define PACKETS (BYTES / 1024)
-#define ACCESS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
-#define US	1000ull
-#define MS	1000000ull
-#define ECN	3
-#define CE	3
-#define CNP	0x81
-#define READ	0x0c
+#define BYTES	   (1024 * 1024)
+#define PACKETS	   (BYTES / 1024)
+#define ACCESS	   (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+#define US	   1000ull
+#define MS	   1000000ull
+#define ECN	   3
+#define CE	   3
+#define CNP	   0x81
+#define READ	   0x0c
 #define WRITE_ONLY 0x0a
-#define FIRST	0x0d
-#define LAST	0x0f
-#define ONLY	0x10
-#define SEND	0x04
-#define ACK	0x11
-#define PSN	0xfffff0u
+#define FIRST	   0x0d
+#define LAST	   0x0f
+#define ONLY	   0x10
+#define SEND	   0x04
+#define ACK	   0x11
+#define PSN	   0xfffff0u
 
 static uint8_t here[BYTES] PAIR_ALIGNED, there[BYTES] PAIR_ALIGNED;
 static uint32_t cnps, responses, acks;
@@ -84,7 +84,9 @@ static bool mark_writes(struct rig_packet *packet, struct packet *decoded)
 	return count(packet, decoded);
 }
 
-/* However many packets are marked: the next CNP leaves when the interval of the last one is over. */
+/*
+ * However many packets are marked: the next CNP leaves when the interval of the last one is over.
+ */
 static void test_one_cnp_in_an_interval(void **state)
 {
 	rig_on_packet = mark_writes;
@@ -104,20 +106,23 @@ static void test_one_cnp_in_an_interval(void **state)
 /* A READ of all there is, of a requester that has no window: that of an adapter. */
 static void ask(uint32_t psn)
 {
-	rig_inject(a, &(struct packet){ .opcode = READ,
-					.psn = psn & PACKET_PSN_MASK,
-					.va = (uintptr_t)there,
-					.rkey = there_mr->ib.rkey,
-					.length = BYTES }, NULL);
+	rig_inject(a,
+		   &(struct packet){ .opcode = READ,
+				     .psn = psn & PACKET_PSN_MASK,
+				     .va = (uintptr_t)there,
+				     .rkey = there_mr->ib.rkey,
+				     .length = BYTES },
+		   NULL);
 }
 
 static void notify(void)
 {
 	static const uint8_t reserved[16];
 
-	rig_inject(a, &(struct packet){ .opcode = CNP,
-					.becn = true,
-					.payload_bytes = sizeof(reserved) }, reserved);
+	rig_inject(
+		a,
+		&(struct packet){ .opcode = CNP, .becn = true, .payload_bytes = sizeof(reserved) },
+		reserved);
 }
 
 static struct response_pace *pace(void)
@@ -164,14 +169,17 @@ static void test_notification_slows_requests(void **state)
 	rig_run(rig_now_ns + 10 * MS);
 	pair_expect(1, IBV_WC_SUCCESS);
 	before = roce_of(a)->window.size;
-	rig_inject(b, &(struct packet){ .opcode = CNP,
-					.becn = true,
-					.payload_bytes = sizeof(reserved) }, reserved);
+	rig_inject(
+		b,
+		&(struct packet){ .opcode = CNP, .becn = true, .payload_bytes = sizeof(reserved) },
+		reserved);
 	rig_run(rig_now_ns + US);
 	assert_in_range(roce_of(a)->window.size, WINDOW_MIN, before - 1);
 }
 
-/* Half as many in an interval after a CNP, and half of that after another; then two more in each. */
+/*
+ * Half as many in an interval after a CNP, and half of that after another; then two more in each.
+ */
 static void test_notification_slows_responses(void **state)
 {
 	uint32_t most, size;
@@ -274,9 +282,11 @@ static void test_acknowledgements_do_not_wait(void **state)
 	assert_true(pace()->bounded);
 	rig_post_receive(b, 7, NULL);
 	acks = 0;
-	rig_inject(a, &(struct packet){ .opcode = SEND,
-					.psn = (PSN + 21 * PACKETS) & PACKET_PSN_MASK,
-					.ack_req = true }, NULL);
+	rig_inject(a,
+		   &(struct packet){ .opcode = SEND,
+				     .psn = (PSN + 21 * PACKETS) & PACKET_PSN_MASK,
+				     .ack_req = true },
+		   NULL);
 	rig_run(rig_now_ns + 5 * US);
 	assert_int_equal(acks, 1);
 	pair_expect(7, IBV_WC_SUCCESS);

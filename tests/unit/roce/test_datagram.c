@@ -63,7 +63,8 @@ static enum wire_result send_with(uint32_t bytes, uint32_t qkey, enum ibv_wr_opc
 		.sg_list = &sge,
 		.num_sge = 1,
 		.imm_data = 0xabcd,
-		.wr.ud = { .ah = &ah->ib, .remote_qpn = remote_qpn ? remote_qpn : b->ib.qp_num,
+		.wr.ud = { .ah = &ah->ib,
+			   .remote_qpn = remote_qpn ? remote_qpn : b->ib.qp_num,
 			   .remote_qkey = qkey },
 	};
 	enum wire_result result;
@@ -260,9 +261,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-		TEST(delivery), TEST(v4_header), TEST(v6_header), TEST(immediate),
-		TEST(dropped),	TEST(refused),	 TEST(no_route_is_told), TEST(multicast),
-		TEST(unknown_qps),
+		TEST(delivery),		TEST(v4_header), TEST(v6_header),
+		TEST(immediate),	TEST(dropped),	 TEST(refused),
+		TEST(no_route_is_told), TEST(multicast), TEST(unknown_qps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

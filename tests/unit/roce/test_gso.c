@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How many packets a requester sends at once: full GSO batches, and none of a few packets because the window
- * opened by so much.
+ * How many packets a requester sends at once: full GSO batches, and none of a few packets because
+ * the window opened by so much.
  */
 #include "pair.h"
 
@@ -60,7 +60,10 @@ static void expect_calls(const uint32_t *packets, uint32_t count)
 		assert_int_equal(rig_call_packets[i], packets[i]);
 }
 
-/* 62 packets of 1024 bytes of payload are a GSO batch, 15 of 4096; there is no room for a fifth of those. */
+/*
+ * 62 packets of 1024 bytes of payload are a GSO batch, 15 of 4096; there is no room for a fifth of
+ * those.
+ */
 static void test_sends(void **state)
 {
 	static const uint32_t small[] = { 62, 62, 62, 62, 8 }, large[] = { 60, 60, 60, 60, 16 };
@@ -111,8 +114,8 @@ static void expect_completions(uint64_t count)
 }
 
 /*
- * FIRST is longer, and begins a GSO batch that the packet behind it ends. What follows in the same call is a
- * full one, so that messages of 64 KiB are two GSO batches each.
+ * FIRST is longer, and begins a GSO batch that the packet behind it ends. What follows in the same
+ * call is a full one, so that messages of 64 KiB are two GSO batches each.
  */
 static void test_write(void **state)
 {
@@ -135,7 +138,10 @@ static void test_write(void **state)
 	expect_completions(3);
 }
 
-/* Messages of a long packet and a short one leave in one call: each short one ends a GSO batch, no burst. */
+/*
+ * Messages of a long packet and a short one leave in one call: each short one ends a GSO batch, no
+ * burst.
+ */
 static void test_short_ends(void **state)
 {
 	static const uint32_t packets[] = { 40 };
@@ -156,8 +162,8 @@ static uint32_t calls_of(uint32_t packets)
 }
 
 /*
- * What is left of the window is too little for the next message, which waits for an answer, so that it
- * leaves at once; unless the window is too small to be left open.
+ * What is left of the window is too little for the next message, which waits for an answer, so that
+ * it leaves at once; unless the window is too small to be left open.
  */
 static void test_write_waits_for_its_burst(void **state)
 {

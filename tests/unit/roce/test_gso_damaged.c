@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A network of which only the first packet of each GSO batch arrives: after a few times packets leave one by
- * one. Where packets are merely lost now and then, or answers are late, GSO batches go on.
+ * A network of which only the first packet of each GSO batch arrives: after a few times packets
+ * leave one by one. Where packets are merely lost now and then, or answers are late, GSO batches go
+ * on.
  */
 #include "pair.h"
 
@@ -14,7 +15,7 @@
 
 #include "roce/gso.h"
 
-#define BYTES  (256 * 1024)
+#define BYTES (256 * 1024)
 #define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
@@ -80,7 +81,9 @@ static void test_writes_arrive(void **state)
 	assert_int_equal(batches, 0);
 }
 
-/* Nothing comes behind a GSO batch of two packets, so no NAK tells that the second one is missing. */
+/*
+ * Nothing comes behind a GSO batch of two packets, so no NAK tells that the second one is missing.
+ */
 static void test_short_messages_arrive(void **state)
 {
 	rig_on_packet = lose_all_but_first;
@@ -147,9 +150,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(writes_arrive),	    TEST(short_messages_arrive), TEST(responses_arrive),
-		TEST(short_responses_arrive), TEST(is_remembered),
-		TEST(losses_are_not_taken_for_it),
+		TEST(writes_arrive),	TEST(short_messages_arrive),
+		TEST(responses_arrive), TEST(short_responses_arrive),
+		TEST(is_remembered),	TEST(losses_are_not_taken_for_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

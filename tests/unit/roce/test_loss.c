@@ -14,7 +14,7 @@
 
 #include "base/counter.h"
 
-#define BYTES  (256 * 1024)
+#define BYTES (256 * 1024)
 #define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
@@ -298,8 +298,9 @@ static bool lose_atomic_responses(struct rig_packet *packet, struct packet *deco
 }
 
 /*
- * A request is refused, and the response to an atomic before it is lost for good, as the responder is in
- * error by then. The requester asks again, and is told the same; it ends although no timer runs.
+ * A request is refused, and the response to an atomic before it is lost for good, as the responder
+ * is in error by then. The requester asks again, and is told the same; it ends although no timer
+ * runs.
  */
 static void test_refused_behind_a_lost_response(void **state)
 {
@@ -401,8 +402,8 @@ static void test_random_loss(void **state)
 }
 
 /*
- * A responder that keeps what it needs to repeat a READ for as many of them as it was told, and forgets
- * all others; and that takes a repetition for what is left to be repeated from then on.
+ * A responder that keeps what it needs to repeat a READ for as many of them as it was told, and
+ * forgets all others; and that takes a repetition for what is left to be repeated from then on.
  */
 static struct kept_read {
 	uint32_t first, end; /* PSNs, from the connection's first on */
@@ -447,8 +448,8 @@ static bool check_piece(struct rig_packet *packet, struct packet *decoded)
 }
 
 /*
- * Everything takes a peer twenty times as long as the first round trip was: after a few probes in vain
- * nothing is sent twice any more. When it is quick again a lost packet is soon found.
+ * Everything takes a peer twenty times as long as the first round trip was: after a few probes in
+ * vain nothing is sent twice any more. When it is quick again a lost packet is soon found.
  */
 static void test_slow_peer(void **state)
 {
@@ -548,7 +549,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
-		TEST(lost_middle), TEST(refused_behind_a_lost_response),
+		TEST(lost_middle),
+		TEST(refused_behind_a_lost_response),
 		TEST(lost_twice),
 		TEST(lost_tail),
 		TEST(lost_acknowledgement),

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#define BYTES  (1024 * 1024)
+#define BYTES (1024 * 1024)
 #define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
@@ -18,15 +18,15 @@ static uint8_t here[BYTES] PAIR_ALIGNED, there[BYTES] PAIR_ALIGNED;
 static void connect(enum ibv_qp_type type, const struct rig_options *options)
 {
 	pair_connect(type, &(struct rig_options){
-				  .mtu = options->mtu,
-				  .access = options->access,
-				  .timeout = options->timeout,
-				  .retry_cnt = options->retry_cnt,
-				  .rnr_retry = options->rnr_retry,
-				  .min_rnr_timer = options->min_rnr_timer,
-				  .rd_atomic = options->rd_atomic,
-				  .psn = options->psn ? options->psn : 0xfffff0,
-			  });
+				   .mtu = options->mtu,
+				   .access = options->access,
+				   .timeout = options->timeout,
+				   .retry_cnt = options->retry_cnt,
+				   .rnr_retry = options->rnr_retry,
+				   .min_rnr_timer = options->min_rnr_timer,
+				   .rd_atomic = options->rd_atomic,
+				   .psn = options->psn ? options->psn : 0xfffff0,
+			   });
 }
 
 /* PSN 0 stands for one shortly before they wrap. */
@@ -151,7 +151,10 @@ static void test_reads_in_order(void **state)
 		struct ibv_wc wc;
 		bool sent = false, read = false;
 
-		/* the receive may complete before or after the READ before it, but each in its order */
+		/*
+		 * the receive may complete before or after the READ before it, but each in its
+		 * order
+		 */
 		for (unsigned n = 0; n < 2; n++) {
 			wc = rig_completion(&rig);
 			if (wc.wr_id >= 100) {
@@ -239,7 +242,9 @@ static void test_gathered(void **state)
 		assert_int_equal(there[i], 'x');
 }
 
-/* A fenced request waits for the answers to READs and atomics, and for nothing else (IBA 10.8.3.3). */
+/*
+ * A fenced request waits for the answers to READs and atomics, and for nothing else (IBA 10.8.3.3).
+ */
 static void test_fence(void **state)
 {
 	struct ibv_send_wr wr = { .wr_id = 3, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_FENCE };
@@ -310,7 +315,10 @@ static void test_packets(void **state)
 		pair_expect(i, IBV_WC_SUCCESS);
 }
 
-/* A packet points to as many places of the program's memory as it has pieces; of more it has a copy. */
+/*
+ * A packet points to as many places of the program's memory as it has pieces; of more it has a
+ * copy.
+ */
 static void test_as_many_sges_as_pieces_and_one_more(void **state)
 {
 	CONNECT(IBV_QPT_RC);
@@ -341,10 +349,17 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
-		TEST(send),	      TEST(unreliable_send), TEST(write),
-		TEST(write_with_immediate), TEST(read),	     TEST(reads_in_order),
-		TEST(atomics),	      TEST(gathered),	     TEST(fence),
-		TEST(packets),	      TEST(as_many_sges_as_pieces_and_one_more),
+		TEST(send),
+		TEST(unreliable_send),
+		TEST(write),
+		TEST(write_with_immediate),
+		TEST(read),
+		TEST(reads_in_order),
+		TEST(atomics),
+		TEST(gathered),
+		TEST(fence),
+		TEST(packets),
+		TEST(as_many_sges_as_pieces_and_one_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,8 +140,8 @@ static void test_unreliable_ones_leave_at_once(void **state)
 }
 
 /*
- * A thread that has not polled for long leaves none waiting: it goes on to post where its requests wait, as it
- * may do with each of many QPs.
+ * A thread that has not polled for long leaves none waiting: it goes on to post where its requests
+ * wait, as it may do with each of many QPs.
  */
 static void test_a_thread_that_does_not_poll(void **state)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a responder refuses: NAK, both completions, both states, the async event (CONTRACT 15 to 21). */
+/*
+ * What a responder refuses: NAK, both completions, both states, the async event (CONTRACT 15 to
+ * 21).
+ */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -10,7 +13,7 @@
 
 #include "roce/refusal.h"
 
-#define BYTES  65536
+#define BYTES 65536
 #define RIGHTS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
@@ -18,20 +21,22 @@
 
 static struct rig rig;
 static struct qp *a, *b;
-static uint8_t here[BYTES] __attribute__((aligned(4096))), there[BYTES] __attribute__((aligned(4096)));
+static uint8_t here[BYTES] __attribute__((aligned(4096))),
+	there[BYTES] __attribute__((aligned(4096)));
 static struct mr *here_mr, *there_mr;
 
 static void connect(enum ibv_qp_type type, uint32_t access)
 {
 	a = rig_qp(&rig, type);
 	b = rig_qp(&rig, type);
-	rig_connect(a, b, &(struct rig_options){ .access = access,
-						 .timeout = 12,
-						 .retry_cnt = 1,
-						 .rnr_retry = 7,
-						 .min_rnr_timer = 12,
-						 .rd_atomic = 2,
-						 .psn = 77 });
+	rig_connect(a, b,
+		    &(struct rig_options){ .access = access,
+					   .timeout = 12,
+					   .retry_cnt = 1,
+					   .rnr_retry = 7,
+					   .min_rnr_timer = 12,
+					   .rd_atomic = 2,
+					   .psn = 77 });
 }
 
 static int setup(void **state)
@@ -206,16 +211,21 @@ struct oddity {
 		uint16_t payload;
 		uint32_t length; /* RETH */
 	} packets[5];
-	bool refused; /* RC: NAK invalid request */
+	bool refused;  /* RC: NAK invalid request */
 	bool received; /* UC: the receive completes */
 };
 
-#define END { 0xff, 0, 0 }
+#define END                                                                                        \
+	{                                                                                          \
+		0xff, 0, 0                                                                         \
+	}
 
 static const struct oddity oddities[] = {
 	{ "MIDDLE without FIRST", { { 0x01, 1024, 0 }, END }, true, false },
 	{ "LAST without FIRST", { { 0x02, 4, 0 }, END }, true, false },
-	{ "FIRST in a message", { { 0x00, 1024, 0 }, { 0x00, 1024, 0 }, { 0x02, 4, 0 }, END }, true,
+	{ "FIRST in a message",
+	  { { 0x00, 1024, 0 }, { 0x00, 1024, 0 }, { 0x02, 4, 0 }, END },
+	  true,
 	  true },
 	{ "ONLY in a message", { { 0x00, 1024, 0 }, { 0x04, 8, 0 }, END }, true, true },
 	{ "WRITE in a SEND", { { 0x00, 1024, 0 }, { 0x08, 8, 0 }, END }, true, false },
@@ -319,7 +329,9 @@ static void test_strangers(void **state)
 	drop_qps();
 }
 
-/* PSNs that are past are easily guessed: a READ there that nobody may carry out ends no connection. */
+/*
+ * PSNs that are past are easily guessed: a READ there that nobody may carry out ends no connection.
+ */
 static void test_forged_repetition(void **state)
 {
 	const struct request read = { .opcode = IBV_WR_RDMA_READ, .bytes = 3000 };
@@ -357,8 +369,10 @@ static void test_forged_repetition(void **state)
 	drop_qps();
 }
 
-/* Each reaction that ends a connection tells the requester, but for class J; UC never tells
- * anybody. */
+/*
+ * Each reaction that ends a connection tells the requester, but for class J; UC never tells
+ * anybody.
+ */
 static void test_table(void **state)
 {
 	for (int v = 0; v < VERDICTS; v++) {
@@ -384,11 +398,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-		TEST(refusals),
-		TEST(odd_packets),
-		TEST(strangers),
-		TEST(forged_repetition),
-		TEST(table),
+		TEST(refusals),		 TEST(odd_packets), TEST(strangers),
+		TEST(forged_repetition), TEST(table),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

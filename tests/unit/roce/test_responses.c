@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a responder sends back, packet by packet: that nothing which is owed gets lost between threads,
- * nothing is acknowledged too early, and PSNs and MSNs are those that requesters of other makes expect.
+ * What a responder sends back, packet by packet: that nothing which is owed gets lost between
+ * threads, nothing is acknowledged too early, and PSNs and MSNs are those that requesters of other
+ * makes expect.
  */
 #include "pair.h"
 
@@ -34,11 +35,11 @@ static int setup(void **state)
 {
 	pair_regions(here, there, BYTES, ACCESS);
 	pair_connect(IBV_QPT_RC, &(struct rig_options){ .access = ACCESS,
-						 .timeout = 14,
-						 .retry_cnt = 7,
-						 .rnr_retry = 7,
-						 .min_rnr_timer = 12,
-						 .psn = PSN });
+							.timeout = 14,
+							.retry_cnt = 7,
+							.rnr_retry = 7,
+							.min_rnr_timer = 12,
+							.psn = PSN });
 	return 0;
 }
 
@@ -111,7 +112,9 @@ static void expect(uint64_t wr_id)
 	assert_int_equal(wc.status, IBV_WC_SUCCESS);
 }
 
-/* rxe completes a READ, without data, by an acknowledgement with its PSN, if its response was lost. */
+/*
+ * rxe completes a READ, without data, by an acknowledgement with its PSN, if its response was lost.
+ */
 static void test_never_acknowledges_a_read(void **state)
 {
 	rig_post_receive(b, 9, NULL);
@@ -162,7 +165,8 @@ static void test_message_numbers(void **state)
 	rig_on_packet = NULL;
 	rig_full_after = UINT32_MAX;
 	roce_flush();
-	assert_int_equal(rig_waiting(), 4); /* the first once more, two others, an acknowledgement */
+	/* the first once more, two others, an acknowledgement */
+	assert_int_equal(rig_waiting(), 4);
 	assert_int_equal(rig_peek(0).psn, psn(0));
 	for (uint32_t i = 0; i < rig_waiting(); i++) {
 		assert_in_range(rig_peek(i).msn, last, i + 1);
@@ -178,17 +182,19 @@ static void test_message_numbers(void **state)
 /* As if a had asked for so many packets. */
 static void ask(uint32_t n, uint32_t packets)
 {
-	rig_inject(a, &(struct packet){ .opcode = READ_REQUEST,
-					.psn = psn(n),
-					.va = (uintptr_t)there,
-					.rkey = there_mr->ib.rkey,
-					.length = packets * 1024 }, NULL);
+	rig_inject(a,
+		   &(struct packet){ .opcode = READ_REQUEST,
+				     .psn = psn(n),
+				     .va = (uintptr_t)there,
+				     .rkey = there_mr->ib.rkey,
+				     .length = packets * 1024 },
+		   NULL);
 	step(1);
 }
 
 /*
- * Half of an answer is lost, and all of it is asked for again: the other half, which waits, is sent once,
- * and the requester may ask for more as soon as it has that.
+ * Half of an answer is lost, and all of it is asked for again: the other half, which waits, is sent
+ * once, and the requester may ask for more as soon as it has that.
  */
 static void test_repetition_takes_what_was_left(void **state)
 {
@@ -230,7 +236,10 @@ static void test_gap_that_closes(void **state)
 	assert_int_equal(rig_peek(0).psn, psn(1));
 }
 
-/* Another thread posts while the packets of a WRITE are collected: no acknowledgement overtakes them. */
+/*
+ * Another thread posts while the packets of a WRITE are collected: no acknowledgement overtakes
+ * them.
+ */
 static void test_acknowledges_what_is_there(void **state)
 {
 	bool acknowledged = false;
@@ -314,7 +323,9 @@ static void test_reserved_syndromes(void **state)
 	expect(1);
 }
 
-/* The program has its message and ends the QP, while the acknowledgement waits for its next step. */
+/*
+ * The program has its message and ends the QP, while the acknowledgement waits for its next step.
+ */
 static void test_acknowledges_before_an_end(void **state)
 {
 	static const enum ibv_qp_state ends[] = { IBV_QPS_ERR, IBV_QPS_RESET };
@@ -366,7 +377,10 @@ static void take_beside(void)
 	in_a_thread(take_one_and_flush, NULL);
 }
 
-/* A program that sleeps is told of a message when the acknowledgement in its GSO batch has been taken. */
+/*
+ * A program that sleeps is told of a message when the acknowledgement in its GSO batch has been
+ * taken.
+ */
 static void test_tells_of_all_of_a_batch(void **state)
 {
 	post(a, IBV_WR_SEND, 0, 1);
@@ -577,8 +591,8 @@ static void test_acknowledges_ahead_of_two_answers(void **state)
 }
 
 /*
- * With 4096 bytes of payload 15 packets fill a GSO batch as far as packets of their size go. A shorter one
- * still has room there, and ends it.
+ * With 4096 bytes of payload 15 packets fill a GSO batch as far as packets of their size go. A
+ * shorter one still has room there, and ends it.
  */
 static void test_acknowledges_within_the_last_batch(void **state)
 {
@@ -594,17 +608,17 @@ static void test_acknowledges_within_the_last_batch(void **state)
 	for (unsigned i = 0; i < 3; i++) {
 		struct ibv_sge sge = { (uintptr_t)here, answers[i].bytes, 0 };
 		struct ibv_sge room = { (uintptr_t)there, BYTES, 0 };
-		struct ibv_send_wr wr = { .wr_id = 2,
-					  .opcode = IBV_WR_SEND,
-					  .sg_list = &sge,
-					  .num_sge = 1 };
+		struct ibv_send_wr wr = {
+			.wr_id = 2, .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1
+		};
 		uint32_t at = answers[i].ahead ? 0 : answers[i].packets;
 
 		pair_teardown(state);
 		setup_sleeper_with(IBV_MTU_4096);
 		sge.lkey = here_mr->ib.lkey;
 		room.lkey = there_mr->ib.lkey;
-		for (unsigned warm = 0; warm < 8; warm++) { /* until the window has room for the answer */
+		/* until the window has room for the answer */
+		for (unsigned warm = 0; warm < 8; warm++) {
 			post(b, IBV_WR_RDMA_WRITE, 32768, warm);
 			run();
 			expect(warm);
@@ -690,8 +704,7 @@ int main(void)
 		TEST(acknowledges_anew_before_the_end),
 		TEST(acknowledges_once_before_the_end),
 		TEST(acknowledges_with_the_answer),
-#define SLEEPER(name)                                                                              \
-	cmocka_unit_test_setup_teardown(test_##name, setup_sleeper, pair_teardown)
+#define SLEEPER(name) cmocka_unit_test_setup_teardown(test_##name, setup_sleeper, pair_teardown)
 		SLEEPER(tells_of_all_of_a_batch),
 		SLEEPER(tells_before_it_takes_another),
 		SLEEPER(acknowledges_anew_before_the_end),

@@ -166,8 +166,8 @@ static void test_pace(void **state)
 		if (roce_deadline_ns() != TRANSPORT_NEVER)
 			rig_now_ns = roce_deadline_ns();
 		roce_run(rig_now_ns);
-		assert_true(bytes <= PACE_BURST_BYTES *
-					    (1 + (rig_now_ns - start) / PACE_INTERVAL_NS));
+		assert_true(bytes <=
+			    PACE_BURST_BYTES * (1 + (rig_now_ns - start) / PACE_INTERVAL_NS));
 	}
 }
 
@@ -193,11 +193,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
-		TEST(loss),
-		TEST(dropped),
-		TEST(acknowledgement_asked_for),
-		TEST(pace),
-		TEST(congestion),
+		TEST(loss), TEST(dropped),    TEST(acknowledgement_asked_for),
+		TEST(pace), TEST(congestion),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

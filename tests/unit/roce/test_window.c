@@ -9,8 +9,8 @@
 
 #include "roce/window.h"
 
-#define MTU	 4096
-#define RMEM	 (208 * 1024)
+#define MTU	      4096
+#define RMEM	      (208 * 1024)
 #define TRUESIZE(mtu) ((mtu) + 1280) /* what the kernel counts for a packet, at least */
 
 static struct window window;

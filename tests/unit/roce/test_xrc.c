@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* XRC: the SRQ that each message names, its protection domain, and one half of the service at each end. */
+/*
+ * XRC: the SRQ that each message names, its protection domain, and one half of the service at each
+ * end.
+ */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -10,17 +13,17 @@
 
 #include "base/counter.h"
 
-#define BYTES  65536
+#define BYTES 65536
 #define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
-#define MS 1000000ull
+#define MS  1000000ull
 #define PSN 0xfffff0
 
-#define XRC_SEND_FIRST 0xa0
-#define XRC_SEND_ONLY  0xa4
+#define XRC_SEND_FIRST	  0xa0
+#define XRC_SEND_ONLY	  0xa4
 #define XRC_RESPONSE_ONLY 0xb0
-#define XRC_ACKNOWLEDGE 0xb1
+#define XRC_ACKNOWLEDGE	  0xb1
 
 static struct rig rig;
 static struct pd *other_pd;
@@ -31,10 +34,9 @@ static struct mr *here_mr, *there_mr, *other_mr;
 
 static int setup(void **state)
 {
-	struct mr_spec spec = { .addr = there,
-				.length = BYTES,
-				.iova = (uintptr_t)there,
-				.access = ACCESS };
+	struct mr_spec spec = {
+		.addr = there, .length = BYTES, .iova = (uintptr_t)there, .access = ACCESS
+	};
 
 	rig_create(&rig);
 	assert_int_equal(pd_create(&rig.context->verbs.context, &other_pd), 0);
@@ -49,12 +51,13 @@ static int setup(void **state)
 	other_srq = rig_xrc_srq(&rig, other_pd);
 	sender = rig_qp(&rig, IBV_QPT_XRC_SEND);
 	receiver = rig_qp(&rig, IBV_QPT_XRC_RECV);
-	rig_connect(sender, receiver, &(struct rig_options){ .access = ACCESS,
-							     .timeout = 14,
-							     .retry_cnt = 7,
-							     .rnr_retry = 7,
-							     .min_rnr_timer = 12,
-							     .psn = PSN });
+	rig_connect(sender, receiver,
+		    &(struct rig_options){ .access = ACCESS,
+					   .timeout = 14,
+					   .retry_cnt = 7,
+					   .rnr_retry = 7,
+					   .min_rnr_timer = 12,
+					   .psn = PSN });
 	return 0;
 }
 

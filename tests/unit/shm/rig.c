@@ -115,8 +115,8 @@ void rig_create(struct rig *rig)
 	assert_int_equal(pd_create(&context->verbs.context, &rig->pd), 0);
 	assert_int_equal(cq_create(context, &attr, &rig->cq), 0);
 	fd = shared_memory("self", LINK_BYTES_NEEDED);
-	rig->self = link_create(RIG_SLOT, getpid(), LINK_SELF, fd, rig->arena, eventfd_create(),
-				-1);
+	rig->self =
+		link_create(RIG_SLOT, getpid(), LINK_SELF, fd, rig->arena, eventfd_create(), -1);
 	assert_non_null(rig->self);
 	link_start(rig->self);
 	close(fd);

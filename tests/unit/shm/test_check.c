@@ -81,7 +81,8 @@ static void test_waiting(void **state)
 
 	lock_acquire(&link->wait_lock);
 	assert_broken(link->blocked_count++, link_check_waiting(link));
-	assert_broken(list_add_tail(&link->answering, &lq->answering_node), link_check_waiting(link));
+	assert_broken(list_add_tail(&link->answering, &lq->answering_node),
+		      link_check_waiting(link));
 	assert_broken(link->turned.next = &lq->blocked_node, link_check_waiting(link));
 	lock_release(&link->wait_lock);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A process that does not keep to the rules: one rule after another. The fuzz is in
- * test_hostile_fuzz. */
+/*
+ * A process that does not keep to the rules: one rule after another. The fuzz is in
+ * test_hostile_fuzz.
+ */
 #include "rig.h"
 
 #include <setjmp.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Both ends of a link use the same memory, also where a verbatimd that ended had told one of them alone. */
+/*
+ * Both ends of a link use the same memory, also where a verbatimd that ended had told one of them
+ * alone.
+ */
 #include "rig.h"
 
 #include <setjmp.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who is called, and how often: a process that sleeps is woken for records in its ring, and for
- * nothing else. */
+/*
+ * Who is called, and how often: a process that sleeps is woken for records in its ring, and for
+ * nothing else.
+ */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -56,9 +58,9 @@ static void test_direct_requests_call_nobody(void **state)
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
 	struct qp *qp = rig_qp(&rig, IBV_QPT_RC), *target = rig_qp(&rig, IBV_QPT_RC);
 	char *memory = aligned_alloc(4096, 4096);
-	struct mr *mr = rig_mr(&rig, memory, 4096,
-			       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-				       IBV_ACCESS_REMOTE_READ);
+	struct mr *mr =
+		rig_mr(&rig, memory, 4096,
+		       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
 	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->ib.lkey };
 
 	connect_own(qp, target);
@@ -114,7 +116,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_direct_requests_call_nobody, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_records_call_the_sleeper_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_records_call_the_sleeper_once, setup,
+						teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -346,7 +346,10 @@ static void test_an_acknowledgement_starts_the_counters_anew(void **state)
 	assert_int_equal(qp_destroy(qp), 0);
 }
 
-/* Whose process verbatimd is asked about: a request waits for its answer, not the thread that posts it. */
+/*
+ * Whose process verbatimd is asked about: a request waits for its answer, not the thread that posts
+ * it.
+ */
 static void test_waits_for_what_verbatimd_says(void **state)
 {
 	enum { UNKNOWN_SLOT = 11 };
@@ -445,7 +448,8 @@ static void test_room_ends_the_wait_for_room_only(void **state)
 	struct qp *qp = waiting_qp(14, 7, 7);
 
 	lock_acquire(&qp->lock);
-	sq_wqe(&qp->sq, qp->sq.issue)->room_awaited = false; /* as that of a request that was just posted */
+	/* as that of a request that was just posted */
+	sq_wqe(&qp->sq, qp->sq.issue)->room_awaited = false;
 	shm_backoff_on_full(shm_of(qp));
 	assert_int_equal(shm_of(qp)->state, REQUESTER_FULL_WAIT);
 	shm_backoff_on_room(shm_of(qp));

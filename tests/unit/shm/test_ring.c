@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One producer and one consumer in one thread: laps, limits, and what a hostile other end writes.
+/*
+ * One producer and one consumer in one thread: laps, limits, and what a hostile other end writes.
  */
 #include "rig.h"
 
@@ -198,7 +199,8 @@ static void test_full(void **state)
 
 		while (put(pair, sizes[i], count))
 			count++;
-		/* All but what the zero word behind the last record needs, and less than a record.
+		/*
+		 * All but what the zero word behind the last record needs, and less than a record.
 		 */
 		assert_in_range(RING_BYTES - (pair->tx.tail - begin), RECORD_UNIT,
 				unit + RECORD_UNIT - 1);

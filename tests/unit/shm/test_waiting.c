@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What waits for room in a ring: whose turn it is, what a look costs, and what stays of a QP that goes. */
+/*
+ * What waits for room in a ring: whose turn it is, what a look costs, and what stays of a QP that
+ * goes.
+ */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -155,7 +158,9 @@ static void test_room_goes_round(void **state)
 	assert_int_equal(qp_destroy(filler), 0);
 }
 
-/* A turn that is over is another matter: its QP goes on, whether there is room in the ring or not. */
+/*
+ * A turn that is over is another matter: its QP goes on, whether there is room in the ring or not.
+ */
 static void test_turns_do_not_wait_for_room(void **state)
 {
 	struct qp *filler = connected(IBV_QPT_UC), *waits = connected(IBV_QPT_RC),
@@ -175,7 +180,10 @@ static void test_turns_do_not_wait_for_room(void **state)
 	assert_int_equal(qp_destroy(filler), 0);
 }
 
-/* The peer sleeps until it is told of the next part of what it reads, however little there is room for. */
+/*
+ * The peer sleeps until it is told of the next part of what it reads, however little there is room
+ * for.
+ */
 static void test_parts_of_an_answer_call_the_sleeper(void **state)
 {
 	enum { LENGTH = 1 << 20 };
@@ -189,7 +197,8 @@ static void test_parts_of_an_answer_call_the_sleeper(void **state)
 	uint64_t got = 0;
 
 	((struct arena_header *)far.arena)->need_wakeup = true;
-	rig_connect(qp, &(struct rig_connection){ .slot = FAR_SLOT, .access = IBV_ACCESS_REMOTE_READ });
+	rig_connect(qp,
+		    &(struct rig_connection){ .slot = FAR_SLOT, .access = IBV_ACCESS_REMOTE_READ });
 	header.dst_qpn = qp->ib.qp_num;
 	far_send(&far, RECORD_READ, RECORD_FIRST | RECORD_LAST, header, NULL);
 	for (int parts = 0; got < LENGTH; parts++) {
@@ -248,8 +257,8 @@ static void fill_to_the_brim(void)
 }
 
 /*
- * The NAK of a QP that goes before there is room for it: the request is not acknowledged until it was
- * sent, and it is sent as soon as there is room.
+ * The NAK of a QP that goes before there is room for it: the request is not acknowledged until it
+ * was sent, and it is sent as soon as there is room.
  */
 static void nak_outlives(bool destroy)
 {
@@ -318,8 +327,9 @@ static void test_a_refusal_waits_for_room(void **state)
 }
 
 /*
- * How far the peer's ring was read is told by who reads it alone: a thread that ends a QP meanwhile could take
- * back what he has told, and the peer holds a ring for broken whose reader goes backwards.
+ * How far the peer's ring was read is told by who reads it alone: a thread that ends a QP meanwhile
+ * could take back what he has told, and the peer holds a ring for broken whose reader goes
+ * backwards.
  */
 static void test_who_ends_a_qp_does_not_touch_the_peers_ring(void **state)
 {
@@ -332,7 +342,8 @@ static void test_who_ends_a_qp_does_not_touch_the_peers_ring(void **state)
 	unsigned naks = 0;
 	uint64_t told;
 
-	rig_connect(qp, &(struct rig_connection){ .slot = FAR_SLOT, .access = IBV_ACCESS_REMOTE_READ });
+	rig_connect(qp,
+		    &(struct rig_connection){ .slot = FAR_SLOT, .access = IBV_ACCESS_REMOTE_READ });
 	header.dst_qpn = qp->ib.qp_num;
 	fill_ring(filler);
 	far_send(&far, RECORD_READ, RECORD_FIRST | RECORD_LAST, header, NULL);
@@ -355,14 +366,19 @@ static void test_who_ends_a_qp_does_not_touch_the_peers_ring(void **state)
 	assert_int_equal(mr_destroy(readable), 0);
 }
 
-/* However often room is looked for meanwhile: it is lost when its time is over, and those behind it go on. */
+/*
+ * However often room is looked for meanwhile: it is lost when its time is over, and those behind it
+ * go on.
+ */
 static void test_a_datagram_does_not_wait_for_ever(void **state)
 {
 	const struct ibv_ah_attr to = { .is_global = 1 };
 	const union ibv_gid own = { 0 };
 	struct qp *filler = connected(IBV_QPT_UC), *qp = connected(IBV_QPT_UD);
 	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->ib.lkey };
-	struct ibv_send_wr wr = { .wr_id = 1, .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_send_wr wr = {
+		.wr_id = 1, .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1
+	};
 	struct ibv_wc wc;
 	struct ah *ah;
 

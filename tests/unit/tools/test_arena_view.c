@@ -55,13 +55,13 @@ static void what_is_no_arena_is_refused(void **state)
 		off_t size;
 		int seals;
 	} rows[] = {
-	    {0, F_SEAL_SHRINK},
-	    {4096, F_SEAL_SHRINK},
-	    {ARENA_BYTES - 1, F_SEAL_SHRINK},
-	    {ARENA_BYTES + 4096, F_SEAL_SHRINK},
-	    {ARENA_BYTES, 0}, /* could shrink under us */
-	    {ARENA_BYTES, F_SEAL_GROW},
-	    {ARENA_BYTES, F_SEAL_SHRINK}, /* no magic */
+		{ 0, F_SEAL_SHRINK },
+		{ 4096, F_SEAL_SHRINK },
+		{ ARENA_BYTES - 1, F_SEAL_SHRINK },
+		{ ARENA_BYTES + 4096, F_SEAL_SHRINK },
+		{ ARENA_BYTES, 0 }, /* could shrink under us */
+		{ ARENA_BYTES, F_SEAL_GROW },
+		{ ARENA_BYTES, F_SEAL_SHRINK }, /* no magic */
 	};
 	struct arena_view view;
 	int ends[2];
@@ -127,7 +127,9 @@ static void counters_are_those_of_the_process(void **state)
 		counter_add(COUNTER_SOCKET_FULL);
 	assert_int_equal(arena_view_open(owner.fd, &view), 0);
 	for (unsigned i = 0; i < COUNTERS; i++) {
-		uint64_t expected = i == COUNTER_RX_ICRC_ENCAPSULATED ? 1 : i == COUNTER_SOCKET_FULL ? 5 : 0;
+		uint64_t expected = i == COUNTER_RX_ICRC_ENCAPSULATED ? 1
+				    : i == COUNTER_SOCKET_FULL	      ? 5
+								      : 0;
 
 		assert_int_equal(arena_view_counter(&view, i), expected);
 		assert_int_equal(counter_read((enum counter)i), expected);
@@ -158,7 +160,7 @@ static void see(const struct arena_view_qp *qp, void *arg)
 
 static void qps_are_found_without_taking_memory(void **state)
 {
-	struct seen seen = {.count = 0};
+	struct seen seen = { .count = 0 };
 	struct arena_view view;
 	struct stat before, after;
 	struct owner owner;
@@ -214,12 +216,12 @@ static void causes_are_read(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(what_is_no_arena_is_refused),
-	    cmocka_unit_test(another_version_is_refused),
-	    cmocka_unit_test(counters_are_those_of_the_process),
-	    cmocka_unit_test(devices_are_printable),
-	    cmocka_unit_test(qps_are_found_without_taking_memory),
-	    cmocka_unit_test(causes_are_read),
+		cmocka_unit_test(what_is_no_arena_is_refused),
+		cmocka_unit_test(another_version_is_refused),
+		cmocka_unit_test(counters_are_those_of_the_process),
+		cmocka_unit_test(devices_are_printable),
+		cmocka_unit_test(qps_are_found_without_taking_memory),
+		cmocka_unit_test(causes_are_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -161,12 +161,12 @@ static void set_user_id_is_noticed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(names_are_found_as_execvp_does),
-	    cmocka_unit_test(dynamic_programs_and_scripts_are_fine),
-	    cmocka_unit_test(static_programs_are_noticed),
-	    cmocka_unit_test(other_machines_are_noticed),
-	    cmocka_unit_test(broken_headers_do_no_harm),
-	    cmocka_unit_test(set_user_id_is_noticed),
+		cmocka_unit_test(names_are_found_as_execvp_does),
+		cmocka_unit_test(dynamic_programs_and_scripts_are_fine),
+		cmocka_unit_test(static_programs_are_noticed),
+		cmocka_unit_test(other_machines_are_noticed),
+		cmocka_unit_test(broken_headers_do_no_harm),
+		cmocka_unit_test(set_user_id_is_noticed),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -14,18 +14,18 @@ static const struct {
 	size_t from_len, room;
 	const char *out;
 } rows[] = {
-    {"", 0, 10, ""},
-    {"abc", 3, 10, "abc"},
-    {"abc", 2, 10, "ab"}, /* no 0 at the end */
-    {"a\0bc", 4, 10, "a"},
-    {"\033[2J", 4, 20, "\\x1b[2J"}, /* a terminal's control sequence */
-    {"a\nb", 3, 20, "a\\x0ab"},
-    {"\\", 1, 20, "\\x5c"},
-    {"\xc3\xa9", 2, 20, "\\xc3\\xa9"},
-    {"\x7f", 1, 20, "\\x7f"},
-    {"abc", 3, 3, "ab"}, /* cut */
-    {"a\nb", 3, 5, "a"}, /* never half an escape */
-    {"abc", 3, 1, ""},
+	{ "", 0, 10, "" },
+	{ "abc", 3, 10, "abc" },
+	{ "abc", 2, 10, "ab" }, /* no 0 at the end */
+	{ "a\0bc", 4, 10, "a" },
+	{ "\033[2J", 4, 20, "\\x1b[2J" }, /* a terminal's control sequence */
+	{ "a\nb", 3, 20, "a\\x0ab" },
+	{ "\\", 1, 20, "\\x5c" },
+	{ "\xc3\xa9", 2, 20, "\\xc3\\xa9" },
+	{ "\x7f", 1, 20, "\\x7f" },
+	{ "abc", 3, 3, "ab" }, /* cut */
+	{ "a\nb", 3, 5, "a" }, /* never half an escape */
+	{ "abc", 3, 1, "" },
 };
 
 static void rows_come_out_printable(void **state)
@@ -53,8 +53,8 @@ static void room_is_enough_for_the_worst(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(rows_come_out_printable),
-	    cmocka_unit_test(room_is_enough_for_the_worst),
+		cmocka_unit_test(rows_come_out_printable),
+		cmocka_unit_test(room_is_enough_for_the_worst),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

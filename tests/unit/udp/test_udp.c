@@ -130,7 +130,8 @@ static void wait_for(int fd)
 	assert_int_equal(poll(&p, 1, 5000), 1);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Against a plain socket, with the ICRC computed a second time.
  */
 
@@ -236,7 +237,8 @@ static void test_raw_v6_single(void **state)
 	run_raw(true, false);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * From port to port.
  */
 
@@ -357,7 +359,9 @@ static void test_gso_is_used(void **state)
 	udp_close(from);
 }
 
-/* Datagrams that come one by one are taken without a look behind each; nothing is left, if one is. */
+/*
+ * Datagrams that come one by one are taken without a look behind each; nothing is left, if one is.
+ */
 static void test_lone_datagrams(void **state)
 {
 	struct wire_packet packet;
@@ -385,7 +389,8 @@ static void test_lone_datagrams(void **state)
 	udp_close(from);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * What cannot be sent.
  */
 
@@ -514,7 +519,8 @@ static void test_full(void **state)
 	udp_close(port);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * What is no packet.
  */
 
@@ -581,7 +587,8 @@ static void test_garbage(void **state)
 	udp_close(from);
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Losses.
  */
 
@@ -663,7 +670,8 @@ static void test_loss(void **state)
 	assert_memory_not_equal(a, c, sizeof(a));
 }
 
-/* ------------------------------------------------------------------------------------------
+/*
+ * ------------------------------------------------------------------------------------------
  * Groups.
  */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What udp_send makes of each refusal of the kernel: the linker puts a syscall(2) of ours before the
- * real one (--wrap), whose sendmmsg and sendmsg refuse what the case says.
+ * What udp_send makes of each refusal of the kernel: the linker puts a syscall(2) of ours before
+ * the real one (--wrap), whose sendmmsg and sendmsg refuse what the case says.
  */
 #include <errno.h>
 #include <netinet/in.h>

@@ -65,9 +65,13 @@ static void run_distinct(bool v6)
 		assert_in_range(sender->number, SOURCE_PORT_MIN, SOURCE_PORT_MAX);
 		assert_false(met[sender->number]);
 		met[sender->number] = true;
-		/* its packets are not fragmented, as those of an adapter; and over IPv6 are of no other kind */
+		/*
+		 * its packets are not fragmented, as those of an adapter; and over IPv6 are of no
+		 * other kind
+		 */
 		assert_int_equal(v6 ? option(sender->fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER)
-				    : option(sender->fd, IPPROTO_IP, IP_MTU_DISCOVER), IP_PMTUDISC_DO);
+				    : option(sender->fd, IPPROTO_IP, IP_MTU_DISCOVER),
+				 IP_PMTUDISC_DO);
 		assert_true(!v6 || option(sender->fd, IPPROTO_IPV6, IPV6_V6ONLY) == 1);
 		/* nobody can join it */
 		assert_int_equal(option(sender->fd, SOL_SOCKET, SO_REUSEPORT), 0);
@@ -132,8 +136,10 @@ static void send_and_receive(struct wire_port *from, struct wire_port *to, uint3
 	assert_int_equal(arrived, PACKETS);
 }
 
-/* Descriptors for a few: the others share the socket of the port, and their packets have no
- * checksum. */
+/*
+ * Descriptors for a few: the others share the socket of the port, and their packets have no
+ * checksum.
+ */
 static void who_has_none_shares_without_checksum(void **state)
 {
 	struct wire_port *from = open_port(false, 1), *to = open_port(false, 2);

@@ -18,7 +18,7 @@
 #include "object/mw.h"
 #include "verbs/ops.h"
 
-static struct context context = {.verbs.context.cmd_fd = -1};
+static struct context context = { .verbs.context.cmd_fd = -1 };
 static struct ibv_pd *pd;
 static size_t page;
 static bool foreign;
@@ -146,8 +146,8 @@ static enum key_verdict look(struct ibv_mr *mr, uint64_t addr, uint64_t length, 
 {
 	uint32_t flags;
 
-	return key_check(key_table(), mr->rkey, pd_of(mr->pd)->number, 0, addr, length, access, host,
-			 &flags);
+	return key_check(key_table(), mr->rkey, pd_of(mr->pd)->number, 0, addr, length, access,
+			 host, &flags);
 }
 
 static void addresses_of_each_kind(void **state)
@@ -184,7 +184,7 @@ static void addresses_of_each_kind(void **state)
 
 static void rereg_refuses_and_leaves_the_region(void **state)
 {
-	static struct context other = {.verbs.context.cmd_fd = -1};
+	static struct context other = { .verbs.context.cmd_fd = -1 };
 	struct ibv_pd *foreign_pd = ibv_alloc_pd(&other.verbs.context);
 	char *memory = map(PROT_READ | PROT_WRITE), *readable = map(PROT_READ);
 	const struct {
@@ -203,7 +203,8 @@ static void rereg_refuses_and_leaves_the_region(void **state)
 		{ 7, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 64, 1, BAD, EINVAL },
 		{ 8, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)16, 64, 0, CMD, EFAULT },
 		{ 9, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, readable, 64, 0, CMD, EFAULT },
-		{ 10, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE, CMD, EINVAL },
+		{ 10, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE, CMD,
+		  EINVAL },
 		{ 11, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 1 << 9, CMD, EINVAL },
 	};
 	struct ibv_mr *mr;
