@@ -426,13 +426,12 @@ static void check_cqe(const struct cq *cq, uint32_t at) REQUIRES(cq->lock)
 }
 
 /*
- * A completion queue:
- * - it holds no more completions than its capacity, nor than the part of the ring that is in use;
+ * Invariants of a CQ:
+ * - it has no more CQEs than its capacity, and than the part of the ring in use;
  * - that part is a power of two;
- * - the oldest and the newest completion tell which place they release: of a send queue, or of a
- * receive queue that is there (or gone: NULL), and of a QP by its number;
- * - the place of a send request whose completion is in here is not the program's yet (as long as no
- *   completion was lost).
+ * - the oldest and the newest CQE name the place that they release, in an SQ of the same QP, or in
+ *   an RQ;
+ * - while no CQE was lost, the place of a send request with a CQE in here is not released yet.
  */
 void cq_check(const struct cq *cq)
 {

@@ -69,23 +69,23 @@ enum cq_armed { CQ_NOT_ARMED, CQ_ARMED_SOLICITED, CQ_ARMED_ANY };
 struct cq {
 	union {
 		struct ibv_cq ib;
-		struct ibv_cq_ex ex; /* comp_mask and pollers only if made by ibv_create_cq_ex */
+		struct ibv_cq_ex ex; /* comp_mask and functions are set by ibv_create_cq_ex only */
 	};
-	struct lock lock;      /* guards what follows, unless said otherwise */
+	struct lock lock;      /* guards all below, unless noted otherwise */
 	struct cqe *ring;      /* address space for a power of two >= cqe */
 	uint32_t ring_mask;    /* of the part in use, a power of two */
-	uint32_t capacity;     /* ib.cqe: more than that is an overrun */
+	uint32_t capacity;     /* ib.cqe: a CQE beyond is an overrun */
 	_Atomic uint32_t tail; /* next to push; cq_is_empty reads it without the lock */
 	_Atomic uint32_t head; /* next to pop; likewise */
 	uint8_t armed;	       /* enum cq_armed */
-	bool overrun;	       /* IBV_EVENT_CQ_ERR was raised; nothing is pushed any more */
+	bool overrun;	       /* IBV_EVENT_CQ_ERR was raised; later CQEs are dropped */
 	bool wants_timestamp;
 	bool wants_wallclock;
-	bool ignore_overrun;  /* what does not fit is lost without an event */
-	bool single_threaded; /* the program polls with one thread only: poll_lock is not taken */
+	bool ignore_overrun;  /* CQEs that do not fit are dropped without an event */
+	bool single_threaded; /* one thread of the program polls: poll_lock is not taken */
 	/*
-	 * Held from start_poll to end_poll. Not cq->lock, because a program posts between the two
-	 * and a post may push into this CQ. No other lock is held when it is taken.
+	 * Held from start_poll to end_poll. It is not cq->lock, because a program posts between the
+	 * two, and a post may push to this CQ. Outside all other locks.
 	 */
 	struct lock poll_lock;
 	struct cqe current;	/* of start_poll/next_poll; guarded by poll_lock */

@@ -76,8 +76,8 @@ struct qp {
 	struct context *context;
 	struct pd *pd;		      /* XRC_RECV: NULL */
 	struct cq *send_cq, *recv_cq; /* XRC_SEND has no recv_cq, XRC_RECV no send_cq */
-	struct srq *srq;   /* or NULL; of XRC_RECV, as recv_cq and rq: of the last message */
-	struct xrcd *xrcd; /* XRC_RECV; NULL after ibv_destroy_qp of the first handle */
+	struct srq *srq;	   /* or NULL; XRC_RECV: of the last message, as recv_cq and rq */
+	struct xrcd *xrcd;	   /* XRC_RECV; NULL after ibv_destroy_qp of the first handle */
 	struct xrc_domain *domain; /* XRC_RECV: with a reference */
 	struct qp *target;	   /* of a handle of ibv_open_qp: the QP; else NULL */
 	_Atomic uint32_t handles;  /* XRC_RECV: the first handle and those of ibv_open_qp */
@@ -90,7 +90,7 @@ struct qp {
 	struct lock lock;
 	_Atomic uint8_t state; /* enum ibv_qp_state; written under the lock */
 	uint8_t type;	       /* enum ibv_qp_type */
-	uint32_t remote_pd;    /* number of the PD that R_Keys of the peer are checked against */
+	uint32_t remote_pd;    /* PD number for checks of the peer's R_Keys */
 	enum cause failure;    /* why the QP is in ERR or SQE; CAUSE_NONE: by ibv_modify_qp */
 	bool comm_established; /* COMM_EST was raised */
 	bool flush_reported;
@@ -200,10 +200,7 @@ void qp_fail(struct qp *qp, enum cause cause) REQUIRES(qp->lock);
  */
 void qp_enter_error(struct qp *qp, enum cause cause) REQUIRES(qp->lock);
 
-/*
- * Completes everything in the queues of a QP that is in ERR, in the send queue if it is in SQE.
- * Called after each post. Caller holds the lock.
- */
+/* Flushes both queues of a QP in ERR, or the SQ in SQE. Called after each post. */
 void qp_flush(struct qp *qp) REQUIRES(qp->lock);
 
 /*
@@ -214,7 +211,7 @@ void qp_flush(struct qp *qp) REQUIRES(qp->lock);
  */
 void qp_retire(struct qp *qp);
 
-/* Raises an async event of the QP. Any locks may be held but the async lock. */
+/* Raises an async event of the QP. The caller may hold any lock but the context's async lock. */
 void qp_raise(struct qp *qp, enum ibv_event_type type);
 
 /* base/check.h: between two operations on the QP. The caller holds the lock. */

@@ -172,10 +172,9 @@ void rq_release(struct rq *rq, uint32_t count)
 
 #ifdef VERBATIM_CHECK
 /*
- * A receive queue, in sequence numbers:
- * - released <= head <= tail: only what was taken has a completion that can be polled;
- * - posted receives and completions that were not polled fit: tail - released <= max_wr, which the
- * ring has places for;
+ * Invariants of an RQ, in sequence numbers:
+ * - released <= head <= tail: only receives that were taken have completions to poll;
+ * - tail - released <= max_wr <= places of the ring;
  * - the oldest receive has no more SGEs than were granted.
  */
 void rq_check(const struct rq *rq)

@@ -299,12 +299,11 @@ static void check_wqes(const struct sq *sq, uint32_t from, uint32_t to, bool all
 }
 
 /*
- * A send queue, in sequence numbers:
+ * Invariants of an SQ, in sequence numbers:
  * - released <= head <= issue <= tail;
- * - what the program has not been told of fits: tail - released <= max_wr, which the ring has
- * places for;
- * - from head to issue no request is POSTED; from issue to tail none is ISSUED. A request is DONE
- * behind `issue` if it was carried out before the requester went back;
+ * - tail - released <= max_wr <= places of the ring;
+ * - from head to issue no request is POSTED, and from issue to tail none is ISSUED. One after
+ *   `issue` may be DONE, if it was executed before the requester went back;
  * - no request has more SGEs than were granted.
  */
 void sq_check(const struct sq *sq)

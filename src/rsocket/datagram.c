@@ -140,7 +140,7 @@ int datagram_arm(struct datagram *d, struct pollfd fds[1])
 	if (!d->armed)
 		ud_arm(d);
 	d->armed = true;
-	d->looks = 0; /* the look that follows sees the socket, too */
+	d->looks = 0; /* so that the next poll reads the UDP socket, too */
 	fds[0] = (struct pollfd){ .fd = d->epoll, .events = POLLIN };
 	return 1;
 }

@@ -73,7 +73,7 @@ int message_take_hello(struct stream *s, const void *data, size_t length)
 		return -EPROTO;
 	}
 	s->swap = BIG_ENDIAN_HOST != !!(hello.flags & HELLO_BIG_ENDIAN);
-	/* Our first half was in our hello; the second goes into the target after the first. */
+	/* The hello of this end has its first half, so the second goes into target 1. */
 	s->remote_next = 1 % s->remote_targets.length;
 	if (hello.flags & HELLO_MAPPINGS)
 		s->remote_mappings = (struct region){
@@ -244,7 +244,7 @@ bool message_can_send(struct stream *s)
 	       s->send_bytes - (s->send_tail - s->send_head) >= STREAM_SEND_MIN;
 }
 
-/* Room and credits for the peer */
+/* Grants to the peer: halves of the receive buffer, and credits */
 
 static bool offers_half(const struct stream *s)
 {
@@ -315,7 +315,7 @@ static void on_message(struct stream *s, uint32_t message) REQUIRES(s->lock)
 {
 	uint32_t value = message_value(message);
 
-	/* A peer that sends knows that it is connected. */
+	/* A peer that sends has got the REP, even if its RTU is lost. */
 	if (s->phase == STREAM_ACCEPTING)
 		s->phase = STREAM_CONNECTED;
 	switch (message_operation(message)) {
@@ -346,7 +346,7 @@ static void on_message(struct stream *s, uint32_t message) REQUIRES(s->lock)
 static void on_receive(struct stream *s, const struct ibv_wc *wc) REQUIRES(s->lock)
 {
 	if (wc->status != IBV_WC_SUCCESS) {
-		stream_end(s, 0); /* flushed: the connection is no more */
+		stream_end(s, 0); /* flushed: the connection has ended */
 		return;
 	}
 	s->reposts++;

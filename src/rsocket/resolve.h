@@ -37,7 +37,7 @@ bool resolve_is_known(struct datagram *d, struct peer *peer) REQUIRES(d->lock);
 /* Notes that a datagram came from this address. */
 void resolve_heard(struct datagram *d, const union socket_name *address) REQUIRES(d->lock);
 
-/* Sends over UDP, with the number of our QP. Returns the bytes of the payload, or -errno. */
+/* Sends over UDP, with the local QP's number. Returns the bytes of the payload, or -errno. */
 ssize_t resolve_send(struct datagram *d, struct peer *peer, enum operation operation,
 		     struct pieces *pieces, size_t length, bool nonblock) REQUIRES(d->lock);
 

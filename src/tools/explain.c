@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim explain - what failed in processes that use Verbatim, why, and what to do about it.
+ * verbatim explain - prints what failed in processes that use Verbatim, why, and what to do.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -166,7 +166,7 @@ static int collect(struct findings *found, const struct observe_process *process
 			    sizeof(process->comm));
 		seen++;
 	}
-	/* An entry that is being written is not lost. */
+	/* An entry that the process is writing now is not lost. */
 	if (reported > ARENA_CAUSES && reported > seen)
 		found->lost += reported - ARENA_CAUSES;
 	arena_view_close(&view);

@@ -14,8 +14,7 @@ enum program_verdict {
 	PROGRAM_FINE,
 	PROGRAM_STATIC,	     /* linked statically: has its own verbs, if any */
 	PROGRAM_OTHER_CLASS, /* 32 instead of 64 bits, or for another machine */
-	/* set-user-ID, set-group-ID or capabilities: ld.so(8) ignores variables */
-	PROGRAM_PRIVILEGED,
+	PROGRAM_PRIVILEGED,  /* set-user-ID, set-group-ID or capabilities: secure-execution mode */
 };
 
 /* 0; -ENOENT: there is none; -EACCES: it is not executable; -ENAMETOOLONG. */

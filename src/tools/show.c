@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim show - the processes that use Verbatim, their devices and QPs, and the listeners of
- * rdma_cm.
+ * verbatim show - prints the processes that use Verbatim, their devices, QPs and rdma_cm listeners.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -318,7 +318,7 @@ static bool refuses_gso(struct burst *b, int error)
 {
 	if (error != EIO && error != EINVAL && error != ENOPROTOOPT && error != EOPNOTSUPP)
 		return false;
-	/* EINVAL may also mean that a packet is longer than the path's MTU. */
+	/* After EINVAL GSO stays on for other bursts: a packet may just exceed the path's MTU. */
 	if (error != EINVAL)
 		atomic_store_explicit(&b->port->segments, false, memory_order_relaxed);
 	b->segments = false;

@@ -11,7 +11,7 @@
 #include "base/gid.h"
 #include "object/context.h"
 
-/* The GID at the index; false: the index does not exist, or is empty (*gid is zero then). */
+/* The GID at the index. False: the index does not exist or is empty, and *gid is 0. */
 bool gid_at(struct context *context, uint32_t index, union ibv_gid *gid);
 
 /* The index of the GID, or -1. */

@@ -30,7 +30,7 @@
  */
 #define ROCE_HEADERS 96
 
-/* The MTU of the port (active_mtu) is the longest datagram. */
+/* The longest datagram of a UD QP: the port's active_mtu. */
 static enum ibv_mtu datagram_mtu(struct device *device)
 {
 	enum ibv_mtu mtu = IBV_MTU_4096;

@@ -196,7 +196,9 @@ static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote
 	memcpy(wqe->inline_data, atomic_wr, sizeof(uint64_t));
 }
 
-/* ibv_wr_flush of newer headers, whose pointer is the first behind our struct ibv_qp_ex. */
+/*
+ * wr_flush of newer headers, whose pointer is the first after the struct ibv_qp_ex of older ones.
+ */
 static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t len,
 		     uint8_t type, uint8_t level)
 {

@@ -131,8 +131,8 @@ def test_costs_other_calls_nothing(runner):
     assert with_view and with_view == without
 
 
-def test_nobody_changes_into_what_is_only_shown(runner):
-    """ibstatus does; it is told what to look with instead."""
+def test_chdir_into_the_view_fails(runner):
+    """ibstatus does it. The message names programs that print the contents."""
     for shell in ('sh', 'bash'):
         said = runner.run(shell, '-c', 'cd /sys/class/infiniband; cd /sys/class && pwd')
         assert 'verbatim: cannot change to /sys/class/infiniband:' in said and 'ibv_devinfo' in said, said
