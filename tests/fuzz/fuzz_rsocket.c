@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,6 +24,8 @@
 #include "rsocket/mapping.h"
 #include "rsocket/message.h"
 #include "rsocket/stream.h"
+#include "rsocket/stream_open.h"
+#include "rsocket/stream_progress.h"
 #include "rsocket/transfer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -145,7 +145,7 @@ def test_enable_refuses_a_build_tree():
 
 
 def test_no_daemon_is_an_empty_list():
-    assert json.loads(call('show', '--json').stdout) == {'processes': []}
+    assert json.loads(call('show', '--json').stdout) == {'processes': [], 'listeners': []}
     got = call('show')
     assert got.returncode == 0 and 'no process uses' in got.stdout, got
     assert call('explain').returncode == 0
