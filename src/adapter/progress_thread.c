@@ -32,8 +32,6 @@
 #define ROUNDS_AT_ONCE 1024	  /* before slow sources get a look again */
 #define WIRE_ROUNDS    16	  /* before links do */
 #define ALONE_NS       10000000ull
-#define LOOKS_A_WAIT   16 /* in vain, before epoll is asked for what else there is */
-#define LOOKS_A_FIND   4  /* as so many of these counts one that finds packets */
 #define EVENTS_MAX     8
 #define TIME_SLICE_NS  100000ull /* the shortest there is */
 
@@ -143,22 +141,15 @@ static bool serve_wire(void)
 static int keep_polling(struct epoll_event *events)
 {
 	uint64_t begin = clock_now_ns(), last = begin;
-	unsigned looks = LOOKS_A_WAIT - 1;
 	int n;
 
 	do {
-		bool alone = listening_on_keep_polling();
-
-		if (alone && look_at_wire()) {
+		if (listening_on_keep_polling() && look_at_wire()) {
 			adaptive_on_found(&adaptive);
 			last = clock_now_ns();
 			if (last - begin >= ALONE_NS)
 				return -EAGAIN;
-			looks += LOOKS_A_FIND - 1;
 		}
-		if (alone && ++looks < LOOKS_A_WAIT)
-			continue;
-		looks = 0;
 		n = epoll_wait(epoll, events, EVENTS_MAX, 0);
 		if (n > 0) {
 			adaptive_on_found(&adaptive);
