@@ -174,8 +174,8 @@ static int make_store(void)
 	return 0;
 }
 
-static int exchange_with(struct ctl_header *request, size_t len, const int *fds, unsigned fd_count,
-			 struct fdmsg *reply)
+static int exchange(struct ctl_header *request, size_t len, const int *fds, unsigned fd_count,
+		    struct fdmsg *reply)
 {
 	int rc = fdmsg_send(session.sock, request, len, fds, fd_count);
 
@@ -187,11 +187,6 @@ static int exchange_with(struct ctl_header *request, size_t len, const int *fds,
 		return 0;
 	fdmsg_close_fds(reply);
 	return -EPROTO;
-}
-
-static int exchange(struct ctl_header *request, size_t len, int fd, struct fdmsg *reply)
-{
-	return exchange_with(request, len, &fd, fd >= 0, reply);
 }
 
 static int greet(void)
@@ -209,8 +204,7 @@ static int greet(void)
 
 	fds[0] = session.store_fd;
 	if (!rc)
-		rc = exchange_with(&hello.greeting.header, sizeof(hello), fds, session.id ? 2 : 1,
-				   &m);
+		rc = exchange(&hello.greeting.header, sizeof(hello), fds, session.id ? 2 : 1, &m);
 	if (rc)
 		return rc;
 	w = &m.body.welcome;
@@ -234,7 +228,7 @@ static int ask_now(struct ctl_cm_ask *ask, int fd)
 	int rc;
 
 	ask->header.seq = next_seq();
-	rc = exchange(&ask->header, sizeof(*ask), fd, &m);
+	rc = exchange(&ask->header, sizeof(*ask), &fd, fd >= 0, &m);
 	if (rc)
 		return rc;
 	fdmsg_close_fds(&m);
@@ -484,7 +478,7 @@ static int ask_locked(struct ctl_header *request, size_t len, int fd, struct fdm
 		rc = session.is_up ? 0 : connect_and_explain(is_again ? request->seq : 0);
 		if (rc)
 			return rc;
-		rc = exchange(request, len, fd, reply);
+		rc = exchange(request, len, &fd, fd >= 0, reply);
 		if (!rc) {
 			fdmsg_close_fds(reply);
 			session.answered = request->seq;
