@@ -53,7 +53,7 @@ static void *arena;
 static int arena_fd = -1, wake_fd = -1, heap_fd = -1;
 static uint64_t heap_bytes;
 static uint32_t slot;
-static uint64_t cookie; /* what peers look for in our memory */
+static uint64_t cookie; /* a peer that can read it reaches our memory */
 
 static void read_comm(char comm[16])
 {
@@ -76,7 +76,7 @@ static int make_arena(void)
 		arena = NULL;
 		return -errno;
 	}
-	/* From here on nobody can shrink it under a reader, or map it writable. */
+	/* From here on no process can shrink it under a reader, or map it writable. */
 	if (fcntl(arena_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) &&
 	    fcntl(arena_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		return -errno;
@@ -90,7 +90,7 @@ static int make_heap(void)
 
 	heap_bytes = MIGRATE_HEAP_BYTES;
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < heap_bytes)
-		heap_bytes = limit.rlim_cur & ~4095ull; /* to exceed it would be a signal */
+		heap_bytes = limit.rlim_cur & ~4095ull; /* beyond it the kernel sends SIGXFSZ */
 	heap_fd = memfd_create("verbatim-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (heap_fd < 0 || ftruncate(heap_fd, (off_t)heap_bytes) ||
 	    fcntl(heap_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
@@ -150,7 +150,7 @@ static int connect_daemon(void)
 		     : error == -EPERM || error == -EPROTONOSUPPORT ? CAUSE_DAEMON_REFUSED
 								    : CAUSE_DAEMON_MISSING,
 		     0, "%s", why);
-	/* Without a daemon nothing works at all: this is said even without VERBATIM_EXPLAIN. */
+	/* Without a daemon no device works, so this is printed even without VERBATIM_EXPLAIN. */
 	fprintf(stderr, "verbatim: %s\n", why);
 	return error;
 }

@@ -3,7 +3,7 @@
  * Adapter - this process's software HCA: its slot, its arena, its peers.
  *
  * In:  contexts that are opened, QPs that choose a path.
- * Out: a path for each QP; what threads that poll call is in adapter/progress.h.
+ * Out: a path for each QP. The calls of threads that poll are in adapter/progress.h.
  *
  * There is one per process. The first ibv_open_device makes it, and it lasts until the process
  * ends, however often devices are closed. After fork() the child has none; the first device that it
@@ -22,8 +22,8 @@
 #include "object/qp.h"
 
 /*
- * Makes sure that there is one. 0, or a positive errno with a cause reported (no daemon, no slot
- * left, no memory). Blocks while the daemon is started (CTL_CONNECT_MS). Idempotent.
+ * Makes the adapter unless there is one. 0, or a positive errno with a cause reported (no daemon,
+ * no slot left, no memory). Blocks while the daemon starts (CTL_CONNECT_MS).
  */
 int adapter_start(void);
 
@@ -41,8 +41,9 @@ uint64_t adapter_cookie(void); /* of the arena */
 const struct qp_path *adapter_path(enum ibv_qp_type type);
 
 /*
- * A region of the process that made the context of `pd`, an imported one, whose PD has that number
- * there: 0, or an errno with a cause: EINVAL (no such process, or region), EOPNOTSUPP, ENOMEM.
+ * Imports an MR of the process that made the context of `pd` (ibv_import_mr). `pd_number`: the PD's
+ * number in that process. 0, or an errno with a cause: EINVAL (no such process, or MR), EOPNOTSUPP,
+ * ENOMEM.
  */
 int adapter_import_region(struct pd *pd, uint32_t pd_number, uint32_t handle, struct mr **mr);
 
@@ -53,7 +54,7 @@ int adapter_open_raw_socket(struct qp *qp);
 int adapter_attach_flow(struct qp *qp, struct flow *flow);
 void adapter_detach_flow(struct qp *qp, struct flow *flow);
 
-/* The address is one of this host's interfaces (as of the last look; ibv_open_device looks). */
+/* An interface of this host has the address (or had it at the last ibv_open_device). */
 bool adapter_gid_is_local(const union ibv_gid *gid);
 
 /*
@@ -62,21 +63,21 @@ bool adapter_gid_is_local(const union ibv_gid *gid);
  */
 int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t mac[6]);
 
-/* What is sent to it goes through shared memory, not through the wire. */
+/* The path to this GID is shared memory, not UDP. */
 bool adapter_stays_local(const union ibv_gid *gid);
 
 /*
- * A QP is about to move to RTR with these attributes. Asks verbatimd now for what the move needs,
- * because no thread asks it with a QP's lock: the UDP ports of a UD QP's device, the UDP port to
- * another host, or the link to a process of this host. A port that fails is reported by the move; a
- * link that fails delays the QP's first request, no more. Blocks: for ports as long as ctl_port,
- * for a process BACKOFF_PEER_NS at most.
+ * A QP is about to move to RTR with these attributes. Asks verbatimd for what the move needs, while
+ * no lock is held: the UDP ports of a UD QP's device, the UDP port to another host, or the link to
+ * a process of this host. If a port fails, the move reports it. If a link fails, only the QP's
+ * first request is delayed. Blocks: for ports as long as ctl_port, for a process BACKOFF_PEER_NS at
+ * most.
  */
 void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mask);
 
 /*
- * Waits until the members of a group are known. Else a program that sends to the group and ends at
- * once would take its waiting datagrams along. Blocks, BACKOFF_PEER_NS at most.
+ * Waits until the members of a group are known. Else the datagrams of a program that sends to the
+ * group and ends at once would be lost. Blocks, BACKOFF_PEER_NS at most.
  */
 void adapter_meet_group(const union ibv_gid *group);
 

@@ -2,18 +2,16 @@
 /*
  * Adaptive polling - whether the progress thread polls for a moment before it sleeps.
  *
- * The thread that wakes a sleeper pays for it: a sender on this host, or this host's interrupt,
- * spends as much on waking another processor as on the packet itself, and more on a virtual
- * machine. So where events follow one another within ADAPTIVE_POLL_NS, the progress thread keeps
- * polling that long.
+ * A wake-up is paid by its sender: on this host the sending thread, else the interrupt. Waking
+ * another processor costs it as much as the packet itself, and more on a virtual machine. So where
+ * events follow one another within ADAPTIVE_POLL_NS, the progress thread keeps polling that long.
  *
- * Polling takes the processor from other threads, perhaps from the very one that waits for what the
- * progress thread has just stored; and nothing comes before that one has answered. Then polling
- * finds nothing. After a failure the progress thread does not poll again before ADAPTIVE_PAUSE_MIN
- * short sleeps in a row, and each further failure makes the pause four times as long. So where
- * polling is of no use it costs ADAPTIVE_POLL_NS in ADAPTIVE_PAUSE_MAX sleeps. A failure after
- * ADAPTIVE_WORTH events, as at a gap in a stream, counts as success: it has cost no more than some
- * ten sleeps.
+ * Polling takes the processor from other threads. One of them may be the consumer of the last
+ * event, and no event may come before its answer. Then polling finds nothing. After such a failure
+ * the progress thread does not poll again before ADAPTIVE_PAUSE_MIN short sleeps in a row; each
+ * further failure makes the pause four times as long. So useless polling costs ADAPTIVE_POLL_NS in
+ * ADAPTIVE_PAUSE_MAX sleeps. A failure after ADAPTIVE_WORTH events, as at a gap in a stream, counts
+ * as success: those events saved more than it cost.
  *
  * Pure; used by the progress thread alone.
  */
@@ -32,16 +30,16 @@
 /* All zero at first. */
 struct adaptive {
 	bool keeps_polling;    /* before the next sleep */
-	uint32_t short_sleeps; /* one after the other */
+	uint32_t short_sleeps; /* in a row */
 	uint32_t pause;	       /* short sleeps before the next try, less ADAPTIVE_PAUSE_MIN */
-	uint32_t found;	       /* events since it keeps polling */
+	uint32_t found;	       /* events since polling began */
 };
 
-/* Something came while the thread kept polling. */
+/* An event came while the thread kept polling. */
 void adaptive_on_found(struct adaptive *adaptive);
-/* It kept polling, and nothing came. */
+/* The thread kept polling, and no event came. */
 void adaptive_on_vain(struct adaptive *adaptive);
-/* It did not poll, and slept for so long, waking up included. */
+/* The thread did not poll. It slept for `ns`, waking up included. */
 void adaptive_on_slept(struct adaptive *adaptive, uint64_t ns);
 
 #endif

@@ -20,7 +20,7 @@ void contexts_init(void *own_arena)
 	arena = own_arena;
 }
 
-/* The device's entry in the arena, or a free one; when there is none, the last is shared. */
+/* The device's entry in the arena, or a free one; if none is free, devices share the last. */
 static uint32_t device_entry(const char *name) REQUIRES(contexts_lock)
 {
 	struct arena_device *devices = arena_devices(arena);

@@ -3,8 +3,7 @@
  * Contexts - the open contexts of this process.
  *
  * In:  contexts that are opened and closed.
- * Out: what the adapter raises events of ports for, what `verbatim show` counts, and what a fork
- * lets go.
+ * Out: the contexts, for port events and for a fork; the count that `verbatim show` prints.
  *
  * Any thread. Its lock is held over visits, outside of the devices' locks and context->async_lock.
  */
@@ -21,7 +20,7 @@ void contexts_init(void *arena);
 void contexts_add(struct context *context);
 void contexts_remove(struct context *context);
 
-/* Calls visit for each. They stay meanwhile; visit opens or closes none. */
+/* Calls visit for each. No context is closed meanwhile; visit must not open or close one. */
 void contexts_visit(void (*visit)(struct context *context, void *arg), void *arg);
 
 /* True in a child of the process that opened it. */

@@ -18,18 +18,18 @@
 struct attachment {
 	union ibv_gid gid;
 	uint32_t qpn; /* 0: free */
-	bool again;   /* the progress thread has to tell another verbatimd of it */
+	bool again;   /* the progress thread has to tell the new verbatimd */
 };
 
 struct cached {
 	union ibv_gid gid;
-	uint64_t generation; /* what `generation` was when `members` was asked for; 0: unknown */
+	uint64_t generation; /* `generation` at the question that `members` answers; 0: unknown */
 	uint64_t members[CTL_BITMAP_WORDS];
 	bool wanted; /* the progress thread has to ask */
-	/* Until then an answer is waited for, CLOCK_MONOTONIC_COARSE; 0: it is not. */
+	/* how long an answer is waited for, CLOCK_MONOTONIC_COARSE; 0: none is */
 	uint64_t asked_until_ns;
 	uint32_t question;	   /* of ctl_mcast_ask; 0: none */
-	uint64_t asked_generation; /* when it was asked */
+	uint64_t asked_generation; /* `generation` at that question */
 };
 
 static struct ctl_client *ctl;
@@ -125,7 +125,7 @@ static int list_slots(const uint64_t members[CTL_BITMAP_WORDS], uint32_t *slots,
 	return count;
 }
 
-/* The entry of the group, old or new; NULL: questions about other groups occupy all. */
+/* The entry of the group, old or new; NULL: all entries have questions about other groups. */
 static struct cached *find_cached(const union ibv_gid *gid, uint64_t now) REQUIRES(group_lock)
 {
 	unsigned first = gid->raw[15] ^ gid->raw[14];
@@ -139,7 +139,7 @@ static struct cached *find_cached(const union ibv_gid *gid, uint64_t now) REQUIR
 			return entry;
 		if (empty) {
 			free = entry;
-			break; /* an entry of the group behind it is not used any more */
+			break; /* entries after a free one are not in use */
 		}
 		if (!free && now >= entry->asked_until_ns)
 			free = entry;
@@ -173,7 +173,7 @@ int group_members(const union ibv_gid *spelled, uint32_t *slots, int max, bool *
 	return list_slots(members, slots, max);
 }
 
-/* False: another thread has the connection; the answer is still wanted. */
+/* False: another thread uses the connection, so the question is still to be asked. */
 static bool ask(struct cached *entry)
 {
 	uint64_t asked_generation = generation;
@@ -200,8 +200,8 @@ static bool ask(struct cached *entry)
 }
 
 /*
- * Under the lock, so that verbatimd hears of a later detachment after this. True: to be called
- * again. A verbatimd that is lost again need not be told: the next one is told of all.
+ * Under the lock, so that a later detachment follows on the connection. True: to be called again.
+ * If verbatimd is lost again, the next one is told of all attachments.
  */
 static bool tell_attachments(void)
 {

@@ -27,19 +27,19 @@ int group_attach(uint32_t qpn, const union ibv_gid *gid, bool *is_new);
 int group_detach(uint32_t qpn, const union ibv_gid *gid);
 
 /*
- * Slots of processes with members, at most `max`. *asked: the list may be outdated or empty; the
- * progress thread asks verbatimd, and shm_retry_on_peers tells when it has answered. Does not
+ * Slots of processes with members, at most `max`. *asked: the list may be outdated or empty. The
+ * progress thread asks verbatimd, and calls shm_retry_on_peers when it has answered. Does not
  * block.
  */
-#define GROUP_ASK_NS 50000000ull /* for an answer, before it is asked once more */
+#define GROUP_ASK_NS 50000000ull /* to wait for an answer, before asking again */
 int group_members(const union ibv_gid *gid, uint32_t *slots, int max, bool *asked);
 
 /*
  * Progress thread: asks verbatimd for the groups that group_members missed, and does not wait for
- * the answers. True: it is to be called again soon, as peers_ask.
+ * the answers. True: the caller has to call again soon, as with peers_ask.
  */
 bool group_ask(void);
-/* Progress thread: an answer. */
+/* Progress thread: verbatimd's answer. */
 void group_on_members(uint32_t question, const uint64_t members[CTL_BITMAP_WORDS]);
 
 /* Calls visit for each attached QP of this process, without locks held. */
@@ -49,8 +49,8 @@ void group_visit(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg
 void group_on_change(void);
 
 /*
- * Progress thread: another verbatimd was found, which knows of no attachment and was asked nothing.
- * Does not wait: group_ask tells it.
+ * Progress thread: there is a new verbatimd, which knows no attachments and no questions. Does not
+ * wait: group_ask sends them.
  */
 void group_attach_again(void);
 

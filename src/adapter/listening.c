@@ -13,8 +13,8 @@
 #define FINDS_MAX    256
 #define THREAD_FIND  8
 #define PRESENT_NS   5000
-#define STREAM_FINDS 16 /* one soon after the other: packets keep coming */
-#define ALONE_PORTS  8	/* with more of them looks take longer than to be told */
+#define STREAM_FINDS 16 /* in quick succession: packets keep coming */
+#define ALONE_PORTS  8	/* with more ports a look costs more than epoll */
 
 enum state {
 	LISTENS,
@@ -24,18 +24,17 @@ enum state {
 
 static int epoll = -1;
 
-/* Guards `state` and what the kernel was told of it. Only that of what is listened to is inside. */
+/* Guards `state` and its effect on epoll. Only the port table's watch_lock is inside. */
 static struct lock listen_lock = LOCK_INITIALIZER;
 static _Atomic enum state state = LISTENS;
 
-/* The evidence. */
 static _Atomic uint32_t finds;
 static _Atomic uint32_t finds_needed = FINDS_MIN;
-/* Threads of the program that are sending, and when one looked or had sent last. */
+/* How many threads of the program send now; and when a thread last looked or had sent. */
 static _Atomic uint32_t sending;
 static _Atomic uint64_t present_ns;
 
-/* Finds of the progress thread since it slept or anything but packets called it. */
+/* Finds of the progress thread since it slept or another source called it. */
 static uint32_t stream;
 static _Thread_local bool is_progress_thread __attribute__((tls_model("initial-exec")));
 
@@ -73,7 +72,7 @@ static void stop(enum state next) REQUIRES(listen_lock)
 	state = next;
 }
 
-/* May fail: then it has to be tried again. True: it was LEFT_TO_POLLERS. */
+/* Begins LISTENS; may fail, and is then tried again. True: the state was LEFT_TO_POLLERS. */
 static bool start(void)
 {
 	bool left;

@@ -12,7 +12,7 @@
 
 /*
  * The kernel adds futex_offset to the address of an entry, and finds the word there. The list is in
- * the arena because private memory may be taken from a process before it is dead (the OOM reaper).
+ * the arena, because the OOM reaper may take private memory from a process before it is dead.
  */
 struct liveness_list {
 	struct robust_list_head head;
@@ -46,9 +46,8 @@ bool liveness_is_alive(const struct arena_header *header)
 }
 
 /*
- * A process keeps its PID until all of its threads are gone, and its pidfd is readable when the
- * last one is. Of another process that has the PID now the same would be true: then this one is no
- * more either.
+ * A process keeps its PID until all its threads have ended, and then its pidfd becomes readable. If
+ * another process has the PID by now, all threads of this one have ended, too.
  */
 bool liveness_no_thread_left(pid_t pid)
 {

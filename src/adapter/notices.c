@@ -16,9 +16,8 @@
 #define ASK_AGAIN_NS 1000000ull
 #define RECONNECT_NS 200000000ull /* between two attempts */
 /*
- * An attempt holds up everything else, so the first ones are short. Each further one gets more
- * time: on a slow machine a daemon may need it. But it gets less than the time-outs of peers with
- * usual settings.
+ * An attempt blocks the progress thread, so the first ones are short. Each further one gets more
+ * time, which a daemon on a slow machine may need, but less than the usual time-outs of peers' QPs.
  */
 #define ATTEMPT_MS_MIN 50
 #define ATTEMPT_MS_MAX 400
@@ -26,10 +25,10 @@
 static struct ctl_client *ctl;
 static int epoll = -1;
 static bool daemon_lost;
-static uint64_t attempt_ns; /* when the next attempt to find it begins */
-static bool asks;	    /* a question waits until another thread has done with the socket */
-static uint64_t port_ask_ns = NEVER; /* when it is asked for ports again */
-/* when it is asked again for peers that have not reconnected */
+static uint64_t attempt_ns;	     /* when the next attempt to find verbatimd begins */
+static bool asks;		     /* a question waits, as another thread uses the connection */
+static uint64_t port_ask_ns = NEVER; /* when port_open_ask is due */
+/* when verbatimd is asked again for peers that have not reconnected */
 static uint64_t introduce_ns = NEVER;
 
 static void watch(void)
@@ -89,7 +88,7 @@ static void introduce(bool all)
 	introduce_ns = peers_introduce_again(all) ? clock_now_ns() + RECONNECT_NS : NEVER;
 }
 
-/* Links outlive verbatimd. News of deaths and of new processes is lost meanwhile. */
+/* Links outlive verbatimd, but notices of deaths and of new processes are lost meanwhile. */
 static void find_daemon_again(void)
 {
 	static int attempt_ms;
@@ -98,7 +97,7 @@ static void find_daemon_again(void)
 
 	if (!daemon_lost) {
 		daemon_lost = true;
-		introduce_ns = NEVER; /* the next one is asked for all */
+		introduce_ns = NEVER; /* the next verbatimd is asked for all peers */
 		attempt_ms = ATTEMPT_MS_MIN;
 		epoll_ctl(epoll, EPOLL_CTL_DEL, ctl_fd(ctl), NULL);
 	}
@@ -117,7 +116,7 @@ static void find_daemon_again(void)
 	introduce(true);
 	group_attach_again();
 	port_open_ask_again();
-	shm_retry_on_peers(); /* its requests ask again what the last verbatimd was asked */
+	shm_retry_on_peers(); /* waiting requests repeat their questions to the new verbatimd */
 	ask();
 }
 

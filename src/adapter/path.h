@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Path - the way of a QP's work: shared memory or the wire.
+ * Path - whether a QP uses shared memory or UDP.
  *
  * A connected QP chooses when it goes to RTR: `shm_path` if its destination is an address of this
  * host, else `roce_path`. A UD QP stays on `shm_path`, which hands datagrams for other hosts to
- * wire_path_send_datagram. The transport delivers what comes for it from the wire.
- * VERBATIM_PATH=wire sends everything over UDP, also between processes of this host; both ends need
- * it.
+ * wire_path_send_datagram. It gets those of other hosts from the transport. VERBATIM_PATH=wire
+ * sends everything over UDP, also between processes of this host. Both ends have to set it.
  *
  * Any thread, without locks.
  */
@@ -18,13 +17,13 @@
 
 #include "object/qp.h"
 
-/* Once per adapter: reads VERBATIM_PATH, and makes QPs choose. */
+/* Once per adapter: reads VERBATIM_PATH, and has QPs choose their path from now on. */
 void path_init(void);
 
-/* All goes over UDP. */
+/* VERBATIM_PATH=wire. */
 bool path_is_forced(void);
 
-/* What goes to this GID stays in shared memory. */
+/* The path to this GID is shared memory. */
 bool path_is_local(const union ibv_gid *gid);
 
 #endif

@@ -5,7 +5,7 @@
  * In:  ctl_peer_info: the peer's arena, wake eventfd, heap, and the memory of the link.
  * Out: a struct link (shm/link.h) that was not yet used; not in any table.
  *
- * Whatever the peer or verbatimd hands over is checked: it can make this fail, no more. Any thread,
+ * All that the peer or verbatimd hands over is checked; if it is wrong, the call fails. Any thread,
  * no locks.
  */
 #ifndef ADAPTER_PEER_LINK_H
@@ -17,16 +17,16 @@
 #include "ctl/client.h"
 #include "shm/link.h"
 
-/* NULL: it is no arena, or no memory. What the link keeps is -1 in `info` afterwards. */
+/* NULL: not an arena, or no memory. Descriptors that the link keeps become -1 in `info`. */
 struct link *peer_link_make(struct ctl_peer_info *info);
 
 /* The link of this process to itself. `wake_fd` is duplicated. NULL: there is no memory for it. */
 struct link *peer_link_make_self(uint32_t slot, void *arena, int wake_fd);
 
-/* There is memory for a link in it, large enough. */
+/* It has a memfd for the link, of the right size. */
 bool peer_link_offers_memory(const struct ctl_peer_info *info);
 
-/* Closes what is left of it. */
+/* Closes the descriptors that are left in it. */
 void peer_link_close_info(struct ctl_peer_info *info);
 
 #endif

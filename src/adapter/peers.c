@@ -20,18 +20,18 @@ static struct link *links[SLOT_COUNT] GUARDED_BY(links_lock);
 static struct link *_Atomic active[2 * SLOT_COUNT];
 static _Atomic uint32_t active_count;
 /*
- * Questions about a slot. verbatimd is asked for the process in it (wanted, asked, none). A
- * verbatimd that was started anew is asked for each linked peer, which introduces the two ends to
- * it: it then tells each of the other's death. Times are of CLOCK_MONOTONIC_COARSE; 0: none.
+ * Questions about a slot. verbatimd is asked for the process in it (wanted, asked, none). A new
+ * verbatimd is asked for each linked peer, which introduces the two ends to it, so that it tells
+ * each of the other's death. Times are of CLOCK_MONOTONIC_COARSE; 0: none.
  */
 static struct {
 	uint64_t asked_until_ns; /* verbatimd is being asked, or soon will be */
-	uint64_t none_until_ns;	 /* it has said that there is no process */
+	uint64_t none_until_ns;	 /* verbatimd has answered that there is no process */
 	bool wanted;		 /* the progress thread has to ask */
 	enum {
 		INTRODUCED, /* or never linked */
 		ASKED,	    /* the new verbatimd, or soon will be */
-		NOT_BACK,   /* the peer has not reconnected: it is asked once more, later */
+		NOT_BACK,   /* the peer has not reconnected: verbatimd is asked again, later */
 	} introduction;
 } questions[SLOT_COUNT] GUARDED_BY(links_lock);
 static _Atomic bool any_wanted;
@@ -73,7 +73,7 @@ int peers_init(struct ctl_client *client, uint32_t slot, void *arena, int wake_f
 		return -ENOMEM;
 	lock_acquire(&links_lock);
 	links[slot] = self;
-	link_start(self); /* it is looked at from its first use on, see find_alive */
+	link_start(self); /* find_alive adds it to those that are polled */
 	lock_release(&links_lock);
 	return 0;
 }
@@ -86,15 +86,15 @@ static void show_what_is_there(struct link *link)
 }
 
 /*
- * True even before verbatimd's notice of the death is read. The slot may be another process's by
- * then.
+ * True even before verbatimd's notice of the death is read. By then another process may have the
+ * slot.
  */
 static bool is_dead(const struct link *link)
 {
 	return !link->alive || liveness_is_dead(link->peer);
 }
 
-/* execve keeps the PID, but the process that had the link is no more. */
+/* After execve the PID is the same, but the process that had the link is dead. */
 static bool is_same(const struct link *link, pid_t pid)
 {
 	return link->pid == pid && !is_dead(link);
@@ -109,8 +109,8 @@ static void defer_free(struct link *link) REQUIRES(links_lock)
 }
 
 /*
- * Makes a link of what verbatimd handed over, unless there is one, and returns it with a reference.
- * Notices may be read late: a late one does not replace the link to the slot's next process.
+ * The link to the process that verbatimd handed over, made if there is none yet, with a reference.
+ * A notice that is read late does not replace the link to the slot's next process.
  */
 static struct link *take_over(struct ctl_peer_info *info)
 {
@@ -151,12 +151,12 @@ static struct link *take_over(struct ctl_peer_info *info)
 	activate(link);
 	link_get(link);
 	lock_release(&links_lock);
-	/* The peer may have left something before the link was in the table. */
+	/* The peer may have stored records before the link was in the table. */
 	wakeup_kick();
 	return link;
 }
 
-/* The peer died before the link was in the table: no notice will tell of that. */
+/* The peer died before the link was in the table: no notice of that will come. */
 static void put_aside_dead(struct link *link)
 {
 	lock_acquire(&links_lock);
@@ -226,7 +226,7 @@ static bool take_wanted(uint32_t slot)
 	return wanted;
 }
 
-/* verbatimd was not asked: another thread has the connection. */
+/* verbatimd was not asked: another thread uses the connection. */
 static void give_back_wanted(uint32_t slot)
 {
 	lock_acquire(&links_lock);
@@ -325,8 +325,8 @@ static void on_death(uint32_t slot, pid_t pid, bool surely)
 }
 
 /*
- * The process that has this slot and PID may be alive. Then the notice is of what it was before
- * execve; or verbatimd serves it no longer, which is no reason to end the link.
+ * The process that has this slot and PID may be alive. Then it has called execve, or verbatimd has
+ * disconnected it. Neither ends its present link.
  */
 void peers_on_death(uint32_t slot, pid_t pid)
 {
@@ -474,10 +474,10 @@ void peers_on_link(struct ctl_peer_info *info)
 
 /*
  * Whether a thread of the peer may still copy from or to our memory. verbatimd's notice says that
- * all of them are gone, but it comes late, or not at all while verbatimd is stopped. The liveness
- * word says only that they are ending: one may be in the middle of a copy, without a processor. So
- * the kernel is asked, by the PID that reaches the peer's memory. If no PID does, it may be of
- * another namespace, and only the notice counts.
+ * all its threads have ended, but it comes late, or not at all while verbatimd is stopped. The
+ * liveness word says only that they are ending: one may wait for a processor in the middle of a
+ * copy. So the kernel is asked, by the PID that reaches the peer's memory. If no PID does, the peer
+ * may be in another pid namespace, and only the notice counts.
  */
 static bool may_copy(const struct link *link)
 {
@@ -487,10 +487,7 @@ static bool may_copy(const struct link *link)
 	       !liveness_no_thread_left(link->pid);
 }
 
-/*
- * The link at this place of `active`, with a reference: its arena stays mapped. NULL: there is
- * none.
- */
+/* The link at this place of `active`, with a reference, so that its arena stays mapped; or NULL. */
 static struct link *get_active(uint32_t place)
 {
 	struct link *link = NULL;
@@ -505,9 +502,9 @@ static struct link *get_active(uint32_t place)
 }
 
 /*
- * No lock is held over a check. It goes from the last place to the first: a link that is taken out
- * meanwhile is replaced by the last one, which was checked. A link that is added is to a process
- * that has met ours only now, when the key was dead already.
+ * No lock is held over a check. The walk goes from the last place to the first: if a link is
+ * removed meanwhile, the last one replaces it, which was checked already. A link that is added
+ * leads to a process that found ours after the key was revoked.
  */
 uint32_t peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t what)
 {

@@ -29,23 +29,23 @@ int peers_init(struct ctl_client *ctl, uint32_t slot, void *arena, int wake_fd);
 struct link *peers_find(uint32_t slot);
 
 /*
- * The same without blocking. NULL and *asked: the progress thread asks verbatimd, and
- * shm_retry_on_peers tells when it has answered. That there is no process is remembered for a
- * moment: verbatimd is asked once in PEERS_MISS_NS, however much is sent to that slot.
+ * The same without blocking. NULL and *asked: the progress thread asks verbatimd, and calls
+ * shm_retry_on_peers when it has answered. The answer that there is no process counts for
+ * PEERS_MISS_NS, however much is sent to that slot.
  */
-#define PEERS_ASK_NS  50000000ull /* for an answer, before it is asked once more */
+#define PEERS_ASK_NS  50000000ull /* to wait for an answer, before asking again */
 #define PEERS_MISS_NS 5000000ull
 struct link *peers_look_up(uint32_t slot, bool *asked);
 
 /*
  * Progress thread: asks verbatimd for the slots that peers_look_up missed. Does not wait for the
- * answers. True: another thread has the connection just then, so this is to be called again soon.
+ * answers. True: another thread uses the connection, so the caller has to call again soon.
  */
 bool peers_ask(void);
 /* Progress thread: verbatimd has answered that there is no process in this slot. */
 void peers_on_none(uint32_t slot);
 
-/* Looks at all links once. True: something was done, so another look is worth while. */
+/* Looks at all links once. True: a link had work, so another look may find more. */
 bool peers_progress(void);
 
 /* Progress thread: verbatimd's notices. */
@@ -54,11 +54,11 @@ void peers_on_death(uint32_t slot, pid_t pid);
 /* Progress thread: frees links that were replaced before the notice of their peer's death. */
 void peers_free_deferred(void);
 /*
- * Progress thread: another verbatimd was found. It learns again which processes are linked, and
- * settles what the last one had told one end alone (link_move). Questions to the last one are
- * forgotten. Does not wait: peers_ask asks, and the answers are notices. True: answers are to come,
- * or a peer that may not know of its link has not reconnected; so this is to be called again later.
- * `all`: the first call for this verbatimd; else only those peers are asked for again.
+ * Progress thread: there is a new verbatimd. It has to learn which processes are linked, and to
+ * complete links that the last one announced to one end only (link_move). Questions to the last one
+ * are forgotten. Does not wait: peers_ask asks, and the answers are notices. True: answers are to
+ * come, or a peer that may not know of its link has not reconnected; so the caller has to call
+ * again later. `all`: the first call for this verbatimd; else only those peers are asked for again.
  */
 bool peers_introduce_again(bool all);
 

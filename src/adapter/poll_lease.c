@@ -15,7 +15,7 @@
 
 static struct arena_header *own;
 static int timer = -1;
-static _Atomic uint64_t lease_until; /* 0: nobody holds it */
+static _Atomic uint64_t lease_until; /* 0: no thread holds it */
 static _Atomic uint64_t renew_at;
 /* The thread that took or renewed the lease last: the address of its `self`; 0: it was lent. */
 static _Atomic uintptr_t holder;
@@ -50,7 +50,7 @@ bool poll_lease_renew(uint64_t now)
 
 	if (now < renew && !atomic_load_explicit(&own->need_wakeup, memory_order_relaxed))
 		return false;
-	fresh = clock_now_ns(); /* its look may have taken longer than a lease */
+	fresh = clock_now_ns(); /* the thread's look may have taken longer than a lease */
 	if (now < fresh)
 		now = fresh;
 	/* one of the threads that poll renews for all */
@@ -70,7 +70,7 @@ bool poll_lease_give_back(void)
 	if (!poll_lease_is_held())
 		return false;
 	if (whose && whose != (uintptr_t)&self)
-		return false; /* another thread polls, and takes what comes */
+		return false; /* another thread polls, also for this one */
 	atomic_store(&lease_until, 0);
 	atomic_store(&renew_at, 0);
 	return true;
@@ -91,7 +91,7 @@ bool poll_lease_end(void)
 	uint64_t until = atomic_load(&lease_until);
 
 	if (until > clock_now_ns()) {
-		/* its holder may have been late to set the timer, or have set it back */
+		/* the holder may have set the timer late, or to an earlier end */
 		timers_set(timer, until);
 		return false;
 	}

@@ -4,8 +4,8 @@
  *
  * A thread that has polled in vain for a while takes the lease: for LEASE_NS it promises to look at
  * links, ports and timers. It renews the lease while it goes on, one of several threads for all.
- * The lease timer fires at the end of the lease, so a thread that stops polling needs to tell
- * nobody: the progress thread wakes up, looks, and sets the arena's need_wakeup word.
+ * The lease timer fires at the end of the lease, so a thread just stops polling: then the progress
+ * thread wakes up, looks, and sets the arena's need_wakeup word.
  *
  *   need_wakeup  1  no thread looks: a peer that leaves something writes the wake eventfd
  *                0  the progress thread is awake, or a thread polls and holds the lease
@@ -18,23 +18,23 @@
  * | end       | the progress thread, when it is due              | ended | 1           |
  * | awake     | the progress thread, when it has slept           | as is | 0           |
  *
- * A thread that arms a CQ will sleep. It gives back a lease that was lent, too; but if another
- * thread renewed it last, that one polls, and takes what comes for the sleeper.
+ * A thread that arms a CQ will sleep. It gives back a lease that was lent, too. If another thread
+ * renewed the lease last, that thread polls, also for the sleeper.
  *
  * Order LEASE: renewing stores the lease, clears need_wakeup, and sets the timer last. The thread
- * may lose its processor anywhere between for longer than a lease, while the progress thread ends
- * the lease and sets need_wakeup. Then need_wakeup may be left at 0, but the timer fires after that
- * and the progress thread sets it once more. So 0 outlives the last poller by a lease at most.
+ * may be preempted between these steps for longer than a lease, while the progress thread ends the
+ * lease and sets need_wakeup. Then need_wakeup may be left at 0, but the timer fires after that and
+ * the progress thread sets it once more. So 0 outlives the last poller by a lease at most.
  *
  * Barrier WAKEUP: the progress thread sets need_wakeup, executes a membarrier, and then looks at
  * everything once more before it sleeps. A peer stores its record, then loads need_wakeup, with no
  * fence between. Either the peer sees need_wakeup and writes the eventfd, or the look finds the
  * record.
  *
- * Barrier TIMER: a thread stores what it leaves to be done (a deadline, work for its own process,
- * an acknowledgement), then loads the lease; if it is held, nobody need be woken. The progress
- * thread ends the lease, executes the same membarrier, then loads deadlines and looks. Either the
- * thread sees no lease and wakes the progress thread, or that one finds what was left.
+ * Barrier TIMER: a thread stores pending work (a deadline, work for its own process, an
+ * acknowledgement), then loads the lease; if it is held, it wakes no thread. The progress thread
+ * ends the lease, executes the same membarrier, then loads deadlines and looks. Either the thread
+ * sees no lease and wakes the progress thread, or the progress thread finds the work.
  */
 #ifndef ADAPTER_POLL_LEASE_H
 #define ADAPTER_POLL_LEASE_H
@@ -52,8 +52,8 @@ int poll_lease_fd(void);
 
 bool poll_lease_is_held(void);
 /*
- * The same in order with what the caller has stored before (TIMER). CLOCK_MONOTONIC; 0: it is not
- * held.
+ * The end of the lease, CLOCK_MONOTONIC; 0: it is not held. Loaded after the caller's stores
+ * (TIMER).
  */
 uint64_t poll_lease_until_ns(void);
 
@@ -66,7 +66,7 @@ bool poll_lease_renew(uint64_t now_ns);
 /* The calling thread arms a CQ. True: its lease has ended. */
 bool poll_lease_give_back(void);
 
-/* The progress thread found another thread at a port: it has the lease now, if nobody has. */
+/* The progress thread found another thread at a port: that thread gets the lease, if it is free. */
 void poll_lease_lend(uint64_t now_ns);
 
 /*

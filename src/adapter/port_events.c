@@ -47,7 +47,7 @@ static void compare(struct context *context, void *arg)
 	context->gid_changes = gid_changes;
 }
 
-/* What exactly was announced does not matter: the interfaces are looked at anew. */
+/* The announcement's contents do not matter: all interfaces are read anew. */
 void port_events_poll(void)
 {
 	struct interface *interfaces;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Port events - tells the contexts of a device what has become of its interface.
+ * Port events - raises events of ports on a device's contexts when its interface changes.
  *
  * In:  announcements of changes (netdev/watch.h).
  * Out: IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE and IBV_EVENT_GID_CHANGE; devices as the
- * interfaces are now, for ibv_query_port and ibv_query_gid.
+ *      interfaces are now, for ibv_query_port and ibv_query_gid.
  *
  * Owner: the progress thread. Takes the contexts' lock.
  */
 #ifndef ADAPTER_PORT_EVENTS_H
 #define ADAPTER_PORT_EVENTS_H
 
-/* If anything was announced, compares what each context was told with what is. Never blocks. */
+/* After an announcement, compares each context's last event with its interface. Never blocks. */
 void port_events_poll(void);
 
 #endif

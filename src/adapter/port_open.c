@@ -20,7 +20,7 @@
 
 #define FAILURES  8
 #define QUESTIONS 32
-/* After an answer of -EAGAIN it is asked again, for a while (ctl_port does likewise). */
+/* After the answer -EAGAIN the question is repeated for a while, as ctl_port does. */
 #define ASK_AGAIN_NS 20000000ull
 #define ASK_MAX_NS   2000000000ull
 #define FORGET_NS    1000000000ull
@@ -37,7 +37,7 @@ struct question {
 	uint32_t ifindex;
 	char device[IBV_SYSFS_NAME_MAX];
 	uint64_t wanted_ns; /* when the progress thread asks; PORT_OPEN_NEVER: it has asked */
-	uint64_t until_ns;  /* an answer of -EAGAIN later than that is a failure; 0: no question */
+	uint64_t until_ns;  /* from then on -EAGAIN is a failure; 0: no question */
 };
 
 static struct failure failures[FAILURES] GUARDED_BY(port_table_lock);
@@ -61,12 +61,12 @@ static bool is_still_there(struct port *port)
 	if (now < atomic_load_explicit(&port->trusted_ns, memory_order_relaxed))
 		return true;
 	if (host_has_address(port->gid, port->ifindex) == 0)
-		return false; /* if that cannot be known it is taken to be there */
+		return false; /* if the kernel cannot say, the address counts as present */
 	atomic_store_explicit(&port->trusted_ns, now + PORT_TRUST_NS, memory_order_relaxed);
 	return true;
 }
 
-/* The error of a little while ago, or 0. */
+/* The remembered error, or 0. */
 static int failed_before(const uint8_t gid[WIRE_GID_BYTES]) REQUIRES(port_table_lock)
 {
 	for (int i = 0; i < FAILURES; i++)
@@ -110,7 +110,9 @@ static int open_port(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const 
 		return fail(gid, device, error, "");
 	if (datagrams)
 		udp_tell_hops(wire);
-	/* Members on this host get datagrams through shared memory, unless all goes by wire. */
+	/*
+	 * Members on this host get datagrams through shared memory, except with VERBATIM_PATH=wire.
+	 */
 	if (path_is_forced())
 		udp_loop_multicast(wire);
 	error = -port_table_add(wire, gid, ifindex, false);
@@ -145,7 +147,7 @@ static bool want(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char
 	struct question *question = find_question(gid, ifindex);
 
 	/*
-	 * The answer to a question that is so old may be lost. If all are in use, the next call
+	 * The answer to a question that old may be lost. If all places are in use, a later call
 	 * asks.
 	 */
 	for (int i = 0; i < QUESTIONS && !question; i++)
@@ -258,7 +260,9 @@ static void want_again(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, uint
 	lock_release(&port_table_lock);
 }
 
-/* While verbatimd is lost nothing is tried again: port_open_ask_again asks all of the next one. */
+/*
+ * Without a connection no question is repeated: port_open_ask_again repeats all to a new verbatimd.
+ */
 uint64_t port_open_ask(uint64_t now)
 {
 	struct question question;
@@ -297,7 +301,9 @@ void port_open_ask_again(void)
 	lock_release(&port_table_lock);
 }
 
-/* Also ports of other devices: their addresses may move to this one. Groups' ports always do. */
+/*
+ * Also for ports of other devices: their addresses may move to this one. Groups' ports always do.
+ */
 static void tell_hops(void)
 {
 	lock_acquire(&port_table_lock);
@@ -310,13 +316,13 @@ static void tell_hops(void)
 	lock_release(&port_table_lock);
 }
 
-/* verbatimd is silent: to wait for its next answer is of no use either. */
+/* verbatimd does not answer: waiting for a further answer is useless, too. */
 static bool is_silence(int error)
 {
 	return error == ETIMEDOUT || error == ENOTCONN;
 }
 
-/* Has the port opened as soon as verbatimd answers again, although it has failed just before. */
+/* Opens the port as soon as verbatimd answers again, although it has just failed. */
 static void want_later(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device)
 {
 	bool wake;

@@ -34,28 +34,28 @@ int port_open(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *d
 	      struct wire_port **port);
 
 /*
- * The same without blocking. EINPROGRESS: the progress thread asks verbatimd, and
- * shm_retry_on_peers tells when it has answered.
+ * The same without blocking. EINPROGRESS: the progress thread asks verbatimd, and calls
+ * shm_retry_on_peers when it has answered.
  */
 int port_open_nowait(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const char *device,
 		     struct wire_port **port);
 
 /*
- * All addresses of the device, for a UD QP. From now on all ports tell hop limits, which the QP's
- * GRHs have. Failures are reported, no more; if verbatimd is silent the rest is opened when it
- * answers.
+ * Opens the ports of all addresses of the device, for a UD QP. From now on all ports receive hop
+ * limits, for the GRHs. Failures are only reported. If verbatimd does not answer, the remaining
+ * ports are opened later.
  */
 void port_open_all(struct context *context);
 
 /*
- * Progress thread: asks what is wanted, without waiting. When it is to be called again,
+ * Progress thread: sends the questions, without waiting. Returns when to call again,
  * CLOCK_MONOTONIC ns.
  */
 #define PORT_OPEN_NEVER UINT64_MAX
 uint64_t port_open_ask(uint64_t now_ns);
 /* Progress thread: takes over verbatimd's answer. */
 void port_open_on_answer(const struct ctl_port_answer *answer);
-/* Progress thread: there is another verbatimd, which was asked nothing. */
+/* Progress thread: there is a new verbatimd, to which all questions are repeated. */
 void port_open_ask_again(void);
 
 void port_open_reset_after_fork(void);

@@ -38,9 +38,8 @@ int port_table_epoll(void)
 }
 
 /*
- * An address has one socket, whatever interface has it at the moment, or which of several: two
- * entries would take a QP's packets from it side by side, in no order. Groups are joined on an
- * interface.
+ * An address has one socket, whichever interface has it: with two entries, two threads would take a
+ * QP's packets from it at the same time, out of order. Groups are joined on an interface.
  */
 static bool is_on(const struct port *port, uint32_t ifindex)
 {
@@ -100,7 +99,7 @@ static bool watch_all(bool on) REQUIRES(watch_lock)
 	return all;
 }
 
-/* Not just disarmed: a socket in an epoll descriptor costs the sender of each packet a call. */
+/* EPOLL_CTL_DEL, because even a disarmed socket in epoll costs the sender of each packet a call. */
 bool port_table_listen(bool on)
 {
 	bool done;
@@ -114,7 +113,7 @@ bool port_table_listen(bool on)
 	return done;
 }
 
-/* Looks find the port by now: a thread that is woken by what lies there already has to find it. */
+/* After the port is in the table: a thread that waiting packets wake has to find it. */
 static void watch_new(struct port *port, const struct wire_port *wire) REQUIRES(watch_lock)
 {
 	if (listening)

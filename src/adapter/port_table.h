@@ -6,16 +6,14 @@
  * In:  sockets that were opened for an address of this host (port_open.c) or a group (ports.c).
  * Out: the port of an address or a group; packets at any of them make port_table_epoll readable.
  *
- * An entry never moves. Entries below port_table_count may be read without port_table_lock. The
- * entry of an address stays its entry. The entry of a group that was left is used again for another
- * group, so finding a group needs port_table_lock.
+ * An entry never moves. Entries below port_table_count may be read without port_table_lock. An
+ * address keeps its entry for ever. A group's entry is reused after the group was left, so finding
+ * a group needs port_table_lock.
  *
- * Locks, in this order: a port's receive lock, qp->lock, port_table_lock, and the lock that guards
- * what is watched.
+ * Locks, in this order: a port's receive lock, qp->lock, port_table_lock, watch_lock.
  *
- * Barrier PORT: `wire` is stored (release) after all that it takes to use it, and loaded (acquire)
- * by the thread that receives: the receive lock alone does not order that thread behind the one
- * that opened the port.
+ * Barrier PORT: the thread that opens a port stores `wire` last (release); a thread that receives
+ * loads it (acquire). The receive lock alone does not order the two.
  */
 #ifndef ADAPTER_PORT_TABLE_H
 #define ADAPTER_PORT_TABLE_H
@@ -29,9 +27,9 @@
 #include "udp/wire.h"
 
 #define PORT_TABLE_MAX 128
-/* After so many looks in vain (a few milliseconds) a port is looked at now and then only. */
+/* After so many looks in vain (a few milliseconds) threads look at a port only now and then. */
 #define PORT_COLD_LOOKS 4096
-/* So long an address that was there is taken to be there still. */
+/* For so long an address that was found counts as present. */
 #define PORT_TRUST_NS 100000000ull
 
 struct port {
@@ -40,11 +38,11 @@ struct port {
 	bool is_group;
 	bool watched;	  /* its socket is in the epoll descriptor */
 	uint32_t joins;	  /* of a group; guarded by port_table_lock */
-	bool closing;	  /* likewise: the entry is not yet to be used again */
+	bool closing;	  /* likewise: the entry cannot be reused yet */
 	struct lock lock; /* the receive lock: held to receive, from before `wire` is read */
 	struct wire_port *_Atomic wire; /* NULL: a group that was left */
 	_Atomic uint32_t in_vain;	/* looks since the last packet */
-	_Atomic uint64_t trusted_ns;	/* until then the address need not be looked for */
+	_Atomic uint64_t trusted_ns;	/* until then the address counts as present */
 };
 
 extern struct lock port_table_lock;
@@ -58,9 +56,9 @@ int port_table_init(void *arena);
 int port_table_epoll(void);
 
 /*
- * Whether packets at ports make it readable; frames at raw sockets always do. When this begins it
- * is readable if packets lie there already. False: it did not begin, for want of memory or by a
- * limit of the system (epoll(7)), and can be tried again.
+ * Whether packets at ports make the epoll descriptor readable; frames at raw sockets always do.
+ * Turned on, it is readable if packets wait already. False: the kernel refused, for want of memory
+ * or by a limit (epoll(7)); it can be tried again.
  */
 bool port_table_listen(bool on);
 
@@ -72,14 +70,14 @@ int port_table_add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], ui
 		   bool is_group) REQUIRES(port_table_lock);
 
 /*
- * The port of a group is no longer found. What is returned is then closed by port_table_close,
- * without port_table_lock: a thread that receives may wait for the lock of a QP whose owner waits
- * for that one.
+ * Takes the port of a group out of the table. The caller closes it by port_table_close, without
+ * port_table_lock: a thread that receives may wait for a QP's lock, whose holder may wait for
+ * port_table_lock.
  */
 struct wire_port *port_table_remove(struct port *port) REQUIRES(port_table_lock);
 void port_table_close(struct port *port, struct wire_port *wire);
 
-/* Sockets are closed; memberships of groups are the parent's. */
+/* Closes the sockets. Memberships of groups stay the parent's. */
 void port_table_reset_after_fork(void);
 
 #endif

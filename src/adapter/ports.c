@@ -145,7 +145,7 @@ int ports_progress(uint64_t now, enum ports_look which)
 	return all ? all : busy ? -EBUSY : 0;
 }
 
-/* What a port holds after so many looks arrived later than the call. */
+/* Packets that are left after so many looks arrived after the call. */
 #define CATCH_UP_LOOKS 16
 
 bool ports_catch_up(uint64_t now)
@@ -162,7 +162,7 @@ bool ports_catch_up(uint64_t now)
 	return any;
 }
 
-/* An answer is likely to come: the port is looked at in each poll again. */
+/* An answer is likely to come, so each poll looks at the port again. */
 static void warm_up(const struct wire_port *wire)
 {
 	uint32_t count = atomic_load_explicit(&port_table_count, memory_order_relaxed);

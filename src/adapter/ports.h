@@ -43,15 +43,15 @@ enum ports_look {
 };
 
 /*
- * Takes what arrived, a bounded number of packets, frames too. Returns how many; 0: none; -EBUSY:
- * another thread is at it. No lock may be held. The caller calls roce_flush if there were any.
+ * Takes a bounded number of arrived packets and frames. Returns how many; 0: none; -EBUSY: another
+ * thread is at the ports. No lock may be held. The caller calls roce_flush if there were any.
  */
 int ports_progress(uint64_t now_ns, enum ports_look which);
 
 /*
- * When this returns, all that has arrived by now is taken, by this thread or by the one that
- * was at it, for which it waits. True: this thread took some; the caller calls roce_flush. No lock
- * may be held.
+ * Takes all that has arrived at the time of the call. If another thread is at a port, waits until
+ * that one has taken it. True: this thread took some; the caller calls roce_flush. No lock may be
+ * held.
  */
 bool ports_catch_up(uint64_t now_ns);
 

@@ -17,11 +17,11 @@
 
 bool progress_running;
 
-/* The clock is looked at once in so many polls, if there is no other need for it. */
+/* One in so many polls reads the clock, if there is no other need for it. */
 #define POLLS_PER_LOOK 32
 /*
  * A poll that copies many bytes takes long, and so does the program's next step. So many bytes
- * count as one more poll: the lease must not run out under a thread that polls all the time.
+ * count as one more poll, so that the lease does not end while the thread polls all the time.
  */
 #define MOVED_PER_POLL 2048
 
@@ -29,24 +29,26 @@ bool progress_running;
 #define LEASE_AFTER_NS 15000ull
 
 /*
- * A thread that has polled in vain for so long yields its processor, again and again. Where more
- * programs spin than there are processors, the thread that it waits for (or the kernel's thread
- * that has its packets) would otherwise run only at the end of the time slice. By the clock: a poll
- * that looks at sockets takes a hundred times as long as one that does not.
+ * A thread that has polled in vain for so long yields its processor repeatedly. Where more programs
+ * spin than there are processors, the peer's thread (or the kernel's thread with its packets) would
+ * otherwise run only at the end of the time slice. The limits are times, because a poll that looks
+ * at sockets takes a hundred times as long as one that does not.
  */
 #define YIELD_AFTER_NS 100000ull
 #define YIELD_EVERY_NS 10000ull
 
-/* Polls of this thread since it looked at the clock, or armed a CQ. */
+/* Polls of this thread since it read the clock, or armed a CQ. */
 static _Thread_local uint32_t polls __attribute__((tls_model("initial-exec")));
 
-/* This thread owes acknowledgements for what it polled. They go after the program's next step. */
+/*
+ * This thread owes acknowledgements for what it polled, to be sent after the program's next post.
+ */
 static _Thread_local bool owing __attribute__((tls_model("initial-exec")));
 
-/* True if packets came. Ports where nothing happens are looked at only now and then. */
+/* True if packets came. Looks at idle ports only now and then. */
 static bool poll_wire(bool all, uint64_t now)
 {
-	/* before a timer may say that no answer came, all ports are looked at */
+	/* before a time-out is declared, an answer is looked for at all ports */
 	bool due = now >= roce_deadline_ns();
 	int got = ports_progress(now, all || due ? PORTS_ALL : PORTS_BUSY_ONES);
 
@@ -142,9 +144,9 @@ void adapter_catch_up(struct qp *qp)
 }
 
 /*
- * A program that waits for events polls a few times after each. Were these polls counted from one
- * event to the next, every few events the thread would take the poll lease just before it sleeps;
- * what comes then would wait for the lease's end. So the count begins anew here.
+ * A program that waits for events polls a few times after each. If these polls added up from event
+ * to event, the thread would take the poll lease every few events, just before it sleeps, and what
+ * comes then would wait for the lease's end. So the count begins anew here.
  */
 void adapter_on_arm(void)
 {

@@ -3,10 +3,10 @@
  * Progress - what the program's own threads do for the adapter when they poll.
  *
  * In:  threads that find their CQs empty, or arm them.
- * Out: looks at links, ports and timers; a lease (adapter/poll_lease.h) for a thread that polls on
- * and on.
+ * Out: looks at links, ports and timers; a lease (adapter/poll_lease.h) for a thread that keeps
+ *      polling.
  *
- * Any thread, without locks; what it counts is the thread's own.
+ * Any thread, without locks; its counters are thread-local.
  */
 #ifndef ADAPTER_PROGRESS_H
 #define ADAPTER_PROGRESS_H
@@ -25,16 +25,15 @@ extern bool progress_running;
 void adapter_progress(void);
 
 /*
- * Takes all that has arrived for the QP, and waits for a thread that is at it: what the other end
- * did before the program ends the connection has completed with success then, and is acknowledged.
- * No lock may be held.
+ * Takes all that has arrived for the QP, and waits for a thread that is taking it. Called before
+ * the program ends the connection: all that the other end sent before completes with success, and
+ * is acknowledged. No lock may be held.
  */
 void adapter_catch_up(struct qp *qp);
 
 /*
- * Sends the acknowledgements that this thread's adapter_progress kept back, so that the program's
- * answer to what it polled goes first. Called when there was nothing for the program. No lock may
- * be held.
+ * Sends the acknowledgements that this thread's adapter_progress delayed in favour of the program's
+ * answer. Called when a poll found no completion. No lock may be held.
  */
 void adapter_settle(void);
 

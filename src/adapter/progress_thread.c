@@ -28,9 +28,9 @@
 #include "shm/retry.h"
 #include "shm/timer.h"
 
-#define SOON_NS	       1000000ull /* until everything gets its turn again */
-#define ROUNDS_AT_ONCE 1024	  /* before slow sources get a look again */
-#define WIRE_ROUNDS    16	  /* before links do */
+#define SOON_NS	       1000000ull /* until all sources are polled again */
+#define ROUNDS_AT_ONCE 1024	  /* before slow sources are polled again */
+#define WIRE_ROUNDS    16	  /* before links are polled again */
 #define ALONE_NS       10000000ull
 #define EVENTS_MAX     8
 #define TIME_SLICE_NS  100000ull /* the shortest there is */
@@ -39,7 +39,7 @@ static struct arena_header *own;
 static int epoll = -1;
 static bool look_found; /* the last look found packets */
 static struct adaptive adaptive;
-static sem_t begun; /* its liveness is announced */
+static sem_t begun; /* posted when its liveness word is set */
 
 /* True: there may be more, now. */
 static bool look_at_wire(void)
@@ -89,8 +89,8 @@ static bool look(void)
 }
 
 /*
- * False: there is more, but slow sources have to be polled now and then, whatever the traffic.
- * Links are left to the threads that poll.
+ * False: there is more, but slow sources have to be polled now and then, too. Leaves links to the
+ * threads that poll.
  */
 static bool work_off(void)
 {
@@ -120,9 +120,9 @@ static bool prepare_to_sleep(void)
 }
 
 /*
- * The ports are watched edge-triggered: what lies there is taken, or another thread is at it.
- * False: it has no end. Then everything else gets its turn, too. Peers take the progress thread for
- * asleep, so no barrier is needed before the next wait.
+ * Takes all packets, as epoll is edge-triggered, unless another thread takes them. False: they have
+ * no end, so all other sources get their turn. Peers take the progress thread for asleep, so no
+ * barrier is needed before the next wait.
  */
 static bool serve_wire(void)
 {
@@ -135,8 +135,8 @@ static bool serve_wire(void)
 }
 
 /*
- * Until nothing came for ADAPTIVE_POLL_NS, which is 0, or epoll tells of something: the number of
- * its events. -EAGAIN: packets come without end, and everything else has to get its turn.
+ * Polls until no packet came for ADAPTIVE_POLL_NS (returns 0), or until epoll has events (returns
+ * their number). -EAGAIN: packets come without end, and all other sources have to get their turn.
  */
 static int keep_polling(struct epoll_event *events)
 {
@@ -165,7 +165,7 @@ static int keep_polling(struct epoll_event *events)
 static int timeout_ms(uint64_t now, uint64_t until)
 {
 	if (!listening_is_on() && !poll_lease_is_held())
-		return 1; /* nothing tells of packets */
+		return 1; /* no descriptor tells of packets */
 	if (until == SOURCES_NEVER)
 		return -1;
 	return now < until ? (int)((until - now) / 1000000 + 1) : 0;
@@ -188,13 +188,15 @@ static int wait_for(struct epoll_event *events, uint64_t until)
 	return n;
 }
 
-/* When everything has to get its turn although nothing calls. */
+/* When all sources have to be polled although none calls. */
 static uint64_t next_turn_ns(void)
 {
 	uint64_t next = sources_deadline_ns();
 
 	if (!hazard_barrier_works()) {
-		/* a peer may take this process for one that polls: then it has to look by itself */
+		/*
+		 * a peer may believe that this process polls, and not wake it: so look again soon
+		 */
 		uint64_t soon = clock_now_ns() + SOON_NS;
 
 		return soon < next ? soon : next;
@@ -222,7 +224,7 @@ static void sleep_now(void)
 	poll_lease_on_awake();
 }
 
-/* Of the kernel's headers, which C libraries before glibc 2.41 clash with. */
+/* struct sched_attr: its kernel header clashes with C libraries before glibc 2.41. */
 struct scheduling {
 	uint32_t size, policy;
 	uint64_t flags;
@@ -232,10 +234,10 @@ struct scheduling {
 };
 
 /*
- * Asks the scheduler for short time slices (EEVDF, Linux 6.12), so that the thread is run soon
- * after it wakes up. A program may spin on memory that it is to write. With no more processors than
- * such programs it would wait for the end of their time slices, which is milliseconds. An older
- * kernel ignores it. A thread with another policy than SCHED_OTHER keeps that.
+ * Asks the scheduler for short time slices (EEVDF, Linux 6.12), so that the thread runs soon after
+ * it wakes up. Programs may spin on memory that this thread is to write. If they occupy all
+ * processors, it would wait for the end of their time slices, which are milliseconds. An older
+ * kernel ignores the request. A thread with another policy than SCHED_OTHER keeps it.
  */
 static void shorten_time_slice(void)
 {
@@ -272,14 +274,14 @@ static int start_thread(void)
 	int error;
 
 	sem_init(&begun, 0, 0);
-	/* Signals are the program's own threads' business. */
+	/* Only the program's own threads handle signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	error = pthread_create(&thread, &attr, run, NULL);
 	pthread_attr_destroy(&attr);
-	/* From the first connection on its peers can see it die. */
+	/* Waits, so that from the first connection on peers see whether this process is alive. */
 	while (!error && sem_wait(&begun) && errno == EINTR)
 		;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

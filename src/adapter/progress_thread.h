@@ -3,8 +3,8 @@
  * Progress thread - the thread that makes progress for a process whose program does not poll.
  *
  * In:  the sources of progress (adapter/sources.h).
- * Out: work done while no thread of the program polls, within the wake-up that a peer, the kernel
- * or a timer causes. What other threads say to it is in adapter/wakeup.h.
+ * Out: work done while no thread of the program polls, when a peer, the kernel or a timer wakes it.
+ *      Other threads wake it through adapter/wakeup.h.
  *
  * One a process, made by the first ibv_open_device; it ends with the process. It blocks all
  * signals.
@@ -16,19 +16,18 @@
  *      (adapter/poll_lease.h, adapter/listening.h). Had that look found anything, the round begins
  *      anew.
  *   4. It keeps polling for a moment if that pays (adapter/adaptive.h), then sleeps in epoll_wait
- *      until a source calls or is due. Peers take it for asleep in both. Called by packets alone it
- *      takes them and sleeps on; need_wakeup stays as it is.
+ *      until a source calls or is due. Peers take it for asleep in both. If only packets call it,
+ *      it takes them and sleeps on; need_wakeup stays as it is.
  *
- * While threads poll and hold the lease, it looks once when it is called and leaves the links to
- * them: beside them it would take their locks, and their processor where they have but one. The end
- * of the lease is a look at the links, too. If it finds a thread at a port it leaves the port to
- * that one, which has a lease or is lent one. (To wait for the thread to leave the port would take
- * time from it where both share a processor, and it is there most of the time.)
+ * While threads poll and hold the lease, it looks once when it is called, and leaves the links to
+ * them: it would compete for their locks and, on one processor, for their time. At the end of the
+ * lease it looks at the links, too. If it finds a thread at a port, it leaves the port to that
+ * thread, which has the lease or is lent it. It does not wait for that thread: where the two share
+ * a processor, the wait would take its time.
  *
- * No source starves: packets without end are served for WIRE_ROUNDS rounds, or ALONE_NS, and then
- * take turns with all others. A search for a verbatimd that is lost takes time, so there are pauses
- * between two attempts, however often the progress thread is called; and none is put off because of
- * packets.
+ * No source starves: a stream of packets is served for WIRE_ROUNDS rounds, or ALONE_NS, and then
+ * takes turns with all others. Looking for a lost verbatimd takes time, so there are pauses between
+ * two attempts, however often the progress thread is called; and packets delay no attempt.
  */
 #ifndef ADAPTER_PROGRESS_THREAD_H
 #define ADAPTER_PROGRESS_THREAD_H

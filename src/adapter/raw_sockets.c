@@ -14,7 +14,7 @@
 #include "object/qp_table.h"
 #include "raw/raw.h"
 
-/* Read without the lock: the number of a QP that is gone finds none. */
+/* Read without the lock: the QP table does not find the number of a destroyed QP. */
 struct entry {
 	_Atomic uint32_t qpn; /* 0: free */
 	int fd;
@@ -107,7 +107,7 @@ int raw_sockets_progress(void)
 	return got;
 }
 
-/* The sockets are the parent's; its QPs are dead here. */
+/* The sockets are the parent's, and its QPs are dead in the child. */
 void raw_sockets_reset_after_fork(void)
 {
 	lock_acquire_in_child(&entries_lock);

@@ -4,7 +4,7 @@
  *
  * In:  sockets that raw/raw.h opens, one for each such QP.
  * Out: their frames, taken by the threads that look at the UDP ports (adapter/ports.h). The epoll
- * descriptor of the ports watches these sockets, too.
+ *      descriptor of the ports watches these sockets, too.
  *
  * Any thread. Takes the locks of the QPs one by one.
  */

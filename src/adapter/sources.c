@@ -19,7 +19,7 @@
 #include "roce/roce.h"
 #include "shm/shm.h"
 
-static uint64_t migration_due_ns = MIGRATE_NEVER; /* when pages are to be moved on */
+static uint64_t migration_due_ns = MIGRATE_NEVER; /* when the next step of migration is due */
 
 static void drain(int fd)
 {
@@ -124,7 +124,7 @@ static const struct source sources[] = {
 
 #define COUNT (sizeof(sources) / sizeof(sources[0]))
 
-static int fds[COUNT]; /* that are watched; -1: none */
+static int fds[COUNT]; /* watched descriptors; -1: none */
 
 void sources_watch(int epoll)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sources - the table of all that can bring work to this process, in one place: what descriptor
- * tells of it, how it is polled, when it is due by the clock, what a fork leaves of it.
+ * Sources - the table of the progress thread's sources of work: which descriptor tells of work, how
+ * a source is polled, when it is due by the clock, how a fork resets it.
  *
  * In:  links, ports, raw sockets, timers, verbatimd, migration, network interfaces.
- * Out: what the progress thread watches, polls, and sleeps no longer than.
+ * Out: the descriptors that the progress thread watches, the functions that it polls, its deadline.
  *
  * Two of them are fast: links and ports. The progress thread and the threads that poll call
- * peers_progress and ports_progress directly. All others have a poll function that the progress
- * thread calls between its sleeps, and nobody else.
+ * peers_progress and ports_progress directly. All others have a poll function that only the
+ * progress thread calls, between its sleeps.
  *
  * To add a source, add a row in sources.c.
  */
@@ -23,17 +23,20 @@
 
 struct source {
 	const char *name;
-	int (*fd)(void); /* readable when the source has work; NULL, or -1: none tells */
-	uint32_t events; /* that epoll is asked for */
-	/* Makes the descriptor unreadable; NULL: polling does. */
+	int (*fd)(void); /* readable when the source has work; NULL, or -1: there is none */
+	uint32_t events; /* for epoll */
+	/* Makes the descriptor unreadable; NULL: `poll` does. */
 	void (*drain)(int fd);
-	/* It tells of packets or their timers: the progress thread serves them and sleeps on. */
+	/*
+	 * The descriptor tells of packets or their timers: the progress thread serves them and
+	 * sleeps on.
+	 */
 	bool is_packets;
-	/* Progress thread: does what there is to do, a bounded amount. True: there is more, now. */
+	/* Progress thread: does a bounded amount of work. True: there is more, now. */
 	bool (*poll)(void);
-	/* When it has to be polled although no descriptor tells, CLOCK_MONOTONIC; SOURCES_NEVER. */
+	/* When to poll although no descriptor tells, CLOCK_MONOTONIC; or SOURCES_NEVER. */
 	uint64_t (*deadline_ns)(void);
-	/* In the child of a fork: lets go what is the parent's. Allocates and frees nothing. */
+	/* In the child of a fork: drops what is the parent's. Allocates and frees nothing. */
 	void (*reset_after_fork)(void);
 };
 

@@ -5,7 +5,7 @@
  *
  * The threads that poll run both kinds by the clock. So the transport's timer is set only while no
  * thread holds the poll lease (wakeup_on_deadline), or by the progress thread when it ends the
- * lease (barrier TIMER, adapter/poll_lease.h); and only if it is not to fire before anyway.
+ * lease (barrier TIMER, adapter/poll_lease.h). It is not set if it fires earlier already.
  *
  * Any thread.
  */
@@ -22,7 +22,7 @@ int timers_init(void);
 /* A retry on this host is due earlier than all others. */
 void timers_on_retry_deadline(uint64_t ns);
 
-/* The transport's timer fires then, or earlier. */
+/* Sets the transport's timer to `ns`, unless it fires earlier already. */
 void timers_arm_roce(uint64_t ns);
 
 /* Readable when something is due, until they are drained. */

@@ -23,10 +23,10 @@ void wakeup_send(void)
 	uint64_t one = 1;
 
 	if (sys_write(wake, &one, sizeof(one)) < 0)
-		return; /* full: it is awake */
+		return; /* the counter is full, so the progress thread is being woken */
 }
 
-/* The calling thread has just done something: the progress thread's look finds it (TIMER). */
+/* The calling thread has stored its work before, so the progress thread's look finds it (TIMER). */
 void wakeup_kick(void)
 {
 	if (poll_lease_until_ns() == 0)

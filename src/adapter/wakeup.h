@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Wakeup - the progress thread as all other threads of the process see it: what spares it a
- * wake-up, and what wakes it.
+ * Wakeup - how other threads of the process wake the progress thread, or spare it a wake-up.
  *
- * In:  threads that poll or arm a CQ; what they leave to be done.
+ * In:  threads that poll or arm a CQ; work that they leave to other threads.
  * Out: the process's wake eventfd written, or the poll lease renewed (adapter/poll_lease.h).
  *
  * Any thread. Never blocks; the locks that it takes are innermost.
@@ -16,13 +15,13 @@
 /* `wake_fd`: the process's wake eventfd, which its peers write, too. */
 void wakeup_init(int wake_fd);
 
-/* That eventfd; -1: there is no progress thread. */
+/* The wake eventfd; -1: there is no progress thread. */
 int wakeup_fd(void);
 
 /* There is work that only the progress thread will do. */
 void wakeup_send(void);
 
-/* There is work that only a look will find: a thread that polls, or the progress thread. */
+/* There is work that a look finds: of a thread that polls, or of the progress thread. */
 void wakeup_kick(void);
 
 /* A timer of the transport is due earlier than all others. */

@@ -78,19 +78,14 @@ int wire_path_resolve(struct context *context, const struct ibv_ah_attr *attr, u
 	if (error)
 		return error;
 	flow->sender = udp_sender(flow->port, remote_qpn);
-	/*
-	 * the other end's is not known: it is taken to be like ours, and losses tell if it is not
-	 */
+	/* The other end's buffer is not known. It is taken to be like ours; losses correct that. */
 	flow->buffer_bytes = udp_buffer_bytes(flow->port);
 	return 0;
 }
 
 int wire_path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)
 {
-	/*
-	 * The members that the loopback interface reaches are on this host: nobody waits for a port
-	 * to reach them.
-	 */
+	/* The loopback interface reaches only members on this host, so no port is needed. */
 	if (qp->context->device->loopback && !path_is_forced() &&
 	    gid_is_multicast(wqe->ah->attr.grh.dgid.raw))
 		return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Wire path - what is sent to another host: its port, its addresses and the fields of its headers.
+ * Wire path - the way to another host: its port, its addresses and the fields of its headers.
  *
  * In:  address handles and attributes of QPs.
  * Out: a flow (udp/wire.h) for the transport; datagrams, to the transport.
@@ -19,8 +19,8 @@
 #include "udp/wire.h"
 
 /*
- * Opens the port that wire_path_resolve needs for this address. Without a QP's lock; what fails is
- * reported, and wire_path_resolve says so again.
+ * Opens the port that wire_path_resolve needs for this address. No QP's lock may be held. A failure
+ * is reported, and wire_path_resolve fails likewise.
  */
 void wire_path_open(struct context *context, const struct ibv_ah_attr *attr);
 

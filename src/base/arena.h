@@ -52,11 +52,10 @@ struct arena_header {
 	uint64_t cookie;
 	uint64_t cookie_addr; /* where the owner's own mapping has the cookie */
 	/*
-	 * 0: a thread of the owner polls, or will soon; 1: a peer that leaves work writes the wake
-	 * eventfd
+	 * 0: a thread of the owner polls, or will soon; 1: peers that queue work write the eventfd
 	 */
 	_Alignas(64) _Atomic uint32_t need_wakeup;
-	/* the kernel marks it when the owner is dead: adapter/liveness.h */
+	/* a robust futex: the kernel marks it when the owner dies (adapter/liveness.h) */
 	_Atomic uint32_t liveness;
 	uintptr_t liveness_list[4]; /* the robust list of the owner's progress thread */
 	_Alignas(64) _Atomic uint64_t cause_next; /* causes written so far */
@@ -75,7 +74,7 @@ struct arena_device {
 	uint8_t spare[44];
 };
 
-/* An address of this process on the wire. What does not fit in the table is not shown. */
+/* A UDP address of this process. Tools do not see addresses beyond the table. */
 struct arena_port {
 	char address[48]; /* as text; empty: not used */
 	uint32_t ifindex;
@@ -91,7 +90,7 @@ struct arena_cause {
 	char text[232];		 /* the sentence with its values, ends in 0 */
 };
 
-/* The way of a QP's work. */
+/* The path of a QP, for tools. */
 enum arena_path {
 	ARENA_PATH_NONE = 0, /* it was not connected yet */
 	ARENA_PATH_LOCAL = 1,
@@ -99,7 +98,7 @@ enum arena_path {
 };
 
 /*
- * What a requester has to know of the other end's QP. Written by its owner under the QP's lock;
+ * The attributes of a QP that peers' requesters read. Its owner writes them under the QP's lock;
  * `word` is stored last (release) and loaded first (acquire).
  */
 struct arena_qp {
@@ -112,7 +111,7 @@ struct arena_qp {
 	uint32_t rq_psn;     /* what the first message of its peer carries */
 	uint32_t path;	     /* enum arena_path; with `peer` for tools */
 	uint8_t peer[16];    /* GID of the other end of a connection */
-	/* nothing that changes with each request: peers read this line for each */
+	/* no field here changes with each request: peers read this cache line for each */
 	uint64_t spare[2];
 };
 
@@ -154,8 +153,8 @@ struct arena_key {
 };
 
 /*
- * A key is: 8 bits of chance | 16 bits of index | 8 bits of chance. Of a type 2 window the low
- * byte is the consumer's. Indexes are reused in order of release, oldest first.
+ * A key is: 8 random bits | 16 bits of index | 8 random bits. For a type 2 window the consumer
+ * chooses the low byte. Indexes are reused in order of release, oldest first.
  */
 #define KEY_INDEX(key) ((key) >> 8 & 0xffff)
 

@@ -124,7 +124,7 @@ static void keep(void *arena, const struct arena_cause *report)
 
 	if (atomic_exchange_explicit(&entry_taken[index], true, memory_order_acquire))
 		return;
-	/* A thread that was held up must not replace what is newer. */
+	/* A thread that was preempted must not overwrite a newer entry. */
 	if (atomic_load_explicit(&entry->number, memory_order_relaxed) < number)
 		store_entry(entry, report, number);
 	atomic_store_explicit(&entry_taken[index], false, memory_order_release);
@@ -171,10 +171,10 @@ static void say(const struct arena_cause *report)
 		close(fd);
 }
 
-enum told { TOLD_WHOEVER_ASKS, TOLD_AT_ONCE };
+enum report_mode { REPORT_KEEP, REPORT_PRINT };
 
 /* `more`: reports of the kind that were left out since the last. */
-static void report_this(enum told told, enum cause cause, uint32_t qpn, uint32_t more,
+static void report_this(enum report_mode mode, enum cause cause, uint32_t qpn, uint32_t more,
 			const char *fmt, va_list args)
 {
 	struct arena_cause report = { .cause = cause, .qpn = qpn };
@@ -199,7 +199,7 @@ static void report_this(enum told told, enum cause cause, uint32_t qpn, uint32_t
 			 " (and %u more since the last report)", more);
 	if (arena)
 		keep(arena, &report);
-	if (lines != LINES_OFF && told == TOLD_AT_ONCE)
+	if (lines != LINES_OFF && mode == REPORT_PRINT)
 		say(&report);
 out:
 	errno = saved;
@@ -210,7 +210,7 @@ void cause_report(enum cause cause, uint32_t qpn, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	report_this(TOLD_AT_ONCE, cause, qpn, 0, fmt, args);
+	report_this(REPORT_PRINT, cause, qpn, 0, fmt, args);
 	va_end(args);
 }
 
@@ -219,14 +219,14 @@ void cause_note(enum cause cause, uint32_t qpn, const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	report_this(TOLD_WHOEVER_ASKS, cause, qpn, 0, fmt, args);
+	report_this(REPORT_KEEP, cause, qpn, 0, fmt, args);
 	va_end(args);
 }
 
 /*
- * What was reported last, by cause and QP. Kinds that share a place displace each other, which
- * costs a report more; threads at one place may lose a count. Neither matters to a reader, and
- * there is no lock.
+ * What was reported last, by cause and QP. Kinds that hash to the same place displace each other,
+ * which costs one more report. Threads that race there may lose a count. Neither matters, so there
+ * is no lock.
  */
 #define KINDS 256
 
@@ -264,7 +264,7 @@ void cause_report_ratelimited(enum cause cause, uint32_t qpn, const char *fmt, .
 	if (!is_due(cause, qpn, &more))
 		return;
 	va_start(args, fmt);
-	report_this(TOLD_AT_ONCE, cause, qpn, more, fmt, args);
+	report_this(REPORT_PRINT, cause, qpn, more, fmt, args);
 	va_end(args);
 }
 

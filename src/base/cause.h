@@ -7,9 +7,8 @@
  *      also a line to standard error, or to a file.
  *
  * Any thread may report at any time. Takes no lock, allocates nothing, preserves errno, raises no
- * SIGPIPE. Blocks only where VERBATIM_EXPLAIN asks for lines and their reader is slow. The
- * caller reports what happens over and over once (FLUSHED and QUEUE_FULL once a QP), or
- * rate-limited.
+ * SIGPIPE. Blocks only where VERBATIM_EXPLAIN asks for lines and their reader is slow. A caller
+ * reports a repeated event once (FLUSHED and QUEUE_FULL once a QP), or rate-limited.
  *
  * The number of a cause is the vendor_err of its completions.
  */
@@ -30,27 +29,29 @@ enum cause {
 };
 
 /*
- * From here on reports go to this arena's ring; NULL: to none. The arena has to stay mapped until
- * it was replaced and no other thread reports. Reads VERBATIM_EXPLAIN if nothing did before:
- * 1 is standard error, 0 or empty is off, anything else is the path of a file to append to.
+ * Reports go to this arena's ring from now on; NULL: to none. The arena has to stay mapped until it
+ * is replaced and no other thread reports. Reads VERBATIM_EXPLAIN if nothing did before: 1 is
+ * standard error, 0 or empty is off, anything else is the path of a file to append to.
  */
 void cause_init(void *arena);
 
-/* Without an arena it goes only where VERBATIM_EXPLAIN says. qpn 0: none; fmt may be NULL. */
+/*
+ * Without an arena the report goes only where VERBATIM_EXPLAIN says. qpn 0: none; fmt may be NULL.
+ */
 void cause_report(enum cause cause, uint32_t qpn, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * The same for what is no failure: a normal end, an event that was asked for, an answer for which
- * programs probe. `verbatim explain` shows it; VERBATIM_EXPLAIN does not print it.
+ * The same for what is not a failure: a normal end, an event that the program asked for, an error
+ * that programs probe for. `verbatim explain` shows it; VERBATIM_EXPLAIN does not print it.
  */
 void cause_note(enum cause cause, uint32_t qpn, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * The same as cause_report for what a peer or the network can cause at any rate: of one cause at
- * one QP one report a second is made, and tells how many there were since the last. The others cost
- * a look at a clock, and format nothing.
+ * cause_report for events that a peer or the network can cause at any rate. Each cause of a QP is
+ * reported once a second at most, with the number of those left out. A report that is left out
+ * costs one reading of the clock.
  */
 void cause_report_ratelimited(enum cause cause, uint32_t qpn, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

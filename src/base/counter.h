@@ -4,8 +4,8 @@
  *
  * In:  events, by any thread. Out: numbers in this process's arena, for `verbatim show`.
  *
- * Anybody may send bad packets, at any rate: they are counted, and nothing is reported for each.
- * Relaxed: a reader sees each count some time.
+ * Any host may send bad packets, at any rate: they are counted, not reported one by one. Relaxed: a
+ * reader sees each count some time.
  */
 #ifndef BASE_COUNTER_H
 #define BASE_COUNTER_H
@@ -19,7 +19,7 @@ enum counter {
 	COUNTERS
 };
 
-/* From here on it is counted in this arena, from its own numbers on; NULL: in none. */
+/* Events are counted in this arena from now on, beginning with its numbers; NULL: in none. */
 void counter_init(void *arena);
 void counter_reset_after_fork(void);
 

@@ -44,9 +44,7 @@ static int take_now(int fd)
 		return 0;
 	if (errno != EOPNOTSUPP && errno != ENOSYS)
 		return -1;
-	/*
-	 * Kernels before 5.10: another reader may get in between, and we wait for the next event.
-	 */
+	/* Kernels before 5.10: if another reader takes the event first, eventfd_take() blocks. */
 	if (poll(&ready, 1, 0) != 1)
 		return -1;
 	return eventfd_take(fd);

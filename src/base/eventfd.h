@@ -11,7 +11,7 @@
 /* A new one, close-on-exec, at 0; or -errno. */
 int eventfd_create(void);
 
-/* Adds one. Blocks never in practice (the count is 64 bits). Preserves errno. */
+/* Adds one. Never blocks in practice (the count has 64 bits). Preserves errno. */
 void eventfd_add(int fd);
 
 /*

@@ -52,7 +52,7 @@ static inline bool gid_is_link_local(const uint8_t gid[GID_BYTES])
 	return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
 }
 
-/* Means something on one interface only: link-local, or an IPv6 group of that scope. */
+/* Valid on one interface only: link-local, or an IPv6 group of that scope. */
 bool gid_is_scoped(const uint8_t gid[GID_BYTES]);
 
 /* Can be an interface's own: not unspecified, a group, or broadcast. */

@@ -23,7 +23,7 @@ static void ask(struct netlink_request *q, const uint8_t gid[16], uint32_t ifind
 		netlink_add(q, RTA_OIF, &ifindex, sizeof(ifindex));
 }
 
-/* There is an answer when send returns: the kernel gives it in that call. */
+/* The kernel queues its answer before send() returns, so recv() need not wait. */
 static int exchange(int fd, const struct netlink_request *q, void *answer, size_t room)
 {
 	ssize_t got;
@@ -45,7 +45,7 @@ int host_has_address(const uint8_t gid[16], uint32_t ifindex)
 	int fd, error;
 
 	if (gid_is_unspecified(gid))
-		return 0; /* sent to, it would be this host */
+		return 0; /* as a destination it would be this host */
 	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	if (fd < 0)
 		return -errno;

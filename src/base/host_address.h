@@ -2,11 +2,11 @@
 /*
  * Host address - whether an address is one of this host's.
  *
- * In:  the kernel's routing table, by netlink. It is the kernel's own decision where a packet to
- * that address goes, and costs the same on a host with thousands of addresses.
+ * In:  the kernel's routing table, by netlink. The kernel decides so where a packet to that address
+ *      goes, at the same cost on a host with thousands of addresses.
  *
- * Binding a socket would tell something else: with net.ipv4.ip_nonlocal_bind (or ipv6's), which
- * keepalived and haproxy want, every address can be bound.
+ * A bind() is no test: with net.ipv4.ip_nonlocal_bind (or ipv6's), which keepalived and haproxy
+ * need, it succeeds with any address.
  *
  * No state, so nothing to invalidate. Some microseconds; never blocks, is no cancellation point.
  */

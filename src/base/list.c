@@ -6,7 +6,7 @@
 /*
  * A list:
  * - each element is the `prev` of its `next`: no element was freed or moved while it was linked;
- * - it comes back to its head.
+ * - `next` leads back to the head.
  */
 size_t list_check(const struct list *head, size_t most)
 {

@@ -16,7 +16,7 @@ static int membarrier(int command)
 	return (int)syscall(SYS_membarrier, command, 0, 0);
 }
 
-/* False: there is none here. Registers the process (again: a child of fork may be new to it). */
+/* Executes a membarrier, and registers the process first if need be. False: not supported. */
 static bool barrier(void)
 {
 	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0)
@@ -49,14 +49,14 @@ void lock_wait(struct lock *lock)
 {
 	struct timespec look_again = { .tv_nsec = LOOK_AGAIN_NS };
 	int error = errno;
-	bool told;
+	bool fenced;
 
 	if (spin(lock))
 		return;
 	atomic_fetch_add(&lock->sleepers, 1);
-	told = barrier(); /* LOCK */
+	fenced = barrier(); /* LOCK */
 	while (!lock_try(lock))
-		syscall(SYS_futex, &lock->taken, FUTEX_WAIT_PRIVATE, 1, told ? NULL : &look_again,
+		syscall(SYS_futex, &lock->taken, FUTEX_WAIT_PRIVATE, 1, fenced ? NULL : &look_again,
 			NULL, 0);
 	atomic_fetch_sub(&lock->sleepers, 1);
 	errno = error;

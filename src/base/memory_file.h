@@ -26,7 +26,9 @@ static inline bool memory_file_has_seals(int fd, int wanted)
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct statfs status;
 
-	/* The seals first: with what has none, a network's file system is not asked. */
+	/*
+	 * Seals come first: a file on a network has none, so fstatfs() never waits for its server.
+	 */
 	return seals >= 0 && (seals & wanted) == wanted && !fstatfs(fd, &status) &&
 	       status.f_type == TMPFS_MAGIC;
 }

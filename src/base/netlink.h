@@ -33,7 +33,7 @@ static inline void netlink_add(struct netlink_request *r, uint16_t type, const v
 	r->head.nlmsg_len = (uint32_t)(NLMSG_ALIGN(r->head.nlmsg_len) + RTA_SPACE(bytes));
 }
 
-/* A non-blocking socket that hears of changes to interfaces and their addresses; -1: none. */
+/* A non-blocking socket for notifications of changed interfaces and addresses; -1: none. */
 static inline int netlink_watch(void)
 {
 	const struct sockaddr_nl address = {
@@ -49,7 +49,9 @@ static inline int netlink_watch(void)
 	return fd;
 }
 
-/* Reads what the watch has heard. True: something, or more than the socket could hold (ENOBUFS). */
+/*
+ * Discards queued notifications. True: there was one, or the socket's queue overflowed (ENOBUFS).
+ */
 static inline bool netlink_drain(int fd)
 {
 	char message[8192];

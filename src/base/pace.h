@@ -2,10 +2,10 @@
 /*
  * Pace - how fast a UC or UD QP sends to other hosts.
  *
- * A token bucket. These services have no acknowledgements and so no window, and a receive buffer
- * that overflows loses messages. A QP sends at most PACE_BURST_BYTES at once, and as many again in
- * each PACE_INTERVAL_NS. A receiver that is not scheduled for some hundred microseconds loses
- * nothing, even with the small socket buffers of ordinary users.
+ * A token bucket. These services have no acknowledgements and so no window: a sender that is too
+ * fast overflows the receiver's socket buffer. A QP sends at most PACE_BURST_BYTES at once, and as
+ * many again in each PACE_INTERVAL_NS. A receiver that is not scheduled for some hundred
+ * microseconds loses nothing, even with the small socket buffers of ordinary users.
  *
  * Pure; its QP's lock guards it.
  */

@@ -34,7 +34,7 @@ static bool has(const struct ports *ports, unsigned offset)
 	return ports->bits[offset / 8] >> offset % 8 & 1;
 }
 
-/* As the kernel prints them: "50000,50010-50019". None, if that cannot be read. */
+/* Parses the kernel's list: "50000,50010-50019". No port is reserved if it cannot be read. */
 static void read_reserved(struct ports *reserved)
 {
 	FILE *file = fopen(RESERVED, "re");
@@ -96,7 +96,7 @@ void source_port_accept_unchecked(int fd)
 		set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);
 }
 
-/* All but the port. 0 or -errno. */
+/* Sets every option but the port. 0 or -errno. */
 static int prepare(int fd, int family)
 {
 	int rc = source_port_deafen(fd);
@@ -148,7 +148,7 @@ int source_port_open(const struct sockaddr *address, socklen_t length, uint16_t 
 	if (length !=
 	    (family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)))
 		return -EINVAL;
-	/* librspreload would make an rsocket of it */
+	/* not socket(): librspreload would make it an rsocket */
 	fd = (int)syscall(SYS_socket, family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;

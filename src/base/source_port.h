@@ -4,7 +4,7 @@
  *
  * In:  an address of this host.
  * Out: a socket bound to it and to a port in 49152..65535 (IBA annex A17.3.2), chosen at random, so
- * that switches and network cards spread the flows of a host over their paths and queues.
+ *      that switches and network cards spread the flows of a host over their paths and queues.
  *
  * The receiver's kernel merges packets with the same addresses and ports (GRO) and hands all of
  * them to the process that the first packet is for. So a socket carries the packets of one process
@@ -32,19 +32,16 @@
 int source_port_open(const struct sockaddr *address, socklen_t length, uint16_t *port);
 
 /*
- * For a socket that sends to several processes, for want of one of its own: its packets have no UDP
- * checksum from now on (IBA annex A17.3.2 allows that; the ICRC covers them), and such packets are
- * never merged. It may not send GSO batches (UDP_SEGMENT) any more, for the same reason. 0 or
- * -errno.
+ * Lets the socket send to several processes: its packets have no UDP checksum from now on (IBA
+ * annex A17.3.2 allows that; the ICRC covers them), and GRO merges no such packets. So it may send
+ * no GSO batches (UDP_SEGMENT) any more. 0 or -errno.
  */
 int source_port_share(int fd);
 
 /* From now on the socket receives nothing. 0 or -errno. */
 int source_port_deafen(int fd);
 
-/*
- * For a socket that receives: packets over IPv6 without UDP checksum, which adapters and rxe send.
- */
+/* Lets the socket receive IPv6 packets without UDP checksum, as adapters and rxe send them. */
 void source_port_accept_unchecked(int fd);
 
 #endif

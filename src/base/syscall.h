@@ -43,7 +43,7 @@ static inline ssize_t sys_recvmsg(int fd, struct msghdr *message, int flags)
 	return syscall(SYS_recvmsg, fd, message, flags);
 }
 
-/* Without a time-out, whose layout would not be the same everywhere. */
+/* No time-out: the layout of its struct timespec differs between ABIs. */
 static inline int sys_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
 {
 	return (int)syscall(SYS_recvmmsg, fd, messages, count, flags, NULL);

@@ -79,7 +79,7 @@ void timer_heap_remove(struct timer_heap *heap, struct timer_heap_entry *entry)
 }
 
 #ifdef VERBATIM_CHECK
-#define ALL_ENTRIES 64 /* of a larger heap all are looked at now and then */
+#define ALL_ENTRIES 64 /* of a larger heap a check walks all entries only now and then */
 
 /*
  * A timer heap:

@@ -21,7 +21,7 @@ struct timer_heap {
 /* Makes room for `count` entries. 0 or -ENOMEM. */
 int timer_heap_reserve(struct timer_heap *heap, uint32_t count);
 
-/* Arms the entry, or moves its deadline. There is room for it. */
+/* Arms the entry, or moves its deadline. The caller has reserved room. */
 void timer_heap_set(struct timer_heap *heap, struct timer_heap_entry *entry, uint64_t deadline_ns);
 void timer_heap_remove(struct timer_heap *heap, struct timer_heap_entry *entry);
 

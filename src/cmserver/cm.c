@@ -283,9 +283,9 @@ static size_t check_channels(const struct cm_client *cc)
 /*
  * Connection management:
  * - identifiers and channels of a process are its own, found by their values, and as many as were
- * counted;
+ *   counted;
  * - an identifier has a port if and only if it is in the port space; of a listener's backlog no
- * more is left than there is;
+ *   more is left than there is;
  * - the events of a process are those of its channels;
  * - all identifiers and channels are those of the processes that are clients.
  */

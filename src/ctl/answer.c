@@ -13,7 +13,7 @@
 
 #define LOOK_MS 100
 
-/* The process that listened: no other one answers here. */
+/* SO_PEERCRED names the process that called listen(), which is the daemon. */
 static pid_t pid_behind(int sock)
 {
 	struct ucred peer = { 0 };
@@ -22,7 +22,7 @@ static pid_t pid_behind(int sock)
 	return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 ? 0 : peer.pid;
 }
 
-/* State R in /proc/PID/stat, behind the name, which may contain anything. */
+/* State R in /proc/PID/stat. It stands after the name, which may contain any character. */
 static bool is_runnable(pid_t pid)
 {
 	char path[64], text[512];

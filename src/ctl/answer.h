@@ -5,9 +5,9 @@
  * In:  a connection to verbatimd on which a request was sent.
  * Out: its next message.
  *
- * A daemon that has not answered in the usual time hangs, or it gets no processor. /proc tells the
- * two apart: a process that wants a processor is runnable, one that hangs sleeps or is stopped.
- * Only the first is worth waiting for.
+ * A daemon that has not answered in the usual time hangs, or the scheduler does not run it. /proc
+ * tells the two apart: the state of a process that waits for a processor is R. Only that is worth a
+ * longer wait.
  *
  * Any thread; blocks.
  */
@@ -19,9 +19,8 @@
 #include "ctl/fdmsg.h"
 
 /*
- * As fdmsg_wait: until usual_ns, and while the process at the other end is runnable until
- * latest_ns, both of the monotonic clock. There is no wait for a process that
- * cannot be seen.
+ * As fdmsg_wait: until usual_ns, or until latest_ns while the process at the other end is runnable
+ * (both of the monotonic clock). A process that /proc does not show counts as not runnable.
  */
 int answer_wait(int sock, int64_t usual_ns, int64_t latest_ns, struct fdmsg *out);
 

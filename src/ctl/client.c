@@ -71,7 +71,7 @@ int ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len)
 		return -EALREADY;
 	}
 
-	/* Not under the lock, so that other threads' requests fail at once meanwhile. */
+	/* Without the lock, so that other threads' requests fail at once meanwhile. */
 	rc = hello_enter(c, c->which, limit_ms, &entry, why, why_len);
 
 	pthread_mutex_lock(&c->lock);
@@ -81,7 +81,7 @@ int ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len)
 		c->sock = entry.sock;
 		c->daemon_pid = entry.daemon_pid;
 		c->down = false;
-		/* Before a request asks the new daemon for another port. */
+		/* Before a request can ask the new daemon for another port. */
 		kept_ports_owe(c);
 		rc = kept_ports_return(c);
 		if (rc == -EAGAIN)
@@ -290,8 +290,8 @@ void ctl_close(struct ctl_client *c)
 void ctl_close_in_child(struct ctl_client *c)
 {
 	/*
-	 * A thread that held the lock at the time of the fork is not here to finish: then the
-	 * queue may be half changed, and what is in it stays open until the child execs or ends.
+	 * A thread that held the lock at the fork does not exist here. Then the queue may be half
+	 * changed, and its descriptors stay open until the child execs or ends.
 	 */
 	if (!pthread_mutex_trylock(&c->lock)) {
 		notices_drop(c);

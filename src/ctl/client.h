@@ -10,23 +10,24 @@
  * the machine is so busy that the daemon gets no processor, ctl/answer.h); ctl_next_notice never
  * blocks. Every descriptor is close-on-exec; SIGPIPE is never raised.
  *
- * Order of calls: ctl_connect; ctl_fd into a level-triggered epoll; when it is readable or the
- * wake eventfd was written, ctl_next_notice until it gives 0; on -ENOTCONN, ctl_reconnect; at the
- * end ctl_close. A child of fork() calls ctl_close_in_child first and may then connect anew: it
- * is another process with another slot.
+ * Order of calls: ctl_connect; ctl_fd into a level-triggered epoll; when it is readable or the wake
+ * eventfd was written, ctl_next_notice until it gives 0; on -ENOTCONN, ctl_reconnect; at the end
+ * ctl_close. A child of fork() calls ctl_close_in_child first and may then connect anew: it is
+ * another process with another slot.
  *
  * What a caller has to expect:
  *  - A link comes twice when both ends ask at the same time, and again after a reconnection. If a
  *    LINK notice or a result of ctl_peer is for a slot and pid whose link is in use, the caller
  *    closes the new descriptors and keeps the old link. Links outlive the daemon that made them.
  *  - A new daemon does not know the links of an earlier one. After ctl_reconnect the caller calls
- *    ctl_peer or ctl_peer_ask once for every linked peer, and closes what it gets, to hear of that
- *    peer's death again. -ENOENT means that the peer has died or has not reconnected yet. The
- *    caller attaches its multicast memberships again, too.
+ *    ctl_peer or ctl_peer_ask once for every linked peer, and closes the descriptors that it gets,
+ *    so that the daemon announces that peer's death again. -ENOENT means that the peer has died or
+ *    has not reconnected yet. The caller attaches its multicast memberships again, too.
  *  - Ports outlive the daemon, too: the client gives their descriptor stores to the next one, and
  *    does not wait for its answers.
- *  - If the daemon disconnects this process (-ENOTCONN), its peers hear that it has died.
- *  - After -ETIMEDOUT it is unknown whether the daemon has done what was asked.
+ *  - If the daemon disconnects this process (-ENOTCONN), it tells the peers that the process has
+ *    died.
+ *  - After -ETIMEDOUT it is unknown whether the daemon has executed the request.
  */
 #ifndef CTL_CLIENT_H
 #define CTL_CLIENT_H
@@ -42,13 +43,14 @@ struct ctl_client;
 
 /*
  * Connects to the system's daemon or the user's own, starts that if need be, and gets a slot.
- * arena_fd, heap_fd: memfds sealed with F_SEAL_SHRINK and F_SEAL_GROW. wake_fd: an eventfd; peers
- * write it, and so does a call of this client that leaves a notice to be fetched. All stay the
- * caller's, and stay open as long as the client. comm: shown by tools, cut to 15 characters.
- * 0, or -errno with one sentence in why (no newline): -ETIMEDOUT after CTL_CONNECT_MS, or after
- * CTL_REQUEST_MS if a daemon runs and hangs; -EPERM a stranger holds the daemon's name, -ENOENT,
- * -EACCES and others of launch_daemon, -EINVAL the arena or the heap is not sealed, -ENOSPC no slot
- * is free, -EDQUOT none for this user, -EPROTONOSUPPORT the daemon is of another version.
+ * arena_fd, heap_fd: memfds sealed with F_SEAL_SHRINK and F_SEAL_GROW. wake_fd: an eventfd. Peers
+ * write it, and so does a call of this client that has queued a notice. The descriptors stay the
+ * caller's, and open as long as the client exists. comm: shown by tools, cut to 15 characters. 0,
+ * or -errno with one sentence in why (no newline): -ETIMEDOUT after CTL_CONNECT_MS, or after
+ * CTL_REQUEST_MS if a daemon runs and hangs; -EPERM another user's process holds the daemon's name,
+ * -ENOENT, -EACCES and others of launch_daemon, -EINVAL the arena or the heap is not sealed,
+ * -ENOSPC no slot is free, -EDQUOT none for this user, -EPROTONOSUPPORT the daemon is of another
+ * version.
  */
 int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd, const char *comm,
 		char *why, size_t why_len);
@@ -59,7 +61,7 @@ unsigned ctl_slot(const struct ctl_client *c);
 /* The daemon's pid, for messages. */
 pid_t ctl_daemon_pid(struct ctl_client *c);
 
-/* Readable when ctl_next_notice has something to say. Changes with ctl_reconnect. */
+/* Readable when there may be a notice. ctl_reconnect replaces the descriptor. */
 int ctl_fd(struct ctl_client *c);
 
 /*
@@ -70,8 +72,8 @@ int ctl_fd(struct ctl_client *c);
 int ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *out);
 
 /*
- * The same without waiting: the answer comes as a notice, CTL_LINK or CTL_NO_PEER; at times none
- * does, so ask again. 0; -EAGAIN the connection is busy, or full; -ENOTCONN.
+ * The same without waiting: the answer comes as a notice, CTL_LINK or CTL_NO_PEER. It may be lost,
+ * so the caller asks again after a while. 0; -EAGAIN the connection is busy, or full; -ENOTCONN.
  */
 int ctl_peer_ask(struct ctl_client *c, unsigned slot);
 
@@ -96,24 +98,25 @@ int ctl_mcast_ask(struct ctl_client *c, const uint8_t mgid[CTL_MGID_BYTES], uint
 
 /*
  * This process's socket of UDP port 4791 of a local address: datagrams for QPNs of its slot arrive
- * there. Non-blocking, bound, never to be connected; *fd is the caller's to close. Asked again, it
- * gives another descriptor of the same socket. `ifindex` counts for IPv6 link-local addresses. What
- * came before this process had it has been dropped. The port stays this process's until it ends or
- * calls ctl_close.
+ * there. Non-blocking, bound, never to be connected; *fd is the caller's to close. Called again, it
+ * gives another descriptor of the same socket. `ifindex` counts for IPv6 link-local addresses.
+ * Datagrams that came before this process had the socket were dropped. The port stays this
+ * process's until it ends or calls ctl_close.
  *
- * 0, or -errno with one sentence in why (no newline): -EADDRNOTAVAIL no address of this host;
- * -EADDRINUSE another process has the port, named if known; -EAGAIN after a daemon's death its
- * owners have not come back, or the port of an address whose last process has ended is not closed,
- * within CTL_REQUEST_MS (asked again during that time): later; -ENOTCONN
- * the connection was lost, and not back within half a second; -EMFILE, -ENOSPC, -ETIMEDOUT and
- * others.
+ * 0, or -errno with one sentence in why (no newline):
+ * - -EADDRNOTAVAIL: not an address of this host;
+ * - -EADDRINUSE: another process has the port; the sentence names it if it is known;
+ * - -EAGAIN: for CTL_REQUEST_MS (the call asks again in that time) a process that has the port has
+ *   not returned to a new daemon, or the port of one that ended was not closed: try later;
+ * - -ENOTCONN: the connection was lost, and not restored within half a second;
+ * - -EMFILE, -ENOSPC, -ETIMEDOUT and others.
  */
 int ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex, int *fd,
 	     char *why, size_t why_len);
 
 /*
- * One question of that without waiting, as ctl_peer_ask: CTL_PORT_OPEN. Of -EAGAIN in it: ask
- * again.
+ * Asks for a port once, without waiting, as ctl_peer_ask: CTL_PORT_OPEN. If its error is -EAGAIN,
+ * the caller asks again.
  */
 int ctl_port_ask(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex);
 
@@ -126,16 +129,16 @@ int ctl_next_notice(struct ctl_client *c, struct ctl_notice *out);
 /*
  * After -ENOTCONN: finds the daemon again, or starts another, and takes up the same slot. Other
  * calls answer -ENOTCONN meanwhile. ctl_fd is closed and replaced: take it out of epoll first. 0;
- * -EALREADY another thread is at it, or the connection is not lost; -EADDRINUSE the slot is lost;
- * otherwise as ctl_connect, but -ETIMEDOUT after limit_ms: try again later. The system's daemon is
- * not started from here: -ECONNREFUSED, try again later.
+ * -EALREADY another thread reconnects, or the connection is not lost; -EADDRINUSE the slot is lost;
+ * otherwise as ctl_connect, but -ETIMEDOUT after limit_ms: try again later. -ECONNREFUSED: the
+ * system's daemon does not run, and only the system starts it: try again later.
  */
 int ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len);
 
-/* Leaves: to the peers this process is dead. No other call may be under way. */
+/* Disconnects: for the peers this process is dead. No other call may be under way. */
 void ctl_close(struct ctl_client *c);
 
-/* In the child after fork(): lets go of everything inherited and sends nothing. */
+/* In the child after fork(): closes all that is inherited, and sends nothing. */
 void ctl_close_in_child(struct ctl_client *c);
 
 #endif

@@ -11,7 +11,7 @@
 #include "ctl/protocol.h"
 
 #define CTL_CONNECT_MS 30000 /* to find the daemon, or to start one; a busy machine is slow */
-#define CTL_REQUEST_MS 2000  /* for an answer of one that runs */
+#define CTL_REQUEST_MS 2000  /* for an answer of a daemon that runs */
 
 /* Another process of this user (or this one). The descriptors are the receiver's to close. */
 struct ctl_peer_info {

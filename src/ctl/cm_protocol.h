@@ -8,11 +8,12 @@
  * gives, never 0 and not used again for long.
  *
  * A session outlives the daemon: what the daemon has for the process is in a memfd of the process
- * (the store, cmserver/cm_store.h), which the process gives to the next daemon. A request that was
- * not answered is made again there, with its header.seq; the daemon knows what is left of its first
- * time.
+ * (the store, cmserver/cm_store.h), which the process gives to the next daemon. The library repeats
+ * an unanswered request to the next daemon, with the same header.seq; the store tells the daemon
+ * what the first attempt has done.
  *
- * Rooms for private data are those of InfiniBand's messages; shorter ones are filled with zeroes.
+ * Fields for private data are as long as in InfiniBand's messages; shorter data are padded with
+ * zeroes.
  */
 #ifndef CTL_CM_PROTOCOL_H
 #define CTL_CM_PROTOCOL_H
@@ -66,7 +67,7 @@ enum ctl_cm_qp_type {
 	CTL_CM_QP_XRC_RECV = 10,
 };
 
-#define CTL_CM_STORE_BYTES (192 << 20) /* all but a little of it a hole */
+#define CTL_CM_STORE_BYTES (192 << 20) /* sparse: nearly all of it is a hole */
 
 /*
  * Descriptors: the store, a memfd of CTL_CM_STORE_BYTES that cannot shrink or grow; of a session
@@ -77,7 +78,7 @@ struct ctl_cm_hello {
 	uint32_t session; /* 0: a new one, with an empty store; else its number */
 };
 
-/* An address with its port. Any address: IPv4-mapped 0.0.0.0, or ::, as the family says. */
+/* An address and a port. The wildcard is IPv4-mapped 0.0.0.0, or ::, as the family says. */
 struct ctl_cm_address {
 	uint8_t gid[16];
 	uint16_t family;  /* AF_INET, AF_INET6; 0: none */
@@ -88,7 +89,7 @@ struct ctl_cm_address {
 /* What one end of a connection tells the other about itself. */
 struct ctl_cm_end {
 	uint32_t qpn;
-	uint32_t psn;  /* with which the other end is to begin */
+	uint32_t psn;  /* the first that the other end is to send */
 	uint32_t qkey; /* of UD */
 	uint8_t responder_resources, initiator_depth;
 	uint8_t flow_control, retry_count, rnr_retry_count;
@@ -105,11 +106,11 @@ struct ctl_cm_end {
 /*
  * CREATE_CHANNEL (descriptor: the program's, a unix datagram socket that is connected to itself),
  * RETURN_CHANNEL (the same; channel: its number), DESTROY_CHANNEL, GET_EVENT: channel. BEGIN: value
- * is the seq of the last request that was answered, flags that of the one that is made again, 0:
- * none; ENOENT says that there is no such session any more. CREATE_ID: channel, value is the port
- * space, flags the QP type, which counts in CTL_CM_IB alone. DESTROY_ID. MIGRATE_ID: id, channel.
- * LISTEN: id, value is the backlog, flags CTL_CM_REUSEADDR and CTL_CM_AFONLY. READY: id; the QP can
- * receive and send: RTU. ESTABLISH: id; data came before the RTU. DISCONNECT: id.
+ * is the seq of the last request that was answered, flags that of the repeated request (0: none).
+ * ENOENT: the daemon has no such session any more. CREATE_ID: channel, value is the port space,
+ * flags the QP type, which counts in CTL_CM_IB alone. DESTROY_ID. MIGRATE_ID: id, channel. LISTEN:
+ * id, value is the backlog, flags CTL_CM_REUSEADDR and CTL_CM_AFONLY. READY: id; the QP is in RTS,
+ * so the RTU may go. ESTABLISH: id; data came before the RTU. DISCONNECT: id.
  */
 struct ctl_cm_ask {
 	struct ctl_header header;
@@ -152,7 +153,7 @@ struct ctl_cm_reply {
 	struct ctl_header header;
 	int32_t status;		     /* 0 or an errno */
 	uint32_t number;	     /* CREATE_*: the new one's */
-	struct ctl_cm_address local; /* BIND, CONNECT, LISTEN: what the identifier is bound to */
+	struct ctl_cm_address local; /* BIND, CONNECT, LISTEN: the address of the identifier */
 };
 
 struct ctl_cm_event {
@@ -161,8 +162,8 @@ struct ctl_cm_event {
 	uint32_t kind;	/* enum ctl_cm_event_kind */
 	int32_t status; /* as in rdma_cm_event */
 	uint32_t id;
-	uint32_t listener;		     /* CONNECT_REQUEST: of which id is a child */
-	uint32_t channel;		     /* where the id is */
+	uint32_t listener;		     /* CONNECT_REQUEST: the parent of id */
+	uint32_t channel;		     /* of the id */
 	uint64_t cookie;		     /* of CM_RAISE */
 	struct ctl_cm_address local, remote; /* CONNECT_REQUEST */
 	struct ctl_cm_end end;		     /* the other end's */
@@ -174,7 +175,7 @@ struct ctl_cm_event {
  */
 struct ctl_cm_listener {
 	struct ctl_header header;
-	int32_t pid; /* 0: in a pid namespace that cannot be seen from verbatimd's */
+	int32_t pid; /* 0: the process is in a pid namespace that verbatimd does not see */
 	uint32_t uid;
 	uint16_t space; /* enum ctl_cm_space */
 	uint16_t reserved;

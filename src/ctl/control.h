@@ -17,13 +17,13 @@
 #include "ctl/dial.h"
 #include "ctl/protocol.h"
 
-/* In the sequence number of a request whose reply is a notice. */
+/* Set in the sequence number of a request whose reply is a notice. */
 #define CONTROL_ASKED 0x80000000u
 
 struct queued_notice; /* notices.c */
 struct kept_port;     /* kept_ports.c */
 
-#define ASKED_PORTS 64 /* whose answers are expected; older ones are forgotten */
+#define ASKED_PORTS 64 /* questions for ports that wait for answers; older ones are forgotten */
 
 struct asked_port {
 	uint32_t seq;
@@ -35,20 +35,20 @@ struct ctl_client {
 	int arena_fd; /* the caller's */
 	int wake_fd;  /* the caller's */
 	int heap_fd;  /* the caller's */
-	int token_fd; /* keeps the slot ours */
+	int token_fd; /* while it is open, no other process gets the slot */
 	unsigned slot;
-	enum dial_which which; /* of the daemon that gave the slot */
+	enum dial_which which; /* the daemon that gave the slot */
 	char comm[CTL_COMM_BYTES];
 
 	/* Guards all below, and reading from and writing to sock. */
 	pthread_mutex_t lock;
 	int sock;
-	bool down; /* sock is of no more use */
+	bool down; /* the connection is lost */
 	bool reconnecting;
 	pid_t daemon_pid;
 	uint32_t seq; /* of the last request; never 0 */
 	struct kept_port *ports;
-	bool owes_ports; /* some were not given to this daemon yet */
+	bool owes_ports; /* some kept ports were not given to this daemon yet */
 	struct asked_port asked_ports[ASKED_PORTS];
 	unsigned next_asked;
 	struct queued_notice *notices;
@@ -66,8 +66,8 @@ uint32_t control_next_seq(struct ctl_client *c);
 int control_send(struct ctl_client *c, struct ctl_header *request, size_t len, int fd);
 
 /*
- * Releases lock. A thread that called ctl_next_notice meanwhile got nothing, and ctl_fd is not
- * readable any more: the wake eventfd tells it of notices that were read in between.
+ * Releases lock. A thread that called ctl_next_notice meanwhile got nothing, and ctl_fd is no
+ * longer readable. So this writes the wake eventfd if a notice was queued.
  */
 void control_release(struct ctl_client *c);
 

@@ -74,7 +74,10 @@ static int dial_space(const struct sockname_space *space, int *out, char *why, s
 		return rc;
 	sockname_of_daemon(space, &name);
 	rc = dial_name(space, &name, out, why, why_len);
-	/* A stranger on the abstract name must not keep processes from the directory. */
+	/*
+	 * Another user's process on the abstract name must not keep this process from the
+	 * directory's daemon.
+	 */
 	return rc == -EPERM && has_dir ? -ECONNREFUSED : rc;
 }
 
@@ -93,7 +96,10 @@ int dial_running(enum dial_which which, int *sock, enum dial_which *reached, cha
 		rc = dial_space(&space, sock, why, why_len);
 		if (!rc)
 			*reached = DIAL_SYSTEM;
-		/* A stranger on the system's name must not keep users from their own daemon. */
+		/*
+		 * Another user's process on the system's name must not keep users from their own
+		 * daemon.
+		 */
 		if (which == DIAL_SYSTEM || (rc != -ECONNREFUSED && rc != -EPERM))
 			return rc;
 	}
@@ -130,9 +136,8 @@ int dial_daemon(enum dial_which which, int64_t deadline_ns, int *sock, enum dial
 			if (rc)
 				return rc;
 			/*
-			 * The daemon that was started listens, or it gave way to another one.
-			 * That may not listen yet, or be about to end: if it refuses the
-			 * connection, start one again.
+			 * The new daemon listens, or it gave way to another, which may not listen
+			 * yet or be about to end: if that refuses the connection, start one again.
 			 */
 			rc = dial_running(which, sock, reached, why, why_len);
 			if (rc != -ECONNREFUSED && rc != -EAGAIN)

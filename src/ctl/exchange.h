@@ -2,7 +2,7 @@
 /*
  * Exchange - a request to verbatimd and its reply.
  *
- * The ports that are owed to a new daemon (kept_ports.h) go before any request.
+ * Ports that a new daemon does not know yet (kept_ports.h) go before any request.
  *
  * Any thread.
  */

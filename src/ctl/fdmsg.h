@@ -18,8 +18,8 @@
 #include "ctl/protocol.h"
 
 /*
- * All that a message can have (Linux's SCM_MAX_FD), more than any may carry: what there is no room
- * for would be closed by the kernel, which may take long.
+ * As many as a message can carry (Linux's SCM_MAX_FD). With less room the kernel would close the
+ * rest, which may take long.
  */
 #define FDMSG_FDS_ROOM 253
 
@@ -28,7 +28,7 @@ struct fdmsg {
 	size_t len; /* of the message as sent; larger than body if it did not fit */
 	int fds[FDMSG_FDS_ROOM];
 	unsigned fd_count;
-	bool fds_lost; /* there were more, but this process has no room for descriptors */
+	bool fds_lost; /* more came, but the process has reached its limit of open files */
 };
 
 /*

@@ -27,7 +27,7 @@ enum ctl_type {
 	CTL_PORT,
 	CTL_PORT_KEPT,
 	CTL_PORT_REPLY,
-	CTL_CM_HELLO, /* those of ctl/cm_protocol.h from here on */
+	CTL_CM_HELLO, /* from here on: ctl/cm_protocol.h */
 	CTL_CM_CREATE_CHANNEL,
 	CTL_CM_DESTROY_CHANNEL,
 	CTL_CM_CREATE_ID,

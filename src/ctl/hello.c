@@ -98,7 +98,9 @@ static int say_hello(const struct ctl_client *c, struct entry *entry, int64_t de
 
 	memcpy(hello.comm, c->comm, sizeof(hello.comm));
 	rc = fdmsg_send(entry->sock, &hello, sizeof(hello), fds, returns ? 4 : 3);
-	/* It may have refused and hung up before we spoke: the reason is there to be read. */
+	/*
+	 * The daemon may have refused and hung up before the HELLO: its reason can still be read.
+	 */
 	if (!rc || rc == -EPIPE)
 		rc = answer_wait(entry->sock, deadline_in_ms(CTL_REQUEST_MS), deadline_ns, &m);
 	if (rc) {

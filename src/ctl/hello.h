@@ -2,8 +2,7 @@
 /*
  * Hello - makes this process a client of verbatimd: HELLO, WELCOME, and what the refusal means.
  *
- * In:  what a process has to show: its arena, its wake-up eventfd, its heap; the token of its slot
- *      if it returns.
+ * In:  the process's arena, wake-up eventfd and heap; the token of its slot if it returns.
  * Out: a connection, a slot and its token; or one sentence that says why not.
  *
  * Any thread; blocks up to the limit that it is given.
@@ -18,7 +17,7 @@
 
 struct ctl_client;
 
-/* All of it is the caller's. */
+/* The result of hello_enter. The descriptors are the caller's. */
 struct entry {
 	int sock;
 	int token_fd; /* -1 if the process had the slot before */

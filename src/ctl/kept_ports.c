@@ -29,7 +29,7 @@ struct ctl_port kept_ports_request(enum ctl_type type, const uint8_t *gid, uint3
 	return ask;
 }
 
-/* Caller holds the lock. Takes over fd_store, in place of an older one of the address. */
+/* Caller holds the lock. Keeps fd_store, and closes the address's older store. */
 static int keep_port(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex, int fd_store)
 {
 	struct kept_port *p;

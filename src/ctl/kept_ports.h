@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Kept ports - what verbatimd answers about this process's UDP ports, and what is kept of it.
+ * Kept ports - verbatimd's answers to requests for UDP ports, and their descriptor stores.
  *
  * In:  replies to PORT: a socket and, from a user's own daemon, the descriptor store of the port.
- * Out: the socket; the descriptor store to the next daemon, which so knows the order of the port's
- *      sockets.
+ * Out: the socket; to the next daemon the descriptor store, from which it learns the order of the
+ *      port's sockets.
  *
  * All functions but kept_ports_request: caller holds the client's lock. None blocks.
  */
@@ -25,8 +25,9 @@ struct fdmsg;
 struct ctl_port kept_ports_request(enum ctl_type type, const uint8_t *gid, uint32_t ifindex);
 
 /*
- * There is a new daemon: kept_ports_return is to give it the descriptor stores before any request
- * for a port. If the daemon refuses one, its answer is dropped, and the port goes on as it is.
+ * There is a new daemon: kept_ports_return has to give it the descriptor stores before any request
+ * for a port. If the daemon refuses one, its answer is dropped, and the process goes on using the
+ * port.
  */
 void kept_ports_owe(struct ctl_client *c);
 
@@ -36,7 +37,7 @@ int kept_ports_return(struct ctl_client *c);
 /* As ctl_port_ask. */
 int kept_ports_ask(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex);
 
-/* Takes the reply to kept_ports_ask. False: there was no such request, or it is forgotten. */
+/* Takes the reply to kept_ports_ask. False: no such request is known (any more). */
 bool kept_ports_take_answer(struct ctl_client *c, struct fdmsg *m, struct ctl_port_answer *out);
 
 /* Takes the descriptors of the reply to a request for this port. Results as of ctl_port. */

@@ -24,8 +24,8 @@
 
 /*
  * The children share this process's memory, so that starting costs the same in a program of any
- * size. The thread sanitizer would take what they do for the doing of the thread that waits for
- * them.
+ * size. The thread sanitizer would attribute their accesses to the thread that waits for them, so
+ * with it they get copies.
  */
 #ifdef __SANITIZE_THREAD__
 #define CHILD_MEMORY 0
@@ -33,10 +33,10 @@
 #define CHILD_MEMORY CLONE_VM
 #endif
 
-/* The address sanitizer would miss the thread's own stack under them when they end, and say so. */
+/* When the children end, the address sanitizer would report that they are on a foreign stack. */
 #define RUNS_ON_BARE_STACK __attribute__((no_sanitize("address")))
 
-/* What the two children need; they run in this process's memory while it stands still. */
+/* For the two children, which run in this process's memory while the calling thread waits. */
 struct launch {
 	const char *path;
 	char *const *argv;
@@ -52,9 +52,9 @@ static bool is_program(const char *path)
 }
 
 /*
- * Beside the library in DIR: DIR/../verbatimd/verbatimd, as the build tree is laid out; or, where
- * DIR ends in the directory that the library was configured for, the same root with the daemon's
- * (an installation that was moved as a whole, or staged).
+ * With the library in DIR: DIR/../verbatimd/verbatimd, as in the build tree. Or, if DIR ends in the
+ * configured libdir, the configured daemon below the same root, as in an installation that was
+ * moved or staged.
  */
 static bool find_beside_library(char path[PATH_MAX])
 {
@@ -114,7 +114,7 @@ static int find_program(char path[PATH_MAX], char *why, size_t why_len)
 	return -ENOENT;
 }
 
-/* A daemon outlives the program: it gets our own variables and the sanitizers', nothing else. */
+/* The daemon outlives the program, so it inherits only VERBATIM* and the sanitizers' variables. */
 static bool is_daemons_variable(const char *variable)
 {
 	return !strncmp(variable, "VERBATIM", strlen("VERBATIM")) ||
@@ -122,7 +122,7 @@ static bool is_daemons_variable(const char *variable)
 	       strstr(variable, "SAN_OPTIONS=");
 }
 
-/* The pointers alone are copied; free() the result. */
+/* Copies pointers only. The caller frees the result. */
 static char **make_environment(void)
 {
 	size_t count = 0, kept = 0;
@@ -159,7 +159,7 @@ static int orphan_daemon(void *arg)
 	_exit(0);
 }
 
-/* Two clones: the daemon's parent is gone before the program goes on. */
+/* Clones twice, so that the daemon's parent has ended before the program goes on. */
 static int clone_twice(struct launch *l)
 {
 	char *stacks = mmap(NULL, 2 * STACK_BYTES, PROT_READ | PROT_WRITE,
@@ -191,7 +191,7 @@ static int clone_twice(struct launch *l)
 	return -l->error;
 }
 
-/* What the daemon says before it goes into the background; silence is success. */
+/* Reads what the daemon prints before it goes into the background. No output is success. */
 static int read_output(int fd, int64_t deadline_ns, char *text, size_t room)
 {
 	size_t len = 0;

@@ -8,9 +8,9 @@
  * Any thread, with any other threads running: between clone and exec only system calls are made,
  * with all signals blocked, on stacks of their own. The intermediate child has no exit signal, so
  * the program gets no SIGCHLD and its own waits do not see it; it is reaped here. Only a program
- * that is the init of its pid namespace, or a subreaper, inherits what is started. The daemon gets
- * none of the program's environment but VERBATIM*. Blocks until the daemon listens, has given way
- * to another, or has failed.
+ * that is the init of its pid namespace, or a subreaper, becomes the daemon's parent. The daemon
+ * gets none of the program's environment but VERBATIM*. Blocks until the daemon listens, has given
+ * way to another, or has failed.
  */
 #ifndef CTL_LAUNCH_H
 #define CTL_LAUNCH_H
@@ -19,9 +19,9 @@
 #include <stdint.h>
 
 /*
- * 0: a daemon was started, and it listens or another one does or will.
- * -errno: none could be started; why (a sentence without a newline) says what was tried.
- * deadline_ns: of the monotonic clock.
+ * 0: the daemon listens, or has ended because another one listens or is about to. -errno: none
+ * could be started; why (a sentence without a newline) says what was tried. deadline_ns: of the
+ * monotonic clock.
  */
 int launch_daemon(int64_t deadline_ns, char *why, size_t why_len);
 

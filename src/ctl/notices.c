@@ -55,7 +55,7 @@ bool notices_is_link(const struct fdmsg *m)
 	return m->len == sizeof(*l) && l->slot >= 1 && l->slot <= CTL_SLOT_MAX && l->side <= 1;
 }
 
-/* Caller holds lock. Turns a message into a notice. False: it is none. */
+/* Caller holds lock. Makes a notice of a message. False: it is not a notice. */
 static bool decode_notice(struct ctl_client *c, struct fdmsg *m, struct ctl_notice *out)
 {
 	*out = (struct ctl_notice){
@@ -154,7 +154,7 @@ int notices_next(struct ctl_client *c, struct ctl_notice *out)
 		int rc = fdmsg_recv(c->sock, &m);
 		bool is_notice;
 
-		/* There is room for more of them when the daemon has answered. */
+		/* The daemon has read some requests, so there is room for more kept ports. */
 		if (rc == -EAGAIN && kept_ports_return(c) == -ENOTCONN)
 			rc = -ENOTCONN;
 		if (rc == -EAGAIN)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Notices - what verbatimd says without being asked, or as the late answer to ctl_*_ask.
+ * Notices - unsolicited messages of verbatimd, and its answers to ctl_*_ask.
  *
  * In:  messages from the daemon.
  * Out: notices, in order; those that came while a request waited for its reply are kept.
@@ -29,13 +29,13 @@ int notices_next(struct ctl_client *c, struct ctl_notice *out);
 /* A reply that came after its request had timed out, or that no caller waits for. */
 bool notices_is_late_reply(const struct fdmsg *m);
 
-/* Whether this is a ctl_link with sensible numbers. */
+/* The message is a ctl_link, and its numbers are in range. */
 bool notices_is_link(const struct fdmsg *m);
 
 /* Takes the descriptors of a link, if all of them came, out of the message. */
 void notices_take_link(struct fdmsg *m, struct ctl_peer_info *out);
 
-/* Closes what is in the notices that were not fetched. */
+/* Closes the descriptors in notices that were not fetched. */
 void notices_drop(struct ctl_client *c);
 
 #endif

@@ -121,7 +121,7 @@ static int observe_daemon(enum dial_which which, struct observer *o, char *why, 
 		snprintf(why, why_len, "verbatimd (pid %d) cannot be asked: %s", (int)o->daemon_pid,
 			 strerror(-rc));
 	close(o->sock);
-	/* It ended while we asked: the same as not being there. */
+	/* The daemon ended during the exchange: then none runs. */
 	return rc == -ECONNRESET || rc == -EPIPE ? -ECONNREFUSED : rc;
 }
 
@@ -129,7 +129,7 @@ static int observe(struct observer *o, char *why, size_t why_len)
 {
 	int system_rc = observe_daemon(DIAL_SYSTEM, o, why, why_len), user_rc;
 
-	/* A stranger on the system's name is no reason not to ask our own. */
+	/* Another user's process on the system's name does not matter to the user's own daemon. */
 	if (system_rc && system_rc != -ECONNREFUSED && system_rc != -EPERM)
 		return system_rc;
 	user_rc = observe_daemon(DIAL_USER, o, why, why_len);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Protocol - what a process and verbatimd say to each other on the control socket.
+ * Protocol - the messages between a process and verbatimd on the control socket.
  *
  * The socket is SOCK_SEQPACKET: one message per send, each exactly as long as the struct of its
  * type; descriptors travel beside it (SCM_RIGHTS), in the order given at the struct. The first
@@ -10,7 +10,7 @@
  *
  * A peer that sends anything else is disconnected. Both ends are of one host: all fields are in
  * host order. HELLO, CM_HELLO, OBSERVE and WELCOME keep their first four fields in every version,
- * so that two versions can tell that they do not fit.
+ * so that each end detects a different version.
  */
 #ifndef CTL_PROTOCOL_H
 #define CTL_PROTOCOL_H
@@ -26,7 +26,7 @@
 #define CTL_COMM_BYTES	 16
 #define CTL_MGID_BYTES	 16
 #define CTL_GID_BYTES	 16
-#define CTL_WHY_BYTES	 240 /* a sentence, with its end */
+#define CTL_WHY_BYTES	 240 /* a sentence and its terminating 0 */
 #define CTL_FDS_MAX	 4   /* no message carries more descriptors */
 #define CTL_BITMAP_WORDS 16  /* 1024 bits, one a slot: bit s % 64 of word s / 64 */
 
@@ -53,12 +53,12 @@ struct ctl_observe {
  * To CM_HELLO: the session's number instead of a slot's, and the token of a new session.
  *
  * Descriptors: the slot's token if a new slot was given, else none. The token is a datagram socket
- * bound to the slot's name. While a process holds it, the slot goes to no other, even
- * while no daemon lives; nothing is ever read from it or written to it by its holder.
+ * bound to the slot's name. While a process holds it, no other gets the slot, even while no daemon
+ * runs. Its holder never reads or writes it.
  */
 struct ctl_welcome {
 	struct ctl_greeting greeting;
-	int32_t status; /* 0, or the errno for which the daemon refuses; it then hangs up */
+	int32_t status; /* 0, or an errno: the daemon refuses, and hangs up */
 	uint32_t slot;	/* 0 for an observer */
 	int32_t pid;	/* the daemon's */
 };
@@ -76,11 +76,12 @@ struct ctl_peer {
  */
 struct ctl_link {
 	struct ctl_header header;
-	int32_t status; /* 0, ENOENT: no such process of this user, or what the daemon lacks */
+	int32_t status; /* 0; ENOENT: no such process of this user; or why the daemon failed */
 	uint32_t slot;	/* the peer's */
 	int32_t pid;	/* the peer's */
 	uint32_t uid;	/* the peer's */
-	uint32_t side;	/* the receiver's end of the link: 0 is the lower slot, and of oneself */
+	uint32_t side;	/* the receiver's end of the link: 0 is the lower slot's, and of a link to
+			   itself */
 };
 
 struct ctl_death {
@@ -107,8 +108,8 @@ struct ctl_mcast_members_reply {
 
 /*
  * PORT asks for this process's socket of UDP port 4791 of a local address. PORT_KEPT gives a new
- * daemon back what the old one left with the process: the descriptor store is its descriptor. IPv4
- * addresses are IPv4-mapped; ifindex counts for IPv6 link-local addresses only.
+ * daemon the descriptor store that the old one left with the process. IPv4 addresses are
+ * IPv4-mapped; ifindex counts for IPv6 link-local addresses only.
  */
 struct ctl_port {
 	struct ctl_header header;
@@ -117,18 +118,18 @@ struct ctl_port {
 };
 
 /*
- * The answer to both. Descriptors, of PORT with status 0 only: the socket; then, from a user's own
- * daemon, the descriptor store: a unix socket in whose queue all sockets of the address are, in
+ * The answer to both. Descriptors come with a PORT's status 0 only: the socket and, from a user's
+ * own daemon, the descriptor store: a unix socket whose queue holds all sockets of the address, in
  * their order (event/fd_store.h). The process keeps it as long as it uses the address, and neither
  * reads nor writes it.
  */
 struct ctl_port_reply {
 	struct ctl_header header;
 	/*
-	 * 0; EADDRNOTAVAIL: no address of this host; EADDRINUSE: a stranger has the port; EAGAIN: a
-	 * process that has not come back to this daemon yet has it, or one that has just ended;
-	 * EEXIST: what was kept is not
-	 * what the others have; or what the daemon lacks.
+	 * 0; EADDRNOTAVAIL: not an address of this host; EADDRINUSE: a process that is no client
+	 * has the port; EAGAIN: a process that has not returned to this daemon has it, or a process
+	 * that has just ended; EEXIST: the kept sockets are not those that other processes kept; or
+	 * why the daemon failed.
 	 */
 	int32_t status;
 	char why[CTL_WHY_BYTES]; /* one sentence, if status is not 0 */

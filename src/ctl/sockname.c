@@ -24,7 +24,7 @@
  * The directory.
  */
 
-/* Whether only the owner can put anything there. */
+/* Only the owner can create files in it. */
 static bool is_owned(const char *path, uid_t uid)
 {
 	struct stat s;
@@ -32,7 +32,7 @@ static bool is_owned(const char *path, uid_t uid)
 	return !lstat(path, &s) && S_ISDIR(s.st_mode) && s.st_uid == uid && !(s.st_mode & 022);
 }
 
-/* Below `base`, which is there already as far as base_bytes. */
+/* Sets the directory below `base`, of which base_bytes exist. */
 static void set_dir(struct sockname_space *space, const char *base, size_t base_bytes,
 		    const char *name)
 {
@@ -74,7 +74,7 @@ static int make_one(const char *path, const struct sockname_space *space)
 		return -errno;
 	if (!is_owned(path, space->owner))
 		return access(path, F_OK) < 0 && errno == ENOENT ? -ENOENT : -EPERM;
-	/* Whatever the umask is. */
+	/* The umask must not apply. */
 	return space->is_system && chmod(path, 0755) < 0 ? -errno : 0;
 }
 
@@ -103,7 +103,7 @@ static bool is_there(const char *path, int fd)
 
 /*
  * -ENOENT: a daemon that ended at this moment has removed it (sockname_clean_dir). The lock is a
- * file that nobody else can open: to lock the directory itself it is enough to see it.
+ * file that only the owner can open; anybody could lock the directory itself.
  */
 static int make_locked(const struct sockname_space *space, int *lock_fd)
 {
@@ -116,7 +116,7 @@ static int make_locked(const struct sockname_space *space, int *lock_fd)
 	fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
-	/* The kernel lets go of it when the daemon ends, however that happens. */
+	/* The kernel releases the lock when the daemon ends, however it ends. */
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		rc = -EADDRINUSE;
 	else if (!is_there(path, fd))
@@ -152,7 +152,7 @@ static void make_file(const char *dir, const char *leaf, struct sockname *out)
 			       1);
 }
 
-/* A file without a socket: a connection is refused, whatever kind of socket it would be of. */
+/* A file without a socket: connect() fails with ECONNREFUSED, whatever type the socket had. */
 static bool is_left_over(const struct sockname *name)
 {
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -180,7 +180,7 @@ void sockname_clean_dir(const struct sockname_space *space)
 	if (!dir)
 		return;
 	closedir(dir);
-	/* The lock last: from here on another daemon may be there. */
+	/* The lock goes last: from here on another daemon may use the directory. */
 	make_file(space->dir, LOCK, &name);
 	unlink(name.addr.sun_path);
 	rmdir(space->dir);
@@ -214,7 +214,7 @@ int sockname_space_of_system(struct sockname_space *space)
 	if (rc)
 		return rc;
 	space->is_system = true;
-	/* Only root can have made it: a service manager, maybe, for another user. */
+	/* Only root can have made it, perhaps a service manager for another user. */
 	space->owner = !lstat(SYSTEM_BASE, &s) && S_ISDIR(s.st_mode) ? s.st_uid : 0;
 	set_dir(space, SYSTEM_BASE, strlen("/run"), name);
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Socket names - the unix names under which processes and daemon meet.
+ * Socket names - the names of unix sockets of the daemon and of tokens.
  *
  * In:  the users that are served: one, or all; the network namespace; the environment variable
  *      VERBATIM_NAMESPACE, which keeps tests apart from everything else.
@@ -29,10 +29,10 @@
 #define SOCKNAME_NAMESPACE_MAX 60 /* characters of VERBATIM_NAMESPACE, so that every name fits */
 
 struct sockname_space {
-	/* what abstract names begin with, e.g. "verbatim.1000" or "verbatim.system" */
+	/* prefix of abstract names, e.g. "verbatim.1000" or "verbatim.system" */
 	char text[96];
-	char dir[92];	   /* where sockets lie; "": nowhere */
-	size_t base_bytes; /* of dir: what is there without the daemon */
+	char dir[92];	   /* of the sockets; "": there is none */
+	size_t base_bytes; /* of dir: the part that exists without the daemon */
 	uid_t owner;	   /* of the directory, and so of the daemon; root is always trusted */
 	bool is_system;
 };
@@ -47,14 +47,15 @@ int sockname_space_of_system(struct sockname_space *space);
 int sockname_space_of_user(uid_t uid, struct sockname_space *space);
 
 /*
- * The daemon's: makes the directory, and has its lock as long as *lock_fd is open. 0; -EADDRINUSE:
- * another daemon has it. If there can be none, dir is empty from then on, and *lock_fd is -1.
+ * For the daemon: makes the directory, and holds its lock as long as *lock_fd is open. 0;
+ * -EADDRINUSE: another daemon holds it. If the directory cannot be made, dir is emptied, and
+ * *lock_fd is -1.
  */
 int sockname_make_dir(struct sockname_space *space, int *lock_fd);
 
 /*
- * By the daemon that has the lock: removes names without sockets, then the lock, and the directory
- * if it is empty.
+ * For the daemon that holds the lock: removes names without sockets, then the lock, and the
+ * directory if it is empty.
  */
 void sockname_clean_dir(const struct sockname_space *space);
 
@@ -71,7 +72,7 @@ void sockname_of_slot(const struct sockname_space *space, unsigned slot, struct 
 void sockname_of_session(const struct sockname_space *space, uint32_t session,
 			 struct sockname *out);
 
-/* All sessions that have a name, bound or not any more. */
+/* All sessions that have a name, even one that is no longer bound. */
 void sockname_each_session(const struct sockname_space *space,
 			   void (*each)(uint32_t session, void *arg), void *arg);
 

@@ -5,7 +5,7 @@
  *
  * In:  entries that regions and windows have filled (memory/key.h).
  * Out: live keys; keys that are dead, and by which no thread of any process copies
- * (memory/hazard.h).
+ *      (memory/hazard.h).
  *
  * Order of calls: key_alloc, fill key_entry, key_publish; key_revoke, then refill and publish again
  * or key_free. A caller that must not block uses the halves of key_revoke: key_zero, then

@@ -5,7 +5,8 @@
  * does so.
  *
  * In:  requests of peers (migrate_request, migrate_want); keys that are published and revoked;
- * forks. Out: arena_key.heap and heap_edges, and the flags MOVING and STAYS of arena_key.flags.
+ *      forks.
+ * Out: arena_key.heap and heap_edges, and the flags MOVING and STAYS of arena_key.flags.
  *
  * Pages that stay where they are only make copies slower. So pages stay whenever anything is in
  * doubt. Only pages that lie wholly within a region migrate, because other data shares those at its
@@ -28,17 +29,17 @@
  *
  * No write is lost:
  *   - Threads of this process write at the program's addresses. A write to a slice that moves waits
- * in a page fault (memory/move.h); a write to any other slice reaches the memory that is there.
- * Where the kernel writes without page faults, the slice is refused.
+ *     in a page fault (memory/move.h); a write to any other slice reaches the memory that is there.
+ *     Where the kernel writes without page faults, the slice is refused.
  *   - Peers and the responder write by a key, where no page fault stops them: in their mapping of
- * the heap, or by process_vm_writev, which looks pages up in advance. So each key that overlaps the
- * range is MOVING from before the first slice on, and so is each key that is published meanwhile
- * (migrate_on_publish, under range_lock). A peer that finds a key MOVING sends a message; the
- * responder writes at the program's address. A copier that found the key not MOVING has published a
- * hazard before (memory/hazard.h: the mark stands for the zeroed key). The first slice waits until
- * that hazard, and those on dying keys, are cleared. arena_key.heap changes only while the key is
- * MOVING or dead, and no hazard is on it. A copier that has published a hazard, and found the key
- * alive and not MOVING, may use heap until hazard_clear.
+ *     the heap, or by process_vm_writev, which looks pages up in advance. So each key that overlaps
+ *     the range is MOVING from before the first slice on, and so is each key that is published
+ *     meanwhile (migrate_on_publish, under range_lock). A peer that finds a key MOVING sends a
+ *     message; the responder writes at the program's address. A copier that found the key not
+ *     MOVING has published a hazard before (memory/hazard.h: the mark stands for the zeroed key).
+ *     The first slice waits until that hazard, and those on dying keys, are cleared. arena_key.heap
+ *     changes only while the key is MOVING or dead, and no hazard is on it. A copier that has
+ *     published a hazard, and found the key alive and not MOVING, may use heap until hazard_clear.
  *
  * No thread waits without a bound. The progress thread never waits here: it looks again at its next
  * turn. It runs on a stack of its own, without signals. While a slice moves it uses that stack and

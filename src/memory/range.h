@@ -4,8 +4,9 @@
  * them.
  *
  * In:  ranges that memory/migrate.c inserts, moves and removes (its states: memory/migrate.h); the
- * table of keys. Out: MOVING of arena_key.flags, heap and heap_edges; whether hazards are left, and
- * whether a key needs the pages.
+ *      table of keys.
+ * Out: MOVING of arena_key.flags, heap and heap_edges; whether hazards are left, and whether a key
+ *      needs the pages.
  *
  * range_lock guards all of it, and is held while a key is published or zeroed. Only the progress
  * thread inserts and removes ranges, so its pointers to them stay good while it does not hold the

@@ -4,7 +4,7 @@
  *
  * In:  a view, the index of a device in it (-1: none), the index of a GID.
  * Out: the text as the kernel writes it; that of a file ends in a newline. Functions return its
- * length, as snprintf does, or -errno where the kernel's file fails to be read.
+ *      length, as snprintf does, or -errno where the kernel's file fails to be read.
  */
 #ifndef PRELOAD_TEXT_H
 #define PRELOAD_TEXT_H

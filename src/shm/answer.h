@@ -4,7 +4,7 @@
  *
  * In:  verdicts of responder.c.
  * Out: records in the link's ring, in the order that the requester relies on: a NAK comes behind
- * the responses.
+ *      the responses.
  *
  * Callers hold the QP's lock; takes the link's tx_lock. The QP keeps answers that find no room in
  * the ring: one NAK and at most RESPONSES_MAX responses. shm_answer_send sends them. While it keeps

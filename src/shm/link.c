@@ -393,7 +393,7 @@ void link_check_tx(const struct link *link)
 /*
  * The receiving side of a link:
  * - released <= head <= rx_end: what the producer got back was read, and what was read was worked
- * on;
+ *   on;
  * - no more is told as acknowledged or carried out than was worked on;
  * - room is given back before the producer could wait for it (ring_release);
  * - an `acked` that is not believed yet was loaded at a position that was read.

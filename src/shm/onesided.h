@@ -4,7 +4,7 @@
  *
  * In:  a WQE, the target's QP and key tables, its memory.
  * Out: the bytes moved; or ONESIDED_BY_MESSAGE if any check fails: the requester sends a message
- * then, and the responder's verdict is the same as on a wire.
+ *      then, and the responder's verdict is the same as on a wire.
  *
  * Pages that the target has migrated are mapped here (memory/heap.h), and copied with plain loads
  * and stores; the kernel copies all others (shm/xcopy.h).

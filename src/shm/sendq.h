@@ -4,7 +4,7 @@
  *
  * In:  requests that were sent, carried out, refused, or failed at this end.
  * Out: sq.issue and next_msn, where the requester goes on; counts of what is on the way;
- * completions.
+ *      completions.
  *
  * Callers hold the QP's lock. Never waits, sends nothing: the requester does, with its next turn.
  */

@@ -4,8 +4,8 @@
  *
  * In:  the source of each packet that came to a port, and whether its ICRC was right.
  * Out: a cause, if all packets of a source have a wrong one: that is no noise on a cable, which
- * UDP's checksum would have found, but a router that changes what the ICRC covers: addresses (NAT)
- * or ports.
+ *      UDP's checksum would have found, but a router that changes what the ICRC covers: addresses
+ *      (NAT) or ports.
  *
  * Guarded by the port's receive lock.
  */

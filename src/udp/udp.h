@@ -4,8 +4,8 @@
  *
  * In:  packets of the transport; datagrams of anybody.
  * Out: the transport's packets as datagrams with DF and a correct ICRC, cut by UDP_SEGMENT (GSO)
- * where the kernel has it; datagrams with a correct ICRC as packets, in order, one by one again
- * after UDP_GRO.
+ *      where the kernel has it; datagrams with a correct ICRC as packets, in order, one by one
+ *      again after UDP_GRO.
  *
  * A port is a socket that verbatimd bound to one local address, or one of a multicast group. It
  * only receives. Packets leave through senders (base/source_port.h), each of which sends to one

@@ -5,7 +5,7 @@
  * In:  LIST or CM_LIST; the observer's pace.
  * Out: PROCESS for each process that the observer may see, in slot order, with its arena; or
  *      CM_LISTENER for each identifier that listens; then LIST_END. What comes or goes meanwhile
- * may be in it or not.
+ *      may be in it or not.
  *
  * Owner: the daemon's one thread. Only as much is produced as the observer's socket takes.
  */

@@ -4,8 +4,8 @@
  * ours.
  *
  * In:  address and port of this end, then of the other; whether messages of 64 KiB are SENDs or
- * WRITEs; the path MTU. Out: the client prints how much payload reached the server, in MiB a
- * second.
+ *      WRITEs; the path MTU.
+ * Out: the client prints how much payload reached the server, in MiB a second.
  *
  *     udp_gso server PORT ADDRESS [icrc]
  *     udp_gso client send|write MTU PORT ADDRESS SERVER [icrc]

@@ -3,8 +3,8 @@
  * UDP ping-pong - what a message from one host to another costs without anything of ours.
  *
  * In:  address and port of this end, then of the other (the client begins), how to wait: "spin"
- * calls recv() again and again, "sleep" blocks in epoll_wait() before each. Out: the client prints
- * the median one-way time in nanoseconds.
+ *      calls recv() again and again, "sleep" blocks in epoll_wait() before each.
+ * Out: the client prints the median one-way time in nanoseconds.
  *
  *     udp_pingpong server spin|sleep PORT ADDRESS [packets]
  *     udp_pingpong client spin|sleep PORT ADDRESS SERVER [packets]

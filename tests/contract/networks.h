@@ -4,7 +4,7 @@
  *
  * In:  VERBATIM_TEST_NETWORKS=2 in the environment.
  * Out: end a, and whoever runs the tests, in the first one; a process of end b may enter the
- * second.
+ *      second.
  *
  * The namespaces have no names, only descriptors: they are gone with the processes in them.
  */

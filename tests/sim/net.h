@@ -2,9 +2,9 @@
 /*
  * Net - a virtual clock, and a virtual network between the ends of one simulation.
  *
- * In:  packets from the transport (struct roce_env), which leave flattened and with their
- * ICRC. Out: packets to the transport, some of them late, twice, in another order, damaged, or
- * never; what a receiving socket and ICRC would reject is rejected here by the same code.
+ * In:  packets from the transport (struct roce_env), which leave flattened and with their ICRC.
+ * Out: packets to the transport, some of them late, twice, in another order, damaged, or never;
+ *      what a receiving socket and ICRC would reject is rejected here by the same code.
  *
  * Everything that happens is decided by the seed. One thread.
  */

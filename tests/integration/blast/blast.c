@@ -3,8 +3,8 @@
  * Blast - sends the same datagrams again and again, as fast as one thread can.
  *
  * In:  interface, MAC address of the receiver, a file, seconds. The file holds, for each datagram,
- * its length as a 32-bit number of this machine and then IP header and all, sent as it is: with
- *      whatever source address it says.
+ *      its length as a 32-bit number of this machine and then IP header and all, sent as it is:
+ *      with whatever source address it says.
  * Out: how many were sent, on standard output. Needs the right to open packet sockets.
  */
 #include <arpa/inet.h>

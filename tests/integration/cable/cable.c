@@ -6,9 +6,9 @@
  * In:  the names of the interfaces; each is one end of a veth pair, whose other end is in a host's
  *      namespace. Standard input: the cable ends with it.
  * Out: each frame of one on the other, in order, in batches of those that were there at once.
- * Nothing is left of what the sender's kernel knew of a packet, above all not the hash of its
- * socket (skb->hash), by which the receiver's would tell flows apart that a network card cannot. A
- * line is printed when frames are carried.
+ *      Nothing is left of what the sender's kernel knew of a packet, above all not the hash of its
+ *      socket (skb->hash), by which the receiver's would tell flows apart that a network card
+ *      cannot. A line is printed when frames are carried.
  *
  *     cable INTERFACE INTERFACE
  */

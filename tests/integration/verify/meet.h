@@ -2,8 +2,9 @@
 /*
  * Meet - the TCP connection over which the two ends exchange what they need to know.
  *
- * In:  where the other end is, or where to listen. Out: blocks of equal length, exchanged. Blocks;
- * an end that is gone, or 60 s without a word, ends the process, but for meet_end.
+ * In:  where the other end is, or where to listen.
+ * Out: blocks of equal length, exchanged. Blocks; an end that is gone, or 60 s without a word, ends
+ *      the process, but for meet_end.
  */
 #ifndef VERIFY_MEET_H
 #define VERIFY_MEET_H

@@ -4,7 +4,7 @@
  *
  * In:  nothing; as an ordinary user, user namespaces.
  * Out: a loopback of its own, so that port 4791 is free; where namespaces are forbidden, the
- * host's, with an IPv4 address that nobody else uses.
+ *      host's, with an IPv4 address that nobody else uses.
  */
 #ifndef TEST_NET_H
 #define TEST_NET_H
