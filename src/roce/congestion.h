@@ -4,8 +4,8 @@
  * directions.
  *
  * In:  packets that a router marked (ECN CE); CNPs (annex A17.9.3) from the other end; READs that
- * are requested again, because their responses were lost. Out: a CNP now and then; a smaller
- * window; how many response packets may leave now.
+ *      are requested again, because their responses were lost.
+ * Out: a CNP now and then; a smaller window; how many response packets may leave now.
  *
  * A requester's packets are bounded by its window (roce/window.h), which acknowledgements move.
  * Nobody acknowledges responses, so time stands in for that: what left in one RESPONSE_INTERVAL_NS

@@ -9,13 +9,13 @@
  * Two timers run while packets are in flight:
  *
  * - The probe is the retransmission timeout (RTO) of TCP: a few measured round trips, with
- * exponential backoff. It finds losses that no NAK tells of. Everything is sent anew, beginning
- * with one packet; no retry is counted. If an acknowledgement shows that the probe was spurious,
- * the window is restored.
+ *   exponential backoff. It finds losses that no NAK tells of. Everything is sent anew, beginning
+ *   with one packet; no retry is counted. If an acknowledgement shows that the probe was spurious,
+ *   the window is restored.
  * - The transport timer is the local ACK timeout of the IBA (9.7.6.1.3), and much longer. Each time
- * that it passes without progress counts against retry_cnt. It may take up to four times what the
- * QP's attribute says; here it takes RETRANSMIT_TIMEOUTS times as long, as the responder may be a
- * process that does not get a processor for a while.
+ *   that it passes without progress counts against retry_cnt. It may take up to four times what the
+ *   QP's attribute says; here it takes RETRANSMIT_TIMEOUTS times as long, as the responder may be a
+ *   process that does not get a processor for a while.
  *
  * The transport timer runs only while the responder could have acknowledged: not before a packet
  * could leave, not during an RNR wait. A time-out that this process notices late does not count at

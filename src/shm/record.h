@@ -14,11 +14,13 @@
  *   16  total        length of the whole message (NAK: RNR timer code, and NAK_UNCOUNTED)
  *   20  bytes        length of the payload in this record (16 bits)
  *   22  srqn         XRC: place of the SRQ that the message is for (object/xrcd.h); 0: none of
- * dst_qpn's process 24  imm          immediate data, R_Key to invalidate (NAK: enum nak; datagram:
- * Q_Key in rkey) 28  rkey         R_Key (datagram: Q_Key; NAK: enum cause) 32  remote_addr  address
- * at the responder 40  acked        everything of the other direction below this position was
- * carried out, and any NAK for it stands before this record: see RING-4 in ring.h 48  payload
- * (compare & swap: compare, swap; fetch & add: add; a datagram: GRH, data)
+ *                    dst_qpn's process
+ *   24  imm          immediate data, R_Key to invalidate (NAK: enum nak; datagram: Q_Key in rkey)
+ *   28  rkey         R_Key (datagram: Q_Key; NAK: enum cause)
+ *   32  remote_addr  address at the responder
+ *   40  acked        everything of the other direction below this position was carried out, and any
+ *                    NAK for it stands before this record: see RING-4 in ring.h
+ *   48  payload      (compare & swap: compare, swap; fetch & add: add; a datagram: GRH, data)
  *
  * FLUSH: `total` is the length of its range, imm is placement types | selectivity level << 4.
  *

@@ -9,15 +9,16 @@
  * A record is there once its word is not 0. Barriers:
  *   RING-1  ring_publish zeroes the word behind the new record, then stores the record's word with
  *           release; ring_peek loads the word with acquire. So a consumer that sees the word sees
- * the record, and finds 0 behind it until the next one is published. RING-2  ring_release stores
- * head with release after the last read of a record; ring_reserve loads it with acquire before it
- * overwrites. RING-3  ring_release stores acked with release after everything that an
- * acknowledgement stands for (completion at the responder; NAKs in the ring of the other
- * direction); the completer loads it with acquire, then reads the other direction until it is
- * empty, and only then believes it. RING-4  a request carries, in `acked`, how far its sender had
- * carried out records of the other direction when it was published. So if a program answers a
- * message, the answer never arrives before the completion of the message; on a wire the ACK goes
- * first.
+ *           the record, and finds 0 behind it until the next one is published.
+ *   RING-2  ring_release stores head with release after the last read of a record; ring_reserve
+ *           loads it with acquire before it overwrites.
+ *   RING-3  ring_release stores acked with release after everything that an acknowledgement stands
+ *           for (completion at the responder; NAKs in the ring of the other direction); the
+ *           completer loads it with acquire, then reads the other direction until it is empty, and
+ *           only then believes it.
+ *   RING-4  a request carries, in `acked`, how far its sender had carried out records of the other
+ *           direction when it was published. So if a program answers a message, the answer never
+ *           arrives before the completion of the message; on a wire the ACK goes first.
  *
  * What the other process stores here is not trusted: an index that runs backwards or past what was
  * written marks the ring broken.

@@ -7,10 +7,11 @@
  *   progress.c (works through a link), retry.c (what requesters waited for is over)
  *   completer.c (answers to this process's requests), responder.c (requests of peers)
  *   requester.c (posted requests become records)
- *   datagram.c (UD), onesided.c (WRITE and READ on the peer's memory), answer.c (responses and
- * NAKs) backoff.c (why and how long a requester waits) sendq.c, timer.c, waiting.c (what a QP has
- * on the way; what it waits for) shm_qp.h (a QP's state), imported.c (ibv_import_mr) link.c,
- * xcopy.c, ring.h, record.h (the shared memory, the other process)
+ *   datagram.c (UD), onesided.c (WRITE and READ on the peer's memory), answer.c (responses, NAKs)
+ *   backoff.c (why and how long a requester waits)
+ *   sendq.c, timer.c, waiting.c (what a QP has on the way; what it waits for)
+ *   shm_qp.h (a QP's state), imported.c (ibv_import_mr)
+ *   link.c, xcopy.c, ring.h, record.h (the shared memory, the other process)
  */
 #ifndef SHM_SHM_H
 #define SHM_SHM_H
