@@ -125,7 +125,7 @@ static int bind_source(int fd, const struct ctl_cm_address *a)
 											    : 0;
 }
 
-/* Connecting a datagram socket sends nothing: it looks up the route. */
+/* connect() of a datagram socket looks up the route, and sends nothing. */
 static int look_up(const struct ctl_cm_address *remote, struct ctl_cm_address *local)
 {
 	UNCANCELLED;
@@ -140,7 +140,7 @@ static int look_up(const struct ctl_cm_address *remote, struct ctl_cm_address *l
 	if (local->family == remote->family && !address_is_any(local))
 		rc = address_is_local(local) ? bind_source(fd, local) : -EADDRNOTAVAIL;
 	address_to_sockaddr(remote, (struct sockaddr *)&to);
-	/* Of UDP port 0 there is no route. */
+	/* To UDP port 0 there is no route. */
 	if (!remote->port)
 		((struct sockaddr_in *)&to)->sin_port = htons(CTL_UDP_PORT);
 	if (!rc &&
@@ -162,7 +162,7 @@ int address_route(const struct ctl_cm_address *remote, struct ctl_cm_address *lo
 	bool is_given = local->family == remote->family && !address_is_any(local);
 	int rc = look_up(remote, local);
 
-	/* A group has no route where there is no default route; its interface is given, then. */
+	/* Without a default route a group has no route; then the given interface counts. */
 	if (rc && rc != -EADDRNOTAVAIL && is_given && address_is_multicast(remote))
 		return 0;
 	if (!rc && address_is_multicast(remote) && is_given)

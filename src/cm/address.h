@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Address - socket addresses of programs as those of the protocol, and back; routes.
+ * Address - converts socket addresses of programs to those of the protocol, and back; finds routes.
  *
  * Pure, but for address_is_local and address_route, which ask the kernel and do not block.
  */
@@ -26,7 +26,7 @@ socklen_t address_length(const struct sockaddr *sa);
 bool address_is_any(const struct ctl_cm_address *a);
 bool address_is_multicast(const struct ctl_cm_address *a);
 
-/* IPv6 link-local, and it is not said on which interface. */
+/* IPv6 link-local without an interface. */
 bool address_lacks_interface(const struct ctl_cm_address *a);
 
 /* 127.0.0.1 or ::1, as the family says; the port stays. */
@@ -34,15 +34,15 @@ void address_set_loopback(struct ctl_cm_address *a);
 
 bool address_is_loopback(const struct ctl_cm_address *a);
 
-/* As RoCEv2 has it: that of an IPv4 group is IPv4-mapped. */
+/* The address's GID for RoCEv2. The GID of an IPv4 group is IPv4-mapped, too. */
 void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid);
 
-/* Whether this host has it. */
+/* This host has the address. */
 bool address_is_local(const struct ctl_cm_address *a);
 
 /*
- * Which local address reaches `remote`: *local, if that is one, or the route's. *local gets address
- * and interface, and keeps its port. 0; -ENETUNREACH and others of connect(2).
+ * Finds the local address that reaches `remote`: *local if it is set, else the route's. Sets
+ * address and interface in *local, not its port. 0; -ENETUNREACH and others of connect(2).
  */
 int address_route(const struct ctl_cm_address *remote, struct ctl_cm_address *local);
 

@@ -19,7 +19,7 @@ struct wanted {
 	int flags, family, qp_type, port_space;
 };
 
-/* What is not said follows from what is. */
+/* Derives hints that are missing from those that are set. */
 static struct wanted read_hints(const struct rdma_addrinfo *hints)
 {
 	struct wanted w = { 0 };
@@ -39,7 +39,7 @@ static struct wanted read_hints(const struct rdma_addrinfo *hints)
 	return w;
 }
 
-/* A GID that was given like an IPv6 address; its service is the port in the port space. */
+/* A GID, given as an IPv6 address; its service ID holds the port space and the port. */
 static bool copy_as_gid(struct sockaddr **to, socklen_t *to_len, const struct sockaddr_in6 *from,
 			int port_space)
 {
@@ -115,7 +115,7 @@ static int make_entry(const struct addrinfo *ai, const struct wanted *w,
 	return good ? 0 : EAI_MEMORY;
 }
 
-/* A source for a destination that came without one, if there is a route. */
+/* Finds the source for a destination without one, if there is a route. */
 static void find_source(struct rdma_addrinfo *r)
 {
 	struct ctl_cm_address dst, src = { .family = 0 };
@@ -161,7 +161,7 @@ static int from_names(const char *node, const char *service, const struct wanted
 	struct addrinfo *list;
 	int rc;
 
-	/* What does not fit the type of QP is refused by getaddrinfo (EAI_SOCKTYPE). */
+	/* getaddrinfo refuses (EAI_SOCKTYPE) a protocol that does not fit the QP type. */
 	if (w->port_space == RDMA_PS_TCP)
 		ask.ai_protocol = IPPROTO_TCP;
 	else if (w->port_space == RDMA_PS_UDP || w->port_space == RDMA_PS_IPOIB)

@@ -22,9 +22,8 @@ static uint64_t next_serial(void)
 }
 
 /*
- * A socket that is connected to itself, without a name that others could send to: verbatimd, which
- * gets a copy, puts bytes in and takes them out. Its descriptor is good for every verbatimd that
- * there will be.
+ * A datagram socket that is connected to itself: verbatimd gets a copy, and writes and reads bytes.
+ * The same socket serves every later verbatimd.
  */
 static int make_descriptor(void)
 {
@@ -43,7 +42,9 @@ static int make_descriptor(void)
 		close(fd);
 		return error;
 	}
-	/* From here on the kernel refuses datagrams of other sockets. */
+	/*
+	 * Connected, the socket takes no datagrams of others; those that came before are dropped.
+	 */
 	while (recv(fd, &stray, sizeof(stray), MSG_DONTWAIT) >= 0)
 		;
 	return fd;
@@ -116,7 +117,7 @@ struct channel *channel_create(void)
 	ch->base.fd = fd;
 	ch->number = ch->in_session.number;
 	ch->serial = next_serial();
-	/* If verbatimd died just now the next one says that it knows nothing of the channel. */
+	/* If verbatimd has just died, the next one answers that it does not know the channel. */
 	ch->session = session_number();
 	ch->is_silent = false;
 	atomic_store(&ch->is_lost, false);
@@ -173,7 +174,7 @@ static void close_it(void *fd)
 
 int channel_wait_in_vain(const struct channel *ch)
 {
-	/* Without a name or a peer: nothing ever comes. */
+	/* A socket without a name or a peer: no datagram ever comes. */
 	int fd = atomic_load(&ch->did_block) ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
 	char byte;
 	int rc;
@@ -208,8 +209,8 @@ void channel_lose(struct channel *ch)
 }
 
 /*
- * Its frame may be unwound by pthread_cancel, in C, which the address sanitizer does not follow:
- * what it had marked around `byte` would stay marked, and the cleanup handlers run there.
+ * pthread_cancel may unwind this frame, which the address sanitizer does not see in C: its redzones
+ * around `byte` would stay, and cleanup handlers use that stack.
  */
 __attribute__((no_sanitize("address"))) int
 channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)
@@ -220,9 +221,12 @@ channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), voi
 
 		if (rc != -EAGAIN)
 			return rc;
-		/* The byte stays. Signals interrupt recv as they do a call of the kernel. */
+		/*
+		 * MSG_PEEK: the byte stays. Signals interrupt recv as they would the kernel's
+		 * read().
+		 */
 		if (recv(ch->base.fd, &byte, sizeof(byte), MSG_PEEK) < 0)
-			/* Lost just now, it is no socket any more. */
+			/* channel_lose has just replaced the socket. */
 			return atomic_load(&ch->is_lost) ? -ENODEV : -errno;
 	}
 }

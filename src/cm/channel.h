@@ -19,16 +19,17 @@
 #include "ctl/protocol.h"
 
 struct channel {
-	struct rdma_event_channel base; /* first: what the program has */
+	struct rdma_event_channel base; /* first: the program's pointer */
 	uint32_t number;
-	uint64_t serial;		   /* no other channel of this process has or had it */
-	unsigned session;		   /* in which it was made */
+	uint64_t serial;  /* unique among all channels that this process ever had */
+	unsigned session; /* that the channel was made in */
 	struct session_channel in_session; /* with base.fd, until it ends */
-	atomic_bool is_lost; /* no verbatimd knows it any more, and all its identifiers were told */
-	bool is_silent;	     /* base.fd is an eventfd that is never written; within a delivery */
-	atomic_bool did_block; /* when it was destroyed: it was not O_NONBLOCK */
-	atomic_uint users;     /* the program, until it destroys it, and threads inside; 0: ended */
-	struct channel *next;  /* of those that ended */
+	atomic_bool is_lost;   /* no verbatimd knows it any more, and all its identifiers had
+				  DEVICE_REMOVAL */
+	bool is_silent;	       /* base.fd is an eventfd that is never written; within a delivery */
+	atomic_bool did_block; /* it was not O_NONBLOCK when it was destroyed */
+	atomic_uint users;     /* threads inside, and the program until it destroys it; 0: ended */
+	struct channel *next;  /* of the ended channels */
 };
 
 static inline struct channel *channel_of(struct rdma_event_channel *base)
@@ -40,49 +41,51 @@ static inline struct channel *channel_of(struct rdma_event_channel *base)
 struct channel *channel_create(void);
 
 /*
- * Programs destroy channels under threads that wait there, and then exit (rping does). On Linux
- * such a thread keeps the channel's file until it returns: the close neither wakes it nor fails its
- * call, and it still gets events. So the channel ends here when the last such thread leaves. Until
- * then its descriptor stays open and verbatimd, also the next one, keeps it with its identifiers.
- * Identifiers left at the end end with it; the program can only destroy them.
+ * Programs destroy channels on which threads still wait, and then exit (rping does). On Linux such
+ * a thread keeps the channel's file until it returns: close() neither wakes it nor fails its call,
+ * and it still gets events. So a channel ends when the last such thread leaves. Until then its
+ * descriptor stays open, and each verbatimd keeps the channel with its identifiers. Identifiers
+ * that are left then end with the channel; the program can only destroy them.
  *
  * A program cannot know whether another thread has entered yet. So the memory of a channel is never
- * returned to the allocator, but reused for new channels. A thread that comes late finds the
- * channel ended (no users); or finds a new one there and waits for its events, as with a descriptor
- * number that was reused.
+ * freed, but reused for new channels. A late thread finds that the channel has ended (no users); or
+ * it finds a new channel there and waits for its events, as with a descriptor number that was
+ * reused.
  */
 void channel_destroy(struct channel *ch);
 
 /*
- * After a request about the channel failed with rc: whether it is unknown to verbatimd, and so are
- * all identifiers that it has. Their program is told by DEVICE_REMOVAL, one by one (cm/event.c).
+ * A request about the channel failed with rc. True: verbatimd does not know the channel, nor its
+ * identifiers. The program gets DEVICE_REMOVAL for each of them (cm/event.c).
  */
 bool channel_is_gone(struct channel *ch, int rc);
 
 /*
- * They were told; within a delivery. From now on the descriptor is never readable: poll(2) has
- * nothing to wait for. That takes a second descriptor for a moment; without one the channel stays
- * as it is, and the next call for its events tries again.
+ * All identifiers had DEVICE_REMOVAL; within a delivery. From now on the descriptor is never
+ * readable, so that poll(2) does not spin. This takes a second descriptor for a moment. Without one
+ * the channel stays as it is, and the next call for its events tries again.
  */
 void channel_lose(struct channel *ch);
 
 /*
- * Around all uses of a channel that another thread may destroy meanwhile. False: it ended.
- * channel_leave has the form of a cleanup handler; the last thread to leave ends the channel.
+ * Around all uses of a channel that another thread may destroy meanwhile. False: the channel has
+ * ended. channel_leave has the form of a cleanup handler; the last thread to leave ends the
+ * channel.
  */
 bool channel_enter(struct channel *ch);
 void channel_leave(void *ch);
 
 /*
- * Calls `take` until it returns something else than -EAGAIN, and sleeps in between while there are
- * no events. Returns what `take` did; -EAGAIN: no events, and the descriptor is O_NONBLOCK; -EINTR:
- * a signal came whose handler lacks SA_RESTART. The thread may be cancelled while it sleeps.
+ * Calls `take` until it returns anything but -EAGAIN, and sleeps in between while there are no
+ * events. Returns take's result; -EAGAIN: no events, and the descriptor is O_NONBLOCK; -EINTR: a
+ * signal came whose handler lacks SA_RESTART. The thread may be cancelled while it sleeps.
  */
 int channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg);
 
 /*
- * For a thread that came after the end: sleeps like one that came before, where no event ever
- * comes. -EINTR as above; -EBADF: the descriptor was O_NONBLOCK. The thread may be cancelled.
+ * For a thread that enters after the channel has ended: sleeps like a thread that entered before,
+ * without events. -EINTR as above; -EBADF: the descriptor was O_NONBLOCK. The thread may be
+ * cancelled.
  */
 int channel_wait_in_vain(const struct channel *ch);
 

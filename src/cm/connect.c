@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The steps of a connection: connect, accept, reject, disconnect. Each moves the QP, if the
- * identifier has one, and tells verbatimd.
+ * The steps of a connection: connect, accept, reject, disconnect. Each moves the identifier's QP,
+ * if it has one, and sends verbatimd a request.
  */
 #include <errno.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static int send_while_busy(const struct id *id, struct ctl_cm_request *t, enum c
 	return rc;
 }
 
-/* Without a QP the program says which it has. */
+/* Without a QP of the identifier, the program has to pass a QP number. */
 static int check_param(const struct id *id, const struct rdma_conn_param *param)
 {
 	if (id->base.ps != RDMA_PS_TCP)
@@ -117,7 +117,7 @@ static void choose_depths(struct id *id, const struct rdma_conn_param *param)
 }
 
 /*
- * What came with the address of an endpoint goes before what the program has to say. There is room
+ * Puts the endpoint's connect data (rdma_addrinfo) before the program's private data. There is room
  * for both.
  */
 static void put_connect_data(const struct id *id, struct ctl_cm_end *end)
@@ -128,7 +128,9 @@ static void put_connect_data(const struct id *id, struct ctl_cm_end *end)
 	end->private_bytes = (uint16_t)(end->private_bytes + id->connect_bytes);
 }
 
-/* The route's, which the program may have given (RDMA_OPTION_IB_PATH), as far as the port goes. */
+/*
+ * The MTU of the route, which the program may have given (RDMA_OPTION_IB_PATH), up to the port's.
+ */
 static uint8_t path_mtu(const struct id *id, const struct ibv_port_attr *port)
 {
 	uint8_t mtu = id->base.route.num_paths ? id->base.route.path_rec->mtu : 0;
@@ -179,7 +181,7 @@ CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *para
 
 CM_EXPORT int rdma_establish(struct rdma_cm_id *id)
 {
-	/* With a QP the library did it already. */
+	/* With a QP of the identifier, the library has done it already. */
 	return answer(id->qp ? id_refuse_state(id_of(id)) : handshake_say(id_of(id), CTL_CM_READY));
 }
 
@@ -223,7 +225,7 @@ CM_EXPORT int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *param
 		return answer(rc);
 	agree_depths(id, param);
 	rc = fill_end(id, param, is_ud(id) ? SIDR_REP_ROOM : REP_ROOM, &t.end);
-	/* A QP that does not move is not in the state for it: it may be connected already. */
+	/* A QP that cannot be moved may be connected already. */
 	if (!rc)
 		rc = make_ready(id);
 	if (rc)
@@ -285,7 +287,7 @@ CM_EXPORT int rdma_disconnect(struct rdma_cm_id *base)
 
 CM_EXPORT int rdma_set_local_ece(struct rdma_cm_id *base, struct ibv_ece *ece)
 {
-	/* With a QP the QP's own count. */
+	/* An identifier with a QP uses the QP's ECE. */
 	if (!base || base->qp || !ece || !ece->vendor_id || ece->comp_mask)
 		return answer(-EINVAL);
 	id_of(base)->local_ece = *ece;

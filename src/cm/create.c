@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Identifiers made, moved to another channel, and ended.
- */
+/* Creates identifiers, moves them to another channel, and destroys them. */
 #include <errno.h>
 
 #include "cm/export.h"

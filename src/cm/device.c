@@ -19,7 +19,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and the users */
 static struct device *devices;
 
-/* Caller holds lock. The list may have got devices since. 0 or -errno. */
+/* Caller holds lock. Another thread may have opened the device before. 0 or -errno. */
 static int open_device(struct ibv_device *ibv)
 {
 	struct ibv_device_attr attr;
@@ -115,7 +115,7 @@ int device_gid_index(const struct device *d, const struct ctl_cm_address *local,
 {
 	int index = own_gid_index(d, local);
 
-	/* device_get gave this device for another reason than that it has the address. */
+	/* device_get chose this device although it does not have the address. */
 	if (index < 0 && remote->family && address_is_local(remote)) {
 		index = own_gid_index(d, remote);
 		if (index < 0)
@@ -134,7 +134,7 @@ static struct device *find(const struct ctl_cm_address *local)
 	return NULL;
 }
 
-/* Of this host, but no device's: one of loopback, or of an interface that is not offered. */
+/* Of this host, but of no device: loopback, or an interface that is no device. */
 static bool is_without_device(const struct ctl_cm_address *a)
 {
 	bool found;
@@ -214,7 +214,7 @@ int device_get(const struct ctl_cm_address *local, const struct ctl_cm_address *
 
 	pthread_mutex_lock(&lock);
 	d = choose(local, remote);
-	/* An interface that came since. */
+	/* The interface may be new. */
 	if (!d) {
 		rc = open_all();
 		d = rc ? NULL : choose(local, remote);

@@ -5,8 +5,8 @@
  * In:  local addresses.
  * Out: the device and the GID index that an address belongs to.
  *
- * Opened when first needed and never closed: programs keep what rdma_get_devices gave. The PD is
- * there while an identifier uses the device. Any thread.
+ * A device is opened when first needed and never closed, because programs keep the list of
+ * rdma_get_devices. Its PD exists while an identifier uses the device. Any thread.
  */
 #ifndef CM_DEVICE_H
 #define CM_DEVICE_H
@@ -32,10 +32,10 @@ struct device {
 };
 
 /*
- * The device of a local address, with its PD: device_put gives it back. Which one it is says the
- * first of these that applies: it has the address; `remote` is of this host, too, and it has that;
- * `remote` is of this host, and it is the first with an active port. So all addresses of this host
- * reach each other, those of loopback included, whichever devices there are.
+ * The device of a local address, with its PD; device_put gives it back. It is the first of these:
+ * the device that has the address; if `remote` is of this host, too, the device that has `remote`;
+ * else the first device with an active port. So all addresses of this host reach each other, those
+ * of loopback included, whichever devices there are.
  *
  * remote: family 0 if there is none yet. 0; -ENODEV: there is none; -errno.
  */
@@ -43,12 +43,12 @@ int device_get(const struct ctl_cm_address *local, const struct ctl_cm_address *
 	       struct device **out);
 void device_put(struct device *d);
 
-/* There is one device and no other: a host with nothing but loopback, or the user's choice. */
+/* There is exactly one device: a host with nothing but loopback, or the user's choice. */
 bool device_is_alone(void);
 
 /*
- * No device is being opened or let go meanwhile. The child opens those that it uses anew; what its
- * identifiers have from the parent stays.
+ * Until device_after_fork no thread opens or releases a device. The child opens devices anew; its
+ * identifiers keep the parent's.
  */
 void device_before_fork(void);
 void device_after_fork(void);
@@ -58,8 +58,8 @@ void device_after_fork_in_child(void);
 struct ibv_xrcd *device_xrcd(struct device *d);
 
 /*
- * The index of the GID that stands for a local address: its own; else, between addresses of this
- * host, that of `remote`, or the first of its kind. -ENODEV: it has gone.
+ * The GID index for a local address: its own; else, between addresses of this host, that of
+ * `remote`, or the first of its family. -ENODEV: the device has lost the address.
  */
 int device_gid_index(const struct device *d, const struct ctl_cm_address *local,
 		     const struct ctl_cm_address *remote);

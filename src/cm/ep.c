@@ -13,7 +13,7 @@
 
 #define RESOLVE_MS 2000
 
-/* Keeps what the QPs of its children shall be like. 0 or -errno. */
+/* Keeps the attributes for the QPs of its children. 0 or -errno. */
 static int prepare_passive(struct id *id, struct rdma_addrinfo *res, struct ibv_pd *pd,
 			   const struct ibv_qp_init_attr *attr)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What verbatimd tells, as the program's rdma_cm_event; and what follows from it for the QP.
+ * Makes rdma_cm_events of verbatimd's events, and moves the QP accordingly.
  *
  * Any thread. Fetching blocks as the channel's descriptor says.
  */
@@ -28,7 +28,8 @@ _Static_assert((int)CTL_CM_CONNECT_REQUEST == (int)RDMA_CM_EVENT_CONNECT_REQUEST
 /* The program's event, with room for its private data. */
 struct told {
 	struct rdma_cm_event base; /* first */
-	struct id *held; /* its destruction waits for this event; a request holds the listener */
+	struct id *held; /* cannot be destroyed before the event is acknowledged; for a request it
+			    is the listener */
 	uint8_t private_data[CTL_CM_PRIVATE_BYTES];
 };
 
@@ -73,21 +74,21 @@ static void tell(struct told *t, struct id *id, const struct ctl_cm_end *end)
 		tell_conn(t, end);
 }
 
-/* Keeps what an end says of itself, for the moves of the QP. */
+/* Keeps the peer's parameters, for the moves of the QP. */
 static void keep_peer(struct id *id, const struct ctl_cm_end *end)
 {
 	uint8_t path_mtu = id->peer.path_mtu, ack_timeout = id->peer.ack_timeout;
 
 	id->peer = *end;
 	id->has_peer = true;
-	/* A REP says neither: they are those of the REQ. */
+	/* A REP has neither: the REQ's count. */
 	if (!end->path_mtu) {
 		id->peer.path_mtu = path_mtu;
 		id->peer.ack_timeout = ack_timeout;
 	}
 }
 
-/* False: it cannot be told, and is refused. */
+/* False: there is no event for the program, and the request is refused. */
 static bool on_request(struct told *t, struct id *listener, struct id *child,
 		       const struct ctl_cm_event *event)
 {
@@ -113,14 +114,14 @@ static bool on_request(struct told *t, struct id *listener, struct id *child,
 	return true;
 }
 
-/* With a QP the library answers; without one the program does (rdma_establish). */
+/* The library sends the RTU if the identifier has a QP; else the program does (rdma_establish). */
 static void on_response(struct told *t, struct id *id, const struct ctl_cm_event *event)
 {
 	int rc;
 
 	keep_peer(id, &event->end);
 	id->rnr_retry_count = event->end.rnr_retry_count;
-	/* What it grants, which may be less than was asked for. */
+	/* The REP grants these; they may be less than the REQ asked for. */
 	id->responder_resources = event->end.responder_resources;
 	id->initiator_depth = event->end.initiator_depth;
 	tell_conn(t, &event->end);
@@ -132,13 +133,13 @@ static void on_response(struct told *t, struct id *id, const struct ctl_cm_event
 	id->failed = rc != 0;
 }
 
-/* By rdma_write_cm_event, or of rdma_resolve_addrinfo: their kinds are later than the headers. */
+/* An event of rdma_write_cm_event or rdma_resolve_addrinfo: newer headers name its type. */
 static bool is_written(uint32_t kind)
 {
 	return kind >= CTL_CM_ADDRINFO_RESOLVED;
 }
 
-/* False: the program is not told of it. */
+/* False: the program gets no event. */
 static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event)
 {
 	t->base.id = &id->base;
@@ -174,13 +175,13 @@ static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event
 
 struct taking {
 	struct ctl_cm_event event;
-	struct id *held;  /* NULL: its identifier is no more */
-	struct id *child; /* of a request; NULL: it could not be made */
+	struct id *held;  /* NULL: its identifier has ended */
+	struct id *child; /* of a request; NULL: out of memory */
 };
 
 /*
- * As when a kernel's device is removed: each identifier is of no more use, and its program is told
- * so once. Within a delivery. 0, or -ENODEV: all know.
+ * As when a kernel's device is removed: each identifier is dead, and its program gets
+ * DEVICE_REMOVAL once. Within a delivery. 0, or -ENODEV: all had it.
  */
 static int take_removal(struct channel *ch, struct taking *taking)
 {
@@ -222,7 +223,7 @@ static int take_event(struct channel *ch, void *arg)
 	return rc;
 }
 
-/* 1: *out is the program's; 0: nothing that it has to know; -errno. */
+/* 1: *out goes to the program; 0: the event was handled here; -errno. */
 static int fetch(struct channel *ch, struct rdma_cm_event **out)
 {
 	struct taking taking = { .held = NULL };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Exported names of librdmacm.so.1, and how they answer.
+ * Exported names of librdmacm.so.1, and their results.
  *
  * A function of the ABI is defined under its plain name with CM_EXPORT before it, and listed in
  * librdmacm.map, which gives it its version. All but those that return pointers answer 0, or -1
@@ -16,8 +16,8 @@
 #define CM_EXPORT __attribute__((visibility("default")))
 
 /*
- * 0, or a negative errno, as the ABI says it; with a cause (cm/refusal.h) that names the exported
- * function in which this stands.
+ * Converts 0 or -errno to the ABI's result, and reports a cause (cm/refusal.h) with the name of the
+ * exported function that uses it.
  */
 #define answer(rc) refusal_answer(__func__, rc)
 

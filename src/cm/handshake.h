@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Handshake - what an end of a connection tells verbatimd; and the active end's last step.
+ * Handshake - the requests about a connection to verbatimd; and the active end's last step.
  *
  * Any thread; blocks for one exchange with verbatimd.
  */
@@ -19,7 +19,7 @@ int handshake_say(const struct id *id, enum ctl_type type);
 /* CTL_CM_CONNECT, ACCEPT or REJECT, of which `t` has all but header and id. 0 or -errno. */
 int handshake_send(const struct id *id, struct ctl_cm_request *t, enum ctl_type type);
 
-/* The peer accepted: the QP gets ready, then the peer is told. 0 or -errno: the peer is refused. */
+/* The peer accepted: moves the QP to RTS, then sends the RTU. 0; -errno: a REJ was sent. */
 int handshake_finish(struct id *id);
 
 #endif

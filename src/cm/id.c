@@ -130,13 +130,16 @@ static uint32_t random_psn(void)
 {
 	uint32_t psn = 0;
 
-	/* Who foresees it can put packets into a connection that it does not see. */
+	/*
+	 * Random: a host that foresees the PSN can inject packets into a connection that it does
+	 * not see.
+	 */
 	while (getrandom(&psn, sizeof(psn), 0) < 0 && errno == EINTR)
 		;
 	return psn & PSN_MASK;
 }
 
-/* On `channel`, or on a new one of its own. NULL with errno. */
+/* On `channel`, or on a new channel of its own. NULL with errno. */
 static struct id *allocate(struct rdma_event_channel *channel, void *context,
 			   enum rdma_port_space ps, enum ibv_qp_type type)
 {
@@ -242,7 +245,7 @@ void id_hold_event(struct id *id)
 void id_ack_event(struct id *id)
 {
 	pthread_mutex_lock(&id->lock);
-	/* In the child of a fork it may be one of its parent's. */
+	/* In the child of a fork the event may be one of the parent's. */
 	if (id->events && !--id->events)
 		pthread_cond_broadcast(&id->acked);
 	pthread_mutex_unlock(&id->lock);
@@ -262,7 +265,7 @@ int id_raise_event(struct id *id, enum rdma_cm_event_type type, int status, uint
 	return session_ask(&ask.header, sizeof(ask), &reply);
 }
 
-/* verbatimd gives no more events of it, or not those that are meant. */
+/* verbatimd delivers no more of the events that this waits for. */
 static void wait_for_acks(struct id *id)
 {
 	id_delivery_begin();
@@ -306,7 +309,7 @@ int id_migrate(struct id *id, struct rdma_event_channel *channel)
 			channel_destroy(own);
 		return rc;
 	}
-	/* What was told on the old channel is done with before the new one tells anything. */
+	/* Events of the old channel are acknowledged before the new one delivers any. */
 	wait_for_acks(id);
 	id_delivery_begin();
 	id->base.channel = &to->base;

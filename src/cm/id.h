@@ -2,9 +2,9 @@
 /*
  * Identifier - the program's half of an rdma_cm_id.
  *
- * Known to verbatimd by its number. Any thread may use it; as in rdma-core the program sees to it
- * that no call is under way when it is destroyed, which waits for the events that were not
- * acknowledged.
+ * verbatimd knows it by its number. Any thread may use it. As in rdma-core, the program ensures
+ * that no call is under way when it destroys the identifier; rdma_destroy_id waits for events that
+ * were not acknowledged.
  */
 #ifndef CM_ID_H
 #define CM_ID_H
@@ -20,24 +20,25 @@
 
 struct membership; /* membership.c */
 
-/* How far it is; each call says from which states it may be made. */
+/* The progress of the identifier. Each call checks it. */
 enum id_state {
 	ID_IDLE = 0,
-	ID_BOUND, /* has a port; and a device, unless bound to any address */
+	ID_BOUND, /* has a port; and a device, unless it is bound to the wildcard */
 	ID_ADDR_RESOLVED,
 	ID_ROUTE_RESOLVED,
-	ID_CONNECTING, /* or connected, or not any more: it cannot be used again. A child's first */
+	ID_CONNECTING, /* or connected, or disconnected: it cannot be used again. A child begins
+			  here */
 	ID_LISTENING,
 };
 
 struct id {
-	struct rdma_cm_id base; /* first: what the program has */
+	struct rdma_cm_id base; /* first: the program's pointer */
 	struct id *next;	/* in its bucket */
 	uint32_t number;
-	uint64_t channel_serial; /* of base.channel, which may be no more */
+	uint64_t channel_serial; /* of base.channel, which may have ended */
 	bool is_sync;		 /* has a channel of its own, calls wait for their event */
-	bool is_lost;		 /* verbatimd died, and the program was told; within a delivery */
-	struct device *device;	 /* NULL: not bound to one */
+	bool is_lost; /* verbatimd died, and the program had DEVICE_REMOVAL; within a delivery */
+	struct device *device; /* NULL: not bound to one */
 
 	struct ctl_cm_address local, remote; /* as in route.addr */
 	enum id_state state;
@@ -46,18 +47,18 @@ struct id {
 	uint8_t ack_timeout; /* 0: the default */
 
 	/* The connection. */
-	uint32_t psn; /* with which the peer is to begin */
+	uint32_t psn; /* the first that the peer is to send */
 	uint8_t responder_resources, initiator_depth;
 	uint8_t retry_count, rnr_retry_count;
 	bool has_peer; /* peer is valid: RTR is possible */
-	bool failed;   /* the QP could not follow: what comes after CONNECT_ERROR is not told */
+	bool failed; /* the QP could not be moved: the program gets no event after CONNECT_ERROR */
 	struct ctl_cm_end peer;
 	struct ibv_ece local_ece;
 
-	/* Of an endpoint that listens: what the QPs of its children are made with. */
+	/* Of an endpoint that listens: for the QPs of its children. */
 	struct ibv_qp_init_attr *qp_init_attr;
 
-	/* Of an endpoint: what goes before the program's private data in a request. */
+	/* Of an endpoint: goes before the program's private data in a request. */
 	void *connect_data;
 	size_t connect_bytes;
 
@@ -80,19 +81,19 @@ static inline struct id *id_of(struct rdma_cm_id *base)
 int id_create(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps,
 	      enum ibv_qp_type type, struct id **out);
 
-/* The child that a request made: verbatimd knows it already. 0 or -errno. */
+/* Makes the child of a request; verbatimd has its half already. 0 or -errno. */
 int id_adopt(const struct id *listener, const struct ctl_cm_event *event, struct id **out);
 
 /*
- * Its end. id_end ends it in verbatimd, and returns when all its events are acknowledged, which
- * that in base.event is already: none is on its way any more. id_free gives back what it has.
+ * id_end ends the identifier in verbatimd, and returns when no event is being delivered and all are
+ * acknowledged; the caller has acknowledged base.event. id_free frees it.
  */
 void id_end(struct id *id);
 void id_free(struct id *id);
 
 /*
- * Around the delivery of an event, from before it leaves verbatimd until id_hold_event. The
- * identifier stays that long: id_end first ends it in verbatimd, then waits for deliveries, then
+ * Around the delivery of an event, from before verbatimd gives it until id_hold_event. The
+ * identifier exists that long: id_end first ends it in verbatimd, then waits for deliveries, then
  * for events that hold it. A child is added within a delivery, too, so that its next event finds
  * it.
  */
@@ -102,16 +103,16 @@ void id_delivery_end(void);
 /* NULL: there is none (any more). Within a delivery. */
 struct id *id_find(uint32_t number);
 
-/* The next identifier of a lost channel whose program was not told so yet. Within a delivery. */
+/* The next identifier of a lost channel that had no DEVICE_REMOVAL yet. Within a delivery. */
 struct id *id_next_lost(const struct channel *ch);
 
 /*
- * Moves it, with its events, and waits for those of the old channel; that in base.event is
- * acknowledged already. NULL: to one of its own.
+ * Moves the identifier with its events, and waits until all events of the old channel are
+ * acknowledged; the caller has acknowledged base.event. NULL: to a channel of its own.
  */
 int id_migrate(struct id *id, struct rdma_event_channel *channel);
 
-/* An event goes to the program; it came back. */
+/* The program gets an event; the program has acknowledged it. */
 void id_hold_event(struct id *id);
 void id_ack_event(struct id *id);
 
@@ -121,13 +122,13 @@ int id_raise_event(struct id *id, enum rdma_cm_event_type type, int status, uint
 /* -EINVAL, with a cause: the identifier is not in the state for the call. */
 int id_refuse_state(const struct id *id);
 
-/* From which address, and so on which device it is from now on. 0 or -errno. */
+/* Sets the device, from the addresses. 0 or -errno. */
 int id_set_device(struct id *id);
 
-/* What id_set_device did is undone: the address could not be bound. */
+/* Undoes id_set_device: the address could not be bound. */
 void id_drop_device(struct id *id);
 
-/* route.addr from local and remote. */
+/* Sets route.addr from local and remote. */
 void id_show_addresses(struct id *id);
 
 #endif

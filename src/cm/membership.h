@@ -17,22 +17,22 @@
 #include "cm/id.h"
 
 /*
- * One more, whose event has *cookie. attaches: the QP is to receive what is sent to the group. 0 or
+ * Adds a group, whose event has *cookie. attaches: the QP is to receive the group's datagrams. 0 or
  * -ENOMEM.
  */
 int membership_add(struct id *id, const struct ctl_cm_address *address, bool attaches,
 		   void *context, uint64_t *cookie);
 
-/* Its event cannot be raised. */
+/* Undoes membership_add: its event cannot be raised. */
 void membership_drop(struct id *id, uint64_t cookie);
 
-/* The event of a join is fetched: attaches the QP. False: the group was left since. */
+/* The program fetches the event of a join: attaches the QP. False: it has left the group since. */
 bool membership_on_event(struct id *id, uint64_t cookie, struct rdma_cm_event *event);
 
 /* Detaches the QP. 0; -EADDRNOTAVAIL: it has not joined that group. */
 int membership_leave(struct id *id, const struct ctl_cm_address *address);
 
-/* The identifier ends: its QP is gone or is the program's. */
+/* The identifier ends: its QP is destroyed, or the program's. */
 void membership_leave_all(struct id *id);
 
 #endif

@@ -28,7 +28,7 @@ int qp_to_rtr(struct id *id)
 
 	if (!id->base.qp)
 		return -EINVAL;
-	/* Once more: now it is known what the peer may do. */
+	/* Once more: now the peer's access rights are known. */
 	rc = move(id, id->base.qp, IBV_QPS_INIT);
 	return rc ? rc : move(id, id->base.qp, IBV_QPS_RTR);
 }
@@ -71,7 +71,7 @@ static void destroy_cq(struct ibv_cq **cq, struct ibv_comp_channel **channel)
 	*channel = NULL;
 }
 
-/* Those that were made here; not while an SRQ uses its own. */
+/* Destroys the CQs that were made here, but not an SRQ's own CQ. */
 static void destroy_cqs(struct rdma_cm_id *base)
 {
 	if (base->qp_type == IBV_QPT_XRC_RECV && base->srq)
@@ -238,7 +238,7 @@ static int create_qp(struct id *id, struct ibv_qp_init_attr_ex *attr)
 		destroy_cqs(base);
 		return rc;
 	}
-	/* One of XRC that only receives has none. */
+	/* An XRC_RECV QP has none. */
 	if (qp->pd)
 		base->pd = qp->pd;
 	base->qp = qp;
@@ -257,7 +257,7 @@ CM_EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 	struct ibv_qp_init_attr_ex ex = { 0 };
 	int rc;
 
-	/* What pads the one is the other's comp_mask. */
+	/* The padding of the one struct is the comp_mask of the other. */
 	memcpy(&ex, attr, common);
 	if (pd) {
 		ex.comp_mask = IBV_QP_INIT_ATTR_PD;

@@ -82,7 +82,7 @@ static int init_rtr(struct id *id, struct ibv_qp_attr *attr, int *mask)
 
 	attr->path_mtu = id->peer.path_mtu ? (enum ibv_mtu)id->peer.path_mtu : IBV_MTU_1024;
 	attr->dest_qp_num = id->peer.qpn;
-	attr->rq_psn = id->psn; /* each tells the other where to begin (IBA 12.6.5) */
+	attr->rq_psn = id->psn; /* each end chooses the first PSN that it receives (IBA 12.6.5) */
 	*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	if (is_rc(id)) {
 		attr->max_dest_rd_atomic = id->responder_resources;

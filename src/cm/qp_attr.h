@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * QP attributes - how the QP of an identifier has to move, from what is known of its connection.
+ * QP attributes - the attributes for the moves of an identifier's QP, from its connection.
  *
  * Any thread; asks the device, does not block.
  */
@@ -13,10 +13,10 @@
 
 #define QP_ATTR_HOP_LIMIT 64 /* of every path that is found */
 
-/* attr->qp_state says which move. 0 or -errno: -EINVAL the connection is not that far. */
+/* attr->qp_state is the next state. 0 or -errno: -EINVAL the connection is not that far. */
 int qp_attr_init(struct id *id, struct ibv_qp_attr *attr, int *mask);
 
-/* The way from the identifier's address to another. 0 or -errno. */
+/* The address vector from the identifier's address to `remote`. 0 or -errno. */
 int qp_attr_address(struct id *id, const struct ctl_cm_address *remote, struct ibv_ah_attr *out);
 
 /* The exponent of the QP's time-out that this end asks for. */

@@ -11,7 +11,7 @@
 #include "base/gid.h"
 
 static _Thread_local struct {
-	enum cause cause; /* CAUSE_NONE: nothing was said */
+	enum cause cause; /* CAUSE_NONE: none was kept */
 	char text[192];
 } in_hand;
 
@@ -46,7 +46,7 @@ int refusal_answer(const char *call, int rc)
 	in_hand.cause = CAUSE_NONE;
 	if (rc >= 0)
 		return 0;
-	/* What a program asks for without waiting, or interrupts, is no failure. */
+	/* A non-blocking call without a result, or an interrupted one, is no failure. */
 	if (rc != -EAGAIN && rc != -EINTR)
 		cause_report(cause ? cause : CAUSE_CM_FAILED, 0, "%s: %s%s%s", call,
 			     cause ? in_hand.text : "", cause ? ": " : "", strerror(-rc));

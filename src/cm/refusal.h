@@ -2,11 +2,10 @@
 /*
  * Refusal - why calls of librdmacm fail, as causes.
  *
- * In:  what the code that finds a fault has to say of it; the answer of the call.
+ * In:  the cause, from the code that finds the fault; the result of the call.
  * Out: one cause for each call that fails, with the name of the call.
  *
- * A thread has one refusal in hand, from where the fault is found to the answer of the call. Any
- * thread; does not block.
+ * A thread-local variable keeps the cause until the call returns. Any thread; does not block.
  */
 #ifndef CM_REFUSAL_H
 #define CM_REFUSAL_H
@@ -18,7 +17,7 @@
 
 #define REFUSAL_ADDRESS_BYTES 80
 
-/* Keeps it for the answer. Returns rc. */
+/* Keeps the cause for refusal_answer. Returns rc. */
 int refusal(int rc, enum cause cause, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* "10.0.0.1 port 7471" or "fe80::1 (eth0) port 7471"; without a port if that is 0. */
@@ -27,7 +26,7 @@ const char *refusal_print(const struct ctl_cm_address *a, char text[REFUSAL_ADDR
 /* The answer of the exported function `call` (cm/export.h): 0, or -1 with errno and a cause. */
 int refusal_answer(const char *call, int rc);
 
-/* A failure that an event tells the program of: REJECTED or UNREACHABLE, by `remote`. */
+/* Reports a failure that the program gets as an event: REJECTED or UNREACHABLE, by `remote`. */
 void refusal_report_event(const struct ctl_cm_event *event, const struct ctl_cm_address *remote);
 
 #endif

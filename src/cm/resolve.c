@@ -45,9 +45,9 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 		rc = refusal(-EINVAL, CAUSE_CM_ADDRESS, "%s is link-local, and sin6_scope_id is 0",
 			     refusal_print(&id->local, text));
 	/*
-	 * As in Linux: a loopback address is of no device, and the connecting side chooses one. If
-	 * there is only one device it is chosen now, for programs that look for it as soon as they
-	 * have bound.
+	 * As in Linux: a loopback address has no device, and the connecting side chooses one. If
+	 * there is only one device, it is chosen now, for programs that use id->verbs right after
+	 * rdma_bind_addr.
 	 */
 	if (!rc && (!address_is_loopback(&id->local) || device_is_alone()))
 		rc = id_set_device(id);
@@ -60,7 +60,7 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 		rc = bind_local(id);
 	if (rc) {
 		id->local = before;
-		/* Bound before, it keeps what it has. */
+		/* An identifier that was bound before keeps its device. */
 		if (id->state == ID_IDLE)
 			id_drop_device(id);
 	}
@@ -123,7 +123,7 @@ static int resolve(struct id *id, const struct sockaddr *src, const struct socka
 		rc = address_from_sockaddr(src, &wanted);
 	if (rc)
 		return rc;
-	/* A port that is taken already stays; an address is found for a wildcard. */
+	/* A port that is bound already stays; a wildcard address gets the route's. */
 	if (was_idle && src)
 		id->local = wanted;
 	if (!id->local.family)
@@ -132,7 +132,7 @@ static int resolve(struct id *id, const struct sockaddr *src, const struct socka
 		id->local = before;
 		return refusal(-EINVAL, CAUSE_CM_ADDRESS, "one of IPv4 and one of IPv6");
 	}
-	/* To any address is to this host. */
+	/* The wildcard as a destination is this host. */
 	if (address_is_any(&remote))
 		address_set_loopback(&remote);
 	rc = address_route(&remote, &id->local);
@@ -149,7 +149,7 @@ static int resolve(struct id *id, const struct sockaddr *src, const struct socka
 		rc = resolved(id);
 	if (!rc)
 		return 0;
-	/* Another attempt may go elsewhere, unless it was bound in here. */
+	/* Another attempt may have another destination, unless this one bound the identifier. */
 	if (!had_device && !(was_idle && id->state == ID_BOUND)) {
 		id->local = before;
 		id_drop_device(id);

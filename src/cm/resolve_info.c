@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What came with RDMACM_1.4: names resolved for an identifier, and events that the program writes
- * itself. The headers that this is built with know neither.
+ * The functions of RDMACM_1.4: rdma_resolve_addrinfo and rdma_write_cm_event. The headers of the
+ * build may have neither.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -20,7 +20,7 @@ int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
 int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
 			uint64_t arg);
 
-/* NULL may go in, and does not come out. */
+/* Stores `in`, and returns the old value. */
 static struct rdma_addrinfo *exchange(struct id *id, struct rdma_addrinfo *in)
 {
 	struct rdma_addrinfo *before;
@@ -44,7 +44,7 @@ static int look_up(const char *node, const char *service, const struct rdma_addr
 	return rc == EAI_SYSTEM || (rc == -1 && errno == EINVAL) ? -errno : rc;
 }
 
-/* The event is there when this returns: a name server is waited for in here. */
+/* Waits for the name server, so the event is there when this returns. */
 CM_EXPORT int rdma_resolve_addrinfo(struct rdma_cm_id *base, const char *node, const char *service,
 				    const struct rdma_addrinfo *hints)
 {

@@ -18,7 +18,7 @@
 #define MTU_MASK	 0x3f
 #define PRIMARY		 (IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL)
 
-/* *out may be one that is there already. 0 or -errno. */
+/* *out may be the path that exists already. 0 or -errno. */
 static int make_path(struct id *id, struct ibv_sa_path_rec **out)
 {
 	struct ibv_sa_path_rec *path = id->base.route.path_rec;

@@ -27,15 +27,15 @@
 
 static struct {
 	pthread_mutex_t lock;  /* guards all below, and an exchange as a whole */
-	pthread_cond_t opened; /* a channel was: the watching thread has work */
-	int sock;	       /* -1: there was none yet */
-	int watched; /* the watching thread sleeps on it: sock, or an earlier one; or -1 */
+	pthread_cond_t opened; /* signalled when a channel is opened, for the watching thread */
+	int sock;	       /* -1: not connected yet */
+	int watched; /* the socket that the watching thread polls: sock, or an earlier one; or -1 */
 	bool is_up;  /* sock is connected and verbatimd has the session; else sock is shut down */
 	uint32_t seq;
 	uint32_t answered;    /* seq of the last request whose answer came */
 	atomic_uint number;   /* read without the lock, too */
 	int64_t reconnect_ns; /* the end of the attempts to reach a verbatimd; 0: it is connected */
-	bool is_told;	      /* the user, that none can be reached */
+	bool is_told;	      /* it was reported that no verbatimd can be reached */
 
 	/* What the next verbatimd needs to continue the session; nothing if id is 0. */
 	uint32_t id;
@@ -131,7 +131,10 @@ static void after_fork(void)
 
 static void after_fork_in_child(void)
 {
-	/* The connection and the channels are the parent's: neither shut down nor woken here. */
+	/*
+	 * The connection and the channels are the parent's: the child neither shuts down nor wakes
+	 * them.
+	 */
 	session.is_up = false;
 	stop_watching();
 	close_fd(&session.sock);
@@ -276,7 +279,7 @@ static void remember_destroyed(uint32_t id)
 	session.destroyed[session.destroyed_count++] = id;
 }
 
-/* The store still has them, and so the next verbatimd. Its answers do not matter. */
+/* The store still has them, so the next verbatimd restores them. Its answers do not matter. */
 static int end_destroyed(void)
 {
 	int rc = 0;
@@ -350,7 +353,9 @@ static int connect_daemon(uint32_t repeats, char *why, size_t why_len)
 	int64_t deadline_ns = deadline_in_ms(CONNECT_MS);
 	int rc;
 
-	/* Once a session, not for each of a thousand identifiers that the program destroys. */
+	/*
+	 * One limit for the session, not one for each of a thousand identifiers that are destroyed.
+	 */
 	if (!session.reconnect_ns || !session.id)
 		session.reconnect_ns = deadline_ns;
 	for (;;) {
@@ -370,7 +375,7 @@ static int connect_daemon(uint32_t repeats, char *why, size_t why_len)
 			return rc;
 		}
 		/*
-		 * verbatimd ended just now, or the service manager is about to start the next one.
+		 * verbatimd has just ended, or the service manager is about to start the next one.
 		 */
 		if (!deadline_left_ms(session.reconnect_ns))
 			return rc;
@@ -484,7 +489,7 @@ static int ask_locked(struct ctl_header *request, size_t len, int fd, struct fdm
 			session.answered = request->seq;
 			return 0;
 		}
-		/* Not used again: a late answer would be taken for that of the next request. */
+		/* A late answer would be taken for that of the next request. */
 		hang_up();
 		is_again = true;
 	} while (is_gone(rc) && deadline_left_ms(deadline_ns));
@@ -497,7 +502,9 @@ static int ask(struct ctl_header *request, size_t len, enum ctl_type type, size_
 {
 	int rc, cancel;
 
-	/* Programs cancel threads that wait for events: not while they hold the lock. */
+	/*
+	 * Programs cancel threads that wait for events; a cancelled thread must not keep the lock.
+	 */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	pthread_mutex_lock(&session.lock);
 	rc = ask_locked(request, len, -1, reply);

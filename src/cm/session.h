@@ -51,7 +51,7 @@ void session_forget_channel(struct session_channel *ch);
 /* Changes when a session ends: what verbatimd gave in an earlier one is unknown in the next. */
 unsigned session_number(void);
 
-/* Sends CTL_CM_* with these fields. *number: that of the object it made; may be NULL. */
+/* Sends CTL_CM_* with these fields. *number: of the new object; may be NULL. */
 int session_ask_plain(const struct ctl_cm_ask *ask, uint32_t *number);
 
 /* Ends the identifier: at this verbatimd or, if none runs, at the next one. */

@@ -15,8 +15,8 @@
 #include "cm/id.h"
 
 /*
- * A call that an event answers begins with this, before it makes the event possible: another thread
- * may take the event, and end the identifier, while the call is not back yet. NULL: not
+ * A call that an event answers begins with this, before it makes the event possible: after that
+ * another thread may take the event, and end the identifier, before the call returns. NULL: not
  * synchronous.
  */
 static inline struct id *sync_begin(struct id *id)
@@ -26,7 +26,7 @@ static inline struct id *sync_begin(struct id *id)
 
 /*
  * At the end of such a call: a synchronous identifier waits for the event, and keeps it in
- * base.event. Takes what sync_begin said. Returns as exported functions do.
+ * base.event. `waiting`: of sync_begin. Returns as exported functions do.
  */
 int sync_complete(struct id *waiting);
 

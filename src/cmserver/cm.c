@@ -46,7 +46,7 @@ static int init_tables(struct cm *cm)
 	return rc;
 }
 
-/* Tables that init_tables did not reach are zero, and may be passed, too. */
+/* Tables that init_tables did not initialize are zero, which is allowed. */
 static void fini_tables(struct cm *cm)
 {
 	comm_ids_fini(&cm->channels);
@@ -123,7 +123,7 @@ void cm_fini(struct daemon *d)
  * A session's begin and end.
  */
 
-/* Disconnects a client that has the session: its own process says that it connects anew. */
+/* Disconnects the client that has the session: its process connects anew. */
 static bool cut_off(struct cm *cm, uint32_t session)
 {
 	struct list *m;
@@ -141,7 +141,7 @@ static bool cut_off(struct cm *cm, uint32_t session)
 
 /*
  * Whether a client may have the session: 0; -ESTALE: the session is not away; -EPERM: it is another
- * process's. The daemon of one user gives it to any process of that user without a look at the
+ * process's. The daemon of one user gives it to any process of that user without checking the
  * token, whose name may be in another directory by now.
  */
 static int admit(struct client *c, uint32_t session, int token_fd)
@@ -215,9 +215,7 @@ void cm_on_hello(struct client *c, struct fdmsg *m)
 	hello_welcome(c, m->body.header.seq, c->cm->session, token_fd);
 }
 
-/*
- * The process has ended, not just the daemon (leave_stores): it will not come back with its store.
- */
+/* The process has ended (not the daemon: leave_stores), so its store is useless. */
 static void end_session(struct cm_client *cc)
 {
 	cm_store_end(&cc->store);
@@ -284,8 +282,8 @@ static size_t check_channels(const struct cm_client *cc)
  * Connection management:
  * - identifiers and channels of a process are its own, found by their values, and as many as were
  *   counted;
- * - an identifier has a port if and only if it is in the port space; of a listener's backlog no
- *   more is left than there is;
+ * - an identifier has a port if and only if it is in the port space; a listener's backlog_left is
+ *   at most its backlog;
  * - the events of a process are those of its channels;
  * - all identifiers and channels are those of the processes that are clients.
  */

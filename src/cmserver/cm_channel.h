@@ -6,8 +6,8 @@
  * Out: a byte in the program's descriptor for each, and none once all are fetched.
  *
  * The descriptor is a unix datagram socket that is connected to itself, of which the daemon has a
- * copy: so it outlives the daemon, and is given to the next one. A byte for each event wakes a
- * thread for each. A program that takes a byte out itself need not poll any more.
+ * copy: so it outlives the daemon, and is given to the next one. One byte per event wakes one
+ * thread per event.
  *
  * Owner: the daemon's one thread.
  */
@@ -30,7 +30,7 @@ struct cm_channel {
 	unsigned notices; /* bytes that are in fd, at most */
 	struct list events;
 	unsigned event_count;
-	struct list ids; /* whose events come here */
+	struct list ids; /* identifiers with their events here */
 };
 
 /* Takes over fd on success. number: 0: a new one. 0 or -errno. */
@@ -39,7 +39,7 @@ int cm_channel_create(struct cm_client *owner, int fd, uint32_t number, struct c
 /* This client's channel of that number, or NULL. */
 struct cm_channel *cm_channel_find(struct client *c, uint32_t number);
 
-/* It has no identifiers any more (cm_teardown.h). */
+/* The channel has no identifiers any more (cm_teardown.h). */
 void cm_channel_destroy(struct cm_channel *ch);
 
 /* An event was put into its queue. */

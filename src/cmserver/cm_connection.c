@@ -27,7 +27,7 @@ void cm_connection_save_id(struct cm_id *id)
 	const struct cm_connection *c = id->connection;
 	struct cm_record_id r;
 
-	/* The process can read the padding, too. */
+	/* The process can read the record's padding, too. */
 	memset(&r, 0, sizeof(r));
 	r.kind = CM_RECORD_ID;
 	r.number = id->comm_id.value;
@@ -195,7 +195,7 @@ static bool has_unsent_rej(const struct cm_connection *c)
 	return !c->is_local && !c->gsi && c->end.sent.type == IBCM_REJ;
 }
 
-/* Keeps the connection without its identifier, but not for ever: the port may never be opened. */
+/* Keeps the connection without its identifier, with a limit: the port may never be opened. */
 static void stay_alone(struct cm_connection *c)
 {
 	if (cm_timers_set(&c->cm->timers, &c->timer, deadline_now_ns() + LAST_REJ_NS)) {

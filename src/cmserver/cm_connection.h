@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CM connection - one end of a connection (ibcm/connection.h), and its identifier's hold on it.
+ * CM connection - one end of a connection (ibcm/connection.h) for its identifier.
  *
- * In:  what an identifier wants; messages and deadlines, from above.
+ * In:  requests of an identifier; messages and deadlines, from cm_dispatch.c.
  * Out: messages to the other end, on this host or another; events for the identifier.
  *
- * Owner: the daemon's one thread. A connection is freed here, once it is closed: any call may do
- * that, and id->connection is NULL then. If a connection's last message is a REJ, and the port that
- * it would leave by is not open yet, the connection stays for a while without its identifier.
+ * Owner: the daemon's one thread. A closed connection is freed here: any call may do that, and
+ * id->connection is NULL then. If a connection's last message is a REJ, and the port that it would
+ * leave by is not open yet, the connection stays for a while without its identifier.
  */
 #ifndef CMSERVER_CM_CONNECTION_H
 #define CMSERVER_CM_CONNECTION_H
@@ -28,7 +28,7 @@ struct gsi;
 struct cm_origin {
 	bool is_local;
 	uid_t uid;		       /* of the sender, if is_local */
-	const uint8_t *local, *remote; /* GIDs: where it came to, where it came from */
+	const uint8_t *local, *remote; /* GIDs: its destination and its source */
 	uint32_t ifindex;
 	struct gsi_port *gsi; /* unless is_local */
 };
@@ -90,27 +90,26 @@ void cm_connection_save_id(struct cm_id *id);
 uint64_t cm_connection_hash(const struct cm *cm, const uint8_t *remote_gid, uint32_t number);
 
 /*
- * The connection that the identifier had with an earlier daemon, with the same numbers. The caller
- * has checked what the protocol does not know of: addresses, the service, the kind of QP. False:
- * there can be no such connection. Nothing is sent to its other end before cm_connection_resume.
+ * Restores the connection that the identifier had with an earlier daemon, with the same numbers.
+ * The caller has checked addresses, service and QP type. False: there can be no such connection. It
+ * sends nothing before cm_connection_resume.
  */
 bool cm_connection_restore(struct cm_id *id, const struct cm_record_id *r);
 
 /*
- * Tries to open the port of its address if it is with another host. Returns whether it has what it
- * needs.
+ * Opens the port of its address, if the other end is on another host. False: the port is missing.
  */
 bool cm_connection_open_port(struct cm_connection *c);
 
 /*
- * Repeats what may be lost: what was under way, or sent while the port was not open. The connection
- * may be freed.
+ * Repeats messages that may be lost: those under way, or sent while the port was not open. The
+ * connection may be freed.
  */
 void cm_connection_resume(struct cm_connection *c);
 
 /*
- * All processes have come back. If the connection's other end is missing, ends it as if that had
- * ended it.
+ * All processes have returned. If the connection's other end is missing, ends it as if that end had
+ * disconnected.
  */
 void cm_connection_end_orphan(struct cm_connection *c);
 

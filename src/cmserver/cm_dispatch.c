@@ -32,8 +32,7 @@ static void on_message(struct cm *cm, const struct cm_origin *o, const struct ib
 			on_request(cm, o, m);
 	} else if (!cm_sessions_expects(&cm->sessions)) {
 		/*
-		 * Else it may be for a process that has not come back yet; the other end repeats
-		 * it.
+		 * Else it may be for a process that has not returned yet; the other end repeats it.
 		 */
 		cm_match_refuse(cm, o, m, 0);
 	}

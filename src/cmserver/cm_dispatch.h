@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CM dispatch - what the loop calls: brings each message, and each deadline, to what it is for.
+ * CM dispatch - called by the loop: passes messages and deadlines to connections and listeners.
  *
  * In:  MADs from other hosts; messages between two ends on this host; deadlines of connections and
  *      of pending requests.
  * Out: calls of a connection; a child of a listener; a request that is pending; or a refusal.
  *
- * No end is called from within the other: whatever calls an end calls cm_dispatch_deliver
+ * No end is called from within the other: the caller of an end calls cm_dispatch_deliver
  * afterwards.
  *
  * Owner: the daemon's one thread.

@@ -118,7 +118,7 @@ void cm_end_read(const struct ibcm_message *m, unsigned skip, struct ctl_cm_end 
 	end->ece_vendor = m->ece_vendor;
 	end->ece_options = m->ece_options;
 
-	/* As much as the message has room for, however much of it the other end has filled. */
+	/* All of the message's field, however much of it the other end has filled. */
 	unsigned room = mad_private_bytes(m->type);
 
 	room = room > skip ? room - skip : 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CM end - converts what a program says of its end of a connection to the fields of messages, and
- * back.
+ * CM end - converts a program's parameters of its end of a connection to message fields, and back.
  *
- * Pure. Values from programs and from other hosts are cut down to what fields have room for.
+ * Pure. Values from programs and from other hosts are limited to the range of their fields.
  */
 #ifndef CMSERVER_CM_END_H
 #define CMSERVER_CM_END_H
@@ -25,10 +24,7 @@ int cm_end_fill_answer(struct ibcm_message *m, enum ibcm_type type,
 		       const uint8_t local_gid[CTL_GID_BYTES],
 		       const struct ctl_cm_request *request);
 
-/*
- * What the message says of the other end. skip: bytes of the private data that are not the
- * program's.
- */
+/* Reads the other end's parameters. skip: bytes of the private data that are not the program's. */
 void cm_end_read(const struct ibcm_message *m, unsigned skip, struct ctl_cm_end *end);
 
 /* The kind of QP that a REQ or SIDR_REQ asks for. 0: there is no such kind. */

@@ -3,8 +3,8 @@
  * CM event - an event that a program has not fetched yet.
  *
  * In:  events, from connections and requests.
- * Out: the same one by one (GET_EVENT), in the order of their channel; a record for the next daemon
- *      (cmserver/cm_store.h).
+ * Out: the events one by one (GET_EVENT), in the order of their channel; a record for the next
+ *      daemon (cmserver/cm_store.h).
  *
  * Owner: the daemon's one thread.
  */

@@ -134,8 +134,8 @@ int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *lo
 }
 
 /*
- * A listener whose address has its port taken, by another user or by the kernel, serves only this
- * host. That is no reason to fail.
+ * If another user or the kernel has the UDP port of its address, a listener serves only this host.
+ * That is not an error.
  */
 static void open_address(struct cm_id *id)
 {

@@ -43,12 +43,14 @@ struct cm_id {
 	uint32_t slot;
 	uint32_t made_seq; /* of CREATE_ID; 0 of a child */
 	uint32_t raised;   /* events of its connections so far */
-	bool is_lost;	   /* not all of it could be restored: the program is to be told */
+	bool is_lost;	   /* not all of it could be restored: the program gets DEVICE_REMOVAL */
 
 	/* Of a listener. */
 	unsigned backlog, backlog_left;
-	struct gsi_port *gsi;	 /* of the address that it listens on; NULL: of all, or not open */
-	struct loop_timer again; /* tries to open a port that its last user may not have closed */
+	struct gsi_port
+		*gsi; /* of the address that it listens on; NULL: the wildcard, or not open */
+	struct loop_timer
+		again; /* retries to open the port, which its last user may not have closed yet */
 	bool listens_everywhere;
 	struct list children; /* requests that were not fetched yet */
 
@@ -58,7 +60,7 @@ struct cm_id {
 };
 
 /*
- * The caller saves it. number: 0: a new one. 0; -EEXIST, -EINVAL: it cannot have that number;
+ * The caller saves it. number: 0: a new one. 0; -EEXIST, -EINVAL: the number is in use, or invalid;
  * -ENOMEM.
  */
 int cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
@@ -73,7 +75,7 @@ void cm_id_release_child(struct cm_id *child);
 /* The program has not fetched its request. */
 void cm_id_make_child(struct cm_id *child, struct cm_id *listener);
 
-/* It is bound to this address from now on: programs are told if that moves (cm_moved.h). */
+/* It is bound to this address from now on: its program gets an event if that moves (cm_moved.h). */
 void cm_id_set_address(struct cm_id *id, const uint8_t gid[CTL_GID_BYTES]);
 
 /* 0 or -errno. flags and address as of CTL_CM_BIND. */
@@ -83,8 +85,8 @@ int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *lo
 int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags);
 
 /*
- * Binds to the address that the identifier had with an earlier daemon, and that the caller has
- * checked. 0; -EADDRINUSE: another identifier has the port by now.
+ * Binds to the address that the identifier had with an earlier daemon; the caller has checked it.
+ * 0; -EADDRINUSE: another identifier has the port by now.
  */
 int cm_id_bind_again(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local);
 

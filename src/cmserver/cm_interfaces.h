@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CM interfaces - opens the GSI at all addresses of this host, for listeners on any address;
- * passes on the kernel's notices of addresses; and knows on which interface each address is.
+ * CM interfaces - opens the GSI at all addresses of this host, for listeners on any address; passes
+ * on the kernel's notices of addresses; and knows on which interface each address is.
  *
  * In:  the number of such listeners, and of others that watch addresses; the kernel's notices.
- * Out: open ports (cmserver/gsi.h) of all addresses except loopback, as they come and go; calls of
- *      on_addresses while there are watchers, the first at once.
+ * Out: open ports (cmserver/gsi.h) of all current addresses except loopback; calls of on_addresses
+ *      while there are watchers, the first at once.
  *
  * Owner: the daemon's one thread.
  */
@@ -39,7 +39,7 @@ struct cm_interfaces {
 	struct loop_source on_change;
 	struct loop_timer again; /* armed while a port could not be opened */
 
-	/* On which interface each address was at the last look. */
+	/* The interface of each address, at the last look. */
 	struct cm_place place[CM_INTERFACES_ADDRESSES];
 	unsigned place_count;
 };
@@ -53,8 +53,8 @@ void cm_interfaces_watch(struct cm_interfaces *i);
 void cm_interfaces_unwatch(struct cm_interfaces *i);
 
 /*
- * Looks anew on which interface each address is. False: the kernel does not tell, or there may be
- * more addresses than were looked at, and one that is missing may be among them.
+ * Reads the interface of each address. False: the kernel does not say, or there are more addresses
+ * than fit, so an address that is not found may exist.
  */
 bool cm_interfaces_look(struct cm_interfaces *i);
 

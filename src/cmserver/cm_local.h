@@ -2,7 +2,7 @@
 /*
  * CM local - the queue of messages between two ends on this host.
  *
- * In:  what one end sends. Out: the same in order, as structs, to cm_dispatch.c.
+ * In:  messages of one end. Out: the same in order, as structs, to cm_dispatch.c.
  *
  * Owner: the daemon's one thread.
  */

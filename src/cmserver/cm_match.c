@@ -20,7 +20,7 @@ static bool is_with(const struct cm_connection *c, const struct cm_origin *o)
 	       !memcmp(c->local_gid, o->local, CTL_GID_BYTES);
 }
 
-/* The passive end of the connection that the other end has `number` for. */
+/* The passive end of the connection to which the other end gave `number`. */
 static struct cm_connection *find_by_remote(struct cm *cm, const struct cm_origin *o,
 					    uint32_t number, bool is_ud)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CM match - finds what a message is for: a connection, or a listener that takes a request.
+ * CM match - finds the connection that a message is for, or the listener of a request.
  *
- * In:  messages, and where they came from.
+ * In:  messages and their origins.
  * Out: the connection; a child of the listener, with a connection; or a refusal.
  *
  * Only ends of one user meet on this host. From another host a message is for a connection only if
@@ -25,14 +25,14 @@ struct cm_connection *cm_match_find(struct cm *cm, const struct cm_origin *o,
 				    const struct ibcm_message *m);
 
 /*
- * A REQ or SIDR_REQ for which there is no connection yet. 0: it has one now; or the reason why not
- * (enum ibcm_reason).
+ * Makes a connection for a REQ or SIDR_REQ that has none. 0, or the reason why not (enum
+ * ibcm_reason).
  */
 int cm_match_take(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m);
 
 /*
- * True: the other end connects a QP that, as far as this end knows, is connected already: it has
- * forgotten that connection (IBA 12.4.1). It is to get a REJ; the identifier here has its event.
+ * True: the other end connects a QP that this end still has a connection with. So the other end has
+ * lost that connection (IBA 12.4.1): it is to get a REJ, and the identifier here has its event.
  */
 bool cm_match_end_stale(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m);
 

@@ -10,7 +10,7 @@
 #include "daemon/client.h"
 #include "daemon/daemon.h"
 
-#define NOWHERE UINT32_MAX /* the address is gone, and the program was told */
+#define NOWHERE UINT32_MAX /* the address is gone, and the program had its event */
 
 static void check(struct cm_id *id)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CM moved - tells programs that an address of theirs is gone, or on another interface.
+ * CM moved - raises events when the address of an identifier is gone, or on another interface.
  *
  * In:  the kernel's notices of addresses, by way of cmserver/cm_interfaces.h.
  * Out: ADDR_CHANGE for identifiers that are bound to the address, or DEVICE_REMOVAL if the
  *      interface is gone; once, until the address is back.
  *
- * Loopback addresses are not looked at. An identifier on any address has none until it connects.
+ * Loopback addresses are exempt. An identifier on the wildcard has no address until it connects.
  *
  * Owner: the daemon's one thread.
  */

@@ -37,7 +37,7 @@ static void arm(struct cm_pending_queue *q)
 static void enter(struct cm_pending_queue *q, struct pending *p)
 {
 	p->deadline_ns = deadline_in_ms(q->timeout_ms);
-	/* The listener may be one that has not come back yet. */
+	/* The listener's process may not have returned yet. */
 	if (p->deadline_ns < q->cm->sessions.over_ns)
 		p->deadline_ns = q->cm->sessions.over_ns;
 	list_add_tail(&q->requests, &p->in_queue);
@@ -86,7 +86,7 @@ static bool retry(struct cm_pending_queue *q, struct pending *p)
 {
 	struct cm_pending_queue *other;
 
-	/* A request that came twice has its connection already. */
+	/* A repeated request has its connection already. */
 	if (cm_match_find(q->cm, &p->origin, &p->message))
 		p->reason = 0;
 	else
@@ -174,8 +174,8 @@ void cm_pending_on_listen(struct cm *cm)
 }
 
 /*
- * The first that there is room for took what there was. Were all of them tried, the work for a
- * thousand at once would be a thousand times a thousand.
+ * Stops at the first request that finds room, which uses it up. Trying all would make the work
+ * quadratic.
  */
 void cm_pending_on_room(struct cm *cm)
 {

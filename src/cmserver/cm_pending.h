@@ -2,8 +2,7 @@
 /*
  * CM pending - connection requests that wait until a listener can take them.
  *
- * In:  REQs and SIDR_REQs that no listener takes now; listeners that come; backlogs with room
- *      again.
+ * In:  REQs and SIDR_REQs that no listener takes now; new listeners; backlogs with room again.
  * Out: the same requests to a listener; after a time-out, refusals.
  *
  * A request waits for one of two reasons. No program listens on the port: some programs destroy a
@@ -39,7 +38,8 @@ struct cm_pending_queue {
 };
 
 struct cm_pending {
-	struct cm_pending_queue listener, room; /* what is waited for */
+	struct cm_pending_queue listener,
+		room; /* requests that wait for a listener, or for room in its backlog */
 	unsigned count;
 };
 
@@ -47,11 +47,11 @@ struct cm_pending {
 int cm_pending_create(struct cm *cm, void (*on_timeout)(struct loop_timer *timer));
 void cm_pending_destroy(struct cm_pending *pending);
 
-/* reason: of the refusal, should it come to that. False: the request is not kept. */
+/* reason: of the refusal after the time-out. False: the request is not kept. */
 bool cm_pending_add(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m,
 		    int reason);
 
-/* The first has waited for long enough: refuses what is due. */
+/* The first request's time-out is over: refuses all that are due. */
 void cm_pending_expire(struct cm_pending_queue *q);
 
 /* There is a new listener, or one with a larger backlog. */

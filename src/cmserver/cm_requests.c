@@ -38,7 +38,7 @@ static void reply(struct client *c, const struct fdmsg *m, int rc, uint32_t numb
 
 	if (id)
 		r.local = id->binding.local;
-	/* A process that makes another request has got the event that it was given last. */
+	/* Another request shows that the process has got its last event. */
 	cm_store_drop(&c->cm->store, &c->cm->given_slot);
 	client_post(c, &r, sizeof(r), NULL, 0);
 }
@@ -52,8 +52,8 @@ void cm_requests_reply(struct client *c, uint32_t seq, int rc)
 }
 
 /*
- * Whether the request was made to an earlier daemon, too, which may have been killed while it
- * served it. What that daemon has done counts, and is not done again.
+ * Whether an earlier daemon had this request, too, and may have been killed while it served it.
+ * What that daemon has done is not repeated.
  */
 static bool is_repeated(const struct client *c, const struct fdmsg *m)
 {
@@ -76,7 +76,7 @@ static unsigned count_channels(struct daemon *d, uid_t uid)
 
 /*
  * With verbatimd --system a user gets another channel only while more are free than it has, as with
- * slots. A channel that it had with an earlier daemon it gets again in any case.
+ * slots. It always gets a channel back that it had with an earlier daemon.
  */
 static bool exceeds_its_share(const struct cm_client *cc, rlim_t all)
 {
@@ -88,7 +88,7 @@ static bool exceeds_its_share(const struct cm_client *cc, rlim_t all)
 	       count_channels(d, cc->client->uid) >= all - used;
 }
 
-/* Each channel has a descriptor here: some are left for other clients, whatever this one does. */
+/* Each channel needs a descriptor of the daemon: one client must leave some for others. */
 static bool has_room_for_channel(const struct cm_client *cc)
 {
 	struct rlimit limit;

@@ -3,10 +3,10 @@
  * CM requests - serves the requests of ctl/cm_protocol.h.
  *
  * In:  a request of a client that has a session.
- * Out: the reply; what the request leads to, in the other files here.
+ * Out: the reply; changes of identifiers, channels and connections.
  *
- * A request may have been made to an earlier daemon, too, which may have been killed while it
- * served it. Then it is done once, and has the reply that it would have had.
+ * A process may repeat a request that an earlier daemon had, which may have been killed while it
+ * served it. Such a request is executed once in all, and gets the usual reply.
  *
  * Owner: the daemon's one thread.
  */
@@ -21,7 +21,7 @@
 struct client;
 struct fdmsg;
 
-/* Whether there is such a port space, and such a kind of QP for connections. */
+/* The port space exists, and QPs of this type connect. */
 bool cm_requests_is_kind(uint32_t space, enum ctl_cm_qp_type type);
 
 void cm_requests_reply(struct client *c, uint32_t seq, int rc);

@@ -16,7 +16,7 @@
 #include "cmserver/cm_teardown.h"
 #include "ibcm/ip_header.h"
 
-/* of processor time for one process; then the others have their turn */
+/* processor time for one process; then it is the others' turn */
 #define BUSY_NS UINT64_C(1000000000)
 
 /* Events, which are read in no order. */
@@ -34,7 +34,7 @@ struct reading {
 	bool is_here;
 };
 
-/* Comes after all is read: the event needs a record, and a place behind the events in the queue. */
+/* After all records are read: the event needs a free slot, and goes behind those in the queue. */
 static void tell_removals(struct cm_client *cc)
 {
 	struct ctl_cm_event body = { .kind = CTL_CM_DEVICE_REMOVAL };
@@ -51,7 +51,7 @@ static void tell_removals(struct cm_client *cc)
 
 /*
  * ------------------------------------------------------------------------------------------
- * Identifiers. One that no request could have made is not restored.
+ * Identifiers. An identifier that no request could have made is not restored.
  */
 
 static bool is_of_host(struct reading *reading, const uint8_t *gid, uint32_t ifindex)

@@ -2,9 +2,9 @@
 /*
  * CM return - waits after a daemon's start for the processes of an earlier daemon.
  *
- * In:  the sessions that are away (cmserver/cm_sessions.h); those that return, with BEGIN.
- * Out: what they had (cmserver/cm_restore.h), before any process makes a new request; then their
- *      connections go on.
+ * In:  the sessions that are away (cmserver/cm_sessions.h); sessions that return, with BEGIN.
+ * Out: their restored state (cmserver/cm_restore.h), before any process makes a new request; then
+ *      their connections go on.
  *
  * Until all are back, for CM_SESSIONS_WAIT_MS at most, the daemon answers no BEGIN. So no process
  * gets a port that another one had, and no request is refused because its listener is late. Usually
@@ -12,7 +12,7 @@
  *
  * A connection with another host needs the port of its address. An earlier daemon opened it, and
  * the processes that use it bring it back, before or after the connection. A message that is sent
- * before is lost, and so is repeated once the port is open.
+ * before that is lost, so it is repeated once the port is open.
  *
  * A process may be stopped, and return much later. Connections with it on this host stay until its
  * token is gone: then the process has ended (cm_connection_end_orphan). Until then a message for a

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CM sessions - the sessions of processes, their tokens, and which of an earlier daemon's are to
- * return.
+ * CM sessions - the sessions of processes, their tokens, and the sessions of an earlier daemon that
+ * may return.
  *
  * In:  the tokens of sessions that an earlier daemon gave; the sessions that return.
  * Out: tokens of new sessions; which sessions are away, and how long others wait for them.
@@ -26,10 +26,10 @@ struct cm_sessions {
 	uint32_t *away;
 	unsigned away_count;
 	int64_t over_ns; /* when the wait for them ends at the latest */
-	bool is_over;	 /* the wait is; BEGIN is answered */
+	bool is_over;	 /* the wait has ended; BEGIN is answered */
 };
 
-/* Finds the sessions that are to return. If there are any the wait begins, else it is over. */
+/* Finds the sessions that may return. If there are any the wait begins, else it is over. */
 void cm_sessions_init(struct cm_sessions *s, struct daemon *d);
 void cm_sessions_fini(struct cm_sessions *s);
 
@@ -43,13 +43,13 @@ void cm_sessions_forget(const struct cm_sessions *s, uint32_t session);
 
 bool cm_sessions_is_away(const struct cm_sessions *s, uint32_t session);
 
-/* Whether messages may be for a process that has not come back yet. */
+/* Messages may be for a process that has not returned yet. */
 bool cm_sessions_expects(const struct cm_sessions *s);
 
 /* The session has returned. */
 void cm_sessions_on_return(struct cm_sessions *s, uint32_t session);
 
-/* Those whose processes have ended are not away any more. */
+/* Forgets sessions whose processes have ended. */
 void cm_sessions_drop_ended(struct cm_sessions *s);
 
 void cm_sessions_end_wait(struct cm_sessions *s);

@@ -126,8 +126,8 @@ int cm_space_listen(struct cm_space *s, struct cm_binding *b)
 }
 
 /*
- * How well a listener fits: 0 not at all; this address is better than any of its family, and that
- * than [::].
+ * How well a listener fits, 0: not at all. This address is better than its family's wildcard, and
+ * that is better than [::].
  */
 static int fit(const struct cm_binding *b, const struct ctl_cm_address *local)
 {

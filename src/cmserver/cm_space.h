@@ -3,8 +3,8 @@
  * CM space - the port spaces of connection management: which identifier has which port of which
  * address.
  *
- * In:  addresses to bind; ports that connections come for.
- * Out: a port of the address, or EADDRINUSE; the listener that a connection is for.
+ * In:  addresses to bind; destinations of requests.
+ * Out: a port of the address, or EADDRINUSE; the listener of a request.
  *
  * RDMA's ports are not those of TCP or UDP: each port space has its own 65535. All users of a
  * daemon share them. An address without a port gets one from the system's range

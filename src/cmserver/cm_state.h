@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CM state - what verbatimd has for connection management: for the host, and for each client.
+ * CM state - the state of connection management: for the host, and for each client.
  *
  * Owner: the daemon's one thread. No process can make it keep more than the limits below.
  */
@@ -29,7 +29,7 @@ struct cm {
 	struct daemon *daemon;
 	struct comm_ids channels, ids, connections;
 	unsigned channel_count; /* of all clients */
-	struct secret secret; /* for the hashes of both tables: other hosts choose what is hashed */
+	struct secret secret;	/* for both tables: other hosts choose the hashed values */
 	struct table by_remote; /* connections, by the other end's number */
 	struct table by_qp;	/* established ones with other hosts, by the other end's QP */
 	struct cm_space space;
@@ -53,10 +53,10 @@ struct cm_client {
 	struct cm_store store;
 	uint32_t session;
 	bool returns;	     /* it had this session with an earlier daemon */
-	uint32_t given_slot; /* of the event that it was given last */
+	uint32_t given_slot; /* of the last event that it got */
 	uint64_t order;	     /* of its last event */
 	uint32_t repeated;   /* seq of the request that it makes a second time; 0: none */
-	uint32_t begin_seq;  /* of BEGIN, while that waits for others to return; else 0 */
+	uint32_t begin_seq;  /* of BEGIN, while its reply waits for others to return; else 0 */
 };
 
 #endif

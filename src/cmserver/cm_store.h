@@ -5,7 +5,7 @@
  * In:  a memfd that the process made; records.
  * Out: the records, to the next daemon.
  *
- * What a process has in verbatimd is to end with the process, not with verbatimd. So verbatimd
+ * The state of a process in verbatimd has to end with the process, not with verbatimd. So verbatimd
  * writes each change into a memfd of the process, which the process gives to the next daemon.
  *
  * Crash consistency: a record is written by one pwrite(2), within one page. The kernel copies a
@@ -20,8 +20,8 @@
  * When the program fetches an event, its record stays, with the seq of that request. It is dropped
  * at the next request, which shows that the reply has arrived.
  *
- * The process can write there, too, so all that is read is checked. The memfd is never mapped: the
- * process could make that raise a signal.
+ * The process can write there, too, so verbatimd checks all that it reads. It never maps the memfd,
+ * because the process could make accesses raise a signal.
  *
  * Owner: the daemon's one thread. pwrite to a memfd does not block. A write that fails is the loss
  * of the process alone.
@@ -39,7 +39,7 @@
 
 #define CM_STORE_RECORD_BYTES 1024
 #define CM_STORE_RECORDS      (CTL_CM_STORE_BYTES / CM_STORE_RECORD_BYTES)
-#define CM_STORE_FIRST	      4u /* those before are the header's page */
+#define CM_STORE_FIRST	      4u /* the slots before are the header's page */
 
 enum cm_record_kind {
 	CM_RECORD_NONE = 0,
@@ -52,7 +52,7 @@ struct cm_record_id {
 	uint32_t number, channel;
 	uint32_t made_seq;
 	uint32_t space, qp_type;
-	uint32_t raised; /* so many events of connections are complete */
+	uint32_t raised; /* number of complete events of connections */
 	uint32_t backlog;
 	uint32_t bind_flags;
 	uint8_t is_bound, is_listening, had_connection, has_connection;
@@ -81,7 +81,7 @@ _Static_assert(sizeof(struct cm_record_id) <= CM_STORE_RECORD_BYTES &&
 
 struct cm_store {
 	int fd;	       /* -1: none */
-	uint32_t next; /* from here on nothing was written */
+	uint32_t next; /* first slot that was never written */
 	uint32_t *free;
 	uint32_t free_count, free_room;
 };
@@ -91,7 +91,7 @@ struct cm_store {
 
 /*
  * Takes over fd on success. It has to be a memfd of CTL_CM_STORE_BYTES that cannot shrink or grow.
- * 0; -EINVAL: it is none; -ESTALE: the process has ended (cm_store_end), or the store is of another
+ * 0; -EINVAL: it is not; -ESTALE: the process has ended (cm_store_end), or the store is of another
  * version.
  */
 int cm_store_open(struct cm_store *s, int fd);

@@ -22,7 +22,7 @@ void comm_ids_fini(struct comm_ids *n)
 	table_fini(&n->table);
 }
 
-/* A Feistel network: whatever the hash is, different inputs have different results. */
+/* A Feistel network: with any hash, different inputs have different results. */
 static uint32_t encrypt(const struct comm_ids *n, uint32_t plain)
 {
 	uint16_t left = (uint16_t)(plain >> 16), right = (uint16_t)plain;
@@ -37,7 +37,7 @@ static uint32_t encrypt(const struct comm_ids *n, uint32_t plain)
 	return (uint32_t)left << 16 | right;
 }
 
-/* A process that returns names the values that it had, and so may choose them. */
+/* With a secret: a process that returns names its values, and so may choose them. */
 static uint64_t hash(const struct comm_ids *n, uint32_t value)
 {
 	return secret_hash(&n->secret, &value, sizeof(value));

@@ -2,9 +2,8 @@
 /*
  * Communication IDs - values that cannot be foreseen, and a table of the objects that have them.
  *
- * A value is never 0 and never in use twice. It comes again after 2^32 others, however briefly it
- * was in use: the n-th value is n, encrypted with a key of this table (a permutation of all 32-bit
- * values).
+ * A value is never 0 and never in use twice. It is not given again before 2^32 others: the n-th
+ * value is n, encrypted with a key of this table (a permutation of all 32-bit values).
  *
  * Why they cannot be foreseen: other hosts name a connection by its communication ID. A host that
  * knew another's could forge the packets that end or establish a connection without seeing its
@@ -12,7 +11,8 @@
  * behind a fixed secret, since one of them gives away the next.
  *
  * Why they are not just random: a value must not come back while the other end, or a late packet,
- * still refers to its last owner. Of 10,000 random values two are alike with a probability of 1 %.
+ * still refers to its last owner. Among 10,000 random values two are equal with a probability of 1
+ * %.
  *
  * The next daemon on this host has another key. A process that returns to it keeps its values.
  *
@@ -28,7 +28,7 @@
 #include "event/secret.h"
 #include "event/table.h"
 
-/* Embedded in what has one. */
+/* Embedded in the object that has the ID. */
 struct comm_id {
 	struct table_entry entry;
 	uint32_t value;
@@ -37,21 +37,21 @@ struct comm_id {
 struct comm_ids {
 	struct table table;
 	struct secret secret;
-	uint32_t given; /* so many so far */
+	uint32_t given; /* how many values so far */
 };
 
 /* 0 or -errno. */
 int comm_ids_init(struct comm_ids *n);
 
-/* Nothing is in it any more. */
+/* The table has to be empty. */
 void comm_ids_fini(struct comm_ids *n);
 
 /* Gives it the next value. */
 void comm_ids_add(struct comm_ids *n, struct comm_id *entry);
 
 /*
- * Adds what had this value with an earlier daemon. 0; -EEXIST: the value is in use; -EINVAL: it is
- * 0.
+ * Adds an object that had this value with an earlier daemon. 0; -EEXIST: the value is in use;
+ * -EINVAL: it is 0.
  */
 int comm_ids_return(struct comm_ids *n, struct comm_id *entry, uint32_t value);
 

@@ -28,7 +28,7 @@
 #define PACKET_BYTES   (HEADER_BYTES + MAD_BYTES + ICRC_BYTES)
 #define DATAGRAM_BYTES 65536 /* of a GSO batch, at most */
 #define PACKETS_A_TURN 64
-#define BUFFER_BYTES   (4 << 20) /* for what a thousand connections say at once */
+#define BUFFER_BYTES   (4 << 20) /* for the messages of a thousand connections at once */
 
 struct gsi_port {
 	struct loop_deferred_free deferred; /* first */
@@ -105,7 +105,7 @@ static void on_bytes(struct gsi_port *port, const union gid_sockaddr *from, cons
 	}
 }
 
-/* The length of all packets of a GSO batch but the last; `bytes` if there is only one. */
+/* UDP_GRO's segment size: the length of all packets but the last; `bytes` if there is only one. */
 static size_t segment_of(struct msghdr *h, size_t bytes)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
@@ -162,7 +162,7 @@ static void on_packet(struct loop_source *source, uint32_t events)
 
 	if (!port->users)
 		return;
-	/* The handler of a message may put the last reference to the port. */
+	/* The message's handler may drop the last reference to the port. */
 	gsi_ref(port);
 	for (; n && packets < PACKETS_A_TURN; packets += n)
 		n = take_datagram(port);

@@ -2,12 +2,12 @@
 /*
  * GSI - QP 1 of this host: MADs of connection management, in UD packets.
  *
- * In:  messages for other hosts; packets that come for QP 1 at the addresses in use.
- * Out: the same as packets, and as messages. Other packets are dropped and counted.
+ * In:  messages for other hosts; packets for QP 1 at the addresses in use.
+ * Out: packets of these messages, messages of these packets. Other packets are dropped and counted.
  *
- * It receives by socket 0 of an address's port group (daemon/port_group.h), where GSO batches come
- * merged, and sends from a source port of its own (base/source_port.h). A packet that the socket
- * does not take counts as lost: the protocol repeats it.
+ * It receives by socket 0 of an address's port group (daemon/port_group.h), where GRO merges
+ * packets, and sends from a source port of its own (base/source_port.h). A packet that the socket
+ * refuses counts as lost: the protocol repeats it.
  *
  * Owner: the daemon's one thread. Never blocks.
  */
@@ -28,8 +28,9 @@ struct gsi_counters {
 	uint64_t sent, unsent, received;
 	uint64_t damaged;      /* wrong ICRC */
 	uint64_t malformed;    /* no UD SEND, or none with a MAD */
-	uint64_t out_of_place; /* not for QP 1 (another process's, in a GSO batch), wrong Q_Key */
-	uint64_t unknown;      /* a MAD that is not understood */
+	uint64_t out_of_place; /* not for QP 1 (merged with packets of another process), or wrong
+				  Q_Key */
+	uint64_t unknown;      /* a MAD of an unknown kind */
 };
 
 struct gsi {

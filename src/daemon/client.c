@@ -70,7 +70,7 @@ static void receive(struct client *c)
 {
 	int64_t until_ns = deadline_now_ns() + TURN_NS;
 
-	/* Then it is the turn of other clients. */
+	/* After so many messages it is the turn of other clients. */
 	for (int i = 0; i < MESSAGES_PER_TURN && !c->disconnecting; i++) {
 		if (i && deadline_now_ns() > until_ns)
 			return;
@@ -183,7 +183,9 @@ bool client_has_ended(const struct client *c)
 
 void client_free_disconnecting(struct daemon *d)
 {
-	/* Telling the others of a death may disconnect one of them: it comes last in the list. */
+	/*
+	 * A notice of a death may disconnect its receiver, which is added at the end of this list.
+	 */
 	while (!list_empty(&d->disconnecting)) {
 		struct client *c = container_of(d->disconnecting.next, struct client, in_daemon);
 

@@ -3,12 +3,12 @@
  * Client - one connection of a process: its user, its messages, and its end.
  *
  * In:  a connected socket; its messages, of any content; the death of its process.
- * Out: calls of the hooks, which know what a message asks for and what goes with a client; replies
- *      and notices.
+ * Out: calls of the hooks, which serve messages and free what belongs to a client; replies and
+ *      notices.
  *
- * Owner: the daemon's one thread. Whatever a client sends, the worst that follows is that this
- * client is disconnected. That may happen at any time; its slot, links and memberships go at the
- * end of the loop's turn, and only then is it freed.
+ * Owner: the daemon's one thread. Whatever a client sends, no more follows than that the daemon
+ * disconnects this client. That may happen at any time. At the end of the loop's turn its slot,
+ * links and memberships go, then it is freed.
  */
 #ifndef DAEMON_CLIENT_H
 #define DAEMON_CLIENT_H
@@ -30,11 +30,11 @@ struct fdmsg;
 struct link;
 
 enum client_role {
-	CLIENT_SPEECHLESS = 1 << 0, /* connected, said nothing yet */
-	CLIENT_PROCESS = 1 << 1,    /* said HELLO, has a slot */
-	CLIENT_OBSERVER = 1 << 2,   /* said OBSERVE, may list */
-	CLIENT_CM_EARLY = 1 << 3,   /* said CM_HELLO, returns what it had */
-	CLIENT_CM = 1 << 4,	    /* said BEGIN, manages connections */
+	CLIENT_SPEECHLESS = 1 << 0, /* connected, sent nothing yet */
+	CLIENT_PROCESS = 1 << 1,    /* sent HELLO, has a slot */
+	CLIENT_OBSERVER = 1 << 2,   /* sent OBSERVE, may list */
+	CLIENT_CM_EARLY = 1 << 3,   /* sent CM_HELLO, returns its channels */
+	CLIENT_CM = 1 << 4,	    /* sent BEGIN, manages connections */
 };
 
 struct client {
@@ -46,11 +46,11 @@ struct client {
 	struct loop_source on_socket;
 	struct loop_timer speechless; /* armed until the first message */
 	struct send_queue send_queue;
-	pid_t pid; /* 0: in a pid namespace that cannot be seen from here */
+	pid_t pid; /* 0: in a pid namespace that the daemon does not see */
 	uid_t uid;
 
 	/* Of a CLIENT_PROCESS, CLIENT_CM_EARLY or CLIENT_CM. */
-	int pid_fd; /* -1: its death shows at the socket alone */
+	int pid_fd; /* -1: only the socket shows its death */
 	struct loop_source on_death;
 
 	/* Of a CLIENT_CM_EARLY or CLIENT_CM only. */
@@ -73,7 +73,7 @@ struct client {
 	uint32_t list_seq;
 };
 
-/* What this room leaves to the one above (verbatimd/server.c). */
+/* Calls of the layer above (verbatimd/server.c). */
 struct client_hooks {
 	/*
 	 * Serves a message. NULL, or why the client is to be disconnected: then nothing was done.
@@ -93,7 +93,7 @@ struct client_hooks {
 /* Takes over sock on success. 0 or -errno. */
 int client_create(struct daemon *d, int sock, const struct ucred *peer);
 
-/* From CLIENT_SPEECHLESS to another role, or on from there. */
+/* From CLIENT_SPEECHLESS to another role, or from CLIENT_CM_EARLY to CLIENT_CM. */
 void client_set_role(struct client *c, enum client_role role);
 
 /* Sends or queues. 0; -ETOOMANYREFS: not sent; -ECONNRESET: the client is disconnecting. */
@@ -111,12 +111,12 @@ void client_disconnect(struct client *c, const char *reason);
 /* Whether a may know of b: processes of different users never do. */
 bool client_sees(const struct client *a, const struct client *b);
 
-/* Whether its process has ended, as far as that is known. */
+/* The kernel says that its process has ended. */
 bool client_has_ended(const struct client *c);
 
 void client_free_disconnecting(struct daemon *d);
 
-/* The daemon ends: clients notice that their sockets are closed, and find the next daemon. */
+/* The daemon ends: clients see that their sockets are closed, and find the next daemon. */
 void client_dismiss_all(struct daemon *d);
 
 #endif

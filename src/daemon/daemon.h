@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Daemon - all that one verbatimd has: its name, its clients, its slots, its groups.
+ * Daemon - the state of a verbatimd: its name, its clients, its slots, its groups.
  *
- * verbatimd/server.c creates and ends it; each file here looks after its part.
+ * verbatimd/server.c creates and ends it; each file here changes its own part.
  *
  * Owner: the one thread there is.
  */
@@ -40,7 +40,7 @@ struct ended_port {
 
 struct daemon {
 	enum daemon_scope scope;
-	uid_t uid;		     /* its own; in DAEMON_OF_USER the only one served */
+	uid_t uid;		     /* its own; a DAEMON_OF_USER serves only this user */
 	struct sockname_space space; /* of its socket's name and its slots' */
 	struct loop loop;
 	/* in the directory, and with the abstract name; either may be missing */
@@ -61,7 +61,7 @@ struct daemon {
 	struct ended_port ended_ports[ENDED_PORTS]; /* the last ones; daemon/ports.h */
 	unsigned ended_port_next;
 	struct loop_timer returned; /* daemon/port_store.h */
-	struct cm *cm;		    /* connection management's, of which this room knows no more */
+	struct cm *cm;		    /* connection management's, opaque here */
 };
 
 #endif

@@ -76,7 +76,7 @@ int hello_watch_death(struct client *c)
 	return rc;
 }
 
-/* What tools print to a terminal must be harmless there. */
+/* Tools print it to a terminal, so it gets no control characters. */
 static void keep_comm(struct client *c, const char *comm)
 {
 	memcpy(c->comm, comm, sizeof(c->comm));

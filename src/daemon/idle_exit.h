@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Exit on idle - for how long a daemon of one user stays when no process needs it.
+ * Exit on idle - how long the daemon of one user stays when no process needs it.
  *
  * In:  processes and sessions that begin and end.
  * Out: `over`, some time after the last of them has ended. A daemon of the system stays.

@@ -23,7 +23,7 @@ static struct fdref *create_memory(int *error)
 		*error = errno;
 		return NULL;
 	}
-	/* Fixed for good: neither end can take the memory away under the other. */
+	/* Sealed: neither end can shrink the memory while the other accesses it. */
 	if (ftruncate(fd, LINK_BYTES) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
 		*error = errno;
@@ -64,7 +64,7 @@ static void destroy(struct link *l)
 	free(l);
 }
 
-/* Tells one end of the other. */
+/* Sends one end the descriptors of the other. */
 static int tell(struct link *l, struct client *to, struct client *peer, struct ctl_header header)
 {
 	struct ctl_link message = {
@@ -95,7 +95,7 @@ static struct link *find_or_create(struct client *c, unsigned slot, int *error)
 	l = create(c, peer, error);
 	if (!l || peer == c)
 		return l;
-	/* The other end first: there is no link that only one of them knows. */
+	/* The other end first: if that fails, the requester gets no link either. */
 	rc = tell(l, peer, c, (struct ctl_header){ .type = CTL_NOTICE_LINK });
 	if (rc) {
 		*error = rc == -ECONNRESET ? ENOENT : EMFILE;

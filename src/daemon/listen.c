@@ -21,7 +21,7 @@ static int open_reserve(void)
 	return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Tells why, and disconnects. */
+/* Sends the errno, and disconnects. */
 static void refuse(uid_t uid, int sock, int status)
 {
 	struct ctl_welcome welcome = {
@@ -36,7 +36,7 @@ static void refuse(uid_t uid, int sock, int status)
 	close_pool_hang_up(uid, sock);
 }
 
-/* False: the other end cannot be known; the connection is refused. */
+/* False: the other end is unknown, so the connection is refused. */
 static bool get_caller(int sock, struct ucred *peer)
 {
 	socklen_t len = sizeof(*peer);
@@ -66,8 +66,8 @@ static void pause_listening(struct listener *l, int ms)
 }
 
 /*
- * Without a free descriptor the reserve serves to accept a connection and to refuse it. The next
- * one waits until the close pool has closed that, so that there can be a reserve again.
+ * No descriptor is free: accepts a connection with the reserve descriptor, and refuses it. The next
+ * connection waits until the close pool has closed this one, so that there is a reserve again.
  */
 static void refuse_for_want_of_fds(struct listener *l)
 {
@@ -161,7 +161,7 @@ int listen_init(struct listener *l, const struct sockname *name, bool for_all)
 	if (l->fd < 0)
 		return -errno;
 	rc = sockname_bind(l->fd, name);
-	/* Any user may connect: the kernel tells which one it is. */
+	/* Any user may connect: SO_PEERCRED tells which one. */
 	if (!rc && *name->addr.sun_path && for_all && chmod(name->addr.sun_path, 0666) < 0)
 		rc = -errno;
 	if (!rc && listen(l->fd, SOMAXCONN) < 0)

@@ -5,8 +5,8 @@
  * In:  a name, which bind() gives to exactly one daemon.
  * Out: calls of on_connection; a refusal if that returns an error.
  *
- * Owner: the daemon's one thread. Without free descriptors it neither blocks nor spins: it keeps
- * one in reserve, with which it accepts a connection to refuse it.
+ * Owner: the daemon's one thread. Without free descriptors it neither blocks nor spins: it uses a
+ * reserve descriptor to accept a connection and refuse it.
  */
 #ifndef DAEMON_LISTEN_H
 #define DAEMON_LISTEN_H

@@ -6,7 +6,7 @@
  * Out: a bitmap of slots; NOTICE_MCAST_CHANGED to all processes of the user, the member included,
  *      when a process becomes a member or ceases to be one.
  *
- * Groups of different users are different, though they have the same MGID.
+ * Users do not share groups: the same MGID of two users is two groups.
  *
  * Owner: the daemon's one thread.
  */

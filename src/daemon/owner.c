@@ -21,7 +21,7 @@
 #define INODES_MAX 64
 #define KNOWN_MAX  64
 #define KNOWN_NS   INT64_C(1000000000)
-#define SEARCH_NS  UINT64_C(50000000) /* in processes, of each PERIOD_NS */
+#define SEARCH_NS  UINT64_C(50000000) /* for the search in /proc, in each PERIOD_NS */
 #define PERIOD_NS  UINT64_C(1000000000)
 #define ANSWER_MAX 32768
 
@@ -89,7 +89,7 @@ static int ask_sockets(int fd, int family)
 	return send(fd, &q, sizeof(q), MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
-/* False: that was the last part. Never waits: the kernel has the answer ready at once. */
+/* False: that was the last part. Never waits: the kernel has queued the answer already. */
 static bool read_part(struct search *s, int fd)
 {
 	static _Alignas(8) char bytes[ANSWER_MAX]; /* the daemon has one thread */
@@ -168,8 +168,8 @@ static void read_comm(pid_t pid, char *comm, int size)
 }
 
 /*
- * What is used of the time for it, of all addresses together: processor time, so that a search on a
- * busy machine gets as far as on an idle one. Beyond it the process stays unnamed.
+ * The time used so far, of all addresses together. It is processor time, so that a search on a busy
+ * machine gets as far as on an idle one. Beyond the limit the process stays unnamed.
  */
 static struct {
 	uint64_t from_ns, used_ns;

@@ -20,7 +20,7 @@
 struct owner {
 	bool found; /* there is such a socket */
 	uid_t uid;
-	pid_t pid;     /* 0: none was found, or this daemon may not look at it */
+	pid_t pid;     /* 0: not found, or the daemon may not inspect it */
 	char comm[64]; /* printable */
 };
 

@@ -21,7 +21,7 @@
 #define UDP_GRO 104
 #endif
 
-#define STEP	   4 /* sockets made at once, which are one message of the descriptor store */
+#define STEP	   4 /* sockets made at once, as one message of the descriptor store */
 #define SLOT_SHIFT 14
 #define QPN_MASK   0xffffff
 #define DRAIN_MAX  100000 /* more than any buffer holds */
@@ -44,8 +44,8 @@ static int undeafen(int fd)
 }
 
 /*
- * Drops what has arrived. Nothing arrives any more, unless a process that has a copy of the socket
- * sees to it: then there is an end nevertheless.
+ * Drops queued datagrams. The filter lets no more in, unless a process with a copy of the socket
+ * has removed it; so there is a limit.
  */
 static void drain(int fd)
 {
@@ -59,9 +59,8 @@ static void drain(int fd)
 }
 
 /*
- * Whether packets to the address are merged (GRO) the kernel asks of some socket of the group,
- * before it knows whose they are: so all say yes, used or not. A receiver takes the GSO
- * batches apart.
+ * Turns on UDP_GRO. The kernel decides whether to merge packets by any socket of the group, before
+ * it steers them, so all sockets have the option, used or not. Receivers split merged packets.
  */
 static void prefer(int fd)
 {
@@ -69,7 +68,7 @@ static void prefer(int fd)
 	source_port_accept_unchecked(fd);
 }
 
-/* A deaf socket bound to the address, or -errno. */
+/* A socket bound to the address, with the filter that drops all; or -errno. */
 static int open_socket(const struct port_group *g, bool shares)
 {
 	union gid_sockaddr address;
@@ -87,7 +86,7 @@ static int open_socket(const struct port_group *g, bool shares)
 		rc = set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
 	if (!rc && bind(fd, &address.any, len) < 0)
 		rc = -errno;
-	/* Others may join from now on; not before, so that this is the first there is. */
+	/* Others may join from now on. Not before: so bind() fails if any other group exists. */
 	if (!rc && !shares)
 		rc = set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
 	if (rc) {
@@ -116,7 +115,10 @@ static bool is_socket_of(const struct port_group *g, int fd)
  * The group.
  */
 
-/* The slot is in the destination QPN; what names no socket here goes to socket 0. 0 or -errno. */
+/*
+ * Attaches a BPF program that reads the slot in the destination QPN. Packets for a slot without a
+ * socket go to socket 0. 0 or -errno.
+ */
 static int steer(struct port_group *g)
 {
 	struct sock_filter slot_of_qpn[] = {
@@ -136,7 +138,7 @@ static int steer(struct port_group *g)
 	return 0;
 }
 
-/* From the end on, so that those before keep their places. */
+/* Closes from the end, so that the others keep their indexes. */
 static void shrink(struct port_group *g, unsigned count)
 {
 	while (g->count > count)
@@ -144,8 +146,8 @@ static void shrink(struct port_group *g, unsigned count)
 }
 
 /*
- * Binds the next sockets, into the descriptor store. All or nothing: 0 or -errno. Nothing is
- * steered to them yet.
+ * Binds the next sockets and adds them to the descriptor store. All or nothing: 0 or -errno. The
+ * BPF program does not steer to them yet.
  */
 static int grow(struct port_group *g)
 {
@@ -252,7 +254,7 @@ int port_group_create(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, struct
 	return 0;
 }
 
-/* Takes over what is in the descriptor store; g->count says how many. 0 or -errno. */
+/* Takes the sockets out of the descriptor store, and counts them in g->count. 0 or -errno. */
 static int unpack(struct port_group *g, int fd_store)
 {
 	static int fds[CTL_SLOT_MAX + 1]; /* the daemon has one thread */
@@ -269,7 +271,7 @@ static int unpack(struct port_group *g, int fd_store)
 			close_pool_close(geteuid(), fds[i]);
 			continue;
 		}
-		prefer(fds[i]); /* of a daemon that did not */
+		prefer(fds[i]); /* an older daemon may not have set it */
 		f = fdref_create(fds[i]);
 		if (f)
 			g->sockets[g->count++] = f;
@@ -361,14 +363,14 @@ int port_group_use_on(struct port_group *g, unsigned slot, uid_t uid)
 
 	while (!rc && g->count <= slot)
 		rc = grow(g);
-	/* Sockets that are there, but were not steered to when the kernel refused it, too. */
+	/* Also if the sockets existed, and the kernel refused the program before. */
 	if (!rc && g->steered != g->count)
 		rc = steer(g);
 	if (!rc)
 		rc = undeafen(g->sockets[slot]->fd);
 	if (!rc) {
 		/*
-		 * In this order: the user of a slot in use is known whenever the daemon is killed.
+		 * In this order: whenever the daemon is killed, the user of a slot in use is known.
 		 */
 		g->record->uids[slot] = uid + UINT64_C(1);
 		*users_word(g, slot) |= UINT64_C(1) << slot % 64;
@@ -378,7 +380,7 @@ int port_group_use_on(struct port_group *g, unsigned slot, uid_t uid)
 
 int port_group_use(struct port_group *g, unsigned slot, uid_t uid)
 {
-	/* Of a process that died while there was no daemon. */
+	/* Datagrams of a process that died while no daemon ran. */
 	if (!port_group_is_user(g, slot) && slot < g->count) {
 		int rc = source_port_deafen(g->sockets[slot]->fd);
 

@@ -22,12 +22,12 @@
  * The first socket is bound without SO_REUSEPORT. So a group never mixes with sockets of an earlier
  * group, or of another daemon of this user.
  *
- * A process may leave a copy of its socket with a child. That copy would take part of what arrives
- * there for the next process with the slot. So a slot whose socket was one user's stays with that
- * user while the group lives (port_group_suits).
+ * A child of a process may keep a copy of its socket, and take datagrams of the next process with
+ * the slot. So once a user had the socket of a slot, the slot stays with that user while the group
+ * lives (port_group_suits).
  *
- * A socket that no process uses is deaf: a filter drops what comes. So it neither fills nor has
- * anything stale for the next process of its slot. Socket 0 is the daemon's own: QP 0 and 1 of the
+ * A socket that no process uses has a filter that drops all datagrams. So it neither fills nor has
+ * stale datagrams for the next process of its slot. Socket 0 is the daemon's own: QP 0 and 1 of the
  * host (cmserver/gsi.h).
  *
  * Owner: the daemon's one thread. Never blocks.
@@ -55,10 +55,10 @@ struct port_group {
 	struct list in_daemon;
 	uint8_t gid[CTL_GID_BYTES];
 	uint32_t ifindex;	/* of a link-local address, else 0 */
-	struct fdref *fd_store; /* processes have it, too, and may have put anything in */
+	struct fdref *fd_store; /* processes have it, too, and may have added anything */
 	struct fdref *sockets[CTL_SLOT_MAX + 1]; /* by slot */
 	unsigned count;				 /* there are sockets 0..count-1 */
-	unsigned steered;			 /* so many of them the BPF program knows */
+	unsigned steered;			 /* sockets that the BPF program steers to */
 	struct port_record *record;		 /* mapped */
 	int record_fd;
 };
@@ -85,21 +85,21 @@ int port_group_restore(const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int f
 
 bool port_group_has_fd_store(const struct port_group *g, int fd_store);
 
-/* Whether a process of this user may have the slot. */
+/* A process of this user may have the slot. */
 bool port_group_suits(const struct port_group *g, unsigned slot, uid_t uid);
 
-/* The slot's process uses the address from now on. What came before is dropped. 0 or -errno. */
+/* The slot's process uses the address from now on. Older datagrams are dropped. 0 or -errno. */
 int port_group_use(struct port_group *g, unsigned slot, uid_t uid);
 
-/* The same for a process that has used it with an earlier daemon, too: what came stays. */
+/* The same for a process that used it with an earlier daemon: older datagrams stay. */
 int port_group_use_on(struct port_group *g, unsigned slot, uid_t uid);
 
 bool port_group_is_user(const struct port_group *g, unsigned slot);
 
-/* The slot's process uses the address no more. Returns whether no slot does. */
+/* The slot's process no longer uses the address. True: no slot does. */
 bool port_group_leave(struct port_group *g, unsigned slot);
 
-/* Closes all that this daemon has of it. */
+/* Closes all descriptors of the group in this daemon. */
 void port_group_destroy(struct port_group *g);
 
 #endif

@@ -53,7 +53,7 @@ void port_store_add(struct daemon *d, const struct port_group *g)
 	if (!port_store_is_used(d))
 		return;
 	make_name(g->gid, g->ifindex, name);
-	/* The manager need not watch them: neither ever has an end to tell of. */
+	/* FDPOLL=0: neither descriptor ever hangs up, so the manager need not watch them. */
 	snprintf(message, sizeof(message), "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
 	rc = service_notify(message, fds, 2);
 	if (!rc)

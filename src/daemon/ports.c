@@ -16,7 +16,7 @@
 
 #define SOON_MS 50 /* after which the token of a process that died is gone */
 
-/* What a request is about, checked. */
+/* The address of a request, checked. */
 struct wanted {
 	const uint8_t *gid;
 	uint32_t ifindex;
@@ -43,9 +43,9 @@ static void insert(struct daemon *d, struct port_group *g)
 }
 
 /*
- * Its sockets may be open for a while. The close pool closes the descriptor store. And the last
- * process may not have closed its socket yet: its connection to the daemon is closed first, and
- * then it may get no processor.
+ * The group's sockets may be open for a while: the close pool has yet to close the descriptor
+ * store, and the last process may not have closed its socket. A process that ends closes its
+ * connection to the daemon first, and may then have to wait for a processor.
  */
 static void remember_end(struct daemon *d, const struct port_group *g)
 {
@@ -56,7 +56,7 @@ static void remember_end(struct daemon *d, const struct port_group *g)
 	e->when_ns = deadline_now_ns();
 }
 
-/* `closing`: the close pool has something to do. */
+/* `closing`: the close pool still has descriptors of the user. */
 static bool has_just_ended(const struct daemon *d, const struct wanted *w, bool closing)
 {
 	int64_t since = deadline_now_ns() - ENDED_PORT_MS * INT64_C(1000000);
@@ -180,14 +180,14 @@ static int find_or_create(struct daemon *d, const struct wanted *w, struct port_
 		return 0;
 	if (d->port_group_count >= PORT_GROUPS_MAX)
 		return -ENOSPC;
-	/* Its descriptor store is for the close pool, in the end. */
+	/* Its descriptor store will go to the close pool. */
 	if (d->scope == DAEMON_OF_USER && close_pool_is_behind(d->uid))
 		return -EMFILE;
-	/* With ip_nonlocal_bind the kernel would let it be bound. */
+	/* With ip_nonlocal_bind, bind() would succeed. */
 	if (host_has_address(w->gid, w->ifindex) == 0)
 		return -EADDRNOTAVAIL;
 	closing = close_pool_has(
-		geteuid()); /* before: it may be done when the port turns out to be taken */
+		geteuid()); /* read first: the close pool may finish before bind() fails */
 	rc = port_group_create(w->gid, w->ifindex, out);
 	if (!rc) {
 		insert(d, *out);
@@ -235,7 +235,7 @@ void ports_on_port(struct client *c, struct fdmsg *m)
 	rc = find_or_create(c->daemon, &w, &g);
 	if (!rc) {
 		rc = port_group_use(g, c->slot, c->uid);
-		/* No process uses a group that was made in vain. */
+		/* No process uses the new group, so it ends. */
 		if (rc && port_group_leave(g, c->slot))
 			end(c->daemon, g);
 	}
@@ -246,7 +246,7 @@ void ports_on_port(struct client *c, struct fdmsg *m)
 	reply(c, m, rc, why, g);
 }
 
-/* The group of the descriptor store, known or taken over. */
+/* The group of the descriptor store, made if it is not known. */
 static int adopt(struct daemon *d, const struct wanted *w, int fd_store, struct port_group **out)
 {
 	int rc;
@@ -297,7 +297,7 @@ int ports_use_for_daemon(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uin
 	rc = find_or_create(d, &w, out);
 	if (rc)
 		return rc == -EADDRINUSE && slot_token_any_away(d) ? -EAGAIN : rc;
-	/* What came for QP 1 since an earlier daemon ended is said to this one. */
+	/* Packets for QP 1 that came since the earlier daemon ended are this one's. */
 	rc = port_group_use_on(*out, 0, d->uid);
 	if (rc && port_group_leave(*out, 0))
 		end(d, *out);
@@ -354,7 +354,10 @@ bool ports_give_up_dead(struct daemon *d)
 			else
 				port_group_leave(g, slot);
 		}
-		/* A slot that does not use it leaves nothing, and tells whether others do. */
+		/*
+		 * port_group_leave of a slot that does not use the group only tells whether others
+		 * do.
+		 */
 		if (!port_group_is_user(g, 0) && port_group_leave(g, 0))
 			end(d, g);
 	}
@@ -381,9 +384,9 @@ void ports_on_death(struct client *c)
 	if (!c->slot)
 		return;
 	/*
-	 * A process that lost only its connection comes back with its slot, but has no descriptor
-	 * store to bring. Above all one that called while a service manager had the socket, and
-	 * called again: the first call's end is none of its process.
+	 * A process that lost only its connection returns with its slot, but has no descriptor
+	 * store. This happens above all if it connected while a service manager had the socket, and
+	 * connected again: the end of the first connection is not the end of the process.
 	 */
 	if (d->scope == DAEMON_OF_SYSTEM && slot_token_is_held(d, c->slot)) {
 		loop_timer_arm(&d->loop, &d->returned, SOON_MS);

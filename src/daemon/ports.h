@@ -2,12 +2,13 @@
 /*
  * Ports - gives processes their sockets of UDP port 4791, of the addresses that they use.
  *
- * In:  requests of processes; what they kept from an earlier daemon; their deaths.
+ * In:  requests of processes; descriptor stores that they kept from an earlier daemon; their
+ *      deaths.
  * Out: sockets of port groups (daemon/port_group.h), which begin with the first process that uses
  *      an address and end with the last.
  *
- * If the port of an address is taken, the answer depends on what may have it:
- *  - A process with a slot that lives, and has not come back to this daemon: EAGAIN, ask again.
+ * If the port of an address is taken, the answer depends on who may have it:
+ *  - A process with a slot that lives, and has not returned to this daemon: EAGAIN, ask again.
  *  - The address's group has just ended, and may not be closed yet: EAGAIN within ENDED_PORT_MS, or
  *    as long as something is being closed (event/close_pool.h).
  *  - Anything else: EADDRINUSE.
@@ -22,8 +23,7 @@
 #include "daemon/port_group.h"
 
 #define PORT_GROUPS_MAX 256
-#define ENDED_PORT_MS                                                                              \
-	1000 /* until a process that ends is gone: it may have to wait for a processor */
+#define ENDED_PORT_MS	1000 /* in which a process ends: it may have to wait for a processor */
 
 void ports_on_port(struct client *c, struct fdmsg *m);
 void ports_on_kept(struct client *c, struct fdmsg *m);
@@ -31,13 +31,13 @@ void ports_on_kept(struct client *c, struct fdmsg *m);
 /*
  * The daemon itself uses an address: the socket of slot 0 is its own to read and write, and stays
  * until ports_leave_for_daemon. 0, or -errno as of port_group_create and port_group_use; -EAGAIN:
- * processes that have not come back to this daemon yet may have the port, or it is being closed.
+ * processes that have not returned to this daemon yet may have the port, or it is being closed.
  */
 int ports_use_for_daemon(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
 			 struct port_group **out);
 void ports_leave_for_daemon(struct daemon *d, struct port_group *g);
 
-/* Whether a process of this user may have the slot, as far as ports are concerned. */
+/* No port group keeps a process of this user from having the slot. */
 bool ports_suit(struct daemon *d, unsigned slot, uid_t uid);
 
 /*
@@ -48,8 +48,8 @@ int ports_restore(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t i
 		  int fd_store, int record_fd);
 
 /*
- * Gives up the slots of processes that used ports with an earlier daemon, and ended before they
- * came back. Returns whether some live and have not come back.
+ * Frees the slots of processes that used ports with an earlier daemon, and ended before they
+ * returned. True: some live and have not returned yet.
  */
 bool ports_give_up_dead(struct daemon *d);
 
@@ -59,7 +59,7 @@ void ports_on_new_slot(struct daemon *d, unsigned slot);
 /* Does nothing if c has no slot. */
 void ports_on_death(struct client *c);
 
-/* The daemon ends: what is in use lives on in the processes. */
+/* The daemon ends: ports in use live on in the processes. */
 void ports_on_end(struct daemon *d);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Service - what a service manager (systemd) gives the daemon, and keeps for the next one.
+ * Service - descriptors that a service manager (systemd) passes to the daemon, and keeps for the
+ * next.
  *
  * In:  LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES: descriptors from 3 on, each a listening socket or
  *      what an earlier daemon stored; NOTIFY_SOCKET.
  * Out: these, each taken once; messages to the manager, as of sd_notify(3).
  *
- * Without a service manager there is nothing to take, and messages go nowhere.
+ * Without a service manager there are no descriptors, and messages are dropped.
  *
  * Owner: the daemon's one thread. A message waits SERVICE_NOTIFY_MS at most if the manager is busy.
  */
@@ -24,16 +25,16 @@
  */
 unsigned service_begin(void);
 
-/* Whether there is a NOTIFY_SOCKET. */
+/* There is a NOTIFY_SOCKET. */
 bool service_is_managed(void);
 
 /*
- * Calls `take` with each descriptor that was not taken yet, and its name. `take` returns whether it
- * takes the descriptor over; else that stays for the next call.
+ * Calls `take` with each descriptor that was not taken yet, and its name. True: `take` has taken it
+ * over; else it stays for the next call.
  */
 void service_each(bool (*take)(int fd, const char *name, void *arg), void *arg);
 
-/* Closes what was not taken. */
+/* Closes the descriptors that were not taken. */
 void service_drop_rest(void);
 
 /* 0; -errno; -ENOTCONN: there is no NOTIFY_SOCKET. fds stay the caller's. */

@@ -20,8 +20,8 @@ bool slot_token_is_held(struct daemon *d, unsigned slot);
 bool slot_token_answers(struct daemon *d, int fd, unsigned slot);
 
 /*
- * Whether processes live that have a slot from an earlier daemon and have not come back. Looks at
- * all names: for failures only.
+ * A process lives that has a slot from an earlier daemon and has not returned. Probes all names, so
+ * only for failures.
  */
 bool slot_token_any_away(struct daemon *d);
 

@@ -63,7 +63,10 @@ int slots_take(struct client *c, int *token_fd)
 			*token_fd = fd;
 			return 0;
 		}
-		/* Held by a process that has not come back yet, or by a dead one's child. */
+		/*
+		 * EADDRINUSE: the token is held by a process that has not returned, or by a child
+		 * of a dead one.
+		 */
 		if (rc != -EADDRINUSE) {
 			close(fd);
 			return rc;
@@ -102,9 +105,9 @@ void slots_on_death(struct client *c)
 #ifdef VERBATIM_CHECK
 /*
  * The slots:
- * - slot 0 is nobody's;
- * - a slot that is in use is that of a client who knows it, and its user is remembered;
- * - each client with a slot is the one that has it.
+ * - slot 0 has no client;
+ * - the client of a slot has that slot's number, and slot_uids has its user;
+ * - each client with a slot is that slot's client.
  */
 void slots_check(const struct daemon *d)
 {

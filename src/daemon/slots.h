@@ -2,7 +2,7 @@
 /*
  * Slots - gives each process a number that no living process has.
  *
- * In:  processes that come, come back, and die.
+ * In:  processes that connect, return, and die.
  * Out: slots 1..CTL_SLOT_MAX, lowest free first; with verbatimd --system some may be skipped
  *      (ports_suit).
  *
@@ -12,9 +12,8 @@
  * holder is gone.
  *
  * With verbatimd --system a user has a share of the slots: it gets another one only while more are
- * free than it has. So one user alone gets half of them, a second one half of the rest, and a new
- * user always finds one. What counts is the token: a process that left its token to another process
- * still has its slot.
+ * free than it has. So one user alone gets half of them, a second user half of the rest, and a new
+ * user always gets one. The token counts: while any process holds it, the slot is in use.
  *
  * Owner: the daemon's one thread.
  */

@@ -44,7 +44,7 @@ static int probe(uid_t uid, int sender, int token_fd, const struct sockname *nam
 		if (!sent) {
 			sent = sendto(sender, nonce, sizeof(nonce), MSG_DONTWAIT | MSG_NOSIGNAL,
 				      (const struct sockaddr *)&name->addr, name->len) >= 0;
-			/* Other processes may have filled it: makes room. */
+			/* Other processes may have filled its queue: makes room. */
 			if (!sent && errno != EAGAIN)
 				return -EPERM;
 		}

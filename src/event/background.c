@@ -47,14 +47,14 @@ static void reset_signals(void)
 	 */
 	for (int sig = 1; sig < NSIG; sig++)
 		syscall(SYS_rt_sigaction, sig, (const char[64]){ 0 }, NULL, (size_t)(NSIG - 1) / 8);
-	/* Terminals and readers may go away: neither is a reason to end. */
+	/* The daemon must not end because a terminal or a reader does. */
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* A program that is bound to a CPU, or of real-time priority, is so for itself. */
+/* The program's CPU affinity and real-time priority are not for the daemon. */
 static void reset_scheduling(void)
 {
 	struct sched_param normal = { .sched_priority = 0 };

@@ -3,7 +3,7 @@
  * Background - makes the process a daemon that inherits nothing from the program that started it.
  *
  * In:  a process with any descriptors, signals, directory, terminal and affinity.
- * Out: one with none of these.
+ * Out: a process with defaults for all of these.
  *
  * Called once, in this order, before anything else.
  */

@@ -20,7 +20,7 @@ struct job {
 	bool is_client;
 };
 
-/* Has something that is queued or being closed. */
+/* A user with descriptors that are queued or being closed. */
 struct user {
 	struct user *next;
 	uid_t uid;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Close pool - threads that close what clients gave or left, beside the daemon's one thread.
+ * Close pool - threads that close descriptors of clients, beside the daemon's one thread.
  *
  * In:  descriptors that came from clients, and the sockets of clients.
  * Out: the same closed, in any order, soon.
@@ -14,7 +14,7 @@
  * most, and the descriptors of one user hold up CLOSE_POOL_THREADS_OF_USER. They share with the
  * daemon only the queue here, which has a lock of its own.
  *
- * What cannot be closed in time stays open, so a user must not give descriptors without end:
+ * Descriptors that cannot be closed in time stay open, so their number is limited:
  *  - When as many of a user's are queued as close_pool_is_behind() allows (an eighth of the
  *    descriptors that this process may have, within CLOSE_POOL_BEHIND_MIN and _MAX), a client of
  *    that user that sends another one is disconnected, and new connections of the user are refused.
@@ -36,7 +36,7 @@
 #define CLOSE_POOL_THREADS_OF_USER 16
 #define CLOSE_POOL_BEHIND	   "too much of what its user gave is not closed yet"
 #define CLOSE_POOL_BEHIND_MIN	   64
-#define CLOSE_POOL_BEHIND_MAX	   4096 /* what 1023 processes that end at once leave */
+#define CLOSE_POOL_BEHIND_MAX	   4096 /* the descriptors of 1023 processes that end at once */
 
 /* uid: of the user that gave it. fd may be -1: nothing happens. */
 void close_pool_close(uid_t uid, int fd);
@@ -44,13 +44,13 @@ void close_pool_close(uid_t uid, int fd);
 /* A connected socket: the other end notices at once, and can still read what it was sent. */
 void close_pool_hang_up(uid_t uid, int sock);
 
-/* Whether something of this user's is not closed yet. */
+/* Descriptors of this user are not closed yet. */
 bool close_pool_has(uid_t uid);
 
-/* Whether so much of this user's is not closed yet that the daemon takes no more from it. */
+/* So many descriptors of this user are not closed yet that the daemon takes no more from it. */
 bool close_pool_is_behind(uid_t uid);
 
-/* Whether so much is not closed yet that the daemon accepts no connections. */
+/* So many descriptors are not closed yet that the daemon accepts no connections. */
 bool close_pool_is_full(void);
 
 #endif

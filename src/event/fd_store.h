@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Descriptor store - any number of descriptors behind one, which a process can hold without looking
- * inside.
+ * Descriptor store - any number of descriptors in the queue of one socket, which a process can hold
+ * without looking inside.
  *
  * It is a unix datagram socket that is connected to itself, with the descriptors as messages in its
  * own queue. A process that holds the store keeps all of them open. The daemon looks inside
  * (MSG_PEEK) and adds at the end; it never takes anything out.
  *
- * Descriptors in a store count as under way for the daemon's user, each once however many processes
- * hold the store. If there are more than the daemon's RLIMIT_NOFILE (which it raises as far as it
- * may), adding fails with -ETOOMANYREFS, unless the daemon has CAP_SYS_RESOURCE. A store takes some
- * 500 messages under Linux's usual net.core.wmem_max; then adding fails with -ENOBUFS.
+ * Descriptors in a store count as in flight (unix(7)) for the daemon's user, each once however many
+ * processes hold the store. If there are more than the daemon's RLIMIT_NOFILE (which it raises as
+ * far as it may), adding fails with -ETOOMANYREFS, unless the daemon has CAP_SYS_RESOURCE. A store
+ * takes some 500 messages under Linux's usual net.core.wmem_max; then adding fails with -ENOBUFS.
  *
  * Owner: the daemon's one thread. Never blocks.
  */

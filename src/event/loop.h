@@ -28,7 +28,7 @@ struct loop_timer {
 	void (*on_expire)(struct loop_timer *timer);
 };
 
-/* First in what has a source, and is freed once no event for it can be left. */
+/* First in an object with a source. The object is freed when no event for it can be left. */
 struct loop_deferred_free {
 	struct loop_deferred_free *next;
 };

@@ -9,7 +9,7 @@
 
 #include "event/close_pool.h"
 
-/* With fewer descriptors than this in all, a quarter of them has to do. */
+/* With fewer descriptors than this in all, a quarter of them is the reserve. */
 #define LIMIT_USUAL 1024
 
 void receive_queue_limit_fds(void)
@@ -36,7 +36,7 @@ static struct rlimit raise_limit(void)
 	return before;
 }
 
-/* After something was received under a raised limit. */
+/* Restores the limit after a receive. */
 static void take_back(uid_t uid, const struct rlimit *before, struct fdmsg *m)
 {
 	bool beyond = false;

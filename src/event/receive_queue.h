@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Receive queue - takes what a client sent out of its socket, with the descriptors that came along.
+ * Receive queue - receives a client's messages and their descriptors.
  *
  * In:  a socket that a client may write to.
  * Out: its messages or bytes. Descriptors that the caller does not take out of a message go to the
  *      close pool.
  *
- * If there is no room for a descriptor, recvmsg(2) closes it, and the thread waits for that. So
- * there is always room for as many as a message can have, above the limit of what else this process
- * may open (receive_queue_limit_fds). A message whose descriptors came to lie there counts as one
- * that has lost them.
+ * If the process may open no more files, recvmsg(2) closes a descriptor, and the thread waits for
+ * that. So the daemon reserves as many as a message can have, above its own limit
+ * (receive_queue_limit_fds). A message whose descriptors used the reserve counts as a message that
+ * has lost them.
  *
  * Owner: the daemon's one thread. Never blocks.
  */
@@ -22,9 +22,7 @@
 
 #include "ctl/fdmsg.h"
 
-/*
- * Once, at the start: sets the limit of descriptors to what this process may have, less that room.
- */
+/* Once, at the start: sets the limit of descriptors to the hard limit less the reserve. */
 void receive_queue_limit_fds(void);
 
 /* The next message. As fdmsg_recv, but *out may be written in any case. */

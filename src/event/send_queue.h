@@ -5,8 +5,8 @@
  * In:  messages with descriptors.
  * Out: the same on the client's socket, in order, as fast as the client takes them.
  *
- * Owner: the daemon's one thread. Never blocks. If too many messages pile up it says so, and the
- * caller disconnects the client.
+ * Owner: the daemon's one thread. Never blocks. If too many messages are queued, it returns an
+ * error, and the caller disconnects the client.
  */
 #ifndef EVENT_SEND_QUEUE_H
 #define EVENT_SEND_QUEUE_H

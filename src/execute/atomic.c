@@ -9,10 +9,7 @@ static uint64_t execute(bool compare_swap, uint64_t *word, uint64_t first, uint6
 {
 	if (!compare_swap)
 		return __atomic_fetch_add(word, first, __ATOMIC_SEQ_CST);
-	/*
-	 * on failure this stores the present value in `first`, so `first` is the value before in
-	 * any case
-	 */
+	/* on failure this stores the present value in `first`, so `first` is the original value */
 	__atomic_compare_exchange_n(word, &first, second, false, __ATOMIC_SEQ_CST,
 				    __ATOMIC_SEQ_CST);
 	return first;

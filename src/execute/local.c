@@ -34,7 +34,7 @@ bool local_complete_failed(struct qp *qp, struct local_failure *failure) REQUIRE
 	return true;
 }
 
-/* What is waited for after so many looks, a second or so, is reported once. */
+/* A wait that lasts so many looks, about a second, is reported once. */
 #define LOOKS_REPORTED 200
 
 /* Results as of mw_bind; CAUSE_COPY_UNFINISHED: to be called again for the same request. */
