@@ -23,7 +23,7 @@
 #include "daemon/port_group.h"
 
 #define PORT_GROUPS_MAX 256
-#define ENDED_PORT_MS	1000 /* in which a process ends: it may have to wait for a processor */
+#define ENDED_PORT_MS	1000 /* for a process to end: it may have to wait for a processor */
 
 void ports_on_port(struct client *c, struct fdmsg *m);
 void ports_on_kept(struct client *c, struct fdmsg *m);

@@ -15,7 +15,7 @@
 #define BUFFER_BYTES 4096
 #define CALL_BYTES   256 /* "nr" and nine numbers in hexadecimal */
 
-/* What headers before Linux 6.7 do not have. */
+/* Not in headers before Linux 6.7. */
 #define CALL_FUTEX_WAITV  449
 #define CALL_FUTEX_WAIT	  455
 #define FUTEX2_IS_PRIVATE 128

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Busy - whether the kernel may store to pages of this process without a page fault, or wake by
- * them.
+ * Busy - whether the kernel may store to pages of this process without a page fault, or wakes
+ * threads by their futexes.
  *
- * In:  a range of pages; what /proc/self tells.
- * Out: false if their mapping may be exchanged, as far as /proc can tell.
+ * In:  a range of pages; files of /proc/self.
+ * Out: false if the mapping of the pages may be exchanged, as far as /proc can tell.
  *
- * What cannot be found out (no /proc) counts as busy. Any thread. Takes no locks and calls no
- * allocator, because the pages that are guarded meanwhile (memory/guard.h) may be the allocator's.
+ * Without /proc all pages count as busy. Any thread. Takes no locks and calls no allocator, because
+ * the pages that are guarded meanwhile (memory/guard.h) may be the allocator's.
  */
 #ifndef MEMORY_BUSY_H
 #define MEMORY_BUSY_H
@@ -23,14 +23,14 @@
 bool busy_with_pins(void);
 
 /*
- * A thread sleeps in a shared futex of the range. The kernel finds its sleepers by the page, so
- * after an exchange no wake would reach it. Or a thread reads, to any address, from a descriptor
- * with O_DIRECT.
+ * A thread sleeps in a shared futex of the range: the kernel finds sleepers by the page, so after
+ * an exchange no wake would reach it. Or a thread reads, to any address, from a descriptor with
+ * O_DIRECT.
  *
  * Called when the range is guarded and copied. A thread that enters the futex later waits in a page
  * fault, because the kernel looks up the page of a shared futex and reads the word. A thread that
  * read the word before the guard sleeps by now: the kernel does not preempt it in between, and
- * copying a page takes longer. If it does not sleep yet, it runs; so threads that run are looked at
+ * copying a page takes longer. If it does not sleep yet, it runs; so this checks running threads
  * twice.
  *
  * A thread that still runs then may be ending if its control block is on the range's pages

@@ -146,7 +146,7 @@ void guard_put_back(int guard, uintptr_t start, uintptr_t end, intptr_t shift)
 
 	if (!move_pages(guard, start, start + (uintptr_t)shift, end - start, &done))
 		return;
-	/* the pages that are left there cannot be moved: copies of them do as well */
+	/* pages that could not be moved back are copied */
 	guard_release(guard, start + (uintptr_t)shift, end + (uintptr_t)shift);
 	for (start += done; start < end; start += PAGE) {
 		struct uffdio_copy page = {

@@ -24,7 +24,7 @@
 #define OWNED_ENTRIES (ARENA_HAZARDS - 16)
 #define LEVELS	      3
 #define NO_ENTRY      (-1)
-#define TAKEN	      1ull /* its holder is being written; a key of slot 0, which no process has */
+#define TAKEN	      1ull	   /* the holder is being written; no valid key has slot 0 */
 #define IN_HEAP	      (1ull << 63) /* by hazard_set_in_heap; slots are smaller */
 
 /* The pauses between scans: most copies are over in some microseconds. */
@@ -32,10 +32,10 @@
 #define PAUSE_MIN_NS	20000ull
 #define PAUSE_DOUBLINGS 8
 
-/* How processes that share memory are made to see each other's stores, best first. */
+/* How a barrier is executed in all processes that share memory, best first. */
 enum barrier {
 	BARRIER_EXPEDITED, /* interrupts the processors that run a registered process */
-	BARRIER_GLOBAL,	   /* waits until each processor was in the kernel once */
+	BARRIER_GLOBAL,	   /* waits until each processor has entered the kernel */
 	BARRIER_FENCE,	   /* no membarrier here: hazard_set has a fence, revokers wait */
 };
 
@@ -47,8 +47,8 @@ static _Atomic bool owned[OWNED_ENTRIES];
 static const unsigned level_begin[LEVELS + 1] = { OWNED_ENTRIES, OWNED_ENTRIES + 8,
 						  OWNED_ENTRIES + 12, ARENA_HAZARDS };
 /*
- * The thread that took a shared entry last, as the address of its own_entry. It has it until the
- * entry is empty.
+ * The thread that took a shared entry last, as the address of its own_entry. It holds the entry
+ * until it clears it.
  */
 static _Atomic uintptr_t holders[ARENA_HAZARDS];
 static pthread_key_t owner_key;
@@ -62,7 +62,7 @@ static int membarrier(int command)
 	return syscall(SYS_membarrier, command, 0, 0);
 }
 
-/* A thread ends: another one may own its entry. The value is the entry's number, from 1. */
+/* A thread ends, and releases its entry to others. The value is the entry's number, from 1. */
 static void give_back(void *value)
 {
 	own_entry = NO_ENTRY;
@@ -185,7 +185,7 @@ static struct arena_hazard *begin(uint64_t what)
 
 	/*
 	 * Barrier HAZARD, copier: the store of `what` precedes the load of the key that follows.
-	 * The processor may swap them; the revoker's hazard_barrier makes good for that.
+	 * The processor may reorder them; the revoker's hazard_barrier compensates.
 	 */
 	if (barrier_kind == BARRIER_FENCE)
 		atomic_thread_fence(memory_order_seq_cst);

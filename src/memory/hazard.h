@@ -55,8 +55,8 @@ struct arena_hazard *hazard_set(uint32_t slot, uint32_t key);
 
 /*
  * The same for a key of this process, and a copy that the userfaultfd guard cannot stop: it goes to
- * our mapping of the heap, or through process_vm_writev. A copier that stores at the program's
- * addresses after all calls hazard_leave_heap first.
+ * our mapping of the heap, or through process_vm_writev. A copier that then stores at the program's
+ * addresses instead calls hazard_leave_heap first.
  */
 struct arena_hazard *hazard_set_in_heap(uint32_t slot, uint32_t key);
 void hazard_leave_heap(struct arena_hazard *hazard);
@@ -94,8 +94,8 @@ bool hazard_wait(struct hazard_wait *wait);
 
 /*
  * Barrier and scans for keys that stay alive but were marked (KEY_MOVING); gives up after `ms`
- * milliseconds. True: no other process has a hazard on any of them from before the mark, nor has
- * this one of hazard_set_in_heap.
+ * milliseconds. True: no other process has a hazard on any of them from before the mark, and this
+ * process has none of hazard_set_in_heap.
  */
 bool hazard_drain(const uint32_t *keys, unsigned count, unsigned ms);
 

@@ -76,7 +76,7 @@ static char *map_window(struct heap *heap, uint64_t window)
 	char *none = NULL;
 
 	if (fresh != MAP_FAILED) {
-		/* a child might write there; a core file needs it no more than a peer's memory */
+		/* a child must not write there; a core file needs no memory of a peer */
 		madvise(fresh, bytes, MADV_DONTFORK);
 		madvise(fresh, bytes, MADV_DONTDUMP);
 	}
@@ -84,7 +84,7 @@ static char *map_window(struct heap *heap, uint64_t window)
 		return fresh;
 	if (fresh != MAP_FAILED)
 		munmap(fresh, bytes);
-	return none; /* another thread was quicker */
+	return none; /* another thread has mapped it */
 }
 
 char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes)

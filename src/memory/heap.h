@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Heap - migrated pages (memory/migrate.h), another process's or our own, as they are mapped here.
+ * Heap - this process's mappings of migrated pages (memory/migrate.h), its own or a peer's.
  *
- * In:  offsets found in the owner's keys, and how often its keys are used.
- * Out: addresses to copy to and from; whether the owner should migrate what is used often.
+ * In:  offsets found in the owner's keys; how often its keys are used.
+ * Out: addresses to copy to and from; whether the owner should migrate a region that is used often.
  *
  * Any thread; no locks. heap_init and heap_fini exclude other calls. The file cannot shrink, and
  * offsets are checked against its size. So an address given here can be accessed, whatever another
@@ -20,7 +20,7 @@
 #include "base/arena.h"
 
 #define HEAP_WINDOW_BYTES (256ull << 20) /* mapped at a time */
-#define HEAP_WINDOWS	  256		 /* the rest of a longer file is not used */
+#define HEAP_WINDOWS	  256		 /* beyond, a longer file is not used */
 #define HEAP_WANTS	  64
 /* Smaller regions are not worth a page of their own. */
 #define HEAP_REGION_MIN 4096
@@ -30,8 +30,7 @@ struct heap {
 	uint64_t bytes;
 	char *_Atomic windows[HEAP_WINDOWS]; /* NULL: not yet; MAP_FAILED: cannot be */
 	/*
-	 * key << 32 | the worth of its migration by now (heap.c); keys of one entry displace each
-	 * other
+	 * key << 32 | the worth of migration so far (heap.c); keys of one entry displace each other
 	 */
 	_Atomic uint64_t wants[HEAP_WANTS];
 };
@@ -47,14 +46,14 @@ bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset);
 
 /*
  * The address of [offset, offset + *bytes), or NULL: outside of the file, or it cannot be mapped.
- * *bytes becomes less if that reaches into another window.
+ * Reduces *bytes to those of one window.
  */
 char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes);
 
 /*
  * The heap's offset of the bytes at `host`, the owner's address within a region. 0: not in the
- * heap. *bytes becomes less if that is true of the first ones only. The pages at the region's edges
- * are never in the heap.
+ * heap. Reduces *bytes to those that are alike. The pages at the region's edges are never in the
+ * heap.
  */
 static inline uint64_t heap_place(const struct arena_key *entry, uint64_t host, size_t *bytes)
 {
@@ -77,7 +76,7 @@ static inline uint64_t heap_place(const struct arena_key *entry, uint64_t host, 
 /*
  * Counts a copy of `bytes` to or from a region of `length` that is not in the heap. True: migration
  * pays, after 16 operations or four times the length. The caller then asks the owner and calls
- * heap_asked; it is not told again for long.
+ * heap_asked; after that heap_pays is false for long.
  */
 bool heap_pays(struct heap *heap, uint32_t key, uint64_t length, size_t bytes);
 void heap_asked(struct heap *heap, uint32_t key);

@@ -2,7 +2,7 @@
 /*
  * Imported - memory regions of another process of this host (ibv_import_mr(3)).
  *
- * In:  keys of this process that stand for a region of another (KEY_IMPORTED).
+ * In:  keys of this process for regions of another process (KEY_IMPORTED).
  * Out: bytes moved between that process's memory and this one's.
  *
  * Such a key is marked as a null MR, too (KEY_NULL), so that no copy takes its memory for this
@@ -23,7 +23,7 @@ struct imported_ops {
 	 * hazard on the key.
 	 */
 	int (*copy)(uint32_t key, uint64_t address, void *flat, size_t bytes, bool into);
-	/* The key with this index is dead, and no thread holds a hazard on it any more. */
+	/* The key with this index is dead, and no thread has a hazard on it any more. */
 	void (*release)(uint32_t index);
 };
 

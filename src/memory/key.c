@@ -27,7 +27,7 @@ static struct lock lock = LOCK_INITIALIZER;
 static uint16_t fifo[ARENA_KEYS] GUARDED_BY(lock);
 static uint32_t fifo_head GUARDED_BY(lock), fifo_tail GUARDED_BY(lock);
 static uint32_t fresh GUARDED_BY(lock) = 1; /* index 0 is not used, so that no key is 0 */
-static uint16_t last_chance[ARENA_KEYS] GUARDED_BY(lock); /* of the last key of an index */
+static uint16_t last_chance[ARENA_KEYS] GUARDED_BY(lock); /* random bits of an index's last key */
 
 static uint16_t chances[128] GUARDED_BY(lock);
 static unsigned chances_left GUARDED_BY(lock);
@@ -64,7 +64,7 @@ struct arena_key *key_entry(uint32_t index)
 	return &table[index];
 }
 
-/* Without getrandom, keys at least differ from one another. */
+/* Without getrandom: keys only differ from one another. */
 static void refill_poorly(void) REQUIRES(lock)
 {
 	struct timespec now;
@@ -92,7 +92,7 @@ static uint16_t draw(void) REQUIRES(lock)
 }
 
 #ifdef VERBATIM_CHECK
-#define FREE_INDEXES 8 /* that are looked at, of the oldest; all now and then */
+#define FREE_INDEXES 8 /* a check looks at the oldest ones; now and then at all */
 
 /*
  * The table of keys:
@@ -199,10 +199,7 @@ enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, ui
 	if (addr < entry->start || offset > entry->length || length > entry->length - offset)
 		return KEY_BAD_RANGE;
 	*host = entry->addr + offset;
-	/*
-	 * acquire: a copier that finds it not MOVING may use the heap offset that it loads
-	 * afterwards
-	 */
+	/* acquire: the heap offset is loaded after MOVING was found clear */
 	*flags = atomic_load_explicit(&entry->flags, memory_order_acquire);
 	return KEY_OK;
 }

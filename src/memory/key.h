@@ -5,9 +5,9 @@
  * In:  entries of regions and windows; (key, address, length, right) of a copy.
  * Out: an address in the memory of the key's owner, or a verdict with its cause.
  *
- * The table lies in the arena (base/arena.h), so a peer finds a key there as we do. Lookups take no
- * lock: memory/hazard.h tells how a key is revoked while other threads copy by it. A key comes
- * alive and dies in memory/key_revoke.h.
+ * The table lies in the arena (base/arena.h), so peers look keys up as this process does. Lookups
+ * take no lock: memory/hazard.h tells how a key is revoked while other threads copy by it.
+ * memory/key_revoke.h publishes and revokes keys.
  */
 #ifndef MEMORY_KEY_H
 #define MEMORY_KEY_H
@@ -33,7 +33,7 @@ void key_free(uint32_t index);
 /* Entries from this index on were never used. */
 uint32_t key_count(void);
 
-/* The verdict on a key. Requester and responder make LOC_PROT_ERR, REM_ACCESS_ERR, ... of it. */
+/* The verdict on a key. The requester maps it to LOC_PROT_ERR, the responder to REM_ACCESS_ERR. */
 enum key_verdict {
 	KEY_OK = 0,
 	KEY_BAD_UNKNOWN,

@@ -9,7 +9,7 @@
 #include "memory/migrate.h"
 
 #ifdef VERBATIM_CHECK
-/* A key that is published: it has its index, and the entry is no longer that of a key that dies. */
+/* A published key: it has its index, and its entry is not that of a dying key. */
 static void check_published(uint32_t index, uint32_t key)
 {
 	INVARIANT(KEY_INDEX(key) == index && !(atomic_load(&key_entry(index)->flags) & KEY_DYING),
@@ -18,10 +18,7 @@ static void check_published(uint32_t index, uint32_t key)
 }
 #endif
 
-/*
- * Barrier KEY: a reader that loads the key with acquire (key_check) sees the entry as it was filled
- * before.
- */
+/* Barrier KEY: a reader that loads the key with acquire (key_check) sees the filled entry. */
 void key_publish(uint32_t index, uint32_t key)
 {
 	struct arena_key *entry = key_entry(index);

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Key revoke - how a key of this process comes alive, and how it is taken away from all that copy
- * by it.
+ * Key revoke - publishes keys of this process, and revokes them from all threads that copy by them.
  *
  * In:  entries that regions and windows have filled (memory/key.h).
- * Out: live keys; keys that are dead, and by which no thread of any process copies
- *      (memory/hazard.h).
+ * Out: live keys; dead keys, by which no thread of any process copies (memory/hazard.h).
  *
  * Order of calls: key_alloc, fill key_entry, key_publish; key_revoke, then refill and publish again
  * or key_free. A caller that must not block uses the halves of key_revoke: key_zero, then
- * key_hazard_owner until that is 0. The key's object sees to it that one thread at a time revokes a
+ * key_hazard_owner until that is 0. The key's object ensures that one thread at a time revokes a
  * key.
  */
 #ifndef MEMORY_KEY_REVOKE_H
@@ -27,8 +25,7 @@ void key_zero(uint32_t index);
 uint32_t key_hazard_owner(uint32_t index);
 /*
  * Both, with a wait between. 0, or -EBUSY with a cause reported: a copy has not ended after
- * HAZARD_WAIT_MS, and a stopped process may go on with it. The key is dead then; a later call waits
- * again.
+ * HAZARD_WAIT_MS (its process may be stopped). The key is dead then; a later call waits again.
  */
 int key_revoke(uint32_t index);
 /* After -EBUSY: publishes the entry again, under the key it had. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Maps - what is mapped in this process, as /proc/self/maps tells it.
+ * Maps - the mappings of this process, from /proc/self/maps.
  *
  * Any thread. Takes no locks and calls no allocator: it runs while pages that may be the
  * allocator's are guarded (memory/guard.h), and beside a fork.

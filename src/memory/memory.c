@@ -76,7 +76,7 @@ static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
 	order_target(target, to, bytes);
 	n = syscall(SYS_process_vm_readv, own_pid, target, 2, &source, 1, 0);
 	if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
-		/* forbidden even on oneself (seccomp): a bad address is a signal then */
+		/* seccomp forbids the call: then a bad address raises a signal */
 		memory_copy_ordered((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
 		return 0;
 	}
@@ -84,8 +84,8 @@ static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
 }
 
 /*
- * The same from pieces. The kernel looks up the pages at `to` in advance, so the guard does not
- * stop it.
+ * The same from pieces. The kernel looks up the pages at `to` in advance, so the userfaultfd guard
+ * does not stop it.
  */
 static int copy_pieces_by_kernel(uint64_t to, const struct iovec *from, int pieces, size_t bytes)
 {
@@ -128,7 +128,7 @@ bool memory_is_writable(uint64_t address)
 
 	if (populate((const void *)(uintptr_t)address))
 		return true;
-	/* a kernel before 5.14 cannot tell, so that it can be read has to do */
+	/* a kernel before 5.14 cannot tell, so a readable page counts as writable */
 	return !kernel_populates && memory_copy_from(&word, address & ~7ull, sizeof(word)) == 0;
 }
 
@@ -300,10 +300,7 @@ static int store_pieces(struct arena_hazard *hazard, uint32_t key, uint64_t addr
 	}
 	if (!(flags & (KEY_STAYS | KEY_ON_DEMAND | KEY_MOVING)) && !entry->heap)
 		migrate_want(key, entry->length, bytes);
-	/*
-	 * not while pages move: the guard does not stop a copy to pages that were looked up in
-	 * advance
-	 */
+	/* not while pages move: the guard does not stop a copy to pages looked up in advance */
 	if (pieces > 1 && !(flags & KEY_MOVING))
 		return copy_pieces_by_kernel(host, from, pieces, bytes);
 	hazard_leave_heap(hazard);

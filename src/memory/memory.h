@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Memory - moving payload between SGE lists and flat memory, with the checks of L_Keys.
+ * Memory - copies payload between SGE lists and flat memory, and checks L_Keys.
  *
  * Any thread; takes no locks (memory/hazard.h protects the memory of a copy). Memory of ordinary
  * regions was populated at registration and is copied with plain stores. Memory of on-demand
@@ -36,7 +36,7 @@ enum cause memory_gather(const struct ibv_sge *sge, uint32_t count, uint32_t pd,
 enum cause memory_scatter(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
 			  const void *from, size_t bytes);
 
-/* What an R_Key is checked against. */
+/* For checks of an R_Key. */
 struct memory_peer {
 	uint32_t pd;  /* number of the PD that the key must be of */
 	uint32_t qpn; /* our QP that got the request */
@@ -48,7 +48,7 @@ struct memory_peer {
  */
 enum cause memory_write_remote(struct memory_peer peer, uint32_t rkey, uint64_t address,
 			       uint32_t check, const void *from, uint32_t bytes);
-/* The same, from pieces that lie one behind the other there: one copy by the kernel for all. */
+/* The same from pieces, to consecutive addresses: one copy by the kernel for all. */
 enum cause memory_write_remote_pieces(struct memory_peer peer, uint32_t rkey, uint64_t address,
 				      uint32_t check, const struct iovec *from, int pieces,
 				      uint32_t bytes);
@@ -57,13 +57,12 @@ enum cause memory_read_remote(struct memory_peer peer, uint32_t rkey, uint64_t a
 
 /*
  * FLUSH: the R_Key is checked for `access` (the FLUSH rights), on [address, address + bytes) or,
- * with `whole`, on the region. Everything that was written is in memory, for all to see, when it
- * returns.
+ * with `whole`, on the region. When it returns, all threads see what was written.
  */
 enum cause memory_flush_remote(struct memory_peer peer, uint32_t rkey, uint64_t address,
 			       uint32_t bytes, uint32_t access, bool whole);
 
-/* This process's slot: what hazard_set is given for keys of our own. */
+/* This process's slot, for hazard_set of its own keys. */
 uint32_t memory_slot(void);
 
 /* Flat copies to and from addresses that may be bad: 0 or -EFAULT. The last word last. */
@@ -83,9 +82,9 @@ void memory_copy_ordered(void *to, const void *from, size_t bytes);
 bool memory_probe(const struct iovec *iov, int count);
 
 /*
- * The list from `offset` on as pieces for the kernel: at most `max`; returns how many. Their keys
- * were checked; on-demand memory needs no special care there. 0: the list is bad and *cause is set,
- * or it names the null MR, which is no memory.
+ * The list from `offset` on as pieces for the kernel: at most `max`; returns how many. Checks their
+ * keys; the kernel handles on-demand memory by itself. 0: the list is bad and *cause is set, or it
+ * names the null MR, which has no memory.
  */
 int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access,
 		  size_t offset, size_t bytes, struct iovec *iov, int max, enum cause *cause);

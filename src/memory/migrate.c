@@ -22,7 +22,7 @@
 #define DRAIN_NS     50000000ull /* then the range is refused or put off */
 #define PUT_OFF_MIN  10000000ull
 #define PUT_OFF_MAX  1000000000ull
-#define WAIT_S	     5 /* a thread waits for the progress thread, while that moves nothing */
+#define WAIT_S	     5 /* a thread waits so long for a progress thread that moves nothing */
 
 static unsigned forks GUARDED_BY(range_lock); /* threads that are about to fork, or fork */
 static bool forking GUARDED_BY(range_lock);   /* one of them forks: no pages move */
@@ -125,10 +125,7 @@ void migrate_on_publish(struct arena_key *entry)
 			continue;
 		if (!range->settled)
 			atomic_fetch_or(&entry->flags, KEY_MOVING);
-		/*
-		 * the program may have mapped other memory there, while an older key still leads to
-		 * the heap
-		 */
+		/* the program may have mapped other memory there while an older key exists */
 		else if (range_contains(range, entry) &&
 			 move_is_there(&heap, range->start, range->end, range->offset))
 			range_publish(range, entry);
@@ -233,12 +230,12 @@ static void settle(struct range *range) REQUIRES(range_lock)
 	drop_aside(range);
 }
 
-/* All out: the range is gone, and its place in the heap is free. */
+/* All out: drops the range, and frees its place in the heap. */
 static void drop(unsigned index) REQUIRES(range_lock)
 {
 	struct range range = range_remove(index);
 
-	range.drained = true; /* or nothing of it was ever in the heap */
+	range.drained = true; /* or the range was never in the heap */
 	range_update_keys(&range);
 	stay(range.key, range.refused);
 	drop_aside(&range);
@@ -274,8 +271,8 @@ static void free_place(const struct move_range *slice)
 }
 
 /*
- * Moves the slice at the border of what is in the heap. *in: how much of the range is there if it
- * succeeds.
+ * Moves the next slice into the heap, or the last one out. *in: bytes of the range in the heap
+ * after success.
  */
 static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(range_lock)
 {
@@ -300,7 +297,7 @@ static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(rang
 	return error;
 }
 
-/* One address space for all slices: so the pages that come back are one mapping. */
+/* One address range for all slices, so that pages that return are one mapping. */
 static bool has_aside(struct range *range)
 {
 	void *aside;
@@ -344,7 +341,7 @@ static void on_slice(struct range *range, bool out, int error, uint64_t in, uint
 }
 
 /*
- * Makes the next step of a range if it is due. False: it is not; *next becomes less if it will be.
+ * Makes the next step of a range if it is due. False: it is not; reduces *next to when it will be.
  */
 static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(range_lock)
 {
@@ -369,7 +366,7 @@ static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(range_lo
 		settle(range);
 		return true;
 	}
-	copy = *range; /* other threads change nothing that a slice uses */
+	copy = *range; /* other threads do not change fields that a slice uses */
 	in_slice = true;
 	lock_release(&range_lock);
 	if (!range->drained) {
@@ -502,7 +499,7 @@ void migrate_wait_out(uint64_t addr, uint64_t length)
 }
 
 /*
- * The child cannot run without it: the stack, or the thread-local memory, of the thread that forks.
+ * The stack or the thread-local memory of the forking thread, without which the child cannot run.
  */
 static bool is_vital(const struct range *range)
 {
@@ -538,7 +535,7 @@ void migrate_before_fork(void)
 	if (range_count)
 		call_progress_thread();
 	for (;;) {
-		/* another thread's fork, and a slice, end by themselves */
+		/* another thread's fork and a slice end without help */
 		ready = !forking && !in_slice && !(waits && is_awaited(0, UINT64_MAX)) &&
 			!(waits && has_vital() && clock_now_ns() < until);
 		if (ready)

@@ -4,28 +4,30 @@
  * peers copy to and from them with plain stores and loads. For peers on other hosts the responder
  * does so.
  *
- * In:  requests of peers (migrate_request, migrate_want); keys that are published and revoked;
- *      forks.
+ * In:  requests of peers (migrate_request, migrate_want); published and revoked keys; forks.
  * Out: arena_key.heap and heap_edges, and the flags MOVING and STAYS of arena_key.flags.
  *
- * Pages that stay where they are only make copies slower. So pages stay whenever anything is in
- * doubt. Only pages that lie wholly within a region migrate, because other data shares those at its
- * edges.
+ * Pages that do not migrate only make copies slower, so pages stay whenever it is doubtful that
+ * they can migrate. Only pages wholly within a region migrate, because other data shares those at
+ * its edges.
  *
  * One rule: only the progress thread moves pages. It moves a slice at a time, holds no lock
- * meanwhile, and serves everything else in between (migrate_run). ibv_dereg_mr and fork ask for
- * pages to leave, and wait. The pages of a region are a *range* (memory/range.h); its first `in`
+ * meanwhile, and serves all other sources in between (migrate_run). ibv_dereg_mr and fork request
+ * that pages leave, and wait. The pages of a region are a *range* (memory/range.h); its first `in`
  * bytes are in the heap. Each turn moves one slice towards where the range belongs: into the heap
  * while a key covers it; out when none does, before a fork, or when a slice was refused on the way
  * in.
  *
- *   state       in      keys over it     the next turn
- *   asked for   0       MOVING           peers have left: moving. Not within 50 ms: gone, may be
- * asked for again moving      0..all  MOVING           one more slice in, or out. All in: settled.
- * All out: gone settled     all     heap published   belongs out: leaving leaving     all MOVING
- * peers have left: moving put off     1..all  MOVING           a slice out was refused (pins, a
- * futex: memory/busy.h), or peers do not leave: tried again after 10 ms, 20 ms, ... 1 s. The memory
- * is as good as ever gone        0       heap 0           and STAYS if it was refused for good
+ *   state      in      keys over it    the next turn
+ *   asked for  0       MOVING          peers have left: moving. Not within 50 ms: gone, and may be
+ *                                      asked for again
+ *   moving     0..all  MOVING          one more slice in, or out. All in: settled. All out: gone
+ *   settled    all     heap published  belongs out: leaving
+ *   leaving    all     MOVING          peers have left: moving
+ *   put off    1..all  MOVING          the kernel refused to move a slice out (pins, a futex:
+ *                                      memory/busy.h), or peers do not leave: tried again after
+ *                                      10 ms, 20 ms, ... 1 s. The program can use the memory
+ *   gone       0       heap 0          and STAYS if it was refused for good
  *
  * No write is lost:
  *   - Threads of this process write at the program's addresses. A write to a slice that moves waits
@@ -41,13 +43,13 @@
  *     changes only while the key is MOVING or dead, and no hazard is on it. A copier that has
  *     published a hazard, and found the key alive and not MOVING, may use heap until hazard_clear.
  *
- * No thread waits without a bound. The progress thread never waits here: it looks again at its next
- * turn. It runs on a stack of its own, without signals. While a slice moves it uses that stack and
- * the library's memory alone. A thread that waits for it holds no lock, because its own stack may
- * be on the pages. It goes on when the range is put off, or when nothing has moved for 5 s. A fork
- * then gives the child copies of the pages that could not leave (move_copy_for_child). For the
- * stack and thread-local memory of the thread that forks it tries again for 5 s: without them no
- * child can run.
+ * No thread waits without a bound. The progress thread never waits here: it tries again at its next
+ * turn. It runs on a stack of its own, without signals. While a slice moves, it uses only that
+ * stack and the library's memory. A thread that waits for the progress thread holds no lock,
+ * because its own stack may be on the pages. It goes on when the range is put off, or when nothing
+ * has moved for 5 s. A fork then gives the child copies of the pages that could not leave
+ * (move_copy_for_child). For the stack and thread-local memory of the forking thread it tries again
+ * for 5 s: without them no child can run.
  */
 #ifndef MEMORY_MIGRATE_H
 #define MEMORY_MIGRATE_H
@@ -62,7 +64,7 @@
 
 /* The heap is sparse: so much address space, no memory. */
 #define MIGRATE_HEAP_BYTES (64ull << 30)
-/* What moves at a time: under a millisecond on an idle machine. */
+/* A slice takes less than a millisecond on an idle machine. */
 #define MIGRATE_SLICE_BYTES (1ull << 20)
 
 #define MIGRATE_NEVER UINT64_MAX
@@ -75,7 +77,7 @@ enum move_permission migrate_wish(void);
  * thread run.
  */
 void migrate_init(int heap_fd, uint64_t heap_bytes, void (*kick)(void));
-/* The adapter came to nothing: there is no key. */
+/* Undoes migrate_init: the adapter could not be made, and there is no key. */
 void migrate_fini(void);
 
 /*
@@ -90,9 +92,7 @@ bool migrate_request(uint32_t key);
  * has published a hazard, found the key alive and not MOVING, and writes before hazard_clear.
  */
 char *migrate_map(const struct arena_key *entry, uint64_t host, size_t bytes);
-/*
- * A peer wrote so many bytes outside of the heap: requests the region when it pays. Never blocks.
- */
+/* A peer wrote so many bytes outside of the heap: requests migration when it pays. Never blocks. */
 void migrate_want(uint32_t key, uint64_t length, size_t bytes);
 
 /*
@@ -114,8 +114,8 @@ void migrate_on_revoke(struct arena_key *entry) EXCLUDES(range_lock);
 
 /*
  * Waits until this memory is out of the heap, unless another key covers it: the program may unmap
- * or fork it afterwards. Pages that cannot leave now stay, and are as good as before. The caller
- * has no lock and is not the progress thread.
+ * or fork it afterwards. Pages that cannot leave now stay usable. The caller holds no lock and is
+ * not the progress thread.
  */
 void migrate_wait_out(uint64_t addr, uint64_t length) EXCLUDES(range_lock);
 

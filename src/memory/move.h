@@ -10,14 +10,14 @@
  * The progress thread copies the pages and maps the copy over them in one step. The waiting threads
  * then go on in the copy: no write is lost.
  *
- * On the way in, the pages are first moved aside (UFFDIO_MOVE, Linux 6.8). The kernel refuses that
- * for pages that are pinned, to which it may write without a fault. Shared pages cannot be moved
- * aside. On the way out they are write-protected, the caller keeps other processes away
- * (memory/migrate.h), and memory/busy.h tells whether the kernel may write to them.
+ * On the way in, UFFDIO_MOVE (Linux 6.8) first moves the pages aside. The kernel refuses that for
+ * pinned pages, to which it may write without a fault. Shared pages cannot be moved aside. So on
+ * the way out they are write-protected, the caller keeps other processes away (memory/migrate.h),
+ * and memory/busy.h tells whether the kernel may write to them.
  *
  * Only the progress thread moves. Blocks for the time of the copy. Calls no allocator and takes no
- * locks while the guard is up: the slice may contain them. -EBUSY and -EAGAIN: something uses a
- * page at this moment.
+ * locks while the guard is up: the slice may contain them. -EBUSY and -EAGAIN: the kernel or a
+ * thread uses a page at this moment.
  */
 #ifndef MEMORY_MOVE_H
 #define MEMORY_MOVE_H
@@ -39,14 +39,14 @@ struct heap;
 
 struct move_heap {
 	int fd;
-	/* whose windows do not count as mappings of the program; may be NULL */
+	/* its windows are not mappings of the program; may be NULL */
 	const struct heap *own;
 	dev_t device;
 	ino_t inode;
 	enum move_permission permission;
 };
 
-/* A range, and as much address space aside, for the pages on their way. */
+/* A range, and an equal range of addresses aside for pages that move. */
 struct move_range {
 	uintptr_t start, end;
 	uint64_t offset; /* in the heap */
@@ -70,8 +70,8 @@ bool move_is_there(const struct move_heap *heap, uintptr_t start, uintptr_t end,
 
 /*
  * Shared to private, wherever the program has these bytes of the heap mapped by now (it may have
- * called mremap). 0: only our own windows map them any more. Else -errno; pages that have come back
- * already stay private.
+ * called mremap). 0: only our own windows still map them. Else -errno; pages that are private
+ * already stay so.
  */
 int move_out(const struct move_heap *heap, const struct move_range *slice);
 

@@ -10,7 +10,7 @@
 #define PROBES 256 /* pages a system call */
 
 struct need {
-	uintptr_t start, end; /* start: all before is mapped */
+	uintptr_t start, end; /* all before start is mapped */
 	bool writable;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Pin - brings a range of this process's memory in, as registering it with an adapter would.
+ * Pin - faults a range of this process's memory in, as registration with an adapter does.
  *
  * An adapter pins pages. It refuses memory that is not mapped, or lacks the rights. Here the pages
  * stay pageable, because copies fault them in like any access.
@@ -21,14 +21,14 @@
 
 /*
  * Faults [addr, addr + length) in for reading, or also for writing. 0, or -EFAULT: part of it is
- * not mapped, lacks the right, or lies behind the end of its file. Any thread; may sleep. Writes
+ * not mapped, lacks the right, or lies beyond the end of its file. Any thread; may sleep. Writes
  * nothing.
  */
 int pin_range(const void *addr, size_t length, bool writable);
 
 /*
- * Reads a byte of each page of [start, end) through the kernel, so a bad address is no signal. 0,
- * -EFAULT, or -EPERM: process_vm_readv is refused here.
+ * Reads a byte of each page of [start, end) through the kernel, so a bad address raises no signal.
+ * 0, -EFAULT, or -EPERM: process_vm_readv is refused here.
  */
 int pin_probe(uintptr_t start, uintptr_t end);
 

@@ -130,7 +130,7 @@ static bool must_be_marked(const struct arena_key *entry) REQUIRES(range_lock)
 #ifdef VERBATIM_CHECK
 /*
  * The keys over ranges, when their states are stored: a key is MOVING if and only if a range that
- * is not settled overlaps it. Looked at now and then, as there are many.
+ * is not settled overlaps it. Checked now and then, as there are many.
  */
 static void check_keys(void) REQUIRES(range_lock)
 {

@@ -26,16 +26,16 @@
 struct range {
 	uintptr_t start, end; /* whole pages */
 	uint64_t offset;      /* in the heap */
-	uint64_t in;	      /* of its bytes, so many of the first are in the heap */
+	uint64_t in;	      /* how many of its bytes, from the first on, are in the heap */
 	uint32_t key;	      /* a peer asked for this one */
 	uint32_t needed_by;   /* index of the key that range_is_needed found last; 0: none */
-	bool settled;	      /* all in, and published; else all keys over it are MOVING */
+	bool settled;	      /* all in the heap, and published; else all keys over it are MOVING */
 	bool drained; /* no hazards are left: only threads that the guard stops use the pages */
 	bool put_off; /* threads do not wait for it */
-	int refused;  /* -errno: it did not get in, and goes out; 0 */
+	int refused;  /* -errno: why it goes out again; or 0 */
 	uint64_t since_ns; /* when it was asked for, or began to leave */
 	uint64_t next_ns;  /* the time of its next turn */
-	uint64_t pause_ns; /* the backoff: how long it was put off last; 0: not lately */
+	uint64_t pause_ns; /* the last backoff; 0: none */
 	char *aside;	   /* see struct move_range; NULL: not mapped yet */
 };
 
@@ -46,8 +46,8 @@ extern struct range ranges[RANGES_MAX] GUARDED_BY(range_lock);
 extern unsigned range_count GUARDED_BY(range_lock);
 
 /*
- * Does a range overlap these pages? 0: none; -EEXIST: a settled one; -EAGAIN: one on its way, so
- * ask again.
+ * Finds a range that overlaps these pages. 0: none; -EEXIST: a settled one; -EAGAIN: a moving one,
+ * so try again.
  */
 int range_find_overlap(uintptr_t start, uintptr_t end) REQUIRES(range_lock);
 /* Gives the range a place in a heap of `heap_bytes`. False: there is no room. */
@@ -72,11 +72,11 @@ bool range_overlaps(const struct range *range, const struct arena_key *entry);
 /* All whole pages of the region are in the range. */
 bool range_contains(const struct range *range, const struct arena_key *entry);
 
-/* Stores in an entry that overlaps the range where its bytes are in the heap. */
+/* Stores the heap's offset in an entry that overlaps the range. */
 void range_publish(const struct range *range, struct arena_key *entry);
 /* Sets MOVING and the heap offset of all keys over the range to what its state demands. */
 void range_update_keys(const struct range *range) REQUIRES(range_lock);
-/* A key covers all of the range. Scans the table only if the one found last no longer does. */
+/* A key covers all of the range. Scans the table only if the last known key no longer does. */
 bool range_is_needed(struct range *range) REQUIRES(range_lock);
 /* No hazard on a key over the range is left from before the key was MOVING. Never blocks. */
 bool range_drain(const struct range *range) EXCLUDES(range_lock);

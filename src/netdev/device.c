@@ -18,7 +18,7 @@ static_assert(offsetof(struct device, provider_ops) == 664,
 	      "libmlx5 and libefa look for their ops here");
 static_assert(DEVICE_GIDS > INTERFACE_GIDS, "one slot of the GID table stays empty");
 
-/* What libmlx5 and libefa compare with their own ops: any address that is not theirs. */
+/* libmlx5 and libefa compare this address with that of their own ops. */
 static const char own_ops;
 
 /*
@@ -29,7 +29,7 @@ static struct lock table_lock = LOCK_INITIALIZER;
 static struct device **table GUARDED_BY(table_lock);
 static int table_count GUARDED_BY(table_lock);
 
-/* What the kernel said of GIDs. Each datagram, and each retry to a missing peer, asks. */
+/* Cached answers of the kernel: each datagram, and each retry to a missing peer, asks. */
 #define KNOWN 64
 static struct lock known_lock = LOCK_INITIALIZER;
 static struct known {
@@ -74,8 +74,8 @@ static bool is_in(const union ibv_gid *gid, const union ibv_gid gids[INTERFACE_G
 }
 
 /*
- * An address keeps its index for as long as it is there, as in the kernel's table: programs and QPs
- * remember indexes. New ones take the first that are empty.
+ * An address keeps its index while it exists, as in the kernel's table, because programs and QPs
+ * remember indexes. New addresses take the first empty ones.
  */
 static void set_gids(struct device *device, const union ibv_gid now[INTERFACE_GIDS])
 	REQUIRES(device->lock)
@@ -143,7 +143,9 @@ static struct device *create(const struct interface *interface)
 	device->ib.node_type = IBV_NODE_CA;
 	device->ib.transport_type = IBV_TRANSPORT_IB;
 	snprintf(device->ib.name, sizeof(device->ib.name), DEVICE_PREFIX "%s", interface->name);
-	/* UCX wants /dev/infiniband/<dev_name> to be a character device it may write: /dev/null. */
+	/*
+	 * UCX requires that /dev/infiniband/<dev_name> is a writable character device: /dev/null.
+	 */
 	snprintf(device->ib.dev_name, sizeof(device->ib.dev_name), "../null");
 	snprintf(device->ib.dev_path, sizeof(device->ib.dev_path), "/sys/class/infiniband_verbs/%s",
 		 device->ib.name);
@@ -277,7 +279,9 @@ void device_update(struct device *device, const struct interface *list, int coun
 	take_away(device);
 }
 
-/* What is known is of this second. The place of a GID follows from its bits; others share it. */
+/*
+ * A cached answer counts for the second that it was made in. GIDs with equal hashes share a place.
+ */
 static bool ask_once_a_second(const union ibv_gid *gid) REQUIRES(known_lock)
 {
 	uint64_t mixed = (gid->global.subnet_prefix ^ gid->global.interface_id) *

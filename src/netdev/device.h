@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Device - what a network interface looks like as an RDMA device.
+ * Device - RDMA devices, each made of a network interface.
  *
  * One device per interface that is up and has an address, named vrb_<interface>; the interface of
- * the default route first, loopback last. A struct device lasts as long as a device list
- * or an open context holds it (CONTRACT 5).
+ * the default route first, loopback last. A struct device lasts as long as a device list or an open
+ * context holds it (CONTRACT 5).
  */
 #ifndef NETDEV_DEVICE_H
 #define NETDEV_DEVICE_H
@@ -23,15 +23,15 @@
 struct device {
 	struct ibv_device ib;
 	/*
-	 * What follows ibv_device in rdma-core's struct verbs_device is a pointer to the provider's
-	 * ops. libmlx5 and libefa read it (at offset 664) to see whether a device is theirs. It
-	 * must be ours.
+	 * In rdma-core's struct verbs_device a pointer to the provider's ops follows ibv_device.
+	 * libmlx5 and libefa read it (at offset 664) to recognize their devices, so it must differ
+	 * from theirs.
 	 */
 	const void *provider_ops;
-	char provider_spare[512]; /* the rest of what they might take for a verbs_device */
+	char provider_spare[512]; /* the rest of struct verbs_device */
 	_Atomic uint32_t references;
 	char interface[IF_NAMESIZE];
-	struct lock lock; /* guards what follows: ibv_open_device and watch.h refresh it */
+	struct lock lock; /* guards all below, which ibv_open_device and watch.h refresh */
 	unsigned int ifindex;
 	bool loopback;
 	bool up;
@@ -40,35 +40,35 @@ struct device {
 	uint64_t guid;			 /* host order */
 	uint32_t gid_changes;		 /* counts how often `gid` changed */
 	union ibv_gid gid[DEVICE_GIDS];	 /* 0: the IPv4-mapped address; zero: empty */
-	union ibv_gid gone[DEVICE_GIDS]; /* what was there last */
+	union ibv_gid gone[DEVICE_GIDS]; /* the last address of each index */
 };
 
 /*
- * The devices of now, as a NULL-terminated array with a reference each. NULL with errno if there is
- * no memory; an empty array if no interface qualifies. VERBATIM_DEVICES (names of interfaces or
+ * The present devices, as a NULL-terminated array with a reference each. NULL with errno if there
+ * is no memory; an empty array if no interface qualifies. VERBATIM_DEVICES (names of interfaces or
  * devices, comma-separated) filters and orders.
  */
 struct device **device_list(int *count);
 void device_get(struct device *device);
 void device_put(struct device *device);
 
-/* Looks at the interface again (addresses, MTU, state). 0, -ENODEV: it is gone, -ENOMEM... */
+/* Reads the interface again (addresses, MTU, state). 0, -ENODEV: it is gone, -ENOMEM... */
 int device_refresh(struct device *device);
 
 /*
- * The same from a scan of all interfaces. What is not in it is down, or has no address any more; a
+ * The same from a scan of all interfaces. A missing interface is down, or has lost its addresses; a
  * device that is down keeps its addresses.
  */
 struct interface;
 void device_update(struct device *device, const struct interface *list, int count);
 
-/* Why there is no GID at this index, one line: with the address that was there last, if any. */
+/* Writes one line why there is no GID at this index, with the last address there, if any. */
 void device_explain_gid(struct device *device, uint32_t index, char *text, size_t room);
 
-/* An address of this host (base/host_address.h); what was asked a second ago is asked again. */
+/* An address of this host (base/host_address.h). Answers are cached for a second. */
 bool device_gid_is_local(const union ibv_gid *gid);
 
-/* For the child of a fork: the locks may have been held by threads that it does not have. */
+/* For the child of a fork: other threads of the parent may have held the locks. */
 void device_reset_after_fork(void);
 
 #endif

@@ -118,7 +118,7 @@ int interface_scan(struct interface **out)
 
 		interface->index = if_nametoindex(interface->name);
 		if (!interface->index)
-			continue; /* gone since */
+			continue; /* it has vanished meanwhile */
 		interface->mtu = read_mtu(sock, interface->name);
 		(*out)[kept++] = *interface;
 	}
@@ -200,12 +200,12 @@ void interface_default(char name[IF_NAMESIZE])
 }
 
 /*
- * Interfaces that lead to other hosts are offered first. The addresses of the others mean nothing
- * to another host, or belong to another machine there: a program that stripes over all devices must
+ * Interfaces that lead to other hosts come first. The addresses of the others mean nothing to
+ * another host, or belong to another machine there: a program that stripes over all devices must
  * not find them.
  */
 enum rank {
-	RANK_CABLE,	/* a network card, or what stands for one */
+	RANK_CABLE,	/* a network card, or a virtual one */
 	RANK_CONTAINER, /* a bridge or veth of containers and virtual machines, by its name */
 	RANK_LOOPBACK,
 };
@@ -362,6 +362,6 @@ uint64_t interface_guid(const struct interface *interface)
 		hash = mix(hash, boot, strlen(boot));
 	hash = mix(hash, host, strlen(host));
 	hash = mix(hash, &interface->index, sizeof(interface->index));
-	/* Marked as made up: not universal, not a group. */
+	/* Locally administered, and not a group. */
 	return (hash & ~(UINT64_C(3) << 56)) | UINT64_C(2) << 56 | 1;
 }

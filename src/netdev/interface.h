@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Interface - what the network interfaces of this host look like now.
+ * Interface - the present network interfaces of this host.
  *
  * In:  getifaddrs, the routing tables, VERBATIM_DEVICES.
  * Out: one struct interface for each that is up and has an address, in the order of devices.
@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define INTERFACE_GIDS 15 /* one less than a GID table has: an empty slot is wanted */
+#define INTERFACE_GIDS 15 /* one less than a GID table has, so that one is empty */
 #define DEVICE_PREFIX  "vrb_"
 
 struct interface {
@@ -30,9 +30,7 @@ struct interface {
 	union ibv_gid gid[INTERFACE_GIDS]; /* IPv4-mapped addresses first, each kind as found */
 };
 
-/*
- * All that qualify, in no order; *out is freed by the caller. Returns how many, or -errno.
- */
+/* All interfaces that qualify, in no order; the caller frees *out. Returns how many, or -errno. */
 int interface_scan(struct interface **out);
 
 /* The same from a list of getifaddrs; indexes and MTUs stay 0. */
@@ -45,17 +43,17 @@ void interface_default(char name[IF_NAMESIZE]);
 void interface_parse_route(const char *text, char name[IF_NAMESIZE]);
 
 /*
- * Puts the list in the order of devices and returns how many of it are left. Without a filter
- * (NULL): by rank, within it that named `first` (or ""), then by index; and of the ranks only as
- * many as it takes to have an interface with a carrier. With one (names of interfaces or devices,
- * comma-separated): those named, of any rank, in its order.
+ * Sorts the list in the order of devices, and returns how many are left. Without a filter (NULL):
+ * by rank; within a rank `first` (or "") comes first, then by index. Of the ranks it keeps as many
+ * as it takes to have an interface with a carrier. With a filter (names of interfaces or devices,
+ * comma-separated): the named ones, of any rank, in the filter's order.
  */
 int interface_order(struct interface *list, int count, const char *first, const char *filter);
 
-/* Whether the interface is up, and has a carrier too; both false: there is none. */
+/* Whether the interface is up, and has a carrier; both false: it does not exist. */
 void interface_flags(const char *name, bool *up, bool *running);
 
-/* EUI-64 of the MAC, or what identifies this host and interface; never 0. Host order. */
+/* EUI-64 of the MAC, or a hash of this host's and the interface's identity; never 0. Host order. */
 uint64_t interface_guid(const struct interface *interface);
 
 #endif

@@ -33,8 +33,8 @@ static struct address address_of(const union ibv_gid *gid)
 }
 
 /*
- * Calls `take` with each message of the answer until it returns true, or there are no more. True:
- * it did.
+ * Calls `take` with each message of the answer until it returns true (then returns true), or there
+ * are no more.
  */
 static bool ask(struct netlink_request *request,
 		bool (*take)(const struct nlmsghdr *head, void *arg), void *arg)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Neighbour - the Ethernet address behind which an IP address is found, as the kernel knows it.
+ * Neighbour - the Ethernet address of an IP address's next hop, from the kernel's neighbour table.
  *
  * In:  a GID of another host, the interface.
  * Out: the address of that host, or of the router towards it.
@@ -17,7 +17,7 @@
 #define NEIGHBOUR_BYTES 6
 
 /*
- * 0, or an errno without a cause: ENETUNREACH no route by this interface, EHOSTUNREACH nobody
+ * 0, or an errno without a cause: ENETUNREACH no route by this interface, EHOSTUNREACH no host
  * answers.
  */
 int neighbour_find(uint32_t ifindex, const union ibv_gid *gid, uint8_t mac[NEIGHBOUR_BYTES]);

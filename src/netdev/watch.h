@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Watch - tells when the network interfaces of this namespace change.
+ * Watch - notices changes of the network interfaces of this namespace.
  *
  * In:  the kernel's announcements of links and addresses (rtnetlink(7)).
- * Out: that there were any; interface_scan tells what is there now.
+ * Out: whether there were any; interface_scan reads the interfaces themselves.
  *
  * Owner: the progress thread. Never blocks.
  */
@@ -12,13 +12,13 @@
 
 #include <stdbool.h>
 
-/* If the kernel offers no such socket nothing is ever announced. */
+/* Without such a socket of the kernel no change is ever noticed. */
 void watch_start(void);
 
 /* Readable while there are announcements; -1: there is none. */
 int watch_fd(void);
 
-/* Takes what was announced. True: there was something. */
+/* Takes all announcements. True: there were any. */
 bool watch_take(void);
 
 void watch_reset_after_fork(void);

@@ -79,7 +79,7 @@ static struct cq *take_locked(struct channel *channel) REQUIRES(channel->lock)
 		channel->withdrawn--;
 		return NULL;
 	}
-	if (list_empty(&channel->pending)) /* the program used the descriptor itself */
+	if (list_empty(&channel->pending)) /* the program read the descriptor itself */
 		return NULL;
 	user = list_entry(channel->pending.next, struct channel_cq, link);
 	list_del(&user->link);

@@ -32,12 +32,9 @@ struct channel_cq {
 
 struct channel {
 	struct ibv_comp_channel ib; /* ib.fd is the eventfd */
-	struct lock lock;	    /* guards what follows, and ib.refcnt */
+	struct lock lock;	    /* guards all below, and ib.refcnt */
 	struct list pending;	    /* struct channel_cq with events */
-	/*
-	 * Dropped events whose count a reader has already taken: so many readers have to wait
-	 * again.
-	 */
+	/* dropped events whose count a reader has already taken: so many readers wait again */
 	uint32_t withdrawn;
 	struct live_object live;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Context - an open device: owns all other objects, and the queue of async events.
+ * Context - an open device, with the queue of its async events.
  *
  * In:  events (context_raise). Out: events to ibv_get_async_event. Any thread.
  */
@@ -23,13 +23,13 @@ struct device; /* netdev/device.h */
 struct async_event {
 	struct list link; /* in context->async_pending */
 	struct ibv_async_event event;
-	/* of its object: how many events of it were fetched; NULL: it names a port */
+	/* in its object: the number of fetched events; NULL: the event names a port */
 	uint32_t *reported;
 };
 
 /*
- * The ops that newer headers than those of Debian 12 have above query_port. A program finds an op
- * at a fixed distance below its struct ibv_context, after it has checked `sz`.
+ * The ops that headers newer than Debian 12's have before query_port. A program finds an op at a
+ * fixed distance below its struct ibv_context, after it has checked `sz`.
  */
 #define CONTEXT_NEWER_OPS 6
 
@@ -38,8 +38,8 @@ struct context {
 	struct verbs_context verbs;	    /* verbs.sz covers newer_ops too */
 	uint64_t number;		    /* of its cmd_fd; an imported context has the same */
 	bool elsewhere;			    /* imported from another process, with its handles */
-	uint32_t home_slot;		    /* that process's slot, */
-	uint64_t home_cookie;		    /* and the cookie of its arena */
+	uint32_t home_slot;		    /* that process's slot */
+	uint64_t home_cookie;		    /* the cookie of its arena */
 	struct device *device;
 	uint32_t device_index;	     /* of struct arena_device */
 	_Atomic uint32_t objects;    /* PDs, CQs, channels, ...; not freed while not 0 */
@@ -50,12 +50,9 @@ struct context {
 	uint32_t gid_changes;	     /* of struct device, as last raised; guarded likewise */
 	uint32_t adapter_generation; /* of the adapter at creation; see adapter_is_foreign */
 
-	struct lock async_lock;	   /* guards what follows, and `reported` of all objects */
+	struct lock async_lock;	   /* guards all below, and `reported` of all objects */
 	struct list async_pending; /* struct async_event; verbs.context.async_fd counts them */
-	/*
-	 * Dropped events whose count a reader has already taken off async_fd: so many readers wait
-	 * again.
-	 */
+	/* dropped events whose count a reader has already taken: so many readers wait again */
 	uint32_t async_withdrawn;
 };
 
@@ -72,8 +69,8 @@ static inline void context_enter(struct context *context, struct live_object *li
 }
 
 /*
- * The object was to be destroyed, and verbs did not find it meanwhile (live_object_remove). With an
- * error it is still there, else `live` is gone. Returns the error.
+ * After an attempt to destroy the object, during which verbs did not find it (live_object_remove).
+ * With an error it still exists; without, `live` is freed. Returns the error.
  */
 static inline int context_leave(struct context *context, struct live_object *live, uint32_t handle,
 				int error)

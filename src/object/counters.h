@@ -2,7 +2,7 @@
 /*
  * Counters - count the frames and bytes that flows have steered: ibv_create_counters(3).
  *
- * In:  what each index of the program's array counts (counters_define); frames.
+ * In:  the kind of each index of the program's array (counters_define); frames.
  * Out: the counts.
  *
  * Any thread; nothing blocks.

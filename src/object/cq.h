@@ -5,10 +5,10 @@
  * In:  CQEs from requesters and responders (cq_push).
  * Out: work completions to the program (cq_pop), events on the channel.
  *
- * A CQ is a ring of CQEs under a lock. It has address space for its whole capacity, and uses the
- * first part of it, which doubles when it is full. So it takes memory and cache for the completions
- * that were in it at once. A push into a full CQ raises IBV_EVENT_CQ_ERR once and drops the CQE;
- * QPs go on.
+ * A CQ is a ring of CQEs under a lock. It has address space for its whole capacity, and uses only a
+ * first part, which doubles when it is full. So its memory and cache footprint depend on the most
+ * CQEs that it ever had. A push into a full CQ raises IBV_EVENT_CQ_ERR once and drops the CQE; QPs
+ * go on.
  *
  * A place in a send or receive queue becomes free when its CQE is popped, as on adapters. So a
  * program that posts until ENOMEM cannot overrun its CQ.
@@ -148,7 +148,7 @@ int cq_pop(struct cq *cq, int max, struct ibv_wc *wc);
 /* Moves one completion to cq->current. False: the CQ is empty. The caller holds poll_lock. */
 bool cq_pop_current(struct cq *cq);
 
-/* For a queue that is being destroyed: its completions stay, and no longer refer to it. */
+/* For a queue that is being destroyed: its CQEs stay, and no longer refer to it. */
 void cq_forget_queue(struct cq *cq, const struct rq *rq);
 
 /* base/check.h */

@@ -37,7 +37,7 @@
 #define IPV6_LABEL	 0xfffffu
 #define IPV6_CLASS_SHIFT 20
 #define IPV4_WORDS_MASK	 0x0f
-#define FLAGS_TAKEN	 IBV_FLOW_ATTR_FLAGS_DONT_TRAP /* no flow takes frames from others */
+#define FLAGS_TAKEN	 IBV_FLOW_ATTR_FLAGS_DONT_TRAP /* every flow gets its own copy of a frame */
 
 enum l3 { ANY_IP, IPV4, IPV6 };
 

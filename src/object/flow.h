@@ -28,7 +28,7 @@
 
 enum flow_place {
 	FLOW_FRAME,	  /* at `offset` of the frame */
-	FLOW_BEHIND_IPV4, /* at `offset` behind the IPv4 header, whose length varies */
+	FLOW_BEHIND_IPV4, /* at `offset` after the IPv4 header, whose length varies */
 	FLOW_VLAN,	  /* the VLAN tag, which the kernel has stripped from the frame */
 };
 

@@ -22,14 +22,14 @@
 
 struct live_object {
 	struct live_object *next; /* in the bucket */
-	uint32_t handle;	  /* that the program got; 0 for kinds without one */
+	uint32_t handle;	  /* of the object at creation; 0 for kinds without one */
 };
 
 void live_object_add(struct live_object *node, uint32_t handle);
 
 /*
- * Whether the object exists and has its handle. `handle` points to the field of the object, and is
- * read only if the object exists; NULL: its kind has none.
+ * Whether the object exists, with its original handle. `handle` points into the object, and is read
+ * only if the object exists; NULL: its kind has none.
  */
 bool live_object_exists(const struct live_object *node, const uint32_t *handle);
 /* Removes the object if it exists. The caller then destroys it, or adds it again. */

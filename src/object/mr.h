@@ -34,7 +34,7 @@ struct mr {
 	struct list unsettled;	  /* struct mr_bind: windows whose bind is ending */
 	struct dm *dm;		  /* that the memory is of, or NULL */
 	struct dmabuf dmabuf;	  /* that the memory is of; fd -1: none */
-	bool alias;		  /* an import: another struct mr owns the key */
+	bool alias;		  /* an import within the process: another struct mr owns the key */
 	bool retired;		  /* an import's mr_destroy has destroyed the key */
 	bool imported;		  /* a region of another process, with a key of this one */
 	uint32_t epoch;		  /* key_epoch at creation: the key is of this process only */

@@ -60,7 +60,7 @@ int mw_destroy(struct mw *mw);
 
 /*
  * Binds the window to the region for a QP of PD `pd`, and publishes the window's key with the low
- * byte of `rkey`. Both are named by keys, mw.key and an L_Key, so they may be destroyed meanwhile
+ * byte of `rkey`. Keys name both (mw.key and an L_Key), because the program may have destroyed them
  * (CAUSE_MW_GONE); info->mr is not used. A length of 0 unbinds a type 1 window. CAUSE_NONE;
  * CAUSE_COPY_UNFINISHED: the last bind is still ending, repeat later; any other cause
  * (IBV_WC_MW_BIND_ERR): nothing has changed.
@@ -75,14 +75,14 @@ enum cause mw_bind(uint32_t window, uint32_t region, uint32_t pd, uint32_t qpn, 
  */
 enum cause mw_invalidate(uint32_t key, uint32_t pd, uint32_t qpn);
 bool mw_is_over(uint32_t key);
-/* Reports that a thread still copies by a key that the window of `key` has or had. */
+/* Reports that a thread still copies by a present or former key of the window. */
 void mw_report_unfinished(uint32_t key, uint32_t qpn);
 
 /*
- * The same for a SEND_WITH_INV whose responder drops it while a thread copies by the key, so that
- * the requester retries. *revoked belongs to the responder, and is 0 at first: the key of the
- * message that was dropped. CAUSE_NONE: the bind that the first try revoked is over, even if the
- * key was bound again since.
+ * The same for a SEND_WITH_INV that the responder drops while a thread copies by the key, so that
+ * the requester retries. *revoked keeps the key of the dropped message for the responder, and is 0
+ * at first. CAUSE_NONE: the bind that the first try revoked is over, even if the key was bound
+ * again since.
  */
 enum cause mw_invalidate_once(uint32_t key, uint32_t pd, uint32_t qpn, uint32_t *revoked);
 

@@ -61,8 +61,8 @@ static inline bool operation_brings_data(enum operation operation)
 }
 
 /*
- * A response completes the request, not an acknowledgement; max_rd_atomic limits the outstanding
- * ones.
+ * A response, not an acknowledgement, completes the request. max_rd_atomic limits how many are
+ * outstanding.
  */
 static inline bool operation_takes_response(enum operation operation)
 {

@@ -186,9 +186,9 @@ void qp_retire(struct qp *qp) REQUIRES(qp->lock)
 
 #ifdef VERBATIM_CHECK
 /*
- * A QP between two operations on it:
- * - its lock is held;
- * - its send queue is one (sq_check).
+ * Invariants of a QP between two operations:
+ * - the caller holds its lock;
+ * - those of its SQ (sq_check).
  */
 void qp_check(const struct qp *qp)
 {

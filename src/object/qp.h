@@ -45,7 +45,7 @@ struct qp_path {
 	 * errno.
 	 */
 	int (*connect)(struct qp *qp);
-	/* Executes requests from sq.issue on: there are new ones, or a reason to retry. */
+	/* Executes requests from sq.issue on: some are new, or have to be retried. */
 	void (*issue)(struct qp *qp);
 	/*
 	 * Forgets messages under way and the message that is being received. The QP enters RESET or
@@ -71,7 +71,7 @@ struct qp {
 		struct ibv_qp ib;
 		struct ibv_qp_ex ex;
 	};
-	void *ex_newer[4]; /* newer headers have wr_flush right behind ibv_qp_ex */
+	void *ex_newer[4]; /* newer headers have wr_flush right after ibv_qp_ex */
 	bool has_ex;	   /* created with SEND_OPS_FLAGS: ibv_qp_to_qp_ex works */
 	struct context *context;
 	struct pd *pd;		      /* XRC_RECV: NULL */
@@ -105,17 +105,17 @@ struct qp {
 	struct arena_qp *entry;	    /* in shared memory, for peers */
 	const struct qp_path *path; /* set at creation, and chosen again at each RTR */
 	void *path_data;	    /* the path's own */
-	bool has_receive;	    /* the QP has a current receive (execute/receive.h): */
-	uint8_t receive_status;	    /* its status if the QP fails: enum ibv_wc_status */
+	bool has_receive;	    /* the QP has a current receive (execute/receive.h) */
+	uint8_t receive_status;	    /* of that receive if the QP fails: enum ibv_wc_status */
 	enum cause receive_cause;
 	uint8_t receive_l3; /* of the datagram in it: enum receive_l3 */
 	struct receive receive;
-	uint32_t datagram_psn; /* UD: of the next packet on the wire; and how many may leave */
+	uint32_t datagram_psn; /* UD: of the next packet on the wire */
 	struct pace datagram_pace;
-	bool no_route; /* UD: sending fails now; the cause is reported */
+	bool no_route; /* UD: the last send found no route; the cause is reported */
 	/* ibv_wr_*, which hold the lock from start to complete or abort */
 	uint32_t builder_start;	 /* sq.tail at ibv_wr_start */
-	struct wqe *builder_wqe; /* begun and not ended; or NULL */
+	struct wqe *builder_wqe; /* the current request; or NULL */
 	int builder_error;
 	struct live_object live;
 };
@@ -131,7 +131,7 @@ static inline struct qp *qp_of(struct ibv_qp *ib)
 	return (struct qp *)ib;
 }
 
-/* The QP itself, also of a handle of ibv_open_qp. */
+/* The QP; for a handle of ibv_open_qp its target. */
 static inline struct qp *qp_behind(struct ibv_qp *ib)
 {
 	struct qp *qp = qp_of(ib);

@@ -99,8 +99,8 @@ static void narrow(struct ibv_qp_init_attr_ex *attr)
 }
 
 /*
- * Grants what was asked for, and at least one SGE. As with adapters, inline data may always be as
- * long as an SGE: programs send 16 bytes inline without asking.
+ * Grants the requested capabilities, and at least one SGE. As with adapters, inline data may always
+ * be as long as an SGE: programs send 16 bytes inline without requesting it.
  */
 static void grant(struct ibv_qp_cap *cap, bool with_srq)
 {
@@ -227,7 +227,7 @@ static void settle_events(struct qp *qp)
 	acknowledge_wait(&qp->ib.mutex, &qp->ib.cond, &qp->ib.events_completed, reported);
 }
 
-/* The XRC_RECV QP with this number, if it is of the domain, locked. */
+/* Finds the XRC_RECV QP with this number in the domain, and locks it. */
 static bool find_target(uint32_t qpn, const struct xrcd *xrcd, struct qp **qp)
 	TRY_ACQUIRES((*qp)->lock)
 {
@@ -311,10 +311,7 @@ int qp_destroy(struct qp *handle)
 		return -EBUSY;
 	}
 	qp_table_withdraw(qp);
-	/*
-	 * No thread finds the QP any more. Once this one has the lock, those that had found it are
-	 * done.
-	 */
+	/* No thread finds the QP any more. Threads that had found it have released its lock now. */
 	lock_acquire(&qp->lock);
 	atomic_store_explicit(&qp->entry->word, 0, memory_order_release);
 	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);

@@ -103,7 +103,7 @@ static int check_values(const struct qp *qp, const struct change *change)
 			to->field = from->field;                                                   \
 	} while (0)
 
-static void apply(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
+static void set_attributes(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
 {
 	COPY(IBV_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
 	COPY(IBV_QP_ACCESS_FLAGS, qp_access_flags);
@@ -176,12 +176,12 @@ static int connect(struct qp *qp) REQUIRES(qp->lock)
 	return path->connect(qp);
 }
 
-static int carry_out(struct qp *qp, const struct change *change) REQUIRES(qp->lock)
+static int apply(struct qp *qp, const struct change *change) REQUIRES(qp->lock)
 {
 	struct ibv_qp_attr before = qp->attr;
 	int error;
 
-	apply(&qp->attr, change->attr, change->mask);
+	set_attributes(&qp->attr, change->attr, change->mask);
 	if (change->to == IBV_QPS_RTR) {
 		error = connect(qp);
 		if (error) {
@@ -224,7 +224,7 @@ int qp_modify(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 	if (!error)
 		error = check_values(qp, &change);
 	if (!error)
-		error = carry_out(qp, &change);
+		error = apply(qp, &change);
 	CHECK(qp_check(qp));
 	lock_release(&qp->lock);
 	return error;

@@ -7,7 +7,7 @@
  * time, even long after the QP was destroyed. Under the lock the thread checks `alive` and `index`,
  * which are written under the lock only. qp_destroy withdraws the QP from `live`, sets alive =
  * false under the lock, and then frees what belongs to the QP. A thread that got the lock earlier
- * makes qp_destroy wait. One that gets it later finds alive == false.
+ * makes qp_destroy wait. A thread that gets it later finds alive == false.
  */
 #include "object/qp_table.h"
 
@@ -89,7 +89,7 @@ void qp_table_reset_after_fork(void)
 		qp->path = &qp_path_orphan;
 		qp->path_data = NULL;
 	}
-	/* Spares are leaked, because one of them may have been locked for ever. */
+	/* The child leaks the spares, because the lock of one may be held for ever. */
 	list_init(&table.spares);
 	table.entries = NULL;
 	table.free_count = 0;
@@ -141,7 +141,10 @@ int qp_table_reserve(struct qp **qp)
 	table.free_count--;
 	lock_release(&table.lock);
 
-	/* Locked, because a thread may still check whether this is the former QP. */
+	/*
+	 * Under its lock, because a late thread may check whether the struct is still its former
+	 * QP.
+	 */
 	lock_acquire(&new->lock);
 	memset(new, 0, offsetof(struct qp, lock));
 	memset((char *)new + offsetof(struct qp, lock) + sizeof(new->lock), 0,
@@ -164,7 +167,7 @@ void qp_table_publish(struct qp *qp)
 	qp->alive = true;
 	list_add_tail(&table.all, &qp->link);
 	lock_release(&qp->lock);
-	/* Pair QPTABLE: its fields before the pointer to it. */
+	/* Pair QPTABLE: the pointer is stored after the fields. */
 	atomic_store_explicit(&table.live[qp->index], qp, memory_order_release);
 	lock_release(&table.lock);
 }

@@ -35,7 +35,7 @@ struct rq {
 	uint32_t head;		   /* next to take */
 	uint32_t tail;		   /* next to post */
 	_Atomic uint32_t released; /* completions polled; tail - released <= max_wr */
-	uint32_t limit;		   /* of an SRQ: rq_take tells once when fewer are left; 0: off */
+	uint32_t limit;		   /* of an SRQ: rq_take reports once that fewer are left; 0: off */
 	uint32_t qpn;		   /* for causes; 0: of an SRQ */
 	bool full_reported;	   /* CAUSE_QUEUE_FULL was reported */
 };
@@ -49,7 +49,7 @@ void rq_clear(struct rq *rq);
 /* Changes max_wr: 0, -EINVAL (less than what is outstanding), -ENOMEM. */
 int rq_resize(struct rq *rq, uint32_t max_wr);
 
-/* Posts the chain. 0, or ENOMEM (full) or EINVAL at the first that fails, which *bad points to. */
+/* Posts the chain. 0, or ENOMEM (full) or EINVAL at the first that fails, which is *bad. */
 int rq_post(struct rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 enum rq_taken {

@@ -39,7 +39,7 @@ enum wqe_state {
 enum wqe_route {
 	ROUTE_UNDECIDED,
 	ROUTE_DIRECT,  /* shared memory: the requester accesses the target's memory itself */
-	ROUTE_MESSAGE, /* shared memory: through a ring; of a datagram: the wait for room is over */
+	ROUTE_MESSAGE, /* shared memory: through a ring; datagram: the wait for room has ended */
 	ROUTE_FAILED,  /* failed at this end; waits for its turn to complete */
 };
 
@@ -53,8 +53,8 @@ struct wqe {
 	uint32_t length;     /* bytes of the message */
 	uint32_t imm;	     /* in network order, or the R_Key to invalidate */
 	uint8_t num_sge;
-	bool room_awaited; /* of a datagram: the ring was full, and a deadline is set */
-	uint8_t begun;	   /* was issued once, so it goes on in SQD */
+	bool room_awaited; /* datagram: the ring was full, and a deadline is set */
+	uint8_t begun;	   /* was issued once, so it continues in SQD */
 	uint8_t route;	   /* enum wqe_route */
 	/* one-sided */
 	uint32_t rkey;
@@ -122,8 +122,8 @@ int sq_push(struct sq *sq, const struct ibv_send_wr *wr);
 /*
  * The steps of sq_push, for builders (ibv_wr_*). sq_begin returns the next place with opcode, wr_id
  * and flags set, except IBV_SEND_INLINE, which sq_set_inline sets; all else is 0. The setters fill
- * it in. sq_end checks the request and posts it. sq_drop frees what a request holds that was not
- * ended. Functions return 0, ENOMEM or EINVAL, with a cause. The caller holds the QP's lock.
+ * it in. sq_end checks the request and posts it. sq_drop discards a request without sq_end.
+ * Functions return 0, ENOMEM or EINVAL, with a cause. The caller holds the QP's lock.
  */
 int sq_begin(struct sq *sq, enum ibv_wr_opcode opcode, uint64_t wr_id, unsigned int flags,
 	     struct wqe **wqe);
@@ -137,11 +137,10 @@ void sq_set_bind(struct wqe *wqe, struct ibv_mw *mw, uint32_t rkey,
 int sq_end(struct sq *sq, struct wqe *wqe);
 void sq_drop(struct wqe *wqe);
 /*
- * Copies the data of the datagrams from `from` on that were not sent yet, and are no longer than
- * `mtu`; `pd` is the number of the QP's PD. UCX reuses the memory of
- * a datagram before it completes, as soon as the peer has answered in another way; an adapter has
- * sent it by then. Data that cannot be read stays in place, and the request fails when its turn
- * comes. The caller holds the QP's lock.
+ * Copies the data of unsent datagrams from `from` on that are no longer than `mtu`. `pd` is the
+ * number of the QP's PD. UCX reuses the memory of a datagram before it completes, once the peer has
+ * answered in another way; an adapter has sent it by then. Data that cannot be read stays in place,
+ * and the request fails at its turn. The caller holds the QP's lock.
  */
 void sq_keep_data(struct sq *sq, uint32_t from, uint32_t pd, uint32_t mtu);
 
@@ -152,9 +151,8 @@ void sq_roll_back(struct sq *sq, uint32_t tail);
 void sq_clear(struct sq *sq);
 
 /*
- * Frees the places of all requests before `seq`, once the program has their completions. The caller
- * holds the lock of the CQ, which is the only one of that SQ. Only lost completions come out of
- * order.
+ * Frees the places of all requests before `seq`: the program has their completions. The caller
+ * holds the lock of the SQ's only CQ. Only lost completions come out of order.
  */
 static inline void sq_release(struct sq *sq, uint32_t seq)
 {

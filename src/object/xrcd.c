@@ -143,7 +143,7 @@ void xrc_reset_after_fork(void)
 	struct list *pos, *after;
 
 	lock_acquire_in_child(&lock);
-	/* so that a later list_del of one of the parent's domains leaves the child's list alone */
+	/* so that a later list_del of a parent's domain does not change the child's list */
 	list_for_each_safe(pos, after, &domains)
 		list_init(pos);
 	list_init(&domains);

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 
 #define SAMPLE_BYTES 2048
-#define SAMPLES	     5 /* the shortest counts: others may be interrupted */
+#define SAMPLES	     5 /* the shortest counts, as others may have been preempted */
 
 typedef uint32_t crc_fn(uint32_t crc, const void *bytes, size_t length);
 

@@ -2,12 +2,12 @@
 /*
  * CRC - CRC-32 (IEEE 802.3), by the library that is faster on this processor.
  *
- * In:  bytes. Out: what zlib's crc32 gives, also for the chaining of several pieces.
+ * In:  bytes. Out: the result of zlib's crc32, which also chains several pieces.
  *
  * With carry-less multiplication ISA-L is ten times as fast as zlib. Where that instruction is
- * missing, or emulated (a virtual machine without hardware's help), it is the other way round; the
- * processor's flags do not tell, so both are timed once. The two agree in every result: which one
- * it is, and when it changes, matters to nobody.
+ * missing, or emulated (a virtual machine without hardware support), zlib is faster. The
+ * processor's flags do not tell, so crc_init times both. Both give the same results, so the choice
+ * may change at any time.
  */
 #ifndef PACKET_CRC_H
 #define PACKET_CRC_H
@@ -15,7 +15,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Times the libraries, some tens of microseconds. Until then it is ISA-L. By one thread, once. */
+/*
+ * Times the libraries, for some tens of microseconds. Until then ISA-L is used. One thread, once.
+ */
 void crc_init(void);
 
 uint32_t crc_add(uint32_t crc, const void *bytes, size_t length);

@@ -16,15 +16,15 @@
 #define IP_PROTOCOL_UDP 17
 #define DATAGRAM_MAX	65535u /* of IP, with its headers */
 
-/* All that is covered ahead of the BTH. */
+/* All that the ICRC covers before the BTH. */
 #define ONES_BYTES 8
 #define LEAD_BYTES (ONES_BYTES + IPV6_BYTES + UDP_BYTES)
 
 /*
- * A CRC is a polynomial over GF(2) modulo P, its highest power in the lowest bit. A byte more of
- * zeroes multiplies it by x^8. It is linear: what differs in the bytes, taken in as the register's
- * lowest bits and multiplied by x^8 for each byte from there to the end, differs in the CRC. So ONE
- * and the powers of x^8 tell what a field does to it, and those of x^-8 which field did it.
+ * A CRC is a polynomial over GF(2) modulo P, its highest power in the lowest bit. Appending a zero
+ * byte multiplies it by x^8. It is linear: a difference in the bytes enters the register's lowest
+ * bits, and is multiplied by x^8 for each byte from there to the end. So powers of x^8 give the
+ * effect of a field on the CRC, and powers of x^-8 the field's value from that effect.
  */
 #define POLYNOMIAL 0xedb88320u
 #define ONE	   0x80000000u
@@ -34,7 +34,8 @@ static uint32_t on_bytes[256];	  /* x^(8 i) */
 static uint32_t on_blocks[256];	  /* x^(8 256 i) */
 static uint32_t back_bytes[256];  /* x^(-8 i) */
 static uint32_t back_blocks[256]; /* x^(-8 256 i) */
-static uint32_t of_id[2][256]; /* what each byte of an identification does, behind the UDP header */
+static uint32_t of_id[2][256]; /* the effect of each byte of an identification on the CRC after the
+				  UDP header */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static uint32_t multiply(uint32_t a, uint32_t b)
@@ -138,7 +139,7 @@ static uint32_t cover_lead(const struct icrc_path *path, size_t length)
 	return crc_add(0, covered, (size_t)(at - covered));
 }
 
-/* What `bits` of the BTH's reserved byte do to an ICRC at the end of `length` bytes. */
+/* The effect of `bits` of the BTH's reserved byte on an ICRC at the end of `length` bytes. */
 static uint32_t of_reserved(uint8_t bits, size_t length)
 {
 	size_t on = length - ICRC_BYTES - BTH_RESERVED;
@@ -165,7 +166,7 @@ static uint32_t last_word(const uint8_t address[16])
 	return word;
 }
 
-/* The FIRST of a message is 16 bytes longer than the others: their places have to differ. */
+/* The FIRST of a message is 16 bytes longer than the MIDDLEs: their places have to differ. */
 static unsigned place_of(const struct icrc_path *path, size_t length)
 {
 	uint32_t mixed = (last_word(path->source) ^ last_word(path->destination)) * 0x9e3779b1u;
@@ -174,7 +175,7 @@ static unsigned place_of(const struct icrc_path *path, size_t length)
 	return (mixed >> 24 ^ (unsigned)(length / 4)) % ICRC_MEMO_LEADS;
 }
 
-/* In the memo; or made in `own`, if there is none. */
+/* The entry in the memo or, without a memo, in `own`; computed if need be. */
 static const struct icrc_lead *find_lead(struct icrc_memo *memo, struct icrc_lead *own,
 					 const struct icrc_path *path, size_t length)
 {
@@ -188,7 +189,7 @@ static const struct icrc_lead *find_lead(struct icrc_memo *memo, struct icrc_lea
 	return make_lead(lead, path, length);
 }
 
-/* Up to the BTH. */
+/* The CRC up to the BTH. */
 static uint32_t begin(const struct icrc_lead *lead, uint16_t identification)
 {
 	uint32_t crc = lead->crc;
@@ -198,7 +199,7 @@ static uint32_t begin(const struct icrc_lead *lead, uint16_t identification)
 	return crc;
 }
 
-/* All was taken in: as if the reserved byte had been ones. */
+/* The ICRC of the whole packet, with the BTH's reserved byte as ones. */
 static uint32_t end(const struct icrc_lead *lead, uint32_t crc, const uint8_t *bth)
 {
 	crc ^= lead->reserved;
@@ -230,9 +231,9 @@ uint32_t icrc_compute(struct icrc_memo *memo, const struct icrc_path *path, uint
 }
 
 /*
- * Two packets of this length whose ICRCs differ by `difference`: is it explained by their
- * identifications alone, and by which difference of these? The register takes in the two bytes
- * as its low 16 bits, and then goes on over them and what is behind them: go back all that way.
+ * Two packets of this length have ICRCs that differ by `difference`. True: they differ in their
+ * identifications alone, and *identification is the difference of these. The two bytes enter the
+ * register's low 16 bits; multiplying by x^-8 for each byte from there to the end finds them.
  */
 static bool solve(uint32_t difference, size_t length, uint16_t *identification)
 {

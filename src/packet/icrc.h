@@ -2,15 +2,17 @@
 /*
  * ICRC - the invariant CRC of a RoCEv2 packet (IBA 7.8.1, annex A17.3.3).
  *
- * CRC-32 over eight bytes of ones, the IP and UDP headers with what routers change set to ones, the
- * BTH with its reserved byte (FECN, BECN) set to ones, and the rest up to the ICRC (packet/crc.h).
+ * CRC-32 over eight bytes of ones, the IP and UDP headers with the fields that routers change set
+ * to ones, the BTH with its reserved byte (FECN, BECN) set to ones, and the rest up to the ICRC
+ * (packet/crc.h).
  *
  * The IPv4 identification is covered, too, but a UDP socket neither sets nor sees it: it is 0 in a
  * datagram with DF from an unconnected socket and counts 0, 1, 2, ... through the segments of
- * UDP_SEGMENT. A receiver solves for it: CRC is linear, so the difference between the ICRC received
- * and the one computed with 0 is a function of the identification alone, or the packet is damaged.
+ * UDP_SEGMENT. A receiver solves for it: CRC is linear, so the received ICRC and the ICRC computed
+ * with identification 0 differ by a function of the identification alone, or the packet is damaged.
+ * IPv6 packets have no such field.
  *
- * Pure but for what icrc_init prepares. IPv6 packets have no such field.
+ * Pure, except for the tables of icrc_init.
  */
 #ifndef PACKET_ICRC_H
 #define PACKET_ICRC_H
@@ -59,8 +61,8 @@ uint32_t icrc_compute(struct icrc_memo *memo, const struct icrc_path *path, uint
 
 /*
  * Checks a whole packet, `length` bytes from the BTH to the end of its ICRC. For IPv4 tries
- * *identification first, then solves for it and stores what it found. False: damaged, or shorter
- * than BTH and ICRC. `memo` may be NULL.
+ * *identification first, then solves for it and stores the result. False: damaged, or shorter than
+ * BTH and ICRC. `memo` may be NULL.
  */
 bool icrc_check(struct icrc_memo *memo, const struct icrc_path *path, const uint8_t *bytes,
 		size_t length, uint16_t *identification);

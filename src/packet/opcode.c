@@ -40,7 +40,7 @@
 		    (eth) | IMM)
 
 /*
- * What needs answers (annex A19 has the last two rows), and the answers, which have the same
+ * Requests with responses (annex A19 has the last two rows), and responses, which have the same
  * headers in all services.
  */
 #define READ_AND_ATOMIC(service, name, eth)                                                        \

@@ -4,7 +4,7 @@
 #include <endian.h>
 #include <string.h>
 
-/* The first byte behind the opcode, the fifth, and the ninth. */
+/* Bits of the BTH: of its second byte, of its fifth, and of its ninth. */
 enum {
 	SOLICITED = 0x80,
 	MIGRATED = 0x40,
@@ -15,7 +15,7 @@ enum {
 	ACK_REQ = 0x80,
 };
 
-#define BTH_ACK_REQ 8 /* the byte with that bit; the PSN is behind it */
+#define BTH_ACK_REQ 8 /* the byte with that bit; the PSN follows */
 /* The FETH's last byte (annex A19). */
 #define FLUSH_TYPES	  0x0f
 #define FLUSH_LEVEL_SHIFT 4
@@ -147,7 +147,7 @@ enum packet_error packet_decode(const uint8_t *bytes, size_t length, struct pack
 	row = packet_opcode(out->opcode);
 	if (!row->kind)
 		return PACKET_BAD_OPCODE;
-	/* A limited member may talk to a full one, which is what we are (IBA 10.9.3). */
+	/* This end is a full member, to which limited members may send (IBA 10.9.3). */
 	if ((out->pkey & PKEY_NUMBER) != (PACKET_PKEY & PKEY_NUMBER))
 		return PACKET_BAD_PKEY;
 

@@ -16,7 +16,7 @@
 #define PACKET_HEADER_BYTES 64 /* no opcode has longer headers */
 #define PACKET_PSN_MASK	    0xffffffu
 #define PACKET_QPN_MASK	    0xffffffu
-#define PACKET_PKEY	    0xffffu /* the default one, full member: all that RoCE has */
+#define PACKET_PKEY	    0xffffu /* the default P_Key, full member: RoCE has no other */
 
 /* The upper three bits of an opcode. */
 enum packet_service {
@@ -29,7 +29,8 @@ enum packet_service {
 };
 
 /*
- * What the lower five bits stand for, without FIRST, MIDDLE, LAST, ONLY and what a message carries.
+ * The meaning of an opcode's lower five bits, without position (FIRST, MIDDLE, LAST, ONLY),
+ * immediate data and IETH.
  */
 enum packet_kind {
 	PACKET_SEND = 1,
@@ -62,7 +63,7 @@ struct packet_opcode {
 	uint8_t kind;	  /* enum packet_kind */
 	bool first;	  /* FIRST or ONLY */
 	bool last;	  /* LAST or ONLY */
-	bool payload;	  /* it may have one */
+	bool payload;	  /* the packet may have payload */
 	uint16_t headers; /* enum packet_header */
 	const char *name; /* as in the IBA: "RC SEND First" */
 };
@@ -82,7 +83,7 @@ static inline enum packet_service packet_service(uint8_t opcode)
 int packet_find_opcode(enum packet_service service, enum packet_kind kind, bool first, bool last,
 		       unsigned headers);
 
-/* AETH syndrome (IBA 9.7.5.1): bits 5 and 6 tell which. */
+/* AETH syndrome (IBA 9.7.5.1): bits 5 and 6 are the kind. */
 enum packet_syndrome {
 	PACKET_SYNDROME_ACK = 0x00, /* | credit count; 31: no end-to-end credits */
 	PACKET_SYNDROME_RNR = 0x20, /* | RNR timer code */

@@ -6,7 +6,7 @@
 
 #define TAKE	    0xffffffffu
 #define ETH_BYTES   14
-#define VARIANT_MAX (4 * FLOW_MATCHES_MAX + 32) /* the two ports of IPv4 take more */
+#define VARIANT_MAX (4 * FLOW_MATCHES_MAX + 32) /* the two ports of IPv4 need more */
 #define TO_NEXT	    0xff /* a jump to the next variant, until its end is known */
 
 _Static_assert(VARIANT_MAX < TO_NEXT, "a jump over a variant fits its 8 bits");
@@ -52,7 +52,7 @@ static void put_match(struct program *program, const struct flow_match *match)
 		load(program, BPF_H, SKF_AD_OFF + SKF_AD_VLAN_TAG);
 		break;
 	case FLOW_BEHIND_IPV4:
-		/* the frame is long enough for what its header says of its own length */
+		/* the frame is long enough for the IP header's own length */
 		put(program, BPF_LDX | BPF_B | BPF_MSH, 0, 0, ETH_BYTES);
 		put(program, BPF_MISC | BPF_TXA, 0, 0, 0);
 		put(program, BPF_ALU | BPF_ADD | BPF_K, 0, 0,
@@ -72,7 +72,7 @@ static void put_match(struct program *program, const struct flow_match *match)
 	put(program, BPF_JMP | BPF_JEQ | BPF_K, 0, TO_NEXT, match->value);
 }
 
-/* A load behind the end of a frame would end the program before the next variants are tried. */
+/* A load beyond the end of a frame would end the program before it tries the next variants. */
 static uint32_t bytes_needed(const struct flow_variant *variant)
 {
 	uint32_t needed = 0;
@@ -84,7 +84,8 @@ static uint32_t bytes_needed(const struct flow_variant *variant)
 		if (match->place == FLOW_VLAN)
 			continue;
 		if (match->place == FLOW_BEHIND_IPV4)
-			end = ETH_BYTES + 1; /* the header says where the rest is */
+			end = ETH_BYTES +
+			      1; /* the IP header's length gives the place of the rest */
 		if (end > needed)
 			needed = end;
 	}
@@ -114,7 +115,7 @@ static void put_variant(struct program *program, const struct flow_variant *vari
 }
 
 /*
- * What leaves this host goes no further, unless an adapter would return it: frames to a group, and
+ * Drops frames that this host sends, unless an adapter would loop them back: frames to a group, and
  * to the interface's own address.
  */
 static void put_outgoing(struct program *program, const struct filter_interface *interface)

@@ -68,7 +68,7 @@ static int refilter(struct raw *raw)
 	struct sock_filter *code = malloc(FILTER_MAX * sizeof(*code));
 	int error = -ENOMEM;
 
-	/* the longest program may be too long for what a socket is allowed (net.core.optmem_max) */
+	/* the longest program may exceed the socket's limit (net.core.optmem_max) */
 	for (unsigned max = FILTER_MAX; code && error == -ENOMEM && max >= FILTER_MIN; max /= 16)
 		error = socket_filter(&raw->socket, code,
 				      filter_build(&raw->flows, &raw->socket.interface, code, max));
@@ -190,7 +190,7 @@ static void issue(struct qp *qp)
 	CHECK(qp_check(qp));
 }
 
-/* The tag goes back to its place behind the addresses. */
+/* Puts the tag back into its place after the addresses. */
 static const uint8_t *restore_vlan(struct socket_arrival *arrival, uint8_t *buffer,
 				   uint32_t *length)
 {
@@ -205,7 +205,7 @@ static const uint8_t *restore_vlan(struct socket_arrival *arrival, uint8_t *buff
 	return buffer;
 }
 
-/* The flow that brings the QP this frame, or NULL. */
+/* The first flow that takes this frame, or NULL. */
 static struct flow *find_flow(const struct raw *raw, const struct socket_arrival *arrival)
 {
 	bool returns = !arrival->outgoing ||

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Raw - the path of RAW_PACKET QPs: whole Ethernet frames, as far as an AF_PACKET socket carries
- * them.
+ * Raw - the path of RAW_PACKET QPs: whole Ethernet frames through AF_PACKET sockets.
  *
  * In:  posted frames; flows; frames of the interface.
  * Out: frames on the interface; completions.
  *
- * A QP has a socket of its own from its creation to its end. A frame that is posted is handed to
- * the kernel and thereby done. What arrives goes to the QP if one of its flows takes it; QPs
- * without flows receive nothing. Each QP with a flow that takes a frame gets it, and so does the
- * host: it is a copy.
+ * A QP has a socket of its own from its creation to its end. A posted frame completes when the
+ * kernel has it. A frame that arrives goes to each QP with a flow that takes it, and to the host;
+ * QPs without flows receive nothing.
  *
  * Owner: any thread, under the QP's lock. Nothing blocks.
  */
@@ -22,11 +20,9 @@
 #include "object/flow.h"
 #include "object/qp.h"
 
-/* What the adapter provides. */
+/* Functions of the adapter. */
 struct raw_env {
-	/*
-	 * Watches the descriptor for room to send, too, or no longer; raw_progress is called then.
-	 */
+	/* Whether to watch the descriptor for room to send, too; then raw_progress is called. */
 	void (*want_room)(int fd, bool wanted);
 	/* The descriptor is about to be closed. */
 	void (*forget)(int fd);
@@ -48,8 +44,8 @@ int raw_add_flow(struct qp *qp, struct flow *flow);
 void raw_remove_flow(struct qp *qp, struct flow *flow);
 
 /*
- * Takes a bounded number of frames, sends what had to wait. Returns how many came. Caller holds the
- * lock.
+ * Takes a bounded number of frames, and sends requests that had to wait. Returns how many frames
+ * came. The caller holds the lock.
  */
 int raw_progress(struct qp *qp) REQUIRES(qp->lock);
 

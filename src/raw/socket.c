@@ -40,7 +40,7 @@ static int bind_to(const struct raw_socket *socket, uint16_t protocol)
 	return bind(socket->fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
 }
 
-/* As much as the administrator allows, or more with CAP_NET_ADMIN. */
+/* Enlarges the buffers: to the administrator's limit, or beyond it with CAP_NET_ADMIN. */
 static void widen(int fd)
 {
 	int bytes = QUEUE_BYTES;
@@ -57,7 +57,7 @@ int socket_open(struct raw_socket *raw, uint32_t ifindex)
 
 	memset(raw, 0, sizeof(*raw));
 	raw->ifindex = ifindex;
-	/* protocol 0: it receives nothing until it is bound to one */
+	/* protocol 0: the socket receives nothing until it is bound to a protocol */
 	raw->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (raw->fd < 0)
 		return -errno;

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "memory/memory.h"
 
-/* Puts a NAK into the ring; the whole of it may be used for that. False: no room. */
+/* Puts a NAK into the ring, also into the room reserved for NAKs. False: no room. */
 static bool put_nak(struct link *link, uint32_t to, uint32_t from, const struct nak_pending *nak)
 {
 	struct record *record;
@@ -31,8 +31,8 @@ static bool put_nak(struct link *link, uint32_t to, uint32_t from, const struct 
 }
 
 /*
- * The same by the thread that reads the other ring (rx_lock). Without room for a NAK it gives back
- * the room of all it has read: on the link to this process itself that is room for the NAK.
+ * The same by the thread that reads the other ring (rx_lock). Without room for a NAK it first
+ * releases all that it has read: on the link of this process to itself that makes room for the NAK.
  */
 static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct nak_pending *nak)
 {
@@ -40,7 +40,7 @@ static bool send_nak(struct link *link, uint32_t to, uint32_t from, const struct
 		return true;
 	if (link->rx.released != link->rx.head) {
 		ring_release_room(&link->rx);
-		link_notify(link); /* nothing else tells the producer of this room */
+		link_notify(link); /* the producer may wait for this room */
 	}
 	return link->dying;
 }
@@ -291,7 +291,7 @@ void shm_answer_forget(struct shm_qp *lq)
 		return;
 	nak.msn = lq->responses[lq->response_head % RESPONSES_MAX].msn;
 	lq->response_head = lq->response_tail = 0;
-	/* any thread may be here, so it leaves the ring to the thread that reads it */
+	/* this may be any thread, so it leaves releasing room to the thread that reads the ring */
 	if (!put_nak(lq->link, qp->attr.dest_qp_num, qp->ib.qp_num, &nak)) {
 		lq->nak = nak;
 		want_answer(lq);
@@ -302,9 +302,9 @@ void shm_answer_forget(struct shm_qp *lq)
 
 #ifdef VERBATIM_CHECK
 /*
- * What a responder owes:
- * - no more responses than it remembers;
- * - of none more has left than it is long.
+ * Invariants of a responder's answers:
+ * - there are at most RESPONSES_MAX responses;
+ * - no more bytes of a response were sent than it has.
  */
 void shm_answer_check(const struct shm_qp *lq)
 {

@@ -3,12 +3,12 @@
  * Answer - responses to READs and atomics, and NAKs, from a responder to its requester.
  *
  * In:  verdicts of responder.c.
- * Out: records in the link's ring, in the order that the requester relies on: a NAK comes behind
- *      the responses.
+ * Out: records in the link's ring, in the order that the requester relies on: responses before a
+ *      NAK.
  *
  * Callers hold the QP's lock; takes the link's tx_lock. The QP keeps answers that find no room in
  * the ring: one NAK and at most RESPONSES_MAX responses. shm_answer_send sends them. While it keeps
- * a NAK, nothing behind the refused request is acknowledged.
+ * a NAK, it acknowledges no later request.
  */
 #ifndef SHM_ANSWER_H
 #define SHM_ANSWER_H
@@ -43,17 +43,17 @@ bool shm_answer_refuse(struct link *link, const struct record_header *header, en
 		       enum cause cause);
 
 /*
- * Sends what the QP keeps, as far as there is room; false: not all of it. A READ whose memory is
- * gone fails the QP.
+ * Sends the answers that the QP keeps, as far as there is room; false: not all. A READ whose memory
+ * is gone fails the QP.
  */
 bool shm_answer_send(struct shm_qp *lq);
 
-/* The QP has sent all that it kept: takes it off the link's list. */
+/* The QP has sent all its answers: takes it off the link's list. */
 void shm_answer_is_through(struct shm_qp *lq);
 
 /*
  * The QP leaves its connection and the link's list. The link keeps a NAK that found no room:
- * without it the requester would take the refused request for carried out.
+ * without it the requester would complete the refused request with success.
  */
 void shm_answer_leave(struct shm_qp *lq);
 
@@ -62,7 +62,7 @@ void shm_answer_leave(struct shm_qp *lq);
  */
 bool shm_answer_send_orphans(struct link *link);
 
-/* The QP will not answer any more: tells the requester, whose time-out starts, as on a wire. */
+/* The QP sends no more answers: the requester's time-out starts, as on a wire. */
 void shm_answer_forget(struct shm_qp *lq);
 
 /* base/check.h */

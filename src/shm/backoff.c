@@ -42,7 +42,7 @@ void shm_backoff_on_silence(struct shm_qp *lq, uint32_t seq, enum cause cause)
 	struct qp *qp = lq->qp;
 	uint64_t wait_ns = 4096ull << qp->attr.timeout;
 
-	/* timeout 0 means no time-out: try again for ever, less and less often */
+	/* timeout 0 means no time-out: retries for ever, with backoff */
 	if (!qp->attr.timeout) {
 		wait_ns = BACKOFF_ENDLESS_NS << lq->backoff;
 		if (lq->backoff < BACKOFF_DOUBLINGS_MAX)
@@ -62,7 +62,7 @@ void shm_backoff_on_loss(struct shm_qp *lq, uint32_t seq, enum cause cause)
 		wait_ns = BACKOFF_LOSS_NS;
 	shm_sendq_go_back(lq, seq);
 	if (lq->state == REQUESTER_LOSS_WAIT)
-		return; /* for a later request, since before */
+		return; /* a timer of another request runs already */
 	lq->silence = cause;
 	wait_for(lq, REQUESTER_LOSS_WAIT, wait_ns);
 }

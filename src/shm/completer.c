@@ -19,7 +19,7 @@ void shm_completer_on_ack(struct shm_qp *lq, uint32_t seq)
 	shm_backoff_on_ack(lq);
 }
 
-/* The request on the way with this number; false: there is none (a late answer). */
+/* Finds the outstanding request with this MSN; false: there is none (a late answer). */
 static bool find_msn(struct shm_qp *lq, uint32_t msn, uint32_t *seq)
 {
 	struct qp *qp = lq->qp;
@@ -28,7 +28,8 @@ static bool find_msn(struct shm_qp *lq, uint32_t msn, uint32_t *seq)
 		struct wqe *wqe = sq_wqe(&qp->sq, s);
 
 		if (s == qp->sq.issue && !(wqe->state == WQE_POSTED && wqe->done))
-			return false; /* only a message that is half over may be behind issue */
+			return false; /* at or after sq.issue only a partly sent message may get an
+					 answer */
 		if ((wqe_is_on_the_way(wqe) || s == qp->sq.issue) && wqe->first_psn == msn) {
 			*seq = s;
 			return true;
@@ -40,9 +41,8 @@ static bool find_msn(struct shm_qp *lq, uint32_t msn, uint32_t *seq)
 }
 
 /*
- * A NAK tells that all earlier messages were carried out (IBA 9.7.5.1.2). Responses come in order
- * with NAKs, so no READ can be left there; if one is, the peer is out of order, and that READ is
- * what fails.
+ * A NAK acknowledges all earlier messages (IBA 9.7.5.1.2). Responses come in order with NAKs, so no
+ * earlier READ can be outstanding; if one is, the peer is faulty, and that READ fails.
  */
 static uint32_t finish_earlier(struct shm_qp *lq, uint32_t seq)
 {

@@ -13,7 +13,7 @@
 #include "shm/shm_qp.h"
 
 /*
- * The message of WQE `seq` was carried out. The caller calls shm_requester_on_progress afterwards.
+ * The message of WQE `seq` was executed. The caller calls shm_requester_on_progress afterwards.
  */
 void shm_completer_on_ack(struct shm_qp *lq, uint32_t seq);
 

@@ -44,7 +44,8 @@ static enum cause copy_payload(struct qp *qp, struct wqe *wqe, uint8_t *to)
 	return memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, 0, to, wqe->length);
 }
 
-static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, enum cause *cause)
+static enum issue_result send_to(struct qp *qp, struct wqe *wqe, struct link *link,
+				 enum cause *cause)
 {
 	uint32_t bytes = GRH_BYTES + wqe->length;
 	uint32_t flags = RECORD_FIRST | RECORD_LAST;
@@ -80,37 +81,37 @@ static enum carried send_to(struct qp *qp, struct wqe *wqe, struct link *link, e
 	lock_release(&link->tx_lock);
 	if (record && *cause == CAUSE_NONE)
 		link_notify(link);
-	return record ? CARRIED : CARRY_NO_ROOM;
+	return record ? ISSUE_DONE : ISSUE_NO_ROOM;
 }
 
-static enum carried send_failed(struct shm_qp *lq, struct wqe *wqe, enum ibv_wc_status status,
-				enum cause cause)
+static enum issue_result send_failed(struct shm_qp *lq, struct wqe *wqe, enum ibv_wc_status status,
+				     enum cause cause)
 {
 	uint32_t seq = lq->qp->sq.issue++;
 
 	lq->sought = false;
 	shm_sendq_fail(lq, seq, status, cause, "datagram of %u bytes to QP 0x%06x", wqe->length,
 		       wqe->remote_qpn);
-	return CARRY_FAILED;
+	return ISSUE_FAILED;
 }
 
-/* True: it has left, or is lost; false: *carried is what became of it. */
-static bool send_to_wire(struct shm_qp *lq, struct wqe *wqe, enum carried *carried)
+/* True: the datagram was sent, or is lost; false: *result says why not. */
+static bool send_to_wire(struct shm_qp *lq, struct wqe *wqe, enum issue_result *result)
 {
 	enum cause cause = CAUSE_NONE;
 	int error = shm_env.datagram_to_wire ? shm_env.datagram_to_wire(lq->qp, wqe, &cause) : 0;
 
 	if (error == -EAGAIN && shm_backoff_on_wire_full(lq, wqe))
-		*carried = CARRY_WAIT;
+		*result = ISSUE_WAIT;
 	else if (error == -EINPROGRESS && shm_backoff_on_unknown(lq))
-		*carried = CARRY_WAIT;
+		*result = ISSUE_WAIT;
 	else if (error == -EFAULT)
-		*carried = send_failed(lq, wqe,
-				       cause == CAUSE_MESSAGE_TOO_LONG ? IBV_WC_LOC_LEN_ERR
-								       : IBV_WC_LOC_PROT_ERR,
-				       cause);
+		*result = send_failed(lq, wqe,
+				      cause == CAUSE_MESSAGE_TOO_LONG ? IBV_WC_LOC_LEN_ERR
+								      : IBV_WC_LOC_PROT_ERR,
+				      cause);
 	else
-		/* if its port is still not open it has waited long enough: it is lost */
+		/* its port was not opened in time: the datagram is lost */
 		return true;
 	return false;
 }
@@ -131,14 +132,14 @@ static bool all_known(const uint32_t *slots, int count)
 	return known;
 }
 
-enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe)
+enum issue_result datagram_send(struct shm_qp *lq, struct wqe *wqe)
 {
 	struct qp *qp = lq->qp;
 	const union ibv_gid *to = &wqe->ah->attr.grh.dgid;
 	bool group = gid_is_multicast(to->raw);
 	uint32_t slots[GROUP_SLOTS];
 	enum cause cause = CAUSE_NONE;
-	enum carried carried;
+	enum issue_result result;
 	int count = 0;
 
 	if (wqe->ah->pd_number != qp->pd->number) /* IBA C10-10 */
@@ -155,18 +156,17 @@ enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe)
 
 		count = shm_env.group_members(to, slots, GROUP_SLOTS, &asked);
 		if ((asked || !all_known(slots, count)) && shm_backoff_on_unknown(lq))
-			return CARRY_WAIT;
+			return ISSUE_WAIT;
 		if (asked)
 			cause_report_ratelimited(
 				CAUSE_DAEMON_SILENT, qp->ib.qp_num,
 				"the members of a group; the datagram goes to the %d known", count);
 	}
 	/*
-	 * The network first: a datagram that waits for it must not have reached members here
-	 * already.
+	 * The network comes first: a datagram that waits for it must not reach members here twice.
 	 */
-	if ((group || !wqe->ah->local) && !send_to_wire(lq, wqe, &carried))
-		return carried;
+	if ((group || !wqe->ah->local) && !send_to_wire(lq, wqe, &result))
+		return result;
 	if (!group && wqe->ah->local)
 		slots[count++] = wqe->remote_qpn >> ARENA_QP_BITS;
 	for (int i = 0; i < count; i++) {
@@ -174,19 +174,19 @@ enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe)
 		struct link *link = shm_env.find_link(slots[i], &asked);
 
 		if (!link && asked && !group && shm_backoff_on_unknown(lq))
-			return CARRY_WAIT;
+			return ISSUE_WAIT;
 		if (!link)
 			continue; /* no such process: dropped, as on a wire */
 		/*
-		 * A datagram waits a moment at a full ring, as at a port with priority flow
-		 * control; a receiver that does not empty its ring for longer loses it.
+		 * A datagram waits a moment for a full ring, as for a port with priority flow
+		 * control; if the receiver does not empty its ring in time, it is lost.
 		 */
-		if (send_to(qp, wqe, link, &cause) == CARRY_NO_ROOM && !group && !wqe->route &&
+		if (send_to(qp, wqe, link, &cause) == ISSUE_NO_ROOM && !group && !wqe->route &&
 		    link->alive) {
 			shm_waiting_for_room(lq, link);
 			shm_backoff_on_full(lq);
 			link_put(link);
-			return CARRY_NO_ROOM;
+			return ISSUE_NO_ROOM;
 		}
 		link_put(link);
 		if (cause != CAUSE_NONE)
@@ -194,10 +194,10 @@ enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe)
 	}
 	lq->sought = false;
 	wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
-	return CARRIED;
+	return ISSUE_DONE;
 }
 
-/* The 40 bytes before the data as this link mode has them, then the data. */
+/* Copies the 40 bytes of this link mode's GRH, then the data. */
 static enum cause scatter(struct qp *qp, const struct record_header *header, const uint8_t *payload,
 			  struct receive_end *end)
 {
@@ -252,7 +252,7 @@ void datagram_deliver(struct qp *qp, const struct record_header *header, const u
 		cause_report_ratelimited(CAUSE_UD_TOO_LONG, qp->ib.qp_num,
 					 "%u bytes with GRH, the receive takes %u", header->bytes,
 					 qp->receive.length);
-		return; /* the receive is kept for the next one */
+		return; /* the next datagram gets this receive */
 	}
 	cause = scatter(qp, header, payload, &end);
 	if (cause != CAUSE_NONE) {

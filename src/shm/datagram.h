@@ -2,8 +2,8 @@
 /*
  * Datagram - UD sends and their delivery to the QPs of this host.
  *
- * A UD QP stays on this path wherever its datagrams go. Those for other hosts, and one copy of each
- * multicast, it hands to the adapter (shm_env.datagram_to_wire).
+ * A UD QP stays on this path wherever its datagrams go. This path hands those for other hosts, and
+ * one copy of each multicast, to the adapter (shm_env.datagram_to_wire).
  *
  * In:  UD WQEs; datagram records.
  * Out: datagram records to the process of the destination QP (multicast: to every process with an
@@ -18,7 +18,7 @@
 
 #include "shm/sendq.h"
 
-enum carried datagram_send(struct shm_qp *lq, struct wqe *wqe);
+enum issue_result datagram_send(struct shm_qp *lq, struct wqe *wqe);
 
 /* To one QP. `payload` is GRH and data, header->bytes long. */
 void datagram_deliver(struct qp *qp, const struct record_header *header, const uint8_t *payload);

@@ -11,20 +11,20 @@
 #include "memory/imported.h"
 #include "shm/xcopy.h"
 
-/* No windows and no atomics: they are executed by the region's own process. */
+/* No windows and no atomics: only the region's own process can execute them. */
 #define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_ZERO_BASED)
 #define TRIES 100000 /* while pages move to the heap: some milliseconds */
 
-/* By the index of our key. Written before the key is known to anybody, and after it is dead. */
+/* By the index of the key here. Written before the key is published, and after it is dead. */
 static struct imported {
 	struct link *link; /* with a reference */
 	uint32_t key;	   /* there */
 	uint32_t pd;	   /* number there */
 } regions[ARENA_KEYS];
 
-/* -EAGAIN: its pages are migrating. */
+/* -EAGAIN: the region's pages migrate now. */
 static int try_copy(const struct imported *region, uint64_t address, void *flat, size_t bytes,
 		    bool into)
 {

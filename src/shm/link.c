@@ -50,7 +50,7 @@ static void give_struct(struct link *link)
 	lock_release(&pool_lock);
 }
 
-/* The memory that both ends share, as it is mapped here. */
+/* This process's mapping of the memory that both ends share. */
 struct mapped {
 	struct link_shared *shared;
 	ino_t number;
@@ -96,7 +96,7 @@ static void put_memory(struct link *link, const struct mapped *m, int tx_side, i
 	link->rx.control = &m->shared->control[rx_side];
 }
 
-/* Without migration nothing is copied through the other's heap. */
+/* With migration off, the other's heap is not used. */
 static int wanted_heap(int fd)
 {
 	if (fd < 0 || migrate_wish() != MOVE_NEVER)
@@ -132,7 +132,7 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	heap_init(&link->heap, wanted_heap(heap_fd));
 	link->heap_of = getpid();
 	link->acked = link->rx_end = 0;
-	link->carried_out = 0;
+	link->executed = 0;
 	link->flight_head = link->flight_tail = 0;
 	link->xcopy = own ? XCOPY_SELF : XCOPY_NONE;
 	link->xcopy_error = 0;
@@ -198,8 +198,9 @@ bool link_is_shared(struct link *link)
 }
 
 /*
- * The other end has consumed none of it, so it begins at 0. RING-1: the consumer sees no record
- * before the first word is stored, and the memory behind the last record is 0.
+ * Copies the sent records. The other end has consumed none, so they begin at 0. RING-1: the
+ * consumer sees no record before the first word is stored, and the memory after the last record is
+ * 0.
  */
 static void take_along(const struct link *link, char *to)
 {
@@ -215,9 +216,8 @@ static void take_along(const struct link *link, char *to)
 }
 
 /*
- * Leaves `from` and starts with `to`. Both ends take the two words in the same order, whichever
- * memory they are at. So if each end moves to where the other is, one of them finds the other
- * there, or gone, at its first step, and stays.
+ * Leaves `from` and starts with `to`. Both ends change the two words in the same order. So if each
+ * end moves to the other's memory, the first step of one of them fails, and that end stays.
  */
 static bool exchange(struct link_shared *from, ino_t from_number, struct link_shared *to,
 		     ino_t to_number, int rx_side)
@@ -282,7 +282,7 @@ void link_get(struct link *link)
 	atomic_fetch_add(&link->references, 1);
 }
 
-/* Their requesters are dead, or have lost the connection. */
+/* Drops NAKs whose requesters are dead, or have lost the connection. */
 static void drop_orphans(struct link *link)
 {
 	while (!list_empty(&link->orphans)) {
@@ -300,7 +300,7 @@ void link_put(struct link *link)
 
 	UNCANCELLED;
 
-	drop_orphans(link); /* no QP can leave one any more */
+	drop_orphans(link); /* no QP can add one any more */
 	if (link->xcopy != XCOPY_SELF)
 		munmap(link->arena, ARENA_BYTES);
 	close(link->wake_fd);
@@ -321,16 +321,16 @@ uint64_t link_sent(struct link *link)
 	return position;
 }
 
-bool link_carried_out(struct link *link, uint64_t position)
+bool link_executed(struct link *link, uint64_t position)
 {
-	bool carried_out = true;
+	bool executed = true;
 
 	lock_acquire(&link->tx_lock);
 	if (link->alive)
-		carried_out = atomic_load_explicit(&link->tx.control->acked,
-						   memory_order_acquire) >= position;
+		executed = atomic_load_explicit(&link->tx.control->acked, memory_order_acquire) >=
+			   position;
 	lock_release(&link->tx_lock);
-	return carried_out;
+	return executed;
 }
 
 void link_close(struct link *link)
@@ -355,15 +355,15 @@ void link_wake(struct link *link)
 
 #ifdef VERBATIM_CHECK
 /*
- * What the other end stores in shared memory is no invariant of ours, nor is link->acked, which
- * comes from there: the checks look at neither.
+ * The checks do not look at values that the other end stores, nor at link->acked, which comes from
+ * there: those are not invariants.
  */
 
 /*
  * The sending side of a link:
  * - the ring holds no more than its size, and its records begin at multiples of RECORD_UNIT;
  * - no more messages wait for their acknowledgement than in_flight has entries for;
- * - these are in the order of their records, and none ends behind what was published.
+ * - these are in the order of their records, and none ends after the last published one.
  */
 void link_check_tx(const struct link *link)
 {
@@ -392,25 +392,25 @@ void link_check_tx(const struct link *link)
 
 /*
  * The receiving side of a link:
- * - released <= head <= rx_end: what the producer got back was read, and what was read was worked
- *   on;
- * - no more is told as acknowledged or carried out than was worked on;
- * - room is given back before the producer could wait for it (ring_release);
- * - an `acked` that is not believed yet was loaded at a position that was read.
+ * - released <= head <= rx_end: released records were read, and records that were read were
+ *   processed;
+ * - acknowledged and executed records were processed;
+ * - room is released before the producer could wait for it (ring_release);
+ * - late_acked was loaded at a position that was read.
  */
 void link_check_rx(const struct link *link)
 {
 	const struct ring_consumer *rx = &link->rx;
-	uint64_t carried_out = atomic_load_explicit(&link->carried_out, memory_order_relaxed);
+	uint64_t executed = atomic_load_explicit(&link->executed, memory_order_relaxed);
 
 	INVARIANT(rx->released <= rx->head && rx->head <= link->rx_end &&
 			  rx->head % RECORD_UNIT == 0,
 		  "slot %u: released %llu head %llu end %llu", link->slot,
 		  (unsigned long long)rx->released, (unsigned long long)rx->head,
 		  (unsigned long long)link->rx_end);
-	INVARIANT(rx->acked <= link->rx_end && carried_out <= link->rx_end,
-		  "slot %u: acknowledged %llu, carried out %llu, end %llu", link->slot,
-		  (unsigned long long)rx->acked, (unsigned long long)carried_out,
+	INVARIANT(rx->acked <= link->rx_end && executed <= link->rx_end,
+		  "slot %u: acknowledged %llu, executed %llu, end %llu", link->slot,
+		  (unsigned long long)rx->acked, (unsigned long long)executed,
 		  (unsigned long long)link->rx_end);
 	INVARIANT(rx->head - rx->released < RING_BYTES / 16, "slot %u: %llu bytes not given back",
 		  link->slot, (unsigned long long)(rx->head - rx->released));
@@ -429,7 +429,7 @@ static void check_list(const struct link *link, const struct list *list, uint32_
 	INVARIANT(length == count, "slot %u: %zu QPs, counted %u", link->slot, length, count);
 }
 
-/* The QPs that wait on a link: each list is one, and as long as was counted. */
+/* The QPs that wait on a link: each list is consistent, and as long as its count. */
 void link_check_waiting(const struct link *link)
 {
 	check_list(link, &link->blocked, link->blocked_count);

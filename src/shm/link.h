@@ -25,20 +25,20 @@
 #include "shm/ring.h"
 #include "memory/heap.h"
 
-/* What the shared memory of a link has to hold: control lines at 0, then the two rings. */
+/* Size of a link's shared memory: control lines at 0, then the two rings. */
 #define LINK_CONTROL_BYTES 4096
 #define LINK_BYTES_NEEDED  (LINK_CONTROL_BYTES + 2 * RING_BYTES)
 
 /* How memory is copied to and from the other process: see shm/xcopy.h. */
 enum xcopy {
-	XCOPY_NONE, /* it is not: everything travels by message */
+	XCOPY_NONE, /* not possible: all data goes by message */
 	XCOPY_SELF, /* it is this process */
 	XCOPY_VM,   /* process_vm_readv, process_vm_writev */
 };
 
 /* A message that waits for its acknowledgement. */
 struct in_flight {
-	uint64_t end; /* position behind its last record */
+	uint64_t end; /* position after its last record */
 	uint32_t qpn;
 	uint32_t epoch;
 	uint32_t seq; /* of the WQE */
@@ -51,7 +51,7 @@ struct nak_pending {
 	uint8_t nak;   /* enum nak; 0: none */
 	uint8_t timer; /* RNR timer code */
 	uint32_t cause;
-	uint64_t position; /* behind the request: nothing from there on is acknowledged yet */
+	uint64_t position; /* after the request: acknowledgements stop here */
 };
 
 /* The NAK of a QP that left its connection before the ring had room for the NAK. */
@@ -67,11 +67,11 @@ struct link {
 	pid_t pid;
 	_Atomic bool alive;
 	bool dying; /* the other process is dead and reads no answers. Guarded by rx_lock */
-	_Atomic uint32_t references; /* QPs that are connected over it */
+	_Atomic uint32_t references; /* of QPs that are connected by it */
 	enum xcopy xcopy;
 	int xcopy_error;	 /* XCOPY_NONE: why, an errno; 0: by VERBATIM_REACH */
 	_Atomic bool xcopy_told; /* XCOPY_NONE was reported */
-	pid_t heap_of;		 /* the process that has mapped `heap`: a child of a fork has not */
+	pid_t heap_of;		 /* the process that has mapped `heap`, not a child of its forks */
 	void *arena;		 /* the other's, read-only (our own for the link to ourselves) */
 	struct arena_header *peer;
 	struct arena_qp *peer_qps;
@@ -81,18 +81,14 @@ struct link {
 
 	struct lock rx_lock; /* guards rx, acked and the head of in_flight */
 	struct ring_consumer rx;
-	uint64_t acked; /* of our records, as last worked through */
-	/*
-	 * An acked of the other end that RING-3 does not allow to believe yet, and rx.head then; 0:
-	 * none.
-	 */
+	uint64_t acked; /* of our records, as last processed */
+	/* the peer's acked before RING-3 allows its use, and rx.head at that time; 0: none */
 	uint64_t late_acked, late_head;
-	uint64_t rx_end; /* position behind the record that is being worked on */
+	uint64_t rx_end; /* position after the record that is being processed */
 	/*
-	 * The peer's records below are carried out (RING-4). Stored under rx_lock, read by
-	 * requesters.
+	 * the peer's records below were executed (RING-4). Stored under rx_lock, read by requesters
 	 */
-	_Atomic uint64_t carried_out;
+	_Atomic uint64_t executed;
 
 	struct lock tx_lock; /* guards tx and the tail of in_flight */
 	struct ring_producer tx;
@@ -101,13 +97,13 @@ struct link {
 
 	struct lock wait_lock; /* guards the lists and what they hold */
 	struct list blocked;   /* QPs with requests that found no room */
-	struct list turned;    /* QPs whose turn is over, and that have more to do */
+	struct list turned;    /* QPs whose turn is over, with more requests to issue */
 	struct list answering; /* QPs with answers to send */
 	/* struct orphan_nak: NAKs of QPs that are gone; sent before `answering` */
 	struct list orphans;
 	uint32_t blocked_count, turned_count, answering_count;
 	_Atomic bool waiting; /* one of the lists may not be empty */
-	_Atomic bool again;   /* a QP's turn is over, and it has more to do */
+	_Atomic bool again;   /* `turned` is not empty */
 
 	/* Changed by link_move alone, under both rx_lock and tx_lock, as are the rings. */
 	struct link_shared *shared;
@@ -129,18 +125,18 @@ struct link_shared {
 /*
  * Makes a link. `shared_fd` holds LINK_BYTES_NEEDED bytes; `side` says which ring is ours to write
  * (0 or 1; LINK_SELF: the link to oneself, which has one ring for both). `pid` is as verbatimd sees
- * it: a process of another PID namespace may have ours. `arena` is mapped already and the link owns
- * the mapping unless it is its own; `wake_fd` is the link's from now on, and `heap_fd`, the other's
- * heap
- * (-1: not to be used). Returns NULL with errno; then arena and descriptors are still the caller's.
+ * it; in another PID namespace it may be this process's own. `arena` is mapped already, and the
+ * link owns the mapping unless it is this process's arena. The link takes over `wake_fd` and
+ * `heap_fd`, the other's heap (-1: not used). Returns NULL with errno; then arena and descriptors
+ * are still the caller's.
  */
 #define LINK_SELF (-1)
 struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena,
 			 int wake_fd, int heap_fd);
 
 /*
- * From here on threads may use the link; until then those that find it leave it alone. False: the
- * other end has left its memory, see link_move.
+ * Lets threads use the link; before, threads that find it ignore it. False: the other end has left
+ * its memory, see link_move.
  */
 bool link_start(struct link *link);
 
@@ -148,9 +144,9 @@ bool link_start(struct link *link);
  * A verbatimd that did not make the link offers memory for it again. Both ends have to use the same
  * memory.
  *
- * Memory that both ends have started with (`ends`) stays. Memory that the other end has not started
- * with may be unknown to it, as the old verbatimd may have ended before it had told both ends. Then
- * this end leaves it, starts with the offered one, and takes along the records that it has sent.
+ * If both ends have started with the present memory (`ends`), it stays. If the other end has not,
+ * it may not know that memory, as the old verbatimd may have ended before it notified both ends.
+ * Then this end leaves it, starts with the offered memory, and copies the records that it has sent.
  *
  * Leaving and starting are compare-and-swaps of one word. So an end never starts with memory that
  * the other has left, nor leaves memory that the other has started with. Both ends take the two
@@ -162,9 +158,9 @@ bool link_move(struct link *link, int side, int shared_fd);
 bool link_is_shared(struct link *link);
 
 /*
- * Of a link that is not started: this process had a link of the same memory before, and has carried
- * out the records in it. It happens if the other process died while verbatimd was asked for the
- * link.
+ * For a link that is not started: true if this process had a link with the same memory before, and
+ * has executed the records in it. This happens if the other process died while verbatimd was asked
+ * for the link.
  */
 bool link_is_spent(const struct link *link);
 void link_reset_after_fork(void);
@@ -172,10 +168,10 @@ void link_reset_after_fork(void);
 void link_get(struct link *link);
 void link_put(struct link *link);
 
-/* The position behind the last record sent. */
+/* The position after the last record sent. */
 uint64_t link_sent(struct link *link);
-/* Whether the other end has carried out all records below `position`. */
-bool link_carried_out(struct link *link, uint64_t position);
+/* Whether the other end has executed all records below `position`. */
+bool link_executed(struct link *link, uint64_t position);
 
 /*
  * Unmaps the rings, after the last progress; the struct goes to the pool with the last reference.

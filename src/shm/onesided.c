@@ -9,10 +9,10 @@
 #include "memory/memory.h"
 #include "shm/xcopy.h"
 
-/* One system call moves so much. */
+/* Bytes of one system call. */
 #define SLICE_BYTES (256 * 1024)
 
-/* The target's QP answers to ours, and grants the right. */
+/* The target's QP is connected to ours, and grants the right. */
 static bool target_agrees(struct qp *qp, struct link *link, uint32_t right, uint32_t *pd)
 {
 	uint32_t index = qp->attr.dest_qp_num & (ARENA_QPS - 1);
@@ -42,7 +42,7 @@ static int local_pieces(struct qp *qp, struct wqe *wqe, size_t bytes, uint32_t a
 
 /*
  * Target memory that is mapped here: plain loads and stores. The local keys were checked for the
- * whole slice, so a failure now means that one has been revoked meanwhile.
+ * whole slice, so a failure now means that a key was revoked meanwhile.
  */
 static enum onesided copy_mapped(struct qp *qp, struct wqe *wqe, char *target, size_t bytes,
 				 enum cause *cause)
@@ -95,7 +95,9 @@ static void want(struct shm_qp *lq, uint32_t key, uint64_t length, size_t bytes)
 	lock_release(&link->tx_lock);
 }
 
-/* The slice's target, mapped here, or NULL; *bytes may become less, for either. */
+/*
+ * The slice's target in our mapping of the heap, or NULL; reduces *bytes to those that are alike.
+ */
 static char *find_mapped(struct link *link, const struct arena_key *entry, uint64_t host,
 			 size_t *bytes)
 {

@@ -3,13 +3,14 @@
  * One-sided - WRITE and READ executed by their requester, on the target's memory.
  *
  * In:  a WQE, the target's QP and key tables, its memory.
- * Out: the bytes moved; or ONESIDED_BY_MESSAGE if any check fails: the requester sends a message
- *      then, and the responder's verdict is the same as on a wire.
+ * Out: the bytes moved; or ONESIDED_BY_MESSAGE if any check fails: then the requester sends a
+ *      message, and the responder gives its verdict, as on a wire.
  *
  * Pages that the target has migrated are mapped here (memory/heap.h), and copied with plain loads
  * and stores; the kernel copies all others (shm/xcopy.h).
  *
- * Holds the QP's lock; publishes a hazard on each key (memory/hazard.h); does no more than *budget.
+ * The caller holds the QP's lock. Publishes a hazard on each key (memory/hazard.h); moves at most
+ * *budget bytes.
  */
 #ifndef SHM_ONESIDED_H
 #define SHM_ONESIDED_H
@@ -22,7 +23,7 @@ enum onesided {
 	ONESIDED_DONE,
 	ONESIDED_TURN_OVER, /* wqe->done tells how far; call again */
 	ONESIDED_BY_MESSAGE,
-	ONESIDED_LOCAL_ERROR, /* *cause says which; nothing else was written */
+	ONESIDED_LOCAL_ERROR, /* *cause says which */
 };
 
 enum onesided onesided_execute(struct shm_qp *lq, struct wqe *wqe, int64_t *budget,

@@ -12,15 +12,15 @@
 #include "shm/responder.h"
 #include "shm/waiting.h"
 
-/* What one call works through at most, before others have a turn. */
+/* At most so much in one call, before other links have a turn. */
 #define TURN_RECORDS 64
 #define TURN_BYTES   (256 * 1024)
 /* After so many bytes the producer gets its room back. */
 #define RELEASE_BYTES (32 * 1024)
 
 /*
- * The QP that the last record was for stays locked: records of one QP often come in a row. Clang's
- * analysis knows no lock that is held while a pointer is set.
+ * The QP of the last record stays locked, because records of one QP often come in a row. Clang's
+ * analysis cannot express a lock that is held while a pointer is set.
  */
 struct turn {
 	struct link *link;
@@ -38,7 +38,7 @@ static void leave_qp(struct turn *turn) NO_LOCK_CHECK /* take_qp locked it */
 	turn->lq = NULL;
 }
 
-/* NULL: there is none with this number, or it takes another path. */
+/* NULL: there is no QP with this number, or it uses another path. */
 static struct shm_qp *take_qp(struct turn *turn, uint32_t qpn)
 	/* leave_qp unlocks it */
 	NO_LOCK_CHECK
@@ -56,14 +56,14 @@ static struct shm_qp *take_qp(struct turn *turn, uint32_t qpn)
 	return turn->lq;
 }
 
-/* An answer is believed only from the process that the QP is connected to. */
+/* An answer counts only if it is from the process that the QP is connected to. */
 static bool is_from_peer(const struct shm_qp *lq, const struct link *link,
 			 const struct record_header *header)
 {
 	return lq->link == link && lq->qp->attr.dest_qp_num == header->src_qpn;
 }
 
-/* The other end has carried out our records up to `acked`, but for those whose NAK came first. */
+/* The other end has executed our records up to `acked`, except those whose NAK came before. */
 static void take_acks(struct turn *turn, uint64_t acked) REQUIRES(turn->link->rx_lock)
 {
 	struct link *link = turn->link;
@@ -92,7 +92,7 @@ static void take_acks(struct turn *turn, uint64_t acked) REQUIRES(turn->link->rx
 	atomic_store_explicit(&link->flight_head, head, memory_order_release);
 }
 
-/* False: it cannot be handled now and stays in the ring. */
+/* False: the record cannot be processed now, and stays in the ring. */
 static bool dispatch(struct turn *turn, const struct record_header *header, const uint8_t *payload,
 		     uint64_t end) REQUIRES(turn->link->rx_lock)
 {
@@ -134,7 +134,7 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 	}
 }
 
-/* Works through records. True: the ring is empty. */
+/* Processes records. True: the ring is empty. */
 static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link->rx_lock)
 {
 	struct ring_consumer *rx = &turn->link->rx;
@@ -159,8 +159,8 @@ static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link
 }
 
 /*
- * Sends answers, in the order in which the QPs came to owe them. The first QP that finds no room
- * for all its answers ends the round, and is the first of the next one.
+ * Sends answers of the QPs in `answering`, in its order. The first QP that finds no room for all
+ * its answers ends the round, and is the first of the next one.
  */
 static void send_answers(struct turn *turn) REQUIRES(turn->link->rx_lock)
 {
@@ -177,7 +177,7 @@ static void send_answers(struct turn *turn) REQUIRES(turn->link->rx_lock)
 			if (!shm_answer_send(lq))
 				return;
 			shm_answer_is_through(lq);
-		} else if (qpn) { /* it is about to leave */
+		} else if (qpn) { /* the QP is about to leave the list */
 			shm_waiting_first_to_last(link, &link->answering);
 		}
 	}
@@ -194,7 +194,7 @@ static void serve_answering(struct turn *turn) REQUIRES(turn->link->rx_lock)
 		link_notify(link);
 }
 
-/* Gives QPs whose turn was over another one each. */
+/* Gives each QP whose turn was over another turn. */
 static void serve_turned(struct turn *turn) REQUIRES(turn->link->rx_lock)
 {
 	struct link *link = turn->link;
@@ -214,9 +214,9 @@ static void serve_turned(struct turn *turn) REQUIRES(turn->link->rx_lock)
 }
 
 /*
- * Issues requests of QPs that wait for room, in the order in which they came. A QP that finds none
- * ends the round, as there is none for those behind it either. It stays the first, so that it is
- * not passed over for ever. A QP that found some room, and needs more, goes to the end.
+ * Issues requests of QPs that wait for room, in the list's order. A QP that finds none ends the
+ * round, as later ones would find none either. It stays the first, so that others do not overtake
+ * it for ever. A QP that found some room, and needs more, goes to the end.
  */
 static void serve_blocked(struct turn *turn) REQUIRES(turn->link->rx_lock)
 {
@@ -227,7 +227,7 @@ static void serve_blocked(struct turn *turn) REQUIRES(turn->link->rx_lock)
 		uint32_t qpn = shm_waiting_first(link, &link->blocked);
 		struct shm_qp *lq = qpn ? take_qp(turn, qpn) : NULL;
 		uint32_t issue, done;
-		enum carried carried;
+		enum issue_result result;
 		struct sq *sq;
 
 		if (!lq || lq->blocked_on != link) {
@@ -239,10 +239,11 @@ static void serve_blocked(struct turn *turn) REQUIRES(turn->link->rx_lock)
 		issue = sq->issue;
 		done = sq_wqe(sq, issue)->done;
 		shm_backoff_on_room(lq);
-		carried = shm_requester_issue(lq);
+		result = shm_requester_issue(lq);
 		if (lq->blocked_on != link || !lq->for_room)
-			continue; /* it waits elsewhere, for another turn, or not at all */
-		if (carried != CARRY_NO_ROOM) {
+			continue; /* the QP waits on another link, for another turn, or not at all
+				   */
+		if (result != ISSUE_NO_ROOM) {
 			shm_waiting_leave(lq);
 			continue;
 		}
@@ -285,8 +286,8 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 	any = link->rx.head != begin || !all;
 
 	/*
-	 * RING-3 while the ring is never empty: a NAK that came before `acked` was stored lies
-	 * within a ring's length of the position at which this thread loaded it.
+	 * RING-3 if the ring is never empty: a NAK from before `acked` was stored lies at most a
+	 * ring's length after the position at which this thread loaded `acked`.
 	 */
 	if (all || (link->late_acked && link->rx.head - link->late_head >= RING_BYTES)) {
 		if (!all)
@@ -299,7 +300,7 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 	if (all &&
 	    (acked != link->acked ||
 	     link->flight_head != atomic_load_explicit(&link->flight_tail, memory_order_relaxed))) {
-		any |= acked > link->acked; /* less is old news (RING-4), or a lie */
+		any |= acked > link->acked; /* a smaller value is old (RING-4), or false */
 		take_acks(turn, acked);
 	}
 	serve_waiting(turn);
@@ -330,7 +331,7 @@ bool progress_link(struct link *link)
 	return any;
 }
 
-#define CATCH_UP_TURNS 16 /* more is what the other end has sent since */
+#define CATCH_UP_TURNS 16 /* later records were sent after the call */
 
 void progress_catch_up(struct link *link)
 {
@@ -343,7 +344,7 @@ void progress_catch_up(struct link *link)
 	lock_release(&turn.link->rx_lock);
 }
 
-/* The other process is gone, and with it all that its QPs would have answered. */
+/* The other process is dead, so its QPs send no more answers. */
 static bool fail_if_connected(struct qp *qp, void *arg) REQUIRES(qp->lock)
 {
 	struct link *link = arg;
@@ -372,7 +373,7 @@ static bool fail_if_connected(struct qp *qp, void *arg) REQUIRES(qp->lock)
 	if (qp->sq.head != qp->sq.tail) {
 		shm_backoff_on_loss(lq, qp->sq.head, CAUSE_PEER_DIED);
 	} else if (without_a_word) {
-		/* nothing will ever arrive here */
+		/* no message will ever arrive here */
 		cause_report(CAUSE_PEER_DIED, qp->ib.qp_num, "process %d, QP 0x%06x",
 			     (int)link->pid, qp->attr.dest_qp_num);
 		qp_fail(qp, CAUSE_PEER_DIED);

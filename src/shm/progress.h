@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Progress - works through what arrived on a link.
+ * Progress - processes the records and acknowledgements that arrived on a link.
  *
  * In:  the link's rings.
- * Out: requests carried out, answers taken, blocked QPs issued again.
+ * Out: requests executed, answers taken, blocked QPs issued again.
  *
- * Any thread may call it, without locks held; if another is at it already, it returns at once. It
- * does a bounded amount.
+ * Any thread may call it, without locks held. If another thread is at the link, it returns at once.
+ * It does a bounded amount of work.
  */
 #ifndef SHM_PROGRESS_H
 #define SHM_PROGRESS_H
@@ -16,18 +16,18 @@
 
 #include "shm/link.h"
 
-/* True: it did something, or another thread is at the link; so it pays to call it again soon. */
+/* True: there was work, or another thread is at the link; so calling again soon pays. */
 bool progress_link(struct link *link);
 
 /*
- * Works through everything that the other end had published before the call. Waits for other
- * threads that are at the link; each does a bounded amount.
+ * Processes everything that the other end has published before the call. Waits for other threads at
+ * the link, each of which does a bounded amount of work.
  */
 void progress_catch_up(struct link *link);
 
 /*
- * The process at the other end is dead: takes what it left, then fails all QPs that depend on it.
- * Waits for other threads that are at the link. The caller closes the link afterwards.
+ * The process at the other end is dead: processes its last records, then fails all QPs connected to
+ * it. Waits for other threads that are at the link. The caller closes the link afterwards.
  */
 void progress_on_death(struct link *link);
 

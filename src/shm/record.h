@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Record - the format of what travels in a ring between two processes of a host.
+ * Record - the format of the records in a ring between two processes of a host.
  *
  * A record is a header of 48 bytes and its payload, padded to a multiple of 64 bytes, at a position
  * that is a multiple of 64. It corresponds to a packet of the wire, with a "path MTU" of
  * RECORD_PAYLOAD_MAX:
  *
  *   0   word         kind | flags << 8 | size in units of 64 bytes << 16; 0 = not written yet
- *   4   dst_qpn      the QP that it is for
+ *   4   dst_qpn      the destination QP
  *   8   src_qpn      the QP that sends it
  *   12  msn          sequence number of its message, 24 bits, starts at the requester's sq_psn; and
  *                    8 bits that count the requester's attempts: answers carry both back
  *   16  total        length of the whole message (NAK: RNR timer code, and NAK_UNCOUNTED)
  *   20  bytes        length of the payload in this record (16 bits)
- *   22  srqn         XRC: place of the SRQ that the message is for (object/xrcd.h); 0: none of
- *                    dst_qpn's process
+ *   22  srqn         XRC: place of the message's SRQ (object/xrcd.h); 0: none of dst_qpn's process
  *   24  imm          immediate data, R_Key to invalidate (NAK: enum nak; datagram: Q_Key in rkey)
  *   28  rkey         R_Key (datagram: Q_Key; NAK: enum cause)
  *   32  remote_addr  address at the responder
- *   40  acked        everything of the other direction below this position was carried out, and any
+ *   40  acked        everything of the other direction below this position was executed, and any
  *                    NAK for it stands before this record: see RING-4 in ring.h
  *   48  payload      (compare & swap: compare, swap; fetch & add: add; a datagram: GRH, data)
  *
@@ -56,7 +55,7 @@ enum record_kind {
 	/* more requests */
 	RECORD_ATOMIC_WRITE,
 	RECORD_FLUSH,
-	/* to the process: the region of `rkey` is used often, see memory/migrate.h */
+	/* to the process: requests migration of the region of `rkey` (memory/migrate.h) */
 	RECORD_MIGRATE,
 	RECORD_KINDS
 };
@@ -68,22 +67,22 @@ enum record_flags {
 	RECORD_INV = 1 << 3,
 	RECORD_SOLICITED = 1 << 4,
 	RECORD_UNACKED = 1 << 5, /* UC: the requester waits for no answer */
-	RECORD_NO_GRH = 1 << 6,	 /* datagrams: what is before the data is not for the program */
-	/* the sender is XRC_SEND; with RECORD_UNACKED: of which service it is */
+	RECORD_NO_GRH = 1 << 6,	 /* datagrams: the program gets no GRH */
+	/* the sender is XRC_SEND; with RECORD_UNACKED this names the service */
 	RECORD_XRC = 1 << 7,
 };
 
-/* Why a responder did not do what it was asked. Acknowledgements are the ring's acked index. */
+/* Why a responder refuses a request. Acknowledgements are the ring's acked index. */
 enum nak {
 	NAK_RNR = 1, /* no receive: again after the timer in `total` */
 	NAK_SILENCE, /* on a wire there would be no answer: the requester's time-out starts */
 	NAK_INVALID_REQUEST,  /* -> REM_INV_REQ_ERR */
 	NAK_REMOTE_ACCESS,    /* -> REM_ACCESS_ERR */
 	NAK_REMOTE_OPERATION, /* -> REM_OP_ERR */
-	NAK_UNREACHABLE /* no such QP, or one of another service: -> RETRY_EXC_ERR, no retry */
+	NAK_UNREACHABLE	      /* no such QP, or another service: -> RETRY_EXC_ERR, no retry */
 };
 
-/* In `total` of NAK_RNR: not for want of a receive; the requester does not count it (rnr_retry). */
+/* In `total` of NAK_RNR: the responder does not lack a receive; does not count for rnr_retry. */
 #define NAK_UNCOUNTED 0x80
 
 struct record_header {
@@ -101,7 +100,7 @@ struct record_header {
 };
 
 struct record {
-	struct record_header header; /* header.word only through record_load and ring_publish */
+	struct record_header header; /* header.word: only ring_peek and ring_publish access it */
 	uint8_t payload[];
 };
 
@@ -134,7 +133,7 @@ static inline uint32_t record_size(const struct record_header *header)
 	return (header->word >> 16) * RECORD_UNIT;
 }
 
-/* The sizes fit each other; nothing else is promised. */
+/* The sizes fit each other. Callers check all other fields. */
 static inline bool record_is_sane(const struct record_header *header)
 {
 	return record_kind(header) > RECORD_NONE && record_kind(header) < RECORD_KINDS &&

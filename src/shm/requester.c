@@ -34,7 +34,7 @@ static enum cause copy_payload(struct shm_qp *lq, struct wqe *wqe, void *to, uin
 	return memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, wqe->done, to, bytes);
 }
 
-static enum carried fail_local(struct shm_qp *lq, struct wqe *wqe, enum cause cause)
+static enum issue_result fail_local(struct shm_qp *lq, struct wqe *wqe, enum cause cause)
 {
 	struct qp *qp = lq->qp;
 	uint32_t seq = qp->sq.issue++;
@@ -44,7 +44,7 @@ static enum carried fail_local(struct shm_qp *lq, struct wqe *wqe, enum cause ca
 		       wqe->num_sge ? wqe->sge[0].lkey : 0,
 		       wqe->num_sge ? (unsigned long long)wqe->sge[0].addr : 0ull,
 		       wqe->num_sge ? wqe->sge[0].length : 0);
-	return CARRY_FAILED;
+	return ISSUE_FAILED;
 }
 
 /* The service, which the responder compares with its own. */
@@ -82,7 +82,7 @@ static void fill_header(struct shm_qp *lq, struct wqe *wqe, struct record_header
 	header->imm = wqe->imm;
 	header->rkey = wqe->rkey;
 	header->remote_addr = wqe->remote_addr;
-	header->acked = atomic_load_explicit(&lq->link->carried_out, memory_order_acquire);
+	header->acked = atomic_load_explicit(&lq->link->executed, memory_order_acquire);
 }
 
 /* The other process is woken once, at the end of the turn: see announce. */
@@ -95,8 +95,8 @@ static void publish(struct link *link, struct shm_qp *lq, struct record *record,
 }
 
 /*
- * Waking the other process may take a system call, so the requester does it only for new records:
- * not after a WRITE or READ that it carried out itself on the other's memory.
+ * Waking the other process may take a system call, so the requester does it only for new records,
+ * not after a WRITE or READ that it has executed itself.
  */
 static void announce(struct shm_qp *lq)
 {
@@ -129,13 +129,13 @@ static bool flight_is_full(struct link *link) REQUIRES(link->tx_lock)
 }
 
 /* One record of a SEND or WRITE. */
-static enum carried send_piece(struct shm_qp *lq, struct wqe *wqe, enum record_kind kind)
+static enum issue_result send_piece(struct shm_qp *lq, struct wqe *wqe, enum record_kind kind)
 {
 	struct qp *qp = lq->qp;
 	struct link *link = lq->link;
 	uint32_t bytes = wqe->length - wqe->done;
 	uint32_t flags = (wqe->done ? 0 : RECORD_FIRST) | service_flags(qp);
-	enum carried carried = CARRY_NO_ROOM;
+	enum issue_result result = ISSUE_NO_ROOM;
 	struct record *record;
 	enum cause cause;
 
@@ -162,17 +162,17 @@ static enum carried send_piece(struct shm_qp *lq, struct wqe *wqe, enum record_k
 	publish(link, lq, record, record_word(kind, flags, bytes));
 	wqe->done += bytes;
 	shm_moved += bytes;
-	carried = CARRIED;
+	result = ISSUE_DONE;
 out:
 	lock_release(&link->tx_lock);
-	return carried;
+	return result;
 }
 
-static enum carried send_message(struct shm_qp *lq, struct wqe *wqe, enum record_kind kind,
-				 int64_t *budget)
+static enum issue_result send_message(struct shm_qp *lq, struct wqe *wqe, enum record_kind kind,
+				      int64_t *budget)
 {
 	struct qp *qp = lq->qp;
-	enum carried carried;
+	enum issue_result result;
 
 	if (wqe->done == 0) {
 		wqe->first_psn = lq->next_msn;
@@ -188,10 +188,10 @@ static enum carried send_message(struct shm_qp *lq, struct wqe *wqe, enum record
 		uint32_t before = wqe->done;
 
 		if (*budget <= 0)
-			return CARRY_TURN_OVER;
-		carried = send_piece(lq, wqe, kind);
-		if (carried != CARRIED)
-			return carried;
+			return ISSUE_TURN_OVER;
+		result = send_piece(lq, wqe, kind);
+		if (result != ISSUE_DONE)
+			return result;
 		*budget -= wqe->done - before + RECORD_UNIT;
 	} while (wqe->done < wqe->length);
 	if (qp_is_reliable(qp)) {
@@ -201,12 +201,12 @@ static enum carried send_message(struct shm_qp *lq, struct wqe *wqe, enum record
 		lq->last_end = link_sent(lq->link);
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	}
-	return CARRIED;
+	return ISSUE_DONE;
 }
 
-/* A message of one record with an acknowledgement and nothing more: ATOMIC_WRITE and FLUSH. */
-static enum carried send_alone(struct shm_qp *lq, struct wqe *wqe, enum record_kind kind,
-			       const void *payload, uint32_t bytes)
+/* A message of one record that is acknowledged without data: ATOMIC_WRITE and FLUSH. */
+static enum issue_result send_alone(struct shm_qp *lq, struct wqe *wqe, enum record_kind kind,
+				    const void *payload, uint32_t bytes)
 {
 	struct qp *qp = lq->qp;
 	struct link *link = lq->link;
@@ -227,12 +227,12 @@ static enum carried send_alone(struct shm_qp *lq, struct wqe *wqe, enum record_k
 	}
 	lock_release(&link->tx_lock);
 	if (!record)
-		return CARRY_NO_ROOM;
+		return ISSUE_NO_ROOM;
 	shm_sendq_on_sent(lq, wqe);
-	return CARRIED;
+	return ISSUE_DONE;
 }
 
-static enum carried write_atomically(struct shm_qp *lq, struct wqe *wqe)
+static enum issue_result write_atomically(struct shm_qp *lq, struct wqe *wqe)
 {
 	uint64_t value;
 	enum cause cause = copy_payload(lq, wqe, &value, sizeof(value));
@@ -242,14 +242,14 @@ static enum carried write_atomically(struct shm_qp *lq, struct wqe *wqe)
 	return send_alone(lq, wqe, RECORD_ATOMIC_WRITE, &value, sizeof(value));
 }
 
-static enum carried flush(struct shm_qp *lq, struct wqe *wqe)
+static enum issue_result flush(struct shm_qp *lq, struct wqe *wqe)
 {
 	wqe->imm = (uint32_t)(wqe->compare_add | wqe->swap << 4);
 	return send_alone(lq, wqe, RECORD_FLUSH, NULL, 0);
 }
 
 /* READ and atomics by message: the request is one record. */
-static enum carried request_read(struct shm_qp *lq, struct wqe *wqe)
+static enum issue_result request_read(struct shm_qp *lq, struct wqe *wqe)
 {
 	struct qp *qp = lq->qp;
 	struct link *link = lq->link;
@@ -265,7 +265,7 @@ static enum carried request_read(struct shm_qp *lq, struct wqe *wqe)
 	enum cause cause;
 
 	if (lq->reads >= limit)
-		return CARRY_WAIT;
+		return ISSUE_WAIT;
 	cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, IBV_ACCESS_LOCAL_WRITE);
 	if (cause != CAUSE_NONE)
 		return fail_local(lq, wqe, cause);
@@ -280,19 +280,18 @@ static enum carried request_read(struct shm_qp *lq, struct wqe *wqe)
 	}
 	lock_release(&link->tx_lock);
 	if (!record)
-		return CARRY_NO_ROOM;
+		return ISSUE_NO_ROOM;
 	shm_sendq_on_sent(lq, wqe);
-	wqe->done = 0; /* from here on: bytes of the response that came */
-	return CARRIED;
+	wqe->done = 0; /* from here on: bytes of the response */
+	return ISSUE_DONE;
 }
 
 /*
  * WRITE and READ: the requester executes them on the target's memory if it can copy there and no
- * earlier message is unacknowledged. Behind such a message small ones travel as messages, others
- * wait. The responder has the last word: what does not pass the checks here is sent to it for its
- * verdict.
+ * earlier message is unacknowledged. Otherwise small ones go as messages, and others wait. If a
+ * check here fails, the request goes to the responder as a message, for its verdict.
  */
-static enum carried one_sided(struct shm_qp *lq, struct wqe *wqe, int64_t *budget)
+static enum issue_result one_sided(struct shm_qp *lq, struct wqe *wqe, int64_t *budget)
 {
 	struct qp *qp = lq->qp;
 
@@ -300,31 +299,33 @@ static enum carried one_sided(struct shm_qp *lq, struct wqe *wqe, int64_t *budge
 		if (lq->link->xcopy == XCOPY_NONE &&
 		    !atomic_load_explicit(&lq->link->xcopy_told, memory_order_relaxed))
 			xcopy_explain(lq->link);
-		/* the PD of XRC is that of an SRQ, which the target knows */
+		/*
+		 * an XRC request is checked against the PD of an SRQ, which only the target knows
+		 */
 		if (lq->link->xcopy == XCOPY_NONE || qp->type == IBV_QPT_XRC_SEND)
 			wqe->route = ROUTE_MESSAGE;
-		else if (qp->type == IBV_QPT_UC && !link_carried_out(lq->link, lq->last_end))
+		else if (qp->type == IBV_QPT_UC && !link_executed(lq->link, lq->last_end))
 			wqe->route = ROUTE_MESSAGE;
 		else if (!lq->unacked)
 			wqe->route = ROUTE_DIRECT;
 		else if (wqe->length <= RECORD_PAYLOAD_MAX)
 			wqe->route = ROUTE_MESSAGE;
 		else
-			return CARRY_WAIT;
+			return ISSUE_WAIT;
 	}
 	if (wqe->route == ROUTE_DIRECT) {
-		enum carried carried = CARRY_FAILED;
+		enum issue_result result = ISSUE_FAILED;
 		enum cause cause;
 
 		switch (onesided_execute(lq, wqe, budget, &cause)) {
 		case ONESIDED_DONE:
 			wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
-			return CARRIED;
+			return ISSUE_DONE;
 		case ONESIDED_TURN_OVER:
-			return CARRY_TURN_OVER;
+			return ISSUE_TURN_OVER;
 		case ONESIDED_LOCAL_ERROR:
-			carried = fail_local(lq, wqe, cause);
-			return carried;
+			result = fail_local(lq, wqe, cause);
+			return result;
 		case ONESIDED_BY_MESSAGE:
 			wqe->route = ROUTE_MESSAGE;
 			wqe->done = 0;
@@ -336,41 +337,41 @@ static enum carried one_sided(struct shm_qp *lq, struct wqe *wqe, int64_t *budge
 	return send_message(lq, wqe, RECORD_WRITE, budget);
 }
 
-static enum carried unreachable(struct shm_qp *lq, struct wqe *wqe)
+static enum issue_result unreachable(struct shm_qp *lq, struct wqe *wqe)
 {
 	struct qp *qp = lq->qp;
 
 	if (!qp_is_reliable(qp)) {
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
-		return CARRIED;
+		return ISSUE_DONE;
 	}
 	wqe->first_psn = lq->next_msn;
 	if (lq->link) {
 		shm_backoff_on_loss(lq, qp->sq.issue, CAUSE_PEER_DIED);
-		return CARRY_WAIT;
+		return ISSUE_WAIT;
 	}
 	shm_backoff_on_silence(lq, qp->sq.issue,
 			       shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid) ? CAUSE_PEER_UNKNOWN
 										: CAUSE_NO_PATH);
-	return CARRY_WAIT;
+	return ISSUE_WAIT;
 }
 
 /* BIND_MW and LOCAL_INV concern this end only. */
-static enum carried manage_memory(struct shm_qp *lq, struct wqe *wqe)
+static enum issue_result manage_memory(struct shm_qp *lq, struct wqe *wqe)
 {
 	struct qp *qp = lq->qp;
 	enum cause cause = local_execute(qp, &lq->failure, wqe, lq->looks);
 
 	if (cause == CAUSE_COPY_UNFINISHED) {
-		wqe->begun = 1; /* and is ended even in SQD */
+		wqe->begun = 1; /* so it is completed even in SQD */
 		shm_backoff_on_revocation(lq);
-		return CARRY_WAIT;
+		return ISSUE_WAIT;
 	}
 	lq->looks = 0;
-	return cause == CAUSE_NONE ? CARRIED : CARRY_FAILED;
+	return cause == CAUSE_NONE ? ISSUE_DONE : ISSUE_FAILED;
 }
 
-static enum carried carry_out(struct shm_qp *lq, struct wqe *wqe, int64_t *budget)
+static enum issue_result issue_request(struct shm_qp *lq, struct wqe *wqe, int64_t *budget)
 {
 	struct qp *qp = lq->qp;
 	enum operation operation = opcode_operation(wqe->opcode);
@@ -382,14 +383,14 @@ static enum carried carry_out(struct shm_qp *lq, struct wqe *wqe, int64_t *budge
 	if (wqe_length_is_wrong(wqe)) {
 		shm_sendq_fail(lq, qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH,
 			       "%u bytes", wqe->length);
-		return CARRY_FAILED;
+		return ISSUE_FAILED;
 	}
 	if (!lq->link && shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid)) {
 		bool asked = false;
 
 		lq->link = shm_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS, &asked);
 		if (!lq->link && asked && shm_backoff_on_unknown(lq))
-			return CARRY_WAIT;
+			return ISSUE_WAIT;
 		lq->sought = false;
 	}
 	if (!lq->link || !lq->link->alive)
@@ -415,7 +416,7 @@ static enum carried carry_out(struct shm_qp *lq, struct wqe *wqe, int64_t *budge
 
 		shm_sendq_fail(lq, seq, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED, "opcode %u",
 			       wqe->opcode);
-		return CARRY_FAILED;
+		return ISSUE_FAILED;
 	}
 	}
 }
@@ -430,20 +431,20 @@ static void start(struct shm_qp *lq)
 	shm_backoff_on_ack(lq);
 }
 
-enum carried shm_requester_issue(struct shm_qp *lq)
+enum issue_result shm_requester_issue(struct shm_qp *lq)
 {
 	struct qp *qp = lq->qp;
 	struct sq *sq = &qp->sq;
 	int64_t budget = REQUESTER_TURN_BYTES;
-	enum carried carried = CARRIED;
+	enum issue_result result = ISSUE_DONE;
 	bool stop = false, tried_again = false;
-	/* In SQD only what was begun goes on (IBA 10.3.1.5). */
+	/* In SQD only a request that was begun continues (IBA 10.3.1.5). */
 	bool drain = qp_state(qp) == IBV_QPS_SQD && sq->issue != sq->tail &&
 		     wqe_is_begun(sq_wqe(sq, sq->issue));
 
 	if (lq->state != REQUESTER_READY || lq->failure.pending ||
 	    (qp_state(qp) != IBV_QPS_RTS && !drain))
-		return CARRY_WAIT;
+		return ISSUE_WAIT;
 	if (!lq->started)
 		start(lq);
 	shm_timer_on_look(lq);
@@ -456,14 +457,14 @@ enum carried shm_requester_issue(struct shm_qp *lq)
 		}
 		if (wqe->flags & IBV_SEND_FENCE && wqe->done == 0 && lq->reads)
 			break;
-		carried = carry_out(lq, wqe, &budget);
-		switch (carried) {
-		case CARRIED:
+		result = issue_request(lq, wqe, &budget);
+		switch (result) {
+		case ISSUE_DONE:
 			sq->issue++;
 			stop = drain &&
 			       (sq->issue == sq->tail || !wqe_is_begun(sq_wqe(sq, sq->issue)));
 			break;
-		case CARRY_NO_ROOM:
+		case ISSUE_NO_ROOM:
 			if (lq->link)
 				shm_waiting_for_room(lq, lq->link);
 			/*
@@ -474,23 +475,24 @@ enum carried shm_requester_issue(struct shm_qp *lq)
 			stop = tried_again;
 			tried_again = true;
 			if (!stop)
-				shm_backoff_on_room(lq); /* a datagram is tried again, too */
+				shm_backoff_on_room(
+					lq); /* for a datagram, which is tried again, too */
 			break;
-		case CARRY_TURN_OVER:
+		case ISSUE_TURN_OVER:
 			shm_waiting_for_turn(lq, lq->link);
 			atomic_store_explicit(&lq->link->again, true, memory_order_relaxed);
 			shm_env.kick();
 			stop = true;
 			break;
-		case CARRY_WAIT:
+		case ISSUE_WAIT:
 			stop = true;
 			break;
-		case CARRY_FAILED:
+		case ISSUE_FAILED:
 			announce(lq);
-			return CARRY_FAILED;
+			return ISSUE_FAILED;
 		}
 	}
 	qp_retire(qp);
 	announce(lq);
-	return carried;
+	return result;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requester - carries out posted send requests, as records or on the peer's memory.
+ * Requester - executes posted send requests, by records or on the peer's memory.
  *
  * In:  the QP's send queue, from sq.issue on.
  * Out: records in the link's ring, memory of the peer (onesided.h), or finished WQEs.
  *
- * Callers hold the QP's lock: the posting thread, or one that makes progress. Takes the link's
+ * Callers hold the QP's lock: the posting thread, or a thread that makes progress. Takes the link's
  * tx_lock. Never waits: a request that finds no room, or whose QP has had its turn, stays in the
- * queue, and shm_requester_issue is called again when that changes. One call does a bounded amount.
+ * queue, and shm_requester_issue is called again when that changes. One call does a bounded amount
+ * of work.
  */
 #ifndef SHM_REQUESTER_H
 #define SHM_REQUESTER_H
@@ -17,10 +18,10 @@
 /* One call of shm_requester_issue moves at most so many bytes, then other QPs have a turn. */
 #define REQUESTER_TURN_BYTES (1024 * 1024)
 
-/* Returns how it ended; CARRIED: nothing is left. */
-enum carried shm_requester_issue(struct shm_qp *lq);
+/* ISSUE_DONE: no request is left. */
+enum issue_result shm_requester_issue(struct shm_qp *lq);
 
-/* Makes completions, and the failure that waited for them; then issues what may go now. */
+/* Makes completions, and the failure that waited for them; then issues requests. */
 void shm_requester_on_progress(struct shm_qp *lq);
 
 #endif

@@ -10,19 +10,19 @@
 #include "object/xrcd.h"
 #include "shm/answer.h"
 
-/* What becomes of a record, before anything of its request is looked at. */
+/* The outcome of a record's checks before those of its request. */
 enum arrival {
 	ARRIVAL_EXPECTED,     /* the QP executes it */
-	ARRIVAL_STALE,	      /* an old message, or the rest of a refused one: it is dropped */
+	ARRIVAL_STALE,	      /* an old message, or the rest of a refused one: dropped */
 	ARRIVAL_UNREACHABLE,  /* the QP is of another service than the sender */
 	ARRIVAL_NOT_READY,    /* wrong state, not connected to the sender */
 	ARRIVAL_OUT_OF_ORDER, /* its number is not the expected one */
 };
 
-/* Code of 1.28 ms: most copies that are under way are over long before. */
+/* Code of 1.28 ms: most copies under way end much earlier. */
 #define REVOKE_TIMER 14
 
-/* Silence is said, too: a ring does not lose records, so the requester would wait for ever. */
+/* Silence needs a NAK, too: a ring does not lose records, so the requester would wait for ever. */
 static const uint8_t naks[REFUSALS] = {
 	[REFUSAL_SILENT] = NAK_SILENCE,
 	[REFUSAL_RNR] = NAK_RNR,
@@ -32,7 +32,7 @@ static const uint8_t naks[REFUSALS] = {
 	[REFUSAL_REMOTE_OPERATION] = NAK_REMOTE_OPERATION,
 };
 
-/* What the requester's cause is, where it differs from ours. */
+/* The requester's cause, which may differ from the responder's. */
 static enum cause cause_for_peer(enum verdict verdict, enum cause cause)
 {
 	switch (verdict) {
@@ -45,12 +45,12 @@ static enum cause cause_for_peer(enum verdict verdict, enum cause cause)
 	}
 }
 
-/* RING-4: before the program can know that its message came, and answer, the peer can. */
+/* RING-4: before the program can see the completion, and answer the message. */
 static void acknowledge(struct link *link)
 {
 	uint64_t end = link->rx_end, hold = link->rx.hold;
 
-	atomic_store_explicit(&link->carried_out, end < hold ? end : hold, memory_order_release);
+	atomic_store_explicit(&link->executed, end < hold ? end : hold, memory_order_release);
 	ring_acknowledge(&link->rx, end);
 }
 
@@ -79,8 +79,8 @@ static void note_nak(struct shm_qp *lq, const struct record_header *header)
 }
 
 /*
- * Puts a verdict that is not VERDICT_OK into effect, for the record that begins at `begin`. A
- * message that is tried again comes again as a whole.
+ * Puts a verdict that is not VERDICT_OK into effect, for the record that begins at `begin`. The
+ * requester repeats a message as a whole.
  */
 static void react(struct shm_qp *lq, struct link *link, enum verdict verdict, enum cause cause,
 		  const struct record_header *header, uint64_t begin) REQUIRES(lq->qp->lock)
@@ -107,7 +107,7 @@ static void react(struct shm_qp *lq, struct link *link, enum verdict verdict, en
 	lq->in_message = false;
 	if (reaction->fails_qp) {
 		reaction_begin(qp, reaction, cause, &request);
-		shm_answer_send(lq); /* what is owed for earlier requests, if there is room */
+		shm_answer_send(lq); /* answers to earlier requests, if there is room */
 		reaction_end(lq->qp, reaction, cause);
 	} else if (!qp_is_reliable(qp)) {
 		lq->dropping = !(record_flags(header) & RECORD_LAST);
@@ -137,7 +137,7 @@ static bool is_of_service(const struct qp *qp, const struct record_header *heade
 	}
 }
 
-/* The middle of a message is not answered: its ends are. */
+/* The first and the last record of a message are answered, those between are not. */
 static bool is_answered(const struct record_header *header)
 {
 	return record_flags(header) & (RECORD_FIRST | RECORD_LAST);
@@ -153,7 +153,7 @@ static enum arrival check_connection(struct shm_qp *lq, struct link *link,
 
 	if (!is_of_service(qp, header))
 		return is_answered(header) ? ARRIVAL_UNREACHABLE : ARRIVAL_STALE;
-	/* its process was not known yet when the QP was connected */
+	/* the peer's process was not known yet when the QP was connected */
 	if (!lq->link && link->slot == qp->attr.dest_qp_num >> ARENA_QP_BITS &&
 	    (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
 	    shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid)) {
@@ -169,7 +169,7 @@ static enum arrival check_connection(struct shm_qp *lq, struct link *link,
 		lq->expected_msn = qp->attr.rq_psn & MSN_MASK;
 	}
 	if (qp->type == IBV_QPT_UC) {
-		/* what was begun and not ended is lost (IBA 9.8.2.2.2) */
+		/* a message that was not completed is lost (IBA 9.8.2.2.2) */
 		if (first)
 			lq->in_message = lq->dropping = false;
 		return !first && (lq->dropping || !lq->in_message) ? ARRIVAL_STALE
@@ -184,7 +184,7 @@ static enum arrival check_connection(struct shm_qp *lq, struct link *link,
 	return ARRIVAL_EXPECTED;
 }
 
-/* `done` bytes of the range are there. */
+/* The range of the request less its first `done` bytes. */
 static struct remote_range range_of(const struct record_header *header, uint32_t done)
 {
 	return (struct remote_range){ header->rkey, header->total - done,
@@ -315,15 +315,15 @@ static enum verdict on_flush(struct shm_qp *lq, const struct record_header *head
 	return verdict == VERDICT_OK ? execute_flush(lq->qp, &range, types, level, cause) : verdict;
 }
 
-/* The record says a place in this process. */
+/* The record names a place of this process. */
 static uint32_t number_of(uint16_t place)
 {
 	return memory_slot() << XRC_PLACE_BITS | place;
 }
 
-/* *cause is CAUSE_PEER_DISORDERLY, for what contradicts itself. */
-static enum verdict carry_out(struct shm_qp *lq, const struct record_header *header,
-			      const uint8_t *payload, enum cause *cause)
+/* *cause is CAUSE_PEER_DISORDERLY at first, for requests that contradict themselves. */
+static enum verdict execute_request(struct shm_qp *lq, const struct record_header *header,
+				    const uint8_t *payload, enum cause *cause)
 {
 	struct qp *qp = lq->qp;
 	bool is_reliable = qp_is_reliable(qp);
@@ -337,7 +337,7 @@ static enum verdict carry_out(struct shm_qp *lq, const struct record_header *hea
 		lq->message_total = header->total;
 		lq->message_kind = (uint8_t)record_kind(header);
 	} else if (record_kind(header) != lq->message_kind) {
-		/* its FIRST was checked as something else (IBA 9.7.4.1.2) */
+		/* its FIRST was of another kind (IBA 9.7.4.1.2) */
 		return VERDICT_INVALID;
 	}
 	switch (record_kind(header)) {
@@ -359,7 +359,7 @@ static enum verdict carry_out(struct shm_qp *lq, const struct record_header *hea
 	}
 }
 
-/* If the QP is not connected to the sender, nothing of it may change. */
+/* Changes nothing of the QP, which may not be connected to the sender. */
 static bool refuse(struct link *link, const struct record_header *header, enum arrival arrival)
 {
 	bool never = arrival == ARRIVAL_UNREACHABLE;
@@ -394,7 +394,7 @@ static void execute(struct shm_qp *lq, struct link *link, const struct record_he
 	enum verdict verdict;
 
 	execute_establish(lq->qp);
-	verdict = carry_out(lq, header, payload, &cause);
+	verdict = execute_request(lq, header, payload, &cause);
 	if (verdict != VERDICT_OK) {
 		react(lq, link, verdict, cause, header, begin);
 		return;

@@ -21,8 +21,7 @@ static void fire(struct shm_qp *lq)
 		return;
 	if (state == REQUESTER_PEER_WAIT && lq->answered) {
 		/*
-		 * the answer may be about another process: then the QP waits for the rest of its
-		 * time
+		 * the answer may be to another question: then the QP waits for the rest of its time
 		 */
 		lq->seek_end_ns = lq->deadline_ns;
 		shm_requester_issue(lq);
@@ -64,7 +63,7 @@ void shm_retry_run(uint64_t now)
 		if (!qp_find_locked(qpn, &qp))
 			continue;
 		lq = shm_of(qp);
-		/* Disarmed and armed again in between: then it is not due, and armed. */
+		/* If another thread has armed the timer again meanwhile, it is not due. */
 		if (lq && !lq->timer_armed && lq->state != REQUESTER_READY) {
 			fire(lq);
 			CHECK(shm_sendq_check(lq));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Retry - when a wait of a requester is over it goes on, or its request fails.
+ * Retry - after a requester's wait issues its requests again, or fails one.
  *
- * In:  time; answers of verbatimd. What a requester waits for is in backoff.h.
+ * In:  time; answers of verbatimd. backoff.h has the kinds of waits.
  * Out: requests issued again, or a failed QP.
  *
  * Any thread, with no lock of a QP.
@@ -12,10 +12,10 @@
 
 #include <stdint.h>
 
-/* Runs what is due (shm_timer_deadline_ns). */
+/* Handles all timers that are due (shm_timer_deadline_ns). */
 void shm_retry_run(uint64_t now_ns);
 
-/* verbatimd has answered: requesters that wait for that look again. */
+/* verbatimd has answered: requesters that wait for an answer try again. */
 void shm_retry_on_peers(void);
 
 #endif

@@ -6,22 +6,21 @@
  * Positions are bytes since the ring's creation (uint64, never wrap); a record lies at position
  * modulo RING_BYTES. Each side maps the data twice in a row, so that a record is contiguous.
  *
- * A record is there once its word is not 0. Barriers:
- *   RING-1  ring_publish zeroes the word behind the new record, then stores the record's word with
+ * A record is published once its word is not 0. Barriers:
+ *   RING-1  ring_publish zeroes the word after the new record, then stores the record's word with
  *           release; ring_peek loads the word with acquire. So a consumer that sees the word sees
- *           the record, and finds 0 behind it until the next one is published.
+ *           the record, and finds 0 after it until the next one is published.
  *   RING-2  ring_release stores head with release after the last read of a record; ring_reserve
  *           loads it with acquire before it overwrites.
- *   RING-3  ring_release stores acked with release after everything that an acknowledgement stands
- *           for (completion at the responder; NAKs in the ring of the other direction); the
- *           completer loads it with acquire, then reads the other direction until it is empty, and
- *           only then believes it.
- *   RING-4  a request carries, in `acked`, how far its sender had carried out records of the other
- *           direction when it was published. So if a program answers a message, the answer never
- *           arrives before the completion of the message; on a wire the ACK goes first.
+ *   RING-3  ring_release stores acked with release, after the completions at the responder and the
+ *           NAKs in the other direction's ring. The completer loads acked with acquire, then
+ *           reads the other direction until it is empty, and only then uses acked.
+ *   RING-4  a request carries, in `acked`, how far its sender had executed records of the other
+ *           direction when it was published. So if a program answers a message, the message
+ *           completes at its sender before the answer does; on a wire the ACK goes first.
  *
- * What the other process stores here is not trusted: an index that runs backwards or past what was
- * written marks the ring broken.
+ * Values of the other process are not trusted: an index that runs backwards, or past the last
+ * record, marks the ring broken.
  */
 #ifndef SHM_RING_H
 #define SHM_RING_H
@@ -37,9 +36,9 @@
 
 /* In shared memory; written by the consumer only. */
 struct ring_control {
-	_Alignas(64) _Atomic uint64_t head; /* consumed: the producer may overwrite what is below */
-	_Atomic uint64_t acked;		    /* carried out, or answered */
-	_Atomic bool begun;		    /* to consume; see link_is_spent */
+	_Alignas(64) _Atomic uint64_t head; /* consumed: the producer may overwrite records below */
+	_Atomic uint64_t acked;		    /* executed, or answered */
+	_Atomic bool begun;		    /* a consumer has begun; see link_is_spent */
 };
 
 struct ring_producer {
@@ -62,15 +61,16 @@ struct ring_consumer {
 };
 
 /*
- * Room that requests and data leave free for NAKs. A consumer that has no room for a NAK cannot go
- * on. If both ends waited for each other so, or one process for itself, they would wait for ever. A
- * NAK is never longer than the record that it answers, and each QP has at most one on the way.
+ * Room that requests and data leave free for NAKs. A consumer without room for a NAK cannot
+ * continue. If both ends waited for each other so, or one process for itself, they would wait for
+ * ever. A NAK is never longer than the record that it answers, and each QP has at most one under
+ * way.
  */
 #define RING_FOR_NAKS (RING_BYTES / 4)
 
 /*
  * Room for a record with this payload, with `spare` bytes left over (0 for a NAK, else
- * RING_FOR_NAKS), or NULL: full (or broken). Nothing is taken until publish.
+ * RING_FOR_NAKS), or NULL: full (or broken). Takes no room before ring_publish.
  */
 static inline struct record *ring_reserve(struct ring_producer *ring, uint32_t bytes,
 					  uint64_t spare)
@@ -92,7 +92,7 @@ static inline struct record *ring_reserve(struct ring_producer *ring, uint32_t b
 	return (struct record *)(ring->data + ring->tail % RING_BYTES);
 }
 
-/* `header` of the record is filled but for its word. Returns the position behind the record. */
+/* `header` of the record is filled except its word. Returns the position after the record. */
 static inline uint64_t ring_publish(struct ring_producer *ring, struct record *record,
 				    uint32_t word)
 {
@@ -106,8 +106,8 @@ static inline uint64_t ring_publish(struct ring_producer *ring, struct record *r
 }
 
 /*
- * The oldest record that was not advanced over, or NULL: none. *header is a copy that the other
- * process cannot change any more, and sane.
+ * The oldest record that was not consumed, or NULL. *header is a sane copy, which the other process
+ * cannot change any more.
  */
 static inline struct record *ring_peek(struct ring_consumer *ring, struct record_header *header)
 {
@@ -117,7 +117,7 @@ static inline struct record *ring_peek(struct ring_consumer *ring, struct record
 	if (word == 0 || ring->broken)
 		return NULL;
 	*header = record->header;
-	atomic_signal_fence(memory_order_seq_cst); /* the copy is what is checked and used */
+	atomic_signal_fence(memory_order_seq_cst); /* checks and uses the copy only */
 	header->word = word;
 	if (!record_is_sane(header)) {
 		ring->broken = true;
@@ -132,9 +132,9 @@ static inline void ring_advance(struct ring_consumer *ring, const struct record_
 }
 
 /*
- * The responder has carried out all records up to `end`, the one that it works on included. It
- * calls this before the program can see the completion, as the program may exit then. `end` may be
- * ahead of head.
+ * The responder has executed all records up to `end`, the present one included. It calls this
+ * before the program can see the completion, as the program may exit then. `end` may be ahead of
+ * head.
  */
 static inline void ring_acknowledge(struct ring_consumer *ring, uint64_t end)
 {
@@ -155,9 +155,9 @@ static inline void ring_release_room(struct ring_consumer *ring)
 }
 
 /*
- * Tells the producer how far the consumer is; returns whether that was news since the last call.
- * Room is given back in large pieces, so that a small message costs one store. A producer that
- * finds the ring full has more than such a piece in it.
+ * Stores the consumer's progress for the producer. True: acked has changed since the last call.
+ * Room is released in large pieces, so that a small message costs one store. A producer that finds
+ * the ring full has more than such a piece in it.
  */
 static inline bool ring_release(struct ring_consumer *ring)
 {

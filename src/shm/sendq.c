@@ -18,7 +18,7 @@ void shm_sendq_go_back(struct shm_qp *lq, uint32_t seq)
 		struct wqe *wqe = sq_wqe(&qp->sq, s);
 
 		if (wqe->state == WQE_DONE)
-			continue; /* carried out at this end alone */
+			continue; /* executed at this end only */
 		if (wqe_is_on_the_way(wqe))
 			shm_sendq_uncount(lq, wqe);
 		wqe->state = WQE_POSTED;
@@ -33,14 +33,13 @@ void shm_sendq_go_back(struct shm_qp *lq, uint32_t seq)
 		wqe->done = 0;
 	}
 	lq->next_msn = sq_wqe(&qp->sq, seq)->first_psn;
-	lq->failure.pending = false; /* it is found again when its turn comes */
+	lq->failure.pending = false; /* the request fails again at its turn */
 	qp->sq.issue = seq;
 }
 
 /*
- * Programs that exchange addresses with another host may get one that means that host there, but
- * this host here: that of loopback, or of a bridge of containers. So the text says it. Returns its
- * length.
+ * Programs may get an address from another host that names this host here: of loopback, or of a
+ * bridge of containers. So the text says whose address it is. Returns its length.
  */
 static size_t say_whose_address(const struct qp *qp, char *text, size_t room)
 {
@@ -74,9 +73,9 @@ bool shm_sendq_complete(struct shm_qp *lq)
 }
 
 #ifdef VERBATIM_CHECK
-#define REQUESTS 16 /* issued; longer queues are counted now and then */
+#define REQUESTS 16 /* issued; in longer queues they are counted only now and then */
 
-/* What is on the way is what was counted. */
+/* The counts are those of the outstanding messages. */
 static void check_counts(const struct shm_qp *lq)
 {
 	struct sq *sq = &lq->qp->sq;
@@ -97,8 +96,8 @@ static void check_counts(const struct shm_qp *lq)
 
 /*
  * The send queue of a QP of this path, between two records, posts or timers:
- * - it is one (qp_check);
- * - `unacked` counts the messages on the way, `reads` the READs and atomics of these;
+ * - those of qp_check hold;
+ * - `unacked` counts the outstanding messages, `reads` the READs and atomics of these;
  * - a failure at this end is that of the request before sq.issue.
  */
 void shm_sendq_check(const struct shm_qp *lq)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Send queue - how far the requests of a QP are on this path, and how they end or begin anew.
+ * Send queue - the progress of a QP's requests on this path: how they complete, and go back.
  *
- * In:  requests that were sent, carried out, refused, or failed at this end.
- * Out: sq.issue and next_msn, where the requester goes on; counts of what is on the way;
+ * In:  requests that were sent, executed, refused, or failed at this end.
+ * Out: sq.issue and next_msn, where the requester continues; counts of outstanding messages;
  *      completions.
  *
  * Callers hold the QP's lock. Never waits, sends nothing: the requester does, with its next turn.
@@ -17,15 +17,15 @@
 #include "shm/shm_qp.h"
 
 /* How the requester's turn at a request ended. */
-enum carried {
-	CARRIED,       /* WQE_ISSUED or WQE_DONE: on to the next */
-	CARRY_NO_ROOM, /* the ring is full */
-	CARRY_WAIT,    /* for acknowledgements or responses of earlier requests, or a timer */
-	CARRY_TURN_OVER,
-	CARRY_FAILED, /* shm_sendq_fail was called */
+enum issue_result {
+	ISSUE_DONE,    /* WQE_ISSUED or WQE_DONE: on to the next */
+	ISSUE_NO_ROOM, /* the ring is full */
+	ISSUE_WAIT,    /* for acknowledgements or responses of earlier requests, or a timer */
+	ISSUE_TURN_OVER,
+	ISSUE_FAILED, /* shm_sendq_fail was called */
 };
 
-/* READs and atomics: what is answered by data and limited by max_rd_atomic. */
+/* READs and atomics: answered by data, and limited by max_rd_atomic. */
 static inline bool wqe_is_read(const struct wqe *wqe)
 {
 	return operation_brings_data(opcode_operation(wqe->opcode));
@@ -36,7 +36,7 @@ static inline bool wqe_is_on_the_way(const struct wqe *wqe)
 	return wqe->state == WQE_ISSUED && !wqe_has_failed(wqe);
 }
 
-/* The last record of a message that is answered has left. */
+/* The last record of an answered message was sent. */
 static inline void shm_sendq_on_sent(struct shm_qp *lq, struct wqe *wqe)
 {
 	wqe->state = WQE_ISSUED;
@@ -45,14 +45,14 @@ static inline void shm_sendq_on_sent(struct shm_qp *lq, struct wqe *wqe)
 	lq->reads += wqe_is_read(wqe);
 }
 
-/* It is not on the way any more. */
+/* The message is no longer outstanding. */
 static inline void shm_sendq_uncount(struct shm_qp *lq, const struct wqe *wqe)
 {
 	lq->unacked--;
 	lq->reads -= wqe_is_read(wqe);
 }
 
-/* A message on the way was carried out. shm_sendq_complete makes it known. */
+/* An outstanding message was executed. shm_sendq_complete completes it. */
 static inline void shm_sendq_finish(struct shm_qp *lq, struct wqe *wqe)
 {
 	wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
@@ -60,13 +60,13 @@ static inline void shm_sendq_finish(struct shm_qp *lq, struct wqe *wqe)
 }
 
 /*
- * Goes back: all requests from `seq` on are sent anew, since the responder has dropped what came
- * behind it (IBA 9.7.5.1.2, go-back-N).
+ * Goes back (IBA 9.7.5.1.2, go-back-N): all requests from `seq` on are sent again, since the
+ * responder has dropped them.
  */
 void shm_sendq_go_back(struct shm_qp *lq, uint32_t seq);
 
 /*
- * The request `seq` (sq.issue is behind it) failed. Its completion comes after those of all earlier
+ * The request `seq` failed; sq.issue is past it. Its completion comes after those of all earlier
  * ones; then the QP fails. The text is reported with the cause.
  */
 void shm_sendq_fail(struct shm_qp *lq, uint32_t seq, enum ibv_wc_status status, enum cause cause,

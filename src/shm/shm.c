@@ -64,7 +64,7 @@ static int connect(struct qp *qp)
 	if (!lq->orphan)
 		return ENOMEM;
 	drop_link(lq);
-	/* No such process is no error of this call: as on a wire, requests will get no answer. */
+	/* A missing process is not an error here: as on a wire, requests will get no answer. */
 	if (shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid))
 		lq->link = shm_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS, &asked);
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Shm QP - what this path keeps for a QP: the state of its requester, responder and completer.
+ * Shm QP - a QP's state on this path: of its requester, responder and completer.
  *
  * All of it is guarded by qp->lock, except the two list nodes (link->wait_lock).
  */
@@ -25,11 +25,11 @@ enum requester_state {
 	REQUESTER_RETRY_WAIT, /* likewise */
 	/* until deadline_ns, then the oldest message fails: its peer is gone */
 	REQUESTER_LOSS_WAIT,
-	/* until deadline_ns, then another look whether a key is out of use */
+	/* until deadline_ns, then tries again to end a key */
 	REQUESTER_REVOKE_WAIT,
 	REQUESTER_FULL_WAIT, /* UD: for room in a ring, until deadline_ns; then it is dropped */
 	REQUESTER_WIRE_WAIT, /* UD: for room on the wire, until deadline_ns; then another try */
-	/* for what verbatimd says of the destination's process, until deadline_ns */
+	/* for verbatimd's answer about the destination's process, until deadline_ns */
 	REQUESTER_PEER_WAIT,
 };
 
@@ -37,10 +37,10 @@ struct response {
 	uint8_t kind; /* enum record_kind of the request */
 	uint32_t msn; /* with its attempt */
 	uint32_t rkey;
-	uint32_t pd; /* number of the PD that the request was checked against */
+	uint32_t pd; /* number of the PD for the request's check */
 	uint64_t remote_addr;
 	uint32_t total, done;
-	uint64_t value; /* of an atomic: what was there before */
+	uint64_t value; /* of an atomic: the original value */
 };
 
 struct shm_qp {
@@ -49,14 +49,15 @@ struct shm_qp {
 	struct link *link;
 	struct list blocked_node, answering_node;
 	bool is_answering;	 /* in link->answering; guarded by link->wait_lock */
-	struct link *blocked_on; /* in a list of its, with a reference; guarded by its wait_lock */
+	struct link *blocked_on; /* the link in whose list the QP is, with a reference; guarded by
+				    its wait_lock */
 	bool for_room;		 /* in its list `blocked`; else in `turned` */
 
 	/* requester */
-	uint8_t state; /* enum requester_state; set by timer.c, backoff.c and retry.c */
-	bool started;  /* next_msn was set from sq_psn */
-	bool sought; /* the request at sq.issue has waited for what verbatimd was asked, in vain */
-	bool published; /* records; the other end is not woken for them yet (link_notify) */
+	uint8_t state;	/* enum requester_state; set by timer.c, backoff.c and retry.c */
+	bool started;	/* next_msn was set from sq_psn */
+	bool sought;	/* the request at sq.issue has waited for verbatimd's answer in vain */
+	bool published; /* records whose reader is not woken yet (link_notify) */
 	struct local_failure failure;
 	/* why the peer does not answer: in REQUESTER_RETRY_WAIT and LOSS_WAIT */
 	enum cause silence;
@@ -64,8 +65,8 @@ struct shm_qp {
 	/* counts how often the requester went back; NAKs of earlier attempts are void */
 	uint8_t attempt;
 	uint32_t epoch;	   /* of the in_flight entries that count */
-	uint64_t last_end; /* UC: position behind the last message */
-	uint32_t unacked;  /* messages on the way, READs and atomics included */
+	uint64_t last_end; /* UC: position after the last message */
+	uint32_t unacked;  /* outstanding messages, READs and atomics included */
 	uint32_t reads;	   /* of these: READs and atomics */
 	uint8_t rnr_left, retry_left;
 	uint8_t backoff; /* doublings of the wait for a silent peer, if the QP has no time-out */
@@ -75,40 +76,41 @@ struct shm_qp {
 	/* timer, see timer.h */
 	struct list timer_node;
 	bool timer_armed;
-	bool seeks;    /* it is armed for REQUESTER_PEER_WAIT; guarded by the timers' lock */
-	bool answered; /* likewise: verbatimd has answered any request since, so it is due */
+	bool seeks;    /* the timer is armed for REQUESTER_PEER_WAIT; guarded by the timers' lock */
+	bool answered; /* likewise: verbatimd has answered a question since, so the timer is due */
 	uint64_t deadline_ns;
-	uint64_t seek_end_ns; /* when a wait that goes on ends; 0: the next wait is a new one */
-	uint32_t answers;     /* how many verbatimd had given when the destination was looked for */
+	uint64_t seek_end_ns; /* the end of an interrupted wait; 0: the next wait is a new one */
+	uint32_t answers;     /* number of verbatimd's answers when the destination was looked up */
 
 	/* responder */
 	bool expecting; /* expected_msn was set from rq_psn */
-	bool nak_sent;	/* a NAK was sent: what else came with its attempt is dropped */
+	bool nak_sent;	/* a NAK was sent: other records of its attempt are dropped */
 	uint8_t nak_sent_attempt;
 	bool in_message;      /* FIRST was accepted, LAST has not come */
-	bool dropping;	      /* UC: the rest of a message that was not accepted */
+	bool dropping;	      /* UC: drops the rest of a refused message */
 	uint8_t message_kind; /* enum record_kind of its FIRST */
 	uint32_t expected_msn;
 	uint32_t received; /* bytes of the current message */
 	uint32_t message_total;
-	/* the key that a refused SEND_WITH_INV has ended (mw_invalidate_once); 0: none */
+	/* the key that a dropped SEND_WITH_INV has revoked (mw_invalidate_once); 0: none */
 	uint32_t revoked;
 	struct nak_pending nak;
-	/* for `nak`, should the QP leave; NULL until the next connection */
+	/* takes `nak` if the QP leaves; NULL until the next connection */
 	struct orphan_nak *orphan;
-	uint32_t response_head, response_tail; /* responses[head % MAX .. tail % MAX) are owed */
+	uint32_t response_head,
+		response_tail; /* responses[head % MAX .. tail % MAX) are to be sent */
 	struct response responses[RESPONSES_MAX];
 };
 
 extern const struct qp_path shm_path;
 
-/* NULL: the QP takes another path, or none yet. */
+/* NULL: the QP uses another path, or none yet. */
 static inline struct shm_qp *shm_of(struct qp *qp)
 {
 	return qp->path == &shm_path ? qp->path_data : NULL;
 }
 
-/* What this path needs of the adapter. Set once, before the first QP. */
+/* Functions of the adapter. Set once, before the first QP. */
 struct shm_env {
 	/*
 	 * A link to the process with this slot, with a reference; NULL: there is no such process.
@@ -126,13 +128,13 @@ struct shm_env {
 			    void *arg);
 	bool (*gid_is_local)(const union ibv_gid *gid);
 	/*
-	 * Sends a datagram to another host or a group, with the QP's lock held. 0: it left, or was
-	 * lost; -EAGAIN: try again a little later; -EFAULT: *cause tells what is wrong with it;
-	 * -EINPROGRESS: the port of its address is not open, and the adapter has asked verbatimd,
-	 * as above. NULL: there is no network.
+	 * Sends a datagram to another host or a group, with the QP's lock held. 0: it was sent, or
+	 * lost; -EAGAIN: try again a little later; -EFAULT: *cause is set; -EINPROGRESS: the port
+	 * of its address is not open, and the adapter has asked verbatimd, as above. NULL: there is
+	 * no network.
 	 */
 	int (*datagram_to_wire)(struct qp *qp, struct wqe *wqe, enum cause *cause);
-	/* The progress thread has work, unless another thread polls. */
+	/* Wakes the progress thread, unless another thread polls. */
 	void (*kick)(void);
 	/* A timer was armed that is due before all others. */
 	void (*deadline)(uint64_t ns);
@@ -142,12 +144,11 @@ struct shm_env {
 extern struct shm_env shm_env;
 
 /*
- * Bytes of payload that this thread has copied: a measure of time for the adapter, which sets it
- * back.
+ * Bytes of payload that this thread has copied: a measure of time for the adapter, which resets it.
  */
 extern _Thread_local uint64_t shm_moved __attribute__((tls_model("initial-exec")));
 
-/* A number that no in_flight entry of this process carries. */
+/* An epoch that no in_flight entry of this process has. */
 uint32_t shm_new_epoch(void);
 
 #endif

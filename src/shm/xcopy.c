@@ -28,7 +28,7 @@ void xcopy_probe(struct link *link)
 	if (process_vm_readv(link->pid, &here, 1, &there, 1, 0) != sizeof(cookie))
 		link->xcopy_error = errno;
 	else if (cookie != link->peer->cookie)
-		link->xcopy_error = ESRCH; /* the PID is another process's here */
+		link->xcopy_error = ESRCH; /* another process of this namespace has the PID */
 	else
 		link->xcopy = XCOPY_VM;
 }
@@ -45,7 +45,7 @@ static int ptrace_scope(void)
 	return got > 0 ? atoi(text) : -1;
 }
 
-/* Whether the kernel refuses the call as such, whichever process it is for. */
+/* Whether the kernel refuses the system call for every process (seccomp). */
 static bool may_not_call(void)
 {
 	char a = 0, b;
@@ -123,7 +123,7 @@ static int copy_vm(struct link *link, enum xcopy_direction direction, const stru
 	if (n == (ssize_t)length)
 		return 0;
 	if (n >= 0)
-		return -EFAULT; /* part of it: the next page is not there */
+		return -EFAULT; /* a partial copy: the next page is missing */
 	if (errno == EPERM) {
 		link->xcopy_error = EPERM;
 		link->xcopy = XCOPY_NONE;

@@ -6,12 +6,12 @@
  * In:  an address in the other process, and pieces of memory of this one.
  * Out: the bytes moved, or why not.
  *
- * Pages of the other process that are mapped here are copied without it (memory/heap.h). Any thread
- * may call; nothing is shared. A call sleeps at most for a page fault, and never raises a signal:
- * bad memory at either end is -EFAULT.
+ * Pages of the other process that are mapped here are copied without system calls (memory/heap.h).
+ * Any thread may call; there is no shared state. A call sleeps at most for a page fault, and never
+ * raises a signal: bad memory at either end is -EFAULT.
  *
- * A process is addressed by its PID. The PID may be reused only after the process has died, which
- * verbatimd tells within milliseconds; all PIDs would have to be used up in that time.
+ * A process is addressed by its PID. The kernel may reuse the PID only after the process has died,
+ * which verbatimd announces within milliseconds; all PIDs would have to be used up in that time.
  */
 #ifndef SHM_XCOPY_H
 #define SHM_XCOPY_H
@@ -31,8 +31,7 @@ enum xcopy_direction { XCOPY_READ, XCOPY_WRITE };
 void xcopy_probe(struct link *link);
 
 /*
- * For a link with XCOPY_NONE: reports, once, that WRITE and READ go by message, and why. Reads
- * /proc.
+ * For a link with XCOPY_NONE: reports once that WRITE and READ go by message, and why. Reads /proc.
  */
 void xcopy_explain(struct link *link);
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Damage - which senders' packets all have a wrong ICRC.
+ * Damage - detects senders whose packets all have a wrong ICRC.
  *
- * In:  the source of each packet that came to a port, and whether its ICRC was right.
- * Out: a cause, if all packets of a source have a wrong one: that is no noise on a cable, which
- *      UDP's checksum would have found, but a router that changes what the ICRC covers: addresses
- *      (NAT) or ports.
+ * In:  the source of each packet of a port, and whether its ICRC was correct.
+ * Out: a cause, if all packets of a source have a wrong one. Noise on a cable would fail UDP's
+ *      checksum; so a router changes fields that the ICRC covers: addresses (NAT) or ports.
  *
  * Guarded by the port's receive lock.
  */
@@ -14,11 +13,11 @@
 
 #include "udp/wire.h"
 
-/* with no correct packet between; a QP sends few that are not acknowledged */
+/* without a correct packet between; small, as a QP sends few unacknowledged packets */
 #define DAMAGE_IN_A_ROW 4
 
 struct damage {
-	uint8_t remote[WIRE_GID_BYTES]; /* sender of the last one */
+	uint8_t remote[WIRE_GID_BYTES]; /* sender of the last damaged packet */
 	uint32_t in_a_row;
 };
 

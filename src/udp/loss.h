@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Loss - drops a share of the packets that are sent, for tests. One branch a burst, while it is
- * off.
+ * Loss - drops a share of the sent packets, for tests. Costs one branch a burst while it is off.
  *
  * VERBATIM_TEST_LOSS=RATE[,SEED]: RATE from 0 to 1, SEED a number (1). The same seed and number of
- * packets give the same losses. Anything that cannot be read as that is said on standard error, and
- * nothing is dropped.
+ * packets give the same losses. If the value is malformed, a message goes to standard error, and no
+ * packet is dropped.
  *
  * Any thread, no locks.
  */

@@ -9,8 +9,8 @@
 #define PAGE_BYTES 4096u
 
 /*
- * rt_sigprocmask copies the new mask in before it refuses to do what is not SIG_BLOCK, SIG_UNBLOCK
- * or SIG_SETMASK. It is the cheapest call that reads a few bytes, and no sandbox forbids it.
+ * rt_sigprocmask copies the new mask before it refuses an unknown operation. It is the cheapest
+ * call that reads a few bytes, and no sandbox forbids it.
  */
 static bool page_is_readable(uintptr_t page)
 {

@@ -2,9 +2,9 @@
 /*
  * Readable - whether memory of this process can be read, without touching it.
  *
- * The processor reads payload for the ICRC before the kernel does: an address that is not there has
- * to be an error and not a signal. One short system call a page. What is unmapped by another thread
- * at this moment is not caught.
+ * The library reads payload for the ICRC before the kernel does, and a bad address has to be an
+ * error, not a signal. One short system call a page. A page that another thread unmaps at the same
+ * time is not detected.
  *
  * Any thread, no locks.
  */
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* What was found readable last: neighbouring pieces are looked at once. */
+/* The last readable range, so that neighbouring pieces take one check. */
 struct readable {
 	uintptr_t from, to; /* whole pages */
 };

@@ -29,7 +29,7 @@
 #define IPV6_FLOWINFO 11
 #endif
 
-/* If it sends, for want of a sender: with DF, as the ICRC wants it. 0 or -errno. */
+/* Sets DF, which the ICRC needs if this socket sends, for want of a sender. 0 or -errno. */
 static int require(const struct wire_port *port)
 {
 	if (port->is_v4)
@@ -37,7 +37,7 @@ static int require(const struct wire_port *port)
 	return udp_set(port->fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
 }
 
-/* What makes it better or faster: an older kernel does without. */
+/* Sets options that an older kernel may lack. */
 static void prefer(const struct wire_port *port)
 {
 	int fd = port->fd;
@@ -68,7 +68,7 @@ void udp_tell_hops(struct wire_port *port)
 		udp_set(port->fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
 }
 
-/* A kernel before 4.18 takes a GSO batch for one long datagram. */
+/* A kernel before 4.18 would send a GSO batch as one long datagram. */
 static bool has_segments(int fd)
 {
 	int value;
@@ -158,7 +158,10 @@ int udp_open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, struct
 	fd = socket(address.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	/* Other processes join the same group; bound to it, so that nothing else comes here. */
+	/*
+	 * Other processes join the same group, too. Bound to it, the socket gets only its
+	 * datagrams.
+	 */
 	if (udp_set(fd, SOL_SOCKET, SO_REUSEADDR, 1) || bind(fd, &address.any, len) < 0 ||
 	    join(fd, group, ifindex) < 0) {
 		rc = -errno;

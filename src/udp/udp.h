@@ -2,7 +2,7 @@
 /*
  * UDP - RoCEv2 packets over plain UDP sockets: bursts out (GSO) and in (GRO), ICRC on and off.
  *
- * In:  packets of the transport; datagrams of anybody.
+ * In:  packets of the transport; datagrams of any host.
  * Out: the transport's packets as datagrams with DF and a correct ICRC, cut by UDP_SEGMENT (GSO)
  *      where the kernel has it; datagrams with a correct ICRC as packets, in order, one by one
  *      again after UDP_GRO.
@@ -42,11 +42,11 @@ uint32_t udp_buffer_bytes(const struct wire_port *port);
 const uint8_t *udp_gid(const struct wire_port *port);
 
 /*
- * The sender of packets from this address to the process that has the QP, on whatever host: the
- * upper bits of the QPN name the process. Opened when it is first asked for; valid as long as the
- * port. Where that is impossible (too many, no descriptor, no port free) the receiving socket
- * sends, without UDP checksums and GSO batches (source_port_share), which is slower, and a cause is
- * reported once. Never NULL.
+ * The sender of packets from this address to the process that has the QP, on any host: the upper
+ * bits of the QPN name the process. Opened at the first call; valid as long as the port. Where that
+ * is impossible (too many, no descriptor, no port free) the receiving socket sends, without UDP
+ * checksums and GSO batches (source_port_share), which is slower, and a cause is reported once.
+ * Never NULL.
  *
  * Any thread, no locks; the first call for a process makes some system calls.
  */
@@ -69,14 +69,13 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 bool udp_sends_gso(const struct wire_flow *flow);
 
 /*
- * Receives what has come, at most some 64 packets, and calls `receive` for each, without locks but
- * the port's own. Returns how many datagrams came; there may be more. 0: none. -EBUSY: another
- * thread is receiving.
+ * Receives at most some 64 packets, and calls `receive` for each, without locks but the port's own.
+ * Returns how many datagrams came; there may be more. 0: none. -EBUSY: another thread is receiving.
  */
 int udp_receive(struct wire_port *port, uint64_t now_ns,
 		void (*receive)(const struct wire_arrival *arrival));
 
-/* A socket for a multicast group on an interface, joined, that tells hop limits. 0 or -errno. */
+/* A socket that has joined a multicast group on an interface, with hop limits. 0 or -errno. */
 int udp_open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **port);
 
 #endif

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-/* Some ten milliseconds of a fast network; what the administrator allows may be less. */
+/* Some ten milliseconds of a fast network; the administrator's limit may be lower. */
 #define BUFFER_BYTES (8 << 20)
 
 int udp_set(int fd, int level, int option, int value)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * UDP port - what the sending and the receiving half of an open address share.
+ * UDP port - the state that the sending and the receiving half of an open address share.
  *
  * In:  a bound socket that receives.
- * Out: the socket with all that RoCEv2 needs of it, and the sockets that send from its address.
+ * Out: the socket with the options that RoCEv2 needs, and the sockets that send from its address.
  *
- * Only the files of the UDP wire see inside.
+ * Only files of udp/ see inside.
  */
 #ifndef UDP_UDP_PORT_H
 #define UDP_UDP_PORT_H
@@ -64,11 +64,11 @@ struct wire_port {
 	struct wire_sender *_Atomic senders[UDP_SENDERS];
 	struct wire_sender shared; /* in `senders` of slots that got no socket of their own */
 
-	/* Guards the free scratches; held for a few instructions. */
+	/* Guards the list of free scratches; held for a few instructions. */
 	struct lock scratch_lock;
 	struct udp_scratch *scratches;
 
-	/* Threads only try it. Guards the inbox and what is received. */
+	/* Threads only try it. Guards the inbox. */
 	struct lock receive_lock;
 	struct udp_inbox *inbox;
 	struct damage damage;
@@ -77,7 +77,7 @@ struct wire_port {
 
 /* setsockopt(2): 0 or -errno. */
 int udp_set(int fd, int level, int option, int value);
-/* The size of a buffer: what is enough, or as much as the administrator allows. */
+/* Sets a buffer's size to BUFFER_BYTES, or to the administrator's limit if that is lower. */
 void udp_set_buffer(int fd, int forced, int plain);
 
 void udp_scratches_free(struct wire_port *port);

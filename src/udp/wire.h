@@ -20,15 +20,15 @@
 
 /* Limits of a GSO batch: packets of one size, of which the last may be shorter. */
 #define WIRE_GSO_PACKETS 64		  /* UDP_MAX_SEGMENTS of older kernels */
-#define WIRE_GSO_BYTES	 (65535 - 40 - 8) /* with ICRCs; behind an IPv6 and a UDP header */
+#define WIRE_GSO_BYTES	 (65535 - 40 - 8) /* with ICRCs; after an IPv6 and a UDP header */
 
 struct wire_port;   /* udp/udp.h: an open address of this process */
-struct wire_sender; /* udp/udp.h: what sends from there to one process of each other host */
+struct wire_sender; /* udp/udp.h: sends from there to one process of each other host */
 
 /*
- * The addresses of packets. Fixed for a connection. Of an arrival they are the packet's: `local` is
- * then its destination, which may be a multicast group. hop_limit 0: to send, the socket's default;
- * of an arrival, not known (udp_tell_hops).
+ * The addresses of packets. Fixed for a connection. In an arrival they are the packet's own:
+ * `local` is its destination, which may be a multicast group. hop_limit 0: to send, the socket's
+ * default; in an arrival, not known (udp_tell_hops).
  */
 struct wire_flow {
 	uint8_t local[WIRE_GID_BYTES];	/* GIDs: IPv4-mapped or IPv6 addresses of this host, ... */
@@ -37,23 +37,23 @@ struct wire_flow {
 	uint32_t flow_label;		/* IPv6 only */
 	uint8_t traffic_class; /* TOS or traffic class, with the ECN bits: ECT(0) to send */
 	uint8_t hop_limit;
-	uint32_t buffer_bytes;	    /* what a socket like the other end's holds; 0: not known */
+	uint32_t buffer_bytes;	    /* the other end's receive buffer, as estimated; 0: not known */
 	bool one_by_one;	    /* to send: no GSO batches */
-	struct wire_port *port;	    /* that received it; to send, that receives what comes back */
-	struct wire_sender *sender; /* to send: udp_sender; of an arrival, NULL */
+	struct wire_port *port;	    /* that received it; to send, that receives the answers */
+	struct wire_sender *sender; /* to send: udp_sender; in an arrival NULL */
 };
 
 struct wire_packet {
 	uint8_t header[WIRE_HEADER_BYTES];
 	uint16_t header_bytes;	/* BTH and what follows it, up to the payload */
 	uint16_t payload_bytes; /* sum of the pieces, without the pad */
-	uint8_t pad_bytes;	/* zeroes behind the payload: 0..3 */
+	uint8_t pad_bytes;	/* zeroes after the payload: 0..3 */
 	uint8_t pieces;
 	bool pinned; /* the payload is known to be readable: no check (udp/readable.h) */
-	struct iovec piece[WIRE_PIECES]; /* stay as they are until the call returns */
+	struct iovec piece[WIRE_PIECES]; /* unchanged until the call returns */
 };
 
-/* A packet that came, with a correct ICRC. */
+/* A received packet with a correct ICRC. */
 struct wire_arrival {
 	const struct wire_flow *flow;
 	const uint8_t *bytes; /* from the BTH on, without the ICRC; valid during the call */
@@ -68,10 +68,10 @@ struct wire_arrival {
 
 /* Why wire_send took fewer packets than it was given. */
 enum wire_result {
-	WIRE_SENT = 0,	   /* all left */
-	WIRE_FULL = 1,	   /* the socket takes no more now: again a little later */
+	WIRE_SENT = 0,	   /* all were sent */
+	WIRE_FULL = 1,	   /* the socket is full: try again a little later */
 	WIRE_FAULT = 2,	   /* the next packet's payload is not readable memory */
-	WIRE_NO_ROUTE = 3, /* no address, no route, interface down: as good as lost */
+	WIRE_NO_ROUTE = 3, /* no address, no route, interface down: the packet counts as lost */
 	WIRE_TOO_LONG = 4, /* the path's MTU is smaller than the packet */
 	WIRE_NO_PORT = 5,  /* the port of a first UD packet is being opened (roce_env.resolve) */
 };

@@ -9,10 +9,9 @@
 #include "daemon/slots.h"
 
 /*
- * A process has one socket as a process and another for its connections, whose end may be noticed
- * later. Its peers are to hear of the end of a connection before that of the QP (links_on_death): a
- * program may put the connection away because requests were flushed, and then would never learn
- * why.
+ * A process has one socket for its slot and another for its connections, whose end verbatimd may
+ * see later. Peers have to learn of the end of a connection before that of the QP (links_on_death):
+ * a program may destroy the identifier because requests were flushed, and then would get no event.
  */
 static void end_connections(struct client *dead)
 {

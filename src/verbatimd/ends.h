@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Ends - what goes when a client goes: its session, ports, slot, links and memberships, in this
+ * Ends - frees what a client had when it goes: session, ports, slot, links and memberships, in this
  * order.
  *
  * Owner: the daemon's one thread.
@@ -10,10 +10,10 @@
 
 struct client;
 
-/* Peers are told. */
+/* The client has died: its peers get notices. */
 void ends_on_death(struct client *c);
 
-/* The daemon ends: peers are not told. */
+/* The daemon ends: peers get no notices. */
 void ends_on_dismissal(struct client *c);
 
 #endif

@@ -11,7 +11,7 @@
 #include "daemon/service.h"
 #include "event/close_pool.h"
 
-/* Whether the process that has the abstract name may be our daemon, in another mount namespace. */
+/* The process that has the abstract name may be a trusted verbatimd, in another mount namespace. */
 static bool is_daemons(const struct daemon *d, const struct sockname *name)
 {
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -24,9 +24,7 @@ static bool is_daemons(const struct daemon *d, const struct sockname *name)
 
 	if (sock >= 0)
 		close(sock);
-	/*
-	 * A program that starts a daemon takes what that prints for a failure; this is none to it.
-	 */
+	/* Only here: a program that starts a user's daemon takes its output for a failure. */
 	if (!is_ours && d->scope == DAEMON_OF_SYSTEM)
 		fprintf(stderr,
 			"verbatimd: the socket @%s is held by process %d of user %u, which is not "

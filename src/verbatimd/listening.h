@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Listening - where verbatimd listens: its socket in the directory, and its abstract name.
+ * Listening - the two names that verbatimd listens on: in its directory, and abstract.
  *
  * In:  the names (ctl/sockname.h); sockets that a service manager listens on already.
  * Out: a client for each connection of a user that is served.
@@ -13,7 +13,7 @@
 struct daemon;
 
 /*
- * Of daemons that start at once, the one that gets the directory's lock, or the abstract name,
+ * If several daemons start at once, the one that gets the directory's lock, or the abstract name,
  * stays. 0; -EADDRINUSE: another daemon has the name; -errno.
  */
 int listening_begin(struct daemon *d);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatimd - the part that a kernel would play: names the processes that use Verbatim, and hands
- * descriptors between them.
+ * verbatimd - does what the kernel does for adapters: numbers the processes that use Verbatim,
+ * passes descriptors between them, and manages connections.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -39,7 +39,7 @@ static int misused(void)
 	return 2;
 }
 
-/* Returns -1 to go on, or the exit status. */
+/* Returns -1 to continue, or the exit status. */
 static int parse_options(int argc, char **argv, struct options *out)
 {
 	static const struct option longs[] = {
@@ -88,7 +88,7 @@ static int begin(struct daemon *d, const struct options *options)
 {
 	int rc = server_init(d, options->scope);
 
-	/* Another one was faster. The program that started us wants a daemon, and has one. */
+	/* Another daemon was faster, so the program that started this one has a daemon. */
 	if (rc == -EADDRINUSE && !options->foreground)
 		return 0;
 	if (rc == -EADDRINUSE)

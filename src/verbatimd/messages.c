@@ -16,11 +16,11 @@
 
 #define ASK sizeof(struct ctl_cm_ask)
 
-/* All that a client may send. What does not match its row is no message. */
+/* The messages that a client may send. A message that does not match its row is an error. */
 static const struct {
 	size_t len;
 	unsigned fds_min, fds_max;
-	enum client_role role; /* which may send it */
+	enum client_role role; /* of clients that may send it */
 	void (*on_request)(struct client *c, struct fdmsg *m);
 } requests[CTL_TYPE_COUNT] = {
 	[CTL_HELLO] = { sizeof(struct ctl_hello), 3, 4, CLIENT_SPEECHLESS, hello_on_hello },
@@ -56,7 +56,7 @@ static const struct {
 	[CTL_CM_LIST] = { sizeof(struct ctl_list), 0, 0, CLIENT_OBSERVER, lists_on_list },
 };
 
-/* A greeting of another version may have another length; it still deserves an answer. */
+/* A greeting of another version may have another length; it still gets an answer. */
 static bool is_other_version(const struct client *c, const struct fdmsg *m)
 {
 	const struct ctl_greeting *g = &m->body.greeting;
@@ -84,7 +84,7 @@ const char *messages_on_message(struct client *c, struct fdmsg *m)
 	if (m->fds_lost) {
 		if (!requests[type].fds_max)
 			return "it sent descriptors that belong to no request";
-		/* This is not the client's fault: the answer to the request says so. */
+		/* The daemon lost them, not the client: the reply says so. */
 		if (c->role != CLIENT_SPEECHLESS) {
 			requests[type].on_request(c, m);
 			return NULL;

@@ -3,7 +3,7 @@
  * Messages - the table of all requests, each with the function that serves it.
  *
  * In:  a client's message, of any content.
- * Out: a well-formed request to the file that serves it; or a complaint.
+ * Out: a well-formed request, to the function that serves it; or a reason to disconnect the client.
  *
  * Owner: the daemon's one thread.
  */

@@ -3,8 +3,8 @@
  * Server - puts verbatimd together: its core (daemon/), connection management, and the table of
  * requests.
  *
- * In:  which users to serve.
- * Out: service, until no process has needed it for a while or a signal ends it.
+ * In:  the users to serve.
+ * Out: service, until no process has needed it for a while, or a signal ends it.
  *
  * Owner: the one thread there is.
  */
@@ -19,7 +19,7 @@ int server_init(struct daemon *d, enum daemon_scope scope);
 /* Serves until the end. */
 void server_run(struct daemon *d);
 
-/* Lets all clients go. */
+/* Disconnects all clients. */
 void server_fini(struct daemon *d);
 
 #endif

@@ -49,8 +49,8 @@ bool cmd_fd_is_ours(const struct cmd_fd *cmd_fd)
 }
 
 /*
- * Extends the file for device memory. Beyond RLIMIT_FSIZE the kernel would raise SIGXFSZ. Then the
- * file stays short, device memory lies elsewhere, and cannot be imported.
+ * Extends the file for device memory, unless that exceeds RLIMIT_FSIZE (the kernel would raise
+ * SIGXFSZ). Then device memory is not in the file, and cannot be imported.
  */
 static void extend_for_dm(int fd)
 {
@@ -97,7 +97,7 @@ int cmd_fd_read(int fd, struct cmd_fd *out)
 	return 0;
 }
 
-/* Writes an entry. If that fails, other processes cannot import the object; that is all. */
+/* Writes an entry. If that fails, other processes cannot import the object. */
 static void write_entry(int fd, off_t table, uint32_t handle, uint32_t word)
 {
 	if (handle < HANDLES &&

@@ -20,7 +20,7 @@ static bool pop(struct cq *cq)
 	return true;
 }
 
-/* The analysis is told that it is always taken: a CQ that one thread polls has no use for it. */
+/* The analysis assumes that the lock is taken; a single-threaded CQ does not take it. */
 static void poll_lock(struct cq *cq) ACQUIRES(cq->poll_lock) NO_LOCK_CHECK
 {
 	if (!cq->single_threaded)
@@ -149,7 +149,8 @@ void cq_ex_init(struct cq *cq, uint64_t wc_flags)
 	ex->read_sl = read_sl;
 	ex->read_dlid_path_bits = read_dlid_path_bits;
 	/*
-	 * Not set otherwise: a program that reads it without having asked for it crashes at once.
+	 * NULL otherwise, so that a program that reads a field without requesting it crashes at
+	 * once.
 	 */
 	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
 		ex->read_completion_ts = read_completion_ts;

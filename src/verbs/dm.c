@@ -52,8 +52,8 @@ void dm_fill(struct ibv_dm *dm)
 }
 
 /*
- * The file in which this process may place device memory; -1: none, as the context was imported
- * from another process, or is the parent's of a fork.
+ * The file for this process's device memory; -1: none, as the context was imported from another
+ * process, or is from before a fork.
  */
 static int dm_file_of(struct ibv_context *context)
 {

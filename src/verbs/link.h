@@ -4,7 +4,7 @@
  *
  * On Ethernet they are the same. With VERBATIM_LINK_LAYER=infiniband programs address by LID, with
  * or without a GRH. Below the verbs an address is always a GID of the interface (base/lid.h). So
- * only the headers of datagrams know of this mode there.
+ * there only the headers of datagrams depend on this mode.
  */
 #ifndef VERBS_LINK_H
 #define VERBS_LINK_H
@@ -14,13 +14,13 @@
 
 #include "object/context.h"
 
-/* Whether VERBATIM_LINK_LAYER asks for InfiniBand. */
+/* VERBATIM_LINK_LAYER is "infiniband". */
 bool link_is_infiniband(void);
 
 /* The LID of the context's port; 0: its interface has no IPv4 address. */
 uint16_t link_lid(struct context *context);
 
-/* Writes the address for the layers below to *resolved. False: no LID or GID leads anywhere. */
+/* Writes the address for the layers below to *resolved. False: neither LID nor GID is valid. */
 bool link_resolve(struct context *context, const struct ibv_ah_attr *asked,
 		  struct ibv_ah_attr *resolved);
 

@@ -97,7 +97,7 @@ struct ibv_mr *verbs_alloc_null_mr(struct ibv_pd *pd)
 	return create(&spec);
 }
 
-/* What rdma-core itself refuses. check_rereg_command has what it leaves to the kernel. */
+/* The checks of rdma-core itself. check_rereg_command has those that it leaves to the kernel. */
 static int check_rereg(int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	if (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED)

@@ -3,7 +3,7 @@
  * Ops - the entries of the op tables: the members of ibv_context_ops and verbs_context, with verbs_
  * before their names. Those of devices and ports are in query.h.
  *
- * Each returns what the manual page of its verb says: 0 or errno, a count, or a pointer (NULL and
+ * Each returns the result of its verb's manual page: 0 or errno, a count, or a pointer (NULL and
  * errno).
  */
 #ifndef VERBS_OPS_H

@@ -47,10 +47,7 @@ VERBS_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 #define KNOWN_PARENT_DOMAIN                                                                        \
 	(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
 
-/*
- * The program's allocators are not used: they are for memory that hardware reads, and there is
- * none.
- */
+/* Does not use the program's allocators, which are for memory that hardware reads. */
 struct ibv_pd *verbs_alloc_parent_domain(struct ibv_context *context,
 					 struct ibv_parent_domain_init_attr *attr)
 {

@@ -98,7 +98,7 @@ int verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_
 	return rq_post(&srq_of(srq)->rq, wr, bad_wr);
 }
 
-/* The program gets the new rkey at once, so that it can send it after the bind on the same QP. */
+/* The program gets the new R_Key at once, so that it can post a SEND of it right after the bind. */
 int verbs_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
 	struct ibv_send_wr *bad, wr = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Post - the parts that ibv_post_send and the builders ibv_wr_* share. Callers hold the QP's lock.
+ * Post - shared by ibv_post_send and the builders ibv_wr_*. Callers hold the QP's lock.
  */
 #ifndef VERBS_POST_H
 #define VERBS_POST_H

@@ -76,7 +76,7 @@ static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, stru
 		return error;
 	path = adapter_path(attr->qp_type);
 	if (attr->qp_type == IBV_QPT_RAW_PACKET && context->infiniband)
-		path = NULL; /* in this mode paths have no Ethernet address */
+		path = NULL; /* in the link mode with LIDs paths have no Ethernet address */
 	if (!path) {
 		cause_report(CAUSE_UNSUPPORTED, 0, "QP type %d", attr->qp_type);
 		return EOPNOTSUPP;

@@ -190,7 +190,7 @@ static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote
 
 	if (!wqe)
 		return;
-	/* As inline data. 8 bytes fit into every request, whatever max_inline_data is. */
+	/* Inline: 8 bytes fit into every request, whatever max_inline_data is. */
 	wqe->flags |= IBV_SEND_INLINE;
 	wqe->length = sizeof(uint64_t);
 	memcpy(wqe->inline_data, atomic_wr, sizeof(uint64_t));

@@ -398,7 +398,7 @@ static void rule_21_responder_leaves_in_the_middle(struct pair *pair)
 	}
 }
 
-/* A window is bound behind a SEND that is sent again: the bind is carried out once. */
+/* A window is bound behind a SEND that is sent again: the bind is executed once. */
 static void rule_08_bind_after_a_retry(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;

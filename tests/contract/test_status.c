@@ -209,7 +209,7 @@ static void rule_16_atomic_sge_too_short(struct pair *pair)
 	REQUIRE(op.result == 1, "no completion");
 	REQUIRE(op.wc.status == IBV_WC_LOC_LEN_ERR || op.wc.status == IBV_WC_LOC_QP_OP_ERR,
 		"status %s", ibv_wc_status_str(op.wc.status));
-	REQUIRE(peek(&pair->b, TARGET) == 5, "the atomic was carried out");
+	REQUIRE(peek(&pair->b, TARGET) == 5, "the atomic was executed");
 }
 
 /* Classes of requests. */

@@ -69,7 +69,7 @@ static void test_receiving_side(void **state)
 	assert_broken(link->rx.released = link->rx.head + 64, link_check_rx(link));
 	assert_broken(link->rx.head = link->rx_end + 64, link_check_rx(link));
 	assert_broken(link->rx.acked = link->rx_end + 1, link_check_rx(link));
-	assert_broken(link->carried_out = link->rx_end + 1, link_check_rx(link));
+	assert_broken(link->executed = link->rx_end + 1, link_check_rx(link));
 	assert_broken(link->rx.head = link->rx_end = RING_BYTES, link_check_rx(link));
 	lock_release(&link->rx_lock);
 }

@@ -203,7 +203,7 @@ static void test_rest_of_a_message_without_its_first(void **state)
 	post_receive();
 	send_record(RECORD_SEND, RECORD_LAST, header_of(0, 10, 10));
 	send_record(RECORD_WRITE, 0, header_of(0, 10, 10));
-	/* refused once: its sender must not take it for carried out */
+	/* refused once: its sender must not take it for executed */
 	assert_int_equal(next_nak(), NAK_SILENCE);
 	assert_int_equal(next_nak(), 0);
 	expect_no_wc();

@@ -28,9 +28,9 @@ static char memory[RECORD_PAYLOAD_MAX];
 static struct mr *mr;
 static unsigned tries;
 
-enum carried __real_shm_requester_issue(struct shm_qp *lq);
-enum carried __wrap_shm_requester_issue(struct shm_qp *lq);
-enum carried __wrap_shm_requester_issue(struct shm_qp *lq)
+enum issue_result __real_shm_requester_issue(struct shm_qp *lq);
+enum issue_result __wrap_shm_requester_issue(struct shm_qp *lq);
+enum issue_result __wrap_shm_requester_issue(struct shm_qp *lq)
 {
 	tries++;
 	return __real_shm_requester_issue(lq);
