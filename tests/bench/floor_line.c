@@ -2,7 +2,7 @@
 /*
  * Floor_line - how long a cache line takes from one process to another, on different cores.
  *
- * Two processes take turns at counting up one word of shared memory; half a turn is one way. The
+ * Two processes take turns to increment one word of shared memory; half a turn is one way. The
  * median of many rounds. No message between two processes can be faster than this.
  *
  * Prints "CPU CPU NANOSECONDS".

@@ -18,7 +18,7 @@
 #define ROUNDS	 301
 #define ROUND_NS 1000000.0 /* short beside a time slice: few are interrupted */
 
-/* Not to be inlined: the compiler must not see that nobody reads the copy. */
+/* Not inlined: the compiler must not see that the copy is never read. */
 __attribute__((noinline)) static void copy(void *to, const void *from, size_t len)
 {
 	memcpy(to, from, len);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * move_pause - how long threads stand still while a region's pages move to the heap and back.
+ * move_pause - how long threads wait while a region's pages move to the heap and back.
  *
  *     move_pause [MIB...]		64 256 1024
  *
  * One thread is the progress thread (migrate_run); another writes to all of the region, a word a
- * page, over and over. For each direction: how long all took; the longest turn of the progress
- * thread, by the clock and by what it needed of a processor (the same on a busy machine); the
- * longest that one store of the writer took. First the same two threads, for a second, while
- * nothing moves: how long the machine itself stops them.
+ * page, over and over. For each direction it prints the whole time; the longest turn of the
+ * progress thread, by the clock and in processor time (which a busy machine does not change); the
+ * longest store of the writer. Before that it runs the same two threads for a second while nothing
+ * moves, which shows how long the machine itself stops them.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -63,7 +63,7 @@ static void *write_all_over(void *arg)
 	return arg;
 }
 
-/* Until nothing is left to be done. */
+/* Runs migrate_run until it has no more to do. */
 static void turn(const char *what)
 {
 	uint64_t begin = clock_ns(CLOCK_MONOTONIC), wall_max = 0, cpu_max = 0, next = 0, end;

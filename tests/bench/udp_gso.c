@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * UDP GSO batches - what a host sends another of packets like those of RoCEv2 without anything of
- * ours.
+ * UDP GSO batches - the throughput between two hosts of packets like RoCEv2's, without this
+ * library.
  *
  * In:  address and port of this end, then of the other; whether messages of 64 KiB are SENDs or
  *      WRITEs; the path MTU.
@@ -11,14 +11,13 @@
  *     udp_gso client send|write MTU PORT ADDRESS SERVER [icrc]
  *
  * The datagrams are as many and as long as those of a requester: GSO batches (UDP_SEGMENT) of
- * packets with header and ICRC, and of a WRITE the FIRST with one more, because it is longer. But
- * all of it lies there ready in one piece, nothing is computed, checked, acknowledged or copied to
- * where it belongs. So it is a bound for whoever sends such packets through sockets.
+ * packets with header and ICRC, and for a WRITE one more batch with the FIRST, because it is
+ * longer. But they are prepared in one piece, and the program computes, checks, acknowledges and
+ * copies nothing. So the result is a bound for any program that sends such packets through sockets.
  *
- * With `icrc` it is computed from the message for each packet, as header, payload and ICRC are put
- * together, and the server checks it and copies the payload to where it belongs: all that RoCEv2
- * asks of any sender and receiver, and still no acknowledgement, no window, no key, no completion.
- * Pinned by the caller.
+ * With `icrc` the client puts each packet together and computes its ICRC, and the server checks it
+ * and copies the payload to its place: all that RoCEv2 requires of any sender and receiver, still
+ * without acknowledgements, windows, keys and completions. The caller pins both to processors.
  */
 #include <errno.h>
 #include <netinet/udp.h>
@@ -56,7 +55,7 @@ struct batch {
 };
 
 static struct icrc_memo memo;
-static uint8_t message[MESSAGE]; /* what is sent, and where it arrives */
+static uint8_t message[MESSAGE]; /* the source, and the destination */
 
 static unsigned bytes_of(const struct batch *batch)
 {
@@ -75,7 +74,7 @@ static int open_end(const char *port, const char *address)
 	return fd;
 }
 
-/* The bytes of each packet of what came; all of it, if it was not a GSO batch. */
+/* UDP_GRO's segment size; all bytes, if the kernel has merged no packets. */
 static size_t segment_of(struct msghdr *received, size_t bytes)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(received); c; c = CMSG_NXTHDR(received, c)) {
@@ -89,7 +88,7 @@ static size_t segment_of(struct msghdr *received, size_t bytes)
 	return bytes;
 }
 
-/* Checks each packet, and copies its payload behind that of the one before. */
+/* Checks each packet, and appends its payload to the message. */
 static void take(const struct icrc_path *path, const uint8_t *data, size_t bytes, size_t segment)
 {
 	static size_t at;
@@ -112,7 +111,7 @@ static void take(const struct icrc_path *path, const uint8_t *data, size_t bytes
 	}
 }
 
-/* Counts until a datagram of one byte asks how much it was. */
+/* Counts bytes until a datagram of one byte asks for the number. */
 static void serve(int fd, bool icrc)
 {
 	static uint8_t data[65536];
@@ -152,7 +151,7 @@ static void serve(int fd, bool icrc)
 		udp_end_fail("sendto");
 }
 
-/* How a message leaves: returns the number of GSO batches. */
+/* Splits a message into GSO batches; returns how many. */
 static unsigned plan(bool write, unsigned mtu, struct batch *batches)
 {
 	unsigned left = MESSAGE / mtu, count = 0, packet = mtu + BTH_ICRC;
@@ -169,7 +168,7 @@ static unsigned plan(bool write, unsigned mtu, struct batch *batches)
 		batches[count++] = (struct batch){ packet, packets, packet };
 		left -= packets;
 	}
-	/* of SENDs one message goes on where the other ends: full GSO batches only */
+	/* a GSO batch of SENDs continues from one message to the next, so all are full */
 	return write ? count : 1;
 }
 
@@ -203,7 +202,7 @@ static void lay_out(struct mmsghdr *messages, struct iovec *iov, uint8_t *contro
 	}
 }
 
-/* The packets of a message anew, in the places of lay_out. */
+/* Puts the packets of a message together, in the places of lay_out. */
 static void put_together(const struct icrc_path *path, const struct batch *batches, unsigned count,
 			 unsigned mtu)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * UDP ping-pong - what a message from one host to another costs without anything of ours.
+ * UDP ping-pong - the latency of a message between two hosts, without this library.
  *
  * In:  address and port of this end, then of the other (the client begins), how to wait: "spin"
  *      calls recv() again and again, "sleep" blocks in epoll_wait() before each.
@@ -9,12 +9,12 @@
  *     udp_pingpong server spin|sleep PORT ADDRESS [packets]
  *     udp_pingpong client spin|sleep PORT ADDRESS SERVER [packets]
  *
- * Messages have 8 bytes. The server ends when the client says so, or after a minute. Pinned by the
- * caller.
+ * Messages have 8 bytes. The server ends when the client tells it to, or after a minute. The caller
+ * pins both to processors.
  *
- * With `packets` each is in packets like those of RoCEv2: a SEND and behind it the acknowledgement
- * of what it answers, in one GSO batch, with ICRCs that are computed and checked; and that is all,
- * there are no queues, no keys, no timers. So it is a bound for whoever sends such packets through
+ * With `packets` each message goes in packets like RoCEv2's: a SEND and the acknowledgement of the
+ * message that it answers, in one GSO batch, with ICRCs that are computed and checked. There are no
+ * queues, keys or timers. So the result is a bound for any program that sends such packets through
  * sockets.
  */
 #include <errno.h>
@@ -53,7 +53,7 @@ struct end {
 	int epoll; /* -1: spins */
 	struct sockaddr_in here, other;
 	bool packets;
-	struct icrc_memo memo[2]; /* of those sent, of those received */
+	struct icrc_memo memo[2]; /* of sent packets, of received ones */
 };
 
 static void open_end(struct end *end, const char *how, const char *port, const char *address)
@@ -109,7 +109,7 @@ static void send_packets(struct end *end, uint64_t word)
 		udp_end_fail("sendmsg");
 }
 
-/* The packets of a GSO batch may come one by one, if the kernel does not join them. */
+/* The packets of a GSO batch come one by one if GRO does not merge them. */
 static bool receive_packets(struct end *end, uint64_t *word)
 {
 	uint8_t batch[SEND_BYTES + ACK_BYTES];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Wire_udp - what the UDP wire carries over the loopback, from one thread to another, in MiB/s of
- * payload; or what one packet costs, in ns, to send and to receive. For comparison plain sockets
+ * Wire_udp - the throughput of udp/ over the loopback, from one thread to another, in MiB/s of
+ * payload; or the time, in ns, to send and to receive one packet. For comparison, plain sockets
  * with the same datagrams, without ICRC.
  *
- * The sender never has more under way than the receiver's buffer takes, so nothing is lost.
+ * The sender never has more in flight than the receiver's buffer holds, so no packet is lost.
  *
  *     wire_udp [PAYLOAD]      prints "WIRE_MIB_PER_SECOND PLAIN_MIB_PER_SECOND"
  *     wire_udp one            prints "WIRE_NS PLAIN_NS": with 8 bytes of payload
@@ -179,7 +179,7 @@ static void turn_wire(struct wire_flow *flow, struct wire_port *to)
 	packet.pinned = true;
 	packet.piece[0] = (struct iovec){ memory, 8 };
 	udp_send(flow, &packet, 1, &sent);
-	/* as a program polls: now and then in vain */
+	/* a poll in vain, as programs have them */
 	udp_receive(to, 0, count_packet);
 	udp_receive(to, 0, count_packet);
 }

@@ -13,7 +13,7 @@
 #include "networks.h"
 #include "side.h"
 
-/* What travels to the other process and back: this, then the argument's bytes. */
+/* A message to the other process and back: this struct, then the argument's bytes. */
 struct call {
 	side_fn *fn; /* NULL: end */
 	size_t size;
@@ -98,7 +98,7 @@ void pair_fini(struct pair *pair)
 	waitpid(pair->b.pid, NULL, 0);
 }
 
-/* The other process went away in the middle of a call. */
+/* The other process ended in the middle of a call. */
 static void report_death(struct end *end)
 {
 	int status = 0;

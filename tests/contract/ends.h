@@ -11,7 +11,7 @@
  * written once, for all arrangements (runner.h). What can be run is in side.h; a test may bring
  * functions of its own.
  *
- * Functions that run at an end use FAIL and REQUIRE for what the test cannot go on without.
+ * Functions that run at an end use FAIL and REQUIRE for conditions that the test cannot do without.
  */
 #ifndef CONTRACT_ENDS_H
 #define CONTRACT_ENDS_H
@@ -38,7 +38,7 @@ struct end {
 	int fd;		   /* to that process, or -1 */
 	pid_t pid;
 	pthread_t thread; /* of end_start, if the end is here */
-	/* what the other end has to know of it; filled by pair_make */
+	/* for the other end; filled by pair_make */
 	uint64_t addr;
 	uint32_t lkey, rkey;
 	uint32_t qpn[QPS_MAX];

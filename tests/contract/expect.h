@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Expect - whole steps of a test: connect two ends, post, and say what has to come of it.
+ * Expect - whole steps of a test: connect two ends, post, and expect an outcome.
  *
  * All fail the test, with the place of the call, if the end does something else.
  */
@@ -13,8 +13,8 @@
 
 #include "side.h"
 
-#define WAIT_MS	 ((unsigned int)(5000 * patience())) /* for what has to come */
-#define QUIET_MS 30				     /* for what must not */
+#define WAIT_MS	 ((unsigned int)(5000 * patience())) /* for an expected completion or event */
+#define QUIET_MS 30				     /* for one that must not come */
 
 /* The objects of both ends, QPs in RESET; and the same with all QPs connected, in RTS. */
 void pair_make(struct pair *pair, const struct options *options);

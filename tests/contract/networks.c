@@ -27,7 +27,7 @@ bool networks_wanted(void)
 	return value && !strcmp(value, "2");
 }
 
-/* A new namespace, where the process is afterwards; its descriptor. */
+/* Moves the process to a new namespace; returns its descriptor. */
 static int make_one(void)
 {
 	int fd;
@@ -40,7 +40,7 @@ static int make_one(void)
 	return fd;
 }
 
-/* IPv6 addresses would come while the tests run: none of its own making. */
+/* Without generated IPv6 addresses, which would appear while the tests run. */
 static bool bring_up(int address)
 {
 	char command[256];

@@ -36,7 +36,7 @@ static struct sigaction crash_actions[sizeof(crash_signals) / sizeof(crash_signa
 static bool is_peer;
 static pid_t runner; /* 0: not in this process */
 
-/* cmocka catches crashes; here they shall end the case's process, and whoever watches it sees. */
+/* cmocka catches crashes; here they shall end the case's process, which the runner sees. */
 static void save_crash_actions(void)
 {
 	for (size_t i = 0; i < sizeof(crash_signals) / sizeof(crash_signals[0]); i++)
@@ -156,7 +156,7 @@ int contract_run(const char *program, const struct test *tests, size_t count, in
 	const char *lacks;
 	size_t n = 0;
 
-	/* Whoever started this may ignore it: waitpid would find nobody. */
+	/* The parent may ignore SIGCHLD: then waitpid would find no child. */
 	signal(SIGCHLD, SIG_DFL);
 	lacks = networks_wanted() ? networks_make() : NULL;
 	if (lacks) {

@@ -22,7 +22,7 @@ uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Of this thread alone: how much work it was, however busy the machine. */
+/* Processor time of this thread, which a busy machine does not change. */
 static uint64_t now_us(void)
 {
 	struct timespec now;
@@ -152,7 +152,7 @@ static int move_to_init(struct side *side, const struct op_move *op)
 static struct ibv_ah_attr address(const struct op_move *op)
 {
 	return (struct ibv_ah_attr){
-		.is_global = !op->lid, /* a port with a LID is reached by that alone */
+		.is_global = !op->lid, /* the LID alone reaches a port */
 		.grh = { .dgid = op->gid, .sgid_index = 0, .hop_limit = 64 },
 		.dlid = op->lid,
 		.port_num = 1,
@@ -309,7 +309,7 @@ void op_post_send(struct side *side, void *argument)
 	op->result = ibv_post_send(side->qp[op->qp], wr, &bad);
 	op->elapsed_us = now_us() - start;
 	op->bad = index_of_bad(bad, wr, sizeof(wr[0]), op->count);
-	/* What was posted has been taken: these may say anything now. */
+	/* The post has copied them, so they may change now. */
 	memset(wr, 0xEE, sizeof(wr));
 	for (int i = 0; i < op->count; i++)
 		memset(op->request[i].sge, 0xEE, sizeof(op->request[i].sge));

@@ -103,7 +103,7 @@ side_fn op_make;
 
 /*
  * Moves QP `qp` as far as `to`, towards `qpn` at the other end. result: 0 or the errno of modify.
- * psn_offset: what the responder waits for is so far from what the other end starts with.
+ * psn_offset: the responder's first PSN less the other end's.
  */
 struct op_move {
 	int qp;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Threads that are cancelled: no verb that does not wait is a cancellation point, as none is with
- * adapters. Programs end the thread that polls a CQ so (rping), and it must not take locks along.
+ * Threads that are cancelled: a verb that does not wait is no cancellation point, as with adapters.
+ * Programs cancel the thread that polls a CQ (rping), which must not keep locks.
  *
- * Each verb is called by a thread that has a cancellation pending: were there a cancellation point
- * in it, the thread would end there.
+ * A thread with a pending cancellation calls each verb: at a cancellation point the thread would
+ * end.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -114,7 +114,7 @@ static void create_address(struct pair *pair)
 	REQUIRE((ah = ibv_create_ah(pd, &attr)), "ibv_create_ah: %s", strerror(errno));
 }
 
-/* A refusal with a cause, which is written (VERBATIM_EXPLAIN). */
+/* A refusal, whose cause is printed (VERBATIM_EXPLAIN). */
 static void be_refused(struct pair *pair)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
@@ -263,7 +263,7 @@ static void datagrams_go(struct pair *pair)
 		CANCELLED(pair, request_datagram);
 		CANCELLED(pair, poll_send);
 		expect(&pair->b, RECEIVES, 2, IBV_WC_SUCCESS);
-		sleep_ms(150 * (i == 0)); /* after which an address is looked for again */
+		sleep_ms(150 * (i == 0)); /* until an address is looked up again */
 	}
 }
 
@@ -285,7 +285,7 @@ static void bind_window(struct pair *pair)
 	REQUIRE(ibv_bind_mw(pair->a.side->qp[0], window, &bind) == 0, "ibv_bind_mw");
 }
 
-/* What b writes much to is moved, and moved back when its last key ends. */
+/* Memory that b writes to often migrates, and comes back when its last key ends. */
 static void windows_come_and_go(struct pair *pair)
 {
 	pair_connect(pair, WITH(.access = ACCESS_ALL | IBV_ACCESS_MW_BIND));
@@ -329,12 +329,12 @@ static void requests_to_nobody_fail(struct pair *pair)
 	pair_make(pair, WITH(.timeout = 8, .retry_cnt = 1));
 	pair->b.qpn[0] ^= 0x5000; /* no QP's */
 	end_ready(&pair->a, &pair->b, 0);
-	sleep_ms(1100); /* addresses are looked for anew then */
+	sleep_ms(1100); /* until addresses are looked up again */
 	CANCELLED(pair, request_of_nobody);
 	CANCELLED(pair, poll_failure);
 }
 
-/* A thread that does all that at once is cancelled at any time: nothing of it is left locked. */
+/* A thread that posts and polls is cancelled at any time, and leaves no lock taken. */
 static void *post_and_poll(void *arg)
 {
 	struct pair *pair = arg;

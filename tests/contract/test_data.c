@@ -99,7 +99,7 @@ static void rule_20_zero_length_send(struct pair *pair)
 	expect_bytes(b, 0, BUFFER, 0);
 }
 
-/* Neither R_Key nor address is looked at, nor the rights of region and QP. */
+/* Neither R_Key nor address is checked, nor the rights of region and QP. */
 static void rule_20_zero_length_write_and_read(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -133,7 +133,7 @@ static void rule_20_zero_length_write_with_imm(struct pair *pair)
 	REQUIRE(wc.byte_len == 0 && wc.imm_data == htonl(77), "byte_len %u", wc.byte_len);
 }
 
-/* On both paths' interesting sizes, every kind of request moves exactly its bytes. */
+/* Every kind of request moves exactly its bytes, with lengths around the limits of both paths. */
 static void rule_22_all_sizes(struct pair *pair)
 {
 	static const uint32_t sizes[] = { 1,	3,     8,     63,    64,    65,	    255,
@@ -174,7 +174,7 @@ static void rule_22_all_sizes(struct pair *pair)
 	expect_no_async(b);
 }
 
-/* A QP's receives, and the sends of its peer, say what they were. */
+/* Receive completions have the opcode and flags of the peer's sends. */
 static void rule_22_opcodes_and_flags(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -296,7 +296,7 @@ static void rule_23_above_the_limit_is_refused(struct pair *pair)
 	expect_state(&pair->a, 0, IBV_QPS_RTR);
 }
 
-/* What the fenced SEND sends is what the READ before it brought. */
+/* A fenced SEND sends the data of the READ before it. */
 static void rule_23_fence_waits_for_read(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -403,10 +403,10 @@ static void op_watch_last_byte(struct side *side, void *argument)
 			REQUIRE(now_ms() < end_ms, "round %d of %u bytes never came", round,
 				op->length);
 			if (spins % 256 == 0)
-				sched_yield(); /* to the writer, if he has no processor */
+				sched_yield(); /* to the writer, if it waits for a processor */
 		}
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-		/* Backwards: what a copy writes late is seen before it is there. */
+		/* Backwards, to find bytes that the copy has not written yet. */
 		for (uint32_t i = op->length; i-- > 0 && op->bad_byte < 0;) {
 			if (first[i] == value)
 				continue;

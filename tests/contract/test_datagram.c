@@ -63,7 +63,7 @@ static void rule_24_uc_no_receive_drops(struct pair *pair)
 	expect_state(b, 0, IBV_QPS_RTS);
 }
 
-/* The requester of UC never hears of it. What becomes of the responder's QP is the IBA's affair. */
+/* The requester of UC learns nothing of it. The IBA leaves the state of the responder's QP open. */
 static void rule_24_uc_bad_rkey_writes_nothing(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -78,8 +78,8 @@ static void rule_24_uc_bad_rkey_writes_nothing(struct pair *pair)
 }
 
 /*
- * The target spins on the flag at 0, and looks at once whether the message that was sent before it
- * is there. Backwards: what is copied late is looked at first.
+ * The target spins on the flag at 0, and then checks at once that the message sent before it is
+ * there, backwards: bytes that are copied late come first.
  */
 struct op_watch {
 	uint64_t flag;
@@ -205,7 +205,7 @@ static void rule_25_grh_comes_first(struct pair *pair)
 	}
 }
 
-/* The GRH is scattered like data, over whatever SGEs there are. */
+/* The GRH is scattered like data, over any SGEs. */
 static void rule_25_grh_across_sges(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -355,7 +355,7 @@ static void rule_25_receive_kept_is_flushed(struct pair *pair)
 	expect_none(b, RECEIVES);
 }
 
-/* RESET gives it back: the queue then takes as many as it did, as often as one likes. */
+/* RESET releases the kept receive: the queue takes as many as before, each time. */
 static void rule_25_receive_kept_is_given_back(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -390,7 +390,7 @@ static void rule_25_unknown_qp_is_dropped(struct pair *pair)
 	expect_dropped(pair, request);
 }
 
-/* A receive that cannot be written to is the receiver's fault: an error there, none here. */
+/* If a receive's memory is not writable, the receiver has the error, the sender none. */
 static void rule_25_bad_receive_key(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -550,7 +550,7 @@ static void op_address_of_other_pd(struct side *side, void *argument)
 		*(int *)argument = errno;
 }
 
-/* IBA C10-10: it is no fault of the post, and nothing leaves. */
+/* IBA C10-10: the post succeeds, the request fails, and nothing is sent. */
 static void rule_12_address_handle_of_another_pd(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -565,7 +565,7 @@ static void rule_12_address_handle_of_another_pd(struct pair *pair)
 	expect_none(b, RECEIVES);
 }
 
-/* The memory of a datagram is used anew as soon as it was posted, completion or not. */
+/* Overwrites the memory of a datagram right after the post, before its completion. */
 static void op_post_and_overwrite(struct side *side, void *argument)
 {
 	struct ibv_sge sge = { (uintptr_t)side->buf, 64, side->mr->lkey };

@@ -4,9 +4,9 @@
 
 #define LENGTH 4096u
 
-/* As in test_retry.c; over a wire the time-outs are all that tells. */
+/* As in test_retry.c; over a wire only the time-outs show it. */
 #define SHORT .timeout = 12, .retry_cnt = 2
-/* Half a minute: whatever fails sooner was known to be lost. */
+/* Half a minute: an earlier failure is not a time-out. */
 #define LONG .timeout = over_wire() ? 12 : 20, .retry_cnt = over_wire() ? 2 : 7
 /* The other end of a program that ends has time to see what came before. */
 #define NOT_BEFORE_MS (over_wire() ? 0u : 40u)
@@ -65,7 +65,7 @@ static void connect_services(struct pair *pair, enum ibv_qp_type type, enum ibv_
 	fill(b, 0, 2 * LENGTH, 0);
 }
 
-/* Each request of RC fails at once, and behind it the rest. */
+/* Each request of RC fails at once, and flushes later ones. */
 static void expect_failure_at_once(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -108,7 +108,7 @@ static void rule_35_rc_to_uc(struct pair *pair)
 		expect_state(&pair->b, qp, IBV_QPS_RTS);
 }
 
-/* Not even if it became ready: it is waited for in vain. */
+/* The UC QP would not answer even if it were ready. */
 static void rule_35_rc_to_uc_in_reset(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -204,7 +204,7 @@ static void rule_35_never_existed(struct pair *pair)
 	expect_untouched(pair);
 }
 
-/* A QP that may be ready in time is waited for, for as long as the time-outs say. */
+/* The requester retries to a QP that may become ready, until its time-outs are over. */
 static void rule_35_not_ready_is_waited_for(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;

@@ -449,7 +449,7 @@ static void rule_03_overrun_raises_cq_err(struct pair *pair)
 		post_send(a, i % 2, WRITE(b, 0, .wr_id = (uint64_t)i, .length = 8));
 	RUN(a, op_async, &op);
 	REQUIRE(op.type == IBV_EVENT_CQ_ERR && op.of_cq, "event %d", op.type);
-	/* The receive CQ, and the other end, go on. */
+	/* The receive CQ and the other end still work. */
 	if (end_state(a, 0) == IBV_QPS_RTS) {
 		post_receive(a, 0, RECEIVE(.wr_id = 50, .length = 8));
 		post_send(b, 0, SEND(.wr_id = 1, .length = 8));
@@ -512,7 +512,7 @@ static void rule_04_destroy_cq_waits_for_acks(struct pair *pair)
 		REQUIRE(ibv_get_cq_event(side->channel, &cq, &context) == 0, "ibv_get_cq_event");
 	}
 	arm(pair, RECEIVES, false);
-	deliver(pair, 9, IBV_SEND_SIGNALED); /* an event that nobody takes does not hold it up */
+	deliver(pair, 9, IBV_SEND_SIGNALED); /* an event that is not fetched does not block it */
 	RUN(&pair->a, op_destroy_qp, &op);
 	REQUIRE(op.result == 0, "ibv_destroy_qp");
 	destroyer.cq = side->cq[RECEIVES];
@@ -525,7 +525,7 @@ static void rule_04_destroy_cq_waits_for_acks(struct pair *pair)
 	ibv_ack_cq_events(side->cq[RECEIVES], 1);
 	finish_destroy(&destroyer);
 	REQUIRE(!readable(side->channel->fd, 0), "the event outlived its CQ");
-	/* The other CQ was never in question. */
+	/* The other CQ can be destroyed at any time. */
 	REQUIRE(ibv_destroy_cq(side->cq[SENDS]) == 0, "ibv_destroy_cq");
 	REQUIRE(ibv_destroy_comp_channel(side->channel) == 0, "ibv_destroy_comp_channel");
 }

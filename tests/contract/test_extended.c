@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the headers' inline functions reach beside the plain verbs: rule 9 of the contract. Extended
- * CQs and QPs work; all else works or answers EOPNOTSUPP; bits that nobody knows are refused.
+ * Functions of the headers beside the plain verbs: rule 9 of the contract. Extended CQs and QPs
+ * work; all else works or returns EOPNOTSUPP; unknown bits are refused.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -168,7 +168,7 @@ static void rule_09_start_poll_family(struct pair *pair)
 	ibv_end_poll(cq);
 }
 
-/* A thread may poll while it builds requests, though what arrived for the QP waits for it. */
+/* A thread may poll while it builds requests, although packets for the QP wait for its lock. */
 static void rule_09_poll_while_building(struct pair *pair)
 {
 	struct end *a = &pair->a;
@@ -266,7 +266,7 @@ static void rule_09_builders(struct pair *pair)
 	REQUIRE(memcmp(a->side->buf + 70000, "hello world", 11) == 0, "inline list");
 }
 
-/* What was begun and aborted is not there; nor is a chain of which one request is wrong. */
+/* An aborted chain is not posted; nor is a chain with a wrong request. */
 static void rule_09_abort(struct pair *pair)
 {
 	struct end *a = &pair->a;

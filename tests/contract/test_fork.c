@@ -134,10 +134,10 @@ static void rule_32_child_keeps_its_copy(struct pair *pair)
 	REQUIRE(waitpid(pid, &status, 0) == pid, "waitpid");
 	REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) != 3, "the child saw the parent's data");
 	REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child: status 0x%x", status);
-	expect_bytes(a, 0, 4096, 3); /* nor does the parent see the child's */
+	expect_bytes(a, 0, 4096, 3); /* nor does the parent see the child's stores */
 }
 
-/* What exec and exit of a child close is nothing of the parent's. */
+/* exec and exit of a child close nothing of the parent. */
 static void exec_true(struct pair *pair)
 {
 	execl("/bin/true", "true", (char *)NULL);
@@ -154,8 +154,8 @@ static void rule_32_child_execs(struct pair *pair)
 }
 
 /*
- * What the child may do with what it inherits: ask, have objects of its own that need no adapter,
- * and put away its copies. Nothing of that is the parent's.
+ * Calls that the child may make on inherited objects: queries, new objects that need no adapter,
+ * destruction of its copies. None changes the parent.
  */
 static void use_and_destroy(struct pair *pair)
 {
@@ -242,7 +242,7 @@ static bool is_udp_port_or_its_keeper(int fd)
 	return !getsockname(fd, (struct sockaddr *)&name, &len);
 }
 
-/* So the port can be had by others when the parent is gone, however long the child lives. */
+/* The child has no UDP ports, so others can get them when the parent has ended. */
 static void look_for_ports(struct pair *pair)
 {
 	for (int fd = 3; fd < 1024; fd++)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Functions beside objects and queues: of devices, of addresses, of files, and those that
- * connection managers are built on. Rule 9. Not all are in the headers that programs get: those are
- * found by name.
+ * Functions beside objects and queues: of devices, addresses and files, and for connection
+ * managers. Rule 9. Those that no header declares are found by name.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -79,7 +78,7 @@ static void rule_09_gids(struct pair *pair)
 	REQUIRE(query_type(context, 9, 0, &type) != 0, "port 9");
 }
 
-/* What a connection manager gets from a kernel, in our structs. */
+/* Converts the kernel's structs, as connection managers do. */
 static void rule_09_attributes_of_kernels(struct pair *pair)
 {
 	void (*copy)(struct ibv_qp_attr *, struct ib_uverbs_qp_attr *);
@@ -141,7 +140,7 @@ static void rule_09_files(struct pair *pair)
 	rmdir(directory);
 }
 
-/* The Ethernet address that goes with a GID: of our own, and of a group. */
+/* The Ethernet address of a GID: of this port, and of a group. */
 static void rule_09_ethernet_address(struct pair *pair)
 {
 	struct ibv_context *context = side_open_device();
@@ -183,7 +182,7 @@ static void op_resolve(struct side *side, void *argument)
 	op->error = resolve(side->context, &attr, op->mac, NULL);
 }
 
-/* What one end finds out of the other is what that knows of itself. */
+/* An end finds the same address of the other as that end has for itself. */
 static void rule_09_ethernet_address_of_the_peer(struct pair *pair)
 {
 	struct op_mac here, there;
@@ -212,7 +211,7 @@ static void rule_09_names(struct pair *pair)
 	}
 }
 
-/* The verbs of what is not offered say so: no crash, no success. */
+/* Verbs that are not offered fail: no crash, no success. */
 static void rule_09_not_offered(struct pair *pair)
 {
 	struct side *side = side_open(WITH());
@@ -242,7 +241,7 @@ static void rule_09_not_offered(struct pair *pair)
 		"an SRQ with tag matching: %d", errno);
 }
 
-/* What is no dma-buf is not taken for one. */
+/* Other descriptors are refused. */
 static void rule_09_no_dmabuf(struct pair *pair)
 {
 	struct side *side = side_open(WITH());

@@ -79,11 +79,11 @@ static void rule_09_import_pd_and_mr(struct pair *pair)
 	post_send(b, 0, WRITE(a, 8192, .wr_id = 2, .length = 4096, .rkey = mr->rkey));
 	expect(b, SENDS, 2, IBV_WC_SUCCESS);
 	expect_bytes(a, 8192, 4096, 4);
-	/* an import given back leaves the region alone */
+	/* ibv_unimport_mr does not change the region */
 	ibv_unimport_mr(mr);
 	post_send(a, 0, WRITE(b, 4096, .wr_id = 3, .length = 4096));
 	expect(a, SENDS, 3, IBV_WC_SUCCESS);
-	/* destroyed by way of an import, its key is dead */
+	/* if an import destroys the region, its key is dead */
 	mr = ibv_import_mr(pd, a->side->mr->handle);
 	REQUIRE(mr && ibv_dereg_mr(mr) == 0, "ibv_dereg_mr of an import");
 	post_send(a, 0, WRITE(b, 0, .wr_id = 4, .length = 64));
@@ -93,7 +93,7 @@ static void rule_09_import_pd_and_mr(struct pair *pair)
 	REQUIRE(other, "ibv_reg_mr in an imported PD");
 	REQUIRE(ibv_dealloc_pd(a->side->pd) == EBUSY, "the PD is in use by way of its import");
 	REQUIRE(ibv_dereg_mr(other) == 0, "ibv_dereg_mr");
-	/* given back before its last object, it goes with that */
+	/* unimported before its last object, the PD ends with that */
 	ibv_unimport_pd(pd);
 	REQUIRE(ibv_dealloc_pd(a->side->pd) == EBUSY, "a QP is left");
 	REQUIRE(ibv_destroy_qp(a->side->qp[0]) == 0, "ibv_destroy_qp");
@@ -161,7 +161,7 @@ static int receive_fd(int from, uint32_t *handle)
 	return fd;
 }
 
-/* What another process does with a cmd_fd that it was sent: status 0, or the step that failed. */
+/* Another process imports a cmd_fd that it was sent. Status 0, or the step that failed. */
 static int import_there(int socket)
 {
 	static char memory[4096];
@@ -193,10 +193,7 @@ static int import_there(int socket)
 	return ibv_close_device(context) ? 6 : 0;
 }
 
-/*
- * Gives `context` and a handle of it to a process that was forked before, and does what it does
- * with it.
- */
+/* Forks a process that runs `work`; *socket is a connection to it. */
 static pid_t start_importer(int (*work)(int socket), int *socket)
 {
 	int sockets[2];
@@ -242,9 +239,9 @@ static void rule_09_import_in_another_process(struct pair *pair)
 }
 
 /*
- * A region of another process: the one that imports it sends from it, receives into it, reads and
- * writes it, and lets peers do so, all without its memory being mapped there. What the parent
- * tells: the handle of the PD, by send_fd, then this.
+ * A region of another process: the importer sends from it, receives into it, reads and writes it,
+ * and lets peers do so, without a mapping of its memory. The parent sends the handle of the PD
+ * (send_fd), then this struct.
  */
 struct region {
 	uint32_t handle;
@@ -252,7 +249,7 @@ struct region {
 	uint32_t bytes;
 };
 
-/* What the connection of the importer with itself sees. */
+/* The importer's connection with itself. */
 struct loop {
 	struct ibv_qp *qp;
 	struct ibv_cq *cq;
@@ -364,7 +361,7 @@ static int import_mr_there(int socket)
 		      (struct ibv_sge){ region.addr + 1, region.bytes, mr->lkey },
 		      (uintptr_t)loop.memory, loop.own->rkey) != IBV_WC_LOC_PROT_ERR)
 		return 9;
-	/* the owner deregisters it now: it is gone for us, too */
+	/* the owner deregisters it now: then it is dead here, too */
 	if (send(socket, &word, 1, 0) != 1 || recv(socket, &word, 1, MSG_WAITALL) != 1)
 		return 10;
 	ibv_destroy_qp(loop.qp);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Addresses of either link layer: what an InfiniBand port is (LIDs, no GRH) and what an Ethernet
- * one is. Run in both modes; a test of the other one is skipped.
+ * Addresses of either link layer: of an InfiniBand port (LIDs, no GRH) and of an Ethernet port. Run
+ * in both modes, each of which skips the other's tests.
  */
 #include <stdlib.h>
 
@@ -59,7 +59,7 @@ static void use_address(struct end *end, struct ibv_ah_attr attr)
 	end->side->ah = ah;
 }
 
-/* Without GRH the first 40 bytes are nobody's, and the answer goes to slid. */
+/* Without GRH the first 40 bytes are undefined, and the answer goes to slid. */
 static void rule_25_datagrams_by_lid(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -88,7 +88,7 @@ static void rule_25_datagrams_by_lid(struct pair *pair)
 	post_send(b, 0, DATAGRAM(a, .wr_id = 2, .length = 8));
 	expect(a, RECEIVES, 51, IBV_WC_SUCCESS);
 
-	/* with one, it is a GRH of InfiniBand */
+	/* with GRH: it is one of InfiniBand */
 	use_address(a, by_gid(b));
 	post_receive(b, 0, RECEIVE(.wr_id = 52, .length = 40 + 64));
 	post_send(a, 0, DATAGRAM(b, .wr_id = 3, .length = 64));
@@ -107,7 +107,7 @@ static void rule_25_datagrams_by_lid(struct pair *pair)
 	REQUIRE(expect(a, RECEIVES, 53, IBV_WC_SUCCESS).wc_flags & IBV_WC_GRH, "the answer's GRH");
 }
 
-/* A connection by LID alone, by GID, and to nobody; ibv_query_qp says what was set. */
+/* Connections by LID alone, by GID, and to no host; ibv_query_qp returns the attributes as set. */
 static void rule_10_connect_by_lid(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -144,8 +144,8 @@ static void rule_10_connect_by_lid(struct pair *pair)
 }
 
 /*
- * On a cable of its own: of loopback each LID names an address of 127.0.0.0/8, and all of them are
- * this host's.
+ * Needs a cable: on loopback each LID names an address of 127.0.0.0/8, and all of these are this
+ * host's.
  */
 static void rule_21_nobody_has_this_lid(struct pair *pair)
 {

@@ -40,7 +40,7 @@ static void rule_06_remote_write_needs_local_write(struct pair *pair)
 	}
 }
 
-/* Nothing is readable or writable through it, but for messages without data. */
+/* It permits only messages without data. */
 static void rule_06_length_zero(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -67,7 +67,7 @@ static void rule_06_unmapped_range_is_refused(struct pair *pair)
 
 	REQUIRE(memory != MAP_FAILED && munmap(memory + 4096, 4096) == 0, "mmap");
 	mr = try_register(side, memory, 8192, ACCESS_ALL);
-	/* Real adapters pin, and so refuse; one that does not pin may find out later. */
+	/* Adapters pin, and so refuse; one that does not pin may find out later. */
 	REQUIRE(mr || errno == EFAULT || errno == EINVAL || errno == ENOMEM, "errno %d", errno);
 }
 
@@ -260,7 +260,7 @@ static void unmap(struct end *end, struct op_memory memory)
 	REQUIRE(memory.error == 0, "munmap: %s", strerror(memory.error));
 }
 
-/* Some error of the remote side; which one, the IBA leaves to whoever notices. */
+/* Some error of the remote side: the IBA does not say which. */
 static void expect_remote_error(struct end *end, uint64_t wr_id)
 {
 	struct op_poll op = { .which = SENDS, .timeout_ms = WAIT_MS };
@@ -304,7 +304,7 @@ static void rule_06_target_unmapped(struct pair *pair)
 	expect_bad_target(pair, memory.addr, rkey);
 }
 
-/* It was used before it went: whatever a peer keeps of it must not be used again. */
+/* A peer used it before it was unmapped, and must not use cached state of it again. */
 static void rule_06_target_unmapped_after_use(struct pair *pair)
 {
 	struct op_memory memory;
@@ -333,8 +333,8 @@ static void rule_06_on_demand_target_unmapped(struct pair *pair)
 }
 
 /*
- * An adapter has pinned a normal region, so that munmap takes nothing from it; what becomes of
- * local use of it without pinning is left open here. On-demand regions answer with an error.
+ * An adapter has pinned a normal region, so munmap does not matter to it; without pinning the
+ * result of local use is left open here. On-demand regions give an error.
  */
 static void rule_06_on_demand_receive_buffer_unmapped(struct pair *pair)
 {
@@ -388,7 +388,7 @@ static void implicit_region(struct end *end, struct op_region *region)
 		skip_because("implicit region: %s", strerror(region->error));
 }
 
-/* All of the process's memory, and none that it has not. */
+/* The region is all memory of the process, and no more. */
 static void rule_06_implicit_region(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -405,7 +405,7 @@ static void rule_06_implicit_region(struct pair *pair)
 			  .sge = { { a->addr, 4096, ours.lkey } }));
 	expect(a, SENDS, 1, IBV_WC_SUCCESS);
 	expect_bytes(b, TARGET, 4096, 8);
-	/* Memory that came into being after the registration. */
+	/* Memory that was mapped after the registration. */
 	memory = (struct op_memory){ .length = 65536, .seed = 3 };
 	RUN(b, op_map, &memory);
 	post_send(a, 6,
@@ -441,7 +441,7 @@ static void rule_06_implicit_source_at_null(struct pair *pair)
 	expect_working(pair, 2);
 }
 
-/* A page that may only be read is no place to write to, whatever the key says. */
+/* A read-only page cannot be written to, whatever the key permits. */
 static void op_protect(struct side *side, void *argument)
 {
 	struct op_memory *op = argument;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The moves of a queue pair and what each requires: rules 10 and 15 of the contract. */
+/* The transitions of a QP and their attributes: rules 10 and 15 of the contract. */
 #include <net/if.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -62,7 +62,7 @@ static const struct move moves[] = {
 	{ IBV_QPT_RC, S(ERR), S(ERR), 0, 0, 0 },
 };
 
-/* Whatever attributes come with it, this is no move. RESET to ERR is left free: sources differ. */
+/* Illegal transitions, whatever the attributes. Not RESET to ERR: sources differ. */
 static const struct {
 	enum ibv_qp_state from, to;
 } no_moves[] = {
@@ -143,7 +143,7 @@ static enum ibv_qp_state state_of(struct ibv_qp *qp)
 	return attr.qp_state;
 }
 
-/* A move with `mask` is carried out, or refused without effect. */
+/* A transition with `mask` succeeds, or is refused without effect. */
 static void try_move(struct pair *pair, const struct move *move, int mask, bool legal)
 {
 	struct side *side = pair->a.side;
@@ -155,7 +155,7 @@ static void try_move(struct pair *pair, const struct move *move, int mask, bool 
 	if (legal) {
 		REQUIRE(result == 0, "type %d: %d to %d with 0x%x: %s", move->type, move->from,
 			move->to, mask, strerror(result));
-		/* A drained queue is what SQD says once it is; nothing was in it. */
+		/* The empty queue is drained at once. */
 		REQUIRE(now == move->to, "type %d: %d to %d ended in %d", move->type, move->from,
 			move->to, now);
 	} else {
@@ -278,7 +278,7 @@ static void set_loopback_mtu(int mtu)
 	close(fd);
 }
 
-/* A packet has to fit what the port carries; shared memory does not care. */
+/* A packet has to fit into the port's MTU; on shared memory any path MTU works. */
 static void rule_10_path_mtu_beyond_the_port(struct pair *pair)
 {
 	struct ibv_qp_attr attr;
@@ -355,7 +355,7 @@ static void rule_10_sqd_holds_back_sends(struct pair *pair)
 	expect(b, RECEIVES, 50, IBV_WC_SUCCESS);
 }
 
-/* What was begun is finished, and only then is the queue drained; what is posted later waits. */
+/* A message that was begun is finished before the queue is drained; later requests wait. */
 static void rule_10_sqd_in_the_middle_of_a_message(struct pair *pair)
 {
 	enum { LONG = 8 << 20 };
@@ -385,7 +385,7 @@ static void rule_10_sqd_in_the_middle_of_a_message(struct pair *pair)
 	expect(b, RECEIVES, 51, IBV_WC_SUCCESS);
 }
 
-/* A request that was refused for want of a receive was begun: it is finished in SQD. */
+/* A request that got an RNR NAK was begun, so it is finished in SQD. */
 static void rule_10_sqd_while_a_request_is_retried(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -454,7 +454,7 @@ static void rule_10_reset_forgets_work(struct pair *pair)
 	end_ready(b, a, 0);
 	post_receive(b, 0, RECEIVE(.wr_id = 60, .length = 4096));
 	expect_none(b, RECEIVES);
-	/* Its place in the queues is free again, all of it. */
+	/* All places of the queues are free again. */
 	for (uint64_t i = 0; i < 60; i++)
 		post_receive(a, 0, RECEIVE(.wr_id = 100 + i, .length = 64));
 	post_send(b, 0, SEND(.wr_id = 1, .length = 64));
@@ -465,7 +465,7 @@ static void rule_10_reset_forgets_work(struct pair *pair)
 	expect(b, RECEIVES, 60, IBV_WC_SUCCESS);
 }
 
-/* One end starts anew while the other does not know: the two do not talk past each other. */
+/* One end starts anew and the other does not: no message is taken for one of the new connection. */
 static void rule_10_one_end_reset(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;

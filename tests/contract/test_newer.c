@@ -112,7 +112,7 @@ static void rule_09_atomic_write(struct pair *pair)
 	qp->wr_id = 2;
 	ibv_wr_atomic_write(qp, b->rkey, b->addr + 64, &value);
 	REQUIRE(ibv_wr_complete(qp) == 0, "ibv_wr_complete");
-	value = 0; /* it was taken at the post */
+	value = 0; /* the post has copied it */
 	expect(a, SENDS, 1, IBV_WC_SUCCESS);
 	wc = expect(a, SENDS, 2, IBV_WC_SUCCESS);
 	REQUIRE(wc.opcode == IBV_WC_ATOMIC_WRITE, "opcode %d", wc.opcode);
@@ -168,7 +168,7 @@ static void rule_17_atomic_write_right(struct pair *pair)
 	expect_atomic_write(pair, qp, pair->b.rkey, pair->b.addr + 64, IBV_WC_REM_ACCESS_ERR);
 }
 
-/* What was written before is there when the FLUSH completes; both levels. */
+/* Earlier WRITEs are there when the FLUSH completes; both levels. */
 static void rule_09_flush(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -271,7 +271,7 @@ static void rule_12_not_of_this_service(struct pair *pair)
 	}
 }
 
-/* The caller says how long its struct is; what we do not know of is zero. */
+/* The caller passes the length of its struct; unknown fields become zero. */
 static void rule_09_longer_port_attr(struct pair *pair)
 {
 	struct ibv_context *context = side_open_device();
@@ -290,7 +290,7 @@ static void rule_09_longer_port_attr(struct pair *pair)
 	REQUIRE(verbs->query_port(context, 1, &port.attr.older, 48) == 0, "ibv_query_port");
 }
 
-/* rdma-core 65: its ops above query_port are found, by their distance, and are not there. */
+/* rdma-core 65: its ops above query_port are found at their distance, and are NULL. */
 struct newer_verbs_context {
 	/* free_buf, alloc_buf, dm_export_dmabuf_fd, reg_mr_ex, dealloc_dmah, alloc_dmah */
 	void *ops[6];
@@ -315,7 +315,7 @@ static void rule_09_longer_context(struct pair *pair)
 		"query_port is elsewhere");
 }
 
-/* A longer struct of attributes is filled as far as we know, and zero behind. */
+/* A longer struct of attributes is filled as far as known; the rest is zero. */
 static void rule_09_longer_device_attr(struct pair *pair)
 {
 	struct ibv_context *context = side_open_device();

@@ -69,7 +69,7 @@ static void rule_01_pd_in_use_is_busy(struct pair *pair)
 		EXPECT_BUSY(ibv_dealloc_pd(pd));
 		EXPECT_OK(ibv_dealloc_mw(mw));
 	}
-	/* After so many refusals it still works, and goes. */
+	/* After these refusals it still works, and can be destroyed. */
 	mr = ibv_reg_mr(pd, side->buf, 4096, 0);
 	REQUIRE(mr, "ibv_reg_mr");
 	EXPECT_OK(ibv_dereg_mr(mr));
@@ -102,7 +102,7 @@ static void rule_01_channel_in_use_is_busy(struct pair *pair)
 	EXPECT_OK(ibv_destroy_comp_channel(side->channel));
 }
 
-/* A QP that others still hold work for goes at once, with what waits in it. */
+/* A QP with outstanding work is destroyed at once, with its requests. */
 static void rule_01_qp_with_work_is_destroyed(struct pair *pair)
 {
 	struct op_destroy_qp op = { .qp = 0 };
@@ -129,7 +129,7 @@ static void rule_01_qp_with_work_is_destroyed(struct pair *pair)
 		REQUIRE(result_ == ENOENT, #call " returned %d, expected ENOENT", result_);        \
 	} while (0)
 
-/* As the kernel answers: an object is known by its handle, and only while it lives. */
+/* As the kernel does: finds an object by its handle, and only while it exists. */
 static void rule_01_overwritten_handles_are_unknown(struct pair *pair)
 {
 	struct side *side = side_open(WITH(.channel = true, .srq = true));
@@ -167,7 +167,7 @@ static void rule_01_overwritten_handles_are_unknown(struct pair *pair)
 	EXPECT_UNKNOWN(ibv_dealloc_pd(side->pd));
 	side->pd->handle ^= 0x55;
 
-	/* what was refused is there, and goes as ever; what is still in use is not forgotten */
+	/* objects whose destruction failed still exist, and can be destroyed */
 	EXPECT_BUSY(ibv_destroy_cq(cq));
 	EXPECT_BUSY(ibv_destroy_srq(srq));
 	EXPECT_OK(ibv_destroy_qp(qp));
@@ -178,8 +178,8 @@ static void rule_01_overwritten_handles_are_unknown(struct pair *pair)
 }
 
 /*
- * The pointers lead nowhere any more: they are looked up, not followed. (Verbs that are inline
- * functions of the header follow them in the program.)
+ * The pointers dangle: verbs look them up, and do not follow them. (Verbs that are inline functions
+ * of the header follow them in the program.)
  */
 static void rule_01_destroyed_objects_are_unknown(struct pair *pair)
 {
@@ -236,7 +236,7 @@ static void one_life(void)
 	EXPECT_OK(ibv_close_device(side->context));
 }
 
-/* What an adapter keeps for good is made once; after that, lives leave nothing. */
+/* The first use makes descriptors that stay; after that, objects leave none. */
 static void rule_01_no_descriptor_is_left(struct pair *pair)
 {
 	int before;
@@ -337,7 +337,7 @@ static void rule_02_srq_over_the_limits(struct pair *pair)
 	REQUIRE(ibv_create_srq(side->pd, &init), "max_srq_wr is not granted");
 }
 
-/* So many can be made as the device says, and then one more cannot. */
+/* As many can be made as the device reports, and not one more. */
 struct maker {
 	const char *what;
 	void *(*make)(struct side *side);
@@ -415,7 +415,7 @@ static void reach_limit(struct side *side, const struct maker *maker, int limit,
 		count++;
 	REQUIRE(count == limit - existing, "%d %ss could be made; the limit is %d with %d before",
 		count, maker->what, limit, existing);
-	/* Giving one back makes room for one. */
+	/* Destroying one makes room for one. */
 	EXPECT_OK(maker->destroy(objects[count - 1]));
 	objects[count - 1] = maker->make(side);
 	REQUIRE(objects[count - 1], "%s: no room after one was destroyed", maker->what);
@@ -522,7 +522,7 @@ static int compare_keys(const void *left, const void *right)
 	return a < b ? -1 : a > b;
 }
 
-/* Who has one key cannot find the next by counting from it, whatever the unit. */
+/* Adding a constant to one key does not give the next. */
 static void rule_07_keys_are_not_guessable(struct pair *pair)
 {
 	enum { COUNT = 256 };
@@ -569,8 +569,8 @@ static void rule_07_freed_key_does_not_come_back(struct pair *pair)
 }
 
 /*
- * What both ends of a connection use cannot be destroyed, and the connection does not notice the
- * attempt.
+ * Objects that a connection uses cannot be destroyed, and the attempt does not affect the
+ * connection.
  */
 static void op_destroy_what_is_used(struct side *side, void *argument)
 {
@@ -598,7 +598,7 @@ static void rule_01_connected_objects_are_busy(struct pair *pair)
 	}
 }
 
-/* Queues that are as deep as the device says hold that much, and not one more. */
+/* Queues of the device's maximum depth hold that many, and not one more. */
 static void op_fill_receive_queue(struct side *side, void *argument)
 {
 	struct ibv_recv_wr wr = { 0 }, *bad;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Events of ports: what the program hears of a network interface that changes. Rules 4 and 31.
+ * Events of ports when a network interface changes. Rules 4 and 31.
  *
  * Each test has a network namespace of its own, with an interface that is its own to change. Needs
  * the right to make one.
@@ -18,7 +18,7 @@ static void sh(const char *command)
 	REQUIRE(status == 0, "%s: status 0x%x", command, status);
 }
 
-/* A context on an interface p0 with address 192.0.2.1, alone in the world. */
+/* A context on the only interface p0, with address 192.0.2.1. */
 static struct side *open_alone(void)
 {
 	struct side *side = side_create();
@@ -58,7 +58,7 @@ static void expect_port(struct side *side, enum ibv_event_type type)
 	FAIL("event %d did not come", type);
 }
 
-/* No event comes but those of addresses, which the kernel takes its time with. */
+/* No event comes except those of addresses, which the kernel may delay. */
 static void expect_quiet(struct side *side)
 {
 	struct op_async op = { .timeout_ms = 300 };
@@ -126,7 +126,7 @@ static void rule_31_addresses(struct pair *pair)
 	REQUIRE(state_of(side) == IBV_PORT_ACTIVE, "a port without address is up");
 }
 
-/* Each context hears of it once; a new one does not hear of what was before. */
+/* Each context gets an event once; a new one gets no earlier events. */
 static void rule_31_each_context_once(struct pair *pair)
 {
 	struct side *side = open_alone(), *other = side_create();

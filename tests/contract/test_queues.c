@@ -58,7 +58,7 @@ static uint32_t granted(struct end *end, bool receives)
 	return receives ? op.init.cap.max_recv_wr : op.init.cap.max_send_wr;
 }
 
-/* Up to the first that does not fit: ENOMEM, bad_wr = that one, the others go out. */
+/* ENOMEM at the first that does not fit, which is bad_wr; those before it are sent. */
 static void rule_12_send_chain_too_long(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -139,9 +139,9 @@ static void rule_12_srq_chain_too_long(struct pair *pair)
 }
 
 /*
- * A request in the middle of a chain is wrong. Either the post is refused at that request (EINVAL,
- * or ENOMEM of old providers for too many SGEs), with what was before it on its way; or it
- * completes with `status`.
+ * A request in the middle of a chain is wrong. Either the post fails at that request (EINVAL, or
+ * ENOMEM of old providers for too many SGEs), and those before it are sent; or it completes with
+ * `status`.
  */
 static void expect_refused_in_chain(struct pair *pair, int qp, struct request wrong,
 				    enum ibv_wc_status status)
@@ -255,7 +255,7 @@ static void rule_12_ud_sends_only(struct pair *pair)
 	}
 }
 
-/* A chain with no requests at all is nothing to complain of. */
+/* An empty chain is no error. */
 static void rule_12_empty_chain(struct pair *pair)
 {
 	struct ibv_send_wr *bad;
@@ -353,7 +353,7 @@ static void rule_14_only_unsignalled_fills_the_queue(struct pair *pair)
 	REQUIRE(result == ENOMEM, "result %d, expected ENOMEM", result);
 }
 
-/* Each once, in order: what waits, what was unsignalled, and what is posted afterwards. */
+/* Each once, in order: waiting requests, unsignalled ones, and those posted afterwards. */
 static void rule_14_flush_in_order(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -415,7 +415,7 @@ static void rule_14_finished_work_is_not_flushed(struct pair *pair)
 	expect(b, RECEIVES, 52, IBV_WC_WR_FLUSH_ERR);
 }
 
-/* What the other end has acknowledged is done, whether this end has looked since or not. */
+/* Acknowledged requests complete with success, even if this end has not polled since. */
 static void rule_14_acknowledged_work_is_not_flushed(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;

@@ -236,7 +236,7 @@ static void rule_09_raw_frames(struct pair *pair)
 		expect_frame(&pair->b, 10 + i, &frame, (10 + i) * 2048);
 	}
 	expect_none(&pair->b, RECEIVES);
-	/* a QP without flows receives nothing, one whose flow is gone nothing any more */
+	/* a QP without flows receives nothing, nor does a QP whose flow was destroyed */
 	post_frames(&pair->b, 1, 20, 1);
 	destroy_flow(&pair->b, 0);
 	send_frame(&pair->a, frame, 0);
@@ -245,7 +245,7 @@ static void rule_09_raw_frames(struct pair *pair)
 	expect_no_async(&pair->b);
 }
 
-/* What finds no receive, or one that is too short, is dropped, and the QP goes on. */
+/* A frame without a receive, or with a short one, is dropped, and the QP still works. */
 static void rule_12_raw_frames_dropped(struct pair *pair)
 {
 	struct op_frame frame = make_frame(ETHERTYPE, 500, 3),
@@ -404,7 +404,7 @@ static void rule_09_raw_default_flows(struct pair *pair)
 	create_flow(&pair->b, flow_of_type(0, IBV_FLOW_ATTR_MC_DEFAULT));
 	post_frames(&pair->b, 0, 1, 2);
 	single = frame;
-	memcpy(single.bytes, "\x02\x56\x42\x00\x00\x09", 6); /* of a station that is not there */
+	memcpy(single.bytes, "\x02\x56\x42\x00\x00\x09", 6); /* of no station */
 	send_frame(&pair->a, single, 0);
 	send_frame(&pair->a, frame, 0);
 	expect_frame(&pair->b, 1, &frame, 2048);

@@ -149,7 +149,7 @@ static void expect_no_answer(struct pair *pair)
 	expect_no_async(&pair->a);
 }
 
-/* The shortest time is not checked here: an end that knows the other to be deaf may say so. */
+/* Does not check the shortest time: an end that knows the peer's state may fail at once. */
 static void peer_in_state(struct pair *pair, enum ibv_qp_state state)
 {
 	pair_make(pair, WITH(SHORT, .qps = 4));
@@ -236,7 +236,7 @@ static void rule_21_peer_destroyed(struct pair *pair)
 	expect_no_answer(pair);
 }
 
-/* A QP hears only the QP it was connected to, where that can be known. */
+/* A QP accepts only messages of its peer, where the sender is known. */
 static void rule_21_peer_connected_elsewhere(struct pair *pair)
 {
 	struct end elsewhere;
@@ -252,15 +252,15 @@ static void rule_21_peer_connected_elsewhere(struct pair *pair)
 	fill(&pair->b, 0, LENGTH, 0);
 	expect_no_answer(pair);
 	if (over_wire())
-		return; /* no packet of a connection names the QP that sent it: b takes what fits */
+		return; /* packets of a connection do not name their source QP: b accepts those that
+			   fit */
 	expect_none(&pair->b, RECEIVES);
 	expect_bytes(&pair->b, 0, LENGTH, 0);
 }
 
 /*
  * A process that is killed: what is under way and what is posted later fails within 100 ms of its
- * death, although the time-outs say four seconds and more. Over a wire the time-outs are what
- * tells.
+ * death, although the time-outs say four seconds and more. Over a wire only the time-outs show it.
  */
 static void rule_21_peer_killed(struct pair *pair)
 {
@@ -285,8 +285,8 @@ static void rule_21_peer_killed(struct pair *pair)
 		(unsigned long long)took_ms);
 
 	/*
-	 * QPs that were idle learn of it when they are used, as on adapters; or they are in ERR
-	 * already, since their end is known to be dead.
+	 * Idle QPs fail when they are used, as on adapters; or they are in ERR already, since the
+	 * peer's death is known.
 	 */
 	start_ms = now_ms();
 	post_send(a, 1, WRITE(&pair->b, 0, .wr_id = 5, .length = LENGTH));
@@ -305,7 +305,7 @@ static void rule_21_peer_killed(struct pair *pair)
 		(unsigned long long)(now_ms() - start_ms));
 }
 
-/* Killed in the middle of long one-sided requests: they end one way or the other, in order. */
+/* Killed in the middle of long one-sided requests: each succeeds or fails, in order. */
 static void rule_21_peer_killed_during_write(struct pair *pair)
 {
 	struct op_poll op = { .which = SENDS, .timeout_ms = WAIT_MS };
@@ -332,8 +332,8 @@ static void rule_21_peer_killed_during_write(struct pair *pair)
 }
 
 /*
- * The ends do not agree where the numbers begin: nothing that is sent is what the responder waits
- * for, not the first time and not when it is sent again.
+ * The ends have different first PSNs: no packet has the responder's expected PSN, neither the first
+ * time nor when it is repeated.
  */
 static void rule_21_psn_mismatch_is_not_success(struct pair *pair)
 {
@@ -368,8 +368,8 @@ static void rule_21_psn_mismatch_is_not_success(struct pair *pair)
 }
 
 /*
- * The responder fails while a long message is half way over. Each QP of b leaves a little later
- * than the one before; a message that was through by then is a success at both ends, no other is.
+ * The responder fails in the middle of a long message. Each QP of b fails a little later than the
+ * last one; a message that was complete by then succeeds at both ends, no other does.
  */
 static void rule_21_responder_leaves_in_the_middle(struct pair *pair)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Keys that are taken away while somebody copies by them, and what requests end in whose keys and
- * lengths are bad: rules 34, 36 and 37 of the contract.
+ * Keys that are revoked while a thread copies by them, and the status of requests with bad keys and
+ * lengths: rules 34, 36 and 37 of the contract.
  *
- * A process is stopped in the middle of a copy by chance only. So the tests write what such a
- * process has published, a hazard (src/memory/hazard.h), where it would be: into the arena, which
- * is found in the map of the process. Between two processes it is the other end that is stopped
- * with it; else the test's own process looks as if a thread of it were at a long copy.
+ * A process is stopped in the middle of a copy by chance only. So the tests write the hazard
+ * (src/memory/hazard.h) of such a process into the arena, which they find in the map of the
+ * process. Between two processes the other end is stopped with it; else the test's own process
+ * looks as if one of its threads made a long copy.
  */
 #include <poll.h>
 #include <signal.h>
@@ -30,7 +30,7 @@
 #define QPS 5
 
 struct hazard {
-	uint32_t slot, key; /* key 0: it is withdrawn */
+	uint32_t slot, key; /* key 0: clears the hazard */
 };
 
 static char *find_arena(void)
@@ -64,7 +64,7 @@ static bool peer_stops(const struct pair *pair)
 	return pair->arrangement == TWO_PROCESSES && !over_wire();
 }
 
-/* From here on somebody copies by the key, a key of end a's process. */
+/* From here on a thread seems to copy by the key, which is of end a's process. */
 static void begin_copy(struct pair *pair, uint32_t key)
 {
 	struct hazard hazard = { .slot = pair->a.qpn[0] >> SLOT_SHIFT, .key = key };
@@ -127,7 +127,7 @@ static uint64_t now_us(void)
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-/* Posts it; that does not wait for anybody. */
+/* Posts the request, which must not wait for the copy. */
 static void post_at_once(struct end *end, int qp, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
@@ -175,7 +175,7 @@ static struct ibv_send_wr invalidate_request(uint64_t wr_id, enum ibv_wr_opcode 
 				     .invalidate_rkey = key };
 }
 
-/* Without a thread that polls it is the process's own that brings a message from QP 3 to QP 4. */
+/* No thread polls, so the progress thread delivers a message from QP 3 to QP 4. */
 static void expect_other_qps_go_on(struct end *a)
 {
 	struct pollfd fd = { .fd = a->side->channel->fd, .events = POLLIN };
@@ -192,7 +192,7 @@ static void expect_other_qps_go_on(struct end *a)
 	expect(a, SENDS, 501, IBV_WC_SUCCESS);
 }
 
-/* A key that is being taken away is dead at once: a WRITE by it fails, and QPs 3 and 4 with it. */
+/* A key that is being revoked is dead at once: a WRITE by it fails, and QPs 3 and 4 with it. */
 static void expect_dead_key(struct end *a, uint32_t key)
 {
 	post_send(a, 3, WRITE(a, TARGET, .wr_id = 600, .length = 8, .rkey = key));
@@ -209,7 +209,7 @@ static void rule_34_local_inv_waits_alone(struct pair *pair)
 	begin_copy(pair, key);
 	post_at_once(a, 1, &wr);
 	post_receive(a, 2, RECEIVE(.wr_id = 50, .length = 64));
-	post_send(a, 1, SEND(.wr_id = 2, .length = 8)); /* behind it: not before it */
+	post_send(a, 1, SEND(.wr_id = 2, .length = 8)); /* must not overtake it */
 	expect_none(a, SENDS);
 	expect_none(a, RECEIVES);
 	expect_other_qps_go_on(a);
@@ -275,7 +275,7 @@ static void rule_34_send_with_inv_waits_alone(struct pair *pair)
 	}
 }
 
-/* Calls that end something give up, and can be repeated. */
+/* Calls that destroy an object give up after a bound, and can be repeated. */
 static void rule_34_calls_end_within_a_bound(struct pair *pair)
 {
 	struct end *a = &pair->a;
@@ -311,7 +311,7 @@ static void rule_34_calls_end_within_a_bound(struct pair *pair)
 	REQUIRE(error == 0, "ibv_dereg_mr: %d", error);
 }
 
-/* A process that is dead copies no more, whether it had finished or not. */
+/* The hazard of a dead process does not count. */
 static void rule_34_the_dead_do_not_copy(struct pair *pair)
 {
 	struct end *a = &pair->a;
@@ -393,7 +393,7 @@ static void expect_inv_refused(struct pair *pair, int qp, uint32_t key, uint32_t
 	expect(b, RECEIVES, 50, IBV_WC_REM_INV_REQ_ERR);
 	expect_state(b, qp, IBV_QPS_ERR);
 	expect(b, RECEIVES, 51, IBV_WC_WR_FLUSH_ERR);
-	/* nobody has told it anything */
+	/* the responder sent no NAK */
 	expect(a, SENDS, 7, IBV_WC_RETRY_EXC_ERR);
 	expect_state(a, qp, IBV_QPS_ERR);
 	expect(a, SENDS, 8, IBV_WC_WR_FLUSH_ERR);
@@ -433,8 +433,8 @@ static void expect_write_imm_refused(struct pair *pair, int qp, uint32_t rkey, u
 	RUN(b, op_poll, &op);
 	REQUIRE(op.result == 1 && op.wc.wr_id == 50, "no completion of the receive");
 	/*
-	 * over a wire only the last packet says that there is an immediate, and it may be past the
-	 * first refused
+	 * over a wire only the last packet has the immediate data, and the responder may have
+	 * refused an earlier one
 	 */
 	REQUIRE(op.wc.status == IBV_WC_LOC_ACCESS_ERR ||
 			(over_wire() && length > 1024 && op.wc.status == IBV_WC_WR_FLUSH_ERR),
@@ -528,7 +528,7 @@ static void rule_37_atomics_of_8_bytes(struct pair *pair)
 	expect_no_async(b);
 }
 
-/* Of the wished key the low byte counts; mw->rkey is the program's to set, as with adapters. */
+/* Only the low byte of the requested key counts; the program sets mw->rkey, as with adapters. */
 static void rule_37_a_bind_takes_the_low_byte(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;

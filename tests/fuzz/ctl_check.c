@@ -51,8 +51,8 @@ static unsigned count(const struct list *l)
 }
 
 /*
- * ------------------------------------------------------------------------------------------
- * The books of connection management.
+ * ------------------------------------------------------------------------------------------ The
+ * tables of connection management.
  */
 
 static void check_channel(struct cm_channel *ch)
@@ -188,8 +188,8 @@ void check_event_fds(struct daemon *d, const struct peer *p)
 }
 
 /*
- * ------------------------------------------------------------------------------------------
- * Two that want nothing but a connection.
+ * ------------------------------------------------------------------------------------------ Two
+ * well-behaved peers make a connection.
  */
 
 static uint32_t await_event(struct daemon *d, struct peer *p, enum ctl_cm_event_kind kind)

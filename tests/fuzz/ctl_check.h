@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Control check - what must hold of the daemon under fuzz_ctl, whatever its clients do.
+ * Control check - invariants of the daemon under fuzz_ctl, whatever its clients do.
  *
  * In:  the daemon, between two turns.
- * Out: abort() where something does not hold.
+ * Out: abort() if an invariant is broken.
  */
 #ifndef CTL_CHECK_H
 #define CTL_CHECK_H
@@ -18,17 +18,17 @@ struct peer;
 
 void check_require(bool holds, const char *text, const char *file, int line);
 
-/* Lets it work until there is nothing to do, which must come. */
+/* Lets the daemon work until it is idle, which must happen. */
 void check_rest(struct daemon *d);
 
-/* Its books agree with each other; those of all connections take a while to look through. */
+/* Its tables agree with each other. Checking all connections takes a while. */
 void check_books(struct daemon *d);
 void check_connections(const struct daemon *d);
 
-/* A peer that meddles with none of its channels is told of its events. */
+/* The channel descriptors of a peer that meddles with none are readable while it has events. */
 void check_event_fds(struct daemon *d, const struct peer *p);
 
-/* One listens at the address, the other connects, and both end it. */
+/* One peer listens at the address, the other connects, and both disconnect. */
 void check_connection(struct daemon *d, struct peer *passive, struct peer *active,
 		      const struct host_address *at);
 

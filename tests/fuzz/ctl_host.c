@@ -26,7 +26,7 @@
 #define PACKET_BYTES 512
 #define PEER_PIDFD   77
 
-/* What the daemon's sources call instead of the C library's (meson.build). */
+/* The daemon's sources call these instead of the C library's functions (meson.build). */
 int host_clock_gettime(clockid_t clock, struct timespec *out);
 int host_socket(int domain, int type, int protocol);
 int host_bind(int fd, const struct sockaddr *address, socklen_t length);
@@ -69,10 +69,10 @@ void (*host_on_sent)(const uint8_t from[16], const uint8_t to[16], const uint8_t
 
 static uint64_t now_ns;
 static unsigned given;	     /* random numbers */
-static int lives[HOST_PIDS]; /* eventfds that stand for pidfds: readable once it is dead */
+static int lives[HOST_PIDS]; /* eventfds in place of pidfds: readable once the process is dead */
 static uint8_t process_of[4096];
-static int change_fd = -1;   /* the other end of what the daemon takes for netlink */
-static uint8_t names[65536]; /* by the real port: which address the daemon bound, plus 1 */
+static int change_fd = -1;   /* the other end of the daemon's netlink socket */
+static uint8_t names[65536]; /* by the real port: the address that the daemon bound, plus 1 */
 static int sender = -1;
 
 static struct packet_in {
@@ -132,7 +132,7 @@ int host_sigprocmask(int how, const sigset_t *set, sigset_t *old)
 	return 0;
 }
 
-/* Secrets are no secrets here: the same each time, and another each time that it is asked. */
+/* Predictable: the same sequence in each run, another value for each call. */
 ssize_t host_getrandom(void *bytes, size_t size, unsigned flags)
 {
 	memset(bytes, (int)++given, size);
@@ -171,7 +171,7 @@ int host_getsockopt(int fd, int level, int option, void *value, socklen_t *lengt
 	return 0;
 }
 
-/* At once: what is left open is then known at the end. */
+/* Closes at once, so that descriptors left open show at the end. */
 void close_pool_close(uid_t uid, int fd)
 {
 	if (fd >= 0)
@@ -218,7 +218,7 @@ static struct host_address *find_address(const uint8_t gid[16])
 	return NULL;
 }
 
-/* Where nobody else of this machine listens. */
+/* An address of 127.64.0.0/10 by PID, on which no other program listens. */
 static struct sockaddr_in loopback(void)
 {
 	return (struct sockaddr_in){
@@ -355,7 +355,7 @@ void host_packet(const uint8_t from[16], uint16_t port, const uint8_t to[16], co
 
 	if (!a)
 		return;
-	/* Those before it were for sockets that dropped them. */
+	/* Older packets were for sockets that dropped them. */
 	if (packet_count == PACKETS_MAX)
 		packet_count = 0;
 	p = &packets[packet_count++];
@@ -364,7 +364,7 @@ void host_packet(const uint8_t from[16], uint16_t port, const uint8_t to[16], co
 	p->port = port;
 	p->length = length;
 	p->to = (uint8_t)(a - host_addresses + 1);
-	/* To all sockets of the address: those that nobody uses drop it. */
+	/* To all sockets of the address: unused ones drop it. */
 	for (const uint8_t *at = names; (at = memchr(at, p->to, (size_t)(names + 65536 - at)));
 	     at++) {
 		real.sin_port = htons((uint16_t)(at - names));

@@ -3,12 +3,12 @@
  * Control host - the host that the daemon under fuzz_ctl runs on: its clock, addresses, network,
  * and processes.
  *
- * In:  what is to happen there: time, packets, deaths, addresses that come and go.
- * Out: the system calls that tell the daemon of it, under other names (HOST_CALLS in the
- *      meson.build), so that the same input is the same run; what the daemon sent.
+ * In:  events: time, packets, deaths, addresses that come and go.
+ * Out: system calls for the daemon, under other names (HOST_CALLS in the meson.build), so that the
+ *      same input gives the same run; the packets that the daemon sent.
  *
- * Its UDP sockets are real ones, bound to any port of 127.0.0.1: what stands for a packet is one
- * byte. All else that the daemon does with descriptors is done by the kernel.
+ * Its UDP sockets are real ones, bound to any port of 127.0.0.1; one byte stands for a packet. The
+ * kernel does all else that the daemon does with descriptors.
  */
 #ifndef CTL_HOST_H
 #define CTL_HOST_H
@@ -25,10 +25,14 @@ struct host_address {
 	uint8_t gid[16];
 	uint16_t family;
 	uint32_t ifindex;
-	enum { HOST_NONE, HOST_OWN, HOST_TAKEN } state; /* taken: UDP port 4791 is a stranger's */
+	enum {
+		HOST_NONE,
+		HOST_OWN,
+		HOST_TAKEN
+	} state; /* taken: another program has UDP port 4791 */
 };
 
-/* The first ones are this host's, to begin with. */
+/* At first the first ones are this host's. */
 extern struct host_address host_addresses[HOST_ADDRESSES];
 
 void host_begin(void);
@@ -36,7 +40,7 @@ void host_end(void);
 
 void host_pass_ms(uint64_t ms);
 
-/* How many events the daemon's last look brought. */
+/* Events of the daemon's last epoll_wait. */
 extern int host_event_count;
 
 /* A connection of the process that has this number: 0..HOST_PIDS-1. */

@@ -16,7 +16,7 @@
 #include "daemon/client.h"
 #include "daemon/daemon.h"
 
-/* What is asked by create_channel is known by its seq, from here on. */
+/* Requests of create_channel have these and higher seqs. */
 #define FIRST_CHANNEL 0x70000000u
 #define RETURN_SEQ    3u
 
@@ -38,7 +38,7 @@ void peer_call(struct peer *p, struct daemon *d, uid_t uid, unsigned process)
 	int ends[2], bytes = 16384;
 
 	require(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends));
-	/* So that it is full soon. */
+	/* Small, so that it is soon full. */
 	setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 	host_connected(ends[1], process);
 	require(!client_create(d, ends[1], &who));
@@ -53,7 +53,7 @@ static void drop(int *fd)
 	*fd = -1;
 }
 
-/* Its token and descriptor store it may leave to another. */
+/* It may leave its token and descriptor store to another peer. */
 void peer_hang_up(struct peer *p)
 {
 	drop(&p->sock);
@@ -149,13 +149,13 @@ static void learn(struct peer *p, struct fdmsg *m)
 	case CTL_CM_REPLY:
 		if (!m->body.cm_reply.number || m->body.header.seq == RETURN_SEQ)
 			break;
-		/* seq says what it answers. */
+		/* seq names the request that it answers. */
 		if (m->body.header.seq >= FIRST_CHANNEL) {
 			unsigned at = p->channel_count++ % PEER_NUMBERS;
 
 			p->channels[at] = m->body.cm_reply.number;
 			drop(&p->ends[at]);
-			/* Of the others that were asked for while it was deaf nothing is left. */
+			/* The peer was deaf, and has forgotten its other requests. */
 			if (m->body.header.seq != FIRST_CHANNEL + p->asked)
 				break;
 			p->ends[at] = p->next_end;
@@ -184,7 +184,7 @@ void peer_read(struct peer *p)
 		peer_hang_up(p);
 }
 
-/* What is asked here is read at once, so that the numbers in it are known. */
+/* Reads the answer at once, because it has numbers that later messages use. */
 static void ask(struct peer *p, const void *message, size_t length, int *fds, unsigned count)
 {
 	if (p->sock < 0)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Control peer - a client of the daemon under fuzz_ctl: its connection, and what it was told.
+ * Control peer - a client of the daemon under fuzz_ctl: its connection, and the replies that it
+ * got.
  *
- * In:  what it is to say.
+ * In:  messages to send.
  * Out: the numbers that the daemon gave it, for later messages.
  *
- * Never blocks: what does not fit into the socket is not said.
+ * Never blocks: a message that does not fit into the socket is dropped.
  */
 #ifndef CTL_PEER_H
 #define CTL_PEER_H
@@ -23,7 +24,7 @@ struct daemon;
 
 struct peer {
 	struct daemon *daemon;
-	int sock; /* -1: not there */
+	int sock; /* -1: not connected */
 	bool is_cm;
 	bool deaf;    /* it reads nothing */
 	bool meddles; /* it wrote to a channel's descriptor, or took from it */
@@ -32,8 +33,8 @@ struct peer {
 	int store;	     /* of one that manages connections; -1: none */
 	uint32_t ids[PEER_NUMBERS], channels[PEER_NUMBERS];
 	int ends[PEER_NUMBERS]; /* the channels' descriptors, the program's */
-	int next_end;		/* of the channel that was asked for last; -1: none */
-	unsigned asked;		/* how many were */
+	int next_end;		/* of the last requested channel; -1: none */
+	unsigned asked;		/* number of requested channels */
 	unsigned id_count, channel_count;
 	bool has_event;
 	struct ctl_cm_event event; /* the last one that it fetched */
@@ -57,7 +58,7 @@ void peer_come_back(struct peer *p, uid_t uid, unsigned process, uint32_t sessio
 /* Closes fds. */
 void peer_send(struct peer *p, const void *message, size_t length, int *fds, unsigned count);
 
-/* All that has come, unless it is deaf. */
+/* Reads all messages, unless the peer is deaf. */
 void peer_read(struct peer *p);
 
 void peer_create_channel(struct peer *p);
@@ -65,10 +66,10 @@ void peer_listen(struct peer *p, const struct ctl_cm_address *local, uint16_t sp
 void peer_connect(struct peer *p, const struct ctl_cm_address *local,
 		  const struct ctl_cm_address *remote, uint16_t space);
 
-/* Fetches an event, or does what a program does about the last one. */
+/* Fetches an event, or reacts to the last one as a program does. */
 void peer_go_on(struct peer *p, uint8_t how);
 
-/* With the descriptor of a channel, which is its own. */
+/* Writes to a channel's descriptor, or reads from it. */
 void peer_meddle(struct peer *p, uint8_t how);
 
 #endif

@@ -12,7 +12,7 @@
 #include "ctl_peer.h"
 #include "ibcm/ip_header.h"
 
-#define RECORDS 48 /* the first ones, which are all that these peers make */
+#define RECORDS 48 /* the first ones: these peers make no more */
 
 static uint8_t (*take_byte)(void);
 
@@ -96,7 +96,7 @@ static void change_word(int fd)
 {
 	uint32_t slot = take_byte(), at = take_byte(), word = take_byte();
 
-	/* Small numbers mean something more often. */
+	/* Small numbers are valid more often. */
 	if (word & 0x80)
 		word = word << 24 | (uint32_t)take_byte() << 16 | (uint32_t)take_byte() << 8 |
 		       take_byte();

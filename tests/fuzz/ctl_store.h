@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Control store - what a peer of fuzz_ctl returns with: its records, changed, and others.
+ * Control store - a store for a peer of fuzz_ctl to return with: its records, changed, and others.
  *
- * In:  the store that the daemon wrote; bytes that say what to change.
- * Out: another one, that no daemon wrote.
+ * In:  the store that the daemon wrote; bytes that decide the changes.
+ * Out: a store that no daemon wrote.
  */
 #ifndef CTL_STORE_H
 #define CTL_STORE_H

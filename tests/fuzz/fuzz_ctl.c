@@ -3,11 +3,12 @@
  * The daemon's control socket: clients of all kinds that say anything in any order, with any
  * descriptors, read or do not, and die, while packets come from the network and time passes.
  *
- * The daemon is whole and runs in this process, on a host of its own (ctl_host.h). The bytes of the
- * input are operations and what they are made of: most messages are right but for some fields, so
- * that the states behind them are reached. What must hold: the books of the daemon agree with each
- * other; it comes to rest; a channel's event descriptor tells whether there are events; nothing is
- * left of it at its end; and two clients that were there all the time can still make a connection.
+ * The whole daemon runs in this process, on a host of its own (ctl_host.h). The bytes of the input
+ * are operations and their arguments: most messages are correct except for some fields, so that the
+ * run reaches later states. What must hold: the tables of the daemon agree with each other; it
+ * becomes idle; a channel's event descriptor is readable if there are events; the daemon frees
+ * everything at its end; and two clients that were connected all the time can still make a
+ * connection.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@
 
 #define PEERS	  6
 #define STEPS_MAX 160
-#define PATHS	  3 /* of the addresses, those with which packets are exchanged */
+#define PATHS	  3 /* addresses with which packets are exchanged */
 #define SENT_KEPT 8
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -47,7 +48,7 @@ static struct {
 static struct daemon d;
 static struct peer peers[PEERS], bystanders[2];
 
-/* What the daemon sent last: answers to it get further than what is made up. */
+/* The daemon's last message: answers to it get further than invented ones. */
 static struct {
 	struct ibcm_message message;
 	uint8_t from[16], to[16];
@@ -155,7 +156,7 @@ static void take_end(struct ctl_cm_end *end)
 	memset(end->private_data, how, sizeof(end->private_data));
 }
 
-/* Of its own mostly, of others, of nobody. */
+/* Mostly its own number, or another peer's, or an invalid one. */
 static uint32_t take_number(const struct peer *p, bool of_channel)
 {
 	uint8_t which = take();
@@ -197,7 +198,7 @@ static void say_hello(struct peer *p)
 	fds[0] = make_fd(how & 8 ? take() % FD_KINDS : FD_SEALED);
 	fds[1] = make_fd(how & 16 ? take() % FD_KINDS : FD_EVENT);
 	fds[2] = make_fd(how & 32 ? take() % FD_KINDS : FD_SEALED);
-	/* Back with the token of a process, maybe of one that lives. */
+	/* Returns with the token of a process, which may be alive. */
 	if (how & 64) {
 		const struct peer *other = &peers[take() % PEERS];
 
@@ -310,7 +311,7 @@ static void say_anything(struct peer *p)
 	peer_send(p, bytes, length < sizeof(bytes) ? length : sizeof(bytes), fds, count);
 }
 
-/* What programs do, in one step. */
+/* Binds and listens, in one step. */
 static void listen_there(struct peer *p)
 {
 	struct ctl_cm_bind bind = { .header = { CTL_CM_BIND, 9 } };
@@ -452,7 +453,7 @@ static void fill_request(struct ibcm_message *m, const uint8_t *from, const uint
 	memcpy(m->remote_gid, to, 16);
 }
 
-/* Of any type, about a connection that the other host has with this one, or made up. */
+/* A message of any type, for a connection with the other host, or invented. */
 static void receive_message(void)
 {
 	static const struct packet good = {
@@ -558,7 +559,7 @@ static void step(void)
 		act_as_client(&peers[(what >> 4) % PEERS]);
 		break;
 	}
-	/* Or more happens before the daemon looks. */
+	/* Else more events come before the daemon runs. */
 	if (what & 0x80 && take() & 1)
 		return;
 	settle();
@@ -588,7 +589,7 @@ static void begin(void)
 	settle();
 }
 
-/* As if nothing had happened. */
+/* The two bystanders still connect. */
 static void check_bystanders(void)
 {
 	host_addresses[1].state = HOST_OWN;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whatever packets come, whatever is posted, and in whatever state the QPs are: nothing is touched
- * that no key allows, each request ends once, and memory stays bounded.
+ * The transport with any packets, any posted requests, and QPs in any state: it accesses no memory
+ * without a valid key, each request ends once, and memory use stays bounded.
  *
  * The input is a program: each step posts, delivers what the QPs sent each other, forges a packet,
- * lets time pass, or moves a QP to another state. Forged packets mostly name a QP that there is, a
- * PSN near the ones it expects and a key that is valid: chance would not find these.
+ * lets time pass, or moves a QP to another state. Forged packets mostly name an existing QP, a PSN
+ * near the expected one and a valid key, which chance would not find.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -22,11 +22,11 @@
 #include "world.h"
 
 #define QPS	     8 /* RC, RC, UC, UC, UD, UD, XRC_SEND, XRC_RECV: each two are connected */
-#define XRC_RECV     7 /* whose receives are those of two SRQs, of two PDs */
+#define XRC_RECV     7 /* takes receives from two SRQs of two PDs */
 #define SRQS	     2
 #define STEPS_MAX    400
 #define OPEN_BYTES   65536 /* of the memory, under mr_open */
-#define CLOSED_BYTES 65536 /* behind it: no key that the input knows allows it */
+#define CLOSED_BYTES 65536 /* after them: no key that the input knows allows access */
 #define PSN	     0xfffff0u
 #define QKEY	     0x11
 #define SETTLE_NS    100000000000ull
@@ -67,7 +67,7 @@ static uint32_t take32(void)
 	return value << 8 | take();
 }
 
-/* Small numbers mostly, and what is near powers of two. */
+/* Mostly small numbers, and numbers near powers of two. */
 static uint32_t take_length(void)
 {
 	uint8_t kind = take();
@@ -202,7 +202,7 @@ static void poll(void)
 			sim_fail("a receive completed twice");
 }
 
-/* Mostly a good one. */
+/* Mostly valid. */
 static struct ibv_sge take_sge(void)
 {
 	uint8_t how = take();
@@ -214,7 +214,7 @@ static struct ibv_sge take_sge(void)
 	};
 }
 
-/* Mostly of one of them. */
+/* Mostly of an existing SRQ. */
 static uint32_t take_srqn(void)
 {
 	uint8_t how = take();
@@ -297,7 +297,7 @@ static void post_send(void)
 		wr.wr.rdma.remote_addr = address;
 		wr.wr.rdma.rkey = key;
 	}
-	if (wr.send_flags & IBV_SEND_INLINE) /* has to be readable, whatever its key */
+	if (wr.send_flags & IBV_SEND_INLINE) /* inline data has to be readable, whatever its key */
 		sge[0].addr = world_address(0);
 	if (verbs_post_send(&side->qp->ib, &wr, &bad) == 0)
 		side->sends++;
@@ -331,7 +331,7 @@ static void receive(unsigned number, bool foreign, const uint8_t *bytes, uint32_
 	free(exact);
 }
 
-/* A packet whose fields fit together, mostly. */
+/* Sends a packet whose fields mostly fit together. */
 static void forge(void)
 {
 	unsigned number = take() % QPS;
@@ -395,7 +395,7 @@ static void to_reset(unsigned number)
 
 	poll();
 	world_modify(side->qp, &attr, IBV_QP_STATE);
-	side->sends = 0; /* forgotten; what an SRQ has, it keeps */
+	side->sends = 0; /* dropped; receives of an SRQ stay */
 	if (number != XRC_RECV)
 		side->receives = 0;
 }
@@ -462,7 +462,7 @@ static void step(void)
 }
 
 /*
- * Until nothing happens any more. A QP in SQD, and one whose answers are forged, may wait for ever.
+ * Runs until nothing happens any more. A QP in SQD, or a QP with forged answers, may wait for ever.
  */
 static void settle(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Any bytes as messages of connection management, against a connection in any state: decoding stays
- * inside them, what was understood survives encoding, and the connection stays in its states, sends
- * at most one message for each that came, and ends once it is abandoned.
+ * within them, and a decoded message survives encoding. The connection stays in its states, sends
+ * at most one message for each received one, and ends once it is abandoned.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Any bytes as a packet: decoding stays inside them, what was understood survives encoding, and a
- * checksum that was made is one that is found right.
+ * Any bytes as a packet: decoding stays within them, a decoded packet survives encoding, and
+ * icrc_check accepts the ICRC of icrc_compute.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void require(bool holds)
 		abort();
 }
 
-/* The same fields; where the payload lies is another matter. */
+/* All fields are equal, except the payload's address. */
 static void require_same(struct packet a, struct packet b)
 {
 	require(a.payload_bytes == b.payload_bytes);

@@ -2,11 +2,10 @@
 /*
  * Any peer of a stream rsocket: any hello, then any messages, and any bytes in the lists that it
  * may write, between calls of a program that sends, receives, maps and closes. The stream never
- * takes more than it has room for, posts nothing that its queues or buffers do not hold, and once
- * the peer breaks the protocol it is over.
+ * takes more data than it has room for, posts no more than its queues and buffers hold, and ends
+ * when the peer breaks the protocol.
  *
- * The device is below, as little of it as a stream needs; what it is asked to send is checked
- * there.
+ * This file has a device with the functions that a stream needs, which check what it sends.
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -237,7 +236,7 @@ static void complete(struct ibv_wc wc)
 		waiting[waiting_count++] = wc;
 }
 
-/* A peer's host sends no more than there are receives for: the transport sees to that. */
+/* The transport ensures that a peer sends no more messages than there are receives. */
 static void message(uint32_t imm, bool with_imm)
 {
 	if (!receives || waiting_count == WAITING_MAX)
@@ -302,7 +301,7 @@ static void call(struct stream *s, struct input *input)
 	case 0:
 		message(number(input), true);
 		break;
-	case 1: /* one that makes sense, more often than by chance */
+	case 1: /* a valid message, more often than by chance */
 		message(message_make(value & 1 ? OP_DATA : OP_CREDIT, value >> 1 & 0x1fff), true);
 		break;
 	case 2:
@@ -351,7 +350,7 @@ static void check(const struct stream *s)
 	require(!s->broken || (s->phase == STREAM_ENDED && !s->may_send && !s->may_receive));
 }
 
-/* Any bytes; if they are refused, one that is not, in either byte order. */
+/* A hello of any bytes; if the stream refuses it, a valid one, in either byte order. */
 static void take_hello(struct stream *s, struct input *input) REQUIRES(s->lock)
 {
 	uint8_t data[64];

@@ -7,7 +7,7 @@
 
 #define BAD_KEY_BITS 0x5
 
-/* The op that shall fail: made anew as one that can. */
+/* Replaces the op that shall fail by one that can. */
 static struct op *remake(struct end *end, struct random *random, enum ibv_wr_opcode opcode,
 			 uint32_t length, enum ibv_wc_status expected)
 {
@@ -79,13 +79,13 @@ static void make_two_sided_mishap(struct end *end, uint32_t length, struct rando
 	}
 }
 
-/* One request that fails, at the end of what the end posts; the ops behind it are flushed. */
+/* Adds one request that fails, after the end's ops so far; later ops are flushed. */
 void mishap_make(struct plan *plan, struct end *end, struct random *random)
 {
 	uint32_t length = 1 + op_choose_length(random, plan_mtu(plan), 6 * plan_mtu(plan));
 
 	end->mishap = (enum mishap)random_range(random, 1, MISHAPS - 1);
-	/* Which receive a message gets from an SRQ is open. */
+	/* It is not known which receive a message gets from an SRQ. */
 	if (end->peer->pooled && end->mishap >= MISHAP_RECEIVE_SHORT &&
 	    end->mishap <= MISHAP_RECEIVE_LKEY)
 		end->mishap = MISHAP_LOCAL_LKEY;

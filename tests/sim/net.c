@@ -37,9 +37,10 @@ static struct net_weather weather;
 static struct random dice;
 static const struct net_observer *observer;
 static uint64_t now_ns, numbers;
-static uint16_t identification;	     /* the receiver's guess */
-static uint64_t router_free_ns[256]; /* by host: when it has sent what waits for that */
-static bool was_marked[256];	     /* by host: packets came that ask for a CNP */
+static uint16_t identification; /* the receiver's guess */
+static uint64_t
+	router_free_ns[256]; /* by host: when the router has sent all packets that wait for it */
+static bool was_marked[256]; /* by host: marked packets came, which cause a CNP */
 static struct flight *heap[ON_THE_WAY];
 static unsigned heap_count;
 
@@ -219,7 +220,7 @@ static void trace(const char *what, const struct flight *flight)
 	printf("\n");
 }
 
-/* How long it waits at the router; UINT64_MAX: it is lost there. */
+/* How long the packet waits at the router; UINT64_MAX: the router drops it. */
 static uint64_t queue(struct flight *flight)
 {
 	uint64_t *free_ns = &router_free_ns[flight->flow.local[WIRE_GID_BYTES - 1]];
@@ -278,7 +279,7 @@ static bool is_foreign(const struct flight *flight)
 	return flight->flow.remote[15] == FOREIGN + 1;
 }
 
-/* All is right with it, but that it comes from somebody else. */
+/* Sends a copy with an altered PSN from another host. */
 static void forge(const struct flight *model)
 {
 	size_t size = sizeof(*model) + model->length;
@@ -288,7 +289,7 @@ static void forge(const struct flight *model)
 
 	if (packet_service(model->bytes[0]) == PACKET_UD ||
 	    packet_service(model->bytes[0]) == PACKET_CNP)
-		return; /* a datagram may come from anybody */
+		return; /* a datagram may come from any host */
 	flight = malloc(size);
 	memcpy(flight, model, size);
 	memcpy(flight->flow.remote, gid.raw, sizeof(flight->flow.remote));
@@ -301,7 +302,7 @@ static void forge(const struct flight *model)
 
 bool net_is_bypassed;
 
-/* It tells of marked packets that came since the last one, and is none that routers may mark. */
+/* A CNP must follow marked packets since the last one, and be Not-ECT. */
 static void check_notification(const struct wire_flow *flow, const struct flight *flight)
 {
 	bool *marked = &was_marked[flow->local[WIRE_GID_BYTES - 1]];
@@ -352,15 +353,15 @@ static void launch(const struct wire_flow *flow, const struct wire_packet *packe
 	fly(flight, queued_ns);
 }
 
-/* What leaves together arrives one by one, but may be damaged together. */
+/* The packets of a GSO batch arrive one by one, but may be damaged together. */
 bool net_sends_gso(const struct wire_flow *flow)
 {
 	return weather.gso_damaged;
 }
 
 /*
- * Whether packets[i] leaves behind packets[i - 1] in a GSO batch: as udp/udp_send.c makes them, but
- * for the length of these.
+ * Whether packets[i] leaves with packets[i - 1] in a GSO batch, as udp/udp_send.c makes them,
+ * without the limit of their length.
  */
 static bool is_behind(const struct wire_flow *flow, const struct wire_packet *packets, unsigned i)
 {
@@ -424,8 +425,8 @@ static void arrive(struct flight *flight)
 		return;
 	}
 	/*
-	 * One in 2^16 passes, because the identification is open. UDP's checksum, which covers what
-	 * the ICRC does, would have found it.
+	 * One in 2^16 passes, because the receiver solves for the identification. UDP's checksum,
+	 * which covers the same bytes, would have found it.
 	 */
 	if (flight->damaged) {
 		net_counts.undetected++;
@@ -436,7 +437,7 @@ static void arrive(struct flight *flight)
 	if ((flight->flow.traffic_class & ECN_CE) == ECN_CE &&
 	    packet_service(flight->bytes[0]) != PACKET_CNP)
 		was_marked[flight->flow.local[WIRE_GID_BYTES - 1]] = true;
-	/* A copy of exactly that size, so that a sanitizer sees a byte too many being read. */
+	/* A copy of exactly that size, so that a sanitizer detects a read beyond it. */
 	arrival.length = flight->length - ICRC_BYTES;
 	exact = malloc(arrival.length);
 	memcpy(exact, flight->bytes, arrival.length);

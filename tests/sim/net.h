@@ -3,10 +3,10 @@
  * Net - a virtual clock, and a virtual network between the ends of one simulation.
  *
  * In:  packets from the transport (struct roce_env), which leave flattened and with their ICRC.
- * Out: packets to the transport, some of them late, twice, in another order, damaged, or never;
- *      what a receiving socket and ICRC would reject is rejected here by the same code.
+ * Out: packets to the transport, some of them late, twice, in another order, damaged, or never.
+ *      Code of udp/ and packet/ rejects packets as for a receiving socket.
  *
- * Everything that happens is decided by the seed. One thread.
+ * The seed decides everything. One thread.
  */
 #ifndef TESTS_SIM_NET_H
 #define TESTS_SIM_NET_H
@@ -30,17 +30,17 @@ struct net_weather {
 	uint64_t delay_ns, jitter_ns;
 	bool v6;
 	/*
-	 * A router takes so long for each byte to a host; what waits for long is marked, what waits
-	 * for longer is lost. 0: it is as fast as packets come.
+	 * time of a router for each byte to a host; it marks packets that wait long, and drops
+	 * those that wait longer. 0: no limit
 	 */
 	uint32_t byte_ns;
-	bool gso_damaged; /* of packets that leave together only the first arrives */
+	bool gso_damaged; /* only the first packet of a GSO batch arrives */
 };
 
 /* Counted since net_start. */
 struct net_counts {
 	uint64_t sent, delivered, lost, damaged, duplicated, refused, undetected;
-	uint64_t one_by_one; /* sent so because GSO batches do not arrive */
+	uint64_t one_by_one; /* packets sent one by one because GSO batches do not arrive */
 	uint64_t queued_marked, queued_lost;
 };
 
@@ -49,7 +49,7 @@ extern bool net_verbose; /* a line per packet to standard output */
 
 void net_start(const struct net_weather *weather, uint64_t seed);
 
-/* All packets on the way are gone; the memory of it all is freed. */
+/* Drops all packets under way, and frees the memory. */
 void net_stop(void);
 
 uint64_t net_now(void);

@@ -50,7 +50,7 @@ static void put_places(const struct places *places, uint64_t pattern)
 	}
 }
 
-/* Sizes around everything that matters. */
+/* Lengths around all limits. */
 uint32_t op_choose_length(struct random *random, uint32_t mtu, uint32_t most)
 {
 	uint32_t length;
@@ -168,7 +168,7 @@ static void make_atomic(struct plan *plan, struct end *end, struct op *op, struc
 	end->word_values[++end->word_steps] = value;
 }
 
-/* An earlier WRITE whose target nobody else uses: reading it back shows what it wrote. */
+/* An earlier WRITE whose target no other op uses: reading it back gives its payload. */
 static struct op *find_written(struct end *end, unsigned before, struct random *random)
 {
 	struct op *op;
@@ -195,7 +195,7 @@ static void make_read(struct end *end, struct op *op, unsigned number, struct ra
 	op->local = op_take_places(random, op->length, end->cap.max_send_sge);
 }
 
-/* What was just read goes out again: with a fence it has to be there. */
+/* Sends the data of the last READ: with a fence they have to be there. */
 static bool make_relay(struct op *op, struct op *before)
 {
 	if (before->opcode != IBV_WR_RDMA_READ || before->expected != IBV_WC_SUCCESS ||
@@ -220,7 +220,7 @@ static void make_payload(struct end *end, struct op *op, unsigned number, struct
 		op->flags |= IBV_SEND_INLINE;
 }
 
-/* Of memory that nobody writes to; it may be longer than any packet. */
+/* A FLUSH of memory that no op writes to; it may be longer than any packet. */
 static void make_flush(struct op *op, struct random *random)
 {
 	op->length = random_below(random, 65536);

@@ -10,7 +10,7 @@
 /* Places for `bytes`, in `most` pieces at most. */
 struct places op_take_places(struct random *random, uint32_t bytes, unsigned most);
 
-/* Whatever is in the first `bytes` of them is right from now on. */
+/* From now on the first `bytes` of them should be as they are. */
 void places_trust(const struct places *places, uint32_t bytes);
 
 /* A length up to `most`, for a path MTU in bytes. */

@@ -11,7 +11,7 @@
 
 #define BATCH	 64
 #define RETRIES	 7
-#define SCRIBBLE 7 /* pattern + this: what a program writes where a message was */
+#define SCRIBBLE 7 /* pattern + this: a program overwrites a message with it */
 
 static struct plan *plan;
 
@@ -23,7 +23,7 @@ static struct end *find_end(uint32_t qpn)
 	return NULL;
 }
 
-/* For how many packets in a row a connection got nothing through. */
+/* Counts a connection's packets that were lost in a row. */
 static void on_lost(uint32_t dest_qpn)
 {
 	struct end *end = find_end(dest_qpn);
@@ -35,8 +35,8 @@ static void on_lost(uint32_t dest_qpn)
 }
 
 /*
- * In a network that loses nothing nothing is sent twice, but what the responder refused; and a READ
- * may be asked for in parts, whose PSNs rise, too.
+ * In a network without loss no packet is sent twice, except those that the responder refused. The
+ * pieces of a READ have rising PSNs, too.
  */
 static void on_sent(const uint8_t *bytes, uint32_t length)
 {
@@ -121,7 +121,7 @@ static bool places_hold(const struct places *places, uint32_t bytes, uint64_t pa
 	return bytes == 0;
 }
 
-/* The program uses the memory for something else: a late packet must not write there any more. */
+/* The program reuses the memory: a late packet must not write there. */
 static void places_scribble(const struct places *places, uint64_t pattern)
 {
 	for (unsigned i = 0; i < places->count; i++)
@@ -166,7 +166,7 @@ static void check_fields(const struct end *end, const struct ibv_wc *wc, const s
 		sim_fail("end %u: the window is still bound", end->number);
 }
 
-/* The message that a receive is for: of a pool, the first that has not come yet. */
+/* The message of a receive: for a pool, the first that has not come yet. */
 static struct op *find_message(const struct end *end, const struct ibv_wc *wc)
 {
 	struct end *sender = end->peer;
@@ -222,7 +222,7 @@ static bool is_message(const struct end *end, const struct ibv_wc *wc,
 	return places_hold(&receive->places, op->length, op->pattern, grh);
 }
 
-/* It is one that was sent; in a network that keeps order, a later one than the last. */
+/* The message was sent; in a network that keeps order, later than the last one. */
 static void on_unreliable_message(struct end *end, const struct ibv_wc *wc,
 				  struct receive_plan *receive)
 {
@@ -237,7 +237,7 @@ static void on_unreliable_message(struct end *end, const struct ibv_wc *wc,
 			continue;
 		check_fields(end, wc, op);
 		op->received = true;
-		if (!plan->reorders) /* nor may those that were passed over come any more */
+		if (!plan->reorders) /* nor may skipped messages come later */
 			for (unsigned j = 0; j < i; j++)
 				sender->ops[j].received = true;
 		if (op_is_write(op) && !world_holds(op->remote, op->length, op->pattern, 0))
@@ -250,7 +250,7 @@ static void on_unreliable_message(struct end *end, const struct ibv_wc *wc,
 		 end->number, (unsigned long long)wc->wr_id, wc->byte_len);
 }
 
-/* A QP's own complete in order; which QP takes which one of a pool is open. */
+/* A QP's own receives complete in order; of a pool any QP may take any. */
 static struct receive_plan *take_receive(struct end *end, uint64_t wr_id)
 {
 	struct receive_plan *receive;
@@ -286,7 +286,7 @@ static void on_receive(const struct ibv_wc *wc)
 			sim_fail("end %u: receive %llu completed with %d, vendor_err %u",
 				 end->number, (unsigned long long)wc->wr_id, wc->status,
 				 wc->vendor_err);
-		/* The first may have been on the way. */
+		/* The first one's message may have been partly received. */
 		if (!end->flushed)
 			places_trust(&receive->places, receive->bytes);
 		end->flushed = true;
@@ -341,7 +341,7 @@ static void check_atomic(struct end *end, struct op *op)
 		end->word_done++;
 		return;
 	}
-	/* Each addition of 1 saw another value: each of them was executed once. */
+	/* Each addition of 1 saw another value, so each was executed once. */
 	op->before = before;
 	for (unsigned i = 0; i < plan->end_count; i++)
 		for (struct op *other = plan->ends[i].ops;
@@ -353,7 +353,7 @@ static void check_atomic(struct end *end, struct op *op)
 					 (unsigned long long)before);
 }
 
-/* A request of RC succeeded: everything that it stands for has happened. */
+/* A request of RC succeeded: checks all its effects. */
 static void on_reliable_done(struct end *end, struct op *op)
 {
 	long number = (long)(op - end->ops);
@@ -397,8 +397,8 @@ static bool is_plausible(const struct end *end, const struct op *op, enum ibv_wc
 	if (status == op->expected)
 		return true;
 	/*
-	 * What was executed, but whose response was lost, is not answered any more once a later
-	 * request moved the responder to ERR.
+	 * If the response to an executed request was lost, the responder does not repeat it once a
+	 * later request has moved it to ERR.
 	 */
 	if (status == IBV_WC_RETRY_EXC_ERR && qp_state(end->peer->qp) == IBV_QPS_ERR &&
 	    op_takes_response(op) && end->mishap != MISHAP_NONE && op < end->ops + end->mishap_op)
@@ -487,7 +487,7 @@ void oracle_poll(void)
 
 	poll_events();
 
-	/* What a send's success says was received has completed before it did. */
+	/* The receive of a successful send has completed before it. */
 	while ((received = cq_pop(world.recv_cq, BATCH, receives)) > 0)
 		for (int i = 0; i < received; i++)
 			on_receive(&receives[i]);

@@ -14,8 +14,8 @@ void oracle_start(struct plan *plan);
 void oracle_poll(void);
 
 /*
- * All is over, and nothing is on the way any more: moves the ends to ERR, and looks whether all
- * that was posted has ended, and whether the memory is as it should be.
+ * The traffic has ended, and no packet is under way: moves the ends to ERR, and checks that all
+ * requests have ended, and that the memory is as it should be.
  */
 void oracle_finish(void);
 

@@ -10,7 +10,7 @@
 #include "base/compat.h"
 #include "packet/packet.h"
 
-#define PACKETS_PER_END 60 /* that its payload takes, about */
+#define PACKETS_PER_END 60 /* about, of its payload */
 #define PAIR_ENDS	2
 
 static void make_weather(struct net_weather *weather, struct random *random)
@@ -26,7 +26,7 @@ static void make_weather(struct net_weather *weather, struct random *random)
 
 		*rates[i] = random_chance(random, 400) ? 0 : random_below(random, most + 1);
 	}
-	if (weather->loss + weather->damage > 200) /* both make a packet vanish */
+	if (weather->loss + weather->damage > 200) /* both lose packets */
 		weather->damage = 200 - weather->loss;
 	weather->full = random_chance(random, 300) ? random_below(random, 200) : 0;
 	weather->unreachable = random_chance(random, 200) ? random_below(random, 50) : 0;
@@ -39,7 +39,9 @@ static void make_weather(struct net_weather *weather, struct random *random)
 	weather->byte_ns = random_chance(random, 100) ? random_range(random, 1, 8) : 0;
 }
 
-/* One at least of as many as there is room for, and the last, or their places never come free. */
+/*
+ * At least one request of a full queue is signaled, and the last one, or places never become free.
+ */
 static void choose_signals(struct end *end, struct random *random)
 {
 	unsigned unsignalled = 0;
@@ -56,7 +58,7 @@ static void choose_signals(struct end *end, struct random *random)
 	}
 }
 
-/* UC and UD: which message comes to which receive is open, so all of them take the longest. */
+/* UC and UD: any message may get any receive, so all take the longest. */
 static void make_equal_receives(struct end *end, struct random *random)
 {
 	uint32_t longest = 0, grh = end->type == IBV_QPT_UD ? PLAN_GRH : 0;

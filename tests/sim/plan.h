@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Plan - what one seed does: ends, how they are connected, and all that is posted to them.
+ * Plan - the simulation of one seed: ends, their connections, and all requests posted to them.
  *
- * Each message has places in memory of its own, so that the oracle can tell what should be where at
- * any time. A plan says what is posted and what must come of it, not when: that is the traffic's.
+ * Each message has places in memory of its own, so that the oracle knows the contents of memory at
+ * any time. A plan has the requests and their outcomes; traffic.h decides when they are posted.
  */
 #ifndef TESTS_SIM_PLAN_H
 #define TESTS_SIM_PLAN_H
@@ -40,15 +40,15 @@ struct op {
 	enum op_state state;
 	uint32_t length;
 	uint32_t imm;
-	uint64_t pattern; /* the payload, of a READ what must come */
+	uint64_t pattern; /* the payload; for a READ the expected data */
 	struct places local;
 	uint32_t lkey;
 	uint32_t remote, rkey;
 	uint64_t compare_add, swap;
-	uint64_t before; /* atomics: what must come back; of a shared word nobody knows */
+	uint64_t before; /* atomics: the expected original value; not known for the shared word */
 	bool shared;
-	bool keeps_target, keeps_local; /* another op reads them: they are not written over */
-	int receive; /* RC: which one of the peer it consumes; -1: none, or of the pool */
+	bool keeps_target, keeps_local; /* another op reads them: not overwritten */
+	int receive; /* RC: the peer's receive that it consumes; -1: none, or of the pool */
 	bool received, refused;
 	struct mw *mw; /* SEND_WITH_INV */
 	enum ibv_wc_status expected;
@@ -62,7 +62,7 @@ struct receive_plan {
 	bool posted, done;
 };
 
-/* What goes wrong at an end, beside the network. */
+/* A failure at an end, beside those of the network. */
 enum mishap {
 	MISHAP_NONE,
 	MISHAP_BAD_RKEY,
@@ -74,7 +74,7 @@ enum mishap {
 	MISHAP_RECEIVE_SHORT,
 	MISHAP_RECEIVE_LKEY,
 	MISHAP_LOCAL_LKEY,
-	MISHAP_READ_LKEY,     /* the place for what is read */
+	MISHAP_READ_LKEY,     /* the L_Key for the data read */
 	MISHAP_NO_RECEIVE,    /* and rnr_retry is limited */
 	MISHAP_SELF_TO_ERROR, /* the program moves it to ERR, at any time */
 	MISHAP_PEER_TO_ERROR, /* or the other end */
@@ -86,17 +86,17 @@ struct end {
 	struct end *peer;
 	struct qp *qp;
 	enum ibv_qp_type type; /* of XRC, too, it is RC; qp->type tells */
-	uint32_t srqn;	       /* XRC: what its requests name */
+	uint32_t srqn;	       /* XRC: the SRQ of its requests */
 	struct ibv_qp_cap cap;
 	bool sig_all;
 	struct ibv_ah *ah; /* UD */
 	enum mishap mishap;
-	unsigned mishap_op; /* which one it is about */
+	unsigned mishap_op; /* the op that fails */
 	uint64_t mishap_ns; /* ..._TO_ERROR: when */
 	bool mishap_done;
 	bool disturbed;	   /* its connection may fail at any time */
-	uint64_t pause_ns; /* the program moves it to SQD ... */
-	uint64_t rest_ns;  /* ... and back, this long after it is drained: at ... */
+	uint64_t pause_ns; /* when the program moves it to SQD */
+	uint64_t rest_ns;  /* how long after it is drained the program moves it back */
 	uint64_t resume_ns;
 	uint32_t drained_head; /* of the send queue, when it was drained */
 	uint32_t events;       /* that it raised: 1 << enum ibv_event_type */
@@ -104,7 +104,7 @@ struct end {
 
 	struct op ops[PLAN_OPS];
 	unsigned op_count, next_post, next_done;
-	bool failed; /* a request ended badly: all further ones are flushed */
+	bool failed; /* a request failed: all later ones are flushed */
 	uint64_t post_ns;
 
 	struct receive_plan receives[PLAN_RECEIVES];
@@ -112,7 +112,7 @@ struct end {
 	bool flushed; /* a receive was */
 	uint64_t receive_ns;
 	bool pooled;	   /* its receives are the plan's */
-	unsigned withheld; /* this receive and those behind it are never posted */
+	unsigned withheld; /* this receive and later ones are never posted */
 
 	uint32_t word;			    /* atomics of this end alone, in the peer's memory */
 	uint64_t word_values[PLAN_OPS + 1]; /* what it may hold after each of them */
@@ -135,13 +135,13 @@ struct plan {
 	uint32_t shared_word; /* that all ends add 1 to */
 	unsigned shared_adds;
 	bool reorders; /* or duplicates */
-	bool clean;    /* nothing happens to packets at all */
+	bool clean;    /* the network loses, delays and changes no packet */
 };
 
-/* Makes it, creates and connects the QPs, puts payload where it is sent from. */
+/* Makes the plan, creates and connects the QPs, and fills the payload's memory. */
 void plan_make(struct plan *plan, uint64_t seed);
 
-/* Destroys what it made. */
+/* Destroys the QPs and frees the plan. */
 void plan_drop(struct plan *plan);
 
 static inline uint32_t plan_mtu(const struct plan *plan)
@@ -167,13 +167,13 @@ static inline bool op_is_write(const struct op *op)
 	       op->opcode == IBV_WR_ATOMIC_WRITE;
 }
 
-/* Its length is that of a range, not of a payload. */
+/* Its length is that of its range; it has no payload. */
 static inline bool op_is_flush(const struct op *op)
 {
 	return (int)op->opcode == COMPAT_WR_FLUSH;
 }
 
-/* It is finished by a response. */
+/* A response completes it. */
 static inline bool op_takes_response(const struct op *op)
 {
 	return op->opcode == IBV_WR_RDMA_READ || op_is_atomic(op) || op_is_flush(op) ||

@@ -6,7 +6,7 @@
 #include "fail.h"
 #include "op.h"
 
-/* A request failed or was flushed: how far it came depends on why, and on how far it had to be. */
+/* A failed or flushed request may have been executed in part. */
 static void settle_failed(const struct end *end, struct op *op)
 {
 	bool open = end->disturbed || end->mishap == MISHAP_READ_LKEY;
@@ -22,7 +22,7 @@ static void settle_failed(const struct end *end, struct op *op)
 			 (long)(op - end->ops));
 }
 
-/* May be lost, in whole or behind some packet. */
+/* An unreliable message may be lost, in whole or from some packet on. */
 static void settle_unreliable(const struct end *end, struct op *op)
 {
 	if (op_is_write(op) && !world_holds_partly(op->remote, op->length, op->pattern))

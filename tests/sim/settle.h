@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Settle - what the oracle asks when all is over.
+ * Settle - the oracle's checks at the end of a simulation.
  *
- * In:  a plan whose ends are in ERR, all completions of which were taken.
- * Out: an end of the process with sim_fail, if something is left or is not as it should be.
+ * In:  a plan whose ends are in ERR, with all completions taken.
+ * Out: sim_fail, if a request has not ended, or memory or events are not as they should be.
  */
 #ifndef TESTS_SIM_SETTLE_H
 #define TESTS_SIM_SETTLE_H

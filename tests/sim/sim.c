@@ -32,7 +32,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 /* on average: of QPs that have a part in a step the transport checks its state itself */
 #define STEPS_BETWEEN 8
 
-/* QPs that had no part in the step, too. */
+/* Also checks QPs without a part in the step. */
 static void check_ends(const struct plan *plan)
 {
 	if (!check_sometimes(STEPS_BETWEEN))
@@ -48,7 +48,8 @@ static void check_ends(const struct plan *plan)
 #endif
 
 /*
- * What happens next in the network, the transport and, if it goes on, the traffic. False: nothing.
+ * Handles the next event of the network, the transport or, if `traffic`, the traffic. False: there
+ * is none.
  */
 static bool step(struct plan *plan, bool traffic, struct random *random)
 {
@@ -127,7 +128,7 @@ static void describe(const struct plan *plan)
 	}
 }
 
-/* How much the seeds did, to see that they do not all do nothing. */
+/* Counts over all seeds, which show that they do something. */
 static struct {
 	uint64_t requests, failed, packets, lost, damaged, undetected;
 	uint64_t one_by_one, queued_marked, queued_lost;
@@ -171,7 +172,7 @@ static void run_seed(uint64_t seed)
 		check_limits(&plan, ++steps, TIME_MAX_NS);
 	}
 	oracle_poll();
-	/* Late packets and timers: they do nothing any more, and there is an end to them. */
+	/* Late packets and timers have no effect, and come to an end. */
 	for (uint64_t limit_ns = net_now() + QUIET_NS; step(&plan, false, &random);)
 		check_limits(&plan, ++steps, limit_ns);
 	oracle_finish();

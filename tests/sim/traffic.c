@@ -9,7 +9,7 @@
 
 #define CHAIN	    4
 #define AGAIN_NS    20000 /* after a queue was full */
-#define OTHER_BYTES 1	  /* pattern + this: what replaces a payload that was taken */
+#define OTHER_BYTES 1	  /* pattern + this: replaces inline data after the post */
 
 static bool is_unfinished(const struct end *end)
 {
@@ -103,7 +103,7 @@ static void on_posted(struct plan *plan, struct end *end)
 	op->state = OP_POSTED;
 	if (op->shared)
 		plan->shared_adds++;
-	/* Inline data is taken at once: from now on it is the program's again. */
+	/* Inline data was copied by the post, so the program may overwrite it now. */
 	if (op->flags & IBV_SEND_INLINE)
 		for (unsigned i = 0; i < op->local.count; i++)
 			world_put(op->local.at[i], op->local.bytes[i], op->pattern + OTHER_BYTES);
@@ -118,7 +118,7 @@ static void go_on(struct end *end)
 	lock_release(&end->qp->lock);
 }
 
-/* There is no struct ibv_send_wr of a FLUSH: the steps that its builder takes. */
+/* struct ibv_send_wr has no fields for a FLUSH, so this takes the steps of its builder. */
 static int post_flush(struct end *end)
 {
 	const struct op *op = &end->ops[end->next_post];
@@ -144,7 +144,7 @@ static int post_flush(struct end *end)
 	return error;
 }
 
-/* How many requests make the next chain; *flush: it is one of these alone. */
+/* The length of the next chain; *flush: it is a FLUSH alone. */
 static unsigned choose_chain(const struct end *end, bool *flush)
 {
 	const struct op *next = &end->ops[end->next_post];

@@ -9,7 +9,7 @@ static int connect(struct qp *qp)
 	return 0;
 }
 
-/* Until the socket is full; whoever calls later goes on. */
+/* Sends until the socket is full; a later call continues. */
 static void issue(struct qp *qp)
 {
 	struct sq *sq = &qp->sq;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * World - what all simulations of a process share: one adapter's objects, and memory with a shadow
- * that tells what should be in it.
+ * World - shared by all simulations of a process: one adapter's objects, and memory with a shadow
+ * of its expected contents.
  */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
@@ -24,7 +24,7 @@
 #define WORLD_SLOT	  5
 #define WORLD_BYTES	  (16u << 20)
 #define WORLD_CQE	  65536
-#define WORLD_SMALL_BYTES 4096 /* of the memory's beginning, which nobody takes: mr_small */
+#define WORLD_SMALL_BYTES 4096 /* of the memory's beginning, which no op uses: mr_small */
 
 struct world {
 	struct context *context;
@@ -45,24 +45,24 @@ extern struct world world;
 /* Once per process. */
 void world_create(void);
 
-/* Nothing is taken, and all memory and its shadow are as before. */
+/* Frees all places, and resets memory and shadow. */
 void world_clear(void);
 
 /* A place for `bytes`, with a gap behind it that stays untouched; `align` is a power of two. */
 uint32_t world_take(struct random *random, uint32_t bytes, uint32_t align);
 
-/* From now on this should be there; or: is there and should be. */
+/* Expects the pattern there; world_put also writes it. */
 void world_expect(uint32_t at, uint32_t bytes, uint64_t pattern);
 void world_put(uint32_t at, uint32_t bytes, uint64_t pattern);
 void world_expect_word(uint32_t at, uint64_t word);
 
-/* It may be anything from now on. */
+/* Expects the present contents from now on. */
 void world_trust(uint32_t at, uint32_t bytes);
 
-/* Whether `bytes` from `from` of the pattern on are there. */
+/* `bytes` of the pattern from its offset `from` on are there. */
 bool world_holds(uint32_t at, uint32_t bytes, uint64_t pattern, uint32_t from);
 
-/* Each byte is either as the shadow or as the pattern has it. Then it is trusted. */
+/* Each byte is that of the shadow or of the pattern. Then the shadow takes it. */
 bool world_holds_partly(uint32_t at, uint32_t bytes, uint64_t pattern);
 
 /* The first byte that is not as it should be; -1: none. */

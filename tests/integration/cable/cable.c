@@ -5,9 +5,9 @@
  *
  * In:  the names of the interfaces; each is one end of a veth pair, whose other end is in a host's
  *      namespace. Standard input: the cable ends with it.
- * Out: each frame of one on the other, in order, in batches of those that were there at once.
- *      Nothing is left of what the sender's kernel knew of a packet, above all not the hash of its
- *      socket (skb->hash), by which the receiver's would tell flows apart that a network card
+ * Out: each frame of one on the other, in order, in batches of those that were there at once. A
+ *      frame keeps no state of the sender's kernel, above all not the hash of its socket
+ *      (skb->hash), by which the receiver's kernel would tell flows apart that a network card
  *      cannot. A line is printed when frames are carried.
  *
  *     cable INTERFACE INTERFACE
@@ -82,7 +82,7 @@ static void *carry(void *arg)
 
 		for (int i = 0; i < n; i++)
 			d->iov[i].iov_len = d->messages[i].msg_len;
-		/* What the other end does not take is lost. */
+		/* Frames that the other end does not take are lost. */
 		for (int sent = 0, k; sent<n; sent += k> 0 ? k : 1)
 			k = sendmmsg(d->to, d->messages + sent, (unsigned)(n - sent), 0);
 	}

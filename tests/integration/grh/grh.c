@@ -2,10 +2,9 @@
 /*
  * Grh - preloaded into programs with rdma-core's datagram rsockets on Ethernet.
  *
- * These make an address handle of each of their own QPs by LID alone, to hand themselves what came
- * over UDP. Ethernet ports have no LID, so there the handle is refused, and with it every datagram
- * rsocket. Here such a handle gets the GRH that it lacks: the port's own IPv4 address. All else is
- * rdma-core's.
+ * Such an rsocket makes an address handle of its own QP by LID alone, to send itself datagrams that
+ * came over UDP. Ethernet ports have no LID, so the handle is refused, and with it every datagram
+ * rsocket. This library adds the missing GRH: the port's own IPv4 address. All else is rdma-core's.
  */
 #include <dlfcn.h>
 #include <infiniband/verbs.h>

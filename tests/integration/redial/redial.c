@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Redial - makes connections and takes them down, all in one process, as often as it is told.
+ * Redial - makes connections and takes them down in one process, many times.
  *
  *     redial serve ADDRESS PORT   takes every connection, until it is ended
  *     redial dial ADDRESS PORT    for each line "COUNT AT_ONCE" of its input: COUNT connections,
  * AT_ONCE of them open at the same time; then says how long they took
  *
  * Each connection has a QP, with CQs and completion channels of its own, and goes through every
- * step of a connection's life at both ends. While there are none, both say how many bytes of their
- * heaps are in use; who started them looks at what else they have before and after a line.
+ * step of a connection's life at both ends. While there are none, both print the bytes of their
+ * heaps in use; the test that started them compares their other resources before and after a line.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Badkey - a WRITE with an rkey that does not exist. The initiator then waits for the end of its
- * standard input, so that others can ask what went wrong.
+ * standard input, so that tools can ask for the cause.
  */
 #include <stdio.h>
 

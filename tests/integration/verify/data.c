@@ -2,9 +2,9 @@
 /*
  * Data - moves patterns with one operation, many messages at a time, and compares every byte.
  *
- * The end that was given a host is the initiator. Each message has a slot in both ends' memory,
- * of the same place and size: a guard, the message (its local SGEs apart from each other, at an
- * odd address), a guard. What nobody may have written to must stay blank.
+ * The end that was given a host is the initiator. Each message has a slot in both ends' memory, of
+ * the same place and size: a guard, the message (its local SGEs apart from each other, at an odd
+ * address), a guard. Memory outside of messages must stay blank.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ static size_t message_offset(const struct batch *b, unsigned i)
 	return i * b->slot + GUARD + (is_aligned(b->e->options->operation) ? 0 : i % 5);
 }
 
-/* The message in one piece: the end that is named by an rkey. */
+/* The message in one piece, for the end that an R_Key names. */
 static struct spread whole_of(const struct batch *b, unsigned i)
 {
 	return (struct spread){
@@ -79,7 +79,7 @@ static struct spread whole_of(const struct batch *b, unsigned i)
 	};
 }
 
-/* The message in as many pieces as were asked for: the end that is named by SGEs. */
+/* The message in several pieces, for the end that SGEs name. */
 static struct spread pieces_of(const struct batch *b, unsigned i)
 {
 	size_t pieces = (size_t)b->e->options->pieces, left = b->size;
@@ -152,7 +152,7 @@ static void check_word(const struct batch *b, unsigned i, uint64_t wanted, const
 		     (unsigned long long)word, (unsigned long long)wanted);
 }
 
-/* The message is there, and around it, but for the first `skip` bytes of the slot, nothing. */
+/* The message is there, and the rest of the slot is blank, except its first `skip` bytes. */
 static void check_slot(const struct batch *b, unsigned i, const struct spread *spread, size_t skip)
 {
 	const uint8_t *cursor = slot_start(b, i) + skip, *end = slot_start(b, i) + b->slot;
@@ -209,7 +209,7 @@ static void post_batch(const struct batch *b)
 		};
 	}
 	post_send_chain(b->e, requests, b->count);
-	/* Inline data and SGE lists are taken at the time of the post. */
+	/* The post has copied inline data and SGE lists. */
 	memset(spreads, 0xff, sizeof(spreads));
 	if (b->e->options->use_inline)
 		blank(b);
@@ -333,7 +333,7 @@ static void check_receive(const struct batch *b, unsigned i, const struct ibv_wc
 		fail("receive %u: opcode %d of QP %u", b->first + i, wc->opcode, wc->qp_num);
 	if (wc->byte_len != b->size + (is_ud ? GRH : 0))
 		fail("receive %u: byte_len %u of %zu", b->first + i, wc->byte_len, b->size);
-	if (!is_ud) /* has no meaning there */
+	if (!is_ud) /* UD requests have no remote address */
 		flags |= wc->wc_flags & IBV_WC_GRH;
 	if (wc->wc_flags != flags)
 		fail("receive %u: wc_flags %#x, not %#x", b->first + i, wc->wc_flags, flags);
@@ -345,7 +345,7 @@ static void check_receive(const struct batch *b, unsigned i, const struct ibv_wc
 		check_grh(b, i);
 }
 
-/* UC acknowledges nothing: that a WRITE has completed does not say that it has arrived. */
+/* UC has no acknowledgements: a WRITE that has completed may not have arrived. */
 static void wait_for_uc_write(const struct batch *b)
 {
 	struct spread spread = whole_of(b, b->count - 1);

@@ -38,7 +38,7 @@ struct ibv_context *endpoint_open_device(void)
 	return context;
 }
 
-/* Of the region; the QP has the remote ones, as its service allows. */
+/* The region's rights; the QP has the remote ones that its service allows. */
 static int access_of(const struct options *options)
 {
 	return ACCESS | (options->operation == OP_WRITE_FLUSH ? ENDPOINT_ACCESS_FLUSH : 0);
@@ -180,7 +180,7 @@ static void move_to_rts(struct endpoint *e)
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = e->ours.psn,
 		.timeout = 14,
-		.retry_cnt = 6, /* rxe takes 7 for ever */
+		.retry_cnt = 6, /* rxe retries for ever with 7 */
 		.rnr_retry = 7,
 		.max_rd_atomic = read_depth(e->device.max_qp_init_rd_atom),
 	};
@@ -256,7 +256,7 @@ void endpoint_wait(struct endpoint *e, struct ibv_cq *cq, struct ibv_wc *wc)
 		} else if (ibv_req_notify_cq(cq, 0)) {
 			fail("ibv_req_notify_cq: %s", strerror(errno));
 		}
-		armed = !armed; /* what came before arming gives no event: poll once more */
+		armed = !armed; /* completions before arming give no event: poll once more */
 	}
 }
 

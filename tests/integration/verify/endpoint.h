@@ -19,7 +19,7 @@
 #define ENDPOINT_QKEY	    0x11111111u
 #define ENDPOINT_PIECES_MAX 8
 
-/* What the other end has to know; exchanged as it is: both ends are of one host. */
+/* For the other end; exchanged as bytes, as both ends are of one host. */
 struct endpoint_info {
 	uint32_t qpn;
 	uint32_t psn;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Group - datagrams to a multicast group: they arrive while one is attached, and not afterwards.
+ * Group - datagrams to a multicast group: they arrive while the QP is attached, and not afterwards.
  *
- * The end with a host sends, one message at a time, since nothing that is lost is sent again.
+ * The end with a host sends, one message at a time, since lost datagrams are not repeated.
  */
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Guard - memory that nobody may write to, beside traffic that is to go on whatever else arrives.
+ * Guard - memory that no peer may write to, beside traffic that has to continue whatever packets
+ * arrive.
  *
  * The end with a host writes and reads back, again and again, until its standard input ends. For
- * each byte that comes there it says how many rounds it has gone, and after a 'w' it waits for the
- * next one. The other end says where it could be attacked and sleeps; the first half of its memory
- * has a key, and has to be as it was, whatever became of the connection.
+ * each byte there it prints its number of rounds; after a 'w' it waits for the next byte. The other
+ * end prints where it can be attacked, and sleeps; the first half of its memory has a key, and has
+ * to be unchanged at the end, whatever became of the connection.
  */
 #include <poll.h>
 #include <stdio.h>

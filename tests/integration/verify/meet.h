@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Meet - the TCP connection over which the two ends exchange what they need to know.
+ * Meet - the TCP connection over which the two ends exchange their addresses and keys.
  *
  * In:  where the other end is, or where to listen.
- * Out: blocks of equal length, exchanged. Blocks; an end that is gone, or 60 s without a word, ends
+ * Out: blocks of equal length, exchanged. Blocks; an end that is gone, or 60 s without data, ends
  *      the process, but for meet_end.
  */
 #ifndef VERIFY_MEET_H

@@ -3,10 +3,10 @@
  * Migrate - both ends write to the listening end's memory while its pages may be moved beneath
  * them.
  *
- * Of each page of the target the first half is the initiator's (WRITEs of patterns, read back), the
- * word behind it the target's own: a thread there counts it up with plain stores. At the end
- * nothing of both may be missing, neither before nor after ibv_dereg_mr, and a child that was
- * forked in between sees its own copy.
+ * The initiator writes patterns to the first half of each page of the target, and reads them back.
+ * A thread of the target increments the word after it with plain stores. At the end no write of
+ * either may be lost, neither before nor after ibv_dereg_mr, and a child that was forked in between
+ * has its own copy.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -104,7 +104,7 @@ static int run_target(struct endpoint *e)
 
 	if (pthread_create(&thread, NULL, count, &target))
 		fail("no thread");
-	if (read(e->fd, &byte, 1) != 1) /* half of it is done */
+	if (read(e->fd, &byte, 1) != 1) /* the initiator has done half of its rounds */
 		fail("the initiator is gone");
 	fork_a_child(&target);
 	if (write(e->fd, &byte, 1) != 1 || read(e->fd, &byte, 1) != 1)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Passive - the listening end, once connected, never calls a verb again; it is still served.
+ * Passive - the listening end, once connected, never calls a verb again; requests to it still
+ * complete.
  *
- * What the initiator writes it reads back and compares; a word is counted up by atomics. The last
- * eight bytes of the target's memory are that word.
+ * The initiator writes, reads back and compares; atomics increment a word, the last eight bytes of
+ * the target's memory.
  */
 #include <stdio.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PATTERN_BLANK 0xa5 /* what memory holds that nobody may have written to */
+#define PATTERN_BLANK 0xa5 /* the contents of memory that must not be written */
 
 /* The seed of message number `index` of one size. */
 uint64_t pattern_seed(uint64_t seed, size_t size, unsigned index);

@@ -3,8 +3,9 @@
  * Stream - traffic until the other end dies; then every request completes, once and in order.
  *
  * With SEND both ends send and receive. With an operation on memory the end with a host posts it,
- * and the other one only has receives outstanding. Says "running" when traffic flows, then, at the
- * first completion with an error, "dead at_ns=... status=...", and at the end what had completed.
+ * and the other one only has receives outstanding. Prints "running" when traffic flows, then, at
+ * the first completion with an error, "dead at_ns=... status=...", and at the end the numbers of
+ * completions.
  */
 #include <stdio.h>
 
@@ -89,7 +90,7 @@ static void on_completion(struct stream *s, struct lane *lane, const struct ibv_
 	}
 }
 
-/* All completions that are there; how many. */
+/* Takes all completions. Returns how many. */
 static int reap(struct stream *s, struct lane *lane)
 {
 	struct ibv_wc wc[16];

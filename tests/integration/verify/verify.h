@@ -2,11 +2,11 @@
 /*
  * Verify - a verbs program that checks what it sends and receives.
  *
- * In:  a command and options; both ends are given the same ones, and one of them a host, too.
- * Out: on standard output, what happened; the exit status is 0 if all was as it should be.
+ * In:  a command and options; both ends get the same ones, and one of them a host, too.
+ * Out: on standard output, what happened; the exit status is 0 if all was correct.
  *
- * It uses nothing but the public API, like any program. One thread; everything that is wrong ends
- * the process with a sentence.
+ * It uses nothing but the public API, like any program. One thread; every error ends the process
+ * with a sentence.
  */
 #ifndef VERIFY_H
 #define VERIFY_H

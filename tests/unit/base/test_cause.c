@@ -340,7 +340,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(closed_standard_error_is_no_harm),
 	};
 
-	/* Whoever started this may ignore it: waitpid would find nobody. */
+	/* The parent may have set SIG_IGN: then waitpid would find no child. */
 	signal(SIGCHLD, SIG_DFL);
 	if (argc > 1 && strcmp(argv[1], "--report") == 0) {
 		cause_report(CAUSE_RECEIVE_LKEY_UNKNOWN, 0xc001, "lkey 0x%x", 0x17u);

@@ -142,7 +142,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_acquire_in_child),
 	};
 
-	/* Whoever started this may ignore them: waitpid would find nobody, alarm do nothing. */
+	/* The parent may have set SIG_IGN: then waitpid finds no child, and alarm has no effect. */
 	signal(SIGCHLD, SIG_DFL);
 	signal(SIGALRM, SIG_DFL);
 	seed = argc > 1 ? (unsigned)atoi(argv[1]) : (unsigned)getpid();

@@ -39,7 +39,7 @@ int harness_setup(void **state)
 	char name[32];
 
 	test_pid = getpid();
-	/* Whoever started this may ignore them: waitpid would find nobody, alarm do nothing. */
+	/* The parent may have set SIG_IGN: then waitpid finds no child, and alarm has no effect. */
 	signal(SIGCHLD, SIG_DFL);
 	signal(SIGALRM, SIG_DFL);
 	snprintf(name, sizeof(name), "test.%d.%u", (int)test_pid, tests_begun++);

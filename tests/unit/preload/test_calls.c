@@ -391,7 +391,7 @@ int main(void)
 		cmocka_unit_test(real_files),
 	};
 
-	/* Whoever started this may ignore it: waitpid would find nobody. */
+	/* The parent may have set SIG_IGN: then waitpid would find no child. */
 	signal(SIGCHLD, SIG_DFL);
 	umask(0);
 	return cmocka_run_group_tests(tests, NULL, NULL);

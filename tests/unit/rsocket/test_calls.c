@@ -597,7 +597,7 @@ int main(void)
 		cmocka_unit_test(datagrams),
 	};
 
-	/* Whoever started this may ignore it: waitpid would find nobody. */
+	/* The parent may have set SIG_IGN: then waitpid would find no child. */
 	signal(SIGCHLD, SIG_DFL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

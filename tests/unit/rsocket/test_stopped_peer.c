@@ -101,7 +101,7 @@ static int make_peers(void **state)
 	static struct sockaddr_in addr;
 
 	signal(SIGPIPE, SIG_IGN);
-	/* Whoever started this may ignore it: waitpid would find nobody. */
+	/* The parent may have set SIG_IGN: then waitpid would find no child. */
 	signal(SIGCHLD, SIG_DFL);
 	for (int i = 0; i < ROUNDS; i++)
 		peers[i] = peer_of(&addr, &gates[i]);

@@ -781,7 +781,7 @@ int main(void)
 		cmocka_unit_test(test_group_v6),
 	};
 
-	/* Whoever started this may ignore it: waitpid would find nobody. */
+	/* The parent may have set SIG_IGN: then waitpid would find no child. */
 	signal(SIGCHLD, SIG_DFL);
 	unsetenv("VERBATIM_TEST_LOSS");
 	has_namespace = net_init();
