@@ -31,7 +31,7 @@ static inline int broken_end(pid_t child)
 	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-/* `check` passes; not any more once `breakage` was carried out, in a child. */
+/* `check` passes; it fails after `breakage`, in a child. */
 #define assert_broken(breakage, check)                                                             \
 	do {                                                                                       \
 		pid_t child;                                                                       \

@@ -39,7 +39,7 @@ static void looks_while_sleeps_are_short(void **state)
 	assert_true(adaptive.keeps_polling);
 }
 
-/* How many short sleeps there are before it looks again. */
+/* The number of short sleeps before it polls again. */
 static unsigned tries_after(struct adaptive *adaptive)
 {
 	unsigned sleeps = 0;

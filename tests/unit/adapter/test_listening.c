@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* When packets wake the progress thread, and that none is slept over. */
+/* When packets wake the progress thread, and that it misses none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "world.h"
 
-/* Enough was found by pollers that it stops listening: when they are gone it listens again. */
+/* Pollers found so much that listening stops; when they are gone it begins again. */
 static void takes_packets_after_pollers_that_found_all(void **state)
 {
 	for (int i = 0; i < 20; i++) {
@@ -34,7 +34,7 @@ static bool was_tried_again(void)
 	return world.listens >= 3;
 }
 
-/* It tried for the last time, and does not any more. */
+/* The progress thread listens again, and no longer tries to. */
 static bool is_heard_again(void)
 {
 	world.listens = 0;
@@ -42,12 +42,12 @@ static bool is_heard_again(void)
 	return world.listens == 0;
 }
 
-/* Nothing tells it of packets: it looks by itself, and tries again. */
+/* No descriptor tells of packets: the progress thread looks by itself, and tries again. */
 static void takes_packets_of_ports_it_cannot_listen_to(void **state)
 {
 	world.ports_are_deaf = true;
 	world.listens = 0;
-	/* this thread may lose its processor, and the lease, before it stops listening */
+	/* this thread may be preempted, and lose the lease, before it stops listening */
 	for (int i = 0; !world.listens && i < 1000; i++) {
 		for (int polls = 0; polls < 300; polls++)
 			listening_on_look(clock_now_ns(), true);
@@ -91,7 +91,7 @@ static void begin_stream(void)
 	assert_true(world_waits_for(takes_alone));
 }
 
-/* Its packets come without a call; the first one behind it calls again. */
+/* The packets of a stream wake no thread; the first one after it does. */
 static void a_stream_wakes_no_thread(void **state)
 {
 	for (int i = 0; i < 20; i++) {
@@ -109,14 +109,12 @@ static bool came_late_and_is_taken(void)
 	return !world.comes_late && world.packets == 0;
 }
 
-/* One comes when the progress thread has looked for the last time, and does not listen yet. */
+/* A packet comes after the last look of the progress thread, before it listens. */
 static void the_end_of_a_stream_is_not_lost(void **state)
 {
 	for (int i = 0; i < 20; i++) {
 		world.comes_late = true;
-		/*
-		 * it may listen at that moment, having been away from its processor: once more then
-		 */
+		/* after a preemption the progress thread may listen at that moment: tries again */
 		for (int tries = 0; world.comes_late && tries < 100; tries++) {
 			begin_stream();
 			world.stream = false;
@@ -132,7 +130,8 @@ static bool nobody_is_busy(void)
 }
 
 /*
- * The progress thread is there all the time, so it meets a thread that polls but once: no poller.
+ * The progress thread is at the port all the time, so it meets even a thread that polls once. That
+ * gets no lease.
  */
 static void a_stream_makes_no_thread_a_poller(void **state)
 {
@@ -146,12 +145,12 @@ static void a_stream_makes_no_thread_a_poller(void **state)
 	assert_false(world.lent);
 }
 
-/* What else comes is not a stream: it is waited for where the kernel tells of it. */
+/* Other events are no stream: the progress thread sleeps until epoll tells of them. */
 static void calls_of_others_are_no_stream(void **state)
 {
 	uint64_t end = clock_now_ns() + PATIENCE_MS * 1000000ull;
 
-	/* so that it is not about to stop for the stream of the test before */
+	/* so that the stream of the last test has ended */
 	links_before = world.link_looks;
 	eventfd_write(world.wake_fd, 1);
 	assert_true(world_waits_for(links_had_a_look));
@@ -166,7 +165,7 @@ static void calls_of_others_are_no_stream(void **state)
 	assert_int_equal(world.listens, 0);
 }
 
-/* A thread polls: it may stop again, and the progress thread is told of packets until then. */
+/* A thread polls, and may stop: packets wake the progress thread until it has the lease. */
 static void a_stream_is_listened_to_beside_pollers(void **state)
 {
 	begin_stream();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a process sees of another's death, before anything is told of it. */
+/* A process sees another's death before it gets a notice. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 static struct arena_header *header;
 
-/* A process that stands for the arena until it is killed. */
+/* A process that owns the arena until it is killed. */
 static pid_t start_owner(void)
 {
 	int begun[2];

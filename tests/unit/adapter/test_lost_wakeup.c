@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The progress thread and ports as they are, real sockets, and threads that poll, stop polling, arm
- * and sleep at random: no packet may be slept over. Takes a seed as its argument; prints it.
+ * The real progress thread and ports, real sockets, and threads that poll, stop polling, arm and
+ * sleep at random: the progress thread must not sleep while a packet waits. Takes a seed as its
+ * argument; prints it.
  *
- * In each round packets are sent while the threads do as they like. At some moment all of them
- * stop, wherever they are, and do not come back: whatever is not taken then is the progress
- * thread's. Nothing is ever sent twice here, so what it sleeps over stays where it is.
+ * In each round packets are sent while the threads run. At some moment all of them stop, wherever
+ * they are, and do not come back: then the progress thread has to take the remaining packets. No
+ * packet is sent twice, so a missed one stays in its socket.
  */
 #include <errno.h>
 #include <pthread.h>

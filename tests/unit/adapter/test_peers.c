@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Links to one peer, whose ring the test writes: each record is carried out once, whoever asks
- * verbatimd for the link, and whenever its answer comes. The world around is replaced at link time
- * (--wrap).
+ * Links to one peer, whose ring the test writes: each record is executed once, whichever thread
+ * asks verbatimd for the link, and whenever its answer comes. All other modules are replaced at
+ * link time (--wrap).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,9 +32,9 @@ static int own_fd, peer_fd, wake_fd, memory_fd;
 static struct ring_control *control; /* of the peer's ring */
 static struct ring_producer tx;
 static pid_t peer_pid;
-static bool is_known; /* verbatimd has not heard of the peer's death */
+static bool is_known; /* verbatimd does not know of the peer's death yet */
 static void (*while_asked)(void);
-static enum xcopy xcopy; /* whether the peer's PID is what it is here */
+static enum xcopy xcopy; /* XCOPY_VM: the peer's PID is valid in this PID namespace */
 static unsigned carried_out, closed;
 
 /*
@@ -78,7 +78,7 @@ int __wrap_ctl_peer_ask(struct ctl_client *c, unsigned slot)
 	return 0;
 }
 
-static unsigned told; /* that verbatimd has answered */
+static unsigned told; /* calls of shm_retry_on_peers */
 
 void __wrap_shm_retry_on_peers(void);
 void __wrap_shm_retry_on_peers(void)
@@ -237,7 +237,8 @@ static void test_carries_out_what_the_dead_left(void **state)
 }
 
 /*
- * It linked with us, sent something and died before we had the link; no notice will come of that.
+ * The peer linked with us, sent a record and died before we had the link; no notice of the death
+ * will come.
  */
 static void test_carries_out_what_came_with_the_link(void **state)
 {
@@ -255,10 +256,7 @@ static void see_it_die(void)
 	hear_of_death();
 }
 
-/*
- * A thread asks for the link, which is there by the time that it is answered; and the peer dies, so
- * that it is there no more.
- */
+/* While a thread asks for the link, another one gets it, and the peer dies. */
 static void ask_beside(void)
 {
 	assert_non_null(find());
@@ -278,7 +276,7 @@ static void test_carries_out_nothing_twice(void **state)
 	assert_int_equal(closed, 1);
 }
 
-/* As before, of a link that was in use for long. */
+/* The same for a link that was in use for long. */
 static void test_asks_for_the_link_of_the_dead(void **state)
 {
 	assert_non_null(find());
@@ -324,7 +322,7 @@ static void test_looks_up_without_waiting(void **state)
 	see_it_die();
 }
 
-/* While another thread asks verbatimd something the question stays. */
+/* While another thread uses the connection, the question stays. */
 static void test_no_question_is_lost(void **state)
 {
 	struct link *link;
@@ -342,7 +340,7 @@ static void test_no_question_is_lost(void **state)
 	assert_int_equal(told, 0);
 }
 
-/* That there is no process is remembered for a moment, or until verbatimd tells of one. */
+/* A missing process is remembered for a moment, or until verbatimd's notice of a link. */
 static void test_remembers_a_miss(void **state)
 {
 	const struct timespec later = { 0, 2 * PEERS_MISS_NS };
@@ -421,8 +419,8 @@ static void end_child(pid_t child)
 }
 
 /*
- * A peer is killed in the middle of a copy, by a thread that goes later than others: it counts
- * until all are gone, whether anybody reads of its death or not.
+ * A peer is killed in the middle of a copy by a thread that ends later than others: its hazard
+ * counts until all its threads have ended, whether its death was noticed or not.
  */
 static void test_the_dead_do_not_copy(void **state)
 {
@@ -450,7 +448,7 @@ static void test_the_dead_do_not_copy(void **state)
 	hear_of_death();
 }
 
-/* It is a zombie as long as its parent does not ask for it, and copies nothing either. */
+/* A zombie, which its parent has not reaped, does not copy either. */
 static void test_zombies_do_not_copy(void **state)
 {
 	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
@@ -469,7 +467,7 @@ static void test_zombies_do_not_copy(void **state)
 	hear_of_death();
 }
 
-/* That no process has this PID here says nothing of another PID namespace. */
+/* A PID that no process has here may exist in another PID namespace. */
 static void test_pids_of_other_namespaces_say_nothing(void **state)
 {
 	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
@@ -509,8 +507,8 @@ static bool is_asked_for(struct link *known)
 }
 
 /*
- * A new verbatimd is asked for all that there is, without waiting; what the last one was asked,
- * too. It does not know the peer, which is dead.
+ * A new verbatimd is asked for all links, and gets the questions to the last one, without waiting.
+ * It does not know the peer, which is dead.
  */
 static void test_introduces_without_waiting(void **state)
 {
@@ -538,10 +536,7 @@ static void test_introduces_without_waiting(void **state)
 	assert_false(peers_introduce_again(false));
 }
 
-/*
- * One that lives is asked for until verbatimd knows it; of another PID that is said is nothing to
- * be made.
- */
+/* A living peer is asked for until verbatimd knows it; another PID in its answer is ignored. */
 static void test_introduces_later_who_is_not_back(void **state)
 {
 	struct ctl_peer_info info;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* When need_wakeup is set again after threads that polled, and whose lease arming a CQ ends. */
+/* When need_wakeup is set after threads have polled, and when arming a CQ ends a lease. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static void says_asleep_after_the_last_poller(void **state)
 	assert_true(world_waits_for(world_is_asleep));
 }
 
-/* The same if that thread loses its processor in the middle of it, for longer than a lease. */
+/* The same if that thread is preempted in the middle of it for longer than a lease. */
 static void says_asleep_after_a_poller_that_was_away(void **state)
 {
 	for (int i = 0; i < 20; i++) {
@@ -35,7 +35,7 @@ static void says_asleep_after_a_poller_that_was_away(void **state)
 	}
 }
 
-/* It was away before: its clock is of long ago. */
+/* It was preempted before: its reading of the clock is old. */
 static void says_asleep_after_a_poller_with_an_old_clock(void **state)
 {
 	uint64_t before = clock_now_ns();
@@ -64,7 +64,7 @@ static void *take_lease(void *arg)
 	return NULL;
 }
 
-/* Another thread polls: it takes what comes for the one that will sleep. */
+/* Another thread polls, also for the thread that will sleep. */
 static void arming_leaves_the_lease_of_others(void **state)
 {
 	pthread_t poller;

@@ -67,7 +67,7 @@ static void a_question_that_is_not_asked_or_answered_is_asked_again(void **state
 	uint64_t again;
 
 	assert_int_equal(look_up(1), EINPROGRESS);
-	rig_port_error = -EAGAIN; /* another thread has the connection */
+	rig_port_error = -EAGAIN; /* another thread uses the connection */
 	again = port_open_ask(rig_now_ns());
 	assert_true(again > rig_now_ns() && again < rig_now_ns() + A_SECOND_NS);
 	rig_port_error = 0;
@@ -88,7 +88,7 @@ static void a_question_that_is_not_asked_or_answered_is_asked_again(void **state
 	assert_int_equal(rig_port_asks, 4);
 }
 
-/* What is to be asked of a verbatimd that is lost waits for the next one. */
+/* Questions wait for the next verbatimd while there is no connection. */
 static void a_verbatimd_that_is_lost_is_asked_nothing_more(void **state)
 {
 	assert_int_equal(look_up(1), EINPROGRESS);
@@ -128,7 +128,7 @@ static void a_refusal_is_remembered_for_a_second(void **state)
 	assert_int_equal(rig_try_address(1), EADDRINUSE);
 	assert_int_equal(rig_cause, CAUSE_NONE);
 	assert_int_equal(rig_port_calls, 1);
-	rig_open_address(2); /* another is none of it */
+	rig_open_address(2); /* another address has another port */
 	end = rig_now_ns() + A_SECOND_NS;
 	while (rig_now_ns() <= end)
 		rig_sleep_us(10000);

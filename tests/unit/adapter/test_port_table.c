@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of ports, and what its epoll descriptor tells while it is listened to or not. */
+/* The table of ports, and its epoll descriptor with listening on and off. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ static void a_full_table_is_a_refusal(void **state)
 		rig_remove_address(which);
 }
 
-/* What came meanwhile is told of when listening begins again. */
+/* Packets that came meanwhile are reported when listening begins again. */
 static void not_listening_hears_nothing_until_it_begins(void **state)
 {
 	struct wire_port *from = rig_open_address(1);

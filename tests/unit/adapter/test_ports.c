@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a look takes, and groups. */
+/* Packets taken by one look; groups. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -65,8 +65,8 @@ static void *look(void *arg)
 }
 
 /*
- * What another thread has taken from the socket it has handed over, however long it has no
- * processor.
+ * After ports_catch_up, packets that another thread has taken from the socket are delivered,
+ * however long that thread was preempted.
  */
 static void catching_up_waits_for_the_thread_at_the_port(void **state)
 {
@@ -146,7 +146,7 @@ static void *look_all_the_time(void *arg)
 	return arg;
 }
 
-/* Groups come and go while threads receive, and one listens or not. */
+/* Groups come and go while threads receive, and listening goes on and off. */
 static void groups_come_and_go_under_threads_that_look(void **state)
 {
 	struct context *context = rig_context(1, 2);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * When a thread that polls gets the poll lease. What is around is replaced at link time (--wrap)
- * and does nothing.
+ * When a thread that polls gets the poll lease. All other modules are replaced at link time
+ * (--wrap) and do nothing.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -76,7 +76,7 @@ static void a_thread_that_waits_for_events_gets_none(void **state)
 	assert_int_equal(leases, 1);
 }
 
-/* The same with ports: that it found nothing before it slept is no sign that it polls. */
+/* The same with ports: empty looks before a sleep do not make the thread a poller. */
 static void a_thread_that_sleeps_between_polls_gets_none(void **state)
 {
 	const struct timespec sleep = { 0, 100000 };

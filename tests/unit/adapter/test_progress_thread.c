@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Every source gets its turn, whatever comes from the others. */
+/* Every source gets its turn, whatever the others do. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -35,7 +35,7 @@ static bool retry_was_run(void)
 	return world.retries > 0;
 }
 
-/* A sender without end has the wire, and nothing but the wire. */
+/* An endless sender delays no other source. */
 static void packets_without_end_starve_no_source(void **state)
 {
 	links_before = world.link_looks;
@@ -53,7 +53,7 @@ static bool links_had_a_look(void)
 	return world.link_looks != links_before;
 }
 
-/* Woken while a thread polls, it looks, and leaves the links to that one, however busy they are. */
+/* Woken while a thread polls, it leaves the links to that thread, however busy they are. */
 static void leaves_links_to_threads_that_poll(void **state)
 {
 	wakeup_on_polling(clock_now_ns() +
@@ -112,9 +112,7 @@ static bool was_searched_for(void)
 	return world.searches >= 5;
 }
 
-/*
- * The daemon hangs: what comes is still taken before peers with usual time-outs (537 ms) give up.
- */
+/* The daemon hangs: packets are still taken before peers with usual time-outs (537 ms) give up. */
 static void a_daemon_that_hangs_stops_no_packets(void **state)
 {
 	world.searches = 0;
@@ -131,7 +129,7 @@ static void a_daemon_that_hangs_stops_no_packets(void **state)
 	world.daemon_is_lost = false;
 }
 
-/* Nor a stream: the pauses between the searches are for the packets. */
+/* The same for a stream: packets are taken in the pauses between the searches. */
 static void a_daemon_that_hangs_stops_no_stream(void **state)
 {
 	begin_stream();
@@ -146,7 +144,7 @@ static void a_daemon_that_hangs_stops_no_stream(void **state)
 	world.daemon_is_lost = false;
 }
 
-/* Nor is it forgotten because packets come, now and then, and nothing else. */
+/* The search for the daemon goes on although only packets wake the thread. */
 static void packets_put_off_no_search(void **state)
 {
 	uint64_t end = clock_now_ns() + PATIENCE_MS * 1000000ull;

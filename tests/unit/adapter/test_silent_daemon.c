@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A verbatimd that is stopped (SIGSTOP) delays the one request that needs its answer, for a bounded
- * time: not the post, nor another QP. What waits goes on when it is continued.
+ * A stopped verbatimd (SIGSTOP) delays only the request that needs its answer, for a bounded time:
+ * not the post, nor another QP. Waiting requests continue when it does.
  *
- * The same of a new verbatimd after the last one's death.
+ * The same for a new verbatimd after the last one's death.
  *
  * The process sends to itself, and to a child of its own: through shared memory, or with
  * VERBATIM_PATH=wire over UDP. In a network namespace of its own (by_wire.sh).
@@ -30,12 +30,12 @@
 
 #define QKEY	    0x1234
 #define AT_ONCE_MS  100
-#define ASKED_MS    1000 /* what verbatimd says of a process or a group is waited for so long */
-#define PORT_MS	    2000 /* and so long what it says of a port */
+#define ASKED_MS    1000 /* wait for verbatimd's answer about a process or a group */
+#define PORT_MS	    2000 /* the same about a port */
 #define SLACK_MS    500
 #define PATIENCE_MS 10000
 #define GRH	    40
-#define STRANGER    (777u << 14) /* a QP of a process that there is not */
+#define STRANGER    (777u << 14) /* a QP of a process that does not exist */
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -59,7 +59,7 @@ static bool over_wire(void)
 	return path && !strcmp(path, "wire");
 }
 
-/* Whoever is behind this process's sockets to it. */
+/* The peer of this process's sockets. */
 static pid_t find_daemon(void)
 {
 	for (int fd = 3; fd < 256; fd++) {
@@ -276,7 +276,7 @@ static bool is_quiet(struct ibv_cq *from)
 	return ibv_poll_cq(from, 1, &wc) == 0;
 }
 
-/* Two other QPs exchange datagrams as if nothing were. */
+/* Two other QPs exchange datagrams undisturbed. */
 static struct ibv_qp *others[2];
 static struct ibv_ah *other_ah;
 
@@ -306,7 +306,7 @@ static int begin(void **state)
 	return 0;
 }
 
-/* First of all, so that no port is open: the QP receives when verbatimd goes on. */
+/* The first test, while no port is open: the QP receives once verbatimd continues. */
 static void a_ud_qp_gets_its_ports_later(void **state)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
@@ -423,7 +423,7 @@ static void a_first_datagram_from_an_address_waits_and_its_post_does_not(void **
 	destroy_others();
 }
 
-/* RTR does not need the other end: whose process is not known is not waited for any longer. */
+/* RTR does not need the other end: the wait for an unknown process is bounded. */
 static void rtr_to_a_process_not_met_is_bounded(void **state)
 {
 	struct ibv_qp_attr attr = {
@@ -454,7 +454,7 @@ static void rtr_to_a_process_not_met_is_bounded(void **state)
 	destroy_others();
 }
 
-/* A child that sends back what it gets from a QP that it is told of. */
+/* For a child that sends messages back to a QP. */
 struct told {
 	uint32_t qpn;
 };
@@ -498,7 +498,7 @@ static void start_echo(void)
 		echo();
 }
 
-/* This process waits in poll(2): it is its progress thread that sees what comes. */
+/* This thread waits in poll(2), so the progress thread takes the packets. */
 static void await_event(struct ibv_comp_channel *channel, struct ibv_cq *on, int ms)
 {
 	struct pollfd p = { .fd = channel->fd, .events = POLLIN };

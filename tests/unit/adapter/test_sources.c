@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of sources: what is watched, polled, due, and which descriptors tell of packets. */
+/* The table of sources: watched descriptors, polls, deadlines, and descriptors of packets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -100,7 +100,7 @@ static void each_descriptor_is_watched_and_drained(void **state)
 	assert_false(sources_are_packets(events, 1));
 	sources_on_ready(wake_fd);
 	assert_int_equal(told(events), 0);
-	/* what is read by its poll function stays readable */
+	/* a descriptor without `drain` stays readable until its poll function reads it */
 	eventfd_write(daemon_fd, 1);
 	assert_int_equal(told(events), 1);
 	sources_on_ready(daemon_fd);
@@ -108,7 +108,7 @@ static void each_descriptor_is_watched_and_drained(void **state)
 	assert_int_equal(read(daemon_fd, &(uint64_t){ 0 }, 8), 8);
 }
 
-/* The ports are told of once for each arrival. */
+/* epoll reports the ports once for each arrival. */
 static void packets_are_told_from_the_rest(void **state)
 {
 	struct epoll_event events[8] = { 0 };
@@ -144,7 +144,7 @@ static void migration_that_is_due_now_is_more_work(void **state)
 	migration_due = 0;
 	assert_true(sources_poll());
 	assert_int_equal(notices_polls, 1);
-	assert_int_equal(interface_polls, 1); /* it keeps nothing else from its turn */
+	assert_int_equal(interface_polls, 1); /* other sources still get their turn */
 }
 
 int main(void)

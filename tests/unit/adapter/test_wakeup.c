@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What wakes the progress thread, and what a poll lease spares it. */
+/* What wakes the progress thread, and which wake-ups a poll lease saves. */
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>

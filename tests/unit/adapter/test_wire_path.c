@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* From an address handle's fields to a flow: what is refused, and what is filled in. */
+/* From an address handle's fields to a flow. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,7 +92,7 @@ static void the_two_ends_are_of_one_kind(void **state)
 	assert_int_equal(rig_port_calls, 0);
 }
 
-/* Between the program's look at the GID table and its use. */
+/* The address goes after the program has read the GID table. */
 static void an_address_that_went_is_said_to_be_gone(void **state)
 {
 	struct ibv_ah_attr attr = attr_to(V4("\x09"), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * World - what is around the progress thread, made of counters and replaced at link time (--wrap):
- * a thread can be kept from its processor at any point, and packets can come without end.
+ * World - replaces the progress thread's environment at link time (--wrap), with counters: a thread
+ * can be delayed at any point, and packets can come without end.
  */
 #ifndef TESTS_UNIT_ADAPTER_WORLD_H
 #define TESTS_UNIT_ADAPTER_WORLD_H
@@ -13,7 +13,7 @@
 #include "base/arena.h"
 
 #define LEASE_MS    1
-#define PATIENCE_MS 5000 /* for what comes as soon as the machine has time for it */
+#define PATIENCE_MS 5000 /* for events that only a busy machine delays */
 
 struct world {
 	struct arena_header header;
@@ -24,25 +24,26 @@ struct world {
 	_Atomic unsigned link_looks, wire_looks, notice_looks;
 	_Atomic unsigned retries;
 	_Atomic unsigned listens;	    /* calls of port_table_listen */
-	_Atomic bool hears;		    /* what the last one made of it */
-	_Atomic unsigned taken_alone;	    /* of the stream, while it was not listened to */
+	_Atomic bool hears;		    /* the result of the last one */
+	_Atomic unsigned taken_alone;	    /* packets of the stream taken in TAKES_ALONE */
 	_Atomic bool lent;		    /* a lease, during a stream */
 	_Atomic unsigned looks_until_links; /* from the look that wrote the wake eventfd (wakes) */
 	_Atomic unsigned searches;	    /* for verbatimd */
 	_Atomic uint64_t shortest_pause_ns; /* between two of them */
 
-	/* What it finds. */
+	/* What the progress thread finds. */
 	_Atomic unsigned packets; /* to be taken */
 	_Atomic bool endless;	  /* there is always one more */
 	_Atomic bool links_busy;  /* there is always something on a link */
 	_Atomic bool stream;	  /* every third look finds a packet */
 	_Atomic bool wakes;	  /* the next look writes the wake eventfd */
 	_Atomic bool comes_late;  /* a packet, just before the ports are listened to again */
-	_Atomic unsigned busy;	  /* so many looks at what is not listened to find a thread there */
+	_Atomic unsigned
+		busy; /* so many looks at ports that do not listen find another thread there */
 	_Atomic uint64_t retry_due;
 	_Atomic bool daemon_is_lost; /* and none is found: a search takes all its time */
-	_Atomic bool ports_are_deaf; /* they cannot be listened to, for now */
-	/* How long other threads are away before and after they set a timer. */
+	_Atomic bool ports_are_deaf; /* listening fails, for now */
+	/* How long other threads are delayed before and after they set a timer. */
 	_Atomic unsigned away_ms;
 };
 

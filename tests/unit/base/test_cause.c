@@ -37,7 +37,7 @@ static void arena_free(void *arena)
 	munmap(arena, ARENA_BYTES);
 }
 
-/* vendor_err is a promise: a row that moves breaks what users noted down. */
+/* Users note vendor_err, so rows must not move. */
 static void numbers_are_stable(void **state)
 {
 	assert_int_equal(CAUSE_LKEY_UNKNOWN, 1);
@@ -101,7 +101,8 @@ static void report_is_kept(void **state)
 }
 
 /*
- * The second time not even its values are looked at; a second later it is told how many there were.
+ * The second report does not even format its values; the next one, a second later, has their
+ * number.
  */
 static void ratelimited_is_reported_once_a_second(void **state)
 {

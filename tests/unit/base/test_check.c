@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The checks of the room: a list, a timer heap. */
+/* The checks of base/: a list, a timer heap. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

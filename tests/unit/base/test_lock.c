@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Locks: nobody is inside with another, and nobody who sleeps for one is forgotten. */
+/* Locks: mutual exclusion, and no lost wake-up. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,7 +82,7 @@ static _Atomic int turn;
 static void *hand_over(void *arg)
 {
 	const int me = (int)(uintptr_t)arg;
-	struct timespec longer = { .tv_nsec = 200000 }; /* than anybody spins */
+	struct timespec longer = { .tv_nsec = 200000 }; /* than threads spin */
 
 	for (int i = 0; i < 200; i++) {
 		lock_acquire(&lock);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which descriptors of strangers may be mapped: a sealed memfd of ordinary pages, and nothing else.
+ * Which descriptors of other processes may be mapped: a sealed memfd of ordinary pages, and no
+ * other.
  */
 #include <setjmp.h>
 #include <stdarg.h>

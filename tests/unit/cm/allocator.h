@@ -3,10 +3,9 @@
  * Allocator - malloc and its kin, as the C library or the sanitizer has them, behind one lock that
  * is held over a fork.
  *
- * Sanitizers' allocators are not prepared for forks: a child waits for ever for a lock that another
- * thread of its parent had. glibc's is, by the same means as here. So what a test finds is the
- * library's fault: of the handlers that run in the child before fork returns, which must not
- * allocate.
+ * Sanitizers' allocators do not handle forks: a child waits for ever for a lock that another thread
+ * of its parent had. glibc's does, by the same means as here. So a test finds only faults of the
+ * library: of its handlers in the child before fork returns, which must not allocate.
  */
 #ifndef TESTS_UNIT_CM_ALLOCATOR_H
 #define TESTS_UNIT_CM_ALLOCATOR_H

@@ -2,7 +2,7 @@
 /*
  * Pairs - two ends of a connection in one process, on channels of their own.
  *
- * What fails ends the test (CHECK of ../daemon/harness.h).
+ * A failure ends the test (CHECK of ../daemon/harness.h).
  */
 #ifndef PAIRS_H
 #define PAIRS_H
@@ -26,8 +26,8 @@ struct sockaddr_in6 pairs_v6(const char *address, uint16_t port);
 bool fails_with(int rc, int error);
 
 /*
- * The next event, which has to be of this kind. await_event leaves it to be acknowledged;
- * expect_event says whose it was.
+ * The next event, which has to be of this kind. await_event does not acknowledge it; expect_event
+ * does, and returns its identifier.
  */
 struct rdma_cm_event *await_event(struct rdma_event_channel *channel, enum rdma_cm_event_type type);
 struct rdma_cm_id *expect_event(struct rdma_event_channel *channel, enum rdma_cm_event_type type);
@@ -38,10 +38,7 @@ void pair_open(struct pair *p, enum rdma_port_space ps);
 void pair_route(struct rdma_event_channel *channel, struct rdma_cm_id *id,
 		struct rdma_cm_id *listener);
 
-/*
- * What came is as long as the message has room for, whatever the other end filled of it: the rest
- * is zero.
- */
+/* The private data is as long as the message's field, padded with zeroes. */
 void check_data(const struct rdma_conn_param *got, size_t length, const uint8_t *sent,
 		size_t sent_length);
 
@@ -54,7 +51,7 @@ struct rdma_cm_event *pair_take_request(struct pair *p);
 /* With QPs at both ends, up to ESTABLISHED at both. */
 void pair_connect(struct pair *p);
 
-/* All that there is, QPs too. */
+/* Destroys all, QPs too. */
 void pair_close(struct pair *p);
 
 #endif

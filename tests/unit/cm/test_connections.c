@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections between RC QPs: events in their order, what they bring, and how they end. */
+/* Connections between RC QPs: the order and contents of events, and how connections end. */
 #include "harness.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ static void test_disconnected_by_one_and_then_the_other(void **state)
 		CHECK(!rdma_disconnect(first));
 		CHECK(state_of(first) == IBV_QPS_ERR);
 		expect_event(second_channel, RDMA_CM_EVENT_DISCONNECTED);
-		/* It is the program that moves its QP. */
+		/* The program itself moves its QP. */
 		CHECK(state_of(second) == IBV_QPS_RTS);
 		CHECK(!has_event(first_channel, 20));
 		CHECK(!rdma_disconnect(second));
@@ -72,14 +72,14 @@ static void test_disconnected_by_one_and_then_the_other(void **state)
 		expect_event(first_channel, RDMA_CM_EVENT_DISCONNECTED);
 		expect_event(first_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT);
 		expect_event(second_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT);
-		/* Whoever is disconnected already has what it wants. */
+		/* A disconnect of a disconnected end succeeds. */
 		CHECK(!rdma_disconnect(first) && !rdma_disconnect(second));
 		CHECK(!has_event(first_channel, 20) && !has_event(second_channel, 0));
 		pair_close(&p);
 	}
 }
 
-/* Neither has heard of the other's wish: each event comes once. */
+/* Both ends disconnect at once: each gets one event. */
 static void test_disconnected_by_both(void **state)
 {
 	struct pair p;
@@ -130,7 +130,7 @@ static void test_calls_that_come_too_late(void **state)
 	CHECK(fails_with(rdma_notify(p.child, IBV_EVENT_PATH_MIG), EINVAL));
 	CHECK(fails_with(rdma_notify(p.child, IBV_EVENT_COMM_EST), EISCONN));
 	CHECK(fails_with(rdma_accept(p.listener, &param), EINVAL));
-	/* And they did the connection no harm. */
+	/* And the connection still works. */
 	CHECK(state_of(p.id) == IBV_QPS_RTS && state_of(p.child) == IBV_QPS_RTS);
 	CHECK(!has_event(p.active, 20) && !has_event(p.passive, 0));
 	pair_close(&p);
@@ -234,13 +234,13 @@ static void test_parameters(void **state)
 	CHECK(fails_with(rdma_connect(p.id, &too_many), EINVAL));
 	CHECK(!rdma_connect(p.id, &param));
 	event = pair_take_request(&p);
-	/* What one end may ask for the other answers. */
+	/* The initiator depth of one end is the responder resources of the other. */
 	CHECK(event->param.conn.responder_resources == 2 && event->param.conn.initiator_depth == 3);
 	CHECK(event->param.conn.flow_control == 1 && event->param.conn.retry_count == 5 &&
 	      event->param.conn.rnr_retry_count == 4 && event->param.conn.srq == 1 &&
 	      event->param.conn.qp_num == 0x123456);
 	CHECK(!rdma_ack_cm_event(event));
-	CHECK(!rdma_accept(p.child, &most)); /* as much as was asked for */
+	CHECK(!rdma_accept(p.child, &most)); /* as much as the REQ requested */
 	event = await_event(p.active, RDMA_CM_EVENT_CONNECT_RESPONSE);
 	CHECK(event->param.conn.responder_resources == 3 && event->param.conn.initiator_depth == 2);
 	CHECK(event->param.conn.qp_num == 7 && !event->param.conn.srq);
@@ -328,8 +328,8 @@ static void put_away(struct external *e)
 }
 
 /*
- * Up to the response at the active end; its QP can send, but nobody was told. The passive one is
- * left in RTR: its program waits for the connection before it sends.
+ * Up to the response at the active end, whose QP can send; it has not sent the RTU. The passive QP
+ * stays in RTR: its program waits for the connection before it sends.
  */
 static void begin_external(struct pair *p, struct external *active, struct external *passive)
 {
@@ -367,7 +367,7 @@ static void test_external_qps(void **state)
 	CHECK(!rdma_establish(p.id));
 	expect_event(p.passive, RDMA_CM_EVENT_ESTABLISHED);
 	move(p.child, passive.qp, IBV_QPS_RTS);
-	/* Whoever says that it is established is not told so. */
+	/* The end that calls rdma_establish gets no event. */
 	CHECK(!has_event(p.active, 20));
 	CHECK(fails_with(rdma_establish(p.id), EINVAL));
 	CHECK(!rdma_disconnect(p.id));

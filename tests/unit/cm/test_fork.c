@@ -26,7 +26,7 @@ static struct rdma_cm_id *make_listener(struct rdma_event_channel *channel)
 
 static atomic_bool busy_ends;
 
-/* Whatever has a lock in this library is in use all the time. */
+/* Uses all locks of this library all the time. */
 static void *be_busy(void *unused)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -61,7 +61,7 @@ static void use_library(struct rdma_cm_id *inherited)
 	CHECK(!rdma_destroy_id(inherited));
 }
 
-/* What the child returned. One that does not end is killed; one whose parent ends first, too. */
+/* The child's status. A child that does not end is killed, also if its parent ends first. */
 static int run_child(struct rdma_cm_id *inherited)
 {
 	pid_t parent = getpid(), child = allocator_fork();
@@ -90,7 +90,7 @@ static void test_forks_beside_busy_threads(void **state)
 	struct pair pair;
 	int status = 0;
 
-	/* With QPs, and on the wire with a UDP port: there is something to let go. */
+	/* With QPs, and by wire with a UDP port, which the child has to close. */
 	pair_open(&pair, RDMA_PS_TCP);
 	pair_connect(&pair);
 	busy_ends = false;

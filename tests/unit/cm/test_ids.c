@@ -37,7 +37,7 @@ static void *fetch_all(void *channel)
 }
 
 /*
- * An event may be on its way out when its identifier ends: it is told before that, or not at all.
+ * An event may be under way when its identifier ends: it is delivered before that, or not at all.
  */
 static void test_destroy_beside_fetch(void **state)
 {
@@ -89,7 +89,7 @@ static void test_cancelled_fetch(void **state)
 	rdma_destroy_event_channel(keeper);
 }
 
-/* Returns the context of the join that it was told of. */
+/* Returns the context of the join whose event it got. */
 static void *fetch_join(void *channel)
 {
 	struct rdma_cm_event *event;
@@ -102,7 +102,7 @@ static void *fetch_join(void *channel)
 	return context;
 }
 
-/* The channel ends under a thread that sleeps there, which sleeps on, and is told as before. */
+/* The channel is destroyed under a sleeping thread, which sleeps on, and still gets events. */
 static void test_told_after_the_end(void **state)
 {
 	struct sockaddr_in group = pairs_v4(INADDR_LOOPBACK, 0),
@@ -126,7 +126,7 @@ static void test_told_after_the_end(void **state)
 		CHECK(!pthread_create(&thread, NULL, fetch_join, channel));
 		rest();
 		rdma_destroy_event_channel(channel);
-		/* Then it wakes for an event of which there may be nothing to tell any more. */
+		/* Then the thread wakes for an event that may have been dropped. */
 		if (rdma_join_multicast(id, (struct sockaddr *)&group, &first)) {
 			/*
 			 * the thread was not there yet: it sleeps, and the channel has ended
@@ -140,9 +140,7 @@ static void test_told_after_the_end(void **state)
 		rdma_leave_multicast(id, (struct sockaddr *)&group);
 		if (i % 4 == 0)
 			CHECK(!kill(daemon_pid(), SIGKILL));
-		/*
-		 * A thread that was told of the first has left, and the channel has ended with it.
-		 */
+		/* A thread that got the first event has left, and the channel has ended with it. */
 		failed = rdma_join_multicast(id, (struct sockaddr *)&group, &second);
 		CHECK(!pthread_join(thread, &context));
 		CHECK(context == &first || (context == &second && !failed));
@@ -155,7 +153,7 @@ static void test_told_after_the_end(void **state)
 /* What test_connect_beside_route's two threads share. */
 struct eager {
 	struct rdma_event_channel *channel;
-	atomic_int ended; /* how many identifiers are no more */
+	atomic_int ended; /* identifiers that were destroyed */
 };
 
 /* Uses and ends an identifier as soon as its events allow, whatever its maker's calls do. */
@@ -183,8 +181,8 @@ static void *connect_all(void *arg)
 }
 
 /*
- * Who is told that there is a route connects at once, and ends it, before rdma_resolve_route is
- * back.
+ * A thread that gets ROUTE_RESOLVED connects at once, and destroys the identifier, before
+ * rdma_resolve_route returns.
  */
 static void test_connect_beside_route(void **state)
 {
@@ -210,7 +208,7 @@ enum { EVENT_USER = 18 };
 int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
 			uint64_t arg);
 
-/* A call that could not tell its event can be made again. */
+/* A call that could not raise its event can be repeated. */
 static void test_no_room_for_events(void **state)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -341,7 +339,8 @@ static void test_signals(void **state)
 }
 
 /*
- * Whether the thread is inside yet when the channel ends no program can know: it sleeps either way.
+ * No program can know whether the thread has entered when the channel ends: the thread sleeps in
+ * either case.
  */
 static void test_asleep_too_late(void **state)
 {
@@ -376,14 +375,14 @@ static void test_asleep_too_late(void **state)
 		CHECK(s.ended == is_signalled && (!is_signalled || s.error == EINTR));
 	}
 	CHECK(count_fds(getpid()) <= own_fds + 2);
-	/* Whose calls do not sleep, they do not. */
+	/* With O_NONBLOCK the call does not sleep. */
 	channel = rdma_create_event_channel();
 	CHECK(channel && !fcntl(channel->fd, F_SETFL, O_NONBLOCK));
 	rdma_destroy_event_channel(channel);
 	CHECK(rdma_get_cm_event(channel, &event) && errno == EBADF);
 }
 
-/* What the other end grants is what the QP uses, not what was asked for. */
+/* The QP uses what the other end grants, not what this end requested. */
 static void test_fewer_reads_are_granted(void **state)
 {
 	struct ibv_qp_init_attr init = { .cap = { 4, 4, 1, 1, 0 },
@@ -454,7 +453,7 @@ static void active_end(int fd)
 	pause();
 }
 
-/* Nobody is left with a connection to a process that was killed. */
+/* No end stays connected to a process that was killed. */
 static void test_the_other_end_is_killed(void **state)
 {
 	for (enum stage stage = STAGE_REQUEST; stage <= STAGE_ESTABLISHED; stage++) {

@@ -53,7 +53,7 @@ static void test_looked_up(void **state)
 		CHECK(ud->private_data_len == 136 && !memcmp(ud->private_data, data, 7) &&
 		      !((const uint8_t *)ud->private_data)[7]);
 		CHECK(ud->ah_attr.port_num == p.id->port_num);
-		/* The passive end is not told; what it gave is used. */
+		/* The passive end gets no event; its parameters are used. */
 		CHECK(!has_event(p.passive, 20));
 		ah = ibv_create_ah(p.id->pd, &ud->ah_attr);
 		CHECK(ah);
@@ -230,7 +230,7 @@ static void test_groups(void **state)
 	send_to_group(&sender, "to all.");
 	CHECK(rdma_get_recv_comp(receiver.id, &wc) == 1 && wc.byte_len == GRH_BYTES + 8);
 	CHECK(!strcmp(receiver.got + GRH_BYTES, "to all."));
-	/* Whoever only sends gets nothing, and neither does who has left. */
+	/* An end that only sends gets nothing, nor does an end that has left. */
 	CHECK(!rdma_post_recv(receiver.id, NULL, receiver.got, sizeof(receiver.got), receiver.mr));
 	leave(&receiver);
 	send_to_group(&sender, "to none");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The end of verbatimd: programs notice nothing, since the next one has what it had. The child of a
- * fork has nothing of its parent's.
+ * The end of verbatimd: programs notice nothing, since the next one restores its state. The child
+ * of a fork has no objects of its parent.
  */
 #include "harness.h"
 #include "pairs.h"
@@ -89,7 +89,7 @@ static bool is_readable(const struct rdma_event_channel *channel)
 	return poll(&p, 1, 0) == 1;
 }
 
-/* The next verbatimd has what the last one had: nothing that was connected is told of anything. */
+/* The next verbatimd restores the last one's state: connected ends get no events. */
 static void test_connections_and_listeners_go_on(void **state)
 {
 	struct rdma_cm_id *id;
@@ -187,8 +187,8 @@ static void *wait_there(void *arg)
 }
 
 /*
- * A program that does nothing but sleep for events is served by the next verbatimd: its listener is
- * asked by another process, and each of its threads gets an event.
+ * The next verbatimd serves a program that only sleeps for events: another process connects to its
+ * listener, and each of its threads gets an event.
  */
 static void test_sleepers_are_served(void **state)
 {
@@ -260,7 +260,7 @@ static void test_synchronous_calls_go_on(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
-/* The other end, a process, ends together with verbatimd: this end is told. */
+/* The other end, a process, dies together with verbatimd: this end gets an event. */
 static void be_connected(int fd)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -305,7 +305,7 @@ static void test_both_ends_of_a_job(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
-/* One that is stopped comes back when it can, and stays connected until then. */
+/* A stopped process returns when it continues, and stays connected until then. */
 static void test_a_stopped_end_comes_back(void **state)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -332,7 +332,7 @@ static void test_a_stopped_end_comes_back(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
-/* The library's thread that looks for the end of verbatimd. */
+/* The library's watching thread. */
 static pid_t watching_thread(void)
 {
 	DIR *tasks = opendir("/proc/self/task");
@@ -391,8 +391,8 @@ static bool may_use_fifo(void)
 }
 
 /*
- * A request may find the next verbatimd before the thread that sleeps until the end of the last one
- * gets a processor: that thread sees the end of the next one all the same.
+ * A request may find the next verbatimd before the watching thread gets a processor: that thread
+ * still sees the end of the next one.
  */
 static void test_an_end_that_was_seen_late_is_not_the_last(void **state)
 {
@@ -422,7 +422,7 @@ static void test_an_end_that_was_seen_late_is_not_the_last(void **state)
 	      !sched_setaffinity(0, sizeof(all), &all));
 	usleep(100000);
 
-	/* Nobody else looks for the next one. */
+	/* No other process starts the next one. */
 	kill_daemon();
 	for (int64_t end = now_ms() + PATIENCE_MS; daemon_pid() <= 0; usleep(1000))
 		CHECK(now_ms() < end);
@@ -446,7 +446,7 @@ static void *kill_daemons(void *unused)
 	return NULL;
 }
 
-/* At any moment of anything. */
+/* verbatimd is killed at random moments. */
 static void test_killed_again_and_again(void **state)
 {
 	int64_t end = now_ms() + 4000, slowest_ms = 0;
@@ -474,7 +474,7 @@ static void test_killed_again_and_again(void **state)
 	pair_close(&p);
 }
 
-/* No next one comes: errors, not waiting; and when one can be had again all is as it was. */
+/* Without a next verbatimd calls fail, and do not wait. When one runs again, all is as before. */
 static void test_no_daemon_for_a_while(void **state)
 {
 	char *path = strdup(getenv("VERBATIM_DAEMON"));
@@ -496,7 +496,7 @@ static void test_no_daemon_for_a_while(void **state)
 	setenv("VERBATIM_DAEMON", path, 1);
 	free(path);
 	connect_again(&p);
-	/* What was destroyed meanwhile does not come back. */
+	/* Identifiers that were destroyed meanwhile are not restored. */
 	CHECK(!rdma_create_id(p.passive, &id, NULL, RDMA_PS_TCP));
 	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at) && !rdma_listen(id, 4) &&
 	      !rdma_destroy_id(id));
@@ -524,7 +524,7 @@ static pid_t start_daemon_of_all(void)
 	return daemon;
 }
 
-/* Nobody here starts the next one: it is waited for once, not for each identifier. */
+/* No process here starts the next one: the program waits for it once, not for each identifier. */
 static void test_a_daemon_of_all_is_waited_for_once(void **state)
 {
 	struct rdma_event_channel *channel;
@@ -546,7 +546,7 @@ static void test_a_daemon_of_all_is_waited_for_once(void **state)
 	CHECK(!rdma_destroy_id(ids[0]));
 	CHECK(!rdma_destroy_id(ids[1]));
 	CHECK(now_ms() - since < 9000);
-	/* The next one has what is left. */
+	/* The next one restores the rest. */
 	daemon = start_daemon_of_all();
 	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
 	CHECK(rdma_bind_addr(id, rdma_get_local_addr(ids[2])) && errno == EADDRINUSE);
@@ -555,7 +555,7 @@ static void test_a_daemon_of_all_is_waited_for_once(void **state)
 	CHECK(!kill(daemon, SIGTERM) && waitpid(daemon, NULL, 0) == daemon);
 }
 
-/* In the child of a fork: nothing of its parent's is its own. Each identifier is told so once. */
+/* In the child of a fork all objects are dead: each identifier gets one DEVICE_REMOVAL. */
 static void take_removals(struct rdma_event_channel *channel, struct rdma_cm_id *id)
 {
 	struct rdma_cm_event *event;

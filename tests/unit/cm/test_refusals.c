@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Each call of rdma_cm that fails says why, in one line of VERBATIM_EXPLAIN that names the call.
+ * Each call of rdma_cm that fails reports a cause, in one line of VERBATIM_EXPLAIN that names the
+ * call.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 static char path[] = "/tmp/test_refusals.XXXXXX";
 static off_t read_so_far;
 
-/* What was said since the last look. */
+/* Reads the lines since the last call. */
 static void said(char *text, size_t room)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -236,7 +237,7 @@ static const struct {
 	{ disconnect_nothing, EINVAL, "rdma_disconnect", "" },
 	{ ece_null, EINVAL, "rdma_set_local_ece", "" },
 	{ option_unknown, 0, "rdma_set_option", "" },
-	/* nothing of what was said before */
+	/* no cause of earlier calls */
 	{ ack_null, EINVAL, "rdma_ack_cm_event", "rdma_ack_cm_event: Invalid argument" },
 	{ request_asynchronous, EINVAL, "rdma_get_request", "" },
 	{ join_connected, EINVAL, "rdma_join_multicast", "at the end of rdma_resolve_addr" },

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whoever comes after a process that has died gets its slot (daemon/slots.h), and QP numbers that
- * could have been the dead one's. A peer of the dead one that has not been told yet is no less the
- * new owner's.
+ * The next process after a death gets the dead one's slot (daemon/slots.h), and QP numbers that
+ * could have been the dead one's. A peer that has not had the notice of the death still connects
+ * with the new owner.
  */
 #include "harness.h"
 
@@ -111,7 +111,7 @@ static enum ibv_wc_status exchange(struct end *e)
 	return IBV_WC_SUCCESS;
 }
 
-/* Connects with whoever it is told, and says how it went, until it hears 0. */
+/* Connects with the given peers, and reports the status, until it gets 0. */
 static void survivor(int fd)
 {
 	struct end e = { 0 };

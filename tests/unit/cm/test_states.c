@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which calls an identifier takes in which state, and what its addresses, ports and options are. */
+/* The calls that an identifier permits in each state; its addresses, ports and options. */
 #include "harness.h"
 
 #include <errno.h>
@@ -97,7 +97,7 @@ static void test_odd_arguments(void **state)
 	CHECK(fails_with(rdma_bind_addr(id, (struct sockaddr *)&vague), EINVAL));
 	CHECK(fails_with(rdma_resolve_addr(id, (struct sockaddr *)&v4, (struct sockaddr *)&v6, 1),
 			 EINVAL));
-	/* None of that left anything behind. */
+	/* These failures changed nothing. */
 	CHECK(!id->verbs && !rdma_get_src_port(id) && !has_event(channel, 0));
 	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&any));
 	v4 = pairs_v4(INADDR_LOOPBACK, 7);
@@ -106,7 +106,7 @@ static void test_odd_arguments(void **state)
 	expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
 	CHECK(!rdma_destroy_id(id));
 
-	/* To any address is to this host. */
+	/* The wildcard as a destination is this host. */
 	id = make(channel, RDMA_PS_TCP);
 	v4 = pairs_v4(INADDR_ANY, 7);
 	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&v4, 1));
@@ -141,7 +141,7 @@ static void test_ports(void **state)
 
 	for (int i = 0; i < 6; i++)
 		ids[i] = make(channel, RDMA_PS_TCP);
-	/* Two that share; neither can listen, nor can anybody else have the port. */
+	/* Two share a port: neither can listen, and no other can bind it. */
 	set_int(ids[0], RDMA_OPTION_ID_REUSEADDR, 1);
 	set_int(ids[1], RDMA_OPTION_ID_REUSEADDR, 1);
 	CHECK(!bind_to(ids[0], pairs_v4(INADDR_LOOPBACK, 0)));
@@ -158,7 +158,7 @@ static void test_ports(void **state)
 	CHECK(!rdma_destroy_id(other));
 	CHECK(!rdma_destroy_id(ids[1]));
 	CHECK(!rdma_listen(ids[0], 1));
-	/* A listener shares with nobody. */
+	/* A listener does not share its port. */
 	ids[1] = make(channel, RDMA_PS_TCP);
 	set_int(ids[1], RDMA_OPTION_ID_REUSEADDR, 1);
 	CHECK(fails_with(bind_to(ids[1], pairs_v4(INADDR_LOOPBACK, port)), EADDRINUSE));
@@ -169,7 +169,7 @@ static void test_ports(void **state)
 	set_int(ids[3], RDMA_OPTION_ID_AFONLY, 1);
 	CHECK(!bind_v6(ids[3], pairs_v6("::", port)));
 	CHECK(!rdma_listen(ids[3], 1));
-	/* What ends gives back its port. */
+	/* The end of an identifier frees its port. */
 	CHECK(!rdma_destroy_id(ids[0]));
 	CHECK(!bind_to(ids[4], pairs_v4(INADDR_LOOPBACK, port)));
 	CHECK(!bind_to(ids[5], pairs_v4(INADDR_ANY, 0)));
@@ -365,7 +365,7 @@ static void nap(void)
 	nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
 }
 
-/* The pending event moves along; what was told before has to be acknowledged first. */
+/* A pending event moves along; fetched events have to be acknowledged first. */
 static void test_migration_and_destruction_wait(void **state)
 {
 	struct rdma_event_channel *one = rdma_create_event_channel();
@@ -398,7 +398,7 @@ static void test_migration_and_destruction_wait(void **state)
 	rdma_destroy_event_channel(two);
 }
 
-/* A request that nobody fetched is refused; one that was is the program's, and survives. */
+/* A request that was not fetched is refused; a fetched one is the program's, and survives. */
 static void test_a_listener_ends(void **state)
 {
 	struct rdma_conn_param param = { .qp_num = 5 };

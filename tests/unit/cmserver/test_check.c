@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The checks of the room, and of hash tables: communication IDs, identifiers, channels. */
+/* The checks of cmserver/ and of hash tables: communication IDs, identifiers, channels. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static void test_table(void **state)
 	comm_ids_fini(&n);
 }
 
-/* As many turns of the loop as it takes until all was looked at. */
+/* Runs the check so often that it has looked at all. */
 static void check_cm(const struct daemon *d)
 {
 	for (unsigned i = 0; i < 1000; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a client of connection management may do to the daemon and to the others: nothing. */
+/* A client of connection management harms neither the daemon nor other clients. */
 #include "../daemon/cm_raw.h"
 #include "../daemon/harness.h"
 
@@ -32,8 +32,8 @@ static void test_events_of_all_channels_are_bounded(void **state)
 }
 
 /*
- * A channel's descriptor is the program's, too: were the daemon to read until nothing is left, a
- * program that writes faster would keep it there.
+ * The program has a channel's descriptor, too: if the daemon read until nothing is left, a program
+ * that writes faster would keep it busy.
  */
 static void test_event_fd_is_read_once_an_event(void **state)
 {
@@ -56,7 +56,7 @@ static void test_event_fd_is_read_once_an_event(void **state)
 	ctl_close(bystander);
 }
 
-/* Channels have descriptors in the daemon: they end before the daemon has none for others. */
+/* Channels need descriptors of the daemon: it refuses more before it has none for others. */
 static void test_descriptors_are_left_for_others(void **state)
 {
 	struct rlimit few = { 400, 400 };
@@ -81,7 +81,7 @@ static void test_descriptors_are_left_for_others(void **state)
 	close(sock);
 }
 
-/* The identifiers that are left in a channel end with it, and nothing of them stays. */
+/* The identifiers that are left in a channel end with it. */
 static void test_a_channel_ends_with_its_identifiers(void **state)
 {
 	struct ctl_client *bystander = join();
@@ -102,7 +102,7 @@ static void test_a_channel_ends_with_its_identifiers(void **state)
 		CHECK(!cm_ask(sock, &end, sizeof(end)).status);
 		CHECK(cm_ask(sock, &gone, sizeof(gone)).status == ENOENT);
 		CHECK(cm_ask(sock, &end, sizeof(end)).status == ENOENT);
-		/* What moved on is not in it any more. */
+		/* An identifier that has moved to another channel stays. */
 		CHECK(!cm_raise(sock, move.id));
 		end.channel = move.channel;
 		CHECK(!cm_ask(sock, &end, sizeof(end)).status);
@@ -166,7 +166,7 @@ static uint32_t connect_to(int sock, uint32_t channel, enum ctl_cm_qp_type type,
 	return request.id;
 }
 
-/* QPs that cannot talk to one another are not connected, whatever their ends would say. */
+/* QPs of different services are not connected. */
 static void test_both_ends_are_of_a_kind(void **state)
 {
 	static const enum ctl_cm_qp_type listens[] = { CTL_CM_QP_RC, CTL_CM_QP_UC,
@@ -192,14 +192,14 @@ static void test_both_ends_are_of_a_kind(void **state)
 			CHECK(event.status == 9); /* invalid transport service type */
 		}
 	}
-	/* A target waits for initiators; it has nothing to ask for. */
+	/* An XRC target waits for initiators, and cannot connect itself. */
 	target.id = create_typed(sock, channel, CTL_CM_QP_XRC_RECV, 0);
 	CHECK(cm_ask(sock, &target, sizeof(target)).status == EINVAL);
 	close(sock);
 	ctl_close(bystander);
 }
 
-/* Until somebody listens, until there is room, and neither for ever. */
+/* Requests wait for a listener, or for room in its backlog, for a bounded time. */
 static void test_requests_that_wait(void **state)
 {
 	struct ctl_client *bystander = join();
@@ -259,7 +259,7 @@ static bool come_down_to(unsigned names)
 	return false;
 }
 
-/* A daemon that stays may have had millions. */
+/* A long-lived daemon may have had millions of sessions. */
 static void test_no_name_is_left_of_a_session(void **state)
 {
 	struct ctl_client *bystander = join();

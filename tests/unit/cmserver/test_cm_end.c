@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What kind of QP a request asks for, as it is on a wire, and who takes it for what. */
+/* The QP type that a request names on the wire. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +64,7 @@ static void test_transport_of_a_request(void **state)
 	}
 }
 
-/* RD, and extended transports that nobody knows. */
+/* RD, and unknown extended transports. */
 static void test_transports_that_there_are_not(void **state)
 {
 	struct ibcm_message m = { .type = IBCM_REQ, .transport = IBCM_RD };

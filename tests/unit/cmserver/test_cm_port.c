@@ -94,7 +94,7 @@ static void test_listener_that_ends(void **state)
 	close(sock);
 	CHECK(comes_down_to(ctl_daemon_pid(c), before));
 	close(left);
-	usleep(300000); /* whatever is still to come of it has come */
+	usleep(300000); /* long enough for its last messages */
 	fd = net_bind(here.gid, CTL_UDP_PORT);
 	CHECK(fd >= 0);
 	close(fd);
@@ -191,8 +191,8 @@ static int hear_type(int fd, int ms)
 }
 
 /*
- * Whoever has the port closes it later than the connection is back: what it had to say is said
- * then, once.
+ * Another process closes the port after the connection was restored: then the connection sends its
+ * messages, once.
  */
 static void test_what_is_said_once_the_port_is_there(void **state)
 {
@@ -228,7 +228,7 @@ static void test_what_is_said_once_the_port_is_there(void **state)
 	}
 }
 
-/* with a MAD; what else is sent to an address asks the kernel, and is shorter */
+/* with a MAD; other messages to an address are netlink requests, and shorter */
 #define PACKET_BYTES_MIN 256
 
 /* Stops it where it begins to send a packet. */
@@ -259,7 +259,8 @@ static bool is_request(void *arg, uint32_t slot, const void *record)
 }
 
 /*
- * Else the next daemon would make the request again by another number, and the other end have two.
+ * Otherwise the next daemon would send the REQ with another communication ID, and the other end
+ * would have two requests.
  */
 static void test_a_request_is_kept_before_it_leaves(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Records come back as they were written, each where it was; what is dropped makes room. */
+/* Records come back as they were written, each in its slot; dropped ones make room. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -85,7 +85,7 @@ static void records_come_back(void **state)
 		for (uint32_t i = 0; i < COUNT; i++)
 			assert_int_equal(found[i], slots[i]);
 	}
-	/* New ones take the places that are free, and nobody's. */
+	/* New records take free slots only. */
 	for (uint32_t i = COUNT; i < 2 * COUNT; i++)
 		put(&s, &slots[i], i);
 	read_again(&s);
@@ -93,7 +93,7 @@ static void records_come_back(void **state)
 	for (uint32_t i = 0; i < 2 * COUNT; i++)
 		assert_int_equal(found[i], slots[i]);
 	assert_in_range(s.next, 0, CM_STORE_FIRST + COUNT + left + 32); /* it reads some at once */
-	/* What the reader does not keep is gone. */
+	/* Records that the reader does not keep are dropped. */
 	refused = 1;
 	read_again(&s);
 	refused = UINT32_MAX;
@@ -103,7 +103,7 @@ static void records_come_back(void **state)
 	cm_store_close(&s, 0);
 }
 
-/* What is far away, and what nobody wrote in between. */
+/* Records far away, and slots between that were never written. */
 static void holes_are_free(void **state)
 {
 	struct record r = { .kind = 1, .value = 0 };
@@ -120,7 +120,7 @@ static void holes_are_free(void **state)
 		cm_store_put(&s, &next, &r, sizeof(r));
 		assert_in_range(next, CM_STORE_FIRST, CM_STORE_RECORDS - 2);
 	}
-	/* It is full: what comes has no place. */
+	/* The store is full: a new record is not written. */
 	cm_store_put(&s, &next, &r, sizeof(r));
 	assert_int_equal(next, 0);
 	cm_store_close(&s, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sessions that return with a store that no daemon wrote: the daemon restores what a request could
- * have made, tells of the loss of the rest, and others notice nothing.
+ * Sessions that return with a store that no daemon wrote: the daemon restores the state that
+ * requests could have made, raises DEVICE_REMOVAL for the rest, and other clients notice nothing.
  */
 #include "../daemon/cm_raw.h"
 #include "../daemon/harness.h"
@@ -39,7 +39,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* Nobody has noticed anything. */
+/* The other clients still work. */
 static int teardown(void **state)
 {
 	cm_round(others.passive, others.active);
@@ -185,9 +185,7 @@ static int return_one(const struct cm_record_id *r)
 	return come_back_with(&s);
 }
 
-/*
- * The identifier is there, and its program is told that it is of no use any more, and nothing else.
- */
+/* The identifier exists, and its program gets DEVICE_REMOVAL and no other event. */
 static void expect_lost(const struct cm_record_id *r)
 {
 	int sock = return_one(r);
@@ -299,7 +297,7 @@ static void test_connections_that_cannot_be_are_lost(void **state)
 		expect_lost(&rows[i]);
 }
 
-/* Two connections by one number: one of them is the other's, whoever that is. */
+/* Two connections with one number: only one is restored. */
 static void test_numbers_are_had_once(void **state)
 {
 	struct cm_store s = make_store();
@@ -317,7 +315,7 @@ static void test_numbers_are_had_once(void **state)
 	close(sock);
 }
 
-/* Listeners that wait to be fetched from each other, from themselves, from what does not listen. */
+/* Children of each other, of themselves, of identifiers that do not listen. */
 static void test_children_go_round_in_no_circle(void **state)
 {
 	for (unsigned listen = 0; listen < 8; listen++) {
@@ -503,7 +501,7 @@ static void test_what_is_no_store_is_refused(void **state)
 	CHECK(pwrite(fd, header, sizeof(header), 0) == sizeof(header));
 	CHECK(status_of_store(fd, true) == ESTALE);
 	close(fd);
-	/* That cannot be written: its process loses what it has, and nobody else does. */
+	/* A store that cannot be written: only its own process loses its state. */
 	fd = cm_make_store();
 	CHECK(!fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE));
 	CHECK(!status_of_store(fd, false));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Numbers that nobody foresees, and tables that stay fast whatever others choose to be called. */
+/* Numbers that cannot be foreseen, and tables that stay fast with hostile keys. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Even when each is given back at once: what had it may be remembered elsewhere. */
+/* Even if each is released at once, because other hosts may remember it. */
 static void test_none_comes_twice(void **state)
 {
 	uint32_t *given = malloc(COUNT * sizeof(*given));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Packets of QP 1 on the daemon's socket: GSO batches that the kernel merged are taken apart, what
- * is for others is counted, and what leaves has a source port of its own. Linked with gsi.c alone;
- * its loop and its port groups are here.
+ * Packets of QP 1 on the daemon's socket: packets that GRO merged are separated, packets for other
+ * QPs are counted, and sent packets have a source port of their own. Linked with gsi.c alone; this
+ * file has its loop and its port groups.
  */
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The client's side: slots, links, notices, groups, reconnection, errors that explain themselves.
- */
+/* The client's side: slots, links, notices, groups, reconnection, messages of errors. */
 #include "../daemon/harness.h"
 
 #include <errno.h>
@@ -29,7 +27,7 @@ static ino_t inode(int fd)
 	return st.st_ino;
 }
 
-/* Says its slot, then the inode of each link it is told of, until the test hangs up. */
+/* Sends its slot, then the inode of each link of a notice, until the test hangs up. */
 static void tell_links(int fd)
 {
 	struct ctl_client *c = join();
@@ -227,7 +225,7 @@ static void test_death_with_a_living_child(void **state)
 	close_peer(&peer);
 	check_death(c, &w, slot);
 
-	/* The child still holds the token: nobody else is given the slot. */
+	/* The child still holds the token: no other process gets the slot. */
 	struct ctl_client *newcomer = join();
 
 	CHECK(ctl_slot(newcomer) != slot);
@@ -322,7 +320,10 @@ static void *ask_often(void *arg)
 	return NULL;
 }
 
-/* Requests of several threads, and notices in between: none is lost, none is mixed up. */
+/*
+ * Requests of several threads, and notices in between: each thread gets its reply, and no notice is
+ * lost.
+ */
 static void test_threads_and_notices(void **state)
 {
 	enum { CHANGES = 200 };
@@ -406,7 +407,7 @@ static void test_daemon_killed(void **state)
 	CHECK(ctl_peer(c, 1, &after) == -ENOTCONN);
 	CHECK(ctl_next_notice(c, &notice) == -ENOTCONN);
 
-	/* The slots of the living are nobody else's, even before they have come back. */
+	/* No other process gets the slot of a living one, even before that has returned. */
 	newcomer = join();
 	CHECK(ctl_slot(newcomer) == 4);
 	CHECK(ctl_daemon_pid(newcomer) != killed);
@@ -433,7 +434,7 @@ static void test_daemon_killed(void **state)
 	ctl_close(newcomer);
 }
 
-/* A daemon that hangs costs a request its time limit; what it answers later confuses nobody. */
+/* A daemon that hangs costs a request its time limit; a late answer is ignored. */
 static void test_daemon_hangs(void **state)
 {
 	struct ctl_client *c = join();
@@ -503,7 +504,7 @@ static void answer_after_work(int fd)
 	answer_late(fd, true);
 }
 
-/* Who sleeps and says nothing hangs; who wants a processor is waited for. */
+/* A daemon that sleeps counts as hanging; the client waits for a runnable one. */
 static void test_daemon_is_late(void **state)
 {
 	struct worker daemon;
@@ -552,7 +553,7 @@ static void test_missing_daemon_explains_itself(void **state)
 	CHECK(connect_and_explain(why, sizeof(why)) == -EACCES);
 	CHECK(strstr(why, "/etc/passwd"));
 
-	/* Nobody's program: what it prints is the reason. */
+	/* Another program: its output is the reason. */
 	setenv("VERBATIM_DAEMON", "/bin/pwd", 1);
 	CHECK(connect_and_explain(why, sizeof(why)) == -ECONNREFUSED);
 	CHECK(strstr(why, "/bin/pwd could not be started: /"));
@@ -635,7 +636,7 @@ static void test_program_without_standard_fds(void **state)
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* Somebody else sits on the daemon's abstract name. */
+/* Another process has the daemon's abstract name. */
 static void squat(int fd)
 {
 	struct sockname_space space;
@@ -660,7 +661,7 @@ static void connect_to_squatter(int fd)
 	CHECK(strstr(why, "12346"));
 }
 
-/* Two of them meet in the directory, where the stranger cannot come in. */
+/* Two processes meet in the directory, to which another user has no access. */
 static void connect_beside_squatter(int fd)
 {
 	struct ctl_peer_info peer;
@@ -688,7 +689,7 @@ static void test_squatted_name(void **state)
 	hear(squatter.fd);
 	worker_start(&victim, connect_beside_squatter);
 	worker_end(&victim);
-	/* Once he has both he is named. */
+	/* If the other user has both names, the message names it. */
 	CHECK(!chown(dir, 12346, -1));
 	worker_start(&victim, connect_to_squatter);
 	worker_end(&victim);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where the sockets of the daemon lie, and who has the directory. */
+/* The directory of the daemon's sockets, and its lock. */
 #include "../daemon/harness.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void come_and_go(int fd)
 	say(fd, times);
 }
 
-/* One that begins when another ends does not lie in a directory that is removed just then. */
+/* A daemon that begins while another ends gets a directory that is not removed. */
 static void test_who_has_the_lock_has_a_directory(void **state)
 {
 	struct worker a, b;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CM raw - a connection to the daemon as librdmacm has it, message by message.
+ * CM raw - a connection to the daemon like librdmacm's, message by message.
  *
- * In:  what is to be said, right or wrong.
+ * In:  messages, valid or not.
  * Out: the daemon's answers.
  */
 #ifndef CM_RAW_H
@@ -20,7 +20,7 @@ struct ctl_cm_reply cm_ask(int sock, const void *request, size_t len);
 /* A request of struct ctl_cm_ask: the status, 0 or an errno. */
 int cm_say(int sock, enum ctl_type type, uint32_t id, uint32_t channel);
 
-/* What a session is kept in, and the hello that goes with it. */
+/* A session's store; and its CM_HELLO. */
 int cm_make_store(void);
 struct ctl_cm_hello cm_hello(uint32_t session);
 
@@ -33,7 +33,7 @@ int cm_make_event_fd(void);
 /* 0 or an errno. */
 int cm_create_channel(int sock, int event_fd, uint32_t *number);
 
-/* A channel whose descriptors nobody keeps. */
+/* A channel whose descriptor is closed here. */
 uint32_t cm_make_channel(int sock);
 uint32_t cm_make_id(int sock, uint32_t channel);
 
@@ -42,22 +42,22 @@ uint32_t cm_listen(int sock, uint32_t channel, struct ctl_cm_address *at);
 uint32_t cm_listen_at(int sock, uint32_t channel, const struct ctl_cm_address *local,
 		      struct ctl_cm_address *at);
 
-/* Asks for a connection; 0 or an errno. */
+/* Connects; 0 or an errno. */
 int cm_connect(int sock, uint32_t id, const struct ctl_cm_address *to);
 int cm_connect_from(int sock, uint32_t id, const struct ctl_cm_address *from,
 		    const struct ctl_cm_address *to);
 
-/* An event about it, of the program's own; 0 or an errno. */
+/* Raises an event of the program's own; 0 or an errno. */
 int cm_raise(int sock, uint32_t id);
 
 /* The next event; answer is EAGAIN if there is none. */
 struct ctl_cm_event cm_event(int sock, uint32_t channel);
 
-/* One that has to come within the patience: any, or one of this kind. */
+/* The next event within PATIENCE_MS: any, or of this kind. */
 struct ctl_cm_event cm_next(int sock, uint32_t channel);
 struct ctl_cm_event cm_await(int sock, uint32_t channel, enum ctl_cm_event_kind kind);
 
-/* Both ends are made, connected, disconnected, and gone: how long it took, ms. */
+/* Makes, connects, disconnects and destroys both ends; returns the time in ms. */
 int64_t cm_round(int passive, int active);
 
 #endif

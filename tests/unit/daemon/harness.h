@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Harness - a daemon of its own for each test, and processes that use it.
+ * Harness - a daemon for each test, and processes that use it.
  *
  * In:  VERBATIM_DAEMON, the daemon under test.
  * Out: a namespace that no user's daemon has; worker processes that end with the test.
@@ -24,7 +24,7 @@
 
 #define CHECK(ok) harness_check((ok), #ok, __FILE__, __LINE__)
 
-/* Long enough for a loaded machine; the waits end as soon as what they wait for is there. */
+/* Long enough for a loaded machine; the waits end as soon as their condition holds. */
 #define PATIENCE_MS 10000
 
 struct worker {
@@ -38,7 +38,7 @@ void harness_check(bool ok, const char *text, const char *file, int line);
 int harness_setup(void **state);
 int harness_teardown(void **state);
 
-/* Descriptors as a process has them. */
+/* Descriptors for HELLO. */
 int make_arena(void);
 int make_wake(void);
 
@@ -46,8 +46,8 @@ int make_wake(void);
 struct ctl_client *join(void);
 
 /*
- * The port of an address, whose last process has just ended as far as the daemon of `next` knows;
- * it still has the socket, which is returned.
+ * Makes the port of an address whose last process has just ended, as far as the daemon of `next`
+ * knows. Returns that process's socket, which is still open.
  */
 int leave_socket(struct ctl_client *next, const uint8_t gid[CTL_GID_BYTES]);
 
@@ -60,7 +60,7 @@ void await_notice(struct ctl_client *c, enum ctl_notice_kind kind, struct ctl_no
 bool has_no_notice(struct ctl_client *c);
 void close_peer(struct ctl_peer_info *peer);
 
-/* body runs in a child, which then exits with 0. It speaks with the test through fd. */
+/* Runs body in a child, which then exits with 0. fd is connected with the test. */
 void worker_start(struct worker *w, void (*body)(int fd));
 void worker_kill(struct worker *w); /* SIGKILL, and reaped */
 void worker_end(struct worker *w);  /* waits; it has to exit with 0 */
@@ -72,14 +72,15 @@ pid_t daemon_pid(void);
 bool wait_for_end(pid_t pid, int ms); /* of any process */
 unsigned count_fds(pid_t pid);
 /*
- * Soon it has no more than so many: verbatimd closes what its clients gave beside its own thread.
+ * Waits until the process has no more than so many descriptors: threads of verbatimd close those of
+ * its clients.
  */
 bool comes_down_to(pid_t pid, unsigned fds);
 int64_t now_ms(void);
 
 /* A raw connection to the daemon; it must run. */
 int raw_connect(void);
-/* Whether the daemon hangs up within PATIENCE_MS; what it sends before is dropped. */
+/* Whether the daemon hangs up within PATIENCE_MS; drops its messages before that. */
 bool is_cut_off(int sock);
 
 #endif

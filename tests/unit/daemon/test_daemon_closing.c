@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Descriptors whose close(2) takes long: whatever way they come into the daemon and out of it,
- * nobody waits for them. A TCP socket that lingers stands for all: unread data keeps its close
- * until the time is over.
+ * Descriptors whose close(2) takes long: however they come into the daemon, no client waits for
+ * their close. The tests use a lingering TCP socket, whose close waits for its linger time because
+ * of unread data.
  */
 #include "cm_raw.h"
 #include "harness.h"
@@ -23,12 +23,12 @@
 
 #define LINGER_S 20
 #define SOON_MS	 5000
-#define JAM	 24   /* sockets that linger: more than may hold up threads of one user */
+#define JAM	 24   /* sockets that linger: more than the threads that one user may block */
 #define THREADS	 16   /* so many */
-#define BEHIND	 64   /* descriptors of a user queued, */
-#define LIMIT	 512  /* if the daemon may have so many; */
-#define FULL	 256  /* and of all together */
-#define IDLE_MS	 1500 /* in which threads with nothing to do have gone */
+#define BEHIND	 64   /* limit of a user's queued descriptors */
+#define LIMIT	 512  /* descriptors that the daemon may have */
+#define FULL	 256  /* limit of all users' queued descriptors */
+#define IDLE_MS	 1500 /* in which idle threads have ended */
 
 static struct {
 	struct ctl_client *first; /* starts the daemon, and keeps it */
@@ -61,7 +61,7 @@ static int make_lingering(void)
 	return fd;
 }
 
-/* The daemon gets them when nobody else has them any more: its close is the last. */
+/* Sends descriptors and closes them here, so that the daemon's close is the last. */
 static void give(int sock, const void *message, size_t len, int *fds, unsigned count)
 {
 	CHECK(!kill(t.daemon, SIGSTOP));
@@ -81,7 +81,7 @@ static int begin(void **state)
 	return 0;
 }
 
-/* The last copy but the daemon's is closed by now. */
+/* The other clients are served meanwhile. */
 static void check_others(void)
 {
 	for (int i = 0; i < 3; i++)
@@ -181,7 +181,9 @@ static void test_too_many(void **state)
 	close(sock);
 }
 
-/* The daemon may have no more: what came is dropped by the kernel, or has to be. */
+/*
+ * The daemon may have no more descriptors: the kernel drops those that come, or the daemon has to.
+ */
 static void test_without_room(void **state)
 {
 	uint32_t channel = cm_make_channel(t.passive);
@@ -197,7 +199,7 @@ static void test_without_room(void **state)
 	give(sock, &create, sizeof(create), &fd, 1);
 	CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m));
 	CHECK(m.body.cm_reply.status == EMFILE);
-	/* Nobody else waits for an answer either. */
+	/* Other clients do not wait for an answer either. */
 	CHECK(cm_event(t.passive, channel).answer == EAGAIN);
 	CHECK(!prlimit(t.daemon, RLIMIT_NOFILE, &old, NULL));
 	check_others();
@@ -298,7 +300,7 @@ static unsigned count_threads(void)
 	return count;
 }
 
-/* Whoever has the other end of the pipe lets go of it. */
+/* All holders of the pipe's other end have closed it. */
 static bool is_let_go(int pipe_fd, int ms)
 {
 	struct pollfd p = { .fd = pipe_fd, .events = 0 };
@@ -307,8 +309,9 @@ static bool is_let_go(int pipe_fd, int ms)
 }
 
 /*
- * Holds up all threads that this user's may. Stopped once, for that ends the waits that have begun:
- * all come into the daemon's hands together. *kept: an end of a pipe, whose other end came last.
+ * Blocks all threads that this user may block. Stops the daemon once, which ends waits that have
+ * begun, so that it receives all descriptors together. *kept: an end of a pipe, whose other end
+ * came last.
  */
 static void jam(int *kept)
 {
@@ -345,7 +348,7 @@ static void clear_jam(void)
 	t.reader = -1;
 }
 
-/* A stranger, who is refused: what it had sent is closed nevertheless. */
+/* Another user, who is refused: the daemon closes its descriptors, too. */
 static void call_as_another_user(int fd)
 {
 	struct ctl_hello hello = make_hello();
@@ -373,7 +376,7 @@ static void call_as_another_user(int fd)
 	CHECK(hear(fd) == 1);
 }
 
-/* More than the threads that one user may hold up: then its own wait, nobody else does. */
+/* More than the threads that one user may block: only its own descriptors wait. */
 static void test_many_at_once(void **state)
 {
 	struct worker other;
@@ -395,8 +398,8 @@ static void test_many_at_once(void **state)
 }
 
 /*
- * The port of an address whose last process has ended is not taken by a stranger: it is being
- * closed.
+ * A port that is being closed, after its last process has ended, does not count as taken by another
+ * program.
  */
 static void test_port_that_is_being_closed(void **state)
 {
@@ -429,7 +432,7 @@ static void limit_daemon(void)
 	CHECK(!prlimit(t.daemon, RLIMIT_NOFILE, &limit, NULL));
 }
 
-/* Gives descriptors until the daemon has enough of it: how many. */
+/* Sends descriptors until the daemon disconnects; returns how many. */
 static unsigned give_until_cut_off(int sock)
 {
 	struct ctl_cm_ask create = { .header = { CTL_CM_CREATE_CHANNEL, 1 } };
@@ -459,7 +462,7 @@ static int call(void)
 	return m.body.welcome.status;
 }
 
-/* Who gives what cannot be closed is not listened to, before there are no descriptors left. */
+/* A client whose descriptors cannot be closed is disconnected before the daemon has none left. */
 static void test_more_than_can_be_closed(void **state)
 {
 	uint32_t channel = cm_make_channel(t.passive);
@@ -477,7 +480,7 @@ static void test_more_than_can_be_closed(void **state)
 	usleep(IDLE_MS * 1000);
 	CHECK(count_fds(t.daemon) >= FULL);
 	CHECK(count_fds(t.daemon) <= base + THREADS + FULL + 1);
-	/* Whom it has it serves. */
+	/* It serves its other clients. */
 	CHECK(cm_event(t.passive, channel).answer == EAGAIN);
 
 	clear_jam();
@@ -492,7 +495,7 @@ static void test_more_than_can_be_closed(void **state)
 	close(cm_join());
 }
 
-/* What peers are to be given is what they expect. */
+/* Peers get no descriptors of another type than they expect. */
 static void test_wake_is_no_pipe(void **state)
 {
 	int ends[2], kinds[3], null = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a client of connection management may do to the daemon and to the others: nothing. Whatever
- * one does, a connection between two others is made meanwhile, and soon.
+ * A hostile client of connection management harms neither the daemon nor other clients: whatever it
+ * does, two others can connect meanwhile, and soon.
  */
 #include "cm_raw.h"
 #include "harness.h"
@@ -17,7 +17,7 @@
 
 #define SOON_MS 3000 /* for a whole round, on a loaded machine with sanitizers; else some 5 */
 
-/* Two that want nothing but connections. */
+/* Two well-behaved clients. */
 static struct others {
 	struct ctl_client *first; /* starts the daemon, and keeps it */
 	int passive, active;
@@ -104,7 +104,7 @@ static void test_garbage_after_the_hello(void **state)
 	others_leave();
 }
 
-/* Numbers are no secrets: another's, or nobody's, lead nowhere. */
+/* Numbers of other clients, or of no object, are refused. */
 static void test_what_belongs_to_others(void **state)
 {
 	static const enum ctl_type steps[] = {
@@ -200,7 +200,7 @@ static unsigned resident_kib(pid_t pid)
 	return kib;
 }
 
-/* Asks without end and reads nothing: it is cut off before much has piled up. */
+/* A client that sends requests and reads nothing is disconnected before many replies are queued. */
 static void test_one_that_does_not_read(void **state)
 {
 	struct ctl_cm_raise request = { .header = { .type = CTL_CM_RAISE, .seq = 1 },
@@ -245,8 +245,8 @@ static void test_identifiers_are_bounded(void **state)
 }
 
 /*
- * Asks as fast as it can for what costs the daemon most, a port where there are hardly any left,
- * and reads all answers.
+ * Sends the most expensive request as fast as it can (a port where hardly any is left), and reads
+ * all replies.
  */
 static void flood(int fd)
 {
@@ -301,7 +301,7 @@ static void test_floods(void **state)
 	others_leave();
 }
 
-/* Connections are descriptors, too: when there are no more, those who are there go on. */
+/* Connections need descriptors, too: when there are no more, connected clients are still served. */
 static void test_endless_connections(void **state)
 {
 	struct rlimit old;

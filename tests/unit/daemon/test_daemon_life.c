@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The daemon's own life: how it starts, what it holds on to, when it ends. */
+/* The daemon's life: how it starts, what it keeps open, when it ends. */
 #include "harness.h"
 
 #include <arpa/inet.h>
@@ -60,7 +60,7 @@ static void test_thirty_at_once(void **state)
 		worker_end(&w[i]);
 }
 
-/* Ends and starts chase each other: a client that comes while the daemon goes is still served. */
+/* A client that connects while the daemon ends is still served. */
 static void test_arrival_while_it_ends(void **state)
 {
 	setenv("VERBATIMD_LINGER_MS", "0", 1);
@@ -145,7 +145,7 @@ static uint64_t bit(int sig)
 	return UINT64_C(1) << (sig - 1);
 }
 
-/* The program has everything in a strange state; the daemon has nothing of it. */
+/* The program has unusual signals, limits and descriptors; the daemon inherits none of them. */
 static void start_from_a_strange_program(int fd)
 {
 	sigset_t all;
@@ -189,7 +189,7 @@ static void test_owes_nothing_to_its_starter(void **state)
 	worker_kill(&w);
 
 	/*
-	 * What is left once the client is freed: two sockets with their reserves, and the
+	 * Once the client is freed the daemon has two sockets with their reserves, and the
 	 * directory's lock.
 	 */
 	for (int64_t end = now_ms() + 200; count_fds(pid) > 10 && now_ms() < end;)
@@ -305,7 +305,7 @@ static void test_observer(void **state)
 	CHECK(!strcmp(seen.last.comm, "a?[31mname that"));
 	CHECK(seen.last.since_ns > 0);
 
-	/* One that stays keeps nothing alive. */
+	/* An idle connection does not keep the daemon alive. */
 	int sock = raw_connect();
 	struct ctl_observe observe = { .greeting = { .header = { .type = CTL_OBSERVE },
 						     .magic = CTL_MAGIC,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * UDP port 4791: each process gets what is for its slot, whoever dies in between, and a port that
- * cannot be had says why.
+ * UDP port 4791: each process gets the packets of its slot, whichever processes die in between; a
+ * port that cannot be opened has a reason.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -30,7 +30,7 @@ static unsigned addresses; /* each test has one of its own */
 
 static uint32_t network; /* set before the workers are forked */
 
-/* 127.x.y.z: nobody else's. */
+/* 127.x.y.z, for this test only. */
 static void this_address(uint8_t gid[CTL_GID_BYTES])
 {
 	uint32_t a = htonl(network | addresses);
@@ -65,7 +65,9 @@ static socklen_t to_socket_address(const uint8_t *gid, struct sockaddr_storage *
 	return sizeof(*v6);
 }
 
-/* A socket of nobody's bound to the address's port, without SO_REUSEPORT. -1: it is taken. */
+/*
+ * A socket that is no client's, bound to the address's port without SO_REUSEPORT. -1: it is taken.
+ */
 static int bind_plain(const uint8_t *gid)
 {
 	struct sockaddr_storage address;
@@ -102,7 +104,7 @@ static void send_marks(const uint8_t *gid, unsigned slot, uint32_t mark, int pac
 	close(fd);
 }
 
-/* The sum of the marks of all that is there: each test's marks are powers of ten. */
+/* The sum of the marks of all packets: each test's marks are powers of ten. */
 static uint64_t receive_marks(int fd)
 {
 	uint8_t bytes[65536];
@@ -222,10 +224,7 @@ static unsigned start(struct worker *w, bool port)
 	return slot;
 }
 
-/*
- * Each of three slots gets its own, single ones and GSO batches, and what is for others reaches
- * none.
- */
+/* Each of three slots gets its own packets, single and in GSO batches, and none of others. */
 static void check_steering(struct worker *agents, const unsigned *slots, int count)
 {
 	static const uint32_t marks[] = { 1, 100, 10000 };
@@ -317,7 +316,7 @@ static void test_growth(void **state)
 		worker_end(&a[i]);
 }
 
-/* A slot's next process sees nothing of what was sent to the one before. */
+/* A slot's next process gets no packets of the last one. */
 static void test_successor(void **state)
 {
 	struct worker a[2];
@@ -401,7 +400,7 @@ static void test_daemon_killed(void **state)
 		worker_end(&a[i]);
 }
 
-/* A new process comes before those who have the port. */
+/* A new process connects before the processes that have the port return. */
 static void test_newcomer_waits(void **state)
 {
 	struct worker a[3];
@@ -470,13 +469,13 @@ static void test_asked_between_daemons(void **state)
 	CHECK(!pthread_create(&waker, NULL, reconnect_later, c));
 	close(open_port(c, gid));
 	pthread_join(waker, NULL);
-	/* and if nobody reconnects, it is told */
+	/* and if no process reconnects, the request fails */
 	kill_daemon();
 	CHECK(get_port(c, gid, why) == -ENOTCONN);
 	ctl_close(c);
 }
 
-/* Daemon and process die; the process's successor gets its socket, without what is stale. */
+/* Daemon and process die; the slot's next process gets the socket, without stale packets. */
 static void test_both_killed(void **state)
 {
 	struct worker a[2];
@@ -519,8 +518,8 @@ static void test_order_outlives_the_owners(void **state)
 }
 
 /*
- * ------------------------------------------------------------------------------------------
- * What cannot be had.
+ * ------------------------------------------------------------------------------------------ Ports
+ * that cannot be opened.
  */
 
 static void test_port_taken(void **state)
@@ -549,9 +548,7 @@ static void *close_later(void *fd)
 	return NULL;
 }
 
-/*
- * A process that ends is kept from closing its socket for a while. Who comes next does not notice.
- */
+/* A process that ends closes its socket late. The next process does not notice. */
 static void test_last_process_goes_slowly(void **state)
 {
 	struct ctl_client *c = join();
@@ -567,7 +564,7 @@ static void test_last_process_goes_slowly(void **state)
 	ctl_close(c);
 }
 
-/* It did not end, or gave its socket away: whose it is now is a stranger like others. */
+/* The process did not end, or passed its socket on: the holder counts as any other program. */
 static void test_last_process_stays(void **state)
 {
 	struct ctl_client *c = join();
@@ -583,7 +580,7 @@ static void test_last_process_stays(void **state)
 	ctl_close(c);
 }
 
-/* Another socket of this user with SO_REUSEPORT is as much a stranger. */
+/* Another socket of this user with SO_REUSEPORT is refused, too. */
 static void test_port_taken_with_reuseport(void **state)
 {
 	struct ctl_client *c = join();
@@ -657,8 +654,8 @@ static void test_v6(void **state)
 }
 
 /*
- * ------------------------------------------------------------------------------------------
- * What a process may pretend to have kept.
+ * ------------------------------------------------------------------------------------------ Forged
+ * descriptor stores.
  */
 
 static int make_fd_store_of(const int *fds, int count)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a client may do to the daemon and to the others: nothing. */
+/* A client harms neither the daemon nor other clients. */
 #include "harness.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static int raw_join(void)
 	return sock;
 }
 
-/* The daemon's descriptors once it is done with all that this client was told. */
+/* The daemon's descriptors, once it has handled all messages of this client. */
 static unsigned settled_fds(struct ctl_client *c)
 {
 	static const uint8_t no_group[CTL_MGID_BYTES];
@@ -180,7 +180,7 @@ static void test_other_version(void **state)
 	ctl_close(bystander);
 }
 
-/* A slot is not to be had by naming it. */
+/* A slot needs its token, not only its number. */
 static void test_slot_without_its_token(void **state)
 {
 	static const struct {
@@ -241,8 +241,8 @@ static int claim(unsigned slot, int token)
 }
 
 /*
- * Sockets may have the same name, if the file of one was elsewhere meanwhile: what is sent there
- * tells them apart.
+ * Two sockets may have the same name, if the file of one was moved meanwhile: a datagram to the
+ * name distinguishes them.
  */
 static void test_token_of_the_same_name(void **state)
 {
@@ -302,7 +302,7 @@ static void test_flood_of_requests(void **state)
 	ctl_close(bystander);
 }
 
-/* A process that is stopped costs the others nothing, and is told all when it goes on. */
+/* A stopped process does not delay the others, and gets all notices when it continues. */
 static void test_slow_reader(void **state)
 {
 	enum { GROUPS = 600 };
@@ -380,7 +380,10 @@ static uint64_t cpu_ticks(pid_t pid)
 	return user + system;
 }
 
-/* So many descriptors more may it open: the limit is one on their numbers, which may have gaps. */
+/*
+ * Lets the process open so many more descriptors. The limit is on their numbers, which may have
+ * gaps.
+ */
 static void limit_room(pid_t pid, unsigned room)
 {
 	unsigned limit = 0;
@@ -395,7 +398,7 @@ static void limit_room(pid_t pid, unsigned room)
 	limit_fds(pid, limit);
 }
 
-/* What is on its way out is gone, and what is kept in reserve is back. */
+/* Waits until queued descriptors are closed, and the reserve is open again. */
 static void wait_for_fds(pid_t pid, unsigned used)
 {
 	for (int64_t end = now_ms() + PATIENCE_MS;; usleep(1000)) {
@@ -442,7 +445,7 @@ static void test_out_of_fds(void **state)
 	CHECK(ctl_peer(c, ctl_slot(peer_of_c), &peer) == -EMFILE);
 	CHECK(has_no_notice(peer_of_c));
 
-	/* With callers waiting for whom there is no descriptor it sleeps. */
+	/* It sleeps although connections wait for which it has no descriptor. */
 	usleep(200000);
 	CHECK(cpu_ticks(daemon) - ticks < 50);
 
@@ -453,7 +456,7 @@ static void test_out_of_fds(void **state)
 	ctl_close(peer_of_c);
 }
 
-/* Each hears of it, and does not wait long for those before to have hung up. */
+/* Each is refused, and soon. */
 static void test_many_refused_for_want_of_fds(void **state)
 {
 	struct ctl_client *c = join();
@@ -461,7 +464,7 @@ static void test_many_refused_for_want_of_fds(void **state)
 	int64_t begin;
 	struct fdmsg m;
 
-	usleep(100000); /* what others left is closed */
+	usleep(100000); /* descriptors of other clients are closed */
 	limit_room(daemon, 0);
 	begin = now_ms();
 	for (int i = 0; i < 50; i++) {

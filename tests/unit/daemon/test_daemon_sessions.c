@@ -14,7 +14,9 @@
 
 static const struct ctl_cm_ask begin = { .header = { CTL_CM_BEGIN, 2 } };
 
-/* A session of verbatimd --system; says its number, and whether it was cut off once it is asked. */
+/*
+ * A session of verbatimd --system; sends its number and, when asked, whether it was disconnected.
+ */
 static void have_session(int fd)
 {
 	struct ctl_cm_hello hello = cm_hello(0);
@@ -60,7 +62,7 @@ static void test_sessions_of_others_are_not_taken(void **state)
 	stop_system_daemon(daemon, SIGTERM);
 }
 
-/* Whether a listener answers at the address, which has a channel of this session. */
+/* Connects to the address. True: the channel `listeners` gets the request. */
 static bool is_answered(int sock, uint32_t channel, const struct ctl_cm_address *at,
 			uint32_t listeners)
 {
@@ -73,8 +75,8 @@ static bool is_answered(int sock, uint32_t channel, const struct ctl_cm_address 
 }
 
 /*
- * Makes a listener at verbatimd --system and says so. Once it hears that the next daemon is there,
- * it returns with its store and its token.
+ * Makes a listener at verbatimd --system and reports it. When the next daemon runs, it returns with
+ * its store and its token.
  */
 static void return_to_system(int fd)
 {

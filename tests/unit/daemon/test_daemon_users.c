@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Several users: each has a daemon of its own, or all have the system's and do not meet there. */
+/* Several users: each has its own daemon, or all use the system's and do not meet there. */
 #include "harness.h"
 #include "system_daemon.h"
 
@@ -17,7 +17,9 @@
 
 static const uint8_t group[CTL_MGID_BYTES] = { 0xff, 0x0e, 9 };
 
-/* Says its slot and daemon; then, asked for a slot, the result of ctl_peer, until it hears 0. */
+/*
+ * Sends its slot and daemon; then, for each slot that it gets, the result of ctl_peer; ends at 0.
+ */
 static void serve_as(int fd, uid_t uid)
 {
 	struct ctl_client *c;
@@ -97,7 +99,7 @@ static void test_one_daemon_for_all(void **state)
 	CHECK(hear(c.fd) == 3);
 	CHECK((pid_t)hear(c.fd) == daemon);
 
-	/* Those of one user meet, in groups too; those of another are not there. */
+	/* Processes of one user meet, in groups too; those of another are not visible. */
 	say(a.fd, 3);
 	CHECK(hear(a.fd) == 0);
 	CHECK(hear(a.fd) == (1 << 1 | 1 << 3));
@@ -185,7 +187,10 @@ static void port_of_another(int fd)
 	use_port_as(fd, 20002);
 }
 
-/* The system's daemon divides the port among users; what would show one's traffic is not given. */
+/*
+ * The system's daemon divides the port among users, and gives no descriptor that would show others'
+ * traffic.
+ */
 static void test_port_of_all(void **state)
 {
 	struct worker a, b;
@@ -204,7 +209,7 @@ static void test_port_of_all(void **state)
 	CHECK(hear(b.fd) == 21);
 
 	/*
-	 * While the port is in use, a user's slot goes to nobody else: somebody may have its
+	 * While the port is in use, no other user gets the slot: a process may still have its
 	 * socket.
 	 */
 	struct worker c, d;
@@ -220,7 +225,7 @@ static void test_port_of_all(void **state)
 	stop_system_daemon(daemon, SIGTERM);
 }
 
-/* Two users' own daemons cannot share it, and the second is told. */
+/* Two users' own daemons cannot share it; the second gets an error. */
 static void test_port_of_each(void **state)
 {
 	struct worker a, b;
@@ -234,7 +239,7 @@ static void test_port_of_each(void **state)
 	dismiss(&b);
 }
 
-/* A stranger is told why, and is not served. */
+/* Another user gets a reason, and is not served. */
 static void call_as_stranger(int fd)
 {
 	struct sockname_space space;

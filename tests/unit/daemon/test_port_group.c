@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A port's sockets when the system refuses something in the middle; and the search for who has a
- * port. Linked with the daemon's own files, system calls replaced at link time (--wrap).
+ * A port's sockets when a system call fails in the middle; and the search for the owner of a port.
+ * Linked with the daemon's own files, system calls replaced at link time (--wrap).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -65,7 +65,7 @@ static int option(int fd, int name)
 	return value;
 }
 
-/* 127.x.y.z: nobody else's. */
+/* 127.x.y.z, for this test only. */
 static void address(uint8_t which, uint8_t gid[CTL_GID_BYTES])
 {
 	memset(gid, 0, CTL_GID_BYTES);
@@ -97,7 +97,7 @@ static void expect_steered(struct port_group *g, unsigned slot)
 	close(fd);
 }
 
-/* What was refused once is done when it is wanted again, and not forgotten. */
+/* A step that failed once is repeated at the next request. */
 static void steering_that_was_refused_is_made_up_for(void **state)
 {
 	static const unsigned slots[] = { 1, 4, 9, 2 };
@@ -135,7 +135,7 @@ static void a_socket_that_was_refused_leaves_the_others_in_order(void **state)
 	port_group_destroy(g);
 }
 
-/* Used or not: the kernel asks any of them whether packets may be merged. */
+/* Used or not: GRO merges packets by the option of any of them. */
 static void every_socket_takes_merged_packets(void **state)
 {
 	struct port_group *g, *adopted;
@@ -146,7 +146,7 @@ static void every_socket_takes_merged_packets(void **state)
 	assert_int_equal(port_group_use(g, 6, getuid()), 0);
 	for (unsigned i = 0; i < g->count; i++)
 		assert_int_equal(option(g->sockets[i]->fd, UDP_GRO), 1);
-	/* Those of a daemon that did not see to it. */
+	/* Sockets of an older daemon, which did not set it. */
 	assert_int_equal(
 		setsockopt(g->sockets[3]->fd, IPPROTO_UDP, UDP_GRO, &(int){ 0 }, sizeof(int)), 0);
 	assert_int_equal(port_group_adopt(gid, 0, g->fd_store->fd, &adopted), 0);
@@ -188,7 +188,7 @@ static void processes_are_searched_once_a_second(void **state)
 	port_group_destroy(g);
 }
 
-/* Of IPv6 as well; who has the port of another address is not meant. */
+/* IPv6 as well; the owner of another address's port does not count. */
 static void owners_are_told_by_ipv6_address(void **state)
 {
 	uint8_t gid[CTL_GID_BYTES] = { [15] = 1 }, other[CTL_GID_BYTES] = { 0xfd, [15] = 9 };
@@ -205,8 +205,7 @@ static void owners_are_told_by_ipv6_address(void **state)
 }
 
 /*
- * Two addresses in turn, one of another user's, beside many processes: each is told whose it is, at
- * once.
+ * Two addresses in turn, one of another user, beside many processes: each owner is found at once.
  */
 static void owners_of_many_addresses_are_told_in_turn(void **state)
 {

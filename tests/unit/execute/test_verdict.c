@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What follows from each verdict (IBA 9.9.3.1), and the RNR timers (IBA table 45). */
+/* The reactions to each verdict (IBA 9.9.3.1), and the RNR timers (IBA table 45). */
 #include "execute/verdict.h"
 
 #include <setjmp.h>
@@ -11,8 +11,8 @@
 #include "execute/rnr.h"
 
 /*
- * RC: a refusal that fails the QP ends the request, but for class J, which the requester is not
- * told.
+ * RC: a refusal that fails the QP ends the request, except class J, for which the requester gets no
+ * NAK.
  */
 static void test_refusals_that_fail_the_qp_end_the_request(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Both ends of a connection on a clock of the test's, with a carrier that may lose, repeat and
- * forge.
+ * Both ends of a connection with a virtual clock, and a network that may lose, repeat and forge
+ * messages.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -24,7 +24,7 @@ struct end {
 	unsigned event_count;
 	uint16_t reason;	      /* of the last message that came with an event */
 	uint32_t qpn;		      /* the same */
-	struct ibcm_message out[MAX]; /* sent, not carried */
+	struct ibcm_message out[MAX]; /* sent, not delivered */
 	unsigned out_count, sent;
 };
 
@@ -331,7 +331,7 @@ static void test_data_before_rtu(void **state)
 	assert_int_equal(p.b.event_count, 1);
 }
 
-/* A DREQ for another QP is somebody else's, or forged. */
+/* A DREQ for another QP is another connection's, or forged. */
 static void test_dreq_names_the_qp(void **state)
 {
 	struct ibcm_message dreq = {
@@ -438,7 +438,7 @@ static void test_lookup_of_a_ud_qp(void **state)
 	assert_int_equal(p.a.reason, IBCM_SIDR_REJECTED);
 }
 
-/* The target's number travels in a field of its own; both ends know the other's all the same. */
+/* The target's number has a field of its own; both ends get the other's number. */
 static void test_xrc(void **state)
 {
 	struct ibcm_message req = { .type = IBCM_REQ,

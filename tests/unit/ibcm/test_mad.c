@@ -112,7 +112,7 @@ static void test_numbers_of_a_rep(void **state)
 	assert_int_equal(out.eecn, m.eecn);
 }
 
-/* What a type has no room for does not come back: two rounds agree. */
+/* Encoding drops fields that a type does not have: a second round gives the same message. */
 static void test_all_types_come_back(void **state)
 {
 	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {

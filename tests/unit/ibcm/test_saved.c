@@ -87,7 +87,7 @@ static bool restores(const struct connection_saved *saved, struct connection *c)
 }
 
 /*
- * What comes back does what the other one would have done: says the same again, at the same time.
+ * A restored connection behaves like the saved one: it repeats the same messages at the same time.
  */
 static void every_state_comes_back(void **state)
 {
@@ -168,7 +168,7 @@ static void what_no_connection_has_is_refused(void **state)
 	assert_memory_equal(&c, &fresh, sizeof(c));
 }
 
-/* Who else may be named in a message that is said again: the ends are the connection's own. */
+/* A repeated message has the communication IDs of its own connection. */
 static void messages_name_their_own_connection(void **state)
 {
 	static const enum connection_state states[] = { CONNECTION_REQ_SENT, CONNECTION_REP_SENT,
@@ -195,8 +195,8 @@ static void messages_name_their_own_connection(void **state)
 }
 
 /*
- * The other end may have heard no RTU, and does not ask for it soon: it has an MRA. Only who asked
- * says RTU.
+ * The other end may not have got the RTU, and does not repeat its REP soon, because it has an MRA.
+ * Only the active end repeats the RTU.
  */
 static void an_rtu_is_said_again(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The checks of the room: ranges in the heap, keys. */
+/* The checks of memory/: ranges in the heap, keys. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

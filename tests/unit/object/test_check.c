@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The checks of the room: send, receive and completion queues. */
+/* The checks of object/: send, receive and completion queues. */
 #include "world.h"
 
 #include <setjmp.h>
@@ -36,7 +36,7 @@ static void test_send_queue(void **state) NO_LOCK_CHECK
 	assert_broken(sq->tail += sq->max_wr, qp_check(qp));
 	assert_broken(sq->released = sq->head + 1, qp_check(qp));
 	assert_broken(sq_wqe(sq, sq->head)->state = WQE_POSTED, qp_check(qp));
-	assert_broken(sq->issue = sq->head, qp_check(qp)); /* what is behind it was issued */
+	assert_broken(sq->issue = sq->head, qp_check(qp)); /* later requests were issued */
 	assert_broken(sq_wqe(sq, sq->head)->num_sge = 33, qp_check(qp));
 	assert_broken(lock_release(&qp->lock), qp_check(qp));
 	lock_release(&qp->lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Windows: what a bind refuses, what its key is good for, and what ends it. */
+/* Windows: binds that are refused, the rights of a key, and the end of a bind. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -202,7 +202,9 @@ static void a_window_that_goes_lets_its_region_go(void **state)
 	assert_int_equal(mr_destroy(mr), 0);
 }
 
-/* Somebody has published a key, as in the middle of a copy; forever, if it is a stopped process. */
+/*
+ * A hazard on the key, as of a thread in the middle of a copy; for ever, if its process is stopped.
+ */
 static struct arena_hazard *copy_by(uint32_t key)
 {
 	return hazard_set(HARNESS_SLOT, key);
@@ -231,10 +233,7 @@ static void a_bind_is_over_when_nobody_copies(void **state)
 	assert_int_equal(mw_destroy(mw), 0);
 }
 
-/*
- * A peer asks again and again; when it is told that the key is dead, it is, whatever was bound
- * meanwhile.
- */
+/* A peer repeats its request. When that succeeds the key is dead, whatever was bound meanwhile. */
 static void a_refused_invalidation_is_repeated(void **state)
 {
 	struct mr *mr = region(pd, LW | BIND);
@@ -301,7 +300,7 @@ static void a_region_whose_memory_is_copied_stays(void **state)
 	assert_int_equal(mr_destroy(mr), 0);
 }
 
-/* The program took window and region away while a bind of theirs waited: it finds neither. */
+/* The program destroys window and region while a bind of them waits: the bind fails. */
 static void a_bind_finds_what_is_gone_gone(void **state)
 {
 	struct mr *mr = region(pd, LW | BIND), *other = region(pd, LW | BIND);

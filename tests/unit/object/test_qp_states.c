@@ -12,7 +12,7 @@
 
 /*
  * Typed from ibv_modify_qp(3) and the tables of IBA 11.2.5.2, in the letters below; not from the
- * table under test. "-": no such move. Before the colon: required; behind it: optional.
+ * table under test. "-": no such transition. Before the colon: required; after it: optional.
  */
 static const struct {
 	char letter;

@@ -47,7 +47,7 @@ int world_move(struct qp *qp, enum ibv_qp_state state);
 int post_send(struct qp *qp, uint64_t wr_id, unsigned int flags);
 int post_recv(struct qp *qp, uint64_t wr_id);
 
-/* Finishes the request that is `behind` places behind the head, and retires. */
+/* Finishes the request `behind` places after the head, and retires. */
 void path_finish(struct qp *qp, uint32_t behind, enum ibv_wc_status status);
 /* Takes a receive and completes it. */
 bool path_receive(struct qp *qp);

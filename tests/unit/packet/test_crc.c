@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* CRC-32: what it is, and that it is the same before and after the choice of a library. */
+/* CRC-32: its value, before and after the choice of a library. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

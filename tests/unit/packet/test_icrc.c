@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The ICRC against packets that others made, each identification, and each single damage. */
+/* The ICRC of another implementation's packets, each identification, and each single damage. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

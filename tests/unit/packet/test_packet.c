@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Every opcode there is and is not, every length, and the fields of packets that others made. */
+/* Every opcode, valid or not, every length, and the fields of another implementation's packets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static void assert_fields(const struct packet *is, const struct packet *should)
 	assert_int_equal(a.payload_bytes, should->payload_bytes);
 }
 
-/* Each opcode twice among the vectors, and none that is not there. */
+/* Each valid opcode is twice among the vectors, and no other. */
 static void test_opcodes_are_those_of_the_vectors(void **state)
 {
 	unsigned seen[256] = { 0 };
@@ -82,7 +82,7 @@ static void test_decode_and_encode_vectors(void **state)
 	}
 }
 
-/* A copy of exactly that size, so that a sanitizer sees a byte too many being read. */
+/* A copy of exactly that size, so that a sanitizer detects a read beyond it. */
 static enum packet_error decode_exactly(const uint8_t *bytes, size_t length)
 {
 	uint8_t *exact = test_malloc(length + 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the C library's functions answer about the tree and about real files, while
- * libverbatim-sysfs.so is loaded before it. This program knows nothing of that library.
+ * The results of the C library's functions for the tree and for real files, while
+ * libverbatim-sysfs.so is loaded before it. This program does not know that library.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -324,7 +324,7 @@ static void attributes(void **state)
 	assert_int_equal(errno, ENOENT);
 }
 
-/* A descriptor is known by itself: another process, even another program, can go on with it. */
+/* Another process, even another program, can use an inherited descriptor. */
 static void inherited(void **state)
 {
 	int fd = open(DEVICE "/ports", O_RDONLY | O_DIRECTORY), status;
@@ -340,7 +340,7 @@ static void inherited(void **state)
 	close(fd);
 }
 
-/* With the library loaded all else is as ever. */
+/* The library does not change calls for real files. */
 static void real_files(void **state)
 {
 	char path[] = "/tmp/infiniband-XXXXXX", text[8], *resolved;

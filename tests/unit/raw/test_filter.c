@@ -191,7 +191,7 @@ static void filter_agrees_with_flows(void **state)
 	assert_in_range(taken, ROUNDS / 2, ROUNDS * 8 - ROUNDS / 2);
 }
 
-/* Then the kernel brings everything, and what the flows say is asked afterwards alone. */
+/* Then the filter passes everything, and only flow_takes decides. */
 static void more_flows_than_a_program_holds(void **state)
 {
 	static struct sock_filter code[FILTER_MAX];

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Pair - what most tests of the transport begin and end with: a rig, two QPs, and a region at each
- * end.
+ * Pair - for most tests of the transport: a rig, two QPs, and a region at each end.
  *
- * pair_regions, pair_connect; then those of rig.h. pair_teardown ends it, and checks that nothing
- * is left.
+ * pair_regions, pair_connect; then those of rig.h. pair_teardown destroys all, and checks that no
+ * timer is left.
  */
 #ifndef TESTS_UNIT_ROCE_PAIR_H
 #define TESTS_UNIT_ROCE_PAIR_H

@@ -3,9 +3,9 @@
  * Rig - the transport without an adapter: QPs of one process, a wire that is a queue in memory, and
  * a clock that the test sets.
  *
- * rig_create, rig_qp, rig_connect; then rig_post_send and rig_run. What a QP sends waits in the
- * wire until rig_run, or rig_step one by one, hands it to the QP that it is for; a test may look at
- * it, change it or drop it on the way (rig_on_packet).
+ * rig_create, rig_qp, rig_connect; then rig_post_send and rig_run. Packets wait in the queue until
+ * rig_run, or rig_step one by one, delivers them; a test may inspect, change or drop them before
+ * (rig_on_packet).
  */
 #ifndef TESTS_UNIT_ROCE_RIG_H
 #define TESTS_UNIT_ROCE_RIG_H
@@ -53,13 +53,13 @@ extern uint64_t rig_now_ns, rig_deadline_ns;
 extern uint32_t rig_sent; /* packets since rig_create */
 /* the socket takes so many packets, then is full; UINT32_MAX: never */
 extern uint32_t rig_full_after;
-extern enum wire_result rig_refusal; /* what a full socket answers: WIRE_FULL, ... */
+extern enum wire_result rig_refusal; /* result of a full socket: WIRE_FULL, ... */
 extern bool rig_without_gso;	     /* each packet is a datagram of its own */
 /* How many packets each of the last calls sent; a test may set rig_calls to 0. */
 extern uint32_t rig_calls, rig_call_packets[RIG_CALLS];
 /* wire_flow.buffer_bytes of QPs that are connected from now on. */
 extern uint32_t rig_buffer_bytes;
-/* Looks at each packet before it is delivered: false: it is lost. NULL: nobody looks. */
+/* Called for each packet before it is delivered; false: it is lost. May be NULL. */
 extern bool (*rig_on_packet)(struct rig_packet *packet, struct packet *decoded);
 
 void rig_create(struct rig *rig);
@@ -93,15 +93,15 @@ void rig_modify(struct qp *qp, enum ibv_qp_state state);
 
 struct mr *rig_mr(struct rig *rig, void *addr, size_t length, uint32_t access);
 void rig_post_send(struct qp *qp, struct ibv_send_wr *wr);
-/* Through the steps of a builder: ibv_post_send cannot say what it takes. */
+/* By the steps of a builder: struct ibv_send_wr has no fields for a FLUSH. */
 void rig_post_flush(struct qp *qp, uint64_t wr_id, uint64_t address, uint32_t rkey, uint32_t bytes,
 		    uint32_t types, uint32_t level);
 void rig_post_receive(struct qp *qp, uint64_t wr_id, struct ibv_sge *sge);
 
-/* Whom multicast packets reach, of any group. */
+/* Sets a QP that gets multicast packets of any group. */
 void rig_set_member(unsigned i, struct qp *qp);
 
-/* Delivers the oldest packet. False: there is none. The second: another one follows at once. */
+/* Delivers the oldest packet; false: there is none. The second sets arrival.more. */
 bool rig_step(void);
 bool rig_step_more(void);
 uint32_t rig_waiting(void);
@@ -109,7 +109,7 @@ uint32_t rig_waiting(void);
 struct packet rig_peek(uint32_t i);
 /* Puts a packet into the wire as if `from` had sent it to its peer. */
 void rig_inject(struct qp *from, const struct packet *packet, const void *payload);
-/* Until nothing is on the way; timers that are due by `until_ns` fire, and the clock gets there. */
+/* Runs until no packet is in flight; timers due by `until_ns` fire, and the clock reaches it. */
 void rig_run(uint64_t until_ns);
 
 /* The next completion, which has to be there. */

@@ -131,7 +131,8 @@ static void test_flush(void **state)
 static int lost_opcode;
 
 /*
- * The first of that kind is; and the program writes to the word once the ATOMIC WRITE was executed.
+ * Loses the first packet of that kind; the program writes to the word once the ATOMIC WRITE was
+ * executed.
  */
 static bool lose_first(struct rig_packet *packet, struct packet *decoded)
 {
@@ -156,7 +157,7 @@ static void test_request_is_lost(void **state)
 	assert_int_equal(there[7], here[7]);
 }
 
-/* It is asked for once more, and not executed once more. */
+/* The request is repeated, and not executed again. */
 static void test_response_is_lost(void **state)
 {
 	connect(ACCESS);
@@ -173,7 +174,7 @@ static void test_response_is_lost(void **state)
 	assert_int_equal(lost_opcode, -1);
 }
 
-/* A response behind one that is missing does not finish what that was for. */
+/* A response after a missing one does not complete the earlier request. */
 static void test_acknowledgement_is_no_response(void **state)
 {
 	connect(ACCESS);
@@ -258,7 +259,7 @@ static bool count_answers(struct rig_packet *packet, struct packet *decoded)
 	return true;
 }
 
-/* A length that is not 8, in the RETH or in fact; a placement type that there is not. */
+/* A length that is not 8, in the RETH or of the payload; an unknown placement type. */
 static void test_malformed(void **state)
 {
 	static const struct {
@@ -320,7 +321,7 @@ static void test_many_flushes(void **state)
 	run();
 	assert_int_equal(responses, 3 * LIMIT_QP_RD_ATOM);
 	assert_int_equal(naks, 0);
-	/* the socket is full: those that find no place count as lost, and come again */
+	/* the socket is full: FLUSHes without room count as lost, and are repeated */
 	inject_flushes(3 * LIMIT_QP_RD_ATOM, 5 * LIMIT_QP_RD_ATOM);
 	rig_full_after = 0;
 	for (unsigned i = 0; i < 2 * LIMIT_QP_RD_ATOM; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* When a requester gives up: only after times in which an answer could have come and been seen. */
+/* When a requester gives up: only after time-outs in which it could have received an answer. */
 #include "pair.h"
 
 #include <setjmp.h>
@@ -38,14 +38,14 @@ static bool lose_all(struct rig_packet *packet, struct packet *decoded)
 	return false;
 }
 
-/* The timers' turn, some time later; nothing that was sent has arrived yet. */
+/* Runs the timers some time later, before any packet is delivered. */
 static void look_after(uint64_t ns)
 {
 	rig_now_ns += ns;
 	roce_run(rig_now_ns);
 }
 
-/* The process had no processor; the answer was there all the time, and is looked at too late. */
+/* The process was preempted: the answer came in time, and is read late. */
 static void test_nobody_looked(void **state)
 {
 	connect(0);
@@ -56,7 +56,7 @@ static void test_nobody_looked(void **state)
 	pair_expect(1, IBV_WC_SUCCESS);
 }
 
-/* Who always comes late gives up all the same. */
+/* A requester that is always late gives up, too. */
 static void test_nobody_ever_looks(void **state)
 {
 	unsigned looks = 0;
@@ -78,7 +78,7 @@ static void test_refused_for_longer_than_the_timer(void **state)
 	struct ibv_sge sge = { (uintptr_t)there, 8, there_mr->ib.lkey };
 
 	connect(0);
-	/* the first of two is lost, so that the requester has gone back before it is refused */
+	/* the first of two is lost, so that the requester goes back before the RNR NAK */
 	pair_post(IBV_WR_SEND, 8, 1);
 	rig_on_packet = lose_all;
 	rig_step();
@@ -102,7 +102,7 @@ static void test_refused_for_longer_than_the_timer(void **state)
 	pair_expect(2, IBV_WC_SUCCESS);
 }
 
-/* Nor does time count in which the socket takes nothing. */
+/* Time while the socket is full does not count. */
 static void test_held_up(void **state)
 {
 	connect(0);

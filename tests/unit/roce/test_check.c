@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The checks of the room: send queue, timers, windows, responder, responses, bursts. */
+/* The checks of roce/: send queue, timers, windows, responder, responses, bursts. */
 #include "pair.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Congestion: CNPs are Not-ECT and answered by nothing; responses leave no faster than signs of
- * congestion allow, whoever asked for them, and as fast as ever where there are none.
+ * Congestion: CNPs are Not-ECT and cause no CNPs; responses leave no faster than signs of
+ * congestion allow, for any requester, and without a bound if there are none.
  */
 #include "pair.h"
 
@@ -84,9 +84,7 @@ static bool mark_writes(struct rig_packet *packet, struct packet *decoded)
 	return count(packet, decoded);
 }
 
-/*
- * However many packets are marked: the next CNP leaves when the interval of the last one is over.
- */
+/* However many packets are marked, the next CNP is sent when the last one's interval is over. */
 static void test_one_cnp_in_an_interval(void **state)
 {
 	rig_on_packet = mark_writes;
@@ -103,7 +101,7 @@ static void test_one_cnp_in_an_interval(void **state)
 	assert_int_equal(cnps, 2);
 }
 
-/* A READ of all there is, of a requester that has no window: that of an adapter. */
+/* A READ of the whole region, as of an adapter, which has no window. */
 static void ask(uint32_t psn)
 {
 	rig_inject(a,
@@ -202,7 +200,7 @@ static void test_notification_slows_responses(void **state)
 	pass_all(2 * PACKETS);
 }
 
-/* It is about what left lately: where no responses did, it is not about them. */
+/* A CNP is about recent packets: without recent responses it does not slow them. */
 static void test_notification_of_something_else(void **state)
 {
 	notify();
@@ -269,7 +267,7 @@ static void test_bound_ends_where_nothing_is_congested(void **state)
 	assert_false(pace()->bounded);
 }
 
-/* What comes behind a READ waits for it; what comes where none is answered does not wait. */
+/* Acknowledgements after a READ wait for its response; without a READ they do not wait. */
 static void test_acknowledgements_do_not_wait(void **state)
 {
 	ask(PSN);

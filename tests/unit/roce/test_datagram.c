@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* UD: what arrives, with which GRH, and what is dropped. */
+/* UD: datagrams that arrive, with their GRH, and datagrams that are dropped. */
 #include "pair.h"
 
 #include <setjmp.h>
@@ -161,7 +161,7 @@ static void test_immediate(void **state)
 	assert_int_equal(wc.byte_len, 43);
 }
 
-/* Dropped without a word to the sender; the next one finds the receive. */
+/* Dropped silently; the next one gets the receive. */
 static void test_dropped(void **state)
 {
 	assert_int_equal(send(10, 0x11), WIRE_SENT); /* no receive */
@@ -189,7 +189,7 @@ static void test_refused(void **state)
 	assert_int_equal(rig_sent, 0);
 }
 
-/* Once, until a datagram leaves again. */
+/* The cause is reported once, until a datagram is sent again. */
 static void test_no_route_is_told(void **state)
 {
 	_Atomic uint64_t *told = &arena_header(rig.arena)->cause_next;
@@ -210,7 +210,7 @@ static void test_no_route_is_told(void **state)
 	cause_init(NULL);
 }
 
-/* A QP that is not there is the sender's affair; one of another process is reported. */
+/* A missing QP of this process is not reported; a QP of another process is. */
 static void test_unknown_qps(void **state)
 {
 	_Atomic uint64_t *told = &arena_header(rig.arena)->cause_next;

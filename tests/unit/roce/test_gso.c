@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How many packets a requester sends at once: full GSO batches, and none of a few packets because
- * the window opened by so much.
+ * How many packets a requester sends at once: full GSO batches, and no short ones because the
+ * window opens a little.
  */
 #include "pair.h"
 
@@ -25,7 +25,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* A connection in which nothing is under way, whose window has this size; 0: its highest. */
+/* An idle connection with a window of this size; 0: the maximum. */
 static void connect(enum ibv_mtu mtu, uint32_t window)
 {
 	struct roce_qp *tq;
@@ -114,8 +114,8 @@ static void expect_completions(uint64_t count)
 }
 
 /*
- * FIRST is longer, and begins a GSO batch that the packet behind it ends. What follows in the same
- * call is a full one, so that messages of 64 KiB are two GSO batches each.
+ * FIRST is longer, and begins a GSO batch that the next packet ends. The next batch in the same
+ * call is full, so messages of 64 KiB are two GSO batches each.
  */
 static void test_write(void **state)
 {
@@ -162,8 +162,8 @@ static uint32_t calls_of(uint32_t packets)
 }
 
 /*
- * What is left of the window is too little for the next message, which waits for an answer, so that
- * it leaves at once; unless the window is too small to be left open.
+ * The rest of the window is too small for the next message, which waits for an acknowledgement, so
+ * that it leaves in one burst; unless the window is too small to leave room unused.
  */
 static void test_write_waits_for_its_burst(void **state)
 {

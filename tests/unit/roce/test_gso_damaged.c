@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A network of which only the first packet of each GSO batch arrives: after a few times packets
- * leave one by one. Where packets are merely lost now and then, or answers are late, GSO batches go
- * on.
+ * A network in which only the first packet of each GSO batch arrives: after a few times packets are
+ * sent one by one. With occasional losses, or late answers, GSO batches continue.
  */
 #include "pair.h"
 
@@ -36,7 +35,7 @@ static bool lose_some(struct rig_packet *packet, struct packet *decoded)
 	return (unsigned)rand_r(&dice) % 1000 >= chance;
 }
 
-/* What one test found out is not known to the next: its destination is another one. */
+/* Each test has another destination, so none is remembered. */
 static void connect(void)
 {
 	static uint8_t host;
@@ -81,9 +80,7 @@ static void test_writes_arrive(void **state)
 	assert_int_equal(batches, 0);
 }
 
-/*
- * Nothing comes behind a GSO batch of two packets, so no NAK tells that the second one is missing.
- */
+/* No packet follows a GSO batch of two, so no NAK reports the missing second one. */
 static void test_short_messages_arrive(void **state)
 {
 	rig_on_packet = lose_all_but_first;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What is lost, repeated, late, refused: that everything arrives once and in order, and how the
- * requester and the responder find out.
+ * Lost, repeated, late and refused packets: every message arrives once and in order; how requester
+ * and responder detect losses.
  */
 #include "pair.h"
 
@@ -93,7 +93,7 @@ static void run_ms(uint64_t ms)
 	rig_run(rig_now_ns + ms * MS);
 }
 
-/* The responder tells at once; no timer is needed. */
+/* The responder sends a NAK at once; no timer is needed. */
 static void test_lost_middle(void **state)
 {
 	connect();
@@ -126,7 +126,7 @@ static void test_lost_twice(void **state)
 	assert_memory_equal(here, there, 30000);
 }
 
-/* Nobody can tell that the last one is missing: the probe finds out, long before the time-out. */
+/* No NAK reports the loss of the last packet: the probe detects it, long before the time-out. */
 static void test_lost_tail(void **state)
 {
 	connect();
@@ -173,7 +173,7 @@ static void test_lost_response(void **state)
 	}
 }
 
-/* The acknowledgement of a SEND behind a READ tells that the READ's response was lost. */
+/* The acknowledgement of a SEND after a READ shows that the READ's response was lost. */
 static void test_implied_nak(void **state)
 {
 	connect();
@@ -187,7 +187,7 @@ static void test_implied_nak(void **state)
 	pair_expect(2, IBV_WC_SUCCESS);
 }
 
-/* An atomic is executed once, however often it is asked for. */
+/* An atomic is executed once, however often it is repeated. */
 static void test_lost_atomic_response(void **state)
 {
 	connect();
@@ -299,7 +299,7 @@ static bool lose_atomic_responses(struct rig_packet *packet, struct packet *deco
 
 /*
  * A request is refused, and the response to an atomic before it is lost for good, as the responder
- * is in error by then. The requester asks again, and is told the same; it ends although no timer
+ * is in ERR. The requester repeats the atomic, and gets the same NAK; it gives up although no timer
  * runs.
  */
 static void test_refused_behind_a_lost_response(void **state)
@@ -402,8 +402,8 @@ static void test_random_loss(void **state)
 }
 
 /*
- * A responder that keeps what it needs to repeat a READ for as many of them as it was told, and
- * forgets all others; and that takes a repetition for what is left to be repeated from then on.
+ * A responder that keeps the resources of the last max_dest_rd_atomic READs for repetition, and
+ * takes the range of a repeated request as the new resource.
  */
 static struct kept_read {
 	uint32_t first, end; /* PSNs, from the connection's first on */
@@ -448,8 +448,8 @@ static bool check_piece(struct rig_packet *packet, struct packet *decoded)
 }
 
 /*
- * Everything takes a peer twenty times as long as the first round trip was: after a few probes in
- * vain nothing is sent twice any more. When it is quick again a lost packet is soon found.
+ * A peer becomes twenty times as slow as in the first round trip: after a few spurious probes no
+ * packet is sent twice. When it is fast again, a lost packet is soon detected.
  */
 static void test_slow_peer(void **state)
 {
@@ -508,7 +508,7 @@ static void test_read_pieces(void **state)
 	assert_in_range(rig_sent, 512, 5 * 512);
 }
 
-/* Anything at any moment: reset, with packets and timers left over. */
+/* RESET at any moment, with packets and timers left over. */
 static void test_reset(void **state)
 {
 	connect();

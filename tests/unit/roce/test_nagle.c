@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Small requests of a QP with many on the way wait for one another: requester_may_wait. */
+/* Small requests of a QP with many in flight wait for one another: requester_may_wait. */
 #include "pair.h"
 
 #include <setjmp.h>
@@ -140,8 +140,8 @@ static void test_unreliable_ones_leave_at_once(void **state)
 }
 
 /*
- * A thread that has not polled for long leaves none waiting: it goes on to post where its requests
- * wait, as it may do with each of many QPs.
+ * A thread that has not polled for long leaves no request waiting: it may go on posting to many
+ * QPs.
  */
 static void test_a_thread_that_does_not_poll(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a responder refuses: NAK, both completions, both states, the async event (CONTRACT 15 to
- * 21).
+ * Requests that a responder refuses: NAK, both completions, both states, the async event (CONTRACT
+ * 15 to 21).
  */
 #include "rig.h"
 
@@ -203,7 +203,7 @@ static void test_refusals(void **state)
 		run_one(&requests[i]);
 }
 
-/* Packets that no requester sends: what the responder of an RC and of a UC QP does. */
+/* Packets that no requester sends, at the responder of an RC and of a UC QP. */
 struct oddity {
 	const char *name;
 	struct {
@@ -297,7 +297,7 @@ static void test_odd_packets(void **state)
 	}
 }
 
-/* From another address, for another service, to no QP: as if it had not come. */
+/* From another address, for another service, to no QP: ignored. */
 static bool from_elsewhere(struct rig_packet *packet, struct packet *decoded)
 {
 	packet->flow.remote[15] ^= 1;
@@ -329,9 +329,7 @@ static void test_strangers(void **state)
 	drop_qps();
 }
 
-/*
- * PSNs that are past are easily guessed: a READ there that nobody may carry out ends no connection.
- */
+/* Past PSNs are easily guessed: a forbidden READ with such a PSN ends no connection. */
 static void test_forged_repetition(void **state)
 {
 	const struct request read = { .opcode = IBV_WR_RDMA_READ, .bytes = 3000 };
@@ -355,7 +353,7 @@ static void test_forged_repetition(void **state)
 	assert_int_equal(rig_waiting(), 0);
 	assert_int_equal(qp_state(b), IBV_QPS_RTS);
 	assert_int_equal(take_event(b), NO_EVENT);
-	/* what it may is repeated */
+	/* a permitted READ is repeated */
 	forged.va = (uintptr_t)there;
 	rig_inject(a, &forged, NULL);
 	assert_true(rig_step());
@@ -369,10 +367,7 @@ static void test_forged_repetition(void **state)
 	drop_qps();
 }
 
-/*
- * Each reaction that ends a connection tells the requester, but for class J; UC never tells
- * anybody.
- */
+/* Each reaction that ends a connection sends a NAK, except class J; UC sends none. */
 static void test_table(void **state)
 {
 	for (int v = 0; v < VERDICTS; v++) {

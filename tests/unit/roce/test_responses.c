@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a responder sends back, packet by packet: that nothing which is owed gets lost between
- * threads, nothing is acknowledged too early, and PSNs and MSNs are those that requesters of other
- * makes expect.
+ * The responder's packets, one by one: no owed packet is lost between threads, no request is
+ * acknowledged too early, and PSNs and MSNs are those that other implementations expect.
  */
 #include "pair.h"
 
@@ -145,7 +144,7 @@ static bool lose_first_response(struct rig_packet *packet, struct packet *decode
 	return decoded->opcode != READ_RESPONSE_ONLY || decoded->psn != psn(0);
 }
 
-/* Whatever is repeated, and before whatever waits: MSNs never go back. */
+/* MSNs never decrease, also with repeated responses before waiting ones. */
 static void test_message_numbers(void **state)
 {
 	uint32_t last = 0;
@@ -193,8 +192,8 @@ static void ask(uint32_t n, uint32_t packets)
 }
 
 /*
- * Half of an answer is lost, and all of it is asked for again: the other half, which waits, is sent
- * once, and the requester may ask for more as soon as it has that.
+ * Half of a response is lost, and the requester repeats the READ: the other half, which waits, is
+ * sent once, and the requester may send the next READ as soon as it has that.
  */
 static void test_repetition_takes_what_was_left(void **state)
 {
@@ -222,7 +221,7 @@ static void test_repetition_takes_what_was_left(void **state)
 	lose_what_waits();
 }
 
-/* What closes a gap makes the NAK unnecessary, but not the acknowledgement that it contained. */
+/* A packet that closes a gap makes the NAK unnecessary, but not its acknowledgement. */
 static void test_gap_that_closes(void **state)
 {
 	inject(WRITE_ONLY, 0, true);
@@ -270,7 +269,7 @@ static void *take_one(void *arg)
 	return arg;
 }
 
-/* Takes a packet, and gets no processor any more before it could do something about it. */
+/* A thread takes a packet, and ends before it acknowledges it. */
 static void take_in_a_thread_that_is_gone(void)
 {
 	in_a_thread(take_one, NULL);
@@ -301,7 +300,7 @@ static void test_thread_that_does_not_go_back(void **state)
 	expect(1);
 }
 
-/* Codes that stand for nothing yet. */
+/* Reserved codes. */
 static void test_reserved_syndromes(void **state)
 {
 	static const uint8_t syndromes[] = { 0x40, 0x5f, 0x80, 0x9f, 0xa0, 0xe0, 0xff };
@@ -378,8 +377,8 @@ static void take_beside(void)
 }
 
 /*
- * A program that sleeps is told of a message when the acknowledgement in its GSO batch has been
- * taken.
+ * A program that sleeps gets the event of a message when the acknowledgement in the same GSO batch
+ * was handled.
  */
 static void test_tells_of_all_of_a_batch(void **state)
 {
@@ -398,7 +397,7 @@ static void test_tells_of_all_of_a_batch(void **state)
 	expect(1);
 	run();
 	expect(2);
-	lock_acquire(&a->lock); /* nobody has it */
+	lock_acquire(&a->lock); /* no thread holds it */
 	lock_release(&a->lock);
 }
 
@@ -427,8 +426,8 @@ static void test_tells_before_it_takes_another(void **state)
 }
 
 /*
- * The thread that took a message acknowledges it by itself, which may be late: the answer says it
- * once more, to the end of its GSO batch. For a program that polls it is not.
+ * The thread that took a message acknowledges it by itself, which may be late: the answer repeats
+ * the acknowledgement at the end of its GSO batch. Not for a program that polls.
  */
 static void test_acknowledges_with_the_answer(void **state)
 {
@@ -478,7 +477,7 @@ static void end_meanwhile(void)
 	assert_int_equal(rig_peek(0).psn, psn(0));
 }
 
-/* The packet of the thread that acknowledges is late: the QP does not end before it is said. */
+/* The acknowledging thread's packet is late: the QP repeats it before it ends. */
 static void test_acknowledges_anew_before_the_end(void **state)
 {
 	if (!rig.channel) {
@@ -493,7 +492,7 @@ static void test_acknowledges_anew_before_the_end(void **state)
 	lose_what_waits();
 }
 
-/* It has left: to say it once more would only come to a QP that may be gone. */
+/* The acknowledgement was sent: a repetition might reach a QP that is gone. */
 static void test_acknowledges_once_before_the_end(void **state)
 {
 	if (!rig.channel) {
@@ -528,14 +527,14 @@ static void post_in_a_thread(enum ibv_wr_opcode opcode)
 	in_a_thread(post_beside, &opcode);
 }
 
-/* Threads that take turns acknowledge no more often than something came. */
+/* Threads that take turns send no more acknowledgements than messages came. */
 static void test_says_it_once_more_and_not_forever(void **state)
 {
 	post(a, IBV_WR_SEND, 0, 1);
 	take_beside();
 	expect(200);
 	assert_int_equal(count_waiting(ACKNOWLEDGE), 1);
-	post(b, IBV_WR_SEND, 0, 2); /* ahead of it */
+	post(b, IBV_WR_SEND, 0, 2); /* the acknowledgement goes before it */
 	assert_int_equal(count_waiting(ACKNOWLEDGE), 2);
 	for (uint64_t i = 3; i < 6; i++) {
 		post_in_a_thread(IBV_WR_SEND);
@@ -545,7 +544,7 @@ static void test_says_it_once_more_and_not_forever(void **state)
 	run();
 }
 
-/* Another thread's request took the acknowledgement along, before the answer. */
+/* Another thread's request has carried the acknowledgement, before the answer. */
 static void test_says_once_more_what_left_with_another(void **state)
 {
 	post(a, IBV_WR_SEND, 0, 1);
@@ -560,7 +559,7 @@ static void test_says_once_more_what_left_with_another(void **state)
 	run();
 }
 
-/* Two messages of two GSO batches, with different sizes: the first of them may be told of alone. */
+/* Two messages in two GSO batches: the first may raise an event alone. */
 static void test_acknowledges_ahead_of_two_answers(void **state)
 {
 	struct ibv_sge sges[] = { { (uintptr_t)here, 100, here_mr->ib.lkey },
@@ -648,7 +647,10 @@ static void test_acknowledges_ahead_without_gso(void **state)
 	run();
 }
 
-/* The socket took nothing ahead, then something: the acknowledgement is not forgotten. */
+/*
+ * The socket is full for the acknowledgement, then takes the answer: the acknowledgement is still
+ * sent.
+ */
 static void test_acknowledges_later_if_it_has_to(void **state)
 {
 	post(a, IBV_WR_SEND, 0, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* UC: what is lost is lost whole; and congestion marks, which RC and UC answer alike. */
+/* UC: a message with a lost packet is lost whole; RC and UC answer congestion marks alike. */
 #include "pair.h"
 
 #include <setjmp.h>
@@ -116,7 +116,7 @@ static void test_dropped(void **state)
 	assert_int_equal(qp_state(b), IBV_QPS_RTS);
 }
 
-/* rxe asks even here; there is nothing to answer with. */
+/* rxe sets AckReq even for UC, which has no acknowledgements. */
 static void test_acknowledgement_asked_for(void **state)
 {
 	struct packet packet = { .opcode = 0x2a,
@@ -137,7 +137,7 @@ static void test_acknowledgement_asked_for(void **state)
 	assert_memory_equal(there, here + 8, 8);
 }
 
-/* Nothing comes back, so only timers drive it; and it does not send faster than its pace. */
+/* Without acknowledgements only timers drive the QP, no faster than its pace. */
 static void test_pace(void **state)
 {
 	uint64_t start = rig_now_ns, bytes = 0;

@@ -30,7 +30,7 @@ static void test_bounds(void **state)
 	}
 }
 
-/* A larger buffer is made use of, but no more than a part of it, and not without bounds. */
+/* The window uses a part of a larger buffer, up to a limit. */
 static void test_buffers(void **state)
 {
 	uint32_t small, before = 0;
@@ -58,7 +58,7 @@ static void test_slow_start(void **state)
 	assert_int_equal(window.size, window.max);
 }
 
-/* What was not used does not grow. */
+/* A window that was not the limit does not grow. */
 static void test_unused(void **state)
 {
 	uint32_t size = window.size;

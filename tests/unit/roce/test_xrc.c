@@ -190,7 +190,7 @@ static bool lose_one_response(struct rig_packet *packet, struct packet *decoded)
 	return !lost;
 }
 
-/* It is answered anew with the PD of its own SRQ, though the QP has served the other one since. */
+/* A repeated READ uses the PD of its own SRQ, though the QP has served the other one since. */
 static void test_repeated_read(void **state)
 {
 	rig_on_packet = lose_one_response;
@@ -218,7 +218,7 @@ static void test_unknown_srq(void **state)
 	assert_int_equal(qp_state(receiver), IBV_QPS_ERR);
 }
 
-/* What comes of the rest of its message must not wait for a receive for ever. */
+/* The rest of the message must not wait for a receive for ever. */
 static void test_srq_destroyed_within_a_message(void **state)
 {
 	post(IBV_WR_RDMA_WRITE_WITH_IMM, 4096, 1, other_srq->number, other_mr);

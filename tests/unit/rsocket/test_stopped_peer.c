@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A peer that is stopped: nothing that was sent to it is acknowledged. How long rclose and
- * rshutdown take then, and what arrives when it goes on. And one that is killed: whoever waits for
- * it is told.
+ * A stopped peer acknowledges nothing: how long rclose and rshutdown take, and what arrives when it
+ * continues. A killed peer: threads that wait for it get an error.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +38,7 @@ struct rig {
 	pid_t peer;
 };
 
-/* Ends a peer, and says why: its other end sees but a connection that is gone. */
+/* Ends a peer, and prints why, because its other end sees only the end of the connection. */
 static _Noreturn void give_up(const char *what)
 {
 	print_error("peer: %s: %s\n", what, strerror(errno));
@@ -108,7 +107,7 @@ static int make_peers(void **state)
 	return 0;
 }
 
-/* Also when a test has failed: who is stopped does not go by itself. */
+/* Also when a test has failed: a stopped process does not end by itself. */
 static int end_peers(void **state)
 {
 	for (int i = 0; i < ROUNDS; i++)
@@ -162,7 +161,7 @@ static double close_s(struct rig *rig)
 	return now_s() - since;
 }
 
-/* Nobody waits for it, and it gets everything all the same. */
+/* The peer gets all data although rclose did not wait. */
 static void nonblocking(void **state)
 {
 	struct rig rig;
@@ -227,7 +226,7 @@ static void *kill_later(void *arg)
 	return NULL;
 }
 
-/* What the end of the peer's process looks like is the end of the stream, or an error: soon. */
+/* The death of the peer's process ends the stream, or gives an error, soon. */
 static void while_killed(bool nonblocking, void (*waits)(int fd))
 {
 	struct rig rig;

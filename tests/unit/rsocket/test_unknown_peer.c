@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Anybody may send to the UDP socket of a datagram rsocket: what is no message of an rsocket is
- * dropped, and what is one is read as far as it goes.
+ * Any process may send to the UDP socket of a datagram rsocket: datagrams that are no messages of
+ * an rsocket are dropped, and messages are read within their length.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +64,7 @@ static int unmake(void **state)
 	return rclose(victim);
 }
 
-/* The one datagram that comes through is that with these bytes. */
+/* Only the datagram with these bytes is delivered. */
 static void expect(size_t payload)
 {
 	struct pollfd poll = { .fd = victim, .events = POLLIN };
@@ -106,7 +106,7 @@ static void no_message(void **state)
 	expect(9);
 }
 
-/* A QP is told, rightly or not, or the operation is none: nothing to read. */
+/* A message with a QP number, valid or not, or with an unknown operation, delivers no data. */
 static void no_data(void **state)
 {
 	for (unsigned operation = 1; operation < 256; operation += 5) {
@@ -118,7 +118,7 @@ static void no_data(void **state)
 	expect(11);
 }
 
-/* What is sent to a QP that was a lie is lost, like any datagram; the liar is all who loses. */
+/* Datagrams to a false QP number are lost; only the peer that sent it is affected. */
 static void false_qp(void **state)
 {
 	struct sockaddr_in addr;

@@ -17,7 +17,7 @@
 #include "shm/shm.h"
 
 #define SLOTS	  16
-#define OTHER_PID 1 /* not ours; nothing is asked of it, because the links reach no memory */
+#define OTHER_PID 1 /* not this process; not used, because the links cannot copy */
 
 uint64_t rig_deadline_ns;
 uint32_t rig_deadlines, rig_kicks;

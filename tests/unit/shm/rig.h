@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Rig - the local path without an adapter: one process's objects, and links whose other end is the
- * test.
+ * Rig - the shared-memory path without an adapter: one process's objects, and links whose other end
+ * is the test.
  *
  * rig_create, far_create, rig_qp, rig_connect; then both ends are driven by hand: the near one by
  * rig_post_send, rig_post_receive and progress_link, the far one by writing its ring (far_send, or
@@ -45,10 +45,10 @@ struct far {
 	uint32_t slot;
 };
 
-/* Deadlines that retry.c told of, and times it asked for the progress thread. */
+/* Deadlines of shm_env.deadline, and calls of shm_env.kick. */
 extern uint64_t rig_deadline_ns;
 extern uint32_t rig_deadlines, rig_kicks;
-/* Of a process that is not known verbatimd has been asked. */
+/* find_link sets *asked for an unknown process. */
 extern bool rig_is_asked;
 /* Called once, after a process was looked for in vain. */
 extern void (*rig_meanwhile)(void);
@@ -86,7 +86,7 @@ struct mr *rig_mr(struct rig *rig, void *addr, size_t length, uint32_t access);
 
 void rig_post_send(struct qp *qp, struct ibv_send_wr *wr);
 void rig_post_receive(struct qp *qp, uint64_t wr_id, struct ibv_sge *sge);
-/* Works through all that is there, but not for ever. */
+/* Calls progress_link until it has no more to do, a bounded number of times. */
 void rig_progress(struct link *link);
 
 uint32_t draw(uint32_t *random);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The checks of the room: the two sides of a link, QPs that wait on it, a QP's counts. */
+/* The checks of shm/: the two sides of a link, QPs that wait on it, a QP's counts. */
 #include "rig.h"
 
 #include <setjmp.h>

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * A process that does not keep to the rules: one rule after another. The fuzz is in
- * test_hostile_fuzz.
- */
+/* A process that breaks the rules, one by one. test_hostile_fuzz has the fuzzer. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -92,7 +89,7 @@ static struct record_header header_of(uint32_t msn, uint32_t total, uint32_t byt
 
 static void send_record(enum record_kind kind, uint32_t flags, struct record_header header)
 {
-	/* of the QP's service, or the QP would not look at it */
+	/* of the QP's service, or the QP would drop it */
 	if (qp->type == IBV_QPT_UC)
 		flags |= RECORD_UNACKED;
 	far_send(&far, kind, flags, header, payload);
@@ -117,7 +114,7 @@ static void expect_no_wc(void)
 	assert_int_equal(cq_pop(rig.cq, 1, &wc), 0);
 }
 
-/* The QP takes a message as if nothing had been. */
+/* The QP still receives a message. */
 static void expect_alive(uint32_t msn)
 {
 	struct ibv_wc wc;
@@ -131,8 +128,8 @@ static void expect_alive(uint32_t msn)
 }
 
 /*
- * A message that begins as one thing goes on as another: what was checked for the one does not hold
- * for the other. A completion must never tell of more bytes than the receive had.
+ * A message changes its kind after FIRST, so the checks of FIRST do not hold. A completion must
+ * never have more bytes than the receive.
  */
 static void change_kind(enum record_kind then)
 {
@@ -203,7 +200,7 @@ static void test_rest_of_a_message_without_its_first(void **state)
 	post_receive();
 	send_record(RECORD_SEND, RECORD_LAST, header_of(0, 10, 10));
 	send_record(RECORD_WRITE, 0, header_of(0, 10, 10));
-	/* refused once: its sender must not take it for executed */
+	/* refused once: the sender must not complete it with success */
 	assert_int_equal(next_nak(), NAK_SILENCE);
 	assert_int_equal(next_nak(), 0);
 	expect_no_wc();
@@ -286,7 +283,7 @@ static void test_response_longer_than_the_read(void **state)
 	expect_no_wc();
 }
 
-/* More READs than anybody may have, from one that does not take the answers. */
+/* More READs than permitted, from a peer that does not take the responses. */
 static void test_reads_without_end(void **state)
 {
 	for (uint32_t msn = 0; msn < 200; msn++)
@@ -314,7 +311,7 @@ static void test_atomic_on_memory_that_is_read_only(void **state)
 	munmap(page, 4096);
 }
 
-/* One lie about how far it is must not keep us busy for ever. */
+/* A false acked index must not keep this process busy for ever. */
 static void test_acknowledgement_of_what_was_never_sent(void **state)
 {
 	static const uint64_t lies[] = { UINT64_MAX, 64, 0, 1ull << 63, 1 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A process that writes whatever it likes into its ring, its control line and its arena. Nothing
- * crashes, nothing outside of what it was granted is written, QPs that it is not connected to do
- * not change, and two others of ours go on talking. Takes a seed as its argument; prints it.
+ * A process that writes anything into its ring, its control line and its arena. This process does
+ * not crash, memory without a right for the peer is not written, QPs that are not connected to it
+ * do not change, and two other QPs still exchange messages. Takes a seed as its argument; prints
+ * it.
  */
 #include "rig.h"
 
@@ -24,7 +25,9 @@
 #define REMOTE	   (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define CANARY	   0xc5
 
-/* What the peer may write, what it may only read, what is only for receives; canaries between. */
+/*
+ * Memory that the peer may write, may only read, and that is only for receives; canaries between.
+ */
 #define ZONE	  1024
 #define ZONES	  7
 #define OPEN	  1
@@ -143,7 +146,7 @@ static struct record_header likely_header(struct qp *qp)
 	return header;
 }
 
-/* Two wrong fields at the most, so that what is behind the first check is reached too. */
+/* At most two wrong fields, so that later checks are reached, too. */
 static void spoil(struct record_header *header)
 {
 	switch (below(16)) {
@@ -278,7 +281,7 @@ static void renew_link(void)
 		connect_target(targets[i]);
 }
 
-/* Two QPs of ours over the link to ourselves: a message, and what comes of it. */
+/* Two QPs of this process exchange a message over the link to itself. */
 static void talk(void)
 {
 	static uint8_t from[32], to[32];

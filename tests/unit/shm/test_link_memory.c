@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Both ends of a link use the same memory, also where a verbatimd that ended had told one of them
- * alone.
+ * Both ends of a link use the same memory, also if a verbatimd ended after it had notified only one
+ * of them.
  */
 #include "rig.h"
 
@@ -69,7 +69,7 @@ static void expect_numbers(struct link *link, uint32_t first, uint32_t last)
 	assert_null(ring_peek(&link->rx, &header));
 }
 
-/* What it had sent is there, also for who has looked already. */
+/* The records that it has sent are in the new memory. */
 static void test_an_end_that_was_told_alone_moves(void **state)
 {
 	int first = make_memory(), second = make_memory(), third = make_memory();
@@ -122,7 +122,7 @@ static void test_nobody_leaves_what_both_use(void **state)
 	close(second);
 }
 
-/* Each of them was told alone, of different memory; the third is offered to both. */
+/* Each end was notified alone, of different memory; a third is offered to both. */
 static void test_both_move(void **state)
 {
 	int first = make_memory(), second = make_memory(), third = make_memory();

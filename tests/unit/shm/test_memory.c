@@ -84,7 +84,7 @@ static void test_copies_at_all_alignments_and_sizes(void **state)
 	copy_all(copy_from, 5);
 }
 
-/* The last page is there to be written, the next is not: whoever copies one byte too much dies. */
+/* The page after the last one is not mapped: a copy of one byte too much raises SIGSEGV. */
 static void test_copies_up_to_the_edge_of_a_page(void **state)
 {
 	uint8_t *pages =
@@ -155,7 +155,7 @@ static void test_probe_looks_at_every_page(void **state)
 	munmap(pages, 4 * PAGE);
 }
 
-/* Three SGEs, one of them empty, in two regions; the bytes between them belong to nobody. */
+/* Three SGEs, one of them empty, in two regions; the bytes between them must not change. */
 struct lists {
 	uint8_t memory[256];
 	struct mr *front, *back;

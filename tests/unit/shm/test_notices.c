@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Who is called, and how often: a process that sleeps is woken for records in its ring, and for
- * nothing else.
- */
+/* Wake-ups: a sleeping process is woken for records in its ring, and for nothing else. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -52,7 +49,7 @@ static void connect_own(struct qp *qp, struct qp *to)
 							    IBV_ACCESS_REMOTE_READ });
 }
 
-/* The target is asleep, and has nothing to do with it. */
+/* The target sleeps, and is not woken. */
 static void test_direct_requests_call_nobody(void **state)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };

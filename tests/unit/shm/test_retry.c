@@ -297,7 +297,7 @@ static void test_no_time_out_backs_off(void **state)
 	assert_int_equal(qp_destroy(qp), 0);
 }
 
-/* The request behind fails each time that its turn comes, and is told of once a second at most. */
+/* The next request fails at each turn, and is reported once a second at most. */
 static void test_a_failure_behind_silence_is_reported_once(void **state)
 {
 	struct arena_header *header = rig.arena;
@@ -346,10 +346,7 @@ static void test_an_acknowledgement_starts_the_counters_anew(void **state)
 	assert_int_equal(qp_destroy(qp), 0);
 }
 
-/*
- * Whose process verbatimd is asked about: a request waits for its answer, not the thread that posts
- * it.
- */
+/* A request waits for verbatimd's answer about its process; the thread that posts it does not. */
 static void test_waits_for_what_verbatimd_says(void **state)
 {
 	enum { UNKNOWN_SLOT = 11 };
@@ -369,7 +366,7 @@ static void test_waits_for_what_verbatimd_says(void **state)
 	assert_int_equal(qp_destroy(qp), 0);
 	far_destroy(&late);
 
-	/* there is none: then it is as silent as a wire */
+	/* the process does not exist: time-outs as on a wire */
 	qp = rig_qp(&rig, IBV_QPT_RC);
 	rig_connect(qp, &(struct rig_connection){ .slot = UNKNOWN_SLOT, .timeout = 14 });
 	rig_post_send(qp, &wr);
@@ -379,7 +376,7 @@ static void test_waits_for_what_verbatimd_says(void **state)
 	assert_int_equal(shm_of(qp)->state, REQUESTER_RETRY_WAIT);
 	assert_int_equal(qp_destroy(qp), 0);
 
-	/* verbatimd says nothing: the wait has an end */
+	/* verbatimd does not answer: the wait is bounded */
 	rig_is_asked = true;
 	qp = rig_qp(&rig, IBV_QPT_RC);
 	rig_connect(qp, &(struct rig_connection){ .slot = UNKNOWN_SLOT, .timeout = 19 });
@@ -396,7 +393,7 @@ static void test_waits_for_what_verbatimd_says(void **state)
 enum { LATE_SLOT = 12 };
 static struct far late;
 
-/* The rest of the time is waited for as well. */
+/* The request waits for the rest of its time. */
 static void test_answers_about_others_end_no_wait(void **state)
 {
 	struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_SEND };
@@ -424,7 +421,7 @@ static void hear_of_late(void)
 	shm_retry_on_peers();
 }
 
-/* It comes when the process was looked for, and nobody waits for it yet. */
+/* The answer comes after the lookup, before the request waits. */
 static void test_misses_no_answer(void **state)
 {
 	struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_SEND };

@@ -262,7 +262,7 @@ static void fill(struct pair *pair)
 		;
 }
 
-/* What the other end may say of its progress when it has seen `seen` and we have written `tail`. */
+/* Values of head, after `seen` was loaded last and `tail` was written. */
 static void test_hostile_heads(void **state)
 {
 	struct pair *pair = *state;
@@ -296,7 +296,7 @@ static void test_hostile_heads(void **state)
 		if (rows[i].broken) {
 			assert_null(ring_reserve(&pair->tx, 1000, 0));
 			assert_true(pair->tx.broken);
-			/* and it stays so, whatever the other end says then */
+			/* and it stays broken, whatever the other end stores then */
 			pair->control.head = pair->tx.tail;
 			assert_null(ring_reserve(&pair->tx, RECORD_PAYLOAD_MAX, 0));
 		} else {
@@ -338,7 +338,7 @@ static void test_insane_headers(void **state)
 	}
 }
 
-/* The copy that was checked is what is used, whatever becomes of the original. */
+/* The checked copy is used, whatever happens to the original. */
 static void test_header_is_a_copy(void **state)
 {
 	struct pair *pair = *state;

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What waits for room in a ring: whose turn it is, what a look costs, and what stays of a QP that
- * goes.
- */
+/* QPs that wait for room in a ring: their turns, the cost of a look, and a QP that is destroyed. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -73,7 +70,7 @@ static void post(struct qp *qp, uint32_t bytes)
 		;
 }
 
-/* Until one finds no room. Returns how many found some. */
+/* Posts until a request finds no room. Returns how many found room. */
 static unsigned fill_ring(struct qp *qp)
 {
 	unsigned count = 0;
@@ -85,7 +82,7 @@ static unsigned fill_ring(struct qp *qp)
 	return count - 1;
 }
 
-/* Takes what is in the ring, and tells who sent it. */
+/* Takes all records from the ring, and returns their senders. */
 static unsigned drain(uint32_t *from, unsigned max)
 {
 	struct record_header header;
@@ -122,7 +119,7 @@ static void test_a_look_in_vain_is_one_try(void **state)
 	assert_int_equal(far.link->blocked_count, 0);
 }
 
-/* Each has its turn before anybody has another, however much each has to send. */
+/* Each QP has a turn before any has another, however much each has to send. */
 static void test_room_goes_round(void **state)
 {
 	enum { FEW = 10, EACH = 6 };
@@ -158,9 +155,7 @@ static void test_room_goes_round(void **state)
 	assert_int_equal(qp_destroy(filler), 0);
 }
 
-/*
- * A turn that is over is another matter: its QP goes on, whether there is room in the ring or not.
- */
+/* A QP whose turn is over continues, whether there is room in the ring or not. */
 static void test_turns_do_not_wait_for_room(void **state)
 {
 	struct qp *filler = connected(IBV_QPT_UC), *waits = connected(IBV_QPT_RC),
@@ -180,10 +175,7 @@ static void test_turns_do_not_wait_for_room(void **state)
 	assert_int_equal(qp_destroy(filler), 0);
 }
 
-/*
- * The peer sleeps until it is told of the next part of what it reads, however little there is room
- * for.
- */
+/* The peer sleeps, and is woken for the next part of a response, however little room there is. */
 static void test_parts_of_an_answer_call_the_sleeper(void **state)
 {
 	enum { LENGTH = 1 << 20 };
@@ -229,7 +221,7 @@ static uint64_t acked(void)
 	return atomic_load(&far.control[1].acked);
 }
 
-/* Fills what is kept free for NAKs, too. */
+/* Fills the room reserved for NAKs, too. */
 static void fill_with_naks(void)
 {
 	struct record_header header = { .dst_qpn = RIG_SLOT << ARENA_QP_BITS | 0x3000,
@@ -244,7 +236,7 @@ static void fill_with_naks(void)
 	assert_true(far.link->rx.head != far.tx.tail);
 }
 
-/* Nor is there room for a NAK then. */
+/* Then there is no room for a NAK either. */
 static void fill_to_the_brim(void)
 {
 	struct ring_producer *tx = &far.link->tx;
@@ -306,7 +298,7 @@ static void test_a_nak_outlives_a_reset(void **state)
 	nak_outlives(false);
 }
 
-/* Nor is what no QP takes acknowledged before its refusal was sent. */
+/* A request that no QP takes is not acknowledged before its NAK was sent. */
 static void test_a_refusal_waits_for_room(void **state)
 {
 	struct qp *filler = connected(IBV_QPT_UC);
@@ -327,9 +319,8 @@ static void test_a_refusal_waits_for_room(void **state)
 }
 
 /*
- * How far the peer's ring was read is told by who reads it alone: a thread that ends a QP meanwhile
- * could take back what he has told, and the peer holds a ring for broken whose reader goes
- * backwards.
+ * Only the thread that reads the peer's ring stores its progress: a thread that destroys a QP
+ * meanwhile could store an older value, and the peer marks a ring broken whose head goes backwards.
  */
 static void test_who_ends_a_qp_does_not_touch_the_peers_ring(void **state)
 {
@@ -367,8 +358,8 @@ static void test_who_ends_a_qp_does_not_touch_the_peers_ring(void **state)
 }
 
 /*
- * However often room is looked for meanwhile: it is lost when its time is over, and those behind it
- * go on.
+ * A waiting datagram is lost when its time is over, however often it was tried, and later ones are
+ * sent.
  */
 static void test_a_datagram_does_not_wait_for_ever(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Tenant - a process that verbatimd knows, with a device, two QPs and causes in its arena. Prints
- * its slot when it is ready, and stays until its standard input ends.
+ * Tenant - a client of verbatimd with a device, two QPs and causes in its arena. Prints its slot
+ * when it is ready, and stays until its standard input ends.
  *
  *     tenant [COMM [CAUSES]]
  */

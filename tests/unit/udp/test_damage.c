@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Packets with a wrong ICRC: a cause where all of a source are so, none where some are.
- */
+/* Packets with a wrong ICRC: a cause if all of a source have one, none if only some do. */
 #include "udp/damage.h"
 
 #include <setjmp.h>
@@ -70,7 +68,7 @@ static void test_some_are_wrong(void **state)
 	assert_int_equal(reports, 0);
 }
 
-/* What others send right says nothing of a source. */
+/* Correct packets of others do not count for a source. */
 static void test_others_are_right(void **state)
 {
 	for (int i = 0; i < DAMAGE_IN_A_ROW; i++) {

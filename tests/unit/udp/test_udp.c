@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Bursts over loopback sockets: what is sent is what arrives, packet by packet, with an ICRC that a
- * second implementation confirms; and what becomes of all that cannot be sent or is not a packet.
+ * Bursts over loopback sockets: each sent packet arrives, with an ICRC that a second implementation
+ * confirms; packets that cannot be sent, and datagrams that are no packets.
  */
 #include <errno.h>
 #include <net/if.h>
@@ -34,7 +34,7 @@
 static bool has_namespace;
 static bool has_veth; /* vf0: 10.99.0.1, fd00::1 */
 static uint64_t randomness = 1;
-static uint8_t memory[1 << 20]; /* what payload is taken from */
+static uint8_t memory[1 << 20]; /* the source of payload */
 
 /* The linker puts our syscall(2) before the real one (--wrap): it counts the calls. */
 static unsigned sends, receives;
@@ -72,7 +72,7 @@ static struct wire_port *open_port(bool v6, unsigned which)
 	int fd;
 
 	net_address(v6, which, gid);
-	/* A sender's own number matters to nobody; ::1 can have port 4791 only once. */
+	/* Any port of the sender will do; ::1 can have port 4791 only once. */
 	fd = net_bind(gid, v6 && which > 1 ? 0 : WIRE_UDP_PORT);
 	if (fd < 0)
 		return NULL;
@@ -391,7 +391,7 @@ static void test_lone_datagrams(void **state)
 
 /*
  * ------------------------------------------------------------------------------------------
- * What cannot be sent.
+ * Packets that cannot be sent.
  */
 
 static void run_fault(bool batches)
@@ -521,7 +521,7 @@ static void test_full(void **state)
 
 /*
  * ------------------------------------------------------------------------------------------
- * What is no packet.
+ * Datagrams that are no packets.
  */
 
 static void count_arrival(const struct wire_arrival *a);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What udp_send makes of each refusal of the kernel: the linker puts a syscall(2) of ours before
- * the real one (--wrap), whose sendmmsg and sendmsg refuse what the case says.
+ * udp_send with each error of the kernel: the linker puts a syscall(2) of this test before the real
+ * one (--wrap), whose sendmmsg and sendmsg fail as the case says.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -28,10 +28,10 @@ long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
 
 static struct {
-	int batch_error; /* of each GSO batch; 0: it may leave */
+	int batch_error; /* of each GSO batch; 0: it is sent */
 	int error;	 /* of any message after `after` of them have left */
 	int after;
-	int times; /* that this is said, then no more */
+	int times; /* how often it fails */
 	int left;  /* messages */
 } kernel;
 
@@ -218,7 +218,7 @@ static void test_results(void **state)
 	assert_int_equal(sent, 5);
 }
 
-/* An ICMP message about something sent before, and a signal: nothing of ours. */
+/* An ICMP error about an earlier packet, and a signal: not errors of this send. */
 static void test_not_ours(void **state)
 {
 	unsigned sent;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Source ports: each process that packets go to has one, which nobody else gets; and what leaves
- * where there is none is never merged by its receiver.
+ * Source ports: each destination process has its own, which no other socket gets. Packets of the
+ * shared socket are never merged by their receiver.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +73,7 @@ static void run_distinct(bool v6)
 				    : option(sender->fd, IPPROTO_IP, IP_MTU_DISCOVER),
 				 IP_PMTUDISC_DO);
 		assert_true(!v6 || option(sender->fd, IPPROTO_IPV6, IPV6_V6ONLY) == 1);
-		/* nobody can join it */
+		/* no other socket can join it */
 		assert_int_equal(option(sender->fd, SOL_SOCKET, SO_REUSEPORT), 0);
 		assert_int_equal(net_bind(port->gid, sender->number), -1);
 		assert_int_equal(errno, EADDRINUSE);
@@ -88,7 +88,7 @@ static void each_slot_has_a_source_port(void **state)
 	run_distinct(true);
 }
 
-/* What is sent to a source port is neither kept nor answered by ICMP. */
+/* A packet to a source port is neither queued nor answered by ICMP. */
 static void a_sender_receives_nothing(void **state)
 {
 	struct wire_port *port = open_port(false, 1);
@@ -137,7 +137,7 @@ static void send_and_receive(struct wire_port *from, struct wire_port *to, uint3
 }
 
 /*
- * Descriptors for a few: the others share the socket of the port, and their packets have no
+ * With descriptors for only a few, the others share the port's socket, and their packets have no
  * checksum.
  */
 static void who_has_none_shares_without_checksum(void **state)
@@ -165,13 +165,13 @@ static void who_has_none_shares_without_checksum(void **state)
 	udp_close(from);
 	udp_close(to);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-	/* What was closed counts no more. */
+	/* Closed senders do not count. */
 	from = open_port(false, 1);
 	assert_false(udp_sender(from, QPN(19, 1))->shared);
 	udp_close(from);
 }
 
-/* Over IPv6 the receiver has to be told that such packets are good. */
+/* Over IPv6 the receiver needs UDP_NO_CHECK6_RX for such packets. */
 static void packets_without_checksum_arrive_over_ipv6(void **state)
 {
 	struct wire_port *port = open_port(true, 1);

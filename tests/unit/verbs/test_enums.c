@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the functions of texts, rates and MTUs answer. */
+/* The results of functions for texts, rates and MTUs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
