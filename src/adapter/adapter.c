@@ -392,7 +392,7 @@ bool adapter_stays_local(const union ibv_gid *gid)
 #define MEET_LOOK_NS 100000
 
 /* True: verbatimd has answered for all of them. */
-static bool has_met(const uint32_t *slots, int count)
+static bool is_resolved(const uint32_t *slots, int count)
 {
 	bool all = true;
 
@@ -414,11 +414,11 @@ static bool pause_until(uint64_t until)
 	return clock_now_ns() < until;
 }
 
-static void meet(uint32_t peer)
+static void resolve_peer(uint32_t peer)
 {
 	uint64_t until = clock_now_ns() + BACKOFF_PEER_NS;
 
-	while (!has_met(&peer, 1) && pause_until(until))
+	while (!is_resolved(&peer, 1) && pause_until(until))
 		;
 }
 
@@ -430,12 +430,12 @@ void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mas
 		 !(attr_mask & IBV_QP_DEST_QPN))
 		return;
 	else if (path_is_local(&attr->ah_attr.grh.dgid))
-		meet(attr->dest_qp_num >> ARENA_QP_BITS);
+		resolve_peer(attr->dest_qp_num >> ARENA_QP_BITS);
 	else
 		wire_path_open(qp->context, &attr->ah_attr);
 }
 
-void adapter_meet_group(const union ibv_gid *group)
+void adapter_resolve_group(const union ibv_gid *group)
 {
 	uint64_t until = clock_now_ns() + BACKOFF_PEER_NS;
 	uint32_t slots[MEMBERS_MET];
@@ -444,7 +444,7 @@ void adapter_meet_group(const union ibv_gid *group)
 
 	do
 		count = find_group_members(group, slots, MEMBERS_MET, &asked);
-	while ((asked || !has_met(slots, count)) && pause_until(until));
+	while ((asked || !is_resolved(slots, count)) && pause_until(until));
 }
 
 int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid)

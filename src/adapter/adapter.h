@@ -79,7 +79,7 @@ void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mas
  * Waits until the members of a group are known. Else the datagrams of a program that sends to the
  * group and ends at once would be lost. Blocks, BACKOFF_PEER_NS at most.
  */
-void adapter_meet_group(const union ibv_gid *group);
+void adapter_resolve_group(const union ibv_gid *group);
 
 /* Multicast membership of this process's QPs: 0 or errno. The QP keeps no reference. */
 int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid);

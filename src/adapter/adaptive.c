@@ -7,7 +7,7 @@ void adaptive_on_found(struct adaptive *adaptive)
 		adaptive->pause = 0;
 }
 
-void adaptive_on_vain(struct adaptive *adaptive)
+void adaptive_on_empty(struct adaptive *adaptive)
 {
 	if (adaptive->found < ADAPTIVE_WORTH) {
 		uint32_t pause = (adaptive->pause + ADAPTIVE_PAUSE_MIN) * 4;

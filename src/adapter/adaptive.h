@@ -38,7 +38,7 @@ struct adaptive {
 /* An event came while the thread kept polling. */
 void adaptive_on_found(struct adaptive *adaptive);
 /* The thread kept polling, and no event came. */
-void adaptive_on_vain(struct adaptive *adaptive);
+void adaptive_on_empty(struct adaptive *adaptive);
 /* The thread did not poll. It slept for `ns`, waking up included. */
 void adaptive_on_slept(struct adaptive *adaptive, uint64_t ns);
 

@@ -203,7 +203,7 @@ static bool ask(struct cached *entry)
  * Under the lock, so that a later detachment follows on the connection. True: to be called again.
  * If verbatimd is lost again, the next one is told of all attachments.
  */
-static bool tell_attachments(void)
+static bool send_attachments(void)
 {
 	bool busy = false;
 
@@ -224,7 +224,7 @@ bool group_ask(void)
 	if (!atomic_load_explicit(&any_wanted, memory_order_relaxed) ||
 	    !atomic_exchange(&any_wanted, false))
 		return false;
-	busy = tell_attachments();
+	busy = send_attachments();
 	for (int i = 0; i < CACHE_SIZE; i++)
 		busy |= !ask(&cache[i]);
 	if (busy)

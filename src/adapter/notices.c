@@ -89,7 +89,7 @@ static void introduce(bool all)
 }
 
 /* Links outlive verbatimd, but notices of deaths and of new processes are lost meanwhile. */
-static void find_daemon_again(void)
+static void reconnect(void)
 {
 	static int attempt_ms;
 	char why[256];
@@ -128,13 +128,13 @@ void notices_take(void)
 	peers_free_deferred();
 	ask();
 	if (daemon_lost) {
-		find_daemon_again();
+		reconnect();
 		return;
 	}
 	while ((r = ctl_next_notice(ctl, &notice)) > 0)
 		on_notice(&notice);
 	if (r == -ENOTCONN) {
-		find_daemon_again();
+		reconnect();
 	} else if (clock_now_ns() >= introduce_ns) {
 		introduce(false);
 		ask();

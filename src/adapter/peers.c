@@ -79,7 +79,7 @@ int peers_init(struct ctl_client *client, uint32_t slot, void *arena, int wake_f
 }
 
 /* Both ends may have left something in the memory that the link has moved to. */
-static void show_what_is_there(struct link *link)
+static void wake_both_ends(struct link *link)
 {
 	wakeup_kick();
 	link_wake(link);
@@ -124,7 +124,7 @@ static struct link *take_over(struct ctl_peer_info *info)
 	if (!link)
 		link = peer_link_make(info);
 	else if (peer_link_offers_memory(info) && link_move(link, (int)info->side, info->link_fd))
-		show_what_is_there(link);
+		wake_both_ends(link);
 	peer_link_close_info(info);
 	if (!link || link == there)
 		return link;
@@ -157,7 +157,7 @@ static struct link *take_over(struct ctl_peer_info *info)
 }
 
 /* The peer died before the link was in the table: no notice of that will come. */
-static void put_aside_dead(struct link *link)
+static void defer_dead(struct link *link)
 {
 	lock_acquire(&links_lock);
 	if (links[link->slot] == link)
@@ -281,7 +281,7 @@ struct link *peers_find(uint32_t slot)
 		return NULL;
 	link = take_over(&info);
 	if (link && is_dead(link))
-		put_aside_dead(link);
+		defer_dead(link);
 	return link;
 }
 
@@ -465,7 +465,7 @@ void peers_on_link(struct ctl_peer_info *info)
 	}
 	link = take_over(info);
 	if (link && is_dead(link))
-		put_aside_dead(link);
+		defer_dead(link);
 	if (link)
 		link_put(link);
 	forget_question(slot, 0);

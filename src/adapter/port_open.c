@@ -109,7 +109,7 @@ static int open_port(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const 
 	if (error)
 		return fail(gid, device, error, "");
 	if (datagrams)
-		udp_tell_hops(wire);
+		udp_enable_hop_limits(wire);
 	/*
 	 * Members on this host get datagrams through shared memory, except with VERBATIM_PATH=wire.
 	 */
@@ -304,14 +304,14 @@ void port_open_ask_again(void)
 /*
  * Also for ports of other devices: their addresses may move to this one. Groups' ports always do.
  */
-static void tell_hops(void)
+static void enable_hop_limits(void)
 {
 	lock_acquire(&port_table_lock);
 	if (!datagrams) {
 		datagrams = true;
 		for (uint32_t i = 0; i < port_table_count; i++)
 			if (port_table[i].wire)
-				udp_tell_hops(port_table[i].wire);
+				udp_enable_hop_limits(port_table[i].wire);
 	}
 	lock_release(&port_table_lock);
 }
@@ -347,7 +347,7 @@ void port_open_all(struct context *context)
 	ifindex = device->ifindex;
 	loopback = device->loopback;
 	lock_release(&device->lock);
-	tell_hops();
+	enable_hop_limits();
 	if (loopback && !path_is_forced())
 		return;
 	for (int i = 0; i < DEVICE_GIDS; i++)

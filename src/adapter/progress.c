@@ -86,7 +86,7 @@ static void send_what_is_owed(void)
 	roce_flush();
 }
 
-void adapter_settle(void)
+void adapter_send_acks(void)
 {
 	if ((owing || roce_owes()) && !qp_building)
 		send_what_is_owed();
@@ -150,7 +150,7 @@ void adapter_catch_up(struct qp *qp)
  */
 void adapter_on_arm(void)
 {
-	adapter_settle();
+	adapter_send_acks();
 	polls = 0;
 	in_vain_ns = 0;
 	if (progress_running)

@@ -35,7 +35,7 @@ void adapter_catch_up(struct qp *qp);
  * Sends the acknowledgements that this thread's adapter_progress delayed in favour of the program's
  * answer. Called when a poll found no completion. No lock may be held.
  */
-void adapter_settle(void);
+void adapter_send_acks(void);
 
 /* The program arms a CQ, that is, it is about to sleep: the progress thread takes over at once. */
 void adapter_on_arm(void);

@@ -158,7 +158,7 @@ static int keep_polling(struct epoll_event *events)
 			return n;
 		}
 	} while (clock_now_ns() - last < ADAPTIVE_POLL_NS);
-	adaptive_on_vain(&adaptive);
+	adaptive_on_empty(&adaptive);
 	return 0;
 }
 

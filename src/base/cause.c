@@ -147,7 +147,7 @@ static void write_line(int fd, const char *line, size_t len)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void say(const struct arena_cause *report)
+static void print_report(const struct arena_cause *report)
 {
 	UNCANCELLED;
 	char line[640], qp[32] = "";
@@ -200,7 +200,7 @@ static void report_this(enum report_mode mode, enum cause cause, uint32_t qpn, u
 	if (arena)
 		keep(arena, &report);
 	if (lines != LINES_OFF && mode == REPORT_PRINT)
-		say(&report);
+		print_report(&report);
 out:
 	errno = saved;
 }

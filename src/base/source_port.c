@@ -72,7 +72,7 @@ static int family_of(int fd)
 	return family;
 }
 
-int source_port_deafen(int fd)
+int source_port_drop_received(int fd)
 {
 	struct sock_filter nothing[] = { BPF_STMT(BPF_RET | BPF_K, 0) };
 	struct sock_fprog program = { 1, nothing };
@@ -99,7 +99,7 @@ void source_port_accept_unchecked(int fd)
 /* Sets every option but the port. 0 or -errno. */
 static int prepare(int fd, int family)
 {
-	int rc = source_port_deafen(fd);
+	int rc = source_port_drop_received(fd);
 
 	if (!rc && family == AF_INET6)
 		rc = set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);

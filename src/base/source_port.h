@@ -39,7 +39,7 @@ int source_port_open(const struct sockaddr *address, socklen_t length, uint16_t 
 int source_port_share(int fd);
 
 /* From now on the socket receives nothing. 0 or -errno. */
-int source_port_deafen(int fd);
+int source_port_drop_received(int fd);
 
 /* Lets the socket receive IPv6 packets without UDP checksum, as adapters and rxe send them. */
 void source_port_accept_unchecked(int fd);

@@ -172,7 +172,7 @@ static void close_it(void *fd)
 	close(*(int *)fd);
 }
 
-int channel_wait_in_vain(const struct channel *ch)
+int channel_wait_ended(const struct channel *ch)
 {
 	/* A socket without a name or a peer: no datagram ever comes. */
 	int fd = atomic_load(&ch->did_block) ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;

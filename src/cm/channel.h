@@ -87,7 +87,7 @@ int channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg),
  * without events. -EINTR as above; -EBADF: the descriptor was O_NONBLOCK. The thread may be
  * cancelled.
  */
-int channel_wait_in_vain(const struct channel *ch);
+int channel_wait_ended(const struct channel *ch);
 
 /* Handlers of a fork (cm/id.c). */
 void channel_before_fork(void);

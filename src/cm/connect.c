@@ -182,7 +182,8 @@ CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *para
 CM_EXPORT int rdma_establish(struct rdma_cm_id *id)
 {
 	/* With a QP of the identifier, the library has done it already. */
-	return answer(id->qp ? id_refuse_state(id_of(id)) : handshake_say(id_of(id), CTL_CM_READY));
+	return answer(id->qp ? id_refuse_state(id_of(id))
+			     : handshake_step(id_of(id), CTL_CM_READY));
 }
 
 /*
@@ -266,7 +267,7 @@ CM_EXPORT int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data,
 /* EISCONN: the RTU was faster. */
 CM_EXPORT int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 {
-	return answer(event == IBV_EVENT_COMM_EST ? handshake_say(id_of(id), CTL_CM_ESTABLISH)
+	return answer(event == IBV_EVENT_COMM_EST ? handshake_step(id_of(id), CTL_CM_ESTABLISH)
 						  : -EINVAL);
 }
 
@@ -281,7 +282,7 @@ CM_EXPORT int rdma_disconnect(struct rdma_cm_id *base)
 	int rc = qp_fail(id);
 
 	if (!rc)
-		rc = handshake_say(id, CTL_CM_DISCONNECT);
+		rc = handshake_step(id, CTL_CM_DISCONNECT);
 	return rc ? answer(rc) : sync_complete(waiting);
 }
 

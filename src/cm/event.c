@@ -26,19 +26,18 @@ _Static_assert((int)CTL_CM_CONNECT_REQUEST == (int)RDMA_CM_EVENT_CONNECT_REQUEST
 	       "kinds of events are those of the ABI");
 
 /* The program's event, with room for its private data. */
-struct told {
+struct delivered {
 	struct rdma_cm_event base; /* first */
-	struct id *held; /* cannot be destroyed before the event is acknowledged; for a request it
-			    is the listener */
+	struct id *held;	   /* waits for the acknowledgement; of a request: the listener */
 	uint8_t private_data[CTL_CM_PRIVATE_BYTES];
 };
 
-static void copy_private_data(struct told *t, const struct ctl_cm_end *end)
+static void copy_private_data(struct delivered *t, const struct ctl_cm_end *end)
 {
 	memcpy(t->private_data, end->private_data, sizeof(t->private_data));
 }
 
-static void tell_conn(struct told *t, const struct ctl_cm_end *end)
+static void fill_conn(struct delivered *t, const struct ctl_cm_end *end)
 {
 	struct rdma_conn_param *conn = &t->base.param.conn;
 
@@ -54,7 +53,7 @@ static void tell_conn(struct told *t, const struct ctl_cm_end *end)
 	conn->qp_num = end->qpn;
 }
 
-static void tell_ud(struct told *t, struct id *id, const struct ctl_cm_end *end)
+static void fill_ud(struct delivered *t, struct id *id, const struct ctl_cm_end *end)
 {
 	struct rdma_ud_param *ud = &t->base.param.ud;
 
@@ -66,12 +65,12 @@ static void tell_ud(struct told *t, struct id *id, const struct ctl_cm_end *end)
 	qp_attr_address(id, &id->remote, &ud->ah_attr);
 }
 
-static void tell(struct told *t, struct id *id, const struct ctl_cm_end *end)
+static void fill_param(struct delivered *t, struct id *id, const struct ctl_cm_end *end)
 {
 	if (id->base.qp_type == IBV_QPT_UD)
-		tell_ud(t, id, end);
+		fill_ud(t, id, end);
 	else
-		tell_conn(t, end);
+		fill_conn(t, end);
 }
 
 /* Keeps the peer's parameters, for the moves of the QP. */
@@ -89,7 +88,7 @@ static void keep_peer(struct id *id, const struct ctl_cm_end *end)
 }
 
 /* False: there is no event for the program, and the request is refused. */
-static bool on_request(struct told *t, struct id *listener, struct id *child,
+static bool on_request(struct delivered *t, struct id *listener, struct id *child,
 		       const struct ctl_cm_event *event)
 {
 	struct ctl_cm_ask ask = { .header = { .type = CTL_CM_DESTROY_ID }, .id = event->id };
@@ -105,7 +104,7 @@ static bool on_request(struct told *t, struct id *listener, struct id *child,
 	child->rnr_retry_count = event->end.rnr_retry_count;
 	t->base.id = &child->base;
 	t->base.listen_id = &listener->base;
-	tell(t, child, &event->end);
+	fill_param(t, child, &event->end);
 	if (listener->is_sync && id_migrate(child, NULL)) {
 		id_end(child);
 		id_free(child);
@@ -115,7 +114,7 @@ static bool on_request(struct told *t, struct id *listener, struct id *child,
 }
 
 /* The library sends the RTU if the identifier has a QP; else the program does (rdma_establish). */
-static void on_response(struct told *t, struct id *id, const struct ctl_cm_event *event)
+static void on_response(struct delivered *t, struct id *id, const struct ctl_cm_event *event)
 {
 	int rc;
 
@@ -124,7 +123,7 @@ static void on_response(struct told *t, struct id *id, const struct ctl_cm_event
 	/* The REP grants these; they may be less than the REQ asked for. */
 	id->responder_resources = event->end.responder_resources;
 	id->initiator_depth = event->end.initiator_depth;
-	tell_conn(t, &event->end);
+	fill_conn(t, &event->end);
 	if (!id->base.qp)
 		return;
 	rc = handshake_finish(id);
@@ -140,7 +139,7 @@ static bool is_written(uint32_t kind)
 }
 
 /* False: the program gets no event. */
-static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event)
+static bool make(struct delivered *t, struct id *id, const struct ctl_cm_event *event)
 {
 	t->base.id = &id->base;
 	t->base.event = (enum rdma_cm_event_type)event->kind;
@@ -156,11 +155,11 @@ static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event
 		on_response(t, id, event);
 		return true;
 	case RDMA_CM_EVENT_REJECTED:
-		tell_conn(t, &event->end);
+		fill_conn(t, &event->end);
 		qp_fail(id);
 		return !id->failed;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		tell_conn(t, &event->end);
+		fill_conn(t, &event->end);
 		return !id->failed;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		return true;
@@ -168,7 +167,7 @@ static bool make(struct told *t, struct id *id, const struct ctl_cm_event *event
 	case RDMA_CM_EVENT_MULTICAST_ERROR:
 		return membership_on_event(id, event->cookie, &t->base);
 	default:
-		tell(t, id, &event->end);
+		fill_param(t, id, &event->end);
 		return true;
 	}
 }
@@ -228,7 +227,7 @@ static int fetch(struct channel *ch, struct rdma_cm_event **out)
 {
 	struct taking taking = { .held = NULL };
 	const struct ctl_cm_event *event = &taking.event;
-	struct told *t = calloc(1, sizeof(*t));
+	struct delivered *t = calloc(1, sizeof(*t));
 	bool is_told;
 	int rc;
 
@@ -261,7 +260,7 @@ CM_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_
 	if (!event)
 		return answer(-EINVAL);
 	if (!channel_enter(ch))
-		return answer(channel_wait_in_vain(ch));
+		return answer(channel_wait_ended(ch));
 	pthread_cleanup_push(channel_leave, ch);
 	do
 		rc = fetch(ch, event);
@@ -272,7 +271,7 @@ CM_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_
 
 CM_EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)
 {
-	struct told *t = (struct told *)event;
+	struct delivered *t = (struct delivered *)event;
 
 	if (!event)
 		return answer(-EINVAL);

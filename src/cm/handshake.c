@@ -4,7 +4,7 @@
 #include "cm/qp.h"
 #include "cm/session.h"
 
-int handshake_say(const struct id *id, enum ctl_type type)
+int handshake_step(const struct id *id, enum ctl_type type)
 {
 	struct ctl_cm_ask ask = { .header = { .type = type }, .id = id->number };
 
@@ -28,7 +28,7 @@ int handshake_finish(struct id *id)
 	if (!rc)
 		rc = qp_to_rts(id);
 	if (!rc)
-		rc = handshake_say(id, CTL_CM_READY);
+		rc = handshake_step(id, CTL_CM_READY);
 	if (rc) {
 		handshake_send(id, &refusal, CTL_CM_REJECT);
 		qp_fail(id);

@@ -14,7 +14,7 @@
 #define HANDSHAKE_VENDOR_ECE 35 /* vendor option is not supported */
 
 /* A step that needs no parameters: CTL_CM_READY, ESTABLISH or DISCONNECT. 0 or -errno. */
-int handshake_say(const struct id *id, enum ctl_type type);
+int handshake_step(const struct id *id, enum ctl_type type);
 
 /* CTL_CM_CONNECT, ACCEPT or REJECT, of which `t` has all but header and id. 0 or -errno. */
 int handshake_send(const struct id *id, struct ctl_cm_request *t, enum ctl_type type);

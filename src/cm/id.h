@@ -26,8 +26,7 @@ enum id_state {
 	ID_BOUND, /* has a port; and a device, unless it is bound to the wildcard */
 	ID_ADDR_RESOLVED,
 	ID_ROUTE_RESOLVED,
-	ID_CONNECTING, /* or connected, or disconnected: it cannot be used again. A child begins
-			  here */
+	ID_CONNECTING, /* or connected, or disconnected: final. A child begins here */
 	ID_LISTENING,
 };
 

@@ -176,7 +176,7 @@ static void enter_tables(struct cm_connection *c)
 	/*
 	 * A process that makes up a connection must not keep others from its remote QP (is_stale).
 	 */
-	bool has_qp = !c->is_local && !c->is_hearsay && c->end.state == CONNECTION_ESTABLISHED;
+	bool has_qp = !c->is_local && !c->is_unverified && c->end.state == CONNECTION_ESTABLISHED;
 	struct cm *cm = c->cm;
 
 	if (c->end.remote_id && !table_holds(&c->by_remote))
@@ -364,7 +364,7 @@ bool cm_connection_restore(struct cm_id *id, const struct cm_record_id *r)
 	if (!c)
 		return false;
 	c->is_ud = r->is_ud != 0;
-	c->is_hearsay = c->uid != c->cm->daemon->uid;
+	c->is_unverified = c->uid != c->cm->daemon->uid;
 	if (!connection_restore(&c->end, &r->end, now_ns) ||
 	    cm_timers_set(&c->cm->timers, &c->timer, c->end.deadline_ns)) {
 		cm_connection_destroy(c);

@@ -43,7 +43,7 @@ struct cm_connection {
 	uid_t uid;
 	bool is_local; /* the other end is on this host */
 	bool is_ud;
-	bool is_hearsay; /* known only from the store of another user's process */
+	bool is_unverified; /* known only from the store of another user's process */
 	uint8_t local_gid[CTL_GID_BYTES], remote_gid[CTL_GID_BYTES];
 	uint32_t ifindex;
 	struct gsi_port *gsi; /* unless is_local */

@@ -35,7 +35,7 @@ struct reading {
 };
 
 /* After all records are read: the event needs a free slot, and goes behind those in the queue. */
-static void tell_removals(struct cm_client *cc)
+static void raise_removals(struct cm_client *cc)
 {
 	struct ctl_cm_event body = { .kind = CTL_CM_DEVICE_REMOVAL };
 	struct list *m;
@@ -265,5 +265,5 @@ void cm_restore(struct cm_client *cc, uint32_t answered)
 			cm_store_drop(&cc->store, &reading.events[i].slot);
 	}
 	free(reading.events);
-	tell_removals(cc);
+	raise_removals(cc);
 }

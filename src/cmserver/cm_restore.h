@@ -14,8 +14,8 @@
  *    the record.
  *  - A connection on this host reaches only ends of the same user.
  *  - A process can send anything to another host: it has a socket of the address's port
- *    (CAVEATS.md). A connection with another host that only a record tells of is hearsay, and keeps
- *    no other user from the remote QP (cm_connection.h).
+ *    (CAVEATS.md). A connection with another host that is known only from a record is unverified,
+ *    and keeps no other user from the remote QP (cm_connection.h).
  *  - A record names its number, and one that is in use is refused. A process that knew another's
  *    number and returned first would get it. But numbers are random, and only the other end knows
  *    them.

@@ -28,8 +28,7 @@ struct gsi_counters {
 	uint64_t sent, unsent, received;
 	uint64_t damaged;      /* wrong ICRC */
 	uint64_t malformed;    /* no UD SEND, or none with a MAD */
-	uint64_t out_of_place; /* not for QP 1 (merged with packets of another process), or wrong
-				  Q_Key */
+	uint64_t out_of_place; /* not for QP 1 (merged by GRO), or wrong Q_Key */
 	uint64_t unknown;      /* a MAD of an unknown kind */
 };
 

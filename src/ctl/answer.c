@@ -14,7 +14,7 @@
 #define LOOK_MS 100
 
 /* SO_PEERCRED names the process that called listen(), which is the daemon. */
-static pid_t pid_behind(int sock)
+static pid_t peer_pid(int sock)
 {
 	struct ucred peer = { 0 };
 	socklen_t len = sizeof(peer);
@@ -51,7 +51,7 @@ int answer_wait(int sock, int64_t usual_ns, int64_t latest_ns, struct fdmsg *out
 		int rc = fdmsg_wait(sock, until_ns, out);
 
 		if (rc != -ETIMEDOUT || !deadline_left_ms(latest_ns) ||
-		    !is_runnable(pid_behind(sock)))
+		    !is_runnable(peer_pid(sock)))
 			return rc;
 		until_ns = deadline_in_ms(LOOK_MS);
 		if (until_ns > latest_ns)

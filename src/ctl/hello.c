@@ -82,8 +82,8 @@ static int check_welcome(struct fdmsg *m, bool wants_token, struct entry *out, c
 }
 
 /* One HELLO on a fresh socket. -ECONNRESET: the daemon ended meanwhile; try the next. */
-static int say_hello(const struct ctl_client *c, struct entry *entry, int64_t deadline_ns,
-		     char *why, size_t why_len)
+static int send_hello(const struct ctl_client *c, struct entry *entry, int64_t deadline_ns,
+		      char *why, size_t why_len)
 {
 	bool returns = c->token_fd >= 0;
 	struct ctl_hello hello = {
@@ -123,7 +123,7 @@ int hello_enter(const struct ctl_client *c, enum dial_which which, int limit_ms,
 		rc = dial_daemon(which, deadline_ns, &entry.sock, &entry.which, why, why_len);
 		if (rc)
 			return rc;
-		rc = say_hello(c, &entry, deadline_ns, why, why_len);
+		rc = send_hello(c, &entry, deadline_ns, why, why_len);
 		if (!rc) {
 			*out = entry;
 			return 0;

@@ -23,7 +23,7 @@ struct observer {
 	void *arg;
 };
 
-static int say_observe(struct observer *o)
+static int send_observe(struct observer *o)
 {
 	struct ctl_observe observe = {
 		.greeting = { .header = { .type = CTL_OBSERVE, .seq = 1 },
@@ -114,7 +114,7 @@ static int observe_daemon(enum dial_which which, struct observer *o, char *why, 
 	if (rc)
 		return rc;
 	o->deadline_ns = deadline_in_ms(OBSERVE_MS);
-	rc = say_observe(o);
+	rc = send_observe(o);
 	if (!rc)
 		rc = list_all(o);
 	if (rc)

@@ -80,8 +80,7 @@ struct ctl_link {
 	uint32_t slot;	/* the peer's */
 	int32_t pid;	/* the peer's */
 	uint32_t uid;	/* the peer's */
-	uint32_t side;	/* the receiver's end of the link: 0 is the lower slot's, and of a link to
-			   itself */
+	uint32_t side;	/* the receiver's end; 0: the lower slot's, or a link to itself */
 };
 
 struct ctl_death {

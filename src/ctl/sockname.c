@@ -292,7 +292,7 @@ void sockname_of_session(const struct sockname_space *space, uint32_t session, s
 	make_token(space, leaf, out);
 }
 
-static void tell_session(const char *digits, void (*each)(uint32_t session, void *arg), void *arg)
+static void visit_session(const char *digits, void (*each)(uint32_t session, void *arg), void *arg)
 {
 	uint32_t session;
 	int end;
@@ -312,7 +312,7 @@ static void each_abstract_session(const struct sockname_space *space,
 		const char *name = strchr(line, '@');
 
 		if (name && !strncmp(name, prefix, strlen(prefix)))
-			tell_session(name + strlen(prefix), each, arg);
+			visit_session(name + strlen(prefix), each, arg);
 	}
 	if (f)
 		fclose(f);
@@ -327,7 +327,7 @@ void sockname_each_session(const struct sockname_space *space,
 		each_abstract_session(space, each, arg);
 	for (struct dirent *e; dir && (e = readdir(dir));) {
 		if (!strncmp(e->d_name, SESSION, strlen(SESSION)))
-			tell_session(e->d_name + strlen(SESSION), each, arg);
+			visit_session(e->d_name + strlen(SESSION), each, arg);
 	}
 	if (dir)
 		closedir(dir);

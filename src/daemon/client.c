@@ -13,7 +13,7 @@
 #include "event/close_pool.h"
 #include "event/receive_queue.h"
 
-#define SPEECHLESS_MS	  5000
+#define HELLO_MS	  5000
 #define MESSAGES_PER_TURN 16
 #define TURN_NS		  500000
 
@@ -115,9 +115,9 @@ static void on_socket(struct loop_source *source, uint32_t events)
 		receive(c);
 }
 
-static void on_speechless(struct loop_timer *timer)
+static void on_hello_timeout(struct loop_timer *timer)
 {
-	struct client *c = container_of(timer, struct client, speechless);
+	struct client *c = container_of(timer, struct client, hello_timer);
 
 	client_disconnect(c, "it says nothing");
 }
@@ -130,7 +130,7 @@ int client_create(struct daemon *d, int sock, const struct ucred *peer)
 	if (!c)
 		return -ENOMEM;
 	c->daemon = d;
-	c->role = CLIENT_SPEECHLESS;
+	c->role = CLIENT_CONNECTED;
 	c->sock = sock;
 	c->pid = peer->pid;
 	c->uid = peer->uid;
@@ -144,22 +144,22 @@ int client_create(struct daemon *d, int sock, const struct ucred *peer)
 		free(c);
 		return rc;
 	}
-	loop_timer_init(&c->speechless, on_speechless);
-	loop_timer_arm(&d->loop, &c->speechless, SPEECHLESS_MS);
+	loop_timer_init(&c->hello_timer, on_hello_timeout);
+	loop_timer_arm(&d->loop, &c->hello_timer, HELLO_MS);
 	list_add_tail(&d->clients, &c->in_daemon);
 	return 0;
 }
 
 void client_set_role(struct client *c, enum client_role role)
 {
-	loop_timer_disarm(&c->speechless);
+	loop_timer_disarm(&c->hello_timer);
 	c->role = role;
 }
 
 static void destroy(struct client *c)
 {
 	list_del(&c->in_daemon);
-	loop_timer_disarm(&c->speechless);
+	loop_timer_disarm(&c->hello_timer);
 	send_queue_fini(&c->send_queue);
 	if (c->pid_fd >= 0) {
 		loop_forget(&c->daemon->loop, c->pid_fd);

@@ -30,11 +30,11 @@ struct fdmsg;
 struct link;
 
 enum client_role {
-	CLIENT_SPEECHLESS = 1 << 0, /* connected, sent nothing yet */
-	CLIENT_PROCESS = 1 << 1,    /* sent HELLO, has a slot */
-	CLIENT_OBSERVER = 1 << 2,   /* sent OBSERVE, may list */
-	CLIENT_CM_EARLY = 1 << 3,   /* sent CM_HELLO, returns its channels */
-	CLIENT_CM = 1 << 4,	    /* sent BEGIN, manages connections */
+	CLIENT_CONNECTED = 1 << 0, /* connected, sent nothing yet */
+	CLIENT_PROCESS = 1 << 1,   /* sent HELLO, has a slot */
+	CLIENT_OBSERVER = 1 << 2,  /* sent OBSERVE, may list */
+	CLIENT_CM_EARLY = 1 << 3,  /* sent CM_HELLO, returns its channels */
+	CLIENT_CM = 1 << 4,	   /* sent BEGIN, manages connections */
 };
 
 struct client {
@@ -44,7 +44,7 @@ struct client {
 	bool disconnecting;
 	int sock;
 	struct loop_source on_socket;
-	struct loop_timer speechless; /* armed until the first message */
+	struct loop_timer hello_timer; /* armed until the first message */
 	struct send_queue send_queue;
 	pid_t pid; /* 0: in a pid namespace that the daemon does not see */
 	uid_t uid;
@@ -93,7 +93,7 @@ struct client_hooks {
 /* Takes over sock on success. 0 or -errno. */
 int client_create(struct daemon *d, int sock, const struct ucred *peer);
 
-/* From CLIENT_SPEECHLESS to another role, or from CLIENT_CM_EARLY to CLIENT_CM. */
+/* From CLIENT_CONNECTED to another role, or from CLIENT_CM_EARLY to CLIENT_CM. */
 void client_set_role(struct client *c, enum client_role role);
 
 /* Sends or queues. 0; -ETOOMANYREFS: not sent; -ECONNRESET: the client is disconnecting. */

@@ -51,7 +51,7 @@ struct daemon {
 	struct idle_exit idle_exit;
 	bool ended;
 	const struct client_hooks *hooks;
-	struct list clients;	   /* all connections, observers and speechless ones too */
+	struct list clients;	   /* all connections, also of observers and before HELLO */
 	struct list disconnecting; /* to be freed at the end of this turn */
 	struct client *by_slot[CTL_SLOT_MAX + 1];
 	uint64_t slot_uids[CTL_SLOT_MAX + 1]; /* last user, plus 1; 0: none yet (daemon/slots.h) */

@@ -65,7 +65,8 @@ static void destroy(struct link *l)
 }
 
 /* Sends one end the descriptors of the other. */
-static int tell(struct link *l, struct client *to, struct client *peer, struct ctl_header header)
+static int send_link(struct link *l, struct client *to, struct client *peer,
+		     struct ctl_header header)
 {
 	struct ctl_link message = {
 		.header = header,
@@ -96,7 +97,7 @@ static struct link *find_or_create(struct client *c, unsigned slot, int *error)
 	if (!l || peer == c)
 		return l;
 	/* The other end first: if that fails, the requester gets no link either. */
-	rc = tell(l, peer, c, (struct ctl_header){ .type = CTL_NOTICE_LINK });
+	rc = send_link(l, peer, c, (struct ctl_header){ .type = CTL_NOTICE_LINK });
 	if (rc) {
 		*error = rc == -ECONNRESET ? ENOENT : EMFILE;
 		destroy(l);
@@ -112,7 +113,7 @@ void links_on_peer(struct client *c, struct fdmsg *m)
 	int error = 0;
 	struct link *l = find_or_create(c, slot, &error);
 
-	if (l && tell(l, c, c->daemon->by_slot[slot], header) == -ETOOMANYREFS)
+	if (l && send_link(l, c, c->daemon->by_slot[slot], header) == -ETOOMANYREFS)
 		error = EMFILE;
 	if (error) {
 		struct ctl_link none = { .header = header, .status = error, .slot = slot };

@@ -52,7 +52,7 @@ static void destroy(struct membership *s)
 	free(s);
 }
 
-static void tell_change(struct client *cause, const uint8_t *mgid)
+static void notify_change(struct client *cause, const uint8_t *mgid)
 {
 	struct ctl_mcast notice = { .header = { .type = CTL_NOTICE_MCAST_CHANGED } };
 
@@ -87,7 +87,7 @@ void mcast_on_attach(struct client *c, struct fdmsg *m)
 		rc = create(c, mgid);
 	reply(c, m, rc);
 	if (!s && !rc)
-		tell_change(c, mgid);
+		notify_change(c, mgid);
 }
 
 void mcast_on_detach(struct client *c, struct fdmsg *m)
@@ -99,7 +99,7 @@ void mcast_on_detach(struct client *c, struct fdmsg *m)
 	reply(c, m, s ? 0 : -ENOENT);
 	if (last) {
 		destroy(s);
-		tell_change(c, mgid);
+		notify_change(c, mgid);
 	}
 }
 
@@ -132,7 +132,7 @@ static void drop_memberships(struct client *c, bool tells)
 		memcpy(mgid, s->mgid, sizeof(mgid));
 		destroy(s);
 		if (tells)
-			tell_change(c, mgid);
+			notify_change(c, mgid);
 	}
 }
 

@@ -38,7 +38,7 @@ static int set(int fd, int level, int option, int value)
  * One socket.
  */
 
-static int undeafen(int fd)
+static int stop_dropping(int fd)
 {
 	return set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0) && errno != ENOENT ? -errno : 0;
 }
@@ -78,7 +78,7 @@ static int open_socket(const struct port_group *g, bool shares)
 
 	if (fd < 0)
 		return -errno;
-	rc = source_port_deafen(fd);
+	rc = source_port_drop_received(fd);
 	prefer(fd);
 	if (!rc && shares)
 		rc = set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
@@ -367,7 +367,7 @@ int port_group_use_on(struct port_group *g, unsigned slot, uid_t uid)
 	if (!rc && g->steered != g->count)
 		rc = steer(g);
 	if (!rc)
-		rc = undeafen(g->sockets[slot]->fd);
+		rc = stop_dropping(g->sockets[slot]->fd);
 	if (!rc) {
 		/*
 		 * In this order: whenever the daemon is killed, the user of a slot in use is known.
@@ -382,7 +382,7 @@ int port_group_use(struct port_group *g, unsigned slot, uid_t uid)
 {
 	/* Datagrams of a process that died while no daemon ran. */
 	if (!port_group_is_user(g, slot) && slot < g->count) {
-		int rc = source_port_deafen(g->sockets[slot]->fd);
+		int rc = source_port_drop_received(g->sockets[slot]->fd);
 
 		if (rc)
 			return rc;
@@ -397,7 +397,7 @@ bool port_group_leave(struct port_group *g, unsigned slot)
 
 	if (port_group_is_user(g, slot)) {
 		*users_word(g, slot) &= ~(UINT64_C(1) << slot % 64);
-		if (!source_port_deafen(g->sockets[slot]->fd))
+		if (!source_port_drop_received(g->sockets[slot]->fd))
 			drain(g->sockets[slot]->fd);
 	}
 	for (unsigned i = 0; i < CTL_BITMAP_WORDS; i++)

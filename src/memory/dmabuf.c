@@ -29,7 +29,7 @@ static bool is_dmabuf(int fd)
  * Brackets the processor's accesses (DMA_BUF_SYNC_START, _END). Drivers without caches to flush
  * refuse.
  */
-static void tell_driver(int fd, uint64_t start_or_end)
+static void sync_access(int fd, uint64_t start_or_end)
 {
 	struct dma_buf_sync sync = { .flags = start_or_end | DMA_BUF_SYNC_RW };
 
@@ -82,7 +82,7 @@ int dmabuf_map(int fd, uint64_t offset, size_t length, bool writable, struct dma
 		munmap(dmabuf.start, dmabuf.mapped);
 		return refuse(ENOMEM, "no descriptor is left", fd);
 	}
-	tell_driver(dmabuf.fd, DMA_BUF_SYNC_START);
+	sync_access(dmabuf.fd, DMA_BUF_SYNC_START);
 	*out = dmabuf;
 	return 0;
 }
@@ -91,7 +91,7 @@ void dmabuf_unmap(struct dmabuf *dmabuf)
 {
 	if (dmabuf->fd < 0)
 		return;
-	tell_driver(dmabuf->fd, DMA_BUF_SYNC_END);
+	sync_access(dmabuf->fd, DMA_BUF_SYNC_END);
 	close(dmabuf->fd);
 	munmap(dmabuf->start, dmabuf->mapped);
 	dmabuf->fd = -1;

@@ -79,7 +79,7 @@ struct qp {
 	struct srq *srq;	   /* or NULL; XRC_RECV: of the last message, as recv_cq and rq */
 	struct xrcd *xrcd;	   /* XRC_RECV; NULL after ibv_destroy_qp of the first handle */
 	struct xrc_domain *domain; /* XRC_RECV: with a reference */
-	struct qp *target;	   /* of a handle of ibv_open_qp: the QP; else NULL */
+	struct qp *real;	   /* of a handle of ibv_open_qp: the QP; else NULL */
 	_Atomic uint32_t handles;  /* XRC_RECV: the first handle and those of ibv_open_qp */
 	struct rq own_rq;
 	struct rq *rq;		 /* &own_rq or &srq->rq */
@@ -131,12 +131,12 @@ static inline struct qp *qp_of(struct ibv_qp *ib)
 	return (struct qp *)ib;
 }
 
-/* The QP; for a handle of ibv_open_qp its target. */
-static inline struct qp *qp_behind(struct ibv_qp *ib)
+/* The QP; for a handle of ibv_open_qp the real QP. */
+static inline struct qp *qp_real(struct ibv_qp *ib)
 {
 	struct qp *qp = qp_of(ib);
 
-	return qp->target ? qp->target : qp;
+	return qp->real ? qp->real : qp;
 }
 
 static inline enum ibv_qp_state qp_state(const struct qp *qp)

@@ -258,7 +258,7 @@ int qp_open(struct context *context, struct xrcd *xrcd, uint32_t qpn, void *qp_c
 	new->ib.qp_context = qp_context;
 	new->type = qp->type;
 	new->context = context;
-	new->target = qp;
+	new->real = qp;
 	new->xrcd = xrcd;
 	lock_init(&new->lock);
 	rq_init(&new->own_rq, 0, 0);
@@ -300,7 +300,7 @@ static void purge(struct qp *qp)
 
 int qp_destroy(struct qp *handle)
 {
-	struct qp *qp = handle->target ? handle->target : handle;
+	struct qp *qp = handle->real ? handle->real : handle;
 	uint32_t attachments = atomic_load(&qp->attachments);
 
 	if (qp->type == IBV_QPT_XRC_RECV && close_handle(handle, qp))

@@ -21,7 +21,7 @@ int qp_create(struct context *context, struct pd *pd, struct ibv_qp_init_attr_ex
 
 /*
  * ibv_open_qp: creates another handle for an XRC_RECV QP of the domain. 0, -EINVAL (there is none),
- * -ENOMEM. Only the handle's struct ibv_qp and `target` are set. qp_destroy of the last handle
+ * -ENOMEM. Only the handle's struct ibv_qp and `real` are set. qp_destroy of the last handle
  * destroys the QP.
  */
 int qp_open(struct context *context, struct xrcd *xrcd, uint32_t qpn, void *qp_context,

@@ -34,8 +34,7 @@ static uint32_t on_bytes[256];	  /* x^(8 i) */
 static uint32_t on_blocks[256];	  /* x^(8 256 i) */
 static uint32_t back_bytes[256];  /* x^(-8 i) */
 static uint32_t back_blocks[256]; /* x^(-8 256 i) */
-static uint32_t of_id[2][256]; /* the effect of each byte of an identification on the CRC after the
-				  UDP header */
+static uint32_t of_id[2][256];	  /* effect of each byte of an identification */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static uint32_t multiply(uint32_t a, uint32_t b)

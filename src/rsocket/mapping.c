@@ -122,7 +122,7 @@ int mapping_remove(struct stream *s, void *memory, size_t length)
 	return mapping ? 0 : -EINVAL;
 }
 
-static void tell(struct stream *s, struct local_mapping *mapping) REQUIRES(s->lock)
+static void send_mapping(struct stream *s, struct local_mapping *mapping) REQUIRES(s->lock)
 {
 	struct mapping update = { 0 };
 
@@ -140,7 +140,7 @@ void mapping_tell(struct stream *s)
 	while (!list_empty(&s->mapping_news) && s->may_send && message_can_send(s)) {
 		struct local_mapping *mapping = mapping_of(s->mapping_news.next);
 
-		tell(s, mapping);
+		send_mapping(s, mapping);
 		list_del(&mapping->link);
 		if (mapping->mr)
 			list_add_tail(&s->mapping_list, &mapping->link);

@@ -28,8 +28,7 @@ static bool find_msn(struct shm_qp *lq, uint32_t msn, uint32_t *seq)
 		struct wqe *wqe = sq_wqe(&qp->sq, s);
 
 		if (s == qp->sq.issue && !(wqe->state == WQE_POSTED && wqe->done))
-			return false; /* at or after sq.issue only a partly sent message may get an
-					 answer */
+			return false; /* from sq.issue on, only a partly sent message */
 		if ((wqe_is_on_the_way(wqe) || s == qp->sq.issue) && wqe->first_psn == msn) {
 			*seq = s;
 			return true;

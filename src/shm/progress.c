@@ -241,8 +241,7 @@ static void serve_blocked(struct turn *turn) REQUIRES(turn->link->rx_lock)
 		shm_backoff_on_room(lq);
 		result = shm_requester_issue(lq);
 		if (lq->blocked_on != link || !lq->for_room)
-			continue; /* the QP waits on another link, for another turn, or not at all
-				   */
+			continue; /* the QP waits elsewhere, or not at all */
 		if (result != ISSUE_NO_ROOM) {
 			shm_waiting_leave(lq);
 			continue;

@@ -49,8 +49,7 @@ struct shm_qp {
 	struct link *link;
 	struct list blocked_node, answering_node;
 	bool is_answering;	 /* in link->answering; guarded by link->wait_lock */
-	struct link *blocked_on; /* the link in whose list the QP is, with a reference; guarded by
-				    its wait_lock */
+	struct link *blocked_on; /* with a reference; guarded by its wait_lock */
 	bool for_room;		 /* in its list `blocked`; else in `turned` */
 
 	/* requester */

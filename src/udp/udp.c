@@ -60,7 +60,7 @@ void udp_loop_multicast(struct wire_port *port)
 	port->loops_multicast = true;
 }
 
-void udp_tell_hops(struct wire_port *port)
+void udp_enable_hop_limits(struct wire_port *port)
 {
 	if (port->is_v4)
 		udp_set(port->fd, IPPROTO_IP, IP_RECVTTL, 1);
@@ -170,7 +170,7 @@ int udp_open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, struct
 	}
 	rc = udp_open(fd, group, ifindex, port);
 	if (!rc)
-		udp_tell_hops(*port);
+		udp_enable_hop_limits(*port);
 	return rc;
 }
 

@@ -33,7 +33,7 @@ int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct
  * From now on arrivals have their hop limit, which is 0 before. Only the GRH of a UD packet needs
  * it, and each control message (IP_RECVTTL) costs the kernel time.
  */
-void udp_tell_hops(struct wire_port *port);
+void udp_enable_hop_limits(struct wire_port *port);
 void udp_close(struct wire_port *port);
 
 int udp_fd(const struct wire_port *port);

@@ -28,7 +28,7 @@ struct wire_sender; /* udp/udp.h: sends from there to one process of each other 
 /*
  * The addresses of packets. Fixed for a connection. In an arrival they are the packet's own:
  * `local` is its destination, which may be a multicast group. hop_limit 0: to send, the socket's
- * default; in an arrival, not known (udp_tell_hops).
+ * default; in an arrival, not known (udp_enable_hop_limits).
  */
 struct wire_flow {
 	uint8_t local[WIRE_GID_BYTES];	/* GIDs: IPv4-mapped or IPv6 addresses of this host, ... */

@@ -6,7 +6,7 @@
 #include "cmserver/cm_id.h"
 #include "cmserver/cm_state.h"
 
-static void tell_process(struct client *c, struct client *process)
+static void send_process(struct client *c, struct client *process)
 {
 	struct ctl_process message = {
 		.header = { .type = CTL_PROCESS, .seq = c->list_seq },
@@ -21,7 +21,7 @@ static void tell_process(struct client *c, struct client *process)
 		client_disconnect(c, "its list cannot be sent");
 }
 
-static void tell_listener(struct client *c, const struct cm_id *id)
+static void send_listener(struct client *c, const struct cm_id *id)
 {
 	const struct client *owner = id->owner->client;
 	struct ctl_cm_listener message = {
@@ -38,7 +38,7 @@ static void tell_listener(struct client *c, const struct cm_id *id)
 }
 
 /* False: that was the last slot. */
-static bool tell_slot(struct client *c, unsigned slot)
+static bool send_slot(struct client *c, unsigned slot)
 {
 	struct client *process;
 
@@ -46,12 +46,12 @@ static bool tell_slot(struct client *c, unsigned slot)
 		return false;
 	process = c->daemon->by_slot[slot];
 	if (process && !process->disconnecting && client_sees(c, process))
-		tell_process(c, process);
+		send_process(c, process);
 	return true;
 }
 
 /* False: that was the last bucket. */
-static bool tell_bucket(struct client *c, unsigned bucket)
+static bool send_bucket(struct client *c, unsigned bucket)
 {
 	struct list *m;
 
@@ -61,7 +61,7 @@ static bool tell_bucket(struct client *c, unsigned bucket)
 		const struct cm_binding *b = container_of(m, struct cm_binding, in_bucket);
 
 		if (b->listening)
-			tell_listener(c, container_of(b, struct cm_id, binding));
+			send_listener(c, container_of(b, struct cm_id, binding));
 	}
 	return true;
 }
@@ -73,7 +73,7 @@ void lists_on_drained(struct client *c)
 	while (c->list_type && !c->disconnecting && !c->send_queue.count) {
 		unsigned next = c->list_next++;
 
-		if (c->list_type == CTL_LIST ? tell_slot(c, next) : tell_bucket(c, next))
+		if (c->list_type == CTL_LIST ? send_slot(c, next) : send_bucket(c, next))
 			continue;
 		c->list_type = 0;
 		client_post(c, &end, sizeof(end), NULL, 0);

@@ -23,15 +23,15 @@ static const struct {
 	enum client_role role; /* of clients that may send it */
 	void (*on_request)(struct client *c, struct fdmsg *m);
 } requests[CTL_TYPE_COUNT] = {
-	[CTL_HELLO] = { sizeof(struct ctl_hello), 3, 4, CLIENT_SPEECHLESS, hello_on_hello },
-	[CTL_OBSERVE] = { sizeof(struct ctl_observe), 0, 0, CLIENT_SPEECHLESS, hello_on_observe },
+	[CTL_HELLO] = { sizeof(struct ctl_hello), 3, 4, CLIENT_CONNECTED, hello_on_hello },
+	[CTL_OBSERVE] = { sizeof(struct ctl_observe), 0, 0, CLIENT_CONNECTED, hello_on_observe },
 	[CTL_PEER] = { sizeof(struct ctl_peer), 0, 0, CLIENT_PROCESS, links_on_peer },
 	[CTL_MCAST_ATTACH] = { sizeof(struct ctl_mcast), 0, 0, CLIENT_PROCESS, mcast_on_attach },
 	[CTL_MCAST_DETACH] = { sizeof(struct ctl_mcast), 0, 0, CLIENT_PROCESS, mcast_on_detach },
 	[CTL_MCAST_MEMBERS] = { sizeof(struct ctl_mcast), 0, 0, CLIENT_PROCESS, mcast_on_members },
 	[CTL_PORT] = { sizeof(struct ctl_port), 0, 0, CLIENT_PROCESS, ports_on_port },
 	[CTL_PORT_KEPT] = { sizeof(struct ctl_port), 1, 1, CLIENT_PROCESS, ports_on_kept },
-	[CTL_CM_HELLO] = { sizeof(struct ctl_cm_hello), 1, 2, CLIENT_SPEECHLESS, cm_on_hello },
+	[CTL_CM_HELLO] = { sizeof(struct ctl_cm_hello), 1, 2, CLIENT_CONNECTED, cm_on_hello },
 	[CTL_CM_RETURN_CHANNEL] = { ASK, 1, 1, CLIENT_CM_EARLY, cm_requests_on_return_channel },
 	[CTL_CM_BEGIN] = { ASK, 0, 0, CLIENT_CM_EARLY, cm_return_on_begin },
 	[CTL_CM_CREATE_CHANNEL] = { ASK, 1, 1, CLIENT_CM, cm_requests_on_create_channel },
@@ -61,7 +61,7 @@ static bool is_other_version(const struct client *c, const struct fdmsg *m)
 {
 	const struct ctl_greeting *g = &m->body.greeting;
 
-	return c->role == CLIENT_SPEECHLESS && m->len >= sizeof(*g) &&
+	return c->role == CLIENT_CONNECTED && m->len >= sizeof(*g) &&
 	       (g->header.type == CTL_HELLO || g->header.type == CTL_OBSERVE ||
 		g->header.type == CTL_CM_HELLO) &&
 	       g->magic == CTL_MAGIC && g->version != CTL_VERSION;
@@ -85,7 +85,7 @@ const char *messages_on_message(struct client *c, struct fdmsg *m)
 		if (!requests[type].fds_max)
 			return "it sent descriptors that belong to no request";
 		/* The daemon lost them, not the client: the reply says so. */
-		if (c->role != CLIENT_SPEECHLESS) {
+		if (c->role != CLIENT_CONNECTED) {
 			requests[type].on_request(c, m);
 			return NULL;
 		}

@@ -52,7 +52,7 @@ VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
 	if (error_from(ah_create(pd_of(pd), attr, &sgid, local, &ah)) != 0)
 		return NULL;
 	if (gid_is_multicast(attr->grh.dgid.raw))
-		adapter_meet_group(&attr->grh.dgid);
+		adapter_resolve_group(&attr->grh.dgid);
 	ah->without_grh = context->infiniband && !asked->is_global;
 	live_object_add(&ah->live, ah->ib.handle);
 	return &ah->ib;

@@ -175,9 +175,9 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int a
 
 	if (!live_object_exists(&qp_of(qp)->live, &qp->handle))
 		return error_unknown_object("ibv_query_qp");
-	qp_query(qp_behind(qp), attr, init_attr);
+	qp_query(qp_real(qp), attr, init_attr);
 	if (context_of(qp->context)->infiniband)
-		attr->ah_attr = qp_behind(qp)->asked_av;
+		attr->ah_attr = qp_real(qp)->asked_av;
 	qp->state = attr->qp_state;
 	return 0;
 }

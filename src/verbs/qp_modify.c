@@ -84,7 +84,7 @@ VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int 
 
 	if (!live_object_exists(&qp_of(ib)->live, &ib->handle))
 		return error_unknown_object("ibv_modify_qp");
-	qp = qp_behind(ib);
+	qp = qp_real(ib);
 	if (qp->context->infiniband && attr_mask & IBV_QP_AV) {
 		asked = attr->ah_attr;
 		resolved = *attr;

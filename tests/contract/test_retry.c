@@ -252,8 +252,7 @@ static void rule_21_peer_connected_elsewhere(struct pair *pair)
 	fill(&pair->b, 0, LENGTH, 0);
 	expect_no_answer(pair);
 	if (over_wire())
-		return; /* packets of a connection do not name their source QP: b accepts those that
-			   fit */
+		return; /* packets do not name their source QP: b accepts those that fit */
 	expect_none(&pair->b, RECEIVES);
 	expect_bytes(&pair->b, 0, LENGTH, 0);
 }

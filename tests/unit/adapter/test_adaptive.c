@@ -44,7 +44,7 @@ static unsigned tries_after(struct adaptive *adaptive)
 {
 	unsigned sleeps = 0;
 
-	adaptive_on_vain(adaptive);
+	adaptive_on_empty(adaptive);
 	assert_false(adaptive->keeps_polling);
 	while (!adaptive->keeps_polling) {
 		sleep_short(adaptive, 1);

@@ -77,7 +77,7 @@ static struct wire_port *open_port(bool v6, unsigned which)
 	if (fd < 0)
 		return NULL;
 	assert_int_equal(udp_open(fd, gid, 0, &port), 0);
-	udp_tell_hops(port);
+	udp_enable_hop_limits(port);
 	return port;
 }
 
