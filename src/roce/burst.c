@@ -11,9 +11,7 @@
 #include "packet/icrc.h"
 #include "roce/roce_env.h"
 
-/*
- * Bursts are in use only within calls, so there are no more of them than twice the threads at once.
- */
+/* A burst is in use only within a call, so there are at most twice as many as threads. */
 static struct lock pool_lock = LOCK_INITIALIZER;
 static struct burst *pool GUARDED_BY(pool_lock);
 
@@ -140,7 +138,7 @@ void burst_add(struct burst *burst, struct packet *header)
 	header->pad = (uint8_t)(-packet->payload_bytes & 3);
 	header->pkey = PACKET_PKEY;
 	packet->pad_bytes = header->pad;
-	packet->pinned = true; /* memory/memory.h: regions that are not on demand are there */
+	packet->pinned = true; /* memory/memory.h: memory of ordinary regions is readable */
 	packet->header_bytes = (uint16_t)packet_encode(header, packet->header);
 	count(burst, header->psn);
 	if (burst->full)
@@ -212,8 +210,8 @@ static uint32_t bytes_of(const struct wire_packet *packet)
  * A burst, before it leaves:
  * - packets and staged payloads are within their room;
  * - the last GSO batch ends with the last packet, and is within the kernel's limits;
- * - its packets are all of one size, but for the last, which may be shorter and then closes it;
- * - its bytes are those of its packets;
+ * - its packets are all of one size, except the last, which may be shorter and then closes it;
+ * - its bytes are the sum of its packets;
  * - the first packet that ends a message is one of the burst.
  */
 void burst_check(const struct burst *burst)

@@ -3,12 +3,12 @@
  * Burst - packets of one QP that leave in one call of roce_env.send.
  *
  * In:  headers; payload as pieces of the program's memory, or copied into the burst.
- * Out: packets on the wire; or how far it came.
+ * Out: packets on the wire; or the first packet that was not sent.
  *
  * Bursts come from a pool, because they are large. A burst publishes at most one key
- * (memory/hazard.h) from burst_protect until it is sent, and of two that a thread has at once
- * (transmit_requests) one holds nothing but an acknowledgement: no thread waits for a hazard entry
- * on behalf of one burst while it holds another's. Callers hold the QP's lock.
+ * (memory/hazard.h) from burst_protect until it is sent. If a thread has two bursts at once
+ * (transmit_requests), one has only an acknowledgement. So no thread waits for a second hazard
+ * entry while it has one. Callers hold the QP's lock.
  */
 #ifndef ROCE_BURST_H
 #define ROCE_BURST_H
@@ -27,14 +27,14 @@ struct burst {
 	const struct wire_flow *flow;
 	unsigned count;
 	uint32_t staged; /* bytes of `staging` in use */
-	unsigned left;	 /* how many the last burst_send sent */
+	unsigned left;	 /* packets that the last burst_send sent */
 	struct {
 		unsigned start, packets;
 		uint32_t bytes;
-		uint32_t size; /* of each packet, but for the last, which may be shorter, ... */
-		unsigned full; /* ... and how many of that size make a full one */
+		uint32_t size; /* of each packet, except the last, which may be shorter */
+		unsigned full; /* packets of that size in a full batch */
 		bool closed;   /* the last one is shorter */
-	} batch;	       /* that the last packet leaves in: as udp/udp_send.c makes them */
+	} batch;	       /* the GSO batch of the last packet, as udp/udp_send.c makes them */
 	unsigned first_end;    /* the first packet that ends a message; BURST_NO_END */
 	bool full;
 	uint32_t key;
@@ -47,12 +47,12 @@ struct burst {
 /* An empty one; NULL: out of memory. `flow` outlives it. */
 struct burst *burst_get(const struct wire_flow *flow);
 
-/* What was not sent is dropped. NULL is allowed. */
+/* Drops unsent packets. NULL is allowed. */
 void burst_put(struct burst *burst);
 
 /*
- * The next packet, without payload: it is in the burst once its header is there (burst_add).
- * There is room: see burst_is_full.
+ * The next packet, without payload; burst_add adds it to the burst. The caller has checked
+ * burst_is_full.
  */
 static inline struct wire_packet *burst_next(struct burst *burst)
 {
@@ -60,16 +60,15 @@ static inline struct wire_packet *burst_next(struct burst *burst)
 }
 
 /*
- * True: send it first. That is so before all room is used, too, if packets like the last ones would
- * make a GSO batch now that is full, and there is not room enough for another: each GSO batch costs
- * the same, whatever its length.
+ * True: send it first. Also before all room is used, if the last GSO batch is full, and the room
+ * left is too small for another full one: each GSO batch costs the same, whatever its length.
  */
 static inline bool burst_is_full(const struct burst *burst)
 {
 	return burst->full;
 }
 
-/* Packets that may still be added; there may be less of them. */
+/* Packets that may still be added, at most. */
 static inline unsigned burst_places(const struct burst *burst)
 {
 	return burst->full ? 0 : WIRE_BURST - burst->count;
@@ -86,28 +85,28 @@ void *burst_stage(struct burst *burst, uint32_t bytes);
 /* Publishes the key. False: another one is published already; send first. */
 bool burst_protect(struct burst *burst, uint32_t key);
 
-/* The payload of the next packet is there; completes it. Sets header->pad. */
+/* Adds the next packet, whose payload is set. Sets header->pad. */
 void burst_add(struct burst *burst, struct packet *header);
 
-/* The last packet ends a message: the receiver may tell its program of it. */
+/* The last packet ends a message, so the receiver's program may see a completion. */
 void burst_end_message(struct burst *burst);
 
 /*
- * Messages end in the GSO batch of the last packet only, in which one more packet of so many bytes,
- * all headers counted, would leave.
+ * All messages that end in the burst end in the last packet's GSO batch, which has room for one
+ * more packet of so many bytes, headers included.
  */
 bool burst_ends_in_last_batch(const struct burst *burst, uint32_t bytes);
 
 /*
- * At most so many packets more like the last one, with the PSNs behind its, none of which asks for
- * an acknowledgement. Their payload lies behind its payload, which is one piece. Returns how many
- * were added before the burst was full.
+ * Adds at most so many packets like the last one, with the next PSNs, without AckReq. Their payload
+ * follows the last one's in memory, which is one piece. Returns how many were added before the
+ * burst was full.
  */
 unsigned burst_repeat(struct burst *burst, unsigned most);
 
 /*
- * Sends all. The burst is empty afterwards, and its key withdrawn. Unless all left, *unsent is the
- * PSN of the first that did not.
+ * Sends all. The burst is empty afterwards, and its hazard cleared. Unless all were sent, *unsent
+ * is the PSN of the first that was not.
  */
 enum wire_result burst_send(struct burst *burst, uint32_t *unsent);
 

@@ -10,9 +10,8 @@
 #include "roce/sendq.h"
 
 /*
- * Everything before `end` was carried out: finishes what can be finished. What is asked for
- * is only finished by its response (`answered`: it came just now), so una_psn stops there; returns
- * una_psn.
+ * The responder has executed all requests before `end`: finishes those, up to a request that needs
+ * a response. `answered`: the response to the oldest one has just come. Returns una_psn.
  */
 static uint32_t advance(struct roce_qp *tq, uint32_t end, bool answered)
 {
@@ -55,7 +54,7 @@ void completer_on_sent(struct roce_qp *tq)
 	advance(tq, tq->next_psn, false);
 }
 
-/* The WQE whose PSNs una_psn is one of; NULL: there is none. */
+/* The WQE with una_psn among its PSNs; NULL: there is none. */
 static struct wqe *find_oldest(struct roce_qp *tq, uint32_t *seq)
 {
 	struct sq *sq = &tq->qp->sq;
@@ -104,7 +103,7 @@ static enum cause cause_of(enum ibv_wc_status status)
 	}
 }
 
-/* A reserved code is treated as if it had not come (IBA 9.7.5.2.8). */
+/* Ignores a reserved code (IBA 9.7.5.2.8). */
 static void on_nak(struct roce_qp *tq, uint8_t syndrome)
 {
 	enum ibv_wc_status status = refusal_status(syndrome);
@@ -117,7 +116,7 @@ static void on_nak(struct roce_qp *tq, uint8_t syndrome)
 	}
 }
 
-/* None of ACK, RNR NAK and NAK: as if it had not come (IBA 9.7.5.2.8). */
+/* None of ACK, RNR NAK and NAK: ignored (IBA 9.7.5.2.8). */
 static bool is_reserved(uint8_t syndrome)
 {
 	uint8_t kind = syndrome & (PACKET_SYNDROME_MASK | PACKET_SYNDROME_RESERVED);

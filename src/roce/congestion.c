@@ -44,14 +44,14 @@ void congestion_notify(struct roce_qp *tq, uint64_t now_ns)
 		return;
 	flow.traffic_class &= (uint8_t)~ECN_MASK;
 	packet.header_bytes = (uint16_t)packet_encode(&header, packet.header);
-	/* If it does not leave the next marked packet asks for another. */
+	/* If it cannot be sent, the next marked packet causes another. */
 	if (roce_env.send(&flow, &packet, 1, &sent) == WIRE_SENT) {
 		counter_add(COUNTER_NP_CNP_SENT);
 		tq->cnp_ns = now_ns;
 	}
 }
 
-/* What left in an interval that is over counts as acknowledged. */
+/* Counts the packets of an interval that has ended as acknowledged. */
 static void roll(struct roce_qp *tq, uint64_t now_ns)
 {
 	struct response_pace *pace = &tq->response_pace;
@@ -68,7 +68,7 @@ static void roll(struct roce_qp *tq, uint64_t now_ns)
 	pace->sent = 0;
 }
 
-/* False: no responses left lately, so it is not about them. */
+/* False: no responses were sent lately, so they did not cause the congestion. */
 static bool begin_bound(struct roce_qp *tq, uint64_t now_ns)
 {
 	struct response_pace *pace = &tq->response_pace;
@@ -131,9 +131,9 @@ void congestion_forget(struct roce_qp *tq)
 
 #ifdef VERBATIM_CHECK
 /*
- * How fast a QP sends:
- * - the window of its requests, once it has started, is a window (roce/window.h);
- * - so is that of its responses while they are bounded.
+ * Invariants of a QP's windows:
+ * - those of roce/window.h for its requests, once it has started;
+ * - the same for its responses, while they are bounded.
  */
 void congestion_check(const struct roce_qp *tq)
 {

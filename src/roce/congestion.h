@@ -3,19 +3,19 @@
  * Congestion - ECN and congestion notification packets (CNPs), as DCQCN uses them, in both
  * directions.
  *
- * In:  packets that a router marked (ECN CE); CNPs (annex A17.9.3) from the other end; READs that
- *      are requested again, because their responses were lost.
- * Out: a CNP now and then; a smaller window; how many response packets may leave now.
+ * In:  packets that a router marked (ECN CE); CNPs (annex A17.9.3) from the other end; duplicate
+ *      READs, whose responses were lost.
+ * Out: CNPs; a smaller window; how many response packets may leave now.
  *
  * A requester's packets are bounded by its window (roce/window.h), which acknowledgements move.
- * Nobody acknowledges responses, so time stands in for that: what left in one RESPONSE_INTERVAL_NS
- * counts as acknowledged in the next. There is no bound before the first sign of congestion. That
- * sets it to what left in an interval lately, or to a requester's first window if that is more.
- * From then on the window shrinks and grows as a requester's does; at its highest there is no bound
- * again.
+ * Responses are not acknowledged, so their window is one of time: packets of one
+ * RESPONSE_INTERVAL_NS count as acknowledged in the next. There is no bound before the first sign
+ * of congestion. Then the window begins with the most packets of a recent interval, or with a
+ * requester's first window if that is more. From then on it shrinks and grows as a requester's
+ * does; at its maximum the bound ends.
  *
- * CNPs are Not-ECT, so that no router marks them, and a marked one causes no CNP: two ends would go
- * on sending them to each other for as long as the congestion lasts.
+ * CNPs are Not-ECT, so that no router marks them, and a marked CNP causes no CNP: otherwise two
+ * ends would send each other CNPs for as long as the congestion lasts.
  *
  * Callers hold the QP's lock.
  */
@@ -25,10 +25,10 @@
 #include "roce/roce_qp.h"
 
 #define CONGESTION_CNP_NS    50000ull	 /* between two CNPs of a QP */
-#define RESPONSE_INTERVAL_NS 100000ull	 /* a round trip, as far as responses are concerned */
+#define RESPONSE_INTERVAL_NS 100000ull	 /* stands for a round trip */
 #define RESPONSE_RECENT_NS   10000000ull /* later signs of congestion are not about responses */
 
-/* A packet of this connection, not a CNP, was marked by a router. */
+/* A router has marked a packet of this connection that is not a CNP. */
 void congestion_on_mark(struct roce_qp *tq);
 
 /* A CNP came. */
@@ -43,10 +43,10 @@ void congestion_notify(struct roce_qp *tq, uint64_t now_ns);
 /* Response packets that may leave now; UINT32_MAX: as many as there are. */
 uint32_t congestion_allows(struct roce_qp *tq, uint64_t now_ns);
 
-/* When more may leave than congestion_allows just said. */
+/* When congestion_allows will give more than it just did. */
 uint64_t congestion_next_ns(const struct roce_qp *tq);
 
-/* So many did. */
+/* So many response packets were sent. */
 void congestion_on_sent(struct roce_qp *tq, uint32_t packets, uint64_t now_ns);
 
 /* The QP leaves its connection. */

@@ -19,16 +19,18 @@
 #define MULTICAST_QPN	0xffffffu
 #define PRIVILEGED_QKEY 0x80000000u /* stands for the QP's own (IBA 10.2.5) */
 #define MTU_MAX		4096
-/* Of the IP and UDP headers and the ICRC, which are not in arrival->length. */
+/* arrival->length is without the UDP header and the ICRC. */
 #define UDP_HEADER_BYTES   8
 #define ICRC_TRAILER_BYTES 4
 /*
- * A datagram that was addressed by LID alone (base/lid.h) leaves without the mark of a transport
- * that heeds congestion, which routers never set. So its receiver can tell, and shows its program
- * no GRH.
+ * A datagram that was addressed by LID alone (base/lid.h) is sent as Not-ECT, which routers never
+ * set. So its receiver recognizes it, and gives its program no GRH.
  */
 #define ECN_MASK 3
-/* What a datagram costs its receiver besides its payload, as bytes: each is a packet by itself. */
+/*
+ * Bytes that a datagram costs its receiver's buffer beside its payload: each is a packet of its
+ * own.
+ */
 #define DATAGRAM_EXTRA 512
 
 enum wire_result datagram_transmit(struct qp *qp, struct wqe *wqe, enum cause *cause)
@@ -80,7 +82,7 @@ enum wire_result datagram_transmit(struct qp *qp, struct wqe *wqe, enum cause *c
 	if (error == EINPROGRESS)
 		return WIRE_NO_PORT;
 	if (error)
-		return WIRE_SENT; /* the cause is reported; as good as lost */
+		return WIRE_SENT; /* the cause is reported; the datagram counts as lost */
 	if (wqe->ah->without_grh)
 		flow.traffic_class &= (uint8_t)~ECN_MASK;
 	packet.header_bytes = (uint16_t)packet_encode(&header, packet.header);
@@ -111,7 +113,7 @@ static bool receives(const struct qp *qp)
 					  state == IBV_QPS_SQD || state == IBV_QPS_SQE);
 }
 
-/* IBA 9.8.3: what does not fit is dropped, and the receive is kept for the next one. */
+/* IBA 9.8.3: drops a datagram that does not fit; the next one gets its receive. */
 static bool accept_packet(struct qp *qp, const struct packet *packet)
 {
 	uint32_t bytes = GRH_BYTES + packet->payload_bytes;
@@ -141,7 +143,7 @@ static bool accept_packet(struct qp *qp, const struct packet *packet)
 	return true;
 }
 
-/* As on the wire, or as this link mode has it: then without what is the wire's. */
+/* The GRH: as on the wire, or rewritten for the link mode with LIDs. */
 static void build_header(struct qp *qp, const struct wire_arrival *arrival, uint8_t grh[GRH_BYTES],
 			 struct receive_end *end)
 {

@@ -2,7 +2,7 @@
 /*
  * Datagram - UD packets: one a message, not acknowledged.
  *
- * In:  UD send requests (datagram_transmit); UD packets of anybody.
+ * In:  UD send requests (datagram_transmit); UD packets of any host.
  * Out: UD packets; receive completions with 40 bytes of GRH.
  */
 #ifndef ROCE_DATAGRAM_H
@@ -14,15 +14,15 @@
 #include "udp/wire.h"
 
 /*
- * To the QP that it names; to all QPs of the group if it is a multicast packet. What does not fit
- * is dropped, with a cause if there is a QP. No lock is held.
+ * Delivers a packet to its QP, or a multicast packet to all QPs of the group. Drops a packet that
+ * does not fit, with a cause if there is a QP. No lock is held.
  */
 void datagram_receive(const struct packet *packet, const struct wire_arrival *arrival);
 
 /*
- * Sends the datagram of a UD QP, whose lock is held; multicast too. WIRE_SENT also if it was lost
- * on the way out; WIRE_FULL, WIRE_NO_PORT: try again later; WIRE_FAULT: *cause tells (L_Key,
- * memory, too long).
+ * Sends the datagram of a UD QP, whose lock is held; multicast too. WIRE_SENT also if this host has
+ * dropped it; WIRE_FULL, WIRE_NO_PORT: try again later; WIRE_FAULT: *cause is set (L_Key, memory,
+ * too long).
  */
 enum wire_result datagram_transmit(struct qp *qp, struct wqe *wqe, enum cause *cause);
 

@@ -9,7 +9,7 @@
 #include "base/lock.h"
 #include "roce/burst.h"
 
-/* Where packets have to leave one by one; the oldest is forgotten for a new one. */
+/* Destinations that need packets one by one; a new one replaces the oldest. */
 static struct lock destinations_lock = LOCK_INITIALIZER;
 static struct destination {
 	uint8_t local[WIRE_GID_BYTES], remote[WIRE_GID_BYTES];
@@ -25,7 +25,7 @@ static bool is_known(const struct wire_flow *flow) REQUIRES(destinations_lock)
 	return false;
 }
 
-/* True: it was not known before. */
+/* True: the destination is new. */
 static bool remember(const struct wire_flow *flow)
 {
 	bool is_new;
@@ -103,7 +103,7 @@ void gso_on_loss(struct roce_qp *tq, bool silence)
 {
 	struct gso_watch *watch = &tq->request_gso;
 	bool is_second = tq->una_psn == watch->second;
-	/* The first may have arrived and have asked for no acknowledgement. */
+	/* The first packet may have arrived without AckReq. */
 	bool may_be_second = silence && tq->una_psn == watch->first;
 
 	if (watch->watching && (is_second || may_be_second))
@@ -117,8 +117,8 @@ void gso_on_late(struct roce_qp *tq)
 }
 
 /*
- * No more READs and atomics may be outstanding than was agreed on. One more shows that the response
- * of that time has arrived as a whole.
+ * At most max_dest_rd_atomic READs and atomics may be outstanding. So many new ones show that the
+ * watched response has arrived as a whole.
  */
 void gso_on_responses(struct roce_qp *tq, const struct burst *burst, uint32_t count)
 {

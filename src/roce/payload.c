@@ -118,8 +118,8 @@ enum payload_result payload_place(struct burst *burst, const struct qp *qp, stru
 	return copy_to_burst(burst, qp, wqe, offset, bytes, cause);
 }
 
-uint32_t payload_behind(const struct burst *burst, const struct qp *qp, const struct wqe *wqe,
-			uint32_t offset, uint32_t bytes)
+uint32_t payload_contiguous(const struct burst *burst, const struct qp *qp, const struct wqe *wqe,
+			    uint32_t offset, uint32_t bytes)
 {
 	const struct wire_packet *last = &burst->packets[burst->count - 1];
 	uint32_t in_sge = offset, index, flags;

@@ -21,7 +21,7 @@ uint8_t refusal_syndrome(enum refusal refusal)
 
 enum ibv_wc_status refusal_status(uint8_t syndrome)
 {
-	/* of responders that tell READs apart; it is no refusal of ours */
+	/* other responders send it for READs; this one does not */
 	if (syndrome == NAK(INVALID_RD_REQUEST))
 		return IBV_WC_REM_INV_REQ_ERR;
 	for (int r = REFUSAL_SILENT + 1; r < REFUSALS; r++)

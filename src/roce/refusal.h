@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Refusal - how a NAK's syndrome says what execute/verdict.h calls a refusal. Pure.
- *
- * The responder writes it, the completer reads it.
+ * Refusal - the syndromes of the refusals of execute/verdict.h, for responder and completer. Pure.
  */
 #ifndef ROCE_REFUSAL_H
 #define ROCE_REFUSAL_H
@@ -12,10 +10,10 @@
 
 #include "execute/verdict.h"
 
-/* Of a refusal that is not silent; that of an RNR NAK is without the timer. */
+/* The syndrome of a refusal that is not silent; an RNR NAK's is without the timer code. */
 uint8_t refusal_syndrome(enum refusal refusal);
 
-/* What a request completes with that got this NAK; IBV_WC_SUCCESS: no NAK that ends a request. */
+/* The completion status of a request with this NAK; IBV_WC_SUCCESS: the NAK ends no request. */
 enum ibv_wc_status refusal_status(uint8_t syndrome);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Request - what the packets of a send request say: opcode and headers.
+ * Request - the opcode and the headers of a send request's packets.
  *
- * In:  a WQE, and how far it is (next_psn). Out: the fields of its next packet.
+ * In:  a WQE, and the next PSN (next_psn).
+ * Out: the fields of its next packet.
  *
- * Pure; the QP's lock guards what is read. When a packet leaves is requester.c's business.
+ * Pure; callers hold the QP's lock. requester.c decides when a packet is sent.
  */
 #ifndef ROCE_REQUEST_H
 #define ROCE_REQUEST_H
@@ -41,7 +42,7 @@ uint32_t request_psns(const struct roce_qp *tq, const struct wqe *wqe);
 struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe,
 			      enum packet_kind kind, bool last);
 
-/* The packet at next_psn that asks for `packets` responses. */
+/* The packet at next_psn of a request with `packets` response packets. */
 struct packet request_with_response(const struct roce_qp *tq, const struct wqe *wqe,
 				    uint32_t packets);
 

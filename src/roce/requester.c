@@ -13,17 +13,17 @@
 #include "roce/sendq.h"
 #include "roce/transmit.h"
 
-enum carried {
-	CARRIED,      /* on to the next request */
-	CARRY_WAIT,   /* for the window, for responses, for a timer */
-	CARRY_FAILED, /* sendq_fail was called */
+enum issue_result {
+	ISSUE_DONE,   /* on to the next request */
+	ISSUE_WAIT,   /* for the window, for responses, for a timer */
+	ISSUE_FAILED, /* sendq_fail was called */
 };
 
 /* One call of requester_transmit. */
 struct issue {
 	struct roce_qp *tq;
 	struct transmit out;
-	uint32_t allowed, turn; /* UC: packets that might be sent, and that still may */
+	uint32_t allowed, turn; /* UC: packets that the call may send, and that are left of these */
 };
 
 static uint32_t room_in_window(const struct issue *it)
@@ -35,7 +35,7 @@ static uint32_t room_in_window(const struct issue *it)
 	return used < it->tq->window.size ? it->tq->window.size - used : 0;
 }
 
-static enum carried fail_local(struct roce_qp *tq, enum cause cause)
+static enum issue_result fail_local(struct roce_qp *tq, enum cause cause)
 {
 	struct qp *qp = tq->qp;
 	uint32_t seq = qp->sq.issue++;
@@ -47,10 +47,10 @@ static enum carried fail_local(struct roce_qp *tq, enum cause cause)
 		   has_sge ? wqe->sge[0].lkey : 0,
 		   has_sge ? (unsigned long long)wqe->sge[0].addr : 0ull,
 		   has_sge ? wqe->sge[0].length : 0);
-	return CARRY_FAILED;
+	return ISSUE_FAILED;
 }
 
-/* Everything before next_psn has left. */
+/* All packets before next_psn were sent. */
 static void note_sent(struct roce_qp *tq)
 {
 	if (packet_psn_diff(tq->next_psn, tq->max_psn) > 0)
@@ -64,17 +64,17 @@ static void on_full(struct roce_qp *tq, uint32_t unsent, uint64_t now_ns)
 {
 	sendq_go_back(tq, unsent);
 	note_sent(tq);
-	tq->since_ack_req++; /* a packet asked for an acknowledgement, perhaps, and did not leave */
+	tq->since_ack_req++; /* perhaps a packet with AckReq was not sent */
 	if (!sendq_in_flight(tq))
 		retransmit_on_held_up(tq);
 	qp_timer_again(tq, now_ns + TRANSMIT_AGAIN_NS);
 }
 
 /*
- * Sends what is in the burst. After CARRY_WAIT the requester went back to what did not leave, so
- * that sq.issue and next_psn are others than before.
+ * Sends the burst. After ISSUE_WAIT the requester went back to the first packet that was not sent,
+ * so sq.issue and next_psn have changed.
  */
-static enum carried flush(struct issue *it)
+static enum issue_result flush(struct issue *it)
 {
 	struct roce_qp *tq = it->tq;
 	uint32_t unsent = tq->next_psn;
@@ -82,7 +82,7 @@ static enum carried flush(struct issue *it)
 	switch (transmit_requests(&it->out, &unsent)) {
 	case TRANSMIT_FULL:
 		on_full(tq, unsent, it->out.now_ns);
-		return CARRY_WAIT;
+		return ISSUE_WAIT;
 	case TRANSMIT_FAULT:
 		sendq_go_back(tq, unsent);
 		note_sent(tq);
@@ -90,16 +90,16 @@ static enum carried flush(struct issue *it)
 	case TRANSMIT_SENT:
 	default:
 		note_sent(tq);
-		return CARRIED;
+		return ISSUE_DONE;
 	}
 }
 
 /* Sends the requests before the one that fails, so that their completions come first. */
-static enum carried flush_and_fail(struct issue *it, enum cause cause)
+static enum issue_result flush_and_fail(struct issue *it, enum cause cause)
 {
-	enum carried carried = flush(it);
+	enum issue_result result = flush(it);
 
-	return carried == CARRIED ? fail_local(it->tq, cause) : carried;
+	return result == ISSUE_DONE ? fail_local(it->tq, cause) : result;
 }
 
 static bool wants_ack(struct issue *it, bool last)
@@ -115,7 +115,7 @@ static bool wants_ack(struct issue *it, bool last)
 }
 
 /* The packet at next_psn of a SEND or WRITE. */
-static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_kind kind)
+static enum issue_result add_packet(struct issue *it, struct wqe *wqe, enum packet_kind kind)
 {
 	struct roce_qp *tq = it->tq;
 	struct qp *qp = tq->qp;
@@ -129,10 +129,10 @@ static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_ki
 		bytes = tq->mtu;
 	switch (payload_place(it->out.burst, qp, wqe, offset, bytes, &cause)) {
 	case PAYLOAD_NO_ROOM: {
-		enum carried carried = flush(it);
+		enum issue_result result = flush(it);
 
-		/* that it was sent may have made room in the window, but changed nothing else */
-		return carried == CARRIED ? add_packet(it, wqe, kind) : carried;
+		/* nothing has changed, except that the window may have more room */
+		return result == ISSUE_DONE ? add_packet(it, wqe, kind) : result;
 	}
 	case PAYLOAD_BAD:
 		return flush_and_fail(it, cause);
@@ -149,12 +149,12 @@ static enum carried add_packet(struct issue *it, struct wqe *wqe, enum packet_ki
 		it->turn--;
 	tq->next_psn = psn_add(tq->next_psn, 1);
 	sendq_set_done(tq, wqe);
-	return CARRIED;
+	return ISSUE_DONE;
 }
 
 /*
- * MIDDLE packets behind the one that was just added, as far as they differ from it in nothing but
- * PSN and payload: a shorter way for most of a long message.
+ * Adds MIDDLE packets after the last one, as far as only PSN and payload differ: a faster way for
+ * most of a long message.
  */
 static void add_middles(struct issue *it, struct wqe *wqe)
 {
@@ -166,14 +166,14 @@ static void add_middles(struct issue *it, struct wqe *wqe)
 	    tq->since_ack_req >= REQUESTER_ACK_EVERY - 1)
 		return;
 	most = (wqe->length - offset - 1) / tq->mtu; /* without LAST */
-	/* the last packet that the window has room for asks for an acknowledgement */
+	/* the last packet in the window requests an acknowledgement */
 	if (most > room - 2)
 		most = room - 2;
 	if (qp_is_reliable(tq->qp) && most > REQUESTER_ACK_EVERY - 1 - tq->since_ack_req)
 		most = REQUESTER_ACK_EVERY - 1 - tq->since_ack_req;
 	if (!most)
 		return;
-	most = payload_behind(it->out.burst, tq->qp, wqe, offset, most * tq->mtu) / tq->mtu;
+	most = payload_contiguous(it->out.burst, tq->qp, wqe, offset, most * tq->mtu) / tq->mtu;
 	added = burst_repeat(it->out.burst, most);
 	if (qp_is_reliable(tq->qp))
 		tq->since_ack_req += added;
@@ -183,7 +183,7 @@ static void add_middles(struct issue *it, struct wqe *wqe)
 	sendq_set_done(tq, wqe);
 }
 
-/* A request that starts now takes its PSNs; one that was begun has them. */
+/* Gives a new request its PSNs; a request that was begun before has them. */
 static void begin(struct roce_qp *tq, struct wqe *wqe, uint32_t piece)
 {
 	if (wqe->begun)
@@ -199,80 +199,80 @@ static bool is_start(const struct roce_qp *tq, const struct wqe *wqe)
 	return !wqe->begun || tq->next_psn == wqe->first_psn;
 }
 
-static enum carried issued(struct issue *it, struct wqe *wqe)
+static enum issue_result issued(struct issue *it, struct wqe *wqe)
 {
 	wqe->state = WQE_ISSUED;
 	it->tq->qp->sq.issue++;
-	return CARRIED;
+	return ISSUE_DONE;
 }
 
 /*
- * A WRITE begins with a longer packet, so GSO batches do not go on from one message to the next,
- * and one that starts in the middle of a burst, or of what the window lets go, makes two of each
- * GSO batch. Those that fit a burst start with one, unless the window is too small to be left open
- * for that.
+ * The first packet of a WRITE is longer, so a GSO batch cannot continue from one message to the
+ * next. A WRITE that starts in the middle of a burst, or of the window's room, would make two of
+ * each GSO batch. So a WRITE that fits a burst starts with one, unless the window is too small to
+ * leave room unused.
  */
-static enum carried align_to_batch(struct issue *it, struct wqe *wqe)
+static enum issue_result align_to_batch(struct issue *it, struct wqe *wqe)
 {
 	struct roce_qp *tq = it->tq;
 	uint32_t packets = request_psns(tq, wqe);
 
 	if (packets < 2 || packets > WIRE_BURST || !qp_is_reliable(tq->qp))
-		return CARRIED;
+		return ISSUE_DONE;
 	if (sendq_in_flight(tq) && !tq->since_ack_req && room_in_window(it) < packets &&
 	    4 * packets <= tq->window.size)
-		return CARRY_WAIT; /* the last packet has requested an acknowledgement */
-	return it->out.burst->count + packets > WIRE_BURST ? flush(it) : CARRIED;
+		return ISSUE_WAIT; /* the last packet has requested an acknowledgement */
+	return it->out.burst->count + packets > WIRE_BURST ? flush(it) : ISSUE_DONE;
 }
 
-static enum carried send_message(struct issue *it, struct wqe *wqe, enum packet_kind kind)
+static enum issue_result send_message(struct issue *it, struct wqe *wqe, enum packet_kind kind)
 {
 	struct roce_qp *tq = it->tq;
 
 	if (is_start(tq, wqe) && wqe->length > tq->mtu && !(wqe->flags & IBV_SEND_INLINE)) {
-		/* a long message with a bad SGE must not be half way over when that shows */
+		/* a long message with a bad SGE must fail before part of it is sent */
 		enum cause cause = memory_check(wqe->sge, wqe->num_sge, tq->qp->pd->number, 0);
 
 		if (cause != CAUSE_NONE)
 			return flush_and_fail(it, cause);
 	}
 	if (!room_in_window(it))
-		return CARRY_WAIT;
+		return ISSUE_WAIT;
 	if (kind == PACKET_WRITE && is_start(tq, wqe)) {
-		enum carried carried = align_to_batch(it, wqe);
+		enum issue_result result = align_to_batch(it, wqe);
 
-		if (carried != CARRIED)
-			return carried;
+		if (result != ISSUE_DONE)
+			return result;
 	}
 	begin(tq, wqe, 0);
 	while (tq->next_psn != wqe->end_psn) {
-		enum carried carried = CARRIED;
+		enum issue_result result = ISSUE_DONE;
 
 		if (!room_in_window(it))
-			return CARRY_WAIT;
+			return ISSUE_WAIT;
 		if (burst_is_full(it->out.burst))
-			carried = flush(it);
-		if (carried == CARRIED)
-			carried = add_packet(it, wqe, kind);
-		if (carried != CARRIED)
-			return carried;
+			result = flush(it);
+		if (result == ISSUE_DONE)
+			result = add_packet(it, wqe, kind);
+		if (result != ISSUE_DONE)
+			return result;
 		add_middles(it, wqe);
 	}
 	return issued(it, wqe);
 }
 
-/* The 8 bytes of an ATOMIC WRITE, which travel with it. */
-static enum carried add_operand(struct issue *it, struct wqe *wqe)
+/* The packet of an ATOMIC WRITE, with its 8 bytes. */
+static enum issue_result add_operand(struct issue *it, struct wqe *wqe)
 {
 	enum cause cause;
-	enum carried carried;
+	enum issue_result result;
 
 	switch (payload_place(it->out.burst, it->tq->qp, wqe, 0, wqe->length, &cause)) {
 	case PAYLOAD_PLACED:
-		return CARRIED;
+		return ISSUE_DONE;
 	case PAYLOAD_NO_ROOM:
-		carried = flush(it);
-		return carried == CARRIED ? add_operand(it, wqe) : carried;
+		result = flush(it);
+		return result == ISSUE_DONE ? add_operand(it, wqe) : result;
 	case PAYLOAD_BAD:
 	default:
 		return flush_and_fail(it, cause);
@@ -280,18 +280,18 @@ static enum carried add_operand(struct issue *it, struct wqe *wqe)
 }
 
 /* The request for `packets` response packets from next_psn on. */
-static enum carried add_request(struct issue *it, struct wqe *wqe, uint32_t packets)
+static enum issue_result add_request(struct issue *it, struct wqe *wqe, uint32_t packets)
 {
 	struct roce_qp *tq = it->tq;
 	struct packet header = request_with_response(tq, wqe, packets);
-	enum carried carried = CARRIED;
+	enum issue_result result = ISSUE_DONE;
 
 	if (burst_is_full(it->out.burst))
-		carried = flush(it);
-	if (carried == CARRIED && opcode_operation(wqe->opcode) == OPERATION_ATOMIC_WRITE)
-		carried = add_operand(it, wqe);
-	if (carried != CARRIED)
-		return carried;
+		result = flush(it);
+	if (result == ISSUE_DONE && opcode_operation(wqe->opcode) == OPERATION_ATOMIC_WRITE)
+		result = add_operand(it, wqe);
+	if (result != ISSUE_DONE)
+		return result;
 	retransmit_on_ack_requested(tq, header.psn, it->out.now_ns);
 	burst_add(it->out.burst, &header);
 	tq->since_ack_req = 0;
@@ -300,12 +300,12 @@ static enum carried add_request(struct issue *it, struct wqe *wqe, uint32_t pack
 		(struct outstanding_read){ header.psn, tq->next_psn };
 	if (opcode_operation(wqe->opcode) == OPERATION_READ)
 		sendq_set_done(tq, wqe);
-	return CARRIED;
+	return ISSUE_DONE;
 }
 
 /*
- * The next piece of a READ. Pieces end where they did when they were asked for first: a repeated
- * request must not reach behind what the responder executed (IBA 9.7.5.1.4).
+ * The next piece of a READ. A repeated piece ends where it did at first: a duplicate request must
+ * not reach beyond what the responder has executed (IBA 9.7.5.1.4).
  */
 static uint32_t next_piece(const struct roce_qp *tq, const struct wqe *wqe)
 {
@@ -316,7 +316,7 @@ static uint32_t next_piece(const struct roce_qp *tq, const struct wqe *wqe)
 	return piece < left ? piece : left;
 }
 
-/* A piece may be more than the window is now: then it waits until nothing else is on the way. */
+/* A piece may be larger than the window: then it waits until nothing else is in flight. */
 static bool window_has_room(struct issue *it, uint32_t packets)
 {
 	return !sendq_in_flight(it->tq) || room_in_window(it) >= packets;
@@ -336,7 +336,7 @@ static uint32_t choose_piece(const struct issue *it)
 	return piece > READ_PIECE_MIN ? piece : READ_PIECE_MIN;
 }
 
-static enum carried send_with_response(struct issue *it, struct wqe *wqe)
+static enum issue_result send_with_response(struct issue *it, struct wqe *wqe)
 {
 	struct roce_qp *tq = it->tq;
 	struct qp *qp = tq->qp;
@@ -349,72 +349,72 @@ static enum carried send_with_response(struct issue *it, struct wqe *wqe)
 			return flush_and_fail(it, cause);
 	}
 	if (!room_in_window(it) || tq->outstanding_tail - tq->outstanding_head >= read_limit(qp))
-		return CARRY_WAIT;
+		return ISSUE_WAIT;
 	begin(tq, wqe, choose_piece(it));
 	while (tq->next_psn != wqe->end_psn) {
 		uint32_t piece = next_piece(tq, wqe);
-		enum carried carried;
+		enum issue_result result;
 
 		if (!window_has_room(it, piece) ||
 		    tq->outstanding_tail - tq->outstanding_head >= read_limit(qp))
-			return CARRY_WAIT;
-		carried = add_request(it, wqe, piece);
-		if (carried != CARRIED)
-			return carried;
+			return ISSUE_WAIT;
+		result = add_request(it, wqe, piece);
+		if (result != ISSUE_DONE)
+			return result;
 	}
 	return issued(it, wqe);
 }
 
 /* BIND_MW and LOCAL_INV concern this end only. */
-static enum carried manage_memory(struct issue *it, struct wqe *wqe)
+static enum issue_result manage_memory(struct issue *it, struct wqe *wqe)
 {
 	struct roce_qp *tq = it->tq;
 	struct qp *qp = tq->qp;
-	enum carried carried = flush(it); /* no key is published when one is revoked */
+	enum issue_result result = flush(it); /* no key is published when one is revoked */
 	enum cause cause = CAUSE_COPY_UNFINISHED;
 
-	if (carried != CARRIED)
-		return carried;
+	if (result != ISSUE_DONE)
+		return result;
 	if (!tq->revoke_tries || it->out.now_ns >= tq->revoke_ns) {
 		cause = local_execute(qp, &tq->failure, wqe, tq->revoke_tries);
 		tq->revoke_ns = it->out.now_ns + hazard_pause_ns(tq->revoke_tries++);
 	}
 	if (cause == CAUSE_COPY_UNFINISHED) {
-		/* it goes on even in SQD. wqe.begun is not for it: it has no PSNs */
+		/* it continues even in SQD. wqe.begun is not set, as it has no PSNs */
 		wqe->done = 1;
 		qp_timer_again(tq, tq->revoke_ns);
-		return CARRY_WAIT;
+		return ISSUE_WAIT;
 	}
 	tq->revoke_tries = 0;
 	if (cause != CAUSE_NONE)
-		return CARRY_FAILED;
+		return ISSUE_FAILED;
 	qp->sq.issue++;
-	return CARRIED;
+	return ISSUE_DONE;
 }
 
-static enum carried fail_length(struct issue *it, const struct wqe *wqe)
+static enum issue_result fail_length(struct issue *it, const struct wqe *wqe)
 {
-	enum carried carried = flush(it);
+	enum issue_result result = flush(it);
 
-	if (carried != CARRIED)
-		return carried;
+	if (result != ISSUE_DONE)
+		return result;
 	sendq_fail(it->tq, it->tq->qp->sq.issue++, IBV_WC_LOC_LEN_ERR, CAUSE_ATOMIC_LENGTH,
 		   "%u bytes", wqe->length);
-	return CARRY_FAILED;
+	return ISSUE_FAILED;
 }
 
-static enum carried fail_opcode(struct issue *it, struct wqe *wqe)
+static enum issue_result fail_opcode(struct issue *it, struct wqe *wqe)
 {
-	enum carried carried = flush(it);
+	enum issue_result result = flush(it);
 
-	if (carried != CARRIED)
-		return carried;
+	if (result != ISSUE_DONE)
+		return result;
 	sendq_fail(it->tq, it->tq->qp->sq.issue++, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED,
 		   "opcode %u", wqe->opcode);
-	return CARRY_FAILED;
+	return ISSUE_FAILED;
 }
 
-static enum carried carry_out(struct issue *it, struct wqe *wqe)
+static enum issue_result issue_request(struct issue *it, struct wqe *wqe)
 {
 	if (wqe_length_is_wrong(wqe))
 		return fail_length(it, wqe);
@@ -449,7 +449,7 @@ static void start(struct roce_qp *tq)
 	retransmit_start(tq);
 }
 
-/* In SQD only what was begun goes on (IBA 10.3.1.5). */
+/* In SQD only a request that was begun continues (IBA 10.3.1.5). */
 static bool may_issue(struct qp *qp)
 {
 	struct sq *sq = &qp->sq;
@@ -460,13 +460,13 @@ static bool may_issue(struct qp *qp)
 	       (qp_state(qp) == IBV_QPS_SQD && wqe_is_begun(sq_wqe(sq, sq->issue)));
 }
 
-static enum carried issue_all(struct issue *it)
+static enum issue_result issue_all(struct issue *it)
 {
 	struct qp *qp = it->tq->qp;
 	struct sq *sq = &qp->sq;
-	enum carried carried = CARRIED;
+	enum issue_result result = ISSUE_DONE;
 
-	while (carried == CARRIED && may_issue(qp)) {
+	while (result == ISSUE_DONE && may_issue(qp)) {
 		struct wqe *wqe = sq_wqe(sq, sq->issue);
 
 		if (wqe->state == WQE_DONE) { /* before the requester went back */
@@ -476,20 +476,20 @@ static enum carried issue_all(struct issue *it)
 		if (wqe->flags & IBV_SEND_FENCE && is_start(it->tq, wqe) &&
 		    it->tq->outstanding_head != it->tq->outstanding_tail)
 			break;
-		carried = carry_out(it, wqe);
+		result = issue_request(it, wqe);
 	}
-	if (carried != CARRY_FAILED && it->out.burst->count)
-		carried = flush(it);
-	return carried;
+	if (result != ISSUE_FAILED && it->out.burst->count)
+		result = flush(it);
+	return result;
 }
 
-/* What a packet counts for the pace. */
+/* The bytes of a packet for the pace. */
 static uint32_t packet_cost(const struct roce_qp *tq)
 {
 	return tq->mtu + WINDOW_PACKET_EXTRA;
 }
 
-/* UC: what was not allowed follows in a while. */
+/* UC: requests beyond the pace follow later. */
 static void end_turn(struct issue *it)
 {
 	pace_use(&it->tq->pace, (it->allowed - it->turn) * packet_cost(it->tq));
@@ -498,9 +498,9 @@ static void end_turn(struct issue *it)
 }
 
 /*
- * The window opens a little with each acknowledgement. To fill it up each time would make many
- * short GSO batches, for which there would be as many acknowledgements; so it is left until a good
- * part of it is open. Those will come: the last packet that left has asked for one.
+ * The window opens a little with each acknowledgement. Filling it each time would make many short
+ * GSO batches, and as many acknowledgements. So the requester waits until a good part of it is
+ * open. More acknowledgements will come: the last packet sent has requested one.
  */
 static bool waits_for_room(const struct roce_qp *tq)
 {
@@ -525,7 +525,7 @@ void requester_transmit(struct roce_qp *tq)
 {
 	bool reliable = qp_is_reliable(tq->qp);
 	struct issue it = { .tq = tq };
-	enum carried carried;
+	enum issue_result result;
 
 	if (tq->state != REQUESTER_READY || tq->failure.pending || !may_issue(tq->qp))
 		return;
@@ -535,14 +535,14 @@ void requester_transmit(struct roce_qp *tq)
 		return;
 	if (!reliable)
 		it.turn = it.allowed = pace_allows(&tq->pace, packet_cost(tq), it.out.now_ns);
-	carried = issue_all(&it);
+	result = issue_all(&it);
 	transmit_end(&it.out);
-	if (carried != CARRY_FAILED) {
+	if (result != ISSUE_FAILED) {
 		if (!reliable)
 			end_turn(&it);
 		qp_retire(tq->qp);
 	}
-	/* Also with a request that failed: it waits for the acknowledgement of those before it. */
+	/* Also if a request failed: it waits for the acknowledgements of earlier ones. */
 	if (sendq_in_flight(tq))
 		retransmit_on_sent(tq, it.out.now_ns);
 }

@@ -37,7 +37,7 @@ static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, ui
 	if (reaction->fails_qp) {
 		counter_add(COUNTER_REFUSED);
 		reaction_begin(qp, reaction, cause, &request);
-		transmit_owed(tq); /* what is owed for earlier requests */
+		transmit_owed(tq); /* answers to earlier requests */
 		reaction_end(tq->qp, reaction, cause);
 	} else if (!qp_is_reliable(qp) && reaction->ends_message) {
 		counter_add(COUNTER_DROPPED);
@@ -69,7 +69,7 @@ static void complete(struct roce_qp *tq, const struct packet *packet, enum ibv_w
 	receive_complete(tq->qp, &end);
 }
 
-/* IBA 9.7.4.1.2: the packet goes on with the message, or begins one when none is under way. */
+/* IBA 9.7.4.1.2: the packet continues the message, or begins one if none is in progress. */
 static enum verdict check_sequence(const struct roce_qp *tq, const struct packet_opcode *op,
 				   enum cause *cause)
 {
@@ -81,7 +81,7 @@ static enum verdict check_sequence(const struct roce_qp *tq, const struct packet
 	return tq->in_message && tq->message_kind == op->kind ? VERDICT_OK : VERDICT_INVALID;
 }
 
-/* IBA 9.7.4.1.6: FIRST and MIDDLE are full, LAST is not empty, none is more than full. */
+/* IBA 9.7.4.1.6: FIRST and MIDDLE have a whole MTU, LAST is not empty, none exceeds the MTU. */
 static enum verdict check_length(const struct roce_qp *tq, const struct packet *packet,
 				 const struct packet_opcode *op, enum cause *cause)
 {
@@ -147,8 +147,8 @@ static void hold(struct roce_qp *tq, const struct packet *packet)
 }
 
 /*
- * The key is checked for all that is to come, so that nothing is written if that is not allowed. If
- * it is not, nothing that was held may be acknowledged.
+ * Checks the key for the rest of the message, so that a refused message writes nothing. If the
+ * check fails, no held packet may be acknowledged.
  */
 static enum verdict write_held(struct roce_qp *tq, enum cause *cause)
 {
@@ -261,8 +261,8 @@ static enum verdict on_atomic_write(struct roce_qp *tq, const struct packet *pac
 }
 
 /*
- * Some requesters do not count FLUSHes among the READs (soft-RoCE). One that finds no room for its
- * response, even after the others were sent, counts as lost on the way.
+ * Some requesters do not count FLUSHes among the READs (soft-RoCE). A FLUSH that finds no room for
+ * its response, even after the others were sent, counts as lost.
  */
 static enum verdict on_flush(struct roce_qp *tq, const struct packet *packet, enum cause *cause)
 {
@@ -289,8 +289,8 @@ static bool has_target(struct qp *qp, const struct packet *packet, const struct 
 	       (op->first ? xrc_select(qp, packet->xrc_srqn) : qp->srq != NULL);
 }
 
-static enum verdict carry_out(struct roce_qp *tq, const struct packet *packet,
-			      const struct packet_opcode *op, enum cause *cause)
+static enum verdict execute_request(struct roce_qp *tq, const struct packet *packet,
+				    const struct packet_opcode *op, enum cause *cause)
 {
 	bool is_reliable = qp_is_reliable(tq->qp);
 	enum verdict verdict = check_sequence(tq, op, cause);
@@ -326,7 +326,7 @@ static enum verdict carry_out(struct roce_qp *tq, const struct packet *packet,
 	}
 }
 
-/* It was carried out: its PSNs are done with. */
+/* The packet was executed: expects the next PSN. */
 static void pass(struct roce_qp *tq, const struct packet *packet, const struct packet_opcode *op)
 {
 	bool message = op->kind == PACKET_SEND || op->kind == PACKET_WRITE;
@@ -339,12 +339,12 @@ static void pass(struct roce_qp *tq, const struct packet *packet, const struct p
 			tq->msn = psn_add(tq->msn, 1);
 		tq->ack_psn = packet->psn;
 		/*
-		 * A NAK that was not sent yet, and is not needed any more, would have acknowledged
-		 * what came before it. UC never acknowledges.
+		 * An unsent NAK that is not needed any more would have acknowledged the requests
+		 * before it. UC never acknowledges.
 		 */
 		tq->ack_owed |= (packet->ack_req || tq->nak.owed) && qp_is_reliable(tq->qp);
 	} else {
-		tq->ack_owed = false; /* the response acknowledges what came before it */
+		tq->ack_owed = false; /* the response acknowledges earlier requests */
 	}
 	tq->nak_sent = false;
 	tq->nak.owed = false;
@@ -357,7 +357,7 @@ static void execute(struct roce_qp *tq, const struct packet *packet, const struc
 	enum verdict verdict;
 
 	execute_establish(tq->qp);
-	verdict = carry_out(tq, packet, op, &cause);
+	verdict = execute_request(tq, packet, op, &cause);
 	if (verdict == VERDICT_OK)
 		pass(tq, packet, op);
 	else
@@ -366,7 +366,7 @@ static void execute(struct roce_qp *tq, const struct packet *packet, const struc
 									    : packet->psn);
 }
 
-void responder_settle(struct roce_qp *tq) REQUIRES(tq->qp->lock)
+void responder_write_held(struct roce_qp *tq) REQUIRES(tq->qp->lock)
 {
 	enum cause cause;
 	enum verdict verdict;
@@ -380,9 +380,9 @@ void responder_settle(struct roce_qp *tq) REQUIRES(tq->qp->lock)
 
 /*
  * A duplicate request has no effect but its response (IBA 9.7.5.1.4): a READ is executed anew, an
- * atomic's saved result is sent again, a SEND or WRITE is acknowledged. A READ that its rkey does
- * not allow is dropped, as it is no true duplicate: an attacker that guesses PSNs guesses a past
- * one sooner than the next one, and must not be able to end the connection with it.
+ * atomic's saved result is sent again, a SEND or WRITE is acknowledged. A READ that its R_Key does
+ * not allow is no true duplicate, and dropped: an attacker guesses a past PSN more easily than the
+ * next one, and must not be able to end the connection with it.
  */
 static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
 			 const struct packet_opcode *op)
@@ -417,9 +417,8 @@ static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
 }
 
 /*
- * One NAK for each gap (IBA 9.7.5.1.2). What was on the way behind it follows with rising PSNs, so
- * one that is not higher than the last shows that the requester went back, and the gap is there
- * again.
+ * One NAK for each gap (IBA 9.7.5.1.2). Packets in flight after the gap arrive with rising PSNs. So
+ * a PSN that is not higher than the last shows that the requester went back, and this is a new gap.
  */
 static void on_out_of_sequence(struct roce_qp *tq, const struct packet *packet)
 	REQUIRES(tq->qp->lock)
@@ -469,12 +468,12 @@ void responder_on_packet(struct roce_qp *tq, const struct packet *packet,
 	enum ibv_qp_state state;
 
 	if (!goes_on)
-		responder_settle(tq);
+		responder_write_held(tq);
 	state = qp_state(qp);
 	if (state == IBV_QPS_ERR && tq->nak.final) {
 		/*
-		 * The NAK was lost, and the requester asks again; from an earlier request on, if
-		 * the acknowledgement of that was lost too, which the NAK implies.
+		 * The NAK was lost, and the requester repeats the request, or an earlier one if its
+		 * acknowledgement was lost, too. The NAK acknowledges that one as well.
 		 */
 		tq->nak.owed = true;
 		flush_list_add(tq);
@@ -496,7 +495,7 @@ void responder_on_packet(struct roce_qp *tq, const struct packet *packet,
 
 void responder_flush(struct roce_qp *tq) REQUIRES(tq->qp->lock)
 {
-	responder_settle(tq);
+	responder_write_held(tq);
 	if (tq->ack_owed || response_owes_more(tq))
 		transmit_owed(tq);
 }
@@ -544,10 +543,9 @@ static void check_held(const struct roce_qp *tq)
 /*
  * A responder, between two packets:
  * - PSNs and the MSN have 24 bits;
- * - a message that is under way is a SEND or a WRITE, and of a WRITE no more has come than its RETH
- * said;
- * - packets that are held are the last ones that were accepted, and their pieces what was counted;
- * - what it owes is as response_check says.
+ * - a message in progress is a SEND or a WRITE, and a WRITE has no more bytes than its RETH said;
+ * - held packets are the last accepted ones, and their pieces match the counts;
+ * - those of response_check.
  */
 void responder_check(const struct roce_qp *tq)
 {

@@ -80,8 +80,8 @@ static bool will_come(const struct responses *responses, uint32_t psn)
 
 /*
  * Whether to send the response from `psn` on again. Duplicates have rising PSNs, as the requests
- * had. A lower PSN shows that the requester went back once more: what it requested before that it
- * will request again, so that is dropped.
+ * had. A lower PSN shows that the requester went back once more: it will repeat later requests, so
+ * their responses are dropped.
  */
 static bool is_to_be_repeated(struct roce_qp *tq, uint32_t psn)
 {
@@ -96,9 +96,9 @@ static bool is_to_be_repeated(struct roce_qp *tq, uint32_t psn)
 }
 
 /*
- * A duplicate, up to `end`, of the response that is being sent: the duplicate brings the rest of
- * it, too. The rest must not stay owed behind that: the requester may send the next READ as soon as
- * it has the duplicate, and would find no room (has_resources).
+ * A duplicate, up to `end`, of the response that is being sent includes the rest of that response.
+ * The rest must not stay owed: the requester may send the next READ as soon as it has the
+ * duplicate, and would find no room (check_resources).
  */
 static void drop_begun(struct responses *fresh, uint32_t psn, uint32_t end)
 {
@@ -113,7 +113,7 @@ void response_repeat_read(struct roce_qp *tq, const struct packet *request, uint
 {
 	uint32_t end = psn_add(request->psn, packets_of(request->length, tq->mtu));
 
-	/* what was not carried out cannot be repeated */
+	/* not a duplicate: the responder has not executed it */
 	if (request->length > LIMIT_MESSAGE || packet_psn_diff(end, tq->expected_psn) > 0 ||
 	    !(tq->qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ))
 		return;
@@ -133,7 +133,7 @@ void response_repeat_empty(struct roce_qp *tq, uint32_t psn)
 
 void response_repeat_atomic(struct roce_qp *tq, uint32_t psn)
 {
-	/* the newest first: of an old one the PSN may have come round again */
+	/* the newest first: the PSN of an old one may have been reused */
 	for (unsigned i = 1; i <= LIMIT_QP_RD_ATOM; i++) {
 		const struct saved_atomic *saved =
 			&tq->saved[(tq->saved_next - i) % LIMIT_QP_RD_ATOM];
@@ -156,7 +156,7 @@ void response_nak(struct roce_qp *tq, const struct nak *nak)
 	flush_list_add(tq);
 }
 
-/* What is the next response to be sent, or NULL. */
+/* The ring with the next response to send, or NULL. */
 static struct responses *next_responses(struct roce_qp *tq)
 {
 	if (!is_empty(&tq->replays))
@@ -165,8 +165,8 @@ static struct responses *next_responses(struct roce_qp *tq)
 }
 
 /*
- * A READ or atomic counts as completed when its response begins (IBA C9-148), so that the MSNs of
- * all that is sent never go back: a repetition, which goes first, has the one that was told last.
+ * A READ or atomic counts as completed when its response begins (IBA C9-148), so that MSNs never
+ * decrease: a repeated response, which goes first, has the last MSN that was sent.
  */
 static uint32_t msn_of(const struct roce_qp *tq, const struct responses *responses)
 {
@@ -215,7 +215,7 @@ static void add_read(struct burst *burst, struct roce_qp *tq, const struct respo
 	burst_add(burst, &header);
 }
 
-/* Moves on behind the packet that was added. */
+/* Advances past the packet that was added. */
 static void step(struct responses *responses, uint32_t bytes)
 {
 	struct response *response = &responses->entries[responses->head % LIMIT_QP_RD_ATOM];
@@ -242,8 +242,8 @@ static uint32_t packets_now(const struct burst *burst, const struct roce_qp *tq,
 }
 
 /*
- * As much of the response at the head as there is room for: what was added, in packets. The payload
- * is a copy, made at once, because the memory may change meanwhile.
+ * Adds as much of the head's response as there is room for; returns the packets. Copies the payload
+ * at once, because the memory may change.
  */
 static uint32_t add_response(struct burst *burst, struct roce_qp *tq, struct responses *responses,
 			     uint32_t turn, enum cause *cause)
@@ -404,11 +404,10 @@ static void check_responses(const struct roce_qp *tq, const struct responses *re
 }
 
 /*
- * What a responder owes:
+ * Invariants of a responder's owed packets:
  * - no more responses than it has resources for, to new requests and to duplicates each;
  * - responses in the order of their PSNs, all of requests that were executed (before expected_psn);
- * - only the first one may be half sent, and what is left of each are as many packets as its bytes
- * take;
+ * - only the first one may be partly sent, and the packets left of each match its bytes;
  * - a final NAK is that of a QP in ERR.
  */
 void response_check(const struct roce_qp *tq)

@@ -19,10 +19,10 @@ static uint64_t timeout_ns(const struct roce_qp *tq)
 
 /*
  * The RTO: smoothed round trip and four times its variance, but at most a few of the shortest round
- * trips. On a busy host the usual ones are as long as it takes until a process gets a processor,
- * and a spurious probe costs little. Unless each one is spurious: then a peer that was too slow for
- * the window gets it twice. So a spurious probe doubles the RTO of the next ones, and a round trip
- * that is much shorter halves it again.
+ * trips. On a busy host usual round trips include the time until a process gets a processor, and a
+ * spurious probe costs little. But if each probe were spurious, a peer that is too slow for the
+ * window would get it twice. So a spurious probe doubles the RTO of the next ones, and a much
+ * shorter round trip halves it again.
  */
 static uint64_t probe_wait_ns(const struct roce_qp *tq)
 {
@@ -39,7 +39,7 @@ static uint64_t probe_wait_ns(const struct roce_qp *tq)
 	return wait_ns < RETRANSMIT_PROBE_MAX_NS ? wait_ns : RETRANSMIT_PROBE_MAX_NS;
 }
 
-/* Not later than the transport timer, which is looked at when the probe is due. */
+/* Not later than the transport timer, which is checked when the probe is due. */
 static void set_probe(struct roce_qp *tq, uint64_t now_ns)
 {
 	tq->probe_ns = now_ns + probe_wait_ns(tq);
@@ -78,7 +78,7 @@ void retransmit_start(struct roce_qp *tq)
 void retransmit_on_ack_requested(struct roce_qp *tq, uint32_t psn, uint64_t now_ns)
 {
 	if (tq->rtt_running || packet_psn_diff(psn, tq->max_psn) < 0)
-		return; /* of packets that were sent twice no round trip is known (Karn) */
+		return; /* packets that were sent twice give no round trip (Karn's algorithm) */
 	tq->rtt_running = true;
 	tq->rtt_psn = psn;
 	tq->rtt_sent_ns = now_ns;
@@ -166,7 +166,7 @@ static void give_up(struct roce_qp *tq)
 			   (unsigned long long)timeout_ns(tq) / 1000);
 }
 
-/* Everything from una_psn on is sent anew, at this thread's flush or when its timer fires. */
+/* Everything from una_psn on is sent again, at this thread's flush or when the QP's timer fires. */
 static void go_back(struct roce_qp *tq, uint64_t now_ns)
 {
 	sendq_go_back(tq, tq->una_psn);
@@ -176,7 +176,7 @@ static void go_back(struct roce_qp *tq, uint64_t now_ns)
 	flush_list_add(tq);
 }
 
-/* Asked for once more before a round trip after the last time: then it is the same loss. */
+/* A second NAK within a round trip after going back is about the same loss. */
 static bool is_same_loss(const struct roce_qp *tq, uint64_t now_ns)
 {
 	uint64_t trip_ns = tq->rtt_min_ns ? tq->rtt_min_ns : RETRANSMIT_PROBE_MIN_NS;
@@ -231,7 +231,7 @@ void retransmit_on_rnr_nak(struct roce_qp *tq, uint8_t timer)
 		return;
 	}
 	counter_add(COUNTER_RNR_NAK_RETRY_ERR);
-	/* The responder answered: what follows is not one more time-out of the same silence. */
+	/* The responder answered: a later time-out is a new one. */
 	tq->waiting = tq->excused = false;
 	tq->retry_left = qp->attr.retry_cnt;
 	tq->backoff = 0;
@@ -250,8 +250,8 @@ void retransmit_stop(struct roce_qp *tq)
 
 /*
  * The transport timer (local ACK timeout) has expired. False: no retry is left. If this thread
- * notices late, it did not run, or the thread that has the port did not: the acknowledgement may be
- * there by now.
+ * notices late, it had no processor, or the thread at the port had none: the acknowledgement may be
+ * in the socket.
  */
 static bool on_timeout(struct roce_qp *tq, uint64_t now_ns)
 {
@@ -269,13 +269,13 @@ static bool on_timeout(struct roce_qp *tq, uint64_t now_ns)
 	return true;
 }
 
-/* Nothing came back in time. False: the QP failed. */
+/* The RTO has expired. False: the QP failed. */
 static bool probe(struct roce_qp *tq, uint64_t now_ns)
 {
 	struct qp *qp = tq->qp;
 
 	tq->probe_ns = 0;
-	if (!sendq_in_flight(tq)) { /* the requester went back, and has sent nothing since */
+	if (!sendq_in_flight(tq)) { /* the requester went back, and has not sent a packet since */
 		flush_list_add(tq);
 		return true;
 	}
@@ -319,9 +319,9 @@ void retransmit_fire(struct roce_qp *tq, uint64_t now_ns)
 
 #ifdef VERBATIM_CHECK
 /*
- * The timers of a requester, without which it would wait for ever:
+ * Invariants of a requester's timers, without which it would wait for ever:
  * - the QP's timer fires no later than each of its deadlines;
- * - while packets of a reliable QP are in flight the probe is armed, but in an RNR wait;
+ * - while packets of a reliable QP are in flight the probe is armed, except in an RNR wait;
  * - in an RNR wait the RNR timer is armed;
  * - doublings of the RTO are within their bounds.
  */

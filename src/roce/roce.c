@@ -31,21 +31,20 @@
 #define ECN_MASK     3
 #define ECN_CE	     3
 
-/* The QP that holds packets of a WRITE which this thread received (responder_settle); 0: none. */
+/* The QP with held packets of a WRITE that this thread received (responder_write_held); 0: none. */
 static _Thread_local uint32_t holding_qpn __attribute__((tls_model("initial-exec")));
 
 /*
- * The QP that this thread keeps locked from one packet of a GRO batch to the next, while events of
- * its CQs are held back. So the program is told of the first packet when it can see the effect of
- * all of them, above all of an acknowledgement behind a message (issue). NULL: none; so it is after
- * the last packet.
+ * The QP that this thread keeps locked from one packet of a GRO batch to the next, while it gathers
+ * events of its CQs. So when an event wakes the program, it sees the effect of all packets, above
+ * all of an acknowledgement after a message (issue). NULL: none, as after the last packet.
  */
 static _Thread_local struct qp *kept __attribute__((tls_model("initial-exec")));
 
 /*
  * Delayed acknowledgements: those of these QPs wait until this thread posts to the QP, or for its
- * next roce_flush. Should neither come, the QP's timer sends them; should another thread have
- * something to send for the QP, it sends them, too.
+ * next roce_flush. If neither comes, the QP's timer sends them. Another thread that sends packets
+ * of the QP sends them, too.
  */
 static _Thread_local struct {
 	uint32_t count;
@@ -53,8 +52,8 @@ static _Thread_local struct {
 } to_acknowledge __attribute__((tls_model("initial-exec")));
 
 /*
- * How often this thread may yet leave a request that it posts to its next roce_flush. A thread that
- * posts and does not poll soon comes to 0; what it posts then leaves at once.
+ * How many more posts this thread may leave to its next roce_flush. A thread that posts and does
+ * not poll soon reaches 0; then its requests are sent at once.
  */
 static _Thread_local uint32_t waits_left __attribute__((tls_model("initial-exec")));
 
@@ -116,14 +115,13 @@ static int connect(struct qp *qp)
 }
 
 /*
- * The program may be answering what an event told it of while the thread that took the packet has
- * yet to acknowledge it, or keeps that back (roce_flush_urgent). If its CQ has a channel both leave
- * in one GSO batch, or the acknowledgement ahead (piggyback_ack), and the other end takes all of a
- * GSO batch before it tells of any (kept): where both sleep for one event of either kind, as with
- * ib_send_lat -e, each finds its request completed when the answer is there, as with adapters.
- * Unless the network takes the GSO batch apart, and the receiver's kernel does not join it again.
- * Of a program that polls the acknowledgement is in most GSO batches, but waits for nothing and
- * makes nothing wait.
+ * A program may post its answer to a message before the thread that received the message has
+ * acknowledged it (roce_flush_urgent delays that). If the CQ has a channel, answer and
+ * acknowledgement leave in one GSO batch, or the acknowledgement leaves first (piggyback_ack). The
+ * other end handles a whole GSO batch before it raises an event (kept). So where both ends sleep
+ * for events, as with ib_send_lat -e, each finds its request completed when the answer arrives, as
+ * with adapters; unless the network splits the GSO batch, and GRO does not merge it again. For a
+ * program that polls, the acknowledgement is in most GSO batches, but delays nothing.
  */
 static void issue(struct qp *qp)
 {
@@ -151,10 +149,10 @@ static void quiesce(struct qp *qp)
 	if (!tq)
 		return;
 	/*
-	 * What the program has received counts as received, though it ends the QP right after. In
-	 * ERR that is for an acknowledgement alone: a response that fails would end the QP once
-	 * more. What another thread is about to say is said once more, as the peer may hear of the
-	 * end by other ways (a DREQ).
+	 * Acknowledges what the program has received, even if it ends the QP right after. In ERR
+	 * this sends only an acknowledgement: a response that fails would fail the QP once more.
+	 * Repeats the acknowledgement that another thread is about to send, as the peer may learn
+	 * of the end in another way (a DREQ) before it.
 	 */
 	tq->ack_owed |= transmit_ack_may_be_late(tq);
 	if (tq->ack_owed && (qp_state(qp) == IBV_QPS_RESET || response_is_ack_only(tq)))
@@ -187,8 +185,8 @@ const struct qp_path roce_path = {
 };
 
 /*
- * Sends the acknowledgement alone. If the socket does not take it, it is owed again, provided that
- * the QP is still there and connected.
+ * Sends the acknowledgement alone. If the socket does not take it, it is owed again, if the QP
+ * still exists and is connected.
  */
 static void acknowledge_and_unlock(struct qp *qp) RELEASES(qp->lock)
 {
@@ -212,7 +210,7 @@ static void flush(struct qp *qp) RELEASES(qp->lock)
 	struct roce_qp *tq = roce_of(qp);
 
 	if (tq) {
-		responder_settle(tq);
+		responder_write_held(tq);
 		if (!response_is_ack_only(tq))
 			responder_flush(tq);
 		requester_transmit(tq);
@@ -232,7 +230,7 @@ static void flush_urgent(struct qp *qp, uint64_t now_ns) RELEASES(qp->lock)
 	struct roce_qp *tq = roce_of(qp);
 
 	if (tq) {
-		responder_settle(tq);
+		responder_write_held(tq);
 		if (response_is_ack_only(tq))
 			requester_transmit(tq);
 		if (response_is_ack_only(tq) && to_acknowledge.count < ACKS_MAX) {
@@ -246,7 +244,7 @@ static void flush_urgent(struct qp *qp, uint64_t now_ns) RELEASES(qp->lock)
 	flush(qp);
 }
 
-/* Urgently, if it is `urgent_ns`; 0: it is not. Flushing may list QPs again. */
+/* urgent_ns: the time for flush_urgent; 0: flushes all. Flushing may list QPs again. */
 static void flush_listed(uint64_t urgent_ns)
 {
 	uint32_t qpns[FLUSH_LIST_MAX], count = flush_list_take(qpns);
@@ -276,7 +274,7 @@ static void acknowledge(void)
 			continue;
 		if (roce_of(qp) && response_is_ack_only(roce_of(qp)))
 			acknowledge_and_unlock(qp);
-		else /* somebody else was quicker, or is about to be */
+		else /* another thread has flushed it, or is about to */
 			qp_unlock(qp);
 	}
 }
@@ -347,7 +345,7 @@ static void on_connection_packet(struct roce_qp *tq, const struct packet *packet
 	}
 }
 
-/* Finds it and locks it, unless it still is since the last packet. */
+/* Finds and locks the QP, unless it is still locked since the last packet. */
 static bool take(uint32_t qpn, struct qp **qp) TRY_ACQUIRES((*qp)->lock)
 {
 	if (!kept)
@@ -368,7 +366,7 @@ static void let_go(struct qp *qp) RELEASES(qp->lock)
 	qp_unlock(qp);
 }
 
-/* The next packet is for another QP: the one before writes what it holds, and is unlocked. */
+/* The next packet is for another QP: settles held packets of the last one, and unlocks it. */
 static void settle(void)
 {
 	uint32_t qpn = holding_qpn;
@@ -378,11 +376,11 @@ static void settle(void)
 	if (!take(qpn, &qp))
 		return;
 	if (roce_of(qp))
-		responder_settle(roce_of(qp));
+		responder_write_held(roce_of(qp));
 	let_go(qp);
 }
 
-/* The QP that the last packet was for; 0: it need not be known. */
+/* The QP of the last packet; 0: none that matters. */
 static uint32_t last_qpn(void)
 {
 	return kept ? kept->ib.qp_num : holding_qpn;
@@ -403,7 +401,7 @@ static void on_packet(struct qp *qp, const struct packet *packet,
 		on_connection_packet(tq, packet, op, arrival->flow);
 	}
 	if (tq && !arrival->more)
-		responder_settle(tq);
+		responder_write_held(tq);
 	holding_qpn = tq && tq->held ? packet->dest_qpn : 0;
 	CHECK(roce_check(qp));
 }
@@ -429,9 +427,7 @@ void roce_receive(const struct wire_arrival *arrival)
 		unknown_qp_count(packet.dest_qpn);
 		return;
 	}
-	/*
-	 * The CQ of an XRC SRQ is not the QP's own, whose lock would keep it from being destroyed.
-	 */
+	/* Not for XRC: a QP's lock does not keep the CQ of an XRC SRQ from being destroyed. */
 	if (arrival->more && qp->type == IBV_QPT_RC)
 		cq_gather_events();
 	on_packet(qp, &packet, arrival);
@@ -467,8 +463,8 @@ void roce_run(uint64_t now_ns)
 
 #ifdef VERBATIM_CHECK
 /*
- * A QP of this path: its send queue, what it sends, what it waits for, what it owes. Of another
- * path: its send queue.
+ * Invariants of a QP of this path: those of its send queue, windows, timers and owed packets. Of
+ * another path: those of its send queue.
  */
 void roce_check(const struct qp *qp)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RoCE environment - the clock, the sockets and the addresses that the transport is given.
+ * RoCE environment - the transport's clock, sockets and addresses.
  *
- * The adapter, the simulator and the tests each give their own (roce_init). Nothing else of what
- * surrounds the transport is known to it.
+ * The adapter, the simulator and the tests each have their own (roce_init). The transport uses no
+ * other I/O and no other clock.
  */
 #ifndef ROCE_ROCE_ENV_H
 #define ROCE_ROCE_ENV_H
@@ -16,17 +16,17 @@
 
 struct context;
 
-/* What the transport needs of its surroundings. */
+/* Functions of the environment. */
 struct roce_env {
 	/* CLOCK_MONOTONIC in ns, or a simulator's. */
 	uint64_t (*now)(void);
 	/*
-	 * Sends packets of one flow, in order; *sent tells how many left. Called with the QP's
+	 * Sends packets of one flow, in order; *sent: how many were sent. Called with the QP's
 	 * lock. Never blocks.
 	 */
 	enum wire_result (*send)(const struct wire_flow *flow, const struct wire_packet *packets,
 				 unsigned count, unsigned *sent);
-	/* Packets that `send` gets at once arrive at once, if the network leaves them together. */
+	/* Packets of one `send` call leave as GSO batches. */
 	bool (*sends_gso)(const struct wire_flow *flow);
 	/*
 	 * Fills *flow from the QP's or AH's address (attr->grh, sgid_index of the QP's device) and

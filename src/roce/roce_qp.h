@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RoCE QP - what the network path keeps for an RC, UC or XRC QP (qp->path_data): the state of its
- * requester, completer and responder.
+ * RoCE QP - the state of an RC, UC or XRC QP on the network path (qp->path_data): of its requester,
+ * completer and responder.
  *
  * qp->lock guards all of it, except the timer's place in the heap (timer.h). Its size is fixed: a
  * peer cannot make it grow.
@@ -37,15 +37,15 @@ struct outstanding_read {
 /* The response to a READ or atomic that the responder owes, or what is left of it. */
 struct response {
 	uint8_t kind; /* enum packet_kind of the request */
-	bool first;   /* none of its packets was sent */
-	uint32_t psn; /* of its next packet, ... */
-	uint32_t end; /* ... up to this one, exclusive */
+	bool first;   /* no packet of it was sent */
+	uint32_t psn; /* of its next packet */
+	uint32_t end; /* after its last packet */
 	uint32_t msn; /* of the request, unless it is a duplicate */
-	uint32_t pd;  /* number of the PD that the rkey is checked against: XRC has many */
+	uint32_t pd;  /* number of the PD for the R_Key's check: XRC has many */
 	uint32_t rkey;
 	uint64_t va;	/* of its next packet */
 	uint32_t left;	/* bytes */
-	uint64_t value; /* of an atomic: what was in memory before */
+	uint64_t value; /* of an atomic: the original value */
 };
 
 /* Responses in the order of their PSNs: a ring. */
@@ -61,7 +61,7 @@ struct saved_atomic {
 	uint64_t value;
 };
 
-/* A NAK that is owed. A final one ended the connection, and is sent again whenever it was lost. */
+/* An owed NAK. A final NAK ended the connection, and is repeated whenever it was lost. */
 struct nak {
 	bool owed, final;
 	uint8_t syndrome;
@@ -78,10 +78,10 @@ struct response_pace {
 	uint32_t number;      /* of the next packet, modulo 2^24 like a PSN */
 };
 
-/* A GSO batch that was sent: did its second packet arrive? See gso.h. */
+/* A GSO batch that was sent, and whether its second packet arrived: gso.h. */
 struct gso_watch {
 	bool watching;
-	uint8_t strikes;	/* how many times in a row it did not */
+	uint8_t strikes;	/* how many times in a row it did not arrive */
 	uint32_t first, second; /* PSNs */
 	uint32_t responses;	/* responses.tail when it was sent */
 };
@@ -94,19 +94,19 @@ struct roce_qp {
 	bool no_route;	      /* the kernel had no route for packets since the last progress */
 
 	/*
-	 * Requester. The PSN window: una_psn .. next_psn is in flight (unacknowledged). Behind
-	 * next_psn, up to max_psn, are packets that were in flight when the requester went back:
-	 * acknowledgements of these may still come. A request that is begun (wqe.begun) keeps its
+	 * Requester. The PSN window: una_psn .. next_psn is in flight (unacknowledged). From
+	 * next_psn up to max_psn are packets that were in flight when the requester went back:
+	 * acknowledgements of these may still come. A request that was begun (wqe.begun) keeps its
 	 * PSNs, wqe.first_psn .. end_psn, however often it is sent.
 	 */
 	uint8_t state; /* enum requester_state */
 	bool started;  /* the PSNs were set from sq_psn */
 	struct local_failure failure;
 	uint32_t next_psn, una_psn, max_psn;
-	/* BIND_MW or LOCAL_INV at sq.issue: in vain, as a thread still copies */
+	/* of BIND_MW or LOCAL_INV at sq.issue, in vain: a thread still copies by the key */
 	uint32_t revoke_tries;
 	uint64_t revoke_ns;	/* when the next try is due */
-	uint32_t since_ack_req; /* packets since the last one that asked for an acknowledgement */
+	uint32_t since_ack_req; /* packets since the last one with AckReq */
 	uint32_t outstanding_head, outstanding_tail;
 	struct outstanding_read outstanding[LIMIT_QP_RD_ATOM];
 	struct window window; /* RC, XRC: the congestion window */
@@ -117,14 +117,14 @@ struct roce_qp {
 	uint8_t rnr_left, retry_left;
 	uint8_t backoff;       /* exponential: probes in a row without progress */
 	bool gap_open;	       /* the completer missed a response, and the requester went back */
-	uint32_t gap_psn;      /* the last response that came behind the gap */
-	bool went_back;	       /* go-back-N to una_psn, since the last progress, ... */
-	uint64_t went_back_ns; /* ... at this time */
+	uint32_t gap_psn;      /* the last response that came after the gap */
+	bool went_back;	       /* go-back-N to una_psn, since the last progress */
+	uint64_t went_back_ns; /* when it went back */
 	bool probing;	       /* a probe was sent, and may turn out spurious: window_undo */
-	uint32_t probe_psn;    /* an acknowledgement from here on is of packets before the probe */
-	bool waiting;	       /* for an acknowledgement: the transport timer runs, ... */
-	uint64_t waiting_ns;   /* ... since then */
-	bool excused;	       /* one time-out was found late, and was not counted */
+	uint32_t probe_psn;  /* acknowledgements from this PSN on are of packets before the probe */
+	bool waiting;	     /* for an acknowledgement: the transport timer runs */
+	uint64_t waiting_ns; /* when it began */
+	bool excused;	     /* a time-out was noticed late, and not counted */
 	bool rtt_running;
 	uint32_t rtt_psn;
 	/* 0: not measured yet */
@@ -137,33 +137,33 @@ struct roce_qp {
 
 	/* responder */
 	bool expecting; /* expected_psn was set from rq_psn */
-	bool nak_sent;	/* for the gap before expected_psn: packets behind it are dropped */
-	/* the last one dropped; a lower PSN shows that they are sent anew */
+	bool nak_sent;	/* for the gap at expected_psn: later packets are dropped */
+	/* the last one dropped; a lower PSN shows that the requester went back */
 	uint32_t out_of_sequence_psn;
 	bool in_message;      /* FIRST was accepted, LAST has not come */
 	uint8_t message_kind; /* enum packet_kind of its FIRST */
 	uint32_t expected_psn;
 	/*
-	 * The last packet of a SEND or WRITE that was executed, which coalesced acknowledgements
-	 * name. Never that of a READ or atomic: some requesters take that for its response, without
+	 * The PSN of coalesced acknowledgements: the last packet of an executed SEND or WRITE.
+	 * Never that of a READ or atomic: some requesters would take it for the response, without
 	 * data.
 	 */
 	uint32_t ack_psn;
 	uint32_t msn;		   /* messages executed */
 	uint32_t received;	   /* bytes of the current message */
-	struct remote_range range; /* that it names: of its RETH or AtomicETH */
-	/* rkey of a SEND_WITH_INV that is not executed while a thread still copies; or 0 */
+	struct remote_range range; /* of its RETH or AtomicETH */
+	/* R_Key of a dropped SEND_WITH_INV, by which a thread still copies; or 0 */
 	uint32_t revoked;
 	/*
-	 * The responder copies packets of a WRITE that arrived together (GRO) at once. These it has
-	 * accepted, from held_psn on; their payload is still in the receive buffer.
+	 * The responder copies packets of a WRITE that arrived together (GRO) at once. It holds
+	 * accepted packets from held_psn on; their payload is still in the receive buffer.
 	 */
 	bool more; /* wire_arrival.more of the packet that is being received */
 	uint32_t held, held_psn, held_bytes;
 	uint32_t held_ack_psn; /* ack_psn before them */
 	struct iovec held_pieces[RESPONDER_HELD_MAX];
 	bool ack_owed;
-	/* the thread that sent the last ACK; NULL: of no concern to piggyback_ack */
+	/* the thread that sent the last ACK; NULL: does not matter to piggyback_ack */
 	const void *acknowledged_by;
 	struct nak nak;
 	struct responses responses; /* to new requests */
@@ -176,7 +176,7 @@ struct roce_qp {
 	struct gso_watch response_gso;
 };
 
-/* What the opcodes of its packets begin with. */
+/* The upper bits of its packets' opcodes. */
 static inline enum packet_service roce_service(const struct qp *qp)
 {
 	return qp->type == IBV_QPT_RC ? PACKET_RC : qp->type == IBV_QPT_UC ? PACKET_UC : PACKET_XRC;

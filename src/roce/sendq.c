@@ -34,7 +34,7 @@ void sendq_set_done(const struct roce_qp *tq, struct wqe *wqe)
 	wqe->done = done < wqe->length ? (uint32_t)done : wqe->length;
 }
 
-/* READs and atomics behind `psn` are not outstanding any more: they are sent anew. */
+/* READs and atomics from `psn` on are no longer outstanding: they are sent again. */
 static void drop_outstanding(struct roce_qp *tq, uint32_t psn)
 {
 	while (tq->outstanding_head != tq->outstanding_tail) {
@@ -55,7 +55,7 @@ void sendq_go_back(struct roce_qp *tq, uint32_t psn)
 		struct wqe *wqe = sq_wqe(sq, seq);
 
 		if (wqe->state == WQE_DONE)
-			continue; /* acknowledged, or executed at this end alone */
+			continue; /* acknowledged, or executed at this end only */
 		if (!wqe->begun && !wqe_has_failed(wqe))
 			break;
 		if (!wqe_has_failed(wqe) && packet_psn_diff(psn, wqe->end_psn) >= 0)
@@ -71,7 +71,7 @@ void sendq_go_back(struct roce_qp *tq, uint32_t psn)
 		if (wqe->begun && packet_psn_diff(psn, wqe->first_psn) > 0)
 			sendq_set_done(tq, wqe);
 	}
-	/* the requester finds the failure again when it comes to that request */
+	/* the request fails again at its turn */
 	tq->failure.pending = false;
 	tq->rtt_running = false;
 	drop_outstanding(tq, psn);
@@ -94,7 +94,7 @@ void sendq_catch_up(struct roce_qp *tq)
 }
 
 #ifdef VERBATIM_CHECK
-#define REQUESTS 8 /* in flight, that are looked at; all now and then */
+#define REQUESTS 8 /* in flight; a check looks at all only now and then */
 
 /* Requests in flight, oldest first, have PSNs that rise, from una_psn to next_psn. */
 static void check_requests(const struct roce_qp *tq)
@@ -123,10 +123,7 @@ static void check_requests(const struct roce_qp *tq)
 	}
 }
 
-/*
- * READs and atomics without their responses have PSNs that rise, up to next_psn, and end behind
- * una_psn.
- */
+/* Outstanding READs and atomics have rising PSNs up to next_psn, and end after una_psn. */
 static void check_outstanding(const struct roce_qp *tq)
 {
 	uint32_t count = tq->outstanding_tail - tq->outstanding_head, qpn = tq->qp->ib.qp_num;
@@ -150,9 +147,9 @@ static void check_outstanding(const struct roce_qp *tq)
 
 /*
  * The send queue of a requester that has started, between two packets or posts:
- * - una_psn <= next_psn <= max_psn: what is unacknowledged was sent, and what was ever sent is
- * known;
- * - no more is in flight than the highest window;
+ * - una_psn <= next_psn <= max_psn: unacknowledged packets were sent, and max_psn is after all sent
+ *   packets;
+ * - at most the highest window is in flight;
  * - requests in flight have PSNs that rise, none is wholly acknowledged (check_requests);
  * - outstanding READs and atomics are within the limits of the QP (check_outstanding);
  * - a failure at this end is that of the request before sq.issue.

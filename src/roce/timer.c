@@ -46,7 +46,10 @@ void timer_arm(struct timer *timer, uint64_t deadline_ns)
 	lock_release(&heap_lock);
 }
 
-/* The progress thread is not told that the earliest is later now: it wakes in vain, once. */
+/*
+ * Does not announce that the earliest deadline is later now: the progress thread wakes in vain
+ * once.
+ */
 void timer_disarm(struct timer *timer)
 {
 	lock_acquire(&heap_lock);

@@ -16,7 +16,7 @@ static _Thread_local char self __attribute__((tls_model("initial-exec"))); /* it
 /* Acknowledgements that threads are sending, of QPs that they have unlocked. */
 static _Atomic unsigned acks_leaving;
 
-/* Packets did not leave because the path takes none of this length. */
+/* The path's MTU is smaller than the packets. */
 static void on_too_long(struct roce_qp *tq)
 {
 	if (!tq->narrow_reported)
@@ -24,13 +24,13 @@ static void on_too_long(struct roce_qp *tq)
 	tq->narrow_reported = true;
 }
 
-/* The program sleeps for events, and its requests may be answers to what an event told it of. */
+/* The program sleeps for events, and its requests may be answers to messages. */
 static bool may_sleep(const struct qp *qp)
 {
 	return qp->type == IBV_QPT_RC && qp->recv_cq->ib.channel;
 }
 
-/* Behind the burst an acknowledgement is in the GSO batch of each message that ends there. */
+/* An acknowledgement after the burst is in the GSO batch of each message that ends in it. */
 static bool is_seen_with(const struct roce_qp *tq, const struct burst *burst)
 {
 	return burst->first_end == BURST_NO_END ||
@@ -38,23 +38,22 @@ static bool is_seen_with(const struct roce_qp *tq, const struct burst *burst)
 		gso_allowed(tq));
 }
 
-/* Another thread acknowledged last: that packet may not have left yet. */
+/* Another thread made the last acknowledgement, which may not have been sent yet. */
 static bool other_acknowledged(const struct roce_qp *tq)
 {
 	return tq->acknowledged_by && tq->acknowledged_by != &self;
 }
 
 /*
- * Piggybacks the acknowledgement: adds it behind the requests in the burst, if nothing else is owed
+ * Piggybacks the acknowledgement: adds it after the requests in the burst, if nothing else is owed
  * and there is room. It costs little in their GSO batch. True: it is in the burst. False: nothing
  * is owed, or it stays owed, or it was sent ahead.
  *
- * A program that sleeps for events (its CQ has a channel) may be answering with these requests what
- * another thread took, told it of, and acknowledges by a packet of its own. That packet may be
- * late: the thread may get no processor before it sends it, or each processor of the host has a
- * queue of its own that packets wait in. So it is said once more, where nothing can come between.
- * And if it would not be in the GSO batch of all messages that end in the burst, it is sent ahead
- * of them.
+ * A program that sleeps for events (its CQ has a channel) may answer a message with these requests,
+ * while another thread, which received that message, acknowledges it by a packet of its own. That
+ * packet may be late: the thread may be preempted before it sends it, or the packet waits in
+ * another processor's queue. So the burst repeats the acknowledgement in the same GSO batch. If it
+ * would not be in the GSO batch of all messages that end in the burst, it is sent before them.
  */
 static bool piggyback_ack(struct roce_qp *tq, struct burst *burst)
 {
@@ -115,10 +114,10 @@ enum transmit_result transmit_requests(struct transmit *transmit, uint32_t *unse
 	case WIRE_TOO_LONG:
 		on_too_long(tq);
 		break;
-	case WIRE_NO_ROUTE: /* as good as lost */
+	case WIRE_NO_ROUTE: /* counts as lost */
 		tq->no_route = true;
 		break;
-	case WIRE_NO_PORT: /* of datagrams alone */
+	case WIRE_NO_PORT: /* for datagrams only */
 	case WIRE_SENT:
 		break;
 	}
@@ -130,7 +129,9 @@ void transmit_end(struct transmit *transmit)
 	burst_put(transmit->burst);
 }
 
-/* One burst of what is owed. *turn, in response packets, goes down. False: no more now. */
+/*
+ * Sends one burst of owed packets, and reduces *turn by the response packets. False: no more now.
+ */
 static bool send_owed(struct transmit *transmit, uint32_t *turn)
 {
 	struct roce_qp *tq = transmit->tq;
@@ -161,7 +162,7 @@ static bool send_owed(struct transmit *transmit, uint32_t *turn)
 		return false;
 	}
 	if (acknowledged) {
-		/* Said again it might overtake the responses, which would then look lost. */
+		/* Repeated, it might overtake the responses, which would then look lost. */
 		if (!tq->nak.owed)
 			tq->acknowledged_by = responses ? NULL : &self;
 		tq->nak.owed = tq->ack_owed = false;
@@ -194,8 +195,9 @@ void transmit_owed(struct roce_qp *tq)
 }
 
 /*
- * Acknowledgements that overtake one another do no harm. What the socket does not take is owed
- * again. What the program posts meanwhile may overtake it, and says the same (piggyback_ack).
+ * Acknowledgements that overtake one another do no harm. If the socket does not take this one, it
+ * is owed again. Requests that the program posts meanwhile may overtake it, and repeat it
+ * (piggyback_ack).
  */
 bool transmit_ack_and_unlock(struct qp *qp, struct roce_qp *tq)
 {

@@ -82,11 +82,11 @@ void window_undo(struct window *window)
 
 #ifdef VERBATIM_CHECK
 /*
- * A congestion window that was started:
- * - it lets at least one packet go, and never more than its highest;
+ * Invariants of a congestion window that was started:
+ * - it is at least one packet, and at most its maximum;
  * - slow start ends within its bounds, too;
- * - what window_undo would restore is within them;
- * - less than a window is counted towards its growth.
+ * - the window that window_undo would restore is within them;
+ * - `counted` is less than a window.
  */
 void window_check(const struct window *window)
 {
