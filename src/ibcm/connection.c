@@ -91,7 +91,6 @@ static void send_until_answered(struct connection *c, enum connection_state stat
 	c->state = state;
 	c->wait_ns = wait_ns;
 	c->tries_left = tries;
-	c->has_mra = false;
 	c->deadline_ns = now_ns + wait_ns;
 	c->env->send(c, &c->sent);
 }
@@ -346,7 +345,6 @@ static void on_mra(struct connection *c, const struct ibcm_message *m, int64_t n
 	if (!(c->state == CONNECTION_REQ_SENT && m->subject == IBCM_ABOUT_REQ) &&
 	    !(c->state == CONNECTION_REP_SENT && m->subject == IBCM_ABOUT_REP))
 		return;
-	c->has_mra = true;
 	if (c->state == CONNECTION_REQ_SENT)
 		c->remote_id = m->local_id;
 	c->deadline_ns = now_ns + c->wait_ns + exponent_ns(m->service_timeout);

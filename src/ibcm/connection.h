@@ -70,7 +70,6 @@ struct connection {
 	int64_t deadline_ns; /* of the next connection_on_time; 0: none */
 	int64_t wait_ns;     /* for an answer to each try */
 	unsigned tries_left;
-	bool has_mra;		  /* an MRA came for the message in `sent` */
 	uint8_t ack_timeout;	  /* exponent; TIMEWAIT lasts twice that */
 	struct ibcm_message sent; /* REQ, REP, DREQ or SIDR_REQ, repeated until it is answered */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "ibcm/mad.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #define HEADER_BYTES   24
@@ -11,248 +12,181 @@
 #define RATE_10_GBPS   3
 
 /*
- * A field has the offset of the IBA's tables, in bytes behind the MAD header. A part of a byte also
- * has its lowest bit.
+ * Where a member of struct ibcm_message lies: the byte of the IBA's tables, behind the MAD header;
+ * how many bits of that byte come before it; and its width. A member of more than 8 bytes is an
+ * array. A field without a member always has the same value.
  */
-static void put(uint8_t *at, unsigned bytes, uint64_t value)
-{
-	while (bytes--) {
-		at[bytes] = (uint8_t)value;
-		value >>= 8;
-	}
-}
-
-static uint64_t get(const uint8_t *at, unsigned bytes)
-{
-	uint64_t value = 0;
-
-	while (bytes--)
-		value = value << 8 | *at++;
-	return value;
-}
-
-static uint8_t bits(const uint8_t *at, unsigned lowest, unsigned count)
-{
-	return *at >> lowest & ((1u << count) - 1);
-}
-
-struct layout {
-	uint8_t private_at; /* offset behind the header */
-	uint8_t private_bytes;
-	void (*encode)(const struct ibcm_message *m, uint8_t *b);
-	void (*decode)(const uint8_t *b, struct ibcm_message *m);
+struct field {
+	uint8_t at, skip;
+	uint16_t bits;
+	uint16_t offset, size; /* of the member; size 0: none */
+	uint16_t constant;
 };
 
-static void encode_req(const struct ibcm_message *m, uint8_t *b)
-{
-	put(b, 4, m->local_id);
-	put(b + 5, 3, m->ece_vendor);
-	put(b + 8, 8, m->service_id);
-	put(b + 16, 8, m->ca_guid);
-	put(b + 28, 4, m->qkey);
-	put(b + 32, 3, m->qpn);
-	b[35] = m->responder_resources;
-	b[39] = m->initiator_depth;
-	b[43] = (uint8_t)(m->remote_timeout << 3 | m->transport << 1 | m->flow_control);
-	put(b + 44, 3, m->psn);
-	b[47] = (uint8_t)(m->local_timeout << 3 | m->retry_count);
-	put(b + 48, 2, PKEY);
-	b[50] = (uint8_t)(m->path_mtu << 4 | m->rnr_retry_count);
-	b[51] = (uint8_t)(m->max_tries << 4 | m->has_srq << 3 | m->extended_transport);
-	put(b + 52, 2, LID_PERMISSIVE);
-	put(b + 54, 2, LID_PERMISSIVE);
-	memcpy(b + 56, m->local_gid, IBCM_GID_BYTES);
-	memcpy(b + 72, m->remote_gid, IBCM_GID_BYTES);
-	put(b + 88, 4, (uint64_t)m->flow_label << 12 | RATE_10_GBPS);
-	b[92] = m->traffic_class;
-	b[93] = m->hop_limit;
-	b[95] = (uint8_t)(m->ack_timeout << 3);
-}
+/* clang-format off */
+#define FIELD(member, at, skip, bits)                                                              \
+	{ at, skip, bits, offsetof(struct ibcm_message, member),                                   \
+	  sizeof(((struct ibcm_message *)NULL)->member), 0 }
+#define CONSTANT(value, at, skip, bits) { at, skip, bits, 0, 0, value }
+#define END { 0 }
+#define IDS FIELD(local_id, 0, 0, 32), FIELD(remote_id, 4, 0, 32)
 
-static void decode_req(const uint8_t *b, struct ibcm_message *m)
-{
-	m->local_id = (uint32_t)get(b, 4);
-	m->ece_vendor = (uint32_t)get(b + 5, 3);
-	m->service_id = get(b + 8, 8);
-	m->ca_guid = get(b + 16, 8);
-	m->qkey = (uint32_t)get(b + 28, 4);
-	m->qpn = (uint32_t)get(b + 32, 3);
-	m->responder_resources = b[35];
-	m->initiator_depth = b[39];
-	m->remote_timeout = bits(b + 43, 3, 5);
-	m->transport = bits(b + 43, 1, 2);
-	m->flow_control = bits(b + 43, 0, 1);
-	m->psn = (uint32_t)get(b + 44, 3);
-	m->local_timeout = bits(b + 47, 3, 5);
-	m->retry_count = bits(b + 47, 0, 3);
-	m->path_mtu = bits(b + 50, 4, 4);
-	m->rnr_retry_count = bits(b + 50, 0, 3);
-	m->max_tries = bits(b + 51, 4, 4);
-	m->has_srq = bits(b + 51, 3, 1);
-	m->extended_transport = bits(b + 51, 0, 3);
-	memcpy(m->local_gid, b + 56, IBCM_GID_BYTES);
-	memcpy(m->remote_gid, b + 72, IBCM_GID_BYTES);
-	m->flow_label = (uint32_t)get(b + 88, 4) >> 12;
-	m->traffic_class = b[92];
-	m->hop_limit = b[93];
-	m->ack_timeout = bits(b + 95, 3, 5);
-}
+static const struct field req[] = {
+	FIELD(local_id, 0, 0, 32),
+	FIELD(ece_vendor, 5, 0, 24),
+	FIELD(service_id, 8, 0, 64),
+	FIELD(ca_guid, 16, 0, 64),
+	FIELD(qkey, 28, 0, 32),
+	FIELD(qpn, 32, 0, 24), FIELD(responder_resources, 35, 0, 8),
+	FIELD(initiator_depth, 39, 0, 8),
+	FIELD(remote_timeout, 43, 0, 5), FIELD(transport, 43, 5, 2), FIELD(flow_control, 43, 7, 1),
+	FIELD(psn, 44, 0, 24), FIELD(local_timeout, 47, 0, 5), FIELD(retry_count, 47, 5, 3),
+	CONSTANT(PKEY, 48, 0, 16), FIELD(path_mtu, 50, 0, 4), FIELD(rnr_retry_count, 50, 5, 3),
+	FIELD(max_tries, 51, 0, 4), FIELD(has_srq, 51, 4, 1), FIELD(extended_transport, 51, 5, 3),
+	CONSTANT(LID_PERMISSIVE, 52, 0, 16), CONSTANT(LID_PERMISSIVE, 54, 0, 16),
+	FIELD(local_gid, 56, 0, 128),
+	FIELD(remote_gid, 72, 0, 128),
+	FIELD(flow_label, 88, 0, 20), CONSTANT(RATE_10_GBPS, 91, 2, 6),
+	FIELD(traffic_class, 92, 0, 8), FIELD(hop_limit, 93, 0, 8), FIELD(ack_timeout, 95, 0, 5),
+	END,
+};
 
-static void encode_ids(const struct ibcm_message *m, uint8_t *b)
-{
-	put(b, 4, m->local_id);
-	put(b + 4, 4, m->remote_id);
-}
+static const struct field mra[] = {
+	IDS, FIELD(subject, 8, 0, 2), FIELD(service_timeout, 9, 0, 5), END,
+};
 
-static void decode_ids(const uint8_t *b, struct ibcm_message *m)
-{
-	m->local_id = (uint32_t)get(b, 4);
-	m->remote_id = (uint32_t)get(b + 4, 4);
-}
+static const struct field rej[] = {
+	IDS, FIELD(subject, 8, 0, 2), FIELD(info_bytes, 9, 0, 7), FIELD(reason, 10, 0, 16),
+	FIELD(info, 12, 0, 8 * IBCM_INFO_BYTES), END,
+};
 
-static void encode_mra(const struct ibcm_message *m, uint8_t *b)
-{
-	encode_ids(m, b);
-	b[8] = (uint8_t)(m->subject << 6);
-	b[9] = (uint8_t)(m->service_timeout << 3);
-}
+static const struct field rep[] = {
+	IDS,
+	FIELD(qkey, 8, 0, 32),
+	FIELD(qpn, 12, 0, 24),
+	FIELD(eecn, 16, 0, 24),
+	FIELD(psn, 20, 0, 24),
+	FIELD(responder_resources, 24, 0, 8), FIELD(initiator_depth, 25, 0, 8),
+	FIELD(ack_timeout, 26, 0, 5), FIELD(flow_control, 26, 7, 1),
+	FIELD(rnr_retry_count, 27, 0, 3), FIELD(has_srq, 27, 3, 1),
+	FIELD(ca_guid, 28, 0, 64),
+	END,
+};
 
-static void decode_mra(const uint8_t *b, struct ibcm_message *m)
-{
-	decode_ids(b, m);
-	m->subject = bits(b + 8, 6, 2);
-	m->service_timeout = bits(b + 9, 3, 5);
-}
+static const struct field ids[] = { IDS, END };
 
-static void encode_rej(const struct ibcm_message *m, uint8_t *b)
-{
-	encode_ids(m, b);
-	b[8] = (uint8_t)(m->subject << 6);
-	b[9] = (uint8_t)(m->info_bytes << 1);
-	put(b + 10, 2, m->reason);
-	memcpy(b + 12, m->info, IBCM_INFO_BYTES);
-}
+static const struct field dreq[] = { IDS, FIELD(qpn, 8, 0, 24), END };
 
-static void decode_rej(const uint8_t *b, struct ibcm_message *m)
-{
-	decode_ids(b, m);
-	m->subject = bits(b + 8, 6, 2);
-	m->info_bytes = bits(b + 9, 1, 7);
-	if (m->info_bytes > IBCM_INFO_BYTES)
-		m->info_bytes = IBCM_INFO_BYTES;
-	m->reason = (uint16_t)get(b + 10, 2);
-	memcpy(m->info, b + 12, IBCM_INFO_BYTES);
-}
+static const struct field sidr_req[] = {
+	FIELD(local_id, 0, 0, 32), CONSTANT(PKEY, 4, 0, 16), FIELD(service_id, 8, 0, 64), END,
+};
 
-static void encode_rep(const struct ibcm_message *m, uint8_t *b)
-{
-	encode_ids(m, b);
-	put(b + 8, 4, m->qkey);
-	put(b + 12, 3, m->qpn);
-	put(b + 16, 3, m->eecn);
-	put(b + 20, 3, m->psn);
-	b[24] = m->responder_resources;
-	b[25] = m->initiator_depth;
-	b[26] = (uint8_t)(m->ack_timeout << 3 | m->flow_control);
-	b[27] = (uint8_t)(m->rnr_retry_count << 5 | m->has_srq << 4);
-	put(b + 28, 8, m->ca_guid);
-}
+static const struct field sidr_rep[] = {
+	FIELD(remote_id, 0, 0, 32), FIELD(reason, 4, 0, 8), FIELD(info_bytes, 5, 0, 8),
+	FIELD(qpn, 8, 0, 24), FIELD(service_id, 12, 0, 64), FIELD(qkey, 20, 0, 32),
+	FIELD(info, 24, 0, 8 * IBCM_INFO_BYTES), END,
+};
 
-static void decode_rep(const uint8_t *b, struct ibcm_message *m)
-{
-	decode_ids(b, m);
-	m->qkey = (uint32_t)get(b + 8, 4);
-	m->qpn = (uint32_t)get(b + 12, 3);
-	m->eecn = (uint32_t)get(b + 16, 3);
-	m->psn = (uint32_t)get(b + 20, 3);
-	m->responder_resources = b[24];
-	m->initiator_depth = b[25];
-	m->ack_timeout = bits(b + 26, 3, 5);
-	m->flow_control = bits(b + 26, 0, 1);
-	m->rnr_retry_count = bits(b + 27, 5, 3);
-	m->has_srq = bits(b + 27, 4, 1);
-	m->ca_guid = get(b + 28, 8);
-}
+static const struct field apr[] = {
+	IDS, FIELD(info_bytes, 8, 0, 8), FIELD(reason, 9, 0, 8),
+	FIELD(info, 12, 0, 8 * IBCM_INFO_BYTES), END,
+};
+/* clang-format on */
 
-static void encode_dreq(const struct ibcm_message *m, uint8_t *b)
-{
-	encode_ids(m, b);
-	put(b + 8, 3, m->qpn);
-}
-
-static void decode_dreq(const uint8_t *b, struct ibcm_message *m)
-{
-	decode_ids(b, m);
-	m->qpn = (uint32_t)get(b + 8, 3);
-}
-
-static void encode_sidr_req(const struct ibcm_message *m, uint8_t *b)
-{
-	put(b, 4, m->local_id);
-	put(b + 4, 2, PKEY);
-	put(b + 8, 8, m->service_id);
-}
-
-static void decode_sidr_req(const uint8_t *b, struct ibcm_message *m)
-{
-	m->local_id = (uint32_t)get(b, 4);
-	m->service_id = get(b + 8, 8);
-}
-
-static void encode_sidr_rep(const struct ibcm_message *m, uint8_t *b)
-{
-	put(b, 4, m->remote_id);
-	b[4] = (uint8_t)m->reason;
-	b[5] = m->info_bytes;
-	put(b + 8, 3, m->qpn);
-	put(b + 12, 8, m->service_id);
-	put(b + 20, 4, m->qkey);
-	memcpy(b + 24, m->info, IBCM_INFO_BYTES);
-}
-
-static void decode_sidr_rep(const uint8_t *b, struct ibcm_message *m)
-{
-	m->remote_id = (uint32_t)get(b, 4);
-	m->reason = b[4];
-	m->info_bytes = b[5] < IBCM_INFO_BYTES ? b[5] : IBCM_INFO_BYTES;
-	m->qpn = (uint32_t)get(b + 8, 3);
-	m->service_id = get(b + 12, 8);
-	m->qkey = (uint32_t)get(b + 20, 4);
-	memcpy(m->info, b + 24, IBCM_INFO_BYTES);
-}
-
-static void encode_apr(const struct ibcm_message *m, uint8_t *b)
-{
-	encode_ids(m, b);
-	b[8] = m->info_bytes;
-	b[9] = (uint8_t)m->reason;
-	memcpy(b + 12, m->info, IBCM_INFO_BYTES);
-}
-
-static void decode_apr(const uint8_t *b, struct ibcm_message *m)
-{
-	decode_ids(b, m);
-	m->info_bytes = b[8] < IBCM_INFO_BYTES ? b[8] : IBCM_INFO_BYTES;
-	m->reason = b[9];
-	memcpy(m->info, b + 12, IBCM_INFO_BYTES);
-}
+struct layout {
+	const struct field *fields;
+	uint8_t private_at; /* offset behind the header */
+	uint8_t private_bytes;
+};
 
 static const struct layout layouts[] = {
-	[IBCM_REQ] = { 140, 92, encode_req, decode_req },
-	[IBCM_MRA] = { 10, 222, encode_mra, decode_mra },
-	[IBCM_REJ] = { 84, 148, encode_rej, decode_rej },
-	[IBCM_REP] = { 36, 196, encode_rep, decode_rep },
-	[IBCM_RTU] = { 8, 224, encode_ids, decode_ids },
-	[IBCM_DREQ] = { 12, 220, encode_dreq, decode_dreq },
-	[IBCM_DREP] = { 8, 224, encode_ids, decode_ids },
-	[IBCM_SIDR_REQ] = { 16, 216, encode_sidr_req, decode_sidr_req },
-	[IBCM_SIDR_REP] = { 96, 136, encode_sidr_rep, decode_sidr_rep },
+	[IBCM_REQ] = { req, 140, 92 },
+	[IBCM_MRA] = { mra, 10, 222 },
+	[IBCM_REJ] = { rej, 84, 148 },
+	[IBCM_REP] = { rep, 36, 196 },
+	[IBCM_RTU] = { ids, 8, 224 },
+	[IBCM_DREQ] = { dreq, 12, 220 },
+	[IBCM_DREP] = { ids, 8, 224 },
+	[IBCM_SIDR_REQ] = { sidr_req, 16, 216 },
+	[IBCM_SIDR_REP] = { sidr_rep, 96, 136 },
 	/* on_lap refuses the alternate path, so it is not decoded */
-	[IBCM_LAP] = { 64, 168, encode_ids, decode_ids },
-	[IBCM_APR] = { 84, 148, encode_apr, decode_apr },
+	[IBCM_LAP] = { ids, 64, 168 },
+	[IBCM_APR] = { apr, 84, 148 },
 };
 
 #define LAYOUT_COUNT (sizeof(layouts) / sizeof(*layouts))
+
+/* `at` has zeros there. */
+static void put(uint8_t *at, unsigned skip, unsigned bits, uint64_t value)
+{
+	for (unsigned i = skip + bits; i-- > skip; value >>= 1)
+		at[i / 8] |= (uint8_t)((value & 1) << (7 - i % 8));
+}
+
+static uint64_t get(const uint8_t *at, unsigned skip, unsigned bits)
+{
+	uint64_t value = 0;
+
+	for (unsigned i = skip; i < skip + bits; i++)
+		value = value << 1 | (at[i / 8] >> (7 - i % 8) & 1);
+	return value;
+}
+
+static uint64_t load(const void *member, size_t size)
+{
+	switch (size) {
+	case 1:
+		return *(const uint8_t *)member;
+	case 2:
+		return *(const uint16_t *)member;
+	case 4:
+		return *(const uint32_t *)member;
+	default:
+		return *(const uint64_t *)member;
+	}
+}
+
+static void store(void *member, size_t size, uint64_t value)
+{
+	switch (size) {
+	case 1:
+		*(uint8_t *)member = (uint8_t)value;
+		break;
+	case 2:
+		*(uint16_t *)member = (uint16_t)value;
+		break;
+	case 4:
+		*(uint32_t *)member = (uint32_t)value;
+		break;
+	default:
+		*(uint64_t *)member = value;
+	}
+}
+
+static void encode(const struct field *f, const struct ibcm_message *m, uint8_t *body)
+{
+	for (; f->bits; f++) {
+		const uint8_t *member = (const uint8_t *)m + f->offset;
+
+		if (f->size > sizeof(uint64_t))
+			memcpy(body + f->at, member, f->size);
+		else
+			put(body + f->at, f->skip, f->bits,
+			    f->size ? load(member, f->size) : f->constant);
+	}
+}
+
+static void decode(const struct field *f, const uint8_t *body, struct ibcm_message *m)
+{
+	for (; f->bits; f++) {
+		uint8_t *member = (uint8_t *)m + f->offset;
+
+		if (f->size > sizeof(uint64_t))
+			memcpy(member, body + f->at, f->size);
+		else if (f->size)
+			store(member, f->size, get(body + f->at, f->skip, f->bits));
+	}
+}
 
 unsigned mad_private_bytes(enum ibcm_type type)
 {
@@ -268,10 +202,10 @@ void mad_encode(const struct ibcm_message *message, uint8_t mad[MAD_BYTES])
 	mad[1] = CLASS_CM;
 	mad[2] = 2; /* class version */
 	mad[3] = METHOD_SEND;
-	put(mad + 8, 8, message->transaction);
-	put(mad + 16, 2, message->type);
-	put(mad + 20, 4, message->ece_options);
-	l->encode(message, mad + HEADER_BYTES);
+	put(mad + 8, 0, 64, message->transaction);
+	put(mad + 16, 0, 16, message->type);
+	put(mad + 20, 0, 32, message->ece_options);
+	encode(l->fields, message, mad + HEADER_BYTES);
 	memcpy(mad + HEADER_BYTES + l->private_at, message->private_data, message->private_bytes);
 }
 
@@ -283,16 +217,18 @@ bool mad_decode(const uint8_t *bytes, size_t length, struct ibcm_message *out)
 	if (length != MAD_BYTES || bytes[0] != 1 || bytes[1] != CLASS_CM || bytes[2] != 2 ||
 	    bytes[3] != METHOD_SEND)
 		return false;
-	type = get(bytes + 16, 2);
-	if (type >= LAYOUT_COUNT || !layouts[type].decode)
+	type = get(bytes + 16, 0, 16);
+	if (type >= LAYOUT_COUNT || !layouts[type].fields)
 		return false;
 	l = &layouts[type];
 	memset(out, 0, sizeof(*out));
 	out->type = (enum ibcm_type)type;
-	out->transaction = get(bytes + 8, 8);
-	l->decode(bytes + HEADER_BYTES, out);
+	out->transaction = get(bytes + 8, 0, 64);
+	decode(l->fields, bytes + HEADER_BYTES, out);
+	if (out->info_bytes > IBCM_INFO_BYTES)
+		out->info_bytes = IBCM_INFO_BYTES;
 	if (type == IBCM_REQ || type == IBCM_REP)
-		out->ece_options = (uint32_t)get(bytes + 20, 4);
+		out->ece_options = (uint32_t)get(bytes + 20, 0, 32);
 	out->private_bytes = l->private_bytes;
 	memcpy(out->private_data, bytes + HEADER_BYTES + l->private_at, l->private_bytes);
 	return true;

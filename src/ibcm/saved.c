@@ -20,7 +20,6 @@ void connection_save(const struct connection *c, struct connection_saved *saved)
 		.wait_ns = c->wait_ns,
 		.tries_left = c->tries_left,
 		.is_xrc = c->is_xrc,
-		.has_mra = c->has_mra,
 		.ack_timeout = c->ack_timeout,
 		.is_active = c->is_active,
 		.sent = c->sent,
@@ -109,7 +108,6 @@ bool connection_restore(struct connection *c, const struct connection_saved *s, 
 	c->wait_ns = s->wait_ns;
 	c->tries_left = s->tries_left;
 	c->is_xrc = s->is_xrc != 0;
-	c->has_mra = s->has_mra != 0;
 	c->ack_timeout = s->ack_timeout;
 	c->is_active = s->is_active != 0;
 	restore_sent(c, s);

@@ -17,7 +17,7 @@
 #define UVERBS_MAJOR 231
 #define UVERBS_MINOR 192
 
-/* The head of each text function. */
+/* The head of each text function (text_fn). */
 #define TEXT(function)                                                                             \
 	int function(const struct view *view, int device, int index, char *text, size_t size)
 
@@ -29,11 +29,6 @@ TEXT(text_class_link)
 	return snprintf(text, size, "../../devices/verbatim/%s/infiniband/%s", name, name);
 }
 
-TEXT(text_verbs_abi)
-{
-	return snprintf(text, size, "6\n");
-}
-
 TEXT(text_uverbs_link)
 {
 	char name[VIEW_NAME_MAX];
@@ -41,11 +36,6 @@ TEXT(text_uverbs_link)
 	view_name(view, device, name);
 	return snprintf(text, size, "../../devices/verbatim/%s/infiniband_verbs/uverbs%d", name,
 			device);
-}
-
-TEXT(text_pci_class)
-{
-	return snprintf(text, size, "0x020700\n"); /* PCI class of an InfiniBand controller */
 }
 
 TEXT(text_pci_device)
@@ -150,11 +140,6 @@ TEXT(text_net_link)
 	return snprintf(text, size, "../../../../class/net/%s", view->devices[device].name);
 }
 
-TEXT(text_device_abi)
-{
-	return snprintf(text, size, "1\n");
-}
-
 TEXT(text_dev)
 {
 	return snprintf(text, size, "%d:%d\n", UVERBS_MAJOR, UVERBS_MINOR + device);
@@ -168,32 +153,12 @@ TEXT(text_device_link)
 	return snprintf(text, size, "../../../%s", name);
 }
 
-TEXT(text_subsystem_link)
-{
-	return snprintf(text, size, "../../../../../class/infiniband");
-}
-
 TEXT(text_name)
 {
 	char name[VIEW_NAME_MAX];
 
 	view_name(view, device, name);
 	return snprintf(text, size, "%s\n", name);
-}
-
-TEXT(text_board_id)
-{
-	return snprintf(text, size, IDENTITY_BOARD_ID "\n");
-}
-
-TEXT(text_fw_ver)
-{
-	return snprintf(text, size, VERBATIM_VERSION "\n");
-}
-
-TEXT(text_hca_type)
-{
-	return snprintf(text, size, "Verbatim\n");
 }
 
 TEXT(text_hw_rev)
@@ -254,16 +219,6 @@ TEXT(text_phys_state)
 	return snprintf(text, size, "%d: Disabled\n", IDENTITY_PHYS_STATE_DISABLED);
 }
 
-TEXT(text_rate)
-{
-	return snprintf(text, size, "100 Gb/sec (4X EDR)\n");
-}
-
-TEXT(text_sm_lid)
-{
-	return text_lid(view, device, index, text, size);
-}
-
 TEXT(text_state)
 {
 	if (!view->devices[device].running)
@@ -271,11 +226,6 @@ TEXT(text_state)
 	if (view->infiniband && !find_lid(view, device))
 		return snprintf(text, size, "%d: INIT\n", IBV_PORT_INIT);
 	return snprintf(text, size, "%d: ACTIVE\n", IBV_PORT_ACTIVE);
-}
-
-TEXT(text_zero)
-{
-	return snprintf(text, size, "0\n");
 }
 
 /* False: the slot is empty. */

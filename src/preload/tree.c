@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/identity.h"
 #include "preload/text.h"
 
 /*
@@ -15,7 +16,8 @@
 struct pattern {
 	const char *path;
 	enum node_kind kind;
-	text_fn text; /* NULL for directories and devices */
+	text_fn *text;	      /* of a file or link, */
+	const char *constant; /* or its text itself */
 };
 
 #define PARENT "/sys/devices/verbatim/D"
@@ -24,64 +26,64 @@ struct pattern {
 #define UVERBS PARENT "/infiniband_verbs/U"
 
 static const struct pattern patterns[] = {
-	{ "/sys/class/infiniband", NODE_DIRECTORY, NULL },
+	{ "/sys/class/infiniband", NODE_DIRECTORY },
 	{ "/sys/class/infiniband/D", NODE_LINK, text_class_link },
-	{ "/sys/class/infiniband_verbs", NODE_DIRECTORY, NULL },
-	{ "/sys/class/infiniband_verbs/abi_version", NODE_FILE, text_verbs_abi },
+	{ "/sys/class/infiniband_verbs", NODE_DIRECTORY },
+	{ "/sys/class/infiniband_verbs/abi_version", NODE_FILE, .constant = "6\n" },
 	{ "/sys/class/infiniband_verbs/U", NODE_LINK, text_uverbs_link },
-	{ "/dev/infiniband", NODE_DIRECTORY, NULL },
-	{ "/dev/infiniband/U", NODE_DEVICE, NULL },
+	{ "/dev/infiniband", NODE_DIRECTORY },
+	{ "/dev/infiniband/U", NODE_DEVICE },
 
-	{ "/sys/devices/verbatim", NODE_DIRECTORY, NULL },
-	{ PARENT, NODE_DIRECTORY, NULL },
-	{ PARENT "/class", NODE_FILE, text_pci_class },
+	{ "/sys/devices/verbatim", NODE_DIRECTORY },
+	{ PARENT, NODE_DIRECTORY },
+	{ PARENT "/class", NODE_FILE, .constant = "0x020700\n" }, /* InfiniBand controller */
 	{ PARENT "/device", NODE_FILE, text_pci_device },
 	{ PARENT "/vendor", NODE_FILE, text_pci_vendor },
 	{ PARENT "/local_cpulist", NODE_FILE, text_local_cpulist },
 	{ PARENT "/local_cpus", NODE_FILE, text_local_cpus },
 	{ PARENT "/numa_node", NODE_FILE, text_numa_node },
-	{ PARENT "/net", NODE_DIRECTORY, NULL },
+	{ PARENT "/net", NODE_DIRECTORY },
 	{ PARENT "/net/I", NODE_LINK, text_net_link },
-	{ PARENT "/infiniband", NODE_DIRECTORY, NULL },
-	{ PARENT "/infiniband_verbs", NODE_DIRECTORY, NULL },
+	{ PARENT "/infiniband", NODE_DIRECTORY },
+	{ PARENT "/infiniband_verbs", NODE_DIRECTORY },
 
-	{ UVERBS, NODE_DIRECTORY, NULL },
-	{ UVERBS "/abi_version", NODE_FILE, text_device_abi },
+	{ UVERBS, NODE_DIRECTORY },
+	{ UVERBS "/abi_version", NODE_FILE, .constant = "1\n" },
 	{ UVERBS "/dev", NODE_FILE, text_dev },
 	{ UVERBS "/device", NODE_LINK, text_device_link },
 	{ UVERBS "/ibdev", NODE_FILE, text_name },
 
-	{ DEVICE, NODE_DIRECTORY, NULL },
-	{ DEVICE "/board_id", NODE_FILE, text_board_id },
+	{ DEVICE, NODE_DIRECTORY },
+	{ DEVICE "/board_id", NODE_FILE, .constant = IDENTITY_BOARD_ID "\n" },
 	{ DEVICE "/device", NODE_LINK, text_device_link },
-	{ DEVICE "/fw_ver", NODE_FILE, text_fw_ver },
-	{ DEVICE "/hca_type", NODE_FILE, text_hca_type },
+	{ DEVICE "/fw_ver", NODE_FILE, .constant = VERBATIM_VERSION "\n" },
+	{ DEVICE "/hca_type", NODE_FILE, .constant = "Verbatim\n" },
 	{ DEVICE "/hw_rev", NODE_FILE, text_hw_rev },
 	{ DEVICE "/node_desc", NODE_FILE, text_node_desc },
 	{ DEVICE "/node_guid", NODE_FILE, text_guid },
 	{ DEVICE "/node_type", NODE_FILE, text_node_type },
-	{ DEVICE "/subsystem", NODE_LINK, text_subsystem_link },
+	{ DEVICE "/subsystem", NODE_LINK, .constant = "../../../../../class/infiniband" },
 	{ DEVICE "/sys_image_guid", NODE_FILE, text_guid },
-	{ DEVICE "/ports", NODE_DIRECTORY, NULL },
+	{ DEVICE "/ports", NODE_DIRECTORY },
 
-	{ PORT, NODE_DIRECTORY, NULL },
+	{ PORT, NODE_DIRECTORY },
 	{ PORT "/cap_mask", NODE_FILE, text_cap_mask },
 	{ PORT "/lid", NODE_FILE, text_lid },
-	{ PORT "/lid_mask_count", NODE_FILE, text_zero },
+	{ PORT "/lid_mask_count", NODE_FILE, .constant = "0\n" },
 	{ PORT "/link_layer", NODE_FILE, text_link_layer },
 	{ PORT "/phys_state", NODE_FILE, text_phys_state },
-	{ PORT "/rate", NODE_FILE, text_rate },
-	{ PORT "/sm_lid", NODE_FILE, text_sm_lid },
-	{ PORT "/sm_sl", NODE_FILE, text_zero },
+	{ PORT "/rate", NODE_FILE, .constant = "100 Gb/sec (4X EDR)\n" },
+	{ PORT "/sm_lid", NODE_FILE, text_lid },
+	{ PORT "/sm_sl", NODE_FILE, .constant = "0\n" },
 	{ PORT "/state", NODE_FILE, text_state },
-	{ PORT "/gids", NODE_DIRECTORY, NULL },
+	{ PORT "/gids", NODE_DIRECTORY },
 	{ PORT "/gids/G", NODE_FILE, text_gid },
-	{ PORT "/gid_attrs", NODE_DIRECTORY, NULL },
-	{ PORT "/gid_attrs/ndevs", NODE_DIRECTORY, NULL },
+	{ PORT "/gid_attrs", NODE_DIRECTORY },
+	{ PORT "/gid_attrs/ndevs", NODE_DIRECTORY },
 	{ PORT "/gid_attrs/ndevs/G", NODE_FILE, text_gid_ndev },
-	{ PORT "/gid_attrs/types", NODE_DIRECTORY, NULL },
+	{ PORT "/gid_attrs/types", NODE_DIRECTORY },
 	{ PORT "/gid_attrs/types/G", NODE_FILE, text_gid_type },
-	{ PORT "/pkeys", NODE_DIRECTORY, NULL },
+	{ PORT "/pkeys", NODE_DIRECTORY },
 	{ PORT "/pkeys/0", NODE_FILE, text_pkey },
 };
 
@@ -197,11 +199,15 @@ bool tree_find(const struct view *view, const char *path, struct node *out)
 
 int tree_text(const struct view *view, const struct node *node, char *text, size_t size)
 {
+	const struct pattern *pattern = node->pattern;
 	int len;
 
-	if (!node->pattern->text)
+	if (pattern->constant)
+		len = snprintf(text, size, "%s", pattern->constant);
+	else if (pattern->text)
+		len = pattern->text(view, node->device, node->index, text, size);
+	else
 		return -EINVAL;
-	len = node->pattern->text(view, node->device, node->index, text, size);
 	return len < (int)size ? len : -EFBIG;
 }
 
