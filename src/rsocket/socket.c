@@ -50,6 +50,18 @@ static void watch_forks(void)
 	pthread_once(&once, register_handlers);
 }
 
+static bool is_stream(const struct rsocket *rs)
+{
+	return rs->type == SOCK_STREAM;
+}
+
+/* Drops the call's reference. What the call returns to the program. */
+static int finish(struct rsocket *rs, int rc)
+{
+	rsocket_put(rs);
+	return (int)answer(rc);
+}
+
 /* Creating */
 
 static bool is_protocol(int type, int protocol)
@@ -102,42 +114,43 @@ RSOCKET_EXPORT int rsocket(int domain, int type, int protocol)
 	return (int)answer(make(domain, type, file_flags));
 }
 
+static int bind_stream(struct stream *s, const struct sockaddr *addr, socklen_t length)
+{
+	int rc;
+
+	lock_acquire(&s->lock);
+	rc = connect_bind(s, addr, length);
+	lock_release(&s->lock);
+	return rc;
+}
+
 RSOCKET_EXPORT int rbind(int socket, const struct sockaddr *addr, socklen_t length)
 {
 	struct rsocket *rs = table_get(socket);
-	int rc;
 
 	if (!rs)
 		return (int)answer(-EBADF);
-	if (rs->type == SOCK_STREAM) {
-		struct stream *s = stream_of(rs);
+	return finish(rs, is_stream(rs) ? bind_stream(stream_of(rs), addr, length)
+					: datagram_bind(datagram_of(rs), addr, length));
+}
 
-		lock_acquire(&s->lock);
-		rc = connect_bind(s, addr, length);
-		lock_release(&s->lock);
-	} else {
-		rc = datagram_bind(datagram_of(rs), addr, length);
-	}
-	rsocket_put(rs);
-	return (int)answer(rc);
+static int listen_stream(struct stream *s, int backlog)
+{
+	int rc;
+
+	lock_acquire(&s->lock);
+	rc = connect_listen(s, backlog);
+	lock_release(&s->lock);
+	return rc;
 }
 
 RSOCKET_EXPORT int rlisten(int socket, int backlog)
 {
 	struct rsocket *rs = table_get(socket);
-	int rc = -EOPNOTSUPP;
 
 	if (!rs)
 		return (int)answer(-EBADF);
-	if (rs->type == SOCK_STREAM) {
-		struct stream *s = stream_of(rs);
-
-		lock_acquire(&s->lock);
-		rc = connect_listen(s, backlog);
-		lock_release(&s->lock);
-	}
-	rsocket_put(rs);
-	return (int)answer(rc);
+	return finish(rs, is_stream(rs) ? listen_stream(stream_of(rs), backlog) : -EOPNOTSUPP);
 }
 
 /* Copies an address to the program, truncated to its buffer, as accept(2) does. */
@@ -187,7 +200,7 @@ RSOCKET_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *length)
 
 	if (!rs)
 		return (int)answer(-EBADF);
-	rc = rs->type == SOCK_STREAM ? accept_stream(stream_of(rs), &s) : -EOPNOTSUPP;
+	rc = is_stream(rs) ? accept_stream(stream_of(rs), &s) : -EOPNOTSUPP;
 	if (!rc) {
 		copy_address(rdma_get_peer_addr(s->id), addr, length);
 		s->base.file_flags = O_RDWR;
@@ -196,8 +209,7 @@ RSOCKET_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *length)
 			keepalive_start(s);
 		rc = enter_table(&s->base, s->channel->fd);
 	}
-	rsocket_put(rs);
-	return (int)answer(rc);
+	return finish(rs, rc);
 }
 
 static int begin_connect(struct stream *s, const struct sockaddr *addr, socklen_t length)
@@ -246,33 +258,23 @@ static int connect_stream(struct stream *s, const struct sockaddr *addr, socklen
 RSOCKET_EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t length)
 {
 	struct rsocket *rs = table_get(socket);
-	int rc;
 
 	if (!rs)
 		return (int)answer(-EBADF);
 	if (!addr || length < sizeof(addr->sa_family))
-		rc = -EINVAL;
-	else if (rs->type == SOCK_STREAM)
-		rc = connect_stream(stream_of(rs), addr, length);
-	else
-		rc = datagram_connect(datagram_of(rs), addr, length);
-	rsocket_put(rs);
-	return (int)answer(rc);
+		return finish(rs, -EINVAL);
+	return finish(rs, is_stream(rs) ? connect_stream(stream_of(rs), addr, length)
+					: datagram_connect(datagram_of(rs), addr, length));
 }
 
 RSOCKET_EXPORT int rshutdown(int socket, int how)
 {
 	struct rsocket *rs = table_get(socket);
-	int rc;
 
 	if (!rs)
 		return (int)answer(-EBADF);
-	if (rs->type == SOCK_STREAM)
-		rc = close_half(stream_of(rs), how);
-	else
-		rc = datagram_shutdown(datagram_of(rs), how);
-	rsocket_put(rs);
-	return (int)answer(rc);
+	return finish(rs, is_stream(rs) ? close_half(stream_of(rs), how)
+					: datagram_shutdown(datagram_of(rs), how));
 }
 
 /* Closes the descriptor of an rsocket of the parent. -EBADF: it is none. */
@@ -303,12 +305,11 @@ RSOCKET_EXPORT int rclose(int socket)
 
 	if (!rs)
 		return (int)answer(close_other(socket));
-	if (rs->type == SOCK_STREAM)
+	if (is_stream(rs))
 		close_stream(stream_of(rs));
 	else
 		datagram_close(datagram_of(rs));
-	rsocket_put(rs);
-	return 0;
+	return finish(rs, 0);
 }
 
 static int peer_name(struct stream *s, struct sockaddr *addr, socklen_t *length)
@@ -322,16 +323,12 @@ static int peer_name(struct stream *s, struct sockaddr *addr, socklen_t *length)
 RSOCKET_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *length)
 {
 	struct rsocket *rs = table_get(socket);
-	int rc;
 
 	if (!rs)
 		return (int)answer(-EBADF);
-	if (rs->type == SOCK_STREAM)
-		rc = peer_name(stream_of(rs), addr, length);
-	else
-		rc = getpeername(rs->fd, addr, length) ? -errno : 0;
-	rsocket_put(rs);
-	return (int)answer(rc);
+	return finish(rs, is_stream(rs) ? peer_name(stream_of(rs), addr, length)
+			  : getpeername(rs->fd, addr, length) ? -errno
+							      : 0);
 }
 
 static int own_name(struct stream *s, struct sockaddr *addr, socklen_t *length)
@@ -346,46 +343,34 @@ static int own_name(struct stream *s, struct sockaddr *addr, socklen_t *length)
 RSOCKET_EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *length)
 {
 	struct rsocket *rs = table_get(socket);
-	int rc;
 
 	if (!rs)
 		return (int)answer(-EBADF);
-	if (rs->type == SOCK_STREAM)
-		rc = own_name(stream_of(rs), addr, length);
-	else
-		rc = getsockname(rs->fd, addr, length) ? -errno : 0;
-	rsocket_put(rs);
-	return (int)answer(rc);
+	return finish(rs, is_stream(rs) ? own_name(stream_of(rs), addr, length)
+			  : getsockname(rs->fd, addr, length) ? -errno
+							      : 0);
 }
 
 RSOCKET_EXPORT int rsetsockopt(int socket, int level, int name, const void *value, socklen_t length)
 {
 	struct rsocket *rs = table_get(socket);
-	int rc;
 
 	if (!rs)
 		return (int)answer(-EBADF);
-	if (rs->type == SOCK_STREAM)
-		rc = option_set(stream_of(rs), level, name, value, length);
-	else
-		rc = datagram_set_option(datagram_of(rs), level, name, value, length);
-	rsocket_put(rs);
-	return (int)answer(rc);
+	return finish(rs, is_stream(rs) ? option_set(stream_of(rs), level, name, value, length)
+					: datagram_set_option(datagram_of(rs), level, name, value,
+							      length));
 }
 
 RSOCKET_EXPORT int rgetsockopt(int socket, int level, int name, void *value, socklen_t *length)
 {
 	struct rsocket *rs = table_get(socket);
-	int rc;
 
 	if (!rs)
 		return (int)answer(-EBADF);
-	if (rs->type == SOCK_STREAM)
-		rc = option_get(stream_of(rs), level, name, value, length);
-	else
-		rc = datagram_get_option(datagram_of(rs), level, name, value, length);
-	rsocket_put(rs);
-	return (int)answer(rc);
+	return finish(rs, is_stream(rs) ? option_get(stream_of(rs), level, name, value, length)
+					: datagram_get_option(datagram_of(rs), level, name, value,
+							      length));
 }
 
 static int change_flags(struct rsocket *rs, int cmd, int arg)
@@ -411,14 +396,12 @@ RSOCKET_EXPORT int rfcntl(int socket, int cmd, ...)
 {
 	struct rsocket *rs = table_get(socket);
 	va_list args;
-	int rc, arg;
+	int arg;
 
 	if (!rs)
 		return (int)answer(-EBADF);
 	va_start(args, cmd);
 	arg = cmd == F_SETFL || cmd == F_SETFD ? va_arg(args, int) : 0;
 	va_end(args);
-	rc = change_flags(rs, cmd, arg);
-	rsocket_put(rs);
-	return (int)answer(rc);
+	return finish(rs, change_flags(rs, cmd, arg));
 }
