@@ -369,19 +369,9 @@ void adapter_detach_flow(struct qp *qp, struct flow *flow)
 	raw_remove_flow(qp, flow);
 }
 
-bool adapter_gid_is_local(const union ibv_gid *gid)
-{
-	return device_gid_is_local(gid);
-}
-
 int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t mac[6])
 {
-	uint32_t ifindex;
-
-	lock_acquire(&context->device->lock);
-	ifindex = context->device->ifindex;
-	lock_release(&context->device->lock);
-	return neighbour_find(ifindex, gid, mac);
+	return neighbour_find(device_ifindex(context->device), gid, mac);
 }
 
 bool adapter_stays_local(const union ibv_gid *gid)

@@ -54,9 +54,6 @@ int adapter_open_raw_socket(struct qp *qp);
 int adapter_attach_flow(struct qp *qp, struct flow *flow);
 void adapter_detach_flow(struct qp *qp, struct flow *flow);
 
-/* An interface of this host has the address (or had it at the last ibv_open_device). */
-bool adapter_gid_is_local(const union ibv_gid *gid);
-
 /*
  * The Ethernet address of another host's GID, or of the router: 0 or an errno. May block for a
  * second.

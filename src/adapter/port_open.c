@@ -351,7 +351,7 @@ void port_open_all(struct context *context)
 	if (loopback && !path_is_forced())
 		return;
 	for (int i = 0; i < DEVICE_GIDS; i++)
-		if (gids[i].global.subnet_prefix || gids[i].global.interface_id) {
+		if (!gid_is_zero(gids[i].raw)) {
 			int error =
 				silent ? ETIMEDOUT
 				       : port_open(gids[i].raw, ifindex, device->ib.name, &port);

@@ -69,14 +69,8 @@ static bool add_entry(uint32_t qpn, int fd)
 int raw_sockets_open(struct qp *qp)
 {
 	struct epoll_event event = { .events = EPOLLIN };
-	struct device *device = qp->context->device;
-	uint32_t ifindex;
-	int error;
+	int error = raw_open(qp, device_ifindex(qp->context->device));
 
-	lock_acquire(&device->lock);
-	ifindex = device->ifindex;
-	lock_release(&device->lock);
-	error = raw_open(qp, ifindex);
 	if (error)
 		return -error;
 	event.data.fd = raw_fd(qp);

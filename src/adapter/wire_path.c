@@ -17,8 +17,8 @@
 #define ECN_MASK	  0x03
 #define HOP_LIMIT_DEFAULT 64
 
-/* The address of this index, which is zero if there is none, and its interface. */
-static void read_own(struct device *device, unsigned index, union ibv_gid *own, uint32_t *ifindex)
+/* The address of this index, and its interface. False: there is none. */
+static bool read_own(struct device *device, unsigned index, union ibv_gid *own, uint32_t *ifindex)
 {
 	memset(own, 0, sizeof(*own));
 	lock_acquire(&device->lock);
@@ -26,6 +26,7 @@ static void read_own(struct device *device, unsigned index, union ibv_gid *own, 
 		*own = device->gid[index];
 	*ifindex = device->ifindex;
 	lock_release(&device->lock);
+	return !gid_is_zero(own->raw);
 }
 
 void wire_path_open(struct context *context, const struct ibv_ah_attr *attr)
@@ -36,10 +37,9 @@ void wire_path_open(struct context *context, const struct ibv_ah_attr *attr)
 	union ibv_gid own;
 	uint32_t ifindex;
 
-	read_own(device, attr->grh.sgid_index, &own, &ifindex);
 	gid_canonical(remote, attr->grh.dgid.raw);
-	if (gid_is_v4(own.raw) == gid_is_v4(remote) &&
-	    (own.global.subnet_prefix || own.global.interface_id))
+	if (read_own(device, attr->grh.sgid_index, &own, &ifindex) &&
+	    gid_is_v4(own.raw) == gid_is_v4(remote))
 		port_open(own.raw, ifindex, device->ib.name, &port);
 }
 
@@ -52,8 +52,7 @@ int wire_path_resolve(struct context *context, const struct ibv_ah_attr *attr, u
 	uint32_t ifindex;
 	int error;
 
-	read_own(device, attr->grh.sgid_index, &own, &ifindex);
-	if (!own.global.subnet_prefix && !own.global.interface_id) {
+	if (!read_own(device, attr->grh.sgid_index, &own, &ifindex)) {
 		char why[128];
 
 		device_explain_gid(device, attr->grh.sgid_index, why, sizeof(why));

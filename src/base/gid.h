@@ -33,6 +33,14 @@ static inline bool gid_is_v4(const uint8_t gid[GID_BYTES])
 	return !memcmp(gid, mapped, sizeof(mapped));
 }
 
+/* :: alone; gid_is_unspecified is also true of 0.0.0.0. */
+static inline bool gid_is_zero(const uint8_t gid[GID_BYTES])
+{
+	static const uint8_t zero[GID_BYTES];
+
+	return !memcmp(gid, zero, sizeof(zero));
+}
+
 /* In either spelling. */
 static inline bool gid_is_v4_multicast(const uint8_t gid[GID_BYTES])
 {

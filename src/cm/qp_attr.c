@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "cm/address.h"
 #include "cm/export.h"
 
 #define ACK_TIMEOUT 17 /* exponent of 4.096 us: 0.5 s */

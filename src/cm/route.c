@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cm/address.h"
 #include "cm/export.h"
 #include "cm/qp_attr.h"
 #include "cm/refusal.h"

@@ -60,11 +60,6 @@ void device_put(struct device *device)
 	free(device);
 }
 
-static bool is_empty(const union ibv_gid *gid)
-{
-	return !gid->global.subnet_prefix && !gid->global.interface_id;
-}
-
 static bool is_in(const union ibv_gid *gid, const union ibv_gid gids[INTERFACE_GIDS])
 {
 	for (int i = 0; i < INTERFACE_GIDS; i++)
@@ -83,21 +78,42 @@ static void set_gids(struct device *device, const union ibv_gid now[INTERFACE_GI
 	bool changed = false;
 
 	for (int i = 0; i < INTERFACE_GIDS; i++) {
-		if (is_empty(&device->gid[i]) || is_in(&device->gid[i], now))
+		if (gid_is_zero(device->gid[i].raw) || is_in(&device->gid[i], now))
 			continue;
 		device->gone[i] = device->gid[i];
 		memset(&device->gid[i], 0, sizeof(device->gid[i]));
 		changed = true;
 	}
 	for (int i = 0, to = 0; i < INTERFACE_GIDS; i++) {
-		if (is_empty(&now[i]) || is_in(&now[i], device->gid))
+		if (gid_is_zero(now[i].raw) || is_in(&now[i], device->gid))
 			continue;
-		while (!is_empty(&device->gid[to]))
+		while (!gid_is_zero(device->gid[to].raw))
 			to++; /* there is room: no more than INTERFACE_GIDS are in `now` */
 		device->gid[to] = now[i];
 		changed = true;
 	}
 	device->gid_changes += changed;
+}
+
+uint32_t device_ifindex(struct device *device)
+{
+	uint32_t ifindex;
+
+	lock_acquire(&device->lock);
+	ifindex = device->ifindex;
+	lock_release(&device->lock);
+	return ifindex;
+}
+
+bool device_gid(struct device *device, uint32_t index, union ibv_gid *gid)
+{
+	memset(gid, 0, sizeof(*gid));
+	if (index >= DEVICE_GIDS)
+		return false;
+	lock_acquire(&device->lock);
+	*gid = device->gid[index];
+	lock_release(&device->lock);
+	return !gid_is_zero(gid->raw);
 }
 
 void device_explain_gid(struct device *device, uint32_t index, char *text, size_t room)
@@ -106,11 +122,11 @@ void device_explain_gid(struct device *device, uint32_t index, char *text, size_
 	union ibv_gid gone = { 0 };
 
 	lock_acquire(&device->lock);
-	if (index < DEVICE_GIDS && is_empty(&device->gid[index]))
+	if (index < DEVICE_GIDS && gid_is_zero(device->gid[index].raw))
 		gone = device->gone[index];
 	lock_release(&device->lock);
 	gid_text(gone.raw, address);
-	if (is_empty(&gone))
+	if (gid_is_zero(gone.raw))
 		snprintf(text, room, "sgid_index %u of %s", index, device->ib.name);
 	else
 		snprintf(text, room, "sgid_index %u of %s: the interface lost %s", index,

@@ -62,6 +62,12 @@ int device_refresh(struct device *device);
 struct interface;
 void device_update(struct device *device, const struct interface *list, int count);
 
+/* The interface's index, as of the last look. */
+uint32_t device_ifindex(struct device *device);
+
+/* The GID at this index of the table. False: there is none, and `gid` is zero. */
+bool device_gid(struct device *device, uint32_t index, union ibv_gid *gid);
+
 /* Writes one line why there is no GID at this index, with the last address there, if any. */
 void device_explain_gid(struct device *device, uint32_t index, char *text, size_t room);
 

@@ -11,7 +11,6 @@
 #ifndef PRELOAD_VIEW_H
 #define PRELOAD_VIEW_H
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 

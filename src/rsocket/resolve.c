@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/cause.h"
-#include "rsocket/wait.h"
 
 #define BELIEVED_NS  UINT64_C(1000000000) /* after that the next datagram goes over UDP again */
 #define MESSAGES_MAX 64			  /* that one resolve_poll reads */

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "rsocket/config.h"
 #include "rsocket/export.h"
 #include "rsocket/poll.h"
 #include "rsocket/table.h"

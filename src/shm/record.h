@@ -29,11 +29,8 @@
 #define SHM_RECORD_H
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-#include "packet/grh.h"
 
 #define RECORD_UNIT	   64
 #define RECORD_PAYLOAD_MAX (16 * 1024)

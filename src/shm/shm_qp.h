@@ -15,7 +15,6 @@
 #include "shm/record.h"
 #include "execute/local.h"
 #include "object/qp.h"
-#include "object/rq.h"
 
 #define RESPONSES_MAX 16 /* READs and atomics that a responder remembers; max_qp_rd_atom */
 

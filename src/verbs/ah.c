@@ -191,7 +191,7 @@ VERBS_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *ib, struct ibv_
 	} else if (gid_is_multicast(attr->grh.dgid.raw)) {
 		eth_mac[0] = eth_mac[1] = 0x33;
 		memcpy(&eth_mac[2], &raw[12], 4);
-	} else if (adapter_gid_is_local(&attr->grh.dgid)) {
+	} else if (device_gid_is_local(&attr->grh.dgid)) {
 		lock_acquire(&device->lock);
 		memcpy(eth_mac, device->mac, ETHERNET_LL_SIZE);
 		lock_release(&device->lock);

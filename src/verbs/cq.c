@@ -8,7 +8,6 @@
 #include "base/cause.h"
 #include "base/uncancelled.h"
 #include "object/context.h"
-#include "object/limits.h"
 #include "verbs/cq_ex.h"
 #include "verbs/export.h"
 #include "verbs/ops.h"

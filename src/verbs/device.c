@@ -58,11 +58,5 @@ VERBS_EXPORT __be64 ibv_get_device_guid(struct ibv_device *ib)
 
 VERBS_EXPORT int ibv_get_device_index(struct ibv_device *ib)
 {
-	struct device *device = device_of(ib);
-	int index;
-
-	lock_acquire(&device->lock);
-	index = device->ifindex;
-	lock_release(&device->lock);
-	return index;
+	return (int)device_ifindex(device_of(ib));
 }

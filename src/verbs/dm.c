@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "verbs/ops.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "adapter/adapter.h"

@@ -2,7 +2,6 @@
 #include "verbs/ops.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 
 #include "adapter/adapter.h"
 #include "object/context.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "netdev/device.h"
+#include "base/gid.h"
 #include "base/identity.h"
 #include "base/uncancelled.h"
 #include "base/lid.h"
@@ -11,24 +12,13 @@
 #include "verbs/error.h"
 #include "verbs/undeclared.h"
 
-static bool is_zero(const union ibv_gid *gid)
-{
-	return gid->global.subnet_prefix == 0 && gid->global.interface_id == 0;
-}
-
 bool gid_at(struct context *context, uint32_t index, union ibv_gid *gid)
 {
-	struct device *device = context->device;
-
-	memset(gid, 0, sizeof(*gid));
-	if (index >= DEVICE_GIDS)
+	if (!device_gid(context->device, index, gid))
 		return false;
-	lock_acquire(&device->lock);
-	*gid = device->gid[index];
-	lock_release(&device->lock);
 	if (context->infiniband && !lid_show_gid(gid, gid))
 		memset(gid, 0, sizeof(*gid));
-	return !is_zero(gid);
+	return !gid_is_zero(gid->raw);
 }
 
 int gid_index_of(struct context *context, const union ibv_gid *gid)
@@ -84,19 +74,12 @@ static void store_entry(void *to, size_t size, const struct ibv_gid_entry *entry
 
 static bool fill_entry(struct context *context, uint32_t index, struct ibv_gid_entry *entry)
 {
-	struct device *device = context->device;
-
 	if (!gid_at(context, index, &entry->gid))
 		return false;
 	entry->gid_index = index;
 	entry->port_num = DEVICE_PORT;
 	entry->gid_type = context->infiniband ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2;
-	entry->ndev_ifindex = 0;
-	if (context->infiniband)
-		return true;
-	lock_acquire(&device->lock);
-	entry->ndev_ifindex = device->ifindex;
-	lock_release(&device->lock);
+	entry->ndev_ifindex = context->infiniband ? 0 : device_ifindex(context->device);
 	return true;
 }
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "verbs/ops.h"
 
-#include <stdatomic.h>
-
 #include "adapter/adapter.h"
 #include "base/uncancelled.h"
 #include "object/context.h"

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "adapter/adapter.h"
+#include "adapter/raw_sockets.h"
 #include "adapter/progress.h"
 #include "base/identity.h"
 #include "netdev/device.h"
@@ -17,7 +18,6 @@
 #include "object/xrcd.h"
 #include "verbs/export.h"
 #include "verbs/qp_ex.h"
-#include "verbs/query.h"
 #include "verbs/ops.h"
 #include "verbs/error.h"
 
@@ -93,7 +93,7 @@ static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, stru
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		qp_ex_init(*qp);
 	if (attr->qp_type == IBV_QPT_RAW_PACKET) {
-		error = adapter_open_raw_socket(*qp);
+		error = raw_sockets_open(*qp);
 		if (error) {
 			qp_destroy(*qp);
 			return error;

@@ -8,6 +8,7 @@
 #include "adapter/progress.h"
 #include "netdev/device.h"
 #include "base/cause.h"
+#include "base/gid.h"
 #include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/qp.h"
@@ -16,34 +17,18 @@
 #include "verbs/query.h"
 #include "verbs/error.h"
 
-static bool gid_is_zero(const union ibv_gid *gid)
-{
-	return !gid->global.subnet_prefix && !gid->global.interface_id;
-}
-
-/* Whether the device's GID table has a GID at this index. */
-static bool gid_index_exists(struct device *device, unsigned int index)
-{
-	bool exists;
-
-	if (index >= DEVICE_GIDS)
-		return false;
-	lock_acquire(&device->lock);
-	exists = !gid_is_zero(&device->gid[index]);
-	lock_release(&device->lock);
-	return exists;
-}
-
 /* On Ethernet an address vector needs a GID, as there are no LIDs (IBA annex A16). */
 static int check_av(struct qp *qp, const struct ibv_ah_attr *attr)
 {
-	if (!attr->is_global || gid_is_zero(&attr->grh.dgid)) {
+	union ibv_gid own;
+
+	if (!attr->is_global || gid_is_zero(attr->grh.dgid.raw)) {
 		cause_report(CAUSE_AH_INVALID, qp->ib.qp_num,
 			     "ibv_modify_qp: is_global %d, dgid %s", attr->is_global,
-			     gid_is_zero(&attr->grh.dgid) ? "is zero" : "is set");
+			     gid_is_zero(attr->grh.dgid.raw) ? "is zero" : "is set");
 		return EINVAL;
 	}
-	if (!gid_index_exists(qp->context->device, attr->grh.sgid_index)) {
+	if (!device_gid(qp->context->device, attr->grh.sgid_index, &own)) {
 		char why[128];
 
 		device_explain_gid(qp->context->device, attr->grh.sgid_index, why, sizeof(why));

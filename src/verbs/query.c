@@ -14,7 +14,6 @@
 #include "object/limits.h"
 #include "base/compat.h"
 #include "verbs/export.h"
-#include "verbs/gid.h"
 #include "verbs/link.h"
 #include "verbs/error.h"
 
