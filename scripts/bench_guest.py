@@ -143,7 +143,7 @@ def measured(guest, how, program, options, unit):
     return float(row[3 if unit == 'MiB/s' else 4])
 
 
-# What a program can do by sockets at all, over the cable: nobody waits for anything but a packet.
+# What a program can do by sockets at all, over the cable: the ends wait for packets only.
 UDP_PING_PONG = '''
 rdev none
 taskset -c 0 /share/udp_pingpong server spin 5000 10.79.0.2 %(packets)s >/dev/null 2>&1 &

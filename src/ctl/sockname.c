@@ -103,7 +103,7 @@ static bool is_there(const char *path, int fd)
 
 /*
  * -ENOENT: a daemon that ended at this moment has removed it (sockname_clean_dir). The lock is a
- * file that only the owner can open; anybody could lock the directory itself.
+ * file that only the owner can open; any user could lock the directory itself.
  */
 static int make_locked(const struct sockname_space *space, int *lock_fd)
 {

@@ -7,7 +7,7 @@
  * Out: sockets of port groups (daemon/port_group.h), which begin with the first process that uses
  *      an address and end with the last.
  *
- * If the port of an address is taken, the answer depends on who may have it:
+ * If the port of an address is taken, the answer depends on its possible owner:
  *  - A process with a slot that lives, and has not returned to this daemon: EAGAIN, ask again.
  *  - The address's group has just ended, and may not be closed yet: EAGAIN within ENDED_PORT_MS, or
  *    as long as something is being closed (event/close_pool.h).

@@ -81,7 +81,7 @@ struct stream {
 	unsigned retries;	      /* of resolving `peer` */
 	bool told;		      /* rconnect has returned 0, or raccept made the stream */
 	bool disconnected;	      /* connect_end has sent the DREQ */
-	unsigned looks;		      /* polls since the last that found a completion */
+	unsigned looks;		      /* polls in vain since the last completion */
 	struct list waiters;
 	bool armed; /* the CQ is armed (ibv_req_notify_cq) */
 	bool owes;  /* the control message `owed` waits to be posted */

@@ -97,8 +97,8 @@ static int make_conf_dir(const char *root, const char *dir)
 }
 
 /*
- * Writes under a name that ldconfig's *.conf does not match, then renames: nobody reads half a
- * file.
+ * Writes under a name that ldconfig's *.conf does not match, then renames, so that ldconfig never
+ * reads half a file.
  */
 static int write_conf(const char *path, const char *library_dir)
 {

@@ -13,9 +13,9 @@
 
 struct libdir {
 	bool build_tree;
-	char library_path[2 * 4096 +
-			  2]; /* directories separated by colons; the first has libibverbs */
-	char preload[4096];   /* the library with the view of sysfs; empty: there is none */
+	/* directories separated by colons; the first has libibverbs */
+	char library_path[2 * 4096 + 2];
+	char preload[4096]; /* the library with the view of sysfs; empty: there is none */
 };
 
 /*

@@ -198,9 +198,7 @@ static void count_alarm(int signal)
 	alarms++;
 }
 
-/*
- * While pages are where nobody may write to them a handler writes, on the thread that has to wait.
- */
+/* A signal handler writes to pages that are guarded, on the thread that waits for them. */
 static void *dereg_among_signals(void *arg)
 {
 	struct sigaction count = { .sa_handler = count_alarm, .sa_flags = SA_RESTART }, before;
@@ -344,8 +342,8 @@ static void *register_a_stack(void *arg)
 }
 
 /*
- * The pages cannot move at first, as somebody sleeps on them; without them the child would have no
- * stack.
+ * The pages cannot move at first, as a thread sleeps in a futex on them; without them the child
+ * would have no stack.
  */
 static void *register_a_busy_stack(void *arg)
 {

@@ -300,7 +300,7 @@ static void op_number(struct side *side, void *argument)
 	REQUIRE(srq && ibv_get_srq_num(srq, &op->srqn) == 0, "ibv_get_srq_num");
 }
 
-/* Nor of another process, which has other numbers: what is for it does not come to anybody else. */
+/* Nor of another process, whose SRQs have other numbers: its messages reach no other SRQ. */
 static void rule_17_xrc_srq_of_the_sender(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -387,7 +387,7 @@ static void rule_14_xrc_reset_and_again(struct pair *pair)
 	expect(b, SENDS, 50, IBV_WC_SUCCESS);
 }
 
-/* One file, one domain: whoever opens it; O_CREAT and O_EXCL are those of open(2). */
+/* One file is one domain for all that open it; O_CREAT and O_EXCL are those of open(2). */
 static void rule_09_xrc_domain_by_file(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;

@@ -32,7 +32,7 @@ def on_terminate(*_):
 
 
 def pytest_configure(config):
-    # Who runs out of time is terminated, and is to end its programs, networks and guests like anybody.
+    # A run that is out of time is terminated, and has to end its programs, networks and guests, too.
     signal.signal(signal.SIGTERM, on_terminate)
     config.stash[TABLES] = {}
     if hasattr(config, 'workerinput') and os.geteuid() == 0:

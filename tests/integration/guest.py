@@ -165,7 +165,7 @@ class Guest:
         self.programs.remove(program)
 
     def wait_listening(self, port, program, seconds=20):
-        """Returns when somebody in the guest listens on the TCP port; that is to be `program`."""
+        """Returns when a program in the guest listens on the TCP port; it has to be `program`."""
         wanted = f'{port:04X}'
         try:
             self.run(f"for i in $(seq {seconds * 20}); do awk '$4 == \"0A\" {{ print $2 }}' "

@@ -32,7 +32,7 @@ _given_ports = set()
 
 
 def free_port():
-    """A TCP port that nobody uses, below those that the kernel gives out by itself; each only once."""
+    """A free TCP port, below the ephemeral ones of the kernel; each only once."""
     while True:
         port = random.randrange(20000, 32000)
         if port in _given_ports:
@@ -47,7 +47,7 @@ def free_port():
 
 
 def is_listening(port, of='self'):
-    """Whether somebody listens on this TCP port; found out without connecting to it. `of` is a
+    """Whether a program listens on this TCP port; found out without connecting to it. `of` is a
     process of the network namespace that is meant.
     """
     wanted = f'{port:04X}'
@@ -304,7 +304,7 @@ class Runner:
         return [pid for pid, name in processes_of(self.namespace).items() if name == 'verbatimd']
 
     def stop_daemons(self):
-        """So that nobody waits for one that lingers long."""
+        """So that no test waits for a daemon that lingers long."""
         for pid in self.daemons():
             os.kill(pid, signal.SIGTERM)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Packets that nobody should send: what somebody on the network, without any key, may try."""
+"""Packets of an attacker on the network who has no key."""
 import ipaddress
 import random
 import struct

@@ -151,7 +151,7 @@ def slowest(connections):
     return max(took for _, _, took in connections)
 
 
-# What the programs need for their start, and for each other, is seen while nobody kills verbatimd. If a connection
+# What the programs need for their start, and for each other, is checked while verbatimd is not killed. If a connection
 # takes so long that verbatimd is killed again meanwhile it has as long again.
 @pytest.mark.alone
 @pytest.mark.parametrize('seconds, calm', [(5, 1), pytest.param(60, 5, marks=pytest.mark.soak)])

@@ -22,7 +22,7 @@ PROGRAM_IDS = ['send', 'write', 'datagrams']
 
 def wrong(cable, service):
     """{(host, process, counter): number} of what should be 0. A datagram may come when its QP has ended, as
-    nobody waits for an answer; a packet of a connection not.
+    it has no answer to wait for; a packet of a connection may not.
     """
     names = WRONG if service == 'UD' else (*WRONG, 'no_qp')
     return {(host.namespace, process['pid'], name): process['counters'][name]

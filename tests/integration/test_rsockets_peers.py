@@ -99,7 +99,7 @@ def ask(host, port, address, *words):
 
 @pytest.mark.network
 def test_turned_away(cable, port, tmp_path):  # noqa: F811
-    """It tells the client why, once it has accepted it, and closes at once; nobody waits for that.
+    """It tells the client why, once it has accepted it, and closes at once, without waiting.
 
     redis-cli hears it only if it can still send its own request, which is a matter of chance.
     """

@@ -21,7 +21,7 @@ GRH = BUILD / 'tests/integration/grh/libgrh.so'
 
 
 def start_theirs(guest, argv, seconds=60):  # noqa: F811
-    # What goes wrong is not to stay behind in the guest: nobody there ends with us.
+    # A program that hangs must not stay in the guest, where no process ends with the test.
     return guest.start(f'exec timeout -s KILL {seconds} {words(*argv)}')
 
 

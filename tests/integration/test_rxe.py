@@ -61,7 +61,7 @@ def words(*argv):
 
 def run_pair(guest, server, ours, theirs, port, seconds=40):
     """Both ends to their end; (Verbatim's output, rxe's output)."""
-    # What goes wrong is not to stay behind in the guest: nobody there ends with us.
+    # A program that hangs must not stay in the guest, where no process ends with the test.
     shell = f'export VERIFY_DEVICE=rxe0; exec timeout -s KILL {seconds + 20} '
     if server == VERBATIM:
         our_end = guest.host.start_server(ours, port)

@@ -174,7 +174,7 @@ static void connect_end(struct plan *plan, struct end *end, const struct terms *
 	if (ud) {
 		struct ah *ah;
 
-		/* the port's MTU: whoever makes a UD QP sets it */
+		/* the port's MTU, which ibv_create_qp sets */
 		end->qp->attr.path_mtu = (enum ibv_mtu)plan->mtu;
 		if (ah_create(world.pd, &attr.ah_attr, &gid, false, &ah))
 			sim_fail("ah_create");

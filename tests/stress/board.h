@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Board - memory that all processes of a run share beside what is tested: how to reach each other,
- * what has been verified, who was killed.
+ * Board - memory that all processes of a run share beside the library: addresses, numbers of
+ * verified steps, the process that was killed.
  *
  * Made by the parent before it forks. Each field has one writer, named here.
  */
@@ -51,9 +51,9 @@ struct seat {
 struct board {
 	struct settings settings;
 	_Atomic unsigned int arrived[STAGES];
-	_Atomic int killed; /* parent: 0, or the process's number + 1, set last before the kill */
+	_Atomic int killed; /* parent: 0, or the process's number + 1, set right before the kill */
 	_Atomic uint64_t killed_at_ms; /* parent, before that */
-	_Atomic bool failed;	       /* whoever fails */
+	_Atomic bool failed;	       /* any process that fails */
 	_Atomic bool out_of_time;      /* parent, before `failed` */
 	struct seat seat[PROCS_MAX];
 };

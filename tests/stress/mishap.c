@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a process does to itself while it moves data: it forks from whichever thread has its turn,
- * and a signal handler writes into registered memory, on whichever thread the signal hits.
+ * A process disturbs itself while it moves data: any of its threads forks, and a signal handler
+ * writes into registered memory, on any thread.
  *
  * The child of a fork finds the memory of that moment and can allocate. The handler counts in the
- * part of the target that belongs to no peer, so on pages that peers write to and that are moved
- * meanwhile, and once more in memory that is not registered: both must have the same count in the
- * end.
+ * part of the target that belongs to no peer, which is on pages that peers write to and that
+ * migrate meanwhile, and also in memory that is not registered: both must have the same count in
+ * the end.
  */
 #include "worker.h"
 
@@ -87,7 +87,7 @@ static void live_as_child(struct worker *worker)
 			_exit(4);
 		free(block[i]);
 	}
-	/* the child's own: nobody else sees it */
+	/* the child's own copy */
 	memset(worker->target->addr, 0, worker->target->length);
 	memset(worker->source->addr, 0, worker->source->length);
 	_exit(0);

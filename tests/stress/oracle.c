@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Judges every completion, and every byte that it stands for. */
+/* Judges every completion, and every byte of its message. */
 #include "worker.h"
 
 #include <arpa/inet.h>
@@ -14,7 +14,7 @@ static void check_success(struct worker *worker, const struct ibv_wc *wc)
 	      (unsigned long long)wc->wr_id, ibv_wc_status_str(wc->status), wc->vendor_err);
 }
 
-/* What came back, now that the request is known to be done. */
+/* Checks the data of a READ or atomic, once the request is done. */
 static void check_result(struct worker *worker, struct link *link, const struct pending *pending)
 {
 	const struct step *step = &pending->step;
@@ -169,7 +169,7 @@ static void check_canary(struct worker *worker, const char *at, size_t length, c
 		CHECK(worker, (uint8_t)at[i] == CANARY, "byte %zu %s was written", i, where);
 }
 
-/* A WRITE is in its slot, and nothing beside it; the slot is cleared and free again. */
+/* Checks that a WRITE is in its slot, with nothing beside it; clears and frees the slot. */
 static void check_slot(struct worker *worker, struct link *link, const struct step *step,
 		       uint32_t size)
 {
@@ -186,7 +186,7 @@ static void check_slot(struct worker *worker, struct link *link, const struct st
 	atomic_fetch_add(&worker->seat->verified[link->peer], 1);
 }
 
-/* Steps without a receive are passed by. Returns false at the end of the plan. */
+/* Skips steps without a receive. Returns false at the end of the plan. */
 static bool next_expected(struct worker *worker, struct link *link, struct step *step)
 {
 	for (; link->expected < worker->settings->ops; link->expected++) {
@@ -289,7 +289,7 @@ static void on_srq_receive(struct worker *worker, const struct ibv_wc *wc)
 	if (wc->status == IBV_WC_SUCCESS) {
 		check_message(worker, link, wc, traffic_buffer(worker, index));
 	} else {
-		/* Only what a message had taken of which the rest will not come. */
+		/* Only the receive of a message whose rest will not come. */
 		CHECK(worker,
 		      link_is_dead(worker, link) && wc->status == IBV_WC_WR_FLUSH_ERR &&
 			      !link->cut_off,
@@ -403,7 +403,7 @@ unsigned int oracle_poll_receives(struct worker *worker)
 	return poll_one(worker, worker->receives, &worker->receives_lock, on_receive);
 }
 
-/* Only a QP with an SRQ whose peer is dead has something to say. The descriptor does not block. */
+/* Only a QP with an SRQ whose peer is dead raises an event. The descriptor does not block. */
 void oracle_poll_async(struct worker *worker)
 {
 	struct ibv_async_event event;
@@ -423,7 +423,7 @@ void oracle_poll_async(struct worker *worker)
 	}
 }
 
-/* Called by one thread; the others may still be at it. */
+/* Called by one thread; the others may still be running. */
 bool oracle_link_is_done(struct worker *worker, struct link *link)
 {
 	struct step step;

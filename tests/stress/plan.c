@@ -16,7 +16,7 @@ uint64_t plan_random(uint64_t *state)
 	return plan_mix(*state);
 }
 
-/* Most are small; sizes around powers of two are where mistakes live. */
+/* Most are small; sizes around powers of two find most mistakes. */
 static uint32_t random_size(uint64_t *state, bool one_sided)
 {
 	uint64_t dice = plan_random(state) % 100, more = plan_random(state);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Plan - what every process does to every other, and with which bytes; all from one seed.
+ * Plan - the steps of every process towards every other, and their bytes; all from one seed.
  *
  * In:  seed, sender, receiver, number of the step.
- * Out: the step. The receiver computes the same step as the sender, and so knows what it must get.
+ * Out: the step. The receiver computes the same step as the sender, and so knows the expected
+ *      message.
  *
  * Pure functions: no state, no clock.
  */
@@ -17,7 +18,7 @@
 enum kind {
 	STEP_SEND,
 	STEP_SEND_IMM,
-	STEP_WRITE, /* a WRITE, and a small SEND that tells of it */
+	STEP_WRITE, /* a WRITE, and a small SEND that announces it */
 	STEP_WRITE_IMM,
 	STEP_READ,
 	STEP_ADD_OWN,	 /* on the word that only this pair uses: the value before is known */
@@ -31,7 +32,7 @@ enum kind {
 #define WRITE_SLOTS	4u /* of each pair at the target, used in turn */
 #define WRITE_GUARD	64u
 #define WRITE_BYTES_MAX (1u << 20) /* in the last slot; SEND_BYTES_MAX in the others */
-#define SOURCE_BYTES	(2u << 20) /* what READs read */
+#define SOURCE_BYTES	(2u << 20) /* source of READs */
 #define TELL_BYTES	24u
 #define STEP_SGES_MAX	4u
 

@@ -9,7 +9,7 @@
 #define GRH_BYTES 40u
 #define QKEY	  0x11111111u
 
-/* There only time-outs tell that a process was killed. */
+/* By wire only time-outs show that a process was killed. */
 static bool is_over_wire(void)
 {
 	const char *path = getenv("VERBATIM_PATH");

@@ -7,12 +7,11 @@
  *
  * All follows from the seed, but for the timing. Every process has an RC connection to every other,
  * UC to its neighbours and UD to all; some use SRQs, some sleep for events. An oracle in each
- * (oracle.c) knows from the plan (plan.c) what has to complete and arrive, to the byte. With
- * --kill one process is killed halfway: the others get errors on their QPs to it and on no other.
- * With
+ * (oracle.c) knows from the plan (plan.c) what has to complete and arrive, to the byte. With --kill
+ * one process is killed halfway: the others get errors on their QPs to it and on no other. With
  * --stop processes are stopped (SIGSTOP) at random moments, in the middle of a copy too, several at
- * a time, and go on (SIGCONT) some milliseconds later, now and then most of a second: nothing may
- * come of it. With --forks their threads fork, with --signals their signal handlers write to a
+ * a time, and go on (SIGCONT) some milliseconds later, now and then most of a second: that must
+ * have no effect. With --forks their threads fork, with --signals their signal handlers write to a
  * region (mishap.c).
  *
  * Exit status: 0 good, 1 something was wrong, 2 wrong usage.
@@ -39,8 +38,8 @@
 
 #if defined(__SANITIZE_THREAD__)
 /*
- * What a peer writes by RDMA is ordered with what the program did to the memory before only through
- * that peer, in another process, where the sanitizer does not look.
+ * Only a peer in another process orders its RDMA writes with earlier accesses of this program, and
+ * the sanitizer does not see that process.
  */
 const char *__tsan_default_suppressions(void);
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void)
@@ -84,7 +83,7 @@ static void start_children(struct board *board)
 	}
 }
 
-/* Half of what the victim has to post is posted: now. */
+/* Kills the victim when it has posted half of its steps. */
 static void kill_when_due(struct board *board)
 {
 	const struct settings *settings = &board->settings;
@@ -132,7 +131,7 @@ static void stop_at_random(struct board *board, uint64_t *random)
 	kill(children[which], SIGSTOP);
 }
 
-/* One child that ended, judged. Returns whether all is well. */
+/* Judges a child that has ended. True: it succeeded, or was to be killed. */
 static bool judge(const struct board *board, pid_t pid, int status, unsigned int *left)
 {
 	for (unsigned int i = 0; i < board->settings.procs; i++) {
@@ -176,7 +175,7 @@ static bool wait_for_children(struct board *board)
 				settings->limit_s, left);
 			atomic_store(&board->out_of_time, true);
 			atomic_store(&board->failed, true);
-			usleep(300000); /* they say what is open */
+			usleep(300000); /* they print their open requests */
 			return false;
 		}
 		usleep(500);

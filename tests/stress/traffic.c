@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Posts what the plan says, as far as queues, buffers and credits allow. */
+/* Posts the steps of the plan, as far as queues, buffers and credits allow. */
 #include "worker.h"
 
 #include <arpa/inet.h>
@@ -131,7 +131,7 @@ static const enum ibv_wr_opcode opcodes[STEP_KINDS] = {
 	[STEP_SWAP_SHARED] = IBV_WR_ATOMIC_CMP_AND_SWP,
 };
 
-/* Where an atomic goes, and what has to come back from there. */
+/* Sets the target of an atomic, and the expected original value. */
 static void aim_atomic(struct worker *worker, struct link *link, struct pending *pending,
 		       struct ibv_send_wr *wr)
 {
@@ -202,7 +202,7 @@ static int split(struct worker *worker, struct ibv_sge *sge, char *data, uint32_
 	return length == 0 ? 0 : (int)pieces;
 }
 
-/* The requests from `number` on were just posted. The peer is killed after that is said of it. */
+/* The requests from `number` on were just posted. The board marks a peer before it is killed. */
 static void note_late(struct worker *worker, struct link *link, uint32_t number)
 {
 	if (link->has_late || !link_is_dead(worker, link))
@@ -211,7 +211,7 @@ static void note_late(struct worker *worker, struct link *link, uint32_t number)
 	link->late = number;
 }
 
-/* Fills in and posts the step, and the SEND that tells of a WRITE in the same chain. */
+/* Posts the step, and the SEND that announces a WRITE in the same chain. */
 static void post_step(struct worker *worker, struct link *link, struct step step, uint32_t at)
 {
 	char *data = link->ring + at;
@@ -267,7 +267,7 @@ static void post_step(struct worker *worker, struct link *link, struct step step
 	atomic_fetch_add(&worker->bytes, step.size);
 }
 
-/* A WRITE of nothing, so that unsignalled requests before it are retired. */
+/* A WRITE of length 0, whose completion retires unsignalled requests. */
 static void post_nothing(struct worker *worker, struct link *link)
 {
 	struct step step = { .kind = STEP_WRITE, .signalled = true };

@@ -15,8 +15,8 @@
 /* Where all wait for each other. */
 enum stage { MADE, CONNECTED, DONE, CHECKED };
 
-#define SETTLE_MS     2000u /* the time that others have to settle with the dead, ... */
-#define SETTLE_STOPS  10u   /* ... and so many times that if they may be stopped meanwhile */
+#define SETTLE_MS     2000u /* in which QPs to a dead peer have to fail */
+#define SETTLE_STOPS  10u   /* so many times that, if processes are stopped meanwhile */
 #define LOST_AFTER_MS 3000
 
 uint64_t now_ms(void)
@@ -41,7 +41,7 @@ void worker_fail(const struct worker *worker, const char *format, ...)
 	_exit(1);
 }
 
-/* The one that will be killed does not get as far as the later stages. */
+/* The victim does not reach the later stages. */
 static void wait_for_all(struct worker *worker, enum stage stage)
 {
 	const struct settings *settings = worker->settings;
@@ -83,7 +83,7 @@ static uint64_t settle_ms(const struct worker *worker)
 	return SETTLE_MS * worker->settings->patience * (worker->settings->stop ? SETTLE_STOPS : 1);
 }
 
-/* Before the victim is dead nobody is done: its QPs have to fail yet. */
+/* No process is done before the victim is dead, because its QPs to the victim have to fail. */
 static bool all_done(struct worker *worker)
 {
 	bool done = traffic_is_done(worker) &&
@@ -102,7 +102,7 @@ static bool all_done(struct worker *worker)
 	return done;
 }
 
-/* When the run is out of time. Takes no locks: whoever holds one may be what hangs. */
+/* When the run is out of time. Takes no locks: the thread that hangs may hold one. */
 static void print_open(struct worker *worker)
 {
 	for (unsigned int i = 0; i < worker->settings->procs; i++) {
@@ -246,7 +246,7 @@ static void check_words(struct worker *worker)
 	      (unsigned long long)word(worker, WORDS_SHARED, WORD_SWAP));
 }
 
-/* Nothing is written in a slot that nobody tells of, nothing in the source at all. */
+/* No slot without an announced WRITE was written, and the source is unchanged. */
 static void check_memory(struct worker *worker)
 {
 	const uint8_t *target = worker->target->addr;

@@ -2,8 +2,8 @@
 /*
  * Worker - one process of the run: its verbs objects, and its connections to the others.
  *
- * setup.c makes them, traffic.c posts, oracle.c judges what completes, mishap.c forks and has
- * signals, worker.c turns the wheel.
+ * setup.c makes them, traffic.c posts, oracle.c judges completions, mishap.c forks and handles
+ * signals, worker.c has the main loop.
  *
  * Locks: a connection's lock guards it and is taken inside sends_lock and receives_lock, which
  * serialise polling of one CQ each, so that the order of completions can be judged. Threads post to
@@ -39,7 +39,7 @@ static inline uint64_t ticket(enum ticket what, unsigned int which, uint32_t num
 struct pending {
 	uint32_t number; /* low bits of the wr_id */
 	bool signalled;
-	bool tell; /* the SEND behind a WRITE */
+	bool tell; /* the SEND after a WRITE */
 	struct step step;
 	uint32_t at;	 /* its bytes in the ring */
 	uint32_t end;	 /* what the ring's head becomes when it is retired */
@@ -69,8 +69,8 @@ struct link {
 	uint32_t receive_first, receive_count; /* own RQ: numbers in order */
 	/* the end of it */
 	bool failed;   /* a send completed with error */
-	bool has_late; /* something was posted when the peer was dead, perhaps: ... */
-	uint32_t late; /* ... the number of the first */
+	bool has_late; /* requests were posted when the peer was dead, perhaps */
+	uint32_t late; /* the number of the first of these */
 	bool last_wqe;
 	bool cut_off; /* the receive of an unfinished message was flushed */
 	bool settled;
@@ -123,7 +123,7 @@ void worker_fail(const struct worker *worker, const char *format, ...)
 
 void worker_run(struct board *board, unsigned int self) __attribute__((noreturn));
 
-/* The peer is dead and the board says so. */
+/* The peer is dead, according to the board. */
 static inline bool link_is_dead(const struct worker *worker, const struct link *link)
 {
 	return atomic_load(&worker->board->killed) == (int)link->peer + 1;
@@ -147,14 +147,14 @@ char *traffic_buffer(struct worker *worker, uint32_t index);
 char *traffic_uc_buffer(struct worker *worker, unsigned int which, uint32_t index);
 char *traffic_ud_buffer(struct worker *worker, uint32_t index);
 
-/* What datagrams and UC messages begin with. */
+/* Header of datagrams and UC messages. */
 struct label {
 	uint32_t magic, from, number, size;
 	uint64_t key;
 };
 #define LABEL_MAGIC 0x76657262
 
-/* What the SEND behind a WRITE tells. */
+/* Payload of the SEND after a WRITE. */
 struct tell {
 	uint64_t key;
 	uint32_t step, size, write, zero;

@@ -98,7 +98,7 @@ static struct cm_record_id a_connection(unsigned which)
 	return r;
 }
 
-/* To another host, by way of the loopback address: nobody hears it. */
+/* To another host, at a loopback address where no socket receives it. */
 static struct cm_record_id a_request(unsigned which)
 {
 	struct cm_record_id r = a_connection(which);
