@@ -201,7 +201,7 @@ static bool ask(struct cached *entry)
 
 /*
  * Under the lock, so that a later detachment follows on the connection. True: to be called again.
- * If verbatimd is lost again, the next one is told of all attachments.
+ * If verbatimd is lost again, the next one gets all attachments.
  */
 static bool send_attachments(void)
 {

@@ -4,7 +4,7 @@
  * other threads, and looks for a new verbatimd when the connection is lost.
  *
  * In:  verbatimd's socket.
- * Out: links, groups and ports as verbatimd tells of them (peers.h, group.h, port_open.h).
+ * Out: changes of links, groups and ports (peers.h, group.h, port_open.h).
  *
  * Owner: the progress thread. It blocks only while it looks for a new verbatimd, in short attempts.
  */

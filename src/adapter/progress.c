@@ -146,7 +146,7 @@ void adapter_catch_up(struct qp *qp)
 /*
  * A program that waits for events polls a few times after each. If these polls added up from event
  * to event, the thread would take the poll lease every few events, just before it sleeps, and what
- * comes then would wait for the lease's end. So the count begins anew here.
+ * comes then would wait for the lease's end. So the count starts again here.
  */
 void adapter_on_arm(void)
 {

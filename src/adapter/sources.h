@@ -43,7 +43,7 @@ struct source {
 /* Adds all descriptors to `epoll`. */
 void sources_watch(int epoll);
 
-/* epoll told of this descriptor. */
+/* epoll reported this descriptor. */
 void sources_on_ready(int fd);
 
 /* All of the events tell of packets or their timers. */

@@ -8,7 +8,7 @@
  * Until fork returns, the child neither allocates nor frees: another thread of the parent may have
  * held a lock of the allocator. glibc's allocator handles that; those of sanitizers and of some
  * programs do not, and the child would wait for that lock forever. So blocks that the handlers free
- * are kept, and freed when the child starts anew.
+ * are kept, and freed when the child makes an adapter of its own.
  *
  * The child has one thread then, so nothing here needs a lock. Never blocks.
  */

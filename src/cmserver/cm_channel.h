@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * CM channel - an event channel of a program: a queue, and the descriptor that tells of it.
+ * CM channel - an event channel of a program: a queue, and the descriptor that is readable while it
+ * has events.
  *
  * In:  events (cmserver/cm_event.h).
  * Out: a byte in the program's descriptor for each, and none once all are fetched.

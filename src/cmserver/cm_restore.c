@@ -34,7 +34,7 @@ struct reading {
 	bool is_here;
 };
 
-/* After all records are read: the event needs a free slot, and goes behind those in the queue. */
+/* After all records are read: the event needs a free slot, and goes after those in the queue. */
 static void raise_removals(struct cm_client *cc)
 {
 	struct ctl_cm_event body = { .kind = CTL_CM_DEVICE_REMOVAL };

@@ -83,10 +83,10 @@ struct client_hooks {
 	/* All that was queued for the client is sent. */
 	void (*on_drained)(struct client *c);
 
-	/* The client is about to be freed: its peers are told. */
+	/* The client is about to be freed: its peers get notices. */
 	void (*on_death)(struct client *c);
 
-	/* The same because the daemon ends: its peers are not told. */
+	/* The same because the daemon ends: its peers get no notices. */
 	void (*on_dismissal)(struct client *c);
 };
 

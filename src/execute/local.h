@@ -31,7 +31,7 @@ struct local_failure {
 };
 
 /*
- * Fails the request `seq`; sq.issue is behind it. Reports the cause with this text. If the request
+ * Fails the request `seq`; sq.issue is past it. Reports the cause with this text. If the request
  * is the oldest, completes it and fails the QP.
  */
 void local_fail(struct qp *qp, struct local_failure *failure, uint32_t seq,
@@ -45,7 +45,7 @@ bool local_complete_failed(struct qp *qp, struct local_failure *failure);
 /*
  * Executes BIND_MW or LOCAL_INV at sq.issue. CAUSE_NONE: it is finished. CAUSE_COPY_UNFINISHED: a
  * thread still copies by the key, and the caller repeats the call later; `looks` counts these
- * calls. Any other cause: the request has failed, and sq.issue is behind it.
+ * calls. Any other cause: the request has failed, and sq.issue is past it.
  */
 enum cause local_execute(struct qp *qp, struct local_failure *failure, struct wqe *wqe,
 			 uint32_t looks);

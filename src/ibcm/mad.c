@@ -12,7 +12,7 @@
 #define RATE_10_GBPS   3
 
 /*
- * Where a member of struct ibcm_message lies: the byte of the IBA's tables, behind the MAD header;
+ * Where a member of struct ibcm_message lies: the byte of the IBA's tables, after the MAD header;
  * how many bits of that byte come before it; and its width. A member of more than 8 bytes is an
  * array. A field without a member always has the same value.
  */
@@ -95,7 +95,7 @@ static const struct field apr[] = {
 
 struct layout {
 	const struct field *fields;
-	uint8_t private_at; /* offset behind the header */
+	uint8_t private_at; /* offset after the header */
 	uint8_t private_bytes;
 };
 

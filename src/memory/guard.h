@@ -40,7 +40,7 @@ int guard_release(int guard, uintptr_t start, uintptr_t end);
 /* Write-protects the range: threads that write wait, threads that read do not. */
 int guard_writers(int guard, uintptr_t start, uintptr_t end);
 
-/* Fails if the program has mapped any of the range anew since. */
+/* Fails if the program has mapped any of the range again since. */
 int guard_check(int guard, uintptr_t start, uintptr_t end);
 
 #endif

@@ -24,7 +24,7 @@ struct mapping {
 /* Calls visit for each mapping in order of addresses, until it returns false. 0 or -errno. */
 int maps_visit(bool (*visit)(const struct mapping *mapping, void *arg), void *arg);
 
-/* Reads a number in this base at *at, which moves behind it. For other files of /proc as well. */
+/* Reads a number in this base at *at, which moves past it. For other files of /proc as well. */
 uint64_t maps_number(const char **at, unsigned base);
 
 #endif

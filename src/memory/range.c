@@ -247,7 +247,7 @@ static void check_range(const struct range *range) REQUIRES(range_lock)
 /*
  * The table of ranges:
  * - a range is whole pages, here and in the heap;
- * - in the heap they are sorted, with a page between them that belongs to none, behind HEAP_FIRST;
+ * - in the heap they are sorted, with a page between them that belongs to none, from HEAP_FIRST on;
  * - no two ranges have a page of the program in common;
  * - of a settled range all bytes are in the heap, of no range more than all.
  */

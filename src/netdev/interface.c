@@ -167,7 +167,7 @@ static void parse_route6(char *text, char name[IF_NAMESIZE])
 	}
 }
 
-/* The whole file, or as much as fits, with a 0 behind it. */
+/* The whole file, or as much as fits, with a terminating 0. */
 static bool read_text(const char *path, char *text, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

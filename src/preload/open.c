@@ -46,7 +46,7 @@ static __attribute__((noinline)) int open_served(int directory_fd, const char *p
 	return real()->openat(directory_fd, path, flags, mode);
 }
 
-/* The argument behind `flags`, which is there only if a file may be made. */
+/* The argument after `flags`, which is there only if a file may be made. */
 static mode_t take_mode(int flags, va_list *list)
 {
 	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(*list, mode_t) : 0;

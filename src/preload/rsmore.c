@@ -4,7 +4,7 @@
  *
  * librspreload gives programs a placeholder (a descriptor of /dev/null) for each rsocket, and
  * interposes the socket calls, poll and select. Newer versions interpose epoll, accept4 and
- * fcntl64, too. This library stands behind librspreload in LD_PRELOAD, and builds those from
+ * fcntl64, too. This library comes after librspreload in LD_PRELOAD, and builds those from
  * accept, fcntl and poll.
  *
  * A placeholder shows by the error of the system: EPERM from epoll_ctl, ENOTSOCK from accept4.

@@ -62,7 +62,7 @@ static int visit(const struct view *view, struct walker *walker, bool follow)
 	walker->entered = true;
 	if (!tree_find(view, walker->at, &node))
 		return -ENOENT;
-	/* A slash behind the last component asks for a directory, path_resolution(7). */
+	/* A slash after the last component asks for a directory, path_resolution(7). */
 	if (node.kind == NODE_LINK && (walker->rest[0] || follow))
 		return expand_link(view, &node, walker);
 	if (node.kind != NODE_DIRECTORY && walker->rest[0])

@@ -379,7 +379,7 @@ void responder_write_held(struct roce_qp *tq) REQUIRES(tq->qp->lock)
 }
 
 /*
- * A duplicate request has no effect but its response (IBA 9.7.5.1.4): a READ is executed anew, an
+ * A duplicate request has no effect but its response (IBA 9.7.5.1.4): a READ is executed again, an
  * atomic's saved result is sent again, a SEND or WRITE is acknowledged. A READ that its R_Key does
  * not allow is no true duplicate, and dropped: an attacker guesses a past PSN more easily than the
  * next one, and must not be able to end the connection with it.

@@ -15,8 +15,9 @@
 
 /*
  * Maps `length` bytes, at most UINT32_MAX, at `offset`; -1 takes the address as offset. Returns the
- * offset, or -errno. Memory that is not `writable` is registered, and the peer is not told of it.
- * -ENOMEM: the peer has no free entry. -ENOTCONN: there is no connection yet. -EINVAL: too long.
+ * offset, or -errno. Memory that is not `writable` is registered, and the peer does not learn of
+ * it. -ENOMEM: the peer has no free entry. -ENOTCONN: there is no connection yet. -EINVAL: too
+ * long.
  */
 off_t mapping_add(struct stream *s, void *memory, size_t length, bool writable, off_t offset)
 	EXCLUDES(s->lock);

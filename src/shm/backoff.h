@@ -68,7 +68,7 @@ bool shm_backoff_on_wire_full(struct shm_qp *lq, struct wqe *wqe);
 #define BACKOFF_PEER_NS 1000000000ull
 bool shm_backoff_on_unknown(struct shm_qp *lq);
 
-/* The QP is about to start, or a message was acknowledged: the retry counters start anew. */
+/* The QP is about to start, or a message was acknowledged: resets the retry counters. */
 void shm_backoff_on_ack(struct shm_qp *lq);
 
 #endif

@@ -23,7 +23,7 @@
 #endif
 
 /*
- * Payloads up to this size are copied behind their headers, packet after packet. So the kernel gets
+ * Payloads up to this size are copied after their headers, packet after packet. So the kernel gets
  * one iovec for a GSO batch instead of three for each packet, which saves more than the copy costs.
  * The ICRC is that of the copy: another thread may change the program's memory meanwhile, such as a
  * flag that a peer polls by READ.

@@ -22,7 +22,7 @@ struct identity {
 	struct cmd_fd is;
 };
 
-_Static_assert(sizeof(struct identity) <= PDS_OFFSET, "the PDs come behind it");
+_Static_assert(sizeof(struct identity) <= PDS_OFFSET, "the PDs come after it");
 _Static_assert(DMS_OFFSET + 4 * HANDLES <= DM_FILE_START, "then the device memory");
 
 /*

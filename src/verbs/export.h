@@ -3,7 +3,7 @@
  * Export - the exported names of libibverbs.so.1.
  *
  * A function of the ABI is defined under its plain name after VERBS_EXPORT; libibverbs.map gives it
- * its version. A name with more than one version has a VERBS_VERSION behind the definition, in the
+ * its version. A name with more than one version has a VERBS_VERSION after the definition, in the
  * same file.
  */
 #ifndef VERBS_EXPORT_H
