@@ -7,8 +7,8 @@
  *
  * Why they cannot be foreseen: other hosts name a connection by its communication ID. A host that
  * knew another's could forge the packets that end or establish a connection without seeing its
- * traffic. Values in order would tell each peer those of all others. So would values in order
- * after a fixed secret, since one of them gives away the next.
+ * traffic. Values in order would tell each peer those of all others. So would values in order from
+ * a secret first one on, since each gives away the next.
  *
  * Why they are not just random: a value must not come back while the other end, or a late packet,
  * still refers to its last owner. Among 10,000 random values two are equal with a probability of 1
