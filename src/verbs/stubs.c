@@ -45,58 +45,33 @@ static int not_supported(const char *verb)
 	return error_report(EOPNOTSUPP, CAUSE_UNSUPPORTED, "%s", verb);
 }
 
-static void *null_not_supported(const char *verb)
-{
-	not_supported(verb);
-	return NULL;
-}
+#define OP_ERRNO(op, ...)                                                                          \
+	static int op(__VA_ARGS__)                                                                 \
+	{                                                                                          \
+		return not_supported("ibv_" #op);                                                  \
+	}
+
+#define OP_NULL(type, op, ...)                                                                     \
+	static struct type *op(__VA_ARGS__)                                                        \
+	{                                                                                          \
+		not_supported("ibv_" #op);                                                         \
+		return NULL;                                                                       \
+	}
 
 /* Encryption of flows */
-
-static struct ibv_flow_action *create_flow_action_esp(struct ibv_context *context,
-						      struct ibv_flow_action_esp_attr *attr)
-{
-	return null_not_supported("ibv_create_flow_action_esp");
-}
-
-static int modify_flow_action_esp(struct ibv_flow_action *action,
-				  struct ibv_flow_action_esp_attr *attr)
-{
-	return not_supported("ibv_modify_flow_action_esp");
-}
-
-static int destroy_flow_action(struct ibv_flow_action *action)
-{
-	return not_supported("ibv_destroy_flow_action");
-}
+OP_NULL(ibv_flow_action, create_flow_action_esp, struct ibv_context *context,
+	struct ibv_flow_action_esp_attr *attr)
+OP_ERRNO(modify_flow_action_esp, struct ibv_flow_action *action,
+	 struct ibv_flow_action_esp_attr *attr)
+OP_ERRNO(destroy_flow_action, struct ibv_flow_action *action)
 
 /* Raw receive queues */
-
-static struct ibv_wq *create_wq(struct ibv_context *context, struct ibv_wq_init_attr *attr)
-{
-	return null_not_supported("ibv_create_wq");
-}
-
-static int modify_wq(struct ibv_wq *wq, struct ibv_wq_attr *attr)
-{
-	return not_supported("ibv_modify_wq");
-}
-
-static int destroy_wq(struct ibv_wq *wq)
-{
-	return not_supported("ibv_destroy_wq");
-}
-
-static struct ibv_rwq_ind_table *create_rwq_ind_table(struct ibv_context *context,
-						      struct ibv_rwq_ind_table_init_attr *attr)
-{
-	return null_not_supported("ibv_create_rwq_ind_table");
-}
-
-static int destroy_rwq_ind_table(struct ibv_rwq_ind_table *table)
-{
-	return not_supported("ibv_destroy_rwq_ind_table");
-}
+OP_NULL(ibv_wq, create_wq, struct ibv_context *context, struct ibv_wq_init_attr *attr)
+OP_ERRNO(modify_wq, struct ibv_wq *wq, struct ibv_wq_attr *attr)
+OP_ERRNO(destroy_wq, struct ibv_wq *wq)
+OP_NULL(ibv_rwq_ind_table, create_rwq_ind_table, struct ibv_context *context,
+	struct ibv_rwq_ind_table_init_attr *attr)
+OP_ERRNO(destroy_rwq_ind_table, struct ibv_rwq_ind_table *table)
 
 void stubs_fill(struct verbs_context *verbs)
 {
