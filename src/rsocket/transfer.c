@@ -36,13 +36,14 @@ int transfer_connected(struct stream *s, int flags)
 /*
  * transfer_connected before sending. After raccept a program may send, as with TCP, even on a
  * non-blocking stream, and close. So the stream waits some time for the RTU, which is on its way.
+ * If it is late, the stream sends nevertheless: RC repeats what comes before the peer is in RTR.
  */
 static int may_begin(struct stream *s, int flags)
 {
 	if (s->phase == STREAM_ACCEPTING && stream_nonblocking(s, flags)) {
 		int rc = stream_wait(s, is_decided, false, clock_now_ns() + CONFIRMED_NS);
 
-		return rc == -EINTR ? -EAGAIN : rc;
+		return rc == -EINTR || rc == -EAGAIN ? 0 : rc;
 	}
 	return transfer_connected(s, flags);
 }
