@@ -240,7 +240,11 @@ void cm_on_death(struct client *c)
 }
 
 #ifdef VERBATIM_CHECK
-#define BETWEEN_CHECKS 16 /* turns of the loop, on average: all identifiers are looked at */
+/*
+ * Turns of the loop between two checks, on average. A check looks at all identifiers, so it costs a
+ * turn a look at 8 of them, however many there are.
+ */
+#define BETWEEN_CHECKS(identifiers) (16 + (uint32_t)(identifiers) / 8)
 
 static void check_ids(const struct cm_client *cc)
 {
@@ -293,7 +297,7 @@ void cm_check(const struct daemon *d)
 	size_t ids = 0, channels = 0;
 	const struct list *m;
 
-	if (!check_sometimes(BETWEEN_CHECKS))
+	if (!check_sometimes(BETWEEN_CHECKS(cm->ids.table.count)))
 		return;
 	list_for_each(m, &d->clients) {
 		const struct client *c = container_of(m, struct client, in_daemon);

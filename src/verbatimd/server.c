@@ -93,8 +93,8 @@ int server_init(struct daemon *d, enum daemon_scope scope)
 }
 
 #ifdef VERBATIM_CHECK
-#define BETWEEN_CHECKS                                                                             \
-	16 /* turns of the loop, on average, between two checks of a client's links */
+/* Turns of the loop between two checks of a client's links, on average. */
+#define BETWEEN_CHECKS 16
 
 /*
  * All tables, between two turns of the loop: nothing is disconnecting, and each client is in one
