@@ -3,23 +3,12 @@
  * Poll lease - tells the progress thread that threads of the program poll, so that it can sleep on.
  *
  * A thread that has polled in vain for a while takes the lease: for LEASE_NS it promises to look at
- * links, ports and timers. It renews the lease while it goes on, one of several threads for all.
- * The lease timer fires at the end of the lease, so a thread just stops polling: then the progress
- * thread wakes up, looks, and sets the arena's need_wakeup word.
+ * links, ports and timers. It renews the lease while it goes on. The lease timer fires at the end:
+ * the progress thread looks, and sets the arena's need_wakeup word. See docs/design/progress.md for
+ * all that happens to a lease.
  *
  *   need_wakeup  1  no thread looks: a peer that leaves something writes the wake eventfd
  *                0  the progress thread is awake, or a thread polls and holds the lease
- *
- * | event     | by                                               | lease | need_wakeup |
- * | --------- | ------------------------------------------------ | ----- | ----------- |
- * | renew     | a thread that polls                              | held  | 0           |
- * | lend      | the progress thread, to a thread found at a port | held  | as it is    |
- * | give back | a thread that arms a CQ and renewed it last      | ended | as it is    |
- * | end       | the progress thread, when it is due              | ended | 1           |
- * | awake     | the progress thread, when it has slept           | as is | 0           |
- *
- * A thread that arms a CQ will sleep. It gives back a lease that was lent, too. If another thread
- * renewed the lease last, that thread polls, also for the sleeper.
  *
  * Order LEASE: renewing stores the lease, clears need_wakeup, and sets the timer last. The thread
  * may be preempted between these steps for longer than a lease, while the progress thread ends the
@@ -47,7 +36,7 @@
 /* 0 or -errno. `header`: where need_wakeup is. */
 int poll_lease_init(struct arena_header *header);
 
-/* Readable at the end of the lease, and after poll_lease_drain no longer. */
+/* Readable from the end of the lease until the progress thread has read it (sources.h). */
 int poll_lease_fd(void);
 
 bool poll_lease_is_held(void);

@@ -7,49 +7,10 @@
  * In:  requests of peers (migrate_request, migrate_want); published and revoked keys; forks.
  * Out: arena_key.heap and heap_edges, and the flags MOVING and STAYS of arena_key.flags.
  *
- * Pages that do not migrate only make copies slower, so pages stay whenever it is doubtful that
- * they can migrate. Only pages wholly within a region migrate, because other data shares those at
- * its edges.
- *
- * One rule: only the progress thread moves pages. It moves a slice at a time, holds no lock
- * meanwhile, and serves all other sources in between (migrate_run). ibv_dereg_mr and fork request
- * that pages leave, and wait. The pages of a region are a *range* (memory/range.h); its first `in`
- * bytes are in the heap. Each turn moves one slice towards where the range belongs: into the heap
- * while a key covers it; out when none does, before a fork, or when a slice was refused on the way
- * in.
- *
- *   state      in      keys over it    the next turn
- *   asked for  0       MOVING          peers have left: moving. Not within 50 ms: gone, and may be
- *                                      asked for again
- *   moving     0..all  MOVING          one more slice in, or out. All in: settled. All out: gone
- *   settled    all     heap published  belongs out: leaving
- *   leaving    all     MOVING          peers have left: moving
- *   put off    1..all  MOVING          the kernel refused to move a slice out (pins, a futex:
- *                                      memory/busy.h), or peers do not leave: tried again after
- *                                      10 ms, 20 ms, ... 1 s. The program can use the memory
- *   gone       0       heap 0          and STAYS if it was refused for good
- *
- * No write is lost:
- *   - Threads of this process write at the program's addresses. A write to a slice that moves waits
- *     in a page fault (memory/move.h); a write to any other slice reaches the memory that is there.
- *     Where the kernel writes without page faults, the slice is refused.
- *   - Peers and the responder write by a key, where no page fault stops them: in their mapping of
- *     the heap, or by process_vm_writev, which looks pages up in advance. So each key that overlaps
- *     the range is MOVING from before the first slice on, and so is each key that is published
- *     meanwhile (migrate_on_publish, under range_lock). A peer that finds a key MOVING sends a
- *     message; the responder writes at the program's address. A copier that found the key not
- *     MOVING has published a hazard before (memory/hazard.h: the mark stands for the zeroed key).
- *     The first slice waits until that hazard, and those on dying keys, are cleared. arena_key.heap
- *     changes only while the key is MOVING or dead, and no hazard is on it. A copier that has
- *     published a hazard, and found the key alive and not MOVING, may use heap until hazard_clear.
- *
- * No thread waits without a bound. The progress thread never waits here: it tries again at its next
- * turn. It runs on a stack of its own, without signals. While a slice moves, it uses only that
- * stack and the library's memory. A thread that waits for the progress thread holds no lock,
- * because its own stack may be on the pages. It goes on when the range is put off, or when nothing
- * has moved for 5 s. A fork then gives the child copies of the pages that could not leave
- * (move_copy_for_child). For the stack and thread-local memory of the forking thread it tries again
- * for 5 s: without them no child can run.
+ * Only the progress thread moves pages, a slice at a time and without a lock (migrate_run).
+ * ibv_dereg_mr and fork request that pages leave, and wait. range_lock guards the ranges
+ * (memory/range.h). See docs/design/one-sided.md: the states of a range, why no write is lost, and
+ * why no thread waits without a bound.
  */
 #ifndef MEMORY_MIGRATE_H
 #define MEMORY_MIGRATE_H

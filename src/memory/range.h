@@ -3,8 +3,8 @@
  * Range - the table of page ranges that are in the heap or on their way, and the keys that overlap
  * them.
  *
- * In:  ranges that memory/migrate.c inserts, moves and removes (its states: memory/migrate.h); the
- *      table of keys.
+ * In:  ranges that memory/migrate.c inserts, moves and removes (their states:
+ *      docs/design/one-sided.md); the table of keys.
  * Out: MOVING of arena_key.flags, heap and heap_edges; whether hazards are left, and whether a key
  *      needs the pages.
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The promises of memory/migrate.h: no write of a peer is lost while pages go to the heap and come
- * back; memory that the program has mapped there since is left alone; no thread waits for ever; a
- * forked child has its own copy.
+ * The promises of migration (docs/design/one-sided.md): no write of a peer is lost while pages go
+ * to the heap and come back; memory that the program has mapped there since is left alone; no
+ * thread waits for ever; a forked child has its own copy.
  */
 #include <stdlib.h>
 #include <string.h>
