@@ -7,7 +7,7 @@
  * Out: WELCOME with the session's number, and its token if it is new; or a refusal. The requests of
  *      a session are cm_requests.h's.
  *
- * Owner: the daemon's one thread.
+ * Owner: the daemon's one thread. See docs/design/cm.md.
  */
 #ifndef CMSERVER_CM_H
 #define CMSERVER_CM_H

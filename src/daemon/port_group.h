@@ -5,32 +5,13 @@
  * In:  an address; or the descriptor store of a group that an earlier daemon made.
  * Out: sockets. The kernel gives each datagram to the socket whose index in the group
  *      (SO_REUSEPORT) is the slot in the BTH's destination QPN; datagrams for slots beyond the
- *      group go to socket 0.
+ *      group go to socket 0, which is the daemon's own (cmserver/gsi.h).
  *
- * The kernel numbers the sockets in the order of their bind, and renumbers them when one is closed.
- * So they are bound in slot order, and none is closed while the group lives. All of them are in the
- * group's descriptor store (event/fd_store.h) before a process gets one. Each process that uses the
- * address holds the store, so the order outlives the daemon as long as there is such a process.
+ * Sockets are made in the order of slots, and none is closed while the group lives. A group has a
+ * record, a memfd: which slots use the address, and the users that their sockets were given to.
  *
- * With verbatimd --system no process holds it, since it would show one user's traffic to another.
- * There the service manager keeps it (daemon/port_store.h). Without a service manager, a daemon
- * that is killed leaves its processes without a port until all of them have ended.
- *
- * A group has a record, a memfd: which slots use the address, and the users that the slots' sockets
- * were given to. Only the daemon, and the service manager that keeps it, have the record.
- *
- * The first socket is bound without SO_REUSEPORT. So a group never mixes with sockets of an earlier
- * group, or of another daemon of this user.
- *
- * A child of a process may keep a copy of its socket, and take datagrams of the next process with
- * the slot. So once a user had the socket of a slot, the slot stays with that user while the group
- * lives (port_group_suits).
- *
- * A socket that no process uses has a filter that drops all datagrams. So it neither fills nor has
- * stale datagrams for the next process of its slot. Socket 0 is the daemon's own: QP 0 and 1 of the
- * host (cmserver/gsi.h).
- *
- * Owner: the daemon's one thread. Never blocks.
+ * Owner: the daemon's one thread. Never blocks. See docs/design/port.md: how the group outlives its
+ * daemon.
  */
 #ifndef DAEMON_PORT_GROUP_H
 #define DAEMON_PORT_GROUP_H

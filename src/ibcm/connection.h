@@ -12,6 +12,7 @@
  *
  * In CONNECTION_CLOSED nothing more happens, and the owner may free the connection. A user that
  * goes away calls connection_abandon: the connection ends itself, and raises no more events.
+ * See docs/design/cm.md for the states.
  */
 #ifndef IBCM_CONNECTION_H
 #define IBCM_CONNECTION_H

@@ -7,7 +7,7 @@
  * sockets, a simulator on a virtual clock, and a fuzzer feeds it.
  *
  * This is the entry: struct qp_path, received packets, and timers that are due.
- * docs/design/transport.md lists the layers below. Calls go down only, except qp_fail, which comes
+ * See docs/design/transport.md: the floors below. Calls go down only, except qp_fail, which comes
  * back through struct qp_path.
  *
  * Threads: a QP's lock guards its state; each function without a QP argument takes it. A thread

@@ -11,7 +11,7 @@
  * that of the SQ.
  *
  * The receive buffer and the send buffer are rings. Positions count bytes since the connection
- * began.
+ * began. See docs/design/rsockets.md.
  */
 #ifndef RSOCKET_STREAM_H
 #define RSOCKET_STREAM_H

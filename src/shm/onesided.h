@@ -10,7 +10,7 @@
  * and stores; the kernel copies all others (shm/xcopy.h).
  *
  * The caller holds the QP's lock. Publishes a hazard on each key (memory/hazard.h); moves at most
- * *budget bytes.
+ * *budget bytes. See docs/design/one-sided.md.
  */
 #ifndef SHM_ONESIDED_H
 #define SHM_ONESIDED_H

@@ -14,6 +14,7 @@
  * other.
  *
  * VERBATIM_TEST_LOSS drops a share of the packets that are sent, for tests (loss.h).
+ * See docs/design/port.md: source ports, GSO batches.
  */
 #ifndef UDP_UDP_H
 #define UDP_UDP_H
