@@ -61,9 +61,9 @@ struct arena_header {
 	_Alignas(64) _Atomic uint64_t cause_next; /* causes written so far */
 };
 
-/* A key in use by a thread of the owner of this arena (not of the owner of the key). */
+/* A key, and the slot of its owner, in use by a thread of the owner of this arena. */
 struct arena_hazard {
-	/* 0 or key_owner_slot << 32 | key; see memory/hazard.h */
+	/* 0 or slot << 32 | key; see memory/hazard.h */
 	_Alignas(64) _Atomic uint64_t what;
 };
 

@@ -11,7 +11,7 @@
 #define IDENTITY_HW_VER		1
 #define IDENTITY_BOARD_ID	"VRB0000000001"
 
-/* Of the IBA's PortInfo; verbs.h has no names for them. */
+/* Of the IBA's PortInfo; infiniband/verbs.h has no names for them. */
 #define IDENTITY_PHYS_STATE_DISABLED 3
 #define IDENTITY_PHYS_STATE_LINK_UP  5
 #define IDENTITY_WIDTH_4X	     2

@@ -173,9 +173,7 @@ void cm_connection_destroy(struct cm_connection *c)
 /* Keeps the connection in the tables that its state calls for. */
 static void enter_tables(struct cm_connection *c)
 {
-	/*
-	 * A process that makes up a connection must not keep others from its remote QP (is_stale).
-	 */
+	/* Else a made-up connection would keep others from its remote QP (cm_match_end_stale). */
 	bool has_qp = !c->is_local && !c->is_unverified && c->end.state == CONNECTION_ESTABLISHED;
 	struct cm *cm = c->cm;
 

@@ -5,7 +5,7 @@
  *
  * A copier is a thread that copies by a key, of its own process or of a peer. It
  *   1. publishes {owner's slot, key} in a hazard entry of its own arena      (hazard_set)
- *   2. then loads the key's entry and checks it                              (key_check, mr_check)
+ *   2. then loads the key's entry and checks it                              (key_check)
  *   3. copies
  *   4. clears the hazard entry (release)                                     (hazard_clear)
  * The thread that revokes the key

@@ -16,7 +16,7 @@
 #define WIRE_GID_BYTES	  16
 #define WIRE_HEADER_BYTES 64 /* room for BTH and the longest extended headers */
 #define WIRE_PIECES	  4  /* of a payload; a payload of more pieces is copied together first */
-#define WIRE_BURST	  64 /* packets in one call of wire_send, at most */
+#define WIRE_BURST	  64 /* packets in one call of udp_send, at most */
 
 /* Limits of a GSO batch: packets of one size, of which the last may be shorter. */
 #define WIRE_GSO_PACKETS 64		  /* UDP_MAX_SEGMENTS of older kernels */
@@ -66,7 +66,7 @@ struct wire_arrival {
 	bool more;
 };
 
-/* Why wire_send took fewer packets than it was given. */
+/* Why udp_send took fewer packets than it was given. */
 enum wire_result {
 	WIRE_SENT = 0,	   /* all were sent */
 	WIRE_FULL = 1,	   /* the socket is full: try again a little later */

@@ -26,7 +26,7 @@
 	 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 /*
  * Bytes of GRH, UDP, BTH, the longest extended headers and the ICRC, as Linux counts them
- * (ib_pack.h).
+ * (rdma/ib_pack.h).
  */
 #define ROCE_HEADERS 96
 

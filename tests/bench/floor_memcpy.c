@@ -5,7 +5,7 @@
  * The same two buffers of the given size again and again, as a program does that sends the same
  * message again and again. The median of many rounds.
  *
- *     floor_memcpy [BYTES]      prints "MIB_PER_SECOND"
+ *     floor_memcpy [BYTES]      prints "MIB/S"
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  *
  * The sender never has more in flight than the receiver's buffer holds, so no packet is lost.
  *
- *     wire_udp [PAYLOAD]      prints "WIRE_MIB_PER_SECOND PLAIN_MIB_PER_SECOND"
- *     wire_udp one            prints "WIRE_NS PLAIN_NS": with 8 bytes of payload
+ *     wire_udp [PAYLOAD]      prints "WIRE-MIB/S PLAIN-MIB/S"
+ *     wire_udp one            prints "WIRE-NS PLAIN-NS": with 8 bytes of payload
  */
 #include <errno.h>
 #include <netinet/in.h>

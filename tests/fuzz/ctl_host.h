@@ -4,7 +4,7 @@
  * and processes.
  *
  * In:  events: time, packets, deaths, addresses that come and go.
- * Out: system calls for the daemon, under other names (HOST_CALLS in the meson.build), so that the
+ * Out: system calls for the daemon, under other names (host_args in the meson.build), so that the
  *      same input gives the same run; the packets that the daemon sent.
  *
  * Its UDP sockets are real ones, bound to any port of 127.0.0.1; one byte stands for a packet. The

@@ -16,7 +16,7 @@
 #include "daemon/client.h"
 #include "daemon/daemon.h"
 
-/* Requests of create_channel have these and higher seqs. */
+/* Requests of peer_create_channel have these and higher seqs. */
 #define FIRST_CHANNEL 0x70000000u
 #define RETURN_SEQ    3u
 

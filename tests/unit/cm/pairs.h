@@ -2,7 +2,7 @@
 /*
  * Pairs - two ends of a connection in one process, on channels of their own.
  *
- * A failure ends the test (CHECK of ../daemon/harness.h).
+ * A failure ends the test (CHECK of daemon/harness.h).
  */
 #ifndef PAIRS_H
 #define PAIRS_H

@@ -476,7 +476,7 @@ static void test_shared_receive_queue(void **state)
 	pair_close(&p);
 }
 
-/* The helpers of rdma_verbs.h, each of which works on what rdma_create_qp made. */
+/* The helpers of rdma/rdma_verbs.h, each of which works on what rdma_create_qp made. */
 static void test_helpers(void **state)
 {
 	static char source[4096], target[4096], message[64];

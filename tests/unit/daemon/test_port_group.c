@@ -235,7 +235,7 @@ static void owners_of_many_addresses_are_told_in_turn(void **state)
 		assert_true(owner.found);
 		assert_int_equal(owner.uid, users[i % 2]);
 	}
-	/* none if the time for it is used up (once_a_second): then without a name */
+	/* none if the time for it is used up (budget of owner.c): then without a name */
 	assert_true(searches <= 20);
 	for (unsigned i = 0; i < PROCESSES; i++) {
 		kill(children[i], SIGKILL);

@@ -148,8 +148,8 @@ static void test_what_each_service_can_do(void **state)
 {
 	static const char *const able[] = {
 		/*
-		 * WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CMP_SWP, FETCH_ADD, INV, BIND, SEND_INV,
-		 * TSO, DRIVER1, -, -, FLUSH (by builders only), ATOMIC_WRITE
+		 * WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CMP_SWP, FETCH_ADD, INV, BIND,
+		 * SEND_WITH_INV, TSO, DRIVER1, -, -, FLUSH (by builders only), ATOMIC_WRITE
 		 */
 		[IBV_QPT_RC] = "yyyyyyyyyynnnnny",
 		[IBV_QPT_UC] = "yyyynnnyyynnnnnn",
