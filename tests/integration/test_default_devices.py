@@ -122,16 +122,28 @@ def fabric(server, client, address, *options):
     """fi_pingpong between two runners; what the client says."""
     needs('fi_pingpong', 'libfabric-bin')
     number = free_port()
-    passive = server.start_server(['fi_pingpong', '-I', 20, '-B', number, *options], number)
-    active = client.start('fi_pingpong', '-I', 20, '-P', number, *options, address)
-    output = active.finish(seconds=60)
-    passive.finish(seconds=10)
+    env = {'VERBATIM_EXPLAIN': 1}
+    passive = server.start_server(['fi_pingpong', '-I', 20, '-B', number, *options], number, env=env)
+    active = client.start('fi_pingpong', '-I', 20, '-P', number, *options, address, env=env)
+    active.wait(60)
+    lost = 'verbs;ofi_rxm' in options and loses_the_end(active)
+    output = active.finish(status=125 if lost else 0)
+    said = output + passive.finish(seconds=10)
+    assert lost or 'verbatim[' not in said, said
     return output
 
 
-# ofi_rxm of libfabric 1.17 finds its CQ empty, then takes the event that the peer has disconnected, and drops what came in
-# between, if that was long enough: with nothing beside it, it is not.
+# ofi_rxm of libfabric 1.17 finds its CQ empty, then takes the event that the peer has disconnected, and flushes the message
+# "fin" that came in between. That needs some milliseconds without a processor there: with nothing beside it, it is rare.
 RXM_ALONE = pytest.mark.alone
+
+
+def loses_the_end(program):
+    """All sizes have come and gone; the last message of all has not."""
+    said = program.output()
+    return 'cq_readerr: Work Request Flushed Error' in said and re.search(r'^1m\s+20\s+=20\s', said, re.MULTILINE)
+
+
 FABRIC = {'msg': ['-p', 'verbs', '-e', 'msg'], 'rxm': ['-p', 'verbs;ofi_rxm', '-e', 'rdm'],
           'dgram': ['-p', 'verbs', '-e', 'dgram']}
 
@@ -197,12 +209,11 @@ QUIET = {'rc': (['ibv_rc_pingpong', '-g', 0], ['-p']), 'srq': (['ibv_srq_pingpon
          'ud': (['ibv_ud_pingpong', '-g', 0], ['-p']), 'send_bw': (['ib_send_bw', '-n', 200], ['-p']),
          'send_bw_srq': (['ib_send_bw', '--use-srq', '-q', 4, '-n', 200], ['-p']),
          'write_events': (['ib_write_bw', '-n', 200], ['-p']),
-         'fabric_msg': (['fi_pingpong', '-I', 20, *FABRIC['msg']], ['-B', '-P']),
-         'fabric_rxm': (['fi_pingpong', '-I', 20, *FABRIC['rxm']], ['-B', '-P'])}
+         'fabric_msg': (['fi_pingpong', '-I', 20, *FABRIC['msg']], ['-B', '-P'])}
 
 
 @pytest.mark.parametrize('place', ['one host', 'two hosts'])
-@pytest.mark.parametrize('program', [pytest.param(name, marks=RXM_ALONE) if name == 'fabric_rxm' else name for name in QUIET])
+@pytest.mark.parametrize('program', QUIET)
 def test_a_normal_end_says_nothing(hosts, place, program):
     argv, options = QUIET[program]
     needs(argv[0], 'packages.txt')
