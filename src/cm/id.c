@@ -6,12 +6,12 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/psn.h"
 #include "cm/address.h"
 #include "cm/refusal.h"
 #include "cm/session.h"
 
-#define BUCKETS	 8192
-#define PSN_MASK 0xffffff
+#define BUCKETS 8192
 
 static struct {
 	pthread_mutex_t lock;
@@ -128,15 +128,15 @@ __attribute__((constructor)) static void watch_forks(void)
 
 static uint32_t random_psn(void)
 {
-	uint32_t psn = 0;
+	uint32_t number = 0;
 
 	/*
 	 * Random: a host that foresees the PSN can inject packets into a connection that it does
 	 * not see.
 	 */
-	while (getrandom(&psn, sizeof(psn), 0) < 0 && errno == EINTR)
+	while (getrandom(&number, sizeof(number), 0) < 0 && errno == EINTR)
 		;
-	return psn & PSN_MASK;
+	return psn_of(number).number;
 }
 
 /* On `channel`, or on a new channel of its own. NULL with errno. */

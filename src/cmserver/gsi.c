@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/gid.h"
+#include "base/psn.h"
 #include "base/source_port.h"
 #include "daemon/daemon.h"
 #include "daemon/ports.h"
@@ -37,7 +38,7 @@ struct gsi_port {
 	struct port_group *group;
 	struct loop_source on_packet;
 	unsigned users;
-	uint32_t psn;
+	psn_t psn;		 /* of the next packet */
 	uint16_t identification; /* of the last packet that came: a guess for the next */
 	int sender;
 	uint16_t sender_number; /* of UDP, host order */
@@ -272,7 +273,7 @@ void gsi_send(struct gsi_port *port, const uint8_t remote[CTL_GID_BYTES],
 		.dest_qpn = GSI_QPN,
 		.src_qpn = GSI_QPN,
 		.qkey = GSI_QKEY,
-		.psn = port->psn++ & PACKET_PSN_MASK,
+		.psn = port->psn,
 	};
 	struct icrc_path path = { .source_port = port->sender_number,
 				  .destination_port = CTL_UDP_PORT };
@@ -283,6 +284,7 @@ void gsi_send(struct gsi_port *port, const uint8_t remote[CTL_GID_BYTES],
 	unsigned header_bytes = packet_encode(&p, bytes);
 	uint32_t icrc;
 
+	port->psn = psn_add(port->psn, 1);
 	mad_encode(m, bytes + header_bytes);
 	memcpy(path.source, gsi_gid(port), sizeof(path.source));
 	memcpy(path.destination, remote, sizeof(path.destination));

@@ -21,6 +21,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/pace.h"
+#include "base/psn.h"
 #include "memory/memory.h"
 #include "object/cq.h"
 #include "object/live_object.h"
@@ -110,7 +111,7 @@ struct qp {
 	enum cause receive_cause;
 	uint8_t receive_l3; /* of the datagram in it: enum receive_l3 */
 	struct receive receive;
-	uint32_t datagram_psn; /* UD: of the next packet on the wire */
+	psn_t datagram_psn; /* UD: of the next packet on the wire */
 	struct pace datagram_pace;
 	bool no_route; /* UD: the last send found no route; the cause is reported */
 	/* ibv_wr_*, which hold the lock from start to complete or abort */

@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/psn.h"
 #include "object/limits.h"
 #include "object/qp.h"
 #include "object/qp_states.h"
 
-#define PSN_MASK	 0xffffffu
 #define QPN_MAX		 0xffffffu
 #define TIMEOUT_MAX	 31 /* 4.096 us * 2^31 */
 #define RETRY_MAX	 7
@@ -122,8 +122,8 @@ static void set_attributes(struct ibv_qp_attr *to, const struct ibv_qp_attr *fro
 	COPY(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
 	COPY(IBV_QP_PATH_MIG_STATE, path_mig_state);
 	COPY(IBV_QP_DEST_QPN, dest_qp_num);
-	to->rq_psn &= PSN_MASK;
-	to->sq_psn &= PSN_MASK;
+	to->rq_psn = psn_of(to->rq_psn).number;
+	to->sq_psn = psn_of(to->sq_psn).number;
 }
 
 #undef COPY

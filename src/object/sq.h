@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "base/cause.h"
+#include "base/psn.h"
 #include "object/opcode.h"
 
 #define SQ_SGE_MAX    32
@@ -72,9 +73,12 @@ struct wqe {
 	uint32_t window, region;      /* keys; the objects may be gone at the request's turn */
 	struct ibv_mw_bind_info bind; /* without `mr` */
 	/* progress, for the path */
-	uint32_t done;	     /* bytes sent, or written */
-	uint32_t first_psn;  /* of the first packet; in shared memory the number of the message */
-	uint32_t end_psn;    /* the PSN after the last packet */
+	uint32_t done; /* bytes sent, or written */
+	union {
+		psn_t first_psn; /* between hosts: of the first packet */
+		uint32_t msn;	 /* in shared memory: of the message */
+	};
+	psn_t end_psn;	     /* the PSN after the last packet */
 	uint16_t read_piece; /* packets of one READ request */
 	uint16_t wire_tries; /* of a datagram: how often the socket was full */
 	/* SGEs, or the data itself if IBV_SEND_INLINE */

@@ -79,7 +79,7 @@ static void decode_bth(const uint8_t *at, struct packet *out)
 	out->becn = at[4] & BECN;
 	out->dest_qpn = get24(at + 5);
 	out->ack_req = at[8] & ACK_REQ;
-	out->psn = get24(at + 9);
+	out->psn = psn_of(get24(at + 9));
 }
 
 /* The extended headers in the order of the wire (IBA figure 35); there is room for all of them. */
@@ -174,13 +174,13 @@ static uint8_t *encode_bth(const struct packet *packet, uint8_t *at)
 	*at++ = (uint8_t)((packet->fecn ? FECN : 0) | (packet->becn ? BECN : 0));
 	at = put24(at, packet->dest_qpn);
 	*at++ = packet->ack_req ? ACK_REQ : 0;
-	return put24(at, packet->psn);
+	return put24(at, packet->psn.number);
 }
 
-void packet_renumber(uint8_t *header, uint32_t psn)
+void packet_renumber(uint8_t *header, psn_t psn)
 {
 	header[BTH_ACK_REQ] = 0;
-	put24(header + BTH_ACK_REQ + 1, psn);
+	put24(header + BTH_ACK_REQ + 1, psn.number);
 }
 
 unsigned packet_encode(const struct packet *packet, uint8_t header[PACKET_HEADER_BYTES])

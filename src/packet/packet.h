@@ -12,9 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/psn.h"
+
 #define PACKET_BTH_BYTES    12
 #define PACKET_HEADER_BYTES 64 /* no opcode has longer headers */
-#define PACKET_PSN_MASK	    0xffffffu
+#define PACKET_MSN_MASK	    0xffffffu
 #define PACKET_QPN_MASK	    0xffffffu
 #define PACKET_PKEY	    0xffffu /* the default P_Key, full member: RoCE has no other */
 
@@ -108,7 +110,7 @@ struct packet {
 	bool solicited, migrated, fecn, becn, ack_req;
 	uint16_t pkey;
 	uint32_t dest_qpn; /* 24 bits */
-	uint32_t psn;	   /* 24 bits */
+	psn_t psn;
 	/* extended headers: fields of headers that the opcode does not have are 0 */
 	uint64_t va;			  /* RETH, AtomicETH */
 	uint32_t rkey;			  /* RETH, AtomicETH, IETH */
@@ -145,17 +147,6 @@ enum packet_error packet_decode(const uint8_t *bytes, size_t length, struct pack
 unsigned packet_encode(const struct packet *packet, uint8_t header[PACKET_HEADER_BYTES]);
 
 /* Sets the PSN of an encoded header, and clears its AckReq bit. */
-void packet_renumber(uint8_t *header, uint32_t psn);
-
-static inline uint32_t psn_add(uint32_t psn, uint32_t n)
-{
-	return (psn + n) & PACKET_PSN_MASK;
-}
-
-/* Distance from PSN b to PSN a, modulo 2^24: -2^23 .. 2^23 - 1. Negative: a is before b. */
-static inline int32_t packet_psn_diff(uint32_t a, uint32_t b)
-{
-	return (int32_t)((a - b) << 8) >> 8;
-}
+void packet_renumber(uint8_t *header, psn_t psn);
 
 #endif

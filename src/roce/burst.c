@@ -104,7 +104,7 @@ void burst_end_message(struct burst *burst)
 }
 
 /* The next packet is complete. */
-static void count(struct burst *burst, uint32_t psn)
+static void count(struct burst *burst, psn_t psn)
 {
 	const struct wire_packet *packet = burst_next(burst);
 	uint32_t bytes =
@@ -149,7 +149,7 @@ void burst_add(struct burst *burst, struct packet *header)
 
 unsigned burst_repeat(struct burst *burst, unsigned most)
 {
-	uint32_t psn = burst->psn[burst->count - 1];
+	psn_t psn = burst->psn[burst->count - 1];
 	unsigned added;
 
 	for (added = 0; added < most && !burst->full; added++) {
@@ -176,7 +176,7 @@ unsigned burst_repeat(struct burst *burst, unsigned most)
 	return added;
 }
 
-enum wire_result burst_send(struct burst *burst, uint32_t *unsent)
+enum wire_result burst_send(struct burst *burst, psn_t *unsent)
 {
 	enum wire_result result = WIRE_SENT;
 	unsigned sent = 0;

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/psn.h"
 #include "packet/packet.h"
 #include "udp/wire.h"
 
@@ -39,7 +40,7 @@ struct burst {
 	bool full;
 	uint32_t key;
 	struct arena_hazard *hazard; /* publishes `key`; or NULL */
-	uint32_t psn[WIRE_BURST];
+	psn_t psn[WIRE_BURST];
 	struct wire_packet packets[WIRE_BURST];
 	uint8_t staging[BURST_STAGING];
 };
@@ -108,7 +109,7 @@ unsigned burst_repeat(struct burst *burst, unsigned most);
  * Sends all. The burst is empty afterwards, and its hazard cleared. Unless all were sent, *unsent
  * is the PSN of the first that was not.
  */
-enum wire_result burst_send(struct burst *burst, uint32_t *unsent);
+enum wire_result burst_send(struct burst *burst, psn_t *unsent);
 
 void burst_reset_after_fork(void);
 

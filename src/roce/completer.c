@@ -13,7 +13,7 @@
  * The responder has executed all requests before `end`: finishes those, up to a request that needs
  * a response. `answered`: the response to the oldest one has just come. Returns una_psn.
  */
-static uint32_t advance(struct roce_qp *tq, uint32_t end, bool answered)
+static psn_t advance(struct roce_qp *tq, psn_t end, bool answered)
 {
 	struct qp *qp = tq->qp;
 	uint32_t packets;
@@ -23,26 +23,24 @@ static uint32_t advance(struct roce_qp *tq, uint32_t end, bool answered)
 
 		if (wqe->state == WQE_DONE)
 			continue;
-		if (!wqe->begun || wqe_has_failed(wqe) || packet_psn_diff(wqe->first_psn, end) >= 0)
+		if (!wqe->begun || wqe_has_failed(wqe) || !psn_before(wqe->first_psn, end))
 			break;
 		if (request_takes_response(wqe) && !answered) {
-			end = packet_psn_diff(tq->una_psn, wqe->first_psn) > 0 ? tq->una_psn
-									       : wqe->first_psn;
+			end = psn_after(tq->una_psn, wqe->first_psn) ? tq->una_psn : wqe->first_psn;
 			break;
 		}
-		if (packet_psn_diff(end, wqe->end_psn) < 0)
+		if (psn_before(end, wqe->end_psn))
 			break;
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	}
-	if (packet_psn_diff(end, tq->una_psn) <= 0)
+	if (!psn_after(end, tq->una_psn))
 		return tq->una_psn;
-	packets = (uint32_t)packet_psn_diff(end, tq->una_psn);
+	packets = (uint32_t)psn_diff(end, tq->una_psn);
 	tq->una_psn = end;
 	while (tq->outstanding_head != tq->outstanding_tail &&
-	       packet_psn_diff(tq->outstanding[tq->outstanding_head % LIMIT_QP_RD_ATOM].end, end) <=
-		       0)
+	       !psn_after(tq->outstanding[tq->outstanding_head % LIMIT_QP_RD_ATOM].end, end))
 		tq->outstanding_head++;
-	if (packet_psn_diff(end, tq->next_psn) > 0)
+	if (psn_after(end, tq->next_psn))
 		sendq_catch_up(tq);
 	if (qp_is_reliable(qp))
 		retransmit_on_progress(tq, packets, roce_env.now());
@@ -64,8 +62,7 @@ static struct wqe *find_oldest(struct roce_qp *tq, uint32_t *seq)
 
 		if (wqe->state == WQE_DONE)
 			continue;
-		if (!wqe->begun || wqe_has_failed(wqe) ||
-		    packet_psn_diff(tq->una_psn, wqe->first_psn) < 0)
+		if (!wqe->begun || wqe_has_failed(wqe) || psn_before(tq->una_psn, wqe->first_psn))
 			return NULL;
 		*seq = s;
 		return wqe;
@@ -128,9 +125,9 @@ static bool is_reserved(uint8_t syndrome)
 static void on_ack(struct roce_qp *tq, const struct packet *packet)
 {
 	uint8_t kind = packet->syndrome & PACKET_SYNDROME_MASK;
-	uint32_t end = kind == PACKET_SYNDROME_ACK ? psn_add(packet->psn, 1) : packet->psn;
+	psn_t end = kind == PACKET_SYNDROME_ACK ? psn_add(packet->psn, 1) : packet->psn;
 
-	if (advance(tq, end, false) != end) {
+	if (!psn_equal(advance(tq, end, false), end)) {
 		/* the response to a READ before it was lost (IBA 9.7.5.1.1) */
 		if (kind == PACKET_SYNDROME_NAK &&
 		    refusal_status(packet->syndrome) != IBV_WC_SUCCESS)
@@ -160,7 +157,7 @@ static void on_response(struct roce_qp *tq, const struct packet *packet,
 	enum cause cause;
 	struct wqe *wqe;
 
-	if (advance(tq, packet->psn, false) != packet->psn) {
+	if (!psn_equal(advance(tq, packet->psn, false), packet->psn)) {
 		retransmit_on_gap(tq, packet->psn);
 		return;
 	}
@@ -171,7 +168,7 @@ static void on_response(struct roce_qp *tq, const struct packet *packet,
 		give_up(tq, IBV_WC_BAD_RESP_ERR, CAUSE_PACKET_OUT_OF_PLACE);
 		return;
 	}
-	offset = (uint32_t)packet_psn_diff(packet->psn, wqe->first_psn) * tq->mtu;
+	offset = (uint32_t)psn_diff(packet->psn, wqe->first_psn) * tq->mtu;
 	expected = request_brings_nothing(wqe) ? 0 : wqe->length - offset;
 	if (expected > tq->mtu)
 		expected = tq->mtu;
@@ -195,8 +192,8 @@ static void on_response(struct roce_qp *tq, const struct packet *packet,
 
 static bool is_in_flight(const struct roce_qp *tq, const struct packet *packet)
 {
-	return tq->started && packet_psn_diff(packet->psn, tq->una_psn) >= 0 &&
-	       packet_psn_diff(packet->psn, tq->max_psn) < 0;
+	return tq->started && !psn_before(packet->psn, tq->una_psn) &&
+	       psn_before(packet->psn, tq->max_psn);
 }
 
 void completer_on_packet(struct roce_qp *tq, const struct packet *packet,

@@ -85,7 +85,7 @@ static void watch(struct gso_watch *watch, const struct burst *burst)
 
 void gso_on_requests(struct roce_qp *tq, const struct burst *burst, uint32_t count)
 {
-	if (count && burst->psn[0] == tq->una_psn && begins_with_batch(tq, burst, count))
+	if (count && psn_equal(burst->psn[0], tq->una_psn) && begins_with_batch(tq, burst, count))
 		watch(&tq->request_gso, burst);
 }
 
@@ -93,7 +93,7 @@ void gso_on_progress(struct roce_qp *tq)
 {
 	struct gso_watch *watch = &tq->request_gso;
 
-	if (!watch->watching || packet_psn_diff(tq->una_psn, watch->second) <= 0)
+	if (!watch->watching || !psn_after(tq->una_psn, watch->second))
 		return;
 	watch->watching = false;
 	watch->strikes = 0;
@@ -102,9 +102,9 @@ void gso_on_progress(struct roce_qp *tq)
 void gso_on_loss(struct roce_qp *tq, bool silence)
 {
 	struct gso_watch *watch = &tq->request_gso;
-	bool is_second = tq->una_psn == watch->second;
+	bool is_second = psn_equal(tq->una_psn, watch->second);
 	/* The first packet may have arrived without AckReq. */
-	bool may_be_second = silence && tq->una_psn == watch->first;
+	bool may_be_second = silence && psn_equal(tq->una_psn, watch->first);
 
 	if (watch->watching && (is_second || may_be_second))
 		strike(tq, watch);
@@ -136,16 +136,16 @@ void gso_on_responses(struct roce_qp *tq, const struct burst *burst, uint32_t co
 	w->responses = tq->responses.tail;
 }
 
-void gso_on_repeated_read(struct roce_qp *tq, uint32_t psn)
+void gso_on_repeated_read(struct roce_qp *tq, psn_t psn)
 {
 	struct gso_watch *watch = &tq->response_gso;
 
 	if (!watch->watching)
 		return;
 	watch->watching = false;
-	if (psn == watch->second)
+	if (psn_equal(psn, watch->second))
 		strike(tq, watch);
-	else if (packet_psn_diff(psn, watch->second) > 0)
+	else if (psn_after(psn, watch->second))
 		watch->strikes = 0;
 }
 

@@ -49,7 +49,7 @@ void gso_on_late(struct roce_qp *tq);
 
 /* The same for responses, which are not acknowledged: a duplicate READ begins at `psn`. */
 void gso_on_responses(struct roce_qp *tq, const struct burst *burst, uint32_t count);
-void gso_on_repeated_read(struct roce_qp *tq, uint32_t psn);
+void gso_on_repeated_read(struct roce_qp *tq, psn_t psn);
 
 /* Forgets all destinations. In the child of a fork. */
 void gso_reset_after_fork(void);

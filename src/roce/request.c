@@ -25,7 +25,7 @@ struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe,
 			      enum packet_kind kind, bool last)
 {
 	return (struct packet){
-		.opcode = find_opcode(tq, kind, tq->next_psn == wqe->first_psn, last,
+		.opcode = find_opcode(tq, kind, psn_equal(tq->next_psn, wqe->first_psn), last,
 				      last ? last_headers(wqe) : 0),
 		.dest_qpn = tq->qp->attr.dest_qp_num,
 		.psn = tq->next_psn,
@@ -42,7 +42,7 @@ struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe,
 static void set_read(struct packet *header, const struct roce_qp *tq, const struct wqe *wqe,
 		     uint32_t packets)
 {
-	uint32_t offset = (uint32_t)packet_psn_diff(tq->next_psn, wqe->first_psn) * tq->mtu;
+	uint32_t offset = (uint32_t)psn_diff(tq->next_psn, wqe->first_psn) * tq->mtu;
 
 	header->va += offset;
 	header->length -= offset;

@@ -53,14 +53,14 @@ static enum issue_result fail_local(struct roce_qp *tq, enum cause cause)
 /* All packets before next_psn were sent. */
 static void note_sent(struct roce_qp *tq)
 {
-	if (packet_psn_diff(tq->next_psn, tq->max_psn) > 0)
+	if (psn_after(tq->next_psn, tq->max_psn))
 		tq->max_psn = tq->next_psn;
 	if (!qp_is_reliable(tq->qp))
 		completer_on_sent(tq);
 }
 
 /* The socket was full from the packet `unsent` on. */
-static void on_full(struct roce_qp *tq, uint32_t unsent, uint64_t now_ns)
+static void on_full(struct roce_qp *tq, psn_t unsent, uint64_t now_ns)
 {
 	sendq_go_back(tq, unsent);
 	note_sent(tq);
@@ -77,7 +77,7 @@ static void on_full(struct roce_qp *tq, uint32_t unsent, uint64_t now_ns)
 static enum issue_result flush(struct issue *it)
 {
 	struct roce_qp *tq = it->tq;
-	uint32_t unsent = tq->next_psn;
+	psn_t unsent = tq->next_psn;
 
 	switch (transmit_requests(&it->out, &unsent)) {
 	case TRANSMIT_FULL:
@@ -119,7 +119,7 @@ static enum issue_result add_packet(struct issue *it, struct wqe *wqe, enum pack
 {
 	struct roce_qp *tq = it->tq;
 	struct qp *qp = tq->qp;
-	uint32_t index = (uint32_t)packet_psn_diff(tq->next_psn, wqe->first_psn);
+	uint32_t index = (uint32_t)psn_diff(tq->next_psn, wqe->first_psn);
 	uint32_t offset = index * tq->mtu, bytes = wqe->length - offset;
 	bool last = bytes <= tq->mtu;
 	struct packet header = request_message(tq, wqe, kind, last);
@@ -159,7 +159,7 @@ static enum issue_result add_packet(struct issue *it, struct wqe *wqe, enum pack
 static void add_middles(struct issue *it, struct wqe *wqe)
 {
 	struct roce_qp *tq = it->tq;
-	uint32_t index = (uint32_t)packet_psn_diff(tq->next_psn, wqe->first_psn);
+	uint32_t index = (uint32_t)psn_diff(tq->next_psn, wqe->first_psn);
 	uint32_t offset = index * tq->mtu, room = room_in_window(it), most, added;
 
 	if (index < 2 || !it->out.burst->count || offset >= wqe->length || room < 3 ||
@@ -196,7 +196,7 @@ static void begin(struct roce_qp *tq, struct wqe *wqe, uint32_t piece)
 
 static bool is_start(const struct roce_qp *tq, const struct wqe *wqe)
 {
-	return !wqe->begun || tq->next_psn == wqe->first_psn;
+	return !wqe->begun || psn_equal(tq->next_psn, wqe->first_psn);
 }
 
 static enum issue_result issued(struct issue *it, struct wqe *wqe)
@@ -245,7 +245,7 @@ static enum issue_result send_message(struct issue *it, struct wqe *wqe, enum pa
 			return result;
 	}
 	begin(tq, wqe, 0);
-	while (tq->next_psn != wqe->end_psn) {
+	while (!psn_equal(tq->next_psn, wqe->end_psn)) {
 		enum issue_result result = ISSUE_DONE;
 
 		if (!room_in_window(it))
@@ -309,8 +309,8 @@ static enum issue_result add_request(struct issue *it, struct wqe *wqe, uint32_t
  */
 static uint32_t next_piece(const struct roce_qp *tq, const struct wqe *wqe)
 {
-	uint32_t at = (uint32_t)packet_psn_diff(tq->next_psn, wqe->first_psn);
-	uint32_t left = (uint32_t)packet_psn_diff(wqe->end_psn, tq->next_psn);
+	uint32_t at = (uint32_t)psn_diff(tq->next_psn, wqe->first_psn);
+	uint32_t left = (uint32_t)psn_diff(wqe->end_psn, tq->next_psn);
 	uint32_t piece = wqe->read_piece - at % wqe->read_piece;
 
 	return piece < left ? piece : left;
@@ -351,7 +351,7 @@ static enum issue_result send_with_response(struct issue *it, struct wqe *wqe)
 	if (!room_in_window(it) || tq->outstanding_tail - tq->outstanding_head >= read_limit(qp))
 		return ISSUE_WAIT;
 	begin(tq, wqe, choose_piece(it));
-	while (tq->next_psn != wqe->end_psn) {
+	while (!psn_equal(tq->next_psn, wqe->end_psn)) {
 		uint32_t piece = next_piece(tq, wqe);
 		enum issue_result result;
 
@@ -444,7 +444,7 @@ static void start(struct roce_qp *tq)
 {
 	tq->started = true;
 	tq->revoke_tries = 0;
-	tq->next_psn = tq->una_psn = tq->max_psn = tq->qp->attr.sq_psn & PACKET_PSN_MASK;
+	tq->next_psn = tq->una_psn = tq->max_psn = psn_of(tq->qp->attr.sq_psn);
 	window_start(&tq->window, tq->mtu, tq->flow.buffer_bytes);
 	retransmit_start(tq);
 }

@@ -16,14 +16,14 @@
 #include "roce/transmit.h"
 
 /* Puts a verdict that is not VERDICT_OK into effect, for the packet with this PSN. */
-static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, uint32_t psn)
+static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, psn_t psn)
 	REQUIRES(tq->qp->lock)
 {
 	struct qp *qp = tq->qp;
 	const struct reaction *reaction = reaction_of(qp, verdict);
 	const struct refused_request request = {
 		.unit = "PSN",
-		.number = psn,
+		.number = psn.number,
 		.src_qpn = qp->attr.dest_qp_num,
 		.rkey = tq->range.rkey,
 		.address = tq->range.address,
@@ -215,7 +215,7 @@ static enum verdict on_read(struct roce_qp *tq, const struct packet *packet, enu
 		verdict = execute_check_read(tq->qp, &tq->range, pd, cause);
 	if (verdict != VERDICT_OK)
 		return verdict;
-	tq->msn = psn_add(tq->msn, 1);
+	tq->msn = msn_add(tq->msn, 1);
 	response_add_read(&tq->responses, tq, packet, pd, tq->msn);
 	return VERDICT_OK;
 }
@@ -234,7 +234,7 @@ static enum verdict on_atomic(struct roce_qp *tq, const struct packet *packet,
 					 packet->swap_add, &before, cause);
 	if (verdict != VERDICT_OK)
 		return verdict;
-	tq->msn = psn_add(tq->msn, 1);
+	tq->msn = msn_add(tq->msn, 1);
 	tq->saved_next++;
 	*saved = (struct saved_atomic){ .valid = true, .psn = packet->psn, .value = before };
 	response_add_atomic(&tq->responses, saved, tq->msn);
@@ -243,7 +243,7 @@ static enum verdict on_atomic(struct roce_qp *tq, const struct packet *packet,
 
 static void respond_empty(struct roce_qp *tq, const struct packet *packet)
 {
-	tq->msn = psn_add(tq->msn, 1);
+	tq->msn = msn_add(tq->msn, 1);
 	response_add_empty(&tq->responses, packet->psn, tq->msn);
 }
 
@@ -336,7 +336,7 @@ static void pass(struct roce_qp *tq, const struct packet *packet, const struct p
 	if (message) {
 		tq->in_message = !op->last;
 		if (op->last)
-			tq->msn = psn_add(tq->msn, 1);
+			tq->msn = msn_add(tq->msn, 1);
 		tq->ack_psn = packet->psn;
 		/*
 		 * An unsent NAK that is not needed any more would have acknowledged the requests
@@ -424,7 +424,7 @@ static void on_out_of_sequence(struct roce_qp *tq, const struct packet *packet)
 	REQUIRES(tq->qp->lock)
 {
 	counter_add(COUNTER_OUT_OF_SEQUENCE);
-	if (!tq->nak_sent || packet_psn_diff(packet->psn, tq->out_of_sequence_psn) <= 0)
+	if (!tq->nak_sent || !psn_after(packet->psn, tq->out_of_sequence_psn))
 		react(tq, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
 	tq->out_of_sequence_psn = packet->psn;
 }
@@ -432,7 +432,7 @@ static void on_out_of_sequence(struct roce_qp *tq, const struct packet *packet)
 static void on_reliable(struct roce_qp *tq, const struct packet *packet,
 			const struct packet_opcode *op) REQUIRES(tq->qp->lock)
 {
-	int32_t distance = packet_psn_diff(packet->psn, tq->expected_psn);
+	int32_t distance = psn_diff(packet->psn, tq->expected_psn);
 
 	if (distance < 0)
 		on_duplicate(tq, packet, op);
@@ -446,7 +446,7 @@ static void on_reliable(struct roce_qp *tq, const struct packet *packet,
 static void on_unreliable(struct roce_qp *tq, const struct packet *packet,
 			  const struct packet_opcode *op) REQUIRES(tq->qp->lock)
 {
-	bool gap = packet->psn != tq->expected_psn;
+	bool gap = !psn_equal(packet->psn, tq->expected_psn);
 
 	tq->expected_psn = packet->psn;
 	if (op->first || gap)
@@ -464,7 +464,8 @@ void responder_on_packet(struct roce_qp *tq, const struct packet *packet,
 			 const struct packet_opcode *op) REQUIRES(tq->qp->lock)
 {
 	struct qp *qp = tq->qp;
-	bool goes_on = op->kind == PACKET_WRITE && !op->first && packet->psn == tq->expected_psn;
+	bool goes_on =
+		op->kind == PACKET_WRITE && !op->first && psn_equal(packet->psn, tq->expected_psn);
 	enum ibv_qp_state state;
 
 	if (!goes_on)
@@ -483,8 +484,8 @@ void responder_on_packet(struct roce_qp *tq, const struct packet *packet,
 		return;
 	if (!tq->expecting) {
 		tq->expecting = true;
-		tq->expected_psn = qp->attr.rq_psn & PACKET_PSN_MASK;
-		tq->ack_psn = psn_add(tq->expected_psn, PACKET_PSN_MASK);
+		tq->expected_psn = psn_of(qp->attr.rq_psn);
+		tq->ack_psn = psn_sub(tq->expected_psn, 1);
 	}
 	if (qp_is_reliable(qp))
 		on_reliable(tq, packet, op);
@@ -535,9 +536,9 @@ static void check_held(const struct roce_qp *tq)
 	INVARIANT(bytes == tq->held_bytes && bytes <= tq->received,
 		  "QP 0x%06x: %u bytes held, counted %u of %u", qpn, bytes, tq->held_bytes,
 		  tq->received);
-	INVARIANT(psn_add(tq->held_psn, tq->held) == tq->expected_psn,
-		  "QP 0x%06x: %u held from PSN %06x on, expected %06x", qpn, tq->held, tq->held_psn,
-		  tq->expected_psn);
+	INVARIANT(psn_equal(psn_add(tq->held_psn, tq->held), tq->expected_psn),
+		  "QP 0x%06x: %u held from PSN %06x on, expected %06x", qpn, tq->held,
+		  tq->held_psn.number, tq->expected_psn.number);
 }
 
 /*
@@ -553,9 +554,10 @@ void responder_check(const struct roce_qp *tq)
 
 	if (!tq->expecting)
 		return;
-	INVARIANT(!((tq->expected_psn | tq->ack_psn | tq->msn) & ~PACKET_PSN_MASK),
-		  "QP 0x%06x: expected %x, acknowledged %x, MSN %x", qpn, tq->expected_psn,
-		  tq->ack_psn, tq->msn);
+	INVARIANT(!((tq->expected_psn.number | tq->ack_psn.number) & ~PSN_MASK) &&
+			  !(tq->msn & ~PACKET_MSN_MASK),
+		  "QP 0x%06x: expected %x, acknowledged %x, MSN %x", qpn, tq->expected_psn.number,
+		  tq->ack_psn.number, tq->msn);
 	INVARIANT(!tq->in_message || tq->message_kind == PACKET_SEND ||
 			  tq->message_kind == PACKET_WRITE,
 		  "QP 0x%06x: kind %u", qpn, tq->message_kind);

@@ -41,7 +41,7 @@ void response_add_read(struct responses *responses, const struct roce_qp *tq,
 	};
 }
 
-void response_add_empty(struct responses *responses, uint32_t psn, uint32_t msn)
+void response_add_empty(struct responses *responses, psn_t psn, uint32_t msn)
 {
 	*add(responses) = (struct response){
 		.kind = PACKET_READ_REQUEST,
@@ -66,13 +66,12 @@ void response_add_atomic(struct responses *responses, const struct saved_atomic 
 }
 
 /* A response with this PSN is still to be sent. */
-static bool will_come(const struct responses *responses, uint32_t psn)
+static bool will_come(const struct responses *responses, psn_t psn)
 {
 	for (uint32_t i = responses->head; i != responses->tail; i++) {
 		const struct response *response = &responses->entries[i % LIMIT_QP_RD_ATOM];
 
-		if (packet_psn_diff(psn, response->psn) >= 0 &&
-		    packet_psn_diff(psn, response->end) < 0)
+		if (!psn_before(psn, response->psn) && psn_before(psn, response->end))
 			return true;
 	}
 	return false;
@@ -83,14 +82,14 @@ static bool will_come(const struct responses *responses, uint32_t psn)
  * had. A lower PSN shows that the requester went back once more: it will repeat later requests, so
  * their responses are dropped.
  */
-static bool is_to_be_repeated(struct roce_qp *tq, uint32_t psn)
+static bool is_to_be_repeated(struct roce_qp *tq, psn_t psn)
 {
 	struct responses *replays = &tq->replays;
 
 	if (will_come(&tq->responses, psn) || will_come(replays, psn))
 		return false;
 	if (!is_empty(replays) &&
-	    packet_psn_diff(psn, replays->entries[(replays->tail - 1) % LIMIT_QP_RD_ATOM].psn) < 0)
+	    psn_before(psn, replays->entries[(replays->tail - 1) % LIMIT_QP_RD_ATOM].psn))
 		replays->head = replays->tail;
 	return replays->tail - replays->head < LIMIT_QP_RD_ATOM;
 }
@@ -100,21 +99,21 @@ static bool is_to_be_repeated(struct roce_qp *tq, uint32_t psn)
  * The rest must not stay owed: the requester may send the next READ as soon as it has the
  * duplicate, and would find no room (check_resources).
  */
-static void drop_begun(struct responses *fresh, uint32_t psn, uint32_t end)
+static void drop_begun(struct responses *fresh, psn_t psn, psn_t end)
 {
 	const struct response *begun = &fresh->entries[fresh->head % LIMIT_QP_RD_ATOM];
 
-	if (!is_empty(fresh) && !begun->first && packet_psn_diff(psn, begun->psn) < 0 &&
-	    packet_psn_diff(end, begun->end) >= 0)
+	if (!is_empty(fresh) && !begun->first && psn_before(psn, begun->psn) &&
+	    !psn_before(end, begun->end))
 		fresh->head++;
 }
 
 void response_repeat_read(struct roce_qp *tq, const struct packet *request, uint32_t pd)
 {
-	uint32_t end = psn_add(request->psn, packets_of(request->length, tq->mtu));
+	psn_t end = psn_add(request->psn, packets_of(request->length, tq->mtu));
 
 	/* not a duplicate: the responder has not executed it */
-	if (request->length > LIMIT_MESSAGE || packet_psn_diff(end, tq->expected_psn) > 0 ||
+	if (request->length > LIMIT_MESSAGE || psn_after(end, tq->expected_psn) ||
 	    !(tq->qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ))
 		return;
 	if (!is_to_be_repeated(tq, request->psn))
@@ -125,20 +124,20 @@ void response_repeat_read(struct roce_qp *tq, const struct packet *request, uint
 	response_add_read(&tq->replays, tq, request, pd, 0);
 }
 
-void response_repeat_empty(struct roce_qp *tq, uint32_t psn)
+void response_repeat_empty(struct roce_qp *tq, psn_t psn)
 {
 	if (is_to_be_repeated(tq, psn))
 		response_add_empty(&tq->replays, psn, 0);
 }
 
-void response_repeat_atomic(struct roce_qp *tq, uint32_t psn)
+void response_repeat_atomic(struct roce_qp *tq, psn_t psn)
 {
 	/* the newest first: the PSN of an old one may have been reused */
 	for (unsigned i = 1; i <= LIMIT_QP_RD_ATOM; i++) {
 		const struct saved_atomic *saved =
 			&tq->saved[(tq->saved_next - i) % LIMIT_QP_RD_ATOM];
 
-		if (!saved->valid || saved->psn != psn)
+		if (!saved->valid || !psn_equal(saved->psn, psn))
 			continue;
 		if (is_to_be_repeated(tq, psn))
 			response_add_atomic(&tq->replays, saved, 0);
@@ -175,7 +174,7 @@ static uint32_t msn_of(const struct roce_qp *tq, const struct responses *respons
 
 	if (is_empty(fresh))
 		return tq->msn;
-	return responses == fresh || !next->first ? next->msn : psn_add(next->msn, PACKET_PSN_MASK);
+	return responses == fresh || !next->first ? next->msn : msn_add(next->msn, -1);
 }
 
 static void add_atomic(struct burst *burst, struct roce_qp *tq, const struct response *response,
@@ -224,7 +223,7 @@ static void step(struct responses *responses, uint32_t bytes)
 	response->psn = psn_add(response->psn, 1);
 	response->va += bytes;
 	response->left -= bytes;
-	if (response->psn == response->end)
+	if (psn_equal(response->psn, response->end))
 		responses->head++;
 }
 
@@ -232,7 +231,7 @@ static void step(struct responses *responses, uint32_t bytes)
 static uint32_t packets_now(const struct burst *burst, const struct roce_qp *tq,
 			    const struct response *response, uint32_t turn)
 {
-	uint32_t packets = (uint32_t)packet_psn_diff(response->end, response->psn);
+	uint32_t packets = (uint32_t)psn_diff(response->end, response->psn);
 	const uint32_t limits[] = { turn, burst_places(burst), burst_room(burst) / tq->mtu };
 
 	for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
@@ -387,18 +386,19 @@ static void check_responses(const struct roce_qp *tq, const struct responses *re
 	INVARIANT(count <= LIMIT_QP_RD_ATOM, "QP 0x%06x: %u responses owed", qpn, count);
 	for (uint32_t i = responses->head; i != responses->tail; i++) {
 		const struct response *response = &responses->entries[i % LIMIT_QP_RD_ATOM];
-		uint32_t packets = (uint32_t)packet_psn_diff(response->end, response->psn);
+		uint32_t packets = (uint32_t)psn_diff(response->end, response->psn);
 
 		INVARIANT(packets == packets_of(response->left, tq->mtu),
-			  "QP 0x%06x: PSNs %06x to %06x, %u bytes left, MTU %u", qpn, response->psn,
-			  response->end, response->left, tq->mtu);
-		INVARIANT(packet_psn_diff(tq->expected_psn, response->end) >= 0,
-			  "QP 0x%06x: PSNs %06x to %06x, expected %06x", qpn, response->psn,
-			  response->end, tq->expected_psn);
-		INVARIANT(!before || packet_psn_diff(response->psn, before->end) >= 0,
-			  "QP 0x%06x: PSN %06x behind %06x", qpn, response->psn, before->end);
+			  "QP 0x%06x: PSNs %06x to %06x, %u bytes left, MTU %u", qpn,
+			  response->psn.number, response->end.number, response->left, tq->mtu);
+		INVARIANT(!psn_before(tq->expected_psn, response->end),
+			  "QP 0x%06x: PSNs %06x to %06x, expected %06x", qpn, response->psn.number,
+			  response->end.number, tq->expected_psn.number);
+		INVARIANT(!before || !psn_before(response->psn, before->end),
+			  "QP 0x%06x: PSN %06x behind %06x", qpn, response->psn.number,
+			  before->end.number);
 		INVARIANT(i == responses->head || response->first, "QP 0x%06x: PSN %06x is begun",
-			  qpn, response->psn);
+			  qpn, response->psn.number);
 		before = response;
 	}
 }

@@ -21,12 +21,12 @@ void response_add_read(struct responses *responses, const struct roce_qp *tq,
 void response_add_atomic(struct responses *responses, const struct saved_atomic *saved,
 			 uint32_t msn);
 /* The response to an ATOMIC WRITE or a FLUSH is that of a READ of length 0 (annex A19). */
-void response_add_empty(struct responses *responses, uint32_t psn, uint32_t msn);
+void response_add_empty(struct responses *responses, psn_t psn, uint32_t msn);
 
 /* The same for a duplicate request. Nothing happens if its response is still owed. */
 void response_repeat_read(struct roce_qp *tq, const struct packet *request, uint32_t pd);
-void response_repeat_empty(struct roce_qp *tq, uint32_t psn);
-void response_repeat_atomic(struct roce_qp *tq, uint32_t psn);
+void response_repeat_empty(struct roce_qp *tq, psn_t psn);
+void response_repeat_atomic(struct roce_qp *tq, psn_t psn);
 
 /* A NAK acknowledges all earlier requests. A NAK that ended the connection stays. */
 void response_nak(struct roce_qp *tq, const struct nak *nak);

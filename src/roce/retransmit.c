@@ -75,9 +75,9 @@ void retransmit_start(struct roce_qp *tq)
 	tq->probe_backoff = 0;
 }
 
-void retransmit_on_ack_requested(struct roce_qp *tq, uint32_t psn, uint64_t now_ns)
+void retransmit_on_ack_requested(struct roce_qp *tq, psn_t psn, uint64_t now_ns)
 {
-	if (tq->rtt_running || packet_psn_diff(psn, tq->max_psn) < 0)
+	if (tq->rtt_running || psn_before(psn, tq->max_psn))
 		return; /* packets that were sent twice give no round trip (Karn's algorithm) */
 	tq->rtt_running = true;
 	tq->rtt_psn = psn;
@@ -103,7 +103,7 @@ static void measure(struct roce_qp *tq, uint64_t now_ns)
 {
 	uint64_t sample, off;
 
-	if (!tq->rtt_running || packet_psn_diff(tq->una_psn, tq->rtt_psn) <= 0)
+	if (!tq->rtt_running || !psn_after(tq->una_psn, tq->rtt_psn))
 		return;
 	tq->rtt_running = false;
 	sample = now_ns - tq->rtt_sent_ns;
@@ -126,9 +126,9 @@ static void measure(struct roce_qp *tq, uint64_t now_ns)
 
 void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_ns)
 {
-	uint32_t before = (uint32_t)packet_psn_diff(tq->next_psn, psn_add(tq->una_psn, -packets));
+	uint32_t before = (uint32_t)psn_diff(tq->next_psn, psn_sub(tq->una_psn, packets));
 
-	if (tq->probing && packet_psn_diff(tq->una_psn, tq->probe_psn) > 0) {
+	if (tq->probing && psn_after(tq->una_psn, tq->probe_psn)) {
 		window_undo(&tq->window);
 		gso_on_late(tq);
 		if (tq->probe_backoff < RETRANSMIT_PROBE_BACKOFF_MAX)
@@ -195,9 +195,9 @@ void retransmit_on_sequence_nak(struct roce_qp *tq)
 	go_back(tq, now_ns);
 }
 
-void retransmit_on_gap(struct roce_qp *tq, uint32_t psn)
+void retransmit_on_gap(struct roce_qp *tq, psn_t psn)
 {
-	bool again = !tq->gap_open || packet_psn_diff(psn, tq->gap_psn) <= 0;
+	bool again = !tq->gap_open || !psn_after(psn, tq->gap_psn);
 
 	tq->gap_open = true;
 	tq->gap_psn = psn;

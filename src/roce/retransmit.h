@@ -44,7 +44,7 @@
 void retransmit_start(struct roce_qp *tq);
 
 /* A packet that requests an acknowledgement is about to leave: a round trip can be measured. */
-void retransmit_on_ack_requested(struct roce_qp *tq, uint32_t psn, uint64_t now_ns);
+void retransmit_on_ack_requested(struct roce_qp *tq, psn_t psn, uint64_t now_ns);
 
 /* Packets are in flight. */
 void retransmit_on_sent(struct roce_qp *tq, uint64_t now_ns);
@@ -62,7 +62,7 @@ void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_n
 void retransmit_on_sequence_nak(struct roce_qp *tq);
 
 /* A response is missing at una_psn; `psn` came instead. */
-void retransmit_on_gap(struct roce_qp *tq, uint32_t psn);
+void retransmit_on_gap(struct roce_qp *tq, psn_t psn);
 
 /*
  * A response is missing at una_psn; instead, a NAK for a later request came. The responder may not

@@ -160,7 +160,7 @@ static void quiesce(struct qp *qp)
 	retransmit_stop(tq);
 	responder_quiesce(tq);
 	tq->started = tq->failure.pending = false;
-	tq->next_psn = tq->una_psn = tq->max_psn = 0;
+	tq->next_psn = tq->una_psn = tq->max_psn = psn_of(0);
 	tq->outstanding_head = tq->outstanding_tail = 0;
 	CHECK(retransmit_check(tq));
 }

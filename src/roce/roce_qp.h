@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/pace.h"
+#include "base/psn.h"
 #include "object/limits.h"
 #include "execute/execute.h"
 #include "execute/local.h"
@@ -31,15 +32,15 @@ enum requester_state {
 
 /* A READ or atomic without its response: its PSNs, one for each response packet. */
 struct outstanding_read {
-	uint32_t first, end;
+	psn_t first, end;
 };
 
 /* The response to a READ or atomic that the responder owes, or what is left of it. */
 struct response {
 	uint8_t kind; /* enum packet_kind of the request */
 	bool first;   /* no packet of it was sent */
-	uint32_t psn; /* of its next packet */
-	uint32_t end; /* after its last packet */
+	psn_t psn;    /* of its next packet */
+	psn_t end;    /* after its last packet */
 	uint32_t msn; /* of the request, unless it is a duplicate */
 	uint32_t pd;  /* number of the PD for the R_Key's check: XRC has many */
 	uint32_t rkey;
@@ -57,7 +58,7 @@ struct responses {
 /* The result of an atomic, for a duplicate request (IBA 9.7.5.1.4). */
 struct saved_atomic {
 	bool valid;
-	uint32_t psn;
+	psn_t psn;
 	uint64_t value;
 };
 
@@ -65,7 +66,7 @@ struct saved_atomic {
 struct nak {
 	bool owed, final;
 	uint8_t syndrome;
-	uint32_t psn;
+	psn_t psn;
 };
 
 /* How fast responses leave: congestion.h. */
@@ -75,15 +76,15 @@ struct response_pace {
 	uint64_t since_ns;    /* when the interval began */
 	uint32_t sent;	      /* packets in this interval */
 	uint32_t most;	      /* packets in one of the last intervals */
-	uint32_t number;      /* of the next packet, modulo 2^24 like a PSN */
+	psn_t number;	      /* of the next packet: counted as PSNs are */
 };
 
 /* A GSO batch that was sent, and whether its second packet arrived: gso.h. */
 struct gso_watch {
 	bool watching;
-	uint8_t strikes;	/* how many times in a row it did not arrive */
-	uint32_t first, second; /* PSNs */
-	uint32_t responses;	/* responses.tail when it was sent */
+	uint8_t strikes;     /* how many times in a row it did not arrive */
+	psn_t first, second; /* PSNs */
+	uint32_t responses;  /* responses.tail when it was sent */
 };
 
 struct roce_qp {
@@ -102,7 +103,7 @@ struct roce_qp {
 	uint8_t state; /* enum requester_state */
 	bool started;  /* the PSNs were set from sq_psn */
 	struct local_failure failure;
-	uint32_t next_psn, una_psn, max_psn;
+	psn_t next_psn, una_psn, max_psn;
 	/* of BIND_MW or LOCAL_INV at sq.issue, in vain: a thread still copies by the key */
 	uint32_t revoke_tries;
 	uint64_t revoke_ns;	/* when the next try is due */
@@ -117,16 +118,16 @@ struct roce_qp {
 	uint8_t rnr_left, retry_left;
 	uint8_t backoff;       /* exponential: probes in a row without progress */
 	bool gap_open;	       /* the completer missed a response, and the requester went back */
-	uint32_t gap_psn;      /* the last response that came after the gap */
+	psn_t gap_psn;	       /* the last response that came after the gap */
 	bool went_back;	       /* go-back-N to una_psn, since the last progress */
 	uint64_t went_back_ns; /* when it went back */
 	bool probing;	       /* a probe was sent, and may turn out spurious: window_undo */
-	uint32_t probe_psn;  /* acknowledgements from this PSN on are of packets before the probe */
+	psn_t probe_psn;     /* acknowledgements from this PSN on are of packets before the probe */
 	bool waiting;	     /* for an acknowledgement: the transport timer runs */
 	uint64_t waiting_ns; /* when it began */
 	bool excused;	     /* a time-out was noticed late, and not counted */
 	bool rtt_running;
-	uint32_t rtt_psn;
+	psn_t rtt_psn;
 	/* 0: not measured yet */
 	uint64_t rtt_sent_ns, rtt_ns, rtt_var_ns, rtt_min_ns;
 	uint8_t probe_backoff; /* doublings of the RTO, since probes turned out spurious */
@@ -139,16 +140,16 @@ struct roce_qp {
 	bool expecting; /* expected_psn was set from rq_psn */
 	bool nak_sent;	/* for the gap at expected_psn: later packets are dropped */
 	/* the last one dropped; a lower PSN shows that the requester went back */
-	uint32_t out_of_sequence_psn;
+	psn_t out_of_sequence_psn;
 	bool in_message;      /* FIRST was accepted, LAST has not come */
 	uint8_t message_kind; /* enum packet_kind of its FIRST */
-	uint32_t expected_psn;
+	psn_t expected_psn;
 	/*
 	 * The PSN of coalesced acknowledgements: the last packet of an executed SEND or WRITE.
 	 * Never that of a READ or atomic: some requesters would take it for the response, without
 	 * data.
 	 */
-	uint32_t ack_psn;
+	psn_t ack_psn;
 	uint32_t msn;		   /* messages executed */
 	uint32_t received;	   /* bytes of the current message */
 	struct remote_range range; /* of its RETH or AtomicETH */
@@ -159,8 +160,8 @@ struct roce_qp {
 	 * accepted packets from held_psn on; their payload is still in the receive buffer.
 	 */
 	bool more; /* wire_arrival.more of the packet that is being received */
-	uint32_t held, held_psn, held_bytes;
-	uint32_t held_ack_psn; /* ack_psn before them */
+	uint32_t held, held_bytes;
+	psn_t held_psn, held_ack_psn; /* the latter: ack_psn before them */
 	struct iovec held_pieces[RESPONDER_HELD_MAX];
 	bool ack_owed;
 	/* the thread that sent the last ACK; NULL: does not matter to piggyback_ack */
@@ -180,6 +181,12 @@ struct roce_qp {
 static inline enum packet_service roce_service(const struct qp *qp)
 {
 	return qp->type == IBV_QPT_RC ? PACKET_RC : qp->type == IBV_QPT_UC ? PACKET_UC : PACKET_XRC;
+}
+
+/* MSNs count modulo 2^24, too; no code compares them. */
+static inline uint32_t msn_add(uint32_t msn, int32_t n)
+{
+	return (msn + (uint32_t)n) & PACKET_MSN_MASK;
 }
 
 /* Packets of a message, or of the responses to a READ. */

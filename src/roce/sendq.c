@@ -29,24 +29,24 @@ void sendq_complete(struct roce_qp *tq)
 
 void sendq_set_done(const struct roce_qp *tq, struct wqe *wqe)
 {
-	uint64_t done = (uint64_t)tq->mtu * (uint32_t)packet_psn_diff(tq->next_psn, wqe->first_psn);
+	uint64_t done = (uint64_t)tq->mtu * (uint32_t)psn_diff(tq->next_psn, wqe->first_psn);
 
 	wqe->done = done < wqe->length ? (uint32_t)done : wqe->length;
 }
 
 /* READs and atomics from `psn` on are no longer outstanding: they are sent again. */
-static void drop_outstanding(struct roce_qp *tq, uint32_t psn)
+static void drop_outstanding(struct roce_qp *tq, psn_t psn)
 {
 	while (tq->outstanding_head != tq->outstanding_tail) {
 		uint32_t last = (tq->outstanding_tail - 1) % LIMIT_QP_RD_ATOM;
 
-		if (packet_psn_diff(tq->outstanding[last].end, psn) <= 0)
+		if (!psn_after(tq->outstanding[last].end, psn))
 			break;
 		tq->outstanding_tail--;
 	}
 }
 
-void sendq_go_back(struct roce_qp *tq, uint32_t psn)
+void sendq_go_back(struct roce_qp *tq, psn_t psn)
 {
 	struct sq *sq = &tq->qp->sq;
 	bool found = false;
@@ -58,7 +58,7 @@ void sendq_go_back(struct roce_qp *tq, uint32_t psn)
 			continue; /* acknowledged, or executed at this end only */
 		if (!wqe->begun && !wqe_has_failed(wqe))
 			break;
-		if (!wqe_has_failed(wqe) && packet_psn_diff(psn, wqe->end_psn) >= 0)
+		if (!wqe_has_failed(wqe) && !psn_before(psn, wqe->end_psn))
 			continue;
 		wqe->state = WQE_POSTED;
 		wqe->route = ROUTE_UNDECIDED;
@@ -68,7 +68,7 @@ void sendq_go_back(struct roce_qp *tq, uint32_t psn)
 		found = true;
 		sq->issue = seq;
 		tq->next_psn = psn;
-		if (wqe->begun && packet_psn_diff(psn, wqe->first_psn) > 0)
+		if (wqe->begun && psn_after(psn, wqe->first_psn))
 			sendq_set_done(tq, wqe);
 	}
 	/* the request fails again at its turn */
@@ -87,7 +87,7 @@ void sendq_catch_up(struct roce_qp *tq)
 
 		if (wqe->state == WQE_DONE)
 			continue;
-		if (wqe->begun && packet_psn_diff(tq->next_psn, wqe->first_psn) > 0)
+		if (wqe->begun && psn_after(tq->next_psn, wqe->first_psn))
 			sendq_set_done(tq, wqe);
 		break;
 	}
@@ -109,16 +109,16 @@ static void check_requests(const struct roce_qp *tq)
 
 		if (wqe->state == WQE_DONE || wqe_has_failed(wqe))
 			continue;
-		INVARIANT(wqe->begun && packet_psn_diff(wqe->end_psn, wqe->first_psn) > 0,
+		INVARIANT(wqe->begun && psn_after(wqe->end_psn, wqe->first_psn),
 			  "QP 0x%06x request %u: begun %d, PSNs %06x to %06x", qpn, seq, wqe->begun,
-			  wqe->first_psn, wqe->end_psn);
-		INVARIANT(packet_psn_diff(wqe->end_psn, tq->una_psn) > 0 &&
-				  packet_psn_diff(tq->next_psn, wqe->end_psn) >= 0,
+			  wqe->first_psn.number, wqe->end_psn.number);
+		INVARIANT(psn_after(wqe->end_psn, tq->una_psn) &&
+				  !psn_before(tq->next_psn, wqe->end_psn),
 			  "QP 0x%06x request %u: end %06x, una %06x next %06x", qpn, seq,
-			  wqe->end_psn, tq->una_psn, tq->next_psn);
-		INVARIANT(!before || packet_psn_diff(wqe->first_psn, before->end_psn) >= 0,
+			  wqe->end_psn.number, tq->una_psn.number, tq->next_psn.number);
+		INVARIANT(!before || !psn_before(wqe->first_psn, before->end_psn),
 			  "QP 0x%06x request %u: begins at %06x, the one before ends at %06x", qpn,
-			  seq, wqe->first_psn, before->end_psn);
+			  seq, wqe->first_psn.number, before->end_psn.number);
 		before = wqe;
 	}
 }
@@ -135,12 +135,12 @@ static void check_outstanding(const struct roce_qp *tq)
 	for (uint32_t i = tq->outstanding_head; i != tq->outstanding_tail; i++) {
 		const struct outstanding_read *read = &tq->outstanding[i % LIMIT_QP_RD_ATOM];
 
-		INVARIANT(packet_psn_diff(read->end, read->first) > 0 &&
-				  packet_psn_diff(read->end, tq->una_psn) > 0 &&
-				  packet_psn_diff(tq->next_psn, read->end) >= 0 &&
-				  (!before || packet_psn_diff(read->first, before->end) >= 0),
-			  "QP 0x%06x: PSNs %06x to %06x, una %06x next %06x", qpn, read->first,
-			  read->end, tq->una_psn, tq->next_psn);
+		INVARIANT(psn_after(read->end, read->first) && psn_after(read->end, tq->una_psn) &&
+				  !psn_before(tq->next_psn, read->end) &&
+				  (!before || !psn_before(read->first, before->end)),
+			  "QP 0x%06x: PSNs %06x to %06x, una %06x next %06x", qpn,
+			  read->first.number, read->end.number, tq->una_psn.number,
+			  tq->next_psn.number);
 		before = read;
 	}
 }
@@ -160,10 +160,9 @@ void sendq_check(const struct roce_qp *tq)
 
 	if (!tq->started)
 		return;
-	INVARIANT(packet_psn_diff(tq->next_psn, tq->una_psn) >= 0 &&
-			  packet_psn_diff(tq->max_psn, tq->next_psn) >= 0,
-		  "QP 0x%06x: una %06x next %06x max %06x", qp->ib.qp_num, tq->una_psn,
-		  tq->next_psn, tq->max_psn);
+	INVARIANT(!psn_before(tq->next_psn, tq->una_psn) && !psn_before(tq->max_psn, tq->next_psn),
+		  "QP 0x%06x: una %06x next %06x max %06x", qp->ib.qp_num, tq->una_psn.number,
+		  tq->next_psn.number, tq->max_psn.number);
 	INVARIANT(sendq_in_flight(tq) <= tq->window.max,
 		  "QP 0x%06x: %u packets in flight, window at most %u", qp->ib.qp_num,
 		  sendq_in_flight(tq), tq->window.max);

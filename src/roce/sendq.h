@@ -18,14 +18,14 @@
 /* How many PSNs are in flight: sent, and not acknowledged. */
 static inline uint32_t sendq_in_flight(const struct roce_qp *tq)
 {
-	return (uint32_t)packet_psn_diff(tq->next_psn, tq->una_psn);
+	return (uint32_t)psn_diff(tq->next_psn, tq->una_psn);
 }
 
 /* The request at sq.issue has been sent up to next_psn: sets wqe.done. */
 void sendq_set_done(const struct roce_qp *tq, struct wqe *wqe);
 
 /* Goes back: everything from `psn` on, which is in flight, is sent again. */
-void sendq_go_back(struct roce_qp *tq, uint32_t psn);
+void sendq_go_back(struct roce_qp *tq, psn_t psn);
 
 /* una_psn has passed next_psn: packets from before the requester went back did arrive. */
 void sendq_catch_up(struct roce_qp *tq);

@@ -88,7 +88,7 @@ bool transmit_begin(struct transmit *transmit, struct roce_qp *tq)
 	return transmit->burst != NULL;
 }
 
-enum transmit_result transmit_requests(struct transmit *transmit, uint32_t *unsent)
+enum transmit_result transmit_requests(struct transmit *transmit, psn_t *unsent)
 {
 	struct roce_qp *tq = transmit->tq;
 	struct burst *burst = transmit->burst;
@@ -138,7 +138,8 @@ static bool send_owed(struct transmit *transmit, uint32_t *turn)
 	struct burst *burst = transmit->burst;
 	bool readable, acknowledged;
 	struct response_state before;
-	uint32_t responses, unsent;
+	uint32_t responses;
+	psn_t unsent;
 	enum wire_result result;
 	enum cause cause;
 

@@ -45,7 +45,7 @@ bool transmit_begin(struct transmit *transmit, struct roce_qp *tq);
  * TRANSMIT_SENT, *unsent is the PSN of the first packet that was not sent: the requester goes back
  * to it.
  */
-enum transmit_result transmit_requests(struct transmit *transmit, uint32_t *unsent);
+enum transmit_result transmit_requests(struct transmit *transmit, psn_t *unsent);
 
 /* Drops requests that are still in the burst. */
 void transmit_end(struct transmit *transmit);

@@ -2,7 +2,6 @@
 #include "roce/window.h"
 
 #include "base/check.h"
-#include "packet/packet.h"
 
 void window_start(struct window *window, uint32_t mtu, uint32_t buffer_bytes)
 {
@@ -19,9 +18,9 @@ void window_start(struct window *window, uint32_t mtu, uint32_t buffer_bytes)
 	window->threshold = window->max;
 }
 
-void window_on_ack(struct window *window, uint32_t packets, uint32_t una, bool limited)
+void window_on_ack(struct window *window, uint32_t packets, psn_t una, bool limited)
 {
-	if (window->reduced && packet_psn_diff(una, window->reduced_psn) >= 0)
+	if (window->reduced && !psn_before(una, window->reduced_psn))
 		window->reduced = false;
 	if (!limited || window->size >= window->max)
 		return;
@@ -38,7 +37,7 @@ void window_on_ack(struct window *window, uint32_t packets, uint32_t una, bool l
 		window->size = window->max;
 }
 
-static void reduce(struct window *window, uint32_t next, uint32_t size)
+static void reduce(struct window *window, psn_t next, uint32_t size)
 {
 	if (window->reduced)
 		return;
@@ -49,12 +48,12 @@ static void reduce(struct window *window, uint32_t next, uint32_t size)
 	window->threshold = window->size;
 }
 
-void window_on_loss(struct window *window, uint32_t next)
+void window_on_loss(struct window *window, psn_t next)
 {
 	reduce(window, next, WINDOW_AFTER_LOSS(window->size));
 }
 
-void window_on_mark(struct window *window, uint32_t next)
+void window_on_mark(struct window *window, psn_t next)
 {
 	reduce(window, next, WINDOW_AFTER_MARK(window->size));
 }

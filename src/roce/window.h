@@ -20,6 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/psn.h"
+
 #define WINDOW_MIN	    2 /* packets; a probe goes down to 1 */
 #define WINDOW_START_BYTES  (64 * 1024)
 #define WINDOW_SMALL_BYTES  (256 * 1024) /* maximum, for a buffer that is small or not known */
@@ -40,7 +42,7 @@ struct window {
 	uint32_t threshold; /* below it: slow start */
 	uint32_t counted;   /* acknowledged since the last additive increase */
 	bool reduced;	    /* until reduced_psn is acknowledged: only once a window */
-	uint32_t reduced_psn;
+	psn_t reduced_psn;
 	uint32_t before_probe, threshold_before_probe;
 };
 
@@ -48,11 +50,11 @@ struct window {
 void window_start(struct window *window, uint32_t mtu, uint32_t buffer_bytes);
 
 /* `packets` were acknowledged, up to `una`; the window was the limit if `limited`. */
-void window_on_ack(struct window *window, uint32_t packets, uint32_t una, bool limited);
+void window_on_ack(struct window *window, uint32_t packets, psn_t una, bool limited);
 
 /* A packet was lost, or marked, when `next` was the next PSN: the window shrinks once for that. */
-void window_on_loss(struct window *window, uint32_t next);
-void window_on_mark(struct window *window, uint32_t next);
+void window_on_loss(struct window *window, psn_t next);
+void window_on_mark(struct window *window, psn_t next);
 
 /* Retransmission timeout: the window shrinks to one packet. */
 void window_on_probe(struct window *window);

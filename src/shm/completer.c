@@ -29,7 +29,7 @@ static bool find_msn(struct shm_qp *lq, uint32_t msn, uint32_t *seq)
 
 		if (s == qp->sq.issue && !(wqe->state == WQE_POSTED && wqe->done))
 			return false; /* from sq.issue on, only a partly sent message */
-		if ((wqe_is_on_the_way(wqe) || s == qp->sq.issue) && wqe->first_psn == msn) {
+		if ((wqe_is_on_the_way(wqe) || s == qp->sq.issue) && wqe->msn == msn) {
 			*seq = s;
 			return true;
 		}

@@ -73,7 +73,7 @@ static void fill_header(struct shm_qp *lq, struct wqe *wqe, struct record_header
 
 	header->dst_qpn = qp->attr.dest_qp_num;
 	header->src_qpn = qp->ib.qp_num;
-	header->msn = wqe->first_psn | (uint32_t)lq->attempt << 24;
+	header->msn = wqe->msn | (uint32_t)lq->attempt << 24;
 	header->total = wqe->length;
 	header->bytes = (uint16_t)bytes;
 	header->srqn = wqe->remote_srqn >> XRC_PLACE_BITS == header->dst_qpn >> ARENA_QP_BITS
@@ -175,7 +175,7 @@ static enum issue_result send_message(struct shm_qp *lq, struct wqe *wqe, enum r
 	enum issue_result result;
 
 	if (wqe->done == 0) {
-		wqe->first_psn = lq->next_msn;
+		wqe->msn = lq->next_msn;
 		if (!(wqe->flags & IBV_SEND_INLINE) && wqe->length > RECORD_PAYLOAD_MAX) {
 			/* a long message with a bad SGE must fail before part of it is sent */
 			enum cause cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, 0);
@@ -212,7 +212,7 @@ static enum issue_result send_alone(struct shm_qp *lq, struct wqe *wqe, enum rec
 	struct link *link = lq->link;
 	struct record *record;
 
-	wqe->first_psn = lq->next_msn;
+	wqe->msn = lq->next_msn;
 	lock_acquire(&link->tx_lock);
 	record = link->alive && !flight_is_full(link)
 			 ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS)
@@ -269,7 +269,7 @@ static enum issue_result request_read(struct shm_qp *lq, struct wqe *wqe)
 	cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, IBV_ACCESS_LOCAL_WRITE);
 	if (cause != CAUSE_NONE)
 		return fail_local(lq, wqe, cause);
-	wqe->first_psn = lq->next_msn;
+	wqe->msn = lq->next_msn;
 	lock_acquire(&link->tx_lock);
 	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
 	if (record) {
@@ -345,7 +345,7 @@ static enum issue_result unreachable(struct shm_qp *lq, struct wqe *wqe)
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 		return ISSUE_DONE;
 	}
-	wqe->first_psn = lq->next_msn;
+	wqe->msn = lq->next_msn;
 	if (lq->link) {
 		shm_backoff_on_loss(lq, qp->sq.issue, CAUSE_PEER_DIED);
 		return ISSUE_WAIT;

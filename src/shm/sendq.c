@@ -32,7 +32,7 @@ void shm_sendq_go_back(struct shm_qp *lq, uint32_t seq)
 		wqe->begun |= wqe->done != 0;
 		wqe->done = 0;
 	}
-	lq->next_msn = sq_wqe(&qp->sq, seq)->first_psn;
+	lq->next_msn = sq_wqe(&qp->sq, seq)->msn;
 	lq->failure.pending = false; /* the request fails again at its turn */
 	qp->sq.issue = seq;
 }

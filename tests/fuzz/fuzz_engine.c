@@ -342,7 +342,7 @@ static void forge(void)
 		.ack_req = how & 2,
 		.pkey = PACKET_PKEY,
 		.dest_qpn = sides[number].qp->ib.qp_num,
-		.psn = (PSN + take() - 64) & PACKET_PSN_MASK,
+		.psn = psn_of(PSN + take() - 64),
 		.va = world_address((uint32_t)(take() & 15) * 4096) + (how & 4 ? take() : 0),
 		.rkey = mr_open->ib.rkey ^ (how & 8 ? take() : 0),
 		.length = take_length(),

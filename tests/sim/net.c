@@ -211,7 +211,7 @@ static void trace(const char *what, const struct flight *flight)
 		return;
 	packet_decode(flight->bytes, length, &packet);
 	printf("%12.3f us %-9s to %06x %-34s psn %06x%s %u bytes", (double)now_ns / 1e3, what,
-	       packet.dest_qpn, packet_opcode(packet.opcode)->name, packet.psn,
+	       packet.dest_qpn, packet_opcode(packet.opcode)->name, packet.psn.number,
 	       packet.ack_req ? " ack-req" : "", packet.payload_bytes);
 	if (packet_opcode(packet.opcode)->headers & PACKET_HAS_AETH)
 		printf(" syndrome %02x msn %u", packet.syndrome, packet.msn);

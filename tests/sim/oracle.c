@@ -60,10 +60,10 @@ static void on_sent(const uint8_t *bytes, uint32_t length)
 		break;
 	}
 	end = end->peer;
-	if (end->has_sent && packet_psn_diff(packet.psn, end->sent_psn) <= 0 && !end->was_refused &&
+	if (end->has_sent && !psn_after(packet.psn, end->sent_psn) && !end->was_refused &&
 	    !end->disturbed && end->mishap == MISHAP_NONE)
 		sim_fail("end %u: PSN %06x is sent again, and nothing was lost", end->number,
-			 packet.psn);
+			 packet.psn.number);
 	end->has_sent = true;
 	end->sent_psn = packet.psn;
 }

@@ -185,8 +185,8 @@ static void connect_end(struct plan *plan, struct end *end, const struct terms *
 static uint32_t choose_psn(struct random *random)
 {
 	if (random_chance(random, 500))
-		return PACKET_PSN_MASK - random_below(random, 64);
-	return (uint32_t)random_next(random) & PACKET_PSN_MASK;
+		return PSN_MASK - random_below(random, 64);
+	return (uint32_t)random_next(random) & PSN_MASK;
 }
 
 static void make_pair(struct plan *plan, unsigned first, struct random *random)

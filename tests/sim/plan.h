@@ -118,7 +118,7 @@ struct end {
 	uint64_t word_values[PLAN_OPS + 1]; /* what it may hold after each of them */
 	unsigned word_steps, word_done;
 	bool has_sent, was_refused; /* an RNR NAK was sent to it */
-	uint32_t sent_psn;	    /* the highest of its requests */
+	psn_t sent_psn;		    /* the highest of its requests */
 	unsigned drops;		    /* packets lost, in both directions, since an answer came */
 };
 

@@ -48,7 +48,7 @@ struct packet vector_fields(const struct vector *vector)
 		.ack_req = flags & 16,
 		.pkey = PACKET_PKEY,
 		.dest_qpn = 0x800001 + vector->number,
-		.psn = (0xfffff0 + vector->number) & PACKET_PSN_MASK,
+		.psn = psn_of(0xfffff0 + vector->number),
 		.payload_bytes = vector->payload_bytes,
 	};
 

@@ -296,7 +296,7 @@ static void connect_one(struct qp *qp, struct qp *to, const struct rig_options *
 
 void rig_connect(struct qp *a, struct qp *b, const struct rig_options *options)
 {
-	uint32_t back = (options->psn + 1000) & PACKET_PSN_MASK;
+	uint32_t back = (options->psn + 1000) & PSN_MASK;
 
 	connect_one(a, b, options, options->psn, back, false);
 	if (b != a)

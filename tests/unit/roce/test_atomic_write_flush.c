@@ -83,16 +83,16 @@ static void test_atomic_write(void **state)
 	assert_int_equal(packet.length, 8);
 	assert_int_equal(packet.payload_bytes, 8);
 	assert_memory_equal(packet.payload, &here[3], 8);
-	assert_int_equal(rig_peek(1).psn, PSN + 1);
+	assert_int_equal(rig_peek(1).psn.number, PSN + 1);
 	rig_step();
 	rig_step();
 	roce_flush();
 	packet = rig_peek(0);
 	assert_int_equal(packet.opcode, RESPONSE_ONLY);
-	assert_int_equal(packet.psn, PSN);
+	assert_int_equal(packet.psn.number, PSN);
 	assert_int_equal(packet.msn, 1);
 	assert_int_equal(packet.payload_bytes, 0);
-	assert_int_equal(rig_peek(1).psn, PSN + 1);
+	assert_int_equal(rig_peek(1).psn.number, PSN + 1);
 	assert_true(rig_is_quiet(&rig));
 	run();
 	assert_int_equal(pair_expect(1, IBV_WC_SUCCESS).opcode, IBV_WC_ATOMIC_WRITE);
@@ -114,12 +114,12 @@ static void test_flush(void **state)
 	rig_post_flush(a, 3, 0, there_mr->ib.rkey, 0, COMPAT_FLUSH_GLOBAL, COMPAT_FLUSH_MR);
 	packet = rig_peek(5);
 	assert_int_equal(packet.opcode, FLUSH_OPCODE);
-	assert_int_equal(packet.psn, (PSN + 5) & PACKET_PSN_MASK);
+	assert_int_equal(packet.psn.number, (PSN + 5) & PSN_MASK);
 	assert_int_equal(packet.length, BYTES);
 	assert_int_equal(packet.flush_types, COMPAT_FLUSH_GLOBAL);
 	assert_int_equal(packet.flush_level, COMPAT_FLUSH_RANGE);
 	assert_int_equal(packet.payload_bytes, 0);
-	assert_int_equal(rig_peek(6).psn, (PSN + 6) & PACKET_PSN_MASK);
+	assert_int_equal(rig_peek(6).psn.number, (PSN + 6) & PSN_MASK);
 	assert_int_equal(rig_peek(6).flush_level, COMPAT_FLUSH_MR);
 	run();
 	pair_expect(1, IBV_WC_SUCCESS);
@@ -274,7 +274,7 @@ static void test_malformed(void **state)
 
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct packet packet = { .opcode = rows[i].opcode,
-					 .psn = PSN,
+					 .psn = { PSN },
 					 .va = address_of(0),
 					 .rkey = there_mr->ib.rkey,
 					 .length = rows[i].length,
@@ -302,7 +302,7 @@ static void inject_flushes(unsigned from, unsigned to)
 	for (unsigned i = from; i < to; i++)
 		rig_inject(a,
 			   &(struct packet){ .opcode = FLUSH_OPCODE,
-					     .psn = (PSN + i) & PACKET_PSN_MASK,
+					     .psn = psn_of(PSN + i),
 					     .va = address_of(0),
 					     .rkey = there_mr->ib.rkey,
 					     .length = 64,

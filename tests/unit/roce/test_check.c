@@ -54,7 +54,7 @@ static int finish(void **state)
 static void test_send_queue(void **state)
 {
 	struct wqe *write = sq_wqe(&a->sq, a->sq.head);
-	uint32_t una = ta->una_psn, next = ta->next_psn;
+	psn_t una = ta->una_psn, next = ta->next_psn;
 
 	assert_broken(ta->una_psn = psn_add(next, 1), sendq_check(ta));
 	assert_broken(ta->max_psn = una, sendq_check(ta));

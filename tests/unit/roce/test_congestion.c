@@ -106,7 +106,7 @@ static void ask(uint32_t psn)
 {
 	rig_inject(a,
 		   &(struct packet){ .opcode = READ,
-				     .psn = psn & PACKET_PSN_MASK,
+				     .psn = psn_of(psn),
 				     .va = (uintptr_t)there,
 				     .rkey = there_mr->ib.rkey,
 				     .length = BYTES },
@@ -281,9 +281,8 @@ static void test_acknowledgements_do_not_wait(void **state)
 	rig_post_receive(b, 7, NULL);
 	acks = 0;
 	rig_inject(a,
-		   &(struct packet){ .opcode = SEND,
-				     .psn = (PSN + 21 * PACKETS) & PACKET_PSN_MASK,
-				     .ack_req = true },
+		   &(struct packet){
+			   .opcode = SEND, .psn = psn_of(PSN + 21 * PACKETS), .ack_req = true },
 		   NULL);
 	rig_run(rig_now_ns + 5 * US);
 	assert_int_equal(acks, 1);

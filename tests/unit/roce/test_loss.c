@@ -414,7 +414,7 @@ static uint32_t kept_count, kept_expected;
 
 static void keep_read(const struct packet *request)
 {
-	uint32_t first = (request->psn - options.psn) & PACKET_PSN_MASK;
+	uint32_t first = psn_sub(request->psn, options.psn).number;
 	uint32_t end = first + packets_of(request->length, 1024);
 
 	if (first == kept_expected) {

@@ -288,13 +288,13 @@ static void test_packets(void **state)
 	assert_int_equal(rig_waiting(), 3);
 	packet = rig_peek(0);
 	assert_int_equal(packet.opcode, 0x06);
-	assert_int_equal(packet.psn, 0xffffff);
+	assert_int_equal(packet.psn.number, 0xffffff);
 	assert_int_equal(packet.length, 2500);
 	assert_int_equal(packet.rkey, there_mr->ib.rkey);
 	assert_false(packet.ack_req);
 	packet = rig_peek(1);
 	assert_int_equal(packet.opcode, 0x07);
-	assert_int_equal(packet.psn, 0);
+	assert_int_equal(packet.psn.number, 0);
 	packet = rig_peek(2);
 	assert_int_equal(packet.opcode, 0x08);
 	assert_int_equal(packet.payload_bytes, 452);
@@ -307,7 +307,7 @@ static void test_packets(void **state)
 	assert_int_equal(rig_waiting(), 1);
 	packet = rig_peek(0);
 	assert_int_equal(packet.opcode, 0x11);
-	assert_int_equal(packet.psn, 8);
+	assert_int_equal(packet.psn.number, 8);
 	assert_int_equal(packet.syndrome, 31);
 	assert_int_equal(packet.msn, 8);
 	run();

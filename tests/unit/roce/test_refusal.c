@@ -247,7 +247,7 @@ static void send_oddity(const struct oddity *oddity, uint8_t service)
 	for (unsigned i = 0; oddity->packets[i].opcode != 0xff; i++) {
 		struct packet packet = {
 			.opcode = (uint8_t)(oddity->packets[i].opcode | service << 5),
-			.psn = psn++,
+			.psn = psn_of(psn++),
 			.va = (uintptr_t)there,
 			.rkey = there_mr->ib.rkey,
 			.length = oddity->packets[i].length,
@@ -307,7 +307,7 @@ static bool from_elsewhere(struct rig_packet *packet, struct packet *decoded)
 static void test_strangers(void **state)
 {
 	struct packet packet = { .opcode = 0x0a,
-				 .psn = 77,
+				 .psn = { 77 },
 				 .va = (uintptr_t)there,
 				 .rkey = there_mr->ib.rkey,
 				 .length = 8,
@@ -334,7 +334,7 @@ static void test_forged_repetition(void **state)
 {
 	const struct request read = { .opcode = IBV_WR_RDMA_READ, .bytes = 3000 };
 	struct packet forged = { .opcode = 0x0c,
-				 .psn = 77,
+				 .psn = { 77 },
 				 .va = (uintptr_t)there,
 				 .rkey = there_mr->ib.rkey + 1,
 				 .length = 8 };

@@ -43,9 +43,9 @@ static int setup(void **state)
 }
 
 /* The n-th PSN of the connection from a to b. */
-static uint32_t psn(uint32_t n)
+static psn_t psn(uint32_t n)
 {
-	return (PSN + n) & PACKET_PSN_MASK;
+	return psn_of(PSN + n);
 }
 
 static void post(struct qp *qp, enum ibv_wr_opcode opcode, uint32_t bytes, uint64_t wr_id)
@@ -124,7 +124,8 @@ static void test_never_acknowledges_a_read(void **state)
 	assert_in_range(rig_waiting(), 1, 2);
 	assert_int_equal(rig_peek(0).opcode, READ_RESPONSE_ONLY);
 	for (uint32_t i = 0; i < rig_waiting(); i++)
-		assert_true(rig_peek(i).opcode == READ_RESPONSE_ONLY || rig_peek(i).psn == psn(0));
+		assert_true(rig_peek(i).opcode == READ_RESPONSE_ONLY ||
+			    psn_equal(rig_peek(i).psn, psn(0)));
 
 	lose_what_waits();
 	inject(SEND_ONLY, 0, true); /* the requester begins again */
@@ -132,7 +133,7 @@ static void test_never_acknowledges_a_read(void **state)
 	roce_flush();
 	assert_int_equal(rig_waiting(), 1);
 	assert_int_equal(rig_peek(0).opcode, ACKNOWLEDGE);
-	assert_int_equal(rig_peek(0).psn, psn(0));
+	assert_int_equal(rig_peek(0).psn.number, psn(0).number);
 	run();
 	expect(9);
 	expect(1);
@@ -141,7 +142,7 @@ static void test_never_acknowledges_a_read(void **state)
 
 static bool lose_first_response(struct rig_packet *packet, struct packet *decoded)
 {
-	return decoded->opcode != READ_RESPONSE_ONLY || decoded->psn != psn(0);
+	return decoded->opcode != READ_RESPONSE_ONLY || !psn_equal(decoded->psn, psn(0));
 }
 
 /* MSNs never decrease, also with repeated responses before waiting ones. */
@@ -166,7 +167,7 @@ static void test_message_numbers(void **state)
 	roce_flush();
 	/* the first once more, two others, an acknowledgement */
 	assert_int_equal(rig_waiting(), 4);
-	assert_int_equal(rig_peek(0).psn, psn(0));
+	assert_int_equal(rig_peek(0).psn.number, psn(0).number);
 	for (uint32_t i = 0; i < rig_waiting(); i++) {
 		assert_in_range(rig_peek(i).msn, last, i + 1);
 		last = rig_peek(i).msn;
@@ -215,7 +216,7 @@ static void test_repetition_takes_what_was_left(void **state)
 	roce_flush();
 	assert_int_equal(rig_waiting(), 4);
 	for (uint32_t i = 0; i < 4; i++) {
-		assert_int_equal(rig_peek(i).psn, psn(4 + i));
+		assert_int_equal(rig_peek(i).psn.number, psn(4 + i).number);
 		assert_int_equal(rig_peek(i).msn, 2 + i);
 	}
 	lose_what_waits();
@@ -232,7 +233,7 @@ static void test_gap_that_closes(void **state)
 	assert_int_equal(rig_waiting(), 1);
 	assert_int_equal(rig_peek(0).opcode, ACKNOWLEDGE);
 	assert_int_equal(rig_peek(0).syndrome, 31);
-	assert_int_equal(rig_peek(0).psn, psn(1));
+	assert_int_equal(rig_peek(0).psn.number, psn(1).number);
 }
 
 /*
@@ -284,7 +285,7 @@ static void test_thread_that_does_not_acknowledge(void **state)
 	roce_flush();
 	assert_int_equal(rig_waiting(), 1);
 	assert_int_equal(rig_peek(0).opcode, ACKNOWLEDGE);
-	assert_int_equal(rig_peek(0).psn, psn(1));
+	assert_int_equal(rig_peek(0).psn.number, psn(1).number);
 }
 
 static void test_thread_that_does_not_go_back(void **state)
@@ -451,7 +452,7 @@ static void test_acknowledges_with_the_answer(void **state)
 		return;
 	}
 	assert_int_equal(rig_peek(1).opcode, ACKNOWLEDGE);
-	assert_int_equal(rig_peek(1).psn, psn(0));
+	assert_int_equal(rig_peek(1).psn.number, psn(0).number);
 	step(2);
 	expect(100);
 	expect(1);
@@ -474,7 +475,7 @@ static void end_meanwhile(void)
 	in_a_thread(end_b, NULL);
 	assert_int_equal(rig_waiting(), 1);
 	assert_int_equal(rig_peek(0).opcode, ACKNOWLEDGE);
-	assert_int_equal(rig_peek(0).psn, psn(0));
+	assert_int_equal(rig_peek(0).psn.number, psn(0).number);
 }
 
 /* The acknowledging thread's packet is late: the QP repeats it before it ends. */
@@ -681,7 +682,7 @@ static void test_acknowledges_ahead_of_the_answer(void **state)
 		post(b, IBV_WR_SEND, 0, 2);
 		assert_int_equal(rig_waiting(), 2);
 		assert_int_equal(rig_peek(0).opcode, ACKNOWLEDGE);
-		assert_int_equal(rig_peek(0).psn, psn(beside));
+		assert_int_equal(rig_peek(0).psn.number, psn(beside).number);
 		assert_int_equal(rig_peek(1).opcode, SEND_ONLY);
 		run();
 		expect(1);

@@ -18,7 +18,7 @@ static uint32_t lost_psn, marks;
 
 static bool lose_psn(struct rig_packet *packet, struct packet *decoded)
 {
-	return decoded->psn != lost_psn;
+	return decoded->psn.number != lost_psn;
 }
 
 static bool mark(struct rig_packet *packet, struct packet *decoded)
@@ -120,7 +120,7 @@ static void test_dropped(void **state)
 static void test_acknowledgement_asked_for(void **state)
 {
 	struct packet packet = { .opcode = 0x2a,
-				 .psn = 100,
+				 .psn = { 100 },
 				 .ack_req = true,
 				 .va = (uintptr_t)there,
 				 .rkey = there_mr->ib.rkey,

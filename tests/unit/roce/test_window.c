@@ -51,10 +51,10 @@ static void test_slow_start(void **state)
 	uint32_t una = 0, size = window.size;
 
 	una += size;
-	window_on_ack(&window, size, una, true);
+	window_on_ack(&window, size, psn_of(una), true);
 	assert_int_equal(window.size, 2 * size);
 	for (unsigned i = 0; i < 20; i++)
-		window_on_ack(&window, window.size, una += window.size, true);
+		window_on_ack(&window, window.size, psn_of(una += window.size), true);
 	assert_int_equal(window.size, window.max);
 }
 
@@ -63,7 +63,7 @@ static void test_unused(void **state)
 {
 	uint32_t size = window.size;
 
-	window_on_ack(&window, 1, 1, false);
+	window_on_ack(&window, 1, psn_of(1), false);
 	assert_int_equal(window.size, size);
 }
 
@@ -72,20 +72,20 @@ static void test_loss(void **state)
 	uint32_t size;
 
 	window.size = 40;
-	window_on_loss(&window, 100);
+	window_on_loss(&window, psn_of(100));
 	size = window.size;
 	assert_int_equal(size, 35);
-	window_on_loss(&window, 110); /* of the same window */
-	window_on_mark(&window, 110);
+	window_on_loss(&window, psn_of(110)); /* of the same window */
+	window_on_mark(&window, psn_of(110));
 	assert_int_equal(window.size, size);
-	window_on_ack(&window, size, 90, true); /* from here on so many for each window */
+	window_on_ack(&window, size, psn_of(90), true); /* from here on so many for each window */
 	assert_int_equal(window.size, size + WINDOW_GROWTH);
-	window_on_ack(&window, 10, 100, true);
-	window_on_mark(&window, 140);
+	window_on_ack(&window, 10, psn_of(100), true);
+	window_on_mark(&window, psn_of(140));
 	assert_int_equal(window.size, (size + WINDOW_GROWTH) / 2);
 	for (unsigned i = 1; i < 20; i++) {
-		window_on_ack(&window, 0, 100 + i * 100, false);
-		window_on_loss(&window, 150 + i * 100);
+		window_on_ack(&window, 0, psn_of(100 + i * 100), false);
+		window_on_loss(&window, psn_of(150 + i * 100));
 	}
 	assert_int_equal(window.size, WINDOW_MIN);
 }
@@ -100,7 +100,7 @@ static void test_probe(void **state)
 	assert_int_equal(window.size, 40);
 	window_on_probe(&window);
 	for (uint32_t una = 1; una < 100; una++)
-		window_on_ack(&window, 1, una, true);
+		window_on_ack(&window, 1, psn_of(una), true);
 	assert_in_range(window.size, 20, 30); /* slow start to the half, then slowly */
 }
 

@@ -239,9 +239,10 @@ static void test_wrong_half(void **state)
 
 	post_receive(srq, 100, 64, there_mr);
 	for (unsigned i = 0; i < 3; i++) {
-		rig_inject(receiver, &(struct packet){ .opcode = to_sender[i], .psn = PSN + 1000 },
+		rig_inject(receiver,
+			   &(struct packet){ .opcode = to_sender[i], .psn = { PSN + 1000 } }, NULL);
+		rig_inject(sender, &(struct packet){ .opcode = to_receiver[i], .psn = { PSN } },
 			   NULL);
-		rig_inject(sender, &(struct packet){ .opcode = to_receiver[i], .psn = PSN }, NULL);
 	}
 	run();
 	assert_int_equal(counter_read(COUNTER_OTHER_SERVICE), before + 6);
