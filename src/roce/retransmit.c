@@ -119,8 +119,7 @@ static void measure(struct roce_qp *tq, uint64_t now_ns)
 		return;
 	}
 	off = sample > tq->rtt_ns ? sample - tq->rtt_ns : tq->rtt_ns - sample;
-	tq->rtt_var_ns += off / 4;
-	tq->rtt_var_ns -= tq->rtt_var_ns / 4;
+	tq->rtt_var_ns = tq->rtt_var_ns - tq->rtt_var_ns / 4 + off / 4;
 	tq->rtt_ns = tq->rtt_ns - tq->rtt_ns / 8 + sample / 8;
 }
 

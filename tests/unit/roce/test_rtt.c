@@ -32,6 +32,7 @@ static void write_within(uint64_t ns, uint64_t wr_id)
 	pair_post(IBV_WR_RDMA_WRITE, 8, wr_id);
 	assert_true(rig_step());
 	rig_now_ns += ns;
+	roce_flush();
 	while (rig_step())
 		;
 	pair_expect(wr_id, IBV_WC_SUCCESS);
