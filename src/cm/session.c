@@ -8,13 +8,13 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "cm/destroyed.h"
 #include "ctl/deadline.h"
 #include "ctl/dial.h"
 #include "ctl/fdmsg.h"
@@ -43,8 +43,6 @@ static struct {
 	int store_fd, token_fd;
 	struct list channels;
 	bool is_watched;
-	uint32_t *destroyed; /* identifiers that the program destroyed while no verbatimd ran */
-	unsigned destroyed_count, destroyed_room;
 } session = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.opened = PTHREAD_COND_INITIALIZER,
@@ -110,7 +108,7 @@ static void end_session(bool wakes)
 	session.id = 0;
 	session.which = DIAL_ANY;
 	session.reconnect_ns = 0;
-	session.destroyed_count = 0;
+	destroyed_clear();
 	session.number++;
 }
 
@@ -264,36 +262,20 @@ static int return_channels(uint32_t repeats)
 	return ask_now(&begin, -1);
 }
 
-/* Without memory for it the identifier stays until the program ends. */
-static void remember_destroyed(uint32_t id)
-{
-	if (session.destroyed_count == session.destroyed_room) {
-		unsigned room = session.destroyed_room ? 2 * session.destroyed_room : 16;
-		uint32_t *larger = realloc(session.destroyed, room * sizeof(*larger));
-
-		if (!larger)
-			return;
-		session.destroyed = larger;
-		session.destroyed_room = room;
-	}
-	session.destroyed[session.destroyed_count++] = id;
-}
-
-/* The store still has them, so the next verbatimd restores them. Its answers do not matter. */
+/* Its answers do not matter. */
 static int end_destroyed(void)
 {
 	int rc = 0;
+	uint32_t id;
 
-	while (session.destroyed_count && rc >= 0) {
-		struct ctl_cm_ask ask = {
-			.header = { .type = CTL_CM_DESTROY_ID },
-			.id = session.destroyed[session.destroyed_count - 1],
-		};
+	while (rc >= 0 && (id = destroyed_last()) != 0) {
+		struct ctl_cm_ask ask = { .header = { .type = CTL_CM_DESTROY_ID }, .id = id };
 
 		rc = ask_now(&ask, -1);
 		if (rc == -ENOENT)
 			rc = 0;
-		session.destroyed_count -= !rc;
+		if (!rc)
+			destroyed_drop_last();
 	}
 	return rc;
 }
@@ -582,7 +564,7 @@ void session_destroy_id(uint32_t id)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	pthread_mutex_lock(&session.lock);
 	if (ask_locked(&request.header, sizeof(request), -1, &m) && session.id)
-		remember_destroyed(id);
+		destroyed_add(id);
 	pthread_mutex_unlock(&session.lock);
 	pthread_setcancelstate(cancel, NULL);
 }

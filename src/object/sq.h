@@ -25,8 +25,7 @@
 #include "base/psn.h"
 #include "object/opcode.h"
 
-#define SQ_SGE_MAX    32
-#define SQ_INLINE_MAX 1024
+#define SQ_SGE_MAX 32
 
 struct ah;
 
