@@ -60,7 +60,7 @@ static bool is_still_there(struct port *port)
 
 	if (now < atomic_load_explicit(&port->trusted_ns, memory_order_relaxed))
 		return true;
-	if (host_has_address(port->gid, port->ifindex) == 0)
+	if (host_holds_address(port->gid, port->ifindex) == 0)
 		return false; /* if the kernel cannot say, the address counts as present */
 	atomic_store_explicit(&port->trusted_ns, now + PORT_TRUST_NS, memory_order_relaxed);
 	return true;

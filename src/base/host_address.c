@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "base/host_address.h"
 
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/gid.h"
@@ -57,4 +61,32 @@ int host_has_address(const uint8_t gid[16], uint32_t ifindex)
 	/* NLMSG_ERROR: no route leads there. */
 	return answer.header.nlmsg_type == RTM_NEWROUTE &&
 	       ((const struct rtmsg *)NLMSG_DATA(&answer.header))->rtm_type == RTN_LOCAL;
+}
+
+static bool is_at(const struct ifaddrs *at, const uint8_t gid[16], uint32_t ifindex)
+{
+	uint8_t own[GID_BYTES];
+
+	if (!at->ifa_addr ||
+	    (at->ifa_addr->sa_family != AF_INET && at->ifa_addr->sa_family != AF_INET6))
+		return false;
+	gid_from_sockaddr(at->ifa_addr, own);
+	return !memcmp(own, gid, sizeof(own)) &&
+	       (!ifindex || !gid_is_link_local(gid) || if_nametoindex(at->ifa_name) == ifindex);
+}
+
+int host_holds_address(const uint8_t gid[16], uint32_t ifindex)
+{
+	UNCANCELLED;
+	struct ifaddrs *all;
+	int found = host_has_address(gid, ifindex);
+
+	if (found)
+		return found;
+	if (getifaddrs(&all))
+		return -errno;
+	for (const struct ifaddrs *at = all; at && !found; at = at->ifa_next)
+		found = is_at(at, gid, ifindex);
+	freeifaddrs(all);
+	return found;
 }

@@ -21,4 +21,11 @@
  */
 int host_has_address(const uint8_t gid[16], uint32_t ifindex);
 
+/*
+ * The same where rules may send packets for an own address elsewhere (policy routing, VRFs): if the
+ * routing table does not say so, all addresses of all interfaces are looked through. For addresses
+ * that are expected to be this host's.
+ */
+int host_holds_address(const uint8_t gid[16], uint32_t ifindex);
+
 #endif

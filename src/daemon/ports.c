@@ -184,7 +184,7 @@ static int find_or_create(struct daemon *d, const struct wanted *w, struct port_
 	if (d->scope == DAEMON_OF_USER && close_pool_is_behind(d->uid))
 		return -EMFILE;
 	/* With ip_nonlocal_bind, bind() would succeed. */
-	if (host_has_address(w->gid, w->ifindex) == 0)
+	if (host_holds_address(w->gid, w->ifindex) == 0)
 		return -EADDRNOTAVAIL;
 	closing = close_pool_has(
 		geteuid()); /* read first: the close pool may finish before bind() fails */

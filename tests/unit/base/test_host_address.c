@@ -37,6 +37,8 @@ static int ask(const char *text, uint32_t ifindex)
 		assert_int_equal(inet_pton(AF_INET6, text, gid), 1);
 	else
 		assert_int_equal(inet_pton(AF_INET, text, gid + 12), 1);
+	if (host_has_address(gid, ifindex) == 1)
+		assert_int_equal(host_holds_address(gid, ifindex), 1);
 	return host_has_address(gid, ifindex);
 }
 
@@ -56,6 +58,30 @@ static void check_all(void)
 		print_message("%s\n", rows[i].address);
 		assert_int_equal(ask(rows[i].address, 0), rows[i].is_local);
 	}
+}
+
+static int ask_all(const char *text)
+{
+	uint8_t gid[16] = { [10] = 0xff, [11] = 0xff };
+
+	assert_int_equal(inet_pton(AF_INET, text, gid + 12), 1);
+	return host_holds_address(gid, 0);
+}
+
+/* A rule sends packets for an own address through a cable, as policy routing and VRFs do. */
+static void test_rules_lead_elsewhere(void **state)
+{
+	assert_int_equal(system("ip rule add pref 5 iif lo to 10.9.0.1 lookup 77 && "
+				"ip route add 10.9.0.1 dev right table 77"),
+			 0);
+	assert_int_equal(system("ip rule add pref 100 lookup local && ip rule del pref 0"), 0);
+	assert_int_equal(ask("10.9.0.1", 0), 0);
+	assert_int_equal(ask_all("10.9.0.1"), 1);
+	assert_int_equal(ask_all("10.9.0.2"), 0);
+	assert_int_equal(system("ip rule add pref 0 lookup local && ip rule del pref 100 && "
+				"ip rule del pref 5"),
+			 0);
+	assert_int_equal(ask("10.9.0.1", 0), 1);
 }
 
 static void test_addresses(void **state)
@@ -99,6 +125,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_addresses),
+		cmocka_unit_test(test_rules_lead_elsewhere),
 		cmocka_unit_test(test_link_local_is_of_an_interface),
 		cmocka_unit_test(test_what_can_be_bound_does_not_matter),
 		cmocka_unit_test(test_address_comes_and_goes),
