@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * WRITE and READ on the target's memory, mapped here or copied by the kernel: the last word last,
+ * turns, requests to migrate, and what goes by message instead.
+ */
+#include "rig.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "memory/memory.h"
+#include "shm/onesided.h"
+
+#define FAR_SLOT   9
+#define FAR_PD	   77
+#define FAR_KEY	   0x12000134u
+#define FAR_ADDR   0x10000000ull /* of its region in its own address space */
+#define RIGHTS	   (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+#define HEAP_PLACE 4096 /* of its region in its heap */
+#define BYTES	   (1024 * 1024)
+#define SLICE	   (256 * 1024)
+#define CANARY	   0xc5
+
+static struct rig rig;
+static struct far far;
+static struct qp *qp;
+static struct mr *mr;
+static struct wqe *wqe;
+static uint8_t memory[BYTES], *heap, *target;
+static struct arena_qp *far_qp;
+static struct arena_key *far_key;
+static struct {
+	unsigned calls;
+	uint8_t *to;
+	size_t bytes;
+	bool in_order; /* all before it was written, and nothing of it */
+} last;
+
+void __real_memory_copy_ordered(void *to, const void *from, size_t bytes);
+void __wrap_memory_copy_ordered(void *to, const void *from, size_t bytes);
+
+void __wrap_memory_copy_ordered(void *to, const void *from, size_t bytes)
+{
+	last.calls++;
+	last.to = heap + ((char *)to - far.link->heap.windows[0]);
+	last.bytes = bytes;
+	last.in_order = true;
+	for (size_t i = 0; i < bytes; i++)
+		last.in_order &= last.to[i] == CANARY;
+	for (uint8_t *at = target; at < last.to; at++)
+		last.in_order &= *at != CANARY;
+	__real_memory_copy_ordered(to, from, bytes);
+}
+
+static int make_heap(void)
+{
+	int fd = memfd_create("heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, HEAP_PLACE + BYTES), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	heap = mmap(NULL, HEAP_PLACE + BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(heap, MAP_FAILED);
+	return fd;
+}
+
+/* The other end: a QP that is connected to ours, and a region whose pages are all in its heap. */
+static int setup(void **state)
+{
+	rig_create(&rig);
+	far_create(&far, FAR_SLOT);
+	far.link->xcopy = XCOPY_VM;
+	heap_init(&far.link->heap, make_heap());
+	for (size_t i = 0; i < BYTES; i++)
+		memory[i] = (uint8_t)(i % 191);
+	mr = rig_mr(&rig, memory, BYTES, IBV_ACCESS_LOCAL_WRITE);
+	qp = rig_qp(&rig, IBV_QPT_RC);
+	rig_connect(qp, &(struct rig_connection){
+				.slot = FAR_SLOT, .timeout = 14, .retry_cnt = 7, .psn = 1234 });
+	far_qp = &arena_qps(far.arena)[1];
+	*far_qp = (struct arena_qp){ .word = ARENA_QP_WORD(IBV_QPT_RC, IBV_QPS_RTS),
+				     .dest_qpn = qp->ib.qp_num,
+				     .pd = FAR_PD,
+				     .access = RIGHTS,
+				     .rq_psn = 1234 };
+	far_key = &arena_keys(far.arena)[KEY_INDEX(FAR_KEY)];
+	*far_key = (struct arena_key){ .key = FAR_KEY,
+				       .access = RIGHTS,
+				       .start = FAR_ADDR,
+				       .length = BYTES,
+				       .addr = FAR_ADDR,
+				       .pd = FAR_PD,
+				       .heap = HEAP_PLACE };
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	assert_int_equal(qp_destroy(qp), 0);
+	assert_int_equal(mr_destroy(mr), 0);
+	far_destroy(&far);
+	rig_destroy(&rig);
+	munmap(heap, HEAP_PLACE + BYTES);
+	return 0;
+}
+
+/* A request that is not issued, of two SGEs, from `offset` of the region on. */
+static void post(enum ibv_wr_opcode opcode, size_t offset, size_t bytes)
+{
+	uint32_t front = (uint32_t)bytes / 3;
+	struct ibv_sge sge[] = {
+		{ (uintptr_t)memory, front, mr->ib.lkey },
+		{ (uintptr_t)memory + front, (uint32_t)bytes - front, mr->ib.lkey },
+	};
+	struct ibv_send_wr wr = { .opcode = opcode,
+				  .sg_list = sge,
+				  .num_sge = 2,
+				  .wr.rdma = { .remote_addr = FAR_ADDR + offset,
+					       .rkey = FAR_KEY } };
+
+	lock_acquire(&qp->lock);
+	sq_roll_back(&qp->sq, qp->sq.head);
+	assert_int_equal(sq_push(&qp->sq, &wr), 0);
+	wqe = sq_wqe(&qp->sq, qp->sq.head);
+	lock_release(&qp->lock);
+	target = heap + HEAP_PLACE + offset;
+	last.calls = 0;
+}
+
+static enum onesided execute(int64_t budget)
+{
+	enum onesided result;
+	enum cause cause = CAUSE_NONE;
+
+	lock_acquire(&qp->lock);
+	result = onesided_execute(shm_of(qp), wqe, &budget, &cause);
+	lock_release(&qp->lock);
+	if (last.calls)
+		assert_true(last.in_order);
+	for (unsigned i = 0; i < ARENA_HAZARDS; i++)
+		assert_int_equal(arena_hazards(rig.arena)[i].what, 0);
+	return result;
+}
+
+/* Only these bytes were written. */
+static void expect_written(size_t bytes)
+{
+	assert_memory_equal(target, memory, bytes);
+	assert_int_equal(target[-1], CANARY);
+	assert_int_equal(target[bytes], CANARY);
+}
+
+/* The aligned word that the message ends in is stored after the rest, whatever the alignment. */
+static void test_last_word(void **state)
+{
+	for (size_t offset = 8; offset < 24; offset++)
+		for (size_t bytes = 1; bytes <= 40; bytes++) {
+			uint8_t *word;
+
+			memset(heap, CANARY, HEAP_PLACE + 128);
+			post(IBV_WR_RDMA_WRITE, offset, bytes);
+			word = (uint8_t *)((uintptr_t)(target + bytes - 1) & ~7ull);
+			assert_int_equal(execute(BYTES), ONESIDED_DONE);
+			assert_int_equal(last.calls, 1);
+			assert_ptr_equal(last.to, word > target ? word : target);
+			assert_ptr_equal(last.to + last.bytes, target + bytes);
+			expect_written(bytes);
+		}
+}
+
+/* In the place of the SGEs. */
+static void post_inline(uint32_t bytes)
+{
+	post(IBV_WR_RDMA_WRITE, 8, 0);
+	assert_true(qp->sq.stride - sizeof(*wqe) >= bytes);
+	wqe->flags |= IBV_SEND_INLINE;
+	wqe->length = bytes;
+	memcpy(wqe->inline_data, memory, bytes);
+}
+
+static void test_inline(void **state)
+{
+	memset(heap, CANARY, HEAP_PLACE + 128);
+	post_inline(21);
+	assert_int_equal(execute(BYTES), ONESIDED_DONE);
+	assert_int_equal(last.calls, 1);
+	expect_written(21);
+}
+
+/* At most a slice more than the budget; the next turn continues. */
+static void test_turns(void **state)
+{
+	const size_t bytes = 2 * SLICE + 5;
+
+	memset(heap, CANARY, HEAP_PLACE + BYTES);
+	post(IBV_WR_RDMA_WRITE, 16, bytes);
+	assert_int_equal(execute(0), ONESIDED_TURN_OVER);
+	assert_int_equal(wqe->done, 0);
+	assert_int_equal(execute(1), ONESIDED_TURN_OVER);
+	assert_int_equal(wqe->done, SLICE);
+	expect_written(SLICE);
+	target += SLICE; /* for what comes before the last word */
+	assert_int_equal(execute(SLICE), ONESIDED_TURN_OVER);
+	assert_int_equal(wqe->done, 2 * SLICE);
+	target += SLICE;
+	assert_int_equal(execute(1), ONESIDED_DONE);
+	target -= 2 * SLICE;
+	assert_int_equal(last.bytes, 5);
+	expect_written(bytes);
+}
+
+static void test_read(void **state)
+{
+	static uint8_t pattern[BYTES];
+	uint64_t moved = shm_moved;
+
+	memset(heap, CANARY, HEAP_PLACE + BYTES);
+	post(IBV_WR_RDMA_READ, 24, SLICE + 7);
+	for (size_t i = 0; i < SLICE + 7; i++)
+		target[i] = pattern[i] = (uint8_t)(i % 181);
+	assert_int_equal(execute(BYTES), ONESIDED_DONE);
+	assert_memory_equal(memory, pattern, SLICE + 7);
+	assert_int_equal(memory[SLICE + 7], (SLICE + 7) % 191);
+	assert_int_equal(shm_moved - moved, SLICE + 7);
+	assert_int_equal(last.calls, 0);
+}
+
+/* The last word's SGE is revoked: nothing but an error of this end. */
+static void test_local_key(void **state)
+{
+	post(IBV_WR_RDMA_WRITE, 8, 64);
+	wqe->sge[1].lkey = 0xdeadbeef;
+	assert_int_equal(execute(BYTES), ONESIDED_LOCAL_ERROR);
+	assert_int_equal(last.calls, 0);
+}
+
+static enum onesided execute_anew(enum ibv_wr_opcode opcode)
+{
+	post(opcode, 8, 16);
+	memset(target, CANARY, 16);
+	return execute(BYTES);
+}
+
+/* The value makes the request one for the responder; without it, it is not. */
+#define expect_message(place, bad)                                                                 \
+	do {                                                                                       \
+		uint64_t good = (place);                                                           \
+                                                                                                   \
+		assert_int_equal(execute_anew(IBV_WR_RDMA_WRITE), ONESIDED_DONE);                  \
+		(place) = (bad);                                                                   \
+		assert_int_equal(execute_anew(IBV_WR_RDMA_WRITE), ONESIDED_BY_MESSAGE);            \
+		(place) = good;                                                                    \
+	} while (0)
+
+static void test_by_message(void **state)
+{
+	memset(heap, CANARY, HEAP_PLACE + BYTES);
+	expect_message(far_qp->word, 0);
+	expect_message(far_qp->word, ARENA_QP_WORD(IBV_QPT_UC, IBV_QPS_RTS));
+	expect_message(far_qp->word, ARENA_QP_WORD(IBV_QPT_RC, IBV_QPS_INIT));
+	expect_message(far_qp->word, ARENA_QP_WORD(IBV_QPT_RC, IBV_QPS_ERR));
+	expect_message(far_qp->dest_qpn, qp->ib.qp_num + 1);
+	expect_message(far_qp->rq_psn, 1235);
+	expect_message(far_qp->access, IBV_ACCESS_REMOTE_READ);
+	expect_message(far_qp->pd, FAR_PD + 1);
+	expect_message(far_key->key, 0);
+	expect_message(far_key->access, IBV_ACCESS_REMOTE_READ);
+	expect_message(far_key->length, 23);
+	expect_message(far_key->flags, KEY_NULL);
+	expect_message(far_key->flags, KEY_MOVING);
+	far_qp->access = far_key->access = IBV_ACCESS_REMOTE_WRITE;
+	assert_int_equal(execute_anew(IBV_WR_RDMA_READ), ONESIDED_BY_MESSAGE);
+	far_qp->word = ARENA_QP_WORD(IBV_QPT_RC, IBV_QPS_RTR);
+	assert_int_equal(execute_anew(IBV_WR_RDMA_WRITE), ONESIDED_DONE);
+	far_qp->word = ARENA_QP_WORD(IBV_QPT_RC, IBV_QPS_SQD);
+	assert_int_equal(execute_anew(IBV_WR_RDMA_WRITE), ONESIDED_DONE);
+}
+
+/* The region is not in the heap: the kernel copies. The process at the other end is this one. */
+static uint8_t *leave_heap(void)
+{
+	static uint8_t far_memory[BYTES] __attribute__((aligned(4096)));
+
+	far.link->pid = getpid();
+	far_key->heap = 0;
+	far_key->addr = (uintptr_t)far_memory;
+	memset(far_memory, CANARY, BYTES);
+	return far_memory;
+}
+
+static void test_kernel_copies(void **state)
+{
+	uint8_t *far_memory = leave_heap();
+
+	post(IBV_WR_RDMA_WRITE, 8, SLICE + 7);
+	target = far_memory + 8;
+	assert_int_equal(execute(BYTES), ONESIDED_DONE);
+	assert_int_equal(last.calls, 0);
+	expect_written(SLICE + 7);
+	post(IBV_WR_RDMA_READ, 100, 16);
+	far_memory[100] = 0xaa;
+	far_memory[115] = 0xbb;
+	assert_int_equal(execute(BYTES), ONESIDED_DONE);
+	assert_int_equal(memory[0], 0xaa);
+	assert_int_equal(memory[15], 0xbb);
+	post_inline(21);
+	target = far_memory + 8;
+	memset(target, CANARY, 64);
+	assert_int_equal(execute(BYTES), ONESIDED_DONE);
+	expect_written(21);
+}
+
+/* A missing page there is the responder's verdict to give, one of ours is an error of this end. */
+static void test_missing_pages(void **state)
+{
+	uint8_t *pages = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct mr *missing = rig_mr(&rig, pages, 4096, IBV_ACCESS_ON_DEMAND);
+
+	leave_heap();
+	post(IBV_WR_RDMA_WRITE, 8, 16);
+	wqe->sge[1] = (struct ibv_sge){ (uintptr_t)pages, 11, missing->ib.lkey };
+	assert_int_equal(execute(BYTES), ONESIDED_LOCAL_ERROR);
+	far_key->addr = (uintptr_t)pages;
+	assert_int_equal(execute_anew(IBV_WR_RDMA_READ), ONESIDED_BY_MESSAGE);
+	assert_int_equal(mr_destroy(missing), 0);
+	munmap(pages, 4096);
+}
+
+/* The rights of this end's memory: a WRITE only reads it. */
+static void test_local_rights(void **state)
+{
+	struct mr *read_only = rig_mr(&rig, memory, BYTES, 0);
+
+	leave_heap();
+	post(IBV_WR_RDMA_WRITE, 8, 16);
+	wqe->sge[1].lkey = read_only->ib.lkey;
+	assert_int_equal(execute(BYTES), ONESIDED_DONE);
+	post(IBV_WR_RDMA_READ, 8, 16);
+	wqe->sge[1].lkey = read_only->ib.lkey;
+	assert_int_equal(execute(BYTES), ONESIDED_LOCAL_ERROR);
+	assert_int_equal(mr_destroy(read_only), 0);
+}
+
+static unsigned requests_to_migrate(unsigned writes)
+{
+	struct record_header header = { 0 };
+	unsigned count = 0;
+
+	shm_of(qp)->published = false;
+	while (writes--) {
+		post(IBV_WR_RDMA_WRITE, 8, 16);
+		assert_int_equal(execute(BYTES), ONESIDED_DONE);
+	}
+	while (far_next(&far, &header)) {
+		assert_int_equal(header.word, record_word(RECORD_MIGRATE, 0, 0));
+		assert_int_equal(header.rkey, FAR_KEY);
+		count++;
+	}
+	assert_int_equal(shm_of(qp)->published, count != 0);
+	return count;
+}
+
+/* After 16 small copies the owner is asked to migrate the region, once. */
+static void test_asks_to_migrate(void **state)
+{
+	leave_heap();
+	far_key->flags = KEY_STAYS;
+	assert_int_equal(requests_to_migrate(40), 0);
+	far_key->flags = 0;
+	assert_int_equal(requests_to_migrate(15), 0);
+	assert_int_equal(requests_to_migrate(1), 1);
+	assert_int_equal(requests_to_migrate(40), 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(last_word),    TEST(inline),	   TEST(turns),		TEST(read),
+		TEST(local_key),    TEST(by_message),	   TEST(kernel_copies), TEST(missing_pages),
+		TEST(local_rights), TEST(asks_to_migrate),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
