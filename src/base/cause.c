@@ -175,6 +175,9 @@ enum report_mode { REPORT_KEEP, REPORT_PRINT };
 
 /* `more`: reports of the kind that were left out since the last. */
 static void report_this(enum report_mode mode, enum cause cause, uint32_t qpn, uint32_t more,
+			const char *fmt, va_list args) __attribute__((format(printf, 5, 0)));
+
+static void report_this(enum report_mode mode, enum cause cause, uint32_t qpn, uint32_t more,
 			const char *fmt, va_list args)
 {
 	struct arena_cause report = { .cause = cause, .qpn = qpn };

@@ -254,11 +254,11 @@ void hazard_barrier(void)
 	case BARRIER_EXPEDITED:
 		if (membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0)
 			return;
-		/* fall through */
+		__attribute__((fallthrough));
 	case BARRIER_GLOBAL:
 		if (membarrier(MEMBARRIER_CMD_GLOBAL) == 0)
 			return;
-		/* fall through */
+		__attribute__((fallthrough));
 	case BARRIER_FENCE:
 		/*
 		 * copiers of this process have a fence; store buffers of others are empty by then

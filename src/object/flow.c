@@ -307,7 +307,7 @@ static int read_type(struct reading *reading, const struct ibv_flow_attr *attr)
 		break;
 	case IBV_FLOW_ATTR_SNIFFER:
 		flow->sniffer = true;
-		/* fall through */
+		__attribute__((fallthrough));
 	case IBV_FLOW_ATTR_ALL_DEFAULT:
 		flow->wish = FLOW_ALL;
 		break;

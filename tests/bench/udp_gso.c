@@ -48,7 +48,6 @@
 #define RUN_NS	     INT64_C(1000000000)
 #define SENDS_A_LOOK 16
 #define SERVER_S     60
-#define DATAGRAMS    8
 
 struct batch {
 	unsigned packet, packets, last; /* bytes of each, how many, bytes of the last one */

@@ -4,8 +4,6 @@
 
 #define LENGTH 4096u
 
-/* As in test_retry.c; over a wire only the time-outs show it. */
-#define SHORT .timeout = 12, .retry_cnt = 2
 /* Half a minute: an earlier failure is not a time-out. */
 #define LONG .timeout = over_wire() ? 12 : 20, .retry_cnt = over_wire() ? 2 : 7
 /* The other end of a program that ends has time to see what came before. */

@@ -24,7 +24,6 @@ struct newer_port_attr {
 
 _Static_assert(sizeof(struct ibv_qp_ex) == 352 || sizeof(struct ibv_qp_ex) == 360, "ibv_qp_ex");
 #define WR_FLUSH_OFFSET	     352
-#define WR_FLUSH	     14
 #define WC_FLUSH	     8
 #define QP_EX_WITH_FLUSH     (1 << 11)
 #define ACCESS_FLUSH_GLOBAL  (1 << 8)

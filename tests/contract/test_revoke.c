@@ -20,7 +20,6 @@
 #define BUFFER	     (1u << 20)
 #define HAZARDS_AT   4096 /* in the arena, 64 of 64 bytes; the last ones are not a thread's own */
 #define HAZARD	     60
-#define SLOT_AT	     12
 #define SLOT_SHIFT   14 /* of a QP's number */
 #define AT_ONCE_US   (200000ull * (unsigned)patience())
 #define BOUNDED_MS   (10000ull * (unsigned)patience())

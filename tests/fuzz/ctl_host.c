@@ -38,7 +38,7 @@ ssize_t host_sendto(int fd, const void *bytes, size_t length, int flags, const s
 		    socklen_t to_len);
 int host_epoll_wait(int fd, struct epoll_event *events, int max, int timeout_ms);
 int host_sigprocmask(int how, const sigset_t *set, sigset_t *old);
-int host_fprintf(FILE *f, const char *format, ...);
+int host_fprintf(FILE *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 ssize_t host_getrandom(void *bytes, size_t size, unsigned flags);
 int host_getifaddrs(struct ifaddrs **out);
 void host_freeifaddrs(struct ifaddrs *all);

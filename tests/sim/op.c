@@ -85,7 +85,7 @@ uint32_t op_choose_length(struct random *random, uint32_t mtu, uint32_t most)
 
 static enum ibv_wr_opcode choose_opcode(struct random *random, enum ibv_qp_type type)
 {
-	static const enum ibv_wr_opcode opcodes[] = {
+	static const enum ibv_wr_opcode choices[] = {
 		IBV_WR_SEND,
 		IBV_WR_SEND_WITH_IMM,
 		/* UD ends here */
@@ -104,7 +104,7 @@ static enum ibv_wr_opcode choose_opcode(struct random *random, enum ibv_qp_type 
 	};
 	unsigned count = type == IBV_QPT_UD ? 2 : type == IBV_QPT_UC ? 4 : 13;
 
-	return opcodes[random_below(random, count)];
+	return choices[random_below(random, count)];
 }
 
 static void make_window(struct end *end, struct op *op)

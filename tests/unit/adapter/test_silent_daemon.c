@@ -34,7 +34,6 @@
 #define PORT_MS	    2000 /* the same about a port */
 #define SLACK_MS    500
 #define PATIENCE_MS 10000
-#define GRH	    40
 #define STRANGER    (777u << 14) /* a QP of a process that does not exist */
 
 static struct ibv_context *context;

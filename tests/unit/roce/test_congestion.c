@@ -25,7 +25,6 @@
 #define READ	   0x0c
 #define WRITE_ONLY 0x0a
 #define FIRST	   0x0d
-#define LAST	   0x0f
 #define ONLY	   0x10
 #define SEND	   0x04
 #define ACK	   0x11

@@ -104,9 +104,8 @@ static void post_receives(struct qp *qp)
 /* Requests of ours, so that answers and acknowledgements mean something. */
 static void post_sends(struct qp *qp)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE,
-						      IBV_WR_RDMA_READ,
-						      IBV_WR_ATOMIC_FETCH_AND_ADD };
+	static const enum ibv_wr_opcode kinds[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE,
+						    IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD };
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)zone(RECEIVING) + 8 * below(64),
 		.length = 8 + 8 * below(32),
@@ -114,7 +113,7 @@ static void post_sends(struct qp *qp)
 	};
 	struct ibv_send_wr wr = {
 		.wr_id = 1000,
-		.opcode = opcodes[below(qp->type == IBV_QPT_RC ? 4 : 2)],
+		.opcode = kinds[below(qp->type == IBV_QPT_RC ? 4 : 2)],
 		.sg_list = &sge,
 		.num_sge = 1,
 	};

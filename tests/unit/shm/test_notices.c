@@ -52,7 +52,7 @@ static void connect_own(struct qp *qp, struct qp *to)
 /* The target sleeps, and is not woken. */
 static void test_direct_requests_call_nobody(void **state)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
+	static const enum ibv_wr_opcode direct[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
 	struct qp *qp = rig_qp(&rig, IBV_QPT_RC), *target = rig_qp(&rig, IBV_QPT_RC);
 	char *memory = aligned_alloc(4096, 4096);
 	struct mr *mr =
@@ -65,7 +65,7 @@ static void test_direct_requests_call_nobody(void **state)
 	for (int i = 0; i < MANY; i++) {
 		struct ibv_send_wr wr = {
 			.wr_id = (uint64_t)i,
-			.opcode = opcodes[i % 2],
+			.opcode = direct[i % 2],
 			.sg_list = &sge,
 			.num_sge = 1,
 			.wr.rdma = { (uintptr_t)memory + 64, mr->ib.rkey },
