@@ -149,11 +149,13 @@ void interface_parse_route(const char *text, char name[IF_NAMESIZE])
 }
 
 /* /proc/net/ipv6_route: destination, its prefix length, source, its, next hop, metric, ..., name */
-static void parse_route6(char *text, char name[IF_NAMESIZE])
+void interface_parse_route6(char *text, char name[IF_NAMESIZE])
 {
 	unsigned long lowest = ~0ul;
+	char *rest; /* strtok's state belongs to the program */
 
-	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+	name[0] = 0;
+	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
 		char candidate[IF_NAMESIZE];
 		unsigned long length, metric;
 
@@ -195,7 +197,7 @@ void interface_default(char name[IF_NAMESIZE])
 	if (read_text("/proc/net/route", text, size))
 		interface_parse_route(text, name);
 	if (!name[0] && read_text("/proc/net/ipv6_route", text, size))
-		parse_route6(text, name);
+		interface_parse_route6(text, name);
 	free(text);
 }
 

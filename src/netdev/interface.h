@@ -42,6 +42,9 @@ void interface_default(char name[IF_NAMESIZE]);
 /* The same from the text of /proc/net/route. */
 void interface_parse_route(const char *text, char name[IF_NAMESIZE]);
 
+/* The same from the text of /proc/net/ipv6_route, which it cuts into lines. */
+void interface_parse_route6(char *text, char name[IF_NAMESIZE]);
+
 /*
  * Sorts the list in the order of devices, and returns how many are left. Without a filter (NULL):
  * by rank; within a rank `first` (or "") comes first, then by index. Of the ranks it keeps as many

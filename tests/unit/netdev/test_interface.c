@@ -235,6 +235,36 @@ static void default_route(void **state)
 	}
 }
 
+#define ZERO "00000000000000000000000000000000"
+#define ROUTE6(length, metric, name)                                                               \
+	ZERO " " length " " ZERO " 00 fe800000000000000000000000000001 " metric                    \
+	     " 00000001 00000000 00000003 " name "\n"
+
+static void default_route6(void **state)
+{
+	const struct {
+		int number;
+		const char *text, *name;
+	} rows[] = {
+		{ 1, "", "" },
+		{ 2, ROUTE6("00", "00000400", "eth0"), "eth0" },
+		{ 3, ROUTE6("40", "00000400", "eth0"), "" },
+		{ 4, ROUTE6("00", "00000400", "eth0") ROUTE6("00", "00000100", "eth1"), "eth1" },
+		{ 5, ROUTE6("00", "00000400", "eth0") ROUTE6("00", "00000001", "lo"), "eth0" },
+	};
+	char text[1024], words[] = "one two", name[IF_NAMESIZE];
+
+	/* A program that opens a device may have begun to cut a string. */
+	assert_string_equal(strtok(words, " "), "one");
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		snprintf(text, sizeof(text), "%s", rows[i].text);
+		interface_parse_route6(text, name);
+		if (strcmp(name, rows[i].name) != 0)
+			fail_msg("row %d: %s", rows[i].number, name);
+	}
+	assert_string_equal(strtok(NULL, " "), "two");
+}
+
 static void guid_is_the_mac_or_made_up(void **state)
 {
 	struct interface eth = { .mac = { 0x02, 0xfc, 0x00, 0x00, 0x12, 0x34 }, .index = 2 };
@@ -255,6 +285,7 @@ int main(void)
 		cmocka_unit_test(more_addresses_than_slots_are_left_out),
 		cmocka_unit_test(default_list_order_and_filter),
 		cmocka_unit_test(default_route),
+		cmocka_unit_test(default_route6),
 		cmocka_unit_test(guid_is_the_mac_or_made_up),
 	};
 
