@@ -233,6 +233,7 @@ static void in_child(void)
 		return;
 	running = false;
 	fork_free_begin();
+	/* NOLINTNEXTLINE(bugprone-unused-return-value): a fork handler cannot report a failure */
 	mmap(arena, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, arena_fd, 0);
 	sources_reset_after_fork();
 	group_reset_after_fork();

@@ -44,7 +44,7 @@ int host_has_address(const uint8_t gid[16], uint32_t ifindex)
 	union {
 		struct nlmsghdr header;
 		uint8_t bytes[2048];
-	} answer;
+	} answer = { .header = { 0 } };
 	struct netlink_request question;
 	int fd, error;
 

@@ -129,7 +129,7 @@ static int bind_source(int fd, const struct ctl_cm_address *a)
 static int look_up(const struct ctl_cm_address *remote, struct ctl_cm_address *local)
 {
 	UNCANCELLED;
-	struct sockaddr_storage to, from;
+	struct sockaddr_storage to, from = { 0 };
 	socklen_t len = sizeof(from);
 	struct ctl_cm_address found;
 	int fd = socket(remote->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -113,7 +113,7 @@ static int resolved(struct id *id)
 static int resolve(struct id *id, const struct sockaddr *src, const struct sockaddr *dst)
 {
 	struct ctl_cm_address wanted = { .family = 0 }, before = id->local;
-	struct ctl_cm_address remote;
+	struct ctl_cm_address remote = { .family = 0 };
 	bool was_idle = id->state == ID_IDLE, had_device = id->device != NULL;
 	int rc = was_idle || id->state == ID_BOUND ? address_from_sockaddr(dst, &remote)
 						   : id_refuse_state(id);

@@ -112,9 +112,11 @@ int route_give(struct id *id, const void *paths, size_t bytes)
 	if (rc)
 		return rc;
 	mtu = given->mtu & MTU_MASK;
+	/* NOLINTBEGIN(clang-analyzer-core.NullDereference): make_path has set it */
 	if (mtu && mtu < path->mtu)
 		path->mtu = mtu;
 	id->tos = path->traffic_class = given->tclass;
+	/* NOLINTEND(clang-analyzer-core.NullDereference) */
 	rc = resolved(id);
 	return rc ? rc : sync_complete(waiting) ? -errno : 0;
 }

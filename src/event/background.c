@@ -27,7 +27,7 @@ static int fill_standard_fds(void)
 {
 	int fd;
 
-	do {
+	do { /* NOLINTNEXTLINE(android-cloexec-open): as standard descriptors are */
 		fd = open("/dev/null", O_RDWR);
 		if (fd < 0)
 			return -errno;
@@ -104,7 +104,7 @@ int background_fork(int *report_fd)
 	/* A process that does not lead its session can never get a terminal again. */
 	pid = fork();
 	if (pid)
-		_exit(pid < 0);
+		_exit(pid < 0 ? 1 : 0);
 	close(ends[0]);
 	*report_fd = ends[1];
 	return 0;

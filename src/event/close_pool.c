@@ -65,16 +65,17 @@ static struct user **find(uid_t uid)
 /* Finds or creates. NULL: out of memory. */
 static struct user *get_user(uid_t uid)
 {
-	struct user **at = find(uid);
+	struct user **at = find(uid), *user = *at;
 
-	if (*at)
-		return *at;
-	*at = calloc(1, sizeof(**at));
-	if (*at) {
-		(*at)->uid = uid;
-		(*at)->end = &(*at)->first;
+	if (user)
+		return user;
+	user = calloc(1, sizeof(*user));
+	if (user) {
+		user->uid = uid;
+		user->end = &user->first;
 	}
-	return *at;
+	*at = user;
+	return user;
 }
 
 static void drop_user_if_done(struct user *u)

@@ -125,14 +125,12 @@ static enum state judge(const struct place *place, const char *text)
 static enum state look_at_call(const struct place *place, int tasks, const char *tid)
 {
 	char path[32], text[CALL_BYTES + 1];
-	size_t length = strlen(tid);
 	ssize_t n;
 	int fd;
 
-	if (length > sizeof(path) - sizeof("/syscall"))
+	if (strlen(tid) > sizeof(path) - sizeof("/syscall"))
 		return BUSY;
-	memcpy(path, tid, length);
-	memcpy(path + length, "/syscall", sizeof("/syscall"));
+	stpcpy(stpcpy(path, tid), "/syscall");
 	fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) /* the thread has ended, or the file may not be read here */
 		return faccessat(tasks, tid, F_OK, 0) ? IDLE : BUSY;

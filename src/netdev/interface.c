@@ -221,7 +221,7 @@ static const char *const container_names[] = {
 	/* Docker, Podman */
 	"docker0",
 	"docker_gwbridge",
-	"br-" HEX_4 HEX_4 HEX_4,
+	("br-" HEX_4 HEX_4 HEX_4),
 	"podman*",
 	"cni*",
 	"veth*",

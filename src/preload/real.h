@@ -23,8 +23,8 @@
 
 /* Exports `function` by another name as well, such as open64 for open. */
 #define ALSO_AS(name, function)                                                                    \
-	extern PRELOAD_EXPORT __typeof__(function) also_##name __asm__(#name)                      \
-		__attribute__((alias(#function), nothrow))
+	extern PRELOAD_EXPORT __attribute__((                                                      \
+		alias(#function), nothrow)) __typeof__(function) also_##name __asm__(#name)
 
 /* On 64-bit platforms glibc's structures with and without 64 have the same layout. */
 _Static_assert(sizeof(struct stat) == sizeof(struct stat64), "one function serves both");

@@ -55,6 +55,7 @@ static void put_match(struct program *program, const struct flow_match *match)
 		/* the frame is long enough for the IP header's own length */
 		put(program, BPF_LDX | BPF_B | BPF_MSH, 0, 0, ETH_BYTES);
 		put(program, BPF_MISC | BPF_TXA, 0, 0, 0);
+		/* NOLINTNEXTLINE(misc-redundant-expression): BPF_ADD and BPF_K happen to be 0 */
 		put(program, BPF_ALU | BPF_ADD | BPF_K, 0, 0,
 		    ETH_BYTES + match->offset + match->bytes);
 		put(program, BPF_MISC | BPF_TAX, 0, 0, 0);

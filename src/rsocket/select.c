@@ -172,6 +172,7 @@ RSOCKET_EXPORT int repoll_create(int size)
 			free_repoll(r);
 		return (int)answer(-ENOMEM);
 	}
+	/* NOLINTNEXTLINE(android-cloexec-epoll-create1): the program's descriptor */
 	r->epoll = epoll_create1(0);
 	if (r->epoll < 0) {
 		free_repoll(r);

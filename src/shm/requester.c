@@ -375,6 +375,7 @@ static enum issue_result issue_request(struct shm_qp *lq, struct wqe *wqe, int64
 {
 	struct qp *qp = lq->qp;
 	enum operation operation = opcode_operation(wqe->opcode);
+	bool asked = false;
 
 	if (qp->type == IBV_QPT_UD)
 		return datagram_send(lq, wqe);
@@ -386,8 +387,6 @@ static enum issue_result issue_request(struct shm_qp *lq, struct wqe *wqe, int64
 		return ISSUE_FAILED;
 	}
 	if (!lq->link && shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid)) {
-		bool asked = false;
-
 		lq->link = shm_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS, &asked);
 		if (!lq->link && asked && shm_backoff_on_unknown(lq))
 			return ISSUE_WAIT;

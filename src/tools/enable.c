@@ -141,7 +141,7 @@ static int run_ldconfig(void)
 	static const char *const places[] = { "/sbin/ldconfig", "/usr/sbin/ldconfig" };
 	char *argv[] = { (char *)"ldconfig", NULL };
 	int status = 0, rc = ENOENT;
-	pid_t pid;
+	pid_t pid = -1;
 
 	for (unsigned i = 0; rc != 0 && i < sizeof(places) / sizeof(places[0]); i++)
 		rc = posix_spawn(&pid, places[i], NULL, NULL, argv, environ);

@@ -115,7 +115,7 @@ static void print_cause(enum cause cause)
 static int print_causes(const struct options *options)
 {
 	if (options->cause >= CAUSE_COUNT) {
-		fprintf(stderr, "verbatim: this version knows no cause %u: they end at %u\n",
+		fprintf(stderr, "verbatim: this version knows no cause %u: they end at %d\n",
 			options->cause, CAUSE_COUNT - 1);
 		return COMMAND_FAILED;
 	}

@@ -37,6 +37,7 @@ static const char usage[] =
 
 static int set_variable(const char *name, const char *value)
 {
+	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): getopt_long has set optarg */
 	if (setenv(name, value, 1) == 0)
 		return 0;
 	fprintf(stderr, "verbatim: cannot set %s: %s\n", name, strerror(errno));
@@ -49,6 +50,7 @@ static int set_vendor_part_id(const char *text)
 	char *end, number[32];
 
 	errno = 0;
+	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): getopt_long has set optarg */
 	id = strtoul(text, &end, 0);
 	if (errno || end == text || *end || *text == '-' || id > UINT_MAX) {
 		fprintf(stderr, "verbatim: '%s' is not a vendor part ID: a number up to 2^32 - 1\n",

@@ -80,7 +80,7 @@ static bool has_segments(int fd)
 int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **out)
 {
 	struct wire_port *port = calloc(1, sizeof(*port));
-	union gid_sockaddr bound;
+	union gid_sockaddr bound = { 0 };
 	socklen_t len = sizeof(bound);
 	int rc = -ENOMEM;
 

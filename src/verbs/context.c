@@ -133,10 +133,12 @@ free_context:
 struct ibv_context *context_open(struct device *device, int fd, const struct cmd_fd *identity)
 {
 	UNCANCELLED;
-	struct cmd_fd cmd_fd = fd < 0 ? (struct cmd_fd){ 0 } : *identity;
+	struct cmd_fd cmd_fd = { 0 };
 	struct context *context;
 	int error;
 
+	if (fd >= 0)
+		cmd_fd = *identity;
 	error = -device_refresh(device);
 	if (error) {
 		error_report(error, error == ENODEV ? CAUSE_DEVICE_GONE : CAUSE_MEMORY_EXHAUSTED,

@@ -76,7 +76,7 @@ static void test_try(void **state) NO_LOCK_CHECK
 	lock_release(&lock);
 }
 
-/* Two threads hand the lock to and fro, each asleep while the other has it. */
+/* Two threads hand the lock back and forth, each asleep while the other has it. */
 static _Atomic int turn;
 
 static void *hand_over(void *arg)
