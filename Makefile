@@ -20,7 +20,8 @@ demo: setup
 test: setup
 	scripts/test
 
-# What takes longer: all of it with sanitizers, long stress and fuzzing, all sizes, the guest's matrix.
+# What takes longer: all of it with sanitizers, long stress and fuzzing, static analysis, all sizes, the
+# guest's matrix.
 # BUDGET=SECONDS runs as much of it as fits.
 test-long: setup
 	scripts/test --long $(if $(BUDGET),--budget $(BUDGET))
