@@ -33,7 +33,7 @@ static inline psn_t psn_sub(psn_t psn, uint32_t n)
 	return psn_of(psn.number - n);
 }
 
-/* How far a is ahead of b: -2^23 .. 2^23 - 1. The sign is the order, as of rxe's psn_compare(). */
+/* How far a is ahead of b: -2^23 .. 2^23 - 1. The sign is the order, as in rxe. */
 static inline int32_t psn_diff(psn_t a, psn_t b)
 {
 	return (int32_t)((a.number - b.number) << 8) >> 8;
