@@ -37,11 +37,27 @@ static bool look(const struct mapping *mapping, void *arg)
 	return true;
 }
 
+static int count_lines(void)
+{
+	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC), lines = 0;
+	char part[4096];
+	ssize_t n;
+
+	assert_true(fd >= 0);
+	while ((n = read(fd, part, sizeof(part))) > 0)
+		for (ssize_t i = 0; i < n; i++)
+			lines += part[i] == '\n';
+	close(fd);
+	return lines;
+}
+
+/* Each line is one mapping. */
 static struct search find(const void *address)
 {
 	struct search search = { .start = (uintptr_t)address };
 
 	assert_int_equal(maps_visit(look, &search), 0);
+	assert_int_equal(search.visits, count_lines());
 	return search;
 }
 
@@ -109,7 +125,10 @@ static void short_names_are_whole(void **state)
 	munmap(address, PAGE);
 }
 
-/* A directory in another, and so on, until the path of a file is this long. Stays in the last. */
+/*
+ * A directory in another, and so on, until the path of a file is this long. Stays in the last. The
+ * file's name looks like the beginning of a line, wherever it is cut.
+ */
 static int make_deep_file(size_t path_bytes)
 {
 	char step[NAME_MAX + 1], path[2 * PATH_MAX];
@@ -121,6 +140,8 @@ static int make_deep_file(size_t path_bytes)
 		memset(step, 'd', length);
 		step[length] = 0;
 		left -= length + 1;
+		for (size_t i = 0; !left && i < length; i++)
+			step[i] = "0-0 "[(i + path_bytes / 10) % 4];
 		if (!left)
 			return open(step, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 		assert_int_equal(mkdir(step, 0700), 0);
