@@ -79,7 +79,6 @@ int maps_visit(bool (*visit)(const struct mapping *mapping, void *arg), void *ar
 		char *line = buffer, *end;
 
 		filled += (size_t)n;
-		buffer[filled] = 0;
 		while ((end = memchr(line, '\n', (size_t)(buffer + filled - line)))) {
 			*end = 0;
 			if (!tail && parse(line, &mapping) && !visit(&mapping, arg))
