@@ -3,10 +3,7 @@
  * CM store - records of what verbatimd has for one process, in a memfd that the process holds.
  *
  * In:  a memfd that the process made; records.
- * Out: the records, to the next daemon.
- *
- * The state of a process in verbatimd has to end with the process, not with verbatimd. So verbatimd
- * writes each change into a memfd of the process, which the process gives to the next daemon.
+ * Out: the records, to the next daemon. See docs/design/cm.md: the end of verbatimd.
  *
  * Crash consistency: a record is written by one pwrite(2), within one page. The kernel copies a
  * page at a time, and looks for fatal signals between pages. So a record is either the old one or
