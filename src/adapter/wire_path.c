@@ -13,8 +13,6 @@
 #include "roce/datagram.h"
 #include "udp/udp.h"
 
-#define ECT_0		  0x02 /* ECN-capable transport (RFC 3168), lowest two bits of TOS */
-#define ECN_MASK	  0x03
 #define HOP_LIMIT_DEFAULT 64
 
 /* The address of this index, and its interface. False: there is none. */
@@ -71,7 +69,7 @@ int wire_path_resolve(struct context *context, const struct ibv_ah_attr *attr, u
 	if (gid_is_multicast(flow->remote) || gid_is_link_local(flow->remote))
 		flow->ifindex = ifindex;
 	flow->flow_label = attr->grh.flow_label & 0xfffff;
-	flow->traffic_class = (attr->grh.traffic_class & ~ECN_MASK) | ECT_0;
+	flow->traffic_class = (attr->grh.traffic_class & ~WIRE_ECN_MASK) | WIRE_ECN_ECT_0;
 	flow->hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : HOP_LIMIT_DEFAULT;
 	error = port_open_nowait(flow->local, ifindex, device->ib.name, &flow->port);
 	if (error)

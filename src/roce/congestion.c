@@ -10,7 +10,6 @@
 
 #define CNP_OPCODE	   0x81
 #define CNP_RESERVED_BYTES 16
-#define ECN_MASK	   3
 
 void congestion_on_mark(struct roce_qp *tq)
 {
@@ -42,7 +41,7 @@ void congestion_notify(struct roce_qp *tq, uint64_t now_ns)
 	tq->congestion_seen = false;
 	if (tq->cnp_ns && now_ns - tq->cnp_ns < CONGESTION_CNP_NS)
 		return;
-	flow.traffic_class &= (uint8_t)~ECN_MASK;
+	flow.traffic_class &= (uint8_t)~WIRE_ECN_MASK;
 	packet.header_bytes = (uint16_t)packet_encode(&header, packet.header);
 	/* If it cannot be sent, the next marked packet causes another. */
 	if (roce_env.send(&flow, &packet, 1, &sent) == WIRE_SENT) {

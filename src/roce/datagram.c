@@ -26,7 +26,6 @@
  * A datagram that was addressed by LID alone (base/lid.h) is sent as Not-ECT, which routers never
  * set. So its receiver recognizes it, and gives its program no GRH.
  */
-#define ECN_MASK 3
 /*
  * Bytes that a datagram costs its receiver's buffer beside its payload: each is a packet of its
  * own.
@@ -84,7 +83,7 @@ enum wire_result datagram_transmit(struct qp *qp, struct wqe *wqe, enum cause *c
 	if (error)
 		return WIRE_SENT; /* the cause is reported; the datagram counts as lost */
 	if (wqe->ah->without_grh)
-		flow.traffic_class &= (uint8_t)~ECN_MASK;
+		flow.traffic_class &= (uint8_t)~WIRE_ECN_MASK;
 	packet.header_bytes = (uint16_t)packet_encode(&header, packet.header);
 	result = roce_env.send(&flow, &packet, 1, &sent);
 	if (result == WIRE_FULL) {
@@ -152,7 +151,8 @@ static void build_header(struct qp *qp, const struct wire_arrival *arrival, uint
 	const struct grh_fields fields = {
 		.source = flow->remote,
 		.destination = flow->local,
-		.traffic_class = flow->traffic_class & (infiniband ? (uint8_t)~ECN_MASK : 0xff),
+		.traffic_class =
+			flow->traffic_class & (infiniband ? (uint8_t)~WIRE_ECN_MASK : 0xff),
 		.hop_limit = flow->hop_limit,
 		.flow_label = flow->flow_label,
 		.udp_bytes = UDP_HEADER_BYTES + arrival->length + ICRC_TRAILER_BYTES,
@@ -163,7 +163,7 @@ static void build_header(struct qp *qp, const struct wire_arrival *arrival, uint
 	if (!infiniband)
 		return;
 	end->slid = lid_rewrite_grh(grh);
-	if (!(flow->traffic_class & ECN_MASK)) {
+	if (!(flow->traffic_class & WIRE_ECN_MASK)) {
 		end->wc_flags = 0;
 		memset(grh, 0, GRH_BYTES);
 	}

@@ -28,8 +28,6 @@
 #define ACKS_MAX     4
 #define WAITS_MAX    256
 #define ACK_WAITS_NS 100000
-#define ECN_MASK     3
-#define ECN_CE	     3
 
 /* The QP with held packets of a WRITE that this thread received (responder_write_held); 0: none. */
 static _Thread_local uint32_t holding_qpn __attribute__((tls_model("initial-exec")));
@@ -328,7 +326,8 @@ static bool fits_service(const struct qp *qp, const struct packet *packet,
 static void on_connection_packet(struct roce_qp *tq, const struct packet *packet,
 				 const struct packet_opcode *op, const struct wire_flow *flow)
 {
-	if ((flow->traffic_class & ECN_MASK) == ECN_CE && op->kind != PACKET_NOTIFY_CONGESTION)
+	if ((flow->traffic_class & WIRE_ECN_MASK) == WIRE_ECN_CE &&
+	    op->kind != PACKET_NOTIFY_CONGESTION)
 		congestion_on_mark(tq);
 	switch (op->kind) {
 	case PACKET_NOTIFY_CONGESTION:

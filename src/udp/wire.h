@@ -18,6 +18,11 @@
 #define WIRE_PIECES	  4  /* of a payload; a payload of more pieces is copied together first */
 #define WIRE_BURST	  64 /* packets in one call of udp_send, at most */
 
+/* The lowest two bits of wire_flow.traffic_class: explicit congestion notification (RFC 3168). */
+#define WIRE_ECN_MASK  3
+#define WIRE_ECN_ECT_0 2 /* the sender understands it */
+#define WIRE_ECN_CE    3 /* a router was congested */
+
 /* Limits of a GSO batch: packets of one size, of which the last may be shorter. */
 #define WIRE_GSO_PACKETS 64		  /* UDP_MAX_SEGMENTS of older kernels */
 #define WIRE_GSO_BYTES	 (65535 - 40 - 8) /* with ICRCs; after an IPv6 and a UDP header */
