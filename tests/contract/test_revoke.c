@@ -403,7 +403,7 @@ static void rule_36_send_with_inv_of_a_bad_key(struct pair *pair)
 	struct end *b = &pair->b;
 	struct window window;
 
-	pair_connect(pair, WITH(.qps = 5, .timeout = 10, .retry_cnt = 1));
+	pair_connect(pair, WITH(.qps = 5, .timeout = 13, .retry_cnt = 3));
 	add_target(b);
 	window = bind_type_2(b, 0, 0x5a, WINDOW_BYTES);
 	REQUIRE(window.status == IBV_WC_SUCCESS, "bind: %s", ibv_wc_status_str(window.status));
