@@ -143,6 +143,7 @@ def test_copy(fresh, port, tmp_path):
     copy(fresh, port, tmp_path)
 
 
+# With -T e, udpong may not come to its end any more once an echo took longer than 1 ms. So not many, with nothing beside.
 DATAGRAMS = {
     'echo': ['-T', 'e'],
     'echo-async': ['-T', 'e', '-T', 'a'],
@@ -157,10 +158,11 @@ def pong(runner, port, *options, address=HOST, peer=None):
     return row(client.finish(30))
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize('size', [64, pytest.param(1024, marks=[pytest.mark.asan, pytest.mark.first])])
 @pytest.mark.parametrize('mode', DATAGRAMS)
 def test_datagrams(fresh, port, mode, size):
-    pong(fresh, port, *DATAGRAMS[mode], '-S', size, '-C', 1000)
+    pong(fresh, port, *DATAGRAMS[mode], '-S', size, '-C', 200)
 
 
 def test_datagrams_one_way(fresh, port):
