@@ -3,7 +3,7 @@
  * Sources - the table of the progress thread's sources of work: which descriptor tells of work, how
  * a source is polled, when it is due by the clock, how a fork resets it.
  *
- * In:  links, ports, raw sockets, timers, verbatimd, migration, network interfaces.
+ * In:  what the rows of sources.c name.
  * Out: the descriptors that the progress thread watches, the functions that it polls, its deadline.
  *
  * Two of them are fast: links and ports. The progress thread and the threads that poll call
