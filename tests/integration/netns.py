@@ -253,10 +253,19 @@ class Capture:
         self._program.wait(10)
         output = self._program.output()
         self.host.release(self._program)
-        if kind is None and self.complete:
+        if kind is not None:
+            self._tell()
+        elif self.complete:
             dropped = re.search(r'(\d+) packets? dropped by kernel', output)
             assert dropped, output
             assert dropped[1] == '0', f'the capture is not complete: {output}'
+
+    def _tell(self):
+        """Prints the last packets before a failure; pytest shows them with it."""
+        shown = subprocess.run(['tshark', '-n', '-t', 'r', '-r', self.path], text=True,
+                               capture_output=True, timeout=30, check=False)
+        print(f'the last packets of {self.host.interface}:',
+              *shown.stdout.splitlines()[-60:], sep='\n')
 
     def close(self):
         if self._directory:

@@ -179,7 +179,7 @@ static void move_to_rts(struct endpoint *e)
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = e->ours.psn,
-		.timeout = 14,
+		.timeout = 16,
 		.retry_cnt = 6, /* rxe retries for ever with 7 */
 		.rnr_retry = 7,
 		.max_rd_atomic = read_depth(e->device.max_qp_init_rd_atom),
