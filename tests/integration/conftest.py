@@ -117,7 +117,7 @@ def cables(_cables):
         if key not in _cables:
             try:
                 _cables[key] = netns.Cable(
-                    mtu, segment, name=f'net-{os.getpid()}-{next(counter)}', linger_ms=1000, **options)
+                    mtu, segment, linger_ms=1000, **options)
             except netns.Unavailable as reason:
                 pytest.skip(str(reason))
         return _cables[key]

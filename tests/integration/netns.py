@@ -7,6 +7,7 @@ gone, the kernel removes the namespace and the cable with it: no names, nothing 
 ordinary user gets a user namespace first, in which that is allowed.
 """
 import ipaddress
+import itertools
 import os
 import pathlib
 import re
@@ -16,6 +17,7 @@ import tempfile
 import harness
 
 INTERFACE = 'net0'  # the same in all namespaces
+counter = itertools.count()  # of the cables of this worker
 MANAGEMENT = 'mgmt0'  # where a host has one; Verbatim does not use it
 CARRIER = harness.BUILD / 'tests/integration/cable/cable'
 
@@ -97,11 +99,14 @@ class Cable:
     which programs can arrange what they do: UD has no flow control, so datagrams fill the queue of a
     cable, and a TCP connection through the same queue waits for seconds, backs off, and may not get
     through before they end.
+
+    The hosts' names begin with `name`. No cable of another worker has them, as closing a host ends all
+    processes of its name.
     """
 
-    def __init__(self, mtu=1500, segment=True, name=None, cards=False, merge=True, **options):
+    def __init__(self, mtu=1500, segment=True, name='net', cards=False, merge=True, **options):
         self.mtu = mtu
-        name = name or f'net-{os.getpid()}'
+        name = f'{name}-{os.getpid()}-{next(counter)}'
         self._holders = []
         self._user = ()
         try:

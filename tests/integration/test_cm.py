@@ -534,7 +534,7 @@ def test_network_killed(cables, victim):
 @pytest.mark.soak
 def test_network_many(request):
     """With no more ports to give than are in use at once, and two times that: each comes back."""
-    with netns.Cable(1500, name=f'net-{os.getpid()}-many') as cable:
+    with netns.Cable(1500, name='many') as cable:
         for host in cable.hosts:
             host.command('sysctl', '-w', f'net.ipv4.ip_local_port_range=40000 {40000 + 2 * AT_ONCE - 1}')
         redial_without_loss(request, 'two hosts', *cable.hosts, cable.a.address)

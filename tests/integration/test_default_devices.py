@@ -4,7 +4,6 @@
 Two hosts with a cable between them; each has loopback and, like any host with Docker, a bridge of
 containers, with the same address on both.
 """
-import os
 import re
 import shutil
 
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.network
 @pytest.fixture(scope='module')
 def hosts():
     try:
-        cable = netns.Cable(1500, name=f'default-{os.getpid()}')
+        cable = netns.Cable(1500, name='default')
     except netns.Unavailable as reason:
         pytest.skip(str(reason))
     with cable:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Between two hosts: groups, addresses that go, a port that is taken."""
-import itertools
 import re
 import sys
 
@@ -10,7 +9,6 @@ from harness import VERIFY, free_port, wait_until
 import netns
 
 pytestmark = pytest.mark.network
-counter = itertools.count()
 
 TAKER = '''
 import socket, sys, time
@@ -25,7 +23,7 @@ time.sleep(60)
 def cable():
     """One of its own: addresses are changed."""
     try:
-        made = netns.Cable(1500, name=f'reach-{next(counter)}', linger_ms=200)
+        made = netns.Cable(1500, name='reach', linger_ms=200)
     except netns.Unavailable as reason:
         pytest.skip(str(reason))
     with made:

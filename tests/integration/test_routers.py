@@ -51,7 +51,7 @@ def test_congestion_notifications(cables, op, family):
 @pytest.mark.parametrize('family', ['ip', 'ip6'])
 def test_address_translation(family):
     """Nothing arrives; the receiving end says why, and the sending one where to look."""
-    with Cable(1500, name=f'nat-{family}') as cable:
+    with Cable(1500, name='nat') as cable:
         outside = {'ip': '10.78.0.101', 'ip6': 'fd78::101'}[family]
         gid_index = cable.a.gid_index(cable.a.addresses[family == 'ip6'])
         port = free_port()
