@@ -94,7 +94,7 @@ static void on_bytes(struct gsi_port *port, const union gid_sockaddr *from, cons
 		gsi->counters.damaged++;
 	} else if (packet_decode(bytes, length - ICRC_BYTES, &p) != PACKET_GOOD ||
 		   packet_service(p.opcode) != PACKET_UD ||
-		   packet_opcode(p.opcode)->kind != PACKET_SEND) {
+		   packet_opcode(p.opcode)->kind != OPERATION_SEND) {
 		gsi->counters.malformed++;
 	} else if (!is_for_gsi(&p)) {
 		gsi->counters.out_of_place++;
@@ -266,7 +266,7 @@ void gsi_put(struct gsi_port *port)
 void gsi_send(struct gsi_port *port, const uint8_t remote[CTL_GID_BYTES],
 	      const struct ibcm_message *m)
 {
-	int opcode = packet_find_opcode(PACKET_UD, PACKET_SEND, true, true, 0);
+	int opcode = packet_find_opcode(PACKET_UD, OPERATION_SEND, true, true, 0);
 	struct packet p = {
 		.opcode = (uint8_t)opcode,
 		.pkey = PACKET_PKEY,

@@ -5,14 +5,20 @@
 #include "memory/key.h"
 #include "memory/memory.h"
 
-static uint64_t execute(bool compare_swap, uint64_t *word, uint64_t first, uint64_t second)
+/* Sequentially consistent: an ATOMIC_WRITE comes after all earlier writes. */
+static uint64_t execute(enum operation operation, uint64_t *word, struct operands operands)
 {
-	if (!compare_swap)
-		return __atomic_fetch_add(word, first, __ATOMIC_SEQ_CST);
-	/* on failure this stores the present value in `first`, so `first` is the original value */
-	__atomic_compare_exchange_n(word, &first, second, false, __ATOMIC_SEQ_CST,
-				    __ATOMIC_SEQ_CST);
-	return first;
+	switch (operation) {
+	case OPERATION_COMPARE_SWAP:
+		/* on failure this stores the present value in `compare`: the original value, too */
+		__atomic_compare_exchange_n(word, &operands.compare, operands.swap_add, false,
+					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+		return operands.compare;
+	case OPERATION_FETCH_ADD:
+		return __atomic_fetch_add(word, operands.swap_add, __ATOMIC_SEQ_CST);
+	default: /* OPERATION_ATOMIC_WRITE */
+		return __atomic_exchange_n(word, operands.swap_add, __ATOMIC_SEQ_CST);
+	}
 }
 
 /*
@@ -40,27 +46,15 @@ static uint64_t *find_word(const struct qp *qp, uint32_t rkey, uint64_t address,
 	return *cause == CAUSE_NONE ? (uint64_t *)(uintptr_t)host : NULL;
 }
 
-enum cause atomic_execute(struct qp *qp, bool compare_swap, uint32_t rkey, uint64_t address,
-			  uint64_t first, uint64_t second, uint64_t *before)
+enum cause atomic_execute(struct qp *qp, enum operation operation, uint32_t rkey, uint64_t address,
+			  const struct operands *operands, uint64_t *before)
 {
 	struct arena_hazard *hazard = hazard_set(memory_slot(), rkey);
 	enum cause cause;
-	uint64_t *word = find_word(qp, rkey, address, IBV_ACCESS_REMOTE_ATOMIC, &cause);
+	uint64_t *word = find_word(qp, rkey, address, atomic_right(operation), &cause);
 
 	if (cause == CAUSE_NONE)
-		*before = word ? execute(compare_swap, word, first, second) : 0;
-	hazard_clear(hazard);
-	return cause;
-}
-
-enum cause atomic_write(struct qp *qp, uint32_t rkey, uint64_t address, uint64_t value)
-{
-	struct arena_hazard *hazard = hazard_set(memory_slot(), rkey);
-	enum cause cause;
-	uint64_t *word = find_word(qp, rkey, address, IBV_ACCESS_REMOTE_WRITE, &cause);
-
-	if (word)
-		__atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+		*before = word ? execute(operation, word, *operands) : 0;
 	hazard_clear(hazard);
 	return cause;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Atomic - CMP_AND_SWP and FETCH_AND_ADD, executed by the owner of the memory.
+ * Atomic - atomics and ATOMIC_WRITE, executed by the owner of the memory.
  *
  * The owner executes all atomics of its memory with the processor's atomic instructions. So they
  * are atomic with regard to each other and to those of the program (CONTRACT 19). Each word is
@@ -13,19 +13,20 @@
 #include <stdint.h>
 
 #include "base/cause.h"
+#include "base/operation.h"
 #include "object/qp.h"
 
-/*
- * CMP_AND_SWP (first = compare, second = swap) or FETCH_AND_ADD (first = add). `address` is a
- * multiple of 8. CAUSE_NONE writes the original value to *before, in host order.
- */
-enum cause atomic_execute(struct qp *qp, bool compare_swap, uint32_t rkey, uint64_t address,
-			  uint64_t first, uint64_t second, uint64_t *before);
+/* The access right (enum ibv_access_flags) that the QP and the region have to grant. */
+static inline uint32_t atomic_right(enum operation operation)
+{
+	return operation_is_atomic(operation) ? IBV_ACCESS_REMOTE_ATOMIC : IBV_ACCESS_REMOTE_WRITE;
+}
 
 /*
- * ATOMIC WRITE: stores `value`, which has memory order, in one piece and after all earlier writes.
- * `address` is a multiple of 8. CAUSE_NONE, or the reason why it cannot.
+ * An operation of a word (operation_is_of_a_word). `address` is a multiple of 8. CAUSE_NONE writes
+ * the original value to *before, in host order. Otherwise the reason why it cannot.
  */
-enum cause atomic_write(struct qp *qp, uint32_t rkey, uint64_t address, uint64_t value);
+enum cause atomic_execute(struct qp *qp, enum operation operation, uint32_t rkey, uint64_t address,
+			  const struct operands *operands, uint64_t *before);
 
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "execute/execute.h"
 
-#include <string.h>
-
 #include "base/compat.h"
 #include "execute/atomic.h"
 #include "memory/key.h"
@@ -75,62 +73,55 @@ static enum verdict check_aligned(const struct remote_range *range, enum cause *
 	return VERDICT_INVALID;
 }
 
-enum verdict execute_atomic(struct qp *qp, const struct remote_range *range, bool compare_swap,
-			    uint64_t first, uint64_t second, uint64_t *before, enum cause *cause)
+static enum verdict on_word(struct qp *qp, enum operation operation,
+			    const struct remote_range *range, const struct operands *operands,
+			    uint64_t *before, enum cause *cause)
 {
-	enum verdict verdict = execute_check_right(qp, IBV_ACCESS_REMOTE_ATOMIC, cause);
+	enum verdict verdict = execute_check_right(qp, atomic_right(operation), cause);
 
-	if (verdict == VERDICT_OK)
-		verdict = check_aligned(range, cause);
-	if (verdict != VERDICT_OK)
-		return verdict;
-	*cause = atomic_execute(qp, compare_swap, range->rkey, range->address, first, second,
-				before);
-	return access_verdict(*cause);
-}
-
-enum verdict execute_atomic_write(struct qp *qp, const struct remote_range *range,
-				  const void *payload, uint32_t bytes, enum cause *cause)
-{
-	enum verdict verdict = execute_check_right(qp, IBV_ACCESS_REMOTE_WRITE, cause);
-	uint64_t value;
-
-	if (verdict == VERDICT_OK && (range->length != sizeof(value) || bytes != sizeof(value)))
+	if (verdict == VERDICT_OK && range->length != sizeof(*before))
 		verdict = VERDICT_INVALID;
 	if (verdict == VERDICT_OK)
 		verdict = check_aligned(range, cause);
 	if (verdict != VERDICT_OK)
 		return verdict;
-	memcpy(&value, payload, sizeof(value));
-	*cause = atomic_write(qp, range->rkey, range->address, value);
+	*cause = atomic_execute(qp, operation, range->rkey, range->address, operands, before);
 	return access_verdict(*cause);
 }
 
 /* The access rights that the QP and the region have to grant. */
-static uint32_t flush_rights(uint32_t types)
+static uint32_t flush_rights(uint64_t types)
 {
 	return (types & COMPAT_FLUSH_GLOBAL ? COMPAT_ACCESS_FLUSH_GLOBAL : 0) |
 	       (types & COMPAT_FLUSH_PERSISTENT ? COMPAT_ACCESS_FLUSH_PERSISTENT : 0);
 }
 
 /*
- * A QP that does not grant FLUSH refuses it as an invalid request, not as an access error (IBA
- * 9.7.4.1.10).
+ * Makes earlier writes visible to all. A QP that does not grant FLUSH refuses it as an invalid
+ * request, not as an access error (IBA 9.7.4.1.10).
  */
-enum verdict execute_check_flush(const struct qp *qp, uint32_t types, uint32_t level,
-				 enum cause *cause)
+static enum verdict on_flush(struct qp *qp, const struct remote_range *range,
+			     const struct operands *operands, enum cause *cause)
 {
-	if (!types || types & ~(uint32_t)(COMPAT_FLUSH_GLOBAL | COMPAT_FLUSH_PERSISTENT) ||
-	    level > COMPAT_FLUSH_MR)
-		return VERDICT_INVALID;
-	return execute_check_right(qp, flush_rights(types), cause) == VERDICT_OK ? VERDICT_OK
-										 : VERDICT_INVALID;
-}
+	uint64_t types = operands->swap_add, level = operands->compare;
 
-enum verdict execute_flush(struct qp *qp, const struct remote_range *range, uint32_t types,
-			   uint32_t level, enum cause *cause)
-{
+	if (!types || types & ~(uint64_t)(COMPAT_FLUSH_GLOBAL | COMPAT_FLUSH_PERSISTENT) ||
+	    level > COMPAT_FLUSH_MR ||
+	    execute_check_right(qp, flush_rights(types), cause) != VERDICT_OK)
+		return VERDICT_INVALID;
 	*cause = memory_flush_remote(qp_peer(qp), range->rkey, range->address, range->length,
 				     flush_rights(types), level == COMPAT_FLUSH_MR);
 	return access_verdict(*cause);
+}
+
+enum verdict execute_single(struct qp *qp, enum operation operation,
+			    const struct remote_range *range, const struct operands *operands,
+			    uint64_t *before, enum cause *cause)
+{
+	*before = 0;
+	if (operation_is_of_a_word(operation))
+		return on_word(qp, operation, range, operands, before, cause);
+	if (operation == OPERATION_FLUSH)
+		return on_flush(qp, range, operands, cause);
+	return VERDICT_INVALID;
 }

@@ -22,6 +22,7 @@
 #include <sys/uio.h>
 
 #include "base/cause.h"
+#include "base/operation.h"
 #include "execute/verdict.h"
 #include "object/qp.h"
 
@@ -61,24 +62,12 @@ enum verdict execute_check_read(const struct qp *qp, const struct remote_range *
 				enum cause *cause);
 
 /*
- * CMP_AND_SWP (first = compare, second = swap) or FETCH_AND_ADD (first = add). VERDICT_OK writes
- * the original value to *before, in host order.
+ * An operation of one packet: an atomic, ATOMIC_WRITE or FLUSH (IBA annex A19); others are
+ * VERDICT_INVALID. The range of the first two is their word. VERDICT_OK writes an atomic's original
+ * value to *before, in host order.
  */
-enum verdict execute_atomic(struct qp *qp, const struct remote_range *range, bool compare_swap,
-			    uint64_t first, uint64_t second, uint64_t *before, enum cause *cause);
-
-/* ATOMIC WRITE: stores the 8 bytes of `payload` as they are. Another length is VERDICT_INVALID. */
-enum verdict execute_atomic_write(struct qp *qp, const struct remote_range *range,
-				  const void *payload, uint32_t bytes, enum cause *cause);
-
-/*
- * FLUSH (IBA annex A19): checks that placement types and selectivity level exist, and the QP's
- * right.
- */
-enum verdict execute_check_flush(const struct qp *qp, uint32_t types, uint32_t level,
-				 enum cause *cause);
-/* FLUSH, after that check: makes earlier writes visible to all. */
-enum verdict execute_flush(struct qp *qp, const struct remote_range *range, uint32_t types,
-			   uint32_t level, enum cause *cause);
+enum verdict execute_single(struct qp *qp, enum operation operation,
+			    const struct remote_range *range, const struct operands *operands,
+			    uint64_t *before, enum cause *cause);
 
 #endif

@@ -194,8 +194,26 @@ static int push_data(struct sq *sq, struct wqe *wqe, const struct ibv_send_wr *w
 	return error;
 }
 
+/* The members of `wr` that the operation has. */
+static void set_remote(struct wqe *wqe, enum operation operation, const struct ibv_send_wr *wr)
+{
+	if (operation_is_atomic(operation)) {
+		uint64_t compare_add = wr->wr.atomic.compare_add;
+
+		wqe->remote_addr = wr->wr.atomic.remote_addr;
+		wqe->rkey = wr->wr.atomic.rkey;
+		wqe->operands = operation_has_compare(operation)
+					? (struct operands){ wr->wr.atomic.swap, compare_add }
+					: (struct operands){ compare_add, 0 };
+	} else if (operation != OPERATION_SEND) {
+		wqe->remote_addr = wr->wr.rdma.remote_addr;
+		wqe->rkey = wr->wr.rdma.rkey;
+	}
+}
+
 int sq_push(struct sq *sq, const struct ibv_send_wr *wr)
 {
+	enum operation operation;
 	struct wqe *wqe;
 	int error;
 
@@ -207,31 +225,15 @@ int sq_push(struct sq *sq, const struct ibv_send_wr *wr)
 	error = sq_begin(sq, wr->opcode, wr->wr_id, wr->send_flags, &wqe);
 	if (error)
 		return error;
+	operation = opcode_operation(wqe->opcode);
 	wqe->imm = wr->imm_data;
 	if (sq->type == IBV_QPT_XRC_SEND)
 		wqe->remote_srqn = wr->qp_type.xrc.remote_srqn;
-	switch (opcode_operation(wqe->opcode)) {
-	case OPERATION_WRITE:
-	case OPERATION_READ:
-	case OPERATION_ATOMIC_WRITE:
-		wqe->remote_addr = wr->wr.rdma.remote_addr;
-		wqe->rkey = wr->wr.rdma.rkey;
-		break;
-	case OPERATION_COMPARE_SWAP:
-	case OPERATION_FETCH_ADD:
-		wqe->remote_addr = wr->wr.atomic.remote_addr;
-		wqe->rkey = wr->wr.atomic.rkey;
-		wqe->compare_add = wr->wr.atomic.compare_add;
-		wqe->swap = wr->wr.atomic.swap;
-		break;
-	case OPERATION_BIND:
+	if (operation == OPERATION_BIND)
 		sq_set_bind(wqe, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+	if (operation_is_of_this_end(operation))
 		return sq_end(sq, wqe);
-	case OPERATION_LOCAL_INV:
-		return sq_end(sq, wqe);
-	default:
-		break;
-	}
+	set_remote(wqe, operation, wr);
 	error = push_data(sq, wqe, wr);
 	if (!error && sq->type == IBV_QPT_UD)
 		error = sq_set_ah(sq, wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn,

@@ -59,8 +59,7 @@ struct wqe {
 	/* one-sided */
 	uint32_t rkey;
 	uint64_t remote_addr;
-	uint64_t compare_add; /* FLUSH: its placement types, enum ibv_placement_type */
-	uint64_t swap;	      /* FLUSH: its selectivity level */
+	struct operands operands;
 	/* datagrams */
 	struct ah *ah; /* holds a reference */
 	uint32_t remote_qpn;

@@ -19,24 +19,26 @@
 
 /* IBA table 38. `eth` is the header that all requests of the service have. */
 #define SEND_AND_WRITE(service, name, eth)                                                         \
-	ROW(service, 0x00, name " SEND First", PACKET_SEND, 1, 0, 1, eth),                         \
-		ROW(service, 0x01, name " SEND Middle", PACKET_SEND, 0, 0, 1, eth),                \
-		ROW(service, 0x02, name " SEND Last", PACKET_SEND, 0, 1, 1, eth),                  \
-		ROW(service, 0x03, name " SEND Last with Immediate", PACKET_SEND, 0, 1, 1,         \
+	ROW(service, 0x00, name " SEND First", OPERATION_SEND, 1, 0, 1, eth),                      \
+		ROW(service, 0x01, name " SEND Middle", OPERATION_SEND, 0, 0, 1, eth),             \
+		ROW(service, 0x02, name " SEND Last", OPERATION_SEND, 0, 1, 1, eth),               \
+		ROW(service, 0x03, name " SEND Last with Immediate", OPERATION_SEND, 0, 1, 1,      \
 		    (eth) | IMM),                                                                  \
 		SEND_ONLY(service, name, eth),                                                     \
-		ROW(service, 0x06, name " RDMA WRITE First", PACKET_WRITE, 1, 0, 1, (eth) | RETH), \
-		ROW(service, 0x07, name " RDMA WRITE Middle", PACKET_WRITE, 0, 0, 1, eth),         \
-		ROW(service, 0x08, name " RDMA WRITE Last", PACKET_WRITE, 0, 1, 1, eth),           \
-		ROW(service, 0x09, name " RDMA WRITE Last with Immediate", PACKET_WRITE, 0, 1, 1,  \
-		    (eth) | IMM),                                                                  \
-		ROW(service, 0x0a, name " RDMA WRITE Only", PACKET_WRITE, 1, 1, 1, (eth) | RETH),  \
-		ROW(service, 0x0b, name " RDMA WRITE Only with Immediate", PACKET_WRITE, 1, 1, 1,  \
-		    (eth) | RETH | IMM)
+		ROW(service, 0x06, name " RDMA WRITE First", OPERATION_WRITE, 1, 0, 1,             \
+		    (eth) | RETH),                                                                 \
+		ROW(service, 0x07, name " RDMA WRITE Middle", OPERATION_WRITE, 0, 0, 1, eth),      \
+		ROW(service, 0x08, name " RDMA WRITE Last", OPERATION_WRITE, 0, 1, 1, eth),        \
+		ROW(service, 0x09, name " RDMA WRITE Last with Immediate", OPERATION_WRITE, 0, 1,  \
+		    1, (eth) | IMM),                                                               \
+		ROW(service, 0x0a, name " RDMA WRITE Only", OPERATION_WRITE, 1, 1, 1,              \
+		    (eth) | RETH),                                                                 \
+		ROW(service, 0x0b, name " RDMA WRITE Only with Immediate", OPERATION_WRITE, 1, 1,  \
+		    1, (eth) | RETH | IMM)
 
 #define SEND_ONLY(service, name, eth)                                                              \
-	ROW(service, 0x04, name " SEND Only", PACKET_SEND, 1, 1, 1, eth),                          \
-		ROW(service, 0x05, name " SEND Only with Immediate", PACKET_SEND, 1, 1, 1,         \
+	ROW(service, 0x04, name " SEND Only", OPERATION_SEND, 1, 1, 1, eth),                       \
+		ROW(service, 0x05, name " SEND Only with Immediate", OPERATION_SEND, 1, 1, 1,      \
 		    (eth) | IMM)
 
 /*
@@ -44,7 +46,7 @@
  * headers in all services.
  */
 #define READ_AND_ATOMIC(service, name, eth)                                                        \
-	ROW(service, 0x0c, name " RDMA READ Request", PACKET_READ_REQUEST, 1, 1, 0, (eth) | RETH), \
+	ROW(service, 0x0c, name " RDMA READ Request", OPERATION_READ, 1, 1, 0, (eth) | RETH),      \
 		ROW(service, 0x0d, name " RDMA READ response First", PACKET_READ_RESPONSE, 1, 0,   \
 		    1, AETH),                                                                      \
 		ROW(service, 0x0e, name " RDMA READ response Middle", PACKET_READ_RESPONSE, 0, 0,  \
@@ -56,16 +58,16 @@
 		ROW(service, 0x11, name " Acknowledge", PACKET_ACK, 1, 1, 0, AETH),                \
 		ROW(service, 0x12, name " ATOMIC Acknowledge", PACKET_ATOMIC_ACK, 1, 1, 0,         \
 		    AETH | ATOMIC_ACK_ETH),                                                        \
-		ROW(service, 0x13, name " CmpSwap", PACKET_COMPARE_SWAP, 1, 1, 0,                  \
+		ROW(service, 0x13, name " CmpSwap", OPERATION_COMPARE_SWAP, 1, 1, 0,               \
 		    (eth) | ATOMIC_ETH),                                                           \
-		ROW(service, 0x14, name " FetchAdd", PACKET_FETCH_ADD, 1, 1, 0,                    \
+		ROW(service, 0x14, name " FetchAdd", OPERATION_FETCH_ADD, 1, 1, 0,                 \
 		    (eth) | ATOMIC_ETH),                                                           \
-		ROW(service, 0x16, name " SEND Last with Invalidate", PACKET_SEND, 0, 1, 1,        \
+		ROW(service, 0x16, name " SEND Last with Invalidate", OPERATION_SEND, 0, 1, 1,     \
 		    (eth) | IETH),                                                                 \
-		ROW(service, 0x17, name " SEND Only with Invalidate", PACKET_SEND, 1, 1, 1,        \
+		ROW(service, 0x17, name " SEND Only with Invalidate", OPERATION_SEND, 1, 1, 1,     \
 		    (eth) | IETH),                                                                 \
-		ROW(service, 0x1c, name " FLUSH", PACKET_FLUSH, 1, 1, 0, (eth) | FETH | RETH),     \
-		ROW(service, 0x1d, name " ATOMIC WRITE", PACKET_ATOMIC_WRITE, 1, 1, 1,             \
+		ROW(service, 0x1c, name " FLUSH", OPERATION_FLUSH, 1, 1, 0, (eth) | FETH | RETH),  \
+		ROW(service, 0x1d, name " ATOMIC WRITE", OPERATION_ATOMIC_WRITE, 1, 1, 1,          \
 		    (eth) | RETH)
 
 static const struct packet_opcode opcodes[256] = {
@@ -105,7 +107,7 @@ unsigned packet_header_bytes(uint8_t opcode)
 	return bytes;
 }
 
-int packet_find_opcode(enum packet_service service, enum packet_kind kind, bool first, bool last,
+int packet_find_opcode(enum packet_service service, unsigned kind, bool first, bool last,
 		       unsigned headers)
 {
 	const unsigned carried = IMM | IETH;

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/operation.h"
 #include "base/psn.h"
 
 #define PACKET_BTH_BYTES    12
@@ -32,20 +33,13 @@ enum packet_service {
 
 /*
  * The meaning of an opcode's lower five bits, without position (FIRST, MIDDLE, LAST, ONLY),
- * immediate data and IETH.
+ * immediate data and IETH: of a request its enum operation, of other packets these.
  */
 enum packet_kind {
-	PACKET_SEND = 1,
-	PACKET_WRITE,
-	PACKET_READ_REQUEST,
-	PACKET_READ_RESPONSE,
+	PACKET_READ_RESPONSE = OPERATIONS_OF_PEER,
 	PACKET_ACK,
 	PACKET_ATOMIC_ACK,
-	PACKET_COMPARE_SWAP,
-	PACKET_FETCH_ADD,
 	PACKET_NOTIFY_CONGESTION,
-	PACKET_FLUSH,	     /* IBA annex A19 */
-	PACKET_ATOMIC_WRITE, /* likewise; it has a RETH, and its 8 bytes are payload */
 };
 
 enum packet_header {
@@ -60,9 +54,9 @@ enum packet_header {
 	PACKET_HAS_FETH = 1 << 8,
 };
 
-/* One row per opcode; kind 0: there is no such opcode. */
+/* One row per opcode; kind 0, OPERATION_NONE: there is no such opcode. */
 struct packet_opcode {
-	uint8_t kind;	  /* enum packet_kind */
+	uint8_t kind;	  /* enum operation, enum packet_kind */
 	bool first;	  /* FIRST or ONLY */
 	bool last;	  /* LAST or ONLY */
 	bool payload;	  /* the packet may have payload */
@@ -82,7 +76,7 @@ static inline enum packet_service packet_service(uint8_t opcode)
 }
 
 /* The opcode of a service for this kind, position and set of IMM and IETH; -1: there is none. */
-int packet_find_opcode(enum packet_service service, enum packet_kind kind, bool first, bool last,
+int packet_find_opcode(enum packet_service service, unsigned kind, bool first, bool last,
 		       unsigned headers);
 
 /* AETH syndrome (IBA 9.7.5.1): bits 5 and 6 are the kind. */

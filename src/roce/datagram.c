@@ -39,7 +39,7 @@ enum wire_result datagram_transmit(struct qp *qp, struct wqe *wqe, enum cause *c
 	bool imm = opcodes[wqe->opcode].has_imm;
 	uint8_t copy[MTU_MAX];
 	struct packet header = {
-		.opcode = (uint8_t)packet_find_opcode(PACKET_UD, PACKET_SEND, true, true,
+		.opcode = (uint8_t)packet_find_opcode(PACKET_UD, OPERATION_SEND, true, true,
 						      imm ? PACKET_HAS_IMM : 0),
 		.pad = (uint8_t)(-wqe->length & 3),
 		.solicited = wqe->flags & IBV_SEND_SOLICITED,

@@ -15,17 +15,17 @@ static unsigned last_headers(const struct wqe *wqe)
 	return opcode->has_imm ? PACKET_HAS_IMM : opcode->has_inv ? PACKET_HAS_IETH : 0;
 }
 
-static uint8_t find_opcode(const struct roce_qp *tq, enum packet_kind kind, bool first, bool last,
+static uint8_t find_opcode(const struct roce_qp *tq, const struct wqe *wqe, bool first, bool last,
 			   unsigned headers)
 {
-	return (uint8_t)packet_find_opcode(roce_service(tq->qp), kind, first, last, headers);
+	return (uint8_t)packet_find_opcode(roce_service(tq->qp), opcode_operation(wqe->opcode),
+					   first, last, headers);
 }
 
-struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe,
-			      enum packet_kind kind, bool last)
+struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe, bool last)
 {
 	return (struct packet){
-		.opcode = find_opcode(tq, kind, psn_equal(tq->next_psn, wqe->first_psn), last,
+		.opcode = find_opcode(tq, wqe, psn_equal(tq->next_psn, wqe->first_psn), last,
 				      last ? last_headers(wqe) : 0),
 		.dest_qpn = tq->qp->attr.dest_qp_num,
 		.psn = tq->next_psn,
@@ -53,39 +53,23 @@ static void set_read(struct packet *header, const struct roce_qp *tq, const stru
 struct packet request_with_response(const struct roce_qp *tq, const struct wqe *wqe,
 				    uint32_t packets)
 {
+	const struct operands *operands = &wqe->operands;
 	struct packet header = {
+		.opcode = find_opcode(tq, wqe, true, true, 0),
 		.dest_qpn = tq->qp->attr.dest_qp_num,
 		.psn = tq->next_psn,
 		.ack_req = true,
 		.va = wqe->remote_addr,
 		.rkey = wqe->rkey,
 		.length = wqe->length,
+		.swap_add = operands->swap_add,
+		.compare = operands->compare,
+		.flush_types = (uint8_t)operands->swap_add,
+		.flush_level = (uint8_t)operands->compare,
 		.xrc_srqn = wqe->remote_srqn,
 	};
-	enum packet_kind kind = PACKET_READ_REQUEST;
 
-	switch (opcode_operation(wqe->opcode)) {
-	case OPERATION_COMPARE_SWAP:
-		kind = PACKET_COMPARE_SWAP;
-		header.compare = wqe->compare_add;
-		header.swap_add = wqe->swap;
-		break;
-	case OPERATION_FETCH_ADD:
-		kind = PACKET_FETCH_ADD;
-		header.swap_add = wqe->compare_add;
-		break;
-	case OPERATION_ATOMIC_WRITE:
-		kind = PACKET_ATOMIC_WRITE;
-		break;
-	case OPERATION_FLUSH:
-		kind = PACKET_FLUSH;
-		header.flush_types = (uint8_t)wqe->compare_add;
-		header.flush_level = (uint8_t)wqe->swap;
-		break;
-	default:
+	if (opcode_operation(wqe->opcode) == OPERATION_READ)
 		set_read(&header, tq, wqe, packets);
-		break;
-	}
-	header.opcode = find_opcode(tq, kind, true, true, 0);
 	return header;
 }

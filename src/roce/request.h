@@ -39,8 +39,7 @@ static inline bool request_takes_response(const struct wqe *wqe)
 uint32_t request_psns(const struct roce_qp *tq, const struct wqe *wqe);
 
 /* The packet at next_psn of a SEND or WRITE; `last` of its message. */
-struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe,
-			      enum packet_kind kind, bool last);
+struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe, bool last);
 
 /* The packet at next_psn of a request with `packets` response packets. */
 struct packet request_with_response(const struct roce_qp *tq, const struct wqe *wqe,

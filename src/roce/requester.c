@@ -115,14 +115,14 @@ static bool wants_ack(struct issue *it, bool last)
 }
 
 /* The packet at next_psn of a SEND or WRITE. */
-static enum issue_result add_packet(struct issue *it, struct wqe *wqe, enum packet_kind kind)
+static enum issue_result add_packet(struct issue *it, struct wqe *wqe)
 {
 	struct roce_qp *tq = it->tq;
 	struct qp *qp = tq->qp;
 	uint32_t index = (uint32_t)psn_diff(tq->next_psn, wqe->first_psn);
 	uint32_t offset = index * tq->mtu, bytes = wqe->length - offset;
 	bool last = bytes <= tq->mtu;
-	struct packet header = request_message(tq, wqe, kind, last);
+	struct packet header = request_message(tq, wqe, last);
 	enum cause cause;
 
 	if (!last)
@@ -132,7 +132,7 @@ static enum issue_result add_packet(struct issue *it, struct wqe *wqe, enum pack
 		enum issue_result result = flush(it);
 
 		/* nothing has changed, except that the window may have more room */
-		return result == ISSUE_DONE ? add_packet(it, wqe, kind) : result;
+		return result == ISSUE_DONE ? add_packet(it, wqe) : result;
 	}
 	case PAYLOAD_BAD:
 		return flush_and_fail(it, cause);
@@ -225,7 +225,7 @@ static enum issue_result align_to_batch(struct issue *it, struct wqe *wqe)
 	return it->out.burst->count + packets > WIRE_BURST ? flush(it) : ISSUE_DONE;
 }
 
-static enum issue_result send_message(struct issue *it, struct wqe *wqe, enum packet_kind kind)
+static enum issue_result send_message(struct issue *it, struct wqe *wqe)
 {
 	struct roce_qp *tq = it->tq;
 
@@ -238,7 +238,7 @@ static enum issue_result send_message(struct issue *it, struct wqe *wqe, enum pa
 	}
 	if (!room_in_window(it))
 		return ISSUE_WAIT;
-	if (kind == PACKET_WRITE && is_start(tq, wqe)) {
+	if (opcode_operation(wqe->opcode) == OPERATION_WRITE && is_start(tq, wqe)) {
 		enum issue_result result = align_to_batch(it, wqe);
 
 		if (result != ISSUE_DONE)
@@ -253,7 +253,7 @@ static enum issue_result send_message(struct issue *it, struct wqe *wqe, enum pa
 		if (burst_is_full(it->out.burst))
 			result = flush(it);
 		if (result == ISSUE_DONE)
-			result = add_packet(it, wqe, kind);
+			result = add_packet(it, wqe);
 		if (result != ISSUE_DONE)
 			return result;
 		add_middles(it, wqe);
@@ -261,7 +261,7 @@ static enum issue_result send_message(struct issue *it, struct wqe *wqe, enum pa
 	return issued(it, wqe);
 }
 
-/* The packet of an ATOMIC WRITE, with its 8 bytes. */
+/* The payload of an ATOMIC WRITE: its 8 bytes. */
 static enum issue_result add_operand(struct issue *it, struct wqe *wqe)
 {
 	enum cause cause;
@@ -288,7 +288,7 @@ static enum issue_result add_request(struct issue *it, struct wqe *wqe, uint32_t
 
 	if (burst_is_full(it->out.burst))
 		result = flush(it);
-	if (result == ISSUE_DONE && opcode_operation(wqe->opcode) == OPERATION_ATOMIC_WRITE)
+	if (result == ISSUE_DONE && operation_has_payload(opcode_operation(wqe->opcode)))
 		result = add_operand(it, wqe);
 	if (result != ISSUE_DONE)
 		return result;
@@ -416,28 +416,18 @@ static enum issue_result fail_opcode(struct issue *it, struct wqe *wqe)
 
 static enum issue_result issue_request(struct issue *it, struct wqe *wqe)
 {
+	enum operation operation = opcode_operation(wqe->opcode);
+
 	if (wqe_length_is_wrong(wqe))
 		return fail_length(it, wqe);
-	switch (opcode_operation(wqe->opcode)) {
-	case OPERATION_SEND:
-		/* there is no such packet */
-		if (opcodes[wqe->opcode].has_inv && !qp_is_reliable(it->tq->qp))
-			return fail_opcode(it, wqe);
-		return send_message(it, wqe, PACKET_SEND);
-	case OPERATION_WRITE:
-		return send_message(it, wqe, PACKET_WRITE);
-	case OPERATION_READ:
-	case OPERATION_COMPARE_SWAP:
-	case OPERATION_FETCH_ADD:
-	case OPERATION_ATOMIC_WRITE:
-	case OPERATION_FLUSH:
-		return send_with_response(it, wqe);
-	case OPERATION_BIND:
-	case OPERATION_LOCAL_INV:
+	if (operation_is_of_this_end(operation))
 		return manage_memory(it, wqe);
-	default:
+	if (!operation_is_message(operation))
+		return send_with_response(it, wqe);
+	/* there is no such packet */
+	if (opcodes[wqe->opcode].has_inv && !qp_is_reliable(it->tq->qp))
 		return fail_opcode(it, wqe);
-	}
+	return send_message(it, wqe);
 }
 
 static void start(struct roce_qp *tq)

@@ -74,27 +74,30 @@ static enum verdict check_sequence(const struct roce_qp *tq, const struct packet
 				   enum cause *cause)
 {
 	*cause = CAUSE_PACKET_OUT_OF_PLACE;
-	if (op->kind != PACKET_SEND && op->kind != PACKET_WRITE)
+	if (!operation_is_message(op->kind))
 		return tq->in_message ? VERDICT_INVALID : VERDICT_OK;
 	if (op->first)
 		return tq->in_message ? VERDICT_INVALID : VERDICT_OK;
 	return tq->in_message && tq->message_kind == op->kind ? VERDICT_OK : VERDICT_INVALID;
 }
 
-/* IBA 9.7.4.1.6: FIRST and MIDDLE have a whole MTU, LAST is not empty, none exceeds the MTU. */
+/*
+ * IBA 9.7.4.1.6: FIRST and MIDDLE have a whole MTU, LAST is not empty, none exceeds the MTU. Of
+ * other requests only ATOMIC_WRITE has a payload, 8 bytes.
+ */
 static enum verdict check_length(const struct roce_qp *tq, const struct packet *packet,
 				 const struct packet_opcode *op, enum cause *cause)
 {
 	uint32_t bytes = packet->payload_bytes, left;
 
 	*cause = CAUSE_PACKET_OUT_OF_PLACE;
-	if (op->kind == PACKET_READ_REQUEST)
+	if (op->kind == OPERATION_READ)
 		return packet->length <= LIMIT_MESSAGE ? VERDICT_OK : VERDICT_INVALID;
-	if (op->kind != PACKET_SEND && op->kind != PACKET_WRITE)
-		return VERDICT_OK;
+	if (!operation_is_message(op->kind))
+		return !op->payload || bytes == sizeof(uint64_t) ? VERDICT_OK : VERDICT_INVALID;
 	if (op->last ? bytes > tq->mtu || (!op->first && !bytes) : bytes != tq->mtu)
 		return VERDICT_INVALID;
-	if (op->kind == PACKET_SEND)
+	if (op->kind == OPERATION_SEND)
 		return VERDICT_OK;
 	left = tq->range.length - tq->received;
 	if (tq->range.length > LIMIT_MESSAGE || bytes > left)
@@ -105,9 +108,13 @@ static enum verdict check_length(const struct roce_qp *tq, const struct packet *
 static void start_message(struct roce_qp *tq, const struct packet *packet,
 			  const struct packet_opcode *op)
 {
+	bool is_word = op->headers & PACKET_HAS_ATOMIC_ETH; /* which has no length */
+
 	tq->message_kind = op->kind;
 	tq->received = 0;
-	tq->range = (struct remote_range){ packet->rkey, packet->length, packet->va };
+	tq->range = (struct remote_range){ packet->rkey,
+					   is_word ? (uint32_t)sizeof(uint64_t) : packet->length,
+					   packet->va };
 }
 
 static enum verdict on_send(struct roce_qp *tq, const struct packet *packet,
@@ -220,66 +227,57 @@ static enum verdict on_read(struct roce_qp *tq, const struct packet *packet, enu
 	return VERDICT_OK;
 }
 
-static enum verdict on_atomic(struct roce_qp *tq, const struct packet *packet,
-			      const struct packet_opcode *op, enum cause *cause)
-{
-	bool compare_swap = op->kind == PACKET_COMPARE_SWAP;
-	struct saved_atomic *saved = &tq->saved[tq->saved_next % LIMIT_QP_RD_ATOM];
-	enum verdict verdict = check_resources(tq, cause);
-	uint64_t before;
-
-	if (verdict == VERDICT_OK)
-		verdict = execute_atomic(tq->qp, &tq->range, compare_swap,
-					 compare_swap ? packet->compare : packet->swap_add,
-					 packet->swap_add, &before, cause);
-	if (verdict != VERDICT_OK)
-		return verdict;
-	tq->msn = msn_add(tq->msn, 1);
-	tq->saved_next++;
-	*saved = (struct saved_atomic){ .valid = true, .psn = packet->psn, .value = before };
-	response_add_atomic(&tq->responses, saved, tq->msn);
-	return VERDICT_OK;
-}
-
-static void respond_empty(struct roce_qp *tq, const struct packet *packet)
-{
-	tq->msn = msn_add(tq->msn, 1);
-	response_add_empty(&tq->responses, packet->psn, tq->msn);
-}
-
-static enum verdict on_atomic_write(struct roce_qp *tq, const struct packet *packet,
-				    enum cause *cause)
-{
-	enum verdict verdict = check_resources(tq, cause);
-
-	if (verdict == VERDICT_OK)
-		verdict = execute_atomic_write(tq->qp, &tq->range, packet->payload,
-					       packet->payload_bytes, cause);
-	if (verdict == VERDICT_OK)
-		respond_empty(tq, packet);
-	return verdict;
-}
-
 /*
  * Some requesters do not count FLUSHes among the READs (soft-RoCE). A FLUSH that finds no room for
  * its response, even after the others were sent, counts as lost.
  */
-static enum verdict on_flush(struct roce_qp *tq, const struct packet *packet, enum cause *cause)
+static enum verdict make_room(struct roce_qp *tq)
 {
-	uint32_t types = packet->flush_types, level = packet->flush_level;
-	enum verdict verdict = execute_check_flush(tq->qp, types, level, cause);
+	if (response_has_room(tq))
+		return VERDICT_OK;
+	transmit_owed(tq);
+	return response_has_room(tq) && qp_state(tq->qp) != IBV_QPS_ERR ? VERDICT_OK
+									: VERDICT_OUT_OF_ORDER;
+}
 
+static struct operands operands_of(const struct packet *packet, const struct packet_opcode *op)
+{
+	struct operands operands = { packet->swap_add, packet->compare };
+
+	if (op->headers & PACKET_HAS_FETH)
+		operands = (struct operands){ packet->flush_types, packet->flush_level };
+	if (op->payload)
+		memcpy(&operands.swap_add, packet->payload, sizeof(operands.swap_add));
+	return operands;
+}
+
+static void respond_atomic(struct roce_qp *tq, const struct packet *packet, uint64_t before)
+{
+	struct saved_atomic *saved = &tq->saved[tq->saved_next++ % LIMIT_QP_RD_ATOM];
+
+	*saved = (struct saved_atomic){ .valid = true, .psn = packet->psn, .value = before };
+	response_add_atomic(&tq->responses, saved, tq->msn);
+}
+
+/* An operation of one packet. */
+static enum verdict on_single(struct roce_qp *tq, const struct packet *packet,
+			      const struct packet_opcode *op, enum cause *cause)
+{
+	const struct operands operands = operands_of(packet, op);
+	enum verdict verdict =
+		op->kind == OPERATION_FLUSH ? make_room(tq) : check_resources(tq, cause);
+	uint64_t before;
+
+	if (verdict == VERDICT_OK)
+		verdict = execute_single(tq->qp, op->kind, &tq->range, &operands, &before, cause);
 	if (verdict != VERDICT_OK)
 		return verdict;
-	if (!response_has_room(tq)) {
-		transmit_owed(tq);
-		if (!response_has_room(tq) || qp_state(tq->qp) == IBV_QPS_ERR)
-			return VERDICT_OUT_OF_ORDER;
-	}
-	verdict = execute_flush(tq->qp, &tq->range, types, level, cause);
-	if (verdict == VERDICT_OK)
-		respond_empty(tq, packet);
-	return verdict;
+	tq->msn = msn_add(tq->msn, 1);
+	if (operation_brings_data(op->kind))
+		respond_atomic(tq, packet, before);
+	else
+		response_add_empty(&tq->responses, packet->psn, tq->msn);
+	return VERDICT_OK;
 }
 
 /* XRC: the message is for the SRQ that it names, which may be destroyed before its end. */
@@ -301,36 +299,29 @@ static enum verdict execute_request(struct roce_qp *tq, const struct packet *pac
 		*cause = CAUSE_XRC_SRQ_UNKNOWN;
 		return VERDICT_INVALID;
 	}
-	if (op->first || (op->kind != PACKET_SEND && op->kind != PACKET_WRITE))
+	if (op->first)
 		start_message(tq, packet, op);
 	verdict = check_length(tq, packet, op, cause);
 	if (verdict != VERDICT_OK)
 		return verdict;
 	*cause = CAUSE_PACKET_OUT_OF_PLACE;
 	switch (op->kind) {
-	case PACKET_SEND:
+	case OPERATION_SEND:
 		return on_send(tq, packet, op, cause);
-	case PACKET_WRITE:
+	case OPERATION_WRITE:
 		return on_write(tq, packet, op, cause);
-	case PACKET_READ_REQUEST:
+	case OPERATION_READ:
 		return is_reliable ? on_read(tq, packet, cause) : VERDICT_INVALID;
-	case PACKET_COMPARE_SWAP:
-	case PACKET_FETCH_ADD:
-		return is_reliable ? on_atomic(tq, packet, op, cause) : VERDICT_INVALID;
-	case PACKET_ATOMIC_WRITE:
-		return is_reliable ? on_atomic_write(tq, packet, cause) : VERDICT_INVALID;
-	case PACKET_FLUSH:
-		return is_reliable ? on_flush(tq, packet, cause) : VERDICT_INVALID;
 	default:
-		return VERDICT_INVALID;
+		return is_reliable ? on_single(tq, packet, op, cause) : VERDICT_INVALID;
 	}
 }
 
 /* The packet was executed: expects the next PSN. */
 static void pass(struct roce_qp *tq, const struct packet *packet, const struct packet_opcode *op)
 {
-	bool message = op->kind == PACKET_SEND || op->kind == PACKET_WRITE;
-	uint32_t psns = op->kind == PACKET_READ_REQUEST ? packets_of(packet->length, tq->mtu) : 1;
+	bool message = operation_is_message(op->kind);
+	uint32_t psns = op->kind == OPERATION_READ ? packets_of(packet->length, tq->mtu) : 1;
 
 	tq->expected_psn = psn_add(packet->psn, psns);
 	if (message) {
@@ -362,8 +353,8 @@ static void execute(struct roce_qp *tq, const struct packet *packet, const struc
 		pass(tq, packet, op);
 	else
 		react(tq, verdict, cause,
-		      verdict == VERDICT_ACCESS && op->kind == PACKET_WRITE ? tq->held_psn
-									    : packet->psn);
+		      verdict == VERDICT_ACCESS && op->kind == OPERATION_WRITE ? tq->held_psn
+									       : packet->psn);
 }
 
 void responder_write_held(struct roce_qp *tq) REQUIRES(tq->qp->lock)
@@ -393,26 +384,16 @@ static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
 	enum cause cause;
 
 	counter_add(COUNTER_DUPLICATE_REQUEST);
-	switch (op->kind) {
-	case PACKET_SEND:
-	case PACKET_WRITE:
+	if (operation_is_message(op->kind)) {
 		tq->ack_owed = true;
-		break;
-	case PACKET_READ_REQUEST:
+	} else if (op->kind == OPERATION_READ) {
 		if ((qp->type != IBV_QPT_XRC_RECV || xrc_find_pd(qp, packet->xrc_srqn, &pd)) &&
 		    execute_check_read(qp, &range, pd, &cause) == VERDICT_OK)
 			response_repeat_read(tq, packet, pd);
-		break;
-	case PACKET_ATOMIC_WRITE:
-	case PACKET_FLUSH:
-		response_repeat_empty(tq, packet->psn);
-		break;
-	case PACKET_COMPARE_SWAP:
-	case PACKET_FETCH_ADD:
+	} else if (operation_brings_data(op->kind)) {
 		response_repeat_atomic(tq, packet->psn);
-		break;
-	default:
-		break;
+	} else {
+		response_repeat_empty(tq, packet->psn);
 	}
 }
 
@@ -464,8 +445,8 @@ void responder_on_packet(struct roce_qp *tq, const struct packet *packet,
 			 const struct packet_opcode *op) REQUIRES(tq->qp->lock)
 {
 	struct qp *qp = tq->qp;
-	bool goes_on =
-		op->kind == PACKET_WRITE && !op->first && psn_equal(packet->psn, tq->expected_psn);
+	bool goes_on = op->kind == OPERATION_WRITE && !op->first &&
+		       psn_equal(packet->psn, tq->expected_psn);
 	enum ibv_qp_state state;
 
 	if (!goes_on)
@@ -528,7 +509,7 @@ static void check_held(const struct roce_qp *tq)
 	uint32_t bytes = 0, qpn = tq->qp->ib.qp_num;
 
 	INVARIANT(tq->held < RESPONDER_HELD_MAX && tq->in_message &&
-			  tq->message_kind == PACKET_WRITE,
+			  tq->message_kind == OPERATION_WRITE,
 		  "QP 0x%06x: %u held, in_message %d, kind %u", qpn, tq->held, tq->in_message,
 		  tq->message_kind);
 	for (uint32_t i = 0; i < tq->held; i++)
@@ -558,10 +539,10 @@ void responder_check(const struct roce_qp *tq)
 			  !(tq->msn & ~PACKET_MSN_MASK),
 		  "QP 0x%06x: expected %x, acknowledged %x, MSN %x", qpn, tq->expected_psn.number,
 		  tq->ack_psn.number, tq->msn);
-	INVARIANT(!tq->in_message || tq->message_kind == PACKET_SEND ||
-			  tq->message_kind == PACKET_WRITE,
+	INVARIANT(!tq->in_message || tq->message_kind == OPERATION_SEND ||
+			  tq->message_kind == OPERATION_WRITE,
 		  "QP 0x%06x: kind %u", qpn, tq->message_kind);
-	INVARIANT(!tq->in_message || tq->message_kind != PACKET_WRITE ||
+	INVARIANT(!tq->in_message || tq->message_kind != OPERATION_WRITE ||
 			  tq->received <= tq->range.length,
 		  "QP 0x%06x: %u bytes of %u", qpn, tq->received, tq->range.length);
 	if (tq->held)

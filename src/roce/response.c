@@ -29,7 +29,6 @@ void response_add_read(struct responses *responses, const struct roce_qp *tq,
 		       const struct packet *request, uint32_t pd, uint32_t msn)
 {
 	*add(responses) = (struct response){
-		.kind = PACKET_READ_REQUEST,
 		.first = true,
 		.psn = request->psn,
 		.end = psn_add(request->psn, packets_of(request->length, tq->mtu)),
@@ -44,7 +43,6 @@ void response_add_read(struct responses *responses, const struct roce_qp *tq,
 void response_add_empty(struct responses *responses, psn_t psn, uint32_t msn)
 {
 	*add(responses) = (struct response){
-		.kind = PACKET_READ_REQUEST,
 		.first = true,
 		.psn = psn,
 		.end = psn_add(psn, 1),
@@ -56,7 +54,7 @@ void response_add_atomic(struct responses *responses, const struct saved_atomic 
 			 uint32_t msn)
 {
 	*add(responses) = (struct response){
-		.kind = PACKET_FETCH_ADD,
+		.atomic = true,
 		.first = true,
 		.psn = saved->psn,
 		.end = psn_add(saved->psn, 1),
@@ -262,10 +260,10 @@ static uint32_t add_response(struct burst *burst, struct roce_qp *tq, struct res
 	for (uint32_t i = 0; i < packets; i++) {
 		uint32_t n = bytes < tq->mtu ? bytes : tq->mtu, msn = msn_of(tq, responses);
 
-		if (response->kind == PACKET_READ_REQUEST)
-			add_read(burst, tq, response, msn, payload, n);
-		else
+		if (response->atomic)
 			add_atomic(burst, tq, response, msn);
+		else
+			add_read(burst, tq, response, msn, payload, n);
 		step(responses, n);
 		payload += n;
 		bytes -= n;

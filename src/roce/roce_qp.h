@@ -37,7 +37,7 @@ struct outstanding_read {
 
 /* The response to a READ or atomic that the responder owes, or what is left of it. */
 struct response {
-	uint8_t kind; /* enum packet_kind of the request */
+	bool atomic;  /* it has a value, no data */
 	bool first;   /* no packet of it was sent */
 	psn_t psn;    /* of its next packet */
 	psn_t end;    /* after its last packet */
@@ -142,7 +142,7 @@ struct roce_qp {
 	/* the last one dropped; a lower PSN shows that the requester went back */
 	psn_t out_of_sequence_psn;
 	bool in_message;      /* FIRST was accepted, LAST has not come */
-	uint8_t message_kind; /* enum packet_kind of its FIRST */
+	uint8_t message_kind; /* enum operation of its FIRST */
 	psn_t expected_psn;
 	/*
 	 * The PSN of coalesced acknowledgements: the last packet of an executed SEND or WRITE.

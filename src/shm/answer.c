@@ -77,7 +77,7 @@ bool shm_answer_add(struct shm_qp *lq, const struct record_header *header, uint6
 	if (!shm_answer_has_room(lq))
 		return false;
 	lq->responses[lq->response_tail++ % RESPONSES_MAX] = (struct response){
-		.kind = record_kind(header),
+		.kind = (uint8_t)record_kind(header),
 		.msn = header->msn,
 		.rkey = header->rkey,
 		.remote_addr = header->remote_addr,
@@ -158,8 +158,8 @@ bool shm_answer_send(struct shm_qp *lq) REQUIRES(lq->qp->lock)
 	while (lq->response_head != lq->response_tail) {
 		struct response *response = &lq->responses[lq->response_head % RESPONSES_MAX];
 		enum cause cause = CAUSE_NONE;
-		bool room = response->kind == RECORD_READ ? respond_read(lq, response, &cause)
-							  : respond_atomic(lq, response);
+		bool room = response->kind == OPERATION_READ ? respond_read(lq, response, &cause)
+							     : respond_atomic(lq, response);
 
 		if (cause != CAUSE_NONE) {
 			lq->nak = (struct nak_pending){

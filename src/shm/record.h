@@ -19,9 +19,9 @@
  *   32  remote_addr  address at the responder
  *   40  acked        everything of the other direction below this position was executed, and any
  *                    NAK for it stands before this record: see RING-4 in ring.h
- *   48  payload      (compare & swap: compare, swap; fetch & add: add; a datagram: GRH, data)
+ *   48  payload      (of atomics, ATOMIC_WRITE and FLUSH: struct operands; a datagram: GRH, data)
  *
- * FLUSH: `total` is the length of its range, imm is placement types | selectivity level << 4.
+ * FLUSH: `total` is the length of its range.
  *
  * The reader copies the header out, checks the copy, and never trusts a value: see record_is_sane.
  */
@@ -32,26 +32,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/operation.h"
+
 #define RECORD_UNIT	   64
 #define RECORD_PAYLOAD_MAX (16 * 1024)
 #define MSN_MASK	   0xffffff
 
+/* A request's kind is its enum operation. Other kinds: */
 enum record_kind {
-	RECORD_NONE,
-	/* requests, to a responder */
-	RECORD_SEND,
-	RECORD_WRITE,
-	RECORD_READ,
-	RECORD_COMPARE_SWAP,
-	RECORD_FETCH_ADD,
-	RECORD_DATAGRAM,
+	RECORD_DATAGRAM = OPERATIONS_OF_PEER,
 	/* answers, to a completer */
 	RECORD_READ_RESPONSE,
 	RECORD_ATOMIC_RESPONSE,
 	RECORD_NAK,
-	/* more requests */
-	RECORD_ATOMIC_WRITE,
-	RECORD_FLUSH,
 	/* to the process: requests migration of the region of `rkey` (memory/migrate.h) */
 	RECORD_MIGRATE,
 	RECORD_KINDS
@@ -110,14 +103,15 @@ static inline uint32_t record_units(uint32_t bytes)
 	return (sizeof(struct record_header) + bytes + RECORD_UNIT - 1) / RECORD_UNIT;
 }
 
-static inline uint32_t record_word(enum record_kind kind, uint32_t flags, uint32_t bytes)
+static inline uint32_t record_word(uint32_t kind, uint32_t flags, uint32_t bytes)
 {
-	return (uint32_t)kind | flags << 8 | record_units(bytes) << 16;
+	return kind | flags << 8 | record_units(bytes) << 16;
 }
 
-static inline enum record_kind record_kind(const struct record_header *header)
+/* enum operation or enum record_kind */
+static inline uint32_t record_kind(const struct record_header *header)
 {
-	return (enum record_kind)(header->word & 0xff);
+	return header->word & 0xff;
 }
 
 static inline uint32_t record_flags(const struct record_header *header)
@@ -133,7 +127,7 @@ static inline uint32_t record_size(const struct record_header *header)
 /* The sizes fit each other. Callers check all other fields. */
 static inline bool record_is_sane(const struct record_header *header)
 {
-	return record_kind(header) > RECORD_NONE && record_kind(header) < RECORD_KINDS &&
+	return record_kind(header) != OPERATION_NONE && record_kind(header) < RECORD_KINDS &&
 	       header->bytes <= RECORD_PAYLOAD_MAX &&
 	       header->word >> 16 == record_units(header->bytes);
 }

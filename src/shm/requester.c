@@ -129,7 +129,7 @@ static bool flight_is_full(struct link *link) REQUIRES(link->tx_lock)
 }
 
 /* One record of a SEND or WRITE. */
-static enum issue_result send_piece(struct shm_qp *lq, struct wqe *wqe, enum record_kind kind)
+static enum issue_result send_piece(struct shm_qp *lq, struct wqe *wqe)
 {
 	struct qp *qp = lq->qp;
 	struct link *link = lq->link;
@@ -159,7 +159,7 @@ static enum issue_result send_piece(struct shm_qp *lq, struct wqe *wqe, enum rec
 	}
 	if (flags & RECORD_LAST && qp_is_reliable(qp))
 		enter_flight(link, lq, record_units(bytes));
-	publish(link, lq, record, record_word(kind, flags, bytes));
+	publish(link, lq, record, record_word(opcode_operation(wqe->opcode), flags, bytes));
 	wqe->done += bytes;
 	shm_moved += bytes;
 	result = ISSUE_DONE;
@@ -168,8 +168,7 @@ out:
 	return result;
 }
 
-static enum issue_result send_message(struct shm_qp *lq, struct wqe *wqe, enum record_kind kind,
-				      int64_t *budget)
+static enum issue_result send_message(struct shm_qp *lq, struct wqe *wqe, int64_t *budget)
 {
 	struct qp *qp = lq->qp;
 	enum issue_result result;
@@ -189,7 +188,7 @@ static enum issue_result send_message(struct shm_qp *lq, struct wqe *wqe, enum r
 
 		if (*budget <= 0)
 			return ISSUE_TURN_OVER;
-		result = send_piece(lq, wqe, kind);
+		result = send_piece(lq, wqe);
 		if (result != ISSUE_DONE)
 			return result;
 		*budget -= wqe->done - before + RECORD_UNIT;
@@ -204,79 +203,44 @@ static enum issue_result send_message(struct shm_qp *lq, struct wqe *wqe, enum r
 	return ISSUE_DONE;
 }
 
-/* A message of one record that is acknowledged without data: ATOMIC_WRITE and FLUSH. */
-static enum issue_result send_alone(struct shm_qp *lq, struct wqe *wqe, enum record_kind kind,
-				    const void *payload, uint32_t bytes)
-{
-	struct qp *qp = lq->qp;
-	struct link *link = lq->link;
-	struct record *record;
-
-	wqe->msn = lq->next_msn;
-	lock_acquire(&link->tx_lock);
-	record = link->alive && !flight_is_full(link)
-			 ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS)
-			 : NULL;
-	if (record) {
-		fill_header(lq, wqe, &record->header, bytes);
-		if (bytes)
-			memcpy(record->payload, payload, bytes);
-		enter_flight(link, lq, record_units(bytes));
-		publish(link, lq, record,
-			record_word(kind, RECORD_FIRST | RECORD_LAST | service_flags(qp), bytes));
-	}
-	lock_release(&link->tx_lock);
-	if (!record)
-		return ISSUE_NO_ROOM;
-	shm_sendq_on_sent(lq, wqe);
-	return ISSUE_DONE;
-}
-
-static enum issue_result write_atomically(struct shm_qp *lq, struct wqe *wqe)
-{
-	uint64_t value;
-	enum cause cause = copy_payload(lq, wqe, &value, sizeof(value));
-
-	if (cause != CAUSE_NONE)
-		return fail_local(lq, wqe, cause);
-	return send_alone(lq, wqe, RECORD_ATOMIC_WRITE, &value, sizeof(value));
-}
-
-static enum issue_result flush(struct shm_qp *lq, struct wqe *wqe)
-{
-	wqe->imm = (uint32_t)(wqe->compare_add | wqe->swap << 4);
-	return send_alone(lq, wqe, RECORD_FLUSH, NULL, 0);
-}
-
-/* READ and atomics by message: the request is one record. */
-static enum issue_result request_read(struct shm_qp *lq, struct wqe *wqe)
+/*
+ * A request of one record: a READ, or what has operands. Those that bring data are completed by
+ * their response, others by the acknowledgement of the record.
+ */
+static enum issue_result send_single(struct shm_qp *lq, struct wqe *wqe)
 {
 	struct qp *qp = lq->qp;
 	struct link *link = lq->link;
 	uint32_t limit = qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1;
-	uint64_t operands[2] = { wqe->compare_add, wqe->swap };
 	enum operation operation = opcode_operation(wqe->opcode);
-	bool atomic = operation_is_atomic(operation);
-	uint32_t bytes = atomic ? sizeof(operands) : 0;
-	enum record_kind kind = !atomic				      ? RECORD_READ
-				: operation == OPERATION_COMPARE_SWAP ? RECORD_COMPARE_SWAP
-								      : RECORD_FETCH_ADD;
+	bool responded = operation_brings_data(operation);
+	struct operands operands = wqe->operands;
+	uint32_t bytes = operation == OPERATION_READ ? 0 : sizeof(operands);
+	enum cause cause = CAUSE_NONE;
 	struct record *record;
-	enum cause cause;
 
-	if (lq->reads >= limit)
+	if (responded && lq->reads >= limit)
 		return ISSUE_WAIT;
-	cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, IBV_ACCESS_LOCAL_WRITE);
+	if (responded)
+		cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number,
+				     IBV_ACCESS_LOCAL_WRITE);
+	else if (operation_has_payload(operation))
+		cause = copy_payload(lq, wqe, &operands.swap_add, sizeof(operands.swap_add));
 	if (cause != CAUSE_NONE)
 		return fail_local(lq, wqe, cause);
 	wqe->msn = lq->next_msn;
 	lock_acquire(&link->tx_lock);
-	record = link->alive ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS) : NULL;
+	record = link->alive && (responded || !flight_is_full(link))
+			 ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS)
+			 : NULL;
 	if (record) {
 		fill_header(lq, wqe, &record->header, bytes);
-		memcpy(record->payload, operands, bytes);
+		memcpy(record->payload, &operands, bytes);
+		if (!responded)
+			enter_flight(link, lq, record_units(bytes));
 		publish(link, lq, record,
-			record_word(kind, RECORD_FIRST | RECORD_LAST | service_flags(qp), bytes));
+			record_word(operation, RECORD_FIRST | RECORD_LAST | service_flags(qp),
+				    bytes));
 	}
 	lock_release(&link->tx_lock);
 	if (!record)
@@ -333,8 +297,8 @@ static enum issue_result one_sided(struct shm_qp *lq, struct wqe *wqe, int64_t *
 		}
 	}
 	if (opcode_operation(wqe->opcode) == OPERATION_READ)
-		return request_read(lq, wqe);
-	return send_message(lq, wqe, RECORD_WRITE, budget);
+		return send_single(lq, wqe);
+	return send_message(lq, wqe, budget);
 }
 
 static enum issue_result unreachable(struct shm_qp *lq, struct wqe *wqe)
@@ -394,30 +358,11 @@ static enum issue_result issue_request(struct shm_qp *lq, struct wqe *wqe, int64
 	}
 	if (!lq->link || !lq->link->alive)
 		return unreachable(lq, wqe);
-	switch (operation) {
-	case OPERATION_SEND:
-		return send_message(lq, wqe, RECORD_SEND, budget);
-	case OPERATION_WRITE:
-		if (opcodes[wqe->opcode].has_imm)
-			return send_message(lq, wqe, RECORD_WRITE, budget);
+	if (operation == OPERATION_SEND || opcodes[wqe->opcode].has_imm)
+		return send_message(lq, wqe, budget);
+	if (operation == OPERATION_WRITE || operation == OPERATION_READ)
 		return one_sided(lq, wqe, budget);
-	case OPERATION_READ:
-		return one_sided(lq, wqe, budget);
-	case OPERATION_COMPARE_SWAP:
-	case OPERATION_FETCH_ADD:
-		return request_read(lq, wqe);
-	case OPERATION_ATOMIC_WRITE:
-		return write_atomically(lq, wqe);
-	case OPERATION_FLUSH:
-		return flush(lq, wqe);
-	default: {
-		uint32_t seq = qp->sq.issue++;
-
-		shm_sendq_fail(lq, seq, IBV_WC_LOC_QP_OP_ERR, CAUSE_OPCODE_UNSUPPORTED, "opcode %u",
-			       wqe->opcode);
-		return ISSUE_FAILED;
-	}
-	}
+	return send_single(lq, wqe);
 }
 
 static void start(struct shm_qp *lq)

@@ -278,41 +278,26 @@ static enum verdict on_read(struct shm_qp *lq, const struct record_header *heade
 	return verdict;
 }
 
-static enum verdict on_atomic(struct shm_qp *lq, const struct record_header *header,
+/* An operation of one record. */
+static enum verdict on_single(struct shm_qp *lq, const struct record_header *header,
 			      const uint8_t *payload, enum cause *cause)
 {
 	const struct remote_range range = range_of(header, 0);
-	enum verdict verdict = check_resources(lq, cause);
-	uint64_t operands[2], before;
+	enum operation operation = (enum operation)record_kind(header);
+	bool responds = operation_brings_data(operation);
+	enum verdict verdict = responds ? check_resources(lq, cause) : VERDICT_OK;
+	struct operands operands;
+	uint64_t before;
 
 	if (verdict == VERDICT_OK && header->bytes != sizeof(operands))
 		verdict = VERDICT_INVALID;
 	if (verdict != VERDICT_OK)
 		return verdict;
-	memcpy(operands, payload, sizeof(operands));
-	verdict = execute_atomic(lq->qp, &range, record_kind(header) == RECORD_COMPARE_SWAP,
-				 operands[0], operands[1], &before, cause);
-	if (verdict == VERDICT_OK)
+	memcpy(&operands, payload, sizeof(operands));
+	verdict = execute_single(lq->qp, operation, &range, &operands, &before, cause);
+	if (verdict == VERDICT_OK && responds)
 		shm_answer_add(lq, header, before);
 	return verdict;
-}
-
-static enum verdict on_atomic_write(struct shm_qp *lq, const struct record_header *header,
-				    const uint8_t *payload, enum cause *cause)
-{
-	const struct remote_range range = range_of(header, 0);
-
-	return execute_atomic_write(lq->qp, &range, payload, header->bytes, cause);
-}
-
-static enum verdict on_flush(struct shm_qp *lq, const struct record_header *header,
-			     enum cause *cause)
-{
-	const struct remote_range range = range_of(header, 0);
-	uint32_t types = header->imm & 0xf, level = header->imm >> 4;
-	enum verdict verdict = execute_check_flush(lq->qp, types, level, cause);
-
-	return verdict == VERDICT_OK ? execute_flush(lq->qp, &range, types, level, cause) : verdict;
 }
 
 /* The record names a place of this process. */
@@ -341,21 +326,14 @@ static enum verdict execute_request(struct shm_qp *lq, const struct record_heade
 		return VERDICT_INVALID;
 	}
 	switch (record_kind(header)) {
-	case RECORD_SEND:
+	case OPERATION_SEND:
 		return on_send(lq, header, payload, cause);
-	case RECORD_WRITE:
+	case OPERATION_WRITE:
 		return on_write(lq, header, payload, cause);
-	case RECORD_READ:
+	case OPERATION_READ:
 		return is_reliable ? on_read(lq, header, cause) : VERDICT_INVALID;
-	case RECORD_COMPARE_SWAP:
-	case RECORD_FETCH_ADD:
-		return is_reliable ? on_atomic(lq, header, payload, cause) : VERDICT_INVALID;
-	case RECORD_ATOMIC_WRITE:
-		return is_reliable ? on_atomic_write(lq, header, payload, cause) : VERDICT_INVALID;
-	case RECORD_FLUSH:
-		return is_reliable ? on_flush(lq, header, cause) : VERDICT_INVALID;
 	default:
-		return VERDICT_INVALID;
+		return is_reliable ? on_single(lq, header, payload, cause) : VERDICT_INVALID;
 	}
 }
 

@@ -33,7 +33,7 @@ enum requester_state {
 };
 
 struct response {
-	uint8_t kind; /* enum record_kind of the request */
+	uint8_t kind; /* enum operation of the request */
 	uint32_t msn; /* with its attempt */
 	uint32_t rkey;
 	uint32_t pd; /* number of the PD for the request's check */
@@ -86,7 +86,7 @@ struct shm_qp {
 	uint8_t nak_sent_attempt;
 	bool in_message;      /* FIRST was accepted, LAST has not come */
 	bool dropping;	      /* UC: drops the rest of a refused message */
-	uint8_t message_kind; /* enum record_kind of its FIRST */
+	uint8_t message_kind; /* enum operation of its FIRST */
 	uint32_t expected_msn;
 	uint32_t received; /* bytes of the current message */
 	uint32_t message_total;

@@ -122,10 +122,8 @@ static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remo
 {
 	struct wqe *wqe = begin_remote(ex, IBV_WR_ATOMIC_CMP_AND_SWP, rkey, remote_addr);
 
-	if (wqe) {
-		wqe->compare_add = compare;
-		wqe->swap = swap;
-	}
+	if (wqe)
+		wqe->operands = (struct operands){ swap, compare };
 }
 
 static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
@@ -134,7 +132,7 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t re
 	struct wqe *wqe = begin_remote(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, remote_addr);
 
 	if (wqe)
-		wqe->compare_add = add;
+		wqe->operands = (struct operands){ .swap_add = add };
 }
 
 static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
@@ -219,8 +217,7 @@ static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, 
 	if (!wqe)
 		return;
 	wqe->length = (uint32_t)len;
-	wqe->compare_add = type;
-	wqe->swap = level;
+	wqe->operands = (struct operands){ type, level };
 }
 
 static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn,

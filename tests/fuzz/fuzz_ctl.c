@@ -464,7 +464,7 @@ static void receive_message(void)
 	const uint8_t *from = path_end(which, false), *to = path_end(which, true);
 	struct packet p = good;
 
-	p.opcode = (uint8_t)packet_find_opcode(PACKET_UD, PACKET_SEND, true, true, 0);
+	p.opcode = (uint8_t)packet_find_opcode(PACKET_UD, OPERATION_SEND, true, true, 0);
 	m.local_id = which >> 2 & 7;
 	if (which & 0x80 && sent_count) {
 		unsigned n = (which >> 4 & 7) % (sent_count < SENT_KEPT ? sent_count : SENT_KEPT);

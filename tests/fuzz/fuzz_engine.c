@@ -236,8 +236,7 @@ static void post_flush(void)
 		wqe->rkey = mr_open->ib.rkey ^ (take() & 1);
 		wqe->remote_srqn = take_srqn();
 		wqe->length = take_length();
-		wqe->compare_add = 1 + take() % 3;
-		wqe->swap = take() & 1;
+		wqe->operands = (struct operands){ 1 + take() % 3, take() & 1 };
 		if (sq_end(&qp->sq, wqe) == 0) {
 			side->sends++;
 			post_done(qp, qp->sq.tail - 1);

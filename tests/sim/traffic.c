@@ -134,8 +134,7 @@ static int post_flush(struct end *end)
 		wqe->rkey = op->rkey;
 		wqe->remote_srqn = end->srqn;
 		wqe->length = op->length;
-		wqe->compare_add = op->compare_add;
-		wqe->swap = op->swap;
+		wqe->operands = (struct operands){ op->compare_add, op->swap };
 		error = sq_end(&qp->sq, wqe);
 	}
 	if (!error)

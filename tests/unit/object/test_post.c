@@ -70,8 +70,8 @@ static void test_fields(void **state)
 	assert_int_equal(posted(ex, 1)->flags, IBV_SEND_INLINE);
 	assert_int_equal(posted(ex, 1)->length, 5);
 	assert_memory_equal(posted(ex, 1)->inline_data, "abcde", 5);
-	assert_int_equal(posted(ex, 2)->compare_add, 2);
-	assert_int_equal(posted(ex, 2)->swap, 3);
+	assert_int_equal(posted(ex, 2)->operands.compare, 2);
+	assert_int_equal(posted(ex, 2)->operands.swap_add, 3);
 	assert_int_equal(posted(ex, 2)->length, 8);
 	assert_int_equal(posted(ex, 3)->imm, 55);
 	assert_int_equal(posted(ex, 3)->num_sge, 0);

@@ -171,13 +171,13 @@ static void test_find_opcode(void **state)
 							    row->headers & carried),
 					 opcode);
 	}
-	assert_int_equal(packet_find_opcode(PACKET_UC, PACKET_SEND, true, true, PACKET_HAS_IETH),
+	assert_int_equal(packet_find_opcode(PACKET_UC, OPERATION_SEND, true, true, PACKET_HAS_IETH),
 			 -1);
-	assert_int_equal(packet_find_opcode(PACKET_UC, PACKET_READ_REQUEST, true, true, 0), -1);
-	assert_int_equal(packet_find_opcode(PACKET_UD, PACKET_SEND, true, false, 0), -1);
-	assert_int_equal(packet_find_opcode(PACKET_RC, PACKET_SEND, true, false, PACKET_HAS_IMM),
+	assert_int_equal(packet_find_opcode(PACKET_UC, OPERATION_READ, true, true, 0), -1);
+	assert_int_equal(packet_find_opcode(PACKET_UD, OPERATION_SEND, true, false, 0), -1);
+	assert_int_equal(packet_find_opcode(PACKET_RC, OPERATION_SEND, true, false, PACKET_HAS_IMM),
 			 -1);
-	assert_int_equal(packet_find_opcode(PACKET_RD, PACKET_SEND, true, true, 0), -1);
+	assert_int_equal(packet_find_opcode(PACKET_RD, OPERATION_SEND, true, true, 0), -1);
 }
 
 int main(void)

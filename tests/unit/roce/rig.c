@@ -346,8 +346,7 @@ void rig_post_flush(struct qp *qp, uint64_t wr_id, uint64_t address, uint32_t rk
 	wqe->remote_addr = address;
 	wqe->rkey = rkey;
 	wqe->length = bytes;
-	wqe->compare_add = types;
-	wqe->swap = level;
+	wqe->operands = (struct operands){ types, level };
 	assert_int_equal(sq_end(&qp->sq, wqe), 0);
 	qp->path->issue(qp);
 	lock_release(&qp->lock);

@@ -93,7 +93,7 @@ static void test_responder(void **state)
 		assert_true(rig_step_more());
 	assert_broken(tb->msn = 1 << 24, responder_check(tb));
 	assert_broken(tb->held = 1, responder_check(tb)); /* no WRITE is under way */
-	assert_broken((tb->in_message = true, tb->message_kind = PACKET_READ_REQUEST),
+	assert_broken((tb->in_message = true, tb->message_kind = OPERATION_READ),
 		      responder_check(tb));
 	assert_broken(tb->responses.tail += LIMIT_QP_RD_ATOM, response_check(tb));
 	assert_broken(tb->responses.entries[0].left += 4096, response_check(tb));

@@ -78,8 +78,8 @@ static void expect_bad(uint32_t offset, uint32_t bytes, enum cause expected)
 
 static void add(void)
 {
-	struct packet header = { .opcode = (uint8_t)packet_find_opcode(PACKET_RC, PACKET_SEND, true,
-								       true, 0) };
+	struct packet header = { .opcode = (uint8_t)packet_find_opcode(PACKET_RC, OPERATION_SEND,
+								       true, true, 0) };
 
 	burst_add(burst, &header);
 }

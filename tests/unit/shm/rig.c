@@ -173,7 +173,7 @@ void far_destroy(struct far *far)
 	close(far->shared_fd);
 }
 
-void far_send(struct far *far, enum record_kind kind, uint32_t flags, struct record_header header,
+void far_send(struct far *far, uint32_t kind, uint32_t flags, struct record_header header,
 	      const void *payload)
 {
 	struct record *record = ring_reserve(&far->tx, header.bytes, 0);

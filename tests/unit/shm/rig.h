@@ -60,7 +60,7 @@ void far_create(struct far *far, uint32_t slot);
 /* No QP may be connected over it any more. */
 void far_destroy(struct far *far);
 /* Puts one record into the ring as it is, but for the word: `bytes` of payload, at most 16 KiB. */
-void far_send(struct far *far, enum record_kind kind, uint32_t flags, struct record_header header,
+void far_send(struct far *far, uint32_t kind, uint32_t flags, struct record_header header,
 	      const void *payload);
 /* Takes the next record of ours. False: there is none. */
 bool far_next(struct far *far, struct record_header *header);

@@ -87,7 +87,7 @@ static struct record_header header_of(uint32_t msn, uint32_t total, uint32_t byt
 	};
 }
 
-static void send_record(enum record_kind kind, uint32_t flags, struct record_header header)
+static void send_record(uint32_t kind, uint32_t flags, struct record_header header)
 {
 	/* of the QP's service, or the QP would drop it */
 	if (qp->type == IBV_QPT_UC)
@@ -121,7 +121,7 @@ static void expect_alive(uint32_t msn)
 
 	assert_int_equal(qp_state(qp), IBV_QPS_RTS);
 	post_receive();
-	send_record(RECORD_SEND, RECORD_FIRST | RECORD_LAST, header_of(msn, 5, 5));
+	send_record(OPERATION_SEND, RECORD_FIRST | RECORD_LAST, header_of(msn, 5, 5));
 	assert_int_equal(cq_pop(rig.cq, 1, &wc), 1);
 	assert_int_equal(wc.status, IBV_WC_SUCCESS);
 	assert_int_equal(wc.byte_len, 5);
@@ -131,14 +131,14 @@ static void expect_alive(uint32_t msn)
  * A message changes its kind after FIRST, so the checks of FIRST do not hold. A completion must
  * never have more bytes than the receive.
  */
-static void change_kind(enum record_kind then)
+static void change_kind(uint32_t then)
 {
 	struct ibv_wc wc;
 
 	post_receive();
-	send_record(RECORD_SEND, RECORD_FIRST, header_of(0, SHORT, 0));
+	send_record(OPERATION_SEND, RECORD_FIRST, header_of(0, SHORT, 0));
 	send_record(then, RECORD_FIRST, header_of(0, 2048, 0));
-	send_record(RECORD_SEND, RECORD_LAST, header_of(0, 2048, 2000));
+	send_record(OPERATION_SEND, RECORD_LAST, header_of(0, 2048, 2000));
 	while (cq_pop(rig.cq, 1, &wc))
 		if (wc.status == IBV_WC_SUCCESS)
 			assert_in_range(wc.byte_len, 0, SHORT);
@@ -148,28 +148,28 @@ static void change_kind(enum record_kind then)
 
 static void test_send_behind_the_first_of_a_write(void **state)
 {
-	change_kind(RECORD_WRITE);
+	change_kind(OPERATION_WRITE);
 	assert_int_equal(next_nak(), NAK_INVALID_REQUEST);
 	assert_int_equal(qp_state(qp), IBV_QPS_ERR);
 }
 
 static void test_send_behind_the_first_of_a_read(void **state)
 {
-	change_kind(RECORD_READ);
+	change_kind(OPERATION_READ);
 	assert_int_equal(qp_state(qp), IBV_QPS_ERR);
 }
 
 static void test_send_behind_the_first_of_a_write_uc(void **state)
 {
-	change_kind(RECORD_WRITE);
+	change_kind(OPERATION_WRITE);
 	expect_alive(1);
 }
 
 static void test_more_than_the_message_has(void **state)
 {
 	post_receive();
-	send_record(RECORD_SEND, RECORD_FIRST, header_of(0, 10, 8));
-	send_record(RECORD_SEND, RECORD_LAST, header_of(0, 10, 3));
+	send_record(OPERATION_SEND, RECORD_FIRST, header_of(0, 10, 8));
+	send_record(OPERATION_SEND, RECORD_LAST, header_of(0, 10, 3));
 	assert_int_equal(next_nak(), NAK_INVALID_REQUEST);
 	assert_int_equal(qp_state(qp), IBV_QPS_ERR);
 	for (int i = 8; i < BYTES; i++)
@@ -185,7 +185,7 @@ static void test_write_outside_the_region(void **state)
 		struct record_header header = header_of(0, 100, 100);
 
 		header.remote_addr += (uint64_t)addresses[i];
-		send_record(RECORD_WRITE, RECORD_FIRST | RECORD_LAST, header);
+		send_record(OPERATION_WRITE, RECORD_FIRST | RECORD_LAST, header);
 		assert_int_equal(next_nak(), NAK_REMOTE_ACCESS);
 		assert_int_equal(qp_state(qp), IBV_QPS_ERR);
 		for (int n = 0; n < BYTES; n++)
@@ -198,8 +198,8 @@ static void test_write_outside_the_region(void **state)
 static void test_rest_of_a_message_without_its_first(void **state)
 {
 	post_receive();
-	send_record(RECORD_SEND, RECORD_LAST, header_of(0, 10, 10));
-	send_record(RECORD_WRITE, 0, header_of(0, 10, 10));
+	send_record(OPERATION_SEND, RECORD_LAST, header_of(0, 10, 10));
+	send_record(OPERATION_WRITE, 0, header_of(0, 10, 10));
 	/* refused once: the sender must not complete it with success */
 	assert_int_equal(next_nak(), NAK_SILENCE);
 	assert_int_equal(next_nak(), 0);
@@ -214,9 +214,9 @@ static void test_from_the_wrong_qp_or_process(void **state)
 
 	post_receive();
 	header.src_qpn++;
-	send_record(RECORD_SEND, RECORD_FIRST | RECORD_LAST, header);
+	send_record(OPERATION_SEND, RECORD_FIRST | RECORD_LAST, header);
 	assert_int_equal(next_nak(), NAK_SILENCE);
-	far_send(&other, RECORD_SEND, RECORD_FIRST | RECORD_LAST, header_of(0, 10, 10), payload);
+	far_send(&other, OPERATION_SEND, RECORD_FIRST | RECORD_LAST, header_of(0, 10, 10), payload);
 	far_send(&other, RECORD_NAK, 0, header_of(0, 0, 0), NULL);
 	rig_progress(other.link);
 	expect_no_wc();
@@ -235,14 +235,14 @@ static void test_to_nobody(void **state)
 					 RIG_SLOT << ARENA_QP_BITS | 0x3fff };
 
 	for (size_t i = 0; i < sizeof(qpns) / sizeof(qpns[0]); i++)
-		for (int kind = RECORD_SEND; kind < RECORD_KINDS; kind++) {
+		for (uint32_t kind = OPERATION_SEND; kind < RECORD_KINDS; kind++) {
 			struct record_header header = header_of(0, 64, 64);
 
 			header.dst_qpn = qpns[i];
-			send_record((enum record_kind)kind, RECORD_FIRST | RECORD_LAST, header);
+			send_record(kind, RECORD_FIRST | RECORD_LAST, header);
 		}
 	post_receive();
-	send_record(RECORD_SEND, RECORD_FIRST | RECORD_LAST, header_of(0, 5, 5));
+	send_record(OPERATION_SEND, RECORD_FIRST | RECORD_LAST, header_of(0, 5, 5));
 	assert_int_equal(qp_state(qp), IBV_QPS_RTS);
 }
 
@@ -287,7 +287,7 @@ static void test_response_longer_than_the_read(void **state)
 static void test_reads_without_end(void **state)
 {
 	for (uint32_t msn = 0; msn < 200; msn++)
-		send_record(RECORD_READ, RECORD_FIRST | RECORD_LAST, header_of(msn, 3000, 0));
+		send_record(OPERATION_READ, RECORD_FIRST | RECORD_LAST, header_of(msn, 3000, 0));
 	assert_int_equal(qp_state(qp), IBV_QPS_ERR);
 	assert_int_equal(qp_state(bystander), IBV_QPS_RTS);
 	while (next_nak() == 0)
@@ -304,7 +304,7 @@ static void test_atomic_on_memory_that_is_read_only(void **state)
 
 	header.rkey = on_demand->ib.rkey;
 	header.remote_addr = (uintptr_t)page;
-	send_record(RECORD_FETCH_ADD, RECORD_FIRST | RECORD_LAST, header);
+	send_record(OPERATION_FETCH_ADD, RECORD_FIRST | RECORD_LAST, header);
 	assert_int_equal(next_nak(), NAK_REMOTE_ACCESS);
 	assert_int_equal(qp_state(qp), IBV_QPS_ERR);
 	assert_int_equal(mr_destroy(on_demand), 0);
@@ -327,7 +327,7 @@ static void test_acknowledgement_of_what_was_never_sent(void **state)
 	}
 	header.acked = UINT64_MAX;
 	post_receive();
-	send_record(RECORD_SEND, RECORD_FIRST | RECORD_LAST, header);
+	send_record(OPERATION_SEND, RECORD_FIRST | RECORD_LAST, header);
 	assert_false(progress_link(far.link));
 	assert_int_equal(qp_state(qp), IBV_QPS_RTS);
 }
@@ -342,7 +342,7 @@ static void test_broken_ring(void **state)
 	rig_progress(far.link);
 	assert_true(far.link->rx.broken);
 	rig_post_receive(bystander, 1, NULL);
-	far_send(&other, RECORD_SEND, RECORD_FIRST | RECORD_LAST, header, NULL);
+	far_send(&other, OPERATION_SEND, RECORD_FIRST | RECORD_LAST, header, NULL);
 	rig_progress(other.link);
 	assert_int_equal(cq_pop(rig.cq, 1, &(struct ibv_wc){ 0 }), 1);
 }

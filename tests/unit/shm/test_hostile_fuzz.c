@@ -185,16 +185,15 @@ static void send_some(struct qp *qp)
 {
 	struct record_header header = likely_header(qp);
 	uint32_t flags = below(3) ? RECORD_FIRST | RECORD_LAST : below(256);
-	enum record_kind kind = below(4)
-					? (enum record_kind)(RECORD_SEND + below(5))
-					: (enum record_kind)(RECORD_SEND + below(RECORD_KINDS - 1));
+	uint32_t kind = below(4) ? OPERATION_SEND + below(OPERATIONS_OF_PEER - 1)
+				 : OPERATION_SEND + below(RECORD_KINDS - 1);
 
 	if (qp->type == IBV_QPT_UD && below(2))
 		kind = RECORD_DATAGRAM;
 	if (qp->type == IBV_QPT_UC && below(8))
 		flags |= RECORD_UNACKED;
-	if (kind == RECORD_COMPARE_SWAP || kind == RECORD_FETCH_ADD)
-		header.bytes = 16;
+	if (kind > OPERATION_READ && kind < OPERATIONS_OF_PEER)
+		header.bytes = sizeof(struct operands);
 	if (kind >= RECORD_READ_RESPONSE) {
 		/* an answer to one of our requests, as far as can be guessed */
 		header.msn = (shm_of(qp)->next_msn - below(4)) & MSN_MASK;

@@ -54,7 +54,7 @@ static void send_number(struct link *link, uint32_t number)
 	memset(&record->header, 0, sizeof(record->header));
 	record->header.bytes = sizeof(number);
 	record->header.imm = number;
-	ring_publish(&link->tx, record, record_word(RECORD_SEND, 0, sizeof(number)));
+	ring_publish(&link->tx, record, record_word(OPERATION_SEND, 0, sizeof(number)));
 }
 
 static void expect_numbers(struct link *link, uint32_t first, uint32_t last)

@@ -28,12 +28,11 @@ static void test_word_carries_kind_flags_and_size(void **state)
 {
 	static const uint32_t sizes[] = { 0, 16, 17, 4096, RECORD_PAYLOAD_MAX };
 
-	for (int kind = RECORD_SEND; kind < RECORD_KINDS; kind++)
+	for (uint32_t kind = OPERATION_SEND; kind < RECORD_KINDS; kind++)
 		for (uint32_t flags = 0; flags < 32; flags++)
 			for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 				struct record_header header = {
-					.word = record_word((enum record_kind)kind, flags,
-							    sizes[i]),
+					.word = record_word(kind, flags, sizes[i]),
 					.bytes = sizes[i],
 				};
 
@@ -52,17 +51,17 @@ static void test_word_carries_kind_flags_and_size(void **state)
 static void test_insane(void **state)
 {
 	static const struct record_header rows[] = {
-		{ .word = RECORD_NONE | 1 << 16 },
+		{ .word = OPERATION_NONE | 1 << 16 },
 		{ .word = RECORD_KINDS | 1 << 16 },
 		{ .word = 0xff | 1 << 16 },
-		{ .word = RECORD_SEND },	   /* no size */
-		{ .word = RECORD_SEND | 2 << 16 }, /* more than it holds */
-		{ .word = RECORD_SEND | 1 << 16, .bytes = 17 },
-		{ .word = RECORD_SEND | 257u << 16, .bytes = RECORD_PAYLOAD_MAX + 1 },
-		{ .word = RECORD_SEND | 258u << 16, .bytes = RECORD_PAYLOAD_MAX + 64 },
-		{ .word = RECORD_SEND | 1 << 16, .bytes = UINT16_MAX },
-		{ .word = RECORD_SEND | 1 << 16, .bytes = UINT16_MAX - 47 }, /* + 48 is 0 */
-		{ .word = RECORD_SEND, .bytes = UINT16_MAX - 110 },
+		{ .word = OPERATION_SEND },	      /* no size */
+		{ .word = OPERATION_SEND | 2 << 16 }, /* more than it holds */
+		{ .word = OPERATION_SEND | 1 << 16, .bytes = 17 },
+		{ .word = OPERATION_SEND | 257u << 16, .bytes = RECORD_PAYLOAD_MAX + 1 },
+		{ .word = OPERATION_SEND | 258u << 16, .bytes = RECORD_PAYLOAD_MAX + 64 },
+		{ .word = OPERATION_SEND | 1 << 16, .bytes = UINT16_MAX },
+		{ .word = OPERATION_SEND | 1 << 16, .bytes = UINT16_MAX - 47 }, /* + 48 is 0 */
+		{ .word = OPERATION_SEND, .bytes = UINT16_MAX - 110 },
 		{ .word = UINT32_MAX, .bytes = UINT16_MAX },
 	};
 

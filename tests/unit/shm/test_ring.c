@@ -58,7 +58,7 @@ static bool put(struct pair *pair, uint32_t bytes, uint32_t number)
 	record->header.imm = number;
 	for (uint32_t i = 0; i < bytes; i++)
 		record->payload[i] = (uint8_t)(number + i);
-	ring_publish(&pair->tx, record, record_word(RECORD_SEND, 0, bytes));
+	ring_publish(&pair->tx, record, record_word(OPERATION_SEND, 0, bytes));
 	return true;
 }
 
@@ -314,11 +314,11 @@ static void test_insane_headers(void **state)
 	struct pair *pair = *state;
 	static const struct record_header rows[] = {
 		{ .word = RECORD_KINDS | 1 << 16 },
-		{ .word = RECORD_NONE | 1 << 16 },
-		{ .word = RECORD_SEND },
-		{ .word = RECORD_SEND | 0xffffu << 16, .bytes = 16 },
-		{ .word = RECORD_SEND | 1 << 16, .bytes = 17 },
-		{ .word = RECORD_SEND | 257u << 16, .bytes = UINT16_MAX },
+		{ .word = OPERATION_NONE | 1 << 16 },
+		{ .word = OPERATION_SEND },
+		{ .word = OPERATION_SEND | 0xffffu << 16, .bytes = 16 },
+		{ .word = OPERATION_SEND | 1 << 16, .bytes = 17 },
+		{ .word = OPERATION_SEND | 257u << 16, .bytes = UINT16_MAX },
 		{ .word = UINT32_MAX, .bytes = UINT16_MAX },
 	};
 
@@ -333,7 +333,8 @@ static void test_insane_headers(void **state)
 		assert_true(pair->rx.broken);
 		assert_int_equal(pair->rx.head, head);
 		/* a good record does not mend it */
-		record->header = (struct record_header){ .word = record_word(RECORD_SEND, 0, 0) };
+		record->header =
+			(struct record_header){ .word = record_word(OPERATION_SEND, 0, 0) };
 		assert_null(ring_peek(&pair->rx, &header));
 	}
 }

@@ -60,7 +60,7 @@ static void *produce(void *arg)
 		record->header.remote_addr = seed;
 		for (uint32_t i = 0; i < bytes; i++)
 			record->payload[i] = pattern(number, i);
-		ring_publish(&tx, record, record_word(RECORD_SEND, number & 31, bytes));
+		ring_publish(&tx, record, record_word(OPERATION_SEND, number & 31, bytes));
 	}
 	return NULL;
 }

@@ -192,7 +192,7 @@ static void test_parts_of_an_answer_call_the_sleeper(void **state)
 	rig_connect(qp,
 		    &(struct rig_connection){ .slot = FAR_SLOT, .access = IBV_ACCESS_REMOTE_READ });
 	header.dst_qpn = qp->ib.qp_num;
-	far_send(&far, RECORD_READ, RECORD_FIRST | RECORD_LAST, header, NULL);
+	far_send(&far, OPERATION_READ, RECORD_FIRST | RECORD_LAST, header, NULL);
 	for (int parts = 0; got < LENGTH; parts++) {
 		progress_link(far.link);
 		assert_true(parts < 100);
@@ -213,7 +213,7 @@ static void send_to(struct qp *qp, uint32_t msn)
 	};
 	static const char payload[8];
 
-	far_send(&far, RECORD_SEND, RECORD_FIRST | RECORD_LAST, header, payload);
+	far_send(&far, OPERATION_SEND, RECORD_FIRST | RECORD_LAST, header, payload);
 }
 
 static uint64_t acked(void)
@@ -228,7 +228,7 @@ static void fill_with_naks(void)
 					.src_qpn = FAR_QPN };
 
 	for (int i = 0; i < RING_FOR_NAKS / RECORD_UNIT + 1000; i++) {
-		far_send(&far, RECORD_SEND, RECORD_FIRST | RECORD_LAST, header, NULL);
+		far_send(&far, OPERATION_SEND, RECORD_FIRST | RECORD_LAST, header, NULL);
 		progress_link(far.link);
 		if (far.link->rx.head != far.tx.tail)
 			break; /* its refusal found no room */
@@ -337,7 +337,7 @@ static void test_who_ends_a_qp_does_not_touch_the_peers_ring(void **state)
 		    &(struct rig_connection){ .slot = FAR_SLOT, .access = IBV_ACCESS_REMOTE_READ });
 	header.dst_qpn = qp->ib.qp_num;
 	fill_ring(filler);
-	far_send(&far, RECORD_READ, RECORD_FIRST | RECORD_LAST, header, NULL);
+	far_send(&far, OPERATION_READ, RECORD_FIRST | RECORD_LAST, header, NULL);
 	rig_progress(far.link);
 	fill_to_the_brim();
 	told = atomic_load(&far.control[1].head);
