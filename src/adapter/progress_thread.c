@@ -23,7 +23,6 @@
 #include "adapter/wakeup.h"
 #include "base/clock.h"
 #include "memory/hazard.h"
-#include "netdev/watch.h"
 #include "roce/roce.h"
 #include "shm/retry.h"
 #include "shm/timer.h"
@@ -304,7 +303,6 @@ int progress_thread_start(struct ctl_client *client, struct arena_header *header
 	}
 	listening_init(epoll);
 	notices_start(client, epoll);
-	watch_start();
 	sources_watch(epoll);
 	return start_thread();
 }

@@ -115,6 +115,7 @@ static const struct source sources[] = {
 	},
 	{
 		.name = "network interfaces",
+		.start = watch_start,
 		.fd = watch_fd,
 		.events = EPOLLIN,
 		.poll = poll_interfaces,
@@ -131,6 +132,8 @@ void sources_watch(int epoll)
 	for (size_t i = 0; i < COUNT; i++) {
 		struct epoll_event event = { .events = sources[i].events };
 
+		if (sources[i].start)
+			sources[i].start();
 		fds[i] = event.data.fd = sources[i].fd ? sources[i].fd() : -1;
 		if (fds[i] >= 0)
 			epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &event);

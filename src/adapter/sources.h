@@ -23,8 +23,9 @@
 
 struct source {
 	const char *name;
-	int (*fd)(void); /* readable when the source has work; NULL, or -1: there is none */
-	uint32_t events; /* for epoll */
+	void (*start)(void); /* makes what the source needs, before `fd`; NULL: nothing */
+	int (*fd)(void);     /* readable when the source has work; NULL, or -1: there is none */
+	uint32_t events;     /* for epoll */
 	/* Makes the descriptor unreadable; NULL: `poll` does. */
 	void (*drain)(int fd);
 	/*
@@ -40,7 +41,7 @@ struct source {
 	void (*reset_after_fork)(void);
 };
 
-/* Adds all descriptors to `epoll`. */
+/* Starts all sources, and adds their descriptors to `epoll`. */
 void sources_watch(int epoll);
 
 /* epoll reported this descriptor. */

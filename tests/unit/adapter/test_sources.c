@@ -15,7 +15,7 @@
 
 static int epoll, wake_fd, daemon_fd, ports_fd, roce_fd;
 static uint64_t notices_due, migration_due;
-static unsigned notices_polls, interface_polls;
+static unsigned notices_polls, interface_polls, interface_starts;
 
 int __wrap_notices_fd(void);
 int __wrap_notices_fd(void)
@@ -35,9 +35,16 @@ int __wrap_timers_roce_fd(void)
 	return roce_fd;
 }
 
+void __wrap_watch_start(void);
+void __wrap_watch_start(void)
+{
+	interface_starts++;
+}
+
 int __wrap_watch_fd(void);
 int __wrap_watch_fd(void)
 {
+	assert_int_equal(interface_starts, 1); /* the descriptor is there only then */
 	return -1;
 }
 
