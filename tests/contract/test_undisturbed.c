@@ -15,11 +15,15 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "expect.h"
+
+#ifndef sigev_notify_thread_id /* missing in older versions of glibc */
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
 
 #define PAGE	   4096ul
 #define STACK_ROOM (64 * PAGE)
@@ -202,19 +206,22 @@ static void count_alarm(int signal)
 static void *dereg_among_signals(void *arg)
 {
 	struct sigaction count = { .sa_handler = count_alarm, .sa_flags = SA_RESTART }, before;
-	struct itimerval often = { { 0, 1000 }, { 0, 1000 } }, never = { 0 };
+	struct itimerspec often = { { 0, 1000000 }, { 0, 1000000 } };
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM };
+	timer_t timer;
 
+	event.sigev_notify_thread_id = gettid();
 	large = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	be_written_to(large, LARGE);
 	memset(large + LARGE / 2, 0, 8);
 	alarms = 0;
 	sigaction(SIGALRM, &count, &before);
-	setitimer(ITIMER_REAL, &often, NULL);
+	REQUIRE(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0, "%s", strerror(errno));
+	timer_settime(timer, 0, &often, NULL);
 	sleep_ms(10);
 	stop_being_written_to();
 	sleep_ms(10);
-	setitimer(ITIMER_REAL, &never, NULL);
-	sleep_ms(10);
+	timer_delete(timer); /* the last signal is handled before this returns */
 	sigaction(SIGALRM, &before, NULL);
 	REQUIRE(*(uint64_t *)(large + LARGE / 2) == alarms && alarms, "%llu alarms, %llu counted",
 		(unsigned long long)alarms, (unsigned long long)*(uint64_t *)(large + LARGE / 2));
