@@ -72,12 +72,27 @@ static bool is_polling(uint64_t now)
 	return poll_lease_is_held() || (in_vain_ns && now - in_vain_ns >= LEASE_AFTER_NS);
 }
 
-static void offer_processor(uint64_t now)
+static bool is_time_to_yield(uint64_t now)
 {
 	if (!in_vain_ns || now - in_vain_ns < YIELD_AFTER_NS)
-		return;
+		return false;
 	in_vain_ns = now - YIELD_AFTER_NS + YIELD_EVERY_NS;
+	return true;
+}
+
+/*
+ * Others may have run for milliseconds, so this poll looks again: a program that is told of an
+ * empty CQ may next take an event, such as the end of the connection, that came after a message.
+ */
+static void yield_and_look(bool wire)
+{
+	bool any;
+
 	sched_yield();
+	any = peers_progress();
+	any |= wire && poll_wire(false, clock_now_ns());
+	if (any)
+		in_vain_ns = 0;
 }
 
 static void send_what_is_owed(void)
@@ -119,8 +134,8 @@ void adapter_progress(void)
 		shm_retry_run(now);
 	if (now_and_then || (wire && is_polling(now)))
 		wakeup_on_polling(now);
-	if (now)
-		offer_processor(now);
+	if (now && is_time_to_yield(now))
+		yield_and_look(wire);
 }
 
 void adapter_catch_up(struct qp *qp)

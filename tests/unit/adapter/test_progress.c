@@ -16,7 +16,7 @@
 #include "adapter/wakeup.h"
 #include "roce/roce.h"
 
-static unsigned leases, looks;
+static unsigned leases, looks, yields, looks_at_yield;
 
 void __wrap_wakeup_on_polling(uint64_t now);
 void __wrap_wakeup_on_polling(uint64_t now)
@@ -42,12 +42,20 @@ int __wrap_ports_progress(uint64_t now, enum ports_look which)
 	return 0;
 }
 
+int __wrap_sched_yield(void);
+int __wrap_sched_yield(void)
+{
+	yields++;
+	looks_at_yield = looks;
+	return 0;
+}
+
 static int setup(void **state)
 {
 	progress_running = true;
 	port_table_count = 0;
 	adapter_on_arm();
-	leases = looks = 0;
+	leases = looks = yields = 0;
 	return 0;
 }
 
@@ -60,7 +68,7 @@ static void poll_times(unsigned times)
 static void a_thread_that_polls_on_gets_the_lease(void **state)
 {
 	poll_times(64);
-	assert_int_equal(looks, 64);
+	assert_int_equal(looks, 64 + yields);
 	assert_int_equal(leases, 2);
 }
 
@@ -90,12 +98,24 @@ static void a_thread_that_sleeps_between_polls_gets_none(void **state)
 	assert_int_equal(leases, 0);
 }
 
+/* What an empty poll says is not as old as its yield was long. */
+static void a_poll_that_yields_looks_again(void **state)
+{
+	for (unsigned polls = 0; yields < 5; polls++) {
+		assert_true(polls < 100000000);
+		adapter_progress();
+		if (yields)
+			assert_true(looks > looks_at_yield);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_thread_that_polls_on_gets_the_lease, setup),
 		cmocka_unit_test_setup(a_thread_that_waits_for_events_gets_none, setup),
 		cmocka_unit_test_setup(a_thread_that_sleeps_between_polls_gets_none, setup),
+		cmocka_unit_test_setup(a_poll_that_yields_looks_again, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
