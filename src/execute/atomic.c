@@ -6,7 +6,7 @@
 #include "memory/memory.h"
 
 /* Sequentially consistent: an ATOMIC_WRITE comes after all earlier writes. */
-static uint64_t execute(enum operation operation, uint64_t *word, struct operands operands)
+uint64_t atomic_apply(enum operation operation, uint64_t *word, struct operands operands)
 {
 	switch (operation) {
 	case OPERATION_COMPARE_SWAP:
@@ -54,7 +54,7 @@ enum cause atomic_execute(struct qp *qp, enum operation operation, uint32_t rkey
 	uint64_t *word = find_word(qp, rkey, address, atomic_right(operation), &cause);
 
 	if (cause == CAUSE_NONE)
-		*before = word ? execute(operation, word, *operands) : 0;
+		*before = word ? atomic_apply(operation, word, *operands) : 0;
 	hazard_clear(hazard);
 	return cause;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "execute/atomic.h"
 #include "memory/hazard.h"
 #include "memory/key.h"
 #include "memory/memory.h"
@@ -74,15 +75,17 @@ static enum onesided copy_mapped(struct qp *qp, struct wqe *wqe, char *target, s
 }
 
 /*
- * After a copy outside of the heap: asks the owner to migrate the region when that pays. Holds no
+ * A request outside of the heap: asks the owner to migrate the region when that pays. Holds no
  * tx_lock.
  */
-static void want(struct shm_qp *lq, uint32_t key, uint64_t length, size_t bytes)
+static void want(struct shm_qp *lq, uint32_t key, uint32_t flags, size_t bytes)
 {
 	struct link *link = lq->link;
+	struct arena_key *entry = &link->peer_keys[KEY_INDEX(key)];
 	struct record *record;
 
-	if (!heap_pays(&link->heap, key, length, bytes))
+	if (link->xcopy != XCOPY_VM || flags & KEY_STAYS || entry->heap ||
+	    !heap_pays(&link->heap, key, entry->length, bytes))
 		return;
 	lock_acquire(&link->tx_lock);
 	record = link->alive ? ring_reserve(&link->tx, 0, RING_FOR_NAKS) : NULL;
@@ -125,8 +128,7 @@ static enum onesided copy_slice(struct shm_qp *lq, struct wqe *wqe, uint64_t hos
 		return *cause != CAUSE_NONE ? ONESIDED_LOCAL_ERROR : ONESIDED_BY_MESSAGE;
 	if (mapped)
 		return copy_mapped(qp, wqe, mapped, bytes, cause);
-	if (link->xcopy == XCOPY_VM && !(flags & KEY_STAYS) && !entry->heap)
-		want(lq, wqe->rkey, entry->length, bytes);
+	want(lq, wqe->rkey, flags, bytes);
 	switch (xcopy_move(link, read ? XCOPY_READ : XCOPY_WRITE, iov, pieces, host, bytes)) {
 	case 0:
 		return ONESIDED_DONE;
@@ -140,17 +142,92 @@ static enum onesided copy_slice(struct shm_qp *lq, struct wqe *wqe, uint64_t hos
 	}
 }
 
+static enum cause take_operand(struct qp *qp, struct wqe *wqe, uint64_t *operand)
+{
+	if (!(wqe->flags & IBV_SEND_INLINE))
+		return memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, 0, operand,
+				     sizeof(*operand));
+	memcpy(operand, wqe->inline_data, sizeof(*operand));
+	return CAUSE_NONE;
+}
+
+/*
+ * An atomic or ATOMIC_WRITE: on the word of the heap itself, which the owner's program and its
+ * responder use, too (CONTRACT 19). A word outside of the heap is left to the responder.
+ */
+static enum onesided change_word(struct shm_qp *lq, struct wqe *wqe, uint64_t host, uint32_t flags,
+				 size_t *bytes, enum cause *cause)
+{
+	struct qp *qp = lq->qp;
+	struct arena_key *entry = &lq->link->peer_keys[KEY_INDEX(wqe->rkey)];
+	enum operation operation = opcode_operation(wqe->opcode);
+	bool answered = operation_brings_data(operation);
+	struct operands operands = wqe->operands;
+	char *mapped = find_mapped(lq->link, entry, host, bytes);
+	uint64_t before;
+
+	if (!mapped || (host | (uintptr_t)mapped) % sizeof(before) || *bytes != sizeof(before)) {
+		want(lq, wqe->rkey, flags, sizeof(before));
+		return ONESIDED_BY_MESSAGE;
+	}
+	*cause = answered ? memory_check(wqe->sge, wqe->num_sge, qp->pd->number,
+					 IBV_ACCESS_LOCAL_WRITE)
+			  : take_operand(qp, wqe, &operands.swap_add);
+	if (*cause != CAUSE_NONE)
+		return ONESIDED_LOCAL_ERROR;
+	before = atomic_apply(operation, (uint64_t *)mapped, operands);
+	if (answered)
+		*cause = memory_scatter(wqe->sge, wqe->num_sge, qp->pd->number, 0, &before,
+					sizeof(before));
+	return *cause == CAUSE_NONE ? ONESIDED_DONE : ONESIDED_LOCAL_ERROR;
+}
+
+static uint32_t right_of(enum operation operation)
+{
+	return operation == OPERATION_READ ? IBV_ACCESS_REMOTE_READ : atomic_right(operation);
+}
+
+/*
+ * Checks the whole range, so that nothing is written if any of it is not allowed. False: the
+ * responder has to see the request. The caller has set a hazard, or takes the answer for a guess.
+ */
+static bool check_target(const struct shm_qp *lq, const struct wqe *wqe, uint32_t pd,
+			 uint64_t *host, uint32_t *flags)
+{
+	struct link *link = lq->link;
+	uint32_t right = right_of(opcode_operation(wqe->opcode));
+
+	return key_check(link->peer_keys, wqe->rkey, pd, lq->qp->attr.dest_qp_num, wqe->remote_addr,
+			 wqe->length, right, host, flags) == KEY_OK &&
+	       !(*flags & KEY_NULL) && (!(*flags & KEY_MOVING) || link->xcopy == XCOPY_SELF);
+}
+
+bool onesided_is_mapped(struct shm_qp *lq, const struct wqe *wqe)
+{
+	struct link *link = lq->link;
+	const struct arena_key *entry = &link->peer_keys[KEY_INDEX(wqe->rkey)];
+	uint32_t pd = link->peer_qps[lq->qp->attr.dest_qp_num & (ARENA_QPS - 1)].pd, flags;
+	size_t bytes = wqe->length;
+	uint64_t host;
+
+	if (link->xcopy == XCOPY_SELF || !check_target(lq, wqe, pd, &host, &flags))
+		return false;
+	if (heap_place(entry, host, &bytes) && bytes == wqe->length)
+		return true;
+	want(lq, wqe->rkey, flags, wqe->length);
+	return false;
+}
+
 enum onesided onesided_execute(struct shm_qp *lq, struct wqe *wqe, int64_t *budget,
 			       enum cause *cause)
 {
 	struct qp *qp = lq->qp;
 	struct link *link = lq->link;
-	bool read = opcode_operation(wqe->opcode) == OPERATION_READ;
-	uint32_t right = read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+	enum operation operation = opcode_operation(wqe->opcode);
 	enum onesided result = ONESIDED_DONE;
 	uint32_t pd;
 
-	if (!target_agrees(qp, link, right, &pd))
+	if (!target_agrees(qp, link, right_of(operation), &pd))
 		return ONESIDED_BY_MESSAGE;
 	while (wqe->done < wqe->length) {
 		size_t bytes = wqe->length - wqe->done;
@@ -163,11 +240,10 @@ enum onesided onesided_execute(struct shm_qp *lq, struct wqe *wqe, int64_t *budg
 		if (bytes > SLICE_BYTES)
 			bytes = SLICE_BYTES;
 		hazard = hazard_set(link->slot, wqe->rkey);
-		/* the whole range, so that nothing is written if any of it is not allowed */
-		if (key_check(link->peer_keys, wqe->rkey, pd, qp->attr.dest_qp_num,
-			      wqe->remote_addr, wqe->length, right, &host, &flags) != KEY_OK ||
-		    flags & KEY_NULL || (flags & KEY_MOVING && link->xcopy != XCOPY_SELF))
+		if (!check_target(lq, wqe, pd, &host, &flags))
 			result = ONESIDED_BY_MESSAGE;
+		else if (operation_is_of_a_word(operation))
+			result = change_word(lq, wqe, host, flags, &bytes, cause);
 		else
 			result = copy_slice(lq, wqe, host + wqe->done, flags, &bytes, cause);
 		hazard_clear(hazard);

@@ -251,9 +251,11 @@ static enum issue_result send_single(struct shm_qp *lq, struct wqe *wqe)
 }
 
 /*
- * WRITE and READ: the requester executes them on the target's memory if it can copy there and no
- * earlier message is unacknowledged. Otherwise small ones go as messages, and others wait. If a
- * check here fails, the request goes to the responder as a message, for its verdict.
+ * The requester executes these on the target's memory if it can copy there and no earlier message
+ * is unacknowledged. Otherwise small ones go as messages, and others wait. All wait if what is
+ * unacknowledged went by message for that reason alone, and the memory is mapped here: else a full
+ * queue would go by message for ever. If a check here fails, the request goes to the responder as a
+ * message, for its verdict.
  */
 static enum issue_result one_sided(struct shm_qp *lq, struct wqe *wqe, int64_t *budget)
 {
@@ -272,10 +274,11 @@ static enum issue_result one_sided(struct shm_qp *lq, struct wqe *wqe, int64_t *
 			wqe->route = ROUTE_MESSAGE;
 		else if (!lq->unacked)
 			wqe->route = ROUTE_DIRECT;
-		else if (wqe->length <= RECORD_PAYLOAD_MAX)
-			wqe->route = ROUTE_MESSAGE;
-		else
+		else if (wqe->length > RECORD_PAYLOAD_MAX ||
+			 (onesided_is_mapped(lq, wqe) && lq->queued == lq->unacked))
 			return ISSUE_WAIT;
+		else
+			wqe->route = ROUTE_QUEUED;
 	}
 	if (wqe->route == ROUTE_DIRECT) {
 		enum issue_result result = ISSUE_FAILED;
@@ -296,9 +299,8 @@ static enum issue_result one_sided(struct shm_qp *lq, struct wqe *wqe, int64_t *
 			break;
 		}
 	}
-	if (opcode_operation(wqe->opcode) == OPERATION_READ)
-		return send_single(lq, wqe);
-	return send_message(lq, wqe, budget);
+	return operation_is_message(opcode_operation(wqe->opcode)) ? send_message(lq, wqe, budget)
+								   : send_single(lq, wqe);
 }
 
 static enum issue_result unreachable(struct shm_qp *lq, struct wqe *wqe)
@@ -360,9 +362,9 @@ static enum issue_result issue_request(struct shm_qp *lq, struct wqe *wqe, int64
 		return unreachable(lq, wqe);
 	if (operation == OPERATION_SEND || opcodes[wqe->opcode].has_imm)
 		return send_message(lq, wqe, budget);
-	if (operation == OPERATION_WRITE || operation == OPERATION_READ)
-		return one_sided(lq, wqe, budget);
-	return send_single(lq, wqe);
+	if (operation == OPERATION_FLUSH)
+		return send_single(lq, wqe);
+	return one_sided(lq, wqe, budget);
 }
 
 static void start(struct shm_qp *lq)

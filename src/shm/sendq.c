@@ -79,7 +79,7 @@ bool shm_sendq_complete(struct shm_qp *lq)
 static void check_counts(const struct shm_qp *lq)
 {
 	struct sq *sq = &lq->qp->sq;
-	uint32_t unacked = 0, reads = 0;
+	uint32_t unacked = 0, reads = 0, queued = 0;
 
 	for (uint32_t seq = sq->head; seq != sq->issue; seq++) {
 		const struct wqe *wqe = sq_wqe(sq, seq);
@@ -88,16 +88,18 @@ static void check_counts(const struct shm_qp *lq)
 			continue;
 		unacked++;
 		reads += wqe_is_read(wqe);
+		queued += wqe->route == ROUTE_QUEUED;
 	}
-	INVARIANT(unacked == lq->unacked && reads == lq->reads,
-		  "QP 0x%06x: %u messages and of these %u READs, counted %u and %u",
-		  lq->qp->ib.qp_num, unacked, reads, lq->unacked, lq->reads);
+	INVARIANT(unacked == lq->unacked && reads == lq->reads && queued == lq->queued,
+		  "QP 0x%06x: %u messages and of these %u READs, %u queued, counted %u, %u and %u",
+		  lq->qp->ib.qp_num, unacked, reads, queued, lq->unacked, lq->reads, lq->queued);
 }
 
 /*
  * The send queue of a QP of this path, between two records, posts or timers:
  * - those of qp_check hold;
- * - `unacked` counts the outstanding messages, `reads` the READs and atomics of these;
+ * - `unacked` counts the outstanding messages; `reads` the READs and atomics of these, `queued`
+ *   those of ROUTE_QUEUED;
  * - a failure at this end is that of the request before sq.issue.
  */
 void shm_sendq_check(const struct shm_qp *lq)

@@ -43,6 +43,7 @@ static inline void shm_sendq_on_sent(struct shm_qp *lq, struct wqe *wqe)
 	lq->next_msn = msn_next(lq->next_msn);
 	lq->unacked++;
 	lq->reads += wqe_is_read(wqe);
+	lq->queued += wqe->route == ROUTE_QUEUED;
 }
 
 /* The message is no longer outstanding. */
@@ -50,6 +51,7 @@ static inline void shm_sendq_uncount(struct shm_qp *lq, const struct wqe *wqe)
 {
 	lq->unacked--;
 	lq->reads -= wqe_is_read(wqe);
+	lq->queued -= wqe->route == ROUTE_QUEUED;
 }
 
 /* An outstanding message was executed. shm_sendq_complete completes it. */

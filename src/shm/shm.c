@@ -91,7 +91,7 @@ static void quiesce(struct qp *qp)
 	shm_responder_stop(lq);
 	lq->epoch = shm_new_epoch();
 	lq->attempt++;
-	lq->unacked = lq->reads = 0;
+	lq->unacked = lq->reads = lq->queued = 0;
 	lq->failure.pending = lq->started = lq->sought = false;
 	if (qp_state(qp) != IBV_QPS_ERR)
 		drop_link(lq);

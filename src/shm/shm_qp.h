@@ -66,6 +66,7 @@ struct shm_qp {
 	uint64_t last_end; /* UC: position after the last message */
 	uint32_t unacked;  /* outstanding messages, READs and atomics included */
 	uint32_t reads;	   /* of these: READs and atomics */
+	uint32_t queued;   /* of these: those of ROUTE_QUEUED */
 	uint8_t rnr_left, retry_left;
 	uint8_t backoff; /* doublings of the wait for a silent peer, if the QP has no time-out */
 	/* of BIND_MW or LOCAL_INV at sq.issue, in vain: a thread still copies by the key */

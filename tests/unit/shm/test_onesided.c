@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * WRITE and READ on the target's memory, mapped here or copied by the kernel: the last word last,
- * turns, requests to migrate, and what goes by message instead.
+ * WRITE, READ and atomics on the target's memory, mapped here or copied by the kernel: the last
+ * word last, turns, requests to migrate, and what goes by message instead.
  */
 #include "rig.h"
 
@@ -21,7 +21,7 @@
 #define FAR_PD	   77
 #define FAR_KEY	   0x12000134u
 #define FAR_ADDR   0x10000000ull /* of its region in its own address space */
-#define RIGHTS	   (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+#define RIGHTS	   (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define HEAP_PLACE 4096 /* of its region in its heap */
 #define BYTES	   (1024 * 1024)
 #define SLICE	   (256 * 1024)
@@ -378,13 +378,138 @@ static void test_asks_to_migrate(void **state)
 	assert_int_equal(requests_to_migrate(40), 0);
 }
 
+/* An operation on the word at `offset`, with its result at the begin of `memory`. */
+static enum onesided execute_word(enum ibv_wr_opcode opcode, size_t offset, uint32_t lkey)
+{
+	struct ibv_sge sge = { (uintptr_t)memory, 8, lkey };
+	struct ibv_send_wr wr = { .opcode = opcode, .sg_list = &sge, .num_sge = 1 };
+
+	if (opcode == IBV_WR_ATOMIC_WRITE) {
+		wr.wr.rdma.remote_addr = FAR_ADDR + offset;
+		wr.wr.rdma.rkey = FAR_KEY;
+	} else {
+		wr.wr.atomic.remote_addr = FAR_ADDR + offset;
+		wr.wr.atomic.rkey = FAR_KEY;
+		wr.wr.atomic.compare_add = 40;
+		wr.wr.atomic.swap = 7;
+	}
+	lock_acquire(&qp->lock);
+	sq_roll_back(&qp->sq, qp->sq.head);
+	assert_int_equal(sq_push(&qp->sq, &wr), 0);
+	wqe = sq_wqe(&qp->sq, qp->sq.head);
+	lock_release(&qp->lock);
+	return execute(BYTES);
+}
+
+static void test_words(void **state)
+{
+	static const struct {
+		enum ibv_wr_opcode opcode;
+		uint64_t before, after;
+		bool result;
+	} rows[] = {
+		{ IBV_WR_ATOMIC_FETCH_AND_ADD, 2, 42, true },
+		{ IBV_WR_ATOMIC_FETCH_AND_ADD, UINT64_MAX, 39, true },
+		{ IBV_WR_ATOMIC_CMP_AND_SWP, 40, 7, true },
+		{ IBV_WR_ATOMIC_CMP_AND_SWP, 41, 41, true },
+		{ IBV_WR_ATOMIC_WRITE, 1, 0x0123456789abcdef, false },
+	};
+	uint64_t *words = (uint64_t *)(heap + HEAP_PLACE), *mine = (uint64_t *)memory;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		words[1] = words[3] = CANARY;
+		words[2] = rows[i].before;
+		mine[0] = 0x0123456789abcdef;
+		mine[1] = CANARY;
+		assert_int_equal(execute_word(rows[i].opcode, 16, mr->ib.lkey), ONESIDED_DONE);
+		assert_int_equal(words[2], rows[i].after);
+		assert_true(words[1] == CANARY && words[3] == CANARY && mine[1] == CANARY);
+		assert_int_equal(mine[0], rows[i].result ? rows[i].before : 0x0123456789abcdef);
+	}
+}
+
+/* The word stays as it is: the responder decides, or this end's memory is wrong. */
+static void test_words_left_alone(void **state)
+{
+	struct mr *read_only = rig_mr(&rig, memory, BYTES, 0);
+	uint64_t *word = (uint64_t *)(heap + HEAP_PLACE + 16), before = 40;
+
+	*word = before;
+	for (enum ibv_wr_opcode opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+	     opcode <= IBV_WR_ATOMIC_FETCH_AND_ADD; opcode++) {
+		assert_int_equal(execute_word(opcode, 16, read_only->ib.lkey),
+				 ONESIDED_LOCAL_ERROR);
+		assert_int_equal(execute_word(opcode, 20, mr->ib.lkey), ONESIDED_BY_MESSAGE);
+		far_key->flags = KEY_MOVING;
+		assert_int_equal(execute_word(opcode, 16, mr->ib.lkey), ONESIDED_BY_MESSAGE);
+		far_key->flags = 0;
+		far_key->access = RIGHTS & ~(unsigned)IBV_ACCESS_REMOTE_ATOMIC;
+		assert_int_equal(execute_word(opcode, 16, mr->ib.lkey), ONESIDED_BY_MESSAGE);
+		far_key->access = RIGHTS;
+		far_qp->access = RIGHTS & ~(unsigned)IBV_ACCESS_REMOTE_ATOMIC;
+		assert_int_equal(execute_word(opcode, 16, mr->ib.lkey), ONESIDED_BY_MESSAGE);
+		far_qp->access = RIGHTS;
+		far_key->heap = HEAP_PLACE + 4; /* a peer that lies */
+		assert_int_equal(execute_word(opcode, 16, mr->ib.lkey), ONESIDED_BY_MESSAGE);
+		far_key->heap = HEAP_PLACE;
+		assert_int_equal(*word, before);
+	}
+	far_key->access = IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_REMOTE_READ;
+	assert_int_equal(execute_word(IBV_WR_ATOMIC_WRITE, 16, mr->ib.lkey), ONESIDED_BY_MESSAGE);
+	assert_int_equal(*word, before);
+	assert_int_equal(mr_destroy(read_only), 0);
+}
+
+/* Outside of the heap the kernel cannot: the owner executes them, and is asked to migrate. */
+static void test_words_outside_of_the_heap(void **state)
+{
+	uint8_t *far_memory = leave_heap();
+	struct record_header header;
+	unsigned asked = 0;
+
+	for (int i = 0; i < 40; i++)
+		assert_int_equal(execute_word(IBV_WR_ATOMIC_FETCH_AND_ADD, 16, mr->ib.lkey),
+				 ONESIDED_BY_MESSAGE);
+	assert_int_equal(far_memory[16], CANARY);
+	while (far_next(&far, &header))
+		asked += header.word == record_word(RECORD_MIGRATE, 0, 0);
+	assert_int_equal(asked, 1);
+}
+
+/* Behind a message that went as one for no other reason, a request waits if its target is mapped.
+ */
+static void test_is_mapped(void **state)
+{
+	post(IBV_WR_RDMA_WRITE, 8, 16);
+	assert_true(onesided_is_mapped(shm_of(qp), wqe));
+	far_key->flags = KEY_MOVING;
+	assert_false(onesided_is_mapped(shm_of(qp), wqe));
+	far_key->flags = 0;
+	far_key->heap_edges = 12; /* a part of it is not in the heap */
+	assert_false(onesided_is_mapped(shm_of(qp), wqe));
+	far_key->heap_edges = 0;
+	far_key->key = 0;
+	assert_false(onesided_is_mapped(shm_of(qp), wqe));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(last_word),    TEST(inline),	   TEST(turns),		TEST(read),
-		TEST(local_key),    TEST(by_message),	   TEST(kernel_copies), TEST(missing_pages),
-		TEST(local_rights), TEST(asks_to_migrate),
+		TEST(last_word),
+		TEST(inline),
+		TEST(turns),
+		TEST(read),
+		TEST(local_key),
+		TEST(by_message),
+		TEST(kernel_copies),
+		TEST(missing_pages),
+		TEST(local_rights),
+		TEST(asks_to_migrate),
+		TEST(words),
+		TEST(words_left_alone),
+		TEST(words_outside_of_the_heap),
+		TEST(is_mapped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
