@@ -44,6 +44,7 @@
 #include "shm/imported.h"
 #include "shm/backoff.h"
 #include "shm/shm.h"
+#include "shm/xcopy.h"
 
 static struct lock adapter_lock = LOCK_INITIALIZER;
 /* Written once under adapter_lock, before `running`. */
@@ -196,6 +197,7 @@ static int make_tables(void)
 
 	hazard_init(arena, slot);
 	hazard_set_visitor(peers_visit_arenas);
+	xcopy_allow();
 	migrate_init(heap_fd, heap_bytes, wakeup_send);
 	error = key_table_init(arena);
 	if (!error)

@@ -9,6 +9,7 @@
 #include "adapter/ports.h"
 #include "adapter/wakeup.h"
 #include "base/clock.h"
+#include "memory/hold.h"
 #include "shm/shm_qp.h"
 #include "shm/progress.h"
 #include "shm/retry.h"
@@ -136,6 +137,7 @@ void adapter_progress(void)
 		wakeup_on_polling(now);
 	if (now && is_time_to_yield(now))
 		yield_and_look(wire);
+	hold_point();
 }
 
 void adapter_catch_up(struct qp *qp)

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/own_thread.h"
 #include "cm/destroyed.h"
 #include "ctl/deadline.h"
 #include "ctl/dial.h"
@@ -443,6 +444,8 @@ static void start_watching(void)
 	if (!pthread_create(&thread, &attr, watch, NULL)) {
 		pthread_setname_np(thread, "verbatim-cm");
 		session.is_watched = true;
+		if (verbatim_own_thread)
+			verbatim_own_thread();
 	}
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "memory/maps.h"
+#include "memory/status.h"
 
 #define BUFFER_BYTES 4096
 #define CALL_BYTES   256 /* "nr" and nine numbers in hexadecimal */
@@ -33,30 +34,24 @@ static bool visit_rings(const struct mapping *m, void *arg)
 	return !*found;
 }
 
-/* "VmPin:	       0 kB" */
-static bool has_pinned_pages(void)
+/* VmPin or VmLck. */
+static bool has_pages(const char *of)
 {
-	int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-	char text[BUFFER_BYTES + 1];
-	ssize_t n = fd < 0 ? 0 : read(fd, text, BUFFER_BYTES);
-	const char *at;
+	uint64_t kib;
 
-	if (fd >= 0)
-		close(fd);
-	text[n > 0 ? n : 0] = 0;
-	at = strstr(text, "VmPin:");
-	if (!at)
-		return true;
-	at += strlen("VmPin:");
-	at += strspn(at, " \t");
-	return *at != '0';
+	return !status_number(of, &kib) || kib;
 }
 
 bool busy_with_pins(void)
 {
 	bool rings = false;
 
-	return maps_visit(visit_rings, &rings) || rings || has_pinned_pages();
+	return maps_visit(visit_rings, &rings) || rings || has_pages("VmPin");
+}
+
+bool busy_with_locks(void)
+{
+	return has_pages("VmLck");
 }
 
 /*

@@ -22,6 +22,9 @@
  */
 bool busy_with_pins(void);
 
+/* The process has pages that are locked by mlock(2): a new mapping over them is not. */
+bool busy_with_locks(void);
+
 /*
  * A thread sleeps in a shared futex of the range: the kernel finds sleepers by the page, so after
  * an exchange no wake would reach it. Or a thread reads, to any address, from a descriptor with

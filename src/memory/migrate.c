@@ -12,8 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cause.h"
 #include "base/clock.h"
 #include "memory/heap.h"
+#include "memory/hold.h"
 #include "memory/key.h"
 
 #define RANGE_MAX    (1ull << 30) /* its peers send messages while it moves */
@@ -23,7 +25,20 @@
 #define PUT_OFF_MIN  10000000ull
 #define PUT_OFF_MAX  1000000000ull
 #define WAIT_S	     5 /* a thread waits so long for a progress thread that moves nothing */
+/* Holds (memory/hold.h). */
+#define HOLD_NS		3000000ull  /* then the threads go on; a slice under way ends first */
+#define WANT_NS		5000000ull  /* threads are asked to stand for so long, */
+#define WANT_PAUSE_MIN	10000000ull /* and then not for so long, twice as long each time */
+#define WANT_PAUSE_MAX	60000000000ull
+#define WANT_PAUSE_TELL 1000000000ull
+#define WANT_ALONE	1000000000ull /* the only thread is asked until it comes */
+#define STAND_NS	10000000ull   /* pages that leave wait so long for a hold */
+#define GIVE_UP_NS	1000000000ull /* pages on their way in do */
+#define OFFER_BYTES	(4ull << 20)  /* regions that are offered when they are registered */
+#define OFFERED_BYTES	(32ull << 20) /* all together: what nobody addresses moves in vain */
+#define OFFER_WAIT_MS	20
 
+static bool held;			      /* progress thread: during a hold */
 static unsigned forks GUARDED_BY(range_lock); /* threads that are about to fork, or fork */
 static bool forking GUARDED_BY(range_lock);   /* one of them forks: no pages move */
 static bool in_slice GUARDED_BY(range_lock);  /* pages move right now: no thread forks */
@@ -49,7 +64,15 @@ enum move_permission migrate_wish(void)
 
 	if (wish && !strcmp(wish, "never"))
 		return MOVE_NEVER;
+	if (wish && !strcmp(wish, "held"))
+		return MOVE_HELD;
 	return wish && !strcmp(wish, "always") ? MOVE_ALWAYS : MOVE_IF_SAFE;
+}
+
+static void call_progress_thread(void)
+{
+	atomic_store(&due, true);
+	kick();
 }
 
 void migrate_init(int heap_fd, uint64_t bytes, void (*wake_progress_thread)(void))
@@ -60,6 +83,7 @@ void migrate_init(int heap_fd, uint64_t bytes, void (*wake_progress_thread)(void
 	heap_bytes = move_init(&heap, heap_fd, wish) ? 0 : bytes;
 	range_count = 0;
 	kick = wake_progress_thread;
+	hold_init(call_progress_thread);
 	heap.own = &own;
 	heap_fini(&own);
 	heap_init(&own, heap_bytes && wish != MOVE_NEVER ? fcntl(heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
@@ -78,12 +102,6 @@ void migrate_fini(void)
  * Waiting for the progress thread.
  */
 
-static void call_progress_thread(void)
-{
-	atomic_store(&due, true);
-	kick();
-}
-
 /* Threads in wait_for_change look again. */
 static void wake_waiters(void)
 {
@@ -92,15 +110,24 @@ static void wake_waiters(void)
 		syscall(SYS_futex, &changes, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Waits until `changes` is not `seen` any more. False: it still is, after WAIT_S. */
-static bool wait_for_change(uint32_t seen)
+/*
+ * Waits until `changes` is not `seen` any more. False: it still is, after so long. The thread
+ * stands meanwhile if that is needed, and the progress thread is told so.
+ */
+static bool wait_for_change(uint32_t seen, unsigned ms)
 {
-	const struct timespec second = { .tv_sec = 1 };
+	struct timespec limit = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000l };
+	struct hold_stay stay = { .place = -1 };
 
+	if (heap.needs_hold) {
+		hold_stand(&stay);
+		call_progress_thread();
+	}
 	atomic_fetch_add(&waiting, 1);
-	for (int i = 0; i < WAIT_S && atomic_load(&changes) == seen; i++)
-		syscall(SYS_futex, &changes, FUTEX_WAIT_PRIVATE, seen, &second, NULL, 0);
+	if (atomic_load(&changes) == seen)
+		syscall(SYS_futex, &changes, FUTEX_WAIT_PRIVATE, seen, &limit, NULL, 0);
 	atomic_fetch_sub(&waiting, 1);
+	hold_go(&stay);
 	return atomic_load(&changes) != seen;
 }
 
@@ -183,7 +210,7 @@ static int make_range(uint32_t key, uint64_t now) REQUIRES(range_lock)
 
 	if (range_key_is_elsewhere(entry_of(key)) ||
 	    !range_find_pages(entry_of(key), &range.start, &range.end))
-		return -EINVAL;
+		return -EDOM;
 	if (range.end - range.start > RANGE_MAX)
 		return -E2BIG;
 	error = range_find_overlap(range.start, range.end);
@@ -203,10 +230,35 @@ static bool is_for_good(int error)
 	return error && error != -EAGAIN && error != -EBUSY;
 }
 
+static const char *why_stays(int error)
+{
+	switch (error) {
+	case -EPERM:
+		return heap.permission == MOVE_NEVER ? "VERBATIM_MIGRATE is never"
+						     : "the process has locked pages";
+	case -EACCES:
+		return "it is not all private memory";
+	case -EDOM:
+		return "no page lies wholly within it";
+	case -E2BIG:
+		return "it is too long";
+	case -ENOSPC:
+		return "too many regions have migrated";
+	default:
+		return strerror(-error);
+	}
+}
+
 static void stay(uint32_t key, int error)
 {
-	if (is_for_good(error) && range_key_is_alive(entry_of(key)))
-		atomic_fetch_or(&entry_of(key)->flags, KEY_STAYS);
+	struct arena_key *entry = entry_of(key);
+
+	if (!is_for_good(error) || !range_key_is_alive(entry) ||
+	    atomic_fetch_or(&entry->flags, KEY_STAYS) & KEY_STAYS)
+		return;
+	cause_report(CAUSE_REGION_STAYS, 0, "0x%llx, %llu bytes: %s",
+		     (unsigned long long)entry->addr, (unsigned long long)entry->length,
+		     why_stays(error));
 }
 
 static void drop_aside(struct range *range)
@@ -235,6 +287,8 @@ static void drop(unsigned index) REQUIRES(range_lock)
 {
 	struct range range = range_remove(index);
 
+	if (range.left_private)
+		range_retire(range.offset + (range.end - range.start));
 	range.drained = true; /* or the range was never in the heap */
 	range_update_keys(&range);
 	stay(range.key, range.refused);
@@ -270,6 +324,31 @@ static void free_place(const struct move_range *slice)
 		return;
 }
 
+static int move_slice_out(struct range *range, const struct move_range *slice)
+{
+	bool shown = false;
+	int error;
+
+	if (held || !heap.needs_hold) {
+		error = move_out(&heap, slice);
+	} else {
+		range->left_private = true;
+		error = move_out_private(&heap, slice, &shown);
+	}
+	if (!error && !shown)
+		free_place(slice);
+	return error;
+}
+
+static int move_slice_in(const struct move_range *slice)
+{
+	int error = move_in(&heap, slice);
+
+	if (error)
+		free_place(slice);
+	return error;
+}
+
 /*
  * Moves the next slice into the heap, or the last one out. *in: bytes of the range in the heap
  * after success.
@@ -288,13 +367,9 @@ static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(rang
 		.offset = range->offset + from,
 		.aside = range->aside + from,
 	};
-	int error;
 
 	*in = out ? from : to;
-	error = out ? move_out(&heap, &slice) : move_in(&heap, &slice);
-	if (out == !error)
-		free_place(&slice);
-	return error;
+	return out ? move_slice_out(range, &slice) : move_slice_in(&slice);
 }
 
 /* One address range for all slices, so that pages that return are one mapping. */
@@ -341,6 +416,18 @@ static void on_slice(struct range *range, bool out, int error, uint64_t in, uint
 }
 
 /*
+ * A slice that needs a hold, but there is none. False: it moves all the same, without a hold, or
+ * it is time to give up.
+ */
+static bool waits_for_hold(struct range *range, bool out, uint64_t now) REQUIRES(range_lock)
+{
+	if (!heap.needs_hold || held || now - range->since_ns > (out ? STAND_NS : GIVE_UP_NS))
+		return false;
+	range->next_ns = now + SCAN_NS;
+	return true;
+}
+
+/*
  * Makes the next step of a range if it is due. False: it is not; reduces *next to when it will be.
  */
 static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(range_lock)
@@ -366,6 +453,10 @@ static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(range_lo
 		settle(range);
 		return true;
 	}
+	if (range->drained && waits_for_hold(range, out, now)) {
+		*next = range->next_ns < *next ? range->next_ns : *next;
+		return false;
+	}
 	copy = *range; /* other threads do not change fields that a slice uses */
 	in_slice = true;
 	lock_release(&range_lock);
@@ -374,9 +465,13 @@ static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(range_lo
 		lock_acquire(&range_lock);
 		on_drain(range, drained, now);
 	} else {
-		error = has_aside(&copy) ? move_slice(&copy, out, &in) : -ENOMEM;
+		if (heap.needs_hold && !held && !out)
+			error = -EAGAIN;
+		else
+			error = has_aside(&copy) ? move_slice(&copy, out, &in) : -ENOMEM;
 		lock_acquire(&range_lock);
 		range->aside = copy.aside;
+		range->left_private = copy.left_private;
 		on_slice(range, out, error, in, now);
 	}
 	in_slice = false;
@@ -446,24 +541,110 @@ static void grant_all(uint64_t now) REQUIRES(range_lock)
 	}
 }
 
-uint64_t migrate_run(uint64_t now)
+static bool has_requests(void)
+{
+	for (unsigned i = 0; i < REQUESTS_MAX; i++)
+		if (atomic_load_explicit(&requests[i], memory_order_relaxed))
+			return true;
+	return false;
+}
+
+/* Requests, or ranges on their way in, wait for a hold. */
+static bool needs_threads(void) REQUIRES(range_lock)
+{
+	if (has_requests())
+		return true;
+	for (unsigned i = 0; i < range_count; i++)
+		if (!ranges[i].settled && !belongs_out(&ranges[i]))
+			return true;
+	return false;
+}
+
+static void explain_wait(void)
+{
+	static bool told;
+
+	if (!told)
+		cause_report(CAUSE_REGION_STAYS, 0,
+			     "some threads of the program have not been in verbs lately");
+	told = true;
+}
+
+/*
+ * Asks the program's threads to stand. A program that has more than one is asked for WANT_NS at a
+ * time, and ever more rarely if they do not come together. Returns when to be called again.
+ */
+static uint64_t ask_for_hold(bool needed, uint64_t now)
+{
+	static uint64_t pause_ns, until;
+	static bool asked;
+
+	if (held || !needed) {
+		pause_ns = until = 0;
+		if (asked && !needed)
+			hold_want(false);
+		asked = asked && needed;
+		return needed ? 0 : MIGRATE_NEVER;
+	}
+	if (now < until)
+		return until;
+	if (hold_is_alone()) {
+		asked = true;
+		until = now + WANT_ALONE;
+	} else {
+		asked = !asked;
+		if (!asked)
+			pause_ns = !pause_ns		       ? WANT_PAUSE_MIN
+				   : pause_ns < WANT_PAUSE_MAX ? pause_ns * 2
+							       : pause_ns;
+		if (pause_ns >= WANT_PAUSE_TELL)
+			explain_wait();
+		until = now + (asked ? WANT_NS : pause_ns);
+	}
+	hold_want(asked);
+	return until;
+}
+
+/* One step of one range. */
+static bool step_any(uint64_t now, uint64_t *next) REQUIRES(range_lock)
 {
 	static unsigned turn; /* ranges take turns */
+
+	for (unsigned i = range_count; i-- > 0;)
+		if (step(turn++ % range_count, now, next))
+			return true;
+	return false;
+}
+
+uint64_t migrate_run(uint64_t now)
+{
 	static uint64_t next_ns = MIGRATE_NEVER;
-	bool moved = false;
+	bool moved, any = false;
+	uint64_t asks_ns = MIGRATE_NEVER;
 
 	if (!atomic_exchange(&due, false) && now < next_ns)
 		return next_ns;
 	next_ns = MIGRATE_NEVER;
+	held = heap.needs_hold && hold_begin();
 	lock_acquire(&range_lock);
-	grant_all(now);
-	for (unsigned i = range_count; i-- > 0 && !moved;)
-		moved = step(turn++ % range_count, now, &next_ns);
+	if (held || !heap.needs_hold)
+		grant_all(now);
+	do {
+		moved = step_any(now, &next_ns);
+		any |= moved;
+	} while (moved && held && clock_now_ns() - now < HOLD_NS);
+	if (heap.needs_hold)
+		asks_ns = ask_for_hold(!forks && needs_threads(), now);
 	lock_release(&range_lock);
-	if (moved) {
+	if (held)
+		hold_end();
+	held = false;
+	if (moved)
 		next_ns = 0;
+	if (any)
 		wake_waiters();
-	}
+	if (asks_ns < next_ns)
+		next_ns = asks_ns;
 	return next_ns;
 }
 
@@ -494,7 +675,39 @@ void migrate_wait_out(uint64_t addr, uint64_t length)
 		lock_acquire(&range_lock);
 		awaited = is_awaited(addr, end);
 		lock_release(&range_lock);
-	} while (awaited && wait_for_change(seen));
+	} while (awaited && wait_for_change(seen, WAIT_S * 1000));
+	errno = saved;
+}
+
+/* The request is noted, or its range on the way in. */
+static bool is_offered(uint32_t key) EXCLUDES(range_lock)
+{
+	bool offered = false;
+
+	for (unsigned i = 0; i < REQUESTS_MAX; i++)
+		offered |= atomic_load(&requests[i]) == key;
+	lock_acquire(&range_lock);
+	for (unsigned i = 0; i < range_count; i++)
+		offered |= ranges[i].key == key && !ranges[i].settled && !belongs_out(&ranges[i]);
+	lock_release(&range_lock);
+	return offered;
+}
+
+void migrate_offer(uint32_t key, uint64_t length)
+{
+	static _Atomic uint64_t offered;
+	int saved = errno;
+	uint32_t seen;
+
+	if (!heap.needs_hold || heap.permission == MOVE_NEVER || !heap_bytes ||
+	    length < HEAP_REGION_MIN || length > OFFER_BYTES ||
+	    atomic_load(&offered) + length > OFFERED_BYTES || !hold_is_alone() ||
+	    !migrate_request(key))
+		return;
+	atomic_fetch_add(&offered, length);
+	do
+		seen = atomic_load(&changes);
+	while (is_offered(key) && wait_for_change(seen, OFFER_WAIT_MS));
 	errno = saved;
 }
 
@@ -542,7 +755,7 @@ void migrate_before_fork(void)
 			break;
 		seen = atomic_load(&changes);
 		lock_release(&range_lock);
-		waits = wait_for_change(seen) && waits;
+		waits = wait_for_change(seen, WAIT_S * 1000) && waits;
 		lock_acquire(&range_lock);
 	}
 	forking = true;
@@ -565,15 +778,14 @@ void migrate_in_parent(void)
 	any = range_count != 0;
 	lock_release(&range_lock);
 	wake_waiters();
-	for (unsigned i = 0; i < REQUESTS_MAX; i++) /* requests that came meanwhile */
-		any |= atomic_load_explicit(&requests[i], memory_order_relaxed) != 0;
-	if (any)
+	if (any || has_requests()) /* requests that came meanwhile */
 		call_progress_thread();
 	errno = saved;
 }
 
 void migrate_in_child(void)
 {
+	hold_reset_after_fork();
 	lock_acquire_in_child(&range_lock);
 	move_restore_in_child(copies, copy_count);
 	for (unsigned i = 0; i < range_count; i++)

@@ -30,7 +30,10 @@
 
 #define MIGRATE_NEVER UINT64_MAX
 
-/* The user's choice: VERBATIM_MIGRATE is "never", "always" (even if not safe) or not set. */
+/*
+ * The user's choice: VERBATIM_MIGRATE is "never", "held" (as without userfaultfd), "always" (even
+ * if not safe) or not set.
+ */
 enum move_permission migrate_wish(void);
 
 /*
@@ -53,6 +56,13 @@ bool migrate_request(uint32_t key);
  * has published a hazard, found the key alive and not MOVING, and writes before hazard_clear.
  */
 char *migrate_map(const struct arena_key *entry, uint64_t host, size_t bytes);
+/*
+ * A region that peers may use was registered, by a thread that holds no lock. If pages move during
+ * holds only, and this is the program's only thread, a region of moderate size migrates now, as its
+ * program may never call a verb again. Takes some milliseconds at most for each MiB. The first 32
+ * MiB of a process move so.
+ */
+void migrate_offer(uint32_t key, uint64_t length);
 /* A peer wrote so many bytes outside of the heap: requests migration when it pays. Never blocks. */
 void migrate_want(uint32_t key, uint64_t length, size_t bytes);
 

@@ -12,6 +12,7 @@
 #include "memory/busy.h"
 #include "memory/guard.h"
 #include "memory/heap.h"
+#include "memory/hold.h"
 #include "memory/maps.h"
 #include "memory/pin.h"
 
@@ -23,8 +24,11 @@
 
 int move_init(struct move_heap *heap, int fd, enum move_permission permission)
 {
+	int guard = permission == MOVE_HELD ? -EPERM : guard_open(permission == MOVE_ALWAYS);
 	struct stat st;
 
+	if (guard >= 0)
+		close(guard);
 	if (fstat(fd, &st))
 		return -errno;
 	*heap = (struct move_heap){
@@ -32,6 +36,7 @@ int move_init(struct move_heap *heap, int fd, enum move_permission permission)
 		.device = st.st_dev,
 		.inode = st.st_ino,
 		.permission = permission,
+		.needs_hold = guard < 0,
 	};
 	return 0;
 }
@@ -78,7 +83,8 @@ static bool visit_plain(const struct mapping *m, void *arg)
 
 static bool is_of_heap(const struct look *look, const struct mapping *m)
 {
-	return m->inode == look->heap->inode && m->device == look->heap->device;
+	return m->inode == look->heap->inode && m->device == look->heap->device &&
+	       m->rights[3] == 's';
 }
 
 static bool visit_there(const struct mapping *m, void *arg)
@@ -203,6 +209,28 @@ static int take_and_exchange(const struct move_heap *heap, int guard, const stru
 	return error;
 }
 
+/*
+ * The same during a hold, when nothing in this process writes. Other processes may still read
+ * (process_vm_readv); to write there fails with EFAULT meanwhile, so that nothing is lost.
+ */
+static int take_held(const struct move_heap *heap, const struct look *look)
+{
+	size_t bytes = look->end - look->start;
+	int error;
+
+	if (busy_with_pins() || busy_with_locks() || hold_covers(look->start, look->end))
+		return -EBUSY;
+	error = syscall(SYS_mprotect, look->start, bytes, PROT_READ) ? -errno : 0;
+	if (!error)
+		error = write_all(heap->fd, look->start, look->end, look->offset);
+	if (!error && syscall(SYS_mmap, look->start, bytes, PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_FIXED | MAP_POPULATE, heap->fd, look->offset) == -1)
+		error = -errno;
+	if (error)
+		syscall(SYS_mprotect, look->start, bytes, PROT_READ | PROT_WRITE);
+	return error;
+}
+
 static int look_at_plain(const struct move_heap *heap, uintptr_t start, uintptr_t end,
 			 struct look *look)
 {
@@ -218,15 +246,16 @@ int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end)
 	struct look look;
 	int guard, error;
 
-	if (heap->permission == MOVE_NEVER)
+	if (heap->permission == MOVE_NEVER || (heap->needs_hold && busy_with_locks()))
 		return -EPERM;
 	error = look_at_plain(heap, start, end, &look);
 	if (error)
 		return error;
-	guard = guard_open(heap->permission == MOVE_ALWAYS);
-	if (guard < 0)
+	guard = heap->needs_hold ? -1 : guard_open(heap->permission == MOVE_ALWAYS);
+	if (guard < 0 && !heap->needs_hold)
 		return guard;
-	close(guard);
+	if (guard >= 0)
+		close(guard);
 	return busy_with_pins() || busy_with_threads(start, end) ? -EBUSY : 0;
 }
 
@@ -238,6 +267,8 @@ int move_in(const struct move_heap *heap, const struct move_range *slice)
 	if (error)
 		return error;
 	look.offset = slice->offset;
+	if (heap->needs_hold)
+		return take_held(heap, &look);
 	/* so that no page is missing, or shared with a child */
 	if (madvise((void *)slice->start, slice->end - slice->start, MADV_POPULATE_WRITE))
 		return -EACCES;
@@ -284,11 +315,37 @@ static int copy_and_exchange(const struct move_heap *heap, int guard, const stru
 	return error;
 }
 
+/* The same during a hold. */
+static int copy_held(const struct move_heap *heap, const struct mapping *piece, char *fresh)
+{
+	size_t bytes = piece->end - piece->start;
+	int rights = rights_of(piece);
+	int error = syscall(SYS_mprotect, piece->start, bytes, rights & PROT_READ) ? -errno : 0;
+
+	if (!error)
+		error = read_all(heap->fd, fresh, bytes, piece->offset);
+	if (!error && rights != (PROT_READ | PROT_WRITE))
+		error = mprotect(fresh, bytes, rights) ? -errno : 0;
+	if (!error && syscall(SYS_mremap, fresh, bytes, bytes,
+			      MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, piece->start) == -1)
+		error = -errno;
+	if (error) {
+		syscall(SYS_mprotect, piece->start, bytes, rights);
+		madvise(fresh, bytes, MADV_DONTNEED);
+	}
+	if (rights != (PROT_READ | PROT_WRITE) && mprotect(fresh, bytes, PROT_READ | PROT_WRITE))
+		return -errno;
+	return error;
+}
+
 static int replace(const struct move_heap *heap, const struct mapping *piece, char *fresh)
 {
-	int guard = guard_open(heap->permission == MOVE_ALWAYS);
-	int error = guard < 0 ? guard : copy_and_exchange(heap, guard, piece, fresh);
+	int guard = heap->needs_hold ? -EPERM : guard_open(heap->permission == MOVE_ALWAYS);
+	int error;
 
+	if (heap->needs_hold)
+		return copy_held(heap, piece, fresh);
+	error = guard < 0 ? guard : copy_and_exchange(heap, guard, piece, fresh);
 	if (guard >= 0)
 		close(guard);
 	return error;
@@ -312,6 +369,40 @@ int move_out(const struct move_heap *heap, const struct move_range *slice)
 		for (unsigned i = 0; i < look.count && !error; i++)
 			error = replace(heap, &look.pieces[i],
 					slice->aside + (look.pieces[i].offset - slice->offset));
+	} while (!error && look.count == PIECES_MAX);
+	return error;
+}
+
+/*
+ * A thread that writes meanwhile stores to the heap's page before the exchange, and to a copy of
+ * that page after it.
+ */
+int move_out_private(const struct move_heap *heap, const struct move_range *slice, bool *shown)
+{
+	struct look look = {
+		.heap = heap,
+		.start = slice->start,
+		.end = slice->end,
+		.offset = slice->offset,
+	};
+	int error;
+
+	*shown = false;
+	if (busy_with_pins())
+		return -EBUSY;
+	do {
+		look.count = 0;
+		error = maps_visit(visit_pieces, &look);
+		for (unsigned i = 0; i < look.count && !error; i++) {
+			const struct mapping *piece = &look.pieces[i];
+			size_t bytes = piece->end - piece->start;
+
+			if (syscall(SYS_mmap, piece->start, bytes, rights_of(piece),
+				    MAP_PRIVATE | MAP_FIXED, heap->fd, piece->offset) == -1)
+				error = -errno;
+			else if (madvise((void *)piece->start, bytes, MADV_POPULATE_WRITE))
+				*shown = true; /* Linux before 5.14, or read-only */
+		}
 	} while (!error && look.count == PIECES_MAX);
 	return error;
 }

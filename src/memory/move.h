@@ -15,6 +15,10 @@
  * the way out they are write-protected, the caller keeps other processes away (memory/migrate.h),
  * and memory/busy.h tells whether the kernel may write to them.
  *
+ * Without userfaultfd all threads of the program stand meanwhile (memory/hold.h). The pages are
+ * moved aside by mremap, or write-protected, so that whoever writes to them all the same, such as
+ * another process with process_vm_writev, gets an error and loses nothing.
+ *
  * Only the progress thread moves. Blocks for the time of the copy. Calls no allocator and takes no
  * locks while the guard is up: the slice may contain them. -EBUSY and -EAGAIN: the kernel or a
  * thread uses a page at this moment.
@@ -29,7 +33,8 @@
 
 enum move_permission {
 	MOVE_NEVER,
-	MOVE_IF_SAFE, /* if the guard stops system calls, too */
+	MOVE_IF_SAFE, /* if the guard stops system calls, too; else during holds */
+	MOVE_HELD,    /* during holds, even if there is userfaultfd */
 	MOVE_ALWAYS,
 };
 
@@ -44,6 +49,7 @@ struct move_heap {
 	dev_t device;
 	ino_t inode;
 	enum move_permission permission;
+	bool needs_hold; /* no userfaultfd: pages move during a hold (memory/hold.h) */
 };
 
 /* A range, and an equal range of addresses aside for pages that move. */
@@ -62,7 +68,8 @@ int move_init(struct move_heap *heap, int fd, enum move_permission permission);
  */
 int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end);
 
-/* Private to shared. 0, or -errno: nothing has changed but the bytes in the heap at `offset`. */
+/* Private to shared; during a hold if heap->needs_hold. 0, or -errno: nothing has changed but the
+ * bytes in the heap at `offset`. */
 int move_in(const struct move_heap *heap, const struct move_range *slice);
 
 /* Whether all of the range is mapped from the heap at `offset`. */
@@ -74,6 +81,14 @@ bool move_is_there(const struct move_heap *heap, uintptr_t start, uintptr_t end,
  * already stay so.
  */
 int move_out(const struct move_heap *heap, const struct move_range *slice);
+
+/*
+ * The same without a hold, while threads run: a private mapping of the heap's pages replaces the
+ * shared one at once, and shows the same bytes. *shown: pages of the heap are still seen there, so
+ * their place must stay as it is. In any case nothing else may have the place later: pages that
+ * the program gives back (MADV_DONTNEED) read what is there.
+ */
+int move_out_private(const struct move_heap *heap, const struct move_range *slice, bool *shown);
 
 /*
  * For a fork while some pages cannot leave. The child does not inherit the program's mappings of

@@ -12,6 +12,8 @@
 #define HEAP_FIRST   (2ull << 20) /* offset 0 means "not in the heap" */
 #define KEYS_AT_ONCE 256
 
+static uint64_t room_begin = HEAP_FIRST;
+
 struct lock range_lock = LOCK_INITIALIZER;
 struct range ranges[RANGES_MAX];
 unsigned range_count;
@@ -27,15 +29,27 @@ unsigned range_count;
  */
 static uint64_t find_room(uint64_t bytes, uint64_t heap_bytes, unsigned *index) REQUIRES(range_lock)
 {
-	uint64_t offset = HEAP_FIRST;
+	uint64_t offset = room_begin;
 	unsigned i;
 
 	if (range_count == RANGES_MAX || bytes > heap_bytes)
 		return 0;
-	for (i = 0; i < range_count && ranges[i].offset - offset < bytes + PAGE; i++)
-		offset = ranges[i].offset + (ranges[i].end - ranges[i].start) + PAGE;
+	for (i = 0; i < range_count; i++) {
+		uint64_t end = ranges[i].offset + (ranges[i].end - ranges[i].start) + PAGE;
+
+		if (ranges[i].offset >= offset + bytes + PAGE)
+			break;
+		if (offset < end)
+			offset = end;
+	}
 	*index = i;
 	return offset + bytes <= heap_bytes ? offset : 0;
+}
+
+void range_retire(uint64_t end)
+{
+	if (room_begin < end + PAGE)
+		room_begin = end + PAGE;
 }
 
 int range_find_overlap(uintptr_t start, uintptr_t end)

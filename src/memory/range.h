@@ -37,6 +37,7 @@ struct range {
 	uint64_t next_ns;  /* the time of its next turn */
 	uint64_t pause_ns; /* the last backoff; 0: none */
 	char *aside;	   /* see struct move_range; NULL: not mapped yet */
+	bool left_private; /* slices of it left without a hold (move_out_private) */
 };
 
 extern struct lock range_lock;
@@ -54,6 +55,8 @@ int range_find_overlap(uintptr_t start, uintptr_t end) REQUIRES(range_lock);
 bool range_insert(const struct range *range, uint64_t heap_bytes, struct range **out)
 	REQUIRES(range_lock);
 struct range range_remove(unsigned index) REQUIRES(range_lock);
+/* No range gets a place below this offset any more. */
+void range_retire(uint64_t end) REQUIRES(range_lock);
 
 static inline bool range_key_is_alive(const struct arena_key *entry)
 {

@@ -156,6 +156,8 @@ int mr_create(const struct mr_spec *spec, struct mr **out)
 		atomic_fetch_add(&mr->dm->regions, 1);
 	key_publish(index, key);
 	atomic_store(&regions[index], mr);
+	if (spec->access & (REMOTE_WRITES | IBV_ACCESS_REMOTE_READ))
+		migrate_offer(key, mr->entry->length);
 	*out = mr;
 	return 0;
 }

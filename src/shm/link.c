@@ -136,7 +136,7 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->flight_head = link->flight_tail = 0;
 	link->xcopy = own ? XCOPY_SELF : XCOPY_NONE;
 	link->xcopy_error = 0;
-	link->xcopy_told = false;
+	link->xcopy_told = link->stays_told = false;
 	list_init(&link->blocked);
 	list_init(&link->turned);
 	list_init(&link->orphans);

@@ -71,6 +71,7 @@ struct link {
 	enum xcopy xcopy;
 	int xcopy_error;	 /* XCOPY_NONE: why, an errno; 0: by VERBATIM_REACH */
 	_Atomic bool xcopy_told; /* XCOPY_NONE was reported */
+	_Atomic bool stays_told; /* so was that a region stays where it is */
 	pid_t heap_of;		 /* the process that has mapped `heap`, not a child of its forks */
 	void *arena;		 /* the other's, read-only (our own for the link to ourselves) */
 	struct arena_header *peer;

@@ -74,6 +74,16 @@ static enum onesided copy_mapped(struct qp *qp, struct wqe *wqe, char *target, s
 	return *cause == CAUSE_NONE ? ONESIDED_DONE : ONESIDED_LOCAL_ERROR;
 }
 
+static void explain_stay(struct link *link, const struct arena_key *entry)
+{
+	if (!atomic_load_explicit(&link->stays_told, memory_order_relaxed) &&
+	    entry->length >= HEAP_REGION_MIN && !atomic_exchange(&link->stays_told, true))
+		cause_report(CAUSE_REGION_STAYS, 0,
+			     "0x%llx, %llu bytes, of process %d, whose reports say why",
+			     (unsigned long long)entry->addr, (unsigned long long)entry->length,
+			     (int)link->pid);
+}
+
 /*
  * A request outside of the heap: asks the owner to migrate the region when that pays. Holds no
  * tx_lock.
@@ -84,7 +94,9 @@ static void want(struct shm_qp *lq, uint32_t key, uint32_t flags, size_t bytes)
 	struct arena_key *entry = &link->peer_keys[KEY_INDEX(key)];
 	struct record *record;
 
-	if (link->xcopy != XCOPY_VM || flags & KEY_STAYS || entry->heap ||
+	if (flags & KEY_STAYS)
+		explain_stay(link, entry);
+	if (link->xcopy == XCOPY_SELF || flags & KEY_STAYS || entry->heap ||
 	    !heap_pays(&link->heap, key, entry->length, bytes))
 		return;
 	lock_acquire(&link->tx_lock);

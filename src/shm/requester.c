@@ -250,6 +250,13 @@ static enum issue_result send_single(struct shm_qp *lq, struct wqe *wqe)
 	return ISSUE_DONE;
 }
 
+/* Where the kernel refuses to copy, pages of the heap are mapped here all the same. */
+static bool reaches_target(struct shm_qp *lq, const struct wqe *wqe)
+{
+	return lq->link->xcopy != XCOPY_NONE ||
+	       (lq->link->xcopy_error && onesided_is_mapped(lq, wqe));
+}
+
 /*
  * The requester executes these on the target's memory if it can copy there and no earlier message
  * is unacknowledged. Otherwise small ones go as messages, and others wait. All wait if what is
@@ -268,7 +275,7 @@ static enum issue_result one_sided(struct shm_qp *lq, struct wqe *wqe, int64_t *
 		/*
 		 * an XRC request is checked against the PD of an SRQ, which only the target knows
 		 */
-		if (lq->link->xcopy == XCOPY_NONE || qp->type == IBV_QPT_XRC_SEND)
+		if (qp->type == IBV_QPT_XRC_SEND || !reaches_target(lq, wqe))
 			wqe->route = ROUTE_MESSAGE;
 		else if (qp->type == IBV_QPT_UC && !link_executed(lq->link, lq->last_end))
 			wqe->route = ROUTE_MESSAGE;

@@ -25,6 +25,12 @@
 enum xcopy_direction { XCOPY_READ, XCOPY_WRITE };
 
 /*
+ * With VERBATIM_PTRACER=any: lets all processes of the user reach this one's memory where Yama
+ * would not (prctl(2), PR_SET_PTRACER).
+ */
+void xcopy_allow(void);
+
+/*
  * Sets link->xcopy for a new link: XCOPY_VM if the kernel lets this process read the other's
  * memory, which a cookie there shows; else XCOPY_NONE, as with VERBATIM_REACH=message.
  */

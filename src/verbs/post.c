@@ -6,6 +6,7 @@
 
 #include "base/cause.h"
 #include "base/check.h"
+#include "memory/hold.h"
 #include "object/qp.h"
 #include "object/qp_states.h"
 #include "verbs/ops.h"
@@ -57,6 +58,8 @@ int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_w
 		post_done(qp, tail);
 	CHECK(qp_check(qp));
 	lock_release(&qp->lock);
+	if (!qp_building)
+		hold_point();
 	return error;
 }
 

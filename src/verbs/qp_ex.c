@@ -7,6 +7,7 @@
 #include "base/cause.h"
 #include "object/mw.h"
 #include "base/compat.h"
+#include "memory/hold.h"
 #include "verbs/post.h"
 
 int qp_ex_check(enum ibv_qp_type type, uint64_t send_ops_flags)
@@ -292,6 +293,8 @@ static int complete(struct qp *qp) RELEASES(qp->lock)
 		post_done(qp, qp->builder_start);
 	qp_building--;
 	lock_release(&qp->lock);
+	if (!qp_building)
+		hold_point();
 	return error;
 }
 

@@ -21,13 +21,14 @@ def can_hold_writers():
 
 
 @pytest.mark.asan
-@pytest.mark.parametrize('wish', [None, 'never'])
+@pytest.mark.parametrize('wish', [None, 'never', 'held'])
 @pytest.mark.parametrize('options', [[], ['--wr-api']], ids=['post_send', 'wr_api'])
 def test_nothing_is_lost(runner, port, options, wish):
     argv = [VERIFY, 'migrate', '--port', port, '--count', 20000, *options]
     target, initiator = runner.pair(argv, [*argv, HOST], port, seconds=60,
                                     env={'VERBATIM_MIGRATE': wish})
-    moves = wish != 'never' and can_hold_writers()
+    # without userfaultfd the pages leave for the fork, and do not come back beside a thread that counts
+    moves = wish is None and can_hold_writers()
     assert f'{"migrated" if moves else "not migrated"}, nothing lost' in target.splitlines(), target
     assert 'wrote 20000 rounds' in initiator, initiator
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where the kernel does not let a process at another's memory, WRITE and READ go by message, and that
-is told: once for each peer, with the reason.
+"""Where the kernel does not let a process at another's memory, WRITE and READ go by message until the
+region has migrated, and that is told: once for each peer, with the reason. Regions migrate for
+ordinary users and in containers, too.
 """
 import os
 import re
@@ -9,7 +10,8 @@ import tempfile
 
 import pytest
 
-from harness import HOST
+from harness import HOST, VERIFY
+from test_daemon import as_nobody
 
 SOURCE = r'''
 #define _GNU_SOURCE
@@ -33,11 +35,28 @@ __attribute__((constructor)) static void refuse(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
+	/* what containers' usual profile refuses, and a quicker way might want */
+	struct sock_filter container[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 6, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_kcmp, 5, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_move_pages, 4, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_madvise, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_getfd, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+	};
 	struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
+
+	if (how && !strcmp(how, "container"))
+		program = (struct sock_fprog){ sizeof(container) / sizeof(*container), container };
 
 	if (how && !strcmp(how, "dumpable"))
 		prctl(PR_SET_DUMPABLE, 0);
-	if (how && !strcmp(how, "seccomp")) {
+	if (how && strcmp(how, "dumpable")) {
 		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 	}
@@ -57,9 +76,9 @@ def refusing():
         yield library
 
 
-def write(runner, port, before=(), client_env=None, server_env=None):
+def write(runner, port, before=(), count=500, client_env=None, server_env=None):
     """What both ends of an ib_write_bw say."""
-    argv = ['ib_write_bw', '-n', 500, '-s', 4096, '-p', port]
+    argv = ['ib_write_bw', '-n', count, '-s', 4096, '-p', port]
     return runner.pair(argv, [*argv, HOST], port, before=before,
                        server_options={'env': {'VERBATIM_EXPLAIN': 1, **(server_env or {})}},
                        client_options={'env': {'VERBATIM_EXPLAIN': 1, **(client_env or {})}})
@@ -91,3 +110,22 @@ def test_a_target_that_is_not_dumpable(fresh_runner, port, refusing):
     _, client = write(runner, port, before=before, server_env=env)
     assert client.count(TOLD) == 1, client
     assert re.search(r'not dumpable|ptrace_scope is [1-9]', client), client
+
+
+STAYS = 'A region does not migrate'
+
+
+def test_a_region_that_stays(runner, port):
+    """The target says why, and the requester that it copies through the kernel."""
+    server, client = write(runner, port, count=50000, server_env={'VERBATIM_MIGRATE': 'never'})
+    assert server.count(STAYS) == 1 and 'VERBATIM_MIGRATE is never' in server, server
+    assert client.count(STAYS) == 1 and 'whose reports say why' in client, client
+
+
+@pytest.mark.parametrize('where', ['host', 'container'])
+def test_regions_of_ordinary_users_migrate(fresh_runner, port, refusing, where):
+    env = {'LD_PRELOAD': refusing, 'REFUSE': 'container'} if where == 'container' else {}
+    argv = [VERIFY, 'migrate', '--port', port, '--count', 2000]
+    target, _ = fresh_runner().pair(argv, [*argv, HOST], port, before=as_nobody(),
+                                    server_options={'env': env}, client_options={'env': env})
+    assert 'migrated at registration' in target.splitlines(), target

@@ -80,16 +80,18 @@ static void fork_a_child(struct target *target)
 		fail("the child ended with 0x%x", (unsigned)status);
 }
 
+/* Pages that left without a hold are private pages of the heap's file. */
 static bool is_migrated(const struct target *target)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
 	unsigned long start, end, at = (unsigned long)target->memory;
 	bool found = false;
-	char line[512];
+	char line[512], rights[5];
 
 	while (maps && fgets(line, sizeof(line), maps))
-		if (sscanf(line, "%lx-%lx", &start, &end) == 2 && at >= start && at < end)
-			found = strstr(line, "verbatim-heap");
+		if (sscanf(line, "%lx-%lx %4s", &start, &end, rights) == 3 && at >= start &&
+		    at < end)
+			found = rights[3] == 's' && strstr(line, "verbatim-heap");
 	if (maps)
 		fclose(maps);
 	return found;
@@ -102,6 +104,8 @@ static int run_target(struct endpoint *e)
 	bool migrated;
 	char byte;
 
+	if (is_migrated(&target))
+		printf("migrated at registration\n");
 	if (pthread_create(&thread, NULL, count, &target))
 		fail("no thread");
 	if (read(e->fd, &byte, 1) != 1) /* the initiator has done half of its rounds */

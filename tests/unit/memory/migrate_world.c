@@ -64,12 +64,16 @@ static void *progress(void *arg)
 static void start_progress(void)
 {
 	pthread_condattr_t attr;
+	sigset_t all, before;
 	pthread_t thread;
 
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&changed, &attr);
+	sigfillset(&all); /* as the progress thread */
+	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_create(&thread, NULL, progress, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_detach(thread);
 }
 
@@ -197,7 +201,8 @@ static bool visit_mapping(const struct mapping *m, void *arg)
 	struct look *look = arg;
 
 	if (look->at >= m->start && look->at < m->end)
-		look->is_shared = m->inode == heap.inode && m->device == heap.device;
+		look->is_shared =
+			m->inode == heap.inode && m->device == heap.device && m->rights[3] == 's';
 	return m->end <= look->at;
 }
 

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "memory/hold.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "memory/status.h"
+
+/* A program with more threads has some that never stand. */
+#define STANDING_MAX 4
+#define OWN_THREADS  1 /* the progress thread, at first */
+#define HELD	     (1u << 31)
+#define PAUSE_NS     10000000 /* a thread stands no longer, unless it is held */
+/*
+ * What a thread uses while it stands: frames below that of hold_stand, and struct hold_stay in the
+ * frame above it; errno; its control block in the C library, beside which the kernel stores where
+ * it runs (rseq(2)).
+ */
+#define FRAMES (16ul << 10)
+#define STAY   1024ul
+#define BLOCK  2304ul
+#define RSEQ   32ul
+
+/* HELD, and the number of threads that stand. */
+static _Atomic uint32_t word;
+/* Of threads that stand; stack 0: free. */
+static struct place {
+	_Atomic uintptr_t stack;
+	uintptr_t start, end; /* of its thread-local memory */
+} places[STANDING_MAX];
+_Atomic uint32_t hold_wanted;
+static _Atomic uint32_t own_threads = OWN_THREADS;
+
+static void no_kick(void)
+{
+}
+
+static void (*kick)(void) = no_kick;
+
+static void futex(_Atomic uint32_t *at, int operation, uint32_t value, const struct timespec *limit)
+{
+	syscall(SYS_futex, at, operation, value, limit, NULL, 0);
+}
+
+extern const ptrdiff_t __rseq_offset __attribute__((weak)); /* since glibc 2.35 */
+
+static void widen(struct place *place, uintptr_t at, size_t bytes)
+{
+	if (at < place->start)
+		place->start = at;
+	if (at + bytes > place->end)
+		place->end = at + bytes;
+}
+
+static void find_thread_local(struct place *place)
+{
+	uintptr_t self = (uintptr_t)__builtin_thread_pointer();
+
+#ifdef __x86_64__
+	place->start = self;
+#else
+	place->start = self - BLOCK;
+#endif
+	place->end = place->start + BLOCK;
+	widen(place, (uintptr_t)&errno, sizeof(errno));
+	if (&__rseq_offset)
+		widen(place, self + (uintptr_t)__rseq_offset, RSEQ);
+}
+
+static int take_place(void)
+{
+	for (int i = 0; i < STANDING_MAX; i++) {
+		uintptr_t none = 0;
+
+		if (atomic_compare_exchange_strong(&places[i].stack, &none,
+						   (uintptr_t)__builtin_frame_address(0))) {
+			find_thread_local(&places[i]);
+			return i;
+		}
+	}
+	return -1;
+}
+
+void hold_stand(struct hold_stay *stay)
+{
+	sigset_t all;
+
+	stay->place = take_place();
+	if (stay->place < 0)
+		return;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &stay->cancel_state);
+	/* The C library keeps its own signals out of it: setuid waits for each thread's handler. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &stay->signals);
+	atomic_fetch_add(&word, 1);
+}
+
+void hold_go(struct hold_stay *stay)
+{
+	uint32_t seen = atomic_load(&word);
+
+	if (stay->place < 0)
+		return;
+	while (seen & HELD || !atomic_compare_exchange_weak(&word, &seen, seen - 1))
+		if (seen & HELD) {
+			futex(&word, FUTEX_WAIT_PRIVATE, seen, NULL);
+			seen = atomic_load(&word);
+		}
+	atomic_store(&places[stay->place].stack, 0);
+	pthread_sigmask(SIG_SETMASK, &stay->signals, NULL);
+	pthread_setcancelstate(stay->cancel_state, NULL);
+}
+
+void hold_pause(void)
+{
+	const struct timespec limit = { .tv_nsec = PAUSE_NS };
+	struct hold_stay stay;
+	int saved = errno;
+
+	hold_stand(&stay);
+	kick();
+	futex(&hold_wanted, FUTEX_WAIT_PRIVATE, 1, &limit);
+	hold_go(&stay);
+	errno = saved;
+}
+
+void hold_init(void (*wake_progress_thread)(void))
+{
+	kick = wake_progress_thread;
+}
+
+/* The thread that forks may stand in its parent (migrate_before_fork has ended that). */
+void hold_reset_after_fork(void)
+{
+	atomic_store(&word, 0);
+	atomic_store(&hold_wanted, 0);
+	atomic_store(&own_threads, OWN_THREADS);
+	for (int i = 0; i < STANDING_MAX; i++)
+		atomic_store(&places[i].stack, 0);
+}
+
+/* All threads of the process are the library's own, and so many others. */
+static bool has_threads(unsigned others)
+{
+	uint64_t threads;
+
+	return status_number("Threads", &threads) && threads == atomic_load(&own_threads) + others;
+}
+
+void hold_add_own_thread(void)
+{
+	atomic_fetch_add(&own_threads, 1);
+}
+
+bool hold_is_alone(void)
+{
+	return has_threads(1);
+}
+
+bool hold_begin(void)
+{
+	uint32_t standing = atomic_load(&word);
+
+	if (!standing || !atomic_compare_exchange_strong(&word, &standing, standing | HELD))
+		return false;
+	if (has_threads(standing))
+		return true;
+	hold_end();
+	return false;
+}
+
+void hold_end(void)
+{
+	atomic_fetch_and(&word, ~HELD);
+	futex(&word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL);
+}
+
+bool hold_covers(uintptr_t start, uintptr_t end)
+{
+	for (int i = 0; i < STANDING_MAX; i++) {
+		uintptr_t stack = atomic_load(&places[i].stack);
+
+		if (stack && ((stack + STAY > start && stack - FRAMES < end) ||
+			      (places[i].end > start && places[i].start < end)))
+			return true;
+	}
+	return false;
+}
+
+void hold_want(bool wanted)
+{
+	uint64_t threads;
+	uint32_t want = wanted && status_number("Threads", &threads) &&
+			threads <= STANDING_MAX + atomic_load(&own_threads);
+
+	if (atomic_exchange(&hold_wanted, want) && !want)
+		futex(&hold_wanted, FUTEX_WAKE_PRIVATE, INT_MAX, NULL);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Status - numbers of /proc/self/status.
+ *
+ * Any thread. Takes no locks and calls no allocator, as memory/maps.h.
+ */
+#ifndef MEMORY_STATUS_H
+#define MEMORY_STATUS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The number of the line "NAME:" (proc(5)). False: /proc does not tell. */
+bool status_number(const char *name, uint64_t *number);
+
+#endif
