@@ -43,6 +43,7 @@
 #include "roce/roce.h"
 #include "shm/imported.h"
 #include "shm/backoff.h"
+#include "shm/doorbell.h"
 #include "shm/shm.h"
 #include "shm/xcopy.h"
 
@@ -197,6 +198,7 @@ static int make_tables(void)
 
 	hazard_init(arena, slot);
 	hazard_set_visitor(peers_visit_arenas);
+	doorbell_init(heap_fd, arena, slot);
 	xcopy_allow();
 	migrate_init(heap_fd, heap_bytes, wakeup_send);
 	error = key_table_init(arena);

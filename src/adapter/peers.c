@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "adapter/hot_links.h"
 #include "adapter/liveness.h"
 #include "adapter/peer_link.h"
 #include "adapter/wakeup.h"
@@ -48,12 +49,14 @@ static void activate(struct link *link) REQUIRES(links_lock)
 
 	active[count] = link;
 	active_count = count + 1;
+	hot_links_add(link);
 }
 
 static void deactivate(struct link *link) REQUIRES(links_lock)
 {
 	uint32_t count = active_count;
 
+	hot_links_remove(link);
 	for (uint32_t i = 0; i < count; i++)
 		if (active[i] == link) {
 			active[i] = active[count - 1];
@@ -285,7 +288,7 @@ struct link *peers_find(uint32_t slot)
 	return link;
 }
 
-bool peers_progress(void)
+bool peers_progress_all(void)
 {
 	uint32_t count = atomic_load_explicit(&active_count, memory_order_acquire);
 	bool any = false;
@@ -293,7 +296,7 @@ bool peers_progress(void)
 	for (uint32_t i = 0; i < count; i++) {
 		struct link *link = atomic_load_explicit(&active[i], memory_order_acquire);
 
-		any |= progress_link(link);
+		any |= hot_links_look(link);
 	}
 	return any;
 }
@@ -526,6 +529,7 @@ uint32_t peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t 
 
 void peers_reset_after_fork(void)
 {
+	hot_links_reset_after_fork();
 	lock_acquire_in_child(&links_lock);
 	active_count = 0;
 	for (uint32_t slot = 0; slot < SLOT_COUNT; slot++)

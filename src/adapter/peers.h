@@ -4,10 +4,9 @@
  * over, freed when the other process dies.
  *
  * In:  slots that requests go to; verbatimd's notices.
- * Out: links (shm/link.h), polled by peers_progress.
+ * Out: links (shm/link.h), which are polled (adapter/hot_links.h).
  *
- * Any thread, unless it says "progress thread". Locks: links_lock is innermost and never held over
- * a call out.
+ * Any thread, unless it says "progress thread". Locks: links_lock is innermost but for hot_lock.
  */
 #ifndef ADAPTER_PEERS_H
 #define ADAPTER_PEERS_H
@@ -45,8 +44,11 @@ bool peers_ask(void);
 /* Progress thread: verbatimd has answered that there is no process in this slot. */
 void peers_on_none(uint32_t slot);
 
-/* Looks at all links once. True: a link had work, so another look may find more. */
-bool peers_progress(void);
+/*
+ * Progress thread: looks at all links once, cold ones too (adapter/hot_links.h). True: a link had
+ * work, so another look may find more.
+ */
+bool peers_progress_all(void);
 
 /* Progress thread: verbatimd's notices. */
 void peers_on_link(struct ctl_peer_info *info);

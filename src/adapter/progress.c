@@ -3,8 +3,8 @@
 
 #include <sched.h>
 
+#include "adapter/hot_links.h"
 #include "adapter/listening.h"
-#include "adapter/peers.h"
 #include "adapter/poll_lease.h"
 #include "adapter/ports.h"
 #include "adapter/wakeup.h"
@@ -90,7 +90,7 @@ static void yield_and_look(bool wire)
 	bool any;
 
 	sched_yield();
-	any = peers_progress();
+	any = hot_links_progress();
 	any |= wire && poll_wire(false, clock_now_ns());
 	if (any)
 		in_vain_ns = 0;
@@ -117,7 +117,7 @@ void adapter_progress(void)
 		return;
 	if (owing)
 		send_what_is_owed();
-	any = peers_progress();
+	any = hot_links_progress();
 	wire = ports_any();
 	polls += 1 + (uint32_t)(shm_moved / MOVED_PER_POLL);
 	shm_moved = 0;
@@ -133,8 +133,8 @@ void adapter_progress(void)
 		in_vain_ns = now;
 	if (now_and_then && now >= shm_timer_deadline_ns())
 		shm_retry_run(now);
-	if (now_and_then || (wire && is_polling(now)))
-		wakeup_on_polling(now);
+	if ((now_and_then || (wire && is_polling(now))) && wakeup_on_polling(now))
+		hot_links_on_renewal();
 	if (now && is_time_to_yield(now))
 		yield_and_look(wire);
 	hold_point();

@@ -81,7 +81,7 @@ static bool look(void)
 	bool any;
 
 	look_found = false;
-	any = peers_progress();
+	any = peers_progress_all();
 	any |= look_at_wire();
 	run_retries();
 	return any;

@@ -72,7 +72,7 @@ static const struct source sources[] = {
 		.drain = drain,
 	},
 	{
-		.name = "links", /* peers_progress */
+		.name = "links", /* peers_progress_all */
 		.reset_after_fork = peers_reset_after_fork,
 	},
 	{

@@ -39,10 +39,12 @@ void wakeup_on_deadline(uint64_t ns)
 		timers_arm_roce(ns);
 }
 
-void wakeup_on_polling(uint64_t now)
+bool wakeup_on_polling(uint64_t now)
 {
-	if (poll_lease_renew(now))
-		listening_on_renewal();
+	if (!poll_lease_renew(now))
+		return false;
+	listening_on_renewal();
+	return true;
 }
 
 void wakeup_on_arm(void)

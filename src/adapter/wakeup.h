@@ -10,6 +10,7 @@
 #ifndef ADAPTER_WAKEUP_H
 #define ADAPTER_WAKEUP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* `wake_fd`: the process's wake eventfd, which its peers write, too. */
@@ -27,8 +28,11 @@ void wakeup_kick(void);
 /* A timer of the transport is due earlier than all others. */
 void wakeup_on_deadline(uint64_t ns);
 
-/* The calling thread polls; its last look began at `now`, CLOCK_MONOTONIC. */
-void wakeup_on_polling(uint64_t now_ns);
+/*
+ * The calling thread polls; its last look began at `now`, CLOCK_MONOTONIC. True: it has renewed the
+ * poll lease.
+ */
+bool wakeup_on_polling(uint64_t now_ns);
 
 /* The calling thread arms a CQ: it will sleep, so its poll lease ends now. */
 void wakeup_on_arm(void);

@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #define ARENA_MAGIC   0x766572626174696dull /* "verbatim" */
-#define ARENA_VERSION 1
+#define ARENA_VERSION 2
 
 #define ARENA_HAZARDS  64
 #define ARENA_PORTS    32
@@ -58,6 +58,11 @@ struct arena_header {
 	/* a robust futex: the kernel marks it when the owner dies (adapter/liveness.h) */
 	_Atomic uint32_t liveness;
 	uintptr_t liveness_list[4]; /* the robust list of the owner's progress thread */
+	/*
+	 * a bit for each slot: no poll of the owner looks at the link to it, so who leaves work
+	 * there rings the owner's doorbell (shm/doorbell.h)
+	 */
+	_Alignas(64) _Atomic uint64_t cold[SLOT_COUNT / 64];
 	_Alignas(64) _Atomic uint64_t cause_next; /* causes written so far */
 };
 

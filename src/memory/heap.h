@@ -19,6 +19,7 @@
 
 #include "base/arena.h"
 
+#define HEAP_FIRST	  (2ull << 20)	 /* no pages migrate to below: the doorbell is there */
 #define HEAP_WINDOW_BYTES (256ull << 20) /* mapped at a time */
 #define HEAP_WINDOWS	  256		 /* beyond, a longer file is not used */
 #define HEAP_WANTS	  64

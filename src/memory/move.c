@@ -425,7 +425,7 @@ static bool visit_advised(const struct mapping *m, void *arg)
 	struct advice *advice = arg;
 	struct look look = { .heap = advice->heap };
 
-	if (!is_of_heap(&look, m) ||
+	if (!is_of_heap(&look, m) || m->offset < HEAP_FIRST ||
 	    (look.heap->own && heap_is_window(look.heap->own, m->start, m->offset)))
 		return true;
 	madvise((void *)m->start, m->end - m->start, advice->advice);

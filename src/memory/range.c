@@ -6,10 +6,10 @@
 
 #include "base/check.h"
 #include "memory/hazard.h"
+#include "memory/heap.h"
 #include "memory/key.h"
 
 #define PAGE	     4096ull
-#define HEAP_FIRST   (2ull << 20) /* offset 0 means "not in the heap" */
 #define KEYS_AT_ONCE 256
 
 static uint64_t room_begin = HEAP_FIRST;

@@ -65,7 +65,7 @@ static void want_answer(struct shm_qp *lq)
 		link->answering_count++;
 	}
 	lq->is_answering = true;
-	atomic_store_explicit(&link->waiting, true, memory_order_release);
+	link_leave_work(link);
 	CHECK(link_check_waiting(link));
 	lock_release(&link->wait_lock);
 }
@@ -224,7 +224,7 @@ void shm_answer_leave(struct shm_qp *lq)
 		lq->orphan->nak = lq->nak;
 		list_add_tail(&link->orphans, &lq->orphan->node);
 		lq->orphan = NULL;
-		atomic_store_explicit(&link->waiting, true, memory_order_release);
+		link_leave_work(link);
 	}
 	lq->nak.nak = 0;
 	lock_release(&link->wait_lock);

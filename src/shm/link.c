@@ -13,6 +13,7 @@
 #include "base/syscall.h"
 #include "base/uncancelled.h"
 #include "memory/migrate.h"
+#include "shm/doorbell.h"
 
 static struct lock pool_lock = LOCK_INITIALIZER;
 static struct link *pool; /* guarded by pool_lock */
@@ -129,6 +130,12 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->peer_qps = arena_qps(arena);
 	link->peer_keys = arena_keys(arena);
 	link->wake_fd = wake_fd;
+	link->own_slot = doorbell_slot();
+	link->bell = doorbell_map(heap_fd);
+	link->cold_word = &link->peer->cold[link->own_slot / 64];
+	link->cold_bit = 1ull << link->own_slot % 64;
+	link->used = false;
+	link->unused_count = 0;
 	heap_init(&link->heap, wanted_heap(heap_fd));
 	link->heap_of = getpid();
 	link->acked = link->rx_end = 0;
@@ -305,10 +312,12 @@ void link_put(struct link *link)
 	if (link->xcopy != XCOPY_SELF)
 		munmap(link->arena, ARENA_BYTES);
 	close(link->wake_fd);
-	if (link->heap_of == getpid())
+	if (link->heap_of == getpid()) {
 		heap_fini(&link->heap);
-	else
+		doorbell_unmap(link->bell);
+	} else {
 		heap_forget(&link->heap);
+	}
 	give_struct(link);
 }
 
@@ -352,6 +361,22 @@ void link_wake(struct link *link)
 
 	if (sys_write(link->wake_fd, &one, sizeof(one)) < 0)
 		return; /* EAGAIN: the counter is full, so it is awake already */
+}
+
+void link_ring(struct link *link)
+{
+	if (link->bell)
+		doorbell_ring(link->bell, link->own_slot);
+	else
+		link_wake(link); /* its progress thread looks at all links */
+}
+
+void link_leave_work(struct link *link)
+{
+	atomic_store_explicit(&link->waiting, true, memory_order_release);
+	atomic_signal_fence(memory_order_seq_cst); /* BELL */
+	if (doorbell_own && doorbell_is_cold(link->slot))
+		doorbell_ring(doorbell_own, link->slot);
 }
 
 #ifdef VERBATIM_CHECK

@@ -79,6 +79,13 @@ struct link {
 	struct arena_key *peer_keys;
 	int wake_fd;
 	struct heap heap;
+	/* the peer's, and its bit of arena_header.cold for us (shm/doorbell.h) */
+	struct doorbell *bell;
+	const _Atomic uint64_t *cold_word;
+	uint64_t cold_bit;
+	uint32_t own_slot;
+	_Atomic bool used; /* a poll found work since the adapter looked (adapter/hot_links.h) */
+	uint8_t unused_count;
 
 	struct lock rx_lock; /* guards rx, acked and the head of in_flight */
 	struct ring_consumer rx;
@@ -186,6 +193,15 @@ void link_close(struct link *link);
  */
 void link_wake(struct link *link);
 
+/* The other process's pollers do not look at this link: rings its doorbell, or wakes it. */
+void link_ring(struct link *link);
+
+/*
+ * Work for this process's own turns at the link was stored in its lists: `waiting` is set, and if
+ * the link is cold the own doorbell rings. Caller holds wait_lock.
+ */
+void link_leave_work(struct link *link) REQUIRES(link->wait_lock);
+
 /* base/check.h: what each lock guards. */
 void link_check_tx(const struct link *link) REQUIRES(link->tx_lock);
 void link_check_rx(const struct link *link) REQUIRES(link->rx_lock);
@@ -193,7 +209,9 @@ void link_check_waiting(const struct link *link) REQUIRES(link->wait_lock);
 
 static inline void link_notify(struct link *link)
 {
-	atomic_signal_fence(memory_order_seq_cst); /* WAKEUP */
+	atomic_signal_fence(memory_order_seq_cst); /* WAKEUP, BELL */
+	if (atomic_load_explicit(link->cold_word, memory_order_relaxed) & link->cold_bit)
+		link_ring(link);
 	if (atomic_load_explicit(&link->peer->need_wakeup, memory_order_relaxed))
 		link_wake(link);
 }

@@ -14,7 +14,7 @@ static void wait_at(struct shm_qp *lq, struct link *link, bool for_room)
 	lq->for_room = for_room;
 	list_add_tail(for_room ? &link->blocked : &link->turned, &lq->blocked_node);
 	(*(for_room ? &link->blocked_count : &link->turned_count))++;
-	atomic_store_explicit(&link->waiting, true, memory_order_release);
+	link_leave_work(link);
 	CHECK(link_check_waiting(link));
 	lock_release(&link->wait_lock);
 }

@@ -225,7 +225,7 @@ static void test_carries_out_what_the_dead_left(void **state)
 {
 	assert_non_null(find());
 	leave_one();
-	peers_progress();
+	peers_progress_all();
 	assert_int_equal(carried_out, 1);
 	leave_one();
 	die();
@@ -260,7 +260,7 @@ static void see_it_die(void)
 static void ask_beside(void)
 {
 	assert_non_null(find());
-	peers_progress();
+	peers_progress_all();
 	see_it_die();
 }
 
@@ -270,7 +270,7 @@ static void test_carries_out_nothing_twice(void **state)
 	leave_one();
 	while_asked = ask_beside;
 	assert_null(find());
-	peers_progress();
+	peers_progress_all();
 	peers_free_deferred();
 	assert_int_equal(carried_out, 2);
 	assert_int_equal(closed, 1);
@@ -281,11 +281,11 @@ static void test_asks_for_the_link_of_the_dead(void **state)
 {
 	assert_non_null(find());
 	leave_one();
-	peers_progress();
+	peers_progress_all();
 	die();
 	while_asked = hear_of_death;
 	assert_null(find());
-	peers_progress();
+	peers_progress_all();
 	peers_free_deferred();
 	assert_int_equal(carried_out, 1);
 	assert_int_equal(closed, 1);
@@ -383,7 +383,7 @@ static void test_asked_twice_at_once(void **state)
 	assert_non_null(link);
 	assert_ptr_equal(link, quicker);
 	leave_one();
-	peers_progress();
+	peers_progress_all();
 	assert_int_equal(carried_out, 1);
 	die();
 	hear_of_death();
@@ -400,7 +400,7 @@ static void test_peer_with_our_pid(void **state)
 	link = find();
 	assert_non_null(link);
 	assert_int_not_equal(link->xcopy, XCOPY_SELF);
-	peers_progress();
+	peers_progress_all();
 	assert_int_equal(carried_out, 1);
 	die();
 	hear_of_death();

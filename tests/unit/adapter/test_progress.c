@@ -18,10 +18,11 @@
 
 static unsigned leases, looks, yields, looks_at_yield;
 
-void __wrap_wakeup_on_polling(uint64_t now);
-void __wrap_wakeup_on_polling(uint64_t now)
+bool __wrap_wakeup_on_polling(uint64_t now);
+bool __wrap_wakeup_on_polling(uint64_t now)
 {
 	leases++;
+	return false;
 }
 
 void __wrap_wakeup_on_arm(void);
@@ -29,8 +30,8 @@ void __wrap_wakeup_on_arm(void)
 {
 }
 
-bool __wrap_peers_progress(void);
-bool __wrap_peers_progress(void)
+bool __wrap_hot_links_progress(void);
+bool __wrap_hot_links_progress(void)
 {
 	looks++;
 	return false;

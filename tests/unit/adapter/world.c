@@ -90,8 +90,8 @@ void __wrap_peers_free_deferred(void)
 {
 }
 
-bool __wrap_peers_progress(void);
-bool __wrap_peers_progress(void)
+bool __wrap_peers_progress_all(void);
+bool __wrap_peers_progress_all(void)
 {
 	world.link_looks++;
 	if (woken_at)

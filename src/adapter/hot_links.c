@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "adapter/hot_links.h"
+
+#include "memory/hazard.h"
+#include "shm/doorbell.h"
+#include "shm/progress.h"
+
+#define HOT_FEW	       1 /* its look costs as much as that at the doorbell */
+#define UNUSED_MAX     3 /* renewals of the poll lease */
+#define COOLED_AT_ONCE 64
+
+static struct lock hot_lock = LOCK_INITIALIZER;
+/* Changed under hot_lock. The structs outlive their links, so pollers read it without. */
+static struct link *_Atomic hot[2 * SLOT_COUNT];
+static _Atomic uint32_t hot_count;
+static struct link *cold[SLOT_COUNT] GUARDED_BY(hot_lock);
+
+static void append(struct link *link) REQUIRES(hot_lock)
+{
+	uint32_t count = hot_count;
+
+	link->unused_count = 0;
+	hot[count] = link;
+	hot_count = count + 1;
+}
+
+static void remove_at(uint32_t place) REQUIRES(hot_lock)
+{
+	uint32_t count = hot_count;
+
+	hot[place] = hot[count - 1];
+	hot_count = count - 1;
+}
+
+static struct link *take_cold(uint32_t slot) REQUIRES(hot_lock)
+{
+	struct link *link = cold[slot];
+
+	if (link)
+		doorbell_set_cold(slot, false);
+	cold[slot] = NULL;
+	return link;
+}
+
+void hot_links_add(struct link *link)
+{
+	lock_acquire(&hot_lock);
+	append(link);
+	lock_release(&hot_lock);
+}
+
+void hot_links_remove(struct link *link)
+{
+	lock_acquire(&hot_lock);
+	if (cold[link->slot] == link)
+		take_cold(link->slot);
+	for (uint32_t i = 0; i < hot_count; i++)
+		if (hot[i] == link) {
+			remove_at(i);
+			break;
+		}
+	lock_release(&hot_lock);
+}
+
+static void warm(uint32_t slot)
+{
+	struct link *link;
+
+	lock_acquire(&hot_lock);
+	link = take_cold(slot);
+	if (link)
+		append(link);
+	lock_release(&hot_lock);
+}
+
+/* True: there was work, or is. */
+static bool look(struct link *link)
+{
+	if (!progress_link(link))
+		return false;
+	if (!atomic_load_explicit(&link->used, memory_order_relaxed))
+		atomic_store_explicit(&link->used, true, memory_order_relaxed);
+	return true;
+}
+
+bool hot_links_look(struct link *link)
+{
+	bool any = look(link);
+
+	if (any && doorbell_own && doorbell_is_cold(link->slot))
+		warm(link->slot);
+	return any;
+}
+
+bool hot_links_progress(void)
+{
+	uint32_t count;
+	bool any = false;
+
+	if (doorbell_is_rung())
+		doorbell_take(warm);
+	count = atomic_load_explicit(&hot_count, memory_order_acquire);
+	for (uint32_t i = 0; i < count; i++)
+		any |= look(atomic_load_explicit(&hot[i], memory_order_acquire));
+	return any;
+}
+
+static bool waits(const struct link *link)
+{
+	return atomic_load_explicit(&link->waiting, memory_order_relaxed) ||
+	       atomic_load_explicit(&link->again, memory_order_relaxed);
+}
+
+/* Had no work for long; no other link has its place. */
+static bool may_cool(struct link *link) REQUIRES(hot_lock)
+{
+	if (atomic_exchange_explicit(&link->used, false, memory_order_relaxed) || waits(link)) {
+		link->unused_count = 0;
+		return false;
+	}
+	if (link->unused_count < UNUSED_MAX)
+		link->unused_count++;
+	return link->unused_count == UNUSED_MAX && link->xcopy != XCOPY_SELF && !cold[link->slot];
+}
+
+static uint32_t cool(struct link *cooled[COOLED_AT_ONCE]) REQUIRES(hot_lock)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = hot_count; i-- > 0 && hot_count > HOT_FEW && n < COOLED_AT_ONCE;) {
+		struct link *link = hot[i];
+
+		if (!may_cool(link))
+			continue;
+		doorbell_set_cold(link->slot, true);
+		cold[link->slot] = link;
+		remove_at(i);
+		cooled[n++] = link;
+	}
+	return n;
+}
+
+void hot_links_on_renewal(void)
+{
+	struct link *cooled[COOLED_AT_ONCE];
+	uint32_t n;
+
+	if (atomic_load_explicit(&hot_count, memory_order_relaxed) <= HOT_FEW || !doorbell_own ||
+	    !hazard_barrier_works())
+		return;
+	lock_acquire(&hot_lock);
+	n = cool(cooled);
+	lock_release(&hot_lock);
+	if (!n)
+		return;
+	hazard_barrier(); /* BELL */
+	for (uint32_t i = 0; i < n; i++)
+		if (look(cooled[i]) || waits(cooled[i]))
+			warm(cooled[i]->slot);
+}
+
+void hot_links_reset_after_fork(void)
+{
+	lock_acquire_in_child(&hot_lock);
+	hot_count = 0;
+	for (uint32_t slot = 0; slot < SLOT_COUNT; slot++)
+		cold[slot] = NULL;
+	lock_release(&hot_lock);
+}

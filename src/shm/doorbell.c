@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "shm/doorbell.h"
+
+#include <stddef.h>
+#include <sys/mman.h>
+
+static struct arena_header *own;
+static uint32_t own_slot;
+struct doorbell *doorbell_own;
+
+_Static_assert(sizeof(struct doorbell) <= DOORBELL_BYTES, "one page");
+
+struct doorbell *doorbell_map(int heap_fd)
+{
+	void *page = MAP_FAILED;
+
+	if (heap_fd >= 0)
+		page = mmap(NULL, DOORBELL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, heap_fd, 0);
+	if (page == MAP_FAILED)
+		return NULL;
+	madvise(page, DOORBELL_BYTES, MADV_DONTFORK);
+	return page;
+}
+
+void doorbell_unmap(struct doorbell *bell)
+{
+	if (bell)
+		munmap(bell, DOORBELL_BYTES);
+}
+
+void doorbell_init(int heap_fd, void *arena, uint32_t slot)
+{
+	own = arena_header(arena);
+	own_slot = slot;
+	doorbell_own = doorbell_map(heap_fd);
+}
+
+uint32_t doorbell_slot(void)
+{
+	return own_slot;
+}
+
+/* The child's own page is another, or there is none (MADV_DONTFORK). */
+void doorbell_reset_after_fork(void)
+{
+	own = NULL;
+	doorbell_own = NULL;
+}
+
+void doorbell_take(void (*each)(uint32_t slot))
+{
+	atomic_store(&doorbell_own->rung, 0);
+	for (uint32_t i = 0; i < DOORBELL_WORDS; i++) {
+		uint64_t slots =
+			atomic_load_explicit(&doorbell_own->slots[i], memory_order_relaxed);
+
+		if (slots)
+			slots = atomic_exchange(&doorbell_own->slots[i], 0);
+		for (; slots; slots &= slots - 1)
+			each(i * 64 + (uint32_t)__builtin_ctzll(slots));
+	}
+}
+
+void doorbell_set_cold(uint32_t slot, bool cold)
+{
+	uint64_t bit = 1ull << slot % 64;
+
+	if (cold)
+		atomic_fetch_or(&own->cold[slot / 64], bit);
+	else
+		atomic_fetch_and(&own->cold[slot / 64], ~bit);
+}
+
+bool doorbell_is_cold(uint32_t slot)
+{
+	return atomic_load_explicit(&own->cold[slot / 64], memory_order_relaxed) >> slot % 64 & 1;
+}

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Crowd - how cost grows with the number of processes that a process is connected to.
+ *
+ *     crowd [--all] [--check SEED] DEVICE PEERS
+ *
+ * Makes PEERS + 1 processes, with an RC QP between the first and each other; with --all, between
+ * any two. Prints, of the first process, one line of JSON:
+ * - poll_ns: an ibv_poll_cq of an empty CQ, while all others sleep;
+ * - send_us: half of a ping-pong of 8 bytes with one of them, while the rest sleep;
+ * - exchange_us: a message to and from each peer, per message, while all processes take part;
+ * - peer_kib: address space, and memory (RssShmem), for each peer, at the end.
+ * --check asks random peers after random pauses instead, and fails if an answer takes a second.
+ */
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PROCESSES_MAX 1024u
+#define POLLS	      200000
+#define PINGS	      10000
+#define ROUNDS	      10
+#define QUESTIONS     2000
+#define LATE_NS	      1000000000ull
+#define PSN	      77
+
+/* Of all processes. */
+struct shared {
+	pthread_barrier_t barrier;
+	union ibv_gid gid;
+	uint32_t qpn[PROCESSES_MAX][PROCESSES_MAX]; /* [a][b]: a's QP to b */
+};
+
+struct peer {
+	struct ibv_qp *qp;
+	uint32_t got; /* messages */
+};
+
+static struct shared *shared;
+static unsigned processes, self;
+static bool all;
+static struct peer *peers;
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static struct ibv_comp_channel *channel;
+static struct ibv_cq *cq;
+static struct ibv_mr *mr;
+static uint64_t *buffer;
+static uint64_t received;
+
+__attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *what, ...)
+{
+	int error = errno;
+	va_list args;
+
+	va_start(args, what);
+	fprintf(stderr, "crowd: process %u: ", self);
+	vfprintf(stderr, what, args);
+	fprintf(stderr, ": %s\n", strerror(error));
+	va_end(args);
+	_exit(1);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static bool is_peer(unsigned other)
+{
+	return other != self && (all || !self || !other);
+}
+
+static void meet(void)
+{
+	pthread_barrier_wait(&shared->barrier);
+}
+
+static void open_device(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	for (int i = 0; list && list[i] && !context; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name))
+			context = ibv_open_device(list[i]);
+	if (!context)
+		fail("no device %s", name);
+	ibv_free_device_list(list);
+	pd = ibv_alloc_pd(context);
+	channel = ibv_create_comp_channel(context);
+	cq = ibv_create_cq(context, 68 * (int)processes, NULL, channel, 0);
+	buffer = aligned_alloc(4096, 4096);
+	mr = buffer ? ibv_reg_mr(pd, buffer, 4096, IBV_ACCESS_LOCAL_WRITE) : NULL;
+	if (!pd || !channel || !cq || !mr)
+		fail("no objects");
+	if (!self && ibv_query_gid(context, 1, 0, &shared->gid))
+		fail("no GID");
+}
+
+static void post_receive(unsigned peer)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)buffer, .length = 8, .lkey = mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = peer, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	errno = ibv_post_recv(peers[peer].qp, &wr, &bad);
+	if (errno)
+		fail("ibv_post_recv");
+}
+
+static void send_to(unsigned peer)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)buffer, .length = 8 };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+	}, *bad;
+
+	errno = ibv_post_send(peers[peer].qp, &wr, &bad);
+	if (errno)
+		fail("ibv_post_send to %u, %llu received", peer, (unsigned long long)received);
+}
+
+static void make_qp(unsigned peer)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = { .max_send_wr = 64,
+			 .max_recv_wr = 4,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1,
+			 .max_inline_data = 8 },
+		.qp_type = IBV_QPT_RC,
+	};
+
+	peers[peer].qp = ibv_create_qp(pd, &init);
+	if (!peers[peer].qp)
+		fail("ibv_create_qp %u", peer);
+	shared->qpn[self][peer] = peers[peer].qp->qp_num;
+}
+
+static void connect_qp(unsigned peer)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = shared->qpn[peer][self],
+		.rq_psn = PSN,
+		.sq_psn = PSN,
+		.min_rnr_timer = 1,
+		.rnr_retry = 7,
+		.timeout = 20,
+		.retry_cnt = 7,
+		.ah_attr = { .is_global = 1,
+			     .port_num = 1,
+			     .grh = { .dgid = shared->gid, .hop_limit = 1 } },
+	};
+
+	if (ibv_modify_qp(peers[peer].qp, &attr,
+			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
+		fail("to INIT");
+	post_receive(peer);
+	post_receive(peer);
+	attr.qp_state = IBV_QPS_RTR;
+	if (ibv_modify_qp(peers[peer].qp, &attr,
+			  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
+		fail("to RTR, peer %u", peer);
+	attr.qp_state = IBV_QPS_RTS;
+	if (ibv_modify_qp(peers[peer].qp, &attr,
+			  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
+		fail("to RTS");
+}
+
+/* One look at the CQ. */
+static int poll_cq(void)
+{
+	struct ibv_wc wc[16];
+	int n = ibv_poll_cq(cq, 16, wc);
+
+	for (int i = 0; i < n; i++) {
+		if (wc[i].status != IBV_WC_SUCCESS)
+			fail("%s", ibv_wc_status_str(wc[i].status));
+		if (wc[i].opcode != IBV_WC_RECV)
+			continue;
+		post_receive((unsigned)wc[i].wr_id);
+		peers[wc[i].wr_id].got++;
+		received++;
+	}
+	return n;
+}
+
+/* Sleeps until so many messages have come. */
+static void sleep_until(uint64_t count)
+{
+	struct ibv_cq *which;
+	void *nothing;
+
+	while (received < count) {
+		if (ibv_req_notify_cq(cq, 0))
+			fail("ibv_req_notify_cq");
+		while (poll_cq() > 0)
+			;
+		if (received >= count)
+			return;
+		if (ibv_get_cq_event(channel, &which, &nothing))
+			fail("ibv_get_cq_event");
+		ibv_ack_cq_events(cq, 1);
+	}
+}
+
+static void poll_until(uint64_t count)
+{
+	uint64_t late = now_ns() + LATE_NS;
+
+	while (received < count)
+		if (poll_cq() == 0 && now_ns() > late) {
+			errno = ETIMEDOUT;
+			fail("message %llu", (unsigned long long)count);
+		}
+}
+
+static double empty_poll_ns(void)
+{
+	uint64_t begin = now_ns();
+
+	for (int i = 0; i < POLLS; i++)
+		poll_cq();
+	return (double)(now_ns() - begin) / POLLS;
+}
+
+static double pingpong_us(void)
+{
+	uint64_t begin;
+
+	for (int i = 0; i < PINGS / 10; i++) {
+		send_to(1);
+		poll_until(received + 1);
+	}
+	begin = now_ns();
+	for (int i = 0; i < PINGS; i++) {
+		send_to(1);
+		poll_until(received + 1);
+	}
+	return (double)(now_ns() - begin) / PINGS / 2000;
+}
+
+static void answer(unsigned count)
+{
+	uint64_t before = received;
+
+	for (unsigned i = 1; i <= count; i++) {
+		poll_until(before + i);
+		send_to(0);
+	}
+}
+
+/* Returns microseconds a message. */
+static double exchange(void)
+{
+	uint64_t begin = now_ns(), before = received;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < processes; i++)
+		count += is_peer(i);
+	for (unsigned round = 1; round <= ROUNDS; round++) {
+		for (unsigned i = 1; i < processes; i++)
+			if (is_peer((self + i) % processes))
+				send_to((self + i) % processes);
+		sleep_until(before + (uint64_t)round * count);
+	}
+	return (double)(now_ns() - begin) / 1000 / ROUNDS / count;
+}
+
+static long status_kib(const char *name)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	char line[128];
+	long kib = -1;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (!strncmp(line, name, strlen(name)))
+			kib = atol(line + strlen(name) + 1);
+	if (file)
+		fclose(file);
+	return kib;
+}
+
+static void measure(long space, long memory)
+{
+	double poll = 0, send = 0, each;
+
+	if (!self) {
+		usleep(50000);
+		empty_poll_ns();
+		poll = empty_poll_ns();
+	}
+	meet();
+	if (!self)
+		send = pingpong_us();
+	else if (self == 1)
+		answer(PINGS / 10 + PINGS);
+	meet();
+	each = exchange();
+	meet();
+	if (!self)
+		printf("{\"peers\": %u, \"all\": %s, \"poll_ns\": %.1f, \"send_us\": %.2f, "
+		       "\"exchange_us\": %.2f, \"peer_kib\": [%ld, %ld]}\n",
+		       processes - 1, all ? "true" : "false", poll, send, each,
+		       (status_kib("VmSize") - space) / (long)(processes - 1),
+		       (status_kib("RssShmem") - memory) / (long)(processes - 1));
+}
+
+/* The first process polls all the time; the others sleep until it asks. */
+static void ask_and_answer(unsigned seed)
+{
+	uint32_t asked[PROCESSES_MAX] = { 0 };
+
+	for (unsigned i = 0; i < QUESTIONS; i++) {
+		unsigned peer = 1 + (unsigned)rand_r(&seed) % (processes - 1);
+
+		asked[peer]++;
+		if (!self) {
+			uint64_t pause = now_ns() + (unsigned)rand_r(&seed) % 4 * 500000;
+
+			while (now_ns() < pause)
+				poll_cq();
+			send_to(peer);
+			poll_until(received + 1);
+			if (peers[peer].got != asked[peer])
+				fail("another peer than %u answered", peer);
+		} else {
+			rand_r(&seed);
+			if (peer != self)
+				continue;
+			sleep_until(asked[peer]);
+			send_to(0);
+		}
+	}
+	meet();
+	if (!self)
+		printf("%u answers\n", QUESTIONS);
+}
+
+static int run(const char *device, bool check, unsigned seed)
+{
+	long space, memory;
+
+	peers = calloc(processes, sizeof(*peers));
+	open_device(device);
+	for (unsigned i = 0; i < processes; i++)
+		if (is_peer(i))
+			make_qp(i);
+	space = status_kib("VmSize");
+	memory = status_kib("RssShmem");
+	meet();
+	for (unsigned i = 0; i < processes; i++)
+		if (is_peer(i))
+			connect_qp(i);
+	meet();
+	if (check)
+		ask_and_answer(seed);
+	else
+		measure(space, memory);
+	fflush(stdout);
+	meet();
+	_exit(0);
+}
+
+int main(int argc, char **argv)
+{
+	pthread_barrierattr_t attr;
+	bool check = false;
+	unsigned seed = 1;
+	int status = 0;
+
+	for (; argc > 1 && !strncmp(argv[1], "--", 2); argc--, argv++)
+		if (!strcmp(argv[1], "--all")) {
+			all = true;
+		} else if (!strcmp(argv[1], "--check") && argc > 2) {
+			check = true;
+			seed = (unsigned)atoi(argv[2]);
+			argc--;
+			argv++;
+		}
+	processes = argc == 3 ? (unsigned)atoi(argv[2]) + 1 : 0;
+	if (processes < 2 || processes > PROCESSES_MAX) {
+		fprintf(stderr, "usage: crowd [--all] [--check SEED] DEVICE PEERS\n");
+		return 2;
+	}
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+	if (shared == MAP_FAILED)
+		fail("mmap");
+	pthread_barrierattr_init(&attr);
+	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(&shared->barrier, &attr, processes);
+	for (self = 0; self < processes; self++) {
+		pid_t child = fork();
+
+		if (child < 0)
+			fail("fork");
+		if (!child) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL); /* the others wait at the barrier */
+			return run(argv[1], check, seed);
+		}
+	}
+	for (unsigned i = 0; i < processes; i++)
+		if (wait(&status) < 0 || status)
+			return 1;
+	return 0;
+}
