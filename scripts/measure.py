@@ -4,7 +4,9 @@ depends on the machine and on who else uses it; a ratio to a floor measured in t
 
 Both ends, and the floors, run on two processor cores of their own (tests/bench/cores.h).
 """
+import os
 import pathlib
+import pwd
 import re
 import statistics
 import subprocess
@@ -19,6 +21,18 @@ BENCH = harness.BUILD / 'tests/bench'
 
 ALIKE = 1.5   # the time of a cache line that has not changed
 ATTEMPTS = 1  # in vain, for each run
+
+
+class AsUser:
+    """A runner whose pairs of programs are an ordinary user's."""
+
+    def __init__(self, runner, user='nobody'):
+        self._runner = runner
+        entry = pwd.getpwnam(user)
+        self._before = ('setpriv', f'--reuid={entry.pw_uid}', f'--regid={entry.pw_gid}', '--clear-groups')
+
+    def pair(self, *argv, **options):
+        return self._runner.pair(*argv, before=self._before, **options)
 
 
 class Floors:
@@ -36,6 +50,25 @@ class Floors:
     def memcpy_mib(self, size):
         """MiB/s of one thread that copies a buffer of this size again and again."""
         return float(subprocess.check_output([BENCH / 'floor_memcpy', str(size)], text=True))
+
+
+def ucx_row(floors, test, size, iterations):
+    """The columns of ucx_perftest's last row, over UCX's own shared memory (posix)."""
+    env = {**os.environ, 'UCX_TLS': 'posix,self', 'UCX_LOG_LEVEL': 'error'}
+    port = str(harness.free_port())
+    argv = ['ucx_perftest', '-p', port, '-t', test, '-s', str(size), '-n', str(iterations), '-f']
+    with subprocess.Popen(['taskset', '-c', floors.cpus[0], *argv[:3]], env=env,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            harness.wait_until(lambda: harness.is_listening(int(port)), 10, 'ucx_perftest')
+            output = subprocess.run(['taskset', '-c', floors.cpus[1], *argv, harness.HOST], env=env, check=False,
+                                    timeout=60, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+        finally:
+            server.terminate()
+    rows = [line.split() for line in output.splitlines() if re.match(r'^\s*\d+\s+[\d.]+\s', line)]
+    if not rows:
+        raise AssertionError(f'ucx_perftest reported nothing\n{output}')
+    return [float(column) for column in rows[-1]]
 
 
 def table_row(output):
