@@ -2,7 +2,11 @@
 """With Linux's soft-RoCE as the other end: each side as server and as client, what crosses the tap
 checked like everything else.
 """
+import contextlib
+import re
 import shutil
+import subprocess
+import time
 
 import pytest
 
@@ -115,6 +119,33 @@ def verify(guest, server, service, op, sizes, *options, count=16, family='ipv4')
         assert f'verified {len(sizes) * count} messages' in output, output
 
 
+SILENCE_S = 10
+
+
+def silence_s(capture, address):
+    """For how long there has been no packet from `address`."""
+    shown = subprocess.run(['tshark', '-n', '-r', capture.path, '-Y', f'ip.src == {address}', '-T', 'fields',
+                            '-e', 'frame.time_epoch'], text=True, capture_output=True, timeout=30, check=False)
+    times = shown.stdout.split()
+    return time.time() - float(times[-1]) if times else 0
+
+
+@contextlib.contextmanager
+def captured(guest):
+    """What crosses the tap. A request of rxe's that waits for an answer is sent again after its time-out of
+    0.27 s, whatever the other end does. Debian 12's rxe stops that now and then (once in some forty runs), and
+    its program waits for ever: that is no failure of the other end, and the test is skipped.
+    """
+    with Capture(guest.host) as capture:
+        try:
+            yield capture
+        except AssertionError as error:
+            if re.search(r'no completion within \d+ s \(send\)', str(error)) and \
+                    silence_s(capture, guest.address) > SILENCE_S:
+                pytest.skip(f'rxe has not repeated a request for {SILENCE_S} s')
+            raise
+
+
 def check(guest, capture, ends=True, family='ipv4'):
     report = roce.check(capture.path, PATH_MTU[guest.mtu], ends)
     ends = tuple(address for address, _ in guest.ends(family))
@@ -158,7 +189,7 @@ def test_every_byte(guest, server, service, op):
         sizes = [1, 2, 3, 1000]
     else:
         sizes = [8] if op in ('cas', 'faa') else [0, 1, 2, 3, 1023, 1024, 1025, 10000, 65537]
-    with Capture(guest.host) as capture:
+    with captured(guest) if server == VERBATIM else Capture(guest.host) as capture:
         verify(guest, server, service, op, sizes)
     check(guest, capture)
 
@@ -188,7 +219,7 @@ def test_ipv6_every_byte(guest, server, service, op, family):
         sizes = [1, 2, 3, 1000]
     else:
         sizes = [8] if op in ('cas', 'faa') else [0, 1, 3, 1023, 1025, 10000, 65537]
-    with Capture(guest.host) as capture:
+    with captured(guest) if server == VERBATIM else Capture(guest.host) as capture:
         verify(guest, server, service, op, sizes, family=family)
     check(guest, capture, family=family)
 
