@@ -89,7 +89,8 @@ struct link {
 
 	struct lock rx_lock; /* guards rx, acked and the head of in_flight */
 	struct ring_consumer rx;
-	uint64_t acked; /* of our records, as last processed */
+	uint64_t acked;	     /* of our records, as last processed */
+	uint32_t unanswered; /* looks in vain while the peer owes an acknowledgement */
 	/* the peer's acked before RING-3 allows its use, and rx.head at that time; 0: none */
 	uint64_t late_acked, late_head;
 	uint64_t rx_end; /* position after the record that is being processed */

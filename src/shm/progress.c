@@ -17,6 +17,8 @@
 #define TURN_BYTES   (256 * 1024)
 /* After so many bytes the producer gets its room back. */
 #define RELEASE_BYTES (32 * 1024)
+/* Some microseconds of a thread that polls. */
+#define IMPATIENT_LOOKS 128
 
 /*
  * The QP of the last record stays locked, because records of one QP often come in a row. Clang's
@@ -272,6 +274,21 @@ static void serve_waiting(struct turn *turn) REQUIRES(turn->link->rx_lock)
 	lock_release(&link->wait_lock);
 }
 
+/*
+ * A peer that seems to poll (need_wakeup is 0) may spin on memory instead, and only its progress
+ * thread executes messages then. So who waits for long wakes it all the same, once.
+ */
+static void wait_for_ack(struct turn *turn, bool any) REQUIRES(turn->link->rx_lock)
+{
+	struct link *link = turn->link;
+
+	if (any ||
+	    link->flight_head == atomic_load_explicit(&link->flight_tail, memory_order_relaxed))
+		link->unanswered = 0;
+	else if (link->unanswered < IMPATIENT_LOOKS && ++link->unanswered == IMPATIENT_LOOKS)
+		link_wake(link);
+}
+
 static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn->link->rx_lock)
 {
 	struct link *link = turn->link;
@@ -311,6 +328,7 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 		any = true;
 		link_notify(link);
 	}
+	wait_for_ack(turn, any);
 	CHECK(link_check_rx(turn->link));
 	return any;
 }
