@@ -2,7 +2,8 @@
 /*
  * Blast - sends the same datagrams again and again, as fast as one thread can.
  *
- * In:  interface, MAC address of the receiver, a file, seconds. The file holds, for each datagram,
+ * In:  interface, MAC address of the receiver, a file, seconds; how many it sends at least, if need
+ *      be for ten times as long. The file holds, for each datagram,
  *      its length as a 32-bit number of this machine and then IP header and all, sent as it is:
  *      with whatever source address it says.
  * Out: how many were sent, on standard output. Needs the right to open packet sockets.
@@ -123,13 +124,16 @@ int main(int argc, char **argv)
 	struct sockaddr_ll address;
 	unsigned long long total = 0;
 	unsigned at = 0;
-	double until;
+	unsigned long long least;
+	double begin, seconds;
 	int fd;
 
-	if (argc != 5) {
-		fprintf(stderr, "usage: blast INTERFACE MAC FILE SECONDS\n");
+	if (argc != 6) {
+		fprintf(stderr, "usage: blast INTERFACE MAC FILE SECONDS COUNT\n");
 		return 2;
 	}
+	seconds = atof(argv[4]);
+	least = strtoull(argv[5], NULL, 10);
 	address = address_of(argv[1], argv[2]);
 	load(argv[3], &all);
 	fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -137,7 +141,8 @@ int main(int argc, char **argv)
 		fail("socket");
 	if (!all.count)
 		fail("no datagrams");
-	for (until = now() + atof(argv[4]); now() < until;) {
+	begin = now();
+	while (now() < begin + seconds || (total < least && now() < begin + 10 * seconds)) {
 		unsigned sent = send_batch(fd, &address, &all, at);
 
 		total += sent;
