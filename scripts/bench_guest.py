@@ -9,12 +9,9 @@ Over each of two ways, the same for all of them:
   - one interface, whose both ends one device is. rxe then hands packets over within the kernel, siw
     uses TCP's loopback, Verbatim shared memory; beside it what Verbatim's packets do through UDP.
 """
-import os
 import pathlib
-import re
 import shutil
 import statistics
-import subprocess
 import sys
 
 import measure
@@ -24,7 +21,6 @@ import guest as guests  # beside harness
 KI = 1 << 10
 RUNS_MAX = 3  # a guest without hardware's help is slow
 PLACE = '/share/verbatim'
-SYSTEM_LIBRARIES = '/usr/lib/x86_64-linux-gnu'
 
 # what is measured, its column, by whom it is to be exceeded
 ROWS = [
@@ -85,7 +81,6 @@ WAYS = {
 # What this host sends (iif lo) to an address of its own goes through the cable; what comes out of it
 # is delivered as ever. /sbin/ip: a shell of busybox would take its own.
 SET_UP = f'''
-cp /share/libraries/* {SYSTEM_LIBRARIES}/
 insmod /share/veth.ko
 /sbin/ip link add n0 mtu $MTU type veth peer name n1 mtu $MTU
 for n in all n0 n1; do
@@ -108,27 +103,10 @@ join 10.79.0.2 n1 10.79.0.1 n0 11
 '''
 
 
-def libraries(place):
-    """What our programs need of the system and the guest may not have."""
-    found = set()
-    for path in place.rglob('*'):
-        if path.is_file() and not path.is_symlink() and os.access(path, os.X_OK):
-            output = subprocess.run(['ldd', path], capture_output=True, text=True,
-                                    check=False).stdout
-            found |= set(re.findall(rf'=> ((?:/usr)?/lib/\S+)', output))
-    return {path for path in found if not re.search(r'/(libc|ld-linux\S*|libm)\.so', path)}
-
-
 def install(guest):
     """An installed copy of this build, and what it needs, where the guest finds them."""
-    place = guest.share / 'verbatim'
-    subprocess.run(['meson', 'install', '-C', harness.BUILD, '--no-rebuild', '--quiet',
-                    '--destdir', place], check=True, stdout=subprocess.DEVNULL,
-                   stderr=subprocess.DEVNULL)
+    guest.install()
     shutil.copy(measure.BENCH / 'udp_pingpong', guest.share)
-    (guest.share / 'libraries').mkdir()
-    for path in libraries(place):
-        shutil.copy(path, guest.share / 'libraries')
     modules = sorted(pathlib.Path(guests.IMAGE).glob(
         'kernel/lib/modules/*/kernel/drivers/net/veth.ko'))
     assert modules, 'the image of the guest has no veth module'

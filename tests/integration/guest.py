@@ -10,6 +10,7 @@ import ipaddress
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 
@@ -19,6 +20,7 @@ import netns
 SCRIPT = harness.ROOT.parent / 'shared/rxe-guest.sh'
 CACHE = pathlib.Path(os.environ.get('VERBATIM_CACHE', '~/.cache/verbatim')).expanduser()
 IMAGE = CACHE / 'rxe-guest'
+SYSTEM_LIBRARIES = '/usr/lib/x86_64-linux-gnu'
 PARTS = ('vmlinux', 'initrd', 'root')
 # Through a test, however slow the guest is, it is one verbatimd: the next one's PSNs of QP 1 begin anew.
 LINGER_MS = 20000
@@ -52,6 +54,17 @@ def build(seconds=400):
                 raise Unavailable(f'the image needs packages of Debian: {done.stdout[-500:]}')
             raise AssertionError(f'the image of the guest was not built\n{done.stdout[-4000:]}')
         stamp.write_text(digest)
+
+
+def libraries(place):
+    """What the programs of a folder need of the system, and the guest may not have."""
+    found = set()
+    for path in place.rglob('*'):
+        if path.is_file() and not path.is_symlink() and os.access(path, os.X_OK):
+            output = subprocess.run(['ldd', path], capture_output=True, text=True, check=False).stdout
+            found |= set(re.findall(r'=> ((?:/usr)?/lib/\S+)', output))
+    return {path for path in found
+            if not re.search(r'/(libc|ld-linux\S*|libm|libibverbs|librdmacm)\.so', path)}
 
 
 class Guest:
@@ -159,6 +172,19 @@ class Guest:
             return program.finish(seconds, program.wait(seconds) if status is None else status)
         finally:
             self.release(program)
+
+    def install(self, *programs):
+        """Puts a copy of this build, these programs beside it, and the libraries that they need, where the guest
+        finds them: /share/verbatim, /share and its own folder of libraries.
+        """
+        subprocess.run(['meson', 'install', '-C', harness.BUILD, '--no-rebuild', '--quiet', '--destdir',
+                        self.share / 'verbatim'], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for program in programs:
+            shutil.copy(program, self.share)
+        (self.share / 'libraries').mkdir()
+        for path in libraries(self.share):
+            shutil.copy(path, self.share / 'libraries')
+        self.run(f'cp /share/libraries/* {SYSTEM_LIBRARIES}/')
 
     def release(self, program):
         program.stop()
