@@ -2,10 +2,11 @@
 /*
  * Crowd - how cost grows with the number of processes that a process is connected to.
  *
- *     crowd [--all] [--check SEED] DEVICE PEERS
+ *     crowd [--all | --near N] [--check SEED] DEVICE PEERS
  *
  * Makes PEERS + 1 processes, with an RC QP between the first and each other; with --all, between
- * any two. Prints, of the first process, one line of JSON:
+ * any two; with --near, between each and the next N. Prints, of the first process, one line of
+ * JSON:
  * - poll_ns: an ibv_poll_cq of an empty CQ, while all others sleep;
  * - send_us: half of a ping-pong of 8 bytes with one of them, while the rest sleep;
  * - exchange_us: a message to and from each peer, per message, while all processes take part;
@@ -50,6 +51,7 @@ struct peer {
 static struct shared *shared;
 static unsigned processes, self;
 static bool all;
+static unsigned near;
 static struct peer *peers;
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -82,7 +84,11 @@ static uint64_t now_ns(void)
 
 static bool is_peer(unsigned other)
 {
-	return other != self && (all || !self || !other);
+	unsigned ahead = (other + processes - self) % processes;
+
+	if (near)
+		return ahead && (ahead <= near || processes - ahead <= near);
+	return ahead && (all || !self || !other);
 }
 
 static void meet(void)
@@ -395,6 +401,10 @@ int main(int argc, char **argv)
 	for (; argc > 1 && !strncmp(argv[1], "--", 2); argc--, argv++)
 		if (!strcmp(argv[1], "--all")) {
 			all = true;
+		} else if (!strcmp(argv[1], "--near") && argc > 2) {
+			near = (unsigned)atoi(argv[2]);
+			argc--;
+			argv++;
 		} else if (!strcmp(argv[1], "--check") && argc > 2) {
 			check = true;
 			seed = (unsigned)atoi(argv[2]);
@@ -403,7 +413,7 @@ int main(int argc, char **argv)
 		}
 	processes = argc == 3 ? (unsigned)atoi(argv[2]) + 1 : 0;
 	if (processes < 2 || processes > PROCESSES_MAX) {
-		fprintf(stderr, "usage: crowd [--all] [--check SEED] DEVICE PEERS\n");
+		fprintf(stderr, "usage: crowd [--all | --near N] [--check SEED] DEVICE PEERS\n");
 		return 2;
 	}
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,

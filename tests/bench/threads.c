@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Threads - whether posting and polling on different QPs and CQs scale with threads.
+ *
+ *     threads DEVICE THREADS
+ *
+ * A second process registers memory and sleeps. Each thread WRITEs 8 bytes there, on a QP and a CQ
+ * of its own, DEPTH at a time. Prints the rate of all threads together, in millions a second: the
+ * best of some rounds, as threads may share a processor with others.
+ */
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define THREADS_MAX 16
+#define DEPTH	    64
+#define ROUNDS	    5
+#define ROUND_MS    200
+#define REGION	    (64u << 10)
+#define PSN	    5
+
+struct shared {
+	pthread_barrier_t barrier;
+	union ibv_gid gid;
+	uint32_t qpn[2][THREADS_MAX];
+	uint64_t addr;
+	uint32_t rkey;
+};
+
+struct end {
+	_Alignas(128) struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	uint64_t *buffer;
+	struct ibv_mr *mr;
+	unsigned number;
+	uint64_t written;
+};
+
+static struct shared *shared;
+static int threads;
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static struct end ends[THREADS_MAX];
+static _Atomic bool stop;
+static pthread_barrier_t round_barrier;
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "threads: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static void open_device(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	for (int i = 0; list && list[i] && !context; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name))
+			context = ibv_open_device(list[i]);
+	pd = context ? ibv_alloc_pd(context) : NULL;
+	if (!pd)
+		fail(name);
+	ibv_free_device_list(list);
+}
+
+static void make_end(struct end *end, int side)
+{
+	struct ibv_qp_init_attr init = {
+		.cap = { .max_send_wr = DEPTH,
+			 .max_recv_wr = 1,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+	};
+
+	end->number = (unsigned)(end - ends);
+	end->cq = ibv_create_cq(context, DEPTH, NULL, NULL, 0);
+	init.send_cq = init.recv_cq = end->cq;
+	end->qp = end->cq ? ibv_create_qp(pd, &init) : NULL;
+	end->buffer = aligned_alloc(4096, 4096);
+	end->mr = end->buffer ? ibv_reg_mr(pd, end->buffer, 4096, 0) : NULL;
+	if (!end->qp || !end->mr)
+		fail("a QP");
+	shared->qpn[side][end->number] = end->qp->qp_num;
+}
+
+static void connect_end(struct end *end, int side)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = shared->qpn[!side][end->number],
+		.rq_psn = PSN,
+		.sq_psn = PSN,
+		.min_rnr_timer = 1,
+		.rnr_retry = 7,
+		.timeout = 18,
+		.retry_cnt = 7,
+		.ah_attr = { .is_global = 1,
+			     .port_num = 1,
+			     .grh = { .dgid = shared->gid, .hop_limit = 1 } },
+	};
+
+	errno = ibv_modify_qp(end->qp, &attr,
+			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	attr.qp_state = IBV_QPS_RTR;
+	if (!errno)
+		errno = ibv_modify_qp(end->qp, &attr,
+				      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+					      IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+					      IBV_QP_MIN_RNR_TIMER);
+	attr.qp_state = IBV_QPS_RTS;
+	if (!errno)
+		errno = ibv_modify_qp(end->qp, &attr,
+				      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+					      IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+					      IBV_QP_MAX_QP_RD_ATOMIC);
+	if (errno)
+		fail("ibv_modify_qp");
+}
+
+static void make_all(const char *device, int side)
+{
+	open_device(device);
+	if (!side && ibv_query_gid(context, 1, 0, &shared->gid))
+		fail("ibv_query_gid");
+	for (int i = 0; i < threads; i++)
+		make_end(&ends[i], side);
+	pthread_barrier_wait(&shared->barrier);
+	for (int i = 0; i < threads; i++)
+		connect_end(&ends[i], side);
+}
+
+static void write_one(struct end *end)
+{
+	struct ibv_sge sge = { (uintptr_t)end->buffer, 8, end->mr->lkey };
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { shared->addr + (uint64_t)end->number * 4096, shared->rkey },
+	};
+
+	errno = ibv_post_send(end->qp, &wr, &bad);
+	if (errno)
+		fail("ibv_post_send");
+}
+
+static unsigned take_completions(struct end *end)
+{
+	struct ibv_wc wc[16];
+	int n = ibv_poll_cq(end->cq, 16, wc);
+
+	for (int i = 0; i < n; i++)
+		if (wc[i].status != IBV_WC_SUCCESS)
+			fail(ibv_wc_status_str(wc[i].status));
+	end->written += (unsigned)n;
+	return (unsigned)n;
+}
+
+static void *write_all(void *arg)
+{
+	struct end *end = arg;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		unsigned outstanding = 0;
+
+		pthread_barrier_wait(&round_barrier);
+		while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+			for (; outstanding < DEPTH; outstanding++)
+				write_one(end);
+			outstanding -= take_completions(end);
+		}
+		while (outstanding)
+			outstanding -= take_completions(end);
+		pthread_barrier_wait(&round_barrier);
+	}
+	return NULL;
+}
+
+static uint64_t written(void)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < threads; i++)
+		sum += ends[i].written;
+	return sum;
+}
+
+static void measure(void)
+{
+	const struct timespec pause = { .tv_nsec = ROUND_MS * 1000000l };
+	pthread_t ids[THREADS_MAX];
+	double best = 0;
+
+	pthread_barrier_init(&round_barrier, NULL, (unsigned)threads + 1);
+	for (int i = 0; i < threads; i++)
+		pthread_create(&ids[i], NULL, write_all, &ends[i]);
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t before = written();
+		double rate;
+
+		atomic_store(&stop, false);
+		pthread_barrier_wait(&round_barrier);
+		nanosleep(&pause, NULL);
+		atomic_store(&stop, true);
+		pthread_barrier_wait(&round_barrier);
+		rate = (double)(written() - before) / ROUND_MS / 1000;
+		if (rate > best)
+			best = rate;
+	}
+	for (int i = 0; i < threads; i++)
+		pthread_join(ids[i], NULL);
+	printf("%.2f\n", best);
+}
+
+static void be_target(const char *device)
+{
+	void *region =
+		mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_mr *mr;
+
+	make_all(device, 1);
+	mr = region == MAP_FAILED ? NULL
+				  : ibv_reg_mr(pd, region, REGION,
+					       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	if (!mr)
+		fail("ibv_reg_mr");
+	shared->addr = (uintptr_t)region;
+	shared->rkey = mr->rkey;
+	pthread_barrier_wait(&shared->barrier);
+	pthread_barrier_wait(&shared->barrier);
+}
+
+int main(int argc, char **argv)
+{
+	pthread_barrierattr_t attr;
+	pid_t child;
+
+	threads = argc == 3 ? atoi(argv[2]) : 0;
+	if (threads < 1 || threads > THREADS_MAX) {
+		fprintf(stderr, "usage: threads DEVICE THREADS\n");
+		return 2;
+	}
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+	if (shared == MAP_FAILED)
+		fail("mmap");
+	pthread_barrierattr_init(&attr);
+	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(&shared->barrier, &attr, 2);
+	child = fork();
+	if (child < 0)
+		fail("fork");
+	if (!child) {
+		be_target(argv[1]);
+		return 0;
+	}
+	make_all(argv[1], 0);
+	pthread_barrier_wait(&shared->barrier);
+	measure();
+	fflush(stdout);
+	pthread_barrier_wait(&shared->barrier);
+	waitpid(child, NULL, 0);
+	return 0;
+}
