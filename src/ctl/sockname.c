@@ -24,12 +24,17 @@
  * The directory.
  */
 
-/* Only the owner can create files in it. */
-static bool is_owned(const char *path, uid_t uid)
+/*
+ * 0: only the owner can create files in it; -ENOENT: it is not there; or another error. One look
+ * decides, because daemons that begin and end make and remove it.
+ */
+static int check_owner(const char *path, uid_t uid)
 {
 	struct stat s;
 
-	return !lstat(path, &s) && S_ISDIR(s.st_mode) && s.st_uid == uid && !(s.st_mode & 022);
+	if (lstat(path, &s) < 0)
+		return -errno;
+	return S_ISDIR(s.st_mode) && s.st_uid == uid && !(s.st_mode & 022) ? 0 : -EPERM;
 }
 
 /* Sets the directory below `base`, of which base_bytes exist. */
@@ -53,27 +58,31 @@ static void find_dir_of_user(struct sockname_space *space, uid_t uid, const char
 {
 	const char *named = secure_getenv("XDG_RUNTIME_DIR");
 	char base[64], path[80];
-	struct stat s;
+	int rc;
 
 	snprintf(base, sizeof(base), "/run/user/%u", (unsigned)uid);
-	if (!is_owned(base, uid) && named && strlen(named) < sizeof(base) && *named == '/')
+	if (check_owner(base, uid) && named && strlen(named) < sizeof(base) && *named == '/')
 		snprintf(base, sizeof(base), "%s", named);
-	if (is_owned(base, uid)) {
+	if (!check_owner(base, uid)) {
 		snprintf(path, sizeof(path), "%s/verbatim", base);
 		set_dir(space, path, strlen(base), name);
 		return;
 	}
 	snprintf(path, sizeof(path), "/tmp/verbatim-%u", (unsigned)uid);
-	if (is_owned(path, uid) || (lstat(path, &s) < 0 && errno == ENOENT))
+	rc = check_owner(path, uid);
+	if (!rc || rc == -ENOENT)
 		set_dir(space, path, strlen("/tmp"), name);
 }
 
 static int make_one(const char *path, const struct sockname_space *space)
 {
+	int rc;
+
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return -errno;
-	if (!is_owned(path, space->owner))
-		return access(path, F_OK) < 0 && errno == ENOENT ? -ENOENT : -EPERM;
+	rc = check_owner(path, space->owner);
+	if (rc)
+		return rc;
 	/* The umask must not apply. */
 	return space->is_system && chmod(path, 0755) < 0 ? -errno : 0;
 }
