@@ -10,13 +10,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cause.h"
 #include "memory/status.h"
 
 /* A program with more threads has some that never stand. */
-#define STANDING_MAX 4
-#define OWN_THREADS  1 /* the progress thread, at first */
-#define HELD	     (1u << 31)
-#define PAUSE_NS     10000000 /* a thread stands no longer, unless it is held */
+#define STANDING_MAX	4
+#define OWN_THREADS	1 /* the progress thread, at first */
+#define HELD		(1u << 31)
+#define PAUSE_NS	10000000    /* a thread stands no longer, unless it is held */
+#define WANT_NS		5000000ull  /* threads are asked to stand for so long, */
+#define WANT_PAUSE_MIN	10000000ull /* and then not for so long, twice as long each time */
+#define WANT_PAUSE_MAX	60000000000ull
+#define WANT_PAUSE_TELL 1000000000ull
+#define WANT_ALONE	1000000000ull /* the only thread is asked until it comes */
 /*
  * What a thread uses while it stands: frames below that of hold_stand, and struct hold_stay in the
  * frame above it; errno; its control block in the C library, beside which the kernel stores where
@@ -193,12 +199,56 @@ bool hold_covers(uintptr_t start, uintptr_t end)
 	return false;
 }
 
-void hold_want(bool wanted)
+/*
+ * Asks threads to stand, if the program has so few that all of them may. Takes some microseconds.
+ */
+static void want(bool wanted)
 {
 	uint64_t threads;
-	uint32_t want = wanted && status_number("Threads", &threads) &&
-			threads <= STANDING_MAX + atomic_load(&own_threads);
+	uint32_t value = wanted && status_number("Threads", &threads) &&
+			 threads <= STANDING_MAX + atomic_load(&own_threads);
 
-	if (atomic_exchange(&hold_wanted, want) && !want)
+	if (atomic_exchange(&hold_wanted, value) && !value)
 		futex(&hold_wanted, FUTEX_WAKE_PRIVATE, INT_MAX, NULL);
+}
+
+static void explain_wait(void)
+{
+	static bool told;
+
+	if (!told)
+		cause_report(CAUSE_REGION_STAYS, 0,
+			     "some threads of the program have not been in verbs lately");
+	told = true;
+}
+
+uint64_t hold_ask(bool needed, uint64_t now)
+{
+	static uint64_t pause_ns, until;
+	static bool asked;
+
+	if (atomic_load(&word) & HELD || !needed) {
+		pause_ns = until = 0;
+		if (asked && !needed)
+			want(false);
+		asked = asked && needed;
+		return needed ? 0 : HOLD_NEVER;
+	}
+	if (now < until)
+		return until;
+	if (hold_is_alone()) {
+		asked = true;
+		until = now + WANT_ALONE;
+	} else {
+		asked = !asked;
+		if (!asked)
+			pause_ns = !pause_ns		       ? WANT_PAUSE_MIN
+				   : pause_ns < WANT_PAUSE_MAX ? pause_ns * 2
+							       : pause_ns;
+		if (pause_ns >= WANT_PAUSE_TELL)
+			explain_wait();
+		until = now + (asked ? WANT_NS : pause_ns);
+	}
+	want(asked);
+	return until;
 }

@@ -71,9 +71,11 @@ void hold_add_own_thread(void);
 bool hold_is_alone(void);
 
 /*
- * Progress thread: asks threads to stand, if the program has so few that all of them may. Takes
- * some microseconds.
+ * Progress thread: asks the program's threads to stand while that is needed. A program that has
+ * more than one is asked for some milliseconds at a time, and ever more rarely if they do not come
+ * together; one with many is not asked. Returns when to be called again, CLOCK_MONOTONIC.
  */
-void hold_want(bool wanted);
+#define HOLD_NEVER UINT64_MAX
+uint64_t hold_ask(bool needed, uint64_t now_ns);
 
 #endif

@@ -17,26 +17,21 @@
 #include "memory/heap.h"
 #include "memory/hold.h"
 #include "memory/key.h"
+#include "memory/requests.h"
 
-#define RANGE_MAX    (1ull << 30) /* its peers send messages while it moves */
-#define REQUESTS_MAX 64
-#define SCAN_NS	     1000000ull	 /* between two scans for hazards on a range */
-#define DRAIN_NS     50000000ull /* then the range is refused or put off */
-#define PUT_OFF_MIN  10000000ull
-#define PUT_OFF_MAX  1000000000ull
-#define WAIT_S	     5 /* a thread waits so long for a progress thread that moves nothing */
+#define RANGE_MAX   (1ull << 30) /* its peers send messages while it moves */
+#define SCAN_NS	    1000000ull	 /* between two scans for hazards on a range */
+#define DRAIN_NS    50000000ull	 /* then the range is refused or put off */
+#define PUT_OFF_MIN 10000000ull
+#define PUT_OFF_MAX 1000000000ull
+#define WAIT_S	    5 /* a thread waits so long for a progress thread that moves nothing */
 /* Holds (memory/hold.h). */
-#define HOLD_NS		3000000ull  /* then the threads go on; a slice under way ends first */
-#define WANT_NS		5000000ull  /* threads are asked to stand for so long, */
-#define WANT_PAUSE_MIN	10000000ull /* and then not for so long, twice as long each time */
-#define WANT_PAUSE_MAX	60000000000ull
-#define WANT_PAUSE_TELL 1000000000ull
-#define WANT_ALONE	1000000000ull /* the only thread is asked until it comes */
-#define STAND_NS	10000000ull   /* pages that leave wait so long for a hold */
-#define GIVE_UP_NS	1000000000ull /* pages on their way in do */
-#define OFFER_BYTES	(4ull << 20)  /* regions that are offered when they are registered */
-#define OFFERED_BYTES	(32ull << 20) /* all together: what nobody addresses moves in vain */
-#define OFFER_WAIT_MS	20
+#define HOLD_NS	      3000000ull    /* then the threads go on; a slice under way ends first */
+#define STAND_NS      10000000ull   /* pages that leave wait so long for a hold */
+#define GIVE_UP_NS    1000000000ull /* pages on their way in do */
+#define OFFER_BYTES   (4ull << 20)  /* regions that are offered when they are registered */
+#define OFFERED_BYTES (32ull << 20) /* all together: what nobody addresses moves in vain */
+#define OFFER_WAIT_MS 20
 
 static bool held;			      /* progress thread: during a hold */
 static unsigned forks GUARDED_BY(range_lock); /* threads that are about to fork, or fork */
@@ -54,7 +49,6 @@ static void no_kick(void)
 {
 }
 
-static _Atomic uint32_t requests[REQUESTS_MAX];
 static void (*kick)(void) = no_kick;
 static struct heap own = { .fd = -1 }; /* the same heap as it is mapped here */
 
@@ -483,22 +477,9 @@ static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(range_lo
  * Requests.
  */
 
-static bool is_noted(uint32_t key)
-{
-	for (unsigned i = 0; i < REQUESTS_MAX; i++) {
-		uint32_t none = 0;
-
-		if (atomic_load_explicit(&requests[i], memory_order_relaxed) == key)
-			return true;
-		if (atomic_compare_exchange_strong(&requests[i], &none, key))
-			return true;
-	}
-	return false;
-}
-
 bool migrate_request(uint32_t key)
 {
-	if (!is_noted(key))
+	if (!requests_add(key))
 		return false;
 	call_progress_thread();
 	return true;
@@ -532,77 +513,22 @@ static void grant(uint32_t key, uint64_t now) REQUIRES(range_lock)
 static void grant_all(uint64_t now) REQUIRES(range_lock)
 {
 	for (unsigned i = 0; i < REQUESTS_MAX && !forks; i++) {
-		uint32_t key;
+		uint32_t key = requests_take(i);
 
-		if (!atomic_load_explicit(&requests[i], memory_order_relaxed))
-			continue;
-		key = atomic_exchange(&requests[i], 0);
-		grant(key, now);
+		if (key)
+			grant(key, now);
 	}
-}
-
-static bool has_requests(void)
-{
-	for (unsigned i = 0; i < REQUESTS_MAX; i++)
-		if (atomic_load_explicit(&requests[i], memory_order_relaxed))
-			return true;
-	return false;
 }
 
 /* Requests, or ranges on their way in, wait for a hold. */
 static bool needs_threads(void) REQUIRES(range_lock)
 {
-	if (has_requests())
+	if (requests_any())
 		return true;
 	for (unsigned i = 0; i < range_count; i++)
 		if (!ranges[i].settled && !belongs_out(&ranges[i]))
 			return true;
 	return false;
-}
-
-static void explain_wait(void)
-{
-	static bool told;
-
-	if (!told)
-		cause_report(CAUSE_REGION_STAYS, 0,
-			     "some threads of the program have not been in verbs lately");
-	told = true;
-}
-
-/*
- * Asks the program's threads to stand. A program that has more than one is asked for WANT_NS at a
- * time, and ever more rarely if they do not come together. Returns when to be called again.
- */
-static uint64_t ask_for_hold(bool needed, uint64_t now)
-{
-	static uint64_t pause_ns, until;
-	static bool asked;
-
-	if (held || !needed) {
-		pause_ns = until = 0;
-		if (asked && !needed)
-			hold_want(false);
-		asked = asked && needed;
-		return needed ? 0 : MIGRATE_NEVER;
-	}
-	if (now < until)
-		return until;
-	if (hold_is_alone()) {
-		asked = true;
-		until = now + WANT_ALONE;
-	} else {
-		asked = !asked;
-		if (!asked)
-			pause_ns = !pause_ns		       ? WANT_PAUSE_MIN
-				   : pause_ns < WANT_PAUSE_MAX ? pause_ns * 2
-							       : pause_ns;
-		if (pause_ns >= WANT_PAUSE_TELL)
-			explain_wait();
-		until = now + (asked ? WANT_NS : pause_ns);
-	}
-	hold_want(asked);
-	return until;
 }
 
 /* One step of one range. */
@@ -634,7 +560,7 @@ uint64_t migrate_run(uint64_t now)
 		any |= moved;
 	} while (moved && held && clock_now_ns() - now < HOLD_NS);
 	if (heap.needs_hold)
-		asks_ns = ask_for_hold(!forks && needs_threads(), now);
+		asks_ns = hold_ask(!forks && needs_threads(), now);
 	lock_release(&range_lock);
 	if (held)
 		hold_end();
@@ -682,10 +608,8 @@ void migrate_wait_out(uint64_t addr, uint64_t length)
 /* The request is noted, or its range on the way in. */
 static bool is_offered(uint32_t key) EXCLUDES(range_lock)
 {
-	bool offered = false;
+	bool offered = requests_has(key);
 
-	for (unsigned i = 0; i < REQUESTS_MAX; i++)
-		offered |= atomic_load(&requests[i]) == key;
 	lock_acquire(&range_lock);
 	for (unsigned i = 0; i < range_count; i++)
 		offered |= ranges[i].key == key && !ranges[i].settled && !belongs_out(&ranges[i]);
@@ -778,7 +702,7 @@ void migrate_in_parent(void)
 	any = range_count != 0;
 	lock_release(&range_lock);
 	wake_waiters();
-	if (any || has_requests()) /* requests that came meanwhile */
+	if (any || requests_any()) /* requests that came meanwhile */
 		call_progress_thread();
 	errno = saved;
 }
@@ -794,8 +718,7 @@ void migrate_in_child(void)
 	forking = in_slice = false;
 	heap_bytes = 0;
 	heap_forget(&own);
-	for (unsigned i = 0; i < REQUESTS_MAX; i++)
-		atomic_store(&requests[i], 0);
+	requests_clear();
 	atomic_store(&due, false);
 	atomic_store(&waiting, 0);
 	lock_release(&range_lock);
