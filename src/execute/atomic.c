@@ -16,8 +16,10 @@ uint64_t atomic_apply(enum operation operation, uint64_t *word, struct operands 
 		return operands.compare;
 	case OPERATION_FETCH_ADD:
 		return __atomic_fetch_add(word, operands.swap_add, __ATOMIC_SEQ_CST);
-	default: /* OPERATION_ATOMIC_WRITE */
+	case OPERATION_ATOMIC_WRITE:
 		return __atomic_exchange_n(word, operands.swap_add, __ATOMIC_SEQ_CST);
+	default: /* changes no word */
+		return __atomic_load_n(word, __ATOMIC_SEQ_CST);
 	}
 }
 
