@@ -400,6 +400,7 @@ static void on_slice(struct range *range, bool out, int error, uint64_t in, uint
 {
 	if (!error) {
 		range->in = in;
+		range->since_ns = out ? range->since_ns : now;
 		range->pause_ns = range->next_ns = 0;
 		range->put_off = false;
 	} else if (out) {

@@ -33,7 +33,7 @@ struct range {
 	bool drained; /* no hazards are left: only threads that the guard stops use the pages */
 	bool put_off; /* threads do not wait for it */
 	int refused;  /* -errno: why it goes out again; or 0 */
-	uint64_t since_ns; /* when it was asked for, or began to leave */
+	uint64_t since_ns; /* when it was asked for, moved a slice in, or began to leave */
 	uint64_t next_ns;  /* the time of its next turn */
 	uint64_t pause_ns; /* the last backoff; 0: none */
 	char *aside;	   /* see struct move_range; NULL: not mapped yet */
