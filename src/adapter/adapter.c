@@ -30,6 +30,7 @@
 #include "base/clock.h"
 #include "base/counter.h"
 #include "base/fork_free.h"
+#include "base/lock.h"
 #include "memory/hazard.h"
 #include "memory/migrate.h"
 #include "netdev/device.h"
@@ -196,6 +197,7 @@ static int make_tables(void)
 	};
 	int error;
 
+	lock_prepare();
 	hazard_init(arena, slot);
 	hazard_set_visitor(peers_visit_arenas);
 	doorbell_init(heap_fd, arena, slot);

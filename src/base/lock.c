@@ -16,7 +16,7 @@ static int membarrier(int command)
 	return (int)syscall(SYS_membarrier, command, 0, 0);
 }
 
-/* Executes a membarrier, and registers the process first if need be. False: not supported. */
+/* Executes a membarrier; registers the process first, if nobody did. False: not supported. */
 static bool barrier(void)
 {
 	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0)
@@ -24,6 +24,14 @@ static bool barrier(void)
 	if (errno != EPERM || membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))
 		return false;
 	return membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
+}
+
+void lock_prepare(void)
+{
+	int error = errno;
+
+	barrier();
+	errno = error;
 }
 
 static void rest(void)

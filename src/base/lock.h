@@ -56,6 +56,14 @@ static inline bool lock_is_taken(const struct lock *lock)
 	return atomic_load_explicit(&lock->taken, memory_order_relaxed) != 0;
 }
 
+/*
+ * Once, best while the process has one thread: registers it for the membarrier of pair LOCK. The
+ * kernel does that at once for a process of one thread. For others it waits until all processors
+ * have passed through the scheduler (an RCU grace period), on a busy machine for a second: a thread
+ * that did it when it first had to sleep for a lock kept the locks that it holds for so long.
+ */
+void lock_prepare(void);
+
 /* The slow halves, in lock.c. */
 void lock_wait(struct lock *lock) ACQUIRES(lock);
 void lock_wake(struct lock *lock);

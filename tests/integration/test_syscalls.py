@@ -40,3 +40,11 @@ def test_write_wakes_nobody(runner, tmp_path):
     wakes, _ = syscalls.per_message(runner, argv, 'client', tmp_path, 'write')
     print(f'{wakes:.4f} wake-ups a message')
     assert wakes < 0.01
+
+
+def test_locks_are_prepared_at_open(runner, tmp_path):
+    """A thread that must sleep for a lock has others locked already: it does not register the process then."""
+    skip_without_strace()
+    trace = tmp_path / 'trace'
+    runner.run('strace', '-f', '-o', trace, '-e', 'trace=membarrier', 'ibv_devinfo', '-d', DEVICE)
+    assert 'REGISTER_PRIVATE_EXPEDITED' in trace.read_text(), trace.read_text()
