@@ -2,6 +2,7 @@
 #include "memory/busy.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <stddef.h>
@@ -63,6 +64,7 @@ enum state { IDLE, RUNNING, ENDING, BUSY }; /* the worst last */
 
 struct place {
 	uintptr_t start, end;
+	uintptr_t window; /* of busy_wake */
 };
 
 static bool is_in(const struct place *place, uint64_t address)
@@ -98,10 +100,20 @@ static bool is_busy_call(const struct place *place, uint64_t call, const uint64_
 	}
 }
 
+/* The word of a shared futex that the call sleeps on, in the place; or 0. */
+static uint64_t futex_of(const struct place *place, uint64_t call, const uint64_t args[6])
+{
+	bool one = call == SYS_futex && !(args[1] & FUTEX_PRIVATE_FLAG);
+
+	if (call == CALL_FUTEX_WAIT)
+		one = !(args[3] & FUTEX2_IS_PRIVATE);
+	return one && is_in(place, args[0]) ? args[0] : 0;
+}
+
 /* A line of /proc/PID/syscall: "running", "-1 sp pc" (in a fault), or "nr 0xARG ... sp pc". */
 static enum state judge(const struct place *place, const char *text)
 {
-	uint64_t args[6], call;
+	uint64_t args[6], call, word;
 
 	if (!strncmp(text, "running", 7))
 		return RUNNING;
@@ -114,7 +126,11 @@ static enum state judge(const struct place *place, const char *text)
 		text += 3;
 		args[i] = maps_number(&text, 16);
 	}
-	return is_busy_call(place, call, args) ? BUSY : IDLE;
+	word = place->window ? futex_of(place, call, args) : 0;
+	if (word)
+		syscall(SYS_futex, place->window + (word - place->start), FUTEX_WAKE, INT_MAX, NULL,
+			NULL, 0);
+	return !place->window && is_busy_call(place, call, args) ? BUSY : IDLE;
 }
 
 static enum state look_at_call(const struct place *place, int tasks, const char *tid)
@@ -205,7 +221,7 @@ static enum state look_at_threads(const struct place *place,
 
 bool busy_with_sleepers(uintptr_t start, uintptr_t end)
 {
-	struct place place = { start, end };
+	struct place place = { start, end, 0 };
 	enum state state = look_at_threads(&place, look_at_thread);
 
 	if (state == RUNNING || state == ENDING) {
@@ -215,9 +231,16 @@ bool busy_with_sleepers(uintptr_t start, uintptr_t end)
 	return state >= ENDING;
 }
 
+void busy_wake(uintptr_t start, uintptr_t end, uintptr_t window)
+{
+	struct place place = { start, end, window };
+
+	look_at_threads(&place, look_at_call);
+}
+
 bool busy_with_threads(uintptr_t start, uintptr_t end)
 {
-	struct place place = { start, end };
+	struct place place = { start, end, 0 };
 
 	return look_at_threads(&place, look_at_control_block) == BUSY;
 }

@@ -43,6 +43,12 @@ bool busy_with_locks(void);
 bool busy_with_sleepers(uintptr_t start, uintptr_t end);
 
 /*
+ * Wakes all threads that sleep in a shared futex of the range, by the same pages at `window`. Each
+ * looks at its word again, as after any wake that it did not wait for (futex(2)).
+ */
+void busy_wake(uintptr_t start, uintptr_t end, uintptr_t window);
+
+/*
  * A thread's control block is on the range's pages. When the thread ends, the kernel zeroes a word
  * there and does not wait in a page fault. pthread_join of that thread would then wait for ever.
  */

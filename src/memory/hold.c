@@ -23,6 +23,7 @@
 #define WANT_PAUSE_MAX	60000000000ull
 #define WANT_PAUSE_TELL 1000000000ull
 #define WANT_ALONE	1000000000ull /* the only thread is asked until it comes */
+#define GO_NS		1000000ull /* between two holds the program's threads go on for so long */
 /*
  * What a thread uses while it stands: frames below that of hold_stand, and struct hold_stay in the
  * frame above it; errno; its control block in the C library, beside which the kernel stores where
@@ -35,6 +36,7 @@
 
 /* HELD, and the number of threads that stand. */
 static _Atomic uint32_t word;
+static _Atomic uint32_t leaving; /* threads in hold_go: no hold begins before they are gone */
 /* Of threads that stand; stack 0: free. */
 static struct place {
 	_Atomic uintptr_t stack;
@@ -97,28 +99,33 @@ void hold_stand(struct hold_stay *stay)
 {
 	sigset_t all;
 
-	stay->place = take_place();
-	if (stay->place < 0)
-		return;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &stay->cancel_state);
 	/* The C library keeps its own signals out of it: setuid waits for each thread's handler. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &stay->signals);
-	atomic_fetch_add(&word, 1);
+	stay->place = take_place();
+	if (stay->place >= 0)
+		atomic_fetch_add(&word, 1);
 }
 
-void hold_go(struct hold_stay *stay)
+static void leave(const struct hold_stay *stay)
 {
 	uint32_t seen = atomic_load(&word);
 
-	if (stay->place < 0)
-		return;
+	atomic_fetch_add(&leaving, 1);
 	while (seen & HELD || !atomic_compare_exchange_weak(&word, &seen, seen - 1))
 		if (seen & HELD) {
 			futex(&word, FUTEX_WAIT_PRIVATE, seen, NULL);
 			seen = atomic_load(&word);
 		}
+	atomic_fetch_sub(&leaving, 1);
 	atomic_store(&places[stay->place].stack, 0);
+}
+
+void hold_go(struct hold_stay *stay)
+{
+	if (stay->place >= 0)
+		leave(stay);
 	pthread_sigmask(SIG_SETMASK, &stay->signals, NULL);
 	pthread_setcancelstate(stay->cancel_state, NULL);
 }
@@ -130,8 +137,10 @@ void hold_pause(void)
 	int saved = errno;
 
 	hold_stand(&stay);
-	kick();
-	futex(&hold_wanted, FUTEX_WAIT_PRIVATE, 1, &limit);
+	if (stay.place >= 0) {
+		kick();
+		futex(&hold_wanted, FUTEX_WAIT_PRIVATE, 1, &limit);
+	}
 	hold_go(&stay);
 	errno = saved;
 }
@@ -145,6 +154,7 @@ void hold_init(void (*wake_progress_thread)(void))
 void hold_reset_after_fork(void)
 {
 	atomic_store(&word, 0);
+	atomic_store(&leaving, 0);
 	atomic_store(&hold_wanted, 0);
 	atomic_store(&own_threads, OWN_THREADS);
 	for (int i = 0; i < STANDING_MAX; i++)
@@ -173,7 +183,8 @@ bool hold_begin(void)
 {
 	uint32_t standing = atomic_load(&word);
 
-	if (!standing || !atomic_compare_exchange_strong(&word, &standing, standing | HELD))
+	if (!standing || atomic_load(&leaving) ||
+	    !atomic_compare_exchange_strong(&word, &standing, standing | HELD))
 		return false;
 	if (has_threads(standing))
 		return true;
@@ -225,18 +236,23 @@ static void explain_wait(void)
 uint64_t hold_ask(bool needed, uint64_t now)
 {
 	static uint64_t pause_ns, until;
-	static bool asked;
+	static bool asked, asked_alone;
+	bool is_held = atomic_load(&word) & HELD;
 
-	if (atomic_load(&word) & HELD || !needed) {
-		pause_ns = until = 0;
-		if (asked && !needed)
+	if (is_held || !needed) {
+		pause_ns = 0;
+		until = is_held && needed ? now + GO_NS : 0;
+		if (asked)
 			want(false);
-		asked = asked && needed;
-		return needed ? 0 : HOLD_NEVER;
+		asked = asked_alone = false;
+		return needed ? until : HOLD_NEVER;
 	}
+	if (asked_alone && atomic_load(&word) && !hold_is_alone())
+		until = 0; /* it came, but it has made threads */
 	if (now < until)
 		return until;
-	if (hold_is_alone()) {
+	asked_alone = hold_is_alone();
+	if (asked_alone) {
 		asked = true;
 		until = now + WANT_ALONE;
 	} else {

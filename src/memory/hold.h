@@ -30,7 +30,10 @@ struct hold_stay {
 
 /* The thread holds no lock. Cannot fail: with too many threads, none is held. */
 void hold_stand(struct hold_stay *stay);
-/* Waits for the end of a hold, which lasts no longer than some slices (migrate_run). */
+/*
+ * Waits for the end of a hold, which lasts no longer than some slices (migrate_run). No other hold
+ * begins before the thread is gone.
+ */
 void hold_go(struct hold_stay *stay);
 
 /* A futex: 1 while the progress thread wants the program's threads to stand. */

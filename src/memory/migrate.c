@@ -31,9 +31,17 @@
 #define GIVE_UP_NS    1000000000ull /* pages on their way in do */
 #define OFFER_BYTES   (4ull << 20)  /* regions that are offered when they are registered */
 #define OFFERED_BYTES (32ull << 20) /* all together: what nobody addresses moves in vain */
+#define OFFERED_MAX   (RANGES_MAX / 4)
+#define REPORTS_MAX   8
 #define OFFER_WAIT_MS 20
 
-static bool held;			      /* progress thread: during a hold */
+static bool held; /* progress thread: during a hold */
+/* Progress thread: regions that stay, to be reported. */
+static struct report {
+	uint64_t addr, length;
+	int error;
+} reports[REPORTS_MAX];
+static unsigned report_count;
 static unsigned forks GUARDED_BY(range_lock); /* threads that are about to fork, or fork */
 static bool forking GUARDED_BY(range_lock);   /* one of them forks: no pages move */
 static bool in_slice GUARDED_BY(range_lock);  /* pages move right now: no thread forks */
@@ -196,6 +204,18 @@ static void map_own(uint64_t offset, uint64_t bytes)
 	}
 }
 
+/*
+ * There was userfaultfd when the adapter was made, but the process may not use it any more: it has
+ * given up its rights (setuid, seccomp). From here on pages move during holds.
+ */
+static int on_lost_guard(int error)
+{
+	if (error != -EPERM || heap.needs_hold || heap.permission == MOVE_NEVER)
+		return error;
+	heap.needs_hold = true;
+	return -EAGAIN;
+}
+
 static int make_range(uint32_t key, uint64_t now) REQUIRES(range_lock)
 {
 	struct range range = { .key = key, .since_ns = now };
@@ -211,9 +231,9 @@ static int make_range(uint32_t key, uint64_t now) REQUIRES(range_lock)
 	if (!error)
 		error = move_check(&heap, range.start, range.end);
 	if (error)
-		return error;
+		return on_lost_guard(error);
 	if (!range_insert(&range, heap_bytes, &made))
-		return -ENOSPC;
+		return range_count == RANGES_MAX ? -EAGAIN : -ENOSPC;
 	map_own(made->offset, made->end - made->start);
 	range_update_keys(made);
 	return 0;
@@ -248,11 +268,19 @@ static void stay(uint32_t key, int error)
 	struct arena_key *entry = entry_of(key);
 
 	if (!is_for_good(error) || !range_key_is_alive(entry) ||
-	    atomic_fetch_or(&entry->flags, KEY_STAYS) & KEY_STAYS)
+	    atomic_fetch_or(&entry->flags, KEY_STAYS) & KEY_STAYS || report_count == REPORTS_MAX)
 		return;
-	cause_report(CAUSE_REGION_STAYS, 0, "0x%llx, %llu bytes: %s",
-		     (unsigned long long)entry->addr, (unsigned long long)entry->length,
-		     why_stays(error));
+	reports[report_count++] = (struct report){ entry->addr, entry->length, error };
+}
+
+/* After a hold: who reads what is reported may be a pipe that is full. */
+static void make_reports(void) EXCLUDES(range_lock)
+{
+	for (unsigned i = 0; i < report_count; i++)
+		cause_report(CAUSE_REGION_STAYS, 0, "0x%llx, %llu bytes: %s",
+			     (unsigned long long)reports[i].addr,
+			     (unsigned long long)reports[i].length, why_stays(reports[i].error));
+	report_count = 0;
 }
 
 static void drop_aside(struct range *range)
@@ -321,11 +349,11 @@ static void free_place(const struct move_range *slice)
 static int move_slice_out(struct range *range, const struct move_range *slice)
 {
 	bool shown = false;
-	int error;
+	int error = -EAGAIN;
 
-	if (held || !heap.needs_hold) {
+	if (slice->aside && (held || !heap.needs_hold))
 		error = move_out(&heap, slice);
-	} else {
+	if (error && heap.needs_hold) { /* there is no hold, or a standing thread uses the pages */
 		range->left_private = true;
 		error = move_out_private(&heap, slice, &shown);
 	}
@@ -359,24 +387,27 @@ static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(rang
 		.start = range->start + from,
 		.end = range->start + to,
 		.offset = range->offset + from,
-		.aside = range->aside + from,
+		.aside = range->aside ? range->aside + from : NULL,
 	};
 
 	*in = out ? from : to;
 	return out ? move_slice_out(range, &slice) : move_slice_in(&slice);
 }
 
-/* One address range for all slices, so that pages that return are one mapping. */
-static bool has_aside(struct range *range)
+/*
+ * One address range for all slices, so that pages that return are one mapping. False: it is needed,
+ * and there is none.
+ */
+static bool has_aside(struct range *range, bool out)
 {
 	void *aside;
 
-	if (range->aside)
+	if (range->aside || (heap.needs_hold && (!out || !held)))
 		return true;
 	aside = mmap(NULL, range->end - range->start, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (aside == MAP_FAILED)
-		return false;
+		return heap.needs_hold;
 	range->aside = aside;
 	return true;
 }
@@ -404,19 +435,23 @@ static void on_slice(struct range *range, bool out, int error, uint64_t in, uint
 		range->pause_ns = range->next_ns = 0;
 		range->put_off = false;
 	} else if (out) {
+		on_lost_guard(error);
 		put_off(range, now);
 	} else {
-		range->refused = error;
+		range->refused = on_lost_guard(error);
+		range->since_ns = now;
 	}
 }
 
 /*
  * A slice that needs a hold, but there is none. False: it moves all the same, without a hold, or
- * it is time to give up.
+ * it is time to give up. Pages that no thread waits for have more time to leave.
  */
 static bool waits_for_hold(struct range *range, bool out, uint64_t now) REQUIRES(range_lock)
 {
-	if (!heap.needs_hold || held || now - range->since_ns > (out ? STAND_NS : GIVE_UP_NS))
+	bool awaited = out && (forks || atomic_load(&waiting));
+
+	if (!heap.needs_hold || held || now - range->since_ns > (awaited ? STAND_NS : GIVE_UP_NS))
 		return false;
 	range->next_ns = now + SCAN_NS;
 	return true;
@@ -463,7 +498,7 @@ static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(range_lo
 		if (heap.needs_hold && !held && !out)
 			error = -EAGAIN;
 		else
-			error = has_aside(&copy) ? move_slice(&copy, out, &in) : -ENOMEM;
+			error = has_aside(&copy, out) ? move_slice(&copy, out, &in) : -ENOMEM;
 		lock_acquire(&range_lock);
 		range->aside = copy.aside;
 		range->left_private = copy.left_private;
@@ -511,9 +546,15 @@ static void grant(uint32_t key, uint64_t now) REQUIRES(range_lock)
 	stay(key, make_range(key, now));
 }
 
+/* A hold ends soon: what is left waits for the next one. */
+static bool is_over(uint64_t now)
+{
+	return held && clock_now_ns() - now >= HOLD_NS;
+}
+
 static void grant_all(uint64_t now) REQUIRES(range_lock)
 {
-	for (unsigned i = 0; i < REQUESTS_MAX && !forks; i++) {
+	for (unsigned i = 0; i < REQUESTS_MAX && !forks && !is_over(now); i++) {
 		uint32_t key = requests_take(i);
 
 		if (key)
@@ -559,13 +600,14 @@ uint64_t migrate_run(uint64_t now)
 	do {
 		moved = step_any(now, &next_ns);
 		any |= moved;
-	} while (moved && held && clock_now_ns() - now < HOLD_NS);
+	} while (moved && held && !is_over(now));
 	if (heap.needs_hold)
 		asks_ns = hold_ask(!forks && needs_threads(), now);
 	lock_release(&range_lock);
 	if (held)
 		hold_end();
 	held = false;
+	make_reports();
 	if (moved)
 		next_ns = 0;
 	if (any)
@@ -621,15 +663,17 @@ static bool is_offered(uint32_t key) EXCLUDES(range_lock)
 void migrate_offer(uint32_t key, uint64_t length)
 {
 	static _Atomic uint64_t offered;
+	static _Atomic unsigned count;
 	int saved = errno;
 	uint32_t seen;
 
 	if (!heap.needs_hold || heap.permission == MOVE_NEVER || !heap_bytes ||
 	    length < HEAP_REGION_MIN || length > OFFER_BYTES ||
-	    atomic_load(&offered) + length > OFFERED_BYTES || !hold_is_alone() ||
-	    !migrate_request(key))
+	    atomic_load(&offered) + length > OFFERED_BYTES || atomic_load(&count) >= OFFERED_MAX ||
+	    !hold_is_alone() || !migrate_request(key))
 		return;
 	atomic_fetch_add(&offered, length);
+	atomic_fetch_add(&count, 1);
 	do
 		seen = atomic_load(&changes);
 	while (is_offered(key) && wait_for_change(seen, OFFER_WAIT_MS));

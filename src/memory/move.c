@@ -36,8 +36,8 @@ int move_init(struct move_heap *heap, int fd, enum move_permission permission)
 		.device = st.st_dev,
 		.inode = st.st_ino,
 		.permission = permission,
-		.needs_hold = guard < 0,
 	};
+	heap->needs_hold = guard < 0;
 	return 0;
 }
 
@@ -55,10 +55,17 @@ struct look {
 	struct mapping pieces[PIECES_MAX];
 };
 
-/* Not a file, not huge pages, not shared, not a stack that grows, nothing of the kernel's. */
-static bool is_plain(const struct mapping *m)
+/*
+ * Not a file, not huge pages, not shared, not a stack that grows, nothing of the kernel's. Pages
+ * that left without a hold are private ones of the heap's file (move_out_private).
+ */
+static bool is_plain(const struct move_heap *heap, const struct mapping *m)
 {
-	return !strcmp(m->rights, "rw-p") && m->inode == 0 && m->device == 0 &&
+	if (strcmp(m->rights, "rw-p") != 0)
+		return false;
+	if (m->inode == heap->inode && m->device == heap->device)
+		return heap->needs_hold;
+	return m->inode == 0 && m->device == 0 &&
 	       (!m->name[0] || !strcmp(m->name, "[heap]") || !strncmp(m->name, "[anon:", 6));
 }
 
@@ -69,7 +76,7 @@ static bool visit_plain(const struct mapping *m, void *arg)
 
 	if (m->end <= look->reached)
 		return true;
-	if (m->start > look->reached || !is_plain(m) || look->count == PIECES_MAX)
+	if (m->start > look->reached || !is_plain(look->heap, m) || look->count == PIECES_MAX)
 		return false;
 	*piece = *m;
 	if (piece->start < look->start)
@@ -210,8 +217,19 @@ static int take_and_exchange(const struct move_heap *heap, int guard, const stru
 }
 
 /*
+ * A system call that was to map something over pages of the heap has failed. Some kernels have
+ * unmapped what was there by then: if so, maps the heap again. False: the pages were still there.
+ */
+static bool map_again(const struct move_heap *heap, uintptr_t at, size_t bytes, int rights,
+		      uint64_t offset)
+{
+	return syscall(SYS_mmap, at, bytes, rights, MAP_SHARED | MAP_FIXED_NOREPLACE, heap->fd,
+		       offset) == (long)at;
+}
+
+/*
  * The same during a hold, when nothing in this process writes. Other processes may still read
- * (process_vm_readv); to write there fails with EFAULT meanwhile, so that nothing is lost.
+ * (process_vm_readv); one that begins to write there gets EFAULT meanwhile, and loses nothing.
  */
 static int take_held(const struct move_heap *heap, const struct look *look)
 {
@@ -226,8 +244,9 @@ static int take_held(const struct move_heap *heap, const struct look *look)
 	if (!error && syscall(SYS_mmap, look->start, bytes, PROT_READ | PROT_WRITE,
 			      MAP_SHARED | MAP_FIXED | MAP_POPULATE, heap->fd, look->offset) == -1)
 		error = -errno;
-	if (error)
-		syscall(SYS_mprotect, look->start, bytes, PROT_READ | PROT_WRITE);
+	if (error && syscall(SYS_mprotect, look->start, bytes, PROT_READ | PROT_WRITE) &&
+	    map_again(heap, look->start, bytes, PROT_READ | PROT_WRITE, look->offset))
+		error = 0;
 	return error;
 }
 
@@ -308,8 +327,10 @@ static int copy_and_exchange(const struct move_heap *heap, int guard, const stru
 	if (!error && syscall(SYS_mremap, fresh, bytes, bytes,
 			      MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, piece->start) == -1)
 		error = -errno;
-	if (error)
+	if (error) {
+		map_again(heap, piece->start, bytes, rights, piece->offset);
 		madvise(fresh, bytes, MADV_DONTNEED);
+	}
 	if (rights != (PROT_READ | PROT_WRITE) && mprotect(fresh, bytes, PROT_READ | PROT_WRITE))
 		return -errno;
 	return error;
@@ -330,7 +351,8 @@ static int copy_held(const struct move_heap *heap, const struct mapping *piece, 
 			      MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, piece->start) == -1)
 		error = -errno;
 	if (error) {
-		syscall(SYS_mprotect, piece->start, bytes, rights);
+		if (!map_again(heap, piece->start, bytes, rights, piece->offset))
+			syscall(SYS_mprotect, piece->start, bytes, rights);
 		madvise(fresh, bytes, MADV_DONTNEED);
 	}
 	if (rights != (PROT_READ | PROT_WRITE) && mprotect(fresh, bytes, PROT_READ | PROT_WRITE))
@@ -340,11 +362,12 @@ static int copy_held(const struct move_heap *heap, const struct mapping *piece, 
 
 static int replace(const struct move_heap *heap, const struct mapping *piece, char *fresh)
 {
-	int guard = heap->needs_hold ? -EPERM : guard_open(heap->permission == MOVE_ALWAYS);
-	int error;
+	int guard, error;
 
 	if (heap->needs_hold)
-		return copy_held(heap, piece, fresh);
+		return hold_covers(piece->start, piece->end) ? -EBUSY
+							     : copy_held(heap, piece, fresh);
+	guard = guard_open(heap->permission == MOVE_ALWAYS);
 	error = guard < 0 ? guard : copy_and_exchange(heap, guard, piece, fresh);
 	if (guard >= 0)
 		close(guard);
@@ -375,8 +398,33 @@ int move_out(const struct move_heap *heap, const struct move_range *slice)
 
 /*
  * A thread that writes meanwhile stores to the heap's page before the exchange, and to a copy of
- * that page after it.
+ * that page after it. The kernel stores to the heap's page even later, for a read by O_DIRECT that
+ * began before: then no page is copied now, and what it stores is seen.
+ *
+ * Threads that sleep in shared futexes are found by the page, so wakes after the exchange do not
+ * reach those that went to sleep before it. None does when this looks; who came since is woken, and
+ * looks at its word again.
  */
+static int exchange_private(const struct move_heap *heap, const struct mapping *piece, bool *shown)
+{
+	size_t bytes = piece->end - piece->start, mapped = bytes;
+	char *window = heap->own ? heap_map(heap->own, piece->offset, &mapped) : NULL;
+
+	if (busy_with_sleepers(piece->start, piece->end))
+		return -EBUSY;
+	if (syscall(SYS_mmap, piece->start, bytes, rights_of(piece), MAP_PRIVATE | MAP_FIXED,
+		    heap->fd, piece->offset) == -1)
+		return -errno;
+	if (busy_with_sleepers(piece->start, piece->end)) {
+		*shown = true;
+		if (window && mapped == bytes)
+			busy_wake(piece->start, piece->end, (uintptr_t)window);
+	} else if (madvise((void *)piece->start, bytes, MADV_POPULATE_WRITE)) {
+		*shown = true; /* Linux before 5.14, or read-only */
+	}
+	return 0;
+}
+
 int move_out_private(const struct move_heap *heap, const struct move_range *slice, bool *shown)
 {
 	struct look look = {
@@ -393,16 +441,8 @@ int move_out_private(const struct move_heap *heap, const struct move_range *slic
 	do {
 		look.count = 0;
 		error = maps_visit(visit_pieces, &look);
-		for (unsigned i = 0; i < look.count && !error; i++) {
-			const struct mapping *piece = &look.pieces[i];
-			size_t bytes = piece->end - piece->start;
-
-			if (syscall(SYS_mmap, piece->start, bytes, rights_of(piece),
-				    MAP_PRIVATE | MAP_FIXED, heap->fd, piece->offset) == -1)
-				error = -errno;
-			else if (madvise((void *)piece->start, bytes, MADV_POPULATE_WRITE))
-				*shown = true; /* Linux before 5.14, or read-only */
-		}
+		for (unsigned i = 0; i < look.count && !error; i++)
+			error = exchange_private(heap, &look.pieces[i], shown);
 	} while (!error && look.count == PIECES_MAX);
 	return error;
 }

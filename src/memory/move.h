@@ -45,18 +45,23 @@ struct heap;
 struct move_heap {
 	int fd;
 	/* its windows are not mappings of the program; may be NULL */
-	const struct heap *own;
+	struct heap *own;
 	dev_t device;
 	ino_t inode;
 	enum move_permission permission;
-	bool needs_hold; /* no userfaultfd: pages move during a hold (memory/hold.h) */
+	/* no userfaultfd, or no more: pages move during a hold (memory/hold.h) */
+	_Atomic bool needs_hold;
 };
 
 /* A range, and an equal range of addresses aside for pages that move. */
 struct move_range {
 	uintptr_t start, end;
 	uint64_t offset; /* in the heap */
-	char *aside;	 /* private, readable and writable, empty between moves */
+	/*
+	 * Private, readable and writable, empty between moves. NULL: where pages only move in
+	 * during holds, or leave without one.
+	 */
+	char *aside;
 };
 
 /* 0, or -errno of fstat(2). */
@@ -68,8 +73,10 @@ int move_init(struct move_heap *heap, int fd, enum move_permission permission);
  */
 int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end);
 
-/* Private to shared; during a hold if heap->needs_hold. 0, or -errno: nothing has changed but the
- * bytes in the heap at `offset`. */
+/*
+ * Private to shared; during a hold if heap->needs_hold. 0, or -errno: nothing has changed but the
+ * bytes in the heap at `offset`.
+ */
 int move_in(const struct move_heap *heap, const struct move_range *slice);
 
 /* Whether all of the range is mapped from the heap at `offset`. */
@@ -86,7 +93,8 @@ int move_out(const struct move_heap *heap, const struct move_range *slice);
  * The same without a hold, while threads run: a private mapping of the heap's pages replaces the
  * shared one at once, and shows the same bytes. *shown: pages of the heap are still seen there, so
  * their place must stay as it is. In any case nothing else may have the place later: pages that
- * the program gives back (MADV_DONTNEED) read what is there.
+ * the program gives back (MADV_DONTNEED) read what is there. -EBUSY: a thread sleeps in a shared
+ * futex there, or reads by O_DIRECT.
  */
 int move_out_private(const struct move_heap *heap, const struct move_range *slice, bool *shown);
 

@@ -4,10 +4,13 @@
  * is lost, threads that never stand hold up nothing, and pages come back whatever threads do.
  */
 #include <errno.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -103,6 +106,21 @@ static void test_a_thread_that_never_stands(void **state)
 	munmap(region, BYTES);
 }
 
+/* Pages that left beside a running thread migrate again, and come back as others do. */
+static void migrate_again(char *region)
+{
+	uint64_t word = *(uint64_t *)region;
+	uint32_t key = make_key(region, BYTES, 0);
+
+	assert_true(migrate(key, 10 * TURNS_MS));
+	assert_true(is_shared(region) && is_shared(region + BYTES - 1));
+	assert_int_equal(peek(heap_of(key)), word);
+	assert_int_equal(flags_of(key), 0);
+	end_key(key);
+	assert_false(is_shared(region));
+	assert_int_equal(*(uint64_t *)region, word);
+}
+
 /*
  * A thread that began after the migration writes while the key ends: the pages leave all the same,
  * and memory that the program gives back is empty.
@@ -130,6 +148,8 @@ static void test_back_beside_a_writer(void **state)
 		for (int i = 0; i < 3; i++)
 			assert_int_equal(*writer.words[i], before[i] + writer.writes);
 		assert_int_equal(((uint64_t *)region)[1], 31);
+		if (round % 2)
+			migrate_again(region);
 		madvise(region, BYTES, MADV_DONTNEED);
 		assert_int_equal(((uint64_t *)region)[1], 0);
 		munmap(region, BYTES);
@@ -142,6 +162,103 @@ static void test_back_beside_a_writer(void **state)
 		end_key(key);
 		munmap(region, BYTES);
 	}
+}
+
+/* The page is a private one of the heap's file: it left without a hold. */
+static bool is_private_of_heap(const char *at)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long start, end, inode;
+	struct stat st;
+	char line[512], rights[5];
+	bool found = false;
+
+	assert_non_null(maps);
+	assert_int_equal(fstat(heap_fd, &st), 0);
+	while (fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx %4s %*x %*s %lu", &start, &end, rights, &inode) == 4 &&
+		    (uintptr_t)at >= start && (uintptr_t)at < end)
+			found = inode == st.st_ino && rights[3] == 'p';
+	fclose(maps);
+	return found;
+}
+
+#define STACK_BYTES (2ul << 20) /* the thread sanitizer wants much */
+
+static _Atomic bool ended;
+
+static void *end_from_its_stack(void *arg)
+{
+	end_key((uint32_t)(uintptr_t)arg);
+	atomic_store(&ended, true);
+	return NULL;
+}
+
+/*
+ * Both threads stand, one on a stack that lies in the region, and deregisters it. It touches that
+ * stack as soon as it goes on, and before it sleeps: the slice leaves without a hold.
+ */
+static void test_stack_on_the_way_out(void **state)
+{
+	for (int round = 0; round < 10; round++) {
+		char *region = make_region(BYTES), *stack = region + (1ul << 20);
+		uint32_t key = make_key(region, BYTES, 0);
+		pthread_attr_t attr;
+		pthread_t thread;
+
+		assert_true(migrate(key, 10 * TURNS_MS));
+		atomic_store(&ended, false);
+		pthread_attr_init(&attr);
+		assert_int_equal(pthread_attr_setstack(&attr, stack, STACK_BYTES), 0);
+		assert_int_equal(
+			pthread_create(&thread, &attr, end_from_its_stack, (void *)(uintptr_t)key),
+			0);
+		pthread_attr_destroy(&attr);
+		while (!atomic_load(&ended)) {
+			struct hold_stay stay;
+
+			hold_stand(&stay);
+			usleep(2000);
+			hold_go(&stay);
+		}
+		wait_until_private(stack);
+		assert_true(is_private_of_heap(stack + STACK_BYTES - PAGE));
+		pthread_join(thread, NULL);
+		assert_int_equal(((uint64_t *)region)[1], 31);
+		munmap(region, BYTES);
+	}
+}
+
+static void *wait_for_post(void *semaphore)
+{
+	while (sem_wait(semaphore))
+		assert_int_equal(errno, EINTR);
+	return NULL;
+}
+
+/*
+ * A thread sleeps in a shared futex of the region when the key ends. The kernel finds it by the
+ * page, so the page stays until it is awake.
+ */
+static void test_sleeper_is_woken(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region, BYTES, 0);
+	sem_t *semaphore = (sem_t *)(region + PAGE);
+	pthread_t thread;
+
+	assert_true(migrate(key, 10 * TURNS_MS));
+	assert_int_equal(sem_init(semaphore, 1, 0), 0);
+	pthread_create(&thread, NULL, wait_for_post, semaphore);
+	usleep(20000);
+	end_key(key);
+	assert_true(is_shared((char *)semaphore));
+	alarm(20);
+	sem_post(semaphore);
+	pthread_join(thread, NULL);
+	alarm(0);
+	wait_until_private((char *)semaphore);
+	munmap(region, BYTES);
 }
 
 static void fork_and_compare(char *region, uint64_t *word)
@@ -393,6 +510,8 @@ int main(void)
 		cmocka_unit_test(test_setuid),
 		cmocka_unit_test(test_forks),
 		cmocka_unit_test(test_back_beside_a_writer),
+		cmocka_unit_test(test_stack_on_the_way_out),
+		cmocka_unit_test(test_sleeper_is_woken),
 	};
 
 	setenv("VERBATIM_MIGRATE", "held", 1);
