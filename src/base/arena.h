@@ -109,13 +109,17 @@ enum arena_path {
 struct arena_qp {
 	_Atomic uint32_t word; /* ARENA_QP_WORD: 0 = no such QP */
 	uint32_t dest_qpn;
-	uint32_t pd;	     /* number of the PD */
-	uint32_t access;     /* qp_access_flags: enum ibv_access_flags */
-	uint32_t device;     /* index of struct arena_device */
-	uint32_t generation; /* of this index */
-	uint32_t rq_psn;     /* what the first message of its peer carries */
-	uint32_t path;	     /* enum arena_path; with `peer` for tools */
-	uint8_t peer[16];    /* GID of the other end of a connection */
+	uint32_t pd;	 /* number of the PD */
+	uint32_t access; /* qp_access_flags: enum ibv_access_flags */
+	uint32_t device; /* index of struct arena_device */
+	/*
+	 * Changes with each QP of this index, and when the QP is reset: before `word` does, so who
+	 * loads it after a word of RTS knows which connection that is
+	 */
+	_Atomic uint32_t generation;
+	uint32_t rq_psn;  /* what the first message of its peer carries */
+	uint32_t path;	  /* enum arena_path; with `peer` for tools */
+	uint8_t peer[16]; /* GID of the other end of a connection */
 	/* no field here changes with each request: peers read this cache line for each */
 	uint64_t spare[2];
 };

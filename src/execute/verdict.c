@@ -36,6 +36,7 @@ static const struct reaction reactions[VERDICTS][VERDICT_SERVICES] = {
 				   VERDICT_NO_EVENT },
 				 LOST },
 	[VERDICT_REVOKING] = { AGAIN(REFUSAL_RNR), LOST },
+	[VERDICT_SOURCE_LOST] = { AGAIN(REFUSAL_RNR), LOST },
 };
 
 const struct reaction *verdict_reaction(enum verdict verdict, enum verdict_service service)

@@ -25,6 +25,8 @@ enum verdict {
 	VERDICT_ACCESS,	       /* R_Key or right */
 	VERDICT_INVALIDATE,    /* SEND_WITH_INV with a key that it cannot invalidate */
 	VERDICT_REVOKING,      /* SEND_WITH_INV: a thread still copies by the revoked key */
+	/* shared memory only: the payload, in the requester's memory, cannot be reached */
+	VERDICT_SOURCE_LOST,
 	VERDICTS
 };
 

@@ -184,6 +184,19 @@ static inline uint32_t qp_mtu(const struct qp *qp)
 	return 128u << qp->attr.path_mtu;
 }
 
+/*
+ * Before the next qp_set_state: what peers remember of this index is of a connection that has
+ * ended, see arena_qp.generation. The caller holds the QP's lock.
+ */
+static inline void qp_new_generation(struct qp *qp)
+{
+	_Atomic uint32_t *generation = &qp->entry->generation;
+
+	atomic_store_explicit(generation,
+			      atomic_load_explicit(generation, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+}
+
 /* Publishes state, PD, rights and destination to peers (arena_qp), and sets qp->state. */
 void qp_set_state(struct qp *qp, enum ibv_qp_state state) REQUIRES(qp->lock);
 

@@ -133,6 +133,7 @@ static void reset(struct qp *qp) REQUIRES(qp->lock)
 {
 	enum ibv_mtu mtu = qp->attr.path_mtu;
 
+	qp_new_generation(qp);
 	qp_set_state(qp, IBV_QPS_RESET);
 	qp->path->quiesce(qp);
 	if (qp->send_cq)

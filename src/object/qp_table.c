@@ -152,7 +152,7 @@ int qp_table_reserve(struct qp **qp)
 	list_init(&new->link);
 	new->index = index;
 	new->entry = &table.entries[index];
-	new->entry->generation++;
+	qp_new_generation(new);
 	new->entry->path = ARENA_PATH_NONE;
 	new->ib.qp_num = table.slot << ARENA_QP_BITS | index;
 	lock_release(&new->lock);

@@ -41,6 +41,7 @@ enum wqe_route {
 	ROUTE_DIRECT,  /* shared memory: the requester accesses the target's memory itself */
 	ROUTE_MESSAGE, /* shared memory: through a ring; datagram: the wait for room has ended */
 	ROUTE_QUEUED,  /* through a ring, behind a message that is unacknowledged */
+	ROUTE_FETCHED, /* through a ring; the responder fetches payload (shm/rendezvous.h) */
 	ROUTE_FAILED,  /* failed at this end; waits for its turn to complete */
 };
 

@@ -5,7 +5,16 @@
 
 #include "memory/memory.h"
 #include "shm/backoff.h"
+#include "shm/rendezvous.h"
 #include "shm/requester.h"
+
+/* The responder has executed the message. */
+static void finish(struct shm_qp *lq, struct wqe *wqe)
+{
+	rendezvous_on_ack(lq, wqe);
+	shm_sendq_finish(lq, wqe);
+	shm_backoff_on_ack(lq);
+}
 
 void shm_completer_on_ack(struct shm_qp *lq, uint32_t seq)
 {
@@ -15,8 +24,7 @@ void shm_completer_on_ack(struct shm_qp *lq, uint32_t seq)
 	if (seq - qp->sq.head >= qp->sq.issue - qp->sq.head || !wqe_is_on_the_way(wqe) ||
 	    wqe_is_read(wqe))
 		return;
-	shm_sendq_finish(lq, wqe);
-	shm_backoff_on_ack(lq);
+	finish(lq, wqe);
 }
 
 /* Finds the outstanding request with this MSN; false: there is none (a late answer). */
@@ -54,8 +62,7 @@ static uint32_t finish_earlier(struct shm_qp *lq, uint32_t seq)
 			continue;
 		if (wqe_is_read(wqe))
 			return s;
-		shm_sendq_finish(lq, wqe);
-		shm_backoff_on_ack(lq);
+		finish(lq, wqe);
 	}
 	return seq;
 }
@@ -86,6 +93,8 @@ void shm_completer_on_nak(struct shm_qp *lq, const struct record_header *header)
 	qp_retire(qp);
 	switch (header->imm) {
 	case NAK_RNR:
+		if (header->total & NAK_BY_RING)
+			rendezvous_on_refusal(lq);
 		if (header->total & NAK_UNCOUNTED)
 			shm_backoff_on_busy(lq, seq, header->total & 31);
 		else

@@ -93,7 +93,8 @@ struct link {
 	uint32_t unanswered; /* looks in vain while the peer owes an acknowledgement */
 	/* the peer's acked before RING-3 allows its use, and rx.head at that time; 0: none */
 	uint64_t late_acked, late_head;
-	uint64_t rx_end; /* position after the record that is being processed */
+	uint64_t rx_end;  /* position after the record that is being processed */
+	uint64_t fetched; /* bytes of payload that records named, ever (shm/rendezvous.h) */
 	/*
 	 * the peer's records below were executed (RING-4). Stored under rx_lock, read by requesters
 	 */

@@ -140,10 +140,12 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link->rx_lock)
 {
 	struct ring_consumer *rx = &turn->link->rx;
-	uint64_t bytes = 0;
+	uint64_t begin = rx->head, fetched = turn->link->fetched;
+	struct record_header header;
 
-	for (uint32_t n = 0; n < max_records && bytes < TURN_BYTES; n++) {
-		struct record_header header;
+	for (uint32_t n = 0;
+	     n < max_records && (rx->head - begin) + (turn->link->fetched - fetched) < TURN_BYTES;
+	     n++) {
 		struct record *record = ring_peek(rx, &header);
 
 		if (!record)
@@ -152,12 +154,12 @@ static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link
 		if (!dispatch(turn, &header, record->payload, turn->link->rx_end))
 			return false;
 		ring_advance(rx, &header);
-		bytes += record_size(&header);
-		shm_moved += record_size(&header);
+		if (!record_is_by_key(&header)) /* payload_open counts those */
+			shm_moved += record_size(&header);
 		if (rx->head - rx->released >= RELEASE_BYTES && ring_release(rx))
 			link_notify(turn->link);
 	}
-	return false;
+	return !ring_peek(rx, &header);
 }
 
 /*
@@ -348,16 +350,28 @@ bool progress_link(struct link *link)
 	return any;
 }
 
-#define CATCH_UP_TURNS 16 /* later records were sent after the call */
+/*
+ * Until the ring is empty, or a ring's length further: what comes later was sent after the call. A
+ * record that cannot be processed now ends it, too.
+ */
+static void work_through_all(struct turn *turn) REQUIRES(turn->link->rx_lock)
+{
+	const struct ring_consumer *rx = &turn->link->rx;
+	uint64_t begin = rx->head, before;
+
+	do {
+		before = rx->head;
+		work_through(turn, TURN_RECORDS);
+	} while (rx->head != before && rx->head - begin < RING_BYTES);
+}
 
 void progress_catch_up(struct link *link)
 {
 	struct turn turn = { .link = link };
 
 	lock_acquire(&turn.link->rx_lock);
-	for (int i = 0; i < CATCH_UP_TURNS && link->alive; i++)
-		if (!work_through(&turn, TURN_RECORDS))
-			break;
+	if (link->alive)
+		work_through_all(&turn);
 	lock_release(&turn.link->rx_lock);
 }
 
@@ -404,14 +418,9 @@ void progress_on_death(struct link *link)
 
 	lock_acquire(&turn.link->rx_lock);
 	link->dying = true;
-	/* bounded: a child of the dead process may still have the ring */
-	for (int round = 0; link->alive && round < 2; round++) {
-		uint64_t head = link->rx.head;
-
-		work_through(&turn, UINT32_MAX);
-		if (link->rx.head == head)
-			break;
-	}
+	/* which ends: a child of the dead process may still have the ring */
+	if (link->alive)
+		work_through_all(&turn);
 	lock_acquire(&link->tx_lock);
 	link->alive = false; /* from here on posts fail at once */
 	lock_release(&link->tx_lock);

@@ -11,7 +11,7 @@
  *   8   src_qpn      the QP that sends it
  *   12  msn          sequence number of its message, 24 bits, starts at the requester's sq_psn; and
  *                    8 bits that count the requester's attempts: answers carry both back
- *   16  total        length of the whole message (NAK: RNR timer code, and NAK_UNCOUNTED)
+ *   16  total        length of the whole message (NAK: RNR timer code, NAK_UNCOUNTED, NAK_BY_RING)
  *   20  bytes        length of the payload in this record (16 bits)
  *   22  srqn         XRC: place of the message's SRQ (object/xrcd.h); 0: none of dst_qpn's process
  *   24  imm          immediate data, R_Key to invalidate (NAK: enum nak; datagram: Q_Key in rkey)
@@ -19,7 +19,8 @@
  *   32  remote_addr  address at the responder
  *   40  acked        everything of the other direction below this position was executed, and any
  *                    NAK for it stands before this record: see RING-4 in ring.h
- *   48  payload      (of atomics, ATOMIC_WRITE and FLUSH: struct operands; a datagram: GRH, data)
+ *   48  payload      (of atomics, ATOMIC_WRITE and FLUSH: struct operands; a datagram: GRH, data;
+ *                    with RECORD_BY_KEY: struct record_source, and room, see there)
  *
  * FLUSH: `total` is the length of its range.
  *
@@ -58,6 +59,8 @@ enum record_flags {
 	RECORD_SOLICITED = 1 << 4,
 	RECORD_UNACKED = 1 << 5, /* UC: the requester waits for no answer */
 	RECORD_NO_GRH = 1 << 6,	 /* datagrams: the program gets no GRH */
+	/* SEND, WRITE with immediate: the responder fetches the payload (shm/rendezvous.h) */
+	RECORD_BY_KEY = 1 << 6,
 	/* the sender is XRC_SEND; with RECORD_UNACKED this names the service */
 	RECORD_XRC = 1 << 7,
 };
@@ -74,6 +77,8 @@ enum nak {
 
 /* In `total` of NAK_RNR: the responder does not lack a receive; does not count for rnr_retry. */
 #define NAK_UNCOUNTED 0x80
+/* With it: the source of RECORD_BY_KEY could not be reached; again through the ring. */
+#define NAK_BY_RING 0x40
 
 struct record_header {
 	uint32_t word;
@@ -87,6 +92,18 @@ struct record_header {
 	uint32_t rkey;
 	uint64_t remote_addr;
 	uint64_t acked;
+};
+
+/*
+ * Memory of the requester that holds a piece of the message. The record is as long as a sixteenth
+ * of the piece: bounds that are counted in bytes of the ring so hold for the payload, too.
+ */
+struct record_source {
+	uint64_t address;
+	uint32_t key; /* the L_Key */
+	uint32_t bytes;
+	uint32_t generation; /* of the requester: arena_qp.generation */
+	uint32_t reserved;
 };
 
 struct record {
@@ -117,6 +134,13 @@ static inline uint32_t record_kind(const struct record_header *header)
 static inline uint32_t record_flags(const struct record_header *header)
 {
 	return header->word >> 8 & 0xff;
+}
+
+/* A datagram's flag of this bit is another. */
+static inline bool record_is_by_key(const struct record_header *header)
+{
+	return record_flags(header) & RECORD_BY_KEY &&
+	       (record_kind(header) == OPERATION_SEND || record_kind(header) == OPERATION_WRITE);
 }
 
 static inline uint32_t record_size(const struct record_header *header)

@@ -10,6 +10,7 @@
 #include "shm/backoff.h"
 #include "shm/datagram.h"
 #include "shm/onesided.h"
+#include "shm/rendezvous.h"
 #include "shm/timer.h"
 #include "shm/waiting.h"
 #include "shm/xcopy.h"
@@ -128,40 +129,54 @@ static bool flight_is_full(struct link *link) REQUIRES(link->tx_lock)
 	       IN_FLIGHT_MAX;
 }
 
-/* One record of a SEND or WRITE. */
-static enum issue_result send_piece(struct shm_qp *lq, struct wqe *wqe)
+/* One record of a SEND or WRITE. Its room in the ring comes off the budget. */
+static enum issue_result send_piece(struct shm_qp *lq, struct wqe *wqe, int64_t *budget)
 {
 	struct qp *qp = lq->qp;
 	struct link *link = lq->link;
-	uint32_t bytes = wqe->length - wqe->done;
+	uint32_t bytes = wqe->length - wqe->done, in_ring, copied;
 	uint32_t flags = (wqe->done ? 0 : RECORD_FIRST) | service_flags(qp);
 	enum issue_result result = ISSUE_NO_ROOM;
+	struct record_source source;
 	struct record *record;
-	enum cause cause;
+	enum cause cause = CAUSE_NONE;
 
-	if (bytes > RECORD_PAYLOAD_MAX)
-		bytes = RECORD_PAYLOAD_MAX;
-	else
+	if (rendezvous_offer(lq, wqe, &source, &bytes)) {
+		flags |= RECORD_BY_KEY;
+		in_ring = rendezvous_room(bytes);
+		copied = sizeof(source);
+	} else {
+		if (bytes > RECORD_PAYLOAD_MAX)
+			bytes = RECORD_PAYLOAD_MAX;
+		in_ring = copied = bytes;
+	}
+	if (wqe->done + bytes == wqe->length)
 		flags |= RECORD_LAST | flags_of(wqe);
 	if (flags_of(wqe) & RECORD_IMM)
 		flags |= RECORD_IMM;
 	lock_acquire(&link->tx_lock);
 	record = link->alive && !flight_is_full(link)
-			 ? ring_reserve(&link->tx, bytes, RING_FOR_NAKS)
+			 ? ring_reserve(&link->tx, in_ring, RING_FOR_NAKS)
 			 : NULL;
 	if (!record)
 		goto out;
-	fill_header(lq, wqe, &record->header, bytes);
-	cause = copy_payload(lq, wqe, record->payload, bytes);
+	fill_header(lq, wqe, &record->header, in_ring);
+	if (flags & RECORD_BY_KEY)
+		memcpy(record->payload, &source, sizeof(source));
+	else
+		cause = copy_payload(lq, wqe, record->payload, bytes);
 	if (cause != CAUSE_NONE) {
 		lock_release(&link->tx_lock);
 		return fail_local(lq, wqe, cause);
 	}
 	if (flags & RECORD_LAST && qp_is_reliable(qp))
-		enter_flight(link, lq, record_units(bytes));
-	publish(link, lq, record, record_word(opcode_operation(wqe->opcode), flags, bytes));
+		enter_flight(link, lq, record_units(in_ring));
+	publish(link, lq, record, record_word(opcode_operation(wqe->opcode), flags, in_ring));
+	if (flags & RECORD_BY_KEY)
+		wqe->route = ROUTE_FETCHED;
 	wqe->done += bytes;
-	shm_moved += bytes;
+	shm_moved += copied;
+	*budget -= (int64_t)in_ring + RECORD_UNIT;
 	result = ISSUE_DONE;
 out:
 	lock_release(&link->tx_lock);
@@ -175,6 +190,8 @@ static enum issue_result send_message(struct shm_qp *lq, struct wqe *wqe, int64_
 
 	if (wqe->done == 0) {
 		wqe->msn = lq->next_msn;
+		if (wqe->route == ROUTE_FETCHED) /* when it was sent before */
+			wqe->route = ROUTE_UNDECIDED;
 		if (!(wqe->flags & IBV_SEND_INLINE) && wqe->length > RECORD_PAYLOAD_MAX) {
 			/* a long message with a bad SGE must fail before part of it is sent */
 			enum cause cause = memory_check(wqe->sge, wqe->num_sge, qp->pd->number, 0);
@@ -184,15 +201,13 @@ static enum issue_result send_message(struct shm_qp *lq, struct wqe *wqe, int64_
 		}
 	}
 	do {
-		uint32_t before = wqe->done;
-
 		if (*budget <= 0)
 			return ISSUE_TURN_OVER;
-		result = send_piece(lq, wqe);
+		result = send_piece(lq, wqe, budget);
 		if (result != ISSUE_DONE)
 			return result;
-		*budget -= wqe->done - before + RECORD_UNIT;
 	} while (wqe->done < wqe->length);
+	rendezvous_on_sent(lq, wqe);
 	if (qp_is_reliable(qp)) {
 		shm_sendq_on_sent(lq, wqe);
 	} else {
@@ -380,6 +395,7 @@ static void start(struct shm_qp *lq)
 
 	lq->started = true;
 	lq->looks = 0;
+	lq->by_ring = lq->pause = 0;
 	lq->next_msn = qp->attr.sq_psn & MSN_MASK;
 	shm_backoff_on_ack(lq);
 }

@@ -9,6 +9,7 @@
 #include "object/qp_table.h"
 #include "object/xrcd.h"
 #include "shm/answer.h"
+#include "shm/rendezvous.h"
 
 /* The outcome of a record's checks before those of its request. */
 enum arrival {
@@ -21,6 +22,8 @@ enum arrival {
 
 /* Code of 1.28 ms: most copies under way end much earlier. */
 #define REVOKE_TIMER 14
+/* Code of 10 us: the requester need not wait. */
+#define BY_RING_TIMER 1
 
 /* Silence needs a NAK, too: a ring does not lose records, so the requester would wait for ever. */
 static const uint8_t naks[REFUSALS] = {
@@ -42,6 +45,19 @@ static enum cause cause_for_peer(enum verdict verdict, enum cause cause)
 		return CAUSE_PEER_RECEIVE_FAILED;
 	default:
 		return cause;
+	}
+}
+
+/* Of an RNR NAK. */
+static uint8_t timer_of(const struct qp *qp, enum verdict verdict)
+{
+	switch (verdict) {
+	case VERDICT_REVOKING:
+		return NAK_UNCOUNTED | REVOKE_TIMER;
+	case VERDICT_SOURCE_LOST:
+		return NAK_UNCOUNTED | NAK_BY_RING | BY_RING_TIMER;
+	default:
+		return qp->attr.min_rnr_timer;
 	}
 }
 
@@ -98,8 +114,7 @@ static void react(struct shm_qp *lq, struct link *link, enum verdict verdict, en
 	struct nak_pending nak = {
 		.msn = header->msn,
 		.nak = naks[reaction->refusal],
-		.timer = verdict == VERDICT_REVOKING ? NAK_UNCOUNTED | REVOKE_TIMER
-						     : qp->attr.min_rnr_timer,
+		.timer = timer_of(qp, verdict),
 		.cause = cause_for_peer(verdict, cause),
 		.position = begin,
 	};
@@ -191,8 +206,26 @@ static struct remote_range range_of(const struct record_header *header, uint32_t
 				      header->remote_addr + done };
 }
 
+/* The records of a message have its bytes in all, no more and no fewer. */
+static bool fits(const struct shm_qp *lq, const struct record_header *header,
+		 const struct payload *payload)
+{
+	uint32_t rest = lq->message_total - lq->received;
+
+	return record_flags(header) & RECORD_LAST ? payload->bytes == rest : payload->bytes <= rest;
+}
+
+/* The payload was copied. False: it may not be what was sent. */
+static bool close_payload(struct payload *payload)
+{
+	bool is_whole = payload_is_whole(payload);
+
+	payload_close(payload); /* before the message is acknowledged */
+	return is_whole;
+}
+
 static enum verdict on_send(struct shm_qp *lq, const struct record_header *header,
-			    const uint8_t *payload, enum cause *cause)
+			    struct payload *payload, enum cause *cause)
 {
 	struct qp *qp = lq->qp;
 	uint32_t flags = record_flags(header);
@@ -203,12 +236,14 @@ static enum verdict on_send(struct shm_qp *lq, const struct record_header *heade
 		verdict = receive_take_for(qp, header->total, cause);
 	if (verdict != VERDICT_OK)
 		return verdict;
-	if (header->bytes > lq->message_total - lq->received || !qp->has_receive)
+	if (!fits(lq, header, payload) || !qp->has_receive)
 		return VERDICT_INVALID;
-	verdict = receive_deliver(qp, lq->received, payload, header->bytes, cause);
+	verdict = receive_deliver(qp, lq->received, payload->at, payload->bytes, cause);
+	if (verdict == VERDICT_OK && !close_payload(payload))
+		verdict = VERDICT_SOURCE_LOST;
 	if (verdict != VERDICT_OK)
 		return verdict;
-	lq->received += header->bytes;
+	lq->received += payload->bytes;
 	if (!(flags & RECORD_LAST))
 		return VERDICT_OK;
 	if (flags & RECORD_INV) {
@@ -224,26 +259,28 @@ static enum verdict on_send(struct shm_qp *lq, const struct record_header *heade
 }
 
 static enum verdict on_write(struct shm_qp *lq, const struct record_header *header,
-			     const uint8_t *payload, enum cause *cause)
+			     struct payload *payload, enum cause *cause)
 {
 	struct qp *qp = lq->qp;
 	uint32_t flags = record_flags(header);
 	struct remote_range rest = range_of(header, lq->received);
-	struct iovec piece = { (void *)payload, header->bytes };
+	struct iovec piece = { (void *)payload->at, payload->bytes };
 	enum verdict verdict;
 
 	rest.length = lq->message_total - lq->received;
-	if (header->bytes > rest.length)
+	if (!fits(lq, header, payload))
 		return VERDICT_INVALID;
 	verdict = execute_check_right(qp, IBV_ACCESS_REMOTE_WRITE, cause);
 	if (verdict == VERDICT_OK && header->total)
-		verdict = execute_write(qp, &rest, &piece, 1, header->bytes, cause);
+		verdict = execute_write(qp, &rest, &piece, 1, payload->bytes, cause);
+	if (verdict == VERDICT_OK && !close_payload(payload))
+		return VERDICT_SOURCE_LOST;
 	if (verdict != VERDICT_OK) {
 		if (flags & RECORD_IMM)
 			receive_take(qp); /* which fails with it */
 		return verdict;
 	}
-	lq->received += header->bytes;
+	lq->received += payload->bytes;
 	if (!(flags & RECORD_LAST) || !(flags & RECORD_IMM))
 		return VERDICT_OK;
 	if (!receive_take(qp)) {
@@ -280,7 +317,7 @@ static enum verdict on_read(struct shm_qp *lq, const struct record_header *heade
 
 /* An operation of one record. */
 static enum verdict on_single(struct shm_qp *lq, const struct record_header *header,
-			      const uint8_t *payload, enum cause *cause)
+			      const struct payload *payload, enum cause *cause)
 {
 	const struct remote_range range = range_of(header, 0);
 	enum operation operation = (enum operation)record_kind(header);
@@ -289,11 +326,11 @@ static enum verdict on_single(struct shm_qp *lq, const struct record_header *hea
 	struct operands operands;
 	uint64_t before;
 
-	if (verdict == VERDICT_OK && header->bytes != sizeof(operands))
+	if (verdict == VERDICT_OK && payload->bytes != sizeof(operands))
 		verdict = VERDICT_INVALID;
 	if (verdict != VERDICT_OK)
 		return verdict;
-	memcpy(&operands, payload, sizeof(operands));
+	memcpy(&operands, payload->at, sizeof(operands));
 	verdict = execute_single(lq->qp, operation, &range, &operands, &before, cause);
 	if (verdict == VERDICT_OK && responds)
 		shm_answer_add(lq, header, before);
@@ -308,7 +345,7 @@ static uint32_t number_of(uint16_t place)
 
 /* *cause is CAUSE_PEER_DISORDERLY at first, for requests that contradict themselves. */
 static enum verdict execute_request(struct shm_qp *lq, const struct record_header *header,
-				    const uint8_t *payload, enum cause *cause)
+				    struct payload *payload, enum cause *cause)
 {
 	struct qp *qp = lq->qp;
 	bool is_reliable = qp_is_reliable(qp);
@@ -366,13 +403,17 @@ bool shm_responder_without_qp(struct link *link, const struct record_header *hea
 }
 
 static void execute(struct shm_qp *lq, struct link *link, const struct record_header *header,
-		    const uint8_t *payload, uint64_t begin) REQUIRES(lq->qp->lock)
+		    const uint8_t *data, uint64_t begin) REQUIRES(lq->qp->lock)
 {
 	enum cause cause = CAUSE_PEER_DISORDERLY;
-	enum verdict verdict;
+	enum verdict verdict = VERDICT_SOURCE_LOST;
+	struct payload payload;
 
 	execute_establish(lq->qp);
-	verdict = execute_request(lq, header, payload, &cause);
+	if (payload_open(lq, link, header, data, &payload)) {
+		verdict = execute_request(lq, header, &payload, &cause);
+		payload_close(&payload);
+	}
 	if (verdict != VERDICT_OK) {
 		react(lq, link, verdict, cause, header, begin);
 		return;

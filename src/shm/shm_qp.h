@@ -67,6 +67,8 @@ struct shm_qp {
 	uint32_t unacked;  /* outstanding messages, READs and atomics included */
 	uint32_t reads;	   /* of these: READs and atomics */
 	uint32_t queued;   /* of these: those of ROUTE_QUEUED */
+	uint32_t by_ring;  /* so many long messages go through the ring (shm/rendezvous.h) */
+	uint32_t pause;	   /* by_ring after the last refusal; 0: a message was fetched since */
 	uint8_t rnr_left, retry_left;
 	uint8_t backoff; /* doublings of the wait for a silent peer, if the QP has no time-out */
 	/* of BIND_MW or LOCAL_INV at sq.issue, in vain: a thread still copies by the key */

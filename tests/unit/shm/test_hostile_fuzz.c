@@ -7,15 +7,19 @@
  */
 #include "rig.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "shm/progress.h"
+#include "shm/rendezvous.h"
 #include "shm/retry.h"
 
 #define RECORDS	   10000
@@ -24,6 +28,12 @@
 #define FAR_QPN	   (FAR_SLOT << ARENA_QP_BITS | 1)
 #define REMOTE	   (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define CANARY	   0xc5
+/* The peer's region, and its place in the peer's heap: sources of records by key. */
+#define FAR_KEY	     0x12000134u
+#define FAR_PD	     77
+#define FAR_ADDR     0x10000000ull
+#define HEAP_PLACE   4096
+#define REGION_BYTES 65536
 
 /*
  * Memory that the peer may write, may only read, and that is only for receives; canaries between.
@@ -42,6 +52,7 @@ static struct mr *open_mr, *readable_mr, *receiving_mr;
 static uint8_t memory[ZONES * ZONE] __attribute__((aligned(64)));
 static uint8_t payload[RECORD_PAYLOAD_MAX];
 static uint32_t records, breaks, failures, said;
+static uint64_t fetched;
 
 static uint32_t below(uint32_t limit)
 {
@@ -123,6 +134,71 @@ static void post_sends(struct qp *qp)
 	rig_post_send(qp, &wr);
 }
 
+static void make_far(void)
+{
+	int fd = memfd_create("heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	far_create(&far, FAR_SLOT);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, HEAP_PLACE + REGION_BYTES), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	heap_init(&far.link->heap, fd);
+}
+
+/* The peer's QP and region are as they should be, but for one field at times. */
+static struct record_source any_source(struct qp *qp, uint32_t bytes)
+{
+	struct arena_qp *far_qp = &arena_qps(far.arena)[1];
+	struct arena_key *far_key = &arena_keys(far.arena)[KEY_INDEX(FAR_KEY)];
+	struct record_source source = { .address = FAR_ADDR + below(REGION_BYTES - 200),
+					.key = FAR_KEY,
+					.bytes = bytes,
+					.generation = 3 };
+
+	*far_qp = (struct arena_qp){ .word = ARENA_QP_WORD(qp->type, IBV_QPS_RTS),
+				     .dest_qpn = qp->ib.qp_num,
+				     .pd = FAR_PD,
+				     .generation = 3 };
+	*far_key = (struct arena_key){ .key = FAR_KEY,
+				       .start = FAR_ADDR,
+				       .length = REGION_BYTES,
+				       .addr = FAR_ADDR,
+				       .pd = FAR_PD,
+				       .heap = HEAP_PLACE };
+	switch (below(20)) {
+	case 0:
+		source.address += any_number();
+		break;
+	case 1:
+		source.key = (uint32_t)any_number();
+		break;
+	case 2:
+		source.bytes = (uint32_t)any_number();
+		break;
+	case 3:
+		source.generation = (uint32_t)any_number();
+		break;
+	case 4:
+		far_key->length = any_number();
+		break;
+	case 5:
+		far_key->heap = any_number();
+		break;
+	case 6:
+		far_key->heap_edges = (uint32_t)any_number();
+		break;
+	case 7:
+		far_key->start = any_number();
+		break;
+	case 8:
+		far_key->addr = any_number();
+		break;
+	default:
+		break;
+	}
+	return source;
+}
+
 static struct record_header likely_header(struct qp *qp)
 {
 	struct shm_qp *lq = shm_of(qp);
@@ -184,6 +260,7 @@ static void spoil(struct record_header *header)
 static void send_some(struct qp *qp)
 {
 	struct record_header header = likely_header(qp);
+	struct record_source source;
 	uint32_t flags = below(3) ? RECORD_FIRST | RECORD_LAST : below(256);
 	uint32_t kind = below(4) ? OPERATION_SEND + below(OPERATIONS_OF_PEER - 1)
 				 : OPERATION_SEND + below(RECORD_KINDS - 1);
@@ -199,6 +276,12 @@ static void send_some(struct qp *qp)
 		header.msn = (shm_of(qp)->next_msn - below(4)) & MSN_MASK;
 		header.msn |= (uint32_t)shm_of(qp)->attempt << 24;
 		header.bytes = kind == RECORD_NAK ? 0 : 8 * below(34);
+	}
+	if ((kind == OPERATION_SEND || kind == OPERATION_WRITE) && below(2)) {
+		source = any_source(qp, header.total);
+		memcpy(payload, &source, sizeof(source));
+		flags |= RECORD_BY_KEY;
+		header.bytes = (uint16_t)(rendezvous_room(header.total) + below(1000));
 	}
 	spoil(&header);
 	spoil(&header);
@@ -273,8 +356,9 @@ static void renew_link(void)
 	breaks++;
 	for (int i = 0; i < 3; i++)
 		rig_reset(targets[i]);
+	fetched += far.link->fetched;
 	far_destroy(&far);
-	far_create(&far, FAR_SLOT);
+	make_far();
 	for (int i = 0; i < 3; i++)
 		connect_target(targets[i]);
 }
@@ -312,7 +396,7 @@ static void start(void)
 	static const enum ibv_qp_type types[3] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
 
 	rig_create(&rig);
-	far_create(&far, FAR_SLOT);
+	make_far();
 	far_create(&other, OTHER_SLOT);
 	memset(memory, CANARY, sizeof(memory));
 	open_mr = rig_mr(&rig, zone(OPEN), ZONE, IBV_ACCESS_LOCAL_WRITE | REMOTE);
@@ -395,8 +479,10 @@ static void test_whatever_a_peer_writes(void **state)
 		assert_int_equal(bystander->own_rq.head, before.own_rq.head);
 		assert_int_equal(bystander->comm_established, before.comm_established);
 	}
-	printf("%u records, %u links, %u failures of QPs, %u messages of others\n", records,
-	       breaks + 1, failures, said);
+	printf("%u records, %u links, %u failures of QPs, %u messages of others, %u bytes "
+	       "fetched\n",
+	       records, breaks + 1, failures, said, (uint32_t)fetched);
+	assert_true(fetched > 1000);
 	assert_true(failures > 100);
 	assert_true(breaks > 10);
 	finish();
