@@ -47,6 +47,10 @@ class Floors:
         self.cpus = tuple(cpus)
         return float(value)
 
+    def eventfd_ns(self):
+        """One-way time to wake a process on another core that sleeps on an eventfd."""
+        return float(subprocess.check_output([BENCH / 'floor_eventfd'], text=True))
+
     def memcpy_mib(self, size):
         """MiB/s of one thread that copies a buffer of this size again and again."""
         return float(subprocess.check_output([BENCH / 'floor_memcpy', str(size)], text=True))
