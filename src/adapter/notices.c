@@ -59,7 +59,7 @@ static void on_notice(struct ctl_notice *notice)
 		peers_on_link(&notice->peer);
 		break;
 	case CTL_NO_PEER:
-		peers_on_none(notice->peer.slot);
+		peers_on_none(notice->peer.slot, notice->error);
 		break;
 	case CTL_DEATH:
 		peers_on_death(notice->peer.slot, notice->peer.pid);

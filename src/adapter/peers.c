@@ -10,6 +10,7 @@
 #include "adapter/liveness.h"
 #include "adapter/peer_link.h"
 #include "adapter/wakeup.h"
+#include "base/cause.h"
 #include "base/clock.h"
 #include "base/uncancelled.h"
 #include "shm/progress.h"
@@ -249,7 +250,7 @@ bool peers_ask(void)
 		int error = take_wanted(slot) ? ctl_peer_ask(ctl, slot) : 0;
 
 		if (error == -ENOTCONN)
-			peers_on_none(slot);
+			peers_on_none(slot, ENOTCONN);
 		else if (error)
 			give_back_wanted(slot);
 		busy |= error && error != -ENOTCONN;
@@ -439,10 +440,16 @@ static bool is_introduction_of_another(uint32_t slot, pid_t pid)
 	return lasts;
 }
 
-void peers_on_none(uint32_t slot)
+void peers_on_none(uint32_t slot, int error)
 {
 	if (slot == 0 || slot > SLOT_MAX)
 		return;
+	if (error != ENOENT && error != ENOTCONN)
+		cause_report_ratelimited(CAUSE_MEMORY_EXHAUSTED, 0,
+					 "verbatimd makes no link to the process in slot %u: %s; "
+					 "it needs 5 descriptors a process, and one for each two "
+					 "that communicate",
+					 slot, strerror(error));
 	forget_question(slot, clock_coarse_ns() + PEERS_MISS_NS);
 	on_no_introduction(slot);
 	shm_retry_on_peers();
@@ -458,6 +465,11 @@ void peers_on_link(struct ctl_peer_info *info)
 		return;
 	}
 	if (info->arena_fd < 0) {
+		cause_report_ratelimited(
+			CAUSE_MEMORY_EXHAUSTED, 0,
+			"no room for the descriptors of the process in slot %u: it "
+			"takes two for each peer",
+			slot);
 		peer_link_close_info(info);
 		on_no_introduction(slot);
 		return;

@@ -41,8 +41,11 @@ struct link *peers_look_up(uint32_t slot, bool *asked);
  * answers. True: another thread uses the connection, so the caller has to call again soon.
  */
 bool peers_ask(void);
-/* Progress thread: verbatimd has answered that there is no process in this slot. */
-void peers_on_none(uint32_t slot);
+/*
+ * Progress thread: verbatimd has answered that there is no process in this slot (ENOENT), or why it
+ * can make no link to it (EMFILE...); or it does not answer (ENOTCONN).
+ */
+void peers_on_none(uint32_t slot, int error);
 
 /*
  * Progress thread: looks at all links once, cold ones too (adapter/hot_links.h). True: a link had

@@ -50,6 +50,8 @@ struct ctl_notice {
 	 * may get them later.
 	 */
 	struct ctl_peer_info peer;
+	int error; /* with CTL_NO_PEER: ENOENT, there is no such process; or why the daemon failed
+		    */
 	uint8_t mgid[CTL_MGID_BYTES];
 	uint32_t question;
 	uint64_t members[CTL_BITMAP_WORDS];

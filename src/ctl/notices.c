@@ -75,6 +75,7 @@ static bool decode_notice(struct ctl_client *c, struct fdmsg *m, struct ctl_noti
 		if (m->body.link.status || (m->fd_count != CTL_LINK_FDS && !m->fds_lost) ||
 		    !notices_is_link(m)) {
 			out->kind = CTL_NO_PEER;
+			out->error = m->body.link.status ? m->body.link.status : ENOENT;
 			out->peer.slot = m->body.link.slot;
 			return true;
 		}

@@ -19,3 +19,10 @@ def test_answers(runner, seed, peers):
 def test_everybody_exchanges(runner):
     values = json.loads(runner.run(CROWD, '--all', DEVICE, 11, seconds=60))
     assert values['all'] and values['peers'] == 11
+
+
+def test_daemon_without_descriptors(runner):
+    """A pair for which verbatimd has no memory does not only look as if the other process were missing."""
+    crowd = runner.start(CROWD, '--all', DEVICE, 12, env={'VERBATIM_EXPLAIN': 1}, before=('prlimit', '--nofile=110:110'))
+    crowd.wait_for('verbatimd makes no link to the process in slot', seconds=20)
+    crowd.stop()

@@ -349,7 +349,7 @@ static void test_remembers_a_miss(void **state)
 
 	assert_true(look_up(&link));
 	peers_ask();
-	peers_on_none(PEER_SLOT);
+	peers_on_none(PEER_SLOT, ENOENT);
 	assert_int_equal(told, 1);
 	assert_false(look_up(&link));
 	assert_null(link);
@@ -359,7 +359,7 @@ static void test_remembers_a_miss(void **state)
 	assert_true(look_up(&link));
 	peers_ask();
 	assert_int_equal(questions, 2);
-	peers_on_none(PEER_SLOT);
+	peers_on_none(PEER_SLOT, ENOENT);
 	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
 	peers_on_link(&info);
 	assert_false(look_up(&link));
@@ -531,7 +531,7 @@ static void test_introduces_without_waiting(void **state)
 	assert_true(is_asked_for(link));
 	assert_true(peers_introduce_again(false));
 	assert_false(is_asked_for(link));
-	peers_on_none(PEER_SLOT);
+	peers_on_none(PEER_SLOT, ENOENT);
 	assert_int_equal(closed, 1); /* its PID is no process's */
 	assert_false(peers_introduce_again(false));
 }
@@ -546,7 +546,7 @@ static void test_introduces_later_who_is_not_back(void **state)
 	assert_non_null(link);
 	assert_true(peers_introduce_again(true));
 	assert_true(is_asked_for(link));
-	peers_on_none(PEER_SLOT);
+	peers_on_none(PEER_SLOT, ENOENT);
 	assert_true(peers_introduce_again(false));
 	assert_true(is_asked_for(link));
 	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
