@@ -231,6 +231,15 @@ bool busy_with_sleepers(uintptr_t start, uintptr_t end)
 	return state >= ENDING;
 }
 
+bool busy_sees_threads(void)
+{
+	int fd = open("/proc/thread-self/syscall", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 void busy_wake(uintptr_t start, uintptr_t end, uintptr_t window)
 {
 	struct place place = { start, end, window };

@@ -26,6 +26,12 @@ bool busy_with_pins(void);
 bool busy_with_locks(void);
 
 /*
+ * busy_with_sleepers can tell what this process's threads do: not where the process is not dumpable
+ * (prctl(2)) and no longer root's.
+ */
+bool busy_sees_threads(void);
+
+/*
  * A thread sleeps in a shared futex of the range: the kernel finds sleepers by the page, so after
  * an exchange no wake would reach it. Or a thread reads, to any address, from a descriptor with
  * O_DIRECT.

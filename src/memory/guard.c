@@ -59,8 +59,8 @@ int guard_open(bool user_only)
 	};
 	int fd = open_any(user_only);
 
-	if (fd < 0)
-		return -EPERM;
+	if (fd < 0) /* not for good where there is no room at the moment */
+		return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -EAGAIN : -EPERM;
 	if (!ioctl(fd, UFFDIO_API, &api))
 		return fd;
 	close(fd);

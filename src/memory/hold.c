@@ -95,6 +95,12 @@ static int take_place(void)
 	return -1;
 }
 
+static void let_go(const struct hold_stay *stay)
+{
+	pthread_sigmask(SIG_SETMASK, &stay->signals, NULL);
+	pthread_setcancelstate(stay->cancel_state, NULL);
+}
+
 void hold_stand(struct hold_stay *stay)
 {
 	sigset_t all;
@@ -106,6 +112,8 @@ void hold_stand(struct hold_stay *stay)
 	stay->place = take_place();
 	if (stay->place >= 0)
 		atomic_fetch_add(&word, 1);
+	else
+		let_go(stay);
 }
 
 static void leave(const struct hold_stay *stay)
@@ -124,10 +132,10 @@ static void leave(const struct hold_stay *stay)
 
 void hold_go(struct hold_stay *stay)
 {
-	if (stay->place >= 0)
-		leave(stay);
-	pthread_sigmask(SIG_SETMASK, &stay->signals, NULL);
-	pthread_setcancelstate(stay->cancel_state, NULL);
+	if (stay->place < 0)
+		return;
+	leave(stay);
+	let_go(stay);
 }
 
 void hold_pause(void)

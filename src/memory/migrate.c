@@ -248,8 +248,9 @@ static const char *why_stays(int error)
 {
 	switch (error) {
 	case -EPERM:
-		return heap.permission == MOVE_NEVER ? "VERBATIM_MIGRATE is never"
-						     : "the process has locked pages";
+		return heap.permission == MOVE_NEVER
+			       ? "VERBATIM_MIGRATE is never"
+			       : "the process has locked pages, or cannot see its threads";
 	case -EACCES:
 		return "it is not all private memory";
 	case -EDOM:
@@ -356,8 +357,9 @@ static int move_slice_out(struct range *range, const struct move_range *slice)
 	if (error && heap.needs_hold) { /* there is no hold, or a standing thread uses the pages */
 		range->left_private = true;
 		error = move_out_private(&heap, slice, &shown);
+		range->shown |= shown;
 	}
-	if (!error && !shown)
+	if (!error && !range->shown)
 		free_place(slice);
 	return error;
 }
@@ -502,6 +504,11 @@ static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(range_lo
 		lock_acquire(&range_lock);
 		range->aside = copy.aside;
 		range->left_private = copy.left_private;
+		range->shown = copy.shown;
+		/* pages of its place are seen elsewhere, and may be a child's: it does not turn
+		 * round */
+		if (range->left_private && !range->refused)
+			range->refused = -EAGAIN;
 		on_slice(range, out, error, in, now);
 	}
 	in_slice = false;
@@ -562,13 +569,14 @@ static void grant_all(uint64_t now) REQUIRES(range_lock)
 	}
 }
 
-/* Requests, or ranges on their way in, wait for a hold. */
+/* Requests, or ranges on their way, wait for a hold. */
 static bool needs_threads(void) REQUIRES(range_lock)
 {
 	if (requests_any())
 		return true;
 	for (unsigned i = 0; i < range_count; i++)
-		if (!ranges[i].settled && !belongs_out(&ranges[i]))
+		if (!ranges[i].settled &&
+		    (!belongs_out(&ranges[i]) || (ranges[i].in && !ranges[i].put_off)))
 			return true;
 	return false;
 }
@@ -602,16 +610,16 @@ uint64_t migrate_run(uint64_t now)
 		any |= moved;
 	} while (moved && held && !is_over(now));
 	if (heap.needs_hold)
-		asks_ns = hold_ask(!forks && needs_threads(), now);
+		asks_ns = hold_ask(!forks && needs_threads(), held ? clock_now_ns() : now);
 	lock_release(&range_lock);
 	if (held)
 		hold_end();
 	held = false;
-	make_reports();
 	if (moved)
 		next_ns = 0;
 	if (any)
 		wake_waiters();
+	make_reports();
 	if (asks_ns < next_ns)
 		next_ns = asks_ns;
 	return next_ns;

@@ -265,7 +265,8 @@ int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end)
 	struct look look;
 	int guard, error;
 
-	if (heap->permission == MOVE_NEVER || (heap->needs_hold && busy_with_locks()))
+	if (heap->permission == MOVE_NEVER ||
+	    (heap->needs_hold && (busy_with_locks() || !busy_sees_threads())))
 		return -EPERM;
 	error = look_at_plain(heap, start, end, &look);
 	if (error)
@@ -324,13 +325,14 @@ static int copy_and_exchange(const struct move_heap *heap, int guard, const stru
 		error = mprotect(fresh, bytes, rights) ? -errno : 0;
 	if (!error)
 		error = guard_check(guard, piece->start, piece->end);
-	if (!error && syscall(SYS_mremap, fresh, bytes, bytes,
-			      MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, piece->start) == -1)
+	if (!error &&
+	    syscall(SYS_mremap, fresh, bytes, bytes,
+		    MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, piece->start) == -1) {
 		error = -errno;
-	if (error) {
 		map_again(heap, piece->start, bytes, rights, piece->offset);
-		madvise(fresh, bytes, MADV_DONTNEED);
 	}
+	if (error)
+		madvise(fresh, bytes, MADV_DONTNEED);
 	if (rights != (PROT_READ | PROT_WRITE) && mprotect(fresh, bytes, PROT_READ | PROT_WRITE))
 		return -errno;
 	return error;
@@ -409,12 +411,22 @@ static int exchange_private(const struct move_heap *heap, const struct mapping *
 {
 	size_t bytes = piece->end - piece->start, mapped = bytes;
 	char *window = heap->own ? heap_map(heap->own, piece->offset, &mapped) : NULL;
+	int rights = rights_of(piece), error;
+	long fresh;
 
 	if (busy_with_sleepers(piece->start, piece->end))
 		return -EBUSY;
-	if (syscall(SYS_mmap, piece->start, bytes, rights_of(piece), MAP_PRIVATE | MAP_FIXED,
-		    heap->fd, piece->offset) == -1)
+	/* elsewhere first: it is charged to the process, which may fail */
+	fresh = syscall(SYS_mmap, NULL, bytes, rights, MAP_PRIVATE, heap->fd, piece->offset);
+	if (fresh == -1)
 		return -errno;
+	if (syscall(SYS_mremap, fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, piece->start) ==
+	    -1) {
+		error = -errno;
+		syscall(SYS_munmap, fresh, bytes);
+		map_again(heap, piece->start, bytes, rights, piece->offset);
+		return error;
+	}
 	if (busy_with_sleepers(piece->start, piece->end)) {
 		*shown = true;
 		if (window && mapped == bytes)

@@ -37,6 +37,7 @@ struct range {
 	uint64_t next_ns;  /* the time of its next turn */
 	uint64_t pause_ns; /* the last backoff; 0: none */
 	char *aside;	   /* see struct move_range; NULL: not mapped yet */
+	bool shown; /* private pages are still seen in the heap: it keeps the place's memory */
 	bool left_private; /* slices of it left without a hold (move_out_private) */
 };
 

@@ -23,6 +23,8 @@ def test_everybody_exchanges(runner):
 
 def test_daemon_without_descriptors(runner):
     """A pair for which verbatimd has no memory does not only look as if the other process were missing."""
-    crowd = runner.start(CROWD, '--all', DEVICE, 12, env={'VERBATIM_EXPLAIN': 1}, before=('prlimit', '--nofile=110:110'))
+    # a daemon of its own, with the same limit
+    crowd = runner.start(CROWD, '--all', DEVICE, 12, before=('prlimit', '--nofile=110:110'),
+                         env={'VERBATIM_EXPLAIN': 1, 'VERBATIM_NAMESPACE': f'{runner.namespace}-few'})
     crowd.wait_for('verbatimd makes no link to the process in slot', seconds=20)
     crowd.stop()
