@@ -31,6 +31,7 @@
 #include "base/counter.h"
 #include "base/fork_free.h"
 #include "base/lock.h"
+#include "base/sleeper.h"
 #include "memory/hazard.h"
 #include "memory/migrate.h"
 #include "netdev/device.h"
@@ -201,6 +202,7 @@ static int make_tables(void)
 	hazard_init(arena, slot);
 	hazard_set_visitor(peers_visit_arenas);
 	doorbell_init(heap_fd, arena, slot);
+	sleeper_init(doorbell_own ? &doorbell_own->sleeper : NULL);
 	xcopy_allow();
 	migrate_init(heap_fd, heap_bytes, wakeup_send);
 	error = key_table_init(arena);
@@ -244,6 +246,7 @@ static void in_child(void)
 	sources_reset_after_fork();
 	group_reset_after_fork();
 	hazard_reset_after_fork();
+	sleeper_reset_after_fork();
 	key_table_reset_after_fork();
 	mw_reset_after_fork();
 	qp_table_reset_after_fork();

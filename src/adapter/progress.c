@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/progress.h"
 
+#include <errno.h>
 #include <sched.h>
 
 #include "adapter/hot_links.h"
 #include "adapter/listening.h"
+#include "adapter/peers.h"
 #include "adapter/poll_lease.h"
 #include "adapter/ports.h"
+#include "adapter/timers.h"
 #include "adapter/wakeup.h"
 #include "base/clock.h"
+#include "base/sleeper.h"
 #include "memory/hold.h"
 #include "shm/shm_qp.h"
+#include "shm/progress.h"
 #include "shm/progress.h"
 #include "shm/retry.h"
 #include "shm/timer.h"
@@ -131,6 +136,8 @@ void adapter_progress(void)
 		in_vain_ns = 0;
 	else if (!in_vain_ns)
 		in_vain_ns = now;
+	if (now_and_then)
+		progress_send_notice();
 	if (now_and_then && now >= shm_timer_deadline_ns())
 		shm_retry_run(now);
 	if ((now_and_then || (wire && is_polling(now))) && wakeup_on_polling(now))
@@ -172,4 +179,63 @@ void adapter_on_arm(void)
 	in_vain_ns = 0;
 	if (progress_running)
 		wakeup_on_arm();
+}
+
+/* Looks in vain at most: another thread may hold a link's lock, and not run. */
+#define ROUNDS_OF_SLEEPER 64
+
+/*
+ * Peers count on this thread for all that they left, at any link. What it does not get done it
+ * leaves to the progress thread. If its program answers what came, the answer wakes the peer, too;
+ * if it does not, then this thread before its next sleep, or the progress thread a moment later.
+ */
+static void on_woken(void)
+{
+	int round = 0;
+
+	sleeper_awake();
+	progress_defers_notice = true;
+	while (peers_progress_all() && ++round < ROUNDS_OF_SLEEPER)
+		;
+	progress_defers_notice = false;
+	if (progress_has_notice())
+		timers_on_deferred_notice(clock_now_ns());
+	if (round == ROUNDS_OF_SLEEPER)
+		wakeup_send();
+	hold_point();
+}
+
+/* The thread is cancelled, and may have been woken before that. */
+static void leave_to_progress_thread(void *channel)
+{
+	channel_sleep_cancel(channel);
+	sleeper_end();
+	wakeup_send();
+}
+
+int adapter_sleep(struct channel *channel, struct cq **cq)
+{
+	int rc = 0, error;
+
+	*cq = NULL;
+	if (!progress_running || qp_building || !sleeper_begin())
+		return 0;
+	while (!*cq && rc == 0) {
+		sleeper_prepare();
+		if (!channel_sleep_begin(channel))
+			break;
+		progress_send_notice();
+		rc = sleeper_wait(leave_to_progress_thread, channel);
+		/* after EINTR too: a peer may have found WOKEN, which a thread of this process
+		 * stored */
+		error = errno;
+		if (progress_running) /* false in the child of a handler's fork */
+			on_woken();
+		errno = error;
+		*cq = channel_sleep_end(channel);
+		if (*cq)
+			rc = 0;
+	}
+	sleeper_end();
+	return rc;
 }

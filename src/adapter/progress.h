@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 
+#include "object/channel.h"
 #include "object/qp.h"
 
 /* There is an adapter to make progress for. Written by adapter.c. */
@@ -39,5 +40,13 @@ void adapter_send_acks(void);
 
 /* The program arms a CQ, that is, it is about to sleep: the progress thread takes over at once. */
 void adapter_on_arm(void);
+
+/*
+ * The calling thread waits for an event of the channel. Peers wake it in the place of the progress
+ * thread, and it does that one's work (base/sleeper.h). 0 and the event, which counts as reported;
+ * 0 and NULL: the caller has to wait in channel_take, because another thread sleeps so, for
+ * instance. -1 and errno EINTR. A cancellation point.
+ */
+int adapter_sleep(struct channel *channel, struct cq **cq);
 
 #endif

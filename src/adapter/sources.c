@@ -17,6 +17,7 @@
 #include "memory/migrate.h"
 #include "netdev/watch.h"
 #include "roce/roce.h"
+#include "shm/progress.h"
 #include "shm/shm.h"
 
 static uint64_t migration_due_ns = MIGRATE_NEVER; /* when the next step of migration is due */
@@ -32,6 +33,12 @@ static void drain(int fd)
 static void drain_roce_timer(int fd)
 {
 	timers_drain_roce();
+}
+
+static bool send_notice(void)
+{
+	progress_send_notice();
+	return false;
 }
 
 static bool poll_verbatimd(void)
@@ -81,6 +88,13 @@ static const struct source sources[] = {
 		.events = EPOLLIN,
 		.drain = drain,
 		.reset_after_fork = shm_reset_after_fork,
+	},
+	{
+		.name = "deferred notices of the sleeper",
+		.fd = timers_notice_fd,
+		.events = EPOLLIN,
+		.drain = drain,
+		.poll = send_notice,
 	},
 	{
 		.name = "timers of the transport", /* roce_run */

@@ -25,9 +25,18 @@ void timers_on_retry_deadline(uint64_t ns);
 /* Sets the transport's timer to `ns`, unless it fires earlier already. */
 void timers_arm_roce(uint64_t ns);
 
+/*
+ * The sleeper has deferred a notice (shm/progress.h) before `now` was read: the progress thread
+ * sends it a millisecond later at most, if no other thread did. A timer that is set already is good
+ * for this one, too: so it is set once in a millisecond, however many messages come. Called by the
+ * sleeper alone.
+ */
+void timers_on_deferred_notice(uint64_t now_ns);
+
 /* Readable when something is due, until they are drained. */
 int timers_retry_fd(void);
 int timers_roce_fd(void);
+int timers_notice_fd(void);
 void timers_drain_roce(void);
 
 /* Sets a timerfd to fire at `ns`, CLOCK_MONOTONIC. */

@@ -2,11 +2,13 @@
 #include "object/channel.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/cause.h"
 #include "base/eventfd.h"
+#include "base/sleeper.h"
 
 int channel_create(struct ibv_context *context, struct channel **channel)
 {
@@ -62,14 +64,19 @@ void channel_notify(struct channel *channel, struct channel_cq *user)
 	lock_acquire(&channel->lock);
 	if (user->pending++ == 0)
 		list_add_tail(&channel->pending, &user->link);
-	eventfd_add(channel->ib.fd);
+	if (channel->sleep == CHANNEL_SLEEPS) {
+		channel->sleep = CHANNEL_HANDED;
+		sleeper_wake();
+	} else {
+		eventfd_add(channel->ib.fd);
+	}
 	lock_release(&channel->lock);
 }
 
 /*
- * Invariant: count of the descriptor + readers between read and lock - withdrawn = sum of
- * the CQs' `pending`. A reader that finds withdrawn > 0 gives up its count, for an event that was
- * dropped. Any other reader finds an event.
+ * Invariant: count of the descriptor + readers between read and lock + 1 if an event was handed to
+ * the sleeper - withdrawn = sum of the CQs' `pending`. A reader that finds withdrawn > 0 gives up
+ * its count, for an event that was dropped. Any other reader finds an event.
  */
 static struct cq *take_locked(struct channel *channel) REQUIRES(channel->lock)
 {
@@ -102,6 +109,47 @@ int channel_take(struct channel *channel, struct cq **cq)
 	} while (!taken);
 	*cq = taken;
 	return 0;
+}
+
+static bool is_nonblocking(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags < 0 || flags & O_NONBLOCK;
+}
+
+bool channel_sleep_begin(struct channel *channel)
+{
+	bool sleep;
+
+	if (is_nonblocking(channel->ib.fd))
+		return false;
+	lock_acquire(&channel->lock);
+	sleep = list_empty(&channel->pending);
+	channel->sleep = sleep ? CHANNEL_SLEEPS : CHANNEL_AWAKE;
+	lock_release(&channel->lock);
+	return sleep;
+}
+
+struct cq *channel_sleep_end(struct channel *channel)
+{
+	struct cq *cq = NULL;
+
+	lock_acquire(&channel->lock);
+	if (channel->sleep == CHANNEL_HANDED)
+		cq = take_locked(channel);
+	channel->sleep = CHANNEL_AWAKE;
+	lock_release(&channel->lock);
+	return cq;
+}
+
+void channel_sleep_cancel(struct channel *channel)
+{
+	lock_acquire(&channel->lock);
+	if (channel->sleep == CHANNEL_HANDED)
+		eventfd_add(channel->ib.fd);
+	channel->sleep = CHANNEL_AWAKE;
+	lock_release(&channel->lock);
 }
 
 uint32_t channel_detach(struct channel *channel, struct channel_cq *user)

@@ -36,6 +36,11 @@ struct channel {
 	struct list pending;	    /* struct channel_cq with events */
 	/* dropped events whose count a reader has already taken: so many readers wait again */
 	uint32_t withdrawn;
+	enum channel_sleep {
+		CHANNEL_AWAKE,
+		CHANNEL_SLEEPS, /* the sleeper (base/sleeper.h) waits for the next event */
+		CHANNEL_HANDED, /* an event was added for it, and not to the descriptor's count */
+	} sleep;
 	struct live_object live;
 };
 
@@ -61,6 +66,17 @@ void channel_notify(struct channel *channel, struct channel_cq *user);
  * 0, or -1 and errno (EAGAIN with O_NONBLOCK, EINTR).
  */
 int channel_take(struct channel *channel, struct cq **cq);
+
+/*
+ * The calling thread, the sleeper, waits for the next event elsewhere than in read(): from here to
+ * channel_sleep_end the next event is its own, and sleeper_wake tells it. False: it has to call
+ * channel_take, as there is an event already, or the program has set O_NONBLOCK.
+ */
+bool channel_sleep_begin(struct channel *channel);
+/* The event that came meanwhile, which counts as reported from now on; NULL: none did. */
+struct cq *channel_sleep_end(struct channel *channel);
+/* The same for a thread that takes no event: whoever reads the descriptor gets it. */
+void channel_sleep_cancel(struct channel *channel);
 
 /*
  * For a CQ that is being destroyed: drops its pending events, and leaves the channel. Returns how

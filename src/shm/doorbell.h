@@ -32,6 +32,7 @@
 struct doorbell {
 	_Alignas(64) _Atomic uint32_t rung; /* stored after `slots`, cleared before they are read */
 	_Alignas(64) _Atomic uint64_t slots[DOORBELL_WORDS];
+	_Alignas(64) _Atomic uint32_t sleeper; /* a futex: base/sleeper.h */
 };
 
 /* This process's bell; without one no link is made cold. */

@@ -13,6 +13,7 @@
 #include "base/syscall.h"
 #include "base/uncancelled.h"
 #include "memory/migrate.h"
+#include "base/sleeper.h"
 #include "shm/doorbell.h"
 
 static struct lock pool_lock = LOCK_INITIALIZER;
@@ -360,6 +361,8 @@ void link_wake(struct link *link)
 {
 	uint64_t one = 1;
 
+	if (link->bell && sleeper_wake_other(&link->bell->sleeper))
+		return;
 	if (sys_write(link->wake_fd, &one, sizeof(one)) < 0)
 		return; /* EAGAIN: the counter is full, so it is awake already */
 }

@@ -291,6 +291,44 @@ static void wait_for_ack(struct turn *turn, bool any) REQUIRES(turn->link->rx_lo
 		link_wake(link);
 }
 
+_Thread_local bool progress_defers_notice __attribute__((tls_model("initial-exec")));
+static struct link *_Atomic deferred; /* holds a reference */
+
+static void defer_notice(struct link *link)
+{
+	struct link *before;
+
+	link_get(link);
+	before = atomic_exchange(&deferred, link);
+	if (before && before != link)
+		link_notify(before);
+	if (before)
+		link_put(before);
+}
+
+bool progress_has_notice(void)
+{
+	return atomic_load_explicit(&deferred, memory_order_relaxed);
+}
+
+void progress_send_notice(void)
+{
+	struct link *link = NULL;
+
+	if (progress_has_notice())
+		link = atomic_exchange(&deferred, NULL);
+	if (!link)
+		return;
+	link_notify(link);
+	link_put(link);
+}
+
+void progress_reset_after_fork(void)
+{
+	atomic_store(&deferred, NULL);
+	progress_defers_notice = false;
+}
+
 static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn->link->rx_lock)
 {
 	struct link *link = turn->link;
@@ -328,7 +366,10 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 		any |= atomic_exchange_explicit(&link->again, false, memory_order_relaxed);
 	if (ring_release(&link->rx)) {
 		any = true;
-		link_notify(link);
+		if (progress_defers_notice)
+			defer_notice(link);
+		else
+			link_notify(link);
 	}
 	wait_for_ack(turn, any);
 	CHECK(link_check_rx(turn->link));

@@ -20,6 +20,17 @@
 bool progress_link(struct link *link);
 
 /*
+ * Acknowledgements are stored at once, for a peer that polls. A peer that sleeps has to be woken.
+ * While `progress_defers_notice` is set, looks of the calling thread leave that until the program's
+ * answer wakes the peer, or progress_send_notice is called. The caller sees to it that the latter
+ * happens soon.
+ */
+extern _Thread_local bool progress_defers_notice;
+bool progress_has_notice(void);
+void progress_send_notice(void);
+void progress_reset_after_fork(void);
+
+/*
  * Processes everything that the other end has published before the call. Waits for other threads at
  * the link, each of which does a bounded amount of work.
  */

@@ -8,6 +8,7 @@
 #include "memory/memory.h"
 #include "shm/answer.h"
 #include "shm/doorbell.h"
+#include "shm/progress.h"
 #include "shm/requester.h"
 #include "shm/responder.h"
 #include "shm/timer.h"
@@ -22,6 +23,7 @@ void shm_init(const struct shm_env *env)
 void shm_reset_after_fork(void)
 {
 	shm_timer_reset_after_fork();
+	progress_reset_after_fork();
 	doorbell_reset_after_fork();
 	link_reset_after_fork();
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 
+#include "adapter/progress.h"
 #include "base/eventfd.h"
 #include "base/uncancelled.h"
 #include "object/acknowledge.h"
@@ -47,7 +48,8 @@ VERBS_EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_c
 {
 	struct cq *taken;
 
-	if (channel_take(channel_of(channel), &taken))
+	if (adapter_sleep(channel_of(channel), &taken) ||
+	    (!taken && channel_take(channel_of(channel), &taken)))
 		return -1;
 	*cq = &taken->ib;
 	*cq_context = taken->ib.cq_context;

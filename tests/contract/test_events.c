@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -268,10 +269,15 @@ static void take_sends(struct side *side)
 		REQUIRE(wc.status == IBV_WC_SUCCESS, "%s", ibv_wc_status_str(wc.status));
 }
 
+struct op_answer {
+	int rounds;
+	bool sleep_in_poll; /* poll(2) before ibv_get_cq_event */
+};
+
 /* A ping-pong in which both ends sleep between the messages, unless the other is quicker. */
 static void op_answer_by_events(struct side *side, void *argument)
 {
-	int rounds = *(int *)argument;
+	struct op_answer *op = argument;
 	struct ibv_sge sge = { (uintptr_t)side->buf, 64, side->mr->lkey };
 	struct ibv_send_wr *bad, wr = { .sg_list = &sge,
 					.num_sge = 1,
@@ -282,8 +288,9 @@ static void op_answer_by_events(struct side *side, void *argument)
 	struct ibv_cq *cq;
 	void *context;
 
-	for (int round = 0; round < rounds;) {
-		REQUIRE(readable(side->channel->fd, WAIT_MS), "round %d: no event", round);
+	for (int round = 0; round < op->rounds;) {
+		REQUIRE(!op->sleep_in_poll || readable(side->channel->fd, WAIT_MS),
+			"round %d: no event", round);
 		REQUIRE(ibv_get_cq_event(side->channel, &cq, &context) == 0, "ibv_get_cq_event");
 		ibv_ack_cq_events(cq, 1);
 		REQUIRE(ibv_req_notify_cq(cq, 0) == 0, "ibv_req_notify_cq");
@@ -305,9 +312,9 @@ static void op_arm_both(struct side *side, void *argument)
 		REQUIRE(ibv_req_notify_cq(side->cq[i], 0) == 0, "ibv_req_notify_cq");
 }
 
-static void rule_29_no_event_is_lost(struct pair *pair)
+static void answer_each_other(struct pair *pair, struct op_answer op)
 {
-	int rounds = 2000, none = 0;
+	int none = 0;
 
 	pair_connect(pair, WITH(.channel = true));
 	RUN(&pair->a, op_arm_both, &none);
@@ -316,10 +323,166 @@ static void rule_29_no_event_is_lost(struct pair *pair)
 		post_receive(&pair->a, 0, RECEIVE(.length = 64));
 		post_receive(&pair->b, 0, RECEIVE(.length = 64));
 	}
-	START(&pair->b, op_answer_by_events, &rounds);
+	START(&pair->b, op_answer_by_events, &op);
 	post_send(&pair->a, 0, SEND(.length = 64));
-	RUN(&pair->a, op_answer_by_events, &rounds);
+	RUN(&pair->a, op_answer_by_events, &op);
 	end_finish(&pair->b);
+}
+
+static void rule_29_no_event_is_lost(struct pair *pair)
+{
+	answer_each_other(pair, (struct op_answer){ .rounds = 2000, .sleep_in_poll = true });
+}
+
+/* Both ends sleep in ibv_get_cq_event. */
+static void rule_29_no_event_is_lost_by_sleepers(struct pair *pair)
+{
+	answer_each_other(pair, (struct op_answer){ .rounds = 2000 });
+}
+
+/* At end b: is woken by a message, and then calls no verbs. */
+static void op_receive_and_compute(struct side *side, void *argument)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	REQUIRE(ibv_get_cq_event(side->channel, &cq, &context) == 0, "ibv_get_cq_event");
+	ibv_ack_cq_events(cq, 1);
+	sleep_ms(*(unsigned int *)argument);
+}
+
+/* The sender, which sleeps, need not wait until the receiver calls a verb again. */
+static void rule_29_completed_while_the_receiver_computes(struct pair *pair)
+{
+	unsigned int computes_ms = WAIT_MS / 5;
+	uint64_t begin;
+	int none = 0;
+
+	pair_connect(pair, WITH(.channel = true));
+	RUN(&pair->a, op_arm_both, &none);
+	RUN(&pair->b, op_arm_both, &none);
+	post_receive(&pair->b, 0, RECEIVE(.length = 64));
+	START(&pair->b, op_receive_and_compute, &computes_ms);
+	sleep_ms(50);
+	begin = now_ms();
+	post_send(&pair->a, 0, SEND(.wr_id = 7, .length = 64));
+	expect_event(pair, SENDS);
+	REQUIRE(now_ms() - begin < computes_ms / 2, "it did wait");
+	expect(&pair->a, SENDS, 7, IBV_WC_SUCCESS);
+	end_finish(&pair->b);
+}
+
+/* A thread of end a that waits for an event. */
+struct waiter {
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	int result, error;
+	pthread_t thread;
+};
+
+static void *wait_for_event(void *argument)
+{
+	struct waiter *this = argument;
+	void *context;
+
+	this->result = ibv_get_cq_event(this->channel, &this->cq, &context);
+	this->error = errno;
+	return NULL;
+}
+
+static void start_waiter(struct waiter *this, struct pair *pair)
+{
+	*this = (struct waiter){ .channel = pair->a.side->channel, .result = 1 };
+	REQUIRE(pthread_create(&this->thread, NULL, wait_for_event, this) == 0, "pthread_create");
+	sleep_ms(50);
+}
+
+static void expect_waited(struct waiter *this, struct pair *pair, uint64_t wr_id)
+{
+	pthread_join(this->thread, NULL);
+	REQUIRE(this->result == 0, "ibv_get_cq_event: %s", strerror(this->error));
+	ibv_ack_cq_events(this->cq, 1);
+	expect(&pair->a, RECEIVES, wr_id, IBV_WC_SUCCESS);
+}
+
+static void ignore(int number)
+{
+}
+
+static void on_signal(int flags)
+{
+	struct sigaction action = { .sa_handler = ignore, .sa_flags = flags };
+
+	REQUIRE(sigaction(SIGUSR1, &action, NULL) == 0, "sigaction");
+}
+
+/* signal(7): as read() does, a wait goes on after a handler with SA_RESTART, and ends after others.
+ */
+static void rule_29_signals_while_blocked(struct pair *pair)
+{
+	struct waiter waiter;
+
+	pair_connect(pair, WITH(.channel = true));
+	arm(pair, RECEIVES, false);
+	on_signal(SA_RESTART);
+	start_waiter(&waiter, pair);
+	for (int i = 0; i < 3; i++) {
+		pthread_kill(waiter.thread, SIGUSR1);
+		sleep_ms(10);
+	}
+	deliver(pair, 50, IBV_SEND_SIGNALED);
+	expect_waited(&waiter, pair, 50);
+
+	on_signal(0);
+	start_waiter(&waiter, pair);
+	pthread_kill(waiter.thread, SIGUSR1);
+	pthread_join(waiter.thread, NULL);
+	REQUIRE(waiter.result == -1 && waiter.error == EINTR, "result %d, %s", waiter.result,
+		strerror(waiter.error));
+}
+
+/* pthreads(7): a cancellation point. What comes afterwards is for another thread. */
+static void rule_29_cancelled_while_blocked(struct pair *pair)
+{
+	struct waiter waiter;
+	void *result;
+
+	pair_connect(pair, WITH(.channel = true));
+	for (uint64_t i = 0; i < 5; i++) {
+		arm(pair, RECEIVES, false);
+		start_waiter(&waiter, pair);
+		REQUIRE(pthread_cancel(waiter.thread) == 0, "pthread_cancel");
+		pthread_join(waiter.thread, &result);
+		REQUIRE(result == PTHREAD_CANCELED, "not cancelled");
+		deliver(pair, 2 * i, IBV_SEND_SIGNALED);
+		expect_event(pair, RECEIVES);
+		expect(&pair->a, RECEIVES, 2 * i, IBV_WC_SUCCESS);
+		arm(pair, RECEIVES, false);
+		start_waiter(&waiter, pair);
+		deliver(pair, 2 * i + 1, IBV_SEND_SIGNALED);
+		expect_waited(&waiter, pair, 2 * i + 1);
+	}
+}
+
+/* Two threads wait on one channel, and each gets one of two events. */
+static void rule_29_two_threads_blocked(struct pair *pair)
+{
+	struct waiter waiters[2];
+
+	pair_connect(pair, WITH(.channel = true));
+	arm(pair, RECEIVES, false);
+	start_waiter(&waiters[0], pair);
+	start_waiter(&waiters[1], pair);
+	deliver(pair, 50, IBV_SEND_SIGNALED);
+	expect(&pair->a, RECEIVES, 50, IBV_WC_SUCCESS);
+	arm(pair, RECEIVES, false);
+	deliver(pair, 51, IBV_SEND_SIGNALED);
+	expect(&pair->a, RECEIVES, 51, IBV_WC_SUCCESS);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(waiters[i].thread, NULL);
+		REQUIRE(waiters[i].result == 0, "ibv_get_cq_event: %s", strerror(waiters[i].error));
+		ibv_ack_cq_events(waiters[i].cq, 1);
+	}
 }
 
 static void rule_30_level_triggered(struct pair *pair)
@@ -586,6 +749,11 @@ static const struct test tests[] = {
 	PAIR(rule_29_one_channel_two_cqs),
 	APART(rule_29_blocked_until_it_comes),
 	PAIR(rule_29_no_event_is_lost),
+	PAIR(rule_29_no_event_is_lost_by_sleepers),
+	APART(rule_29_completed_while_the_receiver_computes),
+	PAIR(rule_29_signals_while_blocked),
+	PAIR(rule_29_cancelled_while_blocked),
+	PAIR(rule_29_two_threads_blocked),
 	PAIR(rule_30_level_triggered),
 	PAIR(rule_30_o_nonblock),
 	PAIR(rule_30_a_duplicate_works),

@@ -282,6 +282,45 @@ static void test_destroy_withdraws_events(void **state)
 	assert_int_equal(channel_destroy(channel), 0);
 }
 
+/* base/sleeper.h: the next event is the sleeper's own, and the descriptor does not count it. */
+static void test_sleeper_takes_its_own_event(void **state)
+{
+	struct world *world = *state;
+	struct channel *channel;
+	struct cq *cq;
+
+	assert_int_equal(channel_create(&world->context->verbs.context, &channel), 0);
+	cq = world_cq(world, 8, channel);
+	assert_true(channel_sleep_begin(channel));
+	assert_null(channel_sleep_end(channel));
+	assert_true(channel_sleep_begin(channel));
+	for (int event = 0; event < 2; event++) { /* the second one is for others */
+		cq_arm(cq, false);
+		push(cq, 1, IBV_WC_SUCCESS, false);
+		assert_int_equal(readable(channel), event == 1);
+	}
+	assert_ptr_equal(channel_sleep_end(channel), cq);
+	assert_false(channel_sleep_begin(channel)); /* there is an event */
+	take_event(channel, cq);
+	acknowledge(&cq->ib.mutex, &cq->ib.cond, &cq->ib.comp_events_completed, 1);
+
+	assert_true(channel_sleep_begin(channel));
+	cq_arm(cq, false);
+	push(cq, 1, IBV_WC_SUCCESS, false);
+	channel_sleep_cancel(channel); /* so it is for others */
+	take_event(channel, cq);
+
+	assert_true(channel_sleep_begin(channel));
+	cq_arm(cq, false);
+	push(cq, 1, IBV_WC_SUCCESS, false);
+	assert_int_equal(cq_destroy(cq), 0);
+	assert_null(channel_sleep_end(channel)); /* the event was dropped */
+
+	assert_int_equal(fcntl(channel->ib.fd, F_SETFL, O_NONBLOCK), 0);
+	assert_false(channel_sleep_begin(channel));
+	assert_int_equal(channel_destroy(channel), 0);
+}
+
 static void *acknowledge_later(void *arg)
 {
 	struct cq *cq = arg;
@@ -363,6 +402,7 @@ int main(void)
 		TEST(test_resize),
 		TEST(test_arming),
 		TEST(test_destroy_withdraws_events),
+		TEST(test_sleeper_takes_its_own_event),
 		TEST(test_destroy_waits_for_acknowledgement),
 		TEST(test_purge),
 		TEST(test_timestamps),

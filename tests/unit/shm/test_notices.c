@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/eventfd.h"
+#include "shm/progress.h"
 
 #define FAR_SLOT 9
 #define PSN	 100
@@ -109,12 +110,48 @@ static void test_records_call_the_sleeper_once(void **state)
 	assert_int_equal(mr_destroy(mr), 0);
 }
 
+/* Acknowledgements are there at once; a peer that sleeps learns of them when the notice is sent. */
+static void test_deferred_notice_is_sent_once(void **state)
+{
+	static char memory[64];
+	struct qp *qp = rig_qp(&rig, IBV_QPT_RC);
+	struct mr *mr = rig_mr(&rig, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
+	uint32_t sent = 0;
+
+	rig_connect(qp, &(struct rig_connection){ .slot = FAR_SLOT, .timeout = 14, .psn = PSN });
+	for (int deferred = 0; deferred < 2; deferred++) {
+		struct record_header header = { .bytes = 8,
+						.total = 8,
+						.dst_qpn = qp->ib.qp_num,
+						.src_qpn = qp->attr.dest_qp_num,
+						.msn = PSN + sent++ };
+
+		rig_post_receive(
+			qp, 1, &(struct ibv_sge){ (uintptr_t)memory, sizeof(memory), mr->ib.lkey });
+		far_send(&far, OPERATION_SEND, RECORD_FIRST | RECORD_LAST, header, "1234567");
+		progress_defers_notice = deferred;
+		while (progress_link(far.link))
+			;
+		progress_defers_notice = false;
+		assert_int_equal(progress_has_notice(), deferred);
+		assert_int_equal(notices(far.link), !deferred);
+		progress_send_notice();
+		assert_false(progress_has_notice());
+		assert_int_equal(notices(far.link), deferred);
+		progress_send_notice();
+		assert_int_equal(notices(far.link), 0);
+	}
+	assert_int_equal(qp_destroy(qp), 0);
+	assert_int_equal(mr_destroy(mr), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_direct_requests_call_nobody, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_records_call_the_sleeper_once, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_deferred_notice_is_sent_once, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
