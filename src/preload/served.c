@@ -44,7 +44,7 @@ static bool path_of_fd(int fd, char path[TREE_PATH_MAX])
 	if (fd < 0 || !atomic_load_explicit(&any_made, memory_order_relaxed))
 		return false;
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-	len = syscall(SYS_readlink, name, target, sizeof(target) - 1);
+	len = syscall(SYS_readlinkat, AT_FDCWD, name, target, sizeof(target) - 1);
 	if (len <= (ssize_t)strlen(FD_LINK) || memcmp(target, FD_LINK, strlen(FD_LINK)) != 0)
 		return false;
 	target[len] = 0;
