@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cause.h"
+#include "base/page.h"
 #include "memory/pin.h"
 
 #define NAME "/dmabuf:" /* how the kernel names each of them in /proc */
@@ -62,8 +63,8 @@ static int check(int fd, uint64_t offset, size_t length)
 
 int dmabuf_map(int fd, uint64_t offset, size_t length, bool writable, struct dmabuf *out)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), before = offset & (page - 1);
-	struct dmabuf dmabuf = { .mapped = (before + length + page - 1) & ~(page - 1) };
+	size_t before = offset & (page_bytes() - 1);
+	struct dmabuf dmabuf = { .mapped = page_round_up(before + length) };
 	int error = check(fd, offset, length);
 
 	if (error)

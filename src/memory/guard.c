@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/page.h"
+
 /* Not in headers before Linux 6.8. */
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
@@ -30,7 +32,6 @@ struct uffdio_move {
 #define UFFDIO_MOVE _IOWR(0xAA, 0x05, struct uffdio_move)
 #endif
 
-#define PAGE	  4096ul
 #define TRIES_MAX 1000
 
 static int open_any(bool user_only)
@@ -148,11 +149,11 @@ void guard_put_back(int guard, uintptr_t start, uintptr_t end, intptr_t shift)
 		return;
 	/* pages that could not be moved back are copied */
 	guard_release(guard, start + (uintptr_t)shift, end + (uintptr_t)shift);
-	for (start += done; start < end; start += PAGE) {
+	for (start += done; start < end; start += page_bytes()) {
 		struct uffdio_copy page = {
 			.dst = start,
 			.src = start + (uintptr_t)shift,
-			.len = PAGE,
+			.len = page_bytes(),
 		};
 
 		while (ioctl(guard, UFFDIO_COPY, &page) && errno == EAGAIN)

@@ -7,13 +7,12 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/page.h"
 #include "memory/hazard.h"
 #include "memory/imported.h"
 #include "memory/key.h"
 #include "memory/migrate.h"
 #include "memory/pin.h"
-
-#define PAGE_BYTES 4096u
 
 static uint32_t own_slot;
 static pid_t own_pid;
@@ -37,7 +36,7 @@ void memory_copy_ordered(void *to, const void *from, size_t bytes)
 	uint64_t word;
 
 	memcpy(to, from, body);
-	atomic_thread_fence(memory_order_release); /* the tail is stored after the body */
+	atomic_thread_fence(memory_order_release); /* LAST: the tail is stored after the body */
 	if (end - last == 8 && last >= (uintptr_t)to) {
 		memcpy(&word, rest, 8);
 		__atomic_store_n((uint64_t *)last, word, __ATOMIC_RELEASE);
@@ -117,9 +116,9 @@ int memory_copy_from(void *to, uint64_t from, size_t bytes)
 
 static bool populate(const void *address)
 {
-	uintptr_t page = (uintptr_t)address & ~(uintptr_t)(PAGE_BYTES - 1);
+	uintptr_t page = (uintptr_t)address & ~(uintptr_t)(page_bytes() - 1);
 
-	return madvise((void *)page, PAGE_BYTES, MADV_POPULATE_WRITE) == 0;
+	return madvise((void *)page, page_bytes(), MADV_POPULATE_WRITE) == 0;
 }
 
 bool memory_is_writable(uint64_t address)

@@ -5,6 +5,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/page.h"
 #include "memory/maps.h"
 
 #define PROBES 256 /* pages a system call */
@@ -37,7 +38,7 @@ static bool is_mapped(uintptr_t start, uintptr_t end, bool writable)
 
 int pin_probe(uintptr_t start, uintptr_t end)
 {
-	size_t page = sysconf(_SC_PAGESIZE);
+	size_t page = page_bytes();
 	char bytes[PROBES];
 
 	start &= ~(page - 1);
@@ -58,7 +59,7 @@ int pin_probe(uintptr_t start, uintptr_t end)
 
 int pin_range(const void *addr, size_t length, bool writable)
 {
-	size_t page = sysconf(_SC_PAGESIZE);
+	size_t page = page_bytes();
 	uintptr_t start = (uintptr_t)addr & ~(page - 1);
 	uintptr_t end;
 	int saved = errno, ret;

@@ -5,12 +5,17 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/page.h"
 #include "memory/hazard.h"
 #include "memory/heap.h"
 #include "memory/key.h"
 
-#define PAGE	     4096ull
+#define PAGE	     ((uint64_t)page_bytes())
 #define KEYS_AT_ONCE 256
+
+static_assert(PAGE_BYTES_MAX - 1 <= 0xffff, "heap_edges: less than a page at each end");
+static_assert(HEAP_FIRST % PAGE_BYTES_MAX == 0 && HEAP_WINDOW_BYTES % PAGE_BYTES_MAX == 0,
+	      "heaps and their windows are mapped whatever the page");
 
 static uint64_t room_begin = HEAP_FIRST;
 

@@ -10,6 +10,7 @@
 
 #include "base/cause.h"
 #include "base/memory_file.h"
+#include "base/page.h"
 #include "object/context.h"
 #include "object/handles.h"
 #include "memory/key.h"
@@ -19,13 +20,6 @@ static struct handles handles;
 static off_t file_offset(uint32_t handle)
 {
 	return DM_FILE_START + (off_t)handle * DM_BYTES_MAX;
-}
-
-static size_t whole_pages(size_t length)
-{
-	size_t page = sysconf(_SC_PAGESIZE);
-
-	return (length + page - 1) & ~(page - 1);
 }
 
 /* The file must be sealed: a process that truncated it would cause SIGBUS in those that map it. */
@@ -40,7 +34,7 @@ static bool has_place(int file, off_t offset, size_t bytes)
 /* Maps pages at a multiple of `align`, which is a page or more; anonymous if `file` is -1. */
 static void *map_aligned(size_t bytes, size_t align, int file, off_t offset)
 {
-	size_t page = sysconf(_SC_PAGESIZE);
+	size_t page = page_bytes();
 	size_t spare = align > page ? align : 0;
 	int how = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
 	char *start, *aligned;
@@ -90,7 +84,7 @@ int dm_create(struct context *context, size_t length, uint32_t log_align, int fi
 	dm = calloc(1, sizeof(*dm));
 	if (!dm)
 		goto no_memory;
-	dm->mapped = whole_pages(length);
+	dm->mapped = page_round_up(length);
 	dm->ib.context = &context->verbs.context;
 	dm->context = context;
 	dm->length = length;
@@ -149,7 +143,7 @@ int dm_import(struct dm *home, struct context *context, struct dm **out)
 int dm_import_file(struct context *context, int file, uint32_t handle, size_t length,
 		   struct dm **out)
 {
-	size_t mapped = whole_pages(length);
+	size_t mapped = page_round_up(length);
 	struct dm *dm;
 
 	if (length > DM_BYTES_MAX || !has_place(file, file_offset(handle), mapped)) {

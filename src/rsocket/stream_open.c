@@ -8,11 +8,10 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "base/page.h"
 #include "rsocket/config.h"
 #include "rsocket/mapping.h"
 #include "rsocket/message.h"
-
-#define PAGE 4096
 
 static void close_endpoint(struct stream *s)
 {
@@ -99,11 +98,6 @@ fail:
 
 /* The endpoint */
 
-static size_t to_pages(size_t bytes)
-{
-	return (bytes + PAGE - 1) & ~(size_t)(PAGE - 1);
-}
-
 static int make_cq(struct stream *s) REQUIRES(s->lock)
 {
 	s->comp = ibv_create_comp_channel(s->id->verbs);
@@ -142,11 +136,11 @@ static int make_buffers(struct stream *s) REQUIRES(s->lock)
 {
 	size_t lists =
 		PROTOCOL_TARGETS * sizeof(struct region) + s->mappings * sizeof(struct mapping);
-	size_t send_at = to_pages(lists), receive_at = send_at + to_pages(s->send_bytes);
+	size_t send_at = page_round_up(lists), receive_at = send_at + page_round_up(s->send_bytes);
 	const int written = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
 	s->sent = calloc(s->sq_size, sizeof(*s->sent));
-	s->memory_bytes = receive_at + to_pages(s->receive_bytes);
+	s->memory_bytes = receive_at + page_round_up(s->receive_bytes);
 	s->memory = mmap(NULL, s->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			 -1, 0);
 	if (s->memory == MAP_FAILED)

@@ -22,11 +22,15 @@
 #include "base/arena.h"
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/page.h"
 #include "shm/ring.h"
 #include "memory/heap.h"
 
-/* Size of a link's shared memory: control lines at 0, then the two rings. */
-#define LINK_CONTROL_BYTES 4096
+/*
+ * Size of a link's shared memory: control lines at 0, then the two rings, each at an offset that
+ * can be mapped whatever the page. What lies between is never touched.
+ */
+#define LINK_CONTROL_BYTES PAGE_BYTES_MAX
 #define LINK_BYTES_NEEDED  (LINK_CONTROL_BYTES + 2 * RING_BYTES)
 
 /* How memory is copied to and from the other process: see shm/xcopy.h. */

@@ -3,6 +3,10 @@
 
 #include <sys/mman.h>
 
+#include "base/page.h"
+
+_Static_assert(RING_BYTES % PAGE_BYTES_MAX == 0, "it is mapped twice in a row");
+
 char *ring_map(int fd, size_t offset)
 {
 	char *area = mmap(NULL, 2 * RING_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE_BYTES 4096u
+#include "base/page.h"
 
 /*
  * rt_sigprocmask copies the new mask before it refuses an unknown operation. It is the cheapest
@@ -21,23 +21,23 @@ static bool page_is_readable(uintptr_t page)
 
 bool readable_check(struct readable *known, const struct iovec *piece)
 {
-	const uintptr_t mask = ~(uintptr_t)(PAGE_BYTES - 1);
+	const uintptr_t bytes = page_bytes(), mask = ~(bytes - 1);
 	uintptr_t from = (uintptr_t)piece->iov_base & mask;
-	uintptr_t to = ((uintptr_t)piece->iov_base + piece->iov_len + PAGE_BYTES - 1) & mask;
+	uintptr_t to = ((uintptr_t)piece->iov_base + piece->iov_len + bytes - 1) & mask;
 
 	if (!piece->iov_len)
 		return true;
 	if (to <= from) /* wraps around */
 		return false;
-	for (uintptr_t page = from; page < to; page += PAGE_BYTES) {
+	for (uintptr_t page = from; page < to; page += bytes) {
 		if (page >= known->from && page < known->to)
 			continue;
 		if (!page_is_readable(page))
 			return false;
 		if (page == known->to)
-			known->to = page + PAGE_BYTES;
+			known->to = page + bytes;
 		else
-			*known = (struct readable){ page, page + PAGE_BYTES };
+			*known = (struct readable){ page, page + bytes };
 	}
 	return true;
 }
