@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/wakeup.h"
 
+#include <stdatomic.h>
+
 #include "adapter/listening.h"
 #include "adapter/poll_lease.h"
 #include "adapter/timers.h"
@@ -29,13 +31,15 @@ void wakeup_send(void)
 /* The calling thread has stored its work before, so the progress thread's look finds it (TIMER). */
 void wakeup_kick(void)
 {
+	atomic_signal_fence(memory_order_seq_cst); /* TIMER */
 	if (poll_lease_until_ns() == 0)
 		wakeup_send();
 }
 
 void wakeup_on_deadline(uint64_t ns)
 {
-	if (!poll_lease_is_held()) /* TIMER */
+	atomic_signal_fence(memory_order_seq_cst); /* TIMER */
+	if (!poll_lease_is_held())
 		timers_arm_roce(ns);
 }
 

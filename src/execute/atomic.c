@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "execute/atomic.h"
 
+#include "base/fence.h"
 #include "memory/hazard.h"
 #include "memory/key.h"
 #include "memory/memory.h"
 
-/* Sequentially consistent: an ATOMIC_WRITE comes after all earlier writes. */
-uint64_t atomic_apply(enum operation operation, uint64_t *word, struct operands operands)
+static uint64_t apply(enum operation operation, uint64_t *word, struct operands operands)
 {
 	switch (operation) {
 	case OPERATION_COMPARE_SWAP:
@@ -21,6 +21,20 @@ uint64_t atomic_apply(enum operation operation, uint64_t *word, struct operands 
 	default: /* changes no word */
 		return __atomic_load_n(word, __ATOMIC_SEQ_CST);
 	}
+}
+
+/*
+ * Barrier WORD: between all requests of a QP before it and all after it, whoever executes them. An
+ * ATOMIC_WRITE comes after all earlier WRITEs, and a READ after the word has changed.
+ */
+uint64_t atomic_apply(enum operation operation, uint64_t *word, struct operands operands)
+{
+	uint64_t before;
+
+	fence_before_atomic();
+	before = apply(operation, word, operands);
+	fence_after_atomic();
+	return before;
 }
 
 /*

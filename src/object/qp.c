@@ -18,6 +18,7 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state)
 	/* Pair QPENTRY: peers load the word first. */
 	atomic_store_explicit(&entry->word, ARENA_QP_WORD(qp->type, state), memory_order_release);
 	atomic_store_explicit(&qp->state, (uint8_t)state, memory_order_release);
+	qp_fence_source();
 }
 
 void qp_raise(struct qp *qp, enum ibv_event_type type)

@@ -197,6 +197,16 @@ static inline void qp_new_generation(struct qp *qp)
 			      memory_order_relaxed);
 }
 
+/*
+ * Barrier SOURCE: word and generation of arena_qp were stored; what the program stores to memory of
+ * the requests that end now comes after them. A peer that fetches the payload of a SEND from there
+ * loads the payload, then (acquire fence) both once more (payload_is_whole in shm/rendezvous.h).
+ */
+static inline void qp_fence_source(void)
+{
+	atomic_thread_fence(memory_order_release);
+}
+
 /* Publishes state, PD, rights and destination to peers (arena_qp), and sets qp->state. */
 void qp_set_state(struct qp *qp, enum ibv_qp_state state) REQUIRES(qp->lock);
 

@@ -315,6 +315,7 @@ int qp_destroy(struct qp *handle)
 	lock_acquire(&qp->lock);
 	atomic_store_explicit(&qp->entry->word, 0, memory_order_release);
 	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
+	qp_fence_source();
 	qp->path->quiesce(qp);
 	purge(qp);
 	qp->path->destroy(qp);

@@ -51,8 +51,8 @@ void doorbell_take(void (*each)(uint32_t slot))
 {
 	atomic_store(&doorbell_own->rung, 0);
 	for (uint32_t i = 0; i < DOORBELL_WORDS; i++) {
-		uint64_t slots =
-			atomic_load_explicit(&doorbell_own->slots[i], memory_order_relaxed);
+		/* BELL-2: after `rung` was cleared, so none of these is relaxed */
+		uint64_t slots = atomic_load(&doorbell_own->slots[i]);
 
 		if (slots)
 			slots = atomic_exchange(&doorbell_own->slots[i], 0);

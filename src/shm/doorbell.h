@@ -16,6 +16,10 @@
  * other half), and looks at the link once more. So that look finds the work, or the bit is seen and
  * the bell rings.
  *
+ * Barrier BELL-2: who rings stores its slot, then `rung`. Who takes clears `rung`, then loads the
+ * slots. All four are sequentially consistent. So a slot that this load does not see is followed by
+ * a `rung` that is stored after the clearing, and stays.
+ *
  * Any thread; no locks.
  */
 #ifndef SHM_DOORBELL_H

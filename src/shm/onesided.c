@@ -45,15 +45,22 @@ static int local_pieces(struct qp *qp, struct wqe *wqe, size_t bytes, uint32_t a
  * Target memory that is mapped here: plain loads and stores. The local keys were checked for the
  * whole slice, so a failure now means that a key was revoked meanwhile.
  */
-static enum onesided copy_mapped(struct qp *qp, struct wqe *wqe, char *target, size_t bytes,
+static enum onesided copy_mapped(struct shm_qp *lq, struct wqe *wqe, char *target, size_t bytes,
 				 enum cause *cause)
 {
+	bool read = opcode_operation(wqe->opcode) == OPERATION_READ;
 	size_t tail = ((uintptr_t)target + bytes) & 7;
-	uint32_t pd = qp->pd->number;
+	uint32_t pd = lq->qp->pd->number;
 	uint64_t last;
 
-	if (opcode_operation(wqe->opcode) == OPERATION_READ) {
+	/* Barrier READ-1: a READ's loads come after the stores of the WRITEs before it. */
+	if (read && lq->stored)
+		atomic_thread_fence(memory_order_seq_cst);
+	lq->stored = !read;
+	if (read) {
 		*cause = memory_scatter(wqe->sge, wqe->num_sge, pd, wqe->done, target, bytes);
+		/* Barrier READ-2: and before all that follows it. */
+		atomic_thread_fence(memory_order_acquire);
 	} else if (wqe->flags & IBV_SEND_INLINE) {
 		memory_copy_ordered(target, wqe->inline_data + wqe->done, bytes);
 	} else {
@@ -66,7 +73,7 @@ static enum onesided copy_mapped(struct qp *qp, struct wqe *wqe, char *target, s
 			*cause = memory_gather(wqe->sge, wqe->num_sge, pd, wqe->done + bytes - tail,
 					       &last, tail);
 		if (*cause == CAUSE_NONE) {
-			/* CONTRACT 27: the last word last */
+			/* Barrier LAST (CONTRACT 27): the last word last */
 			atomic_thread_fence(memory_order_release);
 			memory_copy_ordered(target + bytes - tail, &last, tail);
 		}
@@ -139,7 +146,7 @@ static enum onesided copy_slice(struct shm_qp *lq, struct wqe *wqe, uint64_t hos
 	if (!pieces)
 		return *cause != CAUSE_NONE ? ONESIDED_LOCAL_ERROR : ONESIDED_BY_MESSAGE;
 	if (mapped)
-		return copy_mapped(qp, wqe, mapped, bytes, cause);
+		return copy_mapped(lq, wqe, mapped, bytes, cause);
 	want(lq, wqe->rkey, flags, bytes);
 	switch (xcopy_move(link, read ? XCOPY_READ : XCOPY_WRITE, iov, pieces, host, bytes)) {
 	case 0:

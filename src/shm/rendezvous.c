@@ -166,7 +166,7 @@ bool payload_is_whole(const struct payload *payload)
 	/*
 	 * A requester stores its QP's state before it completes requests with errors, and its
 	 * generation and state before it removes them. The program reuses their memory after that.
-	 * So if both are still good behind our loads, these were of the message.
+	 * So if both are still good behind our loads, these were of the message (barrier SOURCE).
 	 */
 	atomic_thread_fence(memory_order_acquire);
 	return is_sending(payload);

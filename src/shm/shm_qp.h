@@ -56,6 +56,7 @@ struct shm_qp {
 	bool started;	/* next_msn was set from sq_psn */
 	bool sought;	/* the request at sq.issue has waited for verbatimd's answer in vain */
 	bool published; /* records whose reader is not woken yet (link_notify) */
+	bool stored;	/* a WRITE since the last READ, to memory that is mapped here (READ-1) */
 	struct local_failure failure;
 	/* why the peer does not answer: in REQUESTER_RETRY_WAIT and LOSS_WAIT */
 	enum cause silence;

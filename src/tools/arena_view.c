@@ -79,7 +79,7 @@ uint64_t arena_view_counter(const struct arena_view *view, unsigned index)
 
 static void see_qp(const struct arena_qp *qp, uint32_t qpn, struct arena_view_qp *out)
 {
-	uint32_t word = atomic_load_explicit(&qp->word, memory_order_relaxed);
+	uint32_t word = atomic_load_explicit(&qp->word, memory_order_acquire); /* QPENTRY */
 
 	*out = (struct arena_view_qp){
 		.qpn = qpn,
