@@ -178,11 +178,14 @@ static int clone_twice(struct launch *l)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
 
-	/* No exit signal: no SIGCHLD, and only a wait with __WCLONE sees this child. */
+	/* No exit signal: no SIGCHLD, and only a wait with __WCLONE or __WALL sees this child. */
 	pid = clone(orphan_daemon, stacks + 2 * STACK_BYTES, CHILD_MEMORY | CLONE_VFORK, l);
+	if (pid < 0 && errno == EINVAL) /* qemu-user knows children with SIGCHLD alone */
+		pid = clone(orphan_daemon, stacks + 2 * STACK_BYTES,
+			    CHILD_MEMORY | CLONE_VFORK | SIGCHLD, l);
 	if (pid < 0)
 		l->error = errno;
-	while (pid > 0 && waitpid(pid, NULL, __WCLONE) < 0 && errno == EINTR)
+	while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
 		;
 
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
