@@ -81,7 +81,7 @@ void cause_reset_after_fork(void)
 }
 
 /*
- * Barrier "cause entry", writer: the number is 0 before any word of the text changes, because each
+ * Barrier CAUSE, writer: the number is 0 before any word of the text changes, because each
  * word is stored with release; and the new number is stored after all of them, with release.
  */
 static void store_entry(struct arena_cause *entry, const struct arena_cause *from, uint64_t number)
@@ -96,7 +96,7 @@ static void store_entry(struct arena_cause *entry, const struct arena_cause *fro
 }
 
 /*
- * Barrier "cause entry", reader: each word is loaded with acquire, so that the second look at the
+ * Barrier CAUSE, reader: each word is loaded with acquire, so that the second look at the
  * number is after all of them: it is unchanged only if no writer had begun.
  */
 bool cause_read(const struct arena_cause *entry, struct arena_cause *copy)

@@ -34,7 +34,10 @@
 #define BLOCK  2304ul
 #define RSEQ   32ul
 
-/* HELD, and the number of threads that stand. */
+/*
+ * HELD, and the number of threads that stand. Barrier HOLD: a thread adds itself after its stores
+ * (release), the progress thread sets HELD (acquire) before it looks at pages.
+ */
 static _Atomic uint32_t word;
 static _Atomic uint32_t leaving; /* threads in hold_go: no hold begins before they are gone */
 /* Of threads that stand; stack 0: free. */

@@ -199,7 +199,7 @@ enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, ui
 	if (addr < entry->start || offset > entry->length || length > entry->length - offset)
 		return KEY_BAD_RANGE;
 	*host = entry->addr + offset;
-	/* acquire: the heap offset is loaded after MOVING was found clear */
+	/* Barrier MOVING: the heap offset is loaded after MOVING was found clear */
 	*flags = atomic_load_explicit(&entry->flags, memory_order_acquire);
 	return KEY_OK;
 }

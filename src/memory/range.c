@@ -182,6 +182,7 @@ void range_update_keys(const struct range *range)
 			range_publish(range, entry);
 		else if (range->drained && range_contains(range, entry))
 			atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
+		/* Barrier MOVING: cleared after the place in the heap was stored */
 		if (must_be_marked(entry))
 			atomic_fetch_or(&entry->flags, KEY_MOVING);
 		else

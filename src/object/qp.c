@@ -15,7 +15,7 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state)
 	entry->dest_qpn = qp->attr.dest_qp_num;
 	entry->rq_psn = qp->attr.rq_psn;
 	entry->device = qp->context->device_index;
-	/* Pair QPENTRY: peers load the word first. */
+	/* Barrier QPENTRY: peers load the word first. */
 	atomic_store_explicit(&entry->word, ARENA_QP_WORD(qp->type, state), memory_order_release);
 	atomic_store_explicit(&qp->state, (uint8_t)state, memory_order_release);
 	qp_fence_source();

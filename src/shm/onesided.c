@@ -18,7 +18,7 @@ static bool target_agrees(struct qp *qp, struct link *link, uint32_t right, uint
 {
 	uint32_t index = qp->attr.dest_qp_num & (ARENA_QPS - 1);
 	struct arena_qp *target = &link->peer_qps[index];
-	uint32_t word = atomic_load_explicit(&target->word, memory_order_acquire);
+	uint32_t word = atomic_load_explicit(&target->word, memory_order_acquire); /* QPENTRY */
 	uint32_t state = ARENA_QP_STATE(word);
 
 	*pd = target->pd;

@@ -437,8 +437,9 @@ enum issue_result shm_requester_issue(struct shm_qp *lq)
 			if (lq->link)
 				shm_waiting_for_room(lq, lq->link);
 			/*
-			 * Once more, now that the QP is in the list: the thread that makes room may
-			 * have made it, and looked at the list, just before.
+			 * Barrier ROOM: once more, now that the QP is in the list. The peer may
+			 * have made room, and the thread that it woke looked at the list, just
+			 * before.
 			 */
 			atomic_thread_fence(memory_order_seq_cst);
 			stop = tried_again;

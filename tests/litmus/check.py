@@ -23,7 +23,7 @@ alone), `fence full`, `fence acquire`, `fence release`, `membarrier`, `only if r
 `never` has to hold on both machines as the test stands. `without A` takes away what is marked so: a fence or a membarrier
 vanishes, a membarrier marked {A:full} becomes a full fence of the calling thread alone, an access is relaxed, an atomic
 instruction acquires and releases nothing. Then the outcome has to be possible, or not, as said: that the tests can fail is
-tested, too.
+tested, too. A test is named after its barrier, whose label stands in src/ and in docs/design/memory-order.md.
 
 The model of arm64 is that of the Armv8-A architecture, multi-copy atomic, as in herd's aarch64.cat: an execution is
 possible unless ordered-before has a cycle. An acquire is taken for the weaker LDAPR, and an atomic instruction for a pair
@@ -343,6 +343,18 @@ def run(test, verbose):
     return right, wrong
 
 
+def check_labels(tests):
+    """Each test but those of the literature shows a barrier that the code and its page name."""
+    root = pathlib.Path(__file__).resolve().parents[2]
+    sources = [path.read_text(encoding='utf-8') for path in (root / 'src').rglob('*.[ch]')]
+    page = (root / 'docs/design/memory-order.md').read_text(encoding='utf-8')
+    for test in tests:
+        label = re.match(r'[A-Z]+(-[0-9])?', test.name)[0]
+        word = re.compile(rf'\b{label}\b')
+        if not any(word.search(source) for source in sources) or f'{label} ' not in page.replace(',', ' '):
+            fail(f'{test.name}: no barrier {label} in src/ and docs/design/memory-order.md')
+
+
 def main():
     parser = argparse.ArgumentParser(description='Runs litmus tests exhaustively.')
     parser.add_argument('-v', action='store_true', help='prints each verdict')
@@ -351,7 +363,10 @@ def main():
     files = args.files or sorted(pathlib.Path(__file__).resolve().parent.glob('*.litmus'))
     right = wrong = 0
     for path in files:
-        for test in parse(path):
+        tests = parse(path)
+        if path.name != 'model.litmus':
+            check_labels(tests)
+        for test in tests:
             r, w = run(test, args.v)
             right, wrong = right + r, wrong + w
     print(f'{right} verdicts as expected, {wrong} not')
