@@ -61,27 +61,28 @@ static void futex(_Atomic uint32_t *at, int operation, uint32_t value, const str
 
 extern const ptrdiff_t __rseq_offset __attribute__((weak)); /* since glibc 2.35 */
 
-static void widen(struct place *place, uintptr_t at, size_t bytes)
+static void widen(uintptr_t *start, uintptr_t *end, uintptr_t at, size_t bytes)
 {
-	if (at < place->start)
-		place->start = at;
-	if (at + bytes > place->end)
-		place->end = at + bytes;
+	if (at < *start)
+		*start = at;
+	if (at + bytes > *end)
+		*end = at + bytes;
 }
 
-static void find_thread_local(struct place *place)
+/* The block begins at the thread pointer on x86, and ends there on arm64. */
+void hold_find_thread_local(uintptr_t *start, uintptr_t *end)
 {
 	uintptr_t self = (uintptr_t)__builtin_thread_pointer();
 
 #ifdef __x86_64__
-	place->start = self;
+	*start = self;
 #else
-	place->start = self - BLOCK;
+	*start = self - BLOCK;
 #endif
-	place->end = place->start + BLOCK;
-	widen(place, (uintptr_t)&errno, sizeof(errno));
+	*end = *start + BLOCK;
+	widen(start, end, (uintptr_t)&errno, sizeof(errno));
 	if (&__rseq_offset)
-		widen(place, self + (uintptr_t)__rseq_offset, RSEQ);
+		widen(start, end, self + (uintptr_t)__rseq_offset, RSEQ);
 }
 
 static int take_place(void)
@@ -91,7 +92,7 @@ static int take_place(void)
 
 		if (atomic_compare_exchange_strong(&places[i].stack, &none,
 						   (uintptr_t)__builtin_frame_address(0))) {
-			find_thread_local(&places[i]);
+			hold_find_thread_local(&places[i].start, &places[i].end);
 			return i;
 		}
 	}

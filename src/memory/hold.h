@@ -61,6 +61,9 @@ void hold_reset_after_fork(void);
 bool hold_begin(void);
 void hold_end(void);
 
+/* The calling thread's control block in the C library, errno, and what the kernel stores (rseq). */
+void hold_find_thread_local(uintptr_t *start, uintptr_t *end);
+
 /* During a hold: a standing thread may use pages of [start, end). */
 bool hold_covers(uintptr_t start, uintptr_t end);
 

@@ -77,6 +77,7 @@ static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
 	if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
 		/* seccomp forbids the call: then a bad address raises a signal */
 		memory_copy_ordered((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+		atomic_thread_fence(memory_order_acquire); /* READ-2: the call is a barrier, too */
 		return 0;
 	}
 	return n == (ssize_t)bytes ? 0 : -EFAULT;

@@ -693,11 +693,11 @@ void migrate_offer(uint32_t key, uint64_t length)
  */
 static bool is_vital(const struct range *range)
 {
-	uintptr_t stack = (uintptr_t)__builtin_frame_address(0),
-		  block = (uintptr_t)__builtin_thread_pointer();
+	uintptr_t stack = (uintptr_t)__builtin_frame_address(0), block, block_end;
 	uintptr_t end = range->start + range->in; /* the last slice leaves first */
 
-	return (stack >= range->start && stack < end) || (block >= range->start && block < end);
+	hold_find_thread_local(&block, &block_end);
+	return (stack >= range->start && stack < end) || (block_end > range->start && block < end);
 }
 
 /* It may take several tries: a thread that is about to sleep counts as busy. */
