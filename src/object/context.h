@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/compat.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "object/live_object.h"
@@ -28,18 +29,16 @@ struct async_event {
 };
 
 /*
- * The ops that headers newer than Debian 12's have before query_port. A program finds an op at a
- * fixed distance below its struct ibv_context, after it has checked `sz`.
+ * A program finds an op at a fixed distance below its struct ibv_context, after it has checked
+ * `sz`: those that its headers have and ours lack are in newer_ops, all NULL.
  */
-#define CONTEXT_NEWER_OPS 6
-
 struct context {
-	void *newer_ops[CONTEXT_NEWER_OPS]; /* all NULL */
-	struct verbs_context verbs;	    /* verbs.sz covers newer_ops too */
-	uint64_t number;		    /* of its cmd_fd; an imported context has the same */
-	bool elsewhere;			    /* imported from another process, with its handles */
-	uint32_t home_slot;		    /* that process's slot */
-	uint64_t home_cookie;		    /* the cookie of its arena */
+	void *newer_ops[COMPAT_OPS_MISSING];
+	struct verbs_context verbs; /* verbs.sz covers newer_ops too */
+	uint64_t number;	    /* of its cmd_fd; an imported context has the same */
+	bool elsewhere;		    /* imported from another process, with its handles */
+	uint32_t home_slot;	    /* that process's slot */
+	uint64_t home_cookie;	    /* the cookie of its arena */
 	struct device *device;
 	uint32_t device_index;	     /* of struct arena_device */
 	_Atomic uint32_t objects;    /* PDs, CQs, channels, ...; not freed while not 0 */

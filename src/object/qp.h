@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/compat.h"
 #include "base/cause.h"
 #include "base/list.h"
 #include "base/lock.h"
@@ -71,9 +72,9 @@ struct qp {
 	union {
 		struct ibv_qp ib;
 		struct ibv_qp_ex ex;
+		struct compat_qp_ex newest;
 	};
-	void *ex_newer[4]; /* newer headers have wr_flush right after ibv_qp_ex */
-	bool has_ex;	   /* created with SEND_OPS_FLAGS: ibv_qp_to_qp_ex works */
+	bool has_ex; /* created with SEND_OPS_FLAGS: ibv_qp_to_qp_ex works */
 	struct context *context;
 	struct pd *pd;		      /* XRC_RECV: NULL */
 	struct cq *send_cq, *recv_cq; /* XRC_SEND has no recv_cq, XRC_RECV no send_cq */

@@ -13,7 +13,10 @@
 #include "object/dm.h"
 #include "object/handles.h"
 
-#define MAGIC	   "verbatim"
+#define MAGIC                                                                                      \
+	{                                                                                          \
+		'v', 'e', 'r', 'b', 'a', 't', 'i', 'm'                                             \
+	}
 #define PDS_OFFSET 128
 #define DMS_OFFSET (PDS_OFFSET + 4 * HANDLES)
 
@@ -21,6 +24,8 @@ struct identity {
 	char magic[8];
 	struct cmd_fd is;
 };
+
+static const char magic[8] = MAGIC;
 
 _Static_assert(sizeof(struct identity) <= PDS_OFFSET, "the PDs come after it");
 _Static_assert(DMS_OFFSET + 4 * HANDLES <= DM_FILE_START, "then the device memory");
@@ -90,7 +95,7 @@ int cmd_fd_read(int fd, struct cmd_fd *out)
 	struct identity identity;
 
 	if (pread(fd, &identity, sizeof(identity), 0) != sizeof(identity) ||
-	    memcmp(identity.magic, MAGIC, sizeof(identity.magic)) != 0)
+	    memcmp(identity.magic, magic, sizeof(magic)) != 0)
 		return -EINVAL;
 	*out = identity.is;
 	out->device[sizeof(out->device) - 1] = 0;

@@ -4,7 +4,7 @@
  *
  * A function of the ABI is defined under its plain name after VERBS_EXPORT; libibverbs.map gives it
  * its version. A name with more than one version has a VERBS_VERSION after the definition, in the
- * same file.
+ * same file, which is compiled without optimization at link time (meson.build).
  */
 #ifndef VERBS_EXPORT_H
 #define VERBS_EXPORT_H

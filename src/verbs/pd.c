@@ -2,6 +2,7 @@
 #include "verbs/ops.h"
 
 #include "adapter/adapter.h"
+#include "base/compat.h"
 #include "base/uncancelled.h"
 #include "object/context.h"
 #include "object/pd.h"
@@ -43,9 +44,13 @@ VERBS_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 }
 
 #define KNOWN_PARENT_DOMAIN                                                                        \
-	(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+	(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |         \
+	 COMPAT_PARENT_DOMAIN_UNPROTECTED)
 
-/* Does not use the program's allocators, which are for memory that hardware reads. */
+/*
+ * Does not use the program's allocators, nor memory that is shared with a hypervisor: both are for
+ * memory that hardware reads.
+ */
 struct ibv_pd *verbs_alloc_parent_domain(struct ibv_context *context,
 					 struct ibv_parent_domain_init_attr *attr)
 {

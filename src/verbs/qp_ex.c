@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "verbs/qp_ex.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -9,6 +10,9 @@
 #include "base/compat.h"
 #include "memory/hold.h"
 #include "verbs/post.h"
+
+static_assert(offsetof(struct compat_qp_ex, wr_flush) == 352, "the ABI's place of wr_flush");
+static_assert(sizeof(struct ibv_qp_ex) <= sizeof(struct compat_qp_ex), "no newer member is lost");
 
 int qp_ex_check(enum ibv_qp_type type, uint64_t send_ops_flags)
 {
@@ -195,9 +199,6 @@ static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote
 	memcpy(wqe->inline_data, atomic_wr, sizeof(uint64_t));
 }
 
-/*
- * wr_flush of newer headers, whose pointer is the first after the struct ibv_qp_ex of older ones.
- */
 static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t len,
 		     uint8_t type, uint8_t level)
 {
@@ -347,6 +348,6 @@ void qp_ex_init(struct qp *qp)
 	ex->wr_complete = wr_complete;
 	ex->wr_abort = wr_abort;
 	ex->wr_atomic_write = wr_atomic_write;
-	qp->ex_newer[0] = (void *)(uintptr_t)wr_flush;
+	qp->newest.wr_flush = wr_flush;
 	qp->has_ex = true;
 }

@@ -95,13 +95,8 @@ void stubs_fill(struct verbs_context *verbs)
 
 NEWER(STUB_NULL, ibv_alloc_dmah, "IBVERBS_1.15");
 NEWER(STUB_ERRNO, ibv_dealloc_dmah, "IBVERBS_1.15");
-NEWER(STUB_NULL, ibv_reg_mr_ex, "IBVERBS_1.15");
 
 NEWER(STUB_MINUS_ONE, ibv_dm_export_dmabuf_fd, "IBVERBS_1.16");
-
-NEWER(STUB_NULL, ibv_alloc_buf, "IBVERBS_1.17");
-NEWER(STUB_NOTHING, ibv_free_buf, "IBVERBS_1.17");
-NEWER(STUB_NULL, ibv_reg_buf_mr, "IBVERBS_1.17");
 
 NEWER(STUB_ERRNO, _ibv_query_comp_cntr_caps, "IBVERBS_1.18");
 NEWER(STUB_NULL, ibv_create_comp_cntr, "IBVERBS_1.18");

@@ -9,20 +9,19 @@
 
 #include "expect.h"
 
-/* rdma-core 45 and later */
+/* rdma-core 45 and later; the headers at hand may be such */
 struct newer_qp_ex {
-	struct ibv_qp_ex older;
+	char older[352];
 	void (*wr_flush)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len,
 			 uint8_t type, uint8_t level);
 };
 
 /* rdma-core 62 and later */
 struct newer_port_attr {
-	struct ibv_port_attr older;
+	char older[52];
 	uint32_t active_speed_ex;
 };
 
-_Static_assert(sizeof(struct ibv_qp_ex) == 352 || sizeof(struct ibv_qp_ex) == 360, "ibv_qp_ex");
 #define WR_FLUSH_OFFSET	     352
 #define WC_FLUSH	     8
 #define QP_EX_WITH_FLUSH     (1 << 11)
@@ -280,20 +279,24 @@ static void rule_09_longer_port_attr(struct pair *pair)
 		uint32_t canary;
 	} port;
 
-	_Static_assert(sizeof(struct newer_port_attr) == 56, "ibv_port_attr of rdma-core 62");
 	memset(&port, 0xa5, sizeof(port));
 	REQUIRE(verbs, "query_port");
-	REQUIRE(verbs->query_port(context, 1, &port.attr.older, sizeof(port.attr)) == 0,
+	REQUIRE(verbs->query_port(context, 1, (struct ibv_port_attr *)&port.attr,
+				  sizeof(port.attr)) == 0,
 		"ibv_query_port");
 	REQUIRE(port.attr.active_speed_ex == 0 && port.canary == 0xa5a5a5a5, "its end");
-	REQUIRE(verbs->query_port(context, 1, &port.attr.older, 48) == 0, "ibv_query_port");
+	REQUIRE(verbs->query_port(context, 1, (struct ibv_port_attr *)&port.attr, 48) == 0,
+		"ibv_query_port");
 }
 
 /* rdma-core 65: its ops above query_port are found at their distance, and are NULL. */
 struct newer_verbs_context {
 	/* free_buf, alloc_buf, dm_export_dmabuf_fd, reg_mr_ex, dealloc_dmah, alloc_dmah */
 	void *ops[6];
-	struct verbs_context older;
+	void *query_port;
+	char older[320 - 2 * sizeof(void *)]; /* query_port is 320 bytes before the context */
+	size_t sz;
+	struct ibv_context context;
 };
 
 static void rule_09_longer_context(struct pair *pair)
@@ -301,17 +304,18 @@ static void rule_09_longer_context(struct pair *pair)
 	struct ibv_context *context = side_open_device();
 	struct newer_verbs_context *newer =
 		(struct newer_verbs_context *)((char *)context -
-					       offsetof(struct newer_verbs_context, older.context));
+					       offsetof(struct newer_verbs_context, context));
 
 	_Static_assert(sizeof(struct newer_verbs_context) == 656 + sizeof(pthread_mutex_t),
 		       "verbs_context of rdma-core 65");
 	REQUIRE(context->abi_compat == __VERBS_ABI_IS_EXTENDED, "abi_compat");
 	for (int i = 0; i < 6; i++) {
-		bool there = newer->older.sz >= sizeof(*newer) - i * sizeof(void *);
+		bool there = newer->sz >= sizeof(*newer) - i * sizeof(void *);
 
 		REQUIRE(!there || !newer->ops[i], "op %d is neither there nor absent", i);
 	}
-	REQUIRE(newer->older.query_port == verbs_get_ctx_op(context, query_port)->query_port,
+	REQUIRE(newer->query_port ==
+			(void *)(uintptr_t)verbs_get_ctx_op(context, query_port)->query_port,
 		"query_port is elsewhere");
 }
 
@@ -353,10 +357,7 @@ static void rule_09_newer_verbs(struct pair *pair)
 	} verbs[] = {
 		{ "ibv_alloc_dmah", "IBVERBS_1.15", GIVES_NULL },
 		{ "ibv_dealloc_dmah", "IBVERBS_1.15", GIVES_ERRNO },
-		{ "ibv_reg_mr_ex", "IBVERBS_1.15", GIVES_NULL },
 		{ "ibv_dm_export_dmabuf_fd", "IBVERBS_1.16", GIVES_MINUS_ONE },
-		{ "ibv_alloc_buf", "IBVERBS_1.17", GIVES_NULL },
-		{ "ibv_reg_buf_mr", "IBVERBS_1.17", GIVES_NULL },
 		{ "_ibv_query_comp_cntr_caps", "IBVERBS_1.18", GIVES_ERRNO },
 		{ "ibv_create_comp_cntr", "IBVERBS_1.18", GIVES_NULL },
 		{ "ibv_destroy_comp_cntr", "IBVERBS_1.18", GIVES_ERRNO },
@@ -394,6 +395,127 @@ static void rule_09_newer_verbs(struct pair *pair)
 	REQUIRE(query_port_speed(context, 2, &speed) == EINVAL, "port 2");
 }
 
+/* ibv_mr_init_attr of rdma-core 64, and its comp_mask */
+struct newer_mr_init_attr {
+	size_t length;
+	int access;
+	uint64_t comp_mask;
+	uint64_t iova;
+	void *addr;
+	int fd;
+	uint64_t fd_offset;
+	void *dmah, *buf;
+};
+enum { MASK_IOVA = 1, MASK_ADDR = 2, MASK_FD = 4, MASK_DMAH = 16, MASK_BUF = 32 };
+
+/* Verbs that the headers at hand may lack; the struct and enum pointers are void here. */
+struct buffer_verbs {
+	void *(*alloc_buf)(struct ibv_pd *pd, size_t size, void **buf);
+	void (*free_buf)(void *buf);
+	struct ibv_mr *(*reg_buf_mr)(struct ibv_pd *pd, void *buf, void *addr, size_t length,
+				     int access);
+	struct ibv_mr *(*reg_mr_ex)(struct ibv_pd *pd, struct newer_mr_init_attr *attr);
+};
+
+static struct buffer_verbs find_buffer_verbs(void)
+{
+	static const char *const names[][2] = { { "ibv_alloc_buf", "IBVERBS_1.17" },
+						{ "ibv_free_buf", "IBVERBS_1.17" },
+						{ "ibv_reg_buf_mr", "IBVERBS_1.17" },
+						{ "ibv_reg_mr_ex", "IBVERBS_1.15" } };
+	struct buffer_verbs verbs;
+	void *symbols[4];
+
+	for (int i = 0; i < 4; i++)
+		symbols[i] = newer_symbol(names[i][0], names[i][1]);
+	_Static_assert(sizeof(symbols) == sizeof(verbs), "a pointer each");
+	memcpy(&verbs, symbols, sizeof(verbs));
+	return verbs;
+}
+
+/* A buffer of the library, registered whole and in part, is like any memory. */
+static void rule_09_buffers(struct pair *pair)
+{
+	const struct buffer_verbs verbs = find_buffer_verbs();
+	struct end *a = &pair->a, *b = &pair->b;
+	struct ibv_pd *other;
+	struct ibv_mr *all, *part;
+	char *bytes;
+	void *buf;
+
+	pair_connect(pair, WITH());
+	REQUIRE(!verbs.alloc_buf(a->side->pd, 0, &buf) && errno == EINVAL, "0 bytes");
+	REQUIRE(!verbs.alloc_buf(a->side->pd, SIZE_MAX / 2, &buf) && errno == ENOMEM, "too many");
+	bytes = verbs.alloc_buf(a->side->pd, 8192, &buf);
+	REQUIRE(bytes, "ibv_alloc_buf: %s", strerror(errno));
+	all = verbs.reg_buf_mr(a->side->pd, buf, bytes, 8192, ACCESS_ALL);
+	part = verbs.reg_buf_mr(a->side->pd, buf, bytes + 4096, 4096, ACCESS_ALL);
+	REQUIRE(all && part && all->lkey != part->lkey && part->addr == bytes + 4096,
+		"ibv_reg_buf_mr: %s", strerror(errno));
+	memset(bytes + 4096, 0x5a, 4096);
+	post_send(a, 0,
+		  WRITE(b, 0, .wr_id = 1, .num_sge = 1,
+			.sge = { { (uintptr_t)bytes + 4096, 4096, part->lkey } }));
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	REQUIRE(peek(b, 0) == 0x5a5a5a5a5a5a5a5a && peek(b, 4088) == 0x5a5a5a5a5a5a5a5a,
+		"0x%llx, 0x%llx", (unsigned long long)peek(b, 0),
+		(unsigned long long)peek(b, 4088));
+	REQUIRE(!verbs.reg_buf_mr(a->side->pd, buf, bytes, 8193, 0) && errno == EINVAL, "longer");
+	REQUIRE(!verbs.reg_buf_mr(a->side->pd, buf, bytes - 1, 8, 0) && errno == EINVAL, "before");
+	other = ibv_alloc_pd(a->side->context);
+	REQUIRE(other && !verbs.reg_buf_mr(other, buf, bytes, 64, 0) && errno == EINVAL,
+		"another PD");
+	REQUIRE(ibv_dealloc_pd(other) == 0, "ibv_dealloc_pd");
+	REQUIRE(ibv_dereg_mr(part) == 0 && ibv_dereg_mr(all) == 0, "ibv_dereg_mr");
+	verbs.free_buf(buf);
+	verbs.free_buf(NULL);
+}
+
+/* Registration by a struct: an address or a descriptor, and what goes with it. */
+static void rule_09_registration_by_struct(struct pair *pair)
+{
+	static const struct {
+		uint64_t mask;
+		int error;
+	} refused[] = {
+		{ 0, EINVAL },
+		{ MASK_IOVA, EINVAL },
+		{ MASK_ADDR | MASK_FD, EINVAL },
+		{ MASK_ADDR | MASK_DMAH, EOPNOTSUPP },
+		{ MASK_FD | MASK_BUF, EINVAL },
+		{ MASK_ADDR | 1 << 20, EOPNOTSUPP },
+		{ MASK_ADDR | 8 /* FD_OFFSET */, EINVAL },
+	};
+	const struct buffer_verbs verbs = find_buffer_verbs();
+	struct side *side = side_open(WITH());
+	struct newer_mr_init_attr attr = { .length = 4096,
+					   .access = ACCESS_ALL,
+					   .comp_mask = MASK_ADDR | MASK_IOVA,
+					   .iova = 0x10000,
+					   .addr = side->buf };
+	struct ibv_mr *mr = verbs.reg_mr_ex(side->pd, &attr);
+	void *buf;
+
+	REQUIRE(mr && mr->addr == side->buf && mr->length == 4096, "ibv_reg_mr_ex: %s",
+		strerror(errno));
+	REQUIRE(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
+	attr.addr = verbs.alloc_buf(side->pd, 4096, &buf);
+	attr.buf = buf;
+	attr.comp_mask = MASK_ADDR | MASK_BUF;
+	mr = verbs.reg_mr_ex(side->pd, &attr);
+	REQUIRE(mr, "a buffer: %s", strerror(errno));
+	attr.length++;
+	REQUIRE(!verbs.reg_mr_ex(side->pd, &attr) && errno == EINVAL, "beyond the buffer");
+	REQUIRE(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
+	verbs.free_buf(buf);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		attr.comp_mask = refused[i].mask;
+		REQUIRE(!verbs.reg_mr_ex(side->pd, &attr) && errno == refused[i].error,
+			"comp_mask 0x%llx: %s", (unsigned long long)attr.comp_mask,
+			strerror(errno));
+	}
+}
+
 static void rule_37_atomics_by_builders(struct pair *pair)
 {
 	static const uint32_t lengths[] = { 4, 9, 16 };
@@ -425,6 +547,8 @@ static const struct test tests[] = {
 	HERE(rule_09_longer_context),
 	HERE(rule_09_longer_device_attr),
 	HERE(rule_09_newer_verbs),
+	PAIR(rule_09_buffers),
+	HERE(rule_09_registration_by_struct),
 	PAIR(rule_09_atomic_write),
 	PAIR(rule_19_atomic_write_unaligned),
 	PAIR(rule_17_atomic_write_rkey),
