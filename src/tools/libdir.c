@@ -12,6 +12,7 @@
 #define LIBIBVERBS "libibverbs.so.1"
 #define LIBRDMACM  "librdmacm.so.1"
 #define LIBSYSFS   "libverbatim-sysfs.so"
+#define PROGRAMS   "bin"
 
 /*
  * Whether base/sub has the library; if so, writes the directory's absolute path without links to
@@ -35,8 +36,12 @@ static void set_preload(const char *dir, struct libdir *out)
 {
 	const size_t size = sizeof(out->preload);
 
+	_Static_assert(sizeof(out->preload) == sizeof(out->programs), "one size");
 	if (!dir || snprintf(out->preload, size, "%s/" LIBSYSFS, dir) >= (int)size)
 		out->preload[0] = 0;
+	if (!dir || snprintf(out->programs, size, "%s/" PROGRAMS, dir) >= (int)size ||
+	    access(out->programs, X_OK) != 0)
+		out->programs[0] = 0;
 }
 
 /* `base` is src in the build directory. */

@@ -3,7 +3,7 @@
  * Libdir - finds Verbatim's libraries from the place of the running program.
  *
  * In:  the directory of the running `verbatim`, and the configured directory of libraries.
- * Out: the directories for LD_LIBRARY_PATH, and the library for LD_PRELOAD.
+ * Out: the directories for LD_LIBRARY_PATH and PATH, and the library for LD_PRELOAD.
  */
 #ifndef TOOLS_LIBDIR_H
 #define TOOLS_LIBDIR_H
@@ -15,7 +15,8 @@ struct libdir {
 	bool build_tree;
 	/* directories separated by colons; the first has libibverbs */
 	char library_path[2 * 4096 + 2];
-	char preload[4096]; /* the library with the view of sysfs; empty: there is none */
+	char preload[4096];  /* the library with the view of sysfs; empty: there is none */
+	char programs[4096]; /* a directory beside it for PATH; or empty */
 };
 
 /*

@@ -165,6 +165,14 @@ static int set_preload(const struct libdir *libs)
 	return *libs->preload ? extend("LD_PRELOAD", value_of("LD_PRELOAD"), libs->preload) : 0;
 }
 
+/* Programs that answer for the system's where those ask the kernel (src/preload/bin). */
+static int set_path(const struct libdir *libs)
+{
+	const char *path = getenv("PATH");
+
+	return *libs->programs && path ? extend("PATH", libs->programs, path) : 0;
+}
+
 /* 0, or -1 after a message on stderr. */
 static int set_environment(bool sysfs)
 {
@@ -175,6 +183,8 @@ static int set_environment(bool sysfs)
 		rc = extend("LD_LIBRARY_PATH", libs.library_path, value_of("LD_LIBRARY_PATH"));
 	if (rc == 0 && sysfs)
 		rc = set_preload(&libs);
+	if (rc == 0 && sysfs)
+		rc = set_path(&libs);
 	return rc;
 }
 
