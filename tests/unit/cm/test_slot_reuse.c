@@ -141,7 +141,7 @@ static void mortal(int fd)
 	hear(fd);
 }
 
-static void stop(pid_t pid)
+static void suspend(pid_t pid)
 {
 	int status;
 
@@ -166,7 +166,7 @@ static void test_connects_with_the_new_owner(void **state)
 		uint64_t own = hear(here.fd);
 
 		if (round)
-			stop(here.pid);
+			suspend(here.pid);
 		if (round)
 			worker_kill(&there);
 		worker_start(&there, mortal);

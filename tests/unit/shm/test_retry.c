@@ -65,7 +65,7 @@ static void silence(struct qp *qp)
 	lock_release(&qp->lock);
 }
 
-static void stop(struct qp *qp)
+static void disarm(struct qp *qp)
 {
 	lock_acquire(&qp->lock);
 	shm_timer_disarm(shm_of(qp));
@@ -109,7 +109,7 @@ static void test_rnr_timer_codes(void **state)
 		rnr_nak(qp, code);
 		assert_int_equal(shm_of(qp)->state, REQUESTER_RNR_WAIT);
 		assert_in_range(shm_of(qp)->deadline_ns - wait, before, now_ns());
-		stop(qp);
+		disarm(qp);
 		assert_int_equal(shm_of(qp)->state, REQUESTER_READY);
 	}
 	assert_int_equal(qp_destroy(qp), 0);
@@ -207,8 +207,8 @@ static void test_disarmed_never_fires(void **state)
 	rnr_nak(destroyed, 15);
 	rnr_nak(reset, 16);
 	silence(failed);
-	stop(stopped);
-	stop(stopped); /* twice is as good as once */
+	disarm(stopped);
+	disarm(stopped); /* twice is as good as once */
 	assert_int_equal(qp_destroy(destroyed), 0);
 	rig_reset(reset);
 	assert_int_equal(qp_modify(failed, &attr, IBV_QP_STATE), 0);
