@@ -2,7 +2,7 @@
 # A thin front to Meson and scripts/; each target is one command that can be given by hand.
 BUILD ?= build
 
-.PHONY: all setup demo test test-long test-interop fuzz bench install clean
+.PHONY: all setup demo test test-long test-interop test-places fuzz bench deb install clean
 
 all: $(BUILD)/build.ninja
 	meson compile -C $(BUILD)
@@ -29,6 +29,15 @@ test-long: setup
 # Against Linux's soft-RoCE in a guest, all sizes, each side as server and as client.
 test-interop: setup
 	scripts/test matrix
+
+# Builds, programs and packages on other releases of Debian, in chroots.
+test-places: setup
+	scripts/test places
+
+# A source tarball and the package for this release of Debian, into build-deb/.
+deb:
+	scripts/setup build packages
+	scripts/deb
 
 # Ten minutes for each fuzzer; `test` gives each some seconds.
 fuzz: setup

@@ -33,7 +33,7 @@ def test_layout(installed):
     unnumbered = library.with_name('libibverbs.so')
     assert os.path.realpath(unnumbered) == os.path.realpath(library)
     programs = [path for path in installed.rglob('*')
-                if path.name in ('verbatim', 'verbatimd') and path.is_file()]
+                if path.name in ('verbatim', 'verbatimd') and path.is_file() and 'share' not in path.parts]
     assert sorted(path.name for path in programs) == ['verbatim', 'verbatimd']
     for program in programs:
         assert os.access(program, os.X_OK)
@@ -47,6 +47,14 @@ def test_units_name_the_installed_daemon(installed):
         assert service.parent.name == folder and service.parent.parent.name == 'systemd'
         assert service.with_suffix('.socket').exists()
         assert f'ExecStart=/{daemon.relative_to(installed)} ' in service.read_text()
+
+
+def test_other_files(installed):
+    """What other programs look for in places of theirs, and `rdma` beside the libraries."""
+    assert only(installed, '70-verbatim.rules').parent.match('lib/udev/rules.d')
+    assert next(installed.rglob('bash-completion/completions/verbatim')).is_file()
+    rdma = only(installed, 'rdma')
+    assert rdma.parent.parent.name == 'verbatim' and os.access(rdma, os.X_OK)
 
 
 def test_nothing_else_is_installed(installed):
