@@ -30,6 +30,10 @@
 #define COMPAT_DEVICE_FLUSH_GLOBAL (UINT64_C(1) << 38)
 #define COMPAT_DEVICE_ATOMIC_WRITE (UINT64_C(1) << 40)
 
+/* of ibv_device_attr_ex.odp_caps.per_transport_caps (rdma-core 65) */
+#define COMPAT_ODP_FLUSH	(1 << 6)
+#define COMPAT_ODP_ATOMIC_WRITE (1 << 7)
+
 /*
  * struct ibv_qp_ex with what it has got since, whose place is counted from the last member that all
  * headers have.

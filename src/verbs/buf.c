@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Memory that the library allocates for regions, and registration by a struct: ibv_alloc_buf(3) and
- * ibv_reg_mr_ex, of IBVERBS_1.17 and 1.15, which headers at build time may lack.
+ * ibv_reg_mr_ex, of IBVERBS_1.15 to 1.18, which headers at build time may lack.
  */
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -27,6 +28,7 @@ VERBS_EXPORT void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf 
 VERBS_EXPORT void ibv_free_buf(struct ibv_buf *buf);
 VERBS_EXPORT struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr,
 					   size_t length, int access);
+VERBS_EXPORT int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf);
 VERBS_EXPORT struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *init_attr);
 
 void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf)
@@ -86,6 +88,13 @@ struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr
 	if (check_buf(pd, buf, addr, length) != 0)
 		return NULL;
 	return ibv_reg_mr_iova2(pd, addr, length, (uintptr_t)addr, (unsigned int)access);
+}
+
+/* No buffer is a dma-buf: those are for devices that cannot reach a guest's own memory. */
+int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf)
+{
+	errno = ENODATA;
+	return -1;
 }
 
 #define KNOWN                                                                                      \

@@ -90,7 +90,9 @@ VERBS_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device
 
 #define ODP_UD (IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV)
 #define ODP_UC (IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE)
-#define ODP_RC (ODP_UD | ODP_UC | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC)
+#define ODP_RC                                                                                     \
+	(ODP_UD | ODP_UC | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | COMPAT_ODP_FLUSH |      \
+	 COMPAT_ODP_ATOMIC_WRITE)
 
 int verbs_query_device_ex(struct ibv_context *context,
 			  const struct ibv_query_device_ex_input *input,

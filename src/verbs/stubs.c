@@ -101,7 +101,6 @@ NEWER(STUB_MINUS_ONE, ibv_dm_export_dmabuf_fd, "IBVERBS_1.16");
 NEWER(STUB_ERRNO, _ibv_query_comp_cntr_caps, "IBVERBS_1.18");
 NEWER(STUB_NULL, ibv_create_comp_cntr, "IBVERBS_1.18");
 NEWER(STUB_ERRNO, ibv_destroy_comp_cntr, "IBVERBS_1.18");
-NEWER(STUB_MINUS_ONE, ibv_export_buf_dmabuf_fd, "IBVERBS_1.18");
 NEWER(STUB_ERRNO, ibv_inc_comp_cntr, "IBVERBS_1.18");
 NEWER(STUB_ERRNO, ibv_inc_err_comp_cntr, "IBVERBS_1.18");
 NEWER(STUB_ERRNO, ibv_qp_attach_comp_cntr, "IBVERBS_1.18");

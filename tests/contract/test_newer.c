@@ -362,7 +362,6 @@ static void rule_09_newer_verbs(struct pair *pair)
 		{ "ibv_create_comp_cntr", "IBVERBS_1.18", GIVES_NULL },
 		{ "ibv_destroy_comp_cntr", "IBVERBS_1.18", GIVES_ERRNO },
 		{ "ibv_qp_attach_comp_cntr", "IBVERBS_1.18", GIVES_ERRNO },
-		{ "ibv_export_buf_dmabuf_fd", "IBVERBS_1.18", GIVES_MINUS_ONE },
 	};
 	struct ibv_context *context = side_open_device();
 	int (*query_port_speed)(struct ibv_context *, uint32_t, uint64_t *);
@@ -414,6 +413,7 @@ struct buffer_verbs {
 	void (*free_buf)(void *buf);
 	struct ibv_mr *(*reg_buf_mr)(struct ibv_pd *pd, void *buf, void *addr, size_t length,
 				     int access);
+	int (*export_buf_dmabuf_fd)(void *buf);
 	struct ibv_mr *(*reg_mr_ex)(struct ibv_pd *pd, struct newer_mr_init_attr *attr);
 };
 
@@ -422,11 +422,12 @@ static struct buffer_verbs find_buffer_verbs(void)
 	static const char *const names[][2] = { { "ibv_alloc_buf", "IBVERBS_1.17" },
 						{ "ibv_free_buf", "IBVERBS_1.17" },
 						{ "ibv_reg_buf_mr", "IBVERBS_1.17" },
+						{ "ibv_export_buf_dmabuf_fd", "IBVERBS_1.18" },
 						{ "ibv_reg_mr_ex", "IBVERBS_1.15" } };
 	struct buffer_verbs verbs;
-	void *symbols[4];
+	void *symbols[5];
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		symbols[i] = newer_symbol(names[i][0], names[i][1]);
 	_Static_assert(sizeof(symbols) == sizeof(verbs), "a pointer each");
 	memcpy(&verbs, symbols, sizeof(verbs));
@@ -466,6 +467,7 @@ static void rule_09_buffers(struct pair *pair)
 	REQUIRE(other && !verbs.reg_buf_mr(other, buf, bytes, 64, 0) && errno == EINVAL,
 		"another PD");
 	REQUIRE(ibv_dealloc_pd(other) == 0, "ibv_dealloc_pd");
+	REQUIRE(verbs.export_buf_dmabuf_fd(buf) == -1 && errno == ENODATA, "no dma-buf");
 	REQUIRE(ibv_dereg_mr(part) == 0 && ibv_dereg_mr(all) == 0, "ibv_dereg_mr");
 	verbs.free_buf(buf);
 	verbs.free_buf(NULL);
