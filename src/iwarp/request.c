@@ -37,7 +37,7 @@ static enum request_turn execute(struct iwarp_qp *iq, struct wqe *wqe) REQUIRES(
 	return REQUEST_READY;
 }
 
-enum request_turn request_next(struct iwarp_qp *iq, const struct burst *burst)
+enum request_turn request_next(struct iwarp_qp *iq, const struct gather *gather)
 {
 	struct qp *qp = iq->qp;
 	struct sq *sq = &qp->sq;
@@ -50,7 +50,7 @@ enum request_turn request_next(struct iwarp_qp *iq, const struct burst *burst)
 		if (wqe->flags & IBV_SEND_FENCE && iwarp_outstanding(iq))
 			return REQUEST_NONE;
 		if (operation_is_of_this_end(opcode_operation(wqe->opcode))) {
-			if (!burst_is_empty(burst))
+			if (!gather_is_empty(gather))
 				return REQUEST_FLUSH;
 			turn = execute(iq, wqe);
 			if (turn != REQUEST_READY)
@@ -59,7 +59,7 @@ enum request_turn request_next(struct iwarp_qp *iq, const struct burst *burst)
 		}
 		cause = check(iq, wqe);
 		if (cause != CAUSE_NONE) {
-			if (!burst_is_empty(burst))
+			if (!gather_is_empty(gather))
 				return REQUEST_FLUSH;
 			local_fail(qp, &iq->failure, sq->issue++, IBV_WC_LOC_QP_OP_ERR, cause,
 				   opcodes[wqe->opcode].name);
@@ -89,15 +89,15 @@ static void end_message(struct iwarp_qp *iq)
 	iq->qp->sq.issue++;
 }
 
-static enum burst_result add_message(struct iwarp_qp *iq, struct burst *burst, struct wqe *wqe,
-				     enum cause *cause)
+static enum gather_result add_message(struct iwarp_qp *iq, struct gather *gather, struct wqe *wqe,
+				      enum cause *cause)
 {
 	bool is_write = opcode_operation(wqe->opcode) == OPERATION_WRITE;
 	uint32_t room = iq->options.mulpdu - (is_write ? TAGGED_BYTES : UNTAGGED_BYTES);
 	uint32_t bytes = wqe->length - wqe->done < room ? wqe->length - wqe->done : room;
 	struct segment segment = { .last = wqe->done + bytes == wqe->length };
 	struct payload payload = { .wqe = wqe, .offset = wqe->done, .bytes = bytes };
-	enum burst_result result;
+	enum gather_result result;
 
 	if (is_write) {
 		segment.opcode = RDMAP_WRITE;
@@ -111,8 +111,8 @@ static enum burst_result add_message(struct iwarp_qp *iq, struct burst *burst, s
 		segment.msn = wqe->msn = iq->sending.send_msn;
 		segment.mo = wqe->done;
 	}
-	result = burst_add(iq, burst, &segment, &payload, cause);
-	if (result != BURST_ADDED)
+	result = gather_add(iq, gather, &segment, &payload, cause);
+	if (result != GATHER_ADDED)
 		return result;
 	wqe->done += bytes;
 	if (!segment.last)
@@ -126,8 +126,8 @@ static enum burst_result add_message(struct iwarp_qp *iq, struct burst *burst, s
 }
 
 /* RFC 7306 6: eight bytes, of which verbs have the first four (as cxgb4 does). */
-static enum burst_result add_immediate(struct iwarp_qp *iq, struct burst *burst, struct wqe *wqe,
-				       enum cause *cause)
+static enum gather_result add_immediate(struct iwarp_qp *iq, struct gather *gather, struct wqe *wqe,
+					enum cause *cause)
 {
 	uint8_t bytes[IMMEDIATE_BYTES] = { 0 };
 	struct segment segment = {
@@ -137,11 +137,11 @@ static enum burst_result add_immediate(struct iwarp_qp *iq, struct burst *burst,
 		.msn = iq->sending.send_msn,
 	};
 	struct payload payload = { .control = bytes, .bytes = sizeof(bytes) };
-	enum burst_result result;
+	enum gather_result result;
 
 	memcpy(bytes, &wqe->imm, sizeof(wqe->imm));
-	result = burst_add(iq, burst, &segment, &payload, cause);
-	if (result != BURST_ADDED)
+	result = gather_add(iq, gather, &segment, &payload, cause);
+	if (result != GATHER_ADDED)
 		return result;
 	iq->sending.send_msn++;
 	iq->sending.immediate_owed = false;
@@ -161,8 +161,8 @@ static void set_sink(struct outstanding *outstanding, const struct wqe *wqe)
 	outstanding->to = wqe->sge[0].addr;
 }
 
-static enum burst_result add_with_response(struct iwarp_qp *iq, struct burst *burst,
-					   struct wqe *wqe, enum cause *cause)
+static enum gather_result add_with_response(struct iwarp_qp *iq, struct gather *gather,
+					    struct wqe *wqe, enum cause *cause)
 {
 	bool is_atomic = operation_is_atomic(opcode_operation(wqe->opcode));
 	uint8_t bytes[ATOMIC_REQUEST_BYTES];
@@ -182,7 +182,7 @@ static enum burst_result add_with_response(struct iwarp_qp *iq, struct burst *bu
 		.msn = segment.msn,
 		.length = wqe->length,
 	};
-	enum burst_result result;
+	enum gather_result result;
 
 	set_sink(&outstanding, wqe);
 	if (is_atomic) {
@@ -210,8 +210,8 @@ static enum burst_result add_with_response(struct iwarp_qp *iq, struct burst *bu
 			},
 			bytes);
 	}
-	result = burst_add(iq, burst, &segment, &payload, cause);
-	if (result != BURST_ADDED)
+	result = gather_add(iq, gather, &segment, &payload, cause);
+	if (result != GATHER_ADDED)
 		return result;
 	iq->outstanding[iq->outstanding_tail++ % OUTSTANDING_SLOTS] = outstanding;
 	iq->sending.request_msn++;
@@ -219,20 +219,20 @@ static enum burst_result add_with_response(struct iwarp_qp *iq, struct burst *bu
 	return result;
 }
 
-enum burst_result request_add(struct iwarp_qp *iq, struct burst *burst, enum cause *cause)
+enum gather_result request_add(struct iwarp_qp *iq, struct gather *gather, enum cause *cause)
 {
 	struct wqe *wqe = sq_wqe(&iq->qp->sq, iq->qp->sq.issue);
-	enum burst_result result;
+	enum gather_result result;
 
 	iq->sending.in_message = true;
 	iq->sending.is_response = false;
 	if (iq->sending.immediate_owed)
-		result = add_immediate(iq, burst, wqe, cause);
+		result = add_immediate(iq, gather, wqe, cause);
 	else if (operation_takes_response(opcode_operation(wqe->opcode)))
-		result = add_with_response(iq, burst, wqe, cause);
+		result = add_with_response(iq, gather, wqe, cause);
 	else
-		result = add_message(iq, burst, wqe, cause);
-	if (result == BURST_ADDED) {
+		result = add_message(iq, gather, wqe, cause);
+	if (result == GATHER_ADDED) {
 		wqe->state = WQE_ISSUED;
 		wqe->begun = 1;
 	}

@@ -10,7 +10,7 @@
 #ifndef IWARP_REQUEST_H
 #define IWARP_REQUEST_H
 
-#include "iwarp/burst.h"
+#include "iwarp/gather.h"
 
 enum request_turn {
 	REQUEST_READY, /* the request at sq.issue has a segment to send */
@@ -23,10 +23,10 @@ enum request_turn {
  * Executes requests of this end (BIND_MW, LOCAL_INV) up to one that has something to send. Not in
  * the middle of a message.
  */
-enum request_turn request_next(struct iwarp_qp *iq, const struct burst *burst)
+enum request_turn request_next(struct iwarp_qp *iq, const struct gather *gather)
 	REQUIRES(iq->qp->lock);
 
-/* Adds one segment. BURST_ADDED may end the message: sending.in_message. */
-enum burst_result request_add(struct iwarp_qp *iq, struct burst *burst, enum cause *cause);
+/* Adds one segment. GATHER_ADDED may end the message: sending.in_message. */
+enum gather_result request_add(struct iwarp_qp *iq, struct gather *gather, enum cause *cause);
 
 #endif

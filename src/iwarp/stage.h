@@ -20,6 +20,12 @@ static inline size_t stage_bytes(const struct stage *stage)
 	return stage->tail - stage->head;
 }
 
+/* All FPDUs of this stream are staged, for their CRCs or markers. */
+static inline bool stage_has_all(const struct iwarp_qp *iq)
+{
+	return iq->options.mpa.crc || iq->options.mpa.sends_markers;
+}
+
 /* Room for `bytes` more at the end; the caller fills it, then adds to `tail`. NULL: no memory. */
 uint8_t *stage_reserve(struct stage *stage, size_t bytes);
 

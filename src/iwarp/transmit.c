@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "iwarp/burst.h"
+#include "iwarp/gather.h"
 #include "iwarp/bytes.h"
 #include "iwarp/close.h"
 #include "iwarp/request.h"
@@ -14,9 +14,9 @@ static struct owed_response *oldest_response(struct iwarp_qp *iq)
 	return &iq->responses[iq->response_head % LIMIT_QP_RD_ATOM];
 }
 
-static enum burst_result add_atomic_response(struct iwarp_qp *iq, struct burst *burst,
-					     const struct owed_response *response,
-					     enum cause *cause)
+static enum gather_result add_atomic_response(struct iwarp_qp *iq, struct gather *gather,
+					      const struct owed_response *response,
+					      enum cause *cause)
 {
 	uint8_t bytes[ATOMIC_RESPONSE_BYTES];
 	struct segment segment = {
@@ -26,17 +26,17 @@ static enum burst_result add_atomic_response(struct iwarp_qp *iq, struct burst *
 		.msn = iq->sending.response_msn,
 	};
 	struct payload payload = { .control = bytes, .bytes = sizeof(bytes) };
-	enum burst_result result;
+	enum gather_result result;
 
 	atomic_response_encode(response->sink_stag, response->value, bytes);
-	result = burst_add(iq, burst, &segment, &payload, cause);
-	if (result == BURST_ADDED)
+	result = gather_add(iq, gather, &segment, &payload, cause);
+	if (result == GATHER_ADDED)
 		iq->sending.response_msn++;
 	return result;
 }
 
-static enum burst_result add_read_response(struct iwarp_qp *iq, struct burst *burst,
-					   struct owed_response *response, enum cause *cause)
+static enum gather_result add_read_response(struct iwarp_qp *iq, struct gather *gather,
+					    struct owed_response *response, enum cause *cause)
 {
 	uint32_t room = iq->options.mulpdu - TAGGED_BYTES;
 	uint32_t bytes = response->left < room ? response->left : room;
@@ -48,9 +48,9 @@ static enum burst_result add_read_response(struct iwarp_qp *iq, struct burst *bu
 		.to = response->sink_to,
 	};
 	struct payload payload = { .response = response, .bytes = bytes };
-	enum burst_result result = burst_add(iq, burst, &segment, &payload, cause);
+	enum gather_result result = gather_add(iq, gather, &segment, &payload, cause);
 
-	if (result != BURST_ADDED)
+	if (result != GATHER_ADDED)
 		return result;
 	response->sink_to += bytes;
 	response->address += bytes;
@@ -58,16 +58,17 @@ static enum burst_result add_read_response(struct iwarp_qp *iq, struct burst *bu
 	return result;
 }
 
-static enum burst_result add_response(struct iwarp_qp *iq, struct burst *burst, enum cause *cause)
+static enum gather_result add_response(struct iwarp_qp *iq, struct gather *gather,
+				       enum cause *cause)
 {
 	struct owed_response *response = oldest_response(iq);
-	enum burst_result result = response->is_atomic
-					   ? add_atomic_response(iq, burst, response, cause)
-					   : add_read_response(iq, burst, response, cause);
+	enum gather_result result = response->is_atomic
+					    ? add_atomic_response(iq, gather, response, cause)
+					    : add_read_response(iq, gather, response, cause);
 
 	iq->sending.is_response = true;
 	iq->sending.in_message = true;
-	if (result == BURST_ADDED && !response->left) {
+	if (result == GATHER_ADDED && !response->left) {
 		iq->response_head++;
 		iq->sending.in_message = false;
 	}
@@ -78,7 +79,7 @@ static enum burst_result add_response(struct iwarp_qp *iq, struct burst *burst, 
  * Whose turn it is. Messages are not mixed: siw takes it for an error if a READ response comes
  * within a WRITE.
  */
-static enum request_turn choose(struct iwarp_qp *iq, const struct burst *burst, bool *is_response)
+static enum request_turn choose(struct iwarp_qp *iq, const struct gather *gather, bool *is_response)
 	REQUIRES(iq->qp->lock)
 {
 	enum request_turn turn;
@@ -89,7 +90,7 @@ static enum request_turn choose(struct iwarp_qp *iq, const struct burst *burst, 
 	*is_response = iwarp_owed(iq) && !iq->sending.is_response;
 	if (*is_response)
 		return REQUEST_READY;
-	turn = request_next(iq, burst);
+	turn = request_next(iq, gather);
 	if (turn == REQUEST_NONE && iwarp_owed(iq)) {
 		*is_response = true;
 		return REQUEST_READY;
@@ -137,31 +138,33 @@ static void fail(struct iwarp_qp *iq, bool is_response, enum cause cause) REQUIR
 }
 
 /* One segment, or the end of the burst. False: nothing is left to do for now. */
-static bool step(struct iwarp_qp *iq, struct burst *burst) REQUIRES(iq->qp->lock)
+static bool step(struct iwarp_qp *iq, struct gather *gather) REQUIRES(iq->qp->lock)
 {
-	enum burst_result result;
+	enum gather_result result;
 	enum request_turn turn;
 	enum cause cause;
 	bool is_response;
 
-	if (burst_is_empty(burst) && stage_bytes(&iq->stage) >= BURST_BYTES_MAX && !stage_send(iq))
+	if (gather_is_empty(gather) &&
+	    stage_bytes(&iq->stage) >= (stage_has_all(iq) ? GATHER_BYTES_MAX : 1) &&
+	    !stage_send(iq))
 		return false;
-	turn = choose(iq, burst, &is_response);
+	turn = choose(iq, gather, &is_response);
 	if (turn == REQUEST_OVER)
 		return false;
 	if (turn == REQUEST_READY) {
-		result = is_response ? add_response(iq, burst, &cause)
-				     : request_add(iq, burst, &cause);
-		if (result == BURST_ADDED)
+		result = is_response ? add_response(iq, gather, &cause)
+				     : request_add(iq, gather, &cause);
+		if (result == GATHER_ADDED)
 			return true;
 	}
-	burst_send(iq, burst);
+	gather_send(iq, gather);
 	finish_sent(iq);
 	if (turn == REQUEST_NONE || !iwarp_is_sending(iq))
 		return false;
-	if (turn == REQUEST_FLUSH || result == BURST_FULL)
+	if (turn == REQUEST_FLUSH || result == GATHER_FULL)
 		return !iq->sending.blocked;
-	if (result == BURST_FAILED)
+	if (result == GATHER_FAILED)
 		iq->lost = true;
 	else
 		fail(iq, is_response, cause);
@@ -170,12 +173,12 @@ static bool step(struct iwarp_qp *iq, struct burst *burst) REQUIRES(iq->qp->lock
 
 void transmit_run(struct iwarp_qp *iq)
 {
-	struct burst burst;
+	struct gather gather;
 
 	if (!iwarp_is_sending(iq) || iq->sending.gated || !stage_send(iq))
 		return;
-	burst_init(&burst);
-	while (step(iq, &burst))
+	gather_init(&gather);
+	while (step(iq, &gather))
 		;
 	if (iwarp_is_sending(iq))
 		stage_send(iq);

@@ -139,14 +139,15 @@ static void create_end(struct rig_end *end, uint32_t access)
 
 	memset(end, 0, sizeof(*end));
 	end->room = end->piece = SIZE_MAX;
-	end->memory = mmap(NULL, RIG_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	end->memory =
+		mmap(NULL, RIG_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	end->bytes = malloc(RIG_STREAM_BYTES);
 	assert_int_equal(cq_create(context, &attr, &end->cq), 0);
 	create_qp(end);
-	assert_int_equal(qp_modify(end->qp, &init,
-				   IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					   IBV_QP_ACCESS_FLAGS),
-			 0);
+	assert_int_equal(
+		qp_modify(end->qp, &init,
+			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+		0);
 	spec.addr = end->memory;
 	spec.iova = (uintptr_t)end->memory;
 	assert_int_equal(mr_create(&spec, &end->mr), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Rig - the iWARP engine without an adapter: two QPs of one process, a stream in each direction that
- * is a queue of bytes in memory.
+ * Rig - the iWARP engine without an adapter: two QPs of one process, a stream in each direction
+ * that is a queue of bytes in memory.
  *
  * rig_create, rig_connect; then rig_post and rig_run. Bytes wait in the queues until the other QP
  * reads them; a test may look at them, change, add or cut them before.
@@ -32,8 +32,8 @@ struct rig_end {
 	uint8_t *memory;
 	uint8_t *bytes; /* head to tail: sent, and not read by the other end */
 	size_t head, tail;
-	size_t room;	/* how many bytes `send` takes until the next rig_run; SIZE_MAX: all */
-	size_t piece;	/* how many bytes a `receive` yields at most */
+	size_t room;  /* how many bytes `send` takes until the next rig_run; SIZE_MAX: all */
+	size_t piece; /* how many bytes a `receive` yields at most */
 	unsigned sends, receives;
 	bool shut, broken;
 	enum iwarp_end end;

@@ -24,7 +24,8 @@ static void expect_copied(uint32_t bytes)
 	assert_int_equal(rig[1].memory[bytes], 0xee);
 }
 
-static const uint32_t sizes[] = { 0, 1, 4, 511, 512, 513, 4077, 4078, 4079, 4082, 4083, 100001, 900000 };
+static const uint32_t sizes[] = { 0,	1,    4,    511,  512,	  513,	 4077,
+				  4078, 4079, 4082, 4083, 100001, 900000 };
 #define SIZES (sizeof(sizes) / sizeof(*sizes))
 
 static void send_all_sizes(void)
@@ -169,7 +170,8 @@ static void test_many_messages_leave_by_one_send(void **state)
 	for (int i = 0; i < 16; i++) {
 		rig_receive(1, i, 1000);
 		wr[i] = (struct ibv_send_wr){
-			.wr_id = 100 + i, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+			.wr_id = 100 + i, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND
+		};
 		assert_int_equal(sq_push(&qp->sq, &wr[i]), 0);
 	}
 	rig[0].sends = 0;
@@ -187,8 +189,11 @@ static void test_many_messages_leave_by_one_send(void **state)
 static void test_gather_and_scatter(void **state)
 {
 	static uint8_t other[9000];
-	struct mr_spec spec = { .pd = rig[0].qp->pd, .addr = other, .length = sizeof(other),
-				.iova = (uintptr_t)other, .access = IBV_ACCESS_LOCAL_WRITE };
+	struct mr_spec spec = { .pd = rig[0].qp->pd,
+				.addr = other,
+				.length = sizeof(other),
+				.iova = (uintptr_t)other,
+				.access = IBV_ACCESS_LOCAL_WRITE };
 	struct ibv_send_wr wr = { .wr_id = 1, .opcode = IBV_WR_SEND, .num_sge = 4 };
 	struct ibv_sge sges[4];
 	struct mr *mr;
@@ -229,8 +234,9 @@ static void test_inline(void **state)
 {
 	char text[] = "inline data";
 	struct ibv_sge sge = { (uintptr_t)text, sizeof(text), 0 };
-	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1,
-				  .send_flags = IBV_SEND_INLINE };
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1, .send_flags = IBV_SEND_INLINE
+	};
 
 	rig_connect(NULL);
 	rig_receive(1, 2, 100);
@@ -263,8 +269,9 @@ static void test_immediate_data(void **state)
 static void test_atomics(void **state)
 {
 	struct ibv_sge sge = { (uintptr_t)rig[0].memory + 64, 8, rig[0].mr->ib.lkey };
-	struct ibv_send_wr wr = { .wr_id = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sg_list = &sge,
-				  .num_sge = 1 };
+	struct ibv_send_wr wr = {
+		.wr_id = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sg_list = &sge, .num_sge = 1
+	};
 	uint64_t *word = (uint64_t *)rig[1].memory, *result = (uint64_t *)(rig[0].memory + 64);
 
 	rig_connect(NULL);
@@ -308,7 +315,10 @@ static void test_ord(void **state)
 static void test_order_and_fence(void **state)
 {
 	struct ibv_sge sge = { (uintptr_t)rig[0].memory, 100, rig[0].mr->ib.lkey };
-	struct ibv_send_wr wr = { .wr_id = 3, .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1,
+	struct ibv_send_wr wr = { .wr_id = 3,
+				  .opcode = IBV_WR_SEND,
+				  .sg_list = &sge,
+				  .num_sge = 1,
 				  .send_flags = IBV_SEND_FENCE };
 	size_t sent;
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Burst - FPDUs that leave by one `send`: headers and short payload in memory of the burst, long
- * payload in place, in the program's memory.
+ * Gather - a burst: FPDUs that leave by one `send`, headers and short payload in memory of the
+ * burst, long payload in place, in the program's memory.
  *
  * In:  a segment and where its payload is.
  * Out: pieces for the stream. What the stream does not take is staged (stage.h).
  *
  * A burst has a hazard on one key at most, from the moment that a piece points to its memory until
- * burst_send returns. Payload of several keys ends the burst, or is copied. The kernel reads the
+ * gather_send returns. Payload of several keys ends the burst, or is copied. The kernel reads the
  * pieces, so memory that is missing is an error and no signal.
  *
  * On the stack of transmit_run; callers hold the QP's lock. Never waits.
  */
-#ifndef IWARP_BURST_H
-#define IWARP_BURST_H
+#ifndef IWARP_GATHER_H
+#define IWARP_GATHER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,18 +23,18 @@
 #include "base/cause.h"
 #include "iwarp/iwarp_qp.h"
 
-#define BURST_OWN_BYTES 8192
-#define BURST_BYTES_MAX 131072 /* of a burst, or of what is staged before it is sent */
-#define BURST_COPY_MAX	512    /* payload that is copied rather than pointed to */
+#define GATHER_OWN_BYTES 8192
+#define GATHER_BYTES_MAX 131072 /* of a burst, or of what is staged before it is sent */
+#define GATHER_COPY_MAX	 512	/* payload that is copied rather than pointed to */
 
-struct burst {
+struct gather {
 	int count;
 	size_t used;  /* of `own` */
 	size_t bytes; /* of all pieces */
 	struct arena_hazard *hazard;
 	uint32_t key; /* of the hazard */
 	struct iovec pieces[IWARP_SEND_PIECES];
-	uint8_t own[BURST_OWN_BYTES];
+	uint8_t own[GATHER_OWN_BYTES];
 };
 
 /* The payload of a segment. One of: `control`; `wqe`; `response`. */
@@ -45,30 +45,31 @@ struct payload {
 	uint32_t offset, bytes;
 };
 
-enum burst_result {
-	BURST_ADDED,
-	BURST_FULL,   /* burst_send, then again */
-	BURST_BAD,    /* the payload's memory: *cause */
-	BURST_FAILED, /* no memory for a copy: the stream cannot go on */
+enum gather_result {
+	GATHER_ADDED,
+	GATHER_FULL,   /* gather_send, then again */
+	GATHER_BAD,    /* the payload's memory: *cause */
+	GATHER_FAILED, /* no memory for a copy: the stream cannot go on */
 };
 
-static inline void burst_init(struct burst *burst)
+static inline void gather_init(struct gather *gather)
 {
-	burst->count = 0;
-	burst->used = burst->bytes = 0;
-	burst->hazard = NULL;
+	gather->count = 0;
+	gather->used = gather->bytes = 0;
+	gather->hazard = NULL;
 }
 
-static inline bool burst_is_empty(const struct burst *burst)
+static inline bool gather_is_empty(const struct gather *gather)
 {
-	return !burst->count;
+	return !gather->count;
 }
 
 /* Adds the FPDU of a segment to the burst; or stages it, if it needs a copy. */
-enum burst_result burst_add(struct iwarp_qp *iq, struct burst *burst, const struct segment *segment,
-			    const struct payload *payload, enum cause *cause);
+enum gather_result gather_add(struct iwarp_qp *iq, struct gather *gather,
+			      const struct segment *segment, const struct payload *payload,
+			      enum cause *cause);
 
 /* Sends the burst, which is empty then, and stages the rest. Sets iq->lost, sending.blocked. */
-void burst_send(struct iwarp_qp *iq, struct burst *burst);
+void gather_send(struct iwarp_qp *iq, struct gather *gather);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "iwarp/burst.h"
+#include "iwarp/gather.h"
 
 #include <string.h>
 
@@ -16,33 +16,33 @@
 static const uint8_t trailer[FPDU_PAD_MAX + FPDU_CRC_BYTES];
 
 /* Adds bytes of the burst's own memory, which is filled in order. */
-static void add_own(struct burst *burst, size_t bytes)
+static void add_own(struct gather *gather, size_t bytes)
 {
-	uint8_t *at = burst->own + burst->used;
-	struct iovec *last = &burst->pieces[burst->count - 1];
+	uint8_t *at = gather->own + gather->used;
+	struct iovec *last = &gather->pieces[gather->count - 1];
 
-	burst->used += bytes;
-	burst->bytes += bytes;
-	if (burst->count && (uint8_t *)last->iov_base + last->iov_len == at) {
+	gather->used += bytes;
+	gather->bytes += bytes;
+	if (gather->count && (uint8_t *)last->iov_base + last->iov_len == at) {
 		last->iov_len += bytes;
 		return;
 	}
-	burst->pieces[burst->count++] = (struct iovec){ at, bytes };
+	gather->pieces[gather->count++] = (struct iovec){ at, bytes };
 }
 
-static void add_header(struct burst *burst, const struct segment *segment, uint32_t payload)
+static void add_header(struct gather *gather, const struct segment *segment, uint32_t payload)
 {
-	uint8_t *at = burst->own + burst->used;
+	uint8_t *at = gather->own + gather->used;
 	unsigned header = segment_encode(segment, at + FPDU_LENGTH_BYTES);
 
 	put16(at, (uint16_t)(header + payload));
-	add_own(burst, FPDU_LENGTH_BYTES + header);
+	add_own(gather, FPDU_LENGTH_BYTES + header);
 }
 
-static void add_copy(struct burst *burst, const void *from, size_t bytes)
+static void add_copy(struct gather *gather, const void *from, size_t bytes)
 {
-	memcpy(burst->own + burst->used, from, bytes);
-	add_own(burst, bytes);
+	memcpy(gather->own + gather->used, from, bytes);
+	add_own(gather, bytes);
 }
 
 /* Copies payload, with checks of its keys. */
@@ -63,30 +63,30 @@ static enum cause copy_payload(const struct iwarp_qp *iq, const struct payload *
 	return CAUSE_NONE;
 }
 
-static enum burst_result stage(struct iwarp_qp *iq, const struct segment *segment,
-			       const struct payload *payload, enum cause *cause)
+static enum gather_result stage(struct iwarp_qp *iq, const struct segment *segment,
+				const struct payload *payload, enum cause *cause)
 {
 	uint32_t header = segment->tagged ? TAGGED_BYTES : UNTAGGED_BYTES;
 	uint32_t ulpdu = header + payload->bytes;
 	uint8_t *fpdu = stage_open(iq, ulpdu);
 
 	if (!fpdu)
-		return BURST_FAILED;
+		return GATHER_FAILED;
 	segment_encode(segment, fpdu + FPDU_LENGTH_BYTES);
 	*cause = copy_payload(iq, payload, fpdu + FPDU_LENGTH_BYTES + header);
 	if (*cause != CAUSE_NONE)
-		return BURST_BAD;
+		return GATHER_BAD;
 	stage_close(iq, fpdu, ulpdu);
-	return BURST_ADDED;
+	return GATHER_ADDED;
 }
 
 /* Publishes the key, unless the burst has a hazard on another one. */
-static bool protect(struct burst *burst, uint32_t key)
+static bool protect(struct gather *gather, uint32_t key)
 {
-	if (burst->hazard)
-		return burst->key == key;
-	burst->hazard = hazard_set(memory_slot(), key);
-	burst->key = key;
+	if (gather->hazard)
+		return gather->key == key;
+	gather->hazard = hazard_set(memory_slot(), key);
+	gather->key = key;
 	return true;
 }
 
@@ -113,8 +113,8 @@ static int find(const struct iwarp_qp *iq, uint32_t key, uint64_t address, uint3
 	return flags & (KEY_NULL | KEY_IMPORTED) ? 0 : 1;
 }
 
-/* The pieces of the payload in place: how many; 0: copy it; -1: BURST_FULL; -2: *cause. */
-static int find_places(const struct iwarp_qp *iq, struct burst *burst,
+/* The pieces of the payload in place: how many; 0: copy it; -1: GATHER_FULL; -2: *cause. */
+static int find_places(const struct iwarp_qp *iq, struct gather *gather,
 		       const struct payload *payload, struct place *places, enum cause *cause)
 {
 	const struct wqe *wqe = payload->wqe;
@@ -122,7 +122,7 @@ static int find_places(const struct iwarp_qp *iq, struct burst *burst,
 	int count = 0, found;
 
 	if (payload->response) {
-		if (!protect(burst, payload->response->rkey))
+		if (!protect(gather, payload->response->rkey))
 			return -1;
 		places[0].bytes = left;
 		found = find(iq, payload->response->rkey, payload->response->address + offset, left,
@@ -140,9 +140,9 @@ static int find_places(const struct iwarp_qp *iq, struct burst *burst,
 		n -= offset;
 		if (n > left)
 			n = left;
-		if (count && burst->key != sge->lkey)
+		if (count && gather->key != sge->lkey)
 			return 0;
-		if (!protect(burst, sge->lkey))
+		if (!protect(gather, sge->lkey))
 			return -1;
 		if (count == SGES_MAX)
 			return 0;
@@ -159,33 +159,34 @@ static int find_places(const struct iwarp_qp *iq, struct burst *burst,
 
 static bool is_copied(const struct payload *payload)
 {
-	return payload->bytes <= BURST_COPY_MAX || (payload->wqe && wqe_data(payload->wqe));
+	return payload->bytes <= GATHER_COPY_MAX || (payload->wqe && wqe_data(payload->wqe));
 }
 
-static void add_trailer(struct burst *burst, uint32_t ulpdu)
+static void add_trailer(struct gather *gather, uint32_t ulpdu)
 {
-	add_copy(burst, trailer, fpdu_pad(ulpdu) + FPDU_CRC_BYTES);
+	add_copy(gather, trailer, fpdu_pad(ulpdu) + FPDU_CRC_BYTES);
 }
 
 /* An FPDU whose payload is in the burst's own memory. */
-static enum burst_result add_short(struct iwarp_qp *iq, struct burst *burst,
-				   const struct segment *segment, const struct payload *payload,
-				   enum cause *cause)
+static enum gather_result add_short(struct iwarp_qp *iq, struct gather *gather,
+				    const struct segment *segment, const struct payload *payload,
+				    enum cause *cause)
 {
 	uint32_t header = FPDU_LENGTH_BYTES + (segment->tagged ? TAGGED_BYTES : UNTAGGED_BYTES);
 
-	*cause = copy_payload(iq, payload, burst->own + burst->used + header);
+	*cause = copy_payload(iq, payload, gather->own + gather->used + header);
 	if (*cause != CAUSE_NONE)
-		return BURST_BAD;
-	add_header(burst, segment, payload->bytes);
+		return GATHER_BAD;
+	add_header(gather, segment, payload->bytes);
 	if (payload->bytes)
-		add_own(burst, payload->bytes);
-	add_trailer(burst, header - FPDU_LENGTH_BYTES + payload->bytes);
-	return BURST_ADDED;
+		add_own(gather, payload->bytes);
+	add_trailer(gather, header - FPDU_LENGTH_BYTES + payload->bytes);
+	return GATHER_ADDED;
 }
 
-enum burst_result burst_add(struct iwarp_qp *iq, struct burst *burst, const struct segment *segment,
-			    const struct payload *payload, enum cause *cause)
+enum gather_result gather_add(struct iwarp_qp *iq, struct gather *gather,
+			      const struct segment *segment, const struct payload *payload,
+			      enum cause *cause)
 {
 	uint32_t own = FPDU_LENGTH_BYTES + UNTAGGED_BYTES + sizeof(trailer);
 	bool copied = is_copied(payload);
@@ -193,46 +194,46 @@ enum burst_result burst_add(struct iwarp_qp *iq, struct burst *burst, const stru
 	int count;
 
 	*cause = CAUSE_NONE;
-	if (iq->options.mpa.crc || iq->options.mpa.sends_markers)
-		return stage_bytes(&iq->stage) >= BURST_BYTES_MAX
-			       ? BURST_FULL
+	if (stage_has_all(iq))
+		return stage_bytes(&iq->stage) >= GATHER_BYTES_MAX
+			       ? GATHER_FULL
 			       : stage(iq, segment, payload, cause);
 	if (copied)
 		own += payload->bytes;
-	if (burst->used + own > BURST_OWN_BYTES || burst->count + PIECES_MAX > IWARP_SEND_PIECES ||
-	    burst->bytes >= BURST_BYTES_MAX)
-		return BURST_FULL;
+	if (gather->used + own > GATHER_OWN_BYTES ||
+	    gather->count + PIECES_MAX > IWARP_SEND_PIECES || gather->bytes >= GATHER_BYTES_MAX)
+		return GATHER_FULL;
 	if (copied)
-		return add_short(iq, burst, segment, payload, cause);
-	count = find_places(iq, burst, payload, places, cause);
+		return add_short(iq, gather, segment, payload, cause);
+	count = find_places(iq, gather, payload, places, cause);
 	if (count == -2)
-		return BURST_BAD;
-	if (count < 0 || (!count && !burst_is_empty(burst)))
-		return BURST_FULL;
+		return GATHER_BAD;
+	if (count < 0 || (!count && !gather_is_empty(gather)))
+		return GATHER_FULL;
 	if (!count)
 		return stage(iq, segment, payload, cause);
-	add_header(burst, segment, payload->bytes);
+	add_header(gather, segment, payload->bytes);
 	for (int i = 0; i < count; i++) {
-		burst->pieces[burst->count++] =
+		gather->pieces[gather->count++] =
 			(struct iovec){ (void *)(uintptr_t)places[i].host, places[i].bytes };
-		burst->bytes += places[i].bytes;
+		gather->bytes += places[i].bytes;
 	}
-	add_trailer(burst, (segment->tagged ? TAGGED_BYTES : UNTAGGED_BYTES) + payload->bytes);
-	return BURST_ADDED;
+	add_trailer(gather, (segment->tagged ? TAGGED_BYTES : UNTAGGED_BYTES) + payload->bytes);
+	return GATHER_ADDED;
 }
 
 /* Stages all after the first `sent` bytes. The program's memory may be bad: the kernel copies. */
-static void stage_rest(struct iwarp_qp *iq, const struct burst *burst, size_t sent)
+static void stage_rest(struct iwarp_qp *iq, const struct gather *gather, size_t sent)
 {
-	uint8_t *to = stage_reserve(&iq->stage, burst->bytes - sent);
+	uint8_t *to = stage_reserve(&iq->stage, gather->bytes - sent);
 
 	if (!to) {
 		iq->lost = true;
 		return;
 	}
-	for (int i = 0; i < burst->count; i++) {
-		const uint8_t *from = burst->pieces[i].iov_base;
-		size_t n = burst->pieces[i].iov_len;
+	for (int i = 0; i < gather->count; i++) {
+		const uint8_t *from = gather->pieces[i].iov_base;
+		size_t n = gather->pieces[i].iov_len;
 
 		if (sent >= n) {
 			sent -= n;
@@ -249,19 +250,19 @@ static void stage_rest(struct iwarp_qp *iq, const struct burst *burst, size_t se
 	}
 }
 
-void burst_send(struct iwarp_qp *iq, struct burst *burst)
+void gather_send(struct iwarp_qp *iq, struct gather *gather)
 {
-	if (burst->count) {
-		ssize_t n = iwarp_env.send(iq->stream, burst->pieces, burst->count, false);
+	if (gather->count) {
+		ssize_t n = iwarp_env.send(iq->stream, gather->pieces, gather->count, false);
 
 		if (n < 0) {
 			iq->lost = true;
-		} else if ((size_t)n < burst->bytes) {
+		} else if ((size_t)n < gather->bytes) {
 			iq->sending.blocked = true;
-			stage_rest(iq, burst, (size_t)n);
+			stage_rest(iq, gather, (size_t)n);
 		}
 	}
-	if (burst->hazard)
-		hazard_clear(burst->hazard);
-	burst_init(burst);
+	if (gather->hazard)
+		hazard_clear(gather->hazard);
+	gather_init(gather);
 }
