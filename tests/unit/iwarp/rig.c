@@ -278,9 +278,9 @@ enum iwarp_progress rig_read(unsigned end)
 	return progress;
 }
 
-/* The stream has room again. True: bytes left. */
-static bool make_room(struct rig_end *end)
+bool rig_make_room(unsigned i)
 {
+	struct rig_end *end = &rig[i];
 	size_t before = end->tail;
 
 	if (!iwarp_wants_room(end->qp))
@@ -300,9 +300,11 @@ void rig_run(void)
 		assert_in_range(round, 0, 1000000);
 		for (unsigned i = 0; i < 2; i++) {
 			size_t head = rig[!i].head;
+			bool shut_before = rig[i].shut;
 			enum iwarp_progress progress = rig_read(i);
 
-			active |= make_room(&rig[i]) || rig[!i].head != head ||
+			active |= rig[i].shut != shut_before;
+			active |= rig_make_room(i) || rig[!i].head != head ||
 				  progress == IWARP_MORE;
 		}
 	}

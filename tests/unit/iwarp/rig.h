@@ -62,6 +62,9 @@ void rig_run(void);
 /* One end reads once. */
 enum iwarp_progress rig_read(unsigned end);
 
+/* The stream of an end has room again, if it waits for that. True: bytes left. */
+bool rig_make_room(unsigned end);
+
 /* The next completion of an end, which has to be this. */
 struct ibv_wc rig_expect(unsigned end, uint64_t wr_id, enum ibv_wc_status status);
 bool rig_is_quiet(unsigned end);
