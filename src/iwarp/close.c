@@ -46,7 +46,7 @@ void close_note_segment(struct iwarp_qp *iq)
 /* No receive is an error that ends the connection: iWARP has no RNR NAK. */
 static const struct reaction no_receive = { .fails_qp = true, .event = IBV_EVENT_QP_FATAL };
 
-void close_refuse(struct iwarp_qp *iq, enum verdict verdict, enum cause cause, bool tagged)
+void close_refuse_now(struct iwarp_qp *iq, enum verdict verdict, enum cause cause, bool tagged)
 {
 	const struct segment *segment = &iq->input.segment;
 	const struct reaction *reaction =
@@ -64,6 +64,11 @@ void close_refuse(struct iwarp_qp *iq, enum verdict verdict, enum cause cause, b
 	set_terminate(iq, terminate_of_verdict(verdict, cause, tagged));
 	reaction_begin(iq->qp, reaction, cause, &request);
 	reaction_end(iq->qp, reaction, cause);
+}
+
+void close_refuse(struct iwarp_qp *iq, enum verdict verdict, enum cause cause, bool tagged)
+{
+	iq->refused = (struct refused){ true, tagged, (uint8_t)verdict, cause };
 }
 
 void close_on_bad_segment(struct iwarp_qp *iq, enum terminate terminate, enum cause cause)
@@ -169,7 +174,7 @@ void close_quiesce(struct iwarp_qp *iq)
 	iq->response_head = iq->response_tail;
 	iq->sending.in_message = iq->sending.immediate_owed = false;
 	iq->failure.pending = false;
-	iq->revoking = false;
+	iq->revoking = iq->refused.pending = false;
 	receive_stop(iq->qp);
 	if (iq->state == STREAM_NONE || iq->state == STREAM_ENDED)
 		return;
@@ -207,11 +212,16 @@ void close_settle(struct iwarp_qp *iq)
 		on_end(iq, IWARP_END_LOST, CAUSE_IWARP_LOST);
 		return;
 	}
+	if (iq->refused.pending && (!iwarp_owed(iq) || !iwarp_is_sending(iq))) {
+		close_refuse_now(iq, (enum verdict)iq->refused.verdict, iq->refused.cause,
+				 iq->refused.tagged);
+		return;
+	}
 	if (iq->state == STREAM_CLOSING && transmit_is_idle(iq)) {
 		iwarp_env.shutdown(iq->stream);
 		iq->state = STREAM_FINISHED;
 	}
-	if (!iq->input.at_end || iq->revoking ||
+	if (!iq->input.at_end || iq->revoking || iq->refused.pending ||
 	    (iwarp_is_sending(iq) && (iwarp_owed(iq) || stage_bytes(&iq->stage))))
 		return;
 	on_end(iq, iq->state == STREAM_OPEN ? IWARP_END_CLOSED : IWARP_END_DISCONNECTED,

@@ -16,8 +16,15 @@
 #include "execute/verdict.h"
 #include "iwarp/iwarp_qp.h"
 
-/* The peer's segment gets this verdict: TERMINATE, receive and event by the table of reactions. */
+/*
+ * The peer's segment gets this verdict: TERMINATE, receive and event by the table of reactions. The
+ * responses to earlier requests leave first, and nothing is received meanwhile (CONTRACT 15).
+ */
 void close_refuse(struct iwarp_qp *iq, enum verdict verdict, enum cause cause, bool tagged)
+	REQUIRES(iq->qp->lock);
+
+/* The same at once: a response cannot be sent. */
+void close_refuse_now(struct iwarp_qp *iq, enum verdict verdict, enum cause cause, bool tagged)
 	REQUIRES(iq->qp->lock);
 
 /* The peer's bytes are no FPDUs of this stream: TERMINATE, and QP_FATAL. */

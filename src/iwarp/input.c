@@ -297,7 +297,7 @@ bool input_run(struct iwarp_qp *iq, bool *any)
 	struct input *input = &iq->input;
 	size_t done = 0;
 
-	if (iq->revoking && !accept_end(iq))
+	if (iq->refused.pending || (iq->revoking && !accept_end(iq)))
 		return false;
 	while (iwarp_is_receiving(iq)) {
 		ssize_t n;

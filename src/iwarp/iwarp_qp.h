@@ -101,6 +101,13 @@ struct input {
 	uint32_t control_bytes;
 };
 
+/* A request that was refused: the connection ends once all earlier ones are answered. */
+struct refused {
+	bool pending, tagged;
+	uint8_t verdict; /* enum verdict */
+	enum cause cause;
+};
+
 struct iwarp_qp {
 	struct qp *qp;
 	void *stream;
@@ -128,7 +135,8 @@ struct iwarp_qp {
 	uint32_t written;  /* bytes of the current WRITE, and of the last one after it */
 	bool in_write;	   /* the last tagged segment of a WRITE has not come */
 	uint32_t revoked;  /* mw_invalidate_once, of a SEND_WITH_INV that waits */
-	bool revoking;	   /* that SEND is received, but a thread still copies by the key */
+	struct refused refused;
+	bool revoking; /* that SEND is received, but a thread still copies by the key */
 	uint32_t response_head, response_tail;
 	struct owed_response responses[LIMIT_QP_RD_ATOM];
 };

@@ -129,7 +129,7 @@ static void fail(struct iwarp_qp *iq, bool is_response, enum cause cause) REQUIR
 
 	iq->sending.in_message = false;
 	if (is_response) {
-		close_refuse(iq, VERDICT_ACCESS, cause, false);
+		close_refuse_now(iq, VERDICT_ACCESS, cause, false);
 		return;
 	}
 	iq->sending.immediate_owed = false;

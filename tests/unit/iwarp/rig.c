@@ -304,8 +304,8 @@ void rig_run(void)
 			enum iwarp_progress progress = rig_read(i);
 
 			active |= rig[i].shut != shut_before;
-			active |= rig_make_room(i) || rig[!i].head != head ||
-				  progress == IWARP_MORE;
+			active |=
+				rig_make_room(i) || rig[!i].head != head || progress == IWARP_MORE;
 		}
 	}
 }
