@@ -19,11 +19,11 @@ static const uint8_t trailer[FPDU_PAD_MAX + FPDU_CRC_BYTES];
 static void add_own(struct gather *gather, size_t bytes)
 {
 	uint8_t *at = gather->own + gather->used;
-	struct iovec *last = &gather->pieces[gather->count - 1];
+	struct iovec *last = gather->count ? &gather->pieces[gather->count - 1] : NULL;
 
 	gather->used += bytes;
 	gather->bytes += bytes;
-	if (gather->count && (uint8_t *)last->iov_base + last->iov_len == at) {
+	if (last && (uint8_t *)last->iov_base + last->iov_len == at) {
 		last->iov_len += bytes;
 		return;
 	}
@@ -250,10 +250,10 @@ static void stage_rest(struct iwarp_qp *iq, const struct gather *gather, size_t 
 	}
 }
 
-void gather_send(struct iwarp_qp *iq, struct gather *gather)
+void gather_send(struct iwarp_qp *iq, struct gather *gather, bool more)
 {
 	if (gather->count) {
-		ssize_t n = iwarp_env.send(iq->stream, gather->pieces, gather->count, false);
+		ssize_t n = iwarp_env.send(iq->stream, gather->pieces, gather->count, more);
 
 		if (n < 0) {
 			iq->lost = true;

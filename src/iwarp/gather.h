@@ -69,7 +69,10 @@ enum gather_result gather_add(struct iwarp_qp *iq, struct gather *gather,
 			      const struct segment *segment, const struct payload *payload,
 			      enum cause *cause);
 
-/* Sends the burst, which is empty then, and stages the rest. Sets iq->lost, sending.blocked. */
-void gather_send(struct iwarp_qp *iq, struct gather *gather);
+/*
+ * Sends the burst, which is empty then, and stages the rest. Sets iq->lost, sending.blocked.
+ * `more`: the next burst follows at once.
+ */
+void gather_send(struct iwarp_qp *iq, struct gather *gather, bool more);
 
 #endif

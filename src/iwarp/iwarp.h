@@ -49,7 +49,8 @@ struct iwarp_env {
 	 * Writes to the stream without waiting: the number of bytes that it took (> 0),
 	 * IWARP_WOULD_BLOCK or IWARP_LOST. After WOULD_BLOCK, or fewer bytes than there were, the
 	 * environment calls iwarp_on_writable once there is room. The pieces are the caller's again
-	 * on return. `more`: another `send` follows at once (MSG_MORE).
+	 * on return. `more`: another `send` follows at once, so the
+	 * last segment need not leave before it is full.
 	 */
 	ssize_t (*send)(void *stream, const struct iovec *pieces, int count, bool more);
 	/*
@@ -78,7 +79,7 @@ struct iwarp_env {
 /* Set once, before the first QP. */
 void iwarp_init(const struct iwarp_env *env);
 
-/* All that the two ends agreed on: mpa_startup_agreed. */
+/* All that the two ends agreed on (`agreed` of struct mpa_startup), and the length of FPDUs. */
 struct iwarp_options {
 	struct mpa_agreed mpa;
 	/*

@@ -140,7 +140,7 @@ static void fail(struct iwarp_qp *iq, bool is_response, enum cause cause) REQUIR
 /* One segment, or the end of the burst. False: nothing is left to do for now. */
 static bool step(struct iwarp_qp *iq, struct gather *gather) REQUIRES(iq->qp->lock)
 {
-	enum gather_result result;
+	enum gather_result result = GATHER_ADDED;
 	enum request_turn turn;
 	enum cause cause;
 	bool is_response;
@@ -158,7 +158,7 @@ static bool step(struct iwarp_qp *iq, struct gather *gather) REQUIRES(iq->qp->lo
 		if (result == GATHER_ADDED)
 			return true;
 	}
-	gather_send(iq, gather);
+	gather_send(iq, gather, result == GATHER_FULL);
 	finish_sent(iq);
 	if (turn == REQUEST_NONE || !iwarp_is_sending(iq))
 		return false;
