@@ -192,12 +192,17 @@ void close_quiesce(struct iwarp_qp *iq)
 	drain(iq);
 }
 
-/* The stream is of no use any more, without a word of the peer. */
+/*
+ * The stream is of no use any more, without a word of the peer. A close with nothing outstanding is
+ * a normal end, and no cause of a failure.
+ */
 static void on_end(struct iwarp_qp *iq, enum iwarp_end end, enum cause cause) REQUIRES(iq->qp->lock)
 {
+	bool is_normal = end != IWARP_END_LOST && iq->qp->sq.head == iq->qp->sq.tail;
+
 	set_end(iq, end);
 	cause_note(cause, iq->qp->ib.qp_num, NULL);
-	qp_fail(iq->qp, cause);
+	qp_fail(iq->qp, is_normal ? CAUSE_NONE : cause);
 }
 
 void close_settle(struct iwarp_qp *iq)
