@@ -205,7 +205,7 @@ static void on_end(struct iwarp_qp *iq, enum iwarp_end end, enum cause cause) RE
 	qp_fail(iq->qp, is_normal ? CAUSE_NONE : cause);
 }
 
-void close_settle(struct iwarp_qp *iq)
+void close_settle(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
 {
 	if (iq->state == STREAM_DRAINING || iq->state == STREAM_LINGERING) {
 		drain(iq);

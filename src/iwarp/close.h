@@ -42,7 +42,7 @@ void close_note_segment(struct iwarp_qp *iq);
  * Looks at what the stream allows now: it broke (iq->lost); the peer has ended it and all is
  * answered; a QP that ends has sent the rest. Where each entry of the engine ends.
  */
-void close_settle(struct iwarp_qp *iq) REQUIRES(iq->qp->lock);
+void close_settle(struct iwarp_qp *iq);
 
 /* struct qp_path: the QP enters ERR or RESET. */
 void close_quiesce(struct iwarp_qp *iq);

@@ -261,8 +261,8 @@ static bool parse_whole(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
 	}
 }
 
-/* Reads once. The bytes that came, or what env.receive says. */
-static ssize_t read_some(struct iwarp_qp *iq)
+/* Reads once. The bytes that came, or what env.receive says; *full: there may be more. */
+static ssize_t read_some(struct iwarp_qp *iq, bool *full)
 {
 	struct input *input = &iq->input;
 	struct arena_hazard *hazard = NULL;
@@ -285,6 +285,7 @@ static ssize_t read_some(struct iwarp_qp *iq)
 		hazard_clear(hazard);
 	if (n <= 0)
 		return n;
+	*full = (size_t)n == placed + pieces[count - 1].iov_len;
 	if (placed > (size_t)n)
 		placed = (size_t)n;
 	input->left -= (uint32_t)placed;
@@ -292,9 +293,10 @@ static ssize_t read_some(struct iwarp_qp *iq)
 	return n;
 }
 
-bool input_run(struct iwarp_qp *iq, bool *any)
+bool input_run(struct iwarp_qp *iq, bool *any) REQUIRES(iq->qp->lock)
 {
 	struct input *input = &iq->input;
+	bool full = true;
 	size_t done = 0;
 
 	if (iq->refused.pending || (iq->revoking && !accept_end(iq)))
@@ -304,9 +306,11 @@ bool input_run(struct iwarp_qp *iq, bool *any)
 
 		if (!(input->whole ? parse_whole(iq) : parse(iq)) || input->at_end)
 			return false;
+		if (!full)
+			return false;
 		if (done >= SHARE_BYTES)
 			return true;
-		n = read_some(iq);
+		n = read_some(iq, &full);
 		if (n == IWARP_WOULD_BLOCK)
 			return false;
 		if (n == IWARP_LOST ||

@@ -28,7 +28,7 @@ bool input_add(struct input *input, const void *bytes, size_t count);
  * Reads and executes until nothing is left, or about 256 KiB were read: true then. Sets *any if
  * bytes came, iq->lost, input.at_end.
  */
-bool input_run(struct iwarp_qp *iq, bool *any) REQUIRES(iq->qp->lock);
+bool input_run(struct iwarp_qp *iq, bool *any);
 
 /* Reads and forgets, for a QP in ERR. */
 void input_discard(struct iwarp_qp *iq);

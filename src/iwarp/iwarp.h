@@ -57,6 +57,8 @@ struct iwarp_env {
 	 * Reads without waiting, into the pieces in their order: the number of bytes (> 0),
 	 * IWARP_WOULD_BLOCK, IWARP_LOST or IWARP_END. Pieces may be the program's memory: a bad
 	 * address there is IWARP_LOST, with a cause.
+	 * Fewer bytes than there is room for mean that nothing is left for now: what tells the
+	 * environment of bytes, or of the end, has to be level-triggered.
 	 */
 	ssize_t (*receive)(void *stream, const struct iovec *pieces, int count);
 	/*

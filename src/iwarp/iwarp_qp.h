@@ -145,6 +145,17 @@ struct iwarp_qp {
 
 extern struct iwarp_env iwarp_env;
 
+/*
+ * Bytes of payload in one segment, at most. Long segments hold whole pages, so the kernel copies
+ * between addresses that are aligned alike.
+ */
+static inline uint32_t iwarp_segment_room(const struct iwarp_qp *iq, uint32_t header)
+{
+	uint32_t room = iq->options.mulpdu - header;
+
+	return room >= 32768 ? room & ~4095u : room;
+}
+
 static inline uint32_t iwarp_outstanding(const struct iwarp_qp *iq)
 {
 	return iq->outstanding_tail - iq->outstanding_head;

@@ -93,7 +93,7 @@ static enum gather_result add_message(struct iwarp_qp *iq, struct gather *gather
 				      enum cause *cause)
 {
 	bool is_write = opcode_operation(wqe->opcode) == OPERATION_WRITE;
-	uint32_t room = iq->options.mulpdu - (is_write ? TAGGED_BYTES : UNTAGGED_BYTES);
+	uint32_t room = iwarp_segment_room(iq, is_write ? TAGGED_BYTES : UNTAGGED_BYTES);
 	uint32_t bytes = wqe->length - wqe->done < room ? wqe->length - wqe->done : room;
 	struct segment segment = { .last = wqe->done + bytes == wqe->length };
 	struct payload payload = { .wqe = wqe, .offset = wqe->done, .bytes = bytes };

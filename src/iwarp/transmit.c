@@ -38,7 +38,7 @@ static enum gather_result add_atomic_response(struct iwarp_qp *iq, struct gather
 static enum gather_result add_read_response(struct iwarp_qp *iq, struct gather *gather,
 					    struct owed_response *response, enum cause *cause)
 {
-	uint32_t room = iq->options.mulpdu - TAGGED_BYTES;
+	uint32_t room = iwarp_segment_room(iq, TAGGED_BYTES);
 	uint32_t bytes = response->left < room ? response->left : room;
 	struct segment segment = {
 		.opcode = RDMAP_READ_RESPONSE,
@@ -171,7 +171,7 @@ static bool step(struct iwarp_qp *iq, struct gather *gather) REQUIRES(iq->qp->lo
 	return false;
 }
 
-void transmit_run(struct iwarp_qp *iq)
+void transmit_run(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
 {
 	struct gather gather;
 

@@ -16,7 +16,7 @@
 #include "iwarp/iwarp_qp.h"
 
 /* Sends all that may go now. */
-void transmit_run(struct iwarp_qp *iq) REQUIRES(iq->qp->lock);
+void transmit_run(struct iwarp_qp *iq);
 
 /* The initiator's first FPDU (mpa_rtr). 0, -ENOMEM. */
 int transmit_rtr(struct iwarp_qp *iq);
