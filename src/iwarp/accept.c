@@ -187,6 +187,7 @@ struct target {
 	uint32_t key, pd, qpn, access;
 	uint64_t address;
 	uint32_t bytes;
+	uint32_t check; /* bytes that the key has to be good for */
 };
 
 static bool find_sge(const struct ibv_sge *sge, uint32_t count, uint64_t offset,
@@ -199,6 +200,7 @@ static bool find_sge(const struct ibv_sge *sge, uint32_t count, uint64_t offset,
 		target->address = sge[i].addr + offset;
 		if (sge[i].length - offset < target->bytes)
 			target->bytes = (uint32_t)(sge[i].length - offset);
+		target->check = target->bytes;
 		target->access = IBV_ACCESS_LOCAL_WRITE;
 		return true;
 	}
@@ -225,6 +227,7 @@ static bool find_target(struct iwarp_qp *iq, struct target *target)
 		target->qpn = qp->ib.qp_num;
 		target->access = IBV_ACCESS_REMOTE_WRITE;
 		target->address = segment->to + at;
+		target->check = input->left; /* a segment that is refused stores nothing */
 		return true;
 	}
 	if (segment->opcode != RDMAP_READ_RESPONSE)
@@ -248,7 +251,7 @@ struct arena_hazard *accept_place(struct iwarp_qp *iq, struct iovec *piece)
 	if (iq->input.left <= LAST_WORD || !find_target(iq, &target))
 		return NULL;
 	hazard = hazard_set_in_heap(memory_slot(), target.key);
-	if (key_check(key_table(), target.key, target.pd, target.qpn, target.address, target.bytes,
+	if (key_check(key_table(), target.key, target.pd, target.qpn, target.address, target.check,
 		      target.access, &host, &flags) == KEY_OK &&
 	    !(flags & (KEY_NULL | KEY_IMPORTED | KEY_MOVING))) {
 		*piece = (struct iovec){ (void *)(uintptr_t)host, target.bytes };

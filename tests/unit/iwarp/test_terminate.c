@@ -272,6 +272,29 @@ static void test_bad_segments(void **state)
 	}
 }
 
+/* The header comes alone, so the payload would be received in place: nothing of it is stored. */
+static void test_write_over_the_end(void **state)
+{
+	struct ibv_sge sge = { (uintptr_t)rig[0].memory, 8000, rig[0].mr->ib.lkey };
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .wr.rdma = { (uintptr_t)rig[1].memory + RIG_BYTES - 7996,
+					       rig[1].mr->ib.rkey } };
+	struct iwarp_options options = rig_options();
+
+	options.mulpdu = 20000;
+	rig_connect(&options);
+	rig_post_wr(0, &wr);
+	rig[1].piece = FPDU_LENGTH_BYTES + TAGGED_BYTES;
+	rig_read(1);
+	rig[1].piece = SIZE_MAX;
+	rig_read(1);
+	expect_terminate(1, TERMINATE_DDP_BOUNDS);
+	for (size_t i = RIG_BYTES - 8000; i < RIG_BYTES; i++)
+		assert_int_equal(rig[1].memory[i], 0xee);
+}
+
 /* A third READ request, if two are the limit. */
 static void test_too_many_reads(void **state)
 {
@@ -512,6 +535,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_bad_segments),
+		TEST(test_write_over_the_end),
 		TEST(test_too_many_reads),
 		TEST(test_short_ulpdu),
 		TEST(test_bad_crc),
