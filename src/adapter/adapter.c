@@ -32,6 +32,7 @@
 #include "base/fork_free.h"
 #include "base/lock.h"
 #include "base/sleeper.h"
+#include "iwarp/iwarp.h"
 #include "memory/hazard.h"
 #include "memory/migrate.h"
 #include "netdev/device.h"
@@ -338,8 +339,14 @@ uint64_t adapter_cookie(void)
 	return cookie;
 }
 
-const struct qp_path *adapter_path(enum ibv_qp_type type)
+const struct qp_path *adapter_path(const struct context *context, enum ibv_qp_type type)
 {
+	if (context->iwarp && type == IBV_QPT_RC)
+		return &iwarp_path;
+	if (context->iwarp) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
 	if (type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD ||
 	    type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV)
 		return &shm_path;
@@ -424,6 +431,8 @@ static void resolve_peer(uint32_t peer)
 
 void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mask)
 {
+	if (qp->context->iwarp)
+		return;
 	if (qp->type == IBV_QPT_UD)
 		port_open_all(qp->context);
 	else if (qp->type == IBV_QPT_RAW_PACKET || !(attr_mask & IBV_QP_AV) ||

@@ -38,7 +38,7 @@ uint32_t adapter_slot(void);   /* 1..SLOT_MAX */
 uint64_t adapter_cookie(void); /* of the arena */
 
 /* The path for a new QP of this type; NULL with errno EOPNOTSUPP if there is none. */
-const struct qp_path *adapter_path(enum ibv_qp_type type);
+const struct qp_path *adapter_path(const struct context *context, enum ibv_qp_type type);
 
 /*
  * Imports an MR of the process that made the context of `pd` (ibv_import_mr). `pd_number`: the PD's

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "netdev/device.h"
+#include "object/context.h"
 #include "roce/roce.h"
 #include "shm/shm_qp.h"
 
@@ -26,7 +27,8 @@ static const struct qp_path *choose(struct qp *qp)
 	const union ibv_gid *peer = &qp->attr.ah_attr.grh.dgid;
 	bool wire;
 
-	if (qp->path == &qp_path_orphan || qp->type == IBV_QPT_RAW_PACKET)
+	/* iWARP: the connection brings the path (tcp/streams.h). */
+	if (qp->path == &qp_path_orphan || qp->context->iwarp || qp->type == IBV_QPT_RAW_PACKET)
 		return qp->path;
 	if (qp->type == IBV_QPT_UD)
 		return &shm_path;

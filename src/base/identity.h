@@ -20,6 +20,7 @@
 
 #define IDENTITY_PORT_CAP_FLAGS IBV_PORT_CM_SUP
 #define IDENTITY_ROCE_CAP_FLAGS IBV_PORT_IP_BASED_GIDS /* on Ethernet beside them */
+#define IDENTITY_RNIC_CAP_FLAGS (IBV_PORT_CM_SUP | IBV_PORT_DEVICE_MGMT_SUP) /* as siw */
 #define IDENTITY_PKEY		0xffff
 
 #endif

@@ -201,6 +201,7 @@ const struct qp_path iwarp_path = {
 	.issue = issue,
 	.quiesce = quiesce,
 	.destroy = free_path,
+	.close = iwarp_disconnect,
 };
 
 #ifdef VERBATIM_CHECK

@@ -13,6 +13,7 @@
 #include "base/gid.h"
 #include "netdev/interface.h"
 #include "base/host_address.h"
+#include "base/transport.h"
 
 static_assert(offsetof(struct device, provider_ops) == 664,
 	      "libmlx5 and libefa look for their ops here");
@@ -142,6 +143,7 @@ static void take_over(struct device *device, const struct interface *interface)
 	device->mtu = interface->mtu;
 	memcpy(device->mac, interface->mac, sizeof(device->mac));
 	device->guid = interface_guid(interface);
+	interface_rnic_gid(interface, &device->rnic_gid);
 	set_gids(device, interface->gid);
 	lock_release(&device->lock);
 }
@@ -156,9 +158,10 @@ static struct device *create(const struct interface *interface)
 	device->provider_ops = &own_ops;
 	lock_init(&device->lock);
 	memcpy(device->interface, interface->name, sizeof(device->interface));
-	device->ib.node_type = IBV_NODE_CA;
-	device->ib.transport_type = IBV_TRANSPORT_IB;
-	snprintf(device->ib.name, sizeof(device->ib.name), DEVICE_PREFIX "%s", interface->name);
+	device->is_rnic = transport_is_iwarp();
+	device->ib.node_type = device->is_rnic ? IBV_NODE_RNIC : IBV_NODE_CA;
+	device->ib.transport_type = device->is_rnic ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+	interface_device_name(interface, device->ib.name);
 	/*
 	 * UCX requires that /dev/infiniband/<dev_name> is a writable character device: /dev/null.
 	 */

@@ -2,9 +2,10 @@
 /*
  * Device - RDMA devices, each made of a network interface.
  *
- * One device per interface that is up and has an address, named vrb_<interface>; the interface of
- * the default route first, loopback last. A struct device lasts as long as a device list or an open
- * context holds it (CONTRACT 5).
+ * One device per interface that is up and has an address, named vrb_<interface>, or
+ * vrbw_<interface> if it is an RNIC (base/transport.h); the interface of the default route first,
+ * loopback last. A struct device lasts as long as a device list or an open context holds it
+ * (CONTRACT 5).
  */
 #ifndef NETDEV_DEVICE_H
 #define NETDEV_DEVICE_H
@@ -17,8 +18,9 @@
 
 #include "base/lock.h"
 
-#define DEVICE_GIDS 16
-#define DEVICE_PORT 1 /* the only port of a device */
+#define DEVICE_GIDS	 16
+#define DEVICE_RNIC_GIDS 1 /* that programs see of an RNIC */
+#define DEVICE_PORT	 1 /* the only port of a device */
 
 struct device {
 	struct ibv_device ib;
@@ -31,6 +33,7 @@ struct device {
 	char provider_spare[512]; /* the rest of struct verbs_device */
 	_Atomic uint32_t references;
 	char interface[IF_NAMESIZE];
+	bool is_rnic;	  /* iWARP */
 	struct lock lock; /* guards all below, which ibv_open_device and watch.h refresh */
 	unsigned int ifindex;
 	bool loopback;
@@ -38,6 +41,7 @@ struct device {
 	uint32_t mtu; /* of the interface, bytes */
 	uint8_t mac[6];
 	uint64_t guid;			 /* host order */
+	union ibv_gid rnic_gid;		 /* the only one that programs see of an RNIC */
 	uint32_t gid_changes;		 /* counts how often `gid` changed */
 	union ibv_gid gid[DEVICE_GIDS];	 /* 0: the IPv4-mapped address; zero: empty */
 	union ibv_gid gone[DEVICE_GIDS]; /* the last address of each index */

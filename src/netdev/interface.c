@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "netdev/interface.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/gid.h"
+#include "base/transport.h"
 
 #define INTERFACES_MAX 256
 
@@ -287,15 +289,21 @@ static int offered(const struct interface *list, int count, const char *first)
 	return n;
 }
 
+static bool is_prefixed(const struct interface *interface, const char *prefix, const char *name,
+			size_t len)
+{
+	size_t before = strlen(prefix);
+
+	return len > before && memcmp(name, prefix, before) == 0 &&
+	       strlen(interface->name) == len - before &&
+	       memcmp(interface->name, name + before, len - before) == 0;
+}
+
 static bool is_named(const struct interface *interface, const char *name, size_t len)
 {
-	const size_t prefix = strlen(DEVICE_PREFIX);
-
-	if (len > prefix && memcmp(name, DEVICE_PREFIX, prefix) == 0 &&
-	    strlen(interface->name) == len - prefix &&
-	    memcmp(interface->name, name + prefix, len - prefix) == 0)
-		return true;
-	return strlen(interface->name) == len && memcmp(interface->name, name, len) == 0;
+	return is_prefixed(interface, "", name, len) ||
+	       is_prefixed(interface, DEVICE_PREFIX, name, len) ||
+	       is_prefixed(interface, DEVICE_RNIC, name, len);
 }
 
 int interface_order(struct interface *list, int count, const char *first, const char *filter)
@@ -346,6 +354,24 @@ static uint64_t mix(uint64_t hash, const void *data, size_t len)
 	for (size_t i = 0; i < len; i++)
 		hash = (hash ^ ((const uint8_t *)data)[i]) * UINT64_C(0x100000001b3); /* FNV-1a */
 	return hash;
+}
+
+void interface_device_name(const struct interface *interface, char name[DEVICE_NAME_MAX])
+{
+	snprintf(name, DEVICE_NAME_MAX, "%s%s", transport_is_iwarp() ? DEVICE_RNIC : DEVICE_PREFIX,
+		 interface->name);
+}
+
+void interface_rnic_gid(const struct interface *interface, union ibv_gid *gid)
+{
+	static const uint8_t none[6];
+	uint64_t guid = htobe64(interface_guid(interface));
+
+	memset(gid, 0, sizeof(*gid));
+	if (memcmp(interface->mac, none, sizeof(none)) != 0)
+		memcpy(gid->raw, interface->mac, sizeof(interface->mac));
+	else
+		memcpy(gid->raw, &guid, sizeof(interface->mac));
 }
 
 uint64_t interface_guid(const struct interface *interface)

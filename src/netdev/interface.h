@@ -16,8 +16,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define INTERFACE_GIDS 15 /* one less than a GID table has, so that one is empty */
-#define DEVICE_PREFIX  "vrb_"
+#define INTERFACE_GIDS	15 /* one less than a GID table has, so that one is empty */
+#define DEVICE_PREFIX	"vrb_"
+#define DEVICE_RNIC	"vrbw_" /* the same of an RNIC: base/transport.h */
+#define DEVICE_NAME_MAX (sizeof(DEVICE_RNIC) - 1 + IF_NAMESIZE)
 
 struct interface {
 	char name[IF_NAMESIZE];
@@ -55,6 +57,15 @@ int interface_order(struct interface *list, int count, const char *first, const 
 
 /* Whether the interface is up, and has a carrier; both false: it does not exist. */
 void interface_flags(const char *name, bool *up, bool *running);
+
+/* Writes the name of the interface's device. */
+void interface_device_name(const struct interface *interface, char name[DEVICE_NAME_MAX]);
+
+/*
+ * The only GID of an RNIC, as siw has it: the MAC, then zeros. Of an interface without a MAC: bytes
+ * of its GUID in its place.
+ */
+void interface_rnic_gid(const struct interface *interface, union ibv_gid *gid);
 
 /* EUI-64 of the MAC, or a hash of this host's and the interface's identity; never 0. Host order. */
 uint64_t interface_guid(const struct interface *interface);

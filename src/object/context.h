@@ -45,6 +45,7 @@ struct context {
 	_Atomic uint64_t dm_bytes;   /* device memory in use (object/dm.h) */
 	struct list link;	     /* in the adapter's list of contexts */
 	bool infiniband;	     /* the link layer: base/lid.h */
+	bool iwarp;		     /* its device is an RNIC */
 	bool port_up;		     /* as last raised; guarded by the contexts' lock */
 	uint32_t gid_changes;	     /* of struct device, as last raised; guarded likewise */
 	uint32_t adapter_generation; /* of the adapter at creation; see adapter_is_foreign */

@@ -8,6 +8,7 @@ enum {
 	UC_TOO = 2,
 	UD_TOO = 4,
 	ON_RAW = 8,
+	ON_RNIC = 16,
 	ON_UC = ON_RC | UC_TOO,
 	ON_UD = ON_UC | UD_TOO
 };
@@ -26,7 +27,7 @@ const struct opcode opcodes[OPCODES] = {
 #undef OPCODE
 };
 
-static unsigned service_of(enum ibv_qp_type type)
+static unsigned service_of(unsigned type)
 {
 	switch (type) {
 	case IBV_QPT_RC:
@@ -38,19 +39,21 @@ static unsigned service_of(enum ibv_qp_type type)
 		return UD_TOO;
 	case IBV_QPT_RAW_PACKET:
 		return ON_RAW;
+	case OPCODE_QPT_RNIC:
+		return ON_RNIC;
 	default:
 		return 0;
 	}
 }
 
-const struct opcode *opcode_find(enum ibv_wr_opcode opcode, enum ibv_qp_type type)
+const struct opcode *opcode_find(enum ibv_wr_opcode opcode, unsigned type)
 {
 	return (unsigned)opcode < OPCODES && opcodes[opcode].services & service_of(type)
 		       ? &opcodes[opcode]
 		       : NULL;
 }
 
-uint64_t opcode_send_ops(enum ibv_qp_type type)
+uint64_t opcode_send_ops(unsigned type)
 {
 	uint64_t all = 0;
 

@@ -26,11 +26,17 @@ struct opcode {
 
 extern const struct opcode opcodes[OPCODES]; /* by enum ibv_wr_opcode */
 
-/* The opcode's row. NULL: it is unknown, or a QP of this type does not have it. */
-const struct opcode *opcode_find(enum ibv_wr_opcode opcode, enum ibv_qp_type type);
+/* Beside enum ibv_qp_type: an RC QP of an RNIC, which has fewer opcodes. */
+#define OPCODE_QPT_RNIC 0x80
+
+/*
+ * The opcode's row. NULL: it is unknown, or a QP of this type (enum ibv_qp_type, or
+ * OPCODE_QPT_RNIC) does not have it.
+ */
+const struct opcode *opcode_find(enum ibv_wr_opcode opcode, unsigned type);
 
 /* The opcodes of a QP of this type, as enum ibv_qp_create_send_ops_flags. */
-uint64_t opcode_send_ops(enum ibv_qp_type type);
+uint64_t opcode_send_ops(unsigned type);
 
 /* The operation of a posted request, whose opcode was checked. */
 static inline enum operation opcode_operation(uint8_t opcode)

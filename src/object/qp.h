@@ -58,6 +58,11 @@ struct qp_path {
 	void (*quiesce)(struct qp *qp);
 	/* Frees the path's own memory. No other thread uses the QP any more. */
 	void (*destroy)(struct qp *qp);
+	/*
+	 * iWARP: ends the connection in good order, as the QP is asked for SQD; then the QP goes to
+	 * ERR. NULL: SQD is that of the IBA.
+	 */
+	void (*close)(struct qp *qp);
 };
 
 /*

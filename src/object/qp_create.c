@@ -141,7 +141,8 @@ static void set_fields(struct qp *qp, struct context *context, struct pd *pd,
 	qp->srq = attr->srq ? srq_of(attr->srq) : NULL;
 	qp->rq = qp->srq ? &qp->srq->rq : &qp->own_rq;
 	qp->own_rq.qpn = qp->sq.qpn = qp->ib.qp_num;
-	qp->type = qp->sq.type = (uint8_t)attr->qp_type;
+	qp->type = (uint8_t)attr->qp_type;
+	qp->sq.type = context->iwarp ? OPCODE_QPT_RNIC : qp->type;
 	/* struct ibv_qp_init_attr_ex begins with the fields of struct ibv_qp_init_attr */
 	memcpy(&qp->init, attr, sizeof(qp->init));
 }

@@ -35,8 +35,7 @@ static int check_move(const struct qp *qp, const struct change *change)
 	if (change->mask & IBV_QP_CUR_STATE && change->attr->cur_qp_state != change->from)
 		return refuse(qp, change, EINVAL, "cur_qp_state is not the state, but",
 			      change->attr->cur_qp_state);
-	switch (qp_move_check(change->from, change->to, (enum ibv_qp_type)qp->type, change->mask,
-			      &which)) {
+	switch (qp_move_check(change->from, change->to, qp->sq.type, change->mask, &which)) {
 	case MOVE_OK:
 		return 0;
 	case MOVE_ILLEGAL:
@@ -182,6 +181,11 @@ static int apply(struct qp *qp, const struct change *change) REQUIRES(qp->lock)
 	struct ibv_qp_attr before = qp->attr;
 	int error;
 
+	/* iWARP: the QP stays in RTS until both ends have closed, then goes to ERR. */
+	if (change->to == IBV_QPS_SQD && qp->path->close) {
+		qp->path->close(qp);
+		return 0;
+	}
 	set_attributes(&qp->attr, change->attr, change->mask);
 	if (change->to == IBV_QPS_RTR) {
 		error = connect(qp);

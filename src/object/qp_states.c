@@ -3,9 +3,11 @@
 
 #include <stdbool.h>
 
+#include "object/opcode.h"
+
 #define STATES (IBV_QPS_ERR + 1)
 
-enum service { RC, UC, UD, XRC_SEND, XRC_RECV, RAW, SERVICES };
+enum service { RC, UC, UD, XRC_SEND, XRC_RECV, RAW, RNIC, SERVICES };
 
 struct move {
 	bool legal;
@@ -45,6 +47,7 @@ static const struct move moves[STATES][STATES] = {
 				[XRC_RECV] = INIT_ATTR | ACCESS,
 				[RAW] = PORT,
 			},
+			.optional = { [RNIC] = INIT_ATTR | ACCESS },
 		},
 	},
 	[IBV_QPS_INIT] = {
@@ -59,6 +62,7 @@ static const struct move moves[STATES][STATES] = {
 				[XRC_SEND] = INIT_ATTR | ACCESS,
 				[XRC_RECV] = INIT_ATTR | ACCESS,
 				[RAW] = PORT,
+				[RNIC] = INIT_ATTR | ACCESS,
 			},
 		},
 		[IBV_QPS_RTR] = {
@@ -75,6 +79,7 @@ static const struct move moves[STATES][STATES] = {
 				[UD] = PKEY | QKEY,
 				[XRC_SEND] = ALT | ACCESS | PKEY | TARGET_ATTR,
 				[XRC_RECV] = ALT | ACCESS | PKEY,
+				[RNIC] = INIT_ATTR | ACCESS,
 			},
 		},
 	},
@@ -112,6 +117,7 @@ static const struct move moves[STATES][STATES] = {
 				[XRC_SEND] = RETURN_UC,
 				[XRC_RECV] = RETURN_RC,
 				[RAW] = CUR,
+				[RNIC] = CUR | PORT | ACCESS,
 			},
 		},
 		[IBV_QPS_SQD] = {
@@ -170,11 +176,13 @@ static const struct move moves[STATES][STATES] = {
 	},
 };
 
-static enum service service_of(enum ibv_qp_type type)
+static enum service service_of(unsigned type)
 {
-	switch ((int)type) {
+	switch (type) {
 	case IBV_QPT_RC:
 		return RC;
+	case OPCODE_QPT_RNIC:
+		return RNIC;
 	case IBV_QPT_UC:
 		return UC;
 	case IBV_QPT_XRC_SEND:
@@ -188,14 +196,21 @@ static enum service service_of(enum ibv_qp_type type)
 	}
 }
 
-enum move_verdict qp_move_check(enum ibv_qp_state from, enum ibv_qp_state to, enum ibv_qp_type type,
+/* RTS of iWARP comes with a connection of rdma_cm, which alone leads there. */
+static bool is_of_connection(enum service service, enum ibv_qp_state from, enum ibv_qp_state to)
+{
+	return service == RNIC && to == IBV_QPS_RTS && from != to;
+}
+
+enum move_verdict qp_move_check(enum ibv_qp_state from, enum ibv_qp_state to, unsigned type,
 				int mask, int *which)
 {
 	enum service service = service_of(type);
 	const struct move *move;
 	int lacks, exceeds;
 
-	if ((unsigned int)from >= STATES || (unsigned int)to >= STATES || !moves[from][to].legal)
+	if ((unsigned int)from >= STATES || (unsigned int)to >= STATES || !moves[from][to].legal ||
+	    is_of_connection(service, from, to))
 		return MOVE_ILLEGAL;
 	move = &moves[from][to];
 	lacks = move->required[service] & ~mask;

@@ -4,7 +4,8 @@
  * each.
  *
  * The table of IBA 11.2.5.2 ("Modify Queue Pair", tables 91 to 93) for RC, UC and UD, as Linux has
- * it: RESET to ERR is illegal, and transitions to RESET and ERR set no attribute. Pure.
+ * it: RESET to ERR is illegal, and transitions to RESET and ERR set no attribute. Of iWARP: what
+ * the kernel's iwcm asks siw for. Pure.
  */
 #ifndef OBJECT_QP_STATES_H
 #define OBJECT_QP_STATES_H
@@ -19,10 +20,11 @@ enum move_verdict {
 };
 
 /*
- * Checks ibv_modify_qp's mask (enum ibv_qp_attr_mask) for a transition of a QP of this type.
+ * Checks ibv_modify_qp's mask (enum ibv_qp_attr_mask) for a transition of a QP of this type (enum
+ * ibv_qp_type, or OPCODE_QPT_RNIC).
  * MOVE_LACKS and MOVE_EXCEEDS write to *which the attributes that are missing, or too many.
  */
-enum move_verdict qp_move_check(enum ibv_qp_state from, enum ibv_qp_state to, enum ibv_qp_type type,
+enum move_verdict qp_move_check(enum ibv_qp_state from, enum ibv_qp_state to, unsigned type,
 				int mask, int *which);
 
 const char *qp_state_name(enum ibv_qp_state state);

@@ -93,7 +93,7 @@ struct sq {
 	uint32_t stride, mask;
 	uint32_t max_wr, max_sge, max_inline; /* granted */
 	uint32_t qpn;			      /* for causes */
-	uint8_t type;			      /* of the QP: enum ibv_qp_type */
+	uint8_t type;			      /* of the QP: enum ibv_qp_type, or OPCODE_QPT_RNIC */
 	bool sig_all;
 	bool full_reported; /* CAUSE_QUEUE_FULL was reported */
 	uint32_t head, issue, tail;

@@ -186,13 +186,16 @@ TEXT(text_guid)
 
 TEXT(text_node_type)
 {
-	return snprintf(text, size, "%d: CA\n", IBV_NODE_CA);
+	return view->iwarp ? snprintf(text, size, "%d: RNIC\n", IBV_NODE_RNIC)
+			   : snprintf(text, size, "%d: CA\n", IBV_NODE_CA);
 }
 
 TEXT(text_cap_mask)
 {
 	return snprintf(text, size, "0x%08x\n",
-			IDENTITY_PORT_CAP_FLAGS | (view->infiniband ? 0 : IDENTITY_ROCE_CAP_FLAGS));
+			view->iwarp	   ? IDENTITY_RNIC_CAP_FLAGS
+			: view->infiniband ? IDENTITY_PORT_CAP_FLAGS
+					   : IDENTITY_PORT_CAP_FLAGS | IDENTITY_ROCE_CAP_FLAGS);
 }
 
 /* The LID; 0 on Ethernet, and for an interface without an IPv4 address. */
@@ -233,6 +236,10 @@ static bool find_gid(const struct view *view, int device, int index, union ibv_g
 	const struct interface *interface = &view->devices[device];
 
 	memset(gid, 0, sizeof(*gid));
+	if (view->iwarp && index == 0)
+		interface_rnic_gid(interface, gid);
+	if (view->iwarp)
+		return index == 0;
 	if (index >= interface->ipv4 + interface->ipv6)
 		return false;
 	if (view->infiniband)
@@ -268,7 +275,7 @@ TEXT(text_gid_type)
 
 	if (!find_gid(view, device, index, &gid))
 		return -EINVAL;
-	return snprintf(text, size, view->infiniband ? "IB/RoCE v1\n" : "RoCE v2\n");
+	return snprintf(text, size, view->infiniband || view->iwarp ? "IB/RoCE v1\n" : "RoCE v2\n");
 }
 
 TEXT(text_pkey)

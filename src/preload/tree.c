@@ -138,6 +138,17 @@ static void expand(const struct view *view, char placeholder, int device, int in
 	}
 }
 
+/* An RNIC has one GID, and no P_Key. */
+static int gids_of(const struct view *view)
+{
+	return view->iwarp ? 1 : VIEW_GIDS;
+}
+
+static bool is_missing(const struct view *view, const char *pattern)
+{
+	return view->iwarp && !strcmp(pattern, PORT "/pkeys/0");
+}
+
 static bool is_placeholder(const char *component, size_t len)
 {
 	return len == 1 && strchr("DIUG", *component);
@@ -151,7 +162,7 @@ static bool bind_component(const struct view *view, char placeholder, const char
 	bool is_gid = placeholder == 'G';
 	int *bound = is_gid ? &node->index : &node->device;
 	int first = !is_gid && *bound >= 0 ? *bound : 0;
-	int last = is_gid ? VIEW_GIDS - 1 : *bound >= 0 ? *bound : view->count - 1;
+	int last = is_gid ? gids_of(view) - 1 : *bound >= 0 ? *bound : view->count - 1;
 
 	for (int i = first; i <= last; i++) {
 		expand(view, placeholder, i, i, name);
@@ -187,7 +198,7 @@ bool tree_find(const struct view *view, const char *path, struct node *out)
 	if (strlen(path) >= sizeof(out->path))
 		return false;
 	for (unsigned i = 0; i < PATTERNS; i++) {
-		if (!match(view, patterns[i].path, path, out))
+		if (is_missing(view, patterns[i].path) || !match(view, patterns[i].path, path, out))
 			continue;
 		out->pattern = &patterns[i];
 		out->kind = patterns[i].kind;
@@ -230,10 +241,10 @@ int tree_list(const struct view *view, const struct node *directory,
 	for (unsigned i = 0; i < PATTERNS && rc == 0; i++) {
 		const char *entry = entry_of(patterns[i].path, directory->pattern->path);
 		bool is_gid = entry && strcmp(entry, "G") == 0;
-		int first = 0, last = is_gid ? VIEW_GIDS - 1 : view->count - 1;
+		int first = 0, last = is_gid ? gids_of(view) - 1 : view->count - 1;
 		char name[VIEW_NAME_MAX];
 
-		if (!entry)
+		if (!entry || is_missing(view, patterns[i].path))
 			continue;
 		if (!is_placeholder(entry, strlen(entry))) {
 			rc = each(context, entry, patterns[i].kind);

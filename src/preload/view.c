@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "preload/view.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
+
+#include "base/transport.h"
 
 int view_load(struct view *out)
 {
@@ -15,7 +16,8 @@ int view_load(struct view *out)
 		return found;
 	interface_default(first);
 	out->count = interface_order(out->devices, found, first, secure_getenv("VERBATIM_DEVICES"));
-	out->infiniband = link && strcasecmp(link, "infiniband") == 0;
+	out->iwarp = transport_is_iwarp();
+	out->infiniband = !out->iwarp && link && strcasecmp(link, "infiniband") == 0;
 	return 0;
 }
 
@@ -26,5 +28,5 @@ void view_free(struct view *view)
 
 void view_name(const struct view *view, int device, char name[VIEW_NAME_MAX])
 {
-	snprintf(name, VIEW_NAME_MAX, DEVICE_PREFIX "%s", view->devices[device].name);
+	interface_device_name(&view->devices[device], name);
 }

@@ -16,20 +16,21 @@
 
 #include "netdev/interface.h"
 
-#define VIEW_NAME_MAX (sizeof(DEVICE_PREFIX) - 1 + IF_NAMESIZE)
+#define VIEW_NAME_MAX DEVICE_NAME_MAX
 #define VIEW_GIDS     (INTERFACE_GIDS + 1) /* entries of the GID table; the last is empty */
 
 struct view {
 	struct interface *devices;
 	int count;
 	bool infiniband; /* the link mode: base/lid.h */
+	bool iwarp;	 /* the devices are RNICs: base/transport.h */
 };
 
 /* 0 or -errno. The caller frees the view with view_free. */
 int view_load(struct view *out);
 void view_free(struct view *view);
 
-/* The name of a device: vrb_<interface>. */
+/* The name of a device: vrb_<interface>, or vrbw_<interface>. */
 void view_name(const struct view *view, int device, char name[VIEW_NAME_MAX]);
 
 #endif

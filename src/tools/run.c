@@ -28,6 +28,8 @@ static const char usage[] =
 	"  -d, --devices LIST       interfaces or devices to show, separated by commas\n"
 	"                           (VERBATIM_DEVICES)\n"
 	"  -p, --vendor-part-id N   what to report as vendor_part_id (VERBATIM_VENDOR_PART_ID)\n"
+	"      --iwarp              devices are RNICs (iWARP: RDMA over TCP), for rdma_cm\n"
+	"                           (VERBATIM_TRANSPORT=iwarp)\n"
 	"      --no-sysfs           leave /sys/class/infiniband and /dev/infiniband as they are\n"
 	"  -h, --help               print this\n"
 	"  -V, --version            print the version\n"
@@ -61,7 +63,9 @@ static int set_vendor_part_id(const char *text)
 	return set_variable("VERBATIM_VENDOR_PART_ID", number);
 }
 
-#define OPTION_NO_SYSFS 256 /* --no-sysfs, which has no short form */
+/* Options without a short form. */
+#define OPTION_NO_SYSFS 256
+#define OPTION_IWARP	257
 
 /* -1 to go on, or the exit status. */
 static int parse_options(int argc, char **argv, bool *sysfs)
@@ -70,6 +74,7 @@ static int parse_options(int argc, char **argv, bool *sysfs)
 		{ "explain", optional_argument, NULL, 'e' },
 		{ "devices", required_argument, NULL, 'd' },
 		{ "vendor-part-id", required_argument, NULL, 'p' },
+		{ "iwarp", no_argument, NULL, OPTION_IWARP },
 		{ "no-sysfs", no_argument, NULL, OPTION_NO_SYSFS },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
@@ -89,6 +94,9 @@ static int parse_options(int argc, char **argv, bool *sysfs)
 			break;
 		case 'p':
 			rc = set_vendor_part_id(optarg);
+			break;
+		case OPTION_IWARP:
+			rc = set_variable("VERBATIM_TRANSPORT", "iwarp");
 			break;
 		case OPTION_NO_SYSFS:
 			*sysfs = false;

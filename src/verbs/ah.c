@@ -42,6 +42,10 @@ VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
 	struct ah *ah;
 	bool local;
 
+	if (context->iwarp) {
+		error_report(EOPNOTSUPP, CAUSE_UNSUPPORTED, "iWARP has no address handles");
+		return NULL;
+	}
 	if (!link_resolve(context, asked, attr)) {
 		error_report(EINVAL, CAUSE_AH_INVALID, "dlid %u", asked->dlid);
 		return NULL;

@@ -109,7 +109,8 @@ static struct context *create_context(struct device *device, int cmd_fd, struct 
 	context->port_up = device->up;
 	context->gid_changes = device->gid_changes;
 	lock_release(&device->lock);
-	context->infiniband = link_is_infiniband();
+	context->iwarp = device->is_rnic;
+	context->infiniband = !context->iwarp && link_is_infiniband();
 	context->number = identity->number;
 	context->elsewhere = !cmd_fd_is_ours(identity);
 	context->home_slot = identity->slot;

@@ -12,8 +12,27 @@
 #include "verbs/error.h"
 #include "verbs/undeclared.h"
 
+/* An RNIC has no table of addresses. */
+static bool rnic_gid(struct device *device, uint32_t index, union ibv_gid *gid)
+{
+	memset(gid, 0, sizeof(*gid));
+	if (index != 0)
+		return false;
+	lock_acquire(&device->lock);
+	*gid = device->rnic_gid;
+	lock_release(&device->lock);
+	return true;
+}
+
+static uint32_t gid_table_length(const struct context *context)
+{
+	return context->iwarp ? DEVICE_RNIC_GIDS : DEVICE_GIDS;
+}
+
 bool gid_at(struct context *context, uint32_t index, union ibv_gid *gid)
 {
+	if (context->iwarp)
+		return rnic_gid(context->device, index, gid);
 	if (!device_gid(context->device, index, gid))
 		return false;
 	if (context->infiniband && !lid_show_gid(gid, gid))
@@ -25,7 +44,7 @@ int gid_index_of(struct context *context, const union ibv_gid *gid)
 {
 	union ibv_gid candidate;
 
-	for (uint32_t i = 0; i < DEVICE_GIDS; i++)
+	for (uint32_t i = 0; i < gid_table_length(context); i++)
 		if (gid_at(context, i, &candidate) &&
 		    memcmp(candidate.raw, gid->raw, sizeof(gid->raw)) == 0)
 			return i;
@@ -33,11 +52,11 @@ int gid_index_of(struct context *context, const union ibv_gid *gid)
 }
 
 /* 0, or EINVAL, which errno has, too. */
-static int check_slot(uint32_t port_num, uint32_t index)
+static int check_slot(struct ibv_context *context, uint32_t port_num, uint32_t index)
 {
 	if (port_num != DEVICE_PORT)
 		return error_report(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
-	if (index >= DEVICE_GIDS)
+	if (index >= gid_table_length(context_of(context)))
 		return error_report(EINVAL, CAUSE_GID_UNKNOWN, "index %u", index);
 	return 0;
 }
@@ -47,10 +66,16 @@ VERBS_EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port_num, in
 {
 	UNCANCELLED;
 
-	if (check_slot(port_num, index) != 0)
+	if (check_slot(context, port_num, index) != 0)
 		return -1;
 	gid_at(context_of(context), index, gid);
 	return 0;
+}
+
+/* They are no addresses of RoCEv2. */
+static bool has_own_gids(const struct context *context)
+{
+	return context->infiniband || context->iwarp;
 }
 
 VERBS_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num,
@@ -58,10 +83,10 @@ VERBS_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_nu
 {
 	UNCANCELLED;
 
-	if (check_slot(port_num, index) != 0)
+	if (check_slot(context, port_num, index) != 0)
 		return -1;
-	*type = context_of(context)->infiniband ? GID_TYPE_SYSFS_IB_ROCE_V1
-						: GID_TYPE_SYSFS_ROCE_V2;
+	*type = has_own_gids(context_of(context)) ? GID_TYPE_SYSFS_IB_ROCE_V1
+						  : GID_TYPE_SYSFS_ROCE_V2;
 	return 0;
 }
 
@@ -78,7 +103,7 @@ static bool fill_entry(struct context *context, uint32_t index, struct ibv_gid_e
 		return false;
 	entry->gid_index = index;
 	entry->port_num = DEVICE_PORT;
-	entry->gid_type = context->infiniband ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2;
+	entry->gid_type = has_own_gids(context) ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2;
 	entry->ndev_ifindex = context->infiniband ? 0 : device_ifindex(context->device);
 	return true;
 }
@@ -89,7 +114,7 @@ VERBS_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_nu
 {
 	UNCANCELLED;
 	struct ibv_gid_entry found;
-	int error = check_slot(port_num, gid_index);
+	int error = check_slot(context, port_num, gid_index);
 
 	if (error)
 		return error;
@@ -114,7 +139,7 @@ VERBS_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context,
 	if (flags || entry_size < sizeof(entries->gid))
 		return -error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "ibv_query_gid_table: flags 0x%x",
 				     flags);
-	for (uint32_t i = 0; i < DEVICE_GIDS; i++) {
+	for (uint32_t i = 0; i < gid_table_length(context_of(context)); i++) {
 		if (!fill_entry(context_of(context), i, &found))
 			continue;
 		if (count == max_entries)
@@ -135,7 +160,7 @@ VERBS_EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, i
 		error_report(EINVAL, CAUSE_PORT_UNKNOWN, "port %u", port_num);
 		return -1;
 	}
-	if (index != 0) {
+	if (index != 0 || context_of(context)->iwarp) {
 		error_report(EINVAL, CAUSE_PKEY_UNKNOWN, "index %d", index);
 		return -1;
 	}

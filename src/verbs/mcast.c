@@ -10,6 +10,8 @@
 
 static int check(struct ibv_qp *qp, const union ibv_gid *gid)
 {
+	if (context_of(qp->context)->iwarp)
+		return error_report(EOPNOTSUPP, CAUSE_UNSUPPORTED, "iWARP has no multicast");
 	if (qp->qp_type != IBV_QPT_UD)
 		return error_report(EINVAL, CAUSE_WRONG_TYPE,
 				    "multicast is for UD, QP 0x%06x is of type %d", qp->qp_num,

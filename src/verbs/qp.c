@@ -74,7 +74,7 @@ static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, stru
 
 	if (error)
 		return error;
-	path = adapter_path(attr->qp_type);
+	path = adapter_path(context, attr->qp_type);
 	if (attr->qp_type == IBV_QPT_RAW_PACKET && context->infiniband)
 		path = NULL; /* in the link mode with LIDs paths have no Ethernet address */
 	if (!path) {
@@ -82,7 +82,8 @@ static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, stru
 		return EOPNOTSUPP;
 	}
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
-		error = qp_ex_check(attr->qp_type, attr->send_ops_flags);
+		error = qp_ex_check(context->iwarp ? OPCODE_QPT_RNIC : attr->qp_type,
+				    attr->send_ops_flags);
 		if (error)
 			return error;
 	}

@@ -14,7 +14,7 @@
 static_assert(offsetof(struct compat_qp_ex, wr_flush) == 352, "the ABI's place of wr_flush");
 static_assert(sizeof(struct ibv_qp_ex) <= sizeof(struct compat_qp_ex), "no newer member is lost");
 
-int qp_ex_check(enum ibv_qp_type type, uint64_t send_ops_flags)
+int qp_ex_check(unsigned type, uint64_t send_ops_flags)
 {
 	if (!(send_ops_flags & ~opcode_send_ops(type)))
 		return 0;

@@ -14,7 +14,7 @@
  * Checks flags of enum ibv_qp_create_send_ops_flags: 0, or EOPNOTSUPP with a cause if the service
  * has not all of the operations.
  */
-int qp_ex_check(enum ibv_qp_type type, uint64_t send_ops_flags);
+int qp_ex_check(unsigned type, uint64_t send_ops_flags);
 
 /* Sets the builders. */
 void qp_ex_init(struct qp *qp);

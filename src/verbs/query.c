@@ -27,6 +27,10 @@
 	 IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |           \
 	 IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC | IBV_DEVICE_MANAGED_FLOW_STEERING)
 
+#define RNIC_CAP_FLAGS                                                                             \
+	(IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |               \
+	 IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS)
+
 static uint32_t vendor_part_id(void)
 {
 	const char *value = secure_getenv("VERBATIM_VENDOR_PART_ID");
@@ -37,6 +41,19 @@ static uint32_t vendor_part_id(void)
 		return IDENTITY_VENDOR_PART_ID;
 	number = strtoul(value, &end, 0);
 	return *end || number > UINT32_MAX ? IDENTITY_VENDOR_PART_ID : number;
+}
+
+/* iWARP has RC alone: no datagrams, no P_Keys; a READ's sink is one region. */
+static void narrow_to_rnic(struct ibv_device_attr *attr)
+{
+	attr->device_cap_flags = RNIC_CAP_FLAGS;
+	attr->max_sge_rd = 1;
+	attr->atomic_cap = IBV_ATOMIC_NONE;
+	attr->max_raw_ethy_qp = 0;
+	attr->max_mcast_grp = attr->max_mcast_qp_attach = attr->max_total_mcast_qp_attach = 0;
+	attr->max_ah = 0;
+	attr->max_pkeys = 0;
+	attr->local_ca_ack_delay = 0;
 }
 
 int verbs_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
@@ -80,6 +97,8 @@ int verbs_query_device(struct ibv_context *context, struct ibv_device_attr *attr
 	attr->max_pkeys = LIMIT_PKEYS;
 	attr->local_ca_ack_delay = 15;
 	attr->phys_port_cnt = DEVICE_PORT;
+	if (device->is_rnic)
+		narrow_to_rnic(attr);
 	return 0;
 }
 
@@ -93,6 +112,7 @@ VERBS_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device
 #define ODP_RC                                                                                     \
 	(ODP_UD | ODP_UC | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | COMPAT_ODP_FLUSH |      \
 	 COMPAT_ODP_ATOMIC_WRITE)
+#define ODP_RNIC (ODP_UD | ODP_UC | IBV_ODP_SUPPORT_READ)
 
 int verbs_query_device_ex(struct ibv_context *context,
 			  const struct ibv_query_device_ex_input *input,
@@ -130,6 +150,13 @@ int verbs_query_device_ex(struct ibv_context *context,
 		return error_report(EINVAL, CAUSE_ARGUMENT_INVALID, "ibv_query_device_ex: size %zu",
 				    attr_size);
 	verbs_query_device(context, &all.orig_attr);
+	if (context_of(context)->iwarp) {
+		all.device_cap_flags_ex = RNIC_CAP_FLAGS;
+		all.odp_caps.per_transport_caps.rc_odp_caps = ODP_RNIC;
+		all.odp_caps.per_transport_caps.uc_odp_caps = 0;
+		all.odp_caps.per_transport_caps.ud_odp_caps = 0;
+		all.xrc_odp_caps = 0;
+	}
 	memset(attr, 0, attr_size);
 	memcpy(attr, &all, attr_size < sizeof(all) ? attr_size : sizeof(all));
 	return 0;
@@ -148,12 +175,23 @@ enum ibv_mtu query_active_mtu(uint32_t interface_mtu)
 	return mtu;
 }
 
+/* As siw: without headers, which TCP sees to. */
+static enum ibv_mtu rnic_mtu(uint32_t interface_mtu)
+{
+	enum ibv_mtu mtu = IBV_MTU_256;
+
+	while (mtu < IBV_MTU_4096 && interface_mtu >= 256u << mtu)
+		mtu++;
+	return mtu;
+}
+
 int verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr,
 		     size_t attr_len)
 {
 	UNCANCELLED;
 	struct device *device = context_of(context)->device;
 	bool infiniband = context_of(context)->infiniband;
+	uint32_t mtu;
 	struct ibv_port_attr all = {
 		.max_mtu = IBV_MTU_4096,
 		.gid_tbl_len = DEVICE_GIDS,
@@ -173,8 +211,17 @@ int verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_p
 	lock_acquire(&device->lock);
 	all.state = device->up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
 	all.phys_state = device->up ? IDENTITY_PHYS_STATE_LINK_UP : IDENTITY_PHYS_STATE_DISABLED;
-	all.active_mtu = query_active_mtu(device->mtu);
+	mtu = device->mtu;
+	all.active_mtu = query_active_mtu(mtu);
 	lock_release(&device->lock);
+	if (device->is_rnic) {
+		all.gid_tbl_len = DEVICE_RNIC_GIDS;
+		all.port_cap_flags = IDENTITY_RNIC_CAP_FLAGS;
+		all.pkey_tbl_len = 0;
+		all.max_vl_num = 0;
+		all.flags = 0;
+		all.active_mtu = all.max_mtu = rnic_mtu(mtu);
+	}
 	if (infiniband) {
 		all.lid = all.sm_lid = link_lid(context_of(context));
 		if (!all.lid && all.state == IBV_PORT_ACTIVE)

@@ -58,7 +58,8 @@ VERBS_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *bu
 {
 	int len = read_file(dir, file, buf, size);
 
-	if (len >= 0 || strcmp(file, "board_id") != 0 || !strstr(dir, "/infiniband/vrb_"))
+	if (len >= 0 || strcmp(file, "board_id") != 0 ||
+	    (!strstr(dir, "/infiniband/vrb_") && !strstr(dir, "/infiniband/vrbw_")))
 		return len;
 	len = snprintf(buf, size, "%s", IDENTITY_BOARD_ID);
 	return (size_t)len < size ? len : -1;

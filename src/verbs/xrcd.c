@@ -16,6 +16,10 @@ struct ibv_xrcd *verbs_open_xrcd(struct ibv_context *context, struct ibv_xrcd_in
 	UNCANCELLED;
 	struct xrcd *xrcd;
 
+	if (context_of(context)->iwarp) {
+		error_report(EOPNOTSUPP, CAUSE_UNSUPPORTED, "iWARP has no XRC");
+		return NULL;
+	}
 	if (attr->comp_mask != REQUIRED || attr->oflags & ~(O_CREAT | O_EXCL)) {
 		error_report(EINVAL, CAUSE_FLAGS_UNKNOWN, "XRC domain: comp_mask 0x%x, oflags 0x%x",
 			     attr->comp_mask, attr->oflags);
