@@ -3,20 +3,41 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "adapter/listening.h"
 #include "adapter/path.h"
 #include "adapter/port_open.h"
+#include "adapter/wakeup.h"
 #include "base/cause.h"
 #include "base/gid.h"
 #include "netdev/device.h"
 #include "roce/roce.h"
 #include "udp/udp.h"
 
+/* In the epoll descriptor of the ports, like raw sockets. */
+static int watch_streams(const struct streams_env *env)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int error = streams_init(env);
+
+	if (!error && epoll_ctl(port_table_epoll(), EPOLL_CTL_ADD, streams_epoll(), &event) < 0)
+		error = -errno;
+	return error;
+}
+
 int ports_init(struct ctl_client *ctl, void *arena)
 {
+	static const struct streams_env env = {
+		.wake = wakeup_send,
+		.send_begin = listening_on_send_begin,
+		.send_end = listening_on_send_end,
+	};
+	int error;
+
 	port_open_init(ctl);
-	return port_table_init(arena);
+	error = port_table_init(arena);
+	return error ? error : watch_streams(&env);
 }
 
 /* The interface to join groups on; 0: none, all members are on this host. */
@@ -142,6 +163,8 @@ int ports_progress(uint64_t now, enum ports_look which)
 	}
 	if (raw_sockets_any())
 		all += raw_sockets_progress();
+	if (streams_any())
+		all += streams_progress(which == PORTS_ALL);
 	return all ? all : busy ? -EBUSY : 0;
 }
 
@@ -197,4 +220,5 @@ void ports_reset_after_fork(void)
 {
 	port_open_reset_after_fork();
 	port_table_reset_after_fork();
+	streams_reset_after_fork();
 }

@@ -21,6 +21,7 @@
 #include "adapter/raw_sockets.h"
 #include "ctl/client.h"
 #include "object/context.h"
+#include "tcp/streams.h"
 #include "udp/wire.h"
 
 /* `arena`: where open ports are shown. 0 or -errno. */
@@ -30,11 +31,11 @@ int ports_init(struct ctl_client *ctl, void *arena);
 int ports_join(struct context *context, const union ibv_gid *group);
 void ports_leave(struct context *context, const union ibv_gid *group);
 
-/* False: no port is open, nor a packet socket; there is nothing to look at. */
+/* False: no port is open, nor a packet socket, nor a stream; there is nothing to look at. */
 static inline bool ports_any(void)
 {
 	return atomic_load_explicit(&port_table_count, memory_order_acquire) != 0 ||
-	       raw_sockets_any();
+	       raw_sockets_any() || streams_any();
 }
 
 enum ports_look {
@@ -43,8 +44,9 @@ enum ports_look {
 };
 
 /*
- * Takes a bounded number of arrived packets and frames. Returns how many; 0: none; -EBUSY: another
- * thread is at the ports. No lock may be held. The caller calls roce_flush if there were any.
+ * Takes a bounded number of arrived packets, frames, and bytes of streams. Returns how many; 0:
+ * none; -EBUSY: another thread is at the ports. No lock may be held. The caller calls roce_flush if
+ * there were any.
  */
 int ports_progress(uint64_t now_ns, enum ports_look which);
 

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/sleeper.h"
 #include "memory/hold.h"
+#include "object/context.h"
 #include "shm/shm_qp.h"
 #include "shm/progress.h"
 #include "shm/progress.h"
@@ -162,6 +163,8 @@ void adapter_catch_up(struct qp *qp)
 	if (link) {
 		progress_catch_up(link);
 		link_put(link);
+	} else if (qp->context->iwarp) {
+		streams_catch_up(qp);
 	} else if (ports_any() && (ports_catch_up(clock_now_ns()) || roce_owes())) {
 		roce_flush();
 	}

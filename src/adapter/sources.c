@@ -19,6 +19,7 @@
 #include "roce/roce.h"
 #include "shm/progress.h"
 #include "shm/shm.h"
+#include "tcp/streams.h"
 
 static uint64_t migration_due_ns = MIGRATE_NEVER; /* when the next step of migration is due */
 
@@ -114,6 +115,11 @@ static const struct source sources[] = {
 		.events = LISTENING_EVENTS,
 		.is_packets = true,
 		.reset_after_fork = ports_reset_after_fork,
+	},
+	{
+		.name = "streams that end", /* their bytes: ports_progress */
+		.poll = streams_service,
+		.deadline_ns = streams_due_ns,
 	},
 	{
 		.name = "verbatimd",

@@ -100,6 +100,7 @@ enum arena_path {
 	ARENA_PATH_NONE = 0, /* it was not connected yet */
 	ARENA_PATH_LOCAL = 1,
 	ARENA_PATH_WIRE = 2,
+	ARENA_PATH_TCP = 3, /* iWARP */
 };
 
 /*

@@ -48,6 +48,8 @@ const char *qp_names_path(unsigned path)
 		return "local";
 	case ARENA_PATH_WIRE:
 		return "wire";
+	case ARENA_PATH_TCP:
+		return "tcp";
 	default:
 		return "?";
 	}

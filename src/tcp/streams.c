@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tcp/streams.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "iwarp/iwarp.h"
+#include "object/cq.h"
+#include "object/qp_table.h"
+#include "tcp/tcp.h"
+
+#define INDEX_MASK ((1u << ARENA_QP_BITS) - 1)
+#define HOT_MAX	   8 /* streams that each look reads without asking epoll */
+/* After so many looks in vain (a few milliseconds) epoll tells of the stream. */
+#define COLD_LOOKS     4096
+#define EVENTS_MAX     16
+#define TAKES_MAX      8 /* shares of one stream, one after the other */
+#define AGAIN_NS       2000000ull
+#define LINGER_STEP_NS 5000000ull
+/* For what is posted at rdma_disconnect, and READs under way, until the half close. */
+#define DISCONNECT_NS 30000000000ull
+#define LINGERING_MAX 1024 /* with more, streams that ended are closed at once */
+#define DUE_AT_ONCE   64
+#define MULPDU_LONG   65535 /* the peer is Verbatim */
+
+struct stream {
+	int fd;
+	uint32_t qpn;
+	void (*ended)(void *arg);
+	void *arg;
+	/* guarded by the QP's lock */
+	bool wants_room;   /* EPOLLOUT is on */
+	bool given_up;	   /* it has not ended in time */
+	uint64_t limit_ns; /* by when it has to; 0: it is not ending */
+	/* guarded by lists_lock */
+	struct list link; /* in `due`, `over` or `lingering`; or alone */
+	uint64_t due_ns;
+	uint64_t close_ns; /* lingering: at the latest */
+};
+
+_Atomic uint32_t streams_count;
+
+static struct streams_env env;
+static int epoll = -1;
+static struct stream *table[ARENA_QPS]; /* by the QP's index; guarded by its lock */
+static _Atomic uint32_t rooms_wanted;	/* streams with EPOLLOUT */
+
+/* QPNs of streams that had bytes lately; 0: free. Any thread; a lost entry costs a call. */
+static _Atomic uint32_t hot[HOT_MAX];
+static _Atomic uint32_t in_vain[HOT_MAX];
+
+static struct lock lists_lock = LOCK_INITIALIZER; /* innermost */
+static struct list due = { &due, &due };	  /* something is to happen at due_ns */
+static struct list over = { &over, &over };	  /* ended; not told yet */
+static struct list lingering = { &lingering, &lingering };
+static unsigned lingering_count;
+static _Atomic uint64_t next_due_ns = STREAMS_NEVER;
+
+static struct stream **place_of(uint32_t qpn)
+{
+	return &table[qpn & INDEX_MASK];
+}
+
+int streams_epoll(void)
+{
+	return epoll;
+}
+
+/*
+ * ------------------------------------------------------------------------------------------
+ * What is due.
+ */
+
+static void note_due(uint64_t ns) REQUIRES(lists_lock)
+{
+	if (ns < atomic_load(&next_due_ns))
+		atomic_store(&next_due_ns, ns);
+}
+
+static void schedule(struct stream *s, uint64_t ns)
+{
+	lock_acquire(&lists_lock);
+	if (list_empty(&s->link) || ns < s->due_ns) {
+		s->due_ns = ns;
+		list_del(&s->link);
+		list_add_tail(&due, &s->link);
+		note_due(ns);
+	}
+	lock_release(&lists_lock);
+	env.wake();
+}
+
+uint64_t streams_due_ns(void)
+{
+	return atomic_load(&next_due_ns);
+}
+
+/*
+ * ------------------------------------------------------------------------------------------
+ * struct iwarp_env. With the QP's lock.
+ */
+
+static void want_room(struct stream *s, bool wanted)
+{
+	struct epoll_event event = {
+		.events = EPOLLIN | (wanted ? EPOLLOUT : 0),
+		.data.u32 = s->qpn,
+	};
+
+	if (s->wants_room == wanted)
+		return;
+	s->wants_room = wanted;
+	epoll_ctl(epoll, EPOLL_CTL_MOD, s->fd, &event);
+	if (wanted)
+		atomic_fetch_add(&rooms_wanted, 1);
+	else
+		atomic_fetch_sub(&rooms_wanted, 1);
+}
+
+static size_t bytes_of(const struct iovec *pieces, int count)
+{
+	size_t all = 0;
+
+	for (int i = 0; i < count; i++)
+		all += pieces[i].iov_len;
+	return all;
+}
+
+static ssize_t send_pieces(void *stream, const struct iovec *pieces, int count, bool more)
+{
+	struct stream *s = stream;
+	ssize_t sent;
+
+	if (s->given_up)
+		return IWARP_LOST;
+	env.send_begin();
+	sent = tcp_send(s->fd, pieces, count, more);
+	env.send_end();
+	if (sent >= 0 && (size_t)sent < bytes_of(pieces, count))
+		want_room(s, true);
+	return sent;
+}
+
+static ssize_t receive_pieces(void *stream, const struct iovec *pieces, int count)
+{
+	struct stream *s = stream;
+
+	return s->given_up ? IWARP_LOST : tcp_receive(s->fd, pieces, count);
+}
+
+/* The stream is to end within this time. */
+static void limit(struct stream *s, uint64_t ns)
+{
+	s->limit_ns = clock_now_ns() + ns;
+	schedule(s, s->limit_ns);
+}
+
+static void half_close(void *stream)
+{
+	struct stream *s = stream;
+
+	tcp_half_close(s->fd);
+	limit(s, STREAMS_LINGER_NS);
+}
+
+static void end_stream(void *stream, struct qp *qp, enum iwarp_end end)
+{
+	struct stream *s = stream;
+
+	want_room(s, false);
+	epoll_ctl(epoll, EPOLL_CTL_DEL, s->fd, NULL);
+	*place_of(s->qpn) = NULL;
+	lock_acquire(&lists_lock);
+	list_del(&s->link);
+	list_add_tail(&over, &s->link);
+	note_due(0);
+	lock_release(&lists_lock);
+	env.wake();
+}
+
+static void again(void *stream, struct qp *qp)
+{
+	schedule(stream, clock_now_ns() + AGAIN_NS);
+}
+
+int streams_init(const struct streams_env *surroundings)
+{
+	static const struct iwarp_env engine = {
+		.send = send_pieces,
+		.receive = receive_pieces,
+		.shutdown = half_close,
+		.ended = end_stream,
+		.again = again,
+	};
+
+	env = *surroundings;
+	iwarp_init(&engine);
+	if (epoll < 0)
+		epoll = epoll_create1(EPOLL_CLOEXEC);
+	return epoll < 0 ? -errno : 0;
+}
+
+/*
+ * ------------------------------------------------------------------------------------------
+ * From start-up to the end.
+ */
+
+/* As iwcm sets them: iWARP has no rights of a QP that its program chooses. */
+#define RIGHTS (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+static int start(struct qp *qp, struct stream *s, const struct mpa_agreed *agreed)
+	REQUIRES(qp->lock)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.u32 = s->qpn };
+	struct iwarp_options options = {
+		.mpa = *agreed,
+		.mulpdu = agreed->extensions
+				  ? MULPDU_LONG
+				  : mpa_mulpdu(tcp_segment_bytes(s->fd), agreed->sends_markers),
+	};
+	int rc;
+
+	if (epoll_ctl(epoll, EPOLL_CTL_ADD, s->fd, &event) < 0)
+		return -errno;
+	*place_of(s->qpn) = s;
+	qp->attr.qp_access_flags = RIGHTS;
+	qp->entry->path = ARENA_PATH_TCP;
+	tcp_peer(s->fd, qp->entry->peer);
+	rc = -iwarp_attach(qp, s, &options, NULL, 0);
+	if (rc && *place_of(s->qpn) == s) {
+		*place_of(s->qpn) = NULL;
+		epoll_ctl(epoll, EPOLL_CTL_DEL, s->fd, NULL);
+	}
+	return rc;
+}
+
+int streams_attach(struct qp *qp, int fd, const struct mpa_agreed *agreed, void (*ended)(void *arg),
+		   void *arg)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return -ENOMEM;
+	*s = (struct stream){ .fd = fd, .qpn = qp->ib.qp_num, .ended = ended, .arg = arg };
+	list_init(&s->link);
+	atomic_fetch_add(&streams_count, 1);
+	/* The second stream of a QP is refused by the engine, whose QP is not in INIT any more. */
+	rc = *place_of(s->qpn) ? -EINVAL : tcp_prepare(fd);
+	if (!rc)
+		rc = start(qp, s, agreed);
+	if (rc) {
+		free(s);
+		atomic_fetch_sub(&streams_count, 1);
+	}
+	return rc;
+}
+
+void streams_disconnect(struct qp *qp, const void *arg, bool abort)
+{
+	struct stream *s = *place_of(qp->ib.qp_num);
+
+	if (!s || s->arg != arg)
+		return;
+	if (abort) {
+		qp_enter_error(qp, CAUSE_NONE);
+		return;
+	}
+	if (!s->limit_ns)
+		limit(s, DISCONNECT_NS);
+	iwarp_disconnect(qp);
+}
+
+/* True: the socket is closed, and `s` freed. */
+static bool close_if_done(struct stream *s, uint64_t now)
+{
+	if (!tcp_drain(s->fd) && now < s->close_ns && lingering_count < LINGERING_MAX)
+		return false;
+	close(s->fd);
+	free(s);
+	return true;
+}
+
+static struct stream *take_over(void)
+{
+	struct stream *s = NULL;
+
+	lock_acquire(&lists_lock);
+	if (!list_empty(&over)) {
+		s = list_entry(over.next, struct stream, link);
+		list_del(&s->link);
+		list_init(&s->link);
+	}
+	lock_release(&lists_lock);
+	return s;
+}
+
+/* `lingering` is the progress thread's alone. */
+static void end_all(uint64_t now)
+{
+	struct list *pos, *after;
+	struct stream *s;
+
+	list_for_each_safe(pos, after, &lingering) {
+		s = list_entry(pos, struct stream, link);
+		list_del(&s->link);
+		if (close_if_done(s, now)) {
+			lingering_count--;
+			atomic_fetch_sub(&streams_count, 1);
+		} else {
+			list_add_tail(after, &s->link);
+		}
+	}
+	while ((s = take_over())) {
+		tcp_half_close(s->fd);
+		s->close_ns = now + STREAMS_LINGER_NS;
+		s->ended(s->arg);
+		if (close_if_done(s, now)) {
+			atomic_fetch_sub(&streams_count, 1);
+			continue;
+		}
+		list_add_tail(&lingering, &s->link);
+		lingering_count++;
+	}
+}
+
+/* Streams at whose time it is, by their QPNs; sets when the next is due. */
+static unsigned take_due(uint64_t now, uint32_t qpns[DUE_AT_ONCE])
+{
+	struct list *pos, *after;
+	uint64_t next = lingering_count ? now + LINGER_STEP_NS : STREAMS_NEVER;
+	unsigned count = 0;
+
+	lock_acquire(&lists_lock);
+	list_for_each_safe(pos, after, &due) {
+		struct stream *s = list_entry(pos, struct stream, link);
+
+		if (s->due_ns <= now && count < DUE_AT_ONCE) {
+			list_del(&s->link);
+			list_init(&s->link);
+			qpns[count++] = s->qpn;
+		} else if (s->due_ns < next) {
+			next = s->due_ns;
+		}
+	}
+	atomic_store(&next_due_ns, list_empty(&over) ? next : 0);
+	lock_release(&lists_lock);
+	return count;
+}
+
+static void serve_due(uint32_t qpn, uint64_t now)
+{
+	struct stream *s;
+	struct qp *qp;
+	bool any;
+
+	if (!qp_find_locked(qpn, &qp))
+		return;
+	s = *place_of(qpn);
+	if (s) {
+		s->given_up = s->limit_ns && now >= s->limit_ns;
+		iwarp_on_writable(qp);
+		if (s->given_up && *place_of(qpn) == s)
+			iwarp_on_readable(qp, &any);
+		if (*place_of(qpn) == s && s->limit_ns && !s->given_up)
+			schedule(s, s->limit_ns);
+		cq_give_events();
+	}
+	qp_unlock(qp);
+}
+
+bool streams_service(void)
+{
+	uint32_t qpns[DUE_AT_ONCE];
+	uint64_t now;
+	unsigned count;
+
+	if (atomic_load(&next_due_ns) == STREAMS_NEVER)
+		return false;
+	now = clock_now_ns();
+	if (atomic_load(&next_due_ns) > now)
+		return false;
+	end_all(now);
+	count = take_due(now, qpns);
+	for (unsigned i = 0; i < count; i++)
+		serve_due(qpns[i], now);
+	return count == DUE_AT_ONCE;
+}
+
+/*
+ * ------------------------------------------------------------------------------------------
+ * Looks.
+ */
+
+static void warm_up(uint32_t qpn)
+{
+	for (unsigned i = 0; i < HOT_MAX; i++)
+		if (atomic_load_explicit(&hot[i], memory_order_relaxed) == qpn)
+			return;
+	for (unsigned i = 0; i < HOT_MAX; i++) {
+		uint32_t none = 0;
+
+		if (atomic_compare_exchange_strong(&hot[i], &none, qpn)) {
+			atomic_store_explicit(&in_vain[i], 0, memory_order_relaxed);
+			return;
+		}
+	}
+}
+
+enum found {
+	GONE, /* there is no such stream */
+	NOTHING,
+	SOMETHING,
+};
+
+static enum found take(struct qp *qp, struct stream *s) REQUIRES(qp->lock)
+{
+	uint32_t qpn = s->qpn;
+	bool found = false, any;
+	int takes = 0;
+
+	if (s->wants_room)
+		iwarp_on_writable(qp);
+	while (*place_of(qpn) == s) {
+		enum iwarp_progress progress;
+
+		any = false;
+		progress = iwarp_on_readable(qp, &any);
+		found |= any;
+		if (progress != IWARP_MORE || ++takes == TAKES_MAX)
+			break;
+	}
+	if (*place_of(qpn) != s)
+		return SOMETHING; /* it has ended */
+	want_room(s, iwarp_wants_room(qp));
+	return found ? SOMETHING : NOTHING;
+}
+
+static enum found look_at(uint32_t qpn)
+{
+	enum found found = GONE;
+	struct stream *s;
+	struct qp *qp;
+
+	if (!qp_find_locked(qpn, &qp))
+		return GONE;
+	s = *place_of(qpn);
+	if (s) {
+		found = take(qp, s);
+		cq_give_events();
+	}
+	qp_unlock(qp);
+	return found;
+}
+
+/* Reads the hot streams. *any_hot: there are some. */
+static bool look_at_hot(bool *any_hot)
+{
+	bool found = false;
+
+	*any_hot = false;
+	for (unsigned i = 0; i < HOT_MAX; i++) {
+		uint32_t qpn = atomic_load_explicit(&hot[i], memory_order_relaxed), vain;
+
+		if (!qpn)
+			continue;
+		switch (look_at(qpn)) {
+		case GONE:
+			atomic_store(&hot[i], 0);
+			break;
+		case NOTHING:
+			vain = atomic_load_explicit(&in_vain[i], memory_order_relaxed) + 1;
+			atomic_store_explicit(&in_vain[i], vain, memory_order_relaxed);
+			if (vain >= COLD_LOOKS)
+				atomic_store(&hot[i], 0);
+			*any_hot = true;
+			break;
+		case SOMETHING:
+			atomic_store_explicit(&in_vain[i], 0, memory_order_relaxed);
+			found = *any_hot = true;
+			break;
+		}
+	}
+	return found;
+}
+
+static bool look_at_named(void)
+{
+	struct epoll_event events[EVENTS_MAX];
+	int n = epoll_wait(epoll, events, EVENTS_MAX, 0);
+	bool found = false;
+
+	for (int i = 0; i < n; i++) {
+		uint32_t qpn = events[i].data.u32;
+
+		if (look_at(qpn) != SOMETHING)
+			continue;
+		warm_up(qpn);
+		found = true;
+	}
+	return found;
+}
+
+bool streams_progress(bool all)
+{
+	bool any_hot, found = look_at_hot(&any_hot);
+
+	if (all || !any_hot || atomic_load_explicit(&rooms_wanted, memory_order_relaxed))
+		found |= look_at_named();
+	return found;
+}
+
+void streams_catch_up(struct qp *qp)
+{
+	struct stream *s;
+
+	lock_acquire(&qp->lock);
+	s = *place_of(qp->ib.qp_num);
+	if (s) {
+		take(qp, s);
+		cq_give_events();
+	}
+	lock_release(&qp->lock);
+}
+
+void streams_reset_after_fork(void)
+{
+	struct list *lists[] = { &over, &lingering };
+	struct list *pos;
+
+	lock_acquire_in_child(&lists_lock);
+	for (unsigned i = 0; i < ARENA_QPS; i++) {
+		if (table[i])
+			close(table[i]->fd);
+		table[i] = NULL;
+	}
+	for (unsigned i = 0; i < sizeof(lists) / sizeof(*lists); i++) {
+		list_for_each(pos, lists[i])
+			close(list_entry(pos, struct stream, link)->fd);
+		list_init(lists[i]);
+	}
+	list_init(&due);
+	lingering_count = 0;
+	atomic_store(&next_due_ns, STREAMS_NEVER);
+	for (unsigned i = 0; i < HOT_MAX; i++)
+		atomic_store(&hot[i], 0);
+	atomic_store(&rooms_wanted, 0);
+	atomic_store(&streams_count, 0);
+	lock_release(&lists_lock);
+	if (epoll >= 0)
+		close(epoll);
+	epoll = -1;
+}

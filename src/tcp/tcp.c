@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tcp/tcp.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/cause.h"
+#include "base/gid.h"
+
+#define KEEPALIVE_IDLE_S 10
+#define KEEPALIVE_EACH_S 5
+#define KEEPALIVE_TRIES	 4
+#define SEGMENT_DEFAULT	 536 /* RFC 1122 4.2.2.6 */
+#define DRAIN_BYTES	 16384
+#define DRAIN_READS	 64
+
+static int set(int fd, int level, int option, int value)
+{
+	return setsockopt(fd, level, option, &value, sizeof(value)) < 0 ? -errno : 0;
+}
+
+int tcp_prepare(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+	int rc = flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
+
+	if (!rc)
+		rc = set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	if (!rc)
+		rc = set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	if (!rc)
+		rc = set(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
+	if (!rc)
+		rc = set(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_EACH_S);
+	if (!rc)
+		rc = set(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_TRIES);
+	return rc ? rc : set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, TCP_PEER_GONE_MS);
+}
+
+uint32_t tcp_segment_bytes(int fd)
+{
+	int bytes = 0;
+	socklen_t len = sizeof(bytes);
+
+	if (getsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &bytes, &len) < 0 || bytes <= 0)
+		return SEGMENT_DEFAULT;
+	return (uint32_t)bytes;
+}
+
+void tcp_peer(int fd, uint8_t address[16])
+{
+	struct sockaddr_storage name = { 0 };
+	socklen_t len = sizeof(name);
+
+	memset(address, 0, 16);
+	if (getpeername(fd, (struct sockaddr *)&name, &len) < 0)
+		return;
+	if (name.ss_family == AF_INET)
+		gid_from_v4(&((struct sockaddr_in *)&name)->sin_addr, address);
+	else
+		memcpy(address, &((struct sockaddr_in6 *)&name)->sin6_addr, 16);
+}
+
+/* The result of a call that failed. */
+static ssize_t verdict(void)
+{
+	if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ENOMEM)
+		return TCP_WOULD_BLOCK;
+	if (errno == EFAULT)
+		cause_report(CAUSE_MEMORY_FAULT_LOCAL, 0, "a TCP socket of iWARP");
+	return TCP_LOST;
+}
+
+ssize_t tcp_send(int fd, const struct iovec *pieces, int count, bool more)
+{
+	struct msghdr message = {
+		.msg_iov = (struct iovec *)pieces,
+		.msg_iovlen = (size_t)count,
+	};
+	int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0);
+	ssize_t sent = sendmsg(fd, &message, flags);
+
+	return sent > 0 ? sent : sent == 0 ? TCP_WOULD_BLOCK : verdict();
+}
+
+ssize_t tcp_receive(int fd, const struct iovec *pieces, int count)
+{
+	struct msghdr message = {
+		.msg_iov = (struct iovec *)pieces,
+		.msg_iovlen = (size_t)count,
+	};
+	ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT);
+
+	return got > 0 ? got : got == 0 ? TCP_END : verdict();
+}
+
+void tcp_half_close(int fd)
+{
+	shutdown(fd, SHUT_WR);
+}
+
+bool tcp_drain(int fd)
+{
+	char dropped[DRAIN_BYTES];
+
+	for (int i = 0; i < DRAIN_READS; i++) {
+		ssize_t got = recv(fd, dropped, sizeof(dropped), MSG_DONTWAIT);
+
+		if (got == 0)
+			return true;
+		if (got < 0)
+			return verdict() == TCP_LOST;
+	}
+	return false;
+}

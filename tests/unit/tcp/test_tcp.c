@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A TCP connection over loopback as a byte stream: pieces, short writes, the ends. */
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tcp/tcp.h"
+
+#define WAIT_MS 5000
+
+static int ends[2];
+
+static int setup(void **state)
+{
+	struct sockaddr_in name = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(name);
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+	ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+	if (listener < 0 || bind(listener, (struct sockaddr *)&name, len) < 0 ||
+	    listen(listener, 1) < 0 || getsockname(listener, (struct sockaddr *)&name, &len) < 0 ||
+	    connect(ends[0], (struct sockaddr *)&name, len) < 0)
+		return -1;
+	ends[1] = accept(listener, NULL, NULL);
+	close(listener);
+	return ends[1] < 0 || tcp_prepare(ends[0]) || tcp_prepare(ends[1]) ? -1 : 0;
+}
+
+static int teardown(void **state)
+{
+	close(ends[0]);
+	close(ends[1]);
+	return 0;
+}
+
+/* Until there are bytes, or the end. */
+static ssize_t receive(int fd, const struct iovec *pieces, int count)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+	return tcp_receive(fd, pieces, count);
+}
+
+static int option(int fd, int level, int name)
+{
+	int value = -1;
+	socklen_t len = sizeof(value);
+
+	assert_int_equal(getsockopt(fd, level, name, &value, &len), 0);
+	return value;
+}
+
+static void test_options(void **state)
+{
+	static const uint8_t loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
+	uint8_t peer[16];
+
+	tcp_peer(ends[0], peer);
+	assert_memory_equal(peer, loopback, sizeof(peer));
+	tcp_peer(-1, peer);
+	assert_int_equal(peer[15], 0);
+	assert_int_equal(option(ends[0], IPPROTO_TCP, TCP_NODELAY), 1);
+	assert_int_equal(option(ends[0], SOL_SOCKET, SO_KEEPALIVE), 1);
+	assert_int_equal(option(ends[0], IPPROTO_TCP, TCP_USER_TIMEOUT), TCP_PEER_GONE_MS);
+	assert_in_range(tcp_segment_bytes(ends[0]), 536, 65536);
+	assert_int_equal(tcp_segment_bytes(-1), 536);
+}
+
+static void test_pieces(void **state)
+{
+	char a[] = "one", b[] = "two", got[2][4] = { "", "" };
+	const struct iovec out[] = { { a, 3 }, { b, 3 } };
+	const struct iovec in[] = { { got[0], 2 }, { got[1], 4 } };
+
+	assert_int_equal(tcp_receive(ends[1], in, 2), TCP_WOULD_BLOCK);
+	assert_int_equal(tcp_send(ends[0], out, 2, false), 6);
+	assert_int_equal(receive(ends[1], in, 2), 6);
+	assert_memory_equal(got[0], "on", 2);
+	assert_memory_equal(got[1], "etwo", 4);
+}
+
+/* With `more` a short segment waits for the next bytes; without, none does. */
+static void test_more(void **state)
+{
+	char a[] = "first", got[16];
+	const struct iovec out = { a, 5 }, in = { got, sizeof(got) };
+	struct pollfd p = { .fd = ends[1], .events = POLLIN };
+
+	assert_int_equal(tcp_send(ends[0], &out, 1, true), 5);
+	assert_int_equal(poll(&p, 1, 20), 0);
+	assert_int_equal(tcp_send(ends[0], &out, 1, false), 5);
+	assert_int_equal(receive(ends[1], &in, 1), 10);
+}
+
+static void test_room(void **state)
+{
+	static char much[1 << 20], sink[1 << 20];
+	const struct iovec out = { much, sizeof(much) }, in = { sink, sizeof(sink) };
+	struct pollfd p = { .fd = ends[0], .events = POLLOUT };
+	ssize_t sent = 0, one, got = 0;
+
+	while ((one = tcp_send(ends[0], &out, 1, false)) > 0)
+		sent += one;
+	assert_int_equal(one, TCP_WOULD_BLOCK);
+	while (got < sent) {
+		one = receive(ends[1], &in, 1);
+		assert_true(one > 0);
+		got += one;
+	}
+	assert_int_equal(got, sent);
+	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+}
+
+static void test_end(void **state)
+{
+	char byte = 'x', got[4];
+	const struct iovec out = { &byte, 1 }, in = { got, sizeof(got) };
+
+	tcp_half_close(ends[0]);
+	assert_int_equal(receive(ends[1], &in, 1), TCP_END);
+	/* The other direction is open. */
+	assert_int_equal(tcp_send(ends[1], &out, 1, false), 1);
+	assert_int_equal(receive(ends[0], &in, 1), 1);
+	assert_int_equal(tcp_send(ends[0], &out, 1, false), TCP_LOST);
+	assert_false(tcp_drain(ends[0]));
+	tcp_half_close(ends[1]);
+	assert_int_equal(receive(ends[0], &in, 1), TCP_END);
+	assert_true(tcp_drain(ends[0]));
+}
+
+static void test_reset(void **state)
+{
+	struct linger now = { .l_onoff = 1 };
+	char got[4];
+	const struct iovec in = { got, sizeof(got) };
+
+	assert_int_equal(setsockopt(ends[0], SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+	close(ends[0]);
+	ends[0] = -1;
+	assert_int_equal(receive(ends[1], &in, 1), TCP_LOST);
+	assert_true(tcp_drain(ends[1]));
+}
+
+static void test_bad_memory(void **state)
+{
+	char byte = 'x';
+	const struct iovec out = { &byte, 1 }, nowhere = { (void *)16, 64 };
+
+	assert_int_equal(tcp_send(ends[0], &nowhere, 1, false), TCP_LOST);
+	assert_int_equal(tcp_send(ends[0], &out, 1, false), 1);
+	assert_int_equal(receive(ends[1], &nowhere, 1), TCP_LOST);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_options, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_pieces, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_more, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_room, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_end, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_reset, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_bad_memory, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
